@@ -1,0 +1,33 @@
+# sluice_module(<name> [DEPS <module>...] [LIBS <target>...] [SOURCES <file>...]
+#               [CUDA_ON <file>...] [CUDA_OFF <file>...] [TESTS <file>...] [BENCHES <file>...])
+#
+# One folder of src/ as the library sluice_<name>, its tests as one ctest and
+# its benchmarks as one program. Sources are chosen for CUDA here, nowhere else.
+function(sluice_module name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "DEPS;LIBS;SOURCES;CUDA_ON;CUDA_OFF;TESTS;BENCHES")
+  if(SLUICE_CUDA)
+    list(APPEND arg_SOURCES ${arg_CUDA_ON})
+  else()
+    list(APPEND arg_SOURCES ${arg_CUDA_OFF})
+  endif()
+  list(TRANSFORM arg_DEPS PREPEND sluice_)
+
+  add_library(sluice_${name} STATIC ${arg_SOURCES})
+  target_include_directories(sluice_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(sluice_${name} PUBLIC ${arg_DEPS} ${arg_LIBS} PRIVATE sluice_warnings)
+
+  if(arg_TESTS AND SLUICE_TESTS)
+    add_executable(${name}_test ${arg_TESTS})
+    target_link_libraries(${name}_test PRIVATE sluice_${name} sluice_warnings GTest::gmock_main)
+    add_test(NAME ${name} COMMAND ${name}_test)
+    set_tests_properties(${name} PROPERTIES TIMEOUT 120)
+  endif()
+  if(arg_BENCHES AND SLUICE_TESTS)
+    add_executable(${name}_bench ${arg_BENCHES})
+    target_link_libraries(${name}_bench
+      PRIVATE sluice_${name} sluice_warnings benchmark::benchmark_main)
+  endif()
+endfunction()
+
+# sluice_embed(<target> <symbol> <file> [<file>...]): the files' bytes in the
+# program, found at run time by base/embedded.h under their names.

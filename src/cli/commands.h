@@ -1,0 +1,18 @@
+// Every command's entry point; the table in run.cc lists them.
+#pragma once
+
+#include "cli/command.h"
+
+namespace sluice::cli {
+
+int bench(Args args, Io& io);
+int canary(Args args, Io& io);
+int detect(Args args, Io& io);
+int doctor(Args args, Io& io);
+int sampler(Args args, Io& io);
+int serve(Args args, Io& io);
+int settings(Args args, Io& io);
+int top(Args args, Io& io);
+int tune(Args args, Io& io);
+
+}  // namespace sluice::cli

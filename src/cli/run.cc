@@ -1,0 +1,68 @@
+#include <algorithm>
+#include <exception>
+#include <ostream>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "cli/commands.h"
+#include "serve/status.h"
+
+namespace sluice::cli {
+
+namespace {
+
+constexpr Command kCommands[] = {
+};
+
+const Command* find(std::string_view name) {
+  const auto* found = std::ranges::find(kCommands, name, &Command::name);
+  return found == std::end(kCommands) ? nullptr : found;
+}
+
+void help(std::ostream& out) {
+  out << "Sluice " SLUICE_VERSION
+         ": share GPUs between AI services, and keep going without one.\n\n"
+         "usage: sluice <command> [options]\n\n";
+  for (const auto& c : kCommands)
+    if (!c.hidden) out << "  " << c.name << std::string(12 - c.name.size(), ' ') << c.help << "\n";
+  out << "\nsluice <command> --help explains one. Start here: sluice doctor; sluice serve\n";
+}
+
+[[noreturn]] void unknown_command(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const auto& c : kCommands)
+    if (!c.hidden) names.push_back(c.name);
+  throw Error(Code::invalid_argument,
+              "no command named '" + std::string(name) + "'" + did_you_mean(name, names) +
+                  "; sluice --help lists them");
+}
+
+int dispatch(Args args, Io& io) {
+  if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
+    help(io.out);
+    return 0;
+  }
+  if (args[0] == "--version") {
+    io.out << "sluice " SLUICE_VERSION "\n";
+    return 0;
+  }
+  const auto* command = find(args[0]);
+  if (command == nullptr) unknown_command(args[0]);
+  return command->run(args.subspan(1), io);
+}
+
+}  // namespace
+
+int run(Args args, Io& io) {
+  try {
+    return dispatch(args, io);
+  } catch (const Error& e) {
+    io.err << "sluice: " << e.what() << "\n";
+    return serve::status_of(e.code()).exit;
+  } catch (const std::exception& e) {
+    io.err << "sluice: " << e.what() << "\n";
+    return 1;
+  }
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,74 @@
+// Keeps the machine under observation: runs the sampler process, judges health,
+// keeps history, evaluates alerts and publishes a Snapshot every half second or
+// as soon as something important changes. Nothing here calls a driver, so no
+// call blocks on one. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "watch/config.h"
+#include "watch/snapshot.h"
+
+namespace sluice::watch {
+
+// What watchers are told besides snapshots; goes to SSE and webhooks.
+struct Event {
+  std::string type;  // "alert", "alert_resolved", "health", "xid", "sampler"
+  WallTime wall;
+  std::string json;  // one line
+};
+
+struct HistoryQuery {
+  std::string device;               // uuid, "cpu" or "server"
+  std::vector<std::string> metrics;
+  std::int64_t from_ms = 0, to_ms = 0;  // wall time
+  int points = 600;                 // at most this many; the step is chosen from it
+};
+
+class Monitor {
+ public:
+  struct Options {
+    std::string program;      // path of the sluice executable, for the sampler
+    std::string demo;         // scenario name or file, empty for real hardware
+    std::string state_dir;    // history.db lives here; empty keeps history in memory
+    WatchConfig config;
+  };
+  explicit Monitor(Options options);
+  ~Monitor();
+
+  std::shared_ptr<const Snapshot> snapshot() const;
+
+  // Called on the monitor's thread; must return quickly. The returned token
+  // unsubscribes when destroyed.
+  using OnSnapshot = std::function<void(std::shared_ptr<const Snapshot>)>;
+  using OnEvent = std::function<void(const Event&)>;
+  [[nodiscard]] std::shared_ptr<void> subscribe(OnSnapshot on_snapshot, OnEvent on_event);
+
+  // {"device", "step_s", "metrics": {"power": {"t": [ms…], "mean": […], "min": […], "max": […]}}}
+  // Throws invalid_argument, not_found.
+  Json history(const HistoryQuery& query) const;
+
+  Json alerts_json() const;  // {"active": […], "recent": […], "rules": […], "silences": […]}
+  // Device or rule "*" means any. Throws not_found for unknown names, invalid_argument.
+  void silence(const std::string& rule, const std::string& device, double for_s);
+  void unsilence(const std::string& rule, const std::string& device);
+
+  // Readings of Scope::server come from outside.
+  void report_server(device::Metric metric, double value);
+
+  // Rules and intervals that may change at run time.
+  void reload(const WatchConfig& config);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice::watch
