@@ -1,6 +1,9 @@
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <ostream>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/nearest.h"
@@ -11,12 +14,11 @@ namespace sluice::cli {
 
 namespace {
 
-constexpr Command kCommands[] = {
-};
+constexpr std::array<Command, 0> kCommands = {};
 
 const Command* find(std::string_view name) {
-  const auto* found = std::ranges::find(kCommands, name, &Command::name);
-  return found == std::end(kCommands) ? nullptr : found;
+  const auto found = std::ranges::find(kCommands, name, &Command::name);
+  return found == kCommands.end() ? nullptr : &*found;
 }
 
 void help(std::ostream& out) {
