@@ -20,7 +20,7 @@ function(sluice_module name)
     add_executable(${name}_test ${arg_TESTS})
     target_link_libraries(${name}_test PRIVATE sluice_${name} sluice_warnings GTest::gmock_main)
     add_test(NAME ${name} COMMAND ${name}_test)
-    set_tests_properties(${name} PROPERTIES TIMEOUT 120)
+    set_tests_properties(${name} PROPERTIES TIMEOUT 120 LABELS unit)
   endif()
   if(arg_BENCHES AND SLUICE_TESTS)
     add_executable(${name}_bench ${arg_BENCHES})
@@ -28,6 +28,3 @@ function(sluice_module name)
       PRIVATE sluice_${name} sluice_warnings benchmark::benchmark_main)
   endif()
 endfunction()
-
-# sluice_embed(<target> <symbol> <file> [<file>...]): the files' bytes in the
-# program, found at run time by base/embedded.h under their names.

@@ -1,0 +1,98 @@
+# Sourced by ./run and ./test: makes this machine able to build and test Sluice.
+# Each step says what it does in one line, and nothing when there is nothing to do.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build="$root/build"
+
+say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
+fail() {
+  printf 'sluice: %s\n' "$*" >&2
+  exit 1
+}
+
+# What a build needs, and what tests need on top. "a|b" means the first that the
+# distribution has: releases number their Boost packages differently.
+build_packages=(
+  g++ cmake ninja-build ccache pkg-config ca-certificates git python3
+  'libboost1.81-dev|libboost1.83-dev|libboost-dev' nlohmann-json3-dev libtomlplusplus-dev
+  libcli11-dev libspdlog-dev libfmt-dev prometheus-cpp-dev libsqlite3-dev libssl-dev libdnnl-dev
+  libjs-dygraphs libgtest-dev libgmock-dev libbenchmark-dev
+)
+test_packages=(
+  clang curl python3-venv 'chromium|chromium-browser' 'chromium-driver|chromium-chromedriver'
+  prometheus wrk clang-format
+)
+
+installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+
+# Prints the alternative of "a|b" to install; nothing when one is installed.
+missing_one() {
+  local name first=
+  for name in ${1//|/ }; do
+    installed "$name" && return
+    [ -z "$first" ] && apt-cache show "$name" >/dev/null 2>&1 && first=$name
+  done
+  echo "${first:-${1%%|*}}"
+}
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+install_packages() {
+  command -v dpkg-query >/dev/null || {
+    echo "sluice: not a Debian or Ubuntu system; install by hand what tools/setup.sh lists" >&2
+    return 0
+  }
+  local stamp="$build/.packages-$1" want=() name
+  shift
+  [ -f "$stamp" ] && [ "$stamp" -nt "${BASH_SOURCE[0]}" ] && return 0
+  for name in "$@"; do want+=($(missing_one "$name")); done
+  if [ ${#want[@]} -gt 0 ]; then
+    say "Installing ${#want[@]} system packages: ${want[*]}"
+    [ "$(id -u)" = 0 ] || command -v sudo >/dev/null ||
+      fail "needs root to install: ${want[*]}. Run as root once: apt-get install ${want[*]}"
+    as_root apt-get update -qq || fail "apt-get update failed; check the network and the apt sources"
+    want=()
+    for name in "$@"; do want+=($(missing_one "$name")); done
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+      "${want[@]}" >/dev/null || fail "could not install: ${want[*]}. Try: apt-get install ${want[*]}"
+  fi
+  mkdir -p "$build" && touch "$stamp"
+}
+
+# A private Python with the real clients that tests use.
+install_python() {
+  local list="$root/tests/requirements.txt" venv="$root/.venv"
+  [ -f "$venv/.done" ] && cmp -s "$list" "$venv/.done" && return 0
+  say "Installing Python packages for the tests into .venv"
+  [ -x "$venv/bin/python" ] || python3 -m venv "$venv" ||
+    fail "could not make a virtual environment; install python3-venv"
+  "$venv/bin/pip" install -q --disable-pip-version-check -r "$list" ||
+    fail "pip could not install tests/requirements.txt; check the network"
+  cp "$list" "$venv/.done"
+}
+
+# The cuda preset where a CUDA compiler is, else release.
+preset() {
+  if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then echo cuda; else echo release; fi
+}
+
+# configure_and_build [TARGET...]
+configure_and_build() {
+  local chosen
+  chosen=$(preset)
+  [ -x /usr/local/cuda/bin/nvcc ] && PATH="$PATH:/usr/local/cuda/bin"
+  if [ "$(cat "$build/.preset" 2>/dev/null)" != "$chosen" ] || [ ! -f "$build/build.ninja" ]; then
+    say "Configuring ($chosen)"
+    (cd "$root" && cmake --preset "$chosen" >"$build/configure.log" 2>&1) || {
+      tail -n 30 "$build/configure.log" >&2
+      fail "configuring failed; the whole log is build/configure.log"
+    }
+    echo "$chosen" >"$build/.preset"
+  fi
+  if ! ninja -C "$build" -n "$@" 2>/dev/null | grep -q 'no work to do'; then
+    say "Building (the first time takes some minutes)"
+    ninja -C "$build" "$@" >&2 || fail "the build failed; the first error is above"
+  fi
+}
