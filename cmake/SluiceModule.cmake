@@ -1,10 +1,14 @@
 # sluice_module(<name> [DEPS <module>...] [LIBS <target>...] [SOURCES <file>...]
-#               [CUDA_ON <file>...] [CUDA_OFF <file>...] [TESTS <file>...] [BENCHES <file>...])
+#               [CUDA_ON <file>...] [CUDA_OFF <file>...] [TESTS <file>...]
+#               [GPU_TESTS <file>...] [BENCHES <file>...])
 #
 # One folder of src/ as the library sluice_<name>, its tests as one ctest and
 # its benchmarks as one program. Sources are chosen for CUDA here, nowhere else.
+# GPU_TESTS need a GPU: a program of their own, ctest label gpu, skipped with the
+# reason where there is none.
 function(sluice_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "DEPS;LIBS;SOURCES;CUDA_ON;CUDA_OFF;TESTS;BENCHES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" ""
+    "DEPS;LIBS;SOURCES;CUDA_ON;CUDA_OFF;TESTS;GPU_TESTS;BENCHES")
   if(SLUICE_CUDA)
     list(APPEND arg_SOURCES ${arg_CUDA_ON})
   else()
@@ -21,6 +25,17 @@ function(sluice_module name)
     target_link_libraries(${name}_test PRIVATE sluice_${name} sluice_warnings GTest::gmock_main)
     add_test(NAME ${name} COMMAND ${name}_test)
     set_tests_properties(${name} PROPERTIES TIMEOUT 120 LABELS unit)
+  endif()
+  if(arg_GPU_TESTS AND SLUICE_TESTS)
+    if(SLUICE_CUDA)
+      add_executable(${name}_gpu_test ${arg_GPU_TESTS} ${PROJECT_SOURCE_DIR}/tests/gpu_main.cc)
+      target_link_libraries(${name}_gpu_test PRIVATE sluice_${name} sluice_warnings GTest::gmock)
+      add_test(NAME ${name}_gpu COMMAND ${name}_gpu_test)
+    else()
+      add_test(NAME ${name}_gpu
+        COMMAND sh -c "echo 'SKIPPED: built without CUDA; configure with --preset cuda'; exit 77")
+    endif()
+    set_tests_properties(${name}_gpu PROPERTIES LABELS gpu SKIP_RETURN_CODE 77 TIMEOUT 300)
   endif()
   if(arg_BENCHES AND SLUICE_TESTS)
     add_executable(${name}_bench ${arg_BENCHES})

@@ -11,10 +11,11 @@ fail() {
 }
 
 # What a build needs, and what tests need on top. "a|b" means the first that the
-# distribution has: releases number their Boost packages differently.
+# distribution has (releases number their Boost packages differently), "a?" means
+# if it has it.
 build_packages=(
   g++ cmake ninja-build ccache pkg-config ca-certificates git python3
-  'libboost1.81-dev|libboost1.83-dev|libboost-dev' nlohmann-json3-dev libtomlplusplus-dev
+  'libboost1.81-dev|libboost1.83-dev|libboost-dev' nlohmann-json3-dev libtomlplusplus-dev?
   libcli11-dev libspdlog-dev libfmt-dev prometheus-cpp-dev libsqlite3-dev libssl-dev libdnnl-dev
   libjs-dygraphs libgtest-dev libgmock-dev libbenchmark-dev
 )
@@ -25,14 +26,15 @@ test_packages=(
 
 installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
-# Prints the alternative of "a|b" to install; nothing when one is installed.
+# Prints which alternative of "a|b" to install; nothing when one is installed.
 missing_one() {
-  local name first=
-  for name in ${1//|/ }; do
+  local name first= names=${1%\?}
+  for name in ${names//|/ }; do
     installed "$name" && return
     [ -z "$first" ] && apt-cache show "$name" >/dev/null 2>&1 && first=$name
   done
-  echo "${first:-${1%%|*}}"
+  [ -z "$first" ] && [ "$names" != "$1" ] && return
+  echo "${first:-${names%%|*}}"
 }
 
 as_root() {

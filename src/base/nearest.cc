@@ -7,6 +7,8 @@ namespace sluice {
 
 namespace {
 
+constexpr std::size_t kLongestWord = 100;  // nobody mistypes more, and distance() is quadratic
+
 // Edits (insert, delete, replace) that turn a into b.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
@@ -27,6 +29,7 @@ std::size_t distance(std::string_view a, std::string_view b) {
 
 std::optional<std::string_view> nearest(std::string_view word,
                                         std::span<const std::string_view> candidates) {
+  if (word.size() > kLongestWord) return std::nullopt;
   std::size_t best = std::max<std::size_t>(2, word.size() / 3) + 1;
   std::optional<std::string_view> found;
   for (const auto candidate : candidates) {

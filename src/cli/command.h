@@ -4,6 +4,7 @@
 #pragma once
 
 #include <iosfwd>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@ struct Io {
   std::ostream& out;
   std::ostream& err;
   std::string program = "sluice";  // path of the running executable
+  std::map<std::string, std::string> environment = {};  // of the process; a test gives its own
 };
 
 // The exit code: 0 done, 1 failed, 2 wrong usage. Throws Error instead of

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/program_settings.h"
 
 namespace {
 
@@ -18,6 +19,7 @@ std::string own_path(const char* fallback) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string_view> args(argv + 1, argv + argc);
-  sluice::cli::Io io{std::cin, std::cout, std::cerr, own_path(argv[0])};
+  sluice::cli::Io io{std::cin, std::cout, std::cerr, own_path(argv[0]),
+                     sluice::cli::process_environment()};
   return sluice::cli::run(args, io);
 }

@@ -1,6 +1,6 @@
 #include <algorithm>
-#include <array>
 #include <exception>
+#include <iterator>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -14,11 +14,22 @@ namespace sluice::cli {
 
 namespace {
 
-constexpr std::array<Command, 0> kCommands = {};
+// Sorted by name.
+constexpr Command kCommands[] = {
+    {"bench", "measure this machine: memory, links, matrix rates, latencies", bench},
+    {"canary", "prove that a GPU computes", canary, true},
+    {"detect", "GPUs and CPU of this machine, and what each can do", detect},
+    {"doctor", "what keeps this machine from running Sluice well, and the fix", doctor},
+    {"sampler", "ask the drivers for another process", sampler, true},
+    {"serve", "watch the machine and serve what is known over HTTP, with a dashboard", serve},
+    {"settings", "every setting, its value and where that came from", settings},
+    {"top", "GPUs, CPU, processes and alerts, live in the terminal", top},
+    {"tune", "persistence, power limit and clocks of GPUs; puts them back too", tune},
+};
 
 const Command* find(std::string_view name) {
   const auto found = std::ranges::find(kCommands, name, &Command::name);
-  return found == kCommands.end() ? nullptr : &*found;
+  return found == std::end(kCommands) ? nullptr : &*found;
 }
 
 void help(std::ostream& out) {

@@ -1,5 +1,8 @@
 // The cards we know by name: what each can do at most, per precision, and which
-// precision is worth using on it. Datasheet figures, dense (no sparsity).
+// precision is worth using on it. Datasheet figures: dense (no sparsity), on the
+// fastest unit that has the precision (tensor cores where there are any), and
+// accumulating fp16, bf16 and fp8 products in fp32, which halves the headline
+// figure of a GeForce.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +26,12 @@ struct Peaks {
 };
 
 struct Card {
-  std::string_view key;         // "a100-80"; also a gpu_type profile
-  std::string_view title;       // "NVIDIA A100 80GB"
-  std::string_view match;       // lower-case words that a driver's name must all contain
+  std::string_view key;    // "a100-80"; also a gpu_type profile
+  std::string_view title;  // "NVIDIA A100 80GB"
+  std::string_view match;  // lower-case words that a driver's name must all contain
   int compute_major, compute_minor;
-  std::uint64_t memory_bytes;   // nominal
-  double bandwidth;             // bytes per second
+  std::uint64_t memory_bytes;  // nominal
+  double bandwidth;            // bytes per second
   double board_power_w;
   Peaks peaks;
 };

@@ -48,7 +48,7 @@ struct Gpu {
 
   std::optional<std::uint64_t> memory_total, memory_free, memory_used, memory_reserved;  // bytes
   std::optional<int> compute_major, compute_minor;
-  std::string driver_version;               // empty when unknown
+  std::string driver_version;                 // empty when unknown
   std::optional<int> cuda_major, cuda_minor;  // the highest the driver supports
   std::optional<unsigned> sm_count;
   std::optional<int> numa_node;
@@ -78,10 +78,10 @@ struct NumaNode {
 
 struct Cpu {
   std::string model;
-  std::string architecture;  // "x86_64"
+  std::string architecture;                                     // "x86_64"
   unsigned sockets = 1, physical_cores = 1, logical_cores = 1;  // of the machine
-  double usable_cores = 1;  // after affinity and the cgroup's CPU quota: what we may plan with
-  std::string limited_by;   // "cgroup quota 2.0", "affinity 0-1", or empty
+  double usable_cores = 1;       // after affinity and the cgroup's CPU quota: what we may plan with
+  std::string limited_by;        // "cgroup quota 2.0", "affinity 0-1", or empty
   std::vector<std::string> isa;  // lower case, e.g. "avx2", "avx512f", "amx_bf16"
   std::vector<Cache> caches;
   std::vector<NumaNode> numa;

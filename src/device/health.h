@@ -25,9 +25,9 @@ enum class Canary { none, running, passed, failed };
 
 // What is known now about one GPU.
 struct Evidence {
-  bool answers = true;                  // the driver answered for it recently
-  std::optional<Instant> last_answer;
-  std::string silence;                  // why not: "GPU is lost", "hangs in nvmlDeviceGetPowerUsage"
+  bool gone = false;                    // the driver itself says that it is not there
+  std::optional<Instant> silent_since;  // no answer since: its call hangs, or the sampler does
+  std::string silence;                  // "GPU is lost", "hangs in nvmlDeviceGetPowerUsage"
   std::optional<int> recovery_action;   // NVML field 230
   std::span<const Xid> xids;            // new since the last step
   bool throttled = false;               // thermal or power brake, not the ordinary power cap
@@ -35,13 +35,15 @@ struct Evidence {
   bool rows_failed = false;
   double error_rate = 0;                // of work on it, 0..1
   Canary canary = Canary::none;
+  std::string canary_note;              // what a failed one said
 };
 
 struct HealthPolicy {
   double lost_after_s = 1.5;         // silent this long is lost
   double clear_after_s = 10;         // a fault must stay away this long
-  double first_backoff_s = 1;        // lost to probation, doubled on each failed canary
+  double first_backoff_s = 1;        // lost to probation, doubled on each failed canary or relapse
   double longest_backoff_s = 300;
+  double settle_s = 60;              // lost again within this time of its return is a relapse
   double error_rate_limit = 0.05;
 };
 
@@ -51,7 +53,9 @@ struct Health {
   std::string fix;                   // what a person can do
   Instant since{};                   // of this state
   std::optional<Instant> fault_at;   // the newest evidence of a fault
+  std::optional<Instant> returned_at;  // when a canary last let it back in
   int failed_canaries = 0;
+  int relapses = 0;
   bool wants_canary = false;         // the caller should run one and report it
 };
 
@@ -70,6 +74,10 @@ struct XidInfo {
 };
 XidInfo xid_info(unsigned code) noexcept;  // an unknown code is `check`
 
+// What the driver asks for by field 230; 0 is "none". An unknown one is "unknown action".
+std::string_view recovery_action_name(int action) noexcept;
+
 std::string_view to_string(HealthState state) noexcept;
+std::string_view to_string(XidAction action) noexcept;
 
 }  // namespace sluice::device

@@ -72,7 +72,8 @@ struct MetricInfo {
   std::string_view help;
   Scope scope;
   Kind kind;
-  std::string_view prometheus;  // "sluice_gpu_temperature_celsius"
+  std::string_view prometheus;  // "sluice_gpu_temperature_celsius"; empty where /metrics has a
+                                // histogram instead of this value
   std::string_view dcgm;        // "DCGM_FI_DEV_GPU_TEMP" or empty
   double dcgm_scale;            // ours times this is theirs: bytes to MiB is 1 / 1048576
   std::string_view triton;      // "nv_gpu_utilization" or empty

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "base/config.h"
 #include "base/secret.h"
@@ -15,6 +16,7 @@ struct ServeConfig {
   std::int64_t port = 8000;
   std::int64_t threads = 0;
   Secret api_key;
+  std::vector<std::string> allowed_hosts;
   std::int64_t max_body_bytes = 64 << 20;
   std::int64_t max_header_bytes = 16 << 10;
   std::int64_t max_connections = 4096;
@@ -27,22 +29,32 @@ struct ServeConfig {
     return std::tuple{
         Field{"host", &C::host, "address to listen on; anything but loopback needs api_key"},
         Field{"port", &C::port, "TCP port of the HTTP server; 0 takes a free one"}.range(0, 65535),
-        Field{"threads", &C::threads, "threads that answer requests; 0 means one per usable core"}
+        Field{"threads", &C::threads,
+              "threads that answer requests; 0 means one per two usable cores, at most 8"}
             .range(0, 256),
         Field{"api_key", &C::api_key, "clients must send it as Authorization: Bearer or X-API-Key"}
             .live(),
+        Field{"allowed_hosts", &C::allowed_hosts,
+              "names the server answers to without an API key, beside IP addresses and localhost"}
+            .live(),
         Field{"max_body_bytes", &C::max_body_bytes, "largest request body"}
-            .range(1024, 1.0 * (1ll << 36)).live(),
-        Field{"max_header_bytes", &C::max_header_bytes, "largest request header"}
-            .range(1024, 1 << 20),
+            .range(1024, 1.0 * (1ll << 36))
+            .live(),
+        Field{"max_header_bytes", &C::max_header_bytes, "largest request header"}.range(1024,
+                                                                                        1 << 20),
         Field{"max_connections", &C::max_connections, "connections open at once; more are refused"}
             .range(1, 1 << 20),
-        Field{"request_timeout_s", &C::request_timeout_s, "a request must arrive whole in this time"}
-            .range(0.1, 3600).live(),
+        Field{"request_timeout_s", &C::request_timeout_s,
+              "a request must arrive whole in this time"}
+            .range(0.1, 3600)
+            .live(),
         Field{"idle_timeout_s", &C::idle_timeout_s, "an idle connection is closed after this time"}
-            .range(0.1, 86400).live(),
-        Field{"drain_timeout_s", &C::drain_timeout_s, "requests in flight may finish this long on stop"}
-            .range(0, 600).live(),
+            .range(0.1, 86400)
+            .live(),
+        Field{"drain_timeout_s", &C::drain_timeout_s,
+              "requests in flight may finish this long on stop"}
+            .range(0, 600)
+            .live(),
     };
   }
 };

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -10,6 +11,9 @@
 #include "watch/alert.h"
 
 namespace sluice::watch {
+
+// What is wrong with the address of a webhook; "" when nothing is.
+std::string webhook_cause(std::string_view text);
 
 struct WatchConfig {
   double interval_s = 1;
@@ -34,7 +38,7 @@ struct WatchConfig {
             .range(0.0001, 1).live(),
         Field{"history", &C::history, "keep history in the state folder"},
         Field{"webhook", &C::webhook, "http(s) address that receives alerts as JSON; empty for none"}
-            .live(),
+            .live().masked().check(webhook_cause),
     };
   }
 };

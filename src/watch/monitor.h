@@ -14,6 +14,7 @@
 
 #include "base/json.h"
 #include "watch/config.h"
+#include "watch/sampler_timing.h"
 #include "watch/snapshot.h"
 
 namespace sluice::watch {
@@ -39,6 +40,8 @@ class Monitor {
     std::string demo;         // scenario name or file, empty for real hardware
     std::string state_dir;    // history.db lives here; empty keeps history in memory
     WatchConfig config;
+    device::HealthPolicy health = {};
+    SamplerTiming timing = {};
   };
   explicit Monitor(Options options);
   ~Monitor();

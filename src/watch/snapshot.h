@@ -45,6 +45,7 @@ struct Snapshot {
   std::vector<Alert> alerts;   // active ones, worst first
   SamplerCost sampler;
   std::vector<std::string> notes;
+  std::string history_trouble; // why history is not written to disk; empty when all is well
   std::string demo;            // scenario name, empty on real hardware
 };
 

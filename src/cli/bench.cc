@@ -1,0 +1,229 @@
+// sluice bench: how fast this machine is. `device` is the only suite so far; each
+// suite is a row of kSuites.
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "cli/bench_report.h"
+#include "cli/commands.h"
+#include "cli/report.h"
+#include "cli/terminal.h"
+#include "commit.h"
+#include "device/cpu.h"
+#include "device/detect_nvidia.h"
+
+namespace sluice::cli {
+
+namespace {
+
+struct Flags {
+  bool json = false, quick = false, cpu_only = false;
+  std::vector<std::string> only;
+  std::string gpu, output;
+};
+
+constexpr std::string_view kExamples =
+    "  sluice bench device                       every GPU and the CPU, a minute or so\n"
+    "  sluice bench device --only gemm --quick   a look at the matrix rates\n"
+    "  sluice bench device --json --output bench/results/2026-01-31-device.json";
+
+// ---- arguments -----------------------------------------------------------------
+
+std::vector<std::string_view> known_names() {
+  std::vector<std::string_view> names;
+  for (const auto list : {device::bench_gpu_names(), device::bench_cpu_names()})
+    for (const auto name : list)
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  return names;
+}
+
+void require_known(const std::vector<std::string>& only) {
+  const auto names = known_names();
+  for (const auto& wanted : only) {
+    const auto begins = [&](std::string_view name) { return name.starts_with(wanted); };
+    if (std::ranges::any_of(names, begins)) continue;
+    std::string all;
+    for (const auto name : names) all += (all.empty() ? "" : ", ") + std::string(name);
+    throw Error(Code::invalid_argument, "bench device: no figure named '" + wanted + "'" +
+                                            did_you_mean(wanted, names) + "; there are " + all);
+  }
+}
+
+// Where libraries that the loader does not find by itself tend to be.
+std::vector<std::string> library_dirs(const Io& io) {
+  std::vector<std::string> dirs{std::filesystem::path(io.program).parent_path() / "lib"};
+  for (const char* name : {"CUDA_HOME", "CUDA_PATH"})
+    if (const auto home = io.environment.find(name); home != io.environment.end())
+      dirs.push_back(home->second + "/lib64");
+  dirs.push_back("/usr/local/cuda/lib64");
+  return dirs;
+}
+
+// ---- what is measured ------------------------------------------------------------
+
+std::string driver_of(const std::string& uuid) {
+  try {
+    const auto nvml = device::Nvml::open();
+    std::vector<std::string> notes;
+    for (const auto& gpu : device::detect_nvidia(*nvml, notes))
+      if (gpu.uuid == uuid) return gpu.driver_version;
+  } catch (const Error&) {  // the figures stand without it
+  }
+  return {};
+}
+
+// By UUID, a beginning of one, or bus id.
+std::vector<device::BenchGpu> chosen(const device::BenchGpus& found, const std::string& wanted) {
+  if (wanted.empty()) return found.gpus;
+  std::vector<device::BenchGpu> gpus;
+  std::ranges::copy_if(found.gpus, std::back_inserter(gpus), [&](const device::BenchGpu& gpu) {
+    return gpu.uuid.starts_with(wanted) || gpu.bus == wanted;
+  });
+  if (!gpus.empty()) return gpus;
+  std::string all;
+  for (const auto& gpu : found.gpus) all += "\n  " + gpu.uuid + "  " + gpu.bus + "  " + gpu.name;
+  throw Error(Code::not_found, "bench device: no GPU '" + wanted + "'; " +
+                                   (all.empty() ? found.why_none : "there are" + all));
+}
+
+class ProgressBar {
+ public:
+  explicit ProgressBar(std::ostream& err) : err_(err), terminal_(terminal_of(STDERR_FILENO)) {
+    visible_ = terminal_.is_terminal && &err == &std::cerr;
+  }
+  ~ProgressBar() {
+    if (visible_) err_ << "\r\x1b[K" << std::flush;
+  }
+  device::BenchProgress of(const std::string& subject) {
+    return [this, subject](std::string_view title, std::size_t done, std::size_t total) {
+      if (!visible_) return;
+      const double share = static_cast<double>(done) / static_cast<double>(total);
+      const auto text =
+          bar(share, 20, terminal_.pen, Ink::accent) + " " + subject + ": " + std::string(title);
+      err_ << "\r\x1b[K" << left(text, terminal_.width - 1, terminal_.pen) << std::flush;
+    };
+  }
+
+ private:
+  std::ostream& err_;
+  Terminal terminal_;
+  bool visible_ = false;
+};
+
+BenchReport blank_report(const Flags& flags, Args args) {
+  BenchReport report;
+  report.command = "sluice bench";
+  for (const auto arg : args) report.command += " " + std::string(arg);
+  report.version = SLUICE_VERSION;
+  report.commit = SLUICE_COMMIT;
+  utsname names{};
+  if (uname(&names) == 0) {
+    report.host = names.nodename;
+    report.system = std::string(names.sysname) + " " + names.release + " " + names.machine;
+  }
+  report.started = WallTime::clock::now();
+  report.quick = flags.quick;
+  return report;
+}
+
+void measure_gpus(const Flags& flags, const device::BenchOptions& options, ProgressBar& progress,
+                  BenchReport& report) {
+  const auto found = device::bench_gpus();
+  for (const auto& gpu : chosen(found, flags.gpu))
+    report.subjects.push_back({"gpu", gpu.name, gpu.uuid, gpu.bus, driver_of(gpu.uuid), gpu.cuda,
+                               device::bench_gpu(gpu.uuid, options, progress.of(gpu.name))});
+  if (found.gpus.empty()) report.notes.push_back("No GPU was measured: " + found.why_none);
+}
+
+void measure_cpu(const device::BenchOptions& options, ProgressBar& progress, BenchReport& report) {
+  const auto cpu = device::detect_cpu();
+  report.subjects.push_back(
+      {"cpu", cpu.model, "", "", "", "", device::bench_cpu(cpu, options, progress.of("CPU"))});
+}
+
+// ---- the suites --------------------------------------------------------------------
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  if (!file.flush()) throw Error(Code::unavailable, "cannot write " + path);
+}
+
+int bench_device(Args args, Io& io) {
+  Flags flags;
+  CLI::App app("Measures this machine's memory, links, matrix units and launch path.",
+               "sluice bench device");
+  app.add_flag("--json", flags.json, "print JSON instead of a table");
+  app.add_flag("--quick", flags.quick, "smaller sizes, fewer repeats: seconds instead of a minute");
+  app.add_option("--only", flags.only, "figures to measure, by name or its beginning")
+      ->type_name("NAME");
+  app.add_option("--gpu", flags.gpu, "this GPU alone: UUID, its beginning, or bus id")
+      ->type_name("UUID");
+  app.add_flag("--cpu", flags.cpu_only, "the CPU alone")->excludes("--gpu");
+  app.add_option("--output", flags.output, "also write the JSON to FILE")->type_name("FILE");
+  if (!parse(app, args.subspan(1), io, kExamples)) return 0;
+  require_known(flags.only);
+
+  auto report = blank_report(flags, args);
+  const device::BenchOptions options{flags.quick, flags.only, library_dirs(io)};
+  const auto from = Steady::now();
+  {
+    ProgressBar progress(io.err);
+    if (!flags.cpu_only) measure_gpus(flags, options, progress, report);
+    if (flags.gpu.empty()) measure_cpu(options, progress, report);
+  }
+  report.seconds = seconds_between(from, Steady::now());
+
+  const auto text = to_json(report).dump(2) + "\n";
+  if (!flags.output.empty()) write_file(flags.output, text);
+  const auto terminal = terminal_behind(io.out);
+  io.out << (flags.json ? text : table(report, terminal.width, terminal.pen));
+  return measured(report) ? 0 : 1;
+}
+
+struct Suite {
+  std::string_view name;
+  std::string_view help;
+  Run run;
+};
+
+constexpr Suite kSuites[] = {
+    {"device", "memory, links, matrix rates and launch latency of GPUs and CPU", bench_device},
+};
+
+void list_suites(std::ostream& out) {
+  out << "usage: sluice bench <suite> [options]\n\n";
+  for (const auto& suite : kSuites)
+    out << "  " << suite.name << std::string(12 - suite.name.size(), ' ') << suite.help << "\n";
+  out << "\nsluice bench <suite> --help explains one. Example: sluice bench device --quick\n";
+}
+
+}  // namespace
+
+int bench(Args args, Io& io) {
+  if (args.empty() || args[0] == "--help" || args[0] == "-h") {
+    list_suites(io.out);
+    return 0;
+  }
+  const auto* suite = std::ranges::find(kSuites, args[0], &Suite::name);
+  if (suite == std::end(kSuites)) {
+    std::vector<std::string_view> names;
+    for (const auto& s : kSuites) names.push_back(s.name);
+    throw Error(Code::invalid_argument, "bench: no suite named '" + std::string(args[0]) + "'" +
+                                            did_you_mean(args[0], names) +
+                                            "; sluice bench lists them");
+  }
+  return suite->run(args, io);
+}
+
+}  // namespace sluice::cli

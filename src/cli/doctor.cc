@@ -1,0 +1,132 @@
+// sluice doctor: what keeps this machine from running Sluice well, and what mends it.
+#include "device/doctor.h"
+
+#include <fmt/core.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/demo_flags.h"
+#include "cli/program_settings.h"
+#include "cli/report.h"
+
+namespace sluice::cli {
+
+namespace {
+
+using device::Check;
+using device::Verdict;
+
+constexpr std::string_view kExamples =
+    "  sluice doctor\n"
+    "  sluice doctor --json | jq '.checks[] | select(.status != \"pass\")'\n"
+    "  sluice doctor --demo throttling --demo-at 20      how trouble looks";
+
+constexpr int kMark = 6, kTitle = 22;  // columns
+
+std::optional<std::string> variable(const Io& io, const char* name) {
+  const auto found = io.environment.find(name);
+  return found == io.environment.end() ? std::nullopt : std::optional(found->second);
+}
+
+// Where CUDA's libraries tend to be when the loader does not find them.
+std::vector<std::string> library_dirs(const Io& io) {
+  std::vector<std::string> dirs{std::filesystem::path(io.program).parent_path() / "lib"};
+  for (const char* name : {"CUDA_HOME", "CUDA_PATH"})
+    if (const auto home = variable(io, name)) dirs.push_back(*home + "/lib64");
+  dirs.push_back("/usr/local/cuda/lib64");
+  return dirs;
+}
+
+// A configuration that does not load is one more finding, not the end of the visit.
+Check check_settings(const SettingsOptions& options, const Io& io, std::string& cache_dir) {
+  Check c{"configuration", "configuration", Verdict::pass, "no file; defaults", {}};
+  try {
+    const auto settings = load_settings(options, io.environment);
+    cache_dir = settings.cache_dir;
+    if (!settings.config_file.empty()) c.detail = settings.config_file + " loads";
+    if (!settings.warnings.empty()) {
+      c.status = Verdict::warn;
+      c.detail += ", but: " + settings.warnings.front();
+      c.fix = "sluice settings shows every value and where it came from";
+    }
+  } catch (const Error& e) {
+    if (e.code() != Code::invalid_argument) throw;
+    c.status = Verdict::fail;
+    c.detail = e.reason();
+    c.fix = "mend it and look again with: sluice settings";
+  }
+  std::ranges::replace(c.detail, '\n', ' ');
+  return c;
+}
+
+void print_check(const Check& c, Report& report) {
+  const auto pen = report.pen();
+  const auto mark = c.status == Verdict::pass   ? paint("pass", Ink::good, pen)
+                    : c.status == Verdict::warn ? paint("warn", Ink::warn, pen)
+                                                : paint("FAIL", Ink::bad, pen);
+  report.item(mark + "  " + left(c.title, kTitle, pen), kMark + kTitle, c.detail);
+  if (c.fix.empty()) return;
+  report.item(std::string(kMark, ' ') + paint("fix: ", Ink::accent, pen), kMark + 5, c.fix);
+}
+
+std::string plural(long n, const char* word) {
+  return fmt::format("{} {}{}", n, word, n == 1 ? "" : "s");
+}
+
+std::string conclusion(const std::vector<Check>& checks) {
+  const auto count = [&](Verdict v) { return std::ranges::count(checks, v, &Check::status); };
+  const auto failed = count(Verdict::fail);
+  const bool no_gpu = checks.front().id == "gpu" && checks.front().status == Verdict::warn;
+  return fmt::format("{} passed, {}, {}. {}", count(Verdict::pass),
+                     plural(count(Verdict::warn), "warning"), plural(failed, "failure"),
+                     failed > 0 ? "Sluice may run badly until that is mended."
+                     : no_gpu   ? "Sluice runs here, on the CPU."
+                                : "Sluice runs here.");
+}
+
+}  // namespace
+
+int doctor(Args args, Io& io) {
+  CLI::App app("Checks driver, libraries, permissions, GPUs, container, memory and disk",
+               "sluice doctor");
+  bool json = false;
+  DemoFlags demo;
+  SettingsOptions settings;
+  app.add_flag("--json", json, "as JSON; docs/schemas/doctor.schema.json describes it");
+  demo.add_to(app);
+  add_options(app, settings);
+  if (!parse(app, args, io, kExamples)) return 0;
+
+  device::DoctorOptions options;
+  options.demo = demo.scenario;
+  options.demo_options = demo.options();
+  const auto configuration = check_settings(settings, io, options.cache_dir);
+  options.library_dirs = library_dirs(io);
+  options.nvidia_visible = variable(io, "NVIDIA_VISIBLE_DEVICES");
+  options.cuda_visible = variable(io, "CUDA_VISIBLE_DEVICES");
+  options.capabilities = variable(io, "NVIDIA_DRIVER_CAPABILITIES");
+  auto checks = diagnose(gather(options));
+  checks.push_back(configuration);
+
+  if (json) {
+    Json document = {{"schema", "sluice/doctor/1"}, {"version", SLUICE_VERSION}};
+    document.update(to_json(checks));
+    io.out << document.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+  } else {
+    Report report(io.out, terminal_behind(io.out));
+    for (const auto& check : checks) print_check(check, report);
+    report.line("");
+    report.item("", 0, conclusion(checks));
+  }
+  return any_failed(checks) ? 1 : 0;
+}
+
+}  // namespace sluice::cli

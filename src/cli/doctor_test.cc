@@ -1,0 +1,108 @@
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "cli/commands.h"
+#include "cli/draw.h"
+#include "device/demo.h"
+
+namespace sluice::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+struct DoctorCommand : testing::Test {
+  std::istringstream in;
+  std::ostringstream out, err;
+  // A cache folder on the test's own disk, so that a full home does not matter here.
+  Io io{in, out, err, "sluice", {{"HOME", std::filesystem::temp_directory_path().string()}}};
+
+  int call(std::initializer_list<std::string_view> args) {
+    out.str("");
+    return doctor({args.begin(), args.size()}, io);
+  }
+
+  // The checks with this verdict.
+  std::set<std::string> ids(const char* status) const {
+    std::set<std::string> found;
+    for (const auto& check : Json::parse(out.str())["checks"])
+      if (check["status"] == status) found.insert(check["id"]);
+    found.erase("cache");  // of this machine, like the next two
+    found.erase("shared-memory");
+    found.erase("host-memory");
+    return found;
+  }
+};
+
+struct Story {
+  const char* scenario;
+  const char* at_s;
+  std::set<std::string> fails, warns;
+};
+
+TEST_F(DoctorCommand, FindsInEachScenarioWhatItIsAbout) {
+  const Story stories[] = {
+      {"eight-gpus", "12", {}, {}},
+      {"mixed-cards", "12", {}, {"persistence"}},
+      {"driver-mismatch", "0", {"driver", "driver-match"}, {"gpu"}},
+      {"old-driver", "0", {"driver-version"}, {"compute-capability", "persistence"}},
+      {"low-memory", "0", {}, {"gpu-memory"}},
+      {"ecc-errors", "12", {"ecc", "recovery"}, {"row-remap"}},
+      {"ecc-errors", "60", {"ecc", "recovery", "row-remap"}, {}},
+      {"throttling", "12", {}, {"throttling"}},
+      {"gpu-falls-off", "7", {"gpu-answers"}, {}},
+      {"no-permission", "0", {}, {"persistence"}},
+      {"version-errors", "12", {}, {}},
+  };
+  for (const auto& story : stories) {
+    const int code = call({"--json", "--demo", story.scenario, "--demo-at", story.at_s});
+    EXPECT_EQ(ids("fail"), story.fails) << story.scenario;
+    EXPECT_EQ(ids("warn"), story.warns) << story.scenario;
+    EXPECT_EQ(code, story.fails.empty() ? 0 : 1) << story.scenario;
+  }
+}
+
+TEST_F(DoctorCommand, TroubleAlwaysComesWithAFixAndAPassNever) {
+  for (const auto& name : device::demo_names()) {
+    call({"--json", "--demo", name, "--demo-at", "12"});
+    for (const auto& check : Json::parse(out.str())["checks"])
+      EXPECT_EQ(check["fix"] == "", check["status"] == "pass") << name << ": " << check;
+  }
+}
+
+TEST_F(DoctorCommand, PipedTextHasNoColoursAndFitsEightyColumns) {
+  for (const auto& name : device::demo_names()) {
+    call({"--demo", name, "--demo-at", "12"});
+    EXPECT_THAT(out.str(), Not(HasSubstr("\x1b")));
+    std::istringstream lines(out.str());
+    for (std::string line; std::getline(lines, line);)
+      EXPECT_LE(columns(line), 80) << name << ": " << line;
+  }
+}
+
+TEST_F(DoctorCommand, ClosesWithASummary) {
+  call({"--demo", "old-driver"});
+  EXPECT_THAT(out.str(), HasSubstr(" passed, 2 warnings, 1 failure. "));
+  EXPECT_THAT(out.str(), HasSubstr("FAIL  driver is new enough"));
+  EXPECT_THAT(out.str(), HasSubstr("      fix: install a driver of the 535 branch"));
+}
+
+TEST_F(DoctorCommand, ABrokenConfigurationIsAFindingNotTheEnd) {
+  EXPECT_EQ(call({"--json", "--demo", "eight-gpus", "--set", "serve.port=eleven"}), 1);
+  EXPECT_EQ(ids("fail"), std::set<std::string>{"configuration"});
+}
+
+TEST_F(DoctorCommand, AMachineWithoutAGpuIsNoFailure) {
+  call({"--json"});
+  const auto checks = Json::parse(out.str())["checks"];
+  ASSERT_EQ(checks[0]["id"], "gpu");
+  if (checks[0]["status"] == "pass") GTEST_SKIP() << "this machine has a GPU";
+  EXPECT_FALSE(ids("fail").contains("gpu"));
+}
+
+}  // namespace
+}  // namespace sluice::cli

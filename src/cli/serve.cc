@@ -1,0 +1,204 @@
+// sluice serve: everything the program knows about the machine, over HTTP.
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <csignal>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/commands.h"
+#include "cli/program_settings.h"
+#include "device/cpu.h"
+#include "serve/http/routes.h"
+#include "serve/http/server.h"
+#include "serve/service.h"
+#include "watch/monitor.h"
+
+namespace sluice::cli {
+
+namespace {
+
+constexpr std::string_view kExamples =
+    "  sluice serve                         dashboard on http://127.0.0.1:8000/\n"
+    "  sluice serve --demo gpu-falls-off    GPUs that fail, on a machine without any\n"
+    "  sluice serve --port 0 --json         a free port, told as JSON\n"
+    "  SLUICE_SERVE_API_KEY=... sluice serve --host 0.0.0.0\n"
+    "Signals: TERM and INT finish what is under way and exit 0; HUP reads the settings again.";
+constexpr std::size_t kThreadsAtMost = 8;  // the answers are small; the cores are for the work
+
+struct Asked {
+  SettingsOptions settings;
+  std::string demo;
+  bool json = false;
+};
+
+// False after --help.
+bool read_arguments(Args args, Io& io, Asked& asked) {
+  CLI::App app("watch the machine and serve what is known about it over HTTP", "sluice serve");
+  std::string host, port, state;
+  app.add_option("--host", host, "address to listen on; anything but loopback needs an API key")
+      ->type_name("ADDRESS");
+  app.add_option("--port", port, "TCP port; 0 takes a free one")->type_name("N");
+  app.add_option("--state", state, "folder of what must survive")->type_name("DIR");
+  app.add_option("--demo", asked.demo, "pretend: a scenario of GPUs, by name or file")
+      ->type_name("SCENARIO");
+  app.add_flag("--json", asked.json, "say where it listens as one line of JSON");
+  add_options(app, asked.settings);
+  if (!parse(app, args, io, kExamples)) return false;
+  if (!host.empty()) asked.settings.flag("--host", "serve.host", host);
+  if (!port.empty()) asked.settings.flag("--port", "serve.port", port);
+  if (!state.empty()) asked.settings.flag("--state", "state_dir", state);
+  return true;
+}
+
+std::size_t thread_count(const serve::ServeConfig& config) {
+  if (config.threads > 0) return static_cast<std::size_t>(config.threads);
+  const auto half = static_cast<std::size_t>(device::detect_cpu().usable_cores / 2);
+  return std::clamp<std::size_t>(half, 1, kThreadsAtMost);
+}
+
+void make_folder(const std::string& path) {
+  std::error_code failed;
+  std::filesystem::create_directories(path, failed);
+  if (failed)
+    throw Error(Code::unavailable, "the state folder " + path + " cannot be made: " +
+                                       failed.message() + "; choose another with --state DIR");
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
+}
+
+std::string url_of(const serve::http::Server& server) {
+  const bool v6 = server.host().find(':') != std::string::npos;
+  return "http://" + (v6 ? "[" + server.host() + "]" : server.host()) + ":" +
+         std::to_string(server.port()) + "/";
+}
+
+void announce(const serve::http::Server& server, const ProgramSettings& settings,
+              const Asked& asked, Io& io) {
+  const auto url = url_of(server);
+  if (asked.json) {
+    const Json json = {{"url", url},
+                       {"port", server.port()},
+                       {"pid", ::getpid()},
+                       {"socket", server.socket_path()},
+                       {"state_dir", settings.state_dir}};
+    io.out << json.dump() << std::endl;
+    return;
+  }
+  const bool keyed = !settings.serve.api_key.empty();
+  io.out << "Sluice " SLUICE_VERSION " serves " << url << "  (open it in a browser)\n"
+         << "Try: curl -s " << (keyed ? "-H \"X-API-Key: $SLUICE_SERVE_API_KEY\" " : "") << url
+         << "gpu-health\n";
+  if (!asked.demo.empty()) io.out << "Demo: " << asked.demo << "; nothing shown is real\n";
+  io.out << "State is kept in " << settings.state_dir << "; Ctrl-C stops" << std::endl;
+}
+
+void say_how_it_went(const Reload& reload) {
+  for (const auto& change : reload.now) log::info("reloaded {}", to_string(change));
+  for (const auto& change : reload.restart)
+    log::warn("{}; it needs a restart to take effect", to_string(change));
+  if (reload.now.empty() && reload.restart.empty()) log::info("reloaded: nothing has changed");
+}
+
+// The running parts; ends them in the right order.
+class Program {
+ public:
+  Program(const ProgramSettings& settings, const Asked& asked, const Io& io)
+      : traffic_(thread_count(settings.serve), serve::http::route_names()),
+        monitor_({io.program, asked.demo, settings.state_dir, settings.watch}),
+        service_(monitor_, traffic_, {SLUICE_VERSION, host_name(), Steady::now()}),
+        router_(serve::http::make_routes(service_)),
+        server_({settings.serve, thread_count(settings.serve), settings.state_dir + "/sluice.sock",
+                 [this] { service_.report_traffic(); }},
+                router_, traffic_) {
+    service_.on_news([this] { server_.wake_streams(); });
+  }
+  ~Program() { service_.on_news(nullptr); }
+
+  serve::http::Server& server() { return server_; }
+
+  void reload(const ProgramSettings& settings) {
+    monitor_.reload(settings.watch);
+    server_.reload(settings.serve);
+    log::set_level(log_level(settings));
+  }
+
+ private:
+  serve::Traffic traffic_;
+  watch::Monitor monitor_;
+  serve::Service service_;
+  serve::http::Router router_;
+  serve::http::Server server_;
+};
+
+class Signals {
+ public:
+  Signals() : set_(io_, SIGTERM, SIGINT, SIGHUP) { std::signal(SIGPIPE, SIG_IGN); }
+
+  // Waits for the next one.
+  int next() {
+    int got = SIGTERM;
+    set_.async_wait([&got](const auto& failed, int signal) { got = failed ? SIGTERM : signal; });
+    io_.restart();
+    io_.run();
+    return got;
+  }
+
+  // From here on a signal ends the program at once, as signals do.
+  void release() { set_.clear(); }
+
+ private:
+  boost::asio::io_context io_{1};
+  boost::asio::signal_set set_;
+};
+
+void reload(Program& program, ProgramSettings& running, const Asked& asked, const Io& io) {
+  try {
+    const auto loaded = load_settings(asked.settings, io.environment);
+    const auto changes = apply_live(running, loaded);
+    program.reload(running);
+    say_how_it_went(changes);
+  } catch (const Error& e) {
+    log::error("not reloaded, the settings in force stay: {}", e.what());
+  }
+}
+
+}  // namespace
+
+int serve(Args args, Io& io) {
+  Asked asked;
+  if (!read_arguments(args, io, asked)) return 0;
+  auto settings = load_settings(asked.settings, io.environment);
+  log::set_level(log_level(settings));
+  for (const auto& warning : settings.warnings) log::warn("{}", warning);
+  make_folder(settings.state_dir);
+
+  Signals signals;
+  bool clean = true;
+  {
+    Program program(settings, asked, io);
+    if (!program.server().why_no_socket().empty())
+      log::warn("{}", program.server().why_no_socket());
+    announce(program.server(), settings, asked, io);
+    int signal = signals.next();
+    for (; signal == SIGHUP; signal = signals.next()) reload(program, settings, asked, io);
+    log::info("stopping on {}", signal == SIGINT ? "SIGINT" : "SIGTERM");
+    signals.release();
+    clean = program.server().stop();
+  }
+  log::info("{}", clean ? "stopped" : "stopped; what outlasted serve.drain_timeout_s was cut off");
+  return 0;
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,31 @@
+// Proof that a GPU computes: the last step before one that was lost gets work
+// again. Run in a process of its own, which may hang or die of it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace sluice::device {
+
+struct CanaryReport {
+  bool passed = false;
+  std::string note;  // what was done, or what went wrong
+};
+
+struct CanaryOptions {
+  std::string uuid;
+  std::string demo;  // scenario; empty for real hardware
+  std::optional<std::int64_t> demo_epoch_ns;
+};
+
+// Asks the driver everything the sampler asks, then computes on the GPU where that
+// is possible, and says in the note when it was not. For a real NVIDIA GPU the
+// environment variable CUDA_VISIBLE_DEVICES must name it and nothing else.
+CanaryReport run_canary(const CanaryOptions& options);
+
+// A kernel with a known result on the first GPU that CUDA sees; nothing when this
+// build has no CUDA, or CUDA does not start, or there is no memory left for it.
+std::optional<CanaryReport> compute_canary(std::string& why_not);
+
+}  // namespace sluice::device

@@ -1,0 +1,16 @@
+// What one vendor's look at the machine found, and what stood in its way.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "device/gpu.h"
+
+namespace sluice::device {
+
+struct Found {
+  std::vector<Gpu> gpus;
+  std::vector<std::string> notes;  // sentences for people, the vendor's name first
+};
+
+}  // namespace sluice::device

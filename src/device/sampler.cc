@@ -1,0 +1,227 @@
+#include "device/sampler.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "device/sampler_search.h"
+
+namespace sluice::device {
+
+namespace {
+
+constexpr auto kBeat = std::chrono::milliseconds(250);
+constexpr auto kLook = std::chrono::seconds(3);
+constexpr auto kLookForTheGone = std::chrono::milliseconds(500);
+constexpr auto kGrace = std::chrono::milliseconds(1500);  // for calls to return in the end
+
+double process_cpu_s() {
+  timespec t{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
+
+class Sampler {
+ public:
+  explicit Sampler(const SamplerOptions& options)
+      : options_(options), out_(options.fd), search_(options, out_) {}
+
+  void run(int signals);
+
+ private:
+  void search();
+  void events();
+  void watch_events(const Nvml& nvml, std::uint64_t generation);
+  void heard(const nvml::EventData& event, const std::map<std::string, nvml::Device>& handles);
+  bool listen(int signals);  // false when it is time to end
+  bool hear_pace();
+  void beat();
+  void sleep(Steady::duration how_long);
+  bool wind_down();
+
+  const SamplerOptions options_;
+  Outbox out_;
+  Search search_;
+  CallWatch event_calls_;
+  CostMeter cost_;
+  LineBuffer in_;
+  std::atomic<bool> stop_{false}, opened_{false}, search_done_{false}, events_done_{false};
+  std::mutex sleep_mutex_;
+  std::condition_variable woken_;
+};
+
+void Sampler::sleep(Steady::duration how_long) {
+  std::unique_lock lock(sleep_mutex_);
+  woken_.wait_for(lock, how_long, [this] { return stop_.load(); });
+}
+
+void Sampler::search() {
+  if (search_.open()) {
+    opened_ = true;
+    while (!stop_) {
+      sleep(search_.any_gone() ? Steady::duration(kLookForTheGone) : Steady::duration(kLook));
+      if (!stop_) search_.look();
+    }
+  } else {
+    out_.send(End{search_.why_nothing()});
+    stop_ = true;
+  }
+  search_done_ = true;
+}
+
+void Sampler::events() {
+  while (!stop_) {
+    if (const auto nvml = search_.nvml(); nvml && opened_) {
+      watch_events(*nvml, search_.generation());
+    }
+    sleep(std::chrono::milliseconds(200));
+  }
+  events_done_ = true;
+}
+
+// With one event set, until the GPUs change: a set cannot forget a GPU.
+void Sampler::watch_events(const Nvml& nvml, std::uint64_t generation) {
+  constexpr std::uint64_t kWanted = nvml::event::kXid | nvml::event::kDoubleBitEcc |
+                                    nvml::event::kGpuUnavailable | nvml::event::kRecoveryAction;
+  constexpr std::uint32_t kWait_ms = 500;
+  const auto handles = search_.handles();
+  bool any = false;
+  Answer<EventSet> set;
+  {
+    const CallScope scope(event_calls_);
+    set = nvml.event_set();
+    if (!set) return sleep(kLook);
+    for (const auto& [uuid, device] : handles)
+      if (set.value.add(device, kWanted)) any = true;
+  }
+  while (!stop_ && generation == search_.generation()) {
+    if (!any) {
+      sleep(std::chrono::milliseconds(kWait_ms));
+      continue;
+    }
+    const auto event = set.value.wait(kWait_ms);
+    if (event) {
+      heard(event.value, handles);
+    } else if (event.code != nvml::Return::timeout) {
+      for (const auto& worker : search_.workers()) worker->hurry();  // one of them is in trouble
+      sleep(kLook);
+    }
+  }
+}
+
+void Sampler::heard(const nvml::EventData& event,
+                    const std::map<std::string, nvml::Device>& handles) {
+  for (const auto& [uuid, device] : handles) {
+    if (device != event.device) continue;
+    if (event.type == nvml::event::kXid)
+      out_.send(XidSeen{uuid, {static_cast<unsigned>(event.data), Steady::now(),
+                               std::chrono::system_clock::now()}});
+    for (const auto& worker : search_.workers())
+      if (worker->uuid() == uuid) worker->hurry();
+  }
+}
+
+bool Sampler::hear_pace() {
+  char bytes[4096];
+  const auto n = recv(options_.fd, bytes, sizeof bytes, MSG_DONTWAIT);
+  if (n == 0) return false;
+  if (n < 0) return errno == EAGAIN || errno == EINTR;
+  in_.add({bytes, static_cast<std::size_t>(n)});
+  while (const auto line = in_.next()) search_.set_pace(decode_pace(*line));
+  return true;
+}
+
+bool Sampler::listen(int signals) {
+  const auto until = Steady::now() + kBeat;
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Steady::now()).count();
+    if (left <= 0) return true;
+    pollfd watched[] = {{options_.fd, POLLIN, 0}, {signals, POLLIN, 0}};
+    if (poll(watched, 2, static_cast<int>(left)) <= 0) continue;
+    if (watched[1].revents != 0 || !hear_pace()) return false;
+  }
+}
+
+void Sampler::beat() {
+  const auto tempo = search_.tempo();
+  Beat beat;
+  beat.at = Steady::now();
+  double driver_s = 0;
+  const auto add = [&](const std::string& who, const CallWatch& calls) {
+    beat.cost.calls += calls.calls();
+    beat.cost.errors += calls.errors();
+    driver_s += calls.driver_s();
+    if (const auto call = calls.now()) beat.busy.push_back({who, call->function, call->since});
+  };
+  add("search", search_.calls());
+  add("events", event_calls_);
+  for (const auto& worker : search_.workers()) add(worker->uuid(), worker->calls());
+  if (opened_) {
+    const double window = std::max(5.0, interval_of(Tier::processes, tempo));
+    cost_.add(beat.at, process_cpu_s(), driver_s, tempo.pace.budget, window);
+    search_.set_stretch(cost_.stretch());
+  }
+  beat.cost.core_share = cost_.core_share();
+  beat.cost.driver_share = cost_.driver_share();
+  beat.cost.stretch = cost_.stretch();
+  out_.send(beat);
+}
+
+void Sampler::run(int signals) {
+  std::thread searching([this] { search(); });
+  std::thread hearing([this] { events(); });
+  beat();
+  while (!stop_ && listen(signals)) beat();
+  {
+    const std::lock_guard lock(sleep_mutex_);
+    stop_ = true;
+  }
+  woken_.notify_all();
+  // A thread that hangs in the driver can be neither joined nor ended.
+  if (!wind_down()) std::_Exit(0);
+  searching.join();
+  hearing.join();
+}
+
+bool Sampler::wind_down() {
+  for (const auto& worker : search_.workers()) worker->stop();
+  const auto until = Steady::now() + kGrace;
+  const auto done = [this] {
+    for (const auto& worker : search_.workers())
+      if (!worker->finished()) return false;
+    return search_done_.load() && events_done_.load();
+  };
+  while (!done() && Steady::now() < until) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  return done();
+}
+
+}  // namespace
+
+int run_sampler(const SamplerOptions& options) {
+  // Ends with the thread that started us; the closed socket says the same.
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  prctl(PR_SET_TIMERSLACK, 5'000'000UL);  // wake-ups of many threads fall together
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  const int fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (fd < 0) throw Error(Code::internal, "sampler: signalfd failed");
+  {
+    Sampler sampler(options);
+    sampler.run(fd);
+  }
+  close(fd);
+  return 0;
+}
+
+}  // namespace sluice::device

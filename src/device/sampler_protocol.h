@@ -1,0 +1,103 @@
+// What the sampler process and the program that started it say to each other:
+// one JSON object per line, over one socket pair.
+//
+//   sampler ──▶ program
+//     {"is":"gpus", "gpus":[…], "notes":[…]}              what it found; again on every change
+//     {"is":"sample", "gpu":uuid, "at":ns, "values":{…}, "absent":[…], "processes":[…]}
+//     {"is":"trouble", "gpu":uuid, "at":ns, "why":"…", "gone":true}
+//     {"is":"xid", "gpu":uuid, "at":ns, "wall":ms, "code":79}
+//     {"is":"beat", "at":ns, "busy":[{"gpu":uuid,"call":"nvmlInit_v2","since":ns}], "cost":{…}}
+//     {"is":"end", "why":"…"}                             its last word before it exits
+//   program ──▶ sampler
+//     {"is":"pace", "interval":1, "slow":5, "processes":10, "budget":0.001}
+//
+// Times are CLOCK_MONOTONIC nanoseconds, the same in both processes. Every GPU is
+// named by uuid. A beat comes four times a second whatever the driver does: a
+// sampler that does not beat hangs as a whole, and one that beats names the calls
+// that have not returned.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "device/found.h"
+#include "device/reading.h"
+
+namespace sluice::device {
+
+// What one round of questions to one GPU gave.
+struct Sample {
+  std::string gpu;
+  Instant at{};
+  std::vector<std::pair<Metric, double>> values;
+  std::vector<Metric> absent;  // asked and not answered: no longer known
+  std::optional<std::vector<Process>> processes;
+};
+
+struct Trouble {
+  std::string gpu;
+  Instant at{};
+  std::string why;
+  bool gone = false;  // the driver says so; otherwise it only gave no useful answer
+};
+
+struct XidSeen {
+  std::string gpu;
+  Xid xid;
+};
+
+struct Busy {
+  std::string gpu;   // or "search", "events": the sampler's own threads
+  std::string call;  // "nvmlDeviceGetPowerUsage"
+  Instant since{};
+};
+
+// Since the first GPUs were found; the start itself is not counted.
+struct Cost {
+  double core_share = 0, driver_share = 0;  // over the last minute
+  double stretch = 1;
+  std::uint64_t calls = 0, errors = 0;
+};
+
+struct Beat {
+  Instant at{};
+  std::vector<Busy> busy;
+  Cost cost;
+};
+
+struct End {
+  std::string why;
+};
+
+using Message = std::variant<Found, Sample, Trouble, XidSeen, Beat, End>;
+
+// One line with its newline. Values that are not finite are left out.
+std::string encode(const Message& message);
+// Throws invalid_argument for anything that encode() did not write.
+Message decode(std::string_view line);
+
+// How often to ask; the only thing the program ever tells a running sampler.
+struct Pace {
+  double interval_s = 1, slow_interval_s = 5, process_interval_s = 10;
+  double budget = 0.001;  // share of a core and of the driver
+};
+std::string encode(const Pace& pace);
+Pace decode_pace(std::string_view line);  // throws invalid_argument
+
+// Puts a stream of bytes back into lines.
+class LineBuffer {
+ public:
+  void add(std::string_view bytes) { bytes_.append(bytes); }
+  std::optional<std::string> next();  // the next whole line without its newline
+
+ private:
+  std::string bytes_;
+  std::size_t start_ = 0;
+};
+
+}  // namespace sluice::device

@@ -1,0 +1,177 @@
+#include "device/sampler_search.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "device/demo.h"
+#include "device/detect_amd.h"
+#include "device/detect_intel.h"
+
+namespace sluice::device {
+
+namespace {
+
+constexpr unsigned kAmd = 0x1002, kIntel = 0x8086;
+
+}  // namespace
+
+bool Search::open() {
+  const CallScope scope(calls_);
+  open_nvidia();
+  if (options_.demo.empty()) open_sysfs();
+  if (nvml()) look_nvidia();
+  send_found();
+  return nvml() != nullptr || !workers().empty();
+}
+
+void Search::look() {
+  const CallScope scope(calls_);
+  if (nvml()) look_nvidia();
+}
+
+void Search::open_nvidia() {
+  try {
+    std::shared_ptr<const Nvml> opened =
+        options_.demo.empty() ? Nvml::open()
+                              : open_demo(options_.demo, {options_.demo_epoch_ns, ""});
+    const std::lock_guard lock(mutex_);
+    nvml_ = std::move(opened);
+  } catch (const Error& e) {
+    note(std::string("NVIDIA: ") + e.what());
+  }
+}
+
+void Search::open_sysfs() {
+  const auto add = [this](Found found, unsigned vendor) {
+    const auto cards = drm_cards("/", vendor);
+    for (auto& gpu : found.gpus) {
+      const auto card = std::ranges::find(cards, gpu.bus, &DrmCard::bus);
+      if (card == cards.end()) continue;
+      const auto uuid = gpu.uuid;
+      auto worker =
+          std::make_shared<Worker>(uuid, make_sysfs_probe(std::move(gpu), *card), out_, *this);
+      const std::lock_guard lock(mutex_);
+      workers_.emplace(uuid, std::move(worker));
+    }
+    for (auto& text : found.notes) note(std::move(text));
+  };
+  add(detect_amd(), kAmd);
+  add(detect_intel(), kIntel);
+}
+
+void Search::look_nvidia() {
+  const auto library = nvml();
+  const auto count = library->count();
+  if (!count) return;
+  std::set<std::string> seen;
+  for (unsigned i = 0; i < count.value; ++i) {
+    const auto device = library->by_index(i);
+    if (!device) continue;
+    const auto uuid = library->uuid(device.value);
+    if (!uuid) continue;
+    seen.insert(uuid.value);
+    found_nvidia(uuid.value, device.value);
+  }
+  std::vector<std::shared_ptr<Worker>> missing;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [uuid, device] : handles_)
+      if (!seen.contains(uuid)) missing.push_back(workers_.at(uuid));
+  }
+  for (const auto& worker : missing) worker->lose("the driver no longer lists it");
+}
+
+// Starts a worker for a new GPU and gives one that was gone back to its worker,
+// when it answers: a handle alone says nothing.
+void Search::found_nvidia(const std::string& uuid, nvml::Device device) {
+  const auto library = nvml();
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = workers_.find(uuid);
+    if (known != workers_.end() && !known->second->is_gone()) return;
+  }
+  // No lock here: this call may hang.
+  if (library->memory(device).code == nvml::Return::gpu_is_lost) return;
+
+  auto probe = make_nvidia_probe(
+      *library, device,
+      options_.demo.empty() ? Enrich(enrich_from_proc) : enrich_from_demo(*library));
+  const std::lock_guard lock(mutex_);
+  handles_[uuid] = device;
+  if (const auto known = workers_.find(uuid); known != workers_.end())
+    known->second->revive(std::move(probe));
+  else
+    workers_.emplace(uuid, std::make_shared<Worker>(uuid, std::move(probe), out_, *this));
+  ++generation_;
+}
+
+void Search::described(Gpu gpu) {
+  {
+    const std::lock_guard lock(mutex_);
+    described_.insert_or_assign(gpu.uuid, std::move(gpu));
+  }
+  send_found();
+}
+
+void Search::send_found() {
+  Found found;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [uuid, gpu] : described_) found.gpus.push_back(gpu);
+    found.notes = notes_;
+  }
+  out_.send(found);
+}
+
+void Search::note(std::string text) {
+  const std::lock_guard lock(mutex_);
+  notes_.push_back(std::move(text));
+}
+
+std::string Search::why_nothing() const {
+  const std::lock_guard lock(mutex_);
+  std::string all;
+  for (const auto& text : notes_) all += (all.empty() ? "" : "; ") + text;
+  return all.empty() ? "no GPU found" : all;
+}
+
+void Search::set_pace(const Pace& pace) {
+  {
+    const std::lock_guard lock(mutex_);
+    tempo_.pace = pace;
+  }
+  for (const auto& worker : workers()) worker->hurry();
+}
+
+void Search::set_stretch(double stretch) {
+  const std::lock_guard lock(mutex_);
+  tempo_.stretch = stretch;
+}
+
+Tempo Search::tempo() const {
+  const std::lock_guard lock(mutex_);
+  return tempo_;
+}
+
+std::shared_ptr<const Nvml> Search::nvml() const {
+  const std::lock_guard lock(mutex_);
+  return nvml_;
+}
+
+std::vector<std::shared_ptr<Worker>> Search::workers() const {
+  std::vector<std::shared_ptr<Worker>> all;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [uuid, worker] : workers_) all.push_back(worker);
+  return all;
+}
+
+std::map<std::string, nvml::Device> Search::handles() const {
+  const std::lock_guard lock(mutex_);
+  return handles_;
+}
+
+bool Search::any_gone() const {
+  return std::ranges::any_of(workers(), [](const auto& worker) { return worker->is_gone(); });
+}
+
+}  // namespace sluice::device

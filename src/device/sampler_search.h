@@ -1,0 +1,62 @@
+// The sampler's search for GPUs: opens the drivers' libraries, starts a worker for
+// each GPU found and looks again every few seconds, because GPUs come and go.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "device/sampler.h"
+#include "device/sampler_worker.h"
+
+namespace sluice::device {
+
+// All methods are thread-safe except run() and open(), which belong to one thread.
+class Search final : public Worker::Listener {
+ public:
+  Search(const SamplerOptions& options, Outbox& out) : options_(options), out_(out) {}
+
+  // Finds drivers and their first GPUs. False when there is nothing to watch.
+  bool open();
+  void look();  // again
+
+  void set_pace(const Pace& pace);
+  void set_stretch(double stretch);
+  Tempo tempo() const override;
+
+  const CallWatch& calls() const noexcept { return calls_; }
+  std::shared_ptr<const Nvml> nvml() const;  // null without an NVIDIA driver
+  std::vector<std::shared_ptr<Worker>> workers() const;
+  bool any_gone() const;
+  std::string why_nothing() const;
+  std::uint64_t generation() const noexcept { return generation_; }  // grows when GPUs change
+  // The handles that are good now, by uuid.
+  std::map<std::string, nvml::Device> handles() const;
+
+ private:
+  void described(Gpu gpu) override;
+  void open_nvidia();
+  void open_sysfs();
+  void look_nvidia();
+  void found_nvidia(const std::string& uuid, nvml::Device device);
+  void note(std::string text);
+  void send_found();
+
+  const SamplerOptions options_;
+  Outbox& out_;
+  CallWatch calls_;
+  std::atomic<std::uint64_t> generation_{0};
+  mutable std::mutex mutex_;  // for all that follows
+  Tempo tempo_;
+  std::shared_ptr<const Nvml> nvml_;  // shared: threads that hang in it may outlive the search
+  std::map<std::string, std::shared_ptr<Worker>> workers_;
+  std::map<std::string, nvml::Device> handles_;
+  std::map<std::string, Gpu> described_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace sluice::device

@@ -1,0 +1,352 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <set>
+
+#include "base/error.h"
+#include "device/demo.h"
+#include "device/sampler_cost.h"
+#include "device/sampler_probe.h"
+#include "device/sampler_protocol.h"
+#include "device/sampler_worker.h"
+#include "device/tree_for_tests.h"
+
+namespace sluice::device {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr Instant kStart{std::chrono::hours(1)};
+Instant at(double s) { return kStart + std::chrono::duration_cast<Steady::duration>(Seconds(s)); }
+
+// ---- protocol
+
+TEST(SamplerProtocol, ASampleArrivesAsItWasSent) {
+  Sample sent{"GPU-1", at(1.5), {{Metric::utilization, 87}, {Metric::energy, 0.1}}, {Metric::fan}, {}};
+  sent.processes = {{4711, "tra\"in", "ann", "compute", 1ull << 33, 80.5, {}}};
+  const auto line = encode(sent);
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+  const auto got = std::get<Sample>(decode(line));
+  EXPECT_EQ(got.gpu, "GPU-1");
+  EXPECT_EQ(got.at, sent.at);
+  EXPECT_EQ(got.values, sent.values);
+  EXPECT_EQ(got.absent, sent.absent);
+  ASSERT_TRUE(got.processes);
+  EXPECT_EQ(got.processes->at(0).name, "tra\"in");
+  EXPECT_EQ(got.processes->at(0).memory, 1ull << 33);
+  EXPECT_EQ(got.processes->at(0).utilization, 80.5);
+  EXPECT_EQ(got.processes->at(0).memory_activity, std::nullopt);
+}
+
+TEST(SamplerProtocol, AValueThatIsNotANumberIsLeftOut) {
+  const Sample sent{"GPU-1", at(0), {{Metric::power, NAN}, {Metric::fan, INFINITY}}, {}, {}};
+  EXPECT_TRUE(std::get<Sample>(decode(encode(sent))).values.empty());
+}
+
+TEST(SamplerProtocol, EveryOtherMessageArrivesToo) {
+  const auto beat = std::get<Beat>(decode(encode(
+      Beat{at(2), {{"GPU-1", "nvmlDeviceGetPowerUsage", at(1)}}, {0.001, 0.002, 1.5, 10, 1}})));
+  EXPECT_EQ(beat.at, at(2));
+  ASSERT_EQ(beat.busy.size(), 1U);
+  EXPECT_EQ(beat.busy[0].call, "nvmlDeviceGetPowerUsage");
+  EXPECT_EQ(beat.busy[0].since, at(1));
+  EXPECT_EQ(beat.cost.stretch, 1.5);
+  EXPECT_EQ(beat.cost.calls, 10U);
+
+  const auto trouble = std::get<Trouble>(decode(encode(Trouble{"GPU-1", at(3), "lost", true})));
+  EXPECT_TRUE(trouble.gone);
+  EXPECT_EQ(trouble.why, "lost");
+
+  const auto xid = std::get<XidSeen>(decode(encode(XidSeen{"GPU-1", {79, at(4), WallTime{}}})));
+  EXPECT_EQ(xid.xid.code, 79U);
+  EXPECT_EQ(xid.xid.at, at(4));
+
+  EXPECT_EQ(std::get<End>(decode(encode(End{"no driver"}))).why, "no driver");
+
+  Gpu gpu{};
+  gpu.vendor = Vendor::nvidia;
+  gpu.uuid = "GPU-1";
+  gpu.bus = "0000:04:00.0";
+  gpu.memory_total = 1ull << 37;
+  const auto found = std::get<Found>(decode(encode(Found{{gpu}, {"AMD: none"}})));
+  ASSERT_EQ(found.gpus.size(), 1U);
+  EXPECT_EQ(found.gpus[0].bus, "0000:04:00.0");
+  EXPECT_EQ(found.gpus[0].memory_total, 1ull << 37);
+  EXPECT_THAT(found.notes, ElementsAre("AMD: none"));
+
+  const auto pace = decode_pace(encode(Pace{0.5, 2, 7, 0.01}));
+  EXPECT_EQ(pace.interval_s, 0.5);
+  EXPECT_EQ(pace.process_interval_s, 7);
+}
+
+TEST(SamplerProtocol, NonsenseIsRefused) {
+  for (const auto* line : {"", "{", "[]", "{}", R"({"is":"cake"})", R"({"is":"beat"})"})
+    EXPECT_THROW(decode(line), Error) << line;
+  EXPECT_THROW(decode_pace(R"({"is":"beat"})"), Error);
+}
+
+TEST(SamplerProtocol, LinesAreFoundHoweverTheBytesArrive) {
+  LineBuffer buffer;
+  buffer.add("one\ntw");
+  EXPECT_EQ(buffer.next(), "one");
+  EXPECT_EQ(buffer.next(), std::nullopt);
+  buffer.add("o\n\n");
+  EXPECT_EQ(buffer.next(), "two");
+  EXPECT_EQ(buffer.next(), "");
+  EXPECT_EQ(buffer.next(), std::nullopt);
+}
+
+// ---- cost
+
+TEST(SamplerCost, IntervalsStretchUntilTheBudgetHoldsAndRelaxAgain) {
+  // A driver whose questions cost 4 ms a second at the normal pace.
+  const double budget = 0.001;
+  double stretch = 1;
+  for (int i = 0; i < 10; ++i) stretch = next_stretch(stretch, 0.004 / stretch, budget);
+  EXPECT_NEAR(0.004 / stretch, budget, budget * 0.25);
+  EXPECT_LE(0.004 / stretch, budget * 1.0001);
+  for (int i = 0; i < 30; ++i) stretch = next_stretch(stretch, 0.0001 / stretch, budget);
+  EXPECT_EQ(stretch, 1);
+}
+
+TEST(SamplerCost, TheStretchStaysWithinBoundsAndDoesNotSwing) {
+  EXPECT_EQ(next_stretch(1, 100, 0.001), 4);
+  EXPECT_EQ(next_stretch(20, 100, 0.001), kLongestStretch);
+  EXPECT_EQ(next_stretch(1, 0, 0.001), 1);
+  EXPECT_EQ(next_stretch(3, 0.0009, 0.001), 3);  // close to the budget: leave it
+  EXPECT_DOUBLE_EQ(next_stretch(10, 0, 0.001), 8);
+}
+
+TEST(SamplerCost, SharesAreOverTheLastMinute) {
+  CostMeter meter;
+  meter.add(at(0), 5, 2, 1, 1e9);  // what came before the first call does not count
+  meter.add(at(10), 5.1, 2.02, 1, 1e9);
+  EXPECT_NEAR(meter.core_share(), 0.01, 1e-9);
+  EXPECT_NEAR(meter.driver_share(), 0.002, 1e-9);
+  for (int i = 2; i <= 20; ++i) meter.add(at(i * 10), 5.1, 2.02, 1, 1e9);
+  EXPECT_EQ(meter.core_share(), 0);
+}
+
+TEST(SamplerCost, TheWatchNamesTheCallThatHasNotReturned) {
+  CallWatch watch;
+  EXPECT_FALSE(watch.now());
+  watch.before("nvmlInit_v2");
+  ASSERT_TRUE(watch.now());
+  EXPECT_STREQ(watch.now()->function, "nvmlInit_v2");
+  watch.after("nvmlInit_v2", nvml::Return::success, std::chrono::seconds(50));
+  EXPECT_FALSE(watch.now());
+  EXPECT_EQ(watch.driver_s(), 0.1);  // a hang is not a cost
+  watch.before("x");
+  watch.after("x", nvml::Return::not_supported, {});
+  watch.before("x");
+  watch.after("x", nvml::Return::unknown, {});
+  EXPECT_EQ(watch.calls(), 3U);
+  EXPECT_EQ(watch.errors(), 1U);
+}
+
+// ---- schedule
+
+TEST(Schedule, EverythingAtOnceAndThenEachTierInItsTime) {
+  const Tempo tempo{};  // 1 s, 5 s, 10 s
+  Schedule schedule;
+  EXPECT_EQ(schedule.due(at(0), tempo).size(), 4U);
+  EXPECT_EQ(schedule.next(), at(1));
+  EXPECT_THAT(schedule.due(at(1), tempo), ElementsAre(Tier::pulse, Tier::fast));
+  for (int s = 2; s < 5; ++s) schedule.due(at(s), tempo);
+  EXPECT_THAT(schedule.due(at(5), tempo), ElementsAre(Tier::pulse, Tier::fast, Tier::slow));
+}
+
+TEST(Schedule, AStretchSparesTheDriverButNotThePulse) {
+  const Tempo tempo{{}, 4};
+  Schedule schedule;
+  schedule.due(at(0), tempo);
+  EXPECT_THAT(schedule.due(at(1), tempo), ElementsAre(Tier::pulse));
+  schedule.due(at(2), tempo);
+  schedule.due(at(3), tempo);
+  EXPECT_THAT(schedule.due(at(4), tempo), ElementsAre(Tier::pulse, Tier::fast));
+}
+
+TEST(Schedule, TiersKeepToWholePulsesSoThatTheyFallTogether) {
+  const Tempo tempo{{}, 1.5};
+  EXPECT_EQ(interval_of(Tier::pulse, tempo), 1);
+  EXPECT_EQ(interval_of(Tier::fast, tempo), 2);
+  EXPECT_EQ(interval_of(Tier::slow, tempo), 8);
+  EXPECT_EQ(interval_of(Tier::processes, tempo), 15);
+  const Tempo quick{{0.1, 0.5, 1, 1}, 1};
+  EXPECT_NEAR(interval_of(Tier::pulse, quick), 0.1, 1e-9);
+  EXPECT_NEAR(interval_of(Tier::slow, quick), 0.5, 1e-9);
+}
+
+TEST(Schedule, WhatIsLateDoesNotPileUp) {
+  Schedule schedule;
+  schedule.due(at(0), {});
+  EXPECT_EQ(schedule.due(at(100), {}).size(), 4U);
+  EXPECT_EQ(schedule.next(), at(101));
+}
+
+// ---- probes
+
+struct Asked {
+  Outcome outcome;
+  Sample sample;
+};
+
+Asked ask(Probe& probe, std::initializer_list<Tier> tiers) {
+  Asked asked;
+  for (const auto tier : tiers) asked.outcome = probe.read(tier, asked.sample);
+  return asked;
+}
+
+std::set<Metric> known(const Sample& sample) {
+  std::set<Metric> all;
+  for (const auto& [metric, value] : sample.values) all.insert(metric);
+  return all;
+}
+
+TEST(NvidiaProbe, AGoodDriverAnswersAllThatACardHas) {
+  const auto nvml = open_demo("eight-gpus");
+  const auto probe =
+      make_nvidia_probe(*nvml, nvml->by_index(0).value, enrich_from_demo(*nvml));
+  const auto asked = ask(*probe, {Tier::pulse, Tier::fast, Tier::slow, Tier::processes});
+  EXPECT_TRUE(asked.outcome.answered);
+  const auto got = known(asked.sample);
+  for (const auto metric : {Metric::utilization, Metric::memory_used, Metric::memory_reserved,
+                            Metric::temperature, Metric::power, Metric::energy, Metric::sm_clock,
+                            Metric::ecc_uncorrected, Metric::rows_failed, Metric::process_count})
+    EXPECT_TRUE(got.contains(metric)) << info(metric).name;
+  ASSERT_TRUE(asked.sample.processes);
+  ASSERT_FALSE(asked.sample.processes->empty());
+  EXPECT_FALSE(asked.sample.processes->front().name.empty());
+}
+
+TEST(NvidiaProbe, WhatADriverDoesNotTellIsAbsent) {
+  const auto nvml = open_demo("version-errors");
+  const auto probe = make_nvidia_probe(*nvml, nvml->by_index(0).value, [](Process&) {});
+  const auto asked = ask(*probe, {Tier::pulse, Tier::fast, Tier::slow, Tier::processes});
+  EXPECT_TRUE(asked.outcome.answered);
+  EXPECT_FALSE(asked.sample.absent.empty());
+  const auto got = known(asked.sample);
+  for (const auto metric : asked.sample.absent) EXPECT_FALSE(got.contains(metric));
+  for (const auto& [metric, value] : asked.sample.values) {
+    EXPECT_TRUE(std::isfinite(value)) << info(metric).name;
+    EXPECT_LT(value, 1e18) << info(metric).name;  // a sentinel that slipped through
+  }
+}
+
+TEST(NvidiaProbe, ALostGpuIsGone) {
+  const auto nvml = open_demo("gpu-falls-off");
+  const auto probe = make_nvidia_probe(*nvml, nvml->by_index(1).value, [](Process&) {});
+  EXPECT_TRUE(ask(*probe, {Tier::pulse}).outcome.answered);
+  freeze_demo(*nvml, 6);
+  const auto asked = ask(*probe, {Tier::pulse});
+  EXPECT_TRUE(asked.outcome.gone);
+  EXPECT_FALSE(asked.outcome.answered);
+  EXPECT_THAT(asked.outcome.why, HasSubstr("lost"));
+}
+
+TEST(SysfsProbe, ReadsWhatTheKernelOffers) {
+  Tree tree;
+  const std::string device = "/sys/class/drm/card0/device";
+  tree.file(device + "/vendor", "0x1002\n")
+      .file(device + "/gpu_busy_percent", "42\n")
+      .file(device + "/mem_info_vram_total", "1000\n")
+      .file(device + "/mem_info_vram_used", "400\n")
+      .file(device + "/hwmon/hwmon3/temp1_input", "56000\n")
+      .file(device + "/hwmon/hwmon3/power1_average", "123000000\n");
+  DrmCard card;
+  card.card = under(tree.root(), "/sys/class/drm/card0");
+  card.device = under(tree.root(), device);
+  const auto probe = make_sysfs_probe({}, card);
+  const auto asked = ask(*probe, {Tier::pulse, Tier::fast, Tier::slow});
+  EXPECT_TRUE(asked.outcome.answered);
+  EXPECT_THAT(asked.sample.values,
+              testing::IsSupersetOf({std::pair(Metric::utilization, 42.0),
+                                     std::pair(Metric::memory_free, 600.0),
+                                     std::pair(Metric::temperature, 56.0),
+                                     std::pair(Metric::power, 123.0)}));
+  EXPECT_THAT(asked.sample.absent, testing::Contains(Metric::fan));
+
+  std::filesystem::remove_all(card.device);
+  EXPECT_TRUE(ask(*probe, {Tier::pulse}).outcome.gone);
+}
+
+// ---- worker
+
+class Quiet final : public Worker::Listener {
+ public:
+  void described(Gpu gpu) override { described_ = gpu.uuid; }
+  Tempo tempo() const override { return {{0.01, 0.01, 0.01, 1}, 1}; }
+  std::string described_;
+};
+
+class Scripted final : public Probe {
+ public:
+  explicit Scripted(Outcome outcome) : outcome_(std::move(outcome)) {}
+  Gpu describe() override {
+    Gpu gpu{};
+    gpu.uuid = "GPU-1";
+    return gpu;
+  }
+  Outcome read(Tier, Sample& sample) override {
+    if (outcome_.answered) sample.values.emplace_back(Metric::power, 1);
+    return outcome_;
+  }
+
+ private:
+  const Outcome outcome_;
+};
+
+Message next_message(int fd) {
+  static LineBuffer buffer;
+  for (;;) {
+    if (auto line = buffer.next()) return decode(*line);
+    char bytes[1024];
+    pollfd ready{fd, POLLIN, 0};
+    if (poll(&ready, 1, 5000) != 1) throw Error(Code::internal, "no message came");
+    buffer.add({bytes, static_cast<std::size_t>(read(fd, bytes, sizeof bytes))});
+  }
+}
+
+TEST(Worker, SaysOnceThatItsGpuIsGoneAndGoesOnWhenItReturns) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  Outbox out(ends[1]);
+  Quiet listener;
+  Worker worker("GPU-1", std::make_unique<Scripted>(Outcome{false, true, "GPU is lost"}), out,
+                listener);
+  const auto trouble = std::get<Trouble>(next_message(ends[0]));
+  EXPECT_TRUE(trouble.gone);
+  EXPECT_EQ(trouble.why, "GPU is lost");
+  EXPECT_TRUE(worker.is_gone());
+  worker.lose("the driver no longer lists it");  // known already
+
+  worker.revive(std::make_unique<Scripted>(Outcome{}));
+  EXPECT_FALSE(std::get<Sample>(next_message(ends[0])).values.empty());
+  EXPECT_FALSE(worker.is_gone());
+  worker.stop();
+  close(ends[0]);
+}
+
+TEST(Worker, AnErrorThatIsNotALossIsTroubleWithoutAnEnd) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  Outbox out(ends[1]);
+  Quiet listener;
+  Worker worker("GPU-1", std::make_unique<Scripted>(Outcome{false, false, "unknown error"}), out,
+                listener);
+  for (int i = 0; i < 3; ++i) {
+    const auto trouble = std::get<Trouble>(next_message(ends[0]));
+    EXPECT_FALSE(trouble.gone);
+    EXPECT_EQ(trouble.why, "unknown error");
+  }
+  worker.stop();
+  close(ends[0]);
+}
+
+}  // namespace
+}  // namespace sluice::device

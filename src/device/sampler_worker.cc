@@ -1,0 +1,181 @@
+#include "device/sampler_worker.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace sluice::device {
+
+namespace {
+
+Steady::duration seconds(double s) { return std::chrono::duration_cast<Steady::duration>(Seconds(s)); }
+
+}  // namespace
+
+void Outbox::send(const Message& message) {
+  const auto line = encode(message);
+  const std::lock_guard lock(mutex_);
+  std::string_view left = line;
+  while (!left.empty() && !closed_) {
+    const auto n = ::send(fd_, left.data(), left.size(), MSG_NOSIGNAL);
+    if (n > 0)
+      left.remove_prefix(static_cast<std::size_t>(n));
+    else if (errno != EINTR)
+      closed_ = true;
+  }
+}
+
+double interval_of(Tier tier, const Tempo& tempo) noexcept {
+  // However dear the driver is, a GPU is felt for once a second: a lost one must
+  // show within two. The other tiers keep to whole pulses, for fewer wake-ups.
+  constexpr double kPulse = 1;
+  const auto& pace = tempo.pace;
+  const double pulse = std::min(pace.interval_s * tempo.stretch, kPulse);
+  const auto stretched = [&](double s) {
+    return std::ceil(s * tempo.stretch / pulse - 1e-6) * pulse;
+  };
+  switch (tier) {
+    case Tier::pulse: return pulse;
+    case Tier::fast: return stretched(pace.interval_s);
+    case Tier::slow: return stretched(pace.slow_interval_s);
+    case Tier::processes: return stretched(pace.process_interval_s);
+  }
+  return pulse;
+}
+
+std::vector<Tier> Schedule::due(Instant now, const Tempo& tempo) {
+  constexpr double kTogether = 0.04;
+  std::vector<Tier> tiers;
+  for (const auto tier : kTiers) {
+    auto& next = next_[static_cast<std::size_t>(tier)];
+    if (next > now + seconds(kTogether)) continue;
+    tiers.push_back(tier);
+    const auto interval = seconds(interval_of(tier, tempo));
+    // On the beat while it is kept, so that tiers fall together; from now when late.
+    next = next + interval > now ? next + interval : now + interval;
+  }
+  return tiers;
+}
+
+Instant Schedule::next() const noexcept { return std::ranges::min(next_); }
+
+Worker::Worker(std::string uuid, std::unique_ptr<Probe> probe, Outbox& out, Listener& listener)
+    : uuid_(std::move(uuid)), out_(out), listener_(listener), probe_(std::move(probe)) {
+  thread_ = std::thread([this] { run(); });
+}
+
+Worker::~Worker() {
+  stop();
+  thread_.join();
+}
+
+void Worker::hurry() {
+  const std::lock_guard lock(mutex_);
+  for (const auto tier : {Tier::pulse, Tier::fast, Tier::slow}) schedule_.hurry(tier, Steady::now());
+  wake_.notify_one();
+}
+
+void Worker::lose(std::string why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (gone_) return;
+    gone_ = true;
+  }
+  out_.send(Trouble{uuid_, Steady::now(), std::move(why), true});
+}
+
+void Worker::revive(std::unique_ptr<Probe> probe) {
+  const std::lock_guard lock(mutex_);
+  probe_ = std::move(probe);
+  gone_ = described_ = false;
+  schedule_ = Schedule();
+  wake_.notify_one();
+}
+
+bool Worker::is_gone() const {
+  const std::lock_guard lock(mutex_);
+  return gone_;
+}
+
+void Worker::stop() {
+  const std::lock_guard lock(mutex_);
+  stop_ = true;
+  wake_.notify_one();
+}
+
+bool Worker::wait() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (stop_) return false;
+    const auto next = schedule_.next();
+    if (!gone_ && next <= Steady::now()) return true;
+    if (gone_)
+      wake_.wait(lock);
+    else
+      wake_.wait_until(lock, next);
+  }
+}
+
+void Worker::run() {
+  const CallScope scope(calls_);
+  while (wait()) {
+    if (!describe()) continue;
+    std::vector<Tier> tiers;
+    {
+      const auto tempo = listener_.tempo();
+      const std::lock_guard lock(mutex_);
+      tiers = schedule_.due(Steady::now(), tempo);
+    }
+    round(tiers);
+  }
+  finished_ = true;
+}
+
+bool Worker::describe() {
+  std::shared_ptr<Probe> probe;
+  {
+    const std::lock_guard lock(mutex_);
+    if (described_) return true;
+    probe = probe_;
+  }
+  try {
+    listener_.described(probe->describe());
+  } catch (const Error& e) {
+    lose(e.what());
+    return false;
+  }
+  const std::lock_guard lock(mutex_);
+  described_ = true;
+  return true;
+}
+
+void Worker::round(const std::vector<Tier>& tiers) {
+  std::shared_ptr<Probe> probe;
+  {
+    const std::lock_guard lock(mutex_);
+    probe = probe_;
+  }
+  Sample sample;
+  sample.gpu = uuid_;
+  bool answered = false;
+  Outcome last;
+  for (const auto tier : tiers) {
+    last = probe->read(tier, sample);
+    answered = answered || last.answered;
+    if (last.gone) break;
+  }
+  sample.at = Steady::now();
+  if (last.gone || !answered) return report(last, sample.at);
+  out_.send(sample);
+}
+
+void Worker::report(const Outcome& outcome, Instant at) {
+  if (outcome.gone) return lose(outcome.why);
+  out_.send(Trouble{uuid_, at, outcome.why, false});
+}
+
+}  // namespace sluice::device

@@ -1,0 +1,53 @@
+#include "device/sysfs.h"
+
+#include <gmock/gmock.h>
+
+#include "device/tree_for_tests.h"
+
+namespace sluice::device {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+TEST(Sysfs, NumbersAreWholeOrAbsent) {
+  EXPECT_EQ(to_int(" 42\n"), 42);
+  EXPECT_EQ(to_int("-1"), -1);
+  EXPECT_EQ(to_int("0x1002"), 0x1002);
+  EXPECT_FALSE(to_int(""));
+  EXPECT_FALSE(to_int("max"));
+  EXPECT_FALSE(to_int("12 W"));
+}
+
+TEST(Sysfs, SizesTakeTheKernelsSuffixesAndRefuseOverflow) {
+  EXPECT_EQ(to_size("48K"), 48u << 10);
+  EXPECT_EQ(to_size("2M\n"), 2u << 20);
+  EXPECT_EQ(to_size("7"), 7u);
+  EXPECT_FALSE(to_size("K"));
+  EXPECT_FALSE(to_size("99999999999999999999"));
+  EXPECT_FALSE(to_size("18446744073709551615G"));
+}
+
+TEST(Sysfs, CpuListsGoThereAndBack) {
+  EXPECT_THAT(cpu_list("0-2,7"), ElementsAre(0, 1, 2, 7));
+  EXPECT_THAT(cpu_list(""), IsEmpty());
+  EXPECT_THAT(cpu_list("0-4294967295"), IsEmpty()) << "an absurd range is not followed";
+  EXPECT_EQ(to_cpu_list({0, 1, 2, 7}), "0-2,7");
+  EXPECT_EQ(to_cpu_list({}), "");
+}
+
+TEST(Sysfs, NumberedNamesComeInTheOrderOfTheirNumbers) {
+  Tree tree;
+  tree.file("/c/cpu10/x", "").file("/c/cpu2/x", "").file("/c/cpufreq/x", "").file("/c/node0", "");
+  EXPECT_THAT(numbered(tree.root() / "c", "cpu"), ElementsAre("cpu2", "cpu10"));
+  EXPECT_THAT(numbered(tree.root() / "missing", "cpu"), IsEmpty());
+}
+
+TEST(Sysfs, AFileThatIsNotThereIsAbsent) {
+  EXPECT_FALSE(read_line("/nonexistent/file"));
+  EXPECT_FALSE(read_int("/nonexistent/file"));
+  EXPECT_FALSE(read_line("/")) << "a folder is not a file";
+}
+
+}  // namespace
+}  // namespace sluice::device

@@ -1,0 +1,124 @@
+#include "device/tune_record.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+
+namespace sluice::device {
+
+namespace {
+
+constexpr int kFormat = 1;
+
+[[noreturn]] void fail(const char* what, const Path& file) {
+  throw Error(Code::internal, fmt::format("{} {}: {}", what, file.string(), std::strerror(errno)));
+}
+
+struct File {
+  explicit File(int descriptor) : fd(descriptor) {}
+  ~File() {
+    if (fd >= 0) close(fd);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  int fd;
+};
+
+void write_all(int fd, std::string_view text, const Path& file) {
+  while (!text.empty()) {
+    const auto n = write(fd, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) fail("cannot write", file);
+    text.remove_prefix(static_cast<std::size_t>(n));
+  }
+}
+
+}  // namespace
+
+TuneRecord::TuneRecord(Path folder, std::string name)
+    : folder_(std::move(folder)), name_(std::move(name)) {
+  load();
+}
+
+TuneRecord::~TuneRecord() {
+  if (lock_ >= 0) close(lock_);
+}
+
+void TuneRecord::load() {
+  originals_.clear();
+  std::error_code failed;
+  if (!std::filesystem::exists(file(), failed)) return;
+  const auto text = read_text(file());
+  if (!text) fail("cannot read", file());
+  try {
+    const auto json = Json::parse(*text);
+    require(json.at("format").get<int>() == kFormat, "written by a newer Sluice");
+    for (const auto& [uuid, before] : json.at("gpus").items())
+      originals_[uuid] = tuning_from_json(before.at("before"));
+  } catch (const nlohmann::json::exception& e) {
+    throw Error(Code::invalid_argument, file().string() + " is not a tuning record: " + e.what() +
+                                            "; move it away to start a new one");
+  } catch (const Error& e) {
+    throw Error(Code::invalid_argument, file().string() + ": " + std::string(e.reason()));
+  }
+}
+
+void TuneRecord::lock() {
+  std::error_code failed;
+  std::filesystem::create_directories(folder_, failed);
+  if (failed)
+    throw Error(Code::internal, "cannot make " + folder_.string() + ": " + failed.message());
+  const auto path = folder_ / (name_ + ".lock");
+  lock_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (lock_ < 0) fail("cannot open", path);
+  while (flock(lock_, LOCK_EX) != 0)
+    if (errno != EINTR) fail("cannot lock", path);
+  load();
+}
+
+const Tuning* TuneRecord::of(const std::string& uuid) const {
+  const auto found = originals_.find(uuid);
+  return found == originals_.end() ? nullptr : &found->second;
+}
+
+void TuneRecord::remember(const std::string& uuid, const Tuning& before) {
+  auto& original = originals_[uuid];
+  if (!original.persistence) original.persistence = before.persistence;
+  if (!original.power_limit_w) original.power_limit_w = before.power_limit_w;
+  if (!original.clocks) original.clocks = before.clocks;
+}
+
+void TuneRecord::replace(const std::string& uuid, const Tuning* original) {
+  if (original == nullptr)
+    originals_.erase(uuid);
+  else
+    originals_[uuid] = *original;
+}
+
+void TuneRecord::save() const {
+  Json gpus = Json::object();
+  for (const auto& [uuid, before] : originals_) gpus[uuid] = {{"before", to_json(before)}};
+  const Json json = {{"format", kFormat}, {"gpus", std::move(gpus)}};
+
+  const auto temporary = folder_ / (name_ + ".new");
+  {
+    const File out(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (out.fd < 0) fail("cannot write", temporary);
+    write_all(out.fd, json.dump(2) + "\n", temporary);
+    if (fsync(out.fd) != 0) fail("cannot sync", temporary);
+  }
+  if (rename(temporary.c_str(), file().c_str()) != 0) fail("cannot replace", file());
+  const File folder(open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.fd < 0 || fsync(folder.fd) != 0) fail("cannot sync", folder_);
+}
+
+}  // namespace sluice::device

@@ -1,0 +1,108 @@
+#include "serve/events.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+namespace sluice::serve {
+
+namespace {
+
+constexpr auto kHeartbeat = std::chrono::seconds(15);     // proxies cut what is silent for a minute
+constexpr std::string_view kOpening = "retry: 1000\n\n";  // a browser comes back after this many ms
+constexpr std::string_view kHeartbeatText = ": still here\n\n";
+
+template <class T>
+std::optional<T> whole_number(std::string_view text) {
+  T value{};
+  const auto* end = text.data() + text.size();
+  const auto [stop, failed] = std::from_chars(text.data(), end, value);
+  return failed == std::errc() && stop == end ? std::optional(value) : std::nullopt;
+}
+
+}  // namespace
+
+std::string sse_message(std::string_view type, std::string_view id, std::string_view data) {
+  std::string text;
+  text.reserve(type.size() + id.size() + data.size() + 32);
+  if (!id.empty()) text.append("id: ").append(id).append("\n");
+  text.append("event: ").append(type).append("\ndata: ").append(data).append("\n\n");
+  return text;
+}
+
+void EventRing::add(std::string_view type, std::string_view json) {
+  const Lock lock(mutex_);
+  const auto id = std::to_string(epoch_) + "-" + std::to_string(++newest_);
+  entries_.push_back({newest_, sse_message(type, id, json)});
+  if (entries_.size() > capacity_) entries_.pop_front();
+}
+
+EventRing::News EventRing::since(std::uint64_t after) const {
+  const Lock lock(mutex_);
+  News news;
+  news.newest = newest_;
+  if (after >= newest_ || entries_.empty()) return news;
+  const auto oldest = entries_.front().number;
+  if (after + 1 < oldest) news.missed = oldest - after - 1;
+  for (const auto& entry : entries_)
+    if (entry.number > after) news.text += entry.text;
+  return news;
+}
+
+std::uint64_t EventRing::newest() const {
+  const Lock lock(mutex_);
+  return newest_;
+}
+
+std::optional<std::uint64_t> EventRing::resume(std::string_view last_event_id) const {
+  const auto dash = last_event_id.find('-');
+  if (dash == std::string_view::npos) return std::nullopt;
+  const auto epoch = whole_number<std::int64_t>(last_event_id.substr(0, dash));
+  const auto number = whole_number<std::uint64_t>(last_event_id.substr(dash + 1));
+  if (!epoch || !number) return std::nullopt;
+  return *epoch == epoch_ ? std::min(*number, newest()) : 0;
+}
+
+EventCursor::EventCursor(const EventRing& ring, std::uint64_t after,
+                         std::optional<Seconds> interval, LatestPicture latest)
+    : ring_(ring),
+      after_(after),
+      interval_(interval ? std::optional(std::chrono::duration_cast<Steady::duration>(*interval))
+                         : std::nullopt),
+      latest_(std::move(latest)) {}
+
+Instant EventCursor::pull(Instant now, std::string& out) {
+  const auto before = out.size();
+  if (!std::exchange(began_, true)) out += kOpening;
+  append_events(out);
+  if (interval_) append_picture(now, out);
+  if (out.size() == before && now >= heartbeat_due_) out += kHeartbeatText;
+  if (out.size() != before) heartbeat_due_ = now + kHeartbeat;
+  return interval_ ? std::min(picture_due_, heartbeat_due_) : heartbeat_due_;
+}
+
+bool EventCursor::append_events(std::string& out) {
+  const auto news = ring_.since(after_);
+  after_ = news.newest;
+  if (news.missed > 0)
+    out += sse_message("gap", {}, "{\"missed\":" + std::to_string(news.missed) + "}");
+  out += news.text;
+  return !news.text.empty();
+}
+
+void EventCursor::append_picture(Instant now, std::string& out) {
+  const auto picture = latest_(now);
+  if (picture.text == nullptr) {
+    picture_due_ = now + *interval_;
+    return;
+  }
+  const bool urgent = picture.urgency != sent_urgency_;
+  if (now < picture_due_ && !urgent) return;
+  picture_due_ = now + *interval_;
+  if (picture.sequence == sent_sequence_) return;
+  sent_sequence_ = picture.sequence;
+  sent_urgency_ = picture.urgency;
+  out += sse_message("snapshot", {}, *picture.text);
+}
+
+}  // namespace sluice::serve

@@ -1,0 +1,85 @@
+// What happened lately, for those who listen (server-sent events). Listeners ask
+// for what is new since an id; a ring bounds what is kept for the slow ones.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+
+namespace sluice::serve {
+
+// Thread-safe.
+class EventRing {
+ public:
+  // `epoch` sets the ids of this run apart from those of another.
+  EventRing(std::int64_t epoch, std::size_t capacity) : epoch_(epoch), capacity_(capacity) {}
+
+  void add(std::string_view type, std::string_view json);
+
+  struct News {
+    std::string text;          // as the event-stream format wants it
+    std::uint64_t newest = 0;  // pass as `after` next time
+    std::uint64_t missed = 0;  // no longer in the ring
+  };
+  News since(std::uint64_t after) const;
+
+  std::uint64_t newest() const;
+
+  // Where a listener stopped, from the id of the last event it saw. One of another
+  // run means all that is kept; nothing when it is no id of ours.
+  std::optional<std::uint64_t> resume(std::string_view last_event_id) const;
+
+ private:
+  struct Entry {
+    std::uint64_t number;
+    std::string text;
+  };
+  const std::int64_t epoch_;
+  const std::size_t capacity_;
+  mutable Mutex mutex_;
+  std::deque<Entry> entries_ GUARDED_BY(mutex_);
+  std::uint64_t newest_ GUARDED_BY(mutex_) = 0;
+};
+
+// One message of the event-stream format. `data` must not contain a line break.
+std::string sse_message(std::string_view type, std::string_view id, std::string_view data);
+
+// One listener's place: decides what is due. The picture of the machine is sent
+// every `interval`, at once when its `urgency` has changed, and never twice.
+class EventCursor {
+ public:
+  struct Picture {
+    std::uint64_t sequence = 0;
+    std::uint64_t urgency = 0;  // changes when something happened that must be seen now
+    std::shared_ptr<const std::string> text;
+  };
+  using LatestPicture = std::function<Picture(Instant now)>;
+
+  // No interval: events only. `ring` must outlive it.
+  EventCursor(const EventRing& ring, std::uint64_t after, std::optional<Seconds> interval,
+              LatestPicture latest);
+
+  // Appends what is due; returns when to ask again.
+  Instant pull(Instant now, std::string& out);
+
+ private:
+  bool append_events(std::string& out);
+  void append_picture(Instant now, std::string& out);
+
+  const EventRing& ring_;
+  std::uint64_t after_;
+  const std::optional<Steady::duration> interval_;
+  const LatestPicture latest_;
+  std::uint64_t sent_sequence_ = 0, sent_urgency_ = 0;
+  bool began_ = false;
+  Instant picture_due_{}, heartbeat_due_{};
+};
+
+}  // namespace sluice::serve

@@ -1,0 +1,93 @@
+#include "serve/events.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice::serve {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Events : testing::Test {
+  EventRing ring{1000, 3};
+  Instant now{};
+  EventCursor::Picture picture{1, 1, std::make_shared<const std::string>("{}")};
+
+  EventCursor cursor(std::optional<Seconds> interval, std::uint64_t after = 0) {
+    return {ring, after, interval, [this](Instant) { return picture; }};
+  }
+  static std::string pull(EventCursor& from, Instant at) {
+    std::string out;
+    from.pull(at, out);
+    return out;
+  }
+};
+
+TEST_F(Events, AListenerGetsEachEventOnceWithItsId) {
+  auto listener = cursor(std::nullopt);
+  pull(listener, now);
+  ring.add("alert", R"({"a":1})");
+  EXPECT_EQ(pull(listener, now), "id: 1000-1\nevent: alert\ndata: {\"a\":1}\n\n");
+  EXPECT_EQ(pull(listener, now), "");
+}
+
+TEST_F(Events, ASlowListenerIsToldHowMuchItMissed) {
+  auto listener = cursor(std::nullopt);
+  pull(listener, now);
+  for (int i = 0; i < 5; ++i) ring.add("xid", "{}");
+  const auto text = pull(listener, now);
+  EXPECT_TRUE(text.starts_with("event: gap\ndata: {\"missed\":2}\n\nid: 1000-3\n")) << text;
+}
+
+TEST_F(Events, ResumesBehindTheLastEventSeen) {
+  for (int i = 0; i < 3; ++i) ring.add("xid", "{}");
+  EXPECT_EQ(ring.resume("1000-2"), 2u);
+  auto listener = cursor(std::nullopt, *ring.resume("1000-2"));
+  const auto text = pull(listener, now);
+  EXPECT_EQ(text.find("id: 1000-2"), std::string::npos);
+  EXPECT_NE(text.find("id: 1000-3"), std::string::npos);
+}
+
+TEST_F(Events, AnIdOfAnotherRunMeansEverythingKept) {
+  ring.add("xid", "{}");
+  EXPECT_EQ(ring.resume("999-57"), 0u);
+}
+
+TEST_F(Events, NonsenseIsNoId) {
+  for (const auto* bad : {"", "-", "1000-", "1000-x", "x-1", "1000", "1000-1 "})
+    EXPECT_FALSE(ring.resume(bad)) << bad;
+}
+
+TEST_F(Events, AnIdFromTheFutureIsTheNewest) { EXPECT_EQ(ring.resume("1000-99"), 0u); }
+
+TEST_F(Events, ThePictureComesAtOnceAndThenAtEachInterval) {
+  auto listener = cursor(Seconds(1));
+  EXPECT_NE(pull(listener, now).find("event: snapshot\ndata: {}\n\n"), std::string::npos);
+  picture.sequence = 2;
+  EXPECT_EQ(pull(listener, now + 500ms), "");
+  EXPECT_EQ(pull(listener, now + 1000ms), "event: snapshot\ndata: {}\n\n");
+}
+
+TEST_F(Events, ThePictureComesEarlyWhenItIsUrgent) {
+  auto listener = cursor(Seconds(60));
+  pull(listener, now);
+  picture = {2, 2, picture.text};
+  EXPECT_NE(pull(listener, now + 1ms).find("snapshot"), std::string::npos);
+}
+
+TEST_F(Events, ThePictureIsNotSentTwice) {
+  auto listener = cursor(Seconds(1));
+  pull(listener, now);
+  EXPECT_EQ(pull(listener, now + 1s), "");
+}
+
+TEST_F(Events, ASilentStreamShowsThatItLives) {
+  auto listener = cursor(std::nullopt);
+  std::string out;
+  const auto again = listener.pull(now, out);
+  EXPECT_EQ(again, now + 15s);
+  EXPECT_EQ(pull(listener, now + 14s), "");
+  EXPECT_TRUE(pull(listener, again).starts_with(":"));
+}
+
+}  // namespace
+}  // namespace sluice::serve

@@ -1,0 +1,38 @@
+// Who may ask for what, decided from the request alone.
+//
+// Two dangers on a machine of one's own are browsers: any page may send requests
+// to 127.0.0.1 (forgery), and a name the page's owner controls may be pointed at
+// it (rebinding). Against the first, a request that changes something must come
+// from our own origin and say that its body is JSON; against the second, where
+// no key protects the server, it answers only to names that are its own.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/secret.h"
+#include "serve/http/message.h"
+
+namespace sluice::serve::http {
+
+struct GuardConfig {
+  Secret api_key;                          // empty: none needed
+  std::vector<std::string> allowed_hosts;  // beside IP addresses and localhost
+};
+
+// The refusal, or nothing when the request may go on. `open` routes need no key;
+// what comes through the Unix socket was let in by the file's mode.
+std::optional<Response> refuse(const Request& request, bool open, const GuardConfig& config);
+
+// "localhost", "localhost:8000", "10.0.0.1:8000", "[::1]" or one of `allowed`,
+// with or without a port.
+bool is_own_name(std::string_view host, const std::vector<std::string>& allowed);
+
+// Bearer and Basic (the key as password, so that a browser can ask for it) in
+// Authorization, or the X-API-Key field. Takes the same time for every wrong key
+// of one length.
+bool has_key(const Request& request, const Secret& key);
+
+}  // namespace sluice::serve::http

@@ -1,0 +1,102 @@
+#include "serve/http/guard.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice::serve::http {
+namespace {
+
+struct Guard : testing::Test {
+  GuardConfig config;
+  Request request;
+  Guard() {
+    request.method = Method::get;
+    request.host = "127.0.0.1:8000";
+  }
+  int status(bool open = false) const {
+    const auto refused = refuse(request, open, config);
+    return refused ? refused->status : 200;
+  }
+};
+
+TEST_F(Guard, WithoutAKeyALocalRequestPasses) { EXPECT_EQ(status(), 200); }
+
+TEST_F(Guard, WithAKeyEveryRouteButTheOpenOnesNeedsIt) {
+  config.api_key = Secret("correct horse");
+  EXPECT_EQ(status(), 401);
+  EXPECT_EQ(status(true), 200);
+}
+
+TEST_F(Guard, TheKeyIsTakenFromAnyOfThreeHeaders) {
+  config.api_key = Secret("correct horse");
+  request.authorization = "Bearer correct horse";
+  EXPECT_EQ(status(), 200);
+  request.authorization = "bearer  correct horse";
+  EXPECT_EQ(status(), 200);
+  request.authorization = "Basic YW55Ym9keTpjb3JyZWN0IGhvcnNl";  // anybody:correct horse
+  EXPECT_EQ(status(), 200);
+  request.authorization.clear();
+  request.api_key = "correct horse";
+  EXPECT_EQ(status(), 200);
+}
+
+TEST_F(Guard, AWrongKeyIsRefusedHoweverItIsWrong) {
+  config.api_key = Secret("correct horse");
+  for (const auto* wrong :
+       {"Bearer", "Bearer ", "Bearer correct", "Bearer correct horsf",
+        "Bearer correct horse battery", "Basic !!!", "Basic YTpi", "Digest x"}) {
+    request.authorization = wrong;
+    EXPECT_EQ(status(), 401) << wrong;
+  }
+}
+
+TEST_F(Guard, AnEmptyKeyInTheRequestIsNoKey) {
+  config.api_key = Secret("k");
+  request.api_key = "";
+  EXPECT_EQ(status(), 401);
+}
+
+TEST_F(Guard, AForeignNameIsRefusedWhereNoKeyProtects) {
+  request.host = "evil.example:8000";
+  EXPECT_EQ(status(), 421);
+  config.allowed_hosts = {"evil.example"};
+  EXPECT_EQ(status(), 200);
+}
+
+TEST_F(Guard, AddressesAndLocalhostAreAlwaysOwnNames) {
+  for (const auto* own : {"localhost", "LOCALHOST:8000", "10.1.2.3:80", "[::1]:8000", "[fe80::1]"})
+    EXPECT_TRUE(is_own_name(own, {})) << own;
+  for (const auto* other : {"localhost.evil.example", "127.0.0.1.evil.example", "", "[", "a:b:c"})
+    EXPECT_FALSE(is_own_name(other, {})) << other;
+}
+
+TEST_F(Guard, APageOfAnotherOriginMayNotChangeAnything) {
+  request.method = Method::post;
+  for (const auto* origin : {"http://evil.example", "null", "http://127.0.0.1:9999", "http://"}) {
+    request.origin = origin;
+    EXPECT_EQ(status(), 403) << origin;
+  }
+  request.origin = "http://127.0.0.1:8000";
+  EXPECT_EQ(status(), 200);
+}
+
+TEST_F(Guard, ABodyMustBeDeclaredAsJson) {
+  request.method = Method::post;
+  request.has_body = true;
+  for (const auto* type :
+       {"", "text/plain", "application/x-www-form-urlencoded", "application/jsonx"}) {
+    request.content_type = type;
+    EXPECT_EQ(status(), 415) << type;
+  }
+  request.content_type = "Application/JSON ; charset=utf-8";
+  EXPECT_EQ(status(), 200);
+}
+
+TEST_F(Guard, TheUnixSocketsFileModeStandsForTheKey) {
+  config.api_key = Secret("k");
+  request.over_socket = true;
+  request.host = "anything";
+  EXPECT_EQ(status(), 200);
+}
+
+}  // namespace
+}  // namespace sluice::serve::http

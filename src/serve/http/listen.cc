@@ -1,0 +1,102 @@
+#include "serve/http/listen.h"
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "serve/address.h"
+
+namespace sluice::serve::http {
+
+namespace {
+
+constexpr int kBacklog = 4096;
+
+asio::ip::tcp::endpoint endpoint_of(io_context& io, const ServeConfig& config) {
+  asio::ip::tcp::resolver resolver(io);
+  ErrorCode failed;
+  const auto found = resolver.resolve(
+      config.host, std::to_string(config.port),
+      asio::ip::tcp::resolver::passive | asio::ip::tcp::resolver::numeric_service, failed);
+  if (failed || found.empty())
+    throw Error(
+        Code::invalid_argument,
+        "serve.host '" + config.host + "' is no address and no known name: " + failed.message());
+  return found.begin()->endpoint();
+}
+
+void require_key(const ServeConfig& config, const asio::ip::tcp::endpoint& endpoint) {
+  if (!config.api_key.empty() || endpoint.address().is_loopback()) return;
+  throw Error(Code::invalid_argument,
+              "serve.host " + config.host +
+                  " can be reached from other machines and no API key is set; set "
+                  "SLUICE_SERVE_API_KEY (or api_key in the [serve] section), or listen on "
+                  "127.0.0.1");
+}
+
+[[noreturn]] void cannot_listen(const std::string& what, const ErrorCode& why) {
+  if (why == asio::error::address_in_use)
+    throw Error(Code::unavailable, what +
+                                       " is taken, perhaps by another sluice; stop that, or "
+                                       "choose another with --port N (0 takes a free one)");
+  if (why == asio::error::access_denied)
+    throw Error(Code::unavailable,
+                what + " is not for this user; choose a port above 1023 with --port N");
+  throw Error(Code::unavailable, "cannot listen on " + what + ": " + why.message());
+}
+
+std::string name_of(const asio::ip::tcp::endpoint& endpoint) {
+  return "port " + std::to_string(endpoint.port()) + " of " + endpoint.address().to_string();
+}
+
+bool somebody_answers(io_context& io, const std::string& path) {
+  ErrorCode failed;
+  asio::local::stream_protocol::socket probe(io);
+  probe.connect(asio::local::stream_protocol::endpoint(path), failed);
+  return !failed;
+}
+
+}  // namespace
+
+TcpAcceptor listen_tcp(io_context& io, const ServeConfig& config) {
+  const auto endpoint = endpoint_of(io, config);
+  require_key(config, endpoint);
+  TcpAcceptor acceptor(io);
+  ErrorCode failed;
+  acceptor.open(endpoint.protocol(), failed);
+  // Over the remains of our last run, never over a live one: that needs SO_REUSEPORT,
+  // with which two servers would share a port without a word.
+  if (!failed) acceptor.set_option(asio::socket_base::reuse_address(true), failed);
+  if (!failed) acceptor.bind(endpoint, failed);
+  if (!failed) acceptor.listen(kBacklog, failed);
+  if (failed) cannot_listen(name_of(endpoint), failed);
+  return acceptor;
+}
+
+UnixAcceptor listen_unix(io_context& io, const std::string& path) {
+  if (path.size() >= sizeof(sockaddr_un::sun_path))
+    throw Error(Code::unavailable, "the path " + path + " is too long for a Unix socket");
+  if (somebody_answers(io, path))
+    throw Error(Code::unavailable, "another sluice listens on " + path);
+  ::unlink(path.c_str());
+  UnixAcceptor acceptor(io);
+  ErrorCode failed;
+  acceptor.open(asio::local::stream_protocol(), failed);
+  const auto mask = ::umask(0177);  // only the owner, from the first moment on
+  if (!failed) acceptor.bind(asio::local::stream_protocol::endpoint(path), failed);
+  ::umask(mask);
+  if (!failed) acceptor.listen(kBacklog, failed);
+  if (failed) throw Error(Code::unavailable, "cannot listen on " + path + ": " + failed.message());
+  return acceptor;
+}
+
+void raise_file_limit() noexcept {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &files);
+}
+
+}  // namespace sluice::serve::http

@@ -1,0 +1,82 @@
+// A request as a handler sees it and the answer it gives. Nothing here knows a
+// socket: handlers are plain functions.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+namespace sluice::serve::http {
+
+enum class Method { get, head, post, put, patch, delete_, options, other };
+
+std::string_view to_string(Method method) noexcept;
+
+// Only the header fields that something reads are kept; absent is empty.
+struct Request {
+  Method method = Method::other;
+  std::string target;  // as sent: path and query, still percent-encoded
+  std::string host, origin, content_type, authorization, api_key, if_none_match, last_event_id;
+  std::string body;
+  std::vector<std::string> captures;  // decoded {parts} of the route's pattern
+  int version = 11;                   // 10 or 11
+  bool keep_alive = true;
+  bool expects_continue = false;
+  bool repeated_host = false;
+  bool has_body = false;     // a length above zero or chunks were announced
+  bool over_socket = false;  // came through the Unix socket: its file mode let the caller in
+
+  std::string_view path() const noexcept;   // of target, without the query
+  std::string_view query() const noexcept;  // behind '?', without it
+
+  void clear();  // for the next request; keeps the memory
+};
+
+// An answer without an end, such as server-sent events. It is pulled, never
+// pushed: while a slow client's last write is under way nothing is asked for, so
+// nothing can pile up for it. Used by one thread at a time.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+
+  // Appends what is due at `now` and returns when to be asked again at the
+  // latest; Server::wake_streams asks at once.
+  virtual Instant pull(Instant now, std::string& out) = 0;
+};
+
+struct Response {
+  int status = 200;
+  std::string_view type = "application/json";  // must outlive the response
+  std::string body;
+  std::string_view fixed;  // sent instead of body when not empty; lives as long as the program
+  std::vector<std::pair<std::string_view, std::string>> headers;
+  std::unique_ptr<Stream> stream;  // follows the header instead of a body
+};
+
+// {"error": {"code", "message", "fix"}}. `code` is a stable word for programs.
+Response error_response(int status, std::string_view code, std::string_view message,
+                        std::string_view fix);
+
+// The same for an exception that reached the edge.
+Response error_response(const Error& error);
+
+// Appends status line, header and body. `date` as in the Date field.
+struct Framing {
+  bool head_only = false;  // the length but not the bytes: HEAD
+  bool keep_alive = true;
+  int version = 11;
+  std::string_view date;
+};
+void write_response(const Response& response, const Framing& framing, std::string& out);
+
+std::string_view reason(int status) noexcept;  // "Not Found"
+std::string http_date(WallTime t);             // "Sun, 15 Nov 2026 03:00:00 GMT"
+
+}  // namespace sluice::serve::http

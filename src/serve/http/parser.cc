@@ -1,0 +1,95 @@
+#include "serve/http/parser.h"
+
+#include <algorithm>
+#include <boost/beast/core/string.hpp>
+#include <boost/beast/http/error.hpp>
+
+namespace sluice::serve::http {
+
+namespace {
+
+namespace beast = boost::beast;
+
+Method method_of(beast::http::verb verb) {
+  switch (verb) {
+    case beast::http::verb::get: return Method::get;
+    case beast::http::verb::head: return Method::head;
+    case beast::http::verb::post: return Method::post;
+    case beast::http::verb::put: return Method::put;
+    case beast::http::verb::patch: return Method::patch;
+    case beast::http::verb::delete_: return Method::delete_;
+    case beast::http::verb::options: return Method::options;
+    default: return Method::other;
+  }
+}
+
+constexpr std::size_t kReserveAtMost = 1 << 20;  // a length that is only announced reserves no more
+
+}  // namespace
+
+Parser::Parser(Request& into, std::uint32_t header_limit_bytes) : request_(into) {
+  into.clear();
+  header_limit(header_limit_bytes);
+  body_limit(boost::none);  // the route decides, once the header is known
+  eager(false);
+}
+
+void Parser::finish_header() {
+  request_.keep_alive = keep_alive();
+  request_.has_body = chunked() || content_length().value_or(0) > 0;
+}
+
+void Parser::on_request_impl(verb method, string_view, string_view target, int version,
+                             error_code&) {
+  request_.method = method_of(method);
+  request_.target.assign(target.data(), target.size());
+  request_.version = version;
+}
+
+void Parser::on_field_impl(field name, string_view name_text, string_view value, error_code&) {
+  const auto keep = [value](std::string& in) { in.assign(value.data(), value.size()); };
+  switch (name) {
+    case field::host: request_.repeated_host = !request_.host.empty(); return keep(request_.host);
+    case field::origin: return keep(request_.origin);
+    case field::content_type: return keep(request_.content_type);
+    case field::authorization: return keep(request_.authorization);
+    case field::if_none_match: return keep(request_.if_none_match);
+    case field::expect: request_.expects_continue = beast::iequals(value, "100-continue"); return;
+    case field::unknown:
+      if (beast::iequals(name_text, "X-API-Key")) return keep(request_.api_key);
+      if (beast::iequals(name_text, "Last-Event-ID")) return keep(request_.last_event_id);
+      return;
+    default: return;
+  }
+}
+
+void Parser::on_body_init_impl(const boost::optional<std::uint64_t>& length, error_code&) {
+  if (length) request_.body.reserve(std::min(static_cast<std::size_t>(*length), kReserveAtMost));
+}
+
+std::size_t Parser::on_body_impl(string_view bytes, error_code&) {
+  request_.body.append(bytes.data(), bytes.size());
+  return bytes.size();
+}
+
+std::size_t Parser::on_chunk_body_impl(std::uint64_t, string_view bytes, error_code&) {
+  request_.body.append(bytes.data(), bytes.size());
+  return bytes.size();
+}
+
+Response parse_failure(const boost::system::error_code& failed) {
+  using beast::http::error;
+  if (failed == error::header_limit)
+    return error_response(431, "header_too_large", "the request's header is too large",
+                          "Send fewer or shorter header fields, or raise serve.max_header_bytes.");
+  if (failed == error::body_limit)
+    return error_response(413, "body_too_large", "the request's body is too large",
+                          "Send less at once, or raise serve.max_body_bytes.");
+  if (failed == error::bad_version)
+    return error_response(505, "bad_version", "only HTTP/1.0 and HTTP/1.1 are spoken here",
+                          "Use HTTP/1.1.");
+  return error_response(400, "bad_request", "this is not an HTTP request: " + failed.message(),
+                        "Check what was sent; curl -v shows a request that works.");
+}
+
+}  // namespace sluice::serve::http

@@ -1,0 +1,65 @@
+// Which function answers which method and path. The table is the list of routes:
+// adding one is adding a row where the table is made (routes.cc).
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "serve/http/message.h"
+
+namespace sluice::serve::http {
+
+// May throw Error; the transport turns it into an answer. Called by several
+// threads at once.
+using Handler = std::function<Response(const Request&)>;
+
+struct Route {
+  Method method;
+  // Whole segments in braces match one segment; "{name...}" at the end matches
+  // the rest, slashes included: "/v2/models/{model}/infer", "/assets/{file...}".
+  std::string_view pattern;
+  Handler handler;
+  bool open = false;      // answered without the API key
+  bool blocking = false;  // waits for a disk: runs beside the threads that read sockets
+  bool takes_body = false;
+  // An answer to the bare path (no query) may be given again for this long; the
+  // ages in it are wrong by at most that.
+  std::chrono::milliseconds reuse{0};
+};
+
+class Router {
+ public:
+  explicit Router(std::vector<Route> routes);
+
+  struct Match {
+    const Route* route = nullptr;
+    std::size_t index = 0;  // of route, in routes()
+    std::string allow;      // "GET, HEAD, OPTIONS" when only the method is wrong
+  };
+  // Fills request.captures. HEAD finds the GET route. Thread-safe.
+  Match find(Request& request) const;
+
+  // 404 with the nearest known path, or 405 with Allow, or the 204 that OPTIONS gets.
+  Response refusal(const Request& request, const Match& match) const;
+
+  std::span<const Route> routes() const noexcept { return routes_; }
+
+ private:
+  struct Pattern {
+    std::vector<std::string_view> segments;
+    bool takes_rest = false;
+  };
+  bool matches(const Pattern& pattern, std::string_view path,
+               std::vector<std::string>& captures) const;
+
+  std::vector<Route> routes_;
+  std::vector<Pattern> patterns_;   // one per route
+  std::vector<std::size_t> plain_;  // routes without braces, sorted by pattern
+};
+
+}  // namespace sluice::serve::http

@@ -1,0 +1,215 @@
+#include "serve/http/server.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/write.hpp>
+#include <chrono>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "base/log.h"
+#include "serve/http/listen.h"
+#include "serve/http/shard.h"
+
+namespace sluice::serve::http {
+
+namespace {
+
+constexpr std::size_t kBlockingThreads = 2;
+constexpr int kRefusalsAtOnce = 64;
+constexpr auto kRefusalTime = std::chrono::milliseconds(500);
+constexpr auto kOutOfFilesPause = std::chrono::milliseconds(100);
+
+Steady::duration seconds(double s) {
+  return std::chrono::duration_cast<Steady::duration>(Seconds(s));
+}
+
+Limits limits_of(const ServeConfig& config) {
+  return {static_cast<std::uint32_t>(config.max_header_bytes),
+          static_cast<std::uint64_t>(config.max_body_bytes), seconds(config.request_timeout_s),
+          seconds(config.idle_timeout_s)};
+}
+
+GuardConfig guard_of(const ServeConfig& config) {
+  auto hosts = config.allowed_hosts;
+  hosts.push_back(config.host);
+  return {config.api_key, std::move(hosts)};
+}
+
+std::string busy_answer() {
+  auto response = error_response(503, "too_many_connections", "all connections are taken",
+                                 "Try again in a moment, or raise serve.max_connections.");
+  response.headers.emplace_back("Retry-After", "1");
+  std::string bytes;
+  write_response(response, {false, false, 11, http_date(std::chrono::system_clock::now())}, bytes);
+  return bytes;
+}
+
+}  // namespace
+
+struct Server::Impl {
+  Impl(Options options_in, const Router& router, Traffic& traffic_in);
+
+  template <class Protocol>
+  Task<void> accept(Acceptor<Protocol>& acceptor, bool over_socket);
+  Task<void> turn_away(Shard& shard, Socket refused);
+  void open_socket();
+  void close_listeners();
+  bool stop();
+
+  Options options;
+  Traffic& traffic;
+  std::atomic<std::int64_t> max_connections;
+  std::atomic<double> drain_timeout_s;
+  asio::thread_pool blocking{kBlockingThreads};
+  Shared shared;
+  std::vector<std::unique_ptr<Shard>> shards;
+  TcpAcceptor tcp;
+  std::optional<UnixAcceptor> local;
+  std::string host, why_no_socket;
+  std::size_t next = 0;  // the shard that gets the next connection
+  std::atomic<int> refusals{0};
+  bool stopped = false;
+  std::atomic<std::size_t> running{0};
+  std::vector<std::jthread> threads;
+};
+
+Server::Impl::Impl(Options options_in, const Router& router, Traffic& traffic_in)
+    : options(std::move(options_in)),
+      traffic(traffic_in),
+      max_connections(options.config.max_connections),
+      drain_timeout_s(options.config.drain_timeout_s),
+      shared{router, traffic_in, blocking},
+      shards([&] {
+        std::vector<std::unique_ptr<Shard>> made;
+        for (std::size_t i = 0; i < std::max<std::size_t>(options.threads, 1); ++i)
+          made.push_back(std::make_unique<Shard>(shared, traffic.lane(i), limits_of(options.config),
+                                                 guard_of(options.config)));
+        return made;
+      }()),
+      tcp(listen_tcp(shards[0]->io(), options.config)),
+      host(tcp.local_endpoint().address().to_string()) {
+  raise_file_limit();
+  open_socket();
+  asio::co_spawn(shards[0]->io(), accept(tcp, false), asio::detached);
+  if (local) asio::co_spawn(shards[0]->io(), accept(*local, true), asio::detached);
+  running = shards.size();
+  for (std::size_t i = 0; i < shards.size(); ++i)
+    threads.emplace_back([this, i] {
+      shards[i]->run(i == 0 ? options.each_second : nullptr);
+      --running;
+    });
+}
+
+// Without it the server still serves: the socket is a convenience.
+void Server::Impl::open_socket() {
+  if (options.socket_path.empty()) return;
+  try {
+    local.emplace(listen_unix(shards[0]->io(), options.socket_path));
+  } catch (const Error& e) {
+    why_no_socket = e.what();
+    options.socket_path.clear();
+  }
+}
+
+template <class Protocol>
+Task<void> Server::Impl::accept(Acceptor<Protocol>& acceptor, bool over_socket) {
+  Timer pause(shards[0]->io());
+  while (acceptor.is_open()) {
+    auto& shard = *shards[next];
+    ErrorCode failed;
+    auto socket = co_await acceptor.async_accept(shard.io(), into(failed));
+    if (failed == asio::error::operation_aborted || failed == asio::error::bad_descriptor) break;
+    if (failed) {  // out of files or memory: what is open goes on, new ones wait
+      log::warn("http: cannot accept a connection: {}", failed.message());
+      pause.expires_after(kOutOfFilesPause);
+      co_await pause.async_wait(into(failed));
+      continue;
+    }
+    if constexpr (std::is_same_v<Protocol, asio::ip::tcp>)
+      socket.set_option(asio::ip::tcp::no_delay(true), failed);
+    Socket stream(std::move(socket));
+    if (traffic.connections >= max_connections) {
+      ++traffic.refused;
+      if (refusals >= kRefusalsAtOnce) continue;
+      asio::co_spawn(shard.io(), turn_away(shard, std::move(stream)), asio::detached);
+      continue;
+    }
+    next = (next + 1) % shards.size();
+    shard.adopt(std::move(stream), over_socket);
+  }
+}
+
+// 503, with time for the client to read it.
+Task<void> Server::Impl::turn_away(Shard& shard, Socket refused) {
+  ++refusals;
+  const auto socket = std::make_shared<Socket>(std::move(refused));  // the timer may outlive us
+  ErrorCode failed;
+  socket->non_blocking(true, failed);
+  socket->write_some(asio::buffer(busy_answer()), failed);
+  socket->shutdown(asio::socket_base::shutdown_send, failed);
+  Timer limit(shard.io(), kRefusalTime);
+  limit.async_wait([socket](const ErrorCode& cancelled) {
+    ErrorCode ignored;
+    if (!cancelled) socket->close(ignored);
+  });
+  char unread[1024];
+  while (!failed) co_await socket->async_read_some(asio::buffer(unread), into(failed));
+  --refusals;
+}
+
+void Server::Impl::close_listeners() {
+  asio::post(shards[0]->io(), [this] {
+    ErrorCode ignored;
+    tcp.close(ignored);
+    if (local) local->close(ignored);
+  });
+  if (!options.socket_path.empty()) ::unlink(options.socket_path.c_str());
+}
+
+bool Server::Impl::stop() {
+  if (std::exchange(stopped, true)) return true;
+  close_listeners();
+  for (auto& shard : shards) shard->drain();
+  const auto until = Steady::now() + seconds(drain_timeout_s);
+  while (running > 0 && Steady::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  const bool clean = running == 0;
+  for (auto& shard : shards) shard->abort();
+  threads.clear();  // joins
+  blocking.join();
+  return clean;
+}
+
+Server::Server(Options options, const Router& router, Traffic& traffic)
+    : impl_(std::make_unique<Impl>(std::move(options), router, traffic)) {}
+
+Server::~Server() { stop(); }
+
+std::uint16_t Server::port() const noexcept {
+  ErrorCode closed;
+  return impl_->tcp.local_endpoint(closed).port();
+}
+
+const std::string& Server::host() const noexcept { return impl_->host; }
+const std::string& Server::socket_path() const noexcept { return impl_->options.socket_path; }
+const std::string& Server::why_no_socket() const noexcept { return impl_->why_no_socket; }
+
+void Server::wake_streams() {
+  for (auto& shard : impl_->shards) shard->wake_streams();
+}
+
+void Server::reload(const ServeConfig& config) {
+  impl_->drain_timeout_s = config.drain_timeout_s;
+  for (auto& shard : impl_->shards) shard->reload(limits_of(config), guard_of(config));
+}
+
+bool Server::stop() { return impl_->stop(); }
+
+}  // namespace sluice::serve::http

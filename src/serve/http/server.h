@@ -1,0 +1,53 @@
+// The HTTP server: listens on TCP and on a Unix socket, deals connections out to
+// its threads and ends cleanly.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "serve/config.h"
+#include "serve/http/router.h"
+#include "serve/traffic.h"
+
+namespace sluice::serve::http {
+
+class Server {
+ public:
+  struct Options {
+    ServeConfig config;
+    std::size_t threads = 1;            // as many lanes as `traffic` has
+    std::string socket_path;            // of the Unix socket; empty for none
+    std::function<void()> each_second;  // on a thread of the server; must be quick
+  };
+
+  // Listens and starts. `router` and `traffic` must outlive it. Throws
+  // invalid_argument for an address that would be open to others without a key,
+  // unavailable when an address is taken or not ours.
+  Server(Options options, const Router& router, Traffic& traffic);
+  ~Server();  // stop()
+
+  std::uint16_t port() const noexcept;       // the one really used
+  const std::string& host() const noexcept;  // as an address
+  // Where the Unix socket is; empty when there is none, and why_no_socket says why.
+  const std::string& socket_path() const noexcept;
+  const std::string& why_no_socket() const noexcept;
+
+  // Asks every open stream for its news. Any thread.
+  void wake_streams();
+
+  // Takes over the settings that may change at run time. Any thread.
+  void reload(const ServeConfig& config);
+
+  // Accepts no more, lets what is under way finish for at most
+  // config.drain_timeout_s, then ends the rest. Returns whether nothing had to be
+  // cut off. Idempotent.
+  bool stop();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice::serve::http

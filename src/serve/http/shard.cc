@@ -1,0 +1,98 @@
+#include "serve/http/shard.h"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
+
+#include "base/log.h"
+#include "serve/http/connection.h"
+
+namespace sluice::serve::http {
+
+namespace {
+
+constexpr auto kTick = std::chrono::milliseconds(100);  // how late a time limit may strike
+
+// The end of a coroutine: whatever it could not handle ends it alone.
+void report(const std::exception_ptr& failed) {
+  try {
+    if (failed) std::rethrow_exception(failed);
+  } catch (const std::exception& e) {
+    log::error("http: a connection ended: {}", e.what());
+  }
+}
+
+}  // namespace
+
+Shard::Shard(Shared& shared, Traffic::Lane& lane, Limits limits, GuardConfig guard)
+    : shared_(shared),
+      lane_(lane),
+      limits_(limits),
+      guard_(std::move(guard)),
+      kept_(shared.router.routes().size()) {
+  tell_time();
+}
+
+Shard::~Shard() = default;
+
+void Shard::adopt(Socket socket, bool over_socket) {
+  ++shared_.traffic.connections;
+  auto connection = std::make_unique<Connection>(*this, std::move(socket), over_socket);
+  asio::co_spawn(io_, Connection::run(std::move(connection)), report);
+}
+
+void Shard::reload(Limits limits, GuardConfig guard) {
+  asio::post(io_, [this, limits, guard = std::move(guard)] {
+    limits_ = limits;
+    guard_ = guard;
+  });
+}
+
+void Shard::wake_streams() {
+  asio::post(io_, [this] {
+    for (auto* connection : connections_) connection->wake();
+  });
+}
+
+void Shard::drain() {
+  asio::post(io_, [this] {
+    draining_ = true;
+    const auto now = Steady::now();
+    for (auto* connection : connections_) connection->drain(now);
+    timer_.cancel();
+  });
+}
+
+void Shard::run(const std::function<void()>& each_second) {
+  asio::co_spawn(io_, tick(each_second), report);
+  io_.run();
+}
+
+Task<void> Shard::tick(const std::function<void()>& each_second) {
+  auto second = Steady::now();
+  while (!draining_ || !connections_.empty()) {
+    ErrorCode cancelled;
+    timer_.expires_after(kTick);
+    co_await timer_.async_wait(into(cancelled));
+    const auto now = Steady::now();
+    tell_time();
+    sweep(now);
+    if (each_second && now - second >= std::chrono::seconds(1)) {
+      second = now;
+      each_second();
+    }
+  }
+}
+
+void Shard::sweep(Instant now) {
+  for (auto* connection : connections_) connection->sweep(now);
+}
+
+void Shard::tell_time() {
+  const auto now = std::chrono::system_clock::now();
+  const auto second = unix_ms(now) / 1000;
+  if (second == date_second_) return;
+  date_second_ = second;
+  date_ = http_date(now);
+}
+
+}  // namespace sluice::serve::http

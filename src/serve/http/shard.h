@@ -1,0 +1,88 @@
+// One thread's share of the server: its event loop, its connections and its own
+// copy of everything a request needs, so that answering takes no lock.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/thread_pool.hpp>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "serve/http/guard.h"
+#include "serve/http/net.h"
+#include "serve/http/router.h"
+#include "serve/traffic.h"
+
+namespace sluice::serve::http {
+
+class Connection;
+
+struct Limits {
+  std::uint32_t header_bytes = 16 << 10;
+  std::uint64_t body_bytes = 64 << 20;
+  Steady::duration request_time{}, idle_time{};
+};
+
+// What a shard's connections share with the other shards. All of it outlives them.
+struct Shared {
+  const Router& router;
+  Traffic& traffic;
+  asio::thread_pool& blocking;  // runs the handlers that wait for a disk
+  std::atomic<int> blocked{0};  // of them, waiting or running
+};
+
+class Shard {
+ public:
+  Shard(Shared& shared, Traffic::Lane& lane, Limits limits, GuardConfig guard);
+  ~Shard();
+
+  io_context& io() noexcept { return io_; }
+
+  // Any thread may call these four.
+  void adopt(Socket socket, bool over_socket);
+  void reload(Limits limits, GuardConfig guard);
+  void wake_streams();
+  void drain();  // finish what is under way, then let run() return
+
+  void run(const std::function<void()>& each_second);  // blocks until drained or stopped
+  void abort() { io_.stop(); }
+
+  // For connections, on the shard's own thread.
+  Shared& shared() noexcept { return shared_; }
+  Traffic::Lane& lane() noexcept { return lane_; }
+  const Limits& limits() const noexcept { return limits_; }
+  const GuardConfig& guard() const noexcept { return guard_; }
+  std::string_view date() const noexcept { return date_; }
+  bool draining() const noexcept { return draining_; }
+  std::list<Connection*>& connections() noexcept { return connections_; }
+
+  // The bytes of a route's reusable answer: whole, and its header alone.
+  struct Kept {
+    std::string bytes;
+    std::size_t header = 0;
+    Instant until{};
+  };
+  Kept& kept(std::size_t route) noexcept { return kept_[route]; }
+
+ private:
+  Task<void> tick(const std::function<void()>& each_second);
+  void sweep(Instant now);
+  void tell_time();
+
+  Shared& shared_;
+  Traffic::Lane& lane_;
+  Limits limits_;
+  GuardConfig guard_;
+  std::vector<Kept> kept_;  // one per route
+  std::string date_;
+  std::int64_t date_second_ = -1;
+  bool draining_ = false;
+  std::list<Connection*> connections_;
+  io_context io_{1};  // behind connections_: its end ends their coroutines
+  Timer timer_{io_};
+};
+
+}  // namespace sluice::serve::http

@@ -1,0 +1,109 @@
+#include "serve/http/target.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/nearest.h"
+
+namespace sluice::serve::http {
+
+namespace {
+
+int hex(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+std::string decoded(std::string_view text) {
+  auto made = percent_decode(text, true);
+  if (!made)
+    throw Error(Code::invalid_argument, "query parameter '" + std::string(text.substr(0, 64)) +
+                                            "' is not percent-encoded properly");
+  return *std::move(made);
+}
+
+std::string short_number(double value) {
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, value).ptr;
+  return {text, end};
+}
+
+}  // namespace
+
+std::optional<std::string> percent_decode(std::string_view text, bool plus_is_space) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    char c = text[i];
+    if (c == '%') {
+      if (i + 2 >= text.size() || hex(text[i + 1]) < 0 || hex(text[i + 2]) < 0) return std::nullopt;
+      c = static_cast<char>(hex(text[i + 1]) * 16 + hex(text[i + 2]));
+      i += 2;
+    } else if (c == '+' && plus_is_space) {
+      c = ' ';
+    }
+    if (c == '\0') return std::nullopt;
+    out.push_back(c);
+  }
+  return out;
+}
+
+std::optional<std::string_view> origin_form(std::string_view target) {
+  if (target.starts_with('/')) return target;
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!target.starts_with(scheme)) continue;
+    const auto slash = target.find('/', scheme.size());
+    return slash == std::string_view::npos ? std::string_view("/") : target.substr(slash);
+  }
+  return std::nullopt;
+}
+
+Query::Query(std::string_view text) {
+  while (!text.empty()) {
+    const auto piece = text.substr(0, text.find('&'));
+    text.remove_prefix(std::min(text.size(), piece.size() + 1));
+    if (piece.empty()) continue;
+    const auto equals = piece.find('=');
+    auto name = decoded(piece.substr(0, equals));
+    auto value = equals == std::string_view::npos ? "" : decoded(piece.substr(equals + 1));
+    if (find(name) != nullptr)
+      throw Error(Code::invalid_argument, "query parameter '" + name + "' is given twice");
+    parameters_.emplace_back(std::move(name), std::move(value));
+  }
+}
+
+void Query::only(std::span<const std::string_view> known) const {
+  for (const auto& [name, value] : parameters_)
+    if (std::ranges::find(known, name) == known.end())
+      throw Error(Code::invalid_argument,
+                  "no query parameter is named '" + name + "'" + did_you_mean(name, known));
+}
+
+const std::string* Query::find(std::string_view name) const {
+  const auto found = std::ranges::find(parameters_, name, [](const auto& p) { return p.first; });
+  return found == parameters_.end() ? nullptr : &found->second;
+}
+
+std::string Query::text(std::string_view name, std::string_view otherwise) const {
+  const auto* found = find(name);
+  return found == nullptr ? std::string(otherwise) : *found;
+}
+
+double Query::number(std::string_view name, double otherwise, double low, double high) const {
+  const auto* found = find(name);
+  if (found == nullptr) return otherwise;
+  double value = 0;
+  const auto* end = found->data() + found->size();
+  const auto [stop, failed] = std::from_chars(found->data(), end, value);
+  if (failed != std::errc() || stop != end || !(value >= low && value <= high))
+    throw Error(Code::invalid_argument, "query parameter '" + std::string(name) + "' is '" +
+                                            *found + "'; it must be a number from " +
+                                            short_number(low) + " to " + short_number(high));
+  return value;
+}
+
+}  // namespace sluice::serve::http

@@ -1,0 +1,42 @@
+// Reading the request target: percent-decoding and query parameters. Takes any
+// bytes; tests/fuzz feeds it just that.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace sluice::serve::http {
+
+// Nothing when a '%' is not followed by two hex digits or the result would hold a
+// NUL. '+' means a space in a query and itself in a path.
+std::optional<std::string> percent_decode(std::string_view text, bool plus_is_space);
+
+// The path of an origin-form or absolute-form target, as a view of it, or nothing
+// when it has neither form: "/a?b" and "http://host/a?b" both give "/a?b".
+std::optional<std::string_view> origin_form(std::string_view target);
+
+// The parameters behind '?', decoded, in order.
+class Query {
+ public:
+  // Throws invalid_argument, naming the parameter, when it cannot be decoded or
+  // when one comes twice.
+  explicit Query(std::string_view text);
+
+  // Throws invalid_argument for a parameter not among `known`, with the nearest.
+  void only(std::span<const std::string_view> known) const;
+
+  const std::string* find(std::string_view name) const;
+  std::string text(std::string_view name, std::string_view otherwise) const;
+
+  // Throws invalid_argument unless it is a number in [low, high].
+  double number(std::string_view name, double otherwise, double low, double high) const;
+
+ private:
+  std::vector<std::pair<std::string, std::string>> parameters_;
+};
+
+}  // namespace sluice::serve::http

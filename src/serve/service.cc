@@ -1,0 +1,142 @@
+#include "serve/service.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace sluice::serve {
+
+namespace {
+
+constexpr std::size_t kEventsKept = 1024;
+constexpr auto kPictureAge = std::chrono::milliseconds(100);  // the ages in it are wrong by this
+
+// What a listener must learn at once: health of each GPU, alerts, the sampler.
+std::string signature_of(const watch::Snapshot& s) {
+  std::string text = s.sampler.state;
+  for (const auto& g : s.gpus) text.append(g.gpu.uuid).append(device::to_string(g.health.state));
+  for (const auto& a : s.alerts) text.append(a.id).append(a.silenced_until ? "-" : "+");
+  return text;
+}
+
+}  // namespace
+
+Service::Service(watch::Monitor& monitor, const Traffic& traffic, About about)
+    : monitor_(monitor),
+      traffic_(traffic),
+      about_(std::move(about)),
+      ring_(unix_ms(std::chrono::system_clock::now()), kEventsKept),
+      reported_at_(Steady::now()),
+      subscription_(
+          monitor.subscribe([this](const std::shared_ptr<const watch::Snapshot>& s) { saw(*s); },
+                            [this](const watch::Event& e) {
+                              ring_.add(e.type, e.json);
+                              wake_listeners();
+                            })) {}
+
+Service::~Service() { subscription_.reset(); }
+
+void Service::saw(const watch::Snapshot& snapshot) {
+  auto signature = signature_of(snapshot);
+  if (signature == last_signature_) return;
+  last_signature_ = std::move(signature);
+  ++urgency_;
+  wake_listeners();
+}
+
+void Service::wake_listeners() {
+  const Lock lock(wake_mutex_);
+  if (wake_) wake_();
+}
+
+void Service::on_news(std::function<void()> wake) {
+  const Lock lock(wake_mutex_);
+  wake_ = std::move(wake);
+}
+
+std::shared_ptr<const watch::Snapshot> Service::snapshot() const {
+  auto latest = monitor_.snapshot();
+  if (latest == nullptr)
+    throw Error(Code::unavailable, "the machine has not been looked at yet; ask again in a second");
+  return latest;
+}
+
+std::string Service::health() const {
+  return to_text(health_view(*snapshot(), about_, Steady::now()));
+}
+
+bool Service::ready() const {
+  const auto latest = monitor_.snapshot();
+  return latest != nullptr && is_ready(*latest, Steady::now());
+}
+
+std::string Service::gpu_health() const {
+  return to_text(gpu_health_view(*snapshot(), Steady::now()));
+}
+
+std::string Service::gpu_memory() const {
+  return to_text(gpu_memory_view(*snapshot(), Steady::now()));
+}
+
+std::string Service::performance() const {
+  return to_text(performance_view(*snapshot(), traffic_.totals(), Steady::now()));
+}
+
+std::string Service::state() const {
+  const auto latest = snapshot();
+  auto json = watch::to_json(*latest, Steady::now());
+  json["version"] = about_.version;
+  return to_text(json);
+}
+
+std::string Service::devices() const { return to_text(devices_view(*snapshot())); }
+
+std::string Service::metrics(const ExpositionOptions& options) const {
+  return exposition(*snapshot(), traffic_.totals(), about_, options, Steady::now());
+}
+
+std::string Service::history(const watch::HistoryQuery& query) const {
+  return to_text(monitor_.history(query));
+}
+
+std::string Service::alerts() const { return to_text(monitor_.alerts_json()); }
+
+void Service::silence(const std::string& rule, const std::string& device, double for_s) {
+  monitor_.silence(rule, device, for_s);
+}
+
+void Service::unsilence(const std::string& rule, const std::string& device) {
+  monitor_.unsilence(rule, device);
+}
+
+EventCursor::Picture Service::picture(Instant now) const {
+  const Lock lock(picture_mutex_);
+  const auto latest = monitor_.snapshot();
+  if (latest == nullptr) return {};
+  if (picture_.text == nullptr || picture_.sequence != latest->sequence ||
+      now - picture_at_ > kPictureAge) {
+    picture_ = {latest->sequence, urgency_.load(), std::make_shared<const std::string>(state())};
+    picture_at_ = now;
+  }
+  return picture_;
+}
+
+EventCursor Service::listen(std::string_view last_event_id, std::optional<Seconds> interval) const {
+  const auto after = ring_.resume(last_event_id).value_or(ring_.newest());
+  return {ring_, after, interval, [this](Instant now) { return picture(now); }};
+}
+
+void Service::report_traffic() {
+  const auto now = Steady::now();
+  auto totals = traffic_.totals();
+  const auto rates = rates_between(reported_, totals, seconds_between(reported_at_, now));
+  reported_ = std::move(totals);
+  reported_at_ = now;
+  using device::Metric;
+  monitor_.report_server(Metric::request_rate, rates.rate);
+  monitor_.report_server(Metric::request_error_rate, rates.error_percent);
+  if (rates.p50_ms) monitor_.report_server(Metric::request_p50, *rates.p50_ms);
+  if (rates.p99_ms) monitor_.report_server(Metric::request_p99, *rates.p99_ms);
+}
+
+}  // namespace sluice::serve

@@ -1,0 +1,86 @@
+// Every use of the server as a function, without a transport: http/ only parses
+// and prints. Thread-safe; no call waits for a driver.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/mutex.h"
+#include "serve/events.h"
+#include "serve/exposition.h"
+#include "serve/traffic.h"
+#include "serve/views.h"
+#include "watch/monitor.h"
+
+namespace sluice::serve {
+
+class Service {
+ public:
+  // Both must outlive it.
+  Service(watch::Monitor& monitor, const Traffic& traffic, About about);
+  ~Service();
+
+  // One line of JSON each.
+  std::string health() const;
+  bool ready() const;
+  std::string gpu_health() const;
+  std::string gpu_memory() const;
+  std::string performance() const;
+  std::string state() const;
+  std::string devices() const;
+
+  std::string metrics(const ExpositionOptions& options) const;  // Prometheus text
+
+  // These ask the disk. They throw as the Monitor's do.
+  std::string history(const watch::HistoryQuery& query) const;
+  std::string alerts() const;
+  void silence(const std::string& rule, const std::string& device, double for_s);
+  void unsilence(const std::string& rule, const std::string& device);
+
+  // A listener to events and, every `interval`, to the state of the machine.
+  // `last_event_id` as the client sent it, empty for none.
+  EventCursor listen(std::string_view last_event_id, std::optional<Seconds> interval) const;
+
+  // `wake` is called, on the monitor's thread, when listeners have something new
+  // that should not wait. Null stops the calls; none is under way afterwards.
+  void on_news(std::function<void()> wake);
+
+  // Once a second: tells the monitor how the server itself does.
+  void report_traffic();
+
+ private:
+  void saw(const watch::Snapshot& snapshot);
+  void wake_listeners();
+  EventCursor::Picture picture(Instant now) const;
+  std::shared_ptr<const watch::Snapshot> snapshot() const;  // throws unavailable before the first
+
+  watch::Monitor& monitor_;
+  const Traffic& traffic_;
+  const About about_;
+  EventRing ring_;
+
+  // The state as text, shared by all streams: made once per snapshot.
+  mutable Mutex picture_mutex_;
+  mutable EventCursor::Picture picture_ GUARDED_BY(picture_mutex_);
+  mutable Instant picture_at_ GUARDED_BY(picture_mutex_){};
+
+  std::atomic<std::uint64_t> urgency_{1};
+  std::string last_signature_;  // monitor's thread only
+
+  Mutex wake_mutex_;
+  std::function<void()> wake_ GUARDED_BY(wake_mutex_);
+
+  Traffic::Totals reported_;  // report_traffic's thread only
+  Instant reported_at_;
+
+  std::shared_ptr<void> subscription_;  // last: its callbacks use the members above
+};
+
+}  // namespace sluice::serve

@@ -1,0 +1,162 @@
+#include "watch/alert_subject.h"
+
+#include <algorithm>
+#include <array>
+
+namespace sluice::watch {
+
+namespace {
+
+using device::Metric;
+using device::Timed;
+using device::XidAction;
+
+constexpr double kXidWindow_s = 600;
+
+std::optional<Timed> percent(const device::Readings& r, Metric part, Metric whole) {
+  const auto& p = r.at(part);
+  const auto& w = r.at(whole);
+  if (!p || !w || w->value <= 0) return std::nullopt;
+  return Timed{100 * p->value / w->value, std::min(p->at, w->at)};
+}
+
+bool asks_for_reset(unsigned code) {
+  const auto action = device::xid_info(code).action;
+  return action == XidAction::drain_and_reset || action == XidAction::reset_gpu ||
+         action == XidAction::reboot;
+}
+
+double count_xids(const Subject& s, bool hardware) {
+  return static_cast<double>(std::ranges::count_if(s.gpu->xids, [&](const device::Xid& x) {
+    return seconds_between(x.at, s.snapshot->at) <= kXidWindow_s &&
+           asks_for_reset(x.code) == hardware;
+  }));
+}
+
+double level_of(device::HealthState state) {
+  switch (state) {
+    case device::HealthState::healthy: return 0;
+    case device::HealthState::probation: return 1;
+    case device::HealthState::degraded: return 2;
+    case device::HealthState::lost: return 3;
+  }
+  return 0;
+}
+
+// One function per derived metric; each is called only for a subject of its scope.
+using Derive = std::optional<Timed> (*)(const Subject&);
+struct Derivation {
+  std::string_view name;
+  Derive derive;
+};
+
+std::optional<Timed> now_value(const Subject& s, double value) {
+  return Timed{value, s.snapshot->at};
+}
+
+std::optional<Timed> sample_age(const Subject& s) {
+  if (!s.gpu->sampled_at) return std::nullopt;
+  return now_value(s, seconds_between(*s.gpu->sampled_at, s.snapshot->at));
+}
+
+std::optional<Timed> throttled(const Subject& s) {
+  const auto& bits = s.readings->at(Metric::throttle_reasons);
+  if (!bits) return std::nullopt;
+  const auto mask = static_cast<std::uint64_t>(bits->value);
+  return Timed{device::is_thermal_or_power_throttle(mask) ? 1.0 : 0.0, bits->at};
+}
+
+std::optional<Timed> sampler_down(const Subject& s) {
+  const std::string& state = s.snapshot->sampler.state;
+  if (state.empty()) return std::nullopt;
+  const bool fine = state.starts_with("running") || state.starts_with("not needed");
+  return now_value(s, fine ? 0 : 1);
+}
+
+constexpr Derivation kDerivations[] = {
+    {"memory_percent",
+     [](const Subject& s) {
+       return percent(*s.readings, Metric::memory_used, Metric::memory_total);
+     }},
+    {"health", [](const Subject& s) { return now_value(s, level_of(s.gpu->health.state)); }},
+    {"lost", [](const Subject& s) { return now_value(s, s.lost() ? 1 : 0); }},
+    {"degraded",
+     [](const Subject& s) {
+       return now_value(s, s.gpu->health.state == device::HealthState::degraded ? 1 : 0);
+     }},
+    {"ghost_utilization",
+     [](const Subject& s) { return now_value(s, s.gpu->ghost_utilization ? 1 : 0); }},
+    {"sample_age", sample_age},
+    {"xid_hardware", [](const Subject& s) { return now_value(s, count_xids(s, true)); }},
+    {"xid_application", [](const Subject& s) { return now_value(s, count_xids(s, false)); }},
+    {"throttled", throttled},
+    {"host_memory_percent",
+     [](const Subject& s) {
+       return percent(*s.readings, Metric::host_memory_used, Metric::host_memory_total);
+     }},
+    {"sampler_down", sampler_down},
+    {"sampler_stretch", [](const Subject& s) { return now_value(s, s.snapshot->sampler.stretch); }},
+    {"history_down",
+     [](const Subject& s) { return now_value(s, s.snapshot->history_trouble.empty() ? 0 : 1); }},
+};
+
+// Metrics that do not come from the GPU's own answers.
+constexpr std::array<std::string_view, 6> kKnownWhileLost{
+    "health", "lost", "degraded", "sample_age", "xid_hardware", "xid_application"};
+
+}  // namespace
+
+bool Subject::lost() const noexcept {
+  return gpu != nullptr && gpu->health.state == device::HealthState::lost;
+}
+
+std::vector<Subject> subjects_of(const Snapshot& s) {
+  std::vector<Subject> all;
+  for (const auto& g : s.gpus)
+    all.push_back({g.gpu.uuid, g.gpu.bus.empty() ? g.gpu.name : g.gpu.name + " " + g.gpu.bus,
+                   device::Scope::gpu, &s, &g.readings, &g});
+  all.push_back({"cpu", "CPU", device::Scope::cpu, &s, &s.host, nullptr});
+  all.push_back({"server", "server", device::Scope::server, &s, &s.server, nullptr});
+  return all;
+}
+
+std::optional<Timed> value_of(const Subject& subject, std::string_view metric) {
+  for (const auto& d : kDerivations)
+    if (d.name == metric) return d.derive(subject);
+  const auto known = device::find_metric(metric);
+  return known ? subject.readings->at(*known) : std::nullopt;
+}
+
+std::string_view why_void(const Subject& subject, std::string_view metric) {
+  if (subject.gpu == nullptr) return {};
+  if (subject.lost() && std::ranges::find(kKnownWhileLost, metric) == kKnownWhileLost.end())
+    return "the GPU is lost";
+  if (metric == "utilization" && subject.gpu->ghost_utilization)
+    return "the utilization counter is stuck, no process uses the GPU";
+  return {};
+}
+
+const device::Process* top_process(const Subject& subject) {
+  const auto& list = subject.readings->processes;
+  const auto heavier = [](const device::Process& a, const device::Process& b) {
+    const auto load = [](const device::Process& p) {
+      return std::pair{p.utilization.value_or(0), p.memory.value_or(0)};
+    };
+    return load(a) < load(b);
+  };
+  const auto it = std::ranges::max_element(list, heavier);
+  return it == list.end() ? nullptr : &*it;
+}
+
+const device::Xid* newest_xid(const Subject& subject, std::string_view metric) {
+  if (subject.gpu == nullptr) return nullptr;
+  const auto& xids = subject.gpu->xids;
+  const auto it = std::find_if(xids.rbegin(), xids.rend(), [&](const device::Xid& x) {
+    if (metric == "xid_hardware") return asks_for_reset(x.code);
+    if (metric == "xid_application") return !asks_for_reset(x.code);
+    return true;
+  });
+  return it == xids.rend() ? nullptr : &*it;
+}
+
+}  // namespace sluice::watch

@@ -1,0 +1,203 @@
+#include "watch/alert_text.h"
+
+#include <fmt/core.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/units.h"
+#include "base/utf8.h"
+
+namespace sluice::watch {
+
+namespace {
+
+struct Context {
+  const Rule& rule;
+  const Subject& subject;
+  const Sighting& seen;
+  double lasted_s;
+};
+
+std::string process_text(const Context& c) {
+  const auto* p = top_process(c.subject);
+  if (p == nullptr) return "the process that uses it";
+  const bool shown = !p->name.empty() && !first_invalid_utf8(p->name);  // a name can be any bytes
+  std::string text =
+      shown ? fmt::format("{} (pid {})", p->name, p->pid) : fmt::format("pid {}", p->pid);
+  if (!p->user.empty()) text += " of " + p->user;
+  if (p->memory) text += " with " + human_bytes(*p->memory);
+  return text;
+}
+
+std::string health_cause(const Context& c) {
+  const auto* gpu = c.subject.gpu;
+  const std::string cause = gpu == nullptr ? "" : gpu->health.cause;
+  return cause.empty() ? "The GPU's health changed." : cause;
+}
+
+std::string health_fix(const Context& c) {
+  const auto* gpu = c.subject.gpu;
+  const std::string fix = gpu == nullptr ? "" : gpu->health.fix;
+  return fix.empty() ? fmt::format("See sluice doctor and the kernel log for {}.", c.subject.title)
+                     : fix;
+}
+
+std::string xid_text(const Context& c) {
+  const auto* xid = newest_xid(c.subject, c.rule.metric);
+  if (xid == nullptr) return "an XID";
+  return fmt::format("XID {} ({})", xid->code, device::xid_info(xid->code).meaning);
+}
+
+std::string throttle_text(const Context& c) {
+  const auto bits = c.subject.readings->value(device::Metric::throttle_reasons);
+  const auto names = device::throttle_names(static_cast<std::uint64_t>(bits.value_or(0)));
+  return names.empty() ? "nothing the driver names" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string baseline_text(const Context& c) {
+  return c.seen.baseline ? with_unit(*c.seen.baseline, unit_of(c.rule.metric)) : "no baseline";
+}
+
+bool relative(const Rule& rule) {
+  return rule.condition == "drops_percent" || rule.condition == "rises_percent";
+}
+
+std::string threshold_text(const Context& c) {
+  return with_unit(c.rule.threshold, relative(c.rule) ? "percent" : unit_of(c.rule.metric));
+}
+
+using Write = std::string (*)(const Context&);
+struct Placeholder {
+  std::string_view name;
+  Write write;
+};
+constexpr Placeholder kPlaceholders[] = {
+    {"device", [](const Context& c) { return c.subject.title; }},
+    {"bus",
+     [](const Context& c) {
+       return c.subject.gpu != nullptr && !c.subject.gpu->gpu.bus.empty() ? c.subject.gpu->gpu.bus
+                                                                          : c.subject.id;
+     }},
+    {"value", [](const Context& c) { return with_unit(c.seen.value, unit_of(c.rule.metric)); }},
+    {"threshold", threshold_text},
+    {"baseline", baseline_text},
+    {"for", [](const Context& c) { return human_duration(c.lasted_s); }},
+    {"process", process_text},
+    {"health_cause", health_cause},
+    {"health_fix", health_fix},
+    {"xid", xid_text},
+    {"throttle", throttle_text},
+    {"history",
+     [](const Context& c) {
+       const auto& why = c.subject.snapshot->history_trouble;
+       return why.empty() ? std::string("no reason given") : why;
+     }},
+    {"sampler",
+     [](const Context& c) {
+       const auto& state = c.subject.snapshot->sampler.state;
+       return state.empty() ? std::string("not running") : state;
+     }},
+};
+
+// Calls `literal` and `name` with the parts of a text in order. A brace that
+// opens no name stays as it is.
+template <class Literal, class Name>
+void split(std::string_view text, Literal literal, Name name) {
+  while (!text.empty()) {
+    const auto open = text.find('{');
+    const auto close = open == text.npos ? text.npos : text.find('}', open);
+    if (close == text.npos) return literal(text);
+    literal(text.substr(0, open));
+    name(text.substr(open + 1, close - open - 1));
+    text.remove_prefix(close + 1);
+  }
+}
+
+// What a flag says when it is set; other metrics are told by their number.
+struct Phrase {
+  std::string_view metric, set, unset;
+};
+constexpr Phrase kPhrases[] = {
+    {"lost", "lost", "answers again and passed its check"},
+    {"degraded", "degraded", "no longer degraded"},
+    {"ghost_utilization", "utilization stuck without a process", "the counter moves again"},
+    {"throttled", "clock held back by heat or power", "no longer held back"},
+    {"rows_pending", "memory row waits for replacement", "no replacement waits any more"},
+    {"rows_failed", "memory row could not be replaced", "no failed replacement any more"},
+    {"sampler_down", "sampler does not answer", "the sampler answers again"},
+    {"history_down", "history cannot be written to disk", "history is written again"},
+};
+
+const Phrase* phrase_of(const Rule& rule) {
+  const auto it = std::ranges::find(kPhrases, rule.metric, &Phrase::metric);
+  const bool as_flag = rule.condition == "above" && rule.threshold >= 0 && rule.threshold < 1;
+  return it == std::end(kPhrases) || !as_flag ? nullptr : it;
+}
+
+std::string comparison(const Context& c) {
+  const auto& [rule, subject, seen, lasted] = c;
+  if (relative(rule))
+    return fmt::format("{} {} its last hour's {}", with_unit(seen.measured, "percent"),
+                       rule.condition == "drops_percent" ? "under" : "over", baseline_text(c));
+  if (rule.condition == "increases")
+    return fmt::format("{} more in 10 min", with_unit(seen.measured, unit_of(rule.metric)));
+  return rule.condition + " " + threshold_text(c);
+}
+
+}  // namespace
+
+std::span<const std::string_view> placeholders() noexcept {
+  static constexpr auto kNames = [] {
+    std::array<std::string_view, std::size(kPlaceholders)> names;
+    for (std::size_t i = 0; i < names.size(); ++i) names[i] = kPlaceholders[i].name;
+    return names;
+  }();
+  return kNames;
+}
+
+std::vector<std::string> unknown_placeholders(std::string_view text) {
+  std::vector<std::string> unknown;
+  split(
+      text, [](std::string_view) {},
+      [&](std::string_view name) {
+        if (std::ranges::find(placeholders(), name) == placeholders().end())
+          unknown.emplace_back(name);
+      });
+  return unknown;
+}
+
+std::string fill(std::string_view text, const Rule& rule, const Subject& subject,
+                 const Sighting& seen, double lasted_s) {
+  const Context context{rule, subject, seen, lasted_s};
+  std::string out;
+  split(
+      text, [&](std::string_view literal) { out += literal; },
+      [&](std::string_view name) {
+        const auto it = std::ranges::find(kPlaceholders, name, &Placeholder::name);
+        out += it == std::end(kPlaceholders) ? fmt::format("{{{}}}", name) : it->write(context);
+      });
+  return out;
+}
+
+std::string summary_of(const Rule& rule, const Subject& subject, const Sighting& seen,
+                       double lasted_s) {
+  const Context context{rule, subject, seen, lasted_s};
+  const std::string lasted = lasted_s >= 1 ? " for " + human_duration(lasted_s) : "";
+  if (const auto* phrase = phrase_of(rule))
+    return fmt::format("{}: {}{}", subject.title, phrase->set, lasted);
+  if (rule.metric.starts_with("xid_") && rule.condition == "above")
+    return fmt::format("{}: {}", subject.title, xid_text(context));
+  return fmt::format("{}: {} {}, {}{}", subject.title, rule.metric,
+                     with_unit(seen.value, unit_of(rule.metric)), comparison(context), lasted);
+}
+
+std::string recovery_of(const Rule& rule, const Sighting& seen) {
+  if (const auto* phrase = phrase_of(rule)) return std::string(phrase->unset);
+  if (rule.metric.starts_with("xid_") || rule.condition == "increases")
+    return "nothing new for 10 minutes";
+  return fmt::format("{} is {}", rule.metric, with_unit(seen.value, unit_of(rule.metric)));
+}
+
+}  // namespace sluice::watch

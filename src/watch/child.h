@@ -1,0 +1,50 @@
+// A child process of this program, and one socket to talk with it by lines.
+// Nothing here waits: a child that hangs in a driver cannot be waited for.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "device/sampler_protocol.h"
+
+namespace sluice::watch {
+
+class Child {
+ public:
+  static constexpr int kFd = 3;  // the child's end of the socket, in the child
+
+  // Runs `program arguments…` in a process group of its own, so that Ctrl-C in a
+  // terminal reaches it through us. Throws internal when it cannot be started.
+  Child(const std::string& program, const std::vector<std::string>& arguments);
+  ~Child();  // closes the socket; a child that is still there is killed, not waited for
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  pid_t pid() const noexcept { return pid_; }
+  int fd() const noexcept { return fd_; }
+
+  std::vector<std::string> lines();  // that have arrived by now
+  bool closed() const noexcept { return closed_; }  // and no more will come
+  void say(const std::string& line);                // dropped when its socket is full
+
+  // Asks it to end, and kills it when it has not after `grace_s`. Call advance()
+  // until has_ended().
+  void end(Instant now, double grace_s);
+  void advance(Instant now);
+  bool has_ended();
+  std::string how_it_ended() const;  // "exit code 1", "signal 9 (Killed)"; once it has
+
+ private:
+  pid_t pid_ = -1;
+  int fd_ = -1;
+  bool closed_ = false;
+  std::optional<int> status_;
+  std::optional<Instant> kill_at_;
+  device::LineBuffer in_;
+};
+
+}  // namespace sluice::watch

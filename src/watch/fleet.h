@@ -1,0 +1,69 @@
+// All GPUs ever seen and what is known of each: the sampler's messages put
+// together, and each GPU's health judged from them. No process, no lock, no clock.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "device/health.h"
+#include "device/sampler_protocol.h"
+#include "watch/snapshot.h"
+
+namespace sluice::watch {
+
+class Fleet {
+ public:
+  explicit Fleet(device::HealthPolicy policy) : policy_(policy) {}
+
+  void apply(const device::Message& message, Instant now);
+
+  // The sampler as a whole gives no sign: every GPU is out of sight until its next
+  // sample comes.
+  void silence_all(Instant since, const std::string& why);
+
+  void report_canary(const std::string& uuid, device::Canary result, std::string note);
+
+  struct Change {
+    std::string uuid;
+    device::HealthState from;
+    device::Health health;
+  };
+  // One step of every GPU's health; what came of it where the state changed.
+  std::vector<Change> step(Instant now);
+
+  std::vector<std::string> wanting_canary() const;
+  bool any_gone() const;
+
+  std::vector<GpuView> views() const;  // ordered by bus
+  const std::vector<std::string>& notes() const noexcept { return notes_; }
+  const GpuView* find(const std::string& uuid) const;
+
+ private:
+  struct Member {
+    GpuView view;
+    bool gone = false;
+    std::optional<Instant> silent_since;
+    std::string silence;
+    std::vector<device::Xid> new_xids;
+    std::uint64_t xid_count = 0;
+    std::optional<double> uncorrected;  // as of the last step
+    device::Canary canary = device::Canary::none;
+    std::string canary_note;
+  };
+  void take(const device::Found& found, Instant now);
+  void take(const device::Sample& sample, Instant now);
+  void take(const device::Trouble& trouble, Instant now);
+  void take(const device::XidSeen& seen, Instant now);
+  void take(const device::Beat& beat, Instant now);
+  void take(const device::End&, Instant) {}
+  static device::Evidence evidence(Member& member);
+
+  device::HealthPolicy policy_;
+  std::map<std::string, Member> members_;  // by uuid
+  std::vector<std::string> notes_;
+};
+
+}  // namespace sluice::watch

@@ -1,0 +1,71 @@
+// SQLite's handles as objects, its return codes as Errors: exhausted (disk full),
+// internal (the file is damaged or no database), unavailable (anything else).
+#pragma once
+
+#include <sqlite3.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace sluice::watch {
+
+class Database {
+ public:
+  // `path` may be ":memory:". Throws.
+  Database(const std::string& path, bool read_only);
+
+  // One or more statements without results.
+  void run(const std::string& sql);
+  std::int64_t number(const std::string& sql);  // first column of the first row, 0 without one
+  std::string text(const std::string& sql);
+
+  sqlite3* get() const noexcept { return handle_.get(); }
+  [[noreturn]] void fail(int code, std::string_view what) const;
+
+ private:
+  struct Close {
+    void operator()(sqlite3* db) const noexcept { sqlite3_close(db); }
+  };
+  std::unique_ptr<sqlite3, Close> handle_;
+};
+
+// A prepared statement. Bind in order, then step(); a new bind after the last
+// step starts over.
+class Statement {
+ public:
+  Statement(Database& db, std::string_view sql);
+
+  Statement& bind(std::int64_t value);
+  Statement& bind(std::string_view value);
+  Statement& bind_blob(std::string_view bytes);
+
+  bool step();  // false when there is no further row; then it may be bound again
+  std::int64_t number(int column) const;
+  std::string text(int column) const;
+  std::span<const unsigned char> blob(int column) const;  // valid until the next step
+
+ private:
+  struct Finalize {
+    void operator()(sqlite3_stmt* s) const noexcept { sqlite3_finalize(s); }
+  };
+  Database& db_;
+  std::unique_ptr<sqlite3_stmt, Finalize> handle_;
+  int bound_ = 0;
+};
+
+// All or nothing: rolled back unless commit() was reached.
+class Transaction {
+ public:
+  explicit Transaction(Database& db, const char* begin = "BEGIN IMMEDIATE");
+  ~Transaction();
+  void commit();
+
+ private:
+  Database& db_;
+  bool open_ = true;
+};
+
+}  // namespace sluice::watch

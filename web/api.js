@@ -1,0 +1,54 @@
+// Requests to the server that served this page.
+
+import {askKey, keyHeaders} from './key.js';
+
+// The response, once the server accepts our key. Throws when it cannot be reached
+// or answers with an error; the message is the server's own where it gave one.
+export async function request(path, options = {}) {
+  for (;;) {
+    const response = await fetch(path, {
+      cache: 'no-store',
+      ...options,
+      headers: {...options.headers, ...keyHeaders()},
+    });
+    if (response.ok) return response;
+    if (response.status !== 401) throw new Error(await reason(response));
+    await askKey();
+  }
+}
+
+async function reason(response) {
+  try {
+    const error = (await response.json()).error;
+    return error?.message ?? error ?? `HTTP ${response.status}`;
+  } catch {
+    return `HTTP ${response.status}`;
+  }
+}
+
+const send = (method, path, body) => request(path, {
+  method,
+  headers: {'Content-Type': 'application/json'},
+  body: JSON.stringify(body),
+});
+
+export const getJson = async (path, signal) => (await request(path, {signal})).json();
+
+export const getAlerts = () => getJson('/v1/alerts');
+
+export const silence = (rule, device, seconds) =>
+    send('POST', '/v1/alerts/silence', {rule, device, for_s: seconds});
+
+export const unsilence = (rule, device) => send('DELETE', '/v1/alerts/silence', {rule, device});
+
+// {"device", "step_s", "metrics": {name: {t, mean, min, max}}} between two wall times.
+export function getHistory(device, metrics, from, to, points, signal) {
+  const query = new URLSearchParams({
+    device,
+    metrics: metrics.join(','),
+    from: Math.round(from),
+    to: Math.round(to),
+    points,
+  });
+  return getJson(`/v1/history?${query}`, signal);
+}

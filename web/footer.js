@@ -1,0 +1,30 @@
+// The last line of the page: what watching costs, and what could not be looked at.
+
+import {byId, el, KeyedList, setHidden, setText} from './dom.js';
+import {count, share} from './format.js';
+
+const notes = new KeyedList(byId('notes'), () => {
+  const node = el('li');
+  return {node, update: (note) => setText(node, note)};
+});
+
+export function footer({sampler, notes: found = [], gpus}) {
+  setText(byId('sampler'), sampler ? costLine(sampler) : '');
+  setHidden(byId('notes'), gpus.length === 0);  // without a GPU they stand higher up
+  notes.update(found, (note) => note);
+}
+
+function costLine(sampler) {
+  const parts = [`Sampler ${sampler.state}`];
+  if (sampler.pid) {
+    parts.push(
+        `${share(100 * sampler.core_share)} of a core`,
+        `${share(100 * sampler.driver_share)} of the driver's time`,
+        `${count(sampler.calls)} calls`, `${count(sampler.errors)} errors`,
+        `${count(sampler.restarts)} restarts`);
+    if (sampler.stretch > 1)
+      parts.push(`intervals stretched ${
+          Number(sampler.stretch.toFixed(1))} times to stay within its budget`);
+  }
+  return parts.join(' · ');
+}

@@ -1,0 +1,106 @@
+// The dashboard: listens to the server, keeps the newest snapshot, and redraws once
+// per frame at most. Nothing is drawn while the tab is hidden.
+
+import {AlertsPanel} from './alerts_panel.js';
+import {Balance} from './balance.js';
+import {byId, KeyedList, setAttribute, setHidden, setText} from './dom.js';
+import {footer} from './footer.js';
+import {GpuTile} from './gpu_tile.js';
+import {Ledger} from './ledger.js';
+import {MachineTiles} from './machine_tiles.js';
+import {NoGpu} from './no_gpu.js';
+import {Panel} from './panel.js';
+import {Stream} from './stream.js';
+import {Summary} from './summary.js';
+import {Trails} from './trail.js';
+
+// "gap" says that events were missed while we were away.
+const kAlertNews = new Set(['alert', 'alert_resolved', 'gap']);
+const kQuietMs = 1500;  // without a snapshot for this long, ages still count up
+
+class Page {
+  constructor() {
+    this.live = false;
+    this.trails = new Trails();
+    this.summary = new Summary();
+    this.tiles = new KeyedList(byId('gpu-tiles'), (gpu) => new GpuTile(gpu));
+    this.balance = new Balance(byId('gpu-tiles'));
+    this.machine = new MachineTiles();
+    this.alerts = new AlertsPanel();
+    this.ledger = new Ledger();
+    this.noGpu = new NoGpu(() => this.now());
+    this.panel = new Panel(() => this.now());
+    byId('update').addEventListener('click', () => location.reload());
+    setInterval(() => this.lagMs() > kQuietMs && this.plan(), 1000);
+  }
+
+  // The server's wall time; the browser's clock only counts on from its last word.
+  now() {
+    return this.snapshot ? this.snapshot.time_ms + this.lagMs() : Date.now();
+  }
+
+  lagMs() {
+    return this.snapshot ? performance.now() - this.receivedAt : 0;
+  }
+
+  onEvent(type, data) {
+    if (type === 'snapshot')
+      this.take(data);
+    else if (kAlertNews.has(type))
+      this.alerts.refresh();
+  }
+
+  take(snapshot) {
+    if (!this.snapshot) this.alerts.refresh();
+    this.version ??= snapshot.version;
+    this.snapshot = snapshot;
+    this.receivedAt = performance.now();
+    this.trails.take(snapshot);
+    this.plan();
+  }
+
+  onState(state, seconds) {
+    this.live = state === 'live';
+    setAttribute(byId('link'), 'data-state', state);
+    setText(byId('link-text'), this.live ? 'Live' : 'Reconnecting');
+    setAttribute(
+        byId('link'), 'title',
+        this.live ? 'Values arrive every second' : `Next try in ${Math.ceil(seconds)} s`);
+    this.plan();
+  }
+
+  plan() {
+    if (this.planned) return;
+    this.planned = true;
+    requestAnimationFrame(() => {
+      this.planned = false;
+      if (this.snapshot) this.draw();
+    });
+  }
+
+  draw() {
+    const view = {snapshot: this.snapshot, lag: Math.max(0, this.lagMs() / 1000), live: this.live};
+    const {snapshot} = view;
+    setAttribute(byId('page'), 'aria-busy', null);
+    setAttribute(document.body, 'data-link', this.live ? 'live' : 'away');
+    setText(byId('version'), snapshot.version);
+    setHidden(byId('update'), snapshot.version === this.version);
+    setHidden(byId('demo'), !snapshot.demo);
+    setText(byId('demo'), snapshot.demo ? `Demo: ${snapshot.demo}` : '');
+    this.summary.update(view);
+    this.tiles.update(snapshot.gpus, (gpu) => gpu.uuid, view, this.trails, this.now());
+    this.balance.update(snapshot.gpus.length);
+    this.machine.update(view, this.trails, this.now());
+    this.noGpu.update(view);
+    this.alerts.update(view);
+    this.ledger.update(view);
+    this.panel.update(view);
+    footer(snapshot);
+  }
+}
+
+const page = new Page();
+new Stream(
+    '/v1/events', (type, data) => page.onEvent(type, data),
+    (state, seconds) => page.onState(state, seconds))
+    .run();
