@@ -46,6 +46,11 @@ def commit():
     return done.stdout.strip() or "unknown"
 
 
+def command():
+    """What was called, wherever it was built."""
+    return " ".join(["bench/http_bench.py", *(os.path.basename(a) for a in sys.argv[1:])])
+
+
 def soak(url, pid, requests, connections):
     wrk(url, 3, connections)  # buffers and pools reach their size
     before, done = memory(pid), 0
@@ -68,7 +73,7 @@ def measure(ask, server, peer_port):
     ratios = sorted(o["requests_per_s"] / t["requests_per_s"] for o, t in zip(ours, theirs))
     result = {"what": "GET /health", "date": datetime.date.today().isoformat(), "commit": commit(),
               "cpu": cpu_model(), "cores": os.cpu_count(), "connections": ask.connections,
-              "command": " ".join(sys.argv), "sluice": a, "plain_beast": b,
+              "command": command(), "sluice": a, "plain_beast": b,
               "ratio": round(ratios[len(ratios) // 2], 3),
               "rounds": {"sluice": ours, "plain_beast": theirs}}
     if ask.soak:

@@ -1,5 +1,13 @@
 """What the tests of the page share: the program as a server, and a real Chromium."""
+
 import contextlib, json, os, shutil, signal, socket, subprocess, tempfile, time, urllib.request
+
+try:
+    from selenium import webdriver
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+except ImportError:  # missing() says so
+    webdriver = ActionChains = Keys = None
 
 SKIP = 77  # ctest: not run, and that is no failure
 
@@ -46,9 +54,19 @@ class Server:
 
     def start(self):
         self.process = subprocess.Popen(
-            [self.program, "serve", "--port", str(self.port), "--state", self.state.name,
-             *self.arguments], stdout=self.log, stderr=self.log,
-            env=self.environment)
+            [
+                self.program,
+                "serve",
+                "--port",
+                str(self.port),
+                "--state",
+                self.state.name,
+                *self.arguments,
+            ],
+            stdout=self.log,
+            stderr=self.log,
+            env=self.environment,
+        )
         try:
             wait_for("the server answers", lambda: self.get("health"), 20)
         except AssertionError as error:
@@ -78,9 +96,7 @@ def find(*names):
 
 def missing():
     """Why the page cannot be tested here; None when it can."""
-    try:
-        import selenium  # noqa: F401
-    except ImportError:
+    if webdriver is None:
         return "Python has no selenium (./test installs it into .venv)"
     if not find("chromium", "chromium-browser", "google-chrome"):
         return "no Chromium (apt-get install chromium)"
@@ -91,15 +107,23 @@ def missing():
 
 @contextlib.contextmanager
 def browser():
-    from selenium import webdriver
     options = webdriver.ChromeOptions()
     options.binary_location = find("chromium", "chromium-browser", "google-chrome")
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-                     "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking",
-                     "--disable-component-update"):
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        "--disable-dev-shm-usage",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+    ):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(find("chromedriver")))
+    driver = webdriver.Chrome(
+        options=options, service=webdriver.ChromeService(find("chromedriver"))
+    )
     try:
         yield driver
     finally:
@@ -107,10 +131,14 @@ def browser():
 
 
 def resize(driver, width, height, scale=1):
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
-        "width": width, "height": height, "deviceScaleFactor": scale, "mobile": width < 600})
+    driver.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": width < 600},
+    )
 
 
 def prefer(driver, scheme):
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {
-        "features": [{"name": "prefers-color-scheme", "value": scheme}]})
+    driver.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia",
+        {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
+    )

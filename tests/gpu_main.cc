@@ -1,17 +1,16 @@
 // main() of the *_gpu_test programs: exit code 77 and the reason on a machine
 // whose GPU cannot be used, which ctest reports as skipped.
-#include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 
 #include <cstdio>
 
+#include "device/bench.h"
+
 int main(int argc, char** argv) {
   testing::InitGoogleMock(&argc, argv);
-  int count = 0;
-  const auto status = cudaGetDeviceCount(&count);
-  if (status != cudaSuccess || count == 0) {
-    std::printf("SKIPPED: no usable GPU: %s\n",
-                status == cudaSuccess ? "none is visible" : cudaGetErrorString(status));
+  const auto found = sluice::device::bench_gpus();
+  if (found.gpus.empty()) {
+    std::printf("SKIPPED: no usable GPU: %s\n", found.why_none.c_str());
     return 77;
   }
   return RUN_ALL_TESTS();

@@ -16,7 +16,7 @@ def fd_limit():
 class Server:
     """The program on a free port with a state folder of its own."""
 
-    def __init__(self, *arguments, environment=None, config=None):
+    def __init__(self, *arguments, environment=None, config=None, state=None):
         self.folder = tempfile.TemporaryDirectory(prefix="sluice-serve-")
         self.config = os.path.join(self.folder.name, "sluice.toml")
         extra = []
@@ -25,7 +25,7 @@ class Server:
             extra = ["--config", self.config]
         self.log = open(os.path.join(self.folder.name, "log"), "w+")
         self.process = subprocess.Popen(
-            [PROGRAM, "serve", "--port", "0", "--json", "--state", self.folder.name, *extra,
+            [PROGRAM, "serve", "--port", "0", "--json", "--state", state or self.folder.name, *extra,
              *arguments], stdout=subprocess.PIPE, stderr=self.log, text=True,
             env={**os.environ, **(environment or {})})
         line = self.process.stdout.readline()
@@ -495,10 +495,10 @@ class Stopping(unittest.TestCase):
             def history(server):
                 got = server.get("/v1/history?device=cpu&metrics=cpu_load&from=-600&points=600")
                 return got["metrics"]["cpu_load"]["t"]
-            with Server("--state", state) as server:
+            with Server(state=state) as server:
                 first = wait_for("history", lambda: history(server))[0]
                 server.stop()
-            with Server("--state", state) as server:
+            with Server(state=state) as server:
                 again = wait_for("history", lambda: history(server))[0]
         self.assertLess(abs(again - first), 2000)
 
@@ -523,27 +523,33 @@ class Reloading(unittest.TestCase):
             self.assertEqual(server.ask("/health")[0], 200)
 
 
+def slower_than_50_ms(server):
+    """Requests that took the server longer than that, by its own account."""
+    text = server.ask("/metrics")[2]
+    bucket = "sluice_http_request_duration_seconds_bucket"
+    def count(bound):
+        return int(text.split(f'{bucket}{{le="{bound}"}} ')[1].split()[0])
+    return count("+Inf") - count("0.05")
+
+
 class FallingOff(unittest.TestCase):
     """Done means, line 3: seen from outside, with the clock running."""
 
     def test_a_gpu_that_falls_off_is_lost_within_two_seconds_and_comes_back(self):
         with Server("--demo", "gpu-falls-off") as server:
-            states, slowest, answers = {}, 0, 0
+            states, took = {}, []
             began = time.monotonic()
             while "back" not in states and time.monotonic() - began < 40:
-                asked = time.monotonic()
-                health = server.get("/gpu-health")
-                server.get("/health")
-                slowest = max(slowest, (time.monotonic() - asked) / 2)
-                answers += 2
+                for path in ("/health", "/metrics", "/gpu-health"):
+                    asked = time.monotonic()
+                    _, _, text = server.ask(path)
+                    took.append(time.monotonic() - asked)
                 at = time.monotonic() - began
-                gpus = {g["uuid"]: g for g in health["gpus"]}
-                state = [g["state"] for g in gpus.values()]
-                if "lost" in state:
+                gpus = json.loads(text)["gpus"]
+                if lost := [g for g in gpus if g["state"] == "lost"]:
                     states.setdefault("lost", at)
-                    states.setdefault("cause", [g["cause"] for g in gpus.values()
-                                                if g["state"] == "lost"][0])
-                if len(state) == 2 and state == ["healthy"] * 2:
+                    states.setdefault("cause", lost[0]["cause"])
+                if [g["state"] for g in gpus] == ["healthy"] * 2:
                     states.setdefault("well", at)
                     if "lost" in states:
                         states.setdefault("back", at)
@@ -553,7 +559,9 @@ class FallingOff(unittest.TestCase):
             self.assertLess(states["lost"], 5 + 2 + 1, states)  # the sampler's start is the third
             self.assertTrue(states["cause"])
             self.assertGreater(states["back"], 15 - 1, states)
-            self.assertLess(slowest, 0.05, f"of {answers} requests")
+            # None over 50 ms by the server's clock; by ours a busy machine may delay a few.
+            self.assertEqual(slower_than_50_ms(server), 0)
+            self.assertLess(sum(t > 0.05 for t in took), max(1, len(took) / 100), sorted(took)[-9:])
 
     def test_metrics_of_a_demo_machine_pass_promtool(self):
         if not shutil.which("promtool"):

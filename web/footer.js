@@ -15,16 +15,17 @@ export function footer({sampler, notes: found = [], gpus}) {
 }
 
 function costLine(sampler) {
-  const parts = [`Sampler ${sampler.state}`];
+  // Why none is needed stands among the notes.
+  const parts = [`Sampler ${sampler.state.replace(/^(not needed):.*/, '$1')}`];
   if (sampler.pid) {
     parts.push(
         `${share(100 * sampler.core_share)} of a core`,
         `${share(100 * sampler.driver_share)} of the driver's time`,
         `${count(sampler.calls)} calls`, `${count(sampler.errors)} errors`,
         `${count(sampler.restarts)} restarts`);
-    if (sampler.stretch > 1)
-      parts.push(`intervals stretched ${
-          Number(sampler.stretch.toFixed(1))} times to stay within its budget`);
+    if (sampler.stretch >= 1.05)
+      parts.push(
+          `intervals stretched ${Number(sampler.stretch.toFixed(1))}× to stay within its budget`);
   }
   return parts.join(' · ');
 }

@@ -11,6 +11,12 @@ const written = (f) => (value) => (known(value) ? f(value) : kMissing);
 export const count = written((v) => whole.format(v));
 export const percent = written((v) => `${whole.format(v)} %`);
 export const celsius = written((v) => `${whole.format(v)} °C`);
+// Degrees until slowdown: "16 °C left", "2 °C too hot".
+export function marginWords(margin, left) {
+  if (!known(margin)) return '';
+  return margin < 0 ? `${celsius(-margin)} too hot` : `${celsius(margin)} ${left}`;
+}
+
 export const watts =
     written((v) => (v >= 10000 ? `${tenth.format(v / 1000)} kW` : `${whole.format(v)} W`));
 export const megahertz = written((v) => `${whole.format(v)} MHz`);

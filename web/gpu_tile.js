@@ -3,12 +3,14 @@
 // place of values that no longer hold.
 
 import {el, KeyedList, setAttribute, setHidden, setText} from './dom.js';
-import {bytesOf, celsius, duration, megahertz, percent, plural, sentence, watts} from './format.js';
+import {bytesOf, celsius, duration, marginWords, megahertz, percent, plural, sentence, watts} from './format.js';
 import {Badge, Copyable, Fact, labelled, Meter} from './parts.js';
 import {isLost, isStale, memoryOf, sampleAge, value} from './reading.js';
 import {Sparkline} from './sparkline.js';
 
 const kNewXidSeconds = 24 * 3600;
+const kLongName = 13;
+const kOrdinary = 'power cap';
 
 // Readings that should be 0, worst first.
 const kFaults = {
@@ -59,7 +61,8 @@ export class GpuTile {
   }
 
   update(gpu, {lag}, trails, now) {
-    setText(this.open, gpu.name);
+    setText(this.open, shortName(gpu.name));
+    setAttribute(this.open, 'title', gpu.name);
     setText(this.bus, [gpu.bus, tenants(gpu)].filter(Boolean).join(' · '));
     this.badge.update(gpu.health.state);
     setAttribute(this.node, 'data-state', gpu.health.state);
@@ -83,8 +86,7 @@ export class GpuTile {
     setText(this.memory, bytesOf(used, total));
     this.memoryMeter.update([used / total, reserved / total], bytesOf(used, total));
     const margin = read('temperature_margin');
-    this.heat.update(
-        celsius(read('temperature')), margin === undefined ? '' : `${celsius(margin)} left`);
+    this.heat.update(celsius(read('temperature')), marginWords(margin, 'left'));
     const limit = read('power_limit');
     this.power.update(watts(read('power')), limit === undefined ? '' : `of ${watts(limit)}`);
     this.clock.update(
@@ -107,6 +109,16 @@ function tenants(gpu) {
   return running ? plural(running, 'process', 'processes') : 'no processes';
 }
 
+// Running into the power limit is what a busy card does; anything else is news.
+function throttleNote(reasons) {
+  const ordinary = reasons.every((reason) => reason === kOrdinary);
+  if (ordinary) return ['info', 'At its power limit'];
+  return ['degraded', `Held back: ${reasons.join(', ')}`];
+}
+
+// The name in the room a tile has; the whole one is the link's title.
+const shortName = (name) => (name.length > kLongName ? name.replace(/^NVIDIA /, '') : name);
+
 // What a person should notice, worst first; [{key, kind, text}].
 function notesOf(gpu, lag) {
   const notes = [];
@@ -115,14 +127,14 @@ function notesOf(gpu, lag) {
     add('cause', gpu.health.state, sentence(gpu.health.cause || gpu.health.state));
   }
   const xid = gpu.xids?.at(-1);
-  if (xid && xid.age_s + lag < kNewXidSeconds) {
+  if (xid && xid.age_s + lag < kNewXidSeconds && !gpu.health.cause.includes(`XID ${xid.code}`)) {
     add('xid', 'degraded', `XID ${xid.code}, ${duration(xid.age_s + lag)} ago: ${xid.meaning}`);
   }
   for (const [name, words] of Object.entries(kFaults)) {
     const faults = value(gpu.readings, name);
     if (faults) add(name, 'degraded', words(faults));
   }
-  if (gpu.throttle?.length) add('throttle', 'degraded', `Held back: ${gpu.throttle.join(', ')}`);
+  if (gpu.throttle?.length) add('throttle', ...throttleNote(gpu.throttle));
   if (gpu.ghost_utilization)
     add('ghost', 'info', 'Ghost load: no process runs here, the counter is stuck');
   if (!isLost(gpu) && isStale(gpu, lag))

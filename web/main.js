@@ -86,7 +86,7 @@ class Page {
     setText(byId('version'), snapshot.version);
     setHidden(byId('update'), snapshot.version === this.version);
     setHidden(byId('demo'), !snapshot.demo);
-    setText(byId('demo'), snapshot.demo ? `Demo: ${snapshot.demo}` : '');
+    setText(byId('demo'), snapshot.demo ? `Demo: ${scenarioName(snapshot.demo)}` : '');
     this.summary.update(view);
     this.tiles.update(snapshot.gpus, (gpu) => gpu.uuid, view, this.trails, this.now());
     this.balance.update(snapshot.gpus.length);
@@ -98,6 +98,9 @@ class Page {
     footer(snapshot);
   }
 }
+
+// A scenario may be a file.
+const scenarioName = (demo) => demo.replace(/^.*\//, '').replace(/\.json$/, '');
 
 const page = new Page();
 new Stream(

@@ -15,10 +15,8 @@ export class NoGpu {
     this.command.node.classList.add('command');
     this.command.update('sluice doctor');
     this.box.append(
-        el('p', {class: 'no-gpu-head', text: 'No GPU here, and that is fine.'}), el('p', {
-          text:
-              'Sluice runs on the CPU: every route works, only slower. This is what it looked for:'
-        }),
+        el('p', {class: 'no-gpu-head', text: 'No GPU here, and that is fine.'}),
+        el('p', {text: 'Sluice runs on the CPU instead. What it looked for and did not find:'}),
         this.notes, el('p', {
           text: 'If this machine should have a GPU, this names what is missing and how to fix it:'
         }),

@@ -76,7 +76,7 @@ export class Copyable {
       'aria-label': label,
       on: {click: () => this.copy()}
     });
-    this.node = el('div', {class: 'copy'}, this.text, this.button);
+    this.node = el('div', {class: 'copy'}, this.button, this.text);
   }
 
   update(text) {

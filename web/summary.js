@@ -2,7 +2,7 @@
 // screen reader is told when the verdict changes.
 
 import {byId, setAttribute, setHidden, setText} from './dom.js';
-import {bytesOf, celsius, duration, percent, watts} from './format.js';
+import {bytesOf, celsius, duration, marginWords, percent, watts} from './format.js';
 import {Fact} from './parts.js';
 import {isLost, memoryOf, sum, value} from './reading.js';
 import {judge} from './verdict.js';
@@ -59,8 +59,7 @@ export class Summary {
     this.facts.power.update(watts(sum(each('power'))), limit ? `of ${watts(limit)}` : '');
     const hottest = heat.length ? Math.max(...heat) : undefined;
     const margin = Math.min(...each('temperature_margin').filter((v) => v !== undefined));
-    this.facts.hottest.update(
-        celsius(hottest), Number.isFinite(margin) ? `${celsius(margin)} to slowdown` : '');
+    this.facts.hottest.update(celsius(hottest), marginWords(margin, 'to slowdown'));
   }
 }
 

@@ -27,13 +27,17 @@ function withoutGpu(snapshot) {
   return {state: 'info', head: 'Running on the CPU', tail: 'No GPU was found on this machine.'};
 }
 
+const kAll = ['', 'The GPU is healthy', 'Both GPUs are healthy'];
+
 function allHealthy(snapshot) {
   const count = snapshot.gpus.length;
-  const open = (snapshot.alerts ?? []).filter((a) => !a.silenced_until).length;
+  const open = (snapshot.alerts ?? []).filter((alert) => !alert.silenced_until_ms);
+  const critical = open.some((alert) => alert.severity === 'critical');
   return {
-    state: 'healthy',
-    head: count === 1 ? 'The GPU is healthy' : `All ${count} GPUs are healthy`,
-    tail: open ? `${plural(open, 'alert')} to look at` : 'Nothing needs your attention.',
+    state: critical ? 'degraded' : 'healthy',
+    head: kAll[count] ?? `All ${count} GPUs are healthy`,
+    tail: open.length ? `${plural(open.length, 'alert')} to look at` :
+                        'Nothing needs your attention.',
   };
 }
 

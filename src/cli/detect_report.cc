@@ -196,6 +196,25 @@ std::string numa_of(const Cpu& cpu) {
   return listed(words);
 }
 
+// What AVX2 implies is left out, and AVX-512's many parts share a word.
+std::string isa_of(const Cpu& cpu) {
+  const bool avx2 = std::ranges::find(cpu.isa, "avx2") != cpu.isa.end();
+  Words words, parts;
+  for (std::string_view name : cpu.isa) {
+    if (avx2 && (name.starts_with("sse") || name == "avx")) continue;
+    constexpr std::string_view kLong = "avx512";
+    if (!name.starts_with(kLong)) {
+      words.emplace_back(name);
+      continue;
+    }
+    name.remove_prefix(kLong.size());
+    if (name.starts_with('_')) name.remove_prefix(1);
+    parts.emplace_back(name);
+  }
+  if (!parts.empty()) words.push_back("avx512 (" + joined(parts, " ") + ")");
+  return joined(words, ", ");
+}
+
 void print_cpu(const Cpu& cpu, Report& report) {
   report.heading("CPU", cpu.model);
   auto cores = fmt::format("{:g} usable of {} logical, {} physical in {} socket{}, {}",
@@ -209,20 +228,20 @@ void print_cpu(const Cpu& cpu, Report& report) {
   report.row("Memory", memory);
   report.row("Caches", caches_of(cpu));
   report.row("NUMA", numa_of(cpu));
-  report.row("Instructions", joined(cpu.isa, " "));
+  report.row("Instructions", isa_of(cpu));
 }
 
 // One line each, for a machine whose blocks do not fit a screen.
 void print_overview(const std::vector<Gpu>& gpus, Report& report) {
   report.heading("Overview", "");
   const auto row = [](const auto&... cells) {
-    return fmt::format("  {:<12} {:<27} {:>9} {:>9}  {:<5} {:>11}", cells...);
+    return fmt::format("  {:<12} {:<26} {:>9} {:>9} {:<4} {:>12}", cells...);
   };
-  report.line(paint(row("Bus", "GPU", "memory", "free", "in", "peak"), Ink::dim, report.pen()));
+  report.line(paint(row("Bus", "GPU", "memory", "free", "use", "peak"), Ink::dim, report.pen()));
   for (const auto& gpu : gpus) {
     const auto bytes = [](const auto& value) { return value ? human_bytes(*value) : "-"; };
     const auto rate = gpu.card ? gpu.card->peaks.of(gpu.recommended_precision) : std::nullopt;
-    report.line(row(gpu.bus, left(gpu.name, 27, report.pen()), bytes(gpu.memory_total),
+    report.line(row(gpu.bus, left(gpu.name, 26, report.pen()), bytes(gpu.memory_total),
                     bytes(gpu.memory_free), to_string(gpu.recommended_precision),
                     rate ? human_rate(*rate, "FLOP") : "-"));
   }

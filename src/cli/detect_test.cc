@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "cli/commands.h"
 #include "cli/detect_report.h"
 #include "device/demo.h"

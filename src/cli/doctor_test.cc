@@ -5,6 +5,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/json.h"
 #include "cli/commands.h"
 #include "cli/draw.h"
 #include "device/demo.h"
@@ -29,7 +30,8 @@ struct DoctorCommand : testing::Test {
   // The checks with this verdict.
   std::set<std::string> ids(const char* status) const {
     std::set<std::string> found;
-    for (const auto& check : Json::parse(out.str())["checks"])
+    const auto json = Json::parse(out.str());
+    for (const auto& check : json["checks"])
       if (check["status"] == status) found.insert(check["id"]);
     found.erase("cache");  // of this machine, like the next two
     found.erase("shared-memory");
@@ -69,7 +71,8 @@ TEST_F(DoctorCommand, FindsInEachScenarioWhatItIsAbout) {
 TEST_F(DoctorCommand, TroubleAlwaysComesWithAFixAndAPassNever) {
   for (const auto& name : device::demo_names()) {
     call({"--json", "--demo", name, "--demo-at", "12"});
-    for (const auto& check : Json::parse(out.str())["checks"])
+    const auto json = Json::parse(out.str());
+    for (const auto& check : json["checks"])
       EXPECT_EQ(check["fix"] == "", check["status"] == "pass") << name << ": " << check;
   }
 }

@@ -133,7 +133,7 @@ std::string plain_letters(std::string_view text, Pen pen) {
     plain += n == 1 || letter.starts_with(kEscape) ? letter
              : letter == "…"                       ? "..."
              : letter == "·"                       ? "-"
-             : letter == "°"                       ? " "
+             : letter == "°"                       ? ""
                                                    : "?";
     text.remove_prefix(n);
   }

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <exception>
 #include <vector>
 
 #include "base/error.h"
@@ -89,8 +90,9 @@ struct Screen::Impl {
     dup2(real_stderr, STDERR_FILENO);
     lseek(kept_stderr, 0, SEEK_SET);
     std::array<char, 4096> text;
-    for (ssize_t n; (n = read(kept_stderr, text.data(), text.size())) > 0;)
-      (void)!write(STDERR_FILENO, text.data(), static_cast<std::size_t>(n));
+    if (std::uncaught_exceptions() > 0)
+      for (ssize_t n; (n = read(kept_stderr, text.data(), text.size())) > 0;)
+        (void)!write(STDERR_FILENO, text.data(), static_cast<std::size_t>(n));
     close(kept_stderr);
     close(real_stderr);
   }

@@ -12,8 +12,8 @@ namespace sluice::cli {
 class Screen {
  public:
   // Alternate screen, no echo, no cursor. What is written to stderr meanwhile is
-  // kept back and shown at the end. Throws unavailable when stdin or stdout is no
-  // terminal.
+  // kept back, and shown when the view ends by an exception. Throws unavailable
+  // when stdin or stdout is no terminal.
   Screen();
   ~Screen();
   Screen(const Screen&) = delete;

@@ -15,8 +15,10 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/profile_watch.h"
 #include "cli/program_settings.h"
 #include "device/cpu.h"
+#include "device/demo.h"
 #include "serve/http/routes.h"
 #include "serve/http/server.h"
 #include "serve/service.h"
@@ -117,6 +119,7 @@ class Program {
   Program(const ProgramSettings& settings, const Asked& asked, const Io& io)
       : traffic_(thread_count(settings.serve), serve::http::route_names()),
         monitor_({io.program, asked.demo, settings.state_dir, settings.watch}),
+        profile_watch_(monitor_, settings.gpu),
         service_(monitor_, traffic_, {SLUICE_VERSION, host_name(), Steady::now()}),
         router_(serve::http::make_routes(service_)),
         server_({settings.serve, thread_count(settings.serve), settings.state_dir + "/sluice.sock",
@@ -129,14 +132,15 @@ class Program {
   serve::http::Server& server() { return server_; }
 
   void reload(const ProgramSettings& settings) {
+    server_.reload(settings.serve);  // may refuse: first
     monitor_.reload(settings.watch);
-    server_.reload(settings.serve);
     log::set_level(log_level(settings));
   }
 
  private:
   serve::Traffic traffic_;
   watch::Monitor monitor_;
+  ProfileWatch profile_watch_;
   serve::Service service_;
   serve::http::Router router_;
   serve::http::Server server_;
@@ -166,8 +170,10 @@ class Signals {
 void reload(Program& program, ProgramSettings& running, const Asked& asked, const Io& io) {
   try {
     const auto loaded = load_settings(asked.settings, io.environment);
-    const auto changes = apply_live(running, loaded);
-    program.reload(running);
+    auto next = running;
+    const auto changes = apply_live(next, loaded);
+    program.reload(next);
+    running = std::move(next);
     say_how_it_went(changes);
   } catch (const Error& e) {
     log::error("not reloaded, the settings in force stay: {}", e.what());
@@ -182,6 +188,7 @@ int serve(Args args, Io& io) {
   auto settings = load_settings(asked.settings, io.environment);
   log::set_level(log_level(settings));
   for (const auto& warning : settings.warnings) log::warn("{}", warning);
+  if (!asked.demo.empty()) device::demo_scenario(asked.demo);  // throws for an unknown one
   make_folder(settings.state_dir);
 
   Signals signals;

@@ -18,8 +18,8 @@ using device::Metric;
 bool is_old(const device::Timed& reading, Metric metric, const Scene& scene) {
   const bool quick = metric == Metric::utilization || metric == Metric::memory_used ||
                      metric == Metric::cpu_utilization;
-  const double stretch = std::max(scene.snapshot.sampler.stretch, 1.0);
-  return seconds_between(reading.at, scene.now) > (quick ? 5 : 20) * stretch;
+  const double stretch = std::clamp(scene.snapshot.sampler.stretch, 1.0, 10.0);
+  return scene.all_old || seconds_between(reading.at, scene.now) > (quick ? 5 : 20) * stretch;
 }
 
 }  // namespace

@@ -21,6 +21,11 @@ std::string short_name(const std::string& name) {
   return std::string(rest);
 }
 
+Scene seen(const GpuView& gpu, const Scene& whole) {
+  return {whole.snapshot, whole.state, whole.frame, whole.now,
+          gpu.health.state == HealthState::lost};
+}
+
 std::optional<double> utilization(const GpuView& gpu, const Scene& scene) {
   if (gpu.ghost_utilization) return std::nullopt;
   return fresh(gpu.readings, Metric::utilization, scene);
@@ -80,7 +85,7 @@ struct Widths {
 
 Widths widths_for(int width) {
   Widths w;
-  int spare = width - 79;
+  int spare = width - 80;
   const auto grow = [&](int& column, int most) {
     const int more = std::clamp(spare, 0, most);
     column += more;
@@ -103,7 +108,8 @@ std::string compact_heading(const Scene& scene, const Widths& w) {
   return paint(left(line, scene.frame.width, pen), Ink::reverse, pen);
 }
 
-std::string compact_line(const GpuView& gpu, const Scene& scene, const Widths& w) {
+std::string compact_line(const GpuView& gpu, const Scene& whole, const Widths& w) {
+  const auto scene = seen(gpu, whole);
   const auto pen = scene.frame.pen;
   const auto& r = gpu.readings;
   auto line = fmt::format("{} {} {}{} {} {} {} {} {} {}", left(short_bus(gpu.gpu.bus), 7, pen),
@@ -136,20 +142,23 @@ std::string first_line(const GpuView& gpu, const Scene& scene) {
          painted_past(gpu, scene, width);
 }
 
-std::string second_line(const GpuView& gpu, const Scene& scene) {
+std::string second_line(const GpuView& gpu, const Scene& whole) {
+  const auto scene = seen(gpu, whole);
   const auto pen = scene.frame.pen;
   const auto& r = gpu.readings;
-  const int bars = std::clamp((scene.frame.width - 70) / 2, 5, 24);
+  const bool wide = scene.frame.width >= 122;  // room for what comes after the clock
+  const int bars = wide ? std::clamp((scene.frame.width - 106) / 2, 8, 24)
+                        : std::clamp((scene.frame.width - 64) / 2, 5, 24);
   auto line = fmt::format("  util {}{}  mem {} {} GiB {} {} W {} MHz",
                           gauge(utilization(gpu, scene), 100, bars, pen),
                           right(utilization_text(gpu, scene), 6, pen),
                           gauge(fresh(r, Metric::memory_used, scene),
                                 r.value(Metric::memory_total).value_or(0), bars, pen),
-                          left(memory_text(gpu, scene), 11, pen),
+                          right(memory_text(gpu, scene), 11, pen),
                           right(shown_value(r, Metric::temperature, scene, "{:.0f} °C"), 6, pen),
                           right(power_text(gpu, scene), 8, pen),
                           right(shown_value(r, Metric::sm_clock, scene, "{:.0f}"), 5, pen));
-  if (scene.frame.width >= 110) {
+  if (wide) {
     line += fmt::format("  mem bus {}", shown_value(r, Metric::memory_activity, scene, "{:.0f} %"));
     if (const auto margin = r.value(Metric::temperature_margin))
       line += fmt::format("  {:.0f} °C to slowdown", *margin);

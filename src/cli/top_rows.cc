@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/units.h"
+#include "cli/report.h"
 #include "cli/top_cells.h"
 
 namespace sluice::cli {
@@ -191,7 +192,8 @@ std::string cpu_line(const Scene& scene) {
 Lines no_gpus(const Scene& scene) {
   Lines lines;
   for (const auto& note : scene.snapshot.notes)
-    lines.push_back(paint(note, Ink::dim, scene.frame.pen));
+    for (const auto& line : wrapped(note, scene.frame.width))
+      lines.push_back(paint(line, Ink::dim, scene.frame.pen));
   if (lines.empty()) lines.push_back(paint("No GPU was found.", Ink::dim, scene.frame.pen));
   return lines;
 }
@@ -236,7 +238,9 @@ Lines processes(const Scene& scene, int room) {
 
 std::string sampler_line(const Scene& scene) {
   const auto& cost = scene.snapshot.sampler;
-  const bool fine = cost.state == "running" || cost.state.starts_with("not needed");
+  const bool fine = cost.state == "running";
+  if (cost.state.starts_with("not needed"))  // the notes say why
+    return paint("sampler not needed", Ink::dim, scene.frame.pen);
   auto line = fmt::format("sampler {}", cost.state);
   if (cost.pid != 0)
     line += fmt::format(" · {:.3f} % of a core, {:.3f} % in the driver", cost.core_share * 100,
@@ -244,7 +248,8 @@ std::string sampler_line(const Scene& scene) {
   if (cost.stretch > 1.05) line += fmt::format(" · intervals x{:.1f}", cost.stretch);
   if (cost.restarts > 0)
     line += fmt::format(" · {} restart{}", cost.restarts, cost.restarts == 1 ? "" : "s");
-  if (cost.errors > 0) line += fmt::format(" · {} errors", cost.errors);
+  if (cost.errors > 0)
+    line += fmt::format(" · {} error{}", cost.errors, cost.errors == 1 ? "" : "s");
   return paint(line, fine ? Ink::dim : Ink::warn, scene.frame.pen);
 }
 

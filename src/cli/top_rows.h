@@ -16,6 +16,7 @@ struct Scene {
   const TopState& state;
   Frame frame;
   Instant now;
+  bool all_old = false;  // what is known of this GPU is from before it was lost
 };
 
 // "04:00.0", with its domain only where that is not 0.

@@ -46,15 +46,15 @@ Lines gpu_lines(const Scene& scene, int room) {
   const int count = static_cast<int>(scene.snapshot.gpus.size());
   if (count == 0) return no_gpus(scene);
   if (3 * count - 1 <= room) return roomy_gpus(scene, 1);
-  if (2 * count <= room) return roomy_gpus(scene, 0);
+  if (2 * count <= room && count <= 4) return roomy_gpus(scene, 0);  // more would be a wall
   return compact_gpus(scene, room);
 }
 
 // GPUs first, then trouble, then processes; each leaves a little to the next.
 Plan plan(const Scene& scene, int room) {
   Plan p;
-  const bool any_process = process_count(scene.snapshot) > 0;
-  const int least_processes = any_process ? 4 : 0;
+  const int running = process_count(scene.snapshot);
+  const int least_processes = running > 0 ? std::min(running, 8) + 1 : 0;
   p.trouble = trouble(scene, std::max(3, room / 4));
   const int below = static_cast<int>(p.trouble.size()) + (p.trouble.empty() ? 0 : 1);
   p.gpus = gpu_lines(scene, room - below - least_processes - 1);
@@ -155,6 +155,7 @@ std::string render(const watch::Snapshot& snapshot, const TopState& state, const
   for (const auto& line : lines) {
     const auto shown = plain_letters(line, frame.pen);
     text += columns(shown) > frame.width ? left(shown, frame.width, frame.pen) : shown;
+    text.erase(text.find_last_not_of(' ') + 1);
     text += '\n';
   }
   return text;

@@ -95,17 +95,17 @@ TEST(Top, OneGpuOnASmallScreenIsThis) {
   auto s = machine(1);
   add_process(s.gpus[0], 4242, "python3", 60, 90);
   EXPECT_EQ(below_title(drawn(s, {80, 12, {false, true}})),
-            "CPU ██░░░░░░  25 %  16 cores  load 3.50  mem ██░░░░░░ 32.0/128.0 GiB            \n"
+            "CPU ██░░░░░░  25 %  16 cores  load 3.50  mem ██░░░░░░ 32.0/128.0 GiB\n"
             "\n"
-            "01:00.0  NVIDIA H200  healthy                                                   \n"
-            "  util ▌░░░░  10 %  mem ██▌░░ 70.0/140.0  GiB  54 °C  512/700 W  1980 MHz\n"
+            "01:00.0  NVIDIA H200  healthy\n"
+            "  util █░░░░░░░  10 %  mem ████░░░░  70.0/140.0 GiB  54 °C  512/700 W  1980 MHz\n"
             "\n"
-            "     PID USER       GPU           MEMORY   UTIL  KIND     COMMAND               \n"
+            "     PID USER       GPU           MEMORY   UTIL  KIND     COMMAND\n"
             "    4242 ana        01:00.0     60.0 GiB   90 %  compute  python3\n"
             "\n"
             "\n"
             "sampler running · 0.030 % of a core, 0.010 % in the driver\n"
-            " q quit   ↑↓ scroll   s sort: memory   p pause   ? help                         \n");
+            " q quit   ↑↓ scroll   s sort: memory   p pause   ? help\n");
 }
 
 TEST(Top, EightGpusFitInEightyByTwentyFourOneLineEach) {
@@ -113,9 +113,9 @@ TEST(Top, EightGpusFitInEightyByTwentyFourOneLineEach) {
   EXPECT_EQ(lines.size(), 24u);
   EXPECT_THAT(lines[0], HasSubstr("8 GPUs, all healthy"));
   EXPECT_EQ(lines[3],
-            "BUS     GPU       UTIL          MEMORY GiB         TEMP  POWER W   MHz HEALTH   ");
+            "BUS     GPU       UTIL          MEMORY GiB         TEMP  POWER W   MHz HEALTH");
   EXPECT_EQ(lines[11],
-            "08:00.0 H200      █████▌░  80 % ██▌░░  70.0/140.0  54 C  512/700  1980 healthy  ");
+            "08:00.0 H200      █████▌░  80 % ██▌░░  70.0/140.0  54 C  512/700  1980 healthy");
 }
 
 TEST(Top, EveryLineFitsWhateverTheScreen) {
@@ -175,12 +175,20 @@ TEST(Top, AnOldValueIsMarkedAndAMissingOneIsADash) {
   EXPECT_THAT(text, HasSubstr("no answer for 30 s"));
 }
 
+TEST(Top, WhatIsKnownOfALostGpuIsMarkedAsOld) {
+  auto s = machine(1);
+  lose(s.gpus[0], "hangs in nvmlDeviceGetPowerUsage", "see dmesg");
+  const auto text = drawn(s);
+  EXPECT_THAT(text, HasSubstr("~10 %"));
+  EXPECT_THAT(text, HasSubstr("~512/700 W"));
+}
+
 TEST(Top, AStuckCounterIsNotShownAsLoad) {
   auto s = machine(1);
   s.gpus[0].readings.set(Metric::utilization, 100, ago(0.5));
   s.gpus[0].ghost_utilization = true;
   const auto text = drawn(s);
-  EXPECT_THAT(text, HasSubstr("util ░░░░░ stuck"));
+  EXPECT_THAT(text, HasSubstr("util ░░░░░░░░ stuck"));
 }
 
 TEST(Top, WithoutAGpuItSaysWhyAndShowsTheCpu) {

@@ -187,22 +187,49 @@ void print_outcome(const Job& job, Report& report) {
   }
 }
 
-void print_text(const std::vector<Job>& jobs, const Flags& flags, Report& report) {
+// GPUs of one name to which the same happens are shown together.
+std::string kind_of(const Job& job) {
+  std::string kind = job.name + (job.recorded ? "|recorded" : "|") + job.outcome.problem;
+  for (const auto& step : device::steps(job.plan)) kind += "|" + step.from + ">" + step.to;
+  for (const auto& problem : job.plan.problems) kind += "|" + problem;
+  return kind;
+}
+
+void print_kind(const std::vector<const Job*>& kind, const Flags& flags, Report& report) {
   const auto pen = report.pen();
-  for (const auto& job : jobs) {
+  const auto& job = *kind.front();
+  if (kind.size() == 1) {
     report.heading(job.bus, job.name);
-    const auto steps = device::steps(job.plan);
-    for (const auto& step : steps)
-      report.item("  " + left(step.setting, 18, pen), 20, step.from + " -> " + step.to);
-    for (const auto& problem : job.plan.problems)
-      report.item("  " + paint("FAIL", Ink::bad, pen) + "  ", 8, problem);
-    for (const auto& warning : job.plan.warnings)
-      report.item("  " + paint("warn", Ink::warn, pen) + "  ", 8, warning);
-    if (steps.empty() && job.plan.problems.empty())
-      report.line(flags.reset && !job.recorded ? "  never tuned by Sluice: nothing to restore"
-                                               : "  already so: nothing to change");
-    print_outcome(job, report);
+  } else {
+    report.heading(fmt::format("{} GPUs", kind.size()), job.name);
+    std::string buses;
+    for (const auto* each : kind) buses += (buses.empty() ? "" : ", ") + each->bus;
+    report.item("  ", 2, buses, Ink::dim);
   }
+  const auto steps = device::steps(job.plan);
+  for (const auto& step : steps)
+    report.item("  " + left(step.setting, 18, pen), 20, step.from + " -> " + step.to);
+  for (const auto& problem : job.plan.problems)
+    report.item("  " + paint("FAIL", Ink::bad, pen) + "  ", 8, problem);
+  for (const auto& warning : job.plan.warnings)
+    report.item("  " + paint("warn", Ink::warn, pen) + "  ", 8, warning);
+  if (steps.empty() && job.plan.problems.empty())
+    report.line(flags.reset && !job.recorded ? "  never tuned by Sluice: nothing to restore"
+                                             : "  already so: nothing to change");
+  print_outcome(job, report);
+}
+
+void print_text(const std::vector<Job>& jobs, const Flags& flags, Report& report) {
+  std::vector<std::vector<const Job*>> kinds;
+  for (const auto& job : jobs) {
+    const auto same = std::ranges::find_if(
+        kinds, [&](const auto& kind) { return kind_of(*kind.front()) == kind_of(job); });
+    if (same == kinds.end())
+      kinds.push_back({&job});
+    else
+      same->push_back(&job);
+  }
+  for (const auto& kind : kinds) print_kind(kind, flags, report);
 }
 
 Json to_json(const std::vector<Job>& jobs, bool acted, const TuneRecord& record) {
@@ -241,16 +268,22 @@ std::string closing_words(const std::vector<Job>& jobs, const Flags& flags, bool
                            "; sluice tune --reset --yes restores it.";
 }
 
-// The state folder, from --state or the settings; a demo keeps its own files there.
+// The state folder, from --state or the settings.
 device::Path state_folder(const Flags& flags, const SettingsOptions& settings, const Io& io) {
   if (!flags.state.empty()) return flags.state;
   return load_settings(settings, io.environment).state_dir;
 }
 
+// Files of a demo carry its name: fake GPUs of two scenarios share their UUIDs.
+std::string file_name(const Flags& flags, const std::string& what) {
+  if (flags.demo.scenario.empty()) return what + ".json";
+  return what + "-demo-" + device::Path(flags.demo.scenario).stem().string() + ".json";
+}
+
 std::unique_ptr<Nvml> open_driver(const Flags& flags, const device::Path& folder) {
   if (flags.demo.scenario.empty()) return Nvml::open();
   auto options = flags.demo.options();
-  options.state_file = (folder / "demo-gpus.json").string();
+  options.state_file = (folder / file_name(flags, "gpus")).string();
   return device::open_demo(flags.demo.scenario, options);
 }
 
@@ -266,7 +299,7 @@ int tune(Args args, Io& io) {
   const auto wanted = wanted_of(flags);
 
   const auto folder = state_folder(flags, settings, io);
-  TuneRecord record(folder, flags.demo.scenario.empty() ? "tune.json" : "tune-demo.json");
+  TuneRecord record(folder, file_name(flags, "tune"));
   if (flags.yes) record.lock();
   const auto nvml = open_driver(flags, folder);
   auto jobs = find_gpus(*nvml, flags.gpu);

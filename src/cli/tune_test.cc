@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "cli/commands.h"
 #include "device/demo.h"
 
@@ -45,7 +46,7 @@ struct TuneCommand : testing::Test {
   template <class F>
   auto first_gpu(F ask) {
     device::DemoOptions options;
-    options.state_file = state() + "/demo-gpus.json";
+    options.state_file = state() + "/gpus-demo-" + fs::path(scenario).stem().string() + ".json";
     const auto nvml = device::open_demo(scenario, options);
     return ask(*nvml, nvml->by_index(0).value);
   }
@@ -80,7 +81,7 @@ TEST_F(TuneCommand, WithYesItSetsReadsBackAndRecordsWhatWasBefore) {
   EXPECT_EQ(call({"--power-limit", "500", "--yes"}), 0);
   EXPECT_THAT(out.str(), HasSubstr("set and read back"));
   EXPECT_EQ(power_limit(), 500);
-  std::ifstream file(state() + "/tune-demo.json");
+  std::ifstream file(state() + "/tune-demo-eight-gpus.json");
   const auto json = Json::parse(file);
   EXPECT_EQ(json["gpus"].size(), 8u);
   EXPECT_EQ(json["gpus"].begin().value()["before"]["power_limit_w"], 700.0);
@@ -104,6 +105,13 @@ TEST_F(TuneCommand, ResetAfterTwoTuningsRestoresTheTrueOriginal) {
 
   EXPECT_EQ(call({"--reset", "--yes"}), 0);
   EXPECT_THAT(out.str(), HasSubstr("nothing to restore"));
+}
+
+TEST_F(TuneCommand, GpusToWhichTheSameHappensAreShownTogether) {
+  call({"--gpu", "0000:14:00.0", "--power-limit", "500", "--yes"});
+  call({"--power-limit", "500"});
+  EXPECT_THAT(out.str(), HasSubstr("7 GPUs  NVIDIA H200"));
+  EXPECT_THAT(out.str(), HasSubstr("0000:14:00.0  NVIDIA H200\n  already so"));
 }
 
 TEST_F(TuneCommand, OnlyTheGpuThatIsNamedIsChanged) {

@@ -111,7 +111,12 @@ BenchGpus bench_gpus() {
   const auto status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess || count == 0) {
     (void)cudaGetLastError();
-    found.why_none = status == cudaSuccess ? "no CUDA device" : cudaGetErrorString(status);
+    int driver = 0;
+    if (status == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess &&
+        driver == 0)
+      found.why_none = "no NVIDIA driver on this machine";
+    else
+      found.why_none = status == cudaSuccess ? "no CUDA device" : cudaGetErrorString(status);
     return found;
   }
   for (int i = 0; i < count; ++i) {

@@ -127,8 +127,7 @@ void read_memory(const Chain& chain, const char* limit_file, const char* used_fi
     if (limits.memory && *limits.memory <= *limit) continue;
     limits.memory = limit;
     limits.memory_used = read_size(group / used_file);
-    if (limits.memory_used)
-      *limits.memory_used -= std::min(*limits.memory_used, droppable(group));
+    if (limits.memory_used) *limits.memory_used -= std::min(*limits.memory_used, droppable(group));
   }
 }
 

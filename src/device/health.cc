@@ -20,7 +20,9 @@ struct Fault {
 };
 
 // Recovery actions with which no work can go on; the others ask for care.
-bool is_fatal_action(int action) { return action == 1 || action == 2 || action == 6 || action == 7; }
+bool is_fatal_action(int action) {
+  return action == 1 || action == 2 || action == 6 || action == 7;
+}
 
 Level level_of(XidAction action) {
   switch (action) {
@@ -38,7 +40,8 @@ std::string_view fix_of(XidAction action) {
   switch (action) {
     case XidAction::none: return "nothing to do";
     case XidAction::restart_app: return "restart the program that used the GPU";
-    case XidAction::check: return "see the kernel log (dmesg | grep Xid) and NVIDIA's XID catalogue";
+    case XidAction::check:
+      return "see the kernel log (dmesg | grep Xid) and NVIDIA's XID catalogue";
     case XidAction::drain_and_reset:
       return "let running work end, then reset the GPU: nvidia-smi --gpu-reset -i BUS";
     case XidAction::reset_gpu:
@@ -86,8 +89,9 @@ Fault wear(const Evidence& e, const HealthPolicy& policy) {
     return {Level::degraded, "memory errors that could not be corrected",
             "let running work end and reset the GPU, so that the bad rows are replaced"};
   if (e.throttled)
-    return {Level::degraded, "slowed down by heat or a power brake",
-            "check airflow, dust, fans and the power supply; lower the power limit with sluice tune"};
+    return {
+        Level::degraded, "slowed down by heat or a power brake",
+        "check airflow, dust, fans and the power supply; lower the power limit with sluice tune"};
   if (e.error_rate > policy.error_rate_limit)
     return {Level::degraded, fmt::format("{:.0f} % of the work on it fails", e.error_rate * 100),
             "see the server's log for the failing requests"};
@@ -140,12 +144,12 @@ Health from_working(Health h, Fault fault, const HealthPolicy& policy, Instant n
   }
   if (fault.level == Level::lost) return lose(std::move(h), std::move(fault), policy, now);
   if (fault.level == Level::degraded) return degrade(std::move(h), std::move(fault), now);
-  const bool cleared =
-      h.fault_at && seconds_between(*h.fault_at, now) >= policy.clear_after_s;
+  const bool cleared = h.fault_at && seconds_between(*h.fault_at, now) >= policy.clear_after_s;
   return h.state == degraded && cleared ? recover(std::move(h), now) : h;
 }
 
-Health from_lost(Health h, const Evidence& e, Fault fault, const HealthPolicy& policy, Instant now) {
+Health from_lost(Health h, const Evidence& e, Fault fault, const HealthPolicy& policy,
+                 Instant now) {
   if (fault.level == Level::lost) {
     h.fault_at = now;
     const bool says_why = !e.xids.empty() || h.cause.empty();

@@ -33,34 +33,35 @@ struct Evidence {
   bool throttled = false;               // thermal or power brake, not the ordinary power cap
   bool uncorrected_ecc_grew = false;
   bool rows_failed = false;
-  double error_rate = 0;                // of work on it, 0..1
+  double error_rate = 0;  // of work on it, 0..1
   Canary canary = Canary::none;
-  std::string canary_note;              // what a failed one said
+  std::string canary_note;  // what a failed one said
 };
 
 struct HealthPolicy {
-  double lost_after_s = 1.5;         // silent this long is lost
-  double clear_after_s = 10;         // a fault must stay away this long
-  double first_backoff_s = 1;        // lost to probation, doubled on each failed canary or relapse
+  double lost_after_s = 1.5;   // silent this long is lost
+  double clear_after_s = 10;   // a fault must stay away this long
+  double first_backoff_s = 1;  // lost to probation, doubled on each failed canary or relapse
   double longest_backoff_s = 300;
-  double settle_s = 60;              // lost again within this time of its return is a relapse
+  double settle_s = 60;  // lost again within this time of its return is a relapse
   double error_rate_limit = 0.05;
 };
 
 struct Health {
   HealthState state = HealthState::healthy;
-  std::string cause;                 // one sentence; empty when healthy
-  std::string fix;                   // what a person can do
-  Instant since{};                   // of this state
-  std::optional<Instant> fault_at;   // the newest evidence of a fault
+  std::string cause;                   // one sentence; empty when healthy
+  std::string fix;                     // what a person can do
+  Instant since{};                     // of this state
+  std::optional<Instant> fault_at;     // the newest evidence of a fault
   std::optional<Instant> returned_at;  // when a canary last let it back in
   int failed_canaries = 0;
   int relapses = 0;
-  bool wants_canary = false;         // the caller should run one and report it
+  bool wants_canary = false;  // the caller should run one and report it
 };
 
 // The next state. `before` is unchanged when nothing is new.
-Health step(const Health& before, const Evidence& evidence, const HealthPolicy& policy, Instant now);
+Health step(const Health& before, const Evidence& evidence, const HealthPolicy& policy,
+            Instant now);
 
 // "Stuck at 100 % with no process and no memory": a latched counter, not load.
 bool is_ghost_utilization(const Readings& readings) noexcept;

@@ -216,7 +216,14 @@ TEST(Health, KeepsTheCauseThatSaysWhy) {
   EXPECT_FALSE(health.fix.empty());
 
   health = step({}, gone(), kPolicy, at(0));
-  health = step(health, [] { auto e = xid(79); e.gone = true; return e; }(), kPolicy, at(0.1));
+  health = step(
+      health,
+      [] {
+        auto e = xid(79);
+        e.gone = true;
+        return e;
+      }(),
+      kPolicy, at(0.1));
   EXPECT_EQ(health.cause, "XID 79: the GPU has fallen off the bus");
 }
 

@@ -102,8 +102,7 @@ void HostSampler::sample_cpu(const CgroupLimits& group, Readings& readings, Inst
   put(readings, Metric::cpu_temperature, celsius, now);
 }
 
-void HostSampler::sample_memory(const CgroupLimits& group, Readings& readings,
-                                Instant now) const {
+void HostSampler::sample_memory(const CgroupLimits& group, Readings& readings, Instant now) const {
   const auto text = read_text(under(root_, "/proc/meminfo")).value_or("");
   auto total = meminfo(text, "MemTotal:");
   auto free = meminfo(text, "MemAvailable:");
@@ -131,8 +130,8 @@ std::optional<Path> HostSampler::find_thermometer() const {
   std::size_t best_rank = kCpuSensors.size();
   for (const auto& name : numbered(folder, "hwmon")) {
     const auto sensor = read_line(folder / name / "name").value_or("");
-    const auto rank = static_cast<std::size_t>(std::ranges::find(kCpuSensors, sensor) -
-                                               kCpuSensors.begin());
+    const auto rank =
+        static_cast<std::size_t>(std::ranges::find(kCpuSensors, sensor) - kCpuSensors.begin());
     if (rank < best_rank && read_int(folder / name / "temp1_input")) {
       best = folder / name / "temp1_input";
       best_rank = rank;

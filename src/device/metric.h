@@ -14,13 +14,13 @@ namespace sluice::device {
 
 enum class Metric : std::uint8_t {
   // GPU, every second
-  utilization,         // % of time a kernel ran
-  memory_activity,     // % of time memory was read or written
-  memory_total,        // bytes
-  memory_used,         // bytes, without what the driver reserves
+  utilization,      // % of time a kernel ran
+  memory_activity,  // % of time memory was read or written
+  memory_total,     // bytes
+  memory_used,      // bytes, without what the driver reserves
   memory_free,
   memory_reserved,
-  throttle_reasons,    // bits, see throttle_names()
+  throttle_reasons,  // bits, see throttle_names()
   // GPU, every few seconds
   temperature,         // C
   temperature_margin,  // C until slowdown
@@ -38,22 +38,25 @@ enum class Metric : std::uint8_t {
   ecc_uncorrected_total,
   rows_remapped_corrected,
   rows_remapped_uncorrected,
-  rows_pending,        // 0 or 1
-  rows_failed,         // 0 or 1
+  rows_pending,  // 0 or 1
+  rows_failed,   // 0 or 1
   pages_retired,
   pcie_replays,
-  nvlink_active,       // links up
-  nvlink_tx, nvlink_rx,  // bytes since driver load
+  nvlink_active,  // links up
+  nvlink_tx,
+  nvlink_rx,  // bytes since driver load
   nvlink_errors,
-  recovery_action,     // NVML's: 0 none, 1 reset, 2 reboot, 3 drain p2p, 4 drain and reset, …
-  xid_last,            // code of the newest XID
-  xid_count,           // since start
+  recovery_action,  // NVML's: 0 none, 1 reset, 2 reboot, 3 drain p2p, 4 drain and reset, …
+  xid_last,         // code of the newest XID
+  xid_count,        // since start
   process_count,
   // CPU and this machine, every second
-  cpu_utilization,     // % of the usable cores
-  cpu_load,            // 1-minute load average
-  host_memory_total, host_memory_used, host_memory_free,  // bytes, of our cgroup when limited
-  cpu_temperature,     // C
+  cpu_utilization,  // % of the usable cores
+  cpu_load,         // 1-minute load average
+  host_memory_total,
+  host_memory_used,
+  host_memory_free,  // bytes, of our cgroup when limited
+  cpu_temperature,   // C
   // this server
   request_rate,        // requests / s over the last interval
   request_error_rate,  // % of them answered 5xx
@@ -67,8 +70,8 @@ enum class Kind : std::uint8_t { gauge, counter };
 
 struct MetricInfo {
   Metric id;
-  std::string_view name;        // as in JSON and rules: "temperature"
-  std::string_view unit;        // "percent", "bytes", "celsius", … or ""
+  std::string_view name;  // as in JSON and rules: "temperature"
+  std::string_view unit;  // "percent", "bytes", "celsius", … or ""
   std::string_view help;
   Scope scope;
   Kind kind;

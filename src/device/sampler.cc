@@ -22,6 +22,7 @@ namespace {
 constexpr auto kBeat = std::chrono::milliseconds(250);
 constexpr auto kLook = std::chrono::seconds(3);
 constexpr auto kLookForTheGone = std::chrono::milliseconds(500);
+constexpr int kQuickLooks = 60;
 constexpr auto kGrace = std::chrono::milliseconds(1500);  // for calls to return in the end
 
 double process_cpu_s() {
@@ -67,8 +68,11 @@ void Sampler::sleep(Steady::duration how_long) {
 void Sampler::search() {
   if (search_.open()) {
     opened_ = true;
+    int quick = 0;  // looks in a row for GPUs that are missing
     while (!stop_) {
-      sleep(search_.any_gone() ? Steady::duration(kLookForTheGone) : Steady::duration(kLook));
+      quick = search_.any_missing() ? quick + 1 : 0;
+      const bool soon = quick > 0 && quick <= kQuickLooks;
+      sleep(soon ? Steady::duration(kLookForTheGone) : Steady::duration(kLook));
       if (!stop_) search_.look();
     }
   } else {
@@ -123,8 +127,9 @@ void Sampler::heard(const nvml::EventData& event,
   for (const auto& [uuid, device] : handles) {
     if (device != event.device) continue;
     if (event.type == nvml::event::kXid)
-      out_.send(XidSeen{uuid, {static_cast<unsigned>(event.data), Steady::now(),
-                               std::chrono::system_clock::now()}});
+      out_.send(XidSeen{
+          uuid,
+          {static_cast<unsigned>(event.data), Steady::now(), std::chrono::system_clock::now()}});
     for (const auto& worker : search_.workers())
       if (worker->uuid() == uuid) worker->hurry();
   }
@@ -200,7 +205,8 @@ bool Sampler::wind_down() {
       if (!worker->finished()) return false;
     return search_done_.load() && events_done_.load();
   };
-  while (!done() && Steady::now() < until) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  while (!done() && Steady::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   return done();
 }
 

@@ -45,8 +45,9 @@ std::optional<CallWatch::Call> CallWatch::now() const noexcept {
   if (function == nullptr) return std::nullopt;
   // May already be the next call's time: then the age is too small, never too large.
   const auto since = since_ns_.load(std::memory_order_relaxed);
-  return Call{function,
-              Instant(std::chrono::duration_cast<Steady::duration>(std::chrono::nanoseconds(since)))};
+  return Call{
+      function,
+      Instant(std::chrono::duration_cast<Steady::duration>(std::chrono::nanoseconds(since)))};
 }
 
 void CostMeter::add(Instant now, double cpu_s, double driver_s, double budget, double window_s) {

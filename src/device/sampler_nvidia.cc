@@ -148,7 +148,8 @@ void NvidiaProbe::ask(const Question& question, Round& round) {
   const auto answer = question.ask(nvml_, device_);
   if (round.hear(answer)) return round.put(question.metric, answer.value);
   round.missing(question.metric);
-  const bool never = answer.code == Return::not_supported || answer.code == Return::function_not_found;
+  const bool never =
+      answer.code == Return::not_supported || answer.code == Return::function_not_found;
   if (never) wait = kRounds;
 }
 
@@ -166,8 +167,8 @@ void NvidiaProbe::pulse(Round& round) {
 void NvidiaProbe::memory(Round& round) {
   const auto memory = nvml_.memory(device_);
   if (!round.hear(memory)) {
-    for (const auto m : {Metric::memory_total, Metric::memory_used, Metric::memory_free,
-                         Metric::memory_reserved})
+    for (const auto m :
+         {Metric::memory_total, Metric::memory_used, Metric::memory_free, Metric::memory_reserved})
       round.missing(m);
     return;
   }
@@ -258,8 +259,8 @@ void NvidiaProbe::processes(Round& round, Sample& sample) {
     // Graphics and compute lists may both name a process.
     const auto twice = std::ranges::find(list, r.pid, &Process::pid);
     if (twice != list.end()) continue;
-    auto& p = list.emplace_back(
-        Process{r.pid, "", "", std::string(name_of(r.kind)), r.memory, {}, {}});
+    auto& p =
+        list.emplace_back(Process{r.pid, "", "", std::string(name_of(r.kind)), r.memory, {}, {}});
     enrich_(p);
   }
   add_utilization(list, round);
@@ -288,8 +289,8 @@ Enrich enrich_from_demo(const Nvml& nvml) {
   const auto get_name = reinterpret_cast<GetName>(nvml.symbol("nvmlSystemGetProcessName"));
   return [get_name](Process& process) {
     char name[256] = "";
-    if (get_name != nullptr && get_name(static_cast<unsigned>(process.pid), name, sizeof name) ==
-                                   nvml::Return::success)
+    if (get_name != nullptr &&
+        get_name(static_cast<unsigned>(process.pid), name, sizeof name) == nvml::Return::success)
       process.name = std::string_view(name).substr(std::string_view(name).rfind('/') + 1);
     process.user = "demo";
   };

@@ -92,13 +92,17 @@ void print(fmt::memory_buffer& out, const Found& f) {
 }
 
 void print(fmt::memory_buffer& out, const Trouble& t) {
-  print(out, Json{{"is", "trouble"}, {"gpu", t.gpu}, {"at", ns(t.at)}, {"why", t.why},
-                  {"gone", t.gone}});
+  print(
+      out,
+      Json{{"is", "trouble"}, {"gpu", t.gpu}, {"at", ns(t.at)}, {"why", t.why}, {"gone", t.gone}});
 }
 
 void print(fmt::memory_buffer& out, const XidSeen& x) {
-  print(out, Json{{"is", "xid"}, {"gpu", x.gpu}, {"at", ns(x.xid.at)},
-                  {"wall", unix_ms(x.xid.wall)}, {"code", x.xid.code}});
+  print(out, Json{{"is", "xid"},
+                  {"gpu", x.gpu},
+                  {"at", ns(x.xid.at)},
+                  {"wall", unix_ms(x.xid.wall)},
+                  {"code", x.xid.code}});
 }
 
 void print(fmt::memory_buffer& out, const End& e) {
@@ -168,7 +172,8 @@ Message decode(std::string_view line) {
 }
 
 std::string encode(const Pace& pace) {
-  return fmt::format(R"({{"is":"pace","interval":{},"slow":{},"processes":{},"budget":{}}})" "\n",
+  return fmt::format(R"({{"is":"pace","interval":{},"slow":{},"processes":{},"budget":{}}})"
+                     "\n",
                      pace.interval_s, pace.slow_interval_s, pace.process_interval_s, pace.budget);
 }
 

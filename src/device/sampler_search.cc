@@ -1,6 +1,9 @@
 #include "device/sampler_search.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "device/demo.h"
@@ -62,16 +65,33 @@ void Search::open_sysfs() {
 void Search::look_nvidia() {
   const auto library = nvml();
   const auto count = library->count();
-  if (!count) return;
   std::set<std::string> seen;
-  for (unsigned i = 0; i < count.value; ++i) {
+  std::vector<std::string> mute;
+  if (!count)
+    mute.push_back(fmt::format("NVIDIA: cannot list GPUs: {}", nvml::describe(count.code)));
+  for (unsigned i = 0; count && i < count.value; ++i) {
     const auto device = library->by_index(i);
-    if (!device) continue;
-    const auto uuid = library->uuid(device.value);
-    if (!uuid) continue;
-    seen.insert(uuid.value);
-    found_nvidia(uuid.value, device.value);
+    const auto uuid = device ? library->uuid(device.value) : Answer<std::string>{device.code, {}};
+    if (uuid) {
+      seen.insert(uuid.value);
+      if (const auto code = found_nvidia(uuid.value, device.value); code != nvml::Return::success)
+        mute.push_back(fmt::format("NVIDIA: {} is listed but does not answer: {}", uuid.value,
+                                   nvml::describe(code)));
+    } else {
+      mute.push_back(fmt::format("NVIDIA: GPU {} of {} does not answer: {}", i + 1, count.value,
+                                 nvml::describe(uuid.code)));
+    }
   }
+  if (count) lose_all_but(seen);
+  bool changed = false;
+  {
+    const std::lock_guard lock(mutex_);
+    changed = std::exchange(mute_, mute) != mute;
+  }
+  if (changed) send_found();
+}
+
+void Search::lose_all_but(const std::set<std::string>& seen) {
   std::vector<std::shared_ptr<Worker>> missing;
   {
     const std::lock_guard lock(mutex_);
@@ -83,15 +103,16 @@ void Search::look_nvidia() {
 
 // Starts a worker for a new GPU and gives one that was gone back to its worker,
 // when it answers: a handle alone says nothing.
-void Search::found_nvidia(const std::string& uuid, nvml::Device device) {
+nvml::Return Search::found_nvidia(const std::string& uuid, nvml::Device device) {
   const auto library = nvml();
   {
     const std::lock_guard lock(mutex_);
     const auto known = workers_.find(uuid);
-    if (known != workers_.end() && !known->second->is_gone()) return;
+    if (known != workers_.end() && !known->second->is_gone()) return nvml::Return::success;
   }
   // No lock here: this call may hang.
-  if (library->memory(device).code == nvml::Return::gpu_is_lost) return;
+  if (const auto code = library->memory(device).code; code == nvml::Return::gpu_is_lost)
+    return code;
 
   auto probe = make_nvidia_probe(
       *library, device,
@@ -103,6 +124,7 @@ void Search::found_nvidia(const std::string& uuid, nvml::Device device) {
   else
     workers_.emplace(uuid, std::make_shared<Worker>(uuid, std::move(probe), out_, *this));
   ++generation_;
+  return nvml::Return::success;
 }
 
 void Search::described(Gpu gpu) {
@@ -119,6 +141,7 @@ void Search::send_found() {
     const std::lock_guard lock(mutex_);
     for (const auto& [uuid, gpu] : described_) found.gpus.push_back(gpu);
     found.notes = notes_;
+    found.notes.insert(found.notes.end(), mute_.begin(), mute_.end());
   }
   out_.send(found);
 }
@@ -170,7 +193,11 @@ std::map<std::string, nvml::Device> Search::handles() const {
   return handles_;
 }
 
-bool Search::any_gone() const {
+bool Search::any_missing() const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!mute_.empty()) return true;
+  }
   return std::ranges::any_of(workers(), [](const auto& worker) { return worker->is_gone(); });
 }
 

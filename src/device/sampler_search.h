@@ -31,7 +31,7 @@ class Search final : public Worker::Listener {
   const CallWatch& calls() const noexcept { return calls_; }
   std::shared_ptr<const Nvml> nvml() const;  // null without an NVIDIA driver
   std::vector<std::shared_ptr<Worker>> workers() const;
-  bool any_gone() const;
+  bool any_missing() const;  // gone, or listed without an answer
   std::string why_nothing() const;
   std::uint64_t generation() const noexcept { return generation_; }  // grows when GPUs change
   // The handles that are good now, by uuid.
@@ -42,7 +42,8 @@ class Search final : public Worker::Listener {
   void open_nvidia();
   void open_sysfs();
   void look_nvidia();
-  void found_nvidia(const std::string& uuid, nvml::Device device);
+  void lose_all_but(const std::set<std::string>& seen);
+  nvml::Return found_nvidia(const std::string& uuid, nvml::Device device);
   void note(std::string text);
   void send_found();
 
@@ -57,6 +58,7 @@ class Search final : public Worker::Listener {
   std::map<std::string, nvml::Device> handles_;
   std::map<std::string, Gpu> described_;
   std::vector<std::string> notes_;
+  std::vector<std::string> mute_;  // notes on GPUs that did not answer when last looked for
 };
 
 }  // namespace sluice::device

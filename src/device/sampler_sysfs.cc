@@ -123,7 +123,7 @@ std::string user_name(unsigned uid) {
 void enrich_from_proc(Process& process) {
   const Path folder = "/proc/" + std::to_string(process.pid);
   process.name = read_line(folder / "comm").value_or("");
-  struct stat status{};
+  struct stat status {};
   if (stat(folder.c_str(), &status) == 0) process.user = user_name(status.st_uid);
 }
 

@@ -27,7 +27,8 @@ Instant at(double s) { return kStart + std::chrono::duration_cast<Steady::durati
 // ---- protocol
 
 TEST(SamplerProtocol, ASampleArrivesAsItWasSent) {
-  Sample sent{"GPU-1", at(1.5), {{Metric::utilization, 87}, {Metric::energy, 0.1}}, {Metric::fan}, {}};
+  Sample sent{
+      "GPU-1", at(1.5), {{Metric::utilization, 87}, {Metric::energy, 0.1}}, {Metric::fan}, {}};
   sent.processes = {{4711, "tra\"in", "ann", "compute", 1ull << 33, 80.5, {}}};
   const auto line = encode(sent);
   EXPECT_EQ(line.find('\n'), line.size() - 1);
@@ -210,8 +211,7 @@ std::set<Metric> known(const Sample& sample) {
 
 TEST(NvidiaProbe, AGoodDriverAnswersAllThatACardHas) {
   const auto nvml = open_demo("eight-gpus");
-  const auto probe =
-      make_nvidia_probe(*nvml, nvml->by_index(0).value, enrich_from_demo(*nvml));
+  const auto probe = make_nvidia_probe(*nvml, nvml->by_index(0).value, enrich_from_demo(*nvml));
   const auto asked = ask(*probe, {Tier::pulse, Tier::fast, Tier::slow, Tier::processes});
   EXPECT_TRUE(asked.outcome.answered);
   const auto got = known(asked.sample);
@@ -265,10 +265,9 @@ TEST(SysfsProbe, ReadsWhatTheKernelOffers) {
   const auto asked = ask(*probe, {Tier::pulse, Tier::fast, Tier::slow});
   EXPECT_TRUE(asked.outcome.answered);
   EXPECT_THAT(asked.sample.values,
-              testing::IsSupersetOf({std::pair(Metric::utilization, 42.0),
-                                     std::pair(Metric::memory_free, 600.0),
-                                     std::pair(Metric::temperature, 56.0),
-                                     std::pair(Metric::power, 123.0)}));
+              testing::IsSupersetOf(
+                  {std::pair(Metric::utilization, 42.0), std::pair(Metric::memory_free, 600.0),
+                   std::pair(Metric::temperature, 56.0), std::pair(Metric::power, 123.0)}));
   EXPECT_THAT(asked.sample.absent, testing::Contains(Metric::fan));
 
   std::filesystem::remove_all(card.device);

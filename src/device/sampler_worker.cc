@@ -12,7 +12,9 @@ namespace sluice::device {
 
 namespace {
 
-Steady::duration seconds(double s) { return std::chrono::duration_cast<Steady::duration>(Seconds(s)); }
+Steady::duration seconds(double s) {
+  return std::chrono::duration_cast<Steady::duration>(Seconds(s));
+}
 
 }  // namespace
 
@@ -75,7 +77,8 @@ Worker::~Worker() {
 
 void Worker::hurry() {
   const std::lock_guard lock(mutex_);
-  for (const auto tier : {Tier::pulse, Tier::fast, Tier::slow}) schedule_.hurry(tier, Steady::now());
+  for (const auto tier : {Tier::pulse, Tier::fast, Tier::slow})
+    schedule_.hurry(tier, Steady::now());
   wake_.notify_one();
 }
 

@@ -65,9 +65,9 @@ class Worker {
   const std::string& uuid() const noexcept { return uuid_; }
   const CallWatch& calls() const noexcept { return calls_; }
 
-  void hurry();                                // all but the process list, now
-  void lose(std::string why);                  // the driver no longer lists it
-  void revive(std::unique_ptr<Probe> probe);   // it does again
+  void hurry();                               // all but the process list, now
+  void lose(std::string why);                 // the driver no longer lists it
+  void revive(std::unique_ptr<Probe> probe);  // it does again
   bool is_gone() const;
   void stop();
   bool finished() const noexcept { return finished_; }

@@ -88,9 +88,14 @@ XidInfo xid_info(unsigned code) noexcept {
 }
 
 std::string_view recovery_action_name(int action) noexcept {
-  constexpr std::string_view kNames[] = {
-      "none",         "reset the GPU", "reboot the machine", "drain peer-to-peer work",
-      "drain and reset the GPU", "recover the IMEX domain", "reset the bus", "reboot the system"};
+  constexpr std::string_view kNames[] = {"none",
+                                         "reset the GPU",
+                                         "reboot the machine",
+                                         "drain peer-to-peer work",
+                                         "drain and reset the GPU",
+                                         "recover the IMEX domain",
+                                         "reset the bus",
+                                         "reboot the system"};
   if (action < 0 || action >= static_cast<int>(std::size(kNames))) return "unknown action";
   return kNames[action];
 }

@@ -91,7 +91,7 @@ Labels dcgm_labels(const Context& c, std::size_t index) {
                    {"pci_bus_id", g.bus},
                    {"device", "nvidia" + number},
                    {"Hostname", printable(c.about.host_name)}};
-  if (c.options.model_name_label) labels.push_back({"modelName", printable(g.name)});
+  if (c.options.all_of_dcgm) labels.push_back({"modelName", printable(g.name)});
   return labels;
 }
 
@@ -121,7 +121,7 @@ void gpu_metric(Page& page, const Context& c, const MetricInfo& m) {
     for_each_value(
         c, m, [&](std::size_t, const GpuView& g, double v) { Page::add(ours, v, our_labels(g)); });
   }
-  if (!m.dcgm.empty()) {
+  if (!m.dcgm.empty() && (c.options.all_of_dcgm || !m.dcgm.ends_with("_COUNTER"))) {
     auto& dcgm = page.family(m.dcgm, m.help, foreign_type(m));
     for_each_value(c, m, [&](std::size_t i, const GpuView& g, double v) {
       if (g.gpu.vendor == device::Vendor::nvidia)

@@ -11,9 +11,9 @@
 namespace sluice::serve {
 
 struct ExpositionOptions {
-  // DCGM's exporter has a label `modelName`. `promtool check metrics` calls
-  // that bad style, so it is there only for who asks.
-  bool model_name_label = false;
+  // DCGM's exporter has a label `modelName` and a name with COUNTER in it. `promtool
+  // check metrics` calls that bad style, so they are there only for who asks.
+  bool all_of_dcgm = false;
 };
 
 // A value that was not measured is absent, and so is every value of a GPU that is

@@ -30,7 +30,12 @@ TEST(Exposition, HasDcgmsNamesInDcgmsUnits) {
   EXPECT_THAT(page(), HasSubstr("DCGM_FI_DEV_FB_USED{gpu=\"0\",UUID=\"GPU-a\",pci_bus_id="
                                 "\"0000:04:00.0\",device=\"nvidia0\",Hostname=\"host\"} 6144\n"));
   EXPECT_THAT(page(), HasSubstr("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{"));
+}
+
+TEST(Exposition, WhatPromtoolDislikesOfDcgmIsThereForWhoAsks) {
   EXPECT_THAT(page(), Not(HasSubstr("modelName")));
+  EXPECT_THAT(page(), Not(HasSubstr("_COUNTER")));
+  EXPECT_THAT(page({true}), HasSubstr("DCGM_FI_DEV_PCIE_REPLAY_COUNTER{"));
   EXPECT_THAT(page({true}), HasSubstr("modelName=\"NVIDIA H200\"} 6144\n"));
 }
 

@@ -28,6 +28,7 @@ inline watch::GpuView gpu_for_tests(std::string uuid, std::string name) {
   g.readings.set(Metric::memory_free, 8 * gib, ago(0.5));
   g.readings.set(Metric::temperature, 72, ago(3));
   g.readings.set(Metric::energy, 1234.5, ago(3));
+  g.readings.set(Metric::pcie_replays, 2, ago(3));
   g.readings.processes = {{4711, "py\xffthon", "ann", "compute", 1u << 30, 80.0, {}}};
   g.readings.processes_at = ago(7);
   return g;

@@ -24,8 +24,8 @@ void Canaries::start(const std::string& uuid, Instant now) {
   if (running_.contains(uuid)) return;
   std::vector<std::string> arguments{"canary", "--uuid", uuid, "--fd", std::to_string(Child::kFd)};
   if (!options_.demo.empty())
-    arguments.insert(arguments.end(), {"--demo", options_.demo, "--epoch",
-                                       std::to_string(options_.demo_epoch_ns)});
+    arguments.insert(arguments.end(),
+                     {"--demo", options_.demo, "--epoch", std::to_string(options_.demo_epoch_ns)});
   try {
     running_.emplace(uuid, Run{std::make_unique<Child>(options_.program, arguments), now});
   } catch (const Error& e) {

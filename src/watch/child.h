@@ -27,7 +27,7 @@ class Child {
   pid_t pid() const noexcept { return pid_; }
   int fd() const noexcept { return fd_; }
 
-  std::vector<std::string> lines();  // that have arrived by now
+  std::vector<std::string> lines();                 // that have arrived by now
   bool closed() const noexcept { return closed_; }  // and no more will come
   void say(const std::string& line);                // dropped when its socket is full
 

@@ -146,7 +146,8 @@ TEST_F(FleetTest, OldReadingsOfASilentGpuAreNoEvidence) {
 }
 
 TEST_F(FleetTest, GhostLoadIsRecognised) {
-  sample("A", 1, {{Metric::utilization, 100}, {Metric::memory_used, 0}, {Metric::process_count, 0}});
+  sample("A", 1,
+         {{Metric::utilization, 100}, {Metric::memory_used, 0}, {Metric::process_count, 0}});
   fleet.step(at(1));
   EXPECT_TRUE(fleet.find("A")->ghost_utilization);
   EXPECT_FALSE(fleet.find("B")->ghost_utilization);

@@ -71,6 +71,7 @@ struct History::Impl {
   std::int64_t number GUARDED_BY(mutex) = 1;               // of the batch pending becomes
   std::uint64_t asked GUARDED_BY(mutex) = 0, flushed GUARDED_BY(mutex) = 0;
   HistoryStats stats GUARDED_BY(mutex);
+  std::optional<WallTime> added_at GUARDED_BY(mutex);  // the clock that ages what is kept
 
   // Queries and the writer in turn; the writer takes it for the disk only to open
   // or replace it, so that queries do not wait for a slow write.
@@ -206,7 +207,13 @@ void History::Impl::replace_disk(const std::string& damage) try {
 
 void History::Impl::expire() try {
   expire_at = later(Steady::now(), kExpireEvery_s);
-  const std::int64_t now = unix_seconds(std::chrono::system_clock::now());
+  std::optional<WallTime> newest;
+  {
+    const Lock lock(mutex);
+    newest = added_at;
+  }
+  if (!newest) return;
+  const std::int64_t now = unix_seconds(*newest);
   if (disk && !in_trouble) disk->writer.expire(now);
   const Lock lock(stores);
   if (memory_used) memory.expire(now);
@@ -266,6 +273,7 @@ void History::add(std::string_view device, const device::Readings& readings, Ins
                   WallTime wall) {
   const Lock lock(impl_->mutex);
   impl_->stats.samples += impl_->pending.add(device, readings, now, wall);
+  impl_->added_at = wall;
 }
 
 Json History::query(const HistoryQuery& query, WallTime now) const {

@@ -33,12 +33,9 @@ std::vector<std::string> beside(const std::string& path, const std::string& word
   return found;
 }
 
-// Kept times near the real clock: the writer's retention works with that.
-std::int64_t this_minute() { return unix_ms(std::chrono::system_clock::now()) / 60000 * 60; }
-
 TEST(HistoryFile, SurvivesARestartAndGoesOnInTheSameStep) {
   const Folder folder;
-  const auto now = this_minute();
+  const auto now = kEpoch;
   for (const double value : {100, 200}) {
     History history(at(folder / "history.db"));
     Feeder(history).put("GPU-1", Metric::power, now, value);
@@ -59,11 +56,11 @@ TEST(HistoryFile, MakesTheFolderItNeeds) {
 
 TEST(HistoryFile, WhatIsOlderThanItsStepKeepsIsDeleted) {
   const Folder folder;
-  const auto now = this_minute();
+  const auto now = kEpoch;
   {
     History history(at(folder / "history.db"));
     Feeder feed(history);
-    for (const std::int64_t age : {0, 2 * 3600, 2 * 86400, 100 * 86400})
+    for (const std::int64_t age : {100 * 86400, 2 * 86400, 2 * 3600, 0})
       feed.put("GPU-1", Metric::power, now - age, 1);
   }
   Database db(folder / "history.db", true);
@@ -76,7 +73,7 @@ TEST(HistoryFile, ADamagedFileIsMovedAsideAndANewOneBegins) {
   const Folder folder;
   std::ofstream(folder / "history.db") << std::string(20000, 'x');
   History history(at(folder / "history.db"));
-  Feeder(history).put("GPU-1", Metric::power, this_minute(), 1);
+  Feeder(history).put("GPU-1", Metric::power, kEpoch, 1);
   EXPECT_TRUE(history.flush());
   EXPECT_EQ(history.stats().trouble, "");
   const auto aside = beside(folder / "history.db", "damaged");
@@ -91,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(, DamagedPages, testing::Bool());
 
 TEST_P(DamagedPages, AreFoundWhereverTheyAre) {
   const Folder folder;
-  const auto now = this_minute();
+  const auto now = kEpoch;
   {
     History history(at(folder / "history.db"));
     Feeder feed(history);
@@ -126,7 +123,7 @@ TEST(HistoryFile, AFileOfANewerVersionOrOfAnotherProgramIsKeptAside) {
 
 TEST(HistoryFile, AMetricThisProgramDoesNotKnowStaysInTheFile) {
   const Folder folder;
-  const auto now = this_minute();
+  const auto now = kEpoch;
   const auto put = [&](double value) {
     History history(at(folder / "history.db"));
     Feeder(history).put("GPU-1", Metric::power, now, value);
@@ -154,14 +151,14 @@ TEST(HistoryFile, AFileInUseByAnotherProcessIsLeftAlone) {
   History second(at(folder / "history.db"));
   EXPECT_EQ(first.stats().trouble, "");
   EXPECT_THAT(second.stats().trouble, HasSubstr("another sluice"));
-  Feeder(second).put("GPU-1", Metric::power, this_minute(), 1);
+  Feeder(second).put("GPU-1", Metric::power, kEpoch, 1);
   EXPECT_TRUE(second.flush());
-  EXPECT_THAT(power(second, this_minute(), this_minute())["mean"], ElementsAre(1.0));
+  EXPECT_THAT(power(second, kEpoch, kEpoch)["mean"], ElementsAre(1.0));
 }
 
 TEST(HistoryFile, WithoutAFolderItGoesOnInMemoryAndMovesToTheFileWhenItCan) {
   const Folder folder;
-  const auto now = this_minute();
+  const auto now = kEpoch;
   std::ofstream(folder / "state") << "a file where the folder should be";
   {
     History history(at(folder / "state/history.db"));
@@ -186,7 +183,7 @@ TEST(HistoryFile, WithoutAFolderItGoesOnInMemoryAndMovesToTheFileWhenItCan) {
 
 TEST(HistoryFile, AFullDiskLosesNothingOfThisRun) {
   const Folder folder;
-  const auto now = this_minute();
+  const auto now = kEpoch;
   auto options = at(folder / "history.db");
   options.max_bytes = 12 * 8192;
   History history(options);
@@ -211,7 +208,7 @@ TEST(HistoryFile, ASlowDiskNeverStallsTheCallerAndWhatIsDroppedIsCounted) {
   History history(options);
   ASSERT_TRUE(history.flush());
   Feeder feed(history);
-  const auto now = this_minute();
+  const auto now = kEpoch;
   {
     Database other(folder / "history.db", false);
     const Transaction hold(other);  // the writer now waits, as for a disk that hangs
@@ -241,7 +238,7 @@ TEST(HistoryFile, ASlowDiskNeverStallsTheCallerAndWhatIsDroppedIsCounted) {
 
 TEST(HistoryFile, AProcessKilledWhileWritingLosesNothingItHadStored) {
   const Folder folder;
-  const auto start = this_minute() - 3000;
+  const auto start = kEpoch - 3000;
   int pipe_ends[2];
   ASSERT_EQ(::pipe(pipe_ends), 0);
   const pid_t child = ::fork();

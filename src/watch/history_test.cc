@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <thread>
 
 #include "base/error.h"
 #include "watch/history_for_tests.h"
@@ -154,6 +155,25 @@ TEST(History, TheMachinesTrendsNameWhatGrowsAndWhenItIsFull) {
   EXPECT_EQ(trends["GPU-1"][0]["text"],
             "memory_used grows 1.5 GiB/h: full at 16.0 GiB in 3 h 0 min");
   EXPECT_TRUE(trends["cpu"].empty());
+}
+
+TEST(History, AnAnswerNeverMissesWhatAnEarlierOneHadWhileOthersAddAndStore) {
+  const Folder folder;
+  History history({.path = folder / "history.db", .flush_s = 0.002});
+  Feeder feed(history);
+  feed.put("GPU-1", Metric::power, kEpoch, 0);
+  std::jthread adder([&](std::stop_token stop) {
+    for (int s = 1; s < 3000 && !stop.stop_requested(); ++s)
+      feed.put("GPU-1", Metric::power, kEpoch + s, s);
+  });
+  std::size_t seen = 0;
+  for (int i = 0; i < 100; ++i) {
+    const auto answer = power(
+        history.query(ask("GPU-1", "power", kEpoch, kEpoch + 3000, 4000), wall_at(kEpoch + 3000)));
+    ASSERT_GE(answer["t"].size(), seen);
+    seen = answer["t"].size();
+    for (std::size_t k = 0; k < seen; ++k) ASSERT_EQ(answer["mean"][k], static_cast<double>(k));
+  }
 }
 
 // ---- against an oracle

@@ -27,18 +27,18 @@ struct Event {
 };
 
 struct HistoryQuery {
-  std::string device;               // uuid, "cpu" or "server"
+  std::string device;  // uuid, "cpu" or "server"
   std::vector<std::string> metrics;
   std::int64_t from_ms = 0, to_ms = 0;  // wall time
-  int points = 600;                 // at most this many; the step is chosen from it
+  int points = 600;                     // at most this many; the step is chosen from it
 };
 
 class Monitor {
  public:
   struct Options {
-    std::string program;      // path of the sluice executable, for the sampler
-    std::string demo;         // scenario name or file, empty for real hardware
-    std::string state_dir;    // history.db lives here; empty keeps history in memory
+    std::string program;    // path of the sluice executable, for the sampler
+    std::string demo;       // scenario name or file, empty for real hardware
+    std::string state_dir;  // history.db lives here; empty keeps history in memory
     WatchConfig config;
     device::HealthPolicy health = {};
     SamplerTiming timing = {};

@@ -27,7 +27,8 @@ int canary(Arguments& a) {
   sluice::device::CanaryOptions options{a.at("--uuid"), a["--demo"], std::nullopt};
   if (a.contains("--epoch")) options.demo_epoch_ns = std::stoll(a["--epoch"]);
   const auto report = sluice::device::run_canary(options);
-  const auto line = std::string(R"({"passed":)") + (report.passed ? "true" : "false") + "}\n";
+  const auto line = std::string(R"({"passed":)") + (report.passed ? "true" : "false") +
+                    R"(,"note":")" + report.note + "\"}\n";
   return write(std::stoi(a.at("--fd")), line.data(), line.size()) < 0;
 }
 

@@ -19,8 +19,7 @@ std::string one_line(const Json& j) {
 }  // namespace
 
 device::Pace pace_of(const WatchConfig& config) {
-  return {config.interval_s, config.slow_interval_s, config.process_interval_s,
-          config.cost_budget};
+  return {config.interval_s, config.slow_interval_s, config.process_interval_s, config.cost_budget};
 }
 
 Observation::Observation(const Monitor::Options& o, std::int64_t demo_epoch_ns)

@@ -19,8 +19,7 @@ Instant after(Instant now, double s) {
 }  // namespace
 
 struct SamplerProcess::Run {
-  Run(const Options& o, Instant now)
-      : child(o.program, arguments(o)), started(now), beat(now) {
+  Run(const Options& o, Instant now) : child(o.program, arguments(o)), started(now), beat(now) {
     child.say(device::encode(o.pace));
   }
 
@@ -38,8 +37,8 @@ struct SamplerProcess::Run {
 
   Child child;
   Instant started, beat;
-  bool found = false;          // GPUs
-  std::string end;             // its last word
+  bool found = false;  // GPUs
+  std::string end;     // its last word
   std::vector<device::Busy> busy;
   std::vector<device::Message> kept;  // of a successor, until it takes over
 };

@@ -88,8 +88,9 @@ TEST(Child, SeesOnlyItsSocketAndNoSignalOfOurs) {
   sigemptyset(&term);
   sigaddset(&term, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &term, &before);
-  Child child("/bin/sh", {"-c", "ls /proc/$$/fd | tr '\\n' ' ' >&3; echo >&3;"
-                                "grep SigBlk /proc/$$/status >&3"});
+  Child child("/bin/sh", {"-c",
+                          "ls /proc/$$/fd | tr '\\n' ' ' >&3; echo >&3;"
+                          "grep SigBlk /proc/$$/status >&3"});
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   std::string all;
   for (int i = 0; i < 2000 && !child.closed(); ++i) {

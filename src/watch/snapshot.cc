@@ -49,10 +49,10 @@ Json xid_json(const device::Xid& xid, Instant now) {
 }
 
 Json sampler_json(const SamplerCost& s) {
-  return {{"state", s.state},     {"pid", s.pid},
+  return {{"state", s.state},           {"pid", s.pid},
           {"core_share", s.core_share}, {"driver_share", s.driver_share},
-          {"stretch", s.stretch}, {"calls", s.calls},
-          {"errors", s.errors},   {"restarts", s.restarts}};
+          {"stretch", s.stretch},       {"calls", s.calls},
+          {"errors", s.errors},         {"restarts", s.restarts}};
 }
 
 void add_memory_percent(Json& j, const device::Readings& readings) {

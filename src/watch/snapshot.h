@@ -20,8 +20,8 @@ struct GpuView {
   device::Gpu gpu;
   device::Readings readings;
   device::Health health;
-  std::vector<device::Xid> xids;           // newest last, at most 32
-  std::optional<Instant> sampled_at;       // newest answer of the driver
+  std::vector<device::Xid> xids;      // newest last, at most 32
+  std::optional<Instant> sampled_at;  // newest answer of the driver
   bool ghost_utilization = false;
 };
 
@@ -30,8 +30,9 @@ struct SamplerCost {
   double driver_share = 0;  // wall time inside driver calls, 0..1
   double stretch = 1;       // factor on the sampling intervals to stay within the budget
   std::uint64_t calls = 0, errors = 0, restarts = 0;
-  std::int64_t pid = 0;     // 0 while no sampler runs
-  std::string state;        // "running", "starting", "hung in nvmlInit_v2", "not needed: no NVIDIA driver"
+  std::int64_t pid = 0;  // 0 while no sampler runs
+  std::string
+      state;  // "running", "starting", "hung in nvmlInit_v2", "not needed: no NVIDIA driver"
 };
 
 struct Snapshot {
@@ -39,14 +40,14 @@ struct Snapshot {
   Instant at{};
   WallTime wall{};
   device::Cpu cpu;
-  device::Readings host;       // Scope::cpu
-  device::Readings server;     // Scope::server
-  std::vector<GpuView> gpus;   // ordered by bus
-  std::vector<Alert> alerts;   // active ones, worst first
+  device::Readings host;      // Scope::cpu
+  device::Readings server;    // Scope::server
+  std::vector<GpuView> gpus;  // ordered by bus
+  std::vector<Alert> alerts;  // active ones, worst first
   SamplerCost sampler;
   std::vector<std::string> notes;
-  std::string history_trouble; // why history is not written to disk; empty when all is well
-  std::string demo;            // scenario name, empty on real hardware
+  std::string history_trouble;  // why history is not written to disk; empty when all is well
+  std::string demo;             // scenario name, empty on real hardware
 };
 
 // Every time as an age in seconds next to its value; documented in docs/http.md.

@@ -70,8 +70,9 @@ Router::Match Router::find(Request& request) const {
       match.allow.append(to_string(routes_[i].method)).append(", ");
     return false;
   };
-  for (const auto i : std::ranges::equal_range(plain_, path, {}, pattern_of))
-    if (consider(i)) return match;
+  for (auto at = std::ranges::lower_bound(plain_, path, {}, pattern_of);
+       at != plain_.end() && pattern_of(*at) == path; ++at)
+    if (consider(*at)) return match;
   for (std::size_t i = 0; i < routes_.size(); ++i)
     if (routes_[i].pattern.find('{') != std::string_view::npos &&
         matches(patterns_[i], path, request.captures) && consider(i))

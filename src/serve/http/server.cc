@@ -13,7 +13,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/error.h"
 #include "base/log.h"
+#include "serve/address.h"
 #include "serve/http/listen.h"
 #include "serve/http/shard.h"
 
@@ -206,6 +208,9 @@ void Server::wake_streams() {
 }
 
 void Server::reload(const ServeConfig& config) {
+  require(!config.api_key.empty() || is_loopback(impl_->host),
+          "serve.api_key cannot be taken away while " + impl_->host +
+              " can be reached from other machines");
   impl_->drain_timeout_s = config.drain_timeout_s;
   for (auto& shard : impl_->shards) shard->reload(limits_of(config), guard_of(config));
 }

@@ -37,7 +37,8 @@ class Server {
   // Asks every open stream for its news. Any thread.
   void wake_streams();
 
-  // Takes over the settings that may change at run time. Any thread.
+  // Takes over the settings that may change at run time. Throws invalid_argument,
+  // and changes nothing, when others could then reach it without a key. Any thread.
   void reload(const ServeConfig& config);
 
   // Accepts no more, lets what is under way finish for at most

@@ -325,6 +325,14 @@ TEST_F(Serving, AnOpenAddressNeedsAKey) {
   EXPECT_NE(start(), 0);
 }
 
+TEST_F(Serving, AnOpenAddressKeepsItsKeyWhenSettingsAreReadAgain) {
+  options.config.host = "0.0.0.0";
+  options.config.api_key = Secret("k");
+  start();
+  EXPECT_EQ(code_of([&] { server->reload(ServeConfig{}); }), Code::invalid_argument);
+  EXPECT_EQ(status_of(ask(get("/fresh"))), 401);
+}
+
 TEST_F(Serving, ATakenPortIsSaidToBeTaken) {
   options.config.port = start();
   EXPECT_EQ(code_of([&] { Server(options, router, traffic); }), Code::unavailable);
