@@ -12,7 +12,7 @@ namespace http = boost::beast::http;
 
 namespace {
 
-asio::awaitable<void> session(asio::ip::tcp::socket socket) {
+asio::awaitable<void> answer(asio::ip::tcp::socket socket) {
   boost::beast::flat_buffer buffer;
   try {
     for (;;) {
@@ -38,7 +38,7 @@ asio::awaitable<void> listen(unsigned short port) {
   for (;;) {
     auto socket = co_await acceptor.async_accept(asio::use_awaitable);
     socket.set_option(asio::ip::tcp::no_delay(true));
-    asio::co_spawn(executor, session(std::move(socket)), asio::detached);
+    asio::co_spawn(executor, answer(std::move(socket)), asio::detached);
   }
 }
 

@@ -113,6 +113,7 @@ class AlertCard {
   update(alert, now) {
     this.alert = alert;
     const silenced = alert.silenced_until_ms;
+    setAttribute(this.node, 'data-rule', alert.rule);
     setAttribute(this.node, 'data-severity', alert.severity);
     setAttribute(this.node, 'data-silenced', silenced ? 'yes' : null);
     setIcon(this.icon, kIcons[alert.severity] ?? 'info');

@@ -116,8 +116,9 @@ function throttleNote(reasons) {
   return ['degraded', `Held back: ${reasons.join(', ')}`];
 }
 
-// The name in the room a tile has; the whole one is the link's title.
-const shortName = (name) => (name.length > kLongName ? name.replace(/^NVIDIA /, '') : name);
+// A name that fits the room a tile has; the whole one is the link's title.
+const shortName = (name) =>
+    (name.length > kLongName ? name.replace(/^NVIDIA (GeForce )?/, '') : name);
 
 // What a person should notice, worst first; [{key, kind, text}].
 function notesOf(gpu, lag) {
@@ -139,7 +140,7 @@ function notesOf(gpu, lag) {
     add('ghost', 'info', 'Ghost load: no process runs here, the counter is stuck');
   if (!isLost(gpu) && isStale(gpu, lag))
     add('stale', 'info', `Sample ${duration(sampleAge(gpu, lag))} old`);
-  if (!notes.length) add('calm', 'calm', 'Not held back, no errors');
+  if (!notes.length && !isLost(gpu)) add('calm', 'calm', 'Not held back, no errors');
   return notes.slice(0, 2);
 }
 

@@ -4,7 +4,6 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <atomic>
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <ostream>
@@ -17,6 +16,7 @@
 #include "cli/report.h"
 #include "cli/screen.h"
 #include "cli/top_view.h"
+#include "device/demo.h"
 #include "watch/monitor.h"
 
 namespace sluice::cli {
@@ -150,6 +150,7 @@ int top(Args args, Io& io) {
   add_options(app, given);
   if (!parse(app, args, io, kExamples)) return 0;
 
+  if (!flags.demo.empty()) (void)device::demo_scenario(flags.demo);  // throws for an unknown one
   log::set_level(log::Level::error);  // the picture says what goes wrong
   watch::Monitor monitor(monitor_options(flags, given, io));
   if (flags.json && flags.interval > 0 && !flags.once) return stream_json(monitor, flags, io);

@@ -42,14 +42,16 @@ std::string memory_text(const GpuView& gpu, const Scene& scene) {
   const auto total = gpu.readings.value(Metric::memory_total);
   const auto& used = gpu.readings.at(Metric::memory_used);
   if (!used || !total) return total ? fmt::format("-/{:.1f}", *total / kGib) : "-";
-  const bool old = !fresh(gpu.readings, Metric::memory_used, scene);
-  return fmt::format("{}{:.1f}/{:.1f}", old ? "~" : "", used->value / kGib, *total / kGib);
+  if (!fresh(gpu.readings, Metric::memory_used, scene))
+    return fmt::format("~{:.0f}/{:.1f}", used->value / kGib, *total / kGib);
+  return fmt::format("{:.1f}/{:.1f}", used->value / kGib, *total / kGib);
 }
 
 std::string power_text(const GpuView& gpu, const Scene& scene) {
   const auto draw = shown_value(gpu.readings, Metric::power, scene, "{:.0f}");
   const auto limit = gpu.readings.value(Metric::power_limit);
-  return limit ? fmt::format("{}/{:.0f}", draw, *limit) : draw;
+  const bool told = limit && !draw.starts_with('~');  // an old one needs the room for its mark
+  return told ? fmt::format("{}/{:.0f}", draw, *limit) : draw;
 }
 
 std::string health_text(const GpuView& gpu, Pen pen) {

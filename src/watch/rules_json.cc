@@ -83,14 +83,15 @@ std::string who(const Json& entry, std::size_t index) {
 
 // The fields of `entry` over `rule`.
 void read_entry(const Json& entry, std::size_t index, Rule& rule, std::vector<RuleProblem>& found) {
-  for (const auto& [key, value] : entry.items()) {
+  for (const auto& item : entry.items()) {
+    const std::string& key = item.key();
     const auto add = [&](const std::string& what) {
       found.push_back({index, key, fmt::format("{}: {} {}", who(entry, index), key, what)});
     };
     const auto field = std::ranges::find(kFields, key, &FieldInfo::name);
     if (field == std::end(kFields))
       add("is unknown" + did_you_mean(key, field_names()));
-    else if (const auto wrong = field->read(value, rule); !wrong.empty())
+    else if (const auto wrong = field->read(item.value(), rule); !wrong.empty())
       add(wrong);
   }
 }
