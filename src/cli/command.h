@@ -21,7 +21,7 @@ struct Io {
   std::istream& in;
   std::ostream& out;
   std::ostream& err;
-  std::string program = "sluice";  // path of the running executable
+  std::string program = "sluice";                       // path of the running executable
   std::map<std::string, std::string> environment = {};  // of the process; a test gives its own
 };
 

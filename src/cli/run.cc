@@ -45,9 +45,8 @@ void help(std::ostream& out) {
   std::vector<std::string_view> names;
   for (const auto& c : kCommands)
     if (!c.hidden) names.push_back(c.name);
-  throw Error(Code::invalid_argument,
-              "no command named '" + std::string(name) + "'" + did_you_mean(name, names) +
-                  "; sluice --help lists them");
+  throw Error(Code::invalid_argument, "no command named '" + std::string(name) + "'" +
+                                          did_you_mean(name, names) + "; sluice --help lists them");
 }
 
 int dispatch(Args args, Io& io) {

@@ -13,8 +13,8 @@ struct Bit {
 // NVML's clocks-event bits that hold the clock back. Idle (0x1), application
 // clocks (0x2), sync boost (0x10) and display clocks (0x100) are no faults.
 constexpr Bit kBits[] = {
-    {0x04, "power cap", false},          {0x08, "hardware slowdown", true},
-    {0x20, "thermal slowdown", true},    {0x40, "hardware thermal slowdown", true},
+    {0x04, "power cap", false},           {0x08, "hardware slowdown", true},
+    {0x20, "thermal slowdown", true},     {0x40, "hardware thermal slowdown", true},
     {0x80, "hardware power brake", true},
 };
 

@@ -22,12 +22,12 @@ struct Timed {
 
 struct Process {
   std::int64_t pid;
-  std::string name;   // from /proc, empty when gone
+  std::string name;  // from /proc, empty when gone
   std::string user;
-  std::string kind;   // "compute", "graphics", "mps"
-  std::optional<std::uint64_t> memory;      // bytes; absent where the driver cannot tell
-  std::optional<double> utilization;        // % of SM time
-  std::optional<double> memory_activity;    // %
+  std::string kind;                       // "compute", "graphics", "mps"
+  std::optional<std::uint64_t> memory;    // bytes; absent where the driver cannot tell
+  std::optional<double> utilization;      // % of SM time
+  std::optional<double> memory_activity;  // %
 };
 
 struct Xid {

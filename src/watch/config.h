@@ -28,17 +28,26 @@ struct WatchConfig {
     using C = WatchConfig;
     return std::tuple{
         Field{"interval_s", &C::interval_s, "seconds between samples of utilisation and memory"}
-            .range(0.1, 60).live(),
-        Field{"slow_interval_s", &C::slow_interval_s, "seconds between samples of power, clocks, ECC"}
-            .range(0.5, 600).live(),
+            .range(0.1, 60)
+            .live(),
+        Field{"slow_interval_s", &C::slow_interval_s,
+              "seconds between samples of power, clocks, ECC"}
+            .range(0.5, 600)
+            .live(),
         Field{"process_interval_s", &C::process_interval_s, "seconds between process lists"}
-            .range(1, 600).live(),
+            .range(1, 600)
+            .live(),
         Field{"cost_budget", &C::cost_budget,
-              "share of a core and of the driver lock the sampler may take; intervals stretch to keep it"}
-            .range(0.0001, 1).live(),
+              "share of a core and of the driver lock the sampler may take; intervals stretch to "
+              "keep it"}
+            .range(0.0001, 1)
+            .live(),
         Field{"history", &C::history, "keep history in the state folder"},
-        Field{"webhook", &C::webhook, "http(s) address that receives alerts as JSON; empty for none"}
-            .live().masked().check(webhook_cause),
+        Field{"webhook", &C::webhook,
+              "http(s) address that receives alerts as JSON; empty for none"}
+            .live()
+            .masked()
+            .check(webhook_cause),
     };
   }
 };

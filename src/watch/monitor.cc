@@ -198,6 +198,8 @@ Json Monitor::history(const HistoryQuery& query) const {
   return impl_->history.query(query, wall_now());
 }
 
+Json Monitor::trends() const { return trends_json(impl_->history, *snapshot()); }
+
 Json Monitor::alerts_json() const {
   const Lock lock(impl_->alerts_mutex);
   return impl_->engine.to_json();

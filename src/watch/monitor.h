@@ -57,6 +57,7 @@ class Monitor {
   // {"device", "step_s", "metrics": {"power": {"t": [ms…], "mean": […], "min": […], "max": […]}}}
   // Throws invalid_argument, not_found.
   Json history(const HistoryQuery& query) const;
+  Json trends() const;  // {"<device>": [{"metric", "kind", "text", …}]} of the last hour
 
   Json alerts_json() const;  // {"active": […], "recent": […], "rules": […], "silences": […]}
   // Device or rule "*" means any. Throws not_found for unknown names, invalid_argument.
