@@ -20,9 +20,11 @@ build_packages=(
   libjs-dygraphs libgtest-dev libgmock-dev libbenchmark-dev
 )
 test_packages=(
-  clang curl python3-venv 'chromium|chromium-browser' 'chromium-driver|chromium-chromedriver'
-  prometheus wrk clang-format
+  clang curl python3-venv clang-format
 )
+
+# Wanted by single tests, which are skipped with a reason where these cannot be had.
+peer_packages=('chromium|chromium-browser' 'chromium-driver|chromium-chromedriver' prometheus wrk)
 
 installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
@@ -35,6 +37,17 @@ missing_one() {
   done
   [ -z "$first" ] && [ "$names" != "$1" ] && return
   echo "${first:-${names%%|*}}"
+}
+
+# Cores this process may really use: a container's quota counts.
+cores() {
+  local quota period n
+  n=$(nproc)
+  if read -r quota period </sys/fs/cgroup/cpu.max && [ "$quota" != max ]; then
+    quota=$(((quota + period - 1) / period))
+    [ "$quota" -lt "$n" ] && n=$quota
+  fi 2>/dev/null
+  echo "$n"
 }
 
 as_root() {
@@ -58,9 +71,13 @@ install_packages() {
     want=()
     for name in "$@"; do want+=($(missing_one "$name")); done
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-      "${want[@]}" >/dev/null || fail "could not install: ${want[*]}. Try: apt-get install ${want[*]}"
+      "${want[@]}" >/dev/null || return 1
   fi
   mkdir -p "$build" && touch "$stamp"
+}
+
+need_packages() {
+  install_packages "$@" || fail "packages could not be installed; try: apt-get install ${*:2}"
 }
 
 # A private Python with the real clients that tests use.
@@ -84,6 +101,7 @@ preset() {
 configure_and_build() {
   local chosen
   chosen=$(preset)
+  mkdir -p "$build"
   [ -x /usr/local/cuda/bin/nvcc ] && PATH="$PATH:/usr/local/cuda/bin"
   if [ "$(cat "$build/.preset" 2>/dev/null)" != "$chosen" ] || [ ! -f "$build/build.ninja" ]; then
     say "Configuring ($chosen)"
@@ -95,6 +113,6 @@ configure_and_build() {
   fi
   if ! ninja -C "$build" -n "$@" 2>/dev/null | grep -q 'no work to do'; then
     say "Building (the first time takes some minutes)"
-    ninja -C "$build" "$@" >&2 || fail "the build failed; the first error is above"
+    ninja -C "$build" -j "$(cores)" "$@" >&2 || fail "the build failed; the first error is above"
   fi
 }

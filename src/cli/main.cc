@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <climits>
@@ -15,11 +16,28 @@ std::string own_path(const char* fallback) {
   return n > 0 ? std::string(path, static_cast<std::size_t>(n)) : fallback;
 }
 
+// A file or socket that got the number of a closed standard stream would be
+// written into by the first message.
+void open_standard_streams() {
+  while (true) {
+    const int fd = open("/dev/null", O_RDWR);
+    if (fd < 0) return;
+    if (fd > STDERR_FILENO) {
+      close(fd);
+      return;
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_standard_streams();
   const std::vector<std::string_view> args(argv + 1, argv + argc);
   sluice::cli::Io io{std::cin, std::cout, std::cerr, own_path(argv[0]),
                      sluice::cli::process_environment()};
-  return sluice::cli::run(args, io);
+  const int code = sluice::cli::run(args, io);
+  if (std::cout.flush()) return code;
+  std::cerr << "sluice: the output could not be written; is the disk full?\n";
+  return code == 0 ? 1 : code;
 }

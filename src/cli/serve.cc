@@ -113,6 +113,16 @@ void say_how_it_went(const Reload& reload) {
   if (reload.now.empty() && reload.restart.empty()) log::info("reloaded: nothing has changed");
 }
 
+// Watching takes in every GPU, whatever was chosen for work.
+void say_what_the_choice_of_gpus_means(const device::GpuConfig& gpu) {
+  const bool all = gpu.devices == std::vector<Ident>{{"all"}};
+  if (gpu.enabled && all) return;
+  log::info(
+      "{} takes effect for work on GPUs (leases and models), not for watching: every GPU is "
+      "watched",
+      gpu.enabled ? "gpu.devices (CUDA_VISIBLE_DEVICES)" : "gpu.enabled=false (GPU_ENABLED)");
+}
+
 // The running parts; ends them in the right order.
 class Program {
  public:
@@ -130,6 +140,12 @@ class Program {
   ~Program() { service_.on_news(nullptr); }
 
   serve::http::Server& server() { return server_; }
+
+  // The sampler ends while requests finish. Returns whether all could.
+  bool stop() {
+    monitor_.begin_stop();
+    return server_.stop();
+  }
 
   void reload(const ProgramSettings& settings) {
     server_.reload(settings.serve);  // may refuse: first
@@ -175,7 +191,7 @@ void reload(Program& program, ProgramSettings& running, const Asked& asked, cons
     program.reload(next);
     running = std::move(next);
     say_how_it_went(changes);
-  } catch (const Error& e) {
+  } catch (const std::exception& e) {
     log::error("not reloaded, the settings in force stay: {}", e.what());
   }
 }
@@ -189,6 +205,7 @@ int serve(Args args, Io& io) {
   log::set_level(log_level(settings));
   for (const auto& warning : settings.warnings) log::warn("{}", warning);
   if (!asked.demo.empty()) device::demo_scenario(asked.demo);  // throws for an unknown one
+  say_what_the_choice_of_gpus_means(settings.gpu);
   make_folder(settings.state_dir);
 
   Signals signals;
@@ -202,7 +219,7 @@ int serve(Args args, Io& io) {
     for (; signal == SIGHUP; signal = signals.next()) reload(program, settings, asked, io);
     log::info("stopping on {}", signal == SIGINT ? "SIGINT" : "SIGTERM");
     signals.release();
-    clean = program.server().stop();
+    clean = program.stop();
   }
   log::info("{}", clean ? "stopped" : "stopped; what outlasted serve.drain_timeout_s was cut off");
   return 0;

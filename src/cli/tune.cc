@@ -54,7 +54,10 @@ struct Job {
 
 void add_flags(CLI::App& app, Flags& flags, SettingsOptions& settings) {
   app.add_option("--gpu", flags.gpu, "only this GPU, by UUID or bus; else every NVIDIA GPU")
-      ->type_name("UUID|BUS");
+      ->type_name("UUID|BUS")
+      ->check([](const std::string& text) {  // an unset variable in a script must not mean all
+        return text.empty() ? "names no GPU; leave the option out to mean all of them" : "";
+      });
   auto* persistence =
       app.add_option("--persistence", flags.persistence, "keep the driver loaded: on or off")
           ->type_name("on|off")

@@ -24,8 +24,9 @@ struct CanaryOptions {
 // environment variable CUDA_VISIBLE_DEVICES must name it and nothing else.
 CanaryReport run_canary(const CanaryOptions& options);
 
-// A kernel with a known result on the first GPU that CUDA sees; nothing when this
-// build has no CUDA, or CUDA does not start, or there is no memory left for it.
+// A kernel with a known result on the first GPU that CUDA sees; failed when it sees
+// none. Nothing when this build has no CUDA, or the driver is too old for it, or
+// there is no memory left for it.
 std::optional<CanaryReport> compute_canary(std::string& why_not);
 
 }  // namespace sluice::device

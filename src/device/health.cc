@@ -157,7 +157,8 @@ Health from_lost(Health h, const Evidence& e, Fault fault, const HealthPolicy& p
     return h;
   }
   const bool answers = !e.silent_since;
-  if (!answers || seconds_between(h.since, now) < backoff_s(h, policy)) return h;
+  const Instant last = h.fault_at.value_or(h.since);
+  if (!answers || seconds_between(last, now) < backoff_s(h, policy)) return h;
   auto next = enter(std::move(h), probation, "answers again; a canary must pass first", "", now);
   next.wants_canary = true;
   return next;

@@ -33,7 +33,7 @@ struct Evidence {
   bool throttled = false;               // thermal or power brake, not the ordinary power cap
   bool uncorrected_ecc_grew = false;
   bool rows_failed = false;
-  double error_rate = 0;  // of work on it, 0..1
+  double error_rate = 0;  // of work on it, 0..1; stays 0 until models run on GPUs and report it
   Canary canary = Canary::none;
   std::string canary_note;  // what a failed one said
 };

@@ -143,7 +143,7 @@ std::vector<Story> stories() {
       // lost -> probation after the back-off and only when it answers
       {"returns", {{1, gone(), lost}, {1.5, fine(), lost}, {2, fine(), probation},
                    {2.1, canary(Canary::running), probation}, {2.2, canary(Canary::passed), healthy}}},
-      {"stays away", {{1, gone(), lost}, {100, gone(), lost}, {101, fine(), probation}}},
+      {"stays away", {{1, gone(), lost}, {100, gone(), lost}, {100.9, fine(), lost}, {101, fine(), probation}}},
       {"still silent", {{3, silent_since(1), lost}, {50, silent_since(49.9), lost}, {51, fine(), probation}}},
       {"reset still asked", {{1, action(1), lost}, {60, action(1), lost}, {61, action(0), probation}}},
       {"drain asked of a lost one", {{1, gone(), lost}, {5, action(4), probation},

@@ -15,7 +15,8 @@ using nvml::Return;
 bool is_gone(Return code) {
   using enum Return;
   return code == gpu_is_lost || code == gpu_not_found || code == reset_required ||
-         code == driver_not_loaded || code == uninitialized;
+         code == driver_not_loaded || code == uninitialized ||
+         code == lib_rm_version_mismatch;  // a new driver was loaded: only a new process sees it
 }
 
 // Codes with which the driver says that it could not find out, as against "this
@@ -23,7 +24,7 @@ bool is_gone(Return code) {
 bool is_no_answer(Return code) {
   using enum Return;
   return is_gone(code) || code == unknown || code == timeout || code == operating_system ||
-         code == irq_issue || code == lib_rm_version_mismatch;
+         code == irq_issue;
 }
 
 template <class T>

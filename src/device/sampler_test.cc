@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <semaphore>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "device/demo.h"
@@ -329,6 +331,44 @@ TEST(Worker, SaysOnceThatItsGpuIsGoneAndGoesOnWhenItReturns) {
   EXPECT_FALSE(worker.is_gone());
   worker.stop();
   close(ends[0]);
+}
+
+// Answers only when told to.
+class Held final : public Probe {
+ public:
+  Held(std::binary_semaphore& asked, std::binary_semaphore& go) : asked_(asked), go_(go) {}
+  Gpu describe() override { return {}; }
+  Outcome read(Tier, Sample& sample) override {
+    if (std::exchange(first_, false)) {
+      asked_.release();
+      go_.acquire();
+    }
+    sample.values.emplace_back(Metric::power, 1);
+    return {};
+  }
+
+ private:
+  std::binary_semaphore &asked_, &go_;
+  bool first_ = true;
+};
+
+TEST(Worker, ARoundInFlightWhenItsGpuIsLostSaysNothing) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  Outbox out(ends[1]);
+  Quiet listener;
+  std::binary_semaphore asked(0), go(0);
+  {
+    Worker worker("GPU-1", std::make_unique<Held>(asked, go), out, listener);
+    asked.acquire();
+    worker.lose("the driver no longer lists it");
+    EXPECT_TRUE(std::get<Trouble>(next_message(ends[0])).gone);
+    go.release();
+  }
+  pollfd ready{ends[0], POLLIN, 0};
+  EXPECT_EQ(poll(&ready, 1, 0), 0);
+  close(ends[0]);
+  close(ends[1]);
 }
 
 TEST(Worker, AnErrorThatIsNotALossIsTroubleWithoutAnEnd) {

@@ -83,11 +83,10 @@ void Worker::hurry() {
 }
 
 void Worker::lose(std::string why) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (gone_) return;
-    gone_ = true;
-  }
+  // Sent under the lock, as samples are: no sample follows the word that it is gone.
+  const std::lock_guard lock(mutex_);
+  if (gone_) return;
+  gone_ = true;
   out_.send(Trouble{uuid_, Steady::now(), std::move(why), true});
 }
 
@@ -173,6 +172,9 @@ void Worker::round(const std::vector<Tier>& tiers) {
   }
   sample.at = Steady::now();
   if (last.gone || !answered) return report(last, sample.at);
+  const std::lock_guard lock(mutex_);
+  // Lost or replaced while the round ran: what the old handle said is of no use.
+  if (gone_ || probe != probe_) return;
   out_.send(sample);
 }
 

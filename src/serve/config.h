@@ -22,7 +22,7 @@ struct ServeConfig {
   std::int64_t max_connections = 4096;
   double request_timeout_s = 15;
   double idle_timeout_s = 60;
-  double drain_timeout_s = 4;
+  double drain_timeout_s = 2;
 
   static constexpr auto fields() {
     using C = ServeConfig;

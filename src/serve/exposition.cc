@@ -6,6 +6,7 @@
 #include <cmath>
 #include <deque>
 #include <iterator>
+#include <span>
 #include <sstream>
 
 #include "base/utf8.h"
@@ -83,9 +84,12 @@ struct Context {
   Instant now;
 };
 
+// DCGM knows NVIDIA's GPUs alone and numbers those.
 Labels dcgm_labels(const Context& c, std::size_t index) {
   const auto& g = c.snapshot.gpus[index].gpu;
-  const auto number = std::to_string(index);
+  const auto before = std::span(c.snapshot.gpus).first(index);
+  const auto number = std::to_string(std::ranges::count(
+      before, device::Vendor::nvidia, [](const GpuView& v) { return v.gpu.vendor; }));
   Labels labels = {{"gpu", number},
                    {"UUID", printable(g.uuid)},
                    {"pci_bus_id", g.bus},

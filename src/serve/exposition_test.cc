@@ -32,6 +32,16 @@ TEST(Exposition, HasDcgmsNamesInDcgmsUnits) {
   EXPECT_THAT(page(), HasSubstr("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{"));
 }
 
+TEST(Exposition, DcgmsNumbersCountNvidiasGpusAlone) {
+  auto snapshot = snapshot_for_tests();
+  auto other = gpu_for_tests("GPU-amd", "Instinct");
+  other.gpu.vendor = device::Vendor::amd;
+  snapshot.gpus.insert(snapshot.gpus.begin(), other);
+  const auto text = exposition(snapshot, {}, {"1.2.3", "host", ago(100)}, {}, kNow);
+  EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_FB_USED{gpu=\"0\",UUID=\"GPU-a\""));
+  EXPECT_THAT(text, Not(HasSubstr("nvidia1")));
+}
+
 TEST(Exposition, WhatPromtoolDislikesOfDcgmIsThereForWhoAsks) {
   EXPECT_THAT(page(), Not(HasSubstr("modelName")));
   EXPECT_THAT(page(), Not(HasSubstr("_COUNTER")));

@@ -99,6 +99,8 @@ std::string Service::history(const watch::HistoryQuery& query) const {
   return to_text(monitor_.history(query));
 }
 
+std::string Service::trends() const { return to_text(monitor_.trends()); }
+
 std::string Service::alerts() const { return to_text(monitor_.alerts_json()); }
 
 void Service::silence(const std::string& rule, const std::string& device, double for_s) {
@@ -130,11 +132,12 @@ void Service::report_traffic() {
   const auto now = Steady::now();
   auto totals = traffic_.totals();
   const auto rates = rates_between(reported_, totals, seconds_between(reported_at_, now));
+  const double error_percent = error_share_.add(totals, now);
   reported_ = std::move(totals);
   reported_at_ = now;
   using device::Metric;
   monitor_.report_server(Metric::request_rate, rates.rate);
-  monitor_.report_server(Metric::request_error_rate, rates.error_percent);
+  monitor_.report_server(Metric::request_error_rate, error_percent);
   if (rates.p50_ms) monitor_.report_server(Metric::request_p50, *rates.p50_ms);
   if (rates.p99_ms) monitor_.report_server(Metric::request_p99, *rates.p99_ms);
 }

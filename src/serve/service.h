@@ -40,6 +40,7 @@ class Service {
 
   // These ask the disk. They throw as the Monitor's do.
   std::string history(const watch::HistoryQuery& query) const;
+  std::string trends() const;
   std::string alerts() const;
   void silence(const std::string& rule, const std::string& device, double for_s);
   void unsilence(const std::string& rule, const std::string& device);
@@ -79,6 +80,7 @@ class Service {
 
   Traffic::Totals reported_;  // report_traffic's thread only
   Instant reported_at_;
+  ErrorShare error_share_;
 
   std::shared_ptr<void> subscription_;  // last: its callbacks use the members above
 };

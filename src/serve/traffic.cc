@@ -6,6 +6,8 @@ namespace sluice::serve {
 
 namespace {
 
+constexpr auto kErrorWindow = std::chrono::seconds(60);
+
 constexpr auto kBounds = [] {
   constexpr std::array<double, 10> steps = {1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8};
   std::array<double, kLatencyBuckets - 1> made{};
@@ -91,8 +93,6 @@ TrafficRates rates_between(const Traffic::Totals& before, const Traffic::Totals&
   const auto requests = static_cast<double>(now.total - before.total);
   if (seconds <= 0 || requests <= 0) return made;
   made.rate = requests / seconds;
-  made.error_percent =
-      100 * static_cast<double>(now.server_errors - before.server_errors) / requests;
   LatencyCounts between;
   for (std::size_t i = 0; i < between.size(); ++i) between[i] = now.latency[i] - before.latency[i];
   const auto milli = [&](double q) {
@@ -102,6 +102,14 @@ TrafficRates rates_between(const Traffic::Totals& before, const Traffic::Totals&
   made.p50_ms = milli(0.5);
   made.p99_ms = milli(0.99);
   return made;
+}
+
+double ErrorShare::add(const Traffic::Totals& totals, Instant now) {
+  marks_.push_back({now, totals.total, totals.server_errors});
+  while (marks_.size() > 2 && marks_[1].at <= now - kErrorWindow) marks_.pop_front();
+  const auto requests = totals.total - marks_.front().total;
+  const auto errors = totals.server_errors - marks_.front().errors;
+  return requests == 0 ? 0 : 100 * static_cast<double>(errors) / static_cast<double>(requests);
 }
 
 }  // namespace sluice::serve

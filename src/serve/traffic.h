@@ -6,12 +6,15 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/clock.h"
 
 namespace sluice::serve {
 
@@ -85,10 +88,24 @@ class Traffic {
 // What the dashboard and the alert rules see, over one interval.
 struct TrafficRates {
   double rate = 0;                       // per second
-  double error_percent = 0;              // of them answered 5xx
   std::optional<double> p50_ms, p99_ms;  // nothing when there was no request
 };
 TrafficRates rates_between(const Traffic::Totals& before, const Traffic::Totals& now,
                            double seconds);
+
+// The share of requests answered 5xx, over the last minute: a second of a quiet
+// server holds one request or none, and its share says nothing. Not thread-safe.
+class ErrorShare {
+ public:
+  // `totals` of now, about once a second. Percent; 0 when a minute had no request.
+  double add(const Traffic::Totals& totals, Instant now);
+
+ private:
+  struct Mark {
+    Instant at;
+    std::uint64_t total, errors;
+  };
+  std::deque<Mark> marks_ = {{Instant::min(), 0, 0}};  // the first is where the minute begins
+};
 
 }  // namespace sluice::serve

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace sluice::serve {
 namespace {
 
@@ -52,10 +54,9 @@ TEST(Rates, AreOfTheIntervalAlone) {
   traffic.lane(0).request(0, 200, 5);
   const auto before = traffic.totals();
   for (int i = 0; i < 9; ++i) traffic.lane(0).request(0, 200, 0.001);
-  traffic.lane(0).request(0, 500, 0.001);
+  traffic.lane(0).request(0, 200, 0.001);
   const auto rates = rates_between(before, traffic.totals(), 2);
   EXPECT_DOUBLE_EQ(rates.rate, 5);
-  EXPECT_DOUBLE_EQ(rates.error_percent, 10);
   EXPECT_LT(*rates.p99_ms, 2);
 }
 
@@ -64,6 +65,42 @@ TEST(Rates, AQuietIntervalHasNoLatency) {
   const auto rates = rates_between(traffic.totals(), traffic.totals(), 1);
   EXPECT_EQ(rates.rate, 0);
   EXPECT_FALSE(rates.p50_ms);
+}
+
+// A second per step.
+struct Errors : testing::Test {
+  Traffic traffic{1, {"/a"}};
+  ErrorShare share;
+  Instant now{std::chrono::hours(1)};
+
+  double after_a_second() { return share.add(traffic.totals(), now += std::chrono::seconds(1)); }
+};
+
+TEST_F(Errors, ASlowTrickleOfThemIsSeenBetweenTwoAsWell) {
+  double least = 100;
+  for (int second = 0; second < 120; ++second) {
+    if (second % 10 == 0) traffic.lane(0).request(0, 500, 0.001);
+    least = std::min(least, after_a_second());
+  }
+  EXPECT_DOUBLE_EQ(least, 100);
+}
+
+TEST_F(Errors, AreAShareOfWhatTheLastMinuteHad) {
+  for (int i = 0; i < 9; ++i) traffic.lane(0).request(0, 200, 0.001);
+  traffic.lane(0).request(0, 500, 0.001);
+  EXPECT_DOUBLE_EQ(after_a_second(), 10);
+  for (int second = 0; second < 30; ++second) after_a_second();
+  for (int i = 0; i < 10; ++i) traffic.lane(0).request(0, 200, 0.001);
+  EXPECT_DOUBLE_EQ(after_a_second(), 5);
+  for (int second = 0; second < 30; ++second) after_a_second();
+  EXPECT_DOUBLE_EQ(after_a_second(), 0);
+}
+
+TEST_F(Errors, AMinuteWithoutRequestsHasNone) {
+  traffic.lane(0).request(0, 503, 0.001);
+  EXPECT_DOUBLE_EQ(after_a_second(), 100);
+  for (int second = 0; second < 60; ++second) after_a_second();
+  EXPECT_DOUBLE_EQ(after_a_second(), 0);
 }
 
 }  // namespace

@@ -90,6 +90,23 @@ TEST(DefaultRules, AHungSamplerIsSaidWithTheCallItHangsIn) {
   EXPECT_EQ(kinds(scene.wait(engine, 15)), "R");
 }
 
+TEST(DefaultRules, ASamplerThatIsOnlyStartingIsNotDown) {
+  AlertEngine engine(default_rules());
+  Scene scene;
+  scene.snapshot.sampler.state = "starting";
+  EXPECT_EQ(kinds(scene.wait(engine, 60)), "");
+}
+
+TEST(DefaultRules, AServerIsSlowOnlyWhenSomeoneCouldNotice) {
+  AlertEngine engine(default_rules());
+  Scene scene;
+  EXPECT_EQ(kinds(scene.hold(engine, Metric::request_p50, 0.2, 3600)), "");
+  EXPECT_EQ(kinds(scene.hold(engine, Metric::request_p50, 0.9, 300)), "");
+  const auto all = scene.hold(engine, Metric::request_p50, 9, 300);
+  ASSERT_EQ(kinds(all), "F");
+  EXPECT_EQ(all[0].alert.rule, "server-slow");
+}
+
 TEST(DefaultRules, HistoryThatCannotBeWrittenIsSaidWithTheReason) {
   AlertEngine engine(default_rules());
   Scene scene;

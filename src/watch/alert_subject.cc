@@ -68,9 +68,17 @@ std::optional<Timed> throttled(const Subject& s) {
 
 std::optional<Timed> sampler_down(const Subject& s) {
   const std::string& state = s.snapshot->sampler.state;
-  if (state.empty()) return std::nullopt;
+  if (state.empty() || state == "starting") return std::nullopt;
   const bool fine = state.starts_with("running") || state.starts_with("not needed");
   return now_value(s, fine ? 0 : 1);
+}
+
+// A server that answers in microseconds doubles its time without anyone noticing.
+std::optional<Timed> noticeable_p50(const Subject& s) {
+  constexpr double kFloor_ms = 5;
+  const auto& p50 = s.readings->at(Metric::request_p50);
+  if (!p50) return std::nullopt;
+  return Timed{std::max(p50->value, kFloor_ms), p50->at};
 }
 
 constexpr Derivation kDerivations[] = {
@@ -79,7 +87,11 @@ constexpr Derivation kDerivations[] = {
        return percent(*s.readings, Metric::memory_used, Metric::memory_total);
      }},
     {"health", [](const Subject& s) { return now_value(s, level_of(s.gpu->health.state)); }},
-    {"lost", [](const Subject& s) { return now_value(s, s.lost() ? 1 : 0); }},
+    {"lost",
+     [](const Subject& s) {  // until its canary has passed it is not back
+       const bool waits = s.gpu->health.state == device::HealthState::probation;
+       return now_value(s, s.lost() || waits ? 1 : 0);
+     }},
     {"degraded",
      [](const Subject& s) {
        return now_value(s, s.gpu->health.state == device::HealthState::degraded ? 1 : 0);
@@ -94,6 +106,7 @@ constexpr Derivation kDerivations[] = {
      [](const Subject& s) {
        return percent(*s.readings, Metric::host_memory_used, Metric::host_memory_total);
      }},
+    {"noticeable_p50", noticeable_p50},
     {"sampler_down", sampler_down},
     {"sampler_stretch", [](const Subject& s) { return now_value(s, s.snapshot->sampler.stretch); }},
     {"history_down",

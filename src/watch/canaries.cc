@@ -2,7 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -21,7 +23,13 @@ Canaries::Result result_of(const std::string& uuid, const std::string& line) {
 }  // namespace
 
 void Canaries::start(const std::string& uuid, Instant now) {
+  constexpr std::ptrdiff_t kMostEnding = 4;
   if (running_.contains(uuid)) return;
+  if (std::ranges::count(ending_, uuid, &Ending::uuid) >= kMostEnding) {
+    failed_to_start_.push_back(
+        {uuid, false, "earlier canaries hang in the driver and cannot be ended"});
+    return;
+  }
   std::vector<std::string> arguments{"canary", "--uuid", uuid, "--fd", std::to_string(Child::kFd)};
   if (!options_.demo.empty())
     arguments.insert(arguments.end(),
@@ -37,7 +45,7 @@ void Canaries::cancel(const std::string& uuid, Instant now) {
   const auto found = running_.find(uuid);
   if (found == running_.end()) return;
   found->second.child->end(now, 1);
-  ending_.push_back(std::move(found->second.child));
+  ending_.push_back({uuid, std::move(found->second.child)});
   running_.erase(found);
 }
 
@@ -58,11 +66,11 @@ std::vector<Canaries::Result> Canaries::advance(Instant now) {
       continue;
     }
     run.child->end(now, 1);
-    ending_.push_back(std::move(run.child));
+    ending_.push_back({uuid, std::move(run.child)});
     at = running_.erase(at);
   }
-  for (const auto& child : ending_) child->advance(now);
-  std::erase_if(ending_, [](const auto& child) { return child->has_ended(); });
+  for (const auto& ending : ending_) ending.child->advance(now);
+  std::erase_if(ending_, [](const auto& ending) { return ending.child->has_ended(); });
   return results;
 }
 

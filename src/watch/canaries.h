@@ -28,7 +28,7 @@ class Canaries {
     std::string note;  // what it did, or why it failed
   };
   // Does nothing while one runs for that GPU. Throws nothing: a canary that cannot
-  // be started has failed.
+  // be started has failed, as has one for a GPU with several that cannot be ended.
   void start(const std::string& uuid, Instant now);
   void cancel(const std::string& uuid, Instant now);  // its result is of no use any more
   std::vector<Result> advance(Instant now);
@@ -39,10 +39,14 @@ class Canaries {
     std::unique_ptr<Child> child;
     Instant started;
   };
+  struct Ending {
+    std::string uuid;
+    std::unique_ptr<Child> child;
+  };
   Options options_;
   std::map<std::string, Run> running_;
   std::vector<Result> failed_to_start_;
-  std::vector<std::unique_ptr<Child>> ending_;
+  std::vector<Ending> ending_;
 };
 
 }  // namespace sluice::watch

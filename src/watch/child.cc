@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 
@@ -74,7 +75,7 @@ Child::Child(const std::string& program, const std::vector<std::string>& argumen
 }
 
 Child::~Child() {
-  close(fd_);
+  if (fd_ >= 0) close(fd_);
   if (has_ended()) return;
   ::kill(pid_, SIGKILL);
   has_ended();
@@ -97,6 +98,7 @@ std::vector<std::string> Child::lines() {
 }
 
 void Child::say(const std::string& line) {
+  if (fd_ < 0) return;
   send(fd_, line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
@@ -104,6 +106,7 @@ void Child::end(Instant now, double grace_s) {
   if (kill_at_) return;
   kill_at_ = now + std::chrono::duration_cast<Steady::duration>(Seconds(grace_s));
   shutdown(fd_, SHUT_RDWR);
+  close(std::exchange(fd_, -1));  // it may never end: keep nothing for it
   closed_ = true;
   if (!has_ended()) ::kill(pid_, SIGTERM);
 }

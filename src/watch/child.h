@@ -25,7 +25,7 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   pid_t pid() const noexcept { return pid_; }
-  int fd() const noexcept { return fd_; }
+  int fd() const noexcept { return fd_; }  // -1 after end()
 
   std::vector<std::string> lines();                 // that have arrived by now
   bool closed() const noexcept { return closed_; }  // and no more will come

@@ -14,6 +14,7 @@ void Fleet::apply(const device::Message& message, Instant now) {
 
 void Fleet::take(const device::Found& found, Instant now) {
   notes_ = found.notes;
+  found_at_ = now;
   for (const auto& gpu : found.gpus) {
     const auto [at, is_new] = members_.try_emplace(gpu.uuid);
     at->second.view.gpu = gpu;
@@ -34,7 +35,7 @@ void Fleet::take(const device::Sample& sample, Instant) {
     readings.processes_at = sample.at;
   }
   member.view.sampled_at = sample.at;
-  member.gone = false;
+  member.gone = member.hangs = false;
   member.silent_since.reset();
   member.silence.clear();
 }
@@ -71,7 +72,25 @@ void Fleet::take(const device::Beat& beat, Instant now) {
     if (found == members_.end() || seconds_between(busy.since, now) < kNoticeable) continue;
     auto& member = found->second;
     if (!member.silent_since) member.silent_since = busy.since;
+    member.hangs = true;
     if (!member.gone) member.silence = "hangs in " + busy.call;
+  }
+  notice_overdue(beat.at);
+}
+
+// A sampler that beats but has stopped asking for a GPU. By the sampler's own
+// clock: its messages come in order, so whatever it had sampled by then is here.
+void Fleet::notice_overdue(Instant beat) {
+  // Each GPU is felt for once a second. Files of the kernel may take their time, to
+  // wake a sleeping card for one, and no call is named meanwhile.
+  constexpr double kDue_s = 1, kDueFromFiles_s = 3, kSlack_s = 0.5;
+  for (auto& [uuid, member] : members_) {
+    if (member.silent_since) continue;
+    const auto last = std::max(member.view.sampled_at.value_or(found_at_), found_at_);
+    const double due = member.view.gpu.vendor == device::Vendor::nvidia ? kDue_s : kDueFromFiles_s;
+    if (seconds_between(last, beat) < due + kSlack_s) continue;
+    member.silent_since = last + std::chrono::duration_cast<Steady::duration>(Seconds(due));
+    member.silence = "the sampler runs but no longer reads it";
   }
 }
 
@@ -121,7 +140,9 @@ std::vector<Fleet::Change> Fleet::step(Instant now) {
     view.health = device::step(view.health, evidence(member), policy_, now);
     view.ghost_utilization = device::is_ghost_utilization(view.readings);
     member.new_xids.clear();
-    if (member.canary != Canary::running) member.canary = Canary::none;
+    // One that ran when the GPU left probation was cancelled: no result will come.
+    if (member.canary != Canary::running || view.health.state != HealthState::probation)
+      member.canary = Canary::none;
     if (view.health.state != before) changes.push_back({uuid, before, view.health});
   }
   return changes;
@@ -135,7 +156,9 @@ std::vector<std::string> Fleet::wanting_canary() const {
 }
 
 bool Fleet::any_gone() const {
-  return std::ranges::any_of(members_, [](const auto& m) { return m.second.gone; });
+  return std::ranges::any_of(members_, [](const auto& m) {
+    return m.second.gone || (m.second.silent_since && !m.second.hangs);
+  });
 }
 
 std::vector<GpuView> Fleet::views() const {

@@ -35,6 +35,8 @@ class Fleet {
   std::vector<Change> step(Instant now);
 
   std::vector<std::string> wanting_canary() const;
+  // Some GPU is not there as far as the driver tells, or gives no useful answer; one
+  // whose call hangs does not count, the sampler's beats tell about that.
   bool any_gone() const;
 
   std::vector<GpuView> views() const;  // ordered by bus
@@ -45,6 +47,7 @@ class Fleet {
   struct Member {
     GpuView view;
     bool gone = false;
+    bool hangs = false;  // a call for it has not returned
     std::optional<Instant> silent_since;
     std::string silence;
     std::vector<device::Xid> new_xids;
@@ -59,11 +62,13 @@ class Fleet {
   void take(const device::XidSeen& seen, Instant now);
   void take(const device::Beat& beat, Instant now);
   void take(const device::End&, Instant) {}
+  void notice_overdue(Instant beat);
   static device::Evidence evidence(Member& member);
 
   device::HealthPolicy policy_;
   std::map<std::string, Member> members_;  // by uuid
   std::vector<std::string> notes_;
+  Instant found_at_{};  // the last time that GPUs were named: each may need a moment to answer
 };
 
 }  // namespace sluice::watch

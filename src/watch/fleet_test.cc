@@ -17,6 +17,7 @@ Instant at(double s) { return kStart + std::chrono::duration_cast<Steady::durati
 
 device::Gpu gpu(const std::string& uuid, const std::string& bus) {
   device::Gpu g{};
+  g.vendor = device::Vendor::nvidia;
   g.uuid = uuid;
   g.bus = bus;
   return g;
@@ -72,8 +73,66 @@ TEST_F(FleetTest, ReturnsByCanary) {
   EXPECT_EQ(state("A"), HealthState::healthy);
 }
 
+TEST_F(FleetTest, AGpuLostWhileItsCanaryRanGetsAnotherOne) {
+  fleet.apply(device::Trouble{"A", at(1), "GPU is lost", true}, at(1));
+  fleet.step(at(1));
+  sample("A", 3);
+  fleet.step(at(3));
+  fleet.report_canary("A", Canary::running, "");
+  fleet.apply(device::Trouble{"A", at(4), "GPU is lost", true}, at(4));
+  fleet.step(at(4));
+  ASSERT_EQ(state("A"), HealthState::lost);
+  sample("A", 60);
+  fleet.step(at(60));
+  EXPECT_EQ(state("A"), HealthState::probation);
+  EXPECT_THAT(fleet.wanting_canary(), ElementsAre("A"));
+}
+
+TEST_F(FleetTest, AGpuThatTheSamplerNoLongerReadsIsLost) {
+  for (int quarter = 1; quarter <= 12; ++quarter) {
+    const double s = quarter / 4.0;
+    sample("B", s);
+    fleet.apply(device::Beat{at(s), {}, {}}, at(s));
+    fleet.step(at(s));
+    EXPECT_EQ(state("A"), s < 2.5 ? HealthState::healthy : HealthState::lost) << s;
+  }
+  EXPECT_EQ(fleet.find("A")->health.cause, "the sampler runs but no longer reads it");
+  EXPECT_TRUE(fleet.any_gone());
+  EXPECT_EQ(state("B"), HealthState::healthy);
+}
+
+TEST_F(FleetTest, AGpuReadFromFilesMayBeSlower) {
+  auto card = gpu("C", "0000:0a:00.0");
+  card.vendor = device::Vendor::amd;
+  fleet.apply(device::Found{{card}, {}}, at(0));
+  fleet.apply(device::Beat{at(3), {}, {}}, at(3));
+  fleet.step(at(3));
+  EXPECT_EQ(state("C"), HealthState::healthy);
+  fleet.apply(device::Beat{at(5), {}, {}}, at(5));
+  fleet.step(at(5));
+  EXPECT_EQ(state("C"), HealthState::lost);
+}
+
+TEST_F(FleetTest, ANewSamplerGetsAMomentForItsFirstSamples) {
+  fleet.apply(device::Found{{gpu("A", "0000:09:00.0"), gpu("B", "0000:04:00.0")}, {}}, at(2));
+  fleet.apply(device::Beat{at(3), {}, {}}, at(3));
+  fleet.step(at(3));
+  EXPECT_EQ(state("A"), HealthState::healthy);
+  EXPECT_FALSE(fleet.any_gone());
+}
+
+TEST_F(FleetTest, OnlySilenceThatIsNotAHangAsksForAFreshSampler) {
+  fleet.apply(device::Beat{at(1), {{"A", "nvmlDeviceGetPowerUsage", at(0)}}, {}}, at(1));
+  EXPECT_FALSE(fleet.any_gone());
+  fleet.apply(device::Trouble{"B", at(1), "Unknown Error", false}, at(1));
+  EXPECT_TRUE(fleet.any_gone());
+  sample("B", 1.2);
+  EXPECT_FALSE(fleet.any_gone());
+}
+
 TEST_F(FleetTest, ACallThatDoesNotReturnIsSilenceFromItsBeginning) {
   const device::Beat beat{at(2), {{"A", "nvmlDeviceGetPowerUsage", at(1)}}, {}};
+  sample("B", 2);
   fleet.apply(beat, at(2));
   fleet.step(at(2.4));
   EXPECT_EQ(state("A"), HealthState::healthy);
@@ -85,6 +144,7 @@ TEST_F(FleetTest, ACallThatDoesNotReturnIsSilenceFromItsBeginning) {
 
 TEST_F(FleetTest, ABusyThreadIsNotAHang) {
   for (int i = 1; i < 10; ++i) {
+    sample("A", i);
     fleet.apply(device::Beat{at(i), {{"A", "nvmlDeviceGetPowerUsage", at(i - 0.01)}}, {}}, at(i));
     fleet.step(at(i + 0.2));
   }

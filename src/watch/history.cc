@@ -52,6 +52,7 @@ struct History::Impl {
   void store(const Batch& batch);
   bool store_on_disk(const Batch& batch);
   void write_disk(const Batch& batch);
+  void forget_old(bool on_disk);
   void store_in_memory(const Batch& batch);
   void open_disk();
   void check_disk();
@@ -138,7 +139,13 @@ bool History::Impl::store_on_disk(const Batch& batch) {
   try {
     if (!disk) open_disk();
     if (!disk) return false;
-    write_disk(batch);
+    try {
+      write_disk(batch);
+    } catch (const Error& e) {
+      if (e.code() != Code::exhausted) throw;
+      forget_old(true);  // a file as long as it may be takes new rows in place of old ones
+      write_disk(batch);
+    }
     set_trouble("");
     return true;
   } catch (const Error& e) {
@@ -207,6 +214,12 @@ void History::Impl::replace_disk(const std::string& damage) try {
 
 void History::Impl::expire() try {
   expire_at = later(Steady::now(), kExpireEvery_s);
+  forget_old(disk && !in_trouble);
+} catch (const Error& e) {
+  set_trouble(e.what());
+}
+
+void History::Impl::forget_old(bool on_disk) {
   std::optional<WallTime> newest;
   {
     const Lock lock(mutex);
@@ -214,11 +227,9 @@ void History::Impl::expire() try {
   }
   if (!newest) return;
   const std::int64_t now = unix_seconds(*newest);
-  if (disk && !in_trouble) disk->writer.expire(now);
+  if (on_disk) disk->writer.expire(now);
   const Lock lock(stores);
   if (memory_used) memory.expire(now);
-} catch (const Error& e) {
-  set_trouble(e.what());
 }
 
 // Says it once when it begins, changes or ends.

@@ -201,6 +201,29 @@ TEST(HistoryFile, AFullDiskLosesNothingOfThisRun) {
   EXPECT_LE(history.stats().file_bytes, 13u * 8192);
 }
 
+TEST(HistoryFile, AFullFileTakesNewRowsOnceOldOnesAreDue) {
+  const Folder folder;
+  auto options = at(folder / "history.db");
+  options.max_bytes = 12 * 8192;
+  History history(options);
+  Feeder feed(history);
+  const auto fill = [&](std::int64_t from) {
+    for (int s = 0; s < 1500; ++s) {
+      for (const char* device : {"GPU-1", "GPU-2", "GPU-3"})
+        feed.put(device, Metric::power, from + s, s + 0.123456);
+      if (s % 100 == 99) {
+        ASSERT_TRUE(history.flush());
+      }
+    }
+  };
+  fill(kEpoch);
+  ASSERT_THAT(history.stats().trouble, HasSubstr("full"));
+  const auto next = kEpoch + 95 * 86400;
+  feed.put("GPU-1", Metric::power, next, 1);
+  ASSERT_TRUE(history.flush());
+  EXPECT_EQ(history.stats().trouble, "");
+}
+
 TEST(HistoryFile, ASlowDiskNeverStallsTheCallerAndWhatIsDroppedIsCounted) {
   const Folder folder;
   auto options = at(folder / "history.db");

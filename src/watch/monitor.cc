@@ -42,6 +42,7 @@ struct Monitor::Impl {
   explicit Impl(Options o);
   ~Impl();
 
+  void begin_stop() noexcept;
   void run();
   void wait();
   void publish(Instant now);
@@ -57,7 +58,7 @@ struct Monitor::Impl {
   History history;
   Notifier notifier;
   Subscribers subscribers;
-  Observation observation;  // of the thread only
+  std::optional<Observation> observation;  // of the thread only, which ends it
   std::uint64_t sequence = 0;
   Instant published{};
 
@@ -77,7 +78,7 @@ Monitor::Impl::Impl(Options o)
     : options(std::move(o)),
       history(HistoryOptions{history_path(options)}),
       notifier(options.config.webhook),
-      observation(options, monotonic_ns()),
+      observation(std::in_place, options, monotonic_ns()),
       engine(options.config.rules) {
   {
     const Lock lock(alerts_mutex);
@@ -90,9 +91,13 @@ Monitor::Impl::Impl(Options o)
   thread = std::thread([this] { run(); });
 }
 
-Monitor::Impl::~Impl() {
+void Monitor::Impl::begin_stop() noexcept {
   stop = true;
   wake();
+}
+
+Monitor::Impl::~Impl() {
+  begin_stop();
   thread.join();
   close(wake_fd);
 }
@@ -103,18 +108,19 @@ void Monitor::Impl::run() {
     try {
       take_pace();
       const auto now = Steady::now();
-      const auto news = observation.advance(now);
+      const auto news = observation->advance(now);
       if (news.urgent || seconds_between(published, now) >= kPublish_s) publish(now);
       for (const auto& event : news.events) subscribers.tell(event);
     } catch (const std::exception& e) {
       log::error("monitor: {}", e.what());
     }
   }
+  observation.reset();  // waits for the sampler
 }
 
 void Monitor::Impl::wait() {
   std::vector<pollfd> watched{{wake_fd, POLLIN, 0}};
-  for (const int fd : observation.fds()) watched.push_back({fd, POLLIN, 0});
+  for (const int fd : observation->fds()) watched.push_back({fd, POLLIN, 0});
   poll(watched.data(), watched.size(), kLook_ms);
   eventfd_t ignored;
   eventfd_read(wake_fd, &ignored);
@@ -126,7 +132,7 @@ void Monitor::Impl::take_pace() {
     const Lock lock(mutex);
     pace = std::exchange(new_pace, std::nullopt);
   }
-  if (pace) observation.set_pace(*pace);
+  if (pace) observation->set_pace(*pace);
 }
 
 void Monitor::Impl::publish(Instant now) {
@@ -134,17 +140,15 @@ void Monitor::Impl::publish(Instant now) {
   next->sequence = ++sequence;
   next->at = now;
   next->wall = wall_now();
-  observation.describe(*next);
-  next->history_trouble = history.trouble();
-  if (!next->history_trouble.empty())
-    next->notes.push_back("history is kept in memory only: " + next->history_trouble);
+  observation->describe(*next);
   {
     const Lock lock(mutex);
     next->server = server;
   }
   remember(*next);
   next->history_trouble = history.trouble();
-  if (!next->history_trouble.empty()) next->notes.push_back("history: " + next->history_trouble);
+  if (!next->history_trouble.empty())
+    next->notes.push_back("history is kept in memory only: " + next->history_trouble);
   const auto transitions = evaluate(*next);
   published = now;
   const std::shared_ptr<const Snapshot> ready = std::move(next);
@@ -184,6 +188,8 @@ Monitor::Monitor(Options options) {
 }
 
 Monitor::~Monitor() = default;
+
+void Monitor::begin_stop() noexcept { impl_->begin_stop(); }
 
 std::shared_ptr<const Snapshot> Monitor::snapshot() const {
   const Lock lock(impl_->mutex);

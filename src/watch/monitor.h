@@ -70,6 +70,11 @@ class Monitor {
   // Rules and intervals that may change at run time.
   void reload(const WatchConfig& config);
 
+  // Begins to end the watching and returns at once; what was seen last stays
+  // readable. The destructor does the same and waits, for the sampler too: a program
+  // with more to end can let both happen at the same time.
+  void begin_stop() noexcept;
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;

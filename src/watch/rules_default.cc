@@ -43,7 +43,7 @@ std::vector<Rule> speed_rules() {
        "Check its temperature and power limit (sluice doctor); if a power cap was set, "
        "sluice tune --reset lifts it.",
        "*", true},
-      {"server-slow", "request_p50", "rises_percent", 25, 10, 120, Severity::warning,
+      {"server-slow", "noticeable_p50", "rises_percent", 25, 10, 120, Severity::warning,
        "Half of the requests take {value} or longer; the last hour had {baseline}, so the server "
        "gives at least 20 % less per connection.",
        "Compare with cpu_utilization and the GPUs' utilization: a busy device, a slower clock or "
@@ -60,9 +60,8 @@ std::vector<Rule> health_rules() {
        "{health_fix}", "*", true},
       {"gpu-xid", "xid_hardware", "above", 0, 0, 0, Severity::critical,
        "The driver reported {xid} on {device}.",
-       "Drain {device}, then reset it (nvidia-smi --gpu-reset -i {bus}); reboot if it comes back, "
-       "and replace the card if it keeps coming back.",
-       "*", true},
+       "Do what the health of {device} asks for; replace the card if this keeps coming back.", "*",
+       true},
       {"gpu-xid-application", "xid_application", "above", 0, 0, 0, Severity::info,
        "The driver reported {xid} on {device}, usually a fault of the program that ran there.",
        "Look at the log of {process}; run it under compute-sanitizer if it happens again.", "*",

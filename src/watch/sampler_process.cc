@@ -73,7 +73,10 @@ void SamplerProcess::set_pace(const device::Pace& pace) {
     if (run != nullptr) run->child.say(device::encode(pace));
 }
 
+bool SamplerProcess::crowded() const noexcept { return ending_.size() >= kMostEnding; }
+
 void SamplerProcess::start(Instant now) {
+  if (crowded()) return;
   try {
     current_ = std::make_unique<Run>(options_, now);
   } catch (const Error& e) {
@@ -84,6 +87,7 @@ void SamplerProcess::start(Instant now) {
 }
 
 void SamplerProcess::start_successor(Instant now) {
+  if (crowded()) return;
   try {
     successor_ = std::make_unique<Run>(options_, now);
   } catch (const Error& e) {
@@ -152,6 +156,7 @@ void SamplerProcess::watch_current(Instant now, Update& update) {
               quiet);
     why_not_ = "it hung";
     had_gpus_ = had_gpus_ || current_->found;
+    if (seconds_between(current_->started, now) > 60) retry_s_ = t.first_retry_s;
     retire(std::move(current_), now);
     ++restarts_;
     start_at_ = after(now, retry_s_);
@@ -163,7 +168,9 @@ bool SamplerProcess::in_trouble(Instant now, bool any_gone) {
   const auto& t = options_.timing;
   if (!any_gone) gone_since_.reset();
   if (any_gone && !gone_since_) gone_since_ = now;
-  if (gone_since_ && seconds_between(*gone_since_, now) >= t.gone_s) return true;
+  // One that has not found anything yet may only be slow to start.
+  const bool ready = current_->found || seconds_between(current_->started, now) >= t.hung_call_s;
+  if (ready && gone_since_ && seconds_between(*gone_since_, now) >= t.gone_s) return true;
   const auto* call = current_->longest_call();
   return call != nullptr && seconds_between(call->since, now) >= t.hung_call_s;
 }
@@ -206,6 +213,9 @@ SamplerProcess::Update SamplerProcess::advance(Instant now, bool any_gone) {
 
 std::string SamplerProcess::describe(Instant now) const {
   const auto& t = options_.timing;
+  const auto stuck =
+      fmt::format("{} earlier samplers hang in the driver and cannot be ended", ending_.size());
+  if (crowded() && !current_) return "down: " + stuck;
   const bool looks_again = current_ && !current_->found && !had_gpus_;
   if (!why_not_.empty() && (!current_ || looks_again))
     return (had_gpus_ ? "down: " : "not needed: ") + why_not_;
@@ -214,7 +224,8 @@ std::string SamplerProcess::describe(Instant now) const {
   const auto* call = current_->longest_call();
   if (call != nullptr && seconds_between(call->since, now) >= t.silent_after_s)
     return "hung in " + call->call;
-  return current_->found ? "running" : "starting";
+  if (!current_->found) return "starting";
+  return crowded() ? "running; " + stuck : "running";
 }
 
 SamplerCost SamplerProcess::cost() const {

@@ -41,7 +41,7 @@ class SamplerProcess {
     std::optional<Silence> silence;  // all GPUs are out of sight since then
     bool changed = false;            // the state text is another one
   };
-  // What has happened. `any_gone`: some GPU has been gone, as the messages said.
+  // What has happened. `any_gone`: some GPU is gone or gives no useful answer.
   Update advance(Instant now, bool any_gone);
 
   // To wait on; advance() when one is readable, and at least every 250 ms.
@@ -52,6 +52,10 @@ class SamplerProcess {
 
  private:
   struct Run;  // one process and what it told so far
+  // So many that cannot be ended, as a process inside the driver cannot, and no new
+  // one is started: each would only join them.
+  static constexpr std::size_t kMostEnding = 4;
+  bool crowded() const noexcept;
   void start(Instant now);
   void start_successor(Instant now);
   void read(Run& run, Instant now, std::vector<device::Message>& into);

@@ -5,9 +5,12 @@
 #include <signal.h>
 
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "base/error.h"
+#include "watch/history_for_tests.h"
 
 namespace sluice::watch {
 namespace {
@@ -22,7 +25,8 @@ Instant later(Instant t, double s) {
 // Real children, invented time: a child ends at its own pace, the supervisor waits
 // by the clock it is handed.
 void let_it_end(SamplerProcess& sampler, Instant now) {
-  for (int i = 0; i < 500 && sampler.cost().pid != 0; ++i) {
+  const auto patience = Steady::now() + 10s;
+  while (sampler.cost().pid != 0 && Steady::now() < patience) {
     sampler.advance(now, false);
     std::this_thread::sleep_for(1ms);
   }
@@ -56,6 +60,37 @@ TEST(SamplerProcess, AProgramThatCannotStartIsReportedAndTriedAgain) {
   sampler.advance(Instant{std::chrono::hours(1)}, false);
   EXPECT_THAT(sampler.cost().state, HasSubstr("/no/such/program"));
   EXPECT_EQ(sampler.cost().pid, 0);
+  EXPECT_TRUE(sampler.fds().empty());
+}
+
+// Stands in for processes inside the driver, which nothing ends: these only ignore
+// the request to.
+TEST(SamplerProcess, NoMoreAreStartedWhileFourCannotBeEnded) {
+  const Folder folder;
+  const std::string script = folder / "stuck";
+  std::ofstream(script) << "#!/bin/sh\ntrap '' TERM\n: > \"$0.$$\"\n"
+                           "while :; do sleep 0.05; done\n";
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  SamplerProcess::Options options;
+  options.program = script;
+  options.timing.start_limit_s = 0.01;
+  options.timing.first_retry_s = options.timing.longest_retry_s = 0.001;
+  options.timing.grace_s = 0.5;
+  SamplerProcess sampler(options);
+  Instant now{std::chrono::hours(1)};
+  for (int i = 0; i < 4; ++i) {
+    sampler.advance(now, false);
+    ASSERT_GT(sampler.cost().pid, 0);
+    const auto ready = script + "." + std::to_string(sampler.cost().pid);
+    const auto patience = Steady::now() + 10s;
+    while (!std::filesystem::exists(ready) && Steady::now() < patience)
+      std::this_thread::sleep_for(1ms);
+    sampler.advance(now = later(now, 0.011), false);  // it has not beaten: another one is due
+    now = later(now, 0.002);
+  }
+  sampler.advance(now, false);
+  EXPECT_EQ(sampler.cost().pid, 0);
+  EXPECT_THAT(sampler.cost().state, HasSubstr("4 earlier samplers"));
   EXPECT_TRUE(sampler.fds().empty());
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/beast/core/string.hpp>
 #include <boost/beast/http/error.hpp>
+#include <utility>
 
 namespace sluice::serve::http {
 
@@ -46,10 +47,19 @@ void Parser::on_request_impl(verb method, string_view, string_view target, int v
   request_.version = version;
 }
 
-void Parser::on_field_impl(field name, string_view name_text, string_view value, error_code&) {
+void Parser::on_field_impl(field name, string_view name_text, string_view value,
+                           error_code& failed) {
   const auto keep = [value](std::string& in) { in.assign(value.data(), value.size()); };
   switch (name) {
-    case field::host: request_.repeated_host = !request_.host.empty(); return keep(request_.host);
+    case field::host:
+      if (std::exchange(has_host_, true)) request_.repeated_host = true;
+      return keep(request_.host);
+    case field::transfer_encoding:
+      // Any other spelling may mean another end of the body to a proxy before us.
+      if (std::exchange(has_encoding_, true) || request_.version != 11 ||
+          !beast::iequals(value, "chunked"))
+        failed = beast::http::error::bad_transfer_encoding;
+      return;
     case field::origin: return keep(request_.origin);
     case field::content_type: return keep(request_.content_type);
     case field::authorization: return keep(request_.authorization);

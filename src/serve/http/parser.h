@@ -34,6 +34,8 @@ class Parser final : public boost::beast::http::basic_parser<true> {
   void on_finish_impl(error_code&) override {}
 
   Request& request_;
+  bool has_host_ = false;  // an empty one counts
+  bool has_encoding_ = false;
 };
 
 // The answer to bytes that are no request within the limits; the connection

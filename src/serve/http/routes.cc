@@ -42,6 +42,7 @@ Response gpu_memory(Service& s, const Request&) { return json_text(s.gpu_memory(
 Response performance(Service& s, const Request&) { return json_text(s.performance()); }
 Response state(Service& s, const Request&) { return json_text(s.state()); }
 Response devices(Service& s, const Request&) { return json_text(s.devices()); }
+Response trends(Service& s, const Request&) { return json_text(s.trends()); }
 Response alerts(Service& s, const Request&) { return json_text(s.alerts()); }
 
 Response metrics(Service& s, const Request& request) {
@@ -103,6 +104,8 @@ std::string string_field(const Json& json, const std::string& name) {
 }
 
 Silence silence_from(const std::string& body) {
+  constexpr std::size_t kLargest = 16 << 10;
+  require(body.size() <= kLargest, "the body is far larger than a silence can be");
   const auto json = Json::parse(body, nullptr, false);
   require(json.is_object(),
           "the body must be a JSON object such as "
@@ -239,6 +242,7 @@ constexpr Row kRoutes[] = {
     {kGet, "/v1/events", events},
     {kGet, "/v1/history", history, !kOpen, kBlocking},
     {kGet, "/v1/state", state, !kOpen, !kBlocking, !kBody, kReuse},
+    {kGet, "/v1/trends", trends, !kOpen, kBlocking},
 };
 
 }  // namespace

@@ -59,7 +59,9 @@ struct Server::Impl {
   Impl(Options options_in, const Router& router, Traffic& traffic_in);
 
   template <class Protocol>
-  Task<void> accept(Acceptor<Protocol>& acceptor, bool over_socket);
+  void keep_accepting(Acceptor<Protocol>& acceptor, bool over_socket, Steady::duration wait = {});
+  template <class Protocol>
+  Task<void> accept(Acceptor<Protocol>& acceptor, bool over_socket, Steady::duration wait);
   Task<void> turn_away(Shard& shard, Socket refused);
   void open_socket();
   void close_listeners();
@@ -99,8 +101,8 @@ Server::Impl::Impl(Options options_in, const Router& router, Traffic& traffic_in
       host(tcp.local_endpoint().address().to_string()) {
   raise_file_limit();
   open_socket();
-  asio::co_spawn(shards[0]->io(), accept(tcp, false), asio::detached);
-  if (local) asio::co_spawn(shards[0]->io(), accept(*local, true), asio::detached);
+  keep_accepting(tcp, false);
+  if (local) keep_accepting(*local, true);
   running = shards.size();
   for (std::size_t i = 0; i < shards.size(); ++i)
     threads.emplace_back([this, i] {
@@ -120,9 +122,29 @@ void Server::Impl::open_socket() {
   }
 }
 
+// Whatever ends accept() but the end of the acceptor is a fault that must not leave
+// a server that lives and lets nobody in: it starts again, after a pause.
 template <class Protocol>
-Task<void> Server::Impl::accept(Acceptor<Protocol>& acceptor, bool over_socket) {
-  Timer pause(shards[0]->io());
+void Server::Impl::keep_accepting(Acceptor<Protocol>& acceptor, bool over_socket,
+                                  Steady::duration wait) {
+  const auto ended = [this, &acceptor, over_socket](const std::exception_ptr& failed) {
+    if (!failed) return;
+    try {
+      std::rethrow_exception(failed);
+    } catch (const std::exception& e) {
+      log::error("http: accepting connections failed, it starts again: {}", e.what());
+    }
+    if (acceptor.is_open()) keep_accepting(acceptor, over_socket, kOutOfFilesPause);
+  };
+  asio::co_spawn(shards[0]->io(), accept(acceptor, over_socket, wait), ended);
+}
+
+template <class Protocol>
+Task<void> Server::Impl::accept(Acceptor<Protocol>& acceptor, bool over_socket,
+                                Steady::duration wait) {
+  Timer pause(shards[0]->io(), wait);
+  ErrorCode waited;
+  if (wait > wait.zero()) co_await pause.async_wait(into(waited));
   while (acceptor.is_open()) {
     auto& shard = *shards[next];
     ErrorCode failed;
