@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <climits>
@@ -29,6 +30,12 @@ void open_standard_streams() {
   }
 }
 
+// `| head` closes its end when it has enough; that is no failure.
+bool reader_left() {
+  pollfd out{STDOUT_FILENO, POLLOUT, 0};
+  return poll(&out, 1, 0) > 0 && (out.revents & POLLERR) != 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -37,7 +44,7 @@ int main(int argc, char** argv) {
   sluice::cli::Io io{std::cin, std::cout, std::cerr, own_path(argv[0]),
                      sluice::cli::process_environment()};
   const int code = sluice::cli::run(args, io);
-  if (std::cout.flush()) return code;
+  if (std::cout.flush() || reader_left()) return code;
   std::cerr << "sluice: the output could not be written; is the disk full?\n";
   return code == 0 ? 1 : code;
 }
