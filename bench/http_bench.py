@@ -71,7 +71,7 @@ def measure(ask, server, peer_port):
         ours.append(wrk(url, ask.seconds, ask.connections))
     a, b = best(ours), best(theirs)
     ratios = sorted(o["requests_per_s"] / t["requests_per_s"] for o, t in zip(ours, theirs))
-    result = {"what": "GET /health", "date": datetime.date.today().isoformat(), "commit": commit(),
+    result = {"suite": "http", "what": "GET /health", "date": datetime.date.today().isoformat(), "commit": commit(),
               "cpu": cpu_model(), "cores": os.cpu_count(), "connections": ask.connections,
               "command": command(), "sluice": a, "plain_beast": b,
               "ratio": round(ratios[len(ratios) // 2], 3),
