@@ -16,6 +16,7 @@
 #include "base/nearest.h"
 #include "cli/bench_report.h"
 #include "cli/commands.h"
+#include "cli/library_dirs.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "commit.h"
@@ -57,16 +58,6 @@ void require_known(const std::vector<std::string>& only) {
     throw Error(Code::invalid_argument, "bench device: no figure named '" + wanted + "'" +
                                             did_you_mean(wanted, names) + "; there are " + all);
   }
-}
-
-// Where libraries that the loader does not find by itself tend to be.
-std::vector<std::string> library_dirs(const Io& io) {
-  std::vector<std::string> dirs{std::filesystem::path(io.program).parent_path() / "lib"};
-  for (const char* name : {"CUDA_HOME", "CUDA_PATH"})
-    if (const auto home = io.environment.find(name); home != io.environment.end())
-      dirs.push_back(home->second + "/lib64");
-  dirs.push_back("/usr/local/cuda/lib64");
-  return dirs;
 }
 
 // ---- what is measured ------------------------------------------------------------

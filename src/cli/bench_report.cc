@@ -25,8 +25,11 @@ std::string heading(const BenchSubject& subject) {
 std::string peak_cell(const device::BenchRow& row, int width, Pen pen) {
   const auto percent = row.percent();
   if (!percent) return left("", width, pen);
-  const auto text = fmt::format(" {:3.0f} % of {}", *percent, shown(*row.peak, row.unit));
-  return left(bar(*percent / 100, 12, pen, Ink::accent) + text, width, pen);
+  constexpr int kBar = 12;
+  auto text = fmt::format(" {:3.0f} %", *percent);
+  const auto of_peak = " of " + shown(*row.peak, row.unit);
+  if (kBar + static_cast<int>(text.size() + of_peak.size()) <= width) text += of_peak;
+  return left(bar(*percent / 100, kBar, pen, Ink::accent) + text, width, pen);
 }
 
 std::string line_of(const device::BenchRow& row, int width, Pen pen) {

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/demo_flags.h"
+#include "cli/library_dirs.h"
 #include "cli/program_settings.h"
 #include "cli/report.h"
 
@@ -34,15 +35,6 @@ constexpr int kMark = 6, kTitle = 22;  // columns
 std::optional<std::string> variable(const Io& io, const char* name) {
   const auto found = io.environment.find(name);
   return found == io.environment.end() ? std::nullopt : std::optional(found->second);
-}
-
-// Where CUDA's libraries tend to be when the loader does not find them.
-std::vector<std::string> library_dirs(const Io& io) {
-  std::vector<std::string> dirs{std::filesystem::path(io.program).parent_path() / "lib"};
-  for (const char* name : {"CUDA_HOME", "CUDA_PATH"})
-    if (const auto home = variable(io, name)) dirs.push_back(*home + "/lib64");
-  dirs.push_back("/usr/local/cuda/lib64");
-  return dirs;
 }
 
 // A configuration that does not load is one more finding, not the end of the visit.
