@@ -1,20 +1,22 @@
 #include "base/log.h"
 
-#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/details/os.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+
+#include "base/line_writer.h"
 
 namespace sluice::log {
 
 namespace {
 
-spdlog::logger& logger() {
-  static const auto instance = [] {
-    auto made = spdlog::stderr_color_mt("sluice");
-    made->set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
-    return made;
-  }();
-  return *instance;
-}
+constexpr const char* kPattern = "%Y-%m-%d %H:%M:%S.%e %^%l%$ %v";
 
 spdlog::level::level_enum of(Level level) {
   switch (level) {
@@ -26,10 +28,68 @@ spdlog::level::level_enum of(Level level) {
   return spdlog::level::info;
 }
 
+std::string_view ink(spdlog::level::level_enum level) {
+  switch (level) {
+    case spdlog::level::debug: return "\033[36m";
+    case spdlog::level::info: return "\033[32m";
+    case spdlog::level::warn: return "\033[33m\033[1m";
+    default: return "\033[31m\033[1m";
+  }
+}
+
+// Lines on stderr that are never waited for.
+class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  StderrSink() : writer_(STDERR_FILENO, [](std::uint64_t n) { return dropped(n); }) {}
+
+  bool flush_within(std::chrono::milliseconds limit) { return writer_.flush(limit); }
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t text;
+    formatter_->format(message, text);
+    const std::string_view line(text.data(), text.size());
+    const auto from = message.color_range_start, to = message.color_range_end;
+    if (!coloured_ || to <= from) return writer_.add(std::string(line));
+    writer_.add(fmt::format("{}{}{}\033[0m{}", line.substr(0, from), ink(message.level),
+                            line.substr(from, to - from), line.substr(to)));
+  }
+  void flush_() override {}
+
+  static std::string dropped(std::uint64_t n) {
+    spdlog::memory_buf_t text;
+    const auto words = fmt::format("{} messages dropped here: nobody read them", n);
+    spdlog::pattern_formatter(kPattern).format({"sluice", spdlog::level::warn, words}, text);
+    return {text.data(), text.size()};
+  }
+
+  const bool coloured_ =
+      spdlog::details::os::in_terminal(stderr) && spdlog::details::os::is_color_terminal();
+  LineWriter writer_;
+};
+
+struct Log {
+  std::shared_ptr<StderrSink> sink = std::make_shared<StderrSink>();
+  spdlog::logger logger{"sluice", sink};
+};
+
+// Never destroyed: whoever ends last may still have something to say.
+Log& instance() {
+  static Log& log = []() -> Log& {
+    auto& made = *new Log;
+    made.logger.set_pattern(kPattern);
+    std::atexit([] { flush(); });
+    return made;
+  }();
+  return log;
+}
+
 }  // namespace
 
-void set_level(Level level) { logger().set_level(of(level)); }
+void set_level(Level level) { instance().logger.set_level(of(level)); }
 
-void write(Level level, std::string_view line) { logger().log(of(level), line); }
+void write(Level level, std::string_view line) { instance().logger.log(of(level), line); }
+
+bool flush(std::chrono::milliseconds limit) { return instance().sink->flush_within(limit); }
 
 }  // namespace sluice::log

@@ -1,10 +1,13 @@
-// The program's log: one line per event on stderr, level first.
+// The program's log: one line per event on stderr, level first. Nothing here waits
+// for whoever reads it: when too much waits to be read, lines are dropped and counted
+// in the log itself.
 //
 //   log::info("listening on {}", address);
 #pragma once
 
 #include <fmt/core.h>
 
+#include <chrono>
 #include <string_view>
 
 namespace sluice::log {
@@ -13,6 +16,10 @@ enum class Level { debug, info, warn, error };
 
 void set_level(Level level);
 void write(Level level, std::string_view line);
+
+// Whether all lines so far are out, waiting no longer than `limit`. A program that
+// ends by exit() or by returning from main does this by itself.
+bool flush(std::chrono::milliseconds limit = std::chrono::milliseconds(500));
 
 template <class... Args>
 void debug(fmt::format_string<Args...> f, Args&&... args) {

@@ -43,14 +43,29 @@ std::string at(const Document& document, int line) {
   return line > 0 ? fmt::format("{}:{}", document.name, line) : document.name;
 }
 
-// The first NaN or infinity in a tree, or null: JSON has no way to write them.
-const Node* not_finite(const Node& node) {
-  if (node.kind == Node::Kind::number && !std::isfinite(node.number)) return &node;
-  for (const auto& item : node.items)
-    if (const auto* found = not_finite(item)) return found;
-  for (const auto& member : node.members)
-    if (const auto* found = not_finite(member.value)) return found;
-  return nullptr;
+// Whether a NaN or an infinity is anywhere in a tree: JSON has no way to write them.
+bool holds_no_number(const Node& node) {
+  const auto in_member = [](const Member& member) { return holds_no_number(member.value); };
+  return (node.kind == Node::Kind::number && !std::isfinite(node.number)) ||
+         std::ranges::any_of(node.items, holds_no_number) ||
+         std::ranges::any_of(node.members, in_member);
+}
+
+// One for each field of an element that is, or has in it, no finite number.
+std::vector<ElementProblem> not_finite(const Node& list) {
+  std::vector<ElementProblem> found;
+  for (std::size_t i = 0; i < list.items.size(); ++i) {
+    for (const auto& member : list.items[i].members)
+      if (holds_no_number(member.value)) found.push_back({i, member.key, "is not a finite number"});
+  }
+  return found;
+}
+
+// Whether `problem` is about a field that is among `others` already.
+bool known_from(const std::vector<ElementProblem>& others, const ElementProblem& problem) {
+  return std::ranges::any_of(others, [&](const ElementProblem& other) {
+    return other.index == problem.index && other.field == problem.field;
+  });
 }
 
 // The setting that a check_together sentence begins with, or null.
@@ -169,12 +184,11 @@ void Settings::load_table(const TableSection& table, const Node& node, const Doc
                         fmt::format("must be a list of tables, [[{}]]", table.name)});
     return;
   }
-  if (const Node* wild = not_finite(node)) {
-    problems.push_back({at(document, wild->line), table.name, "a number is not finite"});
-    return;
-  }
-  std::vector<ElementProblem> found;
-  table.load(to_json(node), found);
+  auto found = not_finite(node);
+  std::vector<ElementProblem> of_owner;
+  table.load(to_json(node), of_owner);
+  for (auto& problem : of_owner)
+    if (!known_from(found, problem)) found.push_back(std::move(problem));
   for (const auto& problem : found) {
     const bool known = problem.index < node.items.size();
     const Node* item = known ? &node.items[problem.index] : nullptr;

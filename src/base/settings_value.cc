@@ -276,7 +276,8 @@ Node accept_text(const ValueRule& rule, std::string_view text, std::string& caus
     cause = "is not valid UTF-8";
     return {};
   }
-  const bool wants_text = rule.kind == ValueKind::text || rule.kind == ValueKind::secret;
+  // An empty text is one; an empty secret is a variable that was meant to hold something.
+  const bool wants_text = rule.kind == ValueKind::text;
   if (rule.shape == Shape::one && !wants_text && trimmed(text).empty()) {
     cause = fmt::format("is empty; unset it or give {}", wanted(rule.kind));
     return {};

@@ -16,7 +16,7 @@ namespace {
 CanaryReport read_everything(Probe& probe) {
   Sample sample;
   for (const auto tier : kTiers)
-    if (const auto outcome = probe.read(tier, sample); !outcome.answered)
+    if (const auto outcome = probe.read(tier, sample, 1); !outcome.answered)
       return {false, "the driver does not answer for it: " + outcome.why};
   return {true, "the driver answers " + std::to_string(sample.values.size()) + " questions"};
 }

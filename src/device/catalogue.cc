@@ -201,7 +201,7 @@ Json to_json(const Card& card) {
   Json rates = Json::object();
   for (const auto p : {Precision::fp64, Precision::fp32, Precision::tf32, Precision::bf16,
                        Precision::fp16, Precision::fp8, Precision::int8})
-    if (const auto rate = card.peaks.of(p)) rates[to_string(p)] = *rate;
+    if (const auto rate = card.peaks.of(p)) rates[std::string(to_string(p))] = *rate;
   return {{"key", card.key},
           {"title", card.title},
           {"memory_bytes", card.memory_bytes},

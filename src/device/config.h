@@ -124,6 +124,14 @@ struct ProfileDefaults {
   std::string precision;
 };
 
+// What the three agents of a news pipeline are used to: this batch in this much memory.
+struct AgentDefault {
+  std::string_view name;
+  double memory_gb;
+  std::int64_t batch;
+};
+std::optional<AgentDefault> agent_default(std::string_view name) noexcept;
+
 // For a card: batch sizes by memory (4, 8, 12 and 24 GB rows), the three agents' memory
 // shrunk together where a card is too small for it, and the precision the card is
 // good at; a P4 never gets fp16.

@@ -33,6 +33,12 @@ bool in_container(const Facts& f) { return f.container && !f.container->empty();
 // The first sentence: what follows is advice, and the checks have their own.
 std::string first_part(const std::string& text) { return text.substr(0, text.find(';')); }
 
+std::string advice_in(const std::string& problem) {
+  const auto end = problem.find("; ");
+  return end == problem.npos ? "see the checks below; dmesg | grep NVRM says more"
+                             : problem.substr(end + 2);
+}
+
 bool expects_gpu(const Facts& f) {
   return !f.nvidia_cards.empty() || f.module_loaded || !f.gpus.empty();
 }
@@ -43,8 +49,11 @@ MaybeCheck check_gpu(const Facts& f) {
     c.detail = fmt::format("{} NVIDIA GPU{}", f.gpus.size(), f.gpus.size() == 1 ? "" : "s");
     return c;
   }
-  c.status = Verdict::warn;
-  if (expects_gpu(f)) {
+  c.status = f.list_problem.empty() ? Verdict::warn : Verdict::fail;
+  if (!f.list_problem.empty()) {
+    c.detail = "the driver cannot list its GPUs: " + f.list_problem;
+    c.fix = "dmesg | grep NVRM says why; reload the driver or reboot";
+  } else if (expects_gpu(f)) {
     c.detail = f.nvidia_cards.empty()
                    ? "the NVIDIA driver is loaded but shows no GPU"
                    : fmt::format("NVIDIA GPU at {}, but the driver does not show it",
@@ -73,7 +82,7 @@ MaybeCheck check_driver(const Facts& f) {
   if (f.module_loaded) {
     c.detail = "loaded, but " + (f.nvml_problem.empty() ? std::string("it does not answer")
                                                         : first_part(f.nvml_problem));
-    c.fix = "see the checks below; dmesg | grep NVRM says more";
+    c.fix = advice_in(f.nvml_problem);
   } else {
     c.detail = "not loaded";
     c.fix =

@@ -53,6 +53,7 @@ struct Facts {
   std::string module_version;               // of the kernel module
   std::string library_version;              // of libnvidia-ml's file
   std::string nvml_problem;                 // why NVML does not start; empty when it does
+  std::string list_problem;                 // why it does not list its GPUs; else empty
   std::string driver_version;               // as NVML says
   std::optional<std::pair<int, int>> cuda;  // highest the driver supports
   std::vector<GpuFacts> gpus;

@@ -1,4 +1,5 @@
 // Looks at the machine for the doctor. What cannot be seen stays absent.
+#include <fmt/core.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -19,25 +20,6 @@
 namespace sluice::device {
 
 namespace {
-
-constexpr std::int64_t kNvidia = 0x10de;
-
-std::vector<std::string> nvidia_cards(const Path& root) {
-  std::vector<std::string> buses;
-  std::error_code ignored, failed;
-  const auto folder = under(root, "/sys/bus/pci/devices");
-  for (std::filesystem::directory_iterator it(folder, ignored), end; it != end;
-       it.increment(ignored)) {
-    const auto kind = read_int(it->path() / "class");
-    const auto driver = std::filesystem::read_symlink(it->path() / "driver", failed).filename();
-    // A card that was given to a virtual machine is not ours.
-    if (read_int(it->path() / "vendor") == kNvidia && kind && *kind >> 16 == 0x03 &&
-        driver != "vfio-pci")
-      buses.push_back(it->path().filename().string());
-  }
-  std::ranges::sort(buses);
-  return buses;
-}
 
 // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.86.10  Wed Jul 26 …", and the
 // open module says "… Open Kernel Module for x86_64  580.95.05  Release Build …".
@@ -85,11 +67,13 @@ GpuFacts look_at(const Nvml& nvml, nvml::Device device) {
   g.bus = nvml.bus(device).value;
   g.name = nvml.name(device).value;
   if (const auto memory = nvml.memory(device)) g.memory_total = memory.value.total;
-  const auto lost = nvml.temperature(device);
-  for (const auto code : {uuid.code, lost.code})
+  const auto temperature = nvml.temperature(device);
+  const auto power = nvml.power_w(device);  // the question drivers in trouble hang in first
+  for (const auto code : {uuid.code, temperature.code, power.code})
     if (code == nvml::Return::gpu_is_lost || code == nvml::Return::reset_required)
       g.silence = nvml::describe(code);
-  g.temperature = lost.optional();
+  if (g.silence.empty() && !uuid) g.silence = nvml::describe(uuid.code);
+  g.temperature = temperature.optional();
   g.compute = nvml.compute_capability(device).optional();
   g.persistence = nvml.persistence(device).optional();
   if (const auto ecc = nvml.ecc_mode(device)) {
@@ -109,7 +93,7 @@ GpuFacts look_at(const Nvml& nvml, nvml::Device device) {
 }
 
 struct DriverFacts {
-  std::string version;
+  std::string version, list_problem;
   std::optional<std::pair<int, int>> cuda;
   std::vector<GpuFacts> gpus;
 };
@@ -117,15 +101,16 @@ struct DriverFacts {
 DriverFacts ask_driver(const DoctorOptions& options) {
   const auto nvml =
       options.demo.empty() ? Nvml::open() : open_demo(options.demo, options.demo_options);
-  DriverFacts facts{nvml->driver_version().value, nvml->cuda_version().optional(), {}};
+  DriverFacts facts{nvml->driver_version().value, {}, nvml->cuda_version().optional(), {}};
   const auto count = nvml->count();
-  for (unsigned i = 0; i < count.value; ++i) {
+  if (!count) facts.list_problem = nvml::describe(count.code);
+  for (unsigned i = 0; count && i < count.value; ++i) {
     const auto device = nvml->by_index(i);
     if (device) {
       facts.gpus.push_back(look_at(*nvml, device.value));
     } else {
       GpuFacts lost;
-      lost.uuid = "one GPU";
+      lost.uuid = fmt::format("GPU {} of {}", i + 1, count.value);
       lost.silence = nvml::describe(device.code);
       facts.gpus.push_back(std::move(lost));
     }
@@ -137,11 +122,27 @@ DriverFacts ask_driver(const DoctorOptions& options) {
 void add_driver(const DoctorOptions& options, Facts& facts) try {
   auto found = within(options.patience, [options] { return ask_driver(options); });
   facts.driver_version = std::move(found.version);
+  facts.list_problem = std::move(found.list_problem);
   facts.cuda = found.cuda;
   facts.gpus = std::move(found.gpus);
 } catch (const Error& e) {
   if (e.code() == Code::invalid_argument) throw;
   facts.nvml_problem = e.reason();
+}
+
+// The bus of a demo's machine: what its library lists when the story begins.
+std::vector<std::string> demo_cards(const DoctorOptions& options) try {
+  const auto nvml = open_demo(options.demo);
+  freeze_demo(*nvml, 0);
+  std::vector<std::string> buses;
+  const auto count = nvml->count();
+  for (unsigned i = 0; count && i < count.value; ++i)
+    if (const auto device = nvml->by_index(i))
+      if (auto bus = nvml->bus(device.value)) buses.push_back(std::move(bus.value));
+  return buses;
+} catch (const Error& e) {
+  if (e.code() == Code::invalid_argument) throw;
+  return {};
 }
 
 std::optional<std::uint64_t> bytes_of(const Path& folder, bool free) {
@@ -185,7 +186,11 @@ Facts gather(const DoctorOptions& options) {
     facts.capabilities = options.capabilities;
   }
   if (!options.demo.empty() || options.root == "/") add_driver(options, facts);
-  if (!options.demo.empty()) facts.module_loaded = true;
+  if (!options.demo.empty()) {
+    facts.module_loaded = true;
+    facts.container = "";
+    facts.nvidia_cards = demo_cards(options);
+  }
   facts.cpu = detect_cpu(options.root);
   facts.memory_used = read_cgroup(options.root).memory_used;
   facts.cache_dir = options.cache_dir;

@@ -316,5 +316,49 @@ TEST(DoctorGather, FreeDiskIsThatOfTheNearestFolderThatExists) {
   EXPECT_FALSE(gather(options).cache_free.value_or(0) > 0);
 }
 
+// The demo machine of a scenario, some seconds into it.
+std::vector<Check> diagnose_demo(const std::string& scenario, double at_s) {
+  DoctorOptions options;
+  options.demo = scenario;
+  options.patience = std::chrono::milliseconds(300);
+  const auto epoch = Steady::now() - std::chrono::duration_cast<Steady::duration>(Seconds(at_s));
+  options.demo_options.epoch_ns =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(epoch.time_since_epoch()).count();
+  return diagnose(gather(options));
+}
+
+TEST(Doctor, ADriverCallThatHangsIsAFailureThatNamesIt) {
+  const auto checks = diagnose_demo("hang", 6);
+  const auto driver = find(checks, "driver");
+  ASSERT_TRUE(driver);
+  EXPECT_EQ(driver->status, Verdict::fail);
+  EXPECT_THAT(driver->detail, HasSubstr("hangs in nvmlDeviceGetPowerUsage"));
+  EXPECT_THAT(driver->fix, HasSubstr("reboot"));
+}
+
+TEST(Doctor, AGpuThatIsCountedButCannotBeOpenedIsAFailure) {
+  Tree tree;
+  const auto scenario = under(tree.root(), "/scenario.json");
+  for (const auto* call : {"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID"}) {
+    tree.file("/scenario.json", std::string(R"({"about": "test", "gpus": [{"card": "h200"}],
+        "events": [{"type": "fail", "error": "UNKNOWN", "call": ")") +
+                                    call + "\"}]}");
+    const auto checks = diagnose_demo(scenario.string(), 1);
+    const auto answers = find(checks, "gpu-answers");
+    ASSERT_TRUE(answers) << call;
+    EXPECT_EQ(answers->status, Verdict::fail) << call;
+    EXPECT_THAT(answers->fix, Not(IsEmpty()));
+  }
+}
+
+TEST(Doctor, ADriverThatCannotListItsGpusIsAFailure) {
+  Facts f = gpu_machine();
+  f.gpus.clear();
+  f.list_problem = "unknown error";
+  const auto checks = diagnose(f);
+  EXPECT_EQ(checks.front().id, "gpu");
+  EXPECT_EQ(checks.front().status, Verdict::fail);
+}
+
 }  // namespace
 }  // namespace sluice::device

@@ -88,19 +88,24 @@ struct CloseLibrary {
 };
 using Library = std::unique_ptr<void, CloseLibrary>;
 
+constexpr const char* kNames[] = {"libnvidia-ml.so.1", "libnvidia-ml.so"};
+
+// A library that exists but does not load has more to say than "no such file".
+bool is_missing(const std::string& dl_error) {
+  return dl_error.find("No such file") != std::string::npos;
+}
+
 Library open_library(const std::string& path) {
-  const char* const names[] = {"libnvidia-ml.so.1", "libnvidia-ml.so"};
   if (!path.empty()) {
     if (void* found = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return Library(found);
     throw Error(Code::unavailable, "cannot open " + path + ": " + dlerror());
   }
   std::string first_reason;
-  for (const char* name : names) {
+  for (const char* name : kNames) {
     if (void* found = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return Library(found);
     if (first_reason.empty()) first_reason = dlerror();
   }
-  // A library that exists but does not load has more to say than "no such file".
-  if (first_reason.find("No such file") == std::string::npos)
+  if (!is_missing(first_reason))
     throw Error(Code::unavailable, "libnvidia-ml.so.1 does not load: " + first_reason);
   throw Error(Code::unavailable,
               "libnvidia-ml.so.1 not found: no NVIDIA driver is installed here, or this container "
@@ -133,6 +138,12 @@ Nvml::Nvml(void* library)
 
 std::unique_ptr<Nvml> Nvml::open(const std::string& path) {
   return adopt(open_library(path).release());
+}
+
+bool Nvml::is_installed() {
+  return std::any_of(std::begin(kNames), std::end(kNames), [](const char* name) {
+    return Library(dlopen(name, RTLD_LAZY | RTLD_LOCAL)) != nullptr || !is_missing(dlerror());
+  });
 }
 
 std::unique_ptr<Nvml> Nvml::adopt(void* library) {

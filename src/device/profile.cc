@@ -24,11 +24,6 @@ struct BatchRow {
 constexpr std::array kBatchRows = {BatchRow{0, 4, 8}, BatchRow{4, 8, 16}, BatchRow{8, 16, 32},
                                    BatchRow{12, 32, 64}, BatchRow{24, 64, 128}};
 
-struct AgentDefault {
-  const char* name;
-  double memory_gb;
-  std::int64_t batch;
-};
 constexpr std::array kAgents = {AgentDefault{"synthesizer", 6, 16}, AgentDefault{"analyst", 4, 32},
                                 AgentDefault{"scout", 8, 64}};
 
@@ -135,6 +130,11 @@ void judge_found(const GpuConfig& config, const Gpu& gpu, std::vector<std::strin
 
 }  // namespace
 
+std::optional<AgentDefault> agent_default(std::string_view name) noexcept {
+  const auto* found = std::ranges::find(kAgents, name, &AgentDefault::name);
+  return found == kAgents.end() ? std::nullopt : std::optional(*found);
+}
+
 ProfileDefaults profile_defaults(const Card& card, double memory_fraction) {
   ProfileDefaults out{std::string(card.key), nominal_gb(card), 0, {}, {}, {}};
   const auto row = row_for(out.memory_gb);
@@ -143,8 +143,9 @@ ProfileDefaults profile_defaults(const Card& card, double memory_fraction) {
   for (const auto& agent : kAgents) wanted += agent.memory_gb;
   const double scale = std::min(1.0, out.memory_gb * memory_fraction / wanted);
   for (const auto& agent : kAgents) {
-    out.batch_sizes[agent.name] = std::min(agent.batch, row.high);
-    out.memory_allocation[agent.name] = std::floor(agent.memory_gb * scale * 10) / 10;
+    const std::string name(agent.name);
+    out.batch_sizes[name] = std::min(agent.batch, row.high);
+    out.memory_allocation[name] = std::floor(agent.memory_gb * scale * 10) / 10;
   }
   out.precision = to_string(recommend(card.peaks).precision);
   return out;

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <thread>
 
@@ -19,11 +20,18 @@ namespace sluice::device {
 
 namespace {
 
-constexpr auto kBeat = std::chrono::milliseconds(250);
-constexpr auto kLook = std::chrono::seconds(3);
-constexpr auto kLookForTheGone = std::chrono::milliseconds(500);
+using namespace std::chrono_literals;
+
+// Each wake-up costs tens of microseconds, for ever: nobody wakes without need.
+constexpr auto kQuiet = 1200ms;  // the longest that nothing is said; samples come every second
+constexpr auto kStuck = 150ms;   // a call that takes longer is told
+constexpr auto kCost = 5s;       // between two words about the cost
+constexpr auto kLook = 10s;
+constexpr auto kLookForTheGone = 500ms;
 constexpr int kQuickLooks = 60;
-constexpr auto kGrace = std::chrono::milliseconds(1500);  // for calls to return in the end
+constexpr std::uint32_t kEventWait_ms = 5000;      // events end it at once; new GPUs do not
+constexpr std::uint32_t kShortEventWait_ms = 500;  // while one of them may come back
+constexpr auto kGrace = 1500ms;                    // for calls to return in the end
 
 double process_cpu_s() {
   timespec t{};
@@ -43,9 +51,12 @@ class Sampler {
   void events();
   void watch_events(const Nvml& nvml, std::uint64_t generation);
   void heard(const nvml::EventData& event, const std::map<std::string, nvml::Device>& handles);
-  bool listen(int signals);  // false when it is time to end
+  bool listen(int signals);  // until it is time to look; false when it is time to end
   bool hear_pace();
-  void beat();
+  void look_after();
+  double gather(Beat& beat) const;  // calls and what hangs; the seconds spent in the driver
+  void measure(Beat& beat, double driver_s);
+  bool any_late(Instant now) const;
   void sleep(Steady::duration how_long);
   bool wind_down();
 
@@ -55,7 +66,10 @@ class Sampler {
   CallWatch event_calls_;
   CostMeter cost_;
   LineBuffer in_;
+  Instant measured_{};       // when the cost was told last
+  bool told_stuck_ = false;  // by the last beat
   std::atomic<bool> stop_{false}, opened_{false}, search_done_{false}, events_done_{false};
+  std::atomic<bool> awaiting_{false};  // the event thread is in a wait that nothing can end
   std::mutex sleep_mutex_;
   std::condition_variable woken_;
 };
@@ -76,7 +90,7 @@ void Sampler::search() {
       if (!stop_) search_.look();
     }
   } else {
-    out_.send(End{search_.why_nothing()});
+    out_.send(search_.nothing());
     stop_ = true;
   }
   search_done_ = true;
@@ -87,16 +101,16 @@ void Sampler::events() {
     if (const auto nvml = search_.nvml(); nvml && opened_) {
       watch_events(*nvml, search_.generation());
     }
-    sleep(std::chrono::milliseconds(200));
+    sleep(200ms);
   }
   events_done_ = true;
 }
 
-// With one event set, until the GPUs change: a set cannot forget a GPU.
+// With one event set, until a GPU comes or goes: a set cannot forget a GPU, and one
+// that is lost may fail the wait for all others.
 void Sampler::watch_events(const Nvml& nvml, std::uint64_t generation) {
   constexpr std::uint64_t kWanted = nvml::event::kXid | nvml::event::kDoubleBitEcc |
                                     nvml::event::kGpuUnavailable | nvml::event::kRecoveryAction;
-  constexpr std::uint32_t kWait_ms = 500;
   const auto handles = search_.handles();
   bool any = false;
   Answer<EventSet> set;
@@ -108,16 +122,19 @@ void Sampler::watch_events(const Nvml& nvml, std::uint64_t generation) {
       if (set.value.add(device, kWanted)) any = true;
   }
   while (!stop_ && generation == search_.generation()) {
+    const auto wait = search_.any_missing() ? kShortEventWait_ms : kEventWait_ms;
     if (!any) {
-      sleep(std::chrono::milliseconds(kWait_ms));
+      sleep(std::chrono::milliseconds(wait));
       continue;
     }
-    const auto event = set.value.wait(kWait_ms);
+    awaiting_ = true;
+    const auto event = set.value.wait(wait);
+    awaiting_ = false;
     if (event) {
       heard(event.value, handles);
     } else if (event.code != nvml::Return::timeout) {
       for (const auto& worker : search_.workers()) worker->hurry();  // one of them is in trouble
-      sleep(kLook);
+      sleep(1s);
     }
   }
 }
@@ -145,8 +162,10 @@ bool Sampler::hear_pace() {
   return true;
 }
 
+// Wakes a little after each sample of a sampler that is well, which then has
+// nothing to add to it.
 bool Sampler::listen(int signals) {
-  const auto until = Steady::now() + kBeat;
+  const auto until = out_.last_sent() + kQuiet;
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Steady::now()).count();
     if (left <= 0) return true;
@@ -156,21 +175,26 @@ bool Sampler::listen(int signals) {
   }
 }
 
-void Sampler::beat() {
-  const auto tempo = search_.tempo();
-  Beat beat;
-  beat.at = Steady::now();
+double Sampler::gather(Beat& beat) const {
   double driver_s = 0;
   const auto add = [&](const std::string& who, const CallWatch& calls) {
     beat.cost.calls += calls.calls();
     beat.cost.errors += calls.errors();
     driver_s += calls.driver_s();
-    if (const auto call = calls.now()) beat.busy.push_back({who, call->function, call->since});
+    const auto call = calls.now();
+    if (call && beat.at - call->since >= kStuck)
+      beat.busy.push_back({who, call->function, call->since});
   };
   add("search", search_.calls());
   add("events", event_calls_);
   for (const auto& worker : search_.workers()) add(worker->uuid(), worker->calls());
-  if (opened_) {
+  return driver_s;
+}
+
+void Sampler::measure(Beat& beat, double driver_s) {
+  const auto tempo = search_.tempo();
+  if (opened_ && beat.at - measured_ >= kCost) {
+    measured_ = beat.at;
     const double window = std::max(5.0, interval_of(Tier::processes, tempo));
     cost_.add(beat.at, process_cpu_s(), driver_s, tempo.pace.budget, window);
     search_.set_stretch(cost_.stretch());
@@ -178,21 +202,45 @@ void Sampler::beat() {
   beat.cost.core_share = cost_.core_share();
   beat.cost.driver_share = cost_.driver_share();
   beat.cost.stretch = cost_.stretch();
+}
+
+// One that has not finished a round for so long that a sample is missing.
+bool Sampler::any_late(Instant now) const {
+  return std::ranges::any_of(search_.workers(), [&](const auto& worker) {
+    return !worker->is_gone() && now - worker->last_round() >= kQuiet;
+  });
+}
+
+// A sample is a sign of life by itself. A beat is for what no sample tells: a call
+// that does not return, that it has returned, that there are no samples; and the cost.
+void Sampler::look_after() {
+  Beat beat;
+  beat.at = Steady::now();
+  const double driver_s = gather(beat);
+  const bool stuck = !beat.busy.empty();
+  const bool quiet = beat.at - out_.last_sent() >= kQuiet || any_late(beat.at);
+  if (!stuck && !told_stuck_ && !quiet && beat.at - measured_ < kCost) return;
+  measure(beat, driver_s);
+  told_stuck_ = stuck;
   out_.send(beat);
 }
 
 void Sampler::run(int signals) {
   std::thread searching([this] { search(); });
   std::thread hearing([this] { events(); });
-  beat();
-  while (!stop_ && listen(signals)) beat();
+  do look_after();
+  while (!stop_ && listen(signals));
   {
     const std::lock_guard lock(sleep_mutex_);
     stop_ = true;
   }
   woken_.notify_all();
-  // A thread that hangs in the driver can be neither joined nor ended.
-  if (!wind_down()) std::_Exit(0);
+  // A thread that hangs in the driver can be neither joined nor ended, nor can one
+  // that waits there for events.
+  if (!wind_down() || awaiting_) {
+    log::flush();
+    std::_Exit(0);
+  }
   searching.join();
   hearing.join();
 }
@@ -203,10 +251,9 @@ bool Sampler::wind_down() {
   const auto done = [this] {
     for (const auto& worker : search_.workers())
       if (!worker->finished()) return false;
-    return search_done_.load() && events_done_.load();
+    return search_done_ && (events_done_ || awaiting_);
   };
-  while (!done() && Steady::now() < until)
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  while (!done() && Steady::now() < until) std::this_thread::sleep_for(5ms);
   return done();
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 
 #include "device/detect_nvidia.h"
 #include "device/sampler_probe.h"
@@ -25,6 +26,11 @@ bool is_no_answer(Return code) {
   using enum Return;
   return is_gone(code) || code == unknown || code == timeout || code == operating_system ||
          code == irq_issue;
+}
+
+bool is_end_of_links(Return code) {
+  using enum Return;
+  return code == invalid_argument || code == not_supported || code == function_not_found;
 }
 
 template <class T>
@@ -80,6 +86,17 @@ std::string_view name_of(ProcessKind kind) {
   return "";
 }
 
+// How long a question that took `took` is left alone. No longer than a reading may be
+// old before it is no longer believed.
+Steady::duration rest_after(Steady::duration took, double budget) {
+  constexpr double kShare = 0.1, kLongest_s = 25;
+  if (took < std::chrono::microseconds(300)) return {};  // as nearly all do
+  const double s = std::min(Seconds(took).count() / (budget * kShare), kLongest_s);
+  return std::chrono::duration_cast<Steady::duration>(Seconds(s));
+}
+
+constexpr auto kLongRest = std::chrono::minutes(5);  // of what a card does not have
+
 // Collects the answers of one round and what they say about the GPU itself.
 class Round {
  public:
@@ -115,7 +132,7 @@ class NvidiaProbe final : public Probe {
       : nvml_(nvml), device_(device), enrich_(std::move(enrich)) {}
 
   Gpu describe() override { return describe_nvidia(nvml_, device_); }
-  Outcome read(Tier tier, Sample& sample) override;
+  Outcome read(Tier tier, Sample& sample, double budget) override;
 
  private:
   void pulse(Round& round);
@@ -131,27 +148,34 @@ class NvidiaProbe final : public Probe {
   const Nvml& nvml_;
   const nvml::Device device_;
   const Enrich enrich_;
-  // A card without a fan is asked for its fan again only once in a while.
-  std::map<Metric, int> ask_again_in_;
-  std::optional<unsigned> link_count_;
+  // What is not asked every time: a card without a fan for its fan, and what takes the
+  // driver long to find out (the energy meter of an H200: 4 ms).
+  struct Rest {
+    Instant until{};
+    Steady::duration last_took{};
+  };
+  std::array<Rest, kMetricCount> rests_;
+  double budget_ = 0;
+  std::optional<unsigned> link_count_, max_clock_;
   double utilization_ = 0;
   std::uint64_t samples_since_us_ = 0;
 };
 
 void NvidiaProbe::ask(const Question& question, Round& round) {
-  constexpr int kRounds = 60;
   if (round.gone()) return;
-  auto& wait = ask_again_in_[question.metric];
-  if (wait > 0) {
-    --wait;
-    return;
-  }
+  const auto began = Steady::now();
+  auto& rest = rests_[static_cast<std::size_t>(question.metric)];
+  if (began < rest.until) return;
   const auto answer = question.ask(nvml_, device_);
+  const auto took = Steady::now() - began;
+  // Twice in a row: a single delay says nothing about the question.
+  rest.until = began + rest_after(std::min(took, rest.last_took), budget_);
+  rest.last_took = took;
   if (round.hear(answer)) return round.put(question.metric, answer.value);
   round.missing(question.metric);
   const bool never =
       answer.code == Return::not_supported || answer.code == Return::function_not_found;
-  if (never) wait = kRounds;
+  if (never) rest.until = began + kLongRest;
 }
 
 void NvidiaProbe::pulse(Round& round) {
@@ -191,9 +215,11 @@ void NvidiaProbe::clocks(Round& round) {
     return round.missing(Metric::clock_ratio);
   }
   round.put(Metric::sm_clock, clock.value);
-  if (utilization_ >= kBusy)
+  if (utilization_ >= kBusy && !max_clock_)  // the card's own: never changes
     if (const auto most = nvml_.max_clock_mhz(device_, Clock::sm); round.hear(most) && most.value)
-      return round.put(Metric::clock_ratio, 100.0 * clock.value / most.value);
+      max_clock_ = most.value;
+  if (utilization_ >= kBusy && max_clock_)
+    return round.put(Metric::clock_ratio, 100.0 * clock.value / *max_clock_);
   round.missing(Metric::clock_ratio);
 }
 
@@ -213,12 +239,17 @@ void NvidiaProbe::rows(Round& round) {
 
 void NvidiaProbe::links(Round& round) {
   unsigned count = 0, active = 0;
+  bool sure = true;  // that there are no more: an error that may pass says nothing
   for (; count < link_count_.value_or(nvml::kMaxNvLinks) && !round.gone(); ++count) {
     const auto state = nvml_.nvlink_active(device_, count);
-    if (!round.hear(state)) break;
+    if (!round.hear(state)) {
+      sure = is_end_of_links(state.code);
+      break;
+    }
     active += state.value ? 1 : 0;
   }
   if (round.gone()) return;
+  if (!sure) return round.missing(Metric::nvlink_active);
   if (!link_count_) link_count_ = count;
   if (*link_count_ == 0) return;
   round.put(Metric::nvlink_active, active);
@@ -269,7 +300,8 @@ void NvidiaProbe::processes(Round& round, Sample& sample) {
   sample.processes = std::move(list);
 }
 
-Outcome NvidiaProbe::read(Tier tier, Sample& sample) {
+Outcome NvidiaProbe::read(Tier tier, Sample& sample, double budget) {
+  budget_ = budget;
   Round round(sample);
   switch (tier) {
     case Tier::pulse: pulse(round); break;

@@ -34,7 +34,9 @@ class Probe {
 
   virtual Gpu describe() = 0;  // throws unavailable
   // Adds what `tier` covers to `sample`; stops at the first sign that the GPU is gone.
-  virtual Outcome read(Tier tier, Sample& sample) = 0;
+  // A question that takes long may be left out for a while, so that it alone takes no
+  // more than a tenth of `budget`, the share of time that all questions may take.
+  virtual Outcome read(Tier tier, Sample& sample, double budget) = 0;
 };
 
 // Adds who a process is: from /proc, or as a demo's library tells.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -20,6 +21,8 @@ Instant from_ns(std::int64_t n) {
 }
 
 std::string json_text(std::string_view text) {
+  const auto plain = [](char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; };
+  if (std::ranges::all_of(text, plain)) return fmt::format("\"{}\"", text);
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -106,7 +109,7 @@ void print(fmt::memory_buffer& out, const XidSeen& x) {
 }
 
 void print(fmt::memory_buffer& out, const End& e) {
-  print(out, Json{{"is", "end"}, {"why", e.why}});
+  print(out, Json{{"is", "end"}, {"why", e.why}, {"fault", e.fault}});
 }
 
 Message sample_from(const Json& j) {
@@ -150,7 +153,7 @@ Message message_from(const Json& j) {
   if (is == "gpus") return found_from(j);
   if (is == "trouble") return Trouble{j.at("gpu"), from_ns(j.at("at")), j.at("why"), j.at("gone")};
   if (is == "xid") return xid_from(j);
-  if (is == "end") return End{j.at("why")};
+  if (is == "end") return End{j.at("why"), j.at("fault")};
   throw Error(Code::invalid_argument, "sampler: unknown message '" + is + "'");
 }
 

@@ -7,14 +7,15 @@
 //     {"is":"trouble", "gpu":uuid, "at":ns, "why":"…", "gone":true}
 //     {"is":"xid", "gpu":uuid, "at":ns, "wall":ms, "code":79}
 //     {"is":"beat", "at":ns, "busy":[{"gpu":uuid,"call":"nvmlInit_v2","since":ns}], "cost":{…}}
-//     {"is":"end", "why":"…"}                             its last word before it exits
+//     {"is":"end", "why":"…", "fault":true}               its last word before it exits
 //   program ──▶ sampler
 //     {"is":"pace", "interval":1, "slow":5, "processes":10, "budget":0.001}
 //
 // Times are CLOCK_MONOTONIC nanoseconds, the same in both processes. Every GPU is
-// named by uuid. A beat comes four times a second whatever the driver does: a
-// sampler that does not beat hangs as a whole, and one that beats names the calls
-// that have not returned.
+// named by uuid. Something is said every 1.2 s whatever the driver does: a sampler that
+// is silent hangs as a whole. A beat names the calls that have not returned; one comes
+// when there are any, when they have returned, when there was nothing else to say, and
+// every 5 s with the cost.
 #pragma once
 
 #include <optional>
@@ -72,6 +73,7 @@ struct Beat {
 
 struct End {
   std::string why;
+  bool fault = false;  // there is a driver, and it does not start
 };
 
 using Message = std::variant<Found, Sample, Trouble, XidSeen, Beat, End>;

@@ -3,18 +3,30 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "base/error.h"
 #include "device/demo.h"
 #include "device/detect_amd.h"
 #include "device/detect_intel.h"
+#include "device/sysfs.h"
 
 namespace sluice::device {
 
 namespace {
 
 constexpr unsigned kAmd = 0x1002, kIntel = 0x8086;
+
+// A library that came with some package does not make a driver, and a card that a
+// container was not given is none of its business: both are needed.
+bool has_nvidia_driver() {
+  std::error_code ignored;
+  const auto exists = [&](const char* path) { return std::filesystem::exists(path, ignored); };
+  const bool hardware = !nvidia_cards("/").empty() || exists("/proc/driver/nvidia/version") ||
+                        exists("/dev/nvidiactl");
+  return hardware && Nvml::is_installed();
+}
 
 }  // namespace
 
@@ -40,7 +52,10 @@ void Search::open_nvidia() {
     const std::lock_guard lock(mutex_);
     nvml_ = std::move(opened);
   } catch (const Error& e) {
-    note(std::string("NVIDIA: ") + e.what());
+    note(std::string("NVIDIA: ") + std::string(e.reason()));
+    const bool fault = !options_.demo.empty() || has_nvidia_driver();
+    const std::lock_guard lock(mutex_);
+    fault_ = fault;
   }
 }
 
@@ -151,11 +166,11 @@ void Search::note(std::string text) {
   notes_.push_back(std::move(text));
 }
 
-std::string Search::why_nothing() const {
+End Search::nothing() const {
   const std::lock_guard lock(mutex_);
   std::string all;
   for (const auto& text : notes_) all += (all.empty() ? "" : "; ") + text;
-  return all.empty() ? "no GPU found" : all;
+  return {all.empty() ? "no GPU found" : all, fault_};
 }
 
 void Search::set_pace(const Pace& pace) {
@@ -190,7 +205,9 @@ std::vector<std::shared_ptr<Worker>> Search::workers() const {
 
 std::map<std::string, nvml::Device> Search::handles() const {
   const std::lock_guard lock(mutex_);
-  return handles_;
+  auto good = handles_;
+  std::erase_if(good, [this](const auto& handle) { return workers_.at(handle.first)->is_gone(); });
+  return good;
 }
 
 bool Search::any_missing() const {

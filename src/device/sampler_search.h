@@ -32,13 +32,14 @@ class Search final : public Worker::Listener {
   std::shared_ptr<const Nvml> nvml() const;  // null without an NVIDIA driver
   std::vector<std::shared_ptr<Worker>> workers() const;
   bool any_missing() const;  // gone, or listed without an answer
-  std::string why_nothing() const;
-  std::uint64_t generation() const noexcept { return generation_; }  // grows when GPUs change
-  // The handles that are good now, by uuid.
+  End nothing() const;       // why there is nothing to watch
+  std::uint64_t generation() const noexcept { return generation_; }  // grows when GPUs come or go
+  // The handles that are good now, by uuid: none of a GPU that is gone.
   std::map<std::string, nvml::Device> handles() const;
 
  private:
   void described(Gpu gpu) override;
+  void lost() noexcept override { ++generation_; }
   void open_nvidia();
   void open_sysfs();
   void look_nvidia();
@@ -58,6 +59,7 @@ class Search final : public Worker::Listener {
   std::map<std::string, nvml::Device> handles_;
   std::map<std::string, Gpu> described_;
   std::vector<std::string> notes_;
+  bool fault_ = false;             // there is an NVIDIA driver, and it does not start
   std::vector<std::string> mute_;  // notes on GPUs that did not answer when last looked for
 };
 

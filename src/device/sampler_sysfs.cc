@@ -17,7 +17,7 @@ class SysfsProbe final : public Probe {
       : gpu_(std::move(gpu)), card_(std::move(card)), sensors_(hwmon_of(card_)) {}
 
   Gpu describe() override { return gpu_; }
-  Outcome read(Tier tier, Sample& sample) override;
+  Outcome read(Tier tier, Sample& sample, double) override;
 
  private:
   void put(Sample& sample, Metric metric, std::optional<double> value) const;
@@ -90,7 +90,7 @@ void SysfsProbe::slow(Sample& sample) {
   put(sample, Metric::fan, pwm);
 }
 
-Outcome SysfsProbe::read(Tier tier, Sample& sample) {
+Outcome SysfsProbe::read(Tier tier, Sample& sample, double) {
   std::error_code ignored;
   if (!std::filesystem::exists(card_.device, ignored))
     return {false, true, "the kernel no longer lists it"};

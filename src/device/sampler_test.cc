@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -6,22 +7,19 @@
 
 #include <cmath>
 #include <semaphore>
-#include <set>
 #include <utility>
 
 #include "base/error.h"
 #include "device/demo.h"
 #include "device/sampler_cost.h"
-#include "device/sampler_probe.h"
 #include "device/sampler_protocol.h"
+#include "device/sampler_search.h"
 #include "device/sampler_worker.h"
-#include "device/tree_for_tests.h"
 
 namespace sluice::device {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 constexpr Instant kStart{std::chrono::hours(1)};
 Instant at(double s) { return kStart + std::chrono::duration_cast<Steady::duration>(Seconds(s)); }
@@ -69,7 +67,9 @@ TEST(SamplerProtocol, EveryOtherMessageArrivesToo) {
   EXPECT_EQ(xid.xid.code, 79U);
   EXPECT_EQ(xid.xid.at, at(4));
 
-  EXPECT_EQ(std::get<End>(decode(encode(End{"no driver"}))).why, "no driver");
+  const auto end = std::get<End>(decode(encode(End{"no driver", true})));
+  EXPECT_EQ(end.why, "no driver");
+  EXPECT_TRUE(end.fault);
 
   Gpu gpu{};
   gpu.vendor = Vendor::nvidia;
@@ -192,97 +192,15 @@ TEST(Schedule, WhatIsLateDoesNotPileUp) {
   EXPECT_EQ(schedule.next(), at(101));
 }
 
-// ---- probes
-
-struct Asked {
-  Outcome outcome;
-  Sample sample;
-};
-
-Asked ask(Probe& probe, std::initializer_list<Tier> tiers) {
-  Asked asked;
-  for (const auto tier : tiers) asked.outcome = probe.read(tier, asked.sample);
-  return asked;
-}
-
-std::set<Metric> known(const Sample& sample) {
-  std::set<Metric> all;
-  for (const auto& [metric, value] : sample.values) all.insert(metric);
-  return all;
-}
-
-TEST(NvidiaProbe, AGoodDriverAnswersAllThatACardHas) {
-  const auto nvml = open_demo("eight-gpus");
-  const auto probe = make_nvidia_probe(*nvml, nvml->by_index(0).value, enrich_from_demo(*nvml));
-  const auto asked = ask(*probe, {Tier::pulse, Tier::fast, Tier::slow, Tier::processes});
-  EXPECT_TRUE(asked.outcome.answered);
-  const auto got = known(asked.sample);
-  for (const auto metric : {Metric::utilization, Metric::memory_used, Metric::memory_reserved,
-                            Metric::temperature, Metric::power, Metric::energy, Metric::sm_clock,
-                            Metric::ecc_uncorrected, Metric::rows_failed, Metric::process_count})
-    EXPECT_TRUE(got.contains(metric)) << info(metric).name;
-  ASSERT_TRUE(asked.sample.processes);
-  ASSERT_FALSE(asked.sample.processes->empty());
-  EXPECT_FALSE(asked.sample.processes->front().name.empty());
-}
-
-TEST(NvidiaProbe, WhatADriverDoesNotTellIsAbsent) {
-  const auto nvml = open_demo("version-errors");
-  const auto probe = make_nvidia_probe(*nvml, nvml->by_index(0).value, [](Process&) {});
-  const auto asked = ask(*probe, {Tier::pulse, Tier::fast, Tier::slow, Tier::processes});
-  EXPECT_TRUE(asked.outcome.answered);
-  EXPECT_FALSE(asked.sample.absent.empty());
-  const auto got = known(asked.sample);
-  for (const auto metric : asked.sample.absent) EXPECT_FALSE(got.contains(metric));
-  for (const auto& [metric, value] : asked.sample.values) {
-    EXPECT_TRUE(std::isfinite(value)) << info(metric).name;
-    EXPECT_LT(value, 1e18) << info(metric).name;  // a sentinel that slipped through
-  }
-}
-
-TEST(NvidiaProbe, ALostGpuIsGone) {
-  const auto nvml = open_demo("gpu-falls-off");
-  const auto probe = make_nvidia_probe(*nvml, nvml->by_index(1).value, [](Process&) {});
-  EXPECT_TRUE(ask(*probe, {Tier::pulse}).outcome.answered);
-  freeze_demo(*nvml, 6);
-  const auto asked = ask(*probe, {Tier::pulse});
-  EXPECT_TRUE(asked.outcome.gone);
-  EXPECT_FALSE(asked.outcome.answered);
-  EXPECT_THAT(asked.outcome.why, HasSubstr("lost"));
-}
-
-TEST(SysfsProbe, ReadsWhatTheKernelOffers) {
-  Tree tree;
-  const std::string device = "/sys/class/drm/card0/device";
-  tree.file(device + "/vendor", "0x1002\n")
-      .file(device + "/gpu_busy_percent", "42\n")
-      .file(device + "/mem_info_vram_total", "1000\n")
-      .file(device + "/mem_info_vram_used", "400\n")
-      .file(device + "/hwmon/hwmon3/temp1_input", "56000\n")
-      .file(device + "/hwmon/hwmon3/power1_average", "123000000\n");
-  DrmCard card;
-  card.card = under(tree.root(), "/sys/class/drm/card0");
-  card.device = under(tree.root(), device);
-  const auto probe = make_sysfs_probe({}, card);
-  const auto asked = ask(*probe, {Tier::pulse, Tier::fast, Tier::slow});
-  EXPECT_TRUE(asked.outcome.answered);
-  EXPECT_THAT(asked.sample.values,
-              testing::IsSupersetOf(
-                  {std::pair(Metric::utilization, 42.0), std::pair(Metric::memory_free, 600.0),
-                   std::pair(Metric::temperature, 56.0), std::pair(Metric::power, 123.0)}));
-  EXPECT_THAT(asked.sample.absent, testing::Contains(Metric::fan));
-
-  std::filesystem::remove_all(card.device);
-  EXPECT_TRUE(ask(*probe, {Tier::pulse}).outcome.gone);
-}
-
 // ---- worker
 
 class Quiet final : public Worker::Listener {
  public:
   void described(Gpu gpu) override { described_ = gpu.uuid; }
+  void lost() noexcept override { ++losses_; }
   Tempo tempo() const override { return {{0.01, 0.01, 0.01, 1}, 1}; }
   std::string described_;
+  std::atomic<int> losses_ = 0;
 };
 
 class Scripted final : public Probe {
@@ -293,7 +211,7 @@ class Scripted final : public Probe {
     gpu.uuid = "GPU-1";
     return gpu;
   }
-  Outcome read(Tier, Sample& sample) override {
+  Outcome read(Tier, Sample& sample, double) override {
     if (outcome_.answered) sample.values.emplace_back(Metric::power, 1);
     return outcome_;
   }
@@ -325,6 +243,7 @@ TEST(Worker, SaysOnceThatItsGpuIsGoneAndGoesOnWhenItReturns) {
   EXPECT_EQ(trouble.why, "GPU is lost");
   EXPECT_TRUE(worker.is_gone());
   worker.lose("the driver no longer lists it");  // known already
+  EXPECT_EQ(listener.losses_, 1);
 
   worker.revive(std::make_unique<Scripted>(Outcome{}));
   EXPECT_FALSE(std::get<Sample>(next_message(ends[0])).values.empty());
@@ -338,7 +257,7 @@ class Held final : public Probe {
  public:
   Held(std::binary_semaphore& asked, std::binary_semaphore& go) : asked_(asked), go_(go) {}
   Gpu describe() override { return {}; }
-  Outcome read(Tier, Sample& sample) override {
+  Outcome read(Tier, Sample& sample, double) override {
     if (std::exchange(first_, false)) {
       asked_.release();
       go_.acquire();
@@ -385,6 +304,33 @@ TEST(Worker, AnErrorThatIsNotALossIsTroubleWithoutAnEnd) {
   }
   worker.stop();
   close(ends[0]);
+}
+
+// ---- search
+
+TEST(Search, AGpuThatIsGoneIsNoLongerAmongTheGoodHandles) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  {
+    Outbox out(ends[1]);
+    SamplerOptions options;
+    options.demo = "gpu-falls-off";
+    Search search(options, out);
+    ASSERT_TRUE(search.open());
+    const auto all = search.handles().size();
+    const auto generation = search.generation();
+    freeze_demo(*search.nvml(), 6);
+    for (const auto& worker : search.workers()) worker->hurry();
+    const auto patience = Steady::now() + std::chrono::seconds(10);
+    while (!search.any_missing() && Steady::now() < patience)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    EXPECT_EQ(search.handles().size(), all - 1);
+    EXPECT_GT(search.generation(), generation);  // so that events are listened for anew
+    for (const auto& worker : search.workers()) worker->stop();
+  }
+  close(ends[0]);
+  close(ends[1]);
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ void Outbox::send(const Message& message) {
     else if (errno != EINTR)
       closed_ = true;
   }
+  last_sent_ = Steady::now().time_since_epoch().count();
 }
 
 double interval_of(Tier tier, const Tempo& tempo) noexcept {
@@ -87,6 +88,7 @@ void Worker::lose(std::string why) {
   const std::lock_guard lock(mutex_);
   if (gone_) return;
   gone_ = true;
+  listener_.lost();
   out_.send(Trouble{uuid_, Steady::now(), std::move(why), true});
 }
 
@@ -126,13 +128,14 @@ void Worker::run() {
   const CallScope scope(calls_);
   while (wait()) {
     if (!describe()) continue;
+    const auto tempo = listener_.tempo();
     std::vector<Tier> tiers;
     {
-      const auto tempo = listener_.tempo();
       const std::lock_guard lock(mutex_);
       tiers = schedule_.due(Steady::now(), tempo);
     }
-    round(tiers);
+    round(tiers, tempo.pace.budget);
+    last_round_ = Steady::now().time_since_epoch().count();
   }
   finished_ = true;
 }
@@ -155,7 +158,7 @@ bool Worker::describe() {
   return true;
 }
 
-void Worker::round(const std::vector<Tier>& tiers) {
+void Worker::round(const std::vector<Tier>& tiers, double budget) {
   std::shared_ptr<Probe> probe;
   {
     const std::lock_guard lock(mutex_);
@@ -166,7 +169,7 @@ void Worker::round(const std::vector<Tier>& tiers) {
   bool answered = false;
   Outcome last;
   for (const auto tier : tiers) {
-    last = probe->read(tier, sample);
+    last = probe->read(tier, sample, budget);
     answered = answered || last.answered;
     if (last.gone) break;
   }

@@ -22,11 +22,13 @@ class Outbox {
  public:
   explicit Outbox(int fd) : fd_(fd) {}
   void send(const Message& message);  // does nothing once the other end is closed
+  Instant last_sent() const noexcept { return Instant(Steady::duration(last_sent_)); }
 
  private:
   const int fd_;
   std::mutex mutex_;
   bool closed_ = false;
+  std::atomic<Steady::rep> last_sent_{0};
 };
 
 // How often to ask just now; shared by all threads.
@@ -52,11 +54,13 @@ class Schedule {
 
 class Worker {
  public:
-  // `out` and `described` must outlive the worker; `described` is called once with
-  // the GPU's description, from the worker's thread.
+  // `out` and `listener` must outlive the worker. `described` is called with the GPU's
+  // description at first and after each return, from the worker's thread; `lost` by
+  // whoever noticed, and must not call back.
   struct Listener {
     virtual ~Listener() = default;
     virtual void described(Gpu gpu) = 0;
+    virtual void lost() noexcept = 0;
     virtual Tempo tempo() const = 0;
   };
   Worker(std::string uuid, std::unique_ptr<Probe> probe, Outbox& out, Listener& listener);
@@ -69,13 +73,14 @@ class Worker {
   void lose(std::string why);                 // the driver no longer lists it
   void revive(std::unique_ptr<Probe> probe);  // it does again
   bool is_gone() const;
+  Instant last_round() const noexcept { return Instant(Steady::duration(last_round_)); }  // its end
   void stop();
   bool finished() const noexcept { return finished_; }
 
  private:
   void run();
   bool describe();
-  void round(const std::vector<Tier>& tiers);
+  void round(const std::vector<Tier>& tiers, double budget);
   void report(const Outcome& outcome, Instant at);
   bool wait();  // until something is due; false to end
 
@@ -90,6 +95,7 @@ class Worker {
   Schedule schedule_;
   bool stop_ = false, gone_ = false, described_ = false;
   std::atomic<bool> finished_{false};
+  std::atomic<Steady::rep> last_round_{Steady::now().time_since_epoch().count()};
   std::thread thread_;
 };
 

@@ -140,4 +140,21 @@ std::string to_cpu_list(const std::vector<unsigned>& cpus) {
   return text;
 }
 
+std::vector<std::string> nvidia_cards(const Path& root) {
+  constexpr std::int64_t kNvidia = 0x10de;
+  std::vector<std::string> buses;
+  std::error_code ignored, failed;
+  const auto folder = under(root, "/sys/bus/pci/devices");
+  for (std::filesystem::directory_iterator it(folder, ignored), end; it != end;
+       it.increment(ignored)) {
+    const auto kind = read_int(it->path() / "class");
+    const auto driver = std::filesystem::read_symlink(it->path() / "driver", failed).filename();
+    if (read_int(it->path() / "vendor") == kNvidia && kind && *kind >> 16 == 0x03 &&
+        driver != "vfio-pci")
+      buses.push_back(it->path().filename().string());
+  }
+  std::ranges::sort(buses);
+  return buses;
+}
+
 }  // namespace sluice::device

@@ -36,4 +36,8 @@ std::vector<std::string> numbered(const Path& folder, std::string_view prefix);
 std::vector<unsigned> cpu_list(std::string_view text);
 std::string to_cpu_list(const std::vector<unsigned>& cpus);
 
+// PCI buses of the machine's NVIDIA GPUs, whatever their driver says; without those
+// given to virtual machines.
+std::vector<std::string> nvidia_cards(const Path& root);
+
 }  // namespace sluice::device

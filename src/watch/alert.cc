@@ -31,6 +31,7 @@ constexpr DerivedMetric kDerived[] = {
     {"throttled", "flag", Scope::gpu, "1 while heat or a power brake holds the clock back"},
     {"host_memory_percent", "percent", Scope::cpu, "memory in use, of what we may use"},
     {"noticeable_p50", "milliseconds", Scope::server, "request_p50, or 5 ms when that is less"},
+    {"driver_down", "flag", Scope::server, "1 while a driver is installed and does not start"},
     {"sampler_down", "flag", Scope::server, "1 while the sampler process does not answer"},
     {"sampler_stretch", "", Scope::server, "factor on the sampling intervals"},
     {"history_down", "flag", Scope::server, "1 while history cannot be written to disk"},

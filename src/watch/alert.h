@@ -29,7 +29,8 @@ struct Rule {
   Severity severity = Severity::warning;
   // Shown with the alert. "{device}", "{bus}", "{value}", "{threshold}", "{baseline}",
   // "{for}", "{process}", "{health_cause}", "{health_fix}", "{xid}", "{throttle}",
-  // "{sampler}" and "{history}" are filled in when it fires.
+  // "{sampler}", "{driver_cause}", "{driver_fix}" and "{history}" are filled in when it
+  // fires.
   std::string cause, fix;
   std::string device = "*";  // any of its scope, or one uuid or bus
   bool enabled = true;

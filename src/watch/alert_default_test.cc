@@ -90,6 +90,23 @@ TEST(DefaultRules, AHungSamplerIsSaidWithTheCallItHangsIn) {
   EXPECT_EQ(kinds(scene.wait(engine, 15)), "R");
 }
 
+TEST(DefaultRules, ADriverThatDoesNotStartIsSaidWithCauseAndFix) {
+  AlertEngine engine(default_rules());
+  Scene scene;
+  auto& sampler = scene.snapshot.sampler;
+  sampler.driver_trouble =
+      "NVIDIA: driver and library versions differ; reload the modules, or reboot";
+  sampler.state = "no driver: " + sampler.driver_trouble;
+  const auto all = scene.wait(engine, 15);
+  ASSERT_EQ(kinds(all), "F");  // and nothing about the sampler, which is well
+  EXPECT_EQ(all[0].alert.rule, "driver-down");
+  EXPECT_THAT(all[0].alert.cause, HasSubstr("versions differ:"));
+  EXPECT_THAT(all[0].alert.fix, HasSubstr("reload the modules, or reboot."));
+  sampler.driver_trouble.clear();
+  sampler.state = "running";
+  EXPECT_EQ(kinds(scene.wait(engine, 15)), "R");
+}
+
 TEST(DefaultRules, ASamplerThatIsOnlyStartingIsNotDown) {
   AlertEngine engine(default_rules());
   Scene scene;

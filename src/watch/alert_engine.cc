@@ -71,6 +71,14 @@ struct AlertEngine::Impl {
   std::deque<Alert> recent;
   std::vector<Transition>* out = nullptr;  // of the evaluate() in progress
 
+  // Alerts of an earlier run, until the first evaluate() tells the time.
+  struct Earlier {
+    Alert alert;
+    bool delivered;
+  };
+  std::vector<Earlier> earlier;
+
+  void resume(const Snapshot& s);
   void step(const Rule& rule, const Subject& subject);
   void advance(const Rule& rule, State& state, const Sighting& seen);
   void no_evidence(State& state, const Snapshot& s) const;
@@ -183,6 +191,22 @@ void AlertEngine::Impl::resolve(State& state, std::string because, WallTime wall
 
 // ---- everything together
 
+// Goes on with what was firing before a restart: nobody is told again, and its end is
+// told. A device that does not show up again has gone_after_s to do so.
+void AlertEngine::Impl::resume(const Snapshot& s) {
+  for (auto& [alert, delivered] : std::exchange(earlier, {})) {
+    const auto lasted = std::chrono::duration_cast<Steady::duration>(s.wall - alert.since);
+    last_seen.try_emplace(alert.device, s.at);
+    State& state = states[{alert.rule, alert.device}];
+    state.phase = Phase::firing;
+    state.since = s.at;
+    state.breached = s.at - std::max(lasted, Steady::duration::zero());
+    state.evidence = s.at;
+    state.alert = std::move(alert);
+    state.delivered = delivered;
+  }
+}
+
 bool AlertEngine::Impl::has_rule(const Key& key, const std::vector<Subject>& subjects) const {
   const auto rule = std::ranges::find(rules, key.first, &Rule::name);
   if (rule == rules.end() || !rule->enabled || replaced.contains(key.first)) return false;
@@ -241,6 +265,7 @@ std::vector<Transition> AlertEngine::evaluate(const Snapshot& snapshot) {
   std::vector<Transition> out;
   impl_->out = &out;
   const auto subjects = subjects_of(snapshot);
+  impl_->resume(snapshot);
   for (const auto& subject : subjects) impl_->last_seen[subject.id] = snapshot.at;
   impl_->retire(snapshot, subjects);
   impl_->settle_silences(snapshot.wall);
@@ -315,7 +340,16 @@ Json AlertEngine::to_json() const {
 
 Json AlertEngine::saved() const {
   Json all = to_json();
-  return Json{{"recent", std::move(all["recent"])}, {"silences", std::move(all["silences"])}};
+  Json active = Json::array();
+  const auto add = [&](const Alert& alert, bool delivered) {
+    active.push_back({{"alert", watch::to_json(alert)}, {"delivered", delivered}});
+  };
+  for (const auto& [key, state] : impl_->states)
+    if (state.active()) add(state.alert, state.delivered);
+  for (const auto& [alert, delivered] : impl_->earlier) add(alert, delivered);
+  return Json{{"active", std::move(active)},
+              {"recent", std::move(all["recent"])},
+              {"silences", std::move(all["silences"])}};
 }
 
 void AlertEngine::restore(const Json& saved, WallTime now) try {
@@ -326,6 +360,10 @@ void AlertEngine::restore(const Json& saved, WallTime now) try {
   for (const auto& a : saved.at("recent"))
     if (auto alert = alert_from_json(a); alert && impl_->recent.size() < impl_->options.recent)
       impl_->recent.push_back(std::move(*alert));
+  if (!saved.contains("active")) return;  // of an older version
+  for (const auto& a : saved["active"])
+    if (auto alert = alert_from_json(a.at("alert")); alert && !alert->resolved)
+      impl_->earlier.push_back({std::move(*alert), a.at("delivered")});
 } catch (const Json::exception& e) {
   log::warn("alerts: what was kept of an earlier run cannot be read: {}", e.what());
 }

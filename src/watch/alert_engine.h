@@ -71,8 +71,9 @@ class AlertEngine {
   // {"active": […], "recent": […], "rules": […], "silences": […]}
   Json to_json() const;
 
-  // What should survive a restart: silences and recent alerts. restore() ignores
-  // what it does not understand.
+  // What should survive a restart: active alerts, which then neither fire nor are
+  // forgotten, silences and recent alerts. For an engine that has evaluated nothing
+  // yet; ignores what it does not understand.
   Json saved() const;
   void restore(const Json& saved, WallTime now);
 

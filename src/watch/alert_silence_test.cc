@@ -88,5 +88,47 @@ TEST(AlertEngine, SilencesAndRecentAlertsSurviveARestart) {
   EXPECT_NO_THROW(next.restore(Json(), now));
 }
 
+TEST(AlertEngine, AnActiveAlertGoesOnAfterARestartWithoutBeingToldAgain) {
+  AlertEngine engine({hot()});
+  Scene scene;
+  ASSERT_EQ(kinds(scene.hold(engine, Metric::temperature, 84, 20)), "F");
+  const auto since = engine.active().at(0).since;
+
+  AlertEngine next({hot()});
+  next.restore(Json::parse(engine.saved().dump()), scene.snapshot.wall);
+  EXPECT_EQ(next.saved(), engine.saved());  // also when it is asked before the first look
+  EXPECT_EQ(kinds(scene.hold(next, Metric::temperature, 84, 30)), "");
+  ASSERT_EQ(next.active().size(), 1u);
+  EXPECT_EQ(next.active()[0].since, since);
+  const auto end = scene.hold(next, Metric::temperature, 70, 20);
+  ASSERT_EQ(kinds(end), "R");
+  EXPECT_TRUE(end[0].deliver);
+}
+
+TEST(AlertEngine, AnAlertOfADeviceThatIsGoneAfterARestartEnds) {
+  AlertEngine engine({hot()});
+  Scene scene;
+  scene.hold(engine, Metric::temperature, 84, 20);
+  AlertEngine next({hot()});
+  next.restore(engine.saved(), scene.snapshot.wall);
+  scene.snapshot.gpus.clear();
+  EXPECT_EQ(kinds(scene.wait(next, 30)), "");  // it may only be slow to show up
+  const auto end = scene.wait(next, 60);
+  ASSERT_EQ(kinds(end), "R");
+  EXPECT_EQ(end[0].alert.resolved_because, "the device is gone");
+}
+
+TEST(AlertEngine, AnAlertThatWasSilencedBeforeARestartIsToldWhenTheSilenceEnds) {
+  AlertEngine engine({hot()});
+  Scene scene;
+  scene.wait(engine, 1);
+  const auto now = scene.snapshot.wall;
+  engine.silence("hot", "*", now + std::chrono::seconds(60), now);
+  ASSERT_EQ(kinds(scene.hold(engine, Metric::temperature, 84, 20)), "F");
+  AlertEngine next({hot()});
+  next.restore(engine.saved(), scene.snapshot.wall);
+  EXPECT_EQ(kinds(scene.hold(next, Metric::temperature, 84, 60)), "U");
+}
+
 }  // namespace
 }  // namespace sluice::watch

@@ -69,8 +69,13 @@ std::optional<Timed> throttled(const Subject& s) {
 std::optional<Timed> sampler_down(const Subject& s) {
   const std::string& state = s.snapshot->sampler.state;
   if (state.empty() || state == "starting") return std::nullopt;
-  const bool fine = state.starts_with("running") || state.starts_with("not needed");
+  const bool fine = state.starts_with("running") || state.starts_with("not needed") ||
+                    !s.snapshot->sampler.driver_trouble.empty();  // which has its own rule
   return now_value(s, fine ? 0 : 1);
+}
+
+std::optional<Timed> driver_down(const Subject& s) {
+  return now_value(s, s.snapshot->sampler.driver_trouble.empty() ? 0 : 1);
 }
 
 // A server that answers in microseconds doubles its time without anyone noticing.
@@ -107,6 +112,7 @@ constexpr Derivation kDerivations[] = {
        return percent(*s.readings, Metric::host_memory_used, Metric::host_memory_total);
      }},
     {"noticeable_p50", noticeable_p50},
+    {"driver_down", driver_down},
     {"sampler_down", sampler_down},
     {"sampler_stretch", [](const Subject& s) { return now_value(s, s.snapshot->sampler.stretch); }},
     {"history_down",

@@ -56,6 +56,14 @@ std::string throttle_text(const Context& c) {
   return names.empty() ? "nothing the driver names" : fmt::format("{}", fmt::join(names, ", "));
 }
 
+// "What is wrong; what mends it": the one part or the other, as the driver's opener put it.
+std::string driver_part(const Context& c, bool cause) {
+  const std::string& all = c.subject.snapshot->sampler.driver_trouble;
+  const auto end = all.find("; ");
+  if (cause) return all.empty() ? "The driver does not start" : all.substr(0, end);
+  return end == all.npos ? "Look at dmesg | grep NVRM" : all.substr(end + 2);
+}
+
 std::string baseline_text(const Context& c) {
   return c.seen.baseline ? with_unit(*c.seen.baseline, unit_of(c.rule.metric)) : "no baseline";
 }
@@ -94,6 +102,8 @@ constexpr Placeholder kPlaceholders[] = {
        const auto& why = c.subject.snapshot->history_trouble;
        return why.empty() ? std::string("no reason given") : why;
      }},
+    {"driver_cause", [](const Context& c) { return driver_part(c, true); }},
+    {"driver_fix", [](const Context& c) { return driver_part(c, false); }},
     {"sampler",
      [](const Context& c) {
        const auto& state = c.subject.snapshot->sampler.state;
@@ -126,6 +136,7 @@ constexpr Phrase kPhrases[] = {
     {"throttled", "clock held back by heat or power", "no longer held back"},
     {"rows_pending", "memory row waits for replacement", "no replacement waits any more"},
     {"rows_failed", "memory row could not be replaced", "no failed replacement any more"},
+    {"driver_down", "the GPU driver does not start", "the driver starts again"},
     {"sampler_down", "sampler does not answer", "the sampler answers again"},
     {"history_down", "history cannot be written to disk", "history is written again"},
 };

@@ -66,7 +66,7 @@ void Fleet::take(const device::XidSeen& seen, Instant) {
 // A call that has not returned is silence from its beginning; only the next sample
 // ends it, so that a new sampler which has not asked yet does not.
 void Fleet::take(const device::Beat& beat, Instant now) {
-  constexpr double kNoticeable = 0.25;
+  constexpr double kNoticeable = 0.15;
   for (const auto& busy : beat.busy) {
     const auto found = members_.find(busy.gpu);
     if (found == members_.end() || seconds_between(busy.since, now) < kNoticeable) continue;
@@ -80,7 +80,7 @@ void Fleet::take(const device::Beat& beat, Instant now) {
 
 // A sampler that beats but has stopped asking for a GPU. By the sampler's own
 // clock: its messages come in order, so whatever it had sampled by then is here.
-void Fleet::notice_overdue(Instant beat) {
+void Fleet::notice_overdue(Instant at) {
   // Each GPU is felt for once a second. Files of the kernel may take their time, to
   // wake a sleeping card for one, and no call is named meanwhile.
   constexpr double kDue_s = 1, kDueFromFiles_s = 3, kSlack_s = 0.5;
@@ -88,7 +88,7 @@ void Fleet::notice_overdue(Instant beat) {
     if (member.silent_since) continue;
     const auto last = std::max(member.view.sampled_at.value_or(found_at_), found_at_);
     const double due = member.view.gpu.vendor == device::Vendor::nvidia ? kDue_s : kDueFromFiles_s;
-    if (seconds_between(last, beat) < due + kSlack_s) continue;
+    if (seconds_between(last, at) < due + kSlack_s) continue;
     member.silent_since = last + std::chrono::duration_cast<Steady::duration>(Seconds(due));
     member.silence = "the sampler runs but no longer reads it";
   }

@@ -62,7 +62,7 @@ class Fleet {
   void take(const device::XidSeen& seen, Instant now);
   void take(const device::Beat& beat, Instant now);
   void take(const device::End&, Instant) {}
-  void notice_overdue(Instant beat);
+  void notice_overdue(Instant at);
   static device::Evidence evidence(Member& member);
 
   device::HealthPolicy policy_;

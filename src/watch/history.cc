@@ -157,19 +157,18 @@ bool History::Impl::store_on_disk(const Batch& batch) {
 
 // What was kept in memory meanwhile goes along.
 void History::Impl::write_disk(const Batch& batch) {
+  std::optional<Batch> all;
   {
     const Lock lock(stores);
-    if (memory_used) {
-      Batch all = memory.everything(batch.number);
-      for (const auto& row : batch.rows) all.rows.push_back(row);
-      for (const auto& [key, value] : batch.kept) all.kept[key] = value;
-      disk->writer.write(all);
-      memory.clear();
-      memory_used = false;
-      return;
-    }
+    if (memory_used) all = memory.everything(batch.number);
   }
-  disk->writer.write(batch);
+  if (!all) return disk->writer.write(batch);
+  for (const auto& row : batch.rows) all->rows.push_back(row);
+  for (const auto& [key, value] : batch.kept) all->kept[key] = value;
+  disk->writer.write(*all);  // without the lock: queries go on
+  const Lock lock(stores);
+  memory.clear();
+  memory_used = false;
 }
 
 void History::Impl::store_in_memory(const Batch& batch) {
@@ -260,11 +259,14 @@ std::vector<Row> History::Impl::rows(std::string_view device, const Choice& choi
     on_its_way = writing;
     waiting_number = number;
   }
-  std::vector<Row> all;
+  std::vector<Row> all, in_memory;
   const Lock lock(stores);
-  std::int64_t stored = memory.read(device, choice.source, choice.from, last, all);
-  if (disk)
-    stored = std::max(stored, disk->reader.read(device, choice.source, choice.from, last, all));
+  const auto of_memory = memory.read(device, choice.source, choice.from, last, in_memory);
+  const auto of_disk =
+      disk ? disk->reader.read(device, choice.source, choice.from, last, all) : std::int64_t{0};
+  // A file that has a later batch has all that is in memory: it was moved just now.
+  if (of_memory > of_disk) std::ranges::move(in_memory, std::back_inserter(all));
+  const auto stored = std::max(of_memory, of_disk);
   if (on_its_way && on_its_way->number > stored)
     for (const auto& row : on_its_way->rows)
       if (row.device == device && row.step == choice.source) all.push_back(row);
@@ -288,7 +290,8 @@ void History::add(std::string_view device, const device::Readings& readings, Ins
 }
 
 Json History::query(const HistoryQuery& query, WallTime now) const {
-  require(query.from_ms >= 0 && query.from_ms <= query.to_ms, "history: from must not be after to");
+  require(query.from_ms >= 0, "history: from must not be before 1970");
+  require(query.from_ms <= query.to_ms, "history: from must not be after to");
   require(query.points >= 1 && query.points <= 100000, "history: points must be from 1 to 100000");
   MetricSet wanted;
   for (const auto& name : query.metrics) wanted.set(static_cast<std::size_t>(metric_named(name)));

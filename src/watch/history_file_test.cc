@@ -246,6 +246,29 @@ TEST(HistoryFile, ASlowDiskNeverStallsTheCallerAndWhatIsDroppedIsCounted) {
   EXPECT_TRUE(history.flush());
 }
 
+TEST(HistoryFile, AMoveFromMemoryToASlowDiskHoldsNoQueryUpAndCountsNothingTwice) {
+  const Folder folder;
+  History history(at(folder / "history.db"));
+  ASSERT_TRUE(history.flush());
+  Feeder feed(history);
+  {
+    Database other(folder / "history.db", false);
+    const Transaction hold(other);
+    feed.put("GPU-1", Metric::power, kEpoch, 100);
+    ASSERT_TRUE(history.flush());  // gave up on the file: in memory
+    ASSERT_NE(history.stats().trouble, "");
+    feed.put("GPU-1", Metric::power, kEpoch, 400);
+    EXPECT_FALSE(history.flush(0.1));  // on its way to the file, and waits for it
+    const Instant start = Steady::now();
+    EXPECT_THAT(power(history, kEpoch, kEpoch)["mean"], ElementsAre(250.0));
+    EXPECT_LT(seconds_between(start, Steady::now()), 0.5);
+  }
+  feed.put("GPU-1", Metric::power, kEpoch, 100);
+  EXPECT_TRUE(history.flush());
+  EXPECT_EQ(history.stats().trouble, "");
+  EXPECT_THAT(power(history, kEpoch, kEpoch)["mean"], ElementsAre(200.0));
+}
+
 // ---- a crash
 
 // Adds a value a step and says on `out` how far it has stored them, until killed.

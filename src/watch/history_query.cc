@@ -28,16 +28,22 @@ std::int64_t round_step(std::int64_t from, std::int64_t to, std::int64_t points,
                         std::int64_t finest) {
   for (const auto step : kRound)
     if (step >= finest && steps_between(from, to, step) <= points) return step;
-  std::int64_t days = 2;
-  while (steps_between(from, to, days * kDay) > points) ++days;  // ends: two steps always do
-  return days * kDay;
+  // Days: the fewest that do, tried for some centuries; beyond, so many that the range
+  // spans a step less than there are points, which do wherever the steps fall.
+  constexpr std::int64_t kTries = 100'000;
+  const std::int64_t fewest = std::max<std::int64_t>(2, (to - from) / kDay / points);
+  for (std::int64_t days = fewest; days < fewest + kTries; ++days)
+    if (steps_between(from, to, days * kDay) <= points) return days * kDay;
+  return ((to - from) / (kDay * (points - 1)) + 1) * kDay;
 }
 
-// One step over everything, wherever it begins.
+// One step over everything, wherever it begins. From rows so short that what lies
+// outside of the range at its ends does not matter.
 Choice all_in_one(std::int64_t from, std::int64_t to, std::int64_t finest) {
+  constexpr std::int64_t kRows = 100;
   std::size_t source = 0;
   for (std::size_t i = 0; i < kSteps.size(); ++i)
-    if (kSteps[i].seconds <= std::max(finest, to - from)) source = i;
+    if (kSteps[i].seconds <= std::max(finest, (to - from) / kRows)) source = i;
   const std::int64_t unit = kSteps[source].seconds;
   const std::int64_t begin = start_of(from, unit);
   return {source, start_of(to, unit) + unit - begin, begin, begin};

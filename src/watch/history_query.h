@@ -20,7 +20,8 @@ struct Choice {
 
 // The finest step that reaches back to `from_s` and needs at most `points` points
 // (1 or more) for from_s..to_s; rows are read from the coarsest source that divides it.
-// Steps are round: 1, 2, 5, 10, 20, 30 s, 1, 2, 5, 10, 15, 30 min, 1 h, … days.
+// Steps are round: 1, 2, 5, 10, 20, 30 s, 1, 2, 5, 10, 15, 30 min, 1 h, … days. For one
+// point the step is the range itself, rounded up to whole rows.
 Choice choose(std::int64_t from_s, std::int64_t to_s, std::int64_t points, std::int64_t now_s);
 
 using MetricSet = std::bitset<device::kMetricCount>;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -32,13 +33,23 @@ TEST(HistoryChoice, TheFinestRoundStepThatReachesBackAndFits) {
         Question{86400, 0, 10000, 10, 10},       //
         Question{7 * 86400, 0, 600, 1800, 300},  //
         Question{90 * 86400, 0, 600, 21600, 300}, Question{90 * 86400, 0, 2, 47 * 86400, 300},
-        Question{90 * 86400, 0, 1, 90 * 86400 + 300, 300}, Question{90, 0, 1, 100, 10},
-        Question{400 * 86400, 399 * 86400, 600, 300, 300}}) {
+        Question{90 * 86400, 0, 1, 90 * 86400 + 300, 300}, Question{90, 0, 1, 91, 1},
+        Question{3000, 0, 1, 3010, 10}, Question{400 * 86400, 399 * 86400, 600, 300, 300}}) {
     const auto c = choose(kNow - q.ago_from, kNow - q.ago_to, q.points, kNow);
     EXPECT_EQ(kSteps[c.source].seconds, q.source_step) << q.ago_from << " " << q.points;
     EXPECT_EQ(c.step_s, q.step) << q.ago_from << " " << q.points;
     EXPECT_LE((c.to - c.from) / c.step_s + 1, q.points);
     EXPECT_EQ(c.step_s % kSteps[c.source].seconds, 0);
+  }
+}
+
+TEST(HistoryChoice, TheLongestRangeIsAnsweredAtOnce) {
+  constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max() / 1000;
+  for (const std::int64_t points : {1, 2, 3, 600, 100000}) {
+    const auto start = std::chrono::steady_clock::now();
+    const auto c = choose(0, kEnd, points, kNow);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(200));
+    EXPECT_LE((c.to - c.from) / c.step_s + 1, points);
   }
 }
 

@@ -136,6 +136,7 @@ TEST(History, AQuestionThatMakesNoSenseIsRefusedWithTheReason) {
               HasSubstr("no metric 'powr'; did you mean 'power'?"));
   EXPECT_THAT(refusal(history, ask("GPU-2", "power", kEpoch, kEpoch)), HasSubstr("not found"));
   EXPECT_THAT(refusal(history, ask("GPU-1", "power", kEpoch + 1, kEpoch)), HasSubstr("from"));
+  EXPECT_THAT(refusal(history, ask("GPU-1", "power", -1, kEpoch)), HasSubstr("before 1970"));
   EXPECT_THAT(refusal(history, ask("GPU-1", "power", kEpoch, kEpoch, 0)), HasSubstr("points"));
 }
 

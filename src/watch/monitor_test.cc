@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "watch/child.h"
 
 namespace sluice::watch {
 namespace {
@@ -58,7 +60,7 @@ Monitor::Options quick(const std::string& demo) {
   o.config.cost_budget = 1;  // a sanitizer's build is slow; cost has its own test
   o.health.first_backoff_s = 0.2;
   o.health.clear_after_s = 1;
-  o.timing.kill_after_s = 1.8;
+  o.timing.kill_after_s = 2.5;
   o.timing.hung_call_s = 2;
   o.timing.gone_s = 1;
   o.timing.grace_s = 0.3;
@@ -211,13 +213,48 @@ TEST(Monitor, WhatTheDriverDoesNotTellIsAbsent) {
   }
 }
 
-TEST(Monitor, ADriverThatDoesNotStartIsAStateAndANote) {
-  Watched watched(quick("driver-mismatch"));
+TEST(Monitor, ADriverThatDoesNotStartIsAStateANoteAndAnAlertWithItsFix) {
+  auto options = quick("driver-mismatch");
+  for (auto& rule : options.config.rules)
+    if (rule.name == "driver-down") rule.for_s = 0;
+  Watched watched(options);
   const auto s = watched.until([](const Snapshot& snapshot) {
-    return snapshot.sampler.state.starts_with("not needed") && !snapshot.notes.empty();
+    return snapshot.sampler.state.starts_with("no driver: ") && !snapshot.alerts.empty();
   });
+  ASSERT_FALSE(s->notes.empty());
   EXPECT_THAT(s->notes.front(), StartsWith("NVIDIA: "));
   EXPECT_TRUE(s->gpus.empty());
+  EXPECT_EQ(s->alerts[0].rule, "driver-down");
+  EXPECT_THAT(s->alerts[0].cause, HasSubstr("driver and library versions differ"));
+  EXPECT_THAT(s->alerts[0].fix, HasSubstr("reload the nvidia modules"));
+}
+
+// Every word is a wake-up on both sides, for ever.
+TEST(Sampler, SaysLittleBesidesItsSamplesWhileAllIsWell) {
+  const Scenario story("[]");
+  Child child(std::filesystem::read_symlink("/proc/self/exe"),
+              {"sampler", "--fd", std::to_string(Child::kFd), "--demo", story.path()});
+  child.say(device::encode(device::Pace{1, 5, 10, 1}));
+  int samples = 0, others = 0;
+  for (const double until = now_s() + 20; samples < 8 && now_s() < until;) {
+    pollfd ready{child.fd(), POLLIN, 0};
+    poll(&ready, 1, 1000);
+    for (const auto& line : child.lines()) {
+      const bool sample = std::holds_alternative<device::Sample>(device::decode(line));
+      (sample ? samples : others) += samples > 1 || sample ? 1 : 0;  // once it has begun
+    }
+  }
+  EXPECT_GE(samples, 8);  // of two GPUs
+  EXPECT_LE(others, 3);
+}
+
+TEST(Monitor, AMachineWithoutADriverNeedsNoSampler) {
+  Watched watched(quick(""));
+  const auto s =
+      watched.until([](const Snapshot& snapshot) { return snapshot.sampler.state != "starting"; });
+  if (!s->gpus.empty() || s->sampler.state == "running") GTEST_SKIP() << "this machine has a GPU";
+  EXPECT_THAT(s->sampler.state, StartsWith("not needed: "));
+  EXPECT_EQ(s->sampler.driver_trouble, "");
 }
 
 TEST(Monitor, TheCpuIsWatchedWhateverElseIsThere) {

@@ -88,6 +88,10 @@ std::vector<Rule> health_rules() {
 
 std::vector<Rule> machine_rules() {
   return {
+      {"driver-down", "driver_down", "above", 0, 0, 5, Severity::critical,
+       "{driver_cause}: no GPU of this machine can be seen or used.",
+       "{driver_fix}. 'sluice doctor' looks closer; the driver is tried again every minute.", "*",
+       true},
       {"sampler-down", "sampler_down", "above", 0, 0, 10, Severity::critical,
        "The sampler process is {sampler}; the GPUs' readings are old.",
        "It is restarted by itself. If this stays, a driver call hangs: see dmesg for NVRM lines, "

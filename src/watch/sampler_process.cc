@@ -19,7 +19,7 @@ Instant after(Instant now, double s) {
 }  // namespace
 
 struct SamplerProcess::Run {
-  Run(const Options& o, Instant now) : child(o.program, arguments(o)), started(now), beat(now) {
+  Run(const Options& o, Instant now) : child(o.program, arguments(o)), started(now), heard(now) {
     child.say(device::encode(o.pace));
   }
 
@@ -36,9 +36,9 @@ struct SamplerProcess::Run {
   }
 
   Child child;
-  Instant started, beat;
-  bool found = false;  // GPUs
-  std::string end;     // its last word
+  Instant started, heard;
+  bool found = false;              // GPUs
+  std::optional<device::End> end;  // its last word
   std::vector<device::Busy> busy;
   std::vector<device::Message> kept;  // of a successor, until it takes over
 };
@@ -101,13 +101,11 @@ void SamplerProcess::read(Run& run, Instant now, std::vector<device::Message>& i
   for (const auto& line : run.child.lines()) {
     try {
       auto message = device::decode(line);
-      if (auto* beat = std::get_if<device::Beat>(&message)) {
-        run.beat = now;
-        run.busy = beat->busy;
-      }
+      run.heard = now;
+      if (auto* beat = std::get_if<device::Beat>(&message)) run.busy = beat->busy;
       if (const auto* found = std::get_if<device::Found>(&message))
         run.found = run.found || !found->gpus.empty();
-      if (const auto* end = std::get_if<device::End>(&message)) run.end = end->why;
+      if (const auto* end = std::get_if<device::End>(&message)) run.end = *end;
       into.push_back(std::move(message));
     } catch (const Error& e) {
       log::warn("{}", e.what());
@@ -122,10 +120,11 @@ void SamplerProcess::retire(std::unique_ptr<Run> run, Instant now) {
 
 void SamplerProcess::current_ended(Instant now, Update& update) {
   const auto& t = options_.timing;
-  const bool by_itself = !current_->end.empty();
-  why_not_ = by_itself ? current_->end : current_->child.how_it_ended();
+  const bool by_itself = current_->end.has_value();
+  why_not_ = by_itself ? current_->end->why : current_->child.how_it_ended();
+  driver_fault_ = by_itself && current_->end->fault;
   had_gpus_ = had_gpus_ || current_->found;
-  if (had_gpus_) update.silence = {current_->beat, "the sampler process ended: " + why_not_};
+  if (had_gpus_) update.silence = {current_->heard, "the sampler process ended: " + why_not_};
   if (by_itself) {
     // Nothing to watch on this machine: look again now and then.
     retry_s_ = had_gpus_ ? std::max(retry_s_, 1.0) : t.longest_retry_s;
@@ -147,14 +146,15 @@ void SamplerProcess::watch_current(Instant now, Update& update) {
   }
   read(*current_, now, update.messages);
   if (current_->child.closed() && current_->child.has_ended()) return current_ended(now, update);
-  const double quiet = seconds_between(current_->beat, now);
+  const double quiet = seconds_between(current_->heard, now);
   const double limit = current_->found ? t.kill_after_s : t.start_limit_s;
   if (quiet >= t.silent_after_s && current_->found)
-    update.silence = {current_->beat, "the sampler process hangs"};
+    update.silence = {current_->heard, "the sampler process hangs"};
   if (quiet >= limit) {
-    log::warn("sampler {} has not beaten for {:.1f} s; starting another", current_->child.pid(),
+    log::warn("sampler {} has been silent for {:.1f} s; starting another", current_->child.pid(),
               quiet);
     why_not_ = "it hung";
+    driver_fault_ = false;
     had_gpus_ = had_gpus_ || current_->found;
     if (seconds_between(current_->started, now) > 60) retry_s_ = t.first_retry_s;
     retire(std::move(current_), now);
@@ -218,11 +218,11 @@ std::string SamplerProcess::describe(Instant now) const {
   if (crowded() && !current_) return "down: " + stuck;
   const bool looks_again = current_ && !current_->found && !had_gpus_;
   if (!why_not_.empty() && (!current_ || looks_again))
-    return (had_gpus_ ? "down: " : "not needed: ") + why_not_;
+    return (driver_fault_ ? "no driver: " : had_gpus_ ? "down: " : "not needed: ") + why_not_;
   if (!current_) return "starting";
-  if (seconds_between(current_->beat, now) >= t.silent_after_s) return "hung";
+  if (seconds_between(current_->heard, now) >= t.silent_after_s) return "hung";
   const auto* call = current_->longest_call();
-  if (call != nullptr && seconds_between(call->since, now) >= t.silent_after_s)
+  if (call != nullptr && seconds_between(call->since, now) >= t.slow_call_s)
     return "hung in " + call->call;
   if (!current_->found) return "starting";
   return crowded() ? "running; " + stuck : "running";
@@ -238,6 +238,7 @@ SamplerCost SamplerProcess::cost() const {
   cost.restarts = restarts_;
   cost.pid = current_ ? current_->child.pid() : 0;
   cost.state = state_;
+  if (state_.starts_with("no driver: ")) cost.driver_trouble = why_not_;
   return cost;
 }
 

@@ -1,8 +1,8 @@
-// Keeps a sampler process running: starts it, notices when it stops beating or
+// Keeps a sampler process running: starts it, notices when it falls silent or
 // dies, starts another. Pure waiting and deciding; nothing here calls a driver or
 // waits for a process. For one thread.
 //
-// A sampler that still beats while one of its calls hangs, or that lost a GPU, is
+// A sampler that still speaks while one of its calls hangs, or that lost a GPU, is
 // replaced only once its successor has found GPUs, so that the healthy GPUs are
 // never out of sight: NVML sees a GPU that came back only in a new process.
 #pragma once
@@ -73,6 +73,7 @@ class SamplerProcess {
   std::optional<Instant> gone_since_;
   double retry_s_, refresh_s_;
   bool had_gpus_ = false;
+  bool driver_fault_ = false;  // why_not_ is that the driver does not start
   std::uint64_t restarts_ = 0;
   std::string state_ = "starting", why_not_;
   device::Cost last_cost_;

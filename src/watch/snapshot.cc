@@ -19,7 +19,8 @@ Json readings_json(const device::Readings& readings, Instant now) {
   Json all = Json::object();
   for (const auto& m : device::metrics())
     if (const auto& timed = readings.at(m.id))
-      all[m.name] = {{"value", timed->value}, {"unit", m.unit}, {"age_s", age(timed->at, now)}};
+      all[std::string(m.name)] = {
+          {"value", timed->value}, {"unit", m.unit}, {"age_s", age(timed->at, now)}};
   return all;
 }
 

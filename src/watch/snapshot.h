@@ -31,8 +31,10 @@ struct SamplerCost {
   double stretch = 1;       // factor on the sampling intervals to stay within the budget
   std::uint64_t calls = 0, errors = 0, restarts = 0;
   std::int64_t pid = 0;  // 0 while no sampler runs
-  std::string
-      state;  // "running", "starting", "hung in nvmlInit_v2", "not needed: no NVIDIA driver"
+  // "running", "starting", "hung in nvmlInit_v2", "not needed: no NVIDIA library",
+  // "no driver: NVML does not start: …"
+  std::string state;
+  std::string driver_trouble;  // why a driver that is installed does not start; else empty
 };
 
 struct Snapshot {

@@ -78,6 +78,8 @@ bool Statement::step() {
   if (code == SQLITE_ROW) return true;
   if (code != SQLITE_DONE) {
     const std::string what = sqlite3_sql(handle_.get());
+    sqlite3_reset(handle_.get());  // it may be bound and tried again
+    bound_ = 0;
     db_.fail(code, what.substr(0, what.find_first_of("(;")));
   }
   sqlite3_reset(handle_.get());

@@ -73,8 +73,8 @@ struct Trend {
 };
 
 // `limit` is the value at which a growing series ends ("full") or none. A slope
-// is worth a mention when it is significant and, over the series' own length,
-// moves by at least 2 % of the limit or 5 % of the level.
+// is worth a mention when it is significant, lasts five minutes and, over the series' own
+// length, moves by at least 2 % of the limit or 5 % of the level.
 std::vector<Trend> trends_of(std::string_view metric, std::string_view unit,
                              std::span<const Point> series, std::optional<double> limit);
 

@@ -98,6 +98,12 @@ TEST(Trend, GrowingMemorySaysWhenItIsFull) {
   EXPECT_TRUE(json.contains("limit_in_s"));
 }
 
+TEST(Trend, AnythingShorterThanFiveMinutesIsNoSlope) {
+  const auto rising = [](double t) { return 100 + t; };
+  EXPECT_THAT(trends_of("power", "watts", series(29, 10, rising), {}), IsEmpty());
+  EXPECT_EQ(trends_of("power", "watts", series(32, 10, rising), {}).size(), 1u);
+}
+
 TEST(Trend, ADropIsToldAsADropNotAsASlope) {
   const auto points = series(360, 10, [](double t) { return t < 1800 ? 98.0 : 60.0; });
   const auto trends = trends_of("clock_ratio", "percent", points, {});

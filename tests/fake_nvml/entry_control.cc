@@ -130,7 +130,7 @@ Return wait(Machine& m, nvml::EventSetHandle set, nvml::EventData* out, u32 time
     const double waited = static_cast<double>(monotonic_ns()) * 1e-9 - began;
     const double left = timeout_ms * 1e-3 - waited;
     if (left <= 0 || m.is_frozen()) return Return::timeout;
-    sleep_s(std::min({left, 0.05, r == nullptr ? left : due->time - now}));
+    sleep_s(std::min({left, 0.5, r == nullptr ? left : due->time - now}));
   }
 }
 
