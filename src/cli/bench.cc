@@ -1,5 +1,6 @@
-// sluice bench: how fast this machine is. `device` is the only suite so far; each
-// suite is a row of kSuites.
+// sluice bench: how fast this machine is. Each suite is a row of kSuites.
+#include "memory/bench.h"
+
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -9,14 +10,15 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/nearest.h"
 #include "cli/bench_report.h"
+#include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/library_dirs.h"
+#include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "commit.h"
@@ -87,32 +89,16 @@ std::vector<device::BenchGpu> chosen(const device::BenchGpus& found, const std::
                                    (all.empty() ? found.why_none : "there are" + all));
 }
 
-class ProgressBar {
- public:
-  explicit ProgressBar(std::ostream& err) : err_(err), terminal_(terminal_of(STDERR_FILENO)) {
-    visible_ = terminal_.is_terminal && &err == &std::cerr;
-  }
-  ~ProgressBar() {
-    if (visible_) err_ << "\r\x1b[K" << std::flush;
-  }
-  device::BenchProgress of(const std::string& subject) {
-    return [this, subject](std::string_view title, std::size_t done, std::size_t total) {
-      if (!visible_) return;
-      const double share = static_cast<double>(done) / static_cast<double>(total);
-      const auto text =
-          bar(share, 20, terminal_.pen, Ink::accent) + " " + subject + ": " + std::string(title);
-      err_ << "\r\x1b[K" << left(text, terminal_.width - 1, terminal_.pen) << std::flush;
-    };
-  }
-
- private:
-  std::ostream& err_;
-  Terminal terminal_;
-  bool visible_ = false;
-};
+device::BenchProgress steps_of(Progress& progress, const std::string& subject) {
+  return [&progress, subject](std::string_view title, std::size_t done, std::size_t total) {
+    progress.show(static_cast<double>(done) / static_cast<double>(total),
+                  subject + ": " + std::string(title));
+  };
+}
 
 BenchReport blank_report(const Flags& flags, Args args) {
   BenchReport report;
+  report.suite = args[0];
   report.command = "sluice bench";
   for (const auto arg : args) report.command += " " + std::string(arg);
   report.version = SLUICE_VERSION;
@@ -127,19 +113,19 @@ BenchReport blank_report(const Flags& flags, Args args) {
   return report;
 }
 
-void measure_gpus(const Flags& flags, const device::BenchOptions& options, ProgressBar& progress,
+void measure_gpus(const Flags& flags, const device::BenchOptions& options, Progress& progress,
                   BenchReport& report) {
   const auto found = device::bench_gpus();
   for (const auto& gpu : chosen(found, flags.gpu))
     report.subjects.push_back({"gpu", gpu.name, gpu.uuid, gpu.bus, driver_of(gpu.uuid), gpu.cuda,
-                               device::bench_gpu(gpu.uuid, options, progress.of(gpu.name))});
+                               device::bench_gpu(gpu.uuid, options, steps_of(progress, gpu.name))});
   if (found.gpus.empty()) report.notes.push_back("No GPU was measured: " + found.why_none);
 }
 
-void measure_cpu(const device::BenchOptions& options, ProgressBar& progress, BenchReport& report) {
+void measure_cpu(const device::BenchOptions& options, Progress& progress, BenchReport& report) {
   const auto cpu = device::detect_cpu();
-  report.subjects.push_back(
-      {"cpu", cpu.model, "", "", "", "", device::bench_cpu(cpu, options, progress.of("CPU"))});
+  report.subjects.push_back({"cpu", cpu.model, "", "", "", "",
+                             device::bench_cpu(cpu, options, steps_of(progress, "CPU"))});
 }
 
 // ---- the suites --------------------------------------------------------------------
@@ -150,36 +136,75 @@ void write_file(const std::string& path, const std::string& text) {
   if (!file.flush()) throw Error(Code::unavailable, "cannot write " + path);
 }
 
-int bench_device(Args args, Io& io) {
-  Flags flags;
-  CLI::App app("Measures this machine's memory, links, matrix units and launch path.",
-               "sluice bench device");
-  app.add_flag("--json", flags.json, "print JSON instead of a table");
-  app.add_flag("--quick", flags.quick, "smaller sizes, fewer repeats: seconds instead of a minute");
-  app.add_option("--only", flags.only, "figures to measure, by name or its beginning")
-      ->type_name("NAME");
-  app.add_option("--gpu", flags.gpu, "this GPU alone: UUID, its beginning, or bus id")
-      ->type_name("UUID");
-  app.add_flag("--cpu", flags.cpu_only, "the CPU alone")->excludes("--gpu");
-  app.add_option("--output", flags.output, "also write the JSON to FILE")->type_name("FILE");
-  if (!parse(app, args.subspan(1), io, kExamples)) return 0;
-  require_known(flags.only);
-
+// Measures, then prints and writes. `measure` fills the report's subjects.
+template <class Measure>
+int run_suite(Args args, Io& io, const Flags& flags, Measure measure) {
   auto report = blank_report(flags, args);
-  const device::BenchOptions options{flags.quick, flags.only, library_dirs(io)};
   const auto from = Steady::now();
   {
-    ProgressBar progress(io.err);
-    if (!flags.cpu_only) measure_gpus(flags, options, progress, report);
-    if (flags.gpu.empty()) measure_cpu(options, progress, report);
+    Progress progress(io.err);
+    measure(report, progress);
   }
   report.seconds = seconds_between(from, Steady::now());
-
   const auto text = to_json(report).dump(2) + "\n";
   if (!flags.output.empty()) write_file(flags.output, text);
   const auto terminal = terminal_behind(io.out);
   io.out << (flags.json ? text : table(report, terminal.width, terminal.pen));
   return measured(report) ? 0 : 1;
+}
+
+void add_common(CLI::App& app, Flags& flags) {
+  app.add_flag("--json", flags.json, "print JSON instead of a table");
+  app.add_flag("--quick", flags.quick, "smaller sizes, fewer repeats: seconds instead of a minute");
+  app.add_option("--gpu", flags.gpu, "this GPU alone: UUID, its beginning, or bus id")
+      ->type_name("UUID")
+      ->check(not_empty("a GPU, as sluice detect names it"));
+  app.add_flag("--cpu", flags.cpu_only, "the CPU alone")->excludes("--gpu");
+  app.add_option("--output", flags.output, "also write the JSON to FILE")
+      ->type_name("FILE")
+      ->check(not_empty("the path of a file"));
+}
+
+int bench_device(Args args, Io& io) {
+  Flags flags;
+  CLI::App app("Measures this machine's memory, links, matrix units and launch path.",
+               "sluice bench device");
+  add_common(app, flags);
+  app.add_option("--only", flags.only, "figures to measure, by name or its beginning")
+      ->type_name("NAME");
+  if (!parse(app, args.subspan(1), io, kExamples)) return 0;
+  require_known(flags.only);
+  const device::BenchOptions options{flags.quick, flags.only, library_dirs(io)};
+  return run_suite(args, io, flags, [&](BenchReport& report, Progress& progress) {
+    if (!flags.cpu_only) measure_gpus(flags, options, progress, report);
+    if (flags.gpu.empty()) measure_cpu(options, progress, report);
+  });
+}
+
+int bench_memory(Args args, Io& io) {
+  Flags flags;
+  CLI::App app(
+      "Measures what a block of memory costs: our pools beside the driver's own allocators.",
+      "sluice bench memory");
+  add_common(app, flags);
+  if (!parse(app, args.subspan(1), io,
+             "  sluice bench memory          a block freed and another allocated, the median\n"
+             "  sluice bench memory --cpu    our own code alone, without a GPU"))
+    return 0;
+  const device::BenchOptions options{flags.quick, {}, {}};
+  return run_suite(args, io, flags, [&](BenchReport& report, Progress& progress) {
+    const auto found = flags.cpu_only ? device::BenchGpus{} : device::bench_gpus();
+    for (const auto& gpu : chosen(found, flags.gpu)) {
+      const auto number = std::ranges::find(found.gpus, gpu.uuid, &device::BenchGpu::uuid);
+      report.subjects.push_back({"gpu", gpu.name, gpu.uuid, gpu.bus, driver_of(gpu.uuid), gpu.cuda,
+                                 memory::bench_gpu(static_cast<int>(number - found.gpus.begin()),
+                                                   options, steps_of(progress, gpu.name))});
+    }
+    if (!found.why_none.empty()) report.notes.push_back("No GPU was measured: " + found.why_none);
+    if (flags.gpu.empty())
+      report.subjects.push_back({"cpu", device::detect_cpu().model, "", "", "", "",
+                                 memory::bench_host(options, steps_of(progress, "CPU"))});
+  });
 }
 
 struct Suite {
@@ -190,6 +215,7 @@ struct Suite {
 
 constexpr Suite kSuites[] = {
     {"device", "memory, links, matrix rates and launch latency of GPUs and CPU", bench_device},
+    {"memory", "what a block costs: pools, cudaMalloc, cudaMallocAsync", bench_memory},
 };
 
 void list_suites(std::ostream& out) {

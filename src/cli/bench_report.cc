@@ -82,7 +82,7 @@ std::string table(const BenchReport& report, int width, Pen pen) {
 
 Json to_json(const BenchReport& report) {
   Json json{
-      {"suite", "device"},         {"date", utc(report.started)},
+      {"suite", report.suite},     {"date", utc(report.started)},
       {"command", report.command}, {"version", report.version},
       {"commit", report.commit},   {"host", {{"name", report.host}, {"system", report.system}}},
       {"quick", report.quick},     {"seconds", report.seconds}};

@@ -18,6 +18,7 @@ struct BenchSubject {
 };
 
 struct BenchReport {
+  std::string suite;    // "device", "memory"
   std::string command;  // as it was typed
   std::string version, commit;
   std::string host, system;  // "gpu-1", "Linux 6.8.0 x86_64"

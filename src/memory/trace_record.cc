@@ -1,0 +1,107 @@
+#include "memory/trace_record.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "base/error.h"
+
+namespace sluice::memory {
+
+namespace {
+
+std::uint64_t number_of(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
+
+[[noreturn]] void fail(Code code, const std::string& what, const std::filesystem::path& path) {
+  throw Error(code, what + " " + path.string() + ": " + std::strerror(errno));
+}
+
+}  // namespace
+
+RecordingAllocator::RecordingAllocator(Allocator& upstream, std::size_t most_events)
+    : upstream_(upstream), most_events_(most_events) {}
+
+std::uint64_t RecordingAllocator::now_us() const {
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(Steady::now() - began_).count());
+}
+
+bool RecordingAllocator::room() {
+  if (events_ < most_events_) return true;
+  truncated_ = true;
+  return false;
+}
+
+void* RecordingAllocator::allocate(std::size_t bytes) {
+  void* const pointer = upstream_.allocate(bytes);
+  try {
+    const Lock lock(mutex_);
+    if (room()) {
+      builder_.allocated(now_us(), number_of(pointer), bytes);
+      ++events_;
+    }
+  } catch (...) {  // the caller's block matters more than our notes
+    const Lock lock(mutex_);
+    truncated_ = true;
+  }
+  return pointer;
+}
+
+void RecordingAllocator::deallocate(void* pointer, std::size_t bytes) noexcept {
+  try {  // before the block goes back: another thread may have it the next moment
+    const Lock lock(mutex_);
+    if (room()) {
+      builder_.freed(now_us(), number_of(pointer));
+      ++events_;
+    }
+  } catch (...) {
+    const Lock lock(mutex_);
+    truncated_ = true;
+  }
+  upstream_.deallocate(pointer, bytes);
+}
+
+bool RecordingAllocator::truncated() const {
+  const Lock lock(mutex_);
+  return truncated_;
+}
+
+Trace RecordingAllocator::finish(TraceHeader header) {
+  const Lock lock(mutex_);
+  auto trace = std::exchange(builder_, {});
+  events_ = 0;
+  truncated_ = false;
+  return std::move(trace).finish(std::move(header));
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  if (std::filesystem::is_directory(path))
+    throw Error(Code::invalid_argument, path.string() + " is a folder; name a file in it");
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail(errno == ENOENT ? Code::not_found : Code::unavailable, "cannot read", path);
+  std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  if (file.bad()) fail(Code::unavailable, "cannot read", path);
+  return bytes;
+}
+
+void save_trace(const std::filesystem::path& path, const Trace& trace) {
+  const auto bytes = encode(trace);
+  const std::filesystem::path temporary = path.string() + ".tmp" + std::to_string(getpid());
+  std::ofstream file(temporary, std::ios::binary);
+  if (!file) fail(Code::unavailable, "cannot write", path);
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  file.close();
+  std::error_code problem;
+  if (file) std::filesystem::rename(temporary, path, problem);
+  if (file && !problem) return;
+  if (problem) errno = problem.value();
+  const int why = errno;
+  std::filesystem::remove(temporary, problem);
+  errno = why;
+  fail(Code::unavailable, "cannot write", path);
+}
+
+}  // namespace sluice::memory
