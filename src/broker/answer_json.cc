@@ -1,0 +1,142 @@
+#include "broker/answer_json.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "broker/broker.h"
+#include "watch/alert.h"
+
+namespace sluice::broker {
+
+namespace {
+
+std::string_view status_of(const Answer& answer) {
+  const auto state = answer.lease.state;
+  if (answer.lease.id != 0 && (state == State::ended || state == State::draining)) return "ended";
+  switch (answer.verdict) {
+    case Verdict::granted: return "allocated";
+    case Verdict::waiting: return "waiting";
+    case Verdict::on_cpu: return "cpu_fallback";
+    case Verdict::refused: return "failed";
+  }
+  return "failed";
+}
+
+Json index_at(const Answer& answer, std::size_t part) {
+  return part < answer.device_indexes.size() ? Json(answer.device_indexes[part]) : Json();
+}
+
+void add_gpus(Json& json, const Answer& answer) {
+  json["gpus"] = Json::array();
+  for (std::size_t i = 0; i < answer.lease.parts.size(); ++i) {
+    const auto& part = answer.lease.parts[i];
+    json["gpus"].push_back({{"gpu_uuid", part.uuid},
+                            {"gpu_device", index_at(answer, i)},
+                            {"memory_gb", gb(part.bytes)}});
+  }
+}
+
+void add_refusal(Json& json, const Answer& answer) {
+  if (answer.verdict == Verdict::granted) return;
+  json["would_have_to_go"] = Json::array();
+  for (const auto& lease : answer.in_the_way) {
+    std::uint64_t bytes = 0;
+    for (const auto& part : lease.parts) bytes += part.bytes;
+    json["would_have_to_go"].push_back({{"lease_id", std::to_string(lease.id)},
+                                        {"agent", lease.wanted.agent},
+                                        {"priority", to_string(lease.wanted.priority)},
+                                        {"memory_gb", gb(bytes)}});
+  }
+  const auto& when = answer.refusal.may_fit_in;
+  json["may_fit_in_s"] = when ? Json(thousandths(when->count())) : Json();
+}
+
+void add_holders_part(Json& json, const Answer& answer) {
+  if (answer.lease.id != 0) json["token"] = to_string(token_of(answer.lease));
+  json["env"] = Json::object();
+  for (const auto& [name, value] : answer.env) json["env"][name] = value;
+}
+
+// "<number><end>" at the front of `text`, which is shortened by it.
+bool take(std::string_view& text, std::uint64_t& number, int base, bool is_last) {
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number, base);
+  if (failed != std::errc{}) return false;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  if (is_last) return text.empty();
+  if (!text.starts_with('.')) return false;
+  text.remove_prefix(1);
+  return true;
+}
+
+}  // namespace
+
+double thousandths(double value) { return std::round(value * 1000) / 1000; }
+
+double gb(std::uint64_t bytes) {
+  const double value = static_cast<double>(bytes) / (1 << 30), scale = value < 1 ? 1e6 : 1e3;
+  return std::floor(value * scale) / scale;
+}
+
+void put_future(Json& json, const std::string& name, Instant t, const Moment& at) {
+  if (t == Instant{}) return;
+  json[name + "_at"] = watch::iso_time(wall_of(t, at));
+  json[name + "_in_s"] = thousandths(seconds_between(at.now, t));
+}
+
+void put_past(Json& json, const std::string& name, Instant t, const Moment& at) {
+  if (t == Instant{}) return;
+  json[name + "_at"] = watch::iso_time(wall_of(t, at));
+  json[name + "_age_s"] = thousandths(seconds_between(t, at.now));
+}
+
+std::string to_string(const Token& token) {
+  return std::to_string(token.id) + "." + std::to_string(token.renewals) + "." + [&] {
+    std::string hex(16, '0');
+    for (std::size_t i = 0; i < 16; ++i)
+      hex[15 - i] = "0123456789abcdef"[(token.secret >> (4 * i)) & 15];
+    return hex;
+  }();
+}
+
+std::optional<Token> token_from(std::string_view text) noexcept {
+  Token token;
+  if (text.size() > 64 || !take(text, token.id, 10, false) ||
+      !take(text, token.renewals, 10, false) || !take(text, token.secret, 16, true))
+    return std::nullopt;
+  return token;
+}
+
+Token token_of(const Lease& lease) noexcept { return {lease.id, lease.renewals, lease.secret}; }
+
+LeaseError::LeaseError(Ledger::Outcome outcome, const std::string& message,
+                       std::optional<Token> current)
+    : Error(outcome == Ledger::Outcome::unknown ? Code::not_found : Code::invalid_argument,
+            message),
+      outcome_(outcome),
+      current_(std::move(current)) {}
+
+Json to_json(const Answer& answer, Instant now, WallTime wall) {
+  const Moment at{now, wall};
+  const auto& lease = answer.lease;
+  const bool has_gpu = !lease.parts.empty();
+  Json json{{"status", status_of(answer)},
+            {"gpu_device", has_gpu ? index_at(answer, 0) : Json()},
+            {"allocated_memory_gb", has_gpu ? gb(lease.parts.front().bytes) : 0.0},
+            {"batch_size", answer.batch.size > 0 ? Json(answer.batch.size) : Json()},
+            {"batch_reason", answer.batch.reason},
+            {"agent", lease.wanted.agent},
+            {"lease_id", lease.id != 0 ? Json(std::to_string(lease.id)) : Json()},
+            {"fencing_token", lease.id != 0 ? Json(lease.id) : Json()},
+            {"gpu_uuid", has_gpu ? Json(lease.parts.front().uuid) : Json()},
+            {"enforcement", to_string(lease.enforcement)},
+            {"reason", lease.reason},
+            {"ttl_s", thousandths(lease.wanted.ttl.count())}};
+  add_gpus(json, answer);
+  put_future(json, "expires", lease.expires_at, at);
+  if (lease.state == State::yielding) put_future(json, "yield", lease.yield_by, at);
+  if (answer.for_holder) add_holders_part(json, answer);
+  add_refusal(json, answer);
+  return json;
+}
+
+}  // namespace sluice::broker

@@ -1,0 +1,117 @@
+#include "broker/answer_json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "broker/broker.h"
+
+namespace sluice::broker {
+namespace {
+
+constexpr std::uint64_t kGb = std::uint64_t{1} << 30;
+const Moment kNow{Instant(std::chrono::hours(2)), WallTime(std::chrono::hours(480000))};
+
+Answer granted() {
+  Answer a;
+  a.verdict = Verdict::granted;
+  a.for_holder = true;
+  a.lease.id = 12, a.lease.secret = 0xab, a.lease.renewals = 3;
+  a.lease.state = State::held;
+  a.lease.wanted.agent = "scout";
+  a.lease.parts = {{"GPU-1", 8 * kGb}};
+  a.lease.enforcement = Enforcement::observed;
+  a.lease.reason = "fits best";
+  a.lease.expires_at = kNow.now + std::chrono::seconds(60);
+  a.batch = {32, "settings"};
+  a.device_indexes = {1};
+  a.env = {{"CUDA_VISIBLE_DEVICES", "GPU-1"}};
+  return a;
+}
+
+TEST(AnswerJson, AGrantSaysWhereHowMuchAndForHowLong) {
+  const auto json = to_json(granted(), kNow.now, kNow.wall);
+  EXPECT_EQ(json["status"], "allocated");
+  EXPECT_EQ(json["gpu_device"], 1);
+  EXPECT_EQ(json["allocated_memory_gb"], 8);
+  EXPECT_EQ(json["batch_size"], 32);
+  EXPECT_EQ(json["lease_id"], "12");
+  EXPECT_EQ(json["fencing_token"], 12);
+  EXPECT_EQ(json["token"], "12.3.00000000000000ab");
+  EXPECT_EQ(json["gpu_uuid"], "GPU-1");
+  EXPECT_EQ(json["gpus"][0]["memory_gb"], 8);
+  EXPECT_EQ(json["enforcement"], "observed");
+  EXPECT_EQ(json["expires_in_s"], 60);
+  EXPECT_EQ(json["expires_at"], "2024-10-04T00:01:00.000Z");
+  EXPECT_EQ(json["ttl_s"], 60);
+  EXPECT_EQ(json["env"]["CUDA_VISIBLE_DEVICES"], "GPU-1");
+  EXPECT_FALSE(json.contains("may_fit_in_s"));
+}
+
+TEST(AnswerJson, OthersDoNotSeeTheToken) {
+  auto answer = granted();
+  answer.for_holder = false;
+  const auto text = to_json(answer, kNow.now, kNow.wall).dump();
+  EXPECT_EQ(text.find("00ab"), text.npos);
+  EXPECT_EQ(text.find("\"token\""), text.npos);
+}
+
+TEST(AnswerJson, ARefusalSaysWhatWouldHaveToGoAndWhen) {
+  Answer a;
+  a.verdict = Verdict::refused;
+  a.for_holder = true;
+  a.lease.reason = "full";
+  Lease other;
+  other.id = 7, other.wanted.agent = "analyst", other.parts = {{"GPU-0", kGb}, {"GPU-1", kGb}};
+  a.in_the_way = {other};
+  a.refusal.may_fit_in = Seconds(12.5);
+  const auto json = to_json(a, kNow.now, kNow.wall);
+  EXPECT_EQ(json["status"], "failed");
+  EXPECT_TRUE(json["gpu_device"].is_null());
+  EXPECT_TRUE(json["lease_id"].is_null());
+  EXPECT_EQ(json["allocated_memory_gb"], 0);
+  EXPECT_EQ(json["would_have_to_go"][0]["lease_id"], "7");
+  EXPECT_EQ(json["would_have_to_go"][0]["memory_gb"], 2);
+  EXPECT_EQ(json["may_fit_in_s"], 12.5);
+  EXPECT_FALSE(json.contains("token"));
+}
+
+TEST(AnswerJson, EachVerdictHasItsWord) {
+  auto a = granted();
+  a.verdict = Verdict::on_cpu, a.lease.state = State::on_cpu, a.lease.parts.clear();
+  EXPECT_EQ(to_json(a, kNow.now, kNow.wall)["status"], "cpu_fallback");
+  a.verdict = Verdict::waiting, a.lease.state = State::waiting;
+  EXPECT_EQ(to_json(a, kNow.now, kNow.wall)["status"], "waiting");
+  a.verdict = Verdict::refused, a.lease.state = State::ended;
+  EXPECT_EQ(to_json(a, kNow.now, kNow.wall)["status"], "ended");
+}
+
+TEST(AnswerJson, AHolderAskedToYieldSeesUntilWhen) {
+  auto a = granted();
+  a.lease.state = State::yielding, a.lease.yield_by = kNow.now + std::chrono::seconds(10);
+  EXPECT_EQ(to_json(a, kNow.now, kNow.wall)["yield_in_s"], 10);
+}
+
+TEST(AnswerJson, MemoryIsRoundedDown) {
+  EXPECT_EQ(gb(8 * kGb - 1), 7.999);
+  EXPECT_EQ(gb(kGb - 1), 0.999999);
+  EXPECT_EQ(gb(8 * kGb), 8);
+}
+
+TEST(Token, IsReadAsItWasWritten) {
+  const Token token{18446744073709551615u, 7, 0x0123456789abcdef};
+  const auto back = token_from(to_string(token));
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->id, token.id);
+  EXPECT_EQ(back->renewals, 7U);
+  EXPECT_EQ(back->secret, token.secret);
+}
+
+TEST(Token, NothingElseIsOne) {
+  for (const char* text : {"", ".", "..", "1", "1.2", "1.2.", "1.2.xyz", "1.2.ab.cd", "-1.2.ab",
+                           " 1.2.ab", "1.2.ab ", "99999999999999999999.1.ab", "1..ab", "0x1.2.ab"})
+    EXPECT_FALSE(token_from(text)) << text;
+  EXPECT_FALSE(token_from(std::string(10'000'000, '1')));
+}
+
+}  // namespace
+}  // namespace sluice::broker

@@ -1,0 +1,371 @@
+#include "broker/broker.h"
+
+#include <fmt/core.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/utf8.h"
+#include "broker/broker_impl.h"
+#include "broker/enforce_mps.h"
+#include "broker/holder.h"
+#include "broker/restore.h"
+
+namespace sluice::broker {
+
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+constexpr auto kForgetEvery = std::chrono::minutes(1);
+constexpr auto kLongestSleep = std::chrono::seconds(1);
+constexpr std::size_t kRunsKept = 32;  // of an agent and model type
+constexpr std::size_t kMostAgents = 4096;
+constexpr std::size_t kLongestReason = 512;
+
+std::uint64_t random_secret() {
+  std::uint64_t secret = 0;
+  while (secret == 0)
+    if (::getrandom(&secret, sizeof secret, 0) != sizeof secret) secret = 0;
+  return secret;
+}
+
+std::map<std::string, std::uint64_t> in_bytes(const std::map<std::string, double>& gb) {
+  std::map<std::string, std::uint64_t> bytes;
+  for (const auto& [name, value] : gb)
+    bytes[name] = static_cast<std::uint64_t>(std::llround(value * kGiB));
+  return bytes;
+}
+
+Policy policy_of(const BrokerConfig& c) {
+  Policy p;
+  p.stale = Seconds(c.stale_s), p.ageing = Seconds(c.ageing_s);
+  p.hold_after = Seconds(c.hold_after_s), p.yield_within = Seconds(c.yield_within_s);
+  if (c.escalation == "revoke") p.escalate = Policy::Escalate::revoke;
+  if (c.escalation == "terminate") p.escalate = Policy::Escalate::terminate;
+  p.quotas = in_bytes(c.quotas_gb);
+  p.reservations = in_bytes(c.reservations_gb);
+  return p;
+}
+
+}  // namespace
+
+Broker::Impl::Impl(Options o)
+    : options(std::move(o)),
+      host_pids(has_host_pids(options.proc)),
+      config(options.config),
+      gpu(options.gpu),
+      ledger(policy_of(config)),
+      store({options.state_dir, boot_id(options.proc)}),
+      groups(options.cgroup, options.proc) {
+  if (options.threads)
+    watch = std::make_unique<HolderWatch>(
+        options.proc, [this](std::int64_t pid, std::uint64_t start) { holder_died(pid, start); });
+  const Lock lock(mutex);
+  restore();
+  if (config.cgroups) groups.sweep({});  // who is limited is settled anew with the first sample
+  if (options.threads) thread = std::jthread([this](std::stop_token stop) { timer(stop); });
+}
+
+// The callers of everything below first.
+Broker::Impl::~Impl() {
+  thread = {};
+  watch.reset();
+}
+
+void Broker::Impl::restore() {
+  const auto at = moment();
+  auto loaded = store.load(at);
+  auto found = restored(std::move(loaded.leases), loaded.same_boot, at);
+  footprints = std::move(loaded.footprints);
+  std::vector<const Lease*> rows;
+  for (const auto& lease : found.ended) rows.push_back(&lease), recent.push_back(lease);
+  for (const auto& lease : found.live) rows.push_back(&lease);
+  store.write(rows, at);
+  store.remember_boot();
+  if (!found.live.empty())
+    log::info("leases: {} came back from before the restart", found.live.size());
+  ledger.restore(std::move(found.live), loaded.last_id);
+  for (const auto* lease : ledger.live()) follow_holder(*lease);
+}
+
+// ---- what callers ask
+
+Broker::Broker(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Broker::~Broker() { on_event(nullptr); }
+
+Wanted Broker::Impl::completed(Wanted wanted) const {
+  if (wanted.bytes == 0) {
+    const auto known = gpu.memory_allocation.find(wanted.agent);
+    require(known != gpu.memory_allocation.end(),
+            "memory_gb is missing, and gpu.memory_allocation does not name this agent");
+    wanted.bytes = static_cast<std::uint64_t>(std::llround(known->second * kGiB));
+  }
+  if (!wanted.device.empty())
+    if (const auto* sight = find_sight(sights, wanted.device)) wanted.device = sight->card.uuid;
+  return wanted;
+}
+
+Wanted Broker::read(std::string_view body) const {
+  BrokerConfig limits;
+  {
+    const Lock lock(impl_->mutex);
+    limits.default_ttl_s = impl_->config.default_ttl_s;
+    limits.max_ttl_s = impl_->config.max_ttl_s;
+  }
+  return wanted_from_json(body, limits);
+}
+
+Answer Broker::request(const Wanted& asked) {
+  const auto start = Steady::now();
+  const auto secret = random_secret();
+  auto wanted = asked;
+  wanted.holder = identified(wanted.holder, impl_->options.proc);
+  Answer answer;
+  {
+    const Lock lock(impl_->mutex);
+    wanted = impl_->completed(std::move(wanted));
+    const auto at = impl_->moment();
+    Changes changes;
+    const auto result = impl_->ledger.request(wanted, secret, at.now, changes);
+    if (!impl_->take(changes, at) && result.id != 0) {
+      Changes undone;
+      impl_->ledger.release(result.id, secret, at.now, undone);
+      impl_->take(undone, at);
+      impl_->store_failed();
+    }
+    Lease refused;
+    refused.wanted = wanted, refused.reason = result.refusal.reason, refused.asked_at = at.now;
+    const auto* lease = result.id == 0 ? nullptr : impl_->ledger.find(result.id);
+    answer = impl_->describe(lease == nullptr ? refused : *lease, at.now);
+    answer.verdict = result.verdict, answer.refusal = result.refusal;
+    for (const auto id : result.refusal.in_the_way)
+      if (const auto* other = impl_->ledger.find(id)) answer.in_the_way.push_back(*other);
+    answer.for_holder = true;
+    if (result.verdict == Verdict::granted)
+      impl_->latencies.add(seconds_between(start, Steady::now()));
+    else if (result.verdict == Verdict::refused)
+      ++impl_->figures.refused;
+  }
+  impl_->after();
+  if (answer.verdict == Verdict::granted && impl_->options.config.cgroups)
+    answer.lease.enforcement = status(answer.lease.id).lease.enforcement;
+  return answer;
+}
+
+Answer Broker::status(LeaseId id) const {
+  const auto at = impl_->moment();
+  {
+    const Lock lock(impl_->mutex);
+    if (const auto* lease = impl_->ledger.find(id)) {
+      impl_->check_stored(id);
+      return impl_->describe(*lease, at.now);
+    }
+  }
+  const auto ended = impl_->store.find(id, at);
+  if (!ended) throw Error(Code::not_found, fmt::format("there is no lease {}", id));
+  const Lock lock(impl_->mutex);
+  return impl_->describe(*ended, at.now);
+}
+
+Answer Broker::status(const Token& token) const {
+  auto answer = status(token.id);
+  if (answer.lease.secret != token.secret)
+    throw LeaseError(Ledger::Outcome::wrong_secret,
+                     fmt::format("the token is not that of lease {}", token.id), std::nullopt);
+  answer.for_holder = true;
+  return answer;
+}
+
+Answer Broker::renew(const Token& token) {
+  Answer answer;
+  std::optional<LeaseError> refused;
+  {
+    const Lock lock(impl_->mutex);
+    const auto at = impl_->moment();
+    Changes changes;
+    const auto outcome =
+        impl_->ledger.renew(token.id, token.secret, token.renewals, at.now, changes);
+    const bool is_stored = impl_->take(changes, at);
+    if (outcome != Ledger::Outcome::done) {
+      refused = impl_->turned_down(outcome, token, at);
+    } else if (!is_stored) {
+      impl_->store_failed();
+    } else {
+      answer = impl_->describe(*impl_->ledger.find(token.id), at.now);
+      answer.for_holder = true;
+    }
+  }
+  impl_->after();
+  if (refused) throw *refused;
+  return answer;
+}
+
+template <class How>
+void Broker::Impl::end(const Token& token, How how) {
+  std::optional<LeaseError> refused;
+  {
+    const Lock lock(mutex);
+    const auto at = moment();
+    Changes changes;
+    const auto outcome = how(ledger, at.now, changes);
+    const bool is_stored = take(changes, at);
+    if (outcome != Ledger::Outcome::done)
+      refused = turned_down(outcome, token, at);
+    else if (!is_stored)
+      store_failed();
+  }
+  after();
+  if (refused) throw *refused;
+}
+
+void Broker::release(const Token& token) {
+  impl_->end(token, [&](Ledger& ledger, Instant now, Changes& changes) {
+    return ledger.release(token.id, token.secret, now, changes);
+  });
+}
+
+void Broker::revoke(LeaseId id, std::string_view reason) {
+  require(!reason.empty() && reason.size() <= kLongestReason && !first_invalid_utf8(reason),
+          "a reason is 1 to 512 bytes of UTF-8 text");
+  impl_->end({id, 0, 0}, [&](Ledger& ledger, Instant now, Changes& changes) {
+    return ledger.revoke(id, reason, now, changes);
+  });
+}
+
+void Broker::report(const Token& token, const UsageReport& usage) {
+  require(usage.batch_size >= 1 && usage.batch_size <= 1'000'000'000,
+          "batch_size may be 1 to 1000000000");
+  require(usage.peak_bytes <= 64ull << 40, "peak memory may be at most 65536 GB");
+  require(usage.peak_bytes > 0 || usage.out_of_memory,
+          "peak memory is missing: a run that did not run out of memory took some");
+  const auto answer = status(token);  // throws unless it is the holder's
+  const Lock lock(impl_->mutex);
+  const FootprintKey key{answer.lease.wanted.agent, answer.lease.wanted.model_type};
+  auto& all = impl_->footprints;
+  if (all.size() >= kMostAgents && !all.contains(key)) all.erase(all.begin());
+  auto& runs = all[key];
+  const auto bytes = usage.peak_bytes > 0 || answer.lease.parts.empty()
+                         ? usage.peak_bytes
+                         : answer.lease.parts.front().bytes;
+  runs.push_back({usage.batch_size, bytes, usage.out_of_memory});
+  if (runs.size() > kRunsKept) runs.erase(runs.begin());
+  impl_->store.write(key, runs, impl_->moment());
+}
+
+void Broker::connection_closed(std::uint64_t connection) noexcept {
+  if (connection == 0) return;
+  try {
+    {
+      const Lock lock(impl_->mutex);
+      const auto at = impl_->moment();
+      impl_->take(impl_->ledger.connection_closed(connection, at.now), at);
+    }
+    impl_->after();
+  } catch (const std::exception& e) {
+    log::error("leases: closing connection {}: {}", connection, e.what());
+  }
+}
+
+// ---- what happens by itself
+
+void Broker::observe(const watch::Snapshot& snapshot) {
+  std::set<ProcessId> holders;
+  device::GpuConfig gpu;
+  std::string mps_dir;
+  {
+    const Lock lock(impl_->mutex);
+    holders = impl_->holders(), gpu = impl_->gpu, mps_dir = impl_->config.mps_dir;
+  }
+  auto sights = sights_of(snapshot, gpu, holders, impl_->options.proc);
+  const bool mps_daemon = mps_daemon_runs(mps_dir, impl_->options.proc);
+  std::vector<Card> cards;
+  for (const auto& sight : sights) cards.push_back(sight.card);
+  {
+    const Lock lock(impl_->mutex);
+    if (snapshot.sequence != 0 && snapshot.sequence < impl_->sequence) return;
+    impl_->sequence = snapshot.sequence;
+    impl_->sights = std::move(sights);
+    impl_->mps_daemon = mps_daemon;
+    const auto at = impl_->moment();
+    const auto changes = impl_->ledger.observe(cards, at.now);
+    impl_->judge_enforcement(at);
+    impl_->take(changes, at);
+  }
+  impl_->after();
+}
+
+void Broker::Impl::holder_died(std::int64_t pid, std::uint64_t start_time) {
+  {
+    const Lock lock(mutex);
+    const auto at = moment();
+    take(ledger.holder_died(pid, start_time, at.now), at);
+  }
+  after();
+}
+
+void Broker::Impl::check_holders() {
+  std::set<ProcessId> all;
+  {
+    const Lock lock(mutex);
+    all = holders();
+  }
+  for (const auto& [pid, start_time] : all)
+    if (!is_alive(pid, start_time, options.proc)) holder_died(pid, start_time);
+}
+
+void Broker::Impl::tick() {
+  if (!watch) check_holders();
+  {
+    const Lock lock(mutex);
+    const auto at = moment();
+    take(ledger.tick(at.now), at);
+    if (at.now >= forget_at) {
+      forget_at = at.now + kForgetEvery;
+      try {
+        store.forget_old(at);
+      } catch (const Error& e) {
+        log::warn("leases: old ones cannot be forgotten: {}", e.what());
+      }
+    }
+  }
+  after();
+}
+
+void Broker::tick() { impl_->tick(); }
+
+void Broker::Impl::timer(std::stop_token stop) {
+  while (!stop.stop_requested()) {
+    try {
+      tick();
+    } catch (const std::exception& e) {
+      log::error("leases: {}", e.what());
+    }
+    const Lock lock(mutex);
+    const auto now = options.now();
+    wake_at = std::min(now + kLongestSleep, ledger.next_tick());
+    for (auto t = now; t < wake_at && !stop.stop_requested(); t = options.now()) {
+      wakes_sooner = false;
+      woken.wait_for(mutex, stop, wake_at - t, [this]() REQUIRES(mutex) { return wakes_sooner; });
+    }
+  }
+}
+
+void Broker::Impl::wake_timer() {
+  const auto next = ledger.next_tick();
+  if (!options.threads || next >= wake_at) return;
+  wake_at = next;
+  wakes_sooner = true;
+  woken.notify_one();
+}
+
+void Broker::reload(const BrokerConfig& config, const device::GpuConfig& gpu) {
+  const Lock lock(impl_->mutex);
+  impl_->config = config;
+  impl_->gpu = gpu;
+  impl_->ledger.set_policy(policy_of(config));
+}
+
+}  // namespace sluice::broker

@@ -1,0 +1,154 @@
+// Hands out GPU memory by lease. Owns the ledger, its store on disk, and the clock
+// work: expiry, holders that die, samples that arrive. Thread-safe; no call waits for
+// a driver, and a grant is on disk (safe against a killed process) before it is told.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "broker/batch_size.h"
+#include "broker/config.h"
+#include "broker/ledger.h"
+#include "device/config.h"
+#include "watch/snapshot.h"
+
+namespace sluice::broker {
+
+// The answer to a request, and to a question about a lease.
+struct Answer {
+  Verdict verdict{};
+  bool for_holder = false;        // it proved to be: the token and what to export may be shown
+  Lease lease;                    // as it is now; without an id when refused
+  Refusal refusal;                // when it is not granted
+  std::vector<Lease> in_the_way;  // refusal.in_the_way, looked up
+  BatchSize batch;
+  std::vector<int>
+      device_indexes;  // of lease.parts, counted by PCI bus as CUDA_DEVICE_ORDER=PCI_BUS_ID
+  std::vector<std::pair<std::string, std::string>> env;  // what the holder exports
+};
+
+// Who proves to be the holder: "<id>.<renewals>.<secret>" as given in an answer.
+struct Token {
+  LeaseId id = 0;
+  std::uint64_t renewals = 0, secret = 0;
+};
+std::string to_string(const Token& token);
+std::optional<Token> token_from(std::string_view text) noexcept;
+Token token_of(const Lease& lease) noexcept;
+
+// What a holder tells about its work; the batch size of next time follows from it.
+struct UsageReport {
+  std::int64_t batch_size = 0;
+  std::uint64_t peak_bytes = 0;
+  bool out_of_memory = false;
+};
+
+struct BrokerEvent {
+  std::string type;  // "lease_granted", "lease_yield", "lease_ended", "lease_room", ...
+  LeaseId lease;
+  std::string json;  // one line; without secrets
+};
+
+class Broker {
+ public:
+  struct Options {
+    std::string state_dir;  // leases.db lives here; empty keeps leases in memory
+    BrokerConfig config;
+    device::GpuConfig gpu;  // which cards may be used, the agents' memory and batch sizes
+    std::string proc = "/proc";
+    std::string cgroup = "/sys/fs/cgroup";
+    std::function<Instant()> now = [] { return Steady::now(); };
+    std::function<WallTime()> wall = [] { return std::chrono::system_clock::now(); };
+    bool threads = true;  // false: tick() is called by the owner (tests), and sees who died
+  };
+  // Throws unavailable when the store cannot be opened: another broker has it, or it
+  // is damaged (then it says what to do).
+  explicit Broker(Options options);
+  ~Broker();
+
+  void observe(const watch::Snapshot& snapshot);
+
+  // The body of POST /v1/leases under the settings in force; see wanted_from_json.
+  Wanted read(std::string_view body) const;
+
+  // Without bytes, gpu.memory_allocation says how much the agent gets. The device may be an
+  // index. A holder's pid without its start time is looked up. Throws invalid_argument
+  // (nothing has changed), exhausted, unavailable (the store cannot be written: nothing
+  // is promised).
+  Answer request(const Wanted& wanted);
+  // As it is now, or as it ended; not_found. For anyone, and for the holder (who waits, or
+  // lost an answer), whatever renewal its token is of: throws LeaseError.
+  Answer status(LeaseId id) const;
+  Answer status(const Token& token) const;
+
+  // Throws LeaseError for an unknown, wrong, replayed or expired token, and then nothing
+  // has changed.
+  Answer renew(const Token& token);
+  void release(const Token& token);
+  // By an operator: no token needed.
+  void revoke(LeaseId id, std::string_view reason);
+  void report(const Token& token, const UsageReport& usage);
+  void connection_closed(std::uint64_t connection) noexcept;
+
+  // Told of every event in the order they happened, one at a time, on the thread of some
+  // caller and without a lock held; must return quickly, and may call the broker but not
+  // on_event(). Null stops the calls; none is under way afterwards.
+  void on_event(std::function<void(const BrokerEvent&)> tell);
+
+  // {"leases": [...], "waiting": [...], "on_cpu": [...], "cards": [{"gpu_uuid", "total_gb",
+  // "free_gb", "promised_gb", "strangers": [...]}], "recent": [...]}; see docs/leases.md.
+  Json leases_json() const;
+  // For the timeline: leases that overlap the time range, ended ones included.
+  Json timeline_json(std::int64_t from_ms, std::int64_t to_ms) const;
+
+  struct Figures {  // for /metrics
+    std::size_t held = 0, waiting = 0, on_cpu = 0;
+    std::array<std::size_t, 5> held_by_tier{};  // by Enforcement
+    std::uint64_t granted = 0, refused = 0, sent_to_cpu = 0, expired = 0, holders_died = 0;
+    std::uint64_t yields_asked = 0;
+    std::uint64_t over_uses = 0, stores_failed = 0;
+    double grant_p50_s = 0, grant_p99_s = 0;  // of the last grants, store included
+  };
+  Figures figures() const;
+
+  void reload(const BrokerConfig& config, const device::GpuConfig& gpu);
+  void tick();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// A renewal, release or report that was turned down: unknown (not_found), over, wrong_secret or
+// stale (invalid_argument). serve/ maps it to 404, 410, 403 or 409.
+class LeaseError : public Error {
+ public:
+  LeaseError(Ledger::Outcome outcome, const std::string& message, std::optional<Token> current);
+  Ledger::Outcome outcome() const noexcept { return outcome_; }
+  // The present token, for a caller who proved to be the holder: an answer may have
+  // been lost on the way.
+  const std::optional<Token>& current() const noexcept { return current_; }
+
+ private:
+  Ledger::Outcome outcome_;
+  std::optional<Token> current_;
+};
+
+// Without secrets unless answer.for_holder.
+Json to_json(const Answer& answer, Instant now, WallTime wall);
+
+// Reads the body of POST /v1/leases. Throws invalid_argument naming the field, the
+// nearest known name and the limits. Fuzzed.
+Wanted wanted_from_json(std::string_view body, const BrokerConfig& config);
+
+}  // namespace sluice::broker

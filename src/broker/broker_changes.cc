@@ -1,0 +1,210 @@
+// What a change of the ledger leads to: a row in the store, a holder to watch, a group to
+// make, an event to tell.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "broker/broker_impl.h"
+#include "broker/holder.h"
+
+namespace sluice::broker {
+
+namespace {
+
+constexpr std::size_t kRecent = 64;
+using What = Change::What;
+
+bool is_over(const Lease& lease) {
+  return lease.state == State::draining || lease.state == State::ended;
+}
+
+}  // namespace
+
+void Latencies::add(double s) {
+  if (last_.size() < kKept)
+    last_.push_back(s);
+  else
+    last_[next_] = s;
+  next_ = (next_ + 1) % kKept;
+}
+
+double Latencies::percentile(double p) const {
+  if (last_.empty()) return 0;
+  auto sorted = last_;
+  const auto n = static_cast<std::ptrdiff_t>(static_cast<double>(sorted.size() - 1) * p);
+  std::ranges::nth_element(sorted, sorted.begin() + n);
+  return sorted[static_cast<std::size_t>(n)];
+}
+
+bool Broker::Impl::take(const Changes& changes, const Moment& at) {
+  for (const auto& change : changes) note(change, at);
+  const bool is_saved = save(at);
+  wake_timer();
+  return is_saved;
+}
+
+// What ended is found only until the ledger's next change, so it is copied here.
+void Broker::Impl::note(const Change& change, const Moment& at) {
+  if (const auto* found = ledger.find(change.lease)) {
+    if (change.what == What::granted) {
+      ledger.set_enforcement(change.lease, tier_of(*found, at.now));
+      if (config.cgroups) to_limit.insert(change.lease);
+    }
+    count(change, *found);
+    follow_holder(*found);
+    if (change.what == What::terminate) to_end.push_back(found->wanted.holder);
+    if (is_over(*found) && limited.erase(change.lease) != 0) to_lift.insert(change.lease);
+    if (change.what != What::renewed) unsaved_events.push_back({change, *found, at});
+    unsaved.insert_or_assign(change.lease, *found);
+  }
+}
+
+void Broker::Impl::count(const Change& change, const Lease& lease) {
+  switch (change.what) {
+    case What::granted: ++figures.granted; return;
+    case What::yield_asked: ++figures.yields_asked; return;
+    case What::over_use: ++figures.over_uses; return;
+    case What::sent_to_cpu: ++figures.sent_to_cpu; return;
+    case What::ended:
+      if (lease.ending == Ending::expired) ++figures.expired;
+      if (lease.ending == Ending::holder_died) ++figures.holders_died;
+      recent.push_back(lease);
+      if (recent.size() > kRecent) recent.pop_front();
+      return;
+    default: return;
+  }
+}
+
+void Broker::Impl::follow_holder(const Lease& lease) {
+  const auto& holder = lease.wanted.holder;
+  if (holder.pid == 0) return;
+  const ProcessId id{holder.pid, holder.start_time};
+  if (is_over(lease)) {
+    if (followed.erase(lease.id) != 0 && watch) watch->forget(id.first, id.second);
+  } else if (followed.try_emplace(lease.id, id).second && watch) {
+    watch->watch(id.first, id.second);
+  }
+}
+
+std::set<ProcessId> Broker::Impl::holders() const {
+  std::set<ProcessId> all;
+  for (const auto& [lease, process] : followed) all.insert(process);
+  return all;
+}
+
+// Everything that waits goes in one transaction, so what is on disk is always a state
+// that the ledger once had.
+bool Broker::Impl::save(const Moment& at) {
+  if (unsaved.empty()) return true;
+  std::vector<const Lease*> rows;
+  rows.reserve(unsaved.size());
+  for (const auto& [id, lease] : unsaved) rows.push_back(&lease);
+  try {
+    store.write(rows, at);
+  } catch (const Error& e) {
+    ++figures.stores_failed;
+    if (store_trouble.empty()) log::error("leases: cannot be stored: {}", e.what());
+    store_trouble = e.reason();
+    return false;
+  }
+  if (!store_trouble.empty()) log::info("leases: stored again");
+  store_trouble.clear();
+  unsaved.clear();
+  if (tell) std::ranges::move(unsaved_events, std::back_inserter(outbox));
+  unsaved_events.clear();
+  return true;
+}
+
+void Broker::Impl::store_failed() const {
+  throw Error(Code::unavailable, "leases cannot be stored now, so none is given: " + store_trouble);
+}
+
+void Broker::Impl::check_stored(LeaseId id) const {
+  if (unsaved.contains(id)) store_failed();
+}
+
+LeaseError Broker::Impl::turned_down(Ledger::Outcome outcome, const Token& token,
+                                     const Moment& at) const {
+  using Outcome = Ledger::Outcome;
+  const auto* lease = ledger.find(token.id);
+  switch (outcome) {
+    case Outcome::over: {
+      const auto ended = store.find(token.id, at);
+      if (!ended) break;  // so long ago that it is not kept
+      return {outcome,
+              fmt::format("lease {} is over ({}): {}", token.id, to_string(ended->ending),
+                          ended->reason),
+              std::nullopt};
+    }
+    case Outcome::wrong_secret:
+      return {outcome, fmt::format("the token is not that of lease {}", token.id), std::nullopt};
+    case Outcome::stale:
+      return {outcome,
+              fmt::format("the token was used before: lease {} has been renewed since, and the "
+                          "answer to that has the token to go on with",
+                          token.id),
+              lease == nullptr ? std::nullopt : std::optional(token_of(*lease))};
+    default: break;
+  }
+  return {outcome, fmt::format("there is no lease {}", token.id), std::nullopt};
+}
+
+// ---- outside the lock
+
+void Broker::Impl::after() {
+  std::vector<Holder> ends;
+  bool has_groups = false;
+  {
+    const Lock lock(mutex);
+    ends.swap(to_end);
+    has_groups = !to_limit.empty() || !to_lift.empty();
+  }
+  for (const auto& holder : ends)
+    if (terminate(holder, options.proc))
+      log::warn("leases: process {} did not yield and was asked to end (SIGTERM)", holder.pid);
+  if (has_groups) run_groups();
+  tell_all();
+}
+
+// One at a time; whoever comes meanwhile leaves its events to the one who tells.
+void Broker::Impl::tell_all() {
+  std::function<void(const BrokerEvent&)> to;
+  std::deque<Told> now;
+  {
+    const Lock lock(mutex);
+    if (telling || outbox.empty()) return;
+    telling = true;
+  }
+  while (true) {
+    {
+      const Lock lock(mutex);
+      now.clear();
+      now.swap(outbox);
+      to = tell;
+      if (!to || now.empty()) {
+        telling = false;
+        told.notify_all();
+        return;
+      }
+    }
+    for (const auto& one : now) {
+      try {
+        to(event_of(one));
+      } catch (const std::exception& e) {
+        log::error("leases: an event could not be told: {}", e.what());
+      }
+    }
+  }
+}
+
+void Broker::on_event(std::function<void(const BrokerEvent&)> tell) {
+  const Lock lock(impl_->mutex);
+  impl_->tell = std::move(tell);
+  if (!impl_->tell) impl_->outbox.clear();
+  auto& impl = *impl_;
+  impl.told.wait(impl.mutex, [&impl]() REQUIRES(impl.mutex) { return !impl.telling; });
+}
+
+}  // namespace sluice::broker

@@ -1,0 +1,133 @@
+// Which tier a lease may claim, from what the broker has seen, and the groups that the
+// kernel's tier needs.
+#include <utility>
+
+#include "base/log.h"
+#include "broker/broker_impl.h"
+#include "broker/place.h"
+
+namespace sluice::broker {
+
+namespace {
+
+const Sight* sight_of(const std::vector<Sight>& sights, const std::string& uuid) {
+  for (const auto& s : sights)
+    if (s.card.uuid == uuid) return &s;
+  return nullptr;
+}
+
+CardEvidence evidence_on(const Sight& sight, const Holder& holder, Instant now, Seconds stale) {
+  const auto& card = sight.card;
+  CardEvidence out;
+  out.lists_memory =
+      card.processes_at && seconds_between(*card.processes_at, now) <= 3 * stale.count();
+  for (const auto& p : card.processes) {
+    if (!p.bytes) out.lists_memory = false;
+    if (is_holder(holder, p)) out.holder_seen = true;
+  }
+  out.holder_uses_mps = sight.mps_limits.contains({holder.pid, holder.start_time});
+  return out;
+}
+
+}  // namespace
+
+Enforcement Broker::Impl::tier_of(const Lease& lease, Instant now) const {
+  const auto& holder = lease.wanted.holder;
+  const ProcessId id{holder.pid, holder.start_time};
+  Evidence seen;
+  seen.host_pids = host_pids;
+  seen.cgroup_verified = limited.contains(lease.id);
+  seen.mps_limit_seen = mps_daemon && holder.pid != 0 && !lease.parts.empty();
+  for (const auto& part : lease.parts) {
+    const auto* sight = sight_of(sights, part.uuid);
+    if (sight == nullptr) return Enforcement::none;
+    seen.cards.push_back(evidence_on(*sight, holder, now, Seconds(config.stale_s)));
+    const auto limit = sight->mps_limits.find(id);
+    if (limit == sight->mps_limits.end() || limit->second != mps_limit(lease))
+      seen.mps_limit_seen = false;
+  }
+  return enforcement_of(lease, seen);
+}
+
+// With each sample, as evidence comes and goes.
+void Broker::Impl::judge_enforcement(const Moment& at) {
+  for (const auto* lease : ledger.live()) {
+    if (lease->state != State::held && lease->state != State::yielding) continue;
+    const auto tier = tier_of(*lease, at.now);
+    if (config.cgroups && !limited.contains(lease->id)) to_limit.insert(lease->id);
+    if (tier == lease->enforcement) continue;
+    ledger.set_enforcement(lease->id, tier);
+    if (const auto* now = ledger.find(lease->id)) unsaved.insert_or_assign(now->id, *now);
+  }
+}
+
+// A process can be in one group only: one with several leases is in none.
+bool Broker::Impl::shares_process(LeaseId id) {
+  const auto own = followed.find(id);
+  if (own == followed.end()) return true;
+  bool shares = false;
+  for (const auto& [other, process] : followed) {
+    if (other == id || process != own->second) continue;
+    shares = true;
+    if (limited.erase(other) != 0) to_lift.insert(other);
+  }
+  return shares;
+}
+
+// The limits for the holder of a lease; empty where the kernel can set none.
+std::vector<DmemLimit> Broker::Impl::limits_for(const Lease& lease) const {
+  std::vector<DmemLimit> limits;
+  for (const auto& part : lease.parts) {
+    const auto* sight = sight_of(sights, part.uuid);
+    if (sight == nullptr || sight->vendor == device::Vendor::nvidia) return {};
+    limits.push_back({sight->card.bus, part.bytes});
+  }
+  return limits;
+}
+
+void Broker::Impl::group_made(LeaseId id) {
+  const auto* lease = ledger.find(id);
+  const bool holds =
+      lease != nullptr && (lease->state == State::held || lease->state == State::yielding);
+  if (!holds) {  // it ended meanwhile
+    to_lift.insert(id);
+    return;
+  }
+  limited.insert(id);
+  ledger.set_enforcement(id, Enforcement::cgroup);
+  unsaved.insert_or_assign(id, *ledger.find(id));
+  save(moment());
+}
+
+void Broker::Impl::run_groups() {
+  const Lock one_at_a_time(groups_mutex);
+  struct Job {
+    LeaseId id;
+    std::int64_t pid;
+    std::vector<DmemLimit> limits;
+  };
+  std::vector<Job> jobs;
+  std::set<LeaseId> lift;
+  {
+    const Lock lock(mutex);
+    for (const auto id : std::exchange(to_limit, {})) {
+      const auto* lease = ledger.find(id);
+      if (lease == nullptr || lease->wanted.holder.pid == 0 || shares_process(id)) continue;
+      if (auto limits = limits_for(*lease); !limits.empty())
+        jobs.push_back({id, lease->wanted.holder.pid, std::move(limits)});
+    }
+    lift.swap(to_lift);
+  }
+  for (const auto id : lift) groups.lift(id);
+  for (const auto& job : jobs) {
+    const auto wrong = groups.limit(job.id, job.pid, job.limits);
+    if (!wrong.empty()) {
+      log::debug("leases: no group for lease {}: {}", job.id, wrong);
+      continue;
+    }
+    const Lock lock(mutex);
+    group_made(job.id);
+  }
+}
+
+}  // namespace sluice::broker

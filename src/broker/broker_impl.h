@@ -1,0 +1,124 @@
+// The inside of Broker, shared by its files: one lock around the ledger, its store and
+// what the last sample showed; everything that acts on the outside happens after it.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "base/mutex.h"
+#include "broker/broker.h"
+#include "broker/enforce.h"
+#include "broker/enforce_cgroup.h"
+#include "broker/holder_watch.h"
+#include "broker/sight.h"
+#include "broker/store.h"
+
+namespace sluice::broker {
+
+// Times of the last grants.
+class Latencies {
+ public:
+  void add(double s);
+  double percentile(double p) const;  // 0..1; 0 without any
+
+ private:
+  static constexpr std::size_t kKept = 4096;
+  std::vector<double> last_;
+  std::size_t next_ = 0;
+};
+
+// A change and the lease as it was right after it.
+struct Told {
+  Change change;
+  Lease lease;
+  Moment at;
+};
+BrokerEvent event_of(const Told& told);
+
+struct Broker::Impl {
+  explicit Impl(Options o);
+  ~Impl();
+
+  Moment moment() const { return {options.now(), options.wall()}; }
+
+  // ---- under the lock
+  void restore() REQUIRES(mutex);
+  Wanted completed(Wanted wanted) const REQUIRES(mutex);
+  // Takes in what the ledger changed: stores it, keeps events for later. False when it
+  // could not be stored; then it is tried again with the next change.
+  bool take(const Changes& changes, const Moment& at) REQUIRES(mutex);
+  void note(const Change& change, const Moment& at) REQUIRES(mutex);
+  void count(const Change& change, const Lease& lease) REQUIRES(mutex);
+  void follow_holder(const Lease& lease) REQUIRES(mutex);
+  bool save(const Moment& at) REQUIRES(mutex);
+  [[noreturn]] void store_failed() const REQUIRES(mutex);
+  void judge_enforcement(const Moment& at) REQUIRES(mutex);
+  Enforcement tier_of(const Lease& lease, Instant now) const REQUIRES(mutex);
+  bool shares_process(LeaseId id) REQUIRES(mutex);
+  std::vector<DmemLimit> limits_for(const Lease& lease) const REQUIRES(mutex);
+  void group_made(LeaseId id) REQUIRES(mutex);
+  Answer describe(const Lease& lease, Instant now) const REQUIRES(mutex);
+  void add_env(Answer& answer) const REQUIRES(mutex);
+  BatchSize batch_for(const Lease& lease) const REQUIRES(mutex);
+  void check_stored(LeaseId id) const REQUIRES(mutex);
+  std::set<ProcessId> holders() const REQUIRES(mutex);
+  LeaseError turned_down(Ledger::Outcome outcome, const Token& token, const Moment& at) const
+      REQUIRES(mutex);
+  void wake_timer() REQUIRES(mutex);
+
+  // ---- without it
+  template <class How>  // a release or revocation
+  void end(const Token& token, How how);
+  void after();  // what the changes ask for outside: groups, signals, events
+  void run_groups();
+  void tell_all();
+  void holder_died(std::int64_t pid, std::uint64_t start_time);
+  void check_holders();
+  void tick();
+  void timer(std::stop_token stop);
+
+  const Options options;
+  const bool host_pids;
+
+  mutable Mutex mutex;
+  BrokerConfig config GUARDED_BY(mutex);
+  device::GpuConfig gpu GUARDED_BY(mutex);
+  Ledger ledger GUARDED_BY(mutex);
+  Store store;  // writes are under the lock
+  Footprints footprints GUARDED_BY(mutex);
+  std::map<LeaseId, Lease> unsaved GUARDED_BY(mutex);
+  std::string store_trouble GUARDED_BY(mutex);
+  std::vector<Told> unsaved_events GUARDED_BY(mutex);
+  std::deque<Lease> recent GUARDED_BY(mutex);  // ended, newest last
+  std::map<LeaseId, ProcessId> followed GUARDED_BY(mutex);
+  Figures figures GUARDED_BY(mutex);
+  Latencies latencies GUARDED_BY(mutex);
+
+  std::vector<Sight> sights GUARDED_BY(mutex);
+  std::uint64_t sequence GUARDED_BY(mutex) = 0;  // of the snapshot they are from
+  bool mps_daemon GUARDED_BY(mutex) = false;
+
+  // For after().
+  std::vector<Holder> to_end GUARDED_BY(mutex);
+  std::set<LeaseId> to_limit GUARDED_BY(mutex), to_lift GUARDED_BY(mutex);
+  std::set<LeaseId> limited GUARDED_BY(mutex);  // by a group that was read back
+  std::deque<Told> outbox GUARDED_BY(mutex);
+  bool telling GUARDED_BY(mutex) = false;
+  std::function<void(const BrokerEvent&)> tell GUARDED_BY(mutex);
+  std::condition_variable_any told;
+
+  Mutex groups_mutex;  // taken before `mutex` where both are
+  LeaseGroups groups GUARDED_BY(groups_mutex);
+
+  Instant wake_at GUARDED_BY(mutex){};
+  bool wakes_sooner GUARDED_BY(mutex) = false;
+  Instant forget_at GUARDED_BY(mutex){};
+  std::condition_variable_any woken;
+  std::unique_ptr<HolderWatch> watch;  // last but one: calls back
+  std::jthread thread;                 // last: uses everything above
+};
+
+}  // namespace sluice::broker

@@ -1,0 +1,76 @@
+// What a broker finds again after a restart, and what it does when it cannot write.
+#include "broker/broker_case_for_tests.h"
+#include "watch/sqlite.h"
+
+namespace sluice::broker {
+namespace {
+
+using Outcome = Ledger::Outcome;
+using testing::HasSubstr;
+
+TEST_F(BrokerTest, AfterARestartHoldersGoOnAsIfNothingHadBeen) {
+  open();
+  const auto a = ask("scout", 8);
+  const auto b = broker->renew(token(a));
+  const auto gone = ask("analyst", 1);
+  broker->release(token(gone));
+  const auto waits = [&] {
+    auto w = wanted("late", 24, OnUnavailable::wait);
+    w.wait = Seconds(100);
+    ask("other", 20);
+    return broker->request(w);
+  }();
+  open();
+  EXPECT_EQ(broker->status(token(a)).lease.parts, a.lease.parts);
+  EXPECT_EQ(broker->status(token(waits)).verdict, Verdict::waiting);
+  EXPECT_EQ(outcome([&] { broker->renew(token(a)); }), Outcome::stale);
+  EXPECT_EQ(broker->renew(token(b)).lease.renewals, 2U);
+  EXPECT_EQ(outcome([&] { broker->renew(token(gone)); }), Outcome::over);
+  EXPECT_EQ(broker->status(gone.lease.id).lease.ending, Ending::released);
+  EXPECT_EQ(ask("scout", 16).verdict, Verdict::refused);  // what is held is still counted
+  EXPECT_GT(ask("scout", 1).lease.id, waits.lease.id);
+}
+
+TEST_F(BrokerTest, ALeaseThatCouldNotBeRenewedWhileTheBrokerWasDownGetsGrace) {
+  open();
+  const auto a = ask("scout", 8);
+  broker.reset();
+  host.pass(600);
+  open();
+  EXPECT_EQ(broker->renew(token(a)).lease.renewals, 1U);
+  broker.reset();
+  host.pass(600);
+  open();
+  host.pass(16);
+  broker->tick();
+  EXPECT_EQ(broker->status(a.lease.id).lease.ending, Ending::expired);
+}
+
+TEST_F(BrokerTest, WhenTheStoreCannotBeWrittenNothingIsPromised) {
+  open();
+  const auto a = ask("scout", 2);
+  {
+    watch::Database other(folder.path + "/leases.db", false);
+    other.run("BEGIN IMMEDIATE");
+    try {
+      ask("analyst", 8);
+      FAIL() << "promised without a store";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), Code::unavailable);
+      EXPECT_THAT(e.what(), HasSubstr("cannot be stored"));
+    }
+  }
+  host.pass(1);
+  broker->observe(host.sample());
+  const auto next = ask("analyst", 14);  // nothing of the one before is left
+  EXPECT_EQ(next.verdict, Verdict::granted);
+  EXPECT_EQ(next.lease.parts.at(0).uuid, "GPU-0");
+  EXPECT_EQ(broker->figures().stores_failed, 2U);
+  open();
+  EXPECT_EQ(broker->status(token(a)).verdict, Verdict::granted);
+  EXPECT_EQ(broker->status(token(next)).verdict, Verdict::granted);
+  EXPECT_EQ(broker->figures().held, 2U);
+}
+
+}  // namespace
+}  // namespace sluice::broker

@@ -1,0 +1,225 @@
+// What the broker shows: the tables of leases and cards, the timeline, events, figures.
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/utf8.h"
+#include "broker/answer_json.h"
+#include "broker/broker_impl.h"
+#include "broker/place.h"
+#include "watch/alert.h"
+
+namespace sluice::broker {
+
+namespace {
+
+constexpr std::size_t kTimelineRows = 2000;
+using What = Change::What;
+
+// Everything that leases_json() shows, copied under the lock.
+struct CardView {
+  Sight sight;
+  Room room;
+  std::vector<Promise> promises;
+};
+
+bool is_holder_there(const CardView& card, const CardProcess& process) {
+  return std::ranges::any_of(card.promises,
+                             [&](const Promise& p) { return is_holder(p.holder, process); });
+}
+
+// A process may be named by any bytes; JSON is UTF-8.
+std::string shown(std::string text) {
+  if (first_invalid_utf8(text))
+    std::ranges::replace_if(
+        text, [](char c) { return static_cast<unsigned char>(c) >= 0x80; }, '?');
+  return text;
+}
+
+Json process_json(const CardProcess& p) {
+  Json json{{"pid", p.pid}, {"name", shown(p.name)}, {"user", shown(p.user)}};
+  json["memory_gb"] = p.bytes ? Json(gb(*p.bytes)) : Json();
+  return json;
+}
+
+Json card_json(const CardView& view, const Moment& at) {
+  const auto& card = view.sight.card;
+  Json json{{"gpu_uuid", card.uuid},
+            {"gpu_device", view.sight.index},
+            {"bus", card.bus},
+            {"name", card.name},
+            {"memory_gb", gb(view.sight.memory_total)},
+            {"total_gb", gb(card.total)},
+            {"free_gb", gb(view.room.free)},
+            {"promised_gb", gb(view.room.promised)},
+            {"used_gb", card.sampled_at ? Json(gb(card.used)) : Json()},
+            {"strangers_gb", gb(view.room.strangers)},
+            {"usable", card.usable},
+            {"why", view.room.why.empty() ? card.why_unusable : view.room.why}};
+  if (card.sampled_at)
+    json["sample_age_s"] = thousandths(seconds_between(*card.sampled_at, at.now));
+  if (card.processes_at)
+    json["processes_age_s"] = thousandths(seconds_between(*card.processes_at, at.now));
+  json["strangers"] = Json::array();
+  for (const auto& p : card.processes)
+    if (!is_holder_there(view, p)) json["strangers"].push_back(process_json(p));
+  return json;
+}
+
+// What the holder's processes really have on the lease's cards; absent where nobody can tell.
+std::optional<std::uint64_t> used_by(const Lease& lease, const std::vector<CardView>& cards) {
+  if (lease.wanted.holder.pid == 0) return std::nullopt;
+  std::uint64_t bytes = 0;
+  for (const auto& part : lease.parts) {
+    const auto card =
+        std::ranges::find(cards, part.uuid, [](const CardView& c) { return c.sight.card.uuid; });
+    if (card == cards.end() || !card->sight.card.processes_at) return std::nullopt;
+    for (const auto& p : card->sight.card.processes) {
+      if (!is_holder(lease.wanted.holder, p)) continue;
+      if (!p.bytes) return std::nullopt;
+      bytes += *p.bytes;
+    }
+  }
+  return bytes;
+}
+
+std::uint64_t promised(const Lease& lease) {
+  std::uint64_t bytes = 0;
+  for (const auto& part : lease.parts) bytes += part.bytes;
+  return bytes;
+}
+
+Json timeline_row(const Lease& l, const Moment& at) {
+  const auto ms = [&](Instant t) {
+    return t == Instant{} ? Json() : Json(unix_ms(wall_of(t, at)));
+  };
+  auto json = lease_json(l, at);
+  json["asked_ms"] = ms(l.asked_at);
+  json["granted_ms"] = ms(l.granted_at);
+  json["ended_ms"] = ms(l.ended_at);
+  return json;
+}
+
+struct EventName {
+  std::string_view type;
+  std::string_view bytes = "";  // what `bytes` of the change are
+};
+EventName name_of(What what) {
+  switch (what) {
+    case What::queued: return {"lease_queued"};
+    case What::granted: return {"lease_granted"};
+    case What::renewed: return {"lease_renewed"};
+    case What::yield_asked: return {"lease_yield"};
+    case What::yield_withdrawn: return {"lease_yield_withdrawn"};
+    case What::yield_overdue: return {"lease_yield_overdue"};
+    case What::ended: return {"lease_ended"};
+    case What::drained: return {"lease_drained", "retained_gb"};
+    case What::over_use: return {"lease_over_use", "used_gb"};
+    case What::within_again: return {"lease_within_again", "used_gb"};
+    case What::terminate: return {"lease_terminate"};
+    case What::card_lost: return {"lease_gpu_lost"};
+    case What::card_back: return {"lease_gpu_back"};
+    case What::sent_to_cpu: return {"lease_on_cpu"};
+    case What::room: return {"lease_room"};
+  }
+  return {"lease_changed"};
+}
+
+}  // namespace
+
+Json lease_json(const Lease& lease, const Moment& at) {
+  const auto& w = lease.wanted;
+  Json json{{"lease_id", std::to_string(lease.id)},
+            {"agent", w.agent},
+            {"state", to_string(lease.state)},
+            {"priority", to_string(w.priority)},
+            {"model_type", w.model_type},
+            {"asked_gb", gb(w.bytes)},
+            {"memory_gb", gb(promised(lease))},
+            {"enforcement", to_string(lease.enforcement)},
+            {"reason", lease.reason}};
+  if (lease.ending != Ending::none) json["ending"] = to_string(lease.ending);
+  json["gpus"] = Json::array();
+  for (const auto& part : lease.parts)
+    json["gpus"].push_back({{"gpu_uuid", part.uuid}, {"memory_gb", gb(part.bytes)}});
+  if (w.holder.pid != 0) json["pid"] = w.holder.pid;
+  if (w.holder.uid >= 0) json["uid"] = w.holder.uid;
+  put_past(json, "asked", lease.asked_at, at);
+  put_past(json, "granted", lease.granted_at, at);
+  if (lease.ended_at == Instant{}) put_future(json, "expires", lease.expires_at, at);
+  if (lease.state == State::yielding) put_future(json, "yield", lease.yield_by, at);
+  put_past(json, "ended", lease.ended_at, at);
+  return json;
+}
+
+BrokerEvent event_of(const Told& told) {
+  const auto name = name_of(told.change.what);
+  Json json{{"type", name.type}, {"time", watch::iso_time(told.at.wall)}};
+  json.update(lease_json(told.lease, told.at));
+  if (!told.change.reason.empty()) json["reason"] = told.change.reason;
+  if (!told.change.uuid.empty()) json["gpu_uuid"] = told.change.uuid;
+  if (!name.bytes.empty()) json[std::string(name.bytes)] = gb(told.change.bytes);
+  return {std::string(name.type), told.lease.id,
+          json.dump(-1, ' ', false, Json::error_handler_t::replace)};
+}
+
+Json Broker::leases_json() const {
+  std::vector<Lease> live, waiting, recent;
+  std::vector<CardView> cards;
+  Moment at{};
+  {
+    const Lock lock(impl_->mutex);
+    at = impl_->moment();
+    for (const auto* l : impl_->ledger.live()) live.push_back(*l);
+    for (const auto* l : impl_->ledger.waiting())
+      if (l->state == State::waiting) waiting.push_back(*l);
+    recent.assign(impl_->recent.rbegin(), impl_->recent.rend());
+    for (const auto& s : impl_->sights)
+      cards.push_back(
+          {s, impl_->ledger.room(s.card.uuid, at.now), impl_->ledger.promises(s.card.uuid)});
+  }
+  Json json{{"leases", Json::array()},
+            {"waiting", Json::array()},
+            {"on_cpu", Json::array()},
+            {"cards", Json::array()},
+            {"recent", Json::array()}};
+  for (const auto& lease : live) {
+    if (lease.state == State::waiting) continue;
+    auto one = lease_json(lease, at);
+    if (const auto used = used_by(lease, cards); used && !lease.parts.empty())
+      one["used_gb"] = gb(*used);
+    json[lease.state == State::on_cpu ? "on_cpu" : "leases"].push_back(std::move(one));
+  }
+  for (const auto& lease : waiting) json["waiting"].push_back(lease_json(lease, at));
+  for (const auto& card : cards) json["cards"].push_back(card_json(card, at));
+  for (const auto& lease : recent) json["recent"].push_back(lease_json(lease, at));
+  return json;
+}
+
+Json Broker::timeline_json(std::int64_t from_ms, std::int64_t to_ms) const {
+  require(from_ms <= to_ms, "the timeline ends before it begins: from is after to");
+  const auto at = impl_->moment();
+  const auto rows = impl_->store.between(from_ms, to_ms, kTimelineRows, at);
+  Json json{{"from_ms", from_ms},
+            {"to_ms", to_ms},
+            {"truncated", rows.size() == kTimelineRows},
+            {"leases", Json::array()}};
+  for (const auto& lease : rows) json["leases"].push_back(timeline_row(lease, at));
+  return json;
+}
+
+Broker::Figures Broker::figures() const {
+  const Lock lock(impl_->mutex);
+  auto figures = impl_->figures;
+  for (const auto* lease : impl_->ledger.live()) {
+    if (lease->state == State::waiting) ++figures.waiting;
+    if (lease->state == State::on_cpu) ++figures.on_cpu;
+    if (lease->state != State::held && lease->state != State::yielding) continue;
+    ++figures.held;
+    ++figures.held_by_tier[static_cast<std::size_t>(lease->enforcement)];
+  }
+  figures.grant_p50_s = impl_->latencies.percentile(0.5);
+  figures.grant_p99_s = impl_->latencies.percentile(0.99);
+  return figures;
+}
+
+}  // namespace sluice::broker

@@ -1,0 +1,76 @@
+// Settings of the [broker] section.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/config.h"
+
+namespace sluice::broker {
+
+struct BrokerConfig {
+  double default_ttl_s = 60;
+  double max_ttl_s = 86400;
+  double stale_s = 10;
+  double ageing_s = 30;
+  double hold_after_s = 20;
+  double yield_within_s = 10;
+  std::string escalation = "report";
+  std::map<std::string, double> quotas_gb;
+  std::map<std::string, double> reservations_gb;
+  bool cgroups = false;
+  std::string mps_dir = "/tmp/nvidia-mps";
+
+  static constexpr auto fields() {
+    using C = BrokerConfig;
+    return std::tuple{
+        Field{"default_ttl_s", &C::default_ttl_s,
+              "a lease ends this long after its last renewal, where the request does not say"}
+            .range(1, 86400)
+            .live(),
+        Field{"max_ttl_s", &C::max_ttl_s, "longest that a request may ask for"}
+            .range(1, 86400)
+            .live(),
+        Field{"stale_s", &C::stale_s,
+              "nothing is promised on a GPU whose last sample is older than this"}
+            .range(1, 600)
+            .live(),
+        Field{"ageing_s", &C::ageing_s, "waiting this long counts as one step of priority"}
+            .range(1, 86400)
+            .live(),
+        Field{"hold_after_s", &C::hold_after_s,
+              "a request that waited this long has room kept for it"}
+            .range(0, 86400)
+            .live(),
+        Field{"yield_within_s", &C::yield_within_s,
+              "time a holder gets to give memory back when asked"}
+            .range(0.1, 3600)
+            .live(),
+        Field{"escalation", &C::escalation,
+              "when a holder does not yield in time: report it, revoke the lease, or terminate "
+              "the process that holds it"}
+            .one_of("report|revoke|terminate")
+            .live(),
+        Field{"quotas_gb", &C::quotas_gb, "GB an agent may hold at once"}
+            .range(0.001, 65536)
+            .live(),
+        Field{"reservations_gb", &C::reservations_gb, "GB of GPU memory kept free for an agent"}
+            .range(0.001, 65536)
+            .live(),
+        Field{"cgroups", &C::cgroups,
+              "let the kernel hold leases on AMD and Intel GPUs to their memory (dmem): moves the "
+              "holder into a control group of its own; takes root"},
+        Field{"mps_dir", &C::mps_dir, "pipe folder of the NVIDIA MPS control daemon"}.env(
+            "CUDA_MPS_PIPE_DIRECTORY"),
+    };
+  }
+  void check_together(std::vector<std::string>& found) const {
+    if (default_ttl_s > max_ttl_s)
+      found.push_back("default_ttl_s is above max_ttl_s; no request could go without ttl_s");
+  }
+};
+
+}  // namespace sluice::broker

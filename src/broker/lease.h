@@ -1,0 +1,113 @@
+// What is asked of the broker and what it promises, as plain values.
+//
+// Times are Instants of the broker's own clock, so that a simulation can run years in
+// seconds; the transport turns them into wall time. Memory is in bytes, never in
+// shares of a card.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace sluice::broker {
+
+enum class Priority { low, normal, high, critical };
+enum class OnUnavailable { cpu, wait, fail };
+
+// How hard a promise is; each tier also keeps what the ones before it promise.
+// Whatever could not be verified is reported as the lower tier.
+enum class Enforcement {
+  none,      // we do not promise the same byte twice, no more
+  observed,  // over-use is noticed within one sampling period and reported
+  client,    // the holder's own allocator refuses past the lease
+  mps,       // the MPS server refuses, per process
+  cgroup,    // the kernel or the driver refuses, whatever the program does
+};
+
+// A process, told apart from a later one with the same number.
+struct Holder {
+  std::int64_t pid = 0;          // 0: unknown; such a lease lives by its heartbeat alone
+  std::uint64_t start_time = 0;  // field 22 of /proc/<pid>/stat
+  std::int64_t uid = -1;         // -1: unknown
+  std::uint64_t connection = 0;  // closing it releases the lease; 0: bound to none
+  friend bool operator==(const Holder&, const Holder&) = default;
+};
+
+enum class Spread {
+  best_fit,  // the card where the least is left: keeps room for large requests
+  spread,    // the card where the most is left: least interference
+};
+
+struct Wanted {
+  std::string agent;
+  std::uint64_t bytes = 0;      // on each GPU
+  std::uint64_t min_bytes = 0;  // take less down to this rather than nothing; 0: exactly `bytes`
+  unsigned gpus = 1;            // different ones, in one lease
+  Priority priority = Priority::normal;
+  std::string model_type;        // for the batch size; may be empty
+  std::string device;            // uuid or bus; empty: any
+  std::optional<int> numa_node;  // prefer GPUs of this node
+  bool linked = false;           // several GPUs: prefer those with NVLink between them
+  Spread spread = Spread::best_fit;
+  Seconds ttl{60};  // it ends this long after the last renewal
+  Seconds wait{0};  // with OnUnavailable::wait, at most this long
+  OnUnavailable on_unavailable = OnUnavailable::cpu;
+  bool bound = false;          // to the connection it is asked over: closing that releases it
+  bool client_limits = false;  // the holder says that its allocator enforces the lease
+  // Who holds it instead of the asking process: one of its ancestors, or 0 for nobody, and
+  // then the lease lives by its heartbeat alone. The transport checks it and sets `holder`.
+  std::optional<std::int64_t> named_pid;
+  Holder holder;
+};
+
+struct Part {
+  std::string uuid;
+  std::uint64_t bytes;
+  friend bool operator==(const Part&, const Part&) = default;
+};
+
+using LeaseId = std::uint64_t;  // grows; also the fencing token: a later lease has a higher one
+
+enum class State {
+  waiting,   // in the queue
+  on_cpu,    // no room: sent to the CPU, and told when there is some; holds nothing
+  held,      // granted
+  yielding,  // granted, and asked to give it back by `yield_by`
+  draining,  // given back; its bytes count until a sample taken later shows the card
+  ended,     // over, for good; never comes back
+};
+
+enum class Ending { none, released, expired, holder_died, revoked, timed_out };
+
+struct Lease {
+  LeaseId id = 0;
+  std::uint64_t secret = 0;    // the holder's proof; not shown to others
+  std::uint64_t renewals = 0;  // each renewal names the number it continues from
+  Wanted wanted;
+  State state = State::waiting;
+  Ending ending = Ending::none;
+  std::vector<Part> parts;  // empty while waiting
+  Enforcement enforcement = Enforcement::none;
+  std::string reason;  // one sentence: why here, why not, why over
+  Instant asked_at{}, granted_at{}, expires_at{}, yield_by{}, ended_at{};
+  LeaseId yields_to = 0;  // the waiting request it was asked to make room for
+};
+
+std::string_view to_string(Priority p) noexcept;
+std::string_view to_string(OnUnavailable o) noexcept;
+std::string_view to_string(Enforcement e) noexcept;
+std::string_view to_string(State s) noexcept;
+std::string_view to_string(Ending e) noexcept;
+std::optional<Priority> priority_named(std::string_view name) noexcept;
+std::optional<OnUnavailable> on_unavailable_named(std::string_view name) noexcept;
+
+// Throws invalid_argument, naming the field and its limits: an agent's name of 1 to 128
+// printable characters, memory above 0 and at most 64 TiB, min_bytes not above bytes,
+// 1 to 64 GPUs, ttl 1 s to 1 day, wait 0 to 1 day.
+void check(const Wanted& wanted);
+
+}  // namespace sluice::broker

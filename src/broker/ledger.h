@@ -1,0 +1,144 @@
+// The one authority on who holds what: a state machine without clock, lock, disk or
+// socket. Every change goes through here, under one lock of its owner (Broker), and
+// comes out as a list of changes to store and to tell.
+//
+// The caller passes the time, which never goes back.
+//
+// Who goes first: the score is the rank of the priority plus one for each `ageing`
+// waited, in whole steps; at the same score the agent that held less of late (byte-
+// seconds, half of it forgotten every ten minutes), then who came first. Whoever fits
+// may go before whoever does not, except that room is kept for a request that waited
+// longer than `hold_after`, and for one that others were asked to yield to.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "broker/card.h"
+#include "broker/lease.h"
+#include "broker/place.h"
+
+namespace sluice::broker {
+
+struct Policy {
+  Seconds stale{10};         // a card's sample older than this is no knowledge
+  Seconds ageing{30};        // waiting this long counts as one step of priority
+  Seconds hold_after{20};    // a request that waited this long has room kept for it
+  Seconds yield_within{10};  // time a holder gets when asked to yield
+  enum class Escalate { report, revoke, terminate } escalate = Escalate::report;
+  std::size_t max_leases = 100'000, max_waiting = 10'000;
+  std::map<std::string, std::uint64_t> quotas;        // bytes an agent may hold at once
+  std::map<std::string, std::uint64_t> reservations;  // bytes kept free for an agent
+  // A lease is for all that its process takes, the CUDA context included. Over-use is
+  // told above both of these: rounding by the driver is not over-use.
+  double over_use_share = 0.02;
+  std::uint64_t over_use_bytes = 64 << 20;
+};
+
+// What the owner must do about it: store it, tell listeners, signal a process.
+struct Change {
+  enum class What {
+    queued,
+    granted,
+    renewed,
+    yield_asked,      // the holder must hear of it
+    yield_withdrawn,  // it need not yield any more: it is held as before
+    yield_overdue,    // Escalate::report: it did not yield in time, and keeps its lease
+    ended,
+    drained,   // a sample confirmed the return; `bytes` still held by the holder's process
+    over_use,  // the holder uses more than promised: `bytes` in all
+    within_again,
+    terminate,  // Escalate::terminate: signal lease.wanted.holder; it has ended as revoked
+    card_lost,  // a card of this lease is unusable; the lease stays
+    card_back,
+    sent_to_cpu,  // State::on_cpu begins
+    room,         // there is room now for this one, which is on_cpu; told once per time
+  };
+  What what;
+  LeaseId lease;
+  std::uint64_t bytes = 0;
+  std::string uuid;  // of the card, where one is meant
+  std::string reason;
+};
+using Changes = std::vector<Change>;
+std::string_view to_string(Change::What what) noexcept;
+
+// Why a request could not be met, for the answer.
+struct Refusal {
+  std::string reason;
+  // The cheapest set that would have to go: of the lowest priority, then the fewest,
+  // then the smallest. Empty when no set would help, or waiting for a sample will.
+  std::vector<LeaseId> in_the_way;
+  std::optional<Seconds> may_fit_in;  // when those end if none is renewed
+};
+
+enum class Verdict { granted, waiting, on_cpu, refused };
+
+class Ledger {
+ public:
+  explicit Ledger(Policy policy);
+  ~Ledger();
+  Ledger(Ledger&&) noexcept;
+  Ledger& operator=(Ledger&&) noexcept;
+
+  // From the store, after a restart; before anything else. Ended ones are dropped. What
+  // is not in a Lease starts anew: who used how much of late, and what was told.
+  void restore(std::vector<Lease> leases, LeaseId last_id);
+  void set_policy(Policy policy);
+
+  // New samples, by uuid; a card that is not named stays as it was. Of one card, a
+  // sample taken before the known one is ignored. Grants to those who wait, in order.
+  Changes observe(std::span<const Card> cards, Instant now);
+
+  struct Answer {
+    Verdict verdict;
+    LeaseId id = 0;   // 0 when refused
+    Refusal refusal;  // unless granted
+  };
+  // `secret` is a random number of the caller's. Throws invalid_argument (check()),
+  // exhausted (too many leases). What can never fit is refused, or sent to the CPU when
+  // that was asked for.
+  Answer request(const Wanted& wanted, std::uint64_t secret, Instant now, Changes& changes);
+
+  enum class Outcome { done, unknown, over, wrong_secret, stale };
+  // `renewals` is the number the holder believes in; anything but the present one is
+  // stale, and then nothing changes. A lease past its time is over, ticked or not.
+  Outcome renew(LeaseId id, std::uint64_t secret, std::uint64_t renewals, Instant now, Changes&);
+  Outcome release(LeaseId id, std::uint64_t secret, Instant now, Changes&);
+  // By an operator; the reason is told to the holder.
+  Outcome revoke(LeaseId id, std::string_view reason, Instant now, Changes&);
+  // What could be verified; false when the lease is over.
+  bool set_enforcement(LeaseId id, Enforcement enforcement);
+
+  Changes connection_closed(std::uint64_t connection, Instant now);
+  Changes holder_died(std::int64_t pid, std::uint64_t start_time, Instant now);
+  Changes tick(Instant now);  // expiry, deadlines, waits that are over
+  Instant next_tick() const;  // not before this; Instant::max() when nothing is due
+
+  // Null when unknown or over; but what ended in the last call that changed anything is
+  // still found, so that its changes can be stored.
+  const Lease* find(LeaseId id) const;
+  std::size_t size() const noexcept;          // all but the ended
+  std::vector<const Lease*> live() const;     // by id; all but the ended
+  std::vector<const Lease*> waiting() const;  // in the order they would be served now
+  Room room(const std::string& uuid, Instant now) const;
+  // Those that count: also what was given back and not yet confirmed by a sample.
+  std::vector<Promise> promises(const std::string& uuid) const;
+  LeaseId last_id() const noexcept;
+
+  // Every promise in this class, checked from scratch; the first broken one as a
+  // sentence, empty when all hold. For tests and the simulation.
+  std::string broken_invariant() const;
+
+  struct Impl;  // ledger_state.h
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice::broker

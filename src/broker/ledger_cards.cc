@@ -1,0 +1,210 @@
+// The ledger's view of the cards: samples, returns that they confirm, over-use.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/units.h"
+#include "broker/ledger_state.h"
+
+namespace sluice::broker {
+
+namespace {
+
+// Process lists come more rarely than samples. A return is told without one after this.
+constexpr Seconds kListPatience{60};
+
+// What a holder's process has beyond what is still promised to it.
+std::uint64_t retained(const CardState& state, const Holder& holder) {
+  std::uint64_t used = 0, promised = 0;
+  for (const auto& process : state.card.processes)
+    if (is_holder(holder, process)) used += process.bytes.value_or(0);
+  if (used == 0) return 0;
+  for (const auto& promise : state.promises)
+    if (promise.holder.pid == holder.pid && promise.holder.start_time == holder.start_time)
+      promised += promise.bytes;
+  return used > promised ? used - promised : 0;
+}
+
+}  // namespace
+
+CardIndex Ledger::Impl::card_named(const std::string& uuid) {
+  const auto [at, is_new] = card_index.try_emplace(uuid, static_cast<CardIndex>(cards.size()));
+  if (is_new) {
+    auto& card = cards.emplace_back().card;  // until it is seen
+    card.uuid = card.bus = uuid, card.name = "GPU";
+  }
+  return at->second;
+}
+
+const CardState* Ledger::Impl::find_card(const std::string& uuid) const {
+  const auto at = card_index.find(uuid);
+  return at == card_index.end() ? nullptr : &cards[at->second];
+}
+
+const Load& Ledger::Impl::load(CardState& state) {
+  if (!state.is_load_known) state.load = load_on(state.card, state.promises);
+  state.is_load_known = true;
+  return state.load;
+}
+
+std::uint64_t Ledger::Impl::free_on(CardState& state) {
+  if (!is_open(state.card, now, policy.stale)) return 0;
+  const auto taken = load(state).taken;
+  return state.card.total > taken ? state.card.total - taken : 0;
+}
+
+void Ledger::Impl::seat(Entry& entry, CardIndex card, std::uint64_t bytes) {
+  auto& state = cards[card];
+  const auto& lease = entry.lease;
+  const bool is_back = lease.state == State::draining;
+  entry.seats.push_back({card, state.promises.size()});
+  state.promises.push_back({lease.id, bytes, lease.wanted.holder, lease.granted_at,
+                            is_back ? std::optional(lease.ended_at) : std::nullopt});
+  state.owners.push_back(&entry);
+  state.is_load_known = false;
+  if (is_back)
+    state.draining += bytes;
+  else
+    state.victims.insert({lease.wanted.priority, bytes, lease.id});
+}
+
+// The last promise takes the place of the one that goes.
+void Ledger::Impl::unseat(CardState& state, std::size_t index) {
+  const auto last = state.promises.size() - 1;
+  if (index != last) {
+    state.promises[index] = state.promises[last];
+    state.owners[index] = state.owners[last];
+    for (auto& seat : state.owners[index]->seats)
+      if (&cards[seat.card] == &state) seat.index = index;
+  }
+  state.promises.pop_back();
+  state.owners.pop_back();
+  state.is_load_known = false;
+}
+
+void Ledger::Impl::confirm_returns(CardIndex index, Changes& changes) {
+  auto& state = cards[index];
+  for (std::size_t i = 0; i < state.promises.size();) {
+    if (counts(state.promises[i], state.card)) {
+      ++i;
+      continue;
+    }
+    auto& entry = *state.owners[i];
+    state.draining -= state.promises[i].bytes;
+    unseat(state, i);
+    for (auto& seat : entry.seats)
+      if (seat.card == index) seat.counts = false;
+    state.unlisted.push_back(entry.lease.id);
+  }
+  tell_returns(index, changes);
+}
+
+// With what the process still has there, which only a later list tells.
+void Ledger::Impl::tell_returns(CardIndex index, Changes& changes) {
+  auto& state = cards[index];
+  std::erase_if(state.unlisted, [&](LeaseId id) {
+    auto& entry = entries.at(id);
+    const auto& lease = entry.lease;
+    const auto& listed_at = state.card.processes_at;
+    const bool is_listed = listed_at && *listed_at > lease.ended_at;
+    if (lease.wanted.holder.pid != 0 && listed_at && !is_listed &&
+        now < later(lease.ended_at, kListPatience))
+      return false;
+    const auto left = is_listed ? retained(state, lease.wanted.holder) : 0;
+    changes.push_back({Change::What::drained, id, left, state.card.uuid,
+                       left == 0 ? std::string("the memory is free again")
+                                 : fmt::format("its process still holds {}", human_bytes(left))});
+    for (auto& seat : entry.seats)
+      if (seat.card == index) seat.is_told = true;
+    if (std::ranges::all_of(entry.seats, &Seat::is_told)) finish(entry);
+    return true;
+  });
+}
+
+void Ledger::Impl::judge_use(CardState& state, Changes& changes) {
+  const auto holders = use_on(state.card, state.promises).holders;
+  for (std::size_t i = 0; i < state.promises.size(); ++i) {
+    const auto& promise = state.promises[i];
+    if (promise.holder.pid == 0 || promise.given_back_at) continue;
+    const auto use = std::ranges::find_if(holders, [&](const HolderUse& u) {
+      return u.holder.pid == promise.holder.pid && u.holder.start_time == promise.holder.start_time;
+    });
+    if (use == holders.end() || !use->is_told) continue;
+    const auto allowed =
+        use->promised + std::max(policy.over_use_bytes,
+                                 static_cast<std::uint64_t>(static_cast<double>(use->promised) *
+                                                            policy.over_use_share));
+    for (auto& seat : state.owners[i]->seats) {
+      if (&cards[seat.card] != &state || seat.over_used == (use->used > allowed)) continue;
+      seat.over_used = !seat.over_used;
+      changes.push_back({seat.over_used ? Change::What::over_use : Change::What::within_again,
+                         promise.lease, use->used, state.card.uuid,
+                         fmt::format("its process uses {} of the {} promised",
+                                     human_bytes(use->used), human_bytes(use->promised))});
+    }
+  }
+}
+
+void Ledger::Impl::tell_usable(CardState& state, Changes& changes) {
+  const bool is_usable = state.card.usable && !state.card.excluded;
+  if (is_usable == state.was_usable) return;
+  state.was_usable = is_usable;
+  for (const auto& victim : state.victims)
+    changes.push_back(
+        {is_usable ? Change::What::card_back : Change::What::card_lost, victim.id, 0,
+         state.card.uuid,
+         is_usable ? std::string("its GPU is back") : why_closed(state.card, now, policy.stale)});
+}
+
+void Ledger::Impl::observe_one(const Card& card, Changes& changes) {
+  const auto index = card_named(card.uuid);
+  auto& state = cards[index];
+  auto& known = state.card;
+  if (!std::exchange(state.is_seen, true))
+    seen.push_back(&known), plan_again = true;
+  else if (card.sampled_at && known.sampled_at && *card.sampled_at < *known.sampled_at)
+    return;                                                      // overtaken by a later one
+  const auto total = card.total > 0 ? card.total : known.total;  // a lost card has what it had
+  if (known.total != total || known.usable != card.usable || known.excluded != card.excluded)
+    plan_again = true;
+  const auto listed_at = known.processes_at;
+  auto list = std::move(known.processes);
+  known = card;
+  known.total = total;
+  if (listed_at && card.processes_at && *card.processes_at < *listed_at)
+    known.processes = std::move(list), known.processes_at = listed_at;
+  const bool is_new_list = known.processes_at && known.processes_at != listed_at;
+  state.is_load_known = false;
+  sampled(index, is_new_list, changes);
+  tell_usable(state, changes);
+}
+
+void Ledger::Impl::sampled(CardIndex index, bool is_new_list, Changes& changes) {
+  auto& state = cards[index];
+  confirm_returns(index, changes);
+  if (is_new_list) judge_use(state, changes);
+  state.has_shrunk = load(state).promised > state.card.total;
+}
+
+Changes Ledger::observe(std::span<const Card> cards, Instant now) {
+  impl_->begin(now);
+  impl_->has_observed = true;
+  Changes changes;
+  for (const auto& card : cards) impl_->observe_one(card, changes);
+  if (impl_->plan_again) impl_->plan_reservations();
+  impl_->serve(changes);
+  return changes;
+}
+
+Room Ledger::room(const std::string& uuid, Instant now) const {
+  const auto* state = impl_->find_card(uuid);
+  if (state == nullptr || !state->is_seen) return {0, 0, 0, "this GPU has not been seen"};
+  return room_on(state->card, state->promises, now, impl_->policy.stale);
+}
+
+std::vector<Promise> Ledger::promises(const std::string& uuid) const {
+  const auto* state = impl_->find_card(uuid);
+  return state == nullptr ? std::vector<Promise>{} : state->promises;
+}
+
+}  // namespace sluice::broker

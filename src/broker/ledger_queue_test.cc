@@ -1,0 +1,154 @@
+// Who is served first, and for whom room is kept.
+#include "broker/ledger_for_tests.h"
+
+namespace sluice::broker {
+namespace {
+
+using testing::ElementsAre;
+using What = Change::What;
+
+// In the order in which they were granted, by the agents' names.
+std::vector<std::string> granted(const Machine& m) {
+  std::vector<std::string> names;
+  for (const auto& change : m.told)
+    if (change.what == What::granted) names.push_back(m.ledger.find(change.lease)->wanted.agent);
+  return names;
+}
+
+std::vector<std::string> waiting(const Machine& m) {
+  std::vector<std::string> names;
+  for (const auto* lease : m.ledger.waiting()) names.push_back(lease->wanted.agent);
+  return names;
+}
+
+// All of the card is held by an agent that does not yield.
+LeaseId fill(Machine& m) {
+  return m.get(want("owner", m.cards[0].total / kGiB, Priority::critical));
+}
+
+TEST(Queue, ServesTheHigherPriorityFirst) {
+  Machine m({80});
+  const auto owner = fill(m);
+  m.queue(want("low", 40, Priority::low));
+  m.queue(want("critical", 40, Priority::critical));
+  m.queue(want("normal", 40));
+  m.queue(want("high", 40, Priority::high));
+  EXPECT_THAT(waiting(m), ElementsAre("critical", "high", "normal", "low"));
+  m.told.clear();
+  m.give_back(owner);
+  EXPECT_THAT(granted(m), ElementsAre("critical", "high"));
+}
+
+TEST(Queue, CountsWaitingAsPriority) {
+  Machine m({80});
+  fill(m);
+  m.queue(want("low", 80, Priority::low));
+  m.tick_at(1010);
+  m.queue(want("normal", 80));
+  EXPECT_THAT(waiting(m), ElementsAre("normal", "low"));
+  m.tick_at(1061);  // it counts in whole steps of 30 s
+  m.queue(want("late", 80));
+  EXPECT_THAT(waiting(m), ElementsAre("normal", "low", "late"));
+}
+
+TEST(Queue, ServesTheAgentThatHeldLessWhereTheScoreIsTheSame) {
+  Machine m({80, 80});
+  const auto greedy = m.get(want("greedy", 80, Priority::critical));
+  const auto other = m.get(want("owner", 80, Priority::critical));
+  m.tick_at(1040);
+  m.queue(want("greedy", 80));
+  m.tick_at(1041);
+  m.queue(want("modest", 80));
+  EXPECT_THAT(waiting(m), ElementsAre("modest", "greedy"));
+  m.give_back(other);
+  EXPECT_THAT(waiting(m), ElementsAre("greedy"));
+  m.give_back(greedy);
+  EXPECT_THAT(waiting(m), ElementsAre());
+}
+
+TEST(Queue, LetsASmallOneGoBeforeALargeOneThatDoesNotFit) {
+  Machine m({80});
+  m.get(want("owner", 60, Priority::critical));
+  const auto large = m.queue(want("large", 70));
+  const auto small = m.get(want("small", 10));
+  EXPECT_EQ(m.state(large), State::waiting);
+  EXPECT_EQ(m.state(small), State::held);
+}
+
+TEST(Queue, KeepsRoomForOneThatWaitedLong) {
+  Machine m({80});
+  auto long_lived = want("owner", 60, Priority::critical);
+  long_lived.ttl = Seconds(3600);
+  const auto owner = m.get(long_lived);
+  const auto large = m.queue(want("large", 70));
+  m.sample_at(1019);
+  m.get(want("early", 5));
+  m.sample_at(1021);
+  const auto answer = m.ask(want("late", 5));
+  EXPECT_EQ(answer.verdict, Verdict::refused);
+  EXPECT_THAT(answer.refusal.reason, testing::HasSubstr("kept for others"));
+  m.give_back(owner);
+  EXPECT_EQ(m.state(large), State::held);
+  m.get(want("late", 5));  // beyond its need
+}
+
+TEST(Queue, KeepsNoRoomFromThoseAhead) {
+  Machine m({80});
+  auto long_lived = want("owner", 60, Priority::critical);
+  long_lived.ttl = Seconds(3600);
+  m.get(long_lived);
+  m.queue(want("large", 70, Priority::low));
+  m.sample_at(1025);
+  EXPECT_EQ(m.ask(want("later", 5, Priority::low)).verdict, Verdict::refused);
+  m.get(want("urgent", 5, Priority::critical));
+}
+
+TEST(Queue, KeepsRoomOnOneCardOnlyAndFreesItWhenTheWaitIsOver) {
+  Machine m({80, 80});
+  for (int i = 0; i < 2; ++i) {
+    auto owner = want("owner", 60, Priority::critical);
+    owner.ttl = Seconds(3600);
+    m.get(owner);
+  }
+  const auto large = m.ask(waits(want("large", 70), 40)).id;
+  m.sample_at(1021);
+  m.get(want("other", 20));  // on the other card
+  EXPECT_EQ(m.ask(want("other", 20)).verdict, Verdict::refused);
+  const auto next = m.queue(want("next", 20));
+  m.sample_at(1039);
+  EXPECT_EQ(m.state(next), State::waiting);
+  m.tick_at(1040);
+  EXPECT_EQ(m.ledger.find(large)->ending, Ending::timed_out);
+  EXPECT_EQ(m.state(next), State::held);  // at once
+}
+
+TEST(Queue, MovesTheRoomItKeepsAwayFromALostCard) {
+  Machine m({80, 80});
+  for (int i = 0; i < 2; ++i) {
+    auto owner = want("owner", 60, Priority::critical);
+    owner.ttl = Seconds(3600);
+    m.get(owner);
+  }
+  m.queue(want("large", 70));
+  m.sample_at(1021);
+  EXPECT_EQ(m.ask(want("x", 5)).verdict, Verdict::granted);  // GPU-1: room is kept on GPU-0
+  m.cards[0].usable = false;
+  m.sample_at(1022);
+  EXPECT_EQ(m.ask(want("y", 5)).verdict, Verdict::refused);
+}
+
+TEST(Queue, GrantsToThoseWhoWaitInOrderWhenASampleShowsRoom) {
+  Machine m({80});
+  m.process(0, 9, 80);  // a stranger
+  m.sample_at(1001);
+  const auto first = m.queue(want("first", 30)), second = m.queue(want("second", 60)),
+             third = m.queue(want("third", 40));
+  m.process(0, 9, 0);
+  m.sample_at(1002);
+  EXPECT_EQ(m.state(first), State::held);
+  EXPECT_EQ(m.state(second), State::waiting);
+  EXPECT_EQ(m.state(third), State::held);
+}
+
+}  // namespace
+}  // namespace sluice::broker

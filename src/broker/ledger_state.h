@@ -1,0 +1,248 @@
+// The inside of Ledger. Included by ledger*.cc only.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <queue>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "broker/ledger.h"
+
+namespace sluice::broker {
+
+using CardIndex = std::uint32_t;
+using Amounts = std::vector<std::uint64_t>;  // bytes, by CardIndex
+
+struct Agent {
+  std::string name;
+  std::uint64_t held = 0;  // bytes of leases held or yielding
+  double share = 0;        // byte-seconds held of late, as of share_at
+  Instant share_at{};
+  std::size_t leases = 0;  // live ones
+  std::optional<std::uint64_t> quota;
+  bool is_reserved_for = false;  // room is kept for it by the settings
+};
+
+// One part of a lease on its card.
+struct Seat {
+  CardIndex card;
+  std::size_t index = 0;   // in the card's promises, while it counts
+  bool counts = true;      // of a lease given back: until a sample was taken later
+  bool is_told = false;    // Change::drained
+  bool over_used = false;  // Change::over_use was told
+};
+
+struct Entry {
+  Lease lease;
+  Agent* agent = nullptr;
+  std::vector<Seat> seats;              // beside lease.parts
+  Instant watched_at = Instant::max();  // its place among the deadlines
+
+  // While it waits.
+  std::int64_t step = 0;           // lower goes first
+  bool is_holding = false;         // waited longer than hold_after
+  bool is_keeper = false;          // among the keepers
+  std::vector<CardIndex> targets;  // where room is kept for it
+  Amounts claimed;                 // beside targets, once others were asked to yield to it
+  std::vector<LeaseId> asked;      // those that have yet to yield to it
+  std::vector<LeaseId> declined;   // those that did not in time
+  Instant asks_again_at{};
+  bool room_told = false;  // Change::room, for one that is on_cpu
+};
+
+// Leases held on a card, the ones that should go first in front.
+struct Victim {
+  Priority priority;
+  std::uint64_t bytes;
+  LeaseId id;
+  friend bool operator<(const Victim& a, const Victim& b) noexcept {
+    if (a.priority != b.priority) return a.priority < b.priority;
+    return a.bytes != b.bytes ? a.bytes > b.bytes : a.id > b.id;
+  }
+};
+
+struct CardState {
+  Card card;
+  bool is_seen = false;           // false: only a restored lease names it
+  bool was_usable = true;         // as its leases know it
+  bool has_shrunk = false;        // total fell below what was promised already
+  std::vector<Promise> promises;  // that count
+  std::vector<Entry*> owners;     // beside promises
+  std::vector<LeaseId> unlisted;  // given back and confirmed; the process list is older
+  std::set<Victim> victims;
+  std::uint64_t draining = 0;  // of promises: given back, not yet confirmed
+  Load load;
+  bool is_load_known = false;
+};
+
+struct Reserved {
+  Agent* agent;
+  std::uint64_t bytes;
+  std::vector<std::pair<CardIndex, std::uint64_t>> homes;
+};
+
+struct QueueKey {
+  std::int64_t step;
+  Instant asked_at;
+  LeaseId id;
+  friend auto operator<=>(const QueueKey&, const QueueKey&) = default;
+};
+using Queue = std::map<QueueKey, Entry*>;
+
+struct HolderHash {
+  std::size_t operator()(const std::pair<std::int64_t, std::uint64_t>& h) const noexcept {
+    return std::hash<std::uint64_t>()(static_cast<std::uint64_t>(h.first) * 0x9E3779B97F4A7C15u ^
+                                      h.second);
+  }
+};
+
+// One turn of the queue: what is free on each card and what is kept from whom.
+struct Turn {
+  Amounts free;      // on open cards
+  Amounts reserved;  // for agents, by the settings
+  Amounts kept;      // for requests ahead of the one looked at
+  Amounts claimed;   // for requests that others yield to, wherever they stand
+  std::uint64_t most_free = 0;
+};
+
+struct VictimPlan {
+  bool is_feasible = false;
+  std::vector<CardIndex> cards;
+  std::vector<Entry*> victims;
+};
+
+struct Ledger::Impl {
+  explicit Impl(Policy p) : policy(std::move(p)) {}
+
+  // ledger.cc
+  void begin(Instant t);
+  Agent& agent_named(const std::string& name);
+  void accrue(Agent& agent, Instant t);
+  double share_of(const Agent& agent, Instant t) const;
+  Entry& enter(Lease lease);
+  void end(Entry& entry, Ending ending, std::string reason, Changes& changes);
+  void finish(Entry& entry);
+  void forget_agents();
+  void expire(Entry& entry, Changes& changes);
+  void due(Entry& entry, Changes& changes);
+  void watch_deadline(Entry& entry);
+  Outcome judge(LeaseId id, const std::uint64_t* secret, Entry*& found, Changes& changes);
+  Changes end_all(std::vector<LeaseId> ids, Ending ending, const std::string& reason);
+  Answer ask(const Wanted& wanted, std::uint64_t secret, Changes& changes);
+  Answer turn_away(Entry& entry, Refusal refusal, Changes& changes);
+  Answer put_off(Entry& entry, Turn& turn, Refusal refusal, Changes& changes);
+
+  // ledger_cards.cc
+  CardIndex card_named(const std::string& uuid);
+  const CardState* find_card(const std::string& uuid) const;
+  void observe_one(const Card& card, Changes& changes);
+  void sampled(CardIndex index, bool is_new_list, Changes& changes);
+  void confirm_returns(CardIndex index, Changes& changes);
+  void tell_returns(CardIndex index, Changes& changes);
+  void judge_use(CardState& state, Changes& changes);
+  void tell_usable(CardState& state, Changes& changes);
+  void seat(Entry& entry, CardIndex card, std::uint64_t bytes);
+  void unseat(CardState& state, std::size_t index);
+  const Load& load(CardState& state);
+  std::uint64_t free_on(CardState& state);
+
+  // ledger_restore.cc
+  void plan_reservations();
+  Amounts reserved_for(const Agent* except) const;
+  void set_limits(Agent& agent) const;
+
+  // ledger_queue.cc
+  void enqueue(Entry& entry);
+  void dequeue(Entry& entry);
+  void set_step(Entry& entry) const;
+  void restep();
+  std::string why_never(const Wanted& wanted) const;
+  Turn new_turn();
+  void release_claims(const Entry& keeper, Turn& turn) const;
+  void keep_for(const Entry& keeper, Turn& turn) const;
+  bool is_ahead(const Entry& keeper, const Entry& newcomer) const;
+  void keep_for_those_ahead(const Entry& newcomer, Turn& turn) const;
+  std::optional<std::uint64_t> quota_left(const Entry& entry) const;
+  std::uint64_t kept_on(CardIndex card, const Entry& entry, const Turn& turn) const;
+  bool may_fit(const Entry& entry, const Turn& turn) const;
+  std::vector<Site> sites_for(const Entry& entry, const Turn& turn, bool with_reasons);
+  Choice choose_for(const Entry& entry, std::span<const Site> sites) const;
+  bool try_grant(Entry& entry, Turn& turn, Changes& changes);
+  void grant(Entry& entry, const Choice& choice, std::span<const Site> sites, Changes& changes);
+  std::string why_not(const Entry& entry, const Turn& turn);
+  bool are_good_targets(const Entry& entry) const;
+  void choose_targets(Entry& entry, const Turn& turn);
+  std::vector<Entry*> in_order(Instant t) const;
+  void keep_room(Entry& entry, Turn& turn, Changes& changes);
+  void serve(Changes& changes);
+  void serve_if_needed(Changes& changes);
+  void tell_room(Turn& turn, Changes& changes);
+
+  // ledger_yield.cc
+  VictimPlan plan_victims(const Entry& entry, const Turn& turn, bool lower_only);
+  bool cover(const Entry& entry, const CardState& state, std::uint64_t missing, bool lower_only,
+             std::vector<Entry*>& chosen);
+  std::uint64_t have_on(const Entry& entry, CardIndex card, const Turn& turn) const;
+  std::uint64_t missing_on(const Entry& entry, CardIndex card, const Turn& turn,
+                           const std::vector<Entry*>& chosen);
+  void ask_to_yield(Entry& entry, Turn& turn, Changes& changes);
+  void yielded(Entry& yielder);
+  void make_keeper(Entry& entry);
+  void join_yield(Entry& yielder);
+  void stop_yielding(Entry& yielder);
+  void withdraw_asks(Entry& entry, Changes& changes);
+  void yield_is_overdue(Entry& entry, Changes& changes);
+  Refusal refusal_for(const Entry& entry, const Turn& turn);
+
+  Policy policy;
+  Instant now{};
+  Instant ticked_at{};
+  Instant policy_at{};
+  LeaseId last_id = 0;
+  bool has_observed = false;
+  bool must_serve = false;  // something ended that kept others waiting
+  bool plan_again = false;  // the reservations: a card came, went or changed its size
+
+  std::unordered_map<LeaseId, Entry> entries;
+  std::map<LeaseId, std::unordered_map<LeaseId, Entry>::node_type> just_ended;
+  std::unordered_map<std::string, Agent> agents;
+  std::size_t agents_at_sweep = 0;
+  std::deque<CardState> cards;
+  std::unordered_map<std::string, CardIndex> card_index;
+  std::vector<const Card*> seen;
+  std::vector<Reserved> reserved;
+  Queue queue;                  // State::waiting
+  Queue on_cpu;                 // State::on_cpu
+  std::vector<Entry*> keepers;  // of the queue, for whom room is kept
+  using Deadline = std::pair<Instant, LeaseId>;
+  std::priority_queue<Deadline, std::vector<Deadline>, std::greater<>> deadlines;
+  std::unordered_map<std::uint64_t, std::vector<LeaseId>> by_connection;
+  std::unordered_map<std::pair<std::int64_t, std::uint64_t>, std::vector<LeaseId>, HolderHash>
+      by_holder;
+};
+
+inline bool is_held(const Lease& lease) noexcept {
+  return lease.state == State::held || lease.state == State::yielding;
+}
+inline Instant later(Instant from, Seconds by) {
+  return from + std::chrono::duration_cast<Steady::duration>(by);
+}
+// When something happens to it by itself.
+inline Instant deadline_of(const Lease& lease) noexcept {
+  if (lease.state == State::draining || lease.state == State::ended) return Instant::max();
+  return lease.state == State::yielding ? std::min(lease.yield_by, lease.expires_at)
+                                        : lease.expires_at;
+}
+template <class T>
+void drop(std::vector<T>& from, const T& value) {
+  std::erase(from, value);
+}
+
+}  // namespace sluice::broker

@@ -1,0 +1,175 @@
+// Preemption that asks.
+#include "broker/ledger_for_tests.h"
+
+namespace sluice::broker {
+namespace {
+
+using testing::HasSubstr;
+using What = Change::What;
+
+TEST(Yield, AsksTheFewestAndSmallestOfLowerPriorityThatSuffice) {
+  Machine m({80});
+  const auto tiny = m.get(want("tiny", 5, Priority::low)),
+             small = m.get(want("small", 15, Priority::low)),
+             large = m.get(want("large", 30, Priority::low)), normal = m.get(want("normal", 25));
+  const auto asker = m.queue(want("urgent", 15, Priority::high));  // 5 GiB are free
+  EXPECT_EQ(m.state(tiny), State::held);
+  EXPECT_EQ(m.state(small), State::yielding);  // 10 missing: neither 5 nor 30
+  EXPECT_EQ(m.state(large), State::held);
+  EXPECT_EQ(m.state(normal), State::held);
+  const auto& lease = *m.ledger.find(small);
+  EXPECT_EQ(lease.yields_to, asker);
+  EXPECT_EQ(lease.yield_by, at_second(1010));
+  EXPECT_THAT(m.last(What::yield_asked).reason, HasSubstr("urgent asks for 15.0 GiB"));
+}
+
+TEST(Yield, NeverAsksTheSamePriorityOrAHigherOne) {
+  Machine m({80});
+  const auto high = m.get(want("a", 40, Priority::high)), same = m.get(want("b", 40));
+  m.queue(want("c", 40));
+  EXPECT_EQ(m.state(high), State::held);
+  EXPECT_EQ(m.state(same), State::held);
+  EXPECT_EQ(m.times(What::yield_asked), 0);
+}
+
+TEST(Yield, AsksNobodyWhereThatWouldNotBeEnough) {
+  Machine m({80});
+  m.get(want("low", 20, Priority::low));
+  m.get(want("high", 60, Priority::high));
+  m.queue(want("c", 40, Priority::high));
+  EXPECT_EQ(m.times(What::yield_asked), 0);
+}
+
+TEST(Yield, AsksNoMoreWhileAnAskIsOpen) {
+  Machine m({80});
+  for (int i = 0; i < 4; ++i) m.get(want("low", 20, Priority::low));
+  m.queue(want("urgent", 20, Priority::high));
+  for (int s = 1; s < 9; ++s) m.sample_at(1000 + s);
+  EXPECT_EQ(m.times(What::yield_asked), 1);
+  m.queue(want("also", 20, Priority::high));  // another one for another request
+  EXPECT_EQ(m.times(What::yield_asked), 2);
+}
+
+TEST(Yield, GivesTheRoomToTheOneThatAsked) {
+  Machine m({80});
+  const auto low = m.get(want("low", 80, Priority::low));
+  const auto older = m.queue(want("older", 80, Priority::low));
+  m.sample_at(1030);  // room is kept for it by now
+  const auto asker = m.queue(want("urgent", 80, Priority::normal));
+  EXPECT_EQ(m.state(low), State::yielding);
+  EXPECT_EQ(m.ledger.waiting().front()->id, older);  // it waited longer
+  m.give_back(low);
+  EXPECT_EQ(m.state(asker), State::held);
+  EXPECT_EQ(m.state(older), State::waiting);
+}
+
+TEST(Yield, LetsNobodyElseHaveWhatWasFreeForTheAskerEither) {
+  Machine m({80});
+  m.get(want("low", 60, Priority::low));
+  m.queue(want("urgent", 70, Priority::high));  // 20 free and 60 to come
+  EXPECT_EQ(m.ask(want("quick", 20)).verdict, Verdict::refused);
+  m.get(want("quick", 10));  // beyond what it needs
+}
+
+TEST(Yield, EachAskerGetsWhatItsOwnYieldersGaveBack) {
+  Machine m({80});
+  const auto one = m.get(want("one", 40, Priority::low)),
+             two = m.get(want("two", 40, Priority::low));
+  const auto first = m.queue(want("first", 40, Priority::high)),
+             second = m.queue(want("second", 40, Priority::high));
+  const auto& of_second = m.ledger.find(one)->yields_to == second ? one : two;
+  m.give_back(of_second);
+  EXPECT_EQ(m.state(second), State::held);
+  EXPECT_EQ(m.state(first), State::waiting);
+}
+
+TEST(Yield, IsWithdrawnWhenTheAskerIsGoneOrServed) {
+  Machine m({80});
+  const auto low = m.get(want("low", 60, Priority::low)),
+             other = m.get(want("other", 20, Priority::high));
+  const auto asker = m.queue(want("urgent", 20, Priority::high));
+  EXPECT_EQ(m.state(low), State::yielding);
+  m.give_back(other);  // room from elsewhere
+  EXPECT_EQ(m.state(asker), State::held);
+  EXPECT_EQ(m.state(low), State::held);
+  EXPECT_EQ(m.ledger.find(low)->yields_to, 0u);
+  EXPECT_EQ(m.times(What::yield_withdrawn, low), 1);
+
+  const auto next = m.queue(want("next", 20, Priority::high));
+  EXPECT_EQ(m.state(low), State::yielding);
+  m.release(next);
+  EXPECT_EQ(m.state(low), State::held);
+  EXPECT_EQ(m.times(What::yield_withdrawn, low), 2);
+}
+
+TEST(Yield, IsReportedWhenLateAndOthersAreAskedInstead) {
+  Machine m({80});
+  const auto low = m.get(want("low", 40, Priority::low)),
+             other = m.get(want("other", 40, Priority::normal));
+  m.queue(want("urgent", 40, Priority::high));
+  m.tick_at(1010);
+  EXPECT_EQ(m.times(What::yield_overdue, low), 1);
+  EXPECT_EQ(m.state(low), State::held);
+  m.sample_at(1011);
+  EXPECT_EQ(m.state(low), State::held);  // not again for the same request
+  EXPECT_EQ(m.state(other), State::yielding);
+}
+
+TEST(Yield, EndsInRevocationWhereTheSettingsSaySo) {
+  Policy policy;
+  policy.escalate = Policy::Escalate::revoke;
+  Machine m({80}, policy);
+  const auto low = m.get(by(want("low", 80, Priority::low), 5));
+  const auto asker = m.queue(want("urgent", 40, Priority::high));
+  m.tick_at(1010);
+  EXPECT_EQ(m.ledger.find(low)->ending, Ending::revoked);
+  EXPECT_EQ(m.times(What::terminate), 0);
+  EXPECT_EQ(m.state(asker), State::waiting);  // nothing was seen to fall yet
+  m.process(0, 5, 80);                        // and it does not
+  m.sample_at(1011);
+  EXPECT_EQ(m.state(asker), State::waiting);
+  EXPECT_EQ(m.last(What::drained).bytes, 80 * kGiB);
+  m.process(0, 5, 0);
+  m.sample_at(1012);
+  EXPECT_EQ(m.state(asker), State::held);
+}
+
+TEST(Yield, KeepsItsRenewalsMeanwhile) {
+  Machine m({80});
+  const auto low = m.get(want("low", 80, Priority::low));
+  m.queue(want("urgent", 40, Priority::high));
+  m.tick_at(1005);
+  EXPECT_EQ(m.renew(low), Ledger::Outcome::done);
+  EXPECT_EQ(m.state(low), State::yielding);
+  EXPECT_EQ(m.ledger.next_tick(), at_second(1010));
+}
+
+TEST(Yield, IsWithdrawnFromACardThatWasLost) {
+  Machine m({80, 80});
+  auto owner = want("owner", 80, Priority::critical);
+  owner.device = "GPU-1", owner.ttl = Seconds(3600);
+  m.get(owner);
+  const auto low = m.get(want("low", 80, Priority::low));
+  m.queue(want("urgent", 40, Priority::high));
+  EXPECT_EQ(m.state(low), State::yielding);
+  m.cards[0].usable = false;
+  m.sample_at(1001);
+  EXPECT_EQ(m.state(low), State::held);
+}
+
+TEST(Yield, FreesSeveralGpusForOneLease) {
+  Machine m({80, 80, 80});
+  std::vector<LeaseId> low;
+  for (int i = 0; i < 3; ++i) low.push_back(m.get(want("low", 70, Priority::low)));
+  auto wanted = want("train", 60, Priority::high);
+  wanted.gpus = 2;
+  const auto asker = m.queue(wanted);
+  EXPECT_EQ(m.times(What::yield_asked), 2);
+  for (const auto id : low)
+    if (m.state(id) == State::yielding) m.release(id);
+  m.sample_at(1001);
+  EXPECT_EQ(m.state(asker), State::held);
+}
+
+}  // namespace
+}  // namespace sluice::broker

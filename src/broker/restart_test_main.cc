@@ -1,0 +1,385 @@
+// A broker killed by SIGKILL in mid-load, again and again. The child runs a broker over a
+// folder; clients in the parent ask it over sockets and note what they were told. After
+// each restart everything told must still hold: no lease lost, none doubled, every token
+// good for the next renewal.
+//
+//   broker_restart_test [kills]
+#include <fmt/core.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "broker/broker_for_tests.h"
+#include "broker/store.h"
+
+namespace sluice::broker {
+namespace {
+
+constexpr int kClients = 6;
+constexpr std::uint64_t kCardGb[] = {16, 24, 24, 32, 48, 48, 80, 80};
+
+// ---- one question and its answer; both of fixed size, so that a cut is seen
+
+struct Question {
+  enum class What : std::uint32_t { ask, renew, release, show } what;
+  std::uint32_t gb;
+  Token token;
+};
+struct Reply {
+  enum class What : std::uint32_t { done, no, stale, over, unknown, failed } what;
+  std::uint32_t card;
+  Token token;
+  std::uint64_t bytes;
+};
+
+bool send_all(int fd, const void* data, std::size_t size) {
+  return ::send(fd, data, size, MSG_NOSIGNAL) == static_cast<ssize_t>(size);
+}
+bool receive_all(int fd, void* data, std::size_t size) {
+  return ::recv(fd, data, size, MSG_WAITALL) == static_cast<ssize_t>(size);
+}
+
+// ---- the child
+
+Reply::What refusal_of(const LeaseError& e) {
+  switch (e.outcome()) {
+    case Ledger::Outcome::stale: return Reply::What::stale;
+    case Ledger::Outcome::over: return Reply::What::over;
+    default: return Reply::What::unknown;
+  }
+}
+
+Reply reply_of(const Answer& a) {
+  if (a.verdict != Verdict::granted) return {Reply::What::no, 0, {}, 0};
+  const auto& part = a.lease.parts.at(0);
+  const auto card = static_cast<std::uint32_t>(std::stoul(part.uuid.substr(4)));
+  return {Reply::What::done, card, token_of(a.lease), part.bytes};
+}
+
+Reply answer(Broker& broker, const Question& q, const Holder& holder) {
+  try {
+    switch (q.what) {
+      case Question::What::ask: {
+        auto w = wanted("agent", static_cast<double>(q.gb));
+        w.holder = holder;
+        return reply_of(broker.request(w));
+      }
+      case Question::What::renew: return reply_of(broker.renew(q.token));
+      case Question::What::show: return reply_of(broker.status(q.token));
+      case Question::What::release:
+        broker.release(q.token);
+        return {Reply::What::done, 0, q.token, 0};
+    }
+  } catch (const LeaseError& e) {
+    return {refusal_of(e), 0, e.current().value_or(Token{}), 0};
+  } catch (const Error& e) {
+    fmt::print(stderr, "broker: {}\n", e.what());
+  }
+  return {Reply::What::failed, 0, {}, 0};
+}
+
+void serve(Broker& broker, int fd, const Holder& holder) {
+  Question q{};
+  while (receive_all(fd, &q, sizeof q)) {
+    const auto reply = answer(broker, q, holder);
+    if (!send_all(fd, &reply, sizeof reply)) break;
+  }
+  ::close(fd);
+}
+
+[[noreturn]] void run_broker(const std::string& folder, int listener, pid_t parent) {
+  Host host({std::begin(kCardGb), std::end(kCardGb)});
+  host.options.state_dir = folder;
+  host.options.threads = true;
+  host.options.now = [] { return Steady::now(); };
+  host.options.wall = [] { return std::chrono::system_clock::now(); };
+  Broker broker(host.options);
+  const auto holder = identified({parent, 0, -1, 0}, "/proc");
+  std::jthread sampler([&](std::stop_token stop) {
+    while (!stop.stop_requested()) {
+      ++host.snapshot.sequence;
+      for (auto& g : host.snapshot.gpus)
+        g.readings.set(device::Metric::memory_used, 0, Steady::now());
+      broker.observe(host.snapshot);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  });
+  std::vector<std::jthread> clients;
+  while (true) {
+    const int fd = ::accept(listener, nullptr, nullptr);
+    if (fd < 0) ::_exit(3);
+    clients.emplace_back([&broker, fd, holder] { serve(broker, fd, holder); });
+  }
+}
+
+// ---- the parent
+
+struct Held {
+  Token token;
+  std::uint32_t card;
+  std::uint64_t bytes;
+};
+
+struct Findings {
+  std::mutex mutex;
+  std::vector<std::string> wrong;
+  std::set<LeaseId> ids;  // every number ever told
+  std::atomic<std::uint64_t> grants{0}, renewals{0}, releases{0}, cut{0}, proved{0};
+
+  void add(std::string what) {
+    const std::scoped_lock lock(mutex);
+    if (wrong.size() < 20) wrong.push_back(std::move(what));
+  }
+  void told(LeaseId id) {
+    const std::scoped_lock lock(mutex);
+    if (!ids.insert(id).second) wrong.push_back(fmt::format("lease {} was given twice", id));
+  }
+};
+
+class Client {
+ public:
+  Client(std::string socket, unsigned seed, Findings& findings)
+      : socket_(std::move(socket)), random_(seed), findings_(findings) {}
+  ~Client() { cut(); }
+
+  void run(const std::atomic<bool>& stop) {
+    while (!stop) {
+      if (fd_ < 0 && !connect()) continue;
+      step();
+    }
+  }
+  // Nothing is in flight any more: what was told must be there.
+  void prove() {
+    while (fd_ < 0) connect();
+    for (auto& held : held_) prove(held);
+  }
+  const std::vector<Held>& held() const { return held_; }
+
+ private:
+  bool connect() {
+    fd_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, socket_.c_str(), sizeof address.sun_path - 1);
+    if (::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+      cut();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return false;
+    }
+    for (auto& held : held_)  // after each restart, at once
+      if (fd_ >= 0) prove(held);
+    return fd_ >= 0;
+  }
+  void cut() {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = -1;
+  }
+  std::optional<Reply> say(const Question& question) {
+    Reply reply{};
+    if (fd_ >= 0 && send_all(fd_, &question, sizeof question) &&
+        receive_all(fd_, &reply, sizeof reply))
+      return reply;
+    ++findings_.cut;
+    cut();
+    return std::nullopt;
+  }
+  void prove(Held& held) {
+    const auto reply = say({Question::What::show, 0, held.token});
+    if (!reply) return;
+    if (reply->what != Reply::What::done)
+      return findings_.add(
+          fmt::format("lease {} is lost ({})", held.token.id, static_cast<unsigned>(reply->what)));
+    if (reply->card != held.card || reply->bytes != held.bytes)
+      findings_.add(fmt::format("lease {} has moved or changed its size", held.token.id));
+    const auto ahead = reply->token.renewals - held.token.renewals;
+    if (ahead > (unsure_ == held.token.id ? 1U : 0U))
+      findings_.add(fmt::format("lease {} has {} renewals too many", held.token.id, ahead));
+    held.token = reply->token;
+    if (unsure_ == held.token.id) unsure_ = 0;
+    ++findings_.proved;
+  }
+  void step() {
+    const auto dice = random_() % 10;
+    if (held_.empty() || (dice < 3 && held_.size() < 12)) return ask();
+    auto& one = held_[random_() % held_.size()];
+    if (dice < 8) return renew(one);
+    release(one);
+  }
+  void ask() {
+    const auto reply =
+        say({Question::What::ask, 1 + static_cast<std::uint32_t>(random_() % 4), {}});
+    if (!reply || reply->what == Reply::What::no) return;
+    if (reply->what != Reply::What::done) return findings_.add("a request failed");
+    findings_.told(reply->token.id);
+    held_.push_back({reply->token, reply->card, reply->bytes});
+    ++findings_.grants;
+  }
+  void renew(Held& held) {
+    const auto reply = say({Question::What::renew, 0, held.token});
+    if (!reply) {
+      unsure_ = held.token.id;  // it may or may not have been done
+    } else if (reply->what != Reply::What::done) {
+      findings_.add(fmt::format("lease {} was not renewed ({})", held.token.id,
+                                static_cast<unsigned>(reply->what)));
+    } else {
+      held.token = reply->token;
+      ++findings_.renewals;
+    }
+  }
+  // Whether or not the answer comes, we do not hold it any more.
+  void release(Held& held) {
+    const auto token = held.token;
+    std::swap(held, held_.back());
+    held_.pop_back();
+    const auto reply = say({Question::What::release, 0, token});
+    if (reply && reply->what != Reply::What::done)
+      findings_.add(fmt::format("lease {} was not released", token.id));
+    if (reply) ++findings_.releases;
+  }
+
+  const std::string socket_;
+  std::mt19937 random_;
+  Findings& findings_;
+  std::vector<Held> held_;
+  LeaseId unsure_ = 0;
+  int fd_ = -1;
+};
+
+int listen_at(const std::string& path) {
+  ::unlink(path.c_str());
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
+  if (::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
+      ::listen(fd, 64) != 0)
+    throw Error(Code::internal, std::strerror(errno));
+  return fd;
+}
+
+// Forked before this process has threads of its own: `starter` forks the brokers.
+class Brokers {
+ public:
+  Brokers(std::string folder, std::string socket)
+      : folder_(std::move(folder)), socket_(std::move(socket)), parent_(::getpid()) {
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+      throw Error(Code::internal, std::strerror(errno));
+    starter_ = ::fork();
+    if (starter_ == 0) {
+      ::close(ends[0]);  // so that its end is seen
+      start_brokers(ends[1]);
+    }
+    ::close(ends[1]);
+    fd_ = ends[0];
+  }
+  ~Brokers() {
+    ::close(fd_);
+    ::waitpid(starter_, nullptr, 0);
+  }
+  void start() { ask('s'); }
+  void kill() { ask('k'); }
+
+ private:
+  void ask(char what) {
+    if (!send_all(fd_, &what, 1) || !receive_all(fd_, &what, 1))
+      throw Error(Code::internal, "the broker could not be started or was gone before its time");
+  }
+  [[noreturn]] void start_brokers(int fd) {
+    pid_t child = 0;
+    char what = 0;
+    while (receive_all(fd, &what, 1)) {
+      if (what == 's') {
+        const int listener = listen_at(socket_);
+        child = ::fork();
+        if (child == 0) run_broker(folder_, listener, parent_);
+        ::close(listener);
+      } else {
+        ::kill(child, SIGKILL);
+        int status = 0;
+        ::waitpid(child, &status, 0);
+        if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) break;  // it ended by itself
+      }
+      send_all(fd, &what, 1);
+    }
+    ::_exit(0);
+  }
+  const std::string folder_, socket_;
+  const pid_t parent_;
+  pid_t starter_ = 0;
+  int fd_ = -1;
+};
+
+// What the store holds at the end, against what the clients know.
+void compare(const std::string& folder, const std::vector<std::unique_ptr<Client>>& clients,
+             Findings& findings) {
+  Store store({folder, boot_id("/proc")});
+  const auto leases = store.load({Steady::now(), std::chrono::system_clock::now()}).leases;
+  std::map<LeaseId, const Lease*> live;
+  std::map<std::string, std::uint64_t> promised;
+  for (const auto& lease : leases) {
+    if (lease.state != State::held) continue;
+    live[lease.id] = &lease;
+    for (const auto& part : lease.parts) promised[part.uuid] += part.bytes;
+  }
+  for (std::size_t i = 0; i < std::size(kCardGb); ++i)
+    if (promised["GPU-" + std::to_string(i)] > kCardGb[i] * kGb)
+      findings.add(fmt::format("GPU {} is promised twice", i));
+  for (const auto& client : clients)
+    for (const auto& held : client->held())
+      if (!live.contains(held.token.id))
+        findings.add(fmt::format("lease {} is not in the store", held.token.id));
+}
+
+int run(int kills) {
+  const TemporaryFolder folder;
+  const auto socket = folder.path + "/socket";
+  Brokers brokers(folder.path, socket);
+  Findings findings;
+  std::vector<std::unique_ptr<Client>> clients;
+  for (unsigned i = 0; i < kClients; ++i)
+    clients.push_back(std::make_unique<Client>(socket, i, findings));
+  std::mt19937 random(7);
+  const auto begin = Steady::now();
+  {
+    std::atomic<bool> stop{false};
+    brokers.start();
+    std::vector<std::jthread> threads;
+    for (auto& c : clients) threads.emplace_back([&] { c->run(stop); });
+    for (int i = 0; i < kills; ++i) {
+      const auto before = findings.renewals.load();
+      std::this_thread::sleep_for(std::chrono::milliseconds(20 + random() % 80));
+      while (findings.renewals < before + 20) std::this_thread::yield();
+      brokers.kill();
+      brokers.start();
+    }
+    stop = true;
+  }
+  for (auto& c : clients) c->prove();
+  brokers.kill();
+  compare(folder.path, clients, findings);
+  fmt::print(
+      "{} kills in {:.1f} s: {} grants, {} renewals, {} releases told; {} questions cut; "
+      "{} leases proved after restarts\n",
+      kills, seconds_between(begin, Steady::now()), findings.grants.load(),
+      findings.renewals.load(), findings.releases.load(), findings.cut.load(),
+      findings.proved.load());
+  for (const auto& wrong : findings.wrong) fmt::print("wrong: {}\n", wrong);
+  return findings.wrong.empty() && findings.proved > 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace sluice::broker
+
+int main(int argc, char** argv) { return sluice::broker::run(argc > 1 ? std::atoi(argv[1]) : 10); }

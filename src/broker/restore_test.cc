@@ -1,0 +1,91 @@
+#include "broker/restore.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace sluice::broker {
+namespace {
+
+using testing::IsEmpty;
+using testing::SizeIs;
+
+const Moment kNow{Instant(std::chrono::hours(2)), WallTime(std::chrono::hours(480000))};
+Instant at(double s) { return kNow.now + std::chrono::duration_cast<Steady::duration>(Seconds(s)); }
+
+Lease held(double ttl_s, double expires_in_s) {
+  Lease l;
+  l.id = 1, l.secret = 42, l.renewals = 5;
+  l.wanted.ttl = Seconds(ttl_s);
+  l.wanted.holder = {4711, 99, -1, 8};
+  l.state = State::held;
+  l.parts = {{"GPU-0", 1}};
+  l.asked_at = at(-100), l.granted_at = at(-50), l.expires_at = at(expires_in_s);
+  return l;
+}
+
+Lease only(const Restored& r) {
+  EXPECT_THAT(r.live, SizeIs(1));
+  return r.live.at(0);
+}
+
+TEST(Restore, ALeaseKeepsItsNumberSecretAndRenewals) {
+  const auto l = only(restored({held(60, 40)}, true, kNow));
+  EXPECT_EQ(l.id, 1U);
+  EXPECT_EQ(l.secret, 42U);
+  EXPECT_EQ(l.renewals, 5U);
+  EXPECT_EQ(l.expires_at, at(40));
+}
+
+TEST(Restore, OneThatCouldNotBeRenewedMeanwhileGetsGrace) {
+  EXPECT_EQ(only(restored({held(60, -30)}, true, kNow)).expires_at, at(15));
+  EXPECT_EQ(only(restored({held(60, 3)}, true, kNow)).expires_at, at(15));
+  EXPECT_EQ(only(restored({held(4, -30)}, true, kNow)).expires_at, at(4));
+}
+
+TEST(Restore, AClockSetBackDoesNotMakeALeaseLonger) {
+  EXPECT_EQ(only(restored({held(60, 9000)}, true, kNow)).expires_at, at(60));
+}
+
+TEST(Restore, ConnectionsAreCut) {
+  EXPECT_EQ(only(restored({held(60, 40)}, true, kNow)).wanted.holder.connection, 0U);
+}
+
+TEST(Restore, WhoWaitsKeepsWaitingAsLongAsItWanted) {
+  auto waiting = held(60, 200);
+  waiting.state = State::waiting, waiting.parts.clear(), waiting.wanted.wait = Seconds(300);
+  EXPECT_EQ(only(restored({waiting}, true, kNow)).expires_at, at(200));
+}
+
+TEST(Restore, NoProcessOutlivesABoot) {
+  const auto r = restored({held(60, 40)}, false, kNow);
+  EXPECT_THAT(r.live, IsEmpty());
+  ASSERT_THAT(r.ended, SizeIs(1));
+  EXPECT_EQ(r.ended[0].ending, Ending::holder_died);
+  EXPECT_EQ(r.ended[0].ended_at, kNow.now);
+}
+
+TEST(Restore, AHolderKnownByItsRenewalsOnlyMayComeBackAfterABoot) {
+  auto l = held(60, 40);
+  l.wanted.holder.pid = 0;
+  EXPECT_THAT(restored({l}, false, kNow).live, SizeIs(1));
+}
+
+TEST(Restore, WhatWasBeingGivenBackIsGivenBack) {
+  auto l = held(60, 40);
+  l.state = State::draining, l.ending = Ending::expired, l.ended_at = at(-3), l.reason = "late";
+  const auto r = restored({l}, true, kNow);
+  EXPECT_THAT(r.live, IsEmpty());
+  ASSERT_THAT(r.ended, SizeIs(1));
+  EXPECT_EQ(r.ended[0].state, State::ended);
+  EXPECT_EQ(r.ended[0].ending, Ending::expired);
+  EXPECT_EQ(r.ended[0].ended_at, at(-3));
+}
+
+TEST(Restore, AHolderThatWasAskedToYieldGetsTimeToHearOfItAgain) {
+  auto l = held(60, 40);
+  l.state = State::yielding, l.yield_by = at(-5);
+  EXPECT_EQ(only(restored({l}, true, kNow)).yield_by, at(15));
+}
+
+}  // namespace
+}  // namespace sluice::broker

@@ -1,0 +1,67 @@
+// The simulation's own record of every lease, worked out from what the ledger tells and
+// from nothing inside it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "broker/ledger.h"
+
+namespace sluice::broker {
+
+class SimulationBooks {
+ public:
+  SimulationBooks(const std::vector<Card>& cards, Seconds longest_wait);
+
+  // What the ledger told at `now`. The leases themselves are looked up there.
+  void read(const Changes& changes, const Ledger& ledger, Instant now);
+  // A sample of the card reached the ledger.
+  void sampled(std::size_t card, Instant taken_at);
+  // The answer to a renewal.
+  void renewed(LeaseId id, Ledger::Outcome outcome, Instant now);
+  // Everything that lives by these books lives there too, and nothing else.
+  void compare(const Ledger& ledger);
+
+  bool is_live(LeaseId id) const { return leases_.contains(id); }
+  const std::string& broken() const noexcept { return broken_; }
+  const std::array<std::vector<float>, 4>& waits() const noexcept { return waits_; }
+  std::uint64_t promised() const noexcept;
+  std::size_t waiting() const noexcept { return queue_.size(); }
+
+ private:
+  struct Row {
+    Priority priority;
+    Instant asked_at, expires_at;
+    bool is_granted = false, is_waiting = false;
+    std::vector<std::pair<std::size_t, std::uint64_t>> parts;
+  };
+  struct GivenBack {
+    Instant at;
+    std::uint64_t bytes;
+  };
+  struct CardBook {
+    std::uint64_t total, promised = 0;
+    std::vector<GivenBack> given_back;
+  };
+
+  void breaks(LeaseId id, const char* what);
+  void enter(LeaseId id, const Ledger& ledger);
+  void granted(LeaseId id, const Ledger& ledger, Instant now);
+  void ended(LeaseId id, Instant now);
+
+  Seconds longest_wait_;
+  std::unordered_map<std::string, std::size_t> index_;
+  std::vector<CardBook> cards_;
+  std::unordered_map<LeaseId, Row> leases_;  // live: neither ended nor refused
+  std::set<std::pair<Instant, LeaseId>> queue_;
+  std::array<std::vector<float>, 4> waits_;
+  LeaseId last_id_ = 0;
+  std::string broken_;
+};
+
+}  // namespace sluice::broker

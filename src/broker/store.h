@@ -1,0 +1,83 @@
+// Leases on disk: what a broker that was killed finds again.
+//
+// One SQLite file with a write-ahead log. What write() has returned from survives the
+// end of this process by any signal, because it is with the kernel by then; a power
+// cut may cost the newest changes, but not the file. Checkpoints, which wait for the
+// disk, run on a thread of their own. docs/leases.md has the format.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "broker/batch_size.h"
+#include "broker/lease.h"
+
+namespace sluice::broker {
+
+// One moment on both clocks. Instants are of one boot, so what is stored is wall time.
+struct Moment {
+  Instant now;
+  WallTime wall;
+};
+WallTime wall_of(Instant t, const Moment& moment);
+Instant instant_of(std::int64_t wall_ms, const Moment& moment);
+
+struct FootprintKey {
+  std::string agent, model_type;
+  friend auto operator<=>(const FootprintKey&, const FootprintKey&) = default;
+};
+using Footprints = std::map<FootprintKey, std::vector<Footprint>>;  // newest last
+
+class Store {
+ public:
+  struct Options {
+    std::string dir;  // leases.db is in it; empty: in memory, gone with this object
+    std::string boot_id;
+    std::size_t keep_ended = 100'000;
+    std::chrono::hours keep_for{24 * 30};
+    int checkpoint_pages = 8192;  // of the log, 4 KiB each
+  };
+  // Throws unavailable: another process has the store (says which), the folder cannot
+  // be written, or the file is damaged, foreign or newer (says what to do). A file
+  // that cannot be read is never replaced by an empty one.
+  explicit Store(Options options);
+  ~Store();
+
+  struct Loaded {
+    std::vector<Lease> leases;  // by id; those that had not ended
+    LeaseId last_id = 0;        // highest ever given out
+    bool same_boot = false;     // as that of `Options`: process start times still hold
+    Footprints footprints;
+  };
+  Loaded load(const Moment& at);
+  // From now on `Options::boot_id` is the boot before. For after what the change of boot
+  // ended was written.
+  void remember_boot();
+
+  // All of it or nothing. Not thread-safe: the broker calls it under its lock.
+  void write(std::span<const Lease* const> leases, const Moment& at);
+  void write(const FootprintKey& key, std::span<const Footprint> runs, const Moment& at);
+  // Deletes some of what is kept no longer; cheap, for every minute or so.
+  void forget_old(const Moment& at);
+
+  // Also one that has ended, as long as it is kept. Thread-safe.
+  std::optional<Lease> find(LeaseId id, const Moment& at) const;
+  // Leases that were held or waited for at some time within the range, by id, the
+  // newest `limit` of them. Thread-safe, and does not wait for write().
+  std::vector<Lease> between(std::int64_t from_ms, std::int64_t to_ms, std::size_t limit,
+                             const Moment& at) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice::broker

@@ -1,0 +1,155 @@
+#include "broker/store_rows.h"
+
+#include <charconv>
+#include <initializer_list>
+
+#include "base/error.h"
+
+namespace sluice::broker {
+
+namespace {
+
+std::int64_t whole(std::uint64_t n) { return static_cast<std::int64_t>(n); }
+std::uint64_t bits(std::int64_t n) { return static_cast<std::uint64_t>(n); }
+std::int64_t ms(Seconds s) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(s).count();
+}
+Seconds seconds(std::int64_t ms) { return std::chrono::milliseconds(ms); }
+
+// A moment that has not come is Instant{} there and 0 here.
+std::int64_t wall_ms(Instant t, const Moment& at) {
+  return t == Instant{} ? 0 : unix_ms(wall_of(t, at));
+}
+Instant instant(std::int64_t wall_ms, const Moment& at) {
+  return wall_ms == 0 ? Instant{} : instant_of(wall_ms, at);
+}
+
+std::string_view spread_name(Spread s) { return s == Spread::spread ? "spread" : "best_fit"; }
+
+[[noreturn]] void damaged(std::string_view column, std::string_view text) {
+  throw Error(Code::internal,
+              "a lease has " + std::string(column) + " '" + std::string(text.substr(0, 64)) + "'");
+}
+
+template <class E>
+E named(std::string_view column, const std::string& text, std::initializer_list<E> all) {
+  for (const E e : all)
+    if (to_string(e) == text) return e;
+  damaged(column, text);
+}
+
+std::string parts_text(const std::vector<Part>& parts) {
+  std::string text;
+  for (const auto& p : parts) text += std::to_string(p.bytes) + " " + p.uuid + "\n";
+  return text;
+}
+
+std::vector<Part> parts_from(std::string_view text) {
+  std::vector<Part> parts;
+  while (!text.empty()) {
+    const auto line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    const auto space = line.find(' ');
+    std::uint64_t bytes = 0;
+    const auto [end, failed] = std::from_chars(line.data(), line.data() + line.size(), bytes);
+    if (failed != std::errc{} || space == line.npos || end != line.data() + space)
+      damaged("parts", line);
+    parts.push_back({std::string(line.substr(space + 1)), bytes});
+  }
+  return parts;
+}
+
+void bind_wanted(watch::Statement& s, const Wanted& w) {
+  s.bind(w.agent).bind(whole(w.bytes)).bind(whole(w.min_bytes));
+  s.bind(static_cast<std::int64_t>(w.gpus)).bind(to_string(w.priority)).bind(w.model_type);
+  s.bind(w.device).bind(static_cast<std::int64_t>(w.numa_node.value_or(-1)));
+  s.bind(static_cast<std::int64_t>(w.linked)).bind(spread_name(w.spread));
+  s.bind(ms(w.ttl)).bind(ms(w.wait)).bind(to_string(w.on_unavailable));
+  s.bind(static_cast<std::int64_t>(w.client_limits)).bind(w.holder.pid);
+  s.bind(whole(w.holder.start_time)).bind(w.holder.uid);
+}
+
+Wanted wanted_from(const watch::Statement& row) {
+  Wanted w;
+  w.agent = row.text(5);
+  w.bytes = bits(row.number(6)), w.min_bytes = bits(row.number(7));
+  w.gpus = static_cast<unsigned>(row.number(8));
+  w.priority = named("priority", row.text(9),
+                     {Priority::low, Priority::normal, Priority::high, Priority::critical});
+  w.model_type = row.text(10), w.device = row.text(11);
+  if (row.number(12) >= 0) w.numa_node = static_cast<int>(row.number(12));
+  w.linked = row.number(13) != 0;
+  w.spread = row.text(14) == "spread" ? Spread::spread : Spread::best_fit;
+  w.ttl = seconds(row.number(15)), w.wait = seconds(row.number(16));
+  w.on_unavailable = named("on_unavailable", row.text(17),
+                           {OnUnavailable::cpu, OnUnavailable::wait, OnUnavailable::fail});
+  w.client_limits = row.number(18) != 0;
+  w.holder.pid = row.number(19);
+  w.holder.start_time = bits(row.number(20));
+  w.holder.uid = row.number(21);
+  return w;
+}
+
+}  // namespace
+
+void bind_lease(watch::Statement& s, const Lease& l, const Moment& at) {
+  s.bind(whole(l.id)).bind(whole(l.secret)).bind(whole(l.renewals));
+  s.bind(to_string(l.state)).bind(to_string(l.ending));
+  bind_wanted(s, l.wanted);
+  s.bind(parts_text(l.parts)).bind(to_string(l.enforcement)).bind(l.reason);
+  s.bind(wall_ms(l.asked_at, at)).bind(wall_ms(l.granted_at, at)).bind(wall_ms(l.expires_at, at));
+  s.bind(wall_ms(l.yield_by, at)).bind(wall_ms(l.ended_at, at)).bind(whole(l.yields_to));
+}
+
+Lease lease_from(const watch::Statement& row, const Moment& at) {
+  Lease l;
+  l.id = bits(row.number(0)), l.secret = bits(row.number(1)), l.renewals = bits(row.number(2));
+  l.state = named(
+      "state", row.text(3),
+      {State::waiting, State::on_cpu, State::held, State::yielding, State::draining, State::ended});
+  l.ending = named("ending", row.text(4),
+                   {Ending::none, Ending::released, Ending::expired, Ending::holder_died,
+                    Ending::revoked, Ending::timed_out});
+  l.wanted = wanted_from(row);
+  l.parts = parts_from(row.text(22));
+  l.enforcement = named("enforcement", row.text(23),
+                        {Enforcement::none, Enforcement::observed, Enforcement::client,
+                         Enforcement::mps, Enforcement::cgroup});
+  l.reason = row.text(24);
+  l.asked_at = instant(row.number(25), at), l.granted_at = instant(row.number(26), at);
+  l.expires_at = instant(row.number(27), at), l.yield_by = instant(row.number(28), at);
+  l.ended_at = instant(row.number(29), at);
+  l.yields_to = bits(row.number(30));
+  return l;
+}
+
+std::string footprints_text(std::span<const Footprint> runs) {
+  std::string text;
+  for (const auto& r : runs) {
+    if (!text.empty()) text += ';';
+    text += std::to_string(r.batch_size) + ' ' + std::to_string(r.bytes) +
+            (r.out_of_memory ? " 1" : " 0");
+  }
+  return text;
+}
+
+std::vector<Footprint> footprints_from(std::string_view text) {
+  std::vector<Footprint> runs;
+  const char *at = text.data(), *const end = at + text.size();
+  const auto number = [&](auto& value) {
+    const auto [next, failed] = std::from_chars(at, end, value);
+    if (failed != std::errc{} || (next != end && *next != ' ' && *next != ';'))
+      throw Error(Code::internal, "a footprint is unreadable");
+    at = next == end ? end : next + 1;
+  };
+  while (at != end) {
+    Footprint run{};
+    int out_of_memory = 0;
+    number(run.batch_size), number(run.bytes), number(out_of_memory);
+    run.out_of_memory = out_of_memory != 0;
+    runs.push_back(run);
+  }
+  return runs;
+}
+
+}  // namespace sluice::broker

@@ -1,0 +1,47 @@
+// A lease as a row of the store, and back.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "broker/store.h"
+#include "watch/sqlite.h"
+
+namespace sluice::broker {
+
+// Columns in the order of bind_lease() and lease_from(). Words instead of numbers for
+// what is an enum, so that the file can be read without this program.
+inline constexpr const char* kCreateTables =
+    "CREATE TABLE leases(id INTEGER PRIMARY KEY, secret INTEGER NOT NULL,"
+    "  renewals INTEGER NOT NULL, state TEXT NOT NULL, ending TEXT NOT NULL,"
+    "  agent TEXT NOT NULL, bytes INTEGER NOT NULL, min_bytes INTEGER NOT NULL,"
+    "  gpus INTEGER NOT NULL, priority TEXT NOT NULL, model_type TEXT NOT NULL,"
+    "  device TEXT NOT NULL, numa_node INTEGER NOT NULL, linked INTEGER NOT NULL,"
+    "  placement TEXT NOT NULL, ttl_ms INTEGER NOT NULL, wait_ms INTEGER NOT NULL,"
+    "  on_unavailable TEXT NOT NULL, client_limits INTEGER NOT NULL, pid INTEGER NOT NULL,"
+    "  start_time INTEGER NOT NULL, uid INTEGER NOT NULL, parts TEXT NOT NULL,"
+    "  enforcement TEXT NOT NULL, reason TEXT NOT NULL, asked_ms INTEGER NOT NULL,"
+    "  granted_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL, yield_by_ms INTEGER NOT NULL,"
+    "  ended_ms INTEGER NOT NULL, yields_to INTEGER NOT NULL);"
+    "CREATE INDEX leases_by_end ON leases(ended_ms) WHERE ended_ms > 0;"
+    "CREATE TABLE footprints(agent TEXT NOT NULL, model_type TEXT NOT NULL,"
+    "  runs TEXT NOT NULL, at_ms INTEGER NOT NULL, PRIMARY KEY(agent, model_type)) WITHOUT ROWID;"
+    "CREATE TABLE state(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;";
+
+inline constexpr const char* kSaveLease =
+    "INSERT OR REPLACE INTO leases VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
+    " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+
+void bind_lease(watch::Statement& statement, const Lease& lease, const Moment& at);
+
+// Of "SELECT * FROM leases". Throws internal where a value has no meaning: the file
+// is damaged, or of another program.
+Lease lease_from(const watch::Statement& row, const Moment& at);
+
+// "16 1073741824 0;32 2147483648 1": batch, bytes, whether memory ran out.
+std::string footprints_text(std::span<const Footprint> runs);
+std::vector<Footprint> footprints_from(std::string_view text);
+
+}  // namespace sluice::broker

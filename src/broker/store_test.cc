@@ -1,0 +1,288 @@
+#include "broker/store.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "base/error.h"
+#include "broker/broker_for_tests.h"
+#include "broker/store_rows.h"
+#include "watch/sqlite.h"
+
+namespace sluice::broker {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+const Moment kNow{Instant(std::chrono::hours(2)), WallTime(std::chrono::hours(480000))};
+
+Instant at(double s) { return kNow.now + std::chrono::duration_cast<Steady::duration>(Seconds(s)); }
+
+Lease lease(LeaseId id, State state = State::held) {
+  Lease l;
+  l.id = id, l.secret = 0xfedcba9876543210, l.renewals = 3;
+  l.wanted = wanted("scout", 8, OnUnavailable::wait);
+  l.wanted.min_bytes = 5, l.wanted.gpus = 2, l.wanted.priority = Priority::high;
+  l.wanted.model_type = "mini 'quoted'", l.wanted.device = "", l.wanted.numa_node = 1;
+  l.wanted.linked = true, l.wanted.spread = Spread::spread;
+  l.wanted.ttl = Seconds(2.5), l.wanted.wait = Seconds(7), l.wanted.client_limits = true;
+  l.wanted.holder = {4711, 99, 1000, 5};
+  l.state = state;
+  l.parts = {{"GPU-0", 8 * kGb}, {"AMD-0000:03:00.0", 8 * kGb}};
+  l.enforcement = Enforcement::client;
+  l.reason = "because";
+  l.asked_at = at(-10), l.granted_at = at(-5), l.expires_at = at(60);
+  l.yields_to = 2;
+  if (state == State::ended) l.ending = Ending::released, l.ended_at = at(-1);
+  return l;
+}
+
+void write(Store& store, const std::vector<Lease>& leases, const Moment& when = kNow) {
+  std::vector<const Lease*> rows;
+  for (const auto& l : leases) rows.push_back(&l);
+  store.write(rows, when);
+}
+
+std::string error_of(const Store::Options& options) {
+  try {
+    Store store(options);
+    store.load(kNow);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Code::unavailable);
+    return e.what();
+  }
+  return "";
+}
+
+std::vector<LeaseId> ids(const std::vector<Lease>& leases) {
+  std::vector<LeaseId> all;
+  for (const auto& l : leases) all.push_back(l.id);
+  return all;
+}
+
+class StoreTest : public testing::Test {
+ protected:
+  TemporaryFolder folder;
+  Store::Options options{folder.path + "/state", "boot-1"};
+  std::string path = options.dir + "/leases.db";
+};
+
+TEST_F(StoreTest, AnEmptyOneHasNothing) {
+  Store store(options);
+  const auto loaded = store.load(kNow);
+  EXPECT_THAT(loaded.leases, IsEmpty());
+  EXPECT_EQ(loaded.last_id, 0U);
+  EXPECT_FALSE(loaded.same_boot);
+}
+
+TEST_F(StoreTest, ALeaseComesBackAsItWas) {
+  const auto before = lease(7);
+  write(*std::make_unique<Store>(options), {before});
+  const auto loaded = Store(options).load(kNow);
+  ASSERT_THAT(loaded.leases, SizeIs(1));
+  const auto& after = loaded.leases[0];
+  EXPECT_EQ(after.secret, before.secret);
+  EXPECT_EQ(after.renewals, 3U);
+  EXPECT_EQ(after.parts, before.parts);
+  EXPECT_EQ(after.wanted.agent, "scout");
+  EXPECT_EQ(after.wanted.bytes, 8 * kGb);
+  EXPECT_EQ(after.wanted.min_bytes, 5U);
+  EXPECT_EQ(after.wanted.gpus, 2U);
+  EXPECT_EQ(after.wanted.priority, Priority::high);
+  EXPECT_EQ(after.wanted.model_type, "mini 'quoted'");
+  EXPECT_EQ(after.wanted.numa_node, 1);
+  EXPECT_TRUE(after.wanted.linked);
+  EXPECT_EQ(after.wanted.spread, Spread::spread);
+  EXPECT_EQ(after.wanted.ttl, Seconds(2.5));
+  EXPECT_EQ(after.wanted.wait, Seconds(7));
+  EXPECT_EQ(after.wanted.on_unavailable, OnUnavailable::wait);
+  EXPECT_TRUE(after.wanted.client_limits);
+  EXPECT_EQ(after.wanted.holder, (Holder{4711, 99, 1000, 0}));  // connections do not survive
+  EXPECT_EQ(after.state, State::held);
+  EXPECT_EQ(after.enforcement, Enforcement::client);
+  EXPECT_EQ(after.reason, "because");
+  EXPECT_EQ(after.asked_at, before.asked_at);
+  EXPECT_EQ(after.granted_at, before.granted_at);
+  EXPECT_EQ(after.expires_at, before.expires_at);
+  EXPECT_EQ(after.ended_at, Instant{});
+  EXPECT_EQ(after.yields_to, 2U);
+}
+
+TEST_F(StoreTest, TimesAreOfTheWallAndFollowANewSteadyClock) {
+  write(*std::make_unique<Store>(options), {lease(7)});
+  const Moment later{Instant(std::chrono::seconds(3)), kNow.wall + std::chrono::seconds(20)};
+  const auto after = Store(options).load(later).leases[0];
+  EXPECT_DOUBLE_EQ(seconds_between(later.now, after.expires_at), 40);
+  EXPECT_DOUBLE_EQ(seconds_between(after.asked_at, later.now), 30);
+}
+
+TEST_F(StoreTest, TheLastNumberIsKeptThoughItsLeaseIsOver) {
+  {
+    Store store(options);
+    write(store, {lease(3, State::ended), lease(9, State::ended)});
+    const Moment next_year{kNow.now, kNow.wall + std::chrono::hours(9000)};
+    store.forget_old(next_year);
+  }
+  const auto loaded = Store(options).load(kNow);
+  EXPECT_THAT(loaded.leases, IsEmpty());
+  EXPECT_EQ(loaded.last_id, 9U);
+}
+
+TEST_F(StoreTest, KnowsWhetherTheMachineWasBootedMeanwhile) {
+  {
+    Store store(options);
+    store.load(kNow);
+    store.remember_boot();
+  }
+  EXPECT_TRUE(Store(options).load(kNow).same_boot);
+  EXPECT_FALSE(Store({options.dir, "boot-2"}).load(kNow).same_boot);
+  EXPECT_FALSE(Store({options.dir, ""}).load(kNow).same_boot);
+}
+
+TEST_F(StoreTest, FootprintsComeBack) {
+  const std::vector<Footprint> runs{{16, 5 * kGb, false}, {64, 9 * kGb, true}};
+  Store(options).write({"scout", "mini"}, runs, kNow);
+  const auto loaded = Store(options).load(kNow).footprints;
+  ASSERT_TRUE(loaded.contains({"scout", "mini"}));
+  const auto& back = loaded.at({"scout", "mini"});
+  ASSERT_THAT(back, SizeIs(2));
+  EXPECT_EQ(back[1].batch_size, 64);
+  EXPECT_EQ(back[1].bytes, 9 * kGb);
+  EXPECT_TRUE(back[1].out_of_memory);
+  EXPECT_FALSE(back[0].out_of_memory);
+}
+
+TEST_F(StoreTest, EndedLeasesAreFoundUntilThereAreTooMany) {
+  options.keep_ended = 10;
+  Store store(options);
+  for (LeaseId id = 1; id <= 100; ++id) {
+    auto over = lease(id, State::ended);
+    over.ended_at = at(static_cast<double>(id));
+    write(store, {over}, {at(200), kNow.wall + std::chrono::seconds(200)});
+  }
+  const auto all = store.between(0, unix_ms(kNow.wall) + 1'000'000, 1000, kNow);
+  EXPECT_LE(all.size(), 11U);
+  EXPECT_GE(all.size(), 8U);
+  EXPECT_EQ(all.back().id, 100U);
+  EXPECT_TRUE(store.find(100, kNow));
+  EXPECT_FALSE(store.find(1, kNow));
+}
+
+TEST_F(StoreTest, TheTimelineHasWhatOverlapsTheRange) {
+  Store store(options);
+  auto early = lease(1, State::ended), late = lease(2, State::ended), live = lease(3);
+  early.asked_at = at(-100), early.ended_at = at(-90);
+  late.asked_at = at(-50), late.ended_at = at(-10);
+  live.asked_at = at(-20);
+  write(store, {early, late, live});
+  const auto now_ms = unix_ms(kNow.wall);
+  EXPECT_THAT(ids(store.between(now_ms - 95'000, now_ms - 60'000, 9, kNow)), ElementsAre(1));
+  EXPECT_THAT(ids(store.between(now_ms - 15'000, now_ms, 9, kNow)), ElementsAre(2, 3));
+  EXPECT_THAT(ids(store.between(now_ms - 200'000, now_ms, 2, kNow)), ElementsAre(2, 3));
+}
+
+TEST_F(StoreTest, ASecondBrokerIsToldWhoHasIt) {
+  const Store store(options);
+  EXPECT_THAT(error_of(options), HasSubstr("belong to process " + std::to_string(::getpid())));
+}
+
+TEST_F(StoreTest, HoldsSecretsAndIsPrivate) {
+  const Store store(options);
+  for (const char* suffix : {"", "-wal", "-shm"}) {
+    struct stat s {};
+    ASSERT_EQ(::stat((path + suffix).c_str(), &s), 0) << suffix;
+    EXPECT_EQ(s.st_mode & 0777, 0600U) << suffix;
+  }
+}
+
+TEST_F(StoreTest, AFileThatIsNoDatabaseIsRefusedAndLeftAlone) {
+  std::filesystem::create_directories(options.dir);
+  const std::string junk(5000, 'x');
+  std::ofstream(path) << junk;
+  EXPECT_THAT(error_of(options),
+              AllOf(HasSubstr("leases.db cannot be used"), HasSubstr("move it")));
+  std::ifstream file(path);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), junk);
+}
+
+TEST_F(StoreTest, ADamagedFileIsRefused) {
+  {
+    Store store(options);
+    for (LeaseId id = 1; id <= 500; ++id) write(store, {lease(id)});
+  }
+  const int fd = ::open(path.c_str(), O_WRONLY);
+  const std::string junk(4096, 'x');
+  for (int page = 3; page < 12; ++page)
+    ASSERT_EQ(::pwrite(fd, junk.data(), junk.size(), page * 4096), 4096);
+  ::close(fd);
+  EXPECT_THAT(error_of(options), HasSubstr("Nothing was changed"));
+}
+
+TEST_F(StoreTest, AFileThatLostItsContentIsRefused) {
+  write(*std::make_unique<Store>(options), {lease(1)});
+  std::filesystem::resize_file(path, 0);
+  EXPECT_THAT(error_of(options), HasSubstr("it is empty, though leases were kept in it"));
+}
+
+TEST_F(StoreTest, AValueWithoutMeaningIsRefused) {
+  write(*std::make_unique<Store>(options), {lease(1)});
+  watch::Database(path, false).run("UPDATE leases SET state='maybe'");
+  EXPECT_THAT(error_of(options), HasSubstr("a lease has state 'maybe'"));
+}
+
+TEST_F(StoreTest, FilesOfOthersAndOfTheFutureAreRefused) {
+  { Store{options}; }
+  watch::Database(path, false).run("PRAGMA user_version=99");
+  EXPECT_THAT(error_of(options), HasSubstr("it has version 99"));
+  watch::Database(path, false).run("PRAGMA application_id=1");
+  EXPECT_THAT(error_of(options), HasSubstr("made by another program"));
+}
+
+TEST_F(StoreTest, AFolderThatCannotBeMadeIsAnError) {
+  std::ofstream(folder.path + "/file") << "x";
+  EXPECT_NE(error_of({folder.path + "/file/state", ""}), "");
+}
+
+TEST_F(StoreTest, AWriteThatFailsChangesNothingAndTheNextOneWorks) {
+  Store store(options);
+  write(store, {lease(1)});
+  {
+    watch::Database other(path, false);  // another program that has the file locked
+    other.run("BEGIN IMMEDIATE");
+    EXPECT_THROW(write(store, {lease(2), lease(3)}), Error);
+  }
+  EXPECT_FALSE(store.find(2, kNow));
+  write(store, {lease(2), lease(3)});
+  EXPECT_TRUE(store.find(3, kNow));
+}
+
+TEST_F(StoreTest, TheLogIsMergedWhileWritingGoesOnAndThenStartsOver) {
+  options.checkpoint_pages = 64;
+  Store store(options);
+  const auto log_size = [&] { return std::filesystem::file_size(path + "-wal"); };
+  const auto until = Steady::now() + std::chrono::seconds(20);
+  LeaseId id = 0;
+  // Each write adds a page to the log; a log of half of that was begun anew.
+  while (id < 1000 || (log_size() > id * 4096 / 2 && Steady::now() < until))
+    write(store, {lease(++id)});
+  EXPECT_LE(log_size(), id * 4096 / 2);
+  EXPECT_THAT(store.load(kNow).leases, SizeIs(id));
+}
+
+TEST(StoreInMemory, WorksTheSameAndLeavesNothing) {
+  Store store(Store::Options{"", "boot"});
+  write(store, {lease(1), lease(2, State::ended)});
+  EXPECT_THAT(ids(store.load(kNow).leases), ElementsAre(1));
+  EXPECT_THAT(ids(store.between(0, unix_ms(kNow.wall), 9, kNow)), ElementsAre(1, 2));
+}
+
+}  // namespace
+}  // namespace sluice::broker
