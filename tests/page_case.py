@@ -1,9 +1,16 @@
 """The base of the page's tests: one server per class, one browser for all."""
 
-import json, sys, unittest
+import json, re, sys, unittest
 
-import browser
+import browser, past
 from browser import Server, wait_for
+
+
+# What the console says while a server is away.
+RESTARTED = re.compile(
+    r"ERR_CONNECTION_REFUSED|ERR_CONNECTION_RESET|ERR_INCOMPLETE_CHUNKED"
+    r"|ERR_EMPTY_RESPONSE|ERR_SOCKET_NOT_CONNECTED"
+)
 
 
 class PageTest(unittest.TestCase):
@@ -14,12 +21,16 @@ class PageTest(unittest.TestCase):
     driver = None
     arguments = ()
     environment = {}
+    hour_before = {}  # what its history has already, see past.write()
     forgiven = None  # console errors that are part of the test
 
     @classmethod
     def setUpClass(cls):
-        cls.server = Server(cls.program, *cls.arguments, environment=cls.environment).__enter__()
+        cls.server = Server(cls.program, *cls.arguments, environment=cls.environment)
         cls.addClassCleanup(cls.server.__exit__)
+        if cls.hour_before:
+            past.write(cls.server.state.name, cls.hour_before)
+        cls.server.start()
 
     def setUp(self):
         browser.resize(self.driver, 1440, 900)

@@ -87,6 +87,41 @@ class Logic(PageTest):
             ],
         )
 
+    def test_a_trend_reads_as_one_says_it(self):
+        gib = 2**30
+        trends = [
+            {"metric": "temperature", "unit": "celsius", "kind": "growing", "per_hour": 3.21},
+            {"metric": "memory_used", "unit": "bytes", "kind": "growing", "per_hour": gib,
+             "limit_in_s": 1500},
+            {"metric": "memory_used", "unit": "bytes", "kind": "growing", "per_hour": gib,
+             "limit_in_s": 90000},
+            {"metric": "host_memory_used", "unit": "bytes", "kind": "growing", "per_hour": gib,
+             "limit_in_s": 5},
+            {"metric": "clock_ratio", "unit": "percent", "kind": "falling", "per_hour": -12},
+            {"metric": "ecc_corrected", "unit": "", "kind": "growing", "per_hour": 1200},
+            {"metric": "power", "unit": "watts", "kind": "dropped", "at_ms": 0, "before": 700,
+             "after": 300},
+            {"metric": "next_year", "unit": "furlongs", "kind": "growing", "per_hour": 2},
+        ]
+        said = self.run_module(
+            "const {inWords, whole} = await import('/assets/trends.js');"
+            f"return {json.dumps(trends)}.map(inWords).map(whole)"
+            "  .map(text => text.replaceAll('\\u00a0', ' ').replace(/at \\d\\d:\\d\\d/, 'at T'))"
+        )
+        self.assertEqual(
+            said,
+            [
+                "Temperature rising 3.2 °C/h",
+                "Memory rising 1.0 GiB/h, full in 25 min",
+                "Memory rising 1.0 GiB/h",
+                "Memory rising 1.0 GiB/h, full now",
+                "SM clock falling 12.0 %/h",
+                "Corrected memory errors rising 1,200/h",
+                "Power dropped by 400 W at T",
+                "next year rising 2/h",
+            ],
+        )
+
     def test_a_time_without_samples_is_a_hole_and_a_slow_metric_is_not(self):
         rows = self.run_module(
             "const {rowsOf} = await import('/assets/series.js');"
@@ -125,3 +160,81 @@ class Logic(PageTest):
             " table.node.querySelector('td.col-name').textContent]"
         )
         self.assertEqual(shown, [0, False, name])
+
+    def words(self, call):
+        return self.run_module(f"const w = await import('/assets/lease_words.js'); return {call}")
+
+    def test_over_use_is_what_a_process_takes_past_all_its_leases(self):
+        def lease(id, pid, promised, used=None, state="held"):
+            known = {} if used is None else {"used_gb": used}
+            return {"lease_id": id, "pid": pid, "memory_gb": promised, "state": state, **known}
+
+        leases = [
+            lease("1", 7, 8, 12),  # two leases of one process, which uses 12 of 16
+            lease("2", 7, 8, 12),
+            lease("3", 8, 8, 8.05),  # within what is let pass
+            lease("4", 9, 8, 11),
+            lease("5", 0, 8),
+        ]
+        self.assertEqual(self.words(f"w.overUses({json.dumps(leases)})"), {"4": 3})
+
+    def test_a_state_is_told_with_what_one_would_ask_next(self):
+        cpu = {"state": "on_cpu", "asked_gb": 9, "reason": "no room", "gpus": []}
+        waits = {**cpu, "state": "waiting"}
+        yields = {"state": "yielding", "yield_in_s": 5, "memory_gb": 8, "reason": "best fit"}
+        told = self.words(
+            f"[w.stateWords({json.dumps(cpu)}, 0), "
+            f"w.stateWords({json.dumps(waits)}, 0, {{place: {{at: 2, of: 3}}}}), "
+            f"w.stateWords({json.dumps(yields)}, 2), w.stateWords({json.dumps(yields)}, 9), "
+            "w.stateWords({state: 'held', reason: 'best fit'}, 0),"
+            "w.stateWords({state: 'held'}, 0, {broken: {why: 'fell off the bus'}}),"
+            "w.stateWords({state: 'held', memory_gb: 8}, 0, {over: 3})]"
+            ".map(s => [s.word, s.remark, s.reason])"
+        )
+        self.assertEqual(
+            told,
+            [
+                ["On the CPU", "9.0 GiB wanted", "No room"],
+                ["Waiting", "9.0 GiB wanted, place 2 of 3 in the queue", "No room"],
+                ["Asked to yield", "3 s left to give it back", ""],
+                ["Asked to yield", "4 s overdue", ""],
+                ["Held", "", ""],
+                ["GPU not usable", "Fell off the bus", ""],
+                ["Over its lease", "uses 3.0 GiB more than promised", ""],
+            ],
+        )
+
+    def lanes(self, leases, **more):
+        options = {"from": 0, "to": 1000000, "by": "gpu", **more}
+        return self.run_module(
+            "const {lanesOf} = await import('/assets/lease_lanes.js');"
+            f"return lanesOf({json.dumps(leases)}, {json.dumps(options)})"
+            ".map(l => [l.key, l.rows, l.bars.map(b => [b.key, b.row,"
+            " Math.round(1000 * b.left), Math.round(1000 * b.width)])])"
+        )
+
+    def test_what_overlaps_in_the_timeline_stands_in_rows_and_what_is_outside_does_not(self):
+        def lease(id, agent, asked, granted, ended, *gpus, state="ended"):
+            return {"lease_id": id, "agent": agent, "state": state, "asked_ms": asked,
+                    "granted_ms": granted, "ended_ms": ended,
+                    "gpus": [{"gpu_uuid": g} for g in gpus]}
+
+        leases = [
+            lease("1", "a", -9000, -9000, -1, "g0"),  # over before
+            lease("2", "a", -500000, -500000, 500000, "g0"),
+            lease("3", "b", 200000, 400000, None, "g0", "g1", state="held"),
+            lease("4", "c", 600000, 600000, 600001, "g0"),
+            lease("5", "c", 900000, None, None, state="on_cpu"),
+        ]
+        self.assertEqual(
+            self.lanes(leases, first=["g0", "g1", "g2"]),
+            [
+                ["g0", 2, [["2 held", 0, 0, 500], ["3 held", 1, 400, 600], ["4 held", 0, 600, 4]]],
+                ["g1", 1, [["3 held", 0, 400, 600]]],
+                ["g2", 1, []],
+                ["no gpu", 1, [["3 waiting", 0, 200, 200], ["5 cpu", 0, 900, 100]]],
+            ],
+        )
+        by_agent = self.lanes(leases, by="agent")
+        self.assertEqual([lane[0] for lane in by_agent], ["a", "b", "c"])
+        self.assertEqual([bar[0] for bar in by_agent[1][2]], ["3 waiting", "3 held"])

@@ -109,6 +109,24 @@ class Top(unittest.TestCase):
         self.assertTrue(done.stdout.isascii())
         self.assertEqual(done.stdout.count("NVIDIA H200"), 8)
 
+    def test_a_pipe_is_as_wide_as_columns_says_and_else_80(self):
+        def widest(**more):
+            environment = {k: v for k, v in os.environ.items() if k != "COLUMNS"}
+            done = subprocess.run([SLUICE, "top", "--once", "--demo", "eight-gpus"], timeout=30,
+                                  capture_output=True, text=True, env={**environment, **more})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return max(map(len, done.stdout.splitlines()))
+        self.assertLessEqual(widest(), 80)
+        self.assertGreater(widest(COLUMNS="140"), 80)
+        self.assertLessEqual(widest(COLUMNS="60"), 60)
+
+    def test_help_tells_of_as_many_gpus_as_there_are(self):
+        done = subprocess.run([SLUICE, "top", "--help"], capture_output=True, text=True, timeout=30)
+        self.assertRegex(done.stdout, r"--demo gpu-falls-off +two simulated GPUs")
+        done = subprocess.run([SLUICE, "top", "--json", "--demo", "gpu-falls-off"],
+                              capture_output=True, timeout=30)
+        self.assertEqual(len(json.loads(done.stdout)["gpus"]), 2)
+
     def test_json_is_one_snapshot_or_a_line_per_interval(self):
         done = subprocess.run([SLUICE, "top", "--json", "--demo", "eight-gpus"],
                               capture_output=True, timeout=30)

@@ -36,10 +36,22 @@ export const getJson = async (path, signal) => (await request(path, {signal})).j
 
 export const getAlerts = () => getJson('/v1/alerts');
 
+// {device: [{metric, unit, kind, …}]}: what the last hour shows.
+export const getTrends = () => getJson('/v1/trends');
+
 export const silence = (rule, device, seconds) =>
     send('POST', '/v1/alerts/silence', {rule, device, for_s: seconds});
 
 export const unsilence = (rule, device) => send('DELETE', '/v1/alerts/silence', {rule, device});
+
+// {leases, waiting, on_cpu, cards, recent}: who has which GPU, and what is left of each.
+export const getLeases = () => getJson('/v1/leases');
+
+// What was held, waited for and ended in the last `seconds`.
+export const getTimeline = (seconds) => getJson(`/v1/leases/timeline?from=-${seconds}`);
+
+export const revokeLease = (id, reason) =>
+    send('POST', `/v1/leases/${encodeURIComponent(id)}/revoke`, {reason});
 
 // {"device", "step_s", "metrics": {name: {t, mean, min, max}}} between two wall times.
 export function getHistory(device, metrics, from, to, points, signal) {

@@ -5,6 +5,7 @@ import {el, setText} from './dom.js';
 import {clock, kMissing} from './format.js';
 import {nearest} from './series.js';
 import {SpanPicker} from './span_picker.js';
+import {TrendWords} from './trend_words.js';
 
 const Dygraph = window.Dygraph;
 // The legend writes style attributes, which the content policy forbids; we have our own.
@@ -22,6 +23,7 @@ export class Chart {
     this.labels = Object.values(spec.curves);
     this.onPoint = onPoint;
     this.rows = [];
+    this.trend = new TrendWords(spec.title);
     this.when = el('span', {class: 'chart-when num'});
     this.values = this.labels.map(() => el('b', {class: 'num'}));
     const legend = this.labels.map(
@@ -32,8 +34,8 @@ export class Chart {
     this.plot = el('div', {class: 'chart-plot'});
     this.node =
         el('figure', {class: 'chart card'},
-           el('figcaption', {}, el('span', {class: 'chart-title', text: spec.title}), this.when,
-              el('span', {class: 'legend'}, ...legend)),
+           el('figcaption', {}, el('span', {class: 'chart-title', text: spec.title}),
+              this.trend.node, this.when, el('span', {class: 'legend'}, ...legend)),
            this.plot);
     this.picker = new SpanPicker(this.plot, () => this.graph, {onSpan, onBack});
   }
@@ -96,8 +98,18 @@ export class Chart {
       this.graph.setSelection(row);
     else
       this.graph?.clearSelection();
+    this.node.classList.toggle('pointed', row !== null);
     setText(this.when, row === null ? '' : clock(this.rows[row][0].getTime()));
     this.values.forEach((node, i) => setText(node, this.words(row, i + 1)));
+  }
+
+  // Those of the device's trends that are about these curves.
+  showTrends(trends) {
+    this.trend.update(trends.filter(({metric}) => this.isAbout(metric)));
+  }
+
+  isAbout(metric) {
+    return metric in this.spec.curves || metric === this.spec.alsoAbout;
   }
 
   words(row, column) {

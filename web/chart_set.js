@@ -7,6 +7,7 @@ import {chartsOf} from './chart_specs.js';
 import {el, setAttribute, setHidden, setText} from './dom.js';
 import {clock} from './format.js';
 import {rowsOf} from './series.js';
+import {TrendWords} from './trend_words.js';
 
 const kPresets =
     [['5 min', 300], ['1 h', 3600], ['24 h', 86400], ['7 d', 7 * 86400], ['90 d', 90 * 86400]];
@@ -25,9 +26,11 @@ export class ChartSet {
       onBack: () => this.choose(this.preset)
     };
     this.charts = this.specs.map((spec) => new Chart(spec, hooks));
+    this.others = new TrendWords();
     this.problem = el('p', {class: 'chart-problem', role: 'status'});
+    this.trends = [];
     this.node =
-        el('div', {class: 'chart-set'}, this.makeRanges(), this.problem,
+        el('div', {class: 'chart-set'}, this.makeRanges(), this.others.node, this.problem,
            el('div', {class: 'charts'}, ...this.charts.map((chart) => chart.node)));
     this.restyle = () => this.charts.forEach((chart) => chart.restyle());
     window.addEventListener('themechange', this.restyle);
@@ -71,7 +74,17 @@ export class ChartSet {
     this.load();
   }
 
+  // What the last hour shows, beside the charts it is about; a drawn span may be another time.
+  showTrends(trends) {
+    this.trends = trends;
+    const shown = this.fixed ? [] : trends;
+    for (const chart of this.charts) chart.showTrends(shown);
+    this.others.update(
+        shown.filter(({metric}) => !this.charts.some((chart) => chart.isAbout(metric))));
+  }
+
   mark() {
+    this.showTrends(this.trends);
     for (const button of this.buttons) {
       const on = !this.fixed && Number(button.dataset.seconds) === this.preset;
       setAttribute(button, 'aria-pressed', String(on));

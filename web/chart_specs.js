@@ -11,7 +11,9 @@ export const kGpuCharts = [
       {topMetric: 'memory_total', binary: true}),
   chart('Temperature', celsius, {temperature: 'GPU', memory_temperature: 'Memory'}),
   chart('Power', watts, {power: 'Drawn', power_limit: 'Limit'}, {floor: 0}),
-  chart('Clocks', megahertz, {sm_clock: 'SM', memory_clock: 'Memory'}, {floor: 0}),
+  chart(
+      'Clocks', megahertz, {sm_clock: 'SM', memory_clock: 'Memory'},
+      {floor: 0, alsoAbout: 'clock_ratio'}),
 ];
 
 export const kCpuCharts = [

@@ -1,7 +1,7 @@
 // The last line of the page: what watching costs, and what could not be looked at.
 
 import {byId, el, KeyedList, setHidden, setText} from './dom.js';
-import {count, share} from './format.js';
+import {plural, share} from './format.js';
 
 const notes = new KeyedList(byId('notes'), () => {
   const node = el('li');
@@ -20,9 +20,8 @@ function costLine(sampler) {
   if (sampler.pid) {
     parts.push(
         `${share(100 * sampler.core_share)} of a core`,
-        `${share(100 * sampler.driver_share)} of the driver's time`,
-        `${count(sampler.calls)} calls`, `${count(sampler.errors)} errors`,
-        `${count(sampler.restarts)} restarts`);
+        `${share(100 * sampler.driver_share)} of the driver's time`, plural(sampler.calls, 'call'),
+        plural(sampler.errors, 'error'), plural(sampler.restarts, 'restart'));
     if (sampler.stretch >= 1.05)
       parts.push(
           `intervals stretched ${Number(sampler.stretch.toFixed(1))}× to stay within its budget`);

@@ -65,6 +65,11 @@ const sameDay = new Intl.DateTimeFormat(
 const otherDay = new Intl.DateTimeFormat(
     undefined, {month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit', hour12: false});
 
+const toTheMinute =
+    new Intl.DateTimeFormat(undefined, {hour: '2-digit', minute: '2-digit', hour12: false});
+
+export const minute = written((ms) => toTheMinute.format(new Date(ms)));
+
 // A wall time in milliseconds; the day only when it is not today's.
 export const clock = written((ms) => {
   const date = new Date(ms);

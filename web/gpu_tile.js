@@ -7,6 +7,7 @@ import {bytesOf, celsius, duration, marginWords, megahertz, percent, plural, sen
 import {Badge, Copyable, Fact, labelled, Meter} from './parts.js';
 import {isLost, isStale, memoryOf, sampleAge, value} from './reading.js';
 import {Sparkline} from './sparkline.js';
+import {whole} from './trends.js';
 
 const kNewXidSeconds = 24 * 3600;
 const kLongName = 13;
@@ -60,7 +61,7 @@ export class GpuTile {
     return this.trouble;
   }
 
-  update(gpu, {lag}, trails, now) {
+  update(gpu, {lag, trails, trends, now}) {
     setText(this.open, shortName(gpu.name));
     setAttribute(this.open, 'title', gpu.name);
     setText(this.bus, [gpu.bus, tenants(gpu)].filter(Boolean).join(' · '));
@@ -73,7 +74,7 @@ export class GpuTile {
       this.updateTrouble(gpu, lag);
     else
       this.updateValues(gpu, trails, now);
-    this.noteList.update(notesOf(gpu, lag), (note) => note.key);
+    this.noteList.update(notesOf(gpu, lag, trends.of(gpu.uuid)), (note) => note.key);
   }
 
   updateValues(gpu, trails, now) {
@@ -120,10 +121,10 @@ function throttleNote(reasons) {
 const shortName = (name) =>
     (name.length > kLongName ? name.replace(/^NVIDIA (GeForce )?/, '') : name);
 
-// What a person should notice, worst first; [{key, kind, text}].
-function notesOf(gpu, lag) {
+// What a person should notice, worst first; [{key, kind, text, trend}].
+function notesOf(gpu, lag, trends) {
   const notes = [];
-  const add = (key, kind, text) => notes.push({key, kind, text});
+  const add = (key, kind, text, trend = null) => notes.push({key, kind, text, trend});
   if (gpu.health.state === 'degraded' || gpu.health.state === 'probation') {
     add('cause', gpu.health.state, sentence(gpu.health.cause || gpu.health.state));
   }
@@ -140,6 +141,8 @@ function notesOf(gpu, lag) {
     add('ghost', 'info', 'Ghost load: no process runs here, the counter is stuck');
   if (!isLost(gpu) && isStale(gpu, lag))
     add('stale', 'info', `Sample ${duration(sampleAge(gpu, lag))} old`);
+  if (!isLost(gpu))
+    for (const trend of trends) add(trend.metric, 'trend', whole(trend), trend.kind);
   if (!notes.length && !isLost(gpu)) add('calm', 'calm', 'Not held back, no errors');
   return notes.slice(0, 2);
 }
@@ -150,6 +153,7 @@ function makeNote() {
     node,
     update(note) {
       setAttribute(node, 'data-kind', note.kind);
+      setAttribute(node, 'data-trend', note.trend);
       setAttribute(node, 'title', note.text);
       setText(node, note.text);
     },

@@ -5,6 +5,7 @@ import {bytesOf, celsius, decimal, milliseconds, percent, perSecond, share} from
 import {Fact, labelled, Meter} from './parts.js';
 import {hostMemory, value} from './reading.js';
 import {Sparkline} from './sparkline.js';
+import {TrendWords} from './trend_words.js';
 
 export class MachineTiles {
   constructor() {
@@ -13,9 +14,9 @@ export class MachineTiles {
     byId('machine-tiles').append(this.cpu.node, this.server.node);
   }
 
-  update({snapshot}, trails, now) {
-    this.cpu.update(snapshot, trails, now);
-    this.server.update(snapshot, trails, now);
+  update(view) {
+    this.cpu.update(view);
+    this.server.update(view);
   }
 }
 
@@ -34,6 +35,7 @@ class CpuTile {
     this.spark = new Sparkline();
     this.loadMeter = new Meter('CPU utilisation', ['load']);
     this.memory = el('span', {class: 'num'});
+    this.trend = new TrendWords('Memory');
     this.memoryMeter = new Meter('Host memory', ['used']);
     this.average = new Fact('Load');
     this.cores = new Fact('Cores');
@@ -42,12 +44,13 @@ class CpuTile {
         'cpu', 'CPU', this.sub,
         el('div', {class: 'tile-load'}, labelled('Utilisation', this.load), this.spark.node),
         this.loadMeter.node,
-        el('p', {class: 'tile-line'}, el('span', {class: 'muted', text: 'Memory'}), this.memory),
+        el('p', {class: 'tile-line'}, el('span', {class: 'muted', text: 'Memory'}), this.trend.node,
+           this.memory),
         this.memoryMeter.node,
         el('dl', {class: 'facts'}, this.average.node, this.cores.node, this.heat.node));
   }
 
-  update(snapshot, trails, now) {
+  update({snapshot, trails, trends, now}) {
     const {info = {}, readings} = snapshot.cpu ?? {};
     const {total, used} = hostMemory(snapshot);
     const busy = value(readings, 'cpu_utilization');
@@ -56,6 +59,7 @@ class CpuTile {
     this.spark.update(trails.of('cpu'), now);
     this.loadMeter.update([(busy ?? 0) / 100], percent(busy));
     setText(this.memory, bytesOf(used, total));
+    this.trend.update(trends.of('cpu').filter((trend) => trend.metric === 'host_memory_used'));
     this.memoryMeter.update([used / total], bytesOf(used, total));
     this.average.update(decimal(value(readings, 'cpu_load')), '1 min average');
     this.cores.update(
@@ -80,7 +84,7 @@ class ServerTile {
         el('dl', {class: 'facts'}, this.p50.node, this.p99.node, this.errors.node));
   }
 
-  update(snapshot, trails, now) {
+  update({snapshot, trails, now}) {
     const read = (name) => value(snapshot.server?.readings, name);
     setText(this.rate, perSecond(read('request_rate')));
     this.spark.update(trails.of('server'), now, 0);

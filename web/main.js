@@ -6,6 +6,7 @@ import {Balance} from './balance.js';
 import {byId, KeyedList, setAttribute, setHidden, setText} from './dom.js';
 import {footer} from './footer.js';
 import {GpuTile} from './gpu_tile.js';
+import {Leases} from './leases.js';
 import {Ledger} from './ledger.js';
 import {MachineTiles} from './machine_tiles.js';
 import {NoGpu} from './no_gpu.js';
@@ -13,6 +14,7 @@ import {Panel} from './panel.js';
 import {Stream} from './stream.js';
 import {Summary} from './summary.js';
 import {Trails} from './trail.js';
+import {Trends} from './trends.js';
 
 // "gap" says that events were missed while we were away.
 const kAlertNews = new Set(['alert', 'alert_resolved', 'gap']);
@@ -22,14 +24,22 @@ class Page {
   constructor() {
     this.live = false;
     this.trails = new Trails();
-    this.summary = new Summary();
+    this.trends = new Trends(() => this.plan());
     this.tiles = new KeyedList(byId('gpu-tiles'), (gpu) => new GpuTile(gpu));
     this.balance = new Balance(byId('gpu-tiles'));
-    this.machine = new MachineTiles();
     this.alerts = new AlertsPanel();
-    this.ledger = new Ledger();
-    this.noGpu = new NoGpu(() => this.now());
-    this.panel = new Panel(() => this.now());
+    this.leases = new Leases(() => this.plan());
+    const now = () => this.now();
+    // Whatever has update(view) can stand here; each part finds its own place in the page.
+    this.parts = [
+      new Summary(),
+      new MachineTiles(),
+      new NoGpu(now),
+      this.alerts,
+      this.leases,
+      new Ledger(),
+      new Panel(now),
+    ];
     byId('update').addEventListener('click', () => location.reload());
     setInterval(() => this.lagMs() > kQuietMs && this.plan(), 1000);
   }
@@ -48,15 +58,23 @@ class Page {
       this.take(data);
     else if (kAlertNews.has(type))
       this.alerts.refresh();
+    if (type.startsWith('lease_') || type === 'gap') this.leases.news();
   }
 
   take(snapshot) {
-    if (!this.snapshot) this.alerts.refresh();
+    if (!this.snapshot) this.catchUp();
     this.version ??= snapshot.version;
     this.snapshot = snapshot;
     this.receivedAt = performance.now();
     this.trails.take(snapshot);
     this.plan();
+  }
+
+  // What is not in the snapshot.
+  catchUp() {
+    this.alerts.refresh();
+    this.trends.refresh();
+    this.leases.refresh();
   }
 
   onState(state, seconds) {
@@ -79,22 +97,18 @@ class Page {
   }
 
   draw() {
-    const view = {snapshot: this.snapshot, lag: Math.max(0, this.lagMs() / 1000), live: this.live};
-    const {snapshot} = view;
-    setAttribute(byId('page'), 'aria-busy', null);
-    setAttribute(document.body, 'data-link', this.live ? 'live' : 'away');
+    const {snapshot, live, trails, trends} = this;
+    const lag = Math.max(0, this.lagMs() / 1000);
+    const view = {snapshot, lag, live, trails, trends, now: this.now()};
+    if (this.leases.settled) setAttribute(byId('page'), 'aria-busy', null);
+    setAttribute(document.body, 'data-link', live ? 'live' : 'away');
     setText(byId('version'), snapshot.version);
     setHidden(byId('update'), snapshot.version === this.version);
     setHidden(byId('demo'), !snapshot.demo);
     setText(byId('demo'), snapshot.demo ? `Demo: ${scenarioName(snapshot.demo)}` : '');
-    this.summary.update(view);
-    this.tiles.update(snapshot.gpus, (gpu) => gpu.uuid, view, this.trails, this.now());
+    this.tiles.update(snapshot.gpus, (gpu) => gpu.uuid, view);
     this.balance.update(snapshot.gpus.length);
-    this.machine.update(view, this.trails, this.now());
-    this.noGpu.update(view);
-    this.alerts.update(view);
-    this.ledger.update(view);
-    this.panel.update(view);
+    for (const part of this.parts) part.update(view);
     footer(snapshot);
   }
 }

@@ -23,13 +23,14 @@ export class NoGpu {
         this.command.node);
   }
 
-  update({snapshot}) {
+  update({snapshot, trends}) {
     const none = snapshot.gpus.length === 0;
     setHidden(this.box, !none);
     setHidden(byId('gpu-tiles'), none);
     if (!none) return this.dropCharts();
     this.noteList.update(snapshot.notes ?? [], (note) => note);
     if (!this.charts) this.makeCharts();
+    this.charts.showTrends(trends.of('cpu'));
   }
 
   makeCharts() {

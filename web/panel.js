@@ -8,6 +8,7 @@ import {cpuFacts, gpuFacts} from './facts.js';
 import {clock, duration, sentence} from './format.js';
 import {Badge, Copyable} from './parts.js';
 import {ProcessTable} from './process_table.js';
+import {isLost} from './reading.js';
 
 export class Panel {
   constructor(now) {
@@ -107,8 +108,9 @@ class DeviceView {
                el('section', {hidden: true}, el('h3', {text: 'XID events'}), this.xids);
   }
 
-  update({snapshot, lag}) {
+  update({snapshot, lag, trends}) {
     const gpu = snapshot.gpus.find((g) => g.uuid === this.device);
+    this.charts.showTrends(gpu && isLost(gpu) ? [] : trends.of(this.device));
     setHidden(this.badge.node, !gpu);
     setHidden(this.processes, !gpu);
     if (gpu) return this.updateGpu(gpu, lag);

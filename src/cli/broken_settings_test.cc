@@ -138,6 +138,27 @@ const Broken kBroken[] = {
     {"BadName", "a.toml", "[gpu.batch_sizes]\n'a b' = 1\n", 2, "'a b' is not a name"},
     {"MaskedSecret", "a.toml", "[serve]\napi_key = '***'\n", 2,
      "serve.api_key: is the mask that stands for a secret"},
+    {"EmptyHost", "a.toml", "[serve]\nhost = ''\n", 2, "serve.host: is empty; give an address"},
+    {"HostWithPort", "a.toml", "[serve]\nhost = '127.0.0.1:80'\n", 2,
+     "serve.host: '127.0.0.1:80' has a port in it"},
+    {"HostAsUrl", "a.toml", "[serve]\nhost = 'http://a'\n", 2,
+     "serve.host: 'http://a' is no address and no host name"},
+    {"BlankKey", "a.toml", "[serve]\napi_key = '  '\n", 2, "serve.api_key: is blank"},
+    {"OneCharacterKey", "a.json", "{\"serve\": {\n\"api_key\": \"k\"}}", 2,
+     "serve.api_key: is too short to protect anything"},
+    {"KeyWithASpaceBehind", "a.toml", "[serve]\napi_key = 'correct '\n", 2,
+     "serve.api_key: begins or ends with a space"},
+    {"KeyWithAControlCharacter", "a.toml", "[serve]\napi_key = \"cor\\trect\"\n", 2,
+     "serve.api_key: has a control character in it"},
+    {"EmptyAllowedHost", "a.toml", "[serve]\nallowed_hosts = ['a', '']\n", 2,
+     "serve.allowed_hosts: element 2: is empty"},
+    {"AllowedHostAsUrl", "a.toml", "[serve]\nallowed_hosts = ['http://a']\n", 2,
+     "serve.allowed_hosts: element 1: 'http://a' is a web address"},
+    {"AllowedHostWildcard", "a.toml", "[serve]\nallowed_hosts = ['*.a']\n", 2, "has a wildcard"},
+    {"AllowedHostPort", "a.toml", "[serve]\nallowed_hosts = ['a:99999']\n", 2,
+     "'a:99999' is no host name, alone or with a port from 1 to 65535"},
+    {"AllowedHostWithASpace", "a.toml", "[serve]\nallowed_hosts = ['a b']\n", 2,
+     "'a b' is no host name"},
     {"WebhookWithoutScheme", "a.toml", "[watch]\nwebhook = 'example.com/x'\n", 2,
      "watch.webhook: not a usable web address: it must begin with http"},
     // Repeated tables
@@ -158,7 +179,7 @@ const Broken kBroken[] = {
     {"AlertThresholdAsText", "a.toml", "[[alerts]]\nname = 'gpu-temperature'\nthreshold = 'hot'\n",
      3, "must be a number"},
     {"AlertThresholdNan", "a.toml", "[[alerts]]\nname = 'gpu-temperature'\nthreshold = nan\n", 3,
-     "not finite"},
+     "alerts[0].threshold: is not a finite number"},
     {"AlertUnknownMetric", "a.toml",
      "[[alerts]]\nname = 'x'\nmetric = 'temprature'\ncondition = 'above'\nthreshold = 5\n", 3,
      "temprature"},
@@ -187,6 +208,23 @@ TEST_F(BrokenFile, IsRefusedWithFileLineAndCause) {
       EXPECT_THAT(e.what(), HasSubstr(broken.cause));
     }
     std::filesystem::remove(file);
+  }
+}
+
+TEST_F(BrokenFile, ANumberThatIsNoneHidesNoOtherProblem) {
+  try {
+    load_file("a.toml",
+              "[[alerts]]\nname = 'gpu-temperature'\nthreshold = nan\nfor_s = inf\ncolour = 'red'\n"
+              "[[alerts]]\nname = 'x'\nmetric = 'temprature'\ncondition = 'above'\n"
+              "threshold = -inf\n");
+    ADD_FAILURE() << "loaded";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("5 problems"));
+    EXPECT_THAT(e.what(), HasSubstr(":3: alerts[0].threshold: is not a finite number"));
+    EXPECT_THAT(e.what(), HasSubstr(":4: alerts[0].for_s: is not a finite number"));
+    EXPECT_THAT(e.what(), HasSubstr(":5: alerts[0].colour: "));
+    EXPECT_THAT(e.what(), HasSubstr(":8: alerts[1].metric: "));
+    EXPECT_THAT(e.what(), HasSubstr(":10: alerts[1].threshold: is not a finite number"));
   }
 }
 
@@ -231,6 +269,8 @@ TEST(BrokenEnvironment, IsRefusedWithVariableAndCause) {
                           "did you mean 'utility'?"},
            BrokenVariable{"CUDA_LAUNCH_BLOCKING", "2",
                           "gpu.launch_blocking: must be true or false"},
+           BrokenVariable{"SLUICE_SERVE_API_KEY", "", "serve.api_key: is empty; unset it"},
+           BrokenVariable{"SLUICE_SERVE_HOST", "", "serve.host: is empty"},
            BrokenVariable{"SLUICE_SERVE_PROT", "1", "did you mean 'SLUICE_SERVE_PORT'?"},
            BrokenVariable{"SLUICE_GPU_BATCH_SIZES", "scout", "'scout' is not name=value"},
            BrokenVariable{"SLUICE_GPU_BATCH_SIZES", "a=1,a=2", "'a' is given twice"},

@@ -9,6 +9,8 @@ int bench(Args args, Io& io);
 int canary(Args args, Io& io);
 int detect(Args args, Io& io);
 int doctor(Args args, Io& io);
+int lease(Args args, Io& io);
+int memory(Args args, Io& io);
 int sampler(Args args, Io& io);
 int serve(Args args, Io& io);
 int settings(Args args, Io& io);

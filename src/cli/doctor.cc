@@ -2,6 +2,7 @@
 #include "device/doctor.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -28,7 +29,8 @@ using device::Verdict;
 constexpr std::string_view kExamples =
     "  sluice doctor\n"
     "  sluice doctor --json | jq '.checks[] | select(.status != \"pass\")'\n"
-    "  sluice doctor --demo throttling --demo-at 20      how trouble looks";
+    "  sluice doctor --demo throttling --demo-at 20      how trouble looks\n"
+    "  sluice doctor --demo hang --demo-at 6             a driver call that hangs";
 
 constexpr int kMark = 6, kTitle = 22;  // columns
 
@@ -38,11 +40,13 @@ std::optional<std::string> variable(const Io& io, const char* name) {
 }
 
 // A configuration that does not load is one more finding, not the end of the visit.
-Check check_settings(const SettingsOptions& options, const Io& io, std::string& cache_dir) {
+Check check_settings(const SettingsOptions& options, const Io& io, std::string& cache_dir,
+                     std::optional<device::GpuConfig>& gpu) {
   Check c{"configuration", "configuration", Verdict::pass, "no file; defaults", {}};
   try {
     const auto settings = load_settings(options, io.environment);
     cache_dir = settings.cache_dir;
+    gpu = settings.gpu;
     if (!settings.config_file.empty()) c.detail = settings.config_file + " loads";
     if (!settings.warnings.empty()) {
       c.status = Verdict::warn;
@@ -56,6 +60,33 @@ Check check_settings(const SettingsOptions& options, const Io& io, std::string& 
     c.fix = "mend it and look again with: sluice settings";
   }
   std::ranges::replace(c.detail, '\n', ' ');
+  return c;
+}
+
+// Whether [gpu] and the cards that are really there agree. Nothing where nobody set
+// a profile and all is well.
+std::optional<Check> check_profile(const device::GpuConfig& config, const device::Facts& facts) {
+  device::Inventory found;
+  for (const auto& gpu : facts.gpus) {
+    if (!gpu.silence.empty()) continue;
+    auto& seen = found.gpus.emplace_back();
+    seen.vendor = device::Vendor::nvidia;
+    seen.uuid = gpu.uuid;
+    seen.bus = gpu.bus;
+    seen.name = gpu.name;
+    seen.memory_total = gpu.memory_total;
+    seen.card = device::find_card(gpu.name, gpu.memory_total);
+  }
+  Check c{"gpu-profile", "GPU profile", Verdict::pass, config.gpu_type + " agrees", {}};
+  const auto warnings =
+      found.gpus.empty() ? std::vector<std::string>() : device::profile_warnings(config, found);
+  if (warnings.empty())
+    return config.gpu_type.empty() || found.gpus.empty() ? std::nullopt : std::optional(c);
+  c.status = Verdict::warn;
+  c.detail = fmt::format("{}", fmt::join(warnings, "; "));
+  c.fix =
+      "mend [gpu] in the configuration; sluice detect names the cards, and without gpu_type "
+      "each card's own profile is used";
   return c;
 }
 
@@ -100,13 +131,17 @@ int doctor(Args args, Io& io) {
   device::DoctorOptions options;
   options.demo = demo.scenario;
   options.demo_options = demo.options();
-  const auto configuration = check_settings(settings, io, options.cache_dir);
+  std::optional<device::GpuConfig> gpu;
+  const auto configuration = check_settings(settings, io, options.cache_dir, gpu);
   options.library_dirs = library_dirs(io);
   options.nvidia_visible = variable(io, "NVIDIA_VISIBLE_DEVICES");
   options.cuda_visible = variable(io, "CUDA_VISIBLE_DEVICES");
   options.capabilities = variable(io, "NVIDIA_DRIVER_CAPABILITIES");
-  auto checks = diagnose(gather(options));
+  const auto facts = gather(options);
+  auto checks = diagnose(facts);
   checks.push_back(configuration);
+  if (gpu)
+    if (auto profile = check_profile(*gpu, facts)) checks.push_back(std::move(*profile));
 
   if (json) {
     Json document = {{"schema", "sluice/doctor/1"}, {"version", SLUICE_VERSION}};

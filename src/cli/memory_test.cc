@@ -124,7 +124,7 @@ TEST_F(Memory, ReplayAsJsonHasEveryFigure) {
   EXPECT_EQ(buddy["peak_taken_bytes"], (1 << 20) + (64 << 10));
   EXPECT_EQ(buddy["peak_committed_bytes"], 2 << 20);
   EXPECT_EQ(buddy["failures"], 0);
-  EXPECT_EQ(buddy["left_to_grow"]["peak_committed_bytes"], 64 << 20);
+  EXPECT_EQ(buddy["left_to_grow"]["peak_committed_bytes"], 16 << 20);
   for (const auto* key : {"allocate_ns", "free_ns"}) EXPECT_TRUE(buddy[key].contains("p99"));
   EXPECT_EQ(trace["recommended"]["strategy"], "buddy");
 }

@@ -8,6 +8,7 @@
 #include <CLI/Formatter.hpp>
 #include <nlohmann/json.hpp>
 
+#include "cli/checks.h"
 #include "watch/rules_json.h"
 
 namespace sluice::cli {
@@ -15,7 +16,10 @@ namespace sluice::cli {
 namespace {
 
 // Variables of ours that are no settings; the fake driver of the demos reads SLUICE_FAKE_*.
-const std::vector<std::string_view> kReserved = {"SLUICE_CONFIG", "SLUICE_FAKE_*"};
+// Clients read SLUICE_URL and SLUICE_SOCKET; a lease exports the rest to its holder.
+const std::vector<std::string_view> kReserved = {
+    "SLUICE_CONFIG",   "SLUICE_FAKE_*",           "SLUICE_URL",     "SLUICE_SOCKET",
+    "SLUICE_LEASE_ID", "SLUICE_GPU_MEMORY_BYTES", "SLUICE_GPU_BUS", "SLUICE_LEASE_TOKEN"};
 
 std::string get(const Environment& environment, const std::string& name) {
   const auto found = environment.find(name);
@@ -151,7 +155,8 @@ log::Level log_level(const ProgramSettings& settings) {
 
 void add_options(CLI::App& app, SettingsOptions& options) {
   app.add_option("--config", options.config_file, "configuration file, TOML or JSON")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(not_empty("the path of a file"));
   app.add_option("--set", options.assignments,
                  "one setting, e.g. --set serve.port=8080; repeatable")
       ->type_name("KEY=VALUE")
@@ -164,6 +169,7 @@ Settings bind(ProgramSettings& p) {
   settings.add("", "the program", p);
   settings.add("gpu", "which GPUs are used and how", p.gpu);
   settings.add("watch", "telemetry and alerts", p.watch);
+  settings.add("broker", "leases: who may use how much GPU memory", p.broker);
   settings.add("serve", "the HTTP server and the dashboard", p.serve);
   settings.add_list("autoscaling", "when to start and stop instances", false, p.autoscaling);
   settings.add_table(

@@ -22,6 +22,7 @@
 
 #include "base/log.h"
 #include "base/settings.h"
+#include "broker/config.h"
 #include "device/config.h"
 #include "serve/config.h"
 #include "watch/config.h"
@@ -38,6 +39,7 @@ struct ProgramSettings {
   std::string cache_dir;  // what can be made again; never empty once loaded
   device::GpuConfig gpu;
   watch::WatchConfig watch;  // its rules: the defaults as changed by [[alerts]]
+  broker::BrokerConfig broker;
   serve::ServeConfig serve;
   std::vector<device::AutoscalingConfig> autoscaling;
 

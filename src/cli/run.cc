@@ -20,6 +20,8 @@ constexpr Command kCommands[] = {
     {"canary", "prove that a GPU computes", canary, true},
     {"detect", "GPUs and CPU of this machine, and what each can do", detect},
     {"doctor", "what keeps this machine from running Sluice well, and the fix", doctor},
+    {"lease", "GPU memory by lease: ask, run a command with it, list, release, watch", lease},
+    {"memory", "what programs ask of GPU memory, and the strategy that serves them best", memory},
     {"sampler", "ask the drivers for another process", sampler, true},
     {"serve", "watch the machine and serve what is known over HTTP, with a dashboard", serve},
     {"settings", "every setting, its value and where that came from", settings},

@@ -14,7 +14,10 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "broker/broker.h"
+#include "cli/checks.h"
 #include "cli/commands.h"
+#include "cli/demo_flags.h"
 #include "cli/profile_watch.h"
 #include "cli/program_settings.h"
 #include "device/cpu.h"
@@ -47,11 +50,17 @@ bool read_arguments(Args args, Io& io, Asked& asked) {
   CLI::App app("watch the machine and serve what is known about it over HTTP", "sluice serve");
   std::string host, port, state;
   app.add_option("--host", host, "address to listen on; anything but loopback needs an API key")
-      ->type_name("ADDRESS");
-  app.add_option("--port", port, "TCP port; 0 takes a free one")->type_name("N");
-  app.add_option("--state", state, "folder of what must survive")->type_name("DIR");
+      ->type_name("ADDRESS")
+      ->check(not_empty("an address such as 127.0.0.1"));
+  app.add_option("--port", port, "TCP port; 0 takes a free one")
+      ->type_name("N")
+      ->check(not_empty("a port such as 8000, or 0 for a free one"));
+  app.add_option("--state", state, "folder of what must survive")
+      ->type_name("DIR")
+      ->check(not_empty("the path of a folder"));
   app.add_option("--demo", asked.demo, "pretend: a scenario of GPUs, by name or file")
-      ->type_name("SCENARIO");
+      ->type_name("SCENARIO")
+      ->check(not_empty(std::string(kScenarioWanted)));
   app.add_flag("--json", asked.json, "say where it listens as one line of JSON");
   add_options(app, asked.settings);
   if (!parse(app, args, io, kExamples)) return false;
@@ -86,15 +95,23 @@ std::string url_of(const serve::http::Server& server) {
          std::to_string(server.port()) + "/";
 }
 
+// Where what must survive goes. `trouble`: why history is not written to disk.
+std::string where_state_is(const ProgramSettings& settings, const std::string& trouble) {
+  if (trouble.empty() && settings.watch.history) return "State is kept in " + settings.state_dir;
+  return "History is kept in memory only, not in " + settings.state_dir + ": " +
+         (trouble.empty() ? "watch.history is false" : trouble);
+}
+
 void announce(const serve::http::Server& server, const ProgramSettings& settings,
-              const Asked& asked, Io& io) {
+              const Asked& asked, const std::string& trouble, Io& io) {
   const auto url = url_of(server);
   if (asked.json) {
     const Json json = {{"url", url},
                        {"port", server.port()},
                        {"pid", ::getpid()},
                        {"socket", server.socket_path()},
-                       {"state_dir", settings.state_dir}};
+                       {"state_dir", settings.state_dir},
+                       {"history_on_disk", settings.watch.history && trouble.empty()}};
     io.out << json.dump() << std::endl;
     return;
   }
@@ -103,7 +120,7 @@ void announce(const serve::http::Server& server, const ProgramSettings& settings
          << "Try: curl -s " << (keyed ? "-H \"X-API-Key: $SLUICE_SERVE_API_KEY\" " : "") << url
          << "gpu-health\n";
   if (!asked.demo.empty()) io.out << "Demo: " << asked.demo << "; nothing shown is real\n";
-  io.out << "State is kept in " << settings.state_dir << "; Ctrl-C stops" << std::endl;
+  io.out << where_state_is(settings, trouble) << "; Ctrl-C stops" << std::endl;
 }
 
 void say_how_it_went(const Reload& reload) {
@@ -129,17 +146,20 @@ class Program {
   Program(const ProgramSettings& settings, const Asked& asked, const Io& io)
       : traffic_(thread_count(settings.serve), serve::http::route_names()),
         monitor_({io.program, asked.demo, settings.state_dir, settings.watch}),
+        broker_({settings.state_dir, settings.broker, settings.gpu}),
         profile_watch_(monitor_, settings.gpu),
-        service_(monitor_, traffic_, {SLUICE_VERSION, host_name(), Steady::now()}),
+        service_(monitor_, broker_, traffic_, {SLUICE_VERSION, host_name(), Steady::now()}),
         router_(serve::http::make_routes(service_)),
         server_({settings.serve, thread_count(settings.serve), settings.state_dir + "/sluice.sock",
-                 [this] { service_.report_traffic(); }},
+                 [this] { service_.report_traffic(); },
+                 [this](std::uint64_t connection) { broker_.connection_closed(connection); }},
                 router_, traffic_) {
     service_.on_news([this] { server_.wake_streams(); });
   }
   ~Program() { service_.on_news(nullptr); }
 
   serve::http::Server& server() { return server_; }
+  std::string history_trouble() const { return monitor_.snapshot()->history_trouble; }
 
   // The sampler ends while requests finish. Returns whether all could.
   bool stop() {
@@ -150,12 +170,14 @@ class Program {
   void reload(const ProgramSettings& settings) {
     server_.reload(settings.serve);  // may refuse: first
     monitor_.reload(settings.watch);
+    broker_.reload(settings.broker, settings.gpu);
     log::set_level(log_level(settings));
   }
 
  private:
   serve::Traffic traffic_;
   watch::Monitor monitor_;
+  broker::Broker broker_;
   ProfileWatch profile_watch_;
   serve::Service service_;
   serve::http::Router router_;
@@ -214,11 +236,11 @@ int serve(Args args, Io& io) {
     Program program(settings, asked, io);
     if (!program.server().why_no_socket().empty())
       log::warn("{}", program.server().why_no_socket());
-    announce(program.server(), settings, asked, io);
+    announce(program.server(), settings, asked, program.history_trouble(), io);
     int signal = signals.next();
     for (; signal == SIGHUP; signal = signals.next()) reload(program, settings, asked, io);
+    signals.release();  // first: who reads the next line may send another
     log::info("stopping on {}", signal == SIGINT ? "SIGINT" : "SIGTERM");
-    signals.release();
     clean = program.stop();
   }
   log::info("{}", clean ? "stopped" : "stopped; what outlasted serve.drain_timeout_s was cut off");

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cstdlib>
 #include <string>
 
@@ -25,6 +26,19 @@ bool speaks_utf8() {
   return locale.find("utf-8") != std::string::npos || locale.find("utf8") != std::string::npos;
 }
 
+constexpr int kNarrowest = 20, kWidest = 10'000;
+
+// What COLUMNS asks for; 80 where it asks for nothing that can be had.
+int wanted_width() {
+  const auto text = variable("COLUMNS");
+  int width = 0;
+  const auto* end = text.data() + text.size();
+  const auto [stop, failed] = std::from_chars(text.data(), end, width);
+  const bool usable =
+      failed == std::errc() && stop == end && width >= kNarrowest && width <= kWidest;
+  return usable ? width : Terminal{}.width;
+}
+
 }  // namespace
 
 Terminal terminal_of(int fd) {
@@ -37,6 +51,8 @@ Terminal terminal_of(int fd) {
   if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0) {
     terminal.width = size.ws_col;
     terminal.height = size.ws_row;
+  } else if (!terminal.is_terminal) {
+    terminal.width = wanted_width();
   }
   return terminal;
 }

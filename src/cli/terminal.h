@@ -13,7 +13,8 @@ struct Terminal {
 };
 
 // Of file descriptor `fd` (1 or 2). LC_ALL, LC_CTYPE and LANG decide about UTF-8,
-// NO_COLOR and TERM=dumb against colours.
+// NO_COLOR and TERM=dumb against colours, COLUMNS about the width of what is no
+// terminal.
 Terminal terminal_of(int fd);
 
 }  // namespace sluice::cli

@@ -11,12 +11,15 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/checks.h"
 #include "cli/commands.h"
+#include "cli/demo_flags.h"
 #include "cli/program_settings.h"
 #include "cli/report.h"
 #include "cli/screen.h"
 #include "cli/top_view.h"
 #include "device/demo.h"
+#include "serve/views.h"
 #include "watch/monitor.h"
 
 namespace sluice::cli {
@@ -33,7 +36,7 @@ struct Flags {
 
 constexpr std::string_view kExamples =
     "  sluice top                              live; q leaves, ? explains\n"
-    "  sluice top --demo gpu-falls-off         eight simulated GPUs, one of them failing\n"
+    "  sluice top --demo gpu-falls-off         two simulated GPUs, one of which fails\n"
     "  sluice top --once                       one picture as text, for scripts\n"
     "  sluice top --json --interval 1          one JSON line a second until stopped";
 
@@ -71,17 +74,22 @@ std::shared_ptr<const watch::Snapshot> first_picture(const watch::Monitor& monit
   return monitor.snapshot();
 }
 
+Json json_of(const watch::Snapshot& snapshot) {
+  auto json = to_json(snapshot, Steady::now());
+  serve::round_numbers(json);
+  return json;
+}
+
 int once(const watch::Monitor& monitor, const Flags& flags, Io& io) {
   const auto snapshot = first_picture(monitor);
   if (flags.json) {
-    io.out << to_json(*snapshot, Steady::now()).dump(2) << "\n";
+    io.out << json_of(*snapshot).dump(2) << "\n";
     return 0;
   }
   const auto terminal = terminal_behind(io.out);
   TopState state;
   state.host = host_name();
-  io.out << render(*snapshot, state, {std::max(terminal.width, 80), 0, terminal.pen},
-                   Steady::now());
+  io.out << render(*snapshot, state, {terminal.width, 0, terminal.pen}, Steady::now());
   return 0;
 }
 
@@ -90,7 +98,7 @@ int stream_json(const watch::Monitor& monitor, const Flags& flags, Io& io) {
   std::signal(SIGPIPE, SIG_IGN);
   auto snapshot = first_picture(monitor);
   auto next = Steady::now();
-  while (io.out << to_json(*snapshot, Steady::now()).dump() << std::endl) {
+  while (io.out << json_of(*snapshot).dump() << std::endl) {
     next += std::chrono::duration_cast<Steady::duration>(Seconds(flags.interval));
     std::this_thread::sleep_until(next);
     snapshot = monitor.snapshot();
@@ -144,9 +152,10 @@ int top(Args args, Io& io) {
   app.add_flag("--json", flags.json, "print the snapshot as JSON, once or every --interval");
   app.add_option("--interval", flags.interval, "seconds between samples")
       ->type_name("S")
-      ->check(CLI::Range(0.1, 60.0));
+      ->check(number_between(0.1, 60));
   app.add_option("--demo", flags.demo, "watch the GPUs of this demo scenario (a name or a file)")
-      ->type_name("SCENARIO");
+      ->type_name("SCENARIO")
+      ->check(not_empty(std::string(kScenarioWanted)));
   add_options(app, given);
   if (!parse(app, args, io, kExamples)) return 0;
 

@@ -12,6 +12,7 @@
 #include <ostream>
 
 #include "base/error.h"
+#include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/demo_flags.h"
 #include "cli/program_settings.h"
@@ -71,7 +72,9 @@ void add_flags(CLI::App& app, Flags& flags, SettingsOptions& settings) {
       ->excludes(clocks);
   app.add_flag("--yes", flags.yes, "act; without it only the plan is shown");
   app.add_flag("--json", flags.json, "as JSON");
-  app.add_option("--state", flags.state, "folder that keeps what was before")->type_name("DIR");
+  app.add_option("--state", flags.state, "folder that keeps what was before")
+      ->type_name("DIR")
+      ->check(not_empty("the path of a folder"));
   flags.demo.add_to(app);
   add_options(app, settings);
 }
@@ -97,8 +100,15 @@ Tuning wanted_of(const Flags& flags) {
   return wanted;
 }
 
+// As the driver writes it: lspci leaves the domain out.
+std::string full_bus(const std::string& given) {
+  const bool short_form = std::ranges::count(given, ':') == 1;
+  return device::nvml::normalize_bus(short_form ? "0000:" + given : given);
+}
+
 std::vector<Job> find_gpus(const Nvml& nvml, const std::string& wanted) {
   std::vector<Job> jobs;
+  const auto bus = full_bus(wanted);
   const auto count = nvml.count();
   for (unsigned i = 0; i < count.value; ++i) {
     const auto handle = nvml.by_index(i);
@@ -109,8 +119,7 @@ std::vector<Job> find_gpus(const Nvml& nvml, const std::string& wanted) {
     job.bus = nvml.bus(handle.value).value;
     job.name = nvml.name(handle.value).value;
     if (job.uuid.empty()) continue;
-    if (wanted.empty() || job.uuid == wanted || job.bus == device::nvml::normalize_bus(wanted))
-      jobs.push_back(std::move(job));
+    if (wanted.empty() || job.uuid == wanted || job.bus == bus) jobs.push_back(std::move(job));
   }
   if (jobs.empty())
     throw Error(Code::not_found, wanted.empty() ? "sluice tune: the driver shows no GPU"
@@ -260,15 +269,42 @@ Json to_json(const std::vector<Job>& jobs, bool acted, const TuneRecord& record)
           {"gpus", std::move(gpus)}};
 }
 
+// As a shell reads it back.
+std::string quoted(const std::string& text) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=,@+%";
+  if (text.find_first_not_of(kPlain) == text.npos) return text;
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return out + "'";
+}
+
+// The command that undoes this one: it must look for the record in the same place.
+std::string way_back(const Flags& flags, const SettingsOptions& settings) {
+  std::string command = "sluice tune --reset --yes";
+  const auto add = [&command](std::string_view flag, const std::string& value) {
+    if (!value.empty()) command.append(" ").append(flag).append(" ").append(quoted(value));
+  };
+  add("--gpu", flags.gpu);
+  add("--demo", flags.demo.scenario);
+  add("--state", flags.state);
+  add("--config", settings.config_file);
+  for (const auto& assignment : settings.assignments)
+    if (assignment.starts_with("state_dir=")) add("--set", assignment);
+  return command;
+}
+
 std::string closing_words(const std::vector<Job>& jobs, const Flags& flags, bool acted, bool done,
                           const TuneRecord& record) {
   if (has_problems(jobs)) return "Nothing was changed: mend what failed first.";
   if (!has_work(jobs, flags.reset)) return {};
-  if (!acted) return "This is the plan. Add --yes to act (as root).";
+  if (!acted)
+    return flags.demo.scenario.empty() ? "This is the plan. Add --yes to act (as root)."
+                                       : "This is the plan. Add --yes to act.";
   if (!done) return {};
-  return flags.reset ? "Restored."
-                     : "Done. What was before is in " + record.file().string() +
-                           "; sluice tune --reset --yes restores it.";
+  return flags.reset
+             ? "Restored."
+             : "Done. What was before is in " + record.file().string() + ". This restores it:";
 }
 
 // The state folder, from --state or the settings.
@@ -320,6 +356,7 @@ int tune(Args args, Io& io) {
     if (!words.empty()) {
       report.line("");
       report.item("", 0, words);
+      if (done && !flags.reset) report.line("  " + way_back(flags, settings));
     }
   }
   if (has_problems(jobs)) return 2;

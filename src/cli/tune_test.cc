@@ -123,6 +123,26 @@ TEST_F(TuneCommand, OnlyTheGpuThatIsNamedIsChanged) {
   EXPECT_EQ(power_limit(), 700);
 }
 
+TEST_F(TuneCommand, ABusMayBeWrittenAsLspciOrTheDriverWritesIt) {
+  scenario = "mixed-cards";
+  call({"--persistence", "on", "--json"});
+  const auto bus = Json::parse(out.str())["gpus"].back()["bus"].get<std::string>();
+  auto upper = bus;
+  std::ranges::transform(upper, upper.begin(), [](unsigned char c) { return std::toupper(c); });
+  for (const auto& written : {bus, upper, bus.substr(5), upper.substr(5), "0000" + bus}) {
+    EXPECT_EQ(call({"--gpu", written, "--persistence", "on", "--json"}), 0) << written;
+    const auto json = Json::parse(out.str());
+    ASSERT_EQ(json["gpus"].size(), 1u) << written;
+    EXPECT_EQ(json["gpus"][0]["bus"], bus);
+  }
+}
+
+TEST_F(TuneCommand, TheWayBackIsPrintedWithTheFlagsThatFindTheRecord) {
+  EXPECT_EQ(call({"--power-limit", "500", "--yes"}), 0);
+  EXPECT_THAT(out.str(),
+              HasSubstr("sluice tune --reset --yes --demo eight-gpus --state " + state()));
+}
+
 TEST_F(TuneCommand, AnUnknownGpuIsNotFound) {
   try {
     call({"--gpu", "GPU-nowhere", "--power-limit", "500"});

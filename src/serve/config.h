@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -10,6 +11,11 @@
 #include "base/secret.h"
 
 namespace sluice::serve {
+
+// What is wrong with one of these; "" when nothing is.
+std::string host_cause(std::string_view text);
+std::string api_key_cause(std::string_view text);  // never quotes it
+std::string allowed_host_cause(std::string_view text);
 
 struct ServeConfig {
   std::string host = "127.0.0.1";
@@ -27,15 +33,18 @@ struct ServeConfig {
   static constexpr auto fields() {
     using C = ServeConfig;
     return std::tuple{
-        Field{"host", &C::host, "address to listen on; anything but loopback needs api_key"},
+        Field{"host", &C::host, "address to listen on; anything but loopback needs api_key"}.check(
+            host_cause),
         Field{"port", &C::port, "TCP port of the HTTP server; 0 takes a free one"}.range(0, 65535),
         Field{"threads", &C::threads,
               "threads that answer requests; 0 means one per two usable cores, at most 8"}
             .range(0, 256),
         Field{"api_key", &C::api_key, "clients must send it as Authorization: Bearer or X-API-Key"}
+            .check(api_key_cause)
             .live(),
         Field{"allowed_hosts", &C::allowed_hosts,
               "names the server answers to without an API key, beside IP addresses and localhost"}
+            .check(allowed_host_cause)
             .live(),
         Field{"max_body_bytes", &C::max_body_bytes, "largest request body"}
             .range(1024, 1.0 * (1ll << 36))

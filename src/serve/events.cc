@@ -30,14 +30,14 @@ std::string sse_message(std::string_view type, std::string_view id, std::string_
   return text;
 }
 
-void EventRing::add(std::string_view type, std::string_view json) {
+void EventRing::add(std::string_view type, std::string_view json, std::string_view subject) {
   const Lock lock(mutex_);
   const auto id = std::to_string(epoch_) + "-" + std::to_string(++newest_);
-  entries_.push_back({newest_, sse_message(type, id, json)});
+  entries_.push_back({newest_, sse_message(type, id, json), std::string(subject)});
   if (entries_.size() > capacity_) entries_.pop_front();
 }
 
-EventRing::News EventRing::since(std::uint64_t after) const {
+EventRing::News EventRing::since(std::uint64_t after, std::string_view subject) const {
   const Lock lock(mutex_);
   News news;
   news.newest = newest_;
@@ -45,7 +45,8 @@ EventRing::News EventRing::since(std::uint64_t after) const {
   const auto oldest = entries_.front().number;
   if (after + 1 < oldest) news.missed = oldest - after - 1;
   for (const auto& entry : entries_)
-    if (entry.number > after) news.text += entry.text;
+    if (entry.number > after && (subject.empty() || entry.subject == subject))
+      news.text += entry.text;
   return news;
 }
 
@@ -64,12 +65,13 @@ std::optional<std::uint64_t> EventRing::resume(std::string_view last_event_id) c
 }
 
 EventCursor::EventCursor(const EventRing& ring, std::uint64_t after,
-                         std::optional<Seconds> interval, LatestPicture latest)
+                         std::optional<Seconds> interval, LatestPicture latest, std::string subject)
     : ring_(ring),
       after_(after),
       interval_(interval ? std::optional(std::chrono::duration_cast<Steady::duration>(*interval))
                          : std::nullopt),
-      latest_(std::move(latest)) {}
+      latest_(std::move(latest)),
+      subject_(std::move(subject)) {}
 
 Instant EventCursor::pull(Instant now, std::string& out) {
   const auto before = out.size();
@@ -82,7 +84,7 @@ Instant EventCursor::pull(Instant now, std::string& out) {
 }
 
 bool EventCursor::append_events(std::string& out) {
-  const auto news = ring_.since(after_);
+  const auto news = ring_.since(after_, subject_);
   after_ = news.newest;
   if (news.missed > 0)
     out += sse_message("gap", {}, "{\"missed\":" + std::to_string(news.missed) + "}");

@@ -21,14 +21,15 @@ class EventRing {
   // `epoch` sets the ids of this run apart from those of another.
   EventRing(std::int64_t epoch, std::size_t capacity) : epoch_(epoch), capacity_(capacity) {}
 
-  void add(std::string_view type, std::string_view json);
+  // `subject`: what it is about, for those who listen to that alone.
+  void add(std::string_view type, std::string_view json, std::string_view subject = {});
 
   struct News {
     std::string text;          // as the event-stream format wants it
     std::uint64_t newest = 0;  // pass as `after` next time
     std::uint64_t missed = 0;  // no longer in the ring
   };
-  News since(std::uint64_t after) const;
+  News since(std::uint64_t after, std::string_view subject = {}) const;  // empty: any
 
   std::uint64_t newest() const;
 
@@ -39,7 +40,7 @@ class EventRing {
  private:
   struct Entry {
     std::uint64_t number;
-    std::string text;
+    std::string text, subject;
   };
   const std::int64_t epoch_;
   const std::size_t capacity_;
@@ -62,9 +63,9 @@ class EventCursor {
   };
   using LatestPicture = std::function<Picture(Instant now)>;
 
-  // No interval: events only. `ring` must outlive it.
+  // No interval: events only, of `subject` unless that is empty. `ring` must outlive it.
   EventCursor(const EventRing& ring, std::uint64_t after, std::optional<Seconds> interval,
-              LatestPicture latest);
+              LatestPicture latest, std::string subject = {});
 
   // Appends what is due; returns when to ask again.
   Instant pull(Instant now, std::string& out);
@@ -77,6 +78,7 @@ class EventCursor {
   std::uint64_t after_;
   const std::optional<Steady::duration> interval_;
   const LatestPicture latest_;
+  const std::string subject_;
   std::uint64_t sent_sequence_ = 0, sent_urgency_ = 0;
   bool began_ = false;
   Instant picture_due_{}, heartbeat_due_{};

@@ -30,6 +30,17 @@ TEST_F(Events, AListenerGetsEachEventOnceWithItsId) {
   EXPECT_EQ(pull(listener, now), "");
 }
 
+TEST_F(Events, WhoListensToOneSubjectHearsOfNoOther) {
+  EventCursor listener(
+      ring, 0, std::nullopt, [this](Instant) { return picture; }, "lease 7");
+  pull(listener, now);
+  ring.add("lease_granted", "{}", "lease 7");
+  ring.add("lease_granted", "{}", "lease 77");
+  ring.add("alert", "{}");
+  EXPECT_EQ(pull(listener, now), "id: 1000-1\nevent: lease_granted\ndata: {}\n\n");
+  EXPECT_EQ(pull(listener, now), "");
+}
+
 TEST_F(Events, ASlowListenerIsToldHowMuchItMissed) {
   auto listener = cursor(std::nullopt);
   pull(listener, now);

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "serve/lease_exposition.h"
 
 namespace sluice::serve {
 
@@ -19,10 +20,17 @@ std::string signature_of(const watch::Snapshot& s) {
   return text;
 }
 
+std::string with_round_numbers(const std::string& text) {
+  auto json = Json::parse(text, nullptr, false);
+  return json.is_discarded() ? text : to_text(std::move(json));
+}
+
 }  // namespace
 
-Service::Service(watch::Monitor& monitor, const Traffic& traffic, About about)
+Service::Service(watch::Monitor& monitor, broker::Broker& broker, const Traffic& traffic,
+                 About about)
     : monitor_(monitor),
+      broker_(broker),
       traffic_(traffic),
       about_(std::move(about)),
       ring_(unix_ms(std::chrono::system_clock::now()), kEventsKept),
@@ -30,13 +38,22 @@ Service::Service(watch::Monitor& monitor, const Traffic& traffic, About about)
       subscription_(
           monitor.subscribe([this](const std::shared_ptr<const watch::Snapshot>& s) { saw(*s); },
                             [this](const watch::Event& e) {
-                              ring_.add(e.type, e.json);
+                              ring_.add(e.type, with_round_numbers(e.json));
                               wake_listeners();
-                            })) {}
+                            })) {
+  broker_.on_event([this](const broker::BrokerEvent& e) {
+    ring_.add(e.type, e.json, "lease " + std::to_string(e.lease));
+    wake_listeners();
+  });
+}
 
-Service::~Service() { subscription_.reset(); }
+Service::~Service() {
+  broker_.on_event(nullptr);
+  subscription_.reset();
+}
 
 void Service::saw(const watch::Snapshot& snapshot) {
+  broker_.observe(snapshot);
   auto signature = signature_of(snapshot);
   if (signature == last_signature_) return;
   last_signature_ = std::move(signature);
@@ -86,13 +103,14 @@ std::string Service::state() const {
   const auto latest = snapshot();
   auto json = watch::to_json(*latest, Steady::now());
   json["version"] = about_.version;
-  return to_text(json);
+  return to_text(std::move(json));
 }
 
 std::string Service::devices() const { return to_text(devices_view(*snapshot())); }
 
 std::string Service::metrics(const ExpositionOptions& options) const {
-  return exposition(*snapshot(), traffic_.totals(), about_, options, Steady::now());
+  return exposition(*snapshot(), traffic_.totals(), about_, options, Steady::now()) +
+         lease_exposition(broker_.figures());
 }
 
 std::string Service::history(const watch::HistoryQuery& query) const {
@@ -123,9 +141,11 @@ EventCursor::Picture Service::picture(Instant now) const {
   return picture_;
 }
 
-EventCursor Service::listen(std::string_view last_event_id, std::optional<Seconds> interval) const {
+EventCursor Service::listen(std::string_view last_event_id, std::optional<Seconds> interval,
+                            const std::string& lease) const {
   const auto after = ring_.resume(last_event_id).value_or(ring_.newest());
-  return {ring_, after, interval, [this](Instant now) { return picture(now); }};
+  return {ring_, after, interval, [this](Instant now) { return picture(now); },
+          lease.empty() ? "" : "lease " + lease};
 }
 
 void Service::report_traffic() {

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mutex.h"
+#include "broker/broker.h"
 #include "serve/events.h"
 #include "serve/exposition.h"
 #include "serve/traffic.h"
@@ -23,8 +24,8 @@ namespace sluice::serve {
 
 class Service {
  public:
-  // Both must outlive it.
-  Service(watch::Monitor& monitor, const Traffic& traffic, About about);
+  // All must outlive it.
+  Service(watch::Monitor& monitor, broker::Broker& broker, const Traffic& traffic, About about);
   ~Service();
 
   // One line of JSON each.
@@ -45,9 +46,14 @@ class Service {
   void silence(const std::string& rule, const std::string& device, double for_s);
   void unsilence(const std::string& rule, const std::string& device);
 
+  // Leases need nothing from here but their events in the stream.
+  broker::Broker& broker() noexcept { return broker_; }
+
   // A listener to events and, every `interval`, to the state of the machine.
-  // `last_event_id` as the client sent it, empty for none.
-  EventCursor listen(std::string_view last_event_id, std::optional<Seconds> interval) const;
+  // `last_event_id` as the client sent it, empty for none; `lease` (its id) to hear of that
+  // one alone.
+  EventCursor listen(std::string_view last_event_id, std::optional<Seconds> interval,
+                     const std::string& lease = {}) const;
 
   // `wake` is called, on the monitor's thread, when listeners have something new
   // that should not wait. Null stops the calls; none is under way afterwards.
@@ -63,6 +69,7 @@ class Service {
   std::shared_ptr<const watch::Snapshot> snapshot() const;  // throws unavailable before the first
 
   watch::Monitor& monitor_;
+  broker::Broker& broker_;
   const Traffic& traffic_;
   const About about_;
   EventRing ring_;

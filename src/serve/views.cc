@@ -14,9 +14,10 @@ using device::Readings;
 
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 
-double rounded(double value, double step = 0.001) { return std::round(value / step) * step; }
+// Divided by a whole number, so that it prints as 0.237 and not as 0.23700000000000002.
+double thousandths(double value) { return std::round(value * 1000) / 1000; }
 
-double age(Instant at, Instant now) { return rounded(std::max(0.0, seconds_between(at, now))); }
+double age(Instant at, Instant now) { return thousandths(std::max(0.0, seconds_between(at, now))); }
 
 Json identity(const watch::GpuView& g) {
   return {{"uuid", g.gpu.uuid}, {"bus", g.gpu.bus}, {"name", g.gpu.name}};
@@ -26,7 +27,7 @@ Json identity(const watch::GpuView& g) {
 void put(Json& json, std::string_view name, const std::optional<device::Timed>& reading,
          Instant now, double scale = 1) {
   if (!reading) return;
-  json[std::string(name)] = rounded(reading->value * scale);
+  json[std::string(name)] = thousandths(reading->value * scale);
   json["age_s"][std::string(name)] = age(reading->at, now);
 }
 
@@ -98,7 +99,7 @@ Json process_memory(const Readings& r) {
   Json list = Json::array();
   for (const auto& p : r.processes) {
     Json one = {{"pid", p.pid}, {"name", p.name}, {"user", p.user}, {"kind", p.kind}};
-    if (p.memory) one["allocated_gb"] = rounded(static_cast<double>(*p.memory) / kGiB);
+    if (p.memory) one["allocated_gb"] = thousandths(static_cast<double>(*p.memory) / kGiB);
     list.push_back(std::move(one));
   }
   return list;
@@ -124,12 +125,12 @@ Json memory_sum(const Json& gpus) {
   double oldest = 0;
   for (const auto& g : gpus) {
     for (const auto* name : {"total_gb", "allocated_gb", "reserved_gb", "free_gb"})
-      if (g.contains(name)) sum[name] = rounded(sum.value(name, 0.0) + g[name].get<double>());
+      if (g.contains(name)) sum[name] = thousandths(sum.value(name, 0.0) + g[name].get<double>());
     if (g.contains("age_s")) oldest = std::max(oldest, g["age_s"].value("allocated_gb", 0.0));
   }
   if (sum.value("total_gb", 0.0) > 0 && sum.contains("allocated_gb"))
     sum["utilization_pct"] =
-        rounded(100 * sum["allocated_gb"].get<double>() / sum["total_gb"].get<double>());
+        thousandths(100 * sum["allocated_gb"].get<double>() / sum["total_gb"].get<double>());
   if (!sum.empty()) sum["age_s"] = oldest;
   return sum;
 }
@@ -192,14 +193,15 @@ bool is_ready(const watch::Snapshot& snapshot, Instant now) noexcept {
 Json health_view(const watch::Snapshot& s, const About& about, Instant now) {
   const bool ready = is_ready(s, now);
   const auto gpus = worst(s);
-  const bool well = ready && (gpus == "healthy" || gpus == "no_gpu");
+  const bool well =
+      ready && (gpus == "healthy" || gpus == "no_gpu") && s.sampler.driver_trouble.empty();
   return {{"status", !ready ? "unready"
                      : well ? "ok"
                             : "degraded"},
           {"live", true},
           {"ready", ready},
           {"version", about.version},
-          {"uptime_s", rounded(seconds_between(about.started, now))},
+          {"uptime_s", thousandths(seconds_between(about.started, now))},
           {"age_s", age(s.at, now)},
           {"devices",
            {{"gpus", s.gpus.size()},
@@ -246,7 +248,21 @@ Json devices_view(const watch::Snapshot& s) {
   return device::to_json(inventory);
 }
 
-std::string to_text(const Json& json) {
+double rounded(double value) noexcept {
+  constexpr double kTooLarge = 1e12;  // has no such places to begin with
+  if (!(std::abs(value) < kTooLarge)) return value;
+  const double places = std::abs(value) < 1 ? 1e6 : 1e3;
+  return std::round(value * places) / places;
+}
+
+void round_numbers(Json& json) {
+  if (json.is_number_float()) json = rounded(json.get<double>());
+  if (json.is_structured())
+    for (auto& part : json) round_numbers(part);
+}
+
+std::string to_text(Json json) {
+  round_numbers(json);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -29,7 +29,12 @@ Json gpu_memory_view(const watch::Snapshot& snapshot, Instant now);
 Json performance_view(const watch::Snapshot& snapshot, const Traffic::Totals& traffic, Instant now);
 Json devices_view(const watch::Snapshot& snapshot);
 
-// One line. Bytes that are no UTF-8 (a process may be named so) are replaced.
-std::string to_text(const Json& json);
+// Three decimal places, six below 1: more is noise in anything that is measured here.
+double rounded(double value) noexcept;
+void round_numbers(Json& json);  // every fraction in it
+
+// One line, with round numbers. Bytes that are no UTF-8 (a process may be named so)
+// are replaced.
+std::string to_text(Json json);
 
 }  // namespace sluice::serve

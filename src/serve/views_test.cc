@@ -20,11 +20,36 @@ TEST(HealthView, SummarisesTheDevices) {
   EXPECT_EQ(json["devices"]["lost"], 1);
 }
 
+TEST(HealthView, TellsTimesInWholeMilliseconds) {
+  const About about{"1.2.3", "host", ago(93.2371234)};
+  auto snapshot = snapshot_for_tests();
+  snapshot.at = ago(0.2369999);
+  const auto text = to_text(health_view(snapshot, about, kNow));
+  EXPECT_NE(text.find("\"uptime_s\":93.237,"), std::string::npos) << text;
+  EXPECT_NE(text.find("\"age_s\":0.237,"), std::string::npos) << text;
+}
+
+TEST(ToText, LeavesOutTheNoiseOfFractionsAndNothingElse) {
+  EXPECT_EQ(to_text(Json{{"a", 113.61800000000001},
+                         {"b", {0.0009606927039991965, -2.886818963975923e-05}},
+                         {"c", {{"d", 150754820096.0}, {"e", 1794711600123}, {"f", 1e300}}},
+                         {"g", 5.0}}),
+            R"({"a":113.618,"b":[0.000961,-2.9e-05],"c":{"d":150754820096.0,"e":1794711600123,)"
+            R"("f":1e+300},"g":5.0})");
+}
+
 TEST(HealthView, AMachineWithoutAGpuIsWell) {
   auto snapshot = snapshot_for_tests();
   snapshot.gpus.clear();
   EXPECT_EQ(health_view(snapshot, kAbout, kNow)["status"], "ok");
   EXPECT_EQ(gpu_health_view(snapshot, kNow)["status"], "no_gpu");
+}
+
+TEST(HealthView, ADriverThatDoesNotStartIsNotWell) {
+  watch::Snapshot s;
+  s.at = kNow;
+  s.sampler.driver_trouble = "NVML does not start";
+  EXPECT_EQ(health_view(s, kAbout, kNow)["status"], "degraded");
 }
 
 TEST(HealthView, IsNotReadyOnceNobodyLooksAtTheMachine) {

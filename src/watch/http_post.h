@@ -4,27 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "base/mutex.h"
-#include "watch/url.h"
+#include "watch/http_client.h"
 
 namespace sluice::watch {
-
-// Lets another thread end a post in progress. Thread-safe.
-class Interrupt {
- public:
-  void now();  // this and every later post fail at once
-  bool asked() const;
-
-  // For http_post: while set, `stop` (with `what`) is called by now().
-  void watch(void (*stop)(void*), void* what);
-  void unwatch();
-
- private:
-  mutable Mutex mutex_;
-  bool asked_ GUARDED_BY(mutex_) = false;
-  void (*stop_)(void*) GUARDED_BY(mutex_) = nullptr;
-  void* what_ GUARDED_BY(mutex_) = nullptr;
-};
 
 struct PostAnswer {
   int status = 0;                       // 0 when there was no answer

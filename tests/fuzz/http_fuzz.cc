@@ -38,10 +38,12 @@ void check_answer(const Response& response) {
 }
 
 void read_target(std::string_view target) {
-  if (const auto form = origin_form(target)) check(form->starts_with("/"));
+  if (const auto form = absolute_form(target))
+    check(!form->authority.empty() && form->path.starts_with("/"));
   try {
     const Query query(target.substr(std::min(target.find('?'), target.size())));
-    query.number("points", 1, 0, 10);
+    query.number("interval", 1, 0, 10);
+    query.whole("points", 1, 0, 10);
   } catch (const sluice::Error& e) {
     check_answer(error_response(e));
   }
@@ -69,7 +71,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     check(used <= size - at);
     at += used;
     if (failed) {
-      check_answer(parse_failure(failed));
+      check_answer(parse_failure(failed, bytes.substr(at)));
       return 0;
     }
     if (!had_header && parser.is_header_done()) {

@@ -10,6 +10,7 @@
 #include <boost/beast/http/error.hpp>
 
 #include "base/log.h"
+#include "serve/address.h"
 #include "serve/http/target.h"
 
 namespace sluice::serve::http {
@@ -46,9 +47,24 @@ auto in_pool(asio::thread_pool& pool, F f) {
 }  // namespace
 
 Connection::Connection(Shard& shard, Socket socket, bool over_socket)
-    : shard_(shard), socket_(std::move(socket)), timer_(shard.io()), over_socket_(over_socket) {}
+    : shard_(shard),
+      socket_(std::move(socket)),
+      timer_(shard.io()),
+      over_socket_(over_socket),
+      number_(++shard.shared().connections_made) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (over_socket_ &&
+      getsockopt(socket_.native_handle(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0)
+    peer_ = {peer.pid, static_cast<std::int64_t>(peer.uid)};
+}
 
+// A server that ends takes nothing away from its clients: what they hold is there again
+// when it is back.
 Connection::~Connection() {
+  if (bound_ && !shard_.draining() && shard_.shared().on_close)
+    asio::post(shard_.shared().blocking,
+               [&shared = shard_.shared(), number = number_] { shared.on_close(number); });
   if (place_) shard_.connections().erase(*place_);
   --shard_.shared().traffic.connections;
 }
@@ -87,7 +103,7 @@ Task<void> Connection::serve() {
 
 char* Connection::before_read(std::size_t& size) {
   if (begin_ == end_ && !parser_) {
-    enter(Phase::idle, shard_.limits().idle_time);
+    enter(Phase::idle, bound_ ? Steady::duration::max() : shard_.limits().idle_time);
     if (shard_.draining()) drain(now_);
   }
   return room(size);
@@ -149,7 +165,7 @@ Connection::Next Connection::parse() {
     ErrorCode failed;
     begin_ += parser_->put(asio::const_buffer(in_.data() + begin_, end_ - begin_), failed);
     if (failed == boost::beast::http::error::need_more) return Next::read;
-    if (failed) return reply_and_close(parse_failure(failed));
+    if (failed) return reply_and_close(parse_failure(failed, {in_.data() + begin_, end_ - begin_}));
     if (!had_header && parser_->is_header_done())
       if (const auto next = check_header(); next != Next::again) return next;
     if (begin_ == end_ && !parser_->is_done()) return Next::read;
@@ -161,15 +177,23 @@ Connection::Next Connection::parse() {
 Connection::Next Connection::check_header() {
   parser_->finish_header();
   request_.over_socket = over_socket_;
+  request_.peer = peer_;
+  request_.connection = number_;
   if ((request_.version >= 11 && request_.host.empty()) || request_.repeated_host)
     return reply_and_close(error_response(400, "bad_request", "a request needs one Host field",
                                           "Send 'Host: ' with the server's address."));
-  const auto form = origin_form(request_.target);
+  if (auto form = absolute_form(request_.target)) {  // its host counts, not the field's
+    request_.host = form->authority;
+    request_.target = std::move(form->path);
+  }
   const bool any = request_.target == "*" && request_.method == Method::options;
-  if (!form && !any)
+  if (!any && !request_.target.starts_with('/'))
     return reply_and_close(error_response(400, "bad_request", "the request target is not a path",
                                           "Ask for a path such as /health."));
-  if (form && form->size() != request_.target.size()) request_.target = std::string(*form);
+  if (!request_.host.empty() && !split_host(request_.host))
+    return reply_and_close(error_response(400, "bad_request",
+                                          "'" + request_.host + "' is no host with a port",
+                                          "Name the server as in 'Host: localhost:8000'."));
 
   match_ = shard_.shared().router.find(request_);
   const bool open = match_.route != nullptr && match_.route->open;
@@ -259,19 +283,39 @@ Task<bool> Connection::work() {
   auto& blocked = shard_.shared().blocked;
   if (blocked.fetch_add(1) >= kBlockedAtMost) {
     --blocked;
-    response = error_response(503, "exhausted", "too many questions about history at once",
-                              "Try again in a moment.");
+    response =
+        error_response(503, "exhausted", "too many questions at once", "Try again in a moment.");
     response.headers.emplace_back("Retry-After", "1");
   } else {
     enter(Phase::working, Steady::duration::max());
     co_await in_pool(shard_.shared().blocking, [&] { response = call(*match_.route); });
     --blocked;
   }
+  if (response.binds) bound_ = true;
+  if (response.pending) response = co_await outwait(std::move(response.pending));
+  if (gone_) co_return false;
   const auto next = reply(std::move(response));
   std::size_t written = 0;
   if (!flush_now(written)) co_await flush_rest(written);
   after_flush();
   co_return next != Next::close;
+}
+
+Task<Response> Connection::outwait(std::unique_ptr<Pending> pending) {
+  while (!gone_ && !shard_.draining()) {
+    now_ = Steady::now();
+    Instant again = now_;
+    try {
+      if (auto answer = pending->poll(now_, again)) co_return std::move(*answer);
+    } catch (const Error& e) {
+      co_return error_response(e);
+    }
+    enter(Phase::waiting, Steady::duration::max());
+    timer_.expires_at(again);
+    ErrorCode woken;
+    co_await timer_.async_wait(into(woken));
+  }
+  co_return error_response(503, "unavailable", "the server is stopping", "Ask again in a moment.");
 }
 
 Task<void> Connection::stream() {
@@ -349,7 +393,15 @@ void Connection::enter(Phase phase, Steady::duration at_most) {
   deadline_ = at_most == Steady::duration::max() ? Instant::max() : now_ + at_most;
 }
 
+// Nothing is read while an answer is waited for; only looked at.
+bool Connection::has_left() {
+  char byte = 0;
+  const auto n = ::recv(socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
 void Connection::sweep(Instant now) {
+  if (phase_ == Phase::waiting && has_left()) return abort();
   if (now < deadline_) return;
   deadline_ = Instant::max();
   if (phase_ == Phase::reading && (parser_ || end_ > 0) && !timed_out_) {
@@ -363,11 +415,11 @@ void Connection::sweep(Instant now) {
 }
 
 void Connection::wake() {
-  if (phase_ == Phase::streaming) timer_.cancel();
+  if (phase_ == Phase::streaming || phase_ == Phase::waiting) timer_.cancel();
 }
 
 void Connection::drain(Instant now) {
-  if (phase_ == Phase::idle || (phase_ == Phase::reading && end_ == 0))
+  if (phase_ == Phase::idle || (phase_ == Phase::reading && end_ == 0 && !parser_))
     deadline_ = std::min(deadline_, now + kDrainIdle);
   wake();
 }

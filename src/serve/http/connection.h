@@ -33,7 +33,7 @@ class Connection {
   void abort();
 
  private:
-  enum class Phase { idle, reading, writing, working, streaming, closing };
+  enum class Phase { idle, reading, writing, working, waiting, streaming, closing };
   enum class Next { again, read, work, stream, close };
   struct Answered {
     std::size_t route;
@@ -43,6 +43,7 @@ class Connection {
   Task<void> serve();
   Task<void> flush_rest(std::size_t written);
   Task<bool> work();
+  Task<Response> outwait(std::unique_ptr<Pending> pending);
   Task<void> stream();
   Task<void> linger();
 
@@ -57,6 +58,7 @@ class Connection {
   Next reply(Response response);
   Next reply_and_close(Response response);
   Response call(const Route& route);
+  bool has_left();
   void enter(Phase phase, Steady::duration at_most);
   char* before_read(std::size_t& size);
   void after_read(std::size_t n, const ErrorCode& failed);
@@ -66,6 +68,9 @@ class Connection {
   Socket socket_;
   Timer timer_;
   const bool over_socket_;
+  const std::uint64_t number_;
+  Request::Peer peer_;
+  bool bound_ = false;                                     // see Response::binds
   std::optional<std::list<Connection*>::iterator> place_;  // among the shard's connections
   Phase phase_ = Phase::reading;
   Instant deadline_{};

@@ -1,12 +1,15 @@
 #include "serve/http/guard.h"
 
 #include <algorithm>
-#include <boost/asio/ip/address.hpp>
 #include <cctype>
+
+#include "serve/address.h"
 
 namespace sluice::serve::http {
 
 namespace {
+
+constexpr std::uint16_t kHttpPort = 80;  // meant where a URL names none
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
   return std::ranges::equal(
@@ -46,14 +49,6 @@ std::string base64_decode(std::string_view text) {
   return out;
 }
 
-std::string_view without_port(std::string_view host) {
-  if (host.starts_with('[')) {
-    const auto end = host.find(']');
-    return end == std::string_view::npos ? host : host.substr(1, end - 1);
-  }
-  return host.substr(0, host.rfind(':'));
-}
-
 bool changes_something(Method method) {
   return method != Method::get && method != Method::head && method != Method::options;
 }
@@ -83,12 +78,13 @@ Response key_wanted(bool sent_one) {
 }  // namespace
 
 bool is_own_name(std::string_view host, const std::vector<std::string>& allowed) {
-  const auto name = without_port(host);
-  if (equal_ignoring_case(name, "localhost")) return true;
-  boost::system::error_code no_address;
-  boost::asio::ip::make_address(std::string(name), no_address);
-  return !no_address || std::ranges::any_of(allowed, [&](const auto& own) {
-    return equal_ignoring_case(own, name) || equal_ignoring_case(own, host);
+  const auto asked = split_host(host);
+  if (!asked) return false;
+  if (equal_ignoring_case(asked->name, "localhost") || is_address(asked->name)) return true;
+  return std::ranges::any_of(allowed, [&](const auto& own) {
+    const auto ours = split_host(own);
+    return ours && equal_ignoring_case(ours->name, asked->name) &&
+           (!ours->port || ours->port == asked->port.value_or(kHttpPort));
   });
 }
 

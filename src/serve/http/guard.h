@@ -26,8 +26,9 @@ struct GuardConfig {
 // what comes through the Unix socket was let in by the file's mode.
 std::optional<Response> refuse(const Request& request, bool open, const GuardConfig& config);
 
-// "localhost", "localhost:8000", "10.0.0.1:8000", "[::1]" or one of `allowed`,
-// with or without a port.
+// "localhost", "localhost:8000", "10.0.0.1:8000", "[::1]" or one of `allowed`. A name
+// that is allowed with a port is ours with that port only; otherwise any port will do,
+// since a tunnel or a container may show another one to the client than we listen on.
 bool is_own_name(std::string_view host, const std::vector<std::string>& allowed);
 
 // Bearer and Basic (the key as password, so that a browser can ask for it) in

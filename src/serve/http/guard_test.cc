@@ -62,6 +62,21 @@ TEST_F(Guard, AForeignNameIsRefusedWhereNoKeyProtects) {
   EXPECT_EQ(status(), 200);
 }
 
+TEST_F(Guard, ANameAllowedWithAPortIsOursWithThatPortOnly) {
+  EXPECT_TRUE(is_own_name("GPU.lan:8443", {"gpu.lan:8443"}));
+  EXPECT_TRUE(is_own_name("gpu.lan", {"gpu.lan:80"}));
+  EXPECT_FALSE(is_own_name("gpu.lan:8000", {"gpu.lan:8443"}));
+  EXPECT_FALSE(is_own_name("gpu.lan", {"gpu.lan:8443"}));
+  EXPECT_TRUE(is_own_name("gpu.lan:8000", {"gpu.lan"}));
+}
+
+TEST_F(Guard, AHostWithAPortThatIsNoneIsNobodys) {
+  for (const auto* bad : {"localhost:", "localhost:80"}) EXPECT_TRUE(is_own_name(bad, {})) << bad;
+  for (const auto* bad : {"localhost:x", "localhost:0", "127.0.0.1:65536", "localhost:80:80",
+                          "[::1]80", "localhost:80@evil.example", "localhost:-1"})
+    EXPECT_FALSE(is_own_name(bad, {})) << bad;
+}
+
 TEST_F(Guard, AddressesAndLocalhostAreAlwaysOwnNames) {
   for (const auto* own : {"localhost", "LOCALHOST:8000", "10.1.2.3:80", "[::1]:8000", "[fe80::1]"})
     EXPECT_TRUE(is_own_name(own, {})) << own;

@@ -32,6 +32,10 @@ struct Request {
   bool repeated_host = false;
   bool has_body = false;     // a length above zero or chunks were announced
   bool over_socket = false;  // came through the Unix socket: its file mode let the caller in
+  struct Peer {
+    std::int64_t pid = 0, uid = -1;  // as the kernel tells them of the other end
+  } peer;                            // of the Unix socket; unknown over TCP
+  std::uint64_t connection = 0;      // which one it came over; no other ever has this number
 
   std::string_view path() const noexcept;   // of target, without the query
   std::string_view query() const noexcept;  // behind '?', without it
@@ -51,13 +55,30 @@ class Stream {
   virtual Instant pull(Instant now, std::string& out) = 0;
 };
 
+struct Response;
+
+// An answer that is not known yet; the client waits for it, no thread does. Destroyed
+// unanswered when the client goes or the server ends. Used by one thread at a time.
+class Pending {
+ public:
+  virtual ~Pending() = default;
+
+  // The answer, or nothing, and then `again` is when to be asked at the latest;
+  // Server::wake_streams asks at once. May throw Error.
+  virtual std::unique_ptr<Response> poll(Instant now, Instant& again) = 0;
+};
+
 struct Response {
   int status = 200;
   std::string_view type = "application/json";  // must outlive the response
   std::string body;
   std::string_view fixed;  // sent instead of body when not empty; lives as long as the program
   std::vector<std::pair<std::string_view, std::string>> headers;
-  std::unique_ptr<Stream> stream;  // follows the header instead of a body
+  std::unique_ptr<Stream> stream;    // follows the header instead of a body
+  std::unique_ptr<Pending> pending;  // this one comes instead, later; of blocking routes only
+  // Something of the client's now lives as long as its connection: that one may be idle
+  // for any time, and Server::Options::on_close hears of its end.
+  bool binds = false;
 };
 
 // {"error": {"code", "message", "fix"}}. `code` is a stable word for programs.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/beast/core/string.hpp>
 #include <boost/beast/http/error.hpp>
+#include <limits>
 #include <utility>
 
 namespace sluice::serve::http {
@@ -24,6 +25,12 @@ Method method_of(beast::http::verb verb) {
   }
 }
 
+// The parser takes a line that ends in LF alone for a version it does not know.
+bool ends_lines_with_lf_alone(std::string_view text) {
+  const auto end = text.find('\n');
+  return end != text.npos && (end == 0 || text[end - 1] != '\r');
+}
+
 constexpr std::size_t kReserveAtMost = 1 << 20;  // a length that is only announced reserves no more
 
 }  // namespace
@@ -31,7 +38,9 @@ constexpr std::size_t kReserveAtMost = 1 << 20;  // a length that is only announ
 Parser::Parser(Request& into, std::uint32_t header_limit_bytes) : request_(into) {
   into.clear();
   header_limit(header_limit_bytes);
-  body_limit(boost::none);  // the route decides, once the header is known
+  // The route decides, once the header is known. Not boost::none: to Boost 1.74 every
+  // length is above that.
+  body_limit(std::numeric_limits<std::uint64_t>::max());
   eager(false);
 }
 
@@ -87,7 +96,7 @@ std::size_t Parser::on_chunk_body_impl(std::uint64_t, string_view bytes, error_c
   return bytes.size();
 }
 
-Response parse_failure(const boost::system::error_code& failed) {
+Response parse_failure(const boost::system::error_code& failed, std::string_view unread) {
   using beast::http::error;
   if (failed == error::header_limit)
     return error_response(431, "header_too_large", "the request's header is too large",
@@ -95,6 +104,10 @@ Response parse_failure(const boost::system::error_code& failed) {
   if (failed == error::body_limit)
     return error_response(413, "body_too_large", "the request's body is too large",
                           "Send less at once, or raise serve.max_body_bytes.");
+  if (failed == error::bad_version && ends_lines_with_lf_alone(unread))
+    return error_response(400, "bad_request",
+                          "this is not an HTTP request: its first line ends in LF alone",
+                          "End every line of the header with CR LF.");
   if (failed == error::bad_version)
     return error_response(505, "bad_version", "only HTTP/1.0 and HTTP/1.1 are spoken here",
                           "Use HTTP/1.1.");

@@ -39,7 +39,7 @@ class Parser final : public boost::beast::http::basic_parser<true> {
 };
 
 // The answer to bytes that are no request within the limits; the connection
-// cannot go on after it.
-Response parse_failure(const boost::system::error_code& failed);
+// cannot go on after it. `unread`: from where the parser stopped.
+Response parse_failure(const boost::system::error_code& failed, std::string_view unread = {});
 
 }  // namespace sluice::serve::http

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/nearest.h"
+#include "serve/http/route_row.h"
 #include "serve/http/target.h"
 #include "serve/page/asset.h"
 
@@ -17,43 +18,32 @@ constexpr std::string_view kEventStream = "text/event-stream; charset=utf-8";
 constexpr double kLongestSilence = 366 * 86400.0;
 constexpr double kFarFuture = 1e15;  // ms; beyond it a time is a slip
 
-Response json_text(std::string text) {
-  Response made;
-  made.body = std::move(text);
-  made.body.push_back('\n');
-  return made;
-}
+Response health(Service& s, const Asked&) { return json_text(s.health()); }
 
-using Answer = Response (*)(Service& service, const Request& request);
+Response live(Service&, const Asked&) { return json_text(R"({"live":true})"); }
 
-Response health(Service& s, const Request&) { return json_text(s.health()); }
-
-Response live(Service&, const Request&) { return json_text(R"({"live":true})"); }
-
-Response ready(Service& s, const Request&) {
+Response ready(Service& s, const Asked&) {
   const bool is = s.ready();
   auto made = json_text(is ? R"({"ready":true})" : R"({"ready":false})");
   if (!is) made.status = 503;
   return made;
 }
 
-Response gpu_health(Service& s, const Request&) { return json_text(s.gpu_health()); }
-Response gpu_memory(Service& s, const Request&) { return json_text(s.gpu_memory()); }
-Response performance(Service& s, const Request&) { return json_text(s.performance()); }
-Response state(Service& s, const Request&) { return json_text(s.state()); }
-Response devices(Service& s, const Request&) { return json_text(s.devices()); }
-Response trends(Service& s, const Request&) { return json_text(s.trends()); }
-Response alerts(Service& s, const Request&) { return json_text(s.alerts()); }
+Response gpu_health(Service& s, const Asked&) { return json_text(s.gpu_health()); }
+Response gpu_memory(Service& s, const Asked&) { return json_text(s.gpu_memory()); }
+Response performance(Service& s, const Asked&) { return json_text(s.performance()); }
+Response state(Service& s, const Asked&) { return json_text(s.state()); }
+Response devices(Service& s, const Asked&) { return json_text(s.devices()); }
+Response trends(Service& s, const Asked&) { return json_text(s.trends()); }
+Response alerts(Service& s, const Asked&) { return json_text(s.alerts()); }
 
-Response metrics(Service& s, const Request& request) {
-  const Query query(request.query());
-  constexpr std::string_view known[] = {"labels"};
-  query.only(known);
-  const auto labels = query.text("labels", "");
-  require(labels.empty() || labels == "dcgm", "query parameter 'labels' can only be 'dcgm'");
+constexpr std::string_view kMetricsTakes[] = {"labels"};
+Response metrics(Service& s, const Asked& asked) {
+  const auto* labels = asked.query.find("labels");
+  require(labels == nullptr || *labels == "dcgm", "query parameter 'labels' can only be 'dcgm'");
   Response made;
   made.type = kPrometheus;
-  made.body = s.metrics({labels == "dcgm"});
+  made.body = s.metrics({labels != nullptr});
   return made;
 }
 
@@ -74,10 +64,9 @@ std::vector<std::string> split_names(std::string_view text) {
   return names;
 }
 
-Response history(Service& s, const Request& request) {
-  const Query query(request.query());
-  constexpr std::string_view known[] = {"device", "metrics", "from", "to", "points"};
-  query.only(known);
+constexpr std::string_view kHistoryTakes[] = {"device", "metrics", "from", "to", "points"};
+Response history(Service& s, const Asked& asked) {
+  const auto& query = asked.query;
   const auto now_ms = unix_ms(std::chrono::system_clock::now());
   watch::HistoryQuery wanted;
   wanted.device = query.text("device", "cpu");
@@ -88,7 +77,7 @@ Response history(Service& s, const Request& request) {
   wanted.from_ms = time_of(query, "from", -3600, now_ms);
   wanted.to_ms = time_of(query, "to", 0, now_ms);
   require(wanted.from_ms < wanted.to_ms, "query parameter 'from' must be before 'to'");
-  wanted.points = static_cast<int>(query.number("points", 600, 1, 10000));
+  wanted.points = query.whole("points", 600, 1, 10000);
   return json_text(s.history(wanted));
 }
 
@@ -128,8 +117,8 @@ Silence silence_from(const std::string& body) {
   return made;
 }
 
-Response silence(Service& s, const Request& request) {
-  const auto wanted = silence_from(request.body);
+Response silence(Service& s, const Asked& asked) {
+  const auto wanted = silence_from(asked.request.body);
   s.silence(wanted.rule, wanted.device, wanted.for_s);
   return json_text(to_text({{"rule", wanted.rule},
                             {"device", wanted.device},
@@ -138,17 +127,16 @@ Response silence(Service& s, const Request& request) {
 }
 
 // The same body as POST, or query parameters: many clients send no body with DELETE.
-Response unsilence(Service& s, const Request& request) {
+constexpr std::string_view kUnsilenceTakes[] = {"rule", "device"};
+Response unsilence(Service& s, const Asked& asked) {
   Silence wanted;
-  if (request.body.empty()) {
-    const Query query(request.query());
-    constexpr std::string_view known[] = {"rule", "device"};
-    query.only(known);
-    wanted.rule = query.text("rule", "");
-    wanted.device = query.text("device", "*");
+  if (asked.request.body.empty()) {
+    wanted.rule = asked.query.text("rule", "");
+    wanted.device = asked.query.text("device", "*");
     require(!wanted.rule.empty(), "'rule' is missing: name an alert rule, or \"*\" for any");
   } else {
-    wanted = silence_from(request.body);
+    require(asked.query.empty(), "say it in the body or in query parameters, not in both");
+    wanted = silence_from(asked.request.body);
   }
   s.unsilence(wanted.rule, wanted.device);
   return json_text(
@@ -164,19 +152,18 @@ class EventStream final : public Stream {
   EventCursor cursor_;
 };
 
-Response events(Service& s, const Request& request) {
-  const Query query(request.query());
-  constexpr std::string_view known[] = {"interval", "last_event_id"};
-  query.only(known);
-  const double interval = query.number("interval", 1, 0, 3600);
+constexpr std::string_view kEventsTakes[] = {"interval", "last_event_id", "lease"};
+Response events(Service& s, const Asked& asked) {
+  const double interval = asked.query.number("interval", 1, 0, 3600);
   require(interval == 0 || interval >= 0.1,
           "query parameter 'interval' must be 0 (events only) or at least 0.1 seconds");
-  const auto last = query.text("last_event_id", request.last_event_id);
+  const auto last = asked.query.text("last_event_id", asked.request.last_event_id);
   Response made;
   made.type = kEventStream;
   made.headers.emplace_back("X-Accel-Buffering", "no");  // a proxy must not collect events
   made.stream = std::make_unique<EventStream>(
-      s.listen(last, interval > 0 ? std::optional(Seconds(interval)) : std::nullopt));
+      s.listen(last, interval > 0 ? std::optional(Seconds(interval)) : std::nullopt,
+               asked.query.text("lease", "")));
   return made;
 }
 
@@ -207,24 +194,18 @@ Response asset_response(const Request& request, std::string_view path) {
   return made;
 }
 
-Response dashboard(Service&, const Request& request) { return asset_response(request, "/"); }
-Response asset(Service&, const Request& request) {
-  return asset_response(request, "/assets/" + request.captures.at(0));
+Response dashboard(Service&, const Asked& asked) { return asset_response(asked.request, "/"); }
+Response asset(Service&, const Asked& asked) {
+  return asset_response(asked.request, "/assets/" + asked.request.captures.at(0));
 }
 
-struct Row {
-  Method method;
-  std::string_view pattern;
-  Answer answer;
-  bool open = false, blocking = false, takes_body = false;
-  int reuse_ms = 0;
-};
+// Pages may be linked to and reloaded with anything behind '?'; their scripts read it.
+bool is_page(const Row& row) { return row.answer == dashboard || row.answer == asset; }
 
 constexpr auto kGet = Method::get;
-constexpr bool kOpen = true, kBlocking = true, kBody = true;
 constexpr int kReuse = 100;
 
-// Every route of the server. docs/http.md describes each.
+// docs/http.md describes each.
 constexpr Row kRoutes[] = {
     {kGet, "/", dashboard},
     {kGet, "/assets/{file...}", asset},
@@ -233,34 +214,57 @@ constexpr Row kRoutes[] = {
     {kGet, "/health", health, kOpen, !kBlocking, !kBody, kReuse},
     {kGet, "/health/live", live, kOpen},
     {kGet, "/health/ready", ready, kOpen},
-    {kGet, "/metrics", metrics, !kOpen, !kBlocking, !kBody, kReuse},
+    {kGet, "/metrics", metrics, !kOpen, !kBlocking, !kBody, kReuse, kMetricsTakes},
     {kGet, "/performance-metrics", performance, !kOpen, !kBlocking, !kBody, kReuse},
     {kGet, "/v1/alerts", alerts, !kOpen, kBlocking},
-    {Method::delete_, "/v1/alerts/silence", unsilence, !kOpen, kBlocking, kBody},
+    {Method::delete_, "/v1/alerts/silence", unsilence, !kOpen, kBlocking, kBody, 0,
+     kUnsilenceTakes},
     {Method::post, "/v1/alerts/silence", silence, !kOpen, kBlocking, kBody},
     {kGet, "/v1/devices", devices, !kOpen, !kBlocking, !kBody, kReuse},
-    {kGet, "/v1/events", events},
-    {kGet, "/v1/history", history, !kOpen, kBlocking},
+    {kGet, "/v1/events", events, !kOpen, !kBlocking, !kBody, 0, kEventsTakes},
+    {kGet, "/v1/history", history, !kOpen, kBlocking, !kBody, 0, kHistoryTakes},
     {kGet, "/v1/state", state, !kOpen, !kBlocking, !kBody, kReuse},
     {kGet, "/v1/trends", trends, !kOpen, kBlocking},
 };
 
+Response answer_to(const Request& request, const Row& row, Service& service) {
+  if (is_page(row)) return row.answer(service, {request, Query({})});
+  const Asked asked{request, Query(request.query())};
+  asked.query.only(row.parameters);
+  return row.answer(service, asked);
+}
+
+// Every route of the server.
+template <class Visit>
+void each_row(Visit visit) {
+  for (const auto& row : kRoutes) visit(row);
+  for (const auto& row : lease_rows()) visit(row);
+}
+
 }  // namespace
+
+Response json_text(std::string text) {
+  Response made;
+  made.body = std::move(text);
+  made.body.push_back('\n');
+  return made;
+}
 
 std::vector<Route> make_routes(Service& service) {
   std::vector<Route> routes;
-  for (const auto& row : kRoutes) {
-    auto handler = [&service, answer = row.answer](const Request& r) { return answer(service, r); };
+  each_row([&](const Row& row) {
+    auto handler = [&service, &row](const Request& r) { return answer_to(r, row, service); };
     routes.push_back({row.method, row.pattern, handler, row.open, row.blocking, row.takes_body,
                       std::chrono::milliseconds(row.reuse_ms)});
-  }
+  });
   return routes;
 }
 
 std::vector<std::string> route_names() {
   std::vector<std::string> names;
-  for (const auto& row : kRoutes)
+  each_row([&](const Row& row) {
     names.push_back(std::string(to_string(row.method)) + " " + std::string(row.pattern));
+  });
   return names;
 }
 

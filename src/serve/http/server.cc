@@ -89,7 +89,12 @@ Server::Impl::Impl(Options options_in, const Router& router, Traffic& traffic_in
       traffic(traffic_in),
       max_connections(options.config.max_connections),
       drain_timeout_s(options.config.drain_timeout_s),
-      shared{router, traffic_in, blocking},
+      shared{router,
+             traffic_in,
+             blocking,
+             {},
+             options.on_close,
+             static_cast<std::uint64_t>(unix_ms(std::chrono::system_clock::now())) << 20},
       shards([&] {
         std::vector<std::unique_ptr<Shard>> made;
         for (std::size_t i = 0; i < std::max<std::size_t>(options.threads, 1); ++i)

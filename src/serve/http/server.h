@@ -20,6 +20,8 @@ class Server {
     std::size_t threads = 1;            // as many lanes as `traffic` has
     std::string socket_path;            // of the Unix socket; empty for none
     std::function<void()> each_second;  // on a thread of the server; must be quick
+    // The client of a connection that something was bound to (Response::binds) has gone.
+    std::function<void(std::uint64_t connection)> on_close = nullptr;
   };
 
   // Listens and starts. `router` and `traffic` must outlive it. Throws

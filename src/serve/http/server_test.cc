@@ -306,6 +306,20 @@ TEST_F(Serving, StoppingEndsStreamsAndIdleConnectionsSoon) {
   EXPECT_EQ(idle.hear(), "");
 }
 
+TEST_F(Serving, StoppingWaitsForARequestOfWhichALineHasCome) {
+  options.config.request_timeout_s = options.config.drain_timeout_s = 10;
+  Client client(start());
+  client.say("GET /fresh HTTP/1.1\r\n");
+  while (traffic.connections == 0) std::this_thread::yield();
+  std::this_thread::sleep_for(200ms);  // the bytes themselves leave no trace to wait for
+  bool clean = false;
+  std::thread stopping([&] { clean = server->stop(); });
+  std::this_thread::sleep_for(800ms);  // an idle connection would be closed by now
+  EXPECT_EQ(status_of(client.ask("Host: localhost\r\n\r\n")), 200);
+  stopping.join();
+  EXPECT_TRUE(clean);
+}
+
 TEST_F(Serving, StoppingCutsOffWhatTakesTooLong) {
   options.config.request_timeout_s = 60;
   options.config.drain_timeout_s = 0.2;

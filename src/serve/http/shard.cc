@@ -48,7 +48,9 @@ void Shard::reload(Limits limits, GuardConfig guard) {
 }
 
 void Shard::wake_streams() {
+  if (is_waking_.exchange(true)) return;  // one on its way sees this news too
   asio::post(io_, [this] {
+    is_waking_ = false;
     for (auto* connection : connections_) connection->wake();
   });
 }

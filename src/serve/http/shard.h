@@ -32,6 +32,8 @@ struct Shared {
   Traffic& traffic;
   asio::thread_pool& blocking;  // runs the handlers that wait for a disk
   std::atomic<int> blocked{0};  // of them, waiting or running
+  std::function<void(std::uint64_t connection)> on_close = nullptr;  // of those that were bound
+  std::atomic<std::uint64_t> connections_made{0};
 };
 
 class Shard {
@@ -80,6 +82,7 @@ class Shard {
   std::string date_;
   std::int64_t date_second_ = -1;
   bool draining_ = false;
+  std::atomic<bool> is_waking_{false};
   std::list<Connection*> connections_;
   io_context io_{1};  // behind connections_: its end ends their coroutines
   Timer timer_{io_};

@@ -32,6 +32,36 @@ std::string short_number(double value) {
   return {text, end};
 }
 
+std::string list_of(std::span<const std::string_view> names) {
+  std::string list;
+  for (const auto name : names) list.append(list.empty() ? "" : ", ").append(name);
+  return list;
+}
+
+// Nothing unless all of `text` is a number in [low, high].
+template <class T>
+std::optional<T> parsed(const std::string& text, T low, T high) {
+  T value{};
+  const auto* end = text.data() + text.size();
+  const auto [stop, failed] = std::from_chars(text.data(), end, value);
+  if (failed != std::errc() || stop != end || !(value >= low && value <= high)) return std::nullopt;
+  return value;
+}
+
+[[noreturn]] void wrong_number(std::string_view name, const std::string& given,
+                               std::string_view wanted, double low, double high) {
+  throw Error(Code::invalid_argument, "query parameter '" + std::string(name) + "' is '" + given +
+                                          "'; it must be " + std::string(wanted) + " from " +
+                                          short_number(low) + " to " + short_number(high));
+}
+
+bool begins_with(std::string_view text, std::string_view lower_case) {
+  return text.size() >= lower_case.size() &&
+         std::equal(lower_case.begin(), lower_case.end(), text.begin(), [](char want, char c) {
+           return want == (c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c);
+         });
+}
+
 }  // namespace
 
 std::optional<std::string> percent_decode(std::string_view text, bool plus_is_space) {
@@ -52,12 +82,15 @@ std::optional<std::string> percent_decode(std::string_view text, bool plus_is_sp
   return out;
 }
 
-std::optional<std::string_view> origin_form(std::string_view target) {
-  if (target.starts_with('/')) return target;
+std::optional<AbsoluteForm> absolute_form(std::string_view target) {
   for (const std::string_view scheme : {"http://", "https://"}) {
-    if (!target.starts_with(scheme)) continue;
-    const auto slash = target.find('/', scheme.size());
-    return slash == std::string_view::npos ? std::string_view("/") : target.substr(slash);
+    if (!begins_with(target, scheme)) continue;
+    target.remove_prefix(scheme.size());
+    const auto end = std::min(target.find_first_of("/?"), target.size());
+    if (end == 0) return std::nullopt;
+    const auto rest = target.substr(end);
+    return AbsoluteForm{target.substr(0, end),
+                        (rest.starts_with('/') ? "" : "/") + std::string(rest)};
   }
   return std::nullopt;
 }
@@ -79,8 +112,10 @@ Query::Query(std::string_view text) {
 void Query::only(std::span<const std::string_view> known) const {
   for (const auto& [name, value] : parameters_)
     if (std::ranges::find(known, name) == known.end())
-      throw Error(Code::invalid_argument,
-                  "no query parameter is named '" + name + "'" + did_you_mean(name, known));
+      throw Error(Code::invalid_argument, "no query parameter is named '" + name + "'" +
+                                              (known.empty() ? "; this route takes none"
+                                                             : " (known: " + list_of(known) + ")" +
+                                                                   did_you_mean(name, known)));
 }
 
 const std::string* Query::find(std::string_view name) const {
@@ -96,14 +131,17 @@ std::string Query::text(std::string_view name, std::string_view otherwise) const
 double Query::number(std::string_view name, double otherwise, double low, double high) const {
   const auto* found = find(name);
   if (found == nullptr) return otherwise;
-  double value = 0;
-  const auto* end = found->data() + found->size();
-  const auto [stop, failed] = std::from_chars(found->data(), end, value);
-  if (failed != std::errc() || stop != end || !(value >= low && value <= high))
-    throw Error(Code::invalid_argument, "query parameter '" + std::string(name) + "' is '" +
-                                            *found + "'; it must be a number from " +
-                                            short_number(low) + " to " + short_number(high));
-  return value;
+  const auto value = parsed(*found, low, high);
+  if (!value) wrong_number(name, *found, "a number", low, high);
+  return *value;
+}
+
+int Query::whole(std::string_view name, int otherwise, int low, int high) const {
+  const auto* found = find(name);
+  if (found == nullptr) return otherwise;
+  const auto value = parsed(*found, low, high);
+  if (!value) wrong_number(name, *found, "a whole number", low, high);
+  return *value;
 }
 
 }  // namespace sluice::serve::http

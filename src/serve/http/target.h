@@ -15,9 +15,13 @@ namespace sluice::serve::http {
 // NUL. '+' means a space in a query and itself in a path.
 std::optional<std::string> percent_decode(std::string_view text, bool plus_is_space);
 
-// The path of an origin-form or absolute-form target, as a view of it, or nothing
-// when it has neither form: "/a?b" and "http://host/a?b" both give "/a?b".
-std::optional<std::string_view> origin_form(std::string_view target);
+// "http://host:80/a?b" taken apart: "host:80" and "/a?b". Nothing when the target has
+// another form or no host.
+struct AbsoluteForm {
+  std::string_view authority;
+  std::string path;  // and query
+};
+std::optional<AbsoluteForm> absolute_form(std::string_view target);
 
 // The parameters behind '?', decoded, in order.
 class Query {
@@ -26,7 +30,7 @@ class Query {
   // when one comes twice.
   explicit Query(std::string_view text);
 
-  // Throws invalid_argument for a parameter not among `known`, with the nearest.
+  // Throws invalid_argument for a parameter not among `known`, and names those.
   void only(std::span<const std::string_view> known) const;
 
   const std::string* find(std::string_view name) const;
@@ -34,6 +38,10 @@ class Query {
 
   // Throws invalid_argument unless it is a number in [low, high].
   double number(std::string_view name, double otherwise, double low, double high) const;
+  // The same for whole numbers.
+  int whole(std::string_view name, int otherwise, int low, int high) const;
+
+  bool empty() const noexcept { return parameters_.empty(); }
 
  private:
   std::vector<std::pair<std::string, std::string>> parameters_;

@@ -20,11 +20,18 @@ TEST(PercentDecode, RefusesWhatIsCutShortNotHexOrNul) {
     EXPECT_FALSE(percent_decode(bad, true)) << bad;
 }
 
-TEST(OriginForm, IsThePathWhateverTheTargetsForm) {
-  EXPECT_EQ(origin_form("/a?b=c"), "/a?b=c");
-  EXPECT_EQ(origin_form("http://host:8000/a?b"), "/a?b");
-  EXPECT_EQ(origin_form("https://host"), "/");
-  for (const auto* bad : {"", "a", "*", "ftp://host/a"}) EXPECT_FALSE(origin_form(bad)) << bad;
+TEST(AbsoluteForm, IsTakenApartIntoHostAndPath) {
+  for (const auto& [target, authority, path] :
+       {std::tuple{"http://host:8000/a?b", "host:8000", "/a?b"},
+        std::tuple{"HTTPS://[::1]", "[::1]", "/"},
+        std::tuple{"http://host?a=/b", "host", "/?a=/b"}}) {
+    const auto form = absolute_form(target);
+    ASSERT_TRUE(form) << target;
+    EXPECT_EQ(form->authority, authority);
+    EXPECT_EQ(form->path, path);
+  }
+  for (const auto* other : {"", "a", "*", "/a", "ftp://host/a", "http://", "http:///a", "http:/a"})
+    EXPECT_FALSE(absolute_form(other)) << other;
 }
 
 TEST(Query, ReadsParametersInAnyOrder) {
@@ -40,7 +47,7 @@ std::string refusal(const std::function<void()>& call) {
     call();
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), Code::invalid_argument);
-    return e.what();
+    return std::string(e.reason());
   }
   return "accepted";
 }
@@ -54,10 +61,25 @@ TEST(Query, NamesTheParameterThatIsWrong) {
         << bad;
 }
 
+TEST(Query, AWholeNumberHasNoFraction) {
+  EXPECT_EQ(Query("points=15").whole("points", 600, 1, 10000), 15);
+  EXPECT_EQ(Query("").whole("points", 600, 1, 10000), 600);
+  for (const auto* bad : {"points=1.5", "points=1e3", "points=", "points=0", "points=10001",
+                          "points=99999999999999999999", "points=0x10", "points=+5"})
+    EXPECT_NE(refusal([&] {
+                Query(bad).whole("points", 1, 1, 10000);
+              }).find("a whole number from 1 to 10000"),
+              std::string::npos)
+        << bad;
+}
+
 TEST(Query, SuggestsTheParameterThatWasMeant) {
   constexpr std::string_view known[] = {"device", "metrics"};
-  EXPECT_NE(refusal([&] { Query("metric=a").only(known); }).find("did you mean 'metrics'"),
-            std::string::npos);
+  EXPECT_EQ(
+      refusal([&] { Query("metric=a").only(known); }),
+      "no query parameter is named 'metric' (known: device, metrics); did you mean 'metrics'?");
+  EXPECT_EQ(refusal([&] { Query("x").only({}); }),
+            "no query parameter is named 'x'; this route takes none");
 }
 
 }  // namespace

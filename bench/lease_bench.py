@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""How long a lease takes: 64 clients ask for one and give it back, over the Unix socket.
+
+    ninja -C build lease_load
+    bench/lease_bench.py build/sluice build/lease_load [--out bench/results/DATE-lease.json]
+
+Every grant is on disk before it is answered (safe against a killed process). Server and load
+(one thread for all clients) share the machine's cores. Two ways, in turn, several rounds: at
+rates that the clients keep, where a request's time counts from the moment it was due; and flat
+out, where each client asks again as soon as it is answered, which shows the limit."""
+import argparse, datetime, json, os, platform, re, subprocess, sys, tempfile, time, urllib.request
+
+
+def first(ask):
+    """Before other work on the machine, such as builds, when asked for."""
+    return ["chrt", "-f", "10"] if ask.realtime else []
+
+
+def load(ask, socket, rate):
+    done = subprocess.run([*first(ask), ask.load, socket, str(ask.clients), str(ask.seconds), str(rate)],
+                          capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(done.stderr)
+    result = json.loads(done.stdout)
+    if result["failed"]:
+        sys.exit(f"lease_bench: {result['failed']} requests failed")
+    return result
+
+
+def metric(url, name):
+    with urllib.request.urlopen(url + "metrics") as answer:
+        return float(re.search(rf"^{name} (\S+)$", answer.read().decode(), re.M)[1])
+
+
+def wait_for_cards(url):
+    for _ in range(100):
+        with urllib.request.urlopen(url + "v1/leases") as answer:
+            if any(c["free_gb"] > 1 for c in json.load(answer)["cards"]):
+                return
+        time.sleep(0.1)
+    sys.exit("lease_bench: the demo has no free memory")
+
+
+def median(rounds, what, percentile):
+    values = sorted(r[what][percentile] for r in rounds)
+    return values[len(values) // 2]
+
+
+def summary(rounds):
+    return {"pairs_per_s": sorted(r["pairs_per_s"] for r in rounds)[len(rounds) // 2],
+            **{f"{what}_{p}": median(rounds, what, p) for what in ("request", "release")
+               for p in ("p50_ms", "p99_ms")},
+            "rounds": rounds}
+
+
+def cpu_model():
+    with open("/proc/cpuinfo") as f:
+        found = re.search(r"model name\s*:\s*(.*)", f.read())
+    return found[1] if found else platform.processor()
+
+
+def commit():
+    done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True,
+                          cwd=os.path.dirname(os.path.abspath(__file__)))
+    return done.stdout.strip() or "unknown"
+
+
+def measure(ask, server):
+    wait_for_cards(server["url"])
+    rounds = {rate: [] for rate in (*ask.rates, 0)}
+    for _ in range(ask.rounds):
+        for rate, done in rounds.items():
+            done.append(load(ask, server["socket"], rate))
+            done[-1].update({f"grant_{name}_us": round(1e6 * metric(
+                server["url"], f"sluice_lease_grant_{name}_seconds"), 1)
+                for name in ("median", "p99")})
+    return {"suite": "lease", "what": "POST /v1/leases and DELETE over the Unix socket",
+            "date": datetime.date.today().isoformat(), "commit": commit(), "cpu": cpu_model(),
+            "cores": os.cpu_count(), "clients": ask.clients, "realtime": ask.realtime,
+            "command": " ".join(["bench/lease_bench.py",
+                                 *(os.path.basename(a) for a in sys.argv[1:])]),
+            "loads": [{"rate": rate, **summary(done)} for rate, done in rounds.items()]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sluice")
+    parser.add_argument("load")
+    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--rates", type=float, nargs="*", default=[640, 2000],
+                        help="pairs a second of all clients together")
+    parser.add_argument("--realtime", action="store_true",
+                        help="run server and load before other work on the machine; takes root")
+    parser.add_argument("--serve", default="", help="more arguments of sluice serve")
+    parser.add_argument("--out", help="file for the JSON result; else stdout")
+    ask = parser.parse_args()
+    with tempfile.TemporaryDirectory() as state:
+        server = subprocess.Popen(
+            [*first(ask), ask.sluice, "serve", "--demo", "eight-gpus", "--port", "0", "--json", "--state", state,
+             *ask.serve.split()], stdout=subprocess.PIPE, text=True)
+        try:
+            result = measure(ask, json.loads(server.stdout.readline()))
+        finally:
+            server.terminate()
+            server.wait()
+    text = json.dumps(result, indent=2) + "\n"
+    if ask.out:
+        with open(ask.out, "w") as f:
+            f.write(text)
+    for r in result["loads"]:
+        print(f"{r['rate'] or 'flat out'}: {r['pairs_per_s']:.0f} pairs/s, request p50 "
+              f"{r['request_p50_ms']:.3f} ms, p99 {r['request_p99_ms']:.3f} ms; release p50 "
+              f"{r['release_p50_ms']:.3f} ms, p99 {r['release_p99_ms']:.3f} ms")
+
+
+if __name__ == "__main__":
+    main()

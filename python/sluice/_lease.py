@@ -1,0 +1,322 @@
+"""A lease as an object that keeps itself alive."""
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+
+from ._client import Client, SluiceError
+
+_HEARTBEATS_PER_TTL = 3
+_USUAL_WAIT_S = 60  # the server's, where the request does not say
+_RETRY_S = 1.0
+_OVER = (403, 404, 410)  # what no further renewal can mend
+
+
+def lease(agent, memory_gb=None, priority="normal", **options):
+    """Asks for `memory_gb` of GPU memory and returns a Lease to be used in a `with` block.
+
+    memory_gb       GB of 2^30 bytes; by default what the server's settings say of the agent
+    priority        "low", "normal", "high" or "critical"
+    min_memory_gb   take less, down to this, rather than nothing
+    gpus            that many different GPUs, `memory_gb` on each
+    device          a GPU by UUID, PCI bus or index
+    model_type      for the advice on the batch size
+    ttl_s           the lease ends this long after the program was last heard of
+    wait_s          wait at most this long for room
+    on_unavailable  "cpu" (default): go on without; "wait"; "fail": raise SluiceError
+    limit_torch     make PyTorch's allocator refuse past the lease (default: when it is
+                    already imported)
+    export          put CUDA_VISIBLE_DEVICES and the rest into os.environ (default True)
+    on_yield        called with the seconds left when the server asks for the memory back, and
+                    with 0 when the lease is lost
+    on_room         called when there is room after a `cpu_fallback`
+    address, api_key  of the server; by default SLUICE_URL, else the local socket
+
+    The callbacks run on a thread of the lease. A process that loads CUDA before the lease is
+    exported does not see the choice of GPU: take the lease first.
+    """
+    return Lease(agent, memory_gb, priority, **options)
+
+
+class Lease:
+    """Usable by several threads."""
+
+    def __init__(self, agent, memory_gb=None, priority="normal", *, address=None, api_key=None,
+                 export=True, limit_torch=None, on_yield=None, on_room=None, **wanted):
+        self._wanted = {"agent": agent, "memory_gb": memory_gb, "priority": priority, **wanted}
+        self._wanted = {k: v for k, v in self._wanted.items() if v is not None}
+        self._client = Client(address, api_key)
+        self._listener = Client(address, api_key)
+        self._export = export
+        self._limit_torch = "torch" in sys.modules if limit_torch is None else limit_torch
+        self._on_yield, self._on_room = on_yield, on_room
+        self._lock = threading.Lock()  # of _client and _token
+        self._yield_lock = threading.Lock()
+        self._stop = threading.Event()
+        self._yield, self._room, self._lost = (threading.Event() for _ in range(3))
+        self._yield_by = None
+        self._last_event = "0-0"  # before the first: nothing since the grant is missed
+        self._token = None
+        self._pid = None
+        self._exported = {}
+        self.answer = {}
+
+    # ---- what was granted ------------------------------------------------------
+
+    @property
+    def status(self):
+        """"allocated" or "cpu_fallback"."""
+        return self.answer.get("status")
+
+    @property
+    def on_gpu(self):
+        return self.status == "allocated"
+
+    @property
+    def device(self):
+        """What PyTorch calls it. The lease's GPUs are the only ones it sees once they are
+        exported, so the first is always cuda:0."""
+        if not self.on_gpu:
+            return "cpu"
+        return "cuda:0" if self._export else f"cuda:{self.answer['gpu_device']}"
+
+    @property
+    def memory_gb(self):
+        return self.answer.get("allocated_memory_gb") or 0.0
+
+    @property
+    def batch_size(self):
+        return self.answer.get("batch_size")
+
+    @property
+    def reason(self):
+        return self.answer.get("reason", "")
+
+    @property
+    def enforcement(self):
+        return self.answer.get("enforcement")
+
+    @property
+    def lease_id(self):
+        return self.answer.get("lease_id")
+
+    @property
+    def fencing_token(self):
+        """Grows from lease to lease: what stores a result can refuse an older one."""
+        return self.answer.get("fencing_token")
+
+    # ---- what happens to it ----------------------------------------------------
+
+    @property
+    def should_yield(self):
+        """True once the server asked for the memory back (see yield_seconds), until it takes
+        that back; and when the lease is lost."""
+        return self._yield.is_set()
+
+    @property
+    def yield_seconds(self):
+        """Seconds left to give the memory back, or None when nobody asked."""
+        by = self._yield_by
+        return None if by is None else max(0.0, by - time.monotonic())
+
+    @property
+    def lost(self):
+        """True once the lease is over without our doing: expired or revoked."""
+        return self._lost.is_set()
+
+    def wait_for_yield(self, timeout=None):
+        return self._yield.wait(timeout)
+
+    def wait_for_room(self, timeout=None):
+        """After a cpu_fallback: True once the server says that there is room. Whoever asks
+        first gets it: release this lease and ask for a new one."""
+        return self._room.wait(timeout)
+
+    def report(self, batch_size, peak_memory_gb, out_of_memory=False):
+        """Tells what a batch took, so that the next advice is better."""
+        with self._lock:
+            return self._client.call("POST", f"/v1/leases/{self.lease_id}/report",
+                                     {"token": self._token, "batch_size": batch_size,
+                                      "peak_memory_gb": peak_memory_gb,
+                                      "out_of_memory": out_of_memory})
+
+    # ---- its life --------------------------------------------------------------
+
+    def acquire(self):
+        if self._pid is not None:
+            raise SluiceError("a Lease is used once: make another one")
+        self._pid = os.getpid()
+        body = dict(self._wanted)
+        if self._client.is_local:
+            body["bind"] = "connection"  # a process that dies closes it
+        if self._limit_torch:
+            body["client_limits"] = True
+        wait = body.get("wait_s", _USUAL_WAIT_S if body.get("on_unavailable") == "wait" else 0)
+        patience = float(wait) + self._client.timeout
+        try:
+            self.answer = self._client.call("POST", "/v1/leases", body, timeout=patience)
+            if self.status not in ("allocated", "cpu_fallback"):
+                raise SluiceError(self.reason or "no lease", answer=self.answer)
+            self._token = self.answer.get("token")
+            self._take_up()
+        except BaseException:
+            self.release()
+            raise
+        return self
+
+    def _take_up(self):
+        if self._export:
+            self._export_environment()
+        if self.on_gpu and self._limit_torch:
+            self._apply_torch_limit()
+        if self._token:
+            self._start(self._renew_forever)
+            self._start(self._listen_forever)
+
+    def release(self):
+        """Gives it back; does nothing the second time."""
+        if self._stop.is_set() or self._pid is None:
+            return
+        self._stop.set()
+        self._restore_environment()
+        if os.getpid() != self._pid:  # a fork has copies of our connections, not our lease
+            return
+        self._listener.interrupt()
+        with self._lock:
+            if self._token and not self.lost:
+                try:
+                    self._client.call("DELETE", f"/v1/leases/{self.lease_id}",
+                                      {"token": self._token})
+                except SluiceError:
+                    pass  # closing the connection, or the time to live, ends it as well
+            self._client.close()
+
+    def __enter__(self):
+        return self.acquire()
+
+    def __exit__(self, *_):
+        self.release()
+
+    def _start(self, work):
+        threading.Thread(target=work, name="sluice-lease", daemon=True).start()
+
+    def _export_environment(self):
+        for name, value in self.answer.get("env", {}).items():
+            self._exported[name] = os.environ.get(name)
+            os.environ[name] = value
+
+    def _restore_environment(self):
+        for name, before in self._exported.items():
+            if before is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = before
+        self._exported = {}
+
+    def _apply_torch_limit(self):
+        import torch
+        for number, part in enumerate(self.answer.get("gpus", [])):
+            index = number if self._export else part["gpu_device"]
+            total = torch.cuda.get_device_properties(index).total_memory
+            torch.cuda.set_per_process_memory_fraction(
+                min(1.0, part["memory_gb"] * 2**30 / total), index)
+
+    # ---- renewals: a thread ----------------------------------------------------
+
+    def _renew_forever(self):
+        period = float(self.answer.get("ttl_s", 60)) / _HEARTBEATS_PER_TTL
+        pause = period
+        while not self._stop.wait(pause) and not self.lost:
+            pause = period
+            try:
+                answer = self._renew()
+            except SluiceError as e:
+                if e.status in _OVER:
+                    return self._end()
+                pause = min(period, _RETRY_S)  # it is away; it keeps the lease, within limits
+                continue
+            if answer.get("yield_in_s") is not None:
+                self._asked_to_yield(answer["yield_in_s"])
+
+    def _renew(self):
+        with self._lock:
+            if self._stop.is_set():
+                return {}
+            path = f"/v1/leases/{self.lease_id}/renew"
+            try:
+                answer = self._client.call("POST", path, {"token": self._token})
+            except SluiceError as e:
+                current = e.answer.get("token")
+                if e.status != 409 or not current:
+                    raise
+                self._token = current  # an earlier answer was lost on its way to us
+                answer = self._client.call("POST", path, {"token": current})
+            self._token = answer["token"]
+            self.answer.update({k: answer[k] for k in ("expires_at", "expires_in_s", "enforcement")
+                                if k in answer})
+            return answer
+
+    # ---- events: a thread ------------------------------------------------------
+
+    def _listen_forever(self):
+        while not self._stop.is_set() and not self.lost:
+            try:
+                stream = self._listener.open(
+                    "GET", f"/v1/events?interval=0&lease={self.lease_id}"
+                    f"&last_event_id={self._last_event}", timeout=40)
+                if stream.status == 200:
+                    self._listen(stream)
+            except (SluiceError, OSError, ValueError):
+                pass  # the renewals tell the same, only later
+            self._listener.close()
+            self._stop.wait(_RETRY_S)
+
+    def _listen(self, stream):
+        kind = ""
+        while not self._stop.is_set():
+            line = stream.readline().decode()
+            if not line:
+                return
+            name, _, value = line.rstrip("\n").partition(": ")
+            if name == "id":
+                self._last_event = value
+            elif name == "event":
+                kind = value
+            elif name == "data" and kind.startswith("lease_"):
+                self._heard(kind, json.loads(value))
+
+    def _heard(self, kind, event):
+        if kind == "lease_yield":
+            self._asked_to_yield(event.get("yield_in_s", 0))
+        elif kind == "lease_yield_withdrawn" and not self.lost:
+            with self._yield_lock:
+                self._yield_by = None
+                self._yield.clear()
+        elif kind == "lease_room" and not self._room.is_set():
+            self._room.set()
+            _call(self._on_room)
+        elif kind == "lease_ended" and not self._stop.is_set():
+            self._end()
+
+    def _asked_to_yield(self, seconds):
+        with self._yield_lock:
+            if self._yield.is_set():
+                return
+            self._yield_by = time.monotonic() + float(seconds)
+            self._yield.set()
+        _call(self._on_yield, float(seconds))
+
+    def _end(self):
+        self._lost.set()
+        self._asked_to_yield(0)
+
+
+def _call(callback, *arguments):
+    """A callback that fails must not end the thread that keeps the lease."""
+    if callback:
+        try:
+            callback(*arguments)
+        except Exception:  # pylint: disable=broad-except
+            traceback.print_exc()

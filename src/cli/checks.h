@@ -1,0 +1,18 @@
+// What options may hold, for CLI11's check(): functions that say what is wrong, or "".
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace sluice::cli {
+
+using Check = std::function<std::string(const std::string& given)>;
+
+// An unset variable in a script gives an empty text: that is no value. `wanted` as in
+// "a port such as 8000".
+Check not_empty(std::string wanted);
+
+// A finite number from `low` to `high`.
+Check number_between(double low, double high);
+
+}  // namespace sluice::cli

@@ -1,0 +1,49 @@
+#include "serve/config.h"
+
+#include <algorithm>
+
+#include "base/settings_value.h"
+#include "serve/address.h"
+
+namespace sluice::serve {
+
+namespace {
+
+constexpr std::size_t kShortestKey = 4;
+
+bool is_blank(char c) { return c == ' ' || c == '\t'; }
+bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
+
+}  // namespace
+
+std::string host_cause(std::string_view text) {
+  if (text.empty()) return "is empty; give an address such as 127.0.0.1, or leave it out";
+  if (is_address(text) || is_host_name(text)) return {};
+  const auto with_port = split_host(text);
+  if (with_port && with_port->port)
+    return in_quotes(text) + " has a port in it; that is the setting port";
+  return in_quotes(text) + " is no address and no host name";
+}
+
+std::string api_key_cause(std::string_view text) {
+  if (text.empty()) return {};  // none is needed
+  if (std::ranges::all_of(text, is_blank)) return "is blank; give a key, or leave it out";
+  if (is_blank(text.front()) || is_blank(text.back()))
+    return "begins or ends with a space, which no client can send";
+  if (std::ranges::any_of(text, is_control))
+    return "has a control character in it, which no client can send";
+  if (text.size() < kShortestKey) return "is too short to protect anything; give a longer one";
+  return {};
+}
+
+std::string allowed_host_cause(std::string_view text) {
+  if (text.empty()) return "is empty; give a host name such as gpu.example.com";
+  if (split_host(text) || is_address(text)) return {};
+  if (text.find("://") != text.npos)
+    return in_quotes(text) + " is a web address; give its host alone, with a port if need be";
+  if (text.find('*') != text.npos)
+    return in_quotes(text) + " has a wildcard; give each name in full";
+  return in_quotes(text) + " is no host name, alone or with a port from 1 to 65535";
+}
+
+}  // namespace sluice::serve

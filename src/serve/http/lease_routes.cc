@@ -1,0 +1,251 @@
+// /v1/leases: who may use which GPU. Everything is decided by the broker; here bodies
+// become values and refusals become statuses.
+#include <nlohmann/json.hpp>
+
+#include "base/nearest.h"
+#include "broker/broker.h"
+#include "broker/holder.h"
+#include "serve/http/route_row.h"
+
+namespace sluice::serve::http {
+
+namespace {
+
+using broker::Broker;
+using broker::LeaseError;
+using broker::Token;
+using Outcome = broker::Ledger::Outcome;
+
+constexpr double kGiB = 1 << 30;
+constexpr std::size_t kLargestBody = 64 << 10;
+
+Response answer_json(const broker::Answer& answer) {
+  return json_text(broker::to_json(answer, Steady::now(), std::chrono::system_clock::now()).dump());
+}
+
+// 404 nobody knows it, 410 it is over, 403 not yours, 409 an older token. With the last
+// comes the present one: the caller has proved to be the holder.
+Response turned_down(const LeaseError& e) {
+  const auto made = [&](int status, std::string_view code, std::string_view fix) {
+    auto response = error_response(status, code, e.reason(), fix);
+    if (!e.current()) return response;
+    auto json = Json::parse(response.body);
+    json["token"] = to_string(*e.current());
+    response.body = json.dump() + "\n";
+    return response;
+  };
+  switch (e.outcome()) {
+    case Outcome::unknown: return made(404, "not_found", "GET /v1/leases lists those there are.");
+    case Outcome::over: return made(410, "lease_over", "Ask for a new one: POST /v1/leases.");
+    case Outcome::wrong_secret:
+      return made(403, "not_the_holder", "Send the token of the answer that granted it.");
+    default: return made(409, "stale_token", "Go on with the token of this answer.");
+  }
+}
+
+template <class Work>
+Response unless_turned_down(Work work) {
+  try {
+    return work();
+  } catch (const LeaseError& e) {
+    return turned_down(e);
+  }
+}
+
+// ---- bodies ----------------------------------------------------------------------
+
+// An object with none but the known fields.
+Json object_of(const Request& request, std::span<const std::string_view> known) {
+  require(request.body.size() <= kLargestBody, "the body is far larger than it can be");
+  auto json = Json::parse(request.body, nullptr, false);
+  require(json.is_object(), "the body must be a JSON object");
+  for (const auto& item : json.items())
+    if (std::ranges::find(known, item.key()) == known.end())
+      throw Error(Code::invalid_argument, "no field is named '" + item.key().substr(0, 64) + "'" +
+                                              did_you_mean(item.key().substr(0, 64), known));
+  return json;
+}
+
+broker::LeaseId id_of(const Request& request) {
+  const auto& text = request.captures.at(0);
+  const bool is_number = !text.empty() && text.size() <= 19 &&
+                         text.find_first_not_of("0123456789") == std::string::npos;
+  if (!is_number)
+    throw Error(Code::not_found, "no lease is named '" + text.substr(0, 64) +
+                                     "'; its lease_id is a number, and GET /v1/leases lists them");
+  return std::stoull(text);
+}
+
+Token token_from_text(const Request& request, std::string_view text) {
+  const auto token = broker::token_from(text);
+  require(token.has_value(), "'token' must be the text that came with the lease");
+  require(token->id == id_of(request), "the token is of another lease than the path names");
+  return *token;
+}
+
+Token token_in(const Request& request, const Json& body) {
+  require(body.contains("token") && body["token"].is_string(),
+          "'token' is missing: it came with the answer that granted the lease");
+  return token_from_text(request, body["token"].get_ref<const std::string&>());
+}
+
+// ---- asking ------------------------------------------------------------------------
+
+// A request in the queue. When nobody waits for the answer any more it leaves the queue.
+class Waiting final : public Pending {
+ public:
+  Waiting(Broker& broker, Token token) : broker_(broker), token_(token) {}
+  ~Waiting() override {
+    if (decided_) return;
+    try {
+      broker_.release(token_);
+    } catch (const std::exception&) {  // it was decided meanwhile, or its time is over
+    }
+  }
+
+  std::unique_ptr<Response> poll(Instant now, Instant& again) override {
+    const auto answer = broker_.status(token_);
+    if (answer.verdict == broker::Verdict::waiting && answer.lease.state != broker::State::ended) {
+      again = now + std::chrono::seconds(1);
+      return nullptr;
+    }
+    decided_ = true;
+    return std::make_unique<Response>(answer_json(answer));
+  }
+
+ private:
+  Broker& broker_;
+  const Token token_;
+  bool decided_ = false;
+};
+
+// The asking process, unless the request names a process that it was started by: a shell
+// that asks through a program which ends with the answer.
+std::int64_t holder_pid(const broker::Wanted& wanted, const Request::Peer& peer) {
+  constexpr int kGenerations = 16;
+  if (!wanted.named_pid) return peer.pid;
+  if (*wanted.named_pid == 0) return 0;
+  auto pid = peer.pid;
+  for (int i = 0; i < kGenerations && pid > 0; ++i) {
+    if (pid == *wanted.named_pid) return pid;
+    const auto stat = broker::process_stat(pid, "/proc");
+    pid = stat ? stat->parent : 0;
+  }
+  throw Error(Code::invalid_argument,
+              "pid must be the process that asks over the Unix socket, or one that it was started "
+              "by; 0 names none");
+}
+
+Response request_lease(Service& s, const Asked& asked) {
+  const auto& request = asked.request;
+  require(request.body.size() <= kLargestBody, "the body is far larger than a request can be");
+  auto wanted = s.broker().read(request.body);
+  wanted.holder.pid = holder_pid(wanted, request.peer);
+  wanted.holder.uid = request.peer.uid;
+  if (wanted.bound) wanted.holder.connection = request.connection;
+  const auto answer = s.broker().request(wanted);
+  Response made;
+  if (answer.verdict == broker::Verdict::waiting)
+    made.pending = std::make_unique<Waiting>(s.broker(), token_of(answer.lease));
+  else
+    made = answer_json(answer);
+  made.binds = wanted.bound;
+  return made;
+}
+
+// ---- living --------------------------------------------------------------------------
+
+Response list(Service& s, const Asked&) { return json_text(s.broker().leases_json().dump()); }
+
+Response show(Service& s, const Asked& asked) {
+  return answer_json(s.broker().status(id_of(asked.request)));
+}
+
+Response renew(Service& s, const Asked& asked) {
+  constexpr std::string_view known[] = {"token"};
+  const auto token = token_in(asked.request, object_of(asked.request, known));
+  return unless_turned_down([&] { return answer_json(s.broker().renew(token)); });
+}
+
+// The token in the body, or as a query parameter: many clients send no body with DELETE.
+constexpr std::string_view kReleaseTakes[] = {"token"};
+Response release(Service& s, const Asked& asked) {
+  Token token;
+  if (asked.request.body.empty()) {
+    token = token_from_text(asked.request, asked.query.text("token", ""));
+  } else {
+    require(asked.query.empty(), "say the token in the body or in the query, not in both");
+    token = token_in(asked.request, object_of(asked.request, kReleaseTakes));
+  }
+  return unless_turned_down([&] {
+    s.broker().release(token);
+    return json_text(Json{{"lease_id", std::to_string(token.id)}, {"released", true}}.dump());
+  });
+}
+
+Response revoke(Service& s, const Asked& asked) {
+  constexpr std::string_view known[] = {"reason"};
+  const auto body = object_of(asked.request, known);
+  require(body.contains("reason") && body["reason"].is_string() &&
+              !body["reason"].get_ref<const std::string&>().empty(),
+          "'reason' is missing: the holder is told why its lease ends");
+  const auto id = id_of(asked.request);
+  return unless_turned_down([&] {
+    s.broker().revoke(id, body["reason"].get<std::string>().substr(0, 256));
+    return json_text(Json{{"lease_id", std::to_string(id)}, {"revoked", true}}.dump());
+  });
+}
+
+double number_in(const Json& body, const std::string& name, double low, double high) {
+  if (!body.contains(name) || !body[name].is_number() || !(body[name].get<double>() >= low) ||
+      !(body[name].get<double>() <= high))
+    throw Error(Code::invalid_argument, "'" + name + "' must be a number from " + Json(low).dump() +
+                                            " to " + Json(high).dump());
+  return body[name].get<double>();
+}
+
+Response report(Service& s, const Asked& asked) {
+  constexpr std::string_view known[] = {"token", "batch_size", "peak_memory_gb", "out_of_memory"};
+  const auto body = object_of(asked.request, known);
+  const auto token = token_in(asked.request, body);
+  require(!body.contains("out_of_memory") || body["out_of_memory"].is_boolean(),
+          "'out_of_memory' must be true or false");
+  broker::UsageReport usage;
+  usage.batch_size = static_cast<std::int64_t>(number_in(body, "batch_size", 1, 1 << 20));
+  usage.peak_bytes = static_cast<std::uint64_t>(number_in(body, "peak_memory_gb", 0, 65536) * kGiB);
+  usage.out_of_memory = body.value("out_of_memory", false);
+  return unless_turned_down([&] {
+    s.broker().report(token, usage);
+    return json_text(Json{{"lease_id", std::to_string(token.id)}, {"noted", true}}.dump());
+  });
+}
+
+constexpr std::string_view kTimelineTakes[] = {"from", "to"};
+Response timeline(Service& s, const Asked& asked) {
+  constexpr double kFarFuture = 1e15;
+  const auto now = unix_ms(std::chrono::system_clock::now());
+  const auto time_of = [&](std::string_view name, double otherwise) {
+    const double value = asked.query.number(name, otherwise, -kFarFuture, kFarFuture);
+    return static_cast<std::int64_t>(value <= 0 ? static_cast<double>(now) + value * 1000 : value);
+  };
+  const auto from = time_of("from", -3600), to = time_of("to", 0);
+  require(from < to, "query parameter 'from' must be before 'to'");
+  return json_text(s.broker().timeline_json(from, to).dump());
+}
+
+constexpr Row kRows[] = {
+    {Method::get, "/v1/leases", list, !kOpen, kBlocking},
+    {Method::post, "/v1/leases", request_lease, !kOpen, kBlocking, kBody},
+    {Method::get, "/v1/leases/timeline", timeline, !kOpen, kBlocking, !kBody, 0, kTimelineTakes},
+    {Method::get, "/v1/leases/{id}", show, !kOpen, kBlocking},
+    {Method::delete_, "/v1/leases/{id}", release, !kOpen, kBlocking, kBody, 0, kReleaseTakes},
+    {Method::post, "/v1/leases/{id}/renew", renew, !kOpen, kBlocking, kBody},
+    {Method::post, "/v1/leases/{id}/report", report, !kOpen, kBlocking, kBody},
+    {Method::post, "/v1/leases/{id}/revoke", revoke, !kOpen, kBlocking, kBody},
+};
+
+}  // namespace
+
+std::span<const Row> lease_rows() noexcept { return kRows; }
+
+}  // namespace sluice::serve::http

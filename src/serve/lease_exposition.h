@@ -1,0 +1,12 @@
+// The broker's figures in Prometheus text; see exposition.h.
+#pragma once
+
+#include <string>
+
+#include "broker/broker.h"
+
+namespace sluice::serve {
+
+std::string lease_exposition(const broker::Broker::Figures& figures);
+
+}  // namespace sluice::serve

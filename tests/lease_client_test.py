@@ -1,0 +1,240 @@
+"""The Python client against a real server. Usage: lease_client_test.py SLUICE [TEST...]"""
+import os, signal, subprocess, sys, tempfile, threading, time, unittest
+
+from lease_case import SCENARIO, LeaseServer, main, wait_for
+import sluice
+
+PYTHON = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python")
+
+
+def took(began):
+    return time.monotonic() - began
+
+
+class WithAServer(unittest.TestCase):
+    """Two cards, of 16 and 8 GB; each test leaves them free."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = LeaseServer("--set", "broker.yield_within_s=5").__enter__()
+        cls.addClassCleanup(cls.server.__exit__)
+
+    def setUp(self):
+        wait_for("everything is free", self.server.is_free)
+
+    def lease(self, *arguments, **options):
+        return sluice.lease(*arguments, address=self.server.address, **options)
+
+    def held(self):
+        return self.server.held()
+
+    def test_a_lease_is_held_in_its_block_and_exported(self):
+        os.environ["CUDA_VISIBLE_DEVICES"] = "7"
+        self.addCleanup(os.environ.pop, "CUDA_VISIBLE_DEVICES", None)
+        os.environ.pop("SLUICE_LEASE_ID", None)
+        with self.lease("scout", memory_gb=4, priority="high") as gpu:
+            self.assertTrue(gpu.on_gpu)
+            self.assertEqual((gpu.device, gpu.memory_gb), ("cuda:0", 4.0))
+            self.assertGreater(gpu.batch_size, 0)
+            self.assertGreater(gpu.fencing_token, 0)
+            self.assertIn("best fit", gpu.reason)
+            self.assertEqual(os.environ["CUDA_VISIBLE_DEVICES"], gpu.answer["gpu_uuid"])
+            self.assertEqual(os.environ["SLUICE_LEASE_ID"], gpu.lease_id)
+            [held] = self.held()
+            self.assertEqual((held["agent"], held["priority"], held["pid"]),
+                             ("scout", "high", os.getpid()))
+        self.assertEqual(os.environ["CUDA_VISIBLE_DEVICES"], "7")
+        self.assertNotIn("SLUICE_LEASE_ID", os.environ)
+        self.assertEqual(self.held(), [])
+
+    def test_an_exception_in_the_block_releases_it_too(self):
+        with self.assertRaises(ZeroDivisionError):
+            with self.lease("scout", memory_gb=4):
+                1 / 0
+        self.assertEqual(self.held(), [])
+
+    def test_heartbeats_keep_it_past_its_time_to_live(self):
+        with self.lease("scout", memory_gb=1, ttl_s=1) as gpu:
+            time.sleep(2.5)
+            self.assertFalse(gpu.lost)
+            self.assertEqual(len(self.held()), 1)
+            self.assertGreaterEqual(int(gpu._token.split(".")[1]), 4)
+
+    def test_a_killed_process_frees_its_memory_within_a_second(self):
+        child = subprocess.Popen(
+            [sys.executable, "-c", "import sluice, time, sys\n"
+             f"g = sluice.lease('scout', memory_gb=4, address='{self.server.address}').acquire()\n"
+             "print(g.status, flush=True)\ntime.sleep(60)"],
+            env={**os.environ, "PYTHONPATH": PYTHON}, stdout=subprocess.PIPE, text=True)
+        self.assertEqual(child.stdout.readline().strip(), "allocated")
+        self.assertEqual(len(self.held()), 1)
+        began = time.monotonic()
+        child.kill()
+        wait_for("it is freed", lambda: not self.held(), timeout=1)
+        self.assertLess(took(began), 1)
+        child.wait()
+        child.stdout.close()
+
+    def test_without_room_it_goes_on_on_the_cpu_and_is_told_of_room(self):
+        told = threading.Event()
+        with self.lease("big", memory_gb=13) as first:
+            with self.lease("late", memory_gb=12, on_room=told.set) as gpu:
+                self.assertEqual((gpu.status, gpu.device), ("cpu_fallback", "cpu"))
+                self.assertEqual(os.environ["CUDA_VISIBLE_DEVICES"], "-1")
+                self.assertTrue(gpu.reason)
+                self.assertEqual([l["agent"] for l in gpu.answer["would_have_to_go"]], ["big"])
+                self.assertFalse(gpu.wait_for_room(0.3))
+                began = time.monotonic()
+                first.release()
+                self.assertTrue(gpu.wait_for_room(5))
+                self.assertTrue(told.wait(1))
+                self.assertLess(took(began), 1)
+
+    def test_fail_raises_with_the_reason_and_wait_waits(self):
+        with self.lease("big", memory_gb=13) as first:
+            with self.assertRaises(sluice.SluiceError) as caught:
+                self.lease("late", memory_gb=12, on_unavailable="fail").acquire()
+            self.assertIn("12", str(caught.exception))
+            threading.Timer(0.3, first.release).start()
+            began = time.monotonic()
+            with self.lease("late", memory_gb=12, wait_s=10) as gpu:
+                self.assertTrue(gpu.on_gpu)
+                self.assertTrue(0.25 < took(began) < 3, took(began))
+
+    def test_a_yield_is_heard_within_a_second_and_may_release(self):
+        heard = []
+        low = self.lease("patient", memory_gb=13, priority="low")
+        low._on_yield = lambda s: (heard.append((time.monotonic(), s)), low.release())
+        with low:
+            began = time.monotonic()
+            with self.lease("urgent", memory_gb=12, priority="critical", wait_s=10) as gpu:
+                self.assertTrue(gpu.on_gpu)
+            self.assertTrue(low.should_yield)
+            self.assertLess(heard[0][0] - began, 1)
+            self.assertTrue(0 < heard[0][1] <= 5, heard)
+
+    def test_a_yield_that_is_no_longer_needed_is_taken_back(self):
+        with self.lease("patient", memory_gb=13, priority="low") as low:
+            other = self.server.local()
+            other.request("POST", "/v1/leases", '{"agent":"urgent","memory_gb":12,"wait_s":10,'
+                          '"priority":"critical"}', {"Content-Type": "application/json"})
+            self.assertTrue(low.wait_for_yield(2))
+            self.assertTrue(0 < low.yield_seconds <= 5)
+            other.close()
+            wait_for("it may stay", lambda: not low.should_yield)
+            self.assertIsNone(low.yield_seconds)
+
+    def test_a_revoked_lease_is_lost_and_says_so(self):
+        heard = []
+        with self.lease("scout", memory_gb=1, on_yield=heard.append) as gpu:
+            self.server.on_socket("POST", f"/v1/leases/{gpu.lease_id}/revoke", {"reason": "noon"})
+            wait_for("it is lost", lambda: gpu.lost and heard, timeout=1)
+            self.assertTrue(gpu.should_yield)
+            self.assertEqual(heard, [0.0])
+
+    def test_a_lost_answer_costs_nothing(self):
+        with self.lease("scout", memory_gb=1) as gpu:
+            status, _ = self.server.on_socket("POST", f"/v1/leases/{gpu.lease_id}/renew",
+                                              {"token": gpu._token})
+            self.assertEqual(status, 200)  # its answer never reached the client
+            gpu._renew()
+            self.assertEqual(int(gpu._token.split(".")[1]), 2)
+            self.assertFalse(gpu.lost)
+
+    def test_reports_change_the_advice(self):
+        with self.lease("learner", memory_gb=4) as gpu:
+            gpu.report(batch_size=8, peak_memory_gb=1.0)
+            gpu.report(batch_size=16, peak_memory_gb=2.0)
+            with self.assertRaises(sluice.SluiceError):
+                gpu.report(batch_size=-1, peak_memory_gb=1.0)
+        with self.lease("learner", memory_gb=4) as gpu:
+            self.assertTrue(16 < gpu.batch_size <= 32, gpu.answer["batch_reason"])
+
+    def test_two_threads_have_a_lease_each_and_share_one(self):
+        found, failures = [], []
+
+        def work(n):
+            try:
+                for _ in range(5):
+                    with self.lease(f"agent{n}", memory_gb=0.5, export=False) as gpu:
+                        found.append(gpu.lease_id)
+            except Exception as e:  # shown below
+                failures.append(e)
+
+        with self.lease("shared", memory_gb=1, ttl_s=1) as shared:
+            threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+            threads += [threading.Thread(target=lambda: [
+                shared.report(batch_size=4, peak_memory_gb=0.5) for _ in range(20)])
+                for _ in range(2)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            self.assertFalse(shared.lost)
+        self.assertEqual(failures, [])
+        self.assertEqual(len(set(found)), 20)
+
+    def test_a_fork_does_not_release_the_parents_lease(self):
+        with self.lease("scout", memory_gb=1) as gpu:
+            child = os.fork()
+            if child == 0:
+                gpu.release()
+                os._exit(0)
+            os.waitpid(child, 0)
+            time.sleep(0.2)
+            self.assertEqual(len(self.held()), 1)
+            gpu._renew()
+
+    def test_bad_values_raise_the_servers_words(self):
+        with self.assertRaises(sluice.SluiceError) as caught:
+            self.lease("scout", memory_gb=-1).acquire()
+        self.assertEqual(caught.exception.status, 400)
+        self.assertIn("memory_gb", str(caught.exception))
+        with self.assertRaisesRegex(sluice.SluiceError, "prioriti|priority"):
+            self.lease("scout", memory_gb=1, priority="urgent").acquire()
+        with self.assertRaisesRegex(sluice.SluiceError, "ttl_s"):
+            self.lease("scout", memory_gb=1, ttl=5).acquire()
+
+    def test_over_tcp_it_lives_by_its_heartbeat(self):
+        with sluice.lease("far", memory_gb=1, ttl_s=1,
+                          address=f"http://127.0.0.1:{self.server.port}") as gpu:
+            time.sleep(1.5)
+            self.assertFalse(gpu.lost)
+            [held] = self.held()
+            self.assertNotIn("pid", held)
+        self.assertEqual(self.held(), [])
+
+
+class WithoutAServer(unittest.TestCase):
+    def test_the_error_says_what_to_do(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaises(sluice.SluiceError) as caught:
+                sluice.lease("scout", memory_gb=1, address=f"unix:{folder}/no.sock").acquire()
+        self.assertIn("sluice serve", str(caught.exception))
+        self.assertIn("no.sock", str(caught.exception))
+        self.assertIsNone(caught.exception.status)
+
+
+class Restarts(unittest.TestCase):
+    def test_a_lease_survives_a_killed_server_and_is_renewed_after(self):
+        with tempfile.TemporaryDirectory() as state:
+            server = LeaseServer(state=state)
+            with sluice.lease("scout", memory_gb=4, ttl_s=3, address=server.address,
+                              export=False) as gpu:  # the next server must not see it
+                before = gpu._token
+                server.process.kill()
+                server.__exit__()
+                with LeaseServer(state=state) as again:
+                    [held] = again.held()
+                    self.assertEqual(held["lease_id"], gpu.lease_id)
+                    wait_for("it is renewed", lambda: gpu._token.split(".")[1] !=
+                             before.split(".")[1], timeout=5)
+                    wait_for("the events are heard again",
+                             lambda: gpu._listener._connection is not None)
+                    self.assertFalse(gpu.lost)
+                    gpu.release()
+                    self.assertEqual(again.held(), [])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+// What the page says about a lease: pure functions of what /v1/leases tells.
+
+import {bytes, bytesOf, clock, duration, kMissing, plural, sentence} from './format.js';
+import {shortBus} from './reading.js';
+
+const kGiB = 2 ** 30;
+export const gib = (gb) => bytes(gb * kGiB);
+
+export const kPriorities = ['critical', 'high', 'normal', 'low'];
+// A name from a newer server has a word, and no colour of its own.
+export const priorityOf = ({priority}) => (kPriorities.includes(priority) ? priority : 'low');
+
+const kTiers = {
+  none: [
+    'a promise only',
+    'Nobody else is promised this memory. Whether the holder keeps to it cannot be seen.'
+  ],
+  observed: [
+    'over-use is reported', 'Over-use is noticed within one sample and reported. Nothing stops it.'
+  ],
+  client: ['its allocator refuses', 'The holder\'s own allocator refuses to go past the lease.'],
+  mps: ['MPS refuses', 'The NVIDIA MPS server refuses memory past the lease, per process.'],
+  cgroup: [
+    'the kernel refuses',
+    'The kernel or the driver refuses memory past the lease, whatever the program does.'
+  ],
+};
+
+// {name, short, long}: how hard the promise is, in plain words.
+export function tierWords(name) {
+  const [short, long] = kTiers[name] ?? ['', ''];
+  return {name: sentence(name), short, long};
+}
+
+export const isGranted = (lease) => ['held', 'yielding', 'draining'].includes(lease.state);
+
+// As the broker judges it: a process may hold several leases, and a little more is no over-use.
+const kSlackGb = 1 / 16;
+const kSlackShare = 0.02;
+
+// {lease_id: GB past what its process was promised}; only what counts as over-use is in it.
+export function overUses(leases) {
+  const over = {};
+  for (const lease of leases.filter((l) => isGranted(l) && l.used_gb !== undefined)) {
+    const mine = leases.filter((l) => l.pid === lease.pid && isGranted(l));
+    const promised = mine.reduce((all, l) => all + l.memory_gb, 0);
+    const slack = Math.max(kSlackGb, kSlackShare * promised);
+    if (lease.used_gb > promised + slack) over[lease.lease_id] = lease.used_gb - promised;
+  }
+  return over;
+}
+
+const kStates = {
+  held: ['Held', 'healthy'],
+  yielding: ['Asked to yield', 'degraded'],
+  draining: ['Draining', 'probation'],
+  waiting: ['Waiting', 'probation'],
+  on_cpu: ['On the CPU', 'degraded'],
+};
+
+// The first of its GPUs that cannot be used, if any.
+export const brokenCard = (lease, cards) =>
+    (lease.gpus ?? []).map((part) => cards.get(part.gpu_uuid)).find((card) => card && !card.usable);
+
+// {word, look, remark, reason}; `place` is {at, of} in the queue, `lag` the answer's age,
+// `over` the GB past its promise, `broken` the GPU of it that cannot be used.
+export function stateWords(lease, lag, {place, over, broken} = {}) {
+  const [word, look] = kStates[lease.state] ?? [sentence(lease.state), 'info'];
+  if (broken && lease.state === 'held') {
+    return {word: 'GPU not usable', look: 'lost', remark: sentence(broken.why), reason: ''};
+  }
+  if (over && lease.state === 'held') {
+    const remark = `uses ${gib(over)} more than promised`;
+    return {word: 'Over its lease', look: 'lost', remark, reason: ''};
+  }
+  return {word, look, remark: remarkOn(lease, lag, place), reason: reasonFor(lease)};
+}
+
+function remarkOn(lease, lag, place) {
+  if (lease.state === 'waiting' && place) {
+    return `${memoryWords(lease)} wanted, place ${place.at} of ${place.of} in the queue`;
+  }
+  if (lease.state === 'on_cpu') return `${memoryWords(lease)} wanted`;
+  if (lease.state === 'yielding') return countdown((lease.yield_in_s ?? 0) - lag);
+  if (lease.state === 'draining') return 'given back, until a sample shows it';
+  return '';
+}
+
+const countdown = (left) =>
+    (left > 0 ? `${duration(left)} left to give it back` : `${duration(-left)} overdue`);
+
+// What a lease that is held has as its reason is why it was placed there, which is no news.
+const reasonFor = (lease) =>
+    (['held', 'yielding'].includes(lease.state) ? '' : sentence(lease.reason));
+
+// "40.0 GiB", "2 × 40.0 GiB" with several GPUs.
+export function memoryWords(lease) {
+  const parts = lease.gpus ?? [];
+  if (!parts.length) return gib(lease.asked_gb);
+  const same = parts.every((part) => part.memory_gb === parts[0].memory_gb);
+  if (parts.length > 1 && same) return `${parts.length} × ${gib(parts[0].memory_gb)}`;
+  return gib(lease.memory_gb);
+}
+
+// {text, remark, shares}: promised and really used; shares are of the longer of the two,
+// [used within the promise, used past it], none where the use is not known.
+export function useWords(lease) {
+  const {memory_gb: promised, used_gb: used} = lease;
+  const asked = lease.asked_gb * (lease.gpus?.length ?? 0);
+  const less = asked > promised * 1.001 ? `asked for ${gib(asked)}` : '';
+  if (used === undefined) {
+    return {text: `${memoryWords(lease)} promised`, remark: less || 'use not known', shares: []};
+  }
+  const all = Math.max(promised, used);
+  const shares = all ? [Math.min(promised, used) / all, (all - promised) / all] : [0, 0];
+  const text = `${bytesOf(used * kGiB, promised * kGiB)}`;
+  return {text, remark: less || (lease.gpus?.length > 1 ? memoryWords(lease) : ''), shares};
+}
+
+// Where it is: names of its GPUs by index where the server lists them, else by uuid.
+export function placeWords(lease, cards) {
+  const parts = lease.gpus ?? [];
+  if (!parts.length) return {name: kMissing, bus: ''};
+  const found = parts.map((part) => cards.get(part.gpu_uuid));
+  const names = parts.map((part, i) => found[i]?.gpu_device ?? part.gpu_uuid.slice(0, 12));
+  return {
+    name: `${parts.length > 1 ? 'GPUs' : 'GPU'}\u00a0${names.join(', ')}`,
+    bus: parts.length > 1 ? '' : shortBus(found[0]?.bus),
+  };
+}
+
+// {text, remark} for how long it has lasted, and for what is left.
+export function sinceWords(lease, lag) {
+  const age = lease.granted_age_s ?? lease.asked_age_s;
+  const at = Date.parse(lease.granted_at ?? lease.asked_at);
+  return {text: duration(age + lag), remark: clock(at)};
+}
+
+export function leftWords(lease, lag) {
+  const never = lease.state === 'draining' || lease.expires_in_s === undefined;
+  if (never) return {text: kMissing, remark: ''};
+  const left = lease.expires_in_s - lag;
+  const remark = lease.state === 'waiting' ? 'then gives up' : '';
+  return {text: left > 0 ? duration(left) : 'over', remark};
+}
+
+// "4 leases hold 131.0 GiB, 2 wait, 1 on the CPU".
+export function totalWords({leases = [], waiting = [], on_cpu: onCpu = []}) {
+  if (!leases.length && !waiting.length && !onCpu.length) return '';
+  const held = leases.reduce((all, lease) => all + lease.memory_gb, 0);
+  const words = [];
+  if (leases.length) {
+    words.push(`${plural(leases.length, 'lease holds', 'leases hold')} ${gib(held)}`);
+  }
+  if (waiting.length) words.push(plural(waiting.length, 'waits', 'wait'));
+  if (onCpu.length) words.push(`${onCpu.length} on the CPU`);
+  return words.join(', ');
+}
