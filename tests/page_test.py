@@ -6,7 +6,6 @@ import base64, re, sys
 import browser, past
 from browser import ActionChains, Keys, wait_for
 from page_case import RESTARTED, PageTest, run
-from page_leases import Leases  # noqa: F401
 from page_logic import Logic  # noqa: F401
 
 

@@ -25,6 +25,8 @@ struct Verdict {
 
 Verdict verdict(const watch::Snapshot& snapshot) {
   const auto total = snapshot.gpus.size();
+  if (total == 0 && !snapshot.sampler.driver_trouble.empty())
+    return {"the NVIDIA driver does not start, working on the CPU", Ink::bad};
   if (total == 0) return {"no GPU, working on the CPU", Ink::warn};
   std::string bad;
   auto ink = Ink::good;

@@ -42,9 +42,10 @@ std::size_t count(const watch::Snapshot& s, HealthState state) {
       std::ranges::count(s.gpus, state, [](const auto& g) { return g.health.state; }));
 }
 
-// The worst state any GPU is in; a machine without one is no failure.
+// The worst state any GPU is in; a machine without one is no failure, one whose driver
+// does not start is.
 std::string_view worst(const watch::Snapshot& s) {
-  if (s.gpus.empty()) return "no_gpu";
+  if (s.gpus.empty()) return s.sampler.driver_trouble.empty() ? "no_gpu" : "driver_down";
   for (const auto state : {HealthState::lost, HealthState::probation, HealthState::degraded})
     if (count(s, state) > 0) return device::to_string(state);
   return device::to_string(HealthState::healthy);

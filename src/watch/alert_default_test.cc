@@ -69,6 +69,25 @@ TEST(DefaultRules, AnXidOfTheApplicationIsOnlyForInformation) {
   EXPECT_EQ(all[0].alert.severity, Severity::info);
 }
 
+TEST(DefaultRules, AnXidOfTheHardwareIsNotBlamedOnAProgram) {
+  AlertEngine engine(default_rules());
+  Scene scene;
+  scene.gpu().xids = {{63, scene.snapshot.at, scene.snapshot.wall}};
+  const auto all = scene.wait(engine, 1);
+  ASSERT_EQ(kinds(all), "F");
+  EXPECT_EQ(all[0].alert.rule, "gpu-xid-notice");
+}
+
+TEST(DefaultRules, ACardTakenOutOfServiceStillTellsItsDamageWhileItAnswers) {
+  AlertEngine engine(default_rules());
+  Scene scene;
+  scene.hold(engine, Metric::rows_failed, 0, 1);
+  scene.gpu().health.state = device::HealthState::lost;
+  std::string fired;
+  for (const auto& t : scene.hold(engine, Metric::rows_failed, 1, 1)) fired += t.alert.rule + " ";
+  EXPECT_THAT(fired, HasSubstr("gpu-rows-failed"));
+}
+
 TEST(DefaultRules, BadMemoryRowsAndEccErrorsFireAtOnce) {
   AlertEngine engine(default_rules());
   Scene scene;

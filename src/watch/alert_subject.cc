@@ -20,17 +20,31 @@ std::optional<Timed> percent(const device::Readings& r, Metric part, Metric whol
   return Timed{100 * p->value / w->value, std::min(p->at, w->at)};
 }
 
+std::optional<Timed> now_value(const Subject& s, double value) {
+  return Timed{value, s.snapshot->at};
+}
+
 bool asks_for_reset(unsigned code) {
   const auto action = device::xid_info(code).action;
   return action == XidAction::drain_and_reset || action == XidAction::reset_gpu ||
          action == XidAction::reboot;
 }
 
-double count_xids(const Subject& s, bool hardware) {
-  return static_cast<double>(std::ranges::count_if(s.gpu->xids, [&](const device::Xid& x) {
-    return seconds_between(x.at, s.snapshot->at) <= kXidWindow_s &&
-           asks_for_reset(x.code) == hardware;
-  }));
+// Under which derived metric a code counts: a program's fault, a fault that needs a
+// reset, or what the hardware only reports.
+std::string_view xid_metric(unsigned code) {
+  constexpr unsigned kEndedByItsFault = 43, kEndedEarly = 45;  // of a program, and all is done
+  if (asks_for_reset(code)) return "xid_hardware";
+  const bool program = device::xid_info(code).action == XidAction::restart_app ||
+                       code == kEndedByItsFault || code == kEndedEarly;
+  return program ? "xid_application" : "xid_notice";
+}
+
+std::optional<Timed> count_xids(const Subject& s, std::string_view metric) {
+  const auto counts = [&](const device::Xid& x) {
+    return seconds_between(x.at, s.snapshot->at) <= kXidWindow_s && xid_metric(x.code) == metric;
+  };
+  return now_value(s, static_cast<double>(std::ranges::count_if(s.gpu->xids, counts)));
 }
 
 double level_of(device::HealthState state) {
@@ -49,10 +63,6 @@ struct Derivation {
   std::string_view name;
   Derive derive;
 };
-
-std::optional<Timed> now_value(const Subject& s, double value) {
-  return Timed{value, s.snapshot->at};
-}
 
 std::optional<Timed> sample_age(const Subject& s) {
   if (!s.gpu->sampled_at) return std::nullopt;
@@ -104,8 +114,9 @@ constexpr Derivation kDerivations[] = {
     {"ghost_utilization",
      [](const Subject& s) { return now_value(s, s.gpu->ghost_utilization ? 1 : 0); }},
     {"sample_age", sample_age},
-    {"xid_hardware", [](const Subject& s) { return now_value(s, count_xids(s, true)); }},
-    {"xid_application", [](const Subject& s) { return now_value(s, count_xids(s, false)); }},
+    {"xid_hardware", [](const Subject& s) { return count_xids(s, "xid_hardware"); }},
+    {"xid_application", [](const Subject& s) { return count_xids(s, "xid_application"); }},
+    {"xid_notice", [](const Subject& s) { return count_xids(s, "xid_notice"); }},
     {"throttled", throttled},
     {"host_memory_percent",
      [](const Subject& s) {
@@ -120,8 +131,19 @@ constexpr Derivation kDerivations[] = {
 };
 
 // Metrics that do not come from the GPU's own answers.
-constexpr std::array<std::string_view, 6> kKnownWhileLost{
-    "health", "lost", "degraded", "sample_age", "xid_hardware", "xid_application"};
+constexpr std::array<std::string_view, 7> kKnownWhileLost{
+    "health", "lost", "degraded", "sample_age", "xid_hardware", "xid_application", "xid_notice"};
+
+// What a card that was taken out of service says of its damage counts as long as it
+// still answers: often it is the very reason.
+constexpr std::array<std::string_view, 3> kDamage{"ecc_uncorrected", "rows_pending", "rows_failed"};
+constexpr double kStillAnswers_s = 15;
+
+bool is_fresh_damage(const Subject& s, std::string_view metric) {
+  if (std::ranges::find(kDamage, metric) == kDamage.end()) return false;
+  const auto value = value_of(s, metric);
+  return value && seconds_between(value->at, s.snapshot->at) <= kStillAnswers_s;
+}
 
 }  // namespace
 
@@ -148,7 +170,8 @@ std::optional<Timed> value_of(const Subject& subject, std::string_view metric) {
 
 std::string_view why_void(const Subject& subject, std::string_view metric) {
   if (subject.gpu == nullptr) return {};
-  if (subject.lost() && std::ranges::find(kKnownWhileLost, metric) == kKnownWhileLost.end())
+  if (subject.lost() && std::ranges::find(kKnownWhileLost, metric) == kKnownWhileLost.end() &&
+      !is_fresh_damage(subject, metric))
     return "the GPU is lost";
   if (metric == "utilization" && subject.gpu->ghost_utilization)
     return "the utilization counter is stuck, no process uses the GPU";
@@ -171,9 +194,7 @@ const device::Xid* newest_xid(const Subject& subject, std::string_view metric) {
   if (subject.gpu == nullptr) return nullptr;
   const auto& xids = subject.gpu->xids;
   const auto it = std::find_if(xids.rbegin(), xids.rend(), [&](const device::Xid& x) {
-    if (metric == "xid_hardware") return asks_for_reset(x.code);
-    if (metric == "xid_application") return !asks_for_reset(x.code);
-    return true;
+    return !metric.starts_with("xid_") || xid_metric(x.code) == metric;
   });
   return it == xids.rend() ? nullptr : &*it;
 }

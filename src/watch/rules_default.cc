@@ -66,6 +66,11 @@ std::vector<Rule> health_rules() {
        "The driver reported {xid} on {device}, usually a fault of the program that ran there.",
        "Look at the log of {process}; run it under compute-sanitizer if it happens again.", "*",
        true},
+      {"gpu-xid-notice", "xid_notice", "above", 0, 0, 0, Severity::warning,
+       "The driver reported {xid} on {device}: the hardware's doing, not a program's.",
+       "sluice doctor shows its memory rows, ECC and links; have the card checked if this keeps "
+       "coming back.",
+       "*", true},
       {"gpu-ecc", "ecc_uncorrected", "increases", 0, 0, 0, Severity::critical,
        "{device} met memory errors that could not be corrected: {value} since the driver loaded. "
        "Results computed there since may be wrong.",

@@ -1,10 +1,10 @@
-"""The page's leases: table, room, timeline and revoking; part of page_test.py."""
+"""The page's leases: table, room, timeline and revoking, in a real browser."""
 
-import json, subprocess, threading, urllib.request
+import json, subprocess, sys, threading, urllib.request
 
 import browser
 from browser import ActionChains, Keys, wait_for
-from page_case import RESTARTED, PageTest
+from page_case import RESTARTED, PageTest, run
 
 
 class Leases(PageTest):
@@ -211,3 +211,7 @@ class Leases(PageTest):
         self.ask("newcomer", 3)
         self.assertIn("3.0 GiB", self.row("newcomer"))
         self.assertTrue(self.js("return window.same"), "without a reload")
+
+
+if __name__ == "__main__":
+    run(sys.argv[1], sys.argv[2:])
