@@ -55,15 +55,16 @@ TEST_F(LineWriterTest, AReaderThatStopsHoldsNobodyUpAndWhatIsLostIsCounted) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, 5s);
 
   std::string all;
-  for (int i = 0; i < 5000 && all.find("lost") == std::string::npos; ++i) {
-    all += read_all();
-    writer.flush(1ms);
-  }
-  all += (writer.flush(5s), read_all());
+  for (int i = 0; i < 5000 && !writer.flush(1ms); ++i) all += read_all();
+  all += read_all();
+  std::uint64_t counted = 0;  // it may be said in several lines
+  for (auto at = all.find("lost "); at != std::string::npos; at = all.find("lost ", at + 1))
+    counted += std::stoull(all.substr(at + 5));
   std::uint64_t whole = 0;
   for (auto at = all.find('x'); at != std::string::npos; at = all.find('x', at + line.size()))
     ++whole;
-  EXPECT_THAT(all, testing::EndsWith(lost(1000 - whole)));
+  EXPECT_GT(counted, 0u);
+  EXPECT_EQ(whole + counted, 1000u);
 }
 
 TEST_F(LineWriterTest, AReaderThatStopsDoesNotKeepTheProgramFromEnding) {

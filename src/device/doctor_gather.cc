@@ -25,7 +25,8 @@ namespace {
 // open module says "… Open Kernel Module for x86_64  580.95.05  Release Build …".
 std::string module_version(const Path& root) {
   const auto text = read_text(under(root, "/proc/driver/nvidia/version")).value_or("");
-  for (const auto word : split(text.substr(0, text.find('\n')), ' ')) {
+  const auto line = std::string_view(text).substr(0, text.find('\n'));
+  for (const auto word : split(line, ' ')) {
     const bool number = word.find_first_not_of("0123456789.") == std::string_view::npos;
     if (number && word.find('.') != std::string_view::npos) return std::string(word);
   }
