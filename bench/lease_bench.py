@@ -65,15 +65,32 @@ def commit():
     return done.stdout.strip() or "unknown"
 
 
-def measure(ask, server):
-    wait_for_cards(server["url"])
+def one(ask, rate):
+    """A server of its own: what a round leaves behind must not slow the next one."""
+    with tempfile.TemporaryDirectory() as state:
+        process = subprocess.Popen(
+            [*first(ask), ask.sluice, "serve", "--demo", "eight-gpus", "--port", "0", "--json",
+             "--state", state, "--set", "log_level=warn", *ask.serve.split()],
+            stdout=subprocess.PIPE, text=True)
+        try:
+            server = json.loads(process.stdout.readline())
+            wait_for_cards(server["url"])
+            result = load(ask, server["socket"], rate)
+            for name in ("median", "p99"):
+                seconds = metric(server["url"], f"sluice_lease_grant_{name}_seconds")
+                result[f"grant_{name}_us"] = round(1e6 * seconds, 1)
+            return result
+        finally:
+            process.terminate()
+            process.wait()
+            process.stdout.close()
+
+
+def measure(ask):
     rounds = {rate: [] for rate in (*ask.rates, 0)}
     for _ in range(ask.rounds):
         for rate, done in rounds.items():
-            done.append(load(ask, server["socket"], rate))
-            done[-1].update({f"grant_{name}_us": round(1e6 * metric(
-                server["url"], f"sluice_lease_grant_{name}_seconds"), 1)
-                for name in ("median", "p99")})
+            done.append(one(ask, rate))
     return {"suite": "lease", "what": "POST /v1/leases and DELETE over the Unix socket",
             "date": datetime.date.today().isoformat(), "commit": commit(), "cpu": cpu_model(),
             "cores": os.cpu_count(), "clients": ask.clients, "realtime": ask.realtime,
@@ -96,15 +113,7 @@ def main():
     parser.add_argument("--serve", default="", help="more arguments of sluice serve")
     parser.add_argument("--out", help="file for the JSON result; else stdout")
     ask = parser.parse_args()
-    with tempfile.TemporaryDirectory() as state:
-        server = subprocess.Popen(
-            [*first(ask), ask.sluice, "serve", "--demo", "eight-gpus", "--port", "0", "--json", "--state", state,
-             *ask.serve.split()], stdout=subprocess.PIPE, text=True)
-        try:
-            result = measure(ask, json.loads(server.stdout.readline()))
-        finally:
-            server.terminate()
-            server.wait()
+    result = measure(ask)
     text = json.dumps(result, indent=2) + "\n"
     if ask.out:
         with open(ask.out, "w") as f:

@@ -66,13 +66,16 @@ Broker::Impl::Impl(Options o)
   const Lock lock(mutex);
   restore();
   if (config.cgroups) groups.sweep({});  // who is limited is settled anew with the first sample
-  if (options.threads) thread = std::jthread([this](std::stop_token stop) { timer(stop); });
+  if (!options.threads) return;
+  thread = std::jthread([this](std::stop_token stop) { timer(stop); });
+  telling_thread = std::jthread([this](std::stop_token stop) { teller(stop); });
 }
 
 // The callers of everything below first.
 Broker::Impl::~Impl() {
   thread = {};
   watch.reset();
+  telling_thread = {};
 }
 
 void Broker::Impl::restore() {

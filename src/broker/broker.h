@@ -100,9 +100,10 @@ class Broker {
   void report(const Token& token, const UsageReport& usage);
   void connection_closed(std::uint64_t connection) noexcept;
 
-  // Told of every event in the order they happened, one at a time, on the thread of some
-  // caller and without a lock held; must return quickly, and may call the broker but not
-  // on_event(). Null stops the calls; none is under way afterwards.
+  // Told of every event in the order they happened, one at a time and without a lock held, on
+  // a thread of the broker's own (without Options::threads, on that of some caller); must
+  // return quickly, and may call the broker but not on_event(). Null stops the calls; none is
+  // under way afterwards.
   void on_event(std::function<void(const BrokerEvent&)> tell);
 
   // {"leases": [...], "waiting": [...], "on_cpu": [...], "cards": [{"gpu_uuid", "total_gb",

@@ -165,10 +165,25 @@ void Broker::Impl::after() {
     if (terminate(holder, options.proc))
       log::warn("leases: process {} did not yield and was asked to end (SIGTERM)", holder.pid);
   if (has_groups) run_groups();
-  tell_all();
+  if (options.threads)
+    has_news.notify_one();
+  else
+    tell_all();
 }
 
-// One at a time; whoever comes meanwhile leaves its events to the one who tells.
+// A thread of its own: an answer must not wait until the news of others are told.
+void Broker::Impl::teller(std::stop_token stop) {
+  while (!stop.stop_requested()) {
+    {
+      const Lock lock(mutex);
+      has_news.wait(mutex, stop, [this]() REQUIRES(mutex) { return !outbox.empty(); });
+    }
+    tell_all();
+  }
+}
+
+// One at a time, without threads; whoever comes meanwhile leaves its events to the one who
+// tells.
 void Broker::Impl::tell_all() {
   std::function<void(const BrokerEvent&)> to;
   std::deque<Told> now;

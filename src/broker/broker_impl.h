@@ -75,6 +75,7 @@ struct Broker::Impl {
   void after();  // what the changes ask for outside: groups, signals, events
   void run_groups();
   void tell_all();
+  void teller(std::stop_token stop);
   void holder_died(std::int64_t pid, std::uint64_t start_time);
   void check_holders();
   void tick();
@@ -108,7 +109,7 @@ struct Broker::Impl {
   std::deque<Told> outbox GUARDED_BY(mutex);
   bool telling GUARDED_BY(mutex) = false;
   std::function<void(const BrokerEvent&)> tell GUARDED_BY(mutex);
-  std::condition_variable_any told;
+  std::condition_variable_any told, has_news;
 
   Mutex groups_mutex;  // taken before `mutex` where both are
   LeaseGroups groups GUARDED_BY(groups_mutex);
@@ -117,6 +118,7 @@ struct Broker::Impl {
   bool wakes_sooner GUARDED_BY(mutex) = false;
   Instant forget_at GUARDED_BY(mutex){};
   std::condition_variable_any woken;
+  std::jthread telling_thread;
   std::unique_ptr<HolderWatch> watch;  // last but one: calls back
   std::jthread thread;                 // last: uses everything above
 };

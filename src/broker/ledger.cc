@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -16,6 +17,7 @@ namespace {
 
 constexpr double kForgets = 0.6931471805599453 / 600;  // of a share per second: half in ten minutes
 constexpr std::size_t kAgentsToSweep = 4096;
+constexpr Seconds kReturnsPause{0.002};  // between slices of returns: requests come first
 
 }  // namespace
 
@@ -32,6 +34,7 @@ std::string_view to_string(Change::What what) noexcept {
 
 void Ledger::Impl::begin(Instant t) {
   just_ended.clear();
+  returns_told = 0;
   now = std::max(now, t);
   if (agents.size() > std::max(kAgentsToSweep, 2 * agents_at_sweep)) forget_agents();
 }
@@ -313,13 +316,16 @@ Changes Ledger::tick(Instant now) {
     else
       impl_->watch_deadline(entry);  // it was renewed meanwhile
   }
+  if (std::exchange(impl_->has_returns, false))
+    for (CardIndex i = 0; i < impl_->cards.size(); ++i) impl_->tell_returns(i, changes);
   impl_->ticked_at = impl_->now;
   impl_->serve_if_needed(changes);
   return changes;
 }
 
 Instant Ledger::next_tick() const {
-  return impl_->deadlines.empty() ? Instant::max() : impl_->deadlines.top().first;
+  const auto due = impl_->deadlines.empty() ? Instant::max() : impl_->deadlines.top().first;
+  return impl_->has_returns ? std::min(due, later(impl_->ticked_at, kReturnsPause)) : due;
 }
 
 const Lease* Ledger::find(LeaseId id) const {

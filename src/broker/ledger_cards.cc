@@ -12,6 +12,7 @@ namespace {
 
 // Process lists come more rarely than samples. A return is told without one after this.
 constexpr Seconds kListPatience{60};
+constexpr std::size_t kReturnsAtOnce = 16;  // the owner stores them while others wait
 
 // What a holder's process has beyond what is still promised to it.
 std::uint64_t retained(const CardState& state, const Holder& holder) {
@@ -99,10 +100,15 @@ void Ledger::Impl::confirm_returns(CardIndex index, Changes& changes) {
   tell_returns(index, changes);
 }
 
-// With what the process still has there, which only a later list tells.
+// With what the process still has there, which only a later list tells. A list may confirm
+// thousands at once; they count no more, so the rest can wait for the next tick.
 void Ledger::Impl::tell_returns(CardIndex index, Changes& changes) {
   auto& state = cards[index];
   std::erase_if(state.unlisted, [&](LeaseId id) {
+    if (returns_told == kReturnsAtOnce) {
+      has_returns = true;
+      return false;
+    }
     auto& entry = entries.at(id);
     const auto& lease = entry.lease;
     const auto& listed_at = state.card.processes_at;
@@ -117,6 +123,7 @@ void Ledger::Impl::tell_returns(CardIndex index, Changes& changes) {
     for (auto& seat : entry.seats)
       if (seat.card == index) seat.is_told = true;
     if (std::ranges::all_of(entry.seats, &Seat::is_told)) finish(entry);
+    ++returns_told;
     return true;
   });
 }

@@ -207,8 +207,10 @@ struct Ledger::Impl {
   Instant policy_at{};
   LeaseId last_id = 0;
   bool has_observed = false;
-  bool must_serve = false;  // something ended that kept others waiting
-  bool plan_again = false;  // the reservations: a card came, went or changed its size
+  std::size_t returns_told = 0;  // in this call
+  bool has_returns = false;      // more may be due than one call tells
+  bool must_serve = false;       // something ended that kept others waiting
+  bool plan_again = false;       // the reservations: a card came, went or changed its size
 
   std::unordered_map<LeaseId, Entry> entries;
   std::map<LeaseId, std::unordered_map<LeaseId, Entry>::node_type> just_ended;
