@@ -7,7 +7,9 @@
 Server and load generator (wrk, 64 connections) share the machine's cores. What a
 machine gives changes from minute to minute, so both servers take turns and the ratio
 counts. Then a soak: a million requests, with the server's memory before and after."""
-import argparse, datetime, json, os, platform, re, shutil, subprocess, sys, tempfile
+import argparse, datetime, json, os, re, shutil, subprocess, sys, tempfile
+
+from machine import commit, cpu_model
 
 UNITS = {"us": 1e-3, "ms": 1, "s": 1e3, "m": 6e4}
 
@@ -32,18 +34,6 @@ def memory(pid):
 
 def best(rounds):
     return max(rounds, key=lambda r: r["requests_per_s"])
-
-
-def cpu_model():
-    with open("/proc/cpuinfo") as f:
-        found = re.search(r"model name\s*:\s*(.*)", f.read())
-    return found[1] if found else platform.processor()
-
-
-def commit():
-    done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True,
-                          cwd=os.path.dirname(os.path.abspath(__file__)))
-    return done.stdout.strip() or "unknown"
 
 
 def command():

@@ -8,7 +8,9 @@ Every grant is on disk before it is answered (safe against a killed process). Se
 (one thread for all clients) share the machine's cores. Two ways, in turn, several rounds: at
 rates that the clients keep, where a request's time counts from the moment it was due; and flat
 out, where each client asks again as soon as it is answered, which shows the limit."""
-import argparse, datetime, json, os, platform, re, subprocess, sys, tempfile, time, urllib.request
+import argparse, datetime, json, os, re, subprocess, sys, tempfile, time, urllib.request
+
+from machine import commit, cpu_model
 
 
 def first(ask):
@@ -51,18 +53,6 @@ def summary(rounds):
             **{f"{what}_{p}": median(rounds, what, p) for what in ("request", "release")
                for p in ("p50_ms", "p99_ms")},
             "rounds": rounds}
-
-
-def cpu_model():
-    with open("/proc/cpuinfo") as f:
-        found = re.search(r"model name\s*:\s*(.*)", f.read())
-    return found[1] if found else platform.processor()
-
-
-def commit():
-    done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True,
-                          cwd=os.path.dirname(os.path.abspath(__file__)))
-    return done.stdout.strip() or "unknown"
 
 
 def one(ask, rate):

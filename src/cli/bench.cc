@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "cli/actions.h"
 #include "cli/bench_report.h"
 #include "cli/checks.h"
 #include "cli/commands.h"
@@ -207,40 +208,17 @@ int bench_memory(Args args, Io& io) {
   });
 }
 
-struct Suite {
-  std::string_view name;
-  std::string_view help;
-  Run run;
-};
-
-constexpr Suite kSuites[] = {
+constexpr Action kSuites[] = {
     {"device", "memory, links, matrix rates and launch latency of GPUs and CPU", bench_device},
     {"memory", "what a block costs: pools, cudaMalloc, cudaMallocAsync", bench_memory},
 };
 
-void list_suites(std::ostream& out) {
-  out << "usage: sluice bench <suite> [options]\n\n";
-  for (const auto& suite : kSuites)
-    out << "  " << suite.name << std::string(12 - suite.name.size(), ' ') << suite.help << "\n";
-  out << "\nsluice bench <suite> --help explains one. Example: sluice bench device --quick\n";
-}
-
 }  // namespace
 
 int bench(Args args, Io& io) {
-  if (args.empty() || args[0] == "--help" || args[0] == "-h") {
-    list_suites(io.out);
-    return 0;
-  }
-  const auto* suite = std::ranges::find(kSuites, args[0], &Suite::name);
-  if (suite == std::end(kSuites)) {
-    std::vector<std::string_view> names;
-    for (const auto& s : kSuites) names.push_back(s.name);
-    throw Error(Code::invalid_argument, "bench: no suite named '" + std::string(args[0]) + "'" +
-                                            did_you_mean(args[0], names) +
-                                            "; sluice bench lists them");
-  }
-  return suite->run(args, io);
+  const auto* action =
+      find_action({"bench", "suite", kSuites, "Example: sluice bench device --quick"}, args, io);
+  return action == nullptr ? 0 : action->run(args, io);
 }
 
 }  // namespace sluice::cli

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "cli/actions.h"
 #include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/lease_report.h"
@@ -270,12 +271,6 @@ int watch_events(Args args, Io& io) {
   return 0;
 }
 
-struct Action {
-  std::string_view name;
-  std::string_view help;
-  Run run;
-};
-
 constexpr Action kActions[] = {
     {"request", "ask for GPU memory, and run a command with it", request},
     {"list", "who holds what, who waits, and what is left", list},
@@ -284,31 +279,15 @@ constexpr Action kActions[] = {
     {"watch", "what happens, as it happens", watch_events},
 };
 
-void list_actions(std::ostream& out) {
-  out << "usage: sluice lease <action> [options]\n\n";
-  for (const auto& action : kActions)
-    out << "  " << action.name << std::string(12 - action.name.size(), ' ') << action.help << "\n";
-  out << "\nsluice lease <action> --help explains one. All of them talk to a running sluice "
-         "serve.\n"
-         "Example: sluice lease request trainer --memory-gb 8 -- python3 train.py\n";
-}
-
 }  // namespace
 
 int lease(Args args, Io& io) {
-  if (args.empty() || args[0] == "--help" || args[0] == "-h") {
-    list_actions(io.out);
-    return 0;
-  }
-  const auto* action = std::ranges::find(kActions, args[0], &Action::name);
-  if (action == std::end(kActions)) {
-    std::vector<std::string_view> names;
-    for (const auto& a : kActions) names.push_back(a.name);
-    throw Error(Code::invalid_argument, "lease: no action named '" + std::string(args[0]) + "'" +
-                                            did_you_mean(args[0], names) +
-                                            "; sluice lease lists them");
-  }
-  return action->run(args.subspan(1), io);
+  const auto* action =
+      find_action({"lease", "action", kActions,
+                   "All of them talk to a running sluice serve.\n"
+                   "Example: sluice lease request trainer --memory-gb 8 -- python3 train.py"},
+                  args, io);
+  return action == nullptr ? 0 : action->run(args.subspan(1), io);
 }
 
 }  // namespace sluice::cli

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/units.h"
+#include "cli/actions.h"
 #include "cli/commands.h"
 #include "cli/memory_report.h"
 #include "cli/progress.h"
@@ -293,41 +294,18 @@ int report_trace(Args args, Io& io) {
   return 0;
 }
 
-struct Action {
-  std::string_view name;
-  std::string_view help;
-  Run run;
-};
-
 constexpr Action kActions[] = {
     {"record", "a PyTorch memory snapshot as a small trace", record},
     {"replay", "traces through every strategy of a pool, and which to choose", replay},
     {"report", "what a trace contains", report_trace},
 };
 
-void list_actions(std::ostream& out) {
-  out << "usage: sluice memory <action> [options]\n\n";
-  for (const auto& action : kActions)
-    out << "  " << action.name << std::string(12 - action.name.size(), ' ') << action.help << "\n";
-  out << "\nsluice memory <action> --help explains one. Example: sluice memory replay training\n";
-}
-
 }  // namespace
 
 int memory(Args args, Io& io) {
-  if (args.empty() || args[0] == "--help" || args[0] == "-h") {
-    list_actions(io.out);
-    return 0;
-  }
-  const auto* action = std::ranges::find(kActions, args[0], &Action::name);
-  if (action == std::end(kActions)) {
-    std::vector<std::string_view> names;
-    for (const auto& a : kActions) names.push_back(a.name);
-    throw Error(Code::invalid_argument, "memory: no action named '" + std::string(args[0]) + "'" +
-                                            did_you_mean(args[0], names) +
-                                            "; sluice memory lists them");
-  }
-  return action->run(args.subspan(1), io);
+  const auto* action = find_action(
+      {"memory", "action", kActions, "Example: sluice memory replay training"}, args, io);
+  return action == nullptr ? 0 : action->run(args.subspan(1), io);
 }
 
 }  // namespace sluice::cli
