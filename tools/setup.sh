@@ -16,7 +16,7 @@ fail() {
 build_packages=(
   g++ cmake ninja-build ccache pkg-config ca-certificates git python3
   'libboost1.81-dev|libboost1.83-dev|libboost-dev' nlohmann-json3-dev libtomlplusplus-dev?
-  libcli11-dev libspdlog-dev libfmt-dev prometheus-cpp-dev? libsqlite3-dev libssl-dev libdnnl-dev
+  libcli11-dev libspdlog-dev libfmt-dev prometheus-cpp-dev? libsqlite3-dev libssl-dev libdnnl-dev libhwy-dev
   libjs-dygraphs? libgtest-dev libgmock-dev libbenchmark-dev
 )
 test_packages=(

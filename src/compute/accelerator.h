@@ -1,0 +1,53 @@
+// A GPU that runs operations: in this process, in a worker process, or made up by a test.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+#include "compute/operation.h"
+
+namespace sluice::compute {
+
+// The device failed in the middle of a call: what it had computed is lost, and it may be
+// unusable from now on (why_not() says). Out of memory is not a fault.
+class DeviceFault : public Error {
+ public:
+  explicit DeviceFault(const std::string& what, ::sluice::Where where = ::sluice::Where::here())
+      : Error(Code::internal, what, where) {}
+};
+
+// Seconds that the parts of a call took.
+struct Taken {
+  double copy_in = 0, compute = 0, copy_out = 0;
+};
+
+// Thread-safe.
+class Accelerator {
+ public:
+  virtual ~Accelerator() = default;
+
+  virtual std::string name() const = 0;
+
+  // Why no call should be sent to it now; empty when it is well. Quick: never asks the
+  // driver. A device that failed may come back by itself.
+  virtual std::string why_not() = 0;
+
+  // Runs operation.gpu with every array on the device and waits for it. Throws exhausted
+  // when there is no memory for it, with nothing harmed, and DeviceFault.
+  virtual Taken run(const Operation& operation, const Call& call) = 0;
+
+  virtual std::size_t trim() noexcept = 0;  // cached memory; bytes
+};
+
+struct CudaOptions {
+  int device = 0;                                     // CUDA's number
+  std::size_t memory = static_cast<std::size_t>(-1);  // most bytes it may take: a lease's
+};
+
+// The GPU in this process. A fault ends CUDA for the process, and so this accelerator for
+// good: a server uses a worker process instead. Throws unavailable in a build without
+// CUDA, and when there is no such device.
+std::unique_ptr<Accelerator> make_cuda_accelerator(const CudaOptions& options);
+
+}  // namespace sluice::compute

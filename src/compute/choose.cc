@@ -1,0 +1,79 @@
+#include "compute/choose.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace sluice::compute {
+namespace {
+
+constexpr double kNear = 3;  // times the winner's time
+
+// Where no copy was measured yet: what slow links manage, so that a trial is worth it.
+constexpr double kAssumedBytesPerSecond = 10e9, kAssumedStart = 20e-6;
+
+double copy_seconds(const Costs& costs, std::string_view copy, std::size_t bytes) {
+  if (bytes == 0) return 0;
+  const auto work = static_cast<double>(bytes);
+  const auto seen = costs.estimate(copy, Processor::gpu, work);
+  return seen ? seen->seconds : kAssumedStart + work / kAssumedBytesPerSecond;
+}
+
+std::string shown(double seconds) {
+  if (seconds < 1e-3) return fmt::format("{:.3g} us", seconds * 1e6);
+  return seconds < 1 ? fmt::format("{:.3g} ms", seconds * 1e3) : fmt::format("{:.3g} s", seconds);
+}
+
+Choice chosen(Choice choice, Processor on, std::string reason) {
+  choice.on = on;
+  choice.reason = std::move(reason);
+  return choice;
+}
+
+Choice by_time(Choice choice, int cpu_runs, int gpu_runs) {
+  const double cpu = *choice.cpu_s, gpu = *choice.gpu_s;
+  const Processor winner = gpu < cpu ? Processor::gpu : Processor::cpu;
+  const bool cpu_lost = winner == Processor::gpu;
+  const double won = std::min(cpu, gpu), lost = std::max(cpu, gpu);
+  if ((cpu_lost ? cpu_runs : gpu_runs) < kTries && lost < kNear * won)
+    return chosen(std::move(choice), cpu_lost ? Processor::cpu : Processor::gpu,
+                  fmt::format("measured {} times only, and {} is near {}",
+                              cpu_lost ? cpu_runs : gpu_runs, shown(lost), shown(won)));
+  return chosen(std::move(choice), winner,
+                fmt::format("{} expected, {} on the {}", shown(won), shown(lost),
+                            cpu_lost ? "CPU" : "GPU with its copies"));
+}
+
+}  // namespace
+
+std::optional<Where> where_from(std::string_view name) noexcept {
+  if (name == "auto") return Where::automatic;
+  if (name == "cpu") return Where::cpu;
+  if (name == "gpu") return Where::gpu;
+  return std::nullopt;
+}
+
+Choice choose(const Question& question, const Costs& costs) {
+  const auto cpu = costs.estimate(question.operation, Processor::cpu, question.work);
+  const auto gpu = costs.estimate(question.operation, Processor::gpu, question.work);
+  const double copies = copy_seconds(costs, kCopyIn, question.traffic.in) +
+                        copy_seconds(costs, kCopyOut, question.traffic.out);
+  Choice choice;
+  if (cpu) choice.cpu_s = cpu->seconds;
+  if (gpu) choice.gpu_s = gpu->seconds + copies;
+  if (question.wanted == Where::cpu)
+    return chosen(std::move(choice), Processor::cpu, "the caller asked for the CPU");
+  if (!question.gpu_unusable.empty())
+    return chosen(std::move(choice), Processor::cpu, question.gpu_unusable);
+  if (question.wanted == Where::gpu)
+    return chosen(std::move(choice), Processor::gpu, "the caller asked for the GPU");
+  if (!cpu) return chosen(std::move(choice), Processor::cpu, "not measured on the CPU yet");
+  if (!gpu && copies >= cpu->seconds)
+    return chosen(std::move(choice), Processor::cpu,
+                  fmt::format("{} expected; copying to and from the GPU alone takes {}",
+                              shown(cpu->seconds), shown(copies)));
+  if (!gpu) return chosen(std::move(choice), Processor::gpu, "not measured on the GPU yet");
+  return by_time(std::move(choice), cpu->runs, gpu->runs);
+}
+
+}  // namespace sluice::compute

@@ -1,0 +1,72 @@
+// Runs operations where they run best, and to the end whatever the GPU does.
+//
+//   Compute compute({});
+//   market::ema(compute, prices, out, {.timeperiod = 30});
+//   compute.run(operation, call).reason;   // why there
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compute/accelerator.h"
+#include "compute/choose.h"
+#include "compute/workers.h"
+
+namespace sluice::compute {
+
+struct ComputeOptions {
+  int threads = 0;                                  // 0: all this process may use
+  std::shared_ptr<Accelerator> accelerator{};       // none: everything runs on the CPU
+  std::string no_accelerator = "no GPU was found";  // the reason that is given then
+  // Why the GPU must not be used now, by those who watch it; empty when it may.
+  std::function<std::string()> veto{};
+  std::filesystem::path costs{};  // file of measured costs; empty: forgotten at the end
+};
+
+struct Outcome {
+  Choice choice;
+  std::size_t items_on_cpu = 0, items_on_gpu = 0;
+  std::size_t parts = 1;  // the call was cut into on the GPU, for want of memory
+  double seconds = 0;
+  std::string fallback;  // why items that were for the GPU ran on the CPU; empty when none did
+};
+
+struct ComputeFigures {
+  std::uint64_t cpu_calls = 0, gpu_calls = 0, faults = 0, exhausted = 0, fallbacks = 0;
+};
+
+// Thread-safe; calls may come from several threads and share the processors.
+class Compute {
+ public:
+  explicit Compute(ComputeOptions options);
+  ~Compute();  // writes the costs
+  Compute(const Compute&) = delete;
+  Compute& operator=(const Compute&) = delete;
+
+  // Returns when all outputs are written. Out of GPU memory: caches are trimmed, then the
+  // call is split, then it runs on the CPU. A GPU that fails: what is not done yet runs
+  // on the CPU, and so do later calls until the GPU is well again. Throws what the CPU
+  // function throws; `Where::gpu` only excludes the choice, not these ways out.
+  Outcome run(const Operation& operation, const Call& call, Where where = Where::automatic);
+
+  // What run() would choose.
+  Choice explain(const Operation& operation, const Call& call, Where where = Where::automatic);
+
+  Workers& workers() noexcept;
+  ComputeFigures figures() const;
+  std::string accelerator_name() const;  // empty when there is none
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Runs on the CPU, and on the first usable GPU of this machine where there is one.
+// `device` is "auto", "cpu" or "gpu" (which throws unavailable without one).
+std::unique_ptr<Compute> make_compute(std::string_view device, std::filesystem::path costs = {});
+
+}  // namespace sluice::compute

@@ -1,0 +1,20 @@
+// Measured costs as a file: JSON, one per machine, replaced as a whole.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "compute/costs.h"
+
+namespace sluice::compute {
+
+// This CPU with its usable cores, and the GPU: costs measured on another are of no use.
+std::string machine_name(const std::string& gpu);
+
+// Empty when there is no file, or it is of another machine or damaged (which the log says).
+Costs load_costs(const std::filesystem::path& file, const std::string& machine);
+
+// What cannot be written is logged: costs are measured again.
+void save_costs(const std::filesystem::path& file, const std::string& machine, const Costs& costs);
+
+}  // namespace sluice::compute

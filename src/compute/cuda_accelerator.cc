@@ -1,0 +1,186 @@
+// Arrays are copied to the GPU, the operation's kernels run, results are copied back: on a
+// stream of their own for each call that runs at the same time, from one pool of memory.
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "compute/accelerator.h"
+#include "compute/lane.h"
+#include "device/check.h"
+#include "memory/adaptors.h"
+#include "memory/cuda.h"
+#include "memory/pool.h"
+
+namespace sluice::compute {
+namespace {
+
+constexpr std::size_t kAddresses = std::size_t{1} << 40;
+
+// Errors after which the process can go on using the device.
+bool harmless(cudaError_t status) {
+  return status == cudaSuccess || status == cudaErrorMemoryAllocation ||
+         status == cudaErrorInvalidConfiguration || status == cudaErrorInvalidValue;
+}
+
+std::unique_ptr<memory::Arena> make_arena(int device) {
+  try {
+    return memory::make_cuda_arena(device, kAddresses);
+  } catch (const Error& error) {
+    if (error.code() != Code::unavailable) throw;
+    std::size_t free = 0, total = 0;
+    device::check(cudaMemGetInfo(&free, &total));
+    return memory::make_cuda_fixed_arena(device, free / 2);
+  }
+}
+
+class CudaAccelerator final : public Accelerator {
+ public:
+  explicit CudaAccelerator(const CudaOptions& options)
+      : device_{options.device},
+        scope_check_(check_device(options.device)),
+        arena_(make_arena(options.device)),
+        pool_("compute", *arena_, {.ceiling = options.memory}),
+        locked_(pool_) {}
+
+  std::string name() const override { return name_; }
+  std::string why_not() override {
+    return failed_ ? "CUDA failed in this process and cannot be used in it again" : "";
+  }
+  Taken run(const Operation& operation, const Call& call) override;
+  std::size_t trim() noexcept override { return locked_.trim(); }
+
+ private:
+  class Borrowed;
+  struct Staged;
+
+  bool check_device(int device) {
+    int count = 0;
+    device::check(cudaGetDeviceCount(&count));
+    if (device < 0 || device >= count)
+      throw Error(Code::unavailable, "CUDA has no device " + std::to_string(device));
+    cudaDeviceProp properties{};
+    device::check(cudaGetDeviceProperties(&properties, device));
+    name_ = properties.name;
+    return true;
+  }
+  Taken run_on(const device::Stream& stream, const Operation& operation, const Call& call);
+
+  std::string name_;
+  const device::DeviceId device_;
+  const bool scope_check_;
+  const std::unique_ptr<memory::Arena> arena_;
+  memory::Pool pool_;
+  memory::LockedAllocator locked_;
+  std::atomic<bool> failed_{false};
+  Mutex mutex_;
+  std::vector<std::unique_ptr<device::Stream>> idle_ GUARDED_BY(mutex_);
+};
+
+// A stream until the end of the scope; a failed one is not used again.
+class CudaAccelerator::Borrowed {
+ public:
+  explicit Borrowed(CudaAccelerator& from) : from_(from) {
+    {
+      const Lock lock(from.mutex_);
+      if (!from.idle_.empty()) {
+        stream_ = std::move(from.idle_.back());
+        from.idle_.pop_back();
+      }
+    }
+    if (!stream_) stream_ = std::make_unique<device::Stream>(from.device_);
+  }
+  ~Borrowed() {
+    if (from_.failed_) return;
+    const Lock lock(from_.mutex_);
+    from_.idle_.push_back(std::move(stream_));
+  }
+  Borrowed(const Borrowed&) = delete;
+  Borrowed& operator=(const Borrowed&) = delete;
+
+  const device::Stream& get() const { return *stream_; }
+
+ private:
+  CudaAccelerator& from_;
+  std::unique_ptr<device::Stream> stream_;
+};
+
+// A call whose arrays are all on the device; memory for those that were not.
+struct CudaAccelerator::Staged {
+  Staged(memory::Allocator& from, const Call& host) : call(host) {
+    place(from, call.in);
+    place(from, call.out);
+  }
+  void place(memory::Allocator& from, std::vector<Operand>& operands) {
+    for (Operand& operand : operands) {
+      if (operand.side == Side::device) continue;
+      buffers.emplace_back(from, operand.bytes(call.items));
+      operand.data = buffers.back().data();
+      operand.side = Side::device;
+    }
+  }
+  Call call;
+  std::vector<memory::Buffer> buffers;
+};
+
+// Memory goes back to the pool only when the stream is done with it, also on the way of an
+// error.
+struct Quiet {
+  cudaStream_t stream;
+  ~Quiet() { (void)cudaStreamSynchronize(stream); }
+};
+
+void copy(const std::vector<Operand>& to, const std::vector<Operand>& from, std::size_t items,
+          cudaMemcpyKind kind, const device::Stream& stream) {
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    const Operand& host = kind == cudaMemcpyHostToDevice ? from[i] : to[i];
+    const std::size_t bytes = host.bytes(items);
+    if (host.side == Side::device || bytes == 0) continue;
+    device::check(cudaMemcpyAsync(to[i].data, from[i].data, bytes, kind, stream.get()));
+  }
+}
+
+Taken CudaAccelerator::run_on(const device::Stream& stream, const Operation& operation,
+                              const Call& call) {
+  const Staged staged(locked_, call);
+  Lane lane(stream, locked_);
+  const Quiet quiet{stream.get()};
+  const Instant start = Steady::now();
+  copy(staged.call.in, call.in, call.items, cudaMemcpyHostToDevice, stream);
+  stream.wait();
+  const Instant there = Steady::now();
+  operation.gpu(staged.call, lane);
+  stream.wait();
+  const Instant computed = Steady::now();
+  copy(call.out, staged.call.out, call.items, cudaMemcpyDeviceToHost, stream);
+  stream.wait();
+  return {seconds_between(start, there), seconds_between(there, computed),
+          seconds_between(computed, Steady::now())};
+}
+
+Taken CudaAccelerator::run(const Operation& operation, const Call& call) {
+  const device::DeviceScope scope(device_);
+  try {
+    const Borrowed stream(*this);
+    return run_on(stream.get(), operation, call);
+  } catch (const Error& error) {
+    const cudaError_t after = cudaDeviceSynchronize();
+    if (harmless(after)) {
+      (void)cudaGetLastError();
+      if (error.code() == Code::exhausted) throw;
+    } else {
+      failed_ = true;
+    }
+    throw DeviceFault(std::string(error.reason()));
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Accelerator> make_cuda_accelerator(const CudaOptions& options) {
+  return std::make_unique<CudaAccelerator>(options);
+}
+
+}  // namespace sluice::compute

@@ -1,0 +1,113 @@
+#include "compute/workers.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "device/cpu.h"
+
+namespace sluice::compute {
+namespace {
+
+// One call of each(): threads take stretches until none is left.
+struct Job {
+  std::size_t count, grain;
+  void* body;
+  void (*piece)(void*, std::size_t, std::size_t);
+  std::atomic<std::size_t> next{0};
+  std::atomic<bool> failed{false};
+  std::exception_ptr error{};  // of the first body that threw; read after all have left
+  std::size_t inside = 0;      // threads, under the pool's lock
+
+  bool open() const { return next.load(std::memory_order_relaxed) < count; }
+
+  void work() {
+    while (!failed.load(std::memory_order_relaxed)) {
+      const std::size_t begin = next.fetch_add(grain, std::memory_order_relaxed);
+      if (begin >= count) return;
+      try {
+        piece(body, begin, std::min(begin + grain, count));
+      } catch (...) {
+        if (!failed.exchange(true)) error = std::current_exception();
+      }
+    }
+  }
+};
+
+thread_local bool inside_a_body = false;
+
+}  // namespace
+
+struct Workers::Impl {
+  std::mutex mutex;
+  std::condition_variable wake, left;
+  std::vector<Job*> jobs;  // that may have stretches left
+  bool ending = false;
+  std::vector<std::thread> threads;
+
+  Job* open_job() {
+    for (Job* job : jobs)
+      if (job->open()) return job;
+    return nullptr;
+  }
+
+  void serve() {
+    inside_a_body = true;
+    std::unique_lock lock(mutex);
+    for (;;) {
+      Job* job = nullptr;
+      wake.wait(lock, [&] { return ending || (job = open_job()) != nullptr; });
+      if (ending) return;
+      ++job->inside;
+      lock.unlock();
+      job->work();
+      lock.lock();
+      if (--job->inside == 0) left.notify_all();
+    }
+  }
+};
+
+Workers::Workers(int threads) : impl_(std::make_unique<Impl>()) {
+  const int wanted =
+      threads > 0 ? threads : static_cast<int>(std::ceil(device::detect_cpu().usable_cores));
+  for (int i = 1; i < wanted; ++i)
+    impl_->threads.emplace_back([impl = impl_.get()] { impl->serve(); });
+}
+
+Workers::~Workers() {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->ending = true;
+  }
+  impl_->wake.notify_all();
+  for (auto& thread : impl_->threads) thread.join();
+}
+
+int Workers::threads() const noexcept { return static_cast<int>(impl_->threads.size()) + 1; }
+
+void Workers::run(std::size_t count, std::size_t grain, void* body, Piece piece) {
+  if (count == 0) return;
+  Job job{.count = count, .grain = std::max<std::size_t>(grain, 1), .body = body, .piece = piece};
+  if (inside_a_body || impl_->threads.empty() || count <= job.grain) {
+    job.work();
+  } else {
+    std::unique_lock lock(impl_->mutex);
+    impl_->jobs.push_back(&job);
+    lock.unlock();
+    impl_->wake.notify_all();
+    inside_a_body = true;
+    job.work();
+    inside_a_body = false;
+    lock.lock();
+    std::erase(impl_->jobs, &job);
+    impl_->left.wait(lock, [&] { return job.inside == 0; });
+  }
+  if (job.error) std::rethrow_exception(job.error);
+}
+
+}  // namespace sluice::compute
