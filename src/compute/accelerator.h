@@ -38,6 +38,11 @@ class Accelerator {
   virtual Taken run(const Operation& operation, const Call& call) = 0;
 
   virtual std::size_t trim() noexcept = 0;  // cached memory; bytes
+
+  // Host memory that calls' arrays lie in again and again: copies from it may be quicker.
+  // To be unpinned before it is freed.
+  virtual void pin(void* /*data*/, std::size_t /*bytes*/) noexcept {}
+  virtual void unpin(void* /*data*/) noexcept {}
 };
 
 struct CudaOptions {

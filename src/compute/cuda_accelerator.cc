@@ -51,6 +51,13 @@ class CudaAccelerator final : public Accelerator {
   }
   Taken run(const Operation& operation, const Call& call) override;
   std::size_t trim() noexcept override { return locked_.trim(); }
+  void pin(void* data, std::size_t bytes) noexcept override {
+    if (cudaHostRegister(data, bytes, cudaHostRegisterPortable) != cudaSuccess)
+      (void)cudaGetLastError();  // copies are slower, no more
+  }
+  void unpin(void* data) noexcept override {
+    if (cudaHostUnregister(data) != cudaSuccess) (void)cudaGetLastError();
+  }
 
  private:
   class Borrowed;

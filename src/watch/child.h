@@ -9,16 +9,16 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/spawn.h"
 #include "device/sampler_protocol.h"
 
 namespace sluice::watch {
 
 class Child {
  public:
-  static constexpr int kFd = 3;  // the child's end of the socket, in the child
+  static constexpr int kFd = kSpawnedSocket;  // the child's end of the socket, in the child
 
-  // Runs `program arguments…` in a process group of its own, so that Ctrl-C in a
-  // terminal reaches it through us. Throws internal when it cannot be started.
+  // As base/spawn.h says.
   Child(const std::string& program, const std::vector<std::string>& arguments);
   ~Child();  // closes the socket; a child that is still there is killed, not waited for
   Child(const Child&) = delete;

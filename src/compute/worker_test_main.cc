@@ -1,0 +1,168 @@
+// Starts itself as a worker, which computes on the CPU and dies, hangs or runs short of
+// memory as its parameters say.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <numeric>
+#include <thread>
+
+#include "base/clock.h"
+#include "compute/accelerator_for_tests.h"
+#include "compute/compute.h"
+#include "compute/worker.h"
+
+namespace sluice::compute {
+namespace {
+
+using testing::HasSubstr;
+
+struct Plan {
+  double addend = 1;
+  enum What { compute, die, hang, fault, exhausted } what = compute;
+};
+
+bool in_worker = false;
+
+void plus(const Call& call, Workers&) {
+  const Plan plan = call.with<Plan>();
+  if (in_worker) {
+    if (plan.what == Plan::die) raise(SIGKILL);
+    if (plan.what == Plan::hang) pause();
+    if (plan.what == Plan::fault) throw DeviceFault("illegal address");
+    if (plan.what == Plan::exhausted && call.items > 10) throw Error(Code::exhausted, "no room");
+  }
+  for (std::size_t i = 0; i < call.items; ++i)
+    call.output<double>(0)[i] = call.input<double>(0)[i] + plan.addend;
+}
+void unused(const Call&, Lane&) {}
+constexpr Operation kPlus{"plus", plus, unused};
+constexpr Operation kUnknown{"unknown", plus, unused};
+
+std::string self;
+
+class WorkerTest : public testing::Test {
+ protected:
+  explicit WorkerTest(std::vector<std::string> arguments = {"worker"})
+      : gpu(make_worker_accelerator({.program = self,
+                                     .arguments = std::move(arguments),
+                                     .patience_s = 0.3,
+                                     .first_pause_s = 0.05,
+                                     .longest_pause_s = 0.2})),
+        compute({.threads = 1, .accelerator = gpu}) {}
+
+  void wait_until_well() {
+    const Instant start = Steady::now();
+    while (!gpu->why_not().empty()) {
+      ASSERT_LT(seconds_between(start, Steady::now()), 20) << gpu->why_not();
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  }
+  Outcome run(Plan plan, std::size_t items = 1000, const Operation& operation = kPlus) {
+    std::vector<double> in(items), out(items, -1);
+    std::iota(in.begin(), in.end(), 0.0);
+    const Call call{.in = {{in.data(), sizeof(double)}},
+                    .out = {{out.data(), sizeof(double)}},
+                    .parameters = &plan,
+                    .parameters_bytes = sizeof plan,
+                    .items = items};
+    Outcome outcome = compute.run(operation, call, Where::gpu);
+    for (std::size_t i = 0; i < items; ++i) EXPECT_EQ(out[i], in[i] + plan.addend);
+    return outcome;
+  }
+
+  std::shared_ptr<Accelerator> gpu;
+  Compute compute;
+};
+
+TEST_F(WorkerTest, ComputesInTheOtherProcess) {
+  wait_until_well();
+  EXPECT_EQ(gpu->name(), "fake");
+  for (const std::size_t items : {1u, 1000u, 100000u, 10u})
+    EXPECT_EQ(run({.addend = 2}, items).items_on_gpu, items);
+}
+
+class SlowWorker : public WorkerTest {
+ protected:
+  SlowWorker() : WorkerTest({"worker", "slow"}) {}
+};
+TEST_F(SlowWorker, RunsOnTheCpuWhileItStarts) {
+  EXPECT_EQ(run({}).choice.reason, "the GPU worker is starting");
+  wait_until_well();
+  EXPECT_EQ(run({}).items_on_gpu, 1000u);
+}
+
+TEST_F(WorkerTest, NoCallIsLostWhenItDiesAndTheNextOneTakesOver) {
+  for (int i = 0; i < 3; ++i) {
+    wait_until_well();
+    const Outcome outcome = run({.what = Plan::die});
+    EXPECT_EQ(outcome.items_on_cpu, 1000u);
+    EXPECT_THAT(outcome.fallback, HasSubstr("signal 9"));
+    EXPECT_EQ(run({}).choice.on, Processor::cpu) << "straight to the CPU until it is back";
+  }
+  wait_until_well();
+  EXPECT_EQ(run({}).items_on_gpu, 1000u);
+  EXPECT_EQ(compute.figures().faults, 3u);
+}
+
+TEST_F(WorkerTest, AHungWorkerIsReplaced) {
+  wait_until_well();
+  EXPECT_THAT(run({.what = Plan::hang}).fallback, HasSubstr("did not answer for 0.3 s"));
+  wait_until_well();
+  EXPECT_EQ(run({}).items_on_gpu, 1000u);
+}
+
+TEST_F(WorkerTest, AFaultIsTold) {
+  wait_until_well();
+  EXPECT_THAT(run({.what = Plan::fault}).fallback, HasSubstr("illegal address"));
+  wait_until_well();
+}
+
+TEST_F(WorkerTest, OutOfMemorySplitsAndHarmsNothing) {
+  wait_until_well();
+  const Outcome outcome = run({.what = Plan::exhausted}, 100);
+  EXPECT_EQ(outcome.items_on_gpu, 100u);
+  EXPECT_GT(outcome.parts, 9u);
+  EXPECT_EQ(gpu->why_not(), "");
+}
+
+TEST_F(WorkerTest, AnOperationItDoesNotKnowRunsOnTheCpu) {
+  wait_until_well();
+  EXPECT_THAT(run({}, 10, kUnknown).fallback, HasSubstr("no operation unknown"));
+}
+
+class BrokenWorker : public WorkerTest {
+ protected:
+  BrokenWorker() : WorkerTest({"worker", "broken"}) {}
+};
+TEST_F(BrokenWorker, OneThatCannotStartSaysWhyAndIsTriedAgain) {
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_EQ(run({}).items_on_cpu, 1000u);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_NE(gpu->why_not(), "");
+}
+
+int serve_as_worker(const std::string& how) {
+  in_worker = true;
+  static constexpr const Operation* kOperations[] = {&kPlus};
+  return serve_calls(
+      [&]() -> std::unique_ptr<Accelerator> {
+        if (how == "slow") std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        if (how == "broken") throw Error(Code::unavailable, "no device");
+        return std::make_unique<FakeAccelerator>();
+      },
+      kOperations);
+}
+
+}  // namespace
+}  // namespace sluice::compute
+
+int main(int argc, char** argv) {
+  if (argc > 1 && std::string(argv[1]) == "worker")
+    return sluice::compute::serve_as_worker(argc > 2 ? argv[2] : "");
+  sluice::compute::self = argv[0];
+  testing::InitGoogleMock(&argc, argv);
+  return RUN_ALL_TESTS();
+}
