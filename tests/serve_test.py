@@ -52,6 +52,9 @@ class Routes(unittest.TestCase):
     def test_a_wrong_method_names_the_right_ones(self):
         status, headers, _ = self.server.ask("/health", "POST", {})
         self.assertEqual((status, headers["Allow"]), (405, "GET, HEAD, OPTIONS"))
+        status, headers, text = self.server.ask("/health", "BREW")
+        self.assertEqual((status, headers["Allow"]), (405, "GET, HEAD, OPTIONS"))
+        self.assertIn("BREW is not possible", json.loads(text)["error"]["message"])
 
     def test_the_page_is_cached_by_its_tag_and_may_load_nothing_foreign(self):
         status, headers, text = self.server.ask("/")
@@ -145,6 +148,15 @@ class Routes(unittest.TestCase):
             self.assertIn(word, json.loads(text)["error"]["message"], body)
         self.assertEqual(self.server.ask("/v1/alerts/silence", "POST", {"rule": "none"})[0], 404)
         self.assertEqual(self.server.ask("/v1/alerts/silence", "POST", "{")[0], 400)
+
+    def test_a_body_that_says_one_thing_twice_is_refused(self):
+        for path, method, body in (
+                ("/v1/alerts/silence", "POST", '{"rule": "*", "for_s": 1, "for_s": 9e6}'),
+                ("/v1/alerts/silence", "DELETE", '{"rule": "*", "rule": "gpu-temperature"}'),
+                ("/v1/leases", "POST", '{"agent": "a", "agent": "b", "memory_gb": 1}'),
+                ("/v1/leases/1/renew", "POST", '{"token": "a", "token": "b"}')):
+            self.assertIn("given twice", self.refusal(path, method, body), path)
+        self.assertEqual(self.server.get("/v1/alerts")["silences"], [])
 
     def test_a_page_of_another_origin_may_not_change_anything(self):
         body = {"rule": "*"}

@@ -3,10 +3,17 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <string_view>
 
 namespace sluice {
 
 // Keys stay in the order they were written: people read these documents.
 using Json = nlohmann::ordered_json;
+
+// The object that a text from outside holds. Throws invalid_argument for
+// anything else: text that is not JSON, another kind of value, or an object, at any
+// depth, with a name given twice, of which nobody can say which was meant. `what` begins
+// the message, "the body"; an `example` helps whoever reads it.
+Json parse_json_object(std::string_view text, std::string_view what, std::string_view example = {});
 
 }  // namespace sluice

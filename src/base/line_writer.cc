@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <condition_variable>
 #include <deque>
@@ -47,7 +48,7 @@ struct LineWriter::State {
   std::condition_variable_any changed;
   std::deque<std::string> lines GUARDED_BY(mutex);
   std::uint64_t dropped GUARDED_BY(mutex) = 0;
-  std::uint64_t added GUARDED_BY(mutex) = 0, written GUARDED_BY(mutex) = 0;
+  std::atomic<std::uint64_t> added = 0, written = 0;  // changed under the mutex
   bool started GUARDED_BY(mutex) = false, stop GUARDED_BY(mutex) = false;
 
   void push(std::string line) REQUIRES(mutex) {
@@ -113,9 +114,11 @@ void LineWriter::add(std::string line) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+bool LineWriter::is_drained() const noexcept { return state_->written >= state_->added; }
+
 bool LineWriter::flush(std::chrono::milliseconds limit) {
   const Lock lock(state_->mutex);
-  const auto target = state_->added;
+  const std::uint64_t target = state_->added;
   return state_->changed.wait_for(
       state_->mutex, limit, [&]() REQUIRES(state_->mutex) { return state_->written >= target; });
 }

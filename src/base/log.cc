@@ -1,11 +1,16 @@
 #include "base/log.h"
 
+#include <poll.h>
 #include <spdlog/details/os.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -42,6 +47,7 @@ class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
   StderrSink() : writer_(STDERR_FILENO, [](std::uint64_t n) { return dropped(n); }) {}
 
+  bool is_drained() const noexcept { return writer_.is_drained(); }
   bool flush_within(std::chrono::milliseconds limit) { return writer_.flush(limit); }
 
  private:
@@ -68,9 +74,12 @@ class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
   LineWriter writer_;
 };
 
+constexpr std::array kCrashes{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+
 struct Log {
   std::shared_ptr<StderrSink> sink = std::make_shared<StderrSink>();
   spdlog::logger logger{"sluice", sink};
+  std::array<struct sigaction, kCrashes.size()> before_us{};  // what a crash did without us
 };
 
 // Never destroyed: whoever ends last may still have something to say.
@@ -84,7 +93,30 @@ Log& instance() {
   return log;
 }
 
+// Only what a handler may do: atomic loads, poll, sigaction, raise.
+void on_crash(int signal, siginfo_t* info, void*) {
+  constexpr int kTries = 20, kPause_ms = 10;
+  const int kept = errno;
+  auto& log = instance();  // made before this was set up
+  for (int i = 0; i < kTries && !log.sink->is_drained(); ++i) ::poll(nullptr, 0, kPause_ms);
+  const auto at = std::ranges::find(kCrashes, signal) - kCrashes.begin();
+  ::sigaction(signal, &log.before_us[static_cast<std::size_t>(at)], nullptr);
+  // An instruction fails again once we return; a signal that was sent does not.
+  if (info->si_code <= 0) ::raise(signal);
+  errno = kept;
+}
+
 }  // namespace
+
+void flush_on_crash() {
+  auto& log = instance();
+  struct sigaction action {};
+  action.sa_sigaction = on_crash;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  ::sigemptyset(&action.sa_mask);
+  for (std::size_t i = 0; i < kCrashes.size(); ++i)
+    ::sigaction(kCrashes[i], &action, &log.before_us[i]);
+}
 
 void set_level(Level level) { instance().logger.set_level(of(level)); }
 

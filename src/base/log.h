@@ -21,6 +21,13 @@ void write(Level level, std::string_view line);
 // ends by exit() or by returning from main does this by itself.
 bool flush(std::chrono::milliseconds limit = std::chrono::milliseconds(500));
 
+// From here on a crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) waits up to 200 ms for
+// the lines so far; then it goes on as it would have. The thread that writes them is still
+// alive then, so that a handler need not touch the queue, which the crash may have caught
+// half changed. Lost are the lines of a crash in the log itself, of one that holds the
+// allocator's lock, of an overflown stack, and of SIGKILL.
+void flush_on_crash();
+
 template <class... Args>
 void debug(fmt::format_string<Args...> f, Args&&... args) {
   write(Level::debug, fmt::format(f, std::forward<Args>(args)...));

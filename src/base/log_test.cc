@@ -2,7 +2,11 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/mman.h>
 #include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
 
 namespace sluice {
 namespace {
@@ -53,6 +57,43 @@ TEST(Log, AFullPipeHoldsNobodyUpAndTheLossIsSaid) {
     log::flush(std::chrono::milliseconds(1));
   }
   EXPECT_THAT(all, HasSubstr("messages dropped"));
+}
+
+// A new process, as death tests start it: the thread that writes does not survive a fork.
+struct LogDeathTest : testing::Test {
+  LogDeathTest() { testing::FLAGS_gtest_death_test_style = "threadsafe"; }
+  static void many_lines() {
+    log::flush_on_crash();
+    for (int i = 0; i < 900; ++i) log::info("line {} of many", i);
+  }
+};
+
+TEST_F(LogDeathTest, QueuedLinesAreOutBeforeAnAbort) {
+  EXPECT_EXIT((many_lines(), std::abort()), testing::KilledBySignal(SIGABRT), "line 899 of many");
+}
+
+TEST_F(LogDeathTest, QueuedLinesAreOutBeforeASignalThatWasSent) {
+  EXPECT_EXIT((many_lines(), raise(SIGFPE)), testing::KilledBySignal(SIGFPE), "line 899 of many");
+}
+
+// A sanitizer that has its own way to end is still let to it: not every end is by signal.
+TEST_F(LogDeathTest, QueuedLinesAreOutBeforeAFault) {
+  const auto fault = [] {
+    auto* nothing = mmap(nullptr, 1, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    many_lines();
+    *static_cast<volatile char*>(nothing) = 1;
+  };
+  EXPECT_DEATH(fault(), "line 899 of many");
+}
+
+TEST_F(LogDeathTest, ACrashDoesNotWaitForAReaderThatHasStopped) {
+  const auto stuck = [] {
+    const StderrPipe pipe;
+    many_lines();
+    alarm(20);  // another signal, if it does
+    std::abort();
+  };
+  EXPECT_EXIT(stuck(), testing::KilledBySignal(SIGABRT), "");
 }
 
 }  // namespace

@@ -160,6 +160,24 @@ TEST_F(Loading, WholeNumbersWrittenAsFractionsAreTakenOnlyWhenWhole) {
   EXPECT_THAT(found(), ElementsAre("s.toml:2: all.count: must be a whole number, not 7.5"));
 }
 
+TEST_F(Loading, WholeNumbersInTextAreDigitsAlone) {
+  for (const auto* text : {"7.0", "1e0", "0x7", "+-7", "- 7", "99999999999999999999"}) {
+    problems.clear();
+    env({{"SLUICE_ALL_COUNT", text}, {"SLUICE_ALL_NUMBERS", text}, {"SLUICE_ALL_SIZES_A", text}});
+    flag("all.count", text);
+    EXPECT_EQ(problems.size(), 4u) << text;
+    for (const auto& p : problems)
+      EXPECT_THAT(p.cause, HasSubstr("must be a whole number")) << text;
+  }
+  EXPECT_EQ(all.count, 4);
+  problems.clear();
+  flag("all.count", "1e0");
+  EXPECT_THAT(found(), ElementsAre("flag --all.count: all.count: must be a whole number in plain "
+                                   "digits, not text '1e0'"));
+  flag("all.count", "+7");
+  EXPECT_EQ(all.count, 7);
+}
+
 TEST_F(Loading, EveryProblemOfAListIsNamed) {
   file("[all]\nnumbers = [1, 100, 'x']\n");
   EXPECT_THAT(found(), ElementsAre("s.toml:2: all.numbers: element 2: 100 is too large; allowed is "

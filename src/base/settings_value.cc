@@ -76,11 +76,23 @@ std::string range_cause(const ValueRule& rule, double value, const std::string& 
                      range_text(rule));
 }
 
+template <class T>
+std::optional<T> parse_whole(std::string_view text) {
+  T value{};
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
 Node accept_integer(const ValueRule& rule, const Node& value, std::string& cause) {
   Node out = Node::of(value.integer);
   if (value.kind == Node::Kind::number && std::trunc(value.number) == value.number &&
       std::abs(value.number) <= kExactIntegers)
     out.integer = static_cast<std::int64_t>(value.number);
+  else if (value.kind == Node::Kind::text && !parse_whole<std::int64_t>(value.text) &&
+           parse_whole<double>(value.text))
+    cause = fmt::format("must be a whole number in plain digits, not {}", given(rule, value));
   else if (value.kind != Node::Kind::integer)
     cause = mismatch(rule, value);
   if (cause.empty())
@@ -180,15 +192,6 @@ std::optional<bool> parse_bool(std::string_view text) {
   return std::nullopt;
 }
 
-template <class T>
-std::optional<T> parse_whole(std::string_view text) {
-  T value{};
-  if (text.starts_with('+')) text.remove_prefix(1);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 // The text as the node a file would have given; stays text when it is nothing better.
 Node literal(ValueKind kind, std::string_view text) {
   const auto word = trimmed(text);
@@ -198,7 +201,7 @@ Node literal(ValueKind kind, std::string_view text) {
       break;
     case ValueKind::integer:
       if (const auto v = parse_whole<std::int64_t>(word)) return Node::of(*v);
-      [[fallthrough]];
+      break;
     case ValueKind::number:
     case ValueKind::duration:
       if (const auto v = parse_whole<double>(word)) return Node::of(*v);

@@ -12,6 +12,9 @@ using Check = std::function<std::string(const std::string& given)>;
 // "a port such as 8000".
 Check not_empty(std::string wanted);
 
+// A finite number. `wanted` as in "a number of watts such as 500".
+Check finite_number(std::string wanted);
+
 // A finite number from `low` to `high`.
 Check number_between(double low, double high);
 

@@ -19,6 +19,13 @@ TEST(NumberBetween, TakesFiniteNumbersOfTheRangeAlone) {
     EXPECT_THAT(check(bad), HasSubstr("is not a number from 0 to 60")) << bad;
 }
 
+TEST(FiniteNumber, SaysWhatIsWantedForAnythingElse) {
+  const auto check = finite_number("a number of watts such as 500");
+  for (const auto* good : {"0", "-1", "412.5", "1e3"}) EXPECT_EQ(check(good), "") << good;
+  for (const auto* bad : {"", "nan", "inf", "-inf", "500W", " 500", "1e999", "0x10"})
+    EXPECT_THAT(check(bad), HasSubstr("a number of watts such as 500")) << bad;
+}
+
 struct Answer {
   int code;
   std::string words;
@@ -42,7 +49,8 @@ TEST(Usage, AnEmptyValueIsRefusedAndTheAnswerSaysWhatToGive) {
         Case{"serve", "--config", "file"}, Case{"top", "--demo", "gpu-falls-off"},
         Case{"detect", "--demo", "gpu-falls-off"}, Case{"doctor", "--demo", "gpu-falls-off"},
         Case{"tune", "--demo", "gpu-falls-off"}, Case{"tune", "--state", "folder"},
-        Case{"tune", "--gpu", "all of them"}}) {
+        Case{"tune", "--gpu", "all of them"},
+        Case{"tune", "--power-limit", "a number of watts such as 500"}}) {
     SCOPED_TRACE(std::string(command) + " " + option);
     const auto answer = call({command, option, ""});
     EXPECT_EQ(answer.code, 2);
@@ -62,6 +70,15 @@ TEST(Usage, ATimeIntoAScenarioNeedsTheScenarioAndIsANumber) {
       EXPECT_EQ(answer.code, 2) << bad;
       EXPECT_THAT(answer.words, HasSubstr("--demo-at")) << bad;
     }
+  }
+}
+
+TEST(Usage, APowerLimitThatIsNoNumberIsRefusedWithAnExample) {
+  for (const auto* bad : {"nan", "inf", "much", "500W"}) {
+    const auto answer = call({"tune", "--demo", "eight-gpus", "--power-limit", bad});
+    EXPECT_EQ(answer.code, 2) << bad;
+    EXPECT_THAT(answer.words, HasSubstr(std::string("--power-limit: '") + bad +
+                                        "' is not a number of watts such as 500"));
   }
 }
 

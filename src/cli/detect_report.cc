@@ -259,13 +259,20 @@ void print(const device::Inventory& inventory, Report& report) {
     else
       same->push_back(&gpu);
   }
-  if (kinds.empty()) report.heading("GPU", "none found");
+  const auto& trouble = inventory.driver_trouble;
+  if (kinds.empty() && trouble.empty()) report.heading("GPU", "none found");
   for (const auto& kind : kinds) print_gpus(kind, report);
+  if (!trouble.empty()) {
+    report.heading("GPU", "its driver does not start; see sluice doctor");
+    report.row("Cause", trouble);
+  }
   print_cpu(inventory.cpu, report);
   if (kinds.size() > 1) print_overview(inventory.gpus, report);
-  if (inventory.notes.empty()) return;
+  auto notes = inventory.notes;
+  std::erase(notes, trouble);
+  if (notes.empty()) return;
   report.heading("Notes", "");
-  for (const auto& note : inventory.notes) report.item("  - ", 4, note);
+  for (const auto& note : notes) report.item("  - ", 4, note);
 }
 
 }  // namespace sluice::cli

@@ -48,6 +48,24 @@ TEST_F(DetectCommand, DifferentGpusGetABlockEachAndAnOverview) {
   EXPECT_THAT(text, HasSubstr("Overview"));
 }
 
+TEST_F(DetectCommand, ADriverThatDoesNotStartIsShownAmongTheGpus) {
+  const auto text = call({"--demo", "driver-mismatch"});
+  EXPECT_THAT(text, HasSubstr("its driver does not start"));
+  EXPECT_THAT(text, Not(HasSubstr("none found")));
+  EXPECT_THAT(Json::parse(call({"--json", "--demo", "driver-mismatch"}))["driver_trouble"].dump(),
+              HasSubstr("versions differ"));
+  device::Inventory beside;
+  beside.gpus.resize(1);
+  beside.gpus[0].vendor = device::Vendor::amd;
+  beside.gpus[0].name = "Radeon RX 7900";
+  beside.driver_trouble = "NVIDIA: the GPU at 0000:04:00.0 cannot be used: reboot";
+  std::ostringstream shown;
+  Report report(shown, {});
+  print(beside, report);
+  EXPECT_THAT(shown.str(), HasSubstr("Radeon RX 7900"));
+  EXPECT_THAT(shown.str(), HasSubstr("NVIDIA: the GPU at 0000:04:00.0 cannot be used"));
+}
+
 TEST_F(DetectCommand, EveryScenarioFitsEightyColumns) {
   for (const auto& name : device::demo_names()) {
     std::istringstream lines(call({"--demo", name}));

@@ -39,6 +39,20 @@ std::optional<std::string> variable(const Io& io, const char* name) {
   return found == io.environment.end() ? std::nullopt : std::optional(found->second);
 }
 
+// "2 problems:\n  this\n  that" as "2 problems: this; that".
+std::string in_one_line(std::string_view text) {
+  std::string all;
+  while (!text.empty()) {
+    const auto line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    const auto start = line.find_first_not_of(' ');
+    if (start == line.npos) continue;
+    if (!all.empty()) all += all.ends_with(':') ? " " : "; ";
+    all += line.substr(start);
+  }
+  return all;
+}
+
 // A configuration that does not load is one more finding, not the end of the visit.
 Check check_settings(const SettingsOptions& options, const Io& io, std::string& cache_dir,
                      std::optional<device::GpuConfig>& gpu) {
@@ -59,7 +73,7 @@ Check check_settings(const SettingsOptions& options, const Io& io, std::string& 
     c.detail = e.reason();
     c.fix = "mend it and look again with: sluice settings";
   }
-  std::ranges::replace(c.detail, '\n', ' ');
+  c.detail = in_one_line(c.detail);
   return c;
 }
 

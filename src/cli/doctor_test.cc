@@ -102,6 +102,18 @@ TEST_F(DoctorCommand, ABrokenConfigurationIsAFindingNotTheEnd) {
   EXPECT_EQ(ids("fail"), std::set<std::string>{"configuration"});
 }
 
+TEST_F(DoctorCommand, ProblemsOfTheConfigurationAreListedOnOneLine) {
+  call({"--json", "--demo", "eight-gpus", "--set", "serve.port=eleven", "--set", "gpu.enabled=7"});
+  const auto json = Json::parse(out.str());
+  const auto check = std::ranges::find(json["checks"], "configuration",
+                                       [](const auto& c) -> std::string { return c["id"]; });
+  ASSERT_NE(check, json["checks"].end());
+  EXPECT_THAT((*check)["detail"].get<std::string>(),
+              testing::MatchesRegex("2 problems in the configuration: flag --set serve.port: [^;]+"
+                                    "; flag --set gpu.enabled: [^;]+"));
+  EXPECT_THAT((*check)["detail"].get<std::string>(), Not(HasSubstr("  ")));
+}
+
 TEST_F(DoctorCommand, AProfileOfAnotherCardIsAWarningThatNamesBoth) {
   call({"--json", "--demo", "eight-gpus", "--set", "gpu.gpu_type=P4"});
   EXPECT_EQ(ids("warn"), std::set<std::string>{"gpu-profile"});

@@ -6,6 +6,7 @@
 #include <iostream>
 #include <vector>
 
+#include "base/log.h"
 #include "cli/command.h"
 #include "cli/program_settings.h"
 
@@ -40,6 +41,7 @@ bool reader_left() {
 
 int main(int argc, char** argv) {
   open_standard_streams();
+  sluice::log::flush_on_crash();
   const std::vector<std::string_view> args(argv + 1, argv + argc);
   sluice::cli::Io io{std::cin, std::cout, std::cerr, own_path(argv[0]),
                      sluice::cli::process_environment()};

@@ -37,6 +37,10 @@ Verdict verdict(const watch::Snapshot& snapshot) {
     bad += fmt::format("{}{} {}", bad.empty() ? "" : ", ", n, to_string(state));
     if (ink != Ink::bad) ink = ink_of(state);
   }
+  if (!snapshot.sampler.driver_trouble.empty()) {
+    bad += fmt::format("{}the NVIDIA driver does not start", bad.empty() ? "" : ", ");
+    ink = Ink::bad;
+  }
   const auto gpus = fmt::format("{} GPU{}", total, total == 1 ? "" : "s");
   return {bad.empty() ? gpus + ", all healthy" : fmt::format("{}: {}", gpus, bad), ink};
 }

@@ -202,6 +202,13 @@ TEST(Top, WithoutAGpuItSaysWhyAndShowsTheCpu) {
   EXPECT_THAT(text, HasSubstr("CPU ██░░"));
 }
 
+TEST(Top, ADriverThatIsDownBesideAHealthyGpuIsSaidFirst) {
+  auto s = machine(1);
+  EXPECT_THAT(lines_of(drawn(s))[0], HasSubstr("1 GPU, all healthy"));
+  s.sampler.driver_trouble = "NVIDIA: driver and library versions differ";
+  EXPECT_THAT(lines_of(drawn(s))[0], HasSubstr("1 GPU: the NVIDIA driver does not start"));
+}
+
 TEST(Top, AnAsciiTerminalGetsNoOtherLetters) {
   auto s = machine(3);
   s.gpus[0].gpu.name = "Karte Nr. 1 für München";

@@ -63,7 +63,9 @@ void add_flags(CLI::App& app, Flags& flags, SettingsOptions& settings) {
       app.add_option("--persistence", flags.persistence, "keep the driver loaded: on or off")
           ->type_name("on|off")
           ->check(CLI::IsMember({"on", "off"}));
-  auto* power = app.add_option("--power-limit", flags.power_limit, "watts")->type_name("W");
+  auto* power = app.add_option("--power-limit", flags.power_limit, "watts")
+                    ->type_name("W")
+                    ->check(finite_number("a number of watts such as 500"));
   auto* clocks = app.add_option("--clocks", flags.clocks, "memory and SM clock under load, in MHz")
                      ->type_name("MEM,SM");
   app.add_flag("--reset", flags.reset, "restore what was before the first tune")

@@ -92,6 +92,7 @@ TEST(Demo, HasNoCanaryForAGpuItDoesNotKnow) {
 TEST(Demo, NamesThePlaceOfAMistakeInAScenario) {
   EXPECT_THAT(complaint("{"), HasSubstr("line 1"));
   EXPECT_THAT(complaint("[]"), HasSubstr("must be an object"));
+  EXPECT_THAT(complaint("{}"), AllOf(HasSubstr("no 'gpus'"), HasSubstr(R"("card": "h200")")));
   EXPECT_THAT(complaint(R"({"gpu": []})"), HasSubstr("'gpu' is not known; did you mean 'gpus'"));
   EXPECT_THAT(complaint(R"({"gpus": [{"card": "h2000"}]})"),
               AllOf(HasSubstr("gpus[0].card"), HasSubstr("h200")));
@@ -111,6 +112,11 @@ TEST(Demo, NamesThePlaceOfAMistakeInAScenario) {
       complaint(
           R"({"gpus": [{"card": "t4", "events": [{"type": "lost", "at_s": 5, "until_s": 4}]}]})"),
       HasSubstr("after at_s"));
+}
+
+TEST(Demo, ADriverWithoutAGpuIsSaidOutright) {
+  EXPECT_EQ(open_demo(file_with("none.json", R"({"gpus": []})"))->count().value, 0u);
+  EXPECT_THAT(complaint(R"({"about": "a typo away", "driver": "580.1"})"), HasSubstr("no 'gpus'"));
 }
 
 TEST(Demo, ShowsNoMoreThanTheCardHasWhateverTheScriptAsks) {

@@ -18,6 +18,7 @@ namespace {
 void add(Found found, Inventory& inventory) {
   std::ranges::move(found.gpus, std::back_inserter(inventory.gpus));
   std::ranges::move(found.notes, std::back_inserter(inventory.notes));
+  if (!found.driver_trouble.empty()) inventory.driver_trouble = std::move(found.driver_trouble);
 }
 
 Found ask_driver(const DetectOptions& options) {
@@ -32,7 +33,10 @@ Found find_nvidia(const DetectOptions& options) try {
   return within(options.patience, [options] { return ask_driver(options); });
 } catch (const Error& e) {
   if (e.code() == Code::invalid_argument) throw;
-  return {{}, {"NVIDIA: " + std::string(e.reason())}};
+  const bool is_demo = !options.demo.empty();
+  const auto why =
+      unusable_nvidia(is_demo ? std::vector<std::string>() : nvidia_cards("/"), e.reason());
+  return {{}, {why}, is_demo || has_nvidia_driver() ? why : ""};
 }
 
 // One vendor's trouble must not cost the others.

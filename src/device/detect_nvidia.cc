@@ -1,10 +1,14 @@
 #include "device/detect_nvidia.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "base/error.h"
+#include "device/sysfs.h"
 
 namespace sluice::device {
 
@@ -127,6 +131,20 @@ std::vector<Gpu> detect_nvidia(const Nvml& nvml, std::vector<std::string>& notes
   }
   std::sort(gpus.begin(), gpus.end(), [](const Gpu& a, const Gpu& b) { return a.bus < b.bus; });
   return gpus;
+}
+
+bool has_nvidia_driver() {
+  std::error_code ignored;
+  const auto exists = [&](const char* path) { return std::filesystem::exists(path, ignored); };
+  const bool hardware = !nvidia_cards("/").empty() || exists("/proc/driver/nvidia/version") ||
+                        exists("/dev/nvidiactl");
+  return hardware && Nvml::is_installed();
+}
+
+std::string unusable_nvidia(const std::vector<std::string>& cards, std::string_view reason) {
+  if (cards.empty()) return fmt::format("NVIDIA: {}", reason);
+  return fmt::format("NVIDIA: the GPU{} at {} cannot be used: {}", cards.size() == 1 ? "" : "s",
+                     fmt::join(cards, ", "), reason);
 }
 
 }  // namespace sluice::device

@@ -104,5 +104,13 @@ TEST(DetectNvidia, ChoosesAPrecisionForUnknownCardsByArchitecture) {
   EXPECT_EQ(recommend_for_capability(0, 0).precision, Precision::fp32);
 }
 
+TEST(UnusableNvidia, NamesTheCardsThatAreThere) {
+  EXPECT_EQ(unusable_nvidia({}, "no driver here"), "NVIDIA: no driver here");
+  EXPECT_EQ(unusable_nvidia({"0000:04:00.0"}, "reboot"),
+            "NVIDIA: the GPU at 0000:04:00.0 cannot be used: reboot");
+  EXPECT_EQ(unusable_nvidia({"0000:04:00.0", "0000:14:00.0"}, "reboot"),
+            "NVIDIA: the GPUs at 0000:04:00.0, 0000:14:00.0 cannot be used: reboot");
+}
+
 }  // namespace
 }  // namespace sluice::device

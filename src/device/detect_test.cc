@@ -37,6 +37,16 @@ TEST(Detect, ADemoStandsInForTheGpusAndSaysSo) {
   EXPECT_THAT(found.notes, Contains(HasSubstr("not real")));
 }
 
+TEST(Detect, ADriverThatDoesNotStartIsMoreThanANote) {
+  DetectOptions options;
+  options.demo = "driver-mismatch";
+  const auto found = detect(options);
+  EXPECT_THAT(found.driver_trouble, HasSubstr("versions differ"));
+  EXPECT_THAT(found.notes, Contains(found.driver_trouble));
+  options.demo = "eight-gpus";
+  EXPECT_EQ(detect(options).driver_trouble, "");
+}
+
 TEST(Detect, AnUnknownDemoIsRefused) {
   DetectOptions options;
   options.demo = "no-such-story";

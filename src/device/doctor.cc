@@ -39,8 +39,15 @@ std::string advice_in(const std::string& problem) {
                              : problem.substr(end + 2);
 }
 
+// The control node is there where a driver was loaded, or passed into a container.
+bool has_control_node(const Facts& f) {
+  return f.nodes && std::ranges::any_of(*f.nodes, [](const NodeFacts& n) {
+           return n.exists && n.path == "/dev/nvidiactl";
+         });
+}
+
 bool expects_gpu(const Facts& f) {
-  return !f.nvidia_cards.empty() || f.module_loaded || !f.gpus.empty();
+  return !f.nvidia_cards.empty() || f.module_loaded || !f.gpus.empty() || has_control_node(f);
 }
 
 MaybeCheck check_gpu(const Facts& f) {

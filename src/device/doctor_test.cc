@@ -234,6 +234,24 @@ TEST(Doctor, AContainerThatWasGivenOneOfTwoCardsIsFine) {
   EXPECT_EQ(find(diagnose(facts), "gpu-answers")->status, Verdict::pass);
 }
 
+TEST(Doctor, ABrokenDriverIsAFailureBesideAGpuOfAnotherVendorToo) {
+  for (const bool has_other : {false, true}) {
+    auto facts = cpu_machine();
+    if (has_other) facts.other_gpus = {"AMD Radeon RX 7900"};
+    facts.nodes = {{"/dev/nvidiactl", true, true}};  // all that a container was given
+    facts.nvml_problem = "driver and library versions differ; reboot";
+    auto checks = diagnose(facts);
+    EXPECT_EQ(find(checks, "driver")->status, Verdict::fail);
+    EXPECT_EQ(find(checks, "driver-match")->status, Verdict::fail);
+    EXPECT_THAT(find(checks, "gpu")->detail, Not(HasSubstr("not computed on")));
+    facts.nvidia_cards = {"0000:04:00.0"};
+    facts.module_loaded = true;
+    checks = diagnose(facts);
+    EXPECT_THAT(find(checks, "driver")->detail, HasSubstr("versions differ"));
+    EXPECT_THAT(find(checks, "gpu")->detail, HasSubstr("0000:04:00.0"));
+  }
+}
+
 TEST(Doctor, ThePowerCapUnderLoadIsNoFault) {
   auto facts = gpu_machine();
   facts.gpus[0].throttle = 0x4;

@@ -10,7 +10,8 @@ namespace sluice::device {
 
 struct Found {
   std::vector<Gpu> gpus;
-  std::vector<std::string> notes;  // sentences for people, the vendor's name first
+  std::vector<std::string> notes;   // sentences for people, the vendor's name first
+  std::string driver_trouble = {};  // why a driver that is installed does not start; else empty
 };
 
 }  // namespace sluice::device

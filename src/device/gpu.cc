@@ -209,7 +209,9 @@ Json to_json(const Cpu& cpu) {
 Json to_json(const Inventory& inventory) {
   Json gpus = Json::array();
   for (const Gpu& gpu : inventory.gpus) gpus.push_back(to_json(gpu));
-  return {{"gpus", std::move(gpus)}, {"cpu", to_json(inventory.cpu)}, {"notes", inventory.notes}};
+  Json json{{"gpus", std::move(gpus)}, {"cpu", to_json(inventory.cpu)}, {"notes", inventory.notes}};
+  if (!inventory.driver_trouble.empty()) json["driver_trouble"] = inventory.driver_trouble;
+  return json;
 }
 
 Gpu gpu_from_json(const Json& json) {

@@ -93,7 +93,8 @@ struct Cpu {
 struct Inventory {
   std::vector<Gpu> gpus;
   Cpu cpu;
-  std::vector<std::string> notes;  // "NVIDIA: libnvidia-ml.so.1 not found; no NVIDIA driver here"
+  std::vector<std::string> notes;   // "NVIDIA: libnvidia-ml.so.1 not found; no NVIDIA driver here"
+  std::string driver_trouble = {};  // why a driver that is installed does not start; else empty
 };
 
 const char* to_string(Vendor vendor) noexcept;

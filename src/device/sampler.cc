@@ -52,10 +52,10 @@ class Sampler {
   void watch_events(const Nvml& nvml, std::uint64_t generation);
   void heard(const nvml::EventData& event, const std::map<std::string, nvml::Device>& handles);
   bool listen(int signals);  // until it is time to look; false when it is time to end
-  bool hear_pace();
+  bool hear_orders();
   void look_after();
-  double gather(Beat& beat) const;  // calls and what hangs; the seconds spent in the driver
-  void measure(Beat& beat, double driver_s);
+  Spent gather(Beat& beat) const;  // calls and what hangs; the seconds spent
+  void measure(Beat& beat, const Spent& spent);
   bool any_late(Instant now) const;
   void sleep(Steady::duration how_long);
   bool wind_down();
@@ -152,13 +152,17 @@ void Sampler::heard(const nvml::EventData& event,
   }
 }
 
-bool Sampler::hear_pace() {
+bool Sampler::hear_orders() {
   char bytes[4096];
   const auto n = recv(options_.fd, bytes, sizeof bytes, MSG_DONTWAIT);
   if (n == 0) return false;
   if (n < 0) return errno == EAGAIN || errno == EINTR;
   in_.add({bytes, static_cast<std::size_t>(n)});
-  while (const auto line = in_.next()) search_.set_pace(decode_pace(*line));
+  while (const auto line = in_.next()) {
+    const auto order = decode_order(*line);
+    if (const auto* pace = std::get_if<Pace>(&order)) search_.set_pace(*pace);
+    if (const auto* follow = std::get_if<Follow>(&order)) search_.follow(*follow);
+  }
   return true;
 }
 
@@ -171,32 +175,38 @@ bool Sampler::listen(int signals) {
     if (left <= 0) return true;
     pollfd watched[] = {{options_.fd, POLLIN, 0}, {signals, POLLIN, 0}};
     if (poll(watched, 2, static_cast<int>(left)) <= 0) continue;
-    if (watched[1].revents != 0 || !hear_pace()) return false;
+    if (watched[1].revents != 0 || !hear_orders()) return false;
   }
 }
 
-double Sampler::gather(Beat& beat) const {
-  double driver_s = 0;
+Spent Sampler::gather(Beat& beat) const {
+  Spent spent;
   const auto add = [&](const std::string& who, const CallWatch& calls) {
     beat.cost.calls += calls.calls();
     beat.cost.errors += calls.errors();
-    driver_s += calls.driver_s();
+    spent.driver_s += calls.driver_s();
     const auto call = calls.now();
     if (call && beat.at - call->since >= kStuck)
       beat.busy.push_back({who, call->function, call->since});
   };
   add("search", search_.calls());
   add("events", event_calls_);
-  for (const auto& worker : search_.workers()) add(worker->uuid(), worker->calls());
-  return driver_s;
+  for (const auto& worker : search_.workers()) {
+    add(worker->uuid(), worker->calls());
+    spent.early_cpu_s += worker->early().cpu_s();
+    spent.early_driver_s += worker->early().driver_s();
+  }
+  return spent;
 }
 
-void Sampler::measure(Beat& beat, double driver_s) {
+void Sampler::measure(Beat& beat, const Spent& gathered) {
   const auto tempo = search_.tempo();
   if (opened_ && beat.at - measured_ >= kCost) {
     measured_ = beat.at;
     const double window = std::max(5.0, interval_of(Tier::processes, tempo));
-    cost_.add(beat.at, process_cpu_s(), driver_s, tempo.pace.budget, window);
+    auto spent = gathered;
+    spent.cpu_s = process_cpu_s();
+    cost_.add(beat.at, spent, tempo.pace.budget, window);
     search_.set_stretch(cost_.stretch());
   }
   beat.cost.core_share = cost_.core_share();
@@ -216,11 +226,11 @@ bool Sampler::any_late(Instant now) const {
 void Sampler::look_after() {
   Beat beat;
   beat.at = Steady::now();
-  const double driver_s = gather(beat);
+  const auto spent = gather(beat);
   const bool stuck = !beat.busy.empty();
   const bool quiet = beat.at - out_.last_sent() >= kQuiet || any_late(beat.at);
   if (!stuck && !told_stuck_ && !quiet && beat.at - measured_ < kCost) return;
-  measure(beat, driver_s);
+  measure(beat, spent);
   told_stuck_ = stuck;
   out_.send(beat);
 }

@@ -50,19 +50,23 @@ std::optional<CallWatch::Call> CallWatch::now() const noexcept {
       Instant(std::chrono::duration_cast<Steady::duration>(std::chrono::nanoseconds(since)))};
 }
 
-void CostMeter::add(Instant now, double cpu_s, double driver_s, double budget, double window_s) {
-  const Point point{now, cpu_s, driver_s};
+void CostMeter::add(Instant now, const Spent& spent, double budget, double window_s) {
+  const Point point{now, spent};
   minute_.push_back(point);
   while (seconds_between(minute_.front().at, now) > 60) minute_.pop_front();
   const auto& first = minute_.front();
   if (const double elapsed = seconds_between(first.at, now); elapsed > 0) {
-    core_share_ = (cpu_s - first.cpu_s) / elapsed;
-    driver_share_ = (driver_s - first.driver_s) / elapsed;
+    core_share_ = (spent.cpu_s - first.spent.cpu_s) / elapsed;
+    driver_share_ = (spent.driver_s - first.spent.driver_s) / elapsed;
   }
   if (!judged_) judged_ = point;
   const double elapsed = seconds_between(judged_->at, now);
   if (elapsed < window_s) return;
-  const double used = std::max(cpu_s - judged_->cpu_s, driver_s - judged_->driver_s);
+  const auto& before = judged_->spent;
+  const double cpu = spent.cpu_s - before.cpu_s - (spent.early_cpu_s - before.early_cpu_s);
+  const double driver =
+      spent.driver_s - before.driver_s - (spent.early_driver_s - before.early_driver_s);
+  const double used = std::max(cpu, driver);
   stretch_ = next_stretch(stretch_, used / elapsed, budget);
   judged_ = point;
 }

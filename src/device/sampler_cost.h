@@ -45,12 +45,20 @@ class CallWatch final : public CallObserver {
   std::atomic<std::int64_t> driver_ns_{0};
 };
 
+// Seconds since the process began. The early ones are part of the others: for lists of
+// processes that somebody waited for. They are bounded where they are read, and stretching
+// the intervals would make that somebody wait.
+struct Spent {
+  double cpu_s = 0, driver_s = 0;
+  double early_cpu_s = 0, early_driver_s = 0;
+};
+
 // Shares over the last minute, and the stretch that follows. For one thread.
 class CostMeter {
  public:
-  // Totals since the process began. `window_s` is how long every tier of samples
-  // needs to come round at the present stretch. The first call sets the zero.
-  void add(Instant now, double cpu_s, double driver_s, double budget, double window_s);
+  // `window_s` is how long every tier of samples needs to come round at the present
+  // stretch. The first call sets the zero.
+  void add(Instant now, const Spent& spent, double budget, double window_s);
 
   double core_share() const noexcept { return core_share_; }
   double driver_share() const noexcept { return driver_share_; }
@@ -59,7 +67,7 @@ class CostMeter {
  private:
   struct Point {
     Instant at;
-    double cpu_s, driver_s;
+    Spent spent;
   };
   std::deque<Point> minute_;
   std::optional<Point> judged_;

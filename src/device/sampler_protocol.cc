@@ -91,7 +91,9 @@ void print(fmt::memory_buffer& out, const Json& j) {
 void print(fmt::memory_buffer& out, const Found& f) {
   Json gpus = Json::array();
   for (const auto& gpu : f.gpus) gpus.push_back(to_json(gpu));
-  print(out, Json{{"is", "gpus"}, {"gpus", std::move(gpus)}, {"notes", f.notes}});
+  Json json{{"is", "gpus"}, {"gpus", std::move(gpus)}, {"notes", f.notes}};
+  if (!f.driver_trouble.empty()) json["driver_trouble"] = f.driver_trouble;
+  print(out, json);
 }
 
 void print(fmt::memory_buffer& out, const Trouble& t) {
@@ -138,6 +140,7 @@ Message found_from(const Json& j) {
   Found f;
   for (const auto& gpu : j.at("gpus")) f.gpus.push_back(gpu_from_json(gpu));
   f.notes = j.at("notes").get<std::vector<std::string>>();
+  f.driver_trouble = j.value("driver_trouble", "");
   return f;
 }
 
@@ -174,19 +177,24 @@ Message decode(std::string_view line) {
   }
 }
 
-std::string encode(const Pace& pace) {
+std::string encode(const Order& order) {
+  if (const auto* follow = std::get_if<Follow>(&order))
+    return Json{{"is", "follow"}, {"gpus", follow->gpus}}.dump() + "\n";
+  const auto& pace = std::get<Pace>(order);
   return fmt::format(R"({{"is":"pace","interval":{},"slow":{},"processes":{},"budget":{}}})"
                      "\n",
                      pace.interval_s, pace.slow_interval_s, pace.process_interval_s, pace.budget);
 }
 
-Pace decode_pace(std::string_view line) {
+Order decode_order(std::string_view line) {
   try {
     const auto j = Json::parse(line);
-    require(j.at("is") == "pace", "sampler: expected a pace");
-    return {j.at("interval"), j.at("slow"), j.at("processes"), j.at("budget")};
+    if (j.at("is") == "follow")
+      return Follow{j.at("gpus").get<std::map<std::string, std::uint64_t>>()};
+    require(j.at("is") == "pace", "sampler: expected a pace or whom to follow");
+    return Pace{j.at("interval"), j.at("slow"), j.at("processes"), j.at("budget")};
   } catch (const Json::exception& e) {
-    throw Error(Code::invalid_argument, std::string("sampler: cannot read a pace: ") + e.what());
+    throw Error(Code::invalid_argument, std::string("sampler: cannot read an order: ") + e.what());
   }
 }
 

@@ -2,7 +2,8 @@
 // one JSON object per line, over one socket pair.
 //
 //   sampler ──▶ program
-//     {"is":"gpus", "gpus":[…], "notes":[…]}              what it found; again on every change
+//     {"is":"gpus", "gpus":[…], "notes":[…]}              what it found; again on every change;
+//                                                  with "driver_trouble" when a driver is down
 //     {"is":"sample", "gpu":uuid, "at":ns, "values":{…}, "absent":[…], "processes":[…]}
 //     {"is":"trouble", "gpu":uuid, "at":ns, "why":"…", "gone":true}
 //     {"is":"xid", "gpu":uuid, "at":ns, "wall":ms, "code":79}
@@ -10,6 +11,7 @@
 //     {"is":"end", "why":"…", "fault":true}               its last word before it exits
 //   program ──▶ sampler
 //     {"is":"pace", "interval":1, "slow":5, "processes":10, "budget":0.001}
+//     {"is":"follow", "gpus":{uuid:7}}                    whose processes matter now, see Follow
 //
 // Times are CLOCK_MONOTONIC nanoseconds, the same in both processes. Every GPU is
 // named by uuid. Something is said every 1.2 s whatever the driver does: a sampler that
@@ -18,6 +20,8 @@
 // every 5 s with the cost.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -83,13 +87,23 @@ std::string encode(const Message& message);
 // Throws invalid_argument for anything that encode() did not write.
 Message decode(std::string_view line);
 
-// How often to ask; the only thing the program ever tells a running sampler.
+// How often to ask.
 struct Pace {
   double interval_s = 1, slow_interval_s = 5, process_interval_s = 10;
   double budget = 0.001;  // share of a core and of the driver
 };
-std::string encode(const Pace& pace);
-Pace decode_pace(std::string_view line);  // throws invalid_argument
+
+// GPUs whose list of processes is read as soon as it may have changed: when the memory in use
+// has, and when the number beside the GPU does. The others' are read at their pace.
+struct Follow {
+  std::map<std::string, std::uint64_t> gpus;  // by uuid
+  friend bool operator==(const Follow&, const Follow&) = default;
+};
+
+// All that the program ever tells a running sampler.
+using Order = std::variant<Pace, Follow>;
+std::string encode(const Order& order);
+Order decode_order(std::string_view line);  // throws invalid_argument
 
 // Puts a stream of bytes back into lines.
 class LineBuffer {

@@ -3,14 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "base/error.h"
 #include "device/demo.h"
 #include "device/detect_amd.h"
 #include "device/detect_intel.h"
-#include "device/sysfs.h"
+#include "device/detect_nvidia.h"
 
 namespace sluice::device {
 
@@ -18,15 +17,7 @@ namespace {
 
 constexpr unsigned kAmd = 0x1002, kIntel = 0x8086;
 
-// A library that came with some package does not make a driver, and a card that a
-// container was not given is none of its business: both are needed.
-bool has_nvidia_driver() {
-  std::error_code ignored;
-  const auto exists = [&](const char* path) { return std::filesystem::exists(path, ignored); };
-  const bool hardware = !nvidia_cards("/").empty() || exists("/proc/driver/nvidia/version") ||
-                        exists("/dev/nvidiactl");
-  return hardware && Nvml::is_installed();
-}
+constexpr auto kTryAgain = std::chrono::minutes(1);  // a driver that did not start
 
 }  // namespace
 
@@ -41,7 +32,16 @@ bool Search::open() {
 
 void Search::look() {
   const CallScope scope(calls_);
+  if (!nvml() && is_driver_down() && Steady::now() >= try_again_) {
+    open_nvidia();
+    send_found();
+  }
   if (nvml()) look_nvidia();
+}
+
+bool Search::is_driver_down() const {
+  const std::lock_guard lock(mutex_);
+  return !driver_trouble_.empty();
 }
 
 void Search::open_nvidia() {
@@ -51,11 +51,15 @@ void Search::open_nvidia() {
                               : open_demo(options_.demo, {options_.demo_epoch_ns, ""});
     const std::lock_guard lock(mutex_);
     nvml_ = std::move(opened);
+    std::erase(notes_, std::exchange(driver_trouble_, {}));
   } catch (const Error& e) {
-    note(std::string("NVIDIA: ") + std::string(e.reason()));
+    const auto why = std::string("NVIDIA: ") + std::string(e.reason());
     const bool fault = !options_.demo.empty() || has_nvidia_driver();
     const std::lock_guard lock(mutex_);
-    fault_ = fault;
+    if (!driver_trouble_.empty()) std::erase(notes_, driver_trouble_);
+    notes_.push_back(why);
+    driver_trouble_ = fault ? why : "";
+    try_again_ = Steady::now() + kTryAgain;
   }
 }
 
@@ -66,10 +70,8 @@ void Search::open_sysfs() {
       const auto card = std::ranges::find(cards, gpu.bus, &DrmCard::bus);
       if (card == cards.end()) continue;
       const auto uuid = gpu.uuid;
-      auto worker =
-          std::make_shared<Worker>(uuid, make_sysfs_probe(std::move(gpu), *card), out_, *this);
       const std::lock_guard lock(mutex_);
-      workers_.emplace(uuid, std::move(worker));
+      add_worker(uuid, make_sysfs_probe(std::move(gpu), *card));
     }
     for (auto& text : found.notes) note(std::move(text));
   };
@@ -137,9 +139,16 @@ nvml::Return Search::found_nvidia(const std::string& uuid, nvml::Device device) 
   if (const auto known = workers_.find(uuid); known != workers_.end())
     known->second->revive(std::move(probe));
   else
-    workers_.emplace(uuid, std::make_shared<Worker>(uuid, std::move(probe), out_, *this));
+    add_worker(uuid, std::move(probe));
   ++generation_;
   return nvml::Return::success;
+}
+
+void Search::add_worker(const std::string& uuid, std::unique_ptr<Probe> probe) {
+  auto worker = std::make_shared<Worker>(uuid, std::move(probe), out_, *this);
+  const auto followed = follow_.gpus.find(uuid);
+  if (followed != follow_.gpus.end()) worker->follow(followed->second);
+  workers_.emplace(uuid, std::move(worker));
 }
 
 void Search::described(Gpu gpu) {
@@ -157,6 +166,7 @@ void Search::send_found() {
     for (const auto& [uuid, gpu] : described_) found.gpus.push_back(gpu);
     found.notes = notes_;
     found.notes.insert(found.notes.end(), mute_.begin(), mute_.end());
+    found.driver_trouble = driver_trouble_;
   }
   out_.send(found);
 }
@@ -170,7 +180,7 @@ End Search::nothing() const {
   const std::lock_guard lock(mutex_);
   std::string all;
   for (const auto& text : notes_) all += (all.empty() ? "" : "; ") + text;
-  return {all.empty() ? "no GPU found" : all, fault_};
+  return {all.empty() ? "no GPU found" : all, !driver_trouble_.empty()};
 }
 
 void Search::set_pace(const Pace& pace) {
@@ -179,6 +189,15 @@ void Search::set_pace(const Pace& pace) {
     tempo_.pace = pace;
   }
   for (const auto& worker : workers()) worker->hurry();
+}
+
+void Search::follow(const Follow& follow) {
+  const std::lock_guard lock(mutex_);
+  follow_ = follow;
+  for (const auto& [uuid, worker] : workers_) {
+    const auto found = follow.gpus.find(uuid);
+    worker->follow(found == follow.gpus.end() ? std::nullopt : std::optional(found->second));
+  }
 }
 
 void Search::set_stretch(double stretch) {

@@ -25,6 +25,7 @@ class Search final : public Worker::Listener {
   void look();  // again
 
   void set_pace(const Pace& pace);
+  void follow(const Follow& follow);
   void set_stretch(double stretch);
   Tempo tempo() const override;
 
@@ -40,11 +41,13 @@ class Search final : public Worker::Listener {
  private:
   void described(Gpu gpu) override;
   void lost() noexcept override { ++generation_; }
+  bool is_driver_down() const;
   void open_nvidia();
   void open_sysfs();
   void look_nvidia();
   void lose_all_but(const std::set<std::string>& seen);
   nvml::Return found_nvidia(const std::string& uuid, nvml::Device device);
+  void add_worker(const std::string& uuid, std::unique_ptr<Probe> probe);  // under the lock
   void note(std::string text);
   void send_found();
 
@@ -52,14 +55,16 @@ class Search final : public Worker::Listener {
   Outbox& out_;
   CallWatch calls_;
   std::atomic<std::uint64_t> generation_{0};
+  Instant try_again_{};       // when to open the driver that did not start
   mutable std::mutex mutex_;  // for all that follows
   Tempo tempo_;
+  Follow follow_;
   std::shared_ptr<const Nvml> nvml_;  // shared: threads that hang in it may outlive the search
   std::map<std::string, std::shared_ptr<Worker>> workers_;
   std::map<std::string, nvml::Device> handles_;
   std::map<std::string, Gpu> described_;
   std::vector<std::string> notes_;
-  bool fault_ = false;             // there is an NVIDIA driver, and it does not start
+  std::string driver_trouble_;     // why the NVIDIA driver that is here does not start
   std::vector<std::string> mute_;  // notes on GPUs that did not answer when last looked for
 };
 

@@ -1,12 +1,10 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmath>
-#include <semaphore>
 #include <utility>
 
 #include "base/error.h"
@@ -76,21 +74,28 @@ TEST(SamplerProtocol, EveryOtherMessageArrivesToo) {
   gpu.uuid = "GPU-1";
   gpu.bus = "0000:04:00.0";
   gpu.memory_total = 1ull << 37;
-  const auto found = std::get<Found>(decode(encode(Found{{gpu}, {"AMD: none"}})));
+  const auto found = std::get<Found>(decode(encode(Found{{gpu}, {"AMD: none"}, "down"})));
+  EXPECT_EQ(found.driver_trouble, "down");
+  EXPECT_EQ(std::get<Found>(decode(encode(Found{}))).driver_trouble, "");
   ASSERT_EQ(found.gpus.size(), 1U);
   EXPECT_EQ(found.gpus[0].bus, "0000:04:00.0");
   EXPECT_EQ(found.gpus[0].memory_total, 1ull << 37);
   EXPECT_THAT(found.notes, ElementsAre("AMD: none"));
 
-  const auto pace = decode_pace(encode(Pace{0.5, 2, 7, 0.01}));
+  const auto pace = std::get<Pace>(decode_order(encode(Pace{0.5, 2, 7, 0.01})));
   EXPECT_EQ(pace.interval_s, 0.5);
   EXPECT_EQ(pace.process_interval_s, 7);
+
+  const Follow follow{{{"GPU-1", 3}, {"GPU-\"2", 1ull << 60}}};
+  EXPECT_EQ(std::get<Follow>(decode_order(encode(follow))), follow);
 }
 
 TEST(SamplerProtocol, NonsenseIsRefused) {
   for (const auto* line : {"", "{", "[]", "{}", R"({"is":"cake"})", R"({"is":"beat"})"})
     EXPECT_THROW(decode(line), Error) << line;
-  EXPECT_THROW(decode_pace(R"({"is":"beat"})"), Error);
+  for (const auto* line : {"", "[]", R"({"is":"beat"})", R"({"is":"pace"})", R"({"is":"follow"})",
+                           R"({"is":"follow","gpus":{"a":"b"}})"})
+    EXPECT_THROW(decode_order(line), Error) << line;
 }
 
 TEST(SamplerProtocol, LinesAreFoundHoweverTheBytesArrive) {
@@ -127,12 +132,23 @@ TEST(SamplerCost, TheStretchStaysWithinBoundsAndDoesNotSwing) {
 
 TEST(SamplerCost, SharesAreOverTheLastMinute) {
   CostMeter meter;
-  meter.add(at(0), 5, 2, 1, 1e9);  // what came before the first call does not count
-  meter.add(at(10), 5.1, 2.02, 1, 1e9);
+  meter.add(at(0), {5, 2}, 1, 1e9);  // what came before the first call does not count
+  meter.add(at(10), {5.1, 2.02}, 1, 1e9);
   EXPECT_NEAR(meter.core_share(), 0.01, 1e-9);
   EXPECT_NEAR(meter.driver_share(), 0.002, 1e-9);
-  for (int i = 2; i <= 20; ++i) meter.add(at(i * 10), 5.1, 2.02, 1, 1e9);
+  for (int i = 2; i <= 20; ++i) meter.add(at(i * 10), {5.1, 2.02}, 1, 1e9);
   EXPECT_EQ(meter.core_share(), 0);
+}
+
+TEST(SamplerCost, EarlyListsAreToldButDoNotStretchTheIntervals) {
+  CostMeter meter;
+  meter.add(at(0), {}, 0.001, 5);
+  meter.add(at(10), {0.05, 0.04, 0.049, 0.039}, 0.001, 5);
+  EXPECT_NEAR(meter.core_share(), 0.005, 1e-9);
+  EXPECT_NEAR(meter.driver_share(), 0.004, 1e-9);
+  EXPECT_EQ(meter.stretch(), 1);
+  meter.add(at(20), {0.1, 0.04, 0.049, 0.039}, 0.001, 5);  // all of it at the usual pace
+  EXPECT_GT(meter.stretch(), 1);
 }
 
 TEST(SamplerCost, TheWatchNamesTheCallThatHasNotReturned) {
@@ -150,160 +166,6 @@ TEST(SamplerCost, TheWatchNamesTheCallThatHasNotReturned) {
   watch.after("x", nvml::Return::unknown, {});
   EXPECT_EQ(watch.calls(), 3U);
   EXPECT_EQ(watch.errors(), 1U);
-}
-
-// ---- schedule
-
-TEST(Schedule, EverythingAtOnceAndThenEachTierInItsTime) {
-  const Tempo tempo{};  // 1 s, 5 s, 10 s
-  Schedule schedule;
-  EXPECT_EQ(schedule.due(at(0), tempo).size(), 4U);
-  EXPECT_EQ(schedule.next(), at(1));
-  EXPECT_THAT(schedule.due(at(1), tempo), ElementsAre(Tier::pulse, Tier::fast));
-  for (int s = 2; s < 5; ++s) schedule.due(at(s), tempo);
-  EXPECT_THAT(schedule.due(at(5), tempo), ElementsAre(Tier::pulse, Tier::fast, Tier::slow));
-}
-
-TEST(Schedule, AStretchSparesTheDriverButNotThePulse) {
-  const Tempo tempo{{}, 4};
-  Schedule schedule;
-  schedule.due(at(0), tempo);
-  EXPECT_THAT(schedule.due(at(1), tempo), ElementsAre(Tier::pulse));
-  schedule.due(at(2), tempo);
-  schedule.due(at(3), tempo);
-  EXPECT_THAT(schedule.due(at(4), tempo), ElementsAre(Tier::pulse, Tier::fast));
-}
-
-TEST(Schedule, TiersKeepToWholePulsesSoThatTheyFallTogether) {
-  const Tempo tempo{{}, 1.5};
-  EXPECT_EQ(interval_of(Tier::pulse, tempo), 1);
-  EXPECT_EQ(interval_of(Tier::fast, tempo), 2);
-  EXPECT_EQ(interval_of(Tier::slow, tempo), 8);
-  EXPECT_EQ(interval_of(Tier::processes, tempo), 15);
-  const Tempo quick{{0.1, 0.5, 1, 1}, 1};
-  EXPECT_NEAR(interval_of(Tier::pulse, quick), 0.1, 1e-9);
-  EXPECT_NEAR(interval_of(Tier::slow, quick), 0.5, 1e-9);
-}
-
-TEST(Schedule, WhatIsLateDoesNotPileUp) {
-  Schedule schedule;
-  schedule.due(at(0), {});
-  EXPECT_EQ(schedule.due(at(100), {}).size(), 4U);
-  EXPECT_EQ(schedule.next(), at(101));
-}
-
-// ---- worker
-
-class Quiet final : public Worker::Listener {
- public:
-  void described(Gpu gpu) override { described_ = gpu.uuid; }
-  void lost() noexcept override { ++losses_; }
-  Tempo tempo() const override { return {{0.01, 0.01, 0.01, 1}, 1}; }
-  std::string described_;
-  std::atomic<int> losses_ = 0;
-};
-
-class Scripted final : public Probe {
- public:
-  explicit Scripted(Outcome outcome) : outcome_(std::move(outcome)) {}
-  Gpu describe() override {
-    Gpu gpu{};
-    gpu.uuid = "GPU-1";
-    return gpu;
-  }
-  Outcome read(Tier, Sample& sample, double) override {
-    if (outcome_.answered) sample.values.emplace_back(Metric::power, 1);
-    return outcome_;
-  }
-
- private:
-  const Outcome outcome_;
-};
-
-Message next_message(int fd) {
-  static LineBuffer buffer;
-  for (;;) {
-    if (auto line = buffer.next()) return decode(*line);
-    char bytes[1024];
-    pollfd ready{fd, POLLIN, 0};
-    if (poll(&ready, 1, 5000) != 1) throw Error(Code::internal, "no message came");
-    buffer.add({bytes, static_cast<std::size_t>(read(fd, bytes, sizeof bytes))});
-  }
-}
-
-TEST(Worker, SaysOnceThatItsGpuIsGoneAndGoesOnWhenItReturns) {
-  int ends[2];
-  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-  Outbox out(ends[1]);
-  Quiet listener;
-  Worker worker("GPU-1", std::make_unique<Scripted>(Outcome{false, true, "GPU is lost"}), out,
-                listener);
-  const auto trouble = std::get<Trouble>(next_message(ends[0]));
-  EXPECT_TRUE(trouble.gone);
-  EXPECT_EQ(trouble.why, "GPU is lost");
-  EXPECT_TRUE(worker.is_gone());
-  worker.lose("the driver no longer lists it");  // known already
-  EXPECT_EQ(listener.losses_, 1);
-
-  worker.revive(std::make_unique<Scripted>(Outcome{}));
-  EXPECT_FALSE(std::get<Sample>(next_message(ends[0])).values.empty());
-  EXPECT_FALSE(worker.is_gone());
-  worker.stop();
-  close(ends[0]);
-}
-
-// Answers only when told to.
-class Held final : public Probe {
- public:
-  Held(std::binary_semaphore& asked, std::binary_semaphore& go) : asked_(asked), go_(go) {}
-  Gpu describe() override { return {}; }
-  Outcome read(Tier, Sample& sample, double) override {
-    if (std::exchange(first_, false)) {
-      asked_.release();
-      go_.acquire();
-    }
-    sample.values.emplace_back(Metric::power, 1);
-    return {};
-  }
-
- private:
-  std::binary_semaphore &asked_, &go_;
-  bool first_ = true;
-};
-
-TEST(Worker, ARoundInFlightWhenItsGpuIsLostSaysNothing) {
-  int ends[2];
-  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-  Outbox out(ends[1]);
-  Quiet listener;
-  std::binary_semaphore asked(0), go(0);
-  {
-    Worker worker("GPU-1", std::make_unique<Held>(asked, go), out, listener);
-    asked.acquire();
-    worker.lose("the driver no longer lists it");
-    EXPECT_TRUE(std::get<Trouble>(next_message(ends[0])).gone);
-    go.release();
-  }
-  pollfd ready{ends[0], POLLIN, 0};
-  EXPECT_EQ(poll(&ready, 1, 0), 0);
-  close(ends[0]);
-  close(ends[1]);
-}
-
-TEST(Worker, AnErrorThatIsNotALossIsTroubleWithoutAnEnd) {
-  int ends[2];
-  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-  Outbox out(ends[1]);
-  Quiet listener;
-  Worker worker("GPU-1", std::make_unique<Scripted>(Outcome{false, false, "unknown error"}), out,
-                listener);
-  for (int i = 0; i < 3; ++i) {
-    const auto trouble = std::get<Trouble>(next_message(ends[0]));
-    EXPECT_FALSE(trouble.gone);
-    EXPECT_EQ(trouble.why, "unknown error");
-  }
-  worker.stop();
-  close(ends[0]);
 }
 
 // ---- search

@@ -1,6 +1,7 @@
 #include "device/sampler_worker.h"
 
 #include <sys/socket.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,6 +15,22 @@ namespace {
 
 Steady::duration seconds(double s) {
   return std::chrono::duration_cast<Steady::duration>(Seconds(s));
+}
+
+double thread_cpu_s() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
+
+bool has(const std::vector<Tier>& tiers, Tier tier) {
+  return std::ranges::find(tiers, tier) != tiers.end();
+}
+
+std::optional<double> memory_used(const Sample& sample) {
+  const auto found =
+      std::ranges::find(sample.values, Metric::memory_used, [](const auto& v) { return v.first; });
+  return found == sample.values.end() ? std::nullopt : std::optional(found->second);
 }
 
 }  // namespace
@@ -66,6 +83,34 @@ std::vector<Tier> Schedule::due(Instant now, const Tempo& tempo) {
 
 Instant Schedule::next() const noexcept { return std::ranges::min(next_); }
 
+void EarlyList::follow(std::optional<std::uint64_t> number) {
+  if (number == number_) return;
+  number_ = number;
+  is_asked_ = number.has_value();
+}
+
+bool EarlyList::is_due(std::optional<double> memory_used, Instant now) const {
+  constexpr double kMuch = 32 << 20;  // half of what counts as over-use
+  if (!number_ || now < rests_until_) return false;
+  return is_asked_ ||
+         (memory_used && (!listed_used_ || std::abs(*memory_used - *listed_used_) > kMuch));
+}
+
+void EarlyList::listed(std::optional<double> memory_used) {
+  is_asked_ = false;
+  if (memory_used) listed_used_ = memory_used;
+}
+
+void EarlyList::took(Steady::duration how_long, double budget, Instant now) {
+  constexpr double kTimesTheBudget = 10;
+  rests_until_ = now + seconds(Seconds(how_long).count() / (budget * kTimesTheBudget));
+}
+
+void EarlyCost::add(double cpu_s, double driver_s) noexcept {
+  cpu_ns_ += static_cast<std::int64_t>(cpu_s * 1e9);
+  driver_ns_ += static_cast<std::int64_t>(driver_s * 1e9);
+}
+
 Worker::Worker(std::string uuid, std::unique_ptr<Probe> probe, Outbox& out, Listener& listener)
     : uuid_(std::move(uuid)), out_(out), listener_(listener), probe_(std::move(probe)) {
   thread_ = std::thread([this] { run(); });
@@ -81,6 +126,11 @@ void Worker::hurry() {
   for (const auto tier : {Tier::pulse, Tier::fast, Tier::slow})
     schedule_.hurry(tier, Steady::now());
   wake_.notify_one();
+}
+
+void Worker::follow(std::optional<std::uint64_t> number) {
+  const std::lock_guard lock(mutex_);
+  early_.follow(number);
 }
 
 void Worker::lose(std::string why) {
@@ -169,16 +219,43 @@ void Worker::round(const std::vector<Tier>& tiers, double budget) {
   bool answered = false;
   Outcome last;
   for (const auto tier : tiers) {
+    if (tier == Tier::processes) will_list(sample);
     last = probe->read(tier, sample, budget);
     answered = answered || last.answered;
     if (last.gone) break;
   }
+  if (answered && !last.gone && has(tiers, Tier::fast) && !has(tiers, Tier::processes))
+    if (const auto listed = list_early(*probe, sample, budget); listed.gone) last = listed;
   sample.at = Steady::now();
   if (last.gone || !answered) return report(last, sample.at);
   const std::lock_guard lock(mutex_);
   // Lost or replaced while the round ran: what the old handle said is of no use.
   if (gone_ || probe != probe_) return;
   out_.send(sample);
+}
+
+// Before it is read: who asks for one meanwhile gets another.
+void Worker::will_list(const Sample& sample) {
+  const std::lock_guard lock(mutex_);
+  early_.listed(memory_used(sample));
+}
+
+// Along with a sample, so that it costs no wake-up and what it says is of the same moment.
+Outcome Worker::list_early(Probe& probe, Sample& sample, double budget) {
+  const auto used = memory_used(sample);
+  const auto began = Steady::now();
+  {
+    const std::lock_guard lock(mutex_);
+    if (!early_.is_due(used, began)) return {};
+  }
+  will_list(sample);
+  const double cpu = thread_cpu_s(), driver = calls_.driver_s();
+  const auto outcome = probe.read(Tier::processes, sample, budget);
+  early_cost_.add(thread_cpu_s() - cpu, calls_.driver_s() - driver);
+  const auto now = Steady::now();
+  const std::lock_guard lock(mutex_);
+  early_.took(now - began, budget, now);
+  return outcome;
 }
 
 void Worker::report(const Outcome& outcome, Instant at) {

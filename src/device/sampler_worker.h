@@ -4,8 +4,10 @@
 #include <array>
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -52,6 +54,35 @@ class Schedule {
   std::array<Instant, std::size(kTiers)> next_{};  // the beginning of time: due at once
 };
 
+// When a list of processes is read before its time: on a GPU that is followed, along with a
+// sample of its memory. Early lists take at most ten times the budget of all sampling, however
+// often the memory changes. Pure.
+class EarlyList {
+ public:
+  // A new number asks for a list; nothing: the GPU is not followed.
+  void follow(std::optional<std::uint64_t> number);
+  bool is_due(std::optional<double> memory_used, Instant now) const;
+  void listed(std::optional<double> memory_used);  // any list, early or not
+  void took(Steady::duration how_long, double budget, Instant now);
+
+ private:
+  std::optional<std::uint64_t> number_;
+  bool is_asked_ = false;
+  std::optional<double> listed_used_;
+  Instant rests_until_{};
+};
+
+// What one thread spent on early lists. Any thread may read.
+class EarlyCost {
+ public:
+  void add(double cpu_s, double driver_s) noexcept;
+  double cpu_s() const noexcept { return static_cast<double>(cpu_ns_) * 1e-9; }
+  double driver_s() const noexcept { return static_cast<double>(driver_ns_) * 1e-9; }
+
+ private:
+  std::atomic<std::int64_t> cpu_ns_{0}, driver_ns_{0};
+};
+
 class Worker {
  public:
   // `out` and `listener` must outlive the worker. `described` is called with the GPU's
@@ -69,9 +100,12 @@ class Worker {
   const std::string& uuid() const noexcept { return uuid_; }
   const CallWatch& calls() const noexcept { return calls_; }
 
-  void hurry();                               // all but the process list, now
-  void lose(std::string why);                 // the driver no longer lists it
-  void revive(std::unique_ptr<Probe> probe);  // it does again
+  const EarlyCost& early() const noexcept { return early_cost_; }
+
+  void hurry();                                      // all but the process list, now
+  void follow(std::optional<std::uint64_t> number);  // see EarlyList
+  void lose(std::string why);                        // the driver no longer lists it
+  void revive(std::unique_ptr<Probe> probe);         // it does again
   bool is_gone() const;
   Instant last_round() const noexcept { return Instant(Steady::duration(last_round_)); }  // its end
   void stop();
@@ -81,6 +115,8 @@ class Worker {
   void run();
   bool describe();
   void round(const std::vector<Tier>& tiers, double budget);
+  void will_list(const Sample& sample);
+  Outcome list_early(Probe& probe, Sample& sample, double budget);
   void report(const Outcome& outcome, Instant at);
   bool wait();  // until something is due; false to end
 
@@ -88,11 +124,13 @@ class Worker {
   Outbox& out_;
   Listener& listener_;
   CallWatch calls_;
+  EarlyCost early_cost_;
 
   mutable std::mutex mutex_;  // for what follows, up to the thread
   std::condition_variable wake_;
   std::shared_ptr<Probe> probe_;  // shared: replaced while a call of the old one hangs
   Schedule schedule_;
+  EarlyList early_;
   bool stop_ = false, gone_ = false, described_ = false;
   std::atomic<bool> finished_{false};
   std::atomic<Steady::rep> last_round_{Steady::now().time_since_epoch().count()};

@@ -104,6 +104,7 @@ TEST(DefaultRules, AHungSamplerIsSaidWithTheCallItHangsIn) {
   const auto all = scene.wait(engine, 15);
   ASSERT_EQ(kinds(all), "F");
   EXPECT_EQ(all[0].alert.rule, "sampler-down");
+  EXPECT_THAT(all[0].alert.summary, HasSubstr("the sampler has not answered for "));
   EXPECT_THAT(all[0].alert.cause, HasSubstr("hung in nvmlInit_v2"));
   scene.snapshot.sampler.state = "not needed: no NVIDIA driver";
   EXPECT_EQ(kinds(scene.wait(engine, 15)), "R");
@@ -119,6 +120,7 @@ TEST(DefaultRules, ADriverThatDoesNotStartIsSaidWithCauseAndFix) {
   const auto all = scene.wait(engine, 15);
   ASSERT_EQ(kinds(all), "F");  // and nothing about the sampler, which is well
   EXPECT_EQ(all[0].alert.rule, "driver-down");
+  EXPECT_THAT(all[0].alert.summary, testing::ContainsRegex("the GPU driver has not started for "));
   EXPECT_THAT(all[0].alert.cause, HasSubstr("versions differ:"));
   EXPECT_THAT(all[0].alert.fix, HasSubstr("reload the modules, or reboot."));
   sampler.driver_trouble.clear();

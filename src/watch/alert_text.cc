@@ -128,6 +128,7 @@ void split(std::string_view text, Literal literal, Name name) {
 // What a flag says when it is set; other metrics are told by their number.
 struct Phrase {
   std::string_view metric, set, unset;
+  std::string_view set_long = {};  // where "for 20 s" cannot follow `set`
 };
 constexpr Phrase kPhrases[] = {
     {"lost", "lost", "answers again and passed its check"},
@@ -136,9 +137,12 @@ constexpr Phrase kPhrases[] = {
     {"throttled", "clock held back by heat or power", "no longer held back"},
     {"rows_pending", "memory row waits for replacement", "no replacement waits any more"},
     {"rows_failed", "memory row could not be replaced", "no failed replacement any more"},
-    {"driver_down", "the GPU driver does not start", "the driver starts again"},
-    {"sampler_down", "sampler does not answer", "the sampler answers again"},
-    {"history_down", "history cannot be written to disk", "history is written again"},
+    {"driver_down", "the GPU driver does not start", "the driver starts again",
+     "the GPU driver has not started"},
+    {"sampler_down", "sampler does not answer", "the sampler answers again",
+     "the sampler has not answered"},
+    {"history_down", "history cannot be written to disk", "history is written again",
+     "history could not be written to disk"},
 };
 
 const Phrase* phrase_of(const Rule& rule) {
@@ -195,9 +199,12 @@ std::string fill(std::string_view text, const Rule& rule, const Subject& subject
 std::string summary_of(const Rule& rule, const Subject& subject, const Sighting& seen,
                        double lasted_s) {
   const Context context{rule, subject, seen, lasted_s};
-  const std::string lasted = lasted_s >= 1 ? " for " + human_duration(lasted_s) : "";
+  const bool is_long = lasted_s >= 1;
+  const std::string lasted = is_long ? " for " + human_duration(lasted_s) : "";
   if (const auto* phrase = phrase_of(rule))
-    return fmt::format("{}: {}{}", subject.title, phrase->set, lasted);
+    return fmt::format("{}: {}{}", subject.title,
+                       is_long && !phrase->set_long.empty() ? phrase->set_long : phrase->set,
+                       lasted);
   if (rule.metric.starts_with("xid_") && rule.condition == "above")
     return fmt::format("{}: {}", subject.title, xid_text(context));
   return fmt::format("{}: {} {}, {}{}", subject.title, rule.metric,

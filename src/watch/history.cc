@@ -249,7 +249,7 @@ void History::Impl::set_trouble(const std::string& why) {
 
 // Every row of a choice, from wherever it is, each value once.
 std::vector<Row> History::Impl::rows(std::string_view device, const Choice& choice) {
-  const std::int64_t last = choice.to + choice.step_s - 1;
+  const std::int64_t last = choice.end - 1;
   std::vector<Row> waiting;
   std::shared_ptr<const Batch> on_its_way;
   std::int64_t waiting_number = 0;

@@ -1,6 +1,7 @@
 #include "watch/history_query.h"
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 namespace sluice::watch {
@@ -37,16 +38,25 @@ std::int64_t round_step(std::int64_t from, std::int64_t to, std::int64_t points,
   return ((to - from) / (kDay * (points - 1)) + 1) * kDay;
 }
 
+// The next round step that is no shorter.
+std::int64_t round_up(std::int64_t seconds) {
+  const auto* at = std::ranges::lower_bound(kRound, seconds);
+  return at != std::end(kRound) ? *at : (seconds + kDay - 1) / kDay * kDay;
+}
+
 // One step over everything, wherever it begins. From rows so short that what lies
-// outside of the range at its ends does not matter.
+// outside of the range at its ends does not matter: a range as long as a round step gets
+// that step, without the row in which it begins.
 Choice all_in_one(std::int64_t from, std::int64_t to, std::int64_t finest) {
   constexpr std::int64_t kRows = 100;
   std::size_t source = 0;
   for (std::size_t i = 0; i < kSteps.size(); ++i)
     if (kSteps[i].seconds <= std::max(finest, (to - from) / kRows)) source = i;
   const std::int64_t unit = kSteps[source].seconds;
-  const std::int64_t begin = start_of(from, unit);
-  return {source, start_of(to, unit) + unit - begin, begin, begin};
+  const std::int64_t step = round_up(std::max(to - from, unit));
+  const std::int64_t end = start_of(to, unit) + unit;
+  const std::int64_t begin = std::max(start_of(from, unit), end - step);
+  return {source, step, begin, begin, end};
 }
 
 // In steps. The lower quartile, so that even many gaps do not pass for the usual;
@@ -67,13 +77,14 @@ Choice choose(std::int64_t from_s, std::int64_t to_s, std::int64_t points, std::
   std::size_t source = 0;
   for (std::size_t i = 0; i < kSteps.size(); ++i)
     if (step % kSteps[i].seconds == 0) source = i;
-  return {source, step, start_of(from_s, step), start_of(to_s, step)};
+  const std::int64_t last = start_of(to_s, step);
+  return {source, step, start_of(from_s, step), last, last + step};
 }
 
 Fold::Fold(const Choice& choice, const MetricSet& wanted) : choice_(choice), wanted_(wanted) {}
 
 void Fold::add(const Row& row) {
-  if (row.t < choice_.from || row.t >= choice_.to + choice_.step_s) return;
+  if (row.t < choice_.from || row.t >= choice_.end) return;
   const auto count = static_cast<std::size_t>((choice_.to - choice_.from) / choice_.step_s + 1);
   const auto place = static_cast<std::size_t>((row.t - choice_.from) / choice_.step_s);
   for (const auto& [id, agg] : row.entries) {

@@ -16,12 +16,14 @@ struct Choice {
   std::size_t source;     // index into kSteps of the rows to read
   std::int64_t step_s;    // of the answer: a multiple of the source's
   std::int64_t from, to;  // first and last step of the answer, seconds
+  std::int64_t end;       // rows from here on are no part of it
 };
 
 // The finest step that reaches back to `from_s` and needs at most `points` points
 // (1 or more) for from_s..to_s; rows are read from the coarsest source that divides it.
-// Steps are round: 1, 2, 5, 10, 20, 30 s, 1, 2, 5, 10, 15, 30 min, 1 h, … days. For one
-// point the step is the range itself, rounded up to whole rows.
+// Steps are round: 1, 2, 5, 10, 20, 30 s, 1, 2, 5, 10, 15, 30 min, 1 h, … days. One
+// point is the range alone, in a step that begins with it: the next round one that is long
+// enough.
 Choice choose(std::int64_t from_s, std::int64_t to_s, std::int64_t points, std::int64_t now_s);
 
 using MetricSet = std::bitset<device::kMetricCount>;

@@ -33,14 +33,42 @@ TEST(HistoryChoice, TheFinestRoundStepThatReachesBackAndFits) {
         Question{86400, 0, 10000, 10, 10},       //
         Question{7 * 86400, 0, 600, 1800, 300},  //
         Question{90 * 86400, 0, 600, 21600, 300}, Question{90 * 86400, 0, 2, 47 * 86400, 300},
-        Question{90 * 86400, 0, 1, 90 * 86400 + 300, 300}, Question{90, 0, 1, 91, 1},
-        Question{3000, 0, 1, 3010, 10}, Question{400 * 86400, 399 * 86400, 600, 300, 300}}) {
+        Question{90 * 86400, 0, 1, 90 * 86400, 300}, Question{90, 0, 1, 120, 1},
+        Question{3600, 0, 1, 3600, 10}, Question{3000, 0, 1, 3600, 10},
+        Question{100'000, 0, 1, 2 * 86400, 300}, Question{2 * 86400, 2 * 86400, 1, 300, 300},
+        Question{400 * 86400, 399 * 86400, 600, 300, 300}}) {
     const auto c = choose(kNow - q.ago_from, kNow - q.ago_to, q.points, kNow);
     EXPECT_EQ(kSteps[c.source].seconds, q.source_step) << q.ago_from << " " << q.points;
     EXPECT_EQ(c.step_s, q.step) << q.ago_from << " " << q.points;
     EXPECT_LE((c.to - c.from) / c.step_s + 1, q.points);
     EXPECT_EQ(c.step_s % kSteps[c.source].seconds, 0);
   }
+}
+
+TEST(HistoryChoice, OnePointIsOfTheRangeAndNothingElse) {
+  for (const std::int64_t shift : {0, 1, 7, 9})
+    for (const std::int64_t length : {30, 90, 3000, 3600, 5000, 86400, 200'000}) {
+      const auto to = kNow - 4000 - shift, from = to - length;
+      const auto c = choose(from, to, 1, kNow);
+      const auto unit = kSteps[c.source].seconds;
+      EXPECT_EQ(c.from, c.to);
+      EXPECT_GT(c.from + unit, from) << length;
+      EXPECT_LE(c.from, from + unit) << length;
+      EXPECT_GT(c.end, to) << length;
+      EXPECT_LE(c.end, to + unit) << length;
+      EXPECT_LE(c.end, c.from + c.step_s) << length;
+    }
+}
+
+TEST(HistoryChoice, RowsAfterTheRangeAreNotCounted) {
+  const auto c = choose(kNow - 5000, kNow - 2000, 1, kNow);  // a step of an hour for 50 minutes
+  Fold fold(c, MetricSet().set(0));
+  for (auto t = kNow - 6000; t < kNow; t += 10) {
+    const double value = t >= kNow - 5000 && t <= kNow - 2000 ? 1 : 100;
+    fold.add({"cpu", c.source, t, {{0, {value, value, value, 1}}}});
+  }
+  ASSERT_EQ(fold.points(device::Metric{0}).size(), 1u);
+  EXPECT_EQ(fold.points(device::Metric{0})[0].value, 1);
 }
 
 TEST(HistoryChoice, TheLongestRangeIsAnsweredAtOnce) {

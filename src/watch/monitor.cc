@@ -49,7 +49,7 @@ struct Monitor::Impl {
   std::vector<Transition> evaluate(Snapshot& snapshot);
   void deliver(const std::vector<Transition>& transitions);
   void remember(const Snapshot& snapshot);
-  void take_pace();
+  void take_orders();
   void wake() const { eventfd_write(wake_fd, 1); }
   void save_alerts() REQUIRES(alerts_mutex) { history.keep(kAlertsKey, engine.saved().dump()); }
 
@@ -69,6 +69,8 @@ struct Monitor::Impl {
   std::shared_ptr<const Snapshot> snapshot GUARDED_BY(mutex);
   device::Readings server GUARDED_BY(mutex);
   std::optional<device::Pace> new_pace GUARDED_BY(mutex);
+  device::Follow followed GUARDED_BY(mutex);
+  bool is_follow_new GUARDED_BY(mutex) = false;
 
   std::atomic<bool> stop{false};
   std::thread thread;
@@ -106,7 +108,7 @@ void Monitor::Impl::run() {
   while (!stop) {
     wait();
     try {
-      take_pace();
+      take_orders();
       const auto now = Steady::now();
       const auto news = observation->advance(now);
       if (news.urgent || seconds_between(published, now) >= kPublish_s) publish(now);
@@ -126,13 +128,16 @@ void Monitor::Impl::wait() {
   eventfd_read(wake_fd, &ignored);
 }
 
-void Monitor::Impl::take_pace() {
+void Monitor::Impl::take_orders() {
   std::optional<device::Pace> pace;
+  std::optional<device::Follow> follow;
   {
     const Lock lock(mutex);
     pace = std::exchange(new_pace, std::nullopt);
+    if (std::exchange(is_follow_new, false)) follow = followed;
   }
   if (pace) observation->set_pace(*pace);
+  if (follow) observation->follow(*follow);
 }
 
 void Monitor::Impl::publish(Instant now) {
@@ -229,6 +234,16 @@ void Monitor::unsilence(const std::string& rule, const std::string& device) {
 void Monitor::report_server(device::Metric metric, double value) {
   const Lock lock(impl_->mutex);
   impl_->server.set(metric, value, Steady::now());
+}
+
+void Monitor::follow(const std::map<std::string, std::uint64_t>& gpus) {
+  {
+    const Lock lock(impl_->mutex);
+    if (impl_->followed.gpus == gpus) return;
+    impl_->followed.gpus = gpus;
+    impl_->is_follow_new = true;
+  }
+  impl_->wake();
 }
 
 void Monitor::reload(const WatchConfig& config) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -66,6 +67,10 @@ class Monitor {
 
   // Readings of Scope::server come from outside.
   void report_server(device::Metric metric, double value);
+
+  // GPUs whose processes matter now, by uuid, and a number that changes when their list
+  // should be read anew; see device::Follow. Replaces what was said before.
+  void follow(const std::map<std::string, std::uint64_t>& gpus);
 
   // Rules and intervals that may change at run time.
   void reload(const WatchConfig& config);

@@ -34,12 +34,12 @@ double now_s() { return Seconds(Steady::now().time_since_epoch()).count(); }
 // Two H200; `events` happen to the second.
 class Scenario {
  public:
-  explicit Scenario(const std::string& events) {
+  explicit Scenario(const std::string& events, const std::string& of_each = "") {
     char name[] = "/tmp/sluice-monitor-test-XXXXXX";
     close(mkstemp(name));
     path_ = name;
-    std::ofstream(path_) << R"({"gpus":[{"card":"h200"},{"card":"h200","events":)" << events
-                         << "}]}";
+    std::ofstream(path_) << R"({"gpus":[{)" << of_each << R"("card":"h200"},{)" << of_each
+                         << R"("card":"h200","events":)" << events << "}]}";
   }
   ~Scenario() { std::filesystem::remove(path_); }
   Scenario(const Scenario&) = delete;
@@ -227,6 +227,26 @@ TEST(Monitor, ADriverThatDoesNotStartIsAStateANoteAndAnAlertWithItsFix) {
   EXPECT_EQ(s->alerts[0].rule, "driver-down");
   EXPECT_THAT(s->alerts[0].cause, HasSubstr("driver and library versions differ"));
   EXPECT_THAT(s->alerts[0].fix, HasSubstr("reload the nvidia modules"));
+}
+
+// A process of 1 GiB on each GPU takes 3 GiB more after three seconds.
+TEST(Monitor, WhoTookMemoryOnAFollowedGpuIsKnownWithTheSampleThatShowsIt) {
+  const Scenario story("[]", R"("processes":[{"pid":4711,"name":"greedy",
+      "memory_gib":{"steps":[[0,1],[3,4]]}}],)");
+  auto options = quick(story.path());
+  options.config.process_interval_s = 600;
+  Watched watched(options);
+  const auto first = watched.until([](const Snapshot& s) {
+    return s.gpus.size() == 2 && s.gpus[0].readings.processes_at && s.gpus[1].readings.processes_at;
+  });
+  watched.monitor.follow({{first->gpus[1].gpu.uuid, 1}});
+  const auto listed = [](const GpuView& gpu) {
+    return gpu.readings.processes.empty() ? 0 : gpu.readings.processes[0].memory.value_or(0) >> 30;
+  };
+  const auto s = watched.until([&](const Snapshot& later) { return listed(later.gpus[1]) == 4; });
+  EXPECT_LT(watched.elapsed(), 3 + 2 * 0.5 + 1);  // within two periods, and the start
+  EXPECT_EQ(s->gpus[1].readings.processes_at, s->gpus[1].sampled_at);
+  EXPECT_EQ(listed(s->gpus[0]), 1U) << "the other one is listed in its time";
 }
 
 // Every word is a wake-up on both sides, for ever.

@@ -50,7 +50,10 @@ Observation::News Observation::advance(Instant now) {
     fleet_.apply(message, now);
     if (const auto* xid = std::get_if<device::XidSeen>(&message))
       news.events.push_back(xid_event(*xid));
-    news.urgent = news.urgent || std::holds_alternative<device::Found>(message);
+    // A list is read rarely, or because somebody waits for it.
+    const auto* sample = std::get_if<device::Sample>(&message);
+    news.urgent = news.urgent || std::holds_alternative<device::Found>(message) ||
+                  (sample != nullptr && sample->processes);
   }
   if (update.silence) fleet_.silence_all(update.silence->since, update.silence->why);
   if (update.changed) {

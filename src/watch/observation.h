@@ -29,6 +29,7 @@ class Observation {
   std::vector<int> fds() const;
 
   void set_pace(const device::Pace& pace);
+  void follow(const device::Follow& follow) { sampler_.follow(follow); }
   void describe(Snapshot& snapshot) const;  // all but alerts, server and times
 
  private:

@@ -21,6 +21,7 @@ Instant after(Instant now, double s) {
 struct SamplerProcess::Run {
   Run(const Options& o, Instant now) : child(o.program, arguments(o)), started(now), heard(now) {
     child.say(device::encode(o.pace));
+    if (!o.follow.gpus.empty()) child.say(device::encode(o.follow));
   }
 
   static std::vector<std::string> arguments(const Options& o) {
@@ -38,6 +39,7 @@ struct SamplerProcess::Run {
   Child child;
   Instant started, heard;
   bool found = false;              // GPUs
+  std::string driver_trouble;      // of a driver that is down beside those
   std::optional<device::End> end;  // its last word
   std::vector<device::Busy> busy;
   std::vector<device::Message> kept;  // of a successor, until it takes over
@@ -73,6 +75,12 @@ void SamplerProcess::set_pace(const device::Pace& pace) {
     if (run != nullptr) run->child.say(device::encode(pace));
 }
 
+void SamplerProcess::follow(const device::Follow& follow) {
+  options_.follow = follow;
+  for (auto* run : {current_.get(), successor_.get()})
+    if (run != nullptr) run->child.say(device::encode(follow));
+}
+
 bool SamplerProcess::crowded() const noexcept { return ending_.size() >= kMostEnding; }
 
 void SamplerProcess::start(Instant now) {
@@ -103,8 +111,10 @@ void SamplerProcess::read(Run& run, Instant now, std::vector<device::Message>& i
       auto message = device::decode(line);
       run.heard = now;
       if (auto* beat = std::get_if<device::Beat>(&message)) run.busy = beat->busy;
-      if (const auto* found = std::get_if<device::Found>(&message))
+      if (const auto* found = std::get_if<device::Found>(&message)) {
         run.found = run.found || !found->gpus.empty();
+        run.driver_trouble = found->driver_trouble;
+      }
       if (const auto* end = std::get_if<device::End>(&message)) run.end = *end;
       into.push_back(std::move(message));
     } catch (const Error& e) {
@@ -239,6 +249,7 @@ SamplerCost SamplerProcess::cost() const {
   cost.pid = current_ ? current_->child.pid() : 0;
   cost.state = state_;
   if (state_.starts_with("no driver: ")) cost.driver_trouble = why_not_;
+  if (current_ && current_->found) cost.driver_trouble = current_->driver_trouble;
   return cost;
 }
 

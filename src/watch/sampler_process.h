@@ -28,6 +28,7 @@ class SamplerProcess {
     std::int64_t demo_epoch_ns = 0;
     device::Pace pace;
     SamplerTiming timing;
+    device::Follow follow = {};
   };
   explicit SamplerProcess(Options options);
   ~SamplerProcess();  // gives it a moment to leave the driver in peace
@@ -48,6 +49,7 @@ class SamplerProcess {
   std::vector<int> fds() const;
 
   void set_pace(const device::Pace& pace);
+  void follow(const device::Follow& follow);
   SamplerCost cost() const;
 
  private:

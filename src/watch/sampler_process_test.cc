@@ -63,6 +63,29 @@ TEST(SamplerProcess, AProgramThatCannotStartIsReportedAndTriedAgain) {
   EXPECT_TRUE(sampler.fds().empty());
 }
 
+TEST(SamplerProcess, ADriverThatIsDownBesideAnotherVendorsGpuIsTold) {
+  const Folder folder;
+  device::Gpu amd{};
+  amd.vendor = device::Vendor::amd;
+  amd.uuid = "AMD-0000:03:00.0";
+  std::ofstream(folder / "said") << device::encode(
+      device::Found{{amd}, {"NVIDIA: reboot"}, "NVIDIA: reboot"});
+  const std::string script = folder / "sampler";
+  std::ofstream(script)
+      << "#!/bin/sh\ncat \"${0%/*}/said\" >&3\nwhile read -r line <&3; do :; done\n";
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  SamplerProcess::Options options;
+  options.program = script;
+  SamplerProcess sampler(options);
+  const auto patience = Steady::now() + 10s;
+  while (sampler.cost().driver_trouble.empty() && Steady::now() < patience) {
+    sampler.advance(Steady::now(), false);
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_EQ(sampler.cost().driver_trouble, "NVIDIA: reboot");
+  EXPECT_EQ(sampler.cost().state, "running");
+}
+
 // Stands in for processes inside the driver, which nothing ends: these only ignore
 // the request to.
 TEST(SamplerProcess, NoMoreAreStartedWhileFourCannotBeEnded) {

@@ -187,6 +187,10 @@ Scenario parse_scenario(std::string_view json_text) {
   read_gpus(in, scenario);
   for (Object& e : in.objects("events")) scenario.events.push_back(read_event(e));
   in.finish();
+  if (scenario.init == nvml::Return::success && !in.has("gpus"))
+    complain("scenario",
+             "has no 'gpus'; name at least one, such as {\"gpus\": [{\"card\": \"h200\"}]}, or [] "
+             "for a driver without a GPU");
   return scenario;
 }
 

@@ -68,6 +68,10 @@ std::string_view to_string(Method method) noexcept {
   return kMethods[static_cast<std::size_t>(method)];
 }
 
+std::string_view Request::method_name() const noexcept {
+  return method == Method::other && !other_method.empty() ? other_method : to_string(method);
+}
+
 std::string_view Request::path() const noexcept {
   return std::string_view(target).substr(0, target.find('?'));
 }
@@ -79,8 +83,8 @@ std::string_view Request::query() const noexcept {
 
 void Request::clear() {
   method = Method::other;
-  for (auto* text : {&target, &host, &origin, &content_type, &authorization, &api_key,
-                     &if_none_match, &last_event_id, &body})
+  for (auto* text : {&other_method, &target, &host, &origin, &content_type, &authorization,
+                     &api_key, &if_none_match, &last_event_id, &body})
     text->clear();
   captures.clear();
   version = 11;

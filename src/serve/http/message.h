@@ -22,7 +22,8 @@ std::string_view to_string(Method method) noexcept;
 // Only the header fields that something reads are kept; absent is empty.
 struct Request {
   Method method = Method::other;
-  std::string target;  // as sent: path and query, still percent-encoded
+  std::string other_method;  // as sent, when it is none of ours; cut when it is long
+  std::string target;        // as sent: path and query, still percent-encoded
   std::string host, origin, content_type, authorization, api_key, if_none_match, last_event_id;
   std::string body;
   std::vector<std::string> captures;  // decoded {parts} of the route's pattern
@@ -37,8 +38,9 @@ struct Request {
   } peer;                            // of the Unix socket; unknown over TCP
   std::uint64_t connection = 0;      // which one it came over; no other ever has this number
 
-  std::string_view path() const noexcept;   // of target, without the query
-  std::string_view query() const noexcept;  // behind '?', without it
+  std::string_view method_name() const noexcept;  // for messages
+  std::string_view path() const noexcept;         // of target, without the query
+  std::string_view query() const noexcept;        // behind '?', without it
 
   void clear();  // for the next request; keeps the memory
 };

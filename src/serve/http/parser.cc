@@ -31,6 +31,7 @@ bool ends_lines_with_lf_alone(std::string_view text) {
   return end != text.npos && (end == 0 || text[end - 1] != '\r');
 }
 
+constexpr std::size_t kLongestMethod = 32;       // of those we do not know
 constexpr std::size_t kReserveAtMost = 1 << 20;  // a length that is only announced reserves no more
 
 }  // namespace
@@ -49,9 +50,12 @@ void Parser::finish_header() {
   request_.has_body = chunked() || content_length().value_or(0) > 0;
 }
 
-void Parser::on_request_impl(verb method, string_view, string_view target, int version,
+// The caller has seen to it that a method is a token: letters, digits and some signs.
+void Parser::on_request_impl(verb method, string_view name, string_view target, int version,
                              error_code&) {
   request_.method = method_of(method);
+  if (request_.method == Method::other)
+    request_.other_method.assign(name.data(), std::min(name.size(), kLongestMethod));
   request_.target.assign(target.data(), target.size());
   request_.version = version;
 }

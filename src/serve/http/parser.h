@@ -22,7 +22,7 @@ class Parser final : public boost::beast::http::basic_parser<true> {
   using verb = boost::beast::http::verb;
   using field = boost::beast::http::field;
 
-  void on_request_impl(verb method, string_view, string_view target, int version,
+  void on_request_impl(verb method, string_view name, string_view target, int version,
                        error_code&) override;
   void on_field_impl(field name, string_view name_text, string_view value, error_code&) override;
   void on_body_init_impl(const boost::optional<std::uint64_t>& length, error_code&) override;

@@ -90,10 +90,9 @@ Response Router::refusal(const Request& request, const Match& match) const {
   }
   const std::string path(request.path());
   if (!match.allow.empty()) {
-    auto made =
-        error_response(405, "method_not_allowed",
-                       std::string(to_string(request.method)) + " is not possible on " + path,
-                       "Use one of: " + match.allow + ".");
+    auto made = error_response(405, "method_not_allowed",
+                               std::string(request.method_name()) + " is not possible on " + path,
+                               "Use one of: " + match.allow + ".");
     made.headers.emplace_back("Allow", match.allow);
     return made;
   }

@@ -78,6 +78,16 @@ TEST_F(Routing, AWrongMethodNamesThoseThatWork) {
   EXPECT_EQ(header(response, "Allow"), "GET, HEAD, POST, OPTIONS");
 }
 
+TEST_F(Routing, AMethodThatNobodyKnowsIsNamedAsItWasSent) {
+  find(Method::other, "/health");
+  request.other_method = "BREW";
+  const auto response = router.refusal(request, router.find(request));
+  EXPECT_EQ(response.status, 405);
+  EXPECT_EQ(header(response, "Allow"), "GET, HEAD, OPTIONS");
+  EXPECT_NE(response.body.find("\"BREW is not possible on /health\""), std::string::npos)
+      << response.body;
+}
+
 TEST_F(Routing, OptionsListsTheMethodsOfAPath) {
   const auto response = refusal(Method::options, "/v1/leases/7");
   EXPECT_EQ(response.status, 204);

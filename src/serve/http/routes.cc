@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/nearest.h"
 #include "serve/http/route_row.h"
 #include "serve/http/target.h"
@@ -95,10 +96,8 @@ std::string string_field(const Json& json, const std::string& name) {
 Silence silence_from(const std::string& body) {
   constexpr std::size_t kLargest = 16 << 10;
   require(body.size() <= kLargest, "the body is far larger than a silence can be");
-  const auto json = Json::parse(body, nullptr, false);
-  require(json.is_object(),
-          "the body must be a JSON object such as "
-          R"({"rule": "gpu-temperature", "device": "*", "for_s": 3600})");
+  const auto json = parse_json_object(
+      body, "the body", R"({"rule": "gpu-temperature", "device": "*", "for_s": 3600})");
   constexpr std::string_view known[] = {"rule", "device", "for_s"};
   for (const auto& [name, value] : json.items())
     if (std::ranges::find(known, name) == std::end(known))

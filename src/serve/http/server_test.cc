@@ -218,8 +218,18 @@ TEST_F(Serving, BadRequestsGetAnAnswerAndAreCutOff) {
         "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx",
         "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: "
         "chunked\r\n\r\n0\r\n\r\n",
-        "GET /a\x01 HTTP/1.1\r\nHost: a\r\n\r\n"})
+        "GET /a\x01 HTTP/1.1\r\nHost: a\r\n\r\n", "B\x1bW /a HTTP/1.1\r\nHost: a\r\n\r\n"})
     EXPECT_EQ(status_of(ask(bad)), 400) << bad;
+}
+
+TEST_F(Serving, AnUnknownMethodIsRepeatedShortBesideThoseThatWork) {
+  start();
+  for (const auto& sent : {std::string("BREW"), std::string("get"), std::string(500, 'X')}) {
+    const auto answer = ask(sent + get("/fresh").substr(3));
+    EXPECT_TRUE(answer.starts_with("HTTP/1.1 405 ")) << answer;
+    EXPECT_NE(answer.find("\nAllow: GET, HEAD, OPTIONS\r"), answer.npos) << answer;
+    EXPECT_NE(answer.find('"' + sent.substr(0, 32) + " is not possible on"), answer.npos) << answer;
+  }
 }
 
 TEST_F(Serving, ARequestThatDoesNotArriveInTimeIsTold) {

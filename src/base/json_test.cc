@@ -1,0 +1,60 @@
+#include "base/json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace sluice {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+std::string refusal(std::string_view text, std::string_view example = {}) {
+  try {
+    parse_json_object(text, "the body", example);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Code::invalid_argument);
+    return std::string(e.reason());
+  }
+  return "nothing was wrong";
+}
+
+TEST(JsonFromOutside, AnObjectIsReadInItsOrder) {
+  EXPECT_EQ(parse_json_object(R"( {"b": [{"x": 1}, {"x": 2}], "a": {"b": null}} )", "it").dump(),
+            R"({"b":[{"x":1},{"x":2}],"a":{"b":null}})");
+}
+
+TEST(JsonFromOutside, ANameGivenTwiceInOneObjectIsRefusedAtAnyDepth) {
+  EXPECT_EQ(refusal(R"({"a": 1, "b": 2, "a": 3})"), "'a' is given twice in the body");
+  EXPECT_EQ(refusal(R"({"a": 1, "\u0061": 1})"), "'a' is given twice in the body");
+  EXPECT_EQ(refusal(R"({"list": [1, {"deep": {}, "x": 1, "deep": 2}]})"),
+            "'deep' is given twice in the body");
+  EXPECT_EQ(refusal(R"({"": 1, "": 2})"), "'' is given twice in the body");
+}
+
+TEST(JsonFromOutside, TheSameNameInDifferentObjectsIsNoRepeat) {
+  EXPECT_EQ(refusal(R"({"a": {"a": {"a": 1}}, "b": [{"a": 1}, {"a": 2}]})"), "nothing was wrong");
+}
+
+TEST(JsonFromOutside, WhatIsNoObjectIsNamedBesideAnExample) {
+  EXPECT_EQ(refusal("[]"), "the body must be a JSON object, not a list");
+  EXPECT_EQ(refusal("null"), "the body must be a JSON object, not null");
+  EXPECT_EQ(refusal("1.5", "{\"a\": 1}"),
+            "the body must be a JSON object such as {\"a\": 1}, not the number 1.5");
+  EXPECT_EQ(refusal("\"a\""), "the body must be a JSON object, not the text 'a'");
+}
+
+TEST(JsonFromOutside, TextThatIsNotJsonIsAnsweredShortAndPrintable) {
+  EXPECT_THAT(refusal(""), AllOf(HasSubstr("not JSON: parse error"), Not(HasSubstr("exception"))));
+  EXPECT_THAT(refusal("{\"a\": 1,}"), HasSubstr("line 1, column 9"));
+  EXPECT_LT(refusal("{\"" + std::string(60'000, 'x')).size(), 300u);
+  EXPECT_THAT(refusal("{\"\xff\": 1}"), AllOf(HasSubstr("not JSON"), Not(HasSubstr("\xff"))));
+}
+
+}  // namespace
+}  // namespace sluice
