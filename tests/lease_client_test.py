@@ -120,9 +120,11 @@ class WithAServer(unittest.TestCase):
                           '"priority":"critical"}', {"Content-Type": "application/json"})
             self.assertTrue(low.wait_for_yield(2))
             self.assertTrue(0 < low.yield_seconds <= 5)
+            self.assertIn("urgent asks for 12.0 GiB", low.yield_reason)
             other.close()
             wait_for("it may stay", lambda: not low.should_yield)
             self.assertIsNone(low.yield_seconds)
+            self.assertEqual(low.yield_reason, "")
 
     def test_a_revoked_lease_is_lost_and_says_so(self):
         heard = []
@@ -213,6 +215,15 @@ class WithoutAServer(unittest.TestCase):
         self.assertIn("sluice serve", str(caught.exception))
         self.assertIn("no.sock", str(caught.exception))
         self.assertIsNone(caught.exception.status)
+
+
+class OverUse(unittest.TestCase):
+    def test_the_holder_hears_how_much_it_has_past_its_lease(self):
+        scenario = {"gpus": [{"name": "Card of 16", "memory_gib": 16, "processes": [
+            {"pid": os.getpid(), "name": "greedy", "memory_gib": 6}]}]}
+        with LeaseServer(scenario=scenario) as server:
+            with sluice.lease("greedy", memory_gb=4, address=server.address, export=False) as gpu:
+                wait_for("it is told", lambda: gpu.over_use == 2 << 30, timeout=5)
 
 
 class Restarts(unittest.TestCase):

@@ -189,6 +189,7 @@ class Views(Command):
         self.assertEqual([l["agent"] for l in listed["leases"] if l["state"] == "held"], ["trainer"])
 
     def test_watch_tells_events_as_they_happen(self):
+        wait_for("all is told of those before", lambda: not self.server.leases()["leases"])
         plain, lines = self.start("watch"), self.start("watch", "--json")
         wait_for("both listen", lambda: self.server.get("/performance-metrics")["server"]["streams"]
                  == 2)

@@ -181,6 +181,30 @@ class Leases(PageTest):
         self.assertEqual(self.count("#leases img, #leases b"), 0)
         self.assertFalse(self.js("return window.owned ?? false"))
 
+    def test_of_many_some_are_shown_and_all_can_be_found(self):
+        rows = "return document.querySelectorAll('.lease-table tbody tr').length"
+        count = "return document.querySelector('.lease-filter p').textContent"
+        for n in range(60):
+            self.ask(f"crowd-{n}", 5000, on_unavailable="cpu")
+        wait_for("the first rows", lambda: self.js(rows) == 50)
+        self.assertEqual(self.js(count), "the first 50 of 60 leases")
+        more = self.driver.find_element("css selector", ".lease-more")
+        self.assertEqual(more.text, "Show 10 more of 10")
+
+        box = self.driver.find_element("id", "lease-filter")
+        box.send_keys("crowd-59")
+        self.assertEqual((self.js(rows), self.js(count)), (1, "1 of 60 leases"))
+        self.assertIn("crowd-59", self.row("crowd-59"))
+        self.assertFalse(more.is_displayed())
+        box.send_keys("x")
+        self.assertEqual((self.js(rows), self.js(count)), (0, "none of 60 leases"))
+        box.clear()
+        box.send_keys(Keys.SPACE, Keys.BACKSPACE)
+        self.assertEqual(self.js(rows), 50)
+        more.send_keys(Keys.ENTER)
+        self.assertEqual((self.js(rows), self.js(count)), (60, "60 leases"))
+        self.assertFalse(more.is_displayed())
+
     def test_no_width_scrolls_sideways_and_a_phone_shows_cards(self):
         self.ask("an-agent-with-quite-a-long-name-for-a-small-telephone", 4, priority="critical")
         self.ask("giant", 130)

@@ -164,31 +164,44 @@ class Logic(PageTest):
     def words(self, call):
         return self.run_module(f"const w = await import('/assets/lease_words.js'); return {call}")
 
-    def test_over_use_is_what_a_process_takes_past_all_its_leases(self):
-        def lease(id, pid, promised, used=None, state="held"):
-            known = {} if used is None else {"used_gb": used}
-            return {"lease_id": id, "pid": pid, "memory_gb": promised, "state": state, **known}
-
+    def test_a_lease_is_found_by_what_its_row_shows(self):
         leases = [
-            lease("1", 7, 8, 12),  # two leases of one process, which uses 12 of 16
-            lease("2", 7, 8, 12),
-            lease("3", 8, 8, 8.05),  # within what is let pass
-            lease("4", 9, 8, 11),
-            lease("5", 0, 8),
+            {"lease_id": "12", "agent": "Scout", "state": "held", "priority": "high", "pid": 4711,
+             "gpus": [{"gpu_uuid": "GPU-a"}], "enforcement": "observed", "model_type": "vision"},
+            {"lease_id": "7", "agent": "trainer", "state": "waiting", "priority": "low", "gpus": []},
+            {"lease_id": "8", "agent": "trainer", "state": "held", "priority": "low",
+             "gpus": [{"gpu_uuid": "GPU-a"}], "over_use": 5},
         ]
-        self.assertEqual(self.words(f"w.overUses({json.dumps(leases)})"), {"4": 3})
+        typed = ["", "scout", "TRAINER", "trainer gpu 3", "lease 12", "4711", "high", "waiting",
+                 "over its", "vision scout", "nobody", "c4:00", "gpu 3", "trainer 1", "711"]
+        found = self.words(
+            f"{json.dumps(typed)}.map(typed => w.chooseRows({json.dumps(leases)}, typed, "
+            "l => w.searchWords(l, new Map([['GPU-a', {gpu_device: 3, bus: '0000:c4:00.0'}]])))"
+            ".map(l => l.lease_id).join(' '))"
+        )
+        self.assertEqual(found, ["12 7 8", "12", "7 8", "8", "12", "12", "12", "7", "8", "12", "",
+                                 "12 8", "12 8", "", "12"])
+
+    def test_the_count_says_how_many_of_how_many_are_shown(self):
+        self.assertEqual(
+            self.words("[w.shownWords(9, 9, 9), w.shownWords(50, 340, 340), w.shownWords(3, 3, 340),"
+                       "w.shownWords(50, 60, 340), w.shownWords(0, 0, 340)]"),
+            ["9 leases", "the first 50 of 340 leases", "3 of 340 leases",
+             "50 of 60 found, of 340 leases", "none of 340 leases"])
 
     def test_a_state_is_told_with_what_one_would_ask_next(self):
         cpu = {"state": "on_cpu", "asked_gb": 9, "reason": "no room", "gpus": []}
         waits = {**cpu, "state": "waiting"}
-        yields = {"state": "yielding", "yield_in_s": 5, "memory_gb": 8, "reason": "best fit"}
+        yields = {"state": "yielding", "yield_in_s": 5, "memory_gb": 8, "reason": "best fit",
+                  "yield_reason": "urgent asks for 8.0 GiB"}
         told = self.words(
             f"[w.stateWords({json.dumps(cpu)}, 0), "
             f"w.stateWords({json.dumps(waits)}, 0, {{place: {{at: 2, of: 3}}}}), "
             f"w.stateWords({json.dumps(yields)}, 2), w.stateWords({json.dumps(yields)}, 9), "
             "w.stateWords({state: 'held', reason: 'best fit'}, 0),"
             "w.stateWords({state: 'held'}, 0, {broken: {why: 'fell off the bus'}}),"
-            "w.stateWords({state: 'held', memory_gb: 8}, 0, {over: 3})]"
+            "w.stateWords({state: 'held', memory_gb: 8, over_use: 3 * 2 ** 30}, 0),"
+            "w.stateWords({state: 'yielding', yield_in_s: 5, over_use: 2 ** 30}, 0)]"
             ".map(s => [s.word, s.remark, s.reason])"
         )
         self.assertEqual(
@@ -196,11 +209,12 @@ class Logic(PageTest):
             [
                 ["On the CPU", "9.0 GiB wanted", "No room"],
                 ["Waiting", "9.0 GiB wanted, place 2 of 3 in the queue", "No room"],
-                ["Asked to yield", "3 s left to give it back", ""],
-                ["Asked to yield", "4 s overdue", ""],
+                ["Asked to yield", "3 s left to give it back", "Urgent asks for 8.0 GiB"],
+                ["Asked to yield", "4 s overdue", "Urgent asks for 8.0 GiB"],
                 ["Held", "", ""],
                 ["GPU not usable", "Fell off the bus", ""],
                 ["Over its lease", "uses 3.0 GiB more than promised", ""],
+                ["Asked to yield", "5 s left to give it back; uses 1.0 GiB more than promised", ""],
             ],
         )
 
@@ -238,3 +252,13 @@ class Logic(PageTest):
         by_agent = self.lanes(leases, by="agent")
         self.assertEqual([lane[0] for lane in by_agent], ["a", "b", "c"])
         self.assertEqual([bar[0] for bar in by_agent[1][2]], ["3 waiting", "3 held"])
+
+    def test_of_a_crowd_in_one_lane_of_the_timeline_those_that_go_on_are_drawn_first(self):
+        crowd = [{"lease_id": str(n), "agent": "a", "state": "on_cpu", "asked_ms": 100 + n,
+                  "granted_ms": None, "ended_ms": 900 if n < 38 else None, "gpus": []}
+                 for n in range(40)]
+        lane = self.run_module(
+            "const {lanesOf} = await import('/assets/lease_lanes.js');"
+            f"const [lane] = lanesOf({json.dumps(crowd)}, {{from: 0, to: 1000, by: 'gpu'}});"
+            "return [lane.rows, lane.bars.length, lane.left, lane.bars[0].key, lane.bars[1].key]")
+        self.assertEqual(lane, [12, 12, 28, "38 cpu", "39 cpu"])

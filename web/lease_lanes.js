@@ -4,6 +4,8 @@
 const kShortWait = 500;     // ms; a grant that came at once has no waiting to show
 const kLeastShare = 0.004;  // of the width: what is drawn is never narrower
 
+const kMostRows = 12;  // of one lane: a crowd must not push the rest off the page
+
 export const kNoGpu = 'no gpu';
 
 // The spans of one lease: [{kind, from, to, open, lanes}]; times in ms, `lanes` by GPU.
@@ -23,9 +25,10 @@ export function spansOf(lease, now) {
   return spans.map((span) => ({...span, lease}));
 }
 
-// [{key, rows, bars}] for what shows between `from` and `to`: first the lanes in `first`,
+// [{key, rows, bars, left}] for what shows between `from` and `to`: first the lanes in `first`,
 // whether or not anything is in them, then the others; the ones without a GPU come last.
-// A bar is {key, span, left, width, row} with left and width as shares of the whole.
+// A bar is {key, span, left, width, row} with left and width as shares of the whole; the
+// lane's `left` is how many more there are than it has rows for.
 export function lanesOf(leases, {from, to, by, first = []}) {
   const lanes = new Map(first.map((key) => [key, []]));
   const late = [];
@@ -42,11 +45,21 @@ export function lanesOf(leases, {from, to, by, first = []}) {
   return [...lanes].map(([key, spans]) => ({key, ...stack(spans, from, to)}));
 }
 
-// What overlaps in time stands in rows below each other, as few as will do.
+// What overlaps in time stands in rows below each other, as few as will do. Where there are
+// more than can be shown, what is still going on comes first.
 function stack(spans, from, to) {
+  const sorted = [...spans].sort((a, b) => a.from - b.from);
+  const all = inRows(sorted, from, to);
+  if (all.rows <= kMostRows) return {...all, left: 0};
+  const {bars} = inRows(sorted.sort((a, b) => b.open - a.open), from, to);
+  const shown = bars.filter((bar) => bar.row < kMostRows);
+  return {rows: kMostRows, bars: shown, left: bars.length - shown.length};
+}
+
+function inRows(spans, from, to) {
   const width = to - from;
   const ends = [];
-  const bars = [...spans].sort((a, b) => a.from - b.from).map((span) => {
+  const bars = spans.map((span) => {
     const begin = Math.max(from, span.from);
     const end = Math.max(Math.min(to, span.to), begin + width * kLeastShare);
     const free = ends.findIndex((last) => last <= begin);

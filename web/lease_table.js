@@ -3,10 +3,10 @@
 
 import {el, icon, KeyedList, setAttribute, setHidden, setIcon, setText, setWidth} from './dom.js';
 import {kMissing, sentence} from './format.js';
+import {LeaseFilter} from './lease_filter.js';
 import * as words from './lease_words.js';
 import {memoryWords, placeWords, priorityOf} from './lease_words.js';
 
-const kMostRows = 100;
 const kLongReason = 150;  // characters; longer ones are folded
 
 const kColumns = [
@@ -30,26 +30,27 @@ export class LeaseTable {
                el('span', {class: id === 'act' ? 'unseen' : '', text: title})));
     this.body = el('tbody', {role: 'rowgroup'});
     this.rows = new KeyedList(this.body, () => new Row(revoke));
-    this.more = el('p', {class: 'muted table-none num', hidden: true});
+    this.filter = new LeaseFilter(() => this.update(...this.last));
     this.table =
         el('table', {class: 'lease-table', role: 'table'},
            el('caption', {class: 'unseen', text: 'Leases of GPU memory'}),
            el('thead', {role: 'rowgroup'}, el('tr', {role: 'row'}, ...heads)), this.body);
-    this.node = el('div', {class: 'card table-card lease-box'}, this.table, this.more);
+    this.node = el(
+        'div', {class: 'card table-card lease-box'}, this.filter.box, this.table, this.filter.more);
   }
 
   update(answer, cards, lag) {
+    this.last = [answer, cards, lag];
     const {leases = [], waiting = [], on_cpu: onCpu = []} = answer;
-    const over = words.overUses(leases);
     const items = [
-      ...leases.map((lease) => ({lease, over: over[lease.lease_id]})),
+      ...leases.map((lease) => ({lease})),
       ...waiting.map((lease, i) => ({lease, place: {at: i + 1, of: waiting.length}})),
       ...onCpu.map((lease) => ({lease})),
     ];
     setHidden(this.node, !items.length);
-    this.rows.update(items.slice(0, kMostRows), ({lease}) => lease.lease_id, cards, lag);
-    setHidden(this.more, items.length <= kMostRows);
-    setText(this.more, `and ${items.length - kMostRows} more: GET /v1/leases lists all`);
+    const shown = this.filter.choose(items, ({lease}) => words.searchWords(lease, cards));
+    setHidden(this.table, !shown.length);
+    this.rows.update(shown, ({lease}) => lease.lease_id, cards, lag);
   }
 }
 

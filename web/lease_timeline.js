@@ -19,6 +19,14 @@ const kRefreshMs = 15000;  // news come by events; this is for what was missed
 const kRowRem = 1.55;
 const kNameShare = 0.06;  // of the width: a narrower bar has no room for a name
 
+// Why not all of that time are here; empty when they are.
+function leftOut({leases, truncated, damaged = 0}) {
+  const why = [];
+  if (truncated) why.push(`only ${plural(leases.length, 'lease')} of more are shown`);
+  if (damaged) why.push(`${plural(damaged, 'row')} of the store cannot be read`);
+  return why.join('; ');
+}
+
 export class LeaseTimeline {
   constructor(changed) {
     this.changed = changed;
@@ -102,8 +110,9 @@ export class LeaseTimeline {
       if (seconds !== this.seconds) return;  // another span was chosen meanwhile
       this.leases = answer.leases;
       this.read = true;
-      setHidden(this.truncated, !answer.truncated);
-      setText(this.truncated, `only ${plural(answer.leases.length, 'lease')} of more are shown`);
+      const left = leftOut(answer);
+      setHidden(this.truncated, !left);
+      setText(this.truncated, left);
       this.changed();
     } catch { /* the stream's own state says that the server is away */
     }
@@ -195,10 +204,12 @@ class Lane {
     this.node = el('div', {class: 'lane'}, el('p', {}, this.name, this.sub), this.track);
   }
 
-  update({key, rows, bars}, by, cards, now) {
+  update({key, rows, bars, left}, by, cards, now) {
     const card = cards.get(key);
     setText(this.name, laneName(key, by, card));
-    setText(this.sub, by === 'gpu' && card ? shortBus(card.bus) : '');
+    const bus = by === 'gpu' && card && shortBus(card.bus);
+    setText(this.sub, [bus, left ? `+${left}` : ''].filter(Boolean).join(' '));
+    setAttribute(this.sub, 'title', left ? `${left} more at the same time are not drawn` : null);
     const height = `${(rows * kRowRem).toFixed(2)}rem`;
     if (this.track.style.height !== height) this.track.style.height = height;
     this.bars.update(bars, (bar) => bar.key, cards, now);

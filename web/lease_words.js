@@ -32,24 +32,6 @@ export function tierWords(name) {
   return {name: sentence(name), short, long};
 }
 
-export const isGranted = (lease) => ['held', 'yielding', 'draining'].includes(lease.state);
-
-// As the broker judges it: a process may hold several leases, and a little more is no over-use.
-const kSlackGb = 1 / 16;
-const kSlackShare = 0.02;
-
-// {lease_id: GB past what its process was promised}; only what counts as over-use is in it.
-export function overUses(leases) {
-  const over = {};
-  for (const lease of leases.filter((l) => isGranted(l) && l.used_gb !== undefined)) {
-    const mine = leases.filter((l) => l.pid === lease.pid && isGranted(l));
-    const promised = mine.reduce((all, l) => all + l.memory_gb, 0);
-    const slack = Math.max(kSlackGb, kSlackShare * promised);
-    if (lease.used_gb > promised + slack) over[lease.lease_id] = lease.used_gb - promised;
-  }
-  return over;
-}
-
 const kStates = {
   held: ['Held', 'healthy'],
   yielding: ['Asked to yield', 'degraded'],
@@ -63,15 +45,14 @@ export const brokenCard = (lease, cards) =>
     (lease.gpus ?? []).map((part) => cards.get(part.gpu_uuid)).find((card) => card && !card.usable);
 
 // {word, look, remark, reason}; `place` is {at, of} in the queue, `lag` the answer's age,
-// `over` the GB past its promise, `broken` the GPU of it that cannot be used.
-export function stateWords(lease, lag, {place, over, broken} = {}) {
+// `broken` the GPU of it that cannot be used.
+export function stateWords(lease, lag, {place, broken} = {}) {
   const [word, look] = kStates[lease.state] ?? [sentence(lease.state), 'info'];
   if (broken && lease.state === 'held') {
     return {word: 'GPU not usable', look: 'lost', remark: sentence(broken.why), reason: ''};
   }
-  if (over && lease.state === 'held') {
-    const remark = `uses ${gib(over)} more than promised`;
-    return {word: 'Over its lease', look: 'lost', remark, reason: ''};
+  if (lease.over_use && lease.state === 'held') {
+    return {word: 'Over its lease', look: 'lost', remark: overWords(lease), reason: ''};
   }
   return {word, look, remark: remarkOn(lease, lag, place), reason: reasonFor(lease)};
 }
@@ -81,17 +62,56 @@ function remarkOn(lease, lag, place) {
     return `${memoryWords(lease)} wanted, place ${place.at} of ${place.of} in the queue`;
   }
   if (lease.state === 'on_cpu') return `${memoryWords(lease)} wanted`;
-  if (lease.state === 'yielding') return countdown((lease.yield_in_s ?? 0) - lag);
+  if (lease.state === 'yielding') {
+    const left = countdown((lease.yield_in_s ?? 0) - lag);
+    return lease.over_use ? `${left}; ${overWords(lease)}` : left;
+  }
   if (lease.state === 'draining') return 'given back, until a sample shows it';
   return '';
 }
+
+const overWords = (lease) => `uses ${bytes(lease.over_use)} more than promised`;
 
 const countdown = (left) =>
     (left > 0 ? `${duration(left)} left to give it back` : `${duration(-left)} overdue`);
 
 // What a lease that is held has as its reason is why it was placed there, which is no news.
-const reasonFor = (lease) =>
-    (['held', 'yielding'].includes(lease.state) ? '' : sentence(lease.reason));
+function reasonFor(lease) {
+  if (lease.state === 'yielding') return sentence(lease.yield_reason ?? '');
+  return lease.state === 'held' ? '' : sentence(lease.reason);
+}
+
+// What a row can be found by: the words it shows, and the numbers of the lease and its process.
+export function searchWords(lease, cards) {
+  const {name, bus} = placeWords(lease, cards);
+  const [word] = kStates[lease.state] ?? [lease.state];
+  return [
+    lease.agent, `lease ${lease.lease_id}`, `pid ${lease.pid ?? ''}`, lease.model_type, word,
+    lease.priority, name, bus, lease.enforcement, lease.over_use ? 'over its lease' : ''
+  ].join(' ')
+      .replaceAll('\u00a0', ' ')
+      .toLowerCase();
+}
+
+// Those that show what was typed as it was typed; where there are none, those that show every
+// word of it, a number at the beginning of one.
+export function chooseRows(items, typed, words) {
+  const phrase = typed.trim().toLowerCase();
+  if (!phrase) return items;
+  const shown = items.map((item) => ` ${words(item)}`);
+  const exact = items.filter((_, i) => shown[i].includes(phrase));
+  if (exact.length) return exact;
+  const wanted = phrase.split(/\s+/).map((word) => (/^\d+$/.test(word) ? ` ${word}` : word));
+  return items.filter((_, i) => wanted.every((word) => shown[i].includes(word)));
+}
+
+// "12 of 340 leases", "none of 340 leases", "the first 50 of 340 leases".
+export function shownWords(shown, found, all) {
+  const leases = plural(all, 'lease', 'leases');
+  if (found === all) return shown === all ? leases : `the first ${shown} of ${leases}`;
+  if (!found) return `none of ${leases}`;
+  return shown === found ? `${found} of ${leases}` : `${shown} of ${found} found, of ${leases}`;
+}
 
 // "40.0 GiB", "2 × 40.0 GiB" with several GPUs.
 export function memoryWords(lease) {

@@ -57,6 +57,8 @@ class Lease:
         self._stop = threading.Event()
         self._yield, self._room, self._lost = (threading.Event() for _ in range(3))
         self._yield_by = None
+        self._yield_reason = ""
+        self._over_use = 0
         self._last_event = "0-0"  # before the first: nothing since the grant is missed
         self._token = None
         self._pid = None
@@ -120,6 +122,17 @@ class Lease:
         """Seconds left to give the memory back, or None when nobody asked."""
         by = self._yield_by
         return None if by is None else max(0.0, by - time.monotonic())
+
+    @property
+    def yield_reason(self):
+        """Who asks for the memory and how much of it; empty when nobody does."""
+        return self._yield_reason if self._yield_by is not None else ""
+
+    @property
+    def over_use(self):
+        """Bytes that this process has on the lease's GPUs past what it was promised, as the
+        server last saw it; 0 when it keeps to its lease."""
+        return self._over_use
 
     @property
     def lost(self):
@@ -237,8 +250,9 @@ class Lease:
                     return self._end()
                 pause = min(period, _RETRY_S)  # it is away; it keeps the lease, within limits
                 continue
+            self._over_use = answer.get("over_use", 0)
             if answer.get("yield_in_s") is not None:
-                self._asked_to_yield(answer["yield_in_s"])
+                self._asked_to_yield(answer["yield_in_s"], answer.get("yield_reason", ""))
 
     def _renew(self):
         with self._lock:
@@ -288,8 +302,9 @@ class Lease:
                 self._heard(kind, json.loads(value))
 
     def _heard(self, kind, event):
+        self._over_use = event.get("over_use", 0)
         if kind == "lease_yield":
-            self._asked_to_yield(event.get("yield_in_s", 0))
+            self._asked_to_yield(event.get("yield_in_s", 0), event.get("yield_reason", ""))
         elif kind == "lease_yield_withdrawn" and not self.lost:
             with self._yield_lock:
                 self._yield_by = None
@@ -300,10 +315,11 @@ class Lease:
         elif kind == "lease_ended" and not self._stop.is_set():
             self._end()
 
-    def _asked_to_yield(self, seconds):
+    def _asked_to_yield(self, seconds, reason=""):
         with self._yield_lock:
             if self._yield.is_set():
                 return
+            self._yield_reason = reason
             self._yield_by = time.monotonic() + float(seconds)
             self._yield.set()
         _call(self._on_yield, float(seconds))

@@ -47,6 +47,13 @@ void add_refusal(Json& json, const Answer& answer) {
                                         {"priority", to_string(lease.wanted.priority)},
                                         {"memory_gb", gb(bytes)}});
   }
+  json["obstacles"] = Json::array();
+  for (const auto& card : answer.refusal.obstacles) {
+    Json one{{"gpu_uuid", card.uuid}, {"bus", card.bus}, {"name", card.name}};
+    one["free_gb"] = gb(card.free), one["kept_gb"] = gb(card.kept);
+    if (!card.why.empty()) one["why"] = card.why;
+    json["obstacles"].push_back(std::move(one));
+  }
   const auto& when = answer.refusal.may_fit_in;
   json["may_fit_in_s"] = when ? Json(thousandths(when->count())) : Json();
 }
@@ -87,6 +94,14 @@ void put_past(Json& json, const std::string& name, Instant t, const Moment& at) 
   if (t == Instant{}) return;
   json[name + "_at"] = watch::iso_time(wall_of(t, at));
   json[name + "_age_s"] = thousandths(seconds_between(t, at.now));
+}
+
+void put_trouble(Json& json, const Lease& lease, const Moment& at) {
+  if (lease.over_use > 0) json["over_use"] = lease.over_use;
+  if (lease.state != State::yielding) return;
+  put_future(json, "yield", lease.yield_by, at);
+  json["yield_reason"] = lease.yield_reason;
+  json["yields_to"] = std::to_string(lease.yields_to);
 }
 
 std::string to_string(const Token& token) {
@@ -133,7 +148,7 @@ Json to_json(const Answer& answer, Instant now, WallTime wall) {
             {"ttl_s", thousandths(lease.wanted.ttl.count())}};
   add_gpus(json, answer);
   put_future(json, "expires", lease.expires_at, at);
-  if (lease.state == State::yielding) put_future(json, "yield", lease.yield_by, at);
+  put_trouble(json, lease, at);
   if (answer.for_holder) add_holders_part(json, answer);
   add_refusal(json, answer);
   return json;

@@ -20,6 +20,9 @@ double thousandths(double value);
 void put_future(Json& json, const std::string& name, Instant t, const Moment& at);
 void put_past(Json& json, const std::string& name, Instant t, const Moment& at);
 
+// What is amiss: over_use in bytes, and while it is asked to yield why and until when.
+void put_trouble(Json& json, const Lease& lease, const Moment& at);
+
 // What anyone may see of a lease.
 Json lease_json(const Lease& lease, const Moment& at);
 

@@ -64,6 +64,8 @@ TEST(AnswerJson, ARefusalSaysWhatWouldHaveToGoAndWhen) {
   other.id = 7, other.wanted.agent = "analyst", other.parts = {{"GPU-0", kGb}, {"GPU-1", kGb}};
   a.in_the_way = {other};
   a.refusal.may_fit_in = Seconds(12.5);
+  a.refusal.obstacles = {{"GPU-0", "0000:01:00.0", "Card", 4 * kGb, kGb, ""},
+                         {"GPU-1", "0000:02:00.0", "Card", 0, 0, "lost"}};
   const auto json = to_json(a, kNow.now, kNow.wall);
   EXPECT_EQ(json["status"], "failed");
   EXPECT_TRUE(json["gpu_device"].is_null());
@@ -72,6 +74,10 @@ TEST(AnswerJson, ARefusalSaysWhatWouldHaveToGoAndWhen) {
   EXPECT_EQ(json["would_have_to_go"][0]["lease_id"], "7");
   EXPECT_EQ(json["would_have_to_go"][0]["memory_gb"], 2);
   EXPECT_EQ(json["may_fit_in_s"], 12.5);
+  EXPECT_EQ(json["obstacles"][0],
+            Json::parse(R"({"gpu_uuid": "GPU-0", "bus": "0000:01:00.0", "name": "Card",
+                            "free_gb": 4.0, "kept_gb": 1.0})"));
+  EXPECT_EQ(json["obstacles"][1]["why"], "lost");
   EXPECT_FALSE(json.contains("token"));
 }
 
@@ -85,10 +91,22 @@ TEST(AnswerJson, EachVerdictHasItsWord) {
   EXPECT_EQ(to_json(a, kNow.now, kNow.wall)["status"], "ended");
 }
 
-TEST(AnswerJson, AHolderAskedToYieldSeesUntilWhen) {
+TEST(AnswerJson, AHolderAskedToYieldSeesUntilWhenAndWhy) {
   auto a = granted();
+  EXPECT_FALSE(to_json(a, kNow.now, kNow.wall).contains("yield_reason"));
   a.lease.state = State::yielding, a.lease.yield_by = kNow.now + std::chrono::seconds(10);
-  EXPECT_EQ(to_json(a, kNow.now, kNow.wall)["yield_in_s"], 10);
+  a.lease.yields_to = 9, a.lease.yield_reason = "urgent asks for 8.0 GiB";
+  const auto json = to_json(a, kNow.now, kNow.wall);
+  EXPECT_EQ(json["yield_in_s"], 10);
+  EXPECT_EQ(json["yields_to"], "9");
+  EXPECT_EQ(json["yield_reason"], "urgent asks for 8.0 GiB");
+}
+
+TEST(AnswerJson, OverUseIsInBytesAndAbsentWithoutAny) {
+  auto a = granted();
+  EXPECT_FALSE(to_json(a, kNow.now, kNow.wall).contains("over_use"));
+  a.lease.over_use = 3 * kGb;
+  EXPECT_EQ(to_json(a, kNow.now, kNow.wall)["over_use"], 3221225472u);
 }
 
 TEST(AnswerJson, MemoryIsRoundedDown) {

@@ -143,9 +143,8 @@ Answer Broker::request(const Wanted& asked) {
     refused.wanted = wanted, refused.reason = result.refusal.reason, refused.asked_at = at.now;
     const auto* lease = result.id == 0 ? nullptr : impl_->ledger.find(result.id);
     answer = impl_->describe(lease == nullptr ? refused : *lease, at.now);
-    answer.verdict = result.verdict, answer.refusal = result.refusal;
-    for (const auto id : result.refusal.in_the_way)
-      if (const auto* other = impl_->ledger.find(id)) answer.in_the_way.push_back(*other);
+    answer.verdict = result.verdict;
+    impl_->add_refusal(answer, result.refusal);
     answer.for_holder = true;
     if (result.verdict == Verdict::granted)
       impl_->latencies.add(seconds_between(start, Steady::now()));
@@ -158,23 +157,34 @@ Answer Broker::request(const Wanted& asked) {
   return answer;
 }
 
-Answer Broker::status(LeaseId id) const {
-  const auto at = impl_->moment();
+Answer Broker::Impl::look_up(LeaseId id) const {
+  const auto at = moment();
   {
-    const Lock lock(impl_->mutex);
-    if (const auto* lease = impl_->ledger.find(id)) {
-      impl_->check_stored(id);
-      return impl_->describe(*lease, at.now);
+    const Lock lock(mutex);
+    if (const auto* lease = ledger.find(id)) {
+      check_stored(id);
+      return describe(*lease, at.now);
     }
   }
-  const auto ended = impl_->store.find(id, at);
+  const auto ended = store.find(id, at);
   if (!ended) throw Error(Code::not_found, fmt::format("there is no lease {}", id));
-  const Lock lock(impl_->mutex);
-  return impl_->describe(*ended, at.now);
+  const Lock lock(mutex);
+  return describe(*ended, at.now);
 }
 
+Answer Broker::status(LeaseId id) const {
+  auto answer = impl_->look_up(id);
+  const Lock lock(impl_->mutex);
+  if (const auto refusal = impl_->ledger.refusal(id)) {
+    impl_->add_refusal(answer, *refusal);
+    answer.lease.reason = refusal->reason;
+  }
+  return answer;
+}
+
+// Those who wait ask this often: not what stands in their way.
 Answer Broker::status(const Token& token) const {
-  auto answer = status(token.id);
+  auto answer = impl_->look_up(token.id);
   if (answer.lease.secret != token.secret)
     throw LeaseError(Ledger::Outcome::wrong_secret,
                      fmt::format("the token is not that of lease {}", token.id), std::nullopt);
@@ -298,6 +308,11 @@ void Broker::observe(const watch::Snapshot& snapshot) {
     impl_->take(changes, at);
   }
   impl_->after();
+}
+
+std::map<std::string, std::uint64_t> Broker::leased() const {
+  const Lock lock(impl_->mutex);
+  return impl_->ledger.leased();
 }
 
 void Broker::Impl::holder_died(std::int64_t pid, std::uint64_t start_time) {

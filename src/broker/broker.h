@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -86,8 +87,9 @@ class Broker {
   // (nothing has changed), exhausted, unavailable (the store cannot be written: nothing
   // is promised).
   Answer request(const Wanted& wanted);
-  // As it is now, or as it ended; not_found. For anyone, and for the holder (who waits, or
-  // lost an answer), whatever renewal its token is of: throws LeaseError.
+  // As it is now, or as it ended; not_found. For anyone, with what it waits for now; and for
+  // the holder (who waits, or lost an answer), whatever renewal its token is of: throws
+  // LeaseError.
   Answer status(LeaseId id) const;
   Answer status(const Token& token) const;
 
@@ -109,6 +111,8 @@ class Broker {
   // {"leases": [...], "waiting": [...], "on_cpu": [...], "cards": [{"gpu_uuid", "total_gb",
   // "free_gb", "promised_gb", "strangers": [...]}], "recent": [...]}; see docs/leases.md.
   Json leases_json() const;
+  // The GPUs whose processes matter to leases; see Ledger::leased().
+  std::map<std::string, std::uint64_t> leased() const;
   // For the timeline: leases that overlap the time range, ended ones included.
   Json timeline_json(std::int64_t from_ms, std::int64_t to_ms) const;
 

@@ -28,6 +28,12 @@ Answer Broker::Impl::describe(const Lease& lease, Instant now) const {
   return answer;
 }
 
+void Broker::Impl::add_refusal(Answer& answer, const Refusal& refusal) const {
+  answer.refusal = refusal;
+  for (const auto id : refusal.in_the_way)
+    if (const auto* other = ledger.find(id)) answer.in_the_way.push_back(*other);
+}
+
 void Broker::Impl::add_env(Answer& answer) const {
   std::vector<EnvCard> cards;
   for (const auto& part : answer.lease.parts)

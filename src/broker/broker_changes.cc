@@ -16,6 +16,14 @@ namespace {
 constexpr std::size_t kRecent = 64;
 using What = Change::What;
 
+// The lease is as all changes of one call left it: one that is granted and asked to yield in
+// the same turn of the queue was only held when it was granted.
+Lease as_of(const Change& change, Lease lease) {
+  const bool is_earlier = change.what == What::granted || change.what == What::yield_withdrawn;
+  if (is_earlier && lease.state == State::yielding) lease.state = State::held;
+  return lease;
+}
+
 bool is_over(const Lease& lease) {
   return lease.state == State::draining || lease.state == State::ended;
 }
@@ -56,7 +64,7 @@ void Broker::Impl::note(const Change& change, const Moment& at) {
     follow_holder(*found);
     if (change.what == What::terminate) to_end.push_back(found->wanted.holder);
     if (is_over(*found) && limited.erase(change.lease) != 0) to_lift.insert(change.lease);
-    if (change.what != What::renewed) unsaved_events.push_back({change, *found, at});
+    if (change.what != What::renewed) unsaved_events.push_back({change, as_of(change, *found), at});
     unsaved.insert_or_assign(change.lease, *found);
   }
 }
@@ -113,6 +121,7 @@ bool Broker::Impl::save(const Moment& at) {
   store_trouble.clear();
   unsaved.clear();
   if (tell) std::ranges::move(unsaved_events, std::back_inserter(outbox));
+  if (!outbox.empty()) has_news.notify_one();
   unsaved_events.clear();
   return true;
 }
@@ -165,10 +174,7 @@ void Broker::Impl::after() {
     if (terminate(holder, options.proc))
       log::warn("leases: process {} did not yield and was asked to end (SIGTERM)", holder.pid);
   if (has_groups) run_groups();
-  if (options.threads)
-    has_news.notify_one();
-  else
-    tell_all();
+  if (!options.threads) tell_all();
 }
 
 // A thread of its own: an answer must not wait until the news of others are told.

@@ -70,6 +70,8 @@ struct Broker::Impl {
   void wake_timer() REQUIRES(mutex);
 
   // ---- without it
+  Answer look_up(LeaseId id) const;
+  void add_refusal(Answer& answer, const Refusal& refusal) const REQUIRES(mutex);
   template <class How>  // a release or revocation
   void end(const Token& token, How how);
   void after();  // what the changes ask for outside: groups, signals, events

@@ -61,6 +61,25 @@ TEST_F(BrokerTest, AHolderThatDiedWhileTheBrokerWasDownIsFoundOut) {
   EXPECT_EQ(broker->status(id).lease.ending, Ending::holder_died);
 }
 
+// Its connection went with the broker; its process is what is left to know it by.
+TEST_F(BrokerTest, ABoundLeaseEndsWithItsProcessAfterARestart) {
+  auto w = wanted("scout", 8);
+  LeaseId id = 0;
+  {
+    const Process holder;  // first: it has no part in the store's lock
+    open();
+    w.holder.pid = holder.pid, w.holder.connection = 5, w.bound = true;
+    id = broker->request(w).lease.id;
+    open();
+    broker->tick();
+    EXPECT_EQ(broker->status(id).lease.state, State::held);
+    broker->connection_closed(5);  // another's now: numbers begin anew
+    EXPECT_EQ(broker->status(id).lease.state, State::held);
+  }
+  broker->tick();
+  EXPECT_EQ(broker->status(id).lease.ending, Ending::holder_died);
+}
+
 // Invariant 11.
 TEST_F(BrokerTest, PreemptionAsksFirstAndOnlyThenEndsTheOneProcessThatHoldsTheLease) {
   host.options.config.escalation = "terminate";

@@ -1,6 +1,7 @@
 #include "broker/broker.h"
 
 #include "broker/broker_case_for_tests.h"
+#include "watch/sqlite.h"
 
 namespace sluice::broker {
 namespace {
@@ -191,7 +192,56 @@ TEST_F(BrokerTest, AnOverUserIsToldOfWithTheFirstSampleThatShowsIt) {
   ASSERT_THAT(types(), Contains("lease_over_use"));
   EXPECT_EQ(last_event()["used_gb"], 6);
   EXPECT_EQ(broker->figures().over_uses, 1U);
-  EXPECT_EQ(broker->leases_json()["leases"][0]["used_gb"], 6);
+  const auto row = [&] { return broker->leases_json()["leases"][0]; };
+  EXPECT_EQ(row()["used_gb"], 6);
+  EXPECT_EQ(row()["over_use"], 2 * kGb);
+  EXPECT_EQ(broker->status(a.lease.id).lease.over_use, 2 * kGb);
+  host.run(0, ::getpid(), kGb);  // more of it is no news, but shown
+  host.pass(1);
+  broker->observe(host.sample());
+  EXPECT_EQ(row()["over_use"], 3 * kGb);
+  EXPECT_EQ(broker->figures().over_uses, 1U);
+  host.stop_all(0);
+  host.pass(1);
+  broker->observe(host.sample());
+  EXPECT_FALSE(row().contains("over_use"));
+  EXPECT_THAT(types(), Contains("lease_within_again"));
+}
+
+TEST_F(BrokerTest, WhoIsAskedToYieldSeesForWhomAndUntilWhenAlsoAfterARestart) {
+  open();
+  auto low = wanted("low", 24);
+  low.priority = Priority::low;
+  const auto a = broker->request(low);
+  auto urgent = wanted("urgent", 20, OnUnavailable::wait);
+  urgent.priority = Priority::critical, urgent.wait = Seconds(100);
+  const auto asker = broker->request(urgent);
+  for (int i = 0; i < 2; ++i, open()) {
+    const auto row = broker->leases_json()["leases"][0];
+    EXPECT_EQ(row["yield_reason"], "urgent asks for 20.0 GiB with critical priority");
+    EXPECT_EQ(row["yields_to"], std::to_string(asker.lease.id));
+    EXPECT_GT(row["yield_in_s"], 0);
+    EXPECT_EQ(broker->status(a.lease.id).lease.yield_reason, row["yield_reason"]);
+  }
+  broker->release(token(asker));
+  EXPECT_FALSE(broker->leases_json()["leases"][0].contains("yield_reason"));
+}
+
+TEST_F(BrokerTest, WhatOneThatWaitsIsWaitingForIsToldAsItIsNow) {
+  open();
+  const auto large = ask("large", 24), small = ask("small", 16);
+  auto w = wanted("late", 10, OnUnavailable::wait);
+  w.wait = Seconds(100);
+  const auto asked = broker->request(w);
+  ASSERT_THAT(asked.refusal.obstacles, SizeIs(2));
+  EXPECT_EQ(asked.refusal.obstacles[1].free, 0u);
+  broker->release(token(large));
+  ask("other", 1);
+  const auto now = broker->status(asked.lease.id);
+  EXPECT_THAT(now.refusal.obstacles, SizeIs(2));
+  EXPECT_EQ(now.lease.reason, now.refusal.reason);
+  EXPECT_THAT(broker->status(token(asked)).refusal.obstacles, IsEmpty());
+  EXPECT_THAT(broker->status(small.lease.id).refusal.obstacles, IsEmpty());
 }
 
 TEST_F(BrokerTest, StrangersAreShownWithOwnerAndCounted) {
@@ -282,6 +332,36 @@ TEST_F(BrokerTest, TheTimelineShowsWhatEndedToo) {
   EXPECT_EQ(rows[0]["ended_ms"], now - 5000);
   EXPECT_THAT(broker->timeline_json(now - 2000, now)["leases"], IsEmpty());
   EXPECT_THROW(broker->timeline_json(2, 1), Error);
+}
+
+TEST_F(BrokerTest, TheTimelineSaysHowManyRowsWereDamagedAndShowsTheRest) {
+  open();
+  const auto a = ask("scout", 8), b = ask("analyst", 8);
+  broker->release(token(a));
+  watch::Database(folder.path + "/leases.db", false).run("UPDATE leases SET ending='?' WHERE id=1");
+  const auto json = broker->timeline_json(0, 1LL << 60);
+  ASSERT_THAT(json["leases"], SizeIs(1));
+  EXPECT_EQ(json["leases"][0]["lease_id"], std::to_string(b.lease.id));
+  EXPECT_EQ(json["damaged"], 1);
+}
+
+TEST_F(BrokerTest, TheGpusOfLeasesAreFollowedUntilTheirMemoryIsBack) {
+  open();
+  EXPECT_TRUE(broker->leased().empty());
+  auto w = wanted("scout", 4);
+  w.holder.pid = ::getpid();
+  const auto a = broker->request(w);
+  const auto granted = broker->leased();
+  ASSERT_EQ(granted.size(), 1u);
+  EXPECT_TRUE(granted.contains("GPU-0"));
+  broker->renew(token(a));
+  EXPECT_EQ(broker->leased(), granted) << "nothing came or went";
+  broker->release(token(broker->status(token(a))));
+  EXPECT_NE(broker->leased(), granted);
+  EXPECT_EQ(broker->leased().size(), 1u) << "who still has memory there is not yet known";
+  host.pass(1);
+  broker->observe(host.sample());
+  EXPECT_TRUE(broker->leased().empty());
 }
 
 TEST_F(BrokerTest, EventsMayCallTheBrokerAndComeInOrder) {

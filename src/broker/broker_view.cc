@@ -146,7 +146,7 @@ Json lease_json(const Lease& lease, const Moment& at) {
   put_past(json, "asked", lease.asked_at, at);
   put_past(json, "granted", lease.granted_at, at);
   if (lease.ended_at == Instant{}) put_future(json, "expires", lease.expires_at, at);
-  if (lease.state == State::yielding) put_future(json, "yield", lease.yield_by, at);
+  put_trouble(json, lease, at);
   put_past(json, "ended", lease.ended_at, at);
   return json;
 }
@@ -198,12 +198,13 @@ Json Broker::leases_json() const {
 Json Broker::timeline_json(std::int64_t from_ms, std::int64_t to_ms) const {
   require(from_ms <= to_ms, "the timeline ends before it begins: from is after to");
   const auto at = impl_->moment();
-  const auto rows = impl_->store.between(from_ms, to_ms, kTimelineRows, at);
+  const auto past = impl_->store.between(from_ms, to_ms, kTimelineRows, at);
   Json json{{"from_ms", from_ms},
             {"to_ms", to_ms},
-            {"truncated", rows.size() == kTimelineRows},
+            {"truncated", past.leases.size() + past.damaged >= kTimelineRows},
+            {"damaged", past.damaged},
             {"leases", Json::array()}};
-  for (const auto& lease : rows) json["leases"].push_back(timeline_row(lease, at));
+  for (const auto& lease : past.leases) json["leases"].push_back(timeline_row(lease, at));
   return json;
 }
 

@@ -95,6 +95,9 @@ struct Lease {
   std::string reason;  // one sentence: why here, why not, why over
   Instant asked_at{}, granted_at{}, expires_at{}, yield_by{}, ended_at{};
   LeaseId yields_to = 0;  // the waiting request it was asked to make room for
+  // Not stored; known again soon after a restart.
+  std::string yield_reason;    // while yielding: who asks for how much
+  std::uint64_t over_use = 0;  // bytes that its process has past its promises, by the last list
 };
 
 std::string_view to_string(Priority p) noexcept;

@@ -118,6 +118,7 @@ void Ledger::Impl::end(Entry& entry, Ending ending, std::string reason, Changes&
   }
   if (lease.state == State::yielding) yielded(entry);
   lease.state = State::draining;
+  lease.over_use = 0;
   accrue(*entry.agent, now);
   for (std::size_t i = 0; i < entry.seats.size(); ++i) {
     auto& state = cards[entry.seats[i].card];
@@ -125,6 +126,7 @@ void Ledger::Impl::end(Entry& entry, Ending ending, std::string reason, Changes&
     entry.agent->held -= bytes;
     state.promises[entry.seats[i].index].given_back_at = now;
     state.draining += bytes;
+    ++state.changes;
     state.victims.erase({lease.wanted.priority, bytes, lease.id});
   }
   if (entry.agent->quota) must_serve = true;
@@ -206,7 +208,7 @@ Ledger::Answer Ledger::Impl::ask(const Wanted& wanted, std::uint64_t secret, Cha
   entry.agent = &agent_named(wanted.agent);
   set_step(entry);
   if (auto never = why_never(wanted); !never.empty())
-    return turn_away(entry, {std::move(never), {}, {}}, changes);
+    return turn_away(entry, {std::move(never), {}, {}, {}}, changes);
   auto turn = new_turn();
   keep_for_those_ahead(entry, turn);
   const auto sites = sites_for(entry, turn, false);

@@ -70,7 +70,8 @@ std::string_view to_string(Change::What what) noexcept;
 
 // Why a request could not be met, for the answer.
 struct Refusal {
-  std::string reason;
+  std::string reason;               // one sentence, however many cards there are
+  std::vector<Obstacle> obstacles;  // what stands in the way on each
   // The cheapest set that would have to go: of the lowest priority, then the fewest,
   // then the smallest. Empty when no set would help, or waiting for a sample will.
   std::vector<LeaseId> in_the_way;
@@ -115,6 +116,10 @@ class Ledger {
   // What could be verified; false when the lease is over.
   bool set_enforcement(LeaseId id, Enforcement enforcement);
 
+  // What keeps one that waits, or is on the CPU, from being granted as of the last call;
+  // nothing for others.
+  std::optional<Refusal> refusal(LeaseId id) const;
+
   Changes connection_closed(std::uint64_t connection, Instant now);
   Changes holder_died(std::int64_t pid, std::uint64_t start_time, Instant now);
   Changes tick(Instant now);  // expiry, deadlines, waits that are over
@@ -129,6 +134,9 @@ class Ledger {
   Room room(const std::string& uuid, Instant now) const;
   // Those that count: also what was given back and not yet confirmed by a sample.
   std::vector<Promise> promises(const std::string& uuid) const;
+  // Cards with promises, or with returns whose rest no list of processes has shown yet; by
+  // uuid, with a number that changes when a promise comes or is given back.
+  std::map<std::string, std::uint64_t> leased() const;
   LeaseId last_id() const noexcept;
 
   // Every promise in this class, checked from scratch; the first broken one as a

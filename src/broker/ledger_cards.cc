@@ -63,6 +63,7 @@ void Ledger::Impl::seat(Entry& entry, CardIndex card, std::uint64_t bytes) {
                             is_back ? std::optional(lease.ended_at) : std::nullopt});
   state.owners.push_back(&entry);
   state.is_load_known = false;
+  ++state.changes;
   if (is_back)
     state.draining += bytes;
   else
@@ -137,18 +138,27 @@ void Ledger::Impl::judge_use(CardState& state, Changes& changes) {
       return u.holder.pid == promise.holder.pid && u.holder.start_time == promise.holder.start_time;
     });
     if (use == holders.end() || !use->is_told) continue;
-    const auto allowed =
-        use->promised + std::max(policy.over_use_bytes,
-                                 static_cast<std::uint64_t>(static_cast<double>(use->promised) *
-                                                            policy.over_use_share));
-    for (auto& seat : state.owners[i]->seats) {
-      if (&cards[seat.card] != &state || seat.over_used == (use->used > allowed)) continue;
-      seat.over_used = !seat.over_used;
-      changes.push_back({seat.over_used ? Change::What::over_use : Change::What::within_again,
-                         promise.lease, use->used, state.card.uuid,
-                         fmt::format("its process uses {} of the {} promised",
-                                     human_bytes(use->used), human_bytes(use->promised))});
-    }
+    judge_seat(*state.owners[i], state, *use, changes);
+  }
+}
+
+// Told when it begins and when it ends; how much it is follows each list.
+void Ledger::Impl::judge_seat(Entry& owner, const CardState& state, const HolderUse& use,
+                              Changes& changes) {
+  const auto share = static_cast<double>(use.promised) * policy.over_use_share;
+  const auto slack = std::max(policy.over_use_bytes, static_cast<std::uint64_t>(share));
+  const auto over = use.used > use.promised + slack ? use.used - use.promised : 0;
+  auto& lease = owner.lease;
+  for (auto& seat : owner.seats) {
+    if (&cards[seat.card] != &state) continue;
+    const bool was_over = seat.over > 0;
+    lease.over_use += over - seat.over;
+    seat.over = over;
+    if (was_over == (over > 0)) continue;
+    changes.push_back({over > 0 ? Change::What::over_use : Change::What::within_again, lease.id,
+                       use.used, state.card.uuid,
+                       fmt::format("its process uses {} of the {} promised", human_bytes(use.used),
+                                   human_bytes(use.promised))});
   }
 }
 
@@ -207,6 +217,14 @@ Room Ledger::room(const std::string& uuid, Instant now) const {
   const auto* state = impl_->find_card(uuid);
   if (state == nullptr || !state->is_seen) return {0, 0, 0, "this GPU has not been seen"};
   return room_on(state->card, state->promises, now, impl_->policy.stale);
+}
+
+std::map<std::string, std::uint64_t> Ledger::leased() const {
+  std::map<std::string, std::uint64_t> leased;
+  for (const auto& state : impl_->cards)
+    if (!state.promises.empty() || !state.unlisted.empty())
+      leased.emplace(state.card.uuid, state.changes);
+  return leased;
 }
 
 std::vector<Promise> Ledger::promises(const std::string& uuid) const {

@@ -108,7 +108,8 @@ bool Ledger::Impl::is_ahead(const Entry& keeper, const Entry& newcomer) const {
 
 void Ledger::Impl::keep_for_those_ahead(const Entry& newcomer, Turn& turn) const {
   for (const auto* keeper : keepers)
-    if (keeper->is_holding && is_ahead(*keeper, newcomer)) keep_for(*keeper, turn);
+    if (keeper != &newcomer && keeper->is_holding && is_ahead(*keeper, newcomer))
+      keep_for(*keeper, turn);
 }
 
 // On each of its GPUs; nothing when there is no quota.
@@ -158,15 +159,6 @@ Choice Ledger::Impl::choose_for(const Entry& entry, std::span<const Site> sites)
   auto within = entry.lease.wanted;
   within.bytes = *left;
   return choose(within, sites);
-}
-
-std::string Ledger::Impl::why_not(const Entry& entry, const Turn& turn) {
-  const auto& wanted = entry.lease.wanted;
-  const auto left = quota_left(entry);
-  if (left && *left < least_bytes(wanted))
-    return fmt::format("{} may hold {} at once and holds {} now", wanted.agent,
-                       human_bytes(*entry.agent->quota), human_bytes(entry.agent->held));
-  return explain(wanted, sites_for(entry, turn, true), {});
 }
 
 void Ledger::Impl::grant(Entry& entry, const Choice& choice, std::span<const Site> sites,

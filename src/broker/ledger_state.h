@@ -36,7 +36,7 @@ struct Seat {
   std::size_t index = 0;   // in the card's promises, while it counts
   bool counts = true;      // of a lease given back: until a sample was taken later
   bool is_told = false;    // Change::drained
-  bool over_used = false;  // Change::over_use was told
+  std::uint64_t over = 0;  // bytes past the promise; above 0: Change::over_use was told
 };
 
 struct Entry {
@@ -78,6 +78,7 @@ struct CardState {
   std::vector<LeaseId> unlisted;  // given back and confirmed; the process list is older
   std::set<Victim> victims;
   std::uint64_t draining = 0;  // of promises: given back, not yet confirmed
+  std::uint64_t changes = 0;   // promises that came or were given back
   Load load;
   bool is_load_known = false;
 };
@@ -147,6 +148,7 @@ struct Ledger::Impl {
   void confirm_returns(CardIndex index, Changes& changes);
   void tell_returns(CardIndex index, Changes& changes);
   void judge_use(CardState& state, Changes& changes);
+  void judge_seat(Entry& owner, const CardState& state, const HolderUse& use, Changes& changes);
   void tell_usable(CardState& state, Changes& changes);
   void seat(Entry& entry, CardIndex card, std::uint64_t bytes);
   void unseat(CardState& state, std::size_t index);
@@ -176,7 +178,6 @@ struct Ledger::Impl {
   Choice choose_for(const Entry& entry, std::span<const Site> sites) const;
   bool try_grant(Entry& entry, Turn& turn, Changes& changes);
   void grant(Entry& entry, const Choice& choice, std::span<const Site> sites, Changes& changes);
-  std::string why_not(const Entry& entry, const Turn& turn);
   bool are_good_targets(const Entry& entry) const;
   void choose_targets(Entry& entry, const Turn& turn);
   std::vector<Entry*> in_order(Instant t) const;

@@ -29,6 +29,11 @@ Cost cost_of(const std::vector<Entry*>& victims) {
   return cost;
 }
 
+std::string asks_for(const Wanted& asker) {
+  return fmt::format("{} asks for {} with {} priority", asker.agent,
+                     human_bytes(least_bytes(asker)), to_string(asker.priority));
+}
+
 bool has(const std::vector<LeaseId>& ids, LeaseId id) {
   return std::ranges::find(ids, id) != ids.end();
 }
@@ -152,16 +157,15 @@ void Ledger::Impl::ask_to_yield(Entry& entry, Turn& turn, Changes& changes) {
     asked.state = State::yielding;
     asked.yield_by = later(now, policy.yield_within);
     asked.yields_to = lease.id;
+    asked.yield_reason = asks_for(lease.wanted);
     entry.asked.push_back(asked.id);
     watch_deadline(*victim);
-    changes.push_back(
-        {Change::What::yield_asked,
-         asked.id,
-         0,
-         {},
-         fmt::format("{} asks for {} with {} priority; give this lease back within {}",
-                     lease.wanted.agent, human_bytes(least), to_string(lease.wanted.priority),
-                     human_duration(policy.yield_within.count()))});
+    changes.push_back({Change::What::yield_asked,
+                       asked.id,
+                       0,
+                       {},
+                       fmt::format("{}; give this lease back within {}", asked.yield_reason,
+                                   human_duration(policy.yield_within.count()))});
   }
 }
 
@@ -192,7 +196,10 @@ void Ledger::Impl::join_yield(Entry& yielder) {
         asker.targets.size() < asker.lease.wanted.gpus)
       asker.targets.push_back(seat.card), asker.claimed.push_back(0);
   make_keeper(asker);
-  if (lease.state == State::yielding) asker.asked.push_back(lease.id);
+  if (lease.state == State::yielding) {
+    asker.asked.push_back(lease.id);
+    lease.yield_reason = asks_for(asker.lease.wanted);
+  }
   if (lease.state == State::draining) yielded(yielder);
 }
 
@@ -200,6 +207,7 @@ void Ledger::Impl::stop_yielding(Entry& yielder) {
   yielder.lease.state = State::held;
   yielder.lease.yields_to = 0;
   yielder.lease.yield_by = {};
+  yielder.lease.yield_reason.clear();
 }
 
 void Ledger::Impl::withdraw_asks(Entry& entry, Changes& changes) {
@@ -231,9 +239,15 @@ void Ledger::Impl::yield_is_overdue(Entry& entry, Changes& changes) {
 }
 
 Refusal Ledger::Impl::refusal_for(const Entry& entry, const Turn& turn) {
-  Refusal refusal{why_not(entry, turn), {}, {}};
-  const auto left = quota_left(entry);
-  if (left && *left < least_bytes(entry.lease.wanted)) return refusal;
+  const auto& wanted = entry.lease.wanted;
+  if (const auto left = quota_left(entry); left && *left < least_bytes(wanted))
+    return {fmt::format("{} may hold {} at once and holds {} now", wanted.agent,
+                        human_bytes(*entry.agent->quota), human_bytes(entry.agent->held)),
+            {},
+            {},
+            {}};
+  const auto sites = sites_for(entry, turn, true);
+  Refusal refusal{explain(wanted, sites, {}), obstacles(wanted, sites), {}, {}};
   const auto plan = plan_victims(entry, turn, false);
   if (!plan.is_feasible) return refusal;
   Seconds longest{0};
@@ -243,6 +257,19 @@ Refusal Ledger::Impl::refusal_for(const Entry& entry, const Turn& turn) {
   }
   refusal.may_fit_in = longest;
   return refusal;
+}
+
+std::optional<Refusal> Ledger::refusal(LeaseId id) const {
+  const auto at = impl_->entries.find(id);
+  if (at == impl_->entries.end()) return std::nullopt;
+  const auto& entry = at->second;
+  if (entry.lease.state != State::waiting && entry.lease.state != State::on_cpu)
+    return std::nullopt;
+  if (auto never = impl_->why_never(entry.lease.wanted); !never.empty())
+    return Refusal{std::move(never), {}, {}, {}};
+  auto turn = impl_->new_turn();
+  impl_->keep_for_those_ahead(entry, turn);
+  return impl_->refusal_for(entry, turn);
 }
 
 }  // namespace sluice::broker

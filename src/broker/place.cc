@@ -98,18 +98,38 @@ std::string in_the_way(const Site& site) {
   return text;
 }
 
+// What could carry it on no account comes last.
+bool is_better(const Site& a, const Site& b) {
+  if (a.room.why.empty() != b.room.why.empty()) return a.room.why.empty();
+  return a.available() > b.available();
+}
+
+// The card where the least is missing and how many others there are: a sentence stays one on
+// a machine with many.
 std::string why_not(const Wanted& wanted, std::span<const Site> sites) {
   const auto least = least_bytes(wanted);
   auto out = wanted.gpus == 1
                  ? fmt::format("{} wanted", human_bytes(least))
                  : fmt::format("{} on each of {} GPUs wanted", human_bytes(least), wanted.gpus);
-  bool any = false;
+  const Site* best = nullptr;
+  std::size_t enough = 0, less = 0, closed = 0;
   for (const auto& site : sites) {
     if (!may_use(wanted, *site.card)) continue;
-    out += (any ? ", " : "; ") + in_the_way(site);
-    any = true;
+    const bool is_closed = !site.room.why.empty();
+    if (!is_closed && site.available() >= least) {
+      ++enough;
+      continue;
+    }
+    ++(is_closed ? closed : less);
+    if (best == nullptr || is_better(site, *best)) best = &site;
   }
-  return any ? out : out + "; no GPU has been seen yet";
+  if (enough > 0) out += fmt::format(", and {} {} it", enough, enough == 1 ? "has" : "have");
+  if (best == nullptr) return enough > 0 ? out : out + "; no GPU has been seen yet";
+  --(best->room.why.empty() ? less : closed);
+  out += "; " + in_the_way(*best);
+  if (less > 0) out += fmt::format(", {} other{} no more", less, less == 1 ? " has" : "s have");
+  if (closed > 0) out += fmt::format(", {} other{} cannot be used", closed, closed == 1 ? "" : "s");
+  return out;
 }
 
 }  // namespace
@@ -135,6 +155,18 @@ Choice choose(const Wanted& wanted, std::span<const Site> sites) {
   order.resize(wanted.gpus);
   out.sites = std::move(order);
   return out;
+}
+
+std::vector<Obstacle> obstacles(const Wanted& wanted, std::span<const Site> sites) {
+  std::vector<Obstacle> all;
+  for (const auto& site : sites) {
+    const auto& card = *site.card;
+    if (!may_use(wanted, card)) continue;
+    if (site.room.why.empty() && site.available() >= least_bytes(wanted)) continue;
+    all.push_back({card.uuid, card.bus, card.name, site.room.free,
+                   std::min(site.held_back, site.room.free), site.room.why});
+  }
+  return all;
 }
 
 std::string explain(const Wanted& wanted, std::span<const Site> sites, const Choice& choice) {

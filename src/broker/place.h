@@ -100,8 +100,16 @@ Choice choose(const Wanted& wanted, std::span<const Site> sites);
 
 struct Placement {
   std::vector<Part> parts;  // empty: it does not fit now
-  std::string reason;       // why these, or what stands in the way on each card
+  std::string reason;       // why these, or what stands in the way on the best card
 };
+
+// A card that `wanted` may use and that has too little for it now.
+struct Obstacle {
+  std::string uuid, bus, name;
+  std::uint64_t free = 0, kept = 0;  // bytes; `kept` of `free` for others
+  std::string why;                   // why nothing may be promised there; empty: too little is free
+};
+std::vector<Obstacle> obstacles(const Wanted& wanted, std::span<const Site> sites);
 
 // choose(), and the sentence that explains it.
 Placement place(const Wanted& wanted, std::span<const Site> sites);

@@ -151,15 +151,46 @@ TEST(Place, TakesTheLowerBusOfTwoAlike) {
   EXPECT_THAT(sites.where(want("a", 10)), ElementsAre("GPU-1"));
 }
 
-TEST(Place, SaysWhatStandsInTheWayOnEachCard) {
+TEST(Place, SaysWhatStandsInTheWayOnTheBestCardAndHowManyOthersThereAre) {
   Sites sites({3, 20, 0});
   sites.sites[1].held_back = 15 * kGiB;
   sites.sites[2].room.why = "lost since 12:03";
   const auto placement = place(want("a", 10), sites.sites);
   EXPECT_TRUE(placement.parts.empty());
   EXPECT_EQ(placement.reason,
-            "10.0 GiB wanted; Card (0000:00:00.0) has 3.0 GiB free, Card (0000:01:00.0) has 20.0 "
-            "GiB free, 15.0 GiB of it kept for others, Card (0000:02:00.0): lost since 12:03");
+            "10.0 GiB wanted; Card (0000:01:00.0) has 20.0 GiB free, 15.0 GiB of it kept for "
+            "others, 1 other has no more, 1 other cannot be used");
+  const auto all = obstacles(want("a", 10), sites.sites);
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_EQ(all[1].uuid, "GPU-1");
+  EXPECT_EQ(all[1].free, 20 * kGiB);
+  EXPECT_EQ(all[1].kept, 15 * kGiB);
+  EXPECT_EQ(all[2].why, "lost since 12:03");
+}
+
+TEST(Place, AReasonStaysASentenceOnAMachineWithManyCards) {
+  const Sites sites({1, 2, 3, 4, 5, 6, 7, 8});
+  const auto reason = place(want("a", 30), sites.sites).reason;
+  EXPECT_EQ(reason, "30.0 GiB wanted; Card (0000:07:00.0) has 8.0 GiB free, 7 others have no more");
+  EXPECT_EQ(obstacles(want("a", 30), sites.sites).size(), 8u);
+}
+
+TEST(Place, SaysHowManyOfSeveralCardsWereFound) {
+  auto wanted = want("a", 20);
+  wanted.gpus = 4;
+  const Sites sites({30, 25, 10, 5, 5});
+  EXPECT_EQ(place(wanted, sites.sites).reason,
+            "20.0 GiB on each of 4 GPUs wanted, and 2 have it; Card (0000:02:00.0) has 10.0 GiB "
+            "free, 2 others have no more");
+  EXPECT_EQ(obstacles(wanted, sites.sites).size(), 3u);
+}
+
+TEST(Place, OfCardsThatCannotBeUsedOneSaysWhy) {
+  Sites sites({8, 8, 8});
+  for (auto& site : sites.sites) site.room = {0, 0, 0, "it has not been sampled yet"};
+  EXPECT_EQ(place(want("a", 4), sites.sites).reason,
+            "4.0 GiB wanted; Card (0000:00:00.0): it has not been sampled yet, 2 others cannot be "
+            "used");
 }
 
 TEST(Place, TakesLessRatherThanNothingWhenAllowed) {

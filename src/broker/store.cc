@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
@@ -90,6 +91,7 @@ struct Store::Impl {
   ~Impl() { thread = {}; }  // before the connections that it uses
 
   void open();
+  Past read_past(Statement& rows, const Moment& at);
   void checkpoint_loop(std::stop_token stop);
   void checkpoint();
   bool copy_pages();  // true when next to nothing of the log is left to copy
@@ -106,7 +108,8 @@ struct Store::Impl {
   std::optional<Statement> save, forget;
   std::size_t ended GUARDED_BY(writing) = 0;  // rows, about
 
-  mutable Mutex reading, finding;  // a long look back holds up no short one
+  mutable Mutex reading, finding;            // a long look back holds up no short one
+  std::atomic<std::size_t> damaged_told{0};  // said once, not with every look
 
   Mutex waking;
   std::condition_variable_any woken;
@@ -285,17 +288,37 @@ std::optional<Lease> Store::find(LeaseId id, const Moment& at) const {
   return s.step() ? std::optional(lease_from(s, at)) : std::nullopt;
 }
 
-std::vector<Lease> Store::between(std::int64_t from_ms, std::int64_t to_ms, std::size_t limit,
-                                  const Moment& at) const {
+// A row that makes no sense costs itself only; one that cannot be read, those older than it.
+Store::Past Store::Impl::read_past(Statement& rows, const Moment& at) {
+  Past past;
+  const auto skip = [&](const std::string& which, const Error& e) {
+    if (e.code() != Code::internal) throw e;
+    if (++past.damaged > damaged_told) log::warn("leases: {} is damaged: {}", which, e.reason());
+  };
+  try {
+    while (rows.step()) {
+      try {
+        past.leases.push_back(lease_from(rows, at));
+      } catch (const Error& e) {
+        skip(fmt::format("the row of lease {}", rows.number(0)), e);
+      }
+    }
+  } catch (const Error& e) {
+    skip("leases.db", e);
+  }
+  if (past.damaged > damaged_told) damaged_told = past.damaged;
+  std::ranges::reverse(past.leases);
+  return past;
+}
+
+Store::Past Store::between(std::int64_t from_ms, std::int64_t to_ms, std::size_t limit,
+                           const Moment& at) const {
   const Lock guard(impl_->reader ? impl_->reading : impl_->writing);
   Statement s(impl_->reader ? *impl_->reader : *impl_->db,
               "SELECT * FROM leases WHERE asked_ms <= ? AND (ended_ms = 0 OR ended_ms >= ?) "
               "ORDER BY id DESC LIMIT ?");
   s.bind(to_ms).bind(from_ms).bind(static_cast<std::int64_t>(limit));
-  std::vector<Lease> leases;
-  while (s.step()) leases.push_back(lease_from(s, at));
-  std::ranges::reverse(leases);
-  return leases;
+  return impl_->read_past(s, at);
 }
 
 }  // namespace sluice::broker

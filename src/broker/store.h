@@ -70,10 +70,13 @@ class Store {
 
   // Also one that has ended, as long as it is kept. Thread-safe.
   std::optional<Lease> find(LeaseId id, const Moment& at) const;
-  // Leases that were held or waited for at some time within the range, by id, the
-  // newest `limit` of them. Thread-safe, and does not wait for write().
-  std::vector<Lease> between(std::int64_t from_ms, std::int64_t to_ms, std::size_t limit,
-                             const Moment& at) const;
+  struct Past {
+    std::vector<Lease> leases;  // by id
+    std::size_t damaged = 0;    // rows that make no sense, or could not be read; left out
+  };
+  // Leases that were held or waited for at some time within the range, the newest `limit`
+  // of them. Thread-safe, and does not wait for write().
+  Past between(std::int64_t from_ms, std::int64_t to_ms, std::size_t limit, const Moment& at) const;
 
  private:
   struct Impl;

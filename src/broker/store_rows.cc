@@ -4,6 +4,7 @@
 #include <initializer_list>
 
 #include "base/error.h"
+#include "base/utf8.h"
 
 namespace sluice::broker {
 
@@ -20,15 +21,29 @@ Seconds seconds(std::int64_t ms) { return std::chrono::milliseconds(ms); }
 std::int64_t wall_ms(Instant t, const Moment& at) {
   return t == Instant{} ? 0 : unix_ms(wall_of(t, at));
 }
-Instant instant(std::int64_t wall_ms, const Moment& at) {
-  return wall_ms == 0 ? Instant{} : instant_of(wall_ms, at);
-}
 
 std::string_view spread_name(Spread s) { return s == Spread::spread ? "spread" : "best_fit"; }
 
 [[noreturn]] void damaged(std::string_view column, std::string_view text) {
   throw Error(Code::internal,
               "a lease has " + std::string(column) + " '" + std::string(text.substr(0, 64)) + "'");
+}
+
+Instant instant(std::int64_t wall_ms, const Moment& at) {
+  constexpr std::int64_t kFarFuture = 10'000'000'000'000;  // the year 2286
+  if (wall_ms < -kFarFuture || wall_ms > kFarFuture) damaged("the time", std::to_string(wall_ms));
+  return wall_ms == 0 ? Instant{} : instant_of(wall_ms, at);
+}
+
+Seconds span(std::int64_t ms) {
+  constexpr std::int64_t kLongest = 86'400'000;  // as check() allows
+  if (ms < 0 || ms > kLongest) damaged("the time span", std::to_string(ms));
+  return seconds(ms);
+}
+
+std::string name(std::string_view column, std::string text) {
+  if (first_invalid_utf8(text)) damaged(column, "that is no text");
+  return text;
 }
 
 template <class E>
@@ -54,7 +69,7 @@ std::vector<Part> parts_from(std::string_view text) {
     const auto [end, failed] = std::from_chars(line.data(), line.data() + line.size(), bytes);
     if (failed != std::errc{} || space == line.npos || end != line.data() + space)
       damaged("parts", line);
-    parts.push_back({std::string(line.substr(space + 1)), bytes});
+    parts.push_back({name("parts", std::string(line.substr(space + 1))), bytes});
   }
   return parts;
 }
@@ -71,16 +86,16 @@ void bind_wanted(watch::Statement& s, const Wanted& w) {
 
 Wanted wanted_from(const watch::Statement& row) {
   Wanted w;
-  w.agent = row.text(5);
+  w.agent = name("agent", row.text(5));
   w.bytes = bits(row.number(6)), w.min_bytes = bits(row.number(7));
   w.gpus = static_cast<unsigned>(row.number(8));
   w.priority = named("priority", row.text(9),
                      {Priority::low, Priority::normal, Priority::high, Priority::critical});
-  w.model_type = row.text(10), w.device = row.text(11);
+  w.model_type = name("model_type", row.text(10)), w.device = name("device", row.text(11));
   if (row.number(12) >= 0) w.numa_node = static_cast<int>(row.number(12));
   w.linked = row.number(13) != 0;
   w.spread = row.text(14) == "spread" ? Spread::spread : Spread::best_fit;
-  w.ttl = seconds(row.number(15)), w.wait = seconds(row.number(16));
+  w.ttl = span(row.number(15)), w.wait = span(row.number(16));
   w.on_unavailable = named("on_unavailable", row.text(17),
                            {OnUnavailable::cpu, OnUnavailable::wait, OnUnavailable::fail});
   w.client_limits = row.number(18) != 0;
@@ -116,6 +131,7 @@ Lease lease_from(const watch::Statement& row, const Moment& at) {
                         {Enforcement::none, Enforcement::observed, Enforcement::client,
                          Enforcement::mps, Enforcement::cgroup});
   l.reason = row.text(24);
+  if (first_invalid_utf8(l.reason)) l.reason = "a text that cannot be read";
   l.asked_at = instant(row.number(25), at), l.granted_at = instant(row.number(26), at);
   l.expires_at = instant(row.number(27), at), l.yield_by = instant(row.number(28), at);
   l.ended_at = instant(row.number(29), at);

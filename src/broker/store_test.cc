@@ -168,7 +168,7 @@ TEST_F(StoreTest, EndedLeasesAreFoundUntilThereAreTooMany) {
     over.ended_at = at(static_cast<double>(id));
     write(store, {over}, {at(200), kNow.wall + std::chrono::seconds(200)});
   }
-  const auto all = store.between(0, unix_ms(kNow.wall) + 1'000'000, 1000, kNow);
+  const auto all = store.between(0, unix_ms(kNow.wall) + 1'000'000, 1000, kNow).leases;
   EXPECT_LE(all.size(), 11U);
   EXPECT_GE(all.size(), 8U);
   EXPECT_EQ(all.back().id, 100U);
@@ -184,9 +184,27 @@ TEST_F(StoreTest, TheTimelineHasWhatOverlapsTheRange) {
   live.asked_at = at(-20);
   write(store, {early, late, live});
   const auto now_ms = unix_ms(kNow.wall);
-  EXPECT_THAT(ids(store.between(now_ms - 95'000, now_ms - 60'000, 9, kNow)), ElementsAre(1));
-  EXPECT_THAT(ids(store.between(now_ms - 15'000, now_ms, 9, kNow)), ElementsAre(2, 3));
-  EXPECT_THAT(ids(store.between(now_ms - 200'000, now_ms, 2, kNow)), ElementsAre(2, 3));
+  EXPECT_THAT(ids(store.between(now_ms - 95'000, now_ms - 60'000, 9, kNow).leases), ElementsAre(1));
+  EXPECT_THAT(ids(store.between(now_ms - 15'000, now_ms, 9, kNow).leases), ElementsAre(2, 3));
+  EXPECT_THAT(ids(store.between(now_ms - 200'000, now_ms, 2, kNow).leases), ElementsAre(2, 3));
+}
+
+TEST_F(StoreTest, ADamagedRowCostsTheTimelineItselfAndNoOther) {
+  Store store(options);
+  for (LeaseId id = 1; id <= 9; ++id) write(store, {lease(id, State::ended)});
+  const auto damage = [&](int id, const std::string& what) {
+    watch::Database(path, false)
+        .run("UPDATE leases SET " + what + " WHERE id=" + std::to_string(id));
+  };
+  damage(2, "state='maybe'");
+  damage(4, "parts='many GPU-0'");
+  damage(5, "ended_ms=9223372036854775807");
+  damage(6, "agent=CAST(x'ff41' AS TEXT)");
+  damage(7, "ttl_ms=-5");
+  damage(8, "reason=CAST(x'ff41' AS TEXT)");  // says nothing, and does no harm
+  const auto past = store.between(0, unix_ms(kNow.wall), 100, kNow);
+  EXPECT_THAT(ids(past.leases), ElementsAre(1, 3, 8, 9));
+  EXPECT_EQ(past.damaged, 5U);
 }
 
 TEST_F(StoreTest, ASecondBrokerIsToldWhoHasIt) {
@@ -281,7 +299,7 @@ TEST(StoreInMemory, WorksTheSameAndLeavesNothing) {
   Store store(Store::Options{"", "boot"});
   write(store, {lease(1), lease(2, State::ended)});
   EXPECT_THAT(ids(store.load(kNow).leases), ElementsAre(1));
-  EXPECT_THAT(ids(store.between(0, unix_ms(kNow.wall), 9, kNow)), ElementsAre(1, 2));
+  EXPECT_THAT(ids(store.between(0, unix_ms(kNow.wall), 9, kNow).leases), ElementsAre(1, 2));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/nearest.h"
 #include "broker/broker.h"
 
@@ -215,22 +216,7 @@ Json parse(std::string_view body) {
   if (body.size() > kLargestBody)
     refuse(
         fmt::format("the request has {} bytes; at most {} are allowed", body.size(), kLargestBody));
-  std::set<std::string> keys;
-  std::string twice;
-  const auto look = [&](int depth, Json::parse_event_t event, Json& value) {
-    if (event == Json::parse_event_t::key && depth == 1 &&
-        !keys.insert(value.get<std::string>()).second)
-      twice = value.get<std::string>();
-    return true;
-  };
-  try {
-    auto json = Json::parse(body, look);
-    if (!json.is_object()) refuse("a request must be a JSON object, not " + type_of(json));
-    if (!twice.empty()) refuse(shown(twice) + " is given twice");
-    return json;
-  } catch (const Json::exception& e) {
-    refuse("the request is not JSON: " + std::string(e.what()).substr(0, 160));
-  }
+  return parse_json_object(body, "the request");
 }
 
 void read_all(const Json& json, Reading& reading, std::vector<std::string>& problems) {

@@ -76,7 +76,14 @@ std::string gpus_of(const Json& lease, const std::map<std::string, std::string>&
 
 std::string state_of(const Json& lease) {
   const auto state = text(lease, "state");
-  return state != "yielding" ? state : "yields in " + age(lease, "yield_in_s");
+  auto said = state != "yielding" ? state : "yields in " + age(lease, "yield_in_s");
+  if (has(lease, "over_use")) said += ", over";
+  return said;
+}
+
+std::string over_use_text(const Json& lease) {
+  return human_bytes(static_cast<std::uint64_t>(std::max(0.0, number(lease, "over_use")))) +
+         " more than promised";
 }
 
 Row lease_row(const Json& lease, const std::map<std::string, std::string>& names) {
@@ -94,6 +101,16 @@ Row lease_row(const Json& lease, const std::map<std::string, std::string>& names
           has(lease, "pid") ? fmt::format("{:.0f}", number(lease, "pid")) : "-"};
 }
 
+// What a row has no room for.
+void print_remarks(const Json& leases, std::ostream& out) {
+  for (const auto& lease : leases) {
+    const auto who = "lease " + text(lease, "lease_id") + " of " + text(lease, "agent");
+    if (has(lease, "over_use")) out << "! " << who << " uses " << over_use_text(lease) << "\n";
+    if (has(lease, "yield_reason"))
+      out << "! " << who << " is asked to yield: " << text(lease, "yield_reason") << "\n";
+  }
+}
+
 void print_held(const Json& leases, std::ostream& out, const Terminal& terminal) {
   const auto names = gpu_names(leases);
   std::vector<Row> rows;
@@ -107,6 +124,7 @@ void print_held(const Json& leases, std::ostream& out, const Terminal& terminal)
   print_table({"LEASE", "AGENT", "STATE", "PRIORITY", "GPU", " PROMISED GB", " USED GB", "ENFORCED",
                " SINCE", " ENDS IN", " PID"},
               rows, out, terminal);
+  print_remarks(leases.value("leases", Json::array()), out);
 }
 
 std::string stranger_text(const Json& process) {
@@ -147,7 +165,17 @@ std::string quoted(const std::string& value) {
   return made + "'";
 }
 
+std::string obstacle_text(const Json& card) {
+  const auto name = text(card, "name") + " (" + text(card, "bus") + ")";
+  if (has(card, "why")) return name + ": " + text(card, "why");
+  auto said = name + " has " + gb_text(card, "free_gb") + " GB free";
+  if (number(card, "kept_gb") > 0) said += ", " + gb_text(card, "kept_gb") + " kept for others";
+  return said;
+}
+
 void print_refusal(const Json& answer, Report& page) {
+  for (const auto& card : answer.value("obstacles", Json::array()))
+    page.row("no room", obstacle_text(card));
   for (const auto& other : answer.value("would_have_to_go", Json::array()))
     page.row("in the way",
              fmt::format("lease {} of {}, {}, {} GB", text(other, "lease_id"), text(other, "agent"),
@@ -176,8 +204,11 @@ void print_lease(const Json& answer, std::ostream& out, const Terminal& terminal
     page.row("batch size",
              fmt::format("{:.0f}: {}", number(answer, "batch_size"), text(answer, "batch_reason")));
   if (text(answer, "status") == "allocated") page.row("enforced", text(answer, "enforcement"));
+  if (has(answer, "over_use")) page.row("over-use", over_use_text(answer));
   if (has(answer, "yield_in_s"))
-    page.row("yields", "asked to give it back within " + age(answer, "yield_in_s"));
+    page.row("yields",
+             "asked to give it back within " + age(answer, "yield_in_s") +
+                 (has(answer, "yield_reason") ? ": " + text(answer, "yield_reason") : ""));
   if (has(answer, "expires_in_s"))
     page.row("ends", "in " + age(answer, "expires_in_s") + " unless renewed");
   print_refusal(answer, page);

@@ -70,7 +70,25 @@ TEST(LeaseReport, WhoYieldsShowsHowLongItHas) {
   auto lease = held();
   lease["state"] = "yielding";
   lease["yield_in_s"] = 8.0;
-  EXPECT_NE(listed({{"leases", {lease}}}).find("yields in 8.0 s"), std::string::npos);
+  lease["yield_reason"] = "urgent asks for 8.0 GiB with high priority";
+  const auto text = listed({{"leases", {lease}}});
+  EXPECT_NE(text.find("yields in 8.0 s"), text.npos) << text;
+  EXPECT_NE(text.find("lease 7 of scout is asked to yield: urgent asks for 8.0 GiB"), text.npos);
+  std::ostringstream one;
+  print_lease(lease, one, page());
+  EXPECT_NE(one.str().find("within 8.0 s: urgent asks"), std::string::npos) << one.str();
+}
+
+TEST(LeaseReport, OverUseIsMarkedInTheRowAndSaidInWords) {
+  auto lease = held();
+  EXPECT_EQ(listed({{"leases", {lease}}}).find("over"), std::string::npos);
+  lease["over_use"] = 3ull << 30;
+  const auto text = listed({{"leases", {lease}}});
+  EXPECT_NE(text.find("held, over"), text.npos) << text;
+  EXPECT_NE(text.find("lease 7 of scout uses 3.0 GiB more than promised"), text.npos) << text;
+  std::ostringstream one;
+  print_lease(lease, one, page());
+  EXPECT_NE(one.str().find("3.0 GiB more than promised"), std::string::npos) << one.str();
 }
 
 TEST(LeaseReport, ExportLinesSurviveAShell) {
@@ -92,11 +110,16 @@ TEST(LeaseReport, ARefusalNamesWhatIsInTheWayAndWhenItMayFit) {
       {"reason", "no GPU has 8 GB free"},
       {"would_have_to_go",
        {{{"lease_id", "7"}, {"agent", "scout"}, {"priority", "low"}, {"memory_gb", 8}}}},
+      {"obstacles",
+       {{{"name", "Card"}, {"bus", "0000:01:00.0"}, {"free_gb", 5.0}, {"kept_gb", 2.0}},
+        {{"name", "Card"}, {"bus", "0000:02:00.0"}, {"why", "lost since 12:03"}}}},
       {"may_fit_in_s", 60.0}};
   std::ostringstream out;
   print_lease(answer, out, page());
-  for (const auto* part : {"cpu_fallback  lease 9 of late", "no GPU has 8 GB free",
-                           "lease 7 of scout, low, 8.00 GB", "1 min 0 s"})
+  for (const auto* part :
+       {"cpu_fallback  lease 9 of late", "no GPU has 8 GB free", "lease 7 of scout, low, 8.00 GB",
+        "1 min 0 s", "Card (0000:01:00.0) has 5.00 GB free, 2.00 kept for others",
+        "Card (0000:02:00.0): lost since 12:03"})
     EXPECT_NE(out.str().find(part), std::string::npos) << part << "\n" << out.str();
 }
 

@@ -33,20 +33,32 @@ std::string sse_message(std::string_view type, std::string_view id, std::string_
 void EventRing::add(std::string_view type, std::string_view json, std::string_view subject) {
   const Lock lock(mutex_);
   const auto id = std::to_string(epoch_) + "-" + std::to_string(++newest_);
-  entries_.push_back({newest_, sse_message(type, id, json), std::string(subject)});
-  if (entries_.size() > capacity_) entries_.pop_front();
+  auto& kind = subject.empty() ? plain_ : with_subject_;
+  kind.entries.push_back({newest_, sse_message(type, id, json), std::string(subject)});
+  if (kind.entries.size() <= capacity_) return;
+  kind.dropped = kind.entries.front().number;
+  kind.entries.pop_front();
 }
 
 EventRing::News EventRing::since(std::uint64_t after, std::string_view subject) const {
   const Lock lock(mutex_);
   News news;
   news.newest = newest_;
-  if (after >= newest_ || entries_.empty()) return news;
-  const auto oldest = entries_.front().number;
-  if (after + 1 < oldest) news.missed = oldest - after - 1;
-  for (const auto& entry : entries_)
-    if (entry.number > after && (subject.empty() || entry.subject == subject))
-      news.text += entry.text;
+  if (after >= newest_) return news;
+  const auto from = [after](const Kind& kind) {
+    return std::ranges::upper_bound(kind.entries, after, {}, &Entry::number);
+  };
+  auto plain = from(plain_), about = from(with_subject_);
+  const auto plain_end = plain_.entries.end(), about_end = with_subject_.entries.end();
+  const auto kept = (plain_end - plain) + (about_end - about);
+  if (subject.empty() || with_subject_.dropped > after)
+    news.missed = newest_ - after - static_cast<std::uint64_t>(kept);
+  while (plain != plain_end || about != about_end) {
+    const bool is_plain =
+        about == about_end || (plain != plain_end && plain->number < about->number);
+    const auto& entry = is_plain ? *plain++ : *about++;
+    if (subject.empty() || entry.subject == subject) news.text += entry.text;
+  }
   return news;
 }
 

@@ -1,5 +1,7 @@
 // What happened lately, for those who listen (server-sent events). Listeners ask
-// for what is new since an id; a ring bounds what is kept for the slow ones.
+// for what is new since an id; a ring bounds what is kept for the slow ones. Events with a
+// subject, of which there may be thousands a second, push out no others: each kind has a
+// ring of its own, under one numbering.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +20,7 @@ namespace sluice::serve {
 // Thread-safe.
 class EventRing {
  public:
-  // `epoch` sets the ids of this run apart from those of another.
+  // `epoch` sets the ids of this run apart from those of another; `capacity` is of each kind.
   EventRing(std::int64_t epoch, std::size_t capacity) : epoch_(epoch), capacity_(capacity) {}
 
   // `subject`: what it is about, for those who listen to that alone.
@@ -27,7 +29,8 @@ class EventRing {
   struct News {
     std::string text;          // as the event-stream format wants it
     std::uint64_t newest = 0;  // pass as `after` next time
-    std::uint64_t missed = 0;  // no longer in the ring
+    std::uint64_t missed = 0;  // no longer kept; for one subject, only when some with a
+                               // subject are not
   };
   News since(std::uint64_t after, std::string_view subject = {}) const;  // empty: any
 
@@ -42,10 +45,14 @@ class EventRing {
     std::uint64_t number;
     std::string text, subject;
   };
+  struct Kind {
+    std::deque<Entry> entries;
+    std::uint64_t dropped = 0;  // number of the last that was pushed out
+  };
   const std::int64_t epoch_;
   const std::size_t capacity_;
   mutable Mutex mutex_;
-  std::deque<Entry> entries_ GUARDED_BY(mutex_);
+  Kind plain_ GUARDED_BY(mutex_), with_subject_ GUARDED_BY(mutex_);
   std::uint64_t newest_ GUARDED_BY(mutex_) = 0;
 };
 

@@ -49,6 +49,30 @@ TEST_F(Events, ASlowListenerIsToldHowMuchItMissed) {
   EXPECT_TRUE(text.starts_with("event: gap\ndata: {\"missed\":2}\n\nid: 1000-3\n")) << text;
 }
 
+TEST_F(Events, ManyLeasesPushNoAlertOutAndNoAlertALease) {
+  auto listener = cursor(std::nullopt);
+  pull(listener, now);
+  ring.add("alert", "{}");
+  for (int i = 0; i < 1000; ++i) ring.add("lease_granted", "{}", "lease " + std::to_string(i));
+  ring.add("alert", "{}");
+  EXPECT_EQ(pull(listener, now),
+            "event: gap\ndata: {\"missed\":997}\n\n"
+            "id: 1000-1\nevent: alert\ndata: {}\n\n"
+            "id: 1000-999\nevent: lease_granted\ndata: {}\n\n"
+            "id: 1000-1000\nevent: lease_granted\ndata: {}\n\n"
+            "id: 1000-1001\nevent: lease_granted\ndata: {}\n\n"
+            "id: 1000-1002\nevent: alert\ndata: {}\n\n");
+}
+
+TEST_F(Events, WhoListensToOneSubjectMissesNothingWhenOthersDo) {
+  EventCursor listener(
+      ring, 0, std::nullopt, [this](Instant) { return picture; }, "lease 7");
+  pull(listener, now);
+  ring.add("lease_granted", "{}", "lease 7");
+  for (int i = 0; i < 10; ++i) ring.add("xid", "{}");
+  EXPECT_EQ(pull(listener, now), "id: 1000-1\nevent: lease_granted\ndata: {}\n\n");
+}
+
 TEST_F(Events, ResumesBehindTheLastEventSeen) {
   for (int i = 0; i < 3; ++i) ring.add("xid", "{}");
   EXPECT_EQ(ring.resume("1000-2"), 2u);

@@ -54,6 +54,7 @@ Service::~Service() {
 
 void Service::saw(const watch::Snapshot& snapshot) {
   broker_.observe(snapshot);
+  monitor_.follow(broker_.leased());
   auto signature = signature_of(snapshot);
   if (signature == last_signature_) return;
   last_signature_ = std::move(signature);

@@ -46,7 +46,9 @@ std::size_t count(const watch::Snapshot& s, HealthState state) {
 // does not start is.
 std::string_view worst(const watch::Snapshot& s) {
   if (s.gpus.empty()) return s.sampler.driver_trouble.empty() ? "no_gpu" : "driver_down";
-  for (const auto state : {HealthState::lost, HealthState::probation, HealthState::degraded})
+  if (count(s, HealthState::lost) > 0) return device::to_string(HealthState::lost);
+  if (!s.sampler.driver_trouble.empty()) return "driver_down";  // beside another vendor's GPUs
+  for (const auto state : {HealthState::probation, HealthState::degraded})
     if (count(s, state) > 0) return device::to_string(state);
   return device::to_string(HealthState::healthy);
 }

@@ -50,6 +50,16 @@ TEST(HealthView, ADriverThatDoesNotStartIsNotWell) {
   s.at = kNow;
   s.sampler.driver_trouble = "NVML does not start";
   EXPECT_EQ(health_view(s, kAbout, kNow)["status"], "degraded");
+  EXPECT_EQ(gpu_health_view(s, kNow)["status"], "driver_down");
+}
+
+TEST(HealthView, ADriverThatDoesNotStartIsNotHiddenByAnotherVendorsGpu) {
+  auto s = snapshot_for_tests();
+  s.gpus.resize(1);
+  EXPECT_EQ(gpu_health_view(s, kNow)["status"], "healthy");
+  s.sampler.driver_trouble = "NVML does not start";
+  EXPECT_EQ(health_view(s, kAbout, kNow)["status"], "degraded");
+  EXPECT_EQ(gpu_health_view(s, kNow)["status"], "driver_down");
 }
 
 TEST(HealthView, IsNotReadyOnceNobodyLooksAtTheMachine) {

@@ -2,6 +2,7 @@
 // become values and refusals become statuses.
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/nearest.h"
 #include "broker/broker.h"
 #include "broker/holder.h"
@@ -57,8 +58,7 @@ Response unless_turned_down(Work work) {
 // An object with none but the known fields.
 Json object_of(const Request& request, std::span<const std::string_view> known) {
   require(request.body.size() <= kLargestBody, "the body is far larger than it can be");
-  auto json = Json::parse(request.body, nullptr, false);
-  require(json.is_object(), "the body must be a JSON object");
+  auto json = parse_json_object(request.body, "the body");
   for (const auto& item : json.items())
     if (std::ranges::find(known, item.key()) == known.end())
       throw Error(Code::invalid_argument, "no field is named '" + item.key().substr(0, 64) + "'" +
