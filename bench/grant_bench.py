@@ -52,7 +52,7 @@ def main():
                       "rounds": [{f: round(r[f], 1) for f in FIGURES} for r in rows]})
     result = {"suite": "grant", "what": "a grant in process, store on disk (SQLite, WAL)",
               "date": datetime.date.today().isoformat(), "commit": commit, "cpu": cpu_name(),
-              "cores": os.cpu_count(), "load_before": round(load, 2),
+              "cores": len(os.sched_getaffinity(0)), "load_before": round(load, 2),
               "command": f"bench/grant_bench.py broker_bench --rounds {given.rounds}",
               "cases": cases}
     text = json.dumps(result, indent=2)

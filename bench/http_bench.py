@@ -62,7 +62,7 @@ def measure(ask, server, peer_port):
     a, b = best(ours), best(theirs)
     ratios = sorted(o["requests_per_s"] / t["requests_per_s"] for o, t in zip(ours, theirs))
     result = {"suite": "http", "what": "GET /health", "date": datetime.date.today().isoformat(), "commit": commit(),
-              "cpu": cpu_model(), "cores": os.cpu_count(), "connections": ask.connections,
+              "cpu": cpu_model(), "cores": len(os.sched_getaffinity(0)), "connections": ask.connections,
               "command": command(), "sluice": a, "plain_beast": b,
               "ratio": round(ratios[len(ratios) // 2], 3),
               "rounds": {"sluice": ours, "plain_beast": theirs}}

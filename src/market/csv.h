@@ -1,0 +1,63 @@
+// Tables of numbers as text. Comma, semicolon or tab, whichever the header has; fields may
+// be quoted; a byte order mark, CRLF and empty lines at the end are fine. The first column
+// is kept as text (dates, mostly); in all others an empty field is a NaN.
+#pragma once
+
+#include <cstddef>
+#include <iosfwd>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice::market {
+
+class Csv {
+ public:
+  // Throws invalid_argument with "NAME:LINE: ..." for rows whose number of fields is not
+  // the header's, for quotes without an end and for a header with two equal names.
+  // `name` is the file's, for errors.
+  static Csv parse(std::string text, std::string name);
+  // "-" reads `standard_input`. Throws not_found when there is no such file.
+  static Csv read(const std::string& file, std::istream& standard_input);
+
+  const std::string& name() const noexcept { return name_; }
+  std::size_t rows() const noexcept { return lines_.size(); }
+  const std::vector<std::string>& header() const noexcept { return header_; }
+
+  // Which column that is, case aside. Throws invalid_argument, naming the nearest and
+  // all there are.
+  std::size_t column(std::string_view name) const;
+  bool has(std::string_view name) const noexcept;
+
+  std::string_view text(std::size_t row, std::size_t column) const;
+
+  // Throws invalid_argument for the first field that is no number: its line, column and text.
+  std::vector<double> numbers(std::size_t column) const;
+
+  // Throws like the others: "prices.csv:17: ...".
+  [[noreturn]] void fail(std::size_t row, const std::string& what) const;
+
+ private:
+  struct Field {
+    std::size_t begin, length;
+  };
+  void split();
+  std::size_t split_line(std::size_t at, char separator, std::vector<Field>& fields);
+  Field plain(std::size_t& at, char separator) const;
+  Field quoted(std::size_t& at);
+
+  std::string name_, text_;
+  std::vector<std::string> header_;
+  std::vector<Field> fields_;       // of all rows
+  std::vector<std::size_t> lines_;  // number of each row's first line in the file
+  std::size_t line_ = 1;            // that is being read
+};
+
+// 17 significant digits, which read back as the same number; empty for a NaN.
+void append_number(std::string& to, double value);
+
+// `text` as one field: quoted when it must be.
+void append_text(std::string& to, std::string_view text);
+
+}  // namespace sluice::market
