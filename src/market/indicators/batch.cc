@@ -1,0 +1,179 @@
+#include "market/indicators/batch.h"
+
+#include <fmt/format.h>
+#include <hwy/aligned_allocator.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "market/indicators/group.h"
+#include "market/require.h"
+
+namespace sluice::market {
+namespace {
+
+using compute::Call;
+
+// A line must be so many times longer than what it reads before its first output.
+constexpr std::int64_t kOverhead = 12;
+
+// Bytes of output that are written past the caches: more than the last level holds for us.
+constexpr std::size_t kLarge = 16 << 20;
+
+constexpr std::array<std::string_view, 19> kNames = {
+    "market/sma",   "market/ema",      "market/wma",       "market/macd",  "market/spread",
+    "market/rsi",   "market/change",   "market/range",     "market/trend", "market/extreme",
+    "market/stoch", "market/stochrsi", "market/willr",     "market/cci",   "market/obv",
+    "market/vwap",  "market/momentum", "market/reversion", "market/swing"};
+
+// The first bar that no input has a NaN in.
+template <class T>
+std::int64_t first_complete(const Call& call, const Batch& batch, std::int64_t series) {
+  const auto missing = [&](std::int64_t bar) {
+    for (std::size_t k = 0; k < call.in.size(); ++k)
+      if (std::isnan(call.input<T>(k)[series * batch.bars + bar])) return true;
+    return false;
+  };
+  std::int64_t bar = 0;
+  while (bar < batch.bars && missing(bar)) ++bar;
+  return bar;
+}
+
+// Bars before `bar`, and not before `least`, in which no input changed.
+template <class T>
+std::int64_t still_before(const Call& call, const Batch& batch, std::int64_t series,
+                          std::int64_t bar, std::int64_t least) {
+  const auto moved = [&](std::int64_t t) {
+    for (std::size_t k = 0; k < call.in.size(); ++k) {
+      const T* row = call.input<T>(k) + series * batch.bars;
+      if (row[t] != row[t - 1]) return true;
+    }
+    return false;
+  };
+  std::int64_t t = bar;
+  while (t > least && !moved(t)) --t;
+  return bar - t;
+}
+
+template <class T>
+void add_lines(const Call& call, const Batch& batch, std::int64_t series, std::int64_t begin,
+               std::int64_t parts, std::vector<Line>& lines) {
+  std::int64_t first_before = begin, still = 0;
+  for (std::int64_t part = 0; part < parts; ++part) {
+    const std::int64_t first = line_of(batch.plan, series, begin, batch.bars, part, parts).first;
+    if (batch.plan.ratio != 0 && part > 0) {
+      const std::int64_t now = still_before<T>(call, batch, series, first, first_before);
+      still = now == first - first_before ? still + now : now;  // else it began in this part
+    }
+    lines.push_back(line_of(batch.plan, series, begin, batch.bars, part, parts, still));
+    first_before = first;
+  }
+}
+
+template <class T>
+std::vector<Line> all_lines(const Call& call, const Batch& batch) {
+  const auto series = static_cast<std::int64_t>(call.items);
+  std::vector<Line> lines;
+  for (std::int64_t s = 0; s < series; ++s) {
+    const std::int64_t begin = first_complete<T>(call, batch, s);
+    const std::int64_t quiet = std::min(begin + batch.plan.lookback, batch.bars);
+    for (std::size_t k = 0; k < call.out.size(); ++k)
+      std::fill_n(call.output<T>(k) + s * batch.bars, quiet, std::numeric_limits<T>::quiet_NaN());
+    if (quiet == batch.bars) continue;
+    const std::int64_t parts = lines_of(batch.plan, batch.bars - begin, series, kOverhead);
+    add_lines<T>(call, batch, s, begin, parts, lines);
+  }
+  return lines;
+}
+
+template <class T>
+Call call_of(const Batch& batch, const Arrays<const T>& in, const Arrays<T>& out) {
+  const auto bars = static_cast<std::size_t>(batch.bars);
+  const std::size_t item = bars * sizeof(T);
+  Call call{.parameters = &batch, .parameters_bytes = sizeof(Batch)};
+  call.items = bars == 0 ? 0 : in[0].size() / bars;
+  call.work = static_cast<double>(batch.bars);
+  for (const auto& array : in)
+    call.in.push_back({.data = const_cast<T*>(array.data()), .item_bytes = item});
+  for (const auto& array : out) call.out.push_back({.data = array.data(), .item_bytes = item});
+  return call;
+}
+
+template <class T>
+compute::Outcome run_arrays(compute::Compute& compute, const Plan& plan, const Arrays<const T>& in,
+                            const Arrays<T>& out, std::size_t bars, compute::Where where) {
+  require(in.size() == static_cast<std::size_t>(plan.inputs),
+          fmt::format("{} input arrays; this indicator reads {}", in.size(), plan.inputs));
+  require(out.size() == static_cast<std::size_t>(plan.outputs),
+          fmt::format("{} output arrays; this indicator writes {}", out.size(), plan.outputs));
+  const std::size_t length = in[0].size();
+  for (const auto& array : in) require_length("input", array.size(), length);
+  for (const auto& array : out) require_length("output", array.size(), length);
+  if (bars == 0) bars = length;
+  require(bars == 0 || length % bars == 0,
+          fmt::format("{} values are no whole number of series of {} bars", length, bars));
+  if (length == 0) return {};
+  const Batch batch{.plan = plan,
+                    .bars = static_cast<std::int64_t>(bars),
+                    .floats = std::is_same_v<T, float> ? 1 : 0};
+  return compute.run(operation_of(plan.rule), call_of<T>(batch, in, out), where);
+}
+
+}  // namespace
+
+const compute::Operation& operation_of(Rule rule) {
+  static const auto operations = [] {
+    std::array<compute::Operation, kNames.size()> table{};
+    for (std::size_t i = 0; i < table.size(); ++i)
+      table[i] = {.name = kNames[i], .cpu = batch_on_cpu, .gpu = batch_gpu_function()};
+    return table;
+  }();
+  return operations[static_cast<std::size_t>(rule)];
+}
+
+template <>
+Call make_call<double>(const Batch& batch, const Arrays<const double>& in,
+                       const Arrays<double>& out) {
+  return call_of(batch, in, out);
+}
+template <>
+Call make_call<float>(const Batch& batch, const Arrays<const float>& in, const Arrays<float>& out) {
+  return call_of(batch, in, out);
+}
+
+compute::Outcome run(compute::Compute& compute, const Plan& plan, const Arrays<const double>& in,
+                     const Arrays<double>& out, std::size_t bars, compute::Where where) {
+  return run_arrays(compute, plan, in, out, bars, where);
+}
+compute::Outcome run(compute::Compute& compute, const Plan& plan, const Arrays<const float>& in,
+                     const Arrays<float>& out, std::size_t bars, compute::Where where) {
+  return run_arrays(compute, plan, in, out, bars, where);
+}
+
+void batch_on_cpu(const Call& call, compute::Workers& workers) {
+  const auto& batch = call.with<Batch>();
+  const std::vector<Line> lines =
+      batch.floats != 0 ? all_lines<float>(call, batch) : all_lines<double>(call, batch);
+  std::vector<void*> in, out;
+  for (const compute::Operand& operand : call.in) in.push_back(operand.data);
+  for (const compute::Operand& operand : call.out) out.push_back(operand.data);
+  const std::size_t width = lines_per_group();
+  const bool large = compute::traffic(call).out > kLarge;
+  const std::size_t ring = static_cast<std::size_t>(batch.plan.ring) * width;
+  workers.each((lines.size() + width - 1) / width, 1, [&](std::size_t begin, std::size_t end) {
+    const auto memory = hwy::AllocateAligned<double>(std::max<std::size_t>(ring, 1));
+    for (std::size_t g = begin; g < end; ++g)
+      run_lines({.batch = batch,
+                 .in = in.data(),
+                 .out = out.data(),
+                 .lines = lines.data() + g * width,
+                 .count = std::min(width, lines.size() - g * width),
+                 .large = large,
+                 .ring = memory.get()});
+  });
+}
+
+}  // namespace sluice::market

@@ -1,0 +1,26 @@
+// Some lines that run together in the lanes of vectors: the part of a batch that is
+// compiled for each instruction set.
+#pragma once
+
+#include <cstddef>
+
+#include "market/indicators/lines.h"
+
+namespace sluice::market {
+
+struct GroupCall {
+  const Batch& batch;
+  void* const* in;
+  void* const* out;
+  const Line* lines;
+  std::size_t count;  // 1 to lines_per_group()
+  bool large;         // the outputs do not fit the caches
+  double* ring;       // aligned; plan.ring x lines_per_group() values
+};
+
+// As many as the lanes of this machine hold.
+std::size_t lines_per_group();
+
+void run_lines(const GroupCall& call);
+
+}  // namespace sluice::market

@@ -1,0 +1,160 @@
+// Signals: 1 for long, -1 for short, 0 for out, at the close of the bar they are given for
+// (a position can be taken on the next). A NaN where an input made the indicator one.
+#include "market/indicators/rules_bar-inl.h"
+
+#if defined(SLUICE_MARKET_RULES_SIGNAL_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_MARKET_RULES_SIGNAL_INL_H_
+#undef SLUICE_MARKET_RULES_SIGNAL_INL_H_
+#else
+#define SLUICE_MARKET_RULES_SIGNAL_INL_H_
+#endif
+
+SLUICE_RULES_BEGIN;
+namespace sluice::market::SLUICE_RULES {
+
+// Long while the price has risen by more than k[0] over n bars, short while it fell so.
+template <class V>
+struct MomentumSignalRule {
+  static constexpr int kInputs = 1, kOutputs = 1;
+  static constexpr bool kKeeps = true;
+  ChangeRule<V, ChangeForm::rocp> change;
+
+  template <class R>
+  SLUICE_RULE void update(const Plan& p, const V* in, R ring, V* out) {
+    V risen = V(0);
+    change.update(p, in, ring, &risen);
+    const V falling = pick_lt(risen, V(-p.k[0]), V(-1), V(0));
+    out[0] = pick_lt(V(p.k[0]), risen, V(1), falling) + (risen - risen);
+  }
+};
+
+// Enters against a z-score beyond k[1], leaves when it is back within k[2].
+template <class V>
+struct ReversionSignalRule {
+  static constexpr int kInputs = 1, kOutputs = 1;
+  static constexpr bool kKeeps = true;
+  SpreadRule<V, SpreadForm::score> spread;
+  V position = V(0);
+  int bars = 0;
+
+  template <class R>
+  SLUICE_RULE void update(const Plan& p, const V* in, R ring, V* out) {
+    V score = V(0);
+    spread.update(p, in, ring, &score);
+    if (++bars < p.n[0]) return;
+    bars = p.n[0];
+    const V kept = pick_lt(magnitude(score), V(p.k[2]), V(0), position);
+    const V entered = pick_lt(V(p.k[1]), score, V(-1), kept);
+    position = pick_lt(score, V(-p.k[1]), V(1), entered);
+    out[0] = position + (score - score);
+  }
+};
+
+// The trend is that of the fast average over the slow one. With a rising trend, enters long
+// when the RSI comes back up through k[3] (a dip has ended); short the same way, through
+// 100 - k[3], when it falls. Leaves when the trend turns.
+template <class V>
+struct SwingSignalRule {
+  static constexpr int kInputs = 1, kOutputs = 1;
+  static constexpr bool kKeeps = false;
+  Smooth<V> fast, slow;
+  RsiRule<V> rsi;
+  V before = V(50), position = V(0);
+  int bars = 0;
+
+  template <class R>
+  SLUICE_RULE void update(const Plan& p, const V* in, R ring, V* out) {
+    const V trend = fast.update(p.n[1], p.k[4], in[0]) - slow.update(p.n[2], p.k[5], in[0]);
+    V now = V(50);
+    rsi.update(p, in, ring, &now);
+    const V earlier = before, zero = V(0);
+    before = now;
+    if (bars <= p.lookback) ++bars;
+    if (bars <= p.lookback) return;
+    const V low = V(p.k[3]), high = V(100 - p.k[3]);
+    const V dip_over = pick_lt(earlier, low, pick_lt(now, low, zero, V(1)), zero);
+    const V peak_over = pick_lt(high, earlier, pick_lt(high, now, zero, V(-1)), zero);
+    const V up = pick_lt(zero, dip_over, V(1), pick_lt(position, zero, zero, position));
+    const V down = pick_lt(peak_over, zero, V(-1), pick_lt(zero, position, zero, position));
+    position = pick_lt(zero, trend, up, pick_lt(trend, zero, down, position));
+    out[0] = position + (trend - trend);
+  }
+};
+
+template <class V, class F>
+inline void visit_spread(const Plan& plan, F&& f) {
+  switch (SpreadForm(plan.form)) {
+    case SpreadForm::bands: return f.template run<SpreadRule<V, SpreadForm::bands>>();
+    case SpreadForm::deviation: return f.template run<SpreadRule<V, SpreadForm::deviation>>();
+    case SpreadForm::variance: return f.template run<SpreadRule<V, SpreadForm::variance>>();
+    case SpreadForm::score: return f.template run<SpreadRule<V, SpreadForm::score>>();
+  }
+}
+
+template <class V, class F>
+inline void visit_change(const Plan& plan, F&& f) {
+  switch (ChangeForm(plan.form)) {
+    case ChangeForm::mom: return f.template run<ChangeRule<V, ChangeForm::mom>>();
+    case ChangeForm::roc: return f.template run<ChangeRule<V, ChangeForm::roc>>();
+    case ChangeForm::rocp: return f.template run<ChangeRule<V, ChangeForm::rocp>>();
+    case ChangeForm::rocr: return f.template run<ChangeRule<V, ChangeForm::rocr>>();
+    case ChangeForm::rocr100: return f.template run<ChangeRule<V, ChangeForm::rocr100>>();
+  }
+}
+
+template <class V, class F>
+inline void visit_range(const Plan& plan, F&& f) {
+  switch (RangeForm(plan.form)) {
+    case RangeForm::trange: return f.template run<RangeRule<V, RangeForm::trange>>();
+    case RangeForm::atr: return f.template run<RangeRule<V, RangeForm::atr>>();
+    case RangeForm::natr: return f.template run<RangeRule<V, RangeForm::natr>>();
+  }
+}
+
+template <class V, class F>
+inline void visit_trend(const Plan& plan, F&& f) {
+  switch (TrendForm(plan.form)) {
+    case TrendForm::adx: return f.template run<TrendRule<V, TrendForm::adx>>();
+    case TrendForm::dx: return f.template run<TrendRule<V, TrendForm::dx>>();
+    case TrendForm::plus_di: return f.template run<TrendRule<V, TrendForm::plus_di>>();
+    case TrendForm::minus_di: return f.template run<TrendRule<V, TrendForm::minus_di>>();
+  }
+}
+
+template <class V, class F>
+inline void visit_extreme(const Plan& plan, F&& f) {
+  if (ExtremeForm(plan.form) == ExtremeForm::max)
+    return f.template run<ExtremeRule<V, ExtremeForm::max>>();
+  f.template run<ExtremeRule<V, ExtremeForm::min>>();
+}
+
+// f.run<S>() with the struct S that the plan names.
+template <class V, class F>
+inline void visit_rule(const Plan& plan, F&& f) {
+  switch (plan.rule) {
+    case Rule::sma: return f.template run<SmaRule<V>>();
+    case Rule::ema: return f.template run<EmaRule<V>>();
+    case Rule::wma: return f.template run<WmaRule<V>>();
+    case Rule::macd: return f.template run<MacdRule<V>>();
+    case Rule::spread: return visit_spread<V>(plan, f);
+    case Rule::rsi: return f.template run<RsiRule<V>>();
+    case Rule::change: return visit_change<V>(plan, f);
+    case Rule::range: return visit_range<V>(plan, f);
+    case Rule::trend: return visit_trend<V>(plan, f);
+    case Rule::extreme: return visit_extreme<V>(plan, f);
+    case Rule::stoch: return f.template run<StochRule<V>>();
+    case Rule::stochrsi: return f.template run<StochRsiRule<V>>();
+    case Rule::willr: return f.template run<WillrRule<V>>();
+    case Rule::cci: return f.template run<CciRule<V>>();
+    case Rule::obv: return f.template run<ObvRule<V>>();
+    case Rule::vwap: return f.template run<VwapRule<V>>();
+    case Rule::momentum_signal: return f.template run<MomentumSignalRule<V>>();
+    case Rule::reversion_signal: return f.template run<ReversionSignalRule<V>>();
+    case Rule::swing_signal: return f.template run<SwingSignalRule<V>>();
+  }
+}
+
+}  // namespace sluice::market::SLUICE_RULES
+SLUICE_RULES_END;
+
+#endif

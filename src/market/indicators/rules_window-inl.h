@@ -1,0 +1,175 @@
+// Sums, extremes and moments of the last n values, without a subtraction: time falls into
+// blocks of n bars, and a window is the end of one block and the beginning of the next.
+// The beginnings are summed as bars come, the ends backwards when a block is full, into
+// the ring. So a spike that leaves the window leaves no trace, nothing drifts, and each
+// bar costs the same, whatever n.
+//
+// update() may be called from the first bar on; its result counts from the n-th. `ring` is
+// the line's memory of the past: ring[i] is a V&. A NaN stays in the running part for good,
+// as it does in TA-Lib's running sums.
+#include "market/indicators/values-inl.h"
+
+#if defined(SLUICE_MARKET_RULES_WINDOW_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_MARKET_RULES_WINDOW_INL_H_
+#undef SLUICE_MARKET_RULES_WINDOW_INL_H_
+#else
+#define SLUICE_MARKET_RULES_WINDOW_INL_H_
+#endif
+
+SLUICE_RULES_BEGIN;
+namespace sluice::market::SLUICE_RULES {
+
+// Keeps n values.
+template <class V>
+struct Sum {
+  V head = V(0);  // of this block
+  int at = 0;     // in this block
+
+  template <class R>
+  SLUICE_RULE V update(int n, V x, R ring) {
+    head = head + x;
+    if (at + 1 < n) {
+      const V sum = head + ring[at + 1];
+      ring[at++] = x;
+      return sum;
+    }
+    ring[at] = x;
+    for (int i = n - 2; i >= 0; --i) ring[i] = ring[i] + ring[i + 1];
+    const V sum = head;
+    head = head - head;
+    at = 0;
+    return sum;
+  }
+};
+
+// Sum of values weighted 1 (oldest) to n. Keeps n values.
+template <class V>
+struct WeightedSum {
+  V head = V(0), weighted = V(0);
+  int at = 0;
+
+  template <class R>
+  SLUICE_RULE V update(int n, V x, R ring) {
+    head = head + x;
+    weighted = weighted + x * V(at + 1);
+    if (at + 1 < n) {
+      const V sum = (weighted + ring[at + 1]) + head * V(n - 1 - at);
+      ring[at++] = x;
+      return sum;
+    }
+    ring[at] = x;
+    V plain = x;
+    for (int i = n - 2; i >= 0; --i) {
+      const V value = ring[i];
+      plain = plain + value;
+      ring[i] = ring[i + 1] + plain;
+    }
+    const V sum = weighted;
+    head = head - head;
+    weighted = head;
+    at = 0;
+    return sum;
+  }
+};
+
+// Mean and population variance. Values are taken from a centre that is itself in every
+// window it serves, so that what cancels is never more than n times the variance, however
+// small that is beside the values. Keeps 2 n values.
+template <class V>
+struct Moments {
+  V centre = V(0), head = V(0), squares = V(0);
+  V mean = V(0), variance = V(0);  // after update()
+  int at = 0;
+
+  template <class R>
+  SLUICE_RULE void update(int n, double inverse, V x, R ring) {
+    if (at + 1 < n) {
+      const V d = x - centre;
+      head = head + d;
+      squares = squares + d * d;
+      set(inverse, head + ring[at + 1], squares + ring[n + at + 1]);
+      ring[at++] = x;
+    } else {
+      turn(n, inverse, x, ring);
+    }
+  }
+
+  template <class R>
+  SLUICE_RULE void turn(int n, double inverse, V x, R ring) {
+    const V stuck = (head - head) + (x - x);  // a NaN, once there was one
+    centre = x;
+    V sum = V(0), sum_of_squares = V(0);
+    ring[n - 1] = sum;
+    ring[2 * n - 1] = sum;
+    for (int i = n - 2; i >= 0; --i) {
+      const V d = ring[i] - centre;
+      sum = sum + d;
+      sum_of_squares = sum_of_squares + d * d;
+      ring[i] = sum;
+      ring[n + i] = sum_of_squares;
+    }
+    head = stuck;
+    squares = stuck;
+    at = 0;
+    set(inverse, sum + stuck, sum_of_squares);
+  }
+
+  SLUICE_RULE void set(double inverse, V sum, V sum_of_squares) {
+    const V offset = sum * V(inverse);
+    mean = centre + offset;
+    const V v = sum_of_squares * V(inverse) - offset * offset;
+    variance = pick_lt(v, V(0), V(0), v);
+  }
+};
+
+// Largest (or smallest) value; a NaN is passed over. Keeps n values.
+template <class V, bool kLargest>
+struct Extreme {
+  V head = V(0);
+  int at = 0;
+
+  SLUICE_RULE static V worst() { return V(kLargest ? -INFINITY : INFINITY); }
+  SLUICE_RULE static V better(V a, V b) {  // `a` when `b` is a NaN
+    return kLargest ? pick_lt(a, b, b, a) : pick_lt(b, a, b, a);
+  }
+  SLUICE_RULE static V checked(V best) {  // all were NaN
+    return kLargest ? pick_lt(worst(), best, best, V(NAN)) : pick_lt(best, worst(), best, V(NAN));
+  }
+
+  template <class R>
+  SLUICE_RULE V update(int n, V x, R ring) {
+    head = better(at == 0 ? worst() : head, x);
+    if (at + 1 < n) {
+      const V best = better(head, ring[at + 1]);
+      ring[at++] = x;
+      return checked(best);
+    }
+    ring[at] = x;
+    V tail = worst();
+    for (int i = n - 1; i >= 0; --i) {
+      tail = better(tail, ring[i]);
+      ring[i] = tail;
+    }
+    at = 0;
+    return checked(head);
+  }
+};
+
+// The value n bars ago, for this bar's. Keeps n values.
+template <class V>
+struct Delay {
+  int at = 0;
+
+  template <class R>
+  SLUICE_RULE V update(int n, V x, R ring) {
+    const V old = ring[at];
+    ring[at] = x;
+    at = at + 1 < n ? at + 1 : 0;
+    return old;
+  }
+};
+
+}  // namespace sluice::market::SLUICE_RULES
+SLUICE_RULES_END;
+
+#endif

@@ -1,0 +1,43 @@
+// The few operations that rules are written in, for a single value. Packs of lanes
+// (batch_cpu.cc) and the values of a GPU's thread (batch.cu) bring their own.
+//
+// The rules are compiled once per instruction set: this file and rules*-inl.h are included
+// again for each by Highway's foreach_target.h. A CUDA source, which has no Highway, names
+// its own namespace as SLUICE_RULES, and the other macros, before it includes them.
+#include "market/indicators/plan.h"
+
+#ifndef SLUICE_RULES
+#include <hwy/highway.h>
+#define SLUICE_RULES HWY_NAMESPACE
+#define SLUICE_RULES_BEGIN HWY_BEFORE_NAMESPACE()
+#define SLUICE_RULES_END HWY_AFTER_NAMESPACE()
+#define SLUICE_RULE HWY_INLINE  // a rule's state stays in registers
+#endif
+
+#if defined(SLUICE_MARKET_VALUES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_MARKET_VALUES_INL_H_
+#undef SLUICE_MARKET_VALUES_INL_H_
+#else
+#define SLUICE_MARKET_VALUES_INL_H_
+#endif
+
+#include <cmath>
+
+SLUICE_RULES_BEGIN;
+namespace sluice::market::SLUICE_RULES {
+
+// a < b ? yes : no; a comparison with a NaN is false.
+SLUICE_RULE double pick_lt(double a, double b, double yes, double no) { return a < b ? yes : no; }
+SLUICE_RULE double magnitude(double a) { return std::fabs(a); }
+SLUICE_RULE double root(double a) { return std::sqrt(a); }
+SLUICE_RULE double quotient(double a, double b) { return a / b; }
+
+template <class V>
+SLUICE_RULE V larger(V a, V b) {
+  return pick_lt(a, b, b, a);
+}
+
+}  // namespace sluice::market::SLUICE_RULES
+SLUICE_RULES_END;
+
+#endif
