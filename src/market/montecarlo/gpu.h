@@ -1,0 +1,15 @@
+// The CUDA side of the simulations; every pointer is null in a build without CUDA.
+#pragma once
+
+#include "compute/operation.h"
+
+namespace sluice::market {
+
+struct MonteCarloOnGpu {
+  void (*asian)(const compute::Call&, compute::Lane&) = nullptr;
+  void (*paths)(const compute::Call&, compute::Lane&) = nullptr;
+};
+
+MonteCarloOnGpu montecarlo_on_gpu();
+
+}  // namespace sluice::market

@@ -1,0 +1,59 @@
+// Simulations on the GPU against the same paths on the CPU.
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "market/montecarlo/asian.h"
+#include "market/montecarlo/paths.h"
+
+namespace sluice::market {
+namespace {
+
+using compute::Where;
+
+class SimulationsOnGpu : public testing::Test {
+ protected:
+  std::unique_ptr<compute::Compute> compute = compute::make_compute("gpu");
+};
+
+TEST_F(SimulationsOnGpu, AsianPricesAgree) {
+  for (const int fixings : {1, 3, 4, 13, 250})
+    for (const bool mirror : {false, true})
+      for (const auto kind : {OptionKind::call, OptionKind::put}) {
+        const AsianOption o{
+            .kind = kind, .strike = 102, .rate = 0.04, .vol = 0.3, .fixings = fixings};
+        const SimulationOptions s{
+            .paths = 1 << 16, .seed = 3, .antithetic = mirror, .control_variate = false};
+        const auto cpu = asian(*compute, o, s, Where::cpu), gpu = asian(*compute, o, s, Where::gpu);
+        EXPECT_NEAR(gpu.price, cpu.price, 1e-5 * o.spot) << fixings << mirror;
+        EXPECT_NEAR(gpu.standard_error, cpu.standard_error, 1e-3 * cpu.standard_error);
+        EXPECT_EQ(gpu.paths, cpu.paths);
+        EXPECT_EQ(asian(*compute, o, s, Where::gpu).price, gpu.price);
+      }
+}
+
+TEST_F(SimulationsOnGpu, PathsOfEveryPayoffAgree) {
+  PathModel model{.rate = 0.03, .assets = {{100, 0.01, 0.2}, {95, 0, 0.3}}, .steps = 7};
+  model.correlation = {1, 0.4, 0.4, 1};
+  for (const auto payoff :
+       {Payoff::european, Payoff::asian_price, Payoff::asian_strike, Payoff::barrier,
+        Payoff::lookback_fixed, Payoff::lookback_floating, Payoff::basket, Payoff::best_of}) {
+    PathPayoff p{.payoff = payoff, .level = 85, .rebate = 2, .continuous = true};
+    p.weights = {0.5, 0.5};
+    const SimulationOptions s{.paths = 30000, .seed = 5};
+    const auto cpu = simulate(*compute, model, p, s, Where::cpu);
+    const auto gpu = simulate(*compute, model, p, s, Where::gpu);
+    EXPECT_NEAR(gpu.price, cpu.price, 1e-9 * 100) << static_cast<int>(payoff);
+    EXPECT_EQ(simulate(*compute, model, p, s, Where::gpu).price, gpu.price);
+  }
+}
+
+TEST_F(SimulationsOnGpu, HestonPathsAgree) {
+  PathModel model{.rate = 0.03, .stochastic_volatility = true, .steps = 50};
+  const SimulationOptions s{.paths = 20000};
+  EXPECT_NEAR(simulate(*compute, model, {}, s, Where::gpu).price,
+              simulate(*compute, model, {}, s, Where::cpu).price, 1e-9 * 100);
+}
+
+}  // namespace
+}  // namespace sluice::market

@@ -1,0 +1,27 @@
+// European and American options on the tree of Cox, Ross and Rubinstein.
+#pragma once
+
+#include "compute/compute.h"
+#include "market/options/columns.h"
+
+namespace sluice::market {
+
+enum class Exercise { european, american };
+
+struct BinomialOptions {
+  OptionKind kind = OptionKind::put;
+  Exercise exercise = Exercise::american;
+  int steps = 1024;  // 1 to kMostTreeSteps
+};
+inline constexpr int kMostTreeSteps = 16384;
+
+// One price per option. NaN where spot, strike, t or vol is not above zero, a number is not
+// finite, or the tree has a probability outside [0, 1] (too few steps for so low a
+// volatility). CPU and GPU agree within 1e-12 of (spot + strike).
+compute::Outcome binomial(compute::Compute& compute, const OptionColumns<double>& options,
+                          const BinomialOptions& tree, std::span<double> price,
+                          compute::Where where = compute::Where::automatic);
+
+const compute::Operation& binomial_operation();
+
+}  // namespace sluice::market

@@ -1,0 +1,82 @@
+// The Black-Scholes-Merton formula, for CPU vectors and GPU threads alike.
+#pragma once
+
+#include "market/options/fast_math.h"
+
+namespace sluice::market::formula {
+
+template <class T>
+struct Pair {
+  T call, put;
+};
+
+// What price and Greeks share.
+template <class T>
+struct Terms {
+  T spot, strike;  // discounted: by the dividend yield, by the rate
+  T root_t, deviation, d1, d2;
+  fast::Normal<T> n1, n2;
+};
+
+// NaN where an input is negative that may not be. Zero time or volatility gives the
+// discounted intrinsic value: the deviation is kept above zero and |d| within kFarOut.
+template <class M, class T>
+SLUICE_FLAT Terms<T> terms(T spot, T strike, T t, T rate, T yield, T vol) {
+  using P = fast::Poly<T>;
+  Terms<T> o;
+  o.root_t = M::sqrt(t);
+  const T spread = vol * o.root_t;
+  o.deviation = spread < P::kTiny ? P::kTiny : spread;
+  const T rt = rate * t, qt = yield * t;
+  o.strike = strike * fast::exp(-rt);
+  o.spot = spot * fast::exp(-qt);
+  const T moneyness = fast::log_ratio<M>(spot, strike) + (rt - qt);
+  o.d1 = std::fma(T(0.5), o.deviation, moneyness * M::reciprocal(o.deviation));
+  o.d2 = o.d1 - o.deviation;
+  const fast::Bits<T> signs =
+      fast::bits(spot) | fast::bits(strike) | fast::bits(t) | fast::bits(vol);
+  const bool wrong = signs >> (8 * sizeof(T) - 1) != 0;
+  o.d1 = wrong ? T(NAN) : o.d1;
+  o.n1 = fast::normal<M>(o.d1);
+  o.n2 = fast::normal<M>(o.d2);
+  return o;
+}
+
+template <class M, class T>
+SLUICE_FLAT Pair<T> price(T spot, T strike, T t, T rate, T yield, T vol) {
+  const Terms<T> o = terms<M>(spot, strike, t, rate, yield, vol);
+  const T call = o.spot * o.n1.below - o.strike * o.n2.below;
+  const T put = o.strike * o.n2.above - o.spot * o.n1.above;
+  return {M::negative(call) ? T(0) : call, M::negative(put) ? T(0) : put};  // by rounding
+}
+
+inline constexpr int kGreeks = 14;  // in the order of market::Greek
+
+// `w` is 1 for a call and -1 for a put. Rates of change per year and per 1.00 of
+// volatility or rate; time means the calendar's, so that theta is usually negative.
+template <class M, class T>
+SLUICE_FLAT void greeks(T w, T spot, T strike, T t, T rate, T yield, T vol, T (&out)[kGreeks]) {
+  const Terms<T> o = terms<M>(spot, strike, t, rate, yield, vol);
+  const T in1 = w > 0 ? o.n1.below : o.n1.above, in2 = w > 0 ? o.n2.below : o.n2.above;
+  const T per_spot = o.spot / spot, density = per_spot * o.n1.bell * T(0.3989422804014327);
+  const T sd = o.deviation, price = w * (o.spot * in1 - o.strike * in2);
+  const T delta = w * per_spot * in1, gamma = density / (spot * sd);
+  const T vega = spot * density * o.root_t;
+  const T drift = T(2) * (rate - yield) * t - o.d2 * sd;
+  out[0] = price;
+  out[1] = delta;
+  out[2] = gamma;
+  out[3] = vega;
+  out[4] = w * (yield * o.spot * in1 - rate * o.strike * in2) - T(0.5) * vega * vol / t;
+  out[5] = w * t * o.strike * in2;
+  out[6] = -w * t * o.spot * in1;
+  out[7] = delta * spot / price;
+  out[8] = -density * o.d2 / vol;
+  out[9] = vega * o.d1 * o.d2 / vol;
+  out[10] = yield * delta - density * drift / (T(2) * t * sd);
+  out[11] = -gamma / spot * (o.d1 / sd + T(1));
+  out[12] = gamma * (o.d1 * o.d2 - T(1)) / vol;
+  out[13] = gamma / (T(2) * t) * (T(2) * yield * t + T(1) + drift * o.d1 / sd);
+}
+
+}  // namespace sluice::market::formula

@@ -1,0 +1,17 @@
+// European options under Heston's stochastic volatility, from the characteristic function.
+#pragma once
+
+#include "market/montecarlo/paths.h"
+
+namespace sluice::market {
+
+struct HestonOption {
+  OptionKind kind = OptionKind::call;
+  double spot = 100, strike = 100, t = 1, rate = 0, div_yield = 0;
+  Heston model{};
+};
+
+// Within 1e-10 of (spot + strike). Throws invalid_argument for parameters out of range.
+double heston_price(const HestonOption& option);
+
+}  // namespace sluice::market

@@ -1,0 +1,147 @@
+// Each operation on the GPU against the same on the CPU: random options, sizes that fill no
+// block, and the same bits twice.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "market/options/american.h"
+#include "market/options/binomial.h"
+#include "market/options/black_scholes.h"
+
+namespace sluice::market {
+namespace {
+
+using compute::Where;
+
+struct Columns {
+  std::vector<double> spot, strike, t, rate, div_yield, vol;
+
+  explicit Columns(std::size_t n, unsigned seed = 1) {
+    std::mt19937_64 random(seed);
+    const auto fill = [&](std::vector<double>& column, double low, double high) {
+      std::uniform_real_distribution<double> draw(low, high);
+      for (std::size_t i = 0; i < n; ++i) column.push_back(draw(random));
+    };
+    fill(spot, 50, 150);
+    fill(strike, 50, 150);
+    fill(t, 0.05, 3);
+    fill(rate, 0.001, 0.12);
+    fill(div_yield, 0, 0.1);
+    fill(vol, 0.15, 0.8);
+  }
+  OptionColumns<double> columns() const { return {spot, strike, t, rate, div_yield, vol}; }
+  double scale(std::size_t i) const { return spot[i] + strike[i]; }
+};
+
+using Prices = std::vector<double>;
+
+bool same_bits(const Prices& a, const Prices& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
+}
+
+class OptionsOnGpuTest : public testing::Test {
+ protected:
+  std::unique_ptr<compute::Compute> compute = compute::make_compute("gpu");
+
+  // `run(out, where)` fills out; both devices, and the GPU twice.
+  template <class Run>
+  void compare(const Columns& c, double tolerance, Run run) {
+    const std::size_t n = c.spot.size();
+    Prices cpu(n), gpu(n, -1), again(n, -2);
+    run(cpu, Where::cpu);
+    const auto outcome = run(gpu, Where::gpu);
+    run(again, Where::gpu);
+    ASSERT_EQ(outcome.items_on_gpu, n) << outcome.fallback;
+    EXPECT_TRUE(same_bits(gpu, again));
+    for (std::size_t i = 0; i < n; ++i)
+      ASSERT_NEAR(gpu[i], cpu[i], tolerance * c.scale(i)) << i << " of " << n;
+  }
+};
+
+TEST_F(OptionsOnGpuTest, BlackScholesPrices) {
+  for (const std::size_t n : {1u, 255u, 513u, 100003u}) {
+    const Columns c(n);
+    Prices other(n);
+    compare(c, 2e-15, [&](Prices& out, Where where) {
+      return black_scholes<double>(*compute, c.columns(), out, other, where);
+    });
+    compare(c, 2e-15, [&](Prices& out, Where where) {
+      return black_scholes<double>(*compute, c.columns(), other, out, where);
+    });
+  }
+}
+
+TEST_F(OptionsOnGpuTest, BlackScholesEdges) {
+  const std::vector<double> t{0, 1, 1, -1, 1}, vol{0.2, 0, 0.2, 0.2, NAN};
+  const std::vector<double> spot{110, 100, 0, 100, 100};
+  std::vector<double> cpu(5), gpu(5), put_cpu(5), put_gpu(5);
+  black_scholes<double>(*compute, {spot, 100.0, t, 0.05, 0.0, vol}, cpu, put_cpu, Where::cpu);
+  black_scholes<double>(*compute, {spot, 100.0, t, 0.05, 0.0, vol}, gpu, put_gpu, Where::gpu);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(gpu[i], cpu[i], 1e-12) << i;
+    EXPECT_NEAR(put_gpu[i], put_cpu[i], 1e-12) << i;
+  }
+  EXPECT_TRUE(std::isnan(gpu[3]) && std::isnan(gpu[4]));
+}
+
+TEST_F(OptionsOnGpuTest, Greeks) {
+  const Columns c(3001);
+  for (const auto kind : {OptionKind::call, OptionKind::put}) {
+    const auto cpu = black_scholes_greeks(*compute, c.columns(), kind, 3001, Where::cpu);
+    const auto gpu = black_scholes_greeks(*compute, c.columns(), kind, 3001, Where::gpu);
+    for (std::size_t g = 0; g < kGreekCount; ++g)
+      for (std::size_t i = 0; i < 3001; ++i) {
+        const double want = cpu[static_cast<Greek>(g)][i];
+        ASSERT_NEAR(gpu[static_cast<Greek>(g)][i], want, 1e-9 * std::max(1.0, std::fabs(want)))
+            << name(static_cast<Greek>(g)) << ' ' << i;
+      }
+  }
+}
+
+TEST_F(OptionsOnGpuTest, ImpliedVolatility) {
+  const Columns c(2049);
+  Prices call(2049), put(2049), vol(2049);
+  std::vector<ImpliedReason> reasons(2049);
+  black_scholes<double>(*compute, c.columns(), call, put, Where::cpu);
+  const auto greeks =
+      black_scholes_greeks(*compute, c.columns(), OptionKind::put, 2049, Where::cpu);
+  implied_volatility(*compute, put, c.columns(), OptionKind::put, vol, reasons, Where::gpu);
+  for (std::size_t i = 0; i < 2049; ++i) {
+    if (4e-16 * c.scale(i) / greeks[Greek::vega][i] > 1e-11) continue;  // the price does not tell
+    ASSERT_EQ(reasons[i], ImpliedReason::found) << i;
+    ASSERT_NEAR(vol[i], c.vol[i], 1e-10) << i;
+  }
+}
+
+struct Trees {
+  int steps;
+  std::size_t options;
+};
+
+// Steps for which strips are narrow, broad and wider than registers hold.
+TEST_F(OptionsOnGpuTest, BinomialTrees) {
+  for (const Trees& trees : {Trees{1, 33}, {2, 5}, {77, 501}, {1024, 301}, {3000, 21}})
+    for (const auto kind : {OptionKind::call, OptionKind::put})
+      for (const auto exercise : {Exercise::american, Exercise::european}) {
+        const Columns c(trees.options, static_cast<unsigned>(trees.steps));
+        compare(c, 1e-12, [&](Prices& out, Where where) {
+          return binomial(*compute, c.columns(),
+                          {.kind = kind, .exercise = exercise, .steps = trees.steps}, out, where);
+        });
+      }
+}
+
+TEST_F(OptionsOnGpuTest, AmericanByFixedPoint) {
+  for (const auto accuracy : {AmericanAccuracy::fast, AmericanAccuracy::standard})
+    for (const auto kind : {OptionKind::call, OptionKind::put}) {
+      const Columns c(777);
+      compare(c, 1e-11, [&](Prices& out, Where where) {
+        return american(*compute, c.columns(), kind, out, accuracy, where);
+      });
+    }
+}
+
+}  // namespace
+}  // namespace sluice::market
