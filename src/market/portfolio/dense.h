@@ -1,0 +1,22 @@
+// Small dense linear algebra, row by row.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace sluice::market {
+
+// L L' = a, in place in the lower triangle. A pivot that is not above `least` is raised to
+// `instead`: the direction is then left as it is. Returns how many were.
+std::size_t cholesky(std::span<double> a, std::size_t n, double least, double instead);
+
+// Solves L L' x = b in place.
+void cholesky_solve(std::span<const double> l, std::size_t n, std::span<double> b);
+
+// Solves a x = b with row exchanges, in place; false when `a` is singular.
+bool lu_solve(std::vector<double>& a, std::size_t n, std::span<double> b);
+
+double dot(std::span<const double> a, std::span<const double> b);
+
+}  // namespace sluice::market

@@ -1,0 +1,121 @@
+#include "market/portfolio/limits.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/error.h"
+
+namespace sluice::market {
+namespace {
+
+double at(const std::vector<double>& values, std::size_t i) {
+  return values.size() == 1 ? values[0] : values[i];
+}
+
+std::string asset_name(std::span<const std::string> names, std::size_t i) {
+  return i < names.size() ? names[i] : fmt::format("asset {}", i);
+}
+
+void add_weights(std::span<const std::string> names, const PortfolioLimits& limits, std::size_t n,
+                 LimitRows& out) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const double low = at(limits.lower, i), high = at(limits.upper, i);
+    require(!std::isnan(low) && !std::isnan(high), "a limit of a weight is not a number");
+    require(low <= high, fmt::format("the weight of {} must be at least {} and at most {}",
+                                     asset_name(names, i), low, high));
+    // Two rows, so that a conflict names the one limit that is in it.
+    if (low == high) {
+      out.rows.push_back(
+          {{{i, 1.0}}, low, low, fmt::format("the weight of {} is {}", asset_name(names, i), low)});
+      continue;
+    }
+    if (low > -kNoLimit)
+      out.rows.push_back(
+          {{{i, 1.0}},
+           low,
+           kNoLimit,
+           fmt::format("the weight of {} is at least {}", asset_name(names, i), low)});
+    if (high < kNoLimit)
+      out.rows.push_back(
+          {{{i, 1.0}},
+           -kNoLimit,
+           high,
+           fmt::format("the weight of {} is at most {}", asset_name(names, i), high)});
+  }
+}
+
+void add_sectors(const PortfolioLimits& limits, std::size_t n, LimitRows& out) {
+  for (const SectorLimit& sector : limits.sectors) {
+    QpRow row;
+    for (const std::size_t i : sector.assets) {
+      require(i < n, fmt::format("sector {} has an asset {} of {}", sector.name, i, n));
+      row.terms.emplace_back(i, 1.0);
+    }
+    require(sector.least <= sector.most, fmt::format("sector {} must be at least {} and at most {}",
+                                                     sector.name, sector.least, sector.most));
+    if (sector.least > -kNoLimit)
+      out.rows.push_back({row.terms, sector.least, kNoLimit,
+                          fmt::format("sector {} is at least {}", sector.name, sector.least)});
+    if (sector.most < kNoLimit)
+      out.rows.push_back({row.terms, -kNoLimit, sector.most,
+                          fmt::format("sector {} is at most {}", sector.name, sector.most)});
+  }
+}
+
+// sum of |weight - from| <= most, by a variable above each distance.
+void add_distance(std::size_t n, const std::vector<double>& from, double most, const char* what,
+                  LimitRows& out) {
+  require(most >= 0, fmt::format("{} is {}; it must be 0 or more", what, most));
+  QpRow total{{}, -kNoLimit, most, fmt::format("{} is at most {}", what, most)};
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::size_t d = out.variables++;
+    const double c = from.empty() ? 0 : from[i];
+    out.rows.push_back({{{d, 1.0}, {i, -1.0}}, -c, kNoLimit, ""});
+    out.rows.push_back({{{d, 1.0}, {i, 1.0}}, c, kNoLimit, ""});
+    total.terms.emplace_back(d, 1.0);
+  }
+  out.rows.push_back(std::move(total));
+}
+
+}  // namespace
+
+LimitRows limit_rows(std::size_t n, std::span<const std::string> names,
+                     const PortfolioLimits& limits) {
+  for (const auto* side : {&limits.lower, &limits.upper})
+    require(side->size() == 1 || side->size() == n,
+            fmt::format("{} limits for {} weights", side->size(), n));
+  require(limits.held.empty() || limits.held.size() == n,
+          fmt::format("{} held weights for {} assets", limits.held.size(), n));
+  LimitRows out{n, {}};
+  QpRow budget{{}, limits.sum, limits.sum, fmt::format("the weights sum to {}", limits.sum)};
+  for (std::size_t i = 0; i < n; ++i) budget.terms.emplace_back(i, 1.0);
+  out.rows.push_back(std::move(budget));
+  add_weights(names, limits, n, out);
+  add_sectors(limits, n, out);
+  if (limits.turnover) add_distance(n, limits.held, *limits.turnover, "turnover", out);
+  if (limits.leverage) add_distance(n, {}, *limits.leverage, "leverage", out);
+  return out;
+}
+
+LimitRows scaled(const LimitRows& limits) {
+  const std::size_t scale = limits.variables;
+  LimitRows out{scale + 1, {}};
+  const auto add = [&](const QpRow& row, double limit, double lower, double upper) {
+    QpRow copy{row.terms, lower, upper, row.name};
+    if (limit != 0) copy.terms.emplace_back(scale, -limit);
+    out.rows.push_back(std::move(copy));
+  };
+  for (const QpRow& row : limits.rows) {
+    if (row.lower == row.upper) {
+      add(row, row.lower, 0, 0);
+      continue;
+    }
+    if (row.lower > -kNoLimit) add(row, row.lower, 0, kNoLimit);
+    if (row.upper < kNoLimit) add(row, row.upper, -kNoLimit, 0);
+  }
+  out.rows.push_back({{{scale, 1.0}}, 0, kNoLimit, "the scale is not negative"});
+  return out;
+}
+
+}  // namespace sluice::market

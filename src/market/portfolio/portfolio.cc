@@ -1,0 +1,233 @@
+#include "market/portfolio/portfolio.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "market/portfolio/dense.h"
+#include "market/portfolio/limits.h"
+#include "market/portfolio/risk_parity.h"
+
+namespace sluice::market {
+namespace {
+
+using Vector = std::vector<double>;
+
+// One portfolio problem: the limits as rows, and the objectives over them.
+class Markowitz {
+ public:
+  Markowitz(const Assets& assets, const PortfolioLimits& limits)
+      : assets_(assets),
+        l2_(limits.l2),
+        sum_(limits.sum),
+        n_(side(assets.covariance)),
+        rows_(limit_rows(n_, assets.names, limits)) {
+    require(std::isfinite(limits.l2) && limits.l2 >= 0, "l2 must be 0 or more");
+  }
+
+  // Least (risk w'Cw) / 2 + l2 w'w - reward mean'w.
+  Vector least(double risk, double reward, double l2) const {
+    return first(solve(program(rows_, risk, reward, l2)).x);
+  }
+
+  Vector min_volatility() const { return least(2, 0, l2_); }
+
+  Vector target_return(double target) const {
+    QpProblem qp = program(rows_, 2, 0, l2_);
+    QpRow row{{}, target, kNoLimit, fmt::format("the return is at least {}", target)};
+    for (std::size_t i = 0; i < n_; ++i) row.terms.emplace_back(i, assets_.mean[i]);
+    qp.rows.push_back(std::move(row));
+    return first(solve(qp).x);
+  }
+
+  // With w = y / scale and the return of y above the risk-free one set to 1, the best
+  // ratio is the least variance of y.
+  Vector max_sharpe(double risk_free) const {
+    require(sum_ != 0, "the best Sharpe ratio needs weights whose sum is not 0");
+    QpProblem qp = program(scaled(rows_), 2, 0, l2_);
+    QpRow row{{}, 1, 1, fmt::format("the return is above the risk-free {}", risk_free)};
+    for (std::size_t i = 0; i < n_; ++i) row.terms.emplace_back(i, assets_.mean[i] - risk_free);
+    qp.rows.push_back(std::move(row));
+    const Vector x = solve(qp).x;
+    const double scale = x[rows_.variables];
+    require(scale > 1e-12, "no portfolio's return is above the risk-free rate");
+    Vector w = first(x);
+    for (double& v : w) v /= scale;
+    return w;
+  }
+
+  // The highest return; of several the one with the least variance.
+  Vector max_return() const {
+    const double size = variance_scale();
+    return least(1e-9 / size, 1, l2_);
+  }
+
+  // Least variance / 2 - reward * return has a variance that grows with the reward, and
+  // between changes of the active limits as a + b reward^2: regula falsi on that.
+  Vector target_risk(double target) const {
+    require(target > 0, fmt::format("the target risk is {}; it must be above 0", target));
+    const double wanted = target * target;
+    Vector w = least(1, 0, 0);
+    double low = 0, low_miss = variance(w) - wanted;
+    if (low_miss > 1e-12 * wanted)
+      throw Error(
+          Code::invalid_argument,
+          fmt::format("no portfolio within the limits has a volatility of {}; the least is {}",
+                      target, std::sqrt(variance(w))));
+    double largest_mean = 1e-300;
+    for (const double m : assets_.mean) largest_mean = std::max(largest_mean, std::abs(m));
+    const double unit = variance_scale() / largest_mean;  // of a reward that matters
+    double high = 1e-3 * unit, high_miss = 0;
+    for (;; high *= 4) {
+      w = at_reward(high);
+      high_miss = variance(w) - wanted;
+      if (high_miss >= 0 || high > 1e4 * unit) break;
+      low = high, low_miss = high_miss;
+    }
+    if (high_miss < 0) return w;  // even the highest return is less risky
+    return between_rewards(low, low_miss, high, high_miss, wanted);
+  }
+
+  Portfolio described(Vector weights, double risk_free) const {
+    Portfolio out;
+    if (!assets_.mean.empty()) out.expected_return = dot(assets_.mean, weights);
+    out.volatility = std::sqrt(variance(weights));
+    out.sharpe = (out.expected_return - risk_free) / out.volatility;
+    out.weights = std::move(weights);
+    return out;
+  }
+
+  double variance(const Vector& w) const {
+    double sum = 0;
+    for (std::size_t i = 0; i < n_; ++i)
+      sum += w[i] * dot(assets_.covariance.subspan(i * n_, n_), {w.data(), n_});
+    return sum;
+  }
+
+ private:
+  static std::size_t side(std::span<const double> matrix) {
+    return static_cast<std::size_t>(std::llround(std::sqrt(static_cast<double>(matrix.size()))));
+  }
+
+  double variance_scale() const {
+    double most = 1e-300;
+    for (std::size_t i = 0; i < n_; ++i) most = std::max(most, assets_.covariance[i * n_ + i]);
+    return most;
+  }
+
+  Vector at_reward(double reward) const { return least(1, reward, reward * l2_); }
+
+  Vector between_rewards(double low, double low_miss, double high, double high_miss,
+                         double wanted) const {
+    Vector w;
+    double a = low * low, b = high * high, miss_a = low_miss, miss_b = high_miss;
+    for (int i = 0; i < 60; ++i) {
+      const double c = b - miss_b * (b - a) / (miss_b - miss_a);
+      w = at_reward(std::sqrt(c));
+      const double miss = variance(w) - wanted;
+      if (std::abs(miss) <= 1e-13 * wanted || std::abs(b - a) <= 1e-15 * b) break;
+      // The side that stays twice counts half (Illinois): no slow creep from one side.
+      if ((miss > 0) == (miss_b > 0))
+        b = c, miss_b = miss, miss_a /= 2;
+      else
+        a = b, miss_a = miss_b, b = c, miss_b = miss;
+    }
+    return w;
+  }
+
+  QpProblem program(const LimitRows& limits, double risk, double reward, double l2) const {
+    const std::size_t wide = limits.variables;
+    QpProblem qp{Vector(wide * wide, 0.0), Vector(wide, 0.0), limits.rows};
+    for (std::size_t i = 0; i < n_; ++i) {
+      for (std::size_t j = 0; j < n_; ++j)
+        qp.p[i * wide + j] =
+            risk / 2 * (assets_.covariance[i * n_ + j] + assets_.covariance[j * n_ + i]);
+      qp.p[i * wide + i] += 2 * l2;
+      if (reward != 0) qp.q[i] = -reward * assets_.mean[i];
+    }
+    return qp;
+  }
+
+  Vector first(const Vector& x) const {
+    return {x.begin(), x.begin() + static_cast<std::ptrdiff_t>(n_)};
+  }
+
+  const Assets& assets_;
+  double l2_, sum_;
+  std::size_t n_;
+  LimitRows rows_;
+};
+
+void check(const Assets& assets, const Goal& goal) {
+  const auto n = static_cast<std::size_t>(
+      std::llround(std::sqrt(static_cast<double>(assets.covariance.size()))));
+  require(n > 0 && n * n == assets.covariance.size(), "the covariance is not a square matrix");
+  for (const double v : assets.covariance)
+    require(std::isfinite(v), "the covariance has a value that is not finite");
+  const bool needs_mean =
+      goal.kind != Goal::Kind::min_volatility && goal.kind != Goal::Kind::risk_parity;
+  require(assets.mean.size() == n || (assets.mean.empty() && !needs_mean),
+          fmt::format("{} mean returns for {} assets", assets.mean.size(), n));
+  for (const double v : assets.mean) require(std::isfinite(v), "a mean return is not finite");
+}
+
+}  // namespace
+
+Portfolio optimise(const Assets& assets, const Goal& goal, const PortfolioLimits& limits) {
+  check(assets, goal);
+  const Markowitz problem(assets, limits);
+  const auto weights = [&]() -> Vector {
+    switch (goal.kind) {
+      case Goal::Kind::min_volatility: return problem.min_volatility();
+      case Goal::Kind::max_sharpe: return problem.max_sharpe(goal.risk_free);
+      case Goal::Kind::target_return: return problem.target_return(goal.value);
+      case Goal::Kind::target_risk: return problem.target_risk(goal.value);
+      case Goal::Kind::max_quadratic_utility: {
+        require(goal.value > 0, "the risk aversion must be above 0");
+        return problem.least(goal.value, 1, limits.l2);
+      }
+      case Goal::Kind::risk_parity: return risk_parity(assets.covariance, goal.shares);
+    }
+    return {};
+  };
+  return problem.described(weights(), goal.risk_free);
+}
+
+std::vector<Portfolio> efficient_frontier(const Assets& assets, std::size_t points,
+                                          const PortfolioLimits& limits, double risk_free) {
+  require(points >= 2, "a frontier has two points or more");
+  check(assets, {.kind = Goal::Kind::max_sharpe});
+  const Markowitz problem(assets, limits);
+  std::vector<Portfolio> out;
+  out.push_back(problem.described(problem.min_volatility(), risk_free));
+  const Portfolio last = problem.described(problem.max_return(), risk_free);
+  const double step =
+      (last.expected_return - out[0].expected_return) / static_cast<double>(points - 1);
+  for (std::size_t i = 1; i + 1 < points; ++i)
+    out.push_back(problem.described(
+        problem.target_return(out[0].expected_return + step * static_cast<double>(i)), risk_free));
+  out.push_back(last);
+  return out;
+}
+
+std::vector<PortfolioResult> optimise_all(compute::Workers& workers,
+                                          std::span<const PortfolioTask> tasks) {
+  std::vector<PortfolioResult> out(tasks.size());
+  const PortfolioLimits usual;
+  workers.each(tasks.size(), 1, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const PortfolioTask& task = tasks[i];
+      try {
+        out[i].portfolio =
+            optimise(task.assets, task.goal, task.limits != nullptr ? *task.limits : usual);
+      } catch (const Error& e) {
+        out[i].error = e.reason();
+      }
+    }
+  });
+  return out;
+}
+
+}  // namespace sluice::market

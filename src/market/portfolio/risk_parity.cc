@@ -1,0 +1,83 @@
+#include "market/portfolio/risk_parity.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+#include "market/portfolio/dense.h"
+#include "market/portfolio/portfolio.h"
+
+namespace sluice::market {
+namespace {
+
+std::vector<double> times(std::span<const double> m, std::span<const double> x) {
+  std::vector<double> out(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) out[i] = dot(m.subspan(i * x.size(), x.size()), x);
+  return out;
+}
+
+std::vector<double> checked_shares(std::span<const double> shares, std::size_t n) {
+  std::vector<double> b(shares.begin(), shares.end());
+  if (b.empty()) b.assign(n, 1.0);
+  require(b.size() == n, fmt::format("{} risk shares for {} assets", b.size(), n));
+  for (const double v : b)
+    require(std::isfinite(v) && v > 0, fmt::format("a risk share is {}; it must be above 0", v));
+  const double sum = std::accumulate(b.begin(), b.end(), 0.0);
+  for (double& v : b) v /= sum;
+  return b;
+}
+
+// Newton's step for the function above; its squared length in the local measure.
+double newton(std::span<const double> c, std::span<const double> b, std::vector<double>& x) {
+  const std::size_t n = x.size();
+  std::vector<double> hessian(c.begin(), c.end()), step = times(c, x), gradient(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    gradient[i] = step[i] -= b[i] / x[i];
+    hessian[i * n + i] += b[i] / (x[i] * x[i]);
+  }
+  cholesky(hessian, n, 0, 1);
+  cholesky_solve(hessian, n, step);
+  const double decrement = dot(gradient, step);
+  // Far away the step is cut so that the function, self-concordant, surely falls.
+  double least_share = 1;
+  for (const double v : b) least_share = std::min(least_share, v);
+  const double length = std::sqrt(std::max(decrement, 0.0) / least_share);
+  const double part = length > 0.25 ? 1 / (1 + length) : 1;
+  for (std::size_t i = 0; i < n; ++i) x[i] -= part * step[i];
+  return decrement;
+}
+
+}  // namespace
+
+std::vector<double> risk_parity(std::span<const double> covariance,
+                                std::span<const double> shares) {
+  const auto n =
+      static_cast<std::size_t>(std::llround(std::sqrt(static_cast<double>(covariance.size()))));
+  const auto b = checked_shares(shares, n);
+  std::vector<double> x(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    require(covariance[i * n + i] > 0, fmt::format("asset {} has no variance", i));
+    x[i] = std::sqrt(b[i] / covariance[i * n + i]);
+  }
+  double decrement = 1;
+  for (int i = 0; i < 500 && decrement > 1e-28; ++i) decrement = newton(covariance, b, x);
+  require(decrement < 1e-16, "the covariance has no portfolio with these shares of its variance");
+  const double sum = std::accumulate(x.begin(), x.end(), 0.0);
+  for (double& v : x) v /= sum;
+  return x;
+}
+
+std::vector<double> risk_shares(std::span<const double> covariance,
+                                std::span<const double> weights) {
+  require(covariance.size() == weights.size() * weights.size(),
+          "the covariance is not of the weights' size");
+  auto shares = times(covariance, weights);
+  const double variance = dot(shares, weights);
+  for (std::size_t i = 0; i < weights.size(); ++i) shares[i] *= weights[i] / variance;
+  return shares;
+}
+
+}  // namespace sluice::market

@@ -1,0 +1,15 @@
+// Portfolios in which each asset has its share of the variance.
+#pragma once
+
+#include <span>
+#include <vector>
+
+namespace sluice::market {
+
+// Weights above 0 that sum to 1. `shares` above 0, any scale; empty: equal ones. Unique
+// for a positive definite covariance: the least of x'Cx / 2 - sum of share * log x (Spinu),
+// by Newton's method. Throws invalid_argument for shares that do not fit, and when there
+// is no such portfolio.
+std::vector<double> risk_parity(std::span<const double> covariance, std::span<const double> shares);
+
+}  // namespace sluice::market

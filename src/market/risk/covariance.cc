@@ -1,0 +1,186 @@
+#include "market/risk/covariance.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "base/error.h"
+#include "market/require.h"
+#include "market/risk/covariance_call.h"
+#include "market/risk/covariance_formula.h"
+#include "market/risk/gpu.h"
+#include "market/risk/products_kernels.h"
+
+namespace sluice::market {
+namespace {
+
+using compute::Call;
+using compute::Workers;
+
+// A data set made ready: rows about their mean, 0 where a value is missing.
+struct Rows {
+  std::size_t stride;
+  std::vector<double> values;
+  std::vector<double> present;  // 1 or 0, both with the weights' root; empty: all are there
+};
+
+double mean_of(const double* x, std::size_t bars) {
+  double sum = 0, n = 0, rest = 0;
+  for (std::size_t t = 0; t < bars; ++t)
+    if (!std::isnan(x[t])) sum += x[t], n += 1;
+  const double mean = n > 0 ? sum / n : 0;
+  for (std::size_t t = 0; t < bars; ++t)
+    if (!std::isnan(x[t])) rest += x[t] - mean;
+  return n > 0 ? mean + rest / n : 0;
+}
+
+// The mean with a 0 for each missing value.
+double filled_mean(const double* x, std::size_t bars) {
+  double sum = 0;
+  for (std::size_t t = 0; t < bars; ++t) sum += std::isnan(x[t]) ? 0 : x[t];
+  return sum / static_cast<double>(bars);
+}
+
+std::vector<double> root_weights(const CovarianceParameters& p) {
+  std::vector<double> w(p.bars, 1.0);
+  if (p.options.kind != CovarianceKind::ewma) return w;
+  const double keep = std::log1p(-2 / (p.options.span + 1)) / 2;
+  for (std::size_t t = 0; t < p.bars; ++t)
+    w[t] = std::exp(keep * static_cast<double>(p.bars - 1 - t));
+  return w;
+}
+
+Rows make_rows(const double* x, const CovarianceParameters& p, Workers& workers) {
+  const bool fill = p.options.kind == CovarianceKind::ledoit_wolf;
+  Rows rows{(p.bars + kRowStep - 1) / kRowStep * kRowStep, {}, {}};
+  rows.values.assign(p.series * rows.stride, 0.0);
+  const auto w = root_weights(p);
+  const bool missing =
+      !fill && std::any_of(x, x + p.series * p.bars, [](double v) { return v != v; });
+  // EWMA needs the sum of the weights, which is that of the rows of ones.
+  if (missing) rows.present.assign(p.series * rows.stride, 0.0);
+  workers.each(p.series, 1 + 8192 / p.bars, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const double* from = x + i * p.bars;
+      const double mean = fill ? filled_mean(from, p.bars) : mean_of(from, p.bars);
+      double* to = rows.values.data() + i * rows.stride;
+      for (std::size_t t = 0; t < p.bars; ++t) {
+        const bool there = !std::isnan(from[t]);
+        to[t] = there ? (from[t] - mean) * w[t] : fill ? -mean : 0;
+        if (missing) rows.present[i * rows.stride + t] = there ? w[t] : 0;
+      }
+    }
+  });
+  return rows;
+}
+
+void mirror(double* m, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t j = 0; j < i; ++j) m[j * n + i] = m[i * n + j];
+}
+
+double shrink(const Rows& rows, const CovarianceParameters& p, double* out) {
+  const std::size_t n = p.series;
+  const double bars = static_cast<double>(p.bars);
+  double total = 0, squares = 0, fourth = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j < i; ++j) squares += 2 * out[i * n + j] * out[i * n + j];
+    squares += out[i * n + i] * out[i * n + i];
+    total += out[i * n + i] / bars;
+  }
+  std::vector<double> at(p.bars, 0.0);  // sum of squares of each bar
+  for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t t = 0; t < p.bars; ++t) {
+      const double v = rows.values[i * rows.stride + t];
+      at[t] += v * v;
+    }
+  for (const double s : at) fourth += s * s;
+  const double share = formula::ledoit_wolf_share(total, squares / (bars * bars), fourth,
+                                                  static_cast<double>(n), bars);
+  const double year = p.options.periods_per_year, scale = (1 - share) / bars * year;
+  for (std::size_t i = 0; i < n * n; ++i) out[i] *= scale;
+  for (std::size_t i = 0; i < n; ++i)
+    out[i * n + i] += share * total / static_cast<double>(n) * year;
+  return share;
+}
+
+void covariance_of_set(const double* x, const CovarianceParameters& p, Workers& workers,
+                       double* out, double* share) {
+  const std::size_t n = p.series;
+  const Rows rows = make_rows(x, p, workers);
+  const double* v = rows.values.data();
+  products(workers, v, v, n, rows.stride, true, out);
+  *share = 0;
+  if (p.options.kind == CovarianceKind::ledoit_wolf) {
+    mirror(out, n);
+    *share = shrink(rows, p, out);
+    return;
+  }
+  if (rows.present.empty()) {
+    double weight = 0;
+    for (const double w : root_weights(p)) weight += w * w;
+    for (std::size_t i = 0; i < n; ++i)
+      for (std::size_t j = 0; j <= i; ++j)
+        out[i * n + j] = formula::covariance_of(out[i * n + j], 0, 0, weight, p.options);
+  } else {
+    std::vector<double> sums(n * n), counts(n * n);
+    products(workers, v, rows.present.data(), n, rows.stride, false, sums.data());
+    products(workers, rows.present.data(), rows.present.data(), n, rows.stride, true,
+             counts.data());
+    for (std::size_t i = 0; i < n; ++i)
+      for (std::size_t j = 0; j <= i; ++j)
+        out[i * n + j] = formula::covariance_of(out[i * n + j], sums[i * n + j], sums[j * n + i],
+                                                counts[i * n + j], p.options);
+  }
+  mirror(out, n);
+}
+
+void covariance_on_cpu(const Call& call, Workers& workers) {
+  const auto& p = call.with<CovarianceParameters>();
+  const auto one = [&](std::size_t i) {
+    covariance_of_set(call.input<double>(0) + i * p.series * p.bars, p, workers,
+                      call.output<double>(0) + i * p.series * p.series, call.output<double>(1) + i);
+  };
+  if (call.items < static_cast<std::size_t>(workers.threads())) {
+    for (std::size_t i = 0; i < call.items; ++i) one(i);
+    return;
+  }
+  workers.each(call.items, 1, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) one(i);
+  });
+}
+
+}  // namespace
+
+compute::Outcome covariance(compute::Compute& compute, std::span<const double> returns,
+                            std::size_t series, std::size_t bars, std::span<double> out,
+                            const CovarianceOptions& options, std::span<double> shrinkage,
+                            compute::Where where) {
+  require(series > 0 && bars > 0, "a data set has no series or no bars");
+  require(!out.empty() && out.size() % (series * series) == 0,
+          "out is not a whole number of matrices of series x series");
+  const std::size_t sets = out.size() / (series * series);
+  require_length("returns", returns.size(), sets * series * bars);
+  if (!shrinkage.empty()) require_length("shrinkage", shrinkage.size(), sets);
+  require_range("ddof", options.ddof, 0.0, 2.0);
+  require_range("span", options.span, 1.001, 1e9);
+  require_range("periods_per_year", options.periods_per_year, 1e-6, 1e9);
+  const CovarianceParameters parameters{options, series, bars};
+  std::vector<double> shares(shrinkage.empty() ? sets : 0);
+  const double n = static_cast<double>(series);
+  const Call call{.in = {{const_cast<double*>(returns.data()), series * bars * sizeof(double)}},
+                  .out = {{out.data(), series * series * sizeof(double)},
+                          {shrinkage.empty() ? shares.data() : shrinkage.data(), sizeof(double)}},
+                  .parameters = &parameters,
+                  .parameters_bytes = sizeof parameters,
+                  .items = sets,
+                  .work = n * n * static_cast<double>(bars)};
+  return compute.run(covariance_operation(), call, where);
+}
+
+const compute::Operation& covariance_operation() {
+  static const compute::Operation o{"covariance", covariance_on_cpu, risk_on_gpu().covariance};
+  return o;
+}
+
+}  // namespace sluice::market

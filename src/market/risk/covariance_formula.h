@@ -1,0 +1,28 @@
+// What follows from the sums over all bars: for CPU and GPU alike.
+#pragma once
+
+#include "compute/hd.h"
+#include "market/risk/covariance.h"
+
+namespace sluice::market::formula {
+
+// Of products about each series' own mean over the bars that both have: sum, the two sums
+// themselves, and the count (or weight).
+SLUICE_HD inline double covariance_of(double xy, double x, double y, double n,
+                                      const CovarianceOptions& o) {
+  const double value = o.kind == CovarianceKind::ewma ? xy / n : (xy - x * y / n) / (n - o.ddof);
+  return value * o.periods_per_year;
+}
+
+// `total`: sum of the variances; `squares`: of all squared covariances, both over n and of
+// `series` series; `fourth`: sum over the bars of (sum of squared distances)^2.
+SLUICE_HD inline double ledoit_wolf_share(double total, double squares, double fourth,
+                                          double series, double n) {
+  const double mu = total / series;
+  double beta = (fourth / n - squares) / (series * n);
+  const double delta = (squares - 2 * mu * total + series * mu * mu) / series;
+  beta = beta < delta ? beta : delta;
+  return beta > 0 && delta > 0 ? beta / delta : 0;
+}
+
+}  // namespace sluice::market::formula
