@@ -1,0 +1,113 @@
+// Compiled for each instruction set that Highway knows; picked at run time.
+#include "market/backtest/compare.h"
+
+#include <algorithm>
+#include <cstring>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "market/backtest/compare.cc"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace sluice::market::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::CappedTag<double, 8>;  // at most 8, so that bits are whole parts of a word
+using U = hn::RebindToUnsigned<D>;
+constexpr std::size_t kWordBits = 64;
+
+// Bits of 64 bars from the first on. Where a vector has fewer than 8 lanes they gather in
+// the lanes: a comparison's are all ones, of which each vector of the word keeps another.
+template <std::size_t kCount, class Compare>
+HWY_INLINE void compare_word(std::uint64_t* const* out, std::size_t w, const Compare& compare) {
+  const D d;
+  const U u;
+  constexpr std::size_t kLanes = hn::MaxLanes(d);
+  const std::size_t t = w * kWordBits;
+  if constexpr (kLanes == 8) {
+    std::uint8_t bytes[kCount][8];
+    for (std::size_t i = 0; i < 8; ++i)
+      compare(t + 8 * i,
+              [&](std::size_t k, auto mask) { hn::StoreMaskBits(d, mask, &bytes[k][i]); });
+    for (std::size_t k = 0; k < kCount; ++k) std::memcpy(out[k] + w, bytes[k], 8);
+  } else {
+    hn::Vec<U> all[kCount], keep = hn::Shl(hn::Set(u, 1), hn::Iota(u, 0));
+    for (auto& bits : all) bits = hn::Zero(u);
+    for (std::size_t i = 0; i < kWordBits; i += kLanes) {
+      compare(t + i, [&](std::size_t k, auto mask) {
+        all[k] = hn::Or(all[k], hn::And(hn::BitCast(u, hn::VecFromMask(d, mask)), keep));
+      });
+      keep = hn::ShiftLeft<static_cast<int>(kLanes)>(keep);
+    }
+    for (std::size_t k = 0; k < kCount; ++k) out[k][w] = hn::GetLane(hn::SumOfLanes(u, all[k]));
+  }
+}
+
+// Limit: the loads; rows come from the L2 cache.
+template <std::size_t kCount>
+HWY_INLINE void compare_rows(const double* a, const double* const* b, std::uint64_t* const* out,
+                             std::size_t words) {
+  const D d;
+  for (std::size_t w = 0; w < words; ++w)
+    compare_word<kCount>(out, w, [&](std::size_t t, const auto& keep) {
+      const auto x = hn::LoadU(d, a + t);
+      for (std::size_t k = 0; k < kCount; ++k) keep(k, hn::Gt(x, hn::LoadU(d, b[k] + t)));
+    });
+}
+
+void above_row(const double* a, const double* b, std::uint64_t* out, std::size_t words) {
+  compare_rows<1>(a, &b, &out, words);
+}
+void above_rows(const double* a, const double* const* b, std::uint64_t* const* out,
+                std::size_t words) {
+  const double* rows[kRowsAtOnce];
+  std::uint64_t* bits[kRowsAtOnce];
+  std::copy_n(b, kRowsAtOnce, rows);  // so that the compiler knows they stay
+  std::copy_n(out, kRowsAtOnce, bits);
+  compare_rows<kRowsAtOnce>(a, rows, bits, words);
+}
+void above_value(const double* a, double b, std::uint64_t* out, std::size_t words) {
+  const D d;
+  const auto bound = hn::Set(d, b);
+  for (std::size_t w = 0; w < words; ++w)
+    compare_word<1>(&out, w, [&](std::size_t t, const auto& keep) {
+      keep(0, hn::Gt(hn::LoadU(d, a + t), bound));
+    });
+}
+void below_value(const double* a, double b, std::uint64_t* out, std::size_t words) {
+  const D d;
+  const auto bound = hn::Set(d, b);
+  for (std::size_t w = 0; w < words; ++w)
+    compare_word<1>(&out, w, [&](std::size_t t, const auto& keep) {
+      keep(0, hn::Lt(hn::LoadU(d, a + t), bound));
+    });
+}
+
+}  // namespace sluice::market::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sluice::market {
+
+HWY_EXPORT(above_row);
+HWY_EXPORT(above_rows);
+HWY_EXPORT(above_value);
+HWY_EXPORT(below_value);
+
+void above_bits(const double* a, const double* b, std::uint64_t* out, std::size_t words) {
+  HWY_DYNAMIC_DISPATCH(above_row)(a, b, out, words);
+}
+void above_bits(const double* a, const double* const* b, std::uint64_t* const* out,
+                std::size_t words) {
+  HWY_DYNAMIC_DISPATCH(above_rows)(a, b, out, words);
+}
+void above_bits(const double* a, double b, std::uint64_t* out, std::size_t words) {
+  HWY_DYNAMIC_DISPATCH(above_value)(a, b, out, words);
+}
+void below_bits(const double* a, double b, std::uint64_t* out, std::size_t words) {
+  HWY_DYNAMIC_DISPATCH(below_value)(a, b, out, words);
+}
+
+}  // namespace sluice::market
+#endif  // HWY_ONCE

@@ -1,0 +1,18 @@
+// Comparisons of whole rows, as bits: bar t is bit t % 64 of word t / 64.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace sluice::market {
+
+// a[t] > b[t] for 64 x words bars; a comparison with a NaN is false.
+void above_bits(const double* a, const double* b, std::uint64_t* out, std::size_t words);
+// The same with kRowsAtOnce rows in place of b: a is read once for all.
+inline constexpr std::size_t kRowsAtOnce = 4;
+void above_bits(const double* a, const double* const* b, std::uint64_t* const* out,
+                std::size_t words);
+void above_bits(const double* a, double b, std::uint64_t* out, std::size_t words);
+void below_bits(const double* a, double b, std::uint64_t* out, std::size_t words);
+
+}  // namespace sluice::market

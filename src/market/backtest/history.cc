@@ -1,0 +1,102 @@
+#include "market/backtest/history.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+
+#include "base/error.h"
+#include "market/require.h"
+
+namespace sluice::market {
+namespace {
+
+using std::chrono::sys_days;
+using std::chrono::year_month_day;
+
+// Messages are made when they are needed: there may be millions of prices.
+[[noreturn]] void refuse(const std::string& message) {
+  throw Error(Code::invalid_argument, message);
+}
+
+void require_prices(const PriceHistory& history, std::string_view name,
+                    const std::vector<double>& prices) {
+  if (prices.empty() && name != "close") return;
+  require(prices.size() == history.size(),
+          fmt::format("{}: {} has {} values, close {}", history.ticker, name, prices.size(),
+                      history.size()));
+  for (std::size_t i = 0; i < prices.size(); ++i)
+    if (!(std::isfinite(prices[i]) && prices[i] > 0))
+      refuse(fmt::format("{}: {} of bar {} is {}; prices must be positive numbers", history.ticker,
+                         name, i, prices[i]));
+}
+
+year_month_day date_of(std::int32_t day) {
+  return year_month_day(sys_days(std::chrono::days(day)));
+}
+
+int number(std::string_view text, std::string_view date) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  require(error == std::errc() && end == text.data() + text.size(),
+          fmt::format("\"{}\" is no date; it must look like 2020-02-29", date));
+  return value;
+}
+
+}  // namespace
+
+void validate(const PriceHistory& history) {
+  require(history.size() >= 2, fmt::format("{}: two bars are needed at least", history.ticker));
+  require_prices(history, "close", history.close);
+  require_prices(history, "open", history.open);
+  require_prices(history, "high", history.high);
+  require_prices(history, "low", history.low);
+  require(history.high.empty() == history.low.empty(),
+          fmt::format("{}: high and low must be given both or not at all", history.ticker));
+  for (std::size_t i = 0; i < history.high.size(); ++i)
+    if (history.high[i] < history.low[i])
+      refuse(fmt::format("{}: bar {} has its high under its low", history.ticker, i));
+  if (history.days.empty()) return;
+  require_length("days", history.days.size(), history.size());
+  for (std::size_t i = 1; i < history.days.size(); ++i)
+    if (history.days[i] <= history.days[i - 1])
+      refuse(fmt::format("{}: bar {} ({}) is not after the one before", history.ticker, i,
+                         to_date(history.days[i])));
+}
+
+PriceHistory completed(PriceHistory history) {
+  if (history.open.empty()) history.open = history.close;
+  if (!history.high.empty()) return history;
+  history.high = history.low = history.close;
+  for (std::size_t i = 0; i < history.size(); ++i) {
+    history.high[i] = std::max(history.open[i], history.close[i]);
+    history.low[i] = std::min(history.open[i], history.close[i]);
+  }
+  return history;
+}
+
+std::int32_t day_from(std::string_view date) {
+  const std::string wrong = fmt::format("\"{}\" is no date; it must look like 2020-02-29", date);
+  require(date.size() == 10 && date[4] == '-' && date[7] == '-', wrong);
+  const year_month_day day{
+      std::chrono::year(number(date.substr(0, 4), date)),
+      std::chrono::month(static_cast<unsigned>(number(date.substr(5, 2), date))),
+      std::chrono::day(static_cast<unsigned>(number(date.substr(8, 2), date)))};
+  require(day.ok(), wrong);
+  return static_cast<std::int32_t>(sys_days(day).time_since_epoch().count());
+}
+
+std::string to_date(std::int32_t day) {
+  const year_month_day date = date_of(day);
+  return fmt::format("{:04}-{:02}-{:02}", static_cast<int>(date.year()),
+                     static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()));
+}
+
+Month month_of(std::int32_t day) {
+  const year_month_day date = date_of(day);
+  return {static_cast<int>(date.year()), static_cast<int>(static_cast<unsigned>(date.month()))};
+}
+
+}  // namespace sluice::market
