@@ -101,7 +101,7 @@ TEST_F(Memory, RecordSaysWhatIsWrongWithAFile) {
 }
 
 TEST_F(Memory, ReplayComparesStrategiesAndPyTorchAndRecommendsOne) {
-  EXPECT_EQ(call({"replay", "inference", "--passes", "1"}), 0);
+  EXPECT_EQ(call({"replay", snapshot(), "--passes", "1"}), 0);
   const auto text = out.str();
   for (const auto* name : {"first_fit", "best_fit", "buddy", "slab", "PyTorch"})
     EXPECT_THAT(text, HasSubstr(std::string("\n  ") + name));
