@@ -53,6 +53,54 @@ class WithAServer(unittest.TestCase):
                 1 / 0
         self.assertEqual(self.held(), [])
 
+    def test_a_renewal_slower_than_the_clients_patience_does_not_end_it(self):
+        with self.lease("scout", memory_gb=1, ttl_s=6) as gpu:
+            gpu._client.timeout = 0.2  # instead of ten seconds
+            self.server.process.send_signal(signal.SIGSTOP)
+            try:
+                with self.assertRaises(sluice.SluiceError):
+                    gpu.report(8, 0.5)
+                time.sleep(2.5)  # over a renewal
+            finally:
+                self.server.process.send_signal(signal.SIGCONT)
+            wait_for("it is renewed again", lambda: gpu.report(8, 0.5), timeout=5)
+            self.assertFalse(gpu.lost)
+            self.assertEqual(len(self.held()), 1)
+
+    def test_of_two_leases_the_newest_is_exported_until_it_ends(self):
+        os.environ["CUDA_VISIBLE_DEVICES"] = "7"
+        self.addCleanup(os.environ.pop, "CUDA_VISIBLE_DEVICES", None)
+        a = self.lease("a", memory_gb=10).acquire()
+        b = self.lease("b", memory_gb=7, device=1).acquire()
+        a.release()
+        self.assertEqual(os.environ["CUDA_VISIBLE_DEVICES"], b.gpu_uuid)
+        self.assertEqual(os.environ["SLUICE_LEASE_ID"], b.lease_id)
+        b.release()
+        self.assertEqual(os.environ["CUDA_VISIBLE_DEVICES"], "7")
+        self.assertNotIn("SLUICE_LEASE_ID", os.environ)
+
+    def test_one_lost_while_it_is_asked_to_yield_has_no_time_left(self):
+        calls = []
+        low = self.lease("low", memory_gb=14, priority="low", on_yield=calls.append).acquire()
+        self.addCleanup(low.release)
+        urgent = threading.Thread(target=lambda: self.server.request(
+            memory_gb=14, priority="high", wait_s=1, bind="connection"))
+        urgent.start()
+        self.addCleanup(urgent.join)
+        self.assertTrue(low.wait_for_yield(5))
+        self.assertGreater(low.yield_seconds, 1)
+        self.server.on_socket("POST", f"/v1/leases/{low.lease_id}/revoke", {"reason": "operator"})
+        wait_for("it hears of it", lambda: len(calls) == 2)
+        self.assertEqual((calls[1], low.yield_seconds, low.lost), (0.0, 0.0, True))
+        self.assertTrue(low.should_yield)
+
+    def test_values_that_cannot_be_sent_raise_the_clients_error(self):
+        for wrong in ({"memory_gb": float("nan")}, {"memory_gb": 1, "wait_s": "x"},
+                      {"memory_gb": 1, "wait_s": float("inf")}, {"memory_gb": {1, 2}}):
+            with self.assertRaises(sluice.SluiceError, msg=wrong):
+                self.lease("scout", **wrong).acquire()
+        self.assertEqual(self.held(), [])
+
     def test_heartbeats_keep_it_past_its_time_to_live(self):
         with self.lease("scout", memory_gb=1, ttl_s=1) as gpu:
             time.sleep(2.5)

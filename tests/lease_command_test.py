@@ -47,7 +47,7 @@ class Requests(Command):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_a_shell_takes_a_lease_shows_and_releases_it(self):
-        script = (f'eval "$({PROGRAM} lease request shell --memory-gb 2 --pid $$ --export)"; '
+        script = (f'eval "$({PROGRAM} lease request shell --memory-gb 0.05 --pid $$ --export)"; '
                   f'echo $CUDA_VISIBLE_DEVICES; {PROGRAM} lease show; {PROGRAM} lease release')
         done = subprocess.run(["bash", "-c", script], capture_output=True, text=True,
                               env=self.environment)
@@ -82,6 +82,31 @@ class Requests(Command):
         done = self.run_lease("request", "big", "--memory-gb", "900", "--on-unavailable", "fail")
         self.assertEqual(done.returncode, 1)
         self.assertIn("sluice: no lease: ", done.stderr)
+
+    def test_a_refusal_has_nothing_to_export(self):
+        for how in (("--on-unavailable", "fail"), ("--wait-s", "0.3")):
+            done = self.run_lease("request", "big", "--memory-gb", "900", *how, "--export")
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+        held = json.loads(self.run_lease("request", "a", "--memory-gb", "13", "--json").stdout)
+        done = self.run_lease("request", "b", "--memory-gb", "13", "--wait-s", "0.3", "--export")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("there was no room", done.stderr)
+        done = self.run_lease("request", "b", "--memory-gb", "13", "--wait-s", "0.3")
+        self.assertIn(f"lease {held['lease_id']} of a", done.stdout)
+        self.assertNotIn("export", done.stdout)
+        self.assertNotIn("unless renewed", done.stdout)
+        self.run_lease("release", held["lease_id"], "--token", held["token"])
+
+    def test_what_a_lease_exports_refuses_no_command(self):
+        environment = {**self.environment, "GPU_MEMORY_FRACTION": "0.0071"}
+        done = subprocess.run([PROGRAM, "lease", "list"], env=environment, capture_output=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_a_name_that_is_no_text_is_refused_and_not_changed(self):
+        done = subprocess.run([PROGRAM, "lease", "request", b"a\xff", "--memory-gb", "1"],
+                              env=self.environment, capture_output=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(b"UTF-8", done.stderr)
 
     def test_wrong_usage_is_2_and_says_what_is_right(self):
         for arguments, part in (

@@ -55,10 +55,15 @@ class BadRequests(Routes):
         self.assertIn("'priority'", error["message"])
 
     def test_names_that_are_no_names(self):
-        for agent in ("", "x" * 129, "a\nb", "\x00", 5, None, ["a"], "a\u202e\x1b[2J"[:1] + "\x1b"):
+        for agent in ("", "x" * 129, "a\nb", "\x00", 5, None, ["a"], "a\x1b", "a\u202eb",
+                      "a\u009b31mb"):
             self.refused(400, {**GOOD, "agent": agent})
         self.refused(400, {"memory_gb": 1})
         self.refused(400, b'{"agent":"\xff\xfe","memory_gb":1}')
+
+    def test_devices_that_name_no_card_or_several(self):
+        for device in ("GPU-", 99, "0000:99:00.0", "../../x"):
+            self.refused(400, {**GOOD, "device": device})
 
     def test_names_of_ten_megabytes(self):
         self.refused(400, {**GOOD, "agent": "x" * (10 << 20)})
@@ -163,6 +168,24 @@ class Tokens(Routes):
         path = f"{self.path}?token={self.lease['token']}"
         self.assertEqual(self.server.on_socket("DELETE", path)[0], 200)
 
+    def test_a_report_with_an_older_token_or_of_a_lease_that_is_over_changes_nothing(self):
+        report, said = self.path + "/report", {"batch_size": 8, "peak_memory_gb": 1}
+        _, renewed = self.post({"token": self.lease["token"]}, self.renew)
+        status, answer = self.post({"token": self.lease["token"], **said}, report)
+        self.assertEqual((status, answer["error"]["code"]), (409, "stale_token"))
+        self.assertEqual(self.server.release({**self.lease, "token": renewed["token"]})[0], 200)
+        self.assertEqual(self.post({"token": renewed["token"], **said}, report)[0], 410)
+        self.assertNotIn("history", self.server.request(ttl_s=1)["batch_reason"])
+
+    def test_running_out_of_memory_may_be_reported_alone(self):
+        body = {"token": self.lease["token"], "out_of_memory": True}
+        self.assertEqual(self.post(body, self.path + "/report")[0], 200)
+
+    def test_an_unknown_lease_is_told_where_to_look(self):
+        for path in ("/v1/leases/999999", "/v1/leases/abc"):
+            answer = self.server.on_socket("GET", path)[1]
+            self.assertIn("GET /v1/leases", answer["error"]["fix"])
+
     def test_an_expired_token_is_over(self):
         lease = self.server.request(ttl_s=1)
         path = f"/v1/leases/{lease['lease_id']}"
@@ -174,14 +197,16 @@ class Tokens(Routes):
 
     def test_a_report_that_makes_no_sense(self):
         path = self.path + "/report"
-        for wrong in ({"batch_size": 0}, {"batch_size": -1}, {"batch_size": 1e9},
+        for wrong in ({"batch_size": 0}, {"batch_size": -1}, {"batch_size": 1e9}, {"batch_size": 1.5},
+                      {"peak_memory_gb": 65536}, {"peak_memory_gb": 17},
                       {"peak_memory_gb": -1}, {"peak_memory_gb": 1e9}, {"out_of_memory": 1},
                       {"peak_memory_gb": 0}, {"batch": 1}):
             self.refused(400, {"token": self.lease["token"], "batch_size": 1, "peak_memory_gb": 1,
                                **wrong}, path)
 
     def test_a_revocation_needs_a_reason(self):
-        for body in ({}, {"reason": ""}, {"reason": 1}, {"reason": "x", "force": True}):
+        for body in ({}, {"reason": ""}, {"reason": 1}, {"reason": "x", "force": True},
+                     {"reason": "x\x1b[31m\nred"}, {"reason": "x\u202e"}):
             self.refused(400, body, self.path + "/revoke")
         self.assertEqual(self.post({"reason": "x" * 5000}, self.path + "/revoke")[0], 200)
         self.assertEqual(self.post({"reason": "again"}, self.path + "/revoke")[0], 410)
@@ -201,8 +226,12 @@ class Waiting(Routes):
         first = self.server.request(memory_gb=13)
         began = time.monotonic()
         second = self.server.request(memory_gb=12, wait_s=0.5)
-        self.assertNotEqual(second["status"], "allocated")
-        self.assertTrue(second["reason"])
+        self.assertEqual(second["status"], "failed")
+        self.assertIn("there was no room: 12.0 GiB wanted", second["reason"])
+        self.assertEqual([l["lease_id"] for l in second["would_have_to_go"]], [first["lease_id"]])
+        self.assertGreater(second["may_fit_in_s"], 10)
+        self.assertEqual(len(second["obstacles"]), 2)
+        self.assertFalse({"token", "expires_in_s"} & set(second))
         self.assertTrue(0.4 < time.monotonic() - began < 3)
         self.server.release(first)
 

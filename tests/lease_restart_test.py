@@ -5,11 +5,14 @@ is there twice, and no number comes twice.
 
 Clients ask, renew and give back over the Unix socket and write down what they were told; after
 each restart their books are compared with the server's."""
-import argparse, datetime, json, os, random, subprocess, tempfile
+import argparse, datetime, http.client, json, os, random, subprocess, tempfile
 import threading, time
 
 from lease_case import UnixConnection, exchange
 from serve_case import wait_for
+
+
+WAITED_FOR = 7  # the GPU that some of the clients wait for
 
 
 class Server:
@@ -49,10 +52,10 @@ class Client(threading.Thread):
 
     def __init__(self, server, number, ids):
         super().__init__(daemon=True)
-        self.server, self.name, self.ids = server, f"agent-{number}", ids
+        self.server, self.name, self.ids, self.number = server, f"agent-{number}", ids, number
         self.random = random.Random(number)
         self.held, self.problems = {}, []
-        self.operations = 0
+        self.operations = self.cut_waiting = 0
         self.paused, self.is_idle, self.ends = threading.Event(), threading.Event(), False
 
     def run(self):
@@ -91,7 +94,14 @@ class Client(threading.Thread):
     def ask(self, connection):
         wanted = {"agent": self.name, "memory_gb": self.random.choice((0.1, 0.5, 1.5)),
                   "ttl_s": 600, "on_unavailable": "fail"}
-        status, lease = exchange(connection, "POST", "/v1/leases", wanted)
+        # Every third client; on this card there is room for one such at a time.
+        if self.number % 3 == 0 and self.random.random() < 0.3:
+            wanted.update(memory_gb=80, device=WAITED_FOR, on_unavailable="wait", wait_s=1)
+        try:
+            status, lease = exchange(connection, "POST", "/v1/leases", wanted)
+        except (OSError, http.client.HTTPException):
+            self.cut_waiting += "wait_s" in wanted
+            raise
         if status != 200 or lease["status"] != "allocated":
             assert status in (200, 429, 503), (status, lease)
             return
@@ -137,9 +147,18 @@ class Ids:
             self.ended.add(number)
 
 
-def compare(server, clients, ids):
+def check_unheard(book, unheard, age):
+    """Whoever waited when the server went was not answered: it waits for nothing now, and
+    nothing is granted to it. What is there was granted before."""
+    assert not book["waiting"], f"waits for nobody: {book['waiting']}"
+    ghosts = [n for n, lease in unheard.items() if lease["granted_age_s"] < age]
+    assert not ghosts, f"granted to nobody after the restart: {ghosts}"
+
+
+def compare(server, clients, ids, started_at):
     """The server's book against the clients'. Returns how many it holds, and those of them
     that nobody was told of: the answer went down with the server."""
+    age = time.monotonic() - started_at  # of the server, at least, when it answers
     book = server.leases()
     alive = {l["lease_id"]: l for l in book["leases"] if l["state"] in ("held", "yielding")}
     assert len(alive) == sum(l["state"] in ("held", "yielding") for l in book["leases"])
@@ -154,7 +173,9 @@ def compare(server, clients, ids):
     revived = ids.ended & set(alive)
     assert not revived, f"given back and there again: {sorted(revived)}"
     check_cards(book)
-    return len(alive), set(alive) - set(told)
+    unheard = {n: lease for n, lease in alive.items() if n not in told}
+    check_unheard(book, unheard, age)
+    return len(alive), set(unheard)
 
 
 def check_cards(book):
@@ -184,10 +205,11 @@ def round_of(server, clients, ids, rng):
     time.sleep(rng.uniform(0.05, 0.3))
     server.kill()
     pause(clients)
+    started_at = time.monotonic()
     started = server.start()
     wait_for("the cards are seen again", lambda: any(
         c.get("used_gb") is not None for c in server.leases()["cards"]))
-    alive, unheard = compare(server, clients, ids)
+    alive, unheard = compare(server, clients, ids, started_at)
     connection = UnixConnection(server.socket)
     for client in clients:
         client.check_renewable(connection)
@@ -236,6 +258,7 @@ def measure(ask):
             "operations": sum(c.operations for c in clients), "leases_told": len(ids.told),
             "most_alive_at_a_restart": max(alive_at), "lost": 0, "doubled": 0, "revived": 0,
             "answers_lost_at_most": max(unheard_of),
+            "cut_while_waiting": sum(c.cut_waiting for c in clients),
             "restart_p50_s": round(starts[len(starts) // 2], 3),
             "restart_max_s": round(starts[-1], 3), "seconds": round(seconds, 1)}
 

@@ -85,7 +85,10 @@ class Client:
             headers["X-API-Key"] = self.api_key
         data = None
         if body is not None:
-            data = json.dumps(body, allow_nan=False).encode()
+            try:
+                data = json.dumps(body, allow_nan=False).encode()
+            except (TypeError, ValueError) as e:  # NaN, or nothing that JSON knows
+                raise SluiceError(f"cannot be sent: {e}") from e
             headers["Content-Type"] = "application/json"
         is_reused = self._connection is not None
         try:

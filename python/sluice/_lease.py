@@ -10,6 +10,7 @@ from ._client import Client, SluiceError
 
 _HEARTBEATS_PER_TTL = 3
 _USUAL_WAIT_S = 60  # the server's, where the request does not say
+_DAY_S = 86400
 _RETRY_S = 1.0
 _OVER = (403, 404, 410)  # what no further renewal can mend
 
@@ -47,6 +48,9 @@ class Lease:
                  export=True, limit_torch=None, on_yield=None, on_room=None, **wanted):
         self._wanted = {"agent": agent, "memory_gb": memory_gb, "priority": priority, **wanted}
         self._wanted = {k: v for k, v in self._wanted.items() if v is not None}
+        # The lease ends with the connection it is bound to: that one carries nothing else, so
+        # that no slow answer and no Ctrl-C closes it.
+        self._bond = Client(address, api_key)
         self._client = Client(address, api_key)
         self._listener = Client(address, api_key)
         self._export = export
@@ -56,13 +60,12 @@ class Lease:
         self._yield_lock = threading.Lock()
         self._stop = threading.Event()
         self._yield, self._room, self._lost = (threading.Event() for _ in range(3))
-        self._yield_by = None
+        self._yield_by = self._yield_since = None
         self._yield_reason = ""
         self._over_use = 0
         self._last_event = "0-0"  # before the first: nothing since the grant is missed
         self._token = None
         self._pid = None
-        self._exported = {}
         self.answer = {}
 
     # ---- what was granted ------------------------------------------------------
@@ -79,10 +82,17 @@ class Lease:
     @property
     def device(self):
         """What PyTorch calls it. The lease's GPUs are the only ones it sees once they are
-        exported, so the first is always cuda:0."""
+        exported, so the first is always cuda:0. With export=False it counts all GPUs by PCI
+        bus, which is PyTorch's way only with CUDA_DEVICE_ORDER=PCI_BUS_ID and without
+        CUDA_VISIBLE_DEVICES; gpu_uuid names the GPU in any case."""
         if not self.on_gpu:
             return "cpu"
         return "cuda:0" if self._export else f"cuda:{self.answer['gpu_device']}"
+
+    @property
+    def gpu_uuid(self):
+        """Of the first GPU; None on the CPU."""
+        return self.answer.get("gpu_uuid")
 
     @property
     def memory_gb(self):
@@ -150,10 +160,8 @@ class Lease:
     def report(self, batch_size, peak_memory_gb, out_of_memory=False):
         """Tells what a batch took, so that the next advice is better."""
         with self._lock:
-            return self._client.call("POST", f"/v1/leases/{self.lease_id}/report",
-                                     {"token": self._token, "batch_size": batch_size,
-                                      "peak_memory_gb": peak_memory_gb,
-                                      "out_of_memory": out_of_memory})
+            return self._say("report", {"batch_size": batch_size, "peak_memory_gb": peak_memory_gb,
+                                        "out_of_memory": out_of_memory})
 
     # ---- its life --------------------------------------------------------------
 
@@ -166,10 +174,8 @@ class Lease:
             body["bind"] = "connection"  # a process that dies closes it
         if self._limit_torch:
             body["client_limits"] = True
-        wait = body.get("wait_s", _USUAL_WAIT_S if body.get("on_unavailable") == "wait" else 0)
-        patience = float(wait) + self._client.timeout
         try:
-            self.answer = self._client.call("POST", "/v1/leases", body, timeout=patience)
+            self.answer = self._bond.call("POST", "/v1/leases", body, timeout=self._patience())
             if self.status not in ("allocated", "cpu_fallback"):
                 raise SluiceError(self.reason or "no lease", answer=self.answer)
             self._token = self.answer.get("token")
@@ -179,9 +185,17 @@ class Lease:
             raise
         return self
 
+    def _patience(self):
+        """Seconds: longer than the server lets the request wait."""
+        usual = _USUAL_WAIT_S if self._wanted.get("on_unavailable") == "wait" else 0
+        wait = self._wanted.get("wait_s", usual)
+        if isinstance(wait, bool) or not isinstance(wait, (int, float)) or not 0 <= wait <= _DAY_S:
+            raise SluiceError(f"wait_s must be a number of seconds from 0 to {_DAY_S}, not {wait!r}")
+        return wait + self._bond.timeout
+
     def _take_up(self):
         if self._export:
-            self._export_environment()
+            _environment.put(self, self.answer.get("env", {}))
         if self.on_gpu and self._limit_torch:
             self._apply_torch_limit()
         if self._token:
@@ -193,7 +207,7 @@ class Lease:
         if self._stop.is_set() or self._pid is None:
             return
         self._stop.set()
-        self._restore_environment()
+        _environment.take_back(self)
         if os.getpid() != self._pid:  # a fork has copies of our connections, not our lease
             return
         self._listener.interrupt()
@@ -205,6 +219,7 @@ class Lease:
                 except SluiceError:
                     pass  # closing the connection, or the time to live, ends it as well
             self._client.close()
+            self._bond.close()
 
     def __enter__(self):
         return self.acquire()
@@ -214,19 +229,6 @@ class Lease:
 
     def _start(self, work):
         threading.Thread(target=work, name="sluice-lease", daemon=True).start()
-
-    def _export_environment(self):
-        for name, value in self.answer.get("env", {}).items():
-            self._exported[name] = os.environ.get(name)
-            os.environ[name] = value
-
-    def _restore_environment(self):
-        for name, before in self._exported.items():
-            if before is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = before
-        self._exported = {}
 
     def _apply_torch_limit(self):
         import torch
@@ -242,7 +244,7 @@ class Lease:
         period = float(self.answer.get("ttl_s", 60)) / _HEARTBEATS_PER_TTL
         pause = period
         while not self._stop.wait(pause) and not self.lost:
-            pause = period
+            pause, began = period, time.monotonic()
             try:
                 answer = self._renew()
             except SluiceError as e:
@@ -253,24 +255,30 @@ class Lease:
             self._over_use = answer.get("over_use", 0)
             if answer.get("yield_in_s") is not None:
                 self._asked_to_yield(answer["yield_in_s"], answer.get("yield_reason", ""))
+            else:  # the server may have restarted, and forgotten that it asked
+                self._need_not_yield(began)
 
     def _renew(self):
         with self._lock:
             if self._stop.is_set():
                 return {}
-            path = f"/v1/leases/{self.lease_id}/renew"
-            try:
-                answer = self._client.call("POST", path, {"token": self._token})
-            except SluiceError as e:
-                current = e.answer.get("token")
-                if e.status != 409 or not current:
-                    raise
-                self._token = current  # an earlier answer was lost on its way to us
-                answer = self._client.call("POST", path, {"token": current})
+            answer = self._say("renew", {})
             self._token = answer["token"]
             self.answer.update({k: answer[k] for k in ("expires_at", "expires_in_s", "enforcement")
                                 if k in answer})
             return answer
+
+    def _say(self, what, body):
+        """With the token, under the lock."""
+        path = f"/v1/leases/{self.lease_id}/{what}"
+        try:
+            return self._client.call("POST", path, {"token": self._token, **body})
+        except SluiceError as e:
+            current = e.answer.get("token")
+            if e.status != 409 or not current:
+                raise
+            self._token = current  # an earlier answer was lost on its way to us
+            return self._client.call("POST", path, {"token": current, **body})
 
     # ---- events: a thread ------------------------------------------------------
 
@@ -305,10 +313,8 @@ class Lease:
         self._over_use = event.get("over_use", 0)
         if kind == "lease_yield":
             self._asked_to_yield(event.get("yield_in_s", 0), event.get("yield_reason", ""))
-        elif kind == "lease_yield_withdrawn" and not self.lost:
-            with self._yield_lock:
-                self._yield_by = None
-                self._yield.clear()
+        elif kind == "lease_yield_withdrawn":
+            self._need_not_yield(time.monotonic())
         elif kind == "lease_room" and not self._room.is_set():
             self._room.set()
             _call(self._on_room)
@@ -319,14 +325,65 @@ class Lease:
         with self._yield_lock:
             if self._yield.is_set():
                 return
-            self._yield_reason = reason
-            self._yield_by = time.monotonic() + float(seconds)
-            self._yield.set()
+            self._set_yield(seconds, reason)
         _call(self._on_yield, float(seconds))
 
+    def _set_yield(self, seconds, reason):
+        self._yield_since = time.monotonic()
+        self._yield_reason = reason
+        self._yield_by = self._yield_since + float(seconds)
+        self._yield.set()
+
+    def _need_not_yield(self, since):
+        """As the server said after the time `since`; an older word does not undo a newer one."""
+        with self._yield_lock:
+            if self._yield.is_set() and self._yield_since < since and not self.lost:
+                self._yield_by = None
+                self._yield.clear()
+
     def _end(self):
-        self._lost.set()
-        self._asked_to_yield(0)
+        """Lost: no time is left to yield, whatever was said before."""
+        with self._yield_lock:
+            if self._lost.is_set():
+                return
+            self._lost.set()
+            self._set_yield(0, "the lease is lost")
+        _call(self._on_yield, 0.0)
+
+
+class _Environment:
+    """What leases put into os.environ. Several may: the newest one's values are there, and
+    when the last is gone those of before."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._before = {}
+        self._put = []  # (lease, its variables), the newest last
+
+    def put(self, lease, variables):
+        with self._lock:
+            for name in variables:
+                self._before.setdefault(name, os.environ.get(name))
+            self._put.append((lease, dict(variables)))
+            os.environ.update(variables)
+
+    def take_back(self, lease):
+        with self._lock:
+            names = [name for who, variables in self._put if who is lease for name in variables]
+            self._put = [(who, variables) for who, variables in self._put if who is not lease]
+            for name in names:
+                self._settle(name)
+
+    def _settle(self, name):
+        values = [variables[name] for _, variables in self._put if name in variables]
+        value = values[-1] if values else self._before.pop(name, None)
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+_environment = _Environment()
 
 
 def _call(callback, *arguments):

@@ -12,6 +12,7 @@ namespace {
 
 std::string_view status_of(const Answer& answer) {
   const auto state = answer.lease.state;
+  if (answer.lease.ending == Ending::timed_out) return "failed";  // it never had anything
   if (answer.lease.id != 0 && (state == State::ended || state == State::draining)) return "ended";
   switch (answer.verdict) {
     case Verdict::granted: return "allocated";
@@ -59,6 +60,7 @@ void add_refusal(Json& json, const Answer& answer) {
 }
 
 void add_holders_part(Json& json, const Answer& answer) {
+  if (answer.lease.ending != Ending::none) return;  // nothing can be done with it any more
   if (answer.lease.id != 0) json["token"] = to_string(token_of(answer.lease));
   json["env"] = Json::object();
   for (const auto& [name, value] : answer.env) json["env"][name] = value;
@@ -147,7 +149,7 @@ Json to_json(const Answer& answer, Instant now, WallTime wall) {
             {"reason", lease.reason},
             {"ttl_s", thousandths(lease.wanted.ttl.count())}};
   add_gpus(json, answer);
-  put_future(json, "expires", lease.expires_at, at);
+  if (lease.ending == Ending::none) put_future(json, "expires", lease.expires_at, at);
   put_trouble(json, lease, at);
   if (answer.for_holder) add_holders_part(json, answer);
   add_refusal(json, answer);

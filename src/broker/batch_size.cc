@@ -83,6 +83,17 @@ std::optional<BatchSize> of_history(const BatchQuestion& q) {
                    fmt::format("a batch of {} ran out of memory; {}", ceiling->failed, ran)};
 }
 
+FootprintFit through_origin(std::span<const Footprint> history) {
+  double squares = 0, together = 0;
+  for (const auto& f : history)
+    if (!f.out_of_memory) {
+      const auto x = static_cast<double>(f.batch_size);
+      squares += x * x;
+      together += x * static_cast<double>(f.bytes);
+    }
+  return {0, together / squares};
+}
+
 std::string row_name(std::uint64_t bytes) { return human_bytes(bytes) + " of memory"; }
 
 // An agent whose usual batch and memory are known gets that batch, or its share in a
@@ -141,7 +152,9 @@ std::optional<FootprintFit> fit(std::span<const Footprint> history) {
     }
   if (spread <= 0 || together <= 0) return std::nullopt;
   const double each = together / spread;
-  return FootprintFit{mean_y - each * mean_x, each};
+  const double fixed = mean_y - each * mean_x;
+  if (fixed >= 0) return FootprintFit{fixed, each};
+  return through_origin(history);  // nothing takes less than no memory
 }
 
 BatchSize batch_size_for(const BatchQuestion& question, const device::GpuConfig& settings) {

@@ -34,6 +34,14 @@ TEST(Fit, FindsTheFixedPartAndWhatEachItemTakes) {
   EXPECT_NEAR(found->bytes_each / static_cast<double>(kGiB), 0.1, 1e-9);
 }
 
+TEST(Fit, NothingTakesLessThanNoMemory) {
+  const Footprint steep[] = {ran(10, 1), ran(20, 4)};  // a line through them would begin below 0
+  const auto found = fit(steep);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->fixed_bytes, 0);
+  EXPECT_NEAR(found->bytes_each / static_cast<double>(kGiB), (10 * 1 + 20 * 4) / 500.0, 1e-9);
+}
+
 TEST(Fit, HasNoOpinionWhereOneBatchSizeRanOrMemoryFell) {
   const Footprint same[] = {ran(8, 2), ran(8, 3)}, falling[] = {ran(8, 3), ran(16, 2)};
   EXPECT_FALSE(fit({}));

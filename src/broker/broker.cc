@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/utf8.h"
 #include "broker/broker_impl.h"
 #include "broker/enforce_mps.h"
 #include "broker/holder.h"
@@ -21,9 +20,6 @@ namespace {
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 constexpr auto kForgetEvery = std::chrono::minutes(1);
 constexpr auto kLongestSleep = std::chrono::seconds(1);
-constexpr std::size_t kRunsKept = 32;  // of an agent and model type
-constexpr std::size_t kMostAgents = 4096;
-constexpr std::size_t kLongestReason = 512;
 
 std::uint64_t random_secret() {
   std::uint64_t secret = 0;
@@ -106,9 +102,22 @@ Wanted Broker::Impl::completed(Wanted wanted) const {
             "memory_gb is missing, and gpu.memory_allocation does not name this agent");
     wanted.bytes = static_cast<std::uint64_t>(std::llround(known->second * kGiB));
   }
-  if (!wanted.device.empty())
-    if (const auto* sight = find_sight(sights, wanted.device)) wanted.device = sight->card.uuid;
+  // Before the first sample the name stays as it is: the ledger knows the card by it, too.
+  if (!wanted.device.empty() && !sights.empty()) wanted.device = uuid_of(wanted.device);
   return wanted;
+}
+
+std::string Broker::Impl::uuid_of(const std::string& device) const {
+  const auto found = find_sights(sights, device);
+  if (found.size() == 1) return found.front()->card.uuid;
+  std::string names;
+  for (const auto& s : sights)
+    names +=
+        fmt::format("{}{} {} ({})", names.empty() ? "" : ", ",
+                    s.card.index.empty() ? s.card.bus : s.card.index, s.card.uuid, s.card.name);
+  throw Error(Code::invalid_argument,
+              fmt::format("device '{}' names {}; there are {}", device,
+                          found.empty() ? "no GPU here" : "several GPUs", names));
 }
 
 Wanted Broker::read(std::string_view body) const {
@@ -189,6 +198,10 @@ Answer Broker::status(const Token& token) const {
     throw LeaseError(Ledger::Outcome::wrong_secret,
                      fmt::format("the token is not that of lease {}", token.id), std::nullopt);
   answer.for_holder = true;
+  if (answer.lease.ending == Ending::timed_out) {
+    const Lock lock(impl_->mutex);
+    impl_->add_refusal(answer, impl_->ledger.refusal(answer.lease.wanted));
+  }
   return answer;
 }
 
@@ -241,31 +254,12 @@ void Broker::release(const Token& token) {
 }
 
 void Broker::revoke(LeaseId id, std::string_view reason) {
-  require(!reason.empty() && reason.size() <= kLongestReason && !first_invalid_utf8(reason),
-          "a reason is 1 to 512 bytes of UTF-8 text");
+  require(!reason.empty() && is_plain_text(reason),
+          "a reason is UTF-8 text without control characters");
+  reason = whole_characters(reason, kLongestReason);
   impl_->end({id, 0, 0}, [&](Ledger& ledger, Instant now, Changes& changes) {
     return ledger.revoke(id, reason, now, changes);
   });
-}
-
-void Broker::report(const Token& token, const UsageReport& usage) {
-  require(usage.batch_size >= 1 && usage.batch_size <= 1'000'000'000,
-          "batch_size may be 1 to 1000000000");
-  require(usage.peak_bytes <= 64ull << 40, "peak memory may be at most 65536 GB");
-  require(usage.peak_bytes > 0 || usage.out_of_memory,
-          "peak memory is missing: a run that did not run out of memory took some");
-  const auto answer = status(token);  // throws unless it is the holder's
-  const Lock lock(impl_->mutex);
-  const FootprintKey key{answer.lease.wanted.agent, answer.lease.wanted.model_type};
-  auto& all = impl_->footprints;
-  if (all.size() >= kMostAgents && !all.contains(key)) all.erase(all.begin());
-  auto& runs = all[key];
-  const auto bytes = usage.peak_bytes > 0 || answer.lease.parts.empty()
-                         ? usage.peak_bytes
-                         : answer.lease.parts.front().bytes;
-  runs.push_back({usage.batch_size, bytes, usage.out_of_memory});
-  if (runs.size() > kRunsKept) runs.erase(runs.begin());
-  impl_->store.write(key, runs, impl_->moment());
 }
 
 void Broker::connection_closed(std::uint64_t connection) noexcept {

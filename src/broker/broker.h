@@ -49,8 +49,8 @@ Token token_of(const Lease& lease) noexcept;
 
 // What a holder tells about its work; the batch size of next time follows from it.
 struct UsageReport {
-  std::int64_t batch_size = 0;
-  std::uint64_t peak_bytes = 0;
+  std::int64_t batch_size = 0;   // may be left out after running out of memory: as advised
+  std::uint64_t peak_bytes = 0;  // likewise: all of the lease; at most what the GPU has
   bool out_of_memory = false;
 };
 
@@ -88,8 +88,8 @@ class Broker {
   // is promised).
   Answer request(const Wanted& wanted);
   // As it is now, or as it ended; not_found. For anyone, with what it waits for now; and for
-  // the holder (who waits, or lost an answer), whatever renewal its token is of: throws
-  // LeaseError.
+  // the holder (who waits, waited in vain, or lost an answer), whatever renewal its token is
+  // of: throws LeaseError.
   Answer status(LeaseId id) const;
   Answer status(const Token& token) const;
 
@@ -121,6 +121,8 @@ class Broker {
     std::array<std::size_t, 5> held_by_tier{};  // by Enforcement
     std::uint64_t granted = 0, refused = 0, sent_to_cpu = 0, expired = 0, holders_died = 0;
     std::uint64_t yields_asked = 0;
+    std::uint64_t yields_done = 0, yield_bytes = 0;  // given back when asked, and seen free
+    double yield_s = 0;                              // from asking to that, in all
     std::uint64_t over_uses = 0, stores_failed = 0;
     double grant_p50_s = 0, grant_p99_s = 0;  // of the last grants, store included
   };

@@ -1,9 +1,19 @@
-// A lease as an answer: where it is, what to export, how large a batch fits.
+// A lease as an answer: where it is, what to export, how large a batch fits; and what its
+// holder reports of batches.
+#include <fmt/core.h>
+
+#include "base/error.h"
+#include "base/units.h"
 #include "broker/broker_impl.h"
 
 namespace sluice::broker {
 
 namespace {
+
+constexpr std::size_t kRunsKept = 32;  // of an agent and model type
+constexpr std::size_t kMostAgents = 4096;
+constexpr std::uint64_t kMostPeak = 64ull << 40;
+constexpr std::int64_t kLargestBatch = 1'000'000'000;
 
 Verdict verdict_of(State state) {
   switch (state) {
@@ -58,6 +68,47 @@ BatchSize Broker::Impl::batch_for(const Lease& lease) const {
   const auto runs = footprints.find({lease.wanted.agent, lease.wanted.model_type});
   if (runs != footprints.end()) question.history = runs->second;
   return batch_size_for(question, gpu);
+}
+
+// Throws unless the token is the present one of a lease in force.
+Lease Broker::Impl::lease_of(const Token& token) {
+  const auto at = moment();
+  Changes changes;
+  const auto outcome = ledger.verify(token.id, token.secret, token.renewals, at.now, changes);
+  const auto lease = outcome == Ledger::Outcome::done ? *ledger.find(token.id) : Lease{};
+  take(changes, at);
+  if (outcome != Ledger::Outcome::done) throw turned_down(outcome, token, at);
+  return lease;
+}
+
+// With what it leaves out: a run that ran out of memory had the advised batch, and the lease.
+UsageReport Broker::Impl::completed(UsageReport usage, const Lease& lease) const {
+  auto most = kMostPeak;
+  for (const auto& s : sights)
+    if (!lease.parts.empty() && s.card.uuid == lease.parts.front().uuid && s.memory_total > 0)
+      most = s.memory_total;
+  require(usage.peak_bytes <= most, fmt::format("peak memory is {}, and its GPU has {}",
+                                                human_bytes(usage.peak_bytes), human_bytes(most)));
+  require(usage.peak_bytes > 0 || usage.out_of_memory,
+          "peak memory is missing: a run that did not run out of memory took some");
+  if (usage.batch_size == 0 && usage.out_of_memory) usage.batch_size = batch_for(lease).size;
+  require(usage.batch_size >= 1 && usage.batch_size <= kLargestBatch,
+          fmt::format("batch_size may be 1 to {}", kLargestBatch));
+  if (usage.peak_bytes == 0 && !lease.parts.empty()) usage.peak_bytes = lease.parts.front().bytes;
+  return usage;
+}
+
+void Broker::report(const Token& token, const UsageReport& usage) {
+  const Lock lock(impl_->mutex);
+  const auto lease = impl_->lease_of(token);
+  const auto run = impl_->completed(usage, lease);
+  const FootprintKey key{lease.wanted.agent, lease.wanted.model_type};
+  auto& all = impl_->footprints;
+  if (all.size() >= kMostAgents && !all.contains(key)) all.erase(all.begin());
+  auto& runs = all[key];
+  runs.push_back({run.batch_size, run.peak_bytes, run.out_of_memory});
+  if (runs.size() > kRunsKept) runs.erase(runs.begin());
+  impl_->store.write(key, runs, impl_->moment());
 }
 
 }  // namespace sluice::broker

@@ -75,6 +75,7 @@ void Broker::Impl::count(const Change& change, const Lease& lease) {
     case What::yield_asked: ++figures.yields_asked; return;
     case What::over_use: ++figures.over_uses; return;
     case What::sent_to_cpu: ++figures.sent_to_cpu; return;
+    case What::drained: return count_yield(lease);
     case What::ended:
       if (lease.ending == Ending::expired) ++figures.expired;
       if (lease.ending == Ending::holder_died) ++figures.holders_died;
@@ -83,6 +84,17 @@ void Broker::Impl::count(const Change& change, const Lease& lease) {
       return;
     default: return;
   }
+}
+
+// What a preemption cost, once all of its memory was seen free.
+void Broker::Impl::count_yield(const Lease& lease) {
+  if (lease.yield_freed_at == Instant{}) return;
+  const auto shown = std::ranges::find(recent, lease.id, &Lease::id);
+  if (shown == recent.end() || shown->yield_freed_at != Instant{}) return;
+  shown->yield_freed_at = lease.yield_freed_at;
+  ++figures.yields_done;
+  figures.yield_s += seconds_between(lease.yield_asked_at, lease.yield_freed_at);
+  for (const auto& part : lease.parts) figures.yield_bytes += part.bytes;
 }
 
 void Broker::Impl::follow_holder(const Lease& lease) {

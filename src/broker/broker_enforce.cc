@@ -19,8 +19,8 @@ const Sight* sight_of(const std::vector<Sight>& sights, const std::string& uuid)
 CardEvidence evidence_on(const Sight& sight, const Holder& holder, Instant now, Seconds stale) {
   const auto& card = sight.card;
   CardEvidence out;
-  out.lists_memory =
-      card.processes_at && seconds_between(*card.processes_at, now) <= 3 * stale.count();
+  out.lists_memory = card.processes_at &&
+                     seconds_between(*card.processes_at, now) <= 3 * stale.count() * card.slowness;
   for (const auto& p : card.processes) {
     if (!p.bytes) out.lists_memory = false;
     if (is_holder(holder, p)) out.holder_seen = true;

@@ -47,11 +47,15 @@ struct Broker::Impl {
   // ---- under the lock
   void restore() REQUIRES(mutex);
   Wanted completed(Wanted wanted) const REQUIRES(mutex);
+  UsageReport completed(UsageReport usage, const Lease& lease) const REQUIRES(mutex);
+  Lease lease_of(const Token& token) REQUIRES(mutex);
+  std::string uuid_of(const std::string& device) const REQUIRES(mutex);
   // Takes in what the ledger changed: stores it, keeps events for later. False when it
   // could not be stored; then it is tried again with the next change.
   bool take(const Changes& changes, const Moment& at) REQUIRES(mutex);
   void note(const Change& change, const Moment& at) REQUIRES(mutex);
   void count(const Change& change, const Lease& lease) REQUIRES(mutex);
+  void count_yield(const Lease& lease) REQUIRES(mutex);
   void follow_holder(const Lease& lease) REQUIRES(mutex);
   bool save(const Moment& at) REQUIRES(mutex);
   [[noreturn]] void store_failed() const REQUIRES(mutex);

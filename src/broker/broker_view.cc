@@ -148,6 +148,10 @@ Json lease_json(const Lease& lease, const Moment& at) {
   if (lease.ended_at == Instant{}) put_future(json, "expires", lease.expires_at, at);
   put_trouble(json, lease, at);
   put_past(json, "ended", lease.ended_at, at);
+  if (lease.yield_freed_at != Instant{})
+    json["yield_cost"] = {
+        {"seconds", thousandths(seconds_between(lease.yield_asked_at, lease.yield_freed_at))},
+        {"memory_gb", gb(promised(lease))}};
   return json;
 }
 

@@ -40,8 +40,9 @@ Enforcement enforcement_of(const Lease& lease, const Evidence& evidence) noexcep
   const bool by_mps = evidence.mps_limit_seen &&
                       std::ranges::all_of(evidence.cards, &CardEvidence::holder_uses_mps);
   if (by_mps) return Enforcement::mps;
-  if (lease.wanted.client_limits) return Enforcement::client;
-  return is_observed(lease, evidence) ? Enforcement::observed : Enforcement::none;
+  if (!is_observed(lease, evidence)) return Enforcement::none;
+  return lease.wanted.client_limits && lease.over_use == 0 ? Enforcement::client
+                                                           : Enforcement::observed;
 }
 
 std::string mps_limit(const Lease& lease) {

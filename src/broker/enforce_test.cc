@@ -54,10 +54,15 @@ TEST(Enforcement, InAContainerTheHolderMustHaveBeenSeen) {
   EXPECT_EQ(enforcement_of(held(), e), Enforcement::observed);
 }
 
-TEST(Enforcement, ClientIsWhatTheHolderSaysOfItself) {
+TEST(Enforcement, ClientIsWhatTheHolderSaysOfItselfAndTheListDoesNotRefute) {
   auto l = held();
   l.wanted.client_limits = true;
-  EXPECT_EQ(enforcement_of(l, seen(false)), Enforcement::client);
+  EXPECT_EQ(enforcement_of(l, seen()), Enforcement::client);
+  EXPECT_EQ(enforcement_of(l, seen(false)), Enforcement::none);  // nobody can tell
+  l.over_use = 1;
+  EXPECT_EQ(enforcement_of(l, seen()), Enforcement::observed);
+  l.over_use = 0, l.wanted.holder = {};  // whoever it is
+  EXPECT_EQ(enforcement_of(l, seen()), Enforcement::none);
 }
 
 TEST(Enforcement, MpsTakesTheLimitAndTheHolderOnTheCardThroughMps) {

@@ -41,10 +41,22 @@ std::optional<Enum> named(const std::array<std::string_view, N>& names,
   return static_cast<Enum>(found - names.begin());
 }
 
-bool is_printable(std::string_view text) {
-  return !first_invalid_utf8(text) && std::ranges::none_of(text, [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
-  });
+// The code point at the front of well-formed text, which is shortened by it.
+std::uint32_t next_character(std::string_view& text) noexcept {
+  const auto first = static_cast<unsigned char>(text.front());
+  const std::size_t length = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  std::uint32_t point = length == 1 ? first : first & (0x7fu >> length);
+  for (std::size_t i = 1; i < length; ++i)
+    point = point << 6 | (static_cast<unsigned char>(text[i]) & 0x3fu);
+  text.remove_prefix(length);
+  return point;
+}
+
+bool is_plain(std::uint32_t c) noexcept {
+  const bool is_control = c < 0x20 || (c >= 0x7f && c <= 0x9f);
+  const bool is_direction = c == 0x61c || c == 0x200e || c == 0x200f ||
+                            (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+  return !is_control && !is_direction;
 }
 
 void check_name(std::string_view field, std::string_view text, bool may_be_empty) {
@@ -53,7 +65,7 @@ void check_name(std::string_view field, std::string_view text, bool may_be_empty
       fmt::format("{} is empty; it names who asks, in 1 to {} characters", field, kLongestName));
   require(text.size() <= kLongestName,
           fmt::format("{} has {} bytes; at most {} are allowed", field, text.size(), kLongestName));
-  require(is_printable(text),
+  require(is_plain_text(text),
           fmt::format("{} has characters that cannot be printed; use plain UTF-8 text", field));
 }
 
@@ -77,6 +89,19 @@ std::optional<Priority> priority_named(std::string_view name) noexcept {
 }
 std::optional<OnUnavailable> on_unavailable_named(std::string_view name) noexcept {
   return named<OnUnavailable>(kOnUnavailable, name);
+}
+
+bool is_plain_text(std::string_view text) noexcept {
+  if (first_invalid_utf8(text)) return false;
+  while (!text.empty())
+    if (!is_plain(next_character(text))) return false;
+  return true;
+}
+
+std::string_view whole_characters(std::string_view text, std::size_t most) noexcept {
+  if (text.size() <= most) return text;
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;
+  return text.substr(0, most);
 }
 
 void check(const Wanted& wanted) {

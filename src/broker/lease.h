@@ -49,7 +49,7 @@ struct Wanted {
   unsigned gpus = 1;            // different ones, in one lease
   Priority priority = Priority::normal;
   std::string model_type;        // for the batch size; may be empty
-  std::string device;            // uuid or bus; empty: any
+  std::string device;            // uuid, bus or index; empty: any
   std::optional<int> numa_node;  // prefer GPUs of this node
   bool linked = false;           // several GPUs: prefer those with NVLink between them
   Spread spread = Spread::best_fit;
@@ -97,6 +97,8 @@ struct Lease {
   LeaseId yields_to = 0;  // the waiting request it was asked to make room for
   // Not stored; known again soon after a restart.
   std::string yield_reason;    // while yielding: who asks for how much
+  Instant yield_asked_at{};    // of one that yields, or ended so: what that cost
+  Instant yield_freed_at{};    // when a sample showed its memory free
   std::uint64_t over_use = 0;  // bytes that its process has past its promises, by the last list
 };
 
@@ -107,6 +109,13 @@ std::string_view to_string(State s) noexcept;
 std::string_view to_string(Ending e) noexcept;
 std::optional<Priority> priority_named(std::string_view name) noexcept;
 std::optional<OnUnavailable> on_unavailable_named(std::string_view name) noexcept;
+
+// UTF-8 that a terminal shows as it is: without control characters (C0, C1) and without those
+// that change the direction or the line of what follows.
+bool is_plain_text(std::string_view text) noexcept;
+// The front of UTF-8 text, of at most `most` bytes and of whole characters.
+std::string_view whole_characters(std::string_view text, std::size_t most) noexcept;
+inline constexpr std::size_t kLongestReason = 512;  // bytes; a longer one is cut
 
 // Throws invalid_argument, naming the field and its limits: an agent's name of 1 to 128
 // printable characters, memory above 0 and at most 64 TiB, min_bytes not above bytes,

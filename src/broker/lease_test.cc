@@ -44,6 +44,9 @@ TEST(Lease, SaysWhichFieldIsWrongAndWhatItMayBe) {
       {"at most 128", [](Wanted& w) { w.agent.assign(10 << 20, 'x'); }},
       {"cannot be printed", [](Wanted& w) { w.agent = "a\nb"; }},
       {"cannot be printed", [](Wanted& w) { w.agent = "\xff\xfe"; }},
+      {"cannot be printed", [](Wanted& w) { w.agent = "a\u009b31mb"; }},  // a C1 control
+      {"cannot be printed", [](Wanted& w) { w.agent = "a\u202eb"; }},     // right to left
+      {"cannot be printed", [](Wanted& w) { w.model_type = "a\u2066b"; }},
       {"model_type has 129", [](Wanted& w) { w.model_type.assign(129, 'm'); }},
       {"device has 200", [](Wanted& w) { w.device.assign(200, 'd'); }},
       {"memory is 0", [](Wanted& w) { w.bytes = 0; }},
@@ -63,6 +66,14 @@ TEST(Lease, SaysWhichFieldIsWrongAndWhatItMayBe) {
     each.spoil(wanted);
     EXPECT_THAT(complaint(wanted), HasSubstr(each.says));
   }
+}
+
+TEST(Lease, TextIsCutBetweenCharacters) {
+  EXPECT_EQ(whole_characters("aé", 3), "aé");
+  EXPECT_EQ(whole_characters("aé", 2), "a");
+  EXPECT_EQ(whole_characters("😀", 3), "");
+  EXPECT_TRUE(is_plain_text("Übersetzer №1 😀"));
+  EXPECT_FALSE(is_plain_text("\x1b[31m"));
 }
 
 }  // namespace

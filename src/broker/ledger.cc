@@ -134,11 +134,15 @@ void Ledger::Impl::end(Entry& entry, Ending ending, std::string reason, Changes&
 
 void Ledger::Impl::expire(Entry& entry, Changes& changes) {
   const auto& lease = entry.lease;
-  if (lease.state == State::waiting)
-    return end(entry, Ending::timed_out,
-               fmt::format("waited {} and there was no room",
-                           human_duration(seconds_between(lease.asked_at, now))),
-               changes);
+  if (lease.state == State::waiting) {
+    auto turn = new_turn();
+    keep_for_those_ahead(entry, turn);
+    const auto waited = human_duration(seconds_between(lease.asked_at, now));
+    return end(
+        entry, Ending::timed_out,
+        fmt::format("waited {} and there was no room: {}", waited, refusal_for(entry, turn).reason),
+        changes);
+  }
   end(entry, Ending::expired,
       fmt::format("not renewed within {}", human_duration(lease.wanted.ttl.count())), changes);
 }
@@ -245,15 +249,21 @@ Ledger::Answer Ledger::request(const Wanted& wanted, std::uint64_t secret, Insta
   return impl_->ask(wanted, secret, changes);
 }
 
-Ledger::Outcome Ledger::renew(LeaseId id, std::uint64_t secret, std::uint64_t renewals, Instant now,
-                              Changes& changes) {
+Ledger::Outcome Ledger::verify(LeaseId id, std::uint64_t secret, std::uint64_t renewals,
+                               Instant now, Changes& changes) {
   impl_->begin(now);
   Entry* entry = nullptr;
   const auto outcome = impl_->judge(id, &secret, entry, changes);
   if (outcome == Outcome::over) impl_->serve_if_needed(changes);
   if (outcome != Outcome::done) return outcome;
-  auto& lease = entry->lease;
-  if (lease.renewals != renewals) return Outcome::stale;
+  return entry->lease.renewals == renewals ? Outcome::done : Outcome::stale;
+}
+
+Ledger::Outcome Ledger::renew(LeaseId id, std::uint64_t secret, std::uint64_t renewals, Instant now,
+                              Changes& changes) {
+  const auto outcome = verify(id, secret, renewals, now, changes);
+  if (outcome != Outcome::done) return outcome;
+  auto& lease = impl_->entries.at(id).lease;
   ++lease.renewals;
   if (lease.state != State::waiting) lease.expires_at = later(impl_->now, lease.wanted.ttl);
   changes.push_back({Change::What::renewed, id, 0, {}, {}});

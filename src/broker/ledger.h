@@ -111,6 +111,8 @@ class Ledger {
   // stale, and then nothing changes. A lease past its time is over, ticked or not.
   Outcome renew(LeaseId id, std::uint64_t secret, std::uint64_t renewals, Instant now, Changes&);
   Outcome release(LeaseId id, std::uint64_t secret, Instant now, Changes&);
+  // Whether the holder's word counts: as renew() judges it, and nothing is renewed.
+  Outcome verify(LeaseId id, std::uint64_t secret, std::uint64_t renewals, Instant now, Changes&);
   // By an operator; the reason is told to the holder.
   Outcome revoke(LeaseId id, std::string_view reason, Instant now, Changes&);
   // What could be verified; false when the lease is over.
@@ -119,6 +121,8 @@ class Ledger {
   // What keeps one that waits, or is on the CPU, from being granted as of the last call;
   // nothing for others.
   std::optional<Refusal> refusal(LeaseId id) const;
+  // The same of a request that is not there any more, as if it were made anew.
+  Refusal refusal(const Wanted& wanted) const;
 
   Changes connection_closed(std::uint64_t connection, Instant now);
   Changes holder_died(std::int64_t pid, std::uint64_t start_time, Instant now);

@@ -58,9 +58,12 @@ void Ledger::Impl::seat(Entry& entry, CardIndex card, std::uint64_t bytes) {
   auto& state = cards[card];
   const auto& lease = entry.lease;
   const bool is_back = lease.state == State::draining;
+  if (lease.wanted.holder.pid == 0 && !state.before && state.card.sampled_at)
+    state.before = std::make_shared<const InUse>(in_use_on(state.card));
   entry.seats.push_back({card, state.promises.size()});
   state.promises.push_back({lease.id, bytes, lease.wanted.holder, lease.granted_at,
-                            is_back ? std::optional(lease.ended_at) : std::nullopt});
+                            is_back ? std::optional(lease.ended_at) : std::nullopt,
+                            lease.wanted.holder.pid == 0 ? state.before : nullptr});
   state.owners.push_back(&entry);
   state.is_load_known = false;
   ++state.changes;
@@ -96,6 +99,8 @@ void Ledger::Impl::confirm_returns(CardIndex index, Changes& changes) {
     unseat(state, i);
     for (auto& seat : entry.seats)
       if (seat.card == index) seat.counts = false;
+    if (entry.lease.yield_asked_at != Instant{} && std::ranges::none_of(entry.seats, &Seat::counts))
+      entry.lease.yield_freed_at = now;
     state.unlisted.push_back(entry.lease.id);
   }
   tell_returns(index, changes);
@@ -192,6 +197,7 @@ void Ledger::Impl::observe_one(const Card& card, Changes& changes) {
     known.processes = std::move(list), known.processes_at = listed_at;
   const bool is_new_list = known.processes_at && known.processes_at != listed_at;
   state.is_load_known = false;
+  state.before.reset();
   sampled(index, is_new_list, changes);
   tell_usable(state, changes);
 }
@@ -208,7 +214,7 @@ Changes Ledger::observe(std::span<const Card> cards, Instant now) {
   impl_->has_observed = true;
   Changes changes;
   for (const auto& card : cards) impl_->observe_one(card, changes);
-  if (impl_->plan_again) impl_->plan_reservations();
+  if (impl_->plan_again || !impl_->policy.reservations.empty()) impl_->plan_reservations();
   impl_->serve(changes);
   return changes;
 }

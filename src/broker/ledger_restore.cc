@@ -11,24 +11,44 @@ void Ledger::Impl::set_limits(Agent& agent) const {
   agent.is_reserved_for = policy.reservations.contains(agent.name);
 }
 
-// Each reservation has a home: the card it fills best, or pieces of several.
+// What each card could carry for `agent` now: neither strangers nor the leases of others.
+Amounts Ledger::Impl::carry_for(const Agent& agent) {
+  Amounts amounts(cards.size(), 0);
+  for (std::size_t i = 0; i < cards.size(); ++i) {
+    auto& state = cards[i];
+    if (!state.is_seen || !state.card.usable || state.card.excluded) continue;
+    std::uint64_t own = 0;
+    for (std::size_t k = 0; k < state.owners.size(); ++k)
+      if (state.owners[k]->agent == &agent) own += state.promises[k].bytes;
+    const auto others = load(state).taken - std::min(load(state).taken, own);
+    amounts[i] = state.card.total - std::min(state.card.total, others);
+  }
+  return amounts;
+}
+
+// Each reservation has a home: the card that it had, while that can carry it; else the one
+// that it fills best, or pieces of several.
 void Ledger::Impl::plan_reservations() {
   plan_again = false;
-  reserved.clear();
-  Amounts left(cards.size(), 0);
-  for (std::size_t i = 0; i < cards.size(); ++i)
-    if (cards[i].card.usable && !cards[i].card.excluded) left[i] = cards[i].card.total;
+  const auto old = std::exchange(reserved, {});
+  Amounts kept(cards.size(), 0);
   for (const auto& [agent, bytes] : policy.reservations) {
     auto& plan = reserved.emplace_back(Reserved{&agent_named(agent), bytes, {}});
+    auto left = carry_for(*plan.agent);
+    for (std::size_t i = 0; i < left.size(); ++i) left[i] -= std::min(left[i], kept[i]);
+    const auto had = std::ranges::find(old, plan.agent, &Reserved::agent);
     auto home = left.end();
     for (auto at = left.begin(); at != left.end(); ++at)
       if (*at >= bytes && (home == left.end() || *at < *home)) home = at;
+    if (had != old.end() && had->homes.size() == 1 && left[had->homes[0].first] >= bytes)
+      home = left.begin() + had->homes[0].first;
     for (auto missing = bytes; missing > 0 && !left.empty();) {
       if (home == left.end() || *home == 0) home = std::ranges::max_element(left);
       const auto piece = std::min(missing, *home);
-      if (piece == 0) break;  // more is reserved than there is
-      plan.homes.emplace_back(static_cast<CardIndex>(home - left.begin()), piece);
-      *home -= piece, missing -= piece;
+      if (piece == 0) break;  // more is reserved than can be had now
+      const auto card = static_cast<CardIndex>(home - left.begin());
+      plan.homes.emplace_back(card, piece);
+      *home -= piece, kept[card] += piece, missing -= piece;
     }
   }
 }

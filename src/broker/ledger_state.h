@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <queue>
 #include <set>
@@ -81,6 +82,7 @@ struct CardState {
   std::uint64_t changes = 0;   // promises that came or were given back
   Load load;
   bool is_load_known = false;
+  std::shared_ptr<const InUse> before;  // of the promises made since the last sample
 };
 
 struct Reserved {
@@ -157,6 +159,7 @@ struct Ledger::Impl {
 
   // ledger_restore.cc
   void plan_reservations();
+  Amounts carry_for(const Agent& agent);
   Amounts reserved_for(const Agent* except) const;
   void set_limits(Agent& agent) const;
 
@@ -200,6 +203,7 @@ struct Ledger::Impl {
   void stop_yielding(Entry& yielder);
   void withdraw_asks(Entry& entry, Changes& changes);
   void yield_is_overdue(Entry& entry, Changes& changes);
+  Refusal over_quota(const Entry& entry) const;
   Refusal refusal_for(const Entry& entry, const Turn& turn);
 
   Policy policy;

@@ -184,7 +184,10 @@ TEST(Ledger, KeepsAnAgentWithinItsQuota) {
   const auto first = m.get(want("scout", 15));
   const auto answer = m.ask(want("scout", 10));
   EXPECT_EQ(answer.verdict, Verdict::refused);
-  EXPECT_EQ(answer.refusal.reason, "scout may hold 20.0 GiB at once and holds 15.0 GiB now");
+  EXPECT_EQ(
+      answer.refusal.reason,
+      "scout may hold 20.0 GiB at once and holds 15.0 GiB now; lease 1 of its own ends in 1 min "
+      "0 s unless it is renewed");
   auto less = want("scout", 10);
   less.min_bytes = 2 * kGiB;
   const auto second = m.get(less);
@@ -212,6 +215,32 @@ TEST(Ledger, KeepsReservedRoomForItsAgent) {
   policy.reservations.clear();
   m.ledger.set_policy(policy);
   m.get(want("other", 30));
+}
+
+TEST(Ledger, CountsALeaseOfAnUnknownProcessBesideTheStrangersOfBefore) {
+  Machine m({80});
+  m.process(0, 9, 60);
+  m.sample_at(1001);
+  m.get(want("a", 8));
+  m.sample_at(1007);
+  m.get(want("b", 8));
+  m.sample_at(1013);
+  EXPECT_EQ(m.ask(want("c", 8)).verdict, Verdict::refused);
+  EXPECT_EQ(m.free_gib(), 4u);
+}
+
+TEST(Ledger, ReservesWhereStrangersLeaveRoomAndMovesWhenTheyTakeIt) {
+  Policy policy;
+  policy.reservations["vip"] = 60 * kGiB;
+  Machine m({80, 80, 80}, policy);
+  m.process(0, 9, 70);  // a stranger on the first
+  m.sample_at(1001);
+  EXPECT_EQ(m.ask(want("other", 75)).verdict, Verdict::granted);  // where nothing is kept
+  EXPECT_EQ(m.ask(want("other", 75)).verdict, Verdict::refused);
+  m.process(0, 9, 0), m.process(1, 9, 70);  // it moves onto the home
+  m.sample_at(1002);
+  EXPECT_EQ(m.ask(want("other", 75)).verdict, Verdict::refused);
+  m.get(want("vip", 60));
 }
 
 TEST(Ledger, ReservesAcrossCardsWhereNoneIsLargeEnough) {

@@ -155,6 +155,7 @@ void Ledger::Impl::ask_to_yield(Entry& entry, Turn& turn, Changes& changes) {
   for (auto* victim : plan.victims) {
     auto& asked = victim->lease;
     asked.state = State::yielding;
+    asked.yield_asked_at = now;
     asked.yield_by = later(now, policy.yield_within);
     asked.yields_to = lease.id;
     asked.yield_reason = asks_for(lease.wanted);
@@ -206,7 +207,7 @@ void Ledger::Impl::join_yield(Entry& yielder) {
 void Ledger::Impl::stop_yielding(Entry& yielder) {
   yielder.lease.state = State::held;
   yielder.lease.yields_to = 0;
-  yielder.lease.yield_by = {};
+  yielder.lease.yield_by = yielder.lease.yield_asked_at = {};
   yielder.lease.yield_reason.clear();
 }
 
@@ -238,14 +239,39 @@ void Ledger::Impl::yield_is_overdue(Entry& entry, Changes& changes) {
   changes.push_back({Change::What::yield_overdue, lease.id, 0, {}, reason});
 }
 
+// In the way are its own leases, those that end first.
+Refusal Ledger::Impl::over_quota(const Entry& entry) const {
+  const auto& agent = *entry.agent;
+  std::vector<const Lease*> own;
+  for (const auto& [id, other] : entries)
+    if (other.agent == &agent && is_held(other.lease)) own.push_back(&other.lease);
+  std::ranges::sort(own, [](const Lease* a, const Lease* b) {
+    return std::tie(a->expires_at, a->id) < std::tie(b->expires_at, b->id);
+  });
+  Refusal refusal{fmt::format("{} may hold {} at once and holds {} now", agent.name,
+                              human_bytes(*agent.quota), human_bytes(agent.held)),
+                  {},
+                  {},
+                  {}};
+  const auto& wanted = entry.lease.wanted;
+  auto held = agent.held;
+  for (const auto* lease : own) {
+    if (held + least_bytes(wanted) * wanted.gpus <= *agent.quota) break;
+    for (const auto& part : lease->parts) held -= part.bytes;
+    refusal.in_the_way.push_back(lease->id);
+    refusal.may_fit_in = Seconds(lease->expires_at - now);
+  }
+  if (own.empty()) return refusal;
+  refusal.reason +=
+      fmt::format("; lease {} of its own ends in {} unless it is renewed", own.front()->id,
+                  human_duration(seconds_between(now, own.front()->expires_at)));
+  return refusal;
+}
+
 Refusal Ledger::Impl::refusal_for(const Entry& entry, const Turn& turn) {
   const auto& wanted = entry.lease.wanted;
   if (const auto left = quota_left(entry); left && *left < least_bytes(wanted))
-    return {fmt::format("{} may hold {} at once and holds {} now", wanted.agent,
-                        human_bytes(*entry.agent->quota), human_bytes(entry.agent->held)),
-            {},
-            {},
-            {}};
+    return over_quota(entry);
   const auto sites = sites_for(entry, turn, true);
   Refusal refusal{explain(wanted, sites, {}), obstacles(wanted, sites), {}, {}};
   const auto plan = plan_victims(entry, turn, false);
@@ -257,6 +283,18 @@ Refusal Ledger::Impl::refusal_for(const Entry& entry, const Turn& turn) {
   }
   refusal.may_fit_in = longest;
   return refusal;
+}
+
+Refusal Ledger::refusal(const Wanted& wanted) const {
+  if (auto never = impl_->why_never(wanted); !never.empty()) return {std::move(never), {}, {}, {}};
+  Entry entry;
+  entry.lease.wanted = wanted;
+  entry.lease.asked_at = impl_->now;
+  entry.agent = &impl_->agent_named(wanted.agent);
+  impl_->set_step(entry);
+  auto turn = impl_->new_turn();
+  impl_->keep_for_those_ahead(entry, turn);
+  return impl_->refusal_for(entry, turn);
 }
 
 std::optional<Refusal> Ledger::refusal(LeaseId id) const {

@@ -40,20 +40,36 @@ std::vector<std::size_t> ranked(const Wanted& wanted, std::span<const Site> site
   return order;
 }
 
-// The first `count` of `order` that all reach each other; empty when there are none.
-std::vector<std::size_t> linked_set(std::span<const Site> sites,
-                                    const std::vector<std::size_t>& order, std::size_t count) {
-  for (std::size_t first = 0; first + count <= order.size(); ++first) {
-    std::vector<std::size_t> chosen;
-    for (std::size_t i = first; i < order.size() && chosen.size() < count; ++i)
-      if (std::ranges::all_of(chosen, [&](std::size_t other) {
-            return is_linked(*sites[order[i]].card, *sites[other].card);
-          }))
-        chosen.push_back(order[i]);
-    if (chosen.size() == count) return chosen;
+// The first `count` of `order` that all reach each other, those in front preferred; empty when
+// there are none. Tries all, which are few; on a machine with very many it gives up in time.
+class LinkedSet {
+ public:
+  LinkedSet(std::span<const Site> sites, const std::vector<std::size_t>& order, std::size_t count)
+      : sites_(sites), order_(order), count_(count) {}
+  std::vector<std::size_t> find() { return extend(0) ? chosen_ : std::vector<std::size_t>{}; }
+
+ private:
+  bool extend(std::size_t from) {
+    if (chosen_.size() == count_) return true;
+    for (auto i = from; i + (count_ - chosen_.size()) <= order_.size() && steps_ < kSteps; ++i) {
+      ++steps_;
+      const bool reaches_all = std::ranges::all_of(chosen_, [&](std::size_t other) {
+        return is_linked(*sites_[order_[i]].card, *sites_[other].card);
+      });
+      if (!reaches_all) continue;
+      chosen_.push_back(order_[i]);
+      if (extend(i + 1)) return true;
+      chosen_.pop_back();
+    }
+    return false;
   }
-  return {};
-}
+
+  static constexpr std::size_t kSteps = 20'000;
+  std::span<const Site> sites_;
+  const std::vector<std::size_t>& order_;
+  std::size_t count_, steps_ = 0;
+  std::vector<std::size_t> chosen_;
+};
 
 // As much as `gpus` sites can give at once, at most what is wanted.
 std::uint64_t size_to_give(const Wanted& wanted, std::span<const Site> sites) {
@@ -139,7 +155,9 @@ std::uint64_t least_bytes(const Wanted& wanted) noexcept {
 }
 
 bool may_use(const Wanted& wanted, const Card& card) noexcept {
-  return wanted.device.empty() || wanted.device == card.uuid || wanted.device == card.bus;
+  const auto& device = wanted.device;
+  return device.empty() || device == card.uuid || device == card.bus || device == card.index ||
+         (device.starts_with("GPU-") && card.uuid.starts_with(device));
 }
 
 Choice choose(const Wanted& wanted, std::span<const Site> sites) {
@@ -148,7 +166,7 @@ Choice choose(const Wanted& wanted, std::span<const Site> sites) {
   if (out.bytes < least_bytes(wanted)) return {};
   auto order = ranked(wanted, sites, out.bytes);
   if (wanted.gpus > 1 && wanted.linked) {
-    out.sites = linked_set(sites, order, wanted.gpus);
+    out.sites = LinkedSet(sites, order, wanted.gpus).find();
     out.linked = !out.sites.empty();
     if (out.linked) return out;
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +12,13 @@
 
 namespace sluice::broker {
 
+// What was in use on a card when a promise was made: none of it can be the new holder's.
+struct InUse {
+  std::vector<CardProcess> processes;  // by number and start time, one each
+  std::uint64_t unlisted = 0;          // used beside them
+};
+InUse in_use_on(const Card& card);
+
 // What is promised on one card.
 struct Promise {
   LeaseId lease;
@@ -18,6 +26,8 @@ struct Promise {
   Holder holder;
   Instant granted_at;
   std::optional<Instant> given_back_at;  // draining
+  // At granted_at, for a holder without a known pid. Null: not known, after a restart.
+  std::shared_ptr<const InUse> before = nullptr;
 };
 
 // Whether a process of a card's list is this holder. A start time that could not be
@@ -48,8 +58,8 @@ CardUse use_on(const Card& card, std::span<const Promise> promises);
 //             promised,
 //             strangers + sum of max(promised, really used) over the holders).
 // The third term needs the list of processes and the holder's pid. The memory of a
-// holder without a known pid is among the strangers': of the two the larger counts, so
-// that nothing is counted twice once the holder has really allocated.
+// holder without a known pid is among the strangers', but only in what they took since its
+// grant: as much of the promise is not counted twice, and all else of both counts.
 struct Load {
   std::uint64_t promised = 0;   // sum of the promises that count
   std::uint64_t strangers = 0;  // used by processes that hold no lease
@@ -65,7 +75,7 @@ struct Room {
 };
 
 // Why nothing may be promised on this card now, full or not; empty when it may. A
-// sample older than `stale` means that nothing is known.
+// sample older than `stale`, times the sampler's slowness, means that nothing is known.
 std::string why_closed(const Card& card, Instant now, Seconds stale);
 bool is_open(const Card& card, Instant now, Seconds stale) noexcept;
 
@@ -85,7 +95,8 @@ struct Site {
 
 // The least that `wanted` takes on each GPU.
 std::uint64_t least_bytes(const Wanted& wanted) noexcept;
-// Whether `wanted` leaves the choice of this card open.
+// Whether `wanted` leaves the choice of this card open: it names none, or this one by its UUID
+// or the beginning of it, its bus or its index.
 bool may_use(const Wanted& wanted, const Card& card) noexcept;
 
 // Indexes of the sites and the bytes on each; empty: it does not fit now.

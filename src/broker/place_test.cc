@@ -17,6 +17,7 @@ CardProcess process(std::int64_t pid, std::uint64_t gib, std::uint64_t start = 7
 Promise promise(std::uint64_t gib, std::int64_t pid, double granted = 900) {
   Promise out{1, gib * kGiB, {}, at_second(granted), std::nullopt};
   if (pid != 0) out.holder = Holder{pid, 7, 1000, 0};
+  out.before = std::make_shared<const InUse>();
   return out;
 }
 
@@ -80,6 +81,54 @@ TEST(Room, CountsAHolderWhoseMemoryTheDriverHidesAsPromised) {
   card.processes = {{5, 7, std::nullopt, "python", "ann"}};
   const Promise promises[] = {promise(30, 5)};
   EXPECT_EQ(room_on(card, promises, kNow, Seconds(10)).free / kGiB, 50u);
+}
+
+// The holder's process is not known; the stranger had its memory before the grant.
+TEST(Room, MemoryThatAStrangerHadBeforeTheGrantIsNotTheHolders) {
+  auto card = card_of(0, 80);
+  card.used = 60 * kGiB;
+  card.processes = {process(6, 60)};
+  card.sampled_at = card.processes_at = at_second(899);
+  auto lease = promise(8, 0);
+  lease.before = std::make_shared<const InUse>(in_use_on(card));
+  const auto free_with = [&](std::vector<CardProcess> processes) {
+    card.processes = std::move(processes), card.used = 0;
+    for (const auto& p : card.processes) card.used += *p.bytes;
+    card.sampled_at = card.processes_at = at_second(999);
+    return room_on(card, {&lease, 1}, kNow, Seconds(10)).free / kGiB;
+  };
+  EXPECT_EQ(free_with({process(6, 60)}), 12u);                 // not allocated yet
+  EXPECT_EQ(free_with({process(6, 60), process(9, 8)}), 12u);  // this may be it
+  EXPECT_EQ(free_with({process(9, 60)}), 20u);                 // the stranger left
+  EXPECT_EQ(free_with({process(6, 60, 8)}), 20u);  // as before, and its number is used again
+  lease.before = nullptr;                          // after a restart nobody knows
+  EXPECT_EQ(free_with({process(6, 60)}), 12u);
+}
+
+TEST(Room, EachLeaseIsAmongWhatStrangersTookSinceItsOwnGrant) {
+  auto card = card_of(0, 80);
+  card.sampled_at = card.processes_at = at_second(899);
+  Promise leases[] = {promise(10, 0, 900), promise(10, 0, 950)};
+  card.processes = {process(6, 10)}, card.used = 10 * kGiB;  // the first has allocated
+  leases[1].before = std::make_shared<const InUse>(in_use_on(card));
+  card.sampled_at = card.processes_at = at_second(999);
+  EXPECT_EQ(room_on(card, leases, kNow, Seconds(10)).free / kGiB, 60u);
+  card.processes.push_back(process(7, 10)), card.used = 20 * kGiB;
+  EXPECT_EQ(room_on(card, leases, kNow, Seconds(10)).free / kGiB, 60u);
+  card.processes_at = at_second(980), card.used = 10 * kGiB;  // one has left since
+  EXPECT_EQ(room_on(card, leases, kNow, Seconds(10)).free / kGiB, 60u);
+}
+
+TEST(Room, WhatWasUsedBesideTheListAtTheGrantIsNotTheHoldersEither) {
+  auto card = card_of(0, 80);
+  card.used = 60 * kGiB;  // a stranger of 40 has grown since the list
+  card.processes = {process(6, 40)};
+  card.sampled_at = at_second(899), card.processes_at = at_second(890);
+  auto lease = promise(8, 0);
+  lease.before = std::make_shared<const InUse>(in_use_on(card));
+  card.processes = {process(6, 60)};
+  card.sampled_at = card.processes_at = at_second(999);
+  EXPECT_EQ(room_on(card, {&lease, 1}, kNow, Seconds(10)).free / kGiB, 12u);
 }
 
 TEST(Room, BelievesTheSampleWhereTheListIsOlder) {
@@ -220,6 +269,27 @@ TEST(Place, PrefersTheWantedNumaNodeToTheBetterFit) {
   EXPECT_THAT(sites.where(wanted), ElementsAre("GPU-1"));
   wanted.bytes = 50 * kGiB, wanted.min_bytes = 1;
   EXPECT_THAT(sites.where(wanted), ElementsAre("GPU-1"));
+}
+
+TEST(Place, FindsGpusThatReachEachOtherBehindADeadEnd) {
+  Sites sites({12, 13, 14, 15});  // the first two are linked, but to no third
+  sites.cards[0].linked_to = {"GPU-1", "GPU-2", "GPU-3"};
+  sites.cards[2].linked_to = {"GPU-3"};
+  auto wanted = want("a", 10);
+  wanted.gpus = 3, wanted.linked = true;
+  EXPECT_THAT(sites.where(wanted), ElementsAre("GPU-0", "GPU-2", "GPU-3"));
+}
+
+TEST(Place, KnowsACardByItsIndexAndTheBeginningOfItsUuid) {
+  Sites sites({12, 13});
+  sites.cards[0].index = "0", sites.cards[1].index = "1";
+  auto wanted = want("a", 10);
+  for (const auto* device : {"1", "GPU-1"}) {
+    wanted.device = device;
+    EXPECT_THAT(sites.where(wanted), ElementsAre("GPU-1"));
+  }
+  wanted.device = "2";
+  EXPECT_THAT(sites.where(wanted), testing::IsEmpty());
 }
 
 TEST(Place, PrefersGpusThatReachEachOther) {

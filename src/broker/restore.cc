@@ -16,17 +16,26 @@ void end(Lease& lease, Ending how, const char* why, Instant now) {
   if (lease.ended_at == Instant{}) lease.ended_at = now;
 }
 
+// Nobody hears the answer any more, so nothing may be granted to it; who asked asks again.
+void cut_off(Lease& lease, Instant now) {
+  end(lease, Ending::released, "the broker restarted before it was answered; ask again", now);
+}
+
 // The wall clock may have been set meanwhile: no time is left in the future that could
 // not have been there.
 void settle_times(Lease& lease, Instant now) {
-  const auto ttl = lease.state == State::waiting ? lease.wanted.wait : lease.wanted.ttl;
+  const auto ttl = lease.wanted.ttl;
   lease.asked_at = std::min(lease.asked_at, now);
   if (lease.granted_at != Instant{}) lease.granted_at = std::min(lease.granted_at, now);
   if (lease.expires_at != Instant{})
     lease.expires_at =
         std::clamp(lease.expires_at, later(now, std::min(ttl, kGrace)), later(now, ttl));
-  if (lease.state == State::yielding)
-    lease.yield_by = std::max(lease.yield_by, later(now, std::min(ttl, kGrace)));
+}
+
+// Whoever it was to make room for is cut off.
+void need_not_yield(Lease& lease) {
+  lease.yields_to = 0, lease.yield_by = {};
+  if (lease.state == State::yielding) lease.state = State::held;
 }
 
 }  // namespace
@@ -35,7 +44,10 @@ Restored restored(std::vector<Lease> stored, bool same_boot, const Moment& at) {
   Restored out;
   for (auto& lease : stored) {
     lease.wanted.holder.connection = 0;
-    if (lease.state == State::draining)
+    need_not_yield(lease);
+    if (lease.state == State::waiting)
+      cut_off(lease, at.now);
+    else if (lease.state == State::draining)
       end(lease, Ending::released, "given back", at.now);
     else if (!same_boot && lease.wanted.holder.pid != 0)
       end(lease, Ending::holder_died, "its process ended with the machine's last boot", at.now);

@@ -18,7 +18,9 @@ struct Restored {
 // valid when the broker was last alive, and its holder could not renew since: it gets its
 // time to live once more, at most 15 seconds, and never less than it had left. What was
 // being given back is taken as given back: the first sample is newer than that. After
-// another boot no process of before lives. Connections are cut.
+// another boot no process of before lives. Connections are cut, so what waited was not
+// answered and ends: it would be granted to nobody, and whoever asked asks again. Those asked
+// to yield to it are held as before.
 Restored restored(std::vector<Lease> stored, bool same_boot, const Moment& at);
 
 }  // namespace sluice::broker

@@ -50,10 +50,21 @@ TEST(Restore, ConnectionsAreCut) {
   EXPECT_EQ(only(restored({held(60, 40)}, true, kNow)).wanted.holder.connection, 0U);
 }
 
-TEST(Restore, WhoWaitsKeepsWaitingAsLongAsItWanted) {
+TEST(Restore, WhoWaitedWasNotAnsweredAndIsGrantedNothing) {
   auto waiting = held(60, 200);
   waiting.state = State::waiting, waiting.parts.clear(), waiting.wanted.wait = Seconds(300);
-  EXPECT_EQ(only(restored({waiting}, true, kNow)).expires_at, at(200));
+  const auto r = restored({waiting}, true, kNow);
+  EXPECT_THAT(r.live, IsEmpty());
+  ASSERT_THAT(r.ended, SizeIs(1));
+  EXPECT_EQ(r.ended[0].state, State::ended);
+  EXPECT_EQ(r.ended[0].ending, Ending::released);
+  EXPECT_THAT(r.ended[0].reason, testing::HasSubstr("ask again"));
+}
+
+TEST(Restore, WhoIsOnTheCpuWasAnsweredAndStays) {
+  auto on_cpu = held(60, 40);
+  on_cpu.state = State::on_cpu, on_cpu.parts.clear();
+  EXPECT_EQ(only(restored({on_cpu}, true, kNow)).state, State::on_cpu);
 }
 
 TEST(Restore, NoProcessOutlivesABoot) {
@@ -81,10 +92,13 @@ TEST(Restore, WhatWasBeingGivenBackIsGivenBack) {
   EXPECT_EQ(r.ended[0].ended_at, at(-3));
 }
 
-TEST(Restore, AHolderThatWasAskedToYieldGetsTimeToHearOfItAgain) {
+TEST(Restore, WhoeverWasAskedToYieldIsHeldAsBefore) {
   auto l = held(60, 40);
-  l.state = State::yielding, l.yield_by = at(-5);
-  EXPECT_EQ(only(restored({l}, true, kNow)).yield_by, at(15));
+  l.state = State::yielding, l.yield_by = at(-5), l.yields_to = 2;
+  const auto r = only(restored({l}, true, kNow));
+  EXPECT_EQ(r.state, State::held);
+  EXPECT_EQ(r.yields_to, 0U);
+  EXPECT_EQ(r.expires_at, at(40));
 }
 
 }  // namespace

@@ -44,8 +44,9 @@ std::vector<HolderUse> holders_of(const Card& card, std::span<const Promise> pro
   return holders;
 }
 
-// Adds what each holder really uses; answers with what strangers do.
-std::uint64_t read_list(const Card& card, std::vector<HolderUse>& holders) {
+// Adds what each holder really uses; answers with what strangers do, and who they are.
+std::uint64_t read_list(const Card& card, std::vector<HolderUse>& holders,
+                        std::vector<CardProcess>* who) {
   if (!card.processes_at) return 0;
   std::uint64_t strangers = 0;
   for (const auto& process : card.processes) {
@@ -55,6 +56,7 @@ std::uint64_t read_list(const Card& card, std::vector<HolderUse>& holders) {
       ++at;
     if (at == holders.end() || !is_holder(at->holder, process)) {
       strangers += process.bytes.value_or(0);
+      if (who != nullptr) who->push_back({process.pid, process.start_time, process.bytes, {}, {}});
     } else if (process.bytes) {
       at->used += *process.bytes;
     } else {
@@ -66,7 +68,71 @@ std::uint64_t read_list(const Card& card, std::vector<HolderUse>& holders) {
   return is_older ? std::min(strangers, card.used) : strangers;
 }
 
+bool comes_before(const CardProcess& a, const CardProcess& b) {
+  return a.pid != b.pid ? a.pid < b.pid : a.start_time < b.start_time;
+}
+
+// One entry for each process, without names.
+std::vector<CardProcess> sorted(std::vector<CardProcess> processes) {
+  std::ranges::sort(processes, comes_before);
+  std::vector<CardProcess> one_each;
+  for (auto& next : processes) {
+    const auto bytes = next.bytes.value_or(0);
+    if (one_each.empty() || comes_before(one_each.back(), next))
+      one_each.push_back({next.pid, next.start_time, bytes, {}, {}});
+    else
+      *one_each.back().bytes += bytes;
+  }
+  return one_each;
+}
+
+// What `strangers` took since `before`; both in the order of sorted().
+std::uint64_t taken_since(const InUse& before, std::span<const CardProcess> strangers) {
+  std::uint64_t grown = 0;
+  auto had = before.processes.begin();
+  for (const auto& now : strangers) {
+    while (had != before.processes.end() && comes_before(*had, now)) ++had;
+    const bool is_known = had != before.processes.end() && !comes_before(now, *had);
+    const auto then = is_known ? *had->bytes : 0;
+    if (*now.bytes > then) grown += *now.bytes - then;
+  }
+  return grown > before.unlisted ? grown - before.unlisted : 0;
+}
+
+// As much of what was promised to holders without a pid as may be among the strangers'
+// memory. Later promises first: what they may have is a part of what earlier ones may. What
+// an old list has beyond `used` is gone, and may have been just that.
+std::uint64_t among_strangers(const Card& card, std::span<const Promise> promises,
+                              std::uint64_t used, std::vector<CardProcess> strangers) {
+  std::vector<const Promise*> unknown;
+  for (const auto& promise : promises)
+    if (promise.holder.pid == 0 && promise.before && counts(promise, card) &&
+        promise.granted_at <= *card.processes_at)
+      unknown.push_back(&promise);
+  if (unknown.empty()) return 0;
+  std::ranges::sort(unknown, std::greater<>(), &Promise::granted_at);
+  strangers = sorted(std::move(strangers));
+  std::uint64_t sum = 0, most = 0;
+  const InUse* last = nullptr;
+  for (const auto* promise : unknown) {
+    if (promise->before.get() != last) most = taken_since(*promise->before, strangers);
+    last = promise->before.get();
+    sum = std::max(sum, std::min(sum + promise->bytes, most));
+  }
+  std::uint64_t listed = 0;
+  for (const auto& stranger : strangers) listed += *stranger.bytes;
+  const auto gone = listed - std::min(listed, used);
+  return sum - std::min(sum, gone);
+}
+
 }  // namespace
+
+InUse in_use_on(const Card& card) {
+  InUse use{sorted(card.processes), card.used};
+  for (const auto& process : use.processes)
+    use.unlisted -= std::min(use.unlisted, process.bytes.value_or(0));
+  return use;
+}
 
 bool is_holder(const Holder& holder, const CardProcess& process) noexcept {
   return holder.pid > 0 && holder.pid == process.pid &&
@@ -80,34 +146,31 @@ bool counts(const Promise& promise, const Card& card) noexcept {
 
 CardUse use_on(const Card& card, std::span<const Promise> promises) {
   CardUse use{holders_of(card, promises), 0};
-  use.strangers = read_list(card, use.holders);
+  use.strangers = read_list(card, use.holders, nullptr);
   return use;
 }
 
 Load load_on(const Card& card, std::span<const Promise> promises) {
-  const auto use = use_on(card, promises);
-  Load load{0, use.strangers, 0};
+  auto holders = holders_of(card, promises);
+  const bool has_unknown = !holders.empty() && holders.front().holder.pid == 0;
+  std::vector<CardProcess> strangers;
+  Load load{0, read_list(card, holders, has_unknown ? &strangers : nullptr), 0};
   std::uint64_t physical = card.used;  // and what cannot have been in it yet
-  std::uint64_t known = 0;             // by holders that the list tells apart
-  std::uint64_t hidden = 0;            // promised to those who may be among the strangers
-  for (const auto& holder : use.holders) {
+  std::uint64_t known = load.strangers;
+  for (const auto& holder : holders) {
     load.promised += holder.promised;
     const auto settled = std::max(holder.used, holder.promised - holder.fresh);
     physical += holder.promised - std::min(holder.promised, settled);
-    if (holder.holder.pid > 0 && holder.is_told) {
-      known += std::max(holder.promised, holder.used);
-    } else {
-      known += holder.unlisted;
-      hidden += holder.promised - holder.unlisted;
-    }
+    known += std::max(holder.promised, holder.used);
   }
-  load.taken = std::max(physical, known + std::max(load.strangers, hidden));
+  if (!strangers.empty()) known -= among_strangers(card, promises, load.strangers, strangers);
+  load.taken = std::max(physical, known);
   return load;
 }
 
 bool is_open(const Card& card, Instant now, Seconds stale) noexcept {
   return card.usable && !card.excluded && card.sampled_at &&
-         seconds_between(*card.sampled_at, now) <= stale.count();
+         seconds_between(*card.sampled_at, now) <= stale.count() * card.slowness;
 }
 
 std::string why_closed(const Card& card, Instant now, Seconds stale) {

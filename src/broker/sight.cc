@@ -18,7 +18,8 @@ using device::Metric;
 using device::Vendor;
 
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
-constexpr int kGenerations = 16;  // how far up a process's parents are looked at
+constexpr double kMostSlowness = 6;  // a sampler that is slower than that knows nothing
+constexpr int kGenerations = 16;     // how far up a process's parents are looked at
 
 std::uint64_t bytes_of(double value) { return value > 0 ? static_cast<std::uint64_t>(value) : 0; }
 
@@ -136,6 +137,8 @@ std::vector<Sight> sights_of(const watch::Snapshot& snapshot, const device::GpuC
     s.card.numa_node = view.gpu.numa_node;
     s.vendor = view.gpu.vendor;
     s.index = count[s.vendor]++;
+    if (is_counted(s, any_nvidia)) s.card.index = std::to_string(s.index);
+    s.card.slowness = std::clamp(snapshot.sampler.stretch, 1.0, kMostSlowness);
     add_memory(view, gpu, s);
     add_processes(view.readings, holders, proc, s);
     judge(view, s);
@@ -146,12 +149,15 @@ std::vector<Sight> sights_of(const watch::Snapshot& snapshot, const device::GpuC
   return sights;
 }
 
-const Sight* find_sight(std::span<const Sight> sights, std::string_view device) {
+std::vector<const Sight*> find_sights(std::span<const Sight> sights, std::string_view device) {
   const bool any_nvidia =
       std::ranges::any_of(sights, [](const Sight& s) { return s.vendor == Vendor::nvidia; });
-  for (const auto& s : sights)
-    if (device != "all" && is_named(s, device, any_nvidia)) return &s;
-  return nullptr;
+  std::vector<const Sight*> found;
+  for (const auto& s : sights) {
+    if (device == s.card.uuid || device == s.card.bus) return {&s};
+    if (device != "all" && is_named(s, device, any_nvidia)) found.push_back(&s);
+  }
+  return found;
 }
 
 }  // namespace sluice::broker

@@ -35,7 +35,8 @@ struct Sight {
 std::vector<Sight> sights_of(const watch::Snapshot& snapshot, const device::GpuConfig& gpu,
                              const std::set<ProcessId>& holders, const std::string& proc);
 
-// By uuid, by bus, or by index where there is no such name; null when there is none.
-const Sight* find_sight(std::span<const Sight> sights, std::string_view device);
+// By uuid or the beginning of one, by bus, or by index; several where the beginning of a uuid
+// fits several.
+std::vector<const Sight*> find_sights(std::span<const Sight> sights, std::string_view device);
 
 }  // namespace sluice::broker

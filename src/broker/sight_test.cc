@@ -87,10 +87,10 @@ TEST_F(SightTest, AnIndexCountsNvidiasCardsAsCudaDoes) {
   EXPECT_TRUE(s[0].card.excluded);
   EXPECT_FALSE(s[1].card.excluded);
   EXPECT_EQ(s[1].index, 0);
-  EXPECT_EQ(find_sight(s, "0"), &s[1]);
-  EXPECT_EQ(find_sight(s, "0000:00:00.0"), &s[0]);
-  EXPECT_EQ(find_sight(s, "7"), nullptr);
-  EXPECT_EQ(find_sight(s, "all"), nullptr);
+  EXPECT_THAT(find_sights(s, "0"), testing::ElementsAre(&s[1]));
+  EXPECT_THAT(find_sights(s, "0000:00:00.0"), testing::ElementsAre(&s[0]));
+  EXPECT_THAT(find_sights(s, "7"), testing::IsEmpty());
+  EXPECT_THAT(find_sights(s, "all"), testing::IsEmpty());
 }
 
 TEST_F(SightTest, AWorkerCountsAsTheProcessThatHoldsTheLease) {

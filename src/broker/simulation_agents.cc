@@ -38,6 +38,7 @@ Nature SimulationRun::some_nature() {
   if (options_.honest) return nature;
   nature.over_uses = dice_.chance(0.05);
   nature.is_anonymous = dice_.chance(0.3);
+  nature.is_idle = dice_.chance(0.2);
   return nature;
 }
 
@@ -106,6 +107,7 @@ void SimulationRun::has_lease(std::size_t who) {
 
 void SimulationRun::allocate(std::size_t who) {
   auto& agent = agents_[who];
+  if (agent.nature.is_idle) return;
   for (const auto& [card, bytes] : agent.promised) {
     const auto wanted = agent.nature.over_uses ? bytes + bytes / 3 : bytes;
     if (gpus_.set(card, agent.process, wanted)) continue;

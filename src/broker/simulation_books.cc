@@ -8,7 +8,7 @@ SimulationBooks::SimulationBooks(const std::vector<Card>& cards, Seconds longest
     : longest_wait_(longest_wait) {
   for (const auto& card : cards) {
     index_[card.uuid] = cards_.size();
-    cards_.push_back({card.total, 0, {}});
+    cards_.push_back({card.total, 0, {}, {}, {}});
   }
 }
 
@@ -42,15 +42,32 @@ void SimulationBooks::granted(LeaseId id, const Ledger& ledger, Instant now) {
     const auto card = index_.at(part.uuid);
     row.parts.emplace_back(card, part.bytes);
     cards_[card].promised += part.bytes;
-    if (cards_[card].promised > cards_[card].total) breaks(id, "promised more than the card has");
+    if (lease->wanted.holder.pid == 0) cards_[card].unknown.push_back({id, now, part.bytes});
+    auto taken = cards_[card].promised;
+    if (taken > cards_[card].total) breaks(id, "promised more than the card has");
+    for (const auto& [pid, stranger] : cards_[card].strangers) taken += stranger.bytes;
+    if (taken - may_be_strangers(cards_[card]) > cards_[card].total)
+      breaks(id, "promised memory that a stranger was known to have");
   }
+}
+
+// Only what came after a lease was granted can be that lease's.
+std::uint64_t SimulationBooks::may_be_strangers(const CardBook& card) {
+  std::uint64_t sum = 0;
+  for (auto lease = card.unknown.rbegin(); lease != card.unknown.rend(); ++lease) {
+    std::uint64_t later = 0;
+    for (const auto& [pid, stranger] : card.strangers)
+      if (stranger.known_since > lease->granted_at) later += stranger.bytes;
+    sum = std::max(sum, std::min(sum + lease->bytes, later));
+  }
+  return sum;
 }
 
 void SimulationBooks::ended(LeaseId id, Instant now) {
   const auto at = leases_.find(id);
   if (at == leases_.end()) return breaks(id, "ended twice, or never begun");
   for (const auto& [card, bytes] : at->second.parts)
-    cards_[card].given_back.push_back({now, bytes});
+    cards_[card].given_back.push_back({id, now, bytes});
   if (at->second.is_waiting) queue_.erase({at->second.asked_at, id});
   leases_.erase(at);
 }
@@ -89,8 +106,20 @@ void SimulationBooks::sampled(std::size_t card, Instant taken_at) {
   std::erase_if(book.given_back, [&](const GivenBack& back) {
     if (taken_at <= back.at) return false;
     book.promised -= back.bytes;
+    std::erase_if(book.unknown, [&](const Unknown& lease) { return lease.id == back.id; });
     return true;
   });
+}
+
+void SimulationBooks::listed(std::size_t card,
+                             const std::map<std::int64_t, std::uint64_t>& strangers, Instant now) {
+  auto& known = cards_[card].strangers;
+  std::erase_if(known, [&](const auto& one) { return !strangers.contains(one.first); });
+  for (const auto& [pid, bytes] : strangers) known.try_emplace(pid, Stranger{bytes, now});
+}
+
+void SimulationBooks::restarted() {
+  for (auto& card : cards_) card.strangers.clear();
 }
 
 void SimulationBooks::renewed(LeaseId id, Ledger::Outcome outcome, Instant now) {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -22,6 +23,11 @@ class SimulationBooks {
   void read(const Changes& changes, const Ledger& ledger, Instant now);
   // A sample of the card reached the ledger.
   void sampled(std::size_t card, Instant taken_at);
+  // A list reached it, with these strangers that never had to do with leases.
+  void listed(std::size_t card, const std::map<std::int64_t, std::uint64_t>& strangers,
+              Instant now);
+  void stranger_left(std::size_t card, std::int64_t pid) { cards_[card].strangers.erase(pid); }
+  void restarted();  // it knows no list any more
   // The answer to a renewal.
   void renewed(LeaseId id, Ledger::Outcome outcome, Instant now);
   // Everything that lives by these books lives there too, and nothing else.
@@ -41,13 +47,26 @@ class SimulationBooks {
     std::vector<std::pair<std::size_t, std::uint64_t>> parts;
   };
   struct GivenBack {
+    LeaseId id;
     Instant at;
+    std::uint64_t bytes;
+  };
+  struct Stranger {
+    std::uint64_t bytes;
+    Instant known_since;
+  };
+  struct Unknown {  // a lease whose process the ledger cannot tell from a stranger
+    LeaseId id;
+    Instant granted_at;
     std::uint64_t bytes;
   };
   struct CardBook {
     std::uint64_t total, promised = 0;
     std::vector<GivenBack> given_back;
+    std::map<std::int64_t, Stranger> strangers;  // by pid
+    std::vector<Unknown> unknown;                // in the order they were granted
   };
+  static std::uint64_t may_be_strangers(const CardBook& card);
 
   void breaks(LeaseId id, const char* what);
   void enter(LeaseId id, const Ledger& ledger);

@@ -39,6 +39,7 @@ SimulationRun::SimulationRun(const SimulationOptions& options, const std::vector
       gpus_(cards),
       books_(cards, options.longest_wait),
       ledger_(policy_),
+      newest_(cards.size()),
       lists_(cards.size()),
       kinds_(kKinds),
       told_(kTold) {
@@ -115,7 +116,7 @@ void SimulationRun::happen(const Event& event) {
     case Kind::gpu_lost: return gpu_lost(event.who);
     case Kind::gpu_back: return gpus_.restore(event.who);
     case Kind::stranger_comes: return stranger_comes(event.who);
-    case Kind::stranger_goes: return gpus_.process_ends(strangers_[event.turn].second);
+    case Kind::stranger_goes: return stranger_goes(event.turn);
     default: return restart();
   }
 }
@@ -177,8 +178,20 @@ void SimulationRun::sample_arrives(std::uint64_t slot) {
   const auto at = on_the_way_.find(slot);
   const auto card = std::move(at->second);
   on_the_way_.erase(at);
-  if (card.second.sampled_at) books_.sampled(card.first, *card.second.sampled_at);
+  tell_books(card.first, card.second);
   read(ledger_.observe({&card.second, 1}, now_));
+}
+
+// What the ledger will take in: no sample that was overtaken by a later one.
+void SimulationRun::tell_books(std::size_t card, const Card& sample) {
+  if (!sample.sampled_at) return;
+  books_.sampled(card, *sample.sampled_at);
+  if (newest_[card] && *sample.sampled_at < *newest_[card]) return;
+  newest_[card] = sample.sampled_at;
+  std::map<std::int64_t, std::uint64_t> strangers;
+  for (const auto& process : sample.processes)
+    if (strangers_now_.contains(process.pid)) strangers[process.pid] = process.bytes.value_or(0);
+  books_.listed(card, strangers, now_);
 }
 
 void SimulationRun::gpu_lost(std::size_t card) {
@@ -194,19 +207,36 @@ void SimulationRun::stranger_comes(std::size_t card) {
   const auto bytes = gpus_.card(card).total / 100 * dice_.below(16);
   if (!gpus_.set(card, who, bytes)) return;
   strangers_.emplace_back(card, who);
+  strangers_now_.insert(who.pid);
   plan(dice_.between(5, 120), Kind::stranger_goes, card, strangers_.size() - 1);
 }
 
-// The store has every lease as it was; nothing else survives.
+void SimulationRun::stranger_goes(std::uint64_t number) {
+  const auto& [card, who] = strangers_[number];
+  gpus_.process_ends(who);
+  strangers_now_.erase(who.pid);
+  books_.stranger_left(card, who.pid);
+}
+
+// The store has every lease as it was; nothing else survives. Who waited was not answered,
+// and asks again (see restored()).
 void SimulationRun::restart() {
-  plan(dice_.between(60, 600), Kind::restart, 0);
+  plan(dice_.between(300, 1200), Kind::restart, 0);  // waits of many minutes must be seen
   check_all();
   std::vector<Lease> stored;
-  for (const auto* lease : ledger_.live()) stored.push_back(*lease);
+  Changes unanswered;
+  for (const auto* lease : ledger_.live())
+    if (lease->state == State::waiting)
+      unanswered.push_back({Change::What::ended, lease->id, 0, {}, {}});
+    else
+      stored.push_back(*lease);
+  read(unanswered);
   const auto last = ledger_.last_id();
   policy_.escalate = static_cast<Policy::Escalate>(dice_.below(3));  // the settings may be new
   ledger_ = Ledger(policy_);
   ledger_.restore(std::move(stored), last);
+  books_.restarted();
+  std::ranges::fill(newest_, std::nullopt);
   check_all();
 }
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <queue>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -22,6 +24,7 @@ struct Nature {
   bool is_stubborn = false;   // does not yield
   bool is_anonymous = false;  // the ledger does not know its process
   bool is_bound = false;      // its lease hangs on a connection
+  bool is_idle = false;       // takes none of the memory that it leased
 };
 
 struct SimulatedAgent {
@@ -97,6 +100,8 @@ class SimulationRun {
   void sample_arrives(std::uint64_t slot);
   void gpu_lost(std::size_t card);
   void stranger_comes(std::size_t card);
+  void stranger_goes(std::uint64_t number);
+  void tell_books(std::size_t card, const Card& sample);
   void restart();
 
   SimulationOptions options_;
@@ -113,6 +118,8 @@ class SimulationRun {
   std::uint64_t order_ = 0, next_pid_ = 1000, samples_ = 0, slots_ = 0;
   std::unordered_map<std::uint64_t, std::pair<std::size_t, Card>> on_the_way_;
   std::vector<std::pair<std::size_t, Holder>> strangers_;
+  std::set<std::int64_t> strangers_now_;        // by pid
+  std::vector<std::optional<Instant>> newest_;  // sample of each card that the ledger knows
   std::vector<std::uint64_t> lists_, kinds_, told_;
   double promised_sum_ = 0;
   std::uint64_t memory_ = 0;

@@ -67,6 +67,27 @@ TEST(SimulationBooks, NoticeAnOverCommit) {
   EXPECT_THAT(b.books.broken(), HasSubstr("more than the card has"));
 }
 
+TEST(SimulationBooks, NoticeAPromiseOfWhatAStrangerWasKnownToHave) {
+  Books b;
+  b.books.listed(0, {{6, 40 * kGiB}}, b.machine.now());
+  b.machine.get(want("a", 40));
+  b.tell(b.machine.told);
+  EXPECT_EQ(b.books.broken(), "");
+  b.machine.told.clear();
+  b.machine.get(want("b", 1));  // its ledger was told of no stranger
+  b.tell(b.machine.told);
+  EXPECT_THAT(b.books.broken(), HasSubstr("a stranger was known to have"));
+
+  Books later;
+  later.machine.get(want("a", 40));
+  later.tell(later.machine.told);
+  later.machine.second += 1, later.machine.told.clear();
+  later.books.listed(0, {{6, 40 * kGiB}}, later.machine.now());  // it may be a's
+  later.machine.get(want("b", 40));
+  later.tell(later.machine.told);
+  EXPECT_EQ(later.books.broken(), "");
+}
+
 TEST(SimulationBooks, NoticeALeaseThatIsGrantedOrEndsTwice) {
   Books twice;
   const auto id = twice.machine.get(want("a", 8));

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <initializer_list>
+#include <set>
 
 #include "base/error.h"
 #include "base/utf8.h"
@@ -84,11 +85,33 @@ void bind_wanted(watch::Statement& s, const Wanted& w) {
   s.bind(whole(w.holder.start_time)).bind(w.holder.uid);
 }
 
+std::int64_t between(std::string_view column, std::int64_t value, std::int64_t low,
+                     std::int64_t high) {
+  if (value < low || value > high) damaged(column, std::to_string(value));
+  return value;
+}
+
+// A lease whose memory would be counted wrongly.
+void check_sound(const Lease& l) {
+  const bool has_memory =
+      l.state == State::held || l.state == State::yielding || l.state == State::draining;
+  if (l.wanted.agent.empty()) damaged("the agent", "");
+  if (l.state != State::ended && l.parts.size() != (has_memory ? l.wanted.gpus : 0))
+    damaged("parts that do not go with its state", to_string(l.state));
+  std::set<std::string_view> uuids;
+  for (const auto& part : l.parts)
+    if (part.bytes == 0 || part.bytes > l.wanted.bytes || !uuids.insert(part.uuid).second)
+      damaged("a part that cannot be", part.uuid);
+}
+
 Wanted wanted_from(const watch::Statement& row) {
+  constexpr std::int64_t kMostBytes = std::int64_t{64} << 40;  // these as check() allows
+  constexpr std::int64_t kMostGpus = 64;
   Wanted w;
   w.agent = name("agent", row.text(5));
-  w.bytes = bits(row.number(6)), w.min_bytes = bits(row.number(7));
-  w.gpus = static_cast<unsigned>(row.number(8));
+  w.bytes = bits(between("bytes", row.number(6), 1, kMostBytes));
+  w.min_bytes = bits(between("min_bytes", row.number(7), 0, row.number(6)));
+  w.gpus = static_cast<unsigned>(between("gpus", row.number(8), 1, kMostGpus));
   w.priority = named("priority", row.text(9),
                      {Priority::low, Priority::normal, Priority::high, Priority::critical});
   w.model_type = name("model_type", row.text(10)), w.device = name("device", row.text(11));
@@ -117,8 +140,10 @@ void bind_lease(watch::Statement& s, const Lease& l, const Moment& at) {
 }
 
 Lease lease_from(const watch::Statement& row, const Moment& at) {
+  constexpr std::int64_t kLastId = std::int64_t{1} << 62;  // more follow it
   Lease l;
-  l.id = bits(row.number(0)), l.secret = bits(row.number(1)), l.renewals = bits(row.number(2));
+  l.id = bits(between("the number", row.number(0), 1, kLastId));
+  l.secret = bits(row.number(1)), l.renewals = bits(row.number(2));
   l.state = named(
       "state", row.text(3),
       {State::waiting, State::on_cpu, State::held, State::yielding, State::draining, State::ended});
@@ -136,6 +161,7 @@ Lease lease_from(const watch::Statement& row, const Moment& at) {
   l.expires_at = instant(row.number(27), at), l.yield_by = instant(row.number(28), at);
   l.ended_at = instant(row.number(29), at);
   l.yields_to = bits(row.number(30));
+  check_sound(l);
   return l;
 }
 

@@ -256,6 +256,23 @@ TEST_F(StoreTest, AValueWithoutMeaningIsRefused) {
   EXPECT_THAT(error_of(options), HasSubstr("a lease has state 'maybe'"));
 }
 
+TEST_F(StoreTest, ALeaseWhoseMemoryCannotBeCountedIsRefused) {
+  const char* const damages[] = {"bytes=-5",
+                                 "parts=''",
+                                 "agent=''",
+                                 "gpus=0",
+                                 "id=-7",
+                                 "id=9223372036854775807",
+                                 "parts=parts || parts",
+                                 "state='waiting'"};
+  for (const auto* what : damages) {
+    write(*std::make_unique<Store>(options), {lease(1)});
+    watch::Database(path, false).run(std::string("UPDATE leases SET ") + what);
+    EXPECT_THAT(error_of(options), HasSubstr("a lease has ")) << what;
+    std::filesystem::remove_all(options.dir);
+  }
+}
+
 TEST_F(StoreTest, FilesOfOthersAndOfTheFutureAreRefused) {
   { Store{options}; }
   watch::Database(path, false).run("PRAGMA user_version=99");

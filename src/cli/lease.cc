@@ -113,15 +113,14 @@ double patience(const RequestFlags& flags) {
   return wait + kPatience_s;
 }
 
-void print_answer(const Json& answer, const RequestFlags& flags, Io& io) {
+// A refusal has nothing to export, and a shell evaluates what --export prints.
+void print_answer(const Json& answer, bool has_lease, const RequestFlags& flags, Io& io) {
   if (flags.json) {
     io.out << answer.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
-  } else if (flags.exports) {
-    io.out << export_lines(answer);
-  } else {
-    print_lease(answer, io.out, terminal_behind(io.out));
-    io.out << "\n" << export_lines(answer);
+    return;
   }
+  if (!flags.exports) print_lease(answer, io.out, terminal_behind(io.out));
+  if (has_lease) io.out << (flags.exports ? "" : "\n") << export_lines(answer);
 }
 
 int request(Args args, Io& io) {
@@ -148,9 +147,10 @@ int request(Args args, Io& io) {
       server.ask("POST", "/v1/leases", body_of(flags, has_command), patience(flags));
   const auto status = answer.value("status", "failed");
   const auto reason = answer.value("reason", "");
-  if (!has_command) print_answer(answer, flags, io);
+  const bool has_lease = status == "allocated" || status == "cpu_fallback";
+  if (!has_command) print_answer(answer, has_lease, flags, io);
   if (status == "cpu_fallback") io.err << "sluice: on the CPU: " << reason << "\n";
-  if (status != "allocated" && status != "cpu_fallback") {
+  if (!has_lease) {
     io.err << "sluice: no lease: " << reason << "\n";
     return 1;
   }

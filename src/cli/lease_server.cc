@@ -55,7 +55,7 @@ void add_options(CLI::App& app, ServerFlags& flags) {
 
 ServerAddress find_server(const ServerFlags& flags, const Io& io) {
   require(flags.socket.empty() || flags.url.empty(), "give --socket or --url, not both");
-  const auto settings = load_settings(flags.settings, io.environment);
+  const auto settings = load_settings(flags.settings, without_lease(io.environment));
   ServerAddress found;
   found.api_key = settings.serve.api_key.reveal();
   auto url = flags.url, socket = flags.socket;
@@ -84,7 +84,11 @@ watch::HttpAnswer LeaseServer::call(std::string_view method, const std::string& 
                                     const Json& body, double timeout_s) {
   watch::HttpCall call;
   call.method = method, call.target = target;
-  if (!body.is_null()) call.json = body.dump(-1, ' ', false, Json::error_handler_t::replace);
+  try {
+    if (!body.is_null()) call.json = body.dump();
+  } catch (const Json::type_error&) {
+    throw Error(Code::invalid_argument, "what is asked for is not UTF-8 text");
+  }
   if (!address_.api_key.empty()) call.headers.emplace_back("X-API-Key", address_.api_key);
   return client_.call(call, timeout_s);
 }

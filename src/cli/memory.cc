@@ -27,6 +27,7 @@ namespace sluice::cli {
 namespace {
 
 namespace fs = std::filesystem;
+constexpr double kGiB = 1 << 30;
 
 // ---- finding a trace -----------------------------------------------------------------
 
@@ -48,6 +49,18 @@ void refuse_compressed(const std::string& bytes, const std::string& path) {
   if (bytes.empty()) throw Error(Code::invalid_argument, path + " is empty");
 }
 
+// A device or a pipe may have no end.
+std::string contents_of(const std::string& path) {
+  constexpr std::uintmax_t kLargest = std::uintmax_t{4} << 30;
+  const auto kind = fs::status(path).type();
+  require(kind == fs::file_type::regular || kind == fs::file_type::directory ||
+              kind == fs::file_type::not_found,
+          path + " is neither a trace nor a snapshot: it is no regular file");
+  if (kind == fs::file_type::regular)
+    require(fs::file_size(path) <= kLargest, path + " is larger than a snapshot can be (4 GiB)");
+  return memory::read_file(path);
+}
+
 // With the file in front of what is wrong with it.
 template <class Read>
 memory::Trace read_named(const std::string& path, Read read) {
@@ -67,7 +80,7 @@ memory::Trace load(const std::string& what, int device) {
     throw Error(Code::not_found, "no file '" + what + "' and no trace of that name" +
                                      did_you_mean(what, names) + "; shipped are " + listed(names));
   }
-  const auto bytes = memory::read_file(what);
+  const auto bytes = contents_of(what);
   refuse_compressed(bytes, what);
   auto trace = read_named(what, [&] {
     if (!memory::is_torch_snapshot(bytes)) return memory::decode(bytes);
@@ -131,7 +144,7 @@ int record(Args args, Io& io) {
   if (name.empty()) name = fs::path(output).stem().string();
   require(force || !fs::exists(output),
           output + " exists; choose another -o, or --force to write over it");
-  const auto bytes = memory::read_file(file);
+  const auto bytes = contents_of(file);
   refuse_compressed(bytes, file);
   require(!memory::is_trace(bytes), file + " is a trace already; see sluice memory report " + file);
   if (source.empty()) source = "PyTorch memory snapshot " + fs::path(file).filename().string();
@@ -171,10 +184,10 @@ void add_flags(CLI::App& app, ReplayFlags& flags) {
   app.add_option("--strategy", flags.strategy, "first_fit, best_fit, buddy, slab or all")
       ->type_name("NAME");
   app.add_option("--arena", flags.arena_gb,
-                 "memory there is, in GB (default: as much as is needed)")
+                 "memory there is, in GB of 2^30 bytes (default: as much as is needed)")
       ->type_name("GB")
       ->check(CLI::Range(0.01, 1e6));
-  app.add_option("--growth", flags.growth_mb, "the pool's growth, in MiB (default 64)")
+  app.add_option("--growth", flags.growth_mb, "the pool's growth, in MiB (default 16)")
       ->type_name("MIB")
       ->check(CLI::Range(2.0, 1e6));
   app.add_option("--passes", flags.passes, "timed passes (default 5)")->check(CLI::Range(1, 1000));
@@ -195,7 +208,7 @@ std::vector<memory::StrategyKind> strategies_of(const std::string& wanted) {
 
 memory::ReplayOptions options_of(const ReplayFlags& flags) {
   memory::ReplayOptions options;
-  if (flags.arena_gb > 0) options.ceiling = static_cast<std::size_t>(flags.arena_gb * 1e9);
+  if (flags.arena_gb > 0) options.ceiling = static_cast<std::size_t>(flags.arena_gb * kGiB);
   if (flags.growth_mb > 0) options.growth = static_cast<std::size_t>(flags.growth_mb) << 20;
   options.passes = flags.passes;
   return options;

@@ -136,7 +136,7 @@ TEST_F(Memory, APeerThatBeganWithMemoryIsNotCompared) {
 
 TEST_F(Memory, ReplayInTooLittleMemoryCountsRefusals) {
   EXPECT_EQ(call({"replay", "training", "--arena", "2", "--strategy", "slab", "--passes", "1"}), 0);
-  EXPECT_THAT(out.str(), HasSubstr("In 1.9 GiB of memory"));
+  EXPECT_THAT(out.str(), HasSubstr("In 2.0 GiB of memory"));
   EXPECT_THAT(out.str(), HasSubstr(" refused"));
   EXPECT_THAT(out.str(), testing::Not(HasSubstr("Left to grow")));
 }
@@ -146,6 +146,7 @@ TEST_F(Memory, AMistypedTraceOrStrategyNamesTheNearest) {
   EXPECT_THAT(problem_of({"replay", "training", "--strategy", "best-fit"}),
               HasSubstr("did you mean 'best_fit'"));
   EXPECT_THAT(problem_of({"replay", file("t", "text")}), HasSubstr("not a trace"));
+  EXPECT_THAT(problem_of({"report", "/dev/zero"}), HasSubstr("no regular file"));
 }
 
 TEST_F(Memory, ReportShowsSizesLifetimesAndWhatIsLeft) {

@@ -29,6 +29,9 @@ struct BenchRow {
   std::string detail;           // sizes, alternatives, or why there is no value
   std::size_t samples = 0;
   double spread = 0;  // (90th - 10th percentile) / median, of the samples
+  // Who else was measured on the same work in the same run, if anyone, and what it reached.
+  std::string peer{};
+  std::optional<double> peer_value{};
 
   // Of the peak, 0..100 and a little more; for rates only.
   std::optional<double> percent() const;

@@ -94,6 +94,7 @@ Json to_json(const BenchRow& row) {
   json["samples"] = row.samples;
   json["spread"] = row.spread;
   json["detail"] = row.detail;
+  if (row.peer_value) json["peer"] = {{"name", row.peer}, {"value", *row.peer_value}};
   return json;
 }
 

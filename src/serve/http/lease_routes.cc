@@ -1,5 +1,6 @@
 // /v1/leases: who may use which GPU. Everything is decided by the broker; here bodies
 // become values and refusals become statuses.
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
@@ -19,6 +20,7 @@ using Outcome = broker::Ledger::Outcome;
 
 constexpr double kGiB = 1 << 30;
 constexpr std::size_t kLargestBody = 64 << 10;
+constexpr std::string_view kListed = "GET /v1/leases lists those there are.";
 
 Response answer_json(const broker::Answer& answer) {
   return json_text(broker::to_json(answer, Steady::now(), std::chrono::system_clock::now()).dump());
@@ -36,7 +38,7 @@ Response turned_down(const LeaseError& e) {
     return response;
   };
   switch (e.outcome()) {
-    case Outcome::unknown: return made(404, "not_found", "GET /v1/leases lists those there are.");
+    case Outcome::unknown: return made(404, "not_found", kListed);
     case Outcome::over: return made(410, "lease_over", "Ask for a new one: POST /v1/leases.");
     case Outcome::wrong_secret:
       return made(403, "not_the_holder", "Send the token of the answer that granted it.");
@@ -44,16 +46,26 @@ Response turned_down(const LeaseError& e) {
   }
 }
 
-template <class Work>
-Response unless_turned_down(Work work) {
+using Handler = Response (*)(Service&, const Asked&);
+
+// A route of one lease, whose refusals become statuses.
+template <Handler handler>
+Response of_lease(Service& s, const Asked& asked) {
   try {
-    return work();
+    return handler(s, asked);
   } catch (const LeaseError& e) {
     return turned_down(e);
+  } catch (const Error& e) {
+    if (e.code() != Code::not_found) throw;
+    return error_response(404, "not_found", e.reason(), kListed);
   }
 }
 
 // ---- bodies ----------------------------------------------------------------------
+
+std::string shown(const std::string& text) {
+  return std::string(broker::whole_characters(text, 64));
+}
 
 // An object with none but the known fields.
 Json object_of(const Request& request, std::span<const std::string_view> known) {
@@ -61,8 +73,8 @@ Json object_of(const Request& request, std::span<const std::string_view> known) 
   auto json = parse_json_object(request.body, "the body");
   for (const auto& item : json.items())
     if (std::ranges::find(known, item.key()) == known.end())
-      throw Error(Code::invalid_argument, "no field is named '" + item.key().substr(0, 64) + "'" +
-                                              did_you_mean(item.key().substr(0, 64), known));
+      throw Error(Code::invalid_argument, "no field is named '" + shown(item.key()) + "'" +
+                                              did_you_mean(shown(item.key()), known));
   return json;
 }
 
@@ -71,8 +83,8 @@ broker::LeaseId id_of(const Request& request) {
   const bool is_number = !text.empty() && text.size() <= 19 &&
                          text.find_first_not_of("0123456789") == std::string::npos;
   if (!is_number)
-    throw Error(Code::not_found, "no lease is named '" + text.substr(0, 64) +
-                                     "'; its lease_id is a number, and GET /v1/leases lists them");
+    throw Error(Code::not_found,
+                "no lease is named '" + shown(text) + "'; its lease_id is a number");
   return std::stoull(text);
 }
 
@@ -164,7 +176,7 @@ Response show(Service& s, const Asked& asked) {
 Response renew(Service& s, const Asked& asked) {
   constexpr std::string_view known[] = {"token"};
   const auto token = token_in(asked.request, object_of(asked.request, known));
-  return unless_turned_down([&] { return answer_json(s.broker().renew(token)); });
+  return answer_json(s.broker().renew(token));
 }
 
 // The token in the body, or as a query parameter: many clients send no body with DELETE.
@@ -177,10 +189,8 @@ Response release(Service& s, const Asked& asked) {
     require(asked.query.empty(), "say the token in the body or in the query, not in both");
     token = token_in(asked.request, object_of(asked.request, kReleaseTakes));
   }
-  return unless_turned_down([&] {
-    s.broker().release(token);
-    return json_text(Json{{"lease_id", std::to_string(token.id)}, {"released", true}}.dump());
-  });
+  s.broker().release(token);
+  return json_text(Json{{"lease_id", std::to_string(token.id)}, {"released", true}}.dump());
 }
 
 Response revoke(Service& s, const Asked& asked) {
@@ -190,10 +200,8 @@ Response revoke(Service& s, const Asked& asked) {
               !body["reason"].get_ref<const std::string&>().empty(),
           "'reason' is missing: the holder is told why its lease ends");
   const auto id = id_of(asked.request);
-  return unless_turned_down([&] {
-    s.broker().revoke(id, body["reason"].get<std::string>().substr(0, 256));
-    return json_text(Json{{"lease_id", std::to_string(id)}, {"revoked", true}}.dump());
-  });
+  s.broker().revoke(id, body["reason"].get_ref<const std::string&>());
+  return json_text(Json{{"lease_id", std::to_string(id)}, {"revoked", true}}.dump());
 }
 
 double number_in(const Json& body, const std::string& name, double low, double high) {
@@ -211,13 +219,20 @@ Response report(Service& s, const Asked& asked) {
   require(!body.contains("out_of_memory") || body["out_of_memory"].is_boolean(),
           "'out_of_memory' must be true or false");
   broker::UsageReport usage;
-  usage.batch_size = static_cast<std::int64_t>(number_in(body, "batch_size", 1, 1 << 20));
-  usage.peak_bytes = static_cast<std::uint64_t>(number_in(body, "peak_memory_gb", 0, 65536) * kGiB);
   usage.out_of_memory = body.value("out_of_memory", false);
-  return unless_turned_down([&] {
-    s.broker().report(token, usage);
-    return json_text(Json{{"lease_id", std::to_string(token.id)}, {"noted", true}}.dump());
-  });
+  const auto is_given = [&](const char* name) {
+    return !usage.out_of_memory || body.contains(name);
+  };
+  if (is_given("batch_size")) {
+    const double size = number_in(body, "batch_size", 1, 1 << 20);
+    require(size == std::floor(size), "'batch_size' must be a whole number");
+    usage.batch_size = static_cast<std::int64_t>(size);
+  }
+  if (is_given("peak_memory_gb"))
+    usage.peak_bytes =
+        static_cast<std::uint64_t>(number_in(body, "peak_memory_gb", 0, 65536) * kGiB);
+  s.broker().report(token, usage);
+  return json_text(Json{{"lease_id", std::to_string(token.id)}, {"noted", true}}.dump());
 }
 
 constexpr std::string_view kTimelineTakes[] = {"from", "to"};
@@ -237,11 +252,12 @@ constexpr Row kRows[] = {
     {Method::get, "/v1/leases", list, !kOpen, kBlocking},
     {Method::post, "/v1/leases", request_lease, !kOpen, kBlocking, kBody},
     {Method::get, "/v1/leases/timeline", timeline, !kOpen, kBlocking, !kBody, 0, kTimelineTakes},
-    {Method::get, "/v1/leases/{id}", show, !kOpen, kBlocking},
-    {Method::delete_, "/v1/leases/{id}", release, !kOpen, kBlocking, kBody, 0, kReleaseTakes},
-    {Method::post, "/v1/leases/{id}/renew", renew, !kOpen, kBlocking, kBody},
-    {Method::post, "/v1/leases/{id}/report", report, !kOpen, kBlocking, kBody},
-    {Method::post, "/v1/leases/{id}/revoke", revoke, !kOpen, kBlocking, kBody},
+    {Method::get, "/v1/leases/{id}", of_lease<show>, !kOpen, kBlocking},
+    {Method::delete_, "/v1/leases/{id}", of_lease<release>, !kOpen, kBlocking, kBody, 0,
+     kReleaseTakes},
+    {Method::post, "/v1/leases/{id}/renew", of_lease<renew>, !kOpen, kBlocking, kBody},
+    {Method::post, "/v1/leases/{id}/report", of_lease<report>, !kOpen, kBlocking, kBody},
+    {Method::post, "/v1/leases/{id}/revoke", of_lease<revoke>, !kOpen, kBlocking, kBody},
 };
 
 }  // namespace

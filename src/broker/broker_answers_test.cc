@@ -1,0 +1,180 @@
+// What those who ask are told: of names that fit no card, waits that were in vain, quotas,
+// reports that do not count, and the cost of a preemption.
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <future>
+#include <thread>
+
+#include "broker/broker_case_for_tests.h"
+
+namespace sluice::broker {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+using Outcome = Ledger::Outcome;
+
+std::string refusal_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Code::invalid_argument);
+    return std::string(e.reason());
+  }
+  return "it was accepted";
+}
+
+TEST_F(BrokerTest, AnIndexAskedForBeforeTheFirstSampleIsFoundWhenTheCardsAre) {
+  broker = std::make_unique<Broker>(host.options);
+  auto w = wanted("early", 1, OnUnavailable::wait);
+  w.device = "1", w.wait = Seconds(8);
+  const auto asked = broker->request(w);
+  EXPECT_EQ(asked.verdict, Verdict::waiting);
+  broker->observe(host.sample());
+  const auto now = broker->status(token(asked));
+  ASSERT_EQ(now.verdict, Verdict::granted);
+  EXPECT_EQ(now.lease.parts[0].uuid, "GPU-1");
+}
+
+TEST_F(BrokerTest, ADeviceThatNamesNoCardOrSeveralIsAMistake) {
+  open();
+  auto w = wanted("scout", 1);
+  for (const auto* device : {"GPU-", "99", "0000:99:00.0"}) {
+    w.device = device;
+    EXPECT_THAT(refusal_of([&] { broker->request(w); }),
+                AllOf(HasSubstr(device), HasSubstr("1 GPU-1 (Test 24)")));
+  }
+  w.device = "GPU-1";
+  EXPECT_EQ(broker->request(w).verdict, Verdict::granted);
+}
+
+TEST_F(BrokerTest, AWaitInVainFailsWithWhatStandsInTheWay) {
+  open();
+  const auto holder = ask("holder", 20);
+  auto w = wanted("late", 20, OnUnavailable::wait);
+  w.wait = Seconds(3);
+  const auto asked = broker->request(w);
+  host.pass(3);
+  broker->observe(host.sample());
+  broker->tick();
+  const auto json = to_json(broker->status(token(asked)), host.now(), host.wall());
+  EXPECT_EQ(json["status"], "failed");
+  EXPECT_THAT(json["reason"].get<std::string>(),
+              AllOf(HasSubstr("waited 3.0 s"), HasSubstr("20.0 GiB wanted")));
+  EXPECT_FALSE(json.contains("token"));
+  EXPECT_FALSE(json.contains("expires_in_s"));
+  EXPECT_THAT(json["obstacles"], SizeIs(2));
+  EXPECT_EQ(json["would_have_to_go"][0]["lease_id"], std::to_string(holder.lease.id));
+  EXPECT_GT(json["may_fit_in_s"], 50);
+}
+
+TEST_F(BrokerTest, OverItsQuotaAnAgentIsToldWhichLeaseOfItsOwnEndsFirst) {
+  host.options.config.quotas_gb["capped"] = 8;
+  open();
+  const auto own = ask("capped", 6);
+  const auto more = ask("capped", 6);
+  EXPECT_EQ(more.verdict, Verdict::refused);
+  EXPECT_THAT(more.refusal.reason, HasSubstr("lease 1 of its own ends in 1 min"));
+  ASSERT_THAT(more.in_the_way, SizeIs(1));
+  EXPECT_EQ(more.in_the_way[0].id, own.lease.id);
+  EXPECT_EQ(more.refusal.may_fit_in, Seconds(60));
+}
+
+TEST_F(BrokerTest, AReportCountsOnlyFromWhoHoldsTheLeaseNow) {
+  open();
+  const auto first = ask("scout", 8);
+  const auto renewed = broker->renew(token(first));
+  const UsageReport run{16, 2 * kGb, false};
+  EXPECT_EQ(outcome([&] { broker->report(token(first), run); }), Outcome::stale);
+  broker->report(token(renewed), run);
+  broker->release(token(renewed));
+  EXPECT_EQ(outcome([&] { broker->report(token(renewed), run); }), Outcome::over);
+  const auto expired = ask("scout", 8);
+  host.pass(61);
+  EXPECT_EQ(outcome([&] { broker->report(token(expired), run); }), Outcome::over);
+}
+
+TEST_F(BrokerTest, AReportedPeakIsWithinTheCardAndRunningOutNeedsNone) {
+  open();
+  const auto a = ask("scout", 8);
+  EXPECT_THAT(refusal_of([&] {
+                broker->report(token(a), {16, 25 * kGb, false});
+              }),
+              HasSubstr("its GPU has 16.0 GiB"));
+  const auto before = broker->status(a.lease.id).batch.size;
+  broker->report(token(a), {0, 0, true});  // with the batch that was advised
+  EXPECT_LT(broker->status(a.lease.id).batch.size, before);
+}
+
+TEST_F(BrokerTest, AReasonIsPlainTextAndCutBetweenCharacters) {
+  open();
+  const auto a = ask("scout", 1);
+  EXPECT_THAT(refusal_of([&] { broker->revoke(a.lease.id, "x\x1b[31m\nred"); }),
+              HasSubstr("without control characters"));
+  std::string reason = "a";
+  while (reason.size() < 1000) reason += "é";
+  broker->revoke(a.lease.id, reason);
+  EXPECT_EQ(broker->status(a.lease.id).lease.reason, reason.substr(0, 511));
+}
+
+TEST_F(BrokerTest, APreemptionIsRecordedWithWhatItTookAndFreed) {
+  open();
+  auto low = wanted("low", 20);
+  low.priority = Priority::low;
+  const auto a = broker->request(low);
+  auto urgent = wanted("urgent", 20, OnUnavailable::wait);
+  urgent.priority = Priority::critical, urgent.wait = Seconds(100);
+  broker->request(urgent);
+  host.pass(2);
+  broker->release(token(a));
+  EXPECT_EQ(broker->figures().yields_done, 0U);  // no sample has shown it free
+  host.pass(1);
+  broker->observe(host.sample());
+  const auto ended = broker->leases_json()["recent"][0];
+  EXPECT_EQ(ended["yield_cost"]["seconds"], 3.0);
+  EXPECT_EQ(ended["yield_cost"]["memory_gb"], 20.0);
+  EXPECT_EQ(broker->figures().yields_done, 1U);
+  EXPECT_EQ(broker->figures().yield_bytes, 20 * kGb);
+  EXPECT_EQ(broker->figures().yield_s, 3.0);
+}
+
+TEST_F(BrokerTest, ASamplerThatMustGoSlowDoesNotCloseTheCards) {
+  open();
+  host.snapshot.sampler.stretch = 3;
+  broker->observe(host.sample());
+  host.pass(29);
+  EXPECT_EQ(ask("scout", 1).verdict, Verdict::granted);
+  host.pass(2);
+  EXPECT_THAT(ask("scout", 1).refusal.reason, HasSubstr("31.0 s old"));
+}
+
+// /proc hangs, as that of a process in a driver's call may: nobody else waits for it.
+TEST_F(BrokerTest, I07_NoAnswerWaitsForAProbeThatHangs) {
+  open();
+  const TemporaryFolder proc;
+  const auto stat = proc.path + "/4711/stat";
+  ASSERT_EQ(::mkdir((proc.path + "/4711").c_str(), 0700), 0);
+  ASSERT_EQ(::mkfifo(stat.c_str(), 0600), 0);  // whoever opens it waits for a writer
+  broker.reset();
+  host.options.proc = proc.path;
+  open();
+  host.run(0, 4711, kGb);
+  const auto sample = host.sample();
+  auto probe = std::async(std::launch::async, [&] { broker->observe(sample); });
+  const auto began = Steady::now();
+  EXPECT_EQ(ask("scout", 1).verdict, Verdict::granted);
+  EXPECT_THAT(broker->leases_json()["leases"], SizeIs(1));
+  broker->tick();
+  EXPECT_LT(seconds_between(began, Steady::now()), 1);
+  EXPECT_EQ(probe.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  for (int fd = -1; probe.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready;) {
+    fd = ::open(stat.c_str(), O_WRONLY | O_NONBLOCK);
+    if (fd >= 0) ::close(fd);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::broker
