@@ -1,60 +1,25 @@
-// One thread runs one line, one warp 32 of them, on its own: tiles of kBars bars x 32 lines
-// come through shared memory, so that global memory is read and written in whole sectors,
-// and several are under way while one is computed on.
+// A block runs up to 32 lines with three warps: one reads tiles of bars ahead, one computes,
+// a line in each thread, one writes. They meet once a tile, so what moves never waits for
+// what computes within one, nor the other way round.
 //
 // Limit: memory. Each input is read once and each output written once: 16 bytes a point for
 // one double in and out, 269 Gpt/s at 4.3 TB/s; what a line reads before its first output
-// (the halo) comes on top. In flight: stages x 4 KiB a warp, against 32 KiB a multiprocessor
-// that the latency of memory asks for.
+// (the halo) comes on top. In flight: stages x 4 KiB a block, against the 10 to 20 KiB a
+// multiprocessor that the latency of memory asks for. 10,000 lines are 2.4 blocks for each
+// of an H200's multiprocessors: a bar of a line may take 70 cycles, so the chain from bar to
+// bar is all that may be left in it (Group).
 #pragma once
-
-#include <cuda_pipeline.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "base/error.h"
 #include "device/launch.cuh"
-#include "market/indicators/gpu.h"
-
-#define SLUICE_RULES on_gpu
-#define SLUICE_RULES_BEGIN static_assert(true)
-#define SLUICE_RULES_END static_assert(true)
-#define SLUICE_RULE __device__ __forceinline__
-#include "market/indicators/rules_signal-inl.h"
+#include "market/indicators/job.cuh"
+#include "market/indicators/tiles.cuh"
 
 namespace sluice::market::on_gpu {
-
-// A value of one line.
-struct Cell {
-  double x;
-
-  Cell() = default;
-  __device__ __forceinline__ explicit Cell(double value) : x(value) {}
-};
-
-__device__ __forceinline__ Cell operator+(Cell a, Cell b) { return Cell(a.x + b.x); }
-__device__ __forceinline__ Cell operator-(Cell a, Cell b) { return Cell(a.x - b.x); }
-__device__ __forceinline__ Cell operator*(Cell a, Cell b) { return Cell(a.x * b.x); }
-__device__ __forceinline__ Cell root(Cell a) { return Cell(sqrt(a.x)); }
-__device__ __forceinline__ Cell magnitude(Cell a) { return Cell(fabs(a.x)); }
-__device__ __forceinline__ Cell pick_lt(Cell a, Cell b, Cell yes, Cell no) {
-  return Cell(a.x < b.x ? yes.x : no.x);
-}
-
-// Within an ulp or two, in 8 double instructions in place of the exact division's 20; what
-// is not finite (or too small for the approximation) is divided exactly.
-__device__ __forceinline__ Cell quotient(Cell a, Cell b) {
-  double r;
-  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(b.x));
-  r = fma(r, fma(-b.x, r, 1.0), r);
-  r = fma(r, fma(-b.x, r, 1.0), r);
-  double q = a.x * r;
-  q = fma(r, fma(-b.x, q, a.x), q);
-  return Cell(fabs(q) < INFINITY ? q : a.x / b.x);
-}
-
-constexpr int kWarp = 32;
 
 // A line's past in shared memory, beside those of the other lanes.
 struct OwnRing {
@@ -73,192 +38,239 @@ struct FarRing {
   __device__ __forceinline__ FarRing operator+(int i) const { return {at + i * stride, stride}; }
 };
 
-constexpr int kBars = 16;        // of a tile
-constexpr int kRow = kBars + 1;  // in shared memory: no two lines of a warp share a bank
-constexpr int kSteps = kBars;    // of a warp, to move a tile: 32 values each
-constexpr int kMostStages = 8;   // that the pipeline can wait for
+// ---- the three warps ----------------------------------------------------------------------
 
-// Bars before a line's first in which nothing moved, back to the line before at most.
-struct Still {
-  std::int64_t bars;
-  bool whole;
-};
+enum Role { kComputes, kReads, kWrites, kRoles };
 
-template <class T>
-struct Job {
-  const T* in[kMostInputs];
-  T* out[kMostOutputs];
-  Plan plan;
-  std::int64_t bars, series, parts;
-  int stages;
-  const std::int64_t* begins;  // of the series: their first complete bar
-  const Still* still;          // of the lines, where plan.ratio asks for it
-  Cell* ring;                  // of all lines, where it is not in shared memory
-};
+// Of a multiprocessor: enough that some compute while others wait; what registers allow.
+constexpr int kLeastBlocks = 3, kMostBlocks = 4;
 
-// What the lanes of a warp must know about each other's lines to move tiles: lane l moves
-// bar l % kBars of lines l / kBars, l / kBars + 2, ...
-struct Rows {
-  std::int64_t at[kSteps];  // element of the first bar
-  int begin[kSteps], end[kSteps];
+__device__ __forceinline__ void meet() {
+  asm volatile("bar.sync 1, %0;" ::"n"(kRoles * kWarp) : "memory");
+}
 
-  __device__ __forceinline__ Rows(const Line& line, std::int64_t bars, int store_from) {
-    const int mine = threadIdx.x / kBars;
-#pragma unroll
-    for (int i = 0; i < kSteps; ++i) {
-      const int row = 2 * i + mine;
-      at[i] = __shfl_sync(~0u, line.series * bars + line.from, row);
-      begin[i] = __shfl_sync(~0u, store_from, row);
-      end[i] = __shfl_sync(~0u, static_cast<int>(line.end - line.from), row);
-    }
+// What a block holds in shared memory.
+template <class S, class T>
+struct Shared {
+  T* in;   // [input][line][in_pitch]
+  T* out;  // [output][line][kOutPitch]: two tiles, and what is past the second
+  Cell* ring;
+  int pitch;
+
+  static constexpr int kPitch = kOutPitch<T>;
+  static constexpr int kOut = S::kOutputs * kWarp * kPitch;
+
+  __device__ __forceinline__ Shared(void* memory, int stages)
+      : in(static_cast<T*>(memory)), pitch(in_pitch<T>(stages)) {
+    out = in + S::kInputs * kWarp * pitch;
+    ring = reinterpret_cast<Cell*>(out + kOut);
+  }
+
+  static std::size_t bytes(int stages, std::size_t ring) {
+    const int elements = S::kInputs * kWarp * in_pitch<T>(stages) + kOut;
+    return static_cast<std::size_t>(elements) * sizeof(T) + ring;
   }
 };
 
-// Finds the first complete bar of each series, a warp each; the outputs before it are NaN.
-template <class T>
-__global__ void __launch_bounds__(kWarp)
-    find_begins(const __grid_constant__ Job<T> job, std::int64_t* begins) {
-  const std::int64_t row = std::int64_t{blockIdx.x} * job.bars;
-  for (std::int64_t first = 0; first < job.bars; first += kWarp) {
-    const std::int64_t bar = first + threadIdx.x;
-    bool complete = bar < job.bars;
-    for (int k = 0; k < job.plan.inputs && complete; ++k) complete = !isnan(job.in[k][row + bar]);
-    const unsigned found = __ballot_sync(~0u, complete);
-    const int skipped = found == 0 ? kWarp : __ffs(static_cast<int>(found)) - 1;
-    for (int k = 0; k < job.plan.outputs; ++k)
-      if (bar < job.bars && static_cast<int>(threadIdx.x) < skipped)
-        job.out[k][row + bar] = static_cast<T>(NAN);
-    if (found != 0) {
-      if (threadIdx.x == 0) begins[blockIdx.x] = first + skipped;
-      return;
-    }
-  }
-  if (threadIdx.x == 0) begins[blockIdx.x] = job.bars;
-}
-
-template <class T>
-__global__ void __launch_bounds__(kWarp)
-    find_still(const __grid_constant__ Job<T> job, Still* still) {
-  const std::int64_t id = std::int64_t{blockIdx.x} * kWarp + threadIdx.x;
-  if (id >= job.series * job.parts) return;
-  const std::int64_t series = id / job.parts, part = id % job.parts, begin = job.begins[series];
-  const auto first_of = [&](std::int64_t p) {
-    return line_of(job.plan, series, begin, job.bars, p, job.parts).first;
-  };
-  const std::int64_t first = first_of(part), least = part == 0 ? first : first_of(part - 1);
-  std::int64_t t = first;
-  for (bool moved = false; t > least; --t) {
-    for (int k = 0; k < job.plan.inputs; ++k) {
-      const T* row = job.in[k] + series * job.bars;
-      moved = moved || row[t] != row[t - 1];
-    }
-    if (moved) break;
-  }
-  still[id] = {first - t, t == least};
-}
-
-// This thread's line; an empty one past the last.
-template <class T>
-__device__ __forceinline__ Line own_line(const Job<T>& job) {
-  const std::int64_t id = std::int64_t{blockIdx.x} * kWarp + threadIdx.x;
-  if (id >= job.series * job.parts) return {0, 0, 0, 0};
-  const std::int64_t series = id / job.parts;
-  std::int64_t still = 0;
-  if (job.still != nullptr)  // a part without any movement goes on from the one before
-    for (std::int64_t part = id % job.parts, line = id; part > 0; --part, --line) {
-      still += job.still[line].bars;
-      if (!job.still[line].whole) break;
-    }
-  return line_of(job.plan, series, job.begins[series], job.bars, id % job.parts, job.parts, still);
-}
-
-template <class T, int kInputs>
-__device__ __forceinline__ void fetch(const Job<T>& job, const Rows& rows, T* slot, int t) {
-  const int bar = threadIdx.x % kBars, mine = threadIdx.x / kBars;
-#pragma unroll
-  for (int k = 0; k < kInputs; ++k) {
-#pragma unroll
-    for (int i = 0; i < kSteps; ++i)
-      if (t + bar < rows.end[i])
-        __pipeline_memcpy_async(slot + (k * kWarp + 2 * i + mine) * kRow + bar,
-                                job.in[k] + rows.at[i] + t + bar, sizeof(T));
-  }
-  __pipeline_commit();
-}
-
-template <class T, int kOutputs>
-__device__ __forceinline__ void write(const Job<T>& job, const Rows& rows, const T* tile, int t) {
-  const int bar = threadIdx.x % kBars, mine = threadIdx.x / kBars;
-#pragma unroll
-  for (int k = 0; k < kOutputs; ++k) {
-#pragma unroll
-    for (int i = 0; i < kSteps; ++i)
-      if (t + bar >= rows.begin[i] && t + bar < rows.end[i])
-        __stcs(job.out[k] + rows.at[i] + t + bar, tile[(k * kWarp + 2 * i + mine) * kRow + bar]);
-  }
-}
-
-// One bar of this thread's line, from its row of the tile to its row of the other.
-template <class S, class T, class R>
-__device__ __forceinline__ void advance(S& state, const Plan& plan, R ring, const T* from, T* to,
-                                        bool quiet) {
-  Cell in[S::kInputs], out[S::kOutputs];
-#pragma unroll
-  for (int k = 0; k < S::kInputs; ++k) in[k] = Cell(static_cast<double>(from[k * kWarp * kRow]));
-#pragma unroll
-  for (int k = 0; k < S::kOutputs; ++k) out[k] = Cell(0);
-  state.update(plan, in, ring, out);
-#pragma unroll
-  for (int k = 0; k < S::kOutputs; ++k)
-    to[k * kWarp * kRow] = quiet ? static_cast<T>(NAN) : static_cast<T>(out[k].x);
-}
-
-template <class S, class T, bool kOwn>
-__global__ void __launch_bounds__(kWarp) run_lines(const __grid_constant__ Job<T> job) {
-  extern __shared__ double2 memory[];
-  constexpr int kSlot = S::kInputs * kWarp * kRow;
-  T* const slots = reinterpret_cast<T*>(memory);
-  T* const made = slots + job.stages * kSlot;
-  const int lane = threadIdx.x;
-  const auto ring = [&] {
-    if constexpr (kOwn)
-      return OwnRing{reinterpret_cast<Cell*>(made + S::kOutputs * kWarp * kRow) + lane};
-    else
-      return FarRing{job.ring + std::int64_t{blockIdx.x} * kWarp + lane,
-                     std::int64_t{gridDim.x} * kWarp};
-  }();
-  for (int i = 0; i < job.plan.ring; ++i) ring[i] = Cell(0);
-
-  const Line line = own_line(job);
-  const Rows rows(line, job.bars, static_cast<int>(line.first - line.from));
-  const int longest = __reduce_max_sync(~0u, static_cast<int>(line.end - line.from));
-  const int tiles = (longest + kBars - 1) / kBars;
-  for (int i = 0; i < job.stages - 1; ++i)
-    fetch<T, S::kInputs>(job, rows, slots + i * kSlot, i * kBars);
-
-  S state{};
+template <class S, class T>
+__device__ __forceinline__ void read_lines(const Job<T>& job, const Rows& rows,
+                                           const Shared<S, T>& shared, int tiles) {
+  const Share<T> share(rows);
   int slot = 0;
-  for (int tile = 0; tile < tiles; ++tile) {
-    const int t = tile * kBars, free = slot == 0 ? job.stages - 1 : slot - 1;
-    fetch<T, S::kInputs>(job, rows, slots + free * kSlot, t + (job.stages - 1) * kBars);
-    __pipeline_wait_prior(job.stages - 1);
-    __syncwarp();
-    const T* from = slots + slot * kSlot + lane * kRow;
-#pragma unroll 4
-    for (int i = 0; i < kBars; ++i)
-      advance(state, job.plan, ring, from + i, made + lane * kRow + i, t + i < job.plan.lookback);
-    __syncwarp();
-    write<T, S::kOutputs>(job, rows, made, t);
-    __syncwarp();
+  const auto next = [&](int tile) {
+#pragma unroll
+    for (int k = 0; k < S::kInputs; ++k)
+      fetch(share, job.in[k], shared.in + k * kWarp * shared.pitch + slot * kBars, shared.pitch,
+            tile * kBars, job.wide);
+    __pipeline_commit();
     slot = slot + 1 == job.stages ? 0 : slot + 1;
+  };
+  for (int tile = 0; tile < job.stages - 1; ++tile) next(tile);
+  const int ahead = job.stages - (rows.shifted ? 3 : 2);
+  __pipeline_wait_prior(ahead);
+  meet();
+  for (int tile = 0; tile < tiles; ++tile) {
+    next(tile + job.stages - 1);
+    __pipeline_wait_prior(ahead);
+    meet();
   }
   __pipeline_wait_prior(0);
+}
+
+template <class S, class T>
+__device__ __forceinline__ void write_lines(const Job<T>& job, const Rows& rows,
+                                            const Shared<S, T>& shared, int tiles) {
+  const Share<T> share(rows);
+  meet();
+  for (int tile = 0; tile < tiles; ++tile) {
+    meet();
+#pragma unroll
+    for (int k = 0; k < S::kOutputs; ++k)
+      write(share, job.out[k], shared.out + k * kWarp * shared.kPitch + tile % 2 * kBars,
+            tile * kBars, job.wide);
+  }
+}
+
+// Some bars of a line at once: what does not need the bar before overlaps.
+template <class S, int kSize>
+struct Group {
+  Cell in[kSize][S::kInputs], out[kSize][S::kOutputs];
+
+  template <class R>
+  __device__ __forceinline__ void update(S& state, const Plan& plan, R ring) {
+    if constexpr (kSize > 1 && requires { state.room(plan); }) {
+      if (state.room(plan) >= kSize) return take(state, plan, ring, std::false_type());
+    }
+    take(state, plan, ring, std::true_type());
+  }
+
+  template <class R, class Turns>
+  __device__ __forceinline__ void take(S& state, const Plan& plan, R ring, Turns) {
+    if constexpr (requires { S::kRaw; }) {
+      Cell raw[kSize][S::kRaw];
+#pragma unroll
+      for (int i = 0; i < kSize; ++i)
+        if constexpr (Turns::value)
+          state.advance(plan, in[i], ring, raw[i]);
+        else
+          state.template advance<false>(plan, in[i], ring, raw[i]);
+      finish(plan, raw);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kSize; ++i) {
+#pragma unroll
+        for (int k = 0; k < S::kOutputs; ++k) out[i][k] = Cell(0);
+        if constexpr (Turns::value)
+          state.update(plan, in[i], ring, out[i]);
+        else
+          state.template update<false>(plan, in[i], ring, out[i]);
+      }
+    }
+  }
+
+  // Roughly first; again where that did not do.
+  template <int kRaw>
+  __device__ __forceinline__ void finish(const Plan& plan, const Cell (&raw)[kSize][kRaw]) {
+    unsigned rough = 0;
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) {
+      Rough from[kRaw], made[S::kOutputs];
+#pragma unroll
+      for (int k = 0; k < kRaw; ++k) from[k] = Rough(raw[i][k].x);
+      S::finish(plan, from, made);
+#pragma unroll
+      for (int k = 0; k < S::kOutputs; ++k) {
+        out[i][k] = Cell(made[k].x);
+        rough |= static_cast<unsigned>(!finite(made[k].x));
+      }
+    }
+    if (rough == 0) return;
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) S::finish(plan, raw[i], out[i]);
+  }
+};
+
+// The tile from bar t on of this thread's line.
+template <class S, class T, class R>
+struct Computing {
+  static constexpr int kPitch = Shared<S, T>::kPitch;
+  const Plan& plan;
+  const Shared<S, T>& shared;
+  R ring;
+  int shift, stages;
+  S state{};
+  int slot = 0;
+
+  template <bool kSteady>
+  __device__ __forceinline__ void tile(int t) {
+    const int next = slot + 1 == stages ? 0 : slot + 1, lane = threadIdx.x;
+    const T* const from = shared.in + lane * shared.pitch;
+    T* const to = shared.out + lane * kPitch;
+    const int half = t / kBars % 2 * kBars;
+    constexpr int kSize = !kSteady ? 1 : S::kInputs + S::kOutputs <= 2 ? 8 : 4;
+#pragma unroll 1
+    for (int first = 0; first < kBars; first += kSize) {
+      Group<S, kSize> group;
+#pragma unroll
+      for (int i = 0; i < kSize; ++i) {
+        const int bar = first + i + shift, past = bar - kBars;
+        const bool over = i + kWide<T> > kSize && past >= 0;
+#pragma unroll
+        for (int k = 0; k < S::kInputs; ++k)
+          group.in[i][k] = Cell(static_cast<double>(
+              from[k * kWarp * shared.pitch + (over ? next * kBars + past : slot * kBars + bar)]));
+      }
+      if constexpr (kSteady && requires { state.settle(); }) state.settle();
+      group.update(state, plan, ring);
+#pragma unroll
+      for (int i = 0; i < kSize; ++i) {
+        const int bar = first + i + shift;
+        const bool over = i + kWide<T> > kSize && bar >= kBars;
+        const bool quiet = !kSteady && t + first + i < plan.lookback;
+#pragma unroll
+        for (int k = 0; k < S::kOutputs; ++k)
+          to[k * kWarp * kPitch + (over ? kBars + bar : half + bar)] =
+              quiet ? static_cast<T>(NAN) : static_cast<T>(group.out[i][k].x);
+      }
+    }
+    slot = next;
+  }
+
+  // What the tile before this one made past its end.
+  __device__ __forceinline__ void take_over(int t) {
+    T* const to = shared.out + threadIdx.x * kPitch;
+    for (int i = 0; i < shift; ++i)
+#pragma unroll
+      for (int k = 0; k < S::kOutputs; ++k)
+        to[k * kWarp * kPitch + t / kBars % 2 * kBars + i] = to[k * kWarp * kPitch + 2 * kBars + i];
+  }
+
+  __device__ __forceinline__ void run(int tiles) {
+    meet();
+    for (int i = 0; i < tiles; ++i) {
+      const int t = i * kBars;
+      take_over(t);
+      if (t > plan.lookback)
+        tile<true>(t);
+      else
+        tile<false>(t);
+      meet();
+    }
+  }
+};
+
+template <class S, class T, bool kOwn>
+__global__ void __launch_bounds__(kRoles* kWarp, kMostBlocks)
+    run_lines(const __grid_constant__ Job<T> job) {
+  extern __shared__ double2 memory[];
+  __shared__ Rows rows;
+  const Shared<S, T> shared(memory, job.stages);
+  const int role = static_cast<int>(threadIdx.x) / kWarp, lane = threadIdx.x % kWarp;
+  int shift = 0;
+  if (role == kComputes) shift = rows.set(own_line(job), job.bars, job.wide ? kWide<T> : 1);
+  __syncthreads();
+  const int tiles = (rows.longest + kBars - 1) / kBars;
+  if (role == kReads) {
+    read_lines<S>(job, rows, shared, tiles);
+  } else if (role == kWrites) {
+    write_lines<S>(job, rows, shared, tiles);
+  } else {
+    const auto ring = [&] {
+      if constexpr (kOwn)
+        return OwnRing{shared.ring + lane};
+      else
+        return FarRing{job.ring + std::int64_t{blockIdx.x} * kWarp + lane,
+                       std::int64_t{gridDim.x} * kWarp};
+    }();
+    for (int i = 0; i < job.plan.ring; ++i) ring[i] = Cell(0);
+    Computing<S, T, decltype(ring)>{job.plan, shared, ring, shift, job.stages}.run(tiles);
+  }
 }
 
 // ---- launch ----------------------------------------------------------------------------
 
 struct Card {
-  int processors, shared;  // shared memory that a block may have
+  int processors, shared;  // shared memory of each
 };
 
 inline Card this_card() {
@@ -271,18 +283,6 @@ inline Card this_card() {
   return card;
 }
 
-// Lines per series. Rules whose lines give the same bits anyway are cut until every
-// multiprocessor has kWarpsEach warps; others by the length of the series alone.
-inline std::int64_t parts_for(const Plan& plan, std::int64_t bars, std::int64_t series,
-                              const Card& card) {
-  constexpr std::int64_t kOverhead = 6, kWarpsEach = 10, kShortest = 512;
-  if (plan.align == 0 || plan.halo == kEndless) return lines_of(plan, bars, series, kOverhead);
-  const std::int64_t reach = plan.halo + plan.lookback + plan.align;
-  const std::int64_t most = std::max<std::int64_t>(bars / std::max(16 * reach, kShortest), 1);
-  const std::int64_t wanted = card.processors * kWarpsEach * kWarp;
-  return std::clamp<std::int64_t>((wanted + series - 1) / series, 1, most);
-}
-
 // Launches the kernel of a plan's rule.
 template <class T>
 struct Launch {
@@ -293,24 +293,45 @@ struct Launch {
 
   template <class S>
   void run() {
-    const std::int64_t blocks = (job.series * job.parts + kWarp - 1) / kWarp;
-    const auto each = std::clamp<std::int64_t>(blocks / card.processors + 1, 2, 12);
-    const std::size_t budget = static_cast<std::size_t>(card.shared / each);
-    const std::size_t slot = std::size_t{S::kInputs} * kWarp * kRow * sizeof(T);
-    const std::size_t made = std::size_t{S::kOutputs} * kWarp * kRow * sizeof(T);
+    using Memory = Shared<S, T>;
     std::size_t ring = static_cast<std::size_t>(job.plan.ring) * kWarp * sizeof(Cell);
-    const bool far = made + ring + 3 * slot > static_cast<std::size_t>(card.shared) / 2;
-    if (far) {
+    const bool far = 2 * Memory::bytes(kLeastStages, ring) > static_cast<std::size_t>(card.shared);
+    if (far) ring = 0;
+    const auto fit = [&](int stages) {
+      constexpr std::size_t kReserved = 1024 + sizeof(Rows);  // of each block
+      return card.shared / static_cast<std::int64_t>(Memory::bytes(stages, ring) + kReserved);
+    };
+    const std::int64_t room = std::min<std::int64_t>(fit(kLeastStages), kMostBlocks);
+    if (job.plan.align != 0) job.parts = parts_for(std::min<std::int64_t>(room, kLeastBlocks));
+    const std::int64_t each = share_out(std::min<std::int64_t>(room, kLeastBlocks));
+    const std::int64_t blocks = (job.series * job.parts + job.lines - 1) / job.lines;
+    job.stages = kMostStages;
+    while (job.stages > kLeastStages && fit(job.stages) < std::min(each, room)) --job.stages;
+    if (far)
       job.ring = lane.scratch<Cell>(static_cast<std::size_t>(job.plan.ring * blocks) * kWarp);
-      ring = 0;
-    }
-    const std::size_t rest = budget > made + ring ? budget - made - ring : 0;
-    job.stages = static_cast<int>(std::clamp<std::size_t>(rest / slot, 3, kMostStages));
-    const std::size_t shared = static_cast<std::size_t>(job.stages) * slot + made + ring;
+    auto kernel = run_lines<S, T, true>;
     if constexpr (S::kKeeps)
-      start(far ? run_lines<S, T, false> : run_lines<S, T, true>, blocks, shared);
-    else
-      start(run_lines<S, T, true>, blocks, shared);
+      if (far) kernel = run_lines<S, T, false>;
+    start(kernel, blocks, Memory::bytes(job.stages, ring));
+  }
+
+  // The same number of blocks, of about as many lines, for each multiprocessor: they share
+  // the memory's bandwidth evenly, so one that has more to do would go on alone at the end.
+  // Returns that number.
+  std::int64_t share_out(std::int64_t least) {
+    const std::int64_t all = job.series * job.parts, processors = card.processors;
+    const std::int64_t full = kWarp * processors, each = std::max((all + full - 1) / full, least);
+    job.lines = static_cast<int>((all + each * processors - 1) / (each * processors));
+    return each;
+  }
+
+  // Lines per series, for rules whose lines give the same bits anyway: all that run at once.
+  std::int64_t parts_for(std::int64_t room) const {
+    constexpr std::int64_t kShortest = 512, kOverhead = 16;
+    if (job.plan.halo == kEndless) return 1;
+    const std::int64_t reach = job.plan.halo + job.plan.lookback + job.plan.align;
+    const std::int64_t most = job.bars / std::max(kOverhead * reach, kShortest);
+    return std::max<std::int64_t>(std::min(room * card.processors * kWarp / job.series, most), 1);
   }
 
   void start(void (*kernel)(Job<T>), std::int64_t blocks, std::size_t shared) {
@@ -318,29 +339,41 @@ struct Launch {
                                        static_cast<int>(shared)));
     device::check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                                        cudaSharedmemCarveoutMaxShared));
-    device::launch(lane.stream(), {dim3(static_cast<unsigned>(blocks)), dim3(kWarp), shared},
-                   kernel, job);
+    device::launch(lane.stream(),
+                   {dim3(static_cast<unsigned>(blocks)), dim3(kRoles * kWarp), shared}, kernel,
+                   job);
   }
 };
 
 template <class T>
+bool all_wide(const compute::Call& call) {
+  const auto wide = [](const compute::Operand& operand) {
+    return reinterpret_cast<std::uintptr_t>(operand.data) % 16 == 0;
+  };
+  return std::all_of(call.in.begin(), call.in.end(), wide) &&
+         std::all_of(call.out.begin(), call.out.end(), wide);
+}
+
+template <class T>
 void batch_on(const compute::Call& call, compute::Lane& lane) {
+  constexpr std::int64_t kOverhead = 10;
   const auto& batch = call.with<Batch>();
   if (call.items == 0 || batch.bars == 0) return;
-  const Card card = this_card();
-  Launch<T> launch{call, lane, {}, card};
+  Launch<T> launch{call, lane, {}, this_card()};
   Job<T>& job = launch.job;
   job.plan = batch.plan;
   job.bars = batch.bars;
   job.series = static_cast<std::int64_t>(call.items);
-  job.parts = parts_for(batch.plan, batch.bars, job.series, card);
+  job.parts = lines_of(batch.plan, batch.bars, job.series, kOverhead);
+  job.wide = all_wide<T>(call);
   if (batch.bars / job.parts > 1 << 30)
     throw Error(Code::exhausted, "a series too long for one thread of a GPU");
   for (std::size_t k = 0; k < call.in.size(); ++k) job.in[k] = call.input<T>(k);
   for (std::size_t k = 0; k < call.out.size(); ++k) job.out[k] = call.output<T>(k);
   auto* const begins = lane.scratch<std::int64_t>(call.items);
   job.begins = begins;
-  device::launch(lane.stream(), {dim3(static_cast<unsigned>(call.items)), dim3(kWarp)},
+  const std::int64_t lookers = (job.series + kSeriesEach - 1) / kSeriesEach;
+  device::launch(lane.stream(), {dim3(static_cast<unsigned>(lookers)), dim3(kWarp, kSeriesEach)},
                  find_begins<T>, job, begins);
   if (batch.plan.ratio != 0 && job.parts > 1) {
     const std::int64_t lines = job.series * job.parts;

@@ -130,6 +130,7 @@ Plan bbands(Values v) {
   plan.n[1] = whole(v[3]);
   plan.k[3] = v[4];
   if (average(v[3]) != Average::sma) {
+    plan.form = static_cast<int>(SpreadForm::other_bands);
     plan.ring += plan.n[0];
     plan.halo = std::max(plan.halo, average_halo(average(v[3]), plan.n[0]));
     plan.align = 0;

@@ -12,7 +12,7 @@ enum class Rule : std::int32_t {
   ema,
   wma,
   macd,
-  spread,  // BBANDS, STDDEV, VAR, z-score
+  spread,  // BBANDS (about the mean, or about another average), STDDEV, VAR, z-score
   rsi,
   change,   // MOM and ROC in their four forms
   range,    // TRANGE, ATR, NATR
@@ -30,7 +30,7 @@ enum class Rule : std::int32_t {
 };
 
 enum class Average : std::int32_t { sma = 0, ema = 1, wma = 2 };  // TA-Lib's matype
-enum class SpreadForm : std::int32_t { bands, deviation, variance, score };
+enum class SpreadForm : std::int32_t { bands, deviation, variance, score, other_bands };
 enum class ChangeForm : std::int32_t { mom, roc, rocp, rocr, rocr100 };
 enum class RangeForm : std::int32_t { trange, atr, natr };
 enum class TrendForm : std::int32_t { adx, dx, plus_di, minus_di };

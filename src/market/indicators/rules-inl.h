@@ -2,7 +2,10 @@
 // the outputs, which count from the plan's lookback on. The same code runs one series at a
 // time (Stream), lanes of many on the CPU and a thread of each on a GPU, so all agree.
 // Branches depend on time alone, never on values, since the lanes of V share them. kKeeps:
-// the rule uses its ring.
+// the rule uses its ring. settle(), where there is one, may be called once the look-back is
+// over: the rule does not look whether it is any more. Where a rule has advance() and
+// finish(), update() is one after the other: only the first needs the bar before. Where it
+// has room(), that many bars may be taken in with kTurns false.
 #include "market/indicators/rules_window-inl.h"
 
 #if defined(SLUICE_MARKET_RULES_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -30,6 +33,8 @@ struct Smooth {
     }
     return value;
   }
+
+  SLUICE_RULE void settle() { seen = kSettled; }
 };
 
 // Wilder's running sum: of the first n values, then each bar an n-th part goes and the new
@@ -48,6 +53,8 @@ struct Wilder {
     }
     return sum;
   }
+
+  SLUICE_RULE void settle() { seen = kSettled; }
 };
 
 // Any of the averages that `matype` may name. Keeps n values.
@@ -71,10 +78,12 @@ struct SmaRule {
   static constexpr bool kKeeps = true;
   Sum<V> sum;
 
-  template <class R>
+  template <bool kTurns = true, class R>
   SLUICE_RULE void update(const Plan& p, const V* in, R ring, V* out) {
-    out[0] = sum.update(p.n[0], in[0], ring) * V(p.k[0]);
+    out[0] = sum.template update<kTurns>(p.n[0], in[0], ring) * V(p.k[0]);
   }
+
+  SLUICE_RULE int room(const Plan& p) const { return p.n[0] - 1 - sum.at; }
 };
 
 template <class V>
@@ -87,6 +96,8 @@ struct EmaRule {
   SLUICE_RULE void update(const Plan& p, const V* in, R, V* out) {
     out[0] = average.update(p.n[0], p.k[0], in[0]);
   }
+
+  SLUICE_RULE void settle() { average.settle(); }
 };
 
 template <class V>
@@ -95,10 +106,12 @@ struct WmaRule {
   static constexpr bool kKeeps = true;
   WeightedSum<V> sum;
 
-  template <class R>
+  template <bool kTurns = true, class R>
   SLUICE_RULE void update(const Plan& p, const V* in, R ring, V* out) {
-    out[0] = sum.update(p.n[0], in[0], ring) * V(p.k[0]);
+    out[0] = sum.template update<kTurns>(p.n[0], in[0], ring) * V(p.k[0]);
   }
+
+  SLUICE_RULE int room(const Plan& p) const { return p.n[0] - 1 - sum.at; }
 };
 
 // The first means of both averages end on the same bar, so the fast one begins later.
@@ -122,67 +135,103 @@ struct MacdRule {
     out[1] = signal.update(p.n[2], p.k[2], out[0]);
     out[2] = out[0] - out[1];
   }
+
+  SLUICE_RULE void settle() {
+    fast.settle(), slow.settle(), signal.settle();
+    waited = kSettled;
+  }
 };
 
-// BBANDS, STDDEV, VAR, z-score. A variance under k[3] is taken for 0 (TA-Lib's rule, when
-// asked for).
+// BBANDS, STDDEV, VAR, z-score. A variance under k[3], 0 or more, is taken for 0 (rounding
+// may make it negative; TA-Lib's rule, when asked for).
 template <class V, SpreadForm kForm>
 struct SpreadRule {
-  static constexpr int kInputs = 1, kOutputs = kForm == SpreadForm::bands ? 3 : 1;
-  static constexpr bool kKeeps = true;
+  static constexpr bool kOther = kForm == SpreadForm::other_bands;
+  static constexpr bool kBands = kForm == SpreadForm::bands || kOther, kKeeps = true;
+  static constexpr int kInputs = 1, kOutputs = kBands ? 3 : 1;
+  static constexpr int kRaw = kOther || kForm == SpreadForm::score ? 4 : 3;
   Moments<V> window;
   AnyAverage<V> middle;
 
   template <class R>
   SLUICE_RULE void update(const Plan& p, const V* in, R ring, V* out) {
-    window.update(p.n[0], p.k[0], in[0], ring);
-    const V variance = pick_lt(window.variance, V(p.k[3]), V(0), window.variance);
-    if constexpr (kForm == SpreadForm::bands) {
-      bands(p, in[0], root(variance), ring, out);
+    V raw[kRaw];
+    advance(p, in, ring, raw);
+    finish(p, raw, out);
+  }
+
+  // The window's centre and sums; the middle of bands, or the value to score.
+  template <bool kTurns = true, class R>
+  SLUICE_RULE void advance(const Plan& p, const V* in, R ring, V* raw) {
+    window.template update<kTurns>(p.n[0], in[0], ring);
+    raw[0] = window.centre, raw[1] = window.sum, raw[2] = window.sum_of_squares;
+    if constexpr (kForm == SpreadForm::score) raw[3] = in[0];
+    if constexpr (kOther) raw[3] = middle.update(Average(p.n[1]), p.n[0], in[0], ring + 2 * p.n[0]);
+  }
+
+  template <class W>
+  SLUICE_RULE static void finish(const Plan& p, const W* raw, W* out) {
+    const W offset = raw[1] * W(p.k[0]), mean = raw[0] + offset;
+    const W v = raw[2] * W(p.k[0]) - offset * offset;
+    const W variance = pick_lt(v, W(p.k[3]), W(0), v);
+    if constexpr (kBands) {
+      const W deviation = root(variance);
+      out[1] = mean;
+      if constexpr (kOther) out[1] = raw[3];
+      out[0] = out[1] + deviation * W(p.k[1]);
+      out[2] = out[1] - deviation * W(p.k[2]);
     } else if constexpr (kForm == SpreadForm::deviation) {
-      out[0] = root(variance) * V(p.k[1]);
+      out[0] = root(variance) * W(p.k[1]);
     } else if constexpr (kForm == SpreadForm::variance) {
       out[0] = variance;
     } else {
-      const V score = quotient(in[0] - window.mean, root(variance));
-      out[0] = pick_lt(V(0), variance, score, variance);  // 0, or a NaN, where there is none
+      const W score = quotient(raw[3] - mean, root(variance));
+      out[0] = pick_lt(W(0), variance, score, variance);  // 0, or a NaN, where there is none
     }
   }
 
-  template <class R>
-  SLUICE_RULE void bands(const Plan& p, V x, V deviation, R ring, V* out) {
-    V centre = window.mean;
-    if (Average(p.n[1]) != Average::sma)
-      centre = middle.update(Average(p.n[1]), p.n[0], x, ring + 2 * p.n[0]);
-    out[0] = centre + deviation * V(p.k[1]);
-    out[1] = centre;
-    out[2] = centre - deviation * V(p.k[2]);
-  }
+  SLUICE_RULE int room(const Plan& p) const { return kOther ? 0 : p.n[0] - 1 - window.at; }
 };
 
 // Sums in place of averages: their ratio is the same.
 template <class V>
 struct RsiRule {
-  static constexpr int kInputs = 1, kOutputs = 1;
+  static constexpr int kInputs = 1, kOutputs = 1, kRaw = 2;
   static constexpr bool kKeeps = false;
   V before = V(0);
   Wilder<V> gains, losses;
   bool begun = false;
 
   template <class R>
-  SLUICE_RULE void update(const Plan& p, const V* in, R, V* out) {
+  SLUICE_RULE void update(const Plan& p, const V* in, R ring, V* out) {
+    V raw[kRaw];
+    advance(p, in, ring, raw);
+    finish(p, raw, out);
+  }
+
+  template <class R>
+  SLUICE_RULE void advance(const Plan& p, const V* in, R, V* raw) {
     const V x = in[0];
-    const V moved = x - before;
+    const V moved = begun ? x - before : V(0);
     before = x;
-    if (!begun) {
-      begun = true;
-      return;
+    if (begun) {
+      const V gain = pick_lt(moved, V(0), V(0), moved);
+      gains.update(p.n[0], p.k[0], gain);
+      losses.update(p.n[0], p.k[0], gain - moved);
     }
-    const V gain = pick_lt(moved, V(0), V(0), moved);
-    gains.update(p.n[0], p.k[0], gain);
-    losses.update(p.n[0], p.k[0], gain - moved);
-    const V all = gains.sum + losses.sum;
-    out[0] = pick_lt(V(0), all, quotient(gains.sum * V(100), all), V(0));
+    begun = true;
+    raw[0] = gains.sum, raw[1] = losses.sum;
+  }
+
+  template <class W>
+  SLUICE_RULE static void finish(const Plan&, const W* raw, W* out) {
+    const W all = raw[0] + raw[1];
+    out[0] = pick_lt(W(0), all, quotient(raw[0] * W(100), all), W(0));
+  }
+
+  SLUICE_RULE void settle() {
+    gains.settle(), losses.settle();
+    begun = true;
   }
 };
 

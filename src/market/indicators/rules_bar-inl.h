@@ -41,6 +41,11 @@ struct RangeRule {
                                                  quotient(average, close) * V(100));
     }
   }
+
+  SLUICE_RULE void settle() {
+    ranges.settle();
+    begun = true;
+  }
 };
 
 // ADX and what it is made of. Where nothing moves, DX and ADX keep their value.
@@ -101,6 +106,11 @@ struct TrendRule {
     ++seen;
     return adx + ratio * V(p.k[1]);
   }
+
+  SLUICE_RULE void settle() {
+    up.settle(), down.settle(), range.settle();
+    seen = kSettled;
+  }
 };
 
 template <class V, ExtremeForm kForm>
@@ -109,10 +119,12 @@ struct ExtremeRule {
   static constexpr bool kKeeps = true;
   Extreme<V, kForm == ExtremeForm::max> window;
 
-  template <class R>
+  template <bool kTurns = true, class R>
   SLUICE_RULE void update(const Plan& p, const V* in, R ring, V* out) {
-    out[0] = window.update(p.n[0], in[0], ring);
+    out[0] = window.template update<kTurns>(p.n[0], in[0], ring);
   }
+
+  SLUICE_RULE int room(const Plan& p) const { return p.n[0] - 1 - window.at; }
 };
 
 // Where the close lies between the lowest low and the highest high, smoothed twice.

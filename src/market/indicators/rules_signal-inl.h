@@ -88,6 +88,7 @@ inline void visit_spread(const Plan& plan, F&& f) {
     case SpreadForm::deviation: return f.template run<SpreadRule<V, SpreadForm::deviation>>();
     case SpreadForm::variance: return f.template run<SpreadRule<V, SpreadForm::variance>>();
     case SpreadForm::score: return f.template run<SpreadRule<V, SpreadForm::score>>();
+    case SpreadForm::other_bands: return f.template run<SpreadRule<V, SpreadForm::other_bands>>();
   }
 }
 

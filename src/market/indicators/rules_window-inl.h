@@ -6,7 +6,8 @@
 //
 // update() may be called from the first bar on; its result counts from the n-th. `ring` is
 // the line's memory of the past: ring[i] is a V&. A NaN stays in the running part for good,
-// as it does in TA-Lib's running sums.
+// as it does in TA-Lib's running sums. kTurns: a block may end at this bar; who knows that
+// it does not spares the question.
 #include "market/indicators/values-inl.h"
 
 #if defined(SLUICE_MARKET_RULES_WINDOW_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -25,16 +26,20 @@ struct Sum {
   V head = V(0);  // of this block
   int at = 0;     // in this block
 
-  template <class R>
+  template <bool kTurns = true, class R>
   SLUICE_RULE V update(int n, V x, R ring) {
     head = head + x;
-    if (at + 1 < n) {
+    if (!kTurns || at + 1 < n) {
       const V sum = head + ring[at + 1];
       ring[at++] = x;
       return sum;
     }
     ring[at] = x;
-    for (int i = n - 2; i >= 0; --i) ring[i] = ring[i] + ring[i + 1];
+    V tail = x;
+    for (int i = n - 2; i >= 0; --i) {
+      tail = ring[i] + tail;
+      ring[i] = tail;
+    }
     const V sum = head;
     head = head - head;
     at = 0;
@@ -48,11 +53,11 @@ struct WeightedSum {
   V head = V(0), weighted = V(0);
   int at = 0;
 
-  template <class R>
+  template <bool kTurns = true, class R>
   SLUICE_RULE V update(int n, V x, R ring) {
     head = head + x;
     weighted = weighted + x * V(at + 1);
-    if (at + 1 < n) {
+    if (!kTurns || at + 1 < n) {
       const V sum = (weighted + ring[at + 1]) + head * V(n - 1 - at);
       ring[at++] = x;
       return sum;
@@ -72,53 +77,49 @@ struct WeightedSum {
   }
 };
 
-// Mean and population variance. Values are taken from a centre that is itself in every
-// window it serves, so that what cancels is never more than n times the variance, however
-// small that is beside the values. Keeps 2 n values.
+// What mean and population variance are made of: sums of distances from a centre that is
+// itself in every window it serves, and of their squares, so that what cancels is never
+// more than n times the variance, however small that is beside the values. Keeps 2 n values.
 template <class V>
 struct Moments {
   V centre = V(0), head = V(0), squares = V(0);
-  V mean = V(0), variance = V(0);  // after update()
+  V sum = V(0), sum_of_squares = V(0);  // after update()
   int at = 0;
 
-  template <class R>
-  SLUICE_RULE void update(int n, double inverse, V x, R ring) {
-    if (at + 1 < n) {
+  // ring[2 i]: a value of this block, or a sum of the end of the last; ring[2 i + 1]: a sum
+  // of squares.
+  template <bool kTurns = true, class R>
+  SLUICE_RULE void update(int n, V x, R ring) {
+    if (!kTurns || at + 1 < n) {
       const V d = x - centre;
       head = head + d;
       squares = squares + d * d;
-      set(inverse, head + ring[at + 1], squares + ring[n + at + 1]);
-      ring[at++] = x;
+      sum = head + ring[2 * at + 2];
+      sum_of_squares = squares + ring[2 * at + 3];
+      ring[2 * at++] = x;
     } else {
-      turn(n, inverse, x, ring);
+      turn(n, x, ring);
     }
   }
 
   template <class R>
-  SLUICE_RULE void turn(int n, double inverse, V x, R ring) {
+  SLUICE_RULE void turn(int n, V x, R ring) {
     const V stuck = (head - head) + (x - x);  // a NaN, once there was one
     centre = x;
-    V sum = V(0), sum_of_squares = V(0);
-    ring[n - 1] = sum;
+    sum = V(0), sum_of_squares = V(0);
+    ring[2 * n - 2] = sum;
     ring[2 * n - 1] = sum;
     for (int i = n - 2; i >= 0; --i) {
-      const V d = ring[i] - centre;
+      const V d = ring[2 * i] - centre;
       sum = sum + d;
       sum_of_squares = sum_of_squares + d * d;
-      ring[i] = sum;
-      ring[n + i] = sum_of_squares;
+      ring[2 * i] = sum;
+      ring[2 * i + 1] = sum_of_squares;
     }
+    sum = sum + stuck;
     head = stuck;
     squares = stuck;
     at = 0;
-    set(inverse, sum + stuck, sum_of_squares);
-  }
-
-  SLUICE_RULE void set(double inverse, V sum, V sum_of_squares) {
-    const V offset = sum * V(inverse);
-    mean = centre + offset;
-    const V v = sum_of_squares * V(inverse) - offset * offset;
-    variance = pick_lt(v, V(0), V(0), v);
   }
 };
 
@@ -136,10 +137,10 @@ struct Extreme {
     return kLargest ? pick_lt(worst(), best, best, V(NAN)) : pick_lt(best, worst(), best, V(NAN));
   }
 
-  template <class R>
+  template <bool kTurns = true, class R>
   SLUICE_RULE V update(int n, V x, R ring) {
     head = better(at == 0 ? worst() : head, x);
-    if (at + 1 < n) {
+    if (!kTurns || at + 1 < n) {
       const V best = better(head, ring[at + 1]);
       ring[at++] = x;
       return checked(best);

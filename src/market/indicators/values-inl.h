@@ -21,10 +21,14 @@
 #define SLUICE_MARKET_VALUES_INL_H_
 #endif
 
+#include <climits>
 #include <cmath>
 
 SLUICE_RULES_BEGIN;
 namespace sluice::market::SLUICE_RULES {
+
+// Of a count of bars: past every period.
+inline constexpr int kSettled = INT_MAX;
 
 // a < b ? yes : no; a comparison with a NaN is false.
 SLUICE_RULE double pick_lt(double a, double b, double yes, double no) { return a < b ? yes : no; }
