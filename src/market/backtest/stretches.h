@@ -1,7 +1,7 @@
 // An account that is all in or all out of one ticker, long, without stops: between two
 // fills its returns are the ticker's, so a trade costs a few operations whatever its length.
-// Sums of returns are differences of running sums; a drawdown is looked for bar by bar only
-// in a trade that may hold the largest and made a new peak.
+// Sums of returns are differences of running sums; a drawdown is looked for in parts of a
+// trade, as many as its length has bits, only if it may be the largest and made a new peak.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,6 @@ struct alignas(32) Range {
 
 // Of one ticker. `range` has levels: the closes of 2^k bars from each on, `pitch` apart.
 struct StretchTables {
-  const double* close;
   const TradeEnd* enter;  // at the bar of the fill
   const TradeEnd* leave;  // at [end]: a position that is still open, worth its last close
   const Range* range;
@@ -158,11 +157,17 @@ class Stretches {
       peak_ = top;
   }
 
+  // In parts that do not overlap, each twice as long as the next at least: a fall is from a
+  // peak before its part, or within it.
   SLUICE_HD void search_drawdown(std::int32_t entry, std::int32_t exit, double shares) {
-    for (std::int32_t t = entry; t < exit; ++t) {
-      const double worth = shares * tables_.close[t];
-      peak_ = Bits::larger(peak_, worth);
-      if (worth < keep_ * peak_) keep_ = worth / peak_;
+    while (entry < exit) {
+      const int level = Bits::highest(exit - entry);
+      const Range part = tables_.range[level * tables_.pitch + entry];
+      const double low = shares * part.low;
+      keep_ = Bits::smaller(keep_, part.keep);
+      if (low < keep_ * peak_) keep_ = low / peak_;
+      peak_ = Bits::larger(peak_, shares * part.high);
+      entry += 1 << level;
     }
   }
 

@@ -35,13 +35,59 @@ __device__ bool holds(const Comparison& c, const Tile& tile, int bar) {
   return c.below ? a < b : a > b;
 }
 
-// A block has one word of bars of one ticker; its warps share the sets, a lane is a bar, and
-// a vote makes the word. Lanes keep a set's word each until 32 can be written together.
-// Limit for averages that cross: shared memory gives 128 bytes a clock to an SM; a bar-set
-// reads 8 (16 where the first row changes): 3.7e12 bar-sets/s on 132 SMs at 1.755 GHz.
-template <bool kCross, bool kShared>
+__global__ void pack_pairs(SweepDevice d) {
+  const int s = static_cast<int>(blockIdx.x * kCompareThreads + threadIdx.x);
+  if (s >= d.sets) return;
+  const std::int32_t* rows = d.codes[s].rows;
+  d.pairs[s] = static_cast<std::uint32_t>(rows[0]) | static_cast<std::uint32_t>(rows[1]) << 16;
+}
+
+// Bars of a row in shared memory: two are read at once, and neighbouring rows, which
+// neighbouring sets have, lie in different banks.
+constexpr std::size_t kRowPitch = kWarp + 2;
+
+// Averages that cross. A block has one word of bars of one ticker, row by row in shared
+// memory; a thread makes a set's whole word, and needs no other for it.
+// Limit: shared memory gives 128 bytes a clock to an SM; a bar-set reads 16, or 8 where the
+// sets of a warp share their first row: 2.1e12 to 4.2e12 bar-sets/s on 132 SMs at 1.98 GHz.
+// 3 instructions for 32 bar-sets: 11e12.
+__global__ void __launch_bounds__(kCompareThreads) compare_crosses(SweepDevice d) {
+  extern __shared__ __align__(16) double shared[];
+  const std::size_t ticker = blockIdx.y;
+  const int w = static_cast<int>(blockIdx.x), lane = static_cast<int>(threadIdx.x % kWarp);
+  const std::int64_t base = std::int64_t{w} * kWarp, end = d.spans[ticker].end;
+  if (base >= end) return;
+  constexpr int kWarps = kCompareThreads / kWarp;
+  for (int bar = static_cast<int>(threadIdx.x / kWarp); bar < static_cast<int>(kWarp);
+       bar += kWarps) {
+    const double* from = d.row(ticker, base + bar);
+    for (int r = lane; r < d.rows; r += static_cast<int>(kWarp))
+      shared[static_cast<std::size_t>(r) * kRowPitch + bar] =
+          base + bar < end ? __ldg(from + r) : NAN;
+  }
+  __syncthreads();
+  std::uint32_t* out = d.word(ticker, 0, 1, w);
+  for (int s = static_cast<int>(threadIdx.x); s < d.sets; s += kCompareThreads) {
+    const std::uint32_t pair = __ldg(d.pairs + s);
+    const auto* a = reinterpret_cast<const double2*>(shared + (pair & 0xffff) * kRowPitch);
+    const auto* b = reinterpret_cast<const double2*>(shared + (pair >> 16) * kRowPitch);
+    std::uint32_t word = 0;
+#pragma unroll
+    for (unsigned i = 0; i < kWarp / 2; ++i) {
+      const double2 x = a[i], y = b[i];
+      if (x.x > y.x) word |= 1u << 2 * i;
+      if (x.y > y.y) word |= 2u << 2 * i;
+    }
+    out[s] = word;
+  }
+}
+
+// Any strategy. A block has one word of bars of one ticker; its warps share the sets, a lane
+// is a bar, and a vote makes the word. Lanes keep a set's word each until 32 can be written
+// together.
+template <bool kShared>
 __global__ void __launch_bounds__(kCompareThreads) compare_sets(SweepDevice d, Strategy strategy) {
-  extern __shared__ double shared[];
+  extern __shared__ __align__(16) double shared[];
   const std::size_t ticker = blockIdx.y;
   const int w = static_cast<int>(blockIdx.x), lane = static_cast<int>(threadIdx.x % kWarp);
   const std::int64_t base = std::int64_t{w} * kWarp, end = d.spans[ticker].end;
@@ -57,28 +103,18 @@ __global__ void __launch_bounds__(kCompareThreads) compare_sets(SweepDevice d, S
     __syncthreads();
   }
   const int bar = min(lane, bars - 1);  // bits behind the end are masked when they are read
-  const int of = kCross ? 1 : comparisons(strategy);
+  const int of = comparisons(strategy);
   constexpr int kWarps = kCompareThreads / kWarp;
   for (int first = static_cast<int>(threadIdx.x / kWarp) * static_cast<int>(kWarp); first < d.sets;
        first += kWarps * static_cast<int>(kWarp)) {
-    std::uint32_t kept[kCross ? 1 : kMostComparisons] = {};
-    int row = -1;
-    double a = 0;
+    std::uint32_t kept[kMostComparisons] = {};
     const int last = min(first + static_cast<int>(kWarp), d.sets);
-    for (int s = first; s < last; ++s) {
-      if constexpr (kCross) {
-        const int2 rows = __ldg(reinterpret_cast<const int2*>(d.codes[s].rows));
-        if (rows.x != row) a = tile.at(bar, row = rows.x);
-        const std::uint32_t word = __ballot_sync(kAll, a > tile.at(bar, rows.y));
-        if (lane == s - first) kept[0] = word;
-      } else {
-        for (int i = 0; i < of; ++i) {
-          const Comparison c = comparison(strategy, d.codes[s], i);
-          const std::uint32_t word = __ballot_sync(kAll, holds(c, tile, bar));
-          if (lane == s - first) kept[i] = word;
-        }
+    for (int s = first; s < last; ++s)
+      for (int i = 0; i < of; ++i) {
+        const Comparison c = comparison(strategy, d.codes[s], i);
+        const std::uint32_t word = __ballot_sync(kAll, holds(c, tile, bar));
+        if (lane == s - first) kept[i] = word;
       }
-    }
     for (int i = 0; i < of; ++i)
       if (first + lane < last) d.word(ticker, i, of, w)[first + lane] = kept[i];
   }
@@ -108,9 +144,8 @@ __global__ void __launch_bounds__(kTradeThreads)
   if (set >= d.sets) return;
   const Span span = d.spans[ticker];
   const std::int64_t warm = d.codes[set].warm, begin = max(warm, span.first - 1);
-  Stretches<DeviceBits> account(
-      {d.close + ticker * d.bars, d.enter(ticker), d.leave(ticker), d.range(ticker), d.bars},
-      trading.initial_cash);
+  Stretches<DeviceBits> account({d.enter(ticker), d.leave(ticker), d.range(ticker), d.bars},
+                                trading.initial_cash);
   TradeFinder<DeviceBits> finder;
   const int words = static_cast<int>((span.end + kWarp - 1) / kWarp);
   for (int w = static_cast<int>((span.first - 1) / kWarp); w < words; ++w) {
@@ -146,29 +181,36 @@ __global__ void __launch_bounds__(kTradeThreads)
   out[ticker * static_cast<std::size_t>(d.sets) + static_cast<std::size_t>(set)] = account.finish();
 }
 
-template <bool kCross, bool kShared>
+template <class Kernel>
+void allow_shared(Kernel kernel, std::size_t bytes) {
+  device::check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(bytes)));
+}
+
 void queue_compare(const SweepDevice& d, Strategy strategy, unsigned tickers, Lane& lane) {
-  const std::size_t bytes =
-      kShared ? (kWarp + 1) * static_cast<std::size_t>(d.row_pitch) * sizeof(double) : 0;
-  const auto kernel = compare_sets<kCross, kShared>;
-  if constexpr (kShared)
-    device::check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                       static_cast<int>(bytes)));
-  device::launch(lane.stream(),
-                 {dim3(static_cast<unsigned>(d.words), tickers), dim3(kCompareThreads), bytes},
-                 kernel, d, strategy);
+  const auto pitch = static_cast<std::size_t>(d.row_pitch);
+  const std::size_t crossing = pitch * kRowPitch * sizeof(double);
+  const std::size_t bytes = (kWarp + 1) * pitch * sizeof(double);
+  device::Grid grid{dim3(static_cast<unsigned>(d.words), tickers), dim3(kCompareThreads), 0};
+  if (comparisons(strategy) == 1 && crossing <= kMostShared) {
+    const auto blocks = (static_cast<unsigned>(d.sets) + kCompareThreads - 1) / kCompareThreads;
+    device::launch(lane.stream(), {dim3(blocks), dim3(kCompareThreads)}, pack_pairs, d);
+    allow_shared(compare_crosses, crossing);
+    grid.shared_bytes = crossing;
+    device::launch(lane.stream(), grid, compare_crosses, d);
+  } else if (bytes <= kMostShared) {
+    allow_shared(compare_sets<true>, bytes);
+    grid.shared_bytes = bytes;
+    device::launch(lane.stream(), grid, compare_sets<true>, d, strategy);
+  } else {
+    device::launch(lane.stream(), grid, compare_sets<false>, d, strategy);
+  }
 }
 
 void queue_trades(const SweepDevice& d, const SweepParameters& p, unsigned tickers, Tally* out,
                   Lane& lane) {
   const bool cross = comparisons(p.strategy) == 1;
-  const bool fits = (kWarp + 1) * static_cast<std::size_t>(d.row_pitch) * 8 <= kMostShared;
-  if (cross)
-    fits ? queue_compare<true, true>(d, p.strategy, tickers, lane)
-         : queue_compare<true, false>(d, p.strategy, tickers, lane);
-  else
-    fits ? queue_compare<false, true>(d, p.strategy, tickers, lane)
-         : queue_compare<false, false>(d, p.strategy, tickers, lane);
+  queue_compare(d, p.strategy, tickers, lane);
   const device::Grid grid{
       dim3((static_cast<unsigned>(d.sets) + kTradeThreads - 1) / kTradeThreads, tickers),
       dim3(kTradeThreads)};
@@ -213,6 +255,7 @@ std::size_t take_scratch(SweepDevice& d, const SweepParameters& p, std::size_t i
   d.ends = lane.scratch<TradeEnd>(n * 2 * (bars + 1));
   d.ranges = lane.scratch<Range>(n * ranges);
   d.bits = lane.scratch<std::uint32_t>(n * bits);
+  d.pairs = lane.scratch<std::uint32_t>(static_cast<std::size_t>(d.sets));
   return n;
 }
 

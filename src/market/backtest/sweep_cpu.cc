@@ -183,7 +183,7 @@ class Ticker {
     }
     leave[end] = {sums.sum, sums.squares, sums.downside, close[end - 1]};
     prepare_ranges(end);
-    tables_ = {close, enter, leave, ranges_.data(), static_cast<std::int64_t>(end)};
+    tables_ = {enter, leave, ranges_.data(), static_cast<std::int64_t>(end)};
   }
 
   void prepare_ranges(std::size_t end) {

@@ -1,3 +1,5 @@
+// Compiled without contraction of a product and a sum, so that the rows of the rules have the
+// bits that the CPU's have: a signal may hang on whether two of them are equal.
 #define SLUICE_RULES sweep_rules
 #define SLUICE_RULES_BEGIN static_assert(true)
 #define SLUICE_RULES_END static_assert(true)

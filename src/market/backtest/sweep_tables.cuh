@@ -22,13 +22,14 @@ struct SweepDevice {
   std::int64_t bars;
   std::int32_t sets, rows, row_pitch, ring, words, levels;
   // Scratch.
-  double2* sums;        // bars + 1: running sums of closes, and what they lost in rounding
-  double* values;       // rows, bar by bar: bars x row_pitch
-  double* rings;        // ring x rows
-  double* volatility;   // bars
-  TradeEnd* ends;       // 2 x (bars + 1): enter, leave
-  Range* ranges;        // levels x bars
-  std::uint32_t* bits;  // comparisons x words x sets
+  double2* sums;         // bars + 1: running sums of closes, and what they lost in rounding
+  double* values;        // rows, bar by bar: bars x row_pitch
+  double* rings;         // ring x rows
+  double* volatility;    // bars
+  TradeEnd* ends;        // 2 x (bars + 1): enter, leave
+  Range* ranges;         // levels x bars
+  std::uint32_t* bits;   // comparisons x words x sets
+  std::uint32_t* pairs;  // for averages that cross: both rows of each set, 16 bits each
 
   __device__ TradeEnd* enter(std::size_t ticker) const { return ends + 2 * ticker * (bars + 1); }
   __device__ TradeEnd* leave(std::size_t ticker) const { return enter(ticker) + bars + 1; }

@@ -35,19 +35,41 @@ void check(std::span<const PriceHistory> histories, const WalkForwardOptions& op
                         histories[0].ticker, histories[0].size()));
 }
 
-// Trades one window on all tickers, and carries the mean curve on from `cash`.
+struct Outcomes {  // of trades, in money of an account that begins with 1
+  double profits = 0, losses = 0;
+
+  void add(const Outcomes& other, double cash) {
+    profits += other.profits * cash;
+    losses += other.losses * cash;
+  }
+  double factor() const {
+    if (losses > 0) return profits / losses;
+    return profits > 0 ? std::numeric_limits<double>::infinity() : 0;
+  }
+};
+
+Outcomes outcomes_of(std::span<const Trade> trades) {
+  Outcomes sums;
+  for (const Trade& t : trades) (t.profit > 0 ? sums.profits : sums.losses) += std::abs(t.profit);
+  return sums;
+}
+
+// Trades one window on all tickers, and carries the mean curve on from `cash`. Adds to
+// `all` what the trades brought such an account.
 void trade(std::span<const PriceHistory> histories, const SweepOptions& options,
-           WalkForwardWindow& window, std::vector<double>& curve) {
+           WalkForwardWindow& window, std::vector<double>& curve, Outcomes& all) {
   const double cash = curve.back(), n = static_cast<double>(histories.size());
   const auto bars = static_cast<std::size_t>(window.traded.end - window.traded.first);
   std::vector<double> mean(bars, 0.0);
   Metrics& out = window.out_of_sample;
   double wins = 0;
+  Outcomes outcomes;
   for (const PriceHistory& h : histories) {
     const Backtest test =
         run_backtest(h, {options.strategy, window.parameters, options.trading, window.traded});
     for (std::size_t i = 0; i < bars; ++i)
       mean[i] += test.equity[i + 1] / (options.trading.initial_cash * n);
+    outcomes.add(outcomes_of(test.trades), 1 / options.trading.initial_cash);
     out.trades += test.metrics.trades;
     wins += test.metrics.win_rate * static_cast<double>(test.metrics.trades);
     out.exposure += test.metrics.exposure / n;
@@ -61,6 +83,8 @@ void trade(std::span<const PriceHistory> histories, const SweepOptions& options,
   out.cagr = of_curve.cagr, out.sharpe = of_curve.sharpe, out.sortino = of_curve.sortino;
   out.max_drawdown = of_curve.max_drawdown;
   out.win_rate = out.trades > 0 ? wins / static_cast<double>(out.trades) : 0;
+  out.profit_factor = outcomes.factor();
+  all.add(outcomes, cash);
 }
 
 void summarise(WalkForward& result, const Trading& trading) {
@@ -91,6 +115,7 @@ WalkForward walk_forward(compute::Compute& compute, std::span<const PriceHistory
   WalkForward result;
   result.windows = windows_of(options, static_cast<std::int64_t>(histories[0].size()));
   result.equity.push_back(options.sweep.trading.initial_cash);
+  Outcomes outcomes;
   SweepOptions sweeping = options.sweep;
   sweeping.progress = nullptr;
   for (std::size_t i = 0; i < result.windows.size(); ++i) {
@@ -99,13 +124,14 @@ WalkForward walk_forward(compute::Compute& compute, std::span<const PriceHistory
     const SweepResult found = sweep(compute, histories, sweeping);
     window.parameters = found.sets[found.best()].parameters;
     window.in_sample = found.sets[found.best()].metrics;
-    trade(histories, sweeping, window, result.equity);
+    trade(histories, sweeping, window, result.equity, outcomes);
     if (options.progress) options.progress(i + 1, result.windows.size());
   }
   if (!histories[0].days.empty())
     result.days.assign(histories[0].days.begin() + result.windows[0].traded.first - 1,
                        histories[0].days.end());
   summarise(result, options.sweep.trading);
+  result.metrics.profit_factor = outcomes.factor();
   return result;
 }
 

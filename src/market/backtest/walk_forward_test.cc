@@ -62,8 +62,26 @@ TEST(WalkForward, TheCurveOfOneTickerIsThatOfItsBacktests) {
   for (const auto& w : result.windows) {
     const Backtest test = run_backtest(h, {Strategy::sma_cross, w.parameters, Trading{}, w.traded});
     cash *= test.equity.back() / 100000;
+    EXPECT_NEAR(w.out_of_sample.profit_factor, test.metrics.profit_factor, 1e-12);
   }
   EXPECT_NEAR(result.equity.back(), cash, 1e-6);
+}
+
+// Profits less losses are what the account grew by, so the factor is that of its own trades.
+TEST(WalkForward, TheProfitFactorIsOfTheTradesOfTheOneAccount) {
+  compute::Compute compute({.threads = 1});
+  const PriceHistory h = random_history(500, 8);
+  const WalkForward result = walk_forward(compute, {&h, 1}, small());
+  double cash = 100000, profits = 0, losses = 0;
+  for (const auto& w : result.windows) {
+    const Backtest test = run_backtest(h, {Strategy::sma_cross, w.parameters, Trading{}, w.traded});
+    for (const Trade& trade : test.trades)
+      (trade.profit > 0 ? profits : losses) += std::abs(trade.profit) * cash / 100000;
+    cash *= test.equity.back() / 100000;
+  }
+  EXPECT_NEAR(profits - losses, result.equity.back() - 100000, 1e-6);
+  EXPECT_NEAR(result.metrics.profit_factor, profits / losses, 1e-12);
+  EXPECT_GT(result.metrics.profit_factor, 0);
 }
 
 TEST(WalkForward, RefusesTooFewBarsAndUnequalTickers) {

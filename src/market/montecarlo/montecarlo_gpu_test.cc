@@ -32,6 +32,14 @@ TEST_F(SimulationsOnGpu, AsianPricesAgree) {
       }
 }
 
+TEST_F(SimulationsOnGpu, AsianPricesAgreeWhenAllFixingsAreAtOneTime) {
+  const AsianOption o{.strike = 102, .vol = 0.3, .fixings = 6, .first_fixing = 1, .span = 0};
+  const SimulationOptions s{.paths = 1 << 16, .control_variate = false};
+  const double cpu = asian(*compute, o, s, Where::cpu).price;
+  EXPECT_NEAR(asian(*compute, o, s, Where::gpu).price, cpu, 1e-5 * o.spot);
+  EXPECT_NEAR(cpu, asian_geometric(o), 0.2);  // the mean of equal prices is their price
+}
+
 TEST_F(SimulationsOnGpu, PathsOfEveryPayoffAgree) {
   PathModel model{.rate = 0.03, .assets = {{100, 0.01, 0.2}, {95, 0, 0.3}}, .steps = 7};
   model.correlation = {1, 0.4, 0.4, 1};

@@ -82,9 +82,9 @@ SLUICE_HD double improved_level(const PutTerms& o, const Boundary& b, const Amer
     const auto down = fast::normal<M>(d - h), up = fast::normal<M>(d + h);
     const double w = tau * tables.weight[j], density = kDensity / deviation;
     numerator +=
-        w * o.rate * fast::exp(o.rate * left) * (form_a ? density * down.bell : down.below);
+        w * o.rate * fast::exp<M>(o.rate * left) * (form_a ? density * down.bell : down.below);
     denominator +=
-        w * o.yield * fast::exp(o.yield * left) * (up.below + (form_a ? density * up.bell : 0));
+        w * o.yield * fast::exp<M>(o.yield * left) * (up.below + (form_a ? density * up.bell : 0));
   }
   const double level = std::log(numerator / denominator) - spread * tau - o.log_start;
   return level < 0 ? (level > -700 ? level : -700) : level >= 0 ? 0 : -700;
@@ -168,8 +168,8 @@ SLUICE_HD double premium(const PutTerms& o, const AmericanTables& tables, const 
     const double d = (log_price - o.log_start - level + (o.rate - o.yield) * gone) / deviation;
     const auto down = fast::normal<M>(d - h), up = fast::normal<M>(d + h);
     sum += t * tables.final_weight[j] *
-           (o.rate * fast::exp(-o.rate * gone) * down.above -
-            o.yield * spot * fast::exp(-o.yield * gone) * up.above);
+           (o.rate * fast::exp<M>(-o.rate * gone) * down.above -
+            o.yield * spot * fast::exp<M>(-o.yield * gone) * up.above);
   }
   return sum;
 }

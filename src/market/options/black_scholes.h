@@ -13,8 +13,8 @@
 namespace sluice::market {
 
 // Call and put of every option. Within 1e-15 of (spot + strike) in double, 3e-7 in float,
-// on every device. Zero t or vol gives the discounted intrinsic value; a negative spot,
-// strike, t or vol, or a number that is not finite, gives NaN.
+// on every device. Zero t or vol gives the discounted intrinsic value, and so does a spot or
+// strike of zero; a negative spot, strike, t or vol, or a number that is not finite, gives NaN.
 template <class T>
 compute::Outcome black_scholes(compute::Compute& compute, const OptionColumns<T>& options,
                                std::span<T> call, std::span<T> put,
@@ -54,7 +54,7 @@ class Greeks {
   std::array<std::vector<T>, kGreekCount> columns_;
 };
 
-// t and vol must be above zero for a Greek to be finite.
+// spot, strike, t and vol must be above zero for a Greek to be finite.
 template <class T>
 Greeks<T> black_scholes_greeks(compute::Compute& compute, const OptionColumns<T>& options,
                                OptionKind kind, std::size_t count,

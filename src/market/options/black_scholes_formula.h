@@ -19,18 +19,21 @@ struct Terms {
 };
 
 // NaN where an input is negative that may not be. Zero time or volatility gives the
-// discounted intrinsic value: the deviation is kept above zero and |d| within kFarOut.
+// discounted intrinsic value: the deviation is kept above zero and |d| within kFarOut. So
+// does a spot or strike of zero: it is one only to the logarithm that it is not.
 template <class M, class T>
 SLUICE_FLAT Terms<T> terms(T spot, T strike, T t, T rate, T yield, T vol) {
   using P = fast::Poly<T>;
   Terms<T> o;
   o.root_t = M::sqrt(t);
   const T spread = vol * o.root_t;
-  o.deviation = spread < P::kTiny ? P::kTiny : spread;
-  const T rt = rate * t, qt = yield * t;
-  o.strike = strike * fast::exp(-rt);
-  o.spot = spot * fast::exp(-qt);
-  const T moneyness = fast::log_ratio<M>(spot, strike) + (rt - qt);
+  o.deviation = M::at_least(spread, P::kTiny);
+  const T discount = -rate * t, payout = -yield * t;  // logarithms
+  o.strike = strike * fast::exp<M>(discount);
+  o.spot = spot * fast::exp<M>(payout);
+  const T moneyness =
+      fast::log_ratio<M>(M::at_least(spot, P::kLeastPrice), M::at_least(strike, P::kLeastPrice)) +
+      (payout - discount);
   o.d1 = std::fma(T(0.5), o.deviation, moneyness * M::reciprocal(o.deviation));
   o.d2 = o.d1 - o.deviation;
   const fast::Bits<T> signs =

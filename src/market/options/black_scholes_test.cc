@@ -110,6 +110,23 @@ TEST_F(BlackScholes, NoTimeOrNoVolatilityLeavesTheDiscountedIntrinsicValue) {
   EXPECT_NEAR(put, 0, 1e-13);
 }
 
+TEST_F(BlackScholes, AnAssetWorthNothingOrAStrikeOfZeroLeavesTheDiscountedIntrinsicValue) {
+  for (const double vol : {0.0, 0.2, 9.0}) {
+    const auto [call, put] = one(0, 100, 2, 0.05, 0.01, vol);
+    EXPECT_EQ(call, 0) << vol;
+    EXPECT_NEAR(put, 100 * std::exp(-0.1), 1e-13) << vol;
+    const auto [given, worthless] = one(100, 0, 2, 0.05, 0.01, vol);
+    EXPECT_NEAR(given, 100 * std::exp(-0.02), 1e-13) << vol;
+    EXPECT_EQ(worthless, 0) << vol;
+    EXPECT_EQ(one(0, 0, 2, 0.05, 0.01, vol), std::pair(0.0, 0.0));
+  }
+  std::vector<float> call(2), put(2);
+  const std::vector<float> spot{0, 100}, strike{100, 0};
+  black_scholes<float>(compute, {spot, strike, 1.0f, 0.0f, 0.0f, 0.2f}, call, put);
+  EXPECT_EQ(call, (std::vector<float>{0, 100}));
+  EXPECT_EQ(put, (std::vector<float>{100, 0}));
+}
+
 TEST_F(BlackScholes, InputsThatCannotBeGiveNan) {
   const double nan = std::nan("");
   for (const auto& [s, k, t, v] : {std::tuple(-1.0, 100.0, 1.0, 0.2),
@@ -117,6 +134,11 @@ TEST_F(BlackScholes, InputsThatCannotBeGiveNan) {
                                    {100.0, 100.0, -1.0, 0.2},
                                    {100.0, 100.0, 1.0, -0.2},
                                    {nan, 100.0, 1.0, 0.2},
+                                   {100.0, nan, 1.0, 0.2},
+                                   {100.0, 100.0, nan, 0.2},
+                                   {INFINITY, 100.0, 1.0, 0.2},
+                                   {100.0, INFINITY, 1.0, 0.2},
+                                   {100.0, 100.0, INFINITY, 0.2},
                                    {100.0, 100.0, 1.0, nan}})
     EXPECT_TRUE(std::isnan(one(s, k, t, 0.05, 0, v).first)) << s << ' ' << k << ' ' << t;
 }

@@ -13,21 +13,6 @@
 
 namespace sluice::market::fast {
 
-struct HostMath {
-  template <class T>
-  [[gnu::always_inline]] static T reciprocal(T x) {
-    return T(1) / x;
-  }
-  template <class T>
-  [[gnu::always_inline]] static T sqrt(T x) {
-    return std::sqrt(x);
-  }
-  template <class T>
-  [[gnu::always_inline]] static bool negative(T x) {
-    return x < 0;
-  }
-};
-
 template <class T>
 using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 
@@ -58,8 +43,9 @@ struct Poly<double> {
   static constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds
   static constexpr double kInteger = 4503599627370496.0;
   static constexpr double kLn2Hi = 0x1.62e42fefa0000p-1, kLn2Lo = 0x1.cf79abc9e3b3ap-40;
-  static constexpr double kLeastExp = -708, kMostExp = 709;
+  static constexpr double kMostExp = 708;
   static constexpr double kFarOut = 37.6, kTiny = 1e-290, kTailShift = 5;
+  static constexpr double kLeastPrice = 1e-150;
   SLUICE_HD static constexpr Terms<double, 9> exp() {
     return {{2.7476726987446306e-07, 2.763501314522495e-06, 2.4801932042449027e-05,
              0.00019841185184720338, 0.001388888851577645, 0.008333333370907076,
@@ -86,8 +72,9 @@ struct Poly<float> {
   static constexpr int kMantissa = 23, kBias = 127;
   static constexpr float kRound = 12582912.0f, kInteger = 8388608.0f;
   static constexpr float kLn2Hi = 0.693145752f, kLn2Lo = 1.42860677e-6f;
-  static constexpr float kLeastExp = -87, kMostExp = 88;
+  static constexpr float kMostExp = 87;
   static constexpr float kFarOut = 13.1f, kTiny = 1e-30f, kTailShift = 3;
+  static constexpr float kLeastPrice = 1e-25f;
   SLUICE_HD static constexpr Terms<float, 5> exp() {
     return {{0.0013814544366409205f, 0.008368721775800574f, 0.04166838916810443f,
              0.16666520579042715f, 0.4999999344226747f}};
@@ -104,6 +91,34 @@ struct Poly<float> {
   }
 };
 
+// Tables: where the coefficients come from. at_least and within keep a NaN here; a GPU's may
+// not, so that what they are given must reach the result by another way, too.
+struct HostMath {
+  template <class T>
+  using Tables = Poly<T>;
+  template <class T>
+  [[gnu::always_inline]] static T at_least(T x, T least) {
+    return x < least ? least : x;
+  }
+  template <class T>
+  [[gnu::always_inline]] static T within(T x, T limit) {
+    x = x < -limit ? -limit : x;
+    return x > limit ? limit : x;
+  }
+  template <class T>
+  [[gnu::always_inline]] static T reciprocal(T x) {
+    return T(1) / x;
+  }
+  template <class T>
+  [[gnu::always_inline]] static T sqrt(T x) {
+    return std::sqrt(x);
+  }
+  template <class T>
+  [[gnu::always_inline]] static bool negative(T x) {
+    return x < 0;
+  }
+};
+
 // Unrolled by recursion: a loop is not always, and then its table is in memory.
 template <int kFrom = 0, class T, int kCount>
 SLUICE_FLAT T horner(const Terms<T, kCount>& terms, T x, T sum = 0) {
@@ -116,21 +131,20 @@ SLUICE_FLAT T horner(const Terms<T, kCount>& terms, T x, T sum = 0) {
 }
 
 // e^x for x whose result is a normal number.
-template <class T>
+template <class M, class T>
 SLUICE_FLAT T exp_within(T x) {
   using P = Poly<T>;
   const T shifted = std::fma(x, T(1.4426950408889634), P::kRound);
   const T n = shifted - P::kRound;
   const T r = std::fma(n, -P::kLn2Lo, std::fma(n, -P::kLn2Hi, x));
-  const T p = std::fma(std::fma(horner(P::exp(), r), r, T(1)), r, T(1));
+  const T p = std::fma(std::fma(horner(M::template Tables<T>::exp(), r), r, T(1)), r, T(1));
   return from_bits<T>(bits(p) + (bits(shifted) << P::kMantissa));
 }
 
 // The same for any x, taken into that range first.
-template <class T>
+template <class M, class T>
 SLUICE_FLAT T exp(T x) {
-  x = x < Poly<T>::kLeastExp ? Poly<T>::kLeastExp : x;
-  return exp_within(x > Poly<T>::kMostExp ? Poly<T>::kMostExp : x);
+  return exp_within<M>(M::within(x, Poly<T>::kMostExp));
 }
 
 // log(a / b) of positive normal numbers, with one division.
@@ -147,7 +161,7 @@ SLUICE_FLAT T log_ratio(T a, T b) {
   const T e = from_bits<T>((power >> P::kMantissa) | bits(P::kInteger)) - (P::kInteger + P::kBias);
   const T s = (a - near) * M::reciprocal(a + near);
   const T s2 = s * s;
-  const T p = horner(P::log(), s2);
+  const T p = horner(M::template Tables<T>::log(), s2);
   return std::fma(e, P::kLn2Hi, std::fma(s * s2, p, std::fma(e, P::kLn2Lo, s + s)));
 }
 
@@ -157,7 +171,7 @@ SLUICE_FLAT T scaled_tail(T x) {
   using P = Poly<T>;
   const T u = M::reciprocal(x + P::kTailShift);
   const T t = std::fma(T(-2) * P::kTailShift, u, T(1));
-  return horner(P::tail(), t) * u;
+  return horner(M::template Tables<T>::tail(), t) * u;
 }
 
 template <class T>
@@ -170,7 +184,7 @@ template <class M, class T>
 SLUICE_FLAT Normal<T> normal(T x) {
   const T size = std::fabs(x);
   const T near = size > Poly<T>::kFarOut ? Poly<T>::kFarOut : size;  // keeps a NaN
-  const T bell = exp_within(T(-0.5) * near * near);
+  const T bell = exp_within<M>(T(-0.5) * near * near);
   const T tail = bell * scaled_tail<M>(near);
   const T rest = T(1) - tail;
   const bool left = M::negative(x);

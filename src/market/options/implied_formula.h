@@ -20,7 +20,7 @@ struct Normalised {
 template <class M>
 SLUICE_HD Normalised normalised(double x, double s) {
   const double h = x / s, half = 0.5 * s;
-  const double bell = fast::exp(-0.5 * (h * h + half * half));
+  const double bell = fast::exp<M>(-0.5 * (h * h + half * half));
   const double far_tail = fast::scaled_tail<M>(half - h), inner = h + half;
   const double near_tail = fast::scaled_tail<M>(std::fabs(inner));
   Normalised n;

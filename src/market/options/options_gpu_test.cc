@@ -74,16 +74,24 @@ TEST_F(OptionsOnGpuTest, BlackScholesPrices) {
 }
 
 TEST_F(OptionsOnGpuTest, BlackScholesEdges) {
-  const std::vector<double> t{0, 1, 1, -1, 1}, vol{0.2, 0, 0.2, 0.2, NAN};
-  const std::vector<double> spot{110, 100, 0, 100, 100};
-  std::vector<double> cpu(5), gpu(5), put_cpu(5), put_gpu(5);
-  black_scholes<double>(*compute, {spot, 100.0, t, 0.05, 0.0, vol}, cpu, put_cpu, Where::cpu);
-  black_scholes<double>(*compute, {spot, 100.0, t, 0.05, 0.0, vol}, gpu, put_gpu, Where::gpu);
-  for (std::size_t i = 0; i < 3; ++i) {
-    EXPECT_NEAR(gpu[i], cpu[i], 1e-12) << i;
-    EXPECT_NEAR(put_gpu[i], put_cpu[i], 1e-12) << i;
+  const std::vector<double> spot{110, 100, 0, 100, 0, 1e-200, 100, 100, 100, -1, NAN, 100, 100};
+  const std::vector<double> strike{100, 100, 100, 0, 0, 100, 100, 100, 100, 100, 100, NAN, 100};
+  const std::vector<double> t{0, 1, 1, 1, 1, 1, -1, 1, NAN, 1, 1, 1, INFINITY};
+  const std::vector<double> vol{0.2, 0, 0.2, 0.2, 0.2, 9, 0.2, NAN, 0.2, 0.2, 0.2, 0.2, 0.2};
+  const std::size_t n = spot.size(), finite = 6;
+  std::vector<double> cpu(n), gpu(n), put_cpu(n), put_gpu(n);
+  black_scholes<double>(*compute, {spot, strike, t, 0.05, 0.0, vol}, cpu, put_cpu, Where::cpu);
+  black_scholes<double>(*compute, {spot, strike, t, 0.05, 0.0, vol}, gpu, put_gpu, Where::gpu);
+  for (std::size_t i = 0; i < n; ++i) {
+    if (i < finite) {
+      EXPECT_NEAR(gpu[i], cpu[i], 1e-12) << i;
+      EXPECT_NEAR(put_gpu[i], put_cpu[i], 1e-12) << i;
+    } else {
+      EXPECT_TRUE(std::isnan(gpu[i]) && std::isnan(cpu[i])) << i << ' ' << gpu[i] << ' ' << cpu[i];
+      EXPECT_TRUE(std::isnan(put_gpu[i]) && std::isnan(put_cpu[i])) << i;
+    }
   }
-  EXPECT_TRUE(std::isnan(gpu[3]) && std::isnan(gpu[4]));
+  EXPECT_NEAR(put_cpu[2], 100 * std::exp(-0.05), 1e-12);
 }
 
 TEST_F(OptionsOnGpuTest, Greeks) {

@@ -39,7 +39,14 @@ class Markowitz {
     QpRow row{{}, target, kNoLimit, fmt::format("the return is at least {}", target)};
     for (std::size_t i = 0; i < n_; ++i) row.terms.emplace_back(i, assets_.mean[i]);
     qp.rows.push_back(std::move(row));
-    return first(solve(qp).x);
+    try {
+      return first(solve(qp).x);
+    } catch (const Error&) {
+      // A target that is the highest return there is leaves the solver no room.
+      Vector best = max_return();
+      if (dot(assets_.mean, best) < target - 1e-9 * std::max(1.0, std::abs(target))) throw;
+      return best;
+    }
   }
 
   // With w = y / scale and the return of y above the risk-free one set to 1, the best
@@ -65,29 +72,28 @@ class Markowitz {
   }
 
   // Least variance / 2 - reward * return has a variance that grows with the reward, and
-  // between changes of the active limits as a + b reward^2: regula falsi on that.
+  // between changes of the active limits as a + b reward^2: regula falsi on that. Where it
+  // jumps, since at one reward several portfolios are best, a mixture of two is wanted.
   Vector target_risk(double target) const {
     require(target > 0, fmt::format("the target risk is {}; it must be above 0", target));
     const double wanted = target * target;
-    Vector w = least(1, 0, 0);
-    double low = 0, low_miss = variance(w) - wanted;
-    if (low_miss > 1e-12 * wanted)
+    Side low{0, least(1, 0, 0), 0}, high{};
+    low.miss = variance(low.weights) - wanted;
+    if (low.miss > 1e-12 * wanted)
       throw Error(
           Code::invalid_argument,
           fmt::format("no portfolio within the limits has a volatility of {}; the least is {}",
-                      target, std::sqrt(variance(w))));
+                      target, std::sqrt(variance(low.weights))));
     double largest_mean = 1e-300;
     for (const double m : assets_.mean) largest_mean = std::max(largest_mean, std::abs(m));
     const double unit = variance_scale() / largest_mean;  // of a reward that matters
-    double high = 1e-3 * unit, high_miss = 0;
-    for (;; high *= 4) {
-      w = at_reward(high);
-      high_miss = variance(w) - wanted;
-      if (high_miss >= 0 || high > 1e4 * unit) break;
-      low = high, low_miss = high_miss;
+    for (double reward = 1e-3 * unit;; reward *= 4) {
+      high = at_reward(reward, wanted);
+      if (high.miss >= 0 || reward > 1e4 * unit) break;
+      low = high;
     }
-    if (high_miss < 0) return w;  // even the highest return is less risky
-    return between_rewards(low, low_miss, high, high_miss, wanted);
+    if (high.miss < 0) return high.weights;  // even the highest return is less risky
+    return between(std::move(low), std::move(high), wanted);
   }
 
   Portfolio described(Vector weights, double risk_free) const {
@@ -103,7 +109,7 @@ class Markowitz {
     double sum = 0;
     for (std::size_t i = 0; i < n_; ++i)
       sum += w[i] * dot(assets_.covariance.subspan(i * n_, n_), {w.data(), n_});
-    return sum;
+    return std::max(sum, 0.0);  // of a singular covariance rounding may leave less
   }
 
  private:
@@ -117,23 +123,51 @@ class Markowitz {
     return most;
   }
 
-  Vector at_reward(double reward) const { return least(1, reward, reward * l2_); }
+  // The best portfolio for a reward, and how far its variance is from the wanted one.
+  struct Side {
+    double reward = 0;
+    Vector weights{};
+    double miss = 0;
+  };
 
-  Vector between_rewards(double low, double low_miss, double high, double high_miss,
-                         double wanted) const {
-    Vector w;
-    double a = low * low, b = high * high, miss_a = low_miss, miss_b = high_miss;
+  Side at_reward(double reward, double wanted) const {
+    Side side{reward, least(1, reward, reward * l2_), 0};
+    side.miss = variance(side.weights) - wanted;
+    return side;
+  }
+
+  // low.miss <= 0 <= high.miss. The side that stays twice counts half (Illinois): no slow
+  // creep from one side.
+  Vector between(Side low, Side high, double wanted) const {
+    double below = low.miss, above = high.miss;
+    int last = 0;
     for (int i = 0; i < 60; ++i) {
-      const double c = b - miss_b * (b - a) / (miss_b - miss_a);
-      w = at_reward(std::sqrt(c));
-      const double miss = variance(w) - wanted;
-      if (std::abs(miss) <= 1e-13 * wanted || std::abs(b - a) <= 1e-15 * b) break;
-      // The side that stays twice counts half (Illinois): no slow creep from one side.
-      if ((miss > 0) == (miss_b > 0))
-        b = c, miss_b = miss, miss_a /= 2;
-      else
-        a = b, miss_a = miss_b, b = c, miss_b = miss;
+      const double a = low.reward * low.reward, b = high.reward * high.reward;
+      if (b - a <= 1e-15 * b || above - below <= 1e-13 * wanted) break;
+      Side next = at_reward(std::sqrt(b - above * (b - a) / (above - below)), wanted);
+      if (std::abs(next.miss) <= 1e-13 * wanted) return next.weights;
+      if (next.miss > 0) {
+        high = std::move(next), above = high.miss;
+        if (last > 0) below /= 2;
+        last = 1;
+      } else {
+        low = std::move(next), below = low.miss;
+        if (last < 0) above /= 2;
+        last = -1;
+      }
     }
+    return mixed(low, high);
+  }
+
+  // On the way from one to the other, where the variance is the wanted one.
+  Vector mixed(const Side& low, const Side& high) const {
+    Vector way(n_), w = low.weights;
+    for (std::size_t i = 0; i < n_; ++i) way[i] = high.weights[i] - low.weights[i];
+    const double start = low.miss, square = variance(way);
+    const double linear = high.miss - low.miss - square;
+    const double root = std::sqrt(std::max(linear * linear - 4 * square * start, 0.0));
+    const double sum = linear + root, part = sum > 0 ? std::clamp(-2 * start / sum, 0.0, 1.0) : 0;
+    for (std::size_t i = 0; i < n_; ++i) w[i] += part * way[i];
     return w;
   }
 

@@ -200,21 +200,43 @@ class Interior {
     return part;
   }
 
-  bool step() {
-    factor();
+  // The mean of s z behind a part of a step.
+  double mu_behind(const Direction& d, double a) const {
+    double sum = 0;
+    for (std::size_t k = 0; k < m_; ++k) sum += (s_[k] + a * d.s[k]) * (z_[k] + a * d.z[k]);
+    return m_ > 0 ? sum / static_cast<double>(m_) : 0;
+  }
+
+  double length(const Direction& d) const {
+    return std::min(1.0, 0.995 * std::min(room(s_, d.s), room(z_, d.z)) + (m_ == 0 ? 0.005 : 0.0));
+  }
+
+  // Mehrotra's: first as if s z could be 0 at once, then with what that left out.
+  Direction corrected() const {
     Vector rc(m_);
     for (std::size_t k = 0; k < m_; ++k) rc[k] = s_[k] * z_[k];
-    Direction d = direction(rc);
-    if (m_ > 0) {
-      const double a = std::min(room(s_, d.s), room(z_, d.z));
-      double after = 0;
-      for (std::size_t k = 0; k < m_; ++k) after += (s_[k] + a * d.s[k]) * (z_[k] + a * d.z[k]);
-      const double ratio = after / static_cast<double>(m_) / mu_, sigma = ratio * ratio * ratio;
-      for (std::size_t k = 0; k < m_; ++k) rc[k] += d.s[k] * d.z[k] - sigma * mu_;
-      d = direction(rc);
+    const Direction d = direction(rc);
+    if (m_ == 0) return d;
+    const double ratio = mu_behind(d, std::min(room(s_, d.s), room(z_, d.z))) / mu_;
+    for (std::size_t k = 0; k < m_; ++k) rc[k] += d.s[k] * d.z[k] - ratio * ratio * ratio * mu_;
+    return direction(rc);
+  }
+
+  // A plain step: without a correction, towards equal s z, which never goes in circles.
+  Direction centred() const {
+    Vector rc(m_);
+    for (std::size_t k = 0; k < m_; ++k) rc[k] = s_[k] * z_[k] - 0.3 * mu_;
+    return direction(rc);
+  }
+
+  bool step() {
+    factor();
+    Direction d = corrected();
+    double a = length(d);
+    if (m_ > 0 && !(mu_behind(d, a) < 0.7 * mu_)) {
+      d = centred();
+      a = length(d);
     }
-    const double a =
-        std::min(1.0, 0.995 * std::min(room(s_, d.s), room(z_, d.z)) + (m_ == 0 ? 0.005 : 0.0));
     if (!std::isfinite(a) || a < 1e-12) return false;
     move(d, a);
     return std::isfinite(largest(x_));

@@ -29,7 +29,8 @@ struct CovarianceOptions {
 
 // `returns`: the series of one data set behind each other, `bars` each, and the data sets
 // behind each other; `out`: one symmetric matrix of series x series for each set. NaN is
-// missing, and the result where no bar has both. `shrinkage`: one per set, or empty.
+// missing, and the result where no bar has both. `shrinkage`: one per set, or empty; 0 for a
+// single series, which has no other target than itself.
 // CPU and GPU agree within 1e-12 of the root of the product of the variances.
 compute::Outcome covariance(compute::Compute& compute, std::span<const double> returns,
                             std::size_t series, std::size_t bars, std::span<double> out,

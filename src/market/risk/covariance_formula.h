@@ -15,9 +15,11 @@ SLUICE_HD inline double covariance_of(double xy, double x, double y, double n,
 }
 
 // `total`: sum of the variances; `squares`: of all squared covariances, both over n and of
-// `series` series; `fourth`: sum over the bars of (sum of squared distances)^2.
+// `series` series; `fourth`: sum over the bars of (sum of squared distances)^2. One series is
+// its own target: 0, as in scikit-learn, and not what rounding leaves of 0 / 0.
 SLUICE_HD inline double ledoit_wolf_share(double total, double squares, double fourth,
                                           double series, double n) {
+  if (series < 2) return 0;
   const double mu = total / series;
   double beta = (fourth / n - squares) / (series * n);
   const double delta = (squares - 2 * mu * total + series * mu * mu) / series;

@@ -67,6 +67,15 @@ TEST_F(Covariance, LedoitWolfIsScikitLearns) {
   EXPECT_NEAR(gaps[4 * kSeries + 4], 0.016686393126781, 1e-15);
 }
 
+TEST_F(Covariance, OneSeriesIsNotShrunk) {
+  const std::vector<double> returns{0.01, -0.02, 0.005, 0.03};
+  std::vector<double> out(1), shrinkage{-1};
+  covariance(compute, returns, 1, 4, out,
+             {.kind = CovarianceKind::ledoit_wolf, .periods_per_year = 1}, shrinkage);
+  EXPECT_EQ(shrinkage[0], 0);
+  EXPECT_NEAR(out[0], 0.00031718750000000003, 1e-18);  // over n
+}
+
 TEST_F(Covariance, EwmaIsPyPortfolioOpts) {
   const CovarianceOptions options{.kind = CovarianceKind::ewma, .span = 20};
   const auto full = of_waves(false, options);

@@ -84,6 +84,21 @@ TEST_F(RiskOnGpu, MetricsAgreeForEveryLengthAndRepeatBitForBit) {
       }
 }
 
+TEST_F(RiskOnGpu, TheTroughIsTheLastBarThatIsThereOfASeriesThatOnlyFalls) {
+  const std::size_t bars = 255, series = 400;
+  auto values = random_returns(series * bars, 0.1);
+  for (double& x : values) x = -std::abs(x);
+  std::vector<RiskMetrics> cpu(series), gpu(series);
+  risk_metrics(*compute, values, bars, {}, cpu, {}, Where::cpu);
+  risk_metrics(*compute, values, bars, {}, gpu, {}, Where::gpu);
+  for (std::size_t i = 0; i < series; ++i) {
+    auto last = static_cast<std::int64_t>(bars) - 1;
+    while (std::isnan(values[i * bars + static_cast<std::size_t>(last)])) --last;
+    EXPECT_EQ(gpu[i].trough, last) << i;
+    EXPECT_EQ(cpu[i].trough, last) << i;
+  }
+}
+
 TEST_F(RiskOnGpu, TailsAgreeAlsoWhereTheSampleMisleads) {
   for (const std::size_t bars : {1u, 20u, 1000u, 4096u, 4097u, 10000u, 200001u})
     for (const auto convention : {TailConvention::empyrical, TailConvention::quantlib})
