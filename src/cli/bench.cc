@@ -19,12 +19,14 @@
 #include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/library_dirs.h"
+#include "cli/market_peers.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "commit.h"
 #include "device/cpu.h"
 #include "device/detect_nvidia.h"
+#include "market/bench/bench.h"
 
 namespace sluice::cli {
 
@@ -208,8 +210,50 @@ int bench_memory(Args args, Io& io) {
   });
 }
 
+int bench_market(Args args, Io& io) {
+  Flags flags;
+  std::string python = "python3";
+  CLI::App app(
+      "Measures market analytics beside the hardware's limit and the libraries people use.",
+      "sluice bench market");
+  add_common(app, flags);
+  app.add_option("--only", flags.only, "figures to measure, by name or its beginning")
+      ->type_name("NAME");
+  app.add_option(
+         "--python", python,
+         "Python with the libraries to compare with (TA-Lib, QuantLib, PyTorch); \"\" for none")
+      ->type_name("PROGRAM");
+  if (!parse(app, args.subspan(1), io,
+             "  sluice bench market                          CPU and GPU, a few minutes\n"
+             "  sluice bench market --cpu --only ema --quick\n"
+             "  sluice bench market --python .venv/bin/python --json"))
+    return 0;
+  const device::BenchOptions options{flags.quick, flags.only, {}};
+  return run_suite(args, io, flags, [&](BenchReport& report, Progress& progress) {
+    const auto found = flags.cpu_only ? device::BenchGpus{} : device::bench_gpus();
+    for (const auto& gpu : chosen(found, flags.gpu)) {
+      const auto number = std::ranges::find(found.gpus, gpu.uuid, &device::BenchGpu::uuid);
+      const std::shared_ptr<compute::Accelerator> accelerator =
+          compute::make_cuda_accelerator({.device = static_cast<int>(number - found.gpus.begin())});
+      report.subjects.push_back(
+          {"gpu", gpu.name, gpu.uuid, gpu.bus, driver_of(gpu.uuid), gpu.cuda,
+           market::bench_gpu(accelerator, options, steps_of(progress, gpu.name))});
+    }
+    if (!found.why_none.empty()) report.notes.push_back("No GPU was measured: " + found.why_none);
+    if (flags.gpu.empty()) {
+      compute::Workers workers;
+      report.subjects.push_back({"cpu", device::detect_cpu().model, "", "", "", "",
+                                 market::bench_cpu(workers, options, steps_of(progress, "CPU"))});
+    }
+    progress.show(1, "the libraries to compare with");
+    add_market_peers(report, python, flags.quick);
+  });
+}
+
 constexpr Action kSuites[] = {
     {"device", "memory, links, matrix rates and launch latency of GPUs and CPU", bench_device},
+    {"market", "indicators, options, Monte Carlo, backtests beside TA-Lib and others",
+     bench_market},
     {"memory", "what a block costs: pools, cudaMalloc, cudaMallocAsync", bench_memory},
 };
 

@@ -39,6 +39,13 @@ class Accelerator {
 
   virtual std::size_t trim() noexcept = 0;  // cached memory; bytes
 
+  // Memory on the device with a copy of `bytes` from the host (or anything, from null), for
+  // arrays of Side::device; it ends with the last copy of the pointer, which must not
+  // outlive this. Throws exhausted, and unavailable where arrays cannot stay on the device.
+  virtual std::shared_ptr<void> keep(const void* /*data*/, std::size_t /*bytes*/) {
+    throw Error(Code::unavailable, "arrays cannot stay on this device");
+  }
+
   // Host memory that calls' arrays lie in again and again: copies from it may be quicker.
   // To be unpinned before it is freed.
   virtual void pin(void* /*data*/, std::size_t /*bytes*/) noexcept {}

@@ -51,6 +51,13 @@ class CudaAccelerator final : public Accelerator {
   }
   Taken run(const Operation& operation, const Call& call) override;
   std::size_t trim() noexcept override { return locked_.trim(); }
+  std::shared_ptr<void> keep(const void* data, std::size_t bytes) override {
+    const device::DeviceScope scope(device_);
+    auto buffer = std::make_shared<memory::Buffer>(locked_, bytes);
+    if (data != nullptr)
+      device::check(cudaMemcpy(buffer->data(), data, bytes, cudaMemcpyHostToDevice));
+    return {buffer, buffer->data()};
+  }
   void pin(void* data, std::size_t bytes) noexcept override {
     if (cudaHostRegister(data, bytes, cudaHostRegisterPortable) != cudaSuccess)
       (void)cudaGetLastError();  // copies are slower, no more
@@ -139,6 +146,27 @@ struct Quiet {
   ~Quiet() { (void)cudaStreamSynchronize(stream); }
 };
 
+// A point of a stream on the device's own clock.
+class Event {
+ public:
+  Event() { device::check(cudaEventCreate(&event_)); }
+  ~Event() { (void)cudaEventDestroy(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  void record(const device::Stream& stream) const {
+    device::check(cudaEventRecord(event_, stream.get()));
+  }
+  // Both must have passed.
+  friend double seconds_until(const Event& begin, const Event& end) {
+    float ms = 0;
+    device::check(cudaEventElapsedTime(&ms, begin.event_, end.event_));
+    return static_cast<double>(ms) * 1e-3;
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
 void copy(const std::vector<Operand>& to, const std::vector<Operand>& from, std::size_t items,
           cudaMemcpyKind kind, const device::Stream& stream) {
   for (std::size_t i = 0; i < to.size(); ++i) {
@@ -158,12 +186,15 @@ Taken CudaAccelerator::run_on(const device::Stream& stream, const Operation& ope
   copy(staged.call.in, call.in, call.items, cudaMemcpyHostToDevice, stream);
   stream.wait();
   const Instant there = Steady::now();
+  const Event begin, end;
+  begin.record(stream);
   operation.gpu(staged.call, lane);
+  end.record(stream);
   stream.wait();
   const Instant computed = Steady::now();
   copy(call.out, staged.call.out, call.items, cudaMemcpyDeviceToHost, stream);
   stream.wait();
-  return {seconds_between(start, there), seconds_between(there, computed),
+  return {seconds_between(start, there), seconds_until(begin, end),
           seconds_between(computed, Steady::now())};
 }
 

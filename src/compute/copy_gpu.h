@@ -1,0 +1,10 @@
+#pragma once
+
+#include "compute/operation.h"
+
+namespace sluice::compute {
+
+using GpuFunction = void (*)(const Call&, Lane&);
+GpuFunction copy_gpu_function();  // null in a build without CUDA
+
+}  // namespace sluice::compute
