@@ -16,10 +16,16 @@ namespace sluice::cli {
 namespace {
 
 // Variables of ours that are no settings; the fake driver of the demos reads SLUICE_FAKE_*.
-// Clients read SLUICE_URL and SLUICE_SOCKET; a lease exports the rest to its holder.
+// Clients read SLUICE_URL and SLUICE_SOCKET, the Python package SLUICE_LIBRARY; a lease
+// exports the rest to its holder.
 const std::vector<std::string_view> kReserved = {
-    "SLUICE_CONFIG",   "SLUICE_FAKE_*",           "SLUICE_URL",     "SLUICE_SOCKET",
-    "SLUICE_LEASE_ID", "SLUICE_GPU_MEMORY_BYTES", "SLUICE_GPU_BUS", "SLUICE_LEASE_TOKEN"};
+    "SLUICE_CONFIG",  "SLUICE_FAKE_*",      "SLUICE_URL",
+    "SLUICE_SOCKET",  "SLUICE_LEASE_ID",    "SLUICE_GPU_MEMORY_BYTES",
+    "SLUICE_GPU_BUS", "SLUICE_LEASE_TOKEN", "SLUICE_LIBRARY"};
+
+// What a lease exports and settings read as well: it is meant for the holder's work, and says
+// nothing about how Sluice itself is to run.
+constexpr const char* kOfALease[] = {"CUDA_VISIBLE_DEVICES", "GPU_MEMORY_FRACTION"};
 
 std::string get(const Environment& environment, const std::string& name) {
   const auto found = environment.find(name);
@@ -180,8 +186,14 @@ Settings bind(ProgramSettings& p) {
   return settings;
 }
 
-ProgramSettings load_settings(const SettingsOptions& options, const Environment& environment) {
+Environment without_lease(Environment environment) {
+  for (const auto* name : kOfALease) environment.erase(name);
+  return environment;
+}
+
+ProgramSettings load_settings(const SettingsOptions& options, const Environment& given) {
   std::vector<Problem> problems;
+  const auto environment = given.contains("SLUICE_LEASE_ID") ? without_lease(given) : given;
   const auto file =
       options.config_file.empty() ? get(environment, "SLUICE_CONFIG") : options.config_file;
   Sources sources{{}, environment, all_flags(options, problems)};

@@ -85,6 +85,10 @@ ProgramSettings load_settings(const SettingsOptions& options, const Environment&
 // The environment of this process.
 Environment process_environment();
 
+// Without what a lease exports to its holder; load_settings() reads so where SLUICE_LEASE_ID
+// is set.
+Environment without_lease(Environment environment);
+
 // Every setting of `settings`, bound to it: for showing. `settings` must outlive it.
 Settings bind(ProgramSettings& settings);
 

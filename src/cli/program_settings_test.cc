@@ -43,6 +43,18 @@ TEST_F(Program, FoldersFollowXdg) {
   EXPECT_EQ(load_settings({}, {{"HOME", "/h"}, {"SLUICE_STATE_DIR", "/x"}}).state_dir, "/x");
 }
 
+TEST_F(Program, WhatALeaseExportsIsNoSetting) {
+  const Environment lease{{"SLUICE_LEASE_ID", "7"},
+                          {"SLUICE_LEASE_TOKEN", "7.0.1"},
+                          {"GPU_MEMORY_FRACTION", "0.0071"},
+                          {"CUDA_VISIBLE_DEVICES", "GPU-5"}};
+  const auto settings = load_settings({}, lease);
+  EXPECT_EQ(settings.gpu.memory_fraction, load_settings({}, {}).gpu.memory_fraction);
+  EXPECT_EQ(settings.gpu.devices.at(0).text, "all");
+  EXPECT_THROW(load_settings({}, {{"GPU_MEMORY_FRACTION", "0.0071"}}), Error);
+  EXPECT_EQ(without_lease(lease).size(), 2U);
+}
+
 TEST_F(Program, TheFileIsNamedByFlagThenByVariable) {
   const auto by_variable = write("v.toml", "[serve]\nport = 1111\n");
   SettingsOptions options;

@@ -16,11 +16,14 @@ namespace {
 
 // Sorted by name.
 constexpr Command kCommands[] = {
+    {"backtest", "try trading rules on past prices: sweeps, walk-forward, a report", backtest},
     {"bench", "measure this machine: memory, links, matrix rates, latencies", bench},
     {"canary", "prove that a GPU computes", canary, true},
     {"detect", "GPUs and CPU of this machine, and what each can do", detect},
     {"doctor", "what keeps this machine from running Sluice well, and the fix", doctor},
+    {"gpu-worker", "calculate on a GPU for another process", gpu_worker, true},
     {"lease", "GPU memory by lease: ask, run a command with it, list, release, watch", lease},
+    {"market", "indicators, options, risk, portfolios and simulation on CSV", market_command},
     {"memory", "what programs ask of GPU memory, and the strategy that serves them best", memory},
     {"sampler", "ask the drivers for another process", sampler, true},
     {"serve", "watch the machine and serve what is known over HTTP, with a dashboard", serve},

@@ -140,6 +140,19 @@ void say_what_the_choice_of_gpus_means(const device::GpuConfig& gpu) {
       gpu.enabled ? "gpu.devices (CUDA_VISIBLE_DEVICES)" : "gpu.enabled=false (GPU_ENABLED)");
 }
 
+serve::MarketOptions market_options(const ProgramSettings& settings, const Asked& asked,
+                                    const Io& io) {
+  serve::MarketOptions made;
+  made.costs = std::filesystem::path(settings.cache_dir) / "costs.json";
+  if (!settings.gpu.enabled)
+    made.no_gpu = "gpu.enabled is false (GPU_ENABLED)";
+  else if (!asked.demo.empty())
+    made.no_gpu = "the GPUs of a demo do not calculate";
+  else
+    made.program = io.program;
+  return made;
+}
+
 // The running parts; ends them in the right order.
 class Program {
  public:
@@ -148,7 +161,8 @@ class Program {
         monitor_({io.program, asked.demo, settings.state_dir, settings.watch}),
         broker_({settings.state_dir, settings.broker, settings.gpu}),
         profile_watch_(monitor_, settings.gpu),
-        service_(monitor_, broker_, traffic_, {SLUICE_VERSION, host_name(), Steady::now()}),
+        service_(monitor_, broker_, traffic_, {SLUICE_VERSION, host_name(), Steady::now()},
+                 market_options(settings, asked, io)),
         router_(serve::http::make_routes(service_)),
         server_({settings.serve, thread_count(settings.serve), settings.state_dir + "/sluice.sock",
                  [this] { service_.report_traffic(); },

@@ -37,6 +37,12 @@ std::string lease_exposition(const broker::Broker::Figures& f) {
   counter(out, "sluice_lease_holders_died_total", "Leases whose process ended", f.holders_died);
   counter(out, "sluice_lease_yields_asked_total", "Holders asked to give memory back",
           f.yields_asked);
+  counter(out, "sluice_lease_yields_done_total",
+          "Leases given back when asked, and seen free since", f.yields_done);
+  counter(out, "sluice_lease_yield_bytes_total", "Memory that these freed", f.yield_bytes);
+  header(out, "sluice_lease_yield_seconds_total", "From asking to the memory being free, in all",
+         "counter");
+  fmt::format_to(to, "sluice_lease_yield_seconds_total {}\n", f.yield_s);
   counter(out, "sluice_lease_over_uses_total", "Times a holder used more than its lease",
           f.over_uses);
   counter(out, "sluice_lease_store_failures_total", "Changes that could not be stored",

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "serve/compute_exposition.h"
 #include "serve/lease_exposition.h"
 
 namespace sluice::serve {
@@ -28,13 +29,15 @@ std::string with_round_numbers(const std::string& text) {
 }  // namespace
 
 Service::Service(watch::Monitor& monitor, broker::Broker& broker, const Traffic& traffic,
-                 About about)
+                 About about, MarketOptions market)
     : monitor_(monitor),
       broker_(broker),
       traffic_(traffic),
       about_(std::move(about)),
       ring_(unix_ms(std::chrono::system_clock::now()), kEventsKept),
       reported_at_(Steady::now()),
+      market_(std::make_unique<MarketDesk>(
+          std::move(market), [this] { return why_no_gpu(); }, [this] { wake_listeners(); })),
       subscription_(
           monitor.subscribe([this](const std::shared_ptr<const watch::Snapshot>& s) { saw(*s); },
                             [this](const watch::Event& e) {
@@ -50,6 +53,7 @@ Service::Service(watch::Monitor& monitor, broker::Broker& broker, const Traffic&
 Service::~Service() {
   broker_.on_event(nullptr);
   subscription_.reset();
+  market_.reset();
 }
 
 void Service::saw(const watch::Snapshot& snapshot) {
@@ -65,6 +69,19 @@ void Service::saw(const watch::Snapshot& snapshot) {
 void Service::wake_listeners() {
   const Lock lock(wake_mutex_);
   if (wake_) wake_();
+}
+
+// Of the first NVIDIA GPU, which is the one that calculates.
+std::string Service::why_no_gpu() const {
+  const auto latest = monitor_.snapshot();
+  if (latest == nullptr) return {};
+  for (const auto& one : latest->gpus) {
+    if (one.gpu.vendor != device::Vendor::nvidia) continue;
+    const bool well = one.health.state == device::HealthState::healthy ||
+                      one.health.state == device::HealthState::degraded;
+    return well ? std::string() : "the GPU is " + std::string(device::to_string(one.health.state));
+  }
+  return "no GPU was found";
 }
 
 void Service::on_news(std::function<void()> wake) {
@@ -111,7 +128,7 @@ std::string Service::devices() const { return to_text(devices_view(*snapshot()))
 
 std::string Service::metrics(const ExpositionOptions& options) const {
   return exposition(*snapshot(), traffic_.totals(), about_, options, Steady::now()) +
-         lease_exposition(broker_.figures());
+         lease_exposition(broker_.figures()) + compute_exposition(market_->figures());
 }
 
 std::string Service::history(const watch::HistoryQuery& query) const {

@@ -16,6 +16,7 @@
 #include "broker/broker.h"
 #include "serve/events.h"
 #include "serve/exposition.h"
+#include "serve/market_desk.h"
 #include "serve/traffic.h"
 #include "serve/views.h"
 #include "watch/monitor.h"
@@ -25,7 +26,8 @@ namespace sluice::serve {
 class Service {
  public:
   // All must outlive it.
-  Service(watch::Monitor& monitor, broker::Broker& broker, const Traffic& traffic, About about);
+  Service(watch::Monitor& monitor, broker::Broker& broker, const Traffic& traffic, About about,
+          MarketOptions market = {});
   ~Service();
 
   // One line of JSON each.
@@ -49,6 +51,9 @@ class Service {
   // Leases need nothing from here but their events in the stream.
   broker::Broker& broker() noexcept { return broker_; }
 
+  // Calculations; the queue says what they cost.
+  MarketDesk& market() noexcept { return *market_; }
+
   // A listener to events and, every `interval`, to the state of the machine.
   // `last_event_id` as the client sent it, empty for none; `lease` (its id) to hear of that
   // one alone.
@@ -65,6 +70,7 @@ class Service {
  private:
   void saw(const watch::Snapshot& snapshot);
   void wake_listeners();
+  std::string why_no_gpu() const;
   EventCursor::Picture picture(Instant now) const;
   std::shared_ptr<const watch::Snapshot> snapshot() const;  // throws unavailable before the first
 
@@ -88,6 +94,8 @@ class Service {
   Traffic::Totals reported_;  // report_traffic's thread only
   Instant reported_at_;
   ErrorShare error_share_;
+
+  std::unique_ptr<MarketDesk> market_;
 
   std::shared_ptr<void> subscription_;  // last: its callbacks use the members above
 };

@@ -31,5 +31,6 @@ inline constexpr bool kOpen = true, kBlocking = true, kBody = true;
 Response json_text(std::string text);  // one line of JSON
 
 std::span<const Row> lease_rows() noexcept;
+std::span<const Row> market_rows() noexcept;
 
 }  // namespace sluice::serve::http

@@ -31,7 +31,7 @@ Router::Router(std::vector<Route> routes) : routes_(std::move(routes)) {
     patterns_.push_back({split(pattern), pattern.ends_with("...}")});
     if (pattern.find('{') == std::string_view::npos) plain_.push_back(i);
   }
-  std::ranges::sort(plain_, {}, [this](std::size_t i) { return routes_[i].pattern; });
+  std::ranges::stable_sort(plain_, {}, [this](std::size_t i) { return routes_[i].pattern; });
 }
 
 bool Router::matches(const Pattern& pattern, std::string_view path,

@@ -238,6 +238,7 @@ template <class Visit>
 void each_row(Visit visit) {
   for (const auto& row : kRoutes) visit(row);
   for (const auto& row : lease_rows()) visit(row);
+  for (const auto& row : market_rows()) visit(row);
 }
 
 }  // namespace

@@ -1,0 +1,153 @@
+#include "bindings/market.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "compute/compute.h"
+#include "market/indicators/batch.h"
+#include "market/indicators/indicator.h"
+#include "market/request/request.h"
+
+struct sluice_market {
+  std::unique_ptr<sluice::compute::Compute> compute;
+};
+
+namespace {
+
+using namespace sluice;
+using market::Arrays;
+
+void tell(std::string_view text, char* why, size_t why_size) {
+  if (why == nullptr || why_size == 0) return;
+  const size_t length = std::min(text.size(), why_size - 1);
+  std::memcpy(why, text.data(), length);
+  why[length] = '\0';
+}
+
+int code_of(Code code) {
+  switch (code) {
+    case Code::invalid_argument: return SLUICE_INVALID_ARGUMENT;
+    case Code::not_found: return SLUICE_NOT_FOUND;
+    case Code::exhausted: return SLUICE_EXHAUSTED;
+    case Code::unavailable: return SLUICE_UNAVAILABLE;
+    case Code::internal: return SLUICE_INTERNAL;
+  }
+  return SLUICE_INTERNAL;
+}
+
+// No exception may leave.
+template <class Work>
+int guarded(char* why, size_t why_size, Work work) {
+  try {
+    work();
+    return SLUICE_OK;
+  } catch (const Error& e) {
+    tell(e.reason(), why, why_size);
+    return code_of(e.code());
+  } catch (const std::bad_alloc&) {
+    tell("out of memory", why, why_size);
+    return SLUICE_EXHAUSTED;
+  } catch (const std::exception& e) {
+    tell(e.what(), why, why_size);
+    return SLUICE_INTERNAL;
+  }
+}
+
+market::Plan plan_of(const char* indicator, const double* values, size_t count) {
+  require(indicator != nullptr && (values != nullptr || count == 0), "a pointer is null");
+  return market::indicator(indicator).plan(std::span(values, count));
+}
+
+template <class T>
+struct Run {
+  const T* const* in;
+  size_t in_count;
+  T* const* out;
+  size_t out_count;
+  size_t series, bars;
+};
+
+template <class T>
+void run(sluice_market* m, const market::Plan& plan, const Run<T>& r, const char* device) {
+  require(m != nullptr && r.in != nullptr && r.out != nullptr, "a pointer is null");
+  const auto where = compute::where_from(device == nullptr ? "auto" : device);
+  require(where.has_value(), "device is auto, cpu or gpu");
+  require(r.in_count == static_cast<size_t>(plan.inputs) &&
+              r.out_count == static_cast<size_t>(plan.outputs),
+          "the number of arrays is not the indicator's");
+  if (r.series == 0 || r.bars == 0) return;
+  require(r.series <= static_cast<size_t>(-1) / sizeof(T) / r.bars, "series x bars is too large");
+  Arrays<const T> in;
+  Arrays<T> out;
+  for (size_t i = 0; i < r.in_count; ++i) in.emplace_back(r.in[i], r.series * r.bars);
+  for (size_t i = 0; i < r.out_count; ++i) out.emplace_back(r.out[i], r.series * r.bars);
+  market::run(*m->compute, plan, in, out, r.bars, *where);
+}
+
+}  // namespace
+
+sluice_market* sluice_market_open(const char* device, const char* costs, char* why,
+                                  size_t why_size) {
+  sluice_market* made = nullptr;
+  guarded(why, why_size, [&] {
+    made = new sluice_market{
+        compute::make_compute(device == nullptr ? "auto" : device, costs == nullptr ? "" : costs)};
+  });
+  return made;
+}
+
+void sluice_market_close(sluice_market* m) { delete m; }
+
+const char* sluice_market_version(void) { return SLUICE_VERSION; }
+
+const char* sluice_market_indicators(void) {
+  static const std::string text = market::indicator_list().dump();
+  return text.c_str();
+}
+
+int sluice_market_lookback(const char* indicator, const double* values, size_t count, size_t* bars,
+                           char* why, size_t why_size) {
+  return guarded(why, why_size, [&] {
+    require(bars != nullptr, "a pointer is null");
+    *bars = static_cast<size_t>(plan_of(indicator, values, count).lookback);
+  });
+}
+
+int sluice_market_run(sluice_market* m, const char* indicator, const double* values, size_t count,
+                      const double* const* in, size_t in_count, double* const* out,
+                      size_t out_count, size_t series, size_t bars, const char* device, char* why,
+                      size_t why_size) {
+  return guarded(why, why_size, [&] {
+    run<double>(m, plan_of(indicator, values, count), {in, in_count, out, out_count, series, bars},
+                device);
+  });
+}
+
+int sluice_market_run_float(sluice_market* m, const char* indicator, const double* values,
+                            size_t count, const float* const* in, size_t in_count,
+                            float* const* out, size_t out_count, size_t series, size_t bars,
+                            const char* device, char* why, size_t why_size) {
+  return guarded(why, why_size, [&] {
+    run<float>(m, plan_of(indicator, values, count), {in, in_count, out, out_count, series, bars},
+               device);
+  });
+}
+
+int sluice_market_ask(sluice_market* m, const char* what, const char* request, char** answer,
+                      char* why, size_t why_size) {
+  return guarded(why, why_size, [&] {
+    require(m != nullptr && what != nullptr && request != nullptr && answer != nullptr,
+            "a pointer is null");
+    const Json asked = parse_json_object(request, "the request");
+    const std::string text = market::answer(*m->compute, what, asked).dump();
+    *answer = static_cast<char*>(std::malloc(text.size() + 1));
+    if (*answer == nullptr) throw std::bad_alloc();
+    std::memcpy(*answer, text.c_str(), text.size() + 1);
+  });
+}
+
+void sluice_market_free(char* answer) { std::free(answer); }

@@ -1,0 +1,186 @@
+// sluice backtest: trading rules on past prices.
+#include <fmt/format.h>
+
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <set>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/market_request.h"
+#include "cli/progress.h"
+#include "market/backtest/report.h"
+#include "market/request/backtest_request.h"
+
+namespace sluice::cli {
+
+namespace {
+
+using market::Csv;
+using market::PriceHistory;
+
+constexpr std::string_view kExamples =
+    "  sluice backtest --in prices.csv\n"
+    "  sluice backtest --in prices.csv --fast 5:50:5 --slow 20:200:10 --html report.html\n"
+    "  sluice backtest --in all.csv --by ticker --strategy rsi --lower 20,30 --upper 70,80\n"
+    "  sluice backtest --in prices.csv --fast 5:50:5 --walk-forward --in-sample 756\n"
+    "The CSV has a date first and close; open, high and low are used where they are there.";
+
+struct Flags {
+  std::string in = "-", by, column = "close", html;
+  bool walk_forward = false, anchored = false;
+  Json parameters = Json::object(), trading = Json::object(), walk = Json::object();
+};
+
+void add_trading_flags(RequestFlags f) {
+  f.number("initial-cash", "of each account (100000)");
+  f.text("sides", "long (default), short or both");
+  f.text("fill", "next_open (default) or next_close");
+  f.number("fee", "of each fill, a fraction of its value (0.0005)");
+  f.number("fixed-fee", "of each fill, in money (0)");
+  f.number("slippage", "of each fill, a fraction of the price (0.0005)");
+  f.text("sizing", "fraction (default), cash or volatility");
+  f.number("fraction", "of equity that is staked (1)");
+  f.number("cash", "that is staked, with --sizing cash (10000)");
+  f.number("target-volatility", "a year, with --sizing volatility (0.15)");
+  f.number("volatility-period", "bars, with --sizing volatility (20)");
+  f.number("max-leverage", "of cash and volatility sizing (1)");
+  f.number("stop-loss", "distance from the entry as a fraction (0: none)");
+  f.number("take-profit", "distance from the entry as a fraction (0: none)");
+  f.number("periods-per-year", "bars in a year (252)");
+  f.number("risk-free", "return a year without risk (0)");
+}
+
+void add_parameter_flags(RequestFlags f) {
+  std::map<std::string, std::string> all;
+  for (const auto strategy : market::strategies())
+    for (const auto& parameter : market::parameters(strategy))
+      all.emplace(parameter.name, parameter.help);
+  for (const auto& [name, help] : all) f.text(name, help, "N|N,N|FROM:TO:STEP");
+}
+
+// Missing columns stay empty.
+std::vector<double> column_if_there(const Csv& csv, const std::string& name) {
+  return csv.has(name) ? csv.numbers(csv.column(name)) : std::vector<double>();
+}
+
+bool has_dates(const Csv& csv) {
+  const auto first = csv.text(0, 0);
+  return first.size() >= 10 && first[4] == '-' && first[7] == '-';
+}
+
+std::int32_t day_of(const Csv& csv, std::size_t row) {
+  try {
+    return market::day_from(csv.text(row, 0).substr(0, 10));
+  } catch (const Error& e) {
+    csv.fail(row, std::string(e.reason()));
+  }
+}
+
+std::vector<PriceHistory> histories_of(const Csv& csv, const Flags& flags) {
+  require(csv.rows() > 0, csv.name() + " has no rows");
+  const auto close = csv.numbers(csv.column(flags.column));
+  const bool whole = flags.column == "close";  // the others belong to the close
+  const std::vector<double> none;
+  const auto open = whole ? column_if_there(csv, "open") : none;
+  const auto high = whole ? column_if_there(csv, "high") : none;
+  const auto low = whole ? column_if_there(csv, "low") : none;
+  const bool dated = has_dates(csv);
+  const std::size_t owner = flags.by.empty() ? 0 : csv.column(flags.by);
+  std::vector<PriceHistory> all;
+  std::map<std::string_view, std::size_t> number;
+  for (std::size_t row = 0; row < csv.rows(); ++row) {
+    const auto who = flags.by.empty() ? std::string_view(csv.name()) : csv.text(row, owner);
+    const auto [place, fresh] = number.emplace(who, all.size());
+    if (fresh) all.push_back({.ticker = std::string(who)});
+    PriceHistory& one = all[place->second];
+    if (!(close[row] > 0)) csv.fail(row, "column " + flags.column + " holds no positive price");
+    one.close.push_back(close[row]);
+    if (!open.empty()) one.open.push_back(open[row]);
+    if (!high.empty() && !low.empty()) {
+      one.high.push_back(high[row]);
+      one.low.push_back(low[row]);
+    }
+    if (dated) one.days.push_back(day_of(csv, row));
+  }
+  return all;
+}
+
+void add_flags(RequestCommand& command, Flags& flags) {
+  auto& app = command.app;
+  app.add_option("--in", flags.in, "CSV file with a header; - (default) is standard input")
+      ->type_name("FILE");
+  app.add_option("--by", flags.by, "column that says whose row it is: one account each")
+      ->type_name("NAME");
+  app.add_option("--column", flags.column, "column of prices (close)")->type_name("NAME");
+  app.add_option("--html", flags.html, "write the report there: one page, nothing else needed")
+      ->type_name("FILE");
+  command.flags.text("strategy", "sma_cross (default), ema_cross, rsi, bollinger, momentum, swing");
+  command.flags.text("metric", "that decides which set is best (sharpe)");
+  command.flags.text("ticker", "whose account is shown; the first unless said");
+  add_parameter_flags({app, flags.parameters});
+  add_trading_flags({app, flags.trading});
+  app.add_flag("--walk-forward", flags.walk_forward,
+               "choose by the past, trade the bars behind it, window by window");
+  RequestFlags walk(app, flags.walk);
+  walk.number("in-sample", "bars to choose by (756)");
+  walk.number("out-of-sample", "bars to trade (126)");
+  walk.on("anchored", "choose by all bars so far");
+}
+
+market::StudyRequest request_of(RequestCommand& command, const Flags& flags, Io& io) {
+  Json& request = command.request;
+  request["parameters"] = flags.parameters;
+  request["trading"] = flags.trading;
+  require(flags.walk_forward || flags.walk.empty(),
+          "--in-sample, --out-of-sample and --anchored are for --walk-forward");
+  if (flags.walk_forward) request["walk_forward"] = flags.walk;
+  market::StudyRequest made;
+  market::Fields fields(request);
+  read_rules(fields, made);
+  made.sweep.where = where(command.compute);
+  made.histories = histories_of(Csv::read(flags.in, io.in), flags);
+  settle(made);
+  return made;
+}
+
+void print(const market::Study& study, const market::StudyRequest& request, std::ostream& out) {
+  out << to_table(study.shown);
+  if (study.sweep.sets.size() > 1 || study.sweep.tickers.size() > 1)
+    out << "\n" << to_table(study.sweep);
+  if (study.luck) out << "\n" << describe(*study.luck) << "\n";
+  if (study.walk_forward) out << "\n" << to_table(*study.walk_forward, request.sweep.strategy);
+}
+
+void write_page(const std::string& path, const market::Study& study) {
+  std::ofstream file(path, std::ios::binary);
+  file << to_page(study);
+  if (!file.flush()) throw Error(Code::unavailable, "cannot write " + path);
+}
+
+}  // namespace
+
+int backtest(Args args, Io& io) {
+  RequestCommand command("Try trading rules on past prices", "sluice backtest");
+  Flags flags;
+  add_flags(command, flags);
+  if (!parse(command.app, args, io, kExamples)) return 0;
+  const auto request = request_of(command, flags, io);
+  const auto compute = make_compute(command.compute, io.environment);
+  const auto study = [&] {
+    Progress progress(io.err);
+    return run_study(*compute, request,
+                     [&](double share, const std::string& what) { progress.show(share, what); });
+  }();
+  if (command.compute.explain) io.err << "ran: " << study.sweep.ran_on << "\n";
+  if (!flags.html.empty()) write_page(flags.html, study);
+  if (command.json)
+    io.out << to_json(study).dump() << '\n';
+  else
+    print(study, request, io.out);
+  return 0;
+}
+
+}  // namespace sluice::cli

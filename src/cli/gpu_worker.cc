@@ -1,0 +1,21 @@
+// Started by sluice itself, never by people: see compute/worker.h.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include "cli/commands.h"
+#include "compute/worker.h"
+#include "market/operations.h"
+
+namespace sluice::cli {
+
+int gpu_worker(Args args, Io& io) {
+  CLI::App app("Calculates on a GPU on behalf of another sluice process", "sluice gpu-worker");
+  compute::CudaOptions options;
+  app.add_option("--device", options.device, "CUDA's number of the GPU");
+  if (!parse(app, args, io, "  sluice gpu-worker --device 0")) return 0;
+  return compute::serve_calls([&] { return compute::make_cuda_accelerator(options); },
+                              market::operations());
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,35 @@
+// What all requests share, and the function that answers each kind.
+#pragma once
+
+#include "market/request/fields.h"
+#include "market/request/request.h"
+
+namespace sluice::market {
+
+struct Asking {
+  compute::Compute& compute;
+  const RequestLimits& limits;
+  Fields fields;
+  compute::Where where;
+  bool explain;
+
+  // Throws invalid_argument when it is more than the limits allow.
+  void check_work(double work, std::string_view fields) const;
+  // Adds "ran" to the answer, where it was asked for.
+  void tell(Json& answer, const compute::Outcome& outcome) const;
+  // The same where only the counters tell: what they were before.
+  void tell(Json& answer, const compute::ComputeFigures& before) const;
+};
+
+Json answer_indicator(Asking& asking, std::string_view name);
+Json answer_option(Asking& asking);
+Json answer_risk(Asking& asking);
+Json answer_portfolio(Asking& asking);
+Json answer_montecarlo(Asking& asking);
+Json answer_backtest(Asking& asking);
+
+// A list, or its only value where the request had only single values.
+Json list_of(std::span<const double> values);
+Json number_or_null(double value);
+
+}  // namespace sluice::market

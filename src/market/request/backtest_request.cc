@@ -1,0 +1,227 @@
+#include "market/request/backtest_request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "market/backtest/report.h"
+#include "market/request/asking.h"
+
+namespace sluice::market {
+
+namespace {
+
+constexpr double kMostSets = 1e6;
+constexpr std::array<std::string_view, 3> kSides{"long", "short", "both"};
+constexpr std::array<std::string_view, 2> kFills{"next_open", "next_close"};
+constexpr std::array<std::string_view, 3> kSizings{"fraction", "cash", "volatility"};
+
+template <class All>
+std::vector<std::string_view> names_of(const All& all) {
+  std::vector<std::string_view> names;
+  for (const auto each : all) names.push_back(to_string(each));
+  return names;
+}
+
+Trading read_trading(const Json& json) {
+  Fields f(json, "trading");
+  Trading t;
+  t.initial_cash = f.number("initial_cash", t.initial_cash);
+  t.sides = static_cast<Sides>(f.one_of("sides", kSides, 0));
+  t.fill = static_cast<Fill>(f.one_of("fill", kFills, 0));
+  t.fee = f.number("fee", t.fee);
+  t.fixed_fee = f.number("fixed_fee", t.fixed_fee);
+  t.slippage = f.number("slippage", t.slippage);
+  t.sizing = static_cast<Sizing>(f.one_of("sizing", kSizings, 0));
+  t.fraction = f.number("fraction", t.fraction);
+  t.cash = f.number("cash", t.cash);
+  t.target_volatility = f.number("target_volatility", t.target_volatility);
+  t.volatility_period =
+      static_cast<std::int32_t>(f.whole("volatility_period", t.volatility_period, 1, 100000));
+  t.max_leverage = f.number("max_leverage", t.max_leverage);
+  t.stop_loss = f.number("stop_loss", t.stop_loss);
+  t.take_profit = f.number("take_profit", t.take_profit);
+  t.periods_per_year = f.number("periods_per_year", t.periods_per_year);
+  t.risk_free = f.number("risk_free", t.risk_free);
+  f.finish();
+  validate(t);
+  return t;
+}
+
+std::vector<ParameterSet> read_sets(Fields& fields, Strategy strategy) {
+  std::vector<Axis> axes;
+  double sets = 1;
+  if (const Json* given = fields.find("parameters")) {
+    Fields f(*given, "parameters");
+    for (const StrategyParameter& parameter : parameters(strategy)) {
+      const Json* value = f.find(parameter.name);
+      if (value == nullptr) continue;
+      const std::string name(parameter.name), path = f.path(name);
+      if (value->is_string())
+        axes.push_back(axis_from(name, value->get<std::string>()));
+      else if (value->is_number())
+        axes.push_back({name, {value->get<double>()}});
+      else
+        axes.push_back({name, numbers_of(*value, path)});
+      require(!axes.back().values.empty(), fmt::format("'{}' is empty", path));
+      sets *= static_cast<double>(axes.back().values.size());
+    }
+    f.finish();
+  }
+  require(sets <= kMostSets,
+          fmt::format("'parameters' make {:.3g} sets; at most {:.3g}", sets, kMostSets));
+  return grid(strategy, axes);
+}
+
+void read_walk_forward(Fields& fields, StudyRequest& request) {
+  const Json* given = fields.find("walk_forward");
+  if (given == nullptr || *given == false) return;
+  WalkForwardOptions made;
+  const Json none = Json::object();
+  Fields f(*given == true ? none : *given, "walk_forward");
+  made.in_sample = f.whole("in_sample", made.in_sample, 1, 1LL << 40);
+  made.out_of_sample = f.whole("out_of_sample", made.out_of_sample, 1, 1LL << 40);
+  made.anchored = f.flag("anchored", false);
+  f.finish();
+  request.walk_forward = made;
+}
+
+std::vector<std::int32_t> days_of(const Json& json, const std::string& path) {
+  if (!json.is_array()) refuse_field(path, "a list of dates", json);
+  std::vector<std::int32_t> days;
+  for (const Json& date : json) {
+    if (!date.is_string()) refuse_field(path, "a list of dates such as 2020-02-29", date);
+    days.push_back(day_from(date.get<std::string>()));
+  }
+  return days;
+}
+
+PriceHistory history_of(Fields& f, std::string ticker) {
+  PriceHistory history;
+  history.ticker = std::move(ticker);
+  if (const Json* dates = f.find("dates")) history.days = days_of(*dates, f.path("dates"));
+  history.close = numbers_of(f.need("close", "a list of prices"), f.path("close"));
+  history.open = f.numbers("open");
+  history.high = f.numbers("high");
+  history.low = f.numbers("low");
+  return history;
+}
+
+}  // namespace
+
+void read_rules(Fields& fields, StudyRequest& request) {
+  auto& sweep = request.sweep;
+  sweep.strategy = strategies()[fields.one_of("strategy", names_of(strategies()), 0)];
+  sweep.metric = all_metrics()[fields.one_of("metric", names_of(all_metrics()), 0)];
+  if (const Json* trading = fields.find("trading")) {
+    sweep.trading = read_trading(*trading);
+    request.fill_given = trading->contains("fill");
+  }
+  sweep.sets = read_sets(fields, sweep.strategy);
+  read_walk_forward(fields, request);
+  request.ticker = fields.text("ticker", "");
+}
+
+std::vector<PriceHistory> read_histories(Fields& fields) {
+  const Json* prices = fields.find("prices");
+  if (prices == nullptr) return {history_of(fields, "prices")};
+  if (!prices->is_object()) refuse_field("prices", "an object of tickers", *prices);
+  std::vector<PriceHistory> all;
+  for (const auto& item : prices->items()) {
+    if (item.value().is_array()) {
+      all.push_back(
+          {.ticker = item.key(), .close = numbers_of(item.value(), "prices." + item.key())});
+      continue;
+    }
+    Fields f(item.value(), "prices." + item.key());
+    all.push_back(history_of(f, item.key()));
+    f.finish();
+  }
+  require(!all.empty(), "'prices' is empty");
+  return all;
+}
+
+void settle(StudyRequest& request) {
+  if (!request.fill_given &&
+      std::ranges::any_of(request.histories, [](const auto& h) { return h.open.empty(); }))
+    request.sweep.trading.fill = Fill::next_close;
+}
+
+double work_of(const StudyRequest& request) {
+  double bars = 0;
+  for (const auto& history : request.histories) bars += static_cast<double>(history.size());
+  double passes = 1;
+  if (request.walk_forward && !request.histories.empty()) {
+    const auto& w = *request.walk_forward;
+    const auto size = static_cast<double>(request.histories[0].size());
+    passes += size / static_cast<double>(w.out_of_sample) *
+              std::min(1.0, static_cast<double>(w.in_sample + w.out_of_sample) / size);
+  }
+  return bars * static_cast<double>(request.sweep.sets.size()) * passes;
+}
+
+Study run_study(compute::Compute& compute, const StudyRequest& request,
+                const StudyProgress& progress) {
+  const auto tell = [&](double share, const std::string& what) {
+    if (progress) progress(share, what);
+  };
+  const auto shown = std::ranges::find(request.histories, request.ticker, &PriceHistory::ticker);
+  require(request.ticker.empty() || shown != request.histories.end(),
+          fmt::format("no ticker is named '{}'", request.ticker.substr(0, 64)));
+  SweepOptions options = request.sweep;
+  options.progress = [&](const SweepProgress& p) {
+    tell(static_cast<double>(p.done) / static_cast<double>(std::max<std::size_t>(1, p.total)),
+         fmt::format("sweep: {} of {}, {:.3g} bars x sets/s", p.done, p.total,
+                     p.bar_sets / std::max(1e-9, p.seconds)));
+  };
+  Study study{sweep(compute, request.histories, options), {}};
+  study.shown = run_backtest(request.ticker.empty() ? request.histories[0] : *shown,
+                             {options.strategy, study.sweep.sets[study.sweep.best()].parameters,
+                              options.trading, options.span});
+  if (study.sweep.sets.size() > 1) study.luck = check_luck(study.sweep, study.shown);
+  if (request.walk_forward) {
+    WalkForwardOptions walk = *request.walk_forward;
+    walk.sweep = request.sweep;
+    walk.progress = [&](std::size_t done, std::size_t windows) {
+      tell(static_cast<double>(done) / static_cast<double>(std::max<std::size_t>(1, windows)),
+           fmt::format("walk-forward: window {} of {}", done, windows));
+    };
+    study.walk_forward = walk_forward(compute, request.histories, walk);
+  }
+  return study;
+}
+
+Json to_json(const Study& study) {
+  Json all = {{"backtest", to_json(study.shown)}};
+  if (study.sweep.sets.size() > 1 || study.sweep.tickers.size() > 1)
+    all["sweep"] = to_json(study.sweep);
+  if (study.luck) all["luck"] = to_json(*study.luck);
+  if (study.walk_forward) all["walk_forward"] = to_json(*study.walk_forward);
+  return all;
+}
+
+std::string to_page(const Study& study) {
+  return to_html({&study.shown, study.sweep.sets.size() > 1 ? &study.sweep : nullptr,
+                  study.walk_forward ? &*study.walk_forward : nullptr});
+}
+
+Json answer_backtest(Asking& asking) {
+  StudyRequest request;
+  read_rules(asking.fields, request);
+  request.sweep.where = asking.where;
+  request.histories = read_histories(asking.fields);
+  settle(request);
+  const bool html = asking.fields.flag("html", false);
+  asking.fields.finish();
+  asking.check_work(work_of(request), "the bars and 'parameters'");
+  const Study study = run_study(asking.compute, request);
+  Json answer = to_json(study);
+  if (html) answer["html"] = to_page(study);
+  if (asking.explain) answer["ran"] = {{"reason", study.sweep.ran_on}};
+  return answer;
+}
+
+}  // namespace sluice::market

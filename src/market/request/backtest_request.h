@@ -1,0 +1,49 @@
+// A backtest as a whole: which rules on which prices, and everything that came out.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "market/backtest/walk_forward.h"
+#include "market/request/fields.h"
+
+namespace sluice::market {
+
+struct StudyRequest {
+  std::vector<PriceHistory> histories;
+  SweepOptions sweep;
+  std::optional<WalkForwardOptions> walk_forward;
+  bool fill_given = false;  // else at the next close where there are no opens
+  std::string ticker;       // whose account is shown; empty: the first
+};
+
+// From "strategy", "parameters" (a number, a list, or a range such as "5:50:5" for each),
+// "metric", "trading", "walk_forward" and "ticker". Leaves the histories alone.
+void read_rules(Fields& fields, StudyRequest& request);
+
+// From "prices" by ticker, or "close" and its companions for one.
+std::vector<PriceHistory> read_histories(Fields& fields);
+
+struct Study {
+  SweepResult sweep;
+  Backtest shown;  // the best set on the ticker that is shown
+  std::optional<WalkForward> walk_forward{};
+  std::optional<LuckCheck> luck{};  // with more than one set
+};
+
+// Settles what depends on both the rules and the histories. Before run_study().
+void settle(StudyRequest& request);
+
+double work_of(const StudyRequest& request);  // bars x sets
+
+// `progress` takes a share of 0 to 1 and a word; it may be null.
+using StudyProgress = std::function<void(double share, const std::string& what)>;
+Study run_study(compute::Compute& compute, const StudyRequest& request,
+                const StudyProgress& progress = {});
+
+Json to_json(const Study& study);
+std::string to_page(const Study& study);
+
+}  // namespace sluice::market

@@ -1,0 +1,149 @@
+// {"close": [...], "timeperiod": 14}, with a list of lists for many series, or
+// {"series": {"AAPL": [...]}}, {"series": {"AAPL": {"high": [...], ...}}}.
+#include <fmt/format.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "market/indicators/batch.h"
+#include "market/indicators/indicator.h"
+#include "market/request/asking.h"
+
+namespace sluice::market {
+
+namespace {
+
+using Columns = std::vector<std::vector<double>>;
+
+// One series: a column for each input.
+struct Series {
+  std::string name;
+  Columns in, out;
+  std::size_t bars() const { return in[0].size(); }
+};
+
+Plan plan_of(Asking& asking, const Indicator& one) {
+  Arguments arguments;
+  for (const Parameter& parameter : one.parameters)
+    if (asking.fields.has(parameter.name))
+      arguments[std::string(parameter.name)] = asking.fields.number(parameter.name, 0);
+    else
+      asking.fields.find(parameter.name);
+  return one.plan(arguments);
+}
+
+void check_lengths(const Series& series, const Indicator& one, const std::string& path) {
+  for (std::size_t i = 1; i < series.in.size(); ++i)
+    require(series.in[i].size() == series.bars(),
+            fmt::format("'{}{}' has {} values; '{}{}' has {}", path, to_string(one.inputs[i]),
+                        series.in[i].size(), path, to_string(one.inputs[0]), series.bars()));
+}
+
+Series named_series(const Indicator& one, const std::string& name, const Json& json) {
+  const std::string path = "series." + name;
+  Series series{name, {}, {}};
+  if (one.inputs.size() == 1 && json.is_array()) {
+    series.in.push_back(numbers_of(json, path));
+    return series;
+  }
+  Fields fields(json, path);
+  for (const Input input : one.inputs)
+    series.in.push_back(numbers_of(fields.need(to_string(input), "a list of numbers"),
+                                   fields.path(to_string(input))));
+  check_lengths(series, one, path + ".");
+  return series;
+}
+
+// The field that holds an input: its name, or "real" where any price will do.
+std::string field_of(Asking& asking, const Indicator& one, Input input) {
+  return one.any_price && asking.fields.has("real") ? "real" : std::string(to_string(input));
+}
+
+std::vector<Series> plain_series(Asking& asking, const Indicator& one, bool& many) {
+  std::vector<Series> all;
+  for (const Input input : one.inputs) {
+    const std::string field = field_of(asking, one, input);
+    const Json& json = asking.fields.need(field, "a list of numbers, oldest first");
+    many = json.is_array() && !json.empty() && json[0].is_array();
+    const std::size_t count = many ? json.size() : 1;
+    if (all.empty()) all.resize(count);
+    require(all.size() == count, fmt::format("'{}' has {} series; '{}' has {}", field, count,
+                                             to_string(one.inputs[0]), all.size()));
+    for (std::size_t i = 0; i < count; ++i)
+      all[i].in.push_back(many ? numbers_of(json[i], fmt::format("{}[{}]", field, i))
+                               : numbers_of(json, field));
+  }
+  for (const Series& series : all) check_lengths(series, one, "");
+  return all;
+}
+
+// Series of one length run together.
+compute::Outcome run_all(Asking& asking, const Plan& plan, std::vector<Series>& all) {
+  std::map<std::size_t, std::vector<Series*>> by_length;
+  for (Series& series : all) by_length[series.bars()].push_back(&series);
+  compute::Outcome outcome;
+  const auto outputs = static_cast<std::size_t>(plan.outputs);
+  for (const auto& [bars, batch] : by_length) {
+    Columns from(batch[0]->in.size()), to(outputs, std::vector<double>(bars * batch.size()));
+    for (const Series* series : batch)
+      for (std::size_t c = 0; c < from.size(); ++c)
+        from[c].insert(from[c].end(), series->in[c].begin(), series->in[c].end());
+    if (bars > 0)
+      outcome = run(asking.compute, plan, Arrays<const double>(from.begin(), from.end()),
+                    Arrays<double>(to.begin(), to.end()), bars, asking.where);
+    for (std::size_t s = 0; s < batch.size(); ++s)
+      for (const auto& column : to) {
+        const auto begin = column.begin() + static_cast<std::ptrdiff_t>(s * bars);
+        batch[s]->out.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(bars));
+      }
+  }
+  return outcome;
+}
+
+Json outputs_of(const Indicator& one, const Series& series) {
+  Json outputs;
+  for (std::size_t i = 0; i < one.outputs.size(); ++i)
+    outputs[output_name(one, i)] = list_of(series.out[i]);
+  return outputs;
+}
+
+}  // namespace
+
+std::string output_name(const Indicator& one, std::size_t i) {
+  return std::string(one.outputs.size() == 1 ? one.name : one.outputs[i]);
+}
+
+Json answer_indicator(Asking& asking, std::string_view name) {
+  const Indicator& one = indicator(name);
+  const Plan plan = plan_of(asking, one);
+  std::vector<Series> all;
+  bool many = false;
+  const Json* named = asking.fields.find("series");
+  if (named != nullptr && !named->is_object()) {
+    if (!one.any_price) refuse_field("series", "an object of series by name", *named);
+    refuse_field("series", "an object of series by name; a single one is 'close'", *named);
+  }
+  if (named != nullptr)
+    for (const auto& item : named->items())
+      all.push_back(named_series(one, item.key(), item.value()));
+  else
+    all = plain_series(asking, one, many);
+  asking.fields.finish();
+  const auto outcome = run_all(asking, plan, all);
+  Json answer = {{"indicator", one.name}, {"lookback", plan.lookback}};
+  if (named != nullptr) {
+    answer["series"] = Json::object();
+    for (const Series& series : all) answer["series"][series.name] = outputs_of(one, series);
+  } else if (!many) {
+    answer["outputs"] = outputs_of(one, all[0]);
+  } else {
+    for (std::size_t i = 0; i < one.outputs.size(); ++i)
+      for (const Series& series : all)
+        answer["outputs"][output_name(one, i)].push_back(list_of(series.out[i]));
+  }
+  asking.tell(answer, outcome);
+  return answer;
+}
+
+}  // namespace sluice::market

@@ -1,0 +1,154 @@
+// {"payoff": "barrier", "spot": 100, "strike": 100, "barrier": "down_and_out", "level": 90}
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "market/montecarlo/asian.h"
+#include "market/montecarlo/paths.h"
+#include "market/request/asking.h"
+
+namespace sluice::market {
+
+namespace {
+
+constexpr std::array<std::string_view, 9> kPayoffs{
+    "european",          "asian_price", "asian_strike", "barrier", "lookback_fixed",
+    "lookback_floating", "basket",      "best_of",      "asian"};
+constexpr std::size_t kQuickAsian = 8;
+constexpr double kSlowStep = 10;  // a step in double is as long as so many of the quick kind
+constexpr std::array<std::string_view, 4> kBarriers{"down_and_out", "up_and_out", "down_and_in",
+                                                    "up_and_in"};
+constexpr std::array<std::string_view, 2> kKinds{"call", "put"};
+
+Asset asset_of(Fields& f) {
+  return {f.number("spot", 100), f.number("div_yield", 0), f.number("vol", 0.2)};
+}
+
+void read_assets(Asking& asking, PathModel& model) {
+  const Json* list = asking.fields.find("assets");
+  if (list == nullptr) {
+    model.assets = {asset_of(asking.fields)};
+    return;
+  }
+  if (!list->is_array()) refuse_field("assets", "a list of objects", *list);
+  model.assets.clear();
+  for (const Json& each : *list) {
+    Fields f(each, fmt::format("assets[{}]", model.assets.size()));
+    model.assets.push_back(asset_of(f));
+    f.finish();
+  }
+  const Json* correlation = asking.fields.find("correlation");
+  if (correlation == nullptr) return;
+  const Panel matrix = panel_of(*correlation, "correlation");
+  require(matrix.series() == matrix.bars && matrix.bars == model.assets.size(),
+          fmt::format("'correlation' has {} rows of {} for {} assets", matrix.series(), matrix.bars,
+                      model.assets.size()));
+  model.correlation = matrix.values;
+}
+
+void read_heston(Asking& asking, PathModel& model) {
+  const Json* found = asking.fields.find("heston");
+  if (found == nullptr) return;
+  Fields f(*found, "heston");
+  model.stochastic_volatility = true;
+  const Heston standard;
+  model.heston = {f.number("v0", standard.v0), f.number("kappa", standard.kappa),
+                  f.number("theta", standard.theta), f.number("sigma", standard.sigma),
+                  f.number("rho", standard.rho)};
+  f.finish();
+}
+
+PathModel read_model(Asking& asking) {
+  PathModel model;
+  Fields& f = asking.fields;
+  model.rate = f.number("rate", 0);
+  model.t = f.number("t", 1);
+  model.steps = static_cast<int>(f.whole("steps", 1, 1, 100000));
+  model.first = f.number("first", -1);
+  read_assets(asking, model);
+  read_heston(asking, model);
+  return model;
+}
+
+PathPayoff read_payoff(Asking& asking, std::size_t payoff, std::size_t assets) {
+  Fields& f = asking.fields;
+  PathPayoff made;
+  made.payoff = static_cast<Payoff>(payoff);
+  made.kind = static_cast<OptionKind>(f.one_of("kind", kKinds, 0));
+  made.strike = f.number("strike", 100);
+  made.barrier = static_cast<Barrier>(f.one_of("barrier", kBarriers, 0));
+  made.level = f.number("level", 0);
+  made.rebate = f.number("rebate", 0);
+  made.continuous = f.flag("continuous", false);
+  made.extreme = f.number("extreme", 0);
+  const auto weights = f.numbers("weights");
+  require(weights.empty() || weights.size() == assets,
+          fmt::format("'weights' has {} values for {} assets", weights.size(), assets));
+  require(weights.size() <= made.weights.size(),
+          fmt::format("at most {} assets", made.weights.size()));
+  for (std::size_t i = 0; i < made.weights.size(); ++i)
+    made.weights[i] = i < weights.size() ? weights[i]
+                      : i < assets       ? 1.0 / static_cast<double>(assets)
+                                         : 0;
+  return made;
+}
+
+SimulationOptions read_simulation(Asking& asking) {
+  Fields& f = asking.fields;
+  SimulationOptions made;
+  made.paths = static_cast<std::uint64_t>(f.whole("paths", 1 << 20, 1, 1LL << 40));
+  made.seed = static_cast<std::uint64_t>(f.whole("seed", 42, 0, 1LL << 53));
+  made.antithetic = f.flag("antithetic", true);
+  made.control_variate = f.flag("control_variate", true);
+  made.sobol = f.flag("sobol", false);
+  return made;
+}
+
+// Fixings at equal steps up to t: what asian() is quick at.
+AsianOption asian_of(const PathModel& model, const PathPayoff& payoff) {
+  require(model.assets.size() == 1 && !model.stochastic_volatility,
+          "'payoff' asian is for one asset of constant volatility; take asian_price");
+  const double step = model.t / model.steps, first = model.first < 0 ? step : model.first;
+  const Asset& asset = model.assets[0];
+  return {payoff.kind, asset.spot,  payoff.strike, model.rate,      asset.div_yield,
+          asset.vol,   model.steps, first,         model.t - first, model.t};
+}
+
+Json to_json(const Estimate& e) {
+  constexpr double kQuantile = 1.959963984540054;  // of 97.5 %
+  const double half = kQuantile * e.standard_error;
+  return {{"price", number_or_null(e.price)},
+          {"standard_error", number_or_null(e.standard_error)},
+          {"confidence_95", {number_or_null(e.price - half), number_or_null(e.price + half)}},
+          {"paths", e.paths},
+          {"control_beta", number_or_null(e.beta)}};
+}
+
+}  // namespace
+
+Json answer_montecarlo(Asking& asking) {
+  const std::size_t payoff = asking.fields.one_of("payoff", kPayoffs, 0);
+  const PathModel model = read_model(asking);
+  const PathPayoff paid =
+      read_payoff(asking, payoff == kQuickAsian ? 1 : payoff, model.assets.size());
+  const SimulationOptions simulation = read_simulation(asking);
+  asking.fields.finish();
+  asking.check_work(static_cast<double>(simulation.paths) * model.steps *
+                        static_cast<double>(model.assets.size()) *
+                        (payoff == kQuickAsian ? 1 : kSlowStep),
+                    "'paths', 'steps' and the assets");
+  const auto before = asking.compute.figures();
+  const Estimate found =
+      payoff == kQuickAsian ? asian(asking.compute, asian_of(model, paid), simulation, asking.where)
+                            : simulate(asking.compute, model, paid, simulation, asking.where);
+  Json answer = {{"payoff", kPayoffs[payoff]},
+                 {"kind", kKinds[static_cast<std::size_t>(paid.kind)]}};
+  answer.update(to_json(found));
+  asking.tell(answer, before);
+  return answer;
+}
+
+}  // namespace sluice::market

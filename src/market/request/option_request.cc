@@ -1,0 +1,219 @@
+// {"spot": 100, "strike": [90, 100], "t": 0.5, "rate": 0.03, "vol": 0.2, "kind": "put"}:
+// each column a number or a list.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <deque>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "market/options/american.h"
+#include "market/options/binomial.h"
+#include "market/options/black_scholes.h"
+#include "market/options/heston.h"
+#include "market/request/asking.h"
+
+namespace sluice::market {
+
+namespace {
+
+constexpr std::array<std::string_view, 5> kModels{"black_scholes", "binomial", "american", "heston",
+                                                  "implied"};
+enum Model : std::size_t { black_scholes_model, tree_model, american_model, heston_model, implied };
+constexpr std::array<std::string_view, 2> kKinds{"call", "put"};
+constexpr std::array<std::string_view, 2> kExercises{"european", "american"};
+constexpr std::array<std::string_view, 3> kAccuracies{"fast", "standard", "fine"};
+
+struct Given {
+  double one = 0;
+  std::vector<double> many;  // empty: `one` for all
+  double at(std::size_t i) const { return many.empty() ? one : many[i]; }
+  Column<double> column() const {
+    return many.empty() ? Column<double>(one) : Column<double>(many);
+  }
+};
+
+struct Book {
+  std::size_t model = 0, count = 1;
+  bool single = true;  // numbers only: the answer has numbers, too
+  Given spot, strike, t, rate, div_yield, vol, price;
+  std::vector<OptionKind> kinds;  // one for all, or one each
+  BinomialOptions tree{};
+  AmericanAccuracy accuracy{};
+  Heston heston{};
+
+  OptionColumns<double> columns() const {
+    return {spot.column(), strike.column(),    t.column(),
+            rate.column(), div_yield.column(), vol.column()};
+  }
+};
+
+struct Result {
+  std::vector<std::pair<std::string, std::vector<double>>> columns;
+  std::vector<ImpliedReason> reasons;
+  compute::Outcome outcome;
+};
+
+// Null: it must be given.
+Given read(Asking& asking, Book& book, std::string_view name, const double* otherwise) {
+  const Json* found = asking.fields.find(name);
+  if (found == nullptr) {
+    require(otherwise != nullptr, fmt::format("'{}' is missing: a number or a list of them", name));
+    return {*otherwise, {}};
+  }
+  if (found->is_number()) return {found->get<double>(), {}};
+  if (!found->is_array()) refuse_field(name, "a number or a list of numbers", *found);
+  Given given{0, numbers_of(*found, name)};
+  const std::size_t size = given.many.size();
+  require(size > 0, fmt::format("'{}' is empty", name));
+  require(book.single || size == book.count,
+          fmt::format("'{}' has {} values; the lists before it have {}", name, size, book.count));
+  book.single = false;
+  book.count = size;
+  return given;
+}
+
+OptionKind kind_from(const Json& json, const std::string& path) {
+  if (json == "call") return OptionKind::call;
+  if (json == "put") return OptionKind::put;
+  refuse_field(path, "call or put", json);
+}
+
+void read_kinds(Asking& asking, Book& book) {
+  const Json* found = asking.fields.find("kind");
+  if (found == nullptr || !found->is_array()) {
+    book.kinds = {found == nullptr ? OptionKind::call : kind_from(*found, "kind")};
+    return;
+  }
+  for (std::size_t i = 0; i < found->size(); ++i)
+    book.kinds.push_back(kind_from((*found)[i], fmt::format("kind[{}]", i)));
+  require(book.kinds.size() == book.count && !book.single,
+          fmt::format("'kind' has {} values for {} options", book.kinds.size(), book.count));
+}
+
+void read_model(Asking& asking, Book& book) {
+  Fields& f = asking.fields;
+  if (book.model == tree_model) {
+    book.tree.exercise =
+        f.one_of("exercise", kExercises, 1) == 0 ? Exercise::european : Exercise::american;
+    book.tree.steps = static_cast<int>(f.whole("steps", 1024, 1, kMostTreeSteps));
+    const auto steps = static_cast<double>(book.tree.steps);
+    asking.check_work(static_cast<double>(book.count) * steps * steps / 2,
+                      "'steps' and the number of options");
+  }
+  if (book.model == american_model)
+    book.accuracy = static_cast<AmericanAccuracy>(f.one_of("accuracy", kAccuracies, 1));
+  if (book.model == american_model || book.model == heston_model)
+    asking.check_work(1e4 * static_cast<double>(book.count), "so many options");
+  if (book.model == heston_model) {
+    book.heston = {f.number("v0", 0.04), f.number("kappa", 1), f.number("theta", 0.04),
+                   f.number("sigma", 0.5), f.number("rho", -0.7)};
+  }
+}
+
+Book read_book(Asking& asking) {
+  Book book;
+  const double zero = 0;
+  book.model = asking.fields.one_of("model", kModels, 0);
+  const bool has_vol = book.model != heston_model && book.model != implied;
+  book.spot = read(asking, book, "spot", nullptr);
+  book.strike = read(asking, book, "strike", nullptr);
+  book.t = read(asking, book, "t", nullptr);
+  book.rate = read(asking, book, "rate", &zero);
+  book.div_yield = read(asking, book, "div_yield", &zero);
+  if (has_vol) book.vol = read(asking, book, "vol", nullptr);
+  if (book.model == implied) book.price = read(asking, book, "price", nullptr);
+  read_kinds(asking, book);
+  read_model(asking, book);
+  asking.fields.finish();
+  return book;
+}
+
+Result with_greeks(Asking& asking, const Book& book, OptionKind kind) {
+  const auto greeks =
+      black_scholes_greeks<double>(asking.compute, book.columns(), kind, book.count, asking.where);
+  Result result;
+  for (std::size_t i = 0; i < kGreekCount; ++i) {
+    const auto column = greeks[static_cast<Greek>(i)];
+    result.columns.emplace_back(name(static_cast<Greek>(i)),
+                                std::vector<double>(column.begin(), column.end()));
+  }
+  return result;
+}
+
+Result by_heston(Asking& asking, const Book& book, OptionKind kind) {
+  std::vector<double> prices(book.count);
+  asking.compute.workers().each(book.count, 4, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i)
+      prices[i] = heston_price({kind, book.spot.at(i), book.strike.at(i), book.t.at(i),
+                                book.rate.at(i), book.div_yield.at(i), book.heston});
+  });
+  return {{{"price", std::move(prices)}}, {}, {}};
+}
+
+Result result_of(Asking& asking, const Book& book, OptionKind kind) {
+  if (book.model == black_scholes_model) return with_greeks(asking, book, kind);
+  if (book.model == heston_model) return by_heston(asking, book, kind);
+  Result result;
+  std::vector<double> out(book.count);
+  if (book.model == implied) {
+    result.reasons.resize(book.count);
+    result.outcome = implied_volatility(asking.compute, book.price.column(), book.columns(), kind,
+                                        out, result.reasons, asking.where);
+  } else if (book.model == american_model) {
+    result.outcome =
+        american(asking.compute, book.columns(), kind, out, book.accuracy, asking.where);
+  } else {
+    BinomialOptions tree = book.tree;
+    tree.kind = kind;
+    result.outcome = binomial(asking.compute, book.columns(), tree, out, asking.where);
+  }
+  result.columns.emplace_back(book.model == implied ? "vol" : "price", std::move(out));
+  return result;
+}
+
+// With kinds of each option: both are worked out, and each takes its own.
+Result result_of(Asking& asking, const Book& book) {
+  Result result = result_of(asking, book, book.kinds[0]);
+  if (book.kinds.size() == 1) return result;
+  const OptionKind other = book.kinds[0] == OptionKind::call ? OptionKind::put : OptionKind::call;
+  const Result second = result_of(asking, book, other);
+  for (std::size_t i = 0; i < book.count; ++i) {
+    if (book.kinds[i] != other) continue;
+    for (std::size_t c = 0; c < result.columns.size(); ++c)
+      result.columns[c].second[i] = second.columns[c].second[i];
+    if (!result.reasons.empty()) result.reasons[i] = second.reasons[i];
+  }
+  return result;
+}
+
+Json reasons_of(const std::vector<ImpliedReason>& reasons) {
+  Json list = Json::array();
+  for (const ImpliedReason reason : reasons)
+    list.push_back(reason == ImpliedReason::found ? Json(nullptr) : Json(explain(reason)));
+  return list;
+}
+
+}  // namespace
+
+Json answer_option(Asking& asking) {
+  const Book book = read_book(asking);
+  const auto before = asking.compute.figures();
+  const Result result = result_of(asking, book);
+  Json answer = {{"model", kModels[book.model]}, {"options", book.count}};
+  const auto put = [&](const std::string& name, Json list) {
+    answer[name] = book.single ? list[0] : std::move(list);
+  };
+  if (book.kinds.size() == 1) answer["kind"] = kKinds[static_cast<std::size_t>(book.kinds[0])];
+  for (const auto& [name, values] : result.columns) put(name, list_of(values));
+  if (!result.reasons.empty()) put("reason", reasons_of(result.reasons));
+  if (result.outcome.choice.reason.empty())
+    asking.tell(answer, before);
+  else
+    asking.tell(answer, result.outcome);
+  return answer;
+}
+
+}  // namespace sluice::market

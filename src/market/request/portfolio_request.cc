@@ -1,0 +1,197 @@
+// {"prices": {...}} or {"mean": [...], "covariance": [[...]], "names": [...]}, and a goal.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "market/portfolio/cvar.h"
+#include "market/portfolio/portfolio.h"
+#include "market/request/returns.h"
+#include "market/risk/metrics.h"
+
+namespace sluice::market {
+
+namespace {
+
+constexpr std::array<std::string_view, 10> kGoals{
+    "min_volatility",        "max_sharpe",  "target_return", "target_risk",
+    "max_quadratic_utility", "risk_parity", "min_cvar",      "cvar_target_return",
+    "cvar_target_risk",      "frontier"};
+enum : std::size_t { kFirstCvar = 6, kFrontier = 9 };
+constexpr std::size_t kMostAssets = 2000;
+
+struct Problem {
+  std::vector<std::string> names;
+  std::vector<double> mean, covariance;
+  Panel returns;  // empty when moments were given
+  std::size_t goal = 1, points = 20;
+  double value = 0, risk_free = 0, beta = 0.95;
+  std::vector<double> shares;
+  PortfolioLimits limits;
+
+  Assets assets() const { return {mean, covariance, names}; }
+};
+
+std::vector<double> yearly_means(const Asking& asking, const Panel& returns, double periods) {
+  std::vector<RiskMetrics> metrics(returns.series(), RiskMetrics{});
+  risk_metrics(asking.compute, returns.values, returns.bars, {}, metrics,
+               {.periods_per_year = periods}, asking.where);
+  std::vector<double> means;
+  for (const RiskMetrics& one : metrics) means.push_back(one.annual_return);
+  return means;
+}
+
+void read_moments(Asking& asking, Problem& p) {
+  Fields& f = asking.fields;
+  p.mean = f.numbers("mean");
+  const Panel matrix = panel_of(f.need("covariance", "lists of numbers, a row each"), "covariance");
+  require(matrix.series() == matrix.bars,
+          fmt::format("'covariance' has {} rows of {}", matrix.series(), matrix.bars));
+  p.covariance = matrix.values;
+  require(p.mean.empty() || p.mean.size() == matrix.bars,
+          fmt::format("'mean' has {} values for {} assets", p.mean.size(), matrix.bars));
+  if (const Json* names = f.find("names")) {
+    if (!names->is_array()) refuse_field("names", "a list of texts", *names);
+    for (const Json& name : *names) {
+      if (!name.is_string()) refuse_field("names", "a list of texts", name);
+      p.names.push_back(name.get<std::string>());
+    }
+    require(p.names.size() == matrix.bars,
+            fmt::format("'names' has {} values for {} assets", p.names.size(), matrix.bars));
+  }
+  for (std::size_t i = p.names.size(); i < matrix.bars; ++i)
+    p.names.push_back("asset " + std::to_string(i));
+}
+
+void read_data(Asking& asking, Problem& p) {
+  Fields& f = asking.fields;
+  if (!f.has("prices") && !f.has("returns")) return read_moments(asking, p);
+  p.returns = read_returns(asking).panel;
+  const double periods = f.number("periods_per_year", 252, 1e-6, 1e9);
+  const auto options = read_covariance(asking, periods);
+  p.names = p.returns.names;
+  require(p.names.size() <= kMostAssets,
+          fmt::format("{} assets; at most {}", p.names.size(), kMostAssets));
+  p.covariance = covariance_of(asking, p.returns, options);
+  p.mean = f.numbers("mean");
+  if (p.mean.empty()) p.mean = yearly_means(asking, p.returns, periods);
+}
+
+std::size_t asset_of(const Json& json, const std::vector<std::string>& names,
+                     const std::string& path) {
+  if (json.is_number_unsigned() && json.get<std::size_t>() < names.size())
+    return json.get<std::size_t>();
+  const auto found =
+      json.is_string() ? std::ranges::find(names, json.get_ref<const std::string&>()) : names.end();
+  if (found == names.end()) refuse_field(path, "the name or number of an asset", json);
+  return static_cast<std::size_t>(found - names.begin());
+}
+
+SectorLimit sector_of(const Json& json, std::size_t number, const Problem& p) {
+  Fields f(json, fmt::format("sectors[{}]", number));
+  SectorLimit sector;
+  sector.name = f.text("name", "sector " + std::to_string(number));
+  const Json& assets = f.need("assets", "a list of assets");
+  if (!assets.is_array()) refuse_field(f.path("assets"), "a list of assets", assets);
+  for (const Json& asset : assets)
+    sector.assets.push_back(asset_of(asset, p.names, f.path("assets")));
+  sector.least = f.number("least", -kNoLimit);
+  sector.most = f.number("most", kNoLimit);
+  f.finish();
+  return sector;
+}
+
+// A number for all, or a list.
+std::vector<double> bound(Fields& f, std::string_view name, double otherwise) {
+  const Json* found = f.find(name);
+  if (found == nullptr || found->is_number()) return {f.number(name, otherwise)};
+  return numbers_of(*found, name);
+}
+
+void read_limits(Asking& asking, Problem& p) {
+  Fields& f = asking.fields;
+  p.limits.lower = bound(f, "lower", 0);
+  p.limits.upper = bound(f, "upper", 1);
+  p.limits.sum = f.number("sum", 1);
+  p.limits.held = f.numbers("held");
+  if (f.has("turnover")) p.limits.turnover = f.number("turnover", 0, 0);
+  if (f.has("leverage")) p.limits.leverage = f.number("leverage", 0, 0);
+  f.find("turnover");
+  f.find("leverage");
+  p.limits.l2 = f.number("l2", 0, 0);
+  const Json* sectors = f.find("sectors");
+  if (sectors == nullptr) return;
+  if (!sectors->is_array()) refuse_field("sectors", "a list of objects", *sectors);
+  for (const Json& sector : *sectors)
+    p.limits.sectors.push_back(sector_of(sector, p.limits.sectors.size(), p));
+}
+
+Problem read(Asking& asking) {
+  Problem p;
+  Fields& f = asking.fields;
+  p.goal = f.one_of("goal", kGoals, 1);
+  read_data(asking, p);
+  p.value = f.number("value", 0);
+  p.risk_free = f.number("risk_free", 0);
+  p.beta = f.number("beta", 0.95, 1e-6, 1 - 1e-6);
+  p.shares = f.numbers("shares");
+  p.points = static_cast<std::size_t>(f.whole("points", 20, 2, 1000));
+  read_limits(asking, p);
+  f.finish();
+  const auto n = static_cast<double>(p.names.size());
+  asking.check_work(n * n * n * 30 * (p.goal == kFrontier ? static_cast<double>(p.points) : 1),
+                    "so many assets");
+  return p;
+}
+
+Json weights_of(const Problem& p, std::span<const double> weights) {
+  Json all = Json::object();
+  for (std::size_t i = 0; i < weights.size(); ++i) all[p.names[i]] = weights[i];
+  return all;
+}
+
+Json to_json(const Problem& p, const Portfolio& one) {
+  Json shares = Json::object();
+  const auto parts = risk_shares(p.covariance, one.weights);
+  for (std::size_t i = 0; i < parts.size(); ++i) shares[p.names[i]] = number_or_null(parts[i]);
+  return {{"expected_return", number_or_null(one.expected_return)},
+          {"volatility", number_or_null(one.volatility)},
+          {"sharpe", number_or_null(one.sharpe)},
+          {"weights", weights_of(p, one.weights)},
+          {"risk_shares", std::move(shares)}};
+}
+
+Json by_cvar(const Problem& p) {
+  require(!p.returns.values.empty(), "goals of CVaR need 'prices' or 'returns': the scenarios");
+  std::vector<double> scenarios = p.returns.values;
+  const CvarGoal goal{static_cast<CvarGoal::Kind>(p.goal - kFirstCvar), p.value, p.beta};
+  const auto found = optimise_cvar({p.mean, scenarios, p.names}, goal, p.limits);
+  return {{"expected_return", number_or_null(found.expected_return)},
+          {"cvar", found.cvar},
+          {"beta", p.beta},
+          {"weights", weights_of(p, found.weights)}};
+}
+
+}  // namespace
+
+Json answer_portfolio(Asking& asking) {
+  const Problem p = read(asking);
+  Json answer = {{"goal", kGoals[p.goal]}, {"risk_free", p.risk_free}};
+  if (p.goal == kFrontier) {
+    answer["frontier"] = Json::array();
+    for (const Portfolio& one : efficient_frontier(p.assets(), p.points, p.limits, p.risk_free))
+      answer["frontier"].push_back(to_json(p, one));
+    return answer;
+  }
+  answer.update(p.goal >= kFirstCvar ? by_cvar(p)
+                                     : to_json(p, optimise(p.assets(),
+                                                           {static_cast<Goal::Kind>(p.goal),
+                                                            p.value, p.risk_free, p.shares},
+                                                           p.limits)));
+  if (asking.explain) answer["ran"] = {{"on", "cpu"}, {"reason", "solvers run on the CPU"}};
+  return answer;
+}
+
+}  // namespace sluice::market

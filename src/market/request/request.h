@@ -1,0 +1,37 @@
+// Market calculations with JSON in and JSON out: what HTTP, Python and the command line ask
+// alike. Numbers that JSON does not have (NaN, infinite ones) are null, both ways.
+//
+//   answer(compute, "rsi", {{"close", {1, 2, 3}}, {"timeperiod", 2}});
+//   answer(compute, "option", {{"spot", 100}, {"strike", 95}, {"t", 0.5}, {"vol", 0.2}});
+#pragma once
+
+#include <limits>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "compute/compute.h"
+
+namespace sluice::market {
+
+// What one request may cost, for servers.
+struct RequestLimits {
+  // Steps of paths, nodes of trees, bars x parameter sets. 1e9 are about a second on two
+  // cores.
+  double most_work = std::numeric_limits<double>::infinity();
+};
+
+// `what`: option, risk, portfolio, montecarlo, backtest or an indicator's name. Every
+// request may have "device" (auto, cpu, gpu) and "explain" (true: the answer has "ran").
+// Throws invalid_argument, naming the field; not_found for another `what`.
+Json answer(compute::Compute& compute, std::string_view what, const Json& request,
+            const RequestLimits& limits = {});
+
+// The name of an output in tables and answers: a single one is named after the indicator.
+struct Indicator;
+std::string output_name(const Indicator& one, std::size_t i);
+
+// The table of indicators: name, summary, group, inputs, parameters, outputs.
+Json indicator_list();
+
+}  // namespace sluice::market

@@ -1,0 +1,87 @@
+#include "market/request/returns.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "market/risk/metrics.h"
+
+namespace sluice::market {
+
+namespace {
+
+constexpr std::array<std::string_view, 3> kKinds{"sample", "ledoit_wolf", "ewma"};
+
+// Without the first bar, which has none.
+Panel returns_of_prices(compute::Workers& workers, const Panel& prices) {
+  require(prices.bars >= 2, "'prices' needs two bars or more");
+  std::vector<double> all(prices.values.size());
+  returns_of(workers, prices.values, prices.bars, ReturnKind::simple, all);
+  Panel returns{prices.shape, prices.names, prices.bars - 1, {}};
+  returns.values.reserve(all.size());
+  for (std::size_t i = 0; i < prices.series(); ++i) {
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(i * prices.bars);
+    returns.values.insert(returns.values.end(), begin + 1,
+                          begin + static_cast<std::ptrdiff_t>(prices.bars));
+  }
+  return returns;
+}
+
+}  // namespace
+
+Returns read_returns(Asking& asking) {
+  const Json* returns = asking.fields.find("returns");
+  const Json* prices = asking.fields.find("prices");
+  require(returns != nullptr || prices != nullptr,
+          "'prices' is missing: a list of numbers, or lists by name; or 'returns'");
+  require(returns == nullptr || prices == nullptr, "give 'prices' or 'returns', not both");
+  if (returns != nullptr) {
+    Panel panel = panel_of(*returns, "returns");
+    const std::size_t bars = panel.bars;
+    return {std::move(panel), false, bars};
+  }
+  const Panel panel = panel_of(*prices, "prices");
+  return {returns_of_prices(asking.compute.workers(), panel), true, panel.bars};
+}
+
+std::vector<double> benchmark_returns(const Json& json, const Returns& like) {
+  const auto given = numbers_of(json, "benchmark");
+  require(
+      given.size() == like.bars_given,
+      fmt::format("'benchmark' has {} values; the series have {}", given.size(), like.bars_given));
+  if (!like.from_prices) return given;
+  std::vector<double> returns;
+  for (std::size_t i = 1; i < given.size(); ++i) returns.push_back(given[i] / given[i - 1] - 1);
+  return returns;
+}
+
+CovarianceOptions read_covariance(Asking& asking, double periods_per_year) {
+  CovarianceOptions options;
+  options.kind = static_cast<CovarianceKind>(asking.fields.one_of("covariance", kKinds, 0));
+  options.span = asking.fields.number("span", 180, 1, 1e9);
+  options.periods_per_year = periods_per_year;
+  return options;
+}
+
+std::vector<double> covariance_of(const Asking& asking, const Panel& returns,
+                                  const CovarianceOptions& options) {
+  const auto n = static_cast<double>(returns.series());
+  asking.check_work(n * n * static_cast<double>(returns.bars), "so many series and bars");
+  std::vector<double> matrix(returns.series() * returns.series());
+  covariance(asking.compute, returns.values, returns.series(), returns.bars, matrix, options, {},
+             asking.where);
+  return matrix;
+}
+
+Json matrix_json(std::span<const double> square) {
+  const auto n =
+      static_cast<std::size_t>(std::lround(std::sqrt(static_cast<double>(square.size()))));
+  Json rows = Json::array();
+  for (std::size_t i = 0; i < n; ++i) rows.push_back(list_of(square.subspan(i * n, n)));
+  return rows;
+}
+
+}  // namespace sluice::market

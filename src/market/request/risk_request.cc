@@ -1,0 +1,128 @@
+// {"prices": {"AAPL": [...], "MSFT": [...]}, "benchmark": [...], "cutoff": 0.05}
+#include <fmt/format.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "market/request/asking.h"
+#include "market/request/returns.h"
+#include "market/risk/covariance.h"
+#include "market/risk/metrics.h"
+#include "market/risk/simulated_tail.h"
+#include "market/risk/tail.h"
+
+namespace sluice::market {
+
+namespace {
+
+constexpr std::array<std::string_view, 2> kConventions{"empyrical", "quantlib"};
+constexpr std::array<std::string_view, 3> kTails{"historical", "parametric", "simulated"};
+
+struct Wanted {
+  Returns data;
+  std::vector<double> benchmark;
+  RiskOptions options;
+  TailOptions tail;
+  SimulatedTailOptions simulated;
+  bool simulate = false, covariance = false;
+  CovarianceOptions matrix;
+};
+
+void read_tail(Asking& asking, Wanted& w) {
+  Fields& f = asking.fields;
+  w.tail.cutoff = f.number("cutoff", 0.05, 1e-9, 1 - 1e-9);
+  w.tail.convention = static_cast<TailConvention>(f.one_of("convention", kConventions, 0));
+  w.simulate = f.flag("simulate", false);
+  w.simulated = {.convention = w.tail.convention,
+                 .cutoff = w.tail.cutoff,
+                 .horizon = f.number("horizon", 1, 1e-6, 1e6),
+                 .paths = static_cast<std::uint64_t>(f.whole("paths", 1 << 20, 1, 1 << 30)),
+                 .seed = static_cast<std::uint64_t>(f.whole("seed", 42, 0, 1LL << 53))};
+  if (w.simulate)
+    asking.check_work(
+        static_cast<double>(w.simulated.paths) * static_cast<double>(w.data.panel.series()),
+        "'paths' and the number of series");
+}
+
+Wanted read(Asking& asking) {
+  Wanted w;
+  Fields& f = asking.fields;
+  w.data = read_returns(asking);
+  w.options = {.input = RiskInput::returns,
+               .periods_per_year = f.number("periods_per_year", 252, 1e-6, 1e9),
+               .risk_free = f.number("risk_free", 0),
+               .required_return = f.number("required_return", 0),
+               .ddof = f.number("ddof", 1, 0, 1e6)};
+  if (const Json* benchmark = f.find("benchmark"))
+    w.benchmark = benchmark_returns(*benchmark, w.data);
+  read_tail(asking, w);
+  w.covariance = f.has("covariance");
+  w.matrix = read_covariance(asking, w.options.periods_per_year);
+  f.finish();
+  return w;
+}
+
+Json to_json(const RiskMetrics& m) {
+  const auto bar = [](std::int64_t at) { return at < 0 ? Json(nullptr) : Json(at); };
+  return {{"count", m.count},
+          {"total_return", number_or_null(m.total_return)},
+          {"annual_return", number_or_null(m.annual_return)},
+          {"mean", number_or_null(m.mean)},
+          {"volatility", number_or_null(m.volatility)},
+          {"downside_deviation", number_or_null(m.downside_deviation)},
+          {"sharpe", number_or_null(m.sharpe)},
+          {"sortino", number_or_null(m.sortino)},
+          {"calmar", number_or_null(m.calmar)},
+          {"max_drawdown", number_or_null(m.max_drawdown)},
+          {"skew", number_or_null(m.skew)},
+          {"kurtosis", number_or_null(m.kurtosis)},
+          {"alpha", number_or_null(m.alpha)},
+          {"beta", number_or_null(m.beta)},
+          {"peak", bar(m.peak)},
+          {"trough", bar(m.trough)},
+          {"recovery", bar(m.recovery)}};
+}
+
+void add_tails(Asking& asking, const Wanted& w, Json& series) {
+  const Panel& panel = w.data.panel;
+  std::vector<TailRisk> found(panel.series());
+  for (const std::size_t method : {0, 1}) {
+    TailOptions options = w.tail;
+    options.method = static_cast<TailMethod>(method);
+    tail_risk(asking.compute, panel.values, panel.bars, found, options, asking.where);
+    for (std::size_t i = 0; i < panel.series(); ++i) {
+      auto& one = series[panel.names[i]];
+      one["var_" + std::string(kTails[method])] = number_or_null(found[i].var);
+      one["cvar_" + std::string(kTails[method])] = number_or_null(found[i].cvar);
+    }
+  }
+  if (!w.simulate) return;
+  for (std::size_t i = 0; i < panel.series(); ++i) {
+    const auto tail = simulated_tail(asking.compute, panel.at(i), w.simulated, asking.where);
+    series[panel.names[i]]["var_simulated"] = number_or_null(tail.var);
+    series[panel.names[i]]["cvar_simulated"] = number_or_null(tail.cvar);
+  }
+}
+
+}  // namespace
+
+Json answer_risk(Asking& asking) {
+  const Wanted w = read(asking);
+  const Panel& panel = w.data.panel;
+  std::vector<RiskMetrics> metrics(panel.series(), RiskMetrics{});
+  const auto outcome = risk_metrics(asking.compute, panel.values, panel.bars, w.benchmark, metrics,
+                                    w.options, asking.where);
+  Json series = Json::object();
+  for (std::size_t i = 0; i < panel.series(); ++i) series[panel.names[i]] = to_json(metrics[i]);
+  add_tails(asking, w, series);
+  Json answer = {{"periods_per_year", w.options.periods_per_year},
+                 {"cutoff", w.tail.cutoff},
+                 {"convention", kConventions[static_cast<std::size_t>(w.tail.convention)]},
+                 {"series", std::move(series)}};
+  if (w.covariance) answer["covariance"] = matrix_json(covariance_of(asking, panel, w.matrix));
+  asking.tell(answer, outcome);
+  return answer;
+}
+
+}  // namespace sluice::market

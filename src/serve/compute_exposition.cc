@@ -1,0 +1,39 @@
+#include "serve/compute_exposition.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+namespace sluice::serve {
+
+namespace {
+
+void header(std::string& out, std::string_view name, std::string_view help, std::string_view type) {
+  fmt::format_to(std::back_inserter(out), "# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
+}
+
+void counter(std::string& out, std::string_view name, std::string_view help, std::uint64_t value) {
+  header(out, name, help, "counter");
+  fmt::format_to(std::back_inserter(out), "{} {}\n", name, value);
+}
+
+}  // namespace
+
+std::string compute_exposition(const MarketDesk::Figures& f) {
+  std::string out;
+  const auto to = std::back_inserter(out);
+  header(out, "sluice_compute_calls_total", "Calculations, by where they ran", "counter");
+  fmt::format_to(to, "sluice_compute_calls_total{{device=\"cpu\"}} {}\n", f.compute.cpu_calls);
+  fmt::format_to(to, "sluice_compute_calls_total{{device=\"gpu\"}} {}\n", f.compute.gpu_calls);
+  counter(out, "sluice_compute_faults_total", "Calls in which the GPU failed", f.compute.faults);
+  counter(out, "sluice_compute_exhausted_total", "Calls that GPU memory was too small for",
+          f.compute.exhausted);
+  counter(out, "sluice_compute_fallbacks_total", "Calls for the GPU that the CPU finished",
+          f.compute.fallbacks);
+  header(out, "sluice_market_requests_waiting", "Market requests that wait or are calculated",
+         "gauge");
+  fmt::format_to(to, "sluice_market_requests_waiting {}\n", f.waiting);
+  return out;
+}
+
+}  // namespace sluice::serve

@@ -1,0 +1,50 @@
+// /v1/market: bodies go to the desk as they are; the answer comes when it is calculated.
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
+#include "market/request/request.h"
+#include "serve/http/route_row.h"
+
+namespace sluice::serve::http {
+
+namespace {
+
+class Calculation final : public Pending {
+ public:
+  explicit Calculation(std::shared_ptr<MarketDesk::Job> job) : job_(std::move(job)) {}
+  ~Calculation() override { job_->cancel(); }
+
+  std::unique_ptr<Response> poll(Instant now, Instant& again) override {
+    auto answer = job_->take();
+    if (answer) return std::make_unique<Response>(json_text(std::move(*answer)));
+    again = now + std::chrono::seconds(1);
+    return nullptr;
+  }
+
+ private:
+  std::shared_ptr<MarketDesk::Job> job_;
+};
+
+Response list(Service&, const Asked&) {
+  return json_text(Json{{"calculations", {"option", "risk", "portfolio", "montecarlo", "backtest"}},
+                        {"indicators", market::indicator_list()}}
+                       .dump());
+}
+
+Response calculate(Service& s, const Asked& asked) {
+  Response made;
+  made.pending = std::make_unique<Calculation>(
+      s.market().ask(asked.request.captures.at(0), asked.request.body));
+  return made;
+}
+
+constexpr Row kRows[] = {
+    {Method::get, "/v1/market", list, !kOpen, !kBlocking},
+    {Method::post, "/v1/market/{what}", calculate, !kOpen, kBlocking, kBody},
+};
+
+}  // namespace
+
+std::span<const Row> market_rows() noexcept { return kRows; }
+
+}  // namespace sluice::serve::http

@@ -1,0 +1,73 @@
+// A short, repeatable run of market_fuzz.cc: requests and tables with bytes changed, cut out
+// and doubled, and numbers put where others were.
+#include <cstdint>
+#include <cstdio>
+#include <random>
+#include <string>
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
+namespace {
+
+constexpr int kVariants = 1500;  // of each
+
+const std::string kInputs[] = {
+    "date,close,\"a,b\"\n2020-01-01,1,2\n2020-01-02,,3\n",
+    "d;x\r\n1;1e308\r\n2;nan\r\n",
+    R"({"close": [1, 2, 4, null, 8, 3, 2], "timeperiod": 2, "device": "cpu", "explain": true})",
+    R"({"high": [[2, 3], [4, 5]], "low": [[1, 2], [3, 4]], "close": [[1, 3], [4, 4]]})",
+    R"({"series": {"A": [1, 2, 3], "B": {"close": [1, 2]}}, "timeperiod": 2})",
+    R"({"model": "binomial", "spot": [100, 90], "strike": 95, "t": 0.5, "rate": 0.01,
+        "vol": 0.2, "kind": ["put", "call"], "steps": 64, "exercise": "european"})",
+    R"({"model": "american", "spot": 100, "strike": 95, "t": 0.5, "vol": 0.2, "kind": "put"})",
+    R"({"model": "implied", "price": 7, "spot": 100, "strike": 95, "t": 0.5})",
+    R"({"model": "heston", "spot": 100, "strike": 95, "t": 0.5, "v0": 0.04, "rho": -0.5})",
+    R"({"prices": {"A": [1, 2, 1, 3], "B": [3, 2, 3, 4]}, "benchmark": [1, 2, 3, 4],
+        "cutoff": 0.1, "covariance": "ledoit_wolf"})",
+    R"({"prices": {"A": [1, 2, 1, 3], "B": [3, 2, 3, 4]}, "goal": "min_cvar", "upper": 0.9,
+        "sectors": [{"name": "s", "assets": ["A", 1], "least": 0.1, "most": 1}]})",
+    R"({"mean": [0.1, 0.2], "covariance": [[0.04, 0.01], [0.01, 0.09]], "goal": "frontier",
+        "points": 3, "held": [0.5, 0.5], "turnover": 1, "leverage": 2, "lower": [-1, 0]})",
+    R"({"payoff": "barrier", "barrier": "up_and_out", "level": 120, "steps": 4, "paths": 64,
+        "sobol": true, "continuous": true, "heston": {"v0": 0.04}})",
+    R"({"payoff": "basket", "assets": [{"spot": 1}, {"spot": 2, "vol": 0.1}], "weights": [1, 2],
+        "correlation": [[1, 0.5], [0.5, 1]], "paths": 64, "strike": 3})",
+    R"({"close": [10, 11, 12, 11, 10, 9, 10, 12], "strategy": "sma_cross", "metric": "cagr",
+        "parameters": {"fast": "1:2", "slow": [3, 4]}, "trading": {"sides": "both",
+        "stop_loss": 0.1}, "walk_forward": {"in_sample": 4, "out_of_sample": 2}, "html": true})",
+};
+const std::string kValues[] = {
+    "-1",    "1e999", "0",   "null",   "\"8\"", "[[[[", "true",       "{}",
+    "1e308", "NaN",   "1e9", "1e-320", "-0.0",  "[]",   "2147483648", "18446744073709551616"};
+
+std::string damaged(std::string text, std::mt19937& random) {
+  const char kInteresting[] = "{}[]\",:\\u0eE+-.\t\n\x7f\xff\xc3";
+  const auto below = [&](std::size_t n) { return random() % n; };
+  for (std::size_t edits = 1 + below(3); edits > 0 && !text.empty(); --edits) {
+    const std::size_t at = below(text.size()), length = 1 + below(12);
+    switch (below(5)) {
+      case 0: text[at] = kInteresting[below(sizeof kInteresting)]; break;  // NUL included
+      case 1: text.erase(at, length); break;
+      case 2: text.insert(at, length * length, text[at]); break;
+      case 3: text.replace(at, 1 + below(3), kValues[below(std::size(kValues))]); break;
+      default: text.insert(at, text.substr(at, length));
+    }
+  }
+  return text;
+}
+
+void feed(const std::string& text) {
+  LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
+}
+
+}  // namespace
+
+int main() {
+  std::mt19937 random(1);
+  int fed = 0;
+  for (const auto& input : kInputs) {
+    for (std::size_t cut = 0; cut <= input.size(); ++cut, ++fed) feed(input.substr(0, cut));
+    for (int i = 0; i < kVariants; ++i, ++fed) feed(damaged(input, random));
+  }
+  std::printf("market_fuzz_smoke: %d inputs\n", fed);
+}
