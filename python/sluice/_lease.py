@@ -63,6 +63,7 @@ class Lease:
         self._yield_by = self._yield_since = None
         self._yield_reason = ""
         self._over_use = 0
+        self._client_limit = None  # bytes on each GPU, as read back
         self._last_event = "0-0"  # before the first: nothing since the grant is missed
         self._token = None
         self._pid = None
@@ -197,7 +198,9 @@ class Lease:
         if self._export:
             _environment.put(self, self.answer.get("env", {}))
         if self.on_gpu and self._limit_torch:
-            self._apply_torch_limit()
+            self._client_limit = self._apply_torch_limit()
+            if self._client_limit is not None and self._token:
+                self._tell_limit()
         if self._token:
             self._start(self._renew_forever)
             self._start(self._listen_forever)
@@ -231,12 +234,24 @@ class Lease:
         threading.Thread(target=work, name="sluice-lease", daemon=True).start()
 
     def _apply_torch_limit(self):
+        """The largest limit that PyTorch then reads back, in bytes; None where it cannot."""
         import torch
+        limits = []
         for number, part in enumerate(self.answer.get("gpus", [])):
             index = number if self._export else part["gpu_device"]
             total = torch.cuda.get_device_properties(index).total_memory
             torch.cuda.set_per_process_memory_fraction(
                 min(1.0, part["memory_gb"] * 2**30 / total), index)
+            read_back = getattr(torch.cuda, "get_per_process_memory_fraction", None)
+            limits.append(None if read_back is None else int(read_back(index) * total))
+        return None if None in limits else max(limits, default=None)
+
+    def _tell_limit(self):
+        """The server claims the tier `client` only with what was read back."""
+        try:
+            self._renew()
+        except SluiceError:
+            pass  # the next renewal says it again
 
     # ---- renewals: a thread ----------------------------------------------------
 
@@ -262,7 +277,8 @@ class Lease:
         with self._lock:
             if self._stop.is_set():
                 return {}
-            answer = self._say("renew", {})
+            limit = self._client_limit
+            answer = self._say("renew", {} if limit is None else {"client_limit_bytes": limit})
             self._token = answer["token"]
             self.answer.update({k: answer[k] for k in ("expires_at", "expires_in_s", "enforcement")
                                 if k in answer})

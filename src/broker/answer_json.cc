@@ -106,6 +106,15 @@ void put_trouble(Json& json, const Lease& lease, const Moment& at) {
   json["yields_to"] = std::to_string(lease.yields_to);
 }
 
+void put_yield_cost(Json& json, const Lease& lease) {
+  if (lease.yield_asked_at == Instant{} || lease.yield_freed_at == Instant{}) return;
+  std::uint64_t bytes = 0;
+  for (const auto& part : lease.parts) bytes += part.bytes;
+  json["yield_cost"] = {
+      {"seconds", thousandths(seconds_between(lease.yield_asked_at, lease.yield_freed_at))},
+      {"memory_gb", gb(bytes)}};
+}
+
 std::string to_string(const Token& token) {
   return std::to_string(token.id) + "." + std::to_string(token.renewals) + "." + [&] {
     std::string hex(16, '0');
@@ -151,6 +160,7 @@ Json to_json(const Answer& answer, Instant now, WallTime wall) {
   add_gpus(json, answer);
   if (lease.ending == Ending::none) put_future(json, "expires", lease.expires_at, at);
   put_trouble(json, lease, at);
+  put_yield_cost(json, lease);
   if (answer.for_holder) add_holders_part(json, answer);
   add_refusal(json, answer);
   return json;

@@ -23,6 +23,9 @@ void put_past(Json& json, const std::string& name, Instant t, const Moment& at);
 // What is amiss: over_use in bytes, and while it is asked to yield why and until when.
 void put_trouble(Json& json, const Lease& lease, const Moment& at);
 
+// Of a preemption that was seen through: seconds from asking until the memory was free.
+void put_yield_cost(Json& json, const Lease& lease);
+
 // What anyone may see of a lease.
 Json lease_json(const Lease& lease, const Moment& at);
 

@@ -205,7 +205,7 @@ Answer Broker::status(const Token& token) const {
   return answer;
 }
 
-Answer Broker::renew(const Token& token) {
+Answer Broker::renew(const Token& token, std::optional<std::uint64_t> client_limit) {
   Answer answer;
   std::optional<LeaseError> refused;
   {
@@ -214,6 +214,10 @@ Answer Broker::renew(const Token& token) {
     Changes changes;
     const auto outcome =
         impl_->ledger.renew(token.id, token.secret, token.renewals, at.now, changes);
+    if (client_limit && outcome == Ledger::Outcome::done) {
+      impl_->ledger.set_client_limit(token.id, *client_limit);
+      impl_->judge_enforcement(token.id, at.now);
+    }
     const bool is_stored = impl_->take(changes, at);
     if (outcome != Ledger::Outcome::done) {
       refused = impl_->turned_down(outcome, token, at);

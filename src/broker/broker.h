@@ -95,7 +95,9 @@ class Broker {
 
   // Throws LeaseError for an unknown, wrong, replayed or expired token, and then nothing
   // has changed.
-  Answer renew(const Token& token);
+  // `client_limit`: bytes on each GPU past which the holder's allocator refuses, as read back
+  // from it; what was said with an earlier renewal holds where nothing is.
+  Answer renew(const Token& token, std::optional<std::uint64_t> client_limit = {});
   void release(const Token& token);
   // By an operator: no token needed.
   void revoke(LeaseId id, std::string_view reason);
@@ -111,6 +113,8 @@ class Broker {
   // {"leases": [...], "waiting": [...], "on_cpu": [...], "cards": [{"gpu_uuid", "total_gb",
   // "free_gb", "promised_gb", "strangers": [...]}], "recent": [...]}; see docs/leases.md.
   Json leases_json() const;
+  // What the processes of each holder really have, where the driver tells.
+  std::vector<watch::OwnerMemory> memory_in_use() const;
   // The GPUs whose processes matter to leases; see Ledger::leased().
   std::map<std::string, std::uint64_t> leased() const;
   // For the timeline: leases that overlap the time range, ended ones included.

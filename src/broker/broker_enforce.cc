@@ -49,15 +49,21 @@ Enforcement Broker::Impl::tier_of(const Lease& lease, Instant now) const {
   return enforcement_of(lease, seen);
 }
 
+void Broker::Impl::judge_enforcement(LeaseId id, Instant now) {
+  const auto* lease = ledger.find(id);
+  if (lease == nullptr || (lease->state != State::held && lease->state != State::yielding)) return;
+  const auto tier = tier_of(*lease, now);
+  if (tier == lease->enforcement) return;
+  ledger.set_enforcement(id, tier);
+  unsaved.insert_or_assign(id, *ledger.find(id));
+}
+
 // With each sample, as evidence comes and goes.
 void Broker::Impl::judge_enforcement(const Moment& at) {
   for (const auto* lease : ledger.live()) {
     if (lease->state != State::held && lease->state != State::yielding) continue;
-    const auto tier = tier_of(*lease, at.now);
     if (config.cgroups && !limited.contains(lease->id)) to_limit.insert(lease->id);
-    if (tier == lease->enforcement) continue;
-    ledger.set_enforcement(lease->id, tier);
-    if (const auto* now = ledger.find(lease->id)) unsaved.insert_or_assign(now->id, *now);
+    judge_enforcement(lease->id, at.now);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <set>
+#include <span>
 #include <thread>
 
 #include "base/mutex.h"
@@ -38,6 +39,11 @@ struct Told {
 };
 BrokerEvent event_of(const Told& told);
 
+std::uint64_t promised(const Lease& lease);  // bytes, on all of its GPUs
+// What the holder's processes really have on the lease's cards, and the time of the oldest list
+// it is from; absent where nobody can tell.
+std::optional<device::Timed> used_by(const Lease& lease, std::span<const Sight> sights);
+
 struct Broker::Impl {
   explicit Impl(Options o);
   ~Impl();
@@ -60,6 +66,7 @@ struct Broker::Impl {
   bool save(const Moment& at) REQUIRES(mutex);
   [[noreturn]] void store_failed() const REQUIRES(mutex);
   void judge_enforcement(const Moment& at) REQUIRES(mutex);
+  void judge_enforcement(LeaseId id, Instant now) REQUIRES(mutex);
   Enforcement tier_of(const Lease& lease, Instant now) const REQUIRES(mutex);
   bool shares_process(LeaseId id) REQUIRES(mutex);
   std::vector<DmemLimit> limits_for(const Lease& lease) const REQUIRES(mutex);

@@ -48,6 +48,45 @@ TEST_F(BrokerTest, ALeaseThatCouldNotBeRenewedWhileTheBrokerWasDownGetsGrace) {
   EXPECT_EQ(broker->status(a.lease.id).lease.ending, Ending::expired);
 }
 
+TEST_F(BrokerTest, WhatAPreemptionCostIsKnownAfterARestart) {
+  open();
+  auto low = wanted("low", 20);
+  low.priority = Priority::low;
+  const auto a = broker->request(low);
+  auto urgent = wanted("urgent", 20, OnUnavailable::wait);
+  urgent.priority = Priority::critical, urgent.wait = Seconds(100);
+  broker->request(urgent);
+  host.pass(2);
+  broker->release(token(a));
+  host.pass(1.5);
+  broker->observe(host.sample());
+  broker.reset();
+  host.pass(600);
+  open();
+  const Json cost{{"seconds", 3.5}, {"memory_gb", 20.0}};
+  EXPECT_EQ(to_json(broker->status(a.lease.id), host.now(), host.wall())["yield_cost"], cost);
+  const auto now = unix_ms(host.wall());
+  const auto rows = broker->timeline_json(now - 3'600'000, now)["leases"];
+  EXPECT_EQ(rows.at(0)["lease_id"], std::to_string(a.lease.id));
+  EXPECT_EQ(rows.at(0)["yield_cost"], cost);
+  EXPECT_FALSE(rows.at(1).contains("yield_cost"));
+}
+
+TEST_F(BrokerTest, AHolderThatNeedNotYieldAfterARestartHasNoCost) {
+  open();
+  auto low = wanted("low", 20);
+  low.priority = Priority::low;
+  const auto a = broker->request(low);
+  auto urgent = wanted("urgent", 20, OnUnavailable::wait);
+  urgent.priority = Priority::critical, urgent.wait = Seconds(100);
+  broker->request(urgent);
+  open();
+  broker->release(token(a));
+  host.pass(1);
+  broker->observe(host.sample());
+  EXPECT_FALSE(broker->leases_json()["recent"][0].contains("yield_cost"));
+}
+
 TEST_F(BrokerTest, WhenTheStoreCannotBeWrittenNothingIsPromised) {
   open();
   const auto a = ask("scout", 2);

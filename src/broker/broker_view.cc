@@ -65,29 +65,6 @@ Json card_json(const CardView& view, const Moment& at) {
   return json;
 }
 
-// What the holder's processes really have on the lease's cards; absent where nobody can tell.
-std::optional<std::uint64_t> used_by(const Lease& lease, const std::vector<CardView>& cards) {
-  if (lease.wanted.holder.pid == 0) return std::nullopt;
-  std::uint64_t bytes = 0;
-  for (const auto& part : lease.parts) {
-    const auto card =
-        std::ranges::find(cards, part.uuid, [](const CardView& c) { return c.sight.card.uuid; });
-    if (card == cards.end() || !card->sight.card.processes_at) return std::nullopt;
-    for (const auto& p : card->sight.card.processes) {
-      if (!is_holder(lease.wanted.holder, p)) continue;
-      if (!p.bytes) return std::nullopt;
-      bytes += *p.bytes;
-    }
-  }
-  return bytes;
-}
-
-std::uint64_t promised(const Lease& lease) {
-  std::uint64_t bytes = 0;
-  for (const auto& part : lease.parts) bytes += part.bytes;
-  return bytes;
-}
-
 Json timeline_row(const Lease& l, const Moment& at) {
   const auto ms = [&](Instant t) {
     return t == Instant{} ? Json() : Json(unix_ms(wall_of(t, at)));
@@ -148,10 +125,7 @@ Json lease_json(const Lease& lease, const Moment& at) {
   if (lease.ended_at == Instant{}) put_future(json, "expires", lease.expires_at, at);
   put_trouble(json, lease, at);
   put_past(json, "ended", lease.ended_at, at);
-  if (lease.yield_freed_at != Instant{})
-    json["yield_cost"] = {
-        {"seconds", thousandths(seconds_between(lease.yield_asked_at, lease.yield_freed_at))},
-        {"memory_gb", gb(promised(lease))}};
+  put_yield_cost(json, lease);
   return json;
 }
 
@@ -167,13 +141,18 @@ BrokerEvent event_of(const Told& told) {
 }
 
 Json Broker::leases_json() const {
-  std::vector<Lease> live, waiting, recent;
+  struct Live {
+    Lease lease;
+    std::optional<device::Timed> used;
+  };
+  std::vector<Live> live;
+  std::vector<Lease> waiting, recent;
   std::vector<CardView> cards;
   Moment at{};
   {
     const Lock lock(impl_->mutex);
     at = impl_->moment();
-    for (const auto* l : impl_->ledger.live()) live.push_back(*l);
+    for (const auto* l : impl_->ledger.live()) live.push_back({*l, used_by(*l, impl_->sights)});
     for (const auto* l : impl_->ledger.waiting())
       if (l->state == State::waiting) waiting.push_back(*l);
     recent.assign(impl_->recent.rbegin(), impl_->recent.rend());
@@ -186,11 +165,10 @@ Json Broker::leases_json() const {
             {"on_cpu", Json::array()},
             {"cards", Json::array()},
             {"recent", Json::array()}};
-  for (const auto& lease : live) {
+  for (const auto& [lease, used] : live) {
     if (lease.state == State::waiting) continue;
     auto one = lease_json(lease, at);
-    if (const auto used = used_by(lease, cards); used && !lease.parts.empty())
-      one["used_gb"] = gb(*used);
+    if (used) one["used_gb"] = gb(static_cast<std::uint64_t>(used->value));
     json[lease.state == State::on_cpu ? "on_cpu" : "leases"].push_back(std::move(one));
   }
   for (const auto& lease : waiting) json["waiting"].push_back(lease_json(lease, at));

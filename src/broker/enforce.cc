@@ -16,6 +16,16 @@ bool is_observed(const Lease& lease, const Evidence& evidence) {
          });
 }
 
+// A promise that a program makes of itself is not evidence: its allocator's limit must have been
+// read back and be within the lease, and the driver must show the program on every card, and
+// within the lease there.
+bool is_limited_by_client(const Lease& lease, const Evidence& evidence) {
+  const auto fits = [&](const Part& part) { return lease.client_limit <= part.bytes; };
+  return lease.wanted.client_limits && lease.client_limit > 0 && lease.over_use == 0 &&
+         std::ranges::all_of(lease.parts, fits) &&
+         std::ranges::all_of(evidence.cards, &CardEvidence::holder_seen);
+}
+
 // Downwards, so that a limit taken from it is never above the lease. Of several cards
 // the least share, as one number has to do for all.
 double share_of(const Lease& lease, std::span<const EnvCard> cards) {
@@ -41,8 +51,7 @@ Enforcement enforcement_of(const Lease& lease, const Evidence& evidence) noexcep
                       std::ranges::all_of(evidence.cards, &CardEvidence::holder_uses_mps);
   if (by_mps) return Enforcement::mps;
   if (!is_observed(lease, evidence)) return Enforcement::none;
-  return lease.wanted.client_limits && lease.over_use == 0 ? Enforcement::client
-                                                           : Enforcement::observed;
+  return is_limited_by_client(lease, evidence) ? Enforcement::client : Enforcement::observed;
 }
 
 std::string mps_limit(const Lease& lease) {

@@ -54,15 +54,36 @@ TEST(Enforcement, InAContainerTheHolderMustHaveBeenSeen) {
   EXPECT_EQ(enforcement_of(held(), e), Enforcement::observed);
 }
 
-TEST(Enforcement, ClientIsWhatTheHolderSaysOfItselfAndTheListDoesNotRefute) {
+TEST(Enforcement, AClientThatOnlySaysItLimitsItselfIsObserved) {
   auto l = held();
   l.wanted.client_limits = true;
-  EXPECT_EQ(enforcement_of(l, seen()), Enforcement::client);
-  EXPECT_EQ(enforcement_of(l, seen(false)), Enforcement::none);  // nobody can tell
-  l.over_use = 1;
   EXPECT_EQ(enforcement_of(l, seen()), Enforcement::observed);
-  l.over_use = 0, l.wanted.holder = {};  // whoever it is
+}
+
+TEST(Enforcement, ClientTakesALimitReadBackWithinTheLeaseAndTheHolderSeenWithinItToo) {
+  auto l = held();
+  l.wanted.client_limits = true, l.client_limit = 8 * kGb;
+  EXPECT_EQ(enforcement_of(l, seen()), Enforcement::client);
+  EXPECT_EQ(enforcement_of(l, seen(true, false)), Enforcement::observed);  // not on the card yet
+  EXPECT_EQ(enforcement_of(l, seen(false)), Enforcement::none);            // nobody can tell
+  l.client_limit = 8 * kGb + 1;
+  EXPECT_EQ(enforcement_of(l, seen()), Enforcement::observed);
+  l.client_limit = 8 * kGb, l.over_use = 1;  // refuted
+  EXPECT_EQ(enforcement_of(l, seen()), Enforcement::observed);
+  l.over_use = 0, l.wanted.client_limits = false;
+  EXPECT_EQ(enforcement_of(l, seen()), Enforcement::observed);
+  l.wanted.client_limits = true, l.wanted.holder = {};  // whoever it is
   EXPECT_EQ(enforcement_of(l, seen()), Enforcement::none);
+}
+
+TEST(Enforcement, TheLimitOfAClientIsHeldAgainstTheSmallestPart) {
+  auto l = held({{"GPU-0", 8 * kGb}, {"GPU-1", 4 * kGb}});
+  l.wanted.client_limits = true, l.client_limit = 8 * kGb;
+  auto e = seen();
+  e.cards.push_back(e.cards[0]);
+  EXPECT_EQ(enforcement_of(l, e), Enforcement::observed);
+  l.client_limit = 4 * kGb;
+  EXPECT_EQ(enforcement_of(l, e), Enforcement::client);
 }
 
 TEST(Enforcement, MpsTakesTheLimitAndTheHolderOnTheCardThroughMps) {

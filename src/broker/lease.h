@@ -23,7 +23,7 @@ enum class OnUnavailable { cpu, wait, fail };
 enum class Enforcement {
   none,      // we do not promise the same byte twice, no more
   observed,  // over-use is noticed within one sampling period and reported
-  client,    // the holder's own allocator refuses past the lease
+  client,    // the holder's own allocator refuses past the lease: its limit was read back
   mps,       // the MPS server refuses, per process
   cgroup,    // the kernel or the driver refuses, whatever the program does
 };
@@ -57,7 +57,7 @@ struct Wanted {
   Seconds wait{0};  // with OnUnavailable::wait, at most this long
   OnUnavailable on_unavailable = OnUnavailable::cpu;
   bool bound = false;          // to the connection it is asked over: closing that releases it
-  bool client_limits = false;  // the holder says that its allocator enforces the lease
+  bool client_limits = false;  // the holder's allocator is to enforce the lease; see client_limit
   // Who holds it instead of the asking process: one of its ancestors, or 0 for nobody, and
   // then the lease lives by its heartbeat alone. The transport checks it and sets `holder`.
   std::optional<std::int64_t> named_pid;
@@ -94,12 +94,13 @@ struct Lease {
   Enforcement enforcement = Enforcement::none;
   std::string reason;  // one sentence: why here, why not, why over
   Instant asked_at{}, granted_at{}, expires_at{}, yield_by{}, ended_at{};
-  LeaseId yields_to = 0;  // the waiting request it was asked to make room for
+  LeaseId yields_to = 0;     // the waiting request it was asked to make room for
+  Instant yield_asked_at{};  // of one that yields, or ended so: what that cost
+  Instant yield_freed_at{};  // when a sample showed its memory free
   // Not stored; known again soon after a restart.
-  std::string yield_reason;    // while yielding: who asks for how much
-  Instant yield_asked_at{};    // of one that yields, or ended so: what that cost
-  Instant yield_freed_at{};    // when a sample showed its memory free
-  std::uint64_t over_use = 0;  // bytes that its process has past its promises, by the last list
+  std::string yield_reason;        // while yielding: who asks for how much
+  std::uint64_t over_use = 0;      // bytes that its process has past its promises, by the last list
+  std::uint64_t client_limit = 0;  // on each GPU, as the holder reads it back from its allocator
 };
 
 std::string_view to_string(Priority p) noexcept;

@@ -296,6 +296,13 @@ bool Ledger::set_enforcement(LeaseId id, Enforcement enforcement) {
   return true;
 }
 
+bool Ledger::set_client_limit(LeaseId id, std::uint64_t bytes) {
+  const auto at = impl_->entries.find(id);
+  if (at == impl_->entries.end()) return false;
+  at->second.lease.client_limit = bytes;
+  return true;
+}
+
 Changes Ledger::connection_closed(std::uint64_t connection, Instant now) {
   impl_->begin(now);
   const auto at = impl_->by_connection.find(connection);

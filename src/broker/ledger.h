@@ -117,6 +117,7 @@ class Ledger {
   Outcome revoke(LeaseId id, std::string_view reason, Instant now, Changes&);
   // What could be verified; false when the lease is over.
   bool set_enforcement(LeaseId id, Enforcement enforcement);
+  bool set_client_limit(LeaseId id, std::uint64_t bytes);
 
   // What keeps one that waits, or is on the CPU, from being granted as of the last call;
   // nothing for others.

@@ -35,7 +35,9 @@ void settle_times(Lease& lease, Instant now) {
 // Whoever it was to make room for is cut off.
 void need_not_yield(Lease& lease) {
   lease.yields_to = 0, lease.yield_by = {};
-  if (lease.state == State::yielding) lease.state = State::held;
+  if (lease.state != State::yielding) return;
+  lease.state = State::held;
+  lease.yield_asked_at = {};
 }
 
 }  // namespace

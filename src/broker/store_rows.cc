@@ -137,6 +137,7 @@ void bind_lease(watch::Statement& s, const Lease& l, const Moment& at) {
   s.bind(parts_text(l.parts)).bind(to_string(l.enforcement)).bind(l.reason);
   s.bind(wall_ms(l.asked_at, at)).bind(wall_ms(l.granted_at, at)).bind(wall_ms(l.expires_at, at));
   s.bind(wall_ms(l.yield_by, at)).bind(wall_ms(l.ended_at, at)).bind(whole(l.yields_to));
+  s.bind(wall_ms(l.yield_asked_at, at)).bind(wall_ms(l.yield_freed_at, at));
 }
 
 Lease lease_from(const watch::Statement& row, const Moment& at) {
@@ -161,6 +162,7 @@ Lease lease_from(const watch::Statement& row, const Moment& at) {
   l.expires_at = instant(row.number(27), at), l.yield_by = instant(row.number(28), at);
   l.ended_at = instant(row.number(29), at);
   l.yields_to = bits(row.number(30));
+  l.yield_asked_at = instant(row.number(31), at), l.yield_freed_at = instant(row.number(32), at);
   check_sound(l);
   return l;
 }

@@ -41,6 +41,7 @@ Lease lease(LeaseId id, State state = State::held) {
   l.reason = "because";
   l.asked_at = at(-10), l.granted_at = at(-5), l.expires_at = at(60);
   l.yields_to = 2;
+  l.yield_asked_at = at(-4), l.yield_freed_at = at(-2.5);
   if (state == State::ended) l.ending = Ending::released, l.ended_at = at(-1);
   return l;
 }
@@ -83,6 +84,23 @@ TEST_F(StoreTest, AnEmptyOneHasNothing) {
   EXPECT_FALSE(loaded.same_boot);
 }
 
+TEST_F(StoreTest, AFileOfTheFirstVersionIsTakenOver) {
+  write(*std::make_unique<Store>(options), {lease(7), lease(8, State::ended)});
+  {
+    watch::Database old(path, false);
+    old.run(
+        "ALTER TABLE leases DROP COLUMN yield_asked_ms;"
+        "ALTER TABLE leases DROP COLUMN yield_freed_ms; PRAGMA user_version=1");
+  }
+  Store store(options);
+  const auto loaded = store.load(kNow);
+  ASSERT_THAT(ids(loaded.leases), ElementsAre(7));
+  EXPECT_EQ(loaded.leases[0].wanted.agent, "scout");
+  EXPECT_EQ(loaded.leases[0].yield_asked_at, Instant{});
+  write(store, {lease(9, State::ended)});
+  EXPECT_EQ(store.find(9, kNow)->yield_freed_at, at(-2.5));
+}
+
 TEST_F(StoreTest, ALeaseComesBackAsItWas) {
   const auto before = lease(7);
   write(*std::make_unique<Store>(options), {before});
@@ -108,6 +126,8 @@ TEST_F(StoreTest, ALeaseComesBackAsItWas) {
   EXPECT_EQ(after.wanted.holder, (Holder{4711, 99, 1000, 0}));  // connections do not survive
   EXPECT_EQ(after.state, State::held);
   EXPECT_EQ(after.enforcement, Enforcement::client);
+  EXPECT_EQ(after.yield_asked_at, before.yield_asked_at);
+  EXPECT_EQ(after.yield_freed_at, before.yield_freed_at);
   EXPECT_EQ(after.reason, "because");
   EXPECT_EQ(after.asked_at, before.asked_at);
   EXPECT_EQ(after.granted_at, before.granted_at);

@@ -27,7 +27,8 @@ std::unique_ptr<compute::Compute> make_compute(const ComputeFlags& flags,
   if (!settings.gpu.enabled && flags.device == "gpu")
     throw Error(Code::unavailable, "--device gpu, but gpu.enabled is false (GPU_ENABLED)");
   return compute::make_compute(settings.gpu.enabled ? flags.device : "cpu",
-                               std::filesystem::path(settings.cache_dir) / "costs.json");
+                               std::filesystem::path(settings.cache_dir) / "costs.json",
+                               settings.memory);
 }
 
 compute::Where where(const ComputeFlags& flags) { return *compute::where_from(flags.device); }

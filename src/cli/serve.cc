@@ -144,6 +144,7 @@ serve::MarketOptions market_options(const ProgramSettings& settings, const Asked
                                     const Io& io) {
   serve::MarketOptions made;
   made.costs = std::filesystem::path(settings.cache_dir) / "costs.json";
+  made.pools = settings.memory;
   if (!settings.gpu.enabled)
     made.no_gpu = "gpu.enabled is false (GPU_ENABLED)";
   else if (!asked.demo.empty())

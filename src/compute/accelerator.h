@@ -3,9 +3,12 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "compute/operation.h"
+#include "memory/config.h"
 
 namespace sluice::compute {
 
@@ -39,6 +42,9 @@ class Accelerator {
 
   virtual std::size_t trim() noexcept = 0;  // cached memory; bytes
 
+  // Its memory pools, after the last call that ended. Quick.
+  virtual std::vector<memory::PoolStatistics> pools() const { return {}; }
+
   // Memory on the device with a copy of `bytes` from the host (or anything, from null), for
   // arrays of Side::device; it ends with the last copy of the pointer, which must not
   // outlive this. Throws exhausted, and unavailable where arrays cannot stay on the device.
@@ -55,7 +61,10 @@ class Accelerator {
 struct CudaOptions {
   int device = 0;                                     // CUDA's number
   std::size_t memory = static_cast<std::size_t>(-1);  // most bytes it may take: a lease's
+  // Of its two pools: `workspace` is what a call needs until it is over, `persistent` is keep().
+  memory::MemoryConfig pools{};
 };
+inline constexpr std::string_view kAcceleratorPools[] = {"workspace", "persistent"};
 
 // The GPU in this process. A fault ends CUDA for the process, and so this accelerator for
 // good: a server uses a worker process instead. Throws unavailable in a build without

@@ -138,7 +138,13 @@ std::string Compute::accelerator_name() const {
   return impl_->options.accelerator ? impl_->options.accelerator->name() : std::string();
 }
 
-std::unique_ptr<Compute> make_compute(std::string_view device, std::filesystem::path costs) {
+std::vector<memory::PoolStatistics> Compute::pools() const {
+  return impl_->options.accelerator ? impl_->options.accelerator->pools()
+                                    : std::vector<memory::PoolStatistics>();
+}
+
+std::unique_ptr<Compute> make_compute(std::string_view device, std::filesystem::path costs,
+                                      const memory::MemoryConfig& pools) {
   const auto where = where_from(device);
   require(where.has_value(), "device is auto, cpu or gpu, not '" + std::string(device) + "'");
   ComputeOptions options{.costs = std::move(costs)};
@@ -147,7 +153,7 @@ std::unique_ptr<Compute> make_compute(std::string_view device, std::filesystem::
     return std::make_unique<Compute>(std::move(options));
   }
   try {
-    options.accelerator = make_cuda_accelerator({});
+    options.accelerator = make_cuda_accelerator({.pools = pools});
   } catch (const Error& error) {
     if (*where == Where::gpu) throw;
     options.no_accelerator = std::string(error.reason());

@@ -58,7 +58,8 @@ class Compute {
 
   Workers& workers() noexcept;
   ComputeFigures figures() const;
-  std::string accelerator_name() const;  // empty when there is none
+  std::string accelerator_name() const;               // empty when there is none
+  std::vector<memory::PoolStatistics> pools() const;  // the accelerator's
 
  private:
   struct Impl;
@@ -67,6 +68,7 @@ class Compute {
 
 // Runs on the CPU, and on the first usable GPU of this machine where there is one.
 // `device` is "auto", "cpu" or "gpu" (which throws unavailable without one).
-std::unique_ptr<Compute> make_compute(std::string_view device, std::filesystem::path costs = {});
+std::unique_ptr<Compute> make_compute(std::string_view device, std::filesystem::path costs = {},
+                                      const memory::MemoryConfig& pools = {});
 
 }  // namespace sluice::compute

@@ -1,5 +1,6 @@
 // Arrays are copied to the GPU, the operation's kernels run, results are copied back: on a
-// stream of their own for each call that runs at the same time, from one pool of memory.
+// stream of their own for each call that runs at the same time, from pools of memory that are
+// made as the settings say.
 #include <cuda_runtime_api.h>
 
 #include <atomic>
@@ -10,14 +11,11 @@
 #include "compute/accelerator.h"
 #include "compute/lane.h"
 #include "device/check.h"
-#include "memory/adaptors.h"
 #include "memory/cuda.h"
-#include "memory/pool.h"
+#include "memory/pools.h"
 
 namespace sluice::compute {
 namespace {
-
-constexpr std::size_t kAddresses = std::size_t{1} << 40;
 
 // Errors after which the process can go on using the device.
 bool harmless(cudaError_t status) {
@@ -25,9 +23,9 @@ bool harmless(cudaError_t status) {
          status == cudaErrorInvalidConfiguration || status == cudaErrorInvalidValue;
 }
 
-std::unique_ptr<memory::Arena> make_arena(int device) {
+std::unique_ptr<memory::Arena> make_arena(int device, std::size_t addresses) {
   try {
-    return memory::make_cuda_arena(device, kAddresses);
+    return memory::make_cuda_arena(device, addresses);
   } catch (const Error& error) {
     if (error.code() != Code::unavailable) throw;
     std::size_t free = 0, total = 0;
@@ -36,24 +34,39 @@ std::unique_ptr<memory::Arena> make_arena(int device) {
   }
 }
 
+memory::PoolsOptions pools_options(const CudaOptions& options) {
+  memory::PoolsOptions made;
+  made.make_arena = [device = options.device](std::string_view, std::size_t addresses) {
+    return make_arena(device, addresses);
+  };
+  made.names.assign(std::begin(kAcceleratorPools), std::end(kAcceleratorPools));
+  made.budget = options.memory;
+  return made;
+}
+
 class CudaAccelerator final : public Accelerator {
  public:
   explicit CudaAccelerator(const CudaOptions& options)
       : device_{options.device},
         scope_check_(check_device(options.device)),
-        arena_(make_arena(options.device)),
-        pool_("compute", *arena_, {.ceiling = options.memory}),
-        locked_(pool_) {}
+        pools_(options.pools, pools_options(options)),
+        workspace_(pools_.get("workspace")),
+        persistent_(pools_.get("persistent")) {}
 
   std::string name() const override { return name_; }
   std::string why_not() override {
     return failed_ ? "CUDA failed in this process and cannot be used in it again" : "";
   }
   Taken run(const Operation& operation, const Call& call) override;
-  std::size_t trim() noexcept override { return locked_.trim(); }
+  std::size_t trim() noexcept override { return pools_.trim(); }
+  std::vector<memory::PoolStatistics> pools() const override {
+    std::vector<memory::PoolStatistics> all;
+    for (auto& report : pools_.report()) all.push_back(std::move(report.pool));
+    return all;
+  }
   std::shared_ptr<void> keep(const void* data, std::size_t bytes) override {
     const device::DeviceScope scope(device_);
-    auto buffer = std::make_shared<memory::Buffer>(locked_, bytes);
+    auto buffer = std::make_shared<memory::Buffer>(persistent_, bytes);
     if (data != nullptr)
       device::check(cudaMemcpy(buffer->data(), data, bytes, cudaMemcpyHostToDevice));
     return {buffer, buffer->data()};
@@ -85,9 +98,9 @@ class CudaAccelerator final : public Accelerator {
   std::string name_;
   const device::DeviceId device_;
   const bool scope_check_;
-  const std::unique_ptr<memory::Arena> arena_;
-  memory::Pool pool_;
-  memory::LockedAllocator locked_;
+  mutable memory::Pools pools_;
+  memory::Allocator& workspace_;
+  memory::Allocator& persistent_;
   std::atomic<bool> failed_{false};
   Mutex mutex_;
   std::vector<std::unique_ptr<device::Stream>> idle_ GUARDED_BY(mutex_);
@@ -179,8 +192,8 @@ void copy(const std::vector<Operand>& to, const std::vector<Operand>& from, std:
 
 Taken CudaAccelerator::run_on(const device::Stream& stream, const Operation& operation,
                               const Call& call) {
-  const Staged staged(locked_, call);
-  Lane lane(stream, locked_);
+  const Staged staged(workspace_, call);
+  Lane lane(stream, workspace_);
   const Quiet quiet{stream.get()};
   const Instant start = Steady::now();
   copy(staged.call.in, call.in, call.items, cudaMemcpyHostToDevice, stream);

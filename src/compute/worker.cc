@@ -77,6 +77,10 @@ class WorkerAccelerator final : public Accelerator {
   std::string why_not() override;
   Taken run(const Operation& operation, const Call& call) override;
   std::size_t trim() noexcept override { return 0; }  // the worker trims by itself
+  std::vector<memory::PoolStatistics> pools() const override {
+    const Lock lock(state_mutex_);
+    return pools_;
+  }
 
  private:
   enum class State { starting, well, ended };
@@ -103,6 +107,7 @@ class WorkerAccelerator final : public Accelerator {
   std::string why_ GUARDED_BY(state_mutex_);
   std::string name_ GUARDED_BY(state_mutex_) = "GPU worker";
   Instant again_ GUARDED_BY(state_mutex_){};
+  std::vector<memory::PoolStatistics> pools_ GUARDED_BY(state_mutex_);  // by its last answer
 };
 
 void WorkerAccelerator::set_state(State state, std::string why) {
@@ -152,6 +157,7 @@ void WorkerAccelerator::ended(const std::string& why) {
   {
     const Lock lock(state_mutex_);
     again_ = Steady::now() + std::chrono::duration_cast<Steady::duration>(Seconds(pause_s_));
+    pools_.clear();  // they ended with it
   }
   pause_s_ = std::min(2 * pause_s_, options_.longest_pause_s);
 }
@@ -172,8 +178,10 @@ std::optional<AnswerPacket> WorkerAccelerator::listen(double seconds) {
     if (n < 0 && errno == EINTR) continue;
     AnswerPacket packet;
     const auto got = recv(child_.fd, &packet, sizeof packet, 0);
-    if (got == sizeof packet) return packet;
-    give_up(last_words());
+    if (got != sizeof packet) give_up(last_words());
+    const Lock lock(state_mutex_);
+    pools_ = unpack(packet.pools);
+    return packet;
   }
 }
 

@@ -1,6 +1,8 @@
 #include "compute/worker_protocol.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "base/error.h"
 
@@ -65,6 +67,44 @@ std::optional<Call> unpack(const CallPacket& packet, std::byte* file, std::size_
     at = std::min(at + in_file(size), bytes);
   }
   return call;
+}
+
+std::array<PoolPacket, kMostPools> pack(const std::vector<memory::PoolStatistics>& pools) {
+  std::array<PoolPacket, kMostPools> packets{};
+  for (std::size_t i = 0; i < std::min(pools.size(), kMostPools); ++i) {
+    const memory::PoolStatistics& s = pools[i];
+    PoolPacket& p = packets[i];
+    put_text(p.name, s.name);
+    p.strategy = static_cast<std::uint32_t>(s.strategy);
+    p.used = s.used, p.taken = s.taken, p.committed = s.committed, p.ceiling = s.ceiling;
+    p.count = s.count, p.peak_used = s.peak_used, p.peak_taken = s.peak_taken;
+    p.peak_committed = s.peak_committed, p.allocations = s.allocations, p.failures = s.failures;
+    p.commits = s.commits, p.remapped_bytes = s.remapped_bytes, p.largest_free = s.largest_free;
+    p.grantable = s.grantable, p.stranded = s.stranded, p.efficiency = s.efficiency;
+    p.internal_fragmentation = s.internal_fragmentation;
+    p.external_fragmentation = s.external_fragmentation;
+  }
+  return packets;
+}
+
+std::vector<memory::PoolStatistics> unpack(const std::array<PoolPacket, kMostPools>& packets) {
+  std::vector<memory::PoolStatistics> pools;
+  for (const PoolPacket& p : packets) {
+    if (p.name[0] == 0 || p.name.back() != 0 || p.strategy >= std::size(memory::kStrategyKinds))
+      continue;
+    memory::PoolStatistics s;
+    s.name = p.name.data();
+    s.strategy = static_cast<memory::StrategyKind>(p.strategy);
+    s.used = p.used, s.taken = p.taken, s.committed = p.committed, s.ceiling = p.ceiling;
+    s.count = p.count, s.peak_used = p.peak_used, s.peak_taken = p.peak_taken;
+    s.peak_committed = p.peak_committed, s.allocations = p.allocations, s.failures = p.failures;
+    s.commits = p.commits, s.remapped_bytes = p.remapped_bytes, s.largest_free = p.largest_free;
+    s.grantable = p.grantable, s.stranded = p.stranded, s.efficiency = p.efficiency;
+    s.internal_fragmentation = p.internal_fragmentation;
+    s.external_fragmentation = p.external_fragmentation;
+    pools.push_back(std::move(s));
+  }
+  return pools;
 }
 
 }  // namespace sluice::compute

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "compute/accelerator.h"
 
@@ -31,11 +32,24 @@ struct CallPacket {
 };
 
 enum class Answer : std::uint32_t { ready, done, exhausted, fault };
+inline constexpr std::size_t kMostPools = 4;
+struct PoolPacket {
+  std::array<char, 16> name;  // ends with a 0; empty: no pool
+  std::uint32_t strategy;
+  std::uint64_t used, taken, committed, ceiling, count, peak_used, peak_taken, peak_committed;
+  std::uint64_t allocations, failures, commits, remapped_bytes, largest_free, grantable, stranded;
+  double internal_fragmentation, external_fragmentation, efficiency;
+};
 struct AnswerPacket {
   Answer answer;
   Taken taken;
   std::array<char, 512> text;  // of an error, or the device's name when ready; ends with a 0
+  std::array<PoolPacket, kMostPools> pools;
 };
+
+std::array<PoolPacket, kMostPools> pack(const std::vector<memory::PoolStatistics>& pools);
+// Leaves out what is no pool that pack() makes.
+std::vector<memory::PoolStatistics> unpack(const std::array<PoolPacket, kMostPools>& packets);
 
 CallPacket pack(const Operation& operation, const Call& call);
 

@@ -44,7 +44,7 @@ class SharedFile {
 };
 
 AnswerPacket answer(Answer what, std::string_view text = {}, Taken taken = {}) {
-  AnswerPacket packet{.answer = what, .taken = taken, .text = {}};
+  AnswerPacket packet{.answer = what, .taken = taken, .text = {}, .pools = {}};
   put_text(packet.text, text);
   return packet;
 }
@@ -72,7 +72,8 @@ AnswerPacket run(Accelerator& accelerator, SharedFile& file,
   }
 }
 
-bool say(const AnswerPacket& packet) {
+bool say(AnswerPacket packet, const Accelerator* accelerator) {
+  if (accelerator != nullptr) packet.pools = pack(accelerator->pools());
   return send(kSpawnedSocket, &packet, sizeof packet, MSG_NOSIGNAL) == sizeof packet;
 }
 
@@ -83,11 +84,11 @@ int serve_calls(const MakeAccelerator& make, std::span<const Operation* const> o
   try {
     accelerator = make();
   } catch (const Error& error) {
-    say(answer(Answer::fault, error.reason()));
+    say(answer(Answer::fault, error.reason()), nullptr);
     return 1;
   }
   SharedFile file;
-  say(answer(Answer::ready, accelerator->name()));
+  say(answer(Answer::ready, accelerator->name()), accelerator.get());
   for (;;) {
     CallPacket packet;
     const auto got = recv(kSpawnedSocket, &packet, sizeof packet, 0);
@@ -95,7 +96,8 @@ int serve_calls(const MakeAccelerator& make, std::span<const Operation* const> o
     if (got != sizeof packet) return got == 0 ? 0 : 1;
     const AnswerPacket reply = run(*accelerator, file, operations, packet);
     // After a fault CUDA is of no use here any more; the other side starts a new worker.
-    if (!say(reply) || reply.answer == Answer::fault) return 1;
+    const bool failed = reply.answer == Answer::fault;
+    if (!say(reply, failed ? nullptr : accelerator.get()) || failed) return 1;
   }
 }
 

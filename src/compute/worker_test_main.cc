@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <thread>
 
@@ -12,6 +13,7 @@
 #include "compute/accelerator_for_tests.h"
 #include "compute/compute.h"
 #include "compute/worker.h"
+#include "memory/pools.h"
 
 namespace sluice::compute {
 namespace {
@@ -144,13 +146,74 @@ TEST_F(BrokenWorker, OneThatCannotStartSaysWhyAndIsTriedAgain) {
   EXPECT_NE(gpu->why_not(), "");
 }
 
-int serve_as_worker(const std::string& how) {
+// Its scratch memory comes from pools over host memory, made as the CUDA accelerator's are.
+class PooledAccelerator final : public Accelerator {
+ public:
+  explicit PooledAccelerator(const memory::MemoryConfig& config)
+      : pools_(config, {.names = {std::begin(kAcceleratorPools), std::end(kAcceleratorPools)}}) {}
+  std::string name() const override { return "pooled"; }
+  std::string why_not() override { return ""; }
+  Taken run(const Operation& operation, const Call& call) override {
+    const memory::Buffer scratch(pools_.get("workspace"), call.items << 10);
+    operation.cpu(call, workers_);
+    return {1e-6, 1e-6, 1e-6};
+  }
+  std::size_t trim() noexcept override { return pools_.trim(); }
+  std::vector<memory::PoolStatistics> pools() const override {
+    std::vector<memory::PoolStatistics> all;
+    for (auto& report : pools_.report()) all.push_back(std::move(report.pool));
+    return all;
+  }
+
+ private:
+  mutable memory::Pools pools_;
+  Workers workers_{1};
+};
+
+memory::MemoryConfig small_buddy() {
+  memory::MemoryConfig config;
+  config.strategy["workspace"] = "buddy";
+  config.ceiling_gb["workspace"] = 1.0 / 64;  // 16 MiB
+  config.initial_mb["persistent"] = 4;
+  return config;
+}
+
+class PooledWorker : public WorkerTest {
+ protected:
+  PooledWorker() : WorkerTest({"worker", "pools", memory::to_json(small_buddy()).dump()}) {}
+};
+TEST_F(PooledWorker, KeepsToTheSettingsOfItsPoolsAndTellsTheirFigures) {
+  wait_until_well();
+  auto pools = gpu->pools();
+  ASSERT_EQ(pools.size(), 2u);
+  EXPECT_EQ(pools[0].name, "workspace");
+  EXPECT_EQ(pools[0].strategy, memory::StrategyKind::buddy);
+  EXPECT_EQ(pools[0].ceiling, std::size_t{16} << 20);
+  EXPECT_EQ(pools[0].committed, 0u);
+  EXPECT_EQ(pools[1].name, "persistent");
+  EXPECT_EQ(pools[1].committed, std::size_t{4} << 20);
+
+  const Outcome outcome = run({}, 40'000);  // 40 MiB of scratch memory
+  EXPECT_EQ(outcome.items_on_gpu, 40'000u);
+  EXPECT_GT(outcome.parts, 2u);
+  pools = gpu->pools();
+  EXPECT_GT(pools[0].failures, 0u);
+  EXPECT_LE(pools[0].peak_committed, std::size_t{16} << 20);
+  EXPECT_EQ(pools[0].used, 0u);
+
+  run({.what = Plan::die});
+  EXPECT_TRUE(gpu->pools().empty()) << "they ended with the worker";
+}
+
+int serve_as_worker(const std::string& how, const std::string& pools) {
   in_worker = true;
   static constexpr const Operation* kOperations[] = {&kPlus};
   return serve_calls(
       [&]() -> std::unique_ptr<Accelerator> {
         if (how == "slow") std::this_thread::sleep_for(std::chrono::milliseconds(300));
         if (how == "broken") throw Error(Code::unavailable, "no device");
+        if (how == "pools")
+          return std::make_unique<PooledAccelerator>(memory::memory_config_from(pools));
         return std::make_unique<FakeAccelerator>();
       },
       kOperations);
@@ -161,7 +224,7 @@ int serve_as_worker(const std::string& how) {
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::string(argv[1]) == "worker")
-    return sluice::compute::serve_as_worker(argc > 2 ? argv[2] : "");
+    return sluice::compute::serve_as_worker(argc > 2 ? argv[2] : "", argc > 3 ? argv[3] : "");
   sluice::compute::self = argv[0];
   testing::InitGoogleMock(&argc, argv);
   return RUN_ALL_TESTS();

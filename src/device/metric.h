@@ -65,7 +65,12 @@ enum class Metric : std::uint8_t {
 };
 inline constexpr std::size_t kMetricCount = static_cast<std::size_t>(Metric::request_p99) + 1;
 
-enum class Scope : std::uint8_t { gpu, cpu, server };
+enum class Scope : std::uint8_t {
+  gpu,
+  cpu,
+  server,
+  owner,  // who has memory: a lease, a pool of ours; nothing in the table below, rules only
+};
 enum class Kind : std::uint8_t { gauge, counter };
 
 struct MetricInfo {

@@ -65,4 +65,32 @@ void ImaginaryArena::commit(std::size_t, std::size_t bytes) {
 
 void ImaginaryArena::decommit(std::size_t, std::size_t bytes) noexcept { committed_ -= bytes; }
 
+bool Budget::take(std::size_t bytes) noexcept {
+  std::size_t left = left_.load(std::memory_order_relaxed);
+  do {
+    if (bytes > left) return false;
+  } while (!left_.compare_exchange_weak(left, left - bytes, std::memory_order_relaxed));
+  return true;
+}
+
+std::size_t BudgetArena::available() const noexcept {
+  return std::min(arena_->available(), budget_->left());
+}
+
+void BudgetArena::commit(std::size_t offset, std::size_t bytes) {
+  if (!budget_->take(bytes))
+    throw Error(Code::exhausted, "no memory for " + human_bytes(bytes) + " within the limit");
+  try {
+    arena_->commit(offset, bytes);
+  } catch (...) {
+    budget_->give(bytes);
+    throw;
+  }
+}
+
+void BudgetArena::decommit(std::size_t offset, std::size_t bytes) noexcept {
+  arena_->decommit(offset, bytes);
+  budget_->give(bytes);
+}
+
 }  // namespace sluice::memory

@@ -7,7 +7,10 @@
 // Not thread-safe; a Pool uses one arena alone.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <memory>
+#include <utility>
 
 namespace sluice::memory {
 
@@ -66,6 +69,34 @@ class ImaginaryArena final : public Arena {
 
  private:
   std::size_t addresses_, memory_, granule_, committed_ = 0;
+};
+
+// Arenas that together commit at most so much: the pools of one lease. Safe to share.
+class Budget {
+ public:
+  explicit Budget(std::size_t bytes) : left_(bytes) {}
+  std::size_t left() const noexcept { return left_.load(std::memory_order_relaxed); }
+  bool take(std::size_t bytes) noexcept;  // all or nothing
+  void give(std::size_t bytes) noexcept { left_.fetch_add(bytes, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::size_t> left_;
+};
+class BudgetArena final : public Arena {
+ public:
+  BudgetArena(std::unique_ptr<Arena> arena, std::shared_ptr<Budget> budget)
+      : arena_(std::move(arena)), budget_(std::move(budget)) {}
+
+  std::byte* base() const noexcept override { return arena_->base(); }
+  std::size_t addresses() const noexcept override { return arena_->addresses(); }
+  std::size_t granule() const noexcept override { return arena_->granule(); }
+  std::size_t available() const noexcept override;
+  void commit(std::size_t offset, std::size_t bytes) override;
+  void decommit(std::size_t offset, std::size_t bytes) noexcept override;
+
+ private:
+  const std::unique_ptr<Arena> arena_;
+  const std::shared_ptr<Budget> budget_;
 };
 
 }  // namespace sluice::memory

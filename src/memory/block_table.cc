@@ -1,15 +1,36 @@
 #include "memory/block_table.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace sluice::memory {
 
+NodeId OffsetMap::find_spilled(std::uint32_t key) const {
+  for (const Entry& entry : spilled_)
+    if (entry.key == key) return entry.value;
+  return kNone;
+}
+
+NodeId OffsetMap::take_spilled(std::uint32_t key) {
+  for (Entry& entry : spilled_) {
+    if (entry.key != key) continue;
+    const NodeId value = entry.value;
+    entry = spilled_.back();
+    spilled_.pop_back();
+    --count_;
+    return value;
+  }
+  return kNone;
+}
+
 void OffsetMap::grow() {
-  const std::vector<Slot> old = std::move(slots_);
-  slots_.assign(old.size() * 2, {});
+  const std::vector<Bucket> old = std::exchange(buckets_, {});
+  const std::vector<Entry> spilled = std::exchange(spilled_, {});
+  buckets_.resize(old.size() * 2);
   --shift_;
-  for (const Slot& slot : old)
-    if (slot.value != kNone) place(slot);
+  for (const Bucket& bucket : old)
+    for (unsigned i = 0; i < bucket.count; ++i) place(bucket.keys[i / 4][i % 4], bucket.values[i]);
+  for (const Entry& entry : spilled) place(entry.key, entry.value);
 }
 
 void visit_merged(std::vector<Span> spans, const Strategy::Visit& visit) {

@@ -3,6 +3,7 @@
 // in the memory it describes, which may be a GPU's.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -48,8 +49,15 @@ static_assert(sizeof(Node) == 32);
 
 class Nodes {
  public:
+  Nodes() : nodes_(1) {}
+
   Node& operator[](NodeId id) { return nodes_[id]; }
   const Node& operator[](NodeId id) const { return nodes_[id]; }
+  // The same where `id` may be kNone: then a node of nobody, which is unused and may be
+  // written to. Whether a neighbour exists is as good as random, and a branch that is
+  // guessed wrong costs more than writing in vain.
+  Node& or_nobody(NodeId id) { return nodes_[id == kNone ? 0 : id]; }
+  const Node& or_nobody(NodeId id) const { return nodes_[id == kNone ? 0 : id]; }
   const std::vector<Node>& all() const { return nodes_; }  // unused ones too
 
   // Ends the validity of references, not of ids.
@@ -79,72 +87,95 @@ class Nodes {
 inline void push_front(Nodes& nodes, NodeId& head, NodeId id) {
   nodes[id].previous = kNone;
   nodes[id].next = head;
-  if (head != kNone) nodes[head].previous = id;
+  nodes.or_nobody(head).previous = id;
   head = id;
 }
 inline void unlink(Nodes& nodes, NodeId& head, NodeId id) {
   const NodeId previous = nodes[id].previous, next = nodes[id].next;
-  (previous == kNone ? head : nodes[previous].next) = next;
-  if (next != kNone) nodes[next].previous = previous;
+  nodes.or_nobody(previous).next = next;
+  nodes.or_nobody(next).previous = previous;
+  head = previous == kNone ? next : head;
 }
 
-// Offset (a multiple of kAlignment, below kLargestArena) -> node or other number. Open
-// addressing, at most a quarter full, and no gravestones: taking an entry out moves those
-// behind it up. The offset is kept as its hash, eight bytes to an entry: multiplying by
-// an odd number loses nothing.
+// Offset (a multiple of kAlignment, below kLargestArena) -> node or other number. Buckets of
+// seven entries, one cache line each, a quarter full at most: all seven are compared at once,
+// without a branch. What its bucket has no room for goes to a list, which stays short. The
+// offset is kept as its hash: multiplying by an odd number loses nothing.
 class OffsetMap {
  public:
-  OffsetMap() : slots_(std::size_t{1} << (32 - shift_)) {}
+  OffsetMap() : buckets_(std::size_t{1} << (32 - shift_)) {}
 
   void insert(Offset offset, NodeId value) {
-    if (4 * ++count_ > slots_.size()) grow();
-    place({hash(offset), value});
+    if (++count_ > 2 * buckets_.size()) grow();
+    place(hash(offset), value);
   }
   NodeId find(Offset offset) const {
     const std::uint32_t key = hash(offset);
-    for (std::size_t i = home(key);; i = after(i))
-      if (slots_[i].key == key || slots_[i].value == kNone) return slots_[i].value;
+    const Bucket& bucket = buckets_[key >> shift_];
+    const unsigned at = bucket.which(key);
+    return at < kWidth ? bucket.values[at] : find_spilled(key);
   }
   NodeId take(Offset offset) {  // find and remove
     const std::uint32_t key = hash(offset);
-    std::size_t i = home(key);
-    while (slots_[i].key != key && slots_[i].value != kNone) i = after(i);
-    const NodeId value = slots_[i].value;
-    if (value == kNone) return kNone;
+    Bucket& bucket = buckets_[key >> shift_];
+    const unsigned at = bucket.which(key);
+    if (at >= kWidth) return take_spilled(key);
     --count_;
-    close(i);
-    return value;
+    return bucket.take(at);
   }
 
  private:
-  struct Slot {
-    std::uint32_t key = 0;
-    NodeId value = kNone;  // kNone: empty; such a slot's key is 0
-  };
-  static std::uint32_t hash(Offset offset) {
+  static constexpr unsigned kWidth = 7;
+  static constexpr std::uint32_t hash(Offset offset) {
     return static_cast<std::uint32_t>(offset / kAlignment) * 0x9E3779B1u;
   }
-  std::size_t home(std::uint32_t key) const { return key >> shift_; }
-  std::size_t after(std::size_t i) const { return (i + 1) & (slots_.size() - 1); }
-  void place(Slot slot) {
-    std::size_t i = home(slot.key);
-    while (slots_[i].value != kNone) i = after(i);
-    slots_[i] = slot;
-  }
-  void close(std::size_t gap) {
-    const std::size_t mask = slots_.size() - 1;
-    for (std::size_t j = after(gap); slots_[j].value != kNone; j = after(j)) {
-      // An entry may move up into the gap unless its home lies behind the gap.
-      if (((j - home(slots_[j].key)) & mask) < ((j - gap) & mask)) continue;
-      slots_[gap] = slots_[j];
-      gap = j;
+  // Of an offset above every arena.
+  static constexpr std::uint32_t kNoKey = static_cast<std::uint32_t>(-1) * 0x9E3779B1u;
+  static_assert(kLargestArena / kAlignment < static_cast<std::uint32_t>(-1));
+
+  typedef std::uint32_t Four __attribute__((vector_size(16)));
+  struct alignas(64) Bucket {
+    // Where the key is, or more than kWidth. At most one of the comparisons holds, so their
+    // numbers can be put together.
+    unsigned which(std::uint32_t key) const {
+      const Four all = {key, key, key, key};
+      const Four hit =
+          (Four(keys[0] == all) & Four{1, 2, 3, 4}) | (Four(keys[1] == all) & Four{5, 6, 7, 8});
+      return (hit[0] | hit[1] | hit[2] | hit[3]) - 1;
     }
-    slots_[gap] = {};
+    void add(std::uint32_t key, NodeId value) {
+      keys[count / 4][count % 4] = key;
+      values[count++] = value;
+    }
+    NodeId take(unsigned at) {  // the last entry fills the gap
+      const NodeId value = values[at];
+      const unsigned last = --count;
+      keys[at / 4][at % 4] = keys[last / 4][last % 4];
+      values[at] = values[last];
+      keys[last / 4][last % 4] = kNoKey;
+      return value;
+    }
+    Four keys[2] = {{kNoKey, kNoKey, kNoKey, kNoKey}, {kNoKey, kNoKey, kNoKey, kNoKey}};
+    std::array<NodeId, kWidth> values;
+    std::uint32_t count = 0;
+  };
+  struct Entry {
+    std::uint32_t key;
+    NodeId value;
+  };
+
+  void place(std::uint32_t key, NodeId value) {
+    Bucket& bucket = buckets_[key >> shift_];
+    if (bucket.count == kWidth) return spilled_.push_back({key, value});
+    bucket.add(key, value);
   }
+  NodeId find_spilled(std::uint32_t key) const;
+  NodeId take_spilled(std::uint32_t key);
   void grow();
 
-  int shift_ = 22;  // 1024 entries to begin with
-  std::vector<Slot> slots_;
+  int shift_ = 25;  // 128 buckets to begin with
+  std::vector<Bucket> buckets_;
+  std::vector<Entry> spilled_;
   std::size_t count_ = 0;
 };
 

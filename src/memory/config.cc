@@ -1,6 +1,9 @@
 #include "memory/config.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
 
 namespace sluice::memory {
 namespace {
@@ -44,10 +47,29 @@ PoolOptions MemoryConfig::options(std::string_view pool) const {
   const auto kind = named == strategy.end() ? std::nullopt : strategy_kind(named->second);
   made.strategy = kind.value_or(usual_strategy(pool));
   made.initial = static_cast<std::size_t>(value(initial_mb, pool, 0) * kMiB);
-  made.growth = static_cast<std::size_t>(value(growth_mb, pool, 64) * kMiB);
+  made.growth = static_cast<std::size_t>(value(growth_mb, pool, 16) * kMiB);
   const double ceiling = value(ceiling_gb, pool, 0);
   if (ceiling > 0) made.ceiling = static_cast<std::size_t>(ceiling * 1024 * kMiB);
   return made;
+}
+
+Json to_json(const MemoryConfig& config) {
+  return {{"strategy", config.strategy},
+          {"initial_mb", config.initial_mb},
+          {"growth_mb", config.growth_mb},
+          {"ceiling_gb", config.ceiling_gb}};
+}
+
+MemoryConfig memory_config_from(std::string_view text) try {
+  const Json json = Json::parse(text);
+  MemoryConfig made;
+  json.at("strategy").get_to(made.strategy);
+  json.at("initial_mb").get_to(made.initial_mb);
+  json.at("growth_mb").get_to(made.growth_mb);
+  json.at("ceiling_gb").get_to(made.ceiling_gb);
+  return made;
+} catch (const Json::exception& e) {
+  throw Error(Code::invalid_argument, std::string("no memory settings: ") + e.what());
 }
 
 }  // namespace sluice::memory

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/config.h"
+#include "base/json.h"
 #include "memory/pool.h"
 
 namespace sluice::memory {
@@ -18,8 +19,6 @@ inline constexpr std::string_view kPoolNames[] = {"default", "workspace", "persi
 struct MemoryConfig {
   std::map<std::string, std::string> strategy;
   std::map<std::string, double> initial_mb, growth_mb, ceiling_gb;
-  double growth_alert_mb_per_min = 60;
-  double growth_window_s = 600;
 
   static constexpr auto fields() {
     using C = MemoryConfig;
@@ -34,11 +33,6 @@ struct MemoryConfig {
                                                                                          1 << 20),
         Field{"ceiling_gb", &C::ceiling_gb, "GiB that a pool never holds more than; none"}.range(
             0.001, 1024),
-        Field{"growth_alert_mb_per_min", &C::growth_alert_mb_per_min,
-              "an owner whose memory grows by this many MiB a minute is reported"}
-            .range(0.001, 1e9),
-        Field{"growth_window_s", &C::growth_window_s, "time over which growth is judged"}.range(
-            10, 86400),
     };
   }
   // A pool that does not exist; an initial size above the ceiling.
@@ -46,5 +40,9 @@ struct MemoryConfig {
 
   PoolOptions options(std::string_view pool) const;
 };
+
+// From one process to another. Throws invalid_argument for what is none.
+Json to_json(const MemoryConfig& config);
+MemoryConfig memory_config_from(std::string_view text);
 
 }  // namespace sluice::memory

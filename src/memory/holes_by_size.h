@@ -1,5 +1,6 @@
 // Holes in bins by size, so that one that fits is found by two bit scans: a row per
-// power of two, 32 columns in it. Up to 8 KiB every size has its own bin.
+// power of two, 64 columns in it. Up to 16 KiB every size has its own bin; above, sizes of
+// one bin differ by less than 1/64.
 #pragma once
 
 #include <algorithm>
@@ -20,14 +21,14 @@ class HolesBySize {
   // Gives the hole another place and size.
   void change(Nodes& nodes, NodeId id, Offset offset, std::size_t bytes);
 
-  // The smallest hole that is large enough; among more than kLook of nearly one size,
-  // the smallest of the first kLook. kNone only when there is none at all.
+  // The smallest hole that is large enough, as far as bins tell; of nearly one size, the
+  // smallest of the first kLook. kNone only when there is none at all.
   NodeId find(const Nodes& nodes, std::size_t bytes) const;
   std::size_t largest(const Nodes& nodes) const;
 
  private:
-  static constexpr unsigned kColumnBits = 5, kColumns = 1u << kColumnBits, kRows = 48;
-  static constexpr int kLook = 8;
+  static constexpr unsigned kColumnBits = 6, kColumns = 1u << kColumnBits, kRows = 32;
+  static constexpr int kLook = 4;
 
   struct Bin {
     unsigned row, column;
@@ -45,14 +46,14 @@ class HolesBySize {
   NodeId smallest(const Nodes& nodes, NodeId from, std::size_t at_least, int look) const;
 
   std::array<NodeId, kRows * kColumns> heads_;
-  std::array<std::uint32_t, kRows> columns_{};  // bit: the bin has holes
+  std::array<std::uint64_t, kRows> columns_{};  // bit: the bin has holes
   std::uint64_t rows_ = 0;                      // bit: the row has
 };
 
 inline void HolesBySize::insert(Nodes& nodes, NodeId id) {
   const Bin bin = bin_of(nodes[id].bytes());
   push_front(nodes, heads_[bin.index()], id);
-  columns_[bin.row] |= 1u << bin.column;
+  columns_[bin.row] |= std::uint64_t{1} << bin.column;
   rows_ |= std::uint64_t{1} << bin.row;
 }
 
@@ -60,9 +61,8 @@ inline void HolesBySize::erase(Nodes& nodes, NodeId id) {
   const Bin bin = bin_of(nodes[id].bytes());
   NodeId& head = heads_[bin.index()];
   unlink(nodes, head, id);
-  if (head != kNone) return;
-  columns_[bin.row] &= ~(1u << bin.column);
-  if (columns_[bin.row] == 0) rows_ &= ~(std::uint64_t{1} << bin.row);
+  columns_[bin.row] &= ~(std::uint64_t{head == kNone} << bin.column);
+  rows_ &= ~(std::uint64_t{columns_[bin.row] == 0} << bin.row);
 }
 
 inline void HolesBySize::change(Nodes& nodes, NodeId id, Offset offset, std::size_t bytes) {
@@ -75,7 +75,7 @@ inline void HolesBySize::change(Nodes& nodes, NodeId id, Offset offset, std::siz
 
 // The first hole of the next bin that has any; everything in it is larger.
 inline NodeId HolesBySize::bin_above(Bin bin) const {
-  const std::uint32_t in_row = columns_[bin.row] & (~std::uint32_t{1} << bin.column);
+  const std::uint64_t in_row = columns_[bin.row] & (~std::uint64_t{1} << bin.column);
   if (in_row != 0)
     return heads_[bin.row * kColumns + static_cast<unsigned>(std::countr_zero(in_row))];
   const std::uint64_t above = rows_ & (~std::uint64_t{1} << bin.row);
@@ -106,7 +106,7 @@ inline NodeId HolesBySize::find(const Nodes& nodes, std::size_t bytes) const {
     if (fits != kNone) return fits;
   }
   const NodeId above = bin_above(bin);
-  if (above != kNone) return smallest(nodes, above, bytes, kLook);
+  if (above != kNone) return above;
   return smallest(nodes, own, bytes, std::numeric_limits<int>::max());
 }
 

@@ -146,6 +146,7 @@ PoolStatistics Pool::statistics() const {
   s.used = pool.used;
   s.taken = use.taken;
   s.committed = backing.committed;
+  s.ceiling = pool.options.ceiling;
   s.count = use.count;
   s.peak_used = pool.peak_used;
   s.peak_taken = use.peak_taken;

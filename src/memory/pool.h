@@ -33,6 +33,7 @@ struct PoolStatistics {
   std::size_t used = 0;       // bytes asked for and out
   std::size_t taken = 0;      // of them in blocks, after rounding
   std::size_t committed = 0;  // memory held
+  std::size_t ceiling = 0;    // at most; the largest number where there is none
   std::size_t count = 0;      // blocks out
   std::size_t peak_used = 0, peak_taken = 0, peak_committed = 0;
   std::uint64_t allocations = 0, failures = 0, commits = 0, remapped_bytes = 0;

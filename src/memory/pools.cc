@@ -14,11 +14,10 @@ std::size_t addresses_for(const PoolOptions& options) {
                                               : std::max<std::size_t>(options.ceiling * 4, 1 << 30);
 }
 
-TrackerOptions tracker_options(std::string_view pool, const MemoryConfig& config,
-                               const PoolsOptions& options) {
+TrackerOptions tracker_options(std::string_view pool, const PoolsOptions& options) {
   TrackerOptions made;
-  made.window_s = config.growth_window_s;
-  made.growth_bytes_per_s = config.growth_alert_mb_per_min * (1 << 20) / 60;
+  made.window_s = options.growth_window_s;
+  made.growth_bytes_per_s = options.growth_bytes_per_s;
   const std::string prefix = std::string(pool) + "/";
   if (options.on_leak)
     made.on_leak = [prefix, tell = options.on_leak](Leak leak) {
@@ -53,7 +52,7 @@ struct Pools::Named {
         locked(pool),
         retrying(locked, std::move(on_exhausted)),
         counting(retrying),
-        tracker(tracker_options(name, config, options)) {}
+        tracker(tracker_options(name, options)) {}
 
   std::unique_ptr<Arena> arena;
   Pool pool;
@@ -64,7 +63,13 @@ struct Pools::Named {
 };
 
 Pools::Pools(const MemoryConfig& config, PoolsOptions options) {
-  for (const std::string_view name : kPoolNames) {
+  if (options.budget != static_cast<std::size_t>(-1))
+    options.make_arena = [make = std::move(options.make_arena),
+                          budget = std::make_shared<Budget>(options.budget)](
+                             std::string_view pool, std::size_t addresses) {
+      return std::make_unique<BudgetArena>(make(pool, addresses), budget);
+    };
+  for (const std::string_view name : options.names) {
     const std::size_t index = pools_.size();
     const auto trim_others = [this, index](std::size_t, int attempt) {
       return attempt < 4 && trim_all_but(*pools_[index]) > 0;
@@ -78,8 +83,9 @@ Pools::~Pools() = default;
 Pools::Named& Pools::named(std::string_view pool) {
   for (const auto& one : pools_)
     if (one->pool.name() == pool) return *one;
-  throw Error(Code::not_found, "no memory pool " + std::string(pool) +
-                                   "; there are default, workspace, persistent and shared");
+  std::string names;
+  for (const auto& one : pools_) names += (names.empty() ? "" : ", ") + one->pool.name();
+  throw Error(Code::not_found, "no memory pool " + std::string(pool) + "; there are " + names);
 }
 
 std::size_t Pools::trim_all_but(const Named& one) noexcept {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -31,6 +32,10 @@ struct PoolsOptions {
   MakeArena make_arena = make_host_arena;
   std::function<void(const Leak&)> on_leak = {};      // the log, where there is none; the owner
   std::function<void(const Growth&)> on_growth = {};  // reads "pool/owner"
+  double growth_window_s = 600;
+  double growth_bytes_per_s = 1 << 20;  // at which on_growth is called
+  std::vector<std::string_view> names{std::begin(kPoolNames), std::end(kPoolNames)};
+  std::size_t budget = static_cast<std::size_t>(-1);  // committed at most, by all together
 };
 
 struct PoolReport {

@@ -56,6 +56,26 @@ TEST(Pools, AreTheFourAndNoOther) {
   EXPECT_THROW(pools.get("other"), Error);
 }
 
+TEST(Pools, AreOnlyThoseThatAreNamed) {
+  Pools pools({}, {.names = {"workspace"}});
+  EXPECT_THAT(pools.report(), SizeIs(1));
+  EXPECT_NO_THROW(pools.get("workspace"));
+  EXPECT_THROW(pools.get("default"), Error);
+}
+
+TEST(Pools, KeepTogetherToOneBudgetAndGiveEachOtherWhatTheyDoNotUse) {
+  Pools pools({}, {.names = {"workspace", "persistent"}, .budget = 32 * kMiB});
+  Buffer kept(pools.get("persistent"), 10 * kMiB);
+  Buffer scratch(pools.get("workspace"), 20 * kMiB);
+  EXPECT_THROW(Buffer(pools.get("workspace"), 20 * kMiB), Error);
+  kept.reset();  // still held by its pool
+  scratch.reset();
+  EXPECT_NO_THROW(Buffer(pools.get("persistent"), 30 * kMiB));
+  std::size_t committed = 0;
+  for (const PoolReport& report : pools.report()) committed += report.pool.committed;
+  EXPECT_LE(committed, 32 * kMiB);
+}
+
 TEST(Pools, TakeStrategySizesAndCeilingFromTheSettings) {
   MemoryConfig config;
   config.strategy["workspace"] = "buddy";
@@ -163,6 +183,21 @@ TEST(Pools, AreSafeToShareBetweenThreads) {
     });
   for (auto& thread : threads) thread.join();
   for (const PoolReport& report : pools.report()) EXPECT_EQ(report.pool.used, 0u);
+}
+
+TEST(MemoryConfig, GoesFromOneProcessToAnother) {
+  MemoryConfig config;
+  config.strategy["shared"] = "buddy";
+  config.initial_mb["default"] = 2;
+  config.growth_mb["workspace"] = 3;
+  config.ceiling_gb["persistent"] = 0.5;
+  const auto other = memory_config_from(to_json(config).dump());
+  EXPECT_EQ(other.strategy, config.strategy);
+  EXPECT_EQ(other.initial_mb, config.initial_mb);
+  EXPECT_EQ(other.growth_mb, config.growth_mb);
+  EXPECT_EQ(other.ceiling_gb, config.ceiling_gb);
+  for (const char* wrong : {"", "{}", "[]", R"({"strategy": 1})"})
+    EXPECT_THROW(memory_config_from(wrong), Error) << wrong;
 }
 
 TEST(MemoryConfig, SaysWhatIsWrong) {

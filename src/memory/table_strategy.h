@@ -129,24 +129,26 @@ class TableStrategy final : public Strategy {
     nodes_.drop(id);
   }
 
-  bool is_hole(NodeId id) const { return id != kNone && nodes_[id].state() == NodeState::hole; }
+  bool is_hole(NodeId id) const { return nodes_.or_nobody(id).state() == NodeState::hole; }
 
   // Merges with the neighbours on both sides.
   void make_hole(NodeId id) {
-    const Node node = nodes_[id];
-    if (is_hole(node.before)) {
-      std::size_t bytes = nodes_[node.before].bytes() + node.bytes();
+    const NodeId before = nodes_[id].before, after = nodes_[id].after;
+    const std::size_t own = nodes_[id].bytes();
+    if (is_hole(before)) {
+      std::size_t bytes = nodes_[before].bytes() + own;
       unchain(id);
-      if (is_hole(node.after)) {
-        bytes += nodes_[node.after].bytes();
-        holes_.erase(nodes_, node.after);
-        unchain(node.after);
+      if (is_hole(after)) {
+        bytes += nodes_[after].bytes();
+        holes_.erase(nodes_, after);
+        unchain(after);
       }
-      holes_.change(nodes_, node.before, nodes_[node.before].offset, bytes);
-    } else if (is_hole(node.after)) {
-      const std::size_t bytes = nodes_[node.after].bytes() + node.bytes();
+      holes_.change(nodes_, before, nodes_[before].offset, bytes);
+    } else if (is_hole(after)) {
+      const Offset offset = nodes_[id].offset;
+      const std::size_t bytes = nodes_[after].bytes() + own;
       unchain(id);
-      holes_.change(nodes_, node.after, node.offset, bytes);
+      holes_.change(nodes_, after, offset, bytes);
     } else {
       nodes_[id].set_state(NodeState::hole);
       holes_.insert(nodes_, id);

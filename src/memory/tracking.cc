@@ -74,10 +74,9 @@ void Tracker::sample(Instant now) {
     for (const auto& owner : owners_) {
       const std::size_t used = owner->used.load(std::memory_order_relaxed);
       owner->window.add(t, static_cast<double>(used));
-      const auto line = owner->window.line();
-      const double slope = line && line->explained >= 0.8 ? line->per_s : 0;
+      const double slope = owner->window.growth_per_s(owner->growing).value_or(0);
       if (!owner->growing && slope >= options_.growth_bytes_per_s)
-        found.push_back({owner->name, slope, line->over_s, used});
+        found.push_back({owner->name, slope, t - owner->window.since(), used});
       // Half the threshold ends it, so that a slope at the edge is told once.
       owner->growing = slope >= options_.growth_bytes_per_s / (owner->growing ? 2 : 1);
     }

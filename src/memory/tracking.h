@@ -69,10 +69,7 @@ class Tracker {
   explicit Tracker(TrackerOptions options = {});
   ~Tracker();
 
-  // To be called now and then, every few seconds say. Growth is the slope of least
-  // squares through an owner's samples; it counts when the line explains at least 80 %
-  // of their variation, which one jump between two levels (75 %) does not, and when the
-  // samples fill half the window.
+  // To be called now and then, every few seconds say. What counts as growth: growth.h.
   void sample(Instant now);
 
   std::vector<OwnerUse> owners() const;  // by name

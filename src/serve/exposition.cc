@@ -153,6 +153,7 @@ void readings(Page& page, const Context& c) {
       case Scope::gpu: gpu_metric(page, c, m); break;
       case Scope::cpu: host_metric(page, c.snapshot.host, m); break;
       case Scope::server: host_metric(page, c.snapshot.server, m); break;
+      case Scope::owner: break;  // no metric has it
     }
   }
 }

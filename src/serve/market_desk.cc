@@ -72,7 +72,8 @@ compute::Compute& MarketDesk::compute() {
     made.no_accelerator = "this program was built without CUDA";
   } else if (!options_.program.empty()) {
     made.accelerator = compute::make_worker_accelerator(
-        {.program = options_.program, .arguments = {"gpu-worker"}});
+        {.program = options_.program,
+         .arguments = {"gpu-worker", "--pools", memory::to_json(options_.pools).dump()}});
     made.veto = veto_;
   }
   compute_ = std::make_unique<compute::Compute>(std::move(made));
@@ -81,7 +82,8 @@ compute::Compute& MarketDesk::compute() {
 
 MarketDesk::Figures MarketDesk::figures() const {
   const Lock lock(mutex_);
-  return {compute_ ? compute_->figures() : compute::ComputeFigures{}, waiting_};
+  if (!compute_) return {.waiting = waiting_};
+  return {compute_->figures(), waiting_, compute_->pools()};
 }
 
 }  // namespace sluice::serve

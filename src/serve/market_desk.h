@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/mutex.h"
@@ -21,6 +22,7 @@ struct MarketOptions {
   std::string program{};  // this one: started again as the GPU's worker; empty: CPU only
   std::string no_gpu = "GPUs are turned off";  // the reason that is given then
   std::filesystem::path costs{};               // file of measured costs
+  memory::MemoryConfig pools{};                // of the worker's memory
   // Steps that one request may ask for: some ten seconds on two cores.
   double most_work = 1e10;
   std::size_t threads = 2, most_waiting = 64;
@@ -54,9 +56,11 @@ class MarketDesk {
 
   struct Figures {
     compute::ComputeFigures compute{};
-    std::size_t waiting = 0;  // or being calculated
+    std::size_t waiting = 0;                      // or being calculated
+    std::vector<memory::PoolStatistics> pools{};  // of the worker, while it lives
   };
   Figures figures() const;
+  const memory::MemoryConfig& pools() const noexcept { return options_.pools; }  // as set
 
  private:
   void work(Job& job);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "serve/compute_exposition.h"
 #include "serve/lease_exposition.h"
+#include "serve/pool_view.h"
 
 namespace sluice::serve {
 
@@ -59,6 +60,10 @@ Service::~Service() {
 void Service::saw(const watch::Snapshot& snapshot) {
   broker_.observe(snapshot);
   monitor_.follow(broker_.leased());
+  auto owners = broker_.memory_in_use();
+  for (auto& pool : pool_owners(market_->figures().pools, snapshot.at))
+    owners.push_back(std::move(pool));
+  monitor_.report_owners(std::move(owners));
   auto signature = signature_of(snapshot);
   if (signature == last_signature_) return;
   last_signature_ = std::move(signature);
@@ -110,7 +115,9 @@ std::string Service::gpu_health() const {
 }
 
 std::string Service::gpu_memory() const {
-  return to_text(gpu_memory_view(*snapshot(), Steady::now()));
+  auto json = gpu_memory_view(*snapshot(), Steady::now());
+  json["pools"] = pool_view(market_->pools(), market_->figures().pools);
+  return to_text(std::move(json));
 }
 
 std::string Service::performance() const {

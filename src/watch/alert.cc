@@ -16,8 +16,8 @@ namespace {
 
 using device::Scope;
 
-constexpr std::array<std::string_view, 5> kConditions{"above", "below", "drops_percent",
-                                                      "rises_percent", "increases"};
+constexpr std::array<std::string_view, 6> kConditions{"above",         "below",     "drops_percent",
+                                                      "rises_percent", "increases", "grows"};
 
 constexpr DerivedMetric kDerived[] = {
     {"memory_percent", "percent", Scope::gpu, "memory in use, of its total"},
@@ -36,6 +36,8 @@ constexpr DerivedMetric kDerived[] = {
     {"sampler_down", "flag", Scope::server, "1 while the sampler process does not answer"},
     {"sampler_stretch", "", Scope::server, "factor on the sampling intervals"},
     {"history_down", "flag", Scope::server, "1 while history cannot be written to disk"},
+    {"lease_memory", "bytes", Scope::owner, "what the processes of a lease's holder really have"},
+    {"pool_memory", "bytes", Scope::owner, "that a memory pool of this program holds"},
 };
 
 const DerivedMetric* find_derived(std::string_view name) noexcept {

@@ -29,17 +29,19 @@ struct Rule {
   Severity severity = Severity::warning;
   // Shown with the alert. "{device}", "{bus}", "{value}", "{threshold}", "{baseline}",
   // "{for}", "{process}", "{health_cause}", "{health_fix}", "{xid}", "{throttle}",
-  // "{sampler}", "{driver_cause}", "{driver_fix}" and "{history}" are filled in when it
-  // fires.
+  // "{sampler}", "{driver_cause}", "{driver_fix}", "{history}", "{owner}", "{growth}",
+  // "{since}" and "{promised}" are filled in when it fires.
   std::string cause, fix;
-  std::string device = "*";  // any of its scope, or one uuid or bus
+  std::string device = "*";  // any of its scope, or one uuid or bus; an owner's name or id
   bool enabled = true;
+  double window_s = 600;  // over which "grows" judges
 
   bool operator==(const Rule&) const = default;
 };
 
 // "above", "below"; "drops_percent", "rises_percent": against the median of its
-// own last hour; "increases": grew within the last ten minutes, for counters.
+// own last hour; "increases": grew within the last ten minutes, for counters; "grows": by so
+// much a minute along a rising line, see memory::GrowthWindow.
 std::span<const std::string_view> conditions() noexcept;
 
 // What a rule may watch besides the metrics of device/metric.h: values the

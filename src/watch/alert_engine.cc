@@ -37,7 +37,8 @@ using Key = std::pair<std::string, std::string>;  // rule, device
 bool applies(const Rule& rule, const Subject& subject) {
   if (!rule.enabled || scope_of(rule.metric) != subject.scope) return false;
   return rule.device == "*" || rule.device == subject.id ||
-         (subject.gpu != nullptr && rule.device == subject.gpu->gpu.bus);
+         (subject.gpu != nullptr && rule.device == subject.gpu->gpu.bus) ||
+         (subject.owner != nullptr && rule.device == subject.owner->owner);
 }
 
 bool matches(const Silence& silence, const std::string& rule, const std::string& device) {
@@ -87,6 +88,7 @@ struct AlertEngine::Impl {
   void resolve(State& state, std::string because, WallTime wall);
   void retire(const Snapshot& s, const std::vector<Subject>& subjects);
   bool has_rule(const Key& key, const std::vector<Subject>& subjects) const;
+  std::string gone_text(const std::string& rule) const;
   void settle_silences(WallTime wall);
   std::optional<WallTime> silenced_until(const std::string& rule, const std::string& device) const;
   bool stale(const std::optional<device::Timed>& reading, const Snapshot& s) const;
@@ -116,7 +118,7 @@ void AlertEngine::Impl::step(const Rule& rule, const Subject& subject) {
     return;
   }
   state.evidence = reading->at;
-  const auto seen = state.measure.take(rule, *reading);
+  const auto seen = state.measure.take(rule, *reading, state.active());
   if (!seen) return;
   const bool was_active = state.active();
   advance(rule, state, *seen);
@@ -163,6 +165,7 @@ void AlertEngine::Impl::describe(const Rule& rule, const Subject& subject, State
   a.value = seen.measured;
   a.threshold = rule.threshold;
   a.unit = seen.baseline ? "percent" : std::string(unit_of(rule.metric));
+  if (rule.condition == "grows") a.unit += "_per_minute";
   if (state.phase == Phase::recovering) return;  // the words stay those of the fault
   a.summary = summary_of(rule, subject, seen, lasted);
   a.cause = fill(rule.cause, rule, subject, seen, lasted);
@@ -214,6 +217,13 @@ bool AlertEngine::Impl::has_rule(const Key& key, const std::vector<Subject>& sub
   return subject == subjects.end() || applies(*rule, *subject);
 }
 
+std::string AlertEngine::Impl::gone_text(const std::string& rule) const {
+  const auto known = std::ranges::find(rules, rule, &Rule::name);
+  const bool owned = known != rules.end() &&
+                     scope_of(known->metric).value_or(device::Scope::gpu) == device::Scope::owner;
+  return owned ? "the lease or pool is over" : "the device is gone";
+}
+
 // Ends what no longer has a rule or a device.
 void AlertEngine::Impl::retire(const Snapshot& s, const std::vector<Subject>& subjects) {
   std::erase_if(last_seen, [&](const auto& seen) {
@@ -227,7 +237,7 @@ void AlertEngine::Impl::retire(const Snapshot& s, const std::vector<Subject>& su
       continue;
     }
     if (state.active())
-      resolve(state, rule ? "the device is gone" : "the rule was removed or changed", s.wall);
+      resolve(state, !rule ? "the rule was removed or changed" : gone_text(key.first), s.wall);
     it = states.erase(it);
   }
   replaced.clear();
@@ -280,7 +290,8 @@ void AlertEngine::set_rules(std::vector<Rule> rules) {
   for (const auto& now : rules) {
     const auto before = std::ranges::find(impl_->rules, now.name, &Rule::name);
     if (before != impl_->rules.end() &&
-        (before->metric != now.metric || before->condition != now.condition))
+        (before->metric != now.metric || before->condition != now.condition ||
+         before->window_s != now.window_s))
       impl_->replaced.insert(now.name);
   }
   impl_->rules = std::move(rules);

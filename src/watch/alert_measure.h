@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "device/reading.h"
+#include "memory/growth.h"
 #include "watch/alert.h"
 #include "watch/alert_text.h"
 #include "watch/trend.h"
@@ -15,13 +16,16 @@ namespace sluice::watch {
 class Measure {
  public:
   // What to hold against the threshold; nothing while the past is too short to
-  // compare with. The same reading may be given again.
-  std::optional<Sighting> take(const Rule& rule, const device::Timed& reading);
+  // compare with. The same reading may be given again. `active`: its alert fires.
+  std::optional<Sighting> take(const Rule& rule, const device::Timed& reading, bool active);
 
  private:
   double growth(const device::Timed& reading);
+  bool take_slope(const Rule& rule, const device::Timed& reading, bool active, Sighting& seen);
 
   Baseline baseline_;
+  std::optional<memory::GrowthWindow> window_;
+  std::optional<Instant> growing_since_;
   std::vector<device::Timed> changes_;  // of a counter, within the window and one before it
   std::optional<Instant> newest_;
 };

@@ -96,6 +96,10 @@ std::optional<Timed> noticeable_p50(const Subject& s) {
   return Timed{std::max(p50->value, kFloor_ms), p50->at};
 }
 
+std::optional<Timed> owned(const Subject& s, OwnerMemory::Kind kind) {
+  return s.owner->kind == kind ? std::optional(s.owner->used) : std::nullopt;
+}
+
 constexpr Derivation kDerivations[] = {
     {"memory_percent",
      [](const Subject& s) {
@@ -128,6 +132,8 @@ constexpr Derivation kDerivations[] = {
     {"sampler_stretch", [](const Subject& s) { return now_value(s, s.snapshot->sampler.stretch); }},
     {"history_down",
      [](const Subject& s) { return now_value(s, s.snapshot->history_trouble.empty() ? 0 : 1); }},
+    {"lease_memory", [](const Subject& s) { return owned(s, OwnerMemory::Kind::lease); }},
+    {"pool_memory", [](const Subject& s) { return owned(s, OwnerMemory::Kind::pool); }},
 };
 
 // Metrics that do not come from the GPU's own answers.
@@ -158,6 +164,9 @@ std::vector<Subject> subjects_of(const Snapshot& s) {
                    device::Scope::gpu, &s, &g.readings, &g});
   all.push_back({"cpu", "CPU", device::Scope::cpu, &s, &s.host, nullptr});
   all.push_back({"server", "server", device::Scope::server, &s, &s.server, nullptr});
+  static const device::Readings kNoReadings;
+  for (const auto& o : s.owners)
+    all.push_back({o.id, o.title, device::Scope::owner, &s, &kNoReadings, nullptr, &o});
   return all;
 }
 

@@ -13,12 +13,13 @@ namespace sluice::watch {
 
 // Points into the snapshot, which must outlive it.
 struct Subject {
-  std::string id;     // uuid, "cpu" or "server"
-  std::string title;  // "NVIDIA H200 0000:04:00.0", "CPU", "server"
+  std::string id;     // uuid, "cpu", "server" or an owner's
+  std::string title;  // "NVIDIA H200 0000:04:00.0", "CPU", "server", "lease 12 of scout"
   device::Scope scope;
   const Snapshot* snapshot;
   const device::Readings* readings;
-  const GpuView* gpu;  // null for the CPU and the server
+  const GpuView* gpu;                  // null for all others
+  const OwnerMemory* owner = nullptr;  // likewise
 
   bool lost() const noexcept;
 };

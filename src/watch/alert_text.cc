@@ -72,8 +72,31 @@ bool relative(const Rule& rule) {
   return rule.condition == "drops_percent" || rule.condition == "rises_percent";
 }
 
+std::string per_minute(const Rule& rule, double value) {
+  return with_unit(value, unit_of(rule.metric)) + " a minute";
+}
+
 std::string threshold_text(const Context& c) {
+  if (c.rule.condition == "grows") return per_minute(c.rule, c.rule.threshold);
   return with_unit(c.rule.threshold, relative(c.rule) ? "percent" : unit_of(c.rule.metric));
+}
+
+std::string since_text(const Context& c) {
+  const Snapshot& s = *c.subject.snapshot;
+  const auto ago = s.at - c.seen.since.value_or(c.seen.at);
+  return iso_time(s.wall - std::chrono::duration_cast<WallTime::duration>(ago));
+}
+
+// "8.0 GiB are promised, reached in 12 min at this rate"
+std::string promised_text(const Context& c) {
+  const double promised =
+      c.subject.owner == nullptr ? 0 : static_cast<double>(c.subject.owner->promised);
+  if (promised == 0) return "nothing is promised";
+  const std::string text = with_unit(promised, "bytes") + " are promised";
+  if (c.seen.value >= promised) return text + ", and passed";
+  if (c.rule.condition != "grows" || c.seen.measured <= 0) return text;
+  const double left_s = (promised - c.seen.value) / c.seen.measured * 60;
+  return text + ", reached in " + human_duration(left_s) + " at this rate";
 }
 
 using Write = std::string (*)(const Context&);
@@ -102,6 +125,13 @@ constexpr Placeholder kPlaceholders[] = {
        const auto& why = c.subject.snapshot->history_trouble;
        return why.empty() ? std::string("no reason given") : why;
      }},
+    {"owner",
+     [](const Context& c) {
+       return c.subject.owner == nullptr ? c.subject.title : c.subject.owner->owner;
+     }},
+    {"growth", [](const Context& c) { return per_minute(c.rule, c.seen.measured); }},
+    {"since", since_text},
+    {"promised", promised_text},
     {"driver_cause", [](const Context& c) { return driver_part(c, true); }},
     {"driver_fix", [](const Context& c) { return driver_part(c, false); }},
     {"sampler",
@@ -158,6 +188,8 @@ std::string comparison(const Context& c) {
                        rule.condition == "drops_percent" ? "under" : "over", baseline_text(c));
   if (rule.condition == "increases")
     return fmt::format("{} more in 10 min", with_unit(seen.measured, unit_of(rule.metric)));
+  if (rule.condition == "grows")
+    return fmt::format("grows by {} since {}", per_minute(rule, seen.measured), since_text(c));
   return rule.condition + " " + threshold_text(c);
 }
 
@@ -215,6 +247,9 @@ std::string recovery_of(const Rule& rule, const Sighting& seen) {
   if (const auto* phrase = phrase_of(rule)) return std::string(phrase->unset);
   if (rule.metric.starts_with("xid_") || rule.condition == "increases")
     return "nothing new for 10 minutes";
+  if (rule.condition == "grows")
+    return fmt::format("{} no longer grows; it is {}", rule.metric,
+                       with_unit(seen.value, unit_of(rule.metric)));
   return fmt::format("{} is {}", rule.metric, with_unit(seen.value, unit_of(rule.metric)));
 }
 

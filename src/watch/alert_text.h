@@ -18,6 +18,7 @@ struct Sighting {
   double measured;  // what is held against the threshold: the value, a percentage or a growth
   std::optional<double> baseline;
   Instant at;
+  std::optional<Instant> since;  // of growth: when it began
 };
 
 std::span<const std::string_view> placeholders() noexcept;

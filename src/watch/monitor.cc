@@ -68,6 +68,7 @@ struct Monitor::Impl {
   mutable Mutex mutex;
   std::shared_ptr<const Snapshot> snapshot GUARDED_BY(mutex);
   device::Readings server GUARDED_BY(mutex);
+  std::vector<OwnerMemory> owners GUARDED_BY(mutex);
   std::optional<device::Pace> new_pace GUARDED_BY(mutex);
   device::Follow followed GUARDED_BY(mutex);
   bool is_follow_new GUARDED_BY(mutex) = false;
@@ -149,6 +150,7 @@ void Monitor::Impl::publish(Instant now) {
   {
     const Lock lock(mutex);
     next->server = server;
+    next->owners = owners;
   }
   remember(*next);
   next->history_trouble = history.trouble();
@@ -234,6 +236,11 @@ void Monitor::unsilence(const std::string& rule, const std::string& device) {
 void Monitor::report_server(device::Metric metric, double value) {
   const Lock lock(impl_->mutex);
   impl_->server.set(metric, value, Steady::now());
+}
+
+void Monitor::report_owners(std::vector<OwnerMemory> owners) {
+  const Lock lock(impl_->mutex);
+  impl_->owners = std::move(owners);
 }
 
 void Monitor::follow(const std::map<std::string, std::uint64_t>& gpus) {

@@ -68,6 +68,9 @@ class Monitor {
   // Readings of Scope::server come from outside.
   void report_server(device::Metric metric, double value);
 
+  // Who has how much memory by a lease or in a pool of ours; replaces what was said before.
+  void report_owners(std::vector<OwnerMemory> owners);
+
   // GPUs whose processes matter now, by uuid, and a number that changes when their list
   // should be read anew; see device::Follow. Replaces what was said before.
   void follow(const std::map<std::string, std::uint64_t>& gpus);

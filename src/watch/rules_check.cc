@@ -68,14 +68,16 @@ class Checker {
       add("condition", "is missing");
     else if (std::ranges::find(conditions(), rule.condition) == conditions().end())
       add("condition", fmt::format("'{}' is unknown{}; known are above, below, drops_percent, "
-                                   "rises_percent and increases",
+                                   "rises_percent, increases and grows",
                                    rule.condition, did_you_mean(rule.condition, conditions())));
     if (rule.device.empty()) add("device", "is empty; '*' means any");
   }
 
   void check_numbers(const Rule& rule) {
-    for (const auto& [field, value] :
-         {std::pair{"threshold", rule.threshold}, {"clear", rule.clear}, {"for_s", rule.for_s}})
+    for (const auto& [field, value] : {std::pair{"threshold", rule.threshold},
+                                       {"clear", rule.clear},
+                                       {"for_s", rule.for_s},
+                                       {"window_s", rule.window_s}})
       if (!std::isfinite(value)) return add(field, "is not a finite number");
     const bool below = rule.condition == "below";
     if (below ? rule.clear < rule.threshold : rule.clear > rule.threshold)
@@ -84,6 +86,8 @@ class Checker {
                                rule.clear, below ? "below" : "above", rule.threshold));
     if (rule.for_s < 0 || rule.for_s > 86400)
       add("for_s", fmt::format("({}) must be from 0 to 86400 seconds", rule.for_s));
+    if (rule.window_s < 4 || rule.window_s > 86400)
+      add("window_s", fmt::format("({}) must be from 4 to 86400 seconds", rule.window_s));
     check_threshold(rule);
   }
 
@@ -94,7 +98,7 @@ class Checker {
     if (falls && rule.threshold >= 100)
       add("threshold", fmt::format("({}) can never be passed: nothing drops by more than 100 %",
                                    rule.threshold));
-    if (rule.condition == "increases" && rule.threshold < 0)
+    if ((rule.condition == "increases" || rule.condition == "grows") && rule.threshold < 0)
       add("threshold", fmt::format("({}) must not be negative", rule.threshold));
     if (rule.condition == "above" && unit_of(rule.metric) == "percent" && rule.threshold >= 100)
       add("threshold", fmt::format("({}) can never be passed: {} ends at 100 percent",

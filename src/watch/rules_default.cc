@@ -119,11 +119,32 @@ std::vector<Rule> machine_rules() {
   };
 }
 
+constexpr double kMiB = 1 << 20;
+
+// Ten minutes of it and not less: what loads a model also grows, for a while.
+std::vector<Rule> growth_rules() {
+  return {
+      {"lease-memory-growth", "lease_memory", "grows", 64 * kMiB, 16 * kMiB, 30, Severity::warning,
+       "The memory of {owner} ({device}) grows by {growth} since {since}: {value} now; {promised}.",
+       "Look for what {owner} keeps: a cache without a bound, results that hold their graph, "
+       "tensors in a list. Restart it before the card is full; sluice memory record shows which "
+       "blocks stay.",
+       "*", true},
+      {"pool-memory-growth", "pool_memory", "grows", 64 * kMiB, 16 * kMiB, 30, Severity::warning,
+       "The memory pool {owner} of this server grows by {growth} since {since}: {value} now; "
+       "{promised}.",
+       "Set memory.ceiling_gb for it, so that requests are cut or run on the CPU instead; GET "
+       "/gpu-memory shows the pool. Restart the server if nothing of this size is being "
+       "calculated.",
+       "*", true},
+  };
+}
+
 }  // namespace
 
 std::vector<Rule> default_rules() {
   std::vector<Rule> all;
-  for (auto part : {load_rules, speed_rules, health_rules, machine_rules})
+  for (auto part : {load_rules, speed_rules, health_rules, machine_rules, growth_rules})
     for (auto& rule : part()) all.push_back(std::move(rule));
   return all;
 }

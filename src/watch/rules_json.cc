@@ -65,8 +65,10 @@ constexpr FieldInfo kFields[] = {
     {"cause", "string", read_text<&Rule::cause>,
      "shown with the alert; may name {device} and so on"},
     {"fix", "string", read_text<&Rule::fix>, "what a person can do about it"},
-    {"device", "string", read_text<&Rule::device>, "a GPU's uuid or bus; * means any"},
+    {"device", "string", read_text<&Rule::device>,
+     "a GPU's uuid or bus, an owner's name; * means any"},
     {"enabled", "boolean", read_enabled, "false turns a rule off"},
+    {"window_s", "number", read_number<&Rule::window_s>, "seconds over which grows judges"},
 };
 
 std::vector<std::string_view> field_names() {
@@ -178,7 +180,8 @@ Json to_json(const Rule& r) {
               {"cause", r.cause},
               {"fix", r.fix},
               {"device", r.device},
-              {"enabled", r.enabled}};
+              {"enabled", r.enabled},
+              {"window_s", r.window_s}};
 }
 
 Json rule_schema() {
@@ -188,6 +191,8 @@ Json rule_schema() {
   properties["name"]["pattern"] = "^[a-z0-9._-]{1,64}$";
   properties["for_s"]["minimum"] = 0;
   properties["for_s"]["maximum"] = 86400;
+  properties["window_s"]["minimum"] = 4;
+  properties["window_s"]["maximum"] = 86400;
   properties["severity"]["enum"] = {"info", "warning", "critical"};
   properties["condition"]["enum"] = Json::array();
   for (const auto c : conditions()) properties["condition"]["enum"].push_back(c);

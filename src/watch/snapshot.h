@@ -25,6 +25,17 @@ struct GpuView {
   bool ghost_utilization = false;
 };
 
+// Memory that someone holds: by a lease, or in a pool of this program.
+struct OwnerMemory {
+  enum class Kind { lease, pool };
+  Kind kind = Kind::lease;
+  std::string id;              // "lease-12", "pool-workspace": for rules and silences
+  std::string owner;           // the lease's agent, the pool's name
+  std::string title;           // "lease 12 of scout (pid 4711)"
+  device::Timed used{};        // bytes
+  std::uint64_t promised = 0;  // bytes; 0 where nothing is
+};
+
 struct SamplerCost {
   double core_share = 0;    // of one core, 0..1, over the last minute
   double driver_share = 0;  // wall time inside driver calls, 0..1
@@ -45,6 +56,7 @@ struct Snapshot {
   device::Readings host;      // Scope::cpu
   device::Readings server;    // Scope::server
   std::vector<GpuView> gpus;  // ordered by bus
+  std::vector<OwnerMemory> owners;
   std::vector<Alert> alerts;  // active ones, worst first
   SamplerCost sampler;
   std::vector<std::string> notes;

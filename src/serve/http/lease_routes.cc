@@ -173,10 +173,24 @@ Response show(Service& s, const Asked& asked) {
   return answer_json(s.broker().status(id_of(asked.request)));
 }
 
+double number_in(const Json& body, const std::string& name, double low, double high) {
+  if (!body.contains(name) || !body[name].is_number() || !(body[name].get<double>() >= low) ||
+      !(body[name].get<double>() <= high))
+    throw Error(Code::invalid_argument, "'" + name + "' must be a number from " + Json(low).dump() +
+                                            " to " + Json(high).dump());
+  return body[name].get<double>();
+}
+
 Response renew(Service& s, const Asked& asked) {
-  constexpr std::string_view known[] = {"token"};
-  const auto token = token_in(asked.request, object_of(asked.request, known));
-  return answer_json(s.broker().renew(token));
+  constexpr const char* kLimit = "client_limit_bytes";
+  constexpr std::string_view known[] = {"token", kLimit};
+  constexpr double kMostBytes = 64.0 * 1024 * kGiB;
+  const auto body = object_of(asked.request, known);
+  const auto token = token_in(asked.request, body);
+  std::optional<std::uint64_t> limit;
+  if (body.contains(kLimit))
+    limit = static_cast<std::uint64_t>(number_in(body, kLimit, 0, kMostBytes));
+  return answer_json(s.broker().renew(token, limit));
 }
 
 // The token in the body, or as a query parameter: many clients send no body with DELETE.
@@ -202,14 +216,6 @@ Response revoke(Service& s, const Asked& asked) {
   const auto id = id_of(asked.request);
   s.broker().revoke(id, body["reason"].get_ref<const std::string&>());
   return json_text(Json{{"lease_id", std::to_string(id)}, {"revoked", true}}.dump());
-}
-
-double number_in(const Json& body, const std::string& name, double low, double high) {
-  if (!body.contains(name) || !body[name].is_number() || !(body[name].get<double>() >= low) ||
-      !(body[name].get<double>() <= high))
-    throw Error(Code::invalid_argument, "'" + name + "' must be a number from " + Json(low).dump() +
-                                            " to " + Json(high).dump());
-  return body[name].get<double>();
 }
 
 Response report(Service& s, const Asked& asked) {

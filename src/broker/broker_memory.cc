@@ -1,0 +1,72 @@
+// What the holders of leases really have, by the newest lists of processes.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "broker/broker_impl.h"
+#include "broker/place.h"
+
+namespace sluice::broker {
+
+namespace {
+
+void add_parts(Lease& to, const Lease& more) {
+  for (const auto& part : more.parts) {
+    const auto same = std::ranges::find(to.parts, part.uuid, &Part::uuid);
+    if (same == to.parts.end())
+      to.parts.push_back(part);
+    else
+      same->bytes += part.bytes;
+  }
+}
+
+}  // namespace
+
+std::uint64_t promised(const Lease& lease) {
+  std::uint64_t bytes = 0;
+  for (const auto& part : lease.parts) bytes += part.bytes;
+  return bytes;
+}
+
+std::optional<device::Timed> used_by(const Lease& lease, std::span<const Sight> sights) {
+  if (lease.wanted.holder.pid == 0 || lease.parts.empty()) return std::nullopt;
+  std::uint64_t bytes = 0;
+  Instant oldest = Instant::max();
+  for (const auto& part : lease.parts) {
+    const auto sight =
+        std::ranges::find(sights, part.uuid, [](const Sight& s) { return s.card.uuid; });
+    if (sight == sights.end() || !sight->card.processes_at) return std::nullopt;
+    oldest = std::min(oldest, *sight->card.processes_at);
+    for (const auto& p : sight->card.processes) {
+      if (!is_holder(lease.wanted.holder, p)) continue;
+      if (!p.bytes) return std::nullopt;
+      bytes += *p.bytes;
+    }
+  }
+  return device::Timed{static_cast<double>(bytes), oldest};
+}
+
+// A process with several leases is one owner, named by the first of them: which of them its
+// bytes belong to cannot be seen.
+std::vector<watch::OwnerMemory> Broker::memory_in_use() const {
+  const Lock lock(impl_->mutex);
+  std::map<ProcessId, Lease> owners;
+  for (const auto* lease : impl_->ledger.live()) {
+    if (lease->state != State::held && lease->state != State::yielding) continue;
+    const auto& holder = lease->wanted.holder;
+    const auto [owner, is_new] = owners.try_emplace({holder.pid, holder.start_time}, *lease);
+    if (!is_new) add_parts(owner->second, *lease);
+  }
+  std::vector<watch::OwnerMemory> all;
+  for (const auto& [process, lease] : owners) {
+    const auto used = used_by(lease, impl_->sights);
+    if (!used) continue;
+    const auto& agent = lease.wanted.agent;
+    all.push_back({watch::OwnerMemory::Kind::lease, fmt::format("lease-{}", lease.id), agent,
+                   fmt::format("lease {} of {} (pid {})", lease.id, agent, process.first), *used,
+                   promised(lease)});
+  }
+  return all;
+}
+
+}  // namespace sluice::broker

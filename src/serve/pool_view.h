@@ -1,0 +1,20 @@
+// The memory pools of the server's GPU worker: as they are set, and as they are.
+#pragma once
+
+#include <vector>
+
+#include "base/json.h"
+#include "serve/market_desk.h"
+#include "watch/snapshot.h"
+
+namespace sluice::serve {
+
+// [{"name", "strategy", "growth_mb", "ceiling_gb", "live", …}]: every pool that the worker makes.
+// Figures only while it lives; `strategy` and `ceiling_gb` are then what it reports itself.
+Json pool_view(const memory::MemoryConfig& set, const std::vector<memory::PoolStatistics>& made);
+
+// For alerts: what each holds, as of `now`.
+std::vector<watch::OwnerMemory> pool_owners(const std::vector<memory::PoolStatistics>& made,
+                                            Instant now);
+
+}  // namespace sluice::serve
