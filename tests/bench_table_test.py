@@ -54,6 +54,24 @@ class BenchTable(unittest.TestCase):
         self.assertNotIn("4.10", page)
         self.assertNotIn("1.00 TB/s", page)
 
+    def test_market_results_stand_side_by_side_with_limits_and_peers(self):
+        def row(name, value, percent, detail, peers):
+            return {"name": name, "title": name.upper(), "unit": "pt/s", "value": value, "peak": 1e12,
+                    "percent_of_peak": percent, "detail": detail, "samples": 5, "spread": 0,
+                    "peers": [{"name": n, "value": v} for n, v in peers]}
+        gpu = [row("ema", 2e11, 80.4, "", [("PyTorch", 1e11), ("CuPy", 4e10)]), row("asian", None, None, "no GPU", [])]
+        cpu = [row("ema", 3e9, None, "2 threads", [("TA-Lib", 1e9)]), row("tree", 7.0, None, "2 threads", [])]
+        self.page.write_text(EMPTY_PAGE.replace("device", "market"))
+        self.add("1.json", {"suite": "market", "date": "2026-01-01T00:00:00Z", "commit": "abc", "devices": [
+            {"kind": "gpu", "name": "NVIDIA H200", "results": gpu}, {"kind": "cpu", "name": "Xeon", "results": cpu}]})
+        self.assertEqual(self.run_tool().returncode, 0)
+        page = self.page.read_text()
+        self.assertIn("| work | H200 | of limit | CPU, 2 threads | of limit | times the peer |", page)
+        self.assertIn("| EMA | 200 Gpt/s | 80 % | 3.00 Gpt/s |  "
+                      "| H200: 2 x PyTorch; H200: 5 x CuPy; CPU: 3 x TA-Lib |", page)
+        self.assertIn("| ASIAN | not measured: no GPU |  |  |  |  |", page)
+        self.assertIn("| TREE |  |  | 7.00 pt/s |  |  |", page)
+
     def test_a_figure_without_a_value_shows_its_reason(self):
         run = result("T4", "2026-01-01T00:00:00Z", None)
         run["devices"][0]["results"][0]["detail"] = "no kernel"

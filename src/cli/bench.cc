@@ -53,15 +53,16 @@ std::vector<std::string_view> known_names() {
   return names;
 }
 
-void require_known(const std::vector<std::string>& only) {
-  const auto names = known_names();
+void require_known(std::string_view suite, const std::vector<std::string_view>& names,
+                   const std::vector<std::string>& only) {
   for (const auto& wanted : only) {
     const auto begins = [&](std::string_view name) { return name.starts_with(wanted); };
     if (std::ranges::any_of(names, begins)) continue;
     std::string all;
     for (const auto name : names) all += (all.empty() ? "" : ", ") + std::string(name);
-    throw Error(Code::invalid_argument, "bench device: no figure named '" + wanted + "'" +
-                                            did_you_mean(wanted, names) + "; there are " + all);
+    throw Error(Code::invalid_argument, "bench " + std::string(suite) + ": no figure named '" +
+                                            wanted + "'" + did_you_mean(wanted, names) +
+                                            "; there are " + all);
   }
 }
 
@@ -176,7 +177,7 @@ int bench_device(Args args, Io& io) {
   app.add_option("--only", flags.only, "figures to measure, by name or its beginning")
       ->type_name("NAME");
   if (!parse(app, args.subspan(1), io, kExamples)) return 0;
-  require_known(flags.only);
+  require_known(args[0], known_names(), flags.only);
   const device::BenchOptions options{flags.quick, flags.only, library_dirs(io)};
   return run_suite(args, io, flags, [&](BenchReport& report, Progress& progress) {
     if (!flags.cpu_only) measure_gpus(flags, options, progress, report);
@@ -228,6 +229,7 @@ int bench_market(Args args, Io& io) {
              "  sluice bench market --cpu --only ema --quick\n"
              "  sluice bench market --python .venv/bin/python --json"))
     return 0;
+  require_known(args[0], market::bench_names(), flags.only);
   const device::BenchOptions options{flags.quick, flags.only, {}};
   return run_suite(args, io, flags, [&](BenchReport& report, Progress& progress) {
     const auto found = flags.cpu_only ? device::BenchGpus{} : device::bench_gpus();

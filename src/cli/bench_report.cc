@@ -42,12 +42,15 @@ std::string line_of(const device::BenchRow& row, int width, Pen pen) {
          peak_cell(row, rest, pen) + paint(right(spread, kSpread, pen), Ink::dim, pen);
 }
 
-// "5.1 x TA-Lib 0.8.2 (317 Mpt/s)", under its row.
-std::string peer_line(const device::BenchRow& row, Pen pen) {
-  if (!row.value || !row.peer_value) return {};
-  return paint(fmt::format("    {:.3g} x {} ({})\n", *row.value / *row.peer_value, row.peer,
-                           shown(*row.peer_value, row.unit)),
-               Ink::dim, pen);
+// "5.1 x TA-Lib 0.8.2 (317 Mpt/s)" for each peer, under its row.
+std::string peer_lines(const device::BenchRow& row, Pen pen) {
+  std::string lines;
+  if (!row.value) return lines;
+  for (const auto& peer : row.peers)
+    lines += paint(fmt::format("    {:.3g} x {} ({})\n", *row.value / peer.value, peer.name,
+                               shown(peer.value, row.unit)),
+                   Ink::dim, pen);
+  return lines;
 }
 
 std::string utc(WallTime t) {
@@ -79,7 +82,7 @@ std::string table(const BenchReport& report, int width, Pen pen) {
     if (!text.empty()) text += '\n';
     text += paint(heading(subject), Ink::bold, pen) + "\n";
     for (const auto& row : subject.rows)
-      text += line_of(row, width, pen) + "\n" + peer_line(row, pen);
+      text += line_of(row, width, pen) + "\n" + peer_lines(row, pen);
   }
   for (const auto& note : report.notes) text += fmt::format("\n{}\n", paint(note, Ink::dim, pen));
   text += paint(fmt::format("\nMedians of repeats on random data, results checked; {} in all{}.\n",

@@ -70,6 +70,16 @@ TEST(BenchReport, TheJsonSaysWhatRanWhereAndWhen) {
   EXPECT_TRUE(json["devices"][0]["results"][1]["value"].is_null());
 }
 
+TEST(BenchReport, EveryPeerIsNamedWithHowOftenItFitsIn) {
+  auto report = h200();
+  report.subjects[0].rows[0].peers = {{"a loop", 2e12}, {"another", 1e12}};
+  const auto text = table(report, 100, kPlain);
+  EXPECT_THAT(text, HasSubstr("    2.15 x a loop (2.00 TB/s)\n    4.31 x another (1.00 TB/s)\n"));
+  const auto json = to_json(report)["devices"][0]["results"];
+  EXPECT_EQ(json[0]["peers"][1]["name"], "another");
+  EXPECT_FALSE(json[1].contains("peers"));
+}
+
 TEST(BenchReport, NothingMeasuredIsAFailure) {
   auto report = h200();
   EXPECT_TRUE(measured(report));
@@ -97,6 +107,12 @@ TEST_F(Bench, AMistypedSuiteOrFigureNamesTheNearest) {
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), Code::invalid_argument);
     EXPECT_THAT(e.what(), HasSubstr("did you mean 'gemm_fp32'"));
+  }
+  try {
+    call({"market", "--only", "asain"});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("bench market: no figure named 'asain'; did you mean 'asian'"));
   }
 }
 

@@ -20,6 +20,12 @@
 
 namespace sluice::device {
 
+// Who else did the same work in the same run, and how fast.
+struct BenchPeer {
+  std::string name;
+  double value;  // in the row's unit
+};
+
 struct BenchRow {
   std::string name;             // "gemm_bf16"
   std::string title;            // "GEMM bf16"
@@ -29,18 +35,16 @@ struct BenchRow {
   std::string detail;           // sizes, alternatives, or why there is no value
   std::size_t samples = 0;
   double spread = 0;  // (90th - 10th percentile) / median, of the samples
-  // Who else was measured on the same work in the same run, if anyone, and what it reached.
-  std::string peer{};
-  std::optional<double> peer_value{};
+  std::vector<BenchPeer> peers{};
 
   // Of the peak, 0..100 and a little more; for rates only.
   std::optional<double> percent() const;
 };
 
 struct BenchOptions {
-  bool quick = false;                     // smaller sizes, fewer repeats: a look, not a result
-  std::vector<std::string> only;          // name prefixes; empty for all
-  std::vector<std::string> library_dirs;  // looked in after the loader's own places
+  bool quick = false;                       // smaller sizes, fewer repeats: a look, not a result
+  std::vector<std::string> only{};          // name prefixes; empty for all
+  std::vector<std::string> library_dirs{};  // looked in after the loader's own places
 
   bool wants(std::string_view name) const;
 };

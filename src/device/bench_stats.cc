@@ -94,7 +94,8 @@ Json to_json(const BenchRow& row) {
   json["samples"] = row.samples;
   json["spread"] = row.spread;
   json["detail"] = row.detail;
-  if (row.peer_value) json["peer"] = {{"name", row.peer}, {"value", *row.peer_value}};
+  for (const auto& peer : row.peers)
+    json["peers"].push_back({{"name", peer.name}, {"value", peer.value}});
   return json;
 }
 

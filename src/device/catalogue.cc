@@ -61,6 +61,19 @@ constexpr Card kCards[] = {
 };
 // clang-format on
 
+// Of one multiprocessor in a clock, as the CUDA programming guide lists it.
+struct PerClock {
+  int compute_major, compute_minor;
+  double issued, fp32, fp64, special;
+};
+constexpr PerClock kPerClock[] = {
+    {6, 0, 64, 64, 32, 16},    {6, 1, 128, 128, 4, 32},  {7, 0, 128, 64, 32, 16},
+    {7, 5, 128, 64, 2, 16},    {8, 0, 128, 64, 32, 16},  {8, 6, 128, 128, 2, 16},
+    {8, 7, 128, 128, 2, 16},   {8, 9, 128, 128, 2, 16},  {9, 0, 128, 128, 64, 16},
+    {10, 0, 128, 128, 64, 16}, {12, 0, 128, 128, 2, 16},
+};
+constexpr double kSharedBytes = 128;  // in a clock
+
 using Words = std::vector<std::string>;
 
 // Lower-case runs of letters and digits.
@@ -152,6 +165,18 @@ std::optional<double> Peaks::of(Precision precision) const noexcept {
 }
 
 std::span<const Card> catalogue() noexcept { return kCards; }
+
+std::optional<VectorRates> vector_rates(const Card& card) noexcept {
+  for (const PerClock& row : kPerClock) {
+    if (row.compute_major != card.compute_major || row.compute_minor != card.compute_minor)
+      continue;
+    if (!card.peaks.fp32) return std::nullopt;
+    const double clocks = *card.peaks.fp32 / 2 / row.fp32;  // of all multiprocessors, a second
+    return VectorRates{clocks * row.issued, clocks * row.fp32, clocks * row.fp64,
+                       clocks * row.special, clocks * kSharedBytes};
+  }
+  return std::nullopt;
+}
 
 std::optional<Card> find_card(std::string_view driver_name, std::optional<std::uint64_t> memory) {
   const Words name = words_of(driver_name);

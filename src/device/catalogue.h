@@ -38,6 +38,20 @@ struct Card {
 
 std::span<const Card> catalogue() noexcept;
 
+// What a card's multiprocessors do in a second without their matrix units, all of them
+// together: operations of single threads, an FMA being one.
+struct VectorRates {
+  double issued;  // of any kind
+  double fp32, fp64;
+  double special;       // approximate exp2, log2, sine, cosine, root, reciprocal in fp32
+  double shared_bytes;  // from shared memory
+};
+
+// From the fp32 peak and what a multiprocessor of the card's generation does in a clock; the
+// catalogue's fp64 is that of the matrix units where there are any. Nothing for a generation
+// that is not known.
+std::optional<VectorRates> vector_rates(const Card& card) noexcept;
+
 // The card a driver's name and memory size mean; V100-16 and V100-32 share a
 // name, so memory decides. Nothing when unknown.
 std::optional<Card> find_card(std::string_view driver_name, std::optional<std::uint64_t> memory);

@@ -76,6 +76,22 @@ TEST(Catalogue, FindsACardWhoseMemoryIsNotReported) {
   EXPECT_EQ(find_card("Orin (nvgpu)", std::nullopt)->key, "jetson-orin");
 }
 
+TEST(Catalogue, VectorRatesAreTheDatasheetsWhereNoMatrixUnitHasThePrecision) {
+  for (const Card& card : catalogue()) {
+    const auto rates = vector_rates(card);
+    ASSERT_TRUE(rates) << card.key;
+    EXPECT_EQ(2 * rates->fp32, card.peaks.fp32) << card.key;
+    // A100, H100 and H200 have matrix units for fp64, twice as fast.
+    const bool matrix = card.compute_major == 9 || card.key.starts_with("a100");
+    EXPECT_NEAR(2 * rates->fp64 * (matrix ? 2 : 1) / *card.peaks.fp64, 1, 0.05) << card.key;
+    EXPECT_LE(rates->fp32, rates->issued) << card.key;
+  }
+  EXPECT_DOUBLE_EQ(vector_rates(*find_profile("h200"))->fp64, 16.75e12);
+  Card next = *find_profile("h200");
+  next.compute_major = 99;
+  EXPECT_FALSE(vector_rates(next));
+}
+
 TEST(Catalogue, HasEveryCardOnceWithPlausibleFigures) {
   std::set<std::string_view> keys;
   for (const Card& card : catalogue()) {

@@ -2,12 +2,14 @@
 #include "market/backtest/compare.h"
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "market/backtest/compare.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
+
+#include "market/backtest/set_code.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::market::HWY_NAMESPACE {
@@ -26,11 +28,10 @@ HWY_INLINE void compare_word(std::uint64_t* const* out, std::size_t w, const Com
   constexpr std::size_t kLanes = hn::MaxLanes(d);
   const std::size_t t = w * kWordBits;
   if constexpr (kLanes == 8) {
-    std::uint8_t bytes[kCount][8];
     for (std::size_t i = 0; i < 8; ++i)
-      compare(t + 8 * i,
-              [&](std::size_t k, auto mask) { hn::StoreMaskBits(d, mask, &bytes[k][i]); });
-    for (std::size_t k = 0; k < kCount; ++k) std::memcpy(out[k] + w, bytes[k], 8);
+      compare(t + 8 * i, [&](std::size_t k, auto mask) {
+        hn::StoreMaskBits(d, mask, reinterpret_cast<std::uint8_t*>(out[k] + w) + i);
+      });
   } else {
     hn::Vec<U> all[kCount], keep = hn::Shl(hn::Set(u, 1), hn::Iota(u, 0));
     for (auto& bits : all) bits = hn::Zero(u);
@@ -84,6 +85,28 @@ void below_value(const double* a, double b, std::uint64_t* out, std::size_t word
     });
 }
 
+// A few bars a word, written kSpare at once whether there are as many or not: a loop over
+// them would end at another count in each word, which no processor can foresee.
+std::size_t turning(const std::uint64_t* bits, std::int64_t begin, std::int64_t end,
+                    std::int32_t* out) {
+  std::int32_t* next = out;
+  std::uint64_t before = 0;
+  for (std::int64_t base = begin & -64; base < end; base += 64) {
+    const std::uint64_t valid = bits_between<std::uint64_t>(base, begin, end);
+    const std::uint64_t now = bits[base / 64] & valid;
+    std::uint64_t turned = (now ^ (now << 1 | before)) & valid;
+    before = now >> 63;
+    const auto count = static_cast<std::size_t>(std::popcount(turned));
+    for (std::size_t i = 0; i < count; i += kSpare)
+      for (std::size_t k = i; k < i + kSpare; ++k) {
+        next[k] = static_cast<std::int32_t>(base) + 1 + std::countr_zero(turned);
+        turned &= turned - 1;
+      }
+    next += count;
+  }
+  return static_cast<std::size_t>(next - out);
+}
+
 }  // namespace sluice::market::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -94,6 +117,7 @@ HWY_EXPORT(above_row);
 HWY_EXPORT(above_rows);
 HWY_EXPORT(above_value);
 HWY_EXPORT(below_value);
+HWY_EXPORT(turning);
 
 void above_bits(const double* a, const double* b, std::uint64_t* out, std::size_t words) {
   HWY_DYNAMIC_DISPATCH(above_row)(a, b, out, words);
@@ -107,6 +131,11 @@ void above_bits(const double* a, double b, std::uint64_t* out, std::size_t words
 }
 void below_bits(const double* a, double b, std::uint64_t* out, std::size_t words) {
   HWY_DYNAMIC_DISPATCH(below_value)(a, b, out, words);
+}
+
+std::size_t turning_bars(const std::uint64_t* bits, std::int64_t begin, std::int64_t end,
+                         std::int32_t* out) {
+  return HWY_DYNAMIC_DISPATCH(turning)(bits, begin, end, out);
 }
 
 }  // namespace sluice::market

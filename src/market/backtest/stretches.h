@@ -69,6 +69,10 @@ SLUICE_HD inline Range joined(const Range& a, const Range& b) {
 template <class Bits>
 class TradeFinder {
  public:
+  TradeFinder() = default;
+  // As it stands after the last trade, where trades were found in another way.
+  SLUICE_HD TradeFinder(bool inside, std::int32_t entered) : entered_(entered), inside_(inside) {}
+
   // Calls trade(entry, exit) with bars of fills, in order, for the signals of the next bars
   // (those that count); `base` is the first bar of the words.
   template <class W, class Trade>
@@ -145,6 +149,11 @@ class Stretches {
     const Range a = row[entry], b = row[exit - (1 << level)];
     const double top = shares * Bits::larger(a.high, b.high);
     const double bottom = shares * Bits::smaller(a.low, b.low);
+    if constexpr (requires { Bits::kForesees; })
+      if (no_further(a, b, top, bottom)) {
+        peak_ = Bits::larger(peak_, top);
+        return;
+      }
     if (top <= peak_) {  // all of it is under the old peak
       if (bottom < keep_ * peak_) keep_ = bottom / peak_;
       return;
@@ -155,6 +164,13 @@ class Stretches {
       search_drawdown(entry, exit, shares);
     else
       peak_ = top;
+  }
+
+  // Whether what follows in watch_drawdown() changes no more than the peak, as for most
+  // trades: without a branch in between, for a processor that guesses where branches go.
+  SLUICE_HD bool no_further(const Range& a, const Range& b, double top, double bottom) const {
+    const bool within = (a.keep < keep_) | (b.keep < keep_) | (b.low < keep_ * a.high);
+    return !((bottom < keep_ * peak_) | ((top > peak_) & within));
   }
 
   // In parts that do not overlap, each twice as long as the next at least: a fall is from a

@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <bit>
+#include <memory>
+#include <mutex>
 #include <numeric>
+#include <span>
 #include <tuple>
 #include <vector>
 
@@ -17,8 +20,10 @@ namespace {
 using compute::Call;
 using Word = std::uint64_t;
 constexpr std::size_t kWordBits = 64;
+constexpr std::size_t kQuads = 32;  // of sets whose comparisons are done together
 
 struct HostBits {
+  static constexpr bool kForesees = true;
   static int lowest(Word word) { return std::countr_zero(word); }
   static int highest(std::int32_t n) {
     return static_cast<int>(std::bit_width(static_cast<unsigned>(n))) - 1;
@@ -27,14 +32,10 @@ struct HostBits {
   static double smaller(double a, double b) { return b < a ? b : a; }
 };
 
-struct Fills {
-  std::int32_t entry, exit;
-};
-
 // Memory that a thread works in.
 struct Room {
-  std::vector<Word> bits;     // of comparisons
-  std::vector<Fills> trades;  // of a set
+  std::vector<Word> bits;           // of comparisons
+  std::vector<std::int32_t> fills;  // of a set: the bars of its entries and exits in turn
 };
 
 // Sets in an order in which they find their rows in the cache: blocks of kBlock second rows,
@@ -77,14 +78,14 @@ class Ticker {
     const auto& p = call_->with<SweepParameters>();
     const SetCode* codes = call_->input<SetCode>(kSets);
     const std::size_t each = words() * static_cast<std::size_t>(comparisons(p.strategy));
-    room.bits.resize(std::max(each, words() * kRowsAtOnce));
+    room.bits.resize(std::max(each, words() * kRowsAtOnce * kQuads));
     while (begin < end) {
       const std::size_t together = compare(p.strategy, codes, &order[begin], end - begin, room);
       for (std::size_t i = 0; i < together; ++i, ++begin) {
         const SetCode& code = codes[order[begin]];
         const Word* bits = room.bits.data() + i * each;
         out[order[begin]] =
-            in_stretches(p.trading) ? stretch(p, code, bits, room.trades) : step(p, code, bits);
+            in_stretches(p.trading) ? stretch(p, code, bits, room.fills) : step(p, code, bits);
       }
     }
   }
@@ -92,21 +93,14 @@ class Ticker {
  private:
   std::size_t words() const { return (static_cast<std::size_t>(span_.end) + 63) / kWordBits; }
 
-  // Compares for the next set, or the next kRowsAtOnce when they share their first row
-  // and compare nothing else; for how many.
+  // Compares for the next set, or for many when each kRowsAtOnce of them share their first
+  // row and compare nothing else; for how many.
   std::size_t compare(Strategy strategy, const SetCode* codes, const std::uint32_t* order,
                       std::size_t count, Room& room) const {
     const SetCode& code = codes[*order];
-    if (count >= kRowsAtOnce && comparisons(strategy) == 1 &&
-        codes[order[kRowsAtOnce - 1]].rows[0] == code.rows[0]) {
-      const double* rows[kRowsAtOnce];
-      Word* out[kRowsAtOnce];
-      for (std::size_t i = 0; i < kRowsAtOnce; ++i) {
-        rows[i] = rows_.row(codes[order[i]].rows[1]);
-        out[i] = room.bits.data() + i * words();
-      }
-      above_bits(rows_.row(code.rows[0]), rows, out, words());
-      return kRowsAtOnce;
+    if (comparisons(strategy) == 1) {
+      const std::size_t quads = alike(codes, order, std::min(count / kRowsAtOnce, kQuads));
+      if (quads > 0) return compare_quads(codes, order, quads, room.bits.data());
     }
     Word* bits = room.bits.data();
     for (int i = 0; i < comparisons(strategy); ++i, bits += words()) {
@@ -122,6 +116,32 @@ class Ticker {
     return 1;
   }
 
+  // How many times kRowsAtOnce sets, of so many, share their first row.
+  static std::size_t alike(const SetCode* codes, const std::uint32_t* order, std::size_t most) {
+    std::size_t n = 0;
+    const auto first_row = [&](std::size_t i) { return codes[order[i]].rows[0]; };
+    while (n < most && first_row(n * kRowsAtOnce) == first_row((n + 1) * kRowsAtOnce - 1)) ++n;
+    return n;
+  }
+
+  // All sets for some bars, then for the next: their rows stay in the L1 cache.
+  std::size_t compare_quads(const SetCode* codes, const std::uint32_t* order, std::size_t quads,
+                            Word* bits) const {
+    constexpr std::size_t kChunk = 6;  // words: 3 KiB of each row
+    for (std::size_t w = 0; w < words(); w += kChunk)
+      for (std::size_t i = 0; i < quads * kRowsAtOnce; i += kRowsAtOnce) {
+        const double* rows[kRowsAtOnce];
+        Word* out[kRowsAtOnce];
+        for (std::size_t k = 0; k < kRowsAtOnce; ++k) {
+          rows[k] = rows_.row(codes[order[i + k]].rows[1]) + w * kWordBits;
+          out[k] = bits + (i + k) * words() + w;
+        }
+        above_bits(rows_.row(codes[order[i]].rows[0]) + w * kWordBits, rows, out,
+                   std::min(kChunk, words() - w));
+      }
+    return quads * kRowsAtOnce;
+  }
+
   SignalBits<Word> signals(const SweepParameters& p, const SetCode& code, const Word* bits,
                            std::size_t w) const {
     Word c[kMostComparisons] = {};
@@ -134,22 +154,44 @@ class Ticker {
 
   // Trades are listed first: what they read is then on its way while others are worked on.
   Tally stretch(const SweepParameters& p, const SetCode& code, const Word* bits,
-                std::vector<Fills>& trades) const {
+                std::vector<std::int32_t>& fills) const {
+    fills.resize(static_cast<std::size_t>(span_.end) + kSpare);
+    const std::size_t count = comparisons(p.strategy) == 1 ? crosses(code, bits, fills.data())
+                                                           : entries(p, code, bits, fills.data());
+    return account_of(p.trading, {fills.data(), count});
+  }
+
+  // On its own, so that the account stays in registers.
+  [[gnu::noinline]] Tally account_of(const Trading& trading,
+                                     std::span<const std::int32_t> fills) const {
+    Stretches<HostBits> account(tables_, trading.initial_cash);
+    for (std::size_t i = 0; i + 1 < fills.size(); i += 2) account.trade(fills[i], fills[i + 1]);
+    const bool inside = fills.size() % 2 != 0;
+    return account.finish({inside, inside ? fills.back() : 0},
+                          static_cast<std::int32_t>(span_.first),
+                          static_cast<std::int32_t>(span_.end), trading);
+  }
+
+  // One comparison says both when to be in and when to be out.
+  std::size_t crosses(const SetCode& code, const Word* bits, std::int32_t* fills) const {
+    const std::int64_t begin = std::max<std::int64_t>(code.warm, span_.first - 1);
+    return turning_bars(bits, begin, span_.end - 1, fills);
+  }
+
+  std::size_t entries(const SweepParameters& p, const SetCode& code, const Word* bits,
+                      std::int32_t* fills) const {
     TradeFinder<HostBits> finder;
-    trades.resize(static_cast<std::size_t>(span_.end) / 2 + 1);
-    Fills* next = trades.data();
+    std::int32_t* next = fills;
     for (std::size_t w = 0; w < words(); ++w) {
       const auto s = signals(p, code, bits, w);
       finder.take<Word>(static_cast<std::int32_t>(w * kWordBits), s.enter_long, s.leave_long,
                         [&next](std::int32_t entry, std::int32_t exit) {
-                          *next++ = {entry, exit};
+                          *next++ = entry;
+                          *next++ = exit;
                         });
     }
-    Stretches<HostBits> account(tables_, p.trading.initial_cash);
-    for (const Fills* trade = trades.data(); trade != next; ++trade)
-      account.trade(trade->entry, trade->exit);
-    return account.finish(finder, static_cast<std::int32_t>(span_.first),
-                          static_cast<std::int32_t>(span_.end), p.trading);
+    if (finder.inside()) *next++ = finder.entered();
+    return static_cast<std::size_t>(next - fills);
   }
 
   Tally step(const SweepParameters& p, const SetCode& code, const Word* bits) const {
@@ -208,6 +250,31 @@ class Ticker {
   std::vector<Range> ranges_;
 };
 
+// Each thread's tables: of megabytes, which are not given back after each ticker.
+struct Desk {
+  Ticker ticker;
+  Room room;
+};
+
+class Desks {
+ public:
+  std::unique_ptr<Desk> take() {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) return std::make_unique<Desk>();
+    auto desk = std::move(free_.back());
+    free_.pop_back();
+    return desk;
+  }
+  void leave(std::unique_ptr<Desk> desk) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(std::move(desk));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Desk>> free_;
+};
+
 }  // namespace
 
 void sweep_cpu(const Call& call, compute::Workers& workers) {
@@ -215,13 +282,14 @@ void sweep_cpu(const Call& call, compute::Workers& workers) {
   const auto out = [&](std::size_t item) { return call.output<Tally>(0) + item * sets; };
   const auto order = order_of(call);
   if (call.items >= 2 * static_cast<std::size_t>(workers.threads())) {
+    Desks desks;
     workers.each(call.items, 1, [&](std::size_t begin, std::size_t end) {
-      Ticker ticker;
-      Room room;
+      auto desk = desks.take();
       for (std::size_t item = begin; item < end; ++item) {
-        ticker.prepare(call, item);
-        ticker.run(order, 0, sets, out(item), room);
+        desk->ticker.prepare(call, item);
+        desk->ticker.run(order, 0, sets, out(item), desk->room);
       }
+      desks.leave(std::move(desk));
     });
     return;
   }

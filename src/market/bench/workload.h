@@ -1,9 +1,11 @@
 // The figures of `sluice bench market`: what is computed, how much work that is, and what of
-// a GPU it needs at least.
+// a machine it needs at least.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,35 +14,105 @@
 
 namespace sluice::market {
 
-// Of one unit of work. What a GPU has of each is its limit; 0 does not count.
+// Of one unit of work. What a machine has of each is its limit; 0 does not count.
 struct Needs {
-  double bytes = 0;   // read and written
-  double fp64 = 0;    // double precision instructions
-  double issued = 0;  // instructions of any kind
-  double transcendental = 0;
+  double bytes = 0;         // read and written
+  double fp64 = 0;          // double precision instructions of a thread; an FMA is one
+  double matrix_fp64 = 0;   // operations that matrix units can do; an FMA is two
+  double issued = 0;        // instructions of any kind
+  double special = 0;       // approximate functions: exp2, log2, sine
+  double shared_bytes = 0;  // from a GPU's shared memory
+};
+
+enum class Number { fp64, fp32 };
+
+// Another's way to do the same, on a GPU.
+struct PeerLoad {
+  std::string_view name;
+  const compute::Operation* operation = nullptr;
+  compute::Call call{};
+  double work = 0;
+  std::shared_ptr<void> kept{};
 };
 
 struct Workload {
-  device::BenchName what;
   std::string_view unit;  // "pt/s"
   const compute::Operation* operation = nullptr;
   compute::Call call{};
   double work = 0;  // units in the whole call
   Needs needs{};
-  double tolerance = 0;     // greatest difference of a GPU's result, as a share of the value
-  std::size_t checked = 0;  // items whose results are compared
-  std::vector<std::vector<double>> arrays{};  // that the call refers to
-  std::shared_ptr<const void> parameters{};
+  double tolerance = 0;  // greatest difference of a GPU's result, as a share of the value
+  Number results = Number::fp64;
+  std::size_t checked = 1;  // items whose results are compared
+  std::string note{};       // what must be known of the figure
+  std::optional<PeerLoad> peer{};
+  std::vector<std::shared_ptr<void>> kept{};  // what the call refers to
 };
 
 enum class Scale { quick, cpu, gpu };
+enum class Measured { everywhere, on_cpu, on_gpu, from_host_to_host_on_gpu };
 
-// `cached`: arrays of a size that a core's caches hold; for the CPU only.
 struct Figure {
   device::BenchName what;
-  Workload (*make)(device::BenchName what, Scale scale);
-  bool cached = false;
+  Workload (*make)(std::string_view which, Scale scale);
+  std::string_view which{};
+  Measured measured = Measured::everywhere;
 };
 std::span<const Figure> figures();
+
+// ---- for those who make workloads ----------------------------------------------------------
+
+// `values` for the call, for as long as the workload lives.
+template <class T>
+T* keep(Workload& load, std::vector<T> values) {
+  const auto kept = std::make_shared<std::vector<T>>(std::move(values));
+  load.kept.push_back(kept);
+  return kept->data();
+}
+
+template <class T>
+void add_input(Workload& load, std::vector<T> values) {
+  const std::size_t each = values.size() / load.call.items * sizeof(T);
+  load.call.in.push_back({.data = keep(load, std::move(values)), .item_bytes = each});
+}
+
+// One for all items.
+template <class T>
+void add_shared(Workload& load, const T& value) {
+  load.call.in.push_back({.data = keep(load, std::vector<T>{value}), .shared_bytes = sizeof(T)});
+}
+
+template <class T>
+void add_output(Workload& load, std::size_t each = 1) {
+  auto* const data = keep(load, std::vector<T>(load.call.items * each));
+  load.call.out.push_back({.data = data, .item_bytes = each * sizeof(T)});
+}
+
+template <class P>
+void set_parameters(Workload& load, const P& value) {
+  load.call.parameters = keep(load, std::vector<P>{value});
+  load.call.parameters_bytes = sizeof(P);
+}
+
+// Uniform in [0, 1), another for every number.
+double uniform(std::uint64_t i);
+std::vector<double> draw(std::size_t count, double low, double high, std::uint64_t seed);
+
+// `which` is an indicator's name.
+Workload many_series(std::string_view which, Scale scale);
+Workload one_series(std::string_view which, Scale scale);
+Workload cached_series(std::string_view which, Scale scale);
+
+Workload black_scholes_load(std::string_view which, Scale scale);  // "double", "float"
+Workload binomial_load(std::string_view which, Scale scale);
+Workload american_load(std::string_view which, Scale scale);  // "fast", "standard"
+Workload asian_load(std::string_view which, Scale scale);     // "plain", "mirrored"
+
+Workload metrics_load(std::string_view which, Scale scale);     // "many", "recovery", "long"
+Workload tail_load(std::string_view which, Scale scale);        // "many", "long"
+Workload covariance_load(std::string_view which, Scale scale);  // "few", "many"
+
+// "sma", "ema", "stops": moving averages that cross, traded long or, the last, both ways.
+Workload backtest_load(std::string_view which, Scale scale);
 
 }  // namespace sluice::market

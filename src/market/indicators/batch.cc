@@ -160,17 +160,21 @@ void batch_on_cpu(const Call& call, compute::Workers& workers) {
   std::vector<void*> in, out;
   for (const compute::Operand& operand : call.in) in.push_back(operand.data);
   for (const compute::Operand& operand : call.out) out.push_back(operand.data);
-  const std::size_t width = lines_per_group();
+  const std::size_t width = lines_per_group(batch.plan);
   const bool large = compute::traffic(call).out > kLarge;
   const std::size_t ring = static_cast<std::size_t>(batch.plan.ring) * width;
-  workers.each((lines.size() + width - 1) / width, 1, [&](std::size_t begin, std::size_t end) {
+  // Few lines are shared out evenly: a group takes as long with some lanes idle.
+  const auto threads = static_cast<std::size_t>(workers.threads());
+  const std::size_t each =
+      std::clamp<std::size_t>((lines.size() + threads - 1) / threads, 1, width);
+  workers.each((lines.size() + each - 1) / each, 1, [&](std::size_t begin, std::size_t end) {
     const auto memory = hwy::AllocateAligned<double>(std::max<std::size_t>(ring, 1));
     for (std::size_t g = begin; g < end; ++g)
       run_lines({.batch = batch,
                  .in = in.data(),
                  .out = out.data(),
-                 .lines = lines.data() + g * width,
-                 .count = std::min(width, lines.size() - g * width),
+                 .lines = lines.data() + g * each,
+                 .count = std::min(each, lines.size() - g * each),
                  .large = large,
                  .ring = memory.get()});
   });

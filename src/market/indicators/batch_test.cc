@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "market/indicators/group.h"
 #include "market/indicators/indicator.h"
 #include "market/indicators/market_for_tests.h"
 #include "market/indicators/stream.h"
@@ -201,6 +202,44 @@ TEST(Windows, DeviationsOfTinyAndOfConstantPricesAreRight) {
   market.column[3].assign(300, 0.1);
   const Outputs flat = run_batch(one, one.plan(), market);
   for (std::size_t t = 4; t < 300; ++t) ASSERT_EQ(flat[0][t], 0);
+}
+
+// Numbers whose roots lie as close to the middle between two doubles as roots can: M odd of
+// 54 bits with M^2 = c + N 2^bits, c small, has sqrt(N 2^(bits - 2)) next to M / 2.
+void add_hard_roots(int bits, std::int64_t c, std::vector<double>& to) {
+  std::uint64_t x = 1;
+  for (int i = 3; i < bits; ++i)
+    if ((x * x - static_cast<std::uint64_t>(c)) >> i & 1) x += std::uint64_t{1} << (i - 1);
+  const std::uint64_t turn = std::uint64_t{1} << bits, half = turn / 2;
+  for (const std::uint64_t m : {x, turn - x, x + half, half - x}) {
+    const std::uint64_t root = m & (turn - 1);
+    if (root >> 53 != 1) continue;
+    const auto square =
+        static_cast<unsigned __int128>(root) * root - static_cast<unsigned __int128>(c);
+    to.push_back(std::ldexp(static_cast<double>(static_cast<std::uint64_t>(square >> bits)), bits));
+  }
+}
+
+TEST(Windows, RootsInLanesAreThoseOfTheLibraryToTheBit) {
+  std::vector<double> x = {0, -0.0, 1, 2, 4, 1e-320, 1e-300, 1e300, 1.7e308, INFINITY, kNan, -1};
+  for (std::int64_t c = -4095; c < 4096; c += 8) {
+    add_hard_roots(54, c, x);
+    add_hard_roots(55, c, x);
+  }
+  ASSERT_GT(x.size(), 2000u);
+  std::uint64_t seed = 1;
+  for (int i = 0; i < 100000; ++i) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    x.push_back(std::ldexp(1 + static_cast<double>(seed >> 12) * 0x1p-52, i % 600 - 300));
+  }
+  std::vector<double> made(2 * x.size());
+  roots_in_lanes(x.data(), made.data(), x.size());
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    const double right = std::sqrt(x[i / 2]);
+    if (std::isnan(right) && std::isnan(made[i])) continue;
+    ASSERT_EQ(std::bit_cast<std::uint64_t>(made[i]), std::bit_cast<std::uint64_t>(right))
+        << x[i / 2];
+  }
 }
 
 TEST(Windows, ANanStaysInAveragesAndLeavesExtremes) {

@@ -17,7 +17,7 @@ using Columns = std::map<std::string, std::vector<double>>;
 
 Columns read_golden() {
   Columns columns;
-  std::ifstream file(SLUICE_SHARED_DATA "/market/talib_0.8.1_sref252.csv");
+  std::ifstream file(SLUICE_TEST_DATA "/market/talib_0.8.1_sref252.csv");
   std::string line, cell;
   std::vector<std::string> names;
   std::getline(file, line);
@@ -72,7 +72,7 @@ class Golden : public testing::TestWithParam<Case> {};
 
 TEST_P(Golden, ValuesAreTaLibsFromBatchAndStream) {
   const Columns golden = read_golden();
-  if (golden.empty()) GTEST_SKIP() << "no reference values at " SLUICE_SHARED_DATA;
+  if (golden.empty()) GTEST_SKIP() << "no reference values at " SLUICE_TEST_DATA;
   const Indicator& one = indicator(GetParam().name);
   const Plan plan = one.plan(GetParam().values);
   const auto batch = compute_all(one, plan, golden), stream = stream_all(one, plan, golden);

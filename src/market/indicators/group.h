@@ -18,9 +18,13 @@ struct GroupCall {
   double* ring;       // aligned; plan.ring x lines_per_group() values
 };
 
-// As many as the lanes of this machine hold.
-std::size_t lines_per_group();
+// As many as the lanes of this machine hold, for this plan's rule.
+std::size_t lines_per_group(const Plan& plan);
 
 void run_lines(const GroupCall& call);
+
+// Roots as the lanes take them, each in both ways that there are: out[2 i] and out[2 i + 1].
+// For tests: they are std::sqrt's to the bit.
+void roots_in_lanes(const double* in, double* out, std::size_t count);
 
 }  // namespace sluice::market

@@ -18,8 +18,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<double>;
 using Vec = hn::Vec<D>;
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
-constexpr int kVectors = kLanes >= 8 ? 2 : 4;  // hides the latency of a rule's chain
-constexpr int kPack = kLanes * kVectors;
 
 // n vectors. Members, not an array: the compiler keeps them in registers.
 template <int n>
@@ -40,20 +38,20 @@ HWY_INLINE Bundle<n> map(Bundle<n> x, More... y) {
 }
 
 template <int n>
-HWY_INLINE Bundle<n> load_bundle(const double* from) {
+HWY_INLINE Bundle<n> load_bundle(const double* from, int apart) {
   if constexpr (n == 1)
     return {hn::Load(D(), from)};
   else
-    return {load_bundle<n / 2>(from), load_bundle<n / 2>(from + n / 2 * kLanes)};
+    return {load_bundle<n / 2>(from, apart), load_bundle<n / 2>(from + n / 2 * apart, apart)};
 }
 
 template <int n>
-HWY_INLINE void store_bundle(Bundle<n> x, double* to) {
+HWY_INLINE void store_bundle(Bundle<n> x, double* to, int apart) {
   if constexpr (n == 1) {
     hn::Store(x.a, D(), to);
   } else {
-    store_bundle(x.a, to);
-    store_bundle(x.b, to + n / 2 * kLanes);
+    store_bundle(x.a, to, apart);
+    store_bundle(x.b, to + n / 2 * apart, apart);
   }
 }
 
@@ -65,12 +63,15 @@ HWY_INLINE Bundle<n> fill_bundle(Vec x) {
     return {fill_bundle<n / 2>(x), fill_bundle<n / 2>(x)};
 }
 
+// Values of n x kLanes lines.
+template <int n>
 struct Pack {
-  Bundle<kVectors> v;
+  static constexpr int kLines = n * kLanes;
+  Bundle<n> v;
 
   Pack() = default;
-  HWY_INLINE Pack(Bundle<kVectors> x) : v(x) {}
-  HWY_INLINE explicit Pack(double x) : v(fill_bundle<kVectors>(hn::Set(D(), x))) {}
+  HWY_INLINE Pack(Bundle<n> x) : v(x) {}
+  HWY_INLINE explicit Pack(double x) : v(fill_bundle<n>(hn::Set(D(), x))) {}
 };
 
 struct Add {
@@ -88,6 +89,31 @@ struct Divide {
 struct Root {
   static HWY_INLINE Vec of(Vec x) { return hn::Sqrt(x); }
 };
+#if HWY_TARGET == HWY_AVX3
+// The same bits by multiplications: the unit for roots takes 18 cycles for a vector and is
+// idle for none of them, so that every other vector goes this way. From 14 bits two steps
+// make 53, give or take one; the last adds what is left of x exactly, so that only a root
+// within 2^-104 of the middle between two numbers could be rounded to the wrong one. There
+// are few of them: a test takes all.
+struct RootInSteps {
+  static HWY_INLINE Vec of(Vec x) {
+    const hn::RebindToUnsigned<D> u;
+    constexpr std::uint64_t kLeast = std::uint64_t{523} << 52, kRange = std::uint64_t{1000} << 52;
+    const auto past = hn::Sub(hn::BitCast(u, x), hn::Set(u, kLeast));
+    if (HWY_UNLIKELY(!hn::AllTrue(u, hn::Lt(past, hn::Set(u, kRange))))) return hn::Sqrt(x);
+    const Vec half = hn::Set(D(), 0.5), y{_mm512_rsqrt14_pd(x.raw)};
+    Vec g = hn::Mul(x, y), h = hn::Mul(half, y);
+    for (int i = 0; i < 2; ++i) {
+      const Vec off = hn::NegMulAdd(g, h, half);
+      g = hn::MulAdd(g, off, g);
+      h = hn::MulAdd(h, off, h);
+    }
+    return hn::MulAdd(hn::NegMulAdd(g, g, x), h, g);
+  }
+};
+#else
+using RootInSteps = Root;
+#endif
 struct Magnitude {
   static HWY_INLINE Vec of(Vec x) { return hn::Abs(x); }
 };
@@ -96,20 +122,64 @@ struct PickLess {
     return hn::IfThenElse(hn::Lt(x, y), yes, no);
   }
 };
+// x < y ? y : x, NaN and signs of zeros included: that is what an x86 has.
+struct Larger {
+  static HWY_INLINE Vec of(Vec x, Vec y) {
+    return HWY_ARCH_X86 ? hn::Max(y, x) : PickLess::of(x, y, y, x);
+  }
+};
 
-HWY_INLINE Pack operator+(Pack x, Pack y) { return map<Add>(x.v, y.v); }
-HWY_INLINE Pack operator-(Pack x, Pack y) { return map<Subtract>(x.v, y.v); }
-HWY_INLINE Pack operator*(Pack x, Pack y) { return map<Multiply>(x.v, y.v); }
-HWY_INLINE Pack quotient(Pack x, Pack y) { return map<Divide>(x.v, y.v); }
-HWY_INLINE Pack root(Pack x) { return map<Root>(x.v); }
-HWY_INLINE Pack magnitude(Pack x) { return map<Magnitude>(x.v); }
-HWY_INLINE Pack pick_lt(Pack x, Pack y, Pack yes, Pack no) {
+template <int n>
+HWY_INLINE Pack<n> operator+(Pack<n> x, Pack<n> y) {
+  return map<Add>(x.v, y.v);
+}
+template <int n>
+HWY_INLINE Pack<n> operator-(Pack<n> x, Pack<n> y) {
+  return map<Subtract>(x.v, y.v);
+}
+template <int n>
+HWY_INLINE Pack<n> operator*(Pack<n> x, Pack<n> y) {
+  return map<Multiply>(x.v, y.v);
+}
+template <int n>
+HWY_INLINE Pack<n> quotient(Pack<n> x, Pack<n> y) {
+  return map<Divide>(x.v, y.v);
+}
+template <int n>
+HWY_INLINE Bundle<n> root_bundle(Bundle<n> x) {
+  if constexpr (n == 1)
+    return map<Root>(x);
+  else if constexpr (n == 2)
+    return {map<Root>(x.a), map<RootInSteps>(x.b)};
+  else
+    return {root_bundle<n / 2>(x.a), root_bundle<n / 2>(x.b)};
+}
+template <int n>
+HWY_INLINE Pack<n> root(Pack<n> x) {
+  return root_bundle<n>(x.v);
+}
+template <int n>
+HWY_INLINE Pack<n> magnitude(Pack<n> x) {
+  return map<Magnitude>(x.v);
+}
+template <int n>
+HWY_INLINE Pack<n> pick_lt(Pack<n> x, Pack<n> y, Pack<n> yes, Pack<n> no) {
   return map<PickLess>(x.v, y.v, yes.v, no.v);
 }
+template <int n>
+HWY_INLINE Pack<n> larger(Pack<n> x, Pack<n> y) {
+  return map<Larger>(x.v, y.v);
+}
 
-// Lines side by side in memory, aligned.
-HWY_INLINE Pack load_pack(const double* from) { return load_bundle<kVectors>(from); }
-HWY_INLINE void store_pack(Pack pack, double* to) { store_bundle(pack.v, to); }
+// Vectors that lie so far apart in memory, aligned.
+template <class P>
+HWY_INLINE P load_pack(const double* from, int apart = kLanes) {
+  return load_bundle<P::kLines / kLanes>(from, apart);
+}
+template <int n>
+HWY_INLINE void store_pack(Pack<n> pack, double* to, int apart = kLanes) {
+  store_bundle(pack.v, to, apart);
+}
 
 // ---- kLanes bars of kLanes lines ------------------------------------------------------
 

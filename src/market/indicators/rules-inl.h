@@ -5,7 +5,12 @@
 // the rule uses its ring. settle(), where there is one, may be called once the look-back is
 // over: the rule does not look whether it is any more. Where a rule has advance() and
 // finish(), update() is one after the other: only the first needs the bar before. Where it
-// has room(), that many bars may be taken in with kTurns false.
+// has room(), that many bars may be taken in with kTurns false. kCarries: how many values go
+// from bar to bar.
+//
+// What needs no bar before it can be done for bars side by side as well as for lines: where
+// a rule has gather() and take(), or make() and widen(), update() is one after the other,
+// and kTaken or kMade values lie between them.
 #include "market/indicators/rules_window-inl.h"
 
 #if defined(SLUICE_MARKET_RULES_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -74,7 +79,7 @@ struct AnyAverage {
 
 template <class V>
 struct SmaRule {
-  static constexpr int kInputs = 1, kOutputs = 1;
+  static constexpr int kInputs = 1, kOutputs = 1, kCarries = 1;
   static constexpr bool kKeeps = true;
   Sum<V> sum;
 
@@ -88,7 +93,7 @@ struct SmaRule {
 
 template <class V>
 struct EmaRule {
-  static constexpr int kInputs = 1, kOutputs = 1;
+  static constexpr int kInputs = 1, kOutputs = 1, kCarries = 1;
   static constexpr bool kKeeps = false;
   Smooth<V> average;
 
@@ -102,7 +107,7 @@ struct EmaRule {
 
 template <class V>
 struct WmaRule {
-  static constexpr int kInputs = 1, kOutputs = 1;
+  static constexpr int kInputs = 1, kOutputs = 1, kCarries = 2;
   static constexpr bool kKeeps = true;
   WeightedSum<V> sum;
 
@@ -117,13 +122,20 @@ struct WmaRule {
 // The first means of both averages end on the same bar, so the fast one begins later.
 template <class V>
 struct MacdRule {
-  static constexpr int kInputs = 1, kOutputs = 3;
+  static constexpr int kInputs = 1, kOutputs = 3, kMade = 2, kCarries = 3;
   static constexpr bool kKeeps = false;
   Smooth<V> fast, slow, signal;
   int waited = 0;
 
   template <class R>
-  SLUICE_RULE void update(const Plan& p, const V* in, R, V* out) {
+  SLUICE_RULE void update(const Plan& p, const V* in, R ring, V* out) {
+    V made[kMade] = {V(0), V(0)};
+    make(p, in, ring, made);
+    widen(p, made, out);
+  }
+
+  template <bool kTurns = true, class R>
+  SLUICE_RULE void make(const Plan& p, const V* in, R, V* made) {
     slow.update(p.n[1], p.k[1], in[0]);
     if (waited < p.n[1] - p.n[0]) {
       ++waited;
@@ -131,9 +143,15 @@ struct MacdRule {
     }
     fast.update(p.n[0], p.k[0], in[0]);
     if (slow.seen < p.n[1]) return;
-    out[0] = fast.value - slow.value;
-    out[1] = signal.update(p.n[2], p.k[2], out[0]);
-    out[2] = out[0] - out[1];
+    made[0] = fast.value - slow.value;
+    made[1] = signal.update(p.n[2], p.k[2], made[0]);
+  }
+
+  template <class W>
+  SLUICE_RULE static void widen(const Plan&, const W* made, W* out) {
+    out[0] = made[0];
+    out[1] = made[1];
+    out[2] = made[0] - made[1];
   }
 
   SLUICE_RULE void settle() {
@@ -148,16 +166,25 @@ template <class V, SpreadForm kForm>
 struct SpreadRule {
   static constexpr bool kOther = kForm == SpreadForm::other_bands;
   static constexpr bool kBands = kForm == SpreadForm::bands || kOther, kKeeps = true;
-  static constexpr int kInputs = 1, kOutputs = kBands ? 3 : 1;
+  static constexpr int kInputs = 1, kOutputs = kBands ? 3 : 1, kMade = kBands ? 2 : 1;
+  static constexpr int kCarries = kOther ? 5 : 3;
   static constexpr int kRaw = kOther || kForm == SpreadForm::score ? 4 : 3;
+  struct None {};
   Moments<V> window;
-  AnyAverage<V> middle;
+  std::conditional_t<kOther, AnyAverage<V>, None> middle;
 
   template <class R>
   SLUICE_RULE void update(const Plan& p, const V* in, R ring, V* out) {
     V raw[kRaw];
     advance(p, in, ring, raw);
     finish(p, raw, out);
+  }
+
+  template <bool kTurns = true, class R>
+  SLUICE_RULE void make(const Plan& p, const V* in, R ring, V* made) {
+    V raw[kRaw];
+    advance<kTurns>(p, in, ring, raw);
+    condense(p, raw, made);
   }
 
   // The window's centre and sums; the middle of bands, or the value to score.
@@ -171,22 +198,39 @@ struct SpreadRule {
 
   template <class W>
   SLUICE_RULE static void finish(const Plan& p, const W* raw, W* out) {
+    W made[kMade];
+    condense(p, raw, made);
+    widen(p, made, out);
+  }
+
+  template <class W>
+  SLUICE_RULE static void condense(const Plan& p, const W* raw, W* made) {
     const W offset = raw[1] * W(p.k[0]), mean = raw[0] + offset;
     const W v = raw[2] * W(p.k[0]) - offset * offset;
     const W variance = pick_lt(v, W(p.k[3]), W(0), v);
     if constexpr (kBands) {
-      const W deviation = root(variance);
-      out[1] = mean;
-      if constexpr (kOther) out[1] = raw[3];
-      out[0] = out[1] + deviation * W(p.k[1]);
-      out[2] = out[1] - deviation * W(p.k[2]);
+      made[0] = mean;
+      if constexpr (kOther) made[0] = raw[3];
+      made[1] = variance;
     } else if constexpr (kForm == SpreadForm::deviation) {
-      out[0] = root(variance) * W(p.k[1]);
+      made[0] = root(variance) * W(p.k[1]);
     } else if constexpr (kForm == SpreadForm::variance) {
-      out[0] = variance;
+      made[0] = variance;
     } else {
       const W score = quotient(raw[3] - mean, root(variance));
-      out[0] = pick_lt(W(0), variance, score, variance);  // 0, or a NaN, where there is none
+      made[0] = pick_lt(W(0), variance, score, variance);  // 0, or a NaN, where there is none
+    }
+  }
+
+  template <class W>
+  SLUICE_RULE static void widen(const Plan& p, const W* made, W* out) {
+    if constexpr (kBands) {
+      const W deviation = root(made[1]);
+      out[0] = made[0] + deviation * W(p.k[1]);
+      out[1] = made[0];
+      out[2] = made[0] - deviation * W(p.k[2]);
+    } else {
+      out[0] = made[0];
     }
   }
 
@@ -196,7 +240,7 @@ struct SpreadRule {
 // Sums in place of averages: their ratio is the same.
 template <class V>
 struct RsiRule {
-  static constexpr int kInputs = 1, kOutputs = 1, kRaw = 2;
+  static constexpr int kInputs = 1, kOutputs = 1, kRaw = 2, kCarries = 3;
   static constexpr bool kKeeps = false;
   V before = V(0);
   Wilder<V> gains, losses;
@@ -215,7 +259,7 @@ struct RsiRule {
     const V moved = begun ? x - before : V(0);
     before = x;
     if (begun) {
-      const V gain = pick_lt(moved, V(0), V(0), moved);
+      const V gain = larger(moved, V(0));
       gains.update(p.n[0], p.k[0], gain);
       losses.update(p.n[0], p.k[0], gain - moved);
     }
@@ -237,7 +281,7 @@ struct RsiRule {
 
 template <class V, ChangeForm kForm>
 struct ChangeRule {
-  static constexpr int kInputs = 1, kOutputs = 1;
+  static constexpr int kInputs = 1, kOutputs = 1, kCarries = 1;
   static constexpr bool kKeeps = true;
   Delay<V> delay;
 

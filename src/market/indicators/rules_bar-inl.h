@@ -18,27 +18,42 @@ SLUICE_RULE V true_range(V high, V low, V close_before) {
 
 template <class V, RangeForm kForm>
 struct RangeRule {
-  static constexpr int kInputs = 3, kOutputs = 1;
-  static constexpr bool kKeeps = false;
+  static constexpr bool kNatr = kForm == RangeForm::natr, kKeeps = false;
+  static constexpr int kInputs = 3, kOutputs = 1, kTaken = kNatr ? 2 : 1, kCarries = 1;
+  static constexpr int kBefore = 2;  // the input whose bar before gather() needs
   V before = V(0);
   Wilder<V> ranges;
   bool begun = false;
 
   template <class R>
-  SLUICE_RULE void update(const Plan& p, const V* in, R, V* out) {
-    const V range = true_range(in[0], in[1], before), close = in[2];
-    before = close;
+  SLUICE_RULE void update(const Plan& p, const V* in, R ring, V* out) {
+    V taken[kTaken];
+    gather(in, before, taken);
+    before = in[kBefore];
+    take(p, taken, ring, out);
+  }
+
+  template <class W>
+  SLUICE_RULE static void gather(const W* in, W close_before, W* taken) {
+    taken[0] = true_range(in[0], in[1], close_before);
+    if constexpr (kNatr) taken[1] = in[2];
+  }
+
+  // The range of the first bar does not count: it has no close before.
+  template <class R>
+  SLUICE_RULE void take(const Plan& p, const V* taken, R, V* out) {
     if (!begun) {
       begun = true;
       return;
     }
     if constexpr (kForm == RangeForm::trange) {
-      out[0] = range;
-    } else {
-      const V average = ranges.update(p.n[0], p.k[0], range) * V(p.k[1]);
-      out[0] = kForm == RangeForm::atr ? average
-                                       : pick_lt(magnitude(close), V(kEpsilon), V(0),
-                                                 quotient(average, close) * V(100));
+      out[0] = taken[0];
+      return;
+    }
+    out[0] = ranges.update(p.n[0], p.k[0], taken[0]) * V(p.k[1]);
+    if constexpr (kNatr) {
+      const V close = taken[1], share = quotient(out[0], close) * V(100);
+      out[0] = pick_lt(magnitude(close), V(kEpsilon), V(0), share);
     }
   }
 
@@ -51,7 +66,7 @@ struct RangeRule {
 // ADX and what it is made of. Where nothing moves, DX and ADX keep their value.
 template <class V, TrendForm kForm>
 struct TrendRule {
-  static constexpr int kInputs = 3, kOutputs = 1;
+  static constexpr int kInputs = 3, kOutputs = 1, kCarries = 8;
   static constexpr bool kKeeps = false;
   V high = V(0), low = V(0), close = V(0);
   Wilder<V> up, down, range;  // sums of n - 1 values at first
@@ -115,7 +130,7 @@ struct TrendRule {
 
 template <class V, ExtremeForm kForm>
 struct ExtremeRule {
-  static constexpr int kInputs = 1, kOutputs = 1;
+  static constexpr int kInputs = 1, kOutputs = 1, kCarries = 1;
   static constexpr bool kKeeps = true;
   Extreme<V, kForm == ExtremeForm::max> window;
 
@@ -154,7 +169,7 @@ struct Stochastic {
 
 template <class V>
 struct StochRule {
-  static constexpr int kInputs = 3, kOutputs = 2;
+  static constexpr int kInputs = 3, kOutputs = 2, kCarries = 4;
   static constexpr bool kKeeps = true;
   Stochastic<V> stochastic;
 
@@ -168,7 +183,7 @@ struct StochRule {
 // The fast stochastic of the RSI. n[3] is the RSI's period.
 template <class V>
 struct StochRsiRule {
-  static constexpr int kInputs = 1, kOutputs = 2;
+  static constexpr int kInputs = 1, kOutputs = 2, kCarries = 7;
   static constexpr bool kKeeps = true;
   RsiRule<V> rsi;
   Stochastic<V> stochastic;
@@ -190,7 +205,7 @@ struct StochRsiRule {
 
 template <class V>
 struct WillrRule {
-  static constexpr int kInputs = 3, kOutputs = 1;
+  static constexpr int kInputs = 3, kOutputs = 1, kCarries = 2;
   static constexpr bool kKeeps = true;
   Extreme<V, true> highest;
   Extreme<V, false> lowest;
@@ -207,7 +222,7 @@ struct WillrRule {
 // The mean absolute deviation has no running form: each bar reads its window twice.
 template <class V>
 struct CciRule {
-  static constexpr int kInputs = 3, kOutputs = 1;
+  static constexpr int kInputs = 3, kOutputs = 1, kCarries = 2;
   static constexpr bool kKeeps = true;
   int at = 0;
 
@@ -230,7 +245,7 @@ struct CciRule {
 
 template <class V>
 struct ObvRule {
-  static constexpr int kInputs = 2, kOutputs = 1;
+  static constexpr int kInputs = 2, kOutputs = 1, kCarries = 2;
   static constexpr bool kKeeps = false;
   V before = V(0), volume = V(0);
   bool begun = false;
@@ -248,7 +263,7 @@ struct ObvRule {
 // Of the last n[0] bars, or of all when that is 0. A NaN while nothing was traded.
 template <class V>
 struct VwapRule {
-  static constexpr int kInputs = 4, kOutputs = 1;
+  static constexpr int kInputs = 4, kOutputs = 1, kCarries = 2;
   static constexpr bool kKeeps = true;
   Sum<V> value, volume;
 

@@ -15,7 +15,7 @@ namespace sluice::market::SLUICE_RULES {
 // Long while the price has risen by more than k[0] over n bars, short while it fell so.
 template <class V>
 struct MomentumSignalRule {
-  static constexpr int kInputs = 1, kOutputs = 1;
+  static constexpr int kInputs = 1, kOutputs = 1, kCarries = 1;
   static constexpr bool kKeeps = true;
   ChangeRule<V, ChangeForm::rocp> change;
 
@@ -31,7 +31,7 @@ struct MomentumSignalRule {
 // Enters against a z-score beyond k[1], leaves when it is back within k[2].
 template <class V>
 struct ReversionSignalRule {
-  static constexpr int kInputs = 1, kOutputs = 1;
+  static constexpr int kInputs = 1, kOutputs = 1, kCarries = 4;
   static constexpr bool kKeeps = true;
   SpreadRule<V, SpreadForm::score> spread;
   V position = V(0);
@@ -55,7 +55,7 @@ struct ReversionSignalRule {
 // 100 - k[3], when it falls. Leaves when the trend turns.
 template <class V>
 struct SwingSignalRule {
-  static constexpr int kInputs = 1, kOutputs = 1;
+  static constexpr int kInputs = 1, kOutputs = 1, kCarries = 7;
   static constexpr bool kKeeps = false;
   Smooth<V> fast, slow;
   RsiRule<V> rsi;

@@ -23,6 +23,7 @@
 
 #include <climits>
 #include <cmath>
+#include <type_traits>
 
 SLUICE_RULES_BEGIN;
 namespace sluice::market::SLUICE_RULES {

@@ -80,9 +80,11 @@ Estimate asian(compute::Compute& compute, const AsianOption& option,
                      .parameters_bytes = sizeof plan,
                      .items = blocks.size(),
                      .work = static_cast<double>(per_block) * option.fixings};
-  compute.run(asian_operation(), call, where);
-  return estimate(blocks, std::exp(-option.rate * option.expiry), geometric_mean_payoff(option),
-                  simulation.control_variate, each);
+  compute::Outcome ran = compute.run(asian_operation(), call, where);
+  Estimate found = estimate(blocks, std::exp(-option.rate * option.expiry),
+                            geometric_mean_payoff(option), simulation.control_variate, each);
+  found.ran = std::move(ran);
+  return found;
 }
 
 }  // namespace sluice::market

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <span>
 
+#include "compute/compute.h"
+
 namespace sluice::market {
 
 struct Estimate {
@@ -13,6 +15,7 @@ struct Estimate {
   double standard_error = 0;
   std::uint64_t paths = 0;  // simulated, mirrored ones counted
   double beta = 0;          // how much of the control variate was taken off; 0: none
+  compute::Outcome ran{};   // where, and why there
 };
 
 // Of one block: samples x (payoffs; the mean of a pair when paths are mirrored) and control

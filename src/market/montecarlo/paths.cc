@@ -191,9 +191,11 @@ Estimate simulate(compute::Compute& compute, const PathModel& model, const PathP
                      .work = static_cast<double>(per_block) * model.steps * plan.assets};
   if (quasi)
     call.in.push_back({.data = quasi.get(), .item_bytes = 0, .shared_bytes = sizeof *quasi});
-  compute.run(paths_operation(), call, where);
-  return estimate(blocks, 1, control_mean(model, plan), simulation.control_variate,
-                  static_cast<int>(each), simulation.sobol ? kSobolShifts : 0);
+  compute::Outcome ran = compute.run(paths_operation(), call, where);
+  Estimate found = estimate(blocks, 1, control_mean(model, plan), simulation.control_variate,
+                            static_cast<int>(each), simulation.sobol ? kSobolShifts : 0);
+  found.ran = std::move(ran);
+  return found;
 }
 
 }  // namespace sluice::market

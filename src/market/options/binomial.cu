@@ -7,6 +7,8 @@
 namespace sluice::market {
 namespace {
 
+using formula::Strip;
+using formula::strip_of;
 using formula::TreePlan;
 
 constexpr int kWarps = 4;  // a block; each takes one option
@@ -16,21 +18,6 @@ __device__ TreePlan plan_of(const DeviceOptions<double>& in, TreeParameters tree
   return formula::tree_plan(
       tree.call != 0, tree.american != 0, tree.steps,
       {in.spot[i], in.strike[i], in.t[i], in.rate[i], in.div_yield[i], in.vol[i]});
-}
-
-// The strip of nodes that has to be calculated: `count` from m = low on, every second m. At
-// steps of the last one's parity node k is m = low + 2k, at the others m = low + 2k + 1.
-// Nodes above the strip are worthless or cannot reach the root, and so with those below
-// unless they are exercised, whose value is known.
-struct Strip {
-  int low, count;
-};
-
-__device__ Strip strip_of(const TreePlan& p) {
-  const int lowest = max(p.exercised, -p.steps - 2);
-  const int low = lowest - ((lowest - p.steps) & 1);
-  const int high = min(p.steps, (p.steps + p.worthless) / 2 + 1);
-  return {low, (high - low) / 2 + 2};
 }
 
 __device__ double exercise_value(const TreePlan& p, int m) {

@@ -69,4 +69,20 @@ SLUICE_HD inline TreePlan tree_plan(bool call, bool american, int steps, TreeInp
   return p;
 }
 
+// The strip of nodes that has to be calculated: `count` from m = low on, every second m. At
+// steps of the last one's parity node k is m = low + 2k, at the others m = low + 2k + 1.
+// Nodes above the strip are worthless or cannot reach the root, and so with those below
+// unless they are exercised, whose value is known.
+struct Strip {
+  int low, count;
+};
+
+SLUICE_HD inline Strip strip_of(const TreePlan& p) {
+  const int lowest = p.exercised > -p.steps - 2 ? p.exercised : -p.steps - 2;
+  const int low = lowest - ((lowest - p.steps) & 1);
+  const int reaches = (p.steps + p.worthless) / 2 + 1;
+  const int high = p.steps < reaches ? p.steps : reaches;
+  return {low, (high - low) / 2 + 2};
+}
+
 }  // namespace sluice::market::formula

@@ -62,7 +62,7 @@ Greeks<T> black_scholes_greeks(compute::Compute& compute, const OptionColumns<T>
   call.parameters = &parameters;
   call.parameters_bytes = sizeof parameters;
   for (std::size_t g = 0; g < kGreekCount; ++g) write_to(call, out[static_cast<Greek>(g)]);
-  compute.run(greeks_operation<T>(), call, where);
+  out.ran = compute.run(greeks_operation<T>(), call, where);
   return out;
 }
 

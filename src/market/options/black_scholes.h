@@ -14,7 +14,8 @@ namespace sluice::market {
 
 // Call and put of every option. Within 1e-15 of (spot + strike) in double, 3e-7 in float,
 // on every device. Zero t or vol gives the discounted intrinsic value, and so does a spot or
-// strike of zero; a negative spot, strike, t or vol, or a number that is not finite, gives NaN.
+// strike of zero; a negative spot, strike, t or vol, or a number that is not finite (rate and
+// yield times t, and vol times its root, included), gives NaN: call and put.
 template <class T>
 compute::Outcome black_scholes(compute::Compute& compute, const OptionColumns<T>& options,
                                std::span<T> call, std::span<T> put,
@@ -50,11 +51,14 @@ class Greeks {
   std::span<const T> operator[](Greek g) const { return columns_[static_cast<std::size_t>(g)]; }
   std::span<T> operator[](Greek g) { return columns_[static_cast<std::size_t>(g)]; }
 
+  compute::Outcome ran{};  // where, and why there
+
  private:
   std::array<std::vector<T>, kGreekCount> columns_;
 };
 
-// spot, strike, t and vol must be above zero for a Greek to be finite.
+// spot, strike, t and vol must be above zero for a Greek to be finite. Where black_scholes()
+// gives NaN, every Greek is one.
 template <class T>
 Greeks<T> black_scholes_greeks(compute::Compute& compute, const OptionColumns<T>& options,
                                OptionKind kind, std::size_t count,

@@ -18,8 +18,8 @@ struct Terms {
   fast::Normal<T> n1, n2;
 };
 
-// NaN where an input is negative that may not be. Zero time or volatility gives the
-// discounted intrinsic value: the deviation is kept above zero and |d| within kFarOut. So
+// NaN where an input is negative that may not be, or not finite. Zero time or volatility gives
+// the discounted intrinsic value: the deviation is kept above zero and |d| within kFarOut. So
 // does a spot or strike of zero: it is one only to the logarithm that it is not.
 template <class M, class T>
 SLUICE_FLAT Terms<T> terms(T spot, T strike, T t, T rate, T yield, T vol) {
@@ -31,15 +31,17 @@ SLUICE_FLAT Terms<T> terms(T spot, T strike, T t, T rate, T yield, T vol) {
   const T discount = -rate * t, payout = -yield * t;  // logarithms
   o.strike = strike * fast::exp<M>(discount);
   o.spot = spot * fast::exp<M>(payout);
+  const T growth = payout - discount;
   const T moneyness =
       fast::log_ratio<M>(M::at_least(spot, P::kLeastPrice), M::at_least(strike, P::kLeastPrice)) +
-      (payout - discount);
+      growth;
   o.d1 = std::fma(T(0.5), o.deviation, moneyness * M::reciprocal(o.deviation));
-  o.d2 = o.d1 - o.deviation;
-  const fast::Bits<T> signs =
-      fast::bits(spot) | fast::bits(strike) | fast::bits(t) | fast::bits(vol);
+  // Infinite prices are NaN in the logarithm already.
+  const fast::Bits<T> signs = fast::bits(spot) | fast::bits(strike) | fast::bits(t) |
+                              fast::bits(vol) | fast::not_finite(growth) | fast::not_finite(spread);
   const bool wrong = signs >> (8 * sizeof(T) - 1) != 0;
   o.d1 = wrong ? T(NAN) : o.d1;
+  o.d2 = o.d1 - o.deviation;
   o.n1 = fast::normal<M>(o.d1);
   o.n2 = fast::normal<M>(o.d2);
   return o;

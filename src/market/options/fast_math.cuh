@@ -27,9 +27,12 @@ struct DeviceMath {
   template <class T>
   using Tables = DeviceTables<T>;
 
-  // `least` has no bits in its lower half that count. Negative numbers count as too small.
+  // Of x that is not below zero, or NaN. `least` has no bits in its lower half that count.
+  // Unsigned: the NaN that a GPU makes of 0 * infinity has its sign bit set.
   __device__ static double at_least(double x, double least) {
-    return __hiloint2double(max(__double2hiint(x), __double2hiint(least)), __double2loint(x));
+    const auto high = static_cast<unsigned>(__double2hiint(x));
+    const auto lowest = static_cast<unsigned>(__double2hiint(least));
+    return __hiloint2double(static_cast<int>(max(high, lowest)), __double2loint(x));
   }
   __device__ static double within(double x, double limit) {
     const int high = __double2hiint(x), size = min(high & 0x7fffffff, __double2hiint(limit));
@@ -52,7 +55,11 @@ struct DeviceMath {
     const double e = ::fma(-h, half, 0.5);  // (1 - x y^2) / 2
     return ::fma(h, ::fma(1.5 * e, e, e), h);
   }
-  __device__ static bool negative(double x) { return __double2hiint(x) < 0; }
+  // Above -infinity come the quiet NaNs whose sign bit is set.
+  __device__ static bool negative(double x) {
+    constexpr int kFirstNan = -0x80000;  // 0xfff80000
+    return __double2hiint(x) < kFirstNan;
+  }
 
   __device__ static float reciprocal(float x) {
     const float y = __frcp_rn(x);

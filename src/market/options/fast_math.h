@@ -24,6 +24,13 @@ template <class T>
 SLUICE_FLAT T from_bits(Bits<T> x) {
   return __builtin_bit_cast(T, x);
 }
+// The sign bit is set where x is infinite or no number: an exponent of ones carries into it.
+template <class T>
+SLUICE_FLAT Bits<T> not_finite(T x) {
+  constexpr Bits<T> kSize = ~Bits<T>(0) >> 1, kExponentOne = Bits<T>(1)
+                                                             << (sizeof(T) == 8 ? 52 : 23);
+  return (bits(x) & kSize) + kExponentOne;
+}
 
 // Minimax coefficients, highest power first. exp: of (e^r - 1 - r) / r^2 on |r| <= ln2/2,
 // relative error of e^r 2.9e-16 and 3.1e-9. log: of (log((1+s)/(1-s)) - 2s) / s^3 in s^2
@@ -91,8 +98,8 @@ struct Poly<float> {
   }
 };
 
-// Tables: where the coefficients come from. at_least and within keep a NaN here; a GPU's may
-// not, so that what they are given must reach the result by another way, too.
+// Tables: where the coefficients come from. A NaN is not `negative`, and at_least keeps it;
+// within may not on a GPU, so that what it is given must reach the result by another way, too.
 struct HostMath {
   template <class T>
   using Tables = Poly<T>;

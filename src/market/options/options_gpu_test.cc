@@ -2,6 +2,7 @@
 // block, and the same bits twice.
 #include <gmock/gmock.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -74,14 +75,27 @@ TEST_F(OptionsOnGpuTest, BlackScholesPrices) {
 }
 
 TEST_F(OptionsOnGpuTest, BlackScholesEdges) {
-  const std::vector<double> spot{110, 100, 0, 100, 0, 1e-200, 100, 100, 100, -1, NAN, 100, 100};
-  const std::vector<double> strike{100, 100, 100, 0, 0, 100, 100, 100, 100, 100, 100, NAN, 100};
-  const std::vector<double> t{0, 1, 1, 1, 1, 1, -1, 1, NAN, 1, 1, 1, INFINITY};
-  const std::vector<double> vol{0.2, 0, 0.2, 0.2, 0.2, 9, 0.2, NAN, 0.2, 0.2, 0.2, 0.2, 0.2};
-  const std::size_t n = spot.size(), finite = 6;
-  std::vector<double> cpu(n), gpu(n), put_cpu(n), put_gpu(n);
-  black_scholes<double>(*compute, {spot, strike, t, 0.05, 0.0, vol}, cpu, put_cpu, Where::cpu);
-  black_scholes<double>(*compute, {spot, strike, t, 0.05, 0.0, vol}, gpu, put_gpu, Where::gpu);
+  const double nan = NAN, inf = INFINITY;
+  const std::vector<std::array<double, 6>> edges{
+      {110, 100, 0, 0.05, 0, 0.2},    {100, 100, 1, 0.05, 0, 0},
+      {0, 100, 1, 0.05, 0, 0.2},      {100, 0, 1, 0.05, 0, 0.2},
+      {0, 0, 1, 0.05, 0, 0.2},        {1e-200, 100, 1, 0.05, 0, 9},
+      {100, 100, -1, 0.05, 0, 0.2},   {100, 100, 1, 0.05, 0, nan},
+      {100, 100, nan, 0.05, 0, 0.2},  {-1, 100, 1, 0.05, 0, 0.2},
+      {nan, 100, 1, 0.05, 0, 0.2},    {100, nan, 1, 0.05, 0, 0.2},
+      {100, 100, inf, 0.05, 0, 0.2},  {100, 100, inf, -0.05, 0.05, 0.2},
+      {100, 100, inf, 0, 0, 0},       {inf, 100, 1, 0.05, 0, 0.2},
+      {100, inf, 1, 0.05, 0, 0.2},    {100, 100, 1, 0.05, 0, inf},
+      {100, 100, 1, nan, 0, 0.2},     {100, 100, 1, 0.05, -nan, 0.2},
+      {100, 100, 1, inf, 0, 0.2},     {100, 100, 1, 0.05, -inf, 0.2},
+      {100, 100, -nan, 0.05, 0, 0.2}, {100, 100, 1, 0.05, 0, -nan}};
+  const std::size_t n = edges.size(), finite = 6;
+  std::vector<double> in[6], cpu(n), gpu(n), put_cpu(n), put_gpu(n);
+  for (const auto& edge : edges)
+    for (std::size_t c = 0; c < 6; ++c) in[c].push_back(edge[c]);
+  const OptionColumns<double> columns{in[0], in[1], in[2], in[3], in[4], in[5]};
+  black_scholes<double>(*compute, columns, cpu, put_cpu, Where::cpu);
+  black_scholes<double>(*compute, columns, gpu, put_gpu, Where::gpu);
   for (std::size_t i = 0; i < n; ++i) {
     if (i < finite) {
       EXPECT_NEAR(gpu[i], cpu[i], 1e-12) << i;

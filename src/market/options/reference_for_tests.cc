@@ -21,7 +21,7 @@ double ReferenceRow::number(const std::string& column, double otherwise) const {
 }
 
 std::filesystem::path option_reference_file() {
-  return std::filesystem::path(SLUICE_SHARED_DATA) / "market" / "option_reference.csv";
+  return std::filesystem::path(SLUICE_TEST_DATA) / "market" / "option_reference.csv";
 }
 
 std::vector<ReferenceRow> option_reference() {

@@ -1,5 +1,4 @@
-// The published option values in shared/data/market/option_reference.csv, where the tests
-// find them.
+// The published option values in market/option_reference.csv of SLUICE_TEST_DATA.
 #pragma once
 
 #include <filesystem>

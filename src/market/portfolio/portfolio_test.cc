@@ -35,7 +35,7 @@ std::vector<std::string> cells_of(const std::string& line) {
 }
 
 std::vector<Row> read(const char* name) {
-  std::ifstream file(std::filesystem::path(SLUICE_SHARED_DATA) / "market" / name);
+  std::ifstream file(std::filesystem::path(SLUICE_TEST_DATA) / "market" / name);
   std::vector<Row> rows;
   std::string line;
   if (!std::getline(file, line)) return rows;
@@ -76,7 +76,7 @@ class Reference : public testing::Test {
     }
     for (const Row& row : read("portfolio_cov.csv"))
       for (const auto& name : names) covariance.push_back(number(row, name));
-    if (names.empty()) GTEST_SKIP() << "no reference data at " << SLUICE_SHARED_DATA;
+    if (names.empty()) GTEST_SKIP() << "no reference data at " << SLUICE_TEST_DATA;
   }
   Assets assets() const { return {mean, covariance, names}; }
 
@@ -251,7 +251,7 @@ TEST_F(Reference, ABatchGivesWhatItsTasksGiveAlone) {
 
 // The days with a price for every ticker, by the xz program.
 std::vector<std::vector<double>> full_prices() {
-  const std::string file = SLUICE_SHARED_DATA "/market/portfolio_prices.csv.xz";
+  const std::string file = SLUICE_TEST_DATA "/market/portfolio_prices.csv.xz";
   std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(("xz -dc " + file + " 2>&1").c_str(), "r"),
                                              pclose);
   std::vector<std::vector<double>> days;

@@ -17,8 +17,6 @@ struct Asking {
   void check_work(double work, std::string_view fields) const;
   // Adds "ran" to the answer, where it was asked for.
   void tell(Json& answer, const compute::Outcome& outcome) const;
-  // The same where only the counters tell: what they were before.
-  void tell(Json& answer, const compute::ComputeFigures& before) const;
 };
 
 Json answer_indicator(Asking& asking, std::string_view name);

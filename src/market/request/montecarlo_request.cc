@@ -140,14 +140,13 @@ Json answer_montecarlo(Asking& asking) {
                         static_cast<double>(model.assets.size()) *
                         (payoff == kQuickAsian ? 1 : kSlowStep),
                     "'paths', 'steps' and the assets");
-  const auto before = asking.compute.figures();
   const Estimate found =
       payoff == kQuickAsian ? asian(asking.compute, asian_of(model, paid), simulation, asking.where)
                             : simulate(asking.compute, model, paid, simulation, asking.where);
   Json answer = {{"payoff", kPayoffs[payoff]},
                  {"kind", kKinds[static_cast<std::size_t>(paid.kind)]}};
   answer.update(to_json(found));
-  asking.tell(answer, before);
+  asking.tell(answer, found.ran);
   return answer;
 }
 

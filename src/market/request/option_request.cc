@@ -8,6 +8,7 @@
 #include <deque>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "market/options/american.h"
 #include "market/options/binomial.h"
@@ -135,6 +136,7 @@ Result with_greeks(Asking& asking, const Book& book, OptionKind kind) {
   const auto greeks =
       black_scholes_greeks<double>(asking.compute, book.columns(), kind, book.count, asking.where);
   Result result;
+  result.outcome = greeks.ran;
   for (std::size_t i = 0; i < kGreekCount; ++i) {
     const auto column = greeks[static_cast<Greek>(i)];
     result.columns.emplace_back(name(static_cast<Greek>(i)),
@@ -145,12 +147,17 @@ Result with_greeks(Asking& asking, const Book& book, OptionKind kind) {
 
 Result by_heston(Asking& asking, const Book& book, OptionKind kind) {
   std::vector<double> prices(book.count);
+  const Instant begun = Steady::now();
   asking.compute.workers().each(book.count, 4, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i)
       prices[i] = heston_price({kind, book.spot.at(i), book.strike.at(i), book.t.at(i),
                                 book.rate.at(i), book.div_yield.at(i), book.heston});
   });
-  return {{{"price", std::move(prices)}}, {}, {}};
+  compute::Outcome ran;
+  ran.items_on_cpu = book.count;
+  ran.seconds = seconds_between(begun, Steady::now());
+  ran.choice.reason = "Heston's formula is for the CPU alone";
+  return {{{"price", std::move(prices)}}, {}, std::move(ran)};
 }
 
 Result result_of(Asking& asking, const Book& book, OptionKind kind) {
@@ -200,7 +207,6 @@ Json reasons_of(const std::vector<ImpliedReason>& reasons) {
 
 Json answer_option(Asking& asking) {
   const Book book = read_book(asking);
-  const auto before = asking.compute.figures();
   const Result result = result_of(asking, book);
   Json answer = {{"model", kModels[book.model]}, {"options", book.count}};
   const auto put = [&](const std::string& name, Json list) {
@@ -209,10 +215,7 @@ Json answer_option(Asking& asking) {
   if (book.kinds.size() == 1) answer["kind"] = kKinds[static_cast<std::size_t>(book.kinds[0])];
   for (const auto& [name, values] : result.columns) put(name, list_of(values));
   if (!result.reasons.empty()) put("reason", reasons_of(result.reasons));
-  if (result.outcome.choice.reason.empty())
-    asking.tell(answer, before);
-  else
-    asking.tell(answer, result.outcome);
+  asking.tell(answer, result.outcome);
   return answer;
 }
 

@@ -43,15 +43,6 @@ void Asking::tell(Json& to, const compute::Outcome& outcome) const {
   to["ran"] = std::move(ran);
 }
 
-void Asking::tell(Json& to, const compute::ComputeFigures& before) const {
-  if (!explain) return;
-  const auto now = compute.figures();
-  const bool gpu = now.gpu_calls > before.gpu_calls;
-  to["ran"] = {{"on", gpu ? "gpu" : "cpu"},
-               {"reason", where == compute::Where::automatic ? "chosen by measured cost"
-                                                             : "asked for by 'device'"}};
-}
-
 Json list_of(std::span<const double> values) {
   Json list = Json::array();
   for (const double value : values) list.push_back(number_or_null(value));

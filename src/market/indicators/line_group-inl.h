@@ -1,0 +1,286 @@
+// Lines that run side by side in the lanes of vectors: where their bars lie, and the tiles
+// of bars that go in and out. Series lie one behind the other in memory, so tiles are
+// transposed in registers on the way. Included once per instruction set.
+#include <hwy/cache_control.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "market/indicators/group.h"
+#include "market/indicators/pack-inl.h"
+
+#if defined(SLUICE_MARKET_LINE_GROUP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_MARKET_LINE_GROUP_INL_H_
+#undef SLUICE_MARKET_LINE_GROUP_INL_H_
+#else
+#define SLUICE_MARKET_LINE_GROUP_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace sluice::market::HWY_NAMESPACE {
+
+// A tile is [vector][bar][lane]: those of a group stay in the L1 cache.
+template <int kLines>
+constexpr int kBlock = std::max(512 / kLines, 32);
+
+template <int kLines>
+using Tile = double[kBlock<kLines> * kLines];
+
+// Where vector u has its bar i.
+template <int kLines>
+constexpr std::int64_t place(int u, std::int64_t i) {
+  return (u * kBlock<kLines> + i) * kLanes;
+}
+
+using Row = Pack<1>;  // of bars of one line
+
+template <int kLines>
+struct LineGroup {
+  const Plan& plan;
+  std::byte* in[kMostInputs][kLines];
+  std::byte* out[kMostOutputs][kLines];
+  std::int64_t begin[kLines], end[kLines];  // bars to store, from the line's first
+  std::int64_t longest = 0;
+  std::int64_t lead = 0;  // bars before the rows of the first output are aligned together
+  bool past_caches;
+  std::int64_t inside[kLines / kLanes], latest[kLines / kLanes];  // all lanes have bars up to;
+                                                                  // store from
+
+  LineGroup(const GroupCall& call, std::size_t element) : plan(call.batch.plan) {
+    for (int i = 0; i < kLines; ++i) {
+      const auto place = static_cast<std::size_t>(i);
+      const Line& line = call.lines[std::min(place, call.count - 1)];
+      const auto at = static_cast<std::size_t>(line.series * call.batch.bars + line.from) * element;
+      for (int k = 0; k < plan.inputs; ++k) in[k][i] = static_cast<std::byte*>(call.in[k]) + at;
+      for (int k = 0; k < plan.outputs; ++k) out[k][i] = static_cast<std::byte*>(call.out[k]) + at;
+      end[i] = line.end - line.from;
+      begin[i] = place < call.count ? std::max<std::int64_t>(line.first - line.from, plan.lookback)
+                                    : end[i];
+      longest = std::max(longest, end[i]);
+    }
+    for (int u = 0; u < kLines / kLanes; ++u) {
+      inside[u] = *std::min_element(end + u * kLanes, end + (u + 1) * kLanes);
+      latest[u] = *std::max_element(begin + u * kLanes, begin + (u + 1) * kLanes);
+    }
+    const auto width = static_cast<std::int64_t>(element);
+    lead = aligned_after(out[0], width).value_or(0);
+    past_caches = call.large;
+    for (int k = 0; k < plan.outputs; ++k)
+      past_caches = past_caches && aligned_after(out[k], width) == lead;
+  }
+
+  // Bars until all rows are aligned to a vector; none when they never are together. A store
+  // across two cache lines costs two, so the first block is cut where that helps.
+  static std::optional<std::int64_t> aligned_after(std::byte* const* rows, std::int64_t element) {
+    const std::int64_t width = kLanes * element;
+    const auto past = [&](int i) {
+      return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(rows[i])) & (width - 1);
+    };
+    for (int i = 1; i < kLines; ++i)
+      if (past(i) != past(0)) return {};
+    return (width - past(0)) % width / element;
+  }
+};
+
+// ---- bars in -----------------------------------------------------------------------------
+
+// What a rule takes of the bars of a line: the inputs as they are.
+template <int n>
+struct AsTheyAre {
+  static constexpr int kInputs = n, kTaken = n;
+
+  template <class T>
+  static HWY_INLINE void row(const T* const* in, std::int64_t t, Row* taken) {
+    for (int k = 0; k < n; ++k) taken[k] = Row(Bundle<1>{load_bars(in[k] + t)});
+  }
+  template <class T>
+  static HWY_INLINE void bar(const T* const* in, std::int64_t t, double* taken) {
+    for (int k = 0; k < n; ++k) taken[k] = static_cast<double>(in[k][t]);
+  }
+};
+
+// What S::gather() makes of them: fewer tiles to transpose.
+template <class S>
+struct Gathered {
+  static constexpr int kInputs = S::kInputs, kTaken = S::kTaken;
+
+  // Not of the first bar of a line.
+  template <class T>
+  static HWY_INLINE void row(const T* const* in, std::int64_t t, Row* taken) {
+    Row bars[kInputs];
+    AsTheyAre<kInputs>::row(in, t, bars);
+    S::gather(bars, Row(Bundle<1>{load_bars(in[S::kBefore] + t - 1)}), taken);
+  }
+  template <class T>
+  static HWY_INLINE void bar(const T* const* in, std::int64_t t, double* taken) {
+    double bars[kInputs];
+    AsTheyAre<kInputs>::bar(in, t, bars);
+    S::gather(bars, t > 0 ? static_cast<double>(in[S::kBefore][t - 1]) : 0.0, taken);
+  }
+};
+
+template <class From, class T, int kLines>
+HWY_NOINLINE void take_ends(const LineGroup<kLines>& group, int u, std::int64_t t, int i,
+                            Tile<kLines>* tiles) {
+  for (int l = 0; l < kLanes; ++l) {
+    const T* rows[From::kInputs];
+    for (int k = 0; k < From::kInputs; ++k)
+      rows[k] = reinterpret_cast<const T*>(group.in[k][u * kLanes + l]);
+    for (int bar = i; bar < i + kLanes; ++bar) {
+      double taken[From::kTaken] = {};
+      if (t + bar < group.end[u * kLanes + l]) From::bar(rows, t + bar, taken);
+      for (int k = 0; k < From::kTaken; ++k) tiles[k][place<kLines>(u, bar) + l] = taken[k];
+    }
+  }
+}
+
+template <class From, class T, int kLines>
+HWY_INLINE void take_bars(const T* const (*rows)[From::kInputs], std::int64_t t, std::int64_t at,
+                          Tile<kLines>* tiles) {
+  constexpr int kAhead = std::min(512, 16384 / (kLines * From::kInputs)) / sizeof(T);
+  Vec v[From::kTaken][kLanes];
+  for (int l = 0; l < kLanes; ++l) {
+    Row taken[From::kTaken];
+    for (int k = 0; k < From::kInputs; ++k) hwy::Prefetch(rows[l][k] + t + kAhead);
+    From::row(rows[l], t, taken);
+    for (int k = 0; k < From::kTaken; ++k) v[k][l] = taken[k].v.a;
+  }
+  for (int k = 0; k < From::kTaken; ++k) {
+    transpose(v[k]);
+    for (int i = 0; i < kLanes; ++i) hn::Store(v[k][i], D(), tiles[k] + at + i * kLanes);
+  }
+}
+
+// `count` bars from t on, into tiles.
+template <class From, class T, int kLines>
+void take_tiles(const LineGroup<kLines>& group, std::int64_t t, int count, Tile<kLines>* tiles) {
+  constexpr bool kFirst = From::kTaken < From::kInputs;  // is another matter
+  for (int u = 0; u < kLines / kLanes; ++u) {
+    const T* rows[kLanes][From::kInputs];
+    for (int l = 0; l < kLanes; ++l)
+      for (int k = 0; k < From::kInputs; ++k)
+        rows[l][k] = reinterpret_cast<const T*>(group.in[k][u * kLanes + l]);
+    for (int i = 0; i < count; i += kLanes)
+      if (t + i + kLanes <= group.inside[u] && !(kFirst && t + i == 0))
+        take_bars<From, T, kLines>(rows, t + i, place<kLines>(u, i), tiles);
+      else
+        take_ends<From, T>(group, u, t, i, tiles);
+  }
+}
+
+// ---- bars out ----------------------------------------------------------------------------
+
+// What a rule makes is what goes out.
+struct AsItIs {
+  static constexpr int kMade = 1, kOutputs = 1;
+
+  template <class W>
+  static HWY_INLINE void widen(const Plan&, const W* made, W* out) {
+    out[0] = made[0];
+  }
+};
+
+template <class To, class T, int kLines>
+HWY_NOINLINE void give_ends(const LineGroup<kLines>& group, int first, int u, std::int64_t t, int i,
+                            const Tile<kLines>* tiles) {
+  for (int l = 0; l < kLanes; ++l) {
+    const std::int64_t from = std::max<std::int64_t>(group.begin[u * kLanes + l] - t, i);
+    const std::int64_t last = std::min<std::int64_t>(group.end[u * kLanes + l] - t, i + kLanes);
+    for (std::int64_t bar = from; bar < last; ++bar) {
+      double made[To::kMade], out[To::kOutputs];
+      for (int k = 0; k < To::kMade; ++k) made[k] = tiles[k][place<kLines>(u, bar) + l];
+      To::widen(group.plan, made, out);
+      for (int k = 0; k < To::kOutputs; ++k)
+        reinterpret_cast<T*>(group.out[first + k][u * kLanes + l])[t + bar] =
+            static_cast<T>(out[k]);
+    }
+  }
+}
+
+template <bool kPastCaches, class T>
+HWY_INLINE void put(Vec v, T* to) {
+  if constexpr (kPastCaches)
+    stream_bars(v, to);
+  else
+    store_bars(v, to);
+}
+
+HWY_INLINE void load_square(const double* from, Vec* v) {
+  for (int i = 0; i < kLanes; ++i) v[i] = hn::Load(D(), from + i * kLanes);
+  transpose(v);
+}
+
+// Bars [from, to) of vector u. Where a line has several outputs it is done from end to end
+// before the next is begun: few pages are written to at a time.
+template <class To, class T, int kLines, bool kPastCaches>
+void give_rows(const LineGroup<kLines>& group, int first, int u, std::int64_t t, int from, int to,
+               Tile<kLines>* tiles) {
+  Vec v[kLanes];
+  T* rows[std::max<int>(kLanes, To::kOutputs)];
+  const auto row = [&](int k, int l) {
+    return reinterpret_cast<T*>(group.out[first + k][u * kLanes + l]) + t;
+  };
+  if constexpr (To::kOutputs == 1 && To::kMade == 1) {
+    for (int l = 0; l < kLanes; ++l) rows[l] = row(0, l);
+    for (int i = from; i < to; i += kLanes) {
+      load_square(tiles[0] + place<kLines>(u, i), v);
+      for (int l = 0; l < kLanes; ++l) put<kPastCaches>(v[l], rows[l] + i);
+    }
+    return;
+  }
+  const Plan plan = group.plan;
+  for (int i = from; i < to; i += kLanes)
+    for (int k = 0; k < To::kMade; ++k) {
+      double* const square = tiles[k] + place<kLines>(u, i);
+      load_square(square, v);
+      for (int l = 0; l < kLanes; ++l) hn::Store(v[l], D(), square + l * kLanes);
+    }
+  for (int l = 0; l < kLanes; ++l) {
+    for (int k = 0; k < To::kOutputs; ++k) rows[k] = row(k, l);
+    int i = from;
+    for (; i + kLanes < to; i += 2 * kLanes) {
+      Pack<2> made[To::kMade], out[To::kOutputs];
+      for (int k = 0; k < To::kMade; ++k)
+        made[k] = load_pack<Pack<2>>(tiles[k] + place<kLines>(u, i + l), kLanes * kLanes);
+      To::widen(plan, made, out);
+      for (int k = 0; k < To::kOutputs; ++k) {
+        put<kPastCaches>(out[k].v.a.a, rows[k] + i);
+        put<kPastCaches>(out[k].v.b.a, rows[k] + i + kLanes);
+      }
+    }
+    if (i < to) {
+      Row made[To::kMade], out[To::kOutputs];
+      for (int k = 0; k < To::kMade; ++k)
+        made[k] = load_pack<Row>(tiles[k] + place<kLines>(u, i + l));
+      To::widen(plan, made, out);
+      for (int k = 0; k < To::kOutputs; ++k) put<kPastCaches>(out[k].v.a, rows[k] + i);
+    }
+  }
+}
+
+// `count` bars from t on, out of tiles, to the outputs from `first` on. Changes the tiles.
+template <class To, class T, int kLines>
+void give_tiles(const LineGroup<kLines>& group, int first, std::int64_t t, int count,
+                Tile<kLines>* tiles) {
+  for (int u = 0; u < kLines / kLanes; ++u) {
+    const auto whole = [&](int i) {
+      return t + i >= group.latest[u] && t + i + kLanes <= group.inside[u];
+    };
+    int from = 0, to = 0;
+    for (; from < count && !whole(from); from += kLanes)
+      give_ends<To, T>(group, first, u, t, from, tiles);
+    for (to = from; to < count && whole(to);) to += kLanes;
+    for (int i = to; i < count; i += kLanes) give_ends<To, T>(group, first, u, t, i, tiles);
+    if (group.past_caches)
+      give_rows<To, T, kLines, true>(group, first, u, t, from, to, tiles);
+    else
+      give_rows<To, T, kLines, false>(group, first, u, t, from, to, tiles);
+  }
+}
+
+}  // namespace sluice::market::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
