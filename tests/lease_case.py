@@ -23,12 +23,12 @@ class UnixConnection(http.client.HTTPConnection):
 class LeaseServer(Server):
     """Its samples come ten times a second, so that room appears soon."""
 
-    def __init__(self, *arguments, scenario=SCENARIO, state=None, wait=True):
+    def __init__(self, *arguments, scenario=SCENARIO, state=None, wait=True, config=None):
         self.scenario = tempfile.NamedTemporaryFile("w", suffix=".json", prefix="sluice-lease-")
         json.dump(scenario, self.scenario)
         self.scenario.flush()
         super().__init__("--demo", self.scenario.name, "--set", "watch.interval_s=0.1",
-                         "--set", "log_level=warn", *arguments, state=state)
+                         "--set", "log_level=warn", *arguments, state=state, config=config)
         self.socket_path = self.told["socket"]
         self.address = "unix:" + self.socket_path
         if wait:

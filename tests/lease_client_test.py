@@ -274,6 +274,42 @@ class OverUse(unittest.TestCase):
                 wait_for("it is told", lambda: gpu.over_use == 2 << 30, timeout=5)
 
 
+class FakeTorch:
+    """What the client uses of PyTorch, for a card of 16 GB."""
+
+    def __init__(self, reads_back=None):
+        self.cuda, self.fraction = self, 1.0
+        if reads_back is not None:
+            self.get_per_process_memory_fraction = lambda _: reads_back(self.fraction)
+
+    def get_device_properties(self, _):
+        self.total_memory = 16 << 30
+        return self
+
+    def set_per_process_memory_fraction(self, fraction, _):
+        self.fraction = fraction
+
+
+class Limits(unittest.TestCase):
+    """The tier is `client` only with a limit that was read back, and a holder that was seen."""
+
+    def tiers(self, *torches):
+        scenario = {"gpus": [{"name": "Card of 16", "memory_gib": 16, "processes": [
+            {"pid": os.getpid(), "name": "held", "memory_gib": 2}]}]}
+        self.addCleanup(sys.modules.pop, "torch", None)
+        with LeaseServer(scenario=scenario) as server:
+            for torch in torches:
+                sys.modules["torch"] = torch
+                with sluice.lease("scout", memory_gb=4, address=server.address) as gpu:
+                    yield gpu.answer["enforcement"], server.held()[0]["enforcement"], torch.fraction
+
+    def test_a_limit_that_was_read_back_is_claimed_and_no_other(self):
+        self.assertEqual(list(self.tiers(
+            FakeTorch(lambda fraction: fraction), FakeTorch(), FakeTorch(lambda _: 1.0))),
+            [("client", "client", 0.25), ("observed", "observed", 0.25),
+             ("observed", "observed", 0.25)])
+
+
 class Restarts(unittest.TestCase):
     def test_a_lease_survives_a_killed_server_and_is_renewed_after(self):
         with tempfile.TemporaryDirectory() as state:

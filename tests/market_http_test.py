@@ -54,6 +54,20 @@ class Market(unittest.TestCase):
         self.assertEqual(ran["on"], "cpu")
         self.assertTrue(ran["reason"])
 
+    def test_every_calculation_says_why_it_ran_there_and_how_long(self):
+        option = dict(spot=60, strike=65, t=0.25, vol=0.3)
+        asked = [("option", option), ("option", {**option, "model": "binomial", "steps": 64}),
+                 ("montecarlo", dict(payoff="asian", steps=12, paths=8192)),
+                 ("montecarlo", dict(payoff="european", paths=8192))]
+        for what, fields in asked:
+            with self.subTest(what, **fields):
+                reason = self.done(what, **fields, device="cpu", explain=True)["ran"]["reason"]
+                self.assertIn("asked for", reason)
+                self.assertGreater(self.done(what, **fields, explain=True)["ran"]["seconds"], 0)
+        heston = self.done("option", spot=60, strike=65, t=0.25, model="heston", explain=True)["ran"]
+        self.assertEqual(heston["on"], "cpu")
+        self.assertIn("Heston", heston["reason"])
+
     def test_the_other_calculations(self):
         got = self.done("option", spot=60, strike=[65, 70], t=0.25, rate=0.08, vol=0.3)
         self.assertAlmostEqual(got["price"][0], 2.1334, delta=1e-4)

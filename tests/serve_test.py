@@ -23,6 +23,25 @@ class Routes(unittest.TestCase):
         self.assertIn("gpus", health["devices"])
         self.assertGreater(health["uptime_s"], 0)
 
+    def test_the_pools_of_gpu_memory_are_made_as_the_settings_say(self):
+        config = """[memory]
+strategy = { workspace = "buddy" }
+growth_mb = { workspace = 32 }
+ceiling_gb = { workspace = 0.5 }
+"""
+        with Server(config=config) as server:
+            workspace, persistent = server.get("/gpu-memory")["pools"]
+        self.assertEqual((workspace["name"], workspace["strategy"], workspace["growth_mb"],
+                          workspace["ceiling_gb"]), ("workspace", "buddy", 32, 0.5))
+        self.assertEqual((persistent["name"], persistent["strategy"], persistent["growth_mb"],
+                          persistent["ceiling_gb"]), ("persistent", "best_fit", 16, None))
+
+    def test_pools_that_do_not_exist_are_refused(self):
+        ended = subprocess.run([PROGRAM, "serve", "--port", "0", "--set",
+                                "memory.strategy=wokspace=buddy"], capture_output=True, text=True)
+        self.assertNotEqual(ended.returncode, 0)
+        self.assertIn("names the pool wokspace; there are default", ended.stderr)
+
     def test_every_json_route_answers_json(self):
         for path in ("/health", "/health/live", "/health/ready", "/gpu-health", "/gpu-memory",
                      "/performance-metrics", "/v1/state", "/v1/alerts", "/v1/devices", "/v1/trends",

@@ -14,6 +14,7 @@ int gpu_worker(Args args, Io& io);
 int lease(Args args, Io& io);
 int market_command(Args args, Io& io);
 int memory(Args args, Io& io);
+int model(Args args, Io& io);
 int sampler(Args args, Io& io);
 int serve(Args args, Io& io);
 int settings(Args args, Io& io);

@@ -16,12 +16,12 @@ namespace sluice::cli {
 namespace {
 
 // Variables of ours that are no settings; the fake driver of the demos reads SLUICE_FAKE_*.
-// Clients read SLUICE_URL and SLUICE_SOCKET, the Python package SLUICE_LIBRARY; a lease
-// exports the rest to its holder.
+// Clients read SLUICE_URL and SLUICE_SOCKET, the Python package SLUICE_LIBRARY, tests
+// SLUICE_TEST_DATA; a lease exports the rest to its holder.
 const std::vector<std::string_view> kReserved = {
-    "SLUICE_CONFIG",  "SLUICE_FAKE_*",      "SLUICE_URL",
-    "SLUICE_SOCKET",  "SLUICE_LEASE_ID",    "SLUICE_GPU_MEMORY_BYTES",
-    "SLUICE_GPU_BUS", "SLUICE_LEASE_TOKEN", "SLUICE_LIBRARY"};
+    "SLUICE_CONFIG",   "SLUICE_FAKE_*",           "SLUICE_URL",     "SLUICE_SOCKET",
+    "SLUICE_LEASE_ID", "SLUICE_GPU_MEMORY_BYTES", "SLUICE_GPU_BUS", "SLUICE_LEASE_TOKEN",
+    "SLUICE_LIBRARY",  "SLUICE_TEST_DATA"};
 
 // What a lease exports and settings read as well: it is meant for the holder's work, and says
 // nothing about how Sluice itself is to run.
@@ -176,6 +176,7 @@ Settings bind(ProgramSettings& p) {
   settings.add("gpu", "which GPUs are used and how", p.gpu);
   settings.add("watch", "telemetry and alerts", p.watch);
   settings.add("broker", "leases: who may use how much GPU memory", p.broker);
+  settings.add("memory", "pools of GPU memory that calculations use", p.memory);
   settings.add("serve", "the HTTP server and the dashboard", p.serve);
   settings.add_list("autoscaling", "when to start and stop instances", false, p.autoscaling);
   settings.add_table(

@@ -24,6 +24,7 @@
 #include "base/settings.h"
 #include "broker/config.h"
 #include "device/config.h"
+#include "memory/config.h"
 #include "serve/config.h"
 #include "watch/config.h"
 
@@ -40,6 +41,7 @@ struct ProgramSettings {
   device::GpuConfig gpu;
   watch::WatchConfig watch;  // its rules: the defaults as changed by [[alerts]]
   broker::BrokerConfig broker;
+  memory::MemoryConfig memory;
   serve::ServeConfig serve;
   std::vector<device::AutoscalingConfig> autoscaling;
 

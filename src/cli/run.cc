@@ -25,6 +25,7 @@ constexpr Command kCommands[] = {
     {"lease", "GPU memory by lease: ask, run a command with it, list, release, watch", lease},
     {"market", "indicators, options, risk, portfolios and simulation on CSV", market_command},
     {"memory", "what programs ask of GPU memory, and the strategy that serves them best", memory},
+    {"model", "what is in a model file; whether operators do what ONNX says", model},
     {"sampler", "ask the drivers for another process", sampler, true},
     {"serve", "watch the machine and serve what is known over HTTP, with a dashboard", serve},
     {"settings", "every setting, its value and where that came from", settings},

@@ -1,15 +1,7 @@
-// A short, repeatable run of market_fuzz.cc: requests and tables with bytes changed, cut out
-// and doubled, and numbers put where others were.
-#include <cstdint>
-#include <cstdio>
-#include <random>
-#include <string>
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+// A short, repeatable run of market_fuzz.cc: requests and tables.
+#include "smoke.h"
 
 namespace {
-
-constexpr int kVariants = 1500;  // of each
 
 const std::string kInputs[] = {
     "date,close,\"a,b\"\n2020-01-01,1,2\n2020-01-02,,3\n",
@@ -36,38 +28,17 @@ const std::string kInputs[] = {
         "parameters": {"fast": "1:2", "slow": [3, 4]}, "trading": {"sides": "both",
         "stop_loss": 0.1}, "walk_forward": {"in_sample": 4, "out_of_sample": 2}, "html": true})",
 };
-const std::string kValues[] = {
+constexpr std::string_view kValues[] = {
     "-1",    "1e999", "0",   "null",   "\"8\"", "[[[[", "true",       "{}",
     "1e308", "NaN",   "1e9", "1e-320", "-0.0",  "[]",   "2147483648", "18446744073709551616"};
-
-std::string damaged(std::string text, std::mt19937& random) {
-  const char kInteresting[] = "{}[]\",:\\u0eE+-.\t\n\x7f\xff\xc3";
-  const auto below = [&](std::size_t n) { return random() % n; };
-  for (std::size_t edits = 1 + below(3); edits > 0 && !text.empty(); --edits) {
-    const std::size_t at = below(text.size()), length = 1 + below(12);
-    switch (below(5)) {
-      case 0: text[at] = kInteresting[below(sizeof kInteresting)]; break;  // NUL included
-      case 1: text.erase(at, length); break;
-      case 2: text.insert(at, length * length, text[at]); break;
-      case 3: text.replace(at, 1 + below(3), kValues[below(std::size(kValues))]); break;
-      default: text.insert(at, text.substr(at, length));
-    }
-  }
-  return text;
-}
-
-void feed(const std::string& text) {
-  LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
-}
 
 }  // namespace
 
 int main() {
-  std::mt19937 random(1);
-  int fed = 0;
-  for (const auto& input : kInputs) {
-    for (std::size_t cut = 0; cut <= input.size(); ++cut, ++fed) feed(input.substr(0, cut));
-    for (int i = 0; i < kVariants; ++i, ++fed) feed(damaged(input, random));
-  }
-  std::printf("market_fuzz_smoke: %d inputs\n", fed);
+  return sluice::fuzz::run("market_fuzz_smoke", kInputs,
+                           {.variants = 1500,
+                            .letters = "{}[]\",:\\u0eE+-.\t\n\x7f\xff\xc3",
+                            .pieces = {std::begin(kValues), std::end(kValues)},
+                            .edits = 3,
+                            .runs = 1});
 }

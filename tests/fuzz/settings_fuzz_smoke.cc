@@ -1,18 +1,8 @@
 // A short run of settings_fuzz without a fuzzing engine: the corpus below, and many
-// small changes to it. The seed is fixed, so a failure repeats.
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <random>
-#include <string>
-#include <string_view>
-#include <vector>
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+// small changes to it.
+#include "smoke.h"
 
 namespace {
-
-constexpr int kChangesPerText = 1000;
 
 // The first character chooses the form: TOML, JSON, environment, flags.
 const std::vector<std::string> kCorpus = {
@@ -83,43 +73,20 @@ constexpr std::string_view kPieces[] = {"\"",
                                         "1979-05-27",
                                         " "};
 
-std::string changed(std::string text, std::mt19937& random) {
-  const auto below = [&](std::size_t n) { return random() % n; };
-  for (auto edits = 1 + below(6); edits > 0; --edits) {
-    const auto at = text.empty() ? 0 : below(text.size());
-    switch (below(5)) {
-      case 0: text.insert(at, kPieces[below(std::size(kPieces))]); break;
-      case 1: text.erase(at, below(12)); break;
-      case 2:
-        if (!text.empty()) text[at] = static_cast<char>(below(256));
-        break;
-      case 3: text.insert(at, text.substr(text.empty() ? 0 : below(text.size()), below(40))); break;
-      default: text.insert(at, 1 + below(60), kPieces[below(std::size(kPieces))][0]); break;
-    }
-  }
-  return text;
-}
-
-void feed(const std::string& text) {
-  LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
-}
-
-TEST(SettingsFuzz, TheCorpusAndManyChangesToItAreHandled) {
-  std::mt19937 random(20240607);
-  for (const auto& text : kCorpus) {
-    feed(text);
-    for (int i = 0; i < kChangesPerText; ++i) feed(text[0] + changed(text.substr(1), random));
-  }
-}
-
-TEST(SettingsFuzz, ExtremeTextsAreHandled) {
+void feed_extremes() {
   for (char form = '0'; form < '4'; ++form)
     for (const std::string_view piece : kPieces) {
       std::string text(1, form);
       while (text.size() < 100'000) text += piece;
-      feed(text);
+      sluice::fuzz::feed(text);
     }
-  feed("");
 }
 
 }  // namespace
+
+int main() {
+  feed_extremes();
+  return sluice::fuzz::run(
+      "settings_fuzz_smoke", kCorpus,
+      {.pieces = {std::begin(kPieces), std::end(kPieces)}, .edits = 6, .kept = 1});
+}

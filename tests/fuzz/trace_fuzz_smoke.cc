@@ -1,21 +1,9 @@
 // A short, repeatable run of trace_fuzz.cc: a pickle, the same as JSON, and a trace,
 // each with bytes changed, cut out and doubled.
-#include <cstdint>
-#include <cstdio>
-#include <random>
-#include <string>
-
 #include "memory/trace.h"
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+#include "smoke.h"
 
 namespace {
-
-constexpr int kVariants = 20'000;  // of each seed
-
-void feed(const std::string& text) {
-  LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
-}
 
 // {'segments': [], 'device_traces': [[{'action': 'alloc', ...}, {'action': 'free_completed',
 // ...}]]}
@@ -48,31 +36,12 @@ std::string trace() {
   return encode(std::move(builder).finish(std::move(header)));
 }
 
-std::string damaged(std::string text, std::mt19937& random) {
-  const auto below = [&](std::size_t n) { return random() % n; };
-  const std::string interesting =
-      "(.0123NJKMXa]}ehjqrstu)\x80\x85\x88\x8a\x8c\x94\x95\x93R\xff\x7f";
-  for (std::size_t edits = 1 + below(4); edits > 0 && !text.empty(); --edits) {
-    const std::size_t at = below(text.size()), length = 1 + below(12);
-    switch (below(4)) {
-      case 0: text[at] = interesting[below(interesting.size())]; break;
-      case 1: text[at] = static_cast<char>(random()); break;
-      case 2: text.erase(at, length); break;
-      default: text.insert(at, text.substr(at, length));
-    }
-  }
-  return text;
-}
-
 }  // namespace
 
 int main() {
-  std::mt19937 random(1);
-  int fed = 0;
-  for (const std::string& seed : {pickle(), std::string(kJson), trace()}) {
-    feed(seed);
-    for (int i = 0; i < kVariants; ++i, ++fed) feed(damaged(seed, random));
-  }
-  std::printf("%d damaged files, none of them fatal\n", fed);
-  return 0;
+  return sluice::fuzz::run(
+      "trace_fuzz_smoke", std::vector<std::string>{pickle(), kJson, trace()},
+      {.variants = 20'000,
+       .letters = "(.0123NJKMXa]}ehjqrstu)\x80\x85\x88\x8a\x8c\x94\x95\x93R\xff\x7f",
+       .runs = 1});
 }

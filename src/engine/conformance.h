@@ -1,0 +1,30 @@
+// Runs test cases in the layout of ONNX's own: a folder with model.onnx and
+// test_data_set_<k>/{input_<i>,output_<i>}.pb, or <name>.onnx beside <name>_output_0.pb.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "compute/workers.h"
+
+namespace sluice::engine {
+
+enum class CaseStatus { passed, failed, unsupported };
+std::string_view to_string(CaseStatus status) noexcept;
+
+struct CaseResult {
+  std::string name;
+  CaseStatus status = CaseStatus::passed;
+  std::string reason{};  // why not passed
+};
+
+// The models below `folder`, in order of their names.
+std::vector<std::filesystem::path> find_cases(const std::filesystem::path& folder);
+
+// Never throws: what goes wrong is the result. Outputs must agree with the expected ones
+// in type and shape, and within |a - b| <= 1e-7 + 1e-3 |b|.
+CaseResult run_case(const std::filesystem::path& model, compute::Workers& workers);
+
+}  // namespace sluice::engine

@@ -1,0 +1,73 @@
+#include "engine/op.h"
+
+#include <algorithm>
+
+#include "engine/ops/families.h"
+
+namespace sluice::engine {
+
+const Datum& OpCall::datum(std::size_t i) const {
+  require(has(i), "input " + std::to_string(i) + " is missing");
+  return inputs_[i];
+}
+
+const Tensor& OpCall::input(std::size_t i) const {
+  const Datum& value = datum(i);
+  require(value.kind == Datum::Kind::tensor, "input " + std::to_string(i) + " is no tensor");
+  return value.tensor;
+}
+
+const std::vector<Tensor>& OpCall::sequence(std::size_t i) const {
+  const Datum& value = datum(i);
+  require(value.kind == Datum::Kind::sequence, "input " + std::to_string(i) + " is no sequence");
+  return *value.items;
+}
+
+std::vector<std::int64_t> OpCall::integers(std::size_t i) const {
+  const Tensor& tensor = input(i);
+  if (tensor.dtype() == DType::i32) {
+    const auto narrow = tensor.values<std::int32_t>();
+    return {narrow.begin(), narrow.end()};
+  }
+  require(tensor.dtype() == DType::i64, "input " + std::to_string(i) + " must be i64, not " +
+                                            std::string(to_string(tensor.dtype())));
+  const auto values = tensor.values<std::int64_t>();
+  return {values.begin(), values.end()};
+}
+
+Tensor OpCall::output(std::size_t i, DType dtype, const Shape& shape) {
+  const Tensor made(dtype, shape);
+  if (i < outputs_.size()) outputs_[i] = made;
+  return made;
+}
+
+void OpCall::give(std::size_t i, Datum value) {
+  if (i < outputs_.size()) outputs_[i] = std::move(value);
+}
+
+const Op* find_op(const Node& node) {
+  const Op* best = nullptr;
+  for (const std::span<const Op> family : families())
+    for (const Op& op : family)
+      if (op.name == node.op && op.domain == node.domain && op.since <= node.version &&
+          (best == nullptr || op.since > best->since))
+        best = &op;
+  return best;
+}
+
+std::vector<const Op*> all_ops() {
+  std::vector<const Op*> ops;
+  for (const std::span<const Op> family : families())
+    for (const Op& op : family) ops.push_back(&op);
+  std::sort(ops.begin(), ops.end(), [](const Op* a, const Op* b) {
+    return std::tie(a->domain, a->name, a->since) < std::tie(b->domain, b->name, b->since);
+  });
+  return ops;
+}
+
+void unsupported_type(DType type) {
+  throw Error(Code::unavailable,
+              "elements of type " + std::string(to_string(type)) + " are not supported");
+}
+
+}  // namespace sluice::engine

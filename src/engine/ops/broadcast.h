@@ -1,0 +1,110 @@
+// Loops over tensors that are stretched to one shape.
+#pragma once
+
+#include <array>
+
+#include "engine/op.h"
+
+namespace sluice::engine {
+
+// For N inputs: how far each moves in memory when an axis of the common shape advances by
+// one; 0 along axes it is stretched over. Axes that lie behind each other in all are merged.
+template <std::size_t N>
+struct Stretched {
+  Shape shape;  // merged
+  std::array<std::array<std::int64_t, kMostDims>, N> step{};
+
+  Stretched(const Shape& common, const std::array<Shape, N>& inputs) {
+    std::array<std::int64_t, N> size;
+    size.fill(1);
+    for (int axis = common.rank() - 1; axis >= 0; --axis) {
+      if (common[axis] == 1) continue;
+      std::array<std::int64_t, N> along{};
+      for (std::size_t i = 0; i < N; ++i) {
+        const int own = axis - (common.rank() - inputs[i].rank());
+        const std::int64_t dim = own >= 0 ? inputs[i][own] : 1;
+        along[i] = dim == 1 ? 0 : size[i];
+        size[i] *= dim;
+      }
+      if (shape.rank() > 0 && merges(along))
+        shape[0] *= common[axis];
+      else
+        prepend(common[axis], along);
+    }
+  }
+
+  // Calls body(offset in the output, offsets of the inputs, how many, steps of the inputs)
+  // for each innermost row.
+  template <class Body>
+  void each_row(Body&& body) const {
+    const int rank = shape.rank();
+    const std::int64_t inner = rank > 0 ? shape[rank - 1] : 1;
+    const std::int64_t rows = inner == 0 ? 0 : shape.size() / inner;
+    std::array<std::int64_t, N> steps{}, at{};
+    for (std::size_t i = 0; i < N; ++i)
+      steps[i] = rank > 0 ? step[i][static_cast<std::size_t>(rank - 1)] : 0;
+    std::array<std::int64_t, kMostDims> index{};
+    for (std::int64_t row = 0; row < rows; ++row) {
+      body(row * inner, at, inner, steps);
+      for (int axis = rank - 2; axis >= 0; --axis) {
+        const auto a = static_cast<std::size_t>(axis);
+        for (std::size_t i = 0; i < N; ++i) at[i] += step[i][a];
+        if (++index[a] < shape[axis]) break;
+        for (std::size_t i = 0; i < N; ++i) at[i] -= step[i][a] * shape[axis];
+        index[a] = 0;
+      }
+    }
+  }
+
+ private:
+  bool merges(const std::array<std::int64_t, N>& along) const {
+    for (std::size_t i = 0; i < N; ++i)
+      if (along[i] != step[i][0] * shape[0]) return false;
+    return true;
+  }
+
+  void prepend(std::int64_t dim, const std::array<std::int64_t, N>& along) {
+    shape.insert(0, dim);
+    for (std::size_t i = 0; i < N; ++i) {
+      std::copy_backward(step[i].begin(), step[i].end() - 1, step[i].end());
+      step[i][0] = along[i];
+    }
+  }
+};
+
+// Input 1. Before opset 7 it was stretched to input 0 only where `broadcast` said so, from
+// `axis` on.
+inline Tensor second_input(OpCall& call) {
+  const Tensor& b = call.input(1);
+  if (call.version() >= 7 || !call.attributes().flag("broadcast")) return b;
+  const int rank = call.input(0).rank();
+  const std::int64_t axis = call.attributes().integer("axis", rank - b.rank());
+  require(axis >= 0 && axis + b.rank() <= rank, "axis " + std::to_string(axis) + " is outside");
+  Shape shape = b.shape();
+  while (shape.rank() + axis < rank) shape.push_back(1);
+  return b.reshaped(shape);
+}
+
+// out[...] = f(a[...], b[...]), all of `out`'s shape or stretched to it.
+template <class A, class B, class R, class F>
+void map2(const Tensor& a, const Tensor& b, const Tensor& out, F&& f) {
+  const Stretched<2> loop(out.shape(), {a.shape(), b.shape()});
+  const A* const x = as<A>(a).data();
+  const B* const y = as<B>(b).data();
+  R* const z = as<R>(out).data();
+  loop.each_row([&](std::int64_t to, const auto& at, std::int64_t count, const auto& step) {
+    const A* p = x + at[0];
+    const B* q = y + at[1];
+    R* r = z + to;
+    if (step[0] == 1 && step[1] == 1)
+      for (std::int64_t i = 0; i < count; ++i) r[i] = f(p[i], q[i]);
+    else if (step[0] == 1 && step[1] == 0)
+      for (std::int64_t i = 0; i < count; ++i) r[i] = f(p[i], *q);
+    else if (step[0] == 0 && step[1] == 1)
+      for (std::int64_t i = 0; i < count; ++i) r[i] = f(*p, q[i]);
+    else
+      for (std::int64_t i = 0; i < count; ++i) r[i] = f(p[i * step[0]], q[i * step[1]]);
+  });
+}
+
+}  // namespace sluice::engine

@@ -1,0 +1,106 @@
+// Questions about two tensors, stretched to each other's shape, and what to do with answers.
+#include "engine/ops/broadcast.h"
+#include "engine/ops/families.h"
+
+namespace sluice::engine {
+namespace {
+
+// The two inputs, and the tensor that says of each pair of elements whether something holds.
+struct Question {
+  Tensor a, b, out;
+
+  explicit Question(OpCall& call) : a(call.input(0)), b(second_input(call)) {
+    require(a.dtype() == b.dtype(), "inputs of two element types");
+    out = call.output(0, DType::boolean, broadcast(a.shape(), b.shape()));
+  }
+};
+
+// Integers of one width are equal where their bits are.
+void equal(OpCall& call) {
+  const Question q(call);
+  const auto ask = [&]<class T>() {
+    map2<T, T, bool>(q.a, q.b, q.out, [](const T& x, const T& y) { return x == y; });
+  };
+  if (is_integer(q.a.dtype()) || q.a.dtype() == DType::boolean)
+    return visit_widths(q.a.dtype(), [&]<class T>() {
+      if constexpr (std::is_unsigned_v<T>) ask.template operator()<T>();
+    });
+  visit_types<float, double, Half, BFloat16, std::string>(q.a.dtype(), ask);
+}
+
+template <bool kOrEqual>
+void ordered(const Question& q, const Tensor& less, const Tensor& more) {
+  visit_numbers(q.a.dtype(), [&]<class T>() {
+    map2<T, T, bool>(less, more, q.out, [](Wide<T> x, Wide<T> y) {
+      if constexpr (kOrEqual)
+        return x <= y;
+      else
+        return x < y;
+    });
+  });
+}
+
+void less(OpCall& call) {
+  const Question q(call);
+  ordered<false>(q, q.a, q.b);
+}
+void greater(OpCall& call) {
+  const Question q(call);
+  ordered<false>(q, q.b, q.a);
+}
+void less_or_equal(OpCall& call) {
+  const Question q(call);
+  ordered<true>(q, q.a, q.b);
+}
+void greater_or_equal(OpCall& call) {
+  const Question q(call);
+  ordered<true>(q, q.b, q.a);
+}
+
+template <class F>
+void logic(OpCall& call) {
+  const Question q(call);
+  map2<bool, bool, bool>(q.a, q.b, q.out, [](bool x, bool y) { return F::of(x, y); });
+}
+struct And {
+  static bool of(bool a, bool b) { return a && b; }
+};
+struct Or {
+  static bool of(bool a, bool b) { return a || b; }
+};
+struct Xor {
+  static bool of(bool a, bool b) { return a != b; }
+};
+
+void where(OpCall& call) {
+  const Tensor &which = call.input(0), &a = call.input(1), &b = call.input(2);
+  require(a.dtype() == b.dtype(), "inputs of two element types");
+  const Shape shape = broadcast(which.shape(), broadcast(a.shape(), b.shape()));
+  const Tensor out = call.output(0, a.dtype(), shape);
+  const Stretched<3> loop(shape, {which.shape(), a.shape(), b.shape()});
+  visit_widths(a.dtype(), [&]<class T>() {
+    const bool* const w = as<bool>(which).data();
+    const T *const x = as<T>(a).data(), *const y = as<T>(b).data();
+    T* const z = as<T>(out).data();
+    loop.each_row([&](std::int64_t to, const auto& at, std::int64_t count, const auto& step) {
+      for (std::int64_t i = 0; i < count; ++i)
+        z[to + i] = w[at[0] + i * step[0]] ? x[at[1] + i * step[1]] : y[at[2] + i * step[2]];
+    });
+  });
+}
+
+constexpr Types kBool{DType::boolean};
+
+constexpr Op kOps[] = {
+    {"And", 1, kBool, logic<And>},     {"Equal", 1, kNumbers | kBool | Types{DType::string}, equal},
+    {"Greater", 1, kNumbers, greater}, {"GreaterOrEqual", 12, kNumbers, greater_or_equal},
+    {"Less", 1, kNumbers, less},       {"LessOrEqual", 12, kNumbers, less_or_equal},
+    {"Or", 1, kBool, logic<Or>},       {"Where", 9, kBool, where},
+    {"Xor", 1, kBool, logic<Xor>},
+};
+
+}  // namespace
+
+std::span<const Op> compare_ops() { return kOps; }
+
+}  // namespace sluice::engine

@@ -1,0 +1,214 @@
+#include "engine/ops/moves.h"
+
+#include <cstring>
+
+#include "engine/ops/axes.h"
+
+namespace sluice::engine {
+namespace {
+
+constexpr std::int64_t kTile = 32;           // a tile of 4-byte elements fits the first cache twice
+constexpr std::int64_t kPerPiece = 1 << 15;  // elements worth a thread's while
+
+// Without axes of one, in the order of the target, neighbours that lie behind each other in
+// both merged.
+std::vector<Move> simplified(std::vector<Move> axes) {
+  std::erase_if(axes, [](const Move& axis) { return axis.size == 1; });
+  std::stable_sort(axes.begin(), axes.end(),
+                   [](const Move& a, const Move& b) { return a.to > b.to; });
+  std::vector<Move> merged;
+  for (const Move& axis : axes) {
+    if (!merged.empty()) {
+      Move& outer = merged.back();
+      if (outer.from == axis.from * axis.size && outer.to == axis.to * axis.size) {
+        outer = {outer.size * axis.size, axis.from, axis.to};
+        continue;
+      }
+    }
+    merged.push_back(axis);
+  }
+  return merged;
+}
+
+// A copy cut into rows: `row` is done at once; where neighbours in the source lie along
+// another axis, `across`, a tile of both.
+struct Plan {
+  std::vector<Move> outer;
+  Move row{1, 1, 1}, across{1, 1, 1};
+  std::int64_t tiles = 1;  // along `across`
+
+  explicit Plan(std::vector<Move> axes) : outer(std::move(axes)) {
+    if (outer.empty()) return;
+    row = outer.back();
+    outer.pop_back();
+    if (row.from == 1 || row.from == 0) return;
+    for (std::size_t i = 0; i < outer.size(); ++i) {
+      if (outer[i].from != 1) continue;
+      across = outer[i];
+      tiles = (across.size + kTile - 1) / kTile;
+      outer.erase(outer.begin() + static_cast<std::ptrdiff_t>(i));
+      return;
+    }
+  }
+
+  std::int64_t count() const {
+    std::int64_t product = tiles;
+    for (const Move& axis : outer) product *= axis.size;
+    return product;
+  }
+};
+
+template <class T>
+void copy_row(const T* from, T* to, const Move& row) {
+  if (row.from == 1 && row.to == 1) {
+    std::copy_n(from, row.size, to);
+  } else if (row.from == 0 && row.to == 1) {
+    std::fill_n(to, row.size, *from);
+  } else {
+    for (std::int64_t i = 0; i < row.size; ++i) to[i * row.to] = from[i * row.from];
+  }
+}
+
+template <class T>
+void copy_tile(const T* from, T* to, const Move& row, const Move& across, std::int64_t wide) {
+  for (std::int64_t begin = 0; begin < row.size; begin += kTile) {
+    const std::int64_t end = std::min(begin + kTile, row.size);
+    for (std::int64_t j = 0; j < wide; ++j)
+      for (std::int64_t i = begin; i < end; ++i)
+        to[j * across.to + i * row.to] = from[i * row.from + j];
+  }
+}
+
+template <class T>
+void copy_piece(const Plan& plan, const T* from, T* to, std::int64_t item) {
+  const std::int64_t tile = item % plan.tiles * kTile;
+  item /= plan.tiles;
+  for (std::size_t i = plan.outer.size(); i-- > 0;) {
+    const Move& axis = plan.outer[i];
+    from += item % axis.size * axis.from;
+    to += item % axis.size * axis.to;
+    item /= axis.size;
+  }
+  if (plan.across.size == 1) return copy_row(from, to, plan.row);
+  const std::int64_t wide = std::min(kTile, plan.across.size - tile);
+  copy_tile(from + tile, to + tile * plan.across.to, plan.row, plan.across, wide);
+}
+
+}  // namespace
+
+void move_elements(Place from, Place to, std::vector<Move> axes, compute::Workers& workers) {
+  for (const Move& axis : axes)
+    if (axis.size == 0) return;
+  const Plan plan(simplified(std::move(axes)));
+  const std::int64_t each = plan.row.size * std::min(plan.across.size, kTile);
+  const auto grain = static_cast<std::size_t>(std::max<std::int64_t>(1, kPerPiece / each));
+  visit_widths(from.tensor.dtype(), [&]<class T>() {
+    const T* const source = static_cast<const T*>(from.tensor.data()) + from.at;
+    T* const target = static_cast<T*>(to.tensor.data()) + to.at;
+    auto some = [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i)
+        copy_piece<T>(plan, source, target, static_cast<std::int64_t>(i));
+    };
+    const auto count = static_cast<std::size_t>(plan.count());
+    if (count <= grain) return some(0, count);
+    workers.each(count, grain, some);
+  });
+}
+
+void fill(const Tensor& tensor, const Tensor& value) {
+  visit_widths(tensor.dtype(), [&]<class T>() {
+    const auto all = as<T>(tensor);
+    std::fill(all.begin(), all.end(), *static_cast<const T*>(value.data()));
+  });
+}
+
+void fill_zero(const Tensor& tensor) {
+  if (tensor.dtype() == DType::string) {
+    const auto all = as<std::string>(tensor);
+    std::fill(all.begin(), all.end(), std::string());
+  } else if (tensor.bytes() > 0) {
+    std::memset(tensor.data(), 0, tensor.bytes());
+  }
+}
+
+Tensor transposed(const Tensor& tensor, const std::vector<int>& order, compute::Workers& workers) {
+  Shape shape;
+  for (const int axis : order) shape.push_back(tensor.shape()[axis]);
+  Tensor out(tensor.dtype(), shape);
+  const Steps from = steps_of(tensor.shape()), to = steps_of(shape);
+  std::vector<Move> axes;
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    axes.push_back({shape[axis], at(from, order[static_cast<std::size_t>(axis)]), at(to, axis)});
+  move_elements({tensor}, {out}, std::move(axes), workers);
+  return out;
+}
+
+Tensor joined(const std::vector<Tensor>& parts, int axis, compute::Workers& workers) {
+  Shape shape = parts.at(0).shape();
+  shape[axis] = 0;
+  for (const Tensor& part : parts) {
+    require(part.dtype() == parts[0].dtype(), "parts of different element types");
+    Shape like = part.shape();
+    require(like.rank() == shape.rank(),
+            "parts of shapes " + to_string(parts[0].shape()) + " and " + to_string(part.shape()));
+    shape[axis] += like[axis];
+    like[axis] = shape[axis];
+    require(like == shape, "parts of shapes " + to_string(parts[0].shape()) + " and " +
+                               to_string(part.shape()) + " along axis " + std::to_string(axis));
+  }
+  Tensor out(parts[0].dtype(), shape);
+  const std::int64_t inner = shape.size(axis + 1, shape.rank());
+  std::int64_t done = 0;
+  for (const Tensor& part : parts) {
+    const std::int64_t run = part.shape()[axis] * inner;
+    const std::int64_t rows = shape.size(0, axis);
+    move_elements({part}, {out, done}, {{rows, run, shape[axis] * inner}, {run, 1, 1}}, workers);
+    done += run;
+  }
+  return out;
+}
+
+Tensor part_of(const Tensor& tensor, int axis, std::int64_t begin, std::int64_t count,
+               compute::Workers& workers) {
+  Shape shape = tensor.shape();
+  const std::int64_t whole = shape[axis];
+  const std::int64_t inner = shape.size(axis + 1, shape.rank());
+  shape[axis] = count;
+  Tensor out(tensor.dtype(), shape);
+  move_elements({tensor, begin * inner}, {out},
+                {{shape.size(0, axis), whole * inner, count * inner}, {count * inner, 1, 1}},
+                workers);
+  return out;
+}
+
+void copy_blocks(const Tensor& from, const Tensor& to, const std::vector<std::int64_t>& places,
+                 std::int64_t size, compute::Workers& workers) {
+  if (size == 0) return;
+  const auto grain = static_cast<std::size_t>(std::max<std::int64_t>(1, kPerPiece / size));
+  visit_widths(from.dtype(), [&]<class T>() {
+    const T* const source = as<T>(from).data();
+    T* const target = as<T>(to).data();
+    workers.each(places.size(), grain, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i)
+        std::copy_n(source + places[i], size, target + static_cast<std::int64_t>(i) * size);
+    });
+  });
+}
+
+Tensor taken(const Tensor& tensor, int axis, const std::vector<std::int64_t>& indices,
+             compute::Workers& workers) {
+  Shape shape = tensor.shape();
+  const std::int64_t whole = shape[axis];
+  shape[axis] = static_cast<std::int64_t>(indices.size());
+  Tensor out(tensor.dtype(), shape);
+  const std::int64_t inner = shape.size(axis + 1, shape.rank());
+  const std::int64_t outer = inner == 0 || indices.empty() ? 0 : shape.size(0, axis);
+  std::vector<std::int64_t> places;
+  places.reserve(static_cast<std::size_t>(outer) * indices.size());
+  for (std::int64_t i = 0; i < outer; ++i)
+    for (const std::int64_t index : indices) places.push_back((i * whole + index) * inner);
+  copy_blocks(tensor, out, places, inner, workers);
+  return out;
+}
+
+}  // namespace sluice::engine

@@ -1,0 +1,154 @@
+// Tensors made larger or smaller at their edges.
+#include "engine/ops/axes.h"
+#include "engine/ops/families.h"
+#include "engine/ops/moves.h"
+
+namespace sluice::engine {
+namespace {
+
+// How many elements come before and after each axis; negative: how many go.
+struct Padding {
+  std::vector<std::int64_t> before, after;
+
+  explicit Padding(int rank) : before(static_cast<std::size_t>(rank), 0), after(before) {}
+
+  Shape applied(const Shape& shape) const {
+    Shape out = shape;
+    for (int i = 0; i < shape.rank(); ++i) {
+      const auto a = static_cast<std::size_t>(i);
+      constexpr std::int64_t kMost = std::int64_t{1} << 48;
+      require(before[a] > -kMost && before[a] < kMost && after[a] > -kMost && after[a] < kMost &&
+                  shape[i] + before[a] + after[a] >= 0,
+              "padding of " + std::to_string(before[a]) + " and " + std::to_string(after[a]) +
+                  " for " + std::to_string(shape[i]) + " elements");
+      out[i] = shape[i] + before[a] + after[a];
+    }
+    return checked_shape(out.dims());
+  }
+};
+
+// The part of the input that the output shows goes to its place; all else is left.
+void place_inside(OpCall& call, const Tensor& data, const Tensor& out, const Padding& padding) {
+  const Steps from = steps_of(data.shape()), to = steps_of(out.shape());
+  std::int64_t source = 0, target = 0;
+  std::vector<Move> moves;
+  for (int i = 0; i < data.rank(); ++i) {
+    const std::int64_t shift = padding.before[static_cast<std::size_t>(i)];
+    const std::int64_t begin = std::max<std::int64_t>(0, -shift);
+    const std::int64_t end = std::min(data.shape()[i], out.shape()[i] - shift);
+    moves.push_back({std::max<std::int64_t>(0, end - begin), at(from, i), at(to, i)});
+    source += begin * at(from, i);
+    target += (begin + shift) * at(to, i);
+  }
+  move_elements({data, source}, {out, target}, std::move(moves), call.workers);
+}
+
+enum class Mode { constant, reflect, edge, wrap };
+
+Mode mode_of(const OpCall& call) {
+  const std::string name = call.attributes().string("mode", "constant");
+  if (name == "constant") return Mode::constant;
+  if (name == "reflect") return Mode::reflect;
+  if (name == "edge") return Mode::edge;
+  require(name == "wrap" && call.version() >= 19, "no mode " + name);
+  return Mode::wrap;
+}
+
+// Which element of `size` stands at `i`, which may lie outside.
+std::int64_t stands_at(Mode mode, std::int64_t i, std::int64_t size) {
+  if (mode == Mode::edge) return std::clamp<std::int64_t>(i, 0, size - 1);
+  if (mode == Mode::wrap) return (i % size + size) % size;
+  if (size == 1) return 0;
+  const std::int64_t period = 2 * (size - 1), phase = (i % period + period) % period;
+  return phase < size ? phase : period - phase;
+}
+
+// What is cut off is gone before the rest is looked at to continue it.
+void continued(OpCall& call, Mode mode, const Padding& padding) {
+  Tensor data = call.input(0);
+  require(data.size() > 0, "padding of an empty tensor with what is not there");
+  for (int axis = 0; axis < data.rank(); ++axis) {
+    const auto a = static_cast<std::size_t>(axis);
+    const std::int64_t before = padding.before[a], after = padding.after[a];
+    if (before == 0 && after == 0) continue;
+    const std::int64_t cut = std::max<std::int64_t>(0, -before);
+    const std::int64_t size = data.shape()[axis] - cut - std::max<std::int64_t>(0, -after);
+    const std::int64_t count = data.shape()[axis] + before + after;
+    require(size > 0 || count == 0, "padding of an empty axis with what is not there");
+    std::vector<std::int64_t> indices;
+    for (std::int64_t i = 0; i < count; ++i)
+      indices.push_back(cut + stands_at(mode, i - std::max<std::int64_t>(0, before), size));
+    data = taken(data, axis, indices, call.workers);
+  }
+  call.give(0, data);
+}
+
+Padding padding_of(const OpCall& call) {
+  const int rank = call.input(0).rank();
+  const auto pads = list_of(call, 1, call.version() < 2 ? "paddings" : "pads");
+  require(pads.has_value(), "the padding is missing");
+  const std::vector<int> axes = call.has(3) ? resolve_axes(call.integers(3), rank) : all_axes(rank);
+  require(pads->size() == 2 * axes.size(),
+          std::to_string(pads->size()) + " paddings for " + std::to_string(axes.size()) + " axes");
+  Padding padding(rank);
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    padding.before[static_cast<std::size_t>(axes[i])] = (*pads)[i];
+    padding.after[static_cast<std::size_t>(axes[i])] = (*pads)[i + axes.size()];
+  }
+  return padding;
+}
+
+void fill_constant(OpCall& call, const Tensor& out) {
+  if (call.has(2)) {
+    const Tensor& value = call.input(2);
+    require(value.dtype() == out.dtype() && value.size() == 1,
+            "the constant is one element of the data's type");
+    return fill(out, value);
+  }
+  const float value = call.attributes().real("value", 0);
+  if (value == 0) return fill_zero(out);
+  visit_reals(out.dtype(), [&]<class T>() { fill(out, Tensor::of(T(value))); });
+}
+
+void pad(OpCall& call) {
+  const Tensor& data = call.input(0);
+  const Padding padding = padding_of(call);
+  const Shape shape = padding.applied(data.shape());
+  const Mode mode = mode_of(call);
+  if (mode != Mode::constant && shape.size() > 0) return continued(call, mode, padding);
+  const Tensor out = call.output(0, data.dtype(), shape);
+  fill_constant(call, out);
+  place_inside(call, data, out, padding);
+}
+
+void center_crop_pad(OpCall& call) {
+  const Tensor& data = call.input(0);
+  const std::vector<std::int64_t> sizes = call.integers(1);
+  const std::vector<int> axes = call.attributes().has("axes")
+                                    ? resolve_axes(call.attributes().integers("axes"), data.rank())
+                                    : all_axes(data.rank());
+  require(sizes.size() == axes.size(),
+          std::to_string(sizes.size()) + " sizes for " + std::to_string(axes.size()) + " axes");
+  Padding padding(data.rank());
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const auto a = static_cast<std::size_t>(axes[i]);
+    const std::int64_t size = sizes[i];
+    require(size >= 0 && size < std::int64_t{1} << 48, "a size of " + std::to_string(size));
+    padding.before[a] = (size - data.shape()[axes[i]]) / 2;
+    padding.after[a] = size - data.shape()[axes[i]] - padding.before[a];
+  }
+  const Tensor out = call.output(0, data.dtype(), padding.applied(data.shape()));
+  fill_zero(out);
+  place_inside(call, data, out, padding);
+}
+
+constexpr Op kOps[] = {
+    {"Pad", 1, kAnyType, pad},
+    {"CenterCropPad", 18, kAnyType, center_crop_pad},
+};
+
+}  // namespace
+
+std::span<const Op> pad_ops() { return kOps; }
+
+}  // namespace sluice::engine

@@ -1,0 +1,267 @@
+// What a window sees as one number: the largest, the mean, or a norm; and the way back.
+#include <cmath>
+#include <limits>
+
+#include "engine/ops/families.h"
+#include "engine/ops/wide.h"
+#include "engine/ops/window.h"
+
+namespace sluice::engine {
+namespace {
+
+// The part of the input that one output sees.
+struct Seen {
+  std::array<std::int64_t, Window::kAxes> start{}, first{}, last{};
+
+  Seen(const Window& window, std::int64_t out) {
+    for (std::size_t i = Window::kAxes; i-- > 0;) {
+      const Window::Axis& axis = window.axis[i];
+      start[i] = axis.start(out % axis.out);
+      out /= axis.out;
+      first[i] = axis.first(start[i]);
+      last[i] = axis.last(start[i]);
+    }
+  }
+
+  std::int64_t count() const {
+    std::int64_t product = 1;
+    for (std::size_t i = 0; i < Window::kAxes; ++i)
+      product *= std::max<std::int64_t>(0, last[i] - first[i]);
+    return product;
+  }
+
+  // Calls body with the place of each element in its channel.
+  template <class Body>
+  void each(const Window& window, Body&& body) const {
+    const auto& [deep, high, wide] = window.axis;
+    for (std::int64_t a = first[0]; a < last[0]; ++a)
+      for (std::int64_t b = first[1]; b < last[1]; ++b) {
+        const std::int64_t row =
+            ((start[0] + a * deep.dilation) * high.in + start[1] + b * high.dilation) * wide.in;
+        for (std::int64_t c = first[2]; c < last[2]; ++c) body(row + start[2] + c * wide.dilation);
+      }
+  }
+};
+
+// How many places of the window lie on the input or on its padding.
+std::int64_t padded_count(const Window& window, const Seen& seen) {
+  std::int64_t product = 1;
+  for (std::size_t i = 0; i < Window::kAxes; ++i) {
+    Window::Axis axis = window.axis[i];
+    axis.in += axis.after;
+    product *= axis.last(seen.start[i]);
+  }
+  return product;
+}
+
+Window pooling_window(OpCall& call) {
+  const bool ceil = call.attributes().flag("ceil_mode");
+  return read_window(call.attributes(), call.input(0).shape(), Tensor(),
+                     ceil ? LastWindow::kept_where_it_begins_inside : LastWindow::dropped);
+}
+
+// body(channel, output in the channel, what it sees), on all cores.
+template <class Body>
+void each_output(OpCall& call, const Window& window, const Body& body) {
+  const Shape& shape = call.input(0).shape();
+  const std::int64_t outs = window.outs();
+  call.workers.each(static_cast<std::size_t>(shape[0] * shape[1]), 1,
+                    [&](std::size_t begin, std::size_t end) {
+                      for (std::size_t channel = begin; channel < end; ++channel)
+                        for (std::int64_t at = 0; at < outs; ++at)
+                          body(static_cast<std::int64_t>(channel), at, Seen(window, at));
+                    });
+}
+
+void average_pool(OpCall& call) {
+  const Tensor x = widened(call.input(0));
+  const Window window = pooling_window(call);
+  const bool padding_counts = call.attributes().flag("count_include_pad");
+  const Tensor y(x.dtype(), window.output(x.shape()[0], x.shape()[1]));
+  visit_wide(x.dtype(), [&]<class T>() {
+    const T* const in = as<T>(x).data();
+    T* const out = as<T>(y).data();
+    each_output(call, window, [&](std::int64_t channel, std::int64_t at, const Seen& seen) {
+      const T* const from = in + channel * window.ins();
+      double sum = 0;
+      seen.each(window, [&](std::int64_t i) { sum += static_cast<double>(from[i]); });
+      const std::int64_t count = padding_counts ? padded_count(window, seen) : seen.count();
+      out[channel * window.outs() + at] =
+          static_cast<T>(count == 0 ? 0 : sum / static_cast<double>(count));
+    });
+  });
+  call.give(0, narrowed(y, call.input(0).dtype()));
+}
+
+// The place of an element as counted with the first axis innermost.
+std::int64_t column_major(const Window& window, std::int64_t place) {
+  const auto& [deep, high, wide] = window.axis;
+  const std::int64_t c = place % wide.in, b = place / wide.in % high.in,
+                     a = place / wide.in / high.in;
+  return a + deep.in * (b + high.in * c);
+}
+
+template <class T>
+void largest(OpCall& call, const Window& window, const Tensor& x, const Tensor& y,
+             const Tensor& places) {
+  const bool columns = call.attributes().integer("storage_order", 0) != 0;
+  each_output(call, window, [&](std::int64_t channel, std::int64_t at, const Seen& seen) {
+    const T* const from = as<T>(x).data() + channel * window.ins();
+    T best = std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity()
+                                                  : std::numeric_limits<T>::lowest();
+    std::int64_t place = -1;
+    seen.each(window, [&](std::int64_t i) {
+      if (place >= 0 && !(from[i] > best)) return;
+      best = from[i];
+      place = i;
+    });
+    const auto to = static_cast<std::size_t>(channel * window.outs() + at);
+    as<T>(y)[to] = best;
+    if (!places) return;
+    if (columns && place >= 0) place = column_major(window, place);
+    as<std::int64_t>(places)[to] = channel * window.ins() + std::max<std::int64_t>(0, place);
+  });
+}
+
+void max_pool(OpCall& call) {
+  const DType type = call.input(0).dtype();
+  const bool bytes = type == DType::i8 || type == DType::u8;
+  const Tensor x = bytes ? call.input(0) : widened(call.input(0));
+  const Window window = pooling_window(call);
+  const Shape shape = window.output(x.shape()[0], x.shape()[1]);
+  const Tensor y(x.dtype(), shape);
+  const Tensor places = call.wants(1) ? call.output(1, DType::i64, shape) : Tensor();
+  visit_types<float, double, std::int8_t, std::uint8_t>(
+      x.dtype(), [&]<class T>() { largest<T>(call, window, x, y, places); });
+  call.give(0, bytes ? y : narrowed(y, type));
+}
+
+// p was a real number in the first version.
+double norm_of(OpCall& call) {
+  const double p = call.version() < 2 ? static_cast<double>(call.attributes().real("p", 2))
+                                      : static_cast<double>(call.attributes().integer("p", 2));
+  require(p > 0, "p must be above 0");
+  return p;
+}
+
+void lp_pool(OpCall& call) {
+  const Tensor x = widened(call.input(0));
+  const Window window = pooling_window(call);
+  const double p = norm_of(call);
+  const Tensor y(x.dtype(), window.output(x.shape()[0], x.shape()[1]));
+  visit_wide(x.dtype(), [&]<class T>() {
+    const T* const in = as<T>(x).data();
+    T* const out = as<T>(y).data();
+    each_output(call, window, [&](std::int64_t channel, std::int64_t at, const Seen& seen) {
+      const T* const from = in + channel * window.ins();
+      double sum = 0;
+      seen.each(window, [&](std::int64_t i) {
+        sum += std::pow(std::abs(static_cast<double>(from[i])), p);
+      });
+      out[channel * window.outs() + at] = static_cast<T>(std::pow(sum, 1 / p));
+    });
+  });
+  call.give(0, narrowed(y, call.input(0).dtype()));
+}
+
+// reduce(values of a channel) is its one number.
+template <class Reduce>
+void global_pool(OpCall& call, const Reduce& reduce) {
+  const Tensor x = widened(call.input(0));
+  require(x.rank() >= 2, "an input of shape " + to_string(x.shape()) + " has no channels");
+  Shape shape = x.shape();
+  for (int i = 2; i < shape.rank(); ++i) shape[i] = 1;
+  const auto size = static_cast<std::size_t>(x.shape().size(2, x.rank()));
+  const Tensor y(x.dtype(), shape);
+  visit_wide(x.dtype(), [&]<class T>() {
+    call.workers.each(static_cast<std::size_t>(y.size()), 1,
+                      [&](std::size_t begin, std::size_t end) {
+                        for (std::size_t i = begin; i < end; ++i)
+                          as<T>(y)[i] = static_cast<T>(reduce(as<T>(x).subspan(i * size, size)));
+                      });
+  });
+  call.give(0, narrowed(y, call.input(0).dtype()));
+}
+
+void global_average_pool(OpCall& call) {
+  global_pool(call, [](auto values) {
+    double sum = 0;
+    for (const auto value : values) sum += static_cast<double>(value);
+    return sum / static_cast<double>(values.size());
+  });
+}
+
+void global_max_pool(OpCall& call) {
+  global_pool(call, [](auto values) {
+    double most = -std::numeric_limits<double>::infinity();
+    for (const auto value : values) most = std::max(most, static_cast<double>(value));
+    return most;
+  });
+}
+
+void global_lp_pool(OpCall& call) {
+  global_pool(call, [p = norm_of(call)](auto values) {
+    double sum = 0;
+    for (const auto value : values) sum += std::pow(std::abs(static_cast<double>(value)), p);
+    return std::pow(sum, 1 / p);
+  });
+}
+
+// The image that was pooled, as the window says, not as the third input asks.
+Shape unpooled(OpCall& call, const Shape& input) {
+  const Window window = read_window(call.attributes(), input, Tensor());
+  Shape shape{input[0], input[1]};
+  for (const Window::Axis& axis : window.axes())
+    shape.push_back(std::max<std::int64_t>(
+        0, (axis.in - 1) * axis.stride + axis.kernel - axis.before - axis.after));
+  return shape;
+}
+
+// Places count in the image that was pooled; a larger output has zeros behind it.
+void max_unpool(OpCall& call) {
+  const Tensor &x = call.input(0), &places = call.input(1);
+  const Shape pooled = unpooled(call, x.shape());
+  Shape shape = pooled;
+  if (call.has(2)) shape = Shape(call.integers(2));
+  require(places.dtype() == DType::i64 && places.shape() == x.shape(),
+          "a place for each element is needed");
+  require(shape.rank() == x.rank(), "output_shape has another number of axes");
+  for (int i = 0; i < shape.rank(); ++i)
+    require(shape[i] >= pooled[i], "an output of " + to_string(shape) +
+                                       " is smaller than what was pooled, " + to_string(pooled));
+  const Tensor y = call.output(0, x.dtype(), shape);
+  const std::int64_t most = checked_size(pooled.dims());
+  visit_widths(x.dtype(), [&]<class T>() {
+    std::fill(as<T>(y).begin(), as<T>(y).end(), T{});
+    for (std::size_t i = 0; i < as<T>(x).size(); ++i) {
+      std::int64_t place = as<std::int64_t>(places)[i], to = 0, step = 1;
+      require(place >= 0 && place < most,
+              "place " + std::to_string(place) + " is outside of " + to_string(pooled));
+      for (int a = shape.rank() - 1; a >= 0; --a) {
+        to += place % pooled[a] * step;
+        place /= pooled[a];
+        step *= shape[a];
+      }
+      as<T>(y)[static_cast<std::size_t>(to)] = as<T>(x)[i];
+    }
+  });
+}
+
+constexpr Types kPooled = kReals | Types{DType::i8, DType::u8};
+
+constexpr Op kOps[] = {
+    {"AveragePool", 1, kReals, average_pool},
+    {"MaxPool", 1, kReals, max_pool},
+    {"MaxPool", 12, kPooled, max_pool},
+    {"LpPool", 1, kReals, lp_pool},
+    {"GlobalAveragePool", 1, kReals, global_average_pool},
+    {"GlobalMaxPool", 1, kReals, global_max_pool},
+    {"GlobalLpPool", 1, kReals, global_lp_pool},
+    {"MaxUnpool", 9, kReals, max_unpool},
+};
+
+}  // namespace
+
+std::span<const Op> pool_ops() { return kOps; }
+
+}  // namespace sluice::engine

@@ -1,0 +1,148 @@
+// What goes along one axis: softmax and its kin, and running sums and products.
+#include <cmath>
+
+#include "engine/ops/axes.h"
+#include "engine/ops/convert.h"
+#include "engine/ops/families.h"
+
+namespace sluice::engine {
+namespace {
+
+// A tensor as outer x n x inner, n being what is worked along.
+struct Along {
+  std::int64_t outer, n, inner;
+
+  Along(const Shape& shape, int axis)
+      : outer(shape.size(0, axis)), n(shape[axis]), inner(shape.size(axis + 1, shape.rank())) {}
+
+  // Before opset 13 all axes from `axis` on were one.
+  static Along of(OpCall& call) {
+    const Tensor& in = call.input(0);
+    if (call.version() >= 13)
+      return Along(in.shape(), resolve_axis(call.attributes().integer("axis", -1), in.rank()));
+    std::int64_t axis = call.attributes().integer("axis", 1);
+    if (axis < 0) axis += in.rank();
+    require(axis >= 0 && axis <= in.rank(), "axis " + std::to_string(axis) + " is outside");
+    const auto from = static_cast<int>(axis);
+    Along all({1}, 0);
+    all.outer = in.shape().size(0, from);
+    all.n = in.shape().size(from, in.rank());
+    return all;
+  }
+};
+
+// Output 0 from input 0: f(x, y, n, step) for each line, on all cores.
+template <class F>
+void each_line(OpCall& call, F&& f) {
+  const Tensor& in = call.input(0);
+  const Along along = Along::of(call);
+  const Tensor wide = converted(in, wide_real(in.dtype()));
+  const Tensor out(wide.dtype(), in.shape());
+  if (in.size() > 0)
+    visit_wide_reals(wide.dtype(), [&]<class T>() {
+      const auto grain = static_cast<std::size_t>(std::max<std::int64_t>(1, (1 << 13) / along.n));
+      call.workers.each(static_cast<std::size_t>(along.outer * along.inner), grain,
+                        [&](std::size_t begin, std::size_t end) {
+                          for (std::size_t i = begin; i < end; ++i) {
+                            const auto line = static_cast<std::int64_t>(i);
+                            const std::int64_t at =
+                                line / along.inner * along.n * along.inner + line % along.inner;
+                            f(as<T>(wide).data() + at, as<T>(out).data() + at, along.n,
+                              along.inner);
+                          }
+                        });
+    });
+  call.give(0, converted(out, in.dtype()));
+}
+
+template <class T>
+T largest(const T* x, std::int64_t n, std::int64_t step) {
+  T most = x[0];
+  for (std::int64_t i = 1; i < n; ++i) most = std::max(most, x[i * step]);
+  return most;
+}
+
+void softmax(OpCall& call) {
+  each_line(call, []<class T>(const T* x, T* y, std::int64_t n, std::int64_t step) {
+    const T most = largest(x, n, step);
+    double sum = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      y[i * step] = std::exp(x[i * step] - most);
+      sum += static_cast<double>(y[i * step]);
+    }
+    const T scale = static_cast<T>(1 / sum);
+    for (std::int64_t i = 0; i < n; ++i) y[i * step] *= scale;
+  });
+}
+
+void log_softmax(OpCall& call) {
+  each_line(call, []<class T>(const T* x, T* y, std::int64_t n, std::int64_t step) {
+    const T most = largest(x, n, step);
+    double sum = 0;
+    for (std::int64_t i = 0; i < n; ++i) sum += static_cast<double>(std::exp(x[i * step] - most));
+    const T off = static_cast<T>(std::log(sum));
+    for (std::int64_t i = 0; i < n; ++i) y[i * step] = x[i * step] - most - off;
+  });
+}
+
+void hardmax(OpCall& call) {
+  each_line(call, []<class T>(const T* x, T* y, std::int64_t n, std::int64_t step) {
+    std::int64_t best = 0;
+    for (std::int64_t i = 1; i < n; ++i)
+      if (x[i * step] > x[best * step]) best = i;
+    for (std::int64_t i = 0; i < n; ++i) y[i * step] = i == best ? T(1) : T(0);
+  });
+}
+
+struct Plus {
+  static constexpr int kStart = 0;
+  static auto of(auto a, auto b) { return a + b; }
+};
+struct Times {
+  static constexpr int kStart = 1;
+  static auto of(auto a, auto b) { return a * b; }
+};
+
+template <class F, class T>
+void run_along(const Along& along, const T* x, T* y, bool exclusive, bool reverse) {
+  using S = std::conditional_t<std::is_floating_point_v<T>, double, std::uint64_t>;
+  for (std::int64_t o = 0; o < along.outer; ++o)
+    for (std::int64_t i = 0; i < along.inner; ++i) {
+      S so_far = F::kStart;
+      for (std::int64_t k = 0; k < along.n; ++k) {
+        const std::int64_t place = reverse ? along.n - 1 - k : k;
+        const std::int64_t at = (o * along.n + place) * along.inner + i;
+        if (exclusive) y[at] = static_cast<T>(so_far);
+        so_far = F::of(so_far, static_cast<S>(x[at]));
+        if (!exclusive) y[at] = static_cast<T>(so_far);
+      }
+    }
+}
+
+template <class F>
+void running(OpCall& call) {
+  const Tensor& in = call.input(0);
+  const int axis = resolve_axis(integer_of(call, 1), in.rank());
+  const Tensor wide = converted(in, wide_number(in.dtype()));
+  const Tensor out(wide.dtype(), in.shape());
+  if (in.size() == 0) return call.give(0, converted(out, in.dtype()));
+  visit_wide_numbers(wide.dtype(), [&]<class T>() {
+    run_along<F>(Along(in.shape(), axis), as<T>(wide).data(), as<T>(out).data(),
+                 call.attributes().flag("exclusive"), call.attributes().flag("reverse"));
+  });
+  call.give(0, converted(out, in.dtype()));
+}
+
+constexpr Types kRunning = kReals | Types{DType::i32, DType::i64, DType::u32, DType::u64};
+
+constexpr Op kOps[] = {
+    {"CumProd", 26, kRunning, running<Times>}, {"CumSum", 11, kRunning, running<Plus>},
+    {"Hardmax", 1, kReals, hardmax},           {"LogSoftmax", 1, kReals, log_softmax},
+    {"Softmax", 1, kReals, softmax},
+};
+
+}  // namespace
+
+std::span<const Op> softmax_ops() { return kOps; }
+
+}  // namespace sluice::engine

@@ -1,0 +1,159 @@
+// The largest, the smallest, the different ones.
+#include <cmath>
+#include <numeric>
+
+#include "engine/ops/axes.h"
+#include "engine/ops/families.h"
+#include "engine/ops/moves.h"
+
+namespace sluice::engine {
+namespace {
+
+// An order of all values: NaN is above the rest and equal to itself.
+template <class T>
+bool below(const T& a, const T& b) {
+  if constexpr (std::is_same_v<T, std::string> || std::is_integral_v<T>) {
+    return a < b;
+  } else {
+    const auto x = static_cast<Wide<T>>(a), y = static_cast<Wide<T>>(b);
+    return x < y || (y != y && x == x);
+  }
+}
+
+struct Best {
+  std::int64_t outer, size, inner, k;
+  bool largest;
+};
+
+// Equal values come in the order they stand in.
+template <class T>
+void best_of(const Best& plan, const T* from, T* values, std::int64_t* indices, std::size_t begin,
+             std::size_t end) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(plan.size));
+  const auto cut = order.begin() + plan.k;
+  for (auto row = static_cast<std::int64_t>(begin); row < static_cast<std::int64_t>(end); ++row) {
+    const std::int64_t outer = row / plan.inner, inner = row % plan.inner;
+    const T* const line = from + outer * plan.size * plan.inner + inner;
+    std::iota(order.begin(), order.end(), 0);
+    std::partial_sort(order.begin(), cut, order.end(), [&](std::int64_t i, std::int64_t j) {
+      const T &a = line[i * plan.inner], &b = line[j * plan.inner];
+      const bool before = plan.largest ? below(b, a) : below(a, b);
+      const bool after = plan.largest ? below(a, b) : below(b, a);
+      return before || (!after && i < j);
+    });
+    for (std::int64_t i = 0; i < plan.k; ++i) {
+      const std::int64_t to = (outer * plan.k + i) * plan.inner + inner;
+      indices[to] = order[static_cast<std::size_t>(i)];
+      values[to] = line[indices[to] * plan.inner];
+    }
+  }
+}
+
+void top_k(OpCall& call) {
+  const Tensor& data = call.input(0);
+  const int axis = resolve_axis(call.attributes().integer("axis", -1), data.rank());
+  const std::int64_t k = call.version() < 10 ? call.attributes().integer("k") : integer_of(call, 1);
+  const std::int64_t size = data.shape()[axis];
+  require(k >= 0 && k <= size, "the best " + std::to_string(k) + " of " + std::to_string(size));
+  Shape shape = data.shape();
+  shape[axis] = k;
+  const Best plan{.outer = shape.size(0, axis),
+                  .size = size,
+                  .inner = shape.size(axis + 1, shape.rank()),
+                  .k = k,
+                  .largest = call.attributes().flag("largest", true)};
+  const Tensor values = call.output(0, data.dtype(), shape);
+  const Tensor indices = call.output(1, DType::i64, shape);
+  if (values.size() == 0) return;
+  const std::size_t grain = static_cast<std::size_t>(1 + 8192 / (size + 1));
+  visit_numbers(data.dtype(), [&]<class T>() {
+    call.workers.each(static_cast<std::size_t>(plan.outer * plan.inner), grain,
+                      [&](std::size_t begin, std::size_t end) {
+                        best_of<T>(plan, data.values<T>().data(), values.values<T>().data(),
+                                   indices.values<std::int64_t>().data(), begin, end);
+                      });
+  });
+}
+
+// What is the same among `count` rows of `width` elements.
+struct Groups {
+  std::vector<std::int64_t> first, counts;  // of each group: the first of it, and how many
+  std::vector<std::int64_t> of;             // the group of each row
+};
+
+template <class T>
+Groups groups_of(const T* rows, std::int64_t count, std::int64_t width, bool sorted) {
+  const auto less = [&](std::int64_t i, std::int64_t j) {
+    return std::lexicographical_compare(rows + i * width, rows + (i + 1) * width, rows + j * width,
+                                        rows + (j + 1) * width, below<T>);
+  };
+  std::vector<std::int64_t> order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), less);
+  Groups groups;
+  groups.of.resize(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (i == 0 || less(order[i - 1], order[i])) {
+      groups.first.push_back(order[i]);
+      groups.counts.push_back(0);
+    }
+    ++groups.counts.back();
+    groups.of[static_cast<std::size_t>(order[i])] =
+        static_cast<std::int64_t>(groups.first.size()) - 1;
+  }
+  if (sorted) return groups;
+  std::vector<std::int64_t> by_place(groups.first.size());  // by where each comes first
+  std::iota(by_place.begin(), by_place.end(), 0);
+  const auto at_of = [](std::int64_t i) { return static_cast<std::size_t>(i); };
+  std::sort(by_place.begin(), by_place.end(), [&](std::int64_t a, std::int64_t b) {
+    return groups.first[at_of(a)] < groups.first[at_of(b)];
+  });
+  Groups placed;
+  std::vector<std::int64_t> now(by_place.size());
+  for (const std::int64_t group : by_place) {
+    now[at_of(group)] = static_cast<std::int64_t>(placed.first.size());
+    placed.first.push_back(groups.first[at_of(group)]);
+    placed.counts.push_back(groups.counts[at_of(group)]);
+  }
+  for (const std::int64_t group : groups.of) placed.of.push_back(now[at_of(group)]);
+  return placed;
+}
+
+void unique(OpCall& call) {
+  Tensor data = call.input(0);
+  int axis = 0;
+  if (call.attributes().has("axis"))
+    axis = resolve_axis(call.attributes().integer("axis"), data.rank());
+  else
+    data = data.reshaped(Shape{data.size()});
+  std::vector<int> order = all_axes(data.rank());
+  std::rotate(order.begin(), order.begin() + axis, order.begin() + axis + 1);
+  const Tensor rows = transposed(data, order, call.workers);
+  const std::int64_t count = rows.shape()[0];
+  require(rows.size() > 0 || count < (1 << 24), "too many rows of nothing");
+  Groups groups;
+  visit_types<float, double, Half, BFloat16, std::int8_t, std::int16_t, std::int32_t, std::int64_t,
+              std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t, bool, std::string>(
+      rows.dtype(), [&]<class T>() {
+        groups = groups_of<T>(rows.values<T>().data(), count, rows.shape().size(1, rows.rank()),
+                              call.attributes().flag("sorted", true));
+      });
+  call.give(0, taken(data, axis, groups.first, call.workers));
+  const auto list = [](const std::vector<std::int64_t>& of) {
+    return Tensor::of(std::span<const std::int64_t>(of));
+  };
+  call.give(1, list(groups.first));
+  call.give(2, list(groups.of));
+  call.give(3, list(groups.counts));
+}
+
+constexpr Op kOps[] = {
+    {"TopK", 1, kNumbers, top_k},
+    {"Unique", 11, kNumbers | Types{DType::boolean, DType::string}, unique},
+};
+
+}  // namespace
+
+std::span<const Op> sort_ops() { return kOps; }
+
+}  // namespace sluice::engine

@@ -1,0 +1,270 @@
+// The messages of an ONNX file, each as its struct. Field numbers are the format's.
+#include "base/error.h"
+#include "formats/onnx/parts.h"
+#include "formats/onnx/wire.h"
+
+namespace sluice::onnx {
+namespace {
+
+constexpr int kDeepest = 64;  // graphs in attributes of nodes of graphs ..., types of types
+
+class Reader {
+ public:
+  explicit Reader(Source& source) : source_(source) {}
+
+  void graph(std::string_view bytes, Graph& g) {
+    const Deeper deeper(*this);
+    for (Wire fields(bytes); fields.next();) {
+      switch (fields.number()) {
+        case 1: g.nodes.push_back(node(fields.bytes())); break;
+        case 2: g.name = fields.name(); break;
+        case 5: initializer(fields.bytes(), g); break;
+        case 11: g.inputs.push_back(value_info(fields.bytes())); break;
+        case 12: g.outputs.push_back(value_info(fields.bytes())); break;
+        case 13: g.values.push_back(value_info(fields.bytes())); break;
+        case 15: g.sparse_initializers.push_back(sparse(fields.bytes())); break;
+        default: break;
+      }
+    }
+  }
+
+  Function function(std::string_view bytes) {
+    Function f;
+    for (Wire fields(bytes); fields.next();) {
+      switch (fields.number()) {
+        case 1: f.name = fields.name(); break;
+        case 4: f.inputs.push_back(fields.name()); break;
+        case 5: f.outputs.push_back(fields.name()); break;
+        case 6: f.attributes.push_back(fields.name()); break;
+        case 7: f.nodes.push_back(node(fields.bytes())); break;
+        case 9: opset(fields.bytes(), f.opsets); break;
+        case 10: f.domain = fields.name(); break;
+        case 11: f.defaults.push_back(attribute(fields.bytes())); break;
+        case 13: f.overload = fields.name(); break;
+        default: break;
+      }
+    }
+    return f;
+  }
+
+  static void opset(std::string_view bytes, Opsets& opsets) {
+    std::string_view domain;
+    std::int64_t version = 0;
+    for (Wire fields(bytes); fields.next();) {
+      if (fields.number() == 1) domain = fields.name();
+      if (fields.number() == 2) version = fields.integer();
+    }
+    opsets[domain == "ai.onnx" ? "" : domain] = version;
+  }
+
+  Type type(std::string_view bytes) {
+    const Deeper deeper(*this);
+    Type t;
+    for (Wire fields(bytes); fields.next();) {
+      switch (fields.number()) {
+        case 1: tensor_type(fields.bytes(), t); break;
+        case 4: t.kind = Type::Kind::sequence, t.of = inner(fields.bytes()); break;
+        case 5: t.kind = Type::Kind::map; break;
+        case 7: t.kind = Type::Kind::opaque; break;
+        case 8: tensor_type(fields.bytes(), t), t.kind = Type::Kind::sparse_tensor; break;
+        case 9: t.kind = Type::Kind::optional, t.of = inner(fields.bytes()); break;
+        default: break;
+      }
+    }
+    return t;
+  }
+
+ private:
+  struct Deeper {
+    explicit Deeper(Reader& r) : reader(r) {
+      require(++reader.depth_ <= kDeepest, "graphs or types nested more than 64 deep");
+    }
+    ~Deeper() { --reader.depth_; }
+    Reader& reader;
+  };
+
+  std::shared_ptr<Type> inner(std::string_view bytes) {
+    for (Wire fields(bytes); fields.next();)
+      if (fields.number() == 1) return std::make_shared<Type>(type(fields.bytes()));
+    return {};
+  }
+
+  static Type::Dim dim(std::string_view bytes) {
+    Type::Dim d;
+    for (Wire fields(bytes); fields.next();) {
+      if (fields.number() == 1) d.size = fields.integer();
+      if (fields.number() == 2) d.symbol = fields.name();
+    }
+    return d;
+  }
+
+  static void tensor_type(std::string_view bytes, Type& t) {
+    for (Wire fields(bytes); fields.next();) {
+      if (fields.number() == 1) {
+        const std::int64_t number = fields.integer();
+        require(number >= 0 && number < kDTypes, "a type with an unknown element type");
+        t.element = static_cast<DType>(number);
+      } else if (fields.number() == 2) {
+        t.dims.emplace();
+        for (Wire dims(fields.bytes()); dims.next();)
+          if (dims.number() == 1) t.dims->push_back(dim(dims.bytes()));
+      }
+    }
+  }
+
+  ValueInfo value_info(std::string_view bytes) {
+    ValueInfo info;
+    for (Wire fields(bytes); fields.next();) {
+      if (fields.number() == 1) info.name = fields.name();
+      if (fields.number() == 2) info.type = type(fields.bytes());
+    }
+    return info;
+  }
+
+  void initializer(std::string_view bytes, Graph& g) {
+    NamedTensor named = read_tensor(bytes, source_);
+    require(g.initializers.emplace(named.name, std::move(named.tensor)).second,
+            "two initializers are called '" + std::string(named.name) + "'");
+  }
+
+  SparseTensor sparse(std::string_view bytes) {
+    SparseTensor s;
+    for (Wire fields(bytes); fields.next();) {
+      if (fields.number() == 1) {
+        NamedTensor named = read_tensor(fields.bytes(), source_);
+        s.name = named.name;
+        s.values = std::move(named.tensor);
+      } else if (fields.number() == 2) {
+        s.indices = read_tensor(fields.bytes(), source_).tensor;
+      } else if (fields.number() == 3) {
+        fields.add_to(s.dims);
+      }
+    }
+    return s;
+  }
+
+  Node node(std::string_view bytes) {
+    Node n;
+    for (Wire fields(bytes); fields.next();) {
+      switch (fields.number()) {
+        case 1: n.inputs.push_back(fields.name()); break;
+        case 2: n.outputs.push_back(fields.name()); break;
+        case 3: n.name = fields.name(); break;
+        case 4: n.op = fields.name(); break;
+        case 5: n.attributes.push_back(attribute(fields.bytes())); break;
+        case 7: n.domain = fields.name() == "ai.onnx" ? "" : fields.bytes(); break;
+        case 8: n.overload = fields.name(); break;
+        default: break;
+      }
+    }
+    return n;
+  }
+
+  std::shared_ptr<Graph> subgraph(std::string_view bytes) {
+    auto g = std::make_shared<Graph>();
+    graph(bytes, *g);
+    return g;
+  }
+
+  Attribute attribute(std::string_view bytes) {
+    Attribute a;
+    std::int64_t kind = 0;
+    for (Wire fields(bytes); fields.next();) {
+      switch (fields.number()) {
+        case 1: a.name = fields.name(); break;
+        case 2: a.real = fields.real(); break;
+        case 3: a.integer = fields.integer(); break;
+        case 4: a.string = fields.bytes(); break;
+        case 5: a.tensor = read_tensor(fields.bytes(), source_).tensor; break;
+        case 6: a.graph = subgraph(fields.bytes()); break;
+        case 7: fields.add_to(a.reals); break;
+        case 8: fields.add_to(a.integers); break;
+        case 9: a.strings.push_back(fields.bytes()); break;
+        case 10: a.tensors.push_back(read_tensor(fields.bytes(), source_).tensor); break;
+        case 11: a.graphs.push_back(subgraph(fields.bytes())); break;
+        case 14: a.type = type(fields.bytes()); break;
+        case 20: kind = fields.integer(); break;
+        case 21: a.refers_to = fields.name(); break;
+        case 22: a.sparse = sparse(fields.bytes()); break;
+        default: break;
+      }
+    }
+    require(kind >= 0 && kind <= static_cast<int>(Attribute::Kind::types),
+            "attribute '" + std::string(a.name) + "' is of an unknown kind");
+    a.kind = static_cast<Attribute::Kind>(kind);
+    return a;
+  }
+
+  Source& source_;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+Model parse(std::string_view bytes, std::shared_ptr<const void> keep,
+            const std::filesystem::path& folder) {
+  Model model;
+  model.keep = keep;
+  Source source{.keep = std::move(keep), .folder = folder, .beside = {}};
+  Reader reader(source);
+  bool has_graph = false;
+  for (Wire fields(bytes); fields.next();) {
+    switch (fields.number()) {
+      case 1: model.ir_version = fields.integer(); break;
+      case 2: model.producer = fields.name(); break;
+      case 3: model.producer_version = fields.name(); break;
+      case 7: reader.graph(fields.bytes(), model.graph), has_graph = true; break;
+      case 8: Reader::opset(fields.bytes(), model.opsets); break;
+      case 25: model.functions.push_back(reader.function(fields.bytes())); break;
+      default: break;
+    }
+  }
+  require(has_graph, "there is no graph in it: this is no ONNX model");
+  return model;
+}
+
+Model read(const std::filesystem::path& file) {
+  std::shared_ptr<const void> keep;
+  const std::string_view bytes = map_file(file, keep);
+  const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
+  try {
+    return parse(bytes, keep, folder);
+  } catch (const Error& error) {
+    throw Error(error.code(), file.string() + ": " + std::string(error.reason()));
+  }
+}
+
+Value parse_value(std::string_view bytes, const Type& type, std::shared_ptr<const void> keep) {
+  Source source{.keep = keep, .folder = {}, .beside = {}};
+  Value value{.kind = type.kind};
+  if (type.kind == Type::Kind::sequence) {
+    for (Wire fields(bytes); fields.next();) {
+      require(fields.number() <= 3, "sequences of tensors are read, no others");
+      if (fields.number() == 3) value.items.push_back(read_tensor(fields.bytes(), source).tensor);
+    }
+    return value;
+  }
+  if (type.kind != Type::Kind::optional) {
+    value.tensor = read_tensor(bytes, source).tensor;
+    return value;
+  }
+  value.present = false;
+  for (Wire fields(bytes); fields.next();) {
+    if (fields.number() == 3)
+      value.tensor = read_tensor(fields.bytes(), source).tensor, value.present = true;
+    if (fields.number() == 5) {
+      const Type list{.kind = Type::Kind::sequence};
+      value.items = parse_value(fields.bytes(), list, keep).items;
+      value.present = true;
+    }
+  }
+  return value;
+}
+
+Value read_value(const std::filesystem::path& file, const Type& type) {
+  std::shared_ptr<const void> keep;
+  const std::string_view bytes = map_file(file, keep);
+  return parse_value(bytes, type, keep);
+}
+
+}  // namespace sluice::onnx

@@ -1,0 +1,133 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "base/error.h"
+#include "formats/onnx/build_for_tests.h"
+#include "formats/onnx/model.h"
+
+namespace sluice::onnx {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Model parse_message(const Message& message, const fs::path& folder = {}) {
+  const auto keep = std::make_shared<std::string>(message.text());
+  return parse(*keep, keep, folder);
+}
+
+std::string refusal(const Message& message, const fs::path& folder = {}) {
+  try {
+    parse_message(message, folder);
+  } catch (const Error& error) {
+    return std::string(error.reason());
+  }
+  return "accepted";
+}
+
+class OnnxFolderTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directories(folder_ / "model");
+    std::ofstream(folder_ / "secret.bin") << "0123456789abcdef";
+    std::ofstream(folder_ / "model" / "weights.bin") << "0123456789abcdef";
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  static Message external(std::string_view location, std::string_view offset = "0",
+                          std::string_view length = "8") {
+    const auto entry = [](std::string_view key, std::string_view value) {
+      return Message().bytes(1, key).bytes(2, value);
+    };
+    const Message tensor = Message()
+                               .integer(1, 2)
+                               .integer(2, 1)
+                               .bytes(8, "w")
+                               .integer(14, 1)
+                               .message(13, entry("location", location))
+                               .message(13, entry("offset", offset))
+                               .message(13, entry("length", length));
+    return model(Message().message(5, tensor));
+  }
+
+  const fs::path folder_ = fs::temp_directory_path() / ("onnx-test-" + std::to_string(::getpid()));
+};
+
+TEST(OnnxReadTest, NodesTensorsAndTypesAreWhatTheFileSays) {
+  const Model read = parse_message(model(Message()
+                                             .message(1, node("Add", {"x", "w"}, {"y"}))
+                                             .message(5, float_tensor("w", {2}, {1.5f, -2}))
+                                             .message(11, value_info("x", 1, {2}))
+                                             .message(12, value_info("y", 1, {2}))));
+  ASSERT_EQ(read.graph.nodes.size(), 1u);
+  EXPECT_EQ(read.graph.nodes[0].op, "Add");
+  EXPECT_THAT(read.graph.initializers.at("w").values<float>(), ElementsAre(1.5f, -2.0f));
+  EXPECT_EQ(read.opsets.at(""), 17);
+  EXPECT_EQ(read.graph.inputs[0].type->dims->at(0).size, 2);
+}
+
+TEST(OnnxReadTest, EveryTruncationIsRefusedAndNoneCrashes) {
+  const std::string whole = model(Message()
+                                      .message(1, node("Add", {"x", "w"}, {"y"}))
+                                      .message(5, float_tensor("w", {2}, {1.5f, -2})))
+                                .text();
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    const auto keep = std::make_shared<std::string>(whole.substr(0, size));
+    EXPECT_THROW(parse(*keep, keep, {}), Error) << size;
+  }
+}
+
+TEST(OnnxReadTest, DataThatDoesNotFitItsShapeIsRefusedByName) {
+  const Message claim =
+      Message().integer(1, std::int64_t{1} << 40).integer(2, 1).bytes(8, "big").bytes(9, "1234");
+  EXPECT_THAT(refusal(model(Message().message(5, claim))), HasSubstr("'big': 4 bytes of data"));
+  const Message negative = Message().integer(1, -1).integer(2, 1).bytes(8, "n");
+  EXPECT_THAT(refusal(model(Message().message(5, negative))), HasSubstr("a dimension of -1"));
+  const Message unknown = Message().integer(1, 1).integer(2, 99).bytes(8, "u");
+  EXPECT_THAT(refusal(model(Message().message(5, unknown))), HasSubstr("element type 99"));
+}
+
+TEST(OnnxReadTest, GraphsNestedWithoutEndAreRefused) {
+  Message graph;
+  for (int i = 0; i < 100; ++i) {
+    const Message attribute = Message().bytes(1, "body").integer(20, 5).message(6, graph);
+    graph = Message().message(1, node("If", {"c"}, {"y"}).message(5, attribute));
+  }
+  EXPECT_THAT(refusal(model(graph)), HasSubstr("nested more than 64 deep"));
+}
+
+TEST(OnnxReadTest, SomethingElseIsNoModel) {
+  EXPECT_THAT(refusal(Message()), HasSubstr("no ONNX model"));
+  EXPECT_THROW(read("/no/such/file.onnx"), Error);
+}
+
+TEST_F(OnnxFolderTest, ExternalDataIsReadFromBesideTheModel) {
+  const Model read = parse_message(external("weights.bin", "8"), folder_ / "model");
+  EXPECT_EQ(std::string_view(static_cast<const char*>(read.graph.initializers.at("w").data()), 8),
+            "89abcdef");
+}
+
+TEST_F(OnnxFolderTest, ExternalDataStaysInTheModelsFolder) {
+  fs::create_symlink(folder_ / "secret.bin", folder_ / "model" / "link.bin");
+  const std::string absolute = (folder_ / "secret.bin").string();
+  for (const std::string_view location :
+       {std::string_view("../secret.bin"), std::string_view(absolute), std::string_view("link.bin"),
+        std::string_view("x/../../secret.bin"), std::string_view()})
+    EXPECT_THAT(refusal(external(location), folder_ / "model"),
+                HasSubstr("outside the model's folder"))
+        << location;
+}
+
+TEST_F(OnnxFolderTest, ExternalDataPastItsFileIsRefused) {
+  const fs::path model = folder_ / "model";
+  EXPECT_THAT(refusal(external("weights.bin", "17"), model), HasSubstr("begins after the end"));
+  EXPECT_THAT(refusal(external("weights.bin", "12"), model), HasSubstr("ends after the end"));
+  EXPECT_THAT(refusal(external("weights.bin", "-1"), model), HasSubstr("offset '-1'"));
+  EXPECT_THAT(refusal(external("none.bin"), model), HasSubstr("is not there"));
+}
+
+}  // namespace
+}  // namespace sluice::onnx

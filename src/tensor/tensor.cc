@@ -1,0 +1,95 @@
+#include "tensor/tensor.h"
+
+#include <cstdlib>
+#include <vector>
+
+#include "base/error.h"
+#include "memory/adaptors.h"
+
+namespace sluice {
+namespace {
+
+class SystemMemory final : public memory::Allocator {
+ public:
+  void* allocate(std::size_t size) override {
+    const std::size_t whole = memory::round_up(std::max<std::size_t>(size, 1), memory::kAlignment);
+    if (void* const block = std::aligned_alloc(memory::kAlignment, whole)) return block;
+    throw Error(Code::exhausted, "no memory for a tensor of " + std::to_string(size) + " bytes");
+  }
+  void deallocate(void* pointer, std::size_t) noexcept override { std::free(pointer); }
+};
+
+std::shared_ptr<memory::Allocator>& current_memory() {
+  thread_local std::shared_ptr<memory::Allocator> current = std::make_shared<SystemMemory>();
+  return current;
+}
+
+struct Limited final : memory::Allocator {
+  explicit Limited(std::size_t most) : limited(system, most) {}
+  void* allocate(std::size_t size) override { return limited.allocate(size); }
+  void deallocate(void* pointer, std::size_t size) noexcept override {
+    limited.deallocate(pointer, size);
+  }
+
+  SystemMemory system;
+  memory::LimitedAllocator limited;
+};
+
+// A block, and where it came from, so that the one cannot outlive the other.
+struct Block {
+  Block(std::shared_ptr<memory::Allocator> from, std::size_t size)
+      : source(std::move(from)), bytes(*source, size) {}
+
+  std::shared_ptr<memory::Allocator> source;
+  memory::Buffer bytes;
+};
+
+struct Strings {
+  explicit Strings(std::size_t count)
+      : room(current_memory(), count * sizeof(std::string)), values(count) {}
+
+  Block room;  // not used: it makes strings count
+  std::vector<std::string> values;
+};
+
+}  // namespace
+
+TensorMemory::TensorMemory(std::shared_ptr<memory::Allocator> from)
+    : before_(std::exchange(current_memory(), std::move(from))) {}
+
+TensorMemory::~TensorMemory() { current_memory() = std::move(before_); }
+
+std::shared_ptr<memory::Allocator> limited_memory(std::size_t most) {
+  return std::make_shared<Limited>(most);
+}
+
+Tensor::Tensor(DType dtype, const Shape& shape) : shape_(shape), dtype_(dtype) {
+  const auto count = static_cast<std::size_t>(checked_size(shape.dims()));
+  if (dtype == DType::string) {
+    const auto strings = std::make_shared<Strings>(count);
+    data_ = strings->values.data();
+    keep_ = strings;
+  } else {
+    const auto block = std::make_shared<Block>(current_memory(), count * sluice::bytes(dtype));
+    data_ = block->bytes.data();
+    keep_ = block;
+  }
+}
+
+Tensor Tensor::view(DType dtype, const Shape& shape, void* data, std::shared_ptr<const void> keep) {
+  Tensor tensor;
+  tensor.dtype_ = dtype;
+  tensor.shape_ = shape;
+  tensor.data_ = data;
+  tensor.keep_ = std::move(keep);
+  return tensor;
+}
+
+Tensor Tensor::reshaped(const Shape& shape) const {
+  assert(shape.size() == size());
+  Tensor other = *this;
+  other.shape_ = shape;
+  return other;
+}
+
+}  // namespace sluice

@@ -1,0 +1,61 @@
+#include "tensor/tensor.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace sluice {
+namespace {
+
+TEST(ShapeTest, BroadcastsAsNumPyDoes) {
+  EXPECT_EQ(broadcast(Shape{3, 1}, Shape{2}), (Shape{3, 2}));
+  EXPECT_EQ(broadcast(Shape{}, Shape{4, 0}), (Shape{4, 0}));
+  EXPECT_EQ(broadcast(Shape{1}, Shape{0}), (Shape{0}));
+  EXPECT_THROW(broadcast(Shape{2, 3}, Shape{2}), Error);
+}
+
+TEST(ShapeTest, DimensionsCanBePutInAndTakenOut) {
+  Shape shape{2, 3};
+  shape.insert(1, 7);
+  EXPECT_EQ(to_string(shape), "[2, 7, 3]");
+  shape.erase(0);
+  EXPECT_EQ(shape, (Shape{7, 3}));
+  EXPECT_EQ(shape.size(), 21);
+}
+
+TEST(ShapeTest, AbsurdSizesAreRefused) {
+  const std::int64_t huge[] = {std::int64_t{1} << 40, std::int64_t{1} << 40};
+  EXPECT_THROW(checked_size(huge), Error);
+  const std::int64_t negative[] = {2, -1};
+  EXPECT_THROW(checked_size(negative), Error);
+  const std::int64_t nothing[] = {std::int64_t{1} << 40, 0, std::int64_t{1} << 40};
+  EXPECT_EQ(checked_size(nothing), 0);
+}
+
+TEST(TensorTest, CopiesShareTheElements) {
+  const Tensor a = Tensor::of(std::span<const float>(std::array{1.0f, 2.0f}));
+  const Tensor b = a.reshaped(Shape{2, 1});
+  a.values<float>()[1] = 5;
+  EXPECT_EQ(b.values<float>()[1], 5);
+  EXPECT_EQ(b.bytes(), 8u);
+}
+
+TEST(TensorTest, MemoryCanBeLimitedForAScope) {
+  Tensor kept;
+  {
+    const TensorMemory limit(limited_memory(1024));
+    kept = Tensor(DType::f32, Shape{128});
+    EXPECT_THROW(Tensor(DType::f32, Shape{256}), Error);
+    EXPECT_THROW(Tensor(DType::string, Shape{1000}), Error);
+  }
+  kept.values<float>()[127] = 1;  // outlives the scope
+  EXPECT_TRUE(Tensor(DType::f32, Shape{256}));
+}
+
+TEST(TensorTest, StringsBeginEmpty) {
+  const Tensor words(DType::string, Shape{3});
+  for (const std::string& word : words.values<std::string>()) EXPECT_EQ(word, "");
+}
+
+}  // namespace
+}  // namespace sluice
