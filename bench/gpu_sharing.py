@@ -21,7 +21,10 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
 import sluice  # noqa: E402
 
+from machine import commit, cpu_model  # noqa: E402
+
 GIB = 2**30
+SAMPLING_S = 1.0  # the server's default, before it stretches it to keep to its budget
 
 
 def say(what, **more):
@@ -136,6 +139,12 @@ class Play:
         raise SystemExit(f"waited {seconds} s in vain for {what} {match}:\n"
                          + "\n".join(map(str, self.events)))
 
+    def metrics(self):
+        return self.client.open("GET", "/metrics").read().decode().split("\n")
+
+    def metric(self, name):
+        return next(float(line.split()[1]) for line in self.metrics() if line.startswith(name + " "))
+
     def stop(self):
         self.server.terminate()
         return self.server.wait(20)
@@ -162,6 +171,7 @@ def perform(play):
     over = play.start("over", "2")
     used = play.wait("over_using", seconds=60)
     caught = play.wait("lease_over_use", seconds=30)
+    stretch = play.metric("sluice_sampler_stretch_ratio")
     for process in (trainer, scout, urgent, late, over):
         process.wait(120)
     ended = [e["t"] for e in play.find("released", agent="urgent")]
@@ -173,9 +183,10 @@ def perform(play):
         "late_status": fallback["status"], "late_reason": fallback["reason"],
         "released_to_told_of_room_s": round(room["t"] - ended[0], 3) if ended else None,
         "over_use_to_event_s": round(caught["t"] - used["t"], 3),
+        "sampling_period_s": round(SAMPLING_S * stretch, 3),
         "over_use_event": caught, "drained": freed[:1],
-        "metrics": [line for line in play.client.open("GET", "/metrics").read().decode().split("\n")
-                    if line.startswith("sluice_lease")],
+        "metrics": [line for line in play.metrics()
+                    if line.startswith(("sluice_lease", "sluice_sampler"))],
     }
 
 
@@ -198,7 +209,7 @@ def main():
     if options.role:
         return ROLES[options.role](options.gib)
     with tempfile.TemporaryDirectory() as folder:
-        play = Play(options.sluice, folder, 1.0)
+        play = Play(options.sluice, folder, SAMPLING_S)
         try:
             result = perform(play)
         finally:
@@ -206,7 +217,7 @@ def main():
     result["server_exit"] = code
     result["events"] = sorted(play.events, key=lambda e: e["t"])
     text = json.dumps({"suite": "sharing", "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                       "command": "bench/gpu_sharing.py", **result}, indent=1)
+                       "command": "bench/gpu_sharing.py", "commit": commit(), "cpu": cpu_model(), **result}, indent=1)
     if options.output:
         options.output.write_text(text + "\n")
     print(json.dumps({k: v for k, v in result.items() if k != "events"}, indent=1))

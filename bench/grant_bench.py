@@ -13,14 +13,9 @@ import pathlib
 import statistics
 import subprocess
 
+from machine import commit, cpu_model
+
 FIGURES = ("p50_us", "p99_us", "p999_us", "max_us")
-
-
-def cpu_name():
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return "unknown"
 
 
 def one_round(program):
@@ -39,9 +34,6 @@ def main():
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--out", type=pathlib.Path)
     given = options.parse_args()
-    root = pathlib.Path(__file__).resolve().parent.parent
-    commit = subprocess.run(["git", "-C", root, "rev-parse", "--short", "HEAD"], text=True,
-                            stdout=subprocess.PIPE).stdout.strip() or "unknown"
     load = os.getloadavg()[0]
     rounds = [one_round(given.program) for _ in range(given.rounds)]
     cases = []
@@ -51,7 +43,7 @@ def main():
                       **{f: round(statistics.median(r[f] for r in rows), 1) for f in FIGURES},
                       "rounds": [{f: round(r[f], 1) for f in FIGURES} for r in rows]})
     result = {"suite": "grant", "what": "a grant in process, store on disk (SQLite, WAL)",
-              "date": datetime.date.today().isoformat(), "commit": commit, "cpu": cpu_name(),
+              "date": datetime.date.today().isoformat(), "commit": commit(), "cpu": cpu_model(),
               "cores": len(os.sched_getaffinity(0)), "load_before": round(load, 2),
               "command": f"bench/grant_bench.py broker_bench --rounds {given.rounds}",
               "cases": cases}

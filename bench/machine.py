@@ -12,6 +12,9 @@ def cpu_model():
 
 
 def commit():
+    """Of the program that is measured. BENCH_COMMIT says it where that was built elsewhere."""
+    if built := os.environ.get("BENCH_COMMIT"):
+        return built
     done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True,
                           cwd=os.path.dirname(os.path.abspath(__file__)))
     return done.stdout.strip() or "unknown"

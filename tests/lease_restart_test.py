@@ -5,9 +5,11 @@ is there twice, and no number comes twice.
 
 Clients ask, renew and give back over the Unix socket and write down what they were told; after
 each restart their books are compared with the server's."""
-import argparse, datetime, http.client, json, os, random, subprocess, tempfile
+import argparse, datetime, http.client, json, os, random, subprocess, sys, tempfile
 import threading, time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bench"))
+from machine import commit
 from lease_case import UnixConnection, exchange
 from serve_case import wait_for
 
@@ -267,12 +269,6 @@ def pause_first(clients):
     for client in clients:
         client.paused.set()
         client.start()
-
-
-def commit():
-    done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True,
-                          cwd=os.path.dirname(os.path.abspath(__file__)))
-    return done.stdout.strip() or "unknown"
 
 
 def main():

@@ -26,7 +26,7 @@ BenchRow on_cpu(const Figure& figure, compute::Workers& workers, const Limits& l
       quick, [&] { return device::timed([&] { load.operation->cpu(load.call, workers); }); });
   BenchRow row = device::timed_row(figure.what, std::string(load.unit), load.work, seconds);
   row.peak = limit_of(load.needs, limits);
-  row.detail = fmt::format("{} threads", workers.threads());
+  row.detail = workers.threads() == 1 ? "one thread" : fmt::format("{} threads", workers.threads());
   if (!load.note.empty()) row.detail += "; " + load.note;
   return row;
 }
@@ -160,8 +160,10 @@ std::vector<BenchRow> rows_of(const Limits& limits, Measured not_these,
 std::vector<BenchRow> bench_cpu(compute::Workers& workers, const device::BenchOptions& options,
                                 const device::BenchProgress& progress) {
   const Limits limits = limits_of(workers, options.quick);
+  compute::Workers one(1);
   return rows_of(limits, Measured::on_gpu, options, progress, [&](const Figure& figure) {
-    return on_cpu(figure, workers, limits, options.quick);
+    const bool alone = figure.measured == Measured::on_one_core;
+    return on_cpu(figure, alone ? one : workers, limits, options.quick);
   });
 }
 
@@ -170,7 +172,7 @@ std::vector<BenchRow> bench_gpu(const std::shared_ptr<Accelerator>& gpu,
                                 const device::BenchProgress& progress) {
   compute::Workers workers;
   const Limits limits = limits_of(*gpu, options.quick);
-  return rows_of(limits, Measured::on_cpu, options, progress, [&](const Figure& figure) {
+  return rows_of(limits, Measured::on_one_core, options, progress, [&](const Figure& figure) {
     return on_gpu(figure, *gpu, workers, limits, options.quick);
   });
 }

@@ -3,13 +3,13 @@
 namespace sluice::market {
 namespace {
 
-constexpr auto kCpu = Measured::on_cpu, kGpu = Measured::on_gpu;
+constexpr auto kOneCore = Measured::on_one_core, kGpu = Measured::on_gpu;
 
 constexpr Figure kFigures[] = {
-    {{"ema_cached", "EMA, 128 x 1,000"}, cached_series, "EMA", kCpu},
-    {{"sma_cached", "SMA, 128 x 1,000"}, cached_series, "SMA", kCpu},
-    {{"rsi_cached", "RSI, 128 x 1,000"}, cached_series, "RSI", kCpu},
-    {{"bbands_cached", "Bollinger, 128 x 1,000"}, cached_series, "BBANDS", kCpu},
+    {{"ema_cached", "EMA, 32 x 1,000"}, cached_series, "EMA", kOneCore},
+    {{"sma_cached", "SMA, 32 x 1,000"}, cached_series, "SMA", kOneCore},
+    {{"rsi_cached", "RSI, 32 x 1,000"}, cached_series, "RSI", kOneCore},
+    {{"bbands_cached", "Bollinger, 32 x 1,000"}, cached_series, "BBANDS", kOneCore},
     {{"ema", "EMA, 10,000 x 10,000"}, many_series, "EMA"},
     {{"sma", "SMA, 10,000 x 10,000"}, many_series, "SMA"},
     {{"rsi", "RSI, 10,000 x 10,000"}, many_series, "RSI"},

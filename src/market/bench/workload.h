@@ -50,7 +50,7 @@ struct Workload {
 };
 
 enum class Scale { quick, cpu, gpu };
-enum class Measured { everywhere, on_cpu, on_gpu, from_host_to_host_on_gpu };
+enum class Measured { everywhere, on_one_core, on_gpu, from_host_to_host_on_gpu };
 
 struct Figure {
   device::BenchName what;
