@@ -1,3 +1,7 @@
+function(sluice_builds_quickly target)  # for code that is never hot: a third less to wait
+  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+endfunction()
+
 # sluice_module(<name> [DEPS <module>...] [LIBS <target>...] [SOURCES <file>...]
 #               [CUDA_ON <file>...] [CUDA_OFF <file>...] [TESTS <file>...]
 #               [GPU_TESTS <file>...] [BENCHES <file>...])
@@ -23,6 +27,7 @@ function(sluice_module name)
   if(arg_TESTS AND SLUICE_TESTS)
     add_executable(${name}_test ${arg_TESTS})
     target_link_libraries(${name}_test PRIVATE sluice_${name} sluice_warnings GTest::gmock_main)
+    sluice_builds_quickly(${name}_test)
     add_test(NAME ${name} COMMAND ${name}_test)
     set(limit_s 120)
     if(SLUICE_SANITIZE)

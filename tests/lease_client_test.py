@@ -1,5 +1,5 @@
 """The Python client against a real server. Usage: lease_client_test.py SLUICE [TEST...]"""
-import os, signal, subprocess, sys, tempfile, threading, time, unittest
+import os, pathlib, signal, subprocess, sys, tempfile, threading, time, unittest
 
 from lease_case import SCENARIO, LeaseServer, main, wait_for
 import sluice
@@ -9,6 +9,12 @@ PYTHON = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"
 
 def took(began):
     return time.monotonic() - began
+
+
+def stands_still(pid):
+    """Every thread has taken the stop: a signal is sent long before."""
+    return all(pathlib.Path(task, "stat").read_text().rsplit(")", 1)[1].split()[0] == "T"
+               for task in pathlib.Path(f"/proc/{pid}/task").iterdir())
 
 
 class WithAServer(unittest.TestCase):
@@ -58,6 +64,7 @@ class WithAServer(unittest.TestCase):
             gpu._client.timeout = 0.2  # instead of ten seconds
             self.server.process.send_signal(signal.SIGSTOP)
             try:
+                wait_for("it stands still", lambda: stands_still(self.server.process.pid), timeout=5)
                 with self.assertRaises(sluice.SluiceError):
                     gpu.report(8, 0.5)
                 time.sleep(2.5)  # over a renewal

@@ -1,6 +1,7 @@
 // A GPU that runs the CPU's code and fails as told.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <optional>
 
@@ -35,7 +36,7 @@ class FakeAccelerator final : public Accelerator {
   std::size_t cached = 0;  // what the first trim() finds
   std::string lost;
   Taken taken{1e-6, 1e-6, 1e-6};
-  int calls = 0, trims = 0;
+  std::atomic<int> calls = 0, trims = 0;
 
  private:
   Workers workers{1};
