@@ -20,7 +20,7 @@ build_packages=(
   libjs-dygraphs? libgtest-dev libgmock-dev libbenchmark-dev
 )
 test_packages=(
-  clang curl python3-venv clang-format
+  clang curl python3-venv clang-format xz-utils
 )
 
 # Wanted by single tests, which are skipped with a reason where these cannot be had.

@@ -48,14 +48,22 @@ TEST_F(BrokerTest, ALeaseThatCouldNotBeRenewedWhileTheBrokerWasDownGetsGrace) {
   EXPECT_EQ(broker->status(a.lease.id).lease.ending, Ending::expired);
 }
 
-TEST_F(BrokerTest, WhatAPreemptionCostIsKnownAfterARestart) {
+struct PreemptionTest : BrokerTest {
+  // A lease whose holder was asked to make room for an urgent one.
+  auto one_that_must_yield() {
+    auto low = wanted("low", 20);
+    low.priority = Priority::low;
+    const auto held = broker->request(low);
+    auto urgent = wanted("urgent", 20, OnUnavailable::wait);
+    urgent.priority = Priority::critical, urgent.wait = Seconds(100);
+    broker->request(urgent);
+    return held;
+  }
+};
+
+TEST_F(PreemptionTest, WhatAPreemptionCostIsKnownAfterARestart) {
   open();
-  auto low = wanted("low", 20);
-  low.priority = Priority::low;
-  const auto a = broker->request(low);
-  auto urgent = wanted("urgent", 20, OnUnavailable::wait);
-  urgent.priority = Priority::critical, urgent.wait = Seconds(100);
-  broker->request(urgent);
+  const auto a = one_that_must_yield();
   host.pass(2);
   broker->release(token(a));
   host.pass(1.5);
@@ -72,14 +80,9 @@ TEST_F(BrokerTest, WhatAPreemptionCostIsKnownAfterARestart) {
   EXPECT_FALSE(rows.at(1).contains("yield_cost"));
 }
 
-TEST_F(BrokerTest, AHolderThatNeedNotYieldAfterARestartHasNoCost) {
+TEST_F(PreemptionTest, AHolderThatNeedNotYieldAfterARestartHasNoCost) {
   open();
-  auto low = wanted("low", 20);
-  low.priority = Priority::low;
-  const auto a = broker->request(low);
-  auto urgent = wanted("urgent", 20, OnUnavailable::wait);
-  urgent.priority = Priority::critical, urgent.wait = Seconds(100);
-  broker->request(urgent);
+  const auto a = one_that_must_yield();
   open();
   broker->release(token(a));
   host.pass(1);

@@ -4,20 +4,9 @@
 
 #include <iterator>
 
+#include "serve/exposition_lines.h"
+
 namespace sluice::serve {
-
-namespace {
-
-void header(std::string& out, std::string_view name, std::string_view help, std::string_view type) {
-  fmt::format_to(std::back_inserter(out), "# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
-}
-
-void counter(std::string& out, std::string_view name, std::string_view help, std::uint64_t value) {
-  header(out, name, help, "counter");
-  fmt::format_to(std::back_inserter(out), "{} {}\n", name, value);
-}
-
-}  // namespace
 
 std::string compute_exposition(const MarketDesk::Figures& f) {
   std::string out;
