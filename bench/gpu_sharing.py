@@ -21,7 +21,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
 import sluice  # noqa: E402
 
-from machine import commit, cpu_model  # noqa: E402
+from machine import commit, cpu_model, gpu  # noqa: E402
 
 GIB = 2**30
 SAMPLING_S = 1.0  # the server's default, before it stretches it to keep to its budget
@@ -208,6 +208,7 @@ def main():
     options = parser.parse_args()
     if options.role:
         return ROLES[options.role](options.gib)
+    machine = {"commit": commit(), "cpu": cpu_model(), **gpu(options.sluice)}
     with tempfile.TemporaryDirectory() as folder:
         play = Play(options.sluice, folder, SAMPLING_S)
         try:
@@ -217,7 +218,7 @@ def main():
     result["server_exit"] = code
     result["events"] = sorted(play.events, key=lambda e: e["t"])
     text = json.dumps({"suite": "sharing", "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                       "command": "bench/gpu_sharing.py", "commit": commit(), "cpu": cpu_model(), **result}, indent=1)
+                       "command": "bench/gpu_sharing.py", **machine, **result}, indent=1)
     if options.output:
         options.output.write_text(text + "\n")
     print(json.dumps({k: v for k, v in result.items() if k != "events"}, indent=1))

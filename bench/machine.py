@@ -1,4 +1,5 @@
 """What a benchmark ran on, for its result file."""
+import json
 import os
 import platform
 import re
@@ -9,6 +10,15 @@ def cpu_model():
     with open("/proc/cpuinfo") as f:
         found = re.search(r"model name\s*:\s*(.*)", f.read())
     return found[1] if found else platform.processor()
+
+
+def gpu(program):
+    """Name and driver of the first GPU, as `program` (sluice) finds it."""
+    done = subprocess.run([program, "detect", "--json"], capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)["gpus"]
+    if not found:
+        raise SystemExit("no GPU was found here")
+    return {"device": found[0]["name"], "driver": found[0].get("driver_version", "unknown")}
 
 
 def commit():

@@ -4,7 +4,7 @@ memory, processes and events, our idea of NVML's interface is right.
 
 Usage: fake_nvml_client_test.py LIBRARY_FOLDER SCENARIO_FOLDER
 Exit 77 with a reason where the client is not installed."""
-import ctypes, os, subprocess, sys, tempfile, time, unittest
+import ctypes, json, os, subprocess, sys, tempfile, time, unittest
 
 try:
     import pynvml as nvml
@@ -18,7 +18,7 @@ GIB = 1 << 30
 
 class Client(unittest.TestCase):
     """Each test runs in a process of its own (see main), ten seconds into the scenario
-    that its docstring names."""
+    that its docstring names, with the driver that it names behind that."""
 
     def setUp(self):
         nvml.nvmlInit()
@@ -116,6 +116,24 @@ class Client(unittest.TestCase):
         with self.assertRaises(nvml.NVMLError_NotFound):
             nvml.nvmlDeviceGetHandleByPciBusId(b"0000:14:00.0")
 
+    def test_memory_limits_of_control_groups(self):
+        """eight-gpus 615.71.09"""
+        group = b"/sys/fs/cgroup/sluice/lease-1"
+        nvml.nvmlDeviceSetMemoryLimits_v1(
+            self.gpu, nvml.c_nvmlSetMemoryLimits_v1_t(group, 0, 8 * GIB))
+        stands = nvml.c_nvmlGetMemoryLimits_v1_t(nameSpace=group)
+        nvml.nvmlDeviceGetMemoryLimits_v1(self.gpu, stands)
+        self.assertEqual((stands.softLimit, stands.hardLimit), (0, 8 * GIB))
+        other = nvml.c_nvmlGetMemoryLimits_v1_t(nameSpace=b"/sys/fs/cgroup/other")
+        with self.assertRaises(nvml.NVMLError_NotFound):
+            nvml.nvmlDeviceGetMemoryLimits_v1(self.gpu, other)
+
+    def test_an_older_driver_has_no_memory_limits(self):
+        """eight-gpus"""
+        with self.assertRaises(nvml.NVMLError_FunctionNotFound):
+            nvml.nvmlDeviceSetMemoryLimits_v1(
+                self.gpu, nvml.c_nvmlSetMemoryLimits_v1_t(b"/sys/fs/cgroup/x", 0, GIB))
+
     def test_settings_survive_the_process(self):
         """throttling"""
         nvml.nvmlDeviceSetPowerManagementLimit(self.gpu, 400_000)
@@ -137,16 +155,28 @@ class Mismatch(unittest.TestCase):
             nvml.nvmlInit()
 
 
+def with_driver(path, driver, folder):
+    """The scenario, or a copy of it with another driver."""
+    if not driver:
+        return path
+    with open(path) as f:
+        scenario = json.load(f)
+    with open(os.path.join(folder, "scenario.json"), "w") as f:
+        json.dump({**scenario, "driver": driver[0]}, f)
+    return f.name
+
+
 def main(library, scenarios):
     failed = 0
     for suite in (Client, Mismatch):
         for name in unittest.TestLoader().getTestCaseNames(suite):
             test = f"{suite.__name__}.{name}"
-            scenario = getattr(suite, name).__doc__.strip()
+            scenario, *driver = getattr(suite, name).__doc__.split()
             with tempfile.TemporaryDirectory() as folder:
+                path = with_driver(os.path.join(scenarios, scenario + ".json"), driver, folder)
                 environment = os.environ | {
                     "LD_LIBRARY_PATH": library,
-                    "SLUICE_FAKE_NVML": os.path.join(scenarios, scenario + ".json"),
+                    "SLUICE_FAKE_NVML": path,
                     "SLUICE_FAKE_NVML_EPOCH_NS": str(time.monotonic_ns() - 10_500_000_000),
                     "SLUICE_FAKE_NVML_STATE": os.path.join(folder, "state.json")}
                 child = subprocess.run([sys.executable, __file__, "--one", test], env=environment,

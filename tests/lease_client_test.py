@@ -206,6 +206,16 @@ class WithAServer(unittest.TestCase):
                 gpu.report(batch_size=-1, peak_memory_gb=1.0)
         with self.lease("learner", memory_gb=4) as gpu:
             self.assertTrue(16 < gpu.batch_size <= 32, gpu.answer["batch_reason"])
+            gpu.report(out_of_memory=True)  # with the batch that was advised
+        with self.lease("learner", memory_gb=4) as smaller:
+            self.assertLess(smaller.batch_size, gpu.batch_size)
+
+    def test_a_run_on_the_cpu_teaches_nothing_about_a_gpu(self):
+        with self.lease("careful", memory_gb=4000) as on_cpu:
+            self.assertEqual(on_cpu.status, "cpu_fallback")
+            self.assertIsNone(on_cpu.report(batch_size=512, peak_memory_gb=1.0))
+        with self.lease("careful", memory_gb=4) as gpu:
+            self.assertNotIn("history", gpu.answer["batch_reason"])
 
     def test_two_threads_have_a_lease_each_and_share_one(self):
         found, failures = [], []
@@ -315,6 +325,19 @@ class Limits(unittest.TestCase):
             FakeTorch(lambda fraction: fraction), FakeTorch(), FakeTorch(lambda _: 1.0))),
             [("client", "client", 0.25), ("observed", "observed", 0.25),
              ("observed", "observed", 0.25)])
+
+    def test_two_leases_of_a_process_add_up_and_leave_nothing_behind(self):
+        scenario = {"gpus": [{"name": "Card of 16", "memory_gib": 16, "processes": [
+            {"pid": os.getpid(), "name": "held", "memory_gib": 2}]}]}
+        torch = sys.modules["torch"] = FakeTorch(lambda fraction: fraction)
+        self.addCleanup(sys.modules.pop, "torch", None)
+        with LeaseServer(scenario=scenario) as server:
+            with sluice.lease("first", memory_gb=4, address=server.address) as first:
+                with sluice.lease("second", memory_gb=2, address=server.address) as second:
+                    self.assertEqual(torch.fraction, 0.375)
+                    self.assertEqual([first.enforcement, second.enforcement], ["client", "client"])
+                self.assertEqual(torch.fraction, 0.25)
+        self.assertEqual(torch.fraction, 1.0)
 
 
 class Restarts(unittest.TestCase):

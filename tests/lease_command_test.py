@@ -227,5 +227,31 @@ class Views(Command):
         self.assertEqual(plain.wait(5), -signal.SIGINT)
 
 
+class DriverLimits(unittest.TestCase):
+    """What the server starts to have NVIDIA's driver hold a lease to its memory."""
+    UUID = "GPU-11111111-1111-1111-1111-111111111111"
+
+    def limit(self, driver, *more):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as scenario:
+            json.dump({"driver": driver, "gpus": [{"card": "h200", "uuid": self.UUID}]}, scenario)
+            scenario.flush()
+            done = subprocess.run(
+                [PROGRAM, "gpu-limit", "--demo", scenario.name, "--uuid", self.UUID, *more, "--group",
+                 "/sys/fs/cgroup/sluice/lease-1", "--bytes", str(1 << 30)],
+                capture_output=True, text=True, timeout=30)
+        return done.returncode, json.loads(done.stdout)
+
+    def test_a_limit_stands_when_the_driver_reads_it_back(self):
+        self.assertEqual(self.limit("615.71.09"), (0, {"stands": True, "why_not": ""}))
+
+    def test_what_keeps_it_from_standing_is_said(self):
+        code, said = self.limit("580.159.04")
+        self.assertEqual((code, said["stands"]), (1, False))
+        self.assertIn("r615", said["why_not"])
+        code, said = self.limit("615.71.09", "--uuid", "GPU-of-nobody")
+        self.assertEqual((code, said["stands"]), (1, False))
+        self.assertIn("GPU-of-nobody", said["why_not"])
+
+
 if __name__ == "__main__":
     main()

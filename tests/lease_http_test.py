@@ -164,6 +164,16 @@ class Tokens(Routes):
         self.assertEqual(self.post({"token": self.lease["token"]}, self.renew)[0], 410)
         self.assertEqual(self.server.on_socket("GET", self.path)[1]["status"], "ended")
 
+    def test_a_limit_that_is_no_amount_is_refused_and_the_token_stays_good(self):
+        for limit in (-1, "8", None, True, [], 1e300):
+            error = self.refused(400, {"token": self.lease["token"], "client_limit_bytes": limit},
+                                 self.renew)
+            self.assertIn("client_limit_bytes", error["message"])
+        status, answer = self.post({"token": self.lease["token"], "client_limit_bytes": 1 << 30},
+                                   self.renew)
+        self.assertEqual(status, 200)
+        self.assertNotEqual(answer["enforcement"], "client")  # it did not ask for client_limits
+
     def test_the_token_may_come_as_a_parameter(self):
         path = f"{self.path}?token={self.lease['token']}"
         self.assertEqual(self.server.on_socket("DELETE", path)[0], 200)

@@ -58,7 +58,7 @@ class Card {
   }
 
   update(card) {
-    setText(this.name, `GPU ${card.gpu_device} · ${shortBus(card.bus)}`);
+    setText(this.name, `GPU ${card.gpu_device ?? '?'} · ${shortBus(card.bus)}`);
     setAttribute(this.name, 'title', card.name);
     setText(this.free, card.usable ? `${gib(card.free_gb)} free` : 'not to be had');
     const room = roomOf(card);

@@ -219,7 +219,7 @@ class Lane {
 function laneName(key, by, card) {
   if (by === 'agent') return key;
   if (key === kNoGpu) return 'Without a GPU';
-  return card ? `GPU ${card.gpu_device}` : `${key.slice(0, 12)}…`;
+  return card ? `GPU ${card.gpu_device ?? '?'}` : `${key.slice(0, 12)}…`;
 }
 
 class Bar {

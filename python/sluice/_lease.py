@@ -7,11 +7,13 @@ import time
 import traceback
 
 from ._client import Client, SluiceError
+from ._torch import Limits
 
 _HEARTBEATS_PER_TTL = 3
 _USUAL_WAIT_S = 60  # the server's, where the request does not say
 _DAY_S = 86400
 _RETRY_S = 1.0
+_ALL_GPUS_S = 5  # a server that starts has found all GPUs by then
 _OVER = (403, 404, 410)  # what no further renewal can mend
 
 
@@ -158,11 +160,15 @@ class Lease:
         first gets it: release this lease and ask for a new one."""
         return self._room.wait(timeout)
 
-    def report(self, batch_size, peak_memory_gb, out_of_memory=False):
-        """Tells what a batch took, so that the next advice is better."""
+    def report(self, batch_size=None, peak_memory_gb=None, out_of_memory=False):
+        """Tells what a batch took, so that the next advice is better. Both may be left out with
+        out_of_memory. Does nothing on the CPU: its memory says nothing of a GPU's."""
+        if not self.on_gpu:
+            return None
+        said = {"batch_size": batch_size, "peak_memory_gb": peak_memory_gb,
+                "out_of_memory": out_of_memory}
         with self._lock:
-            return self._say("report", {"batch_size": batch_size, "peak_memory_gb": peak_memory_gb,
-                                        "out_of_memory": out_of_memory})
+            return self._say("report", {k: v for k, v in said.items() if v is not None})
 
     # ---- its life --------------------------------------------------------------
 
@@ -197,6 +203,8 @@ class Lease:
     def _take_up(self):
         if self._export:
             _environment.put(self, self.answer.get("env", {}))
+        elif self.on_gpu:
+            self._learn_index()
         if self.on_gpu and self._limit_torch:
             self._client_limit = self._apply_torch_limit()
             if self._client_limit is not None and self._token:
@@ -204,6 +212,15 @@ class Lease:
         if self._token:
             self._start(self._renew_forever)
             self._start(self._listen_forever)
+
+    def _learn_index(self):
+        """A server that has just started may not know yet how many GPUs come before ours."""
+        until = time.monotonic() + _ALL_GPUS_S
+        while self.answer.get("gpu_device") is None and time.monotonic() < until:
+            time.sleep(0.1)
+            with self._lock:
+                told = self._client.call("GET", f"/v1/leases/{self.lease_id}")
+            self.answer.update({k: told[k] for k in ("gpu_device", "gpus") if k in told})
 
     def release(self):
         """Gives it back; does nothing the second time."""
@@ -213,6 +230,7 @@ class Lease:
         _environment.take_back(self)
         if os.getpid() != self._pid:  # a fork has copies of our connections, not our lease
             return
+        _torch_limits.take_back(self)
         self._listener.interrupt()
         with self._lock:
             if self._token and not self.lost:
@@ -235,16 +253,9 @@ class Lease:
 
     def _apply_torch_limit(self):
         """The largest limit that PyTorch then reads back, in bytes; None where it cannot."""
-        import torch
-        limits = []
-        for number, part in enumerate(self.answer.get("gpus", [])):
-            index = number if self._export else part["gpu_device"]
-            total = torch.cuda.get_device_properties(index).total_memory
-            torch.cuda.set_per_process_memory_fraction(
-                min(1.0, part["memory_gb"] * 2**30 / total), index)
-            read_back = getattr(torch.cuda, "get_per_process_memory_fraction", None)
-            limits.append(None if read_back is None else int(read_back(index) * total))
-        return None if None in limits else max(limits, default=None)
+        return _torch_limits.put(self, [
+            (number if self._export else part["gpu_device"], part["memory_gb"] * 2**30)
+            for number, part in enumerate(self.answer.get("gpus", []))])
 
     def _tell_limit(self):
         """The server claims the tier `client` only with what was read back."""
@@ -400,6 +411,7 @@ class _Environment:
 
 
 _environment = _Environment()
+_torch_limits = Limits()
 
 
 def _call(callback, *arguments):

@@ -41,12 +41,10 @@ void add_refusal(Json& json, const Answer& answer) {
   if (answer.verdict == Verdict::granted) return;
   json["would_have_to_go"] = Json::array();
   for (const auto& lease : answer.in_the_way) {
-    std::uint64_t bytes = 0;
-    for (const auto& part : lease.parts) bytes += part.bytes;
     json["would_have_to_go"].push_back({{"lease_id", std::to_string(lease.id)},
                                         {"agent", lease.wanted.agent},
                                         {"priority", to_string(lease.wanted.priority)},
-                                        {"memory_gb", gb(bytes)}});
+                                        {"memory_gb", gb(promised(lease))}});
   }
   json["obstacles"] = Json::array();
   for (const auto& card : answer.refusal.obstacles) {
@@ -108,11 +106,9 @@ void put_trouble(Json& json, const Lease& lease, const Moment& at) {
 
 void put_yield_cost(Json& json, const Lease& lease) {
   if (lease.yield_asked_at == Instant{} || lease.yield_freed_at == Instant{}) return;
-  std::uint64_t bytes = 0;
-  for (const auto& part : lease.parts) bytes += part.bytes;
   json["yield_cost"] = {
       {"seconds", thousandths(seconds_between(lease.yield_asked_at, lease.yield_freed_at))},
-      {"memory_gb", gb(bytes)}};
+      {"memory_gb", gb(promised(lease) - lease.yield_kept)}};
 }
 
 std::string to_string(const Token& token) {

@@ -55,13 +55,14 @@ Broker::Impl::Impl(Options o)
       gpu(options.gpu),
       ledger(policy_of(config)),
       store({options.state_dir, boot_id(options.proc)}),
-      groups(options.cgroup, options.proc) {
+      groups(options.cgroup, options.proc),
+      driver_limits(options.program) {
   if (options.threads)
     watch = std::make_unique<HolderWatch>(
         options.proc, [this](std::int64_t pid, std::uint64_t start) { holder_died(pid, start); });
   const Lock lock(mutex);
   restore();
-  if (config.cgroups) groups.sweep({});  // who is limited is settled anew with the first sample
+  if (config.cgroups) groups.sweep(live_ids());
   if (!options.threads) return;
   thread = std::jthread([this](std::stop_token stop) { timer(stop); });
   telling_thread = std::jthread([this](std::stop_token stop) { teller(stop); });
@@ -102,8 +103,10 @@ Wanted Broker::Impl::completed(Wanted wanted) const {
             "memory_gb is missing, and gpu.memory_allocation does not name this agent");
     wanted.bytes = static_cast<std::uint64_t>(std::llround(known->second * kGiB));
   }
-  // Before the first sample the name stays as it is: the ledger knows the card by it, too.
-  if (!wanted.device.empty() && !sights.empty()) wanted.device = uuid_of(wanted.device);
+  // Of a card that is still to come the name stays as it is: the ledger knows it by that, too.
+  const bool may_come = !has_all && find_sights(sights, wanted.device).empty();
+  if (!wanted.device.empty() && !sights.empty() && !may_come)
+    wanted.device = uuid_of(wanted.device);
   return wanted;
 }
 
@@ -161,8 +164,11 @@ Answer Broker::request(const Wanted& asked) {
       ++impl_->figures.refused;
   }
   impl_->after();
-  if (answer.verdict == Verdict::granted && impl_->options.config.cgroups)
-    answer.lease.enforcement = status(answer.lease.id).lease.enforcement;
+  if (answer.verdict == Verdict::granted && impl_->options.config.cgroups) {
+    const Lock lock(impl_->mutex);
+    const auto* lease = impl_->ledger.find(answer.lease.id);
+    if (lease != nullptr) answer.lease.enforcement = lease->enforcement;
+  }
   return answer;
 }
 
@@ -299,13 +305,15 @@ void Broker::observe(const watch::Snapshot& snapshot) {
     if (snapshot.sequence != 0 && snapshot.sequence < impl_->sequence) return;
     impl_->sequence = snapshot.sequence;
     impl_->sights = std::move(sights);
+    impl_->has_all = snapshot.has_all_gpus;
     impl_->mps_daemon = mps_daemon;
     const auto at = impl_->moment();
-    const auto changes = impl_->ledger.observe(cards, at.now);
+    const auto changes = impl_->ledger.observe(cards, at.now, impl_->has_all);
     impl_->judge_enforcement(at);
     impl_->take(changes, at);
   }
   impl_->after();
+  if (impl_->options.config.cgroups) impl_->check_groups();
 }
 
 std::map<std::string, std::uint64_t> Broker::leased() const {
@@ -334,6 +342,7 @@ void Broker::Impl::check_holders() {
 
 void Broker::Impl::tick() {
   if (!watch) check_holders();
+  if (options.config.cgroups) collect_limits();
   {
     const Lock lock(mutex);
     const auto at = moment();

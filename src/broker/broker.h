@@ -68,6 +68,7 @@ class Broker {
     device::GpuConfig gpu;  // which cards may be used, the agents' memory and batch sizes
     std::string proc = "/proc";
     std::string cgroup = "/sys/fs/cgroup";
+    std::string program{};  // this one, to ask NVIDIA's driver for limits; empty: it is not asked
     std::function<Instant()> now = [] { return Steady::now(); };
     std::function<WallTime()> wall = [] { return std::chrono::system_clock::now(); };
     bool threads = true;  // false: tick() is called by the owner (tests), and sees who died

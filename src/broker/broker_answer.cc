@@ -51,7 +51,7 @@ void Broker::Impl::add_env(Answer& answer) const {
       if (s.card.uuid == part.uuid) {
         cards.push_back(
             {s.card.uuid, s.card.bus, s.vendor == device::Vendor::nvidia, s.memory_total});
-        answer.device_indexes.push_back(s.index);
+        if (s.index) answer.device_indexes.push_back(*s.index);
       }
   const bool has_answer = answer.verdict == Verdict::granted || answer.verdict == Verdict::on_cpu;
   if (has_answer) answer.env = env_for(answer.lease, cards, mps_daemon);
@@ -83,10 +83,10 @@ Lease Broker::Impl::lease_of(const Token& token) {
 
 // With what it leaves out: a run that ran out of memory had the advised batch, and the lease.
 UsageReport Broker::Impl::completed(UsageReport usage, const Lease& lease) const {
+  require(!lease.parts.empty(), "this lease holds no GPU memory: only runs on a GPU are reported");
   auto most = kMostPeak;
   for (const auto& s : sights)
-    if (!lease.parts.empty() && s.card.uuid == lease.parts.front().uuid && s.memory_total > 0)
-      most = s.memory_total;
+    if (s.card.uuid == lease.parts.front().uuid && s.memory_total > 0) most = s.memory_total;
   require(usage.peak_bytes <= most, fmt::format("peak memory is {}, and its GPU has {}",
                                                 human_bytes(usage.peak_bytes), human_bytes(most)));
   require(usage.peak_bytes > 0 || usage.out_of_memory,
@@ -94,7 +94,7 @@ UsageReport Broker::Impl::completed(UsageReport usage, const Lease& lease) const
   if (usage.batch_size == 0 && usage.out_of_memory) usage.batch_size = batch_for(lease).size;
   require(usage.batch_size >= 1 && usage.batch_size <= kLargestBatch,
           fmt::format("batch_size may be 1 to {}", kLargestBatch));
-  if (usage.peak_bytes == 0 && !lease.parts.empty()) usage.peak_bytes = lease.parts.front().bytes;
+  if (usage.peak_bytes == 0) usage.peak_bytes = lease.parts.front().bytes;
   return usage;
 }
 
@@ -104,11 +104,17 @@ void Broker::report(const Token& token, const UsageReport& usage) {
   const auto run = impl_->completed(usage, lease);
   const FootprintKey key{lease.wanted.agent, lease.wanted.model_type};
   auto& all = impl_->footprints;
-  if (all.size() >= kMostAgents && !all.contains(key)) all.erase(all.begin());
-  auto& runs = all[key];
+  const auto known = all.find(key);
+  auto runs = known == all.end() ? std::vector<Footprint>{} : known->second;
   runs.push_back({run.batch_size, run.peak_bytes, run.out_of_memory});
   if (runs.size() > kRunsKept) runs.erase(runs.begin());
-  impl_->store.write(key, runs, impl_->moment());
+  try {
+    impl_->store.write(key, runs, impl_->moment());
+  } catch (const Error& e) {
+    throw Error(Code::unavailable, fmt::format("reports cannot be stored now: {}", e.reason()));
+  }
+  if (all.size() >= kMostAgents && known == all.end()) all.erase(all.begin());
+  all[key] = std::move(runs);
 }
 
 }  // namespace sluice::broker

@@ -39,6 +39,41 @@ TEST_F(BrokerTest, AnIndexAskedForBeforeTheFirstSampleIsFoundWhenTheCardsAre) {
   EXPECT_EQ(now.lease.parts[0].uuid, "GPU-1");
 }
 
+// GPU-0 is still to come: "0" would be GPU-1, and "1" nobody.
+TEST_F(BrokerTest, AnIndexIsNotCountedInHalfAListAndAUuidWorksAtOnce) {
+  broker = std::make_unique<Broker>(host.options);
+  auto half = host.sample();
+  half.gpus.erase(half.gpus.begin());
+  half.has_all_gpus = false;
+  broker->observe(half);
+  std::vector<Answer> asked;
+  for (const auto* device : {"0", "1", "GPU-0", "GPU-1"}) {
+    auto w = wanted("early", 1, OnUnavailable::wait);
+    w.device = device, w.wait = Seconds(8);
+    asked.push_back(broker->request(w));
+  }
+  EXPECT_EQ(asked[0].verdict, Verdict::waiting);
+  EXPECT_THAT(asked[0].refusal.reason, HasSubstr("GPU 0 has not been seen yet"));
+  EXPECT_EQ(asked[1].verdict, Verdict::waiting);
+  EXPECT_EQ(asked[2].verdict, Verdict::waiting);
+  ASSERT_EQ(asked[3].verdict, Verdict::granted);
+  EXPECT_THAT(asked[3].device_indexes, IsEmpty());
+  auto both = wanted("early", 1, OnUnavailable::wait);
+  both.gpus = 2, both.wait = Seconds(8);
+  asked.push_back(broker->request(both));
+  EXPECT_EQ(asked[4].verdict, Verdict::waiting);  // not refused for good
+
+  broker->observe(host.sample());
+  const char* const uuids[] = {"GPU-0", "GPU-1", "GPU-0", "GPU-1"};
+  for (std::size_t i = 0; i < 4; ++i) {
+    const auto now = broker->status(token(asked[i]));
+    ASSERT_EQ(now.verdict, Verdict::granted) << i;
+    EXPECT_EQ(now.lease.parts[0].uuid, uuids[i]) << i;
+    EXPECT_THAT(now.device_indexes, SizeIs(1));
+  }
+  EXPECT_EQ(broker->status(token(asked[4])).verdict, Verdict::granted);
+}
+
 TEST_F(BrokerTest, ADeviceThatNamesNoCardOrSeveralIsAMistake) {
   open();
   auto w = wanted("scout", 1);
@@ -107,6 +142,19 @@ TEST_F(BrokerTest, AReportedPeakIsWithinTheCardAndRunningOutNeedsNone) {
   const auto before = broker->status(a.lease.id).batch.size;
   broker->report(token(a), {0, 0, true});  // with the batch that was advised
   EXPECT_LT(broker->status(a.lease.id).batch.size, before);
+}
+
+// Host memory says nothing of what a batch takes on a GPU.
+TEST_F(BrokerTest, ARunOnTheCpuIsNoFootprint) {
+  open();
+  ask("other", 24);
+  const auto b = ask("scout", 20, OnUnavailable::cpu);
+  ASSERT_EQ(b.verdict, Verdict::on_cpu);
+  EXPECT_THAT(refusal_of([&] {
+                broker->report(token(b), {16, 2 * kGb, false});
+              }),
+              HasSubstr("holds no GPU memory"));
+  EXPECT_EQ(ask("scout", 1).batch.reason.find("history"), std::string::npos);
 }
 
 TEST_F(BrokerTest, AReasonIsPlainTextAndCutBetweenCharacters) {

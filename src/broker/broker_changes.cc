@@ -63,7 +63,7 @@ void Broker::Impl::note(const Change& change, const Moment& at) {
     count(change, *found);
     follow_holder(*found);
     if (change.what == What::terminate) to_end.push_back(found->wanted.holder);
-    if (is_over(*found) && limited.erase(change.lease) != 0) to_lift.insert(change.lease);
+    if (is_over(*found)) leave_group(change.lease);
     if (change.what != What::renewed) unsaved_events.push_back({change, as_of(change, *found), at});
     unsaved.insert_or_assign(change.lease, *found);
   }
@@ -79,6 +79,7 @@ void Broker::Impl::count(const Change& change, const Lease& lease) {
     case What::ended:
       if (lease.ending == Ending::expired) ++figures.expired;
       if (lease.ending == Ending::holder_died) ++figures.holders_died;
+      if (lease.yield_asked_at != Instant{}) yielded.insert(lease.id);
       recent.push_back(lease);
       if (recent.size() > kRecent) recent.pop_front();
       return;
@@ -86,15 +87,16 @@ void Broker::Impl::count(const Change& change, const Lease& lease) {
   }
 }
 
-// What a preemption cost, once all of its memory was seen free.
+// What a preemption cost, once it is known of all cards; of several, the first that is told so.
 void Broker::Impl::count_yield(const Lease& lease) {
+  if (lease.state != State::ended || yielded.erase(lease.id) == 0) return;
   if (lease.yield_freed_at == Instant{}) return;
   const auto shown = std::ranges::find(recent, lease.id, &Lease::id);
-  if (shown == recent.end() || shown->yield_freed_at != Instant{}) return;
-  shown->yield_freed_at = lease.yield_freed_at;
+  if (shown != recent.end())
+    shown->yield_freed_at = lease.yield_freed_at, shown->yield_kept = lease.yield_kept;
   ++figures.yields_done;
   figures.yield_s += seconds_between(lease.yield_asked_at, lease.yield_freed_at);
-  for (const auto& part : lease.parts) figures.yield_bytes += part.bytes;
+  figures.yield_bytes += promised(lease) - lease.yield_kept;
 }
 
 void Broker::Impl::follow_holder(const Lease& lease) {

@@ -1,5 +1,6 @@
 // Which tier a lease may claim, from what the broker has seen, and the groups that the
 // kernel's tier needs.
+#include <algorithm>
 #include <utility>
 
 #include "base/log.h"
@@ -15,6 +16,19 @@ const Sight* sight_of(const std::vector<Sight>& sights, const std::string& uuid)
     if (s.card.uuid == uuid) return &s;
   return nullptr;
 }
+
+std::uint64_t used_on(const Sight& sight, const Holder& holder) {
+  std::uint64_t bytes = 0;
+  for (const auto& p : sight.card.processes)
+    if (is_holder(holder, p)) bytes += p.bytes.value_or(0);
+  return bytes;
+}
+
+struct GroupJob {
+  LeaseId id;
+  std::int64_t pid;
+  std::vector<DmemLimit> limits;
+};
 
 CardEvidence evidence_on(const Sight& sight, const Holder& holder, Instant now, Seconds stale) {
   const auto& card = sight.card;
@@ -62,7 +76,7 @@ void Broker::Impl::judge_enforcement(LeaseId id, Instant now) {
 void Broker::Impl::judge_enforcement(const Moment& at) {
   for (const auto* lease : ledger.live()) {
     if (lease->state != State::held && lease->state != State::yielding) continue;
-    if (config.cgroups && !limited.contains(lease->id)) to_limit.insert(lease->id);
+    if (config.cgroups && !grouped.contains(lease->id)) to_limit.insert(lease->id);
     judge_enforcement(lease->id, at.now);
   }
 }
@@ -75,7 +89,7 @@ bool Broker::Impl::shares_process(LeaseId id) {
   for (const auto& [other, process] : followed) {
     if (other == id || process != own->second) continue;
     shares = true;
-    if (limited.erase(other) != 0) to_lift.insert(other);
+    leave_group(other);
   }
   return shares;
 }
@@ -86,45 +100,111 @@ std::vector<DmemLimit> Broker::Impl::limits_for(const Lease& lease) const {
   for (const auto& part : lease.parts) {
     const auto* sight = sight_of(sights, part.uuid);
     if (sight == nullptr || sight->vendor == device::Vendor::nvidia) return {};
-    limits.push_back({sight->card.bus, part.bytes});
+    limits.push_back({sight->card.bus, part.bytes, used_on(*sight, lease.wanted.holder)});
   }
   return limits;
+}
+
+bool Broker::Impl::is_for_driver(const Lease& lease) const {
+  return std::ranges::all_of(lease.parts, [this](const Part& part) REQUIRES(mutex) {
+    const auto* sight = sight_of(sights, part.uuid);
+    return sight != nullptr && sight->vendor == device::Vendor::nvidia;
+  });
+}
+
+// Into its group at once; the limit follows when the driver has answered.
+void Broker::Impl::ask_driver(const Lease& lease, bool has_memory) {
+  const auto wrong = groups.enter(lease.id, lease.wanted.holder.pid, has_memory);
+  if (wrong.empty())
+    driver_limits.start(lease, groups.folder(lease.id), options.now());
+  else
+    log::debug("leases: no group for lease {}: {}", lease.id, wrong);
+}
+
+void Broker::Impl::collect_limits() {
+  const Lock one_at_a_time(groups_mutex);
+  for (const auto& [id, wrong] : driver_limits.advance(options.now())) {
+    if (!wrong.empty()) {
+      log::debug("leases: no limit for lease {}: {}", id, wrong);
+      groups.lift(id);
+      continue;
+    }
+    const Lock lock(mutex);
+    group_made(id);
+  }
+}
+
+std::vector<LeaseId> Broker::Impl::live_ids() const {
+  std::vector<LeaseId> live;
+  for (const auto* lease : ledger.live()) live.push_back(lease->id);
+  return live;
+}
+
+void Broker::Impl::leave_group(LeaseId id) {
+  limited.erase(id), tried.erase(id);
+  if (grouped.erase(id) != 0) to_lift.insert(id);
 }
 
 void Broker::Impl::group_made(LeaseId id) {
   const auto* lease = ledger.find(id);
   const bool holds =
       lease != nullptr && (lease->state == State::held || lease->state == State::yielding);
-  if (!holds) {  // it ended meanwhile
+  if (!holds || shares_process(id)) {  // it ended meanwhile, or its process took another
     to_lift.insert(id);
     return;
   }
-  limited.insert(id);
-  ledger.set_enforcement(id, Enforcement::cgroup);
-  unsaved.insert_or_assign(id, *ledger.find(id));
+  grouped.insert(id), limited.insert(id);
+  judge_enforcement(id, options.now());
   save(moment());
+}
+
+// With each sample: a process may have been moved away, and a limit lifted.
+void Broker::Impl::check_groups() {
+  const Lock one_at_a_time(groups_mutex);
+  std::vector<GroupJob> jobs;
+  {
+    const Lock lock(mutex);
+    for (const auto id : grouped)
+      if (const auto* lease = ledger.find(id))
+        jobs.push_back({id, lease->wanted.holder.pid, limits_for(*lease)});
+  }
+  for (const auto& job : jobs) {
+    const auto wrong = groups.stands(job.id, job.pid, job.limits);
+    if (!wrong.empty()) log::debug("leases: lease {} is not held to its limit: {}", job.id, wrong);
+    const Lock lock(mutex);
+    if (!grouped.contains(job.id)) continue;  // it ended meanwhile
+    if (wrong.empty())
+      limited.insert(job.id);
+    else
+      limited.erase(job.id);
+    judge_enforcement(job.id, options.now());
+    save(moment());
+  }
 }
 
 void Broker::Impl::run_groups() {
   const Lock one_at_a_time(groups_mutex);
-  struct Job {
-    LeaseId id;
-    std::int64_t pid;
-    std::vector<DmemLimit> limits;
-  };
-  std::vector<Job> jobs;
+  std::vector<GroupJob> jobs;
+  std::vector<std::pair<Lease, bool>> for_driver;  // with whether it has memory there
   std::set<LeaseId> lift;
   {
     const Lock lock(mutex);
     for (const auto id : std::exchange(to_limit, {})) {
       const auto* lease = ledger.find(id);
-      if (lease == nullptr || lease->wanted.holder.pid == 0 || shares_process(id)) continue;
-      if (auto limits = limits_for(*lease); !limits.empty())
+      if (lease == nullptr || lease->wanted.holder.pid == 0 || tried.contains(id)) continue;
+      if (shares_process(id)) continue;
+      const auto used = used_by(*lease, sights);
+      if (auto limits = limits_for(*lease); !limits.empty()) {
         jobs.push_back({id, lease->wanted.holder.pid, std::move(limits)});
+      } else if (used && driver_limits.is_possible() && is_for_driver(*lease)) {
+        tried.insert(id);
+        for_driver.emplace_back(*lease, used->value > 0);
+      }
     }
     lift.swap(to_lift);
   }
   for (const auto id : lift) groups.lift(id);
+  for (const auto& [lease, has_memory] : for_driver) ask_driver(lease, has_memory);
   for (const auto& job : jobs) {
     const auto wrong = groups.limit(job.id, job.pid, job.limits);
     if (!wrong.empty()) {

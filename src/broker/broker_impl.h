@@ -11,6 +11,7 @@
 
 #include "base/mutex.h"
 #include "broker/broker.h"
+#include "broker/driver_limits.h"
 #include "broker/enforce.h"
 #include "broker/enforce_cgroup.h"
 #include "broker/holder_watch.h"
@@ -39,7 +40,6 @@ struct Told {
 };
 BrokerEvent event_of(const Told& told);
 
-std::uint64_t promised(const Lease& lease);  // bytes, on all of its GPUs
 // What the holder's processes really have on the lease's cards, and the time of the oldest list
 // it is from; absent where nobody can tell.
 std::optional<device::Timed> used_by(const Lease& lease, std::span<const Sight> sights);
@@ -71,11 +71,15 @@ struct Broker::Impl {
   bool shares_process(LeaseId id) REQUIRES(mutex);
   std::vector<DmemLimit> limits_for(const Lease& lease) const REQUIRES(mutex);
   void group_made(LeaseId id) REQUIRES(mutex);
+  void leave_group(LeaseId id) REQUIRES(mutex);
+  bool is_for_driver(const Lease& lease) const REQUIRES(mutex);
+  void ask_driver(const Lease& lease, bool has_memory) REQUIRES(groups_mutex);
   Answer describe(const Lease& lease, Instant now) const REQUIRES(mutex);
   void add_env(Answer& answer) const REQUIRES(mutex);
   BatchSize batch_for(const Lease& lease) const REQUIRES(mutex);
   void check_stored(LeaseId id) const REQUIRES(mutex);
   std::set<ProcessId> holders() const REQUIRES(mutex);
+  std::vector<LeaseId> live_ids() const REQUIRES(mutex);
   LeaseError turned_down(Ledger::Outcome outcome, const Token& token, const Moment& at) const
       REQUIRES(mutex);
   void wake_timer() REQUIRES(mutex);
@@ -87,6 +91,8 @@ struct Broker::Impl {
   void end(const Token& token, How how);
   void after();  // what the changes ask for outside: groups, signals, events
   void run_groups();
+  void check_groups();
+  void collect_limits();
   void tell_all();
   void teller(std::stop_token stop);
   void holder_died(std::int64_t pid, std::uint64_t start_time);
@@ -110,15 +116,19 @@ struct Broker::Impl {
   std::map<LeaseId, ProcessId> followed GUARDED_BY(mutex);
   Figures figures GUARDED_BY(mutex);
   Latencies latencies GUARDED_BY(mutex);
+  std::set<LeaseId> yielded GUARDED_BY(mutex);  // ended when asked to; not all seen free yet
 
   std::vector<Sight> sights GUARDED_BY(mutex);
+  bool has_all GUARDED_BY(mutex) = false;        // these are all GPUs of the machine
   std::uint64_t sequence GUARDED_BY(mutex) = 0;  // of the snapshot they are from
   bool mps_daemon GUARDED_BY(mutex) = false;
 
   // For after().
   std::vector<Holder> to_end GUARDED_BY(mutex);
   std::set<LeaseId> to_limit GUARDED_BY(mutex), to_lift GUARDED_BY(mutex);
-  std::set<LeaseId> limited GUARDED_BY(mutex);  // by a group that was read back
+  std::set<LeaseId> grouped GUARDED_BY(mutex);  // have a group of their own
+  std::set<LeaseId> limited GUARDED_BY(mutex);  // by it, when it was last read back
+  std::set<LeaseId> tried GUARDED_BY(mutex);    // NVIDIA's driver was asked, once
   std::deque<Told> outbox GUARDED_BY(mutex);
   bool telling GUARDED_BY(mutex) = false;
   std::function<void(const BrokerEvent&)> tell GUARDED_BY(mutex);
@@ -126,6 +136,7 @@ struct Broker::Impl {
 
   Mutex groups_mutex;  // taken before `mutex` where both are
   LeaseGroups groups GUARDED_BY(groups_mutex);
+  DriverLimits driver_limits GUARDED_BY(groups_mutex);
 
   Instant wake_at GUARDED_BY(mutex){};
   bool wakes_sooner GUARDED_BY(mutex) = false;

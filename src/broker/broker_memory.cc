@@ -22,12 +22,6 @@ void add_parts(Lease& to, const Lease& more) {
 
 }  // namespace
 
-std::uint64_t promised(const Lease& lease) {
-  std::uint64_t bytes = 0;
-  for (const auto& part : lease.parts) bytes += part.bytes;
-  return bytes;
-}
-
 std::optional<device::Timed> used_by(const Lease& lease, std::span<const Sight> sights) {
   if (lease.wanted.holder.pid == 0 || lease.parts.empty()) return std::nullopt;
   std::uint64_t bytes = 0;

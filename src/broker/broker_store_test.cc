@@ -80,6 +80,19 @@ TEST_F(PreemptionTest, WhatAPreemptionCostIsKnownAfterARestart) {
   EXPECT_FALSE(rows.at(1).contains("yield_cost"));
 }
 
+TEST_F(PreemptionTest, CountsHoweverManyLeasesEndedMeanwhile) {
+  open();
+  const auto a = one_that_must_yield();
+  host.pass(2);
+  broker->release(token(a));
+  for (int i = 0; i < 100; ++i) broker->release(token(ask("small", 0.01)));
+  host.pass(1);
+  broker->observe(host.sample());
+  for (int i = 0; i < 10; ++i) broker->tick();
+  EXPECT_EQ(broker->figures().yields_done, 1U);
+  EXPECT_EQ(broker->figures().yield_bytes, 20 * kGb);
+}
+
 TEST_F(PreemptionTest, AHolderThatNeedNotYieldAfterARestartHasNoCost) {
   open();
   const auto a = one_that_must_yield();
@@ -88,6 +101,25 @@ TEST_F(PreemptionTest, AHolderThatNeedNotYieldAfterARestartHasNoCost) {
   host.pass(1);
   broker->observe(host.sample());
   EXPECT_FALSE(broker->leases_json()["recent"][0].contains("yield_cost"));
+}
+
+TEST_F(BrokerTest, AReportThatCannotBeStoredChangesNoAdvice) {
+  open();
+  const auto a = ask("scout", 2);
+  const auto before = broker->status(a.lease.id).batch;
+  watch::Database other(folder.path + "/leases.db", false);
+  other.run("BEGIN IMMEDIATE");
+  try {
+    broker->report(token(a), {1, kGb, true});
+    FAIL() << "noted without a store";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Code::unavailable);
+    EXPECT_THAT(e.what(), HasSubstr("cannot be stored"));
+  }
+  EXPECT_EQ(broker->status(a.lease.id).batch.reason, before.reason);
+  other.run("ROLLBACK");
+  broker->report(token(a), {1, kGb, true});
+  EXPECT_NE(broker->status(a.lease.id).batch.reason, before.reason);
 }
 
 TEST_F(BrokerTest, WhenTheStoreCannotBeWrittenNothingIsPromised) {

@@ -44,7 +44,7 @@ Json process_json(const CardProcess& p) {
 Json card_json(const CardView& view, const Moment& at) {
   const auto& card = view.sight.card;
   Json json{{"gpu_uuid", card.uuid},
-            {"gpu_device", view.sight.index},
+            {"gpu_device", view.sight.index ? Json(*view.sight.index) : Json()},
             {"bus", card.bus},
             {"name", card.name},
             {"memory_gb", gb(view.sight.memory_total)},

@@ -60,9 +60,10 @@ struct BrokerConfig {
         Field{"reservations_gb", &C::reservations_gb, "GB of GPU memory kept free for an agent"}
             .range(0.001, 65536)
             .live(),
-        Field{"cgroups", &C::cgroups,
-              "let the kernel hold leases on AMD and Intel GPUs to their memory (dmem): moves the "
-              "holder into a control group of its own; takes root"},
+        Field{
+            "cgroups", &C::cgroups,
+            "let the kernel (AMD, Intel) or the driver (NVIDIA) hold leases to their memory: moves "
+            "the holder into a control group of its own; takes root"},
         Field{"mps_dir", &C::mps_dir, "pipe folder of the NVIDIA MPS control daemon"}.env(
             "CUDA_MPS_PIPE_DIRECTORY"),
     };

@@ -46,7 +46,7 @@ std::string joined(std::span<const EnvCard> cards, std::string EnvCard::*member)
 
 Enforcement enforcement_of(const Lease& lease, const Evidence& evidence) noexcept {
   if (lease.parts.empty() || evidence.cards.size() != lease.parts.size()) return Enforcement::none;
-  if (evidence.cgroup_verified) return Enforcement::cgroup;
+  if (evidence.cgroup_verified && lease.over_use == 0) return Enforcement::cgroup;  // else refuted
   const bool by_mps = evidence.mps_limit_seen &&
                       std::ranges::all_of(evidence.cards, &CardEvidence::holder_uses_mps);
   if (by_mps) return Enforcement::mps;

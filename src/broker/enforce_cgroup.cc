@@ -21,6 +21,7 @@ using device::split;
 namespace {
 
 constexpr const char* kOurs = "/sluice";
+constexpr std::uint64_t kSlack = 64 << 20;  // what drivers list and the kernel counts differ by
 
 // "" or what went wrong. Kernel files take one write.
 std::string put(const std::string& file, const std::string& text) {
@@ -66,18 +67,22 @@ std::string group_of(std::int64_t pid, const std::string& proc) {
 LeaseGroups::LeaseGroups(std::string cgroup_root, std::string proc)
     : root_(std::move(cgroup_root)), proc_(std::move(proc)) {}
 
-std::string LeaseGroups::group(LeaseId lease) const {
+std::string LeaseGroups::folder(LeaseId lease) const {
   return fmt::format("{}{}/lease-{}", root_, kOurs, lease);
 }
 
-std::string LeaseGroups::why_not() const {
-  const auto controllers = read_text(root_ + "/cgroup.controllers");
-  if (!controllers) return root_ + " is no version 2 control group";
-  if (!has_word(controllers, "dmem"))
-    return "this kernel has no dmem controller (Linux 6.14 and later)";
+std::string LeaseGroups::why_no_groups() const {
+  if (!read_text(root_ + "/cgroup.controllers")) return root_ + " is no version 2 control group";
   if (::access((root_ + "/cgroup.subtree_control").c_str(), W_OK) != 0)
     return root_ + " cannot be written: it takes root";
   return "";
+}
+
+std::string LeaseGroups::why_not() const {
+  if (auto why = why_no_groups(); !why.empty()) return why;
+  return has_word(read_text(root_ + "/cgroup.controllers"), "dmem")
+             ? ""
+             : "this kernel has no dmem controller (Linux 6.14 and later)";
 }
 
 // The kernel names a card's memory "drm/<bus>/vram" or with a number behind; which, its
@@ -101,10 +106,11 @@ std::string LeaseGroups::set_up(const std::string& group, std::int64_t pid,
                                 std::span<const DmemLimit> limits,
                                 std::span<const std::string> regions) const {
   const auto ours = root_ + kOurs;
+  const bool has_dmem = why_not().empty();
   std::error_code failed;
   fs::create_directory(ours, failed);
   for (const auto& parent : {root_, ours})
-    if (!has_word(read_text(parent + "/cgroup.subtree_control"), "dmem"))
+    if (has_dmem && !has_word(read_text(parent + "/cgroup.subtree_control"), "dmem"))
       if (auto wrong = put(parent + "/cgroup.subtree_control", "+dmem"); !wrong.empty())
         return wrong;
   fs::create_directory(group, failed);
@@ -127,36 +133,63 @@ std::string LeaseGroups::read_back(const std::string& group, std::int64_t pid,
   }
   if (!has_word(read_text(group + "/cgroup.procs"), std::to_string(pid)))
     return fmt::format("process {} is not in {}", pid, group);
+  for (std::size_t i = 0; i < limits.size(); ++i) {
+    const auto counted = value_of(group + "/dmem.current", regions[i]).value_or(0);
+    if (limits[i].used > counted + kSlack)
+      return fmt::format("{} bytes are used of {}, and only {} counted in {}", limits[i].used,
+                         regions[i], counted, group);
+  }
   return "";
+}
+
+std::string LeaseGroups::stands(LeaseId lease, std::int64_t pid,
+                                std::span<const DmemLimit> limits) const {
+  std::vector<std::string> regions;
+  if (auto wrong = regions_of(limits, regions); !wrong.empty()) return wrong;
+  return read_back(folder(lease), pid, limits, regions);
 }
 
 std::string LeaseGroups::limit(LeaseId lease, std::int64_t pid, std::span<const DmemLimit> limits) {
   if (auto why = why_not(); !why.empty()) return why;
   std::vector<std::string> regions;
   if (auto wrong = regions_of(limits, regions); !wrong.empty()) return wrong;
-  const auto folder = group(lease);
-  origins_[lease] = group_of(pid, proc_);
-  auto wrong = set_up(folder, pid, limits, regions);
-  if (wrong.empty()) wrong = read_back(folder, pid, limits, regions);
+  const bool has_memory = std::ranges::any_of(limits, [](const auto& l) { return l.used > 0; });
+  return admit(lease, pid, limits, regions, has_memory);
+}
+
+std::string LeaseGroups::enter(LeaseId lease, std::int64_t pid, bool has_memory) {
+  if (auto why = why_no_groups(); !why.empty()) return why;
+  return admit(lease, pid, {}, {}, has_memory);
+}
+
+std::string LeaseGroups::admit(LeaseId lease, std::int64_t pid, std::span<const DmemLimit> limits,
+                               std::span<const std::string> regions, bool has_memory) {
+  const auto group = folder(lease);
+  const auto origin = group_of(pid, proc_);
+  const bool is_inside = root_ + origin == group;  // since before a restart
+  if (has_memory && !is_inside)
+    return fmt::format("what process {} took before would not be counted in a new group", pid);
+  if (!is_inside) origins_[lease] = origin;
+  auto wrong = set_up(group, pid, limits, regions);
+  if (wrong.empty()) wrong = read_back(group, pid, limits, regions);
   if (!wrong.empty()) lift(lease);
   return wrong;
 }
 
-// The limit first: a process that stays behind, because nobody knows where it came
-// from, is free of it all the same.
+// The limit first: a process that cannot be moved is free of it all the same.
 void LeaseGroups::lift(LeaseId lease) {
-  const auto folder = group(lease);
-  const auto limits = read_text(folder + "/dmem.max").value_or("");
+  const auto group = folder(lease);
+  const auto limits = read_text(group + "/dmem.max").value_or("");
   for (const auto line : split(limits, '\n'))
     if (const auto words = split(line, ' '); words.size() == 2 && words[1] != "max")
-      put(folder + "/dmem.max", fmt::format("{} max", words[0]));
-  if (const auto origin = origins_.find(lease); origin != origins_.end()) {
-    const auto members = read_text(folder + "/cgroup.procs").value_or("");
-    for (const auto pid : split(members, '\n'))
-      if (!pid.empty()) put(root_ + origin->second + "/cgroup.procs", std::string(pid));
-    origins_.erase(origin);
-  }
-  ::rmdir(folder.c_str());  // a group with processes stays; see sweep()
+      put(group + "/dmem.max", fmt::format("{} max", words[0]));
+  const auto origin = origins_.find(lease);
+  const auto back = root_ + (origin == origins_.end() ? "" : origin->second) + "/cgroup.procs";
+  const auto members = read_text(group + "/cgroup.procs").value_or("");
+  for (const auto pid : split(members, '\n'))
+    if (!pid.empty()) put(back, std::string(pid));
+  if (origin != origins_.end()) origins_.erase(origin);
+  ::rmdir(group.c_str());
 }
 
 void LeaseGroups::sweep(std::span<const LeaseId> live) {

@@ -3,8 +3,9 @@
 //
 // The holder's process is moved into the group, so it leaves the one it was in, with
 // whatever limits that has; therefore this is a choice of the operator's. When the
-// lease is over the process goes back. NVIDIA's driver is not asked through these
-// files: it has an interface of its own for that, which is not used here.
+// lease is over the process goes back. The kernel counts memory where it was taken, so a
+// process that has some already is not moved: that would escape. NVIDIA's driver takes limits
+// for a group as well, but not through these files: see driver_limits.h.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,7 @@ namespace sluice::broker {
 struct DmemLimit {
   std::string bus;  // PCI, "0000:03:00.0"
   std::uint64_t bytes;
+  std::uint64_t used = 0;  // by the holder and its children, as the driver lists it
 };
 
 // Not thread-safe.
@@ -27,23 +29,33 @@ class LeaseGroups {
  public:
   LeaseGroups(std::string cgroup_root, std::string proc);
 
-  // Why there can be no such limits here; empty when there can.
+  // Why there can be no dmem limits here; empty when there can.
   std::string why_not() const;
 
+  std::string folder(LeaseId lease) const;  // of its group
+
   // Makes the group, sets the limits, moves the process in and reads all of it back.
-  // Returns what went wrong, and then nothing is left behind; empty when every limit
-  // stands as asked and the process is in the group.
+  // Returns what went wrong, and then nothing is left behind; empty when stands() is.
   std::string limit(LeaseId lease, std::int64_t pid, std::span<const DmemLimit> limits);
 
-  // Lifts the limit and removes the group; processes in it go back to where the holder
-  // came from. One that cannot be removed yet is tried again by sweep().
+  // Makes the group and moves the process in, for a limit that a driver keeps; the same otherwise.
+  std::string enter(LeaseId lease, std::int64_t pid, bool has_memory);
+
+  // Why the limits cannot be relied on now; empty when each stands as asked, the process is in
+  // the group, and what the driver lists is counted there: no child of the holder's is outside.
+  std::string stands(LeaseId lease, std::int64_t pid, std::span<const DmemLimit> limits) const;
+
+  // Lifts the limit and removes the group; processes in it go back to where the holder came
+  // from, or to the root where nobody knows that any more, after a restart.
   void lift(LeaseId lease);
 
   // Lifts every group that belongs to none of these: leases of a broker before us.
   void sweep(std::span<const LeaseId> live);
 
  private:
-  std::string group(LeaseId lease) const;
+  std::string why_no_groups() const;
+  std::string admit(LeaseId lease, std::int64_t pid, std::span<const DmemLimit> limits,
+                    std::span<const std::string> regions, bool has_memory);
   std::string regions_of(std::span<const DmemLimit> limits, std::vector<std::string>& names) const;
   std::string set_up(const std::string& group, std::int64_t pid, std::span<const DmemLimit> limits,
                      std::span<const std::string> regions) const;

@@ -105,6 +105,13 @@ TEST(Enforcement, EveryCardOfALeaseMustShowIt) {
   EXPECT_EQ(enforcement_of(two, e), Enforcement::none);
 }
 
+TEST(Enforcement, WhatIsPastTheLeaseRefutesACgroupsLimit) {
+  auto l = held();
+  l.over_use = 1;
+  Evidence seen{{{true, true, false}}, true, false, true};
+  EXPECT_EQ(enforcement_of(l, seen), Enforcement::observed);
+}
+
 TEST(Enforcement, CgroupOnlyWhenVerified) {
   auto e = seen();
   e.cgroup_verified = true;
@@ -181,6 +188,7 @@ class LeaseGroupsTest : public testing::Test {
     write_file(root + "/dmem.capacity", "drm/0000:03:00.0/vram0 17179869184\n");
     write_file(root + "/sluice/cgroup.subtree_control", "dmem\n");
     write_file(group + "/dmem.max", "");
+    write_file(group + "/dmem.current", "");
     write_file(group + "/cgroup.procs", "");
     write_file(root + "/user.slice/cgroup.procs", "");
     write_file(proc + "/4711/cgroup", "0::/user.slice\n");
@@ -216,6 +224,23 @@ TEST_F(LeaseGroupsTest, AProcessThatDidNotMoveIsNotLimited) {
   std::filesystem::remove(group + "/cgroup.procs");
   std::filesystem::create_symlink("/dev/null", group + "/cgroup.procs");
   EXPECT_THAT(groups.limit(12, 4711, limits), HasSubstr("process 4711 is not in"));
+}
+
+TEST_F(LeaseGroupsTest, AProcessThatHasMemoryAlreadyIsNotMoved) {
+  const std::vector<DmemLimit> busy{{"0000:03:00.0", 8 * kGb, kGb}};
+  EXPECT_THAT(groups.limit(12, 4711, busy), HasSubstr("took before would not be counted"));
+  EXPECT_EQ(read_file(group + "/cgroup.procs"), "");
+  write_file(proc + "/4711/cgroup", "0::/sluice/lease-12\n");  // there since before a restart
+  write_file(group + "/dmem.current", "drm/0000:03:00.0/vram0 1073741824\n");
+  EXPECT_EQ(groups.limit(12, 4711, busy), "");
+}
+
+TEST_F(LeaseGroupsTest, WhatTheDriverListsMustBeCountedInTheGroup) {
+  ASSERT_EQ(groups.limit(12, 4711, limits), "");
+  const std::vector<DmemLimit> more{{"0000:03:00.0", 8 * kGb, kGb}};
+  EXPECT_THAT(groups.stands(12, 4711, more), HasSubstr("only 0 counted"));
+  write_file(group + "/dmem.current", "drm/0000:03:00.0/vram0 1040000000\n");
+  EXPECT_EQ(groups.stands(12, 4711, more), "");  // drivers and kernel round each in its own way
 }
 
 TEST_F(LeaseGroupsTest, SaysWhyThereIsNoLimit) {

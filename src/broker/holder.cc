@@ -39,6 +39,24 @@ std::string_view read_small(const std::string& path, std::array<char, 1024>& buf
   return n > 0 ? std::string_view(buffer.data(), static_cast<std::size_t>(n)) : std::string_view();
 }
 
+// Whether a process runs as this user and nobody else: a program that changed its user on the
+// way has several.
+bool belongs_to(std::int64_t pid, std::int64_t uid, const std::string& proc) {
+  constexpr std::string_view kField = "\nUid:\t";
+  std::array<char, 1024> buffer;
+  auto text = read_small(proc + "/" + std::to_string(pid) + "/status", buffer);
+  const auto begin = text.find(kField);
+  if (begin == text.npos) return false;
+  text.remove_prefix(begin + kField.size());
+  for (const char end : {'\t', '\t', '\t', '\n'}) {  // real, effective, saved, of the file system
+    const auto length = text.find(end);
+    std::int64_t number = -1;
+    if (length == text.npos || !read(text.substr(0, length), number) || number != uid) return false;
+    text.remove_prefix(length + 1);
+  }
+  return true;
+}
+
 }  // namespace
 
 std::optional<ProcessStat> parse_stat(std::string_view line) noexcept {
@@ -69,6 +87,18 @@ Holder identified(Holder holder, const std::string& proc) {
   else
     holder.pid = 0;
   return holder;
+}
+
+bool may_hold(std::int64_t named, const Holder& asking, const std::string& proc) {
+  constexpr int kGenerations = 16;
+  if (named <= 0 || asking.pid <= 0) return false;
+  if (named == asking.pid) return true;
+  auto pid = asking.pid;
+  for (int i = 0; i < kGenerations && pid > 0 && pid != named; ++i) {
+    const auto stat = process_stat(pid, proc);
+    pid = stat ? stat->parent : 0;
+  }
+  return pid == named && (asking.uid == 0 || belongs_to(named, asking.uid, proc));
 }
 
 bool is_alive(std::int64_t pid, std::uint64_t start_time, const std::string& proc) {

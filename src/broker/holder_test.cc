@@ -96,6 +96,43 @@ TEST(Holder, AProcessWhoseFirstThreadEndedLives) {
   EXPECT_FALSE(is_alive(9, 55, proc.path));
 }
 
+// Processes 30 <- 20 <- 10, of users as given: a shell, a wrapper, and who asks.
+class Family {
+ public:
+  Family(const std::string& shell, const std::string& wrapper) {
+    add(10, 1, shell), add(20, 10, wrapper), add(30, 20, "1000\t1000\t1000\t1000");
+  }
+  bool may_hold(std::int64_t named, std::int64_t uid) const {
+    return broker::may_hold(named, {30, 0, uid, 0}, proc_.path);
+  }
+
+ private:
+  void add(int pid, int parent, const std::string& users) {
+    const auto folder = proc_.path + "/" + std::to_string(pid);
+    std::filesystem::create_directory(folder);
+    std::ofstream(folder + "/stat")
+        << pid << " (sh) S " << parent << " 0 0 0 0 0 0 0 0 0 0 0 0 0 20 0 1 0 77 0\n";
+    std::ofstream(folder + "/status")
+        << "Name:\tsh\nPid:\t" << pid << "\nUid:\t" << users << "\nGid:\t0\t0\t0\t0\n";
+  }
+  TemporaryFolder proc_;
+};
+
+TEST(Holder, AnAncestorOfTheSameUserMayBeNamed) {
+  const Family all("1000\t1000\t1000\t1000", "0\t0\t0\t0");
+  EXPECT_TRUE(all.may_hold(30, 1000));
+  EXPECT_TRUE(all.may_hold(10, 1000));
+  EXPECT_FALSE(all.may_hold(40, 1000));  // somebody else
+  EXPECT_FALSE(all.may_hold(-1, 1000));
+}
+
+TEST(Holder, TheProcessOfAnotherUserMayNotBeNamedThoughItIsAnAncestor) {
+  const Family all("0\t0\t0\t0", "1000\t0\t0\t0");
+  EXPECT_FALSE(all.may_hold(10, 1000));
+  EXPECT_FALSE(all.may_hold(20, 1000));  // one that has become root
+  EXPECT_TRUE(all.may_hold(10, 0));
+}
+
 TEST(Holder, OneThatCannotBeSeenIsUnknown) {
   EXPECT_EQ(identified({0, 0, 5, 7}, kProc), (Holder{0, 0, 5, 7}));
   EXPECT_EQ(identified({99999999, 0, 5, 7}, kProc), (Holder{0, 0, 5, 7}));

@@ -78,6 +78,12 @@ void check_span(std::string_view field, Seconds value, double low) {
 
 }  // namespace
 
+std::uint64_t promised(const Lease& lease) noexcept {
+  std::uint64_t bytes = 0;
+  for (const auto& part : lease.parts) bytes += part.bytes;
+  return bytes;
+}
+
 std::string_view to_string(Priority p) noexcept { return name_of(kPriorities, p); }
 std::string_view to_string(OnUnavailable o) noexcept { return name_of(kOnUnavailable, o); }
 std::string_view to_string(Enforcement e) noexcept { return name_of(kEnforcements, e); }

@@ -94,14 +94,17 @@ struct Lease {
   Enforcement enforcement = Enforcement::none;
   std::string reason;  // one sentence: why here, why not, why over
   Instant asked_at{}, granted_at{}, expires_at{}, yield_by{}, ended_at{};
-  LeaseId yields_to = 0;     // the waiting request it was asked to make room for
-  Instant yield_asked_at{};  // of one that yields, or ended so: what that cost
-  Instant yield_freed_at{};  // when a sample showed its memory free
+  LeaseId yields_to = 0;         // the waiting request it was asked to make room for
+  Instant yield_asked_at{};      // of one that yields, or ended so: what that cost
+  Instant yield_freed_at{};      // when the memory was seen free; not set where none of it was
+  std::uint64_t yield_kept = 0;  // of its bytes, those that its process was seen to have still
   // Not stored; known again soon after a restart.
   std::string yield_reason;        // while yielding: who asks for how much
   std::uint64_t over_use = 0;      // bytes that its process has past its promises, by the last list
   std::uint64_t client_limit = 0;  // on each GPU, as the holder reads it back from its allocator
 };
+
+std::uint64_t promised(const Lease& lease) noexcept;  // bytes, on all of its GPUs
 
 std::string_view to_string(Priority p) noexcept;
 std::string_view to_string(OnUnavailable o) noexcept;

@@ -93,8 +93,9 @@ class Ledger {
   void set_policy(Policy policy);
 
   // New samples, by uuid; a card that is not named stays as it was. Of one card, a
-  // sample taken before the known one is ignored. Grants to those who wait, in order.
-  Changes observe(std::span<const Card> cards, Instant now);
+  // sample taken before the known one is ignored. Grants to those who wait, in order. While
+  // other cards are still to come (`has_all` is false) nothing is refused as never fitting.
+  Changes observe(std::span<const Card> cards, Instant now, bool has_all = true);
 
   struct Answer {
     Verdict verdict;

@@ -99,8 +99,6 @@ void Ledger::Impl::confirm_returns(CardIndex index, Changes& changes) {
     unseat(state, i);
     for (auto& seat : entry.seats)
       if (seat.card == index) seat.counts = false;
-    if (entry.lease.yield_asked_at != Instant{} && std::ranges::none_of(entry.seats, &Seat::counts))
-      entry.lease.yield_freed_at = now;
     state.unlisted.push_back(entry.lease.id);
   }
   tell_returns(index, changes);
@@ -118,20 +116,40 @@ void Ledger::Impl::tell_returns(CardIndex index, Changes& changes) {
     auto& entry = entries.at(id);
     const auto& lease = entry.lease;
     const auto& listed_at = state.card.processes_at;
-    const bool is_listed = listed_at && *listed_at > lease.ended_at;
-    if (lease.wanted.holder.pid != 0 && listed_at && !is_listed &&
+    if (lease.wanted.holder.pid != 0 && listed_at && *listed_at <= lease.ended_at &&
         now < later(lease.ended_at, kListPatience))
       return false;
-    const auto left = is_listed ? retained(state, lease.wanted.holder) : 0;
-    changes.push_back({Change::What::drained, id, left, state.card.uuid,
-                       left == 0 ? std::string("the memory is free again")
-                                 : fmt::format("its process still holds {}", human_bytes(left))});
-    for (auto& seat : entry.seats)
-      if (seat.card == index) seat.is_told = true;
-    if (std::ranges::all_of(entry.seats, &Seat::is_told)) finish(entry);
+    tell_return(entry, index, changes);
     ++returns_told;
     return true;
   });
+}
+
+// What nobody can tell is not said to be free, and not counted as freed by a preemption.
+void Ledger::Impl::tell_return(Entry& entry, CardIndex index, Changes& changes) {
+  const auto& state = cards[index];
+  auto& lease = entry.lease;
+  const bool is_known = lease.wanted.holder.pid != 0;
+  const bool is_listed = state.card.processes_at && *state.card.processes_at > lease.ended_at;
+  const auto left = is_listed ? retained(state, lease.wanted.holder) : 0;
+  std::string reason = "the memory is free again";
+  if (left > 0)
+    reason = fmt::format("its process still holds {}", human_bytes(left));
+  else if (!is_known || !is_listed)
+    reason = "given back; what its process still has there is not known";
+  changes.push_back({Change::What::drained, lease.id, left, state.card.uuid, std::move(reason)});
+  for (std::size_t i = 0; i < entry.seats.size(); ++i) {
+    if (entry.seats[i].card != index) continue;
+    entry.seats[i].is_told = true;
+    const auto kept = is_known && !is_listed ? lease.parts[i].bytes : left;
+    lease.yield_kept += std::min(kept, lease.parts[i].bytes);
+  }
+  entry.seen_free_at =
+      std::max(entry.seen_free_at, is_known && is_listed ? *state.card.processes_at : now);
+  if (!std::ranges::all_of(entry.seats, &Seat::is_told)) return;
+  if (lease.yield_asked_at != Instant{} && lease.yield_kept < promised(lease))
+    lease.yield_freed_at = entry.seen_free_at;
+  finish(entry);
 }
 
 void Ledger::Impl::judge_use(CardState& state, Changes& changes) {
@@ -209,9 +227,9 @@ void Ledger::Impl::sampled(CardIndex index, bool is_new_list, Changes& changes) 
   state.has_shrunk = load(state).promised > state.card.total;
 }
 
-Changes Ledger::observe(std::span<const Card> cards, Instant now) {
+Changes Ledger::observe(std::span<const Card> cards, Instant now, bool has_all) {
   impl_->begin(now);
-  impl_->has_observed = true;
+  impl_->has_all = has_all;
   Changes changes;
   for (const auto& card : cards) impl_->observe_one(card, changes);
   if (impl_->plan_again || !impl_->policy.reservations.empty()) impl_->plan_reservations();

@@ -72,7 +72,7 @@ std::string Ledger::Impl::why_never(const Wanted& wanted) const {
                              : fmt::format("{} times {}", wanted.gpus, human_bytes(least)),
                          wanted.agent, human_bytes(quota->second));
   }
-  return has_observed ? never_fits(wanted, seen) : std::string();
+  return has_all ? never_fits(wanted, seen) : std::string();
 }
 
 Turn Ledger::Impl::new_turn() {

@@ -45,6 +45,7 @@ struct Entry {
   Agent* agent = nullptr;
   std::vector<Seat> seats;              // beside lease.parts
   Instant watched_at = Instant::max();  // its place among the deadlines
+  Instant seen_free_at{};               // of one given back: on the cards told so far
 
   // While it waits.
   std::int64_t step = 0;           // lower goes first
@@ -149,6 +150,7 @@ struct Ledger::Impl {
   void sampled(CardIndex index, bool is_new_list, Changes& changes);
   void confirm_returns(CardIndex index, Changes& changes);
   void tell_returns(CardIndex index, Changes& changes);
+  void tell_return(Entry& entry, CardIndex index, Changes& changes);
   void judge_use(CardState& state, Changes& changes);
   void judge_seat(Entry& owner, const CardState& state, const HolderUse& use, Changes& changes);
   void tell_usable(CardState& state, Changes& changes);
@@ -211,7 +213,7 @@ struct Ledger::Impl {
   Instant ticked_at{};
   Instant policy_at{};
   LeaseId last_id = 0;
-  bool has_observed = false;
+  bool has_all = false;          // cards were observed, and all there are
   std::size_t returns_told = 0;  // in this call
   bool has_returns = false;      // more may be due than one call tells
   bool must_serve = false;       // something ended that kept others waiting

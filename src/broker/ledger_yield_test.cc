@@ -171,5 +171,67 @@ TEST(Yield, FreesSeveralGpusForOneLease) {
   EXPECT_EQ(m.state(asker), State::held);
 }
 
+// A lease of process 5 with 60 GiB, asked to yield and given back at second 1001.
+LeaseId one_that_yielded(Machine& m, std::vector<std::uint64_t> used) {
+  auto low = by(want("low", 60, Priority::low), 5);
+  low.gpus = static_cast<unsigned>(used.size());
+  const auto id = m.get(low);
+  for (std::size_t i = 0; i < used.size(); ++i) m.process(i, 5, 60);
+  m.sample();
+  m.queue(want("urgent", 80, Priority::high));
+  EXPECT_EQ(m.state(id), State::yielding);
+  m.tick_at(1001);
+  m.release(id);
+  for (std::size_t i = 0; i < used.size(); ++i) m.process(i, 5, used[i]);
+  return id;
+}
+
+TEST(Yield, WhatTheProcessKeptIsNoPartOfWhatItFreed) {
+  Machine m({80});
+  const auto id = one_that_yielded(m, {1});
+  m.sample_at(1003);
+  const auto& ended = *m.ledger.find(id);
+  EXPECT_EQ(ended.yield_freed_at, at_second(1003));
+  EXPECT_EQ(ended.yield_kept, kGiB);
+}
+
+TEST(Yield, OneThatGivesItsLeaseBackAndKeepsTheMemoryFreedNothing) {
+  Machine m({80});
+  const auto id = one_that_yielded(m, {60});
+  m.sample_at(1003);
+  const auto& ended = *m.ledger.find(id);
+  EXPECT_EQ(ended.state, State::ended);
+  EXPECT_EQ(ended.yield_freed_at, Instant{});
+  EXPECT_EQ(ended.yield_kept, promised(ended));
+}
+
+TEST(Yield, OfSeveralCardsTheLastOneSeenFreeEndsTheCost) {
+  Machine m({80, 80});
+  const auto id = one_that_yielded(m, {0, 0});
+  auto both = m.cards;
+  m.second = 1002;
+  both[0].sampled_at = both[0].processes_at = m.now();
+  m.note(m.ledger.observe(std::vector{both[0]}, m.now()));
+  EXPECT_EQ(m.times(What::drained, id), 1);
+  EXPECT_EQ(m.ledger.find(id)->yield_freed_at, Instant{});  // not over yet
+  m.second = 1006;
+  both[1].sampled_at = both[1].processes_at = m.now();
+  m.note(m.ledger.observe(std::vector{both[1]}, m.now()));
+  EXPECT_EQ(m.ledger.find(id)->yield_freed_at, at_second(1006));
+  EXPECT_EQ(m.ledger.find(id)->yield_kept, 0U);
+}
+
+// Samples alone show that the card has room, not whose memory went.
+TEST(Yield, WithoutAListOfProcessesNothingIsSaidToBeFreed) {
+  Machine m({80});
+  const auto id = one_that_yielded(m, {0});
+  m.has_lists = false;
+  m.sample_at(1003);
+  EXPECT_EQ(m.times(What::drained), 0);
+  m.sample_at(1062);
+  EXPECT_THAT(m.last(What::drained).reason, HasSubstr("is not known"));
+  EXPECT_EQ(m.ledger.find(id)->yield_freed_at, Instant{});
+}
+
 }  // namespace
 }  // namespace sluice::broker

@@ -140,7 +140,11 @@ std::string why_not(const Wanted& wanted, std::span<const Site> sites) {
     if (best == nullptr || is_better(site, *best)) best = &site;
   }
   if (enough > 0) out += fmt::format(", and {} {} it", enough, enough == 1 ? "has" : "have");
-  if (best == nullptr) return enough > 0 ? out : out + "; no GPU has been seen yet";
+  if (best == nullptr && enough == 0)
+    return out + (wanted.device.empty()
+                      ? "; no GPU has been seen yet"
+                      : fmt::format("; GPU {} has not been seen yet", wanted.device));
+  if (best == nullptr) return out;
   --(best->room.why.empty() ? less : closed);
   out += "; " + in_the_way(*best);
   if (less > 0) out += fmt::format(", {} other{} no more", less, less == 1 ? " has" : "s have");

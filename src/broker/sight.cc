@@ -33,7 +33,8 @@ bool is_counted(const Sight& s, bool any_nvidia) {
 }
 
 bool is_named(const Sight& s, std::string_view device, bool any_nvidia) {
-  if (is_decimal(device)) return is_counted(s, any_nvidia) && std::to_string(s.index) == device;
+  if (is_decimal(device))
+    return s.index && is_counted(s, any_nvidia) && std::to_string(*s.index) == device;
   return device == "all" || device == s.card.uuid || device == s.card.bus ||
          (device.starts_with("GPU-") && s.card.uuid.starts_with(device));
 }
@@ -131,13 +132,15 @@ std::vector<Sight> sights_of(const watch::Snapshot& snapshot, const device::GpuC
       snapshot.gpus, [](const auto& g) { return g.gpu.vendor == Vendor::nvidia; });
   std::map<Vendor, int> count;
   std::vector<Sight> sights;
+  const bool has_all = snapshot.has_all_gpus;
+  if (!has_all && std::ranges::any_of(gpu.devices, is_decimal, &Ident::text)) return sights;
   for (const auto& view : snapshot.gpus) {  // by bus
     Sight s;
     s.card.uuid = view.gpu.uuid, s.card.bus = view.gpu.bus, s.card.name = view.gpu.name;
     s.card.numa_node = view.gpu.numa_node;
     s.vendor = view.gpu.vendor;
-    s.index = count[s.vendor]++;
-    if (is_counted(s, any_nvidia)) s.card.index = std::to_string(s.index);
+    if (has_all) s.index = count[s.vendor]++;
+    if (s.index && is_counted(s, any_nvidia)) s.card.index = std::to_string(*s.index);
     s.card.slowness = std::clamp(snapshot.sampler.stretch, 1.0, kMostSlowness);
     add_memory(view, gpu, s);
     add_processes(view.readings, holders, proc, s);

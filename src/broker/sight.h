@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -23,7 +24,8 @@ using ProcessId = std::pair<std::int64_t, std::uint64_t>;  // number and start t
 struct Sight {
   Card card;
   device::Vendor vendor{};
-  int index = 0;                   // among the GPUs of its vendor, by bus, as CUDA counts them
+  // Among the GPUs of its vendor, by bus, as CUDA counts them; absent until all are listed.
+  std::optional<int> index;
   std::uint64_t memory_total = 0;  // of the card; card.total is what may be promised of it
   // Who uses it through MPS, and the memory limit that was in its environment.
   std::map<ProcessId, std::string> mps_limits;
@@ -31,7 +33,8 @@ struct Sight {
 
 // What may be promised is the card's memory without the driver's own share, and not more
 // than gpu.memory_fraction of the whole. A process counts as the holder when it is one
-// of `holders` or a descendant of one: workers use what their parent leased.
+// of `holders` or a descendant of one: workers use what their parent leased. While GPUs are
+// still to come none has an index, and where gpu.devices chooses by index none is seen.
 std::vector<Sight> sights_of(const watch::Snapshot& snapshot, const device::GpuConfig& gpu,
                              const std::set<ProcessId>& holders, const std::string& proc);
 

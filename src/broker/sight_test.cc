@@ -93,6 +93,19 @@ TEST_F(SightTest, AnIndexCountsNvidiasCardsAsCudaDoes) {
   EXPECT_THAT(find_sights(s, "all"), testing::IsEmpty());
 }
 
+TEST_F(SightTest, NobodyIsCountedBeforeAllAreThere) {
+  host.snapshot.has_all_gpus = false;
+  const auto s = look();
+  EXPECT_FALSE(s[0].index);
+  EXPECT_EQ(s[0].card.index, "");
+  EXPECT_THAT(find_sights(s, "0"), testing::IsEmpty());
+  EXPECT_THAT(find_sights(s, "GPU-0"), ElementsAre(&s[0]));
+  host.options.gpu.devices = {{"GPU-0"}};
+  EXPECT_FALSE(look()[0].card.excluded);
+  host.options.gpu.devices = {{"0"}};  // which of them may be used is not known
+  EXPECT_THAT(look(), testing::IsEmpty());
+}
+
 TEST_F(SightTest, AWorkerCountsAsTheProcessThatHoldsTheLease) {
   process(100, 1, 5), process(101, 100, 6), process(102, 101, 7), process(200, 1, 8);
   host.run(0, 102, kGb);

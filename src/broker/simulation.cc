@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <ctime>
+#include <nlohmann/json.hpp>
 
 #include "base/units.h"
 #include "broker/simulation_run.h"
@@ -12,6 +14,10 @@
 namespace sluice::broker {
 
 namespace {
+
+constexpr const char* kAllGood = "no over-commit, no lost or revived lease, nobody starved";
+
+double tenths(double value) { return std::round(value * 10) / 10; }
 
 Waits summary(std::vector<float> waits) {
   Waits out;
@@ -54,12 +60,30 @@ std::string to_string(const SimulationReport& report, const SimulationOptions& o
                     to_string(static_cast<Priority>(i)), waits.count, waits.p99_s, waits.longest_s);
   }
   if (report.broken.empty())
-    text += "no over-commit, no lost or revived lease, nobody starved\n";
+    text += std::string(kAllGood) + "\n";
   else
     text +=
         fmt::format("BROKEN: {}\nagain with: broker_simulation --seed {} --events {}{}\n",
                     report.broken, options.seed, options.events, options.honest ? " --honest" : "");
   return text;
+}
+
+Json to_json(const SimulationReport& report, const SimulationOptions& options, std::size_t gpus) {
+  Json waits;
+  for (std::size_t i = report.waits.size(); i-- > 0;)
+    waits[std::string(to_string(static_cast<Priority>(i)))] = {
+        {"served", report.waits[i].count},
+        {"p99_s", tenths(report.waits[i].p99_s)},
+        {"longest_s", tenths(report.waits[i].longest_s)}};
+  return {{"seed", options.seed},
+          {"events", report.events},
+          {"agents", options.agents},
+          {"gpus", gpus},
+          {"seconds", tenths(report.wall_s)},
+          {"core_seconds", tenths(report.cpu_s)},
+          {"waits", std::move(waits)},
+          {"violations", report.broken.empty() ? 0 : 1},  // the first one ends the run
+          {"verdict", report.broken.empty() ? kAllGood : report.broken}};
 }
 
 }  // namespace sluice::broker

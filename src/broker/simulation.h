@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "broker/card.h"
 #include "broker/ledger.h"
 
@@ -46,5 +47,8 @@ std::vector<Card> cards_of_fake_nvml();
 SimulationReport simulate(const SimulationOptions& options, const std::vector<Card>& cards);
 
 std::string to_string(const SimulationReport& report, const SimulationOptions& options);
+
+// What a run found, for a result file; what it ran on is its caller's to add.
+Json to_json(const SimulationReport& report, const SimulationOptions& options, std::size_t gpus);
 
 }  // namespace sluice::broker

@@ -1,6 +1,8 @@
 // The simulation finds what it is there to find; the long runs are ctests of their own.
 #include "broker/simulation.h"
 
+#include <nlohmann/json.hpp>
+
 #include "broker/ledger_for_tests.h"
 #include "broker/simulation_books.h"
 
@@ -49,6 +51,21 @@ TEST(Simulation, SaysHowToSeeAFailureAgain) {
   const auto report = simulate(options, cards_of_fake_nvml());
   EXPECT_THAT(report.broken, HasSubstr("was starved"));
   EXPECT_THAT(to_string(report, options), HasSubstr("--seed 7 --events 5000"));
+}
+
+TEST(Simulation, ItsResultHasTheFiguresAndWhetherAnythingBroke) {
+  SimulationOptions options;
+  options.events = 20'000, options.agents = 200;
+  auto report = simulate(options, cards_of_fake_nvml());
+  const auto good = to_json(report, options, 8);
+  EXPECT_GE(good["events"], 20'000);
+  EXPECT_EQ(good["agents"], 200);
+  EXPECT_EQ(good["violations"], 0);
+  EXPECT_GT(good["waits"]["low"]["served"], 0);
+  EXPECT_GE(good["waits"]["low"]["longest_s"], good["waits"]["low"]["p99_s"]);
+  report.broken = "a byte was promised twice";
+  EXPECT_EQ(to_json(report, options, 8)["violations"], 1);
+  EXPECT_EQ(to_json(report, options, 8)["verdict"], report.broken);
 }
 
 // The books, told things that a ledger must never tell.

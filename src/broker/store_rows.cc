@@ -138,6 +138,7 @@ void bind_lease(watch::Statement& s, const Lease& l, const Moment& at) {
   s.bind(wall_ms(l.asked_at, at)).bind(wall_ms(l.granted_at, at)).bind(wall_ms(l.expires_at, at));
   s.bind(wall_ms(l.yield_by, at)).bind(wall_ms(l.ended_at, at)).bind(whole(l.yields_to));
   s.bind(wall_ms(l.yield_asked_at, at)).bind(wall_ms(l.yield_freed_at, at));
+  s.bind(whole(l.yield_kept));
 }
 
 Lease lease_from(const watch::Statement& row, const Moment& at) {
@@ -164,6 +165,7 @@ Lease lease_from(const watch::Statement& row, const Moment& at) {
   l.yields_to = bits(row.number(30));
   l.yield_asked_at = instant(row.number(31), at), l.yield_freed_at = instant(row.number(32), at);
   check_sound(l);
+  l.yield_kept = bits(between("yield_kept", row.number(33), 0, whole(promised(l))));
   return l;
 }
 

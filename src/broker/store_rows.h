@@ -25,20 +25,23 @@ inline constexpr const char* kCreateTables =
     "  enforcement TEXT NOT NULL, reason TEXT NOT NULL, asked_ms INTEGER NOT NULL,"
     "  granted_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL, yield_by_ms INTEGER NOT NULL,"
     "  ended_ms INTEGER NOT NULL, yields_to INTEGER NOT NULL,"
-    "  yield_asked_ms INTEGER NOT NULL DEFAULT 0, yield_freed_ms INTEGER NOT NULL DEFAULT 0);"
+    "  yield_asked_ms INTEGER NOT NULL DEFAULT 0, yield_freed_ms INTEGER NOT NULL DEFAULT 0,"
+    "  yield_kept INTEGER NOT NULL DEFAULT 0);"
     "CREATE INDEX leases_by_end ON leases(ended_ms) WHERE ended_ms > 0;"
     "CREATE TABLE footprints(agent TEXT NOT NULL, model_type TEXT NOT NULL,"
     "  runs TEXT NOT NULL, at_ms INTEGER NOT NULL, PRIMARY KEY(agent, model_type)) WITHOUT ROWID;"
     "CREATE TABLE state(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;";
 
-// What the first version of the file lacks.
+// What the first and the second version of the file lack.
 inline constexpr const char* kFromVersion1 =
     "ALTER TABLE leases ADD COLUMN yield_asked_ms INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE leases ADD COLUMN yield_freed_ms INTEGER NOT NULL DEFAULT 0;";
+inline constexpr const char* kFromVersion2 =
+    "ALTER TABLE leases ADD COLUMN yield_kept INTEGER NOT NULL DEFAULT 0;";
 
 inline constexpr const char* kSaveLease =
     "INSERT OR REPLACE INTO leases VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
-    " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 
 void bind_lease(watch::Statement& statement, const Lease& lease, const Moment& at);
 

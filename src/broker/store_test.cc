@@ -41,7 +41,7 @@ Lease lease(LeaseId id, State state = State::held) {
   l.reason = "because";
   l.asked_at = at(-10), l.granted_at = at(-5), l.expires_at = at(60);
   l.yields_to = 2;
-  l.yield_asked_at = at(-4), l.yield_freed_at = at(-2.5);
+  l.yield_asked_at = at(-4), l.yield_freed_at = at(-2.5), l.yield_kept = kGb;
   if (state == State::ended) l.ending = Ending::released, l.ended_at = at(-1);
   return l;
 }
@@ -89,7 +89,7 @@ TEST_F(StoreTest, AFileOfTheFirstVersionIsTakenOver) {
   {
     watch::Database old(path, false);
     old.run(
-        "ALTER TABLE leases DROP COLUMN yield_asked_ms;"
+        "ALTER TABLE leases DROP COLUMN yield_kept; ALTER TABLE leases DROP COLUMN yield_asked_ms;"
         "ALTER TABLE leases DROP COLUMN yield_freed_ms; PRAGMA user_version=1");
   }
   Store store(options);
@@ -99,6 +99,22 @@ TEST_F(StoreTest, AFileOfTheFirstVersionIsTakenOver) {
   EXPECT_EQ(loaded.leases[0].yield_asked_at, Instant{});
   write(store, {lease(9, State::ended)});
   EXPECT_EQ(store.find(9, kNow)->yield_freed_at, at(-2.5));
+}
+
+TEST_F(StoreTest, AFileOfTheSecondVersionIsTakenOverWithWhatItSaysOfPreemptions) {
+  write(*std::make_unique<Store>(options), {lease(7), lease(8, State::ended)});
+  {
+    watch::Database old(path, false);
+    old.run("ALTER TABLE leases DROP COLUMN yield_kept; PRAGMA user_version=2");
+  }
+  {
+    Store store(options);
+    EXPECT_THAT(ids(store.load(kNow).leases), ElementsAre(7));
+    EXPECT_EQ(store.find(8, kNow)->yield_freed_at, at(-2.5));
+    EXPECT_EQ(store.find(8, kNow)->yield_kept, 0U);
+    write(store, {lease(9, State::ended)});
+  }
+  EXPECT_EQ(Store(options).find(9, kNow)->yield_kept, kGb);  // and the next one finds version 3
 }
 
 TEST_F(StoreTest, ALeaseComesBackAsItWas) {
@@ -128,6 +144,7 @@ TEST_F(StoreTest, ALeaseComesBackAsItWas) {
   EXPECT_EQ(after.enforcement, Enforcement::client);
   EXPECT_EQ(after.yield_asked_at, before.yield_asked_at);
   EXPECT_EQ(after.yield_freed_at, before.yield_freed_at);
+  EXPECT_EQ(after.yield_kept, before.yield_kept);
   EXPECT_EQ(after.reason, "because");
   EXPECT_EQ(after.asked_at, before.asked_at);
   EXPECT_EQ(after.granted_at, before.granted_at);

@@ -32,6 +32,10 @@ bool has(const Json& json, const char* name) {
 std::string gb_text(const Json& json, const char* name) {
   return has(json, name) ? fmt::format("{:.2f}", number(json, name)) : "-";
 }
+// Absent until the server has found all GPUs.
+std::string index_text(const Json& json) {
+  return has(json, "gpu_device") ? fmt::format("{:.0f}", number(json, "gpu_device")) : "?";
+}
 std::string age(const Json& json, const char* name) {
   return has(json, name) ? human_duration(std::max(0.0, number(json, name))) : "-";
 }
@@ -60,7 +64,7 @@ void print_table(const std::vector<std::string_view>& heading, const std::vector
 std::map<std::string, std::string> gpu_names(const Json& leases) {
   std::map<std::string, std::string> names;
   for (const auto& card : leases.value("cards", Json::array()))
-    names[text(card, "gpu_uuid")] = fmt::format("{:.0f}", number(card, "gpu_device"));
+    names[text(card, "gpu_uuid")] = index_text(card);
   return names;
 }
 
@@ -145,9 +149,9 @@ std::string strangers_of(const Json& card) {
 void print_cards(const Json& leases, std::ostream& out, const Terminal& terminal) {
   std::vector<Row> rows;
   for (const auto& card : leases.value("cards", Json::array()))
-    rows.push_back({fmt::format("{:.0f}", number(card, "gpu_device")), text(card, "name"),
-                    gb_text(card, "total_gb"), gb_text(card, "promised_gb"),
-                    gb_text(card, "used_gb"), gb_text(card, "free_gb"),
+    rows.push_back({index_text(card), text(card, "name"), gb_text(card, "total_gb"),
+                    gb_text(card, "promised_gb"), gb_text(card, "used_gb"),
+                    gb_text(card, "free_gb"),
                     card.value("usable", false) ? strangers_of(card) : text(card, "why")});
   if (rows.empty()) {
     out << "\nNo GPU: every request goes to the CPU.\n";
@@ -197,8 +201,8 @@ void print_lease(const Json& answer, std::ostream& out, const Terminal& terminal
   page.heading(text(answer, "status"),
                id.empty() ? text(answer, "agent") : "lease " + id + " of " + text(answer, "agent"));
   for (const auto& part : answer.value("gpus", Json::array()))
-    page.row("memory", fmt::format("{} GB on GPU {:.0f}, {}", gb_text(part, "memory_gb"),
-                                   number(part, "gpu_device"), text(part, "gpu_uuid")));
+    page.row("memory", fmt::format("{} GB on GPU {}, {}", gb_text(part, "memory_gb"),
+                                   index_text(part), text(part, "gpu_uuid")));
   page.row("why", text(answer, "reason"));
   if (has(answer, "batch_size"))
     page.row("batch size",

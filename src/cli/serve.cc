@@ -154,13 +154,20 @@ serve::MarketOptions market_options(const ProgramSettings& settings, const Asked
   return made;
 }
 
+broker::Broker::Options broker_options(const ProgramSettings& settings, const Asked& asked,
+                                       const Io& io) {
+  broker::Broker::Options made{settings.state_dir, settings.broker, settings.gpu};
+  if (asked.demo.empty()) made.program = io.program;  // the GPUs of a demo have no driver
+  return made;
+}
+
 // The running parts; ends them in the right order.
 class Program {
  public:
   Program(const ProgramSettings& settings, const Asked& asked, const Io& io)
       : traffic_(thread_count(settings.serve), serve::http::route_names()),
         monitor_({io.program, asked.demo, settings.state_dir, settings.watch}),
-        broker_({settings.state_dir, settings.broker, settings.gpu}),
+        broker_(broker_options(settings, asked, io)),
         profile_watch_(monitor_, settings.gpu),
         service_(monitor_, broker_, traffic_, {SLUICE_VERSION, host_name(), Steady::now()},
                  market_options(settings, asked, io)),

@@ -12,6 +12,7 @@ struct Found {
   std::vector<Gpu> gpus;
   std::vector<std::string> notes;   // sentences for people, the vendor's name first
   std::string driver_trouble = {};  // why a driver that is installed does not start; else empty
+  bool has_all = true;              // false: GPUs that are here have not described themselves yet
 };
 
 }  // namespace sluice::device

@@ -64,6 +64,11 @@ struct DeviceMemory {
   std::optional<std::uint64_t> reserved;  // absent from old drivers, which count it as used
 };
 
+// What the processes of a control group may take: the driver refuses past `hard`.
+struct MemoryLimits {
+  std::uint64_t soft = 0, hard = 0, used = 0;
+};
+
 struct PowerRange {
   double min_w = 0, max_w = 0;
 };
@@ -212,6 +217,11 @@ class Nvml {
   std::vector<Answer<double>> fields(nvml::Device device, std::span<const FieldQuery> wanted) const;
 
   Answer<EventSet> event_set() const;
+
+  // Of a control group, by its folder; drivers of r615 and later. Setting takes root.
+  Answer<MemoryLimits> memory_limits(nvml::Device device, const std::string& group) const;
+  nvml::Return set_memory_limits(nvml::Device device, const std::string& group, std::uint64_t soft,
+                                 std::uint64_t hard) const;
 
   // Changing things; needs root. Watts and MHz.
   nvml::Return set_persistence(nvml::Device device, bool on) const;

@@ -106,6 +106,19 @@ struct MemoryV2 {
 };
 static_assert(sizeof(MemoryV2) == 40 && offsetof(MemoryV2, used) == 32);
 
+// Of what the processes of a control group may take; since r615. `group` is its folder.
+struct SetMemoryLimitsV1 {
+  const char* group;
+  std::uint64_t soft, hard;  // bytes
+};
+static_assert(sizeof(SetMemoryLimitsV1) == 24);
+
+struct GetMemoryLimitsV1 {
+  const char* group;
+  std::uint64_t soft, hard, used;
+};
+static_assert(sizeof(GetMemoryLimitsV1) == 32);
+
 struct Utilization {
   std::uint32_t gpu, memory;  // %
 };

@@ -114,6 +114,8 @@ struct Functions {
   Function<EventSetHandle, EventData*, u32> wait{library, "nvmlEventSetWait"};
   Function<EventSetHandle> free_set{library, "nvmlEventSetFree"};
 
+  Function<Device, GetMemoryLimitsV1*> memory_limits{library, "nvmlDeviceGetMemoryLimits_v1"};
+  Function<Device, SetMemoryLimitsV1*> set_memory_limits{library, "nvmlDeviceSetMemoryLimits_v1"};
   Function<Device, u32> set_persistence{library, "nvmlDeviceSetPersistenceMode"};
   Function<Device, u32> set_power_limit{library, "nvmlDeviceSetPowerManagementLimit"};
   Function<Device, u32, u32> lock_sm{library, "nvmlDeviceSetGpuLockedClocks"};

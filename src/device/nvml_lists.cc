@@ -155,6 +155,18 @@ Answer<nvml::EventData> EventSet::wait(std::uint32_t timeout_ms) {
   return a;
 }
 
+Answer<MemoryLimits> Nvml::memory_limits(Device device, const std::string& group) const {
+  nvml::GetMemoryLimitsV1 limits{group.c_str(), 0, 0, 0};
+  const Return code = nvml_->memory_limits(device, &limits);
+  return {code, {limits.soft, limits.hard, limits.used}};
+}
+
+nvml::Return Nvml::set_memory_limits(Device device, const std::string& group, std::uint64_t soft,
+                                     std::uint64_t hard) const {
+  nvml::SetMemoryLimitsV1 limits{group.c_str(), soft, hard};
+  return nvml_->set_memory_limits(device, &limits);
+}
+
 nvml::Return Nvml::set_persistence(Device device, bool on) const {
   return nvml_->set_persistence(device, on ? 1 : 0);
 }

@@ -84,7 +84,7 @@ void Sampler::search() {
     opened_ = true;
     int quick = 0;  // looks in a row for GPUs that are missing
     while (!stop_) {
-      quick = search_.any_missing() ? quick + 1 : 0;
+      quick = search_.any_missing() || !search_.has_told_all() ? quick + 1 : 0;
       const bool soon = quick > 0 && quick <= kQuickLooks;
       sleep(soon ? Steady::duration(kLookForTheGone) : Steady::duration(kLook));
       if (!stop_) search_.look();

@@ -93,6 +93,7 @@ void print(fmt::memory_buffer& out, const Found& f) {
   for (const auto& gpu : f.gpus) gpus.push_back(to_json(gpu));
   Json json{{"is", "gpus"}, {"gpus", std::move(gpus)}, {"notes", f.notes}};
   if (!f.driver_trouble.empty()) json["driver_trouble"] = f.driver_trouble;
+  if (!f.has_all) json["has_all"] = false;
   print(out, json);
 }
 
@@ -141,6 +142,7 @@ Message found_from(const Json& j) {
   for (const auto& gpu : j.at("gpus")) f.gpus.push_back(gpu_from_json(gpu));
   f.notes = j.at("notes").get<std::vector<std::string>>();
   f.driver_trouble = j.value("driver_trouble", "");
+  f.has_all = j.value("has_all", true);
   return f;
 }
 

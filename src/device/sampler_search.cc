@@ -17,6 +17,7 @@ namespace {
 
 constexpr unsigned kAmd = 0x1002, kIntel = 0x8086;
 
+constexpr auto kDescribe = std::chrono::seconds(2);  // for new GPUs to describe themselves
 constexpr auto kTryAgain = std::chrono::minutes(1);  // a driver that did not start
 
 }  // namespace
@@ -26,6 +27,10 @@ bool Search::open() {
   open_nvidia();
   if (options_.demo.empty()) open_sysfs();
   if (nvml()) look_nvidia();
+  {
+    const std::lock_guard lock(mutex_);
+    is_looking_ = false;
+  }
   send_found();
   return nvml() != nullptr || !workers().empty();
 }
@@ -37,6 +42,12 @@ void Search::look() {
     send_found();
   }
   if (nvml()) look_nvidia();
+  if (!has_told_all()) send_found();
+}
+
+bool Search::has_told_all() const {
+  const std::lock_guard lock(mutex_);
+  return has_told_all_;
 }
 
 bool Search::is_driver_down() const {
@@ -81,6 +92,10 @@ void Search::open_sysfs() {
 
 void Search::look_nvidia() {
   const auto library = nvml();
+  {
+    const std::lock_guard lock(mutex_);
+    is_looking_ = true;
+  }
   const auto count = library->count();
   std::set<std::string> seen;
   std::vector<std::string> mute;
@@ -104,6 +119,7 @@ void Search::look_nvidia() {
   {
     const std::lock_guard lock(mutex_);
     changed = std::exchange(mute_, mute) != mute;
+    is_looking_ = false;
   }
   if (changed) send_found();
 }
@@ -149,6 +165,7 @@ void Search::add_worker(const std::string& uuid, std::unique_ptr<Probe> probe) {
   const auto followed = follow_.gpus.find(uuid);
   if (followed != follow_.gpus.end()) worker->follow(followed->second);
   workers_.emplace(uuid, std::move(worker));
+  all_by_ = Steady::now() + kDescribe;
 }
 
 void Search::described(Gpu gpu) {
@@ -167,6 +184,9 @@ void Search::send_found() {
     found.notes = notes_;
     found.notes.insert(found.notes.end(), mute_.begin(), mute_.end());
     found.driver_trouble = driver_trouble_;
+    found.has_all =
+        !is_looking_ && (described_.size() >= workers_.size() || Steady::now() >= all_by_);
+    has_told_all_ = found.has_all;
   }
   out_.send(found);
 }

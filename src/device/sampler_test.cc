@@ -77,6 +77,8 @@ TEST(SamplerProtocol, EveryOtherMessageArrivesToo) {
   const auto found = std::get<Found>(decode(encode(Found{{gpu}, {"AMD: none"}, "down"})));
   EXPECT_EQ(found.driver_trouble, "down");
   EXPECT_EQ(std::get<Found>(decode(encode(Found{}))).driver_trouble, "");
+  EXPECT_TRUE(found.has_all);
+  EXPECT_FALSE(std::get<Found>(decode(encode(Found{{}, {}, "", false}))).has_all);
   ASSERT_EQ(found.gpus.size(), 1U);
   EXPECT_EQ(found.gpus[0].bus, "0000:04:00.0");
   EXPECT_EQ(found.gpus[0].memory_total, 1ull << 37);
@@ -169,6 +171,46 @@ TEST(SamplerCost, TheWatchNamesTheCallThatHasNotReturned) {
 }
 
 // ---- search
+
+// What the search said of GPUs, until it said that these were all.
+std::vector<Found> lists_until_all(Search& search, int fd) {
+  std::vector<Found> all;
+  LineBuffer lines;
+  const auto patience = Steady::now() + std::chrono::seconds(10);
+  while ((all.empty() || !all.back().has_all) && Steady::now() < patience) {
+    char bytes[4096];
+    const auto n = recv(fd, bytes, sizeof bytes, 0);
+    if (n <= 0) break;
+    lines.add({bytes, static_cast<std::size_t>(n)});
+    while (const auto line = lines.next()) {
+      auto message = decode(*line);
+      if (auto* found = std::get_if<Found>(&message)) all.push_back(std::move(*found));
+      if (!all.empty() && all.back().has_all) break;
+    }
+  }
+  for (const auto& worker : search.workers()) worker->stop();
+  return all;
+}
+
+TEST(Search, SaysOfNoListThatItHasAllGpusBeforeItHasThem) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  {
+    Outbox out(ends[1]);
+    SamplerOptions options;
+    options.demo = "eight-gpus";
+    Search search(options, out);
+    ASSERT_TRUE(search.open());
+    const auto lists = lists_until_all(search, ends[0]);
+    ASSERT_FALSE(lists.empty());
+    EXPECT_TRUE(lists.back().has_all);
+    EXPECT_EQ(lists.back().gpus.size(), 8U);
+    EXPECT_TRUE(search.has_told_all());
+    shutdown(ends[0], SHUT_RDWR);  // nobody reads what the workers still say
+  }
+  close(ends[0]);
+  close(ends[1]);
+}
 
 TEST(Search, AGpuThatIsGoneIsNoLongerAmongTheGoodHandles) {
   int ends[2];

@@ -82,7 +82,7 @@ struct AlertEngine::Impl {
   void resume(const Snapshot& s);
   void step(const Rule& rule, const Subject& subject);
   void advance(const Rule& rule, State& state, const Sighting& seen);
-  void no_evidence(State& state, const Snapshot& s) const;
+  void no_evidence(const Rule& rule, State& state, const Snapshot& s) const;
   void describe(const Rule& rule, const Subject& subject, State& state, const Sighting& seen);
   void fire(State& state, const Snapshot& s);
   void resolve(State& state, std::string because, WallTime wall);
@@ -91,14 +91,23 @@ struct AlertEngine::Impl {
   std::string gone_text(const std::string& rule) const;
   void settle_silences(WallTime wall);
   std::optional<WallTime> silenced_until(const std::string& rule, const std::string& device) const;
-  bool stale(const std::optional<device::Timed>& reading, const Snapshot& s) const;
+  double patience_s(const Rule& rule) const;
+  bool stale(const Rule& rule, const std::optional<device::Timed>& reading,
+             const Snapshot& s) const;
 };
 
 // ---- one rule on one device
 
-bool AlertEngine::Impl::stale(const std::optional<device::Timed>& reading,
+// How old evidence may be. A slope does not age like a level: processes are listed as rarely as
+// every ten minutes, and a line over the window stands until the next list.
+double AlertEngine::Impl::patience_s(const Rule& rule) const {
+  return rule.condition == "grows" ? std::max(options.stale_after_s, rule.window_s / 4)
+                                   : options.stale_after_s;
+}
+
+bool AlertEngine::Impl::stale(const Rule& rule, const std::optional<device::Timed>& reading,
                               const Snapshot& s) const {
-  const double limit = options.stale_after_s * std::max(1.0, s.sampler.stretch);
+  const double limit = patience_s(rule) * std::max(1.0, s.sampler.stretch);
   return !reading || seconds_between(reading->at, s.at) > limit;
 }
 
@@ -111,8 +120,8 @@ void AlertEngine::Impl::step(const Rule& rule, const Subject& subject) {
     return;
   }
   const auto reading = value_of(subject, rule.metric);
-  if (stale(reading, s)) {
-    no_evidence(state, s);
+  if (stale(rule, reading, s)) {
+    no_evidence(rule, state, s);
     if (state.active() && seconds_between(*state.evidence, s.at) > options.give_up_s)
       resolve(state, "no reading for too long", s.wall);
     return;
@@ -146,9 +155,9 @@ void AlertEngine::Impl::advance(const Rule& rule, State& state, const Sighting& 
   if (state.phase == Phase::recovering && lasted()) enter(Phase::quiet);
 }
 
-void AlertEngine::Impl::no_evidence(State& state, const Snapshot& s) const {
+void AlertEngine::Impl::no_evidence(const Rule& rule, State& state, const Snapshot& s) const {
   const bool long_ago =
-      !state.evidence || seconds_between(*state.evidence, s.at) > options.stale_after_s;
+      !state.evidence || seconds_between(*state.evidence, s.at) > patience_s(rule);
   if (state.phase == Phase::pending && long_ago) state.phase = Phase::quiet;
   if (state.phase == Phase::recovering && long_ago) state.phase = Phase::firing;
 }

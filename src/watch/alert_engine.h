@@ -40,7 +40,7 @@ struct Silence {
 };
 
 struct AlertOptions {
-  double stale_after_s = 30;  // times the sampler's stretch
+  double stale_after_s = 30;  // times the sampler's stretch; "grows": a quarter of its window
   double gone_after_s = 60;
   double give_up_s = 900;
   std::size_t recent = 100;  // resolved alerts that are remembered

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 
 #include "watch/alert_engine.h"
@@ -25,12 +26,15 @@ class MemoryGrowth : public testing::Test {
                               std::uint64_t{8} << 30}};
   }
 
-  // A sample every five seconds for so long; what was told on the way.
-  std::vector<Transition> run(double seconds, const std::function<double(double)>& used) {
+  // A sample every five seconds for so long, and a list of processes as often or more rarely;
+  // what was told on the way.
+  std::vector<Transition> run(double seconds, const std::function<double(double)>& used,
+                              double list_every = 5) {
     std::vector<Transition> all;
     for (double end = passed + seconds; passed < end; passed += 5) {
       scene.pass(5);
-      for (auto& owner : scene.snapshot.owners) owner.used = {used(passed), scene.snapshot.at};
+      if (std::fmod(passed, list_every) == 0)
+        for (auto& owner : scene.snapshot.owners) owner.used = {used(passed), scene.snapshot.at};
       for (auto& t : engine.evaluate(scene.snapshot)) all.push_back(std::move(t));
     }
     return all;
@@ -77,6 +81,12 @@ TEST_F(MemoryGrowth, ARateBetweenClearAndThresholdNeitherBeginsNorEndsIt) {
   const double level = at_rate(100)(passed);
   const double from = passed;
   EXPECT_EQ(kinds(run(1800, [&](double t) { return level + 40 * kMiB / 60 * (t - from); })), "");
+}
+
+TEST_F(MemoryGrowth, IsSeenThoughProcessesAreListedOnlyOnceAMinute) {
+  EXPECT_EQ(kinds(run(
+                1800, [](double t) { return 2 * kMiB * t; }, 60)),
+            "F");
 }
 
 TEST_F(MemoryGrowth, LoadingAModelIsNotALeak) {

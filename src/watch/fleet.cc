@@ -15,11 +15,15 @@ void Fleet::apply(const device::Message& message, Instant now) {
 void Fleet::take(const device::Found& found, Instant now) {
   notes_ = found.notes;
   found_at_ = now;
+  bool any_new = false;
   for (const auto& gpu : found.gpus) {
     const auto [at, is_new] = members_.try_emplace(gpu.uuid);
     at->second.view.gpu = gpu;
     if (is_new) at->second.view.health.since = now;
+    any_new = any_new || is_new;
   }
+  // A sampler that starts again names those that are known one by one, too.
+  has_all_ = found.has_all || (has_all_ && !any_new);
 }
 
 void Fleet::take(const device::Sample& sample, Instant) {

@@ -40,6 +40,9 @@ class Fleet {
   bool any_gone() const;
 
   std::vector<GpuView> views() const;  // ordered by bus
+  // Whether these are all GPUs of the machine: while some are still to come, a GPU's place
+  // among the others says nothing.
+  bool has_all() const noexcept { return has_all_; }
   const std::vector<std::string>& notes() const noexcept { return notes_; }
   const GpuView* find(const std::string& uuid) const;
 
@@ -68,6 +71,7 @@ class Fleet {
   device::HealthPolicy policy_;
   std::map<std::string, Member> members_;  // by uuid
   std::vector<std::string> notes_;
+  bool has_all_ = false;
   Instant found_at_{};  // the last time that GPUs were named: each may need a moment to answer
 };
 

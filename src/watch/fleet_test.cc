@@ -46,6 +46,18 @@ TEST_F(FleetTest, GpusAreOrderedByBus) {
   EXPECT_EQ(views[0].gpu.uuid, "B");
 }
 
+TEST_F(FleetTest, HasAllGpusUnlessANewOneComesWithHalfAList) {
+  EXPECT_FALSE(Fleet({}).has_all());
+  EXPECT_TRUE(fleet.has_all());
+  const auto a = gpu("A", "0000:09:00.0"), c = gpu("C", "0000:01:00.0");
+  fleet.apply(device::Found{{a}, {}, "", false}, at(1));  // a new sampler: A is known
+  EXPECT_TRUE(fleet.has_all());
+  fleet.apply(device::Found{{a, c}, {}, "", false}, at(1));
+  EXPECT_FALSE(fleet.has_all());
+  fleet.apply(device::Found{{a, c}, {}, "", true}, at(1));
+  EXPECT_TRUE(fleet.has_all());
+}
+
 TEST_F(FleetTest, ALostGpuKeepsItsLastValuesAndTheirAge) {
   fleet.apply(device::Trouble{"A", at(1), "GPU is lost", true}, at(1));
   const auto changes = fleet.step(at(1));

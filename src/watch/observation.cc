@@ -137,6 +137,7 @@ void Observation::describe(Snapshot& snapshot) const {
   snapshot.cpu = cpu_;
   snapshot.host = host_readings_;
   snapshot.gpus = fleet_.views();
+  snapshot.has_all_gpus = fleet_.has_all();
   snapshot.sampler = sampler_.cost();
   snapshot.notes = fleet_.notes();
   snapshot.demo = demo_;

@@ -56,6 +56,7 @@ struct Snapshot {
   device::Readings host;      // Scope::cpu
   device::Readings server;    // Scope::server
   std::vector<GpuView> gpus;  // ordered by bus
+  bool has_all_gpus = true;   // false: some of this machine are still to come
   std::vector<OwnerMemory> owners;
   std::vector<Alert> alerts;  // active ones, worst first
   SamplerCost sampler;

@@ -1,6 +1,7 @@
 // Limits and modes, changing them, and events.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <optional>
 
 #include "entry.h"
@@ -57,6 +58,11 @@ Return changed(std::string_view call, Device d, F f) {
     const Return code = f(settings, g);
     return code == Return::success ? m.change(g, settings) : code;
   });
+}
+
+bool keeps_memory_limits() {
+  const auto m = machine();
+  return m && std::atoi(m->scenario().driver.c_str()) >= 615;
 }
 
 Return check_range(u32 low, u32 high, unsigned lowest, unsigned highest) {
@@ -186,6 +192,31 @@ Return nvmlDeviceGetMaxMigDeviceCount(Device d, u32* out) {
 Return nvmlDeviceGetMigDeviceHandleByIndex(Device d, u32 index, Device* out) {
   return asked(__func__, d, [&](Machine&, const GpuSpec& g) {
     return index < g.mig_instances.value_or(0) ? give(out, d) : Return::not_found;
+  });
+}
+
+// Of control groups, which are folders; drivers of r615 and later, and not with MIG.
+Return nvmlDeviceSetMemoryLimits_v1(Device d, nvml::SetMemoryLimitsV1* limits) {
+  if (!keeps_memory_limits()) return Return::function_not_found;
+  return changed(__func__, d, [&](Settings& s, const GpuSpec& g) {
+    if (g.mig_instances.value_or(0) > 0) return Return::not_supported;
+    if (limits == nullptr || limits->group == nullptr || limits->group[0] != '/' ||
+        limits->soft > limits->hard)
+      return Return::invalid_argument;
+    s.memory_limits[limits->group] = {limits->soft, limits->hard};
+    return Return::success;
+  });
+}
+
+Return nvmlDeviceGetMemoryLimits_v1(Device d, nvml::GetMemoryLimitsV1* limits) {
+  if (!keeps_memory_limits()) return Return::function_not_found;
+  return asked(__func__, d, [&](Machine& m, const GpuSpec& g) {
+    if (limits == nullptr || limits->group == nullptr) return Return::invalid_argument;
+    const auto all = m.settings(g).memory_limits;
+    const auto set = all.find(limits->group);
+    if (set == all.end()) return Return::not_found;
+    limits->soft = set->second.first, limits->hard = set->second.second, limits->used = 0;
+    return Return::success;
   });
 }
 

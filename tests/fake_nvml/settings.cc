@@ -30,6 +30,7 @@ Json to_json(const Settings& s) {
   put(json, "sm_lock", s.sm_lock);
   put(json, "memory_lock", s.memory_lock);
   put(json, "application_clocks", s.application_clocks);
+  if (!s.memory_limits.empty()) json["memory_limits"] = s.memory_limits;
   return json;
 }
 
@@ -40,6 +41,7 @@ Settings from_json(const Json& json) {
   s.sm_lock = pair_of(json, "sm_lock");
   s.memory_lock = pair_of(json, "memory_lock");
   s.application_clocks = pair_of(json, "application_clocks");
+  if (json.contains("memory_limits")) json.at("memory_limits").get_to(s.memory_limits);
   return s;
 }
 

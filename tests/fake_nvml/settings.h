@@ -2,6 +2,7 @@
 // the next process sees it as it would on a real card.
 #pragma once
 
+#include <cstdint>
 #include <ctime>
 #include <map>
 #include <mutex>
@@ -16,6 +17,7 @@ struct Settings {
   std::optional<double> power_limit_w;
   std::optional<std::pair<unsigned, unsigned>> sm_lock, memory_lock;  // MHz, lowest and highest
   std::optional<std::pair<unsigned, unsigned>> application_clocks;    // memory, SM
+  std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> memory_limits;  // soft, hard
 };
 
 // Thread-safe.

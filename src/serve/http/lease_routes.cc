@@ -134,18 +134,12 @@ class Waiting final : public Pending {
 // The asking process, unless the request names a process that it was started by: a shell
 // that asks through a program which ends with the answer.
 std::int64_t holder_pid(const broker::Wanted& wanted, const Request::Peer& peer) {
-  constexpr int kGenerations = 16;
   if (!wanted.named_pid) return peer.pid;
-  if (*wanted.named_pid == 0) return 0;
-  auto pid = peer.pid;
-  for (int i = 0; i < kGenerations && pid > 0; ++i) {
-    if (pid == *wanted.named_pid) return pid;
-    const auto stat = broker::process_stat(pid, "/proc");
-    pid = stat ? stat->parent : 0;
-  }
-  throw Error(Code::invalid_argument,
-              "pid must be the process that asks over the Unix socket, or one that it was started "
-              "by; 0 names none");
+  const broker::Holder asking{.pid = peer.pid, .uid = peer.uid};
+  require(*wanted.named_pid == 0 || broker::may_hold(*wanted.named_pid, asking, "/proc"),
+          "pid must be the process that asks over the Unix socket, or one of the same user's that "
+          "it was started by; 0 names none");
+  return *wanted.named_pid;
 }
 
 Response request_lease(Service& s, const Asked& asked) {
