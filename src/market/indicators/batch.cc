@@ -61,6 +61,7 @@ std::int64_t still_before(const Call& call, const Batch& batch, std::int64_t ser
 template <class T>
 void add_lines(const Call& call, const Batch& batch, std::int64_t series, std::int64_t begin,
                std::int64_t parts, std::vector<Line>& lines) {
+  if (parts == 1) return lines.push_back({series, begin, begin, batch.bars});
   std::int64_t first_before = begin, still = 0;
   for (std::int64_t part = 0; part < parts; ++part) {
     const std::int64_t first = line_of(batch.plan, series, begin, batch.bars, part, parts).first;
@@ -77,6 +78,7 @@ template <class T>
 std::vector<Line> all_lines(const Call& call, const Batch& batch) {
   const auto series = static_cast<std::int64_t>(call.items);
   std::vector<Line> lines;
+  lines.reserve(call.items);
   for (std::int64_t s = 0; s < series; ++s) {
     const std::int64_t begin = first_complete<T>(call, batch, s);
     const std::int64_t quiet = std::min(begin + batch.plan.lookback, batch.bars);

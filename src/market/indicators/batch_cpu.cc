@@ -1,19 +1,26 @@
 // Lines run side by side in the lanes of vectors, several vectors at once to hide the
 // latency of each rule's chain. A block of bars is transposed in, computed, transposed out.
 //
-// Limit, in cycles a point with 8 lanes and two vector ports (4 lanes and three: about the
-// same), arrays in the L2 cache. A transpose: 24 shuffles for 64 points on one port, 0.4. An
-// array read or written: a line of 64 bytes each 8 points, 0.3 in, 0.4 out.
-//   EMA     in 0.4, chain of 12 cycles for 16 lines 0.8, out 0.4: 1.6. Seen 1.8, 89 %.
-//   RSI     the quotient, 16 cycles a vector: 2.0, and in and out 0.8: 2.8. Seen 3.5, 80 %.
-//   BBANDS  in 0.4; 21 operations and 9 loads and stores 1.4; two transposes 0.8; half of
-//           the roots 1.1 beside three outputs 1.2: 3.8. Seen 5.7, 67 %.
-//   MACD    in 0.4; 11 operations 0.8; two transposes 0.8, three outputs 1.2: 3.2. Seen 4.4, 73 %.
+// In caches, rules of one input go square by square instead, kLanes bars at a time through
+// registers: loads, shuffles, chains and quotients of several squares are then under way
+// together, so that the busiest of them is the limit and not their sum.
+//
+// Limit, in cycles a point with 8 lanes and two vector ports, arrays in the L2 cache; shuffles
+// of a square 16 in and 16 out for 64 points; lines to and from the L2 cache 0.6 with one
+// output, 1.4 with three. Seen on Ice Lake, everything around it included, 32 x 1,000.
+//   EMA     chain of 12 cycles for 16 lines: 0.75. Seen 1.0, 75 %.
+//   SMA     72 operations for 64 points, and the cache: 0.6. Seen 1.7, 35 %; the end of a
+//           block, a chain of 4 cycles a bar, stands in the way.
+//   RSI     the quotient, 16 cycles a vector: 2.0. Seen 2.3, 87 %.
+//   BBANDS  304 operations for 64 points, half of the roots among them: 2.4. Seen 5.6, 43 %.
+//   MACD    three outputs: 1.4. Seen 3.3, 42 %.
+// In blocks, where times add up:
 //   ATR     three inputs 0.9, one transpose 0.4, chain 0.3, out 0.4: 2.0. Seen 2.6, 77 %.
 // Beyond the caches: 8 bytes for each input and output of a point.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "market/indicators/batch_cpu.cc"
@@ -26,6 +33,7 @@
 #include "market/indicators/group.h"
 #include "market/indicators/line_group-inl.h"
 #include "market/indicators/rules_signal-inl.h"
+#include "market/indicators/squares-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::market::HWY_NAMESPACE {
@@ -42,10 +50,18 @@ struct With<R<W, form>, V> {
   using Type = R<V, form>;
 };
 
+// Rules whose bars go through registers in squares: those that leave enough of them for it,
+// and with 4 lanes, which have 16 registers, those without a window.
+template <class S>
+constexpr bool kInSquares = S::kInputs == 1 && S::kCarries <= 3 &&
+                            (kLanes == 8 || (kLanes == 4 && !S::kKeeps));
+
 // Vectors that run together: 16 lines (more are more streams than caches and memory follow),
 // and no more than what the rule carries from bar to bar leaves half of the registers for.
+// In squares a rule with a window or a quotient has enough to do with one.
 template <class S>
 constexpr int together() {
+  if (kInSquares<S> && kLanes == 8 && (S::kKeeps || requires { S::kRaw; })) return 1;
   constexpr int kHalf = kLanes >= 8 || !HWY_ARCH_X86 ? 16 : 8;
   int n = std::clamp(16 / kLanes, 1, 8);
   while (n > 1 && n * S::kCarries > kHalf) n /= 2;
@@ -100,8 +116,11 @@ class Sweep {
 
   void run() {
     for (std::int64_t t = 0, next; t < group_.longest; t = next) {
-      next =
-          std::min(t + (t == 0 && group_.lead > 0 ? group_.lead : kBlock<kLines>), group_.longest);
+      if constexpr (kInSquares<S>) {
+        if (!floats_ && !group_.past_caches) t = squares(t);
+        if (t == group_.longest) break;
+      }
+      next = std::min(t + block_at(t), group_.longest);
       const int count = static_cast<int>(next - t);
       if (floats_)
         take_tiles<From, float>(group_, t, count, in_);
@@ -122,10 +141,104 @@ class Sweep {
   }
 
  private:
-  static constexpr int kLines = V::kLines;
+  static constexpr int kLines = V::kLines, kVectors = kLines / kLanes;
   using From = typename Taking<S>::From;
   using To = typename Giving<S>::To;
   static constexpr int kTaken = From::kTaken, kMade = Giving<S>::kMade;
+
+  // Of the next block: up to the first bar for squares, where there are any.
+  std::int64_t block_at(std::int64_t t) const {
+    if (t == 0 && group_.lead > 0) return group_.lead;
+    const std::int64_t before = first_square() - t;
+    if (!kInSquares<S> || before <= 0) return kBlock<kLines>;
+    return std::min<std::int64_t>((before + kLanes - 1) / kLanes * kLanes, kBlock<kLines>);
+  }
+  std::int64_t first_square() const {
+    return std::max<std::int64_t>(group_.all_from, plan_.lookback + 1);
+  }
+
+  // Squares of bars from t on, as far as all lines have and store them, in, computed and out
+  // again one after the other: the processor is at work on several at once.
+  HWY_NOINLINE std::int64_t squares(std::int64_t t) {
+    if (t < first_square()) return t;
+    const Plan plan = plan_;
+    S state = state_;
+    if constexpr (requires { state.settle(); }) state.settle();
+    for (; t + kLanes <= group_.all_to; t += kLanes) {
+      Vec taken[kVectors][kLanes], made[kMade][kVectors][kLanes];
+      HWY_UNROLL(2)
+      for (int u = 0; u < kVectors; ++u) take_square(u, t, taken[u]);
+      compute_square(state, plan, taken, made);
+      HWY_UNROLL(2)
+      for (int u = 0; u < kVectors; ++u) give_square(plan, u, t, made);
+    }
+    state_ = state;
+    return t;
+  }
+
+  HWY_INLINE void take_square(int u, std::int64_t t, Vec* taken) const {
+    const double* rows[kLanes];
+    for (int l = 0; l < kLanes; ++l)
+      rows[l] = reinterpret_cast<const double*>(group_.in[0][u * kLanes + l]) + t;
+    load_rows(rows, taken);
+  }
+
+  using Square = Vec[kVectors][kLanes];
+
+  // What is indexed by a variable lies in memory: only squares in which a window's block ends
+  // go that way.
+  HWY_INLINE void compute_square(S& state, const Plan& plan, const Square& taken, Square* made) {
+    V* const ring = ring_;
+    if constexpr (requires { state.room(plan); }) {
+      if (HWY_UNLIKELY(state.room(plan) < kLanes)) {
+        Square from, to[kMade];
+        std::memcpy(from, taken, sizeof from);
+        HWY_UNROLL(1)
+        for (int i = 0; i < kLanes; ++i) {
+          if (state.room(plan) > 0)
+            square_bar<false>(state, plan, from, ring, i, to);
+          else
+            square_bar<true>(state, plan, from, ring, i, to);
+        }
+        std::memcpy(made, to, sizeof to);
+        return;
+      }
+    }
+    constexpr bool kTurns = !requires { state.room(plan); };
+    HWY_UNROLL(8)
+    for (int i = 0; i < kLanes; ++i) square_bar<kTurns>(state, plan, taken, ring, i, made);
+  }
+
+  template <bool kTurns>
+  HWY_INLINE void square_bar(S& state, const Plan& plan, const Square& taken, V* ring, int i,
+                             Square* made) {
+    const V bar = bundle_at<kVectors>(taken, i);
+    V out[kMade];
+    for (int k = 0; k < kMade; ++k) out[k] = V(0);
+    step<kTurns>(state, plan, &bar, ring, out);
+    for (int k = 0; k < kMade; ++k) put_bundle(out[k].v, made[k], i);
+  }
+
+  // Two rows at a time, so that roots go both ways.
+  HWY_INLINE void give_square(const Plan& plan, int u, std::int64_t t, Square* made) const {
+    HWY_UNROLL(2)
+    for (int k = 0; k < kMade; ++k) part_square(made[k][u]);
+    HWY_UNROLL(4)
+    for (int j = 0; j < kLanes / 2; ++j) {
+      Pack<2> in[kMade], out[S::kOutputs];
+      HWY_UNROLL(2)
+      for (int k = 0; k < kMade; ++k) {
+        in[k].v.a.a = made[k][u][j];
+        in[k].v.b.a = made[k][u][j + kLanes / 2];
+      }
+      To::widen(plan, in, out);
+      const int row = u * kLanes + row_of_pair(j);
+      HWY_UNROLL(3)
+      for (int k = 0; k < S::kOutputs; ++k)
+        store_pair(out[k].v.a.a, out[k].v.b.a, reinterpret_cast<double*>(group_.out[k][row]) + t,
+                   reinterpret_cast<double*>(group_.out[k][row + 2]) + t);
+    }
+  }
 
   // State and plan are copies, so that they stay in registers.
   template <bool kSteady>

@@ -43,6 +43,8 @@ struct LineGroup {
   std::byte* out[kMostOutputs][kLines];
   std::int64_t begin[kLines], end[kLines];  // bars to store, from the line's first
   std::int64_t longest = 0;
+  std::int64_t all_from = 0, all_to = 0;  // bars that all lines store; idle lanes may, too:
+                                          // they have the last line's
   std::int64_t lead = 0;  // bars before the rows of the first output are aligned together
   bool past_caches;
   std::int64_t inside[kLines / kLanes], latest[kLines / kLanes];  // all lanes have bars up to;
@@ -64,6 +66,8 @@ struct LineGroup {
       inside[u] = *std::min_element(end + u * kLanes, end + (u + 1) * kLanes);
       latest[u] = *std::max_element(begin + u * kLanes, begin + (u + 1) * kLanes);
     }
+    all_from = *std::max_element(begin, begin + call.count);
+    all_to = *std::min_element(end, end + kLines);
     const auto width = static_cast<std::int64_t>(element);
     lead = aligned_after(out[0], width).value_or(0);
     past_caches = call.large;

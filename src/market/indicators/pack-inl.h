@@ -55,6 +55,25 @@ HWY_INLINE void store_bundle(Bundle<n> x, double* to, int apart) {
   }
 }
 
+// Of squares: bar i of n x kLanes lines.
+template <int n>
+HWY_INLINE Bundle<n> bundle_at(const Vec (*square)[kLanes], int i) {
+  if constexpr (n == 1)
+    return {square[0][i]};
+  else
+    return {bundle_at<n / 2>(square, i), bundle_at<n / 2>(square + n / 2, i)};
+}
+
+template <int n>
+HWY_INLINE void put_bundle(Bundle<n> x, Vec (*square)[kLanes], int i) {
+  if constexpr (n == 1) {
+    square[0][i] = x.a;
+  } else {
+    put_bundle(x.a, square, i);
+    put_bundle(x.b, square + n / 2, i);
+  }
+}
+
 template <int n>
 HWY_INLINE Bundle<n> fill_bundle(Vec x) {
   if constexpr (n == 1)
