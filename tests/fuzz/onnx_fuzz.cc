@@ -35,7 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto keep = std::make_shared<std::string>(reinterpret_cast<const char*>(data), size);
   try {
     const engine::Session session(engine::import_onnx(onnx::parse(*keep, keep, {})), workers,
-                                  std::size_t{64} << 20);
+                                  {.memory = std::size_t{64} << 20});
     session.run(inputs_for(session.graph()));
   } catch (const Error& e) {
     if (e.reason().size() < 8) std::abort();

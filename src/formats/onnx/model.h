@@ -113,9 +113,14 @@ struct Model {
 // invalid_argument with what is wrong and where.
 Model read(const std::filesystem::path& file);
 
-// The same from memory. `folder`: where external data may lie; empty refuses it.
+// The same from memory. `folder`: where external data may lie; empty refuses it. `own`: what
+// external data at the location kOwnData means.
+inline constexpr std::string_view kOwnData = "@";
 Model parse(std::string_view bytes, std::shared_ptr<const void> keep,
-            const std::filesystem::path& folder);
+            const std::filesystem::path& folder, std::string_view own = {});
+
+// A tensor's message, like one among the initializers. What is external lies in `own`.
+Tensor parse_tensor(std::string_view bytes, std::shared_ptr<const void> keep, std::string_view own);
 
 // A value of a test's files: TensorProto, SequenceProto or OptionalProto.
 struct Value {

@@ -19,7 +19,4 @@ struct NamedTensor {
 };
 NamedTensor read_tensor(std::string_view bytes, Source& source);
 
-// A file's bytes, mapped.
-std::string_view map_file(const std::filesystem::path& file, std::shared_ptr<const void>& keep);
-
 }  // namespace sluice::onnx

@@ -1,5 +1,6 @@
 // The messages of an ONNX file, each as its struct. Field numbers are the format's.
 #include "base/error.h"
+#include "formats/map.h"
 #include "formats/onnx/parts.h"
 #include "formats/onnx/wire.h"
 
@@ -202,10 +203,11 @@ class Reader {
 }  // namespace
 
 Model parse(std::string_view bytes, std::shared_ptr<const void> keep,
-            const std::filesystem::path& folder) {
+            const std::filesystem::path& folder, std::string_view own) {
   Model model;
   model.keep = keep;
-  Source source{.keep = std::move(keep), .folder = folder, .beside = {}};
+  Source source{.keep = keep, .folder = folder, .beside = {}};
+  if (!own.empty()) source.beside.emplace(kOwnData, std::pair(own, keep));
   Reader reader(source);
   bool has_graph = false;
   for (Wire fields(bytes); fields.next();) {
@@ -221,6 +223,13 @@ Model parse(std::string_view bytes, std::shared_ptr<const void> keep,
   }
   require(has_graph, "there is no graph in it: this is no ONNX model");
   return model;
+}
+
+Tensor parse_tensor(std::string_view bytes, std::shared_ptr<const void> keep,
+                    std::string_view own) {
+  Source source{.keep = keep, .folder = {}, .beside = {}};
+  source.beside.emplace(kOwnData, std::pair(own, keep));
+  return read_tensor(bytes, source).tensor;
 }
 
 Model read(const std::filesystem::path& file) {

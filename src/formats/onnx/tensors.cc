@@ -1,13 +1,9 @@
 // Tensors of ONNX files: in the message as raw or typed data, or in a file beside it.
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <charconv>
 #include <cstring>
 
 #include "base/error.h"
+#include "formats/map.h"
 #include "formats/onnx/parts.h"
 #include "formats/onnx/wire.h"
 
@@ -255,28 +251,6 @@ NamedTensor read_tensor(std::string_view bytes, Source& source) {
     throw Error(error.code(), "tensor '" + std::string(name.substr(0, 200)) +
                                   "': " + std::string(error.reason()));
   }
-}
-
-std::string_view map_file(const fs::path& file, std::shared_ptr<const void>& keep) {
-  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0)
-    throw Error(Code::not_found, "cannot open '" + file.string() + "': " + std::strerror(errno));
-  struct stat facts {};
-  if (::fstat(fd, &facts) != 0 || !S_ISREG(facts.st_mode)) {
-    ::close(fd);
-    refuse("'" + file.string() + "' is not a file");
-  }
-  const auto size = static_cast<std::size_t>(facts.st_size);
-  if (size == 0) {
-    ::close(fd);
-    return {};
-  }
-  void* const at = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-  ::close(fd);
-  if (at == MAP_FAILED) throw Error(Code::exhausted, "cannot map '" + file.string() + "'");
-  keep = std::shared_ptr<const void>(
-      at, [size](const void* p) { ::munmap(const_cast<void*>(p), size); });
-  return {static_cast<const char*>(at), size};
 }
 
 }  // namespace sluice::onnx

@@ -1,0 +1,28 @@
+// A file that appears whole or not at all: it is written under another name, synced, and
+// renamed. A process that is killed leaves the old file as it was.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+namespace sluice {
+
+class NewFile {
+ public:
+  // Makes the folder where it is missing. Throws unavailable, with the system's reason.
+  explicit NewFile(std::filesystem::path file);
+  ~NewFile();  // without keep() nothing is left
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  void write(std::string_view bytes);
+  void keep();
+
+ private:
+  [[noreturn]] void fail(std::string_view what);
+
+  std::filesystem::path file_, temporary_;
+  int fd_ = -1;
+};
+
+}  // namespace sluice

@@ -1,0 +1,203 @@
+#include "formats/npy/npy.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/new_file.h"
+#include "base/utf8.h"
+#include "formats/map.h"
+#include "formats/npy/npy_header.h"
+
+namespace sluice::npy {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(const std::string& why) { throw Error(Code::invalid_argument, why); }
+
+// ---- reading ---------------------------------------------------------------------
+
+// Calls body(to, from) for each element, in the order of `shape`, where the file has the
+// first axis run fastest.
+template <class Body>
+void from_fortran(const Shape& shape, Body&& body) {
+  const int rank = shape.rank();
+  std::array<std::int64_t, kMostDims> step{}, at{};
+  std::int64_t stride = 1;
+  for (int axis = 0; axis < rank; ++axis) {
+    step[static_cast<std::size_t>(axis)] = stride;
+    stride *= shape[axis];
+  }
+  std::int64_t from = 0;
+  for (std::int64_t to = 0; to < shape.size(); ++to) {
+    body(static_cast<std::size_t>(to), static_cast<std::size_t>(from));
+    for (int axis = rank - 1; axis >= 0; --axis) {
+      const auto a = static_cast<std::size_t>(axis);
+      from += step[a];
+      if (++at[a] < shape[axis]) break;
+      from -= at[a] * step[a];
+      at[a] = 0;
+    }
+  }
+}
+
+template <class Body>
+void each_element(const Header& header, const Shape& shape, Body&& body) {
+  if (header.fortran && shape.rank() > 1) return from_fortran(shape, body);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(shape.size()); ++i) body(i, i);
+}
+
+std::uint32_t letter_at(const char* at, bool big) {
+  std::uint32_t letter = 0;
+  for (std::size_t i = 0; i < 4; ++i)
+    letter |= std::uint32_t{static_cast<unsigned char>(at[i])} << (8 * (big ? 3 - i : i));
+  return letter;
+}
+
+// NumPy fills texts with zeros up to their width.
+std::string text_at(const char* at, const Header& header) {
+  std::string text;
+  if (header.kind == 'S') {
+    text.assign(at, header.width);
+  } else {
+    for (std::size_t i = 0; i < header.width; ++i) {
+      const std::uint32_t letter = letter_at(at + 4 * i, header.order == '>');
+      if (letter > 0x10ffff || (letter >= 0xd800 && letter < 0xe000))
+        refuse("a text in it holds something else than Unicode");
+      append_utf8(text, letter);
+    }
+  }
+  const std::size_t last = text.find_last_not_of('\0');
+  text.resize(last == std::string::npos ? 0 : last + 1);
+  return text;
+}
+
+Tensor copied(const Header& header, const Shape& shape, const char* from) {
+  Tensor tensor(dtype_of(header), shape);
+  const std::size_t width = header.element_bytes();
+  if (tensor.dtype() == DType::string) {
+    const auto texts = tensor.values<std::string>();
+    each_element(header, shape, [&](std::size_t to, std::size_t i) {
+      texts[to] = text_at(from + i * width, header);
+    });
+    return tensor;
+  }
+  auto* const out = static_cast<char*>(tensor.data());
+  each_element(header, shape, [&](std::size_t to, std::size_t i) {
+    std::memcpy(out + to * width, from + i * width, width);
+  });
+  if (header.order == '>') {
+    const std::size_t part = header.kind == 'c' ? width / 2 : width;
+    for (std::size_t i = 0; i < tensor.bytes(); i += part) std::reverse(out + i, out + i + part);
+  }
+  if (header.kind == 'b')  // any byte may stand there; a bool is 0 or 1
+    for (std::size_t i = 0; i < tensor.bytes(); ++i) out[i] = out[i] != 0 ? 1 : 0;
+  return tensor;
+}
+
+// ---- writing ---------------------------------------------------------------------
+
+template <class From, class To>
+Tensor widened(const Tensor& tensor) {
+  Tensor wide(kDTypeOf<To>, tensor.shape());
+  std::transform(tensor.values<From>().begin(), tensor.values<From>().end(),
+                 wide.values<To>().begin(), [](From x) { return static_cast<To>(x); });
+  return wide;
+}
+
+Tensor as_numpy_has_it(const Tensor& tensor) {
+  switch (tensor.dtype()) {
+    case DType::bf16: return widened<BFloat16, float>(tensor);
+    case DType::f8e4m3fn: return widened<Float8E4M3FN, float>(tensor);
+    case DType::f8e4m3fnuz: return widened<Float8E4M3FNUZ, float>(tensor);
+    case DType::f8e5m2: return widened<Float8E5M2, float>(tensor);
+    case DType::f8e5m2fnuz: return widened<Float8E5M2FNUZ, float>(tensor);
+    case DType::f8e8m0: return widened<Float8E8M0, float>(tensor);
+    case DType::f4e2m1: return widened<Float4E2M1, float>(tensor);
+    case DType::i4: return widened<Int4, std::int8_t>(tensor);
+    case DType::i2: return widened<Int2, std::int8_t>(tensor);
+    case DType::u4: return widened<UInt4, std::uint8_t>(tensor);
+    case DType::u2: return widened<UInt2, std::uint8_t>(tensor);
+    default: return tensor;
+  }
+}
+
+// UTF-8, which must be well-formed, as numbers of its letters.
+std::u32string letters(const std::string& text) {
+  if (first_invalid_utf8(text)) refuse("a text that is no UTF-8 has no place in a .npy file");
+  std::u32string list;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x80)
+      list += byte;
+    else if (byte >= 0xc0)
+      list += byte & (byte >= 0xf0 ? 0x07u : byte >= 0xe0 ? 0x0fu : 0x1fu);
+    else
+      list.back() = list.back() << 6 | (byte & 0x3fu);
+  }
+  return list;
+}
+
+std::string format_texts(const Tensor& tensor) {
+  std::vector<std::u32string> texts;
+  std::size_t width = 1;
+  for (const std::string& text : tensor.values<std::string>()) {
+    texts.push_back(letters(text));
+    width = std::max(width, texts.back().size());
+  }
+  std::string file = write_header("<U" + std::to_string(width), tensor.shape().dims());
+  for (std::u32string& text : texts) {
+    text.resize(width);
+    file.append(reinterpret_cast<const char*>(text.data()), 4 * width);
+  }
+  return file;
+}
+
+}  // namespace
+
+Tensor parse(std::string_view bytes, const std::shared_ptr<const void>& keep) {
+  const Header header = read_header(bytes);
+  const Shape shape{std::span<const std::int64_t>(header.shape)};
+  const auto count = static_cast<std::size_t>(checked_size(header.shape));
+  const std::size_t have = bytes.size() - header.begin, width = header.element_bytes();
+  const bool fits = width == 0 ? count == 0 : count <= have / width && count * width == have;
+  if (!fits)
+    refuse(std::to_string(have) + " bytes of data for a shape of " + to_string(shape) + " with " +
+           std::to_string(width) + " bytes to an element" +
+           (count * width > have ? ": it is cut off" : ""));
+  const char* const from = bytes.data() + header.begin;
+  const bool in_place =
+      header.kind != 'S' && header.kind != 'U' && header.kind != 'b' && header.order != '>' &&
+      !(header.fortran && shape.rank() > 1) &&
+      reinterpret_cast<std::uintptr_t>(from) % std::min<std::size_t>(width, 8) == 0;
+  if (in_place) return Tensor::view(dtype_of(header), shape, const_cast<char*>(from), keep);
+  return copied(header, shape, from);
+}
+
+Tensor read(const fs::path& file) {
+  std::shared_ptr<const void> keep;
+  const std::string_view bytes = map_file(file, keep);
+  try {
+    return parse(bytes, keep);
+  } catch (const Error& error) {
+    throw Error(error.code(), file.string() + ": " + std::string(error.reason()));
+  }
+}
+
+std::string format(const Tensor& tensor) {
+  if (tensor.dtype() == DType::string) return format_texts(tensor);
+  const Tensor known = as_numpy_has_it(tensor);
+  require(!descr_of(known.dtype()).empty(), "a tensor without elements of a type");
+  std::string file = write_header(descr_of(known.dtype()), known.shape().dims());
+  if (known.bytes() > 0) file.append(static_cast<const char*>(known.data()), known.bytes());
+  return file;
+}
+
+void write(const fs::path& path, const Tensor& tensor) {
+  NewFile file(path);
+  file.write(format(tensor));
+  file.keep();
+}
+
+}  // namespace sluice::npy
