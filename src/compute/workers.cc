@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <condition_variable>
+#include <cstdint>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -21,8 +23,8 @@ struct Job {
   void (*piece)(void*, std::size_t, std::size_t);
   std::atomic<std::size_t> next{0};
   std::atomic<bool> failed{false};
-  std::exception_ptr error{};  // of the first body that threw; read after all have left
-  std::size_t inside = 0;      // threads, under the pool's lock
+  std::exception_ptr error{};          // of the first body that threw; read after all have left
+  std::atomic<std::size_t> inside{0};  // threads; changes under the pool's lock
 
   bool open() const { return next.load(std::memory_order_relaxed) < count; }
 
@@ -41,13 +43,23 @@ struct Job {
 
 thread_local bool inside_a_body = false;
 
+// A thread that sleeps is slow to wake (50 us and more on virtual machines), and work often
+// comes in quick succession: so waiting begins with looking, and lets others run meanwhile.
+template <class Done>
+void look_out(const Done& done) {
+  constexpr auto kPatience = std::chrono::microseconds(100);
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (!done() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+}
+
 }  // namespace
 
 struct Workers::Impl {
   std::mutex mutex;
   std::condition_variable wake, left;
-  std::vector<Job*> jobs;  // that may have stretches left
-  bool ending = false;
+  std::vector<Job*> jobs;                // that may have stretches left
+  std::atomic<std::uint64_t> posted{0};  // jobs so far
+  std::atomic<bool> ending{false};
   std::vector<std::thread> threads;
 
   Job* open_job() {
@@ -60,7 +72,13 @@ struct Workers::Impl {
     inside_a_body = true;
     std::unique_lock lock(mutex);
     for (;;) {
-      Job* job = nullptr;
+      Job* job = open_job();
+      if (job == nullptr && !ending) {
+        const std::uint64_t seen = posted;
+        lock.unlock();
+        look_out([&] { return posted != seen || ending; });
+        lock.lock();
+      }
       wake.wait(lock, [&] { return ending || (job = open_job()) != nullptr; });
       if (ending) return;
       ++job->inside;
@@ -98,6 +116,7 @@ void Workers::run(std::size_t count, std::size_t grain, void* body, Piece piece)
   } else {
     std::unique_lock lock(impl_->mutex);
     impl_->jobs.push_back(&job);
+    ++impl_->posted;
     lock.unlock();
     impl_->wake.notify_all();
     inside_a_body = true;
@@ -105,6 +124,9 @@ void Workers::run(std::size_t count, std::size_t grain, void* body, Piece piece)
     inside_a_body = false;
     lock.lock();
     std::erase(impl_->jobs, &job);
+    lock.unlock();
+    look_out([&] { return job.inside == 0; });
+    lock.lock();
     impl_->left.wait(lock, [&] { return job.inside == 0; });
   }
   if (job.error) std::rethrow_exception(job.error);

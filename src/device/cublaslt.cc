@@ -1,13 +1,12 @@
 #include "device/cublaslt.h"
 
-#include <cublasLt.h>
 #include <fmt/core.h>
 
 #include <array>
 
 #include "base/error.h"
+#include "device/cublaslt_functions.h"
 #include "device/device_buffer.h"
-#include "device/library.h"
 
 namespace sluice::device {
 
@@ -15,64 +14,6 @@ namespace {
 
 constexpr std::size_t kScratch = std::size_t{64} << 20;  // Hopper's best ways ask for 32 MiB
 constexpr std::array<std::string_view, 2> kNames{"libcublasLt.so.13", "libcublasLt.so.12"};
-
-Library open_library(std::span<const std::string> dirs) try {
-  return Library(kNames, dirs);
-} catch (const Error& e) {
-  throw Error(Code::unavailable, std::string(e.what()) +
-                                     "; it comes with the CUDA toolkit and with PyTorch: install "
-                                     "libcublas-13-0 or put its folder in LD_LIBRARY_PATH");
-}
-
-// The functions we call, each under its own name.
-struct Functions {
-  explicit Functions(const Library& library)
-      : create(library.find<decltype(cublasLtCreate)>("cublasLtCreate")),
-        destroy(library.find<decltype(cublasLtDestroy)>("cublasLtDestroy")),
-        version(library.find<decltype(cublasLtGetVersion)>("cublasLtGetVersion")),
-        status_name(library.find<decltype(cublasLtGetStatusName)>("cublasLtGetStatusName")),
-        desc_create(library.find<decltype(cublasLtMatmulDescCreate)>("cublasLtMatmulDescCreate")),
-        desc_destroy(
-            library.find<decltype(cublasLtMatmulDescDestroy)>("cublasLtMatmulDescDestroy")),
-        desc_set(library.find<decltype(cublasLtMatmulDescSetAttribute)>(
-            "cublasLtMatmulDescSetAttribute")),
-        layout_create(
-            library.find<decltype(cublasLtMatrixLayoutCreate)>("cublasLtMatrixLayoutCreate")),
-        layout_destroy(
-            library.find<decltype(cublasLtMatrixLayoutDestroy)>("cublasLtMatrixLayoutDestroy")),
-        preference_create(library.find<decltype(cublasLtMatmulPreferenceCreate)>(
-            "cublasLtMatmulPreferenceCreate")),
-        preference_destroy(library.find<decltype(cublasLtMatmulPreferenceDestroy)>(
-            "cublasLtMatmulPreferenceDestroy")),
-        preference_set(library.find<decltype(cublasLtMatmulPreferenceSetAttribute)>(
-            "cublasLtMatmulPreferenceSetAttribute")),
-        heuristic(library.find<decltype(cublasLtMatmulAlgoGetHeuristic)>(
-            "cublasLtMatmulAlgoGetHeuristic")),
-        matmul(library.find<decltype(cublasLtMatmul)>("cublasLtMatmul")) {}
-
-  void check(cublasStatus_t status, Where where = Where::here()) const {
-    if (status == CUBLAS_STATUS_SUCCESS) return;
-    const bool cannot =
-        status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_ARCH_MISMATCH;
-    throw Error(cannot ? Code::unavailable : Code::internal,
-                std::string("cuBLASLt: ") + status_name(status), where);
-  }
-
-  decltype(cublasLtCreate)* create;
-  decltype(cublasLtDestroy)* destroy;
-  decltype(cublasLtGetVersion)* version;
-  decltype(cublasLtGetStatusName)* status_name;
-  decltype(cublasLtMatmulDescCreate)* desc_create;
-  decltype(cublasLtMatmulDescDestroy)* desc_destroy;
-  decltype(cublasLtMatmulDescSetAttribute)* desc_set;
-  decltype(cublasLtMatrixLayoutCreate)* layout_create;
-  decltype(cublasLtMatrixLayoutDestroy)* layout_destroy;
-  decltype(cublasLtMatmulPreferenceCreate)* preference_create;
-  decltype(cublasLtMatmulPreferenceDestroy)* preference_destroy;
-  decltype(cublasLtMatmulPreferenceSetAttribute)* preference_set;
-  decltype(cublasLtMatmulAlgoGetHeuristic)* heuristic;
-  decltype(cublasLtMatmul)* matmul;
-};
 
 struct Types {
   cudaDataType_t input, output, scale;
@@ -112,15 +53,51 @@ struct Scalars {
 
 }  // namespace
 
+Library open_cublaslt(std::span<const std::string> dirs) try {
+  return Library(kNames, dirs);
+} catch (const Error& e) {
+  throw Error(Code::unavailable, std::string(e.reason()) +
+                                     "; it comes with the CUDA toolkit and with PyTorch: install "
+                                     "libcublas-13-0 or put its folder in LD_LIBRARY_PATH");
+}
+
+#define SLUICE_FIND(NAME) library.find<decltype(NAME)>(#NAME)
+CublasLtFunctions::CublasLtFunctions(const Library& library)
+    : create(SLUICE_FIND(cublasLtCreate)),
+      destroy(SLUICE_FIND(cublasLtDestroy)),
+      version(SLUICE_FIND(cublasLtGetVersion)),
+      status_name(SLUICE_FIND(cublasLtGetStatusName)),
+      desc_create(SLUICE_FIND(cublasLtMatmulDescCreate)),
+      desc_destroy(SLUICE_FIND(cublasLtMatmulDescDestroy)),
+      desc_set(SLUICE_FIND(cublasLtMatmulDescSetAttribute)),
+      layout_create(SLUICE_FIND(cublasLtMatrixLayoutCreate)),
+      layout_destroy(SLUICE_FIND(cublasLtMatrixLayoutDestroy)),
+      layout_set(SLUICE_FIND(cublasLtMatrixLayoutSetAttribute)),
+      preference_create(SLUICE_FIND(cublasLtMatmulPreferenceCreate)),
+      preference_destroy(SLUICE_FIND(cublasLtMatmulPreferenceDestroy)),
+      preference_set(SLUICE_FIND(cublasLtMatmulPreferenceSetAttribute)),
+      heuristic(SLUICE_FIND(cublasLtMatmulAlgoGetHeuristic)),
+      algo_check(SLUICE_FIND(cublasLtMatmulAlgoCheck)),
+      matmul(SLUICE_FIND(cublasLtMatmul)) {}
+#undef SLUICE_FIND
+
+void CublasLtFunctions::check(cublasStatus_t status, Where where) const {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  const bool cannot =
+      status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_ARCH_MISMATCH;
+  throw Error(cannot ? Code::unavailable : Code::internal,
+              std::string("cuBLASLt: ") + status_name(status), where);
+}
+
 struct CublasLt::Impl {
   explicit Impl(std::span<const std::string> dirs)
-      : library(open_library(dirs)), call(library), scratch(device_buffer(kScratch)) {
+      : library(open_cublaslt(dirs)), call(library), scratch(device_buffer(kScratch)) {
     call.check(call.create(&handle));
   }
   ~Impl() { call.destroy(handle); }
 
   Library library;
-  Functions call;
+  CublasLtFunctions call;
   DeviceBuffer scratch;
   cublasLtHandle_t handle = nullptr;
 };

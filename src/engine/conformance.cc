@@ -141,16 +141,24 @@ std::vector<DataSet> read_data(const fs::path& file, const onnx::Model& model) {
   }
 }
 
-void run_checked(const fs::path& file, compute::Workers& workers) {
+void run_checked(const fs::path& file, compute::Workers& workers,
+                 const std::shared_ptr<cuda::Context>& gpu) {
   const onnx::Model model = onnx::read(file);
-  const Session session(import_onnx(model), workers);
   const std::vector<DataSet> sets = read_data(file, model);
   require(!sets.empty(), "there are no expected outputs beside it");
-  for (const DataSet& set : sets) {
-    const std::vector<Datum> results = session.run(set.inputs);
-    for (const auto& [place, want] : set.outputs)
-      if (std::string why = compare(results[place], want); !why.empty())
-        throw Error(Code::internal, "output " + std::to_string(place) + ": " + why);
+  std::vector<SessionOptions> ways{{.compile = false}, {}};
+  if (gpu) ways = {{.gpu = gpu}};
+  for (const SessionOptions& way : ways) {
+    const Session session(import_onnx(model), workers, way);
+    for (const DataSet& set : sets) {
+      const std::vector<Datum> results = session.run(set.inputs);
+      for (const auto& [place, want] : set.outputs)
+        if (std::string why = compare(results[place], want); !why.empty())
+          throw Error(Code::internal, std::string(way.compile ? "compiled, " : "") + "output " +
+                                          std::to_string(place) + ": " + why);
+    }
+    if (const std::string why = session.gpu_failure(); !why.empty())
+      throw Error(Code::internal, "the GPU failed: " + why);
   }
 }
 
@@ -173,12 +181,13 @@ std::vector<fs::path> find_cases(const fs::path& folder) {
   return models;
 }
 
-CaseResult run_case(const fs::path& model, compute::Workers& workers) {
+CaseResult run_case(const fs::path& model, compute::Workers& workers,
+                    const std::shared_ptr<cuda::Context>& gpu) {
   const bool plain = model.filename() == "model.onnx";
   CaseResult result{.name =
                         plain ? model.parent_path().filename().string() : model.stem().string()};
   try {
-    run_checked(model, workers);
+    run_checked(model, workers, gpu);
   } catch (const Error& error) {
     result.status =
         error.code() == Code::unavailable ? CaseStatus::unsupported : CaseStatus::failed;

@@ -3,13 +3,17 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "compute/workers.h"
 
 namespace sluice::engine {
+
+namespace cuda {
+class Context;
+}
 
 enum class CaseStatus { passed, failed, unsupported };
 std::string_view to_string(CaseStatus status) noexcept;
@@ -24,7 +28,9 @@ struct CaseResult {
 std::vector<std::filesystem::path> find_cases(const std::filesystem::path& folder);
 
 // Never throws: what goes wrong is the result. Outputs must agree with the expected ones
-// in type and shape, and within |a - b| <= 1e-7 + 1e-3 |b|.
-CaseResult run_case(const std::filesystem::path& model, compute::Workers& workers);
+// in type and shape, and within |a - b| <= 1e-7 + 1e-3 |b|. On the CPU both ways are tried,
+// node by node and compiled; with `gpu` it is compiled for that.
+CaseResult run_case(const std::filesystem::path& model, compute::Workers& workers,
+                    const std::shared_ptr<cuda::Context>& gpu = nullptr);
 
 }  // namespace sluice::engine

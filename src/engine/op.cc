@@ -36,13 +36,18 @@ std::vector<std::int64_t> OpCall::integers(std::size_t i) const {
 }
 
 Tensor OpCall::output(std::size_t i, DType dtype, const Shape& shape) {
+  if (places_ != nullptr) return wants(i) ? places_->make(i, dtype, shape) : Tensor(dtype, shape);
   const Tensor made(dtype, shape);
   if (i < outputs_.size()) outputs_[i] = made;
   return made;
 }
 
 void OpCall::give(std::size_t i, Datum value) {
-  if (i < outputs_.size()) outputs_[i] = std::move(value);
+  if (places_ != nullptr) {
+    if (wants(i)) places_->give(i, value);
+  } else if (i < outputs_.size()) {
+    outputs_[i] = std::move(value);
+  }
 }
 
 const Op* find_op(const Node& node) {
@@ -53,6 +58,22 @@ const Op* find_op(const Node& node) {
           (best == nullptr || op.since > best->since))
         best = &op;
   return best;
+}
+
+const Op& op_of(const Node& node) {
+  const Op* const op = find_op(node);
+  if (op != nullptr) return *op;
+  const std::string domain = node.domain.empty() ? "" : node.domain + ".";
+  throw Error(Code::unavailable, describe(node) + ": operator " + domain + node.op + " of opset " +
+                                     std::to_string(node.version) + " is not supported");
+}
+
+void check_type(const Op& op, std::span<const Datum> inputs) {
+  for (const Datum& input : inputs) {
+    if (input.kind != Datum::Kind::tensor) continue;
+    if (!op.types.has(input.tensor.dtype())) unsupported_type(input.tensor.dtype());
+    return;
+  }
 }
 
 std::vector<const Op*> all_ops() {

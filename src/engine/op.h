@@ -40,12 +40,25 @@ class BodyRunner {
   ~BodyRunner() = default;
 };
 
+// Where the outputs of a call go, if not into tensors of their own.
+class OutputPlaces {
+ public:
+  virtual Tensor make(std::size_t i, DType dtype, const Shape& shape) = 0;
+  virtual void give(std::size_t i, const Datum& value) = 0;
+
+ protected:
+  ~OutputPlaces() = default;
+};
+
 // One run of one node.
 class OpCall {
  public:
   OpCall(const Node& of, std::span<const Datum> inputs, std::span<Datum> outputs,
          compute::Workers& on, BodyRunner& bodies)
-      : node(of), workers(on), inputs_(inputs), outputs_(outputs), bodies_(bodies) {}
+      : node(of), workers(on), inputs_(inputs), outputs_(outputs), bodies_(&bodies) {}
+  // Of a node without bodies.
+  OpCall(const Node& of, std::span<const Datum> inputs, OutputPlaces& places, compute::Workers& on)
+      : node(of), workers(on), inputs_(inputs), places_(&places) {}
 
   const Node& node;
   compute::Workers& workers;
@@ -62,22 +75,23 @@ class OpCall {
   // All integers of an i64 or i32 tensor.
   std::vector<std::int64_t> integers(std::size_t i) const;
 
-  std::size_t outputs() const noexcept { return outputs_.size(); }
+  std::size_t outputs() const noexcept { return node.outputs.size(); }
   bool wants(std::size_t i) const noexcept {
-    return i < outputs_.size() && node.outputs[i] != kNoValue;
+    return i < node.outputs.size() && node.outputs[i] != kNoValue;
   }
   // A new tensor that is output i. Writing to one nobody wants is allowed.
   Tensor output(std::size_t i, DType dtype, const Shape& shape);
   void give(std::size_t i, Datum value);
 
   std::vector<Datum> run_body(const Graph& body, std::span<const Datum> with) {
-    return bodies_.run(body, with);
+    return bodies_->run(body, with);
   }
 
  private:
   std::span<const Datum> inputs_;
-  std::span<Datum> outputs_;
-  BodyRunner& bodies_;
+  std::span<Datum> outputs_{};
+  BodyRunner* bodies_ = nullptr;
+  OutputPlaces* places_ = nullptr;
 };
 
 // Element types, as a set.
@@ -118,6 +132,12 @@ struct Op {
 
 // The operator a node means, or null.
 const Op* find_op(const Node& node);
+
+// The same; throws unavailable, naming node, operator and opset, where there is none.
+const Op& op_of(const Node& node);
+
+// Throws unavailable where `op` does not take the first tensor among `inputs`.
+void check_type(const Op& op, std::span<const Datum> inputs);
 
 // All there are, by domain, name and version.
 std::vector<const Op*> all_ops();

@@ -52,6 +52,8 @@ std::span<const Op> feature_ops();         // rows of numbers prepared
 std::span<const Op> linear_ops();          // linear models
 std::span<const Op> svm_ops();             // support vector machines
 std::span<const Op> tree_ops();            // decision trees
+std::span<const Op> fused_ops();           // what fusing makes, see fused.h
+std::span<const Op> fused_chain_ops();     // elementwise operators in one
 
 inline std::vector<std::span<const Op>> families() {
   return {binary_ops(),
@@ -97,7 +99,9 @@ inline std::vector<std::span<const Op>> families() {
           feature_ops(),
           linear_ops(),
           svm_ops(),
-          tree_ops()};
+          tree_ops(),
+          fused_ops(),
+          fused_chain_ops()};
 }
 
 }  // namespace sluice::engine

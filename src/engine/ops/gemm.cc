@@ -4,6 +4,8 @@
 #include <memory>
 #include <type_traits>
 
+#include "engine/cpu/product.h"
+
 namespace sluice::engine {
 namespace {
 
@@ -159,11 +161,33 @@ void multiply_blocks(compute::Workers& workers, std::int64_t m, std::int64_t n, 
                });
 }
 
+// The way of the engine's own kernels, with panels that are used once.
+void multiply_panels(compute::Workers& workers, std::int64_t m, std::int64_t n, std::int64_t k,
+                     MatrixView<float> a, MatrixView<float> b, float* c, std::int64_t c_row) {
+  const auto panels =
+      hwy::AllocateAligned<float>(static_cast<std::size_t>(cpu::panel_values(k, n)));
+  cpu::pack(k, n, b, panels.get());
+  const cpu::Floats bias = cpu::packed_bias(n, nullptr);
+  cpu::multiply(workers,
+                {.m = m,
+                 .n = n,
+                 .segments = 1,
+                 .depth = k,
+                 .panels = panels.get(),
+                 .bias = bias.get(),
+                 .c = c,
+                 .c_row = c_row},
+                cpu::MatrixRows(a.data, a.row));
+}
+
 }  // namespace
 
 template <class T>
 void multiply(compute::Workers& workers, std::int64_t m, std::int64_t n, std::int64_t k,
               MatrixView<T> a, MatrixView<T> b, T* c, std::int64_t c_row) {
+  if constexpr (std::is_same_v<T, float>)
+    if (n > 1 && k > 0 && m > kFewRows && a.column == 1)
+      return multiply_panels(workers, m, n, k, a, b, c, c_row);
   if constexpr (std::is_floating_point_v<T>)
     if (n > 1 && k > 0) return multiply_blocks(workers, m, n, k, a, b, c, c_row);
   multiply_rows(workers, m, n, k, a, b, c, c_row);

@@ -5,6 +5,7 @@
 #include "engine/ops/families.h"
 #include "engine/ops/moves.h"
 #include "engine/ops/resample.h"
+#include "engine/ops/resize_plan.h"
 
 namespace sluice::engine {
 namespace {
@@ -242,6 +243,27 @@ constexpr Op kOps[] = {
 };
 
 }  // namespace
+
+ResizePlan resize_plan(const OpCall& call) {
+  const Resampling how = resampling_of(call);
+  ResizePlan plan;
+  plan.nearest = how.kernel == Kernel::nearest;
+  plan.otherwise = call.attributes().real("extrapolation_value", 0);
+  const std::vector<AxisSize> sizes = sizes_of(call, how);
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i].same()) continue;
+    ResizedAxis& axis = plan.axes.emplace_back();
+    axis.axis = static_cast<int>(i);
+    axis.from = sizes[i].from;
+    for (const Taps& taps : taps_of(how, sizes[i])) {
+      axis.taps = static_cast<int>(taps.weights.size());
+      axis.first.push_back(taps.first);
+      axis.weights.insert(axis.weights.end(), taps.weights.begin(), taps.weights.end());
+      axis.beyond.push_back(taps.beyond);
+    }
+  }
+  return plan;
+}
 
 std::span<const Op> resize_ops() { return kOps; }
 

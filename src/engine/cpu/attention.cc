@@ -1,0 +1,135 @@
+// Attention in one pass, some queries of one head at a time.
+#include "engine/cpu/attention.h"
+
+#include <algorithm>
+#include <array>
+
+#include "engine/cpu/kernels.h"
+#include "engine/cpu/nodes.h"
+#include "engine/cpu/slots.h"
+#include "memory/allocator.h"
+
+namespace sluice::engine::cpu {
+namespace {
+
+struct Sizes {
+  std::size_t batch, heads, queries, keys, size;
+  bool packed;
+  float scale;
+  std::array<std::size_t, 4> mask{};  // steps to the next of each; 0 where it is stretched
+
+  std::size_t width() const { return heads * size; }
+  std::size_t row() const { return packed ? 3 * width() : width(); }  // of q, k and v
+};
+
+// Queries of one head, all of them where there are heads enough to keep all threads busy:
+// keys and values are packed anew for each task.
+std::size_t queries_of_a_task(const Sizes& sizes, std::size_t threads) {
+  const std::size_t at_once = attention_queries(), heads = sizes.batch * sizes.heads;
+  const std::size_t blocks = (sizes.queries + at_once - 1) / at_once;
+  const std::size_t tasks = std::clamp<std::size_t>((2 * threads + heads - 1) / heads, 1, blocks);
+  return (blocks + tasks - 1) / tasks * at_once;
+}
+
+class AttentionKernel final : public Kernel {
+ public:
+  AttentionKernel(Context& context, const Sizes& sizes)
+      : workers_(context.workers),
+        sizes_(sizes),
+        rows_(queries_of_a_task(sizes, static_cast<std::size_t>(workers_.threads()))),
+        slot_(memory::round_up(attention_scratch(sizes.keys, sizes.size), 16)) {}
+
+  void run(const KernelArgs& args) const override {
+    const std::size_t blocks = (sizes_.queries + rows_ - 1) / rows_;
+    each_task(workers_, sizes_.batch * sizes_.heads * blocks,
+              [&](std::size_t task, std::size_t slot) {
+                AttentionTask part = task_of(args, task / blocks / sizes_.heads,
+                                             task / blocks % sizes_.heads, task % blocks * rows_);
+                part.scratch = static_cast<float*>(args.scratch) + slot * slot_;
+                attend(part);
+              });
+  }
+  std::string_view what() const override { return "attention"; }
+  std::size_t scratch() const override {
+    return static_cast<std::size_t>(workers_.threads()) * slot_ * sizeof(float);
+  }
+
+ private:
+  AttentionTask task_of(const KernelArgs& args, std::size_t batch, std::size_t head,
+                        std::size_t query) const {
+    const Sizes& s = sizes_;
+    const float* const q = floats(args, 0);
+    const float* const k = s.packed ? q + s.width() : floats(args, 1);
+    const float* const v = s.packed ? q + 2 * s.width() : floats(args, 2);
+    const float* const mask = floats(args, 3);
+    const std::size_t keys_at = batch * s.keys * s.row() + head * s.size;
+    const std::size_t mask_at = batch * s.mask[0] + head * s.mask[1] + query * s.mask[2];
+    return {.queries = std::min(rows_, s.queries - query),
+            .keys = s.keys,
+            .size = s.size,
+            .q = q + (batch * s.queries + query) * s.row() + head * s.size,
+            .k = k + keys_at,
+            .v = v + keys_at,
+            .q_row = s.row(),
+            .k_row = s.row(),
+            .v_row = s.row(),
+            .scale = s.scale,
+            .mask = mask != nullptr ? mask + mask_at : nullptr,
+            .mask_query = s.mask[2],
+            .mask_key = s.mask[3],
+            .out = static_cast<float*>(args.outputs[0]) + (batch * s.queries + query) * s.width() +
+                   head * s.size,
+            .out_row = s.width(),
+            .scratch = nullptr};
+  }
+
+  compute::Workers& workers_;
+  Sizes sizes_;
+  std::size_t rows_, slot_;  // queries of a task; floats a thread needs
+};
+
+// False where it does not stretch to the scores.
+bool read_mask(const Shape& mask, Sizes& sizes) {
+  const std::array<std::size_t, 4> scores{sizes.batch, sizes.heads, sizes.queries, sizes.keys};
+  if (mask.rank() > 4) return false;
+  std::size_t step = 1;
+  for (int axis = mask.rank() - 1; axis >= 0; --axis) {
+    const auto i = static_cast<std::size_t>(4 - mask.rank() + axis);
+    const auto dim = static_cast<std::size_t>(mask[axis]);
+    if (dim != 1 && dim != scores[i]) return false;
+    sizes.mask[i] = dim == 1 ? 0 : step;
+    step *= dim;
+  }
+  return true;
+}
+
+std::unique_ptr<Kernel> make_attention(const Graph& graph, const Node& node, Context& context) {
+  const TensorType q = input_type(graph, node, 0), mask = input_type(graph, node, 3);
+  if (q.dtype != DType::f32 || q.shape.rank() != 3 || q.shape.size() == 0) return nullptr;
+  const bool packed = node.attributes.flag("packed");
+  const TensorType k = packed ? q : input_type(graph, node, 1);
+  const TensorType v = packed ? q : input_type(graph, node, 2);
+  const std::int64_t heads = node.attributes.integer("heads"), width = q.shape[2];
+  const bool fits = k.dtype == DType::f32 && k.shape.rank() == 3 && k.shape.size() > 0 && k == v &&
+                    k.shape[0] == q.shape[0] && k.shape[2] == width && heads > 0 &&
+                    heads <= width && width % (heads * (packed ? 3 : 1)) == 0;
+  if (!fits) return nullptr;  // the operator says why
+  Sizes sizes{.batch = static_cast<std::size_t>(q.shape[0]),
+              .heads = static_cast<std::size_t>(heads),
+              .queries = static_cast<std::size_t>(q.shape[1]),
+              .keys = static_cast<std::size_t>(k.shape[1]),
+              .size = static_cast<std::size_t>(width / heads / (packed ? 3 : 1)),
+              .packed = packed,
+              .scale = node.attributes.real("scale", 1)};
+  if (mask.dtype != DType::none && (mask.dtype != DType::f32 || !read_mask(mask.shape, sizes)))
+    return nullptr;
+  return std::make_unique<AttentionKernel>(context, sizes);
+}
+
+constexpr Maker kMakers[] = {{"Attention", kFused, make_attention}};
+
+}  // namespace
+
+std::span<const Maker> attention_kernels() { return kMakers; }
+
+}  // namespace sluice::engine::cpu

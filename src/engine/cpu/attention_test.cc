@@ -1,0 +1,77 @@
+#include <limits>
+
+#include "engine/cpu/kernel_for_tests.h"
+#include "engine/cpu/product_for_tests.h"
+
+namespace sluice::engine::cpu {
+namespace {
+
+using Integer = std::int64_t;
+
+Node attention(Integer heads, bool packed = false) {
+  return fused_node("Attention",
+                    {{"heads", heads}, {"scale", 0.3f}, {"packed", Integer{packed ? 1 : 0}}});
+}
+
+std::vector<float> first(const Tensor& tensor, std::size_t count) {
+  const auto all = tensor.values<float>();
+  return {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count)};
+}
+
+TEST(AttentionKernelTest, IsTheOperatorForAnyLengthAndSizeOfHeads) {
+  struct Case {
+    Integer batch, heads, queries, keys, size;
+  };
+  for (const Case& c : {Case{2, 3, 32, 32, 64}, Case{1, 2, 1, 1, 1}, Case{1, 1, 33, 47, 32},
+                        Case{2, 2, 7, 130, 80}, Case{1, 3, 135, 300, 5}, Case{1, 1, 16, 13, 17}}) {
+    const Shape q{c.batch, c.queries, c.heads * c.size}, k{c.batch, c.keys, c.heads * c.size};
+    for_each_target([&] {
+      const KernelTest test(attention(c.heads), {varied(q), varied(k, 2), varied(k, 3)});
+      EXPECT_EQ(test.kernel().what(), "attention");
+      EXPECT_LT(test.difference(), 3e-6) << to_string(q) << to_string(k);
+    });
+  }
+}
+
+TEST(AttentionKernelTest, QueriesKeysAndValuesMayLieSideBySide) {
+  const KernelTest test(attention(4, true), {varied({3, 50, 3 * 4 * 24})});
+  EXPECT_EQ(test.kernel().what(), "attention");
+  EXPECT_LT(test.difference(), 3e-6);
+}
+
+TEST(AttentionKernelTest, MasksAreStretched) {
+  const Tensor x = varied({2, 37, 3 * 2 * 32});
+  for (const Shape& shape : {Shape{2, 1, 1, 37}, Shape{37, 37}, Shape{2, 2, 37, 37},
+                             Shape{1, 2, 37, 1}, Shape{37}, Shape{1, 1, 1, 1}}) {
+    const Tensor mask = varied(shape, 5);
+    for (float& value : mask.values<float>())
+      if (shape[shape.rank() - 1] > 1 && value > 0.5f) value = std::numeric_limits<float>::lowest();
+    for_each_target([&] {
+      const KernelTest test(attention(2, true), {x, Tensor(), Tensor(), mask});
+      EXPECT_EQ(test.kernel().what(), "attention");
+      EXPECT_LT(test.difference(), 3e-6) << to_string(shape);
+    });
+  }
+}
+
+TEST(AttentionKernelTest, WhereNoKeyMayBeSeenThereIsNoNumber) {
+  const Tensor mask = varied({1, 1, 4, 4});
+  for (float& value : mask.values<float>().first(4))
+    value = -std::numeric_limits<float>::infinity();
+  const KernelTest test(attention(1, true), {varied({1, 4, 24}), Tensor(), Tensor(), mask});
+  EXPECT_TRUE(std::isnan(test.run().values<float>()[0]));
+  EXPECT_LT(test.difference(), 3e-6);
+}
+
+TEST(AttentionKernelTest, AResultDoesNotDependOnTheRestOfTheBatchNorOnThreads) {
+  const Tensor all = varied({3, 70, 3 * 2 * 48});
+  const Tensor one = all.reshaped({3 * 70, 3 * 2 * 48});
+  const Tensor alone(DType::f32, {1, 70, 3 * 2 * 48});
+  std::copy_n(one.values<float>().begin(), alone.size(), alone.values<float>().begin());
+  const KernelTest many(attention(2, true), {all}, 3), single(attention(2, true), {alone}, 1);
+  const auto count = static_cast<std::size_t>(70 * 2 * 48);
+  EXPECT_EQ(first(many.run(), count), first(single.run(), count));
+}
+
+}  // namespace
+}  // namespace sluice::engine::cpu

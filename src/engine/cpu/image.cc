@@ -1,0 +1,200 @@
+// Limit: two loads for each value a product of a channel sees, one for others. Compiled for
+// each instruction set that makes a difference; picked at run time.
+#include "engine/cpu/image.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "engine/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/cpu/image.cc"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include "engine/cpu/functions-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace sluice::engine::cpu::HWY_NAMESPACE {
+namespace {
+
+using D = hn::CappedTag<float, 16>;
+using V = hn::Vec<D>;
+constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
+
+// A vector, of which only some lanes are in memory where it is the last of a pixel.
+struct Whole {
+  HWY_INLINE V load(const float* from) const { return hn::LoadU(D(), from); }
+  HWY_INLINE void store(V value, float* to) const { hn::StoreU(value, D(), to); }
+};
+struct Some {
+  std::size_t count;
+  HWY_INLINE V load(const float* from) const {
+    HWY_ALIGN float lanes[kLanes] = {};
+    std::memcpy(lanes, from, count * sizeof(float));
+    return hn::Load(D(), lanes);
+  }
+  HWY_INLINE void store(V value, float* to) const {
+    HWY_ALIGN float lanes[kLanes];
+    hn::Store(value, D(), lanes);
+    std::memcpy(to, lanes, count * sizeof(float));
+  }
+};
+
+// What one result sees: places [first, last) of the kernel along both axes.
+struct Seen {
+  const float* from;  // the place (0, 0), which may lie outside
+  std::int64_t row_step, column_step;
+  std::int64_t top, bottom, left, right;
+
+  std::int64_t count() const {
+    return std::max<std::int64_t>(0, bottom - top) * std::max<std::int64_t>(0, right - left);
+  }
+};
+
+struct Products {
+  const ChannelWise& what;
+  std::int64_t columns, channels;
+  const float* residual;  // of this pixel; null: none
+
+  template <class Part>
+  HWY_INLINE V begin(const Part& part, std::int64_t channel) const {
+    const V bias = part.load(what.bias + channel);
+    return residual == nullptr ? bias : hn::Add(bias, part.load(residual + channel));
+  }
+  template <class Part>
+  HWY_INLINE V add(const Part& part, V sum, V x, std::int64_t place, std::int64_t channel) const {
+    return hn::MulAdd(x, part.load(what.weights + place * channels + channel), sum);
+  }
+  HWY_INLINE V end(V sum) const { return Activate(D(), what.epilogue, sum); }
+};
+
+// A NaN stays.
+struct Largest {
+  template <class Part>
+  HWY_INLINE V begin(const Part&, std::int64_t) const {
+    return hn::Set(D(), -std::numeric_limits<float>::infinity());
+  }
+  template <class Part>
+  HWY_INLINE V add(const Part&, V most, V x, std::int64_t, std::int64_t) const {
+    return hn::IfThenElse(hn::Or(hn::Gt(x, most), hn::IsNaN(x)), x, most);
+  }
+  HWY_INLINE V end(V most) const { return most; }
+};
+
+struct Mean {
+  float count;
+
+  template <class Part>
+  HWY_INLINE V begin(const Part&, std::int64_t) const {
+    return hn::Zero(D());
+  }
+  template <class Part>
+  HWY_INLINE V add(const Part&, V sum, V x, std::int64_t, std::int64_t) const {
+    return hn::Add(sum, x);
+  }
+  HWY_INLINE V end(V sum) const { return hn::Div(sum, hn::Set(D(), count)); }
+};
+
+// kVectors of channels of one result.
+template <int kVectors, class Part, class Of>
+HWY_INLINE void some_channels(const Part& part, const Of& of, const Seen& seen,
+                              std::int64_t columns, std::int64_t channel, float* y) {
+  V sums[kVectors];
+  for (int i = 0; i < kVectors; ++i) sums[i] = of.begin(part, channel + i * kLanes);
+  for (std::int64_t r = seen.top; r < seen.bottom; ++r)
+    for (std::int64_t c = seen.left; c < seen.right; ++c) {
+      const float* const x = seen.from + r * seen.row_step + c * seen.column_step + channel;
+      for (int i = 0; i < kVectors; ++i)
+        sums[i] =
+            of.add(part, sums[i], part.load(x + i * kLanes), r * columns + c, channel + i * kLanes);
+    }
+  for (int i = 0; i < kVectors; ++i) part.store(of.end(sums[i]), y + channel + i * kLanes);
+}
+
+template <class Of>
+HWY_INLINE void one_result(const Of& of, const Seen& seen, const ImageWindow& window, float* y) {
+  const std::int64_t columns = window.wide.kernel, channels = window.channels;
+  std::int64_t i = 0;
+  for (; i + 4 * kLanes <= channels; i += 4 * kLanes)
+    some_channels<4>(Whole(), of, seen, columns, i, y);
+  for (; i + kLanes <= channels; i += kLanes) some_channels<1>(Whole(), of, seen, columns, i, y);
+  if (i < channels)
+    some_channels<1>(Some{static_cast<std::size_t>(channels - i)}, of, seen, columns, i, y);
+}
+
+void one_row(const ChannelWise& what, std::int64_t row, const float* x, const float* residual,
+             float* y) {
+  const ImageWindow& w = what.window;
+  const std::int64_t image = row / w.high.out, down = w.high.start(row % w.high.out);
+  Seen seen{.from = nullptr,
+            .row_step = w.high.dilation * w.wide.in * w.channels,
+            .column_step = w.wide.dilation * w.channels,
+            .top = w.high.first(down),
+            .bottom = w.high.last(down),
+            .left = 0,
+            .right = 0};
+  for (std::int64_t column = 0; column < w.wide.out; ++column) {
+    const std::int64_t across = w.wide.start(column), at = (row * w.wide.out + column) * w.channels;
+    seen.from = x + ((image * w.high.in + down) * w.wide.in + across) * w.channels;
+    seen.left = w.wide.first(across);
+    seen.right = w.wide.last(across);
+    const std::int64_t count = what.counts_padding ? w.high.kernel * w.wide.kernel : seen.count();
+    switch (what.kind) {
+      case ChannelWise::Kind::sum_of_products:
+        one_result(Products{what, w.wide.kernel, w.channels,
+                            residual == nullptr ? nullptr : residual + at},
+                   seen, w, y + at);
+        break;
+      case ChannelWise::Kind::largest: one_result(Largest(), seen, w, y + at); break;
+      case ChannelWise::Kind::mean:
+        one_result(Mean{static_cast<float>(count)}, seen, w, y + at);
+        break;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::engine::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sluice::engine::cpu {
+namespace {
+
+HWY_EXPORT(one_row);
+
+Window::Axis axis_of(const Attributes& attributes, std::size_t i, std::int64_t in,
+                     std::int64_t kernel) {
+  const auto at = [&](std::string_view name, std::size_t index, std::int64_t otherwise) {
+    const auto all = attributes.integers(name);
+    return index < all.size() ? all[index] : otherwise;
+  };
+  Window::Axis axis{.in = in,
+                    .kernel = kernel,
+                    .stride = at("strides", i, 1),
+                    .dilation = at("dilations", i, 1),
+                    .before = at("pads", i, 0),
+                    .after = at("pads", i + 2, 0)};
+  const std::int64_t room = in + axis.before + axis.after - axis.extent();
+  axis.out = room < 0 ? 0 : room / axis.stride + 1;
+  return axis;
+}
+
+}  // namespace
+
+ImageWindow::ImageWindow(const Attributes& attributes, const Shape& in, std::int64_t rows,
+                         std::int64_t columns)
+    : batch(in[0]),
+      channels(in[3]),
+      high(axis_of(attributes, 0, in[1], rows)),
+      wide(axis_of(attributes, 1, in[2], columns)) {}
+
+void run(const ChannelWise& what, std::int64_t row, const float* x, const float* residual,
+         float* y) {
+  HWY_DYNAMIC_DISPATCH(one_row)(what, row, x, residual, y);
+}
+
+}  // namespace sluice::engine::cpu
+#endif

@@ -1,0 +1,64 @@
+// The CPU's kernels. A file for each family gives a list of makers; a node that none of them
+// takes runs by its operator in ops/.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "compute/workers.h"
+#include "engine/kernel.h"
+#include "engine/specialize.h"
+
+namespace sluice::engine::cpu {
+
+// What the kernels of one session share: cores, and weights in the order that kernels read.
+class Context {
+ public:
+  explicit Context(compute::Workers& on) : workers(on) {}
+
+  compute::Workers& workers;
+
+  // A constant in the order that a kernel reads it. `make` is called once for each constant
+  // and way, or never where a plan file has brought the result along; so `way` says all that
+  // it depends on besides the constant: "panels 16".
+  Tensor packed(const Tensor& constant, const std::string& way,
+                const std::function<Tensor()>& make);
+
+  // All there are now, to be written to a plan; and what a plan has brought.
+  struct Packed {
+    Tensor constant;
+    std::string way;
+    Tensor result;
+  };
+  std::vector<Packed> all_packed() const;
+  void bring(Packed packed);
+
+ private:
+  mutable Mutex mutex_;
+  std::map<std::pair<const void*, std::string>, Packed> packed_ GUARDED_BY(mutex_);
+};
+
+// Null where it does not take this node: another type, an odd shape.
+using Make = std::unique_ptr<Kernel> (*)(const Graph& graph, const Node& node, Context& context);
+
+struct Maker {
+  std::string_view op, domain;
+  Make make;
+};
+
+std::span<const Maker> linear_kernels();     // products with weights
+std::span<const Maker> conv_kernels();       // convolutions and pools
+std::span<const Maker> norm_kernels();       // Norm, LayerNormalization, Softmax
+std::span<const Maker> attention_kernels();  // Attention
+std::span<const Maker> chain_kernels();      // Chain, and elementwise operators alone
+
+// Never null: the operator itself where there is nothing better. Throws unavailable where
+// there is no such operator, or a value holds strings.
+std::unique_ptr<Kernel> make_kernel(const Graph& graph, const Node& node, Context& context);
+
+}  // namespace sluice::engine::cpu

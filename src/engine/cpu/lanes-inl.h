@@ -1,0 +1,44 @@
+// Vectors of floats, and rows that end within one. Included again for each instruction set,
+// like functions-inl.h.
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstring>
+
+#if defined(SLUICE_ENGINE_CPU_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_ENGINE_CPU_LANES_INL_H_
+#undef SLUICE_ENGINE_CPU_LANES_INL_H_
+#else
+#define SLUICE_ENGINE_CPU_LANES_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace sluice::engine::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::CappedTag<float, 16>;
+using V = hn::Vec<D>;
+
+constexpr D kFloats{};
+constexpr std::size_t kLanes = hn::MaxLanes(D());
+
+// The first `count` lanes from memory, which may end there; the others are `fill`.
+HWY_INLINE V load(const float* from, std::size_t count, float fill = 0) {
+  if (count == kLanes) return hn::LoadU(kFloats, from);
+  HWY_ALIGN float lanes[kLanes];
+  std::fill(lanes, lanes + kLanes, fill);
+  std::memcpy(lanes, from, count * sizeof(float));
+  return hn::Load(kFloats, lanes);
+}
+
+HWY_INLINE void store(V value, float* to, std::size_t count) {
+  if (count == kLanes) return hn::StoreU(value, kFloats, to);
+  HWY_ALIGN float lanes[kLanes];
+  hn::Store(value, kFloats, lanes);
+  std::memcpy(to, lanes, count * sizeof(float));
+}
+
+}  // namespace sluice::engine::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,16 @@
+// Loops over images that conv.cc needs too.
+#pragma once
+
+#include "engine/cpu/image.h"
+#include "engine/cpu/kernels.h"
+
+namespace sluice::engine::cpu {
+
+// All of it, on all cores.
+void each_row(compute::Workers& workers, const ChannelWise& what, const float* x,
+              const float* residual, float* y);
+
+std::unique_ptr<Kernel> make_max_pool(const Graph& graph, const Node& node, Context& context);
+std::unique_ptr<Kernel> make_average_pool(const Graph& graph, const Node& node, Context& context);
+
+}  // namespace sluice::engine::cpu

@@ -1,0 +1,63 @@
+#include "engine/cuda/activation.cuh"
+#include "engine/cuda/after.h"
+#include "engine/cuda/element.cuh"
+#include "engine/cuda/launch.cuh"
+
+namespace sluice::engine::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+// Limit: memory, each of x (twice), before and behind once.
+template <class T, int N>
+__global__ void __launch_bounds__(kThreads)
+    apply(T* x, long long packs, unsigned packs_a_row, const T* bias, const T* before,
+          const T* behind, Activation activation, float low, float high) {
+  using P = Pack<T, N>;
+  const long long i = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= packs) return;
+  P mine = reinterpret_cast<P*>(x)[i];
+  P shift{}, first{}, last{};
+  if (bias != nullptr) shift = reinterpret_cast<const P*>(bias)[i % packs_a_row];
+  if (before != nullptr) first = reinterpret_cast<const P*>(before)[i];
+  if (behind != nullptr) last = reinterpret_cast<const P*>(behind)[i];
+#pragma unroll
+  for (int e = 0; e < N; ++e) {
+    float value = wide(mine.at[e]);
+    if (bias != nullptr) value += wide(shift.at[e]);
+    if (before != nullptr) value += wide(first.at[e]);
+    value = activated(value, activation, low, high);
+    if (behind != nullptr) value += wide(last.at[e]);
+    mine.at[e] = narrow<T>(value);
+  }
+  reinterpret_cast<P*>(x)[i] = mine;
+}
+
+template <class T, int N>
+void enqueue_as(const After& a, cudaStream_t stream) {
+  const long long packs = a.rows * a.n / N;
+  if (packs == 0) return;
+  const Grid grid{dim3(static_cast<unsigned>((packs + kThreads - 1) / kThreads)), dim3(kThreads)};
+  launch(stream, grid, apply<T, N>, static_cast<T*>(a.x), packs, static_cast<unsigned>(a.n / N),
+         static_cast<const T*>(a.bias), static_cast<const T*>(a.before),
+         static_cast<const T*>(a.behind), a.activation, a.low, a.high);
+}
+
+template <class T>
+void enqueue_of(const After& a, cudaStream_t stream) {
+  constexpr int kMost = 16 / sizeof(T);
+  const bool whole = a.bias == nullptr ? a.rows * a.n % kMost == 0 : a.n % kMost == 0;
+  return whole ? enqueue_as<T, kMost>(a, stream) : enqueue_as<T, 1>(a, stream);
+}
+
+}  // namespace
+
+void enqueue(const After& after, CUstream_st* stream) {
+  switch (after.type) {
+    case RealType::f32: return enqueue_of<float>(after, stream);
+    case RealType::f16: return enqueue_of<__half>(after, stream);
+    case RealType::bf16: return enqueue_of<__nv_bfloat16>(after, stream);
+  }
+}
+
+}  // namespace sluice::engine::cuda

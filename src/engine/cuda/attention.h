@@ -1,0 +1,39 @@
+// What attention's kernels are told. Steps are in elements; a mask's step is 0 along what it
+// is stretched over.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/cuda/real_type.h"
+#include "engine/kernel.h"
+
+namespace sluice::engine::cuda {
+
+struct AttentionCall {
+  const void *q, *k, *v, *mask;
+  void* out;
+  std::int64_t q_row, k_row, v_row;        // from one token to the next
+  std::int64_t q_batch, k_batch, v_batch;  // from one entry of the batch to the next
+  std::int64_t mask_batch, mask_head, mask_query, mask_key;
+  int batch, heads, queries, keys, size;
+  float scale;
+  bool mask_is_f32;  // otherwise of the type of q
+};
+
+// On tensor cores, 16-bit types: sizes that are multiples of 8 up to 128.
+inline constexpr int kMostFlashSize = 128;
+// Masks that are the same for all heads and queries are kept in shared memory up to here.
+inline constexpr int kMostKeptKeys = 8192;
+
+// Sets what the device must know of a kernel before it is first launched.
+void prepare_flash_f16(int size);
+void prepare_flash_bf16(int size);
+void flash_f16(const AttentionCall& call, const KernelArgs& args);
+void flash_bf16(const AttentionCall& call, const KernelArgs& args);
+
+// Any of the types, sizes up to 512.
+inline constexpr int kMostPlainSize = 512;
+void plain_attention(RealType type, const AttentionCall& call, const KernelArgs& args);
+
+}  // namespace sluice::engine::cuda

@@ -1,0 +1,333 @@
+// Convolutions: as a product where the window is one pixel, by cuDNN with all that follows in one
+// kernel, or our own; whichever measures best.
+#include "engine/cuda/conv.h"
+
+#include <limits>
+
+#include "device/check.h"
+#include "engine/cuda/after.h"
+#include "engine/cuda/conv_node.h"
+#include "engine/cuda/dnn.h"
+#include "engine/cuda/pack.h"
+#include "engine/cuda/product.h"
+#include "engine/edit.h"
+#include "engine/fused.h"
+
+namespace sluice::engine::cuda {
+namespace {
+
+// One way to compute it.
+struct Way {
+  std::unique_ptr<ProductPlan> product;
+  std::unique_ptr<DnnPlan> dnn;
+  void (*own)(const ConvCall&, CUstream_st*) = nullptr;  // one of these three
+  bool bare = false;                                     // bias and residual are left for `rest`
+  bool after = false;                                    // `rest` follows
+  After rest;
+  int channels = 0;  // of the input after it was widened; 0: as it is
+  ConstMemory weight;
+  double us = 0;
+  std::string what;
+};
+
+class Convolution final : public Kernel {
+ public:
+  Convolution(ConvCall call, Way way, bool residual)
+      : call_(call), way_(std::move(way)), residual_(residual) {
+    if (way_.channels > 0)
+      widened_ = memory::round_up(static_cast<std::size_t>(pixels_in() * way_.channels) * element(),
+                                  memory::kAlignment);
+  }
+
+  void run(const KernelArgs& args) const override {
+    auto* const stream = static_cast<CUstream_st*>(args.stream);
+    const auto input = [&](std::size_t i) {
+      return i < args.inputs.size() ? args.inputs[i] : nullptr;
+    };
+    const void *x = input(0), *bias = way_.bare ? nullptr : input(2),
+               *residual = way_.bare ? nullptr : input(3);
+    void *const y = args.outputs[0], *scratch = args.scratch;
+    if (way_.channels > 0) {
+      enqueue_widen(x, scratch, pixels_in(), call_.in, way_.channels, element(), stream);
+      x = scratch;
+      scratch = static_cast<std::byte*>(scratch) + widened_;
+    }
+    if (way_.product) way_.product->run({x, way_.weight.get(), residual, bias, y, scratch}, stream);
+    if (way_.dnn) way_.dnn->run({x, way_.weight.get(), bias, residual, y, scratch}, stream);
+    if (way_.own != nullptr) {
+      ConvCall call = call_;
+      call.x = x, call.w = way_.weight.get(), call.bias = bias, call.residual = residual;
+      call.y = y;
+      way_.own(call, stream);
+    }
+    if (!way_.after) return;
+    After rest = way_.rest;
+    rest.x = y;
+    rest.bias = way_.bare ? input(2) : nullptr;
+    rest.before = way_.bare ? input(3) : nullptr;
+    enqueue(rest, stream);
+  }
+  std::string_view what() const override { return way_.what; }
+  std::size_t scratch() const override {
+    return widened_ + (way_.product ? way_.product->scratch() : 0) +
+           (way_.dnn ? way_.dnn->scratch() : 0);
+  }
+  int in_place() const override { return way_.product && residual_ ? 3 : -1; }
+  bool reads_constant(std::size_t input) const override { return input != 1; }
+
+ private:
+  std::int64_t pixels_in() const {
+    return static_cast<std::int64_t>(call_.window.batch) * call_.window.height * call_.window.width;
+  }
+  std::size_t element() const { return call_.type == RealType::f32 ? 4 : 2; }
+
+  ConvCall call_;
+  Way way_;
+  bool residual_;
+  std::size_t widened_ = 0;
+};
+
+// Tries the ways there are and keeps the best.
+class Chooser {
+ public:
+  Chooser(const Site& site, Context& context, const ConvCall& call)
+      : context_(context),
+        call_(call),
+        dtype_(site.in(0).dtype),
+        weight_(site.constant(1)),
+        pads_(site.attributes().integers("pads", {0, 0, 0, 0})),
+        bias_(site.has(2)),
+        residual_(site.has(3)) {
+    const Sliding& w = call.window;
+    rows_ = static_cast<std::int64_t>(w.batch) * w.out_height * w.out_width;
+  }
+
+  Way best() {
+    try_product();
+    try_dnn(0);
+    if (call_.in < 8 && call_.group == 1 && dtype_ != DType::f32)
+      for (const int channels : {4, 8})
+        if (call_.in < channels) try_dnn(channels);
+    if (call_.group == call_.in && call_.in > 0) try_depthwise();
+    if (!found_) try_bare();
+    if (!found_) {
+      best_.own = enqueue_convolution;
+      best_.weight = along_channels(0);
+      best_.what = "own convolution";
+    }
+    return std::move(best_);
+  }
+
+ private:
+  // [out, rows, columns, channels], with as many channels as asked for.
+  ConstMemory along_channels(int channels) {
+    const Sliding& w = call_.window;
+    const std::int64_t ins = call_.in / call_.group, places = std::int64_t{w.rows} * w.columns;
+    const std::size_t element = bytes(dtype_);
+    const std::int64_t wide = channels > 0 ? channels : ins;
+    const auto size = static_cast<std::size_t>(call_.out * places * wide) * element;
+    return context_.packed(
+        weight_, "channels last " + to_string(weight_.shape()) + " " + std::to_string(wide), size,
+        [&](const void* from, void* to) {
+          if (channels == 0)
+            return enqueue_transpose(from, to, call_.out, ins, places, element, context_.stream());
+          const Memory between = context_.allocate(weight_.bytes());
+          enqueue_transpose(from, between.get(), call_.out, ins, places, element,
+                            context_.stream());
+          enqueue_widen(between.get(), to, call_.out * places, ins, wide, element,
+                        context_.stream());
+          device::check(cudaStreamSynchronize(context_.stream()));  // before `between` goes
+        });
+  }
+  ConstMemory by_place() {  // [rows, columns, out]
+    const Sliding& w = call_.window;
+    return context_.packed(weight_, "outputs last " + to_string(weight_.shape()), weight_.bytes(),
+                           [&](const void* from, void* to) {
+                             enqueue_transpose(from, to, 1, call_.out,
+                                               std::int64_t{w.rows} * w.columns, bytes(dtype_),
+                                               context_.stream());
+                           });
+  }
+
+  // The first way is kept as it is, others where they are quicker.
+  void keep(Way way) {
+    if (found_ && (!context_.options.measure || way.us >= best_.us)) return;
+    found_ = true;
+    best_ = std::move(way);
+  }
+  After rest(Activation activation) const {
+    return {.type = call_.type,
+            .rows = rows_,
+            .n = call_.out,
+            .activation = activation,
+            .low = call_.low,
+            .high = call_.high};
+  }
+  // What `rest` takes, in microseconds.
+  double rest_us(const Way& way) {
+    if (!way.after || !context_.options.measure) return 0;
+    After after = way.rest;
+    const auto size = static_cast<std::size_t>(rows_ * call_.out) * bytes(dtype_);
+    after.x = context_.sample(2, size, dtype_);
+    if (way.bare && residual_) after.before = context_.sample(3, size, dtype_);
+    return context_.measure_us([&] { enqueue(after, context_.stream()); });
+  }
+
+  void try_product() {
+    const Sliding& w = call_.window;
+    if (w.rows * w.columns != 1 || w.stride_x * w.stride_y != 1 || call_.group != 1 ||
+        pads_ != std::vector<std::int64_t>(4, 0))
+      return;
+    const bool relu = call_.activation == Activation::relu;
+    const bool activates = !relu && call_.activation != Activation::none;
+    Product product{.dtype = dtype_, .m = rows_, .n = call_.out, .k = call_.in};
+    product.transposed_b = true;
+    product.beta = residual_ ? 1 : 0;
+    product.bias = bias_;
+    product.after = relu ? Product::After::relu : Product::After::nothing;
+    Way way;
+    way.product = plan_product(context_, product);
+    if (!way.product) return;
+    way.after = activates;
+    way.rest = rest(call_.activation);
+    way.weight = along_channels(0);
+    way.us = way.product->us() + rest_us(way);
+    way.what = "cuBLASLt product";
+    keep(std::move(way));
+  }
+
+  DnnFusion fusion(int channels) const {
+    const Sliding& w = call_.window;
+    const std::int64_t ins = channels > 0 ? channels : call_.in;
+    DnnFusion made{.dtype = dtype_,
+                   .x = {w.batch, ins, w.height, w.width},
+                   .w = {call_.out, ins / call_.group, w.rows, w.columns},
+                   .y = {w.batch, call_.out, w.out_height, w.out_width}};
+    made.strides = {w.stride_y, w.stride_x};
+    made.dilations = {w.dilation_y, w.dilation_x};
+    made.before = {pads_[0], pads_[1]};
+    made.behind = {pads_[2], pads_[3]};
+    return made;
+  }
+
+  void try_dnn(int channels) {
+    DnnFusion all = fusion(channels);
+    all.bias = bias_;
+    all.residual = residual_;
+    const bool apart = call_.activation == Activation::hard_swish;  // cuDNN has none
+    if (!apart) all.activation = call_.activation;
+    all.low = call_.low;
+    all.high = call_.high;
+    Way way;
+    way.dnn = plan_dnn(context_, all);
+    if (!way.dnn) return;
+    way.after = apart;
+    way.rest = rest(call_.activation);
+    way.channels = channels;
+    way.weight = along_channels(channels);
+    way.us = way.dnn->us() + rest_us(way) + widen_us(channels);
+    way.what = channels > 0 ? "widen, cuDNN convolution" : "cuDNN convolution";
+    keep(std::move(way));
+  }
+  double widen_us(int channels) {
+    if (channels == 0 || !context_.options.measure) return 0;
+    const Sliding& w = call_.window;
+    const std::int64_t pixels = std::int64_t{w.batch} * w.height * w.width;
+    const std::size_t element = bytes(dtype_);
+    const void* const from =
+        context_.sample(0, static_cast<std::size_t>(pixels * call_.in) * element, dtype_);
+    void* const to =
+        context_.sample(1, static_cast<std::size_t>(pixels * channels) * element, dtype_);
+    return context_.measure_us(
+        [&] { enqueue_widen(from, to, pixels, call_.in, channels, element, context_.stream()); });
+  }
+
+  void try_depthwise() {
+    Way way;
+    way.own = enqueue_depthwise;
+    way.weight = by_place();
+    way.what = "own depthwise convolution";
+    if (context_.options.measure) {
+      const Sliding& w = call_.window;
+      const std::size_t element = bytes(dtype_);
+      const auto sample = [&](std::size_t slot, std::int64_t count) {
+        return context_.sample(slot, static_cast<std::size_t>(count) * element, dtype_);
+      };
+      ConvCall call = call_;
+      call.x = sample(0, std::int64_t{w.batch} * w.height * w.width * call_.in);
+      call.w = way.weight.get();
+      call.y = sample(2, rows_ * call_.out);
+      if (residual_) call.residual = sample(3, rows_ * call_.out);
+      if (bias_) call.bias = sample(4, call_.out);
+      way.us = context_.measure_us([&] { enqueue_depthwise(call, context_.stream()); });
+    } else {
+      found_ = false;  // the better guess
+    }
+    keep(std::move(way));
+  }
+
+  // cuDNN for the convolution alone.
+  void try_bare() {
+    Way way;
+    way.dnn = plan_dnn(context_, fusion(0));
+    if (!way.dnn) return;
+    way.bare = true;
+    way.after = bias_ || residual_ || call_.activation != Activation::none;
+    way.rest = rest(call_.activation);
+    way.weight = along_channels(0);
+    way.what = "cuDNN convolution";
+    keep(std::move(way));
+  }
+
+  Context& context_;
+  const ConvCall& call_;
+  const DType dtype_;
+  const Tensor weight_;
+  const std::vector<std::int64_t> pads_;
+  const bool bias_, residual_;
+  std::int64_t rows_ = 0;
+  bool found_ = false;
+  Way best_;
+};
+
+std::unique_ptr<Kernel> convolution(const Graph& graph, const Node& node, Context& context) {
+  const Site site(graph, node);
+  const TensorType x = site.in(0), y = site.out(0);
+  const Tensor w = site.constant(1);
+  if (!is_computed_real(x.dtype) || !w || w.dtype() != x.dtype || w.rank() != 4) return nullptr;
+  if (y.shape.size() == 0) return nothing_to_do();
+  const std::optional<Sliding> window = sliding_of(site, w.shape()[2], w.shape()[3]);
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max() / 2;
+  const std::int64_t group = site.attributes().integer("group", 1);
+  if (!window || w.size() == 0 || w.size() > kMost || x.shape[3] > kMost || group < 1 ||
+      group > 65535 || w.shape()[0] % group != 0 || w.shape()[1] * group != x.shape[3])
+    return nullptr;
+  const Epilogue epilogue = Epilogue::of(node.attributes);
+  ConvCall call{.type = real_type(x.dtype),
+                .window = *window,
+                .in = static_cast<int>(x.shape[3]),
+                .out = static_cast<int>(w.shape()[0]),
+                .group = static_cast<int>(group),
+                .activation = epilogue.activation,
+                .low = epilogue.low,
+                .high = epilogue.high};
+  Way way = Chooser(site, context, call).best();
+  if (site.has(2)) way.what += " + bias";
+  if (site.has(3)) way.what += " + residual";
+  if (epilogue.activation != Activation::none)
+    way.what += (way.after ? ", then " : " + ") + std::string(to_string(epilogue.activation));
+  return std::make_unique<Convolution>(call, std::move(way), site.has(3));
+}
+
+}  // namespace
+
+std::span<const Maker> conv_kernels() {
+  static constexpr Maker kMakers[] = {
+      {"Conv", kFused, convolution},
+      {"MaxPool", kFused, make_pool},
+      {"AveragePool", kFused, make_pool},
+  };
+  return kMakers;
+}
+
+}  // namespace sluice::engine::cuda

@@ -1,0 +1,60 @@
+#include "engine/cuda/dnn_library.h"
+
+#include <array>
+#include <utility>
+
+#include "device/library.h"
+#include "device/stream.h"
+
+namespace sluice::engine::cuda::dnn {
+
+Library::Library(Context& context) {
+  constexpr std::array<std::string_view, 1> kNames{"libcudnn.so.9"};
+  try {
+    const device::DeviceScope on({context.options.device});
+    const device::Library library(kNames, context.options.library_dirs);
+    create = library.find<Create>("cudnnCreate");
+    destroy = library.find<Destroy>("cudnnDestroy");
+    set_stream = library.find<SetStream>("cudnnSetStream");
+    error_string = library.find<ErrorString>("cudnnGetErrorString");
+    create_descriptor = library.find<CreateDescriptor>("cudnnBackendCreateDescriptor");
+    destroy_descriptor = library.find<DestroyDescriptor>("cudnnBackendDestroyDescriptor");
+    finalize = library.find<Finalize>("cudnnBackendFinalize");
+    set_attribute = library.find<SetAttribute>("cudnnBackendSetAttribute");
+    get_attribute = library.find<GetAttribute>("cudnnBackendGetAttribute");
+    execute = library.find<Execute>("cudnnBackendExecute");
+    version = std::to_string(library.find<Version>("cudnnGetVersion")());
+    Handle made = nullptr;
+    check(create(&made), "a handle");
+    handle = made;
+  } catch (const Error& error) {
+    why_not = error.reason();
+  }
+}
+
+Library::~Library() {
+  if (handle != nullptr) destroy(handle);
+}
+
+void Library::refuse(int status, const char* what) const {
+  throw Error(Code::unavailable, std::string("cuDNN, ") + what + ": " + error_string(status));
+}
+
+Thing::Thing(const Library& library, Kind kind) : library_(&library) {
+  library.check(library.create_descriptor(kind, &made_), "a descriptor");
+}
+
+Thing::~Thing() {
+  if (made_ != nullptr) library_->destroy_descriptor(made_);
+}
+
+Thing::Thing(Thing&& other) noexcept
+    : library_(other.library_), made_(std::exchange(other.made_, nullptr)) {}
+
+std::size_t Thing::count(Attribute what, Type type) const {
+  std::int64_t count = 0;
+  library_->check(library_->get_attribute(made_, what, type, 0, &count, nullptr), "a list");
+  return static_cast<std::size_t>(count);
+}
+
+}  // namespace sluice::engine::cuda::dnn

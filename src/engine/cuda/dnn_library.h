@@ -1,0 +1,95 @@
+// cuDNN and its descriptors, as values that clean up after themselves.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/mutex.h"
+#include "engine/cuda/dnn_abi.h"
+#include "engine/cuda/kernels.h"
+
+namespace sluice::engine::cuda::dnn {
+
+// A part of the Context: the library and its handle, or why there is none.
+class Library {
+ public:
+  explicit Library(Context& context);
+  ~Library();
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  Handle handle = nullptr;  // null: it is not here
+  std::string why_not;
+  std::string version;
+  Mutex running;  // a handle has one stream at a time
+
+  // Throws unavailable: what cuDNN refuses, others may do.
+  void check(int status, const char* what) const {
+    if (status != kSuccess) refuse(status, what);
+  }
+
+  Create* create = nullptr;
+  Destroy* destroy = nullptr;
+  SetStream* set_stream = nullptr;
+  ErrorString* error_string = nullptr;
+  CreateDescriptor* create_descriptor = nullptr;
+  DestroyDescriptor* destroy_descriptor = nullptr;
+  Finalize* finalize = nullptr;
+  SetAttribute* set_attribute = nullptr;
+  GetAttribute* get_attribute = nullptr;
+  Execute* execute = nullptr;
+
+ private:
+  [[noreturn]] void refuse(int status, const char* what) const;
+};
+
+class Thing {
+ public:
+  Thing(const Library& library, Kind kind);
+  ~Thing();
+  Thing(Thing&& other) noexcept;
+  Thing& operator=(Thing&&) = delete;
+
+  Descriptor get() const noexcept { return made_; }
+
+  template <class T>
+  Thing& set(Attribute what, Type type, const T& value) {
+    library_->check(library_->set_attribute(made_, what, type, 1, &value), "an attribute");
+    return *this;
+  }
+  template <class T>
+  Thing& set_list(Attribute what, Type type, const T& values) {
+    library_->check(
+        library_->set_attribute(made_, what, type, static_cast<std::int64_t>(std::size(values)),
+                                std::data(values)),
+        "an attribute");
+    return *this;
+  }
+  Thing& set(Attribute what, const Thing& other) {
+    return set(what, Type::descriptor, other.made_);
+  }
+  // At most `most` values.
+  template <class T>
+  std::vector<T> list(Attribute what, Type type, std::size_t most) const {
+    std::vector<T> values(most);
+    std::int64_t count = 0;
+    library_->check(library_->get_attribute(made_, what, type, static_cast<std::int64_t>(most),
+                                            &count, values.data()),
+                    "an attribute");
+    values.resize(std::min(most, static_cast<std::size_t>(count)));
+    return values;
+  }
+  std::size_t count(Attribute what, Type type) const;
+  Thing& finish(const char* what) {
+    library_->check(library_->finalize(made_), what);
+    return *this;
+  }
+
+ private:
+  const Library* library_;
+  Descriptor made_ = nullptr;
+};
+
+}  // namespace sluice::engine::cuda::dnn

@@ -1,0 +1,33 @@
+// Work that was recorded once and is launched as a whole.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+#include <memory>
+
+#include "device/check.h"
+
+namespace sluice::engine::cuda {
+
+class GraphExec {
+ public:
+  GraphExec() = default;
+
+  // What `enqueue` puts on `stream`; nothing of it runs yet. Empty where it puts nothing there.
+  static GraphExec capture(cudaStream_t stream, const std::function<void()>& enqueue);
+
+  void launch(cudaStream_t stream) const {
+    if (exec_) device::check(cudaGraphLaunch(exec_.get(), stream));
+  }
+
+ private:
+  struct Destroy {
+    void operator()(cudaGraphExec_t exec) const noexcept {
+      device::check_in_destructor(cudaGraphExecDestroy(exec));
+    }
+  };
+  std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, Destroy> exec_;
+};
+
+}  // namespace sluice::engine::cuda

@@ -1,0 +1,142 @@
+// CUDA's kernels. A file for each family gives a list of makers; a node that none of them
+// takes runs on the CPU.
+//
+// KernelArgs of these: every address lies on the device (a constant's too, where
+// reads_constant() says so), aligned to 256 bytes; `stream` is the cudaStream_t to enqueue on.
+// run() is captured into a CUDA graph: it only enqueues, asks for no memory and waits for
+// nothing. What it needs to do first, it does where it is made.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <typeindex>
+#include <vector>
+
+#include "base/mutex.h"
+#include "engine/kernel.h"
+#include "engine/specialize.h"
+#include "memory/allocator.h"
+
+struct CUstream_st;  // CUDA's stream, so that this header needs no CUDA
+
+namespace sluice::engine::cuda {
+
+struct Options {
+  int device = 0;                               // CUDA's number
+  std::vector<std::string> library_dirs{};      // looked in after the loader's own places
+  std::shared_ptr<memory::Allocator> memory{};  // of the device, for threads; none: the driver's
+  int lanes = 2;                                // runs of a program at the same time, at most
+  // Products of f32 may run on the tensor cores, which read 10 bits of the mantissa.
+  bool tf32 = false;
+  // Sums may be split into parts whose number depends on the batch: quicker for small
+  // batches, and then a row's last bits depend on how many rows there are.
+  bool split_sums = false;
+  // Each choice among kernels is measured; false: the first that the library proposes.
+  bool measure = true;
+};
+
+// Device memory, or what is in it, for as long as someone holds it.
+using Memory = std::shared_ptr<void>;
+using ConstMemory = std::shared_ptr<const void>;
+
+// What the kernels of one session share on a device. Kernels are made by one thread at a time
+// (CudaProgram sees to it), so makers may use all of it freely.
+class Context {
+ public:
+  // Throws unavailable where there is no such device.
+  explicit Context(Options options);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  const Options options;
+
+  // What is uploaded, packed and measured while kernels are made runs here.
+  CUstream_st* stream() const noexcept { return stream_; }
+  int multiprocessors() const noexcept { return multiprocessors_; }
+  int capability() const noexcept { return capability_; }            // 90 is 9.0
+  std::size_t most_shared() const noexcept { return most_shared_; }  // bytes a block may have
+
+  Memory allocate(std::size_t bytes) const;
+
+  // On the device, one copy for all constants that hold the same.
+  ConstMemory constant(const Tensor& constant);
+  // The same in another order: `make(from, to)` enqueues on stream() what reads the constant
+  // as it is and writes `bytes`. Made once for each content and `way`, which says all that the
+  // result depends on besides the constant.
+  using Packer = std::function<void(const void* from, void* to)>;
+  ConstMemory packed(const Tensor& constant, std::string_view way, std::size_t bytes,
+                     const Packer& make);
+  std::size_t constant_bytes() const noexcept { return *constant_bytes_; }  // there now
+
+  // The one object of a type that the kernels of a family share (a library's handle, compiled
+  // sources), made by T(Context&) when it is first asked for.
+  template <class T>
+  T& part() {
+    std::shared_ptr<void>& kept = parts_[std::type_index(typeid(T))];
+    if (!kept) kept = std::make_shared<T>(*this);
+    return *static_cast<T*>(kept.get());
+  }
+
+  // Microseconds that what `enqueue` puts on stream() takes, as part of a CUDA graph.
+  double measure_us(const std::function<void()>& enqueue);
+  // Memory to measure with: numbers between -1 and 1 of that type. One for each `slot`, which
+  // stays until the next call for it.
+  void* sample(std::size_t slot, std::size_t bytes, DType dtype);
+  void drop_samples();
+
+  // What measuring found, by what it was measured for; kept in plans.
+  const std::string* choice(const std::string& of) const;
+  void choose(const std::string& of, std::string what);
+  const std::map<std::string, std::string>& choices() const noexcept { return choices_; }
+
+  Mutex making;  // held by whoever makes kernels
+
+ private:
+  using Key = std::array<std::uint64_t, 3>;  // of the content
+  struct Sample {
+    Memory memory;
+    std::size_t bytes = 0;
+    DType dtype = DType::none;
+  };
+  static Key key_of(const Tensor& constant);
+  ConstMemory keep(Memory memory, std::size_t bytes);
+
+  int multiprocessors_ = 0, capability_ = 0;
+  std::size_t most_shared_ = 0;
+  CUstream_st* stream_ = nullptr;
+  std::map<std::pair<Key, std::string>, std::weak_ptr<const void>> constants_;
+  std::map<std::type_index, std::shared_ptr<void>> parts_;
+  std::vector<Sample> samples_;
+  std::map<std::string, std::string> choices_;
+  std::shared_ptr<std::atomic<std::size_t>> constant_bytes_;
+};
+
+// Null where it does not take this node: another type, an odd shape.
+using Make = std::unique_ptr<Kernel> (*)(const Graph& graph, const Node& node, Context& context);
+
+struct Maker {
+  std::string_view op, domain;
+  Make make;
+};
+
+std::span<const Maker> gemm_kernels();         // Linear, MatMul, Gemm
+std::span<const Maker> conv_kernels();         // Conv, MaxPool, AveragePool of "sluice"
+std::span<const Maker> norm_kernels();         // Norm, LayerNormalization, Softmax
+std::span<const Maker> attention_kernels();    // Attention
+std::span<const Maker> chain_kernels();        // Chain
+std::span<const Maker> elementwise_kernels();  // the operators of single elements
+std::span<const Maker> move_kernels();         // Transpose, Gather, Concat, Slice, ...
+std::span<const Maker> reduce_kernels();       // ReduceMean, GlobalAveragePool, ...
+std::span<const Maker> recurrent_kernels();    // LSTM, GRU, RNN
+
+// Null: CUDA has none.
+std::unique_ptr<Kernel> make_kernel(const Graph& graph, const Node& node, Context& context);
+
+}  // namespace sluice::engine::cuda

@@ -1,0 +1,94 @@
+// What one run of a program on a device has for itself, and the lanes that runs take in turn.
+#pragma once
+
+#include <compare>
+#include <condition_variable>
+#include <functional>
+#include <map>
+
+#include "device/device_buffer.h"
+#include "device/stream.h"
+#include "engine/cuda/graph_exec.h"
+#include "engine/cuda/kernels.h"
+
+namespace sluice::engine::cuda {
+
+// Where a run's inputs and outputs lie on the device.
+struct Ends {
+  std::vector<void*> inputs, outputs;
+  friend auto operator<=>(const Ends&, const Ends&) = default;
+};
+
+// The stretches between steps of the host, recorded for one place of the ends.
+struct Recorded {
+  enum class State { fresh, warm, recorded, refused } state = State::fresh;
+  std::vector<GraphExec> stretches;
+};
+
+// How much memory a lane takes.
+struct LaneSize {
+  std::vector<std::size_t> inputs, outputs;  // bytes of each
+  std::size_t arena = 0, host = 0;
+};
+
+class Lane {
+ public:
+  Lane(const Context& context, const LaneSize& size);
+
+  device::Stream stream;
+  Memory arena;
+  device::PinnedBuffer host;  // for the steps of the host
+  Ends own;                   // this lane's own places for inputs and outputs
+  Ends mirror;                // the same on the host, pinned
+  // All inputs lie side by side, as do all outputs: one copy moves them.
+  std::size_t input_bytes = 0, output_bytes = 0;
+  std::map<Ends, Recorded> recorded;
+
+  void copy_in();   // enqueues it, from mirror to own
+  void copy_out();  // the other way
+
+ private:
+  Memory ends_;
+  device::PinnedBuffer pinned_;
+};
+
+// Thread-safe.
+class Lanes {
+ public:
+  Lanes(std::function<std::unique_ptr<Lane>()> make, int most)
+      : make_(std::move(make)), most_(most) {}
+
+  // A lane until the end of the scope. One that was not done() is not used again.
+  class Taken {
+   public:
+    explicit Taken(Lanes& from) : from_(from), lane_(from.take()) {}
+    ~Taken() {
+      if (!done_) (void)cudaStreamSynchronize(lane_->stream.get());  // before its memory goes
+      if (!done_) lane_.reset();
+      from_.put_back(std::move(lane_));
+    }
+    Taken(const Taken&) = delete;
+    Taken& operator=(const Taken&) = delete;
+
+    Lane& operator*() noexcept { return *lane_; }
+    void done() noexcept { done_ = true; }
+
+   private:
+    Lanes& from_;
+    std::unique_ptr<Lane> lane_;
+    bool done_ = false;
+  };
+
+ private:
+  std::unique_ptr<Lane> take();
+  void put_back(std::unique_ptr<Lane> lane) noexcept;  // null: it is no more
+
+  const std::function<std::unique_ptr<Lane>()> make_;
+  Mutex mutex_;
+  std::condition_variable_any returned_;
+  int most_ GUARDED_BY(mutex_);
+  int made_ GUARDED_BY(mutex_) = 0;
+  std::vector<std::unique_ptr<Lane>> free_ GUARDED_BY(mutex_);
+};
+
+}  // namespace sluice::engine::cuda

@@ -1,0 +1,36 @@
+// What the kernels of rows are told: normalizations, and softmax and its kin along an axis.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/cuda/real_type.h"
+#include "engine/kernel.h"
+
+namespace sluice::engine::cuda {
+
+// out = (x + residual - mean) / sqrt(variance + epsilon) * scale + bias, of rows of n.
+// Element i of row r has scale and bias number r % period * each + i / pixels.
+struct RowNorm {
+  const void *x, *residual, *scale, *bias;  // residual and bias may be null
+  void* out;
+  float *mean, *inverse;  // one for each row, or null
+  std::int64_t rows, n;
+  std::int64_t period = 1, each = 0, pixels = 1;
+  float epsilon;
+  bool centre = true;  // false: as if the mean were 0
+
+  bool plain() const { return period == 1 && each == 0 && pixels == 1; }
+};
+void row_norm(RealType type, const RowNorm& call, const KernelArgs& args);
+
+// Along the middle of outer x n x inner.
+enum class LineKind { softmax, log_softmax, hardmax, length1, length2 };
+struct Lines {
+  const void* x;
+  void* out;
+  std::int64_t outer, n, inner;
+  LineKind kind;
+};
+void along_lines(RealType type, const Lines& call, const KernelArgs& args);
+
+}  // namespace sluice::engine::cuda

@@ -1,0 +1,158 @@
+#include "engine/cuda/nvrtc.h"
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <nvrtc.h>
+
+#include <array>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "device/check.h"
+#include "device/library.h"
+#include "device/stream.h"
+
+namespace sluice::engine::cuda {
+namespace {
+
+constexpr std::array<std::string_view, 2> kNames{"libnvrtc.so.13", "libnvrtc.so.12"};
+
+// The driver's part, found through the runtime: the program links no libcuda.
+struct Driver {
+  decltype(&cuModuleLoadData) load;
+  decltype(&cuModuleUnload) unload;
+  decltype(&cuModuleGetFunction) function;
+  decltype(&cuLaunchKernel) launch;
+
+  Driver() {
+    find(load, "cuModuleLoadData");
+    find(unload, "cuModuleUnload");
+    find(function, "cuModuleGetFunction");
+    find(launch, "cuLaunchKernel");
+  }
+
+ private:
+  template <class Function>
+  static void find(Function& function, const char* name) {
+    void* found = nullptr;
+    cudaDriverEntryPointQueryResult result{};
+    device::check(
+        cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result));
+    if (found == nullptr) throw Error(Code::unavailable, std::string("the driver has no ") + name);
+    function = reinterpret_cast<Function>(found);
+  }
+};
+
+void check(CUresult result, const char* what, Where where = Where::here()) {
+  if (result != CUDA_SUCCESS)
+    throw Error(result == CUDA_ERROR_OUT_OF_MEMORY ? Code::exhausted : Code::internal,
+                std::string(what) + ": error " + std::to_string(static_cast<int>(result)) +
+                    " of the driver",
+                where);
+}
+
+class Loaded final : public CompiledKernel {
+ public:
+  Loaded(std::shared_ptr<const Driver> driver, const std::string& cubin, const char* name)
+      : driver_(std::move(driver)) {
+    check(driver_->load(&module_, cubin.data()), "load of a compiled kernel");
+    check(driver_->function(&function_, module_, name), name);
+  }
+  ~Loaded() override {
+    if (driver_->unload(module_) != CUDA_SUCCESS) log::debug("a compiled kernel stayed loaded");
+  }
+  Loaded(const Loaded&) = delete;
+  Loaded& operator=(const Loaded&) = delete;
+
+  void launch(unsigned blocks, unsigned threads, void** parameters,
+              const KernelArgs& args) const override {
+    check(driver_->launch(function_, blocks, 1, 1, threads, 1, 1, 0,
+                          static_cast<CUstream>(args.stream), parameters, nullptr),
+          "launch of a compiled kernel");
+  }
+
+ private:
+  std::shared_ptr<const Driver> driver_;
+  CUmodule module_ = nullptr;
+  CUfunction function_ = nullptr;
+};
+
+}  // namespace
+
+struct Sources::Compiler {
+  explicit Compiler(const Context& context)
+      : library(kNames, context.options.library_dirs),
+        device{context.options.device},
+        architecture("--gpu-architecture=sm_" + std::to_string(context.capability())),
+        driver(std::make_shared<const Driver>()) {}
+
+  std::string compile(const std::string& source) const {
+    nvrtcProgram program = nullptr;
+    check(create(&program, source.c_str(), "elements.cu", 0, nullptr, nullptr));
+    const std::unique_ptr<nvrtcProgram, Destroy> owned(&program, Destroy{destroy});
+    const std::array<const char*, 3> options{architecture.c_str(), "--std=c++17",
+                                             "--device-as-default-execution-space"};
+    if (build(program, static_cast<int>(options.size()), options.data()) != NVRTC_SUCCESS) {
+      std::size_t size = 0;
+      check(log_size(program, &size));
+      std::string words(size, '\0');
+      check(get_log(program, words.data()));
+      throw Error(Code::internal, "a generated kernel does not compile: " + words);
+    }
+    std::size_t size = 0;
+    check(cubin_size(program, &size));
+    std::string cubin(size, '\0');
+    check(get_cubin(program, cubin.data()));
+    return cubin;
+  }
+
+  std::shared_ptr<const CompiledKernel> make(const std::string& source, const char* name) const {
+    const device::DeviceScope on(device);
+    return std::make_shared<Loaded>(driver, compile(source), name);
+  }
+
+ private:
+  struct Destroy {
+    decltype(&nvrtcDestroyProgram) destroy;
+    void operator()(nvrtcProgram* program) const { destroy(program); }
+  };
+  void check(nvrtcResult result, Where where = Where::here()) const {
+    if (result != NVRTC_SUCCESS)
+      throw Error(Code::internal, std::string("NVRTC: ") + error_string(result), where);
+  }
+
+  device::Library library;
+  device::DeviceId device;
+  std::string architecture;
+  std::shared_ptr<const Driver> driver;
+#define SLUICE_FIND(NAME) library.find<decltype(NAME)>(#NAME)
+  decltype(&nvrtcCreateProgram) create = SLUICE_FIND(nvrtcCreateProgram);
+  decltype(&nvrtcDestroyProgram) destroy = SLUICE_FIND(nvrtcDestroyProgram);
+  decltype(&nvrtcCompileProgram) build = SLUICE_FIND(nvrtcCompileProgram);
+  decltype(&nvrtcGetProgramLogSize) log_size = SLUICE_FIND(nvrtcGetProgramLogSize);
+  decltype(&nvrtcGetProgramLog) get_log = SLUICE_FIND(nvrtcGetProgramLog);
+  decltype(&nvrtcGetCUBINSize) cubin_size = SLUICE_FIND(nvrtcGetCUBINSize);
+  decltype(&nvrtcGetCUBIN) get_cubin = SLUICE_FIND(nvrtcGetCUBIN);
+  decltype(&nvrtcGetErrorString) error_string = SLUICE_FIND(nvrtcGetErrorString);
+#undef SLUICE_FIND
+};
+
+Sources::Sources(Context& context) {
+  try {
+    compiler_ = std::make_unique<Compiler>(context);
+  } catch (const Error& error) {
+    log::warn("elementwise kernels run step by step, which is slower: {}", error.reason());
+  }
+}
+
+Sources::~Sources() = default;
+
+bool Sources::available() const noexcept { return compiler_ != nullptr; }
+
+std::shared_ptr<const CompiledKernel> Sources::get(const std::string& source, const char* name) {
+  std::shared_ptr<const CompiledKernel>& kept = known_[source];
+  if (!kept) kept = compiler_->make(source, name);
+  return kept;
+}
+
+}  // namespace sluice::engine::cuda

@@ -1,0 +1,251 @@
+// Where what is reduced lies side by side, a warp or a block goes along it; otherwise lanes
+// have results that lie side by side, and eight rows of them share the work. The order of a
+// sum depends on the axes that are reduced, not on how many results there are.
+#include "engine/cuda/reduce.h"
+#include "engine/cuda/width.cuh"
+
+namespace sluice::engine::cuda {
+namespace {
+
+constexpr int kRows = 8;
+
+__device__ std::int64_t place_in(const AxisGroups& groups, std::int64_t index) {
+  std::int64_t at = 0;
+#pragma unroll
+  for (int i = kMostGroups - 1; i >= 0; --i) {
+    if (i >= groups.rank) continue;
+    const std::int64_t outer = i == 0 ? 0 : index / groups.size[i];  // division is slow
+    at += (index - outer * groups.size[i]) * groups.step[i];
+    index = outer;
+  }
+  return at;
+}
+
+// Of floats in float, of integers in i64.
+template <class T>
+struct Computed {
+  using type = float;
+};
+template <>
+struct Computed<std::int32_t> {
+  using type = long long;
+};
+template <>
+struct Computed<std::int64_t> {
+  using type = long long;
+};
+
+template <class T>
+__device__ typename Computed<T>::type read(const T& x) {
+  if constexpr (std::is_integral_v<T>)
+    return x;
+  else
+    return wide(x);
+}
+
+__device__ inline float lowest(float) { return -INFINITY; }
+__device__ inline long long lowest(long long) { return static_cast<long long>(1ull << 63); }
+__device__ inline float highest(float) { return INFINITY; }
+__device__ inline long long highest(long long) { return static_cast<long long>(~0ull >> 1); }
+
+// What is known of some of the elements: `a`, and for log_sum_exp a sum against it.
+template <class W>
+struct State {
+  W a;
+  float sum;
+
+  __device__ explicit State(Reduce op) : a(0), sum(0) {
+    if (op == Reduce::product) a = 1;
+    if (op == Reduce::most) a = lowest(W());
+    if (op == Reduce::least) a = highest(W());
+    if (op == Reduce::log_sum_exp) a = lowest(W());
+  }
+
+  __device__ void add(Reduce op, W x) {
+    switch (op) {
+      case Reduce::l1: a += x < 0 ? -x : x; break;
+      case Reduce::l2:
+      case Reduce::sum_square: a += x * x; break;
+      case Reduce::product: a *= x; break;
+      case Reduce::most:
+        if (x > a || x != x) a = x;
+        break;
+      case Reduce::least:
+        if (x < a || x != x) a = x;
+        break;
+      case Reduce::log_sum_exp: add_power(x, 1); break;
+      default: a += x;
+    }
+  }
+  // `times` powers of x.
+  __device__ void add_power(W x, float times) {
+    if (x > a) {
+      sum = sum * expf(static_cast<float>(a) - static_cast<float>(x)) + times;
+      a = x;
+    } else {
+      sum += x == a ? times : times * expf(static_cast<float>(x) - static_cast<float>(a));
+    }
+  }
+  __device__ void join(Reduce op, const State& other) {
+    switch (op) {
+      case Reduce::product: a *= other.a; break;
+      case Reduce::most:
+      case Reduce::least: add(op, other.a); break;
+      case Reduce::log_sum_exp:
+        if (other.sum > 0 || other.sum != other.sum) add_power(other.a, other.sum);
+        break;
+      default: a += other.a;
+    }
+  }
+
+  template <class T>
+  __device__ static T made(double x) {
+    if constexpr (std::is_integral_v<T>)
+      return static_cast<T>(static_cast<long long>(x));
+    else
+      return narrow<T>(static_cast<float>(x));
+  }
+  template <class T>
+  __device__ T result(Reduce op, std::int64_t n) const {
+    switch (op) {
+      case Reduce::mean:
+        if constexpr (std::is_integral_v<T>)
+          return n == 0 ? T(0) : static_cast<T>(a / n);
+        else
+          return narrow<T>(a / static_cast<float>(n));
+      case Reduce::l2: return made<T>(sqrt(static_cast<double>(a)));
+      case Reduce::log_sum: return made<T>(log(static_cast<double>(a)));
+      case Reduce::log_sum_exp:
+        return made<T>(static_cast<double>(a) + log(static_cast<double>(sum)));
+      default:
+        if constexpr (std::is_integral_v<T>)
+          return static_cast<T>(a);
+        else
+          return narrow<T>(a);
+    }
+  }
+};
+
+template <class W>
+__device__ void join_lanes(State<W>& state, Reduce op) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) {
+    State<W> other = state;
+    other.a = __shfl_down_sync(kAllLanes, state.a, step);
+    other.sum = __shfl_down_sync(kAllLanes, state.sum, step);
+    state.join(op, other);
+  }
+}
+
+// A block for each result.
+template <class T>
+__global__ void near_kernel(const ReduceCall call) {
+  using W = typename Computed<T>::type;
+  __shared__ W parts[32];
+  __shared__ float sums[32];
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const std::int64_t result = blockIdx.x;
+  const T* const from = static_cast<const T*>(call.from) + place_in(call.kept, result);
+  State<W> state(call.op);
+  for (std::int64_t i = threadIdx.x; i < call.reduced.count; i += blockDim.x)
+    state.add(call.op, read(from[place_in(call.reduced, i)]));
+  join_lanes(state, call.op);
+  if (lane == 0) parts[warp] = state.a, sums[warp] = state.sum;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (int i = 1; i < static_cast<int>(blockDim.x) / 32; ++i) {
+    State<W> other(call.op);
+    other.a = parts[i];
+    other.sum = sums[i];
+    state.join(call.op, other);
+  }
+  static_cast<T*>(call.to)[result] = state.template result<T>(call.op, call.reduced.count);
+}
+
+// Lanes have results, rows share what each is made of.
+template <class T>
+__global__ void __launch_bounds__(32 * kRows) far_kernel(const ReduceCall call) {
+  using W = typename Computed<T>::type;
+  __shared__ W parts[kRows][32];
+  __shared__ float sums[kRows][32];
+  const std::int64_t result = static_cast<std::int64_t>(blockIdx.x) * 32 + threadIdx.x;
+  State<W> state(call.op);
+  if (result < call.kept.count) {
+    const T* const from = static_cast<const T*>(call.from) + place_in(call.kept, result);
+    for (std::int64_t i = threadIdx.y; i < call.reduced.count; i += kRows)
+      state.add(call.op, read(from[place_in(call.reduced, i)]));
+  }
+  parts[threadIdx.y][threadIdx.x] = state.a;
+  sums[threadIdx.y][threadIdx.x] = state.sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || result >= call.kept.count) return;
+  for (int i = 1; i < kRows; ++i) {
+    State<W> other(call.op);
+    other.a = parts[i][threadIdx.x];
+    other.sum = sums[i][threadIdx.x];
+    state.join(call.op, other);
+  }
+  static_cast<T*>(call.to)[result] = state.template result<T>(call.op, call.reduced.count);
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) mean_variance_kernel(const ReduceCall call) {
+  const std::int64_t first = place_in(call.kept, blockIdx.x);
+  const T* const from = static_cast<const T*>(call.from) + first;
+  T* const to = static_cast<T*>(call.to) + first;
+  const auto n = static_cast<float>(call.reduced.count);
+  __shared__ float parts[kThreads / 32];
+  const auto total = [&](float x) {
+    x = warp_sum(x);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = x;
+    __syncthreads();
+    float all = 0;
+    for (const float part : parts) all += part;
+    return all;
+  };
+  float sum = 0, squares = 0;
+  for (std::int64_t i = threadIdx.x; i < call.reduced.count; i += kThreads)
+    sum += wide(from[place_in(call.reduced, i)]);
+  const float mean = total(sum) / n;
+  for (std::int64_t i = threadIdx.x; i < call.reduced.count; i += kThreads) {
+    const float off = wide(from[place_in(call.reduced, i)]) - mean;
+    squares = fmaf(off, off, squares);
+  }
+  const float spread = sqrtf(total(squares) / n) + 1e-9f;
+  for (std::int64_t i = threadIdx.x; i < call.reduced.count; i += kThreads) {
+    const std::int64_t at = place_in(call.reduced, i);
+    to[at] = narrow<T>((wide(from[at]) - mean) / spread);
+  }
+}
+
+template <class T>
+void run_typed(const ReduceCall& call, const KernelArgs& args) {
+  const AxisGroups& reduced = call.reduced;
+  const bool near = reduced.rank > 0 && reduced.step[reduced.rank - 1] == 1;
+  if (near || call.kept.rank == 0) {
+    const unsigned threads = reduced.count <= 1024 ? 32 : 256;
+    return launch(stream_of(args), {dim3(static_cast<unsigned>(call.kept.count)), dim3(threads)},
+                  near_kernel<T>, call);
+  }
+  launch(stream_of(args),
+         {dim3(static_cast<unsigned>((call.kept.count + 31) / 32)), dim3(32, kRows)}, far_kernel<T>,
+         call);
+}
+
+}  // namespace
+
+void run_reduce(NumberType type, const ReduceCall& call, const KernelArgs& args) {
+  with_number(type, [&]<class T>(T) { run_typed<T>(call, args); });
+}
+
+void run_mean_variance(RealType type, const ReduceCall& call, const KernelArgs& args) {
+  const Grid grid{dim3(static_cast<unsigned>(call.kept.count)), dim3(kThreads)};
+  if (type == RealType::f32)
+    return launch(stream_of(args), grid, mean_variance_kernel<float>, call);
+  if (type == RealType::f16)
+    return launch(stream_of(args), grid, mean_variance_kernel<__half>, call);
+  launch(stream_of(args), grid, mean_variance_kernel<__nv_bfloat16>, call);
+}
+
+}  // namespace sluice::engine::cuda

@@ -1,0 +1,64 @@
+#include "engine/fold.h"
+
+#include <algorithm>
+#include <set>
+
+#include "engine/op.h"
+
+namespace sluice::engine {
+namespace {
+
+// None of them makes more than it is given.
+bool moves(const Node& node) {
+  constexpr std::string_view kOps[] = {"Concat",  "Constant", "Flatten",   "Identity",
+                                       "Reshape", "Squeeze",  "Transpose", "Unsqueeze"};
+  return node.domain.empty() && node.bodies.empty() && node.outputs.size() == 1 &&
+         node.outputs[0] != kNoValue &&
+         std::find(std::begin(kOps), std::end(kOps), node.op) != std::end(kOps);
+}
+
+class NoBodies final : public BodyRunner {
+ public:
+  std::vector<Datum> run(const Graph&, std::span<const Datum>) override { return {}; }
+};
+
+// The node's output, or none where it cannot be made.
+Tensor made_by(const Node& node, std::span<const Datum> inputs, compute::Workers& workers) {
+  const Op* const op = find_op(node);
+  if (op == nullptr) return {};
+  try {
+    check_type(*op, inputs);
+    NoBodies none;
+    Datum output;
+    OpCall call(node, inputs, std::span(&output, 1), workers, none);
+    op->run(call);
+    return output.tensor;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+}  // namespace
+
+Graph fold_moves(Graph graph, compute::Workers& workers) {
+  // An input's constant is only its default.
+  const std::set<ValueId> given(graph.inputs.begin(), graph.inputs.end());
+  std::vector<Node> kept;
+  for (Node& node : graph.nodes) {
+    std::vector<Datum> inputs;
+    bool known = moves(node);
+    for (const ValueId id : node.inputs) {
+      known = known && (id == kNoValue || (graph[id].constant && !given.contains(id)));
+      if (known) inputs.push_back(id == kNoValue ? Datum() : Datum(graph[id].constant));
+    }
+    const Tensor made = known ? made_by(node, inputs, workers) : Tensor();
+    if (made)
+      graph[node.outputs[0]].constant = made;
+    else
+      kept.push_back(std::move(node));
+  }
+  graph.nodes = std::move(kept);
+  return graph;
+}
+
+}  // namespace sluice::engine

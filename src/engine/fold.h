@@ -1,0 +1,13 @@
+// What a graph makes of constants alone by moving elements: done once for all the shapes it runs
+// with, which then share the result.
+#pragma once
+
+#include "compute/workers.h"
+#include "engine/graph.h"
+
+namespace sluice::engine {
+
+// Nodes that cannot be run stay, for whoever runs the graph to tell about.
+Graph fold_moves(Graph graph, compute::Workers& workers);
+
+}  // namespace sluice::engine

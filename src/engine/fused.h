@@ -1,0 +1,96 @@
+// The operators that fusing makes (domain "sluice"). Each is also an ordinary operator of the
+// CPU (ops/fused.cc), which is the reference for every kernel that runs it faster.
+//
+//   Linear     x [..., k], w [k, n], bias? [n], residual? [..., n]
+//              -> activation(x * w + bias) + residual
+//              activation
+//   Attention  q, k, v [batch, length, heads * size], mask? (added to the scores, broadcast to
+//              [batch, heads, queries, keys]) -> [batch, queries, heads * size]
+//              heads, scale; packed = 1: q is all three, [batch, length, 3 * heads * size], and
+//              k and v are left out
+//   Norm       x [..., n], residual? [..., n], scale [n], bias? [n]
+//              -> mean 0 and variance 1 of x + residual along the last axis, scaled and shifted
+//              epsilon
+//   Conv       x [batch, height, width, in], w [out, in / group, rows, columns], bias? [out],
+//              residual? [batch, height, width, out] -> activation(conv + bias + residual)
+//              strides, dilations [2]; pads [4]: top, left, bottom, right; group; activation
+//   MaxPool, AveragePool
+//              x [batch, height, width, channels]
+//              kernel, strides [2]; pads [4]; count_include_pad of AveragePool
+//   Chain      inputs of one element type, broadcast to one shape -> the same type
+//              code: instructions, see Chain below
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/activation.h"
+#include "engine/attributes.h"
+
+namespace sluice::engine {
+
+// As attributes say: "activation" by name, "low" and "high" of clip.
+struct Epilogue {
+  Activation activation = Activation::none;
+  float low = 0, high = 0;
+
+  static Epilogue of(const Attributes& attributes);
+  void write(Attributes& to) const;
+  double operator()(double x) const;
+  float operator()(float x) const { return static_cast<float>((*this)(static_cast<double>(x))); }
+};
+
+std::string_view to_string(Activation activation);
+std::optional<Activation> activation_named(std::string_view name);
+
+// A function of elements, in steps. Values are numbered: the inputs first, then one for each
+// step; the last is the result. Computed in float, whatever the element type.
+struct Chain {
+  enum class Op {
+    constant,
+    add,
+    subtract,
+    multiply,
+    divide,
+    power,
+    minimum,
+    maximum,  // two
+    negate,
+    absolute,
+    reciprocal,
+    square_root,
+    exponential,
+    logarithm,
+    error_function,  // one
+    tanh,
+    sigmoid,
+    relu,
+    gelu,
+    gelu_tanh,
+    silu,
+    hard_swish,
+    softplus,
+    floor,
+    ceil,
+    sine,
+    cosine,
+  };
+  struct Step {
+    Op op;
+    int a = -1, b = -1;  // operands; b of those with two
+    float value = 0;     // of constant
+  };
+  int inputs = 0;
+  std::vector<Step> steps;
+
+  // invalid_argument where `code` names no operator or a value that is not made yet.
+  static Chain of(const Attributes& attributes, std::size_t inputs);
+  void write(Attributes& to) const;  // "code": one string for each step, like "add 0 2"
+
+  static int operands(Op op);
+  static std::string_view name(Op op);
+};
+
+}  // namespace sluice::engine

@@ -1,0 +1,59 @@
+// What a model is and what it costs: operators, parameters, arithmetic, memory, and what runs
+// each of its nodes.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compute/workers.h"
+#include "engine/cuda/program.h"
+#include "engine/passes/passes.h"
+
+namespace sluice::engine {
+
+struct OperatorUse {
+  std::string op, domain;
+  int nodes = 0;
+  double flops = 0;       // of all of them, where shapes are known
+  bool supported = true;  // an operator here runs it, in this version
+};
+
+struct ParameterUse {
+  DType dtype;
+  std::size_t tensors = 0, elements = 0, bytes = 0;
+};
+
+// How one node of the compiled graph runs.
+struct NodePlace {
+  std::string node, op;
+  std::string device;  // "cpu" or "cuda"
+  std::string kernel;  // "operator" where no kernel was made for it
+  double flops;
+};
+
+struct CompiledUse {
+  std::vector<TensorType> inputs;
+  double flops = 0;               // of the graph before it was fused
+  std::size_t nodes = 0;          // after
+  std::size_t unshared = 0;       // bytes of all values, were nothing shared
+  std::size_t arena = 0;          // bytes of the memory they lie in
+  std::size_t least = 0;          // bytes alive at once: no placement takes less
+  std::vector<NodePlace> places;  // in the order they run
+  std::vector<PassReport> passes;
+};
+
+struct Inspection {
+  std::size_t nodes = 0;                 // with those in bodies
+  std::vector<OperatorUse> operators;    // the most used first; with those in bodies
+  std::vector<ParameterUse> parameters;  // the most bytes first
+  std::optional<CompiledUse> compiled;
+  std::string why_not;  // compiled, where it is not
+};
+
+// `inputs`: the types to compile it for. With `cuda` it is compiled for that GPU, where nodes it
+// has no kernel for run on the CPU.
+Inspection inspect(const Graph& graph, std::span<const TensorType> inputs,
+                   compute::Workers& workers, std::shared_ptr<cuda::Context> cuda = nullptr);
+
+}  // namespace sluice::engine

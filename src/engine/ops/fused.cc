@@ -1,0 +1,323 @@
+// The operators that fusing makes, as plainly as they can be written: all in double, one
+// output after the other. fused.h says what each computes.
+#include "engine/fused.h"
+
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "engine/ops/convert.h"
+#include "engine/ops/families.h"
+#include "engine/ops/gemm.h"
+#include "engine/ops/window.h"
+
+namespace sluice::engine {
+namespace {
+
+constexpr std::int64_t kMost = 1 << 28;  // of a size that an attribute names
+
+// Input i as doubles; none where it is left out.
+Tensor wide(OpCall& call, std::size_t i) {
+  if (!call.has(i)) return {};
+  require(call.input(i).dtype() == call.input(0).dtype(), "inputs of different element types");
+  return converted(call.input(i), DType::f64);
+}
+
+// A result, if there can be one of this shape.
+Tensor result(const Shape& shape) {
+  checked_size(shape.dims());
+  return {DType::f64, shape};
+}
+
+double* data(const Tensor& tensor) { return static_cast<double*>(tensor.data()); }
+
+void give(OpCall& call, const Tensor& result) {
+  call.give(0, converted(result, call.input(0).dtype()));
+}
+
+void check(const Tensor& tensor, std::string_view what, const Shape& shape) {
+  require(!tensor || tensor.shape() == shape, std::string(what) + " of shape " +
+                                                  to_string(tensor.shape()) + " is needed as " +
+                                                  to_string(shape));
+}
+
+template <class Body>
+void each(OpCall& call, std::int64_t count, const Body& body) {
+  call.workers.each(static_cast<std::size_t>(count), 1, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) body(static_cast<std::int64_t>(i));
+  });
+}
+
+void linear(OpCall& call) {
+  const Tensor x = wide(call, 0), bias = wide(call, 2), residual = wide(call, 3);
+  require(call.has(1), "weights are missing");
+  const Tensor w = wide(call, 1);
+  const int last = x.rank() - 1;
+  require(last >= 0 && w.rank() == 2 && x.shape()[last] == w.shape()[0],
+          "weights of shape " + to_string(w.shape()) + " for an input of " + to_string(x.shape()));
+  const std::int64_t k = w.shape()[0], n = w.shape()[1], rows = x.shape().size(0, last);
+  Shape shape = x.shape();
+  shape[last] = n;
+  check(bias, "bias", {n});
+  check(residual, "residual", shape);
+  const Epilogue epilogue = Epilogue::of(call.attributes());
+  const Tensor y = result(shape);
+  multiply<double>(call.workers, rows, n, k, {data(x), k, 1}, {data(w), n, 1}, data(y), n);
+  each(call, rows, [&](std::int64_t row) {
+    for (std::int64_t i = 0; i < n; ++i) {
+      double& value = data(y)[row * n + i];
+      value = epilogue(value + (bias ? data(bias)[i] : 0));
+      if (residual) value += data(residual)[row * n + i];
+    }
+  });
+  give(call, y);
+}
+
+// Where q, k and v lie, [batch, length, heads * size] each, rows `step` apart.
+struct Heads {
+  std::int64_t batch, queries, keys, heads, size, step_q, step_k, step_v;
+  Tensor q, k, v;
+  std::int64_t at_k = 0, at_v = 0;  // in k and v, where both are q
+
+  explicit Heads(OpCall& call) : q(wide(call, 0)), k(q), v(q) {
+    const bool packed = call.attributes().flag("packed");
+    require(q.rank() == 3, "queries of shape " + to_string(q.shape()));
+    heads = call.attributes().integer("heads");
+    const std::int64_t width = q.shape()[2] / (packed ? 3 : 1);
+    require(heads > 0 && width % heads == 0 && (!packed || q.shape()[2] % 3 == 0),
+            std::to_string(heads) + " heads do not fit a shape of " + to_string(q.shape()));
+    size = width / heads;
+    step_q = step_k = step_v = q.shape()[2];
+    if (packed) {
+      at_k = width;
+      at_v = 2 * width;
+    } else {
+      take_apart(call, width);
+    }
+    batch = q.shape()[0];
+    queries = q.shape()[1];
+    keys = k.shape()[1];
+  }
+
+ private:
+  void take_apart(OpCall& call, std::int64_t width) {
+    require(call.has(1) && call.has(2), "keys or values are missing");
+    k = wide(call, 1);
+    v = wide(call, 2);
+    require(k.rank() == 3, "keys of shape " + to_string(k.shape()));
+    check(k, "keys", {q.shape()[0], k.shape()[1], width});
+    check(v, "values", k.shape());
+  }
+};
+
+void soften(double* row, std::int64_t n) {
+  double most = -std::numeric_limits<double>::infinity(), sum = 0;
+  for (std::int64_t i = 0; i < n; ++i) most = std::max(most, row[i]);
+  for (std::int64_t i = 0; i < n; ++i) sum += row[i] = std::exp(row[i] - most);
+  for (std::int64_t i = 0; i < n; ++i) row[i] /= sum;
+}
+
+// Where the element for `index` lies in a tensor that is stretched to as many axes.
+std::int64_t at(const Shape& shape, const std::array<std::int64_t, 4>& index) {
+  std::int64_t offset = 0;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    const auto i = static_cast<std::size_t>(4 - shape.rank() + axis);
+    offset = offset * shape[axis] + (shape[axis] == 1 ? 0 : index[i]);
+  }
+  return offset;
+}
+
+// The scores of one head: scaled products, mask, softmax.
+void score(OpCall& call, const Heads& h, std::int64_t b, std::int64_t head, const Tensor& mask,
+           const Tensor& scores) {
+  double* const s = data(scores);
+  const double* const q = data(h.q) + b * h.queries * h.step_q + head * h.size;
+  const double* const k = data(h.k) + b * h.keys * h.step_k + h.at_k + head * h.size;
+  multiply<double>(call.workers, h.queries, h.keys, h.size, {q, h.step_q, 1}, {k, 1, h.step_k}, s,
+                   h.keys);
+  const double scale = static_cast<double>(call.attributes().real("scale", 1));
+  for (std::int64_t i = 0; i < h.queries * h.keys; ++i) s[i] *= scale;
+  if (mask)
+    for (std::int64_t i = 0; i < h.queries * h.keys; ++i)
+      s[i] += data(mask)[at(mask.shape(), {b, head, i / h.keys, i % h.keys})];
+  for (std::int64_t i = 0; i < h.queries; ++i) soften(s + i * h.keys, h.keys);
+}
+
+void attention(OpCall& call) {
+  const Heads h(call);
+  const Tensor mask = wide(call, 3);
+  const Shape all{h.batch, h.heads, h.queries, h.keys};
+  require(!mask || broadcast(mask.shape(), all) == all,
+          "mask of shape " + to_string(mask.shape()) + " for scores of " + to_string(all));
+  const std::int64_t width = h.heads * h.size;
+  const Tensor y = result({h.batch, h.queries, width});
+  const Tensor scores = result({h.queries, h.keys});
+  for (std::int64_t b = 0; b < h.batch; ++b)
+    for (std::int64_t head = 0; head < h.heads; ++head) {
+      score(call, h, b, head, mask, scores);
+      const double* const v = data(h.v) + b * h.keys * h.step_v + h.at_v + head * h.size;
+      multiply<double>(call.workers, h.queries, h.size, h.keys, {data(scores), h.keys, 1},
+                       {v, h.step_v, 1}, data(y) + b * h.queries * width + head * h.size, width);
+    }
+  give(call, y);
+}
+
+void norm(OpCall& call) {
+  const Tensor x = wide(call, 0), residual = wide(call, 1), bias = wide(call, 3);
+  require(x.rank() > 0 && call.has(2), "an input with axes and a scale are needed");
+  const Tensor scale = wide(call, 2), y(DType::f64, x.shape());
+  const std::int64_t n = x.shape()[x.rank() - 1];
+  require(n > 0, "rows without elements have no mean");
+  check(residual, "residual", x.shape());
+  check(scale, "scale", {n});
+  check(bias, "bias", {n});
+  const double epsilon = static_cast<double>(call.attributes().real("epsilon", 1e-5f));
+  each(call, x.size() / n, [&](std::int64_t row) {
+    double* const to = data(y) + row * n;
+    double sum = 0, squares = 0;
+    for (std::int64_t i = 0; i < n; ++i)
+      sum += to[i] = data(x)[row * n + i] + (residual ? data(residual)[row * n + i] : 0);
+    const double mean = sum / static_cast<double>(n);
+    for (std::int64_t i = 0; i < n; ++i) squares += (to[i] - mean) * (to[i] - mean);
+    const double by = 1 / std::sqrt(squares / static_cast<double>(n) + epsilon);
+    for (std::int64_t i = 0; i < n; ++i)
+      to[i] = (to[i] - mean) * by * data(scale)[i] + (bias ? data(bias)[i] : 0);
+  });
+  give(call, y);
+}
+
+std::vector<std::int64_t> sizes(OpCall& call, std::string_view name, std::size_t count,
+                                std::int64_t otherwise, std::int64_t least) {
+  std::vector<std::int64_t> all =
+      call.attributes().integers(name, std::vector<std::int64_t>(count, otherwise));
+  require(all.size() == count,
+          std::string(name) + " must be " + std::to_string(count) + " numbers");
+  for (const std::int64_t size : all)
+    require(size >= least && size <= kMost,
+            std::string(name) + " has a value of " + std::to_string(size));
+  return all;
+}
+
+// A window on images [batch, height, width, channels]; the axes are height and width.
+std::array<Window::Axis, 2> window(OpCall& call, const Shape& in, std::int64_t rows,
+                                   std::int64_t columns) {
+  const auto strides = sizes(call, "strides", 2, 1, 1),
+             dilations = sizes(call, "dilations", 2, 1, 1);
+  const auto pads = sizes(call, "pads", 4, 0, 0);
+  const std::int64_t kernel[] = {rows, columns};
+  for (const std::int64_t size : {in[1], in[2], rows, columns})
+    require(size <= kMost, "a side of " + std::to_string(size) + " elements");
+  std::array<Window::Axis, 2> axes{};
+  for (std::size_t i = 0; i < 2; ++i) {
+    Window::Axis& axis = axes[i];
+    axis = {in[static_cast<int>(i) + 1], kernel[i], strides[i], dilations[i], pads[i], pads[i + 2]};
+    const std::int64_t room = axis.in + axis.before + axis.after - axis.extent();
+    axis.out = room < 0 ? 0 : room / axis.stride + 1;
+  }
+  return axes;
+}
+
+// Calls body(place in the kernel, pixel of the input) for what output (row, column) sees.
+template <class Body>
+void each_seen(const std::array<Window::Axis, 2>& axes, std::int64_t row, std::int64_t column,
+               Body&& body) {
+  const auto& [high, broad] = axes;
+  const std::int64_t top = high.start(row), left = broad.start(column);
+  for (std::int64_t r = high.first(top); r < high.last(top); ++r)
+    for (std::int64_t c = broad.first(left); c < broad.last(left); ++c)
+      body(r * broad.kernel + c, (top + r * high.dilation) * broad.in + left + c * broad.dilation);
+}
+
+void conv(OpCall& call) {
+  const Tensor x = wide(call, 0), bias = wide(call, 2), residual = wide(call, 3);
+  require(call.has(1), "weights are missing");
+  const Tensor w = wide(call, 1);
+  const std::int64_t group = call.attributes().integer("group", 1);
+  require(x.rank() == 4 && w.rank() == 4 && group > 0 && w.shape()[0] % group == 0 &&
+              w.shape()[1] <= kMost && group <= kMost && w.shape()[1] * group == x.shape()[3],
+          "weights of shape " + to_string(w.shape()) + " for an input of " + to_string(x.shape()) +
+              " and " + std::to_string(group) + " groups");
+  const auto axes = window(call, x.shape(), w.shape()[2], w.shape()[3]);
+  const std::int64_t outs = w.shape()[0], ins = w.shape()[1], places = w.shape()[2] * w.shape()[3];
+  const Shape shape{x.shape()[0], axes[0].out, axes[1].out, outs};
+  check(bias, "bias", {outs});
+  check(residual, "residual", shape);
+  const Epilogue epilogue = Epilogue::of(call.attributes());
+  const Tensor y = result(shape);
+  const std::int64_t pixels = axes[0].in * axes[1].in, each_out = outs / group;
+  each(call, shape.size(0, 3), [&](std::int64_t at) {
+    const std::int64_t column = at % shape[2], row = at / shape[2] % shape[1];
+    const double* const image = data(x) + at / shape[2] / shape[1] * pixels * ins * group;
+    for (std::int64_t o = 0; o < outs; ++o) {
+      double sum = bias ? data(bias)[o] : 0;
+      each_seen(axes, row, column, [&](std::int64_t place, std::int64_t pixel) {
+        const double* const from = image + pixel * ins * group + o / each_out * ins;
+        for (std::int64_t i = 0; i < ins; ++i)
+          sum += from[i] * data(w)[(o * ins + i) * places + place];
+      });
+      if (residual) sum += data(residual)[at * outs + o];
+      data(y)[at * outs + o] = epilogue(sum);
+    }
+  });
+  give(call, y);
+}
+
+// Body(sum or most so far, value) from `start` on; then end(it, how many were seen).
+template <class Body, class End>
+void pool(OpCall& call, double start, Body&& body, End&& end) {
+  const Tensor x = wide(call, 0);
+  require(x.rank() == 4, "an input of shape " + to_string(x.shape()));
+  const auto kernel = sizes(call, "kernel", 2, 0, 1);
+  const auto axes = window(call, x.shape(), kernel[0], kernel[1]);
+  const std::int64_t channels = x.shape()[3];
+  const Shape shape{x.shape()[0], axes[0].out, axes[1].out, channels};
+  const Tensor y = result(shape);
+  each(call, shape.size(0, 3), [&](std::int64_t at) {
+    const std::int64_t column = at % shape[2], row = at / shape[2] % shape[1];
+    const double* const image =
+        data(x) + at / shape[2] / shape[1] * axes[0].in * axes[1].in * channels;
+    for (std::int64_t c = 0; c < channels; ++c) {
+      double so_far = start;
+      std::int64_t seen = 0;
+      each_seen(axes, row, column, [&](std::int64_t, std::int64_t pixel) {
+        so_far = body(so_far, image[pixel * channels + c]);
+        ++seen;
+      });
+      data(y)[at * channels + c] = end(so_far, seen);
+    }
+  });
+  give(call, y);
+}
+
+void max_pool(OpCall& call) {
+  pool(
+      call, -std::numeric_limits<double>::infinity(),
+      [](double a, double b) { return b > a || b != b ? b : a; },
+      [](double most, std::int64_t) { return most; });
+}
+
+void average_pool(OpCall& call) {
+  const bool all = call.attributes().flag("count_include_pad");
+  const auto kernel = sizes(call, "kernel", 2, 0, 1);
+  const double area = static_cast<double>(kernel[0]) * static_cast<double>(kernel[1]);
+  pool(
+      call, 0, [](double a, double b) { return a + b; },
+      [=](double sum, std::int64_t seen) {
+        return sum / (all ? area : static_cast<double>(seen));
+      });
+}
+
+constexpr Op kOps[] = {
+    {"Attention", 1, kReals, attention, "sluice"},
+    {"AveragePool", 1, kReals, average_pool, "sluice"},
+    {"Conv", 1, kReals, conv, "sluice"},
+    {"Linear", 1, kReals, linear, "sluice"},
+    {"MaxPool", 1, kReals, max_pool, "sluice"},
+    {"Norm", 1, kReals, norm, "sluice"},
+};
+
+}  // namespace
+
+std::span<const Op> fused_ops() { return kOps; }
+
+}  // namespace sluice::engine

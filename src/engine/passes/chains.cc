@@ -1,0 +1,202 @@
+// Elementwise operators that follow each other, as one Chain: a group whose values between its
+// nodes nobody else uses. All of them are used inside, so that no way leads out and back in.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "engine/passes/match.h"
+#include "engine/passes/passes.h"
+
+namespace sluice::engine {
+namespace {
+
+constexpr std::size_t kMostInputs = 8, kMostSteps = 32;
+using Op = Chain::Op;
+
+struct Known {
+  std::string_view op;
+  Op step;
+};
+constexpr Known kOne[] = {
+    {"Neg", Op::negate},         {"Abs", Op::absolute},      {"Reciprocal", Op::reciprocal},
+    {"Sqrt", Op::square_root},   {"Exp", Op::exponential},   {"Log", Op::logarithm},
+    {"Erf", Op::error_function}, {"Tanh", Op::tanh},         {"Sigmoid", Op::sigmoid},
+    {"Relu", Op::relu},          {"Softplus", Op::softplus}, {"Floor", Op::floor},
+    {"Ceil", Op::ceil},          {"Sin", Op::sine},          {"Cos", Op::cosine},
+};
+constexpr Known kTwo[] = {
+    {"Add", Op::add},   {"Sub", Op::subtract}, {"Mul", Op::multiply}, {"Div", Op::divide},
+    {"Pow", Op::power}, {"Min", Op::minimum},  {"Max", Op::maximum},
+};
+
+template <std::size_t N>
+std::optional<Op> find(const Known (&all)[N], std::string_view op) {
+  for (const Known& known : all)
+    if (known.op == op) return known.step;
+  return {};
+}
+
+// A slope that makes the larger of x and its part what LeakyRelu is.
+bool is_slope(float alpha) { return alpha > 0 && alpha <= 1; }
+
+bool is_step(const Editor& edit, NodeId id) {
+  const Node& node = edit.node(id);
+  if (node.outputs.size() != 1 || node.outputs[0] == kNoValue || node.inputs.empty()) return false;
+  const DType dtype = edit.type(node.outputs[0]).dtype;
+  if (!is_fusable(dtype)) return false;
+  for (const ValueId input : node.inputs)
+    if (input != kNoValue && edit.type(input).dtype != dtype && !edit.scalar(input)) return false;
+  if (node.domain == kFused) return node.op == "Chain";
+  if (!is_onnx(node, node.op)) return false;
+  if (node.op == "Clip") return bounds_of(edit, id).has_value();
+  if (node.op == "LeakyRelu") return is_slope(node.attributes.real("alpha", 0.01f));
+  if (node.inputs.size() == 1) return node.op == "HardSigmoid" || find(kOne, node.op);
+  return node.inputs.size() == 2 && find(kTwo, node.op) && node.inputs[0] != kNoValue &&
+         node.inputs[1] != kNoValue;
+}
+
+class Group {
+ public:
+  Group(const Editor& edit, NodeId root) : edit_(edit), root_(root), members_{root} {}
+
+  const std::vector<ValueId>& inputs() const { return inputs_; }
+  const Chain& chain() const { return chain_; }
+
+  // Takes in what comes before for as long as it fits; false where that is nothing.
+  bool grow() {
+    while (take_one()) {
+    }
+    return build() && members_.size() > 1;
+  }
+
+ private:
+  bool take_one() {
+    for (const NodeId member : members_)
+      for (const ValueId value : edit_.node(member).inputs) {
+        const NodeId maker = edit_.maker(value);
+        if (maker == kNoNode || members_.contains(maker) || refused_.contains(maker) ||
+            !belongs(maker))
+          continue;
+        members_.insert(maker);
+        if (build()) return true;
+        members_.erase(maker);
+        refused_.insert(maker);
+        return true;
+      }
+    return false;
+  }
+
+  bool belongs(NodeId id) const {
+    if (!is_step(edit_, id)) return false;
+    const ValueId out = edit_.node(id).outputs[0];
+    const std::vector<NodeId>& users = edit_.users(out);
+    return edit_.type(out) == edit_.type(edit_.node(root_).outputs[0]) && !edit_.is_output(out) &&
+           std::all_of(users.begin(), users.end(),
+                       [&](NodeId user) { return members_.contains(user); });
+  }
+
+  // The chain of all members; false where it is too long, or where a constant that it has no
+  // place for gave the result its shape.
+  bool build() {
+    inputs_.clear();
+    numbers_.clear();
+    chain_ = {};
+    for (const NodeId id : members_)
+      for (const ValueId value : edit_.node(id).inputs) note_input(value);
+    chain_.inputs = static_cast<int>(inputs_.size());
+    // Nodes are numbered in the order they run.
+    for (const NodeId id : members_) numbers_[edit_.node(id).outputs[0]] = add(id);
+    Shape shape;
+    for (const ValueId value : inputs_) shape = broadcast(shape, edit_.type(value).shape);
+    return inputs_.size() <= kMostInputs && chain_.steps.size() <= kMostSteps &&
+           shape == edit_.type(edit_.node(root_).outputs[0]).shape;
+  }
+
+  void note_input(ValueId value) {
+    if (value == kNoValue || edit_.scalar(value) || numbers_.contains(value)) return;
+    const NodeId maker = edit_.maker(value);
+    if (maker != kNoNode && members_.contains(maker)) return;
+    numbers_[value] = static_cast<int>(inputs_.size());
+    inputs_.push_back(value);
+  }
+
+  int step(Op op, int a, int b = -1) { return push({op, a, b, 0}); }
+  int constant(float value) { return push({Op::constant, -1, -1, value}); }
+  int push(const Chain::Step& added) {
+    chain_.steps.push_back(added);
+    return chain_.inputs + static_cast<int>(chain_.steps.size()) - 1;
+  }
+  int number(ValueId value) {
+    if (const auto found = numbers_.find(value); found != numbers_.end()) return found->second;
+    return numbers_[value] = constant(*edit_.scalar(value));
+  }
+
+  int add(NodeId id) {
+    const Node& node = edit_.node(id);
+    if (node.domain == kFused) return add_chain(node);
+    const int x = number(node.inputs[0]);
+    if (node.op == "Clip") return add_clip(id, x);
+    if (node.op == "LeakyRelu")
+      return step(Op::maximum, x,
+                  step(Op::multiply, x, constant(node.attributes.real("alpha", 0.01f))));
+    if (node.op == "HardSigmoid") {
+      const int part = step(Op::multiply, x, constant(node.attributes.real("alpha", 0.2f)));
+      const int sum = step(Op::add, part, constant(node.attributes.real("beta", 0.5f)));
+      return step(Op::maximum, step(Op::minimum, sum, constant(1)), constant(0));
+    }
+    if (node.inputs.size() == 1) return step(*find(kOne, node.op), x);
+    if (node.op == "Pow" && edit_.scalar(node.inputs[1]) == 2.0f) return step(Op::multiply, x, x);
+    return step(*find(kTwo, node.op), x, number(node.inputs[1]));
+  }
+
+  int add_clip(NodeId id, int x) {
+    const Bounds bounds = *bounds_of(edit_, id);
+    if (bounds.low) x = step(Op::maximum, x, constant(*bounds.low));
+    if (bounds.high) x = step(Op::minimum, x, constant(*bounds.high));
+    return x;
+  }
+
+  int add_chain(const Node& node) {
+    const Chain inner = Chain::of(node.attributes, node.inputs.size());
+    std::vector<int> at;
+    for (const ValueId input : node.inputs) at.push_back(number(input));
+    for (const Chain::Step& part : inner.steps) {
+      Chain::Step moved = part;
+      if (part.a >= 0) moved.a = at[static_cast<std::size_t>(part.a)];
+      if (part.b >= 0) moved.b = at[static_cast<std::size_t>(part.b)];
+      at.push_back(push(moved));
+    }
+    return at.back();
+  }
+
+  const Editor& edit_;
+  NodeId root_;
+  std::set<NodeId> members_, refused_;
+  std::vector<ValueId> inputs_;
+  std::map<ValueId, int> numbers_;  // of values, in the chain
+  Chain chain_;
+};
+
+// All members are gone with the root, since nobody else uses what they make.
+bool fuse(Editor& edit, NodeId root) {
+  Group group(edit, root);
+  if (!group.grow()) return false;
+  const Node& node = edit.node(root);
+  Node chain = fused("Chain", node.name, group.inputs(), {node.outputs[0]});
+  group.chain().write(chain.attributes);
+  put(edit, root, std::move(chain));
+  return true;
+}
+
+}  // namespace
+
+int fuse_chains(Editor& edit) {
+  int changes = 0;
+  std::vector<NodeId> nodes = edit.nodes();
+  std::reverse(nodes.begin(), nodes.end());
+  for (const NodeId id : nodes)
+    if (!edit.removed(id) && is_step(edit, id) && fuse(edit, id)) ++changes;
+  return changes;
+}
+
+}  // namespace sluice::engine

@@ -1,0 +1,40 @@
+#include "engine/passes/passes.h"
+
+namespace sluice::engine {
+
+std::vector<PassReport> optimize(Graph& graph, Derived* derived) {
+  struct Pass {
+    std::string_view name;
+    int (*run)(Editor&);
+  };
+  // Large patterns first: what they take is no longer there for the small ones.
+  constexpr Pass kPasses[] = {
+      {"simplify", simplify},
+      {"merge equal nodes", merge_equal},
+      {"fuse activations", fuse_activations},
+      {"fuse norms", fuse_norms},
+      {"fuse products with bias and activation", fuse_linear},
+      {"simplify products", simplify},
+      {"fuse what follows products", fuse_linear},
+      {"fuse attention", fuse_attention},
+      {"fuse residuals", fuse_residuals},
+      {"channels last", to_channels_last},
+      {"fuse convolutions", fuse_convolutions},
+      {"simplify again", simplify},
+      {"transposes that move nothing", turn_as_views},
+      {"simplify views", simplify},
+      {"merge what is equal now", merge_equal},
+      {"fuse elementwise chains", fuse_chains},
+  };
+  std::vector<PassReport> report;
+  Editor edit(graph, derived);
+  edit.finish();
+  for (const Pass& pass : kPasses) {
+    const int changes = pass.run(edit);
+    edit.finish();
+    if (changes > 0) report.push_back({std::string(pass.name), changes});
+  }
+  return report;
+}
+
+}  // namespace sluice::engine

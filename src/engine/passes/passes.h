@@ -1,0 +1,36 @@
+// What makes a specialized graph smaller and faster without changing what it computes. Each
+// pass returns how many places it changed; run them through optimize(), in its order.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/edit.h"
+
+namespace sluice::engine {
+
+int simplify(Editor& edit);          // nodes that change nothing; pairs that cancel out
+int turn_as_views(Editor& edit);     // transposes that move only axes of one element
+int merge_equal(Editor& edit);       // nodes that compute the same
+int fuse_activations(Editor& edit);  // the parts of GELU, SiLU and hard swish, each to one node
+int fuse_norms(Editor& edit);        // the parts of a LayerNorm to one Norm, batch norms to weights
+int fuse_linear(Editor& edit);       // MatMul, Gemm, bias and activation to Linear
+int fuse_attention(
+    Editor& edit);  // scores, mask, softmax and mix to Attention; Q, K, V side by side
+int fuse_residuals(Editor& edit);     // a sum before a Norm or after a Linear
+int to_channels_last(Editor& edit);   // Conv, pools and what is between them on NHWC
+int fuse_convolutions(Editor& edit);  // bias, residual and activation to their Conv on NHWC
+int fuse_chains(Editor& edit);        // elementwise operators to Chain
+
+// After the others, and then edit.finish(): what was f32 is f16 or bf16, but for the graph's
+// inputs and outputs and for operators that need the range. Finite numbers stay finite: weights
+// and the numbers of masks become the largest there are. Returns how many nodes compute in `to`.
+int to_precision(Editor& edit, DType to);
+
+struct PassReport {
+  std::string pass;
+  int changes;
+};
+std::vector<PassReport> optimize(Graph& graph, Derived* derived = nullptr);
+
+}  // namespace sluice::engine

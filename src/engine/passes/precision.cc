@@ -1,0 +1,218 @@
+// f32 graphs in a narrower type: weights and what is between the operators, with casts where the
+// graph begins and ends and around what must stay as it is.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "engine/op.h"
+#include "engine/passes/match.h"
+#include "engine/passes/passes.h"
+
+namespace sluice::engine {
+namespace {
+
+// Sums and powers that leave the range of f16 soon, and operators whose type is not their
+// input's: all of them stay in f32.
+constexpr std::string_view kWide[] = {
+    "Bernoulli",
+    "BlackmanWindow",
+    "CumProd",
+    "CumSum",
+    "DequantizeLinear",
+    "Det",
+    "DynamicQuantizeLinear",
+    "Exp",
+    "EyeLike",
+    "HammingWindow",
+    "HannWindow",
+    "If",
+    "Log",
+    "Loop",
+    "MelWeightMatrix",
+    "Multinomial",
+    "NonMaxSuppression",
+    "OneHot",
+    "Pow",
+    "QLinearConv",
+    "QLinearMatMul",
+    "QuantizeLinear",
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+    "Range",
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceLogSum",
+    "ReduceLogSumExp",
+    "ReduceProd",
+    "ReduceSum",
+    "ReduceSumSquare",
+    "RoiAlign",
+    "Scan",
+};
+
+// Inputs that are f32 whatever the others are.
+struct Fixed {
+  std::string_view op;
+  std::size_t first, last;
+};
+constexpr Fixed kFixed[] = {{"Resize", 1, 2}, {"Upsample", 1, 1}};
+
+float most_of(DType type) {
+  return type == DType::f16 ? 65504.0f : std::ldexp(255.0f, 120);  // bf16: 1.1111111b * 2^127
+}
+float least_of(DType type) { return type == DType::f16 ? std::ldexp(1.0f, -24) : 0; }
+
+// Finite numbers stay finite: masks are made of the lowest number there is.
+float clamped(float number, DType type) {
+  return std::isfinite(number) ? std::clamp(number, -most_of(type), most_of(type)) : number;
+}
+
+class Narrower {
+ public:
+  Narrower(Editor& edit, DType to) : edit_(edit), to_(to) {
+    for (const Value& value : edit.graph().values)
+      before_.push_back(value.constant ? value.constant.dtype() : value.dtype);
+  }
+
+  int run() {
+    for (const NodeId id : edit_.nodes()) {
+      const bool narrow = takes(id);
+      changes_ += narrow ? 1 : 0;
+      take_inputs(id, narrow);
+      if (narrow) make_narrow(id);
+    }
+    widen_outputs();
+    return changes_;
+  }
+
+ private:
+  bool was_f32(ValueId id) const {
+    return id != kNoValue && static_cast<std::size_t>(id) < before_.size() &&
+           before_[static_cast<std::size_t>(id)] == DType::f32;
+  }
+
+  // Whether a node may compute in the narrow type, and has something that is to become so.
+  bool takes(NodeId id) const {
+    const Node& node = edit_.node(id);
+    const auto f32 = [&](ValueId value) { return was_f32(value); };
+    if (!std::any_of(node.outputs.begin(), node.outputs.end(), f32) &&
+        !std::any_of(node.inputs.begin(), node.inputs.end(), f32))
+      return false;
+    if (!node.bodies.empty() || (node.domain.empty() && is_wide(node.op))) return false;
+    const Op* const op = find_op(node);
+    if (op == nullptr) return false;
+    for (const ValueId value : node.inputs) {
+      const std::optional<float> number = edit_.scalar(value);
+      if (was_f32(value) && number && *number != 0 && std::abs(*number) < least_of(to_))
+        return false;  // it would be 0
+    }
+    return node.inputs.empty() || !was_f32(node.inputs[0]) || op->types.has(to_);
+  }
+  static bool is_wide(std::string_view op) {
+    return std::find(std::begin(kWide), std::end(kWide), op) != std::end(kWide);
+  }
+  static bool is_fixed(const Node& node, std::size_t input) {
+    return node.domain.empty() && std::any_of(std::begin(kFixed), std::end(kFixed), [&](auto& f) {
+             return node.op == f.op && input >= f.first && input <= f.last;
+           });
+  }
+
+  void take_inputs(NodeId id, bool narrow) {
+    for (std::size_t i = 0; i < edit_.node(id).inputs.size(); ++i) {
+      const ValueId value = edit_.node(id).inputs[i];
+      if (!was_f32(value)) continue;
+      const DType want = narrow && !is_fixed(edit_.node(id), i) ? to_ : DType::f32;
+      edit_.set_input(id, i, as(value, want));
+    }
+  }
+
+  void make_narrow(NodeId id) {
+    for (const ValueId value : edit_.node(id).outputs)
+      if (was_f32(value)) edit_.graph()[value].dtype = to_;
+    Attributes& attributes = edit_.node(id).attributes;
+    const Node& node = edit_.node(id);
+    if (node.domain.empty() && node.op == "Cast" &&
+        attributes.dtype("to", DType::none) == DType::f32)
+      attributes.set("to", static_cast<std::int64_t>(to_));
+    if (node.domain.empty() && node.op == "ConstantOfShape")
+      if (const Tensor value = attributes.tensor("value"); !value || value.dtype() == DType::f32)
+        attributes.set("value",
+                       value ? narrowed(value) : narrowed(tensor_of({0}, DType::f32, Shape{1})));
+    if (node.domain == kFused && node.op == "Chain") clamp_chain(attributes, node.inputs.size());
+  }
+
+  void clamp_chain(Attributes& attributes, std::size_t inputs) const {
+    Chain chain = Chain::of(attributes, inputs);
+    for (Chain::Step& step : chain.steps)
+      if (step.op == Chain::Op::constant) step.value = clamped(step.value, to_);
+    chain.write(attributes);
+  }
+
+  Tensor narrowed(const Tensor& tensor) const {
+    std::vector<float> list = numbers(tensor);
+    for (float& number : list) number = clamped(number, to_);
+    return tensor_of(list, to_, tensor.shape());
+  }
+
+  // A value that was f32 as `type`, which it is, or is cast to once for all who ask.
+  ValueId as(ValueId value, DType type) {
+    if (edit_.type(value).dtype == type) return value;
+    const auto [found, is_new] = cast_.try_emplace({value, type}, kNoValue);
+    if (is_new) found->second = cast(value, type);
+    return found->second;
+  }
+
+  ValueId cast(ValueId value, DType type) {
+    const std::string name(to_string(type));
+    if (const Tensor constant = edit_.constant(value))
+      return derived(edit_, {value}, "as " + name, [&] { return narrowed(constant); });
+    const ValueId made =
+        edit_.add_value(edit_.graph()[value].name + " as " + name, {type, edit_.type(value).shape});
+    add_cast(value, made, type);
+    return made;
+  }
+
+  void add_cast(ValueId from, ValueId to, DType type) {
+    Node node{.name = "cast of " + edit_.graph()[from].name,
+              .op = "Cast",
+              .domain = "",
+              .version = 13,
+              .attributes = {},
+              .inputs = {from},
+              .outputs = {to},
+              .bodies = {}};
+    node.attributes.set("to", static_cast<std::int64_t>(type));
+    edit_.add(std::move(node));
+  }
+
+  // What the graph gives out keeps its type and its name.
+  void widen_outputs() {
+    for (ValueId& output : edit_.graph().outputs) {
+      if (!was_f32(output)) continue;
+      const ValueId wide = as(output, DType::f32);
+      if (wide == output) continue;
+      if (edit_.graph()[wide].name != edit_.graph()[output].name)
+        std::swap(edit_.graph()[wide].name, edit_.graph()[output].name);
+      output = wide;
+    }
+  }
+
+  Editor& edit_;
+  const DType to_;
+  std::vector<DType> before_;  // by value
+  std::map<std::pair<ValueId, DType>, ValueId> cast_;
+  int changes_ = 0;
+};
+
+}  // namespace
+
+int to_precision(Editor& edit, DType to) {
+  require(to == DType::f16 || to == DType::bf16, "a graph is made narrower to f16 or bf16");
+  return Narrower(edit, to).run();
+}
+
+}  // namespace sluice::engine

@@ -1,0 +1,54 @@
+// Sums of two values of one shape: before a Norm as part of it, after a Linear as part of that.
+#include "engine/passes/match.h"
+#include "engine/passes/passes.h"
+
+namespace sluice::engine {
+namespace {
+
+bool is_plain_sum(const Editor& edit, const Node& node) {
+  if (!is_onnx(node, "Add")) return false;
+  const TensorType type = edit.type(node.outputs[0]);
+  return is_fusable(type.dtype) && edit.type(node.inputs[0]) == type &&
+         edit.type(node.inputs[1]) == type;
+}
+
+bool into_norm(Editor& edit, NodeId sum) {
+  const NodeId norm = edit.only_user(edit.node(sum).outputs[0]);
+  if (norm == kNoNode || edit.node(norm).op != "Norm" || edit.node(norm).domain != kFused ||
+      edit.node(norm).inputs[1] != kNoValue ||
+      edit.node(norm).inputs[0] != edit.node(sum).outputs[0])
+    return false;
+  const std::vector<ValueId> inputs = edit.node(sum).inputs;
+  edit.set_input(norm, 0, inputs[0]);
+  edit.set_input(norm, 1, inputs[1]);
+  drop(edit, sum);
+  return true;
+}
+
+bool into_linear(Editor& edit, NodeId sum) {
+  for (const ValueId value : std::vector<ValueId>(edit.node(sum).inputs)) {
+    const NodeId linear = edit.maker(value, "Linear", kFused);
+    if (linear == kNoNode || !edit.used_once(value) || edit.node(linear).inputs.size() > 3)
+      continue;
+    const ValueId other = other_input(edit.node(sum), value);
+    if (edit.node(linear).inputs.size() == 2) edit.add_input(linear, kNoValue);
+    edit.add_input(linear, other);
+    edit.set_output(linear, edit.node(sum).outputs[0]);
+    drop(edit, sum);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+int fuse_residuals(Editor& edit) {
+  int changes = 0;
+  for (const NodeId id : edit.nodes())
+    if (!edit.removed(id) && is_plain_sum(edit, edit.node(id)) &&
+        (into_norm(edit, id) || into_linear(edit, id)))
+      ++changes;
+  return changes;
+}
+
+}  // namespace sluice::engine

@@ -1,0 +1,292 @@
+// Nodes that change nothing, pairs that cancel out, and nodes that compute the same.
+#include <cstring>
+#include <map>
+#include <numeric>
+
+#include "engine/passes/match.h"
+#include "engine/passes/passes.h"
+#include "engine/schedule.h"
+
+namespace sluice::engine {
+namespace {
+
+bool same_type(const Editor& edit, NodeId id) {
+  const Node& node = edit.node(id);
+  return edit.type(node.inputs[0]) == edit.type(node.outputs[0]);
+}
+
+bool nobody_wants(const Editor& edit, ValueId value) {
+  return value == kNoValue || (edit.users(value).empty() && !edit.is_output(value));
+}
+
+bool drops_nothing(const Editor& edit, const Node& node) {
+  if (node.outputs.size() > 1 && !nobody_wants(edit, node.outputs[1])) return false;
+  if (node.version < 7) return node.attributes.flag("is_test");
+  if (node.inputs.size() < 3 || node.inputs[2] == kNoValue) return true;
+  const Tensor& trains = edit.constant(node.inputs[2]);
+  return trains && trains.size() == 1 && !trains.values<bool>()[0];
+}
+
+bool takes_all(const Editor& edit, NodeId id) {
+  const Node& node = edit.node(id);
+  if (node.inputs.size() < 5 || node.inputs[4] == kNoValue) return true;
+  const auto steps = integers(edit, node.inputs[4]);
+  return steps && std::all_of(steps->begin(), steps->end(), [](auto step) { return step == 1; });
+}
+
+bool adds_no_edge(const Editor& edit, NodeId id) {
+  const auto pads = list_of(edit, id, 1, edit.node(id).version < 2 ? "paddings" : "pads");
+  return pads && std::all_of(pads->begin(), pads->end(), [](auto pad) { return pad == 0; });
+}
+
+bool keeps_numbers(const Editor& edit, NodeId id) {
+  const auto found = with_number(edit, id);
+  if (!found) return false;
+  const std::string& op = edit.node(id).op;
+  if (op == "Add") return found->number == 0;
+  if (op == "Mul") return found->number == 1;
+  if (found->number_first) return false;
+  return (op == "Sub" && found->number == 0) ||
+         ((op == "Div" || op == "Pow") && found->number == 1);
+}
+
+// Output 0 is what input 0 is.
+bool changes_nothing(const Editor& edit, NodeId id) {
+  const Node& node = edit.node(id);
+  if (!node.domain.empty() || node.inputs.empty() || node.inputs[0] == kNoValue) return false;
+  const std::string& op = node.op;
+  if (op == "Identity") return true;
+  if (op == "Dropout") return drops_nothing(edit, node);
+  const bool one = node.inputs.size() == 1;
+  if (op == "Concat" || op == "Sum" || op == "Max" || op == "Min" || op == "Mean") return one;
+  if (node.outputs.size() != 1 || !same_type(edit, id)) return false;
+  if (op == "Cast" || op == "CastLike" || op == "Expand" || op == "Split") return true;
+  if (op == "Tile") return edit.type(node.inputs[0]).shape.size() > 0;
+  if (op == "Slice") return takes_all(edit, id);
+  return op == "Pad" && adds_no_edge(edit, id);
+}
+
+bool without_effect(Editor& edit, NodeId id) {
+  if (changes_nothing(edit, id)) {
+    bypass(edit, id, edit.node(id).inputs[0]);
+    return true;
+  }
+  if (!keeps_numbers(edit, id)) return false;
+  bypass(edit, id, with_number(edit, id)->value);
+  return true;
+}
+
+// A view of a view is one of the first; all are Reshape, for those who look for them.
+bool views(Editor& edit, NodeId id) {
+  const Node& node = edit.node(id);
+  if (!is_view(node) || node.inputs[0] == kNoValue) return false;
+  const ValueId out = node.outputs[0];
+  ValueId from = node.inputs[0];
+  for (NodeId maker = edit.maker(from); maker != kNoNode && is_view(edit.node(maker));
+       maker = edit.maker(from))
+    from = edit.node(maker).inputs[0];
+  if (edit.type(from) == edit.type(out)) {
+    bypass(edit, id, from);
+    return true;
+  }
+  if (node.op == "Reshape" && from == node.inputs[0]) return false;
+  put(edit, id, reshape_node(edit, node.name, from, out));
+  return true;
+}
+
+bool is_same_order(const Order& order) {
+  Order same(order.size());
+  std::iota(same.begin(), same.end(), 0);
+  return order == same;
+}
+
+bool turns(Editor& edit, NodeId id) {
+  const Node& node = edit.node(id);
+  if (!is_onnx(node, "Transpose")) return false;
+  const Order order = order_of(edit, id);
+  if (is_same_order(order)) {
+    bypass(edit, id, node.inputs[0]);
+    return true;
+  }
+  const NodeId before = edit.maker(node.inputs[0], "Transpose");
+  if (before == kNoNode) return false;
+  const Order both = composed(order_of(edit, before), order);
+  const ValueId from = edit.node(before).inputs[0];
+  if (is_same_order(both))
+    bypass(edit, id, from);
+  else
+    put(edit, id, transpose_node(node.name, from, node.outputs[0], both));
+  return true;
+}
+
+bool sum_of_two(Editor& edit, NodeId id) {
+  Node& node = edit.node(id);
+  if (!is_onnx(node, "Sum") || node.inputs.size() != 2 || node.version < 8) return false;
+  node.op = "Add";
+  return true;
+}
+
+// An operator on each element of what was stretched: stretched afterwards, it has less to do.
+bool is_elementwise(const Node& node) {
+  constexpr std::string_view kOps[] = {
+      "Add",   "Sub",   "Mul",  "Div",     "Cast", "Not", "Neg",         "Exp",
+      "Where", "Equal", "Less", "Greater", "And",  "Or",  "LessOrEqual", "GreaterOrEqual"};
+  return node.outputs.size() == 1 && is_onnx(node, node.op) &&
+         std::find(std::begin(kOps), std::end(kOps), node.op) != std::end(kOps);
+}
+
+// What all inputs but single constants are stretched from; none where they differ.
+std::optional<Shape> stretched_from(const Editor& edit, const Node& node, const Shape& to) {
+  std::optional<Shape> from;
+  for (const ValueId input : node.inputs) {
+    if (input == kNoValue) return {};
+    if (edit.constant(input) && edit.constant(input).size() == 1) continue;
+    const NodeId expand = edit.maker(input, "Expand");
+    if (expand == kNoNode || !edit.used_once(input) || edit.type(input).shape != to) return {};
+    const Shape shape = edit.type(edit.node(expand).inputs[0]).shape;
+    if (from && *from != shape) return {};
+    from = shape;
+  }
+  return from;
+}
+
+bool stretches_late(Editor& edit, NodeId id) {
+  if (!is_elementwise(edit.node(id))) return false;
+  const ValueId out = edit.node(id).outputs[0];
+  const TensorType type = edit.type(out);
+  const auto from = stretched_from(edit, edit.node(id), type.shape);
+  if (!from || from->size() == type.shape.size()) return false;
+  Node node = edit.node(id);
+  Node expand{.name = node.name + "/expand", .op = "Expand", .domain = "", .version = 13};
+  for (ValueId& input : node.inputs)
+    if (const NodeId maker = edit.maker(input, "Expand"); maker != kNoNode)
+      input = edit.node(maker).inputs[0];
+  node.outputs[0] = edit.add_value(node.name + "/small", {type.dtype, *from});
+  const ValueId shape = edit.add_constant(
+      expand.name + "/shape", Tensor::of(std::span<const std::int64_t>(type.shape.dims())));
+  expand.inputs = {node.outputs[0], shape};
+  expand.outputs = {out};
+  edit.add(std::move(node));
+  put(edit, id, std::move(expand));
+  return true;
+}
+
+// Where only axes of one element change places, elements stay where they are.
+bool keeps_places(const Shape& shape, const Order& order) {
+  int last = -1;
+  for (const int axis : order) {
+    if (shape[axis] == 1) continue;
+    if (axis < last) return false;
+    last = axis;
+  }
+  return true;
+}
+
+// What a value is for those who ask whether two are equal: small constants by what they hold.
+std::string identity_of(const Editor& edit, ValueId value) {
+  constexpr std::size_t kSmall = 256;
+  if (value == kNoValue) return "-";
+  const Tensor& tensor = edit.constant(value);
+  if (!tensor || tensor.dtype() == DType::string || tensor.bytes() > kSmall)
+    return std::to_string(value);
+  std::string key = std::string(to_string(tensor.dtype())) + to_string(tensor.shape());
+  key.append(static_cast<const char*>(tensor.data()), tensor.bytes());
+  return key;
+}
+
+template <class T>
+std::string text_of(const T& value) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    return std::to_string(value.size()) + ':' + value;
+  } else {
+    std::string bytes(sizeof(T), '\0');
+    std::memcpy(bytes.data(), &value, sizeof(T));
+    return bytes;
+  }
+}
+
+// None where an attribute is of a kind that is not compared.
+std::optional<std::string> attributes_of(const Node& node) {
+  std::string key;
+  bool simple = true;
+  for (const auto& [name, value] : node.attributes.all()) {
+    key += name + '=' + std::to_string(value.index()) + ' ';
+    std::visit(
+        [&]<class T>(const T& held) {
+          if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>)
+            key += text_of(held);
+          else if constexpr (std::is_same_v<T, Attributes::Integers> ||
+                             std::is_same_v<T, Attributes::Reals> ||
+                             std::is_same_v<T, Attributes::Strings>)
+            for (const auto& item : held) key += text_of(item);
+          else
+            simple = false;
+        },
+        value);
+    key += ';';
+  }
+  if (!simple) return {};
+  return key;
+}
+
+bool is_random(const Node& node) {
+  return node.op.starts_with("Random") || node.op == "Bernoulli" || node.op == "Multinomial" ||
+         node.op == "Dropout";
+}
+
+std::optional<std::string> key_of(const Editor& edit, NodeId id) {
+  const Node& node = edit.node(id);
+  if (is_random(node) || !node.bodies.empty()) return {};
+  const auto attributes = attributes_of(node);
+  if (!attributes) return {};
+  std::string key =
+      node.op + '|' + node.domain + '|' + std::to_string(node.version) + '|' + *attributes + '|';
+  for (const ValueId output : node.outputs) key += output == kNoValue ? '-' : '+';
+  for (const ValueId input : node.inputs) key += identity_of(edit, input) + ',';
+  return key;
+}
+
+}  // namespace
+
+int simplify(Editor& edit) {
+  constexpr bool (*kRules[])(Editor&, NodeId) = {without_effect, views, turns, sum_of_two,
+                                                 stretches_late};
+  int changes = 0;
+  for (const NodeId id : edit.nodes())
+    for (const auto rule : kRules) {
+      if (edit.removed(id)) break;
+      if (rule(edit, id)) ++changes;
+    }
+  return changes;
+}
+
+int turn_as_views(Editor& edit) {
+  int changes = 0;
+  for (const NodeId id : edit.nodes()) {
+    if (edit.removed(id) || !is_onnx(edit.node(id), "Transpose")) continue;
+    const ValueId from = edit.node(id).inputs[0], to = edit.node(id).outputs[0];
+    if (!keeps_places(edit.type(from).shape, order_of(edit, id))) continue;
+    put(edit, id, reshape_node(edit, edit.node(id).name, from, to));
+    ++changes;
+  }
+  return changes;
+}
+
+int merge_equal(Editor& edit) {
+  int changes = 0;
+  std::map<std::string, NodeId> first;
+  for (const NodeId id : edit.nodes()) {
+    const auto key = key_of(edit, id);
+    if (!key) continue;
+    const auto [found, added] = first.emplace(*key, id);
+    if (added) continue;
+    const std::vector<ValueId> before = edit.node(found->second).outputs;
+    for (std::size_t i = 0; i < before.size(); ++i)
+      if (before[i] != kNoValue) edit.replace(edit.node(id).outputs[i], before[i]);
+    edit.remove(id);
+    ++changes;
+  }
+  return changes;
+}
+
+}  // namespace sluice::engine

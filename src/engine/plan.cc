@@ -1,0 +1,252 @@
+#include "engine/plan.h"
+
+#include <hwy/targets.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "device/cpu.h"
+#include "engine/export.h"
+#include "engine/specialize.h"
+#include "formats/map.h"
+#include "formats/onnx/wire.h"
+
+namespace sluice::engine {
+namespace {
+
+namespace fs = std::filesystem;
+using onnx::Message;
+using onnx::Wire;
+
+// Magic, the bytes of the head and its hash; the head; tensors from the next multiple of 64.
+struct Front {
+  char magic[8];
+  std::uint64_t head, hash;
+};
+constexpr char kMagic[8] = {'S', 'L', 'U', 'I', 'C', 'E', 'P', '1'};
+constexpr std::size_t kAlignment = 64;
+
+// The head is a message of these.
+enum Field { kKey = 1, kModel, kShape, kPacked };
+
+std::uint64_t hash_of(std::string_view bytes) {  // FNV-1a, on eight bytes at once
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (; bytes.size() >= 8; bytes.remove_prefix(8)) {
+    std::uint64_t word;
+    std::memcpy(&word, bytes.data(), 8);
+    hash = (hash ^ word) * 0x100000001b3ULL;
+    hash ^= hash >> 29;
+  }
+  for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return hash;
+}
+
+std::string hex(std::uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+std::size_t begin_of_tensors(std::size_t head) {
+  return memory::round_up(sizeof(Front) + head, kAlignment);
+}
+
+Message key_message(const PlanKey& key) {
+  return Message()
+      .bytes(1, key.model)
+      .bytes(2, key.device)
+      .bytes(3, key.precision)
+      .bytes(4, key.version);
+}
+
+PlanKey key_of(std::string_view bytes) {
+  PlanKey key;
+  for (Wire fields(bytes); fields.next();) {
+    if (fields.number() == 1) key.model = fields.name();
+    if (fields.number() == 2) key.device = fields.name();
+    if (fields.number() == 3) key.precision = fields.name();
+    if (fields.number() == 4) key.version = fields.name();
+  }
+  return key;
+}
+
+// The types of the inputs, which the file says; all others are found again.
+std::vector<TensorType> input_types(const Graph& graph) {
+  std::vector<TensorType> types;
+  for (const ValueId id : graph.inputs) {
+    require(graph[id].dims.has_value(), "an input of a planned graph has no shape");
+    for (const Dim& dim : *graph[id].dims)
+      require(dim.size >= 0, "an input of a planned graph has no fixed shape");
+    types.push_back(type_of(graph[id]));
+  }
+  return types;
+}
+
+struct Opened {
+  std::shared_ptr<const void> keep;
+  std::string_view head, tensors;
+};
+
+Opened open_plan(const fs::path& file) {
+  Opened opened;
+  const std::string_view all = map_file(file, opened.keep);
+  Front front;
+  require(all.size() >= sizeof front && std::memcmp(all.data(), kMagic, sizeof kMagic) == 0,
+          "it is no plan, or one of another version of the format");
+  std::memcpy(&front, all.data(), sizeof front);
+  require(front.head <= all.size() - sizeof front, "it ends before its head does");
+  opened.head = all.substr(sizeof front, front.head);
+  require(hash_of(opened.head) == front.hash, "its head is damaged");
+  const std::size_t begin = begin_of_tensors(front.head);
+  if (begin < all.size()) opened.tensors = all.substr(begin);
+  return opened;
+}
+
+Graph read_graph(std::string_view bytes, const Opened& from) {
+  Graph graph = import_onnx(onnx::parse(bytes, from.keep, {}, from.tensors));
+  restore_versions(graph);
+  return graph;
+}
+
+cpu::Context::Packed read_packed(std::string_view bytes, const Opened& from) {
+  cpu::Context::Packed packed;
+  for (Wire fields(bytes); fields.next();) {
+    if (fields.number() == 1)
+      packed.constant = onnx::parse_tensor(fields.bytes(), from.keep, from.tensors);
+    if (fields.number() == 2) packed.way = fields.name();
+    if (fields.number() == 3)
+      packed.result = onnx::parse_tensor(fields.bytes(), from.keep, from.tensors);
+  }
+  require(packed.constant && packed.result, "packed weights without data");
+  return packed;
+}
+
+// Files that an ONNX model may keep its tensors in.
+bool holds_weights(const fs::path& file) {
+  const std::string kind = file.extension().string();
+  return kind == ".data" || kind == ".bin" || kind == ".weight" || kind == ".weights";
+}
+
+// Hashes of some of a file's bytes.
+std::string samples(const fs::path& file) {
+  std::shared_ptr<const void> keep;
+  const std::string_view bytes = map_file(file, keep);
+  constexpr std::size_t kSamples = 16, kSample = 4096;
+  std::string hashes;
+  for (std::size_t i = 0; i < kSamples; ++i) {
+    const std::size_t at = bytes.size() > kSample ? (bytes.size() - kSample) / kSamples * i : 0;
+    hashes += hex(hash_of(bytes.substr(at, kSample)));
+  }
+  return hashes;
+}
+
+template <class Read>
+auto with_name(const fs::path& file, Read&& read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    if (error.code() != Code::invalid_argument) throw;
+    throw Error(error.code(), file.string() + ": " + std::string(error.reason()));
+  }
+}
+
+}  // namespace
+
+std::string why_stale(const PlanKey& made, const PlanKey& here) {
+  const auto differs = [](std::string_view what, const std::string& a, const std::string& b) {
+    return a == b ? std::string()
+                  : "it was made for the " + std::string(what) + " '" + a + "', this is '" + b +
+                        "': compile the model again";
+  };
+  for (const std::string& why :
+       {differs("version", made.version, here.version), differs("device", made.device, here.device),
+        differs("precision", made.precision, here.precision),
+        differs("model", made.model, here.model)})
+    if (!why.empty()) return why;
+  return {};
+}
+
+void write_plan(const fs::path& file, const Plan& plan) {
+  TensorStore tensors{std::string(onnx::kOwnData)};
+  Message head;
+  head.message(kKey, key_message(plan.key)).bytes(kModel, export_onnx(plan.graph, tensors));
+  for (const Graph& graph : plan.shapes) head.bytes(kShape, export_onnx(graph, tensors));
+  for (const cpu::Context::Packed& packed : plan.packed)
+    head.message(kPacked, Message()
+                              .message(1, tensors.message("", packed.constant))
+                              .bytes(2, packed.way)
+                              .message(3, tensors.message("", packed.result)));
+  Front front{.magic = {}, .head = head.text().size(), .hash = hash_of(head.text())};
+  std::memcpy(front.magic, kMagic, sizeof kMagic);
+  NewFile written(file);
+  written.write({reinterpret_cast<const char*>(&front), sizeof front});
+  written.write(head.text());
+  written.write(std::string(begin_of_tensors(front.head) - sizeof front - front.head, '\0'));
+  write_tensors(tensors, written);
+  written.keep();
+}
+
+PlanKey read_plan_key(const fs::path& file) {
+  return with_name(file, [&] {
+    const Opened opened = open_plan(file);
+    for (Wire fields(opened.head); fields.next();)
+      if (fields.number() == kKey) return key_of(fields.bytes());
+    throw Error(Code::invalid_argument, "it has no key");
+  });
+}
+
+Plan read_plan(const fs::path& file, compute::Workers& workers) {
+  return with_name(file, [&] {
+    const Opened opened = open_plan(file);
+    Plan plan;
+    for (Wire fields(opened.head); fields.next();) {
+      switch (fields.number()) {
+        case kKey: plan.key = key_of(fields.bytes()); break;
+        case kModel: plan.graph = read_graph(fields.bytes(), opened); break;
+        case kShape: {
+          const Graph graph = read_graph(fields.bytes(), opened);
+          plan.shapes.push_back(specialize(graph, input_types(graph), workers));
+          break;
+        }
+        case kPacked: plan.packed.push_back(read_packed(fields.bytes(), opened)); break;
+        default: break;
+      }
+    }
+    return plan;
+  });
+}
+
+std::string model_stamp(const fs::path& path) {
+  std::error_code error;
+  const bool folder = fs::is_directory(path, error);
+  if (!fs::exists(path, error)) throw Error(Code::not_found, path.string() + " is not there");
+  const fs::path beside = folder ? path : path.has_parent_path() ? path.parent_path() : ".";
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(beside, error))
+    if (entry.is_regular_file(error) &&
+        (folder || entry.path().filename() == path.filename() || holds_weights(entry.path())))
+      files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  std::string about = fs::absolute(path, error).string();
+  for (const fs::path& file : files) {
+    struct stat status {};
+    if (::stat(file.c_str(), &status) != 0) continue;  // gone since
+    about += "\n" + file.filename().string() + " " + std::to_string(status.st_size) + " " +
+             std::to_string(status.st_mtim.tv_sec) + "." + std::to_string(status.st_mtim.tv_nsec);
+  }
+  if (!folder) about += samples(path);
+  return hex(hash_of(about));
+}
+
+std::string device_stamp() {
+  const device::Cpu cpu = device::detect_cpu();
+  return cpu.model + ", " + hwy::TargetName(hwy::SupportedTargets() & -hwy::SupportedTargets());
+}
+
+fs::path plan_file(const fs::path& folder, const PlanKey& key) {
+  return folder / (hex(hash_of(key_message(key).text())) + ".plan");
+}
+
+}  // namespace sluice::engine

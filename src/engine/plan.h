@@ -1,0 +1,55 @@
+// A compiled model as a file: the model, its graphs for some input shapes as the passes left
+// them, and weights in the order that kernels read. Mapped when read, so that a start costs
+// milliseconds.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "engine/cpu/kernels.h"
+
+namespace sluice::engine {
+
+// What a plan is good for.
+struct PlanKey {
+  std::string model;      // what it was made of, as model_stamp() says
+  std::string device;     // as device_stamp() says
+  std::string precision;  // "fp32"
+  std::string version;    // of Sluice
+
+  friend bool operator==(const PlanKey&, const PlanKey&) = default;
+};
+
+// "x.plan was made for ..., this is ...: compile the model again"; empty where it fits.
+std::string why_stale(const PlanKey& made, const PlanKey& here);
+
+struct Plan {
+  PlanKey key;
+  Graph graph;                               // for shapes that were not planned
+  std::vector<Graph> shapes;                 // specialized and optimized
+  std::vector<cpu::Context::Packed> packed;  // of constants in `shapes`
+};
+
+// Appears whole or not at all.
+void write_plan(const std::filesystem::path& file, const Plan& plan);
+
+// Throws not_found, or invalid_argument where it is no plan or a damaged one. Every graph is
+// checked as if it came from a model: a plan needs no trust.
+Plan read_plan(const std::filesystem::path& file, compute::Workers& workers);
+
+// The key alone, for which the rest is not looked at.
+PlanKey read_plan_key(const std::filesystem::path& file);
+
+// Changes whenever the model (a file with those beside it that hold weights, or a folder) does:
+// paths, sizes, times of change, and samples of a file's bytes. Made without reading all of it,
+// which would take longer than loading the plan. Throws not_found.
+std::string model_stamp(const std::filesystem::path& path);
+
+// The processor and the instructions that kernels were chosen for.
+std::string device_stamp();
+
+// Where plans are kept by themselves: the file for this key in `folder`.
+std::filesystem::path plan_file(const std::filesystem::path& folder, const PlanKey& key);
+
+}  // namespace sluice::engine

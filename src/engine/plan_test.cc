@@ -1,0 +1,103 @@
+#include "engine/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "engine/graph_for_tests.h"
+#include "engine/ops/one_op_for_tests.h"
+
+namespace sluice::engine {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class PlanTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directories(folder_);
+    GraphBuilder b;
+    const ValueId x = b.input("x");
+    const ValueId sum = b.node(
+        "Add", {b.node("MatMul", {x, b.constant(varied({64, 48}))}), b.constant(varied({48}, 3))});
+    graph_ = b.output(b.node("Softmax", {b.node("Gelu", {sum})})).take();
+    for (Node& node : graph_.nodes) node.version = 20;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  Plan compiled() {
+    const Session session(graph_, workers_);
+    const TensorType type{DType::f32, {5, 64}};
+    EXPECT_TRUE(session.compiled(std::span(&type, 1)).program);
+    return session.plan({"model", "cpu", "fp32", "1"});
+  }
+  std::vector<float> run(const Session& session, std::int64_t rows) {
+    const Datum given(varied({rows, 64}, 9));
+    return list_of<float>(session.run(std::span(&given, 1))[0].tensor);
+  }
+  std::string bytes() const {
+    std::ifstream in(file_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  void put(const std::string& bytes) const { std::ofstream(file_, std::ios::binary) << bytes; }
+
+  compute::Workers workers_{2};
+  const fs::path folder_ = fs::path(::testing::TempDir()) / ("plan-" + std::to_string(::getpid()));
+  const fs::path file_ = folder_ / "x.plan";
+  Graph graph_;
+};
+
+TEST_F(PlanTest, WhatIsReadBackRunsAsBefore) {
+  write_plan(file_, compiled());
+  Plan plan = read_plan(file_, workers_);
+  EXPECT_EQ(plan.key, (PlanKey{"model", "cpu", "fp32", "1"}));
+  EXPECT_EQ(read_plan_key(file_), plan.key);
+  ASSERT_EQ(plan.shapes.size(), 1u);
+  const Session before(graph_, workers_), after(std::move(plan), workers_);
+  EXPECT_EQ(run(after, 5), run(before, 5));  // planned
+  EXPECT_EQ(run(after, 7), run(before, 7));  // compiled from the model within
+}
+
+TEST_F(PlanTest, AStalePlanSaysWhatDiffers) {
+  const PlanKey made{"model", "AVX2", "fp32", "1"};
+  EXPECT_EQ(why_stale(made, made), "");
+  EXPECT_THAT(why_stale(made, {"model", "AVX3", "fp32", "1"}), HasSubstr("'AVX2', this is 'AVX3'"));
+  EXPECT_THAT(why_stale(made, {"model", "AVX2", "fp32", "2"}), HasSubstr("version '1'"));
+}
+
+TEST_F(PlanTest, DamagedFilesAreRefusedOrRunAsTheyAre) {
+  write_plan(file_, compiled());
+  const std::string good = bytes();
+  unsigned seed = 5;
+  for (int i = 0; i < 300; ++i) {
+    std::string bad = good;
+    seed = seed * 1664525u + 1013904223u;
+    const std::size_t at = (seed >> 4) % bad.size();
+    if (i % 3 == 0)
+      bad.resize(at);
+    else
+      bad[at] = static_cast<char>(bad[at] ^ static_cast<char>(1 + seed % 255));
+    put(bad);
+    try {
+      const Session session(read_plan(file_, workers_), workers_);
+      run(session, 5);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::invalid_argument) << error.what();
+    }
+  }
+}
+
+TEST_F(PlanTest, AStampChangesWithTheFile) {
+  put(std::string(100'000, 'a'));
+  const std::string before = model_stamp(file_);
+  EXPECT_EQ(model_stamp(file_), before);
+  put(std::string(100'001, 'a'));
+  EXPECT_NE(model_stamp(file_), before);
+  EXPECT_FALSE(device_stamp().empty());
+}
+
+}  // namespace
+}  // namespace sluice::engine

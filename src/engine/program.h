@@ -1,0 +1,57 @@
+// A graph for one set of input shapes, compiled.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/cpu/kernels.h"
+#include "engine/op.h"
+#include "engine/schedule.h"
+
+namespace sluice::engine {
+
+// When a step began and how long it took.
+struct StepTime {
+  const Node* node;
+  std::string_view kernel;
+  double begin_us, us;
+};
+
+// Safe to run from several threads at once.
+class Program {
+ public:
+  virtual ~Program() = default;
+
+  virtual const Graph& graph() const noexcept = 0;
+  virtual const Schedule& schedule() const noexcept = 0;
+
+  // Inputs as the graph says. With `times`, one entry for each step is added to it.
+  virtual std::vector<Tensor> run(std::span<const Tensor> inputs,
+                                  std::vector<StepTime>* times = nullptr) const = 0;
+};
+
+// On the CPU. Each run has an arena of its own, and arenas are kept for the next.
+class CpuProgram final : public Program {
+ public:
+  // `graph` is specialized and optimized.
+  CpuProgram(Graph graph, std::shared_ptr<cpu::Context> context);
+  ~CpuProgram() override;
+
+  const Graph& graph() const noexcept override { return graph_; }
+  const Schedule& schedule() const noexcept override { return schedule_; }
+  std::vector<Tensor> run(std::span<const Tensor> inputs,
+                          std::vector<StepTime>* times = nullptr) const override;
+
+ private:
+  class Arenas;
+
+  Graph graph_;
+  std::shared_ptr<cpu::Context> context_;
+  std::vector<std::unique_ptr<Kernel>> kernels_;
+  Schedule schedule_;
+  std::unique_ptr<Arenas> arenas_;
+};
+
+}  // namespace sluice::engine

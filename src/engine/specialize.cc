@@ -1,0 +1,259 @@
+#include "engine/specialize.h"
+
+#include <sys/mman.h>
+
+#include <optional>
+
+#include "engine/op.h"
+
+namespace sluice::engine {
+namespace {
+
+constexpr std::size_t kMostFolded = 1u << 20;  // bytes a folded value may add to the model
+
+// Inputs whose contents, and not only their shapes, decide the shapes of what an operator makes.
+struct Deciding {
+  std::string_view op;
+  std::size_t first, last;
+};
+constexpr std::size_t kAll = 1000;
+constexpr Deciding kDeciding[] = {
+    {"AffineGrid", 1, 1},
+    {"BlackmanWindow", 0, 0},
+    {"CenterCropPad", 1, 1},
+    {"Col2Im", 1, 2},
+    {"Compress", 0, kAll},
+    {"ConstantOfShape", 0, 0},
+    {"DFT", 1, 2},
+    {"Expand", 1, 1},
+    {"HammingWindow", 0, 0},
+    {"HannWindow", 0, 0},
+    {"ImageDecoder", 0, 0},
+    {"MaxUnpool", 2, 2},
+    {"MelWeightMatrix", 0, 4},
+    {"NonMaxSuppression", 0, kAll},
+    {"NonZero", 0, 0},
+    {"OneHot", 1, 1},
+    {"Pad", 1, 3},
+    {"Range", 0, 2},
+    {"ReduceL1", 1, 1},
+    {"ReduceL2", 1, 1},
+    {"ReduceLogSum", 1, 1},
+    {"ReduceLogSumExp", 1, 1},
+    {"ReduceMax", 1, 1},
+    {"ReduceMean", 1, 1},
+    {"ReduceMin", 1, 1},
+    {"ReduceProd", 1, 1},
+    {"ReduceSum", 1, 1},
+    {"ReduceSumSquare", 1, 1},
+    {"Reshape", 1, 1},
+    {"Resize", 1, 3},
+    {"STFT", 1, 3},
+    {"Slice", 1, 4},
+    {"Split", 1, 1},
+    {"SplitToSequence", 0, kAll},
+    {"Squeeze", 1, 1},
+    {"StringNormalizer", 0, 0},
+    {"StringSplit", 0, 0},
+    {"TfIdfVectorizer", 0, 0},
+    {"Tile", 1, 2},
+    {"TopK", 1, 1},
+    {"Unique", 0, kAll},
+    {"Unsqueeze", 1, 1},
+    {"Upsample", 1, 1},
+};
+
+// Operators that differ from run to run.
+bool random(const Node& node) {
+  return node.op.starts_with("Random") || node.op == "Bernoulli" || node.op == "Multinomial" ||
+         node.op == "Dropout";
+}
+
+// Operators that ask for the shape of their input alone.
+bool reads_shape_alone(const Node& node) {
+  return node.domain.empty() && (node.op == "Shape" || node.op == "Size" || node.op == "EyeLike");
+}
+
+[[noreturn]] void refuse(const Node& node, const std::string& why) {
+  throw Error(Code::unavailable, describe(node) + ": " + why);
+}
+
+// What stands for the contents of a value that only a run will know: zeros that take no memory.
+class Unknown {
+ public:
+  Tensor tensor(const TensorType& type) {
+    if (type.dtype == DType::string) return {type.dtype, type.shape};
+    if (type.bytes() > bytes_) map(type.bytes());
+    return Tensor::view(type.dtype, type.shape, zeros_.get(), zeros_);
+  }
+
+ private:
+  void map(std::size_t bytes) {
+    void* const at =
+        ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+      throw Error(Code::exhausted, "a tensor of " + std::to_string(bytes) + " bytes");
+    zeros_ = std::shared_ptr<void>(at, [bytes](void* p) { ::munmap(p, bytes); });
+    bytes_ = bytes;
+  }
+
+  std::shared_ptr<void> zeros_;
+  std::size_t bytes_ = 0;
+};
+
+// Finds the types of a node's outputs by running it up to where it has named the last of them.
+class Probe final : public OutputPlaces {
+ public:
+  explicit Probe(const Node& node) : node_(node), types_(node.outputs.size()) {
+    for (const ValueId id : node.outputs)
+      if (id != kNoValue) ++left_;
+  }
+
+  std::vector<std::optional<TensorType>> run(const Op& op, std::span<const Datum> inputs,
+                                             compute::Workers& workers) {
+    try {
+      OpCall call(node_, inputs, *this, workers);
+      op.run(call);
+    } catch (const AllNamed&) {
+    }
+    if (left_ > 0) refuse(node_, "not all of its outputs were made");
+    return std::move(types_);
+  }
+
+  Tensor make(std::size_t i, DType dtype, const Shape& shape) override {
+    note(i, {dtype, shape});
+    return {dtype, shape};
+  }
+  void give(std::size_t i, const Datum& value) override {
+    if (value.kind != Datum::Kind::tensor) refuse(node_, "it makes something else than a tensor");
+    note(i, {value.tensor.dtype(), value.tensor.shape()});
+  }
+
+ private:
+  struct AllNamed {};
+
+  void note(std::size_t i, const TensorType& type) {
+    if (!types_[i]) --left_;
+    types_[i] = type;
+    if (left_ == 0) throw AllNamed();
+  }
+
+  const Node& node_;
+  std::vector<std::optional<TensorType>> types_;
+  int left_ = 0;
+};
+
+class NoBodies final : public BodyRunner {
+ public:
+  std::vector<Datum> run(const Graph&, std::span<const Datum>) override {
+    throw Error(Code::internal, "a node with bodies was folded");
+  }
+};
+
+std::vector<Dim> dims_of(const Shape& shape) {
+  std::vector<Dim> dims;
+  for (const std::int64_t size : shape) dims.push_back({size, ""});
+  return dims;
+}
+
+class Specializer {
+ public:
+  Specializer(const Graph& graph, compute::Workers& workers) : made_(graph), workers_(workers) {
+    made_.nodes.clear();
+  }
+
+  Graph run(const Graph& graph, std::span<const TensorType> inputs) {
+    require(inputs.size() == graph.inputs.size(),
+            "the model takes " + std::to_string(graph.inputs.size()) + " inputs, not " +
+                std::to_string(inputs.size()));
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      made_[graph.inputs[i]].constant = {};  // a default that the caller has replaced
+      set_type(graph.inputs[i], inputs[i]);
+    }
+    for (Value& value : made_.values)
+      if (value.constant) value.dims = dims_of(value.constant.shape());
+    for (const Node& node : graph.nodes) step(node);
+    return std::move(made_);
+  }
+
+ private:
+  void set_type(ValueId id, const TensorType& type) {
+    Value& value = made_[id];
+    value.kind = onnx::Type::Kind::tensor;
+    value.dtype = type.dtype;
+    value.dims = dims_of(type.shape);
+  }
+
+  void step(const Node& node) {
+    if (!node.bodies.empty()) refuse(node, "it runs other graphs");
+    refuse_unknown_shape(node);
+    std::vector<Datum> inputs;
+    bool known = !random(node);
+    std::size_t bytes = 0;
+    for (const ValueId id : node.inputs) {
+      inputs.push_back(id == kNoValue ? Datum() : datum(node, id));
+      if (id == kNoValue) continue;
+      known = known && (made_[id].constant || reads_shape_alone(node));
+      bytes += inputs.back().tensor.bytes();
+    }
+    const Op& op = op_of(node);
+    check_type(op, inputs);
+    const auto types = Probe(node).run(op, inputs, workers_);
+    std::size_t added = 0;
+    for (const auto& type : types)
+      if (type) added += type->bytes();
+    for (std::size_t i = 0; i < types.size(); ++i)
+      if (types[i]) set_type(node.outputs[i], *types[i]);
+    if (known && added <= std::max(kMostFolded, bytes))
+      fold(node, op, inputs);
+    else
+      made_.nodes.push_back(node);
+  }
+
+  void refuse_unknown_shape(const Node& node) const {
+    if (!node.domain.empty()) return;
+    for (const Deciding& rule : kDeciding) {
+      if (rule.op != node.op) continue;
+      for (std::size_t i = rule.first; i <= rule.last && i < node.inputs.size(); ++i)
+        if (node.inputs[i] != kNoValue && !made_[node.inputs[i]].constant)
+          refuse(node, "its shape depends on what '" + made_[node.inputs[i]].name + "' holds");
+    }
+  }
+
+  Datum datum(const Node& node, ValueId id) {
+    const Value& value = made_[id];
+    if (value.constant) return value.constant;
+    if (value.kind != onnx::Type::Kind::tensor || !value.dims)
+      refuse(node, "'" + value.name + "' is no tensor");
+    return unknown_.tensor(type_of(value));
+  }
+
+  void fold(const Node& node, const Op& op, std::span<const Datum> inputs) {
+    std::vector<Datum> outputs(node.outputs.size());
+    NoBodies none;
+    OpCall call(node, inputs, outputs, workers_, none);
+    op.run(call);
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      if (node.outputs[i] != kNoValue) made_[node.outputs[i]].constant = outputs[i].tensor;
+  }
+
+  Graph made_;
+  compute::Workers& workers_;
+  Unknown unknown_;
+};
+
+}  // namespace
+
+TensorType type_of(const Value& value) {
+  TensorType type{value.dtype, {}};
+  if (value.constant) return {value.constant.dtype(), value.constant.shape()};
+  for (const Dim& dim : value.dims.value()) type.shape.push_back(dim.size);
+  return type;
+}
+
+Graph specialize(const Graph& graph, std::span<const TensorType> inputs,
+                 compute::Workers& workers) {
+  return Specializer(graph, workers).run(graph, inputs);
+}
+
+}  // namespace sluice::engine
