@@ -1,6 +1,8 @@
 """ONNX's own node tests through `sluice model test`: how many pass is printed, and must not fall.
 
-Usage: onnx_cases_test.py SLUICE DATA_FOLDER
+Usage: onnx_cases_test.py SLUICE DATA_FOLDER RATES_FILE
+
+The rates also go to RATES_FILE, which ./test prints at its end.
 """
 import json, pathlib, subprocess, sys
 
@@ -16,18 +18,19 @@ if not (data / "onnx").is_dir():
     print(f"skipped: the ONNX cases are not at {data / 'onnx'}")
     sys.exit(77)
 
-bad = []
+bad, rates = [], []
 for name, least in ARCHIVES.items():
     done = subprocess.run([sluice, "model", "test", str(data / "onnx" / name), "--json"],
                           capture_output=True, text=True)
     report = json.loads(done.stdout)
     share = report["passed"] / report["total"]
-    print(f"{name}: {report['passed']} of {report['total']} passed ({100 * share:.1f} %), "
-          f"{report['failed']} failed, {report['unsupported']} unsupported")
+    rates.append(f"{name}: {report['passed']} of {report['total']} passed ({100 * share:.1f} %), "
+                 f"{report['failed']} failed, {report['unsupported']} unsupported")
     for case in report["cases"]:
         if case["status"] == "failed" and case["name"] not in RANDOM | ROUNDED:
             bad.append(f"{name}: {case['name']}: {case['reason']}")
     if share < least:
         bad.append(f"{name}: fewer than {100 * least:.0f} % passed")
-print("\n".join(bad))
+print("\n".join(rates + bad))
+pathlib.Path(sys.argv[3]).write_text("".join(f"ONNX {line}\n" for line in rates))
 sys.exit(1 if bad else 0)

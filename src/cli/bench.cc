@@ -20,6 +20,7 @@
 #include "cli/commands.h"
 #include "cli/library_dirs.h"
 #include "cli/market_peers.h"
+#include "cli/model_actions.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
@@ -257,6 +258,7 @@ constexpr Action kSuites[] = {
     {"market", "indicators, options, Monte Carlo, backtests beside TA-Lib and others",
      bench_market},
     {"memory", "what a block costs: pools, cudaMalloc, cudaMallocAsync", bench_memory},
+    {"model", "a model's latency, throughput and memory by backend and batch", bench_model},
 };
 
 }  // namespace

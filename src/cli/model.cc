@@ -1,4 +1,4 @@
-// sluice model: what is in a model file, and whether operators do what ONNX says.
+// sluice model: what is in a model, which operators run, whether they do what ONNX says.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
@@ -12,9 +12,13 @@
 
 #include "base/error.h"
 #include "base/spawn.h"
+#include "cli/actions.h"
 #include "cli/commands.h"
+#include "cli/library_dirs.h"
+#include "cli/model_actions.h"
 #include "cli/progress.h"
 #include "engine/conformance.h"
+#include "engine/cuda/program.h"
 
 namespace sluice::cli {
 
@@ -118,7 +122,8 @@ void print_text(const std::vector<CaseResult>& results, std::ostream& out) {
                      results.size(), share, totals.failed, totals.unsupported);
 }
 
-std::vector<CaseResult> run_all(const fs::path& where, const std::string& match, Io& io) {
+std::vector<CaseResult> run_all(const fs::path& where, const std::string& match,
+                                const std::string& backend, Io& io) {
   require(fs::exists(where), "'" + where.string() + "' is not there");
   std::optional<Unpacked> unpacked;
   if (!fs::is_directory(where)) unpacked.emplace(where);
@@ -129,32 +134,45 @@ std::vector<CaseResult> run_all(const fs::path& where, const std::string& match,
   });
   require(!models.empty(), "there are no cases in '" + where.string() + "'");
   compute::Workers workers;
+  std::shared_ptr<engine::cuda::Context> gpu;
+  if (backend == "cuda") gpu = engine::make_cuda_context({.library_dirs = library_dirs(io)});
   Progress progress(io.err);
   std::vector<CaseResult> results;
   for (const fs::path& model : models) {
     progress.show(static_cast<double>(results.size()) / static_cast<double>(models.size()),
                   model.parent_path().filename().string());
-    results.push_back(engine::run_case(model, workers));
+    results.push_back(engine::run_case(model, workers, gpu));
   }
   return results;
 }
 
+int model_test(Args args, Io& io) {
+  CLI::App app("Runs test cases in the layout of ONNX's own.", "sluice model test");
+  std::string where, match, backend = "cpu";
+  bool json = false;
+  app.add_option("where", where, "folder or tar archive of cases")->required();
+  app.add_option("--match", match, "only cases with this in their name");
+  app.add_option("--backend", backend, "where operators run")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  app.add_flag("--json", json, "print JSON");
+  if (!parse(app, args.subspan(1), io, kExamples)) return 0;
+  const std::vector<CaseResult> results = run_all(where, match, backend, io);
+  json ? print_json(results, io.out) : print_text(results, io.out);
+  return count(results).failed == 0 ? 0 : 1;
+}
+
+constexpr Action kActions[] = {
+    {"inspect", "inputs, operators, parameters, FLOPs, memory, what runs where", model_inspect},
+    {"operators", "every operator, its versions and types", model_operators},
+    {"test", "run ONNX's own test cases", model_test},
+};
+
 }  // namespace
 
 int model(Args args, Io& io) {
-  CLI::App app("What is in a model file, and whether operators do what ONNX says.", "sluice model");
-  app.require_subcommand(1);
-  auto* test = app.add_subcommand("test", "run ONNX's own test cases");
-  std::string where, match, backend = "cpu";
-  bool json = false;
-  test->add_option("where", where, "folder or tar archive of cases")->required();
-  test->add_option("--match", match, "only cases with this in their name");
-  test->add_option("--backend", backend, "where operators run")->check(CLI::IsMember({"cpu"}));
-  test->add_flag("--json", json, "print JSON");
-  if (!parse(app, args, io, kExamples)) return 0;
-  const std::vector<CaseResult> results = run_all(where, match, io);
-  json ? print_json(results, io.out) : print_text(results, io.out);
-  return count(results).failed == 0 ? 0 : 1;
+  const auto* action = find_action(
+      {"model", "action", kActions, "Example: sluice model inspect model.onnx"}, args, io);
+  return action == nullptr ? 0 : action->run(args, io);
 }
 
 }  // namespace sluice::cli
