@@ -35,8 +35,7 @@ struct Plan {
 void write_plan(const std::filesystem::path& file, const Plan& plan);
 
 // Throws not_found, or invalid_argument where it is no plan or a damaged one. Every graph is
-// checked as if it came from a model; packed weights are taken as they are, so a plan is to
-// come from someone who may run programs here.
+// checked as if it came from a model; of packed weights the size is, not the numbers.
 Plan read_plan(const std::filesystem::path& file, compute::Workers& workers);
 
 // The key alone, for which the rest is not looked at.

@@ -90,6 +90,16 @@ TEST_F(PlanTest, DamagedFilesAreRefusedOrRunAsTheyAre) {
   }
 }
 
+TEST_F(PlanTest, PackedWeightsOfAnotherSizeAreNotRead) {
+  Plan plan = compiled();
+  ASSERT_FALSE(plan.packed.empty());
+  for (cpu::Context::Packed& packed : plan.packed) packed.result = Tensor(DType::f32, {1});
+  const Session session(std::move(plan), workers_), plain(graph_, workers_, {.compile = false});
+  const TensorType type{DType::f32, {5, 64}};
+  EXPECT_THAT(session.compiled(std::span(&type, 1)).why_not, HasSubstr("packed weights"));
+  EXPECT_EQ(run(session, 5), run(plain, 5));
+}
+
 TEST_F(PlanTest, AStampChangesWithTheFile) {
   put(std::string(100'000, 'a'));
   const std::string before = model_stamp(file_);

@@ -148,6 +148,7 @@ class ConvKernel final : public Kernel {
                              panel_way("filters of " + std::to_string(conv.groups) + " groups"),
                              [&] { return packed_filters(conv); });
     const std::int64_t n = conv.filters / conv.groups;
+    require_floats(panels_, conv.groups * panel_values(conv.places() * conv.depth(), n));
     for (std::int64_t group = 0; group < conv.groups; ++group)
       bias_.push_back(
           packed_bias(n, conv.bias ? as<float>(conv.bias).data() + group * n : nullptr));
@@ -255,6 +256,7 @@ class DepthwiseKernel final : public Kernel {
             as<float>(conv.weights)[static_cast<std::size_t>(i)];
       return all;
     });
+    require_floats(weights_, channels * places);
     bias_ = packed_bias(channels, conv.bias ? as<float>(conv.bias).data() : nullptr);
     of_ = std::make_unique<ChannelWise>(ChannelWise{.kind = ChannelWise::Kind::sum_of_products,
                                                     .window = conv.window,

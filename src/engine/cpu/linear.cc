@@ -24,6 +24,7 @@ class LinearKernel final : public Kernel {
     panels_ = context.packed(weights, panel_way("panels"), [&] {
       return panels_of(k_, n_, {as<float>(weights).data(), n_, 1});
     });
+    require_floats(panels_, panel_values(k_, n_));
     what_ = "tiles";
     if (bias) what_ += " + bias";
     if (epilogue_.activation != Activation::none)

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/error.h"
+
 namespace sluice::engine::cpu {
 namespace {
 
@@ -112,6 +114,12 @@ Tensor panels_of(std::int64_t k, std::int64_t n, MatrixView<float> from) {
   const Tensor panels(DType::f32, {panel_values(k, n)});
   pack(k, n, from, panels.values<float>().data());
   return panels;
+}
+
+void require_floats(const Tensor& packed, std::int64_t count) {
+  require(packed.dtype() == DType::f32 && packed.size() == count,
+          "packed weights are " + to_string(packed.shape()) + ", not " + std::to_string(count) +
+              " floats");
 }
 
 std::string panel_way(std::string_view of) {
