@@ -207,7 +207,7 @@ void Settings::load_table(const TableSection& table, const Node& node, const Doc
 
 void Settings::take(const Setting& setting, const Node& value, const Source& source,
                     Problems& problems) {
-  if (setting.rule.shape == Shape::map && value.kind == Node::Kind::table)
+  if (setting.rule.arity == Arity::map && value.kind == Node::Kind::table)
     return take_map(setting, value, source, problems);
   std::string cause;
   const Node accepted = accept(setting.rule, value, cause);

@@ -40,7 +40,7 @@ void Settings::take_text(const Setting& setting, std::string_view text, const So
     problems.push_back({source.where, setting.key(), cause});
     return;
   }
-  if (setting.rule.shape == Shape::map) return take_map(setting, accepted, source, problems);
+  if (setting.rule.arity == Arity::map) return take_map(setting, accepted, source, problems);
   setting.variable->write(accepted);
   (*origins_)[setting.key()] = source.origin;
 }
@@ -89,7 +89,7 @@ void Settings::load_variables(const Setting& setting, const Environment& environ
   }
   if (!setting.env_pattern.empty())
     load_pattern(setting, setting.env_pattern, environment, problems);
-  if (setting.rule.shape == Shape::map) load_pattern(setting, own + "_*", environment, problems);
+  if (setting.rule.arity == Arity::map) load_pattern(setting, own + "_*", environment, problems);
 }
 
 void Settings::load(const Environment& environment, const std::vector<std::string_view>& reserved,
@@ -99,7 +99,7 @@ void Settings::load(const Environment& environment, const std::vector<std::strin
     for (const auto& setting : section.settings) {
       load_variables(setting, environment, problems);
       known.push_back(setting.variable_name());
-      if (setting.rule.shape == Shape::map) beginnings.push_back(setting.variable_name() + "_");
+      if (setting.rule.arity == Arity::map) beginnings.push_back(setting.variable_name() + "_");
     }
   }
   for (const auto name : reserved)
@@ -129,7 +129,7 @@ void Settings::load_flag(const Flag& flag, Problems& problems) {
     return take_text(*setting, flag.value, source, problems);
   const auto dot = flag.key.rfind('.');
   const auto* map = dot == flag.key.npos ? nullptr : find(flag.key.substr(0, dot));
-  if (map != nullptr && map->rule.shape == Shape::map)
+  if (map != nullptr && map->rule.arity == Arity::map)
     return take_element(*map, flag.key.substr(dot + 1), flag.value, source, problems);
   for (const auto name : section_names())
     if (flag.key == name || flag.key.starts_with(std::string(name) + "["))

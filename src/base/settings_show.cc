@@ -55,7 +55,7 @@ void help_lines(std::string& out, const Setting& setting) {
 
 void text_of(std::string& out, const Settings& settings, const Setting& setting) {
   const Node value = setting.variable->read();
-  if (setting.rule.shape != Shape::map || value.members.empty())
+  if (setting.rule.arity != Arity::map || value.members.empty())
     value_line(out, setting.name, shown(setting.rule, value),
                to_string(settings.origin_of(setting.key())));
   else
@@ -84,7 +84,7 @@ Json json_of(const Settings& settings, const Setting& setting) {
            {"help", setting.help}};
   if (!setting.env_name.empty()) row["also"] = setting.env_name;
   if (!setting.env_pattern.empty()) row["also"] = setting.env_pattern;
-  if (setting.rule.shape == Shape::map)
+  if (setting.rule.arity == Arity::map)
     for (const auto& m : value.members)
       row["origins"][m.key] = to_string(settings.origin_of(setting.key() + "." + m.key));
   return row;

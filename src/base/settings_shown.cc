@@ -102,18 +102,18 @@ Json schema_one(const ValueRule& rule) {
 
 std::string shown(const ValueRule& rule, const Node& value) {
   if (rule.hidden) return std::string(Secret(value.text).masked());
-  if (rule.shape == Shape::one) return shown_one(rule, value);
+  if (rule.arity == Arity::one) return shown_one(rule, value);
   std::string text;
   for (const auto& item : value.items) text += (text.empty() ? "" : ", ") + shown_one(rule, item);
   for (const auto& member : value.members)
     text += (text.empty() ? "" : ", ") + member.key + "=" + shown_one(rule, member.value);
-  return rule.shape == Shape::list ? "[" + text + "]" : "{" + text + "}";
+  return rule.arity == Arity::list ? "[" + text + "]" : "{" + text + "}";
 }
 
 Json shown_json(const ValueRule& rule, const Node& value) {
   if (rule.hidden) return Secret(value.text).masked();
-  if (rule.shape == Shape::one) return json_one(rule, value);
-  auto json = rule.shape == Shape::list ? Json::array() : Json::object();
+  if (rule.arity == Arity::one) return json_one(rule, value);
+  auto json = rule.arity == Arity::list ? Json::array() : Json::object();
   for (const auto& item : value.items) json.push_back(json_one(rule, item));
   for (const auto& member : value.members) json[member.key] = json_one(rule, member.value);
   return json;
@@ -121,10 +121,10 @@ Json shown_json(const ValueRule& rule, const Node& value) {
 
 std::string type_name(const ValueRule& rule) {
   const std::string word(kind_word(rule.kind));
-  switch (rule.shape) {
-    case Shape::one: return word;
-    case Shape::list: return "list of " + word;
-    case Shape::map: return "table of " + word;
+  switch (rule.arity) {
+    case Arity::one: return word;
+    case Arity::list: return "list of " + word;
+    case Arity::map: return "table of " + word;
   }
   return word;
 }
@@ -136,10 +136,10 @@ std::string range_text(const ValueRule& rule) {
 }
 
 Json schema_of(const ValueRule& rule) {
-  switch (rule.shape) {
-    case Shape::one: return schema_one(rule);
-    case Shape::list: return {{"type", "array"}, {"items", schema_one(rule)}};
-    case Shape::map:
+  switch (rule.arity) {
+    case Arity::one: return schema_one(rule);
+    case Arity::list: return {{"type", "array"}, {"items", schema_one(rule)}};
+    case Arity::map:
       return {{"type", "object"},
               {"propertyNames", {{"pattern", "^[A-Za-z0-9_-]+$"}}},
               {"additionalProperties", schema_one(rule)}};

@@ -266,10 +266,10 @@ std::string in_quotes(std::string_view text) {
 }
 
 Node accept(const ValueRule& rule, const Node& value, std::string& cause) {
-  switch (rule.shape) {
-    case Shape::one: return accept_one(rule, value, cause);
-    case Shape::list: return accept_list(rule, value, cause);
-    case Shape::map: return accept_map(rule, value, cause);
+  switch (rule.arity) {
+    case Arity::one: return accept_one(rule, value, cause);
+    case Arity::list: return accept_list(rule, value, cause);
+    case Arity::map: return accept_map(rule, value, cause);
   }
   return {};
 }
@@ -281,14 +281,14 @@ Node accept_text(const ValueRule& rule, std::string_view text, std::string& caus
   }
   // An empty text is one; an empty secret is a variable that was meant to hold something.
   const bool wants_text = rule.kind == ValueKind::text;
-  if (rule.shape == Shape::one && !wants_text && trimmed(text).empty()) {
+  if (rule.arity == Arity::one && !wants_text && trimmed(text).empty()) {
     cause = fmt::format("is empty; unset it or give {}", wanted(rule.kind));
     return {};
   }
   Node node = Node::array();
-  if (rule.shape == Shape::one) {
+  if (rule.arity == Arity::one) {
     node = literal(rule.kind, text);
-  } else if (rule.shape == Shape::map) {
+  } else if (rule.arity == Arity::map) {
     node = trimmed(text).empty() ? Node::table() : map_literal(rule, text, cause);
   } else if (!trimmed(text).empty()) {
     for (const auto part : split(text, ','))
@@ -299,7 +299,7 @@ Node accept_text(const ValueRule& rule, std::string_view text, std::string& caus
 
 ValueRule element_of(const ValueRule& rule) {
   auto element = rule;
-  element.shape = Shape::one;
+  element.arity = Arity::one;
   return element;
 }
 

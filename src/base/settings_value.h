@@ -17,11 +17,11 @@
 namespace sluice {
 
 enum class ValueKind { boolean, integer, number, text, secret, duration, ident };
-enum class Shape { one, list, map };
+enum class Arity { one, list, map };
 
 struct ValueRule {
   ValueKind kind = ValueKind::text;
-  Shape shape = Shape::one;
+  Arity arity = Arity::one;
   double low = 0, high = 0;       // low == high: none; of a list or map: of each element
   std::string_view choices = {};  // "a|b"
   TextCheck check = nullptr;
@@ -120,13 +120,13 @@ inline ValueRule rule_for(const Secret&) {
 template <class T>
 ValueRule rule_for(const std::vector<T>&) {
   auto rule = rule_for(T{});
-  rule.shape = Shape::list;
+  rule.arity = Arity::list;
   return rule;
 }
 template <class T>
 ValueRule rule_for(const std::map<std::string, T>&) {
   auto rule = rule_for(T{});
-  rule.shape = Shape::map;
+  rule.arity = Arity::map;
   return rule;
 }
 

@@ -8,7 +8,7 @@
 namespace sluice::broker {
 namespace {
 
-constexpr std::uint64_t kGb = std::uint64_t{1} << 30;
+constexpr std::uint64_t kCard = std::uint64_t{1} << 30;
 const Moment kNow{Instant(std::chrono::hours(2)), WallTime(std::chrono::hours(480000))};
 
 Answer granted() {
@@ -18,7 +18,7 @@ Answer granted() {
   a.lease.id = 12, a.lease.secret = 0xab, a.lease.renewals = 3;
   a.lease.state = State::held;
   a.lease.wanted.agent = "scout";
-  a.lease.parts = {{"GPU-1", 8 * kGb}};
+  a.lease.parts = {{"GPU-1", 8 * kCard}};
   a.lease.enforcement = Enforcement::observed;
   a.lease.reason = "fits best";
   a.lease.expires_at = kNow.now + std::chrono::seconds(60);
@@ -61,10 +61,10 @@ TEST(AnswerJson, ARefusalSaysWhatWouldHaveToGoAndWhen) {
   a.for_holder = true;
   a.lease.reason = "full";
   Lease other;
-  other.id = 7, other.wanted.agent = "analyst", other.parts = {{"GPU-0", kGb}, {"GPU-1", kGb}};
+  other.id = 7, other.wanted.agent = "analyst", other.parts = {{"GPU-0", kCard}, {"GPU-1", kCard}};
   a.in_the_way = {other};
   a.refusal.may_fit_in = Seconds(12.5);
-  a.refusal.obstacles = {{"GPU-0", "0000:01:00.0", "Card", 4 * kGb, kGb, ""},
+  a.refusal.obstacles = {{"GPU-0", "0000:01:00.0", "Card", 4 * kCard, kCard, ""},
                          {"GPU-1", "0000:02:00.0", "Card", 0, 0, "lost"}};
   const auto json = to_json(a, kNow.now, kNow.wall);
   EXPECT_EQ(json["status"], "failed");
@@ -105,14 +105,14 @@ TEST(AnswerJson, AHolderAskedToYieldSeesUntilWhenAndWhy) {
 TEST(AnswerJson, OverUseIsInBytesAndAbsentWithoutAny) {
   auto a = granted();
   EXPECT_FALSE(to_json(a, kNow.now, kNow.wall).contains("over_use"));
-  a.lease.over_use = 3 * kGb;
+  a.lease.over_use = 3 * kCard;
   EXPECT_EQ(to_json(a, kNow.now, kNow.wall)["over_use"], 3221225472u);
 }
 
 TEST(AnswerJson, MemoryIsRoundedDown) {
-  EXPECT_EQ(gb(8 * kGb - 1), 7.999);
-  EXPECT_EQ(gb(kGb - 1), 0.999999);
-  EXPECT_EQ(gb(8 * kGb), 8);
+  EXPECT_EQ(gb(8 * kCard - 1), 7.999);
+  EXPECT_EQ(gb(kCard - 1), 0.999999);
+  EXPECT_EQ(gb(8 * kCard), 8);
 }
 
 TEST(Token, IsReadAsItWasWritten) {

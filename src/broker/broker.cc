@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "broker/broker_impl.h"
@@ -17,7 +18,6 @@ namespace sluice::broker {
 
 namespace {
 
-constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 constexpr auto kForgetEvery = std::chrono::minutes(1);
 constexpr auto kLongestSleep = std::chrono::seconds(1);
 

@@ -220,7 +220,7 @@ TEST_F(BrokerTest, WhoIsAskedToYieldSeesForWhomAndUntilWhenUntilARestart) {
   EXPECT_EQ(row["yield_reason"], "urgent asks for 20.0 GiB with critical priority");
   EXPECT_EQ(row["yields_to"], std::to_string(asker.lease.id));
   EXPECT_GT(row["yield_in_s"], 0);
-  EXPECT_EQ(broker->status(a.lease.id).lease.yield_reason, row["yield_reason"]);
+  EXPECT_EQ(row["yield_reason"], broker->status(a.lease.id).lease.yield_reason);
   open();  // whoever asked was not answered
   EXPECT_FALSE(broker->leases_json()["leases"][0].contains("yield_reason"));
 }

@@ -9,8 +9,10 @@ namespace {
 using testing::IsEmpty;
 using testing::SizeIs;
 
-const Moment kNow{Instant(std::chrono::hours(2)), WallTime(std::chrono::hours(480000))};
-Instant at(double s) { return kNow.now + std::chrono::duration_cast<Steady::duration>(Seconds(s)); }
+const Moment kBoot{Instant(std::chrono::hours(2)), WallTime(std::chrono::hours(480000))};
+Instant at(double s) {
+  return kBoot.now + std::chrono::duration_cast<Steady::duration>(Seconds(s));
+}
 
 Lease held(double ttl_s, double expires_in_s) {
   Lease l;
@@ -29,7 +31,7 @@ Lease only(const Restored& r) {
 }
 
 TEST(Restore, ALeaseKeepsItsNumberSecretAndRenewals) {
-  const auto l = only(restored({held(60, 40)}, true, kNow));
+  const auto l = only(restored({held(60, 40)}, true, kBoot));
   EXPECT_EQ(l.id, 1U);
   EXPECT_EQ(l.secret, 42U);
   EXPECT_EQ(l.renewals, 5U);
@@ -37,23 +39,23 @@ TEST(Restore, ALeaseKeepsItsNumberSecretAndRenewals) {
 }
 
 TEST(Restore, OneThatCouldNotBeRenewedMeanwhileGetsGrace) {
-  EXPECT_EQ(only(restored({held(60, -30)}, true, kNow)).expires_at, at(15));
-  EXPECT_EQ(only(restored({held(60, 3)}, true, kNow)).expires_at, at(15));
-  EXPECT_EQ(only(restored({held(4, -30)}, true, kNow)).expires_at, at(4));
+  EXPECT_EQ(only(restored({held(60, -30)}, true, kBoot)).expires_at, at(15));
+  EXPECT_EQ(only(restored({held(60, 3)}, true, kBoot)).expires_at, at(15));
+  EXPECT_EQ(only(restored({held(4, -30)}, true, kBoot)).expires_at, at(4));
 }
 
 TEST(Restore, AClockSetBackDoesNotMakeALeaseLonger) {
-  EXPECT_EQ(only(restored({held(60, 9000)}, true, kNow)).expires_at, at(60));
+  EXPECT_EQ(only(restored({held(60, 9000)}, true, kBoot)).expires_at, at(60));
 }
 
 TEST(Restore, ConnectionsAreCut) {
-  EXPECT_EQ(only(restored({held(60, 40)}, true, kNow)).wanted.holder.connection, 0U);
+  EXPECT_EQ(only(restored({held(60, 40)}, true, kBoot)).wanted.holder.connection, 0U);
 }
 
 TEST(Restore, WhoWaitedWasNotAnsweredAndIsGrantedNothing) {
   auto waiting = held(60, 200);
   waiting.state = State::waiting, waiting.parts.clear(), waiting.wanted.wait = Seconds(300);
-  const auto r = restored({waiting}, true, kNow);
+  const auto r = restored({waiting}, true, kBoot);
   EXPECT_THAT(r.live, IsEmpty());
   ASSERT_THAT(r.ended, SizeIs(1));
   EXPECT_EQ(r.ended[0].state, State::ended);
@@ -64,27 +66,27 @@ TEST(Restore, WhoWaitedWasNotAnsweredAndIsGrantedNothing) {
 TEST(Restore, WhoIsOnTheCpuWasAnsweredAndStays) {
   auto on_cpu = held(60, 40);
   on_cpu.state = State::on_cpu, on_cpu.parts.clear();
-  EXPECT_EQ(only(restored({on_cpu}, true, kNow)).state, State::on_cpu);
+  EXPECT_EQ(only(restored({on_cpu}, true, kBoot)).state, State::on_cpu);
 }
 
 TEST(Restore, NoProcessOutlivesABoot) {
-  const auto r = restored({held(60, 40)}, false, kNow);
+  const auto r = restored({held(60, 40)}, false, kBoot);
   EXPECT_THAT(r.live, IsEmpty());
   ASSERT_THAT(r.ended, SizeIs(1));
   EXPECT_EQ(r.ended[0].ending, Ending::holder_died);
-  EXPECT_EQ(r.ended[0].ended_at, kNow.now);
+  EXPECT_EQ(r.ended[0].ended_at, kBoot.now);
 }
 
 TEST(Restore, AHolderKnownByItsRenewalsOnlyMayComeBackAfterABoot) {
   auto l = held(60, 40);
   l.wanted.holder.pid = 0;
-  EXPECT_THAT(restored({l}, false, kNow).live, SizeIs(1));
+  EXPECT_THAT(restored({l}, false, kBoot).live, SizeIs(1));
 }
 
 TEST(Restore, WhatWasBeingGivenBackIsGivenBack) {
   auto l = held(60, 40);
   l.state = State::draining, l.ending = Ending::expired, l.ended_at = at(-3), l.reason = "late";
-  const auto r = restored({l}, true, kNow);
+  const auto r = restored({l}, true, kBoot);
   EXPECT_THAT(r.live, IsEmpty());
   ASSERT_THAT(r.ended, SizeIs(1));
   EXPECT_EQ(r.ended[0].state, State::ended);
@@ -95,7 +97,7 @@ TEST(Restore, WhatWasBeingGivenBackIsGivenBack) {
 TEST(Restore, WhoeverWasAskedToYieldIsHeldAsBefore) {
   auto l = held(60, 40);
   l.state = State::yielding, l.yield_by = at(-5), l.yields_to = 2;
-  const auto r = only(restored({l}, true, kNow));
+  const auto r = only(restored({l}, true, kBoot));
   EXPECT_EQ(r.state, State::held);
   EXPECT_EQ(r.yields_to, 0U);
   EXPECT_EQ(r.expires_at, at(40));

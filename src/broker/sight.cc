@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "base/bytes.h"
 #include "broker/enforce_mps.h"
 #include "broker/holder.h"
 
@@ -17,7 +18,6 @@ using device::HealthState;
 using device::Metric;
 using device::Vendor;
 
-constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 constexpr double kMostSlowness = 6;  // a sampler that is slower than that knows nothing
 constexpr int kGenerations = 16;     // how far up a process's parents are looked at
 

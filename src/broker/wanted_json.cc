@@ -10,6 +10,7 @@
 #include <set>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/nearest.h"
@@ -19,7 +20,6 @@ namespace sluice::broker {
 
 namespace {
 
-constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 constexpr double kLeastGb = 0.001, kMostGb = 65536;
 constexpr double kDay = 86400;
 constexpr double kDefaultWait_s = 60;
@@ -208,13 +208,13 @@ std::vector<std::string_view> field_names() {
   return names;
 }
 
-[[noreturn]] void refuse(std::string_view why) {
+[[noreturn]] void refuse_all(std::string_view why) {
   throw Error(Code::invalid_argument, std::string(why));
 }
 
 Json parse(std::string_view body) {
   if (body.size() > kLargestBody)
-    refuse(
+    refuse_all(
         fmt::format("the request has {} bytes; at most {} are allowed", body.size(), kLargestBody));
   return parse_json_object(body, "the request");
 }
@@ -256,7 +256,7 @@ Wanted wanted_from_json(std::string_view body, const BrokerConfig& config) {
   read_all(json, reading, problems);
   if (!json.contains("agent")) problems.push_back("agent is missing: it names who asks");
   settle_waiting(reading, problems);
-  if (!problems.empty()) refuse(fmt::format("{}", fmt::join(problems, "; ")));
+  if (!problems.empty()) refuse_all(fmt::format("{}", fmt::join(problems, "; ")));
   auto checked = reading.wanted;  // without memory_gb the broker's settings may know it
   if (checked.bytes == 0) checked.bytes = std::max<std::uint64_t>(1, checked.min_bytes);
   check(checked);

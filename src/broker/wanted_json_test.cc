@@ -13,7 +13,7 @@ using testing::HasSubstr;
 Wanted read(const std::string& body) { return wanted_from_json(body, {}); }
 
 // With a good agent in front.
-std::string error_of(const std::string& rest) {
+std::string refusal_of(const std::string& rest) {
   try {
     read("{\"agent\": \"scout\", " + rest + "}");
   } catch (const Error& e) {
@@ -58,8 +58,8 @@ TEST(WantedFromJson, WhatIsNotGivenHasTheSettingsValue) {
 TEST(WantedFromJson, ADeviceMayBeAnIndexOrAName) {
   EXPECT_EQ(read(R"({"agent": "a", "device": 3})").device, "3");
   EXPECT_EQ(read(R"({"agent": "a", "device": "GPU-5"})").device, "GPU-5");
-  EXPECT_THAT(error_of(R"("device": -1)"), HasSubstr("device must be a GPU's UUID"));
-  EXPECT_THAT(error_of(R"("device": 1.5)"), HasSubstr("not the number 1.5"));
+  EXPECT_THAT(refusal_of(R"("device": -1)"), HasSubstr("device must be a GPU's UUID"));
+  EXPECT_THAT(refusal_of(R"("device": 1.5)"), HasSubstr("not the number 1.5"));
 }
 
 TEST(WantedFromJson, ALeaseMayBeBoundToItsConnectionAndToAnotherProcess) {
@@ -67,55 +67,55 @@ TEST(WantedFromJson, ALeaseMayBeBoundToItsConnectionAndToAnotherProcess) {
   EXPECT_FALSE(read(R"({"agent": "a"})").named_pid);
   EXPECT_TRUE(read(R"({"agent": "a", "bind": "connection"})").bound);
   EXPECT_EQ(read(R"({"agent": "a", "pid": 4711})").named_pid, 4711);
-  EXPECT_THAT(error_of("\"pid\": -1"), HasSubstr("pid must be a process number"));
-  EXPECT_THAT(error_of("\"bind\": true"), HasSubstr("bind must be one of"));
+  EXPECT_THAT(refusal_of("\"pid\": -1"), HasSubstr("pid must be a process number"));
+  EXPECT_THAT(refusal_of("\"bind\": true"), HasSubstr("bind must be one of"));
 }
 
 TEST(WantedFromJson, WaitingIsMeantByEitherField) {
   EXPECT_EQ(read(R"({"agent": "a", "wait_s": 5})").on_unavailable, OnUnavailable::wait);
   EXPECT_EQ(read(R"({"agent": "a", "on_unavailable": "wait"})").wait, Seconds(60));
   EXPECT_EQ(read(R"({"agent": "a", "wait_s": 0})").on_unavailable, OnUnavailable::cpu);
-  EXPECT_THAT(error_of(R"("wait_s": 5, "on_unavailable": "fail")"),
+  EXPECT_THAT(refusal_of(R"("wait_s": 5, "on_unavailable": "fail")"),
               HasSubstr("only \"wait\" waits"));
 }
 
 TEST(WantedFromJson, MemoryMustBeANumberWithinItsLimits) {
   for (const char* bad : {"0", "-8", "1e300", "65537", "\"8\"", "null", "true", "[8]", "{}"})
-    EXPECT_THAT(error_of("\"memory_gb\": " + std::string(bad)),
+    EXPECT_THAT(refusal_of("\"memory_gb\": " + std::string(bad)),
                 HasSubstr("memory_gb must be a number from 0.001 to 65536 GB"))
         << bad;
   for (const char* bad : {"NaN", "Infinity", "-Infinity", "1e999", "0x8", "08"})
-    EXPECT_THAT(error_of("\"memory_gb\": " + std::string(bad)), HasSubstr("not JSON")) << bad;
-  EXPECT_EQ(error_of("\"memory_gb\": 0.001"), "");
-  EXPECT_THAT(error_of(R"("memory_gb": 4, "min_memory_gb": 8)"), HasSubstr("least memory"));
+    EXPECT_THAT(refusal_of("\"memory_gb\": " + std::string(bad)), HasSubstr("not JSON")) << bad;
+  EXPECT_EQ(refusal_of("\"memory_gb\": 0.001"), "");
+  EXPECT_THAT(refusal_of(R"("memory_gb": 4, "min_memory_gb": 8)"), HasSubstr("least memory"));
 }
 
 TEST(WantedFromJson, TimesHaveLimits) {
-  EXPECT_THAT(error_of("\"ttl_s\": 0.5"), HasSubstr("ttl_s must be a number from 1 to 86400"));
-  EXPECT_THAT(error_of("\"ttl_s\": 86401"), HasSubstr("broker.max_ttl_s"));
-  EXPECT_THAT(error_of("\"wait_s\": -1"), HasSubstr("wait_s must be a number from 0"));
+  EXPECT_THAT(refusal_of("\"ttl_s\": 0.5"), HasSubstr("ttl_s must be a number from 1 to 86400"));
+  EXPECT_THAT(refusal_of("\"ttl_s\": 86401"), HasSubstr("broker.max_ttl_s"));
+  EXPECT_THAT(refusal_of("\"wait_s\": -1"), HasSubstr("wait_s must be a number from 0"));
 }
 
 TEST(WantedFromJson, AnUnknownFieldIsNamedWithItsNearest) {
-  EXPECT_THAT(error_of("\"memroy_gb\": 8"),
+  EXPECT_THAT(refusal_of("\"memroy_gb\": 8"),
               AllOf(HasSubstr("'memroy_gb' is unknown"), HasSubstr("did you mean 'memory_gb'")));
-  EXPECT_THAT(error_of("\"uid\": 0"), HasSubstr("'uid' is unknown"));
+  EXPECT_THAT(refusal_of("\"uid\": 0"), HasSubstr("'uid' is unknown"));
 }
 
 TEST(WantedFromJson, AnUnknownWordIsAnsweredWithTheKnownOnes) {
-  EXPECT_THAT(error_of("\"priority\": \"hihg\""),
+  EXPECT_THAT(refusal_of("\"priority\": \"hihg\""),
               AllOf(HasSubstr("one of low, normal, high, critical"), HasSubstr("'high'")));
-  EXPECT_THAT(error_of("\"on_unavailable\": \"gpu\""), HasSubstr("one of cpu, wait, fail"));
-  EXPECT_THAT(error_of("\"priority\": 3"), HasSubstr("not the number 3"));
+  EXPECT_THAT(refusal_of("\"on_unavailable\": \"gpu\""), HasSubstr("one of cpu, wait, fail"));
+  EXPECT_THAT(refusal_of("\"priority\": 3"), HasSubstr("not the number 3"));
 }
 
 TEST(WantedFromJson, EveryProblemIsToldAtOnce) {
-  EXPECT_THAT(error_of(R"("memory_gb": -1, "priority": "x", "gpus": 0)"),
+  EXPECT_THAT(refusal_of(R"("memory_gb": -1, "priority": "x", "gpus": 0)"),
               AllOf(HasSubstr("memory_gb"), HasSubstr("priority"), HasSubstr("gpus")));
 }
 
 TEST(WantedFromJson, AFieldGivenTwiceIsRefused) {
-  EXPECT_THAT(error_of(R"("memory_gb": 1, "memory_gb": 100)"), HasSubstr("given twice"));
+  EXPECT_THAT(refusal_of(R"("memory_gb": 1, "memory_gb": 100)"), HasSubstr("given twice"));
 }
 
 TEST(WantedFromJson, AnAgentIsNeededAndPrintable) {
@@ -128,14 +128,14 @@ TEST(WantedFromJson, AnAgentIsNeededAndPrintable) {
 
 TEST(WantedFromJson, LongNamesGetAShortAnswer) {
   const std::string name(60'000, 'x');
-  EXPECT_THAT(error_of("\"model_type\": \"" + name + "\""), HasSubstr("has 60000 bytes"));
-  EXPECT_THAT(error_of("\"" + name + "\": 1"), HasSubstr("is unknown"));
-  EXPECT_THAT(error_of("\"priority\": \"" + name + "\""), HasSubstr("must be one of"));
-  EXPECT_THAT(error_of("\"x" + name), HasSubstr("not JSON"));
+  EXPECT_THAT(refusal_of("\"model_type\": \"" + name + "\""), HasSubstr("has 60000 bytes"));
+  EXPECT_THAT(refusal_of("\"" + name + "\": 1"), HasSubstr("is unknown"));
+  EXPECT_THAT(refusal_of("\"priority\": \"" + name + "\""), HasSubstr("must be one of"));
+  EXPECT_THAT(refusal_of("\"x" + name), HasSubstr("not JSON"));
 }
 
 TEST(WantedFromJson, TenMegabytesAreNotEvenRead) {
-  EXPECT_THAT(error_of("\"model_type\": \"" + std::string(10'000'000, 'x') + "\""),
+  EXPECT_THAT(refusal_of("\"model_type\": \"" + std::string(10'000'000, 'x') + "\""),
               HasSubstr("at most 65536 are allowed"));
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr unsigned kIntel = 0x8086;
 
-std::string name_of(const DrmCard& card, const Path& root) {
+std::string intel_name(const DrmCard& card, const Path& root) {
   if (auto name = pci_name(root, card.vendor, card.id)) return "Intel " + *name;
   return fmt::format("Intel GPU {:04x}", card.id);
 }
@@ -40,24 +40,24 @@ void read_clocks(const DrmCard& card, Gpu& gpu) {
       first_mhz({xe / "rp0_freq", gt / "rps_RP0_freq_mhz", card.card / "gt_RP0_freq_mhz"});
 }
 
-void read_power(const DrmCard& card, Gpu& gpu) {
+void read_intel_power(const DrmCard& card, Gpu& gpu) {
   const auto hwmon = hwmon_of(card);
   if (!hwmon) return;
   gpu.power.current_w = gpu.power.enforced_w = read_watts(*hwmon / "power1_max");
   gpu.power.default_w = read_watts(*hwmon / "power1_rated_max");
 }
 
-Gpu describe(const DrmCard& card, const Path& root) {
+Gpu describe_intel(const DrmCard& card, const Path& root) {
   Gpu gpu{};
   gpu.vendor = Vendor::intel;
   gpu.bus = card.bus;
   gpu.uuid = "INTEL-" + card.bus;
-  gpu.name = name_of(card, root);
+  gpu.name = intel_name(card, root);
   gpu.driver_version = driver_version(root, card.driver);
   gpu.memory_total = local_memory(card);
   gpu.numa_node = numa_of(card);
   read_clocks(card, gpu);
-  read_power(card, gpu);
+  read_intel_power(card, gpu);
   list_only(gpu);
   return gpu;
 }
@@ -69,7 +69,7 @@ Found detect_intel(const Path& root) {
   for (const auto& card : drm_cards(root, kIntel)) {
     if (card.driver.empty())
       found.notes.push_back("Intel: " + card.bus + " has no driver bound; load i915 or xe");
-    found.gpus.push_back(describe(card, root));
+    found.gpus.push_back(describe_intel(card, root));
     if (!found.gpus.back().memory_total)
       found.notes.push_back("Intel: " + card.bus + " has no memory of its own that sysfs shows");
   }

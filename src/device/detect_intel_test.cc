@@ -11,7 +11,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-std::string add_card(Tree& tree, const std::string& bus, const char* id, const char* driver) {
+std::string add_intel(Tree& tree, const std::string& bus, const char* id, const char* driver) {
   const auto pci = "/sys/devices/pci0000:00/" + bus;
   tree.file(pci + "/vendor", "0x8086\n").file(pci + "/device", id);
   tree.file(pci + "/class", "0x030000\n").file(pci + "/numa_node", "-1\n");
@@ -22,7 +22,7 @@ std::string add_card(Tree& tree, const std::string& bus, const char* id, const c
 
 TEST(DetectIntel, XeMemoryIsTheSumOfTheTiles) {
   Tree tree;
-  const auto pci = add_card(tree, "0000:03:00.0", "0xe20b\n", "xe");
+  const auto pci = add_intel(tree, "0000:03:00.0", "0xe20b\n", "xe");
   tree.file(pci + "/tile0/physical_vram_size_bytes", "8000000000\n");
   tree.file(pci + "/tile1/physical_vram_size_bytes", "8000000000\n");
   tree.file(pci + "/tile0/gt0/freq0/rp0_freq", "2850\n");
@@ -42,7 +42,7 @@ TEST(DetectIntel, XeMemoryIsTheSumOfTheTiles) {
 
 TEST(DetectIntel, I915MemoryComesFromTheCardsOwnFile) {
   Tree tree;
-  add_card(tree, "0000:03:00.0", "0x56a0\n", "i915");
+  add_intel(tree, "0000:03:00.0", "0x56a0\n", "i915");
   tree.file("/sys/class/drm/card0/lmem_total_bytes", "17079205888\n");
   tree.file("/sys/class/drm/card0/gt_RP0_freq_mhz", "2400\n");
   const auto found = detect_intel(tree.root());
@@ -53,7 +53,7 @@ TEST(DetectIntel, I915MemoryComesFromTheCardsOwnFile) {
 
 TEST(DetectIntel, IntegratedGraphicsHasNoMemoryOfItsOwnAndSaysSo) {
   Tree tree;
-  add_card(tree, "0000:00:02.0", "0x46a6\n", "i915");
+  add_intel(tree, "0000:00:02.0", "0x46a6\n", "i915");
   const auto found = detect_intel(tree.root());
   ASSERT_EQ(found.gpus.size(), 1u);
   EXPECT_FALSE(found.gpus[0].memory_total);
@@ -62,7 +62,7 @@ TEST(DetectIntel, IntegratedGraphicsHasNoMemoryOfItsOwnAndSaysSo) {
 
 TEST(DetectIntel, ACardWithoutADriverIsListedWithAFix) {
   Tree tree;
-  add_card(tree, "0000:03:00.0", "0x56a0\n", "");
+  add_intel(tree, "0000:03:00.0", "0x56a0\n", "");
   const auto found = detect_intel(tree.root());
   EXPECT_EQ(found.gpus.size(), 1u);
   EXPECT_THAT(found.notes[0], HasSubstr("load i915 or xe"));

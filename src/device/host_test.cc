@@ -7,8 +7,8 @@
 namespace sluice::device {
 namespace {
 
-constexpr Instant kStart{std::chrono::hours(1)};
-Instant at(int s) { return kStart + std::chrono::seconds(s); }
+constexpr Instant kBoot{std::chrono::hours(1)};
+Instant boot_and(int s) { return kBoot + std::chrono::seconds(s); }
 
 Cpu two_cores() {
   Cpu cpu;
@@ -28,12 +28,12 @@ TEST(Host, UtilizationIsTheBusyShareBetweenTwoSamples) {
   tree.file("/proc/stat", "cpu  0 0 0 0\ncpu0 100 0 0 900 0 0 0 0 0 0\n");
   HostSampler host(two_cores(), tree.root());
   Readings r;
-  host.sample(r, at(0));
+  host.sample(r, boot_and(0));
   EXPECT_EQ(r.value(Metric::cpu_utilization), std::nullopt);
   // 25 more ticks of user, 25 of system in 2 s at 100 ticks/s on one core; waiting
   // for the disk is not being busy.
   tree.file("/proc/stat", "cpu  0 0 0 0\ncpu0 125 0 25 950 100 0 0 0 0 0\n");
-  host.sample(r, at(2));
+  host.sample(r, boot_and(2));
   ASSERT_TRUE(r.value(Metric::cpu_utilization));
   EXPECT_NEAR(*r.value(Metric::cpu_utilization), 25, 0.01);
 }
@@ -48,9 +48,9 @@ TEST(Host, AQuotaMeansOurGroupsShareOfIt) {
       .file("/proc/stat", "cpu0 0 0 0 0\n");
   HostSampler host(two_cores(), tree.root());
   Readings r;
-  host.sample(r, at(0));
+  host.sample(r, boot_and(0));
   tree.file("/sys/fs/cgroup/job/cpu.stat", "usage_usec 1200000\nuser_usec 1\n");
-  host.sample(r, at(1));
+  host.sample(r, boot_and(1));
   EXPECT_NEAR(r.value(Metric::cpu_utilization).value_or(-1), 40, 0.01);  // 0.2 s of half a core
 }
 
@@ -59,7 +59,7 @@ TEST(Host, MemoryIsWhatOurGroupMayUse) {
   put_basics(tree);
   HostSampler whole(two_cores(), tree.root());
   Readings r;
-  whole.sample(r, at(0));
+  whole.sample(r, boot_and(0));
   EXPECT_EQ(r.value(Metric::host_memory_total), 8192 * 1024.0);
   EXPECT_EQ(r.value(Metric::host_memory_free), 6144 * 1024.0);
   EXPECT_EQ(r.value(Metric::host_memory_used), 2048 * 1024.0);
@@ -71,7 +71,7 @@ TEST(Host, MemoryIsWhatOurGroupMayUse) {
       .file("/sys/fs/cgroup/job/memory.current", "3145728\n")
       .file("/sys/fs/cgroup/job/memory.stat", "anon 1\ninactive_file 1048576\n");
   HostSampler limited(two_cores(), tree.root());
-  limited.sample(r, at(1));
+  limited.sample(r, boot_and(1));
   EXPECT_EQ(r.value(Metric::host_memory_total), 4194304.0);
   EXPECT_EQ(r.value(Metric::host_memory_used), 2097152.0);  // the idle file cache is not use
 }
@@ -80,8 +80,8 @@ TEST(Host, WhatTheMachineCannotSayIsAbsent) {
   Tree tree;
   HostSampler host(two_cores(), tree.root());
   Readings r;
-  r.set(Metric::cpu_load, 7, at(0));
-  host.sample(r, at(1));
+  r.set(Metric::cpu_load, 7, boot_and(0));
+  host.sample(r, boot_and(1));
   for (const auto& m : metrics()) EXPECT_EQ(r.value(m.id), std::nullopt) << m.name;
 }
 
@@ -94,7 +94,7 @@ TEST(Host, TemperatureComesFromTheCpusOwnSensor) {
       .file("/sys/class/hwmon/hwmon1/temp1_input", "61250\n");
   HostSampler host(two_cores(), tree.root());
   Readings r;
-  host.sample(r, at(0));
+  host.sample(r, boot_and(0));
   EXPECT_EQ(r.value(Metric::cpu_temperature), 61.25);
 }
 

@@ -17,29 +17,31 @@ namespace {
 
 using testing::ElementsAre;
 
-constexpr Instant kStart{std::chrono::hours(1)};
-Instant at(double s) { return kStart + std::chrono::duration_cast<Steady::duration>(Seconds(s)); }
+constexpr Instant kBoot{std::chrono::hours(1)};
+Instant boot_and(double s) {
+  return kBoot + std::chrono::duration_cast<Steady::duration>(Seconds(s));
+}
 
 // ---- schedule
 
 TEST(Schedule, EverythingAtOnceAndThenEachTierInItsTime) {
   const Tempo tempo{};  // 1 s, 5 s, 10 s
   Schedule schedule;
-  EXPECT_EQ(schedule.due(at(0), tempo).size(), 4U);
-  EXPECT_EQ(schedule.next(), at(1));
-  EXPECT_THAT(schedule.due(at(1), tempo), ElementsAre(Tier::pulse, Tier::fast));
-  for (int s = 2; s < 5; ++s) schedule.due(at(s), tempo);
-  EXPECT_THAT(schedule.due(at(5), tempo), ElementsAre(Tier::pulse, Tier::fast, Tier::slow));
+  EXPECT_EQ(schedule.due(boot_and(0), tempo).size(), 4U);
+  EXPECT_EQ(schedule.next(), boot_and(1));
+  EXPECT_THAT(schedule.due(boot_and(1), tempo), ElementsAre(Tier::pulse, Tier::fast));
+  for (int s = 2; s < 5; ++s) schedule.due(boot_and(s), tempo);
+  EXPECT_THAT(schedule.due(boot_and(5), tempo), ElementsAre(Tier::pulse, Tier::fast, Tier::slow));
 }
 
 TEST(Schedule, AStretchSparesTheDriverButNotThePulse) {
   const Tempo tempo{{}, 4};
   Schedule schedule;
-  schedule.due(at(0), tempo);
-  EXPECT_THAT(schedule.due(at(1), tempo), ElementsAre(Tier::pulse));
-  schedule.due(at(2), tempo);
-  schedule.due(at(3), tempo);
-  EXPECT_THAT(schedule.due(at(4), tempo), ElementsAre(Tier::pulse, Tier::fast));
+  schedule.due(boot_and(0), tempo);
+  EXPECT_THAT(schedule.due(boot_and(1), tempo), ElementsAre(Tier::pulse));
+  schedule.due(boot_and(2), tempo);
+  schedule.due(boot_and(3), tempo);
+  EXPECT_THAT(schedule.due(boot_and(4), tempo), ElementsAre(Tier::pulse, Tier::fast));
 }
 
 TEST(Schedule, TiersKeepToWholePulsesSoThatTheyFallTogether) {
@@ -55,9 +57,9 @@ TEST(Schedule, TiersKeepToWholePulsesSoThatTheyFallTogether) {
 
 TEST(Schedule, WhatIsLateDoesNotPileUp) {
   Schedule schedule;
-  schedule.due(at(0), {});
-  EXPECT_EQ(schedule.due(at(100), {}).size(), 4U);
-  EXPECT_EQ(schedule.next(), at(101));
+  schedule.due(boot_and(0), {});
+  EXPECT_EQ(schedule.due(boot_and(100), {}).size(), 4U);
+  EXPECT_EQ(schedule.next(), boot_and(101));
 }
 
 // ---- early lists
@@ -66,39 +68,39 @@ constexpr double kMiB = 1 << 20;
 
 TEST(EarlyList, NobodyWaitsForTheProcessesOfAGpuThatIsNotFollowed) {
   EarlyList early;
-  EXPECT_FALSE(early.is_due(0, at(0)));
+  EXPECT_FALSE(early.is_due(0, boot_and(0)));
   early.listed(0);
-  EXPECT_FALSE(early.is_due(1000 * kMiB, at(1)));
+  EXPECT_FALSE(early.is_due(1000 * kMiB, boot_and(1)));
   early.follow(1);
   early.follow(std::nullopt);
-  EXPECT_FALSE(early.is_due(1000 * kMiB, at(1)));
+  EXPECT_FALSE(early.is_due(1000 * kMiB, boot_and(1)));
 }
 
 TEST(EarlyList, AFollowedGpuIsListedWhenItsMemoryChangedMuchAndNotWhenItDidNot) {
   EarlyList early;
   early.listed(1000 * kMiB);
   early.follow(1);
-  EXPECT_TRUE(early.is_due(1000 * kMiB, at(0)));  // something happened there
+  EXPECT_TRUE(early.is_due(1000 * kMiB, boot_and(0)));  // something happened there
   early.listed(1000 * kMiB);
-  EXPECT_FALSE(early.is_due(1000 * kMiB, at(1)));
-  EXPECT_FALSE(early.is_due(1020 * kMiB, at(1)));
-  EXPECT_FALSE(early.is_due(std::nullopt, at(1)));
-  EXPECT_TRUE(early.is_due(1040 * kMiB, at(1)));  // since the list, however slowly
-  EXPECT_TRUE(early.is_due(960 * kMiB, at(1)));   // what was given back, too
+  EXPECT_FALSE(early.is_due(1000 * kMiB, boot_and(1)));
+  EXPECT_FALSE(early.is_due(1020 * kMiB, boot_and(1)));
+  EXPECT_FALSE(early.is_due(std::nullopt, boot_and(1)));
+  EXPECT_TRUE(early.is_due(1040 * kMiB, boot_and(1)));  // since the list, however slowly
+  EXPECT_TRUE(early.is_due(960 * kMiB, boot_and(1)));   // what was given back, too
   early.listed(1040 * kMiB);
-  EXPECT_FALSE(early.is_due(1040 * kMiB, at(2)));
+  EXPECT_FALSE(early.is_due(1040 * kMiB, boot_and(2)));
   early.follow(1);
-  EXPECT_FALSE(early.is_due(1040 * kMiB, at(3)));
+  EXPECT_FALSE(early.is_due(1040 * kMiB, boot_and(3)));
   early.follow(2);
-  EXPECT_TRUE(early.is_due(1040 * kMiB, at(3)));
+  EXPECT_TRUE(early.is_due(1040 * kMiB, boot_and(3)));
 }
 
 TEST(EarlyList, MemoryThatNeverRestsTakesTenTimesTheBudgetAtMost) {
   EarlyList early;
   early.follow(1);
-  early.took(std::chrono::milliseconds(30), 0.001, at(0));  // 1 % of 3 s
-  EXPECT_FALSE(early.is_due(9000 * kMiB, at(2.9)));
-  EXPECT_TRUE(early.is_due(9000 * kMiB, at(3.1)));
+  early.took(std::chrono::milliseconds(30), 0.001, boot_and(0));  // 1 % of 3 s
+  EXPECT_FALSE(early.is_due(9000 * kMiB, boot_and(2.9)));
+  EXPECT_TRUE(early.is_due(9000 * kMiB, boot_and(3.1)));
 }
 
 // ---- worker

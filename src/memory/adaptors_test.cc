@@ -8,11 +8,10 @@
 
 #include "base/error.h"
 #include "memory/pool.h"
+#include "memory/sizes_for_tests.h"
 
 namespace sluice::memory {
 namespace {
-
-constexpr std::size_t kMiB = 1 << 20;
 
 struct Adaptors : testing::Test {
   HostArena arena{256 * kMiB, 64 << 10};

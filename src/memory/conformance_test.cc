@@ -2,13 +2,12 @@
 #include "memory/allocator_conformance.h"
 #include "memory/pool.h"
 #include "memory/pools.h"
+#include "memory/sizes_for_tests.h"
 #include "memory/stream_ordered.h"
 #include "memory/tracking.h"
 
 namespace sluice::memory {
 namespace {
-
-constexpr std::size_t kMiB = 1 << 20;
 
 template <StrategyKind kKind>
 struct HostPool : testing::Test {

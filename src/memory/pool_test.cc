@@ -6,11 +6,12 @@
 #include <random>
 
 #include "base/error.h"
+#include "memory/sizes_for_tests.h"
 
 namespace sluice::memory {
 namespace {
 
-constexpr std::size_t kMiB = 1 << 20, kGranule = 1 << 16;
+constexpr std::size_t kGranule = 1 << 16;
 
 // Knows which granules have memory, and refuses what a real one would suffer.
 class StrictArena final : public Arena {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "memory/sizes_for_tests.h"
 
 namespace sluice::memory {
 namespace {
@@ -16,8 +17,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
-
-constexpr std::size_t kMiB = 1 << 20;
 
 // Four pools on one card: what one holds, the others cannot have.
 struct Card {

@@ -5,13 +5,12 @@
 #include <map>
 
 #include "base/error.h"
+#include "memory/sizes_for_tests.h"
 
 namespace sluice::memory {
 namespace {
 
 using testing::HasSubstr;
-
-constexpr std::size_t kMiB = 1 << 20;
 
 Trace shipped(std::string_view name) {
   for (const auto& file : shipped_traces())

@@ -5,11 +5,10 @@
 #include <random>
 
 #include "memory/oracle_for_tests.h"
+#include "memory/sizes_for_tests.h"
 
 namespace sluice::memory {
 namespace {
-
-constexpr std::size_t kMiB = 1 << 20;
 
 struct Shape {
   const char* name;

@@ -10,11 +10,10 @@
 #include "base/error.h"
 #include "memory/adaptors.h"
 #include "memory/pool.h"
+#include "memory/sizes_for_tests.h"
 
 namespace sluice::memory {
 namespace {
-
-constexpr std::size_t kMiB = 1 << 20;
 
 // Streams that run when told to. Work names the bytes it uses; it is wrong when it runs
 // before work that was queued earlier for the same bytes.

@@ -32,7 +32,7 @@ Trace small() {
   return std::move(builder).finish(std::move(header));
 }
 
-std::string problem_of(std::string_view bytes) {
+std::string problem_of_trace(std::string_view bytes) {
   try {
     decode(bytes);
   } catch (const Error& e) {
@@ -72,16 +72,16 @@ TEST(Trace, AnyChangedOrMissingByteIsNoticed) {
   for (std::size_t i = 0; i < whole.size(); ++i) {
     auto damaged = whole;
     damaged[i] = static_cast<char>(damaged[i] ^ 0x10);
-    EXPECT_NE(problem_of(damaged), "none") << i;
-    EXPECT_NE(problem_of(whole.substr(0, i)), "none") << i;
+    EXPECT_NE(problem_of_trace(damaged), "none") << i;
+    EXPECT_NE(problem_of_trace(whole.substr(0, i)), "none") << i;
   }
 }
 
 TEST(Trace, AVersionOfTomorrowSaysSo) {
   auto bytes = encode(small());
   bytes[13] = '2';
-  EXPECT_THAT(problem_of(bytes), HasSubstr("version 2 of the format; this program reads 1"));
-  EXPECT_THAT(problem_of("hello"), HasSubstr("not a trace"));
+  EXPECT_THAT(problem_of_trace(bytes), HasSubstr("version 2 of the format; this program reads 1"));
+  EXPECT_THAT(problem_of_trace("hello"), HasSubstr("not a trace"));
 }
 
 TEST(Trace, ImpossibleEventsAreRefusedEvenWithARightChecksum) {
@@ -89,13 +89,13 @@ TEST(Trace, ImpossibleEventsAreRefusedEvenWithARightChecksum) {
   twice.events.push_back(twice.events[2]);
   ++twice.header.frees;
   twice.events.back().time_us = twice.events[4].time_us;
-  EXPECT_THAT(problem_of(encode(twice)), HasSubstr("frees a block twice"));
+  EXPECT_THAT(problem_of_trace(encode(twice)), HasSubstr("frees a block twice"));
   auto miscounted = small();
   ++miscounted.header.allocations;
-  EXPECT_THAT(problem_of(encode(miscounted)), HasSubstr("counts other events"));
+  EXPECT_THAT(problem_of_trace(encode(miscounted)), HasSubstr("counts other events"));
   auto never = small();
   never.events[2].block = 9;
-  EXPECT_NE(problem_of(encode(never)), "none");
+  EXPECT_NE(problem_of_trace(encode(never)), "none");
 }
 
 TEST(TraceBuilder, AnAddressHandedOutTwiceWasFreedInBetween) {

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/bytes.h"
+
 namespace sluice::serve {
 
 namespace {
-
-constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
 
 double gb(std::size_t bytes) { return std::round(static_cast<double>(bytes) / kGiB * 1e6) / 1e6; }
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/bytes.h"
+
 namespace sluice::serve {
 
 namespace {
@@ -11,8 +13,6 @@ namespace {
 using device::HealthState;
 using device::Metric;
 using device::Readings;
-
-constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 
 // Divided by a whole number, so that it prints as 0.237 and not as 0.23700000000000002.
 double thousandths(double value) { return std::round(value * 1000) / 1000; }

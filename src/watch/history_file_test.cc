@@ -19,7 +19,9 @@ using device::Metric;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-HistoryOptions at(const std::string& path) { return {.path = path, .flush_s = 3600, .retry_s = 0}; }
+HistoryOptions kept_at(const std::string& path) {
+  return {.path = path, .flush_s = 3600, .retry_s = 0};
+}
 
 Json power(const History& history, std::int64_t from, std::int64_t to) {
   return history.query(ask("GPU-1", "power", from, to), wall_at(to))["metrics"]["power"];
@@ -37,11 +39,11 @@ TEST(HistoryFile, SurvivesARestartAndGoesOnInTheSameStep) {
   const Folder folder;
   const auto now = kEpoch;
   for (const double value : {100, 200}) {
-    History history(at(folder / "history.db"));
+    History history(kept_at(folder / "history.db"));
     Feeder(history).put("GPU-1", Metric::power, now, value);
     history.keep("silences", "[1]");
   }
-  History history(at(folder / "history.db"));
+  History history(kept_at(folder / "history.db"));
   EXPECT_THAT(power(history, now, now)["mean"], ElementsAre(150.0));
   EXPECT_EQ(history.kept("silences"), "[1]");
   EXPECT_EQ(history.kept("other"), std::nullopt);
@@ -50,7 +52,7 @@ TEST(HistoryFile, SurvivesARestartAndGoesOnInTheSameStep) {
 
 TEST(HistoryFile, MakesTheFolderItNeeds) {
   const Folder folder;
-  { History history(at(folder / "a/b/history.db")); }
+  { History history(kept_at(folder / "a/b/history.db")); }
   EXPECT_TRUE(fs::exists(folder / "a/b/history.db"));
 }
 
@@ -58,7 +60,7 @@ TEST(HistoryFile, WhatIsOlderThanItsStepKeepsIsDeleted) {
   const Folder folder;
   const auto now = kEpoch;
   {
-    History history(at(folder / "history.db"));
+    History history(kept_at(folder / "history.db"));
     Feeder feed(history);
     for (const std::int64_t age : {100 * 86400, 2 * 86400, 2 * 3600, 0})
       feed.put("GPU-1", Metric::power, now - age, 1);
@@ -72,7 +74,7 @@ TEST(HistoryFile, WhatIsOlderThanItsStepKeepsIsDeleted) {
 TEST(HistoryFile, ADamagedFileIsMovedAsideAndANewOneBegins) {
   const Folder folder;
   std::ofstream(folder / "history.db") << std::string(20000, 'x');
-  History history(at(folder / "history.db"));
+  History history(kept_at(folder / "history.db"));
   Feeder(history).put("GPU-1", Metric::power, kEpoch, 1);
   EXPECT_TRUE(history.flush());
   EXPECT_EQ(history.stats().trouble, "");
@@ -90,7 +92,7 @@ TEST_P(DamagedPages, AreFoundWhereverTheyAre) {
   const Folder folder;
   const auto now = kEpoch;
   {
-    History history(at(folder / "history.db"));
+    History history(kept_at(folder / "history.db"));
     Feeder feed(history);
     for (int s = 0; s < 3000; ++s) feed.put("GPU-1", Metric::power, now - s, s * 1.1);
   }
@@ -102,7 +104,7 @@ TEST_P(DamagedPages, AreFoundWhereverTheyAre) {
     for (int page = first; page < first + 4; ++page)
       file.seekp(page * 8192) << std::string(8192, '\xee');
   }
-  History history(at(folder / "history.db"));
+  History history(kept_at(folder / "history.db"));
   EXPECT_TRUE(history.flush());
   Feeder(history).put("GPU-1", Metric::power, now, 5);
   EXPECT_TRUE(history.flush());
@@ -113,9 +115,9 @@ TEST_P(DamagedPages, AreFoundWhereverTheyAre) {
 TEST(HistoryFile, AFileOfANewerVersionOrOfAnotherProgramIsKeptAside) {
   for (const char* sql : {"PRAGMA user_version=99", "PRAGMA application_id=7"}) {
     const Folder folder;
-    { History history(at(folder / "history.db")); }
+    { History history(kept_at(folder / "history.db")); }
     Database(folder / "history.db", false).run(sql);
-    History history(at(folder / "history.db"));
+    History history(kept_at(folder / "history.db"));
     EXPECT_EQ(history.stats().trouble, "");
     EXPECT_FALSE(beside(folder / "history.db", "other").empty()) << sql;
   }
@@ -125,7 +127,7 @@ TEST(HistoryFile, AMetricThisProgramDoesNotKnowStaysInTheFile) {
   const Folder folder;
   const auto now = kEpoch;
   const auto put = [&](double value) {
-    History history(at(folder / "history.db"));
+    History history(kept_at(folder / "history.db"));
     Feeder(history).put("GPU-1", Metric::power, now, value);
   };
   const auto rename = [&](const char* from, const char* to) {
@@ -137,18 +139,18 @@ TEST(HistoryFile, AMetricThisProgramDoesNotKnowStaysInTheFile) {
   rename("power", "power_of_tomorrow");
   put(300);
   {
-    History history(at(folder / "history.db"));
+    History history(kept_at(folder / "history.db"));
     EXPECT_THAT(power(history, now, now)["mean"], ElementsAre(300.0));
   }
   rename("power_of_tomorrow", "power");
-  History history(at(folder / "history.db"));
+  History history(kept_at(folder / "history.db"));
   EXPECT_THAT(power(history, now, now)["mean"], ElementsAre(100.0));
 }
 
 TEST(HistoryFile, AFileInUseByAnotherProcessIsLeftAlone) {
   const Folder folder;
-  History first(at(folder / "history.db"));
-  History second(at(folder / "history.db"));
+  History first(kept_at(folder / "history.db"));
+  History second(kept_at(folder / "history.db"));
   EXPECT_EQ(first.stats().trouble, "");
   EXPECT_THAT(second.stats().trouble, HasSubstr("another sluice"));
   Feeder(second).put("GPU-1", Metric::power, kEpoch, 1);
@@ -161,7 +163,7 @@ TEST(HistoryFile, WithoutAFolderItGoesOnInMemoryAndMovesToTheFileWhenItCan) {
   const auto now = kEpoch;
   std::ofstream(folder / "state") << "a file where the folder should be";
   {
-    History history(at(folder / "state/history.db"));
+    History history(kept_at(folder / "state/history.db"));
     Feeder feed(history);
     EXPECT_NE(history.stats().trouble, "");
     feed.put("GPU-1", Metric::power, now, 100);
@@ -176,7 +178,7 @@ TEST(HistoryFile, WithoutAFolderItGoesOnInMemoryAndMovesToTheFileWhenItCan) {
     EXPECT_EQ(history.stats().trouble, "");
     EXPECT_THAT(power(history, now, now)["mean"], ElementsAre(200.0));
   }
-  History again(at(folder / "state/history.db"));
+  History again(kept_at(folder / "state/history.db"));
   EXPECT_THAT(power(again, now, now)["mean"], ElementsAre(200.0));
   EXPECT_EQ(again.kept("silences"), "[2]");
 }
@@ -184,7 +186,7 @@ TEST(HistoryFile, WithoutAFolderItGoesOnInMemoryAndMovesToTheFileWhenItCan) {
 TEST(HistoryFile, AFullDiskLosesNothingOfThisRun) {
   const Folder folder;
   const auto now = kEpoch;
-  auto options = at(folder / "history.db");
+  auto options = kept_at(folder / "history.db");
   options.max_bytes = 12 * 8192;
   History history(options);
   Feeder feed(history);
@@ -203,7 +205,7 @@ TEST(HistoryFile, AFullDiskLosesNothingOfThisRun) {
 
 TEST(HistoryFile, AFullFileTakesNewRowsOnceOldOnesAreDue) {
   const Folder folder;
-  auto options = at(folder / "history.db");
+  auto options = kept_at(folder / "history.db");
   options.max_bytes = 12 * 8192;
   History history(options);
   Feeder feed(history);
@@ -226,7 +228,7 @@ TEST(HistoryFile, AFullFileTakesNewRowsOnceOldOnesAreDue) {
 
 TEST(HistoryFile, ASlowDiskNeverStallsTheCallerAndWhatIsDroppedIsCounted) {
   const Folder folder;
-  auto options = at(folder / "history.db");
+  auto options = kept_at(folder / "history.db");
   options.pending_rows = 100;
   History history(options);
   ASSERT_TRUE(history.flush());
@@ -248,7 +250,7 @@ TEST(HistoryFile, ASlowDiskNeverStallsTheCallerAndWhatIsDroppedIsCounted) {
 
 TEST(HistoryFile, AMoveFromMemoryToASlowDiskHoldsNoQueryUpAndCountsNothingTwice) {
   const Folder folder;
-  History history(at(folder / "history.db"));
+  History history(kept_at(folder / "history.db"));
   ASSERT_TRUE(history.flush());
   Feeder feed(history);
   {
@@ -273,7 +275,7 @@ TEST(HistoryFile, AMoveFromMemoryToASlowDiskHoldsNoQueryUpAndCountsNothingTwice)
 
 // Adds a value a step and says on `out` how far it has stored them, until killed.
 [[noreturn]] void write_until_killed(const std::string& path, std::int64_t start, int out) {
-  History history(at(path));
+  History history(kept_at(path));
   Feeder feed(history);
   for (std::int64_t i = 0;; ++i) {
     feed.put("GPU-1", Metric::power, start + i, static_cast<double>(i));
@@ -303,7 +305,7 @@ TEST(HistoryFile, AProcessKilledWhileWritingLosesNothingItHadStored) {
   ::close(pipe_ends[0]);
 
   EXPECT_EQ(Database(folder / "history.db", false).text("PRAGMA integrity_check"), "ok");
-  History history(at(folder / "history.db"));
+  History history(kept_at(folder / "history.db"));
   const auto kept = power(history, start, start + stored);
   ASSERT_EQ(kept["t"].size(), static_cast<std::size_t>(stored + 1));
   for (std::size_t i = 0; i < kept["t"].size(); ++i)

@@ -12,7 +12,7 @@ namespace {
 
 WallTime wall_now() { return std::chrono::system_clock::now(); }
 
-std::string one_line(const Json& j) {
+std::string without_breaks(const Json& j) {
   return j.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -59,7 +59,7 @@ Observation::News Observation::advance(Instant now) {
   if (update.changed) {
     const auto cost = sampler_.cost();
     const Json j{{"state", cost.state}, {"pid", cost.pid}, {"restarts", cost.restarts}};
-    news.events.push_back({"sampler", wall_now(), one_line(j)});
+    news.events.push_back({"sampler", wall_now(), without_breaks(j)});
   }
   hear_canaries(now, news);
   judge(now, news);
@@ -119,7 +119,7 @@ Event Observation::health_event(const Fleet::Change& change) const {
                {"state", to_string(change.health.state)},
                {"cause", change.health.cause},
                {"fix", change.health.fix}};
-  return {"health", wall_now(), one_line(j)};
+  return {"health", wall_now(), without_breaks(j)};
 }
 
 Event Observation::xid_event(const device::XidSeen& seen) const {
@@ -130,7 +130,7 @@ Event Observation::xid_event(const device::XidSeen& seen) const {
                {"code", seen.xid.code},
                {"meaning", known.meaning},
                {"action", to_string(known.action)}};
-  return {"xid", seen.xid.wall, one_line(j)};
+  return {"xid", seen.xid.wall, without_breaks(j)};
 }
 
 void Observation::describe(Snapshot& snapshot) const {

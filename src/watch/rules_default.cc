@@ -1,6 +1,7 @@
 // The rules everyone starts with. The first five thresholds are the ones people
 // ask for (utilization 95 %, memory 90 %, temperature 80 C, errors 5 %, speed
 // 20 %); the others follow from what the device layer can tell.
+#include "base/bytes.h"
 #include "watch/alert.h"
 
 namespace sluice::watch {
@@ -118,8 +119,6 @@ std::vector<Rule> machine_rules() {
        "*", true},
   };
 }
-
-constexpr double kMiB = 1 << 20;
 
 // Ten minutes of it and not less: what loads a model also grows, for a while.
 std::vector<Rule> growth_rules() {

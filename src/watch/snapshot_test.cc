@@ -9,8 +9,8 @@ namespace {
 
 using device::Metric;
 
-constexpr Instant kNow{std::chrono::hours(1)};
-Instant ago(double s) { return kNow - std::chrono::duration_cast<Steady::duration>(Seconds(s)); }
+constexpr Instant kTaken{std::chrono::hours(1)};
+Instant ago(double s) { return kTaken - std::chrono::duration_cast<Steady::duration>(Seconds(s)); }
 
 GpuView busy_gpu() {
   GpuView view;
@@ -33,7 +33,7 @@ GpuView busy_gpu() {
 }
 
 TEST(Snapshot, EveryValueCarriesItsAge) {
-  const auto j = to_json(busy_gpu(), kNow);
+  const auto j = to_json(busy_gpu(), kTaken);
   EXPECT_EQ(j["readings"]["utilization"],
             (Json{{"value", 87.0}, {"unit", "percent"}, {"age_s", 0.4}}));
   EXPECT_EQ(j["age_s"], 0.4);
@@ -50,7 +50,7 @@ TEST(Snapshot, EveryValueCarriesItsAge) {
 }
 
 TEST(Snapshot, WhatIsNotKnownIsNotThere) {
-  const auto j = to_json(GpuView{}, kNow);
+  const auto j = to_json(GpuView{}, kTaken);
   EXPECT_TRUE(j["readings"].empty());
   for (const auto* key : {"age_s", "memory_percent", "throttle", "processes"})
     EXPECT_FALSE(j.contains(key)) << key;
@@ -59,7 +59,7 @@ TEST(Snapshot, WhatIsNotKnownIsNotThere) {
 TEST(Snapshot, AReadingFromAMomentAheadIsNew) {
   auto view = busy_gpu();
   view.readings.set(Metric::power, 1, ago(-0.01));
-  EXPECT_EQ(to_json(view, kNow)["readings"]["power"]["age_s"], 0.0);
+  EXPECT_EQ(to_json(view, kTaken)["readings"]["power"]["age_s"], 0.0);
 }
 
 TEST(Snapshot, HasThePartsThatTheDocumentationNames) {
@@ -72,8 +72,8 @@ TEST(Snapshot, HasThePartsThatTheDocumentationNames) {
   s.sampler.state = "running";
   s.notes = {"AMD: no amdgpu device"};
   s.demo = "gpu-falls-off";
-  s.at = kNow;
-  const auto j = to_json(s, kNow);
+  s.at = kTaken;
+  const auto j = to_json(s, kTaken);
   EXPECT_EQ(j["sequence"], 12);
   EXPECT_EQ(j["time_ms"], 1'794'711'600'123);
   EXPECT_EQ(j["gpus"].size(), 1U);

@@ -19,7 +19,7 @@ Model parse_message(const Message& message, const fs::path& folder = {}) {
   return parse(*keep, keep, folder);
 }
 
-std::string refusal(const Message& message, const fs::path& folder = {}) {
+std::string refusal_of_model(const Message& message, const fs::path& folder = {}) {
   try {
     parse_message(message, folder);
   } catch (const Error& error) {
@@ -83,11 +83,13 @@ TEST(OnnxReadTest, EveryTruncationIsRefusedAndNoneCrashes) {
 TEST(OnnxReadTest, DataThatDoesNotFitItsShapeIsRefusedByName) {
   const Message claim =
       Message().integer(1, std::int64_t{1} << 40).integer(2, 1).bytes(8, "big").bytes(9, "1234");
-  EXPECT_THAT(refusal(model(Message().message(5, claim))), HasSubstr("'big': 4 bytes of data"));
+  EXPECT_THAT(refusal_of_model(model(Message().message(5, claim))),
+              HasSubstr("'big': 4 bytes of data"));
   const Message negative = Message().integer(1, -1).integer(2, 1).bytes(8, "n");
-  EXPECT_THAT(refusal(model(Message().message(5, negative))), HasSubstr("a dimension of -1"));
+  EXPECT_THAT(refusal_of_model(model(Message().message(5, negative))),
+              HasSubstr("a dimension of -1"));
   const Message unknown = Message().integer(1, 1).integer(2, 99).bytes(8, "u");
-  EXPECT_THAT(refusal(model(Message().message(5, unknown))), HasSubstr("element type 99"));
+  EXPECT_THAT(refusal_of_model(model(Message().message(5, unknown))), HasSubstr("element type 99"));
 }
 
 TEST(OnnxReadTest, GraphsNestedWithoutEndAreRefused) {
@@ -96,11 +98,11 @@ TEST(OnnxReadTest, GraphsNestedWithoutEndAreRefused) {
     const Message attribute = Message().bytes(1, "body").integer(20, 5).message(6, graph);
     graph = Message().message(1, node("If", {"c"}, {"y"}).message(5, attribute));
   }
-  EXPECT_THAT(refusal(model(graph)), HasSubstr("nested more than 64 deep"));
+  EXPECT_THAT(refusal_of_model(model(graph)), HasSubstr("nested more than 64 deep"));
 }
 
 TEST(OnnxReadTest, SomethingElseIsNoModel) {
-  EXPECT_THAT(refusal(Message()), HasSubstr("no ONNX model"));
+  EXPECT_THAT(refusal_of_model(Message()), HasSubstr("no ONNX model"));
   EXPECT_THROW(read("/no/such/file.onnx"), Error);
 }
 
@@ -116,17 +118,19 @@ TEST_F(OnnxFolderTest, ExternalDataStaysInTheModelsFolder) {
   for (const std::string_view location :
        {std::string_view("../secret.bin"), std::string_view(absolute), std::string_view("link.bin"),
         std::string_view("x/../../secret.bin"), std::string_view()})
-    EXPECT_THAT(refusal(external(location), folder_ / "model"),
+    EXPECT_THAT(refusal_of_model(external(location), folder_ / "model"),
                 HasSubstr("outside the model's folder"))
         << location;
 }
 
 TEST_F(OnnxFolderTest, ExternalDataPastItsFileIsRefused) {
   const fs::path model = folder_ / "model";
-  EXPECT_THAT(refusal(external("weights.bin", "17"), model), HasSubstr("begins after the end"));
-  EXPECT_THAT(refusal(external("weights.bin", "12"), model), HasSubstr("ends after the end"));
-  EXPECT_THAT(refusal(external("weights.bin", "-1"), model), HasSubstr("offset '-1'"));
-  EXPECT_THAT(refusal(external("none.bin"), model), HasSubstr("is not there"));
+  EXPECT_THAT(refusal_of_model(external("weights.bin", "17"), model),
+              HasSubstr("begins after the end"));
+  EXPECT_THAT(refusal_of_model(external("weights.bin", "12"), model),
+              HasSubstr("ends after the end"));
+  EXPECT_THAT(refusal_of_model(external("weights.bin", "-1"), model), HasSubstr("offset '-1'"));
+  EXPECT_THAT(refusal_of_model(external("none.bin"), model), HasSubstr("is not there"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/bytes.h"
 #include "base/json.h"
 #include "base/nearest.h"
 #include "broker/broker.h"
@@ -18,7 +19,6 @@ using broker::LeaseError;
 using broker::Token;
 using Outcome = broker::Ledger::Outcome;
 
-constexpr double kGiB = 1 << 30;
 constexpr std::size_t kLargestBody = 64 << 10;
 constexpr std::string_view kListed = "GET /v1/leases lists those there are.";
 

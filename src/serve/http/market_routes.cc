@@ -25,7 +25,7 @@ class Calculation final : public Pending {
   std::shared_ptr<MarketDesk::Job> job_;
 };
 
-Response list(Service&, const Asked&) {
+Response list_kinds(Service&, const Asked&) {
   return json_text(Json{{"calculations", {"option", "risk", "portfolio", "montecarlo", "backtest"}},
                         {"indicators", market::indicator_list()}}
                        .dump());
@@ -38,13 +38,13 @@ Response calculate(Service& s, const Asked& asked) {
   return made;
 }
 
-constexpr Row kRows[] = {
-    {Method::get, "/v1/market", list, !kOpen, !kBlocking},
+constexpr Row kMarketRows[] = {
+    {Method::get, "/v1/market", list_kinds, !kOpen, !kBlocking},
     {Method::post, "/v1/market/{what}", calculate, !kOpen, kBlocking, kBody},
 };
 
 }  // namespace
 
-std::span<const Row> market_rows() noexcept { return kRows; }
+std::span<const Row> market_rows() noexcept { return kMarketRows; }
 
 }  // namespace sluice::serve::http
