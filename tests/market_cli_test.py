@@ -137,7 +137,39 @@ class Mistakes(Case):
 
     def test_an_unknown_indicator_names_those_there_are(self):
         said = self.refused(1, "market", "rsy")
-        self.assertIn("RSI", said)
+        self.assertIn("did you mean 'rsi'", said)
+        self.assertIn("bbands", said)
+        self.assertIn("did you mean 'portfolio'", self.refused(1, "market", "portfolo"))
+
+    def test_a_folder_is_no_table(self):
+        said = self.refused(1, "market", "rsi", "--in", "/tmp")
+        self.assertIn("/tmp", said)
+        self.assertNotIn("filebuf", said)
+
+    def test_rows_that_go_back_in_time_are_refused_by_line(self):
+        newest = "date,close\n2020-01-03,3\n2020-01-02,2\n2020-01-01,1\n"
+        for command in (["market", "sma"], ["market", "risk"], ["market", "portfolio"], ["backtest"]):
+            said = self.refused(2, *command, text=newest)
+            self.assertIn("stdin:3:", said)
+            self.assertIn("oldest", said)
+        two = "date,ticker,close\n2020-01-01,A,1\n2020-01-02,A,2\n2020-01-01,B,1\n2020-01-02,B,2\n"
+        self.assertIn("--by", self.refused(2, "market", "sma", text=two))
+        self.done("market", "sma", "--by", "ticker", text=two)
+        self.done("market", "risk", "--by", "ticker", text=two)
+        mixed = "date,ticker,close\n2020-01-01,A,1\n2020-01-01,B,2\n"
+        self.assertIn("twice", sluice("market", "sma", text=mixed).stderr)
+
+    def test_any_bytes_and_names_can_be_written_as_json(self):
+        for header in (b"outputs", b"indicator", b"d\xff"):
+            text = header + b",close\n1\xfe,10\n2,11\n"
+            for command in (["market", "sma", "--period", "1"], ["market", "risk"], ["backtest"]):
+                with tempfile.NamedTemporaryFile(suffix=".csv") as file:
+                    file.write(text.replace(b"close", b"close" if command[-1] != "risk" else b"c\xff"))
+                    file.flush()
+                    got = json.loads(self.done(*command, "--json", "--in", file.name))
+                if "sma" in command:
+                    self.assertEqual(got["outputs"]["SMA"], [10, 11])
+                    self.assertEqual(got["indicator"], "SMA")
 
     def test_a_file_that_is_not_there(self):
         self.assertIn("/nowhere.csv", self.refused(1, "market", "rsi", "--in", "/nowhere.csv"))
@@ -164,8 +196,9 @@ class Help(Case):
 
     def test_the_list_has_every_indicator(self):
         listed = self.done("market")
-        for name in ("rsi", "bbands", "vwap", "swing_signal", "portfolio", "montecarlo"):
-            self.assertIn(name, listed)
+        for name in ("rsi", "bbands", "vwap", "swing_signal", "mean_reversion_signal", "portfolio",
+                     "montecarlo"):
+            self.assertRegex(listed, rf"(?m)^  {name} ")
 
 
 class Others(Case):
@@ -186,6 +219,18 @@ class Others(Case):
         self.assertAlmostEqual(float(got[1][1]), 7.965567455405804, delta=1e-6)
         self.assertIn(":2:", self.refused(2, "market", "option", "--in", "-",
                                           text="id,kind,spot\nx,cal,1\n"))
+
+    def test_a_table_of_quotes_may_have_both_volatility_and_price(self):
+        text = "id,spot,strike,t,vol,price\nx,100,100,1,0.2,7.965567455405804\n"
+        implied = rows(self.done("market", "option", "--model", "implied", "--in", "-", text=text))
+        self.assertAlmostEqual(float(dict(zip(*implied))["vol"]), 0.2, delta=1e-12)
+        priced = rows(self.done("market", "option", "--in", "-", text=text))
+        self.assertAlmostEqual(float(dict(zip(*priced))["price"]), 7.965567455405804, delta=1e-12)
+
+    def test_a_price_that_there_is_not_says_why(self):
+        got = self.done("market", "option", "--model", "american", "--spot", "100", "--strike", "100",
+                        "--t", "1", "--vol", "0.2", "--rate", "-0.05")
+        self.assertIn("binomial", got)
 
     def test_published_option_values(self):
         reference = DATA / "option_reference.csv"
@@ -212,6 +257,29 @@ class Others(Case):
         self.assertLess(first["standard_error"], 0.01)
         self.assertIn("standard error", self.done(*ask[:-1]))
 
+    def test_several_assets_and_stochastic_volatility(self):
+        ask = ("market", "montecarlo", "--json", "--paths", "65536")
+        one = json.loads(self.done(*ask, "--payoff", "basket", "--asset", "100:0.2", "--asset",
+                                   "100:0.2", "--correlation", "0.999999"))
+        self.assertAlmostEqual(one["price"], 7.9656, delta=4 * one["standard_error"] + 0.01)
+        rows_given = json.loads(self.done(*ask, "--payoff", "basket", "--asset", "100:0.2", "--asset",
+                                          "100:0.2", "--correlation", "1,0.999999;0.999999,1"))
+        self.assertEqual(rows_given, one)
+        heston = json.loads(self.done(*ask, "--steps", "100", "--v0", "0.04", "--sigma", "0.3"))
+        exact = json.loads(self.done("market", "option", "--json", "--model", "heston", "--spot", "100",
+                                     "--strike", "100", "--t", "1", "--sigma", "0.3"))
+        self.assertAlmostEqual(heston["price"], exact["price"], delta=0.1)
+        self.assertIn("SPOT:VOL", self.refused(2, *ask, "--asset", "100"))
+        self.assertIn("--asset", self.refused(2, *ask, "--correlation", "0.5"))
+
+    def test_a_covariance_that_was_asked_for_is_shown(self):
+        got = self.done("market", "risk", "--covariance", "sample", text=table(99, "A", "B"))
+        self.assertRegex(got, r"(?m)^covariance +A +B\nA +\S+ +\S+\nB +\S+ +\S+")
+
+    def test_the_only_series_is_no_benchmark(self):
+        self.assertIn("only series", self.refused(2, "market", "risk", "--benchmark", "A",
+                                                  text=table(9, "A")))
+
     def test_risk_of_one_series_and_of_many(self):
         text = "date,A,B\n1,100,50\n2,110,50\n3,99,55\n4,121,44\n"
         got = json.loads(self.done("market", "risk", "--json", text=text))["series"]
@@ -236,6 +304,19 @@ class Others(Case):
         said = self.refused(2, "market", "portfolio", "--upper", "0.2", text=table(99, "A", "B"))
         self.assertIn("sum to 1", said)
 
+    def test_sectors_and_shares_of_risk(self):
+        text = table(300, "A", "B", "C", "D")
+        ask = ("market", "portfolio", "--goal", "min_volatility", "--json")
+        weights = json.loads(self.done(*ask, "--sector", "tech:A,B::0.1", "--sector", "banks:C:0.6:",
+                                       text=text))["weights"]
+        self.assertAlmostEqual(weights["A"] + weights["B"], 0.1, delta=1e-9)
+        self.assertAlmostEqual(weights["C"], 0.6, delta=1e-9)
+        self.assertIn("NAME:ASSET", self.refused(2, *ask, "--sector", "tech:A:0.1", text=text))
+        self.assertIn("sectors[0].assets", self.refused(2, *ask, "--sector", "x:Z:0:1", text=text))
+        shares = json.loads(self.done("market", "portfolio", "--goal", "risk_parity", "--shares",
+                                      "1,2,3,4", "--json", text=text))["risk_shares"]
+        self.assertAlmostEqual(shares["D"], 0.4, delta=1e-9)
+
 
 class Backtests(Case):
     def test_a_table_json_and_a_page(self):
@@ -258,6 +339,26 @@ class Backtests(Case):
         self.assertEqual(got["sweep"]["tried"], 9)
         self.assertEqual(got["luck"]["tried"], 9)
         self.assertGreater(len(got["walk_forward"]["windows"]), 3)
+
+    def test_bars_within_a_day(self):
+        text = "time,close\n" + "".join(f"2020-01-{d:02d}T{h:02d}:00,{100 + d * h % 17}\n"
+                                        for d in range(1, 20) for h in range(9, 17))
+        got = json.loads(self.done("backtest", "--fast", "3", "--slow", "8", "--json", text=text))
+        self.assertEqual(got["backtest"]["dates"][0], "2020-01-01")
+        self.assertGreater(got["backtest"]["metrics"]["trades"], 0)
+        for style in ("20200102", "2020/01/02"):
+            got = json.loads(self.done("backtest", "--json",
+                                       text=f"date,close\n{style},1\n{style[:-1]}3,2\n"))
+            self.assertEqual(got["backtest"]["dates"], ["2020-01-02", "2020-01-03"])
+
+    def test_bad_bars_are_named_by_line_and_column(self):
+        head = "date,open,high,low,close\n2020-01-02,10,11,9,10\n"
+        for bar, word in (("2020-01-03,,11,9,10", "open"), ("2020-01-03,10,8,9,10", "high"),
+                          ("2020-01-03,10,11,-1,10", "low"), ("2020-01-03,10,11,9,inf", "close"),
+                          ("2020-01-02,10,11,9,10", "2020-01-02"), ("2020-01-32,1,1,1,1", "date")):
+            said = self.refused(2, "backtest", text=head + bar + "\n")
+            self.assertIn("stdin:3:", said)
+            self.assertIn(word, said)
 
     def test_mistakes_name_the_flag(self):
         text = table(100, "close")

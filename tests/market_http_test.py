@@ -135,6 +135,11 @@ class Market(unittest.TestCase):
         self.refused("backtest", {"close": CLOSE, "parameters": {"fast": "1:1000:0.001"}}, "fast")
         self.refused("backtest", {"close": CLOSE * 1000,
                                   "parameters": {"fast": "1:3000", "slow": "2:3000"}}, "parameters")
+        for anchored in (False, True):
+            walk = {"in_sample": 2, "out_of_sample": 1, "anchored": anchored}
+            self.refused("backtest", {"close": CLOSE * 100, "walk_forward": walk}, "steps")
+        self.refused("risk", {"returns": [[0.1, 0.2]] * 2001, "covariance": "sample"}, "2000")
+        self.refused("risk", {"returns": CLOSE, "simulate": True, "paths": 2 ** 30}, "paths")
 
     def test_a_long_calculation_keeps_nobody_waiting(self):
         body = {"payoff": "asian_price", "steps": 100, "paths": 1 << 18}

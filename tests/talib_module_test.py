@@ -120,6 +120,32 @@ class LikeTaLib(unittest.TestCase):
         mine, theirs = self.both(lambda m: m.RSI(close, timeperiod=1))
         self.assertIn(str(theirs), str(mine))
 
+    def test_periods_that_are_no_int_are_cut_off_alike(self):
+        close = inputs("random")["close"]
+        for period in (10.0, 10.7, np.float64(3), np.int32(7), np.int64(30)):
+            for module in (ours, talib):
+                np.testing.assert_array_equal(module.RSI(close, period),
+                                              module.RSI(close, int(period)))
+        for period in ("10", None, [3]):
+            self.assertEqual({type(e) for e in self.both(lambda m: m.RSI(close, period))}, {TypeError})
+
+    def test_bytes_in_another_order(self):
+        close = inputs("random")["close"]
+        np.testing.assert_array_equal(ours.EMA(close.astype(">f8")), ours.EMA(close))
+
+    def test_names_that_existing_code_asks_for(self):
+        for name in ("SMA", "EMA", "WMA", "DEMA", "TEMA", "TRIMA", "KAMA", "MAMA", "T3"):
+            self.assertEqual(getattr(ours.MA_Type, name), getattr(talib.MA_Type, name))
+        for number in range(3):
+            self.assertEqual(ours.MA_Type[number], talib.MA_Type[number])
+        with self.assertRaisesRegex(Exception, "TA_BAD_PARAM"):
+            ours.BBANDS(inputs("random")["close"], matype=ours.MA_Type.T3)
+        self.assertTrue(talib.__ta_version__.startswith(ours.__version__.encode()))
+        theirs = talib.get_function_groups()
+        for group, names in ours.get_function_groups().items():
+            for name in set(names) & set(talib.get_functions()):
+                self.assertIn(name, theirs[group])
+
     def test_marks_for_defaults(self):
         close = inputs("random")["close"]
         np.testing.assert_array_equal(ours.RSI(close, timeperiod=-2 ** 31), ours.RSI(close))
@@ -169,7 +195,8 @@ class BeyondTaLib(unittest.TestCase):
     def test_lookback_and_lists(self):
         self.assertEqual(ours.lookback("RSI", timeperiod=14), 14)
         self.assertIn("RSI", ours.get_functions())
-        self.assertIn("RSI", ours.get_function_groups()["momentum"])
+        with self.assertRaisesRegex(ValueError, "XXX"):
+            ours.lookback("XXX")
 
     def test_threads(self):
         from concurrent.futures import ThreadPoolExecutor
@@ -191,6 +218,16 @@ class Market(unittest.TestCase):
         self.assertAlmostEqual(sum(weights.values()), 1)
         found = market.backtest(close=prices["A"], parameters={"fast": [5, 10], "slow": 50})
         self.assertEqual(found["sweep"]["tried"], 2)
+
+    def test_dates_of_any_kind(self):
+        import datetime
+        close = inputs("random")["close"]
+        days = np.arange(BARS) + np.datetime64("2020-01-01")
+        wanted = [str(d) for d in days]
+        for dates in (wanted, days, days.astype("datetime64[ns]"),
+                      [datetime.date(2020, 1, 1) + datetime.timedelta(i) for i in range(BARS)],
+                      [datetime.datetime(2020, 1, 1) + datetime.timedelta(i) for i in range(BARS)]):
+            self.assertEqual(market.backtest(close=close, dates=dates)["backtest"]["dates"], wanted)
 
     def test_a_wrong_field_is_named(self):
         with self.assertRaisesRegex(market.MarketError, "strike"):

@@ -20,11 +20,19 @@ class MarketError(ValueError):
     """A field that is wrong, by its name."""
 
 
+def _counts_nanoseconds(value):
+    """NumPy lists such times as whole numbers."""
+    return str(getattr(value, "dtype", "")) == "datetime64[ns]" and hasattr(value, "astype")
+
+
 def _plain(value):
     if hasattr(value, "columns") and hasattr(value, "to_dict"):  # a DataFrame
         return {str(name): _plain(value[name]) for name in value.columns}
+    if hasattr(value, "isoformat"):  # dates, pandas' too
+        return value.isoformat()
     if hasattr(value, "tolist"):  # NumPy, pandas
-        return _plain(value.tolist())
+        return _plain(value.astype("datetime64[s]").tolist() if _counts_nanoseconds(value)
+                      else value.tolist())
     if isinstance(value, dict):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -18,13 +18,21 @@ from . import _native
 _UNSET = (-2 ** 31, -4e37)  # TA-Lib's marks for "take the default"
 
 
+# The version whose definitions these are.
+__version__ = "0.8.1"
+__ta_version__ = b"0.8.1 (Sluice)"
+
+_AVERAGES = {0: "Simple", 1: "Exponential", 2: "Weighted", 3: "Double Exponential",
+             4: "Triple Exponential", 5: "Triangular", 6: "Kaufman Adaptive",
+             7: "MESA Adaptive", 8: "Triple Generalized Double Exponential"}
+
+
 class MA_Type:
-    """The averages that `matype` may be."""
-    SMA, EMA, WMA = 0, 1, 2
+    """TA-Lib's numbers of averages; `matype` may be SMA, EMA or WMA here."""
+    SMA, EMA, WMA, DEMA, TEMA, TRIMA, KAMA, MAMA, T3 = range(9)
 
     def __class_getitem__(cls, number):
-        return {0: "Simple Moving Average", 1: "Exponential Moving Average",
-                2: "Weighted Moving Average"}[number]
+        return _AVERAGES[number] + " Moving Average"
 
 
 def _array(name, value):
@@ -33,11 +41,11 @@ def _array(name, value):
     if not isinstance(value, np.ndarray):
         raise TypeError(f"Argument '{name}' has incorrect type (expected numpy.ndarray, got "
                         f"{type(value).__name__})")
-    if value.dtype not in (np.float64, np.float32):
+    if value.dtype.type not in (np.float64, np.float32):
         raise Exception("input array type is not double")
     if value.ndim not in (1, 2):
         raise Exception("input array has wrong dimensions")
-    return np.ascontiguousarray(value)
+    return np.ascontiguousarray(value, value.dtype.newbyteorder("="))
 
 
 def _is_series(value):
@@ -90,13 +98,10 @@ def _signature(inputs, parameters):
 def _number(parameter, value):
     if value in _UNSET:
         return parameter["default"]
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+    if not isinstance(value, (int, float, np.integer, np.floating)):
         raise TypeError(f"Argument '{parameter['name']}' must be a number, not "
                         f"{type(value).__name__}")
-    if parameter["whole"] and not isinstance(value, (int, np.integer)):
-        raise TypeError(f"Argument '{parameter['name']}' must be an integer, not "
-                        f"{type(value).__name__}")
-    return float(value)
+    return float(int(value) if parameter["whole"] else value)  # cut off, as TA-Lib's wrapper does
 
 
 def _function(one):
@@ -135,7 +140,9 @@ def MA(real, timeperiod=30, matype=0, *, device=None):
 
 def lookback(name, **parameters):
     """Bars before the first output of `name`."""
-    one = _by_name()[name.upper()]
+    one = _by_name().get(name.upper())
+    if one is None:
+        raise ValueError(f"there is no function {name}; get_functions() lists them")
     unknown = set(parameters) - {p["name"] for p in one["parameters"]}
     if unknown:
         raise TypeError(f"{name} has no parameter {', '.join(sorted(unknown))}")
@@ -148,12 +155,21 @@ def get_functions():
     return [one["name"] for one in _native.indicators()] + ["MA"]
 
 
+_GROUPS = {"averages": "Overlap Studies", "statistics": "Statistic Functions",
+           "momentum": "Momentum Indicators", "trend": "Momentum Indicators",
+           "volatility": "Volatility Indicators", "volume": "Volume Indicators",
+           "signals": "Signals"}
+_OTHER_GROUP = {"BBANDS": "Overlap Studies", "MAX": "Math Operators", "MIN": "Math Operators",
+                "VWAP": "Volume Indicators"}
+
+
 def get_function_groups():
-    """The names of all functions by group."""
+    """The names of all functions by TA-Lib's groups."""
     groups = {}
     for one in _native.indicators():
-        groups.setdefault(one["group"], []).append(one["name"])
-    groups.setdefault("averages", []).append("MA")
+        group = _OTHER_GROUP.get(one["name"], _GROUPS[one["group"]])
+        groups.setdefault(group, []).append(one["name"])
+    groups["Overlap Studies"].append("MA")
     return groups
 
 

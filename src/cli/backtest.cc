@@ -1,6 +1,7 @@
 // sluice backtest: trading rules on past prices.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -8,6 +9,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/market_request.h"
 #include "cli/progress.h"
@@ -21,14 +23,14 @@ namespace {
 using market::Csv;
 using market::PriceHistory;
 
-constexpr std::string_view kExamples =
+constexpr std::string_view kBacktestExamples =
     "  sluice backtest --in prices.csv\n"
     "  sluice backtest --in prices.csv --fast 5:50:5 --slow 20:200:10 --html report.html\n"
     "  sluice backtest --in all.csv --by ticker --strategy rsi --lower 20,30 --upper 70,80\n"
     "  sluice backtest --in prices.csv --fast 5:50:5 --walk-forward --in-sample 756\n"
     "The CSV has a date first and close; open, high and low are used where they are there.";
 
-struct Flags {
+struct BacktestFlags {
   std::string in = "-", by, column = "close", html;
   bool walk_forward = false, anchored = false;
   Json parameters = Json::object(), trading = Json::object(), walk = Json::object();
@@ -66,49 +68,74 @@ std::vector<double> column_if_there(const Csv& csv, const std::string& name) {
   return csv.has(name) ? csv.numbers(csv.column(name)) : std::vector<double>();
 }
 
-bool has_dates(const Csv& csv) {
-  const auto first = csv.text(0, 0);
-  return first.size() >= 10 && first[4] == '-' && first[7] == '-';
+struct PriceColumns {
+  std::string close_name;
+  std::vector<double> open, high, low, close;
+};
+
+PriceColumns columns_of(const Csv& csv, const std::string& close) {
+  PriceColumns c{close, {}, {}, {}, csv.numbers(csv.column(close))};
+  if (close != "close") return c;  // the others belong to the close
+  c.open = column_if_there(csv, "open");
+  c.high = column_if_there(csv, "high");
+  c.low = column_if_there(csv, "low");
+  if (c.high.empty() || c.low.empty()) c.high = c.low = {};
+  return c;
 }
 
-std::int32_t day_of(const Csv& csv, std::size_t row) {
+void add_price(const Csv& csv, std::size_t row, const std::string& name,
+               const std::vector<double>& from, std::vector<double>& to) {
+  if (from.empty()) return;
+  if (!(std::isfinite(from[row]) && from[row] > 0))
+    csv.fail(row, "column " + name + " holds no positive price");
+  to.push_back(from[row]);
+}
+
+void add_bar(const Csv& csv, std::size_t row, const PriceColumns& c, PriceHistory& to) {
+  add_price(csv, row, c.close_name, c.close, to.close);
+  add_price(csv, row, "open", c.open, to.open);
+  add_price(csv, row, "high", c.high, to.high);
+  add_price(csv, row, "low", c.low, to.low);
+  if (!to.high.empty() && to.high.back() < to.low.back())
+    csv.fail(row, "the high is under the low");
+}
+
+// `before`: the date of the same owner's row above.
+void add_date(const Csv& csv, std::size_t row, std::string_view& before, PriceHistory& to) {
+  const auto text = csv.text(row, 0);
   try {
-    return market::day_from(csv.text(row, 0).substr(0, 10));
+    const market::Stamp stamp = market::stamp_from(text);
+    to.days.push_back(stamp.day);
+    to.intraday = to.intraday || stamp.timed;
   } catch (const Error& e) {
     csv.fail(row, std::string(e.reason()));
   }
+  if (text <= before && text.size() == before.size())
+    csv.fail(row, fmt::format("{} comes after {}: the oldest row must be the first",
+                              in_quotes(text), in_quotes(before)));
+  before = text;
 }
 
-std::vector<PriceHistory> histories_of(const Csv& csv, const Flags& flags) {
+std::vector<PriceHistory> histories_of(const Csv& csv, const BacktestFlags& flags) {
   require(csv.rows() > 0, csv.name() + " has no rows");
-  const auto close = csv.numbers(csv.column(flags.column));
-  const bool whole = flags.column == "close";  // the others belong to the close
-  const std::vector<double> none;
-  const auto open = whole ? column_if_there(csv, "open") : none;
-  const auto high = whole ? column_if_there(csv, "high") : none;
-  const auto low = whole ? column_if_there(csv, "low") : none;
-  const bool dated = has_dates(csv);
+  const PriceColumns columns = columns_of(csv, flags.column);
+  const bool dated = market::looks_dated(csv.text(0, 0));
   const std::size_t owner = flags.by.empty() ? 0 : csv.column(flags.by);
   std::vector<PriceHistory> all;
+  std::vector<std::string_view> dates;
   std::map<std::string_view, std::size_t> number;
   for (std::size_t row = 0; row < csv.rows(); ++row) {
     const auto who = flags.by.empty() ? std::string_view(csv.name()) : csv.text(row, owner);
     const auto [place, fresh] = number.emplace(who, all.size());
-    if (fresh) all.push_back({.ticker = std::string(who)});
+    if (fresh) all.push_back({.ticker = std::string(who)}), dates.emplace_back();
     PriceHistory& one = all[place->second];
-    if (!(close[row] > 0)) csv.fail(row, "column " + flags.column + " holds no positive price");
-    one.close.push_back(close[row]);
-    if (!open.empty()) one.open.push_back(open[row]);
-    if (!high.empty() && !low.empty()) {
-      one.high.push_back(high[row]);
-      one.low.push_back(low[row]);
-    }
-    if (dated) one.days.push_back(day_of(csv, row));
+    add_bar(csv, row, columns, one);
+    if (dated) add_date(csv, row, dates[place->second], one);
   }
   return all;
 }
 
-void add_flags(RequestCommand& command, Flags& flags) {
+void add_flags(RequestCommand& command, BacktestFlags& flags) {
   auto& app = command.app;
   app.add_option("--in", flags.in, "CSV file with a header; - (default) is standard input")
       ->type_name("FILE");
@@ -130,7 +157,7 @@ void add_flags(RequestCommand& command, Flags& flags) {
   walk.on("anchored", "choose by all bars so far");
 }
 
-market::StudyRequest request_of(RequestCommand& command, const Flags& flags, Io& io) {
+market::StudyRequest request_of(RequestCommand& command, const BacktestFlags& flags, Io& io) {
   Json& request = command.request;
   request["parameters"] = flags.parameters;
   request["trading"] = flags.trading;
@@ -164,9 +191,9 @@ void write_page(const std::string& path, const market::Study& study) {
 
 int backtest(Args args, Io& io) {
   RequestCommand command("Try trading rules on past prices", "sluice backtest");
-  Flags flags;
+  BacktestFlags flags;
   add_flags(command, flags);
-  if (!parse(command.app, args, io, kExamples)) return 0;
+  if (!parse(command.app, args, io, kBacktestExamples)) return 0;
   const auto request = request_of(command, flags, io);
   const auto compute = make_compute(command.compute, io.environment);
   const auto study = [&] {
@@ -177,7 +204,7 @@ int backtest(Args args, Io& io) {
   if (command.compute.explain) io.err << "ran: " << study.sweep.ran_on << "\n";
   if (!flags.html.empty()) write_page(flags.html, study);
   if (command.json)
-    io.out << to_json(study).dump() << '\n';
+    io.out << in_utf8(to_json(study)) << '\n';
   else
     print(study, request, io.out);
   return 0;

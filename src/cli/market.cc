@@ -15,6 +15,8 @@
 #include <ostream>
 
 #include "base/error.h"
+#include "base/nearest.h"
+#include "base/printable.h"
 #include "cli/actions.h"
 #include "cli/commands.h"
 #include "cli/compute_flags.h"
@@ -33,7 +35,7 @@ using market::Csv;
 using market::Indicator;
 using market::Input;
 
-struct Flags {
+struct MarketFlags {
   std::string in = "-", out, column, by;
   std::vector<std::string> columns;  // high=H
   std::vector<std::optional<double>> parameters;
@@ -56,21 +58,29 @@ constexpr Action kOthers[] = {
     {"portfolio", "weights by mean and variance, risk shares or CVaR", market_portfolio},
 };
 
+constexpr std::size_t kNameWidth = 24;  // of the longest indicator, and room
+
+std::string summary_of(const Indicator& one) {
+  std::string parameters;
+  for (const auto& parameter : one.parameters)
+    parameters += fmt::format("{}{} {:g}", parameters.empty() ? " (" : ", ", parameter.name,
+                              parameter.standard);
+  return std::string(one.summary) + (parameters.empty() ? "" : parameters + ")");
+}
+
 int list(Io& io) {
   Report report(io.out, terminal_behind(io.out));
+  const auto row = [&](std::string_view name, std::string_view text) {
+    const auto mark = fmt::format("  {:<{}}", name, kNameWidth - 2);
+    report.item(paint(mark, Ink::dim, report.pen()), kNameWidth, text);
+  };
   report.line("usage: sluice market <what> [options]");
-  report.line("");
   report.heading("", "calculations");
-  for (const Action& other : kOthers) report.row(other.name, other.help);
+  for (const Action& other : kOthers) row(other.name, other.help);
   std::string_view group;
   for (const Indicator& one : market::indicators()) {
     if (one.group != group) report.heading("", group = one.group);
-    std::string parameters;
-    for (const auto& parameter : one.parameters)
-      parameters += fmt::format("{}{} {:g}", parameters.empty() ? " (" : ", ", parameter.name,
-                                parameter.standard);
-    report.row(lower(one.name) + (one.name.size() > 12 ? " " : ""),
-               std::string(one.summary) + (parameters.empty() ? "" : parameters + ")"));
+    row(lower(one.name), summary_of(one));
   }
   report.line("");
   report.line("sluice market <what> --help explains one, e.g. sluice market rsi --help");
@@ -90,7 +100,7 @@ std::string examples(const Indicator& one) {
       name, period);
 }
 
-void add_parameters(CLI::App& app, const Indicator& one, Flags& flags) {
+void add_parameters(CLI::App& app, const Indicator& one, MarketFlags& flags) {
   flags.parameters.resize(one.parameters.size());
   for (std::size_t i = 0; i < one.parameters.size(); ++i) {
     const auto& parameter = one.parameters[i];
@@ -102,7 +112,7 @@ void add_parameters(CLI::App& app, const Indicator& one, Flags& flags) {
   }
 }
 
-void add_flags(CLI::App& app, const Indicator& one, Flags& flags) {
+void add_flags(CLI::App& app, const Indicator& one, MarketFlags& flags) {
   app.add_option("--in", flags.in, "CSV file with a header; - (default) is standard input")
       ->type_name("FILE");
   app.add_option("--out", flags.out, "file to write; else standard output")->type_name("FILE");
@@ -120,7 +130,7 @@ void add_flags(CLI::App& app, const Indicator& one, Flags& flags) {
 // ---- columns ---------------------------------------------------------------------------
 
 // The name that the file has for `input`.
-std::string column_name(const Flags& flags, const Indicator& one, Input input) {
+std::string column_name(const MarketFlags& flags, const Indicator& one, Input input) {
   if (one.any_price && !flags.column.empty()) return flags.column;
   const std::string_view name = to_string(input);
   for (const std::string& given : flags.columns)
@@ -129,7 +139,7 @@ std::string column_name(const Flags& flags, const Indicator& one, Input input) {
   return std::string(name);
 }
 
-void check_columns(const Flags& flags, const Indicator& one) {
+void check_columns(const MarketFlags& flags, const Indicator& one) {
   for (const std::string& given : flags.columns) {
     const auto at = given.find('=');
     const auto is_it = [&](Input input) { return lower(given.substr(0, at)) == to_string(input); };
@@ -177,7 +187,7 @@ using Columns = std::vector<std::vector<double>>;
 // ---- the calculation -------------------------------------------------------------------
 
 // Series of one length run as one batch; results go back to their rows.
-void run_batch(compute::Compute& compute, const market::Plan& plan, const Flags& flags,
+void run_batch(compute::Compute& compute, const market::Plan& plan, const MarketFlags& flags,
                const std::vector<const Series*>& batch, const Columns& in, Columns& out, Io& io) {
   const std::size_t bars = batch[0]->rows.size();
   Columns from(in.size(), std::vector<double>(bars * batch.size()));
@@ -193,7 +203,7 @@ void run_batch(compute::Compute& compute, const market::Plan& plan, const Flags&
       for (std::size_t i = 0; i < bars; ++i) out[c][batch[s]->rows[i]] = to[c][s * bars + i];
 }
 
-Columns calculate(const Csv& csv, const Indicator& one, const Flags& flags, Io& io) {
+Columns calculate(const Csv& csv, const Indicator& one, const MarketFlags& flags, Io& io) {
   std::vector<double> values;
   for (std::size_t i = 0; i < one.parameters.size(); ++i)
     values.push_back(flags.parameters[i].value_or(one.parameters[i].standard));
@@ -233,6 +243,11 @@ void write_csv(const Csv& csv, const Indicator& one, std::size_t by, const Colum
   out << text;
 }
 
+// A column's name among the names that the answer has anyway.
+std::string key_of(const std::string& column) {
+  return column == "indicator" || column == "outputs" ? "column " + column : column;
+}
+
 nlohmann::json json_of(const Csv& csv, const Indicator& one, std::size_t by,
                        const Columns& values) {
   nlohmann::json json{{"indicator", one.name}};
@@ -241,18 +256,18 @@ nlohmann::json json_of(const Csv& csv, const Indicator& one, std::size_t by,
     for (std::size_t row = 0; row < csv.rows(); ++row) list.push_back(csv.text(row, column));
     return list;
   };
-  json[csv.header()[0]] = texts(0);
-  if (by != 0) json[csv.header()[by]] = texts(by);
+  json[key_of(csv.header()[0])] = texts(0);
+  if (by != 0) json[key_of(csv.header()[by])] = texts(by);
   for (std::size_t i = 0; i < values.size(); ++i)
     json["outputs"][market::output_name(one, i)] = values[i];
   return json;
 }
 
-void write(const Csv& csv, const Indicator& one, const Flags& flags, const Columns& values,
+void write(const Csv& csv, const Indicator& one, const MarketFlags& flags, const Columns& values,
            std::ostream& out) {
   const std::size_t by = flags.by.empty() ? 0 : csv.column(flags.by);
   if (flags.json)
-    out << json_of(csv, one, by, values).dump() << '\n';
+    out << in_utf8(json_of(csv, one, by, values)) << '\n';
   else
     write_csv(csv, one, by, values, out);
 }
@@ -260,11 +275,12 @@ void write(const Csv& csv, const Indicator& one, const Flags& flags, const Colum
 int run_indicator(const Indicator& one, Args args, Io& io) {
   const std::string name = lower(one.name);
   CLI::App app(std::string(one.summary), "sluice market " + name);
-  Flags flags;
+  MarketFlags flags;
   add_flags(app, one, flags);
   if (!parse(app, args, io, examples(one))) return 0;
   check_columns(flags, one);
   const Csv csv = Csv::read(flags.in, io.in);
+  check_order(csv, flags.by, io.err);
   const Columns values = calculate(csv, one, flags, io);
   if (flags.out.empty()) {
     write(csv, one, flags, values, io.out);
@@ -276,13 +292,25 @@ int run_indicator(const Indicator& one, Args args, Io& io) {
   return 0;
 }
 
+const Indicator& indicator_named(std::string_view name) {
+  for (const Indicator& one : market::indicators())
+    if (lower(one.name) == lower(name)) return one;
+  std::vector<std::string> known;
+  for (const Action& other : kOthers) known.emplace_back(other.name);
+  for (const Indicator& one : market::indicators()) known.push_back(lower(one.name));
+  const std::vector<std::string_view> words(known.begin(), known.end());
+  throw Error(Code::not_found,
+              fmt::format("sluice market has no {}{}; there are {}", in_quotes(name),
+                          did_you_mean(lower(name), words), fmt::join(words, ", ")));
+}
+
 }  // namespace
 
 int market_command(Args args, Io& io) {
   if (args.empty() || args[0] == "--help" || args[0] == "-h") return list(io);
   for (const Action& other : kOthers)
     if (other.name == args[0]) return other.run(args.subspan(1), io);
-  return run_indicator(market::indicator(args[0]), args.subspan(1), io);
+  return run_indicator(indicator_named(args[0]), args.subspan(1), io);
 }
 
 }  // namespace sluice::cli

@@ -1,10 +1,11 @@
-// sluice market option and montecarlo.
+// sluice market option.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "cli/market_request.h"
 
 namespace sluice::cli {
@@ -18,23 +19,26 @@ constexpr std::string_view kOptionExamples =
     "  sluice market option --model american --kind put --in options.csv > prices.csv\n"
     "A CSV has columns spot, strike, t, rate, div_yield, vol, kind, price as needed; what it\n"
     "has not is taken from the flags. Out comes its first column with the results.";
-constexpr std::string_view kMonteCarloExamples =
-    "  sluice market montecarlo --payoff asian --spot 100 --strike 100 --vol 0.2 --steps 12\n"
-    "  sluice market montecarlo --payoff barrier --barrier down_and_out --level 90 --continuous\n"
-    "  sluice market montecarlo --payoff european --sobol --steps 16 --paths 65536 --json";
-
 constexpr const char* kColumns[] = {"spot", "strike", "t", "rate", "div_yield", "vol", "price"};
 
+// A table of quotes may well have both: volatility and price are what one model is given and
+// another looks for.
+bool has_use_for(const std::string& model, std::string_view column) {
+  if (column == "price") return model == "implied";
+  return column != "vol" || (model != "implied" && model != "heston");
+}
+
 void take_columns(const market::Csv& csv, Json& request) {
+  const std::string model = request.value("model", "");
   for (const char* name : kColumns)
-    if (csv.has(name)) request[name] = csv.numbers(csv.column(name));
+    if (csv.has(name) && has_use_for(model, name)) request[name] = csv.numbers(csv.column(name));
   if (!csv.has("kind")) return;
   const std::size_t column = csv.column("kind");
   Json kinds = Json::array();
   for (std::size_t row = 0; row < csv.rows(); ++row) {
     const auto kind = csv.text(row, column);
     if (kind != "call" && kind != "put")
-      csv.fail(row, fmt::format("column kind: '{}' is neither call nor put", kind));
+      csv.fail(row, fmt::format("column kind: {} is neither call nor put", in_quotes(kind)));
     kinds.push_back(kind);
   }
   request["kind"] = std::move(kinds);
@@ -100,31 +104,6 @@ void add_option_flags(RequestFlags& f) {
     f.number(name, std::string("Heston's ") + name);
 }
 
-void add_simulation_flags(RequestFlags& f) {
-  f.text("payoff",
-         "european (default), asian, asian_price, asian_strike, barrier, lookback_fixed, "
-         "lookback_floating");
-  f.text("kind", "call (default) or put");
-  f.number("spot", "price of the underlying (100)");
-  f.number("strike", "strike price (100)");
-  f.number("t", "years to expiry (1)");
-  f.number("rate", "interest a year, continuous (0)");
-  f.number("div-yield", "dividends a year, continuous (0)");
-  f.number("vol", "volatility a year (0.2)");
-  f.number("steps", "of each path: fixings, looks at the barrier (1)");
-  f.number("first", "when the first step ends, in years");
-  f.text("barrier", "down_and_out (default), up_and_out, down_and_in, up_and_in");
-  f.number("level", "of the barrier");
-  f.number("rebate", "paid when a barrier takes the option away (0)");
-  f.on("continuous", "watch barrier and extreme between the steps too");
-  f.number("extreme", "of a lookback, seen before now");
-  f.number("paths", "number of paths (1048576)");
-  f.number("seed", "of the random numbers (42)");
-  f.on("sobol", "quasi-random numbers");
-  f.off("no-antithetic", "antithetic", "without mirrored paths");
-  f.off("no-control-variate", "control_variate", "without the control variate");
-}
-
 }  // namespace
 
 int market_option(Args args, Io& io) {
@@ -145,30 +124,11 @@ int market_option(Args args, Io& io) {
   const Json answer = command.ask("option", io);
   const auto count = answer["options"].get<std::size_t>();
   if (command.json)
-    io.out << answer.dump() << '\n';
+    io.out << in_utf8(answer) << '\n';
   else if (csv && count == csv->rows())
     write_csv(answer, *csv, io.out);
   else
     write_rows(answer, results_of(answer), count, io.out);
-  return 0;
-}
-
-int market_montecarlo(Args args, Io& io) {
-  RequestCommand command("Prices of path-dependent options by simulation",
-                         "sluice market montecarlo");
-  add_simulation_flags(command.flags);
-  if (!parse(command.app, args, io, kMonteCarloExamples)) return 0;
-  const Json answer = command.ask("montecarlo", io);
-  if (command.json) {
-    io.out << answer.dump() << '\n';
-    return 0;
-  }
-  const Json& range = answer["confidence_95"];
-  print_table(io.out, {answer.value("payoff", ""), answer.value("kind", "")},
-              {{"price", shown(answer["price"])},
-               {"standard error", shown(answer["standard_error"])},
-               {"95 % lie within", shown(range[0]) + " .. " + shown(range[1])},
-               {"paths", shown(answer["paths"])}});
   return 0;
 }
 

@@ -166,7 +166,7 @@ std::string run_script(const std::string& python, bool quick, const std::string&
 void add_peer(BenchReport& report, const nlohmann::json& told) {
   for (auto& subject : report.subjects)
     for (auto& row : subject.rows)
-      if (subject.kind == told.at("kind") && row.name == told.at("name")) {
+      if (told.at("kind") == subject.kind && told.at("name") == row.name) {
         row.peers.push_back({told.at("peer"), told.at("rate").get<double>()});
       }
 }

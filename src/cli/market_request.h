@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "cli/command.h"
@@ -27,6 +28,7 @@ class RequestFlags {
   void on(const std::string& flag, const std::string& help);                             // true
   void off(const std::string& flag, const std::string& field, const std::string& help);  // false
   void numbers(const std::string& flag, const std::string& help);  // 1,2,3; one is a number
+  void list(const std::string& flag, const std::string& help);     // the same; one is a list, too
 
  private:
   CLI::App& app_;
@@ -48,6 +50,9 @@ struct RequestCommand {
   bool json = false;
 };
 
+// The numbers of "1:2:3"; throws invalid_argument naming `flag`.
+std::vector<double> numbers_from(std::string_view text, char separator, std::string_view flag);
+
 // ---- tables of prices ----------------------------------------------------------------
 
 struct TableFlags {
@@ -56,11 +61,22 @@ struct TableFlags {
 };
 void add_options(CLI::App& app, TableFlags& flags);
 
+// Throws for a row that is before the one of its owner above it, where the first column holds
+// dates: newest first, or several series in one, would be calculated all the same. A date that
+// comes twice is told on `err`.
+void check_order(const market::Csv& csv, const std::string& by, std::ostream& err);
+
 // Series by name, all over the same rows: the columns named (the close where there is one,
 // else all but the first), or with `by` one for each owner, joined by the first column.
 Json series_of(const market::Csv& csv, const TableFlags& flags);
 
 // ---- output ---------------------------------------------------------------------------
+
+// On one line; bytes of a table that are not UTF-8 are replaced, which JSON cannot hold.
+template <class AnyJson>
+std::string in_utf8(const AnyJson& json) {
+  return json.dump(-1, ' ', false, AnyJson::error_handler_t::replace);
+}
 
 std::string shown(const Json& value);  // six digits; "-" for null
 

@@ -21,7 +21,9 @@ constexpr std::string_view kPortfolioExamples =
     "  sluice market portfolio --in prices.csv\n"
     "  sluice market portfolio --in prices.csv --goal target_return --value 0.2 --upper 0.25\n"
     "  sluice market portfolio --in all.csv --by ticker --covariance ledoit_wolf --json\n"
-    "  sluice market portfolio --in prices.csv --goal frontier --points 10";
+    "  sluice market portfolio --in prices.csv --goal frontier --points 10\n"
+    "  sluice market portfolio --in prices.csv --sector tech:AAPL,GOOG::0.3 --sector "
+    "banks:BAC,JPM:0.1:";
 
 constexpr std::pair<const char*, const char*> kSummary[] = {
     {"annual_return", "return/year"}, {"volatility", "volatility"}, {"sharpe", "Sharpe"},
@@ -36,13 +38,27 @@ Json taken(Json& all, const std::string& name) {
     throw Error(Code::invalid_argument,
                 "--benchmark " + name + ": no such series; there are " + known);
   }
+  require(all.size() > 1,
+          "--benchmark " + name + ": it is the only series; name others by --column");
   Json one = all[name];
   all.erase(name);
   return one;
 }
 
-void print_risk(const Json& answer, std::ostream& out) {
-  const Json& series = answer["series"];
+void print_covariance(const Json& answer, std::ostream& out) {
+  if (!answer.contains("covariance")) return;
+  std::vector<std::string> header{"covariance"};
+  for (const auto& item : answer["series"].items()) header.push_back(item.key());
+  std::vector<std::vector<std::string>> rows;
+  for (const Json& row : answer["covariance"]) {
+    rows.push_back({header[rows.size() + 1]});
+    for (const Json& value : row) rows.back().push_back(shown(value));
+  }
+  out << "\n";
+  print_table(out, header, rows);
+}
+
+void print_metrics(const Json& series, std::ostream& out) {
   std::vector<std::vector<std::string>> rows;
   if (series.size() == 1) {
     for (const auto& item : series.begin()->items())
@@ -123,16 +139,45 @@ void add_portfolio_flags(RequestFlags& f) {
   f.number("periods-per-year", "bars in a year (252)");
   f.text("covariance", "sample (default), ledoit_wolf or ewma");
   f.number("span", "of ewma, in bars (180)");
-  f.numbers("mean", "expected returns a year, instead of the past growth");
+  f.list("mean", "expected returns a year, instead of the past growth");
   f.numbers("lower", "least weight, one for all or one each (0)");
   f.numbers("upper", "greatest weight (1)");
   f.number("sum", "of all weights (1); 0 is market neutral");
-  f.numbers("held", "the weights now, for --turnover");
+  f.list("held", "the weights now, for --turnover");
   f.number("turnover", "most of the sum of |weight - held|");
   f.number("leverage", "most of the sum of |weight|");
   f.number("l2", "punishes large weights (0)");
   f.number("beta", "of CVaR: the worst 1 - beta count (0.95)");
   f.number("points", "of the frontier (20)");
+  f.list("shares", "of the risk, for risk_parity, one each (equal ones)");
+}
+
+Json read_series(const TableFlags& table, Io& io) {
+  const auto csv = market::Csv::read(table.in, io.in);
+  if (table.by.empty()) check_order(csv, "", io.err);  // else they are joined by date
+  return series_of(csv, table);
+}
+
+std::vector<std::string> parts_of(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; at <= text.size();) {
+    const auto end = std::min(text.find(separator, at), text.size());
+    parts.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
+
+// "tech:AAPL,GOOG:0.1:0.3"; an empty limit is none.
+Json sector_from(const std::string& text) {
+  const auto parts = parts_of(text, ':');
+  require(
+      parts.size() == 4 && !parts[1].empty(),
+      "--sector " + text + ": wanted as NAME:ASSET,ASSET:LEAST:MOST, LEAST or MOST may be empty");
+  Json sector = {{"name", parts[0]}, {"assets", parts_of(parts[1], ',')}};
+  if (!parts[2].empty()) sector["least"] = numbers_from(parts[2], ',', "--sector")[0];
+  if (!parts[3].empty()) sector["most"] = numbers_from(parts[3], ',', "--sector")[0];
+  return sector;
 }
 
 }  // namespace
@@ -151,14 +196,16 @@ int market_risk(Args args, Io& io) {
   if (!parse(command.app, args, io, kRiskExamples)) return 0;
   if (!benchmark.empty() && !table.columns.empty() && table.by.empty())
     table.columns.push_back(benchmark);
-  Json series = series_of(market::Csv::read(table.in, io.in), table);
+  Json series = read_series(table, io);
   if (!benchmark.empty()) command.request["benchmark"] = taken(series, benchmark);
   command.request[returns ? "returns" : "prices"] = std::move(series);
   const Json answer = command.ask("risk", io);
   if (command.json)
-    io.out << answer.dump() << '\n';
-  else
-    print_risk(answer, io.out);
+    io.out << in_utf8(answer) << '\n';
+  else {
+    print_metrics(answer["series"], io.out);
+    print_covariance(answer, io.out);
+  }
   return 0;
 }
 
@@ -169,13 +216,16 @@ int market_portfolio(Args args, Io& io) {
   bool returns = false;
   add_options(command.app, table);
   command.app.add_flag("--returns", returns, "the columns are returns, not prices");
+  std::vector<std::string> sectors;
   add_portfolio_flags(command.flags);
+  command.app.add_option("--sector", sectors, "limits of the sum of some weights; repeatable")
+      ->type_name("NAME:ASSET,ASSET:LEAST:MOST");
   if (!parse(command.app, args, io, kPortfolioExamples)) return 0;
-  command.request[returns ? "returns" : "prices"] =
-      series_of(market::Csv::read(table.in, io.in), table);
+  command.request[returns ? "returns" : "prices"] = read_series(table, io);
+  for (const auto& text : sectors) command.request["sectors"].push_back(sector_from(text));
   const Json answer = command.ask("portfolio", io);
   if (command.json)
-    io.out << answer.dump() << '\n';
+    io.out << in_utf8(answer) << '\n';
   else
     print_portfolio(answer, io.out);
   return 0;

@@ -8,7 +8,9 @@
 #include <ostream>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "cli/market_request.h"
+#include "market/backtest/history.h"
 #include "market/request/request.h"
 
 namespace sluice::cli {
@@ -33,15 +35,14 @@ double number_from(std::string_view text) {
   return value;
 }
 
-Json list_from(std::string_view text) {
-  if (text.find(',') == text.npos) return number_from(text);
-  Json list = Json::array();
+std::vector<double> numbers_in(std::string_view text, char separator) {
+  std::vector<double> numbers;
   for (std::size_t at = 0; at <= text.size();) {
-    const auto end = std::min(text.find(',', at), text.size());
-    list.push_back(number_from(text.substr(at, end - at)));
+    const auto end = std::min(text.find(separator, at), text.size());
+    numbers.push_back(number_from(text.substr(at, end - at)));
     at = end + 1;
   }
-  return list;
+  return numbers;
 }
 
 // The keys of the first column in order: dates written alike sort as texts.
@@ -117,10 +118,29 @@ void RequestFlags::numbers(const std::string& flag, const std::string& help) {
   app_.add_option_function<std::string>(
           names_of(flag),
           [to = &to_, field = field_of(flag)](const std::string& value) {
-            (*to)[field] = list_from(value);
+            const auto all = numbers_in(value, ',');
+            (*to)[field] = all.size() == 1 ? Json(all[0]) : Json(all);
           },
           help)
       ->type_name("N,N...");
+}
+
+void RequestFlags::list(const std::string& flag, const std::string& help) {
+  app_.add_option_function<std::string>(
+          names_of(flag),
+          [to = &to_, field = field_of(flag)](const std::string& value) {
+            (*to)[field] = numbers_in(value, ',');
+          },
+          help)
+      ->type_name("N,N...");
+}
+
+std::vector<double> numbers_from(std::string_view text, char separator, std::string_view flag) {
+  try {
+    return numbers_in(text, separator);
+  } catch (const CLI::ConversionError& e) {
+    throw Error(Code::invalid_argument, fmt::format("{} {}: {}", flag, printable(text), e.what()));
+  }
 }
 
 RequestCommand::RequestCommand(const std::string& help, const std::string& name)
@@ -139,7 +159,10 @@ Json RequestCommand::ask(std::string_view what, Io& io) {
     io.err << "ran on the " << (ran.value("on", "cpu") == "gpu" ? "GPU" : "CPU");
     if (ran.contains("seconds"))
       io.err << fmt::format(" in {:.3g} ms", ran["seconds"].get<double>() * 1e3);
-    io.err << ": " << ran.value("reason", "") << "\n";
+    io.err << ": " << ran.value("reason", "");
+    if (ran.contains("fallback"))
+      io.err << "; then on the CPU: " << ran["fallback"].get<std::string>();
+    io.err << "\n";
     answer.erase("ran");
   }
   return answer;
@@ -154,6 +177,26 @@ void add_options(CLI::App& app, TableFlags& flags) {
                  "columns to use (close where there is one, else all but the first)")
       ->type_name("NAME")
       ->delimiter(',');
+}
+
+void check_order(const market::Csv& csv, const std::string& by, std::ostream& err) {
+  if (csv.rows() == 0 || !market::looks_dated(csv.text(0, 0))) return;
+  const std::size_t owner = by.empty() ? 0 : csv.column(by);
+  std::map<std::string_view, std::string_view> last;
+  const char* hint = by.empty() ? "; --by COLUMN keeps several series in one table apart" : "";
+  bool told = false;
+  for (std::size_t row = 0; row < csv.rows(); ++row) {
+    const auto date = csv.text(row, 0);
+    auto& before = last[by.empty() ? std::string_view() : csv.text(row, owner)];
+    if (date.size() == before.size() && date < before)
+      csv.fail(row, fmt::format("{} comes after {}: the oldest row must be the first{}",
+                                in_quotes(date), in_quotes(before), hint));
+    if (date == before && !told) {
+      err << fmt::format("note: {} has {} twice{}\n", csv.name(), in_quotes(date), hint);
+      told = true;
+    }
+    before = date;
+  }
 }
 
 Json series_of(const market::Csv& csv, const TableFlags& flags) {
@@ -171,7 +214,7 @@ Json series_of(const market::Csv& csv, const TableFlags& flags) {
 std::string shown(const Json& value) {
   if (value.is_null()) return "-";
   if (value.is_string()) return value.get<std::string>();
-  if (value.is_number_float()) return fmt::format("{:.6g}", value.get<double>());
+  if (value.is_number_float()) return fmt::format("{:.6g}", value.get<double>() + 0.0);  // no -0
   return value.dump();
 }
 

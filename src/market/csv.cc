@@ -10,9 +10,11 @@
 #include <istream>
 #include <iterator>
 #include <limits>
+#include <set>
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/printable.h"
 
 namespace sluice::market {
 namespace {
@@ -39,8 +41,27 @@ char separator_of(std::string_view text) {
   return best;
 }
 
+// Fit for a message: a table may hold anything.
 std::string shortened(std::string_view text, std::size_t most = 40) {
-  return std::string(text.substr(0, most)) + (text.size() > most ? "..." : "");
+  return printable(text.substr(0, most)) + (text.size() > most ? "..." : "");
+}
+
+std::string lower(std::string_view text) {
+  std::string low(text);
+  std::ranges::transform(low, low.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return low;
+}
+
+std::string content_of(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw Error(Code::not_found, "cannot read " + file);
+  try {
+    std::string text(std::istreambuf_iterator<char>(in), {});
+    if (!in.bad()) return text;
+  } catch (const std::ios_base::failure&) {  // a folder, or a disk that fails
+  }
+  throw Error(Code::not_found, "cannot read " + file + ": not a file, or not readable to its end");
 }
 
 // Nothing but a number, or nothing at all.
@@ -67,11 +88,7 @@ Csv Csv::parse(std::string text, std::string name) {
 Csv Csv::read(const std::string& file, std::istream& standard_input) {
   if (file == "-")
     return parse(std::string(std::istreambuf_iterator<char>(standard_input), {}), "stdin");
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw Error(Code::not_found, "cannot read " + file);
-  std::string text(std::istreambuf_iterator<char>(in), {});
-  if (in.bad()) throw Error(Code::not_found, "cannot read " + file + " to its end");
-  return parse(std::move(text), file);
+  return parse(content_of(file), file);
 }
 
 void Csv::split() {
@@ -81,10 +98,10 @@ void Csv::split() {
   std::size_t at = split_line(0, separator, fields);
   for (const Field& field : fields)
     header_.emplace_back(trimmed(std::string_view(text_).substr(field.begin, field.length)));
-  for (std::size_t i = 0; i < header_.size(); ++i)
-    for (std::size_t k = 0; k < i; ++k)
-      require(!same_name(header_[i], header_[k]),
-              fmt::format("{}:1: two columns are named '{}'", name_, shortened(header_[i])));
+  std::set<std::string> known;
+  for (const auto& name : header_)
+    require(known.insert(lower(name)).second,
+            fmt::format("{}:1: two columns are named '{}'", name_, shortened(name)));
   while (at < text_.size()) {
     const std::size_t line = line_;
     at = split_line(at, separator, fields);
@@ -159,7 +176,7 @@ std::vector<double> Csv::numbers(std::size_t column) const {
   std::vector<double> values(rows());
   for (std::size_t row = 0; row < rows(); ++row)
     if (!number(text(row, column), values[row]))
-      fail(row, fmt::format("column '{}': '{}' is not a number", header_[column],
+      fail(row, fmt::format("column '{}': '{}' is not a number", shortened(header_[column]),
                             shortened(text(row, column))));
   return values;
 }

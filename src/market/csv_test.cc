@@ -65,6 +65,23 @@ TEST(Csv, ErrorsNameTheLine) {
   EXPECT_THAT(problem_of("t,close\n1,0x10\n"), HasSubstr("not a number"));
 }
 
+TEST(Csv, ErrorsAreFitForATerminal) {
+  EXPECT_EQ(problem_of("date,close\na,\x1b[31mred\n").find('\x1b'), std::string::npos);
+  EXPECT_EQ(problem_of("\x1b]0;x,Date\n1,2\n").find('\x1b'), std::string::npos);
+}
+
+TEST(Csv, AHeaderOfVeryManyColumnsTakesNoTime) {
+  std::string text = "c0";
+  for (int i = 1; i < 200000; ++i) text += ",c" + std::to_string(i);
+  EXPECT_EQ(Csv::parse(text, "p.csv").header().size(), 200000u);
+  EXPECT_THAT(problem_of(text + ",C7"), HasSubstr("two columns are named 'C7'"));
+}
+
+TEST(Csv, AFolderIsNoTable) {
+  std::istringstream none;
+  EXPECT_THROW(Csv::read("/tmp", none), Error);
+}
+
 TEST(Csv, AHeaderAloneIsATableWithoutRows) {
   const Csv csv = Csv::parse("date,close", "p.csv");
   EXPECT_EQ(csv.rows(), 0u);

@@ -41,6 +41,21 @@ class Volatility {
   std::optional<double> before_;
 };
 
+// What the trades themselves tell.
+void set_outcomes(const std::vector<Trade>& trades, Metrics& m) {
+  double profits = 0, losses = 0, wins = 0;
+  for (const Trade& trade : trades) {
+    (trade.profit > 0 ? profits : losses) += std::abs(trade.profit);
+    wins += trade.won;
+  }
+  m.trades = static_cast<std::int64_t>(trades.size());
+  m.win_rate = m.trades > 0 ? wins / static_cast<double>(m.trades) : 0;
+  if (losses > 0)
+    m.profit_factor = profits / losses;
+  else
+    m.profit_factor = profits > 0 ? std::numeric_limits<double>::infinity() : 0;
+}
+
 // The loop over bars: fills and stops of a bar first, then the decision at its close.
 class Run {
  public:
@@ -133,18 +148,8 @@ class Run {
 
   void set_trade_metrics(Backtest& result) const {
     Metrics& m = result.metrics;
-    double profits = 0, losses = 0, wins = 0;
-    for (const Trade& trade : result.trades) {
-      (trade.profit > 0 ? profits : losses) += std::abs(trade.profit);
-      wins += trade.won;
-    }
     m = metrics_of_curve(result.equity, options_.trading);
-    m.trades = static_cast<std::int64_t>(result.trades.size());
-    m.win_rate = m.trades > 0 ? wins / static_cast<double>(m.trades) : 0;
-    if (losses > 0)
-      m.profit_factor = profits / losses;
-    else
-      m.profit_factor = profits > 0 ? std::numeric_limits<double>::infinity() : 0;
+    set_outcomes(result.trades, m);
     const double bars = static_cast<double>(result.equity.size() - 1);
     m.exposure = static_cast<double>(bars_in_) / bars;
     m.turnover = account_.traded() * options_.trading.periods_per_year / bars;
@@ -172,9 +177,13 @@ void add_hold(const PriceHistory& prices, Backtest& result) {
   account.enter(span.first, 1, fills[static_cast<std::size_t>(span.first)], 0);
   for (std::int64_t t = span.first; t < span.end; ++t)
     result.hold.push_back(account.equity(prices.close[static_cast<std::size_t>(t)]));
-  result.hold_metrics = metrics_of_curve(result.hold, trading);
-  result.hold_metrics.trades = 1;
-  result.hold_metrics.exposure = 1;
+  const double bars = static_cast<double>(result.hold.size() - 1), traded = account.traded();
+  Metrics& m = result.hold_metrics;
+  m = metrics_of_curve(result.hold, trading);
+  set_outcomes(account.finish(span.end - 1, prices.close[static_cast<std::size_t>(span.end - 1)]),
+               m);
+  m.exposure = 1;
+  m.turnover = traded * trading.periods_per_year / bars;
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <tuple>
 
 #include "base/error.h"
 #include "market/backtest/prices_for_tests.h"
@@ -153,6 +155,35 @@ TEST(Backtest, ComparesWithBuyingAndHolding) {
   EXPECT_NEAR(test.hold_metrics.cagr, std::pow(2, 252.0 / 3) - 1, 1e15);
 }
 
+TEST(Backtest, HoldingIsATradeThatWinsOrLoses) {
+  const Metrics up = run_backtest(flat_bars({10, 20, 30, 40}), follow(kFree)).hold_metrics;
+  EXPECT_EQ(std::tuple(up.trades, up.win_rate, up.profit_factor),
+            std::tuple(1, 1.0, std::numeric_limits<double>::infinity()));
+  EXPECT_EQ(up.turnover, 252.0 / 3);
+  const Metrics down = run_backtest(flat_bars({40, 30, 20, 10}), follow(kFree)).hold_metrics;
+  EXPECT_EQ(std::tuple(down.trades, down.win_rate, down.profit_factor), std::tuple(1, 0.0, 0.0));
+}
+
+// A bar's close is not where it opened: a stop or a take within the bar is filled at its price.
+TEST(Backtest, WithoutOpensStopsAreFilledAtTheirPriceToo) {
+  PriceHistory h = flat_bars({100, 101, 101, 100, 100});
+  h.open.clear();
+  Trading trading = kFree;
+  trading.fill = Fill::next_close;
+  trading.stop_loss = 0.05;
+  h.low[3] = 90, h.close[3] = 92;  // in at 101 on bar 2
+  const Trade stopped = run_backtest(h, follow(trading)).trades.at(0);
+  EXPECT_EQ(stopped.exit, Exit::stop_loss);
+  EXPECT_DOUBLE_EQ(stopped.exit_price, 101 * 0.95);
+  trading.stop_loss = 0, trading.take_profit = 0.05;
+  h.low[3] = 100, h.high[3] = 120, h.close[3] = 118;
+  const Trade taken = run_backtest(h, follow(trading)).trades.at(0);
+  EXPECT_EQ(taken.exit, Exit::take_profit);
+  EXPECT_DOUBLE_EQ(taken.exit_price, 101 * 1.05);
+  h.low[3] = 115;  // the whole bar lies beyond: it opened there
+  EXPECT_DOUBLE_EQ(run_backtest(h, follow(trading)).trades.at(0).exit_price, 115);
+}
+
 // What is after bar t can change nothing that happened up to t.
 void expect_no_look_ahead(Strategy strategy, const Trading& trading) {
   constexpr std::size_t kBars = 260;
@@ -223,6 +254,10 @@ TEST(Backtest, RefusesBadPricesByBar) {
   h = random_history(100, 1);
   h.days[5] = h.days[4];
   EXPECT_THAT(refused(h), HasSubstr("not after the one before"));
+  h.intraday = true;
+  EXPECT_EQ(refused(h), "");
+  h.days[5] = h.days[3];
+  EXPECT_THAT(refused(h), HasSubstr("not after the one before"));
   EXPECT_THAT(refused(PriceHistory{}), HasSubstr("two bars"));
 }
 
@@ -230,9 +265,24 @@ TEST(Dates, GoThereAndBack) {
   EXPECT_EQ(day_from("1970-01-01"), 0);
   EXPECT_EQ(to_date(day_from("2020-02-29")), "2020-02-29");
   EXPECT_EQ(month_of(day_from("1999-12-31")), (Month{1999, 12}));
-  for (const char* wrong :
-       {"", "2020-02-30", "2020/02/03", "20-02-2020", "2020-2-03", "2020-0x-03"})
+  EXPECT_EQ(day_from("2020/02/29"), day_from("2020-02-29"));
+  EXPECT_EQ(day_from("20200229"), day_from("2020-02-29"));
+  for (const char* wrong : {"", "2020-02-30", "2020-02/03", "20-02-2020", "2020-2-03", "2020-0x-03",
+                            "20200230", "2020022"})
     EXPECT_THROW(day_from(wrong), Error) << wrong;
+}
+
+TEST(Dates, MayHaveATimeBehindThem) {
+  for (const char* timed : {"2020-02-29T09:30", "2020-02-29 09:30:00", "20200229 0930"}) {
+    EXPECT_TRUE(looks_dated(timed)) << timed;
+    EXPECT_EQ(stamp_from(timed).day, day_from("2020-02-29")) << timed;
+    EXPECT_TRUE(stamp_from(timed).timed) << timed;
+  }
+  EXPECT_FALSE(stamp_from("2020-02-29").timed);
+  for (const char* other : {"1582934400", "17", "", "close", "99999999", "29-02-2020"})
+    EXPECT_FALSE(looks_dated(other)) << other;
+  for (const char* wrong : {"2020-02-29x", "2020-02-2", "", "2020-02-30 09:30"})
+    EXPECT_THROW(stamp_from(wrong), Error) << wrong;
 }
 
 TEST(Grid, LeavesOutAFastAverageThatIsNotFaster) {

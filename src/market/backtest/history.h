@@ -15,21 +15,33 @@ struct PriceHistory {
   std::string ticker{};
   std::vector<std::int32_t> days{};  // since 1970-01-01; may be empty
   std::vector<double> open{}, high{}, low{}, close{};
+  bool intraday = false;  // several bars may be of one day
 
   std::size_t size() const noexcept { return close.size(); }
 };
 
 // Throws invalid_argument, naming the ticker and the bar: arrays of different lengths, a
-// price that is not a positive number, a high under the low, days that do not rise.
+// price that is not a positive number, a high under the low, days that do not rise (intraday:
+// that fall).
 void validate(const PriceHistory& history);
 
-// The same with all arrays: a missing open is the close; missing highs and lows are the
-// higher and lower of open and close.
+// The same with all arrays: missing highs and lows are the higher and lower of open and close;
+// a missing open is the close, or with highs and lows the close before, within them: it is
+// only what stops see first.
 PriceHistory completed(PriceHistory history);
 
-// "2020-02-29" as days since 1970-01-01 and back. Throws invalid_argument.
+// "2020-02-29", "2020/02/29" or "20200229" as days since 1970-01-01 and back. Throws
+// invalid_argument.
 std::int32_t day_from(std::string_view date);
 std::string to_date(std::int32_t day);
+
+// A date, and perhaps a time behind it: "2020-02-29T09:30", "20200229 09:30:00".
+struct Stamp {
+  std::int32_t day;
+  bool timed;
+};
+bool looks_dated(std::string_view text) noexcept;
+Stamp stamp_from(std::string_view text);  // throws invalid_argument
 
 struct Month {
   int year, month;  // 1 to 12

@@ -61,7 +61,8 @@ double variance_of_sharpes(const SweepResult& sweep) {
 }  // namespace
 
 LuckCheck check_luck(const SweepResult& sweep, const Backtest& best) {
-  LuckCheck check{.tried = sweep.sets.size(), .sharpe = best.metrics.sharpe};
+  // The set's own figure, like those it is compared with: with several tickers their mean.
+  LuckCheck check{.tried = sweep.sets.size(), .sharpe = sweep.sets[sweep.best()].metrics.sharpe};
   check.sharpe_by_luck =
       std::sqrt(variance_of_sharpes(sweep)) * expected_largest(static_cast<double>(check.tried));
   const Shape s = shape_of(best.equity);

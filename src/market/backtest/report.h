@@ -13,7 +13,7 @@ nlohmann::json to_json(const Metrics& metrics);
 nlohmann::json to_json(const Trading& trading);
 nlohmann::json to_json(const Backtest& backtest);   // with curves and trades
 nlohmann::json to_json(const SweepResult& result);  // every set, in order
-nlohmann::json to_json(const WalkForward& result);
+nlohmann::json to_json(const WalkForward& result, Strategy strategy);
 nlohmann::json to_json(const LuckCheck& check);
 
 // Lines for a terminal.

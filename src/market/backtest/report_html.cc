@@ -20,8 +20,14 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
+std::string signed_number(double value, int digits) {
+  const std::string size = fmt::format("{:.{}f}", std::abs(value), digits);
+  const bool nothing = size.find_first_not_of("0.") == std::string::npos;  // rounded to zero
+  return (value < 0 && !nothing ? "\u2212" : "") + size;
+}
+
 std::string percent(double fraction, int digits) {
-  return fmt::format("{}{:.{}f} %", fraction < 0 ? "\u2212" : "", std::abs(100 * fraction), digits);
+  return signed_number(100 * fraction, digits) + " %";
 }
 
 std::string money(double value) {
@@ -108,7 +114,7 @@ std::string caveats(const Report& report) {
       "prices.");
   if (b.metrics.trades < 30)
     item(fmt::format("{} trades are few: the figures rest on little.", b.metrics.trades));
-  if (report.sweep && !report.walk_forward)
+  if (report.sweep && report.sweep->sets.size() > 1 && !report.walk_forward)
     item(
         "The parameters were chosen on the bars they are shown on. Only a walk-forward shows "
         "what such a choice is worth afterwards.");
@@ -121,9 +127,7 @@ namespace {
 std::string tiles(const Backtest& b) {
   const Metrics &m = b.metrics, &h = b.hold_metrics;
   const auto held = [](const std::string& text) { return "held: " + text; };
-  const auto number = [](double v) {
-    return fmt::format("{}{:.2f}", v < 0 ? "\u2212" : "", std::abs(v));
-  };
+  const auto number = [](double v) { return signed_number(v, 2); };
   std::string html = "<div class=tiles>";
   html += tile("Final equity", money(m.final_equity), held(money(h.final_equity)));
   html += tile("Growth a year", percent(m.cagr), held(percent(h.cagr)),
@@ -190,9 +194,13 @@ std::string to_html(const Report& report) {
   if (report.walk_forward) body += walk_forward_part(report);
   if (report.sweep && report.sweep->sets.size() > 1) {
     body += section("Parameters", surface(*report.sweep));
-    body += section(fmt::format("Best of {} sets", report.sweep->sets.size()),
+    body += section(fmt::format("Best of {} sets{}", report.sweep->sets.size(),
+                                report.sweep->tickers.size() > 1 ? ", means of all tickers" : ""),
                     best_sets(*report.sweep));
   }
+  if (report.sweep && report.sweep->tickers.size() > 1)
+    body +=
+        section(fmt::format("{} tickers", report.sweep->tickers.size()), tickers(*report.sweep));
   body += section("Trades", trades_table(b));
   body += section("Settings", settings(b));
   body += section("What this leaves out", caveats(report));

@@ -110,12 +110,12 @@ json to_json(const SweepResult& r) {
           {"tickers", std::move(tickers)}};
 }
 
-json to_json(const WalkForward& w) {
+json to_json(const WalkForward& w, Strategy strategy) {
   json windows = json::array();
   for (const auto& window : w.windows)
     windows.push_back({{"chosen_by", {window.chosen_by.first, window.chosen_by.end}},
                        {"traded", {window.traded.first, window.traded.end}},
-                       {"parameters", window.parameters},
+                       {"parameters", named(strategy, window.parameters)},
                        {"in_sample", to_json(window.in_sample)},
                        {"out_of_sample", to_json(window.out_of_sample)}});
   return {{"windows", std::move(windows)},

@@ -9,6 +9,7 @@
 namespace sluice::market::page {
 
 std::string escaped(std::string_view text);
+std::string signed_number(double value, int digits);   // a minus sign proper, none for zero
 std::string percent(double fraction, int digits = 1);  // "12.3 %", a minus sign proper
 std::string money(double value);                       // "1,234,567"
 
@@ -22,6 +23,7 @@ std::string months(const Backtest& b);
 std::string trades_table(const Backtest& b);
 std::string surface(const SweepResult& r);
 std::string best_sets(const SweepResult& r);
+std::string tickers(const SweepResult& r);
 std::string windows(const WalkForward& w, Strategy strategy, const Trading& trading);
 std::string settings(const Backtest& b);
 std::string caveats(const Report& report);

@@ -10,13 +10,13 @@ namespace {
 
 std::string row(std::string_view name, const Metrics& m) {
   return fmt::format(
-      "{:<28} {:>12.2f} {:>8.2f}% {:>7.2f} {:>7.2f} {:>8.2f}% {:>7} {:>6.1f}% {:>7.2f} {:>7.1f}%\n",
+      "{:<32} {:>12.2f} {:>8.2f}% {:>7.2f} {:>7.2f} {:>8.2f}% {:>7} {:>6.1f}% {:>7.2f} {:>7.1f}%\n",
       name, m.final_equity, 100 * m.cagr, m.sharpe, m.sortino, 100 * m.max_drawdown, m.trades,
       100 * m.win_rate, m.profit_factor, 100 * m.exposure);
 }
 
 std::string head(std::string_view name) {
-  return fmt::format("{:<28} {:>12} {:>9} {:>7} {:>7} {:>9} {:>7} {:>7} {:>7} {:>8}\n", name,
+  return fmt::format("{:<32} {:>12} {:>9} {:>7} {:>7} {:>9} {:>7} {:>7} {:>7} {:>8}\n", name,
                      "equity", "CAGR", "Sharpe", "Sortino", "drawdown", "trades", "wins", "factor",
                      "in");
 }
@@ -32,13 +32,26 @@ std::string to_table(const Backtest& b) {
 }
 
 std::string to_table(const SweepResult& r, std::size_t most) {
-  std::string text = head(fmt::format("{} by {}", to_string(r.strategy), to_string(r.metric)));
+  const std::string over =
+      r.tickers.size() > 1 ? fmt::format(", mean of {}", r.tickers.size()) : "";
+  std::string text =
+      head(fmt::format("{} by {}{}", to_string(r.strategy), to_string(r.metric), over));
   const auto ranking = r.ranking();
   for (std::size_t i = 0; i < std::min(most, ranking.size()); ++i) {
     const auto& set = r.sets[ranking[i]];
     text += row(describe(r.strategy, set.parameters), set.metrics);
   }
   if (ranking.size() > most) text += fmt::format("... and {} more sets\n", ranking.size() - most);
+  if (r.tickers.size() < 2) return text;
+  text += "\n" + head(ranking.size() > 1 ? "ticker, with its best set" : "ticker");
+  for (std::size_t i = 0; i < std::min(most, r.tickers.size()); ++i) {
+    const TickerResult& one = r.tickers[i];
+    const std::string with =
+        ranking.size() > 1 ? " " + describe(r.strategy, r.sets[one.best].parameters) : "";
+    text += row(one.ticker + with, one.metrics);
+  }
+  if (r.tickers.size() > most)
+    text += fmt::format("... and {} more tickers\n", r.tickers.size() - most);
   return text;
 }
 

@@ -17,9 +17,7 @@ std::string heat_cell(double value, double most, const std::string& text,
                      value >= 0 ? "up" : "down", more, 0.08 + 0.62 * strength, text);
 }
 
-std::string signed_percent(double fraction) {
-  return fmt::format("{}{:.1f}", fraction < 0 ? "\u2212" : "", std::abs(100 * fraction));
-}
+std::string signed_percent(double fraction) { return signed_number(100 * fraction, 1); }
 
 std::string date_of(const Backtest& b, std::int64_t bar) {
   if (b.days.empty()) return fmt::format("bar {}", bar);
@@ -45,6 +43,9 @@ std::map<int, YearOfMonths> by_month(const Backtest& b) {
   }
   return years;
 }
+
+// To the cent; of a price under one, what tells it from others.
+std::string price(double v) { return v >= 1 ? fmt::format("{:.2f}", v) : fmt::format("{:.5g}", v); }
 
 std::string short_number(double v) { return fmt::format("{:g}", v); }
 
@@ -87,7 +88,7 @@ std::string metric_text(Metric metric, double v) {
     case Metric::exposure: return signed_percent(v);
     case Metric::final_equity: return money(v);
     case Metric::trades: return fmt::format("{:.0f}", v);
-    default: return fmt::format("{}{:.2f}", v < 0 ? "\u2212" : "", std::abs(v));
+    default: return signed_number(v, 2);
   }
 }
 
@@ -124,11 +125,11 @@ std::string trades_table(const Backtest& b) {
   for (std::size_t i = b.trades.size(); i-- > first;) {
     const Trade& t = b.trades[i];
     html += fmt::format(
-        "<tr><td>{}</td><td class=l>{}</td><td class=l>{}</td><td>{}</td><td>{:.2f}</td>"
-        "<td>{:.2f}</td><td class={}>{}</td><td>{}</td><td class=l>{}</td></tr>",
+        "<tr><td>{}</td><td class=l>{}</td><td class=l>{}</td><td>{}</td><td>{}</td>"
+        "<td>{}</td><td class={}>{}</td><td>{}</td><td class=l>{}</td></tr>",
         date_of(b, t.entry_bar), t.exit == Exit::open ? "" : date_of(b, t.exit_bar),
-        t.side > 0 ? "long" : "short", t.exit_bar - t.entry_bar, t.entry_price, t.exit_price,
-        t.profit > 0 ? "good" : "bad", money(t.profit), percent(t.profit_rate),
+        t.side > 0 ? "long" : "short", t.exit_bar - t.entry_bar, price(t.entry_price),
+        price(t.exit_price), t.profit > 0 ? "good" : "bad", money(t.profit), percent(t.profit_rate),
         t.exit == Exit::open ? "still open" : to_string(t.exit));
   }
   return html + "</tbody></table></div>";
@@ -191,6 +192,29 @@ std::string best_sets(const SweepResult& r) {
         percent(m.max_drawdown), m.trades, percent(m.win_rate, 0));
   }
   return html + "</tbody></table></div>";
+}
+
+std::string tickers(const SweepResult& r) {
+  constexpr std::size_t kMost = 500;
+  std::string html = fmt::format(
+      "<p class=hint>{}</p><div class=\"wide tall\"><table><thead><tr><th>Ticker</th>"
+      "<th class=l>With</th><th>Sharpe</th><th>Sortino</th><th>Growth a year</th><th>Drawdown</th>"
+      "<th>Trades</th><th>Wins</th></tr></thead><tbody>",
+      r.sets.size() > 1 ? "Each with the set that did best on it: a choice made afterwards."
+                        : "Each has an account of its own.");
+  for (std::size_t i = 0; i < std::min(kMost, r.tickers.size()); ++i) {
+    const TickerResult& one = r.tickers[i];
+    const Metrics& m = one.metrics;
+    html += fmt::format(
+        "<tr><td>{}</td><td class=l>{}</td><td>{:.2f}</td><td>{:.2f}</td><td>{}</td><td>{}</td>"
+        "<td>{}</td><td>{}</td></tr>",
+        escaped(one.ticker), escaped(describe(r.strategy, r.sets[one.best].parameters)), m.sharpe,
+        m.sortino, percent(m.cagr), percent(m.max_drawdown), m.trades, percent(m.win_rate, 0));
+  }
+  html += "</tbody></table></div>";
+  if (r.tickers.size() > kMost)
+    html += fmt::format("<p class=hint>The first {} of {}.</p>", kMost, r.tickers.size());
+  return html;
 }
 
 std::string windows(const WalkForward& w, Strategy strategy, const Trading&) {

@@ -10,6 +10,7 @@
 namespace sluice::market {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -76,6 +77,42 @@ TEST_F(ReportPage, JsonHasNumbersByNameAndNullForNone) {
   Metrics endless;
   endless.profit_factor = std::numeric_limits<double>::infinity();
   EXPECT_TRUE(to_json(endless)["profit_factor"].is_null());
+}
+
+TEST_F(ReportPage, ShowsEveryTicker) {
+  const std::vector<PriceHistory> two = {random_history(300, 41), random_history(300, 42)};
+  const SweepResult of_one_set = sweep(compute, two, {.sets = {{5, 20}}});
+  const Backtest first = run_backtest(two[0], {.parameters = {5, 20}});
+  EXPECT_THAT(to_html({&first, &of_one_set}), AllOf(HasSubstr("2 tickers"), HasSubstr("T42")));
+  EXPECT_THAT(to_table(of_one_set), AllOf(HasSubstr("mean of 2"), HasSubstr("\nT42 ")));
+}
+
+TEST_F(ReportPage, TellsSmallPricesApart) {
+  for (auto* array : {&history.open, &history.high, &history.low, &history.close})
+    for (double& price : *array) price *= 1e-6;
+  const Backtest small = run_backtest(history, {});
+  EXPECT_THAT(to_html({&small}), Not(HasSubstr("<td>0.00</td>")));
+}
+
+TEST_F(ReportPage, HasNoZeroBelowZero) {
+  std::vector<double> almost(80, 100.0);
+  for (std::size_t i = 0; i < almost.size(); ++i) almost[i] -= 1e-6 * static_cast<double>(i);
+  PriceHistory falling{.ticker = "slow", .close = almost};
+  for (std::int32_t i = 0; i < 80; ++i) falling.days.push_back(18000 + i);
+  BacktestOptions options{.parameters = {1, 2}};
+  options.trading = {.sides = Sides::both, .fill = Fill::next_close, .fee = 1e-9};
+  options.trading.slippage = 0;
+  const Backtest test = run_backtest(falling, options);
+  EXPECT_THAT(to_html({&test}), AllOf(Not(HasSubstr("\u22120.0<")), Not(HasSubstr("\u22120.0 %"))));
+}
+
+TEST_F(ReportPage, LuckIsJudgedByTheMeanOfTheTickers) {
+  const std::vector<PriceHistory> two = {random_history(300, 41), random_history(300, 42)};
+  const SweepResult of_two = sweep(compute, two, {.sets = {{5, 20}, {10, 40}, {20, 60}}});
+  const auto& top = of_two.sets[of_two.best()];
+  const Backtest shown = run_backtest(two[0], {.parameters = top.parameters});
+  EXPECT_EQ(check_luck(of_two, shown).sharpe, top.metrics.sharpe);
+  EXPECT_NE(check_luck(of_two, shown).sharpe, shown.metrics.sharpe);
 }
 
 TEST_F(ReportPage, TheTableHasTheBestFirst) {

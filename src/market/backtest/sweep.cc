@@ -13,6 +13,10 @@ namespace {
 
 constexpr std::size_t kMostTallies = std::size_t{64 << 20} / sizeof(Tally);  // kept at once
 
+// With progress: sets of one ticker at once, and the seconds that a part should take.
+constexpr std::size_t kMostWatched = 1 << 16;
+constexpr double kShort = 0.2, kLong = 1;
+
 // Sums over tickers, for the means.
 struct Sums {
   Metrics of{};
@@ -61,12 +65,8 @@ class Sweeper {
     const std::size_t sets = options_.sets.size();
     sums_.resize(sets);
     for (const auto& h : histories_) result_.tickers.push_back({.ticker = h.ticker});
-    const std::size_t most_sets = std::min(sets, kMostTallies);
-    const std::size_t most_tickers = std::max<std::size_t>(1, kMostTallies / most_sets);
-    for (std::size_t s = 0; s < sets; s += most_sets)
-      for (std::size_t t = 0; t < histories_.size(); t += most_tickers)
-        run_part(t, std::min(most_tickers, histories_.size() - t), s,
-                 std::min(most_sets, sets - s));
+    const std::size_t most_sets = std::min(sets, options_.progress ? kMostWatched : kMostTallies);
+    for (std::size_t s = 0; s < sets; s += most_sets) run_tickers(s, std::min(most_sets, sets - s));
     for (std::size_t s = 0; s < sets; ++s)
       result_.sets.push_back(
           {options_.sets[s], sums_[s].mean(static_cast<double>(histories_.size()))});
@@ -86,6 +86,23 @@ class Sweeper {
     for (const auto& h : histories_) {
       validate(h);
       checked_span(h, options_.trading, options_.span);
+    }
+  }
+
+  // All tickers at once where memory allows it; where somebody watches, so many as take a
+  // moment.
+  void run_tickers(std::size_t set, std::size_t sets) {
+    const std::size_t most = std::max<std::size_t>(1, kMostTallies / sets);
+    std::size_t next = options_.progress ? 1 : most;
+    for (std::size_t t = 0; t < histories_.size();) {
+      const std::size_t count = std::min({next, most, histories_.size() - t});
+      const double before = elapsed();
+      run_part(t, count, set, sets);
+      t += count;
+      if (!options_.progress) continue;
+      const double took = elapsed() - before;
+      if (took < kShort) next = 2 * count;
+      if (took > kLong) next = std::max<std::size_t>(1, count / 2);
     }
   }
 

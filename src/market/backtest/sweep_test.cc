@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -147,6 +148,25 @@ TEST(Sweep, SaysHowFarItIs) {
   EXPECT_EQ(last.done, 2u);
   EXPECT_EQ(last.total, 2u);
   EXPECT_EQ(last.bar_sets, 198);
+}
+
+TEST(Sweep, SaysSoOnTheWayAndFindsTheSame) {
+  compute::Compute compute({.threads = 2});
+  std::vector<PriceHistory> histories;
+  for (std::uint64_t seed = 1; seed <= 9; ++seed) histories.push_back(random_history(200, seed));
+  const std::vector<Axis> axes = {axis_from("fast", "2:10"), axis_from("slow", "12:40:4")};
+  SweepOptions options{.sets = grid(Strategy::sma_cross, axes)};
+  const SweepResult alone = sweep(compute, histories, options);
+  std::vector<std::size_t> done;
+  options.progress = [&](const SweepProgress& p) { done.push_back(p.done); };
+  const SweepResult watched = sweep(compute, histories, options);
+  EXPECT_GE(done.size(), 3u);
+  EXPECT_EQ(done.back(), 9 * options.sets.size());
+  EXPECT_TRUE(std::ranges::is_sorted(done));
+  for (std::size_t i = 0; i < options.sets.size(); ++i)
+    EXPECT_EQ(alone.sets[i].metrics.sharpe, watched.sets[i].metrics.sharpe) << i;
+  for (std::size_t i = 0; i < histories.size(); ++i)
+    EXPECT_EQ(alone.tickers[i].best, watched.tickers[i].best) << i;
 }
 
 TEST(Sweep, RefusesWhatItCannotRun) {

@@ -32,7 +32,7 @@ struct WalkForward {
   double efficiency = 0;
 };
 
-// Tickers must have the same number of bars (cut them to the same days first). Throws
+// Tickers must have bars of the same days (cut them first). Throws
 // invalid_argument when not even one window fits.
 WalkForward walk_forward(compute::Compute& compute, std::span<const PriceHistory> histories,
                          const WalkForwardOptions& options);

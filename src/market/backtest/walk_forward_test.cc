@@ -90,6 +90,14 @@ TEST(WalkForward, RefusesTooFewBarsAndUnequalTickers) {
   EXPECT_THROW(walk_forward(compute, {two.data(), 1}, small()), Error);
   EXPECT_THROW(walk_forward(compute, two, small()), Error);
   EXPECT_THROW(walk_forward(compute, {}, small()), Error);
+  two[1] = random_history(150, 2);
+  for (auto& day : two[1].days) ++day;
+  try {
+    walk_forward(compute, two, small());
+    FAIL() << "bars of other days were joined";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("different days"));
+  }
 }
 
 }  // namespace

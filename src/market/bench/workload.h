@@ -3,10 +3,12 @@
 #pragma once
 
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "compute/operation.h"
@@ -62,18 +64,28 @@ std::span<const Figure> figures();
 
 // ---- for those who make workloads ----------------------------------------------------------
 
-// `values` for the call, for as long as the workload lives.
+// Memory for the call, for as long as the workload lives. From the beginning of a cache line
+// on, so that a figure does not depend on where the arrays of another one lay.
 template <class T>
-T* keep(Workload& load, std::vector<T> values) {
-  const auto kept = std::make_shared<std::vector<T>>(std::move(values));
-  load.kept.push_back(kept);
-  return kept->data();
+T* reserve(Workload& load, std::size_t count) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  constexpr std::align_val_t kLine{64};
+  auto* const data = static_cast<T*>(::operator new(count * sizeof(T), kLine));
+  load.kept.emplace_back(data, [](void* memory) { ::operator delete(memory, kLine); });
+  return data;
 }
 
 template <class T>
-void add_input(Workload& load, std::vector<T> values) {
+T* keep(Workload& load, const std::vector<T>& values) {
+  auto* const data = reserve<T>(load, values.size());
+  std::uninitialized_copy(values.begin(), values.end(), data);
+  return data;
+}
+
+template <class T>
+void add_input(Workload& load, const std::vector<T>& values) {
   const std::size_t each = values.size() / load.call.items * sizeof(T);
-  load.call.in.push_back({.data = keep(load, std::move(values)), .item_bytes = each});
+  load.call.in.push_back({.data = keep(load, values), .item_bytes = each});
 }
 
 // One for all items.
@@ -84,7 +96,8 @@ void add_shared(Workload& load, const T& value) {
 
 template <class T>
 void add_output(Workload& load, std::size_t each = 1) {
-  auto* const data = keep(load, std::vector<T>(load.call.items * each));
+  auto* const data = reserve<T>(load, load.call.items * each);
+  std::uninitialized_fill_n(data, load.call.items * each, T());
   load.call.out.push_back({.data = data, .item_bytes = each * sizeof(T)});
 }
 

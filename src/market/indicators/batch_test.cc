@@ -1,6 +1,7 @@
 #include "market/indicators/batch.h"
 
 #include <gtest/gtest.h>
+#include <hwy/targets.h>
 
 #include <bit>
 #include <cmath>
@@ -73,6 +74,39 @@ TEST(Batch, GivesTheSameBitsAsTheStreamForEveryIndicator) {
       EXPECT_TRUE(
           identical(run_batch(one, one.plan(), market), run_stream(one, one.plan(), market)));
     }
+  }
+}
+
+TEST(Batch, GivesTheSameBitsOnEveryInstructionSet) {
+  const Market market(21, 130);
+  for (const std::int64_t target : {HWY_AVX3, HWY_AVX2, HWY_SSE4, HWY_SCALAR}) {
+    if ((hwy::SupportedTargets() & target) == 0) continue;
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    for (const Indicator& one : indicators()) {
+      SCOPED_TRACE(std::string(one.name) + " with " + hwy::TargetName(target));
+      EXPECT_TRUE(
+          identical(run_batch(one, one.plan(), market), run_stream(one, one.plan(), market)));
+    }
+    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
+}
+
+// Sums, variances and roots that are infinite, tiny, denormal, zero or NaN.
+TEST(Batch, GivesTheSameBitsAsTheStreamForPricesOfAnySize) {
+  Market market(16, 700);
+  for (std::size_t i = 0; i < market.column[3].size(); ++i) {
+    const std::size_t series = i / 700, t = i % 700;
+    double& price = market.column[3][i];
+    price = std::ldexp(price, static_cast<int>(series) * 128 - 1050);
+    if (t > 300 && t < 400) price = market.column[3][series * 700 + 300];
+    if (series % 3 == 0 && t == 500) price = 1e308;
+  }
+  for (const Indicator& one : indicators()) {
+    if (one.inputs.size() > 1) continue;
+    SCOPED_TRACE(one.name);
+    EXPECT_TRUE(identical(run_batch(one, one.plan(), market), run_stream(one, one.plan(), market)));
   }
 }
 
@@ -230,15 +264,17 @@ TEST(Windows, RootsInLanesAreThoseOfTheLibraryToTheBit) {
   std::uint64_t seed = 1;
   for (int i = 0; i < 100000; ++i) {
     seed = seed * 6364136223846793005u + 1442695040888963407u;
-    x.push_back(std::ldexp(1 + static_cast<double>(seed >> 12) * 0x1p-52, i % 600 - 300));
+    x.push_back(std::ldexp(1 + static_cast<double>(seed >> 12) * 0x1p-52, i % 2098 - 1074));
   }
   std::vector<double> made(2 * x.size());
-  roots_in_lanes(x.data(), made.data(), x.size());
-  for (std::size_t i = 0; i < made.size(); ++i) {
-    const double right = std::sqrt(x[i / 2]);
-    if (std::isnan(right) && std::isnan(made[i])) continue;
-    ASSERT_EQ(std::bit_cast<std::uint64_t>(made[i]), std::bit_cast<std::uint64_t>(right))
-        << x[i / 2];
+  for (const double least : {0.0, 1e-14, 1e200}) {
+    roots_in_lanes(least, x.data(), made.data(), x.size());
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      const double right = x[i / 2] < least ? 0 : std::sqrt(x[i / 2]);
+      if (std::isnan(right) && std::isnan(made[i])) continue;
+      ASSERT_EQ(std::bit_cast<std::uint64_t>(made[i]), std::bit_cast<std::uint64_t>(right))
+          << x[i / 2] << " from " << least;
+    }
   }
 }
 

@@ -35,6 +35,14 @@ __device__ __forceinline__ CellOf<e> operator*(CellOf<e> a, CellOf<e> b) {
   return CellOf<e>(a.x * b.x);
 }
 template <bool e>
+__device__ __forceinline__ CellOf<e> plus_product(CellOf<e> c, CellOf<e> a, CellOf<e> b) {
+  return CellOf<e>(fma(a.x, b.x, c.x));
+}
+template <bool e>
+__device__ __forceinline__ CellOf<e> minus_product(CellOf<e> c, CellOf<e> a, CellOf<e> b) {
+  return CellOf<e>(fma(-a.x, b.x, c.x));
+}
+template <bool e>
 __device__ __forceinline__ CellOf<e> magnitude(CellOf<e> a) {
   return CellOf<e>(fabs(a.x));
 }

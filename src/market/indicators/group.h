@@ -23,8 +23,16 @@ std::size_t lines_per_group(const Plan& plan);
 
 void run_lines(const GroupCall& call);
 
-// Roots as the lanes take them, each in both ways that there are: out[2 i] and out[2 i + 1].
-// For tests: they are std::sqrt's to the bit.
-void roots_in_lanes(const double* in, double* out, std::size_t count);
+// Those of some rules each, compiled apart: run the call, unless there is none. They return
+// the lines of a group, or 0 where the plan is of another's rules.
+std::size_t lanes_of_averages(const Plan& plan, const GroupCall* call);
+std::size_t lanes_of_spreads(const Plan& plan, const GroupCall* call);
+std::size_t lanes_of_changes(const Plan& plan, const GroupCall* call);
+std::size_t lanes_of_ranges(const Plan& plan, const GroupCall* call);
+std::size_t lanes_of_extremes(const Plan& plan, const GroupCall* call);
+
+// Roots as the lanes take them, 0 for what is under `least`, each in both ways that there are:
+// out[2 i] and out[2 i + 1]. For tests: they are std::sqrt's to the bit.
+void roots_in_lanes(double least, const double* in, double* out, std::size_t count);
 
 }  // namespace sluice::market

@@ -50,7 +50,7 @@ std::vector<Indicator> averages() {
        make::ema},
       {"WMA", "Weighted moving average", "averages", kClose, true, {period(30)}, kReal, make::wma},
       {"VWAP",
-       "Volume-weighted average price of the last bars, or of all (timeperiod 0)",
+       "Volume-weighted average price of the last bars; of all, with a period of 0",
        "averages",
        {Input::high, Input::low, Input::close, Input::volume},
        false,

@@ -45,8 +45,10 @@ struct LineGroup {
   std::int64_t longest = 0;
   std::int64_t all_from = 0, all_to = 0;  // bars that all lines store; idle lanes may, too:
                                           // they have the last line's
-  std::int64_t lead = 0;  // bars before the rows of the first output are aligned together
+  std::int64_t lead = 0;   // bars before the rows of the first output are aligned together
+  std::int64_t apart = 0;  // elements between each row and the next; 0: not always the same
   bool past_caches;
+  bool whole = false;  // no other line has what lies before the first bar to store
   std::int64_t inside[kLines / kLanes], latest[kLines / kLanes];  // all lanes have bars up to;
                                                                   // store from
 
@@ -67,12 +69,22 @@ struct LineGroup {
       latest[u] = *std::max_element(begin + u * kLanes, begin + (u + 1) * kLanes);
     }
     all_from = *std::max_element(begin, begin + call.count);
+    whole = all_from == plan.lookback;
     all_to = *std::min_element(end, end + kLines);
     const auto width = static_cast<std::int64_t>(element);
+    apart = call.count == kLines ? spacing(width) : 0;
     lead = aligned_after(out[0], width).value_or(0);
     past_caches = call.large;
     for (int k = 0; k < plan.outputs; ++k)
       past_caches = past_caches && aligned_after(out[k], width) == lead;
+  }
+
+  std::int64_t spacing(std::int64_t element) const {
+    constexpr int kNext = kLines > 1;
+    const std::int64_t step = in[0][kNext] - in[0][0];
+    for (int i = 1; i < kLines; ++i)
+      if (in[0][i] - in[0][i - 1] != step) return 0;
+    return step / element;
   }
 
   // Bars until all rows are aligned to a vector; none when they never are together. A store
@@ -216,58 +228,32 @@ HWY_INLINE void load_square(const double* from, Vec* v) {
   transpose(v);
 }
 
-// Bars [from, to) of vector u. Where a line has several outputs it is done from end to end
-// before the next is begun: few pages are written to at a time.
+// Bars [from, to) of vector u.
 template <class To, class T, int kLines, bool kPastCaches>
 void give_rows(const LineGroup<kLines>& group, int first, int u, std::int64_t t, int from, int to,
-               Tile<kLines>* tiles) {
-  Vec v[kLanes];
-  T* rows[std::max<int>(kLanes, To::kOutputs)];
-  const auto row = [&](int k, int l) {
-    return reinterpret_cast<T*>(group.out[first + k][u * kLanes + l]) + t;
-  };
-  if constexpr (To::kOutputs == 1 && To::kMade == 1) {
-    for (int l = 0; l < kLanes; ++l) rows[l] = row(0, l);
-    for (int i = from; i < to; i += kLanes) {
-      load_square(tiles[0] + place<kLines>(u, i), v);
-      for (int l = 0; l < kLanes; ++l) put<kPastCaches>(v[l], rows[l] + i);
-    }
-    return;
-  }
+               const Tile<kLines>* tiles) {
   const Plan plan = group.plan;
-  for (int i = from; i < to; i += kLanes)
-    for (int k = 0; k < To::kMade; ++k) {
-      double* const square = tiles[k] + place<kLines>(u, i);
-      load_square(square, v);
-      for (int l = 0; l < kLanes; ++l) hn::Store(v[l], D(), square + l * kLanes);
-    }
-  for (int l = 0; l < kLanes; ++l) {
-    for (int k = 0; k < To::kOutputs; ++k) rows[k] = row(k, l);
-    int i = from;
-    for (; i + kLanes < to; i += 2 * kLanes) {
-      Pack<2> made[To::kMade], out[To::kOutputs];
-      for (int k = 0; k < To::kMade; ++k)
-        made[k] = load_pack<Pack<2>>(tiles[k] + place<kLines>(u, i + l), kLanes * kLanes);
-      To::widen(plan, made, out);
-      for (int k = 0; k < To::kOutputs; ++k) {
-        put<kPastCaches>(out[k].v.a.a, rows[k] + i);
-        put<kPastCaches>(out[k].v.b.a, rows[k] + i + kLanes);
-      }
-    }
-    if (i < to) {
+  T* rows[To::kOutputs][kLanes];
+  for (int k = 0; k < To::kOutputs; ++k)
+    for (int l = 0; l < kLanes; ++l)
+      rows[k][l] = reinterpret_cast<T*>(group.out[first + k][u * kLanes + l]) + t;
+  for (int i = from; i < to; i += kLanes) {
+    Vec lines[To::kMade][kLanes];
+    for (int k = 0; k < To::kMade; ++k) load_square(tiles[k] + place<kLines>(u, i), lines[k]);
+    HWY_UNROLL(8)
+    for (int l = 0; l < kLanes; ++l) {
       Row made[To::kMade], out[To::kOutputs];
-      for (int k = 0; k < To::kMade; ++k)
-        made[k] = load_pack<Row>(tiles[k] + place<kLines>(u, i + l));
+      for (int k = 0; k < To::kMade; ++k) made[k] = Row(Bundle<1>{lines[k][l]});
       To::widen(plan, made, out);
-      for (int k = 0; k < To::kOutputs; ++k) put<kPastCaches>(out[k].v.a, rows[k] + i);
+      for (int k = 0; k < To::kOutputs; ++k) put<kPastCaches>(out[k].v.a, rows[k][l] + i);
     }
   }
 }
 
-// `count` bars from t on, out of tiles, to the outputs from `first` on. Changes the tiles.
+// `count` bars from t on, out of tiles, to the outputs from `first` on.
 template <class To, class T, int kLines>
 void give_tiles(const LineGroup<kLines>& group, int first, std::int64_t t, int count,
-                Tile<kLines>* tiles) {
+                const Tile<kLines>* tiles) {
   for (int u = 0; u < kLines / kLanes; ++u) {
     const auto whole = [&](int i) {
       return t + i >= group.latest[u] && t + i + kLanes <= group.inside[u];

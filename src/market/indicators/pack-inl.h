@@ -105,21 +105,55 @@ struct Multiply {
 struct Divide {
   static HWY_INLINE Vec of(Vec x, Vec y) { return hn::Div(x, y); }
 };
+// x y + z and z - x y, rounded once.
+struct MultiplyAdd {
+  static HWY_INLINE Vec of(Vec x, Vec y, Vec z) {
+#if HWY_TARGET == HWY_SCALAR
+    return Vec{std::fma(x.raw, y.raw, z.raw)};
+#elif HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_EMU128
+    HWY_ALIGN double a[kLanes], b[kLanes], c[kLanes];
+    hn::Store(x, D(), a), hn::Store(y, D(), b), hn::Store(z, D(), c);
+    for (int i = 0; i < kLanes; ++i) a[i] = std::fma(a[i], b[i], c[i]);
+    return hn::Load(D(), a);
+#else
+    return hn::MulAdd(x, y, z);
+#endif
+  }
+};
+struct MultiplyTake {
+  static HWY_INLINE Vec of(Vec x, Vec y, Vec z) {
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_EMU128
+    return MultiplyAdd::of(hn::Neg(x), y, z);
+#else
+    return hn::NegMulAdd(x, y, z);
+#endif
+  }
+};
+// Of what is not under `least`; 0 for what is.
 struct Root {
-  static HWY_INLINE Vec of(Vec x) { return hn::Sqrt(x); }
+  static HWY_INLINE Vec of(Vec x, Vec least) {
+#if HWY_TARGET == HWY_AVX3
+    const __mmask8 counts = _mm512_cmp_pd_mask(x.raw, least.raw, _CMP_NLT_UQ);
+    return Vec{_mm512_maskz_sqrt_pd(counts, x.raw)};
+#else
+    return hn::Sqrt(hn::IfThenZeroElse(hn::Lt(x, least), x));
+#endif
+  }
 };
 #if HWY_TARGET == HWY_AVX3
-// The same bits by multiplications: the unit for roots takes 18 cycles for a vector and is
+// The same bits by multiplications: the unit for roots takes 24 cycles for a vector and is
 // idle for none of them, so that every other vector goes this way. From 14 bits two steps
 // make 53, give or take one; the last adds what is left of x exactly, so that only a root
 // within 2^-104 of the middle between two numbers could be rounded to the wrong one. There
 // are few of them: a test takes all.
 struct RootInSteps {
-  static HWY_INLINE Vec of(Vec x) {
+  static HWY_INLINE Vec of(Vec x, Vec least) {
     const hn::RebindToUnsigned<D> u;
-    constexpr std::uint64_t kLeast = std::uint64_t{523} << 52, kRange = std::uint64_t{1000} << 52;
-    const auto past = hn::Sub(hn::BitCast(u, x), hn::Set(u, kLeast));
-    if (HWY_UNLIKELY(!hn::AllTrue(u, hn::Lt(past, hn::Set(u, kRange))))) return hn::Sqrt(x);
+    const Vec highest = hn::Set(D(), 0x1p500);
+    const auto from = hn::BitCast(u, hn::Clamp(least, hn::Set(D(), 0x1p-500), highest));
+    const auto past = hn::Sub(hn::BitCast(u, x), from);
+    const auto room = hn::Sub(hn::BitCast(u, highest), from);
+    if (HWY_UNLIKELY(!hn::AllTrue(u, hn::Lt(past, room)))) return Root::of(x, least);
     const Vec half = hn::Set(D(), 0.5), y{_mm512_rsqrt14_pd(x.raw)};
     Vec g = hn::Mul(x, y), h = hn::Mul(half, y);
     for (int i = 0; i < 2; ++i) {
@@ -161,21 +195,29 @@ HWY_INLINE Pack<n> operator*(Pack<n> x, Pack<n> y) {
   return map<Multiply>(x.v, y.v);
 }
 template <int n>
+HWY_INLINE Pack<n> plus_product(Pack<n> z, Pack<n> x, Pack<n> y) {
+  return map<MultiplyAdd>(x.v, y.v, z.v);
+}
+template <int n>
+HWY_INLINE Pack<n> minus_product(Pack<n> z, Pack<n> x, Pack<n> y) {
+  return map<MultiplyTake>(x.v, y.v, z.v);
+}
+template <int n>
 HWY_INLINE Pack<n> quotient(Pack<n> x, Pack<n> y) {
   return map<Divide>(x.v, y.v);
 }
 template <int n>
-HWY_INLINE Bundle<n> root_bundle(Bundle<n> x) {
+HWY_INLINE Bundle<n> root_bundle(Bundle<n> x, Bundle<n> least) {
   if constexpr (n == 1)
-    return map<Root>(x);
+    return map<Root>(x, least);
   else if constexpr (n == 2)
-    return {map<Root>(x.a), map<RootInSteps>(x.b)};
+    return {map<Root>(x.a, least.a), map<RootInSteps>(x.b, least.b)};
   else
-    return {root_bundle<n / 2>(x.a), root_bundle<n / 2>(x.b)};
+    return {root_bundle<n / 2>(x.a, least.a), root_bundle<n / 2>(x.b, least.b)};
 }
 template <int n>
-HWY_INLINE Pack<n> root(Pack<n> x) {
-  return root_bundle<n>(x.v);
+HWY_INLINE Pack<n> root_from(Pack<n> least, Pack<n> x) {
+  return root_bundle<n>(x.v, least.v);
 }
 template <int n>
 HWY_INLINE Pack<n> magnitude(Pack<n> x) {
@@ -204,6 +246,26 @@ HWY_INLINE void store_pack(Pack<n> pack, double* to, int apart = kLanes) {
 
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE void transpose(Vec*) {}
+#elif HWY_TARGET == HWY_AVX3
+// In three rounds of pairs; none of these shuffles overwrites what it reads.
+HWY_INLINE void transpose(Vec* v) {
+  Vec even[4], odd[4];
+  for (int i = 0; i < 4; ++i) {
+    even[i] = hn::InterleaveLower(D(), v[2 * i], v[2 * i + 1]);
+    odd[i] = hn::InterleaveUpper(D(), v[2 * i], v[2 * i + 1]);
+  }
+  const auto join = [](const Vec* half, Vec* to) {
+    const __m512d a = half[0].raw, b = half[1].raw, e = half[2].raw, f = half[3].raw;
+    const __m512d first = _mm512_shuffle_f64x2(a, b, 0x88), last = _mm512_shuffle_f64x2(e, f, 0x88);
+    const __m512d third = _mm512_shuffle_f64x2(a, b, 0xDD), more = _mm512_shuffle_f64x2(e, f, 0xDD);
+    to[0] = Vec{_mm512_shuffle_f64x2(first, last, 0x88)};
+    to[2] = Vec{_mm512_shuffle_f64x2(third, more, 0x88)};
+    to[4] = Vec{_mm512_shuffle_f64x2(first, last, 0xDD)};
+    to[6] = Vec{_mm512_shuffle_f64x2(third, more, 0xDD)};
+  };
+  join(even, v);
+  join(odd, v + 1);
+}
 #else
 HWY_INLINE void transpose(Vec* v) {
   if constexpr (kLanes == 2) {
@@ -218,15 +280,6 @@ HWY_INLINE void transpose(Vec* v) {
     v[1] = hn::ConcatLowerLower(d, f, b);
     v[2] = hn::ConcatUpperUpper(d, e, a);
     v[3] = hn::ConcatUpperUpper(d, f, b);
-  } else if constexpr (kLanes > 4) {
-    for (int round = 1; round < kLanes; round *= 2) {
-      Vec next[kLanes];
-      for (int i = 0; i < kLanes / 2; ++i) {
-        next[i] = hn::ConcatEven(D(), v[2 * i + 1], v[2 * i]);
-        next[i + kLanes / 2] = hn::ConcatOdd(D(), v[2 * i + 1], v[2 * i]);
-      }
-      for (int i = 0; i < kLanes; ++i) v[i] = next[i];
-    }
   }
 }
 #endif

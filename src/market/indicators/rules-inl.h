@@ -10,7 +10,7 @@
 //
 // What needs no bar before it can be done for bars side by side as well as for lines: where
 // a rule has gather() and take(), or make() and widen(), update() is one after the other,
-// and kTaken or kMade values lie between them.
+// and kTaken or kMade values lie between them; refine() makes one of them ready, kRefined.
 #include "market/indicators/rules_window-inl.h"
 
 #if defined(SLUICE_MARKET_RULES_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -167,7 +167,7 @@ struct SpreadRule {
   static constexpr bool kOther = kForm == SpreadForm::other_bands;
   static constexpr bool kBands = kForm == SpreadForm::bands || kOther, kKeeps = true;
   static constexpr int kInputs = 1, kOutputs = kBands ? 3 : 1, kMade = kBands ? 2 : 1;
-  static constexpr int kCarries = kOther ? 5 : 3;
+  static constexpr int kCarries = kOther ? 5 : 3, kRefined = kMade - 1;
   static constexpr int kRaw = kOther || kForm == SpreadForm::score ? 4 : 3;
   struct None {};
   Moments<V> window;
@@ -200,35 +200,43 @@ struct SpreadRule {
   SLUICE_RULE static void finish(const Plan& p, const W* raw, W* out) {
     W made[kMade];
     condense(p, raw, made);
+    made[kRefined] = refine(p, made[kRefined]);
     widen(p, made, out);
   }
 
   template <class W>
   SLUICE_RULE static void condense(const Plan& p, const W* raw, W* made) {
     const W offset = raw[1] * W(p.k[0]), mean = raw[0] + offset;
-    const W v = raw[2] * W(p.k[0]) - offset * offset;
-    const W variance = pick_lt(v, W(p.k[3]), W(0), v);
+    const W v = minus_product(raw[2] * W(p.k[0]), offset, offset);
+    const W least = W(p.k[3]);
     if constexpr (kBands) {
       made[0] = mean;
       if constexpr (kOther) made[0] = raw[3];
-      made[1] = variance;
+      made[1] = v;
     } else if constexpr (kForm == SpreadForm::deviation) {
-      made[0] = root(variance) * W(p.k[1]);
+      made[0] = v;
     } else if constexpr (kForm == SpreadForm::variance) {
-      made[0] = variance;
+      made[0] = pick_lt(v, least, W(0), v);
     } else {
-      const W score = quotient(raw[3] - mean, root(variance));
-      made[0] = pick_lt(W(0), variance, score, variance);  // 0, or a NaN, where there is none
+      const W deviation = root_from(least, v), score = quotient(raw[3] - mean, deviation);
+      made[0] = pick_lt(W(0), deviation, score, deviation);  // 0, or a NaN, where there is none
     }
+  }
+
+  // Of what is made, value kRefined.
+  template <class W>
+  SLUICE_RULE static W refine(const Plan& p, W value) {
+    if constexpr (kBands) return root_from(W(p.k[3]), value);
+    if constexpr (kForm == SpreadForm::deviation) return root_from(W(p.k[3]), value) * W(p.k[1]);
+    return value;
   }
 
   template <class W>
   SLUICE_RULE static void widen(const Plan& p, const W* made, W* out) {
     if constexpr (kBands) {
-      const W deviation = root(made[1]);
-      out[0] = made[0] + deviation * W(p.k[1]);
+      out[0] = plus_product(made[0], made[1], W(p.k[1]));
       out[1] = made[0];
-      out[2] = made[0] - deviation * W(p.k[2]);
+      out[2] = minus_product(made[0], made[1], W(p.k[2]));
     } else {
       out[0] = made[0];
     }

@@ -93,7 +93,7 @@ struct Moments {
     if (!kTurns || at + 1 < n) {
       const V d = x - centre;
       head = head + d;
-      squares = squares + d * d;
+      squares = plus_product(squares, d, d);
       sum = head + ring[2 * at + 2];
       sum_of_squares = squares + ring[2 * at + 3];
       ring[2 * at++] = x;
@@ -112,7 +112,7 @@ struct Moments {
     for (int i = n - 2; i >= 0; --i) {
       const V d = ring[2 * i] - centre;
       sum = sum + d;
-      sum_of_squares = sum_of_squares + d * d;
+      sum_of_squares = plus_product(sum_of_squares, d, d);
       ring[2 * i] = sum;
       ring[2 * i + 1] = sum_of_squares;
     }

@@ -1,5 +1,5 @@
 // The few operations that rules are written in, for a single value. Packs of lanes
-// (batch_cpu.cc) and the values of a GPU's thread (batch.cu) bring their own.
+// (pack-inl.h) and the values of a GPU's thread (cell.cuh) bring their own.
 //
 // The rules are compiled once per instruction set: this file and rules*-inl.h are included
 // again for each by Highway's foreach_target.h. A CUDA source, which has no Highway, names
@@ -36,6 +36,15 @@ SLUICE_RULE double pick_lt(double a, double b, double yes, double no) { return a
 SLUICE_RULE double magnitude(double a) { return std::fabs(a); }
 SLUICE_RULE double root(double a) { return std::sqrt(a); }
 SLUICE_RULE double quotient(double a, double b) { return a / b; }
+// c + a b and c - a b, rounded once.
+SLUICE_RULE double plus_product(double c, double a, double b) { return std::fma(a, b, c); }
+SLUICE_RULE double minus_product(double c, double a, double b) { return std::fma(-a, b, c); }
+
+// Of what is not under `least`; 0 for what is.
+template <class V>
+SLUICE_RULE V root_from(V least, V a) {
+  return root(pick_lt(a, least, V(0), a));
+}
 
 template <class V>
 SLUICE_RULE V larger(V a, V b) {

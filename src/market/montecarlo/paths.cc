@@ -38,6 +38,20 @@ void paths_cpu(const compute::Call& call, compute::Workers& workers) {
   });
 }
 
+void validate_correlation(const PathModel& m) {
+  const std::size_t n = m.assets.size();
+  if (m.correlation.empty()) return;
+  require(m.correlation.size() == n * n,
+          "correlation must have one row and one column for each asset");
+  for (std::size_t i = 0; i < n; ++i) {
+    require(std::abs(m.correlation[i * n + i] - 1) < 1e-9,
+            "correlation must be 1 of each asset with itself");
+    for (std::size_t j = 0; j < i; ++j)
+      require(std::abs(m.correlation[i * n + j] - m.correlation[j * n + i]) < 1e-9,
+              "correlation is not symmetric");
+  }
+}
+
 void validate(const PathModel& m, const PathPayoff& p) {
   require_range("assets", static_cast<int>(m.assets.size()), 1, kMostAssets);
   require_range("steps", m.steps, 1);
@@ -52,11 +66,12 @@ void validate(const PathModel& m, const PathPayoff& p) {
   }
   require_range("strike", p.strike, 0.0, 1e30);
   if (p.payoff == Payoff::barrier) require_range("level", p.level, 1e-30, 1e30);
-  const std::size_t n = m.assets.size();
-  require(m.correlation.empty() || m.correlation.size() == n * n,
-          "correlation must have one row and one column for each asset");
+  require_range("rebate", p.rebate, -1e30, 1e30);
+  require_range("extreme", p.extreme, 0.0, 1e30);
+  for (const double weight : p.weights) require_range("a weight", weight, -1e30, 1e30);
+  validate_correlation(m);
   if (!m.stochastic_volatility) return;
-  require(n == 1, "stochastic volatility is for one asset");
+  require(m.assets.size() == 1, "stochastic volatility is for one asset");
   require_range("v0", m.heston.v0, 0.0, 100.0);
   require_range("kappa", m.heston.kappa, 0.0, 1000.0);
   require_range("theta", m.heston.theta, 0.0, 100.0);

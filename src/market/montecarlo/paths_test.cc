@@ -162,8 +162,14 @@ TEST_F(Paths, RefusesWhatCannotBe) {
   PathModel model{.assets = {{100, 0, 0.2}, {100, 0, 0.2}}};
   model.correlation = {1, 2, 2, 1};
   EXPECT_THROW(simulate(compute, model, {}), Error);
-  model.correlation = {1, 0};
-  EXPECT_THROW(simulate(compute, model, {}), Error);
+  for (const std::vector<double>& wrong :
+       {std::vector<double>{1, 0}, {2, 0, 0, 2}, {1, 0.5, 0.4, 1}, {1, NAN, NAN, 1}}) {
+    model.correlation = wrong;
+    EXPECT_THROW(simulate(compute, model, {}), Error) << testing::PrintToString(wrong);
+  }
+  PathPayoff basket{.payoff = Payoff::basket};
+  basket.weights = {NAN, 1};
+  EXPECT_THROW(simulate(compute, {.assets = {{}, {}}}, basket), Error);
   EXPECT_THROW(simulate(compute, {.assets = {}}, {}), Error);
   EXPECT_THROW(simulate(compute, {.steps = 0}, {}), Error);
 }

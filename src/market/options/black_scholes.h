@@ -57,8 +57,10 @@ class Greeks {
   std::array<std::vector<T>, kGreekCount> columns_;
 };
 
-// spot, strike, t and vol must be above zero for a Greek to be finite. Where black_scholes()
-// gives NaN, every Greek is one.
+// Where nothing is uncertain (t or vol of zero, spot or strike of zero, tens of deviations
+// from the strike) they are those of the discounted difference: gamma, vega and the higher
+// ones 0, the elasticity of a price of 0 NaN. With t or vol of zero exactly at the money some
+// are NaN. Where black_scholes() gives NaN, every Greek is one.
 template <class T>
 Greeks<T> black_scholes_greeks(compute::Compute& compute, const OptionColumns<T>& options,
                                OptionKind kind, std::size_t count,

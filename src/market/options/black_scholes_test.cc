@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <cmath>
 #include <map>
 #include <random>
+#include <tuple>
 
 #include "base/error.h"
 #include "market/options/reference_for_tests.h"
@@ -125,6 +127,41 @@ TEST_F(BlackScholes, AnAssetWorthNothingOrAStrikeOfZeroLeavesTheDiscountedIntrin
   black_scholes<float>(compute, {spot, strike, 1.0f, 0.0f, 0.0f, 0.2f}, call, put);
   EXPECT_EQ(call, (std::vector<float>{0, 100}));
   EXPECT_EQ(put, (std::vector<float>{100, 0}));
+}
+
+TEST_F(BlackScholes, GreeksOfWhatIsCertainAreThoseOfTheDiscountedDifference) {
+  struct Certain {
+    double spot, strike, t, vol;
+  };
+  const double rate = 0.05, yield = 0.02;
+  for (const auto& [spot, strike, t, vol] : {Certain{110, 100, 0, 0.3},
+                                             {90, 100, 0, 0.3},
+                                             {110, 100, 1, 0},
+                                             {90, 100, 1, 0},
+                                             {0, 100, 1, 0.2},
+                                             {100, 0, 1, 0.2},
+                                             {1, 1e12, 1, 0.2},
+                                             {1e12, 1, 1, 0.2}})
+    for (const auto kind : {OptionKind::call, OptionKind::put}) {
+      SCOPED_TRACE(testing::PrintToString(std::array{spot, strike, t, vol}));
+      const double w = kind == OptionKind::call ? 1 : -1;
+      const double s = spot * std::exp(-yield * t), k = strike * std::exp(-rate * t);
+      const double in = w * (s - k) > 0 ? 1 : 0;
+      auto found = greeks(kind, spot, strike, t, rate, yield, vol);
+      EXPECT_NEAR(found["price"], in * w * (s - k), 1e-12 * (s + k));
+      EXPECT_NEAR(found["delta"], in * w * std::exp(-yield * t), 1e-15);
+      EXPECT_NEAR(found["theta"], in * w * (yield * s - rate * k), 1e-12 * (s + k));
+      EXPECT_NEAR(found["rho"], in * w * t * k, 1e-12 * (s + k));
+      for (const char* none : {"gamma", "vega", "vanna", "vomma", "speed", "zomma", "color"})
+        EXPECT_EQ(found[none], 0) << none;
+    }
+}
+
+TEST_F(BlackScholes, APriceAmongTheGreeksIsNeverBelowZero) {
+  for (double strike = 101; strike < 1e6; strike *= 1.07)
+    for (const auto& [kind, spot, at] :
+         {std::tuple(OptionKind::call, 100.0, strike), std::tuple(OptionKind::put, strike, 100.0)})
+      EXPECT_GE(greeks(kind, spot, at, 0.1, 0.03, 0.01, 0.2)["price"], 0) << strike;
 }
 
 TEST_F(BlackScholes, InputsThatCannotBeGiveNan) {

@@ -122,6 +122,22 @@ TEST_F(OptionsOnGpuTest, Greeks) {
   }
 }
 
+TEST_F(OptionsOnGpuTest, GreeksOfWhatIsCertain) {
+  const std::vector<double> spot{110, 90, 110, 90, 0, 100}, strike{100, 100, 100, 100, 100, 0};
+  const std::vector<double> t{0, 0, 1, 1, 1, 1}, vol{0.2, 0.2, 0, 0, 0.2, 0.2};
+  const OptionColumns<double> columns{spot, strike, t, 0.05, 0.02, vol};
+  for (const auto kind : {OptionKind::call, OptionKind::put}) {
+    const auto cpu = black_scholes_greeks(*compute, columns, kind, spot.size(), Where::cpu);
+    const auto gpu = black_scholes_greeks(*compute, columns, kind, spot.size(), Where::gpu);
+    for (std::size_t g = 0; g < kGreekCount; ++g)
+      for (std::size_t i = 0; i < spot.size(); ++i) {
+        const double want = cpu[static_cast<Greek>(g)][i], got = gpu[static_cast<Greek>(g)][i];
+        EXPECT_TRUE(std::isnan(want) ? std::isnan(got) : std::fabs(got - want) < 1e-11)
+            << name(static_cast<Greek>(g)) << ' ' << i << ": " << got << ' ' << want;
+      }
+  }
+}
+
 TEST_F(OptionsOnGpuTest, ImpliedVolatility) {
   const Columns c(2049);
   Prices call(2049), put(2049), vol(2049);

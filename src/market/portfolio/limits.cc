@@ -50,6 +50,8 @@ void add_sectors(const PortfolioLimits& limits, std::size_t n, LimitRows& out) {
     QpRow row;
     for (const std::size_t i : sector.assets) {
       require(i < n, fmt::format("sector {} has an asset {} of {}", sector.name, i, n));
+      for (const auto& [other, _] : row.terms)
+        require(other != i, fmt::format("sector {} has an asset twice", sector.name));
       row.terms.emplace_back(i, 1.0);
     }
     require(sector.least <= sector.most, fmt::format("sector {} must be at least {} and at most {}",

@@ -1,9 +1,11 @@
 #include "market/portfolio/portfolio.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "market/portfolio/dense.h"
@@ -57,9 +59,16 @@ class Markowitz {
     QpRow row{{}, 1, 1, fmt::format("the return is above the risk-free {}", risk_free)};
     for (std::size_t i = 0; i < n_; ++i) row.terms.emplace_back(i, assets_.mean[i] - risk_free);
     qp.rows.push_back(std::move(row));
-    const Vector x = solve(qp).x;
+    Vector x;
+    try {
+      x = solve(qp).x;
+    } catch (const Error&) {
+      say_why_no_ratio(risk_free);
+      throw;
+    }
     const double scale = x[rows_.variables];
-    require(scale > 1e-12, "no portfolio's return is above the risk-free rate");
+    if (!(scale > 1e-12)) say_why_no_ratio(risk_free);
+    require(scale > 1e-12, "the best Sharpe ratio has no bound: a portfolio has no variance");
     Vector w = first(x);
     for (double& v : w) v /= scale;
     return w;
@@ -98,7 +107,8 @@ class Markowitz {
 
   Portfolio described(Vector weights, double risk_free) const {
     Portfolio out;
-    if (!assets_.mean.empty()) out.expected_return = dot(assets_.mean, weights);
+    out.expected_return = assets_.mean.empty() ? std::numeric_limits<double>::quiet_NaN()
+                                               : dot(assets_.mean, weights);
     out.volatility = std::sqrt(variance(weights));
     out.sharpe = (out.expected_return - risk_free) / out.volatility;
     out.weights = std::move(weights);
@@ -115,6 +125,18 @@ class Markowitz {
  private:
   static std::size_t side(std::span<const double> matrix) {
     return static_cast<std::size_t>(std::llround(std::sqrt(static_cast<double>(matrix.size()))));
+  }
+
+  // In multiples of the weights every limit takes part in a conflict: the plain ones, and then
+  // the highest return, tell what is the matter. Returns where neither is.
+  void say_why_no_ratio(double risk_free) const {
+    const auto names = conflict(program(rows_, 0, 0, 0));
+    require(names.empty(), fmt::format("no portfolio fulfils all of: {}", fmt::join(names, "; ")));
+    const double most = dot(assets_.mean, max_return());
+    require(most > risk_free,
+            fmt::format("no portfolio within the limits has a return above the risk-free {}; the "
+                        "highest is {}",
+                        risk_free, most));
   }
 
   double variance_scale() const {
@@ -194,12 +216,47 @@ class Markowitz {
   LimitRows rows_;
 };
 
+// Rounding and a covariance of pairs with gaps leave a little; more is no covariance, and its
+// "optimum" would be a portfolio of negative variance.
+constexpr double kAsymmetry = 1e-9, kNegative = 1e-7;  // of the largest variance
+
+void check_covariance(std::span<const double> covariance, std::size_t n) {
+  double largest = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j < n; ++j)
+      require(std::isfinite(covariance[i * n + j]),
+              "the covariance has a value that is not finite");
+    largest = std::max(largest, covariance[i * n + i]);
+  }
+  for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      require(std::abs(covariance[i * n + j] - covariance[j * n + i]) <= kAsymmetry * largest,
+              "the covariance is not symmetric");
+  Vector raised(covariance.begin(), covariance.end());
+  for (std::size_t i = 0; i < n; ++i)
+    raised[i * n + i] += std::max(kNegative * largest, std::numeric_limits<double>::min());
+  require(cholesky(raised, n, 0, 1) == 0,
+          "the covariance is none: some portfolio has a negative variance (are there too few "
+          "returns that all assets have? ledoit_wolf helps)");
+}
+
+// Its weights are above 0 and sum to 1, and nothing else can be asked of them.
+void check_no_limits(const PortfolioLimits& limits) {
+  const auto all_at = [](const Vector& side, double usual) {
+    return std::ranges::all_of(side, [&](double v) { return v == usual; });
+  };
+  const PortfolioLimits usual;
+  require(all_at(limits.lower, usual.lower[0]) && all_at(limits.upper, usual.upper[0]) &&
+              limits.sum == usual.sum && limits.sectors.empty() && !limits.turnover &&
+              !limits.leverage && limits.l2 == 0,
+          "risk parity takes no limits: its weights are above 0 and sum to 1");
+}
+
 void check(const Assets& assets, const Goal& goal) {
   const auto n = static_cast<std::size_t>(
       std::llround(std::sqrt(static_cast<double>(assets.covariance.size()))));
   require(n > 0 && n * n == assets.covariance.size(), "the covariance is not a square matrix");
-  for (const double v : assets.covariance)
-    require(std::isfinite(v), "the covariance has a value that is not finite");
+  check_covariance(assets.covariance, n);
   const bool needs_mean =
       goal.kind != Goal::Kind::min_volatility && goal.kind != Goal::Kind::risk_parity;
   require(assets.mean.size() == n || (assets.mean.empty() && !needs_mean),
@@ -222,7 +279,10 @@ Portfolio optimise(const Assets& assets, const Goal& goal, const PortfolioLimits
         require(goal.value > 0, "the risk aversion must be above 0");
         return problem.least(goal.value, 1, limits.l2);
       }
-      case Goal::Kind::risk_parity: return risk_parity(assets.covariance, goal.shares);
+      case Goal::Kind::risk_parity: {
+        check_no_limits(limits);
+        return risk_parity(assets.covariance, assets.names, goal.shares);
+      }
     }
     return {};
   };

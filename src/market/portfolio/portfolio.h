@@ -14,7 +14,7 @@ namespace sluice::market {
 // What is known of the assets, a year's values. Refers to the caller's arrays.
 struct Assets {
   std::span<const double> mean;          // expected returns; may be empty where none is needed
-  std::span<const double> covariance;    // assets x assets, symmetric
+  std::span<const double> covariance;    // assets x assets, symmetric, no negative eigenvalue
   std::span<const std::string> names{};  // for error messages; empty: "asset 0", ...
 };
 
@@ -43,7 +43,7 @@ struct Goal {
     target_return,          // least volatility with a return of at least `value`
     target_risk,            // highest return with a volatility of at most `value`
     max_quadratic_utility,  // of return - value / 2 * variance
-    risk_parity             // equal shares of the variance, or as `shares` says; no limits
+    risk_parity             // equal shares of the variance, or as `shares` says; takes no limits
   };
   Kind kind = Kind::min_volatility;
   double value = 0;
@@ -53,8 +53,8 @@ struct Goal {
 
 struct Portfolio {
   std::vector<double> weights;
-  double expected_return = 0, volatility = 0;
-  double sharpe = 0;  // (expected_return - risk_free) / volatility
+  double expected_return = 0, volatility = 0;  // the return is NaN where no means were given
+  double sharpe = 0;                           // (expected_return - risk_free) / volatility
 };
 
 // Exact to rounding in nearly all cases (see QpSolution). Throws invalid_argument for data

@@ -53,13 +53,16 @@ double newton(std::span<const double> c, std::span<const double> b, std::vector<
 }  // namespace
 
 std::vector<double> risk_parity(std::span<const double> covariance,
+                                std::span<const std::string> names,
                                 std::span<const double> shares) {
   const auto n =
       static_cast<std::size_t>(std::llround(std::sqrt(static_cast<double>(covariance.size()))));
   const auto b = checked_shares(shares, n);
   std::vector<double> x(n);
   for (std::size_t i = 0; i < n; ++i) {
-    require(covariance[i * n + i] > 0, fmt::format("asset {} has no variance", i));
+    require(covariance[i * n + i] > 0,
+            fmt::format("{} has no variance",
+                        i < names.size() ? names[i] : fmt::format("asset {}", i)));
     x[i] = std::sqrt(b[i] / covariance[i * n + i]);
   }
   double decrement = 1;

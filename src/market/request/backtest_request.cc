@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/settings_value.h"
 #include "market/backtest/report.h"
 #include "market/request/asking.h"
 
@@ -89,20 +90,26 @@ void read_walk_forward(Fields& fields, StudyRequest& request) {
   request.walk_forward = made;
 }
 
-std::vector<std::int32_t> days_of(const Json& json, const std::string& path) {
+void read_days(const Json& json, const std::string& path, PriceHistory& history) {
   if (!json.is_array()) refuse_field(path, "a list of dates", json);
-  std::vector<std::int32_t> days;
+  std::string_view before;
   for (const Json& date : json) {
     if (!date.is_string()) refuse_field(path, "a list of dates such as 2020-02-29", date);
-    days.push_back(day_from(date.get<std::string>()));
+    const std::string_view text = date.get_ref<const std::string&>();
+    const Stamp stamp = stamp_from(text);
+    history.intraday = history.intraday || stamp.timed;
+    const bool same_day = !history.days.empty() && history.days.back() == stamp.day;
+    require(!same_day || text > before,
+            fmt::format("'{}': {} is not after {}", path, in_quotes(text), in_quotes(before)));
+    history.days.push_back(stamp.day);
+    before = text;
   }
-  return days;
 }
 
 PriceHistory history_of(Fields& f, std::string ticker) {
   PriceHistory history;
   history.ticker = std::move(ticker);
-  if (const Json* dates = f.find("dates")) history.days = days_of(*dates, f.path("dates"));
+  if (const Json* dates = f.find("dates")) read_days(*dates, f.path("dates"), history);
   history.close = numbers_of(f.need("close", "a list of prices"), f.path("close"));
   history.open = f.numbers("open");
   history.high = f.numbers("high");
@@ -151,16 +158,20 @@ void settle(StudyRequest& request) {
 }
 
 double work_of(const StudyRequest& request) {
+  // Of one bar in one window: indicators and the account that is shown, set aside the sets.
+  constexpr double kBarOfWindow = 300;
+  constexpr double kSetShown = 1e5;  // a set is some kilobytes of the answer
   double bars = 0;
   for (const auto& history : request.histories) bars += static_cast<double>(history.size());
-  double passes = 1;
-  if (request.walk_forward && !request.histories.empty()) {
-    const auto& w = *request.walk_forward;
-    const auto size = static_cast<double>(request.histories[0].size());
-    passes += size / static_cast<double>(w.out_of_sample) *
-              std::min(1.0, static_cast<double>(w.in_sample + w.out_of_sample) / size);
-  }
-  return bars * static_cast<double>(request.sweep.sets.size()) * passes;
+  const auto sets = static_cast<double>(request.sweep.sets.size());
+  const double once = bars * sets + kSetShown * sets;
+  if (!request.walk_forward || request.histories.empty()) return once;
+  const auto& w = *request.walk_forward;
+  const auto size = static_cast<double>(request.histories[0].size());
+  const auto in = std::min(static_cast<double>(w.in_sample), size);
+  const double windows = std::max(0.0, (size - in) / static_cast<double>(w.out_of_sample));
+  const double chosen_by = w.anchored ? (in + size) / 2 : in;  // bars, on average
+  return once + windows * bars * (kBarOfWindow + sets * chosen_by / std::max(1.0, size));
 }
 
 Study run_study(compute::Compute& compute, const StudyRequest& request,
@@ -199,12 +210,13 @@ Json to_json(const Study& study) {
   if (study.sweep.sets.size() > 1 || study.sweep.tickers.size() > 1)
     all["sweep"] = to_json(study.sweep);
   if (study.luck) all["luck"] = to_json(*study.luck);
-  if (study.walk_forward) all["walk_forward"] = to_json(*study.walk_forward);
+  if (study.walk_forward) all["walk_forward"] = to_json(*study.walk_forward, study.sweep.strategy);
   return all;
 }
 
 std::string to_page(const Study& study) {
-  return to_html({&study.shown, study.sweep.sets.size() > 1 ? &study.sweep : nullptr,
+  const bool several = study.sweep.sets.size() > 1 || study.sweep.tickers.size() > 1;
+  return to_html({&study.shown, several ? &study.sweep : nullptr,
                   study.walk_forward ? &*study.walk_forward : nullptr});
 }
 

@@ -36,7 +36,8 @@ struct Study {
 // Settles what depends on both the rules and the histories. Before run_study().
 void settle(StudyRequest& request);
 
-double work_of(const StudyRequest& request);  // bars x sets
+// Bars x sets, with what windows and a long answer cost beside.
+double work_of(const StudyRequest& request);
 
 // `progress` takes a share of 0 to 1 and a word; it may be null.
 using StudyProgress = std::function<void(double share, const std::string& what)>;

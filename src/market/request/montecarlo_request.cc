@@ -1,6 +1,7 @@
 // {"payoff": "barrier", "spot": 100, "strike": 100, "barrier": "down_and_out", "level": 90}
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -17,7 +18,14 @@ namespace {
 constexpr std::array<std::string_view, 9> kPayoffs{
     "european",          "asian_price", "asian_strike", "barrier", "lookback_fixed",
     "lookback_floating", "basket",      "best_of",      "asian"};
-constexpr std::size_t kQuickAsian = 8;
+enum : std::size_t {
+  kBarrier = 3,
+  kLookbackFixed,
+  kLookbackFloating,
+  kBasket,
+  kBestOf,
+  kQuickAsian
+};
 constexpr double kSlowStep = 10;  // a step in double is as long as so many of the quick kind
 constexpr std::array<std::string_view, 4> kBarriers{"down_and_out", "up_and_out", "down_and_in",
                                                     "up_and_in"};
@@ -73,30 +81,41 @@ PathModel read_model(Asking& asking) {
   return model;
 }
 
+std::array<double, kMostAssets> read_weights(Fields& f, std::size_t assets) {
+  const auto given = f.numbers("weights");
+  require(given.empty() || given.size() == assets,
+          fmt::format("'weights' has {} values for {} assets", given.size(), assets));
+  std::array<double, kMostAssets> weights{};
+  for (std::size_t i = 0; i < std::min(assets, weights.size()); ++i) {
+    weights[i] = given.empty() ? 1.0 / static_cast<double>(assets) : given[i];
+    require(std::isfinite(weights[i]), fmt::format("'weights[{}]' is missing", i));
+  }
+  return weights;
+}
+
+// Fields that the payoff has no use for stay unread, and are refused like any unknown one.
 PathPayoff read_payoff(Asking& asking, std::size_t payoff, std::size_t assets) {
   Fields& f = asking.fields;
   PathPayoff made;
-  made.payoff = static_cast<Payoff>(payoff);
+  made.payoff = payoff == kQuickAsian ? Payoff::asian_price : static_cast<Payoff>(payoff);
   made.kind = static_cast<OptionKind>(f.one_of("kind", kKinds, 0));
   made.strike = f.number("strike", 100);
-  made.barrier = static_cast<Barrier>(f.one_of("barrier", kBarriers, 0));
-  made.level = f.number("level", 0);
-  made.rebate = f.number("rebate", 0);
-  made.continuous = f.flag("continuous", false);
-  made.extreme = f.number("extreme", 0);
-  const auto weights = f.numbers("weights");
-  require(weights.empty() || weights.size() == assets,
-          fmt::format("'weights' has {} values for {} assets", weights.size(), assets));
-  require(weights.size() <= made.weights.size(),
-          fmt::format("at most {} assets", made.weights.size()));
-  for (std::size_t i = 0; i < made.weights.size(); ++i)
-    made.weights[i] = i < weights.size() ? weights[i]
-                      : i < assets       ? 1.0 / static_cast<double>(assets)
-                                         : 0;
+  const bool lookback = payoff == kLookbackFixed || payoff == kLookbackFloating;
+  if (payoff == kBarrier) {
+    made.barrier = static_cast<Barrier>(f.one_of("barrier", kBarriers, 0));
+    f.need("level", "the price at which the barrier is");
+    made.level = f.number("level", 0);
+    made.rebate = f.number("rebate", 0);
+  }
+  if (payoff == kBarrier || lookback) made.continuous = f.flag("continuous", false);
+  if (lookback) made.extreme = f.number("extreme", 0);
+  if (payoff == kBasket) made.weights = read_weights(f, assets);
+  require(assets == 1 || payoff == kBasket || payoff == kBestOf,
+          fmt::format("'payoff' {} is for one asset; take basket or best_of", kPayoffs[payoff]));
   return made;
 }
 
-SimulationOptions read_simulation(Asking& asking) {
+SimulationOptions read_simulation(Asking& asking, std::size_t payoff) {
   Fields& f = asking.fields;
   SimulationOptions made;
   made.paths = static_cast<std::uint64_t>(f.whole("paths", 1 << 20, 1, 1LL << 40));
@@ -104,6 +123,8 @@ SimulationOptions read_simulation(Asking& asking) {
   made.antithetic = f.flag("antithetic", true);
   made.control_variate = f.flag("control_variate", true);
   made.sobol = f.flag("sobol", false);
+  require(!made.sobol || payoff != kQuickAsian,
+          "'sobol' is not for 'payoff' asian; take asian_price");
   return made;
 }
 
@@ -132,9 +153,8 @@ Json to_json(const Estimate& e) {
 Json answer_montecarlo(Asking& asking) {
   const std::size_t payoff = asking.fields.one_of("payoff", kPayoffs, 0);
   const PathModel model = read_model(asking);
-  const PathPayoff paid =
-      read_payoff(asking, payoff == kQuickAsian ? 1 : payoff, model.assets.size());
-  const SimulationOptions simulation = read_simulation(asking);
+  const PathPayoff paid = read_payoff(asking, payoff, model.assets.size());
+  const SimulationOptions simulation = read_simulation(asking, payoff);
   asking.fields.finish();
   asking.check_work(static_cast<double>(simulation.paths) * model.steps *
                         static_cast<double>(model.assets.size()) *

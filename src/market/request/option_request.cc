@@ -7,6 +7,7 @@
 #include <cmath>
 #include <deque>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -148,10 +149,15 @@ Result with_greeks(Asking& asking, const Book& book, OptionKind kind) {
 Result by_heston(Asking& asking, const Book& book, OptionKind kind) {
   std::vector<double> prices(book.count);
   const Instant begun = Steady::now();
+  // A millisecond each, mostly; but a second where the integral hardly falls.
+  const double most_s = asking.limits.most_work / kStepsASecond;
   asking.compute.workers().each(book.count, 4, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i)
+    for (std::size_t i = begin; i < end; ++i) {
+      require(seconds_between(begun, Steady::now()) <= most_s,
+              "Heston's formula takes too long for these options; ask for fewer at once");
       prices[i] = heston_price({kind, book.spot.at(i), book.strike.at(i), book.t.at(i),
                                 book.rate.at(i), book.div_yield.at(i), book.heston});
+    }
   });
   compute::Outcome ran;
   ran.items_on_cpu = book.count;
@@ -196,6 +202,37 @@ Result result_of(Asking& asking, const Book& book) {
   return result;
 }
 
+// Why option `i` has no price.
+std::string_view why_none(const Book& book, std::size_t i) {
+  const Given* const columns[] = {&book.spot, &book.strike, &book.t,
+                                  &book.vol,  &book.rate,   &book.div_yield};
+  const auto at = [i](const Given* given) { return given->at(i); };
+  if (!std::ranges::all_of(
+          columns, [](double v) { return std::isfinite(v); }, at))
+    return "a number is missing or not finite";
+  const std::span prices(columns, 4);
+  if (std::ranges::any_of(
+          prices, [](double v) { return v < 0; }, at))
+    return "spot, strike, t and vol must not be negative";
+  if (book.model == american_model)
+    return "exercising pays between two boundaries, which this method has not: take binomial";
+  if (book.model != tree_model) return "the numbers are out of range";
+  if (std::ranges::any_of(
+          prices, [](double v) { return v == 0; }, at))
+    return "a tree needs spot, strike, t and vol above zero";
+  return "so low a volatility needs more steps";
+}
+
+// Null where there is a price; nothing when all have one.
+Json reasons_of(const Book& book, const std::vector<double>& prices) {
+  const auto none = [](double price) { return std::isnan(price); };
+  if (std::ranges::none_of(prices, none)) return nullptr;
+  Json list = Json::array();
+  for (std::size_t i = 0; i < prices.size(); ++i)
+    list.push_back(none(prices[i]) ? Json(why_none(book, i)) : Json(nullptr));
+  return list;
+}
+
 Json reasons_of(const std::vector<ImpliedReason>& reasons) {
   Json list = Json::array();
   for (const ImpliedReason reason : reasons)
@@ -214,7 +251,9 @@ Json answer_option(Asking& asking) {
   };
   if (book.kinds.size() == 1) answer["kind"] = kKinds[static_cast<std::size_t>(book.kinds[0])];
   for (const auto& [name, values] : result.columns) put(name, list_of(values));
-  if (!result.reasons.empty()) put("reason", reasons_of(result.reasons));
+  Json reasons = result.reasons.empty() ? reasons_of(book, result.columns[0].second)
+                                        : reasons_of(result.reasons);
+  if (!reasons.is_null()) put("reason", std::move(reasons));
   asking.tell(answer, result.outcome);
   return answer;
 }

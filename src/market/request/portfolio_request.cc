@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
+#include "base/settings_value.h"
 #include "market/portfolio/cvar.h"
 #include "market/portfolio/portfolio.h"
 #include "market/request/returns.h"
@@ -19,8 +22,16 @@ constexpr std::array<std::string_view, 10> kGoals{
     "min_volatility",        "max_sharpe",  "target_return", "target_risk",
     "max_quadratic_utility", "risk_parity", "min_cvar",      "cvar_target_return",
     "cvar_target_risk",      "frontier"};
-enum : std::size_t { kFirstCvar = 6, kFrontier = 9 };
-constexpr std::size_t kMostAssets = 2000;
+enum : std::size_t {
+  kTargetReturn = 2,
+  kTargetRisk,
+  kUtility,
+  kRiskParity,
+  kMinCvar,
+  kCvarTargetReturn,
+  kCvarTargetRisk,
+  kFrontier
+};
 
 struct Problem {
   std::vector<std::string> names;
@@ -60,6 +71,9 @@ void read_moments(Asking& asking, Problem& p) {
     }
     require(p.names.size() == matrix.bars,
             fmt::format("'names' has {} values for {} assets", p.names.size(), matrix.bars));
+    std::set<std::string_view> known;
+    for (const auto& name : p.names)
+      require(known.insert(name).second, fmt::format("'names' has {} twice", in_quotes(name)));
   }
   for (std::size_t i = p.names.size(); i < matrix.bars; ++i)
     p.names.push_back("asset " + std::to_string(i));
@@ -72,8 +86,6 @@ void read_data(Asking& asking, Problem& p) {
   const double periods = f.number("periods_per_year", 252, 1e-6, 1e9);
   const auto options = read_covariance(asking, periods);
   p.names = p.returns.names;
-  require(p.names.size() <= kMostAssets,
-          fmt::format("{} assets; at most {}", p.names.size(), kMostAssets));
   p.covariance = covariance_of(asking, p.returns, options);
   p.mean = f.numbers("mean");
   if (p.mean.empty()) p.mean = yearly_means(asking, p.returns, periods);
@@ -128,21 +140,39 @@ void read_limits(Asking& asking, Problem& p) {
     p.limits.sectors.push_back(sector_of(sector, p.limits.sectors.size(), p));
 }
 
+// What belongs to some goals only: elsewhere such a field would be passed over in silence.
+void read_goal(Fields& f, Problem& p) {
+  const auto is = [&](auto... goals) { return ((p.goal == goals) || ...); };
+  if (is(kTargetReturn, kTargetRisk, kUtility, kCvarTargetReturn, kCvarTargetRisk)) {
+    f.need("value", p.goal == kUtility ? "the aversion to risk" : "the target");
+    p.value = f.number("value", 0);
+  }
+  if (p.goal == kRiskParity) p.shares = f.numbers("shares");
+  if (p.goal == kFrontier) p.points = static_cast<std::size_t>(f.whole("points", 20, 2, 1000));
+  if (is(kMinCvar, kCvarTargetReturn, kCvarTargetRisk))
+    p.beta = f.number("beta", 0.95, 1e-6, 1 - 1e-6);
+}
+
+// Rounds of the solver, each with a factoring and the rows of several weights.
+double work_of(const Problem& p) {
+  constexpr double kRounds = 30;
+  const auto n = static_cast<double>(p.names.size());
+  double rows = n * n * n;
+  for (const SectorLimit& sector : p.limits.sectors)
+    rows += std::pow(static_cast<double>(sector.assets.size()), 2);
+  return rows * kRounds * (p.goal == kFrontier ? static_cast<double>(p.points) : 1);
+}
+
 Problem read(Asking& asking) {
   Problem p;
   Fields& f = asking.fields;
   p.goal = f.one_of("goal", kGoals, 1);
   read_data(asking, p);
-  p.value = f.number("value", 0);
   p.risk_free = f.number("risk_free", 0);
-  p.beta = f.number("beta", 0.95, 1e-6, 1 - 1e-6);
-  p.shares = f.numbers("shares");
-  p.points = static_cast<std::size_t>(f.whole("points", 20, 2, 1000));
+  read_goal(f, p);
   read_limits(asking, p);
   f.finish();
-  const auto n = static_cast<double>(p.names.size());
-  asking.check_work(n * n * n * 30 * (p.goal == kFrontier ? static_cast<double>(p.points) : 1),
-                    "so many assets");
+  asking.check_work(work_of(p), "so many assets and sectors");
   return p;
 }
 
@@ -166,12 +196,17 @@ Json to_json(const Problem& p, const Portfolio& one) {
 Json by_cvar(const Problem& p) {
   require(!p.returns.values.empty(), "goals of CVaR need 'prices' or 'returns': the scenarios");
   std::vector<double> scenarios = p.returns.values;
-  const CvarGoal goal{static_cast<CvarGoal::Kind>(p.goal - kFirstCvar), p.value, p.beta};
+  const CvarGoal goal{static_cast<CvarGoal::Kind>(p.goal - kMinCvar), p.value, p.beta};
   const auto found = optimise_cvar({p.mean, scenarios, p.names}, goal, p.limits);
   return {{"expected_return", number_or_null(found.expected_return)},
           {"cvar", found.cvar},
           {"beta", p.beta},
           {"weights", weights_of(p, found.weights)}};
+}
+
+Json by_variance(const Problem& p) {
+  const Goal goal{static_cast<Goal::Kind>(p.goal), p.value, p.risk_free, p.shares};
+  return to_json(p, optimise(p.assets(), goal, p.limits));
 }
 
 }  // namespace
@@ -183,13 +218,9 @@ Json answer_portfolio(Asking& asking) {
     answer["frontier"] = Json::array();
     for (const Portfolio& one : efficient_frontier(p.assets(), p.points, p.limits, p.risk_free))
       answer["frontier"].push_back(to_json(p, one));
-    return answer;
+  } else {
+    answer.update(p.goal >= kMinCvar ? by_cvar(p) : by_variance(p));
   }
-  answer.update(p.goal >= kFirstCvar ? by_cvar(p)
-                                     : to_json(p, optimise(p.assets(),
-                                                           {static_cast<Goal::Kind>(p.goal),
-                                                            p.value, p.risk_free, p.shares},
-                                                           p.limits)));
   if (asking.explain) answer["ran"] = {{"on", "cpu"}, {"reason", "solvers run on the CPU"}};
   return answer;
 }

@@ -20,6 +20,7 @@ struct RequestLimits {
   // cores.
   double most_work = std::numeric_limits<double>::infinity();
 };
+inline constexpr double kStepsASecond = 1e9;
 
 // `what`: option, risk, portfolio, montecarlo, backtest or an indicator's name. Every
 // request may have "device" (auto, cpu, gpu) and "explain" (true: the answer has "ran").

@@ -14,6 +14,7 @@ namespace sluice::market {
 namespace {
 
 constexpr std::array<std::string_view, 3> kKinds{"sample", "ledoit_wolf", "ewma"};
+constexpr std::size_t kMostInMatrix = 2000;  // 32 MB, and some ten times that as JSON
 
 // Without the first bar, which has none.
 Panel returns_of_prices(compute::Workers& workers, const Panel& prices) {
@@ -69,6 +70,8 @@ CovarianceOptions read_covariance(Asking& asking, double periods_per_year) {
 std::vector<double> covariance_of(const Asking& asking, const Panel& returns,
                                   const CovarianceOptions& options) {
   const auto n = static_cast<double>(returns.series());
+  require(returns.series() <= kMostInMatrix,
+          fmt::format("a covariance of {} series; at most {}", returns.series(), kMostInMatrix));
   asking.check_work(n * n * static_cast<double>(returns.bars), "so many series and bars");
   std::vector<double> matrix(returns.series() * returns.series());
   covariance(asking.compute, returns.values, returns.series(), returns.bars, matrix, options, {},

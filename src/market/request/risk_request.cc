@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::array<std::string_view, 2> kConventions{"empyrical", "quantlib"};
 constexpr std::array<std::string_view, 3> kTails{"historical", "parametric", "simulated"};
+constexpr std::int64_t kMostPaths = 1 << 25;  // all ends are kept: 256 MiB
 
 struct Wanted {
   Returns data;
@@ -31,13 +32,13 @@ struct Wanted {
 
 void read_tail(Asking& asking, Wanted& w) {
   Fields& f = asking.fields;
-  w.tail.cutoff = f.number("cutoff", 0.05, 1e-9, 1 - 1e-9);
+  w.tail.cutoff = f.number("cutoff", 0.05, 1e-6, 0.999999);
   w.tail.convention = static_cast<TailConvention>(f.one_of("convention", kConventions, 0));
   w.simulate = f.flag("simulate", false);
   w.simulated = {.convention = w.tail.convention,
                  .cutoff = w.tail.cutoff,
                  .horizon = f.number("horizon", 1, 1e-6, 1e6),
-                 .paths = static_cast<std::uint64_t>(f.whole("paths", 1 << 20, 1, 1 << 30)),
+                 .paths = static_cast<std::uint64_t>(f.whole("paths", 1 << 20, 4, kMostPaths)),
                  .seed = static_cast<std::uint64_t>(f.whole("seed", 42, 0, 1LL << 53))};
   if (w.simulate)
     asking.check_work(

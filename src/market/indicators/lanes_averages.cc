@@ -1,0 +1,33 @@
+#include "market/indicators/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "market/indicators/lanes_averages.cc"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include "market/indicators/group.h"
+#include "market/indicators/sweep-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace sluice::market::HWY_NAMESPACE {
+
+std::size_t averages(const Plan& plan, const GroupCall* call) {
+  RunGroup group{call};
+  (void)(visit_average<Row>(plan, group));
+  return group.lines;
+}
+
+}  // namespace sluice::market::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sluice::market {
+
+HWY_EXPORT(averages);
+
+std::size_t lanes_of_averages(const Plan& plan, const GroupCall* call) {
+  return HWY_DYNAMIC_DISPATCH(averages)(plan, call);
+}
+
+}  // namespace sluice::market
+#endif

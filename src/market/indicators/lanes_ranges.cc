@@ -1,0 +1,33 @@
+#include "market/indicators/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "market/indicators/lanes_ranges.cc"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include "market/indicators/group.h"
+#include "market/indicators/sweep-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace sluice::market::HWY_NAMESPACE {
+
+std::size_t ranges(const Plan& plan, const GroupCall* call) {
+  RunGroup group{call};
+  (void)(visit_range<Row>(plan, group) || visit_trend<Row>(plan, group));
+  return group.lines;
+}
+
+}  // namespace sluice::market::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sluice::market {
+
+HWY_EXPORT(ranges);
+
+std::size_t lanes_of_ranges(const Plan& plan, const GroupCall* call) {
+  return HWY_DYNAMIC_DISPATCH(ranges)(plan, call);
+}
+
+}  // namespace sluice::market
+#endif

@@ -1,0 +1,50 @@
+#include "market/indicators/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "market/indicators/lanes_spreads.cc"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include "market/indicators/group.h"
+#include "market/indicators/sweep-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace sluice::market::HWY_NAMESPACE {
+
+std::size_t spreads(const Plan& plan, const GroupCall* call) {
+  RunGroup group{call};
+  (void)(visit_spread<Row>(plan, group));
+  return group.lines;
+}
+
+void lane_roots(double least, const double* in, double* out, std::size_t count) {
+  using V = Pack<2>;
+  HWY_ALIGN double block[V::kLines] = {};
+  for (std::size_t i = 0; i < count; ++i) {
+    std::fill_n(block, V::kLines, in[i]);
+    store_pack(root_from(V(least), load_pack<V>(block)), block);
+    // One way and the other.
+    out[2 * i] = block[0];
+    out[2 * i + 1] = block[V::kLines - 1];
+  }
+}
+
+}  // namespace sluice::market::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sluice::market {
+
+HWY_EXPORT(spreads);
+HWY_EXPORT(lane_roots);
+
+std::size_t lanes_of_spreads(const Plan& plan, const GroupCall* call) {
+  return HWY_DYNAMIC_DISPATCH(spreads)(plan, call);
+}
+
+void roots_in_lanes(double least, const double* in, double* out, std::size_t count) {
+  HWY_DYNAMIC_DISPATCH(lane_roots)(least, in, out, count);
+}
+
+}  // namespace sluice::market
+#endif

@@ -1,0 +1,91 @@
+// What is no portfolio problem, or has no answer, is said rather than solved.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "market/portfolio/portfolio.h"
+
+namespace sluice::market {
+namespace {
+
+using testing::DoubleNear;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string refusal_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return std::string(e.reason());
+  }
+  return "none";
+}
+
+TEST(Portfolio, WhatIsNoCovarianceIsRefused) {
+  const std::vector<double> mean{0.1, 0.2};
+  for (const std::vector<double>& wrong :
+       {std::vector<double>{1, 2, 2, 1}, {-1, 0, 0, 1}, {1, 0.3, 0.1, 1}})
+    for (const auto kind : {Goal::Kind::max_sharpe, Goal::Kind::min_volatility})
+      EXPECT_THAT(refusal_of([&] {
+                    optimise({mean, wrong}, {.kind = kind});
+                  }),
+                  HasSubstr("covariance"));
+}
+
+TEST(Portfolio, RiskParityTakesNoLimitsRatherThanBreakThem) {
+  const std::vector<double> mean{0.1, 0.2}, covariance{0.01, 0, 0, 0.09};
+  const std::vector<std::string> names{"A", "B"};
+  const Goal goal{.kind = Goal::Kind::risk_parity};
+  EXPECT_THAT(optimise({mean, covariance, names}, goal).weights,
+              ElementsAre(DoubleNear(0.75, 1e-12), DoubleNear(0.25, 1e-12)));
+  PortfolioLimits capped{.upper = {0.6}}, moved{.held = {0.5, 0.5}, .turnover = 0.1};
+  for (const auto& limits : {capped, moved})
+    EXPECT_THAT(refusal_of([&] {
+                  optimise({mean, covariance, names}, goal, limits);
+                }),
+                HasSubstr("no limits"));
+  const std::vector<double> still{0.01, 0, 0, 0};
+  EXPECT_THAT(refusal_of([&] {
+                optimise({mean, still, names}, goal);
+              }),
+              HasSubstr("B has no variance"));
+}
+
+TEST(Portfolio, WithoutMeansHasNoReturn) {
+  const std::vector<double> covariance{0.01, 0, 0, 0.09};
+  const auto found = optimise({{}, covariance}, {});
+  EXPECT_TRUE(std::isnan(found.expected_return) && std::isnan(found.sharpe));
+  EXPECT_NEAR(found.weights[0], 0.9, 1e-12);
+}
+
+TEST(Portfolio, DataThatDoNotFitAreRefused) {
+  const std::vector<double> mean{0.1, 0.2}, c{1, 0, 0, 1}, wrong{1, 2, 3}, bad{1, NAN, NAN, 1};
+  EXPECT_THAT(refusal_of([&] { optimise({mean, wrong}, {}); }), HasSubstr("square"));
+  EXPECT_THAT(refusal_of([&] { optimise({mean, bad}, {}); }), HasSubstr("finite"));
+  EXPECT_THAT(refusal_of([&] {
+                optimise({{}, c}, {.kind = Goal::Kind::max_sharpe});
+              }),
+              HasSubstr("0 mean returns for 2 assets"));
+  EXPECT_THAT(refusal_of([&] {
+                optimise({mean, c}, {}, {.lower = {0, 0, 0}});
+              }),
+              HasSubstr("3 limits for 2 weights"));
+  EXPECT_THAT(refusal_of([&] {
+                optimise({mean, c}, {}, {.lower = {0.7}, .upper = {0.6}});
+              }),
+              HasSubstr("asset 0 must be at least 0.7"));
+}
+
+TEST(Portfolio, ASectorHasAnAssetOnce) {
+  const std::vector<double> mean{0.1, 0.2}, c{1, 0, 0, 1};
+  PortfolioLimits limits;
+  limits.sectors = {{"tech", {0, 0}, 0, 0.3}};
+  EXPECT_THAT(refusal_of([&] { optimise({mean, c}, {}, limits); }), HasSubstr("tech"));
+}
+
+}  // namespace
+}  // namespace sluice::market
