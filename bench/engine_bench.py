@@ -7,7 +7,8 @@ Needs the Python packages onnx, numpy, onnxruntime and openvino; a peer that is 
 Models are made by tools/make_model.py where --models lacks them. Each round times every program
 once, for a while, in an order that turns from round to round; figures are medians over the rounds,
 ratios are medians of the ratios of single rounds (above 1: Sluice is faster). Before that, the
-outputs of all are compared.
+outputs of all are compared. `start` is how long Sluice takes until the model is ready to run, at first
+and from the plan that it kept then.
 """
 import argparse
 import datetime
@@ -73,12 +74,24 @@ class Sluice:
 
     def outputs(self):
         out = pathlib.Path(self.folder.name) / "out"
-        report = json.loads(self.call("run", self.model, "--output", str(out), "--json"))
+        report = json.loads(self.call("run", self.model, "--output", str(out), "--no-plans", "--json"))
         return {o["name"]: np.load(o["file"]) for o in report["outputs"]}
+
+    def starts(self, rounds=5):
+        """Milliseconds until it is ready to run: without a plan, and from the plan that kept."""
+        plans = pathlib.Path(self.folder.name) / "plans"
+        load = lambda *how: json.loads(self.call("run", self.model, "--json", *how))
+        cold = [load("--no-plans")["load_ms"] for _ in range(rounds)]
+        load("--plans", str(plans))
+        second = [load("--plans", str(plans)) for _ in range(rounds)]
+        if not all(run["from_plan"] for run in second):
+            raise RuntimeError("the second start was not from the plan")
+        return {"cold_ms": round(statistics.median(cold), 1),
+                "second_ms": round(statistics.median(run["load_ms"] for run in second), 1)}
 
     def p50(self):
         report = json.loads(self.call("bench", "model", self.model, "--seconds",
-                                      str(self.given.seconds), "--no-peak", "--json"))
+                                      str(self.given.seconds), "--no-peak", "--no-plans", "--json"))
         row = report["rows"][0]
         if "problem" in row:
             raise RuntimeError(row["problem"])
@@ -179,11 +192,13 @@ def measure(case, given):
            "p50_ms": {n: round(1e3 * statistics.median(t), 4) for n, t in times.items()},
            "ratio": {n: round(statistics.median(b / a for a, b in zip(ours, t)), 3)
                      for n, t in times.items() if n != "sluice"},
+           "start": contestants[0].starts(),
            "largest_difference": {n: float(f"{d:.2g}") for n, d in off.items()},
            "rounds_ms": {n: [round(1e3 * x, 4) for x in t] for n, t in times.items()}}
     if missing:
         row["missing"] = missing
-    print(f"{case}: {row['p50_ms']} ms, ratio {row['ratio']}", file=sys.stderr)
+    print(f"{case}: {row['p50_ms']} ms, ratio {row['ratio']}, start {row['start']}",
+          file=sys.stderr)
     return row, {c.name: c.version for c in contestants[1:]}
 
 

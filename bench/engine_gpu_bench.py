@@ -160,6 +160,7 @@ class Torch:
 class Sluice:
     def __init__(self, program, path, inputs, folder):
         self.program, self.path, self.folder = program, path, folder
+        self.plans, self.second_starts = ["--plans", str(folder / "plans")], []
         self.inputs = []
         for name, array in inputs.items():
             np.save(folder / f"{name}.npy", array)
@@ -172,15 +173,26 @@ class Sluice:
 
     def outputs(self):
         report = self.call("run", self.path, "--device", "cuda", "--precision", "fp16", "--output",
-                           str(self.folder / "out"), "--json")
+                           str(self.folder / "out"), "--json", *self.plans)
+        self.cold_ms = report["load_ms"]
         return [np.load(o["file"]) for o in report["outputs"]]
+
+    def starts(self):
+        """Milliseconds until it is ready once CUDA is: at first, and from the plan it kept then."""
+        median = lambda key: round(statistics.median(row[key] for row in self.second_starts), 1)
+        return {"cold_ms": round(self.cold_ms, 1),
+                "second_ms": median("load_ms") if self.second_starts else None,
+                "cuda_ms": median("device_ms") if self.second_starts else None}
 
     def p50(self, seconds):
         row = self.call("bench", "model", self.path, "--backend", "cuda", "--precision", "fp16",
-                        "--resident", "--no-peak", "--seconds", str(seconds), "--json")["rows"][0]
+                        "--resident", "--no-peak", "--seconds", str(seconds), "--json",
+                        *self.plans)["rows"][0]
         if "problem" in row:
             raise RuntimeError(row["problem"])
         self.row = row
+        if row["from_plan"]:
+            self.second_starts.append(row)
         return row["p50_seconds"]
 
 
@@ -204,9 +216,10 @@ def measure(case, given):
                       "torch.compile": round(1e3 * statistics.median(b for _, b in rounds), 4)},
            "ratio": round(statistics.median(b / a for a, b in rounds), 3),
            "per_second": round(batch / statistics.median(a for a, _ in rounds)),
-           "largest_difference": float(f"{off:.2g}"),
+           "largest_difference": float(f"{off:.2g}"), "start": ours.starts(),
            "rounds_ms": [[round(1e3 * a, 4), round(1e3 * b, 4)] for a, b in rounds]}
-    print(f"{case}: {row['p50_ms']} ms, ratio {row['ratio']}, off {off:.2g}", file=sys.stderr, flush=True)
+    print(f"{case}: {row['p50_ms']} ms, ratio {row['ratio']}, off {off:.2g}, start {row['start']}",
+          file=sys.stderr, flush=True)
     return row
 
 

@@ -2,7 +2,7 @@
 
 Usage: model_cli_test.py SLUICE
 """
-import json, pathlib, subprocess, sys, tempfile, unittest
+import json, os, pathlib, subprocess, sys, tempfile, unittest
 
 try:
     import numpy as np
@@ -22,8 +22,9 @@ class ModelCli(unittest.TestCase):
 
     def sluice(self, *arguments, code=0):
         done = subprocess.run([SLUICE, *map(str, arguments)], capture_output=True, text=True,
-                              timeout=60)
+                              timeout=60, env=os.environ | {"XDG_CACHE_HOME": self.kept.name})
         self.assertEqual(done.returncode, code, done.stderr + done.stdout)
+        self.said = done.stderr
         return done.stdout if code == 0 else done.stderr
 
     def model(self, *given, **more):
@@ -89,6 +90,43 @@ class ModelCli(unittest.TestCase):
             self.assertGreaterEqual(step["dur"], 0)
             self.assertTrue(step["args"]["kernel"])
         self.assertEqual({e["tid"] for e in events}, {1})
+
+    def test_the_second_start_is_from_a_plan_unless_told_otherwise(self):
+        model, plans = self.product(), self.folder / "sluice" / "plans"
+        run = lambda *more: json.loads(self.sluice("run", model, "--json", *more))
+        self.assertFalse(run("--no-plans")["from_plan"])
+        self.assertFalse(run("--set", "engine.plans=false")["from_plan"])
+        self.assertFalse(plans.exists())
+        first, second = run(), run()
+        self.assertFalse(first["from_plan"])
+        self.assertTrue(second["from_plan"])
+        self.assertEqual(first["plan"], second["plan"])
+        self.assertEqual(first["outputs"], second["outputs"])
+        self.assertGreater(second["load_ms"], 0)
+        self.assertEqual(second["device_ms"], 0)
+        elsewhere = self.folder / "elsewhere"
+        self.assertIn(str(elsewhere), run("--plans", elsewhere)["plan"])
+        rows = json.loads(self.sluice("bench", "model", model, "--no-peak", "--seconds", "0.01",
+                                      "--json"))["rows"]
+        self.assertTrue(rows[0]["from_plan"])
+
+    def test_a_folder_that_takes_no_plans_is_no_reason_to_fail(self):
+        (self.folder / "file").write_text("in the way")
+        report = json.loads(self.sluice("run", self.product(), "--json", "--plans",
+                                        self.folder / "file" / "plans"))
+        self.assertNotIn("plan", report)
+        self.assertIn("no plan was kept", self.said)
+
+    def test_a_compiled_plan_runs_and_says_what_it_is_made_of(self):
+        plan = self.folder / "x.plan"
+        report = json.loads(self.sluice("compile", self.product(), "--batch", "1,4", "-o", plan,
+                                        "--precision", "auto", "--json"))
+        self.assertEqual(report["precision"], "fp32")
+        for shape in report["shapes"]:
+            self.assertEqual(sum(shape["kernels"].values()), shape["nodes"])
+            self.assertLessEqual(shape["least_bytes"], shape["arena_bytes"])
+        self.assertTrue(json.loads(self.sluice("run", plan, "--json"))["from_plan"])
+        self.sluice("compile", self.product(), "-o", plan, "--precision", "int8", code=1)
 
     def test_inspect_counts_parameters_arithmetic_and_memory(self):
         report = json.loads(self.sluice("model", "inspect", self.product(), "--shape", "batch=5",

@@ -24,12 +24,35 @@ def data(field, value):
     return varint(field << 3 | 2) + varint(len(value)) + value
 
 
+class Graph(bytes):
+    """A graph as it is written: the body of a node, or of a model."""
+
+
+def graph(nodes, inputs, outputs, weights=(), name="test"):
+    return Graph(b"".join([data(1, n) for n in nodes] + [data(2, name)] +
+                          [data(5, w) for w in weights] + [data(11, i) for i in inputs] +
+                          [data(12, o) for o in outputs]))
+
+
+def attribute(name, given):
+    """Numbers, texts, lists of whole numbers, graphs."""
+    if isinstance(given, Graph):
+        field, kind = data(6, given), 5
+    elif isinstance(given, str):
+        field, kind = data(4, given), 3
+    elif isinstance(given, float):
+        field, kind = varint(2 << 3 | 5) + struct.pack("<f", given), 1
+    elif isinstance(given, list):
+        field, kind = b"".join(integer(8, v) for v in given), 7
+    else:
+        field, kind = integer(3, given), 2
+    return data(1, name) + field + integer(20, kind)
+
+
 def node(op, inputs, outputs, **attributes):
-    """Attributes are whole numbers."""
     return b"".join([data(1, i) for i in inputs] + [data(2, o) for o in outputs] +
                     [data(3, outputs[0]), data(4, op)] +
-                    [data(5, data(1, k) + integer(3, v) + integer(20, 2))
-                     for k, v in attributes.items()])
+                    [data(5, attribute(k, v)) for k, v in attributes.items()])
 
 
 def value(name, dtype, shape):
@@ -44,8 +67,5 @@ def floats(name, shape, values):
 
 
 def model(nodes, inputs, outputs, weights=(), opset=17):
-    graph = b"".join([data(1, n) for n in nodes] + [data(2, "test")] +
-                     [data(5, w) for w in weights] + [data(11, i) for i in inputs] +
-                     [data(12, o) for o in outputs])
-    return (integer(1, 8) + data(2, "tests") + data(7, graph) +
+    return (integer(1, 8) + data(2, "tests") + data(7, graph(nodes, inputs, outputs, weights)) +
             data(8, data(1, "") + integer(2, opset)))

@@ -33,13 +33,13 @@ namespace sluice::cli {
 
 namespace {
 
-struct Flags {
+struct BenchFlags {
   bool json = false, quick = false, cpu_only = false;
   std::vector<std::string> only;
   std::string gpu, output;
 };
 
-constexpr std::string_view kExamples =
+constexpr std::string_view kBenchExamples =
     "  sluice bench device                       every GPU and the CPU, a minute or so\n"
     "  sluice bench device --only gemm --quick   a look at the matrix rates\n"
     "  sluice bench device --json --output bench/results/2026-01-31-device.json";
@@ -101,7 +101,7 @@ device::BenchProgress steps_of(Progress& progress, const std::string& subject) {
   };
 }
 
-BenchReport blank_report(const Flags& flags, Args args) {
+BenchReport blank_report(const BenchFlags& flags, Args args) {
   BenchReport report;
   report.suite = args[0];
   report.command = "sluice bench";
@@ -118,7 +118,7 @@ BenchReport blank_report(const Flags& flags, Args args) {
   return report;
 }
 
-void measure_gpus(const Flags& flags, const device::BenchOptions& options, Progress& progress,
+void measure_gpus(const BenchFlags& flags, const device::BenchOptions& options, Progress& progress,
                   BenchReport& report) {
   const auto found = device::bench_gpus();
   for (const auto& gpu : chosen(found, flags.gpu))
@@ -143,7 +143,7 @@ void write_file(const std::string& path, const std::string& text) {
 
 // Measures, then prints and writes. `measure` fills the report's subjects.
 template <class Measure>
-int run_suite(Args args, Io& io, const Flags& flags, Measure measure) {
+int run_suite(Args args, Io& io, const BenchFlags& flags, Measure measure) {
   auto report = blank_report(flags, args);
   const auto from = Steady::now();
   {
@@ -158,7 +158,7 @@ int run_suite(Args args, Io& io, const Flags& flags, Measure measure) {
   return measured(report) ? 0 : 1;
 }
 
-void add_common(CLI::App& app, Flags& flags) {
+void add_common(CLI::App& app, BenchFlags& flags) {
   app.add_flag("--json", flags.json, "print JSON instead of a table");
   app.add_flag("--quick", flags.quick, "smaller sizes, fewer repeats: seconds instead of a minute");
   app.add_option("--gpu", flags.gpu, "this GPU alone: UUID, its beginning, or bus id")
@@ -171,13 +171,13 @@ void add_common(CLI::App& app, Flags& flags) {
 }
 
 int bench_device(Args args, Io& io) {
-  Flags flags;
+  BenchFlags flags;
   CLI::App app("Measures this machine's memory, links, matrix units and launch path.",
                "sluice bench device");
   add_common(app, flags);
   app.add_option("--only", flags.only, "figures to measure, by name or its beginning")
       ->type_name("NAME");
-  if (!parse(app, args.subspan(1), io, kExamples)) return 0;
+  if (!parse(app, args.subspan(1), io, kBenchExamples)) return 0;
   require_known(args[0], known_names(), flags.only);
   const device::BenchOptions options{flags.quick, flags.only, library_dirs(io)};
   return run_suite(args, io, flags, [&](BenchReport& report, Progress& progress) {
@@ -187,7 +187,7 @@ int bench_device(Args args, Io& io) {
 }
 
 int bench_memory(Args args, Io& io) {
-  Flags flags;
+  BenchFlags flags;
   CLI::App app(
       "Measures what a block of memory costs: our pools beside the driver's own allocators.",
       "sluice bench memory");
@@ -213,7 +213,7 @@ int bench_memory(Args args, Io& io) {
 }
 
 int bench_market(Args args, Io& io) {
-  Flags flags;
+  BenchFlags flags;
   std::string python = "python3";
   CLI::App app(
       "Measures market analytics beside the hardware's limit and the libraries people use.",

@@ -14,15 +14,15 @@
 #include "cli/model_actions.h"
 #include "cli/model_timing.h"
 #include "cli/model_values.h"
+#include "cli/plan_flags.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "commit.h"
-#include "engine/import_hf.h"
 
 namespace sluice::cli {
 namespace {
 
-constexpr std::string_view kExamples =
+constexpr std::string_view kBenchModelExamples =
     "  sluice bench model model.onnx --batch 1,8,32 --shape sequence=128\n"
     "  sluice bench model model.onnx --backend cpu,cuda --precision fp32,tf32 --json\n"
     "  sluice bench model model.onnx --find-batch            the curve, and the best batch on it\n"
@@ -30,11 +30,12 @@ constexpr std::string_view kExamples =
 
 constexpr std::int64_t kLargestBatch = 1024;
 
-struct Flags {
+struct BenchModelFlags {
   std::string model;
   std::vector<std::string> shapes, inputs, backends{"cpu"}, precisions{"fp32"};
   std::vector<std::int64_t> batches;
   double seconds = 2;
+  PlanFlags plans;
   int threads = 0;
   bool json = false, find_batch = false, no_peak = false, resident = false;
 };
@@ -50,12 +51,13 @@ struct Row {
 
 class Bench {
  public:
-  Bench(const Flags& flags, Io& io)
+  Bench(const BenchModelFlags& flags, Io& io)
       : flags_(flags),
+        err_(io.err),
         progress_(io.err),
         dirs_(library_dirs(io)),
-        workers_(flags.threads),
-        graph_(engine::import_model(flags.model)) {}
+        plans_(plan_cache(flags.plans, io)),
+        workers_(flags.threads) {}
 
   void run() {
     for (const std::string& backend : flags_.backends)
@@ -76,19 +78,30 @@ class Bench {
  private:
   void run(const std::string& backend, const std::string& precision) {
     try {
-      const auto model = timed_model(backend, precision, graph_, workers_, dirs_, flags_.resident);
+      const auto model =
+          timed_model(flags_.model, {backend, precision}, plans_, workers_, dirs_, flags_.resident);
+      if (!model->refused().empty()) err_ << "sluice: " << model->refused() << "\n";
       if (!flags_.no_peak) {
         progress_.show(0, backend + ": its peak");
         peaks_[backend + " " + precision] = device_peak(backend, precision, dirs_);
       }
-      if (flags_.find_batch) return search(*model, backend, precision);
-      for (std::size_t i = 0; i < flags_.batches.size(); ++i) {
+      if (flags_.find_batch) search(*model, backend, precision);
+      for (std::size_t i = 0; !flags_.find_batch && i < flags_.batches.size(); ++i) {
         progress_.show(static_cast<double>(i) / static_cast<double>(flags_.batches.size()),
                        fmt::format("{} {} batch {}", backend, precision, flags_.batches[i]));
         measure(*model, {backend, precision, flags_.batches[i]});
       }
+      keep(*model);
     } catch (const Error& error) {
       rows_.push_back({backend, precision, 0, std::nullopt, std::string(error.reason())});
+    }
+  }
+
+  void keep(const TimedModel& model) {
+    try {
+      model.keep();
+    } catch (const Error& error) {
+      err_ << "sluice: no plan was kept: " << error.reason() << "\n";
     }
   }
 
@@ -108,7 +121,7 @@ class Bench {
 
   void measure(TimedModel& model, Row row) {
     try {
-      const std::vector<Tensor> given = inputs(row.batch);
+      const std::vector<Tensor> given = inputs(model.graph(), row.batch);
       if (row.batch == 0)
         row.batch = given.empty() || given[0].rank() == 0 ? 1 : given[0].shape()[0];
       row.timing = model.time(given, flags_.seconds);
@@ -120,19 +133,20 @@ class Bench {
     rows_.push_back(std::move(row));
   }
 
-  std::vector<Tensor> inputs(std::int64_t batch) const {
-    if (!flags_.inputs.empty()) return read_inputs(graph_, flags_.inputs);
+  std::vector<Tensor> inputs(const engine::Graph& graph, std::int64_t batch) const {
+    if (!flags_.inputs.empty()) return read_inputs(graph, flags_.inputs);
     engine::Sizes sizes;
     for (const std::string& shape : flags_.shapes) sizes.add(shape);
     if (batch > 0) sizes.set_batch(batch);
-    return engine::random_inputs(graph_, sizes.types(graph_));
+    return engine::random_inputs(graph, sizes.types(graph));
   }
 
-  const Flags& flags_;
+  const BenchModelFlags& flags_;
+  std::ostream& err_;
   Progress progress_;
   std::vector<std::string> dirs_;
+  engine::PlanCache plans_;
   compute::Workers workers_;
-  engine::Graph graph_;
   std::vector<Row> rows_;
   std::map<std::string, DevicePeak> peaks_;
 };
@@ -145,7 +159,22 @@ bool is_best(const std::vector<Row>& rows, const Row& row) {
          });
 }
 
-void print_text(const Bench& bench, const Flags& flags, std::ostream& out) {
+// How long each backend and precision took until it was ready, as its first row has it.
+void print_starts(const Bench& bench, std::ostream& out) {
+  std::string last;
+  for (const Row& row : bench.rows()) {
+    const std::string key = row.backend + " " + row.precision;
+    if (!row.timing || key == last) continue;
+    last = key;
+    const std::string cuda = row.timing->device_s > 0
+                                 ? ", after " + human_duration(row.timing->device_s) + " for CUDA"
+                                 : "";
+    out << fmt::format("{} was ready in {}{}{}\n", key, human_duration(row.timing->load_s), cuda,
+                       row.timing->from_plan ? ", from its plan" : "");
+  }
+}
+
+void print_text(const Bench& bench, const BenchModelFlags& flags, std::ostream& out) {
   const Pen pen = terminal_behind(out).pen;
   double most = 0;
   for (const Row& row : bench.rows())
@@ -169,13 +198,14 @@ void print_text(const Bench& bench, const Flags& flags, std::ostream& out) {
           << (is_best(bench.rows(), row) ? " best" : "");
     out << (row.timing->note.empty() ? "" : "  " + row.timing->note) << "\n";
   }
+  print_starts(bench, out);
   for (const auto& [key, peak] : bench.peaks())
     if (peak.flops > 0)
       out << fmt::format("Peak of {}: {} ({}{})\n", key, human_rate(peak.flops, "FLOP"), peak.name,
                          key.starts_with("cpu") ? ", large products measured now" : "");
 }
 
-void print_json(const Bench& bench, const Flags& flags, std::ostream& out) {
+void print_json(const Bench& bench, const BenchModelFlags& flags, std::ostream& out) {
   Json rows = Json::array(), peaks = Json::object();
   for (const auto& [key, peak] : bench.peaks())
     peaks[key] = {{"device", peak.name}, {"flops_per_second", peak.flops}};
@@ -188,6 +218,9 @@ void print_json(const Bench& bench, const Flags& flags, std::ostream& out) {
       json["per_second"] = row.per_second();
       json["memory_bytes"] = row.timing->memory;
       json["flops"] = row.timing->flops;
+      json["device_ms"] = 1e3 * row.timing->device_s;
+      json["load_ms"] = 1e3 * row.timing->load_s;
+      json["from_plan"] = row.timing->from_plan;
       if (const auto percent = bench.percent(row)) json["percent_of_peak"] = *percent;
       if (!row.timing->note.empty()) json["note"] = row.timing->note;
       if (flags.find_batch) json["best"] = is_best(bench.rows(), row);
@@ -206,7 +239,7 @@ void print_json(const Bench& bench, const Flags& flags, std::ostream& out) {
   out << report.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
 }
 
-void add_options(CLI::App& app, Flags& flags) {
+void add_options(CLI::App& app, BenchModelFlags& flags) {
   app.add_option("model", flags.model, ".onnx file, or folder with config.json and safetensors")
       ->required();
   app.add_option("--batch", flags.batches, "sizes of the first dimension, 1,8,32")
@@ -223,13 +256,14 @@ void add_options(CLI::App& app, Flags& flags) {
       ->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_option("--precision", flags.precisions, "fp32, tf32, ...")
       ->delimiter(',')
-      ->check(CLI::IsMember({"fp32", "tf32", "fp16", "bf16", "fp8", "int8"}));
+      ->check(CLI::IsMember({"fp32", "tf32", "fp16", "bf16", "fp8", "int8", "auto"}));
   app.add_option("--seconds", flags.seconds, "for each row")->check(CLI::Range(0.01, 600.0));
   app.add_option("--threads", flags.threads, "CPU threads; 0: all this process may use")
       ->check(CLI::Range(0, 1024));
   app.add_flag("--find-batch", flags.find_batch, "double the batch for as long as it pays");
   app.add_flag("--resident", flags.resident,
                "on a GPU: inputs and outputs stay there, its work alone is timed");
+  add_options(app, flags.plans);
   app.add_flag("--no-peak", flags.no_peak, "leave out what the device can do at most");
   app.add_flag("--json", flags.json, "print JSON");
 }
@@ -237,10 +271,10 @@ void add_options(CLI::App& app, Flags& flags) {
 }  // namespace
 
 int bench_model(Args args, Io& io) {
-  Flags flags;
+  BenchModelFlags flags;
   CLI::App app("Measures a model: latency, throughput and memory.", "sluice bench model");
   add_options(app, flags);
-  if (!parse(app, args.subspan(1), io, kExamples)) return 0;
+  if (!parse(app, args.subspan(1), io, kBenchModelExamples)) return 0;
   const bool given = !flags.inputs.empty();
   require(!given || (flags.batches.empty() && flags.shapes.empty() && !flags.find_batch),
           "--input says the shapes: leave out --batch, --shape and --find-batch");

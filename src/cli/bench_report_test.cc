@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr Pen kPlain{false, true};
+constexpr Pen kNoColour{false, true};
 
 device::BenchRow row(std::string title, std::string unit, std::optional<double> value,
                      std::optional<double> peak, std::string detail = "") {
@@ -49,7 +49,7 @@ BenchReport h200() {
 }
 
 TEST(BenchReport, TheTableShowsValueShareOfPeakAndSpread) {
-  const auto text = table(h200(), 100, kPlain);
+  const auto text = table(h200(), 100, kNoColour);
   EXPECT_THAT(text, HasSubstr("NVIDIA H200  0000:04:00.0  GPU-1  driver 580.1  CUDA 13.0\n"));
   EXPECT_THAT(text, HasSubstr("  device copy                        4.31 TB/s  ███████████░  90 % "
                               "of 4.80 TB/s     ± 0.6 %\n"));
@@ -57,7 +57,7 @@ TEST(BenchReport, TheTableShowsValueShareOfPeakAndSpread) {
 }
 
 TEST(BenchReport, AFigureThatWasNotMeasuredSaysWhy) {
-  EXPECT_THAT(table(h200(), 100, kPlain),
+  EXPECT_THAT(table(h200(), 100, kNoColour),
               HasSubstr("GEMM fp8                       not measured: no kernel\n"));
 }
 
@@ -73,7 +73,7 @@ TEST(BenchReport, TheJsonSaysWhatRanWhereAndWhen) {
 TEST(BenchReport, EveryPeerIsNamedWithHowOftenItFitsIn) {
   auto report = h200();
   report.subjects[0].rows[0].peers = {{"a loop", 2e12}, {"another", 1e12}};
-  const auto text = table(report, 100, kPlain);
+  const auto text = table(report, 100, kNoColour);
   EXPECT_THAT(text, HasSubstr("    2.15 x a loop (2.00 TB/s)\n    4.31 x another (1.00 TB/s)\n"));
   const auto json = to_json(report)["devices"][0]["results"];
   EXPECT_EQ(json[0]["peers"][1]["name"], "another");

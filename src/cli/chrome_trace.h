@@ -10,8 +10,8 @@
 
 namespace sluice::cli {
 
-// `lane`: what the steps ran on, "CPU, 2 threads". `process`: the model's name.
-std::string chrome_trace(std::string_view process, std::string_view lane,
+// `process`: the model's name. `cpu`: what its steps there ran on, "CPU, 2 threads".
+std::string chrome_trace(std::string_view process, std::string_view cpu,
                          std::span<const engine::StepTime> steps);
 
 }  // namespace sluice::cli

@@ -17,6 +17,7 @@ int lease(Args args, Io& io);
 int market_command(Args args, Io& io);
 int memory(Args args, Io& io);
 int model(Args args, Io& io);
+int quantize(Args args, Io& io);
 int run_model(Args args, Io& io);
 int sampler(Args args, Io& io);
 int serve(Args args, Io& io);

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
@@ -12,10 +13,12 @@
 #include "base/units.h"
 #include "cli/checks.h"
 #include "cli/commands.h"
+#include "cli/library_dirs.h"
+#include "cli/model_flags.h"
 #include "cli/progress.h"
 #include "engine/import_hf.h"
+#include "engine/inspect.h"
 #include "engine/open.h"
-#include "engine/passes/passes.h"
 #include "engine/sample_inputs.h"
 
 namespace sluice::cli {
@@ -25,14 +28,16 @@ namespace fs = std::filesystem;
 using engine::Session;
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kExamples =
+constexpr std::string_view kCompileExamples =
     "  sluice compile model.onnx -o model.plan\n"
     "  sluice compile encoder/ --shape sequence=128 --batch 1,8,32 -o encoder.plan\n"
+    "  sluice compile model.onnx --device cuda --precision fp16 -o model.plan\n"
     "  sluice run model.plan\n"
     "Other shapes still run: they are compiled when they first come.";
 
-struct Flags {
-  std::string model, output, precision = "fp32", device = "cpu";
+struct CompileFlags {
+  std::string model, output;
+  DeviceFlags on;
   std::vector<std::string> shapes;
   std::vector<std::int64_t> batches{1};
   int threads = 0;
@@ -43,36 +48,31 @@ struct Flags {
 struct Compiled {
   std::int64_t batch = 1;
   double seconds = 0, run_s = 0;
-  std::size_t nodes_before = 0, nodes = 0;
-  std::size_t arena = 0, least = 0, unshared = 0;
+  engine::ProgramUse use{};
   std::vector<engine::PassReport> passes{};
 };
 
 Compiled compile_for(const Session& session, const std::vector<engine::TensorType>& types,
-                     std::int64_t batch, compute::Workers& workers) {
+                     std::int64_t batch, bool on_gpu) {
   Compiled made{.batch = batch};
   auto from = Steady::now();
   const Session::Compiled compiled = session.compiled(types);
   if (!compiled.program)
     throw Error(Code::unavailable, "it cannot be compiled for these shapes: " + compiled.why_not);
+  if (on_gpu && dynamic_cast<const engine::CudaProgram*>(compiled.program.get()) == nullptr)
+    throw Error(Code::unavailable, "it cannot be compiled for the GPU: " + session.gpu_failure());
   made.seconds = seconds_between(from, Steady::now());
   const std::vector<Tensor> inputs = engine::random_inputs(session.graph(), types);
-  compiled.program->run(inputs);  // the first touches the memory
+  for (int i = 0; i < 2; ++i) compiled.program->run(inputs);  // touches memory, records graphs
   from = Steady::now();
   compiled.program->run(inputs);
   made.run_s = seconds_between(from, Steady::now());
-  engine::Graph special = engine::specialize(session.graph(), types, workers);
-  made.nodes_before = special.nodes.size();
-  made.passes = engine::optimize(special);
-  made.nodes = compiled.program->schedule().steps.size();
-  made.arena = compiled.program->schedule().arena;
-  made.least = compiled.program->schedule().least;
-  made.unshared = compiled.program->schedule().unshared;
+  made.use = engine::use_of(*compiled.program);
+  made.passes = compiled.passes;
   return made;
 }
 
-std::vector<Compiled> compile_all(const Session& session, const Flags& flags,
-                                  compute::Workers& workers, Io& io) {
+std::vector<Compiled> compile_all(const Session& session, const CompileFlags& flags, Io& io) {
   Progress progress(io.err);
   std::vector<Compiled> all;
   for (const std::int64_t batch : flags.batches) {
@@ -81,42 +81,66 @@ std::vector<Compiled> compile_all(const Session& session, const Flags& flags,
     engine::Sizes sizes;
     for (const std::string& shape : flags.shapes) sizes.add(shape);
     if (batch > 1) sizes.set_batch(batch);
-    all.push_back(compile_for(session, sizes.types(session.graph()), batch, workers));
+    all.push_back(
+        compile_for(session, sizes.types(session.graph()), batch, flags.on.device == "cuda"));
   }
   return all;
 }
 
-void print_text(const std::vector<Compiled>& all, const Flags& flags, std::ostream& out) {
+// Steps by what runs them, the most first.
+std::vector<std::pair<std::string, int>> kernels(const engine::ProgramUse& use) {
+  std::map<std::string, int> by;
+  for (const engine::NodePlace& place : use.places) ++by[place.device + ", " + place.kernel];
+  std::vector<std::pair<std::string, int>> list(by.begin(), by.end());
+  std::ranges::stable_sort(list, [](const auto& a, const auto& b) { return a.second > b.second; });
+  return list;
+}
+
+void print_text(const std::vector<Compiled>& all, const CompileFlags& flags, std::ostream& out) {
   for (const Compiled& made : all) {
+    const engine::ProgramUse& use = made.use;
     out << fmt::format("Batch {}: compiled in {}, runs in {}\n", made.batch,
                        human_duration(made.seconds), human_duration(made.run_s));
-    out << fmt::format("  {} nodes became {}\n", made.nodes_before, made.nodes);
+    out << "  Changed\n";
     for (const engine::PassReport& pass : made.passes)
       out << fmt::format("    {:<40} {} place{}\n", pass.pass, pass.changes,
                          pass.changes == 1 ? "" : "s");
-    out << fmt::format("  memory {}, {} if nothing were shared; no placement needs less than {}\n",
-                       human_bytes(made.arena), human_bytes(made.unshared),
-                       human_bytes(made.least));
+    out << fmt::format("  Runs, {} steps\n", use.nodes);
+    for (const auto& [kernel, steps] : kernels(use))
+      out << fmt::format("    {:<56} {}\n", kernel, steps);
+    if (use.copied > 0)
+      out << fmt::format("    {} are copied to the CPU and back\n", human_bytes(use.copied));
+    out << fmt::format(
+        "  Memory: {} of weights, {} of values ({} if nothing were shared), {:.2f}x "
+        "the least possible\n",
+        human_bytes(use.weights), human_bytes(use.arena), human_bytes(use.unshared),
+        use.over_least());
   }
   out << fmt::format("{}: {}\n", flags.output, human_bytes(fs::file_size(flags.output)));
 }
 
-void print_json(const std::vector<Compiled>& all, const Flags& flags, std::ostream& out) {
+void print_json(const std::vector<Compiled>& all, const CompileFlags& flags, std::ostream& out) {
   Json shapes = Json::array();
   for (const Compiled& made : all) {
     Json passes = Json::object();
     for (const engine::PassReport& pass : made.passes) passes[pass.pass] = pass.changes;
+    Json steps = Json::object();
+    for (const auto& [kernel, count] : kernels(made.use)) steps[kernel] = count;
     shapes.push_back({{"batch", made.batch},
                       {"compile_seconds", made.seconds},
                       {"run_seconds", made.run_s},
-                      {"nodes_before", made.nodes_before},
-                      {"nodes", made.nodes},
+                      {"nodes", made.use.nodes},
                       {"passes", passes},
-                      {"arena_bytes", made.arena},
-                      {"least_bytes", made.least},
-                      {"unshared_bytes", made.unshared}});
+                      {"kernels", steps},
+                      {"copied_bytes", made.use.copied},
+                      {"weight_bytes", made.use.weights},
+                      {"arena_bytes", made.use.arena},
+                      {"least_bytes", made.use.least},
+                      {"unshared_bytes", made.use.unshared}});
   }
   const Json report{{"model", flags.model},
+                    {"device", flags.on.device},
+                    {"precision", flags.on.precision},
                     {"plan", flags.output},
                     {"bytes", fs::file_size(flags.output)},
                     {"shapes", shapes}};
@@ -126,7 +150,7 @@ void print_json(const std::vector<Compiled>& all, const Flags& flags, std::ostre
 }  // namespace
 
 int compile(Args args, Io& io) {
-  Flags flags;
+  CompileFlags flags;
   CLI::App app("Compiles a model for some shapes and writes a plan.", "sluice compile");
   app.add_option("model", flags.model, ".onnx file, or folder with config.json and safetensors")
       ->required();
@@ -138,21 +162,22 @@ int compile(Args args, Io& io) {
   app.add_option("--batch", flags.batches, "sizes of the first dimension to compile for")
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 20));
-  app.add_option("--precision", flags.precision, "of the arithmetic")
-      ->check(CLI::IsMember({"fp32"}));
-  app.add_option("--device", flags.device, "where it will run")->check(CLI::IsMember({"cpu"}));
+  add_options(app, flags.on);
   app.add_option("--threads", flags.threads, "CPU threads; 0: all this process may use")
       ->check(CLI::Range(0, 1024));
   app.add_flag("--json", flags.json, "print JSON");
-  if (!parse(app, args, io, kExamples)) return 0;
+  if (!parse(app, args, io, kCompileExamples)) return 0;
   const fs::path model(flags.model);
   if (flags.output.empty())
     flags.output = (model.has_filename() ? model : model.parent_path()).stem().string() + ".plan";
   compute::Workers workers(flags.threads);
-  const Session session(engine::import_model(model), workers);
-  const std::vector<Compiled> all = compile_all(session, flags, workers, io);
-  engine::write_plan(flags.output, session.plan({engine::model_stamp(model), engine::device_stamp(),
-                                                 flags.precision, SLUICE_VERSION}));
+  const OnDevice on = on_device(flags.on, library_dirs(io));
+  flags.on.precision = on.precision;
+  const engine::OpenOptions options{on.session, {}, SLUICE_VERSION};
+  const Session session(engine::import_model(model), workers, options.session);
+  const std::vector<Compiled> all = compile_all(session, flags, io);
+  engine::write_plan(flags.output,
+                     session.plan(engine::plan_key(engine::model_stamp(model), options)));
   flags.json ? print_json(all, flags, io.out) : print_text(all, flags, io.out);
   return 0;
 }

@@ -15,7 +15,7 @@ namespace sluice::cli {
 
 namespace {
 
-constexpr std::string_view kExamples =
+constexpr std::string_view kDetectExamples =
     "  sluice detect\n"
     "  sluice detect --json | jq -r '.gpus[].uuid'\n"
     "  sluice detect --demo eight-gpus      a machine you do not have";
@@ -28,7 +28,7 @@ int detect(Args args, Io& io) {
   DemoFlags demo;
   app.add_flag("--json", json, "as JSON; docs/schemas/detect.schema.json describes it");
   demo.add_to(app);
-  if (!parse(app, args, io, kExamples)) return 0;
+  if (!parse(app, args, io, kDetectExamples)) return 0;
 
   device::DetectOptions options;
   options.demo = demo.scenario;

@@ -26,7 +26,7 @@ namespace {
 using device::Check;
 using device::Verdict;
 
-constexpr std::string_view kExamples =
+constexpr std::string_view kDoctorExamples =
     "  sluice doctor\n"
     "  sluice doctor --json | jq '.checks[] | select(.status != \"pass\")'\n"
     "  sluice doctor --demo throttling --demo-at 20      how trouble looks\n"
@@ -140,7 +140,7 @@ int doctor(Args args, Io& io) {
   app.add_flag("--json", json, "as JSON; docs/schemas/doctor.schema.json describes it");
   demo.add_to(app);
   add_options(app, settings);
-  if (!parse(app, args, io, kExamples)) return 0;
+  if (!parse(app, args, io, kDoctorExamples)) return 0;
 
   device::DoctorOptions options;
   options.demo = demo.scenario;

@@ -20,7 +20,7 @@ namespace sluice::cli {
 
 namespace {
 
-struct Flags {
+struct GpuLimitFlags {
   std::vector<std::string> uuids;
   std::string group, demo;
   std::uint64_t bytes = 0;
@@ -28,7 +28,7 @@ struct Flags {
 };
 
 // Empty when every GPU then refuses past the limit.
-std::string limit_all(const Flags& flags) try {
+std::string limit_all(const GpuLimitFlags& flags) try {
   const auto nvml = flags.demo.empty() ? device::Nvml::open() : device::open_demo(flags.demo);
   for (const auto& uuid : flags.uuids)
     if (auto wrong = device::limit_memory(*nvml, uuid, flags.group, flags.bytes); !wrong.empty())
@@ -42,7 +42,7 @@ std::string limit_all(const Flags& flags) try {
 
 int gpu_limit(Args args, Io& io) {
   CLI::App app("Keeps a control group to its share of GPU memory", "sluice gpu-limit");
-  Flags flags;
+  GpuLimitFlags flags;
   app.add_option("--uuid", flags.uuids, "the GPUs")->required();
   app.add_option("--group", flags.group, "folder of the control group")->required();
   app.add_option("--bytes", flags.bytes, "at most, on each GPU")->required();

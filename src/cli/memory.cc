@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/units.h"
@@ -27,7 +28,6 @@ namespace sluice::cli {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr double kGiB = 1 << 30;
 
 // ---- finding a trace -----------------------------------------------------------------
 

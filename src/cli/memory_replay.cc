@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "base/bytes.h"
 #include "base/units.h"
 #include "cli/memory_report.h"
 #include "cli/report.h"
@@ -20,7 +21,6 @@ constexpr int kName = 10, kBytes = 10, kShare = 8, kTime = 8;  // 78 columns in 
 
 // To three digits and more: strategies differ by a few MiB of several GiB.
 std::string memory_text(std::uint64_t bytes) {
-  constexpr double kGiB = 1 << 30;
   const auto gib = static_cast<double>(bytes) / kGiB;
   return gib < 1 ? human_bytes(bytes) : fmt::format("{:.2f} GiB", gib);
 }

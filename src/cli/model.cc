@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <ostream>
@@ -29,7 +30,7 @@ using engine::CaseResult;
 using engine::CaseStatus;
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kExamples =
+constexpr std::string_view kModelExamples =
     "  sluice model test node-tests.tar.xz\n"
     "  sluice model test cases/ --match softmax --json\n"
     "A case is a folder with model.onnx and test_data_set_0/{input_0,output_0}.pb.";
@@ -95,22 +96,34 @@ Totals count(const std::vector<CaseResult>& results) {
   return totals;
 }
 
-void print_json(const std::vector<CaseResult>& results, std::ostream& out) {
+std::size_t count(const std::vector<CaseResult>& results, engine::RanOn where) {
+  return static_cast<std::size_t>(std::ranges::count_if(results, [&](const CaseResult& result) {
+    return result.status == CaseStatus::passed && result.ran_on == where;
+  }));
+}
+
+void print_json(const std::vector<CaseResult>& results, bool on_gpu, std::ostream& out) {
   const Totals totals = count(results);
   Json cases = Json::array();
-  for (const CaseResult& result : results)
+  for (const CaseResult& result : results) {
     cases.push_back({{"name", result.name},
                      {"status", engine::to_string(result.status)},
                      {"reason", result.reason}});
-  const Json report{{"total", results.size()},
-                    {"passed", totals.passed},
-                    {"failed", totals.failed},
-                    {"unsupported", totals.unsupported},
-                    {"cases", cases}};
+    if (on_gpu && result.status == CaseStatus::passed)
+      cases.back()["ran_on"] = engine::to_string(result.ran_on);
+  }
+  Json report{{"total", results.size()},
+              {"passed", totals.passed},
+              {"failed", totals.failed},
+              {"unsupported", totals.unsupported}};
+  if (on_gpu)
+    for (const auto where : {engine::RanOn::gpu, engine::RanOn::both, engine::RanOn::cpu})
+      report["passed_on_" + std::string(engine::to_string(where))] = count(results, where);
+  report["cases"] = std::move(cases);
   out << report.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
 }
 
-void print_text(const std::vector<CaseResult>& results, std::ostream& out) {
+void print_text(const std::vector<CaseResult>& results, bool on_gpu, std::ostream& out) {
   for (const CaseResult& result : results)
     if (result.status != CaseStatus::passed)
       out << fmt::format("{:<11} {}: {}\n", engine::to_string(result.status), result.name,
@@ -120,6 +133,10 @@ void print_text(const std::vector<CaseResult>& results, std::ostream& out) {
       results.empty() ? 0 : 100.0 * totals.passed / static_cast<double>(results.size());
   out << fmt::format("{} of {} cases passed ({:.1f} %), {} failed, {} unsupported\n", totals.passed,
                      results.size(), share, totals.failed, totals.unsupported);
+  if (on_gpu)
+    out << fmt::format("{} ran on the GPU, {} there and in part on the CPU, {} on the CPU alone\n",
+                       count(results, engine::RanOn::gpu), count(results, engine::RanOn::both),
+                       count(results, engine::RanOn::cpu));
 }
 
 std::vector<CaseResult> run_all(const fs::path& where, const std::string& match,
@@ -155,9 +172,10 @@ int model_test(Args args, Io& io) {
   app.add_option("--backend", backend, "where operators run")
       ->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_flag("--json", json, "print JSON");
-  if (!parse(app, args.subspan(1), io, kExamples)) return 0;
+  if (!parse(app, args.subspan(1), io, kModelExamples)) return 0;
   const std::vector<CaseResult> results = run_all(where, match, backend, io);
-  json ? print_json(results, io.out) : print_text(results, io.out);
+  const bool on_gpu = backend == "cuda";
+  json ? print_json(results, on_gpu, io.out) : print_text(results, on_gpu, io.out);
   return count(results).failed == 0 ? 0 : 1;
 }
 

@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "cli/library_dirs.h"
 #include "cli/model_actions.h"
+#include "cli/model_flags.h"
 #include "cli/model_values.h"
 #include "cli/report.h"
 #include "engine/import_hf.h"
@@ -24,7 +25,7 @@ using engine::Imported;
 using engine::Inspection;
 using engine::ValueId;
 
-constexpr std::string_view kExamples =
+constexpr std::string_view kModelInspectExamples =
     "  sluice model inspect model.onnx\n"
     "  sluice model inspect model.onnx --shape batch=8 --shape sequence=128\n"
     "  sluice model inspect encoder/ --nodes             what runs each node, one line each\n"
@@ -81,9 +82,12 @@ void print_compiled(Report& report, const CompiledUse& use, bool nodes) {
   for (const engine::PassReport& pass : use.passes)
     passes += (passes.empty() ? "" : ", ") + fmt::format("{} {}", pass.pass, pass.changes);
   report.row("Arithmetic", flops_text(use.flops));
-  report.row("Activations", fmt::format("{} planned, {} were nothing shared, {} alive at once",
-                                        human_bytes(use.arena), human_bytes(use.unshared),
-                                        human_bytes(use.least)));
+  report.row("Weights", human_bytes(use.weights));
+  report.row("Activations",
+             fmt::format("{} planned, {} were nothing shared, {} alive at once ({:.2f}x)",
+                         human_bytes(use.arena), human_bytes(use.unshared), human_bytes(use.least),
+                         use.over_least()));
+  if (use.copied > 0) report.row("Copies", human_bytes(use.copied) + " to the CPU and back");
   report.row("Changed", passes.empty() ? "nothing" : passes);
   report.row("Nodes", std::to_string(use.nodes));
   report.heading("Runs", nodes ? "node by node" : "operator, kernel, nodes, arithmetic");
@@ -154,13 +158,10 @@ Json compiled_json(const Graph& graph, const CompiledUse& use) {
                      {"device", place.device},
                      {"kernel", place.kernel},
                      {"flops", place.flops}});
-  return {{"shapes", inputs},
-          {"flops", use.flops},
-          {"arena_bytes", use.arena},
-          {"unshared_bytes", use.unshared},
-          {"least_bytes", use.least},
-          {"passes", passes},
-          {"nodes", nodes}};
+  return {
+      {"shapes", inputs},           {"flops", use.flops},       {"weight_bytes", use.weights},
+      {"copied_bytes", use.copied}, {"arena_bytes", use.arena}, {"unshared_bytes", use.unshared},
+      {"least_bytes", use.least},   {"passes", passes},         {"nodes", nodes}};
 }
 
 void print_json(const Imported& model, const Inspection& found, std::ostream& out) {
@@ -198,7 +199,8 @@ void print_json(const Imported& model, const Inspection& found, std::ostream& ou
 }  // namespace
 
 int model_inspect(Args args, Io& io) {
-  std::string file, backend = "cpu";
+  std::string file;
+  DeviceFlags on;
   std::vector<std::string> shapes;
   bool json = false, nodes = false;
   CLI::App app("What a model is, and what running it takes.", "sluice model inspect");
@@ -207,22 +209,20 @@ int model_inspect(Args args, Io& io) {
   app.add_option("--shape", shapes, "sizes left open: INPUT=1x128, or SYMBOL=8; 1 otherwise")
       ->type_name("NAME=SIZES")
       ->allow_extra_args(false);
-  app.add_option("--backend", backend, "what to compile it for: cpu or cuda")
+  app.add_option("--backend", on.device, "what to compile it for: cpu or cuda")
       ->check(CLI::IsMember({"cpu", "cuda"}));
+  app.add_option("--precision", on.precision, "fp32; on a GPU tf32, fp16, bf16 or auto")
+      ->check(CLI::IsMember({"fp32", "tf32", "fp16", "bf16", "auto"}));
   app.add_flag("--nodes", nodes, "what runs each node, one line each");
   app.add_flag("--json", json, "print JSON");
-  if (!parse(app, args.subspan(1), io, kExamples)) return 0;
+  if (!parse(app, args.subspan(1), io, kModelInspectExamples)) return 0;
   const Imported model = engine::import_file(file);
   engine::Sizes sizes;
   for (const std::string& shape : shapes) sizes.add(shape);
   compute::Workers workers;
-  std::shared_ptr<engine::cuda::Context> cuda;
-  if (backend == "cuda") {
-    engine::cuda::Options options;
-    options.library_dirs = library_dirs(io);
-    cuda = engine::make_cuda_context(std::move(options));
-  }
-  const Inspection found = engine::inspect(model.graph, sizes.types(model.graph), workers, cuda);
+  const OnDevice place = on_device(on, library_dirs(io));
+  const Inspection found = engine::inspect(model.graph, sizes.types(model.graph), workers,
+                                           place.session.gpu, place.session.precision);
   json ? print_json(model, found, io.out) : print_text(model, found, nodes, io.out);
   return 0;
 }

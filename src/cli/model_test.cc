@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -94,6 +95,26 @@ TEST(ChromeTraceTest, StepsAreEventsWithTheirKernel) {
   EXPECT_EQ(events[2].at("name"), "encoder/query");
   EXPECT_EQ(events[2].at("dur"), 20);
   EXPECT_EQ(events[2].at("args").at("kernel"), "own kernel");
+}
+
+TEST(ChromeTraceTest, StreamsAndCopiesHaveLanesOfTheirOwn) {
+  using Lane = engine::StepTime::Lane;
+  engine::Node node;
+  node.op = "Resize";
+  const std::vector<engine::StepTime> steps{{nullptr, "copy of the inputs", 0, 1, Lane::copies},
+                                            {&node, "own kernel", 1, 2, Lane::stream},
+                                            {&node, "operator", 3, 2, Lane::cpu}};
+  const auto trace = nlohmann::json::parse(chrome_trace("m.onnx", "CPU", steps));
+  std::map<int, std::string> lanes;
+  std::map<std::string, int> ran_on;
+  for (const auto& event : trace.at("traceEvents")) {
+    if (event.at("name") == "thread_name") lanes[event.at("tid")] = event.at("args").at("name");
+    if (event.at("ph") == "X") ran_on[event.at("args").at("kernel")] = event.at("tid");
+  }
+  EXPECT_EQ(lanes[ran_on["copy of the inputs"]], "CUDA copies");
+  EXPECT_EQ(lanes[ran_on["own kernel"]], "CUDA stream");
+  EXPECT_EQ(lanes[ran_on["operator"]], "CPU");
+  EXPECT_EQ(lanes.size(), 3u);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "cli/model_timing.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "base/clock.h"
@@ -11,7 +10,8 @@
 #include "device/cpu.h"
 #include "engine/cuda/program.h"
 #include "engine/flops.h"
-#include "engine/session.h"
+#include "engine/inspect.h"
+#include "engine/open.h"
 
 namespace sluice::cli {
 namespace {
@@ -65,17 +65,28 @@ double flops_of(const Graph& graph, std::span<const Tensor> inputs, compute::Wor
 
 class TimedSession final : public TimedModel {
  public:
-  TimedSession(const Graph& graph, compute::Workers& workers, engine::SessionOptions options,
-               bool resident)
+  TimedSession(const std::string& model, const OnDevice& on, const engine::PlanCache& plans,
+               compute::Workers& workers, bool resident)
       : workers_(workers),
-        gpu_(options.gpu),
+        gpu_(on.session.gpu),
         resident_(resident),
-        session_(graph, workers, std::move(options)) {}
+        plans_(plans),
+        begin_(Steady::now()),
+        model_(engine::open_model(model, workers, {on.session, plans, SLUICE_VERSION})),
+        session_(*model_.session),
+        device_s_(on.seconds),
+        read_s_(seconds_between(begin_, Steady::now())) {}
+
+  const Graph& graph() const noexcept override { return session_.graph(); }
+  const std::string& refused() const noexcept override { return model_.refused; }
+  void keep() const override { engine::keep_plan(model_, plans_); }
 
   Timing time(std::span<const Tensor> inputs, double seconds) override {
-    Timing timing;
+    Timing timing{.device_s = device_s_, .from_plan = !model_.from.empty()};
     timing.flops = flops_of(session_.graph(), inputs, workers_);
+    const auto compiling = Steady::now();
     const auto compiled = session_.compiled(types_of(inputs));
+    timing.load_s = read_s_ + seconds_between(compiling, Steady::now());
     timing.memory = constant_bytes(session_.graph());
     if (!compiled.program)
       timing.note = "node by node: " + compiled.why_not;
@@ -99,7 +110,8 @@ class TimedSession final : public TimedModel {
 
  private:
   static void describe(const engine::Program& program, Timing& timing) {
-    timing.memory = constant_bytes(program.graph()) + program.schedule().arena;
+    const engine::ProgramUse use = engine::use_of(program);
+    timing.memory = use.weights + use.arena;
     const auto* const on_gpu = dynamic_cast<const engine::CudaProgram*>(&program);
     if (on_gpu == nullptr) return;
     const engine::CudaReport report = on_gpu->report();
@@ -127,36 +139,21 @@ class TimedSession final : public TimedModel {
   compute::Workers& workers_;
   const std::shared_ptr<engine::cuda::Context> gpu_;
   const bool resident_;
-  const engine::Session session_;
+  const engine::PlanCache plans_;
+  const Instant begin_;
+  const engine::OpenModel model_;
+  const engine::Session& session_;
+  const double device_s_, read_s_;
 };
-
-[[noreturn]] void no_such(const std::string& backend, const std::string& precision,
-                          const std::string& known) {
-  throw Error(Code::unavailable,
-              backend + " does not run models in " + precision + " (" + known + ")");
-}
 
 }  // namespace
 
-std::unique_ptr<TimedModel> timed_model(const std::string& backend, const std::string& precision,
-                                        const Graph& graph, compute::Workers& workers,
+std::unique_ptr<TimedModel> timed_model(const std::string& model, const DeviceFlags& on,
+                                        const engine::PlanCache& plans, compute::Workers& workers,
                                         const std::vector<std::string>& library_dirs,
                                         bool resident) {
-  engine::SessionOptions options;
-  if (backend == "cpu") {
-    if (precision != "fp32") no_such(backend, precision, "fp32");
-    return std::make_unique<TimedSession>(graph, workers, std::move(options), resident);
-  }
-  const std::map<std::string, DType> known{
-      {"fp32", DType::f32}, {"tf32", DType::f32}, {"fp16", DType::f16}, {"bf16", DType::bf16}};
-  const auto as = known.find(precision);
-  if (as == known.end()) no_such(backend, precision, "fp32, tf32, fp16, bf16");
-  options.precision = as->second;
-  engine::cuda::Options gpu;
-  gpu.library_dirs = library_dirs;
-  gpu.tf32 = precision == "tf32";
-  options.gpu = engine::make_cuda_context(std::move(gpu));
-  return std::make_unique<TimedSession>(graph, workers, std::move(options), resident);
+  return std::make_unique<TimedSession>(model, on_device(on, library_dirs), plans, workers,
+                                        resident);
 }
 
 DevicePeak device_peak(const std::string& backend, const std::string& precision,

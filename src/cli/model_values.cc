@@ -20,7 +20,7 @@ using engine::Graph;
 using engine::Value;
 using engine::ValueId;
 
-[[noreturn]] void refuse(const std::string& why) { throw Error(Code::invalid_argument, why); }
+[[noreturn]] void refuse_value(const std::string& why) { throw Error(Code::invalid_argument, why); }
 
 std::string takes(const Graph& graph) {
   return "; the model takes\n" + engine::list_inputs(graph) +
@@ -48,17 +48,17 @@ std::string numpy_name(DType type) {
 Tensor checked(const Graph& graph, const Value& value, const std::string& file) {
   const Tensor tensor = npy::read(file);
   if (value.dtype != DType::none && tensor.dtype() != value.dtype)
-    refuse(fmt::format("{} holds {}, and '{}' is {}: save it as x.astype('{}')", file,
-                       to_string(tensor.dtype()), value.name, declared(value),
-                       numpy_name(value.dtype)));
+    refuse_value(fmt::format("{} holds {}, and '{}' is {}: save it as x.astype('{}')", file,
+                             to_string(tensor.dtype()), value.name, declared(value),
+                             numpy_name(value.dtype)));
   bool fits = !value.dims || value.dims->size() == static_cast<std::size_t>(tensor.rank());
   for (int i = 0; fits && value.dims && i < tensor.rank(); ++i) {
     const std::int64_t size = (*value.dims)[static_cast<std::size_t>(i)].size;
     fits = size < 0 || size == tensor.shape()[i];
   }
   if (!fits)
-    refuse(fmt::format("{} is of shape {}, and '{}' is {}{}", file, to_string(tensor.shape()),
-                       value.name, declared(value), takes(graph)));
+    refuse_value(fmt::format("{} is of shape {}, and '{}' is {}{}", file, to_string(tensor.shape()),
+                             value.name, declared(value), takes(graph)));
   return tensor;
 }
 
@@ -100,17 +100,17 @@ std::vector<Tensor> read_inputs(const Graph& graph, const std::vector<std::strin
                         : named(graph, graph.inputs, argument.substr(0, equals));
     const bool by_name = i < graph.inputs.size();
     if (equals != std::string::npos && !by_name && !fs::exists(argument))
-      refuse("no input is called '" + argument.substr(0, equals) + "'" + takes(graph));
+      refuse_value("no input is called '" + argument.substr(0, equals) + "'" + takes(graph));
     if (!by_name) i = static_cast<std::size_t>(std::ranges::find(files, "") - files.begin());
-    if (i == files.size()) refuse("--input " + argument + " is one too many" + takes(graph));
+    if (i == files.size()) refuse_value("--input " + argument + " is one too many" + takes(graph));
     if (!files[i].empty())
-      refuse("'" + graph[graph.inputs[i]].name + "' is given twice" + takes(graph));
+      refuse_value("'" + graph[graph.inputs[i]].name + "' is given twice" + takes(graph));
     files[i] = by_name ? argument.substr(equals + 1) : argument;
   }
   std::vector<Tensor> tensors;
   for (std::size_t i = 0; i < files.size(); ++i) {
     const Value& value = graph[graph.inputs[i]];
-    if (files[i].empty()) refuse("'" + value.name + "' is not given" + takes(graph));
+    if (files[i].empty()) refuse_value("'" + value.name + "' is not given" + takes(graph));
     tensors.push_back(checked(graph, value, files[i]));
   }
   return tensors;
@@ -131,7 +131,7 @@ std::vector<std::string> write_outputs(const Graph& graph, const std::vector<Ten
     if (equals != std::string::npos) {
       std::string all;
       for (const ValueId id : graph.outputs) all += "\n  " + graph[id].name;
-      refuse("no output is called '" + want.substr(0, equals) + "'; there are" + all);
+      refuse_value("no output is called '" + want.substr(0, equals) + "'; there are" + all);
     }
     for (std::size_t k = 0; k < results.size(); ++k)
       if (files[k].empty())

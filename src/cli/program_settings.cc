@@ -177,6 +177,7 @@ Settings bind(ProgramSettings& p) {
   settings.add("watch", "telemetry and alerts", p.watch);
   settings.add("broker", "leases: who may use how much GPU memory", p.broker);
   settings.add("memory", "pools of GPU memory that calculations use", p.memory);
+  settings.add("engine", "models: what is kept of them once compiled", p.engine);
   settings.add("serve", "the HTTP server and the dashboard", p.serve);
   settings.add_list("autoscaling", "when to start and stop instances", false, p.autoscaling);
   settings.add_table(

@@ -24,6 +24,7 @@
 #include "base/settings.h"
 #include "broker/config.h"
 #include "device/config.h"
+#include "engine/config.h"
 #include "memory/config.h"
 #include "serve/config.h"
 #include "watch/config.h"
@@ -42,6 +43,7 @@ struct ProgramSettings {
   watch::WatchConfig watch;  // its rules: the defaults as changed by [[alerts]]
   broker::BrokerConfig broker;
   memory::MemoryConfig memory;
+  engine::EngineConfig engine;
   serve::ServeConfig serve;
   std::vector<device::AutoscalingConfig> autoscaling;
 

@@ -13,7 +13,9 @@
 #include "cli/chrome_trace.h"
 #include "cli/commands.h"
 #include "cli/library_dirs.h"
+#include "cli/model_flags.h"
 #include "cli/model_values.h"
+#include "cli/plan_flags.h"
 #include "engine/open.h"
 
 namespace sluice::cli {
@@ -22,17 +24,22 @@ namespace {
 using engine::Graph;
 using engine::Session;
 
-constexpr std::string_view kExamples =
+constexpr std::string_view kRunModelExamples =
     "  sluice run model.onnx                                  random inputs of the declared "
     "shapes\n"
     "  sluice run model.onnx --shape batch=8 --shape sequence=128\n"
     "  sluice run model.onnx --input input_ids=ids.npy --input attention_mask=mask.npy --output "
     "out/\n"
     "  sluice run encoder/ --profile trace.json               a folder with config.json works too\n"
-    "Open trace.json at ui.perfetto.dev or chrome://tracing.";
+    "  sluice run model.onnx --device cuda --precision fp16\n"
+    "Open trace.json at ui.perfetto.dev or chrome://tracing. What was compiled is kept in the "
+    "cache\n"
+    "folder (engine.plans), so that the next start is quick.";
 
-struct Flags {
-  std::string model, profile, plans, device = "cpu", precision = "fp32";
+struct RunModelFlags {
+  std::string model, profile;
+  DeviceFlags on;
+  PlanFlags plans;
   std::vector<std::string> inputs, outputs, shapes;
   bool json = false, node_by_node = false;
   int threads = 0;
@@ -43,7 +50,9 @@ struct Result {
   std::vector<std::string> files;  // of outputs
   std::string why_not;             // compiled
   std::string plan;                // it came from, or was kept in
-  double import_s = 0, compile_s = 0, run_s = 0;
+  std::string precision;
+  bool from_plan = false;
+  double device_s = 0, import_s = 0, compile_s = 0, run_s = 0;
   bool random = false;
 };
 
@@ -55,7 +64,7 @@ std::vector<engine::TensorType> types_of(const std::vector<Tensor>& tensors) {
   return types;
 }
 
-std::vector<Tensor> inputs_for(const Graph& graph, const Flags& flags) {
+std::vector<Tensor> inputs_for(const Graph& graph, const RunModelFlags& flags) {
   if (!flags.inputs.empty()) {
     require(flags.shapes.empty(), "--shape is for random inputs; those of --input have theirs");
     return read_inputs(graph, flags.inputs);
@@ -76,7 +85,7 @@ std::vector<Tensor> tensors_of(std::vector<engine::Datum> data, const Graph& gra
   return tensors;
 }
 
-void write_profile(const Flags& flags, const engine::Program& program,
+void write_profile(const RunModelFlags& flags, const engine::Program& program,
                    const std::vector<Tensor>& inputs, const compute::Workers& workers) {
   std::vector<engine::StepTime> times;
   program.run(inputs, &times);
@@ -85,7 +94,8 @@ void write_profile(const Flags& flags, const engine::Program& program,
   file.keep();
 }
 
-Result run_once(const Flags& flags, const Session& session, const compute::Workers& workers) {
+Result run_once(const RunModelFlags& flags, const Session& session,
+                const compute::Workers& workers) {
   Result result;
   result.random = flags.inputs.empty();
   result.inputs = inputs_for(session.graph(), flags);
@@ -121,7 +131,8 @@ std::string about(const Tensor& tensor) {
                      s.not_numbers > 0 ? fmt::format("  {} NaN", s.not_numbers) : "");
 }
 
-void print_text(const Graph& graph, const Result& result, const Flags& flags, std::ostream& out) {
+void print_text(const Graph& graph, const Result& result, const RunModelFlags& flags,
+                std::ostream& out) {
   std::size_t width = 0, types = 0;
   const auto measure = [&](const std::vector<engine::ValueId>& ids,
                            const std::vector<Tensor>& list) {
@@ -143,6 +154,8 @@ void print_text(const Graph& graph, const Result& result, const Flags& flags, st
   for (std::size_t i = 0; i < graph.outputs.size(); ++i)
     row(graph.outputs[i], result.outputs[i],
         about(result.outputs[i]) + (result.files[i].empty() ? "" : "  -> " + result.files[i]));
+  if (result.device_s > 0)
+    out << fmt::format("CUDA started in {}. ", human_duration(result.device_s));
   out << fmt::format("Read in {}, ", human_duration(result.import_s));
   if (result.why_not.empty())
     out << fmt::format("compiled in {}, ran in {}\n", human_duration(result.compile_s),
@@ -166,7 +179,8 @@ Json value_json(const std::string& name, const Tensor& tensor) {
   return json;
 }
 
-void print_json(const Graph& graph, const Result& result, const Flags& flags, std::ostream& out) {
+void print_json(const Graph& graph, const Result& result, const RunModelFlags& flags,
+                std::ostream& out) {
   Json inputs = Json::array(), outputs = Json::array();
   for (std::size_t i = 0; i < graph.inputs.size(); ++i)
     inputs.push_back(value_json(graph[graph.inputs[i]].name, result.inputs[i]));
@@ -176,7 +190,12 @@ void print_json(const Graph& graph, const Result& result, const Flags& flags, st
   }
   Json report{{"model", flags.model},
               {"random_inputs", result.random},
+              {"device", flags.on.device},
+              {"precision", result.precision},
               {"compiled", result.why_not.empty()},
+              {"from_plan", result.from_plan},
+              {"device_ms", 1e3 * result.device_s},
+              {"load_ms", 1e3 * (result.import_s + result.compile_s)},
               {"read_seconds", result.import_s},
               {"compile_seconds", result.compile_s},
               {"run_seconds", result.run_s},
@@ -187,26 +206,17 @@ void print_json(const Graph& graph, const Result& result, const Flags& flags, st
   out << report.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
 }
 
-engine::OpenOptions options(const Flags& flags, const Io& io) {
-  engine::OpenOptions made{.plans = flags.plans, .version = SLUICE_VERSION};
-  made.session.compile = !flags.node_by_node;
-  if (flags.device == "cpu") {
-    require(flags.precision == "fp32", "the CPU runs models in fp32; --device cuda has others");
-    return made;
+// Its path, or empty where nothing was kept. What cannot be kept is no reason to fail.
+std::string kept_plan(const engine::OpenModel& model, const engine::PlanCache& plans, Io& io) {
+  try {
+    if (engine::keep_plan(model, plans)) return engine::plan_file(plans.folder, model.key).string();
+  } catch (const Error& error) {
+    io.err << "sluice: no plan was kept: " << error.reason() << "\n";
   }
-  made.session.gpu = engine::make_cuda_context(
-      {.library_dirs = library_dirs(io), .tf32 = flags.precision == "tf32"});
-  require(flags.plans.empty(), "--plans keeps plans of the CPU: leave it out with --device cuda");
-  if (flags.precision == "fp16") made.session.precision = DType::f16;
-  if (flags.precision == "bf16") made.session.precision = DType::bf16;
-  return made;
+  return model.from.string();
 }
 
-}  // namespace
-
-int run_model(Args args, Io& io) {
-  Flags flags;
-  CLI::App app("Runs a model once, on given inputs or on random ones.", "sluice run");
+void add_options(CLI::App& app, RunModelFlags& flags) {
   app.add_option("model", flags.model,
                  ".onnx file, plan, or folder with config.json and safetensors")
       ->required();
@@ -223,28 +233,37 @@ int run_model(Args args, Io& io) {
   app.add_option("--profile", flags.profile, "write when each step ran, as a Chrome trace")
       ->type_name("FILE")
       ->check(not_empty("the path of a file"));
-  app.add_option("--plans", flags.plans, "keep what was compiled here, and start from it next time")
-      ->type_name("DIR")
-      ->check(not_empty("a folder"));
-  app.add_option("--device", flags.device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
-  app.add_option("--precision", flags.precision, "fp32; tf32, fp16 and bf16 on a GPU")
-      ->check(CLI::IsMember({"fp32", "tf32", "fp16", "bf16"}));
+  add_options(app, flags.on);
+  add_options(app, flags.plans);
   app.add_option("--threads", flags.threads, "CPU threads; 0: all this process may use")
       ->check(CLI::Range(0, 1024));
   app.add_flag("--node-by-node", flags.node_by_node, "do not compile: the operators as they are");
   app.add_flag("--json", flags.json, "print JSON");
-  if (!parse(app, args, io, kExamples)) return 0;
+}
+
+}  // namespace
+
+int run_model(Args args, Io& io) {
+  RunModelFlags flags;
+  CLI::App app("Runs a model once, on given inputs or on random ones.", "sluice run");
+  add_options(app, flags);
+  if (!parse(app, args, io, kRunModelExamples)) return 0;
   compute::Workers workers(flags.threads);
+  const engine::PlanCache plans = plan_cache(flags.plans, io);
+  OnDevice on = on_device(flags.on, library_dirs(io));
+  on.session.compile = !flags.node_by_node;
   const auto from = Steady::now();
-  const engine::OpenModel model = engine::open_model(flags.model, workers, options(flags, io));
+  const engine::OpenModel model =
+      engine::open_model(flags.model, workers, {std::move(on.session), plans, SLUICE_VERSION});
   const double import_s = seconds_since(from);
   if (!model.refused.empty()) io.err << "sluice: " << model.refused << "\n";
   const Session& session = *model.session;
   Result result = run_once(flags, session, workers);
   result.import_s = import_s;
-  result.plan = model.from.string();
-  if (model.from.empty() && engine::keep_plan(model, flags.plans))
-    result.plan = engine::plan_file(flags.plans, model.key).string();
+  result.device_s = on.seconds;
+  result.precision = on.precision;
+  result.from_plan = !model.from.empty();
+  result.plan = kept_plan(model, plans, io);
   flags.json ? print_json(session.graph(), result, flags, io.out)
              : print_text(session.graph(), result, flags, io.out);
   return 0;

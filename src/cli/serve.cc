@@ -31,7 +31,7 @@ namespace sluice::cli {
 
 namespace {
 
-constexpr std::string_view kExamples =
+constexpr std::string_view kServeExamples =
     "  sluice serve                         dashboard on http://127.0.0.1:8000/\n"
     "  sluice serve --demo gpu-falls-off    GPUs that fail, on a machine without any\n"
     "  sluice serve --port 0 --json         a free port, told as JSON\n"
@@ -63,7 +63,7 @@ bool read_arguments(Args args, Io& io, Asked& asked) {
       ->check(not_empty(std::string(kScenarioWanted)));
   app.add_flag("--json", asked.json, "say where it listens as one line of JSON");
   add_options(app, asked.settings);
-  if (!parse(app, args, io, kExamples)) return false;
+  if (!parse(app, args, io, kServeExamples)) return false;
   if (!host.empty()) asked.settings.flag("--host", "serve.host", host);
   if (!port.empty()) asked.settings.flag("--port", "serve.port", port);
   if (!state.empty()) asked.settings.flag("--state", "state_dir", state);

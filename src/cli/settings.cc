@@ -12,7 +12,7 @@ namespace sluice::cli {
 
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kSettingsExamples =
     "  sluice settings\n"
     "  sluice settings --json --config sluice.toml --set serve.port=8080\n"
     "  sluice settings --schema > sluice.schema.json";
@@ -65,7 +65,7 @@ int settings(Args args, Io& io) {
   form->add_flag("--schema", schema, "the JSON schema of a configuration file");
   form->add_flag("--markdown", markdown, "the declared settings, as docs/settings.md has them");
   form->require_option(0, 1);
-  if (!parse(app, args, io, kExamples)) return 0;
+  if (!parse(app, args, io, kSettingsExamples)) return 0;
 
   if (schema || markdown) {
     print_declared(io.out, schema);

@@ -28,24 +28,24 @@ namespace {
 
 constexpr double kFirstPicture_s = 5;  // how long --once waits for every GPU's first sample
 
-struct Flags {
+struct TopFlags {
   bool once = false, json = false;
   double interval = 0;  // 0: as the settings say, and JSON once
   std::string demo;
 };
 
-constexpr std::string_view kExamples =
+constexpr std::string_view kTopExamples =
     "  sluice top                              live; q leaves, ? explains\n"
     "  sluice top --demo gpu-falls-off         two simulated GPUs, one of which fails\n"
     "  sluice top --once                       one picture as text, for scripts\n"
     "  sluice top --json --interval 1          one JSON line a second until stopped";
 
-std::string host_name() {
+std::string shown_host() {
   char name[256] = {};
   return gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
-watch::Monitor::Options monitor_options(const Flags& flags, const SettingsOptions& given,
+watch::Monitor::Options monitor_options(const TopFlags& flags, const SettingsOptions& given,
                                         const Io& io) {
   watch::Monitor::Options options;
   options.program = io.program;
@@ -80,7 +80,7 @@ Json json_of(const watch::Snapshot& snapshot) {
   return json;
 }
 
-int once(const watch::Monitor& monitor, const Flags& flags, Io& io) {
+int once(const watch::Monitor& monitor, const TopFlags& flags, Io& io) {
   const auto snapshot = first_picture(monitor);
   if (flags.json) {
     io.out << json_of(*snapshot).dump(2) << "\n";
@@ -88,13 +88,13 @@ int once(const watch::Monitor& monitor, const Flags& flags, Io& io) {
   }
   const auto terminal = terminal_behind(io.out);
   TopState state;
-  state.host = host_name();
+  state.host = shown_host();
   io.out << render(*snapshot, state, {terminal.width, 0, terminal.pen}, Steady::now());
   return 0;
 }
 
 // Until the reader goes away or a signal ends the program.
-int stream_json(const watch::Monitor& monitor, const Flags& flags, Io& io) {
+int stream_json(const watch::Monitor& monitor, const TopFlags& flags, Io& io) {
   std::signal(SIGPIPE, SIG_IGN);
   auto snapshot = first_picture(monitor);
   auto next = Steady::now();
@@ -109,7 +109,7 @@ int stream_json(const watch::Monitor& monitor, const Flags& flags, Io& io) {
 class View {
  public:
   explicit View(watch::Monitor& monitor) : monitor_(monitor) {
-    state_.host = host_name();
+    state_.host = shown_host();
     token_ = monitor.subscribe([this](auto) { screen_.wake(); }, [](const watch::Event&) {});
   }
 
@@ -145,7 +145,7 @@ class View {
 }  // namespace
 
 int top(Args args, Io& io) {
-  Flags flags;
+  TopFlags flags;
   SettingsOptions given;
   CLI::App app("Shows GPUs, CPU, processes and alerts live in the terminal.", "sluice top");
   app.add_flag("--once", flags.once, "print one picture and end; the default without a terminal");
@@ -157,7 +157,7 @@ int top(Args args, Io& io) {
       ->type_name("SCENARIO")
       ->check(not_empty(std::string(kScenarioWanted)));
   add_options(app, given);
-  if (!parse(app, args, io, kExamples)) return 0;
+  if (!parse(app, args, io, kTopExamples)) return 0;
 
   if (!flags.demo.empty()) (void)device::demo_scenario(flags.demo);  // throws for an unknown one
   log::set_level(log::Level::error);  // the picture says what goes wrong

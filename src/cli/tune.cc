@@ -30,13 +30,13 @@ using device::TunePlan;
 using device::TuneRecord;
 using device::Tuning;
 
-constexpr std::string_view kExamples =
+constexpr std::string_view kTuneExamples =
     "  sluice tune --power-limit 500                     shows the plan\n"
     "  sudo sluice tune --persistence on --power-limit 500 --yes\n"
     "  sudo sluice tune --gpu 0000:19:00.0 --clocks 2619,1755 --yes\n"
     "  sudo sluice tune --reset --yes                    as before the first tune";
 
-struct Flags {
+struct TuneFlags {
   std::string gpu, persistence, clocks, state;
   std::optional<double> power_limit;
   bool reset = false, yes = false, json = false;
@@ -53,7 +53,7 @@ struct Job {
   TuneOutcome outcome;
 };
 
-void add_flags(CLI::App& app, Flags& flags, SettingsOptions& settings) {
+void add_flags(CLI::App& app, TuneFlags& flags, SettingsOptions& settings) {
   app.add_option("--gpu", flags.gpu, "only this GPU, by UUID or bus; else every NVIDIA GPU")
       ->type_name("UUID|BUS")
       ->check([](const std::string& text) {  // an unset variable in a script must not mean all
@@ -92,7 +92,7 @@ device::ClockPair parse_clocks(const std::string& text) {
   return {static_cast<unsigned>(memory), static_cast<unsigned>(sm)};
 }
 
-Tuning wanted_of(const Flags& flags) {
+Tuning wanted_of(const TuneFlags& flags) {
   Tuning wanted;
   if (!flags.persistence.empty()) wanted.persistence = flags.persistence == "on";
   wanted.power_limit_w = flags.power_limit;
@@ -131,8 +131,8 @@ std::vector<Job> find_gpus(const Nvml& nvml, const std::string& wanted) {
   return jobs;
 }
 
-void plan_all(const Nvml& nvml, std::vector<Job>& jobs, const Flags& flags, const Tuning& wanted,
-              const TuneRecord& record) {
+void plan_all(const Nvml& nvml, std::vector<Job>& jobs, const TuneFlags& flags,
+              const Tuning& wanted, const TuneRecord& record) {
   for (auto& job : jobs) {
     job.knobs = device::knobs_of(nvml, job.handle);
     const auto* original = record.of(job.uuid);
@@ -209,7 +209,7 @@ std::string kind_of(const Job& job) {
   return kind;
 }
 
-void print_kind(const std::vector<const Job*>& kind, const Flags& flags, Report& report) {
+void print_kind(const std::vector<const Job*>& kind, const TuneFlags& flags, Report& report) {
   const auto pen = report.pen();
   const auto& job = *kind.front();
   if (kind.size() == 1) {
@@ -233,7 +233,7 @@ void print_kind(const std::vector<const Job*>& kind, const Flags& flags, Report&
   print_outcome(job, report);
 }
 
-void print_text(const std::vector<Job>& jobs, const Flags& flags, Report& report) {
+void print_text(const std::vector<Job>& jobs, const TuneFlags& flags, Report& report) {
   std::vector<std::vector<const Job*>> kinds;
   for (const auto& job : jobs) {
     const auto same = std::ranges::find_if(
@@ -282,7 +282,7 @@ std::string quoted(const std::string& text) {
 }
 
 // The command that undoes this one: it must look for the record in the same place.
-std::string way_back(const Flags& flags, const SettingsOptions& settings) {
+std::string way_back(const TuneFlags& flags, const SettingsOptions& settings) {
   std::string command = "sluice tune --reset --yes";
   const auto add = [&command](std::string_view flag, const std::string& value) {
     if (!value.empty()) command.append(" ").append(flag).append(" ").append(quoted(value));
@@ -296,8 +296,8 @@ std::string way_back(const Flags& flags, const SettingsOptions& settings) {
   return command;
 }
 
-std::string closing_words(const std::vector<Job>& jobs, const Flags& flags, bool acted, bool done,
-                          const TuneRecord& record) {
+std::string closing_words(const std::vector<Job>& jobs, const TuneFlags& flags, bool acted,
+                          bool done, const TuneRecord& record) {
   if (has_problems(jobs)) return "Nothing was changed: mend what failed first.";
   if (!has_work(jobs, flags.reset)) return {};
   if (!acted)
@@ -310,18 +310,18 @@ std::string closing_words(const std::vector<Job>& jobs, const Flags& flags, bool
 }
 
 // The state folder, from --state or the settings.
-device::Path state_folder(const Flags& flags, const SettingsOptions& settings, const Io& io) {
+device::Path state_folder(const TuneFlags& flags, const SettingsOptions& settings, const Io& io) {
   if (!flags.state.empty()) return flags.state;
   return load_settings(settings, io.environment).state_dir;
 }
 
 // Files of a demo carry its name: fake GPUs of two scenarios share their UUIDs.
-std::string file_name(const Flags& flags, const std::string& what) {
+std::string file_name(const TuneFlags& flags, const std::string& what) {
   if (flags.demo.scenario.empty()) return what + ".json";
   return what + "-demo-" + device::Path(flags.demo.scenario).stem().string() + ".json";
 }
 
-std::unique_ptr<Nvml> open_driver(const Flags& flags, const device::Path& folder) {
+std::unique_ptr<Nvml> open_driver(const TuneFlags& flags, const device::Path& folder) {
   if (flags.demo.scenario.empty()) return Nvml::open();
   auto options = flags.demo.options();
   options.state_file = (folder / file_name(flags, "gpus")).string();
@@ -333,10 +333,10 @@ std::unique_ptr<Nvml> open_driver(const Flags& flags, const device::Path& folder
 int tune(Args args, Io& io) {
   CLI::App app("Changes persistence mode, power limit and clocks of NVIDIA GPUs, and back",
                "sluice tune");
-  Flags flags;
+  TuneFlags flags;
   SettingsOptions settings;
   add_flags(app, flags, settings);
-  if (!parse(app, args, io, kExamples)) return 0;
+  if (!parse(app, args, io, kTuneExamples)) return 0;
   const auto wanted = wanted_of(flags);
 
   const auto folder = state_folder(flags, settings, io);

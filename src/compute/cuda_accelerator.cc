@@ -9,59 +9,31 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "compute/accelerator.h"
+#include "compute/device_pools.h"
 #include "compute/lane.h"
 #include "device/check.h"
-#include "memory/cuda.h"
-#include "memory/pools.h"
 
 namespace sluice::compute {
 namespace {
-
-// Errors after which the process can go on using the device.
-bool harmless(cudaError_t status) {
-  return status == cudaSuccess || status == cudaErrorMemoryAllocation ||
-         status == cudaErrorInvalidConfiguration || status == cudaErrorInvalidValue;
-}
-
-std::unique_ptr<memory::Arena> make_arena(int device, std::size_t addresses) {
-  try {
-    return memory::make_cuda_arena(device, addresses);
-  } catch (const Error& error) {
-    if (error.code() != Code::unavailable) throw;
-    std::size_t free = 0, total = 0;
-    device::check(cudaMemGetInfo(&free, &total));
-    return memory::make_cuda_fixed_arena(device, free / 2);
-  }
-}
-
-memory::PoolsOptions pools_options(const CudaOptions& options) {
-  memory::PoolsOptions made;
-  made.make_arena = [device = options.device](std::string_view, std::size_t addresses) {
-    return make_arena(device, addresses);
-  };
-  made.names.assign(std::begin(kAcceleratorPools), std::end(kAcceleratorPools));
-  made.budget = options.memory;
-  return made;
-}
 
 class CudaAccelerator final : public Accelerator {
  public:
   explicit CudaAccelerator(const CudaOptions& options)
       : device_{options.device},
         scope_check_(check_device(options.device)),
-        pools_(options.pools, pools_options(options)),
-        workspace_(pools_.get("workspace")),
-        persistent_(pools_.get("persistent")) {}
+        pools_(make_device_pools(options.device, options.pools, kAcceleratorPools, options.memory)),
+        workspace_(pools_->get("workspace")),
+        persistent_(pools_->get("persistent")) {}
 
   std::string name() const override { return name_; }
   std::string why_not() override {
     return failed_ ? "CUDA failed in this process and cannot be used in it again" : "";
   }
   Taken run(const Operation& operation, const Call& call) override;
-  std::size_t trim() noexcept override { return pools_.trim(); }
+  std::size_t trim() noexcept override { return pools_->trim(); }
   std::vector<memory::PoolStatistics> pools() const override {
     std::vector<memory::PoolStatistics> all;
-    for (auto& report : pools_.report()) all.push_back(std::move(report.pool));
+    for (auto& report : pools_->report()) all.push_back(std::move(report.pool));
     return all;
   }
   std::shared_ptr<void> keep(const void* data, std::size_t bytes) override {
@@ -98,7 +70,7 @@ class CudaAccelerator final : public Accelerator {
   std::string name_;
   const device::DeviceId device_;
   const bool scope_check_;
-  mutable memory::Pools pools_;
+  const std::unique_ptr<memory::Pools> pools_;
   memory::Allocator& workspace_;
   memory::Allocator& persistent_;
   std::atomic<bool> failed_{false};
@@ -218,7 +190,7 @@ Taken CudaAccelerator::run(const Operation& operation, const Call& call) {
     return run_on(stream.get(), operation, call);
   } catch (const Error& error) {
     const cudaError_t after = cudaDeviceSynchronize();
-    if (harmless(after)) {
+    if (device::survivable(after)) {
       (void)cudaGetLastError();
       if (error.code() == Code::exhausted) throw;
     } else {

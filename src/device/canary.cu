@@ -50,8 +50,8 @@ CanaryReport compare(const std::vector<Mixed>& got) {
   return {true, "computed " + std::to_string(kNumbers) + " right results"};
 }
 
-CanaryReport compute() {
-  const Stream stream(DeviceId{0});
+CanaryReport compute(int device) {
+  const Stream stream(DeviceId{device});
   const DeviceScope on(stream.device());
   const auto out = device_buffer(kNumbers * sizeof(Mixed));
   launch(stream, {kNumbers / kThreads, kThreads}, mix_kernel, static_cast<Mixed*>(out.get()));
@@ -66,14 +66,14 @@ CanaryReport compute() {
 
 // Only a driver too old for this build and a lack of memory say nothing about the
 // GPU. One that NVML lists and CUDA does not see is a fault like any other.
-std::optional<CanaryReport> compute_canary(std::string& why_not) {
+std::optional<CanaryReport> compute_canary(std::string& why_not, int device) {
   int seen = 0;
   if (const auto status = cudaGetDeviceCount(&seen); status == cudaErrorInsufficientDriver) {
     why_not = cudaGetErrorString(status);
     return std::nullopt;
   }
   try {
-    return compute();
+    return compute(device);
   } catch (const Error& e) {
     if (e.code() != Code::exhausted) return CanaryReport{false, e.what()};
     why_not = e.what();

@@ -24,9 +24,9 @@ struct CanaryOptions {
 // environment variable CUDA_VISIBLE_DEVICES must name it and nothing else.
 CanaryReport run_canary(const CanaryOptions& options);
 
-// A kernel with a known result on the first GPU that CUDA sees; failed when it sees
+// A kernel with a known result on a GPU, by the number that CUDA gives it; failed when there is
 // none. Nothing when this build has no CUDA, or the driver is too old for it, or
 // there is no memory left for it.
-std::optional<CanaryReport> compute_canary(std::string& why_not);
+std::optional<CanaryReport> compute_canary(std::string& why_not, int device = 0);
 
 }  // namespace sluice::device

@@ -3,7 +3,7 @@
 
 namespace sluice::device {
 
-std::optional<CanaryReport> compute_canary(std::string& why_not) {
+std::optional<CanaryReport> compute_canary(std::string& why_not, int) {
   why_not = "this build has no CUDA";
   return std::nullopt;
 }

@@ -141,13 +141,29 @@ std::vector<DataSet> read_data(const fs::path& file, const onnx::Model& model) {
   }
 }
 
-void run_checked(const fs::path& file, compute::Workers& workers,
-                 const std::shared_ptr<cuda::Context>& gpu) {
+RanOn ran_on(const Session& session, const DataSet& set) {
+  std::vector<TensorType> types;
+  for (const Datum& input : set.inputs) {
+    if (input.kind != Datum::Kind::tensor) return RanOn::cpu;
+    types.push_back({input.tensor.dtype(), input.tensor.shape()});
+  }
+  const Session::Compiled compiled = session.compiled(types);
+  const auto* const program = dynamic_cast<const CudaProgram*>(compiled.program.get());
+  if (program == nullptr) return RanOn::cpu;
+  const CudaReport report = program->report();
+  if (report.on_host.empty()) return RanOn::gpu;
+  return report.device_steps > 0 ? RanOn::both : RanOn::cpu;
+}
+
+// What it ran on.
+RanOn run_checked(const fs::path& file, compute::Workers& workers,
+                  const std::shared_ptr<cuda::Context>& gpu) {
   const onnx::Model model = onnx::read(file);
   const std::vector<DataSet> sets = read_data(file, model);
   require(!sets.empty(), "there are no expected outputs beside it");
   std::vector<SessionOptions> ways{{.compile = false}, {}};
   if (gpu) ways = {{.gpu = gpu}};
+  RanOn where = gpu ? RanOn::gpu : RanOn::cpu;
   for (const SessionOptions& way : ways) {
     const Session session(import_onnx(model), workers, way);
     for (const DataSet& set : sets) {
@@ -156,10 +172,12 @@ void run_checked(const fs::path& file, compute::Workers& workers,
         if (std::string why = compare(results[place], want); !why.empty())
           throw Error(Code::internal, std::string(way.compile ? "compiled, " : "") + "output " +
                                           std::to_string(place) + ": " + why);
+      if (gpu) where = std::min(where, ran_on(session, set));
     }
     if (const std::string why = session.gpu_failure(); !why.empty())
       throw Error(Code::internal, "the GPU failed: " + why);
   }
+  return where;
 }
 
 }  // namespace
@@ -169,6 +187,15 @@ std::string_view to_string(CaseStatus status) noexcept {
     case CaseStatus::passed: return "passed";
     case CaseStatus::failed: return "failed";
     case CaseStatus::unsupported: return "unsupported";
+  }
+  return "";
+}
+
+std::string_view to_string(RanOn where) noexcept {
+  switch (where) {
+    case RanOn::cpu: return "cpu";
+    case RanOn::both: return "both";
+    case RanOn::gpu: return "cuda";
   }
   return "";
 }
@@ -187,7 +214,7 @@ CaseResult run_case(const fs::path& model, compute::Workers& workers,
   CaseResult result{.name =
                         plain ? model.parent_path().filename().string() : model.stem().string()};
   try {
-    run_checked(model, workers, gpu);
+    result.ran_on = run_checked(model, workers, gpu);
   } catch (const Error& error) {
     result.status =
         error.code() == Code::unavailable ? CaseStatus::unsupported : CaseStatus::failed;

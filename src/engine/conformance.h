@@ -18,10 +18,15 @@ class Context;
 enum class CaseStatus { passed, failed, unsupported };
 std::string_view to_string(CaseStatus status) noexcept;
 
+// What nodes of a case ran on, with a GPU at hand.
+enum class RanOn { cpu, both, gpu };
+std::string_view to_string(RanOn where) noexcept;
+
 struct CaseResult {
   std::string name;
   CaseStatus status = CaseStatus::passed;
   std::string reason{};  // why not passed
+  RanOn ran_on = RanOn::cpu;
 };
 
 // The models below `folder`, in order of their names.

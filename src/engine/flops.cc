@@ -96,8 +96,9 @@ class Counted {
   }
   double fused() const {
     const std::string& op = node_.op;
-    if (op == "Linear") return 2 * size_out() * static_cast<double>(shape_in(1)[0]);
-    if (op == "Conv") return convolution(1);
+    if (op == "Linear" || op == "QuantizedLinear")
+      return 2 * size_out() * static_cast<double>(shape_in(1)[0]);
+    if (op == "Conv" || op == "QuantizedConv") return convolution(1);
     if (op == "MaxPool" || op == "AveragePool") return pool("kernel");
     if (op != "Attention") return std::max(size_in(0), size_out());
     const Shape q = shape_in(0);

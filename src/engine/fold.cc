@@ -17,6 +17,32 @@ bool moves(const Node& node) {
          std::find(std::begin(kOps), std::end(kOps), node.op) != std::end(kOps);
 }
 
+// What products and convolutions multiply with. Where a model makes such weights rather than
+// storing them, they are worth their memory: kernels want them as constants.
+std::set<ValueId> weights_of(const Graph& graph) {
+  constexpr std::string_view kOps[] = {"Conv", "ConvTranspose", "GRU", "Gemm",
+                                       "LSTM", "MatMul",        "RNN"};
+  std::set<ValueId> weights;
+  for (const Node& node : graph.nodes)
+    if (node.domain.empty() &&
+        std::find(std::begin(kOps), std::end(kOps), node.op) != std::end(kOps))
+      weights.insert(node.inputs.begin() + (node.inputs.empty() ? 0 : 1), node.inputs.end());
+  return weights;
+}
+
+constexpr double kMostMade = 1e9;  // bytes of such a weight
+
+bool makes_weight(const Graph& graph, const Node& node, const std::set<ValueId>& weights) {
+  if (!node.domain.empty() || node.op != "ConstantOfShape" || node.inputs.size() != 1 ||
+      node.inputs[0] == kNoValue || node.outputs.size() != 1 ||
+      !weights.contains(node.outputs[0]) || graph[node.inputs[0]].constant.dtype() != DType::i64)
+    return false;
+  double bytes = 8;  // of the widest element
+  for (const std::int64_t size : graph[node.inputs[0]].constant.values<std::int64_t>())
+    bytes *= static_cast<double>(size);
+  return bytes <= kMostMade;
+}
+
 class NoBodies final : public BodyRunner {
  public:
   std::vector<Datum> run(const Graph&, std::span<const Datum>) override { return {}; }
@@ -43,10 +69,11 @@ Tensor made_by(const Node& node, std::span<const Datum> inputs, compute::Workers
 Graph fold_moves(Graph graph, compute::Workers& workers) {
   // An input's constant is only its default.
   const std::set<ValueId> given(graph.inputs.begin(), graph.inputs.end());
+  const std::set<ValueId> weights = weights_of(graph);
   std::vector<Node> kept;
   for (Node& node : graph.nodes) {
     std::vector<Datum> inputs;
-    bool known = moves(node);
+    bool known = moves(node) || makes_weight(graph, node, weights);
     for (const ValueId id : node.inputs) {
       known = known && (id == kNoValue || (graph[id].constant && !given.contains(id)));
       if (known) inputs.push_back(id == kNoValue ? Datum() : Datum(graph[id].constant));

@@ -1,5 +1,5 @@
-// What a graph makes of constants alone by moving elements: done once for all the shapes it runs
-// with, which then share the result.
+// What a graph makes of constants alone by moving elements, and weights of products that it makes
+// of one number: done once for all the shapes it runs with, which then share the result.
 #pragma once
 
 #include "compute/workers.h"

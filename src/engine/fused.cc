@@ -77,6 +77,14 @@ Chain::Step parse_step(const std::string& code, int values) {
 
 }  // namespace
 
+Rounding Rounding::of(const Attributes& attributes) {
+  return {.residual_scale = attributes.real("residual_scale", 1),
+          .to_scale = attributes.real("to_scale", 1),
+          .residual_zero = static_cast<int>(attributes.integer("residual_zero", 0)),
+          .to_zero = static_cast<int>(attributes.integer("to_zero", 0)),
+          .to = attributes.dtype("to_type", DType::f32)};
+}
+
 std::string_view to_string(Activation activation) {
   return kActivations[static_cast<std::size_t>(activation)];
 }

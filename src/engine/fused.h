@@ -17,6 +17,16 @@
 //   MaxPool, AveragePool
 //              x [batch, height, width, channels]
 //              kernel, strides [2]; pads [4]; count_include_pad of AveragePool
+//   QuantizedLinear
+//              x u8, i8 or f8e4m3 [..., k], w i8 or f8e4m3 [k, n], bias? f32 [n],
+//              residual? [..., n], scale f32 [n]
+//              -> activation((x - zero) * w * scale + bias) + residual
+//              zero, activation; see Rounding for a result and a residual that are small too
+//   QuantizedConv
+//              x u8 or i8 [batch, height, width, in], w i8 [out, in, rows, columns], bias? f32
+//              [out], residual? [batch, height, width, out], scale f32 [out]
+//              -> activation(conv of x - zero * scale + bias + residual)
+//              as Conv, with one group; as QuantizedLinear
 //   Chain      inputs of one element type, broadcast to one shape -> the same type
 //              code: instructions, see Chain below
 #pragma once
@@ -40,6 +50,19 @@ struct Epilogue {
   void write(Attributes& to) const;
   double operator()(double x) const;
   float operator()(float x) const { return static_cast<float>((*this)(static_cast<double>(x))); }
+};
+
+// What small numbers stand for around a product: "residual_scale" and "residual_zero" of a
+// residual that is u8 or i8 instead of f32, f16 or bf16; "to_scale", "to_zero" and "to_type" of a
+// result that is small, which is round(value / to_scale) + to_zero, held within its type.
+// "to_type" may be f16 or bf16 as well.
+struct Rounding {
+  float residual_scale = 1, to_scale = 1;
+  int residual_zero = 0, to_zero = 0;
+  DType to = DType::f32;
+
+  bool has_steps() const { return bits(to) <= 8; }
+  static Rounding of(const Attributes& attributes);
 };
 
 std::string_view to_string(Activation activation);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "engine/flops.h"
+#include "engine/fold.h"
 
 namespace sluice::engine {
 namespace {
@@ -40,42 +41,47 @@ void count_parameters(const Graph& graph, std::map<DType, ParameterUse>& uses) {
     }
 }
 
-struct Compiler {
+struct Target {
   compute::Workers& workers;
-  std::shared_ptr<cuda::Context> cuda;  // none: for the CPU
-
-  std::unique_ptr<Program> operator()(Graph graph, std::set<std::string>& on_host) const {
-    auto host = std::make_shared<cpu::Context>(workers);
-    if (!cuda) return std::make_unique<CpuProgram>(std::move(graph), std::move(host));
-    auto program = make_cuda_program(std::move(graph), cuda, std::move(host));
-    for (const CudaReport::Host& node : program->report().on_host) on_host.insert(node.node);
-    return program;
-  }
+  const std::shared_ptr<cuda::Context>& cuda;  // none: the CPU
+  DType precision;
 };
 
-CompiledUse compile(const Graph& graph, std::span<const TensorType> inputs,
-                    const Compiler& compiler, std::map<Key, OperatorUse>& operators) {
+CompiledUse compile(const Graph& graph, std::span<const TensorType> inputs, const Target& target,
+                    std::map<Key, OperatorUse>& operators) {
   CompiledUse use;
   use.inputs.assign(inputs.begin(), inputs.end());
-  Graph special = specialize(graph, inputs, compiler.workers);
+  Graph special = specialize(fold_moves(graph, target.workers), inputs, target.workers);
   for (const Node& node : special.nodes) {
     const double count = flops(special, node);
     operators[{node.domain, node.op}].flops += count;
     use.flops += count;
   }
   use.passes = optimize(special);
-  std::set<std::string> on_host;
-  const std::unique_ptr<Program> program = compiler(std::move(special), on_host);
-  use.nodes = program->schedule().steps.size();
-  use.unshared = program->schedule().unshared;
-  use.arena = program->schedule().arena;
-  use.least = program->schedule().least;
-  for (const Step& step : program->schedule().steps) {
-    const bool here = !compiler.cuda || on_host.contains(describe(*step.node));
-    use.places.push_back({step.node->name, step.node->op, here ? "cpu" : "cuda",
-                          std::string(step.kernel->what()), flops(program->graph(), *step.node)});
+  const auto host = std::make_shared<cpu::Context>(target.workers);
+  if (target.cuda && target.precision != DType::f32) {
+    Editor edit(special);
+    to_precision(edit, target.precision);
+    edit.finish();
   }
+  if (target.cuda)
+    static_cast<ProgramUse&>(use) =
+        use_of(*make_cuda_program(std::move(special), target.cuda, host));
+  else
+    static_cast<ProgramUse&>(use) = use_of(CpuProgram(std::move(special), host));
   return use;
+}
+
+// Of those that a node reads, whether as they are or in an order of its kernel's.
+std::size_t constant_bytes(const Graph& graph) {
+  std::set<const void*> seen;
+  std::size_t bytes = 0;
+  for (const Node& node : graph.nodes)
+    for (const ValueId id : node.inputs) {
+      if (id == kNoValue || !graph[id].constant) continue;
+      if (seen.insert(graph[id].constant.data()).second) bytes += graph[id].constant.bytes();
+    }
+  return bytes;
 }
 
 template <class Map, class Less>
@@ -88,8 +94,39 @@ auto sorted(const Map& map, Less&& less) {
 
 }  // namespace
 
+double ProgramUse::over_least() const {
+  return least == 0 ? 1 : static_cast<double>(arena) / static_cast<double>(least);
+}
+
+ProgramUse use_of(const Program& program) {
+  const Schedule& schedule = program.schedule();
+  ProgramUse use{.nodes = schedule.steps.size(),
+                 .weights = constant_bytes(program.graph()),
+                 .unshared = schedule.unshared,
+                 .arena = schedule.arena,
+                 .least = schedule.least,
+                 .places = {}};
+  std::set<std::string> on_host;
+  const auto* const gpu = dynamic_cast<const CudaProgram*>(&program);
+  if (gpu != nullptr) {
+    const CudaReport report = gpu->report();
+    use.weights = report.constants;
+    for (const CudaReport::Host& node : report.on_host) {
+      on_host.insert(node.node);
+      use.copied += node.bytes;
+    }
+  }
+  for (const Step& step : schedule.steps) {
+    const bool on_gpu = gpu != nullptr && !on_host.contains(describe(*step.node));
+    use.places.push_back({step.node->name, step.node->op, on_gpu ? "cuda" : "cpu",
+                          std::string(step.kernel->what()), flops(program.graph(), *step.node)});
+  }
+  return use;
+}
+
 Inspection inspect(const Graph& graph, std::span<const TensorType> inputs,
-                   compute::Workers& workers, std::shared_ptr<cuda::Context> cuda) {
+                   compute::Workers& workers, const std::shared_ptr<cuda::Context>& cuda,
+                   DType precision) {
   Inspection result;
   std::map<Key, OperatorUse> operators;
   std::map<DType, ParameterUse> parameters;
@@ -97,7 +134,7 @@ Inspection inspect(const Graph& graph, std::span<const TensorType> inputs,
   count_parameters(graph, parameters);
   for (const auto& [key, use] : operators) result.nodes += static_cast<std::size_t>(use.nodes);
   try {
-    result.compiled = compile(graph, inputs, Compiler{workers, std::move(cuda)}, operators);
+    result.compiled = compile(graph, inputs, {workers, cuda, precision}, operators);
   } catch (const Error& error) {
     if (error.code() != Code::unavailable && error.code() != Code::invalid_argument) throw;
     result.why_not = std::string(error.reason());

@@ -32,14 +32,24 @@ struct NodePlace {
   double flops;
 };
 
-struct CompiledUse {
-  std::vector<TensorType> inputs;
-  double flops = 0;               // of the graph before it was fused
-  std::size_t nodes = 0;          // after
+// What a program runs and takes.
+struct ProgramUse {
+  std::size_t nodes = 0;
+  std::size_t weights = 0;        // bytes of constants
   std::size_t unshared = 0;       // bytes of all values, were nothing shared
   std::size_t arena = 0;          // bytes of the memory they lie in
   std::size_t least = 0;          // bytes alive at once: no placement takes less
   std::vector<NodePlace> places;  // in the order they run
+  std::size_t copied = 0;         // bytes to the CPU and back, for nodes the GPU lacks
+
+  // How much more the arena is than it must be, at least 1.
+  double over_least() const;
+};
+ProgramUse use_of(const Program& program);
+
+struct CompiledUse : ProgramUse {
+  std::vector<TensorType> inputs;
+  double flops = 0;  // of the graph before it was fused
   std::vector<PassReport> passes;
 };
 
@@ -52,8 +62,9 @@ struct Inspection {
 };
 
 // `inputs`: the types to compile it for. With `cuda` it is compiled for that GPU, where nodes it
-// has no kernel for run on the CPU.
+// has no kernel for run on the CPU; what is f32 computes in `precision` there.
 Inspection inspect(const Graph& graph, std::span<const TensorType> inputs,
-                   compute::Workers& workers, std::shared_ptr<cuda::Context> cuda = nullptr);
+                   compute::Workers& workers, const std::shared_ptr<cuda::Context>& cuda = nullptr,
+                   DType precision = DType::f32);
 
 }  // namespace sluice::engine

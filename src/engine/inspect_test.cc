@@ -12,7 +12,7 @@ namespace {
 using onnx::Message;
 using onnx::node;
 
-Graph import(const Message& message) {
+Graph imported(const Message& message) {
   const auto keep = std::make_shared<std::string>(message.text());
   return import_onnx(onnx::parse(*keep, keep, {}));
 }
@@ -21,7 +21,7 @@ double flops_of(const Message& nodes, std::vector<TensorType> inputs) {
   Message graph = nodes;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     graph.message(11, onnx::value_info("in" + std::to_string(i), 1, {}));
-  const Graph made = import(onnx::model(graph.message(12, onnx::value_info("out", 1, {}))));
+  const Graph made = imported(onnx::model(graph.message(12, onnx::value_info("out", 1, {}))));
   compute::Workers workers(1);
   return flops(specialize(made, inputs, workers));
 }
@@ -56,15 +56,15 @@ TEST(FlopsTest, OthersCountElementsAndMovesNothing) {
 }
 
 Graph two_products() {
-  return import(onnx::model(Message()
-                                .message(1, node("MatMul", {"x", "w"}, {"a"}))
-                                .message(1, node("Add", {"a", "b"}, {"c"}))
-                                .message(1, node("Relu", {"c"}, {"d"}))
-                                .message(1, node("MatMul", {"d", "w"}, {"y"}))
-                                .message(5, onnx::float_tensor("w", {2, 2}, {1, 2, 3, 4}))
-                                .message(5, onnx::float_tensor("b", {2}, {1, 2}))
-                                .message(11, onnx::value_info("x", 1, {3, 2}))
-                                .message(12, onnx::value_info("y", 1, {3, 2}))));
+  return imported(onnx::model(Message()
+                                  .message(1, node("MatMul", {"x", "w"}, {"a"}))
+                                  .message(1, node("Add", {"a", "b"}, {"c"}))
+                                  .message(1, node("Relu", {"c"}, {"d"}))
+                                  .message(1, node("MatMul", {"d", "w"}, {"y"}))
+                                  .message(5, onnx::float_tensor("w", {2, 2}, {1, 2, 3, 4}))
+                                  .message(5, onnx::float_tensor("b", {2}, {1, 2}))
+                                  .message(11, onnx::value_info("x", 1, {3, 2}))
+                                  .message(12, onnx::value_info("y", 1, {3, 2}))));
 }
 
 TEST(InspectTest, CountsWhatIsThere) {
@@ -90,10 +90,10 @@ TEST(InspectTest, CountsWhatIsThere) {
 }
 
 TEST(InspectTest, AnOperatorNobodyRunsIsSaid) {
-  const Graph graph = import(onnx::model(Message()
-                                             .message(1, node("Frobnicate", {"x"}, {"y"}))
-                                             .message(11, onnx::value_info("x", 1, {3}))
-                                             .message(12, onnx::value_info("y", 1, {3}))));
+  const Graph graph = imported(onnx::model(Message()
+                                               .message(1, node("Frobnicate", {"x"}, {"y"}))
+                                               .message(11, onnx::value_info("x", 1, {3}))
+                                               .message(12, onnx::value_info("y", 1, {3}))));
   compute::Workers workers(1);
   const std::vector<TensorType> inputs{f32({3})};
   const Inspection found = inspect(graph, inputs, workers);

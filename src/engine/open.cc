@@ -8,44 +8,79 @@ namespace {
 
 namespace fs = std::filesystem;
 
-OpenModel from_plan(const fs::path& file, const PlanKey& here, compute::Workers& workers,
-                    const OpenOptions& options) {
+std::string precision_name(const SessionOptions& options) {
+  if (!options.gpu) return "fp32";
+  if (options.precision == DType::f16) return "fp16";
+  if (options.precision == DType::bf16) return "bf16";
+  return options.gpu->options.tf32 ? "tf32" : "fp32";
+}
+
+// False where the plan is not for here; `opened.refused` says why.
+bool from_plan(const fs::path& file, compute::Workers& workers, const OpenOptions& options,
+               OpenModel& opened) {
+  opened.refused = why_stale(read_plan_key(file), opened.key);
+  if (!opened.refused.empty()) {
+    opened.refused = file.string() + ": " + opened.refused;
+    return false;
+  }
   Plan plan = read_plan(file, workers);
-  if (std::string why = why_stale(plan.key, here); !why.empty())
-    throw Error(Code::unavailable, file.string() + ": " + why);
-  return {std::make_unique<Session>(std::move(plan), workers, options.session), here, file};
+  opened.shapes = plan.shapes.size();
+  opened.session = std::make_unique<Session>(std::move(plan), workers, options.session);
+  opened.from = file;
+  return true;
+}
+
+// A plan that nobody named is left aside where it is damaged.
+bool from_kept(const fs::path& file, compute::Workers& workers, const OpenOptions& options,
+               OpenModel& opened) {
+  std::error_code ignored;
+  if (!fs::exists(file, ignored)) return false;
+  try {
+    if (!from_plan(file, workers, options, opened)) return false;
+    touch_plan(file);
+    return true;
+  } catch (const Error& error) {
+    opened.refused = std::string(error.reason());
+    return false;
+  }
 }
 
 }  // namespace
 
+PlanKey plan_key(std::string model, const OpenOptions& options) {
+  PlanKey key{std::move(model), "", "", precision_name(options.session), options.version};
+  if (!options.session.gpu) {
+    key.device = device_stamp();
+    return key;
+  }
+  CudaStamp stamp = cuda_stamp(*options.session.gpu);
+  key.device = std::move(stamp.device);
+  key.software = std::move(stamp.software);
+  return key;
+}
+
 OpenModel open_model(const fs::path& path, compute::Workers& workers, const OpenOptions& options) {
-  PlanKey here{"", device_stamp(), "fp32", options.version};
-  if (path.extension() == ".plan") {
-    here.model = read_plan_key(path).model;  // it stands for the model itself
-    return from_plan(path, here, workers, options);
-  }
   OpenModel opened;
-  if (!options.plans.empty() && options.session.compile) {
-    here.model = model_stamp(path);
-    const fs::path kept = plan_file(options.plans, here);
-    std::error_code ignored;
-    try {
-      if (fs::exists(kept, ignored)) return from_plan(kept, here, workers, options);
-    } catch (const Error& error) {
-      opened.refused = std::string(error.reason());
-    }
+  const bool plan = path.extension() == ".plan";
+  const bool looks = !options.plans.folder.empty() && options.session.compile;
+  if (plan || looks)
+    opened.key = plan_key(plan ? read_plan_key(path).model : model_stamp(path), options);
+  if (plan && from_plan(path, workers, options, opened)) return opened;
+  const std::string refused = opened.refused;
+  if (looks && from_kept(plan_file(options.plans.folder, opened.key), workers, options, opened)) {
+    opened.refused = refused;  // of the plan that was named
+    return opened;
   }
-  opened.session = std::make_unique<Session>(import_model(path), workers, options.session);
-  opened.key = std::move(here);
+  if (!refused.empty()) opened.refused = refused;
+  opened.session = std::make_unique<Session>(plan ? read_plan_model(path) : import_model(path),
+                                             workers, options.session);
   return opened;
 }
 
-bool keep_plan(const OpenModel& model, const fs::path& plans) {
-  if (plans.empty()) return false;
+bool keep_plan(const OpenModel& model, const PlanCache& plans) {
+  if (plans.folder.empty()) return false;
   const Plan plan = model.session->plan(model.key);
-  if (plan.shapes.empty()) return false;
-  write_plan(plan_file(plans, model.key), plan);
-  return true;
+  return plan.shapes.size() > model.shapes && put_plan(plans, plan);
 }
 
 }  // namespace sluice::engine

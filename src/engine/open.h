@@ -5,31 +5,36 @@
 #include <memory>
 #include <string>
 
+#include "engine/plan_cache.h"
 #include "engine/session.h"
 
 namespace sluice::engine {
 
 struct OpenOptions {
   SessionOptions session{};
-  std::filesystem::path plans{};  // folder where plans are kept by themselves; empty: nowhere
-  std::string version{};          // of Sluice; plans of others are not used
+  PlanCache plans{};      // where plans are looked for
+  std::string version{};  // of Sluice; plans of others are not used
 };
 
 struct OpenModel {
   std::unique_ptr<Session> session;
-  PlanKey key;                   // what a plan of it is good for, here
+  PlanKey key{};                 // what a plan of it is good for, here
   std::filesystem::path from{};  // the plan it came from; empty: the model itself
+  std::size_t shapes = 0;        // that it brought
   std::string refused{};         // why a plan that is there was not used
 };
 
-// `path`: a plan, an .onnx file, or a folder that import_model takes. A plan that was made for
-// another version or device is refused with the reason (unavailable) when it is named here, and
-// left aside when it was found in `plans`.
+// What a plan of a model with this stamp is good for here.
+PlanKey plan_key(std::string model, const OpenOptions& options);
+
+// `path`: a plan, an .onnx file, or a folder that import_model takes. A plan for another version,
+// device or driver is not used: it says so in `refused`, and the model is compiled again, from
+// the plan's own copy of it where the plan was named here.
 OpenModel open_model(const std::filesystem::path& path, compute::Workers& workers,
                      const OpenOptions& options);
 
-// Writes what is compiled into `plans`, so that the next open_model() finds it. False where
-// there is no such folder, or nothing is compiled.
-bool keep_plan(const OpenModel& model, const std::filesystem::path& plans);
+// Puts what is compiled into `plans`, so that the next open_model() finds it. False where plans
+// are not kept, or the one that it came from has it all.
+bool keep_plan(const OpenModel& model, const PlanCache& plans);
 
 }  // namespace sluice::engine

@@ -37,34 +37,93 @@ std::size_t hole_for(std::span<const Span> taken, std::size_t bytes) {
   return best_size > 0 ? best : end;
 }
 
+using Order = std::vector<std::size_t>;
+
+class Placer {
+ public:
+  Placer(std::span<const Block> blocks, std::size_t alignment)
+      : blocks_(blocks), least_(most_alive(blocks)) {
+    for (const Block& block : blocks) bytes_.push_back(memory::round_up(block.bytes, alignment));
+  }
+
+  Placement run() {
+    Placement best;
+    Order order;
+    // The largest first: small ones then fill the holes between them. Where that leaves holes,
+    // those that live for long may fit better when they are placed before.
+    for (const auto& weight : {&Placer::size, &Placer::area, &Placer::length}) {
+      const Order tried = by(weight);
+      const Placement made = in(tried);
+      if (!order.empty() && made.bytes >= best.bytes) continue;
+      order = tried;
+      best = made;
+      if (is_tight(best)) return best;
+    }
+    improve(order, best);
+    return best;
+  }
+
+ private:
+  using Weight = double (Placer::*)(std::size_t) const;
+  double size(std::size_t i) const { return static_cast<double>(bytes_[i]); }
+  double length(std::size_t i) const { return blocks_[i].last - blocks_[i].first + 1.0; }
+  double area(std::size_t i) const { return size(i) * length(i); }
+
+  Order by(Weight weight) const {
+    Order order;
+    for (std::size_t i = 0; i < blocks_.size(); ++i)
+      if (bytes_[i] > 0) order.push_back(i);
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return (this->*weight)(a) > (this->*weight)(b);
+    });
+    return order;
+  }
+
+  bool is_tight(const Placement& made) const { return made.bytes <= least_ + least_ / 50; }
+
+  // What sticks out at the end is placed earlier, for as long as there is time.
+  void improve(Order order, Placement& best) const {
+    constexpr std::size_t kWork = 20'000'000, kMostRounds = 100;
+    const std::size_t rounds = std::min(kMostRounds, kWork / (1 + order.size() * order.size()));
+    Placement now = best;
+    for (std::size_t round = 0; round < rounds && !is_tight(best); ++round) {
+      const auto last = std::ranges::max_element(
+          order, {}, [&](std::size_t i) { return now.offsets[i] + bytes_[i]; });
+      std::rotate(order.begin(), last, last + 1);
+      now = in(order);
+      if (now.bytes < best.bytes) best = now;
+    }
+  }
+
+  Placement in(const Order& order) const {
+    Placement made{std::vector<std::size_t>(blocks_.size()), 0, least_};
+    Order placed;  // in the order of offsets
+    std::vector<Span> taken;
+    for (const std::size_t i : order) {
+      taken.clear();
+      for (const std::size_t other : placed)
+        if (blocks_[other].first <= blocks_[i].last && blocks_[i].first <= blocks_[other].last)
+          taken.push_back({made.offsets[other], made.offsets[other] + bytes_[other]});
+      made.offsets[i] = hole_for(taken, bytes_[i]);
+      made.bytes = std::max(made.bytes, made.offsets[i] + bytes_[i]);
+      placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
+                                     [&](std::size_t a, std::size_t b) {
+                                       return made.offsets[a] < made.offsets[b];
+                                     }),
+                    i);
+    }
+    return made;
+  }
+
+  const std::span<const Block> blocks_;
+  const std::size_t least_;
+  std::vector<std::size_t> bytes_;  // of each, as far as the next may begin
+};
+
 }  // namespace
 
-// The largest first: small ones then fill the holes between them.
 Placement place(std::span<const Block> blocks, std::size_t alignment) {
-  std::vector<std::size_t> order(blocks.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return blocks[a].bytes > blocks[b].bytes; });
-  Placement made{std::vector<std::size_t>(blocks.size()), 0, most_alive(blocks)};
-  std::vector<std::size_t> placed;  // in the order of offsets
-  std::vector<Span> taken;
-  for (const std::size_t i : order) {
-    const Block& block = blocks[i];
-    const std::size_t bytes = memory::round_up(block.bytes, alignment);
-    taken.clear();
-    for (const std::size_t other : placed)
-      if (blocks[other].first <= block.last && block.first <= blocks[other].last)
-        taken.push_back({made.offsets[other],
-                         made.offsets[other] + memory::round_up(blocks[other].bytes, alignment)});
-    made.offsets[i] = hole_for(taken, bytes);
-    made.bytes = std::max(made.bytes, made.offsets[i] + bytes);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
-                                   [&](std::size_t a, std::size_t b) {
-                                     return made.offsets[a] < made.offsets[b];
-                                   }),
-                  i);
-  }
-  return made;
+  return Placer(blocks, alignment).run();
 }
 
 }  // namespace sluice::engine

@@ -55,6 +55,26 @@ TEST(PlacementTest, ANetworkTakesHardlyMoreThanWhatIsAliveAtOnce) {
   }
 }
 
+// Levels that live until the way back reaches them, each half as large as the one before.
+TEST(PlacementTest, AnHourglassDoesToo) {
+  for (const int depth : {2, 3, 4, 5, 6}) {
+    std::vector<Block> blocks;
+    const int end = 4 * depth;
+    for (int level = 0; level < depth; ++level) {
+      const std::size_t bytes = std::size_t{1 << 16} >> level;
+      const int down = 2 * level, up = end - 2 * level;
+      blocks.push_back({bytes, down, up + 1});  // kept
+      blocks.push_back({bytes / 2, down + 1, down + 2});
+      blocks.push_back({2 * bytes, up, up + 1});      // made twice as large
+      blocks.push_back({3 * bytes, up + 1, up + 2});  // joined
+      blocks.push_back({bytes, up + 2, up + 3});
+    }
+    const Placement placed = place(blocks, kAlignment);
+    expect_apart(blocks, placed);
+    EXPECT_LE(placed.bytes, placed.least * 115 / 100) << depth;
+  }
+}
+
 TEST(PlacementTest, TheLeastIsTheLargestSumOfOneStep) {
   const Block blocks[] = {{100, 0, 1}, {50, 1, 2}, {70, 2, 3}};
   EXPECT_EQ(place(blocks, kAlignment).least, 150u);

@@ -25,11 +25,11 @@ struct Front {
   char magic[8];
   std::uint64_t head, hash;
 };
-constexpr char kMagic[8] = {'S', 'L', 'U', 'I', 'C', 'E', 'P', '1'};
+constexpr char kMagic[8] = {'S', 'L', 'U', 'I', 'C', 'E', 'P', '2'};
 constexpr std::size_t kAlignment = 64;
 
 // The head is a message of these.
-enum Field { kKey = 1, kModel, kShape, kPacked };
+enum Field { kKey = 1, kModel, kShape, kPacked, kChoice };
 
 std::uint64_t hash_of(std::string_view bytes) {  // FNV-1a, on eight bytes at once
   std::uint64_t hash = 0xcbf29ce484222325ULL;
@@ -58,7 +58,8 @@ Message key_message(const PlanKey& key) {
       .bytes(1, key.model)
       .bytes(2, key.device)
       .bytes(3, key.precision)
-      .bytes(4, key.version);
+      .bytes(4, key.version)
+      .bytes(5, key.software);
 }
 
 PlanKey key_of(std::string_view bytes) {
@@ -68,6 +69,7 @@ PlanKey key_of(std::string_view bytes) {
     if (fields.number() == 2) key.device = fields.name();
     if (fields.number() == 3) key.precision = fields.name();
     if (fields.number() == 4) key.version = fields.name();
+    if (fields.number() == 5) key.software = fields.name();
   }
   return key;
 }
@@ -104,6 +106,13 @@ Opened open_plan(const fs::path& file) {
   return opened;
 }
 
+// The first of these in the head, valid as long as `opened` is.
+std::string_view part_of(const Opened& opened, Field which) {
+  for (Wire fields(opened.head); fields.next();)
+    if (fields.number() == which) return fields.bytes();
+  throw Error(Code::invalid_argument, "it has no key or no model");
+}
+
 Graph read_graph(std::string_view bytes, const Opened& from) {
   Graph graph = import_onnx(onnx::parse(bytes, from.keep, {}, from.tensors));
   restore_versions(graph);
@@ -121,6 +130,15 @@ cpu::Context::Packed read_packed(std::string_view bytes, const Opened& from) {
   }
   require(packed.constant && packed.result, "packed weights without data");
   return packed;
+}
+
+std::pair<std::string, std::string> read_choice(std::string_view bytes) {
+  std::pair<std::string, std::string> choice;
+  for (Wire fields(bytes); fields.next();) {
+    if (fields.number() == 1) choice.first = fields.bytes();
+    if (fields.number() == 2) choice.second = fields.bytes();
+  }
+  return choice;
 }
 
 // Files that an ONNX model may keep its tensors in.
@@ -162,6 +180,7 @@ std::string why_stale(const PlanKey& made, const PlanKey& here) {
   };
   for (const std::string& why :
        {differs("version", made.version, here.version), differs("device", made.device, here.device),
+        differs("driver and libraries", made.software, here.software),
         differs("precision", made.precision, here.precision),
         differs("model", made.model, here.model)})
     if (!why.empty()) return why;
@@ -178,6 +197,8 @@ void write_plan(const fs::path& file, const Plan& plan) {
                               .message(1, tensors.message("", packed.constant))
                               .bytes(2, packed.way)
                               .message(3, tensors.message("", packed.result)));
+  for (const auto& [of, what] : plan.choices)
+    head.message(kChoice, Message().bytes(1, of).bytes(2, what));
   Front front{.magic = {}, .head = head.text().size(), .hash = hash_of(head.text())};
   std::memcpy(front.magic, kMagic, sizeof kMagic);
   NewFile written(file);
@@ -191,9 +212,14 @@ void write_plan(const fs::path& file, const Plan& plan) {
 PlanKey read_plan_key(const fs::path& file) {
   return with_name(file, [&] {
     const Opened opened = open_plan(file);
-    for (Wire fields(opened.head); fields.next();)
-      if (fields.number() == kKey) return key_of(fields.bytes());
-    throw Error(Code::invalid_argument, "it has no key");
+    return key_of(part_of(opened, kKey));
+  });
+}
+
+Graph read_plan_model(const fs::path& file) {
+  return with_name(file, [&] {
+    const Opened opened = open_plan(file);
+    return read_graph(part_of(opened, kModel), opened);
   });
 }
 
@@ -211,6 +237,7 @@ Plan read_plan(const fs::path& file, compute::Workers& workers) {
           break;
         }
         case kPacked: plan.packed.push_back(read_packed(fields.bytes(), opened)); break;
+        case kChoice: plan.choices.insert(read_choice(fields.bytes())); break;
         default: break;
       }
     }
@@ -221,7 +248,8 @@ Plan read_plan(const fs::path& file, compute::Workers& workers) {
 std::string model_stamp(const fs::path& path) {
   std::error_code error;
   const bool folder = fs::is_directory(path, error);
-  if (!fs::exists(path, error)) throw Error(Code::not_found, path.string() + " is not there");
+  if (!fs::exists(path, error))
+    throw Error(Code::not_found, "cannot open '" + path.string() + "': it is not there");
   const fs::path beside = folder ? path : path.has_parent_path() ? path.parent_path() : ".";
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(beside, error))
@@ -246,7 +274,8 @@ std::string device_stamp() {
 }
 
 fs::path plan_file(const fs::path& folder, const PlanKey& key) {
-  return folder / (hex(hash_of(key_message(key).text())) + ".plan");
+  const Message named = key_message({key.model, key.device, "", key.precision, ""});
+  return folder / (hex(hash_of(named.text())) + ".plan");
 }
 
 }  // namespace sluice::engine

@@ -1,9 +1,11 @@
 // A compiled model as a file: the model, its graphs for some input shapes as the passes left
-// them, and weights in the order that kernels read. Mapped when read, so that a start costs
+// them, and what kernels were made with: on the CPU weights in the order they read, on a GPU what
+// measuring found and code that was compiled. Mapped when read, so that a start costs
 // milliseconds.
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,7 +16,8 @@ namespace sluice::engine {
 // What a plan is good for.
 struct PlanKey {
   std::string model;      // what it was made of, as model_stamp() says
-  std::string device;     // as device_stamp() says
+  std::string device;     // as device_stamp() says, or cuda_stamp()
+  std::string software;   // driver and libraries of a GPU; empty for the CPU
   std::string precision;  // "fp32"
   std::string version;    // of Sluice
 
@@ -26,9 +29,10 @@ std::string why_stale(const PlanKey& made, const PlanKey& here);
 
 struct Plan {
   PlanKey key;
-  Graph graph;                               // for shapes that were not planned
-  std::vector<Graph> shapes;                 // specialized and optimized
-  std::vector<cpu::Context::Packed> packed;  // of constants in `shapes`
+  Graph graph;                                   // for shapes that were not planned
+  std::vector<Graph> shapes;                     // specialized and optimized
+  std::vector<cpu::Context::Packed> packed;      // of constants in `shapes`
+  std::map<std::string, std::string> choices{};  // see cuda::Context
 };
 
 // Appears whole or not at all.
@@ -38,8 +42,9 @@ void write_plan(const std::filesystem::path& file, const Plan& plan);
 // checked as if it came from a model; of packed weights the size is, not the numbers.
 Plan read_plan(const std::filesystem::path& file, compute::Workers& workers);
 
-// The key alone, for which the rest is not looked at.
+// The key or the model alone, for which the rest is not looked at.
 PlanKey read_plan_key(const std::filesystem::path& file);
+Graph read_plan_model(const std::filesystem::path& file);
 
 // Changes whenever the model (a file with those beside it that hold weights, or a folder) does:
 // paths, sizes, times of change, and samples of a file's bytes. Made without reading all of it,
@@ -49,7 +54,8 @@ std::string model_stamp(const std::filesystem::path& path);
 // The processor and the instructions that kernels were chosen for.
 std::string device_stamp();
 
-// Where plans are kept by themselves: the file for this key in `folder`.
+// Where plans are kept by themselves: the file in `folder` for this model, device and precision.
+// One of another version, or for other software, has the same name: it is replaced.
 std::filesystem::path plan_file(const std::filesystem::path& folder, const PlanKey& key);
 
 }  // namespace sluice::engine

@@ -32,7 +32,7 @@ class PlanTest : public ::testing::Test {
     const Session session(graph_, workers_);
     const TensorType type{DType::f32, {5, 64}};
     EXPECT_TRUE(session.compiled(std::span(&type, 1)).program);
-    return session.plan({"model", "cpu", "fp32", "1"});
+    return session.plan({"model", "cpu", "", "fp32", "1"});
   }
   std::vector<float> run(const Session& session, std::int64_t rows) {
     const Datum given(varied({rows, 64}, 9));
@@ -53,7 +53,7 @@ class PlanTest : public ::testing::Test {
 TEST_F(PlanTest, WhatIsReadBackRunsAsBefore) {
   write_plan(file_, compiled());
   Plan plan = read_plan(file_, workers_);
-  EXPECT_EQ(plan.key, (PlanKey{"model", "cpu", "fp32", "1"}));
+  EXPECT_EQ(plan.key, (PlanKey{"model", "cpu", "", "fp32", "1"}));
   EXPECT_EQ(read_plan_key(file_), plan.key);
   ASSERT_EQ(plan.shapes.size(), 1u);
   const Session before(graph_, workers_), after(std::move(plan), workers_);
@@ -62,10 +62,14 @@ TEST_F(PlanTest, WhatIsReadBackRunsAsBefore) {
 }
 
 TEST_F(PlanTest, AStalePlanSaysWhatDiffers) {
-  const PlanKey made{"model", "AVX2", "fp32", "1"};
+  const PlanKey made{"model", "AVX2", "", "fp32", "1"};
   EXPECT_EQ(why_stale(made, made), "");
-  EXPECT_THAT(why_stale(made, {"model", "AVX3", "fp32", "1"}), HasSubstr("'AVX2', this is 'AVX3'"));
-  EXPECT_THAT(why_stale(made, {"model", "AVX2", "fp32", "2"}), HasSubstr("version '1'"));
+  EXPECT_THAT(why_stale(made, {"model", "AVX3", "", "fp32", "1"}),
+              HasSubstr("'AVX2', this is 'AVX3'"));
+  EXPECT_THAT(why_stale(made, {"model", "AVX2", "", "fp32", "2"}), HasSubstr("version '1'"));
+  EXPECT_THAT(why_stale({"model", "H200", "driver 570", "fp16", "1"},
+                        {"model", "H200", "driver 580", "fp16", "1"}),
+              HasSubstr("driver and libraries 'driver 570', this is 'driver 580'"));
 }
 
 TEST_F(PlanTest, DamagedFilesAreRefusedOrRunAsTheyAre) {

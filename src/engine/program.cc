@@ -3,6 +3,8 @@
 #include <chrono>
 #include <cstring>
 
+#include "engine/ranges.h"
+
 namespace sluice::engine {
 namespace {
 
@@ -32,6 +34,13 @@ class CpuProgram::Arenas {
     const Lock lock(mutex_);
     if (free_.size() < kMostKept) free_.push_back(std::move(arena));
   }
+  std::size_t trim() noexcept {
+    const Lock lock(mutex_);
+    std::size_t bytes = 0;
+    for (const Tensor& arena : free_) bytes += arena.bytes();
+    free_.clear();
+    return bytes;
+  }
 
  private:
   Mutex mutex_;
@@ -49,6 +58,8 @@ CpuProgram::CpuProgram(Graph graph, std::shared_ptr<cpu::Context> context)
 }
 
 CpuProgram::~CpuProgram() = default;
+
+std::size_t CpuProgram::trim() const noexcept { return arenas_->trim(); }
 
 std::vector<Tensor> CpuProgram::run(std::span<const Tensor> inputs,
                                     std::vector<StepTime>* times) const {
@@ -76,6 +87,7 @@ std::vector<Tensor> CpuProgram::run(std::span<const Tensor> inputs,
     for (const Where& where : step.inputs) from.push_back(address(where));
     for (const Where& where : step.outputs) to.push_back(address(where));
     const Clock::time_point begin = times == nullptr ? start : Clock::now();
+    const Range range(name_of(*step.node));
     try {
       step.kernel->run({from, to, static_cast<std::byte*>(arena.data()) + step.scratch});
     } catch (const Error& error) {

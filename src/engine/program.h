@@ -12,11 +12,14 @@
 
 namespace sluice::engine {
 
-// When a step began and how long it took.
+// When a step began and how long it took, and what it ran on.
 struct StepTime {
-  const Node* node;
+  enum class Lane { cpu, stream, copies };
+
+  const Node* node;  // null: a copy of the graph's inputs or outputs
   std::string_view kernel;
   double begin_us, us;
+  Lane lane = Lane::cpu;
 };
 
 // Safe to run from several threads at once.
@@ -27,9 +30,13 @@ class Program {
   virtual const Graph& graph() const noexcept = 0;
   virtual const Schedule& schedule() const noexcept = 0;
 
-  // Inputs as the graph says. With `times`, one entry for each step is added to it.
+  // Inputs as the graph says. With `times`, one entry for each step is added to it, and
+  // for copies to the device and back.
   virtual std::vector<Tensor> run(std::span<const Tensor> inputs,
                                   std::vector<StepTime>* times = nullptr) const = 0;
+
+  // Gives memory that is kept for later runs back; bytes.
+  virtual std::size_t trim() const noexcept { return 0; }
 };
 
 // On the CPU. Each run has an arena of its own, and arenas are kept for the next.
@@ -43,6 +50,7 @@ class CpuProgram final : public Program {
   const Schedule& schedule() const noexcept override { return schedule_; }
   std::vector<Tensor> run(std::span<const Tensor> inputs,
                           std::vector<StepTime>* times = nullptr) const override;
+  std::size_t trim() const noexcept override;
 
  private:
   class Arenas;

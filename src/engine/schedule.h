@@ -37,6 +37,11 @@ struct Schedule {
   std::size_t unshared = 0;  // the sum of all, were nothing shared
 };
 
+// What a node is called in profiles: its name, or its operator where it has none.
+inline const char* name_of(const Node& node) {
+  return (node.name.empty() ? node.op : node.name).c_str();
+}
+
 // Nodes that make nothing new, so that no kernel is needed.
 bool is_view(const Node& node);
 

@@ -1,20 +1,17 @@
 #include "engine/session.h"
 
 #include <algorithm>
-#include <cstring>
-#include <list>
 #include <optional>
 
+#include "base/log.h"
 #include "engine/fold.h"
+#include "engine/gpu_turn.h"
 #include "engine/interpreter.h"
 #include "engine/passes/passes.h"
+#include "engine/rows.h"
 
 namespace sluice::engine {
 namespace {
-
-constexpr std::size_t kMostPrograms = 16;  // shapes kept at once; the longest unused goes
-
-using InputTypes = std::vector<TensorType>;
 
 // None where a value is no tensor.
 std::optional<InputTypes> types_of(std::span<const Datum> inputs) {
@@ -26,126 +23,11 @@ std::optional<InputTypes> types_of(std::span<const Datum> inputs) {
   return types;
 }
 
-// Programs by the types of their inputs. Made once, while others who ask for the same wait.
-class Programs {
- public:
-  struct Entry {
-    explicit Entry(std::span<const TensorType> key) : types(key.begin(), key.end()) {}
-    const InputTypes types;
-    Mutex making;
-    bool made GUARDED_BY(making) = false;
-    Session::Compiled result GUARDED_BY(making);
-  };
-
-  std::shared_ptr<Entry> at(std::span<const TensorType> types) {
-    const Lock lock(mutex_);
-    const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const auto& entry) {
-      return std::equal(entry->types.begin(), entry->types.end(), types.begin(), types.end());
-    });
-    if (found != entries_.end()) {
-      entries_.splice(entries_.begin(), entries_, found);
-    } else {
-      entries_.push_front(std::make_shared<Entry>(types));
-      if (entries_.size() > kMostPrograms) entries_.pop_back();
-    }
-    return entries_.front();
-  }
-
-  std::vector<Graph> graphs() {
-    std::vector<std::shared_ptr<Entry>> entries;
-    {
-      const Lock lock(mutex_);
-      entries.assign(entries_.begin(), entries_.end());
-    }
-    std::vector<Graph> graphs;
-    for (const auto& entry : entries) {
-      const Lock lock(entry->making);
-      if (entry->result.program) graphs.push_back(entry->result.program->graph());
-    }
-    return graphs;
-  }
-
- private:
-  Mutex mutex_;
-  std::list<std::shared_ptr<Entry>> entries_ GUARDED_BY(mutex_);  // the last used first
-};
-
-}  // namespace
-
-struct Session::Impl {
-  Impl(Graph of, compute::Workers& on, const SessionOptions& with)
-      : graph(fold_moves(std::move(of), on)),
-        derived(graph),
-        options(with),
-        memory(with.memory > 0 ? limited_memory(with.memory) : nullptr),
-        workers(on),
-        interpreter(graph, on),
-        context(std::make_shared<cpu::Context>(on)) {}
-
-  const Graph* planned_for(std::span<const TensorType> inputs) const {
-    for (const Graph& special : planned) {
-      const bool fits = std::equal(
-          special.inputs.begin(), special.inputs.end(), inputs.begin(), inputs.end(),
-          [&](ValueId id, const TensorType& type) { return type_of(special[id]) == type; });
-      if (fits) return &special;
-    }
-    return nullptr;
-  }
-
-  Compiled make(std::span<const TensorType> inputs, bool on_gpu) {
-    try {
-      const Graph* const special = on_gpu ? nullptr : planned_for(inputs);
-      if (special != nullptr) return {std::make_shared<const CpuProgram>(*special, context), ""};
-      Graph made = specialize(graph, inputs, workers);
-      optimize(made, &derived);
-      if (!on_gpu) return {std::make_shared<const CpuProgram>(std::move(made), context), ""};
-      if (options.precision != DType::f32) {
-        Editor edit(made);
-        to_precision(edit, options.precision);
-        edit.finish();
-      }
-      return {make_cuda_program(std::move(made), options.gpu, context), ""};
-    } catch (const Error& error) {
-      // A mistake of the caller's will be found again, and told, by the run node by node.
-      if (error.code() != Code::unavailable && error.code() != Code::invalid_argument) throw;
-      return {nullptr, std::string(error.reason())};
-    }
-  }
-
-  Compiled compiled(std::span<const TensorType> inputs, bool on_gpu) {
-    if (!options.compile) return {nullptr, "compiling is switched off"};
-    const std::shared_ptr<Programs::Entry> entry = (on_gpu ? gpu_programs : programs).at(inputs);
-    const Lock lock(entry->making);
-    if (!entry->made) entry->result = make(inputs, on_gpu);
-    entry->made = true;
-    return entry->result;
-  }
-
-  bool gpu_works() {
-    const Lock lock(mutex);
-    return options.gpu && gpu_failure.empty();
-  }
-
-  std::vector<Datum> run(std::span<const Datum> inputs);
-  std::optional<std::vector<Datum>> run_on_gpu(std::span<const Datum> inputs,
-                                               const InputTypes& types);
-  std::vector<Datum> run_in_halves(std::span<const Datum> inputs, std::int64_t batch);
-  std::int64_t batch_of(const InputTypes& types) const;
-
-  const Graph graph;
-  Derived derived;               // what passes made of its constants
-  std::vector<Graph> planned{};  // not changed once runs begin
-  const SessionOptions options;
-  const std::shared_ptr<memory::Allocator> memory;  // none: the system's
-  compute::Workers& workers;
-  const Interpreter interpreter;
-  const std::shared_ptr<cpu::Context> context;
-  Programs programs, gpu_programs;
-  Mutex mutex;
-  std::string gpu_failure GUARDED_BY(mutex);
-};
-
-namespace {
+InputTypes inputs_of(const Graph& special) {
+  InputTypes types;
+  for (const ValueId id : special.inputs) types.push_back(type_of(special[id]));
+  return types;
+}
 
 std::vector<Datum> run_program(const Program& program, std::span<const Datum> inputs) {
   std::vector<Tensor> tensors;
@@ -155,70 +37,191 @@ std::vector<Datum> run_program(const Program& program, std::span<const Datum> in
   return results;
 }
 
-// Rows [from, to) of a tensor.
-Tensor rows(const Tensor& all, std::int64_t from, std::int64_t to) {
-  Shape shape = all.shape();
-  shape[0] = to - from;
-  const std::size_t row = all.bytes() / static_cast<std::size_t>(all.shape()[0]);
-  auto* const at = static_cast<std::byte*>(all.data()) + row * static_cast<std::size_t>(from);
-  return Tensor::view(all.dtype(), shape, at, std::make_shared<Tensor>(all));
+constexpr std::size_t kToLookAtRows = 64u << 20;  // bytes
+
+// The session's GPU has the context from then on, and may replace it.
+SessionOptions without_context(SessionOptions options) {
+  options.gpu.reset();
+  return options;
 }
 
-Tensor joined(const Tensor& first, const Tensor& second) {
-  Shape shape = first.shape();
-  shape[0] += second.shape()[0];
-  const Tensor all(first.dtype(), shape);
-  std::memcpy(all.data(), first.data(), first.bytes());
-  std::memcpy(static_cast<std::byte*>(all.data()) + first.bytes(), second.data(), second.bytes());
-  return all;
-}
+struct ForTheCpu {};  // thrown where the GPU cannot run a call and is well
 
 }  // namespace
 
-// The size of the first dimension, where the model says by one name that all its inputs and
-// outputs share it; 0 otherwise.
-std::int64_t Session::Impl::batch_of(const InputTypes& types) const {
-  const auto symbol = [&](ValueId id) -> std::string {
-    const auto& dims = graph[id].dims;
-    return dims && !dims->empty() ? dims->front().symbol : "";
-  };
-  const std::string name = graph.inputs.empty() ? "" : symbol(graph.inputs[0]);
-  if (name.empty()) return 0;
-  for (const auto* ends : {&graph.inputs, &graph.outputs})
-    for (const ValueId id : *ends)
-      if (symbol(id) != name) return 0;
-  return types[0].shape[0];
+struct Session::Impl {
+  Impl(Graph of, compute::Workers& on, std::unique_ptr<Gpu> gpu, const SessionOptions& with)
+      : graph(fold_moves(std::move(of), on)),
+        derived(graph),
+        options(without_context(with)),
+        memory(with.memory > 0 ? limited_memory(with.memory) : nullptr),
+        workers(on),
+        interpreter(graph, on),
+        context(std::make_shared<cpu::Context>(on)),
+        turn(std::move(gpu), with.gpu_return, with.veto) {}
+
+  const Graph* planned_for(std::span<const TensorType> inputs) const;
+  void add_unused(std::vector<Graph>& shapes) const;
+  Compiled make(std::span<const TensorType> inputs, bool on_gpu);
+  Compiled compiled(Programs& programs, std::span<const TensorType> inputs, bool on_gpu);
+  Compiled compiled_now(std::span<const TensorType> inputs);
+
+  std::vector<Datum> run(std::span<const Datum> inputs);
+  std::optional<std::vector<Datum>> run_on_gpu(std::span<const Datum> inputs,
+                                               const InputTypes& types);
+  std::vector<Datum> run_at(Programs& programs, std::span<const Datum> inputs,
+                            const InputTypes& types, bool on_gpu);
+  std::vector<Datum> run_once(Programs& programs, std::span<const Datum> inputs, bool on_gpu);
+  bool may_be_cut(Programs::Entry& entry, const Rows& rows);
+  bool gpu_gave_up(const Error& error, const GpuTurn::Life& life,
+                   std::span<const TensorType> types);
+
+  const Graph graph;
+  Derived derived;               // what passes made of its constants
+  std::vector<Graph> planned{};  // for the GPU where there is one; not changed once runs begin
+  const SessionOptions options;
+  const std::shared_ptr<memory::Allocator> memory;  // none: the system's
+  compute::Workers& workers;
+  const Interpreter interpreter;
+  const std::shared_ptr<cpu::Context> context;
+  Programs programs;  // of the CPU
+  GpuTurn turn;
+};
+
+// ---- what is compiled -----------------------------------------------------------------------
+
+const Graph* Session::Impl::planned_for(std::span<const TensorType> inputs) const {
+  for (const Graph& special : planned) {
+    const InputTypes types = inputs_of(special);
+    if (std::equal(types.begin(), types.end(), inputs.begin(), inputs.end())) return &special;
+  }
+  return nullptr;
 }
 
-std::vector<Datum> Session::Impl::run_in_halves(std::span<const Datum> inputs, std::int64_t batch) {
-  std::vector<Datum> first, second;
-  for (const Datum& input : inputs) {
-    first.emplace_back(rows(input.tensor, 0, batch / 2));
-    second.emplace_back(rows(input.tensor, batch / 2, batch));
+// What a plan brought and nobody has asked for yet, as far as there is room.
+void Session::Impl::add_unused(std::vector<Graph>& shapes) const {
+  const std::size_t used = shapes.size();
+  for (const Graph& special : planned) {
+    const bool known =
+        std::any_of(shapes.begin(), shapes.begin() + static_cast<std::ptrdiff_t>(used),
+                    [&](const Graph& other) { return inputs_of(other) == inputs_of(special); });
+    if (!known && shapes.size() < Programs::kMost) shapes.push_back(special);
   }
-  std::vector<Datum> results = run(first);
-  const std::vector<Datum> rest = run(second);
-  for (std::size_t i = 0; i < results.size(); ++i)
-    results[i] = joined(results[i].tensor, rest[i].tensor);
-  return results;
+}
+
+Session::Compiled Session::Impl::make(std::span<const TensorType> inputs, bool on_gpu) {
+  const auto program = [&](Graph special) -> std::shared_ptr<const Program> {
+    if (on_gpu) return turn.gpu()->compile(std::move(special), context);
+    return std::make_shared<const CpuProgram>(std::move(special), context);
+  };
+  try {
+    const bool same_place = on_gpu == (turn.gpu() != nullptr);
+    if (const Graph* const special = same_place ? planned_for(inputs) : nullptr)
+      return {program(*special), ""};
+    Graph made = specialize(graph, inputs, workers);
+    std::vector<PassReport> passes = optimize(made, &derived);
+    if (on_gpu && options.precision != DType::f32) {
+      Editor edit(made);
+      to_precision(edit, options.precision);
+      edit.finish();
+    }
+    return {program(std::move(made)), "", std::move(passes)};
+  } catch (const Error& error) {
+    // A mistake of the caller's will be found again, and told, by the run node by node.
+    if (error.code() != Code::unavailable && error.code() != Code::invalid_argument) throw;
+    return {nullptr, std::string(error.reason())};
+  }
+}
+
+Session::Compiled Session::Impl::compiled(Programs& within, std::span<const TensorType> inputs,
+                                          bool on_gpu) {
+  if (!options.compile) return {nullptr, "compiling is switched off"};
+  const std::shared_ptr<Programs::Entry> entry = within.at(inputs);
+  const Lock lock(entry->making);
+  if (!entry->made) {
+    entry->result = make(inputs, on_gpu);
+    if (entry->result.program) within.add(entry->result.program);
+  }
+  entry->made = true;
+  return entry->result;
+}
+
+Session::Compiled Session::Impl::compiled_now(std::span<const TensorType> inputs) {
+  if (const auto life = turn.life(inputs)) try {
+      if (Compiled made = compiled(life->programs, inputs, true); made.program) return made;
+    } catch (const Error& error) {
+      if (!gpu_gave_up(error, *life, inputs)) throw;
+    }
+  return compiled(programs, inputs, false);
+}
+
+// ---- how it runs ----------------------------------------------------------------------------
+
+std::vector<Datum> Session::Impl::run_once(Programs& within, std::span<const Datum> inputs,
+                                           bool on_gpu) {
+  const Compiled made = compiled(within, *types_of(inputs), on_gpu);
+  if (made.program) return run_program(*made.program, inputs);
+  if (on_gpu) throw ForTheCpu();
+  return interpreter.run(inputs);
+}
+
+bool Session::Impl::may_be_cut(Programs::Entry& entry, const Rows& rows) {
+  const Lock lock(entry.making);
+  if (entry.independent) return *entry.independent;
+  std::optional<TensorMemory> limit;  // one of its own, since the session's is used up
+  if (memory) limit.emplace(limited_memory(std::max(options.memory, kToLookAtRows)));
+  entry.independent = rows_are_independent(graph, entry.types, rows, workers);
+  return *entry.independent;
+}
+
+// All at once, or in parts for want of memory.
+std::vector<Datum> Session::Impl::run_at(Programs& within, std::span<const Datum> inputs,
+                                         const InputTypes& types, bool on_gpu) {
+  const std::shared_ptr<Programs::Entry> entry = within.at(types);
+  const auto named = rows_of(graph, types);
+  const Rows rows = named.value_or(Rows{{}, 1});
+  const auto now = [&] { return turn.gpu() != nullptr ? turn.gpu()->now() : Steady::now(); };
+  const std::int64_t part = entry->fit.begin(rows.count, now());
+  if (part == 0 && on_gpu) throw ForTheCpu();
+  const auto smaller = [&](std::int64_t tried) -> std::int64_t {
+    if (tried > 1 && named && may_be_cut(*entry, rows)) return (tried + 1) / 2;
+    entry->fit.found(0, now());
+    return 0;
+  };
+  InParts made =
+      run_in_parts(inputs, rows, part > 0 ? part : rows.count,
+                   {[&](std::span<const Datum> some) { return run_once(within, some, on_gpu); },
+                    [&] { return within.trim(); }, smaller});
+  if (made.part < rows.count)
+    entry->fit.found(made.part, now());
+  else
+    entry->fit.all();
+  return std::move(made.results);
+}
+
+// True where the CPU has to finish what the error ended.
+bool Session::Impl::gpu_gave_up(const Error& error, const GpuTurn::Life& life,
+                                std::span<const TensorType> types) {
+  if (error.code() == Code::internal) turn.failed(life, types, std::string(error.reason()));
+  if (error.code() == Code::exhausted)
+    log::debug("a model runs on the CPU, for want of GPU memory: {}", error.reason());
+  return error.code() == Code::internal || error.code() == Code::exhausted ||
+         error.code() == Code::unavailable;
 }
 
 // None: the CPU must.
 std::optional<std::vector<Datum>> Session::Impl::run_on_gpu(std::span<const Datum> inputs,
                                                             const InputTypes& types) {
+  const std::shared_ptr<GpuTurn::Life> life = turn.life(types);
+  if (!life) return std::nullopt;
   try {
-    const Compiled made = compiled(types, true);
-    if (!made.program) return std::nullopt;
-    return run_program(*made.program, inputs);
+    std::vector<Datum> results = run_at(life->programs, inputs, types, true);
+    turn.worked(types);
+    return results;
+  } catch (const ForTheCpu&) {
+    return std::nullopt;
   } catch (const Error& error) {
-    if (error.code() == Code::exhausted) {
-      const std::int64_t batch = batch_of(types);
-      if (batch > 1) return run_in_halves(inputs, batch);
-      return std::nullopt;
-    }
-    if (error.code() != Code::internal) throw;
-    const Lock lock(mutex);
-    gpu_failure = std::string(error.reason());
+    if (!gpu_gave_up(error, *life, types)) throw;
     return std::nullopt;
   }
 }
@@ -226,19 +229,25 @@ std::optional<std::vector<Datum>> Session::Impl::run_on_gpu(std::span<const Datu
 std::vector<Datum> Session::Impl::run(std::span<const Datum> inputs) {
   const std::optional<InputTypes> types = types_of(inputs);
   if (!types || types->size() != graph.inputs.size()) return interpreter.run(inputs);
-  if (gpu_works())
-    if (auto results = run_on_gpu(inputs, *types)) return std::move(*results);
-  const Compiled made = compiled(*types, false);
-  return made.program ? run_program(*made.program, inputs) : interpreter.run(inputs);
+  if (auto results = run_on_gpu(inputs, *types)) return std::move(*results);
+  return run_at(programs, inputs, *types, false);
 }
 
+// ---- the session ----------------------------------------------------------------------------
+
+Session::Session(Graph graph, compute::Workers& workers, std::unique_ptr<Gpu> gpu,
+                 SessionOptions options)
+    : impl_(std::make_unique<Impl>(std::move(graph), workers, std::move(gpu), options)) {}
+
 Session::Session(Graph graph, compute::Workers& workers, SessionOptions options)
-    : impl_(std::make_unique<Impl>(std::move(graph), workers, options)) {}
+    : Session(std::move(graph), workers, options.gpu ? make_cuda_gpu(options.gpu) : nullptr,
+              options) {}
 
 Session::Session(Plan plan, compute::Workers& workers, SessionOptions options)
     : Session(std::move(plan.graph), workers, options) {
   impl_->planned = std::move(plan.shapes);
   for (cpu::Context::Packed& packed : plan.packed) impl_->context->bring(std::move(packed));
+  if (impl_->turn.gpu() != nullptr) impl_->turn.gpu()->bring(std::move(plan.choices));
 }
 
 Session::~Session() = default;
@@ -246,16 +255,24 @@ Session::~Session() = default;
 const Graph& Session::graph() const noexcept { return impl_->graph; }
 
 Session::Compiled Session::compiled(std::span<const TensorType> inputs) const {
-  return impl_->compiled(inputs, impl_->gpu_works());
+  std::optional<TensorMemory> limit;
+  if (impl_->memory) limit.emplace(impl_->memory);
+  return impl_->compiled_now(inputs);
 }
 
-std::string Session::gpu_failure() const {
-  const Lock lock(impl_->mutex);
-  return impl_->gpu_failure;
-}
+std::string Session::gpu_failure() const { return impl_->turn.why_not(); }
 
 Plan Session::plan(PlanKey key) const {
-  return {std::move(key), graph(), impl_->programs.graphs(), impl_->context->all_packed()};
+  const std::shared_ptr<GpuTurn::Life> life = impl_->turn.present();
+  const bool on_gpu = impl_->turn.gpu() != nullptr;
+  Plan plan{.key = std::move(key),
+            .graph = graph(),
+            .shapes = {},
+            .packed = impl_->context->all_packed()};
+  if (life || !on_gpu) plan.shapes = (on_gpu ? life->programs : impl_->programs).graphs();
+  impl_->add_unused(plan.shapes);
+  if (on_gpu) plan.choices = impl_->turn.gpu()->choices();
+  return plan;
 }
 
 std::vector<Datum> Session::run(std::span<const Datum> inputs) const {

@@ -1,38 +1,55 @@
 // A model, ready to run.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "compute/workers.h"
+#include "device/health.h"
 #include "engine/cuda/program.h"
+#include "engine/gpu.h"
 #include "engine/op.h"
 #include "engine/plan.h"
+#include "engine/programs.h"
 
 namespace sluice::engine {
 
 struct SessionOptions {
-  // The most bytes that values of all its runs take at once; 0: no limit but the machine's.
-  // Past it a run throws exhausted.
+  // The most bytes of the host's memory that it takes at once; 0: no limit but the machine's.
+  // All that it makes counts: weights in the order that kernels read, arenas (kept ones too),
+  // values, and results for as long as someone holds them. The model's own weights do not, nor
+  // what the GPU has, whose limit is the allocator of the context.
   std::size_t memory = 0;
   // False: node by node, as the operators are. The reference for what is compiled.
   bool compile = true;
-  // Where it runs; none: on the CPU. A graph that fails there for want of memory runs in
-  // halves of its batch, one whose device fails on the CPU.
+  // Where it runs; none: on the CPU.
   std::shared_ptr<cuda::Context> gpu{};
   DType precision = DType::f32;  // on the GPU, of what is f32: f16 and bf16 too
+  // Why the GPU must not be used now, by those who watch it; empty when it may. Quick.
+  std::function<std::string()> veto{};
+  device::HealthPolicy gpu_return{};  // when a GPU that failed is tried again
 };
 
 // Safe to run from several threads at once. For each set of input shapes the graph is compiled
 // once; one whose shapes depend on what its inputs hold runs node by node.
+//
+// Out of memory: what is kept for later runs is given back, then the call runs in parts of its
+// rows, half as many each time, where it is certain that rows do not depend on each other (see
+// rows.h), and then, if it was for the GPU, on the CPU. A GPU that fails: calls that were on it
+// and later ones run on the CPU until it computes again, which is tried after a second, then two,
+// four, up to gpu_return's longest. A fault that ends CUDA for its process is for good here.
 class Session {
  public:
   // Throws unavailable, naming operator and node, where there is one that no one can run.
   Session(Graph graph, compute::Workers& workers, SessionOptions options = {});
   // What the plan holds is not compiled again. Its key is the caller's to judge.
   Session(Plan plan, compute::Workers& workers, SessionOptions options = {});
+  // On a GPU that is not CUDA's: a test's.
+  Session(Graph graph, compute::Workers& workers, std::unique_ptr<Gpu> gpu,
+          SessionOptions options = {});
   ~Session();
 
   const Graph& graph() const noexcept;
@@ -41,17 +58,14 @@ class Session {
   // the node.
   std::vector<Datum> run(std::span<const Datum> inputs) const;
 
-  // What runs for inputs of these types (on the GPU where there is one), or why they run node
+  // What runs for inputs of these types now (on the GPU where that can), or why they run node
   // by node.
-  struct Compiled {
-    std::shared_ptr<const Program> program;  // null: node by node
-    std::string why_not;
-  };
+  using Compiled = Programs::Result;
   Compiled compiled(std::span<const TensorType> inputs) const;
-  // Why the GPU is no longer used; empty while it is, or where there is none.
+  // Why the GPU is not used now; empty while it is, or where there is none.
   std::string gpu_failure() const;
 
-  // All that is compiled now.
+  // All that is compiled now, for the GPU where it runs there, and what its own plan brought.
   Plan plan(PlanKey key) const;
 
  private:

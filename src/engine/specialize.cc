@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "engine/op.h"
@@ -63,11 +64,8 @@ constexpr Deciding kDeciding[] = {
     {"Upsample", 1, 1},
 };
 
-// Operators that differ from run to run.
-bool random(const Node& node) {
-  return node.op.starts_with("Random") || node.op == "Bernoulli" || node.op == "Multinomial" ||
-         node.op == "Dropout";
-}
+// Constants that are small on purpose: what makes them large is for the passes to decide on.
+bool stays_small(const Node& node) { return node.domain.empty() && node.op == "DequantizeLinear"; }
 
 // Operators that ask for the shape of their input alone.
 bool reads_shape_alone(const Node& node) {
@@ -185,10 +183,11 @@ class Specializer {
   }
 
   void step(const Node& node) {
+    if (const Graph* const body = taken_branch(node)) return put_in(*body, node);
     if (!node.bodies.empty()) refuse(node, "it runs other graphs");
     refuse_unknown_shape(node);
     std::vector<Datum> inputs;
-    bool known = !random(node);
+    bool known = !is_random(node);
     std::size_t bytes = 0;
     for (const ValueId id : node.inputs) {
       inputs.push_back(id == kNoValue ? Datum() : datum(node, id));
@@ -204,10 +203,54 @@ class Specializer {
       if (type) added += type->bytes();
     for (std::size_t i = 0; i < types.size(); ++i)
       if (types[i]) set_type(node.outputs[i], *types[i]);
-    if (known && added <= std::max(kMostFolded, bytes))
+    if (known && !stays_small(node) && added <= std::max(kMostFolded, bytes))
       fold(node, op, inputs);
     else
       made_.nodes.push_back(node);
+  }
+
+  // Of an If whose condition is known.
+  const Graph* taken_branch(const Node& node) const {
+    if (!node.domain.empty() || node.op != "If" || node.inputs.size() != 1) return nullptr;
+    const Tensor& condition = made_[node.inputs[0]].constant;
+    if (!condition || condition.dtype() != DType::boolean || condition.size() != 1) return nullptr;
+    return node.body(condition.values<bool>()[0] ? "then_branch" : "else_branch");
+  }
+
+  // The nodes of a body in the place of `node`, whose outputs are the body's.
+  void put_in(const Graph& body, const Node& node) {
+    std::vector<ValueId> here(body.values.size(), kNoValue);
+    for (const Graph::Captured& captured : body.captured)
+      here[static_cast<std::size_t>(captured.here)] = captured.outside;
+    for (std::size_t i = 0; i < here.size(); ++i) {
+      if (here[i] != kNoValue) continue;
+      here[i] = static_cast<ValueId>(made_.values.size());
+      made_.values.push_back(body.values[i]);
+      Value& value = made_.values.back();
+      if (value.constant) value.dims = dims_of(value.constant.shape());
+    }
+    const auto to_here = [&](ValueId id) {
+      return id == kNoValue ? kNoValue : here[static_cast<std::size_t>(id)];
+    };
+    for (Node inner : body.nodes) {
+      std::ranges::transform(inner.inputs, inner.inputs.begin(), to_here);
+      std::ranges::transform(inner.outputs, inner.outputs.begin(), to_here);
+      for (auto& [name, nested] : inner.bodies) {
+        auto moved = std::make_shared<Graph>(*nested);
+        for (Graph::Captured& captured : moved->captured)
+          captured.outside = to_here(captured.outside);
+        nested = std::move(moved);
+      }
+      step(inner);
+    }
+    for (std::size_t i = 0; i < node.outputs.size() && i < body.outputs.size(); ++i)
+      if (node.outputs[i] != kNoValue)
+        step({.name = node.name,
+              .op = "Identity",
+              .domain = "",
+              .version = node.version,
+              .inputs = {to_here(body.outputs[i])},
+              .outputs = {node.outputs[i]}});
   }
 
   void refuse_unknown_shape(const Node& node) const {
@@ -243,6 +286,11 @@ class Specializer {
 };
 
 }  // namespace
+
+bool is_random(const Node& node) {
+  return node.op.starts_with("Random") || node.op == "Bernoulli" || node.op == "Multinomial" ||
+         node.op == "Dropout";
+}
 
 TensorType type_of(const Value& value) {
   TensorType type{value.dtype, {}};

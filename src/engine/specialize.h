@@ -22,6 +22,9 @@ struct TensorType {
 // Of a value in a specialized graph.
 TensorType type_of(const Value& value);
 
+// Operators that may differ from run to run.
+bool is_random(const Node& node);
+
 // Throws unavailable, with node and reason, where shapes depend on what the inputs hold, or
 // where a value is no tensor: such a graph runs node by node.
 Graph specialize(const Graph& graph, std::span<const TensorType> inputs, compute::Workers& workers);

@@ -1,4 +1,6 @@
-// A short, repeatable run of onnx_fuzz.cc: a graph, one with a body, one with a function.
+// A short, repeatable run of onnx_fuzz.cc: what is kept in its corpus; a graph, one with a body,
+// one with a function, and many damaged ones.
+// Usage: onnx_fuzz_smoke CORPUS_FOLDER
 #include "formats/onnx/build_for_tests.h"
 #include "smoke.h"
 
@@ -52,7 +54,9 @@ std::string called() {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  for (const std::string& kept : sluice::fuzz::corpus(argv[1])) sluice::fuzz::feed(kept);
   return sluice::fuzz::run("onnx_fuzz_smoke",
                            std::vector<std::string>{plain(), branches(), called()},
                            {.variants = 20'000, .letters = "\x08\x0a\x12\x7f\xff\x01", .runs = 1});

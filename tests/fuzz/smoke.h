@@ -4,6 +4,9 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <random>
 #include <string>
 #include <string_view>
@@ -45,6 +48,17 @@ inline std::string damaged(std::string text, const Smoke& smoke, std::mt19937& r
     }
   }
   return text;
+}
+
+// What is kept in a folder: inputs that reach every part of the reader, and those it once failed
+// on.
+inline std::vector<std::string> corpus(const std::filesystem::path& folder) {
+  std::vector<std::string> kept;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::ifstream in(entry.path(), std::ios::binary);
+    kept.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+  }
+  return kept;
 }
 
 // The seed of the numbers is fixed, so a failure repeats.

@@ -1,5 +1,7 @@
 // Convolutions over images with the channels last, as products: a row of the left side is what
 // one result sees, read where it lies; the right side is the weights, laid out once.
+#include "engine/cpu/conv.h"
+
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -7,7 +9,6 @@
 #include "engine/cpu/pool.h"
 #include "engine/cpu/product.h"
 #include "engine/cpu/slots.h"
-#include "engine/op.h"
 
 namespace sluice::engine::cpu {
 namespace {
@@ -87,11 +88,16 @@ class LineRows final : public RowSource {
       : w_(window), padded_(window), x_(padded) {}
 
   void point(std::int64_t first, std::int64_t count, const float** to) const override {
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t at = first + i, line = at / w_.wide.out;
-      const float* const from = x_ + line / w_.high.out * padded_.image() +
-                                line % w_.high.out * w_.high.stride * padded_.row() +
-                                at % w_.wide.out * w_.wide.stride * w_.channels;
+    std::int64_t column = first % w_.wide.out, line = first / w_.wide.out;
+    const float* from = nullptr;
+    for (std::int64_t i = 0; i < count; ++i, from += w_.wide.stride * w_.channels) {
+      if (i == 0 || column == w_.wide.out) {
+        if (column == w_.wide.out) column = 0, ++line;
+        from = x_ + line / w_.high.out * padded_.image() +
+               line % w_.high.out * w_.high.stride * padded_.row() +
+               column * w_.wide.stride * w_.channels;
+      }
+      ++column;
       for (std::int64_t r = 0; r < w_.high.kernel; ++r)
         to[r * count + i] = from + r * w_.high.dilation * padded_.row();
     }
@@ -101,26 +107,6 @@ class LineRows final : public RowSource {
   const ImageWindow& w_;
   Padded padded_;
   const float* x_;
-};
-
-// What all of them are made of.
-struct ConvNode {
-  ImageWindow window;
-  std::int64_t groups, filters;
-  Tensor weights, bias;
-  bool residual;
-  Epilogue epilogue;
-
-  std::int64_t depth() const { return weights.shape()[1]; }  // channels of a group
-  std::int64_t places() const { return window.high.kernel * window.wide.kernel; }
-
-  std::string named(std::string what) const {
-    if (bias) what += " + bias";
-    if (residual) what += " + residual";
-    if (epilogue.activation != Activation::none)
-      what += " + " + std::string(to_string(epilogue.activation));
-    return what;
-  }
 };
 
 // [rows, columns, channels of a group] by the filters of a group, in panels; group by group.
@@ -241,47 +227,6 @@ class ConvKernel final : public Kernel {
   std::string what_;
 };
 
-// Each filter sees one channel, its own.
-class DepthwiseKernel final : public Kernel {
- public:
-  DepthwiseKernel(const ConvNode& conv, Context& context)
-      : workers_(context.workers),
-        residual_(conv.residual),
-        what_(conv.named("channel by channel")) {
-    const std::int64_t channels = conv.filters, places = conv.places();
-    weights_ = context.packed(conv.weights, "by place", [&] {
-      const Tensor all(DType::f32, {channels * places});
-      for (std::int64_t i = 0; i < channels * places; ++i)
-        as<float>(all)[static_cast<std::size_t>(i % places * channels + i / places)] =
-            as<float>(conv.weights)[static_cast<std::size_t>(i)];
-      return all;
-    });
-    require_floats(weights_, channels * places);
-    bias_ = packed_bias(channels, conv.bias ? as<float>(conv.bias).data() : nullptr);
-    of_ = std::make_unique<ChannelWise>(ChannelWise{.kind = ChannelWise::Kind::sum_of_products,
-                                                    .window = conv.window,
-                                                    .weights = as<float>(weights_).data(),
-                                                    .bias = bias_.get(),
-                                                    .epilogue = conv.epilogue});
-  }
-
-  void run(const KernelArgs& args) const override {
-    each_row(workers_, *of_, floats(args, 0), residual_ ? floats(args, 3) : nullptr,
-             static_cast<float*>(args.outputs[0]));
-  }
-  std::string_view what() const override { return what_; }
-  int in_place() const override { return residual_ ? 3 : -1; }
-  bool reads_constant(std::size_t input) const override { return input != 1 && input != 2; }
-
- private:
-  compute::Workers& workers_;
-  bool residual_;
-  std::string what_;
-  Tensor weights_;
-  Floats bias_;
-  std::unique_ptr<ChannelWise> of_;
-};
-
 std::unique_ptr<Kernel> make_conv(const Graph& graph, const Node& node, Context& context) {
   const TensorType x = input_type(graph, node, 0);
   const Tensor weights = constant(graph, node, 1), bias = constant(graph, node, 2);
@@ -296,8 +241,8 @@ std::unique_ptr<Kernel> make_conv(const Graph& graph, const Node& node, Context&
                       .bias = bias,
                       .residual = input_type(graph, node, 3).dtype != DType::none,
                       .epilogue = Epilogue::of(node.attributes)};
-  if (conv.groups == x.shape[3] && conv.filters == conv.groups && conv.groups > 1)
-    return std::make_unique<DepthwiseKernel>(conv, context);
+  if (auto kernel = make_depthwise(conv, context)) return kernel;
+  if (auto kernel = make_winograd(conv, context)) return kernel;
   return std::make_unique<ConvKernel>(conv, context);
 }
 
@@ -305,6 +250,7 @@ constexpr Maker kMakers[] = {
     {"AveragePool", "sluice", make_average_pool},
     {"Conv", "sluice", make_conv},
     {"MaxPool", "sluice", make_max_pool},
+    {"ReduceMean", "", make_image_mean},
 };
 
 }  // namespace

@@ -101,8 +101,85 @@ TEST(ConvTest, RandomGeometriesAreRight) {
   }
 }
 
+TEST(ConvTest, ChannelByChannelIsRightWithCommonKernelsOnAllInstructionSets) {
+  for_each_target([] {
+    for (const std::int64_t kernel : {3, 5})
+      for (const std::int64_t stride : {1, 2})
+        for (const std::int64_t wide : {5, 12, 19}) {
+          const std::int64_t pad = kernel / 2;
+          expect_right({2,
+                        9,
+                        wide,
+                        37,
+                        37,
+                        37,
+                        {kernel, kernel},
+                        {stride, stride},
+                        {1, 1},
+                        {pad, pad, pad, pad}},
+                       "clip", wide == 12);
+        }
+  });
+}
+
 TEST(ConvTest, ManyChannelsAndPlacesGoOnWhereTheyStopped) {
   expect_right({1, 5, 5, 300, 40, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}}, "relu", true, 2e-4f);
+}
+
+Geometry three_by_three(std::int64_t batch, std::int64_t high, std::int64_t wide, std::int64_t in,
+                        std::int64_t out, Ints pads = {1, 1, 1, 1}) {
+  return {batch, high, wide, in, out, 1, {3, 3}, {1, 1}, {1, 1}, std::move(pads)};
+}
+
+// Of inputs and weights from -1 to 1, with sums of some hundred products.
+constexpr float kWinogradTolerance = 5e-5f;
+
+TEST(WinogradTest, TilesOfBothSizesAreRightOnAllInstructionSets) {
+  for_each_target([] {
+    for (const Geometry& g : {three_by_three(1, 14, 14, 64, 64), three_by_three(2, 28, 28, 32, 48),
+                              three_by_three(1, 29, 31, 48, 80), three_by_three(2, 13, 15, 32, 32),
+                              three_by_three(1, 30, 31, 32, 64, {0, 0, 0, 0}),
+                              three_by_three(1, 30, 29, 32, 32, {2, 0, 1, 2})})
+      expect_right(g, "relu", true, kWinogradTolerance);
+  });
+}
+
+TEST(WinogradTest, WithManyChannelsResultsAreAFewMillionthsOfTheLargestOff) {
+  for (const std::int64_t size : {14, 28}) {  // tiles of 2 x 2, of 4 x 4
+    const Geometry g = three_by_three(1, size, size, 256, 64);
+    const KernelCase of = conv(g, "none", false, false);
+    const Tensor expected = of.expected(), made = of.made(g.result(64), 2);
+    float largest = 0, off = 0;
+    for (std::size_t i = 0; i < expected.values<float>().size(); ++i) {
+      const float should = expected.values<float>()[i];
+      largest = std::max(largest, std::abs(should));
+      off = std::max(off, std::abs(made.values<float>()[i] - should));
+    }
+    EXPECT_LT(off, 3e-6f * largest) << size;
+  }
+}
+
+TEST(WinogradTest, EveryActivationIsRight) {
+  for (const char* activation :
+       {"none", "relu", "gelu", "gelu_tanh", "tanh", "sigmoid", "silu", "hard_swish", "clip"})
+    for (const bool residual : {false, true})
+      expect_right(three_by_three(1, 14, 13, 32, 32), activation, residual, kWinogradTolerance);
+}
+
+TEST(WinogradTest, AnImageIsTheSameWhateverIsBesideItAndHoweverManyThreadsThereAre) {
+  for (const std::int64_t size : {14, 28}) {
+    const Geometry g = three_by_three(5, size, size, 64, 64);
+    const KernelCase many = conv(g, "relu", true, false);
+    const Tensor all = many.made(g.result(64), 3);
+    KernelCase one = many;
+    one.inputs[0] = Tensor(DType::f32, {1, size, size, 64});
+    const std::int64_t image = size * size * 64;
+    std::copy_n(many.inputs[0].values<float>().begin() + 3 * image, image,
+                one.inputs[0].values<float>().begin());
+    const Tensor alone = one.made({1, size, size, 64}, 1);
+    EXPECT_TRUE(std::equal(alone.values<float>().begin(), alone.values<float>().end(),
+                           all.values<float>().begin() + 3 * image));
+  }
 }
 
 TEST(PoolTest, RandomWindowsAreRightOnAllInstructionSets) {
@@ -135,6 +212,15 @@ TEST(PoolTest, RandomWindowsAreRightOnAllInstructionSets) {
       const Tensor expected = of.expected();
       for_each_target([&] { expect_close(of.made(g.result(g.in), 2), expected, kTolerance); });
     }
+  }
+}
+
+TEST(PoolTest, TheMeanOfAnImageIsRightWithItsAxesKeptOrNot) {
+  for (const std::int64_t keep : {0, 1}) {
+    const KernelCase of{{"ReduceMean", 13, {{"axes", Ints{1, 2}}, {"keepdims", keep}}},
+                        {random_tensor({2, 7, 9, 37}, 1)}};
+    const Shape shape = keep == 1 ? Shape{2, 1, 1, 37} : Shape{2, 37};
+    for_each_target([&] { expect_close(of.made(shape, 2), of.expected(), kTolerance); });
   }
 }
 

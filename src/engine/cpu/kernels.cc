@@ -98,7 +98,8 @@ void Context::bring(Packed packed) {
 
 std::unique_ptr<Kernel> make_kernel(const Graph& graph, const Node& node, Context& context) {
   for (const std::span<const Maker> family :
-       {linear_kernels(), conv_kernels(), norm_kernels(), attention_kernels(), chain_kernels()})
+       {linear_kernels(), int8_kernels(), fp8_kernels(), conv_kernels(), norm_kernels(),
+        attention_kernels(), chain_kernels(), recurrent_kernels(), move_kernels()})
     for (const Maker& maker : family)
       if (maker.op == node.op && maker.domain == node.domain)
         if (auto kernel = maker.make(graph, node, context)) return kernel;

@@ -53,9 +53,13 @@ struct Maker {
 
 std::span<const Maker> linear_kernels();     // products with weights
 std::span<const Maker> conv_kernels();       // convolutions and pools
+std::span<const Maker> int8_kernels();       // both of bytes; QuantizeLinear, DequantizeLinear
+std::span<const Maker> fp8_kernels();        // products of fp8; QuantizeLinear, DequantizeLinear
 std::span<const Maker> norm_kernels();       // Norm, LayerNormalization, Softmax
 std::span<const Maker> attention_kernels();  // Attention
 std::span<const Maker> chain_kernels();      // Chain, and elementwise operators alone
+std::span<const Maker> recurrent_kernels();  // LSTM, GRU, RNN
+std::span<const Maker> move_kernels();       // Transpose, Concat, Split, Gather
 
 // Never null: the operator itself where there is nothing better. Throws unavailable where
 // there is no such operator, or a value holds strings.

@@ -4,7 +4,7 @@
 namespace sluice::engine::cpu {
 namespace {
 
-constexpr float kTolerance = 2e-5f;  // of sums of some hundred products
+constexpr float kLinearTolerance = 2e-5f;  // of sums of some hundred products
 
 KernelCase linear(std::int64_t m, std::int64_t n, std::int64_t k, const std::string& activation,
                   bool bias, bool residual) {
@@ -26,7 +26,7 @@ TEST(LinearTest, AllShapesAreRightOnAllInstructionSets) {
         for (const std::int64_t k : {1, 7, 129}) {
           SCOPED_TRACE(testing::Message() << m << " x " << n << " x " << k);
           const KernelCase of = linear(m, n, k, "none", true, false);
-          expect_close(of.made({m, n}, 2), of.expected(), kTolerance);
+          expect_close(of.made({m, n}, 2), of.expected(), kLinearTolerance);
         }
   });
 }
@@ -38,7 +38,7 @@ TEST(LinearTest, EveryActivationWithBiasAndResidualIsRight) {
       for (const bool residual : {false, true}) {
         SCOPED_TRACE(activation);
         const KernelCase of = linear(14, 70, 30, activation, residual, residual);
-        expect_close(of.made({14, 70}, 2), of.expected(), kTolerance);
+        expect_close(of.made({14, 70}, 2), of.expected(), kLinearTolerance);
       }
   });
 }
@@ -104,14 +104,14 @@ TEST(MatMulKernelTest, StacksAreStretchedToEachOther) {
     SCOPED_TRACE(to_string(of.a) + " by " + to_string(of.b));
     const KernelCase product = matmul(of.a, of.b);
     for (const int threads : {1, 2, 5})
-      expect_close(product.made(of.c, threads), product.expected(), kTolerance);
+      expect_close(product.made(of.c, threads), product.expected(), kLinearTolerance);
   }
 }
 
 TEST(MatMulKernelTest, AConstantOnTheRightIsPackedOnce) {
   KernelCase product = matmul({2, 17, 40}, {40, 70});
   product.weights = true;
-  expect_close(product.made({2, 17, 70}, 2), product.expected(), kTolerance);
+  expect_close(product.made({2, 17, 70}, 2), product.expected(), kLinearTolerance);
 }
 
 }  // namespace

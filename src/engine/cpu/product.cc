@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/cpu/slots.h"
 
 namespace sluice::engine::cpu {
 namespace {
@@ -12,6 +13,7 @@ constexpr std::int64_t kDeep = 768;              // of k at a time
 constexpr std::int64_t kBlockValues = 96 << 10;  // of rows at a time: they stay in the second cache
 constexpr std::int64_t kWork = 1 << 18;          // multiply-adds worth another thread
 constexpr std::int64_t kSharesPerThread = 6;     // so that all end at about the same time
+constexpr std::int64_t kFewWeights = 64 << 10;   // that every thread may read: rows are cut then
 
 std::int64_t up(std::int64_t x, std::int64_t by) { return (x + by - 1) / by; }
 
@@ -31,14 +33,23 @@ struct Cut {
     const std::int64_t work = p.m * p.n * std::max<std::int64_t>(1, p.segments * p.depth);
     const std::int64_t shares =
         threads == 1 ? 1 : std::min(threads * kSharesPerThread, up(work, kWork));
-    const std::int64_t across = std::max<std::int64_t>(1, shares / up(p.m, rows));
-    columns = up(up(p.n, across), tile.columns) * tile.columns;
+    const bool small = p.n * p.segments * p.depth <= kFewWeights;
+    const std::int64_t across = small ? 1 : std::max<std::int64_t>(1, shares / up(p.m, rows));
+    const std::int64_t panels = up(p.n, tile.columns);
+    std::int64_t each = up(panels, across);
+    while (each > 1 && !small && up(panels, each) % threads != 0)
+      --each;  // as many for each thread
+    columns = each * tile.columns;
+    const std::int64_t least = std::min(shares, threads * kSharesPerThread / 2);
+    const std::int64_t down = up(least, up(p.n, columns));  // so that there are enough of them
+    rows = std::min(rows, std::max<std::int64_t>(tile.rows, up(p.m, down)));
   }
 };
 
-// Rows [row, row + count) by columns [first, first + wide), along all of k.
+// Rows [row, row + count) by columns [first, first + wide), along all of k. `next` is the first
+// column of what this thread will probably do then; the same where that needs the same panels.
 void multiply_share(const Product& p, const RowSource& source, const Cut& cut, std::int64_t row,
-                    std::int64_t first) {
+                    std::int64_t first, std::int64_t next) {
   const std::int64_t count = std::min(cut.rows, p.m - row), k = p.segments * p.depth;
   const std::int64_t width = tile_shape().columns;
   std::vector<const float*> rows(static_cast<std::size_t>(count * p.segments));
@@ -67,6 +78,10 @@ void multiply_share(const Product& p, const RowSource& source, const Cut& cut, s
     block.begins = done == 0;
     const std::int64_t deep = block.segments * block.depth;
     block.ends = done + deep == k;
+    const bool whole = block.begins && block.ends && deep * cut.columns <= kFewWeights;
+    block.ahead =
+        block.ends ? (next == first ? nullptr : p.panels + next * k) : block.panels + deep * width;
+    block.ahead_values = deep * (whole ? cut.columns : width);
     run(block);
     done += deep;
     block.panels += deep * width;
@@ -82,9 +97,10 @@ void multiply_by(const Product& p, const RowSource& source, std::int64_t threads
   if (p.m == 0 || p.n == 0) return;
   const Cut cut(p, threads);
   const std::int64_t down = up(p.m, cut.rows), across = up(p.n, cut.columns);
-  each(static_cast<std::size_t>(down * across), [&](std::size_t begin, std::size_t end) {
-    for (auto i = static_cast<std::int64_t>(begin); i < static_cast<std::int64_t>(end); ++i)
-      multiply_share(p, source, cut, i % down * cut.rows, i / down * cut.columns);
+  each(static_cast<std::size_t>(down * across), [&](std::size_t share, std::size_t) {
+    const auto i = static_cast<std::int64_t>(share);
+    const std::int64_t next = std::min((i + 1) / down, across - 1);
+    multiply_share(p, source, cut, i % down * cut.rows, i / down * cut.columns, next * cut.columns);
   });
 }
 
@@ -135,12 +151,14 @@ Floats packed_bias(std::int64_t n, const float* bias) {
 }
 
 void multiply(const Product& product, const RowSource& rows) {
-  multiply_by(product, rows, 1, [](std::size_t count, auto&& body) { body(0, count); });
+  multiply_by(product, rows, 1, [](std::size_t count, const auto& body) {
+    for (std::size_t i = 0; i < count; ++i) body(i, std::size_t{0});
+  });
 }
 
 void multiply(compute::Workers& workers, const Product& product, const RowSource& rows) {
   multiply_by(product, rows, workers.threads(),
-              [&](std::size_t count, auto&& body) { workers.each(count, 1, body); });
+              [&](std::size_t count, const auto& body) { each_task(workers, count, body); });
 }
 
 }  // namespace sluice::engine::cpu

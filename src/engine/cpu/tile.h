@@ -39,6 +39,10 @@ struct TileBlock {
   const float* residual = nullptr;
   Epilogue epilogue{};          // where it ends
   const float* last = nullptr;  // added after the epilogue; null: nothing
+
+  // Panels that are probably read next: they are brought nearer meanwhile.
+  const float* ahead = nullptr;
+  std::int64_t ahead_values = 0;
 };
 
 void run(const TileBlock& block);

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <random>
+#include <thread>
 
 #include "base/error.h"
 #include "device/check.h"
+#include "device/cublaslt_functions.h"
 #include "device/stream.h"
 #include "engine/cuda/graph_exec.h"
 #include "engine/cuda/kernels.h"
@@ -45,6 +48,24 @@ std::vector<std::byte> random_numbers(DType dtype) {
   return made;
 }
 
+// Opens cuBLASLt, which takes as long as CUDA takes to start, while CUDA does. It stays open.
+class Opening {
+ public:
+  explicit Opening(const std::vector<std::string>& dirs)
+      : thread_([dirs] {
+          try {
+            (void)device::open_cublaslt(dirs);
+          } catch (const Error&) {  // whoever needs it will be told
+          }
+        }) {}
+  ~Opening() { thread_.join(); }
+  Opening(const Opening&) = delete;
+  Opening& operator=(const Opening&) = delete;
+
+ private:
+  std::thread thread_;
+};
+
 class Events {
  public:
   Events() {
@@ -78,6 +99,9 @@ class Events {
 Context::Context(Options given)
     : options(std::move(given)), constant_bytes_(std::make_shared<std::atomic<std::size_t>>(0)) {
   int count = 0;
+  device::check(cudaDriverGetVersion(&count));  // opens the driver, before the other libraries
+  std::optional<Opening> libraries;
+  if (count > 0) libraries.emplace(options.library_dirs);
   device::check(cudaGetDeviceCount(&count));
   if (options.device < 0 || options.device >= count)
     throw Error(Code::unavailable, "CUDA has no device " + std::to_string(options.device));
@@ -196,5 +220,7 @@ const std::string* Context::choice(const std::string& of) const {
 void Context::choose(const std::string& of, std::string what) {
   choices_.insert_or_assign(of, std::move(what));
 }
+
+void Context::forget(const std::string& of) { choices_.erase(of); }
 
 }  // namespace sluice::engine::cuda

@@ -18,16 +18,17 @@ namespace {
 
 // One way to compute it.
 struct Way {
-  std::unique_ptr<ProductPlan> product;
-  std::unique_ptr<DnnPlan> dnn;
+  std::string name;  // by which it is chosen again: "dnn 4"
+  std::unique_ptr<ProductPlan> product{};
+  std::unique_ptr<DnnPlan> dnn{};
   void (*own)(const ConvCall&, CUstream_st*) = nullptr;  // one of these three
   bool bare = false;                                     // bias and residual are left for `rest`
   bool after = false;                                    // `rest` follows
-  After rest;
+  After rest{};
   int channels = 0;  // of the input after it was widened; 0: as it is
-  ConstMemory weight;
+  ConstMemory weight{};
   double us = 0;
-  std::string what;
+  std::string what{};
 };
 
 class Convolution final : public Kernel {
@@ -103,22 +104,51 @@ class Chooser {
   }
 
   Way best() {
-    try_product();
-    try_dnn(0);
-    if (call_.in < 8 && call_.group == 1 && dtype_ != DType::f32)
-      for (const int channels : {4, 8})
-        if (call_.in < channels) try_dnn(channels);
-    if (call_.group == call_.in && call_.in > 0) try_depthwise();
-    if (!found_) try_bare();
-    if (!found_) {
-      best_.own = enqueue_convolution;
-      best_.weight = along_channels(0);
-      best_.what = "own convolution";
+    DnnFusion all = fusion(0);
+    all.bias = bias_;
+    all.residual = residual_;
+    all.activation = call_.activation;
+    all.low = call_.low;
+    all.high = call_.high;
+    const std::string of = "way of a " + name_of(all, context_.options);
+    if (const std::string* const known = context_.choice(of)) {
+      measures_ = false;
+      try_one(*known);
     }
+    if (found_) return std::move(best_);
+    measures_ = context_.options.measure;
+    try_all();
+    context_.choose(of, best_.name);
     return std::move(best_);
   }
 
  private:
+  static constexpr int kWider[] = {4, 8};  // channels that cuDNN has better engines for
+  bool may_widen(int channels) const {
+    return call_.in < channels && call_.group == 1 && dtype_ != DType::f32;
+  }
+  static std::string dnn_name(int channels) { return "dnn " + std::to_string(channels); }
+
+  void try_all() {
+    try_product();
+    try_dnn(0);
+    for (const int channels : kWider)
+      if (may_widen(channels)) try_dnn(channels);
+    try_depthwise();
+    if (!found_) try_bare();
+    if (!found_) try_own();
+  }
+  // The way of this name, if there is one here.
+  void try_one(const std::string& name) {
+    if (name == "product") try_product();
+    if (name == dnn_name(0)) try_dnn(0);
+    for (const int channels : kWider)
+      if (name == dnn_name(channels) && may_widen(channels)) try_dnn(channels);
+    if (name == "depthwise") try_depthwise();
+    if (name == "bare") try_bare();
+    if (name == "own") try_own();
+  }
+
   // [out, rows, columns, channels], with as many channels as asked for.
   ConstMemory along_channels(int channels) {
     const Sliding& w = call_.window;
@@ -151,9 +181,10 @@ class Chooser {
 
   // The first way is kept as it is, others where they are quicker.
   void keep(Way way) {
-    if (found_ && (!context_.options.measure || way.us >= best_.us)) return;
+    const bool better = !found_ || (measures_ && way.us < best_.us);
+    if (better) std::swap(best_, way);
+    if (found_ && way.dnn) context_.forget(way.dnn->name());  // of the one that is not kept
     found_ = true;
-    best_ = std::move(way);
   }
   After rest(Activation activation) const {
     return {.type = call_.type,
@@ -165,7 +196,7 @@ class Chooser {
   }
   // What `rest` takes, in microseconds.
   double rest_us(const Way& way) {
-    if (!way.after || !context_.options.measure) return 0;
+    if (!way.after || !measures_) return 0;
     After after = way.rest;
     const auto size = static_cast<std::size_t>(rows_ * call_.out) * bytes(dtype_);
     after.x = context_.sample(2, size, dtype_);
@@ -185,7 +216,7 @@ class Chooser {
     product.beta = residual_ ? 1 : 0;
     product.bias = bias_;
     product.after = relu ? Product::After::relu : Product::After::nothing;
-    Way way;
+    Way way{.name = "product"};
     way.product = plan_product(context_, product);
     if (!way.product) return;
     way.after = activates;
@@ -218,7 +249,7 @@ class Chooser {
     if (!apart) all.activation = call_.activation;
     all.low = call_.low;
     all.high = call_.high;
-    Way way;
+    Way way{.name = dnn_name(channels)};
     way.dnn = plan_dnn(context_, all);
     if (!way.dnn) return;
     way.after = apart;
@@ -230,7 +261,7 @@ class Chooser {
     keep(std::move(way));
   }
   double widen_us(int channels) {
-    if (channels == 0 || !context_.options.measure) return 0;
+    if (channels == 0 || !measures_) return 0;
     const Sliding& w = call_.window;
     const std::int64_t pixels = std::int64_t{w.batch} * w.height * w.width;
     const std::size_t element = bytes(dtype_);
@@ -243,11 +274,12 @@ class Chooser {
   }
 
   void try_depthwise() {
-    Way way;
+    if (call_.group != call_.in || call_.in <= 0) return;
+    Way way{.name = "depthwise"};
     way.own = enqueue_depthwise;
     way.weight = by_place();
     way.what = "own depthwise convolution";
-    if (context_.options.measure) {
+    if (measures_) {
       const Sliding& w = call_.window;
       const std::size_t element = bytes(dtype_);
       const auto sample = [&](std::size_t slot, std::int64_t count) {
@@ -268,7 +300,7 @@ class Chooser {
 
   // cuDNN for the convolution alone.
   void try_bare() {
-    Way way;
+    Way way{.name = "bare"};
     way.dnn = plan_dnn(context_, fusion(0));
     if (!way.dnn) return;
     way.bare = true;
@@ -279,6 +311,14 @@ class Chooser {
     keep(std::move(way));
   }
 
+  void try_own() {
+    Way way{.name = "own"};
+    way.own = enqueue_convolution;
+    way.weight = along_channels(0);
+    way.what = "own convolution";
+    keep(std::move(way));
+  }
+
   Context& context_;
   const ConvCall& call_;
   const DType dtype_;
@@ -286,7 +326,7 @@ class Chooser {
   const std::vector<std::int64_t> pads_;
   const bool bias_, residual_;
   std::int64_t rows_ = 0;
-  bool found_ = false;
+  bool found_ = false, measures_ = false;
   Way best_;
 };
 

@@ -24,6 +24,9 @@ struct DnnFusion {
   float low = 0, high = 0;
 };
 
+// All that a choice among engines depends on, besides the device and cuDNN.
+std::string name_of(const DnnFusion& fusion, const Options& options);
+
 // Thread-safe.
 class DnnPlan {
  public:
@@ -42,6 +45,8 @@ class DnnPlan {
   void run(const Places& at, CUstream_st* stream) const;
 
   double us() const noexcept;  // as ProductPlan has it
+  // Of the choice that the context keeps.
+  const std::string& name() const noexcept;
 
  private:
   struct Impl;

@@ -4,14 +4,12 @@
 #include <utility>
 
 #include "device/library.h"
-#include "device/stream.h"
 
 namespace sluice::engine::cuda::dnn {
 
 Library::Library(Context& context) {
   constexpr std::array<std::string_view, 1> kNames{"libcudnn.so.9"};
   try {
-    const device::DeviceScope on({context.options.device});
     const device::Library library(kNames, context.options.library_dirs);
     create = library.find<Create>("cudnnCreate");
     destroy = library.find<Destroy>("cudnnDestroy");
@@ -24,12 +22,17 @@ Library::Library(Context& context) {
     get_attribute = library.find<GetAttribute>("cudnnBackendGetAttribute");
     execute = library.find<Execute>("cudnnBackendExecute");
     version = std::to_string(library.find<Version>("cudnnGetVersion")());
-    Handle made = nullptr;
-    check(create(&made), "a handle");
-    handle = made;
   } catch (const Error& error) {
     why_not = error.reason();
   }
+}
+
+void Library::start() {
+  if (!why_not.empty()) throw Error(Code::unavailable, why_not);
+  if (handle != nullptr) return;
+  Handle made = nullptr;
+  check(create(&made), "a handle");
+  handle = made;
 }
 
 Library::~Library() {

@@ -3,6 +3,7 @@
 
 #include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -15,13 +16,17 @@ namespace sluice::engine::cuda::dnn {
 // A part of the Context: the library and its handle, or why there is none.
 class Library {
  public:
+  // Opens it, which is quick, and no more.
   explicit Library(Context& context);
   ~Library();
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  Handle handle = nullptr;  // null: it is not here
-  std::string why_not;
+  // Makes the handle, once, which loads most of cuDNN. Throws unavailable where it is not here.
+  void start();
+
+  Handle handle = nullptr;  // null: not started
+  std::string why_not;      // it is not here; empty: it is
   std::string version;
   Mutex running;  // a handle has one stream at a time
 
@@ -50,7 +55,11 @@ class Thing {
   Thing(const Library& library, Kind kind);
   ~Thing();
   Thing(Thing&& other) noexcept;
-  Thing& operator=(Thing&&) = delete;
+  Thing& operator=(Thing&& other) noexcept {
+    std::swap(library_, other.library_);
+    std::swap(made_, other.made_);
+    return *this;
+  }
 
   Descriptor get() const noexcept { return made_; }
 

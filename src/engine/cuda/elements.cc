@@ -107,7 +107,8 @@ int overwritten(const ElementProgram& program, const std::vector<ElementInput>& 
   return -1;
 }
 
-std::unique_ptr<Kernel> compiled(std::string what, const ElementProgram& program,
+// Null where nothing compiles it.
+std::unique_ptr<Kernel> compiled(const std::string& what, const ElementProgram& program,
                                  const std::vector<ElementInput>& inputs, const Axes& axes,
                                  Sources& sources) {
   ElementLayout layout{static_cast<int>(axes.size.size()), width_of(program, axes), {}};
@@ -115,7 +116,8 @@ std::unique_ptr<Kernel> compiled(std::string what, const ElementProgram& program
   const Extent extent = extent_of(axes, inputs.size(), layout.width);
   std::vector<std::size_t> of;
   for (const ElementInput& input : inputs) of.push_back(input.of);
-  auto kernel = sources.get(element_source(program, layout), "elements");
+  const auto kernel = sources.get(element_source(program, layout), "elements");
+  if (!kernel) return nullptr;
   const auto run = [extent, of, kernel](const KernelArgs& args) {
     std::array<void*, kMostElementInputs + 1> addresses{};
     std::array<void*, kMostElementInputs + 2> parameters{const_cast<Extent*>(&extent)};
@@ -126,7 +128,7 @@ std::unique_ptr<Kernel> compiled(std::string what, const ElementProgram& program
     const unsigned blocks = (extent.total + kElementThreads - 1) / kElementThreads;
     kernel->launch(blocks, kElementThreads, parameters.data(), args);
   };
-  return launched(std::move(what), run, kReadsAll, 0, overwritten(program, inputs, layout.reach));
+  return launched(what, run, kReadsAll, 0, overwritten(program, inputs, layout.reach));
 }
 
 std::unique_ptr<Kernel> by_steps(std::string what, const ElementProgram& program,
@@ -170,8 +172,7 @@ std::unique_ptr<Kernel> make_elements(std::string what, const ElementProgram& pr
     if (!(broadcast(input.shape, out) == out)) return nullptr;
   const Axes axes(out, inputs);
   if (axes.size.size() > static_cast<std::size_t>(kMostElementAxes)) return nullptr;
-  Sources& sources = context.part<Sources>();
-  if (sources.available()) return compiled(std::move(what), program, inputs, axes, sources);
+  if (auto kernel = compiled(what, program, inputs, axes, context.part<Sources>())) return kernel;
   return by_steps(std::move(what), program, inputs, axes, context);
 }
 

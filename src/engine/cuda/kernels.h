@@ -91,10 +91,15 @@ class Context {
   void* sample(std::size_t slot, std::size_t bytes, DType dtype);
   void drop_samples();
 
-  // What measuring found, by what it was measured for; kept in plans.
+  // What measuring found, by what it was measured for, and code that was compiled, by its
+  // source; kept in plans. Whoever reads one checks that it still works, and finds it anew
+  // where it does not.
+  using Choices = std::map<std::string, std::string>;
   const std::string* choice(const std::string& of) const;
   void choose(const std::string& of, std::string what);
-  const std::map<std::string, std::string>& choices() const noexcept { return choices_; }
+  void forget(const std::string& of);  // nobody will ask for it
+  void bring(Choices choices) { choices_.merge(choices); }
+  const Choices& choices() const noexcept { return choices_; }
 
   Mutex making;  // held by whoever makes kernels
 
@@ -114,7 +119,7 @@ class Context {
   std::map<std::pair<Key, std::string>, std::weak_ptr<const void>> constants_;
   std::map<std::type_index, std::shared_ptr<void>> parts_;
   std::vector<Sample> samples_;
-  std::map<std::string, std::string> choices_;
+  Choices choices_;
   std::shared_ptr<std::atomic<std::size_t>> constant_bytes_;
 };
 
@@ -135,6 +140,7 @@ std::span<const Maker> elementwise_kernels();  // the operators of single elemen
 std::span<const Maker> move_kernels();         // Transpose, Gather, Concat, Slice, ...
 std::span<const Maker> reduce_kernels();       // ReduceMean, GlobalAveragePool, ...
 std::span<const Maker> recurrent_kernels();    // LSTM, GRU, RNN
+std::span<const Maker> quantized_kernels();    // products and convolutions of small numbers
 
 // Null: CUDA has none.
 std::unique_ptr<Kernel> make_kernel(const Graph& graph, const Node& node, Context& context);

@@ -28,6 +28,7 @@ Lane::Lane(const Context& context, const LaneSize& size)
       arena(context.allocate(size.arena)),
       input_bytes(all_of(size.inputs)),
       output_bytes(all_of(size.outputs)),
+      arena_bytes_(size.arena),
       ends_(context.allocate(input_bytes + output_bytes)) {
   const device::DeviceScope on({context.options.device});
   pinned_ = device::pinned_buffer(std::max<std::size_t>(input_bytes + output_bytes, 1));
@@ -71,6 +72,16 @@ std::unique_ptr<Lane> Lanes::take() {
       }
     returned_.wait(mutex_);
   }
+}
+
+std::size_t Lanes::trim() noexcept {
+  const Lock lock(mutex_);
+  std::size_t bytes = 0;
+  for (const auto& lane : free_) bytes += lane->bytes();
+  made_ -= static_cast<int>(free_.size());
+  most_ = all_;
+  free_.clear();
+  return bytes;
 }
 
 void Lanes::put_back(std::unique_ptr<Lane> lane) noexcept {

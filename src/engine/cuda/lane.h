@@ -43,11 +43,13 @@ class Lane {
   // All inputs lie side by side, as do all outputs: one copy moves them.
   std::size_t input_bytes = 0, output_bytes = 0;
   std::map<Ends, Recorded> recorded;
+  std::size_t bytes() const noexcept { return arena_bytes_ + input_bytes + output_bytes; }
 
   void copy_in();   // enqueues it, from mirror to own
   void copy_out();  // the other way
 
  private:
+  std::size_t arena_bytes_;
   Memory ends_;
   device::PinnedBuffer pinned_;
 };
@@ -56,7 +58,7 @@ class Lane {
 class Lanes {
  public:
   Lanes(std::function<std::unique_ptr<Lane>()> make, int most)
-      : make_(std::move(make)), most_(most) {}
+      : make_(std::move(make)), all_(most), most_(most) {}
 
   // A lane until the end of the scope. One that was not done() is not used again.
   class Taken {
@@ -79,14 +81,17 @@ class Lanes {
     bool done_ = false;
   };
 
+  std::size_t trim() noexcept;  // ends those that nobody has; bytes of the device
+
  private:
   std::unique_ptr<Lane> take();
   void put_back(std::unique_ptr<Lane> lane) noexcept;  // null: it is no more
 
   const std::function<std::unique_ptr<Lane>()> make_;
+  const int all_;
   Mutex mutex_;
   std::condition_variable_any returned_;
-  int most_ GUARDED_BY(mutex_);
+  int most_ GUARDED_BY(mutex_);  // fewer where there was no memory for another
   int made_ GUARDED_BY(mutex_) = 0;
   std::vector<std::unique_ptr<Lane>> free_ GUARDED_BY(mutex_);
 };

@@ -77,14 +77,11 @@ class Loaded final : public CompiledKernel {
   CUfunction function_ = nullptr;
 };
 
-}  // namespace
-
-struct Sources::Compiler {
+class Compiler {
+ public:
   explicit Compiler(const Context& context)
       : library(kNames, context.options.library_dirs),
-        device{context.options.device},
-        architecture("--gpu-architecture=sm_" + std::to_string(context.capability())),
-        driver(std::make_shared<const Driver>()) {}
+        architecture("--gpu-architecture=sm_" + std::to_string(context.capability())) {}
 
   std::string compile(const std::string& source) const {
     nvrtcProgram program = nullptr;
@@ -106,11 +103,6 @@ struct Sources::Compiler {
     return cubin;
   }
 
-  std::shared_ptr<const CompiledKernel> make(const std::string& source, const char* name) const {
-    const device::DeviceScope on(device);
-    return std::make_shared<Loaded>(driver, compile(source), name);
-  }
-
  private:
   struct Destroy {
     decltype(&nvrtcDestroyProgram) destroy;
@@ -122,9 +114,7 @@ struct Sources::Compiler {
   }
 
   device::Library library;
-  device::DeviceId device;
   std::string architecture;
-  std::shared_ptr<const Driver> driver;
 #define SLUICE_FIND(NAME) library.find<decltype(NAME)>(#NAME)
   decltype(&nvrtcCreateProgram) create = SLUICE_FIND(nvrtcCreateProgram);
   decltype(&nvrtcDestroyProgram) destroy = SLUICE_FIND(nvrtcDestroyProgram);
@@ -137,21 +127,60 @@ struct Sources::Compiler {
 #undef SLUICE_FIND
 };
 
-Sources::Sources(Context& context) {
-  try {
-    compiler_ = std::make_unique<Compiler>(context);
-  } catch (const Error& error) {
-    log::warn("elementwise kernels run step by step, which is slower: {}", error.reason());
+}  // namespace
+
+struct Sources::Impl {
+  // Null where there is none.
+  const Compiler* nvrtc() {
+    if (looked) return compiler.get();
+    looked = true;
+    try {
+      compiler = std::make_unique<Compiler>(context);
+    } catch (const Error& error) {
+      log::warn("elementwise kernels run step by step, which is slower: {}", error.reason());
+    }
+    return compiler.get();
   }
-}
+
+  std::shared_ptr<const CompiledKernel> load(const std::string& code, const char* name) {
+    const device::DeviceScope on({context.options.device});
+    if (!driver) driver = std::make_shared<const Driver>();
+    return std::make_shared<Loaded>(driver, code, name);
+  }
+
+  // What a plan brought, where the driver takes it.
+  std::shared_ptr<const CompiledKernel> brought(const std::string& of, const char* name) {
+    const std::string* const code = context.choice(of);
+    if (code == nullptr) return nullptr;
+    try {
+      return load(*code, name);
+    } catch (const Error& error) {
+      if (error.code() == Code::exhausted) throw;
+      log::debug("a kernel of a plan is compiled again: {}", error.reason());
+      return nullptr;
+    }
+  }
+
+  Context& context;
+  std::shared_ptr<const Driver> driver{};
+  std::unique_ptr<Compiler> compiler{};
+  bool looked = false;
+};
+
+Sources::Sources(Context& context) : impl_(new Impl{context}) {}
 
 Sources::~Sources() = default;
 
-bool Sources::available() const noexcept { return compiler_ != nullptr; }
+bool Sources::available() { return impl_->nvrtc() != nullptr; }
 
 std::shared_ptr<const CompiledKernel> Sources::get(const std::string& source, const char* name) {
   std::shared_ptr<const CompiledKernel>& kept = known_[source];
-  if (!kept) kept = compiler_->make(source, name);
+  const std::string of = "code of " + source;
+  if (!kept) kept = impl_->brought(of, name);
+  if (kept || impl_->nvrtc() == nullptr) return kept;
+  const std::string code = impl_->nvrtc()->compile(source);
+  kept = impl_->load(code, name);
+  impl_->context.choose(of, code);
   return kept;
 }
 

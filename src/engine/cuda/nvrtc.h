@@ -1,5 +1,5 @@
-// Kernels from source text, compiled while kernels are made. NVRTC is opened at run time;
-// where there is none, whoever asks has another way.
+// Kernels from source text, compiled while kernels are made, or as a plan brought them. NVRTC is
+// opened at run time, when it is first needed; where there is none, whoever asks has another way.
 #pragma once
 
 #include <map>
@@ -25,14 +25,14 @@ class Sources {
   explicit Sources(Context& context);
   ~Sources();
 
-  bool available() const noexcept;
-  // The kernel `name` (extern "C") of a source, compiled once. Throws internal, with the
-  // compiler's words, where it is wrong.
+  bool available();  // NVRTC is here
+  // The kernel `name` (extern "C") of a source, compiled once; null where it would have to be
+  // and NVRTC is not here. Throws internal, with the compiler's words, where it is wrong.
   std::shared_ptr<const CompiledKernel> get(const std::string& source, const char* name);
 
  private:
-  struct Compiler;
-  std::unique_ptr<Compiler> compiler_;  // null: there is none
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
   std::map<std::string, std::shared_ptr<const CompiledKernel>> known_;
 };
 

@@ -40,6 +40,7 @@ struct Lt {
 struct Types {
   cudaDataType_t data, scale;
   cublasComputeType_t compute;
+  cudaDataType_t result = data;
 };
 
 std::optional<Types> types_of(DType dtype, bool tf32) {
@@ -50,6 +51,8 @@ std::optional<Types> types_of(DType dtype, bool tf32) {
                    tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F};
     case DType::f16: return Types{CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F};
     case DType::bf16: return Types{CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+    case DType::i8: return Types{CUDA_R_8I, CUDA_R_32I, CUBLAS_COMPUTE_32I, CUDA_R_32I};
+    case DType::f8e4m3fn: return Types{CUDA_R_8F_E4M3, CUDA_R_32F, CUBLAS_COMPUTE_32F, CUDA_R_32F};
     default: return std::nullopt;
   }
 }
@@ -81,6 +84,9 @@ struct Scalar {
     if (type == CUDA_R_64F) {
       const double wide = value;
       std::memcpy(bytes, &wide, sizeof wide);
+    } else if (type == CUDA_R_32I) {
+      const auto whole = static_cast<std::int32_t>(value);
+      std::memcpy(bytes, &whole, sizeof whole);
     } else {
       std::memcpy(bytes, &value, sizeof value);
     }
@@ -99,9 +105,11 @@ struct ProductPlan::Impl {
         call(*library.call),
         alpha(of.alpha, as.scale),
         beta(of.beta, as.scale),
-        a(layout(of.transposed_a ? of.m : of.k, of.transposed_a ? of.k : of.m, of.stride_a)),
-        b(layout(of.transposed_b ? of.k : of.n, of.transposed_b ? of.n : of.k, of.stride_b)),
-        d(layout(of.n, of.m, of.stride_d)) {
+        a(layout(as.data, of.transposed_a ? of.m : of.k, of.transposed_a ? of.k : of.m,
+                 of.stride_a)),
+        b(layout(as.data, of.transposed_b ? of.k : of.n, of.transposed_b ? of.n : of.k,
+                 of.stride_b)),
+        d(layout(as.result, of.n, of.m, of.stride_d)) {
     choose(context);
   }
   Impl(const Impl&) = delete;
@@ -110,10 +118,10 @@ struct ProductPlan::Impl {
   using Layout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t,
                                  decltype(device::CublasLtFunctions::layout_destroy)>;
 
-  Layout layout(std::int64_t rows, std::int64_t columns, std::int64_t stride) const {
+  Layout layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns,
+                std::int64_t stride) const {
     cublasLtMatrixLayout_t made = nullptr;
-    call.check(
-        call.layout_create(&made, types.data, unsigned_of(rows), unsigned_of(columns), rows));
+    call.check(call.layout_create(&made, type, unsigned_of(rows), unsigned_of(columns), rows));
     Layout owner(made, call.layout_destroy);
     if (product.batch == 1) return owner;
     const auto count = static_cast<std::int32_t>(product.batch);
@@ -254,7 +262,8 @@ ProductPlan::Places ProductPlan::Impl::samples(Context& context) const {
   Places at{};
   at.a = sample(0, product.m * product.k, product.stride_a);
   at.b = sample(1, product.k * product.n, product.stride_b);
-  at.d = sample(2, product.m * product.n, product.stride_d);
+  const bool wider = types.result != types.data;  // f32 or i32 of bytes
+  at.d = sample(2, product.m * product.n * (wider ? 4 : 1), product.stride_d);
   at.c = product.beta != 0 ? sample(3, product.m * product.n, product.stride_d) : at.d;
   if (product.bias) at.bias = sample(4, product.n, 0);
   at.scratch = context.sample(5, kMostScratch, DType::u8);
@@ -285,6 +294,13 @@ double ProductPlan::us() const noexcept { return impl_->us; }
 
 void ProductPlan::run(const Places& at, CUstream_st* stream) const {
   impl_->run(at, impl_->best, impl_->scratch, stream);
+}
+
+std::string cublaslt_version(Context& context) {
+  const Lt& lt = context.part<Lt>();
+  if (lt.handle == nullptr) return {};
+  const std::size_t version = lt.call->version();  // 130100
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
 std::unique_ptr<ProductPlan> plan_product(Context& context, const Product& product) try {

@@ -9,7 +9,8 @@ namespace sluice::engine::cuda {
 
 // d = after(alpha * a * b + beta * c + bias), row by row in memory; `batch` of them. c may be d.
 struct Product {
-  DType dtype = DType::none;                        // of a, b, c, d and bias
+  // Of a, b, c, d and bias; of i8 the result is i32, and of f8e4m3fn f32.
+  DType dtype = DType::none;
   std::int64_t m = 0, n = 0, k = 0;                 // a is m x k, b is k x n
   bool transposed_a = false, transposed_b = false;  // lies as k x m, as n x k
   std::int64_t batch = 1;
@@ -44,6 +45,9 @@ class ProductPlan {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// "13.1.0", or empty where the library is not here.
+std::string cublaslt_version(Context& context);
 
 // Where it may be asked for on `context`: null where the library is not here.
 std::unique_ptr<ProductPlan> plan_product(Context& context, const Product& product);

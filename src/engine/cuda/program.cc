@@ -4,6 +4,7 @@
 
 #include "engine/cuda/host_step.h"
 #include "engine/cuda/lane.h"
+#include "engine/ranges.h"
 
 namespace sluice::engine {
 namespace {
@@ -34,6 +35,7 @@ class DeviceProgram final : public CudaProgram {
                           std::vector<StepTime>* times) const override;
   double run_on_device(std::span<void* const> inputs, std::span<void* const> outputs,
                        int runs) const override;
+  std::size_t trim() const noexcept override { return lanes_->trim(); }
 
  private:
   class Timer;
@@ -210,6 +212,7 @@ void DeviceProgram::enqueue_step(std::size_t i, Lane& lane, const Ends& ends) co
   for (const Where& where : step.outputs) to.push_back(address(where, lane, ends, on_host));
   void* const scratch =
       on_host ? lane.host.get() : static_cast<std::byte*>(lane.arena.get()) + step.scratch;
+  const Range range(name_of(*step.node));
   try {
     step.kernel->run({from, to, scratch, lane.stream.get()});
   } catch (const Error& error) {
@@ -271,7 +274,8 @@ void DeviceProgram::execute(Lane& lane, const Ends& ends) const {
 }
 
 void DeviceProgram::execute_timed(Lane& lane, std::vector<StepTime>& times) const {
-  Timer timer;
+  Timer timer;  // its marks: before the copy in, before each step, before the copy out, after it
+  timer.mark(lane.stream.get());
   lane.copy_in();
   for (std::size_t i = 0; i < schedule_.steps.size(); ++i) {
     timer.mark(lane.stream.get());
@@ -279,16 +283,24 @@ void DeviceProgram::execute_timed(Lane& lane, std::vector<StepTime>& times) cons
   }
   timer.mark(lane.stream.get());
   enqueue_end(lane, lane.own);
+  timer.mark(lane.stream.get());
   lane.stream.wait();
+  const auto add = [&](const Node* node, std::string_view what, std::size_t mark,
+                       StepTime::Lane on) {
+    times.push_back({node, what, timer.us(0, mark), timer.us(mark, mark + 1), on});
+  };
+  add(nullptr, "copy of the inputs", 0, StepTime::Lane::copies);
   for (std::size_t i = 0; i < schedule_.steps.size(); ++i)
-    times.push_back({schedule_.steps[i].node, schedule_.steps[i].kernel->what(), timer.us(0, i),
-                     timer.us(i, i + 1)});
+    add(schedule_.steps[i].node, schedule_.steps[i].kernel->what(), i + 1,
+        host_steps_[i] != nullptr ? StepTime::Lane::cpu : StepTime::Lane::stream);
+  add(nullptr, "copy of the outputs", schedule_.steps.size() + 1, StepTime::Lane::copies);
 }
 
 std::vector<Tensor> DeviceProgram::run(std::span<const Tensor> inputs,
                                        std::vector<StepTime>* times) const {
   check_inputs(inputs);
   const device::DeviceScope on({context_->options.device});
+  const Range range("run");
   Lanes::Taken taken(*lanes_);
   Lane& lane = *taken;
   for (std::size_t i = 0; i < inputs.size(); ++i)

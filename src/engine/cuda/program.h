@@ -41,6 +41,13 @@ class CudaProgram : public Program {
 // Throws unavailable where there is no such device.
 std::shared_ptr<cuda::Context> make_cuda_context(cuda::Options options);
 
+// What choices and compiled code are good for: the device, and the programs that run it.
+struct CudaStamp {
+  std::string device;    // "NVIDIA H200, compute capability 9.0, 132 multiprocessors"
+  std::string software;  // "driver 580.95.05 (CUDA 13.0), cuBLASLt 13.1.0, cuDNN 91900"
+};
+CudaStamp cuda_stamp(cuda::Context& context);
+
 // `graph` is specialized and optimized.
 std::unique_ptr<CudaProgram> make_cuda_program(Graph graph, std::shared_ptr<cuda::Context> context,
                                                std::shared_ptr<cpu::Context> host);

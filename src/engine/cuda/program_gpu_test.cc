@@ -184,8 +184,11 @@ TEST_F(CudaProgramTest, TimesNameEveryStep) {
   std::vector<StepTime> times;
   expect_close(*program, program->run(inputs, &times), expected(graph, inputs),
                3 * tolerance(Precision::f16));
-  ASSERT_EQ(times.size(), program->schedule().steps.size());
-  for (const StepTime& time : times) EXPECT_GE(time.us, 0) << time.kernel;
+  ASSERT_EQ(times.size(), program->schedule().steps.size() + 2);
+  for (const StepTime& time : times) {
+    EXPECT_GE(time.us, 0) << time.kernel;
+    EXPECT_EQ(time.node == nullptr, time.lane == StepTime::Lane::copies) << time.kernel;
+  }
 }
 
 TEST_F(CudaProgramTest, WhatWasChosenOnceIsNotMeasuredAgain) {

@@ -1,6 +1,7 @@
 // A build without CUDA: no GPU runs a graph.
 #include "base/error.h"
 #include "engine/cuda/program.h"
+#include "engine/gpu.h"
 
 namespace sluice::engine {
 namespace {
@@ -13,6 +14,8 @@ namespace {
 
 std::shared_ptr<cuda::Context> make_cuda_context(cuda::Options) { no_cuda(); }
 
+CudaStamp cuda_stamp(cuda::Context&) { no_cuda(); }
+
 cuda::Memory cuda::Context::allocate(std::size_t) const { no_cuda(); }
 
 cuda::ConstMemory cuda::Context::constant(const Tensor&) { no_cuda(); }
@@ -21,5 +24,7 @@ std::unique_ptr<CudaProgram> make_cuda_program(Graph, std::shared_ptr<cuda::Cont
                                                std::shared_ptr<cpu::Context>) {
   no_cuda();
 }
+
+std::unique_ptr<Gpu> make_cuda_gpu(std::shared_ptr<cuda::Context>) { no_cuda(); }
 
 }  // namespace sluice::engine

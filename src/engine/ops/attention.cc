@@ -10,7 +10,7 @@ namespace {
 enum class Shown { product, capped, masked, softmax };
 
 struct Inputs {
-  Heads q, k, v;
+  HeadParts q, k, v;
   std::int64_t past = 0, keys = 0;    // keys: the past ones too
   Tensor key{}, value{};              // [batch, heads, keys, size], widened
   Tensor mask{};                      // widened; 0 or -inf where it was boolean
@@ -32,7 +32,7 @@ struct Inputs {
 
 // The past ones, then the new ones.
 template <class T>
-void join(const Tensor& past, const Tensor& now, const Heads& heads, const Tensor& both) {
+void join(const Tensor& past, const Tensor& now, const HeadParts& heads, const Tensor& both) {
   const std::int64_t all = both.shape()[2], before = all - heads.length;
   T* to = as<T>(both).data();
   for (std::int64_t image = 0; image < heads.batch; ++image)
@@ -45,7 +45,7 @@ void join(const Tensor& past, const Tensor& now, const Heads& heads, const Tenso
     }
 }
 
-Tensor joined(const Tensor& past, const Tensor& now, const Heads& heads) {
+Tensor joined(const Tensor& past, const Tensor& now, const HeadParts& heads) {
   std::int64_t before = 0;
   if (past) {
     require(past.rank() == 4 && past.dtype() == now.dtype() && past.shape()[0] == heads.batch &&
@@ -99,9 +99,9 @@ Inputs read_inputs(OpCall& call) {
   const Attributes& attributes = call.attributes();
   const std::int64_t q_heads = attributes.integer("q_num_heads", 0);
   const std::int64_t kv_heads = attributes.integer("kv_num_heads", 0);
-  Inputs in{.q = Heads::of(call.input(0).shape(), q_heads, "Q"),
-            .k = Heads::of(call.input(1).shape(), kv_heads, "K"),
-            .v = Heads::of(call.input(2).shape(), kv_heads, "V")};
+  Inputs in{.q = HeadParts::of(call.input(0).shape(), q_heads, "Q"),
+            .k = HeadParts::of(call.input(1).shape(), kv_heads, "K"),
+            .v = HeadParts::of(call.input(2).shape(), kv_heads, "V")};
   check_heads(in);
   require(call.input(1).dtype() == call.input(0).dtype(), "Q and K of two element types");
   require(call.has(4) == call.has(5), "a past key without its value, or the other way round");
@@ -219,7 +219,7 @@ class Head {
 template <class T>
 void attend(OpCall& call, const Inputs& in, const Tensor& value, const Tensor& y,
             const Tensor& shown) {
-  const Heads out{in.q.batch, in.q.count, in.q.length, in.v.size, in.q.packed};
+  const HeadParts out{in.q.batch, in.q.count, in.q.length, in.v.size, in.q.packed};
   call.workers.each(
       static_cast<std::size_t>(in.q.batch * in.q.count), 1,
       [&](std::size_t begin, std::size_t end) {

@@ -9,8 +9,8 @@ namespace {
 
 // Scores [batch, heads, queries, keys] of one head of queries each.
 template <class T>
-void score_all(OpCall& call, const Heads& q, const Heads& k, double scale, const Tensor& query,
-               const Tensor& key, const Tensor& scores) {
+void score_all(OpCall& call, const HeadParts& q, const HeadParts& k, double scale,
+               const Tensor& query, const Tensor& key, const Tensor& scores) {
   const std::int64_t group = q.count / k.count;
   call.workers.each(
       static_cast<std::size_t>(q.batch * q.count), 1, [&](std::size_t begin, std::size_t end) {
@@ -28,7 +28,7 @@ void score_all(OpCall& call, const Heads& q, const Heads& k, double scale, const
 }
 
 template <class T>
-void mix_all(OpCall& call, const Heads& q, const Heads& v, const Tensor& scores,
+void mix_all(OpCall& call, const HeadParts& q, const HeadParts& v, const Tensor& scores,
              const Tensor& value, const Tensor& y) {
   const std::int64_t group = q.count / v.count;
   std::fill(as<T>(y).begin(), as<T>(y).end(), T(0));
@@ -67,9 +67,9 @@ void flex_attention(OpCall& call) {
   for (std::size_t i = 0; i < 3; ++i)
     require(call.input(i).rank() == 4 && call.input(i).dtype() == type,
             "Q, K and V have four axes and one element type");
-  const Heads q = Heads::of(call.input(0).shape(), 0, "Q"),
-              k = Heads::of(call.input(1).shape(), 0, "K"),
-              v = Heads::of(call.input(2).shape(), 0, "V");
+  const HeadParts q = HeadParts::of(call.input(0).shape(), 0, "Q"),
+                  k = HeadParts::of(call.input(1).shape(), 0, "K"),
+                  v = HeadParts::of(call.input(2).shape(), 0, "V");
   require(q.batch == k.batch && k.batch == v.batch && k.count == v.count && k.length == v.length &&
               q.size == k.size && k.count > 0 && q.count % k.count == 0,
           "Q, K and V do not match");
@@ -96,7 +96,7 @@ void flex_attention(OpCall& call) {
 
 // S is [size of keys, size of values] for each head; a step first fades it, then writes to it.
 struct Linear {
-  Heads q, k, v;
+  HeadParts q, k, v;
   Tensor query{}, key{}, value{}, past{}, decay{}, beta{};
   bool fades = false, corrects = false;  // corrects: writes what it does not hold already
   double scale = 1;
@@ -109,9 +109,9 @@ Linear read_linear(OpCall& call) {
           "update_rule '" + rule + "' is not known");
   const std::int64_t q_heads = attributes.integer("q_num_heads");
   const std::int64_t kv_heads = attributes.integer("kv_num_heads");
-  Linear l{.q = Heads::of(call.input(0).shape(), q_heads, "query"),
-           .k = Heads::of(call.input(1).shape(), kv_heads, "key"),
-           .v = Heads::of(call.input(2).shape(), kv_heads, "value"),
+  Linear l{.q = HeadParts::of(call.input(0).shape(), q_heads, "query"),
+           .k = HeadParts::of(call.input(1).shape(), kv_heads, "key"),
+           .v = HeadParts::of(call.input(2).shape(), kv_heads, "value"),
            .fades = rule.starts_with("gated"),
            .corrects = rule.ends_with("delta")};
   for (std::size_t i = 0; i < 6; ++i)
@@ -177,7 +177,7 @@ template <class T>
 void walk_head(const Linear& l, std::int64_t image, std::int64_t head, T* state,
                const Tensor& out) {
   const std::int64_t group = l.q.count / l.k.count;
-  const Heads y{l.q.batch, l.q.count, l.q.length, l.v.size, true};
+  const HeadParts y{l.q.batch, l.q.count, l.q.length, l.v.size, true};
   for (std::int64_t step = 0; step < l.k.length; ++step) {
     write_state(l, image, head, step, state);
     for (std::int64_t h = head * group; h < (head + 1) * group; ++h) {
@@ -217,7 +217,7 @@ void linear_attention(OpCall& call) {
 
 // Angles are rows of a cache by position, or given for each place.
 struct Rotary {
-  Heads heads;
+  HeadParts heads;
   std::int64_t pairs = 0;
   bool interleaved = false;
   Tensor cos{}, sin{};
@@ -231,10 +231,11 @@ struct Rotary {
 
 Rotary read_rotary(OpCall& call) {
   const Attributes& attributes = call.attributes();
-  Rotary r{.heads = Heads::of(call.input(0).shape(), attributes.integer("num_heads", 0), "input"),
-           .interleaved = attributes.flag("interleaved"),
-           .cos = widened(call.input(1)),
-           .sin = widened(call.input(2))};
+  Rotary r{
+      .heads = HeadParts::of(call.input(0).shape(), attributes.integer("num_heads", 0), "input"),
+      .interleaved = attributes.flag("interleaved"),
+      .cos = widened(call.input(1)),
+      .sin = widened(call.input(2))};
   const std::int64_t turned = attributes.integer("rotary_embedding_dim", 0);
   require(turned >= 0 && turned <= r.heads.size && turned % 2 == 0,
           "rotary_embedding_dim " + std::to_string(turned));

@@ -10,12 +10,12 @@
 namespace sluice::engine {
 
 // How heads lie in memory: [batch, heads, length, size], or [batch, length, heads * size].
-struct Heads {
+struct HeadParts {
   std::int64_t batch, count, length, size;
   bool packed;
 
   // `count` is asked for where the tensor has three axes, which then holds that many.
-  static Heads of(const Shape& shape, std::int64_t count, std::string_view name) {
+  static HeadParts of(const Shape& shape, std::int64_t count, std::string_view name) {
     if (shape.rank() == 4) return {shape[0], shape[1], shape[2], shape[3], false};
     require(
         shape.rank() == 3 && count > 0 && shape[2] % count == 0,

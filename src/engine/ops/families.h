@@ -38,22 +38,23 @@ std::span<const Op> region_ops();        // boxes in images
 std::span<const Op> grid_ops();          // images read at places a grid says
 std::span<const Op> recurrent_ops();     // layers that walk along sequences
 std::span<const Op> attention_ops();
-std::span<const Op> attention_more_ops();  // flexible, linear; positions as angles
-std::span<const Op> loss_ops();            // predictions and their targets
-std::span<const Op> signal_ops();          // signals and their spectra
-std::span<const Op> image_ops();           // image files
-std::span<const Op> training_ops();        // steps of training
-std::span<const Op> resize_ops();          // pictures at other sizes
-std::span<const Op> random_ops();          // random numbers
-std::span<const Op> text_ops();            // strings
-std::span<const Op> tfidf_ops();           // counts of n-grams
-std::span<const Op> encoder_ops();         // categories as numbers and back
-std::span<const Op> feature_ops();         // rows of numbers prepared
-std::span<const Op> linear_ops();          // linear models
-std::span<const Op> svm_ops();             // support vector machines
-std::span<const Op> tree_ops();            // decision trees
-std::span<const Op> fused_ops();           // what fusing makes, see fused.h
-std::span<const Op> fused_chain_ops();     // elementwise operators in one
+std::span<const Op> attention_more_ops();   // flexible, linear; positions as angles
+std::span<const Op> loss_ops();             // predictions and their targets
+std::span<const Op> signal_ops();           // signals and their spectra
+std::span<const Op> image_ops();            // image files
+std::span<const Op> training_ops();         // steps of training
+std::span<const Op> resize_ops();           // pictures at other sizes
+std::span<const Op> random_ops();           // random numbers
+std::span<const Op> text_ops();             // strings
+std::span<const Op> tfidf_ops();            // counts of n-grams
+std::span<const Op> encoder_ops();          // categories as numbers and back
+std::span<const Op> feature_ops();          // rows of numbers prepared
+std::span<const Op> linear_ops();           // linear models
+std::span<const Op> svm_ops();              // support vector machines
+std::span<const Op> tree_ops();             // decision trees
+std::span<const Op> fused_ops();            // what fusing makes, see fused.h
+std::span<const Op> fused_chain_ops();      // elementwise operators in one
+std::span<const Op> fused_quantized_ops();  // products of small numbers
 
 inline std::vector<std::span<const Op>> families() {
   return {binary_ops(),
@@ -101,7 +102,8 @@ inline std::vector<std::span<const Op>> families() {
           svm_ops(),
           tree_ops(),
           fused_ops(),
-          fused_chain_ops()};
+          fused_chain_ops(),
+          fused_quantized_ops()};
 }
 
 }  // namespace sluice::engine

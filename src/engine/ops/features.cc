@@ -20,7 +20,7 @@ void binarizer(OpCall& call) {
 // Rows of all inputs behind each other.
 void feature_vectorizer(OpCall& call) {
   const auto widths = call.attributes().integers("inputdimensions");
-  std::vector<Rows> parts;
+  std::vector<ScoreRows> parts;
   std::int64_t width = 0;
   for (std::size_t i = 0; i < call.inputs(); ++i) {
     parts.emplace_back(call.input(i));
@@ -33,7 +33,7 @@ void feature_vectorizer(OpCall& call) {
   const Tensor out = call.output(0, DType::f32, {parts[0].count, width});
   float* to = out.values<float>().data();
   for (std::int64_t row = 0; row < parts[0].count; ++row)
-    for (const Rows& part : parts) to = std::copy_n(part.row(row), part.width, to);
+    for (const ScoreRows& part : parts) to = std::copy_n(part.row(row), part.width, to);
 }
 
 // One value for all columns, or one for each.
@@ -72,7 +72,7 @@ void imputer(OpCall& call) {
 }
 
 void normalizer(OpCall& call) {
-  const Rows rows(call.input(0));
+  const ScoreRows rows(call.input(0));
   const std::string norm = call.attributes().string("norm", "MAX");
   require(norm == "MAX" || norm == "L1" || norm == "L2", "no norm " + norm);
   const auto out = call.output(0, DType::f32, call.input(0).shape()).values<float>();
@@ -91,7 +91,7 @@ void normalizer(OpCall& call) {
 }
 
 void scaler(OpCall& call) {
-  const Rows rows(call.input(0));
+  const ScoreRows rows(call.input(0));
   const auto offset = call.attributes().reals("offset", {0.0f});
   const auto scale = call.attributes().reals("scale", {1.0f});
   const auto fits = [&](const std::vector<float>& list) {

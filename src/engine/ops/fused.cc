@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "engine/ops/convert.h"
@@ -16,24 +17,37 @@ namespace {
 
 constexpr std::int64_t kMost = 1 << 28;  // of a size that an attribute names
 
-// Input i as doubles; none where it is left out.
-Tensor wide(OpCall& call, std::size_t i) {
+// Input i as it is; none where it is left out. Shapes are looked at first, so that asking what a
+// node makes costs nothing; widen() then makes doubles.
+Tensor given(OpCall& call, std::size_t i) {
   if (!call.has(i)) return {};
   require(call.input(i).dtype() == call.input(0).dtype(), "inputs of different element types");
-  return converted(call.input(i), DType::f64);
+  return call.input(i);
 }
 
-// A result, if there can be one of this shape.
-Tensor result(const Shape& shape) {
-  checked_size(shape.dims());
-  return {DType::f64, shape};
+template <class... Tensors>
+void widen(Tensors&... tensors) {
+  const auto one = [](Tensor& tensor) {
+    if (tensor) tensor = converted(tensor, DType::f64);
+  };
+  (one(tensors), ...);
 }
+
+// The node's output, and what is computed for it, if there can be one of this shape.
+struct Result {
+  Result(OpCall& call, const Shape& shape) : out(make(call, shape)), y(DType::f64, shape) {}
+  static Tensor make(OpCall& call, const Shape& shape) {
+    checked_size(shape.dims());
+    return call.output(0, call.input(0).dtype(), shape);
+  }
+  void give() const {
+    const Tensor narrow = converted(y, out.dtype());
+    if (out.bytes() > 0) std::memcpy(out.data(), narrow.data(), out.bytes());
+  }
+  Tensor out, y;
+};
 
 double* data(const Tensor& tensor) { return static_cast<double*>(tensor.data()); }
-
-void give(OpCall& call, const Tensor& result) {
-  call.give(0, converted(result, call.input(0).dtype()));
-}
 
 void check(const Tensor& tensor, std::string_view what, const Shape& shape) {
   require(!tensor || tensor.shape() == shape, std::string(what) + " of shape " +
@@ -49,9 +63,9 @@ void each(OpCall& call, std::int64_t count, const Body& body) {
 }
 
 void linear(OpCall& call) {
-  const Tensor x = wide(call, 0), bias = wide(call, 2), residual = wide(call, 3);
+  Tensor x = given(call, 0), bias = given(call, 2), residual = given(call, 3);
   require(call.has(1), "weights are missing");
-  const Tensor w = wide(call, 1);
+  Tensor w = given(call, 1);
   const int last = x.rank() - 1;
   require(last >= 0 && w.rank() == 2 && x.shape()[last] == w.shape()[0],
           "weights of shape " + to_string(w.shape()) + " for an input of " + to_string(x.shape()));
@@ -61,7 +75,9 @@ void linear(OpCall& call) {
   check(bias, "bias", {n});
   check(residual, "residual", shape);
   const Epilogue epilogue = Epilogue::of(call.attributes());
-  const Tensor y = result(shape);
+  const Result result(call, shape);
+  const Tensor& y = result.y;
+  widen(x, w, bias, residual);
   multiply<double>(call.workers, rows, n, k, {data(x), k, 1}, {data(w), n, 1}, data(y), n);
   each(call, rows, [&](std::int64_t row) {
     for (std::int64_t i = 0; i < n; ++i) {
@@ -70,7 +86,7 @@ void linear(OpCall& call) {
       if (residual) value += data(residual)[row * n + i];
     }
   });
-  give(call, y);
+  result.give();
 }
 
 // Where q, k and v lie, [batch, length, heads * size] each, rows `step` apart.
@@ -79,7 +95,7 @@ struct Heads {
   Tensor q, k, v;
   std::int64_t at_k = 0, at_v = 0;  // in k and v, where both are q
 
-  explicit Heads(OpCall& call) : q(wide(call, 0)), k(q), v(q) {
+  explicit Heads(OpCall& call) : q(given(call, 0)), k(q), v(q) {
     const bool packed = call.attributes().flag("packed");
     require(q.rank() == 3, "queries of shape " + to_string(q.shape()));
     heads = call.attributes().integer("heads");
@@ -99,11 +115,20 @@ struct Heads {
     keys = k.shape()[1];
   }
 
+  void widen_all() {
+    const bool same = k.data() == q.data() && v.data() == q.data();
+    widen(q);
+    if (same)
+      k = v = q;
+    else
+      widen(k, v);
+  }
+
  private:
   void take_apart(OpCall& call, std::int64_t width) {
     require(call.has(1) && call.has(2), "keys or values are missing");
-    k = wide(call, 1);
-    v = wide(call, 2);
+    k = given(call, 1);
+    v = given(call, 2);
     require(k.rank() == 3, "keys of shape " + to_string(k.shape()));
     check(k, "keys", {q.shape()[0], k.shape()[1], width});
     check(v, "values", k.shape());
@@ -144,14 +169,17 @@ void score(OpCall& call, const Heads& h, std::int64_t b, std::int64_t head, cons
 }
 
 void attention(OpCall& call) {
-  const Heads h(call);
-  const Tensor mask = wide(call, 3);
+  Heads h(call);
+  Tensor mask = given(call, 3);
   const Shape all{h.batch, h.heads, h.queries, h.keys};
   require(!mask || broadcast(mask.shape(), all) == all,
           "mask of shape " + to_string(mask.shape()) + " for scores of " + to_string(all));
   const std::int64_t width = h.heads * h.size;
-  const Tensor y = result({h.batch, h.queries, width});
-  const Tensor scores = result({h.queries, h.keys});
+  checked_size(Shape{h.queries, h.keys}.dims());
+  const Result result(call, {h.batch, h.queries, width});
+  const Tensor &y = result.y, scores(DType::f64, {h.queries, h.keys});
+  h.widen_all();
+  widen(mask);
   for (std::int64_t b = 0; b < h.batch; ++b)
     for (std::int64_t head = 0; head < h.heads; ++head) {
       score(call, h, b, head, mask, scores);
@@ -159,18 +187,21 @@ void attention(OpCall& call) {
       multiply<double>(call.workers, h.queries, h.size, h.keys, {data(scores), h.keys, 1},
                        {v, h.step_v, 1}, data(y) + b * h.queries * width + head * h.size, width);
     }
-  give(call, y);
+  result.give();
 }
 
 void norm(OpCall& call) {
-  const Tensor x = wide(call, 0), residual = wide(call, 1), bias = wide(call, 3);
+  Tensor x = given(call, 0), residual = given(call, 1), bias = given(call, 3);
   require(x.rank() > 0 && call.has(2), "an input with axes and a scale are needed");
-  const Tensor scale = wide(call, 2), y(DType::f64, x.shape());
+  Tensor scale = given(call, 2);
   const std::int64_t n = x.shape()[x.rank() - 1];
   require(n > 0, "rows without elements have no mean");
   check(residual, "residual", x.shape());
   check(scale, "scale", {n});
   check(bias, "bias", {n});
+  const Result result(call, x.shape());
+  const Tensor& y = result.y;
+  widen(x, residual, scale, bias);
   const double epsilon = static_cast<double>(call.attributes().real("epsilon", 1e-5f));
   each(call, x.size() / n, [&](std::int64_t row) {
     double* const to = data(y) + row * n;
@@ -183,7 +214,7 @@ void norm(OpCall& call) {
     for (std::int64_t i = 0; i < n; ++i)
       to[i] = (to[i] - mean) * by * data(scale)[i] + (bias ? data(bias)[i] : 0);
   });
-  give(call, y);
+  result.give();
 }
 
 std::vector<std::int64_t> sizes(OpCall& call, std::string_view name, std::size_t count,
@@ -229,9 +260,9 @@ void each_seen(const std::array<Window::Axis, 2>& axes, std::int64_t row, std::i
 }
 
 void conv(OpCall& call) {
-  const Tensor x = wide(call, 0), bias = wide(call, 2), residual = wide(call, 3);
+  Tensor x = given(call, 0), bias = given(call, 2), residual = given(call, 3);
   require(call.has(1), "weights are missing");
-  const Tensor w = wide(call, 1);
+  Tensor w = given(call, 1);
   const std::int64_t group = call.attributes().integer("group", 1);
   require(x.rank() == 4 && w.rank() == 4 && group > 0 && w.shape()[0] % group == 0 &&
               w.shape()[1] <= kMost && group <= kMost && w.shape()[1] * group == x.shape()[3],
@@ -243,7 +274,9 @@ void conv(OpCall& call) {
   check(bias, "bias", {outs});
   check(residual, "residual", shape);
   const Epilogue epilogue = Epilogue::of(call.attributes());
-  const Tensor y = result(shape);
+  const Result result(call, shape);
+  const Tensor& y = result.y;
+  widen(x, w, bias, residual);
   const std::int64_t pixels = axes[0].in * axes[1].in, each_out = outs / group;
   each(call, shape.size(0, 3), [&](std::int64_t at) {
     const std::int64_t column = at % shape[2], row = at / shape[2] % shape[1];
@@ -259,19 +292,21 @@ void conv(OpCall& call) {
       data(y)[at * outs + o] = epilogue(sum);
     }
   });
-  give(call, y);
+  result.give();
 }
 
 // Body(sum or most so far, value) from `start` on; then end(it, how many were seen).
 template <class Body, class End>
 void pool(OpCall& call, double start, Body&& body, End&& end) {
-  const Tensor x = wide(call, 0);
+  Tensor x = given(call, 0);
   require(x.rank() == 4, "an input of shape " + to_string(x.shape()));
   const auto kernel = sizes(call, "kernel", 2, 0, 1);
   const auto axes = window(call, x.shape(), kernel[0], kernel[1]);
   const std::int64_t channels = x.shape()[3];
   const Shape shape{x.shape()[0], axes[0].out, axes[1].out, channels};
-  const Tensor y = result(shape);
+  const Result result(call, shape);
+  const Tensor& y = result.y;
+  widen(x);
   each(call, shape.size(0, 3), [&](std::int64_t at) {
     const std::int64_t column = at % shape[2], row = at / shape[2] % shape[1];
     const double* const image =
@@ -286,7 +321,7 @@ void pool(OpCall& call, double start, Body&& body, End&& end) {
       data(y)[at * channels + c] = end(so_far, seen);
     }
   });
-  give(call, y);
+  result.give();
 }
 
 void max_pool(OpCall& call) {

@@ -1,5 +1,6 @@
 // Chains of elementwise operators, element by element.
 #include <cmath>
+#include <cstring>
 
 #include "engine/fused.h"
 #include "engine/ops/broadcast.h"
@@ -72,6 +73,7 @@ std::vector<W> stretched(const Tensor& from, const Shape& shape) {
 
 template <class W>
 void evaluate(OpCall& call, const Chain& chain, const Shape& shape) {
+  const Tensor out = call.output(0, call.input(0).dtype(), shape);
   std::vector<std::vector<W>> inputs;
   for (std::size_t i = 0; i < call.inputs(); ++i)
     inputs.push_back(stretched<W>(call.input(i), shape));
@@ -90,7 +92,8 @@ void evaluate(OpCall& call, const Chain& chain, const Shape& shape) {
     }
     as<W>(result)[at] = values.back();
   }
-  call.give(0, converted(result, call.input(0).dtype()));
+  const Tensor narrow = converted(result, out.dtype());
+  if (out.bytes() > 0) std::memcpy(out.data(), narrow.data(), out.bytes());
 }
 
 void run_chain(OpCall& call) {

@@ -13,7 +13,7 @@ using Integer = std::int64_t;
 using Integers = Attributes::Integers;
 using Named = std::vector<std::pair<std::string, Attributes::Any>>;
 
-Tensor run(const std::string& op, const Named& with, std::vector<Tensor> inputs) {
+Tensor run_fused(const std::string& op, const Named& with, std::vector<Tensor> inputs) {
   return KernelCase{{.op = op, .version = 1, .attributes = with, .domain = "sluice"},
                     std::move(inputs)}
       .expected();
@@ -25,9 +25,9 @@ Tensor run_onnx(const std::string& op, int version, const Named& with, std::vect
 Tensor transposed(const Tensor& x, const Integers& perm) {
   return run_onnx("Transpose", 13, {{"perm", perm}}, {x});
 }
-std::string refusal(const std::string& op, const Named& with, std::vector<Tensor> inputs) {
+std::string refusal_of_fused(const std::string& op, const Named& with, std::vector<Tensor> inputs) {
   try {
-    run(op, with, std::move(inputs));
+    run_fused(op, with, std::move(inputs));
   } catch (const Error& error) {
     return std::string(error.reason());
   }
@@ -47,7 +47,8 @@ TEST(FusedTest, ConvIsThatOfOnnxWithChannelsLast) {
   const Tensor sum = run_onnx("Add", 14, {}, {transposed(plain, kLast), residual});
   Named relu = with;
   relu.emplace_back("activation", std::string("relu"));
-  expect_close(run("Conv", relu, {x, w, bias, residual}), run_onnx("Relu", 14, {}, {sum}), 1e-5f);
+  expect_close(run_fused("Conv", relu, {x, w, bias, residual}), run_onnx("Relu", 14, {}, {sum}),
+               1e-5f);
 }
 
 TEST(FusedTest, PoolsAreThoseOfOnnxWithChannelsLast) {
@@ -60,35 +61,38 @@ TEST(FusedTest, PoolsAreThoseOfOnnxWithChannelsLast) {
       ours.emplace_back("kernel", Integers{3, 2});
       with.emplace_back("kernel_shape", Integers{3, 2});
       const Tensor plain = run_onnx(op, 11, with, {transposed(x, kFirst)});
-      expect_close(run(op, ours, {x}), transposed(plain, kLast), 1e-6f);
+      expect_close(run_fused(op, ours, {x}), transposed(plain, kLast), 1e-6f);
     }
 }
 
 TEST(FusedTest, LinearAppliesBiasThenActivationThenResidual) {
   const Tensor x = tensor_of<float>({1, 2}, {1, 2}), w = tensor_of<float>({2, 2}, {1, 0, 0, -1});
   const Tensor bias = tensor_of<float>({2}, {1, 1}), residual = tensor_of<float>({1, 2}, {-5, 7});
-  const Tensor y = run("Linear", {{"activation", std::string("relu")}}, {x, w, bias, residual});
+  const Tensor y =
+      run_fused("Linear", {{"activation", std::string("relu")}}, {x, w, bias, residual});
   EXPECT_EQ(list_of<float>(y), (std::vector<float>{-3, 7}));
 }
 
 TEST(FusedTest, WhatDoesNotFitIsRefused) {
   const Tensor x = random_tensor({2, 3, 6}, 1), w = random_tensor({5, 4}, 2);
-  EXPECT_THAT(refusal("Linear", {}, {x, w}), HasSubstr("weights of shape"));
-  EXPECT_THAT(refusal("Linear", {}, {x}), HasSubstr("missing"));
-  EXPECT_THAT(refusal("Norm", {}, {x, Tensor(), random_tensor({5}, 1)}), HasSubstr("scale"));
-  EXPECT_THAT(refusal("Attention", {{"heads", Integer{4}}, {"packed", Integer{1}}}, {x}),
+  EXPECT_THAT(refusal_of_fused("Linear", {}, {x, w}), HasSubstr("weights of shape"));
+  EXPECT_THAT(refusal_of_fused("Linear", {}, {x}), HasSubstr("missing"));
+  EXPECT_THAT(refusal_of_fused("Norm", {}, {x, Tensor(), random_tensor({5}, 1)}),
+              HasSubstr("scale"));
+  EXPECT_THAT(refusal_of_fused("Attention", {{"heads", Integer{4}}, {"packed", Integer{1}}}, {x}),
               HasSubstr("heads"));
-  EXPECT_THAT(refusal("Attention", {{"heads", Integer{1}}, {"packed", Integer{1}}},
-                      {x, Tensor(), Tensor(), random_tensor({4}, 1)}),
+  EXPECT_THAT(refusal_of_fused("Attention", {{"heads", Integer{1}}, {"packed", Integer{1}}},
+                               {x, Tensor(), Tensor(), random_tensor({4}, 1)}),
               HasSubstr("broadcast"));
-  EXPECT_THAT(refusal("Conv", {{"group", Integer{3}}},
-                      {random_tensor({1, 4, 4, 4}, 1), random_tensor({2, 4, 1, 1}, 1)}),
+  EXPECT_THAT(refusal_of_fused("Conv", {{"group", Integer{3}}},
+                               {random_tensor({1, 4, 4, 4}, 1), random_tensor({2, 4, 1, 1}, 1)}),
               HasSubstr("groups"));
-  EXPECT_THAT(refusal("MaxPool", {{"kernel", Integers{0, 1}}}, {random_tensor({1, 4, 4, 4}, 1)}),
-              HasSubstr("kernel"));
   EXPECT_THAT(
-      refusal("Linear", {{"activation", std::string("fast")}}, {random_tensor({1, 5}, 1), w}),
-      HasSubstr("not known"));
+      refusal_of_fused("MaxPool", {{"kernel", Integers{0, 1}}}, {random_tensor({1, 4, 4, 4}, 1)}),
+      HasSubstr("kernel"));
+  EXPECT_THAT(refusal_of_fused("Linear", {{"activation", std::string("fast")}},
+                               {random_tensor({1, 5}, 1), w}),
+              HasSubstr("not known"));
 }
 
 }  // namespace

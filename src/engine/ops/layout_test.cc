@@ -18,11 +18,11 @@ using ::testing::IsEmpty;
 constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
-Tensor ints(const Shape& shape, std::vector<std::int64_t> values) {
+Tensor integers(const Shape& shape, std::vector<std::int64_t> values) {
   return tensor_of(shape, std::move(values));
 }
 Tensor list(std::vector<std::int64_t> values) {
-  return ints({static_cast<std::int64_t>(values.size())}, values);
+  return integers({static_cast<std::int64_t>(values.size())}, values);
 }
 Tensor counted(const Shape& shape) {
   const Tensor tensor(DType::i64, shape);
@@ -109,22 +109,24 @@ TEST(SizesTest, ClaimsThatNoMemoryHoldsAreRefused) {
   EXPECT_THAT(OneOp("Tile", 13).refusal({counted({2}), list({kMost})}), HasSubstr("memory"));
   EXPECT_NE(OneOp("Pad", 18).refusal({one, list({kMost, kMost})}), "accepted");
   EXPECT_NE(OneOp("Pad", 18).refusal({one, list({kLeast, 0})}), "accepted");
-  EXPECT_NE(OneOp("Range", 11).refusal({ints({}, {0}), ints({}, {kMost}), ints({}, {1})}),
-            "accepted");
-  EXPECT_NE(OneOp("OneHot", 11).refusal({one, ints({}, {kMost}), list({0, 1})}), "accepted");
+  EXPECT_NE(
+      OneOp("Range", 11).refusal({integers({}, {0}), integers({}, {kMost}), integers({}, {1})}),
+      "accepted");
+  EXPECT_NE(OneOp("OneHot", 11).refusal({one, integers({}, {kMost}), list({0, 1})}), "accepted");
 }
 
 TEST(GatherTest, IndicesOutsideAreRefused) {
   const Tensor x = counted({2, 3});
   for (const std::int64_t index : {std::int64_t{2}, std::int64_t{-3}, kLeast, kMost}) {
     EXPECT_THAT(OneOp("Gather", 13).refusal({x, list({index})}), HasSubstr("index"));
-    EXPECT_THAT(OneOp("GatherElements", 13).refusal({x, ints({1, 1}, {index})}),
+    EXPECT_THAT(OneOp("GatherElements", 13).refusal({x, integers({1, 1}, {index})}),
                 HasSubstr("index"));
-    EXPECT_THAT(OneOp("GatherND", 13).refusal({x, ints({1, 1}, {index})}), HasSubstr("index"));
-    EXPECT_THAT(OneOp("ScatterND", 18).refusal({x, ints({1, 1}, {index}), counted({1, 3})}),
+    EXPECT_THAT(OneOp("GatherND", 13).refusal({x, integers({1, 1}, {index})}), HasSubstr("index"));
+    EXPECT_THAT(OneOp("ScatterND", 18).refusal({x, integers({1, 1}, {index}), counted({1, 3})}),
                 HasSubstr("index"));
-    EXPECT_THAT(OneOp("ScatterElements", 18).refusal({x, ints({1, 1}, {index}), counted({1, 1})}),
-                HasSubstr("index"));
+    EXPECT_THAT(
+        OneOp("ScatterElements", 18).refusal({x, integers({1, 1}, {index}), counted({1, 1})}),
+        HasSubstr("index"));
   }
   EXPECT_THAT(OneOp("Gather", 13).refusal({counted({0}), list({0})}), HasSubstr("index"));
 }
@@ -139,14 +141,15 @@ TEST(GatherTest, EmptyOnesStayEmpty) {
 
 TEST(ScatterTest, UpdatesOfAnotherShapeOrTypeAreRefused) {
   const Tensor x = counted({3});
-  EXPECT_NE(OneOp("ScatterND", 18).refusal({x, ints({2, 1}, {0, 1}), counted({1})}), "accepted");
+  EXPECT_NE(OneOp("ScatterND", 18).refusal({x, integers({2, 1}, {0, 1}), counted({1})}),
+            "accepted");
   EXPECT_NE(OneOp("ScatterElements", 18).refusal({x, list({0}), varied({1})}), "accepted");
   EXPECT_NE(OneOp("ScatterElements", 18).refusal({x, list({0, 1, 2, 0}), counted({3})}),
             "accepted");
 }
 
 TEST(ScatterTest, ACacheOverItsEndIsRefusedUnlessItGoesRound) {
-  const Tensor cache = counted({1, 3, 1}), update = ints({1, 2, 1}, {7, 8});
+  const Tensor cache = counted({1, 3, 1}), update = integers({1, 2, 1}, {7, 8});
   EXPECT_THAT(OneOp("TensorScatter", 24).refusal({cache, update, list({2})}),
               HasSubstr("write index 2 of 3"));
   OneOp round("TensorScatter", 24);

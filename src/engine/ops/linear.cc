@@ -23,7 +23,7 @@ std::vector<float> products(const std::vector<float>& coefficients,
 }
 
 void linear_regressor(OpCall& call) {
-  const Rows rows(call.input(0));
+  const ScoreRows rows(call.input(0));
   const Attributes& a = call.attributes();
   const std::int64_t targets = a.integer("targets", 1);
   const PostTransform how = post_transform_of(a);
@@ -48,7 +48,7 @@ std::vector<float> both_classes(float score, PostTransform how) {
 }
 
 void linear_classifier(OpCall& call) {
-  const Rows rows(call.input(0));
+  const ScoreRows rows(call.input(0));
   const Attributes& a = call.attributes();
   const Labels labels(a, "classlabels_ints", "classlabels_strings");
   const auto coefficients = a.reals("coefficients"), intercepts = a.reals("intercepts");

@@ -1,7 +1,10 @@
 #include "engine/ops/quantize.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "engine/ops/axes.h"
 #include "engine/ops/convert.h"
@@ -104,6 +107,7 @@ void quantize(OpCall& call) {
   const DType asked = asked_type(call, "output_dtype");
   const DType to = zero ? zero.dtype() : asked == DType::none ? DType::u8 : asked;
   require(asked == DType::none || asked == to, "output_dtype is not the zero point's type");
+  call.output(0, to, in.shape());  // who asks for the type alone is told now
   const DType precision = division_type(call, in, scale);
   const Tensor x = converted(in, precision), s = converted(scale, precision);
   const Tensor steps(DType::f64, in.shape());
@@ -120,6 +124,21 @@ void quantize(OpCall& call) {
                          call.attributes().flag("saturate", true)));
 }
 
+std::uint8_t* as_bytes(const Tensor& tensor) { return static_cast<std::uint8_t*>(tensor.data()); }
+
+// Weights are many: as little as can be is done for each.
+void scale_bytes(const Tensor& in, std::span<const float> scale, const Scales& scales,
+                 std::span<float> y) {
+  std::array<float, 256> numbers{};
+  const Tensor all(in.dtype(), {256});
+  std::iota(as_bytes(all), as_bytes(all) + 256, std::uint8_t{0});
+  const Tensor wide = converted(all, DType::f32);
+  std::ranges::copy(wide.values<float>(), numbers.begin());
+  const std::uint8_t* const x = as_bytes(in);
+  for (std::size_t i = 0; i < y.size(); ++i)
+    y[i] = numbers[x[i]] * scale[static_cast<std::size_t>(scales(static_cast<std::int64_t>(i)))];
+}
+
 void dequantize(OpCall& call) {
   const Tensor &in = call.input(0), &scale = call.input(1);
   const Scales scales(call, in.shape(), scale.shape());
@@ -127,6 +146,9 @@ void dequantize(OpCall& call) {
   require(!zero || zero.dtype() == in.dtype(), "the zero point is of another element type");
   const DType asked = asked_type(call, "output_dtype");
   const DType to = asked == DType::none ? scale.dtype() : asked;
+  const Tensor made = call.output(0, to, in.shape());
+  if (to == DType::f32 && scale.dtype() == DType::f32 && !zero && bits(in.dtype()) <= 8)
+    return scale_bytes(in, scale.values<float>(), scales, made.values<float>());
   const Tensor x = converted(in, DType::f64), s = converted(scale, DType::f64);
   const Tensor zeros = zeros_for(zero, in.shape(), scales);
   const Tensor out(DType::f64, in.shape());

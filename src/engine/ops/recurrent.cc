@@ -228,7 +228,7 @@ void recurrent(OpCall& call) {
   const DType type = call.input(0).dtype();
   const Layer layer = read_layer(call, kKind);
   const std::vector<std::string> defaults = default_activations(kKind);
-  const std::vector<Activation> activations =
+  const std::vector<CellActivation> activations =
       read_activations(call.attributes(), defaults, static_cast<std::size_t>(layer.directions));
   const bool late_reset =
       kKind == Kind::gru && call.attributes().integer("linear_before_reset", 0) != 0;

@@ -10,23 +10,23 @@ namespace {
 
 struct Named {
   std::string_view name;
-  Activation activation;  // with the defaults
-  bool alpha, beta;       // has such
+  CellActivation activation;  // with the defaults
+  bool alpha, beta;           // has such
 };
 
 constexpr float kNoDefault = 1;
 constexpr Named kActivations[] = {
-    {"relu", {Activation::Kind::relu}, false, false},
-    {"tanh", {Activation::Kind::tanh}, false, false},
-    {"sigmoid", {Activation::Kind::sigmoid}, false, false},
-    {"affine", {Activation::Kind::affine, kNoDefault, 0}, true, true},
-    {"leakyrelu", {Activation::Kind::leaky_relu, 0.01f, 0}, true, false},
-    {"thresholdedrelu", {Activation::Kind::thresholded_relu, 1, 0}, true, false},
-    {"scaledtanh", {Activation::Kind::scaled_tanh, kNoDefault, kNoDefault}, true, true},
-    {"hardsigmoid", {Activation::Kind::hard_sigmoid, 0.2f, 0.5f}, true, true},
-    {"elu", {Activation::Kind::elu, 1, 0}, true, false},
-    {"softsign", {Activation::Kind::softsign}, false, false},
-    {"softplus", {Activation::Kind::softplus}, false, false},
+    {"relu", {CellActivation::Kind::relu}, false, false},
+    {"tanh", {CellActivation::Kind::tanh}, false, false},
+    {"sigmoid", {CellActivation::Kind::sigmoid}, false, false},
+    {"affine", {CellActivation::Kind::affine, kNoDefault, 0}, true, true},
+    {"leakyrelu", {CellActivation::Kind::leaky_relu, 0.01f, 0}, true, false},
+    {"thresholdedrelu", {CellActivation::Kind::thresholded_relu, 1, 0}, true, false},
+    {"scaledtanh", {CellActivation::Kind::scaled_tanh, kNoDefault, kNoDefault}, true, true},
+    {"hardsigmoid", {CellActivation::Kind::hard_sigmoid, 0.2f, 0.5f}, true, true},
+    {"elu", {CellActivation::Kind::elu, 1, 0}, true, false},
+    {"softsign", {CellActivation::Kind::softsign}, false, false},
+    {"softplus", {CellActivation::Kind::softplus}, false, false},
 };
 
 const Named& find_activation(std::string name) {
@@ -46,7 +46,7 @@ T sigmoid(T x) {
 }  // namespace
 
 template <class T>
-T Activation::operator()(T x) const {
+T CellActivation::operator()(T x) const {
   const T a = static_cast<T>(alpha), b = static_cast<T>(beta);
   switch (kind) {
     case Kind::relu: return std::max(x, T(0));
@@ -64,9 +64,9 @@ T Activation::operator()(T x) const {
   return x;
 }
 
-std::vector<Activation> read_activations(const Attributes& attributes,
-                                         const std::vector<std::string>& defaults,
-                                         std::size_t directions) {
+std::vector<CellActivation> read_activations(const Attributes& attributes,
+                                             const std::vector<std::string>& defaults,
+                                             std::size_t directions) {
   std::vector<std::string> names = attributes.strings("activations");
   if (names.empty())
     for (std::size_t i = 0; i < directions; ++i)
@@ -77,10 +77,10 @@ std::vector<Activation> read_activations(const Attributes& attributes,
   const std::vector<float> alphas = attributes.reals("activation_alpha");
   const std::vector<float> betas = attributes.reals("activation_beta");
   std::size_t alpha = 0, beta = 0;
-  std::vector<Activation> all;
+  std::vector<CellActivation> all;
   for (const std::string& name : names) {
     const Named& named = find_activation(name);
-    Activation& made = all.emplace_back(named.activation);
+    CellActivation& made = all.emplace_back(named.activation);
     if (named.alpha && alpha < alphas.size()) made.alpha = alphas[alpha++];
     if (named.beta && beta < betas.size()) made.beta = betas[beta++];
   }

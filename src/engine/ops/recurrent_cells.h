@@ -10,7 +10,7 @@
 namespace sluice::engine {
 
 // A function between -1, 0 or 1 and more, of the kinds that recurrent layers may name.
-struct Activation {
+struct CellActivation {
   enum class Kind {
     relu,
     tanh,
@@ -32,15 +32,15 @@ struct Activation {
 
 // Those of all directions, `defaults` for each where the node names none. Takes alphas and
 // betas in order, for those that have such.
-std::vector<Activation> read_activations(const Attributes& attributes,
-                                         const std::vector<std::string>& defaults,
-                                         std::size_t directions);
+std::vector<CellActivation> read_activations(const Attributes& attributes,
+                                             const std::vector<std::string>& defaults,
+                                             std::size_t directions);
 
 // Settings of one direction, and the rows of one sequence at one step.
 template <class T>
 struct Cell {
   std::int64_t hidden;
-  std::array<Activation, 3> f{};
+  std::array<CellActivation, 3> f{};
   T clip = 0;                    // 0: none
   bool coupled = false;          // LSTM: what is forgotten is what is not taken in
   const T* peepholes = nullptr;  // LSTM: [input, output, forget]

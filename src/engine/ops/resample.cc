@@ -52,13 +52,13 @@ double cubic(double a, double x) {
 // `ratio` past it. Shrinking with antialias widens the kernel to all that is shrunk to one.
 std::vector<double> weights_of(const Resampling& how, double ratio, double scale) {
   const double narrow = how.antialias ? std::min(scale, 1.0) : 1.0;
-  const double reach = how.kernel == Kernel::cubic ? 2 : 1;
+  const double reach = how.kernel == Resampler::cubic ? 2 : 1;
   const auto first = static_cast<std::int64_t>(std::floor(-reach / narrow)) + 1;
   std::vector<double> weights;
   for (std::int64_t i = first; i < 2 - first; ++i) {
     const double x = (static_cast<double>(i) - ratio) * narrow;
-    weights.push_back(how.kernel == Kernel::cubic ? cubic(how.cubic_a, x)
-                                                  : std::clamp(1 - std::abs(x), 0.0, 1.0));
+    weights.push_back(how.kernel == Resampler::cubic ? cubic(how.cubic_a, x)
+                                                     : std::clamp(1 - std::abs(x), 0.0, 1.0));
   }
   return weights;
 }
@@ -77,7 +77,7 @@ Taps taps_at(const Resampling& how, const AxisSize& axis, std::int64_t i) {
       how.coordinates == Coordinates::tf_crop_and_resize && !(place >= 0 && place <= size - 1);
   const double near = std::clamp(place, -2.0, size + 1);         // farther out all is the edge
   const double left = std::ceil(near) - 1, ratio = near - left;  // in (0, 1]
-  if (how.kernel == Kernel::nearest) {
+  if (how.kernel == Resampler::nearest) {
     taps.first =
         static_cast<std::int64_t>(left) + (takes_right(how.nearest, ratio, axis.scale) ? 1 : 0);
     taps.weights = {1};

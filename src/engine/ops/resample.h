@@ -20,10 +20,10 @@ enum class Coordinates {
   tf_crop_and_resize
 };
 enum class Nearest { round_prefer_floor, round_prefer_ceil, floor, ceil, by_scale };
-enum class Kernel { nearest, linear, cubic };
+enum class Resampler { nearest, linear, cubic };
 
 struct Resampling {
-  Kernel kernel = Kernel::nearest;
+  Resampler kernel = Resampler::nearest;
   Coordinates coordinates = Coordinates::half_pixel;
   Nearest nearest = Nearest::round_prefer_floor;
   double cubic_a = -0.75;

@@ -25,10 +25,10 @@ T one_of(const Attributes& attributes, std::string_view attribute, std::string_v
   throw Error(Code::invalid_argument, "no " + std::string(attribute) + " '" + given + "'");
 }
 
-constexpr Named<Kernel> kKernels[] = {{"nearest", Kernel::nearest},
-                                      {"linear", Kernel::linear},
-                                      {"bilinear", Kernel::linear},
-                                      {"cubic", Kernel::cubic}};
+constexpr Named<Resampler> kKernels[] = {{"nearest", Resampler::nearest},
+                                         {"linear", Resampler::linear},
+                                         {"bilinear", Resampler::linear},
+                                         {"cubic", Resampler::cubic}};
 constexpr Named<Nearest> kNearest[] = {{"round_prefer_floor", Nearest::round_prefer_floor},
                                        {"round_prefer_ceil", Nearest::round_prefer_ceil},
                                        {"floor", Nearest::floor},
@@ -59,7 +59,7 @@ Resampling resampling_of(const OpCall& call) {
   how.nearest = one_of(a, "nearest_mode", "round_prefer_floor", kNearest);
   how.cubic_a = static_cast<double>(a.real("cubic_coeff_a", -0.75f));
   how.exclude_outside = a.flag("exclude_outside");
-  how.antialias = a.flag("antialias") && how.kernel != Kernel::nearest;
+  how.antialias = a.flag("antialias") && how.kernel != Resampler::nearest;
   return how;
 }
 
@@ -226,7 +226,7 @@ void resize(OpCall& call) {
     return;
   }
   require(data.size() > 0, "an empty tensor cannot be made larger");
-  if (how.kernel == Kernel::nearest) return call.give(0, moved(call, how, sizes));
+  if (how.kernel == Resampler::nearest) return call.give(0, moved(call, how, sizes));
   const double otherwise = static_cast<double>(call.attributes().real("extrapolation_value", 0));
   const bool whole = is_integer(data.dtype());
   Tensor now = data.dtype() == DType::f64 ? data : converted(data, whole ? DType::f64 : DType::f32);
@@ -247,7 +247,7 @@ constexpr Op kOps[] = {
 ResizePlan resize_plan(const OpCall& call) {
   const Resampling how = resampling_of(call);
   ResizePlan plan;
-  plan.nearest = how.kernel == Kernel::nearest;
+  plan.nearest = how.kernel == Resampler::nearest;
   plan.otherwise = call.attributes().real("extrapolation_value", 0);
   const std::vector<AxisSize> sizes = sizes_of(call, how);
   for (std::size_t i = 0; i < sizes.size(); ++i) {

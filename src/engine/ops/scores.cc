@@ -70,7 +70,7 @@ std::size_t largest(std::span<const float> scores) {
   return static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
 }
 
-Rows::Rows(const Tensor& tensor) {
+ScoreRows::ScoreRows(const Tensor& tensor) {
   require(tensor.rank() == 1 || tensor.rank() == 2,
           "a row or rows of numbers, not " + to_string(tensor.shape()));
   count = tensor.rank() == 2 ? tensor.shape()[0] : 1;

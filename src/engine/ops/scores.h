@@ -23,11 +23,11 @@ double dot(const float* a, const float* b, std::int64_t count);
 std::size_t largest(std::span<const float> scores);
 
 // Rows of numbers, as float: of a tensor [C] (one row) or [N, C] of any number type.
-struct Rows {
+struct ScoreRows {
   std::int64_t count = 0, width = 0;
   std::vector<float> values{};
 
-  explicit Rows(const Tensor& tensor);
+  explicit ScoreRows(const Tensor& tensor);
   const float* row(std::int64_t i) const { return values.data() + i * width; }
 };
 

@@ -39,7 +39,7 @@ struct KernelFunction {
 };
 
 void svm_regressor(OpCall& call) {
-  const Rows rows(call.input(0));
+  const ScoreRows rows(call.input(0));
   const Attributes& a = call.attributes();
   const KernelFunction kernel(a);
   const auto vectors = a.reals("support_vectors"), coefficients = a.reals("coefficients");
@@ -180,7 +180,7 @@ std::vector<float> class_scores(const Attributes& a, const float* row, std::int6
 }
 
 void svm_classifier(OpCall& call) {
-  const Rows rows(call.input(0));
+  const ScoreRows rows(call.input(0));
   const Attributes& a = call.attributes();
   const Labels labels(a, "classlabels_ints", "classlabels_strings");
   std::optional<EachAgainstEach> machine;

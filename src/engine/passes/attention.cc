@@ -6,6 +6,7 @@
 
 #include "engine/passes/heads.h"
 #include "engine/passes/passes.h"
+#include "engine/passes/quantized.h"
 
 namespace sluice::engine {
 namespace {
@@ -92,11 +93,12 @@ ValueId mask_of(Editor& edit, const Scores& scores) {
 
 // A product with weights and perhaps a bias, and nothing else, for this use alone.
 NodeId plain_linear(const Editor& edit, ValueId value) {
-  const NodeId id = edit.maker(value, "Linear", kFused);
-  if (id == kNoNode || !edit.used_once(value)) return kNoNode;
+  const NodeId id = edit.maker(value);
+  if (id == kNoNode || !is_fused_product(edit.node(id), "Linear") || !edit.used_once(value))
+    return kNoNode;
   const Node& node = edit.node(id);
-  const bool plain =
-      node.inputs.size() <= 3 && Epilogue::of(node.attributes).activation == Activation::none;
+  const bool plain = (node.inputs.size() <= 3 || node.inputs[3] == kNoValue) &&
+                     Epilogue::of(node.attributes).activation == Activation::none;
   return plain ? id : kNoNode;
 }
 
@@ -123,7 +125,7 @@ ValueId side_by_side(Editor& edit, const std::vector<ValueId>& values) {
     const NodeId id = plain_linear(edit, value);
     if (id == kNoNode) return kNoValue;
     linears.push_back(edit.node(id));
-    if (linears.back().inputs[0] != linears[0].inputs[0] ||
+    if (linears.back().inputs[0] != linears[0].inputs[0] || linears.back().op != linears[0].op ||
         edit.type(linears.back().inputs[1]) != edit.type(linears[0].inputs[1]) ||
         linears.back().inputs.size() != linears[0].inputs.size())
       return kNoValue;
@@ -135,8 +137,10 @@ ValueId side_by_side(Editor& edit, const std::vector<ValueId>& values) {
     for (const Node& linear : linears) {
       from.push_back(linear.inputs[i]);
       parts.push_back(edit.constant(linear.inputs[i]));
-      if (!parts.back()) return kNoValue;
+      if (!parts.back() && joined.inputs[i] != kNoValue) return kNoValue;
+      if (parts.back().size() != parts[0].size()) return kNoValue;
     }
+    if (joined.inputs[i] == kNoValue) continue;
     joined.inputs[i] = edit.derive(from, "side by side", [&] { return columns_joined(parts); });
   }
   TensorType type = edit.type(values[0]);

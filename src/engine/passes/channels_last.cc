@@ -8,6 +8,7 @@
 #include "engine/ops/window.h"
 #include "engine/passes/match.h"
 #include "engine/passes/passes.h"
+#include "engine/passes/quantized.h"
 
 namespace sluice::engine {
 namespace {
@@ -17,7 +18,7 @@ constexpr std::int64_t kPlace[] = {0, 3, 1, 2};  // of an axis, once channels ar
 
 std::int64_t place_of(std::int64_t axis) { return kPlace[axis < 0 ? axis + 4 : axis]; }
 
-bool is_elementwise(const Node& node) {
+bool is_elementwise(const Editor& edit, const Node& node) {
   constexpr std::string_view kOps[] = {"Abs",         "Add",
                                        "Cast",        "Ceil",
                                        "Celu",        "Clip",
@@ -36,6 +37,8 @@ bool is_elementwise(const Node& node) {
                                        "Sub",         "Sum",
                                        "Tanh",        "ThresholdedRelu"};
   if (node.domain == kFused) return node.op == "Chain";
+  if (is_onnx(node, "QuantizeLinear") || is_onnx(node, "DequantizeLinear"))
+    return edit.type(node.inputs[1]).shape.size() == 1;
   return is_onnx(node, node.op) &&
          std::find(std::begin(kOps), std::end(kOps), node.op) != std::end(kOps) &&
          (node.version >= 7 || node.inputs.size() == 1);
@@ -79,7 +82,7 @@ void set_window(Node& node, const Window& window) {
   for (const Window::Axis& axis : window.axes()) pads.push_back(axis.after);
   node.attributes.set("strides", strides);
   node.attributes.set("pads", pads);
-  if (node.op == "Conv")
+  if (node.op.ends_with("Conv"))
     node.attributes.set("dilations", dilations);
   else
     node.attributes.set("kernel", kernel);
@@ -107,7 +110,11 @@ class ChannelsLast {
   int run() {
     int changes = 0;
     const std::vector<NodeId> nodes = edit_.nodes();
-    for (const NodeId id : nodes) take_edges(id);
+    for (const NodeId id : nodes) {
+      take_edges(id);
+      if (!edit_.removed(id) && is_quantized_conv(edit_, edit_.node(id)))
+        small_convs_.emplace(id, quantized_conv(edit_, edit_.node(id)));
+    }
     for (const NodeId id : nodes)
       if (!edit_.removed(id) && convert(id)) ++changes;
     return changes;
@@ -136,11 +143,12 @@ class ChannelsLast {
   bool convert(NodeId id) {
     const Node& node = edit_.node(id);
     if (is_image_conv(edit_, node)) return conv(id);
+    if (small_convs_.contains(id)) return small_conv(id);
     if (is_onnx(node, "Reshape")) return shuffle(id);
     if (!std::any_of(node.inputs.begin(), node.inputs.end(),
                      [&](ValueId value) { return native_.contains(value); }))
       return false;
-    if (is_elementwise(node)) return elementwise(id);
+    if (is_elementwise(edit_, node)) return elementwise(id);
     if (!node.domain.empty()) return false;
     if (node.op == "MaxPool" || node.op == "AveragePool") return pool(id);
     if (node.op == "GlobalAveragePool") return reduce(id, "ReduceMean", true);
@@ -188,6 +196,16 @@ class ChannelsLast {
     set_window(node, read_window(old.attributes, edit_.type(old.inputs[0]).shape,
                                  edit_.constant(old.inputs[1])));
     node.attributes.set("group", old.attributes.integer("group", 1));
+    put_last(id, std::move(node));
+    return true;
+  }
+
+  bool small_conv(NodeId id) {
+    const Node old = edit_.node(id);
+    Node node = small_convs_.at(id);
+    node.inputs[0] = last(node.inputs[0]);
+    set_window(node, read_window(old.attributes, edit_.type(old.inputs[0]).shape,
+                                 edit_.constant(node.inputs[1])));
     put_last(id, std::move(node));
     return true;
   }
@@ -306,8 +324,9 @@ class ChannelsLast {
   }
 
   Editor& edit_;
-  std::map<ValueId, ValueId> last_;  // of a value, the same with channels last
-  std::set<ValueId> native_;         // those that are made so
+  std::map<NodeId, Node> small_convs_;  // of small numbers, as found before anything was turned
+  std::map<ValueId, ValueId> last_;     // of a value, the same with channels last
+  std::set<ValueId> native_;            // those that are made so
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // What follows a convolution with its channels last: factor, bias, residual and activation.
 #include "engine/passes/match.h"
 #include "engine/passes/passes.h"
+#include "engine/passes/quantized.h"
 
 namespace sluice::engine {
 namespace {
@@ -25,13 +26,6 @@ void take_output(Editor& edit, NodeId conv, NodeId next) {
   drop(edit, next);
 }
 
-void set_bias(Editor& edit, NodeId conv, ValueId bias) {
-  if (edit.node(conv).inputs.size() > 2)
-    edit.set_input(conv, 2, bias);
-  else
-    edit.add_input(conv, bias);
-}
-
 bool take_bias(Editor& edit, NodeId conv, NodeId next, ValueId other) {
   const TensorType type = edit.type(edit.node(conv).outputs[0]);
   const std::vector<float> added = by_channel(edit, other, type);
@@ -46,7 +40,7 @@ bool take_bias(Editor& edit, NodeId conv, NodeId next, ValueId other) {
       for (std::size_t i = 0; i < list.size(); ++i) list[i] += numbers(own)[i];
     return tensor_of(list, type.dtype, Shape{type.shape[3]});
   });
-  set_bias(edit, conv, bias);
+  put_input(edit, conv, 2, bias);
   take_output(edit, conv, next);
   return true;
 }
@@ -55,7 +49,8 @@ bool take_factor(Editor& edit, NodeId conv, NodeId next, ValueId other) {
   const TensorType type = edit.type(edit.node(conv).outputs[0]);
   const std::vector<float> factor = by_channel(edit, other, type);
   if (factor.empty() || has_input(edit.node(conv), 3)) return false;
-  for (const std::size_t i : {1u, 2u}) {
+  // Of small numbers, the scale carries it.
+  for (const std::size_t i : {is_quantized(edit.node(conv)) ? 4u : 1u, 2u}) {
     if (!has_input(edit.node(conv), i)) continue;
     const ValueId value = edit.node(conv).inputs[i];
     const Tensor tensor = edit.constant(value);
@@ -73,11 +68,9 @@ bool take_factor(Editor& edit, NodeId conv, NodeId next, ValueId other) {
 
 // The conv's output is used nowhere else, so that nothing the other side needs comes after it.
 bool take_residual(Editor& edit, NodeId conv, NodeId next, ValueId other) {
-  if (edit.node(conv).inputs.size() > 3 ||
-      edit.type(other) != edit.type(edit.node(conv).outputs[0]))
+  if (has_input(edit.node(conv), 3) || edit.type(other) != edit.type(edit.node(conv).outputs[0]))
     return false;
-  while (edit.node(conv).inputs.size() < 3) edit.add_input(conv, kNoValue);
-  edit.add_input(conv, other);
+  put_input(edit, conv, 3, other);
   take_output(edit, conv, next);
   return true;
 }
@@ -106,7 +99,7 @@ bool take_next(Editor& edit, NodeId conv) {
 int fuse_convolutions(Editor& edit) {
   int changes = 0;
   for (const NodeId id : edit.nodes()) {
-    if (edit.removed(id) || edit.node(id).op != "Conv" || edit.node(id).domain != kFused) continue;
+    if (edit.removed(id) || !is_fused_product(edit.node(id), "Conv")) continue;
     while (take_next(edit, id)) ++changes;
   }
   return changes;

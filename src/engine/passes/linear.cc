@@ -1,6 +1,7 @@
 // Products with constant weights, and the bias and activation that follow, as Linear.
 #include "engine/passes/match.h"
 #include "engine/passes/passes.h"
+#include "engine/passes/quantized.h"
 
 namespace sluice::engine {
 namespace {
@@ -94,7 +95,7 @@ bool take_bias(Editor& edit, NodeId id) {
   if (edit.type(sum) != type || edit.type(other).dtype != type.dtype) return false;
   const ValueId bias = bias_list(edit, other, type.shape[type.shape.rank() - 1]);
   if (bias == kNoValue) return false;
-  edit.add_input(id, bias);
+  put_input(edit, id, 2, bias);
   edit.set_output(id, sum);
   drop(edit, next);
   return true;
@@ -113,7 +114,7 @@ bool take_activation(Editor& edit, NodeId id) {
 
 // Made before, with room for what follows.
 bool is_open(const Node& node) {
-  return node.domain == kFused && node.op == "Linear" && node.inputs.size() <= 3 &&
+  return is_fused_product(node, "Linear") && !has_input(node, 3) &&
          Epilogue::of(node.attributes).activation == Activation::none;
 }
 
@@ -125,6 +126,7 @@ int fuse_linear(Editor& edit) {
     if (edit.removed(id)) continue;
     NodeId linear = is_open(edit.node(id)) ? id : from_matmul(edit, id);
     if (linear == kNoNode) linear = from_gemm(edit, id);
+    if (linear == kNoNode) linear = quantized_linear(edit, id);
     if (linear == kNoNode) continue;
     changes += linear == id ? 0 : 1;
     changes += take_bias(edit, linear) ? 1 : 0;

@@ -11,6 +11,7 @@ std::vector<PassReport> optimize(Graph& graph, Derived* derived) {
   constexpr Pass kPasses[] = {
       {"simplify", simplify},
       {"merge equal nodes", merge_equal},
+      {"expand constants", expand_constants},
       {"fuse activations", fuse_activations},
       {"fuse norms", fuse_norms},
       {"fuse products with bias and activation", fuse_linear},
@@ -24,6 +25,7 @@ std::vector<PassReport> optimize(Graph& graph, Derived* derived) {
       {"transposes that move nothing", turn_as_views},
       {"simplify views", simplify},
       {"merge what is equal now", merge_equal},
+      {"fuse steps of small numbers", fuse_quantized},
       {"fuse elementwise chains", fuse_chains},
   };
   std::vector<PassReport> report;

@@ -21,6 +21,8 @@ int fuse_residuals(Editor& edit);     // a sum before a Norm or after a Linear
 int to_channels_last(Editor& edit);   // Conv, pools and what is between them on NHWC
 int fuse_convolutions(Editor& edit);  // bias, residual and activation to their Conv on NHWC
 int fuse_chains(Editor& edit);        // elementwise operators to Chain
+int expand_constants(Editor& edit);   // small constants that no product takes as they are
+int fuse_quantized(Editor& edit);     // steps before and behind products of small numbers
 
 // After the others, and then edit.finish(): what was f32 is f16 or bf16, but for the graph's
 // inputs and outputs and for operators that need the range. Finite numbers stay finite: weights

@@ -9,6 +9,7 @@
 #include "engine/op.h"
 #include "engine/passes/match.h"
 #include "engine/passes/passes.h"
+#include "engine/passes/quantized.h"
 
 namespace sluice::engine {
 namespace {
@@ -37,7 +38,6 @@ constexpr std::string_view kWide[] = {
     "Pow",
     "QLinearConv",
     "QLinearMatMul",
-    "QuantizeLinear",
     "RandomNormal",
     "RandomNormalLike",
     "RandomUniform",
@@ -59,7 +59,7 @@ struct Fixed {
   std::string_view op;
   std::size_t first, last;
 };
-constexpr Fixed kFixed[] = {{"Resize", 1, 2}, {"Upsample", 1, 1}};
+constexpr Fixed kFixed[] = {{"QuantizeLinear", 1, 1}, {"Resize", 1, 2}, {"Upsample", 1, 1}};
 
 float most_of(DType type) {
   return type == DType::f16 ? 65504.0f : std::ldexp(255.0f, 120);  // bf16: 1.1111111b * 2^127
@@ -116,6 +116,7 @@ class Narrower {
     return std::find(std::begin(kWide), std::end(kWide), op) != std::end(kWide);
   }
   static bool is_fixed(const Node& node, std::size_t input) {
+    if (is_quantized(node)) return input != 3;  // bias and scales, which leave the range
     return node.domain.empty() && std::any_of(std::begin(kFixed), std::end(kFixed), [&](auto& f) {
              return node.op == f.op && input >= f.first && input <= f.last;
            });
@@ -142,6 +143,8 @@ class Narrower {
       if (const Tensor value = attributes.tensor("value"); !value || value.dtype() == DType::f32)
         attributes.set("value",
                        value ? narrowed(value) : narrowed(tensor_of({0}, DType::f32, Shape{1})));
+    if (is_quantized(node) && !attributes.has("to_type"))
+      attributes.set("to_type", static_cast<std::int64_t>(to_));
     if (node.domain == kFused && node.op == "Chain") clamp_chain(attributes, node.inputs.size());
   }
 

@@ -1,6 +1,7 @@
 // Sums of two values of one shape: before a Norm as part of it, after a Linear as part of that.
 #include "engine/passes/match.h"
 #include "engine/passes/passes.h"
+#include "engine/passes/quantized.h"
 
 namespace sluice::engine {
 namespace {
@@ -25,14 +26,15 @@ bool into_norm(Editor& edit, NodeId sum) {
   return true;
 }
 
+bool has_residual(const Node& node) { return node.inputs.size() > 3 && node.inputs[3] != kNoValue; }
+
 bool into_linear(Editor& edit, NodeId sum) {
   for (const ValueId value : std::vector<ValueId>(edit.node(sum).inputs)) {
-    const NodeId linear = edit.maker(value, "Linear", kFused);
-    if (linear == kNoNode || !edit.used_once(value) || edit.node(linear).inputs.size() > 3)
+    const NodeId linear = edit.maker(value);
+    if (linear == kNoNode || !is_fused_product(edit.node(linear), "Linear") ||
+        !edit.used_once(value) || has_residual(edit.node(linear)))
       continue;
-    const ValueId other = other_input(edit.node(sum), value);
-    if (edit.node(linear).inputs.size() == 2) edit.add_input(linear, kNoValue);
-    edit.add_input(linear, other);
+    put_input(edit, linear, 3, other_input(edit.node(sum), value));
     edit.set_output(linear, edit.node(sum).outputs[0]);
     drop(edit, sum);
     return true;

@@ -229,11 +229,6 @@ std::optional<std::string> attributes_of(const Node& node) {
   return key;
 }
 
-bool is_random(const Node& node) {
-  return node.op.starts_with("Random") || node.op == "Bernoulli" || node.op == "Multinomial" ||
-         node.op == "Dropout";
-}
-
 std::optional<std::string> key_of(const Editor& edit, NodeId id) {
   const Node& node = edit.node(id);
   if (is_random(node) || !node.bodies.empty()) return {};

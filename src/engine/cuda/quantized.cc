@@ -1,0 +1,284 @@
+// Products and convolutions of small numbers: cuBLASLt on the tensor cores, in stretches of rows
+// whose sums stay in the GPU's cache until they are finished.
+#include "engine/cuda/quantized.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "engine/cuda/product.h"
+#include "engine/cuda/site.h"
+#include "engine/edit.h"
+#include "engine/fused.h"
+#include "engine/ops/window.h"
+
+namespace sluice::engine::cuda {
+namespace {
+
+constexpr std::int64_t kTogether = 16;                      // what k and n are rounded up to
+constexpr std::int64_t kSumBytes = std::int64_t{24} << 20;  // of a stretch: half the cache
+constexpr std::int64_t kRowBytes = std::int64_t{64} << 20;
+
+std::int64_t up(std::int64_t x) { return (x + kTogether - 1) / kTogether * kTogether; }
+std::size_t round_up(std::int64_t bytes) {
+  return static_cast<std::size_t>((bytes + 255) / 256 * 256);
+}
+
+bool is_byte(DType type) { return type == DType::u8 || type == DType::i8; }
+
+SmallType small_type(DType type) {
+  switch (type) {
+    case DType::f32: return SmallType::f32;
+    case DType::f16: return SmallType::f16;
+    case DType::bf16: return SmallType::bf16;
+    case DType::u8: return SmallType::u8;
+    case DType::i8: return SmallType::i8;
+    case DType::f8e4m3fn: return SmallType::f8e4m3;
+    default: return SmallType::none;
+  }
+}
+
+struct Parts {
+  std::unique_ptr<ProductPlan> product;
+  SmallRows rows;       // of one stretch
+  bool writes = false;  // rows are written; read where they lie otherwise
+  SmallFinish finish;
+  ConstMemory weight, shift;
+  std::int64_t m = 0, stretch = 0, k = 0;
+  std::string what;
+};
+
+class Quantized final : public Kernel {
+ public:
+  explicit Quantized(Parts parts) : p_(std::move(parts)) {}
+
+  void run(const KernelArgs& args) const override {
+    for (std::int64_t row = 0; row < p_.m; row += p_.stretch)
+      run_stretch(args, std::min(row, p_.m - p_.stretch));  // the last begins before the end
+  }
+  std::string_view what() const override { return p_.what; }
+  std::size_t scratch() const override { return sums_at() + sum_bytes() + p_.product->scratch(); }
+  bool reads_constant(std::size_t input) const override { return input != 1; }
+
+ private:
+  std::size_t sums_at() const { return p_.writes ? round_up(p_.stretch * p_.rows.row) : 0; }
+  std::size_t sum_bytes() const { return round_up(p_.stretch * p_.finish.sum_row * 4); }
+
+  void run_stretch(const KernelArgs& args, std::int64_t row) const {
+    auto* const stream = static_cast<CUstream_st*>(args.stream);
+    auto* const scratch = static_cast<std::byte*>(args.scratch);
+    const void* a = static_cast<const std::byte*>(args.inputs[0]) + row * p_.k;
+    if (p_.writes) {
+      SmallRows rows = p_.rows;
+      rows.x = args.inputs[0];
+      rows.to = scratch;
+      rows.first = row;
+      enqueue(rows, stream);
+      a = scratch;
+    }
+    std::byte* const sums = scratch + sums_at();
+    p_.product->run({a, p_.weight.get(), nullptr, nullptr, sums, sums + sum_bytes()}, stream);
+    const auto input = [&](std::size_t i) -> const std::byte* {
+      return i < args.inputs.size() ? static_cast<const std::byte*>(args.inputs[i]) : nullptr;
+    };
+    SmallFinish f = p_.finish;
+    f.sums = sums;
+    f.shift = static_cast<const std::int32_t*>(p_.shift.get());
+    f.scale = reinterpret_cast<const float*>(input(4));
+    f.bias = reinterpret_cast<const float*>(input(2));
+    const std::int64_t at = row * f.n;
+    if (f.residual_type != SmallType::none) f.residual = input(3) + at * bytes_of(f.residual_type);
+    f.y = static_cast<std::byte*>(args.outputs[0]) + at * bytes_of(f.to);
+    enqueue(f, stream);
+  }
+
+  Parts p_;
+};
+
+// Of n columns, k values each, as rows of `row` bytes, in the order [places, channels].
+Tensor packed_weights(const std::vector<std::uint8_t>& columns, std::int64_t n, std::int64_t k,
+                      std::int64_t row) {
+  const Tensor packed(DType::u8, {up(n), row});
+  std::uint8_t* const to = packed.values<std::uint8_t>().data();
+  std::fill_n(to, packed.bytes(), std::uint8_t{0});
+  for (std::int64_t i = 0; i < n; ++i) std::copy_n(columns.begin() + i * k, k, to + i * row);
+  return packed;
+}
+
+// What the zero of x adds to each sum.
+Tensor shift_of(const std::vector<std::uint8_t>& columns, std::int64_t n, std::int64_t k,
+                int zero) {
+  const Tensor shift(DType::i32, {n});
+  for (std::int64_t i = 0; i < n; ++i) {
+    std::int32_t sum = 0;
+    for (std::int64_t j = 0; j < k; ++j)
+      sum += static_cast<std::int8_t>(columns[static_cast<std::size_t>(i * k + j)]);
+    shift.values<std::int32_t>()[static_cast<std::size_t>(i)] = sum * zero;
+  }
+  return shift;
+}
+
+SmallFinish finish_of(const Site& site, std::int64_t n, bool residual_first) {
+  const Epilogue epilogue = Epilogue::of(site.attributes());
+  const Rounding rounding = Rounding::of(site.attributes());
+  SmallFinish f;
+  f.whole = is_byte(site.in(0).dtype);
+  f.sum_row = up(n);
+  f.n = static_cast<int>(n);
+  f.residual_type = site.has(3) ? small_type(site.in(3).dtype) : SmallType::none;
+  f.to = small_type(rounding.to);
+  f.residual_scale = rounding.residual_scale;
+  f.to_scale = rounding.to_scale;
+  f.residual_zero = rounding.residual_zero;
+  f.to_zero = rounding.to_zero;
+  f.residual_first = residual_first;
+  f.activation = epilogue.activation;
+  f.low = epilogue.low;
+  f.high = epilogue.high;
+  return f;
+}
+
+// Everything but the rows, which are there.
+std::unique_ptr<Kernel> finished(const Site& site, Context& context, Parts parts,
+                                 const std::vector<std::uint8_t>& columns) {
+  const bool bytes = is_byte(site.in(0).dtype);
+  const auto n = static_cast<std::int64_t>(parts.finish.n);
+  const std::int64_t row = parts.rows.row;
+  parts.stretch = std::min({parts.m, std::max<std::int64_t>(128, kSumBytes / (4 * up(n))),
+                            std::max<std::int64_t>(128, kRowBytes / row)});
+  parts.rows.count = parts.finish.rows = parts.stretch;
+  parts.product = plan_product(context, {.dtype = bytes ? DType::i8 : DType::f8e4m3fn,
+                                         .m = parts.stretch,
+                                         .n = up(n),
+                                         .k = row,
+                                         .transposed_b = true,
+                                         .alignment = 16});  // a stretch begins at any row
+  if (!parts.product) return nullptr;
+  const int zero = static_cast<int>(site.attributes().integer("zero", 0));
+  const int shifted = site.in(0).dtype == DType::u8 ? zero - 128 : zero;
+  parts.weight = context.constant(packed_weights(columns, n, parts.k, row));
+  if (bytes && shifted != 0) parts.shift = context.constant(shift_of(columns, n, parts.k, shifted));
+  parts.what = std::string("cuBLASLt product of ") + (bytes ? "bytes" : "fp8") + ", then the rest";
+  return std::make_unique<Quantized>(std::move(parts));
+}
+
+bool takes(const Site& site, const Tensor& w) {
+  const DType x = site.in(0).dtype;
+  const DType residual = site.has(3) ? site.in(3).dtype : DType::f32;
+  const bool fits =
+      is_byte(x) ? w.dtype() == DType::i8 : x == DType::f8e4m3fn && w.dtype() == DType::f8e4m3fn;
+  return fits && w.size() > 0 && site.has(4) && site.in(4).dtype == DType::f32 &&
+         (!site.has(2) || site.in(2).dtype == DType::f32) &&
+         (is_computed_real(residual) || is_byte(residual)) &&
+         small_type(site.out(0).dtype) != SmallType::none;
+}
+
+std::unique_ptr<Kernel> linear(const Graph& graph, const Node& node, Context& context) {
+  const Site site(graph, node);
+  const Tensor w = site.constant(1);
+  if (!w || w.rank() != 2 || !takes(site, w)) return nullptr;
+  if (site.out(0).shape.size() == 0) return nothing_to_do();
+  const std::int64_t k = w.shape()[0], n = w.shape()[1];
+  const auto* const from = static_cast<const std::uint8_t*>(w.data());
+  std::vector<std::uint8_t> columns(static_cast<std::size_t>(k * n));
+  for (std::int64_t i = 0; i < k * n; ++i)
+    columns[static_cast<std::size_t>(i % n * k + i / n)] = from[i];
+  Parts parts;
+  parts.m = site.in(0).shape.size() / k;
+  parts.k = k;
+  parts.rows.row = up(k);
+  parts.rows.channels = static_cast<int>(k);
+  parts.rows.flip = site.in(0).dtype == DType::u8 ? 0x80 : 0;
+  parts.writes = parts.rows.flip != 0 || up(k) != k;
+  parts.finish = finish_of(site, n, false);
+  return finished(site, context, std::move(parts), columns);
+}
+
+void set_window(SmallRows& rows, const Shape& in, const Window::Axis& high,
+                const Window::Axis& wide) {
+  const auto number = [](std::int64_t size) { return static_cast<int>(size); };
+  rows.high = number(in[1]), rows.wide = number(in[2]), rows.channels = number(in[3]);
+  rows.out_high = number(high.out), rows.out_wide = number(wide.out);
+  rows.kernel_high = number(high.kernel), rows.kernel_wide = number(wide.kernel);
+  rows.stride_high = number(high.stride), rows.stride_wide = number(wide.stride);
+  rows.dilation_high = number(high.dilation), rows.dilation_wide = number(wide.dilation);
+  rows.top = number(high.before), rows.left = number(wide.before);
+}
+
+std::unique_ptr<Kernel> conv(const Graph& graph, const Node& node, Context& context) {
+  const Site site(graph, node);
+  const Tensor w = site.constant(1);
+  if (!w || w.rank() != 4 || !takes(site, w)) return nullptr;
+  const Shape in = site.in(0).shape, out = site.out(0).shape;
+  if (out.size() == 0) return nothing_to_do();
+  const Window window = read_window(node.attributes, {in[0], in[3], in[1], in[2]}, w);
+  const Window::Axis &high = window.axes()[0], &wide = window.axes()[1];
+  const std::int64_t n = w.shape()[0], ins = w.shape()[1], places = high.kernel * wide.kernel;
+  const auto* const from = static_cast<const std::uint8_t*>(w.data());
+  std::vector<std::uint8_t> columns(static_cast<std::size_t>(w.size()));
+  for (std::int64_t i = 0; i < w.size(); ++i) {
+    const std::int64_t filter = i / (ins * places), channel = i / places % ins;
+    columns[static_cast<std::size_t>((filter * places + i % places) * ins + channel)] = from[i];
+  }
+  Parts parts;
+  parts.m = out.size() / n;
+  parts.k = ins * places;
+  parts.rows.row = up(parts.k);
+  set_window(parts.rows, in, high, wide);
+  parts.rows.flip = site.in(0).dtype == DType::u8 ? 0x80 : 0;
+  parts.rows.outside = static_cast<unsigned char>(site.attributes().integer("zero", 0));
+  const bool pixels =
+      places == 1 && high.stride == 1 && wide.stride == 1 && high.out == in[1] && wide.out == in[2];
+  parts.writes = !pixels || parts.rows.flip != 0 || parts.rows.row != parts.k;
+  parts.finish = finish_of(site, n, true);
+  return finished(site, context, std::move(parts), columns);
+}
+
+// Of one scale; of others, and of f32 as whole numbers, there are kernels elsewhere.
+std::unique_ptr<Kernel> steps(const Graph& graph, const Node& node, Context&) {
+  const Site site(graph, node);
+  const auto scale = site.number(1), zero = site.has(2) ? site.number(2) : 0.0;
+  SmallSteps all{.count = site.in(0).shape.size(),
+                 .from = small_type(site.in(0).dtype),
+                 .to = small_type(site.out(0).dtype)};
+  if (!is_computed_real(site.in(0).dtype) || bytes_of(all.to) != 1 || all.to == SmallType::none ||
+      !scale || !zero || site.attributes().integer("block_size", 0) != 0)
+    return nullptr;
+  all.scale = static_cast<float>(*scale);
+  all.zero = static_cast<int>(*zero);
+  return launched(
+      "steps",
+      [all](const KernelArgs& args) {
+        SmallSteps own = all;
+        own.x = args.inputs[0];
+        own.y = args.outputs[0];
+        enqueue(own, static_cast<CUstream_st*>(args.stream));
+      },
+      1);
+}
+
+std::unique_ptr<Kernel> numbers(const Graph& graph, const Node& node, Context&) {
+  const Site site(graph, node);
+  const auto scale = site.number(1);
+  if (site.in(0).dtype != DType::f8e4m3fn || site.out(0).dtype != DType::f32 || !scale)
+    return nullptr;
+  return launched(
+      "floats of fp8",
+      [count = site.in(0).shape.size(), by = static_cast<float>(*scale)](const KernelArgs& args) {
+        enqueue_from_fp8(args.inputs[0], static_cast<float*>(args.outputs[0]), count, by,
+                         static_cast<CUstream_st*>(args.stream));
+      },
+      1);
+}
+
+constexpr Maker kMakers[] = {
+    {"DequantizeLinear", "", numbers},
+    {"QuantizeLinear", "", steps},
+    {"QuantizedConv", kFused, conv},
+    {"QuantizedLinear", kFused, linear},
+};
+
+}  // namespace
+
+std::span<const Maker> quantized_kernels() { return kMakers; }
+
+}  // namespace sluice::engine::cuda

@@ -1,0 +1,128 @@
+// Products and convolutions of small numbers, as plainly as they can be written: the numbers they
+// stand for, in double. fused.h says what each computes.
+#include "engine/fused.h"
+#include "engine/ops/convert.h"
+#include "engine/ops/families.h"
+#include "engine/ops/gemm.h"
+#include "engine/ops/quantize.h"
+#include "engine/ops/window.h"
+
+namespace sluice::engine {
+namespace {
+
+double* data(const Tensor& tensor) { return static_cast<double*>(tensor.data()); }
+
+// Small numbers as what they stand for; none where left out.
+Tensor wide(OpCall& call, std::size_t i, double zero = 0, double scale = 1) {
+  if (!call.has(i)) return {};
+  const Tensor& small = call.input(i);
+  const Tensor made = converted(small, DType::f64);
+  if (bits(small.dtype()) > 8) return made;
+  for (double& x : made.values<double>()) x = (x - zero) * scale;
+  return made;
+}
+
+void check(const Tensor& tensor, std::string_view what, const Shape& shape) {
+  require(!tensor || tensor.shape() == shape, std::string(what) + " of shape " +
+                                                  to_string(tensor.shape()) + " is needed as " +
+                                                  to_string(shape));
+}
+
+// All there is besides x and w.
+struct Rest {
+  Tensor bias, residual, scale;
+  Epilogue epilogue;
+  Rounding rounding;
+
+  Rest(OpCall& call, const Shape& shape)
+      : bias(wide(call, 2)),
+        scale(wide(call, 4)),
+        epilogue(Epilogue::of(call.attributes())),
+        rounding(Rounding::of(call.attributes())) {
+    const std::int64_t n = shape[shape.rank() - 1];
+    residual = wide(call, 3, rounding.residual_zero, static_cast<double>(rounding.residual_scale));
+    require(bool(scale), "scales are missing");
+    check(scale, "scale", {n});
+    check(bias, "bias", {n});
+    check(residual, "residual", shape);
+    call.output(0, rounding.to, shape);  // who asks for the type alone is told now
+  }
+
+  void give(OpCall& call, const Tensor& y) const {
+    if (!rounding.has_steps()) return call.give(0, converted(y, rounding.to));
+    const Tensor zeros(DType::f64, y.shape());
+    std::fill_n(data(zeros), zeros.size(), static_cast<double>(rounding.to_zero));
+    for (double& x : y.values<double>()) x /= static_cast<double>(rounding.to_scale);
+    call.give(0, quantized(y, zeros, rounding.to, true));
+  }
+};
+
+Tensor small_x(OpCall& call) {
+  return wide(call, 0, static_cast<double>(call.attributes().integer("zero", 0)));
+}
+
+void linear(OpCall& call) {
+  require(call.has(1), "weights are missing");
+  const Shape in = call.input(0).shape(), of_w = call.input(1).shape();
+  const int last = in.rank() - 1;
+  require(last >= 0 && of_w.rank() == 2 && in[last] == of_w[0],
+          "weights of shape " + to_string(of_w) + " for an input of " + to_string(in));
+  const std::int64_t k = of_w[0], n = of_w[1], rows = in.size(0, last);
+  Shape shape = in;
+  shape[last] = n;
+  const Rest rest(call, shape);
+  const Tensor x = small_x(call), w = wide(call, 1), y(DType::f64, shape);
+  multiply<double>(call.workers, rows, n, k, {data(x), k, 1}, {data(w), n, 1}, data(y), n);
+  for (std::int64_t i = 0; i < rows * n; ++i) {
+    double& value = data(y)[i];
+    value = value * data(rest.scale)[i % n] + (rest.bias ? data(rest.bias)[i % n] : 0);
+    value = rest.epilogue(value) + (rest.residual ? data(rest.residual)[i] : 0);
+  }
+  rest.give(call, y);
+}
+
+// The window of a convolution over [batch, height, width, channels].
+Window window_of(OpCall& call, const Shape& in, const Tensor& weights) {
+  return read_window(call.attributes(), {in[0], in[3], in[1], in[2]}, weights);
+}
+
+void conv(OpCall& call) {
+  require(call.has(1), "weights are missing");
+  const Shape in = call.input(0).shape(), of_w = call.input(1).shape();
+  require(in.rank() == 4 && of_w.rank() == 4 && of_w[1] == in[3],
+          "weights of shape " + to_string(of_w) + " for an input of " + to_string(in));
+  const Window window = window_of(call, in, call.input(1));
+  const Window::Axis &high = window.axes()[0], &broad = window.axes()[1];
+  const std::int64_t outs = of_w[0], ins = of_w[1], places = of_w[2] * of_w[3];
+  const Shape shape{in[0], high.out, broad.out, outs};
+  const Rest rest(call, shape);
+  const Tensor x = small_x(call), w = wide(call, 1), y(DType::f64, shape);
+  for (std::int64_t i = 0; i < shape.size(); ++i) {
+    const std::int64_t o = i % outs, column = i / outs % broad.out,
+                       row = i / outs / broad.out % high.out;
+    const double* const image = data(x) + i / outs / broad.out / high.out * in.size(1, 4);
+    const std::int64_t top = high.start(row), left = broad.start(column);
+    double sum = 0;
+    for (std::int64_t r = high.first(top); r < high.last(top); ++r)
+      for (std::int64_t c = broad.first(left); c < broad.last(left); ++c) {
+        const double* const from =
+            image + ((top + r * high.dilation) * broad.in + left + c * broad.dilation) * ins;
+        for (std::int64_t k = 0; k < ins; ++k)
+          sum += from[k] * data(w)[(o * ins + k) * places + r * broad.kernel + c];
+      }
+    sum = sum * data(rest.scale)[o] + (rest.bias ? data(rest.bias)[o] : 0);
+    data(y)[i] = rest.epilogue(sum + (rest.residual ? data(rest.residual)[i] : 0));
+  }
+  rest.give(call, y);
+}
+
+constexpr Op kOps[] = {
+    {"QuantizedConv", 1, {DType::u8, DType::i8}, conv, "sluice"},
+    {"QuantizedLinear", 1, {DType::u8, DType::i8, DType::f8e4m3fn}, linear, "sluice"},
+};
+
+}  // namespace
+
+std::span<const Op> fused_quantized_ops() { return kOps; }
+
+}  // namespace sluice::engine

@@ -1,0 +1,73 @@
+#include "engine/programs.h"
+
+#include <algorithm>
+
+namespace sluice::engine {
+namespace {
+
+constexpr double kFirstPause_s = 1, kLongestPause_s = 300;
+
+}  // namespace
+
+std::int64_t Fit::begin(std::int64_t rows, Instant now) const {
+  const Lock lock(mutex_);
+  return most_ && now < again_ ? std::min(*most_, rows) : rows;
+}
+
+void Fit::found(std::int64_t most, Instant now) {
+  const Lock lock(mutex_);
+  if (most_ == most && now < again_) return;  // as was known
+  most_ = most;
+  pause_s_ = std::clamp(2 * pause_s_, kFirstPause_s, kLongestPause_s);
+  again_ = now + std::chrono::duration_cast<Steady::duration>(Seconds(pause_s_));
+}
+
+void Fit::all() {
+  const Lock lock(mutex_);
+  most_.reset();
+  pause_s_ = 0;
+}
+
+std::shared_ptr<Programs::Entry> Programs::at(std::span<const TensorType> types) {
+  const Lock lock(mutex_);
+  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const auto& entry) {
+    return std::equal(entry->types.begin(), entry->types.end(), types.begin(), types.end());
+  });
+  if (found != entries_.end()) {
+    entries_.splice(entries_.begin(), entries_, found);
+  } else {
+    entries_.push_front(std::make_shared<Entry>(types));
+    if (entries_.size() > kMost) entries_.pop_back();
+  }
+  return entries_.front();
+}
+
+void Programs::add(const std::shared_ptr<const Program>& program) {
+  const Lock lock(mutex_);
+  std::erase_if(made_, [](const auto& one) { return one.expired(); });
+  made_.push_back(program);
+}
+
+std::vector<Graph> Programs::graphs() const {
+  std::vector<std::shared_ptr<Entry>> entries;
+  {
+    const Lock lock(mutex_);
+    entries.assign(entries_.begin(), entries_.end());
+  }
+  std::vector<Graph> graphs;
+  for (const auto& entry : entries) {
+    const Lock lock(entry->making);
+    if (entry->result.program) graphs.push_back(entry->result.program->graph());
+  }
+  return graphs;
+}
+
+std::size_t Programs::trim() const noexcept {
+  std::size_t bytes = 0;
+  const Lock lock(mutex_);
+  for (const auto& one : made_)
+    if (const auto program = one.lock()) bytes += program->trim();
+  return bytes;
+}
+
+}  // namespace sluice::engine

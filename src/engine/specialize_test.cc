@@ -1,0 +1,95 @@
+#include "engine/specialize.h"
+
+#include <gmock/gmock.h>
+
+#include "engine/fold.h"
+#include "engine/graph_for_tests.h"
+#include "engine/ops/one_op_for_tests.h"
+#include "engine/session.h"
+
+namespace sluice::engine {
+namespace {
+
+std::vector<std::string> operators(const Graph& graph) {
+  std::vector<std::string> all;
+  for (const Node& node : graph.nodes) all.push_back(node.op);
+  return all;
+}
+
+// One node on a value of the graph around it and, if it has one, a constant of its own.
+std::shared_ptr<const Graph> branch(const std::string& op, ValueId outside, float number) {
+  GraphBuilder b;
+  const ValueId x = b.input("captured");
+  Graph body = b.output(b.node(op, {x, b.constant(Tensor::of<float>(number))})).take();
+  body.inputs.clear();
+  body.captured.push_back({.outside = outside, .here = x});
+  return std::make_shared<const Graph>(std::move(body));
+}
+
+// y = relu(condition ? x + 2 : x * 3).
+Graph chooses(const std::function<ValueId(GraphBuilder&)>& condition) {
+  GraphBuilder b;
+  const ValueId x = b.input("x");
+  const ValueId made = b.node("If", {condition(b)});
+  Graph graph = b.output(b.node("Relu", {made})).take();
+  for (Node& node : graph.nodes)
+    if (node.op == "If")
+      node.bodies = {{"then_branch", branch("Add", x, 2)}, {"else_branch", branch("Mul", x, 3)}};
+  return graph;
+}
+
+TEST(SpecializeTest, ABranchThatIsCertainStandsInThePlaceOfItsIf) {
+  compute::Workers workers(1);
+  const TensorType type{DType::f32, {4}};
+  const auto given = [](bool which) {
+    return [which](GraphBuilder& b) { return b.constant(Tensor::of<bool>(which)); };
+  };
+  for (const bool which : {true, false}) {
+    const Graph graph = chooses(given(which));
+    const Graph special = specialize(graph, std::span(&type, 1), workers);
+    EXPECT_THAT(operators(special),
+                testing::ElementsAre(which ? "Add" : "Mul", "Identity", "Relu"));
+    const Session compiled(graph, workers), plain(graph, workers, {.compile = false});
+    EXPECT_TRUE(compiled.compiled(std::span(&type, 1)).program);
+    const Datum x(varied({4}, 3));
+    EXPECT_EQ(list_of<float>(compiled.run(std::span(&x, 1))[0].tensor),
+              list_of<float>(plain.run(std::span(&x, 1))[0].tensor));
+  }
+}
+
+TEST(SpecializeTest, AConditionThatAnInputDecidesRunsNodeByNode) {
+  compute::Workers workers(1);
+  const Graph graph = chooses([](GraphBuilder& b) { return b.input("which", DType::boolean); });
+  const TensorType types[] = {{DType::f32, {4}}, {DType::boolean, {}}};
+  EXPECT_THROW(specialize(graph, types, workers), Error);
+}
+
+// Otherwise a plan would take longer to read than to make; this one would take hours.
+TEST(SpecializeTest, AskingWhatFusedNodesMakeComputesNothing) {
+  compute::Workers workers(1);
+  GraphBuilder b;
+  const ValueId x = b.input("x");
+  ValueId y = b.node("Conv", {x, b.constant(varied({64, 64, 3, 3}))},
+                     {{"pads", std::vector<std::int64_t>{1, 1, 1, 1}}}, "sluice");
+  y = b.node("Linear", {y, b.constant(varied({64, 96}))}, {}, "sluice");
+  y = b.node("Norm", {y, kNoValue, b.constant(varied({96}))}, {}, "sluice");
+  Graph graph = b.output(y).take();
+  for (Node& node : graph.nodes) node.version = 1;
+  const TensorType type{DType::f32, {256, 1024, 1024, 64}};
+  const Graph special = specialize(graph, std::span(&type, 1), workers);
+  EXPECT_EQ(type_of(special[special.outputs[0]]).shape, (Shape{256, 1024, 1024, 96}));
+}
+
+TEST(SpecializeTest, LargeWeightsThatAModelMakesAreConstants) {
+  compute::Workers workers(1);
+  GraphBuilder b;
+  const ValueId weight = b.node("ConstantOfShape", {b.integers({1024, 512})});
+  const ValueId other = b.node("ConstantOfShape", {b.integers({600, 512})});
+  const Graph graph =
+      b.output(b.node("Add", {b.node("MatMul", {b.input("x"), weight}), other})).take();
+  EXPECT_THAT(operators(fold_moves(graph, workers)),
+              testing::ElementsAre("ConstantOfShape", "MatMul", "Add"));
+}
+
+}  // namespace
+}  // namespace sluice::engine
