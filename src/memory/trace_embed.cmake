@@ -32,6 +32,7 @@ std::span<const TraceFile> shipped_traces() noexcept {
 
 }  // namespace sluice::memory
 ")
-  set_source_files_properties(${output} PROPERTIES OBJECT_DEPENDS "${paths}")
+  set_source_files_properties(${output} PROPERTIES OBJECT_DEPENDS "${paths}"
+    SKIP_UNITY_BUILD_INCLUSION ON)
   target_sources(${target} PRIVATE ${output})
 endfunction()

@@ -43,6 +43,7 @@ std::span<const EmbeddedFile> embedded_files() noexcept {
 
 }  // namespace sluice::serve::page
 ")
-  set_source_files_properties(${output} PROPERTIES OBJECT_DEPENDS "${paths}")
+  set_source_files_properties(${output} PROPERTIES OBJECT_DEPENDS "${paths}"
+    SKIP_UNITY_BUILD_INCLUSION ON)
   target_sources(${target} PRIVATE ${output})
 endfunction()
