@@ -193,7 +193,8 @@ class Commands(Command):
         child = self.started("job", "--memory-gb", "1")
         child.kill()
         wait_for("it is freed", lambda: not self.held(), timeout=1)
-        self.assertEqual(child.communicate(timeout=5)[0], "term\n")
+        # The kernel tells of a parent's end once for each of its threads that had the child.
+        self.assertRegex(child.communicate(timeout=5)[0], r"^(term\n)+$")
 
     def test_without_room_the_command_runs_on_the_cpu(self):
         done = self.run_lease("request", "big", "--memory-gb", "900", "--", "sh", "-c",
