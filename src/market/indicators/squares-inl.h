@@ -1,7 +1,7 @@
 // Squares of kLanes bars of kLanes lines on their way between memory, where lines are rows,
 // and registers, where bars are vectors. Where shuffles have one port and loads and stores
-// two, halves of rows are joined as they are loaded and parted as they are stored, so that
-// two rounds of shuffles do in place of three. Included once per instruction set.
+// two, halves of rows are joined as they are loaded and parted as they are stored, so that a
+// round of shuffles less does. Included once per instruction set.
 #include "market/indicators/pack-inl.h"
 
 #if defined(SLUICE_MARKET_SQUARES_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -17,13 +17,24 @@ namespace sluice::market::HWY_NAMESPACE {
 // Pair j of a square that goes out is of this row and the one two further on.
 constexpr int row_of_pair(int j) { return j + (j & 2); }
 
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
 HWY_INLINE Vec load_halves(const double* lower, const double* upper) {
   const hn::Half<D> half;
   return hn::Combine(D(), hn::LoadU(half, upper), hn::LoadU(half, lower));
 }
 
+// The first and the last bars of two rows. Those of a row are stored one after the other:
+// a cache takes two at once where they go to the same line.
+HWY_INLINE void store_pair(Vec first, Vec last, double* row, double* other) {
+  const hn::Half<D> half;
+  hn::StoreU(hn::LowerHalf(half, first), half, row);
+  hn::StoreU(hn::LowerHalf(half, last), half, row + kLanes / 2);
+  hn::StoreU(hn::UpperHalf(half, first), half, other);
+  hn::StoreU(hn::UpperHalf(half, last), half, other + kLanes / 2);
+}
+#endif
+
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
 // square[i] is bar i of the rows.
 HWY_INLINE void load_rows(const double* const* rows, Vec* square) {
   const D d;
@@ -40,8 +51,7 @@ HWY_INLINE void load_rows(const double* const* rows, Vec* square) {
   }
 }
 
-// Square of bars to what store_pair() takes: square[j] and square[j + 4] are pair j, the
-// first and the last four bars of two rows.
+// Square of bars to what store_pair() takes: square[j] and square[j + kLanes / 2] are pair j.
 HWY_INLINE void part_square(Vec* square) {
   const D d;
   const __m512i lower = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
@@ -58,13 +68,21 @@ HWY_INLINE void part_square(Vec* square) {
     square[i + 3] = Vec{_mm512_permutex2var_pd(odd.raw, upper, more_odd.raw)};
   }
 }
+#elif HWY_ARCH_X86 && HWY_TARGET == HWY_AVX2
+HWY_INLINE void load_rows(const double* const* rows, Vec* square) {
+  for (int i = 0; i < kLanes; i += 2) {
+    const Vec a = load_halves(rows[0] + i, rows[2] + i), b = load_halves(rows[1] + i, rows[3] + i);
+    square[i] = hn::InterleaveLower(D(), a, b);
+    square[i + 1] = hn::InterleaveUpper(D(), a, b);
+  }
+}
 
-HWY_INLINE void store_pair(Vec first, Vec last, double* row, double* other) {
-  const hn::Half<D> half;
-  hn::StoreU(hn::LowerHalf(half, first), half, row);
-  hn::StoreU(hn::LowerHalf(half, last), half, row + 4);
-  hn::StoreU(hn::UpperHalf(half, first), half, other);
-  hn::StoreU(hn::UpperHalf(half, last), half, other + 4);
+HWY_INLINE void part_square(Vec* square) {
+  for (int i = 0; i < kLanes; i += 2) {
+    const Vec a = square[i], b = square[i + 1];
+    square[i] = hn::InterleaveLower(D(), a, b);
+    square[i + 1] = hn::InterleaveUpper(D(), a, b);
+  }
 }
 #else
 HWY_INLINE void load_rows(const double* const* rows, Vec* square) {

@@ -3,8 +3,8 @@
 //
 // In caches, rules of one input go square by square instead, kLanes bars at a time through
 // registers: loads, shuffles, chains and quotients of several squares are then under way
-// together, so that the busiest of them is the limit and not their sum. With 4 lanes, which
-// have 16 registers, those without a window. Included once per instruction set.
+// together, so that the busiest of them is the limit and not their sum. Included once per
+// instruction set.
 //
 // Limit, in cycles a point with 8 lanes, two vector ports and one of them for shuffles, arrays
 // in the L2 cache and aligned; lines to and from that cache 0.6 with one output, 1.5 with three.
@@ -13,8 +13,10 @@
 //   SMA     80 operations for 64 points, 48 of them shuffles: 0.75. Seen 1.3, 58 %.
 //   RSI     the quotient, 16 cycles a vector: 2.0. Seen 2.3, 87 %.
 //   BBANDS  263 operations for 64 points: window 95, roots 80 (half of them, the others take
-//           96 cycles of their own unit), shuffles 72, bands 16: 2.05. Seen 3.3, 62 %.
+//           96 cycles of their own unit), shuffles 72, bands 16: 2.05. Seen 3.1, 66 %. With the
+//           shuffles and roots taken out it still takes 2.0: three outputs to the L2 cache.
 //   MACD    three outputs: 1.5. Seen 2.6, 58 %.
+// With 4 lanes: EMA 1.4, SMA 1.3, RSI 1.8, BBANDS 4.3 (3.9 without its roots).
 // In blocks, where times add up:
 //   ATR     three inputs 0.9, one transpose 0.4, chain 0.3, out 0.4: 2.0. Seen 2.6, 77 %.
 // Beyond the caches: 8 bytes for each input and output of a point.
@@ -55,8 +57,7 @@ struct With<R<W, form>, V> {
 
 // Rules whose bars go through registers in squares.
 template <class S>
-constexpr bool kInSquares = S::kInputs == 1 && S::kCarries <= 3 &&
-                            (kLanes == 8 || (kLanes == 4 && !S::kKeeps));
+constexpr bool kInSquares = S::kInputs == 1 && S::kCarries <= 3 && kLanes >= 4;
 
 // Vectors that run together: 16 lines (more are more streams than caches and memory follow),
 // and no more than what the rule carries from bar to bar leaves half of the registers for.
@@ -64,6 +65,7 @@ constexpr bool kInSquares = S::kInputs == 1 && S::kCarries <= 3 &&
 template <class S>
 constexpr int together() {
   if (kInSquares<S> && kLanes == 8 && requires { S::kRaw; }) return 1;
+  if (kInSquares<S> && kLanes == 4) return 2;  // of 16 registers
   constexpr int kHalf = kLanes >= 8 || !HWY_ARCH_X86 ? 16 : 8;
   int n = std::clamp(16 / kLanes, 1, kLanes);
   while (n > 1 && n * S::kCarries > kHalf) n /= 2;
@@ -218,20 +220,23 @@ class Sweep {
     Rows rows(group_, t);
     for (; rows.t + kLanes <= group_.all_to; rows.next()) {
       Square taken, made[kMade];
-      HWY_UNROLL(2)
+      HWY_UNROLL(4)
       for (int u = 0; u < kVectors; ++u) take_square(rows, u, taken[u]);
       compute_square(state, plan, taken, made);
-      HWY_UNROLL(2)
+      HWY_UNROLL(4)
       for (int u = 0; u < kVectors; ++u) give_square(plan, rows, u, made);
     }
     state_ = state;
     return rows.t;
   }
 
-  // A rule with a window has too many operations to spare any: whole rows, and all shuffles.
-  // The others wait for their chain or quotient, and for shuffles, of which halves save some.
+  // With 8 lanes a rule with a window has too many operations to spare any: whole rows, and
+  // all shuffles. The others wait for their chain, quotient or root, and for shuffles, of which
+  // halves save some.
+  static constexpr bool kWhole = S::kKeeps && kLanes == 8;
+
   HWY_INLINE void take_square(const Rows& rows, int u, Vec* taken) const {
-    if constexpr (S::kKeeps) {
+    if constexpr (kWhole && !kRefines) {
       for (int l = 0; l < kLanes; ++l) taken[l] = load_bars(rows.in(u * kLanes + l));
       transpose(taken);
     } else {
@@ -265,7 +270,7 @@ class Sweep {
 
   // Of two bars, so that roots go both ways.
   HWY_INLINE void refine_pair(const Plan& plan, int i, Square& made) {
-    HWY_UNROLL(2)
+    HWY_UNROLL(4)
     for (int u = 0; u < kVectors; ++u) {
       const Pack<2> pair = S::refine(plan, Pack<2>(Bundle<2>{{made[u][i]}, {made[u][i + 1]}}));
       made[u][i] = pair.v.a.a;
@@ -274,14 +279,14 @@ class Sweep {
   }
 
   HWY_INLINE void give_square(const Plan& plan, const Rows& rows, int u, Square* made) const {
-    HWY_UNROLL(2)
+    HWY_UNROLL(4)
     for (int k = 0; k < kMade; ++k) {
-      if constexpr (S::kKeeps)
+      if constexpr (kWhole)
         transpose(made[k][u]);
       else
         part_square(made[k][u]);
     }
-    if constexpr (S::kKeeps)
+    if constexpr (kWhole)
       give_lines(plan, rows, u, made);
     else
       give_pairs(plan, rows, u, made);
@@ -301,7 +306,7 @@ class Sweep {
     HWY_UNROLL(4)
     for (int j = 0; j < kLanes / 2; ++j) {
       Pack<2> in[kMade], out[S::kOutputs];
-      HWY_UNROLL(2)
+      HWY_UNROLL(4)
       for (int k = 0; k < kMade; ++k) {
         in[k].v.a.a = made[k][u][j];
         in[k].v.b.a = made[k][u][j + kLanes / 2];
