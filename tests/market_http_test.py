@@ -54,6 +54,11 @@ class Market(unittest.TestCase):
         self.assertEqual(ran["on"], "cpu")
         self.assertTrue(ran["reason"])
 
+    def test_a_gpu_that_is_not_there_is_not_replaced_in_silence(self):
+        ran = self.done("rsi", close=CLOSE, device="gpu")["ran"]
+        self.assertEqual(ran["on"], "cpu")
+        self.assertTrue(ran["reason"])
+
     def test_every_calculation_says_why_it_ran_there_and_how_long(self):
         option = dict(spot=60, strike=65, t=0.25, vol=0.3)
         asked = [("option", option), ("option", {**option, "model": "binomial", "steps": 64}),

@@ -181,6 +181,15 @@ class BeyondTaLib(unittest.TestCase):
         self.assertEqual(found.dtype, np.float32)
         np.testing.assert_allclose(found, ours.SMA(close, 10), rtol=1e-5)
 
+    def test_a_gpu_asked_for_by_name_is_used_or_an_error(self):
+        close = inputs("random")["close"]
+        try:
+            found = ours.SMA(close, 10, device="gpu")
+        except Exception as refused:  # where there is none
+            self.assertIn("auto takes the CPU", str(refused))
+        else:
+            np.testing.assert_allclose(found, ours.SMA(close, 10, device="cpu"), rtol=1e-12)
+
     def test_pandas_in_pandas_out(self):
         try:
             import pandas

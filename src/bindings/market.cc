@@ -76,6 +76,7 @@ void run(sluice_market* m, const market::Plan& plan, const Run<T>& r, const char
   require(m != nullptr && r.in != nullptr && r.out != nullptr, "a pointer is null");
   const auto where = compute::where_from(device == nullptr ? "auto" : device);
   require(where.has_value(), "device is auto, cpu or gpu");
+  m->compute->require_device(*where);
   require(r.in_count == static_cast<size_t>(plan.inputs) &&
               r.out_count == static_cast<size_t>(plan.outputs),
           "the number of arrays is not the indicator's");

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "compute/costs_file.h"
@@ -132,6 +133,13 @@ Workers& Compute::workers() noexcept { return impl_->workers; }
 
 ComputeFigures Compute::figures() const {
   return {impl_->cpu_calls, impl_->gpu_calls, impl_->faults, impl_->exhausted, impl_->fallbacks};
+}
+
+void Compute::require_device(Where where) const {
+  if (where != Where::gpu || impl_->options.accelerator) return;
+  throw Error(
+      Code::unavailable,
+      "device gpu: no GPU is in use here (none found, or switched off); auto takes the CPU");
 }
 
 std::string Compute::accelerator_name() const {

@@ -56,6 +56,10 @@ class Compute {
   // What run() would choose.
   Choice explain(const Operation& operation, const Call& call, Where where = Where::automatic);
 
+  // Throws unavailable for Where::gpu where there is none: who asks for a GPU by name must not
+  // get the CPU in silence.
+  void require_device(Where where) const;
+
   Workers& workers() noexcept;
   ComputeFigures figures() const;
   std::string accelerator_name() const;               // empty when there is none

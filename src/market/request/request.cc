@@ -18,11 +18,11 @@ struct Kind {
   std::string_view name;
   Json (*answer)(Asking&);
 };
-constexpr Kind kKinds[] = {{"option", answer_option},
-                           {"risk", answer_risk},
-                           {"portfolio", answer_portfolio},
-                           {"montecarlo", answer_montecarlo},
-                           {"backtest", answer_backtest}};
+constexpr Kind kRequests[] = {{"option", answer_option},
+                              {"risk", answer_risk},
+                              {"portfolio", answer_portfolio},
+                              {"montecarlo", answer_montecarlo},
+                              {"backtest", answer_backtest}};
 
 constexpr std::array<std::string_view, 3> kDevices{"auto", "cpu", "gpu"};
 
@@ -35,7 +35,8 @@ void Asking::check_work(double work, std::string_view names) const {
 }
 
 void Asking::tell(Json& to, const compute::Outcome& outcome) const {
-  if (!explain) return;
+  const bool in_silence = where == compute::Where::gpu && outcome.items_on_gpu == 0;
+  if (!explain && !in_silence) return;
   Json ran = {{"on", outcome.items_on_gpu > 0 ? "gpu" : "cpu"},
               {"reason", outcome.choice.reason},
               {"seconds", outcome.seconds}};
@@ -55,8 +56,9 @@ Json answer(compute::Compute& compute, std::string_view what, const Json& reques
             const RequestLimits& limits) {
   Asking asking{compute, limits, Fields(request), compute::Where::automatic, false};
   asking.where = *compute::where_from(kDevices[asking.fields.one_of("device", kDevices, 0)]);
+  compute.require_device(asking.where);
   asking.explain = asking.fields.flag("explain", false);
-  for (const Kind& kind : kKinds)
+  for (const Kind& kind : kRequests)
     if (kind.name == what) return kind.answer(asking);
   return answer_indicator(asking, what);
 }
