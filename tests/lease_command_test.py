@@ -63,6 +63,17 @@ class Requests(Command):
         self.assertEqual(done.returncode, 0, done.stderr)
         wait_for("it ends", lambda: not self.held(), timeout=1)
 
+    def test_where_it_goes_may_be_wished(self):
+        for wish, card in (("best_fit", "Card of 8"), ("spread", "Card of 16")):
+            done = self.run_lease("request", "scout", "--memory-gb", "2", "--placement", wish,
+                                  "--numa-node", "0", "--linked", "--ttl-s", "1")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn(card, done.stdout)
+            wait_for("it is over", self.server.is_free)
+        done = self.run_lease("request", "scout", "--memory-gb", "2", "--placement", "tight")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("best_fit, spread", done.stderr)
+
     def test_json_is_the_servers_answer(self):
         done = self.run_lease("request", "scout", "--memory-gb", "2", "--json", "--gpus", "2",
                               "--priority", "high", "--ttl-s", "30", "--model-type", "x")

@@ -256,6 +256,18 @@ class Waiting(Routes):
         wait_for("it is gone", lambda: not self.server.leases()["waiting"], timeout=1)
         self.server.release(first)
 
+    def test_whoever_leaves_while_waiting_leaves_the_queue_whatever_it_sent_ahead(self):
+        first = self.server.request(memory_gb=13)
+        body = json.dumps({**GOOD, "memory_gb": 12, "wait_s": 60})
+        waiting = self.server.connect()
+        waiting.sendall((f"POST /v1/leases HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}"
+                         f"\r\nContent-Type: application/json\r\n\r\n{body}").encode())
+        wait_for("it waits", lambda: self.server.leases()["waiting"])
+        waiting.sendall(b"GET ")
+        waiting.close()
+        wait_for("it is gone", lambda: not self.server.leases()["waiting"], timeout=1)
+        self.server.release(first)
+
     def test_closing_the_connection_releases_what_is_bound_to_it_and_nothing_else(self):
         connection = self.server.local()
         bound = self.server.request(connection, bind="connection")

@@ -2,7 +2,8 @@
 outlive the server. Usage: lease_memory_test.py SLUICE [TEST...]"""
 import json, os, subprocess, sys, tempfile, time, unittest
 
-from lease_case import Events, LeaseServer, main, wait_for
+import onnx_write as onnx
+from lease_case import PROGRAM, Events, LeaseServer, main, wait_for
 
 PERIOD_S = 1  # watch.interval_s as it is set without a word
 STEPS = [[0, 1], [5, 6], [10, 2]]  # GiB of this process, from these seconds of the scenario on
@@ -85,6 +86,61 @@ class Bound(unittest.TestCase):
                 holder.kill()
                 holder.wait()
                 holder.stdout.close()
+
+
+class Models(unittest.TestCase):
+    """y = relu(x w) with x of [batch, 1024]: 12 KiB an item, and 4 MiB of weights."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.model = self.path("product.onnx")
+        with open(self.model, "wb") as f:
+            f.write(onnx.model(
+                [onnx.node("MatMul", ["x", "w"], ["a"]), onnx.node("Relu", ["a"], ["y"])],
+                [onnx.value("x", "float32", ["batch", 1024])],
+                [onnx.value("y", "float32", ["batch", 1024])],
+                [onnx.floats("w", [1024, 1024], [0.5] * (1 << 20))]))
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def sluice(self, *arguments):
+        done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_the_batch_follows_the_models_plan_until_there_are_reports(self):
+        plan = self.path("product.plan")
+        self.sluice("compile", self.model, "--batch", "1,64", "-o", plan)
+        with LeaseServer(config=f'[broker]\nplans = {{ product = "{plan}", gone = "/x.plan" }}\n'
+                         ) as server:
+            def ask():
+                return server.request(memory_gb=0.125, model_type="product")
+
+            lease = ask()
+            self.assertIn("its compiled plan takes", lease["batch_reason"])
+            self.assertTrue(9000 < lease["batch_size"] < 16000, lease)
+            path = f"/v1/leases/{lease['lease_id']}/report"
+            status, _ = server.on_socket("POST", path, {
+                "token": lease["token"], "batch_size": 100, "peak_memory_gb": 0.12})
+            self.assertEqual(status, 200)
+            self.assertIn("its last batch of 100", ask()["batch_reason"])
+            other = server.request(memory_gb=0.125, model_type="gone")
+            self.assertNotIn("plan", other["batch_reason"])
+
+    def test_what_our_own_engine_asks_for_is_recorded_and_replayed(self):
+        for how in ((), ("--node-by-node",)):
+            trace = self.path("engine.trace")
+            self.sluice("memory", "record", self.model, "--batch", "1,64", "--rounds", "2", *how,
+                        "-o", trace, "--force")
+            [told] = json.loads(self.sluice("memory", "report", trace, "--json"))["traces"]
+            self.assertGreaterEqual(told["allocations"], 4)
+            self.assertEqual(told["live_at_end"], 0)
+            self.assertGreaterEqual(told["peak_live_bytes"], 64 * 4096)
+            self.assertIn("engine", told["source"])
+            self.sluice("memory", "replay", trace, "--passes", "1", "--json")
 
 
 if __name__ == "__main__":

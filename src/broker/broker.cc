@@ -197,6 +197,8 @@ Answer Broker::status(LeaseId id) const {
   return answer;
 }
 
+std::uint64_t Broker::decisions() const noexcept { return impl_->decisions; }
+
 // Those who wait ask this often: not what stands in their way.
 Answer Broker::status(const Token& token) const {
   auto answer = impl_->look_up(token.id);

@@ -69,6 +69,8 @@ class Broker {
     std::string proc = "/proc";
     std::string cgroup = "/sys/fs/cgroup";
     std::string program{};  // this one, to ask NVIDIA's driver for limits; empty: it is not asked
+    // What compiled models need, by model type or agent; see broker.plans.
+    std::map<std::string, FootprintFit> plans{};
     std::function<Instant()> now = [] { return Steady::now(); };
     std::function<WallTime()> wall = [] { return std::chrono::system_clock::now(); };
     bool threads = true;  // false: tick() is called by the owner (tests), and sees who died
@@ -93,6 +95,9 @@ class Broker {
   // of: throws LeaseError.
   Answer status(LeaseId id) const;
   Answer status(const Token& token) const;
+  // Grows with each answer to a request that had to wait, before its event is told: those who
+  // wait need not ask again while it stays. Takes no lock.
+  std::uint64_t decisions() const noexcept;
 
   // Throws LeaseError for an unknown, wrong, replayed or expired token, and then nothing
   // has changed.

@@ -67,6 +67,9 @@ BatchSize Broker::Impl::batch_for(const Lease& lease) const {
   }
   const auto runs = footprints.find({lease.wanted.agent, lease.wanted.model_type});
   if (runs != footprints.end()) question.history = runs->second;
+  for (const auto* name : {&question.model_type, &question.agent})
+    if (const auto plan = options.plans.find(*name); plan != options.plans.end() && !question.plan)
+      question.plan = plan->second;
   return batch_size_for(question, gpu);
 }
 

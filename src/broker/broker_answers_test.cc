@@ -86,6 +86,32 @@ TEST_F(BrokerTest, ADeviceThatNamesNoCardOrSeveralIsAMistake) {
   EXPECT_EQ(broker->request(w).verdict, Verdict::granted);
 }
 
+// GPU-abc0 is still to come, and fits "GPU-abc" as well as the one that is there.
+TEST_F(BrokerTest, TheBeginningOfAUuidNamesNoCardInHalfAList) {
+  host.snapshot.gpus[0].gpu.uuid = "GPU-abc0", host.snapshot.gpus[1].gpu.uuid = "GPU-abc1";
+  broker = std::make_unique<Broker>(host.options);
+  auto half = host.sample();
+  half.gpus.erase(half.gpus.begin());
+  half.has_all_gpus = false;
+  broker->observe(half);
+  std::vector<Answer> asked;
+  for (const auto* device : {"GPU-abc", "GPU-abc1", "GPU-abc0"}) {
+    auto w = wanted("early", 1, OnUnavailable::wait);
+    w.device = device, w.wait = Seconds(8);
+    asked.push_back(broker->request(w));
+  }
+  EXPECT_EQ(asked[0].verdict, Verdict::waiting);
+  EXPECT_THAT(asked[0].refusal.reason, HasSubstr("GPU GPU-abc has not been seen yet"));
+  EXPECT_EQ(asked[1].verdict, Verdict::granted);
+  EXPECT_EQ(asked[2].verdict, Verdict::waiting);
+
+  broker->observe(host.sample());
+  EXPECT_EQ(broker->status(token(asked[2])).lease.parts[0].uuid, "GPU-abc0");
+  auto w = wanted("late", 1);
+  w.device = "GPU-abc";
+  EXPECT_THAT(refusal_of([&] { broker->request(w); }), HasSubstr("names several GPUs"));
+}
+
 TEST_F(BrokerTest, AWaitInVainFailsWithWhatStandsInTheWay) {
   open();
   const auto holder = ask("holder", 20);
@@ -130,6 +156,21 @@ TEST_F(BrokerTest, AReportCountsOnlyFromWhoHoldsTheLeaseNow) {
   const auto expired = ask("scout", 8);
   host.pass(61);
   EXPECT_EQ(outcome([&] { broker->report(token(expired), run); }), Outcome::over);
+}
+
+TEST_F(BrokerTest, WithoutReportsTheBatchFollowsTheModelsCompiledPlan) {
+  constexpr double kEach = 0.5 * static_cast<double>(kGb);
+  host.options.plans = {{"encoder", {1.6 * static_cast<double>(kGb), kEach}}};
+  open();
+  auto w = wanted("scout", 8);
+  w.model_type = "encoder";
+  const auto planned = broker->request(w);
+  EXPECT_EQ(planned.batch.size, 12);  // (7.6 GB - 1.6 GB) / 0.5 GB
+  EXPECT_THAT(planned.batch.reason, HasSubstr("compiled plan"));
+  EXPECT_THAT(ask("encoder", 1).batch.reason, HasSubstr("not one fits"));
+  EXPECT_THAT(ask("other", 1).batch.reason, testing::Not(HasSubstr("plan")));
+  broker->report(token(planned), {4, 7 * kGb, false});
+  EXPECT_THAT(broker->request(w).batch.reason, HasSubstr("its last batch of 4"));
 }
 
 TEST_F(BrokerTest, AReportedPeakIsWithinTheCardAndRunningOutNeedsNone) {

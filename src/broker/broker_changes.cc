@@ -24,6 +24,12 @@ Lease as_of(const Change& change, Lease lease) {
   return lease;
 }
 
+// Of a request that was not answered at once.
+bool is_decision(const Change& change, const Lease& lease) {
+  if (change.what == What::granted) return lease.granted_at != lease.asked_at;
+  return change.what == What::ended && lease.granted_at == Instant{};
+}
+
 bool is_over(const Lease& lease) {
   return lease.state == State::draining || lease.state == State::ended;
 }
@@ -61,6 +67,7 @@ void Broker::Impl::note(const Change& change, const Moment& at) {
       if (config.cgroups) to_limit.insert(change.lease);
     }
     count(change, *found);
+    if (is_decision(change, *found)) ++decisions;
     follow_holder(*found);
     if (change.what == What::terminate) to_end.push_back(found->wanted.holder);
     if (is_over(*found)) leave_group(change.lease);

@@ -50,6 +50,27 @@ TEST(Returns, OneCallThatGrantsComesBetweenTheSlices) {
 
 // ---- what is said about one lease
 
+TEST_F(BrokerTest, OnlyTheAnswerToARequestThatWaitedIsADecision) {
+  open();
+  const auto before = broker->decisions();
+  const auto held = ask("holder", 20);
+  ask("other", 10);
+  auto w = wanted("late", 20, OnUnavailable::wait);
+  w.wait = Seconds(30);
+  broker->request(w);
+  EXPECT_EQ(broker->decisions(), before);
+  host.pass(1);
+  broker->release(token(held));
+  EXPECT_EQ(broker->decisions(), before);
+  host.pass(1);
+  broker->observe(host.sample());  // shows the room
+  EXPECT_EQ(broker->decisions(), before + 1);
+  broker->request(w);
+  host.pass(31);
+  broker->tick();  // the wait is over
+  EXPECT_EQ(broker->decisions(), before + 2);
+}
+
 TEST_F(BrokerTest, OneGrantedAndAskedToYieldInTheSameTurnWasHeldWhenItWasGranted) {
   host.options.config.ageing_s = 1;
   open();

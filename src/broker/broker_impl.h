@@ -2,6 +2,7 @@
 // what the last sample showed; everything that acts on the outside happens after it.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -116,6 +117,7 @@ struct Broker::Impl {
   std::map<LeaseId, ProcessId> followed GUARDED_BY(mutex);
   Figures figures GUARDED_BY(mutex);
   Latencies latencies GUARDED_BY(mutex);
+  std::atomic<std::uint64_t> decisions{0};
   std::set<LeaseId> yielded GUARDED_BY(mutex);  // ended when asked to; not all seen free yet
 
   std::vector<Sight> sights GUARDED_BY(mutex);

@@ -30,8 +30,9 @@ struct Card {
   std::vector<std::string> linked_to;  // uuids reachable by NVLink
   std::vector<CardProcess> processes;
   std::optional<Instant> processes_at;  // when `processes` was read
-  std::string index;    // as CUDA counts it by PCI bus; empty where it is not counted
-  double slowness = 1;  // the sampler takes so many times longer than it was set to
+  std::string index;      // as CUDA counts it by PCI bus; empty where it is not counted
+  double slowness = 1;    // the sampler takes so many times longer than it was set to
+  bool among_all = true;  // all GPUs are listed: before that the beginning of a UUID names none
 };
 
 }  // namespace sluice::broker

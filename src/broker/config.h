@@ -23,6 +23,7 @@ struct BrokerConfig {
   std::map<std::string, double> reservations_gb;
   bool cgroups = false;
   std::string mps_dir = "/tmp/nvidia-mps";
+  std::map<std::string, std::string> plans;
 
   static constexpr auto fields() {
     using C = BrokerConfig;
@@ -66,6 +67,9 @@ struct BrokerConfig {
             "the holder into a control group of its own; takes root"},
         Field{"mps_dir", &C::mps_dir, "pipe folder of the NVIDIA MPS control daemon"}.env(
             "CUDA_MPS_PIPE_DIRECTORY"),
+        Field{"plans", &C::plans,
+              "plan file (sluice compile) of a model type or agent: the batch size follows it "
+              "until there are reports"},
     };
   }
   void check_together(std::vector<std::string>& found) const {

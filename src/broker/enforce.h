@@ -39,7 +39,7 @@ struct EnvCard {
 
 using Env = std::vector<std::pair<std::string, std::string>>;
 
-// For a lease with parts: the GPUs by UUID in the order of the PCI bus, the lease's number and
+// For a lease with parts: the GPUs by UUID in the order of the parts, the lease's number and
 // bytes, its share of the card rounded down to four digits, and with a daemon the MPS
 // limit. Without parts the GPUs are hidden. `cards` are in the order of the parts.
 Env env_for(const Lease& lease, std::span<const EnvCard> cards, bool mps_daemon);

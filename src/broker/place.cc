@@ -161,7 +161,7 @@ std::uint64_t least_bytes(const Wanted& wanted) noexcept {
 bool may_use(const Wanted& wanted, const Card& card) noexcept {
   const auto& device = wanted.device;
   return device.empty() || device == card.uuid || device == card.bus || device == card.index ||
-         (device.starts_with("GPU-") && card.uuid.starts_with(device));
+         (card.among_all && device.starts_with("GPU-") && card.uuid.starts_with(device));
 }
 
 Choice choose(const Wanted& wanted, std::span<const Site> sites) {

@@ -95,8 +95,8 @@ struct Site {
 
 // The least that `wanted` takes on each GPU.
 std::uint64_t least_bytes(const Wanted& wanted) noexcept;
-// Whether `wanted` leaves the choice of this card open: it names none, or this one by its UUID
-// or the beginning of it, its bus or its index.
+// Whether `wanted` leaves the choice of this card open: it names none, or this one by its UUID,
+// its bus, its index or, once all GPUs are listed, the beginning of its UUID.
 bool may_use(const Wanted& wanted, const Card& card) noexcept;
 
 // Indexes of the sites and the bytes on each; empty: it does not fit now.

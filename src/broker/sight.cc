@@ -141,6 +141,7 @@ std::vector<Sight> sights_of(const watch::Snapshot& snapshot, const device::GpuC
     s.vendor = view.gpu.vendor;
     if (has_all) s.index = count[s.vendor]++;
     if (s.index && is_counted(s, any_nvidia)) s.card.index = std::to_string(*s.index);
+    s.card.among_all = has_all;
     s.card.slowness = std::clamp(snapshot.sampler.stretch, 1.0, kMostSlowness);
     add_memory(view, gpu, s);
     add_processes(view.readings, holders, proc, s);
@@ -158,7 +159,7 @@ std::vector<const Sight*> find_sights(std::span<const Sight> sights, std::string
   std::vector<const Sight*> found;
   for (const auto& s : sights) {
     if (device == s.card.uuid || device == s.card.bus) return {&s};
-    if (device != "all" && is_named(s, device, any_nvidia)) found.push_back(&s);
+    if (device != "all" && s.card.among_all && is_named(s, device, any_nvidia)) found.push_back(&s);
   }
   return found;
 }

@@ -39,7 +39,8 @@ std::vector<Sight> sights_of(const watch::Snapshot& snapshot, const device::GpuC
                              const std::set<ProcessId>& holders, const std::string& proc);
 
 // By uuid or the beginning of one, by bus, or by index; several where the beginning of a uuid
-// fits several.
+// fits several. While GPUs are still to come, by the whole uuid or the bus alone: the beginning
+// of a uuid that fits one so far may fit another soon.
 std::vector<const Sight*> find_sights(std::span<const Sight> sights, std::string_view device);
 
 }  // namespace sluice::broker

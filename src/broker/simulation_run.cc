@@ -9,15 +9,14 @@ namespace sluice::broker {
 
 namespace {
 
-constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::size_t kKinds = 14;
 constexpr std::size_t kTold = 15;
 
 Policy policy_of(const std::vector<Card>& cards) {
   Policy policy;
   policy.escalate = Policy::Escalate::revoke;
-  policy.quotas["agent-7"] = 4096 * kMiB;
-  if (!cards.empty()) policy.reservations["agent-8"] = 2048 * kMiB;
+  policy.quotas["agent-7"] = std::uint64_t{4096} << 20;
+  if (!cards.empty()) policy.reservations["agent-8"] = std::uint64_t{2048} << 20;
   return policy;
 }
 

@@ -101,6 +101,7 @@ struct Store::Impl {
 
   const Options options;
   std::optional<StoreLock> lock;
+  bool begins_anew = false;  // leases were kept here before, in a file that is gone
   std::unique_ptr<Database> db, checkpointer;
   std::unique_ptr<Database> reader, finder;  // absent in memory
 
@@ -145,7 +146,8 @@ void Store::Impl::open() {
   const bool is_there = fs::exists(path, failed);
   if (lock->was_used() && is_there && fs::file_size(path, failed) == 0)
     refuse(path, "it is empty, though leases were kept in it");
-  if (lock->was_used() && !is_there) log::warn("leases: {} is gone; begins without leases", path);
+  begins_anew = lock->was_used() && !is_there;
+  if (begins_anew) log::warn("leases: {} is gone; begins without leases", path);
   make_private(path);
   try {
     db = std::make_unique<Database>(path, false);
@@ -225,7 +227,14 @@ Store::Loaded Store::load(const Moment& at) {
     if (e.code() != Code::internal || impl_->options.dir.empty()) throw;
     refuse(impl_->options.dir + "/leases.db", e.reason());
   }
-  out.last_id = static_cast<LeaseId>(db.number("SELECT max(id) FROM leases"));
+  if (std::exchange(impl_->begins_anew, false))
+    Statement(db, "INSERT OR REPLACE INTO state VALUES('numbers_from', ?)")
+        .bind(std::to_string(unix_ms(at.wall)))
+        .step();
+  out.last_id =
+      static_cast<LeaseId>(db.number("SELECT max((SELECT coalesce(max(id), 0) FROM leases), "
+                                     "(SELECT coalesce(max(CAST(value AS INTEGER)), 0) FROM state "
+                                     "WHERE key='numbers_from'))"));
   out.same_boot = !impl_->options.boot_id.empty() &&
                   db.text("SELECT value FROM state WHERE key='boot'") == impl_->options.boot_id;
   return out;

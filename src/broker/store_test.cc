@@ -161,6 +161,15 @@ TEST_F(StoreTest, TimesAreOfTheWallAndFollowANewSteadyClock) {
   EXPECT_DOUBLE_EQ(seconds_between(after.asked_at, later.now), 30);
 }
 
+// They are fencing tokens: those that were given out must not come again.
+TEST_F(StoreTest, NumbersGoOnAboveThoseOfAFileThatIsGone) {
+  write(*std::make_unique<Store>(options), {lease(7)});
+  for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path + suffix);
+  const auto first = Store(options).load(kNow).last_id;
+  EXPECT_EQ(first, static_cast<LeaseId>(unix_ms(kNow.wall)));
+  EXPECT_EQ(Store(options).load(kNow).last_id, first);  // although none was given since
+}
+
 TEST_F(StoreTest, TheLastNumberIsKeptThoughItsLeaseIsOver) {
   {
     Store store(options);

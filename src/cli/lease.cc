@@ -40,10 +40,10 @@ constexpr std::string_view kRequestExamples =
     "command, the command's.";
 
 struct RequestFlags {
-  std::string agent, priority, device, on_unavailable, model_type;
+  std::string agent, priority, device, on_unavailable, model_type, placement;
   std::optional<double> memory_gb, min_memory_gb, ttl_s, wait_s;
-  std::optional<int> gpus, pid;
-  bool json = false, exports = false;
+  std::optional<int> gpus, pid, numa_node;
+  bool json = false, exports = false, linked = false;
   ServerFlags server;
 };
 
@@ -58,6 +58,10 @@ void add_wishes(CLI::App& app, RequestFlags& flags) {
       ->check(gb);
   app.add_option("--gpus", flags.gpus, "that many different GPUs (default 1)")->type_name("N");
   app.add_option("--device", flags.device, "this GPU: UUID, PCI bus or index")->type_name("GPU");
+  app.add_option("--placement", flags.placement,
+                 "best_fit (default): the fullest GPU it fits; spread: the emptiest");
+  app.add_option("--numa-node", flags.numa_node, "prefer GPUs of this node")->type_name("N");
+  app.add_flag("--linked", flags.linked, "prefer several GPUs with NVLink between them");
   app.add_option("--priority", flags.priority, "low, normal, high or critical");
   app.add_option("--model-type", flags.model_type, "for the advice on the batch size");
 }
@@ -94,7 +98,9 @@ Json body_of(const RequestFlags& flags, bool has_command) {
   put("memory_gb", flags.memory_gb), put("min_memory_gb", flags.min_memory_gb);
   put("ttl_s", flags.ttl_s), put("wait_s", flags.wait_s), put("gpus", flags.gpus);
   put_text("priority", flags.priority), put_text("model_type", flags.model_type);
-  put_text("on_unavailable", flags.on_unavailable);
+  put_text("on_unavailable", flags.on_unavailable), put_text("placement", flags.placement);
+  put("numa_node", flags.numa_node);
+  if (flags.linked) body["linked"] = true;
   if (is_index(flags.device))
     body["device"] = std::stoi(flags.device);
   else

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/printable.h"
 #include "base/units.h"
 #include "cli/report.h"
 
@@ -16,14 +17,15 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-// A field that may be missing or null.
+// A field that may be missing or null. Texts may come from anyone: a process has the name it
+// gives itself.
 double number(const Json& json, const char* name, double otherwise = 0) {
   const auto found = json.find(name);
   return found != json.end() && found->is_number() ? found->get<double>() : otherwise;
 }
 std::string text(const Json& json, const char* name) {
   const auto found = json.find(name);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
+  return found != json.end() && found->is_string() ? printable(found->get<std::string>()) : "";
 }
 bool has(const Json& json, const char* name) {
   return json.contains(name) && !json[name].is_null();

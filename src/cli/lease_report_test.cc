@@ -50,6 +50,14 @@ TEST(LeaseReport, ALeaseIsOneRowWithWhatWasPromisedAndWhatIsUsed) {
     EXPECT_NE(text.find(part), text.npos) << part << "\n" << text;
 }
 
+TEST(LeaseReport, AProcessThatNamesItselfInEscapesDoesNotReachTheTerminal) {
+  auto full = card();
+  full["strangers"] = {{{"name", "\x1b[2Jx"}, {"pid", 41}, {"user", "ann"}, {"memory_gb", 4.0}}};
+  const auto text = listed({{"cards", {full}}});
+  EXPECT_EQ(text.find("\x1b[2J"), text.npos);
+  EXPECT_NE(text.find("\\x1b[2Jx (41, ann, 4.00 GB)"), text.npos) << text;
+}
+
 TEST(LeaseReport, StrangersAreNamedAndAnUnusableCardSaysWhy) {
   auto full = card(), lost = card();
   full["strangers"] = {{{"name", "trainer"}, {"pid", 41}, {"user", "ann"}, {"memory_gb", 4.0}}};

@@ -87,6 +87,9 @@ pid_t start(std::vector<std::string> command, const std::map<std::string, std::s
   return has_failed ? -why : pid;
 }
 
+// What no further renewal can mend; anything else (too slow, a server that starts) is tried again.
+bool is_over(int status) { return status == 403 || status == 404 || status == 410; }
+
 // Keeps the lease and tells the command what becomes of it. The command is not waited for
 // while this lives, so its number is its own.
 class Keeper {
@@ -120,7 +123,7 @@ class Keeper {
     while (!is_lost_ && pause(stop, period_)) {
       auto answer = renew();
       if (answer.status == 409) answer = renew();  // with the token that came with the 409
-      if (answer.status >= 400 && answer.status < 500) lose("it is over");
+      if (is_over(answer.status)) lose("it is over");
     }
   }
 

@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "cli/actions.h"
 #include "cli/commands.h"
+#include "cli/memory_engine.h"
 #include "cli/memory_report.h"
 #include "cli/progress.h"
 #include "cli/report.h"
@@ -106,6 +107,7 @@ void print_json(const char* schema, Json traces, std::ostream& out) {
 // ---- record ----------------------------------------------------------------------------
 
 constexpr std::string_view kRecordExamples =
+    "  sluice memory record model.onnx --shape sequence=128 --batch 1,8,32   our own engine\n"
     "  in Python: torch.cuda.memory._record_memory_history(stacks=\"python\", context=None)\n"
     "             ... the work ...; torch.cuda.memory._dump_snapshot(\"mine.pickle\")\n"
     "  sluice memory record mine.pickle -o mine.trace\n"
@@ -123,34 +125,74 @@ void say_recorded(const std::string& output, const memory::TraceHeader& header, 
         grouped(header.unknown_frees));
 }
 
-int record(Args args, Io& io) {
+struct RecordFlags {
   std::string file, output, name, source;
   int device = 0;
   bool force = false;
-  CLI::App app(
-      "Turns a PyTorch memory snapshot (pickle or JSON) into a small trace. Nothing in the file\n"
-      "is executed. A program of our own records with memory::RecordingAllocator.",
-      "sluice memory record");
-  app.add_option("FILE", file, "snapshot of torch.cuda.memory._dump_snapshot")->required();
-  app.add_option("-o,--output", output, "trace to write (default: FILE's name, ending in .trace)")
-      ->type_name("TRACE");
-  add_device(app, device);
-  app.add_option("--name", name, "of the trace (default: FILE's name)");
-  app.add_option("--source", source, "a sentence about where it comes from");
-  app.add_flag("--force", force, "write over a file that exists");
-  if (!parse(app, args, io, kRecordExamples)) return 0;
+  EngineRuns runs;
+};
 
-  if (output.empty()) output = fs::path(file).stem().string() + ".trace";
-  if (name.empty()) name = fs::path(output).stem().string();
-  require(force || !fs::exists(output),
-          output + " exists; choose another -o, or --force to write over it");
+void add_flags(CLI::App& app, RecordFlags& flags) {
+  app.add_option("FILE", flags.file,
+                 "snapshot of torch.cuda.memory._dump_snapshot; or a model (.onnx, plan, folder)")
+      ->required();
+  app.add_option("-o,--output", flags.output,
+                 "trace to write (default: FILE's name, ending in .trace)")
+      ->type_name("TRACE");
+  add_device(app, flags.device);
+  app.add_option("--shape", flags.runs.shapes,
+                 "of a model, sizes left open: INPUT=1x128, or SYMBOL=8; 1 otherwise")
+      ->type_name("NAME=SIZES")
+      ->allow_extra_args(false);
+  app.add_option("--batch", flags.runs.batches, "of a model, sizes of the first dimension, in turn")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_option("--rounds", flags.runs.rounds, "of a model, how often (default 3)")
+      ->check(CLI::Range(1, 100'000));
+  app.add_flag("--node-by-node", flags.runs.node_by_node,
+               "of a model: every value by itself, not the memory that compiling gives them");
+  app.add_option("--name", flags.name, "of the trace (default: FILE's name)");
+  app.add_option("--source", flags.source, "a sentence about where it comes from");
+  app.add_flag("--force", flags.force, "write over a file that exists");
+}
+
+memory::Trace record_model(const RecordFlags& flags) {
+  memory::TraceHeader header;
+  header.name = flags.name;
+  header.source = flags.source.empty()
+                      ? "Sluice's engine on the CPU, " + fs::path(flags.file).filename().string()
+                      : flags.source;
+  return record_engine(flags.file, flags.runs, std::move(header));
+}
+
+memory::Trace record_snapshot(const RecordFlags& flags) {
+  const auto& file = flags.file;
   const auto bytes = contents_of(file);
   refuse_compressed(bytes, file);
   require(!memory::is_trace(bytes), file + " is a trace already; see sluice memory report " + file);
-  if (source.empty()) source = "PyTorch memory snapshot " + fs::path(file).filename().string();
-  const auto trace = read_named(file, [&] {
-    return memory::read_torch_snapshot(bytes, {device, name, source});
+  const auto source = flags.source.empty()
+                          ? "PyTorch memory snapshot " + fs::path(file).filename().string()
+                          : flags.source;
+  return read_named(file, [&] {
+    return memory::read_torch_snapshot(bytes, {flags.device, flags.name, source});
   });
+}
+
+int record(Args args, Io& io) {
+  RecordFlags flags;
+  CLI::App app(
+      "Turns a PyTorch memory snapshot (pickle or JSON) into a small trace. Nothing in the file\n"
+      "is executed. Of a model, runs it on the CPU and records what our own engine asks for. A\n"
+      "program records with memory::RecordingAllocator.",
+      "sluice memory record");
+  add_flags(app, flags);
+  if (!parse(app, args, io, kRecordExamples)) return 0;
+  auto& output = flags.output;
+  if (output.empty()) output = fs::path(flags.file).stem().string() + ".trace";
+  if (flags.name.empty()) flags.name = fs::path(output).stem().string();
+  require(flags.force || !fs::exists(output),
+          output + " exists; choose another -o, or --force to write over it");
+  const auto trace = is_model(flags.file) ? record_model(flags) : record_snapshot(flags);
   memory::save_trace(output, trace);
   say_recorded(output, trace.header, io.out);
   return 0;
@@ -308,7 +350,7 @@ int report_trace(Args args, Io& io) {
 }
 
 constexpr Action kActions[] = {
-    {"record", "a PyTorch memory snapshot as a small trace", record},
+    {"record", "what our engine or a PyTorch snapshot asks for, as a small trace", record},
     {"replay", "traces through every strategy of a pool, and which to choose", replay},
     {"report", "what a trace contains", report_trace},
 };

@@ -10,7 +10,7 @@
 namespace sluice::memory {
 namespace {
 
-constexpr std::size_t kSteps = 8;  // sizes per power of two
+constexpr std::size_t kSizesPerDouble = 8;  // sizes per power of two
 constexpr std::size_t kLargest = std::size_t{1} << 42;
 
 }  // namespace
@@ -18,16 +18,16 @@ constexpr std::size_t kLargest = std::size_t{1} << 42;
 // 1 to 8 units are classes of their own; above, eighths of a power of two.
 std::size_t StreamOrderedPool::class_of(std::size_t bytes) noexcept {
   const std::size_t units = bytes == 0 ? 1 : (bytes + kAlignment - 1) / kAlignment;
-  if (units <= kSteps) return units - 1;
+  if (units <= kSizesPerDouble) return units - 1;
   const auto top = static_cast<std::size_t>(std::bit_width(units - 1)) - 1;  // units > 2^top
   const std::size_t step = std::size_t{1} << (top - 3);
-  return (top - 3) * kSteps + (units + step - 1) / step - 1;
+  return (top - 3) * kSizesPerDouble + (units + step - 1) / step - 1;
 }
 
 std::size_t StreamOrderedPool::class_bytes(std::size_t size_class) noexcept {
-  if (size_class < kSteps) return (size_class + 1) * kAlignment;
-  const std::size_t row = size_class / kSteps - 1;  // units lie above 2^(row + 3)
-  return ((size_class - row * kSteps + 1) << row) * kAlignment;
+  if (size_class < kSizesPerDouble) return (size_class + 1) * kAlignment;
+  const std::size_t row = size_class / kSizesPerDouble - 1;  // units lie above 2^(row + 3)
+  return ((size_class - row * kSizesPerDouble + 1) << row) * kAlignment;
 }
 
 StreamOrderedPool::StreamOrderedPool(Allocator& upstream, Fences& fences)

@@ -19,7 +19,7 @@ constexpr std::string_view kHowToRecord =
     "record one with torch.cuda.memory._record_memory_history() before the work and "
     "torch.cuda.memory._dump_snapshot(FILE) after it";
 
-[[noreturn]] void refuse(const std::string& why) {
+[[noreturn]] void refuse_snapshot(const std::string& why) {
   throw Error(Code::invalid_argument, "snapshot: " + why);
 }
 
@@ -54,7 +54,7 @@ class Snapshot {
 
   Value history(int device) const {
     const auto traces = data_.find(data_.root(), "device_traces");
-    if (!traces) refuse("there is no 'device_traces' in it; " + std::string(kHowToRecord));
+    if (!traces) refuse_snapshot("there is no 'device_traces' in it; " + std::string(kHowToRecord));
     const auto& devices = data_.items(*traces);
     const auto wanted = static_cast<std::size_t>(device);
     if (wanted < devices.size() && !data_.items(devices[wanted]).empty()) return devices[wanted];
@@ -62,14 +62,16 @@ class Snapshot {
     for (std::size_t i = 0; i < devices.size(); ++i)
       if (!data_.items(devices[i]).empty())
         others += (others.empty() ? "" : ", ") + std::to_string(i);
-    if (others.empty()) refuse("it has no history of any device; " + std::string(kHowToRecord));
-    refuse(fmt::format("it has no history of device {}; choose --device {}", device, others));
+    if (others.empty())
+      refuse_snapshot("it has no history of any device; " + std::string(kHowToRecord));
+    refuse_snapshot(
+        fmt::format("it has no history of device {}; choose --device {}", device, others));
   }
 
   Event event(Value entry, std::size_t number) const {
     Event event;
     if (const auto action = data_.find(entry, "action")) event.action = data_.text(*action);
-    if (event.action.empty()) refuse(fmt::format("event {} says no action", number));
+    if (event.action.empty()) refuse_snapshot(fmt::format("event {} says no action", number));
     if (!counts(event.action)) return event;
     event.address = unsigned_at(entry, "addr", number);
     event.bytes = unsigned_at(entry, "size", number);
@@ -101,7 +103,7 @@ class Snapshot {
   std::uint64_t unsigned_at(Value entry, std::string_view key, std::size_t number) const {
     if (const auto found = data_.find(entry, key); found && found->kind == Kind::integer)
       return static_cast<std::uint64_t>(found->integer);
-    refuse(fmt::format("event {} has no whole number under '{}'", number, key));
+    refuse_snapshot(fmt::format("event {} has no whole number under '{}'", number, key));
   }
 
   const PlainData& data_;
@@ -139,7 +141,7 @@ bool is_torch_snapshot(std::string_view bytes) noexcept {
 
 Trace read_torch_snapshot(std::string_view bytes, const TorchOptions& options) {
   if (!is_torch_snapshot(bytes))
-    refuse("this is neither a pickle nor JSON; " + std::string(kHowToRecord));
+    refuse_snapshot("this is neither a pickle nor JSON; " + std::string(kHowToRecord));
   require(options.device >= 0, "a device has a number from 0 on");
   const auto data = is_json(bytes) ? read_json(bytes) : read_pickle(bytes);
   const Snapshot snapshot(data);
@@ -172,7 +174,7 @@ Trace read_torch_snapshot(std::string_view bytes, const TorchOptions& options) {
     header.peer = reserved.peer(*at_end);
   auto trace = std::move(builder).finish(std::move(header));
   if (trace.events.empty())
-    refuse(fmt::format("its {} events allocate nothing; {}", number, kHowToRecord));
+    refuse_snapshot(fmt::format("its {} events allocate nothing; {}", number, kHowToRecord));
   return trace;
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/printable.h"
 
 namespace sluice::memory {
 
@@ -79,21 +80,26 @@ std::string header_text(const TraceHeader& header) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+// A trace may come from anyone, and its texts are shown on a terminal.
+std::string text_at(const Json& json, const char* key) {
+  return printable(json.at(key).get_ref<const std::string&>());
+}
+
 TraceHeader header_from(std::string_view text) {
   TraceHeader header;
   try {
     const auto json = Json::parse(text);
-    header.name = json.at("name").get<std::string>();
-    header.source = json.at("source").get<std::string>();
+    header.name = text_at(json, "name");
+    header.source = text_at(json, "source");
     header.device = json.at("device").get<int>();
     header.allocations = json.at("allocations").get<std::uint64_t>();
     header.frees = json.at("frees").get<std::uint64_t>();
     header.unknown_frees = json.value("unknown_frees", std::uint64_t{0});
     header.streams = json.value("streams", std::uint64_t{0});
     if (const auto peer = json.find("peer"); peer != json.end())
-      header.peer = TracePeer{peer->at("name").get<std::string>(),
-                              peer->at("peak_reserved").get<std::uint64_t>(),
-                              peer->at("reserved_before").get<std::uint64_t>()};
+      header.peer =
+          TracePeer{text_at(*peer, "name"), peer->at("peak_reserved").get<std::uint64_t>(),
+                    peer->at("reserved_before").get<std::uint64_t>()};
   } catch (const nlohmann::json::exception&) {
     refuse("the header is not what sluice memory record writes; record it again");
   }
@@ -103,7 +109,7 @@ TraceHeader header_from(std::string_view text) {
 void check_version(std::string_view line) {
   const auto version = line.substr(kMagic.size());
   if (version != std::to_string(kVersion))
-    refuse("version " + std::string(version.substr(0, 20)) + " of the format; this program reads " +
+    refuse("version " + printable(version.substr(0, 20)) + " of the format; this program reads " +
            std::to_string(kVersion) + ". Use the sluice that wrote it, or record it again");
 }
 

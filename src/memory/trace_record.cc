@@ -1,13 +1,12 @@
 #include "memory/trace_record.h"
 
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 
 #include "base/error.h"
+#include "base/new_file.h"
 
 namespace sluice::memory {
 
@@ -88,20 +87,9 @@ std::string read_file(const std::filesystem::path& path) {
 }
 
 void save_trace(const std::filesystem::path& path, const Trace& trace) {
-  const auto bytes = encode(trace);
-  const std::filesystem::path temporary = path.string() + ".tmp" + std::to_string(getpid());
-  std::ofstream file(temporary, std::ios::binary);
-  if (!file) fail(Code::unavailable, "cannot write", path);
-  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  file.close();
-  std::error_code problem;
-  if (file) std::filesystem::rename(temporary, path, problem);
-  if (file && !problem) return;
-  if (problem) errno = problem.value();
-  const int why = errno;
-  std::filesystem::remove(temporary, problem);
-  errno = why;
-  fail(Code::unavailable, "cannot write", path);
+  NewFile file(path);
+  file.write(encode(trace));
+  file.keep();
 }
 
 }  // namespace sluice::memory

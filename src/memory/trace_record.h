@@ -44,8 +44,8 @@ class RecordingAllocator final : public Allocator {
   bool truncated_ GUARDED_BY(mutex_) = false;
 };
 
-// Whole files. Throw not_found or unavailable, naming the file and what to do; a
-// trace is written to a temporary name first and renamed.
+// Whole files: a trace is there once it is complete. Throw not_found or unavailable, naming the
+// file and why.
 std::string read_file(const std::filesystem::path& path);
 void save_trace(const std::filesystem::path& path, const Trace& trace);
 

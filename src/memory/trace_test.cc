@@ -67,6 +67,15 @@ TEST(Trace, ItsFirstTwoLinesAreText) {
               HasSubstr("sluice trace 1\n{\"name\":\"small\",\"source\":\"a test\""));
 }
 
+TEST(Trace, WhatWouldTakeOverATerminalIsEscaped) {
+  auto trace = small();
+  trace.header.name = "\x1b[31mred", trace.header.source = "a\nb\x07";
+  const auto read = decode(encode(trace));
+  EXPECT_EQ(read.header.name, "\\x1b[31mred");
+  EXPECT_EQ(read.header.source, "a\\x0ab\\x07");
+  EXPECT_THAT(problem_of_trace("sluice trace \x1b[2J\n"), HasSubstr("version \\x1b[2J"));
+}
+
 TEST(Trace, AnyChangedOrMissingByteIsNoticed) {
   const auto whole = encode(small());
   for (std::size_t i = 0; i < whole.size(); ++i) {
@@ -179,7 +188,7 @@ TEST_F(TraceFolder, AFileIsWrittenWholeAndNothingElseIsLeft) {
   EXPECT_EQ(decode(read_file(path)).header.name, "small");
   const std::filesystem::directory_iterator files(folder);
   EXPECT_EQ(std::distance(begin(files), end(files)), 1);
-  EXPECT_THROW(save_trace(folder / "none" / "x.trace", small()), Error);
+  EXPECT_THROW(save_trace(path / "in a file", small()), Error);
 }
 
 TEST_F(TraceFolder, AMissingFileAndAFolderSayWhatIsWrong) {
