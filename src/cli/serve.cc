@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <ostream>
@@ -18,6 +20,7 @@
 #include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/demo_flags.h"
+#include "cli/plan_needs.h"
 #include "cli/profile_watch.h"
 #include "cli/program_settings.h"
 #include "device/cpu.h"
@@ -38,6 +41,8 @@ constexpr std::string_view kServeExamples =
     "  SLUICE_SERVE_API_KEY=... sluice serve --host 0.0.0.0\n"
     "Signals: TERM and INT finish what is under way and exit 0; HUP reads the settings again.";
 constexpr std::size_t kThreadsAtMost = 8;  // the answers are small; the cores are for the work
+constexpr Seconds kCalculationsEnd(1);     // for what nobody waits for any more
+constexpr double kFlush_s = 1;
 
 struct Asked {
   SettingsOptions settings;
@@ -79,8 +84,12 @@ std::size_t thread_count(const serve::ServeConfig& config) {
 void make_folder(const std::string& path) {
   std::error_code failed;
   std::filesystem::create_directories(path, failed);
+  const bool made = !failed;
+  if (made && ::access(path.c_str(), W_OK | X_OK) != 0)
+    failed = std::error_code(errno, std::generic_category());
   if (failed)
-    throw Error(Code::unavailable, "the state folder " + path + " cannot be made: " +
+    throw Error(Code::unavailable, "the state folder " + path +
+                                       (made ? " cannot be written: " : " cannot be made: ") +
                                        failed.message() + "; choose another with --state DIR");
 }
 
@@ -112,7 +121,7 @@ void announce(const serve::http::Server& server, const ProgramSettings& settings
                        {"socket", server.socket_path()},
                        {"state_dir", settings.state_dir},
                        {"history_on_disk", settings.watch.history && trouble.empty()}};
-    io.out << json.dump() << std::endl;
+    io.out << json.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
     return;
   }
   const bool keyed = !settings.serve.api_key.empty();
@@ -158,6 +167,7 @@ broker::Broker::Options broker_options(const ProgramSettings& settings, const As
                                        const Io& io) {
   broker::Broker::Options made{settings.state_dir, settings.broker, settings.gpu};
   if (asked.demo.empty()) made.program = io.program;  // the GPUs of a demo have no driver
+  made.plans = plan_needs(settings.broker.plans);
   return made;
 }
 
@@ -187,6 +197,14 @@ class Program {
   bool stop() {
     monitor_.begin_stop();
     return server_.stop();
+  }
+
+  // Whether nothing is calculated any more. If something is, all that must survive is on
+  // disk when this returns.
+  bool end_calculations() {
+    if (service_.market().end(kCalculationsEnd)) return true;
+    monitor_.flush(kFlush_s);
+    return false;
   }
 
   void reload(const ProgramSettings& settings) {
@@ -264,6 +282,11 @@ int serve(Args args, Io& io) {
     signals.release();  // first: who reads the next line may send another
     log::info("stopping on {}", signal == SIGINT ? "SIGINT" : "SIGTERM");
     clean = program.stop();
+    if (!program.end_calculations()) {
+      log::info("stopped; a calculation was cut off");
+      log::flush();
+      std::_Exit(0);  // its threads cannot be ended, and we said five seconds
+    }
   }
   log::info("{}", clean ? "stopped" : "stopped; what outlasted serve.drain_timeout_s was cut off");
   return 0;

@@ -1,5 +1,6 @@
 #include "serve/http/connection.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <boost/asio/associated_executor.hpp>
@@ -292,7 +293,10 @@ Task<bool> Connection::work() {
     --blocked;
   }
   if (response.binds) bound_ = true;
-  if (response.pending) response = co_await outwait(std::move(response.pending));
+  if (response.pending) {
+    pending_ = std::move(response.pending);
+    response = co_await outwait();
+  }
   if (gone_) co_return false;
   const auto next = reply(std::move(response));
   std::size_t written = 0;
@@ -301,21 +305,53 @@ Task<bool> Connection::work() {
   co_return next != Next::close;
 }
 
-Task<Response> Connection::outwait(std::unique_ptr<Pending> pending) {
+Task<Response> Connection::outwait() {
+  std::unique_ptr<Response> answer;
   while (!gone_ && !shard_.draining()) {
-    now_ = Steady::now();
-    Instant again = now_;
-    try {
-      if (auto answer = pending->poll(now_, again)) co_return std::move(*answer);
-    } catch (const Error& e) {
-      co_return error_response(e);
-    }
+    Instant again = now_ = Steady::now();
+    woken_ = false;
+    answer = co_await ask_pending(again);
+    if (answer) break;
+    if (woken_) continue;  // by news that it may not have seen
     enter(Phase::waiting, Steady::duration::max());
     timer_.expires_at(again);
     ErrorCode woken;
     co_await timer_.async_wait(into(woken));
   }
+  if (answer) {
+    pending_.reset();
+    co_return std::move(*answer);
+  }
+  drop_pending();
   co_return error_response(503, "unavailable", "the server is stopping", "Ask again in a moment.");
+}
+
+Task<std::unique_ptr<Response>> Connection::ask_pending(Instant& again) {
+  std::unique_ptr<Response> answer;
+  const auto ask = [&, now = now_] {
+    try {
+      answer = pending_->poll(now, again);
+    } catch (const Error& e) {
+      answer = std::make_unique<Response>(error_response(e));
+    } catch (const std::exception& e) {
+      log::error("http: {} {}: {}", to_string(request_.method), request_.path(), e.what());
+      answer = std::make_unique<Response>(
+          error_response(Error(Code::internal, "the server failed to answer")));
+    }
+  };
+  if (!pending_->blocks()) {
+    ask();
+  } else {
+    enter(Phase::working, Steady::duration::max());
+    co_await in_pool(shard_.shared().blocking, ask);
+  }
+  co_return answer;
+}
+
+void Connection::drop_pending() {
+  if (pending_ && pending_->blocks() && !shard_.draining())
+    asio::post(shard_.shared().blocking, [left = std::move(pending_)] {});
+  pending_.reset();
 }
 
 Task<void> Connection::stream() {
@@ -393,11 +429,10 @@ void Connection::enter(Phase phase, Steady::duration at_most) {
   deadline_ = at_most == Steady::duration::max() ? Instant::max() : now_ + at_most;
 }
 
-// Nothing is read while an answer is waited for; only looked at.
+// Nothing is read while an answer is waited for; what it sent ahead must not hide that it left.
 bool Connection::has_left() {
-  char byte = 0;
-  const auto n = ::recv(socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+  pollfd one{socket_.native_handle(), POLLRDHUP, 0};
+  return ::poll(&one, 1, 0) > 0;
 }
 
 void Connection::sweep(Instant now) {
@@ -415,13 +450,15 @@ void Connection::sweep(Instant now) {
 }
 
 void Connection::wake() {
+  if (pending_ && !pending_->has_news()) return;
+  woken_ = true;
   if (phase_ == Phase::streaming || phase_ == Phase::waiting) timer_.cancel();
 }
 
 void Connection::drain(Instant now) {
   if (phase_ == Phase::idle || (phase_ == Phase::reading && end_ == 0 && !parser_))
     deadline_ = std::min(deadline_, now + kDrainIdle);
-  wake();
+  timer_.cancel();
 }
 
 void Connection::abort() {

@@ -43,7 +43,9 @@ class Connection {
   Task<void> serve();
   Task<void> flush_rest(std::size_t written);
   Task<bool> work();
-  Task<Response> outwait(std::unique_ptr<Pending> pending);
+  Task<Response> outwait();
+  Task<std::unique_ptr<Response>> ask_pending(Instant& again);
+  void drop_pending();
   Task<void> stream();
   Task<void> linger();
 
@@ -83,6 +85,8 @@ class Connection {
   std::optional<Parser> parser_;
   Router::Match match_;
   Response streaming_;
+  std::unique_ptr<Pending> pending_;
+  bool woken_ = false;              // since pending_ was asked last
   Instant arrived_{}, now_{};       // of the newest bytes; the last look at the clock
   std::vector<Answered> answered_;  // in out_, not yet counted
 };

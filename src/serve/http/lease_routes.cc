@@ -1,5 +1,6 @@
 // /v1/leases: who may use which GPU. Everything is decided by the broker; here bodies
 // become values and refusals become statuses.
+#include <atomic>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -115,7 +116,11 @@ class Waiting final : public Pending {
     }
   }
 
+  bool has_news() const noexcept override { return broker_.decisions() != seen_; }
+  bool blocks() const noexcept override { return true; }
+
   std::unique_ptr<Response> poll(Instant now, Instant& again) override {
+    seen_ = broker_.decisions();
     const auto answer = broker_.status(token_);
     if (answer.verdict == broker::Verdict::waiting && answer.lease.state != broker::State::ended) {
       again = now + std::chrono::seconds(1);
@@ -129,6 +134,7 @@ class Waiting final : public Pending {
   Broker& broker_;
   const Token token_;
   bool decided_ = false;
+  std::atomic<std::uint64_t> seen_{0};  // of Broker::decisions(), before it was asked last
 };
 
 // The asking process, unless the request names a process that it was started by: a shell

@@ -66,8 +66,12 @@ class Pending {
   virtual ~Pending() = default;
 
   // The answer, or nothing, and then `again` is when to be asked at the latest;
-  // Server::wake_streams asks at once. May throw Error.
+  // Server::wake_streams asks at once where there is news. May throw Error.
   virtual std::unique_ptr<Response> poll(Instant now, Instant& again) = 0;
+  // Whether poll() may say something else than the last time: a quick look, from any thread.
+  virtual bool has_news() const noexcept { return true; }
+  // Whether poll() and the end may wait for a disk: then they run where blocking routes do.
+  virtual bool blocks() const noexcept { return false; }
 };
 
 struct Response {
