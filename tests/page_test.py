@@ -126,6 +126,7 @@ class EightGpus(PageTest):
 
     def test_the_ledger_accounts_for_every_gpu_and_sorts(self):
         self.assertEqual(len(self.find(".ledger-rows li")), 8)
+        self.assertRegex(self.text(".ledger-name"), r"^04:00\.0 · ")  # what a phone keeps of it
         count = sum(len(g.get("processes", {}).get("list", [])) for g in self.state()["gpus"])
         if not count:
             self.skipTest("the scenario has no processes")

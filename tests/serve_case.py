@@ -6,7 +6,7 @@ PROGRAM = sys.argv[1] if len(sys.argv) > 1 else "build/sluice"
 
 
 class Server:
-    """The program on a free port with a state folder of its own."""
+    """The program on a free port with a state folder of its own; `state` "" leaves it to XDG."""
 
     def __init__(self, *arguments, environment=None, config=None, state=None):
         self.folder = tempfile.TemporaryDirectory(prefix="sluice-serve-")
@@ -15,10 +15,11 @@ class Server:
         if config is not None:
             self.write_config(config)
             extra = ["--config", self.config]
+        where = () if state == "" else ("--state", state or self.folder.name)
         self.log = open(os.path.join(self.folder.name, "log"), "w+")
         self.process = subprocess.Popen(
-            [PROGRAM, "serve", "--port", "0", "--json", "--state", state or self.folder.name, *extra,
-             *arguments], stdout=subprocess.PIPE, stderr=self.log, text=True,
+            [PROGRAM, "serve", "--port", "0", "--json", *where, *extra, *arguments],
+            stdout=subprocess.PIPE, stderr=self.log, text=True,
             env={**os.environ, **(environment or {})})
         line = self.process.stdout.readline()
         if not line:
@@ -43,7 +44,7 @@ class Server:
             f.write(text)
 
     def logged(self):
-        with open(self.log.name) as f:
+        with open(self.log.name, errors="replace") as f:
             return f.read()
 
     def connect(self, timeout=10):

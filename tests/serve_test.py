@@ -244,6 +244,19 @@ class Keys(unittest.TestCase):
         self.assertIn("is taken", done.stderr)
         self.assertIn("--port", done.stderr)
 
+    def test_a_state_folder_that_cannot_be_written_is_explained(self):
+        nobody = {"user": 65534} if os.geteuid() == 0 else {}  # root may write anywhere
+        with tempfile.TemporaryDirectory() as state:
+            os.chmod(state, 0o555)
+            try:
+                done = subprocess.run([PROGRAM, "serve", "--port", "0", "--state", state],
+                                      capture_output=True, text=True, timeout=20, **nobody)
+            except PermissionError:
+                self.skipTest("others may not run the program from where it is")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("cannot be written: Permission denied; choose another with --state DIR",
+                      done.stderr)
+
     def test_an_unknown_scenario_is_explained(self):
         done = self.refused("--demo", "gpu-fals-off", "--port", "0")
         self.assertEqual(done.returncode, 2)
@@ -278,6 +291,16 @@ class Stopping(unittest.TestCase):
             self.assertIn("History is kept in memory only", lines[2])
             self.assertIn(why, lines[2])
             self.assertNotIn("State is kept", lines[2])
+
+    def test_a_folder_whose_name_is_no_text_is_no_obstacle(self):
+        with tempfile.TemporaryDirectory() as above:
+            home = os.path.join(above, "odd-\udcff")  # the byte 0xff, as Python writes it
+            os.makedirs(os.path.join(home, "sluice", "history.db"))  # in the way: an alert says so
+            rule = '[[alerts]]\nname = "history-down"\nfor_s = 0\n'
+            with Server(config=rule, state="", environment={"XDG_STATE_HOME": home}) as server:
+                alert = wait_for("an alert", lambda: server.get("/v1/alerts")["active"])[0]
+                self.assertEqual(alert["rule"], "history-down")
+                wait_for("it goes on looking", lambda: server.get("/v1/state")["sequence"] > 5)
 
     def test_under_load_it_ends_within_five_seconds_and_cuts_nobody_off(self):
         with Server() as server:
@@ -317,6 +340,19 @@ class Stopping(unittest.TestCase):
             self.assertLess(server.stop(), 5)
             self.assertEqual(server.process.returncode, 0, server.logged())
             self.assertIn("was cut off", server.logged())
+
+    def test_in_the_middle_of_calculations_it_ends_within_five_seconds(self):
+        body = json.dumps({"payoff": "asian_price", "steps": 1000, "paths": 990_000})
+        with Server() as server, server.connect() as one, server.connect() as other:
+            for client in (one, other):
+                client.sendall(b"POST /v1/market/montecarlo HTTP/1.1\r\nHost: localhost\r\n"
+                               b"Content-Type: application/json\r\n"
+                               b"Content-Length: %d\r\n\r\n%s" % (len(body), body.encode()))
+            wait_for("both are calculated", lambda: "sluice_market_requests_waiting 2\n" in
+                     server.ask("/metrics")[2])
+            self.assertLess(server.stop(), 5)
+            self.assertEqual(server.process.returncode, 0, server.logged())
+            self.assertEqual(status_of(heard(one)), 503)
 
     def test_a_second_signal_ends_it_at_once(self):
         with Server("--set", "serve.drain_timeout_s=60", "--set",

@@ -10,6 +10,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 import unittest
@@ -138,6 +139,25 @@ class Top(unittest.TestCase):
             self.assertEqual(len(json.loads(stream.stdout.readline())["gpus"]), 8)
         stream.stdout.close()  # the reader goes away
         self.assertEqual(stream.wait(10), 0)
+
+    def test_one_picture_does_not_wait_for_what_a_card_never_tells(self):
+        began = time.monotonic()  # one of these is in MIG mode and tells no utilisation
+        subprocess.run([SLUICE, "top", "--once", "--demo", "mixed-cards"], capture_output=True,
+                       timeout=30, check=True)
+        self.assertLess(time.monotonic() - began, 4.5)
+
+    def test_what_is_no_text_neither_breaks_the_json_nor_reaches_the_terminal(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(os.fsencode(folder), b"odd-\xff.json")
+            with open(path, "w") as f:
+                json.dump({"gpus": [{"card": "t4", "processes": [
+                    {"pid": 7, "name": "/bin/\x1b]0;owned\x07", "memory_gib": 1}]}]}, f)
+            for arguments, shown in (("--json",), b"]0;owned"), (("--once",), b"x1b]0;owned"):
+                done = subprocess.run([SLUICE, "top", *arguments, "--demo", path],
+                                      capture_output=True, timeout=30)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn(shown, done.stdout)
+                self.assertNotIn(b"\x1b", done.stdout)
 
     def test_an_unknown_scenario_is_the_callers_mistake(self):
         done = subprocess.run([SLUICE, "top", "--once", "--demo", "eight-gpu"], capture_output=True,

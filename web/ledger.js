@@ -48,7 +48,7 @@ class Row {
   update(gpu) {
     const memory = memoryOf(gpu);
     const parts = isLost(gpu) ? [] : partsOf(gpu, memory);
-    setText(this.name, `${gpu.name} · ${shortBus(gpu.bus)}`);
+    setText(this.name, `${shortBus(gpu.bus)} · ${gpu.name}`);  // a phone cuts off the end
     setText(this.words, isLost(gpu) ? 'lost' : bytesOf(memory.used, memory.total));
     this.segments.update(parts, (part) => part.key, memory.total);
     setAttribute(this.bar, 'aria-label', parts.map((part) => part.text).join(', ') || 'not known');

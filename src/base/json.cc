@@ -15,6 +15,7 @@ namespace sluice {
 namespace {
 
 constexpr std::size_t kMostOfACause = 160;  // bytes: the parser repeats what it has read
+constexpr int kDeepest = 64;  // each bracket of a body takes seventy times its size in memory
 
 // The first name that an object has twice. Sees the document while it is parsed: a parsed
 // object has each name once.
@@ -63,8 +64,10 @@ Json parse_json_object(std::string_view text, std::string_view what, std::string
   Repeats repeats;
   Json json;
   try {
-    json = Json::parse(
-        text, [&](int, Json::parse_event_t event, Json& v) { return repeats.saw(event, v); });
+    json = Json::parse(text, [&](int depth, Json::parse_event_t event, Json& v) {
+      if (depth > kDeepest) refuse(fmt::format(", nested at most {} deep", kDeepest));
+      return repeats.saw(event, v);
+    });
   } catch (const Json::exception& e) {
     refuse("; it is not JSON: " + cause_of(e));
   }

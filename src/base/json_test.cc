@@ -49,6 +49,17 @@ TEST(JsonFromOutside, WhatIsNoObjectIsNamedBesideAnExample) {
   EXPECT_EQ(refusal("\"a\""), "the body must be a JSON object, not the text 'a'");
 }
 
+TEST(JsonFromOutside, BracketsWithoutEndAreRefusedBeforeTheyTakeMemory) {
+  const auto nested = [](int n) {
+    return R"({"a": )" + std::string(static_cast<std::size_t>(n), '[') +
+           std::string(static_cast<std::size_t>(n), ']') + "}";
+  };
+  EXPECT_EQ(refusal(nested(60)), "nothing was wrong");
+  EXPECT_EQ(refusal(nested(100)), "the body must be a JSON object, nested at most 64 deep");
+  EXPECT_EQ(refusal(std::string(100'000, '[')),
+            "the body must be a JSON object, nested at most 64 deep");
+}
+
 TEST(JsonFromOutside, TextThatIsNotJsonIsAnsweredShortAndPrintable) {
   EXPECT_THAT(refusal(""), AllOf(HasSubstr("not JSON: parse error"), Not(HasSubstr("exception"))));
   EXPECT_THAT(refusal("{\"a\": 1,}"), HasSubstr("line 1, column 9"));

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "SLUICE_";
 
-std::string lower(std::string_view text) {
+std::string lower_case(std::string_view text) {
   std::string out(text);
   std::ranges::transform(out, out.begin(),
                          [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -27,7 +27,7 @@ std::optional<std::string> match(std::string_view pattern, std::string_view vari
   if (variable.size() < before.size() + after.size() || !variable.starts_with(before) ||
       !variable.ends_with(after))
     return std::nullopt;
-  return lower(variable.substr(before.size(), variable.size() - before.size() - after.size()));
+  return lower_case(variable.substr(before.size(), variable.size() - before.size() - after.size()));
 }
 
 }  // namespace

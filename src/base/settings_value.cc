@@ -13,8 +13,8 @@ namespace sluice {
 
 namespace {
 
-constexpr std::size_t kMostQuoted = 60;
 constexpr std::size_t kLongestWord = 256;              // of a map's key
+constexpr std::size_t kLongestMistake = 60;            // that a known word is looked for near
 constexpr double kExactIntegers = 9007199254740992.0;  // 2^53
 
 std::vector<std::string_view> split(std::string_view text, char at) {
@@ -126,7 +126,7 @@ std::string choice_cause(const ValueRule& rule, const std::string& text) {
   const auto words = split(rule.choices, '|');
   if (std::ranges::find(words, text) != words.end()) return {};
   return fmt::format("{} is not one of {}{}", in_quotes(text), range_text(rule),
-                     text.size() <= kMostQuoted ? did_you_mean(lower(text), words) : "");
+                     text.size() <= kLongestMistake ? did_you_mean(lower(text), words) : "");
 }
 
 Node accept_text_kind(const ValueRule& rule, const Node& value, std::string& cause) {
@@ -240,29 +240,6 @@ std::string name_cause(std::string_view key) {
   if (key.size() > kLongestWord || !std::ranges::all_of(key, allowed))
     return in_quotes(key) + " is not a name: letters, digits, '_' and '-' only";
   return {};
-}
-
-std::string printable(std::string_view text) {
-  const bool readable = !first_invalid_utf8(text);
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7F || (byte >= 0x80 && !readable))
-      out += fmt::format("\\x{:02x}", byte);
-    else
-      out += c;
-  }
-  return out;
-}
-
-std::string in_quotes(std::string_view text) {
-  const bool long_one = text.size() > kMostQuoted;
-  if (long_one) {
-    auto end = kMostQuoted;
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-    text = text.substr(0, end);
-  }
-  return fmt::format("'{}{}'", printable(text), long_one ? "..." : "");
 }
 
 Node accept(const ValueRule& rule, const Node& value, std::string& cause) {

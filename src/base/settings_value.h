@@ -12,6 +12,7 @@
 #include "base/config.h"
 #include "base/document.h"
 #include "base/duration.h"
+#include "base/printable.h"
 #include "base/secret.h"
 
 namespace sluice {
@@ -52,12 +53,6 @@ Json shown_json(const ValueRule& rule, const Node& value);
 std::string type_name(const ValueRule& rule);   // "integer", "list of text"
 std::string range_text(const ValueRule& rule);  // "1..65535", "fp16|fp32", or ""
 Json schema_of(const ValueRule& rule);          // JSON Schema, without default and description
-
-// Text from outside, fit for a terminal: control characters and bytes that are not UTF-8
-// are escaped.
-std::string printable(std::string_view text);
-// The same for a message: in quotes and not too long.
-std::string in_quotes(std::string_view text);
 
 // The variable behind a setting.
 class Variable {

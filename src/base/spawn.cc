@@ -16,9 +16,9 @@ extern char** environ;
 namespace sluice {
 namespace {
 
-class Settings {
+class SpawnSettings {
  public:
-  Settings(int socket, int file) {
+  SpawnSettings(int socket, int file) {
     posix_spawn_file_actions_init(&files);
     posix_spawn_file_actions_adddup2(&files, socket, kSpawnedSocket);
     if (file >= 0) posix_spawn_file_actions_adddup2(&files, file, kSpawnedFile);
@@ -38,12 +38,12 @@ class Settings {
     posix_spawnattr_setsigdefault(&attributes, &standard);
     posix_spawnattr_setpgroup(&attributes, 0);
   }
-  ~Settings() {
+  ~SpawnSettings() {
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attributes);
   }
-  Settings(const Settings&) = delete;
-  Settings& operator=(const Settings&) = delete;
+  SpawnSettings(const SpawnSettings&) = delete;
+  SpawnSettings& operator=(const SpawnSettings&) = delete;
 
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attributes;
@@ -78,7 +78,7 @@ Spawned spawn(const std::string& program, const std::vector<std::string>& argume
   int failed;
   {
     const HighFile socket(ends[1]), given(file);
-    const Settings settings(socket.get(), given.get());
+    const SpawnSettings settings(socket.get(), given.get());
     failed = posix_spawn(&child.pid, program.c_str(), &settings.files, &settings.attributes,
                          argv.data(), environ);
   }

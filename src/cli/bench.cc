@@ -151,10 +151,10 @@ int run_suite(Args args, Io& io, const BenchFlags& flags, Measure measure) {
     measure(report, progress);
   }
   report.seconds = seconds_between(from, Steady::now());
-  const auto text = to_json(report).dump(2) + "\n";
-  if (!flags.output.empty()) write_file(flags.output, text);
+  const auto text = to_json(report).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   const auto terminal = terminal_behind(io.out);
-  io.out << (flags.json ? text : table(report, terminal.width, terminal.pen));
+  io.out << (flags.json ? text : table(report, terminal.width, terminal.pen)) << std::flush;
+  if (!flags.output.empty()) write_file(flags.output, text);  // last: the figures are not lost
   return measured(report) ? 0 : 1;
 }
 

@@ -124,6 +124,13 @@ TEST_F(Bench, TheCpuIsMeasuredAnywhere) {
   EXPECT_EQ(json["command"], "sluice bench device --cpu --quick --only memory_copy --json");
 }
 
+TEST_F(Bench, AFileThatCannotBeWrittenCostsNoFigures) {
+  EXPECT_THROW(call({"device", "--cpu", "--quick", "--only", "memory_copy", "--json", "--output",
+                     "/nowhere/at/all.json"}),
+               Error);
+  EXPECT_TRUE(Json::parse(out.str(), nullptr, false).contains("devices"));
+}
+
 TEST_F(Bench, AnUnknownGpuIsNotFoundAndSaysWhichThereAre) {
   EXPECT_THROW(call({"device", "--gpu", "GPU-00000000-nowhere"}), Error);
 }

@@ -13,9 +13,13 @@ namespace sluice::cli {
 namespace {
 
 std::string option_hint(const CLI::App& app, Args args) {
+  std::vector<const CLI::App*> groups{&app};
+  for (const auto* group : app.get_subcommands([](const CLI::App*) { return true; }))
+    groups.push_back(group);
   std::vector<std::string> names;
-  for (const auto* option : app.get_options())
-    for (const auto& name : option->get_lnames()) names.push_back("--" + name);
+  for (const auto* group : groups)
+    for (const auto* option : group->get_options())
+      for (const auto& name : option->get_lnames()) names.push_back("--" + name);
   const std::vector<std::string_view> known(names.begin(), names.end());
   for (const auto arg : args) {
     const auto flag = arg.substr(0, arg.find('='));

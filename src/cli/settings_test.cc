@@ -108,6 +108,8 @@ TEST_F(SettingsCommand, ProblemsGoToStderrWithExitCodeTwo) {
   EXPECT_THAT(err.str(), HasSubstr("did you mean 'serve.port'?"));
   EXPECT_EQ(out.str(), "");
   EXPECT_EQ(call({"--json", "--schema"}), 2);
+  EXPECT_EQ(call({"--jsno"}), 2);
+  EXPECT_THAT(err.str(), HasSubstr("did you mean '--json'?"));
 }
 
 TEST_F(SettingsCommand, WarningsAreShown) {

@@ -61,9 +61,7 @@ bool has_picture(const watch::Snapshot& snapshot) {
   if (snapshot.sequence == 0 || !snapshot.host.at(device::Metric::cpu_utilization)) return false;
   if (snapshot.sampler.state == "starting") return false;
   for (const auto& gpu : snapshot.gpus)
-    if (!gpu.readings.at(device::Metric::utilization) &&
-        gpu.health.state == device::HealthState::healthy)
-      return false;
+    if (!gpu.sampled_at && gpu.health.state == device::HealthState::healthy) return false;
   return snapshot.sampler.pid == 0 || !snapshot.gpus.empty() || !snapshot.notes.empty();
 }
 
@@ -74,16 +72,16 @@ std::shared_ptr<const watch::Snapshot> first_picture(const watch::Monitor& monit
   return monitor.snapshot();
 }
 
-Json json_of(const watch::Snapshot& snapshot) {
+std::string json_of(const watch::Snapshot& snapshot, int indent) {
   auto json = to_json(snapshot, Steady::now());
   serve::round_numbers(json);
-  return json;
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
 int once(const watch::Monitor& monitor, const TopFlags& flags, Io& io) {
   const auto snapshot = first_picture(monitor);
   if (flags.json) {
-    io.out << json_of(*snapshot).dump(2) << "\n";
+    io.out << json_of(*snapshot, 2) << "\n";
     return 0;
   }
   const auto terminal = terminal_behind(io.out);
@@ -98,7 +96,7 @@ int stream_json(const watch::Monitor& monitor, const TopFlags& flags, Io& io) {
   std::signal(SIGPIPE, SIG_IGN);
   auto snapshot = first_picture(monitor);
   auto next = Steady::now();
-  while (io.out << json_of(*snapshot).dump() << std::endl) {
+  while (io.out << json_of(*snapshot, -1) << std::endl) {
     next += std::chrono::duration_cast<Steady::duration>(Seconds(flags.interval));
     std::this_thread::sleep_until(next);
     snapshot = monitor.snapshot();

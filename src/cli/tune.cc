@@ -67,7 +67,8 @@ void add_flags(CLI::App& app, TuneFlags& flags, SettingsOptions& settings) {
                     ->type_name("W")
                     ->check(finite_number("a number of watts such as 500"));
   auto* clocks = app.add_option("--clocks", flags.clocks, "memory and SM clock under load, in MHz")
-                     ->type_name("MEM,SM");
+                     ->type_name("MEM,SM")
+                     ->check(not_empty("two clocks such as 2619,1755"));
   app.add_flag("--reset", flags.reset, "restore what was before the first tune")
       ->excludes(persistence)
       ->excludes(power)

@@ -196,6 +196,7 @@ TEST_F(TuneCommand, ImpossibleArgumentsAreRefusedBeforeTheDriverIsAsked) {
   EXPECT_THROW(call({}), Error);
   EXPECT_THROW(call({"--clocks", "1755"}), Error);
   EXPECT_THROW(call({"--clocks", "-1,1755"}), Error);
+  EXPECT_THROW(call({"--power-limit", "500", "--clocks", ""}), Error);  // an unset variable
   EXPECT_THROW(call({"--persistence", "maybe"}), Error);
   EXPECT_THROW(call({"--reset", "--power-limit", "300"}), Error);
 }

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "base/printable.h"
 #include "device/detect_nvidia.h"
 #include "device/sampler_probe.h"
 
@@ -324,7 +325,8 @@ Enrich enrich_from_demo(const Nvml& nvml) {
     char name[256] = "";
     if (get_name != nullptr &&
         get_name(static_cast<unsigned>(process.pid), name, sizeof name) == nvml::Return::success)
-      process.name = std::string_view(name).substr(std::string_view(name).rfind('/') + 1);
+      process.name =
+          printable(std::string_view(name).substr(std::string_view(name).rfind('/') + 1));
     process.user = "demo";
   };
 }

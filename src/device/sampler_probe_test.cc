@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <fstream>
@@ -105,6 +107,34 @@ TEST(NvidiaProbe, AQuestionThatTakesLongIsAskedMoreRarely) {
   EXPECT_TRUE(has_energy());
   EXPECT_TRUE(has_energy());  // slow once may be a coincidence
   EXPECT_FALSE(has_energy());
+}
+
+// The name of this process as the kernel keeps it, until the end of the block.
+struct OwnName {
+  explicit OwnName(const char* name) {
+    prctl(PR_GET_NAME, before);
+    prctl(PR_SET_NAME, name);
+  }
+  ~OwnName() { prctl(PR_SET_NAME, before); }
+  char before[16] = "";
+};
+
+TEST(Enrich, ANameThatWouldSpeakToTheTerminalOrForgeALogLineIsPlainText) {
+  const OwnName own("a\x1b[2J\nb\xff");
+  Process process{getpid(), "", "", "", {}, {}, {}};
+  enrich_from_proc(process);
+  EXPECT_EQ(process.name, "a\\x1b[2J\\x0ab\\xff");
+}
+
+TEST(Enrich, SoIsOneOfADemo) {
+  const Tree tree;
+  const auto path = under(tree.root(), "/scenario.json");
+  std::ofstream(path) << R"({"about": "test", "gpus": [{"card": "h100", "processes": [)"
+                      << R"({"pid": 7, "name": "/bin/\u001b]0;x", "memory_gib": 1}]}]})";
+  const auto nvml = open_demo(path.string());
+  Process process{7, "", "", "", {}, {}, {}};
+  enrich_from_demo (*nvml)(process);
+  EXPECT_EQ(process.name, "\\x1b]0;x");
 }
 
 TEST(SysfsProbe, ReadsWhatTheKernelOffers) {

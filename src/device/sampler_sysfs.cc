@@ -4,6 +4,7 @@
 #include <optional>
 #include <system_error>
 
+#include "base/printable.h"
 #include "device/sampler_probe.h"
 #include "device/sysfs.h"
 
@@ -122,7 +123,8 @@ std::string user_name(unsigned uid) {
 
 void enrich_from_proc(Process& process) {
   const Path folder = "/proc/" + std::to_string(process.pid);
-  process.name = read_line(folder / "comm").value_or("");
+  // Anybody may call a process anything: what reaches logs and terminals is plain text.
+  process.name = printable(read_line(folder / "comm").value_or(""));
   struct stat status {};
   if (stat(folder.c_str(), &status) == 0) process.user = user_name(status.st_uid);
 }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/new_file.h"
 
 namespace sluice::device {
 
@@ -21,25 +22,6 @@ constexpr int kFormat = 1;
 
 [[noreturn]] void fail(const char* what, const Path& file) {
   throw Error(Code::internal, fmt::format("{} {}: {}", what, file.string(), std::strerror(errno)));
-}
-
-struct File {
-  explicit File(int descriptor) : fd(descriptor) {}
-  ~File() {
-    if (fd >= 0) close(fd);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  int fd;
-};
-
-void write_all(int fd, std::string_view text, const Path& file) {
-  while (!text.empty()) {
-    const auto n = write(fd, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) fail("cannot write", file);
-    text.remove_prefix(static_cast<std::size_t>(n));
-  }
 }
 
 }  // namespace
@@ -108,17 +90,9 @@ void TuneRecord::save() const {
   Json gpus = Json::object();
   for (const auto& [uuid, before] : originals_) gpus[uuid] = {{"before", to_json(before)}};
   const Json json = {{"format", kFormat}, {"gpus", std::move(gpus)}};
-
-  const auto temporary = folder_ / (name_ + ".new");
-  {
-    const File out(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (out.fd < 0) fail("cannot write", temporary);
-    write_all(out.fd, json.dump(2) + "\n", temporary);
-    if (fsync(out.fd) != 0) fail("cannot sync", temporary);
-  }
-  if (rename(temporary.c_str(), file().c_str()) != 0) fail("cannot replace", file());
-  const File folder(open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.fd < 0 || fsync(folder.fd) != 0) fail("cannot sync", folder_);
+  NewFile out(file());
+  out.write(json.dump(2) + "\n");
+  out.keep();
 }
 
 }  // namespace sluice::device

@@ -26,7 +26,7 @@ class TuneRecord {
   void remember(const std::string& uuid, const Tuning& before);
   void replace(const std::string& uuid, const Tuning* original);  // null forgets it
 
-  // To a temporary name, synced, renamed: a crash leaves the old or the new file.
+  // A crash leaves the old or the new file. Throws unavailable.
   void save() const;
 
   Path file() const { return folder_ / name_; }

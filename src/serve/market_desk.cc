@@ -2,6 +2,7 @@
 
 #include <boost/asio/post.hpp>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "base/json.h"
 #include "compute/worker.h"
@@ -26,6 +27,14 @@ MarketDesk::MarketDesk(MarketOptions options, std::function<std::string()> veto,
 MarketDesk::~MarketDesk() {
   ending_ = true;
   pool_.join();
+}
+
+bool MarketDesk::end(Seconds limit) {
+  ending_ = true;
+  const auto until = Steady::now() + std::chrono::duration_cast<Steady::duration>(limit);
+  while (waiting_ > 0 && Steady::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  return waiting_ == 0;
 }
 
 std::shared_ptr<MarketDesk::Job> MarketDesk::ask(std::string what, std::string request) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/mutex.h"
 #include "compute/compute.h"
@@ -49,7 +50,11 @@ class MarketDesk {
   // desk's whenever a job has ended.
   MarketDesk(MarketOptions options, std::function<std::string()> veto,
              std::function<void()> on_done);
-  ~MarketDesk();  // ends what is under way; the rest is dropped
+  ~MarketDesk();  // waits for what is under way; the rest is dropped
+
+  // Begins no more and waits for what is under way; false when that still goes on after
+  // `limit`. A calculation cannot be interrupted: the destructor would wait to its end.
+  bool end(Seconds limit);
 
   // Throws exhausted when too many wait.
   std::shared_ptr<Job> ask(std::string what, std::string request);

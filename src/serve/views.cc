@@ -45,7 +45,8 @@ std::size_t count(const watch::Snapshot& s, HealthState state) {
 // The worst state any GPU is in; a machine without one is no failure, one whose driver
 // does not start is.
 std::string_view worst(const watch::Snapshot& s) {
-  if (s.gpus.empty()) return s.sampler.driver_trouble.empty() ? "no_gpu" : "driver_down";
+  if (s.gpus.empty() && !s.sampler.driver_trouble.empty()) return "driver_down";
+  if (s.gpus.empty()) return s.sampler.state == "starting" ? "starting" : "no_gpu";
   if (count(s, HealthState::lost) > 0) return device::to_string(HealthState::lost);
   if (!s.sampler.driver_trouble.empty()) return "driver_down";  // beside another vendor's GPUs
   for (const auto state : {HealthState::probation, HealthState::degraded})
@@ -197,7 +198,7 @@ Json health_view(const watch::Snapshot& s, const About& about, Instant now) {
   const bool ready = is_ready(s, now);
   const auto gpus = worst(s);
   const bool well =
-      ready && (gpus == "healthy" || gpus == "no_gpu") && s.sampler.driver_trouble.empty();
+      ready && (gpus == "healthy" || s.gpus.empty()) && s.sampler.driver_trouble.empty();
   return {{"status", !ready ? "unready"
                      : well ? "ok"
                             : "degraded"},

@@ -45,6 +45,15 @@ TEST(HealthView, AMachineWithoutAGpuIsWell) {
   EXPECT_EQ(gpu_health_view(snapshot, kNow)["status"], "no_gpu");
 }
 
+TEST(GpuHealthView, UntilTheDriverWasAskedItIsStartingAndNotWithoutGpus) {
+  watch::Snapshot s;
+  s.sampler.state = "starting";
+  EXPECT_EQ(gpu_health_view(s, s.at)["status"], "starting");
+  EXPECT_EQ(health_view(s, {}, s.at)["status"], "ok");
+  s.sampler.state = "not needed: no driver";
+  EXPECT_EQ(gpu_health_view(s, s.at)["status"], "no_gpu");
+}
+
 TEST(HealthView, ADriverThatDoesNotStartIsNotWell) {
   watch::Snapshot s;
   s.at = kNow;

@@ -177,8 +177,8 @@ void AlertEngine::Impl::describe(const Rule& rule, const Subject& subject, State
   if (rule.condition == "grows") a.unit += "_per_minute";
   if (state.phase == Phase::recovering) return;  // the words stay those of the fault
   a.summary = summary_of(rule, subject, seen, lasted);
-  a.cause = fill(rule.cause, rule, subject, seen, lasted);
-  a.fix = fill(rule.fix, rule, subject, seen, lasted);
+  a.cause = cause_of(rule, subject, seen, lasted);
+  a.fix = fix_of(rule, subject, seen, lasted);
 }
 
 void AlertEngine::Impl::fire(State& state, const Snapshot& s) {

@@ -147,6 +147,20 @@ TEST(AlertEngine, AnAlertNamesDeviceValueDurationCauseAndFix) {
             "NVIDIA H200 0000:04:00.0: temperature 84 C, above 80 C for 12.0 s");
 }
 
+TEST(AlertEngine, ARuleWithoutWordsOfItsOwnStillNamesCauseAndFix) {
+  auto rule = hot();
+  rule.cause.clear(), rule.fix.clear();
+  AlertEngine engine({rule});
+  Scene scene;
+  const Alert a = scene.hold(engine, Metric::temperature, 84, 13).at(0).alert;
+  EXPECT_EQ(a.cause,
+            "temperature of NVIDIA H200 0000:04:00.0 is 84 C, above 80 C: what the rule hot was "
+            "added to watch for.");
+  EXPECT_EQ(a.fix,
+            "Look at the process that uses it and at what sluice doctor says. What to do at such a "
+            "time can be kept as fix in the rule hot.");
+}
+
 TEST(AlertEngine, AProcessNameThatIsNotTextIsNotShown) {
   AlertEngine engine({hot()});
   Scene scene;

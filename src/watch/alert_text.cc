@@ -228,6 +228,25 @@ std::string fill(std::string_view text, const Rule& rule, const Subject& subject
   return out;
 }
 
+std::string cause_of(const Rule& rule, const Subject& subject, const Sighting& seen,
+                     double lasted_s) {
+  if (!rule.cause.empty()) return fill(rule.cause, rule, subject, seen, lasted_s);
+  return fmt::format("{} of {} is {}, {}: what the rule {} was added to watch for.", rule.metric,
+                     subject.title, with_unit(seen.value, unit_of(rule.metric)),
+                     comparison({rule, subject, seen, lasted_s}), rule.name);
+}
+
+std::string fix_of(const Rule& rule, const Subject& subject, const Sighting& seen,
+                   double lasted_s) {
+  if (!rule.fix.empty()) return fill(rule.fix, rule, subject, seen, lasted_s);
+  const Context context{rule, subject, seen, lasted_s};
+  const auto look = subject.gpu != nullptr
+                        ? "Look at " + process_text(context) + " and at what sluice doctor says."
+                        : std::string("See what changed here: sluice top, and the server's log.");
+  return fmt::format("{} What to do at such a time can be kept as fix in the rule {}.", look,
+                     rule.name);
+}
+
 std::string summary_of(const Rule& rule, const Subject& subject, const Sighting& seen,
                        double lasted_s) {
   const Context context{rule, subject, seen, lasted_s};

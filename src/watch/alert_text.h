@@ -28,6 +28,12 @@ std::vector<std::string> unknown_placeholders(std::string_view text);
 std::string fill(std::string_view text, const Rule& rule, const Subject& subject,
                  const Sighting& seen, double lasted_s);
 
+// The rule's own words filled in; of a rule that has none, words of ours: an alert is never
+// without.
+std::string cause_of(const Rule& rule, const Subject& subject, const Sighting& seen,
+                     double lasted_s);
+std::string fix_of(const Rule& rule, const Subject& subject, const Sighting& seen, double lasted_s);
+
 // "NVIDIA H200 0000:04:00.0: temperature 84 C, above 80 C for 12 s"
 std::string summary_of(const Rule& rule, const Subject& subject, const Sighting& seen,
                        double lasted_s);

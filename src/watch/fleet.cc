@@ -8,6 +8,16 @@ using device::Canary;
 using device::HealthState;
 using device::Metric;
 
+namespace {
+
+// The rule of health knows no GPU by name; people copy the command.
+void name_the_bus(std::string& fix, const std::string& bus) {
+  constexpr std::string_view kEnd = "-i BUS";
+  if (fix.ends_with(kEnd) && !bus.empty()) fix.replace(fix.size() - 3, 3, bus);
+}
+
+}  // namespace
+
 void Fleet::apply(const device::Message& message, Instant now) {
   std::visit([&](const auto& m) { take(m, now); }, message);
 }
@@ -142,6 +152,7 @@ std::vector<Fleet::Change> Fleet::step(Instant now) {
     auto& view = member.view;
     const auto before = view.health.state;
     view.health = device::step(view.health, evidence(member), policy_, now);
+    name_the_bus(view.health.fix, view.gpu.bus);
     view.ghost_utilization = device::is_ghost_utilization(view.readings);
     member.new_xids.clear();
     // One that ran when the GPU left probation was cancelled: no result will come.

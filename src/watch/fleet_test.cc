@@ -196,6 +196,13 @@ TEST_F(FleetTest, XidsAreKeptCountedAndJudgedOnce) {
   EXPECT_EQ(fleet.find("A")->readings.value(Metric::xid_last), 48);
 }
 
+TEST_F(FleetTest, AResetIsProposedForThisGpuByItsBus) {
+  fleet.apply(device::XidSeen{"B", {95, at(1), {}}}, at(1));
+  fleet.step(at(1));
+  EXPECT_EQ(fleet.find("B")->health.fix,
+            "stop what uses the GPU and reset it: nvidia-smi --gpu-reset -i 0000:04:00.0");
+}
+
 TEST_F(FleetTest, OnlyGrowingMemoryErrorsAreAFault) {
   sample("A", 1, {{Metric::ecc_uncorrected, 7}});
   fleet.step(at(1));

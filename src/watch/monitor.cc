@@ -42,6 +42,7 @@ struct Monitor::Impl {
   explicit Impl(Options o);
   ~Impl();
 
+  void restore_alerts();
   void begin_stop() noexcept;
   void run();
   void wait();
@@ -51,7 +52,10 @@ struct Monitor::Impl {
   void remember(const Snapshot& snapshot);
   void take_orders();
   void wake() const { eventfd_write(wake_fd, 1); }
-  void save_alerts() REQUIRES(alerts_mutex) { history.keep(kAlertsKey, engine.saved().dump()); }
+  // Words of an alert may name a path, which can be any bytes.
+  void save_alerts() REQUIRES(alerts_mutex) {
+    history.keep(kAlertsKey, engine.saved().dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
 
   const Options options;
   const int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -83,15 +87,19 @@ Monitor::Impl::Impl(Options o)
       notifier(options.config.webhook),
       observation(std::in_place, options, monotonic_ns()),
       engine(options.config.rules) {
-  {
-    const Lock lock(alerts_mutex);
-    if (const auto kept = history.kept(kAlertsKey)) {
-      const auto saved = Json::parse(*kept, nullptr, false);
-      if (!saved.is_discarded()) engine.restore(saved, wall_now());
-    }
-  }
+  restore_alerts();
   publish(Steady::now());
   thread = std::thread([this] { run(); });
+}
+
+// With a damaged file what was kept in it is lost, not the watching.
+void Monitor::Impl::restore_alerts() try {
+  const Lock lock(alerts_mutex);
+  const auto kept = history.kept(kAlertsKey);
+  const auto saved = kept ? Json::parse(*kept, nullptr, false) : Json();
+  if (saved.is_object()) engine.restore(saved, wall_now());
+} catch (const Error& e) {
+  log::warn("alerts: what was kept of an earlier run cannot be read: {}", e.what());
 }
 
 void Monitor::Impl::begin_stop() noexcept {
@@ -197,6 +205,8 @@ Monitor::Monitor(Options options) {
 Monitor::~Monitor() = default;
 
 void Monitor::begin_stop() noexcept { impl_->begin_stop(); }
+
+bool Monitor::flush(double limit_s) { return impl_->history.flush(limit_s); }
 
 std::shared_ptr<const Snapshot> Monitor::snapshot() const {
   const Lock lock(impl_->mutex);

@@ -83,6 +83,9 @@ class Monitor {
   // with more to end can let both happen at the same time.
   void begin_stop() noexcept;
 
+  // Writes to disk what history has so far. False when that took longer than `limit_s`.
+  bool flush(double limit_s);
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;

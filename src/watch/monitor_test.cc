@@ -20,6 +20,7 @@
 
 #include "base/error.h"
 #include "watch/child.h"
+#include "watch/sqlite.h"
 
 namespace sluice::watch {
 namespace {
@@ -344,6 +345,20 @@ TEST(Monitor, HistoryAndAlertsAreWired) {
   options.config.rules.clear();
   watched.monitor.reload(options.config);
   EXPECT_TRUE(watched.monitor.alerts_json()["rules"].empty());
+}
+
+TEST(Monitor, ADamagedPageOfKeptAlertsIsNoReasonNotToWatch) {
+  char folder[] = "/tmp/sluice-monitor-test-XXXXXX";
+  auto options = quick("");
+  options.state_dir = mkdtemp(folder);
+  const auto file = options.state_dir + "/history.db";
+  { const Monitor first(options); }
+  const auto page =
+      Database(file, true).number("SELECT rootpage FROM sqlite_master WHERE name='kept'");
+  std::fstream(file, std::ios::in | std::ios::out | std::ios::binary).seekp((page - 1) * 8192)
+      << std::string(8192, '\xee');
+  EXPECT_NO_THROW(Watched(options).until([](const Snapshot& s) { return s.sequence > 1; }));
+  std::filesystem::remove_all(options.state_dir);
 }
 
 TEST(Monitor, AProgramThatIsNotThereIsReportedNotFatal) {
