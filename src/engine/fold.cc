@@ -30,17 +30,28 @@ std::set<ValueId> weights_of(const Graph& graph) {
   return weights;
 }
 
-constexpr double kMostMade = 1e9;  // bytes of such a weight
-
 bool makes_weight(const Graph& graph, const Node& node, const std::set<ValueId>& weights) {
-  if (!node.domain.empty() || node.op != "ConstantOfShape" || node.inputs.size() != 1 ||
-      node.inputs[0] == kNoValue || node.outputs.size() != 1 ||
-      !weights.contains(node.outputs[0]) || graph[node.inputs[0]].constant.dtype() != DType::i64)
-    return false;
-  double bytes = 8;  // of the widest element
-  for (const std::int64_t size : graph[node.inputs[0]].constant.values<std::int64_t>())
+  return node.domain.empty() && node.op == "ConstantOfShape" && node.inputs.size() == 1 &&
+         node.inputs[0] != kNoValue && node.outputs.size() == 1 &&
+         weights.contains(node.outputs[0]) && graph[node.inputs[0]].constant.dtype() == DType::i64;
+}
+
+// At most, of a node that moves elements or makes a weight.
+double bytes_made(const Node& node, std::span<const Datum> inputs) {
+  double bytes = 0;
+  for (const Datum& input : inputs) bytes += static_cast<double>(input.tensor.bytes());
+  if (node.op != "ConstantOfShape") return bytes;
+  bytes = 8;  // of the widest element
+  for (const std::int64_t size : inputs[0].tensor.values<std::int64_t>())
     bytes *= static_cast<double>(size);
-  return bytes <= kMostMade;
+  return bytes;
+}
+
+double bytes_of_constants(const Graph& graph) {
+  double bytes = 0;
+  for (const Value& value : graph.values)
+    if (value.constant) bytes += static_cast<double>(value.constant.bytes());
+  return bytes;
 }
 
 class NoBodies final : public BodyRunner {
@@ -66,10 +77,11 @@ Tensor made_by(const Node& node, std::span<const Datum> inputs, compute::Workers
 
 }  // namespace
 
-Graph fold_moves(Graph graph, compute::Workers& workers) {
+Graph fold_moves(Graph graph, compute::Workers& workers, double most_made) {
   // An input's constant is only its default.
   const std::set<ValueId> given(graph.inputs.begin(), graph.inputs.end());
   const std::set<ValueId> weights = weights_of(graph);
+  double room = most_made + 4 * bytes_of_constants(graph);
   std::vector<Node> kept;
   for (Node& node : graph.nodes) {
     std::vector<Datum> inputs;
@@ -78,11 +90,14 @@ Graph fold_moves(Graph graph, compute::Workers& workers) {
       known = known && (id == kNoValue || (graph[id].constant && !given.contains(id)));
       if (known) inputs.push_back(id == kNoValue ? Datum() : Datum(graph[id].constant));
     }
-    const Tensor made = known ? made_by(node, inputs, workers) : Tensor();
-    if (made)
-      graph[node.outputs[0]].constant = made;
-    else
+    const double bytes = known ? bytes_made(node, inputs) : 0;
+    const Tensor made = known && bytes <= room ? made_by(node, inputs, workers) : Tensor();
+    if (!made) {
       kept.push_back(std::move(node));
+      continue;
+    }
+    room -= std::max(0.0, bytes);
+    graph[node.outputs[0]].constant = made;
   }
   graph.nodes = std::move(kept);
   return graph;

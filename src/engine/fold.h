@@ -7,7 +7,9 @@
 
 namespace sluice::engine {
 
-// Nodes that cannot be run stay, for whoever runs the graph to tell about.
-Graph fold_moves(Graph graph, compute::Workers& workers);
+// Nodes that cannot be run stay, for whoever runs the graph to tell about. So do those that would
+// make more, in all, than `most_made` bytes and four times what the constants have: a short chain
+// of nodes may double what it gets each time.
+Graph fold_moves(Graph graph, compute::Workers& workers, double most_made = 1e9);
 
 }  // namespace sluice::engine

@@ -34,6 +34,16 @@ TEST(FoldTest, ANodeThatCannotRunStays) {
   EXPECT_EQ(fold_moves(m.graph, workers).nodes.size(), 1u);
 }
 
+TEST(FoldTest, AChainThatDoublesWhatItGetsIsNotFollowedToItsEnd) {
+  Model m;
+  ValueId x = m.weights({1000});
+  for (int i = 0; i < 60; ++i) x = m.op("Concat", {x, x}, {{"axis", std::int64_t{0}}});
+  m.output(x);
+  compute::Workers workers(1);
+  const Graph folded = fold_moves(m.graph, workers, 1e6);
+  EXPECT_THAT(folded.nodes.size(), ::testing::AllOf(::testing::Gt(40u), ::testing::Lt(60u)));
+}
+
 TEST(DerivedTest, ConstantsThatPassesMakeAreSharedByAllShapes) {
   Model m;
   const ValueId x = m.input(varied({2, 3}));

@@ -11,11 +11,27 @@ void prepare(const Graph& graph, StepsByGraph& all) {
     for (const auto& [name, body] : node.bodies) prepare(*body, all);
 }
 
+// How many nodes a call has run, in all its graphs.
+struct Count {
+  std::int64_t nodes = 0;
+  const std::int64_t most;
+
+  void add() {
+    require(nodes < most, "stopped after " + std::to_string(most) +
+                              " nodes: a loop has no end, or takes too long");
+    ++nodes;
+  }
+};
+
 // One run of a graph.
 class Run final : public BodyRunner {
  public:
-  Run(const Graph& graph, const StepsByGraph& steps, compute::Workers& workers)
-      : graph_(graph), all_steps_(steps), workers_(workers), values_(graph.values.size()) {
+  Run(const Graph& graph, const StepsByGraph& steps, compute::Workers& workers, Count& count)
+      : graph_(graph),
+        all_steps_(steps),
+        workers_(workers),
+        count_(count),
+        values_(graph.values.size()) {
     for (std::size_t i = 0; i < values_.size(); ++i)
       if (graph.values[i].constant) values_[i] = graph.values[i].constant;
   }
@@ -36,7 +52,8 @@ class Run final : public BodyRunner {
   }
 
   std::vector<Datum> run(const Graph& body, std::span<const Datum> inputs) override {
-    Run inner(body, all_steps_, workers_);
+    count_.add();  // so that loops over nothing end too
+    Run inner(body, all_steps_, workers_, count_);
     for (const Graph::Captured& captured : body.captured)
       inner.at(captured.here) = at(captured.outside);
     return inner.run(inputs);
@@ -49,6 +66,7 @@ class Run final : public BodyRunner {
     std::vector<Datum> inputs, outputs(node.outputs.size());
     for (const ValueId id : node.inputs) inputs.push_back(id == kNoValue ? Datum() : at(id));
     try {
+      count_.add();
       check_type(op, inputs);
       OpCall call(node, inputs, outputs, workers_, *this);
       op.run(call);
@@ -62,6 +80,7 @@ class Run final : public BodyRunner {
   const Graph& graph_;
   const StepsByGraph& all_steps_;
   compute::Workers& workers_;
+  Count& count_;
   std::vector<Datum> values_;
 };
 
@@ -87,13 +106,14 @@ Interpreter::Steps::Steps(const Graph& graph) {
       dropped[static_cast<std::size_t>(last[id])].push_back(static_cast<ValueId>(id));
 }
 
-Interpreter::Interpreter(const Graph& graph, compute::Workers& workers)
-    : graph_(graph), workers_(workers) {
+Interpreter::Interpreter(const Graph& graph, compute::Workers& workers, std::int64_t most_nodes)
+    : graph_(graph), workers_(workers), most_nodes_(most_nodes) {
   prepare(graph_, steps_);
 }
 
 std::vector<Datum> Interpreter::run(std::span<const Datum> inputs) const {
-  return Run(graph_, steps_, workers_).run(inputs);
+  Count count{.nodes = 0, .most = most_nodes_};
+  return Run(graph_, steps_, workers_, count).run(inputs);
 }
 
 }  // namespace sluice::engine

@@ -2,6 +2,7 @@
 // the way for graphs whose shapes depend on what their inputs hold.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <span>
 #include <vector>
@@ -13,9 +14,10 @@ namespace sluice::engine {
 // Safe to run from several threads at once. A value is dropped after its last use.
 class Interpreter {
  public:
-  // `graph` outlives it. Throws unavailable, naming operator and node, where there is one that
-  // no one can run.
-  Interpreter(const Graph& graph, compute::Workers& workers);
+  // `graph` outlives it. A run ends with an error after `most_nodes`, those of bodies counted
+  // each time: no file can say of itself that its loops end. Throws unavailable, naming operator
+  // and node, where there is one that no one can run.
+  Interpreter(const Graph& graph, compute::Workers& workers, std::int64_t most_nodes);
 
   // Values in the order of the graph's inputs and outputs. Errors name the node.
   std::vector<Datum> run(std::span<const Datum> inputs) const;
@@ -32,6 +34,7 @@ class Interpreter {
  private:
   const Graph& graph_;
   compute::Workers& workers_;
+  const std::int64_t most_nodes_;
   StepsByGraph steps_;
 };
 

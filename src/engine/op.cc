@@ -6,6 +6,27 @@
 
 namespace sluice::engine {
 
+void TensorList::add(Tensor tensor) {
+  if (all_.size() == all_.capacity()) {
+    const std::size_t count = std::max<std::size_t>(8, 2 * all_.size());
+    constexpr std::size_t kEach = 2 * sizeof(Tensor);  // itself, and what copies of it share
+    room_ = Tensor(DType::u8, {static_cast<std::int64_t>(count * kEach)});
+    all_.reserve(count);
+  }
+  all_.push_back(std::move(tensor));
+}
+
+Datum::Datum(TensorList list) : kind(Kind::sequence) {
+  const auto kept = std::make_shared<const TensorList>(std::move(list));
+  items = {kept, &kept->all()};
+}
+
+Datum::Datum(const std::vector<Tensor>& list) : kind(Kind::sequence) {
+  auto kept = std::make_shared<TensorList>();
+  for (const Tensor& one : list) kept->add(one);
+  items = {kept, &kept->all()};
+}
+
 const Datum& OpCall::datum(std::size_t i) const {
   require(has(i), "input " + std::to_string(i) + " is missing");
   return inputs_[i];

@@ -14,6 +14,18 @@
 
 namespace sluice::engine {
 
+// Tensors that are collected one by one. What the list itself takes counts as a tensor's memory
+// does: a loop may collect many that have no elements, or the same ones.
+class TensorList {
+ public:
+  void add(Tensor tensor);
+  const std::vector<Tensor>& all() const noexcept { return all_; }
+
+ private:
+  std::vector<Tensor> all_;
+  Tensor room_;  // not used: it makes the list count
+};
+
 // What a value is while a graph runs.
 struct Datum {
   enum class Kind {
@@ -26,8 +38,8 @@ struct Datum {
 
   Datum() = default;
   Datum(Tensor t) : kind(Kind::tensor), tensor(std::move(t)) {}
-  Datum(std::vector<Tensor> list)
-      : kind(Kind::sequence), items(std::make_shared<const std::vector<Tensor>>(std::move(list))) {}
+  Datum(TensorList list);
+  Datum(const std::vector<Tensor>& list);
   explicit operator bool() const noexcept { return kind != Kind::none; }
 };
 

@@ -29,19 +29,7 @@ constexpr char kMagic[8] = {'S', 'L', 'U', 'I', 'C', 'E', 'P', '2'};
 constexpr std::size_t kAlignment = 64;
 
 // The head is a message of these.
-enum Field { kKey = 1, kModel, kShape, kPacked, kChoice };
-
-std::uint64_t hash_of(std::string_view bytes) {  // FNV-1a, on eight bytes at once
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  for (; bytes.size() >= 8; bytes.remove_prefix(8)) {
-    std::uint64_t word;
-    std::memcpy(&word, bytes.data(), 8);
-    hash = (hash ^ word) * 0x100000001b3ULL;
-    hash ^= hash >> 29;
-  }
-  for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return hash;
-}
+enum PlanField { kKey = 1, kModel, kShape, kPacked, kChoice };
 
 std::string hex(std::uint64_t value) {
   char text[17];
@@ -100,14 +88,14 @@ Opened open_plan(const fs::path& file) {
   std::memcpy(&front, all.data(), sizeof front);
   require(front.head <= all.size() - sizeof front, "it ends before its head does");
   opened.head = all.substr(sizeof front, front.head);
-  require(hash_of(opened.head) == front.hash, "its head is damaged");
+  require(plan_hash(opened.head) == front.hash, "its head is damaged");
   const std::size_t begin = begin_of_tensors(front.head);
   if (begin < all.size()) opened.tensors = all.substr(begin);
   return opened;
 }
 
 // The first of these in the head, valid as long as `opened` is.
-std::string_view part_of(const Opened& opened, Field which) {
+std::string_view part_of(const Opened& opened, PlanField which) {
   for (Wire fields(opened.head); fields.next();)
     if (fields.number() == which) return fields.bytes();
   throw Error(Code::invalid_argument, "it has no key or no model");
@@ -155,7 +143,7 @@ std::string samples(const fs::path& file) {
   std::string hashes;
   for (std::size_t i = 0; i < kSamples; ++i) {
     const std::size_t at = bytes.size() > kSample ? (bytes.size() - kSample) / kSamples * i : 0;
-    hashes += hex(hash_of(bytes.substr(at, kSample)));
+    hashes += hex(plan_hash(bytes.substr(at, kSample)));
   }
   return hashes;
 }
@@ -171,6 +159,18 @@ auto with_name(const fs::path& file, Read&& read) {
 }
 
 }  // namespace
+
+std::uint64_t plan_hash(std::string_view bytes) {  // FNV-1a, on eight bytes at once
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (; bytes.size() >= 8; bytes.remove_prefix(8)) {
+    std::uint64_t word;
+    std::memcpy(&word, bytes.data(), 8);
+    hash = (hash ^ word) * 0x100000001b3ULL;
+    hash ^= hash >> 29;
+  }
+  for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return hash;
+}
 
 std::string why_stale(const PlanKey& made, const PlanKey& here) {
   const auto differs = [](std::string_view what, const std::string& a, const std::string& b) {
@@ -199,7 +199,7 @@ void write_plan(const fs::path& file, const Plan& plan) {
                               .message(3, tensors.message("", packed.result)));
   for (const auto& [of, what] : plan.choices)
     head.message(kChoice, Message().bytes(1, of).bytes(2, what));
-  Front front{.magic = {}, .head = head.text().size(), .hash = hash_of(head.text())};
+  Front front{.magic = {}, .head = head.text().size(), .hash = plan_hash(head.text())};
   std::memcpy(front.magic, kMagic, sizeof kMagic);
   NewFile written(file);
   written.write({reinterpret_cast<const char*>(&front), sizeof front});
@@ -265,7 +265,7 @@ std::string model_stamp(const fs::path& path) {
              std::to_string(status.st_mtim.tv_sec) + "." + std::to_string(status.st_mtim.tv_nsec);
   }
   if (!folder) about += samples(path);
-  return hex(hash_of(about));
+  return hex(plan_hash(about));
 }
 
 std::string device_stamp() {
@@ -275,7 +275,7 @@ std::string device_stamp() {
 
 fs::path plan_file(const fs::path& folder, const PlanKey& key) {
   const Message named = key_message({key.model, key.device, "", key.precision, ""});
-  return folder / (hex(hash_of(named.text())) + ".plan");
+  return folder / (hex(plan_hash(named.text())) + ".plan");
 }
 
 }  // namespace sluice::engine

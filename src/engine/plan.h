@@ -51,6 +51,9 @@ Graph read_plan_model(const std::filesystem::path& file);
 // which would take longer than loading the plan. Throws not_found.
 std::string model_stamp(const std::filesystem::path& path);
 
+// What plans are named by, and what tells that a head is whole.
+std::uint64_t plan_hash(std::string_view bytes);
+
 // The processor and the instructions that kernels were chosen for.
 std::string device_stamp();
 

@@ -8,8 +8,8 @@
 namespace sluice::engine {
 namespace {
 
-constexpr std::size_t kAlignment = 64;  // a line of the cache
-constexpr std::size_t kMostKept = 8;    // arenas
+constexpr std::size_t kCacheLine = 64;
+constexpr std::size_t kMostKept = 8;  // arenas
 
 using Clock = std::chrono::steady_clock;
 
@@ -54,7 +54,7 @@ CpuProgram::CpuProgram(Graph graph, std::shared_ptr<cpu::Context> context)
       throw Error(Code::unavailable, "output '" + graph_[id].name + "' holds strings");
   for (const Node& node : graph_.nodes)
     kernels_.push_back(is_view(node) ? nullptr : cpu::make_kernel(graph_, node, *context_));
-  schedule_ = make_schedule(graph_, kernels_, kAlignment);
+  schedule_ = make_schedule(graph_, kernels_, kCacheLine);
 }
 
 CpuProgram::~CpuProgram() = default;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "engine/placement.h"
 
 namespace sluice::engine {
@@ -104,6 +105,7 @@ class Scheduler {
     for (std::size_t i = 0; i < kernels_.size(); ++i)
       if (kernels_[i])
         placed.push_back({kernels_[i]->scratch(), static_cast<int>(i), static_cast<int>(i)});
+    check_sum(placed, alignment);
     const Placement placement = place(placed, alignment);
     for (std::size_t id = 0; id < block_of_.size(); ++id)
       if (block_of_[id] >= 0)
@@ -112,6 +114,17 @@ class Scheduler {
     made_.least = placement.least;
     add_steps(std::span(placement.offsets).subspan(values));
     return std::move(made_);
+  }
+
+  // Offsets that wrap around would lie in an arena that is too small.
+  static void check_sum(std::span<const Block> blocks, std::size_t alignment) {
+    constexpr std::size_t kMost = std::size_t{1} << 60;
+    std::size_t sum = 0;
+    for (const Block& block : blocks) {
+      if (block.bytes >= kMost || sum >= kMost)
+        throw Error(Code::exhausted, "its values take more memory than can be addressed");
+      sum += block.bytes + alignment;
+    }
   }
 
   void add_steps(std::span<const std::size_t> scratch) {

@@ -5,6 +5,8 @@
 #include <map>
 #include <random>
 
+#include "base/error.h"
+
 namespace sluice::engine {
 namespace {
 
@@ -57,6 +59,15 @@ class Built {
   Graph graph;
   std::vector<std::unique_ptr<Kernel>> kernels;
 };
+
+TEST(ScheduleTest, ValuesWhoseSumWrapsAroundAreRefused) {
+  Built b;
+  const ValueId x = b.input(1);
+  std::vector<ValueId> parts;
+  for (int i = 0; i < 32; ++i) parts.push_back(b.node("Tile", {x}, std::int64_t{1} << 59));
+  b.graph.outputs = {b.node("Concat", parts, 1)};
+  EXPECT_THROW(b.schedule(), Error);
+}
 
 TEST(ScheduleTest, ViewsLieWhereTheyLook) {
   Built b;

@@ -37,6 +37,12 @@ std::vector<Datum> run_program(const Program& program, std::span<const Datum> in
   return results;
 }
 
+// Bytes of what is made of a model's constants once.
+double most_folded(const SessionOptions& options) {
+  constexpr double kMost = 1e9;
+  return options.memory > 0 ? std::min(kMost, static_cast<double>(options.memory)) : kMost;
+}
+
 constexpr std::size_t kToLookAtRows = 64u << 20;  // bytes
 
 // The session's GPU has the context from then on, and may replace it.
@@ -51,12 +57,12 @@ struct ForTheCpu {};  // thrown where the GPU cannot run a call and is well
 
 struct Session::Impl {
   Impl(Graph of, compute::Workers& on, std::unique_ptr<Gpu> gpu, const SessionOptions& with)
-      : graph(fold_moves(std::move(of), on)),
+      : graph(fold_moves(std::move(of), on, most_folded(with))),
         derived(graph),
         options(without_context(with)),
         memory(with.memory > 0 ? limited_memory(with.memory) : nullptr),
         workers(on),
-        interpreter(graph, on),
+        interpreter(graph, on, with.nodes),
         context(std::make_shared<cpu::Context>(on)),
         turn(std::move(gpu), with.gpu_return, with.veto) {}
 

@@ -23,6 +23,8 @@ struct SessionOptions {
   // values, and results for as long as someone holds them. The model's own weights do not, nor
   // what the GPU has, whose limit is the allocator of the context.
   std::size_t memory = 0;
+  // The most nodes of a call that runs node by node, those of a loop's body each time.
+  std::int64_t nodes = 1'000'000'000;
   // False: node by node, as the operators are. The reference for what is compiled.
   bool compile = true;
   // Where it runs; none: on the CPU.

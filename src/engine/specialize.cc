@@ -11,6 +11,7 @@ namespace sluice::engine {
 namespace {
 
 constexpr std::size_t kMostFolded = 1u << 20;  // bytes a folded value may add to the model
+constexpr std::size_t kMostBytes = std::size_t{1} << 47;  // of one value: what can be addressed
 
 // Inputs whose contents, and not only their shapes, decide the shapes of what an operator makes.
 struct Deciding {
@@ -131,6 +132,8 @@ class Probe final : public OutputPlaces {
   struct AllNamed {};
 
   void note(std::size_t i, const TensorType& type) {
+    checked_size(type.shape.dims());
+    require(type.bytes() < kMostBytes, "more elements than memory can hold");
     if (!types_[i]) --left_;
     types_[i] = type;
     if (left_ == 0) throw AllNamed();

@@ -80,6 +80,18 @@ TEST(SpecializeTest, AskingWhatFusedNodesMakeComputesNothing) {
   EXPECT_EQ(type_of(special[special.outputs[0]]).shape, (Shape{256, 1024, 1024, 96}));
 }
 
+// 2^64 elements, which is none where it wraps around.
+TEST(SpecializeTest, ValuesThatNoMachineCanAddressAreRefused) {
+  compute::Workers workers(1);
+  GraphBuilder b;
+  const ValueId x = b.input("x"), huge = b.integers({std::int64_t{1} << 32, 1});
+  const ValueId wide = b.integers({1, std::int64_t{1} << 32});
+  const Graph graph =
+      b.output(b.node("Add", {b.node("Expand", {x, huge}), b.node("Expand", {x, wide})})).take();
+  const TensorType type{DType::f32, {1}};
+  EXPECT_THROW(specialize(graph, std::span(&type, 1), workers), Error);
+}
+
 TEST(SpecializeTest, LargeWeightsThatAModelMakesAreConstants) {
   compute::Workers workers(1);
   GraphBuilder b;

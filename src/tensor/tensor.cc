@@ -1,9 +1,13 @@
 #include "tensor/tensor.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
+#include <limits>
 #include <vector>
 
 #include "base/error.h"
+#include "device/cgroup.h"
 #include "memory/adaptors.h"
 
 namespace sluice {
@@ -19,11 +23,6 @@ class SystemMemory final : public memory::Allocator {
   void deallocate(void* pointer, std::size_t) noexcept override { std::free(pointer); }
 };
 
-std::shared_ptr<memory::Allocator>& current_memory() {
-  thread_local std::shared_ptr<memory::Allocator> current = std::make_shared<SystemMemory>();
-  return current;
-}
-
 struct Limited final : memory::Allocator {
   explicit Limited(std::size_t most) : limited(system, most) {}
   void* allocate(std::size_t size) override { return limited.allocate(size); }
@@ -34,6 +33,19 @@ struct Limited final : memory::Allocator {
   SystemMemory system;
   memory::LimitedAllocator limited;
 };
+
+std::size_t memory_here() {
+  const auto machine = static_cast<std::uint64_t>(std::max(0L, ::sysconf(_SC_PHYS_PAGES))) *
+                       static_cast<std::uint64_t>(std::max(0L, ::sysconf(_SC_PAGESIZE)));
+  const std::uint64_t ours = device::read_cgroup().memory.value_or(machine);
+  return machine > 0 ? std::min(machine, ours) : std::numeric_limits<std::size_t>::max();
+}
+
+std::shared_ptr<memory::Allocator>& current_memory() {
+  static const auto machine = std::make_shared<Limited>(memory_here());
+  thread_local std::shared_ptr<memory::Allocator> current = machine;
+  return current;
+}
 
 // A block, and where it came from, so that the one cannot outlive the other.
 struct Block {

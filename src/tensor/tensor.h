@@ -15,7 +15,8 @@
 namespace sluice {
 
 // While one lives, tensors made by this thread take their memory from `from`, which lives on
-// for as long as they do. Otherwise it is the system's own.
+// for as long as they do. Otherwise it is the system's own, in all no more than the machine has or
+// our control group may take: the system itself promises more than that.
 class TensorMemory {
  public:
   explicit TensorMemory(std::shared_ptr<memory::Allocator> from);

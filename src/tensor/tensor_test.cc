@@ -1,6 +1,9 @@
 #include "tensor/tensor.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <vector>
 
 #include "base/error.h"
 
@@ -50,6 +53,12 @@ TEST(TensorTest, MemoryCanBeLimitedForAScope) {
   }
   kept.values<float>()[127] = 1;  // outlives the scope
   EXPECT_TRUE(Tensor(DType::f32, Shape{256}));
+}
+
+TEST(TensorTest, NoMoreThanTheMachineHasIsGivenOut) {
+  const std::int64_t quarter = ::sysconf(_SC_PHYS_PAGES) / 4 * ::sysconf(_SC_PAGESIZE) + (1 << 20);
+  std::vector<Tensor> taken;
+  EXPECT_THROW(for (int i = 0; i < 4; ++i) taken.emplace_back(DType::u8, Shape{quarter}), Error);
 }
 
 TEST(TensorTest, StringsBeginEmpty) {

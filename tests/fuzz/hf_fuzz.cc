@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "engine/import_hf.h"
-#include "engine/session.h"
+#include "small_for_fuzz.h"
 
 namespace {
 
@@ -54,13 +54,13 @@ void run(const engine::Session& session) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static compute::Workers workers(1);
   static const Folder folder;
+  const TensorMemory limit(limited_memory(fuzz::kMemory));
   const std::string_view all(reinterpret_cast<const char*>(data), size);
   const std::size_t end = std::min(all.find('\0'), all.size());
   folder.write("config.json", all.substr(0, end));
   folder.write("model.safetensors", end < all.size() ? all.substr(end + 1) : "");
   try {
-    const engine::Session session(engine::import_hf(folder.path()), workers,
-                                  {.memory = std::size_t{64} << 20});
+    const engine::Session session(engine::import_hf(folder.path()), workers, fuzz::small_session());
     run(session);
   } catch (const Error& e) {
     if (e.reason().size() < 8) std::abort();

@@ -1,16 +1,13 @@
 // Any bytes as an ONNX model: a graph that can be made ready and run on small inputs, or an
 // Error that says something. Never a crash, nor memory on a file's word.
 #include <cstdlib>
-#include <cstring>
 
 #include "base/error.h"
-#include "engine/session.h"
+#include "small_for_fuzz.h"
 
 namespace {
 
 using namespace sluice;
-
-constexpr std::int64_t kMostElements = 4096;  // of an input: the rest is the model's own doing
 
 std::vector<engine::Datum> inputs_for(const engine::Graph& graph) {
   std::vector<engine::Datum> inputs;
@@ -19,11 +16,7 @@ std::vector<engine::Datum> inputs_for(const engine::Graph& graph) {
     Shape shape;
     for (const engine::Dim& dim : value.dims.value_or(std::vector<engine::Dim>{}))
       shape.push_back(dim.size >= 0 ? dim.size : 2);
-    require(checked_size(shape.dims()) <= kMostElements, "an input too large to try");
-    const DType dtype = value.dtype == DType::none ? DType::f32 : value.dtype;
-    const Tensor tensor(dtype, shape);
-    if (dtype != DType::string) std::memset(tensor.data(), 1, tensor.bytes());
-    inputs.push_back(tensor);
+    inputs.push_back(fuzz::ones(value.dtype == DType::none ? DType::f32 : value.dtype, shape));
   }
   return inputs;
 }
@@ -32,10 +25,11 @@ std::vector<engine::Datum> inputs_for(const engine::Graph& graph) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static compute::Workers workers(1);
+  const TensorMemory limit(limited_memory(fuzz::kMemory));
   const auto keep = std::make_shared<std::string>(reinterpret_cast<const char*>(data), size);
   try {
     const engine::Session session(engine::import_onnx(onnx::parse(*keep, keep, {})), workers,
-                                  {.memory = std::size_t{64} << 20});
+                                  fuzz::small_session());
     session.run(inputs_for(session.graph()));
   } catch (const Error& e) {
     if (e.reason().size() < 8) std::abort();

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "engine/session.h"
+#include "small_for_fuzz.h"
 
 namespace {
 
@@ -16,23 +16,11 @@ using namespace sluice;
 
 constexpr std::size_t kFront = 24;  // magic, the bytes of the head, their hash
 
-std::uint64_t hash_of(std::string_view bytes) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  for (; bytes.size() >= 8; bytes.remove_prefix(8)) {
-    std::uint64_t word;
-    std::memcpy(&word, bytes.data(), 8);
-    hash = (hash ^ word) * 0x100000001b3ULL;
-    hash ^= hash >> 29;
-  }
-  for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return hash;
-}
-
 std::string mended(std::string file) {
   std::uint64_t head = 0;
   std::memcpy(&head, file.data() + 8, sizeof head);
   if (head > file.size() - kFront) return file;
-  const std::uint64_t hash = hash_of(std::string_view(file).substr(kFront, head));
+  const std::uint64_t hash = engine::plan_hash(std::string_view(file).substr(kFront, head));
   std::memcpy(file.data() + 16, &hash, sizeof hash);
   return file;
 }
@@ -55,22 +43,17 @@ class MemoryFile {
 
 // Compiles what was planned, as far as it is small.
 void use(engine::Plan plan, compute::Workers& workers) {
-  constexpr std::size_t kMostBytes = 1 << 20;
   std::vector<std::vector<engine::TensorType>> wanted;
   for (const engine::Graph& shape : plan.shapes) {
     wanted.emplace_back();
     for (const engine::ValueId id : shape.inputs)
       wanted.back().push_back(engine::type_of(shape[id]));
   }
-  const engine::Session session(std::move(plan), workers, {.memory = std::size_t{64} << 20});
+  const engine::Session session(std::move(plan), workers, fuzz::small_session());
   for (const auto& types : wanted) {
     std::vector<engine::Datum> inputs;
-    for (const engine::TensorType& type : types) {
-      require(type.bytes() <= kMostBytes, "an input too large to try");
-      const Tensor tensor(type.dtype, type.shape);
-      if (type.dtype != DType::string) std::memset(tensor.data(), 1, tensor.bytes());
-      inputs.emplace_back(tensor);
-    }
+    for (const engine::TensorType& type : types)
+      inputs.emplace_back(fuzz::ones(type.dtype, type.shape));
     session.run(inputs);
   }
 }
@@ -79,6 +62,7 @@ void use(engine::Plan plan, compute::Workers& workers) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static compute::Workers workers(1);
+  const TensorMemory limit(limited_memory(fuzz::kMemory));
   std::string bytes(reinterpret_cast<const char*>(data), size);
   const MemoryFile file(size < kFront ? bytes : mended(std::move(bytes)));
   try {

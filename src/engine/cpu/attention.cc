@@ -126,10 +126,10 @@ std::unique_ptr<Kernel> make_attention(const Graph& graph, const Node& node, Con
   return std::make_unique<AttentionKernel>(context, sizes);
 }
 
-constexpr Maker kMakers[] = {{"Attention", kFused, make_attention}};
+constexpr Maker kAttentionMakers[] = {{"Attention", kFused, make_attention}};
 
 }  // namespace
 
-std::span<const Maker> attention_kernels() { return kMakers; }
+std::span<const Maker> attention_kernels() { return kAttentionMakers; }
 
 }  // namespace sluice::engine::cpu

@@ -203,7 +203,7 @@ constexpr std::array<std::string_view, 28> kSingles = {
     "Erf",   "Tanh", "Sigmoid", "Relu",       "Gelu", "HardSwish", "Softplus",
     "Floor", "Ceil", "Sin",     "Cos",        "Clip", "LeakyRelu", "HardSigmoid"};
 
-constexpr auto kMakers = [] {
+constexpr auto kChainMakers = [] {
   std::array<Maker, kSingles.size() + 1> makers{};
   for (std::size_t i = 0; i < kSingles.size(); ++i) makers[i] = {kSingles[i], "", make_single};
   makers.back() = {"Chain", kFused, make_chain};
@@ -212,6 +212,6 @@ constexpr auto kMakers = [] {
 
 }  // namespace
 
-std::span<const Maker> chain_kernels() { return kMakers; }
+std::span<const Maker> chain_kernels() { return kChainMakers; }
 
 }  // namespace sluice::engine::cpu

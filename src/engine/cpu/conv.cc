@@ -246,7 +246,7 @@ std::unique_ptr<Kernel> make_conv(const Graph& graph, const Node& node, Context&
   return std::make_unique<ConvKernel>(conv, context);
 }
 
-constexpr Maker kMakers[] = {
+constexpr Maker kConvMakers[] = {
     {"AveragePool", "sluice", make_average_pool},
     {"Conv", "sluice", make_conv},
     {"MaxPool", "sluice", make_max_pool},
@@ -255,6 +255,6 @@ constexpr Maker kMakers[] = {
 
 }  // namespace
 
-std::span<const Maker> conv_kernels() { return kMakers; }
+std::span<const Maker> conv_kernels() { return kConvMakers; }
 
 }  // namespace sluice::engine::cpu

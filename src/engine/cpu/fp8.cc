@@ -13,7 +13,7 @@ namespace sluice::engine::cpu {
 namespace {
 
 using Fp8 = Float8E4M3FN;
-constexpr std::size_t kGrain = 16 << 10;
+constexpr std::size_t kFp8Grain = 16 << 10;
 
 std::array<float, 256> all_values() {
   std::array<float, 256> values{};
@@ -27,7 +27,7 @@ std::array<float, 256> all_values() {
 
 void to_fp8(compute::Workers& workers, const float* from, std::size_t count, float scale,
             std::uint8_t* to) {
-  workers.each(count, kGrain, [&](std::size_t begin, std::size_t end) {
+  workers.each(count, kFp8Grain, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) to[i] = Fp8(from[i] / scale).bits;
   });
 }
@@ -35,7 +35,7 @@ void to_fp8(compute::Workers& workers, const float* from, std::size_t count, flo
 void from_fp8(compute::Workers& workers, const void* from, std::size_t count,
               const std::array<float, 256>& values, float scale, float* to) {
   const auto* const bits = static_cast<const std::uint8_t*>(from);
-  workers.each(count, kGrain, [&](std::size_t begin, std::size_t end) {
+  workers.each(count, kFp8Grain, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) to[i] = values[bits[i]] * scale;
   });
 }
@@ -102,7 +102,7 @@ class Fp8Linear final : public Kernel {
   Tensor panels_;
 };
 
-std::unique_ptr<Kernel> make_linear(const Graph& graph, const Node& node, Context& context) {
+std::unique_ptr<Kernel> make_fp8_linear(const Graph& graph, const Node& node, Context& context) {
   const Tensor w = constant(graph, node, 1);
   const DType residual = input_type(graph, node, 3).dtype;
   const DType to = type_of(graph[node.outputs[0]]).dtype;
@@ -138,7 +138,7 @@ class Fp8Steps final : public Kernel {
   std::array<float, 256> values_ = all_values();
 };
 
-std::unique_ptr<Kernel> make_steps(const Graph& graph, const Node& node, Context& context) {
+std::unique_ptr<Kernel> make_fp8_steps(const Graph& graph, const Node& node, Context& context) {
   const TensorType x = input_type(graph, node, 0), y = type_of(graph[node.outputs[0]]);
   const Tensor scale = constant(graph, node, 1);
   const bool back = x.dtype == DType::f8e4m3fn;
@@ -151,14 +151,14 @@ std::unique_ptr<Kernel> make_steps(const Graph& graph, const Node& node, Context
                                     as<float>(scale)[0], context);
 }
 
-constexpr Maker kMakers[] = {
-    {"DequantizeLinear", "", make_steps},
-    {"QuantizeLinear", "", make_steps},
-    {"QuantizedLinear", "sluice", make_linear},
+constexpr Maker kFp8Makers[] = {
+    {"DequantizeLinear", "", make_fp8_steps},
+    {"QuantizeLinear", "", make_fp8_steps},
+    {"QuantizedLinear", "sluice", make_fp8_linear},
 };
 
 }  // namespace
 
-std::span<const Maker> fp8_kernels() { return kMakers; }
+std::span<const Maker> fp8_kernels() { return kFp8Makers; }
 
 }  // namespace sluice::engine::cpu

@@ -239,14 +239,14 @@ bool has_constants(const Graph& graph, const Node& node) {
          (residual == DType::none || residual == DType::f32 || is_byte(residual));
 }
 
-std::unique_ptr<Kernel> make_linear(const Graph& graph, const Node& node, Context& context) {
+std::unique_ptr<Kernel> make_int8_linear(const Graph& graph, const Node& node, Context& context) {
   if (!has_constants(graph, node)) return nullptr;
   const Tensor w = constant(graph, node, 1);
   if (w.rank() != 2 || w.shape()[0] > kDeepest || w.size() == 0) return nullptr;
   return std::make_unique<Int8Linear>(graph, node, w, context);
 }
 
-std::unique_ptr<Kernel> make_conv(const Graph& graph, const Node& node, Context& context) {
+std::unique_ptr<Kernel> make_int8_conv(const Graph& graph, const Node& node, Context& context) {
   if (!has_constants(graph, node)) return nullptr;
   const Tensor w = constant(graph, node, 1);
   if (w.rank() != 4 || w.size() == 0 || w.size() / w.shape()[0] > kDeepest) return nullptr;
@@ -315,7 +315,7 @@ std::optional<Rounding> one_step(const Graph& graph, const Node& node, DType sma
   return rounding;
 }
 
-std::unique_ptr<Kernel> make_steps(const Graph& graph, const Node& node, Context& context) {
+std::unique_ptr<Kernel> make_int8_steps(const Graph& graph, const Node& node, Context& context) {
   const TensorType x = input_type(graph, node, 0);
   const auto step = one_step(graph, node, type_of(graph[node.outputs[0]]).dtype);
   if (!is_f32(x) || !step || node.attributes.has("precision")) return nullptr;
@@ -329,15 +329,15 @@ std::unique_ptr<Kernel> make_numbers(const Graph& graph, const Node& node, Conte
   return std::make_unique<NumbersKernel>(x, step->to_scale, step->to_zero, context);
 }
 
-constexpr Maker kMakers[] = {
+constexpr Maker kInt8Makers[] = {
     {"DequantizeLinear", "", make_numbers},
-    {"QuantizeLinear", "", make_steps},
-    {"QuantizedConv", "sluice", make_conv},
-    {"QuantizedLinear", "sluice", make_linear},
+    {"QuantizeLinear", "", make_int8_steps},
+    {"QuantizedConv", "sluice", make_int8_conv},
+    {"QuantizedLinear", "sluice", make_int8_linear},
 };
 
 }  // namespace
 
-std::span<const Maker> int8_kernels() { return kMakers; }
+std::span<const Maker> int8_kernels() { return kInt8Makers; }
 
 }  // namespace sluice::engine::cpu

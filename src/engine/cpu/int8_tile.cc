@@ -15,19 +15,14 @@
 #include <hwy/highway.h>
 
 #include "engine/cpu/functions-inl.h"
+#include "engine/cpu/panel-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::engine::cpu::HWY_NAMESPACE {
 namespace {
 
-using D = hn::CappedTag<float, 16>;
 using DI = hn::RebindToSigned<D>;
-using V = hn::Vec<D>;
 using VI = hn::Vec<DI>;
-constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
-constexpr int kVectors = kLanes == 16 ? 4 : 2;  // of a panel's row
-constexpr int kColumns = kVectors * kLanes;
-constexpr int kRows = 6;
 static_assert(kRows <= kMostInt8Rows && kColumns <= kMostInt8Columns);
 
 // The products of the values of a word, added to the sum.
@@ -52,9 +47,6 @@ HWY_INLINE VI dot(VI sum, VI a, VI b) {
 #endif
 }
 #endif
-
-template <int N>
-using Upto = std::make_integer_sequence<int, N>;
 
 HWY_INLINE VI word_at(const std::uint8_t* from) {
   std::int32_t word;

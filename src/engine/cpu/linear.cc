@@ -152,13 +152,13 @@ std::unique_ptr<Kernel> make_matmul(const Graph& graph, const Node& node, Contex
   return std::make_unique<MatMulKernel>(a.shape, b.shape, context);
 }
 
-constexpr Maker kMakers[] = {
+constexpr Maker kLinearMakers[] = {
     {"Linear", "sluice", make_linear},
     {"MatMul", "", make_matmul},
 };
 
 }  // namespace
 
-std::span<const Maker> linear_kernels() { return kMakers; }
+std::span<const Maker> linear_kernels() { return kLinearMakers; }
 
 }  // namespace sluice::engine::cpu

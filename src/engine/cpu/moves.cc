@@ -218,7 +218,7 @@ std::unique_ptr<Kernel> make_gather(const Graph& graph, const Node& node, Contex
   return std::make_unique<GatherKernel>(x, indices, y, axis, context);
 }
 
-constexpr Maker kMakers[] = {
+constexpr Maker kMoveMakers[] = {
     {"Concat", "", make_concat},
     {"Gather", "", make_gather},
     {"Split", "", make_split},
@@ -227,6 +227,6 @@ constexpr Maker kMakers[] = {
 
 }  // namespace
 
-std::span<const Maker> move_kernels() { return kMakers; }
+std::span<const Maker> move_kernels() { return kMoveMakers; }
 
 }  // namespace sluice::engine::cpu

@@ -246,7 +246,7 @@ std::unique_ptr<Kernel> make_softmax(const Graph& graph, const Node& node, Conte
                                          static_cast<std::size_t>(x.shape.size(axis, rank)));
 }
 
-constexpr Maker kMakers[] = {
+constexpr Maker kNormMakers[] = {
     {"Norm", kFused, make_norm},
     {"LayerNormalization", "", make_layer_norm},
     {"Softmax", "", make_softmax},
@@ -254,7 +254,7 @@ constexpr Maker kMakers[] = {
 
 }  // namespace
 
-std::span<const Maker> norm_kernels() { return kMakers; }
+std::span<const Maker> norm_kernels() { return kNormMakers; }
 
 }  // namespace sluice::engine::cpu
 #endif

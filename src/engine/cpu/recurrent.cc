@@ -16,7 +16,7 @@
 namespace sluice::engine::cpu {
 namespace {
 
-constexpr std::int64_t kWork = 1 << 16;  // multiply-adds of a step worth another thread
+constexpr std::int64_t kStepWork = 1 << 16;  // multiply-adds of a step worth another thread
 
 // The input's rows in the order they are walked; zeros behind the end of a sequence.
 class StepRows final : public RowSource {
@@ -118,7 +118,7 @@ class Walk {
   void each_group(const Body& body) const {
     const std::int64_t groups = l_.groups(), work = l_.batch * l_.hidden * l_.columns();
     const std::int64_t most = std::min<std::int64_t>(workers_.threads(), groups);
-    const std::int64_t pieces = std::clamp<std::int64_t>(work / kWork, 1, most);
+    const std::int64_t pieces = std::clamp<std::int64_t>(work / kStepWork, 1, most);
     workers_.each(static_cast<std::size_t>(pieces), 1, [&](std::size_t begin, std::size_t) {
       const auto piece = static_cast<std::int64_t>(begin);
       for (std::int64_t g = groups * piece / pieces; g < groups * (piece + 1) / pieces; ++g)
@@ -314,7 +314,7 @@ std::unique_ptr<Kernel> make(const Graph& graph, const Node& node, Context& cont
   return std::make_unique<RecurrentKernel>(layer, graph, node, context);
 }
 
-constexpr Maker kMakers[] = {
+constexpr Maker kRecurrentMakers[] = {
     {"GRU", "", make<Recurrent::gru>},
     {"LSTM", "", make<Recurrent::lstm>},
     {"RNN", "", make<Recurrent::rnn>},
@@ -322,6 +322,6 @@ constexpr Maker kMakers[] = {
 
 }  // namespace
 
-std::span<const Maker> recurrent_kernels() { return kMakers; }
+std::span<const Maker> recurrent_kernels() { return kRecurrentMakers; }
 
 }  // namespace sluice::engine::cpu

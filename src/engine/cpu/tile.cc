@@ -13,21 +13,14 @@
 #include <hwy/highway.h>
 
 #include "engine/cpu/functions-inl.h"
+#include "engine/cpu/panel-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::engine::cpu::HWY_NAMESPACE {
 namespace {
 
-using D = hn::CappedTag<float, 16>;
-using V = hn::Vec<D>;
-constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
-// Six rows by two vectors leave four of sixteen registers for operands. With 32 registers it is
-// six by four: twelve by two ran out of registers for addresses and lost a tenth.
 // Of what one core (Ice Lake, 2.8 GHz) does out of registers alone, 178 GFLOP/s with AVX-512 and
 // 108 with AVX2, ResNet-50's products reach 75 to 95 %: less where weights come from memory.
-constexpr int kVectors = kLanes == 16 ? 4 : 2;  // of a panel's row
-constexpr int kColumns = kVectors * kLanes;
-constexpr int kRows = 6;
 static_assert(kRows <= kMostTileRows && kColumns <= kMostTileColumns);
 
 // The next panel is asked for while this one is at work, some lines of memory every few steps:
@@ -35,9 +28,6 @@ static_assert(kRows <= kMostTileRows && kColumns <= kMostTileColumns);
 constexpr int kLine = 64 / sizeof(float);
 constexpr int kSteps = 4;  // at a time, so that what counts them is cheap
 constexpr std::int64_t kMostLines = 4;
-
-template <int N>
-using Upto = std::make_integer_sequence<int, N>;
 
 // The sums of a tile; indexed by constants only, so that they stay in registers.
 template <int kHigh, int kWide>

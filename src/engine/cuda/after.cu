@@ -1,7 +1,7 @@
 #include "engine/cuda/activation.cuh"
 #include "engine/cuda/after.h"
 #include "engine/cuda/element.cuh"
-#include "engine/cuda/launch.cuh"
+#include "engine/cuda/grid.cuh"
 
 namespace sluice::engine::cuda {
 namespace {
@@ -37,10 +37,10 @@ template <class T, int N>
 void enqueue_as(const After& a, cudaStream_t stream) {
   const long long packs = a.rows * a.n / N;
   if (packs == 0) return;
-  const Grid grid{dim3(static_cast<unsigned>((packs + kThreads - 1) / kThreads)), dim3(kThreads)};
-  launch(stream, grid, apply<T, N>, static_cast<T*>(a.x), packs, static_cast<unsigned>(a.n / N),
-         static_cast<const T*>(a.bias), static_cast<const T*>(a.before),
-         static_cast<const T*>(a.behind), a.activation, a.low, a.high);
+  launch(stream, one_each(packs, kThreads), apply<T, N>, static_cast<T*>(a.x), packs,
+         static_cast<unsigned>(a.n / N), static_cast<const T*>(a.bias),
+         static_cast<const T*>(a.before), static_cast<const T*>(a.behind), a.activation, a.low,
+         a.high);
 }
 
 template <class T>

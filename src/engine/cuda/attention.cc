@@ -65,7 +65,7 @@ AttentionCall with(AttentionCall call, const KernelArgs& args, std::size_t eleme
   return call;
 }
 
-std::unique_ptr<Kernel> make(const Graph& graph, const Node& node, Context& context) {
+std::unique_ptr<Kernel> make_attention(const Graph& graph, const Node& node, Context& context) {
   const Site site(graph, node);
   const std::optional<AttentionCall> call = call_of(site);
   const DType type = site.in(0).dtype;
@@ -91,10 +91,10 @@ std::unique_ptr<Kernel> make(const Graph& graph, const Node& node, Context& cont
   });
 }
 
-constexpr Maker kMakers[] = {{"Attention", kFused, make}};
+constexpr Maker kAttentionMakers[] = {{"Attention", kFused, make_attention}};
 
 }  // namespace
 
-std::span<const Maker> attention_kernels() { return kMakers; }
+std::span<const Maker> attention_kernels() { return kAttentionMakers; }
 
 }  // namespace sluice::engine::cuda

@@ -19,7 +19,7 @@ bool append(ElementProgram& program, const Chain::Step& step, ElementKind kind) 
   return true;
 }
 
-std::unique_ptr<Kernel> make(const Graph& graph, const Node& node, Context& context) {
+std::unique_ptr<Kernel> make_chain(const Graph& graph, const Node& node, Context& context) {
   const Site site(graph, node);
   const Chain chain = Chain::of(node.attributes, site.inputs());
   const DType type = site.in(0).dtype;
@@ -38,10 +38,10 @@ std::unique_ptr<Kernel> make(const Graph& graph, const Node& node, Context& cont
                        site.out(0).shape, context);
 }
 
-constexpr Maker kMakers[] = {{"Chain", kFused, make}};
+constexpr Maker kChainMakers[] = {{"Chain", kFused, make_chain}};
 
 }  // namespace
 
-std::span<const Maker> chain_kernels() { return kMakers; }
+std::span<const Maker> chain_kernels() { return kChainMakers; }
 
 }  // namespace sluice::engine::cuda

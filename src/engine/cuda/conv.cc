@@ -362,12 +362,12 @@ std::unique_ptr<Kernel> convolution(const Graph& graph, const Node& node, Contex
 }  // namespace
 
 std::span<const Maker> conv_kernels() {
-  static constexpr Maker kMakers[] = {
+  static constexpr Maker kConvMakers[] = {
       {"Conv", kFused, convolution},
       {"MaxPool", kFused, make_pool},
       {"AveragePool", kFused, make_pool},
   };
-  return kMakers;
+  return kConvMakers;
 }
 
 }  // namespace sluice::engine::cuda

@@ -1,7 +1,6 @@
 #include "engine/cuda/activation.cuh"
-#include "engine/cuda/conv.h"
 #include "engine/cuda/element.cuh"
-#include "engine/cuda/launch.cuh"
+#include "engine/cuda/sliding.cuh"
 
 namespace sluice::engine::cuda {
 namespace {
@@ -9,25 +8,6 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kTile = 64, kDeep = 16;  // outputs are made in tiles of 64 x 64
 constexpr int kPitch = kTile + 4;
-
-// The pixel of the input that output pixel (y, x) begins to see.
-struct Corner {
-  long long image;  // where its first pixel lies
-  int y, x;
-};
-
-__device__ Corner corner_of(const Sliding& w, long long pixel) {
-  const int x = static_cast<int>(pixel % w.out_width);
-  const int y = static_cast<int>(pixel / w.out_width % w.out_height);
-  const long long image = pixel / w.out_width / w.out_height;
-  return {image * w.height * w.width, y * w.stride_y - w.top, x * w.stride_x - w.left};
-}
-
-__device__ long long pixel_at(const Sliding& w, const Corner& corner, int row, int column) {
-  const int y = corner.y + row * w.dilation_y, x = corner.x + column * w.dilation_x;
-  const bool inside = y >= 0 && y < w.height && x >= 0 && x < w.width;
-  return inside ? corner.image + static_cast<long long>(y) * w.width + x : -1;
-}
 
 template <class T>
 __device__ T finished(const ConvCall& call, float sum, long long pixel, int o) {
@@ -148,12 +128,8 @@ __global__ void __launch_bounds__(kThreads) depthwise(const ConvCall call, long 
 
 template <class T, int N>
 void enqueue_depthwise_as(const ConvCall& call, cudaStream_t stream) {
-  const Sliding& w = call.window;
-  const long long packs =
-      static_cast<long long>(w.batch) * w.out_height * w.out_width * (call.out / N);
-  if (packs == 0) return;
-  const Grid grid{dim3(static_cast<unsigned>((packs + kThreads - 1) / kThreads)), dim3(kThreads)};
-  launch(stream, grid, depthwise<T, N>, call, packs);
+  const long long packs = pixels_of(call.window) * (call.out / N);
+  if (packs > 0) launch(stream, one_each(packs, kThreads), depthwise<T, N>, call, packs);
 }
 
 template <class T>
@@ -167,8 +143,7 @@ void enqueue_depthwise_of(const ConvCall& call, cudaStream_t stream) {
 
 template <class T>
 void enqueue_convolution_of(const ConvCall& call, cudaStream_t stream) {
-  const Sliding& w = call.window;
-  const long long pixels = static_cast<long long>(w.batch) * w.out_height * w.out_width;
+  const long long pixels = pixels_of(call.window);
   if (pixels == 0 || call.out == 0) return;
   const Grid grid{dim3(static_cast<unsigned>((pixels + kTile - 1) / kTile),
                        static_cast<unsigned>((call.out / call.group + kTile - 1) / kTile),

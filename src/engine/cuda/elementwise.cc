@@ -316,7 +316,7 @@ std::unique_ptr<Kernel> dropout(const Graph& graph, const Node& node, Context& c
   return asked || site.wants(1) || site.version() < 7 ? nullptr : cast(graph, node, context);
 }
 
-constexpr Maker kMakers[] = {
+constexpr Maker kElementwiseMakers[] = {
     {"Abs", "", unary<Op::absolute>},
     {"Acos", "", unary<Op::arc_cosine>},
     {"Acosh", "", unary<Op::area_cosine>},
@@ -395,6 +395,6 @@ constexpr Maker kMakers[] = {
 
 }  // namespace
 
-std::span<const Maker> elementwise_kernels() { return kMakers; }
+std::span<const Maker> elementwise_kernels() { return kElementwiseMakers; }
 
 }  // namespace sluice::engine::cuda

@@ -307,12 +307,12 @@ std::unique_ptr<Kernel> gemm(const Graph& graph, const Node& node, Context& cont
 }  // namespace
 
 std::span<const Maker> gemm_kernels() {
-  static constexpr Maker kMakers[] = {
+  static constexpr Maker kGemmMakers[] = {
       {"Linear", kFused, linear},
       {"MatMul", "", matmul},
       {"Gemm", "", gemm},
   };
-  return kMakers;
+  return kGemmMakers;
 }
 
 }  // namespace sluice::engine::cuda

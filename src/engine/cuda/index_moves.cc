@@ -168,7 +168,7 @@ std::unique_ptr<Kernel> scatter_nd(const Graph& graph, const Node& node, Context
   });
 }
 
-constexpr Maker kMakers[] = {
+constexpr Maker kIndexMakers[] = {
     {"Gather", "", gather},
     {"GatherElements", "", gather_elements},
     {"GatherND", "", gather_nd},
@@ -179,6 +179,6 @@ constexpr Maker kMakers[] = {
 
 }  // namespace
 
-std::span<const Maker> index_makers() { return kMakers; }
+std::span<const Maker> index_makers() { return kIndexMakers; }
 
 }  // namespace sluice::engine::cuda

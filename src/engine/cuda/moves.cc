@@ -175,7 +175,7 @@ std::unique_ptr<Kernel> split(const Graph& graph, const Node& node, Context&) {
       1u);
 }
 
-constexpr Maker kMakers[] = {
+constexpr Maker kMoveMakers[] = {
     {"Concat", "", concat}, {"DepthToSpace", "", depth_to_space}, {"Expand", "", expand},
     {"Slice", "", slice},   {"SpaceToDepth", "", space_to_depth}, {"Split", "", split},
     {"Tile", "", tile},     {"Transpose", "", transpose},
@@ -185,7 +185,7 @@ constexpr Maker kMakers[] = {
 
 std::span<const Maker> move_kernels() {
   static const std::vector<Maker> all = [] {
-    std::vector<Maker> list(std::begin(kMakers), std::end(kMakers));
+    std::vector<Maker> list(std::begin(kMoveMakers), std::end(kMoveMakers));
     for (const auto& more : {index_makers(), table_makers(), rule_makers()})
       list.insert(list.end(), more.begin(), more.end());
     return list;

@@ -131,7 +131,7 @@ std::unique_ptr<Kernel> lines(const Graph& graph, const Node& node, Context&) {
   });
 }
 
-constexpr Maker kMakers[] = {
+constexpr Maker kNormMakers[] = {
     {"Norm", kFused, fused_norm},
     {"LayerNormalization", "", onnx_norm},
     {"RMSNormalization", "", onnx_norm},
@@ -145,6 +145,6 @@ constexpr Maker kMakers[] = {
 
 }  // namespace
 
-std::span<const Maker> norm_kernels() { return kMakers; }
+std::span<const Maker> norm_kernels() { return kNormMakers; }
 
 }  // namespace sluice::engine::cuda

@@ -1,5 +1,5 @@
 #include "base/error.h"
-#include "engine/cuda/launch.cuh"
+#include "engine/cuda/grid.cuh"
 #include "engine/cuda/pack.h"
 
 namespace sluice::engine::cuda {
@@ -32,17 +32,16 @@ template <class T>
 void enqueue_widen_as(const void* from, void* to, long long rows, long long from_columns,
                       long long to_columns, cudaStream_t stream) {
   const long long count = rows * to_columns;
-  const Grid grid{dim3(static_cast<unsigned>((count + kThreads - 1) / kThreads)), dim3(kThreads)};
-  launch(stream, grid, widen<T>, static_cast<const T*>(from), static_cast<T*>(to), count,
-         static_cast<unsigned>(from_columns), static_cast<unsigned>(to_columns));
+  launch(stream, one_each(count, kThreads), widen<T>, static_cast<const T*>(from),
+         static_cast<T*>(to), count, static_cast<unsigned>(from_columns),
+         static_cast<unsigned>(to_columns));
 }
 
 template <class T>
 void enqueue_as(const void* from, void* to, long long count, long long rows, long long columns,
                 cudaStream_t stream) {
-  const Grid grid{dim3(static_cast<unsigned>((count + kThreads - 1) / kThreads)), dim3(kThreads)};
-  launch(stream, grid, transpose<T>, static_cast<const T*>(from), static_cast<T*>(to), count, rows,
-         columns);
+  launch(stream, one_each(count, kThreads), transpose<T>, static_cast<const T*>(from),
+         static_cast<T*>(to), count, rows, columns);
 }
 
 }  // namespace

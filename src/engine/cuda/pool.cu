@@ -1,6 +1,5 @@
-#include "engine/cuda/conv.h"
 #include "engine/cuda/element.cuh"
-#include "engine/cuda/launch.cuh"
+#include "engine/cuda/sliding.cuh"
 
 namespace sluice::engine::cuda {
 namespace {
@@ -17,20 +16,18 @@ __global__ void __launch_bounds__(kThreads) pool(const PoolCall call, long long 
   const int parts = call.channels / N;
   const long long pixel = i / parts;
   const int channel = static_cast<int>(i % parts) * N;
-  const int from_x = static_cast<int>(pixel % w.out_width) * w.stride_x - w.left;
-  const int from_y = static_cast<int>(pixel / w.out_width % w.out_height) * w.stride_y - w.top;
-  const long long image = pixel / w.out_width / w.out_height * w.height;
+  const Corner corner = corner_of(w, pixel);
   float made[N];
   int seen = 0;
 #pragma unroll
   for (int e = 0; e < N; ++e) made[e] = call.maximum ? -INFINITY : 0;
   for (int row = 0; row < w.rows; ++row)
     for (int column = 0; column < w.columns; ++column) {
-      const int y = from_y + row * w.dilation_y, x = from_x + column * w.dilation_x;
-      if (y < 0 || y >= w.height || x < 0 || x >= w.width) continue;
+      const long long at = pixel_at(w, corner, row, column);
+      if (at < 0) continue;
       ++seen;
-      const P values = *reinterpret_cast<const P*>(
-          static_cast<const T*>(call.x) + ((image + y) * w.width + x) * call.channels + channel);
+      const P values =
+          *reinterpret_cast<const P*>(static_cast<const T*>(call.x) + at * call.channels + channel);
 #pragma unroll
       for (int e = 0; e < N; ++e) {
         const float value = wide(values.at[e]);
@@ -50,12 +47,8 @@ __global__ void __launch_bounds__(kThreads) pool(const PoolCall call, long long 
 
 template <class T, int N>
 void enqueue_as(const PoolCall& call, cudaStream_t stream) {
-  const Sliding& w = call.window;
-  const long long packs =
-      static_cast<long long>(w.batch) * w.out_height * w.out_width * (call.channels / N);
-  if (packs == 0) return;
-  const Grid grid{dim3(static_cast<unsigned>((packs + kThreads - 1) / kThreads)), dim3(kThreads)};
-  launch(stream, grid, pool<T, N>, call, packs);
+  const long long packs = pixels_of(call.window) * (call.channels / N);
+  if (packs > 0) launch(stream, one_each(packs, kThreads), pool<T, N>, call, packs);
 }
 
 template <class T>

@@ -270,7 +270,7 @@ std::unique_ptr<Kernel> numbers(const Graph& graph, const Node& node, Context&) 
       1);
 }
 
-constexpr Maker kMakers[] = {
+constexpr Maker kQuantizedMakers[] = {
     {"DequantizeLinear", "", numbers},
     {"QuantizeLinear", "", steps},
     {"QuantizedConv", kFused, conv},
@@ -279,6 +279,6 @@ constexpr Maker kMakers[] = {
 
 }  // namespace
 
-std::span<const Maker> quantized_kernels() { return kMakers; }
+std::span<const Maker> quantized_kernels() { return kQuantizedMakers; }
 
 }  // namespace sluice::engine::cuda

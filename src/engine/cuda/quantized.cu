@@ -2,17 +2,13 @@
 
 #include "engine/cuda/activation.cuh"
 #include "engine/cuda/element.cuh"
-#include "engine/cuda/launch.cuh"
+#include "engine/cuda/grid.cuh"
 #include "engine/cuda/quantized.h"
 
 namespace sluice::engine::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-
-Grid grid_of(long long count) {
-  return {dim3(static_cast<unsigned>((count + kThreads - 1) / kThreads)), dim3(kThreads)};
-}
 
 // ---- rows ----------------------------------------------------------------------------------
 
@@ -47,7 +43,7 @@ __global__ void __launch_bounds__(kThreads) write_rows(SmallRows r, long long pa
 template <int N>
 void enqueue_rows(const SmallRows& rows, cudaStream_t stream) {
   const long long packs = rows.count * rows.row / N;
-  if (packs > 0) launch(stream, grid_of(packs), write_rows<N>, rows, packs);
+  if (packs > 0) launch(stream, one_each(packs, kThreads), write_rows<N>, rows, packs);
 }
 
 // ---- sums ----------------------------------------------------------------------------------
@@ -129,9 +125,9 @@ template <class Sum>
 void enqueue_finish(const SmallFinish& f, cudaStream_t stream) {
   if (f.rows * f.n == 0) return;
   if (f.n % 4 == 0 && f.sum_row % 4 == 0)
-    launch(stream, grid_of(f.rows * f.n / 4), finish<Sum, 4>, f, f.rows * f.n / 4);
+    launch(stream, one_each(f.rows * f.n / 4, kThreads), finish<Sum, 4>, f, f.rows * f.n / 4);
   else
-    launch(stream, grid_of(f.rows * f.n), finish<Sum, 1>, f, f.rows * f.n);
+    launch(stream, one_each(f.rows * f.n, kThreads), finish<Sum, 1>, f, f.rows * f.n);
 }
 
 // ---- steps ---------------------------------------------------------------------------------
@@ -161,13 +157,13 @@ void enqueue(const SmallFinish& finish, CUstream_st* stream) {
 }
 
 void enqueue(const SmallSteps& steps, CUstream_st* stream) {
-  if (steps.count > 0) launch(stream, grid_of(steps.count), to_steps, steps);
+  if (steps.count > 0) launch(stream, one_each(steps.count, kThreads), to_steps, steps);
 }
 
 void enqueue_from_fp8(const void* x, float* y, std::int64_t count, float scale,
                       CUstream_st* stream) {
   if (count > 0)
-    launch(stream, grid_of(count), from_fp8, static_cast<const unsigned char*>(x), y,
+    launch(stream, one_each(count, kThreads), from_fp8, static_cast<const unsigned char*>(x), y,
            static_cast<long long>(count), scale);
 }
 

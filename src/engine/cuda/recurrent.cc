@@ -89,7 +89,7 @@ std::unique_ptr<Kernel> recurrent(const Graph& graph, const Node& node, Context&
       kReadsAll, scratch);
 }
 
-constexpr Maker kMakers[] = {
+constexpr Maker kRecurrentMakers[] = {
     {"GRU", "", recurrent<Kind::gru>},
     {"LSTM", "", recurrent<Kind::lstm>},
     {"RNN", "", recurrent<Kind::rnn>},
@@ -97,6 +97,6 @@ constexpr Maker kMakers[] = {
 
 }  // namespace
 
-std::span<const Maker> recurrent_kernels() { return kMakers; }
+std::span<const Maker> recurrent_kernels() { return kRecurrentMakers; }
 
 }  // namespace sluice::engine::cuda

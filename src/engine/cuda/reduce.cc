@@ -219,7 +219,7 @@ std::unique_ptr<Kernel> lrn(const Graph& graph, const Node& node, Context&) {
   });
 }
 
-constexpr Maker kMakers[] = {
+constexpr Maker kReduceMakers[] = {
     {"ArgMax", "", arg},
     {"ArgMin", "", arg},
     {"AveragePool", "", window<WindowCall::Kind::average>},
@@ -245,6 +245,6 @@ constexpr Maker kMakers[] = {
 
 }  // namespace
 
-std::span<const Maker> reduce_kernels() { return kMakers; }
+std::span<const Maker> reduce_kernels() { return kReduceMakers; }
 
 }  // namespace sluice::engine::cuda

@@ -172,7 +172,7 @@ std::unique_ptr<Kernel> running(const Graph& graph, const Node& node, Context&) 
       1u);
 }
 
-constexpr Maker kMakers[] = {
+constexpr Maker kRuleMakers[] = {
     {"ConstantOfShape", "", constant_of_shape},
     {"CumProd", "", running},
     {"CumSum", "", running},
@@ -185,6 +185,6 @@ constexpr Maker kMakers[] = {
 
 }  // namespace
 
-std::span<const Maker> rule_makers() { return kMakers; }
+std::span<const Maker> rule_makers() { return kRuleMakers; }
 
 }  // namespace sluice::engine::cuda

@@ -226,7 +226,7 @@ std::unique_ptr<Kernel> resize(const Graph& graph, const Node& node, Context& co
                                              : weighed(site, *plan, context);
 }
 
-constexpr Maker kMakers[] = {
+constexpr Maker kTableMakers[] = {
     {"Pad", "", pad},
     {"Resize", "", resize},
     {"Upsample", "", resize},
@@ -234,6 +234,6 @@ constexpr Maker kMakers[] = {
 
 }  // namespace
 
-std::span<const Maker> table_makers() { return kMakers; }
+std::span<const Maker> table_makers() { return kTableMakers; }
 
 }  // namespace sluice::engine::cuda

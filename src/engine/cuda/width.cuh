@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/cuda/element.cuh"
-#include "engine/cuda/launch.cuh"
+#include "engine/cuda/grid.cuh"
 #include "engine/cuda/moves.h"
 
 namespace sluice::engine::cuda {
@@ -15,9 +15,7 @@ __device__ inline unsigned quotient(const Divisor& by, unsigned n) {
 __device__ inline std::int64_t place() {
   return static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
 }
-inline Grid grid_for(std::int64_t places) {
-  return {dim3(static_cast<unsigned>((places + kThreads - 1) / kThreads)), dim3(kThreads)};
-}
+inline Grid grid_for(std::int64_t places) { return one_each(places, kThreads); }
 
 // Calls body(T{}) with a T of that many bytes.
 template <class Body>

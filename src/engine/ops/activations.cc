@@ -184,7 +184,7 @@ void prelu(OpCall& call) {
 
 constexpr Types kWideNumbers = kReals | Types{DType::i32, DType::i64, DType::u32, DType::u64};
 
-constexpr Op kOps[] = {
+constexpr Op kActivationOps[] = {
     {"Celu", 12, kReals, celu},
     {"Elu", 1, kReals, elu},
     {"Gelu", 20, kReals, gelu},
@@ -206,6 +206,6 @@ constexpr Op kOps[] = {
 
 }  // namespace
 
-std::span<const Op> activation_ops() { return kOps; }
+std::span<const Op> activation_ops() { return kActivationOps; }
 
 }  // namespace sluice::engine

@@ -249,10 +249,10 @@ void attention(OpCall& call) {
   call.give(2, in.value);
 }
 
-constexpr Op kOps[] = {{"Attention", 23, kReals, attention}};
+constexpr Op kAttentionOps[] = {{"Attention", 23, kReals, attention}};
 
 }  // namespace
 
-std::span<const Op> attention_ops() { return kOps; }
+std::span<const Op> attention_ops() { return kAttentionOps; }
 
 }  // namespace sluice::engine

@@ -286,7 +286,7 @@ void rotary_embedding(OpCall& call) {
   call.give(0, narrowed(y, call.input(0).dtype()));
 }
 
-constexpr Op kOps[] = {
+constexpr Op kAttentionMoreOps[] = {
     {"FlexAttention", 1, kReals, flex_attention, "ai.onnx.preview"},
     {"LinearAttention", 27, kReals, linear_attention},
     {"RotaryEmbedding", 23, kReals, rotary_embedding},
@@ -294,6 +294,6 @@ constexpr Op kOps[] = {
 
 }  // namespace
 
-std::span<const Op> attention_more_ops() { return kOps; }
+std::span<const Op> attention_more_ops() { return kAttentionMoreOps; }
 
 }  // namespace sluice::engine

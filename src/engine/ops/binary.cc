@@ -169,7 +169,7 @@ void bit_shift(OpCall& call) {
 
 constexpr Types kUnsigned{DType::u8, DType::u16, DType::u32, DType::u64};
 
-constexpr Op kOps[] = {
+constexpr Op kBinaryOps[] = {
     {"Add", 1, kNumbers, arithmetic<Plus>},
     {"Sub", 1, kNumbers, arithmetic<Minus>},
     {"Mul", 1, kNumbers, arithmetic<Times>},
@@ -184,6 +184,6 @@ constexpr Op kOps[] = {
 
 }  // namespace
 
-std::span<const Op> binary_ops() { return kOps; }
+std::span<const Op> binary_ops() { return kBinaryOps; }
 
 }  // namespace sluice::engine

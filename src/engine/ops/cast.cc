@@ -73,7 +73,7 @@ void bit_cast(OpCall& call) {
 
 constexpr Types kCastable = kNumbers | kSmall | Types{DType::boolean, DType::string};
 
-constexpr Op kOps[] = {
+constexpr Op kCastOps[] = {
     {"Cast", 1, kCastable, cast_named},
     {"Cast", 6, kCastable, cast},
     {"CastLike", 15, kCastable, cast_like},
@@ -82,6 +82,6 @@ constexpr Op kOps[] = {
 
 }  // namespace
 
-std::span<const Op> cast_ops() { return kOps; }
+std::span<const Op> cast_ops() { return kCastOps; }
 
 }  // namespace sluice::engine

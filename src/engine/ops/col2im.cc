@@ -105,10 +105,10 @@ void col2im(OpCall& call) {
   });
 }
 
-constexpr Op kOps[] = {{"Col2Im", 18, kNumbers, col2im}};
+constexpr Op kCol2imOps[] = {{"Col2Im", 18, kNumbers, col2im}};
 
 }  // namespace
 
-std::span<const Op> col2im_ops() { return kOps; }
+std::span<const Op> col2im_ops() { return kCol2imOps; }
 
 }  // namespace sluice::engine

@@ -91,7 +91,7 @@ void where(OpCall& call) {
 
 constexpr Types kBool{DType::boolean};
 
-constexpr Op kOps[] = {
+constexpr Op kCompareOps[] = {
     {"And", 1, kBool, logic<And>},     {"Equal", 1, kNumbers | kBool | Types{DType::string}, equal},
     {"Greater", 1, kNumbers, greater}, {"GreaterOrEqual", 12, kNumbers, greater_or_equal},
     {"Less", 1, kNumbers, less},       {"LessOrEqual", 12, kNumbers, less_or_equal},
@@ -101,6 +101,6 @@ constexpr Op kOps[] = {
 
 }  // namespace
 
-std::span<const Op> compare_ops() { return kOps; }
+std::span<const Op> compare_ops() { return kCompareOps; }
 
 }  // namespace sluice::engine

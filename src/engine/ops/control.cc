@@ -65,30 +65,30 @@ void loop(OpCall& call) {
   std::vector<Datum> state;
   for (std::size_t i = 0; i < carried; ++i)
     state.push_back(call.has(i + 2) ? call.datum(i + 2) : Datum());
-  std::vector<std::vector<Tensor>> lists(collected);
+  std::vector<TensorList> lists(collected);
   for (std::int64_t turn = 0; turn < most && going; ++turn) {
     std::vector<Datum> inputs{Tensor::of(turn), Tensor::of(going)};
     std::move(state.begin(), state.end(), std::back_inserter(inputs));
     std::vector<Datum> results = call.run_body(body, inputs);
     going = truth(results[0]);
     state.assign(results.begin() + 1, results.begin() + 1 + static_cast<std::ptrdiff_t>(carried));
-    for (std::size_t i = 0; i < collected; ++i)
-      lists[i].push_back(tensor_of(results[1 + carried + i]));
+    for (std::size_t i = 0; i < collected; ++i) lists[i].add(tensor_of(results[1 + carried + i]));
   }
   for (std::size_t i = 0; i < carried; ++i) call.give(i, std::move(state[i]));
   for (std::size_t i = 0; i < collected; ++i)
     if (call.wants(carried + i))
-      call.give(carried + i, stacked(lists[i], body[body.outputs[1 + carried + i]], call.workers));
+      call.give(carried + i,
+                stacked(lists[i].all(), body[body.outputs[1 + carried + i]], call.workers));
 }
 
 constexpr Types kCondition = Types{DType::boolean};
-constexpr Op kOps[] = {
+constexpr Op kControlOps[] = {
     {"If", 1, kCondition, branch},
     {"Loop", 1, kAnyType, loop},
 };
 
 }  // namespace
 
-std::span<const Op> control_ops() { return kOps; }
+std::span<const Op> control_ops() { return kControlOps; }
 
 }  // namespace sluice::engine

@@ -114,7 +114,7 @@ void qlinear_conv(OpCall& call) {
 
 constexpr Types kBytes{DType::u8, DType::i8};
 
-constexpr Op kOps[] = {
+constexpr Op kConvOps[] = {
     {"Conv", 1, kReals, conv},
     {"ConvInteger", 10, kBytes, conv_integer},
     {"QLinearConv", 10, kBytes, qlinear_conv},
@@ -122,6 +122,6 @@ constexpr Op kOps[] = {
 
 }  // namespace
 
-std::span<const Op> conv_ops() { return kOps; }
+std::span<const Op> conv_ops() { return kConvOps; }
 
 }  // namespace sluice::engine

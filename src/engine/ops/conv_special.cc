@@ -269,7 +269,7 @@ void causal_conv_with_state(OpCall& call) {
   });
 }
 
-constexpr Op kOps[] = {
+constexpr Op kConvSpecialOps[] = {
     {"ConvTranspose", 1, kReals, conv_transpose},
     {"DeformConv", 19, kReals, deform_conv},
     {"CausalConvWithState", 27, kReals, causal_conv_with_state},
@@ -277,6 +277,6 @@ constexpr Op kOps[] = {
 
 }  // namespace
 
-std::span<const Op> conv_special_ops() { return kOps; }
+std::span<const Op> conv_special_ops() { return kConvSpecialOps; }
 
 }  // namespace sluice::engine

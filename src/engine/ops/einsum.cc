@@ -269,13 +269,13 @@ void det(OpCall& call) {
   call.give(0, converted(out, in.dtype()));
 }
 
-constexpr Op kOps[] = {
+constexpr Op kEinsumOps[] = {
     {"Det", 11, kReals, det},
     {"Einsum", 12, kNumbers, einsum},
 };
 
 }  // namespace
 
-std::span<const Op> einsum_ops() { return kOps; }
+std::span<const Op> einsum_ops() { return kEinsumOps; }
 
 }  // namespace sluice::engine

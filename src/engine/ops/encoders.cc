@@ -147,19 +147,18 @@ void one_hot_encoder(OpCall& call) {
   }
 }
 
-constexpr std::string_view kMl = "ai.onnx.ml";
 constexpr Types kKeys{DType::string, DType::i64, DType::f32, DType::f64, DType::i32, DType::i16};
 constexpr Types kStringOrInteger{DType::string, DType::i64};
 constexpr Types kCategories{DType::string, DType::i64, DType::i32, DType::f32, DType::f64};
-constexpr Op kOps[] = {
-    {"LabelEncoder", 1, kStringOrInteger, label_encoder_1, kMl},
-    {"LabelEncoder", 2, kKeys, label_encoder, kMl},
-    {"CategoryMapper", 1, kStringOrInteger, category_mapper, kMl},
-    {"OneHotEncoder", 1, kCategories, one_hot_encoder, kMl},
+constexpr Op kEncoderOps[] = {
+    {"LabelEncoder", 1, kStringOrInteger, label_encoder_1, kMlDomain},
+    {"LabelEncoder", 2, kKeys, label_encoder, kMlDomain},
+    {"CategoryMapper", 1, kStringOrInteger, category_mapper, kMlDomain},
+    {"OneHotEncoder", 1, kCategories, one_hot_encoder, kMlDomain},
 };
 
 }  // namespace
 
-std::span<const Op> encoder_ops() { return kOps; }
+std::span<const Op> encoder_ops() { return kEncoderOps; }
 
 }  // namespace sluice::engine

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "engine/op.h"
 
 namespace sluice::engine {
+
+inline constexpr std::string_view kMlDomain = "ai.onnx.ml";  // of classical models
 
 std::span<const Op> binary_ops();   // two tensors in, stretched to each other's shape
 std::span<const Op> shape_ops();    // constants, and shapes that change around elements that stay

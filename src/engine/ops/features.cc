@@ -107,18 +107,16 @@ void scaler(OpCall& call) {
   }
 }
 
-constexpr std::string_view kMl = "ai.onnx.ml";
-constexpr Types kFour{DType::f32, DType::f64, DType::i32, DType::i64};
-constexpr Op kOps[] = {
-    {"Binarizer", 1, kFour, binarizer, kMl},
-    {"FeatureVectorizer", 1, kFour, feature_vectorizer, kMl},
-    {"Imputer", 1, {DType::f32, DType::f64, DType::i64}, imputer, kMl},
-    {"Normalizer", 1, kFour, normalizer, kMl},
-    {"Scaler", 1, kFour, scaler, kMl},
+constexpr Op kFeatureOps[] = {
+    {"Binarizer", 1, kScoreTypes, binarizer, kMlDomain},
+    {"FeatureVectorizer", 1, kScoreTypes, feature_vectorizer, kMlDomain},
+    {"Imputer", 1, {DType::f32, DType::f64, DType::i64}, imputer, kMlDomain},
+    {"Normalizer", 1, kScoreTypes, normalizer, kMlDomain},
+    {"Scaler", 1, kScoreTypes, scaler, kMlDomain},
 };
 
 }  // namespace
 
-std::span<const Op> feature_ops() { return kOps; }
+std::span<const Op> feature_ops() { return kFeatureOps; }
 
 }  // namespace sluice::engine

@@ -9,6 +9,7 @@
 
 #include "engine/ops/convert.h"
 #include "engine/ops/families.h"
+#include "engine/ops/fused.h"
 #include "engine/ops/gemm.h"
 #include "engine/ops/window.h"
 
@@ -47,14 +48,6 @@ struct Result {
   Tensor out, y;
 };
 
-double* data(const Tensor& tensor) { return static_cast<double*>(tensor.data()); }
-
-void check(const Tensor& tensor, std::string_view what, const Shape& shape) {
-  require(!tensor || tensor.shape() == shape, std::string(what) + " of shape " +
-                                                  to_string(tensor.shape()) + " is needed as " +
-                                                  to_string(shape));
-}
-
 template <class Body>
 void each(OpCall& call, std::int64_t count, const Body& body) {
   call.workers.each(static_cast<std::size_t>(count), 1, [&](std::size_t begin, std::size_t end) {
@@ -72,18 +65,18 @@ void linear(OpCall& call) {
   const std::int64_t k = w.shape()[0], n = w.shape()[1], rows = x.shape().size(0, last);
   Shape shape = x.shape();
   shape[last] = n;
-  check(bias, "bias", {n});
-  check(residual, "residual", shape);
+  require_shape(bias, "bias", {n});
+  require_shape(residual, "residual", shape);
   const Epilogue epilogue = Epilogue::of(call.attributes());
   const Result result(call, shape);
   const Tensor& y = result.y;
   widen(x, w, bias, residual);
-  multiply<double>(call.workers, rows, n, k, {data(x), k, 1}, {data(w), n, 1}, data(y), n);
+  multiply<double>(call.workers, rows, n, k, {doubles(x), k, 1}, {doubles(w), n, 1}, doubles(y), n);
   each(call, rows, [&](std::int64_t row) {
     for (std::int64_t i = 0; i < n; ++i) {
-      double& value = data(y)[row * n + i];
-      value = epilogue(value + (bias ? data(bias)[i] : 0));
-      if (residual) value += data(residual)[row * n + i];
+      double& value = doubles(y)[row * n + i];
+      value = epilogue(value + (bias ? doubles(bias)[i] : 0));
+      if (residual) value += doubles(residual)[row * n + i];
     }
   });
   result.give();
@@ -130,8 +123,8 @@ struct Heads {
     k = given(call, 1);
     v = given(call, 2);
     require(k.rank() == 3, "keys of shape " + to_string(k.shape()));
-    check(k, "keys", {q.shape()[0], k.shape()[1], width});
-    check(v, "values", k.shape());
+    require_shape(k, "keys", {q.shape()[0], k.shape()[1], width});
+    require_shape(v, "values", k.shape());
   }
 };
 
@@ -143,7 +136,7 @@ void soften(double* row, std::int64_t n) {
 }
 
 // Where the element for `index` lies in a tensor that is stretched to as many axes.
-std::int64_t at(const Shape& shape, const std::array<std::int64_t, 4>& index) {
+std::int64_t place_in(const Shape& shape, const std::array<std::int64_t, 4>& index) {
   std::int64_t offset = 0;
   for (int axis = 0; axis < shape.rank(); ++axis) {
     const auto i = static_cast<std::size_t>(4 - shape.rank() + axis);
@@ -155,16 +148,16 @@ std::int64_t at(const Shape& shape, const std::array<std::int64_t, 4>& index) {
 // The scores of one head: scaled products, mask, softmax.
 void score(OpCall& call, const Heads& h, std::int64_t b, std::int64_t head, const Tensor& mask,
            const Tensor& scores) {
-  double* const s = data(scores);
-  const double* const q = data(h.q) + b * h.queries * h.step_q + head * h.size;
-  const double* const k = data(h.k) + b * h.keys * h.step_k + h.at_k + head * h.size;
+  double* const s = doubles(scores);
+  const double* const q = doubles(h.q) + b * h.queries * h.step_q + head * h.size;
+  const double* const k = doubles(h.k) + b * h.keys * h.step_k + h.at_k + head * h.size;
   multiply<double>(call.workers, h.queries, h.keys, h.size, {q, h.step_q, 1}, {k, 1, h.step_k}, s,
                    h.keys);
   const double scale = static_cast<double>(call.attributes().real("scale", 1));
   for (std::int64_t i = 0; i < h.queries * h.keys; ++i) s[i] *= scale;
   if (mask)
     for (std::int64_t i = 0; i < h.queries * h.keys; ++i)
-      s[i] += data(mask)[at(mask.shape(), {b, head, i / h.keys, i % h.keys})];
+      s[i] += doubles(mask)[place_in(mask.shape(), {b, head, i / h.keys, i % h.keys})];
   for (std::int64_t i = 0; i < h.queries; ++i) soften(s + i * h.keys, h.keys);
 }
 
@@ -183,9 +176,9 @@ void attention(OpCall& call) {
   for (std::int64_t b = 0; b < h.batch; ++b)
     for (std::int64_t head = 0; head < h.heads; ++head) {
       score(call, h, b, head, mask, scores);
-      const double* const v = data(h.v) + b * h.keys * h.step_v + h.at_v + head * h.size;
-      multiply<double>(call.workers, h.queries, h.size, h.keys, {data(scores), h.keys, 1},
-                       {v, h.step_v, 1}, data(y) + b * h.queries * width + head * h.size, width);
+      const double* const v = doubles(h.v) + b * h.keys * h.step_v + h.at_v + head * h.size;
+      multiply<double>(call.workers, h.queries, h.size, h.keys, {doubles(scores), h.keys, 1},
+                       {v, h.step_v, 1}, doubles(y) + b * h.queries * width + head * h.size, width);
     }
   result.give();
 }
@@ -196,23 +189,23 @@ void norm(OpCall& call) {
   Tensor scale = given(call, 2);
   const std::int64_t n = x.shape()[x.rank() - 1];
   require(n > 0, "rows without elements have no mean");
-  check(residual, "residual", x.shape());
-  check(scale, "scale", {n});
-  check(bias, "bias", {n});
+  require_shape(residual, "residual", x.shape());
+  require_shape(scale, "scale", {n});
+  require_shape(bias, "bias", {n});
   const Result result(call, x.shape());
   const Tensor& y = result.y;
   widen(x, residual, scale, bias);
   const double epsilon = static_cast<double>(call.attributes().real("epsilon", 1e-5f));
   each(call, x.size() / n, [&](std::int64_t row) {
-    double* const to = data(y) + row * n;
+    double* const to = doubles(y) + row * n;
     double sum = 0, squares = 0;
     for (std::int64_t i = 0; i < n; ++i)
-      sum += to[i] = data(x)[row * n + i] + (residual ? data(residual)[row * n + i] : 0);
+      sum += to[i] = doubles(x)[row * n + i] + (residual ? doubles(residual)[row * n + i] : 0);
     const double mean = sum / static_cast<double>(n);
     for (std::int64_t i = 0; i < n; ++i) squares += (to[i] - mean) * (to[i] - mean);
     const double by = 1 / std::sqrt(squares / static_cast<double>(n) + epsilon);
     for (std::int64_t i = 0; i < n; ++i)
-      to[i] = (to[i] - mean) * by * data(scale)[i] + (bias ? data(bias)[i] : 0);
+      to[i] = (to[i] - mean) * by * doubles(scale)[i] + (bias ? doubles(bias)[i] : 0);
   });
   result.give();
 }
@@ -271,8 +264,8 @@ void conv(OpCall& call) {
   const auto axes = window(call, x.shape(), w.shape()[2], w.shape()[3]);
   const std::int64_t outs = w.shape()[0], ins = w.shape()[1], places = w.shape()[2] * w.shape()[3];
   const Shape shape{x.shape()[0], axes[0].out, axes[1].out, outs};
-  check(bias, "bias", {outs});
-  check(residual, "residual", shape);
+  require_shape(bias, "bias", {outs});
+  require_shape(residual, "residual", shape);
   const Epilogue epilogue = Epilogue::of(call.attributes());
   const Result result(call, shape);
   const Tensor& y = result.y;
@@ -280,16 +273,16 @@ void conv(OpCall& call) {
   const std::int64_t pixels = axes[0].in * axes[1].in, each_out = outs / group;
   each(call, shape.size(0, 3), [&](std::int64_t at) {
     const std::int64_t column = at % shape[2], row = at / shape[2] % shape[1];
-    const double* const image = data(x) + at / shape[2] / shape[1] * pixels * ins * group;
+    const double* const image = doubles(x) + at / shape[2] / shape[1] * pixels * ins * group;
     for (std::int64_t o = 0; o < outs; ++o) {
-      double sum = bias ? data(bias)[o] : 0;
+      double sum = bias ? doubles(bias)[o] : 0;
       each_seen(axes, row, column, [&](std::int64_t place, std::int64_t pixel) {
         const double* const from = image + pixel * ins * group + o / each_out * ins;
         for (std::int64_t i = 0; i < ins; ++i)
-          sum += from[i] * data(w)[(o * ins + i) * places + place];
+          sum += from[i] * doubles(w)[(o * ins + i) * places + place];
       });
-      if (residual) sum += data(residual)[at * outs + o];
-      data(y)[at * outs + o] = epilogue(sum);
+      if (residual) sum += doubles(residual)[at * outs + o];
+      doubles(y)[at * outs + o] = epilogue(sum);
     }
   });
   result.give();
@@ -310,7 +303,7 @@ void pool(OpCall& call, double start, Body&& body, End&& end) {
   each(call, shape.size(0, 3), [&](std::int64_t at) {
     const std::int64_t column = at % shape[2], row = at / shape[2] % shape[1];
     const double* const image =
-        data(x) + at / shape[2] / shape[1] * axes[0].in * axes[1].in * channels;
+        doubles(x) + at / shape[2] / shape[1] * axes[0].in * axes[1].in * channels;
     for (std::int64_t c = 0; c < channels; ++c) {
       double so_far = start;
       std::int64_t seen = 0;
@@ -318,7 +311,7 @@ void pool(OpCall& call, double start, Body&& body, End&& end) {
         so_far = body(so_far, image[pixel * channels + c]);
         ++seen;
       });
-      data(y)[at * channels + c] = end(so_far, seen);
+      doubles(y)[at * channels + c] = end(so_far, seen);
     }
   });
   result.give();
@@ -342,7 +335,7 @@ void average_pool(OpCall& call) {
       });
 }
 
-constexpr Op kOps[] = {
+constexpr Op kFusedOps[] = {
     {"Attention", 1, kReals, attention, "sluice"},
     {"AveragePool", 1, kReals, average_pool, "sluice"},
     {"Conv", 1, kReals, conv, "sluice"},
@@ -353,6 +346,6 @@ constexpr Op kOps[] = {
 
 }  // namespace
 
-std::span<const Op> fused_ops() { return kOps; }
+std::span<const Op> fused_ops() { return kFusedOps; }
 
 }  // namespace sluice::engine

@@ -111,10 +111,10 @@ void run_chain(OpCall& call) {
     evaluate<float>(call, chain, shape);
 }
 
-constexpr Op kOps[] = {{"Chain", 1, kReals, run_chain, "sluice"}};
+constexpr Op kFusedChainOps[] = {{"Chain", 1, kReals, run_chain, "sluice"}};
 
 }  // namespace
 
-std::span<const Op> fused_chain_ops() { return kOps; }
+std::span<const Op> fused_chain_ops() { return kFusedChainOps; }
 
 }  // namespace sluice::engine

@@ -3,14 +3,13 @@
 #include "engine/fused.h"
 #include "engine/ops/convert.h"
 #include "engine/ops/families.h"
+#include "engine/ops/fused.h"
 #include "engine/ops/gemm.h"
 #include "engine/ops/quantize.h"
 #include "engine/ops/window.h"
 
 namespace sluice::engine {
 namespace {
-
-double* data(const Tensor& tensor) { return static_cast<double*>(tensor.data()); }
 
 // Small numbers as what they stand for; none where left out.
 Tensor wide(OpCall& call, std::size_t i, double zero = 0, double scale = 1) {
@@ -20,12 +19,6 @@ Tensor wide(OpCall& call, std::size_t i, double zero = 0, double scale = 1) {
   if (bits(small.dtype()) > 8) return made;
   for (double& x : made.values<double>()) x = (x - zero) * scale;
   return made;
-}
-
-void check(const Tensor& tensor, std::string_view what, const Shape& shape) {
-  require(!tensor || tensor.shape() == shape, std::string(what) + " of shape " +
-                                                  to_string(tensor.shape()) + " is needed as " +
-                                                  to_string(shape));
 }
 
 // All there is besides x and w.
@@ -42,16 +35,16 @@ struct Rest {
     const std::int64_t n = shape[shape.rank() - 1];
     residual = wide(call, 3, rounding.residual_zero, static_cast<double>(rounding.residual_scale));
     require(bool(scale), "scales are missing");
-    check(scale, "scale", {n});
-    check(bias, "bias", {n});
-    check(residual, "residual", shape);
+    require_shape(scale, "scale", {n});
+    require_shape(bias, "bias", {n});
+    require_shape(residual, "residual", shape);
     call.output(0, rounding.to, shape);  // who asks for the type alone is told now
   }
 
   void give(OpCall& call, const Tensor& y) const {
     if (!rounding.has_steps()) return call.give(0, converted(y, rounding.to));
     const Tensor zeros(DType::f64, y.shape());
-    std::fill_n(data(zeros), zeros.size(), static_cast<double>(rounding.to_zero));
+    std::fill_n(doubles(zeros), zeros.size(), static_cast<double>(rounding.to_zero));
     for (double& x : y.values<double>()) x /= static_cast<double>(rounding.to_scale);
     call.give(0, quantized(y, zeros, rounding.to, true));
   }
@@ -61,7 +54,7 @@ Tensor small_x(OpCall& call) {
   return wide(call, 0, static_cast<double>(call.attributes().integer("zero", 0)));
 }
 
-void linear(OpCall& call) {
+void quantized_linear(OpCall& call) {
   require(call.has(1), "weights are missing");
   const Shape in = call.input(0).shape(), of_w = call.input(1).shape();
   const int last = in.rank() - 1;
@@ -72,11 +65,11 @@ void linear(OpCall& call) {
   shape[last] = n;
   const Rest rest(call, shape);
   const Tensor x = small_x(call), w = wide(call, 1), y(DType::f64, shape);
-  multiply<double>(call.workers, rows, n, k, {data(x), k, 1}, {data(w), n, 1}, data(y), n);
+  multiply<double>(call.workers, rows, n, k, {doubles(x), k, 1}, {doubles(w), n, 1}, doubles(y), n);
   for (std::int64_t i = 0; i < rows * n; ++i) {
-    double& value = data(y)[i];
-    value = value * data(rest.scale)[i % n] + (rest.bias ? data(rest.bias)[i % n] : 0);
-    value = rest.epilogue(value) + (rest.residual ? data(rest.residual)[i] : 0);
+    double& value = doubles(y)[i];
+    value = value * doubles(rest.scale)[i % n] + (rest.bias ? doubles(rest.bias)[i % n] : 0);
+    value = rest.epilogue(value) + (rest.residual ? doubles(rest.residual)[i] : 0);
   }
   rest.give(call, y);
 }
@@ -86,7 +79,7 @@ Window window_of(OpCall& call, const Shape& in, const Tensor& weights) {
   return read_window(call.attributes(), {in[0], in[3], in[1], in[2]}, weights);
 }
 
-void conv(OpCall& call) {
+void quantized_conv(OpCall& call) {
   require(call.has(1), "weights are missing");
   const Shape in = call.input(0).shape(), of_w = call.input(1).shape();
   require(in.rank() == 4 && of_w.rank() == 4 && of_w[1] == in[3],
@@ -100,7 +93,7 @@ void conv(OpCall& call) {
   for (std::int64_t i = 0; i < shape.size(); ++i) {
     const std::int64_t o = i % outs, column = i / outs % broad.out,
                        row = i / outs / broad.out % high.out;
-    const double* const image = data(x) + i / outs / broad.out / high.out * in.size(1, 4);
+    const double* const image = doubles(x) + i / outs / broad.out / high.out * in.size(1, 4);
     const std::int64_t top = high.start(row), left = broad.start(column);
     double sum = 0;
     for (std::int64_t r = high.first(top); r < high.last(top); ++r)
@@ -108,21 +101,21 @@ void conv(OpCall& call) {
         const double* const from =
             image + ((top + r * high.dilation) * broad.in + left + c * broad.dilation) * ins;
         for (std::int64_t k = 0; k < ins; ++k)
-          sum += from[k] * data(w)[(o * ins + k) * places + r * broad.kernel + c];
+          sum += from[k] * doubles(w)[(o * ins + k) * places + r * broad.kernel + c];
       }
-    sum = sum * data(rest.scale)[o] + (rest.bias ? data(rest.bias)[o] : 0);
-    data(y)[i] = rest.epilogue(sum + (rest.residual ? data(rest.residual)[i] : 0));
+    sum = sum * doubles(rest.scale)[o] + (rest.bias ? doubles(rest.bias)[o] : 0);
+    doubles(y)[i] = rest.epilogue(sum + (rest.residual ? doubles(rest.residual)[i] : 0));
   }
   rest.give(call, y);
 }
 
-constexpr Op kOps[] = {
-    {"QuantizedConv", 1, {DType::u8, DType::i8}, conv, "sluice"},
-    {"QuantizedLinear", 1, {DType::u8, DType::i8, DType::f8e4m3fn}, linear, "sluice"},
+constexpr Op kFusedQuantizedOps[] = {
+    {"QuantizedConv", 1, {DType::u8, DType::i8}, quantized_conv, "sluice"},
+    {"QuantizedLinear", 1, {DType::u8, DType::i8, DType::f8e4m3fn}, quantized_linear, "sluice"},
 };
 
 }  // namespace
 
-std::span<const Op> fused_quantized_ops() { return kOps; }
+std::span<const Op> fused_quantized_ops() { return kFusedQuantizedOps; }
 
 }  // namespace sluice::engine

@@ -98,18 +98,18 @@ void array_feature_extractor(OpCall& call) {
   call.give(0, data.rank() == 1 ? out.reshaped(Shape{1, out.size()}) : out);
 }
 
-constexpr Op kOps[] = {
+constexpr Op kGatherOps[] = {
     {"Gather", 1, kAnyType, gather},
     {"GatherElements", 11, kAnyType, gather_elements},
     {"GatherND", 11, kAnyType, gather_nd},
     {"Compress", 9, kAnyType, compress},
     {"NonZero", 9, kNumbers | Types{DType::boolean, DType::string}, non_zero},
     {"ArrayFeatureExtractor", 1, kNumbers | Types{DType::string}, array_feature_extractor,
-     "ai.onnx.ml"},
+     kMlDomain},
 };
 
 }  // namespace
 
-std::span<const Op> gather_ops() { return kOps; }
+std::span<const Op> gather_ops() { return kGatherOps; }
 
 }  // namespace sluice::engine

@@ -132,7 +132,7 @@ void one_hot(OpCall& call) {
   });
 }
 
-constexpr Op kOps[] = {
+constexpr Op kGenerateOps[] = {
     {"Range", 11, kReals | Types{DType::i16, DType::i32, DType::i64}, range},
     {"EyeLike", 9, kNumbers | Types{DType::boolean}, eye_like},
     {"Trilu", 14, kAnyType, trilu},
@@ -141,6 +141,6 @@ constexpr Op kOps[] = {
 
 }  // namespace
 
-std::span<const Op> generate_ops() { return kOps; }
+std::span<const Op> generate_ops() { return kGenerateOps; }
 
 }  // namespace sluice::engine

@@ -237,13 +237,13 @@ void affine_grid(OpCall& call) {
   call.give(0, narrowed(grid, call.input(0).dtype()));
 }
 
-constexpr Op kOps[] = {
+constexpr Op kGridOps[] = {
     {"GridSample", 16, kNumbers, grid_sample},
     {"AffineGrid", 20, kReals, affine_grid},
 };
 
 }  // namespace
 
-std::span<const Op> grid_ops() { return kOps; }
+std::span<const Op> grid_ops() { return kGridOps; }
 
 }  // namespace sluice::engine

@@ -221,10 +221,10 @@ void image_decoder(OpCall& call) {
   }
 }
 
-constexpr Op kOps[] = {{"ImageDecoder", 20, {DType::u8}, image_decoder}};
+constexpr Op kImageOps[] = {{"ImageDecoder", 20, {DType::u8}, image_decoder}};
 
 }  // namespace
 
-std::span<const Op> image_ops() { return kOps; }
+std::span<const Op> image_ops() { return kImageOps; }
 
 }  // namespace sluice::engine

@@ -225,7 +225,7 @@ void reverse_sequence(OpCall& call) {
   }
 }
 
-constexpr Op kOps[] = {
+constexpr Op kLayoutOps[] = {
     {"Transpose", 1, kAnyType, transpose},
     {"Concat", 1, kAnyType, concat},
     {"Split", 1, kAnyType, split},
@@ -239,6 +239,6 @@ constexpr Op kOps[] = {
 
 }  // namespace
 
-std::span<const Op> layout_ops() { return kOps; }
+std::span<const Op> layout_ops() { return kLayoutOps; }
 
 }  // namespace sluice::engine

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "engine/ops/moves.h"
-#include "engine/ops/one_op_for_tests.h"
+#include "engine/passes/model_for_tests.h"
 
 namespace sluice::engine {
 namespace {
@@ -168,6 +168,44 @@ TEST(PadTest, NegativePaddingCutsBeforeTheRestIsContinued) {
   wrap.set("mode", std::string("wrap"));
   EXPECT_THAT(result(wrap, {x, list({5, 1})}), ElementsAre(3, 0, 1, 2, 3, 0, 1, 2, 3, 0));
   EXPECT_THAT(wrap.refusal({counted({0}), list({1, 0})}), HasSubstr("empty"));
+}
+
+// Element by element, by where each one comes from.
+TEST(PadTest, EveryModeContinuesEveryAxisHoweverFarItGoes) {
+  const auto source = [](const std::string& mode, std::int64_t i, std::int64_t size) {
+    if (mode == "edge") return std::clamp<std::int64_t>(i, 0, size - 1);
+    if (mode == "wrap") return (i % size + size) % size;
+    const std::int64_t period = std::max<std::int64_t>(1, 2 * (size - 1));
+    const std::int64_t phase = (i % period + period) % period;
+    return phase < size ? phase : period - phase;
+  };
+  const Tensor x = counted({2, 3, 1, 4});
+  const Integers before{3, 11, 2, -1}, after{8, 0, 1, 7};
+  for (const std::string mode : {"edge", "reflect", "wrap"}) {
+    OneOp op("Pad", 19);
+    op.set("mode", mode);
+    Integers pads = before;
+    pads.insert(pads.end(), after.begin(), after.end());
+    const Tensor y = op.run({x, list(pads)})[0];
+    ASSERT_EQ(y.shape(), (Shape{13, 14, 4, 10}));
+    for (std::int64_t i = 0; i < y.size(); ++i) {
+      const std::int64_t at[] = {i / 560, i / 40 % 14, i / 10 % 4, i % 10};
+      const std::int64_t row = source(mode, at[0] - 3, 2) * 3 + source(mode, at[1] - 11, 3);
+      ASSERT_EQ(y.values<std::int64_t>()[static_cast<std::size_t>(i)],
+                row * 4 + 1 + source(mode, at[3], 3))
+          << mode << " at " << i;
+    }
+  }
+}
+
+TEST(PadTest, APaddingOfManyBytesTakesNoMoreMemoryThanItsOutput) {
+  Model m;
+  m.output(m.op("Pad", {m.input(varied({3})), m.list({1 << 20, 1 << 20})},
+                {{"mode", std::string("reflect")}}));
+  compute::Workers workers(1);
+  const Session session(m.graph, workers, {.memory = 9u << 20, .compile = false});
+  const std::vector<Datum> inputs{varied({3})};
+  EXPECT_EQ(session.run(inputs)[0].tensor.size(), (2 << 20) + 3);
 }
 
 TEST(PadTest, TheFirstVersionsHaveAttributes) {

@@ -70,15 +70,13 @@ void linear_classifier(OpCall& call) {
   }
 }
 
-constexpr std::string_view kMl = "ai.onnx.ml";
-constexpr Types kFour{DType::f32, DType::f64, DType::i32, DType::i64};
-constexpr Op kOps[] = {
-    {"LinearClassifier", 1, kFour, linear_classifier, kMl},
-    {"LinearRegressor", 1, kFour, linear_regressor, kMl},
+constexpr Op kLinearOps[] = {
+    {"LinearClassifier", 1, kScoreTypes, linear_classifier, kMlDomain},
+    {"LinearRegressor", 1, kScoreTypes, linear_regressor, kMlDomain},
 };
 
 }  // namespace
 
-std::span<const Op> linear_ops() { return kOps; }
+std::span<const Op> linear_ops() { return kLinearOps; }
 
 }  // namespace sluice::engine

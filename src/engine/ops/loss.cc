@@ -109,13 +109,13 @@ void softmax_cross_entropy(OpCall& call) {
   call.give(1, narrowed(log_p, call.input(0).dtype()));
 }
 
-constexpr Op kOps[] = {
+constexpr Op kLossOps[] = {
     {"NegativeLogLikelihoodLoss", 12, kReals, negative_log_likelihood},
     {"SoftmaxCrossEntropyLoss", 12, kReals, softmax_cross_entropy},
 };
 
 }  // namespace
 
-std::span<const Op> loss_ops() { return kOps; }
+std::span<const Op> loss_ops() { return kLossOps; }
 
 }  // namespace sluice::engine

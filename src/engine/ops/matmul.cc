@@ -27,11 +27,11 @@ void visit_products(DType type, Body&& body) {
 }
 
 // What is multiplied with what.
-struct Plan {
+struct ProductPlan {
   std::int64_t m = 1, n = 1, k = 1;
   Shape a_batch, b_batch, batch, result;
 
-  Plan(Shape a, Shape b) {
+  ProductPlan(Shape a, Shape b) {
     require(a.rank() > 0 && b.rank() > 0, "a scalar is no matrix");
     const bool row = a.rank() == 1, column = b.rank() == 1;
     if (row) a.insert(0, 1);
@@ -53,7 +53,8 @@ struct Plan {
 };
 
 template <class T>
-void multiply_all(compute::Workers& workers, const Plan& plan, const T* a, const T* b, T* c) {
+void multiply_all(compute::Workers& workers, const ProductPlan& plan, const T* a, const T* b,
+                  T* c) {
   struct Pair {
     std::int64_t a, b;
   };
@@ -192,7 +193,7 @@ constexpr Types kProducts = kReals | Types{DType::i32, DType::i64, DType::u32, D
 constexpr Types kBytes{DType::i8, DType::u8};
 constexpr Types kTinyFloats{DType::f8e4m3fn, DType::f8e4m3fnuz, DType::f8e5m2, DType::f8e5m2fnuz};
 
-constexpr Op kOps[] = {
+constexpr Op kMatmulOps[] = {
     {"Gemm", 1, kProducts, gemm_of},
     {"MatMul", 1, kProducts, matmul},
     {"MatMulInteger", 10, kBytes, matmul_integer},
@@ -202,7 +203,7 @@ constexpr Op kOps[] = {
 }  // namespace
 
 Tensor matrix_product(OpCall& call, const Tensor& a, const Tensor& b) {
-  const Plan plan(a.shape(), b.shape());
+  const ProductPlan plan(a.shape(), b.shape());
   const Tensor out(a.dtype(), plan.result);
   if (out.size() == 0) return out;
   visit_products(a.dtype(), [&]<class T>() {
@@ -211,6 +212,6 @@ Tensor matrix_product(OpCall& call, const Tensor& a, const Tensor& b) {
   return out;
 }
 
-std::span<const Op> matmul_ops() { return kOps; }
+std::span<const Op> matmul_ops() { return kMatmulOps; }
 
 }  // namespace sluice::engine

@@ -32,12 +32,12 @@ std::vector<Move> simplified(std::vector<Move> axes) {
 
 // A copy cut into rows: `row` is done at once; where neighbours in the source lie along
 // another axis, `across`, a tile of both.
-struct Plan {
+struct CopyPlan {
   std::vector<Move> outer;
   Move row{1, 1, 1}, across{1, 1, 1};
   std::int64_t tiles = 1;  // along `across`
 
-  explicit Plan(std::vector<Move> axes) : outer(std::move(axes)) {
+  explicit CopyPlan(std::vector<Move> axes) : outer(std::move(axes)) {
     if (outer.empty()) return;
     row = outer.back();
     outer.pop_back();
@@ -80,7 +80,7 @@ void copy_tile(const T* from, T* to, const Move& row, const Move& across, std::i
 }
 
 template <class T>
-void copy_piece(const Plan& plan, const T* from, T* to, std::int64_t item) {
+void copy_piece(const CopyPlan& plan, const T* from, T* to, std::int64_t item) {
   const std::int64_t tile = item % plan.tiles * kTile;
   item /= plan.tiles;
   for (std::size_t i = plan.outer.size(); i-- > 0;) {
@@ -99,7 +99,7 @@ void copy_piece(const Plan& plan, const T* from, T* to, std::int64_t item) {
 void move_elements(Place from, Place to, std::vector<Move> axes, compute::Workers& workers) {
   for (const Move& axis : axes)
     if (axis.size == 0) return;
-  const Plan plan(simplified(std::move(axes)));
+  const CopyPlan plan(simplified(std::move(axes)));
   const std::int64_t each = plan.row.size * std::min(plan.across.size, kTile);
   const auto grain = static_cast<std::size_t>(std::max<std::int64_t>(1, kPerPiece / each));
   visit_widths(from.tensor.dtype(), [&]<class T>() {

@@ -288,7 +288,7 @@ void lrn(OpCall& call) {
   call.give(0, converted(y, in.dtype()));
 }
 
-constexpr Op kOps[] = {
+constexpr Op kNormalizeOps[] = {
     {"BatchNormalization", 1, kReals, batch_norm},
     {"GroupNormalization", 18, kReals, group_norm},
     {"InstanceNormalization", 1, kReals, instance_norm},
@@ -301,6 +301,6 @@ constexpr Op kOps[] = {
 
 }  // namespace
 
-std::span<const Op> normalize_ops() { return kOps; }
+std::span<const Op> normalize_ops() { return kNormalizeOps; }
 
 }  // namespace sluice::engine

@@ -54,36 +54,96 @@ Mode mode_of(const OpCall& call) {
   return Mode::wrap;
 }
 
-// Which element of `size` stands at `i`, which may lie outside.
-std::int64_t stands_at(Mode mode, std::int64_t i, std::int64_t size) {
-  if (mode == Mode::edge) return std::clamp<std::int64_t>(i, 0, size - 1);
-  if (mode == Mode::wrap) return (i % size + size) % size;
-  if (size == 1) return 0;
-  const std::int64_t period = 2 * (size - 1), phase = (i % period + period) % period;
-  return phase < size ? phase : period - phase;
-}
+// Fills what lies around the input's elements, which are in `out` already, by copies within it.
+class Continued {
+ public:
+  // Where the input's elements lie along an axis.
+  struct Inside {
+    std::int64_t begin, size;
+  };
+
+  Continued(const Tensor& out, Mode mode, std::vector<Inside> inside, compute::Workers& workers)
+      : out_(out),
+        steps_(steps_of(out.shape())),
+        mode_(mode),
+        inside_(std::move(inside)),
+        workers_(workers) {}
+
+  void run() {
+    for (int axis = out_.rank() - 1; axis >= 0; --axis) {
+      along(axis);
+      inside_[static_cast<std::size_t>(axis)] = {0, out_.shape()[axis]};
+    }
+  }
+
+ private:
+  void along(int axis) const {
+    const auto [begin, size] = inside_[static_cast<std::size_t>(axis)];
+    const std::int64_t end = begin + size, all = out_.shape()[axis];
+    if (mode_ == Mode::edge || size == 1) {
+      copy(axis, begin, 0, 0, begin);
+      copy(axis, end - 1, 0, end, all - end);
+      return;
+    }
+    if (mode_ == Mode::wrap) return repeat(axis, begin, end, size);
+    const std::int64_t before = std::min(size - 1, begin), after = std::min(size - 1, all - end);
+    copy(axis, begin + before, -1, begin - before, before);
+    copy(axis, end - 2, -1, end, after);
+    repeat(axis, begin - before, end + after, 2 * (size - 1));
+  }
+
+  // What is there from `low` to `high` goes on both ways; more is copied each time.
+  void repeat(int axis, std::int64_t low, std::int64_t high, std::int64_t period) const {
+    const auto whole = [&] { return (high - low) / period * period; };
+    for (const std::int64_t all = out_.shape()[axis]; high < all;) {
+      const std::int64_t count = std::min(whole(), all - high);
+      copy(axis, high - whole(), 1, high, count);
+      high += count;
+    }
+    while (low > 0) {
+      const std::int64_t count = std::min(whole(), low);
+      copy(axis, low - count + whole(), 1, low - count, count);
+      low -= count;
+    }
+  }
+
+  // Rows along `axis`, each `step` after the one before, to `to` and behind it.
+  void copy(int axis, std::int64_t from, std::int64_t step, std::int64_t to,
+            std::int64_t count) const {
+    std::vector<Move> moves;
+    std::int64_t source = 0, target = 0;
+    for (int i = 0; i < out_.rank(); ++i) {
+      const Inside here = inside_[static_cast<std::size_t>(i)];
+      const std::int64_t one = at(steps_, i);
+      moves.push_back(i == axis ? Move{count, step * one, one} : Move{here.size, one, one});
+      source += (i == axis ? from : here.begin) * one;
+      target += (i == axis ? to : here.begin) * one;
+    }
+    move_elements({out_, source}, {out_, target}, std::move(moves), workers_);
+  }
+
+  const Tensor& out_;
+  const Steps steps_;
+  const Mode mode_;
+  std::vector<Inside> inside_;
+  compute::Workers& workers_;
+};
 
 // What is cut off is gone before the rest is looked at to continue it.
 void continued(OpCall& call, Mode mode, const Padding& padding, const Shape& shape) {
-  Tensor data = call.input(0);
+  const Tensor& data = call.input(0);
   const Tensor out = call.output(0, data.dtype(), shape);  // first: there may be no room for it
-  require(data.size() > 0, "padding of an empty tensor with what is not there");
+  std::vector<Continued::Inside> inside;
   for (int axis = 0; axis < data.rank(); ++axis) {
     const auto a = static_cast<std::size_t>(axis);
     const std::int64_t before = padding.before[a], after = padding.after[a];
-    if (before == 0 && after == 0) continue;
-    const std::int64_t cut = std::max<std::int64_t>(0, -before);
-    const std::int64_t size = data.shape()[axis] - cut - std::max<std::int64_t>(0, -after);
-    const std::int64_t count = data.shape()[axis] + before + after;
-    require(size > 0 || count == 0, "padding of an empty axis with what is not there");
-    std::vector<std::int64_t> indices;
-    for (std::int64_t i = 0; i < count; ++i)
-      indices.push_back(cut + stands_at(mode, i - std::max<std::int64_t>(0, before), size));
-    data = taken(data, axis, indices, call.workers);
+    const std::int64_t size =
+        data.shape()[axis] + std::min<std::int64_t>(0, before) + std::min<std::int64_t>(0, after);
+    require(size > 0, "padding of an empty axis with what is not there");
+    inside.push_back({std::max<std::int64_t>(0, before), size});
   }
-  visit_widths(data.dtype(), [&]<class T>() {
-    std::copy(as<T>(data).begin(), as<T>(data).end(), as<T>(out).begin());
-  });
+  place_inside(call, data, out, padding);
+  Continued(out, mode, std::move(inside), call.workers).run();
 }
 
 Padding padding_of(const OpCall& call) {
@@ -145,13 +205,13 @@ void center_crop_pad(OpCall& call) {
   place_inside(call, data, out, padding);
 }
 
-constexpr Op kOps[] = {
+constexpr Op kPadOps[] = {
     {"Pad", 1, kAnyType, pad},
     {"CenterCropPad", 18, kAnyType, center_crop_pad},
 };
 
 }  // namespace
 
-std::span<const Op> pad_ops() { return kOps; }
+std::span<const Op> pad_ops() { return kPadOps; }
 
 }  // namespace sluice::engine

@@ -249,7 +249,7 @@ void max_unpool(OpCall& call) {
 
 constexpr Types kPooled = kReals | Types{DType::i8, DType::u8};
 
-constexpr Op kOps[] = {
+constexpr Op kPoolOps[] = {
     {"AveragePool", 1, kReals, average_pool},
     {"MaxPool", 1, kReals, max_pool},
     {"MaxPool", 12, kPooled, max_pool},
@@ -262,6 +262,6 @@ constexpr Op kOps[] = {
 
 }  // namespace
 
-std::span<const Op> pool_ops() { return kOps; }
+std::span<const Op> pool_ops() { return kPoolOps; }
 
 }  // namespace sluice::engine

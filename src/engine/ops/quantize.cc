@@ -184,7 +184,7 @@ void dynamic_quantize(OpCall& call) {
 constexpr Types kQuantized =
     kSmall | Types{DType::i8, DType::u8, DType::i16, DType::u16, DType::i32};
 
-constexpr Op kOps[] = {
+constexpr Op kQuantizeOps[] = {
     {"DequantizeLinear", 10, kQuantized, dequantize},
     {"DynamicQuantizeLinear", 11, {DType::f32}, dynamic_quantize},
     {"QuantizeLinear", 10, kReals | Types{DType::i32}, quantize},
@@ -212,6 +212,6 @@ Tensor quantized(const Tensor& steps, const Tensor& zeros, DType to, bool satura
   return converted(moved, to, {.saturate = saturate});
 }
 
-std::span<const Op> quantize_ops() { return kOps; }
+std::span<const Op> quantize_ops() { return kQuantizeOps; }
 
 }  // namespace sluice::engine

@@ -187,7 +187,7 @@ void dropout(OpCall& call) {
   });
 }
 
-constexpr Op kOps[] = {
+constexpr Op kRandomOps[] = {
     {"RandomUniform", 1, kAnyType, of_shape<uniform>},
     {"RandomNormal", 1, kAnyType, of_shape<normal>},
     {"RandomUniformLike", 1, kAnyType, like<uniform>},
@@ -199,6 +199,6 @@ constexpr Op kOps[] = {
 
 }  // namespace
 
-std::span<const Op> random_ops() { return kOps; }
+std::span<const Op> random_ops() { return kRandomOps; }
 
 }  // namespace sluice::engine

@@ -7,13 +7,15 @@
 namespace sluice::engine {
 namespace {
 
-enum class Kind { rnn, gru, lstm };
+enum class LayerKind { rnn, gru, lstm };
 
-std::int64_t gates_of(Kind kind) { return kind == Kind::rnn ? 1 : kind == Kind::gru ? 3 : 4; }
+std::int64_t gates_of(LayerKind kind) {
+  return kind == LayerKind::rnn ? 1 : kind == LayerKind::gru ? 3 : 4;
+}
 
 // The inputs: X, W, R, B, sequence_lens, initial_h, and of LSTM initial_c and P.
 struct Layer {
-  Kind kind;
+  LayerKind kind;
   bool batch_first, reversed = false;
   std::int64_t steps = 0, batch = 0, input = 0, hidden = 0, directions = 1, gates = 1;
   Tensor x{}, w{}, r{}, b{}, h{}, c{}, p{};
@@ -61,14 +63,14 @@ void check_shapes(const Layer& l) {
     require(length >= 0 && length <= l.steps, "a length of " + std::to_string(length));
 }
 
-Layer read_layer(OpCall& call, Kind kind) {
+Layer read_layer(OpCall& call, LayerKind kind) {
   Layer l{.kind = kind, .batch_first = call.attributes().integer("layout", 0) != 0};
   l.x = widened(call.input(0));
   l.w = widened(call.input(1));
   l.r = widened(call.input(2));
   l.b = widened(call.input_or_none(3));
   l.h = widened(call.input_or_none(5));
-  if (kind == Kind::lstm) {
+  if (kind == LayerKind::lstm) {
     l.c = widened(call.input_or_none(6));
     l.p = widened(call.input_or_none(7));
   }
@@ -132,7 +134,7 @@ class Walk {
   void run(const Tensor& y, const Tensor& last_h, const Tensor& last_c) {
     for (std::int64_t step = 0; step < l_.steps; ++step) {
       multiply_state(h_.data(), 0, wide_, product_.data());
-      if (l_.kind == Kind::gru) prepare_gru(step);
+      if (l_.kind == LayerKind::gru) prepare_gru(step);
       for (std::int64_t s = 0; s < l_.batch; ++s) {
         if (step >= length(s)) continue;
         advance(time(step, s), s);
@@ -201,9 +203,9 @@ class Walk {
     const T *const x = input(at, s), *const r = product_.data() + s * wide_;
     T* const h = h_.data() + s * l_.hidden;
     switch (l_.kind) {
-      case Kind::rnn: return cell_.rnn(x, r, h);
-      case Kind::lstm: return cell_.lstm(x, r, h, c_.data() + s * l_.hidden);
-      case Kind::gru:
+      case LayerKind::rnn: return cell_.rnn(x, r, h);
+      case LayerKind::lstm: return cell_.lstm(x, r, h, c_.data() + s * l_.hidden);
+      case LayerKind::gru:
         return cell_.gru_state(x, r + 2 * l_.hidden, gates_.data() + s * 2 * l_.hidden, h);
     }
   }
@@ -217,13 +219,13 @@ class Walk {
   std::vector<T> r_, h_, c_, kept_, gates_, product_, x_, late_bias_;
 };
 
-std::vector<std::string> default_activations(Kind kind) {
-  if (kind == Kind::rnn) return {"Tanh"};
-  if (kind == Kind::gru) return {"Sigmoid", "Tanh"};
+std::vector<std::string> default_activations(LayerKind kind) {
+  if (kind == LayerKind::rnn) return {"Tanh"};
+  if (kind == LayerKind::gru) return {"Sigmoid", "Tanh"};
   return {"Sigmoid", "Tanh", "Tanh"};
 }
 
-template <Kind kKind>
+template <LayerKind kKind>
 void recurrent(OpCall& call) {
   const DType type = call.input(0).dtype();
   const Layer layer = read_layer(call, kKind);
@@ -231,10 +233,10 @@ void recurrent(OpCall& call) {
   const std::vector<CellActivation> activations =
       read_activations(call.attributes(), defaults, static_cast<std::size_t>(layer.directions));
   const bool late_reset =
-      kKind == Kind::gru && call.attributes().integer("linear_before_reset", 0) != 0;
+      kKind == LayerKind::gru && call.attributes().integer("linear_before_reset", 0) != 0;
   const DType wide = layer.x.dtype();
   const Tensor y(wide, layer.output_shape()), h(wide, layer.state_shape());
-  const Tensor c = kKind == Kind::lstm ? Tensor(wide, layer.state_shape()) : Tensor();
+  const Tensor c = kKind == LayerKind::lstm ? Tensor(wide, layer.state_shape()) : Tensor();
   visit_wide(wide, [&]<class T>() {
     std::fill(as<T>(y).begin(), as<T>(y).end(), T(0));
     for (std::int64_t d = 0; d < layer.directions; ++d) {
@@ -251,14 +253,14 @@ void recurrent(OpCall& call) {
   if (c) call.give(2, narrowed(c, type));
 }
 
-constexpr Op kOps[] = {
-    {"RNN", 1, kReals, recurrent<Kind::rnn>},
-    {"GRU", 1, kReals, recurrent<Kind::gru>},
-    {"LSTM", 1, kReals, recurrent<Kind::lstm>},
+constexpr Op kRecurrentOps[] = {
+    {"RNN", 1, kReals, recurrent<LayerKind::rnn>},
+    {"GRU", 1, kReals, recurrent<LayerKind::gru>},
+    {"LSTM", 1, kReals, recurrent<LayerKind::lstm>},
 };
 
 }  // namespace
 
-std::span<const Op> recurrent_ops() { return kOps; }
+std::span<const Op> recurrent_ops() { return kRecurrentOps; }
 
 }  // namespace sluice::engine

@@ -266,7 +266,7 @@ void arg_extreme(OpCall& call) {
 
 constexpr Types kExtremes = kNumbers | Types{DType::boolean};
 
-constexpr Op kOps[] = {
+constexpr Op kReduceOps[] = {
     {"ArgMax", 1, kNumbers, arg_extreme<true>},
     {"ArgMin", 1, kNumbers, arg_extreme<false>},
     {"ReduceL1", 1, kNumbers, reduce<L1Of>},
@@ -283,6 +283,6 @@ constexpr Op kOps[] = {
 
 }  // namespace
 
-std::span<const Op> reduce_ops() { return kOps; }
+std::span<const Op> reduce_ops() { return kReduceOps; }
 
 }  // namespace sluice::engine

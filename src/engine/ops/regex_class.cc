@@ -8,8 +8,6 @@ namespace {
 
 using Range = Regex::Range;
 
-constexpr std::uint32_t kLastPoint = 0x10FFFF;
-
 std::vector<Range> digits() { return {{'0', '9'}}; }
 std::vector<Range> spaces() { return {{'\t', '\n'}, {'\f', '\r'}, {' ', ' '}}; }
 std::vector<Range> words() { return {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}; }
@@ -25,7 +23,7 @@ RegexParser::Ranges RegexParser::inverted(Ranges ranges) {
     if (range.first > next) rest.push_back({next, range.first - 1});
     next = std::max(next, range.last + 1);
   }
-  if (next <= kLastPoint) rest.push_back({next, kLastPoint});
+  if (next <= kLastLetter) rest.push_back({next, kLastLetter});
   return rest;
 }
 

@@ -12,7 +12,6 @@ using Step = Regex::Step;
 using Kind = Step::Kind;
 using Range = Regex::Range;
 
-constexpr std::uint32_t kLastPoint = 0x10FFFF;
 constexpr std::size_t kMostSteps = 100'000;
 constexpr int kDeepest = 500, kMostTimes = 1000;
 
@@ -231,7 +230,8 @@ RegexParser::Piece RegexParser::atom() {
   if (take('(')) return group();
   if (take('[')) return bracket();
   if (take('\\')) return escaped();
-  if (take('.')) return flags_.dot_all ? letters({{0, kLastPoint}}) : letters({{'\n', '\n'}}, true);
+  if (take('.'))
+    return flags_.dot_all ? letters({{0, kLastLetter}}) : letters({{'\n', '\n'}}, true);
   if (take('^'))
     return assertion(flags_.lines ? Regex::Assertion::line_begin : Regex::Assertion::text_begin);
   if (take('$'))
@@ -286,7 +286,7 @@ RegexParser::Piece RegexParser::escaped() {
   if (take('B')) return assertion(Regex::Assertion::no_word_edge);
   if (take('A')) return assertion(Regex::Assertion::text_begin);
   if (take('z')) return assertion(Regex::Assertion::text_end);
-  if (take('C')) return letters({{0, kLastPoint}});
+  if (take('C')) return letters({{0, kLastLetter}});
   const std::uint32_t letter = escaped_letter();
   return letters({{letter, letter}});
 }
@@ -320,7 +320,7 @@ std::uint32_t RegexParser::hexadecimal() {
     const bool digit = peek() >= '0' && peek() <= '9';
     if (!digit && (c < 'a' || c > 'f')) wrong("a number that is not hexadecimal");
     value = value * 16 + (digit ? peek() - '0' : c - 'a' + 10);
-    if (value > kLastPoint) wrong("a letter beyond U+10FFFF");
+    if (value > kLastLetter) wrong("a letter beyond U+10FFFF");
   }
   if (braces) ++at_;
   return value;

@@ -1,12 +1,15 @@
 // Patterns made into the steps of a machine.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
 #include "engine/ops/regex.h"
 
 namespace sluice::engine {
+
+inline constexpr std::uint32_t kLastLetter = 0x10FFFF;  // of Unicode
 
 class RegexParser {
  public:

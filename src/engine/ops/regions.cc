@@ -307,7 +307,7 @@ void non_max_suppression(OpCall& call) {
   std::copy(selected.begin(), selected.end(), as<std::int64_t>(out).begin());
 }
 
-constexpr Op kOps[] = {
+constexpr Op kRegionOps[] = {
     {"MaxRoiPool", 1, kReals, max_roi_pool},
     {"RoiAlign", 10, kReals, roi_align},
     {"NonMaxSuppression", 10, {DType::f32}, non_max_suppression},
@@ -315,6 +315,6 @@ constexpr Op kOps[] = {
 
 }  // namespace
 
-std::span<const Op> region_ops() { return kOps; }
+std::span<const Op> region_ops() { return kRegionOps; }
 
 }  // namespace sluice::engine

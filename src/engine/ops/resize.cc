@@ -237,7 +237,7 @@ void resize(OpCall& call) {
   call.give(0, converted(now, data.dtype()));
 }
 
-constexpr Op kOps[] = {
+constexpr Op kResizeOps[] = {
     {"Resize", 10, kAnyType, resize},
     {"Upsample", 1, kAnyType, resize},
 };
@@ -265,6 +265,6 @@ ResizePlan resize_plan(const OpCall& call) {
   return plan;
 }
 
-std::span<const Op> resize_ops() { return kOps; }
+std::span<const Op> resize_ops() { return kResizeOps; }
 
 }  // namespace sluice::engine

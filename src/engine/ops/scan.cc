@@ -7,7 +7,7 @@
 namespace sluice::engine {
 namespace {
 
-using Lists = std::vector<std::vector<Tensor>>;
+using Lists = std::vector<TensorList>;
 
 struct Scanned {
   Tensor tensor;
@@ -40,7 +40,7 @@ void go(OpCall& call, const Graph& body, std::vector<Tensor>& state,
       if (i < state.size())
         state[i] = results[i].tensor;
       else
-        lists[i - state.size()].push_back(results[i].tensor);
+        lists[i - state.size()].add(results[i].tensor);
     }
   }
 }
@@ -100,7 +100,7 @@ void scan(OpCall& call) {
   for (std::size_t i = 0; i < counts.carried; ++i) call.give(i, state[i]);
   for (std::size_t i = 0; i < counts.collected; ++i)
     call.give(counts.carried + i,
-              collected(call, std::move(lists[i]), body[body.outputs[counts.carried + i]],
+              collected(call, lists[i].all(), body[body.outputs[counts.carried + i]],
                         element(a.integers("scan_output_axes"), i, counts.collected),
                         element(a.integers("scan_output_directions"), i, counts.collected) != 0));
 }
@@ -149,25 +149,25 @@ void scan_batch(OpCall& call) {
                         element(call.attributes().integers("directions"), i, counts.scanned) != 0});
     Lists lists(counts.collected);
     go(call, body, state, inputs, length, lists);
-    for (std::size_t i = 0; i < counts.carried; ++i) states[i].push_back(state[i]);
+    for (std::size_t i = 0; i < counts.carried; ++i) states[i].add(state[i]);
     for (std::size_t i = 0; i < counts.collected; ++i) {
       const Value& like = body[body.outputs[counts.carried + i]];
-      rows[i].push_back(lengthened(call, stacked(lists[i], like, call.workers), most));
+      rows[i].add(lengthened(call, stacked(lists[i].all(), like, call.workers), most));
     }
   }
   for (std::size_t i = 0; i < counts.carried; ++i)
-    call.give(i, stacked(states[i], {}, call.workers));
+    call.give(i, stacked(states[i].all(), {}, call.workers));
   for (std::size_t i = 0; i < counts.collected; ++i)
-    call.give(counts.carried + i, stacked(rows[i], {}, call.workers));
+    call.give(counts.carried + i, stacked(rows[i].all(), {}, call.workers));
 }
 
-constexpr Op kOps[] = {
+constexpr Op kScanOps[] = {
     {"Scan", 8, kAnyType, scan_batch},
     {"Scan", 9, kAnyType, scan},
 };
 
 }  // namespace
 
-std::span<const Op> scan_ops() { return kOps; }
+std::span<const Op> scan_ops() { return kScanOps; }
 
 }  // namespace sluice::engine

@@ -118,7 +118,7 @@ void tensor_scatter(OpCall& call) {
   }
 }
 
-constexpr Op kOps[] = {
+constexpr Op kScatterOps[] = {
     {"Scatter", 9, kAnyType, scatter_elements},
     {"ScatterElements", 11, kAnyType, scatter_elements},
     {"ScatterND", 11, kAnyType, scatter_nd},
@@ -127,6 +127,6 @@ constexpr Op kOps[] = {
 
 }  // namespace
 
-std::span<const Op> scatter_ops() { return kOps; }
+std::span<const Op> scatter_ops() { return kScatterOps; }
 
 }  // namespace sluice::engine

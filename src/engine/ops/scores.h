@@ -10,6 +10,9 @@
 
 namespace sluice::engine {
 
+// The element types of the rows that classical models take.
+inline constexpr Types kScoreTypes{DType::f32, DType::f64, DType::i32, DType::i64};
+
 enum class PostTransform { none, softmax, logistic, softmax_zero, probit };
 
 // The attribute post_transform, as a name or as a number.

@@ -66,7 +66,7 @@ void split_to_sequence(OpCall& call) {
   const int axis = resolve_axis(call.attributes().integer("axis", 0), data.rank());
   const std::int64_t whole = data.shape()[axis];
   const bool drop = !call.has(1) && !call.attributes().flag("keepdims", true);
-  std::vector<Tensor> items;
+  TensorList items;
   std::int64_t begin = 0;
   for (const std::int64_t size : part_sizes(call, whole)) {
     require(size >= 0 && size <= whole - begin,
@@ -77,7 +77,7 @@ void split_to_sequence(OpCall& call) {
       shape.erase(axis);
       item = item.reshaped(shape);
     }
-    items.push_back(std::move(item));
+    items.add(std::move(item));
     begin += size;
   }
   require(begin == whole, "the parts do not add up to " + std::to_string(whole) + " elements");
@@ -103,7 +103,7 @@ void concat_from_sequence(OpCall& call) {
 void sequence_map(OpCall& call) {
   const Graph& body = body_of(call, "body");
   const std::size_t count = call.sequence(0).size();
-  std::vector<std::vector<Tensor>> lists(call.outputs());
+  std::vector<TensorList> lists(call.outputs());
   require(body.outputs.size() >= lists.size(), "the body gives too few values");
   for (std::size_t turn = 0; turn < count; ++turn) {
     std::vector<Datum> inputs;
@@ -119,7 +119,7 @@ void sequence_map(OpCall& call) {
     const std::vector<Datum> results = call.run_body(body, inputs);
     for (std::size_t i = 0; i < lists.size(); ++i) {
       require(results[i].kind == Datum::Kind::tensor, "the body must give tensors");
-      lists[i].push_back(results[i].tensor);
+      lists[i].add(results[i].tensor);
     }
   }
   for (std::size_t i = 0; i < lists.size(); ++i) call.give(i, std::move(lists[i]));
@@ -134,7 +134,7 @@ void optional_get_element(OpCall& call) {
   call.give(0, call.datum(0));
 }
 
-constexpr Op kOps[] = {
+constexpr Op kSequenceOps[] = {
     {"SequenceAt", 11, kAnyType, sequence_at},
     {"SequenceConstruct", 11, kAnyType, sequence_construct},
     {"SequenceEmpty", 11, kAnyType, sequence_empty},
@@ -151,6 +151,6 @@ constexpr Op kOps[] = {
 
 }  // namespace
 
-std::span<const Op> sequence_ops() { return kOps; }
+std::span<const Op> sequence_ops() { return kSequenceOps; }
 
 }  // namespace sluice::engine

@@ -123,7 +123,7 @@ void unsqueeze(OpCall& call) {
   call.give(0, data.reshaped(shape));
 }
 
-constexpr Op kOps[] = {
+constexpr Op kShapeOps[] = {
     {"Constant", 1, kAnyType, constant},   {"ConstantOfShape", 9, {DType::i64}, constant_of_shape},
     {"Shape", 1, kAnyType, shape_of},      {"Size", 1, kAnyType, size_of},
     {"Identity", 1, kAnyType, identity},   {"Reshape", 1, kAnyType, reshape},
@@ -133,6 +133,6 @@ constexpr Op kOps[] = {
 
 }  // namespace
 
-std::span<const Op> shape_ops() { return kOps; }
+std::span<const Op> shape_ops() { return kShapeOps; }
 
 }  // namespace sluice::engine

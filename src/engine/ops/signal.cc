@@ -243,7 +243,7 @@ void mel_weight_matrix(OpCall& call) {
 
 constexpr Types kSizes{DType::i32, DType::i64};
 
-constexpr Op kOps[] = {
+constexpr Op kSignalOps[] = {
     {"DFT", 17, kReals, dft},
     {"STFT", 17, kReals, stft},
     {"HannWindow", 17, kSizes, window<Hann>},
@@ -254,6 +254,6 @@ constexpr Op kOps[] = {
 
 }  // namespace
 
-std::span<const Op> signal_ops() { return kOps; }
+std::span<const Op> signal_ops() { return kSignalOps; }
 
 }  // namespace sluice::engine

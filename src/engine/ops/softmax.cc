@@ -56,7 +56,7 @@ void each_line(OpCall& call, F&& f) {
 }
 
 template <class T>
-T largest(const T* x, std::int64_t n, std::int64_t step) {
+T peak(const T* x, std::int64_t n, std::int64_t step) {
   T most = x[0];
   for (std::int64_t i = 1; i < n; ++i) most = std::max(most, x[i * step]);
   return most;
@@ -64,7 +64,7 @@ T largest(const T* x, std::int64_t n, std::int64_t step) {
 
 void softmax(OpCall& call) {
   each_line(call, []<class T>(const T* x, T* y, std::int64_t n, std::int64_t step) {
-    const T most = largest(x, n, step);
+    const T most = peak(x, n, step);
     double sum = 0;
     for (std::int64_t i = 0; i < n; ++i) {
       y[i * step] = std::exp(x[i * step] - most);
@@ -77,7 +77,7 @@ void softmax(OpCall& call) {
 
 void log_softmax(OpCall& call) {
   each_line(call, []<class T>(const T* x, T* y, std::int64_t n, std::int64_t step) {
-    const T most = largest(x, n, step);
+    const T most = peak(x, n, step);
     double sum = 0;
     for (std::int64_t i = 0; i < n; ++i) sum += static_cast<double>(std::exp(x[i * step] - most));
     const T off = static_cast<T>(std::log(sum));
@@ -135,7 +135,7 @@ void running(OpCall& call) {
 
 constexpr Types kRunning = kReals | Types{DType::i32, DType::i64, DType::u32, DType::u64};
 
-constexpr Op kOps[] = {
+constexpr Op kSoftmaxOps[] = {
     {"CumProd", 26, kRunning, running<Times>}, {"CumSum", 11, kRunning, running<Plus>},
     {"Hardmax", 1, kReals, hardmax},           {"LogSoftmax", 1, kReals, log_softmax},
     {"Softmax", 1, kReals, softmax},
@@ -143,6 +143,6 @@ constexpr Op kOps[] = {
 
 }  // namespace
 
-std::span<const Op> softmax_ops() { return kOps; }
+std::span<const Op> softmax_ops() { return kSoftmaxOps; }
 
 }  // namespace sluice::engine

@@ -147,13 +147,13 @@ void unique(OpCall& call) {
   call.give(3, list(groups.counts));
 }
 
-constexpr Op kOps[] = {
+constexpr Op kSortOps[] = {
     {"TopK", 1, kNumbers, top_k},
     {"Unique", 11, kNumbers | Types{DType::boolean, DType::string}, unique},
 };
 
 }  // namespace
 
-std::span<const Op> sort_ops() { return kOps; }
+std::span<const Op> sort_ops() { return kSortOps; }
 
 }  // namespace sluice::engine

@@ -200,15 +200,13 @@ void svm_classifier(OpCall& call) {
   }
 }
 
-constexpr std::string_view kMl = "ai.onnx.ml";
-constexpr Types kFour{DType::f32, DType::f64, DType::i32, DType::i64};
-constexpr Op kOps[] = {
-    {"SVMClassifier", 1, kFour, svm_classifier, kMl},
-    {"SVMRegressor", 1, kFour, svm_regressor, kMl},
+constexpr Op kSvmOps[] = {
+    {"SVMClassifier", 1, kScoreTypes, svm_classifier, kMlDomain},
+    {"SVMRegressor", 1, kScoreTypes, svm_regressor, kMlDomain},
 };
 
 }  // namespace
 
-std::span<const Op> svm_ops() { return kOps; }
+std::span<const Op> svm_ops() { return kSvmOps; }
 
 }  // namespace sluice::engine

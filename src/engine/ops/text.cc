@@ -102,7 +102,7 @@ void regex_full_match(OpCall& call) {
 }
 
 constexpr Types kStrings{DType::string};
-constexpr Op kOps[] = {
+constexpr Op kTextOps[] = {
     {"StringConcat", 20, kStrings, string_concat},
     {"StringSplit", 20, kStrings, string_split},
     {"StringNormalizer", 10, kStrings, string_normalizer},
@@ -111,6 +111,6 @@ constexpr Op kOps[] = {
 
 }  // namespace
 
-std::span<const Op> text_ops() { return kOps; }
+std::span<const Op> text_ops() { return kTextOps; }
 
 }  // namespace sluice::engine

@@ -117,12 +117,12 @@ void tfidf(OpCall& call) {
   }
 }
 
-constexpr Op kOps[] = {
+constexpr Op kTfidfOps[] = {
     {"TfIdfVectorizer", 9, {DType::string, DType::i32, DType::i64}, tfidf},
 };
 
 }  // namespace
 
-std::span<const Op> tfidf_ops() { return kOps; }
+std::span<const Op> tfidf_ops() { return kTfidfOps; }
 
 }  // namespace sluice::engine

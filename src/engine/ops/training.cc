@@ -112,7 +112,7 @@ void momentum(OpCall& call) {
 constexpr std::string_view kTraining = "ai.onnx.preview.training";
 constexpr Types kRate{DType::f32, DType::f64};
 
-constexpr Op kOps[] = {
+constexpr Op kTrainingOps[] = {
     {"Adagrad", 1, kRate, adagrad, kTraining},
     {"Adam", 1, kRate, adam, kTraining},
     {"Momentum", 1, kRate, momentum, kTraining},
@@ -120,6 +120,6 @@ constexpr Op kOps[] = {
 
 }  // namespace
 
-std::span<const Op> training_ops() { return kOps; }
+std::span<const Op> training_ops() { return kTrainingOps; }
 
 }  // namespace sluice::engine

@@ -340,16 +340,14 @@ void tree_ensemble(OpCall& call) {
   write_scores(call, forest, call.input(0).dtype());
 }
 
-constexpr std::string_view kMl = "ai.onnx.ml";
-constexpr Types kFour{DType::f32, DType::f64, DType::i32, DType::i64};
-constexpr Op kOps[] = {
-    {"TreeEnsembleRegressor", 1, kFour, regressor, kMl},
-    {"TreeEnsembleClassifier", 1, kFour, classifier, kMl},
-    {"TreeEnsemble", 5, {DType::f32, DType::f64, DType::f16}, tree_ensemble, kMl},
+constexpr Op kTreeOps[] = {
+    {"TreeEnsembleRegressor", 1, kScoreTypes, regressor, kMlDomain},
+    {"TreeEnsembleClassifier", 1, kScoreTypes, classifier, kMlDomain},
+    {"TreeEnsemble", 5, {DType::f32, DType::f64, DType::f16}, tree_ensemble, kMlDomain},
 };
 
 }  // namespace
 
-std::span<const Op> tree_ops() { return kOps; }
+std::span<const Op> tree_ops() { return kTreeOps; }
 
 }  // namespace sluice::engine

@@ -133,7 +133,7 @@ void bitwise_not(OpCall& call) {
   });
 }
 
-constexpr Op kOps[] = {
+constexpr Op kUnaryOps[] = {
     {"Abs", 1, kNumbers, number<Abs>},
     {"Acos", 7, kReals, real<Acos>},
     {"Acosh", 9, kReals, real<Acosh>},
@@ -165,6 +165,6 @@ constexpr Op kOps[] = {
 
 }  // namespace
 
-std::span<const Op> unary_ops() { return kOps; }
+std::span<const Op> unary_ops() { return kUnaryOps; }
 
 }  // namespace sluice::engine

@@ -103,7 +103,7 @@ void clip(OpCall& call) {
   });
 }
 
-constexpr Op kOps[] = {
+constexpr Op kVariadicOps[] = {
     {"Clip", 1, kReals, clip_by_attributes}, {"Clip", 11, kNumbers, clip},
     {"Max", 1, kNumbers, join<Most>},        {"Mean", 1, kReals, mean},
     {"Min", 1, kNumbers, join<Least>},       {"Sum", 1, kReals, join<Plus>},
@@ -111,6 +111,6 @@ constexpr Op kOps[] = {
 
 }  // namespace
 
-std::span<const Op> variadic_ops() { return kOps; }
+std::span<const Op> variadic_ops() { return kVariadicOps; }
 
 }  // namespace sluice::engine

@@ -259,7 +259,8 @@ ValueId zeros_for_nan(Editor& edit, const std::string& name, ValueId value) {
   return kept;
 }
 
-void put_attention(Editor& edit, const std::string& name, const Found& found) {
+// `name` is a copy: nodes move when one is added.
+void put_attention(Editor& edit, std::string name, const Found& found) {
   bool packed = false;
   std::vector<ValueId> inputs = inputs_of(edit, found.parts, packed);
   if (const ValueId mask = mask_of(edit, found.scores); mask != kNoValue) inputs.push_back(mask);

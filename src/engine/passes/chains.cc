@@ -11,26 +11,37 @@ namespace sluice::engine {
 namespace {
 
 constexpr std::size_t kMostInputs = 8, kMostSteps = 32;
-using Op = Chain::Op;
+using Primitive = Chain::Op;
 
 struct Known {
   std::string_view op;
-  Op step;
+  Primitive step;
 };
 constexpr Known kOne[] = {
-    {"Neg", Op::negate},         {"Abs", Op::absolute},      {"Reciprocal", Op::reciprocal},
-    {"Sqrt", Op::square_root},   {"Exp", Op::exponential},   {"Log", Op::logarithm},
-    {"Erf", Op::error_function}, {"Tanh", Op::tanh},         {"Sigmoid", Op::sigmoid},
-    {"Relu", Op::relu},          {"Softplus", Op::softplus}, {"Floor", Op::floor},
-    {"Ceil", Op::ceil},          {"Sin", Op::sine},          {"Cos", Op::cosine},
+    {"Neg", Primitive::negate},
+    {"Abs", Primitive::absolute},
+    {"Reciprocal", Primitive::reciprocal},
+    {"Sqrt", Primitive::square_root},
+    {"Exp", Primitive::exponential},
+    {"Log", Primitive::logarithm},
+    {"Erf", Primitive::error_function},
+    {"Tanh", Primitive::tanh},
+    {"Sigmoid", Primitive::sigmoid},
+    {"Relu", Primitive::relu},
+    {"Softplus", Primitive::softplus},
+    {"Floor", Primitive::floor},
+    {"Ceil", Primitive::ceil},
+    {"Sin", Primitive::sine},
+    {"Cos", Primitive::cosine},
 };
 constexpr Known kTwo[] = {
-    {"Add", Op::add},   {"Sub", Op::subtract}, {"Mul", Op::multiply}, {"Div", Op::divide},
-    {"Pow", Op::power}, {"Min", Op::minimum},  {"Max", Op::maximum},
+    {"Add", Primitive::add},     {"Sub", Primitive::subtract}, {"Mul", Primitive::multiply},
+    {"Div", Primitive::divide},  {"Pow", Primitive::power},    {"Min", Primitive::minimum},
+    {"Max", Primitive::maximum},
 };
 
 template <std::size_t N>
-std::optional<Op> find(const Known (&all)[N], std::string_view op) {
+std::optional<Primitive> find(const Known (&all)[N], std::string_view op) {
   for (const Known& known : all)
     if (known.op == op) return known.step;
   return {};
@@ -120,8 +131,8 @@ class Group {
     inputs_.push_back(value);
   }
 
-  int step(Op op, int a, int b = -1) { return push({op, a, b, 0}); }
-  int constant(float value) { return push({Op::constant, -1, -1, value}); }
+  int step(Primitive op, int a, int b = -1) { return push({op, a, b, 0}); }
+  int constant(float value) { return push({Primitive::constant, -1, -1, value}); }
   int push(const Chain::Step& added) {
     chain_.steps.push_back(added);
     return chain_.inputs + static_cast<int>(chain_.steps.size()) - 1;
@@ -137,22 +148,23 @@ class Group {
     const int x = number(node.inputs[0]);
     if (node.op == "Clip") return add_clip(id, x);
     if (node.op == "LeakyRelu")
-      return step(Op::maximum, x,
-                  step(Op::multiply, x, constant(node.attributes.real("alpha", 0.01f))));
+      return step(Primitive::maximum, x,
+                  step(Primitive::multiply, x, constant(node.attributes.real("alpha", 0.01f))));
     if (node.op == "HardSigmoid") {
-      const int part = step(Op::multiply, x, constant(node.attributes.real("alpha", 0.2f)));
-      const int sum = step(Op::add, part, constant(node.attributes.real("beta", 0.5f)));
-      return step(Op::maximum, step(Op::minimum, sum, constant(1)), constant(0));
+      const int part = step(Primitive::multiply, x, constant(node.attributes.real("alpha", 0.2f)));
+      const int sum = step(Primitive::add, part, constant(node.attributes.real("beta", 0.5f)));
+      return step(Primitive::maximum, step(Primitive::minimum, sum, constant(1)), constant(0));
     }
     if (node.inputs.size() == 1) return step(*find(kOne, node.op), x);
-    if (node.op == "Pow" && edit_.scalar(node.inputs[1]) == 2.0f) return step(Op::multiply, x, x);
+    if (node.op == "Pow" && edit_.scalar(node.inputs[1]) == 2.0f)
+      return step(Primitive::multiply, x, x);
     return step(*find(kTwo, node.op), x, number(node.inputs[1]));
   }
 
   int add_clip(NodeId id, int x) {
     const Bounds bounds = *bounds_of(edit_, id);
-    if (bounds.low) x = step(Op::maximum, x, constant(*bounds.low));
-    if (bounds.high) x = step(Op::minimum, x, constant(*bounds.high));
+    if (bounds.low) x = step(Primitive::maximum, x, constant(*bounds.low));
+    if (bounds.high) x = step(Primitive::minimum, x, constant(*bounds.high));
     return x;
   }
 

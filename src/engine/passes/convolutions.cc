@@ -6,10 +6,6 @@
 namespace sluice::engine {
 namespace {
 
-bool has_input(const Node& node, std::size_t i) {
-  return i < node.inputs.size() && node.inputs[i] != kNoValue;
-}
-
 // A constant with one number for each channel, or one for all; none where it is neither.
 std::vector<float> by_channel(const Editor& edit, ValueId value, const TensorType& image) {
   const Tensor& tensor = edit.constant(value);

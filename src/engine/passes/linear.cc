@@ -6,10 +6,6 @@
 namespace sluice::engine {
 namespace {
 
-bool has_input(const Node& node, std::size_t i) {
-  return i < node.inputs.size() && node.inputs[i] != kNoValue;
-}
-
 // Constant, two axes, and of the type of x, which has at least two.
 bool are_weights(const Editor& edit, ValueId x, ValueId weights) {
   const TensorType type = edit.type(x);

@@ -19,6 +19,10 @@ inline bool is_fusable(DType type) {
   return type == DType::f32 || type == DType::f16 || type == DType::bf16;
 }
 
+inline bool has_input(const Node& node, std::size_t i) {
+  return i < node.inputs.size() && node.inputs[i] != kNoValue;
+}
+
 // A node of ONNX; of two inputs only where they stretch to each other as NumPy's do.
 bool is_onnx(const Node& node, std::string_view op);
 

@@ -8,10 +8,6 @@
 namespace sluice::engine {
 namespace {
 
-bool has_input(const Node& node, std::size_t i) {
-  return i < node.inputs.size() && node.inputs[i] != kNoValue;
-}
-
 bool is_byte(DType type) { return type == DType::u8 || type == DType::i8; }
 
 // The zero point of QuantizeLinear or DequantizeLinear; none where it is not one constant.

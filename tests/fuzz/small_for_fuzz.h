@@ -1,0 +1,32 @@
+// What a model from anywhere may cost in one try: little, so that a fuzzer tries many. All the
+// limits are those that programs have, only lower.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/session.h"
+
+namespace sluice::fuzz {
+
+inline constexpr std::size_t kMemory = 4u << 20;
+
+inline engine::SessionOptions small_session() { return {.memory = kMemory, .nodes = 2000}; }
+
+// Ones: few indices, loops and shapes refuse them.
+inline Tensor ones(DType dtype, const Shape& shape) {
+  constexpr std::int64_t kMostElements = 4096;  // the rest is the model's own doing
+  require(checked_size(shape.dims()) <= kMostElements, "an input too large to try");
+  const Tensor tensor(dtype, shape);
+  const auto fill = [&](auto one) { std::ranges::fill(tensor.values<decltype(one)>(), one); };
+  switch (dtype) {
+    case DType::string: break;
+    case DType::f32: fill(1.0f); break;
+    case DType::i32: fill(std::int32_t{1}); break;
+    case DType::i64: fill(std::int64_t{1}); break;
+    default: std::memset(tensor.data(), 1, tensor.bytes());
+  }
+  return tensor;
+}
+
+}  // namespace sluice::fuzz
