@@ -24,8 +24,8 @@ import time
 import numpy as np
 
 from machine import commit, cpu_model
+from models import input_flags, inputs_of, model_file
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 CASES = {  # model, batch, length of sequences
     "minilm-l6 b1 s128": ("minilm-l6", 1, 128),
     "minilm-l6 b8 s128": ("minilm-l6", 8, 128),
@@ -38,21 +38,6 @@ CASES = {  # model, batch, length of sequences
     "mlp b1": ("mlp", 1, 0),
     "mlp b32": ("mlp", 32, 0),
 }
-WIDTHS = {"lstm": 64, "mlp": 784}
-
-
-def inputs_of(model, batch, length):
-    random = np.random.default_rng(1)
-    if model in ("bert-base", "minilm-l6"):
-        real = random.integers(length // 2, length + 1, batch)  # the rest is padding
-        real[0] = length
-        mask = (np.arange(length) < real[:, None]).astype(np.int64)
-        return {"input_ids": random.integers(0, 30522, (batch, length)) * mask,
-                "attention_mask": mask, "token_type_ids": np.zeros((batch, length), np.int64)}
-    if model in ("resnet50", "mobilenet-v2"):
-        return {"pixel_values": random.standard_normal((batch, 3, 224, 224), np.float32)}
-    shape = (batch, length, WIDTHS[model]) if length else (batch, WIDTHS[model])
-    return {"x": random.standard_normal(shape, np.float32)}
 
 
 class Sluice:
@@ -61,11 +46,7 @@ class Sluice:
     def __init__(self, program, model, inputs, given):
         self.program, self.model, self.given = program, model, given
         self.folder = tempfile.TemporaryDirectory()
-        self.inputs = []
-        for name, array in inputs.items():
-            path = pathlib.Path(self.folder.name) / f"{name}.npy"
-            np.save(path, array)
-            self.inputs += ["--input", f"{name}={path}"]
+        self.inputs = input_flags(inputs, self.folder.name)
 
     def call(self, *arguments):
         return subprocess.run([self.program, *arguments, *self.inputs, "--threads",
@@ -170,15 +151,12 @@ def agree(contestants):
 
 def measure(case, given):
     model, batch, length = CASES[case]
-    path = given.models / f"{model}.onnx"
-    if not path.exists():
-        subprocess.run([sys.executable, str(ROOT / "tools" / "make_model.py"), model, "-o", str(path)],
-                       check=True)
+    path = model_file(given.models, model)
     inputs = inputs_of(model, batch, length)
-    contestants, missing = [Sluice(given.program, str(path), inputs, given)], {}
+    contestants, missing = [Sluice(given.program, path, inputs, given)], {}
     for peer in (OpenVino, OnnxRuntime):
         try:
-            contestants.append(peer(given.program, str(path), inputs, given))
+            contestants.append(peer(given.program, path, inputs, given))
         except ImportError as error:
             missing[peer.__name__] = str(error)
     off = agree(contestants) if len(contestants) > 1 else {}

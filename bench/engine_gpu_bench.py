@@ -23,8 +23,8 @@ import torch.nn.functional as F
 from onnx import numpy_helper
 
 from machine import commit
+from models import input_flags, inputs_of, model_file
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 CASES = {  # model, batch, length of sequences
     "minilm-l6 b1 s128": ("minilm-l6", 1, 128),
     "minilm-l6 b32 s128": ("minilm-l6", 32, 128),
@@ -116,17 +116,6 @@ class ResNet(torch.nn.Module):
         return (F.linear(x.mean((2, 3)), self.w["fc.weight"], self.w["fc.bias"]),)
 
 
-def inputs_of(model, batch, length):
-    random = np.random.default_rng(1)
-    if model == "resnet50":
-        return {"pixel_values": random.standard_normal((batch, 3, 224, 224), np.float32)}
-    real = random.integers(length // 2, length + 1, batch)  # the rest is padding
-    real[0] = length
-    mask = (np.arange(length) < real[:, None]).astype(np.int64)
-    return {"input_ids": random.integers(0, 30522, (batch, length)) * mask, "attention_mask": mask,
-            "token_type_ids": np.zeros((batch, length), np.int64)}
-
-
 class Torch:
     def __init__(self, model, path, inputs):
         torch._dynamo.reset()
@@ -161,10 +150,7 @@ class Sluice:
     def __init__(self, program, path, inputs, folder):
         self.program, self.path, self.folder = program, path, folder
         self.plans, self.second_starts = ["--plans", str(folder / "plans")], []
-        self.inputs = []
-        for name, array in inputs.items():
-            np.save(folder / f"{name}.npy", array)
-            self.inputs += ["--input", f"{name}={folder / name}.npy"]
+        self.inputs = input_flags(inputs, folder)
 
     def call(self, *arguments):
         done = subprocess.run([self.program, *arguments, *self.inputs], text=True,
@@ -198,14 +184,11 @@ class Sluice:
 
 def measure(case, given):
     model, batch, length = CASES[case]
-    path = given.models / f"{model}.onnx"
-    if not path.exists():
-        subprocess.run([sys.executable, str(ROOT / "tools" / "make_model.py"), model, "-o", str(path)],
-                       check=True)
+    path = model_file(given.models, model)
     inputs = inputs_of(model, batch, length)
     with tempfile.TemporaryDirectory() as folder:
-        ours = Sluice(given.program, str(path), inputs, pathlib.Path(folder))
-        peer = Torch(model, str(path), inputs)
+        ours = Sluice(given.program, path, inputs, pathlib.Path(folder))
+        peer = Torch(model, path, inputs)
         off = max(float(np.abs(a - b).max() / np.abs(b).max())
                   for a, b in zip(ours.outputs(), peer.outputs()))
         if not off < 0.05:
@@ -232,7 +215,6 @@ def main():
     options.add_argument("--seconds", type=float, default=1.0, help="for each program in each round")
     options.add_argument("--out", type=pathlib.Path)
     given = options.parse_args()
-    given.models.mkdir(parents=True, exist_ok=True)
     driver = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
                             text=True, stdout=subprocess.PIPE).stdout.strip()
     result = {"suite": "engine", "what": "models on a GPU in fp16, inputs and outputs on the device",
