@@ -1,13 +1,13 @@
 #include "compute/costs_file.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/new_file.h"
 #include "device/cpu.h"
 
 namespace sluice::compute {
@@ -33,18 +33,13 @@ Costs load_costs(const fs::path& file, const std::string& machine) {
 }
 
 void save_costs(const fs::path& file, const std::string& machine, const Costs& costs) {
-  const fs::path temporary = fmt::format("{}.{}", file.string(), getpid());
-  std::error_code problem;
-  if (file.has_parent_path()) fs::create_directories(file.parent_path(), problem);
-  {
-    std::ofstream out(temporary);
-    out << nlohmann::json{{"machine", machine}, {"costs", costs.to_json()}}.dump(1) << '\n';
-    if (!out.flush()) problem = std::make_error_code(std::errc::io_error);
+  try {
+    NewFile out(file);
+    out.write(nlohmann::json{{"machine", machine}, {"costs", costs.to_json()}}.dump(1) + "\n");
+    out.keep();
+  } catch (const Error& error) {
+    log::warn("measured costs were not kept: {}", error.reason());
   }
-  if (!problem) fs::rename(temporary, file, problem);
-  if (!problem) return;
-  log::warn("measured costs were not kept: {}: {}", file.string(), problem.message());
-  fs::remove(temporary, problem);
 }
 
 }  // namespace sluice::compute

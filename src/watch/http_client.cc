@@ -1,18 +1,21 @@
 #include "watch/http_client.h"
 
+#include <boost/asio/connect.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/ssl.hpp>
-#include <boost/beast/core/basic_stream.hpp>
+#include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
-#include <boost/beast/http.hpp>
-#include <boost/beast/ssl.hpp>
+#include <boost/beast/core/read_size.hpp>
+#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/fields.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
 #include <charconv>
 #include <chrono>
 #include <limits>
-#include <variant>
 
 #include "base/clock.h"
 
@@ -24,6 +27,7 @@ namespace http = beast::http;
 using asio::ip::tcp;
 using boost::system::error_code;
 using Local = asio::local::stream_protocol;
+using Parser = http::response_parser<http::string_body>;
 
 void Interrupt::now() {
   const Lock lock(mutex_);
@@ -50,6 +54,7 @@ void Interrupt::unwatch() {
 namespace {
 
 constexpr std::uint64_t kLargestBody = 64 << 20;
+constexpr std::size_t kMostAtOnce = 64 << 10;
 
 // What failed and how; turned into HttpAnswer::error.
 struct Failed {
@@ -76,23 +81,24 @@ void prepare(asio::ssl::context& tls, const std::string& ca_file) {
   SSL_CTX_set_min_proto_version(tls.native_handle(), TLS1_2_VERSION);
 }
 
-http::request<http::string_body> message_of(const HttpCall& call, const std::string& host) {
-  http::request<http::string_body> request;
-  request.version(11);
-  request.method_string({call.method.data(), call.method.size()});
-  request.target(call.target);
-  request.set(http::field::host, host);
-  request.set(http::field::user_agent, "sluice");
-  for (const auto& [name, value] : call.headers) request.set(name, value);
-  if (!call.wants_body) request.set(http::field::connection, "close");
-  if (call.json.empty()) return request;
-  request.set(http::field::content_type, "application/json");
-  request.body() = call.json;
-  request.prepare_payload();
-  return request;
+std::string text_of(const HttpCall& call, const std::string& host) {
+  http::fields fields;
+  fields.set(http::field::host, host);
+  fields.set(http::field::user_agent, "sluice");
+  for (const auto& [name, value] : call.headers) fields.set(name, value);
+  if (!call.wants_body) fields.set(http::field::connection, "close");
+  if (!call.json.empty()) {
+    fields.set(http::field::content_type, "application/json");
+    fields.set(http::field::content_length, std::to_string(call.json.size()));
+  }
+  std::string text = std::string(call.method) + " " + call.target + " HTTP/1.1\r\n";
+  for (const auto& field : fields) {
+    text.append(field.name_string().data(), field.name_string().size()).append(": ");
+    text.append(field.value().data(), field.value().size()).append("\r\n");
+  }
+  return text + "\r\n" + call.json;
 }
 
-template <class Parser>
 HttpAnswer answer_of(const Parser& parser) {
   HttpAnswer answer;
   answer.status = static_cast<int>(parser.get().result_int());
@@ -121,7 +127,8 @@ bool hand_over(std::string& text, const std::function<bool(std::string_view)>& l
 
 // Asynchronous steps, each waited for: the only way to have one time limit over
 // connect, handshake, send and answer. One that failed leaves operations behind, so the
-// connection ends with it.
+// connection ends with it. The socket is one of any family, and all steps have one handler:
+// each combination is compiled for itself, which took half a minute.
 struct HttpClient::Connection {
   Connection(const Server& server, Interrupt& to_watch, double timeout_s)
       : host(server.socket.empty() ? server.url.host_header() : "localhost"),
@@ -133,6 +140,13 @@ struct HttpClient::Connection {
       connect_local(server.socket);
   }
 
+  // The handler of each step.
+  struct Done {
+    error_code& result;
+    bool& is_done;
+    void operator()(error_code ec, const auto&...) const { result = ec, is_done = true; }
+  };
+
   // Runs until the step called its handler. Throws Failed when it reports an error,
   // did not finish in time or was interrupted.
   template <class Start>
@@ -142,92 +156,106 @@ struct HttpClient::Connection {
     if (interrupt.asked()) throw Failed{what + ": given up"};
     error_code result = asio::error::timed_out;
     bool done = false;
-    start([&](error_code ec, auto&&...) { result = ec, done = true; });
+    start(Done{result, done});
     io.restart();
     while (!done && !interrupt.asked() && io.run_one_until(deadline) > 0) {
     }
     if (!done && interrupt.asked()) throw Failed{what + ": given up"};
-    if (result == beast::error::timeout) result = asio::error::timed_out;
     if (result) throw Failed{what + ": " + result.message()};
   }
 
-  tcp::resolver::results_type resolve(const Url& url) {
-    tcp::resolver::results_type found;
-    auto resolver = std::make_shared<tcp::resolver>(io);
-    wait("look up " + url.host, [&](auto done) {
-      resolver->async_resolve(url.host, url.port,
-                              [&found, done](error_code ec, tcp::resolver::results_type r) mutable {
-                                found = std::move(r);
-                                done(ec);
-                              });
+  using Socket = asio::generic::stream_protocol::socket;
+  using Addresses = std::vector<Socket::endpoint_type>;
+  using Tls = asio::ssl::stream<Socket&>;
+
+  Addresses resolve(const Url& url) {
+    Addresses found;
+    tcp::resolver resolver(io);
+    wait("look up " + url.host, [&](Done done) {
+      resolver.async_resolve(url.host, url.port,
+                             [&found, done](error_code ec, const tcp::resolver::results_type& r) {
+                               for (const auto& one : r) found.emplace_back(one.endpoint());
+                               done(ec);
+                             });
     });
     return found;
   }
 
+  void connect(const Addresses& to) {
+    wait("connect", [&](Done done) { asio::async_connect(socket, to, done); });
+  }
+
   void connect_to(const Url& url, const std::string& ca_file) {
     const auto addresses = resolve(url);
-    if (!url.tls) {
-      auto& plain = stream.emplace<beast::tcp_stream>(io);
-      return wait("connect", [&](auto done) { plain.async_connect(addresses, done); });
-    }
-    prepare(tls.emplace(asio::ssl::context::tls_client), ca_file);
-    auto& secure = stream.emplace<Tls>(io, *tls);
-    auto& below = beast::get_lowest_layer(secure);
-    wait("connect", [&](auto done) { below.async_connect(addresses, done); });
-    handshake(secure, url.host);
+    if (url.tls) prepare(tls.emplace(asio::ssl::context::tls_client), ca_file);
+    connect(addresses);
+    if (url.tls) handshake(secure.emplace(socket, *tls), url.host);
   }
 
   void connect_local(const std::string& path) {
     if (path.size() >= sizeof(sockaddr_un::sun_path)) throw Failed{"connect: the path is too long"};
-    auto& local = stream.emplace<LocalStream>(io);
-    wait("connect", [&](auto done) { local.async_connect(Local::endpoint(path), done); });
+    connect({Local::endpoint(path)});
   }
 
-  using Tls = beast::ssl_stream<beast::tcp_stream>;
-  using LocalStream = beast::basic_stream<Local>;
-
-  void handshake(Tls& secure, const std::string& name) {
+  void handshake(Tls& stream, const std::string& name) {
     error_code not_an_address;
     asio::ip::make_address(name, not_an_address);
-    if (not_an_address) SSL_set_tlsext_host_name(secure.native_handle(), name.c_str());
-    secure.set_verify_callback(asio::ssl::host_name_verification(name));
-    wait("TLS", [&](auto done) { secure.async_handshake(asio::ssl::stream_base::client, done); });
-  }
-
-  // `use` with the stream, whichever it is.
-  template <class Use>
-  void with_stream(Use use) {
-    std::visit(
-        [&](auto& s) {
-          if constexpr (!std::is_same_v<std::decay_t<decltype(s)>, std::monostate>) use(s);
-        },
-        stream);
+    if (not_an_address) SSL_set_tlsext_host_name(stream.native_handle(), name.c_str());
+    stream.set_verify_callback(asio::ssl::host_name_verification(name));
+    wait("TLS", [&](Done done) { stream.async_handshake(asio::ssl::stream_base::client, done); });
   }
 
   void send(const HttpCall& call) {
-    const auto request = message_of(call, host);
-    with_stream(
-        [&](auto& s) { wait("send", [&](auto done) { http::async_write(s, request, done); }); });
+    const std::string text = text_of(call, host);
+    wait("send", [&](Done done) {
+      if (secure)
+        asio::async_write(*secure, asio::buffer(text), done);
+      else
+        asio::async_write(socket, asio::buffer(text), done);
+    });
   }
 
-  template <class Parser>
+  // More bytes into the buffer; false when the server ended the stream.
+  bool receive() {
+    bool goes_on = true;
+    const auto room = buffer.prepare(beast::read_size(buffer, kMostAtOnce));
+    wait("answer", [&](Done done) {
+      const auto received = [this, done, &goes_on](error_code ec, std::size_t bytes) {
+        buffer.commit(bytes);
+        goes_on = ec != asio::error::eof;
+        done(goes_on ? ec : error_code());
+      };
+      secure ? secure->async_read_some(room, received) : socket.async_read_some(room, received);
+    });
+    return goes_on;
+  }
+
+  // The parser one step further, whatever has to be received for it.
+  void read_some(Parser& parser) {
+    error_code ec = http::error::need_more;
+    for (;;) {
+      if (buffer.size() > 0) buffer.consume(parser.put(buffer.data(), ec));
+      if (ec != http::error::need_more) break;
+      if (receive()) continue;
+      ec = {};
+      if (parser.got_some())
+        parser.put_eof(ec);
+      else
+        ec = http::error::end_of_stream;
+      break;
+    }
+    if (ec) throw Failed{"answer: " + ec.message()};
+  }
+
   void read_header(Parser& parser, std::uint64_t limit) {
     parser.body_limit(limit);
-    with_stream([&](auto& s) {
-      wait("answer", [&](auto done) { http::async_read_header(s, buffer, parser, done); });
-    });
-  }
-
-  template <class Parser>
-  void read_some(Parser& parser) {
-    with_stream([&](auto& s) {
-      wait("answer", [&](auto done) { http::async_read_some(s, buffer, parser, done); });
-    });
+    while (!parser.is_header_done()) read_some(parser);
   }
 
   asio::io_context io{1};
   std::optional<asio::ssl::context> tls;
-  std::variant<std::monostate, beast::tcp_stream, LocalStream, Tls> stream;
+  Socket socket{io};
+  std::optional<Tls> secure;  // over the socket
   beast::flat_buffer buffer;
   const std::string host;
   Interrupt& interrupt;
@@ -257,7 +285,7 @@ HttpAnswer HttpClient::call(const HttpCall& call, double timeout_s) {
 HttpAnswer HttpClient::once(const HttpCall& call, double timeout_s) try {
   auto& connection = connected(timeout_s);
   connection.send(call);
-  http::response_parser<http::string_body> parser;
+  Parser parser;
   connection.read_header(parser, kLargestBody);
   while (call.wants_body && !parser.is_done()) connection.read_some(parser);
   auto answer = answer_of(parser);
@@ -278,7 +306,7 @@ HttpAnswer HttpClient::lines(const HttpCall& call, double silence_s,
   close();
   auto& connection = connected(silence_s);
   connection.send(call);
-  http::response_parser<http::string_body> parser;
+  Parser parser;
   connection.read_header(parser, std::numeric_limits<std::uint64_t>::max());
   auto answer = answer_of(parser);
   auto& body = parser.get().body();

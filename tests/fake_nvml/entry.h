@@ -2,6 +2,7 @@
 // face: each function checks its arguments as NVML does and copies out a value.
 #pragma once
 
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <string_view>
@@ -14,6 +15,8 @@ using nvml::Device;
 using nvml::Return;
 using u32 = std::uint32_t;
 using u64 = std::uint64_t;
+
+inline u32 milli(double value) { return static_cast<u32>(std::lround(value * 1000)); }
 
 // The loaded machine; null until nvmlInit, and after the last nvmlShutdown.
 std::shared_ptr<Machine> machine();

@@ -1,6 +1,5 @@
 // Limits and modes, changing them, and events.
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <optional>
 
@@ -30,8 +29,6 @@ using Registration = nvml::OpaqueEventSet::Registration;
 
 constexpr unsigned kLowestMhz = 210, kClockStep = 15;
 constexpr std::size_t kBefore = static_cast<std::size_t>(-1);  // before the first event
-
-u32 milli(double value) { return static_cast<u32>(std::lround(value * 1000)); }
 
 std::vector<u32> memory_clocks(const GpuSpec& g) {
   std::vector<u32> all = {g.memory_mhz};

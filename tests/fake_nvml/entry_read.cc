@@ -9,8 +9,6 @@ namespace {
 
 using nvml::Clock;
 
-u32 milli(double value) { return static_cast<u32>(std::lround(value * 1000)); }
-
 // Calls f(observed, gpu).
 template <class F>
 Return observed(std::string_view call, Device device, F f) {

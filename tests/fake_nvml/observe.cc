@@ -7,7 +7,6 @@ namespace sluice::fake {
 
 namespace {
 
-constexpr double kGiB = 1024.0 * 1024 * 1024;
 constexpr std::uint64_t kMiB = 1024 * 1024;
 constexpr unsigned kIdleMhz = 345;
 

@@ -14,8 +14,6 @@ namespace sluice::fake {
 
 namespace {
 
-constexpr double kGiB = 1024.0 * 1024 * 1024;
-
 std::string made_up_uuid(std::size_t index) {
   char text[48];
   std::snprintf(text, sizeof text, "GPU-5106ce00-fa4e-4000-8000-%012zx", index + 1);

@@ -13,6 +13,8 @@ namespace sluice::fake {
 
 namespace nvml = device::nvml;
 
+inline constexpr double kGiB = 1024.0 * 1024 * 1024;
+
 // When something is so: from at_s until until_s, then again every repeat_every_s,
 // at most `times` times.
 struct When {

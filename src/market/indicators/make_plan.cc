@@ -71,7 +71,7 @@ Plan trend(TrendForm form, Values v) {
   return plan;
 }
 
-Plan averages(int fast, int slow, int signal, double fast_factor, double slow_factor) {
+Plan macd_plan(int fast, int slow, int signal, double fast_factor, double slow_factor) {
   Plan plan{.rule = Rule::macd, .outputs = 3, .lookback = slow - 1 + signal - 1};
   plan.n[0] = fast, plan.n[1] = slow, plan.n[2] = signal;
   plan.k[0] = fast_factor, plan.k[1] = slow_factor, plan.k[2] = 2.0 / (signal + 1);
@@ -119,9 +119,9 @@ Plan wma(Values v) {
 
 Plan macd(Values v) {
   const int fast = whole(std::min(v[0], v[1])), slow = whole(std::max(v[0], v[1]));
-  return averages(fast, slow, whole(v[2]), 2.0 / (fast + 1), 2.0 / (slow + 1));
+  return macd_plan(fast, slow, whole(v[2]), 2.0 / (fast + 1), 2.0 / (slow + 1));
 }
-Plan macdfix(Values v) { return averages(12, 26, whole(v[0]), 0.15, 0.075); }
+Plan macdfix(Values v) { return macd_plan(12, 26, whole(v[0]), 0.15, 0.075); }
 
 Plan bbands(Values v) {
   Plan plan = spread(SpreadForm::bands, v);

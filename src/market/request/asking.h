@@ -1,10 +1,14 @@
 // What all requests share, and the function that answers each kind.
 #pragma once
 
+#include <array>
+
 #include "market/request/fields.h"
 #include "market/request/request.h"
 
 namespace sluice::market {
+
+inline constexpr std::array<std::string_view, 2> kOptionKinds{"call", "put"};  // as OptionKind
 
 struct Asking {
   compute::Compute& compute;

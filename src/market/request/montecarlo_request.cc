@@ -29,7 +29,6 @@ enum : std::size_t {
 constexpr double kSlowStep = 10;  // a step in double is as long as so many of the quick kind
 constexpr std::array<std::string_view, 4> kBarriers{"down_and_out", "up_and_out", "down_and_in",
                                                     "up_and_in"};
-constexpr std::array<std::string_view, 2> kKinds{"call", "put"};
 
 Asset asset_of(Fields& f) {
   return {f.number("spot", 100), f.number("div_yield", 0), f.number("vol", 0.2)};
@@ -98,7 +97,7 @@ PathPayoff read_payoff(Asking& asking, std::size_t payoff, std::size_t assets) {
   Fields& f = asking.fields;
   PathPayoff made;
   made.payoff = payoff == kQuickAsian ? Payoff::asian_price : static_cast<Payoff>(payoff);
-  made.kind = static_cast<OptionKind>(f.one_of("kind", kKinds, 0));
+  made.kind = static_cast<OptionKind>(f.one_of("kind", kOptionKinds, 0));
   made.strike = f.number("strike", 100);
   const bool lookback = payoff == kLookbackFixed || payoff == kLookbackFloating;
   if (payoff == kBarrier) {
@@ -164,7 +163,7 @@ Json answer_montecarlo(Asking& asking) {
       payoff == kQuickAsian ? asian(asking.compute, asian_of(model, paid), simulation, asking.where)
                             : simulate(asking.compute, model, paid, simulation, asking.where);
   Json answer = {{"payoff", kPayoffs[payoff]},
-                 {"kind", kKinds[static_cast<std::size_t>(paid.kind)]}};
+                 {"kind", kOptionKinds[static_cast<std::size_t>(paid.kind)]}};
   answer.update(to_json(found));
   asking.tell(answer, found.ran);
   return answer;

@@ -24,7 +24,6 @@ namespace {
 constexpr std::array<std::string_view, 5> kModels{"black_scholes", "binomial", "american", "heston",
                                                   "implied"};
 enum Model : std::size_t { black_scholes_model, tree_model, american_model, heston_model, implied };
-constexpr std::array<std::string_view, 2> kKinds{"call", "put"};
 constexpr std::array<std::string_view, 2> kExercises{"european", "american"};
 constexpr std::array<std::string_view, 3> kAccuracies{"fast", "standard", "fine"};
 
@@ -249,7 +248,8 @@ Json answer_option(Asking& asking) {
   const auto put = [&](const std::string& name, Json list) {
     answer[name] = book.single ? list[0] : std::move(list);
   };
-  if (book.kinds.size() == 1) answer["kind"] = kKinds[static_cast<std::size_t>(book.kinds[0])];
+  if (book.kinds.size() == 1)
+    answer["kind"] = kOptionKinds[static_cast<std::size_t>(book.kinds[0])];
   for (const auto& [name, values] : result.columns) put(name, list_of(values));
   Json reasons = result.reasons.empty() ? reasons_of(book, result.columns[0].second)
                                         : reasons_of(result.reasons);

@@ -163,7 +163,7 @@ double work_of(const Problem& p) {
   return rows * kRounds * (p.goal == kFrontier ? static_cast<double>(p.points) : 1);
 }
 
-Problem read(Asking& asking) {
+Problem read_problem(Asking& asking) {
   Problem p;
   Fields& f = asking.fields;
   p.goal = f.one_of("goal", kGoals, 1);
@@ -212,7 +212,7 @@ Json by_variance(const Problem& p) {
 }  // namespace
 
 Json answer_portfolio(Asking& asking) {
-  const Problem p = read(asking);
+  const Problem p = read_problem(asking);
   Json answer = {{"goal", kGoals[p.goal]}, {"risk_free", p.risk_free}};
   if (p.goal == kFrontier) {
     answer["frontier"] = Json::array();

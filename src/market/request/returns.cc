@@ -13,7 +13,7 @@ namespace sluice::market {
 
 namespace {
 
-constexpr std::array<std::string_view, 3> kKinds{"sample", "ledoit_wolf", "ewma"};
+constexpr std::array<std::string_view, 3> kCovariances{"sample", "ledoit_wolf", "ewma"};
 constexpr std::size_t kMostInMatrix = 2000;  // 32 MB, and some ten times that as JSON
 
 // Without the first bar, which has none.
@@ -61,7 +61,7 @@ std::vector<double> benchmark_returns(const Json& json, const Returns& like) {
 
 CovarianceOptions read_covariance(Asking& asking, double periods_per_year) {
   CovarianceOptions options;
-  options.kind = static_cast<CovarianceKind>(asking.fields.one_of("covariance", kKinds, 0));
+  options.kind = static_cast<CovarianceKind>(asking.fields.one_of("covariance", kCovariances, 0));
   options.span = asking.fields.number("span", 180, 1, 1e9);
   options.periods_per_year = periods_per_year;
   return options;

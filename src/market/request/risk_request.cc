@@ -46,7 +46,7 @@ void read_tail(Asking& asking, Wanted& w) {
         "'paths' and the number of series");
 }
 
-Wanted read(Asking& asking) {
+Wanted read_wanted(Asking& asking) {
   Wanted w;
   Fields& f = asking.fields;
   w.data = read_returns(asking);
@@ -88,7 +88,7 @@ Json to_json(const RiskMetrics& m) {
 void add_tails(Asking& asking, const Wanted& w, Json& series) {
   const Panel& panel = w.data.panel;
   std::vector<TailRisk> found(panel.series());
-  for (const std::size_t method : {0, 1}) {
+  for (const std::size_t method : {std::size_t{0}, std::size_t{1}}) {
     TailOptions options = w.tail;
     options.method = static_cast<TailMethod>(method);
     tail_risk(asking.compute, panel.values, panel.bars, found, options, asking.where);
@@ -109,7 +109,7 @@ void add_tails(Asking& asking, const Wanted& w, Json& series) {
 }  // namespace
 
 Json answer_risk(Asking& asking) {
-  const Wanted w = read(asking);
+  const Wanted w = read_wanted(asking);
   const Panel& panel = w.data.panel;
   std::vector<RiskMetrics> metrics(panel.series(), RiskMetrics{});
   const auto outcome = risk_metrics(asking.compute, panel.values, panel.bars, w.benchmark, metrics,
