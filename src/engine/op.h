@@ -57,6 +57,8 @@ class OutputPlaces {
  public:
   virtual Tensor make(std::size_t i, DType dtype, const Shape& shape) = 0;
   virtual void give(std::size_t i, const Datum& value) = 0;
+  // What output i will be, before the work for it: whoever asks for types alone has enough.
+  virtual void tell(std::size_t /*i*/, DType /*dtype*/, const Shape& /*shape*/) {}
 
  protected:
   ~OutputPlaces() = default;
@@ -94,6 +96,10 @@ class OpCall {
   // A new tensor that is output i. Writing to one nobody wants is allowed.
   Tensor output(std::size_t i, DType dtype, const Shape& shape);
   void give(std::size_t i, Datum value);
+  // Before the work for an output that is given, not made: see OutputPlaces.
+  void tell(std::size_t i, DType dtype, const Shape& shape) {
+    if (places_ != nullptr && wants(i)) places_->tell(i, dtype, shape);
+  }
 
   std::vector<Datum> run_body(const Graph& body, std::span<const Datum> with) {
     return bodies_->run(body, with);

@@ -127,6 +127,7 @@ class Probe final : public OutputPlaces {
     if (value.kind != Datum::Kind::tensor) refuse(node_, "it makes something else than a tensor");
     note(i, {value.tensor.dtype(), value.tensor.shape()});
   }
+  void tell(std::size_t i, DType dtype, const Shape& shape) override { note(i, {dtype, shape}); }
 
  private:
   struct AllNamed {};

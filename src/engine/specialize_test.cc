@@ -80,6 +80,30 @@ TEST(SpecializeTest, AskingWhatFusedNodesMakeComputesNothing) {
   EXPECT_EQ(type_of(special[special.outputs[0]]).shape, (Shape{256, 1024, 1024, 96}));
 }
 
+// As does a model's first compilation.
+TEST(SpecializeTest, AskingWhatNodesOfOnnxMakeComputesNothing) {
+  compute::Workers workers(1);
+  GraphBuilder b;
+  const ValueId ones = b.constant(varied({64}));
+  ValueId y = b.node("Conv", {b.input("x"), b.constant(varied({64, 64, 3, 3}))},
+                     {{"pads", std::vector<std::int64_t>{1, 1, 1, 1}}});
+  y = b.node("BatchNormalization", {y, ones, ones, ones, ones});
+  y = b.node("AveragePool", {y}, {{"kernel_shape", std::vector<std::int64_t>{2, 2}}});
+  y = b.node("MaxPool", {y}, {{"kernel_shape", std::vector<std::int64_t>{2, 2}}});
+  y = b.node("Transpose", {y}, {{"perm", std::vector<std::int64_t>{0, 2, 3, 1}}});
+  y = b.node("MatMul", {y, b.constant(varied({64, 64}))});
+  y = b.node("LayerNormalization", {y, ones, ones});
+  y = b.node("Softmax", {b.node("Sum", {y, y})});
+  y = b.node("Concat", {y, y}, {{"axis", std::int64_t{3}}});
+  y = b.node("Gather", {y, b.integers({0, 1})}, {{"axis", std::int64_t{1}}});
+  y = b.node("Cast", {y}, {{"to", std::int64_t{10}}});
+  y = b.node("ReduceMean", {y}, {{"axes", std::vector<std::int64_t>{2}}});
+  const Graph graph = b.output(y).take();
+  const TensorType type{DType::f32, {2048, 64, 1024, 1024}};
+  const Graph special = specialize(graph, std::span(&type, 1), workers);
+  EXPECT_EQ(type_of(special[special.outputs[0]]), (TensorType{DType::f16, {2048, 2, 1, 128}}));
+}
+
 // 2^64 elements, which is none where it wraps around.
 TEST(SpecializeTest, ValuesThatNoMachineCanAddressAreRefused) {
   compute::Workers workers(1);

@@ -91,6 +91,7 @@ void batch_norm(OpCall& call) {
   const std::vector<double> scale = reals(call, 1, layout.parts),
                             bias = reals(call, 2, layout.parts);
   Statistics used{reals(call, 3, layout.parts), reals(call, 4, layout.parts)};
+  call.tell(0, in.dtype(), in.shape());
   const Tensor x = converted(in, wide_real(in.dtype())), y(x.dtype(), in.shape());
   // Before opset 14 asking for the statistics meant training.
   const bool trains = call.version() >= 14 ? call.attributes().flag("training_mode")

@@ -25,12 +25,13 @@ const T* data_or_null(const Tensor& tensor) {
 void conv(OpCall& call) {
   const DType type = call.input(0).dtype();
   require(call.input(1).dtype() == type, "inputs of two element types");
-  const Tensor x = widened(call.input(0)), w = widened(call.input(1));
-  const Convolution c = read_convolution(call.attributes(), x.shape(), w);
+  const Convolution c = read_convolution(call.attributes(), call.input(0).shape(), call.input(1));
   const Tensor bias = checked_bias(call, 2, c.filters);
   require(!bias || bias.dtype() == type, "inputs of two element types");
-  const Tensor wide_bias = widened(bias);
-  const Tensor y(x.dtype(), c.window.output(c.batch, c.filters));
+  const Shape shape = c.window.output(c.batch, c.filters);
+  call.tell(0, type, shape);
+  const Tensor x = widened(call.input(0)), w = widened(call.input(1)), wide_bias = widened(bias);
+  const Tensor y(x.dtype(), shape);
   visit_wide(x.dtype(), [&]<class T>() {
     convolve<T>(call.workers, c, as<T>(x).data(), as<T>(w).data(), data_or_null<T>(wide_bias),
                 as<T>(y).data());

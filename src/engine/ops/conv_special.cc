@@ -120,6 +120,7 @@ void conv_transpose(OpCall& call) {
   require(!bias || (bias.size() == c.filters && bias.dtype() == x.dtype()),
           "the bias is not one for each filter");
   const Tensor y(x.dtype(), c.window.output(c.batch, c.filters));
+  call.tell(0, type, y.shape());
   visit_wide(x.dtype(), [&]<class T>() { transpose_convolve<T>(call, c, x, w, bias, y); });
   call.give(0, narrowed(y, type));
 }

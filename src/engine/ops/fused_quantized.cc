@@ -38,7 +38,7 @@ struct Rest {
     require_shape(scale, "scale", {n});
     require_shape(bias, "bias", {n});
     require_shape(residual, "residual", shape);
-    call.output(0, rounding.to, shape);  // who asks for the type alone is told now
+    call.tell(0, rounding.to, shape);
   }
 
   void give(OpCall& call, const Tensor& y) const {

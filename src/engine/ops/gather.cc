@@ -21,6 +21,7 @@ void gather(OpCall& call) {
   Shape shape = data.shape();
   shape.erase(axis);
   for (int i = call.input(1).rank() - 1; i >= 0; --i) shape.insert(axis, call.input(1).shape()[i]);
+  call.tell(0, data.dtype(), shape);
   call.give(0, taken(data, axis, indices, call.workers).reshaped(shape));
 }
 

@@ -17,6 +17,9 @@ void transpose(OpCall& call) {
     order = all_axes(data.rank());
     std::reverse(order.begin(), order.end());
   }
+  Shape shape;
+  for (const int axis : order) shape.push_back(data.shape()[axis]);
+  call.tell(0, data.dtype(), shape);
   call.give(0, transposed(data, order, call.workers));
 }
 
@@ -24,9 +27,11 @@ void concat(OpCall& call) {
   std::vector<Tensor> parts;
   for (std::size_t i = 0; i < call.inputs(); ++i) parts.push_back(call.input(i));
   require(!parts.empty(), "nothing to join");
-  const std::int64_t axis =
+  const std::int64_t asked =
       call.version() < 4 ? call.attributes().integer("axis", 1) : call.attributes().integer("axis");
-  call.give(0, joined(parts, resolve_axis(axis, parts[0].rank()), call.workers));
+  const int axis = resolve_axis(asked, parts[0].rank());
+  call.tell(0, parts[0].dtype(), joined_shape(parts, axis));
+  call.give(0, joined(parts, axis, call.workers));
 }
 
 std::vector<std::int64_t> split_sizes(const OpCall& call, std::int64_t whole) {
@@ -55,9 +60,14 @@ void split(OpCall& call) {
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     require(sizes[i] >= 0 && sizes[i] <= whole - begin,
             "the parts do not add up to " + std::to_string(whole) + " elements");
-    if (call.wants(i)) call.give(i, part_of(data, axis, begin, sizes[i], call.workers));
+    Shape shape = data.shape();
+    shape[axis] = sizes[i];
+    call.tell(i, data.dtype(), shape);
     begin += sizes[i];
   }
+  begin = 0;
+  for (std::size_t i = 0; i < sizes.size(); begin += sizes[i++])
+    if (call.wants(i)) call.give(i, part_of(data, axis, begin, sizes[i], call.workers));
   require(begin == whole, "the parts do not add up to " + std::to_string(whole) + " elements");
 }
 
@@ -162,6 +172,7 @@ void tile(OpCall& call) {
 
 // Channels as blocks of the picture and back: both are a transposition of six axes.
 void reorder(OpCall& call, const Shape& cut, const std::vector<int>& order, const Shape& shape) {
+  call.tell(0, call.input(0).dtype(), shape);
   const Tensor turned = transposed(call.input(0).reshaped(cut), order, call.workers);
   call.give(0, turned.reshaped(shape));
 }

@@ -78,6 +78,7 @@ void matmul(OpCall& call) {
   const DType type = call.input(0).dtype();
   require(call.input(1).dtype() == type, "inputs of two element types");
   const DType wide = is_float(type) ? wide_real(type) : type;
+  call.tell(0, type, ProductPlan(call.input(0).shape(), call.input(1).shape()).result);
   const Tensor product =
       matrix_product(call, converted(call.input(0), wide), converted(call.input(1), wide));
   call.give(0, converted(product, type));
@@ -164,12 +165,24 @@ Tensor product_of(OpCall& call, const Tensor& a, const Tensor& b) {
   return product;
 }
 
+// Once all is known to fit.
+void tell_product(OpCall& call) {
+  const Shape &a = call.input(0).shape(), &b = call.input(1).shape();
+  const bool flip_a = call.attributes().flag("transA"), flip_b = call.attributes().flag("transB");
+  const Shape shape{a[flip_a ? 1 : 0], b[flip_b ? 0 : 1]};
+  const bool fits = a[flip_a ? 0 : 1] == b[flip_b ? 1 : 0] &&
+                    (!call.has(2) || broadcast(shape, call.input(2).shape()) == shape);
+  if (fits) call.tell(0, call.input(0).dtype(), shape);
+}
+
 void gemm_of(OpCall& call) {
   const DType type = call.input(0).dtype();
   const DType wide = is_float(type) ? wide_real(type) : type;
   require(call.input(1).dtype() == type, "inputs of two element types");
+  require(call.input(0).rank() == 2 && call.input(1).rank() == 2,
+          "the first two inputs must be matrices");
+  tell_product(call);
   const Tensor a = converted(call.input(0), wide), b = converted(call.input(1), wide);
-  require(a.rank() == 2 && b.rank() == 2, "the first two inputs must be matrices");
   Tensor product;
   visit_products(wide, [&]<class T>() { product = product_of<T>(call, a, b); });
   const float alpha = call.attributes().real("alpha", 1), beta = call.attributes().real("beta", 1);

@@ -143,7 +143,7 @@ Tensor transposed(const Tensor& tensor, const std::vector<int>& order, compute::
   return out;
 }
 
-Tensor joined(const std::vector<Tensor>& parts, int axis, compute::Workers& workers) {
+Shape joined_shape(const std::vector<Tensor>& parts, int axis) {
   Shape shape = parts.at(0).shape();
   shape[axis] = 0;
   for (const Tensor& part : parts) {
@@ -156,6 +156,11 @@ Tensor joined(const std::vector<Tensor>& parts, int axis, compute::Workers& work
     require(like == shape, "parts of shapes " + to_string(parts[0].shape()) + " and " +
                                to_string(part.shape()) + " along axis " + std::to_string(axis));
   }
+  return shape;
+}
+
+Tensor joined(const std::vector<Tensor>& parts, int axis, compute::Workers& workers) {
+  const Shape shape = joined_shape(parts, axis);
   Tensor out(parts[0].dtype(), shape);
   const std::int64_t inner = shape.size(axis + 1, shape.rank());
   std::int64_t done = 0;

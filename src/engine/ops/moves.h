@@ -36,6 +36,7 @@ Tensor transposed(const Tensor& tensor, const std::vector<int>& order, compute::
 
 // The tensors behind each other along an axis. They agree in type and all other dimensions.
 Tensor joined(const std::vector<Tensor>& parts, int axis, compute::Workers& workers);
+Shape joined_shape(const std::vector<Tensor>& parts, int axis);
 
 // `count` elements along an axis, from `begin` on. The caller has checked the range.
 Tensor part_of(const Tensor& tensor, int axis, std::int64_t begin, std::int64_t count,

@@ -98,13 +98,16 @@ void normalize_rows(OpCall& call, bool centre) {
   const int axis = resolve_axis(call.attributes().integer("axis", -1), in.rank());
   const float epsilon = call.attributes().real("epsilon", 1e-5f);
   const DType wide = wide_real(in.dtype());
-  const Tensor x = converted(in, wide), y(wide, in.shape());
+  const DType stash = call.attributes().dtype("stash_type", DType::f32);
   const Factors scale(call.input(1), wide, in.shape(), axis);
   const Factors bias(centre ? call.input_or_none(2) : Tensor(), wide, in.shape(), axis);
   const std::int64_t rows = in.shape().size(0, axis), n = in.shape().size(axis, in.rank());
   require(n > 0, "rows without elements have no mean");
   Shape stats = in.shape();
   for (int i = axis; i < stats.rank(); ++i) stats[i] = 1;
+  call.tell(0, in.dtype(), in.shape());
+  if (centre) call.tell(1, stash, stats), call.tell(2, stash, stats);
+  const Tensor x = converted(in, wide), y(wide, in.shape());
   const Tensor mean(DType::f64, stats), inv(DType::f64, stats);
   visit_wide_reals(wide, [&]<class T>() {
     each_row(call, rows, n, [&](std::int64_t row) {
@@ -127,7 +130,6 @@ void normalize_rows(OpCall& call, bool centre) {
   });
   call.give(0, converted(y, in.dtype()));
   if (!centre) return;
-  const DType stash = call.attributes().dtype("stash_type", DType::f32);
   if (call.wants(1)) call.give(1, converted(mean, stash));
   if (call.wants(2)) call.give(2, converted(inv, stash));
 }
@@ -155,8 +157,9 @@ void normalize_groups(OpCall& call, std::int64_t groups, bool per_group) {
   const std::int64_t each = channels / groups, pixels = in.shape().size(2, in.rank());
   const DType wide = wide_real(in.dtype());
   const std::int64_t count = per_group ? groups : channels;
-  const Tensor x = converted(in, wide), y(wide, in.shape());
   const Tensor scale = numbers(call, 1, wide, count), bias = numbers(call, 2, wide, count);
+  call.tell(0, in.dtype(), in.shape());
+  const Tensor x = converted(in, wide), y(wide, in.shape());
   const float epsilon = call.attributes().real("epsilon", 1e-5f);
   visit_wide_reals(wide, [&]<class T>() {
     each_row(call, in.shape()[0] * groups, each * pixels, [&](std::int64_t row) {
@@ -264,6 +267,7 @@ void lrn(OpCall& call) {
   const double bias = static_cast<double>(call.attributes().real("bias", 1));
   const std::int64_t pixels = in.shape().size(2, in.rank());
   const std::int64_t before = (size - 1) / 2, after = size - 1 - before;
+  call.tell(0, in.dtype(), in.shape());
   const DType wide = wide_real(in.dtype());
   const Tensor x = converted(in, wide), y(wide, in.shape());
   if (in.size() > 0)

@@ -73,11 +73,21 @@ void each_output(OpCall& call, const Window& window, const Body& body) {
                     });
 }
 
+Shape output_of(const OpCall& call, const Window& window) {
+  return window.output(call.input(0).shape()[0], call.input(0).shape()[1]);
+}
+
+// The input to compute with, once the output is told of.
+Tensor widened_for(OpCall& call, const Window& window) {
+  call.tell(0, call.input(0).dtype(), output_of(call, window));
+  return widened(call.input(0));
+}
+
 void average_pool(OpCall& call) {
-  const Tensor x = widened(call.input(0));
   const Window window = pooling_window(call);
   const bool padding_counts = call.attributes().flag("count_include_pad");
-  const Tensor y(x.dtype(), window.output(x.shape()[0], x.shape()[1]));
+  const Tensor x = widened_for(call, window);
+  const Tensor y(x.dtype(), output_of(call, window));
   visit_wide(x.dtype(), [&]<class T>() {
     const T* const in = as<T>(x).data();
     T* const out = as<T>(y).data();
@@ -126,9 +136,9 @@ void largest(OpCall& call, const Window& window, const Tensor& x, const Tensor& 
 void max_pool(OpCall& call) {
   const DType type = call.input(0).dtype();
   const bool bytes = type == DType::i8 || type == DType::u8;
-  const Tensor x = bytes ? call.input(0) : widened(call.input(0));
   const Window window = pooling_window(call);
-  const Shape shape = window.output(x.shape()[0], x.shape()[1]);
+  const Shape shape = output_of(call, window);
+  const Tensor x = bytes ? call.input(0) : widened_for(call, window);
   const Tensor y(x.dtype(), shape);
   const Tensor places = call.wants(1) ? call.output(1, DType::i64, shape) : Tensor();
   visit_types<float, double, std::int8_t, std::uint8_t>(
@@ -145,10 +155,10 @@ double norm_of(OpCall& call) {
 }
 
 void lp_pool(OpCall& call) {
-  const Tensor x = widened(call.input(0));
   const Window window = pooling_window(call);
   const double p = norm_of(call);
-  const Tensor y(x.dtype(), window.output(x.shape()[0], x.shape()[1]));
+  const Tensor x = widened_for(call, window);
+  const Tensor y(x.dtype(), output_of(call, window));
   visit_wide(x.dtype(), [&]<class T>() {
     const T* const in = as<T>(x).data();
     T* const out = as<T>(y).data();
@@ -167,10 +177,11 @@ void lp_pool(OpCall& call) {
 // reduce(values of a channel) is its one number.
 template <class Reduce>
 void global_pool(OpCall& call, const Reduce& reduce) {
-  const Tensor x = widened(call.input(0));
-  require(x.rank() >= 2, "an input of shape " + to_string(x.shape()) + " has no channels");
-  Shape shape = x.shape();
+  Shape shape = call.input(0).shape();
+  require(shape.rank() >= 2, "an input of shape " + to_string(shape) + " has no channels");
   for (int i = 2; i < shape.rank(); ++i) shape[i] = 1;
+  call.tell(0, call.input(0).dtype(), shape);
+  const Tensor x = widened(call.input(0));
   const auto size = static_cast<std::size_t>(x.shape().size(2, x.rank()));
   const Tensor y(x.dtype(), shape);
   visit_wide(x.dtype(), [&]<class T>() {

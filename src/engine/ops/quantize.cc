@@ -107,7 +107,7 @@ void quantize(OpCall& call) {
   const DType asked = asked_type(call, "output_dtype");
   const DType to = zero ? zero.dtype() : asked == DType::none ? DType::u8 : asked;
   require(asked == DType::none || asked == to, "output_dtype is not the zero point's type");
-  call.output(0, to, in.shape());  // who asks for the type alone is told now
+  call.tell(0, to, in.shape());
   const DType precision = division_type(call, in, scale);
   const Tensor x = converted(in, precision), s = converted(scale, precision);
   const Tensor steps(DType::f64, in.shape());

@@ -235,6 +235,9 @@ void recurrent(OpCall& call) {
   const bool late_reset =
       kKind == LayerKind::gru && call.attributes().integer("linear_before_reset", 0) != 0;
   const DType wide = layer.x.dtype();
+  call.tell(0, type, layer.output_shape());
+  call.tell(1, type, layer.state_shape());
+  if (kKind == LayerKind::lstm) call.tell(2, type, layer.state_shape());
   const Tensor y(wide, layer.output_shape()), h(wide, layer.state_shape());
   const Tensor c = kKind == LayerKind::lstm ? Tensor(wide, layer.state_shape()) : Tensor();
   visit_wide(wide, [&]<class T>() {

@@ -210,6 +210,7 @@ void reduce(OpCall& call) {
   const Tensor& in = call.input(0);
   const std::vector<bool> reduces = axes_to_reduce(call, in.rank());
   const Shape shape = shape_without(in.shape(), reduces, call.attributes().flag("keepdims", true));
+  call.tell(0, in.dtype(), shape);
   call.give(0, reduced<Reducer>(call, in, Groups(in.shape(), reduces), shape));
 }
 

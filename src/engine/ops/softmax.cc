@@ -36,6 +36,7 @@ template <class F>
 void each_line(OpCall& call, F&& f) {
   const Tensor& in = call.input(0);
   const Along along = Along::of(call);
+  call.tell(0, in.dtype(), in.shape());
   const Tensor wide = converted(in, wide_real(in.dtype()));
   const Tensor out(wide.dtype(), in.shape());
   if (in.size() > 0)
@@ -123,6 +124,7 @@ template <class F>
 void running(OpCall& call) {
   const Tensor& in = call.input(0);
   const int axis = resolve_axis(integer_of(call, 1), in.rank());
+  call.tell(0, in.dtype(), in.shape());
   const Tensor wide = converted(in, wide_number(in.dtype()));
   const Tensor out(wide.dtype(), in.shape());
   if (in.size() == 0) return call.give(0, converted(out, in.dtype()));

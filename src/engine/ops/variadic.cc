@@ -31,14 +31,23 @@ struct Most {
   }
 };
 
+void tell_stretched(OpCall& call) {
+  require(call.inputs() > 0, "there is no input");
+  Shape shape = call.input(0).shape();
+  for (std::size_t i = 1; i < call.inputs(); ++i) {
+    require(call.input(i).dtype() == call.input(0).dtype(), "inputs of different element types");
+    shape = broadcast(shape, call.input(i).shape());
+  }
+  call.tell(0, call.input(0).dtype(), shape);
+}
+
 // The inputs joined by F, one after the other, as their wide type.
 template <class F>
 Tensor joined(OpCall& call) {
-  require(call.inputs() > 0, "there is no input");
+  tell_stretched(call);
   const DType type = call.input(0).dtype(), wide = wide_number(type);
   Tensor result = converted(call.input(0), wide);
   for (std::size_t i = 1; i < call.inputs(); ++i) {
-    require(call.input(i).dtype() == type, "inputs of different element types");
     const Tensor next = converted(call.input(i), wide);
     const Tensor out(wide, broadcast(result.shape(), next.shape()));
     visit_wide_numbers(wide, [&]<class W>() {
