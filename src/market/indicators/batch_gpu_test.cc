@@ -56,20 +56,35 @@ class BatchOnGpu : public testing::Test {
   }
 };
 
-TEST_F(BatchOnGpu, AgreesForEveryIndicatorAndRaggedSizes) {
-  for (const auto& [series, bars] : std::vector<std::pair<std::size_t, std::size_t>>{
-           {1, 1}, {1, 17}, {3, 64}, {33, 301}, {100, 1000}, {5, 40001}}) {
-    const Market market(series, bars);
-    for (const Indicator& one : indicators()) compare(one, one.plan(), market);
-  }
+using Size = std::pair<std::size_t, std::size_t>;  // series, bars
+class RaggedOnGpu : public BatchOnGpu, public testing::WithParamInterface<Size> {};
+
+TEST_P(RaggedOnGpu, AgreesForEveryIndicator) {
+  const Market market(GetParam().first, GetParam().second);
+  for (const Indicator& one : indicators()) compare(one, one.plan(), market);
 }
 
-TEST_F(BatchOnGpu, AgreesForPeriodsUpToThoseThatNeedGlobalMemory) {
+INSTANTIATE_TEST_SUITE_P(Sizes, RaggedOnGpu,
+                         testing::Values(Size{1, 1}, Size{1, 17}, Size{3, 64}, Size{33, 301},
+                                         Size{100, 1000}, Size{5, 40001}),
+                         [](const auto& one) {
+                           return std::to_string(one.param.first) + "x" +
+                                  std::to_string(one.param.second);
+                         });
+
+class PeriodsOnGpu : public BatchOnGpu, public testing::WithParamInterface<const char*> {};
+
+TEST_P(PeriodsOnGpu, AgreeUpToThoseThatNeedGlobalMemory) {
   const Market market(7, 9000);
-  for (const std::string_view name : {"SMA", "WMA", "BBANDS", "MAX", "CCI", "WILLR", "MOM", "RSI"})
-    for (const double period : {2.0, 3.0, 31.0, 300.0, 1000.0, 4000.0})
-      compare(indicator(name), indicator(name).plan({{"timeperiod", period}}), market);
+  const Indicator& one = indicator(GetParam());
+  for (const double period : {2.0, 3.0, 31.0, 300.0, 1000.0, 4000.0})
+    compare(one, one.plan({{"timeperiod", period}}), market);
 }
+
+INSTANTIATE_TEST_SUITE_P(Indicators, PeriodsOnGpu,
+                         testing::Values("SMA", "WMA", "BBANDS", "MAX", "CCI", "WILLR", "MOM",
+                                         "RSI"),
+                         [](const auto& one) { return std::string(one.param); });
 
 TEST_F(BatchOnGpu, LeadingNansAreSkippedPerSeries) {
   Market market(40, 300);
