@@ -5,6 +5,11 @@
 
 namespace sluice::engine::cuda {
 
+template <Activation kActivation>
+struct ActivationKind {
+  static constexpr Activation value = kActivation;
+};
+
 __device__ inline float activated(float x, Activation activation, float low, float high) {
   switch (activation) {
     case Activation::none: return x;
@@ -19,6 +24,26 @@ __device__ inline float activated(float x, Activation activation, float low, flo
     case Activation::clip: return x < low ? low : x > high ? high : x;
   }
   return x;
+}
+
+// Of many: what to do is asked once, so that the way of each is short.
+template <int N>
+__device__ void activate(float (&x)[N], Activation activation, float low, float high) {
+  const auto each = [&](auto kind) {
+#pragma unroll
+    for (float& one : x) one = activated(one, decltype(kind)::value, low, high);
+  };
+  switch (activation) {
+    case Activation::none: return;
+    case Activation::relu: return each(ActivationKind<Activation::relu>());
+    case Activation::gelu: return each(ActivationKind<Activation::gelu>());
+    case Activation::gelu_tanh: return each(ActivationKind<Activation::gelu_tanh>());
+    case Activation::tanh: return each(ActivationKind<Activation::tanh>());
+    case Activation::sigmoid: return each(ActivationKind<Activation::sigmoid>());
+    case Activation::silu: return each(ActivationKind<Activation::silu>());
+    case Activation::hard_swish: return each(ActivationKind<Activation::hard_swish>());
+    case Activation::clip: return each(ActivationKind<Activation::clip>());
+  }
 }
 
 }  // namespace sluice::engine::cuda

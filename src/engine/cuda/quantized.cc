@@ -1,11 +1,15 @@
-// Products and convolutions of small numbers: cuBLASLt on the tensor cores, in stretches of rows
-// whose sums stay in the GPU's cache until they are finished.
+// Products and convolutions of small numbers: one kernel of ours; on GPUs that it does not run on
+// cuBLASLt, in stretches of rows whose sums stay in the GPU's cache until they are finished.
 #include "engine/cuda/quantized.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "engine/cuda/product.h"
+#include "engine/cuda/quantized_tile.h"
 #include "engine/cuda/site.h"
 #include "engine/edit.h"
 #include "engine/fused.h"
@@ -38,60 +42,110 @@ SmallType small_type(DType type) {
 }
 
 struct Parts {
-  std::unique_ptr<ProductPlan> product;
-  SmallRows rows;       // of one stretch
-  bool writes = false;  // rows are written; read where they lie otherwise
+  std::unique_ptr<ProductPlan> product;  // null: our own kernel
+  SmallTile tile = SmallTile::large;     // of that
+  SmallType type = SmallType::i8;        // of x
+  SmallRows rows;                        // of one stretch
+  bool writes = false;                   // rows are written; read where they lie otherwise
   SmallFinish finish;
   ConstMemory weight, shift;
   std::int64_t m = 0, stretch = 0, k = 0;
   std::string what;
 };
 
-class Quantized final : public Kernel {
- public:
-  explicit Quantized(Parts parts) : p_(std::move(parts)) {}
+// Rows that lie one behind the other.
+SmallRows as_matrix(const SmallRows& rows) {
+  SmallRows all;
+  all.row = rows.row;
+  all.channels = static_cast<int>(rows.row);
+  return all;
+}
 
-  void run(const KernelArgs& args) const override {
-    for (std::int64_t row = 0; row < p_.m; row += p_.stretch)
-      run_stretch(args, std::min(row, p_.m - p_.stretch));  // the last begins before the end
-  }
+class QuantizedKernel : public Kernel {
+ public:
+  explicit QuantizedKernel(Parts parts) : p_(std::move(parts)) {}
   std::string_view what() const override { return p_.what; }
-  std::size_t scratch() const override { return sums_at() + sum_bytes() + p_.product->scratch(); }
   bool reads_constant(std::size_t input) const override { return input != 1; }
 
- private:
-  std::size_t sums_at() const { return p_.writes ? round_up(p_.stretch * p_.rows.row) : 0; }
-  std::size_t sum_bytes() const { return round_up(p_.stretch * p_.finish.sum_row * 4); }
+ protected:
+  std::size_t written_bytes() const { return p_.writes ? round_up(p_.stretch * p_.rows.row) : 0; }
 
-  void run_stretch(const KernelArgs& args, std::int64_t row) const {
-    auto* const stream = static_cast<CUstream_st*>(args.stream);
-    auto* const scratch = static_cast<std::byte*>(args.scratch);
-    const void* a = static_cast<const std::byte*>(args.inputs[0]) + row * p_.k;
-    if (p_.writes) {
-      SmallRows rows = p_.rows;
-      rows.x = args.inputs[0];
-      rows.to = scratch;
-      rows.first = row;
-      enqueue(rows, stream);
-      a = scratch;
-    }
-    std::byte* const sums = scratch + sums_at();
-    p_.product->run({a, p_.weight.get(), nullptr, nullptr, sums, sums + sum_bytes()}, stream);
+  void write_rows(const KernelArgs& args, std::int64_t first) const {
+    SmallRows rows = p_.rows;
+    rows.x = args.inputs[0];
+    rows.to = args.scratch;
+    rows.first = first;
+    enqueue(rows, static_cast<CUstream_st*>(args.stream));
+  }
+
+  SmallFinish finish_from(const KernelArgs& args, std::int64_t row) const {
     const auto input = [&](std::size_t i) -> const std::byte* {
       return i < args.inputs.size() ? static_cast<const std::byte*>(args.inputs[i]) : nullptr;
     };
     SmallFinish f = p_.finish;
-    f.sums = sums;
     f.shift = static_cast<const std::int32_t*>(p_.shift.get());
     f.scale = reinterpret_cast<const float*>(input(4));
     f.bias = reinterpret_cast<const float*>(input(2));
     const std::int64_t at = row * f.n;
     if (f.residual_type != SmallType::none) f.residual = input(3) + at * bytes_of(f.residual_type);
     f.y = static_cast<std::byte*>(args.outputs[0]) + at * bytes_of(f.to);
-    enqueue(f, stream);
+    return f;
   }
 
   Parts p_;
+};
+
+// Without what comes with the arguments.
+SmallProduct product_of(const Parts& parts) {
+  return {.rows = parts.writes ? as_matrix(parts.rows) : parts.rows,
+          .type = parts.type,
+          .weight = parts.weight.get(),
+          .finish = parts.finish,
+          .tile = parts.tile};
+}
+
+class OwnProduct final : public QuantizedKernel {
+ public:
+  using QuantizedKernel::QuantizedKernel;
+
+  void run(const KernelArgs& args) const override {
+    SmallProduct product = product_of(p_);
+    product.finish = finish_from(args, 0);
+    product.rows.x = p_.writes ? args.scratch : args.inputs[0];
+    if (p_.writes) write_rows(args, 0);
+    enqueue(product, static_cast<CUstream_st*>(args.stream));
+  }
+  std::size_t scratch() const override { return written_bytes(); }
+};
+
+class LibraryProduct final : public QuantizedKernel {
+ public:
+  using QuantizedKernel::QuantizedKernel;
+
+  void run(const KernelArgs& args) const override {
+    for (std::int64_t row = 0; row < p_.m; row += p_.stretch)
+      run_stretch(args, std::min(row, p_.m - p_.stretch));  // the last begins before the end
+  }
+  std::size_t scratch() const override {
+    return written_bytes() + sum_bytes() + p_.product->scratch();
+  }
+
+ private:
+  std::size_t sum_bytes() const { return round_up(p_.stretch * p_.finish.sum_row * 4); }
+
+  void run_stretch(const KernelArgs& args, std::int64_t row) const {
+    auto* const stream = static_cast<CUstream_st*>(args.stream);
+    const void* a = static_cast<const std::byte*>(args.inputs[0]) + row * p_.k;
+    if (p_.writes) {
+      write_rows(args, row);
+      a = args.scratch;
+    }
+    std::byte* const sums = static_cast<std::byte*>(args.scratch) + written_bytes();
+    p_.product->run({a, p_.weight.get(), nullptr, nullptr, sums, sums + sum_bytes()}, stream);
+    SmallFinish f = finish_from(args, row);
+    f.sums = sums;
+    enqueue(f, stream);
+  }
 };
 
 // Of n columns, k values each, as rows of `row` bytes, in the order [places, channels].
@@ -137,12 +191,34 @@ SmallFinish finish_of(const Site& site, std::int64_t n, bool residual_first) {
   return f;
 }
 
-// Everything but the rows, which are there.
-std::unique_ptr<Kernel> finished(const Site& site, Context& context, Parts parts,
-                                 const std::vector<std::uint8_t>& columns) {
+// Whether the rows that results see are there already, one behind the other.
+bool lies_as_rows(const SmallRows& r) {
+  return r.kernel_high * r.kernel_wide == 1 && r.stride_high == 1 && r.stride_wide == 1 &&
+         r.out_high == r.high && r.out_wide == r.wide;
+}
+
+std::unique_ptr<Kernel> own_product(const Site& site, Context& context, Parts parts,
+                                    const std::vector<std::uint8_t>& columns) {
+  const auto n = static_cast<std::int64_t>(parts.finish.n);
+  const int zero = static_cast<int>(site.attributes().integer("zero", 0));
+  parts.writes = parts.rows.channels % kTogether != 0;
+  parts.stretch = parts.rows.count = parts.finish.rows = parts.m;
+  parts.weight = context.constant(packed_weights(columns, n, parts.k, parts.rows.row));
+  if (zero != 0 && parts.finish.whole)
+    parts.shift = context.constant(shift_of(columns, n, parts.k, zero));
+  parts.tile = quickest_tile(context, product_of(parts));
+  parts.what =
+      fmt::format("product of {} with all that follows", parts.finish.whole ? "bytes" : "fp8");
+  return std::make_unique<OwnProduct>(std::move(parts));
+}
+
+std::unique_ptr<Kernel> library_product(const Site& site, Context& context, Parts parts,
+                                        const std::vector<std::uint8_t>& columns) {
   const bool bytes = is_byte(site.in(0).dtype);
   const auto n = static_cast<std::int64_t>(parts.finish.n);
   const std::int64_t row = parts.rows.row;
+  parts.rows.flip = site.in(0).dtype == DType::u8 ? 0x80 : 0;
+  parts.writes = parts.rows.flip != 0 || row != parts.k || !lies_as_rows(parts.rows);
   parts.stretch = std::min({parts.m, std::max<std::int64_t>(128, kSumBytes / (4 * up(n))),
                             std::max<std::int64_t>(128, kRowBytes / row)});
   parts.rows.count = parts.finish.rows = parts.stretch;
@@ -158,7 +234,15 @@ std::unique_ptr<Kernel> finished(const Site& site, Context& context, Parts parts
   parts.weight = context.constant(packed_weights(columns, n, parts.k, row));
   if (bytes && shifted != 0) parts.shift = context.constant(shift_of(columns, n, parts.k, shifted));
   parts.what = std::string("cuBLASLt product of ") + (bytes ? "bytes" : "fp8") + ", then the rest";
-  return std::make_unique<Quantized>(std::move(parts));
+  return std::make_unique<LibraryProduct>(std::move(parts));
+}
+
+std::unique_ptr<Kernel> made(const Site& site, Context& context, Parts parts,
+                             const std::vector<std::uint8_t>& columns) {
+  parts.type = small_type(site.in(0).dtype);
+  const bool own = context.capability() >= small_product_capability(parts.type) &&
+                   parts.m <= std::numeric_limits<int>::max();
+  return (own ? own_product : library_product)(site, context, std::move(parts), columns);
 }
 
 bool takes(const Site& site, const Tensor& w) {
@@ -187,10 +271,8 @@ std::unique_ptr<Kernel> linear(const Graph& graph, const Node& node, Context& co
   parts.k = k;
   parts.rows.row = up(k);
   parts.rows.channels = static_cast<int>(k);
-  parts.rows.flip = site.in(0).dtype == DType::u8 ? 0x80 : 0;
-  parts.writes = parts.rows.flip != 0 || up(k) != k;
   parts.finish = finish_of(site, n, false);
-  return finished(site, context, std::move(parts), columns);
+  return made(site, context, std::move(parts), columns);
 }
 
 void set_window(SmallRows& rows, const Shape& in, const Window::Axis& high,
@@ -224,13 +306,9 @@ std::unique_ptr<Kernel> conv(const Graph& graph, const Node& node, Context& cont
   parts.k = ins * places;
   parts.rows.row = up(parts.k);
   set_window(parts.rows, in, high, wide);
-  parts.rows.flip = site.in(0).dtype == DType::u8 ? 0x80 : 0;
   parts.rows.outside = static_cast<unsigned char>(site.attributes().integer("zero", 0));
-  const bool pixels =
-      places == 1 && high.stride == 1 && wide.stride == 1 && high.out == in[1] && wide.out == in[2];
-  parts.writes = !pixels || parts.rows.flip != 0 || parts.rows.row != parts.k;
   parts.finish = finish_of(site, n, true);
-  return finished(site, context, std::move(parts), columns);
+  return made(site, context, std::move(parts), columns);
 }
 
 // Of one scale; of others, and of f32 as whole numbers, there are kernels elsewhere.

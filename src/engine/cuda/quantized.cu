@@ -1,9 +1,5 @@
-#include <cuda_fp8.h>
-
-#include "engine/cuda/activation.cuh"
-#include "engine/cuda/element.cuh"
 #include "engine/cuda/grid.cuh"
-#include "engine/cuda/quantized.h"
+#include "engine/cuda/quantized_finish.cuh"
 
 namespace sluice::engine::cuda {
 namespace {
@@ -12,81 +8,41 @@ constexpr int kThreads = 256;
 
 // ---- rows ----------------------------------------------------------------------------------
 
-// N bytes of a row a thread, of one pixel all. Limit: memory.
-template <int N>
+// 16 bytes of a row a thread. kWhole: of one pixel all. Limit: memory.
+template <bool kWhole>
 __global__ void __launch_bounds__(kThreads) write_rows(SmallRows r, long long packs) {
-  using P = Pack<unsigned char, N>;
+  using P = Pack<unsigned char, 16>;
   const long long i = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= packs) return;
-  const long long a_row = r.row / N;
-  const long long row = r.first + i / a_row;
-  const auto k = static_cast<int>(i % a_row) * N;
-  const int place = k / r.channels, channel = k % r.channels;
+  const auto a_row = static_cast<int>(r.row / 16), pixels = r.out_high * r.out_wide;
+  const long long row = r.first + i / a_row, image = row / pixels;
+  const int pixel = static_cast<int>(row - image * pixels);
+  const int top = pixel / r.out_wide * r.stride_high - r.top;
+  const int left = pixel % r.out_wide * r.stride_wide - r.left;
+  const auto* const from = static_cast<const unsigned char*>(r.x) +
+                           image * r.high * r.wide * static_cast<long long>(r.channels);
+  const int k = static_cast<int>(i % a_row) * 16;
+  int place = k / r.channels, channel = k % r.channels;
   P value{};
-  if (place < r.kernel_high * r.kernel_wide) {
-    const auto column = static_cast<int>(row % r.out_wide);
-    const long long line = row / r.out_wide;
-    const int y = static_cast<int>(line % r.out_high) * r.stride_high - r.top +
-                  place / r.kernel_wide * r.dilation_high;
-    const int x = column * r.stride_wide - r.left + place % r.kernel_wide * r.dilation_wide;
-    const bool inside = y >= 0 && y < r.high && x >= 0 && x < r.wide;
-    const long long pixel = ((line / r.out_high) * r.high + y) * r.wide + x;
-    if (inside)
-      value = *reinterpret_cast<const P*>(static_cast<const unsigned char*>(r.x) +
-                                          pixel * r.channels + channel);
 #pragma unroll
-    for (int e = 0; e < N; ++e) value.at[e] = (inside ? value.at[e] : r.outside) ^ r.flip;
+  for (int e = 0; e < 16; e += kWhole ? 16 : 1) {
+    if (place >= r.kernel_high * r.kernel_wide) break;
+    const int y = top + place / r.kernel_wide * r.dilation_high;
+    const int x = left + place % r.kernel_wide * r.dilation_wide;
+    const bool is_inside = y >= 0 && y < r.high && x >= 0 && x < r.wide;
+    const long long at = (static_cast<long long>(y) * r.wide + x) * r.channels + channel;
+    if constexpr (kWhole) {
+      if (is_inside) value = *reinterpret_cast<const P*>(from + at);
+      for (unsigned char& byte : value.at) byte = (is_inside ? byte : r.outside) ^ r.flip;
+    } else {
+      value.at[e] = (is_inside ? from[at] : r.outside) ^ r.flip;
+      if (++channel == r.channels) channel = 0, ++place;
+    }
   }
-  reinterpret_cast<P*>(static_cast<unsigned char*>(r.to))[i] = value;
-}
-
-template <int N>
-void enqueue_rows(const SmallRows& rows, cudaStream_t stream) {
-  const long long packs = rows.count * rows.row / N;
-  if (packs > 0) launch(stream, one_each(packs, kThreads), write_rows<N>, rows, packs);
+  static_cast<P*>(r.to)[i] = value;
 }
 
 // ---- sums ----------------------------------------------------------------------------------
-
-__device__ float real_at(const void* from, SmallType type, long long i) {
-  if (type == SmallType::f16) return wide(static_cast<const __half*>(from)[i]);
-  if (type == SmallType::bf16) return wide(static_cast<const __nv_bfloat16*>(from)[i]);
-  return static_cast<const float*>(from)[i];
-}
-
-__device__ float residual_at(const SmallFinish& f, long long i) {
-  float steps = 0;
-  switch (f.residual_type) {
-    case SmallType::f32:
-    case SmallType::f16:
-    case SmallType::bf16: return real_at(f.residual, f.residual_type, i);
-    case SmallType::u8: steps = static_cast<const unsigned char*>(f.residual)[i]; break;
-    case SmallType::i8: steps = static_cast<const signed char*>(f.residual)[i]; break;
-    default: return 0;
-  }
-  return (steps - static_cast<float>(f.residual_zero)) * f.residual_scale;
-}
-
-__device__ unsigned char fp8_of(float x) {
-  return __nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3);
-}
-
-__device__ unsigned char steps_of(float x, SmallType to, float scale, int zero) {
-  const float steps = x / scale;
-  if (to == SmallType::f8e4m3) return fp8_of(steps);
-  const float low = to == SmallType::i8 ? -128 : 0;
-  // NaN is the lowest.
-  const float held = fminf(low + 255, fmaxf(low, rintf(steps) + static_cast<float>(zero)));
-  return static_cast<unsigned char>(static_cast<int>(held));
-}
-
-template <class T, int N>
-__device__ void store(void* to, long long i, const float (&numbers)[N]) {
-  Pack<T, N> pack;
-#pragma unroll
-  for (int e = 0; e < N; ++e) pack.at[e] = narrow<T>(numbers[e]);
-  static_cast<Pack<T, N>*>(to)[i] = pack;
-}
 
 // N columns a thread. Limit: memory.
 template <class Sum, int N>
@@ -98,27 +54,8 @@ __global__ void __launch_bounds__(kThreads) finish(SmallFinish f, long long pack
   const int column = static_cast<int>(i % a_row) * N;
   const auto sums = *reinterpret_cast<const Pack<Sum, N>*>(static_cast<const Sum*>(f.sums) +
                                                            row * f.sum_row + column);
-  float made[N];
-#pragma unroll
-  for (int e = 0; e < N; ++e) {
-    Sum sum = sums.at[e];
-    if (f.shift != nullptr) sum -= static_cast<Sum>(f.shift[column + e]);
-    float x = static_cast<float>(sum) * f.scale[column + e];
-    if (f.bias != nullptr) x += f.bias[column + e];
-    const float more = residual_at(f, row * f.n + column + e);
-    x = activated(f.residual_first ? x + more : x, f.activation, f.low, f.high);
-    made[e] = f.residual_first ? x : x + more;
-  }
-  switch (f.to) {
-    case SmallType::f32: return store<float, N>(f.y, i, made);
-    case SmallType::f16: return store<__half, N>(f.y, i, made);
-    case SmallType::bf16: return store<__nv_bfloat16, N>(f.y, i, made);
-    default: break;
-  }
-  Pack<unsigned char, N> small;
-#pragma unroll
-  for (int e = 0; e < N; ++e) small.at[e] = steps_of(made[e], f.to, f.to_scale, f.to_zero);
-  static_cast<Pack<unsigned char, N>*>(f.y)[i] = small;
+  Packs<N, 1> own{.at = i, .step = 0, .count = 1};
+  Columns<Sum, N>(f, column).finish(f, own, [&](int) { return sums; });
 }
 
 template <class Sum>
@@ -132,10 +69,25 @@ void enqueue_finish(const SmallFinish& f, cudaStream_t stream) {
 
 // ---- steps ---------------------------------------------------------------------------------
 
-__global__ void __launch_bounds__(kThreads) to_steps(SmallSteps s) {
+// N numbers a thread. Limit: memory.
+template <class T, int N>
+__global__ void __launch_bounds__(kThreads) to_steps(SmallSteps s, long long packs) {
   const long long i = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i < s.count)
-    static_cast<unsigned char*>(s.y)[i] = steps_of(real_at(s.x, s.from, i), s.to, s.scale, s.zero);
+  if (i >= packs) return;
+  Packs<N, 1> pack{.at = i, .step = 0, .count = 1};
+  pack.template load_as<T>(s.x, [](T x) { return wide(x); });
+  pack.store(s.y, s.to, s.scale, s.zero);
+}
+
+template <class T>
+void enqueue_steps(const SmallSteps& s, cudaStream_t stream) {
+  constexpr int kWide = 16 / sizeof(T);
+  if (s.count == 0) return;
+  if (s.count % kWide == 0)
+    launch(stream, one_each(s.count / kWide, kThreads), to_steps<T, kWide>, s,
+           static_cast<long long>(s.count / kWide));
+  else
+    launch(stream, one_each(s.count, kThreads), to_steps<T, 1>, s, static_cast<long long>(s.count));
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -147,9 +99,11 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void enqueue(const SmallRows& rows, CUstream_st* stream) {
-  const auto divides = [&](int n) { return rows.channels % n == 0 && rows.row % n == 0; };
-  if (divides(16)) return enqueue_rows<16>(rows, stream);
-  return divides(4) ? enqueue_rows<4>(rows, stream) : enqueue_rows<1>(rows, stream);
+  const long long packs = rows.count * rows.row / 16;
+  if (packs == 0) return;
+  const bool whole = rows.channels % 16 == 0;
+  launch(stream, one_each(packs, kThreads), whole ? write_rows<true> : write_rows<false>, rows,
+         packs);
 }
 
 void enqueue(const SmallFinish& finish, CUstream_st* stream) {
@@ -157,7 +111,11 @@ void enqueue(const SmallFinish& finish, CUstream_st* stream) {
 }
 
 void enqueue(const SmallSteps& steps, CUstream_st* stream) {
-  if (steps.count > 0) launch(stream, one_each(steps.count, kThreads), to_steps, steps);
+  switch (steps.from) {
+    case SmallType::f16: return enqueue_steps<__half>(steps, stream);
+    case SmallType::bf16: return enqueue_steps<__nv_bfloat16>(steps, stream);
+    default: return enqueue_steps<float>(steps, stream);
+  }
 }
 
 void enqueue_from_fp8(const void* x, float* y, std::int64_t count, float scale,

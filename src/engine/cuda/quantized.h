@@ -1,4 +1,5 @@
-// Products of small numbers around cuBLASLt: rows as it wants them, and what its sums become.
+// Products of small numbers: in one kernel; around cuBLASLt rows as it wants them, and
+// what its sums become.
 #pragma once
 
 #include <cstdint>
@@ -53,6 +54,21 @@ struct SmallFinish {
   void* y = nullptr;
 };
 void enqueue(const SmallFinish& finish, CUstream_st* stream);
+
+// A product or convolution with all that follows, of fewer than 2^31 rows. The left side is rows.x,
+// whose channels must come in sixteens (rows.to, first, count and flip are not used); weight lies
+// as n rows of rows.row bytes, of i8 or of f8e4m3 as x is.
+enum class SmallTile { large, tall, little, hopper, hopper_narrow, hopper_wide };
+struct SmallProduct {
+  SmallRows rows{};
+  SmallType type = SmallType::i8;  // of rows.x: u8, i8 or f8e4m3
+  const void* weight = nullptr;
+  SmallFinish finish{};  // without its sums
+  SmallTile tile = SmallTile::large;
+};
+// The compute capability that a GPU needs for it.
+inline int small_product_capability(SmallType type) { return type == SmallType::f8e4m3 ? 89 : 80; }
+void enqueue(const SmallProduct& product, CUstream_st* stream);
 
 // x, of f32, f16 or bf16, in steps.
 struct SmallSteps {

@@ -1,0 +1,73 @@
+#include "engine/cuda/quantized_tile.h"
+
+#include <fmt/core.h>
+
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "engine/cuda/quantized_hopper.h"
+
+namespace sluice::engine::cuda {
+namespace {
+
+using NamedTile = std::pair<SmallTile, const char*>;
+constexpr NamedTile kTiles[] = {{SmallTile::large, "128 x 128"},
+                                {SmallTile::tall, "128 x 64"},
+                                {SmallTile::little, "64 x 64"},
+                                {SmallTile::hopper, "128 x 128 on Hopper"},
+                                {SmallTile::hopper_narrow, "128 x 64 on Hopper"},
+                                {SmallTile::hopper_wide, "128 x 256 on Hopper"}};
+
+std::span<const NamedTile> tiles_for(const Context& context) {
+  return std::span(kTiles).first(context.capability() == kHopper ? std::size(kTiles) : 3);
+}
+
+std::string name_of(const SmallProduct& p) {
+  const SmallRows& r = p.rows;
+  return fmt::format("tile of a product {} x {} x {}, {} channels, window {} x {} by {}, {} {} {}",
+                     p.finish.rows, p.finish.n, r.row, r.channels, r.kernel_high, r.kernel_wide,
+                     r.stride_high, static_cast<int>(p.type), static_cast<int>(p.finish.to),
+                     static_cast<int>(p.finish.residual_type));
+}
+
+// With made-up numbers wherever it reads.
+SmallProduct sample_of(Context& context, SmallProduct p) {
+  const auto sample = [&](std::size_t slot, std::int64_t count, DType dtype) {
+    return context.sample(slot, static_cast<std::size_t>(count) * bytes(dtype), dtype);
+  };
+  const std::int64_t images = p.finish.rows / (std::int64_t{p.rows.out_high} * p.rows.out_wide);
+  const std::int64_t size = p.finish.rows * p.finish.n * 4;  // bytes, of any type
+  p.rows.x = sample(0, images * p.rows.high * p.rows.wide * p.rows.channels, DType::u8);
+  p.finish.scale = static_cast<const float*>(sample(1, p.finish.n, DType::f32));
+  p.finish.y = sample(2, size, DType::u8);
+  if (p.finish.residual_type != SmallType::none) p.finish.residual = sample(3, size, DType::u8);
+  return p;
+}
+
+SmallTile guess(const Context& context, const SmallProduct& p) {
+  const auto large = (p.finish.rows + 127) / 128 * ((p.finish.n + 127) / 128);
+  return large >= context.multiprocessors() ? SmallTile::large : SmallTile::little;
+}
+
+}  // namespace
+
+SmallTile quickest_tile(Context& context, const SmallProduct& product) {
+  const std::string of = name_of(product);
+  if (const std::string* const known = context.choice(of))
+    for (const auto& [tile, name] : tiles_for(context))
+      if (name == *known) return tile;
+  if (!context.options.measure) return guess(context, product);
+  SmallProduct sample = sample_of(context, product);
+  double best = std::numeric_limits<double>::max();
+  const NamedTile* chosen = kTiles;
+  for (const NamedTile& one : tiles_for(context)) {
+    sample.tile = one.first;
+    const double us = context.measure_us([&] { enqueue(sample, context.stream()); });
+    if (us < best) best = us, chosen = &one;
+  }
+  context.choose(of, chosen->second);
+  return chosen->first;
+}
+
+}  // namespace sluice::engine::cuda
