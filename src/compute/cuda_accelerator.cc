@@ -39,8 +39,11 @@ class CudaAccelerator final : public Accelerator {
   std::shared_ptr<void> keep(const void* data, std::size_t bytes) override {
     const device::DeviceScope scope(device_);
     auto buffer = std::make_shared<memory::Buffer>(persistent_, bytes);
-    if (data != nullptr)
+    if (data != nullptr) {
       device::check(cudaMemcpy(buffer->data(), data, bytes, cudaMemcpyHostToDevice));
+      // The copy may still be on its way, and the streams that read it would not wait for it.
+      device::check(cudaStreamSynchronize(nullptr));
+    }
     return {buffer, buffer->data()};
   }
   void pin(void* data, std::size_t bytes) noexcept override {

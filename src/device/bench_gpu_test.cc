@@ -83,6 +83,7 @@ TEST_F(OnGpu, DifferencesAreCountedByteByByte) {
     check(cudaMemcpy(at(b, i), &flipped, 1, cudaMemcpyHostToDevice));
   }
   check(cudaMemset(n.get(), 0, 8));
+  check(cudaDeviceSynchronize());
   count_differences(a.get(), b.get(), kBytes, static_cast<unsigned long long*>(n.get()), stream);
   EXPECT_EQ(fetch(n.get(), 8)[0], 3);
 }

@@ -116,6 +116,7 @@ std::vector<Tensor> on_gpu(OpCase what, const std::vector<Tensor>& like, Context
   }
   for (const Tensor& output : like) outputs.push_back(place(output, true));
   held.push_back(device::device_buffer(kernel->scratch() + 256));
+  device::check(cudaDeviceSynchronize());  // the context's stream does not wait for the copies
   kernel->run({inputs, outputs, held.back().get(), context.stream()});
   device::check(cudaStreamSynchronize(context.stream()));
   std::vector<Tensor> results;

@@ -171,6 +171,7 @@ TEST_F(CudaProgramTest, WhatLiesOnTheDeviceNeedNotBeCopied) {
   void *const inputs[] = {from.get()}, *const outputs[] = {to.get()};
   for (int i = 0; i < 3; ++i) {
     device::check(cudaMemset(to.get(), 0xff, 40 * 64 * 4));
+    device::check(cudaDeviceSynchronize());  // the program's stream does not wait for it
     EXPECT_GT(program->run_on_device(inputs, outputs, 5), 0);
     device::check(cudaMemcpy(got.data(), to.get(), got.bytes(), cudaMemcpyDeviceToHost));
     expect_close(*program, {got}, expected(graph, {x}), tolerance(Precision::f32));

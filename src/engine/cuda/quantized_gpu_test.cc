@@ -193,7 +193,7 @@ TEST_F(CudaQuantizedTest, EveryTileGivesTheExactSums) {
   for (const cuda::SmallTile tile : tiles_of(context)) {
     SCOPED_TRACE(static_cast<int>(tile));
     product.tile = tile;
-    device::check(cudaMemset(y.get(), 0xff, got.size() * sizeof(float)));
+    device::check(cudaMemsetAsync(y.get(), 0xff, got.size() * sizeof(float), context.stream()));
     enqueue(product, context.stream());
     device::check(cudaStreamSynchronize(context.stream()));
     device::check(
