@@ -80,6 +80,24 @@ TEST(SpecializeTest, AskingWhatFusedNodesMakeComputesNothing) {
   EXPECT_EQ(type_of(special[special.outputs[0]]).shape, (Shape{256, 1024, 1024, 96}));
 }
 
+TEST(SpecializeTest, AskingWhatNodesOfBytesMakeComputesNothing) {
+  compute::Workers workers(1);
+  GraphBuilder b;
+  const ValueId x = b.input("x", DType::u8), scale = b.constant(varied({1024}));
+  const ValueId w = b.constant(Tensor(DType::i8, {1024, 1024}));
+  ValueId y = b.node("MaxPool", {x}, {{"kernel_shape", std::vector<std::int64_t>{1, 1}}});
+  y = b.node("QuantizedLinear", {y, w, kNoValue, y, scale}, {}, "sluice");
+  const ValueId one = b.constant(Tensor::of(1.0f)), zero = b.constant(Tensor::of(std::uint8_t{0}));
+  const ValueId w_zero = b.constant(Tensor::of(std::int8_t{0}));
+  y = b.node("DynamicQuantizeLinear", {y});
+  y = b.node("QLinearMatMul", {y, one, zero, w, one, w_zero, one, zero});
+  y = b.node("MatMulInteger", {y, w});
+  const Graph graph = b.output(y).take();
+  const TensorType type{DType::u8, {2048, 64, 1024, 1024}};
+  const Graph special = specialize(graph, std::span(&type, 1), workers);
+  EXPECT_EQ(type_of(special[special.outputs[0]]), (TensorType{DType::i32, type.shape}));
+}
+
 // As does a model's first compilation.
 TEST(SpecializeTest, AskingWhatNodesOfOnnxMakeComputesNothing) {
   compute::Workers workers(1);
@@ -87,12 +105,14 @@ TEST(SpecializeTest, AskingWhatNodesOfOnnxMakeComputesNothing) {
   const ValueId ones = b.constant(varied({64}));
   ValueId y = b.node("Conv", {b.input("x"), b.constant(varied({64, 64, 3, 3}))},
                      {{"pads", std::vector<std::int64_t>{1, 1, 1, 1}}});
+  y = b.node("ConvTranspose", {y, b.constant(varied({64, 64, 1, 1}))});
   y = b.node("BatchNormalization", {y, ones, ones, ones, ones});
   y = b.node("AveragePool", {y}, {{"kernel_shape", std::vector<std::int64_t>{2, 2}}});
   y = b.node("MaxPool", {y}, {{"kernel_shape", std::vector<std::int64_t>{2, 2}}});
+  y = b.node("Resize", {y, kNoValue, b.constant(tensor_of<float>({4}, {1, 1, 1, 0.5f}))});
   y = b.node("Transpose", {y}, {{"perm", std::vector<std::int64_t>{0, 2, 3, 1}}});
   y = b.node("MatMul", {y, b.constant(varied({64, 64}))});
-  y = b.node("LayerNormalization", {y, ones, ones});
+  y = b.node("LpNormalization", {b.node("LayerNormalization", {y, ones, ones})});
   y = b.node("Softmax", {b.node("Sum", {y, y})});
   y = b.node("Concat", {y, y}, {{"axis", std::int64_t{3}}});
   y = b.node("Gather", {y, b.integers({0, 1})}, {{"axis", std::int64_t{1}}});
@@ -102,6 +122,22 @@ TEST(SpecializeTest, AskingWhatNodesOfOnnxMakeComputesNothing) {
   const TensorType type{DType::f32, {2048, 64, 1024, 1024}};
   const Graph special = specialize(graph, std::span(&type, 1), workers);
   EXPECT_EQ(type_of(special[special.outputs[0]]), (TensorType{DType::f16, {2048, 2, 1, 128}}));
+}
+
+// What a run would refuse is refused although nothing is computed.
+TEST(SpecializeTest, MistakesAreFoundBeforeTypesAreNamed) {
+  compute::Workers workers(1);
+  const auto refuses = [&](Graph graph) {
+    const TensorType type{DType::f32, {5, 5}};
+    EXPECT_THROW(specialize(graph, std::span(&type, 1), workers), Error) << graph.nodes[0].op;
+  };
+  GraphBuilder gemm, cast, split;
+  const ValueId x = gemm.input("x"), doubles = gemm.constant(Tensor::of<double>(1));
+  refuses(gemm.output(gemm.node("Gemm", {x, x, doubles})).take());
+  const ValueId y = cast.node("Cast", {cast.input("x")},
+                              {{"to", std::int64_t{10}}, {"round_mode", std::string("sideways")}});
+  refuses(cast.output(y).take());
+  refuses(split.output(split.node("Split", {split.input("x"), split.integers({4})})).take());
 }
 
 // 2^64 elements, which is none where it wraps around.

@@ -37,8 +37,9 @@ DType named_type(const std::string& name) {
 void cast_to(OpCall& call, DType to) {
   require(to != DType::none, "attribute 'to' is missing");
   if (to == DType::c64 || to == DType::c128) unsupported_type(to);
+  const CastRules rules = rules_of(call);
   call.tell(0, to, call.input(0).shape());
-  call.give(0, converted(call.input(0), to, rules_of(call)));
+  call.give(0, converted(call.input(0), to, rules));
 }
 
 void cast_named(OpCall& call) { cast_to(call, named_type(call.attributes().string("to", ""))); }

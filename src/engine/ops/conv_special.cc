@@ -108,19 +108,21 @@ void transpose_convolve(OpCall& call, const Convolution& c, const Tensor& x, con
 
 void conv_transpose(OpCall& call) {
   const DType type = call.input(0).dtype();
-  require(call.input(1).dtype() == type, "inputs of two element types");
-  const Tensor x = widened(call.input(0)), w = widened(call.input(1));
-  const Tensor bias = widened(call.input_or_none(2));
-  const Window window = read_transposed(call.attributes(), x.shape(), w);
-  Convolution c{x.shape()[0], x.shape()[1], 0, call.attributes().integer("group", 1), window};
-  require(c.groups > 0 && c.channels % c.groups == 0 && w.shape()[0] == c.channels,
-          "weights of shape " + to_string(w.shape()) + " for an input of " + to_string(x.shape()));
-  const std::array<std::int64_t, 2> filters{w.shape()[1], c.groups};
+  const Shape &in = call.input(0).shape(), &of_w = call.input(1).shape();
+  const Tensor given = call.input_or_none(2);
+  require(call.input(1).dtype() == type && (!given || given.dtype() == type),
+          "inputs of two element types");
+  const Window window = read_transposed(call.attributes(), in, call.input(1));
+  Convolution c{in[0], in[1], 0, call.attributes().integer("group", 1), window};
+  require(c.groups > 0 && c.channels % c.groups == 0 && of_w[0] == c.channels,
+          "weights of shape " + to_string(of_w) + " for an input of " + to_string(in));
+  const std::array<std::int64_t, 2> filters{of_w[1], c.groups};
   c.filters = checked_size(filters);
-  require(!bias || (bias.size() == c.filters && bias.dtype() == x.dtype()),
-          "the bias is not one for each filter");
-  const Tensor y(x.dtype(), c.window.output(c.batch, c.filters));
-  call.tell(0, type, y.shape());
+  require(!given || given.size() == c.filters, "the bias is not one for each filter");
+  const Shape shape = c.window.output(c.batch, c.filters);
+  call.tell(0, type, shape);
+  const Tensor x = widened(call.input(0)), w = widened(call.input(1)), bias = widened(given);
+  const Tensor y(x.dtype(), shape);
   visit_wide(x.dtype(), [&]<class T>() { transpose_convolve<T>(call, c, x, w, bias, y); });
   call.give(0, narrowed(y, type));
 }

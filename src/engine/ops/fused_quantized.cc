@@ -28,17 +28,16 @@ struct Rest {
   Rounding rounding;
 
   Rest(OpCall& call, const Shape& shape)
-      : bias(wide(call, 2)),
-        scale(wide(call, 4)),
-        epilogue(Epilogue::of(call.attributes())),
-        rounding(Rounding::of(call.attributes())) {
+      : epilogue(Epilogue::of(call.attributes())), rounding(Rounding::of(call.attributes())) {
     const std::int64_t n = shape[shape.rank() - 1];
-    residual = wide(call, 3, rounding.residual_zero, static_cast<double>(rounding.residual_scale));
-    require(bool(scale), "scales are missing");
-    require_shape(scale, "scale", {n});
-    require_shape(bias, "bias", {n});
-    require_shape(residual, "residual", shape);
+    require(call.has(4), "scales are missing");
+    require_shape(call.input(4), "scale", {n});
+    require_shape(call.input_or_none(2), "bias", {n});
+    require_shape(call.input_or_none(3), "residual", shape);
     call.tell(0, rounding.to, shape);
+    bias = wide(call, 2);
+    scale = wide(call, 4);
+    residual = wide(call, 3, rounding.residual_zero, static_cast<double>(rounding.residual_scale));
   }
 
   void give(OpCall& call, const Tensor& y) const {

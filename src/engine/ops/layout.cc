@@ -56,19 +56,17 @@ void split(OpCall& call) {
   const std::vector<std::int64_t> sizes = split_sizes(call, whole);
   require(sizes.size() == call.outputs(), std::to_string(sizes.size()) + " parts for " +
                                               std::to_string(call.outputs()) + " outputs");
-  std::int64_t begin = 0;
+  std::int64_t left = whole;
+  for (const std::int64_t size : sizes) left = size >= 0 && size <= left ? left - size : -1;
+  require(left == 0, "the parts do not add up to " + std::to_string(whole) + " elements");
+  Shape shape = data.shape();
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    require(sizes[i] >= 0 && sizes[i] <= whole - begin,
-            "the parts do not add up to " + std::to_string(whole) + " elements");
-    Shape shape = data.shape();
     shape[axis] = sizes[i];
     call.tell(i, data.dtype(), shape);
-    begin += sizes[i];
   }
-  begin = 0;
+  std::int64_t begin = 0;
   for (std::size_t i = 0; i < sizes.size(); begin += sizes[i++])
     if (call.wants(i)) call.give(i, part_of(data, axis, begin, sizes[i], call.workers));
-  require(begin == whole, "the parts do not add up to " + std::to_string(whole) + " elements");
 }
 
 struct Range {

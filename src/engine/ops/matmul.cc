@@ -90,12 +90,21 @@ Tensor by_row(const Tensor& tensor) {
                                                  : tensor;
 }
 
+void require_stretches(const Tensor& b, const Shape& shape) {
+  require(b.size() == 1 || broadcast(shape, b.shape()) == shape,
+          "a zero point or scale of shape " + to_string(b.shape()) + " for " + to_string(shape));
+}
+
+void check_zero(const Tensor& a, const Tensor& zero) {
+  if (!zero) return;
+  require(zero.dtype() == a.dtype(), "a zero point of another element type");
+  require_stretches(zero, a.shape());
+}
+
 template <class T, class F>
 Tensor combined(const Tensor& a, const Tensor& b, F&& f) {
+  require_stretches(b, a.shape());
   const Tensor one = b.size() == 1 ? b.reshaped(Shape()) : b;
-  require(
-      broadcast(a.shape(), one.shape()) == a.shape(),
-      "a zero point or scale of shape " + to_string(b.shape()) + " for " + to_string(a.shape()));
   const Tensor out(a.dtype(), a.shape());
   map2<T, T, T>(a, one, out, f);
   return out;
@@ -103,23 +112,37 @@ Tensor combined(const Tensor& a, const Tensor& b, F&& f) {
 
 template <class T>
 Tensor minus(const Tensor& a, const Tensor& zero) {
+  check_zero(a, zero);
   const Tensor wide = converted(a, kDTypeOf<T>);
   if (!zero) return wide;
-  require(zero.dtype() == a.dtype(), "a zero point of another element type");
   return combined<T>(wide, converted(zero, kDTypeOf<T>), [](T x, T y) { return x - y; });
 }
 
 void matmul_integer(OpCall& call) {
-  const auto zero = [&](std::size_t i, bool row) {
-    const Tensor tensor = call.input_or_none(i);
-    return tensor && row ? by_row(tensor) : tensor;
-  };
-  call.give(0, matrix_product(call, minus<std::int32_t>(call.input(0), zero(2, true)),
-                              minus<std::int32_t>(call.input(1), zero(3, false))));
+  const Tensor &a = call.input(0), &b = call.input(1);
+  const Tensor a_zero = call.has(2) ? by_row(call.input(2)) : Tensor();
+  const Tensor b_zero = call.input_or_none(3);
+  check_zero(a, a_zero);
+  check_zero(b, b_zero);
+  call.tell(0, DType::i32, ProductPlan(a.shape(), b.shape()).result);
+  call.give(0,
+            matrix_product(call, minus<std::int32_t>(a, a_zero), minus<std::int32_t>(b, b_zero)));
+}
+
+// Of the type of its input; whether it can be another is found further on.
+void tell_qlinear(OpCall& call) {
+  const Tensor &a = call.input(0), &b = call.input(3);
+  check_zero(a, by_row(call.input(2)));
+  check_zero(b, call.input(5));
+  const Shape shape = ProductPlan(a.shape(), b.shape()).result;
+  for (const std::size_t i : {1u, 6u, 7u}) require_stretches(by_row(call.input(i)), shape);
+  require_stretches(call.input(4), shape);
+  if (call.input(7).dtype() == a.dtype()) call.tell(0, a.dtype(), shape);
 }
 
 // In doubles, which hold every sum of products of bytes.
 void qlinear_matmul(OpCall& call) {
+  tell_qlinear(call);
   const auto real = [&](std::size_t i) { return converted(call.input(i), DType::f64); };
   const auto times = [](double x, double y) { return x * y; };
   Tensor product = matrix_product(call, minus<double>(call.input(0), by_row(call.input(2))),
@@ -153,8 +176,6 @@ Tensor product_of(OpCall& call, const Tensor& a, const Tensor& b) {
   const bool flip_a = call.attributes().flag("transA"), flip_b = call.attributes().flag("transB");
   const std::int64_t m = a.shape()[flip_a ? 1 : 0], k = a.shape()[flip_a ? 0 : 1];
   const std::int64_t n = b.shape()[flip_b ? 0 : 1];
-  require(b.shape()[flip_b ? 1 : 0] == k, "matrices of shapes " + to_string(a.shape()) + " and " +
-                                              to_string(b.shape()) + " do not fit");
   const auto view = [](const Tensor& t, bool flip) {
     const std::int64_t width = t.shape()[1];
     return flip ? MatrixView<T>{as<T>(t).data(), 1, width}
@@ -165,23 +186,25 @@ Tensor product_of(OpCall& call, const Tensor& a, const Tensor& b) {
   return product;
 }
 
-// Once all is known to fit.
-void tell_product(OpCall& call) {
-  const Shape &a = call.input(0).shape(), &b = call.input(1).shape();
+// Throws where the inputs of Gemm do not fit together.
+void tell_gemm(OpCall& call) {
+  const Tensor &a = call.input(0), &b = call.input(1), c = call.input_or_none(2);
+  require(b.dtype() == a.dtype() && (!c || c.dtype() == a.dtype()), "inputs of two element types");
+  require(a.rank() == 2 && b.rank() == 2, "the first two inputs must be matrices");
   const bool flip_a = call.attributes().flag("transA"), flip_b = call.attributes().flag("transB");
-  const Shape shape{a[flip_a ? 1 : 0], b[flip_b ? 0 : 1]};
-  const bool fits = a[flip_a ? 0 : 1] == b[flip_b ? 1 : 0] &&
-                    (!call.has(2) || broadcast(shape, call.input(2).shape()) == shape);
-  if (fits) call.tell(0, call.input(0).dtype(), shape);
+  require(a.shape()[flip_a ? 0 : 1] == b.shape()[flip_b ? 1 : 0],
+          "matrices of shapes " + to_string(a.shape()) + " and " + to_string(b.shape()) +
+              " do not fit");
+  const Shape shape{a.shape()[flip_a ? 1 : 0], b.shape()[flip_b ? 0 : 1]};
+  require(!c || broadcast(shape, c.shape()) == shape,
+          "the bias of shape " + to_string(c.shape()) + " does not stretch to " + to_string(shape));
+  call.tell(0, a.dtype(), shape);
 }
 
 void gemm_of(OpCall& call) {
+  tell_gemm(call);
   const DType type = call.input(0).dtype();
   const DType wide = is_float(type) ? wide_real(type) : type;
-  require(call.input(1).dtype() == type, "inputs of two element types");
-  require(call.input(0).rank() == 2 && call.input(1).rank() == 2,
-          "the first two inputs must be matrices");
-  tell_product(call);
   const Tensor a = converted(call.input(0), wide), b = converted(call.input(1), wide);
   Tensor product;
   visit_products(wide, [&]<class T>() { product = product_of<T>(call, a, b); });
@@ -189,9 +212,6 @@ void gemm_of(OpCall& call) {
   if (call.has(2) || alpha != 1.0f) {
     const Tensor c =
         call.has(2) ? converted(call.input(2), wide) : converted(Tensor::of(0.0f), wide);
-    require(broadcast(product.shape(), c.shape()) == product.shape(),
-            "the bias of shape " + to_string(c.shape()) + " does not stretch to " +
-                to_string(product.shape()));
     const Tensor out(wide, product.shape());
     visit_types<float, double, std::int32_t, std::int64_t, std::uint32_t, std::uint64_t>(
         wide, [&]<class T>() {

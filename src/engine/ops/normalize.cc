@@ -201,6 +201,7 @@ void mean_variance(OpCall& call) {
   Shape stats = in.shape();
   const auto axes = call.attributes().integers("axes", {0, 2, 3});
   for (const int axis : resolve_axes(axes, in.rank())) stats[axis] = 1;
+  call.tell(0, in.dtype(), in.shape());
   const Tensor x = converted(in, wide), y(wide, in.shape());
   if (in.size() == 0) return call.give(0, converted(y, in.dtype()));
   std::vector<double> mean(static_cast<std::size_t>(stats.size())), power(mean.size());
@@ -234,6 +235,7 @@ void lp_norm(OpCall& call) {
   const std::int64_t p = call.attributes().integer("p", 2);
   require(p == 1 || p == 2, "p must be 1 or 2, not " + std::to_string(p));
   const std::int64_t n = in.shape()[axis], inner = in.shape().size(axis + 1, in.rank());
+  call.tell(0, in.dtype(), in.shape());
   const DType wide = wide_real(in.dtype());
   const Tensor x = converted(in, wide), y(wide, in.shape());
   const std::int64_t lines = in.size() == 0 ? 0 : in.size() / n;

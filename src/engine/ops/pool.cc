@@ -138,7 +138,8 @@ void max_pool(OpCall& call) {
   const bool bytes = type == DType::i8 || type == DType::u8;
   const Window window = pooling_window(call);
   const Shape shape = output_of(call, window);
-  const Tensor x = bytes ? call.input(0) : widened_for(call, window);
+  call.tell(0, type, shape);
+  const Tensor x = bytes ? call.input(0) : widened(call.input(0));
   const Tensor y(x.dtype(), shape);
   const Tensor places = call.wants(1) ? call.output(1, DType::i64, shape) : Tensor();
   visit_types<float, double, std::int8_t, std::uint8_t>(

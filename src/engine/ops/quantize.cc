@@ -163,6 +163,9 @@ void dequantize(OpCall& call) {
 // Scale and zero point from the range of the values, widened to hold 0.
 void dynamic_quantize(OpCall& call) {
   const Tensor& in = call.input(0);
+  call.tell(0, DType::u8, in.shape());
+  call.tell(1, DType::f32, {});
+  call.tell(2, DType::u8, {});
   float least = 0, most = 0;
   for (const float x : in.values<float>()) {
     least = std::min(least, x);

@@ -226,6 +226,8 @@ void resize(OpCall& call) {
     return;
   }
   require(data.size() > 0, "an empty tensor cannot be made larger");
+  // What it cannot compute with, and taps that are too many, are found further on.
+  if (kNumbers.has(data.dtype()) && !how.antialias) call.tell(0, data.dtype(), shape);
   if (how.kernel == Resampler::nearest) return call.give(0, moved(call, how, sizes));
   const double otherwise = static_cast<double>(call.attributes().real("extrapolation_value", 0));
   const bool whole = is_integer(data.dtype());
