@@ -41,8 +41,9 @@ struct Unit {
     sequence = id / call.hidden % call.batch;
     direction = id / call.hidden / call.batch;
     if (!there()) return;
-    const std::int64_t length =
-        call.lengths != nullptr ? index_at(call.lengths, call.long_lengths, sequence) : call.steps;
+    std::int64_t length = call.steps;
+    if (call.lengths != nullptr)  // a longer one would reach outside
+      length = min(length, index_at(call.lengths, call.long_lengths, sequence));
     over = step >= length;
     const bool backward = call.reversed || direction == 1;
     time = backward && !over ? length - 1 - step : step;
