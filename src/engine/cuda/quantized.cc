@@ -1,8 +1,7 @@
-// Products and convolutions of small numbers: one kernel of ours; on GPUs that it does not run on
-// cuBLASLt, in stretches of rows whose sums stay in the GPU's cache until they are finished.
+// Products and convolutions of small numbers. Of bytes: one kernel of ours. Of floats of 8 bits,
+// and where it does not run: cuBLASLt, in stretches of rows whose sums stay in the GPU's cache
+// until they are finished.
 #include "engine/cuda/quantized.h"
-
-#include <fmt/core.h>
 
 #include <algorithm>
 #include <limits>
@@ -20,7 +19,7 @@ namespace {
 
 constexpr std::int64_t kTogether = 16;                      // what k and n are rounded up to
 constexpr std::int64_t kSumBytes = std::int64_t{24} << 20;  // of a stretch: half the cache
-constexpr std::int64_t kRowBytes = std::int64_t{64} << 20;
+constexpr std::int64_t kRowBytes = std::int64_t{64} << 20, kOwnRowBytes = std::int64_t{16} << 20;
 
 std::int64_t up(std::int64_t x) { return (x + kTogether - 1) / kTogether * kTogether; }
 std::size_t round_up(std::int64_t bytes) {
@@ -44,7 +43,7 @@ SmallType small_type(DType type) {
 struct Parts {
   std::unique_ptr<ProductPlan> product;  // null: our own kernel
   SmallTile tile = SmallTile::large;     // of that
-  SmallType type = SmallType::i8;        // of x
+  bool is_unsigned = false;              // x is u8
   SmallRows rows;                        // of one stretch
   bool writes = false;                   // rows are written; read where they lie otherwise
   SmallFinish finish;
@@ -98,7 +97,7 @@ class QuantizedKernel : public Kernel {
 // Without what comes with the arguments.
 SmallProduct product_of(const Parts& parts) {
   return {.rows = parts.writes ? as_matrix(parts.rows) : parts.rows,
-          .type = parts.type,
+          .is_unsigned = parts.is_unsigned,
           .weight = parts.weight.get(),
           .finish = parts.finish,
           .tile = parts.tile};
@@ -109,13 +108,19 @@ class OwnProduct final : public QuantizedKernel {
   using QuantizedKernel::QuantizedKernel;
 
   void run(const KernelArgs& args) const override {
-    SmallProduct product = product_of(p_);
-    product.finish = finish_from(args, 0);
-    product.rows.x = p_.writes ? args.scratch : args.inputs[0];
-    if (p_.writes) write_rows(args, 0);
-    enqueue(product, static_cast<CUstream_st*>(args.stream));
+    for (std::int64_t row = 0; row < p_.m; row += p_.stretch)
+      run_stretch(args, std::min(row, p_.m - p_.stretch));  // the last begins before the end
   }
   std::size_t scratch() const override { return written_bytes(); }
+
+ private:
+  void run_stretch(const KernelArgs& args, std::int64_t row) const {
+    SmallProduct product = product_of(p_);
+    product.finish = finish_from(args, row);
+    product.rows.x = p_.writes ? args.scratch : args.inputs[0];
+    if (p_.writes) write_rows(args, row);
+    enqueue(product, static_cast<CUstream_st*>(args.stream));
+  }
 };
 
 class LibraryProduct final : public QuantizedKernel {
@@ -202,13 +207,14 @@ std::unique_ptr<Kernel> own_product(const Site& site, Context& context, Parts pa
   const auto n = static_cast<std::int64_t>(parts.finish.n);
   const int zero = static_cast<int>(site.attributes().integer("zero", 0));
   parts.writes = parts.rows.channels % kTogether != 0;
-  parts.stretch = parts.rows.count = parts.finish.rows = parts.m;
+  parts.stretch = parts.m;
+  if (parts.writes)  // while they are in the cache
+    parts.stretch = std::min(parts.m, std::max<std::int64_t>(128, kOwnRowBytes / parts.rows.row));
+  parts.rows.count = parts.finish.rows = parts.stretch;
   parts.weight = context.constant(packed_weights(columns, n, parts.k, parts.rows.row));
-  if (zero != 0 && parts.finish.whole)
-    parts.shift = context.constant(shift_of(columns, n, parts.k, zero));
+  if (zero != 0) parts.shift = context.constant(shift_of(columns, n, parts.k, zero));
   parts.tile = quickest_tile(context, product_of(parts));
-  parts.what =
-      fmt::format("product of {} with all that follows", parts.finish.whole ? "bytes" : "fp8");
+  parts.what = "product of bytes with all that follows";
   return std::make_unique<OwnProduct>(std::move(parts));
 }
 
@@ -239,9 +245,9 @@ std::unique_ptr<Kernel> library_product(const Site& site, Context& context, Part
 
 std::unique_ptr<Kernel> made(const Site& site, Context& context, Parts parts,
                              const std::vector<std::uint8_t>& columns) {
-  parts.type = small_type(site.in(0).dtype);
-  const bool own = context.capability() >= small_product_capability(parts.type) &&
-                   parts.m <= std::numeric_limits<int>::max();
+  parts.is_unsigned = site.in(0).dtype == DType::u8;
+  const bool own = is_byte(site.in(0).dtype) && context.capability() >= kSmallProductCapability &&
+                   parts.m <= std::numeric_limits<int>::max() && parts.k <= kSmallProductBytes;
   return (own ? own_product : library_product)(site, context, std::move(parts), columns);
 }
 

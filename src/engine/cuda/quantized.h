@@ -1,4 +1,4 @@
-// Products of small numbers: in one kernel; around cuBLASLt rows as it wants them, and
+// Products of small numbers: of bytes in one kernel; around cuBLASLt rows as it wants them, and
 // what its sums become.
 #pragma once
 
@@ -55,19 +55,20 @@ struct SmallFinish {
 };
 void enqueue(const SmallFinish& finish, CUstream_st* stream);
 
-// A product or convolution with all that follows, of fewer than 2^31 rows. The left side is rows.x,
-// whose channels must come in sixteens (rows.to, first, count and flip are not used); weight lies
-// as n rows of rows.row bytes, of i8 or of f8e4m3 as x is.
+// A product or convolution of bytes with all that follows, of fewer than 2^31 rows. The left side
+// is rows.x, whose channels must come in sixteens (rows.to, first, count and flip are not used);
+// weight lies as n rows of rows.row bytes of i8.
 enum class SmallTile { large, tall, little, hopper, hopper_narrow, hopper_wide };
 struct SmallProduct {
   SmallRows rows{};
-  SmallType type = SmallType::i8;  // of rows.x: u8, i8 or f8e4m3
+  bool is_unsigned = false;  // rows.x is u8; i8 otherwise
   const void* weight = nullptr;
   SmallFinish finish{};  // without its sums
   SmallTile tile = SmallTile::large;
 };
-// The compute capability that a GPU needs for it.
-inline int small_product_capability(SmallType type) { return type == SmallType::f8e4m3 ? 89 : 80; }
+// The compute capability that a GPU needs for it, and the most bytes of a row whose sums fit.
+inline constexpr int kSmallProductCapability = 80;
+inline constexpr std::int64_t kSmallProductBytes = 65536;
 void enqueue(const SmallProduct& product, CUstream_st* stream);
 
 // x, of f32, f16 or bf16, in steps.

@@ -25,7 +25,7 @@ struct Steps {
   unsigned zero;
 
   __device__ Steps(SmallType to, float scale, int zero_of)
-      : inverse(1 / scale),
+      : inverse(fminf(1 / scale, 3.402823466e+38f)),  // of a scale too small for one
         least(static_cast<float>((to == SmallType::i8 ? -128 : 0) - zero_of)),
         most(least + 255),
         zero(static_cast<unsigned>(zero_of)) {}

@@ -1,9 +1,9 @@
-// Products of small numbers on Hopper: groups of four warps multiply 64 x 64 or 64 x 128 x 32
+// Products of bytes on Hopper: groups of four warps multiply 64 x 64 or 64 x 128 x 32
 // numbers at a time, both sides straight from shared memory, where they lie in the pattern that
 // the instruction wants (rows of 128 bytes, whose parts are turned by the row).
 //
-// Limit: the tensor cores where k is large, memory where it is small. Whatever the tile, a sum
-// is made in the same order.
+// Limit: the tensor cores where k is large, memory where it is small. (Of fp8 its sums are narrower
+// than f32, so that those are left to cuBLASLt.)
 #include "engine/cuda/quantized_hopper.h"
 #include "engine/cuda/quantized_tile.cuh"
 
@@ -99,16 +99,6 @@ struct Signed {
     SLUICE_PRODUCT_128("s32.s8.s8", "", "r");
   }
 };
-struct Float8 {
-  using Sum = float;
-  __device__ static void add(float (&sum)[32], Side left, Side right) {
-    SLUICE_PRODUCT_64("f32.e4m3.e4m3", ", 1, 1", "f");
-  }
-  __device__ static void add(float (&sum)[64], Side left, Side right) {
-    SLUICE_PRODUCT_128("f32.e4m3.e4m3", ", 1, 1", "f");
-  }
-};
-
 // Two groups, one below the other.
 template <int kColumns, int kStages>
 using Shape = SmallShape<2 * kGroup, 2 * kGroupRows, kColumns, 128, kStages>;
@@ -203,11 +193,8 @@ void enqueue_kind(const SmallProduct& p, cudaStream_t stream) {
 }  // namespace
 
 void enqueue_on_hopper(const SmallProduct& product, CUstream_st* stream) {
-  switch (product.type) {
-    case SmallType::u8: return enqueue_kind<Unsigned>(product, stream);
-    case SmallType::i8: return enqueue_kind<Signed>(product, stream);
-    default: return enqueue_kind<Float8>(product, stream);
-  }
+  if (product.is_unsigned) return enqueue_kind<Unsigned>(product, stream);
+  enqueue_kind<Signed>(product, stream);
 }
 
 }  // namespace sluice::engine::cuda

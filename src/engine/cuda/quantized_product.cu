@@ -1,9 +1,9 @@
-// Products and convolutions of small numbers, with all that follows them, in one kernel, which
+// Products and convolutions of bytes, with all that follows them, in one kernel, which
 // multiplies on the tensor cores, 16 x 8 x 32 numbers at a time. A convolution reads its pixels
 // where they lie.
 //
-// Limit: the tensor cores where k is large, memory where it is small. Whatever the tile, a sum
-// is made in the same order.
+// Limit: the tensor cores where k is large, memory where it is small. Sums are exact, so that the
+// tile makes no difference to them.
 #include "engine/cuda/quantized_hopper.h"
 #include "engine/cuda/quantized_tile.cuh"
 
@@ -17,8 +17,8 @@ namespace {
       " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"       \
       : "+" kind(sum[0]), "+" kind(sum[1]), "+" kind(sum[2]), "+" kind(sum[3]) \
       : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]))
-#else
-#define SLUICE_MULTIPLY_ADD(types, kind)
+#else  // built for GPUs that have no such thing, and run on one that has
+#define SLUICE_MULTIPLY_ADD(types, kind) __trap()
 #endif
 struct Unsigned {
   using Sum = int;
@@ -30,14 +30,6 @@ struct Signed {
   using Sum = int;
   __device__ static void add(int (&sum)[4], const unsigned (&left)[4], const unsigned* right) {
     SLUICE_MULTIPLY_ADD("s32.s8.s8.s32", "r");
-  }
-};
-struct Float8 {
-  using Sum = float;
-  __device__ static void add(float (&sum)[4], const unsigned (&left)[4], const unsigned* right) {
-#if __CUDA_ARCH__ >= 890
-    SLUICE_MULTIPLY_ADD("f32.e4m3.e4m3.f32", "f");
-#endif
   }
 };
 #undef SLUICE_MULTIPLY_ADD
@@ -145,11 +137,8 @@ void enqueue_kind(const SmallProduct& p, cudaStream_t stream) {
 
 void enqueue(const SmallProduct& product, CUstream_st* stream) {
   if (product.finish.rows == 0 || product.finish.n == 0) return;
-  switch (product.type) {
-    case SmallType::u8: return enqueue_kind<Unsigned>(product, stream);
-    case SmallType::i8: return enqueue_kind<Signed>(product, stream);
-    default: return enqueue_kind<Float8>(product, stream);
-  }
+  if (product.is_unsigned) return enqueue_kind<Unsigned>(product, stream);
+  enqueue_kind<Signed>(product, stream);
 }
 
 }  // namespace sluice::engine::cuda

@@ -27,7 +27,7 @@ std::string name_of(const SmallProduct& p) {
   const SmallRows& r = p.rows;
   return fmt::format("tile of a product {} x {} x {}, {} channels, window {} x {} by {}, {} {} {}",
                      p.finish.rows, p.finish.n, r.row, r.channels, r.kernel_high, r.kernel_wide,
-                     r.stride_high, static_cast<int>(p.type), static_cast<int>(p.finish.to),
+                     r.stride_high, p.is_unsigned, static_cast<int>(p.finish.to),
                      static_cast<int>(p.finish.residual_type));
 }
 
@@ -37,17 +37,19 @@ SmallProduct sample_of(Context& context, SmallProduct p) {
     return context.sample(slot, static_cast<std::size_t>(count) * bytes(dtype), dtype);
   };
   const std::int64_t images = p.finish.rows / (std::int64_t{p.rows.out_high} * p.rows.out_wide);
-  const std::int64_t size = p.finish.rows * p.finish.n * 4;  // bytes, of any type
+  const std::int64_t size = p.finish.rows * p.finish.n;
   p.rows.x = sample(0, images * p.rows.high * p.rows.wide * p.rows.channels, DType::u8);
   p.finish.scale = static_cast<const float*>(sample(1, p.finish.n, DType::f32));
-  p.finish.y = sample(2, size, DType::u8);
-  if (p.finish.residual_type != SmallType::none) p.finish.residual = sample(3, size, DType::u8);
+  p.finish.y = sample(2, size * bytes_of(p.finish.to), DType::u8);
+  if (p.finish.residual_type != SmallType::none)
+    p.finish.residual = sample(3, size * bytes_of(p.finish.residual_type), DType::u8);
   return p;
 }
 
 SmallTile guess(const Context& context, const SmallProduct& p) {
   const auto large = (p.finish.rows + 127) / 128 * ((p.finish.n + 127) / 128);
-  return large >= context.multiprocessors() ? SmallTile::large : SmallTile::little;
+  if (large < context.multiprocessors()) return SmallTile::little;
+  return context.capability() == kHopper ? SmallTile::hopper : SmallTile::large;
 }
 
 }  // namespace
