@@ -23,7 +23,7 @@ import time
 
 import numpy as np
 
-from machine import commit, cpu_model
+from machine import commit, cpu_model, vectors
 from models import input_flags, inputs_of, model_file
 
 CASES = {  # model, batch, length of sequences
@@ -196,7 +196,8 @@ def main():
             row, versions = measure(case, given)
             rows.append(row)
             peers.update(versions)
-    result = {"suite": "engine", "what": "models on the CPU in fp32, latency of one run",
+    result = {"suite": "engine", "what": "models on the CPU in fp32, latency of one run"
+                                         + (", AVX2 alone" if vectors() == "AVX2" else ""),
               "date": datetime.date.today().isoformat(), "commit": commit(), "cpu": cpu_model(),
               "cores": len(os.sched_getaffinity(0)), "threads": given.threads, "peers": peers,
               "load_before": round(load, 2), "rounds": given.rounds, "seconds": given.seconds,

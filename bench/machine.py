@@ -28,3 +28,8 @@ def commit():
     done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True,
                           cwd=os.path.dirname(os.path.abspath(__file__)))
     return done.stdout.strip() or "unknown"
+
+
+def vectors():
+    """Those that programs may use: see no_avx512.c."""
+    return "AVX2" if "no_avx512" in os.environ.get("LD_PRELOAD", "") else "all"

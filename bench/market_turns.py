@@ -16,7 +16,7 @@ import pathlib
 import statistics
 import subprocess
 
-from machine import commit, cpu_model
+from machine import commit, cpu_model, vectors
 
 FIGURES = ("ema_cached", "sma_cached", "rsi_cached", "bbands_cached")
 
@@ -59,7 +59,7 @@ def main():
     if given.out:
         result = {"suite": "market-turns", "date": datetime.date.today().isoformat(),
                   "commit": commit(), "cpu": cpu_model(), "cores": len(os.sched_getaffinity(0)),
-                  "vectors": "AVX2" if "no_avx512" in os.environ.get("LD_PRELOAD", "") else "all",
+                  "vectors": vectors(),
                   "rounds": given.rounds, "cases": cases}
         given.out.write_text(json.dumps(result, indent=2) + "\n")
 
