@@ -1,5 +1,6 @@
-// The instructions that attention is made of: copies to shared memory that run beside, tiles
-// of 8 x 8 from there to registers, and products of 16 x 8 x 16 on the tensor cores.
+// The instructions that attention and products of bytes are made of: copies to shared memory
+// that run beside, tiles of 8 x 8 from there to registers, and products of 16 x 8 x 16 on the
+// tensor cores.
 //
 // Lane l of a warp has, of the left side and the sum, rows l / 4 and l / 4 + 8 and columns
 // l % 4 * 2 and the next; of the right side, column l / 4 and rows l % 4 * 2 and the next.

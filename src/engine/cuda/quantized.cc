@@ -60,13 +60,20 @@ SmallRows as_matrix(const SmallRows& rows) {
   return all;
 }
 
+// In stretches of rows, one after the other.
 class QuantizedKernel : public Kernel {
  public:
   explicit QuantizedKernel(Parts parts) : p_(std::move(parts)) {}
+  void run(const KernelArgs& args) const override {
+    for (std::int64_t row = 0; row < p_.m; row += p_.stretch)
+      run_stretch(args, std::min(row, p_.m - p_.stretch));  // the last begins before the end
+  }
   std::string_view what() const override { return p_.what; }
   bool reads_constant(std::size_t input) const override { return input != 1; }
 
  protected:
+  virtual void run_stretch(const KernelArgs& args, std::int64_t row) const = 0;
+
   std::size_t written_bytes() const { return p_.writes ? round_up(p_.stretch * p_.rows.row) : 0; }
 
   void write_rows(const KernelArgs& args, std::int64_t first) const {
@@ -106,15 +113,10 @@ SmallProduct product_of(const Parts& parts) {
 class OwnProduct final : public QuantizedKernel {
  public:
   using QuantizedKernel::QuantizedKernel;
-
-  void run(const KernelArgs& args) const override {
-    for (std::int64_t row = 0; row < p_.m; row += p_.stretch)
-      run_stretch(args, std::min(row, p_.m - p_.stretch));  // the last begins before the end
-  }
   std::size_t scratch() const override { return written_bytes(); }
 
  private:
-  void run_stretch(const KernelArgs& args, std::int64_t row) const {
+  void run_stretch(const KernelArgs& args, std::int64_t row) const override {
     SmallProduct product = product_of(p_);
     product.finish = finish_from(args, row);
     product.rows.x = p_.writes ? args.scratch : args.inputs[0];
@@ -126,11 +128,6 @@ class OwnProduct final : public QuantizedKernel {
 class LibraryProduct final : public QuantizedKernel {
  public:
   using QuantizedKernel::QuantizedKernel;
-
-  void run(const KernelArgs& args) const override {
-    for (std::int64_t row = 0; row < p_.m; row += p_.stretch)
-      run_stretch(args, std::min(row, p_.m - p_.stretch));  // the last begins before the end
-  }
   std::size_t scratch() const override {
     return written_bytes() + sum_bytes() + p_.product->scratch();
   }
@@ -138,7 +135,7 @@ class LibraryProduct final : public QuantizedKernel {
  private:
   std::size_t sum_bytes() const { return round_up(p_.stretch * p_.finish.sum_row * 4); }
 
-  void run_stretch(const KernelArgs& args, std::int64_t row) const {
+  void run_stretch(const KernelArgs& args, std::int64_t row) const override {
     auto* const stream = static_cast<CUstream_st*>(args.stream);
     const void* a = static_cast<const std::byte*>(args.inputs[0]) + row * p_.k;
     if (p_.writes) {

@@ -11,12 +11,12 @@ namespace sluice::engine::cuda {
 
 // Adding it pushes a fraction out of a float, to the nearest even number, and leaves the whole in
 // the last bits; and so the other way around.
-constexpr float kWhole = 12582912;
-constexpr unsigned kWholeBits = 0x4b400000;
+constexpr float kRounder = 12582912;
+constexpr unsigned kRounderBits = 0x4b400000;
 
 // A byte as a number, quicker than by conversion: u8, or i8 with its sign turned (128 more).
 __device__ inline float number_of(unsigned byte) {
-  return __uint_as_float(kWholeBits | byte) - kWhole;
+  return __uint_as_float(kRounderBits | byte) - kRounder;
 }
 
 // round(x / scale) + zero, held within u8 or i8; NaN is the lowest.
@@ -30,7 +30,7 @@ struct Steps {
         most(least + 255),
         zero(static_cast<unsigned>(zero_of)) {}
   __device__ unsigned char operator()(float x) const {
-    const float held = fminf(most, fmaxf(least, x * inverse)) + kWhole;
+    const float held = fminf(most, fmaxf(least, x * inverse)) + kRounder;
     return static_cast<unsigned char>(__float_as_uint(held) + zero);
   }
 };
