@@ -1,40 +1,27 @@
 #include "memory/cuda_driver.h"
 
-#include <cuda_runtime_api.h>
-
 #include <string>
 
 #include "base/error.h"
 #include "base/log.h"
-#include "device/check.h"
+#include "device/driver_function.h"
 
 namespace sluice::memory {
 
 namespace {
 
-template <class Function>
-void find(Function& function, const char* name) {
-  void* found = nullptr;
-  cudaDriverEntryPointQueryResult result{};
-  device::check(cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result));
-  if (found == nullptr)
-    throw Error(Code::unavailable,
-                std::string("the driver has no ") + name + "; it is too old for mapped GPU memory");
-  function = reinterpret_cast<Function>(found);
-}
-
 CudaDriver find_all() {
   CudaDriver driver{};
-  find(driver.reserve, "cuMemAddressReserve");
-  find(driver.unreserve, "cuMemAddressFree");
-  find(driver.create, "cuMemCreate");
-  find(driver.release, "cuMemRelease");
-  find(driver.map, "cuMemMap");
-  find(driver.unmap, "cuMemUnmap");
-  find(driver.set_access, "cuMemSetAccess");
-  find(driver.granularity, "cuMemGetAllocationGranularity");
-  find(driver.attribute, "cuDeviceGetAttribute");
-  find(driver.error_string, "cuGetErrorString");
+  device::find_in_driver(driver.reserve, "cuMemAddressReserve");
+  device::find_in_driver(driver.unreserve, "cuMemAddressFree");
+  device::find_in_driver(driver.create, "cuMemCreate");
+  device::find_in_driver(driver.release, "cuMemRelease");
+  device::find_in_driver(driver.map, "cuMemMap");
+  device::find_in_driver(driver.unmap, "cuMemUnmap");
+  device::find_in_driver(driver.set_access, "cuMemSetAccess");
+  device::find_in_driver(driver.granularity, "cuMemGetAllocationGranularity");
+  device::find_in_driver(driver.attribute, "cuDeviceGetAttribute");
+  device::find_in_driver(driver.error_string, "cuGetErrorString");
   return driver;
 }
 

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "device/check.h"
+#include "device/driver_function.h"
 #include "device/library.h"
 #include "device/stream.h"
 
@@ -25,21 +25,10 @@ struct Driver {
   decltype(&cuLaunchKernel) launch;
 
   Driver() {
-    find(load, "cuModuleLoadData");
-    find(unload, "cuModuleUnload");
-    find(function, "cuModuleGetFunction");
-    find(launch, "cuLaunchKernel");
-  }
-
- private:
-  template <class Function>
-  static void find(Function& function, const char* name) {
-    void* found = nullptr;
-    cudaDriverEntryPointQueryResult result{};
-    device::check(
-        cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result));
-    if (found == nullptr) throw Error(Code::unavailable, std::string("the driver has no ") + name);
-    function = reinterpret_cast<Function>(found);
+    device::find_in_driver(load, "cuModuleLoadData");
+    device::find_in_driver(unload, "cuModuleUnload");
+    device::find_in_driver(function, "cuModuleGetFunction");
+    device::find_in_driver(launch, "cuLaunchKernel");
   }
 };
 
