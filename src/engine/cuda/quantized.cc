@@ -4,7 +4,7 @@
 #include "engine/cuda/quantized.h"
 
 #include <algorithm>
-#include <limits>
+#include <utility>
 #include <vector>
 
 #include "engine/cuda/product.h"
@@ -19,7 +19,8 @@ namespace {
 
 constexpr std::int64_t kTogether = 16;                      // what k and n are rounded up to
 constexpr std::int64_t kSumBytes = std::int64_t{24} << 20;  // of a stretch: half the cache
-constexpr std::int64_t kRowBytes = std::int64_t{64} << 20, kOwnRowBytes = std::int64_t{16} << 20;
+constexpr std::int64_t kRowBytes = std::int64_t{64} << 20;
+constexpr std::int64_t kOwnPixels = std::int64_t{1} << 28;  // whose places are counted in an int
 
 std::int64_t up(std::int64_t x) { return (x + kTogether - 1) / kTogether * kTogether; }
 std::size_t round_up(std::int64_t bytes) {
@@ -46,19 +47,12 @@ struct Parts {
   bool is_unsigned = false;              // x is u8
   SmallRows rows;                        // of one stretch
   bool writes = false;                   // rows are written; read where they lie otherwise
+  SmallFold fold;                        // for our own kernel: what is read; no channels: x itself
   SmallFinish finish;
-  ConstMemory weight, shift;
+  ConstMemory weight, shift, columns;
   std::int64_t m = 0, stretch = 0, k = 0;
   std::string what;
 };
-
-// Rows that lie one behind the other.
-SmallRows as_matrix(const SmallRows& rows) {
-  SmallRows all;
-  all.row = rows.row;
-  all.channels = static_cast<int>(rows.row);
-  return all;
-}
 
 // In stretches of rows, one after the other.
 class QuantizedKernel : public Kernel {
@@ -103,25 +97,35 @@ class QuantizedKernel : public Kernel {
 
 // Without what comes with the arguments.
 SmallProduct product_of(const Parts& parts) {
-  return {.rows = parts.writes ? as_matrix(parts.rows) : parts.rows,
+  return {.rows = parts.rows,
           .is_unsigned = parts.is_unsigned,
           .weight = parts.weight.get(),
           .finish = parts.finish,
+          .columns = static_cast<const SmallColumn*>(parts.columns.get()),
           .tile = parts.tile};
 }
 
 class OwnProduct final : public QuantizedKernel {
  public:
   using QuantizedKernel::QuantizedKernel;
-  std::size_t scratch() const override { return written_bytes(); }
+  std::size_t scratch() const override {
+    const SmallFold& f = p_.fold;
+    return round_up(f.batch * f.out_high * f.out_wide * f.out_channels);
+  }
 
  private:
   void run_stretch(const KernelArgs& args, std::int64_t row) const override {
+    auto* const stream = static_cast<CUstream_st*>(args.stream);
     SmallProduct product = product_of(p_);
     product.finish = finish_from(args, row);
-    product.rows.x = p_.writes ? args.scratch : args.inputs[0];
-    if (p_.writes) write_rows(args, row);
-    enqueue(product, static_cast<CUstream_st*>(args.stream));
+    product.rows.x = args.inputs[0];
+    if (SmallFold fold = p_.fold; fold.channels > 0) {
+      fold.x = args.inputs[0];
+      fold.to = args.scratch;
+      enqueue(fold, stream);
+      product.rows.x = args.scratch;
+    }
+    enqueue(product, stream);
   }
 };
 
@@ -150,6 +154,22 @@ class LibraryProduct final : public QuantizedKernel {
   }
 };
 
+// What finishes sums by column.
+Tensor finishing_columns(const Site& site, const std::vector<std::int32_t>& shift) {
+  const Tensor scale = site.constant(4), bias = site.constant(2);
+  const auto n = static_cast<std::int64_t>(shift.size());
+  const std::int64_t padded = (n + kMostColumns - 1) / kMostColumns * kMostColumns;
+  const Tensor columns(DType::f32, {padded, 2});
+  const std::span<float> to = columns.values<float>();
+  std::fill(to.begin(), to.end(), 0.0f);
+  for (std::size_t i = 0; i < shift.size(); ++i) {
+    const double by = scale.values<float>()[i];
+    to[2 * i] = static_cast<float>(by);
+    to[2 * i + 1] = static_cast<float>((bias ? bias.values<float>()[i] : 0.0) - by * shift[i]);
+  }
+  return columns;
+}
+
 // Of n columns, k values each, as rows of `row` bytes, in the order [places, channels].
 Tensor packed_weights(const std::vector<std::uint8_t>& columns, std::int64_t n, std::int64_t k,
                       std::int64_t row) {
@@ -161,16 +181,20 @@ Tensor packed_weights(const std::vector<std::uint8_t>& columns, std::int64_t n, 
 }
 
 // What the zero of x adds to each sum.
-Tensor shift_of(const std::vector<std::uint8_t>& columns, std::int64_t n, std::int64_t k,
-                int zero) {
-  const Tensor shift(DType::i32, {n});
+std::vector<std::int32_t> shift_of(const std::vector<std::uint8_t>& columns, std::int64_t n,
+                                   std::int64_t k, int zero) {
+  std::vector<std::int32_t> shift(static_cast<std::size_t>(n));
   for (std::int64_t i = 0; i < n; ++i) {
     std::int32_t sum = 0;
     for (std::int64_t j = 0; j < k; ++j)
       sum += static_cast<std::int8_t>(columns[static_cast<std::size_t>(i * k + j)]);
-    shift.values<std::int32_t>()[static_cast<std::size_t>(i)] = sum * zero;
+    shift[static_cast<std::size_t>(i)] = sum * zero;
   }
   return shift;
+}
+
+ConstMemory upload(Context& context, const std::vector<std::int32_t>& shift) {
+  return context.constant(Tensor::of(std::span<const std::int32_t>(shift)));
 }
 
 SmallFinish finish_of(const Site& site, std::int64_t n, bool residual_first) {
@@ -190,6 +214,9 @@ SmallFinish finish_of(const Site& site, std::int64_t n, bool residual_first) {
   f.activation = epilogue.activation;
   f.low = epilogue.low;
   f.high = epilogue.high;
+  const bool is_last = f.residual_type == SmallType::none || residual_first;
+  if (f.activation == Activation::relu && is_last && f.to == SmallType::u8 && f.to_zero == 0)
+    f.activation = Activation::none;  // steps from 0 on begin there
   return f;
 }
 
@@ -199,17 +226,65 @@ bool lies_as_rows(const SmallRows& r) {
          r.out_high == r.high && r.out_wide == r.wide;
 }
 
+// An image whose channels come in sixteens, and `rows` as they see it.
+SmallFold fold_for(SmallRows& rows, std::int64_t batch) {
+  SmallFold f{.batch = batch, .high = rows.high, .wide = rows.wide, .channels = rows.channels};
+  f.outside = rows.outside;
+  f.out_high = rows.high, f.out_wide = rows.wide;
+  if (rows.dilation_high == 1 && rows.dilation_wide == 1) {  // so that a window has no gaps
+    f.down = std::exchange(rows.stride_high, 1), f.across = std::exchange(rows.stride_wide, 1);
+    f.top = std::exchange(rows.top, 0), f.left = std::exchange(rows.left, 0);
+    rows.kernel_high = (rows.kernel_high + f.down - 1) / f.down;
+    rows.kernel_wide = (rows.kernel_wide + f.across - 1) / f.across;
+    rows.high = f.out_high = rows.out_high + rows.kernel_high - 1;
+    rows.wide = f.out_wide = rows.out_wide + rows.kernel_wide - 1;
+  }
+  f.out_channels = static_cast<int>(up(std::int64_t{f.down} * f.across * f.channels));
+  rows.channels = rows.pixel = f.out_channels;
+  rows.row = std::int64_t{rows.kernel_high} * rows.kernel_wide * rows.channels;
+  return f;
+}
+
+// Pixels of a window that lie side by side, as one.
+void join_pixels(SmallRows& rows) {
+  if (rows.dilation_wide > 1 || rows.left > 0) return;
+  rows.channels *= std::exchange(rows.kernel_wide, 1);
+}
+
+// Columns, in the order [places, channels] of `before`, as rows of a folded image see them.
+std::vector<std::uint8_t> folded(const std::vector<std::uint8_t>& columns, std::int64_t n,
+                                 const SmallRows& before, const SmallFold& f,
+                                 const SmallRows& rows) {
+  std::vector<std::uint8_t> all(static_cast<std::size_t>(n * rows.row));
+  const std::int64_t places = std::int64_t{before.kernel_high} * before.kernel_wide;
+  for (std::int64_t i = 0; i < n * places; ++i) {
+    const std::int64_t y = i % places / before.kernel_wide, x = i % places % before.kernel_wide;
+    const std::int64_t pixel = y / f.down * rows.kernel_wide + x / f.across;
+    const std::int64_t neighbour = y % f.down * f.across + x % f.across;
+    std::copy_n(
+        columns.begin() + i * f.channels, f.channels,
+        all.begin() + i / places * rows.row + pixel * rows.channels + neighbour * f.channels);
+  }
+  return all;
+}
+
 std::unique_ptr<Kernel> own_product(const Site& site, Context& context, Parts parts,
                                     const std::vector<std::uint8_t>& columns) {
   const auto n = static_cast<std::int64_t>(parts.finish.n);
   const int zero = static_cast<int>(site.attributes().integer("zero", 0));
-  parts.writes = parts.rows.channels % kTogether != 0;
-  parts.stretch = parts.m;
-  if (parts.writes)  // while they are in the cache
-    parts.stretch = std::min(parts.m, std::max<std::int64_t>(128, kOwnRowBytes / parts.rows.row));
-  parts.rows.count = parts.finish.rows = parts.stretch;
-  parts.weight = context.constant(packed_weights(columns, n, parts.k, parts.rows.row));
-  if (zero != 0) parts.shift = context.constant(shift_of(columns, n, parts.k, zero));
+  parts.stretch = parts.rows.count = parts.finish.rows = parts.m;
+  const SmallRows before = parts.rows;
+  if (before.channels % kTogether != 0) {
+    parts.fold = fold_for(parts.rows, parts.m / (std::int64_t{before.out_high} * before.out_wide));
+    parts.weight = context.constant(packed_weights(
+        folded(columns, n, before, parts.fold, parts.rows), n, parts.rows.row, parts.rows.row));
+    join_pixels(parts.rows);
+  } else {
+    parts.weight = context.constant(packed_weights(columns, n, parts.k, parts.rows.row));
+  }
+  const std::vector<std::int32_t> shift = shift_of(columns, n, parts.k, zero);
+  if (zero != 0) parts.shift = upload(context, shift);
+  parts.columns = context.constant(finishing_columns(site, shift));
   parts.tile = quickest_tile(context, product_of(parts));
   parts.what = "product of bytes with all that follows";
   return std::make_unique<OwnProduct>(std::move(parts));
@@ -235,7 +310,7 @@ std::unique_ptr<Kernel> library_product(const Site& site, Context& context, Part
   const int zero = static_cast<int>(site.attributes().integer("zero", 0));
   const int shifted = site.in(0).dtype == DType::u8 ? zero - 128 : zero;
   parts.weight = context.constant(packed_weights(columns, n, parts.k, row));
-  if (bytes && shifted != 0) parts.shift = context.constant(shift_of(columns, n, parts.k, shifted));
+  if (bytes && shifted != 0) parts.shift = upload(context, shift_of(columns, n, parts.k, shifted));
   parts.what = std::string("cuBLASLt product of ") + (bytes ? "bytes" : "fp8") + ", then the rest";
   return std::make_unique<LibraryProduct>(std::move(parts));
 }
@@ -244,7 +319,9 @@ std::unique_ptr<Kernel> made(const Site& site, Context& context, Parts parts,
                              const std::vector<std::uint8_t>& columns) {
   parts.is_unsigned = site.in(0).dtype == DType::u8;
   const bool own = is_byte(site.in(0).dtype) && context.capability() >= kSmallProductCapability &&
-                   parts.m <= std::numeric_limits<int>::max() && parts.k <= kSmallProductBytes;
+                   parts.m <= kOwnPixels && parts.k <= kSmallProductBytes &&
+                   site.in(0).shape.size() <= kOwnPixels * parts.rows.channels &&
+                   site.constant(4) && (!site.has(2) || site.constant(2));
   return (own ? own_product : library_product)(site, context, std::move(parts), columns);
 }
 
@@ -273,7 +350,7 @@ std::unique_ptr<Kernel> linear(const Graph& graph, const Node& node, Context& co
   parts.m = site.in(0).shape.size() / k;
   parts.k = k;
   parts.rows.row = up(k);
-  parts.rows.channels = static_cast<int>(k);
+  parts.rows.channels = parts.rows.pixel = static_cast<int>(k);
   parts.finish = finish_of(site, n, false);
   return made(site, context, std::move(parts), columns);
 }
@@ -281,7 +358,8 @@ std::unique_ptr<Kernel> linear(const Graph& graph, const Node& node, Context& co
 void set_window(SmallRows& rows, const Shape& in, const Window::Axis& high,
                 const Window::Axis& wide) {
   const auto number = [](std::int64_t size) { return static_cast<int>(size); };
-  rows.high = number(in[1]), rows.wide = number(in[2]), rows.channels = number(in[3]);
+  rows.high = number(in[1]), rows.wide = number(in[2]);
+  rows.channels = rows.pixel = number(in[3]);
   rows.out_high = number(high.out), rows.out_wide = number(wide.out);
   rows.kernel_high = number(high.kernel), rows.kernel_wide = number(wide.kernel);
   rows.stride_high = number(high.stride), rows.stride_wide = number(wide.stride);

@@ -42,6 +42,33 @@ __global__ void __launch_bounds__(kThreads) write_rows(SmallRows r, long long pa
   static_cast<P*>(r.to)[i] = value;
 }
 
+// ---- folds ---------------------------------------------------------------------------------
+
+// 16 bytes of a pixel a thread. Limit: memory.
+__global__ void __launch_bounds__(kThreads) fold_pixels(SmallFold f, long long packs) {
+  const long long i = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= packs) return;
+  const int a_pixel = f.out_channels / 16;
+  const long long pixel = i / a_pixel, row = pixel / f.out_wide, image = row / f.out_high;
+  const int top = static_cast<int>(row - image * f.out_high) * f.down - f.top;
+  const int left = static_cast<int>(pixel - row * f.out_wide) * f.across - f.left;
+  const auto* const from = static_cast<const unsigned char*>(f.x) +
+                           image * f.high * f.wide * static_cast<long long>(f.channels);
+  const int k = static_cast<int>(i - pixel * a_pixel) * 16;
+  int place = k / f.channels, channel = k % f.channels;
+  Pack<unsigned char, 16> value{};
+#pragma unroll
+  for (unsigned char& byte : value.at) {
+    if (place == f.down * f.across) break;
+    const int y = top + place / f.across, x = left + place % f.across;
+    const bool is_inside = y >= 0 && y < f.high && x >= 0 && x < f.wide;
+    byte = is_inside ? from[(static_cast<long long>(y) * f.wide + x) * f.channels + channel]
+                     : f.outside;
+    if (++channel == f.channels) channel = 0, ++place;
+  }
+  static_cast<Pack<unsigned char, 16>*>(f.to)[i] = value;
+}
+
 // ---- sums ----------------------------------------------------------------------------------
 
 // N columns a thread. Limit: memory.
@@ -104,6 +131,11 @@ void enqueue(const SmallRows& rows, CUstream_st* stream) {
   const bool whole = rows.channels % 16 == 0;
   launch(stream, one_each(packs, kThreads), whole ? write_rows<true> : write_rows<false>, rows,
          packs);
+}
+
+void enqueue(const SmallFold& fold, CUstream_st* stream) {
+  const long long packs = fold.batch * fold.out_high * fold.out_wide * (fold.out_channels / 16);
+  if (packs > 0) launch(stream, one_each(packs, kThreads), fold_pixels, fold, packs);
 }
 
 void enqueue(const SmallFinish& finish, CUstream_st* stream) {

@@ -24,6 +24,7 @@ struct SmallRows {
   std::int64_t first = 0, count = 0;  // rows
   std::int64_t row = 0;
   int high = 1, wide = 1, channels = 0;  // of x
+  int pixel = 0;                         // bytes from one to the next; fewer where they overlap
   int out_high = 1, out_wide = 1;        // of the results
   int kernel_high = 1, kernel_wide = 1;  // of the window
   int stride_high = 1, stride_wide = 1;
@@ -33,6 +34,21 @@ struct SmallRows {
   unsigned char flip = 0;     // 128: u8 as i8, 128 less
 };
 void enqueue(const SmallRows& rows, CUstream_st* stream);
+
+// An image whose pixels are as many neighbours of another's, down x across of them, channels of one
+// behind the other's, and zeros up to a multiple of 16. So a window that goes by steps goes by
+// pixels, and few channels are many.
+struct SmallFold {
+  const void* x = nullptr;  // [batch, high, wide, channels] of bytes
+  void* to = nullptr;       // [batch, out_high, out_wide, out_channels]
+  std::int64_t batch = 0;
+  int high = 1, wide = 1, channels = 0;
+  int down = 1, across = 1;
+  int top = 0, left = 0;  // pixels of the padding that come first
+  int out_high = 1, out_wide = 1, out_channels = 0;
+  unsigned char outside = 0;  // of x, where there is no pixel
+};
+void enqueue(const SmallFold& fold, CUstream_st* stream);
 
 // y = activation((sum - shift) * scale + bias + before) + behind, where one of before and behind
 // is the residual.
@@ -55,6 +71,12 @@ struct SmallFinish {
 };
 void enqueue(const SmallFinish& finish, CUstream_st* stream);
 
+// What sums of a column are multiplied by, and what is added then: the bias, less the shift's part.
+struct SmallColumn {
+  float scale = 0, bias = 0;
+};
+inline constexpr std::int64_t kMostColumns = 256;  // of a tile
+
 // A product or convolution of bytes with all that follows, of fewer than 2^31 rows. The left side
 // is rows.x, whose channels must come in sixteens (rows.to, first, count and flip are not used);
 // weight lies as n rows of rows.row bytes of i8.
@@ -63,7 +85,8 @@ struct SmallProduct {
   SmallRows rows{};
   bool is_unsigned = false;  // rows.x is u8; i8 otherwise
   const void* weight = nullptr;
-  SmallFinish finish{};  // without its sums
+  SmallFinish finish{};                  // without its sums
+  const SmallColumn* columns = nullptr;  // the same by column, for a multiple of kMostColumns
   SmallTile tile = SmallTile::large;
 };
 // The compute capability that a GPU needs for it, and the most bytes of a row whose sums fit.

@@ -2,6 +2,8 @@
 #include <cuda_runtime_api.h>
 
 #include <array>
+#include <cmath>
+#include <cstring>
 #include <random>
 
 #include "device/check.h"
@@ -18,11 +20,12 @@ using List = std::vector<std::int64_t>;
 // Between QuantizeLinear and DequantizeLinear of this type.
 struct Small {
   DType type = DType::i8;
+  bool from_zero = false;  // nothing is 0, and so is what lies outside
   float scale = 0.01f;
 
   Tensor zero() const {
-    if (type == DType::u8) return Tensor::of(std::uint8_t{131});
-    if (type == DType::i8) return Tensor::of(std::int8_t{-3});
+    if (type == DType::u8) return Tensor::of(std::uint8_t(from_zero ? 0 : 131));
+    if (type == DType::i8) return Tensor::of(std::int8_t(from_zero ? 0 : -3));
     return Tensor::of(Float8E4M3FN(0.0f));
   }
   ValueId rounded(GraphBuilder& b, ValueId x) const {
@@ -88,26 +91,32 @@ TEST_F(CudaQuantizedTest, AProductThatMakesStepsFeedsTheNext) {
   }
 }
 
+struct ConvCase {
+  std::int64_t batch, side, in, out, window, stride, pad;
+};
+Graph conv_graph(const Small& small, const ConvCase& c) {
+  GraphBuilder b;
+  const ValueId x = small.rounded(b, b.input("x"));
+  const Tensor w = weights({c.out, c.in, c.window, c.window}, c.in * c.window * c.window, 2);
+  const ValueId conv =
+      b.node("Conv", {x, small.weights(b, w, 0), b.constant(varied({c.out}, 3))},
+             {{"strides", List{c.stride, c.stride}}, {"pads", List{c.pad, c.pad, c.pad, c.pad}}});
+  return b.output(b.node("Relu", {conv})).take();
+}
+
 TEST_F(CudaQuantizedTest, ConvolutionsAgreeForEveryWindow) {
-  struct Case {
-    std::int64_t batch, side, in, out, window, stride, pad;
-  };
   for (const DType type : {DType::i8, DType::u8})
-    for (const Case& c :
-         {Case{2, 14, 64, 64, 3, 1, 1}, Case{3, 28, 64, 32, 1, 1, 0}, Case{2, 28, 64, 128, 1, 2, 0},
-          Case{2, 56, 3, 32, 7, 2, 3}, Case{1, 9, 5, 7, 2, 1, 0}, Case{40, 56, 64, 64, 3, 1, 1}}) {
-      SCOPED_TRACE(testing::Message() << c.in << " -> " << c.out << ", window " << c.window
-                                      << " by " << c.stride << " of " << to_string(type));
-      const Small small{type};
-      GraphBuilder b;
-      const ValueId x = small.rounded(b, b.input("x"));
-      const Tensor w = weights({c.out, c.in, c.window, c.window}, c.in * c.window * c.window, 2);
-      const ValueId conv = b.node(
-          "Conv", {x, small.weights(b, w, 0), b.constant(varied({c.out}, 3))},
-          {{"strides", List{c.stride, c.stride}}, {"pads", List{c.pad, c.pad, c.pad, c.pad}}});
-      check_small(b.output(b.node("Relu", {conv})).take(),
-                  {varied({c.batch, c.in, c.side, c.side}, 1)}, kFewSteps);
-    }
+    for (const bool from_zero : {false, true})
+      for (const ConvCase& c :
+           {ConvCase{2, 14, 64, 64, 3, 1, 1}, ConvCase{3, 28, 64, 32, 1, 1, 0},
+            ConvCase{2, 28, 64, 128, 1, 2, 0}, ConvCase{2, 56, 3, 32, 7, 2, 3},
+            ConvCase{1, 9, 5, 7, 2, 1, 0}, ConvCase{5, 15, 160, 48, 3, 2, 1},
+            ConvCase{2, 13, 256, 272, 5, 1, 2}, ConvCase{40, 56, 64, 64, 3, 1, 1}}) {
+        SCOPED_TRACE(testing::Message() << c.in << " -> " << c.out << ", window " << c.window
+                                        << " by " << c.stride << " of " << to_string(type));
+        check_small(conv_graph({type, from_zero}, c), {varied({c.batch, c.in, c.side, c.side}, 1)},
+                    kFewSteps);
+      }
 }
 
 TEST_F(CudaQuantizedTest, ABlockWithAResidualOfBytesAgrees) {
@@ -131,9 +140,10 @@ TEST_F(CudaQuantizedTest, ABlockWithAResidualOfBytesAgrees) {
 // hand, which a float holds exactly.
 struct ByHand {
   static constexpr int kImages = 7, kHigh = 11, kWide = 9, kChannels = 48, kFilters = 140;
-  static constexpr int kOutHigh = 6, kOutWide = 5, kZero = 5;
+  static constexpr int kOutHigh = 6, kOutWide = 5;
   static constexpr int kRows = kImages * kOutHigh * kOutWide, kDepth = 9 * kChannels;
   std::vector<std::uint8_t> x, w;
+  std::uint8_t zero = 0;  // what lies outside
 
   ByHand()
       : x(std::size_t{kImages} * kHigh * kWide * kChannels), w(std::size_t{kFilters} * kDepth) {
@@ -142,7 +152,7 @@ struct ByHand {
       for (std::uint8_t& byte : *all) byte = static_cast<std::uint8_t>(random());
   }
 
-  float sum(int row, int filter) const {
+  float sum(bool is_unsigned, int row, int filter) const {
     const int image = row / (kOutHigh * kOutWide), pixel = row % (kOutHigh * kOutWide);
     int sum = 0;
     for (int k = 0; k < kDepth; ++k) {
@@ -150,63 +160,177 @@ struct ByHand {
       const int y = pixel / kOutWide * 2 - 1 + place / 3, at = pixel % kOutWide * 2 - 1 + place % 3;
       const bool is_inside = y >= 0 && y < kHigh && at >= 0 && at < kWide;
       const int there = ((image * kHigh + y) * kWide + at) * kChannels + k % kChannels;
-      const int value = is_inside ? x[static_cast<std::size_t>(there)] : kZero;
+      const std::uint8_t byte = is_inside ? x[static_cast<std::size_t>(there)] : zero;
+      const int value = is_unsigned ? byte : static_cast<std::int8_t>(byte);
       sum += value * static_cast<std::int8_t>(w[static_cast<std::size_t>(filter * kDepth + k)]);
     }
     return static_cast<float>(sum);
   }
 };
 
-std::vector<cuda::SmallTile> tiles_of(const cuda::Context& context) {
-  using cuda::SmallTile;
-  std::vector<SmallTile> all{SmallTile::large, SmallTile::tall, SmallTile::little};
-  if (context.capability() == cuda::kHopper)
-    all.insert(all.end(), {SmallTile::hopper, SmallTile::hopper_narrow, SmallTile::hopper_wide});
-  return all;
-}
+// What becomes of sums.
+struct Becomes {
+  cuda::SmallType to, residual;
+  Activation activation;
+  int columns;  // of ByHand's filters
+};
+constexpr float kScale = 1 / 16384.0f, kToScale = 0.25f, kResidualScale = 0.125f;
+constexpr int kToZero = 7, kResidualZero = 3;
 
-TEST_F(CudaQuantizedTest, EveryTileGivesTheExactSums) {
-  const ByHand hand;
-  cuda::Context& context = cuda::test_context();
-  const auto upload = [&]<class T>(const std::vector<T>& list) {
-    return context.constant(Tensor::of(std::span<const T>(list)));
-  };
-  const auto x = upload(hand.x), w = upload(hand.w);
-  const auto scale = upload(std::vector<float>(ByHand::kFilters, 1));
-  std::vector<float> got(std::size_t{ByHand::kRows} * ByHand::kFilters);
-  const auto y = context.allocate(got.size() * sizeof(float));
-  cuda::SmallProduct product{.is_unsigned = true, .weight = w.get()};
-  product.rows = {.x = x.get(),
-                  .row = ByHand::kDepth,
-                  .high = ByHand::kHigh,
-                  .wide = ByHand::kWide,
-                  .channels = ByHand::kChannels,
-                  .out_high = ByHand::kOutHigh,
-                  .out_wide = ByHand::kOutWide,
-                  .kernel_high = 3,
-                  .kernel_wide = 3,
-                  .stride_high = 2,
-                  .stride_wide = 2,
-                  .top = 1,
-                  .left = 1,
-                  .outside = ByHand::kZero};
-  product.finish = {.rows = ByHand::kRows,
-                    .n = ByHand::kFilters,
-                    .scale = static_cast<const float*>(scale.get()),
-                    .y = y.get()};
-  for (const cuda::SmallTile tile : tiles_of(context)) {
-    SCOPED_TRACE(static_cast<int>(tile));
-    product.tile = tile;
-    device::check(cudaMemsetAsync(y.get(), 0xff, got.size() * sizeof(float), context.stream()));
-    enqueue(product, context.stream());
-    device::check(cudaStreamSynchronize(context.stream()));
-    device::check(
-        cudaMemcpy(got.data(), y.get(), got.size() * sizeof(float), cudaMemcpyDeviceToHost));
-    for (int i = 0; i < ByHand::kRows * ByHand::kFilters; ++i)
-      ASSERT_EQ(got[static_cast<std::size_t>(i)],
-                hand.sum(i / ByHand::kFilters, i % ByHand::kFilters))
-          << i;
+class SmallTilesTest : public CudaProgramTest {
+ protected:
+  SmallTilesTest() {
+    bias_ = Tensor(DType::f32, {ByHand::kFilters});
+    for (float& x : bias_.values<float>()) x = next_ * 0.5f, next_ = next_ > 9 ? -9 : next_ + 1;
+    const auto count = std::int64_t{ByHand::kRows} * ByHand::kFilters;
+    residual_ = Tensor(DType::u8, {count});
+    std::mt19937 random(8);
+    for (std::uint8_t& x : residual_.values<std::uint8_t>())
+      x = static_cast<std::uint8_t>(random());
+    x_ = upload(std::span<const std::uint8_t>(hand_.x));
+    w_ = upload(std::span<const std::uint8_t>(hand_.w));
+    scales_ = upload(std::span<const float>(std::vector<float>(ByHand::kFilters, kScale)));
+    biases_ = context().constant(bias_);
+    Tensor columns(DType::f32, {cuda::kMostColumns, 2});
+    for (std::size_t i = 0; i < ByHand::kFilters; ++i) {
+      columns.values<float>()[2 * i] = kScale;
+      columns.values<float>()[2 * i + 1] = bias_.values<float>()[i];
+    }
+    columns_ = context().constant(columns);
+    residuals_ = context().constant(residual_);
+    y_ = context().allocate(static_cast<std::size_t>(count) * sizeof(float));
+    device::check(cudaDeviceSynchronize());
   }
+
+  static cuda::Context& context() { return cuda::test_context(); }
+  template <class T>
+  static cuda::ConstMemory upload(std::span<const T> list) {
+    return context().constant(Tensor::of(list));
+  }
+
+  cuda::SmallProduct product(bool is_unsigned, const Becomes& becomes) const {
+    cuda::SmallProduct product{.is_unsigned = is_unsigned, .weight = w_.get()};
+    product.rows = {.x = x_.get(),
+                    .row = ByHand::kDepth,
+                    .high = ByHand::kHigh,
+                    .wide = ByHand::kWide,
+                    .channels = ByHand::kChannels,
+                    .pixel = ByHand::kChannels,
+                    .out_high = ByHand::kOutHigh,
+                    .out_wide = ByHand::kOutWide,
+                    .kernel_high = 3,
+                    .kernel_wide = 3,
+                    .stride_high = 2,
+                    .stride_wide = 2,
+                    .top = 1,
+                    .left = 1,
+                    .outside = hand_.zero};
+    product.finish = {.rows = ByHand::kRows,
+                      .n = becomes.columns,
+                      .scale = static_cast<const float*>(scales_.get()),
+                      .bias = static_cast<const float*>(biases_.get()),
+                      .residual = residuals_.get(),
+                      .residual_type = becomes.residual,
+                      .to = becomes.to,
+                      .residual_scale = kResidualScale,
+                      .to_scale = kToScale,
+                      .residual_zero = kResidualZero,
+                      .to_zero = kToZero,
+                      .residual_first = true,
+                      .activation = becomes.activation,
+                      .y = y_.get()};
+    product.columns = static_cast<const cuda::SmallColumn*>(columns_.get());
+    return product;
+  }
+
+  // By hand, before it is stored.
+  float wanted(bool is_unsigned, const Becomes& becomes, int row, int column) const {
+    const auto at = static_cast<std::size_t>(row * becomes.columns + column);
+    float x = std::fma(hand_.sum(is_unsigned, row, column), kScale,
+                       bias_.values<float>()[static_cast<std::size_t>(column)]);
+    const std::uint8_t byte = residual_.values<std::uint8_t>()[at];
+    if (becomes.residual == cuda::SmallType::u8) x += (byte - kResidualZero) * kResidualScale;
+    if (becomes.residual == cuda::SmallType::i8)
+      x += (static_cast<std::int8_t>(byte) - kResidualZero) * kResidualScale;
+    return becomes.activation == Activation::relu ? std::max(x, 0.0f) : x;
+  }
+
+  // Of the kernel, as it is after storing.
+  std::vector<float> run(const cuda::SmallProduct& product) const {
+    const std::size_t count =
+        static_cast<std::size_t>(product.finish.rows) * static_cast<std::size_t>(product.finish.n);
+    const auto width = static_cast<std::size_t>(bytes_of(product.finish.to));
+    std::vector<std::uint8_t> got(count * width);
+    device::check(cudaMemsetAsync(y_.get(), 0xff, got.size(), context().stream()));
+    enqueue(product, context().stream());
+    device::check(cudaStreamSynchronize(context().stream()));
+    device::check(cudaMemcpy(got.data(), y_.get(), got.size(), cudaMemcpyDeviceToHost));
+    std::vector<float> numbers(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (width == 4) std::memcpy(&numbers[i], &got[i * 4], 4);
+      if (width == 1 && product.finish.to == cuda::SmallType::u8) numbers[i] = got[i];
+      if (width == 1 && product.finish.to == cuda::SmallType::i8)
+        numbers[i] = static_cast<std::int8_t>(got[i]);
+      Half half;
+      if (width == 2) std::memcpy(&half, &got[i * 2], 2), numbers[i] = static_cast<float>(half);
+    }
+    return numbers;
+  }
+
+  // How it is stored.
+  static float stored(const Becomes& becomes, float x) {
+    const auto steps = [&](float least) {
+      return std::clamp(std::nearbyint(x / kToScale) + kToZero, least, least + 255);
+    };
+    if (becomes.to == cuda::SmallType::u8) return steps(0);
+    if (becomes.to == cuda::SmallType::i8) return steps(-128);
+    if (becomes.to == cuda::SmallType::f16) return static_cast<float>(Half(x));
+    return x;
+  }
+
+  void check_tile(cuda::SmallTile tile, bool is_unsigned, const Becomes& becomes) const {
+    cuda::SmallProduct p = product(is_unsigned, becomes);
+    p.tile = tile;
+    const bool on_hopper = tile >= cuda::SmallTile::hopper;
+    if (on_hopper && (context().capability() != cuda::kHopper || !cuda::hopper_takes(p))) return;
+    const std::vector<float> got = run(p);
+    for (int i = 0; i < ByHand::kRows * becomes.columns; ++i) {
+      const float x = wanted(is_unsigned, becomes, i / becomes.columns, i % becomes.columns);
+      ASSERT_EQ(got[static_cast<std::size_t>(i)], stored(becomes, x))
+          << i << ": " << x << ", tile " << static_cast<int>(tile);
+    }
+  }
+
+  ByHand hand_;
+
+ private:
+  float next_ = -9;
+  Tensor bias_, residual_;
+  cuda::ConstMemory x_, w_, scales_, biases_, columns_, residuals_;
+  cuda::Memory y_;
+};
+
+TEST_F(SmallTilesTest, EveryTileGivesTheExactResults) {
+  using cuda::SmallTile, cuda::SmallType;
+  const SmallTile tiles[] = {SmallTile::large,  SmallTile::tall,          SmallTile::little,
+                             SmallTile::hopper, SmallTile::hopper_narrow, SmallTile::hopper_wide};
+  const Becomes all[] = {
+      {SmallType::f32, SmallType::none, Activation::none, ByHand::kFilters},
+      {SmallType::f32, SmallType::none, Activation::relu, 37},
+      {SmallType::f16, SmallType::u8, Activation::relu, ByHand::kFilters},
+      {SmallType::u8, SmallType::u8, Activation::relu, ByHand::kFilters},
+      {SmallType::u8, SmallType::u8, Activation::none, 128},
+      {SmallType::i8, SmallType::i8, Activation::none, 64},
+      {SmallType::i8, SmallType::i8, Activation::none, 37},
+  };
+  for (const bool is_unsigned : {true, false})
+    for (const Becomes& becomes : all)
+      for (const SmallTile tile : tiles) {
+        SCOPED_TRACE(testing::Message()
+                     << "unsigned " << is_unsigned << ", columns " << becomes.columns << ", to "
+                     << static_cast<int>(becomes.to));
+        check_tile(tile, is_unsigned, becomes);
+      }
 }
 
 }  // namespace

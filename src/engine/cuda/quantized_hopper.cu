@@ -1,114 +1,42 @@
-// Products of bytes on Hopper: groups of four warps multiply 64 x 64 or 64 x 128 x 32
-// numbers at a time, both sides straight from shared memory, where they lie in the pattern that
-// the instruction wants (rows of 128 bytes, whose parts are turned by the row).
+// Products of bytes on Hopper. A block makes one tile after the other. One warp has boxes of both
+// sides copied to shared memory, stage after stage; two groups of four warps multiply them there,
+// 64 x 64 or 64 x 128 x 32 numbers at a time, and put results into a box, where what they are to be
+// added to may lie already; another warp has that fetched before and the results written. So
+// tiles overlap, and nobody computes addresses.
 //
-// Limit: the tensor cores where k is large, memory where it is small. (Of fp8 its sums are narrower
-// than f32, so that those are left to cuBLASLt.)
+// Limit: the tensor cores where k is large, though a tile of 128 x 128 is fed by the L2 cache at
+// no more than 40 % of their pace, 128 x 256 at 55 %; memory where k is small. (Of fp8 its sums are
+// narrower than f32, so that those are left to cuBLASLt.)
+#include "engine/cuda/boxes.h"
+#include "engine/cuda/igmma.cuh"
+#include "engine/cuda/launch.cuh"
 #include "engine/cuda/quantized_hopper.h"
-#include "engine/cuda/quantized_tile.cuh"
+#include "engine/cuda/quantized_share.cuh"
 
 namespace sluice::engine::cuda {
 namespace {
 
-constexpr int kGroup = 128;     // threads that multiply together
-constexpr int kGroupRows = 64;  // of their sums
+constexpr int kGroups = 2;                           // that multiply
+constexpr int kThreads = kGroups * kGroup + 2 * 32;  // and the two other warps
+constexpr int kFetcher = kGroups * kGroup, kWriter = kFetcher + 32;
 constexpr int kPattern = 1024;  // bytes after which it repeats; a stage begins at such
 
-// 64 rows, or as many columns, of 128 bytes each.
-__device__ unsigned long long side_at(unsigned address) {
-  constexpr unsigned long long kNextRows = kPattern / 16, kTurned = 1;
-  return (address & 0x3ffff) >> 4 | 1ull << 16 | kNextRows << 32 | kTurned << 62;
-}
-
-// Before sums are added to, after all of it, and until all but the last kLeft are there.
-__device__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int kLeft>
-__device__ void await_products() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
-}
-// What was written to shared memory is there for products, too.
-__device__ void show_to_products() { asm volatile("fence.proxy.async;" ::: "memory"); }
-
-#define SLUICE_SUMS_64(kind)                                                                    \
-  "+" kind(sum[0]), "+" kind(sum[1]), "+" kind(sum[2]), "+" kind(sum[3]), "+" kind(sum[4]),     \
-      "+" kind(sum[5]), "+" kind(sum[6]), "+" kind(sum[7]), "+" kind(sum[8]), "+" kind(sum[9]), \
-      "+" kind(sum[10]), "+" kind(sum[11]), "+" kind(sum[12]), "+" kind(sum[13]),               \
-      "+" kind(sum[14]), "+" kind(sum[15]), "+" kind(sum[16]), "+" kind(sum[17]),               \
-      "+" kind(sum[18]), "+" kind(sum[19]), "+" kind(sum[20]), "+" kind(sum[21]),               \
-      "+" kind(sum[22]), "+" kind(sum[23]), "+" kind(sum[24]), "+" kind(sum[25]),               \
-      "+" kind(sum[26]), "+" kind(sum[27]), "+" kind(sum[28]), "+" kind(sum[29]),               \
-      "+" kind(sum[30]), "+" kind(sum[31])
-#define SLUICE_PRODUCT_64(types, more, kind)                                              \
-  asm volatile(                                                                           \
-      "{.reg .pred yes; setp.eq.b32 yes, 0, 0; "                                          \
-      "wgmma.mma_async.sync.aligned.m64n64k32." types                                     \
-      " "                                                                                 \
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, " \
-      "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, %32, %33, " \
-      "yes" more ";}"                                                                     \
-      : SLUICE_SUMS_64(kind)                                                              \
-      : "l"(left), "l"(right))
-
-#define SLUICE_SUMS_128(kind)                                                                   \
-  "+" kind(sum[0]), "+" kind(sum[1]), "+" kind(sum[2]), "+" kind(sum[3]), "+" kind(sum[4]),     \
-      "+" kind(sum[5]), "+" kind(sum[6]), "+" kind(sum[7]), "+" kind(sum[8]), "+" kind(sum[9]), \
-      "+" kind(sum[10]), "+" kind(sum[11]), "+" kind(sum[12]), "+" kind(sum[13]),               \
-      "+" kind(sum[14]), "+" kind(sum[15]), "+" kind(sum[16]), "+" kind(sum[17]),               \
-      "+" kind(sum[18]), "+" kind(sum[19]), "+" kind(sum[20]), "+" kind(sum[21]),               \
-      "+" kind(sum[22]), "+" kind(sum[23]), "+" kind(sum[24]), "+" kind(sum[25]),               \
-      "+" kind(sum[26]), "+" kind(sum[27]), "+" kind(sum[28]), "+" kind(sum[29]),               \
-      "+" kind(sum[30]), "+" kind(sum[31]), "+" kind(sum[32]), "+" kind(sum[33]),               \
-      "+" kind(sum[34]), "+" kind(sum[35]), "+" kind(sum[36]), "+" kind(sum[37]),               \
-      "+" kind(sum[38]), "+" kind(sum[39]), "+" kind(sum[40]), "+" kind(sum[41]),               \
-      "+" kind(sum[42]), "+" kind(sum[43]), "+" kind(sum[44]), "+" kind(sum[45]),               \
-      "+" kind(sum[46]), "+" kind(sum[47]), "+" kind(sum[48]), "+" kind(sum[49]),               \
-      "+" kind(sum[50]), "+" kind(sum[51]), "+" kind(sum[52]), "+" kind(sum[53]),               \
-      "+" kind(sum[54]), "+" kind(sum[55]), "+" kind(sum[56]), "+" kind(sum[57]),               \
-      "+" kind(sum[58]), "+" kind(sum[59]), "+" kind(sum[60]), "+" kind(sum[61]),               \
-      "+" kind(sum[62]), "+" kind(sum[63])
-#define SLUICE_PRODUCT_128(types, more, kind)                                             \
-  asm volatile(                                                                           \
-      "{.reg .pred yes; setp.eq.b32 yes, 0, 0; "                                          \
-      "wgmma.mma_async.sync.aligned.m64n128k32." types                                    \
-      " "                                                                                 \
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, " \
-      "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, "  \
-      "%34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "  \
-      "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, %64, %65, " \
-      "yes" more ";}"                                                                     \
-      : SLUICE_SUMS_128(kind)                                                             \
-      : "l"(left), "l"(right))
-
-using Side = unsigned long long;
-struct Unsigned {
-  using Sum = int;
-  __device__ static void add(int (&sum)[32], Side left, Side right) {
-    SLUICE_PRODUCT_64("s32.u8.s8", "", "r");
-  }
-  __device__ static void add(int (&sum)[64], Side left, Side right) {
-    SLUICE_PRODUCT_128("s32.u8.s8", "", "r");
-  }
+// kRows x kColumns results, by kDepth bytes of k at a time; kBlocks on a multiprocessor.
+template <int kColumnsOf, int kDepthOf, int kBlocksOf>
+struct Shape {
+  static constexpr int kColumns = kColumnsOf, kDepth = kDepthOf, kBlocks = kBlocksOf;
+  static constexpr int kGroupRows = 64, kRows = kGroups * kGroupRows;
+  static constexpr int kStage = (kRows + kColumns) * kDepth;
+  static constexpr int kBytes = 228 * 1024 / kBlocks - 1024;  // of memory, less the system's
 };
-struct Signed {
-  using Sum = int;
-  __device__ static void add(int (&sum)[32], Side left, Side right) {
-    SLUICE_PRODUCT_64("s32.s8.s8", "", "r");
-  }
-  __device__ static void add(int (&sum)[64], Side left, Side right) {
-    SLUICE_PRODUCT_128("s32.s8.s8", "", "r");
-  }
-};
-// Two groups, one below the other.
-template <int kColumns, int kStages>
-using Shape = SmallShape<2 * kGroup, 2 * kGroupRows, kColumns, 128, kStages>;
+
+// ---- products ------------------------------------------------------------------------------
 
 // A group's sums, in pieces as wide as one product.
 template <class Kind, class S>
 struct GroupSums {
   static constexpr int kWide = std::min(S::kColumns, 128), kPieces = S::kColumns / kWide;
-  using Sum = typename Kind::Sum;
-  Sum at[kPieces][kWide / 2] = {};
+  int at[kPieces][kWide / 2];
 
   // Both sides as they lie in a stage; `left` where the group's rows begin.
   __device__ void add(unsigned left, unsigned right) {
@@ -117,84 +45,336 @@ struct GroupSums {
     for (int k = 0; k < S::kDepth; k += 32)
 #pragma unroll
       for (int piece = 0; piece < kPieces; ++piece)
-        Kind::add(at[piece], side_at(left + k), side_at(right + piece * kWide * S::kDepth + k));
+        Kind::add(at[piece], side_at<S::kDepth>(left + k),
+                  side_at<S::kDepth>(right + piece * kWide * S::kDepth + k));
     end_products();
   }
 
-  __device__ void store(Sum* to) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    to += (static_cast<int>(threadIdx.x) / 32 * 16 + lane / 4) * S::kSumRow + lane % 4 * 2;
+  __device__ void clear() {
 #pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece)
+    for (auto& piece : at)
 #pragma unroll
-      for (int j = 0; j < kWide / 8; ++j) {
-        Sum* const first = to + piece * kWide + j * 8;
-        const Sum* const x = at[piece] + 4 * j;
-        *reinterpret_cast<Pack<Sum, 2>*>(first) = {x[0], x[1]};
-        *reinterpret_cast<Pack<Sum, 2>*>(first + 8 * S::kSumRow) = {x[2], x[3]};
-      }
+      for (int& sum : piece) sum = 0;
   }
 };
 
-template <class Kind, class S, int kBlocks>
-__global__ void __launch_bounds__(S::kThreads, kBlocks)
-    hopper_product(const __grid_constant__ SmallProduct p) {
-  const auto [row, column] = small_place<S>(p.finish);
-  const unsigned begin = shared_address(shared_bytes);
-  const unsigned shared = (begin + kPattern - 1) / kPattern * kPattern;
-  const auto size = static_cast<int>(p.rows.row);
-  const int steps = (size + S::kDepth - 1) / S::kDepth;
-  SmallLeft<S> left(p.rows, row, p.finish.rows);
-  const auto fetch = [&, column = column](int step) {
-    if (step < steps) {
-      const unsigned to = shared + static_cast<unsigned>(step % S::kStages * S::kStage);
-      left.fetch(to);
-      fetch_right<S>(to + S::kRows * S::kDepth, static_cast<const unsigned char*>(p.weight), column,
-                     p.finish.n, step * S::kDepth, size);
+// ---- a block's memory ----------------------------------------------------------------------
+
+extern __shared__ __align__(kPattern) unsigned char memory[];
+
+// Stages, then boxes of results, each with what it is added to, if that does not lie in the same
+// place, then barriers. The same for all blocks.
+struct Room {
+  int stages = 0, boxes = 0;
+  int box_bytes = 0, residual = 0;  // of a box; where in it that is
+  int barriers = 0, bytes = 0;
+};
+
+struct Barriers {
+  unsigned at;
+  static constexpr int kMostStages = 8, kMostBoxes = 4;
+  static constexpr int kBytes = 2 * (kMostStages + kMostBoxes) * 8;
+
+  __device__ unsigned full(int stage) const { return at + static_cast<unsigned>(stage) * 16; }
+  __device__ unsigned empty(int stage) const { return full(stage) + 8; }
+  __device__ unsigned ready(int box) const { return full(kMostStages + box); }
+  __device__ unsigned made(int box) const { return empty(kMostStages + box); }
+
+  __device__ void init() const {
+    for (int i = 0; i < kMostStages + kMostBoxes; ++i) {
+      init_barrier(full(i), 1);
+      init_barrier(empty(i), kGroups * kGroup / 32);
     }
-    commit_copies();  // also where there is none, so that groups can be counted
-  };
-  for (int step = 0; step < S::kStages - 2; ++step) fetch(step);
-  GroupSums<Kind, S> sums;
-  const unsigned own = threadIdx.x / kGroup * kGroupRows * S::kDepth;
-  for (int step = 0; step < steps; ++step) {
-    await_copies<S::kStages - 3>();
-    show_to_products();
-    __syncthreads();
-    const unsigned stage = shared + static_cast<unsigned>(step % S::kStages * S::kStage);
-    sums.add(stage + own, stage + S::kRows * S::kDepth);
-    fetch(step + S::kStages - 2);  // over a stage whose products all have seen end
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+};
+
+// Whose turn it is in a ring.
+struct Turn {
+  int at = 0;
+  unsigned phase = 0;
+
+  __device__ void next(int count) {
+    if (++at == count) at = 0, phase ^= 1;
+  }
+};
+
+struct HopperProduct {
+  CUtensorMap left, right, residual, result;
+  SmallRows rows;
+  SmallFinish finish;
+  const SmallColumn* columns;
+  bool is_image;  // left is of windows; of rows otherwise
+  int steps;      // of kDepth, for each tile
+  long long tiles;
+  Room room;
+};
+
+__device__ unsigned stages_at() { return shared_address(memory); }
+template <class S>
+__device__ unsigned box_at(const Room& room, int box) {
+  return stages_at() + static_cast<unsigned>(room.stages * S::kStage + box * room.box_bytes);
+}
+
+// ---- the warp that fetches -----------------------------------------------------------------
+
+// Both sides of a tile, kDepth bytes after the other: all channels of a place, then the next.
+template <class S>
+class Sides {
+ public:
+  __device__ Sides(const HopperProduct& p, SmallPlace place) : p_(p), place_(place) {
+    const SmallRows& r = p.rows;
+    const int pixels = r.out_high * r.out_wide, row = static_cast<int>(place.row);
+    window_.image = row / pixels;
+    window_.y = row % pixels / r.out_wide * r.stride_high - r.top;
+    window_.x = row % pixels % r.out_wide * r.stride_wide - r.left;
+  }
+
+  __device__ void fetch(unsigned to, unsigned barrier) {
+    arrive_with(barrier, S::kStage);
+    if (p_.is_image)
+      fetch_windows(to, p_.left, channel_, window_, barrier);
+    else
+      fetch_box(to, p_.left, channel_, static_cast<int>(place_.row), barrier);
+    fetch_box(to + S::kRows * S::kDepth, p_.right, first_ + channel_, place_.column, barrier);
+    go();
+  }
+
+ private:
+  __device__ void go() {
+    const SmallRows& r = p_.rows;
+    if ((channel_ += S::kDepth) < r.channels) return;
+    channel_ = 0, first_ += r.channels;
+    window_.across += r.dilation_wide;
+    if (window_.across < r.kernel_wide * r.dilation_wide) return;
+    window_.across = 0, window_.down += r.dilation_high;
+  }
+
+  const HopperProduct& p_;
+  const SmallPlace place_;
+  WindowPlace window_{};
+  int first_ = 0, channel_ = 0;  // of the place, in a row of the right side; in the place
+};
+
+template <class S>
+__device__ void fetch_tiles(const HopperProduct& p, Barriers barriers) {
+  Turn turn;
+  for (long long tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+    Sides<S> sides(p, small_place<S>(p.finish, tile));
+    for (int step = 0; step < p.steps; ++step, turn.next(p.room.stages)) {
+      await(barriers.empty(turn.at), turn.phase ^ 1);
+      sides.fetch(stages_at() + static_cast<unsigned>(turn.at * S::kStage), barriers.full(turn.at));
+    }
+  }
+}
+
+// ---- the warp that writes ------------------------------------------------------------------
+
+// A box of a tile is as wide as its columns are, in strips of up to 128 bytes.
+template <class S, class What>
+__device__ void each_strip(int element, const What& what) {
+  const int wide = S::kColumns * element;
+  for (int byte = 0; byte < wide; byte += 128) what(byte, static_cast<unsigned>(byte * S::kRows));
+}
+
+// Makes a box ready for a tile.
+template <class S>
+__device__ void prepare(const HopperProduct& p, Barriers barriers, int box, long long tile) {
+  if (tile >= p.tiles) return;
+  if (p.finish.residual_type == SmallType::none) return arrive(barriers.ready(box));
+  const SmallPlace place = small_place<S>(p.finish, tile);
+  const int element = size_of(p.finish.residual_type);
+  const unsigned to = box_at<S>(p.room, box) + static_cast<unsigned>(p.room.residual);
+  arrive_with(barriers.ready(box), static_cast<unsigned>(S::kRows * S::kColumns * element));
+  each_strip<S>(element, [&](int byte, unsigned at) {
+    fetch_box(to + at, p.residual, place.column * element + byte, static_cast<int>(place.row),
+              barriers.ready(box));
+  });
+}
+
+template <class S>
+__device__ void write_tiles(const HopperProduct& p, Barriers barriers) {
+  const int boxes = p.room.boxes, element = size_of(p.finish.to);
+  for (int box = 0; box < boxes; ++box)
+    prepare<S>(p, barriers, box, blockIdx.x + static_cast<long long>(box) * gridDim.x);
+  Turn turn;
+  for (long long tile = blockIdx.x; tile < p.tiles; tile += gridDim.x, turn.next(boxes)) {
+    await(barriers.made(turn.at), turn.phase);
+    const SmallPlace place = small_place<S>(p.finish, tile);
+    each_strip<S>(element, [&](int byte, unsigned at) {
+      write_box(p.result, place.column * element + byte, static_cast<int>(place.row),
+                box_at<S>(p.room, turn.at) + at);
+    });
+    await_written();
+    prepare<S>(p, barriers, turn.at, tile + static_cast<long long>(boxes) * gridDim.x);
+  }
+}
+
+// ---- the groups that multiply --------------------------------------------------------------
+
+template <class Kind, class S>
+__device__ void multiply(GroupSums<Kind, S>& sums, const HopperProduct& p, int group,
+                         Barriers barriers, Turn& turn) {
+  sums.clear();
+  unsigned before = 0;
+  for (int step = 0; step < p.steps; ++step, turn.next(p.room.stages)) {
+    await(barriers.full(turn.at), turn.phase);
+    const unsigned stage = stages_at() + static_cast<unsigned>(turn.at * S::kStage);
+    sums.add(stage + static_cast<unsigned>(group * S::kGroupRows * S::kDepth),
+             stage + S::kRows * S::kDepth);
     await_products<1>();
+    if (step > 0) arrive_as_warp(before);
+    before = barriers.empty(turn.at);
   }
   await_products<0>();
-  await_copies<0>();
-  __syncthreads();
-  auto* const kept = reinterpret_cast<typename Kind::Sum*>(shared_bytes + (shared - begin));
-  sums.store(kept);
-  __syncthreads();
-  finish_tile<S>(p.finish, kept, row, column);
+  arrive_as_warp(before);
 }
 
-template <class Kind, int kColumns, int kStages, int kBlocks>
+template <class Kind, class S>
+__device__ void multiply_tiles(const HopperProduct& p, Barriers barriers) {
+  const int group = static_cast<int>(threadIdx.x) / kGroup;
+  Turn turn, boxes;
+  for (long long tile = blockIdx.x; tile < p.tiles; tile += gridDim.x, boxes.next(p.room.boxes)) {
+    GroupSums<Kind, S> sums;
+    multiply(sums, p, group, barriers, turn);
+    await(barriers.ready(boxes.at), boxes.phase);
+    unsigned char* const box = memory + p.room.stages * S::kStage + boxes.at * p.room.box_bytes;
+    finish_group<S>(
+        {p.finish, p.columns + small_place<S>(p.finish, tile).column, box + p.room.residual, box},
+        group * S::kGroupRows, &sums.at[0][0]);
+    show_to_others();
+    arrive_as_warp(barriers.made(boxes.at));
+  }
+}
+
+template <class Kind, class S>
+__global__ void __launch_bounds__(kThreads, S::kBlocks)
+    hopper_product(const __grid_constant__ HopperProduct p) {
+  const Barriers barriers{shared_address(memory + p.room.barriers)};
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread == 0) barriers.init();
+  __syncthreads();
+  if (thread < kFetcher)
+    multiply_tiles<Kind, S>(p, barriers);
+  else if (thread == kFetcher)
+    fetch_tiles<S>(p, barriers);
+  else if (thread == kWriter)
+    write_tiles<S>(p, barriers);
+}
+
+// ---- launches ------------------------------------------------------------------------------
+
+// More boxes where tiles follow each other quickly, more stages otherwise.
+template <class S>
+Room room_of(const SmallFinish& f, int steps) {
+  const int of_results = S::kRows * S::kColumns * bytes_of(f.to);
+  const int of_residual = S::kRows * S::kColumns * bytes_of(f.residual_type);
+  const bool adds = f.residual_type != SmallType::none;
+  Room room{.box_bytes = of_results};
+  if (adds && of_residual != of_results) {
+    room.residual = of_results;
+    room.box_bytes += of_residual;
+  }
+  const int all = S::kBytes - Barriers::kBytes;
+  room.boxes = steps <= 4 ? 2 : 1;
+  if (all - room.boxes * room.box_bytes < 2 * S::kStage) room.boxes = 1;
+  room.stages = std::min((all - room.boxes * room.box_bytes) / S::kStage, Barriers::kMostStages);
+  room.barriers = room.stages * S::kStage + room.boxes * room.box_bytes;
+  room.bytes = room.barriers + Barriers::kBytes;
+  return room;
+}
+
+template <class S>
+int steps_of(const SmallRows& r) {
+  return r.kernel_high * r.kernel_wide * ((r.channels + S::kDepth - 1) / S::kDepth);
+}
+
+bool lies_as_rows(const SmallRows& r) {
+  return r.kernel_high * r.kernel_wide == 1 && r.stride_high == 1 && r.stride_wide == 1 &&
+         r.out_high == r.high && r.out_wide == r.wide;
+}
+
+template <class S>
+HopperProduct product_of(const SmallProduct& p) {
+  const SmallRows& r = p.rows;
+  const SmallFinish& f = p.finish;
+  const auto map_of = [&](const void* x, SmallType type) {
+    const int wide = std::min(128, S::kColumns * bytes_of(type));
+    return map_rows(x, f.rows, std::int64_t{f.n} * bytes_of(type), {wide, S::kRows});
+  };
+  HopperProduct all{.rows = r,
+                    .finish = f,
+                    .columns = p.columns,
+                    .is_image = !lies_as_rows(r),
+                    .steps = steps_of<S>(r),
+                    .tiles = tiles_of<S>(f),
+                    .room = room_of<S>(f, steps_of<S>(r))};
+  const BoxSize left{S::kDepth, S::kRows};
+  all.left = all.is_image ? map_windows(r, f.rows / (std::int64_t{r.out_high} * r.out_wide), left)
+                          : map_rows(r.x, f.rows, r.channels, left);
+  all.right = map_rows(p.weight, f.n, r.row, {S::kDepth, S::kColumns});
+  all.result = map_of(f.y, f.to);
+  if (f.residual_type != SmallType::none) all.residual = map_of(f.residual, f.residual_type);
+  return all;
+}
+
+int multiprocessors() {
+  int device = 0, count = 0;
+  device::check(cudaGetDevice(&device));
+  device::check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+  return count;
+}
+
+template <class Kind, class S>
 void enqueue_shape(const SmallProduct& p, cudaStream_t stream) {
-  using S = Shape<kColumns, kStages>;
-  enqueue_tiles<S>(p, hopper_product<Kind, S, kBlocks>, S::kShared + kPattern, stream);
+  const auto kernel = hopper_product<Kind, S>;
+  const HopperProduct all = product_of<S>(p);
+  device::check(
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, all.room.bytes));
+  const long long blocks = std::min<long long>(all.tiles, S::kBlocks * multiprocessors());
+  launch(stream,
+         {dim3(static_cast<unsigned>(blocks)), dim3(kThreads),
+          static_cast<std::size_t>(all.room.bytes)},
+         kernel, all);
 }
 
-template <class Kind>
-void enqueue_kind(const SmallProduct& p, cudaStream_t stream) {
+// Calls what.template operator()<S>() with the shape of the tile, which is less deep where half of
+// it would be empty.
+template <class What>
+auto with_shape(const SmallProduct& p, const What& what) {
+  const auto with_columns = [&]<int kColumns, int kBlocks>() {
+    const int left_over = p.rows.channels % 128;
+    if (left_over > 0 && left_over <= 64)
+      return what.template operator()<Shape<kColumns, 64, kBlocks>>();
+    return what.template operator()<Shape<kColumns, 128, kBlocks>>();
+  };
   switch (p.tile) {
-    case SmallTile::hopper_narrow: return enqueue_shape<Kind, 64, 4, 2>(p, stream);
-    case SmallTile::hopper_wide: return enqueue_shape<Kind, 256, 4, 1>(p, stream);
-    default: return enqueue_shape<Kind, 128, 3, 2>(p, stream);
+    case SmallTile::hopper_narrow: return with_columns.template operator()<64, 2>();
+    case SmallTile::hopper_wide: return with_columns.template operator()<256, 1>();
+    default: return with_columns.template operator()<128, 2>();
   }
 }
 
 }  // namespace
 
-void enqueue_on_hopper(const SmallProduct& product, CUstream_st* stream) {
-  if (product.is_unsigned) return enqueue_kind<Unsigned>(product, stream);
-  enqueue_kind<Signed>(product, stream);
+bool hopper_takes(const SmallProduct& p) {
+  const SmallFinish& f = p.finish;
+  const bool quick = f.activation == Activation::none || f.activation == Activation::relu ||
+                     f.activation == Activation::clip || f.activation == Activation::gelu;
+  const auto can_be_mapped = [&](SmallType type) { return f.n * bytes_of(type) % 16 == 0; };
+  return quick && f.to != SmallType::f8e4m3 && can_be_mapped(f.to) &&
+         (f.residual_type == SmallType::none || can_be_mapped(f.residual_type)) &&
+         (lies_as_rows(p.rows) || windows_can_be_mapped(p.rows)) &&
+         with_shape(p, [&]<class S>() { return room_of<S>(f, steps_of<S>(p.rows)).stages; }) > 1;
+}
+
+void enqueue_on_hopper(const SmallProduct& p, CUstream_st* stream) {
+  with_shape(p, [&]<class S>() {
+    if (p.is_unsigned)
+      enqueue_shape<UnsignedBySigned, S>(p, stream);
+    else
+      enqueue_shape<SignedBySigned, S>(p, stream);
+  });
 }
 
 }  // namespace sluice::engine::cuda

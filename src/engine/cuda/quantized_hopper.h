@@ -7,7 +7,10 @@ namespace sluice::engine::cuda {
 
 inline constexpr int kHopper = 90;  // compute capability
 
-// With one of the tiles that are named after it.
+// Whether it can be made of its tile, which is one of those that are named after Hopper. What it
+// reads and writes need not be there yet.
+bool hopper_takes(const SmallProduct& product);
+
 void enqueue_on_hopper(const SmallProduct& product, CUstream_st* stream);
 
 }  // namespace sluice::engine::cuda

@@ -5,6 +5,7 @@
 #include <limits>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "engine/cuda/quantized_hopper.h"
 
@@ -18,17 +19,27 @@ constexpr NamedTile kTiles[] = {{SmallTile::large, "128 x 128"},
                                 {SmallTile::hopper, "128 x 128 on Hopper"},
                                 {SmallTile::hopper_narrow, "128 x 64 on Hopper"},
                                 {SmallTile::hopper_wide, "128 x 256 on Hopper"}};
+constexpr std::size_t kAnywhere = 3;  // of them
 
-std::span<const NamedTile> tiles_for(const Context& context) {
-  return std::span(kTiles).first(context.capability() == kHopper ? std::size(kTiles) : 3);
+bool is_for(const Context& context, SmallProduct p, SmallTile tile) {
+  p.tile = tile;
+  return context.capability() == kHopper && hopper_takes(p);
+}
+
+std::vector<NamedTile> tiles_for(const Context& context, const SmallProduct& p) {
+  std::vector<NamedTile> tiles(kTiles, kTiles + kAnywhere);
+  for (const NamedTile& one : std::span(kTiles).subspan(kAnywhere))
+    if (is_for(context, p, one.first)) tiles.push_back(one);
+  return tiles;
 }
 
 std::string name_of(const SmallProduct& p) {
   const SmallRows& r = p.rows;
-  return fmt::format("tile of a product {} x {} x {}, {} channels, window {} x {} by {}, {} {} {}",
-                     p.finish.rows, p.finish.n, r.row, r.channels, r.kernel_high, r.kernel_wide,
-                     r.stride_high, p.is_unsigned, static_cast<int>(p.finish.to),
-                     static_cast<int>(p.finish.residual_type));
+  return fmt::format(
+      "tile of a product {} x {} x {}, {} channels, window {} x {} by {}, {} {} {} {}",
+      p.finish.rows, p.finish.n, r.row, r.channels, r.kernel_high, r.kernel_wide, r.stride_high,
+      p.is_unsigned, static_cast<int>(p.finish.to), static_cast<int>(p.finish.residual_type),
+      static_cast<int>(p.finish.activation));
 }
 
 // With made-up numbers wherever it reads.
@@ -38,7 +49,7 @@ SmallProduct sample_of(Context& context, SmallProduct p) {
   };
   const std::int64_t images = p.finish.rows / (std::int64_t{p.rows.out_high} * p.rows.out_wide);
   const std::int64_t size = p.finish.rows * p.finish.n;
-  p.rows.x = sample(0, images * p.rows.high * p.rows.wide * p.rows.channels, DType::u8);
+  p.rows.x = sample(0, images * p.rows.high * p.rows.wide * p.rows.pixel, DType::u8);
   p.finish.scale = static_cast<const float*>(sample(1, p.finish.n, DType::f32));
   p.finish.y = sample(2, size * bytes_of(p.finish.to), DType::u8);
   if (p.finish.residual_type != SmallType::none)
@@ -49,21 +60,22 @@ SmallProduct sample_of(Context& context, SmallProduct p) {
 SmallTile guess(const Context& context, const SmallProduct& p) {
   const auto large = (p.finish.rows + 127) / 128 * ((p.finish.n + 127) / 128);
   if (large < context.multiprocessors()) return SmallTile::little;
-  return context.capability() == kHopper ? SmallTile::hopper : SmallTile::large;
+  return is_for(context, p, SmallTile::hopper) ? SmallTile::hopper : SmallTile::large;
 }
 
 }  // namespace
 
 SmallTile quickest_tile(Context& context, const SmallProduct& product) {
   const std::string of = name_of(product);
+  const std::vector<NamedTile> tiles = tiles_for(context, product);
   if (const std::string* const known = context.choice(of))
-    for (const auto& [tile, name] : tiles_for(context))
+    for (const auto& [tile, name] : tiles)
       if (name == *known) return tile;
   if (!context.options.measure) return guess(context, product);
   SmallProduct sample = sample_of(context, product);
   double best = std::numeric_limits<double>::max();
   const NamedTile* chosen = kTiles;
-  for (const NamedTile& one : tiles_for(context)) {
+  for (const NamedTile& one : tiles) {
     sample.tile = one.first;
     const double us = context.measure_us([&] { enqueue(sample, context.stream()); });
     if (us < best) best = us, chosen = &one;
