@@ -230,10 +230,10 @@ class Sweep {
     return rows.t;
   }
 
-  // With 8 lanes a rule with a window has too many operations to spare any: whole rows, and
-  // all shuffles. The others wait for their chain, quotient or root, and for shuffles, of which
-  // halves save some.
-  static constexpr bool kWhole = S::kKeeps && kLanes == 8;
+  // A rule with a window has too many operations and stores to spare any: whole rows, and all
+  // shuffles (5 % on Zen 4). The others wait for their chain, quotient or root, and for shuffles,
+  // of which halves save some.
+  static constexpr bool kWhole = S::kKeeps;
 
   HWY_INLINE void take_square(const Rows& rows, int u, Vec* taken) const {
     if constexpr (kWhole && !kRefines) {
