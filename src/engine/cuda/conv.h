@@ -36,8 +36,10 @@ void enqueue_convolution(const ConvCall& call, CUstream_st* stream);
 // Groups of one channel in and out / in out. w as [rows, columns, out].
 void enqueue_depthwise(const ConvCall& call, CUstream_st* stream);
 
+enum class PoolType { f32, f16, bf16, u8, i8 };
+
 struct PoolCall {
-  RealType type{};
+  PoolType type{};  // of bytes only the maximum
   Sliding window;
   int channels = 0;
   bool maximum = false;         // else the mean

@@ -3,6 +3,20 @@
 #include "engine/cuda/conv_node.h"
 
 namespace sluice::engine::cuda {
+namespace {
+
+std::optional<PoolType> pool_type(DType type, bool maximum) {
+  switch (type) {
+    case DType::f32: return PoolType::f32;
+    case DType::f16: return PoolType::f16;
+    case DType::bf16: return PoolType::bf16;
+    case DType::u8: return maximum ? std::optional(PoolType::u8) : std::nullopt;
+    case DType::i8: return maximum ? std::optional(PoolType::i8) : std::nullopt;
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace
 
 std::optional<Sliding> sliding_of(const Site& site, std::int64_t rows, std::int64_t columns) {
   const Shape x = site.in(0).shape, y = site.out(0).shape;
@@ -39,10 +53,11 @@ std::unique_ptr<Kernel> make_pool(const Graph& graph, const Node& node, Context&
   const Site site(graph, node);
   const TensorType x = site.in(0);
   const auto kernel = site.attributes().integers("kernel");
-  if (!is_computed_real(x.dtype) || kernel.size() != 2) return nullptr;
+  const std::optional<PoolType> type = pool_type(x.dtype, node.op == "MaxPool");
+  if (!type || kernel.size() != 2) return nullptr;
   const std::optional<Sliding> window = sliding_of(site, kernel[0], kernel[1]);
   if (!window || x.shape[3] > std::numeric_limits<int>::max()) return nullptr;
-  const PoolCall call{.type = real_type(x.dtype),
+  const PoolCall call{.type = *type,
                       .window = *window,
                       .channels = static_cast<int>(x.shape[3]),
                       .maximum = node.op == "MaxPool",

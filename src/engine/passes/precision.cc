@@ -103,6 +103,7 @@ class Narrower {
         !std::any_of(node.inputs.begin(), node.inputs.end(), f32))
       return false;
     if (!node.bodies.empty() || (node.domain.empty() && is_wide(node.op))) return false;
+    if (is_quantize(node) && only_quantized(node.inputs[0])) return false;
     const Op* const op = find_op(node);
     if (op == nullptr) return false;
     for (const ValueId value : node.inputs) {
@@ -114,6 +115,16 @@ class Narrower {
   }
   static bool is_wide(std::string_view op) {
     return std::find(std::begin(kWide), std::end(kWide), op) != std::end(kWide);
+  }
+  static bool is_quantize(const Node& node) {
+    return node.domain.empty() && node.op == "QuantizeLinear";
+  }
+  // Whether a value is still f32 and would become narrow only to be rounded once more.
+  bool only_quantized(ValueId value) const {
+    const std::vector<NodeId>& users = edit_.users(value);
+    return edit_.type(value).dtype == DType::f32 &&
+           std::all_of(users.begin(), users.end(),
+                       [&](NodeId user) { return is_quantize(edit_.node(user)); });
   }
   static bool is_fixed(const Node& node, std::size_t input) {
     if (is_quantized(node)) return input != 3;  // bias and scales, which leave the range

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -146,6 +147,56 @@ TEST_F(PrecisionTest, TheScalesOfAResizeStayWide) {
   EXPECT_EQ(made[only(made, "Resize").inputs[2]].constant.dtype(), DType::f32);
   EXPECT_EQ(type_of(made[only(made, "Resize").outputs[0]]).dtype, DType::f16);
   EXPECT_EQ(run(made, inputs).shape(), Shape({1, 2, 6, 6}));
+}
+
+// x in steps of 0.01 around 100.
+ValueId in_steps(GraphBuilder& b, ValueId x) {
+  return b.node("QuantizeLinear",
+                {x, b.constant(Tensor::of(0.01f)), b.constant(Tensor::of(std::uint8_t{100}))});
+}
+std::ptrdiff_t casts(const Graph& graph) {
+  return std::count_if(graph.nodes.begin(), graph.nodes.end(),
+                       [](const Node& node) { return node.op == "Cast"; });
+}
+
+TEST_F(PrecisionTest, AnInputThatIsOnlyQuantizedIsNotMadeNarrowFirst) {
+  GraphBuilder b;
+  const ValueId x = b.input("x");
+  const Graph graph = b.output(in_steps(b, x)).output(in_steps(b, x)).take();
+  const std::vector<Tensor> inputs{tensor_of<float>({2}, {1.0052f, -0.5f})};  // in f16: 1.00488
+  const Graph made = narrow(graph, inputs);
+  EXPECT_EQ(changes, 0);
+  EXPECT_EQ(casts(made), 0);
+  EXPECT_EQ(only(made, "QuantizeLinear").inputs[0], made.inputs[0]);
+  EXPECT_THAT(list_of<std::uint8_t>(run(made, inputs)), testing::ElementsAre(201, 50));
+}
+
+TEST_F(PrecisionTest, WhatAWideOperatorMakesIsQuantizedAsItIs) {
+  GraphBuilder b;
+  const ValueId x = b.input("x");
+  const Graph graph = b.output(in_steps(b, b.node("Exp", {b.node("Relu", {x})}))).take();
+  const Graph made = narrow(graph, {varied({4}, 1)});
+  EXPECT_EQ(changes, 1);
+  EXPECT_EQ(type_of(made[only(made, "QuantizeLinear").inputs[0]]).dtype, DType::f32);
+}
+
+TEST_F(PrecisionTest, WhatIsNarrowAnywayIsQuantizedSo) {
+  for (const bool quantized_first : {false, true}) {
+    GraphBuilder b;
+    const ValueId x = b.input("x");
+    const ValueId first = quantized_first ? in_steps(b, x) : b.node("Relu", {x});
+    const ValueId second = quantized_first ? b.node("Relu", {x}) : in_steps(b, x);
+    const ValueId third = in_steps(b, b.node("Tanh", {quantized_first ? second : first}));
+    const Graph made =
+        narrow(b.output(first).output(second).output(third).take(), {varied({4}, 1)});
+    EXPECT_EQ(changes, 4);
+    EXPECT_EQ(casts(made), 2);  // of x, and of what Relu gives out
+    for (const Node& node : made.nodes)
+      if (node.op == "QuantizeLinear") {
+        EXPECT_EQ(type_of(made[node.inputs[0]]).dtype, DType::f16);
+        EXPECT_EQ(type_of(made[node.inputs[1]]).dtype, DType::f32);
+      }
+  }
 }
 
 }  // namespace
