@@ -1,7 +1,7 @@
 // Elements that change places by rule: steps, turned tiles, tables.
 #include "engine/cuda/launch.cuh"
 #include "engine/cuda/moves.h"
-#include "engine/cuda/width.cuh"
+#include "engine/cuda/weave.cuh"
 
 namespace sluice::engine::cuda {
 namespace {
@@ -106,10 +106,12 @@ void turn(const Move& move, const KernelArgs& args) {
 
 void run_move(const Move& move, const KernelArgs& args) {
   with_width(move.width, [&]<class T>(T) {
-    if (move.turned)
-      turn<T>(move, args);
-    else
+    if (move.way == Move::Way::steps)
       launch(stream_of(args), grid_for(move.total), move_kernel<T>, move);
+    else if (move.way == Move::Way::turn)
+      turn<T>(move, args);
+    else if constexpr (sizeof(T) <= 4)
+      enqueue_weave<T>(move, stream_of(args));
   });
 }
 

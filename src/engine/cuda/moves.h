@@ -38,8 +38,9 @@ struct Move {
   std::int64_t from_first = 0, to_first = 0;  // elements
   Divisor size[kMostMoveAxes];
   std::int64_t from_step[kMostMoveAxes] = {}, to_step[kMostMoveAxes] = {};
-  // The last two axes are turned: neighbours in the source lie along the one before the last.
-  bool turned = false;
+  // turn: neighbours in the source lie along the axis before the last. weave: so they do, and the
+  // last has 2 to 4 places that the target has side by side; unweave: its way back.
+  enum class Way { steps, turn, weave, unweave } way = Way::steps;
 };
 // Merged, as wide as it can be read; false where it has too many axes or elements.
 bool plan_move(std::vector<MoveAxis> axes, std::int64_t from_first, std::int64_t to_first,

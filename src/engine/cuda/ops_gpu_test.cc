@@ -255,5 +255,24 @@ TEST(CudaOperators, MovesGiveWhatTheCpuGives) {
   for (const OpRow& row : kMoves) check(row, test_context());
 }
 
+// Images of a few planes with their channels last, and back: sides that are and are not a
+// multiple of what a thread takes, less than a block's and more.
+TEST(CudaOperators, FewPlanesAreWovenAsOnTheCpu) {
+  Random r(3);
+  for (const DType type : kMovedTypes)
+    for (const int64_t few : {2, 3, 4, 5})
+      for (const int64_t many : {100, 512, 513, 1020, 2048, 2056, 4100, 12544})
+        for (const int64_t batch : {1, 3})
+          for (const bool back : {false, true}) {
+            const Shape shape{batch, back ? many : few, back ? few : many};
+            SCOPED_TRACE(std::string(to_string(type)) + " " + to_string(shape));
+            const OpCase what = OpCase("Transpose", 13, {r.numbers(type, shape, 0, 199)})
+                                    .set("perm", Integers{0, 2, 1});
+            const auto want = on_cpu(what), got = on_gpu(what, want, test_context());
+            ASSERT_EQ(got.size(), 1u);
+            EXPECT_EQ(worst_error(got[0], want[0]), 0);
+          }
+}
+
 }  // namespace
 }  // namespace sluice::engine::cuda

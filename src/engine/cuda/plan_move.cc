@@ -53,6 +53,25 @@ bool turn(std::vector<MoveAxis>& axes) {
   return true;
 }
 
+// A thread weaves several pixels and a block thousands: with fewer, most threads would be idle.
+constexpr std::int64_t kLeastWoven = 512;
+
+bool weaves(std::int64_t few, std::int64_t many) {
+  return few >= 2 && few <= 4 && many >= kLeastWoven;
+}
+
+Move::Way way_of(std::vector<MoveAxis>& axes, int width) {
+  if (width <= 4 && (axes.size() == 2 || axes.size() == 3)) {
+    const MoveAxis &last = axes.back(), &across = axes[axes.size() - 2];
+    const bool across_first = across.from == 1 && last.to == 1;
+    if (across_first && across.to == last.size && weaves(last.size, across.size))
+      return Move::Way::weave;
+    if (across_first && last.from == across.size && weaves(across.size, last.size))
+      return Move::Way::unweave;
+  }
+  return turn(axes) ? Move::Way::turn : Move::Way::steps;
+}
+
 }  // namespace
 
 bool plan_move(std::vector<MoveAxis> axes, std::int64_t from_first, std::int64_t to_first,
@@ -67,7 +86,7 @@ bool plan_move(std::vector<MoveAxis> axes, std::int64_t from_first, std::int64_t
   if (total > 0) {
     axes = simplified(std::move(axes));
     widen(axes, move);
-    move.turned = turn(axes);
+    move.way = way_of(axes, move.width);
     if (axes.size() > static_cast<std::size_t>(kMostMoveAxes)) return false;
     move.rank = static_cast<int>(axes.size());
     total = 1;

@@ -1,6 +1,10 @@
 // Where what is reduced lies side by side, a warp or a block goes along it; otherwise lanes
-// have results that lie side by side, and eight rows of them share the work. The order of a
-// sum depends on the axes that are reduced, not on how many results there are.
+// have results that lie side by side, packs of them where they come so, and eight rows of lanes
+// share the work. The order of a sum depends on the axes that are reduced, not on how many
+// results there are.
+#include <algorithm>
+#include <optional>
+
 #include "engine/cuda/reduce.h"
 #include "engine/cuda/width.cuh"
 
@@ -54,6 +58,7 @@ struct State {
   W a;
   float sum;
 
+  State() = default;
   __device__ explicit State(Reduce op) : a(0), sum(0) {
     if (op == Reduce::product) a = 1;
     if (op == Reduce::most) a = lowest(W());
@@ -188,6 +193,117 @@ __global__ void __launch_bounds__(32 * kRows) far_kernel(const ReduceCall call) 
   static_cast<T*>(call.to)[result] = state.template result<T>(call.op, call.reduced.count);
 }
 
+// ---- results that come in packs of 16 bytes -----------------------------------------------------
+
+struct PacksCall {
+  ReduceCall call;
+  unsigned packs;
+  Divisor inner;  // packs that lie side by side
+  std::int64_t outer_step;
+};
+
+template <class T>
+constexpr int kPack = 16 / sizeof(T);
+constexpr std::int64_t kMostCounted = (std::int64_t{1} << 31) - 1 - 32 * kRows * 8;
+
+template <class S, int kN>
+struct Array {
+  S at[kN];
+
+  __device__ explicit Array(Reduce op) {
+#pragma unroll
+    for (S& state : at) state = S(op);
+  }
+};
+
+template <class T>
+__device__ const T* pack_of(const PacksCall& packs, unsigned pack) {
+  const unsigned outer = quotient(packs.inner, pack);
+  return static_cast<const T*>(packs.call.from) + outer * packs.outer_step +
+         static_cast<std::int64_t>(pack - outer * packs.inner.size) * kPack<T>;
+}
+
+// The elements of a pack that a row of lanes has to see, with several loads under way at once.
+template <class T, int kAhead, class See>
+__device__ void walk(const T* from, const AxisGroups& along, const See& see) {
+  using P = Pack<T, kPack<T>>;
+  const auto n = static_cast<int>(along.count);
+  for (int first = static_cast<int>(threadIdx.y); first < n; first += kRows * kAhead) {
+    P seen[kAhead];
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k)
+      if (first + k * kRows < n)
+        seen[k] = *reinterpret_cast<const P*>(from + (first + k * kRows) * along.step[0]);
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+      if (first + k * kRows >= n) break;
+#pragma unroll
+      for (int e = 0; e < kPack<T>; ++e) see(e, read(seen[k].at[e]));
+    }
+  }
+}
+
+// What far_kernel does, in the same order, a pack for each lane. kSums: nothing but sums, so that
+// no element waits for the choice. Limit: memory.
+template <class T, bool kSums>
+__global__ void __launch_bounds__(32 * kRows) packs_kernel(const PacksCall packs) {
+  using W = typename Computed<T>::type;
+  constexpr int kN = kPack<T>, kLine = 32 + 32 / kN;  // so that no two results share a bank
+  __shared__ W parts[kRows][kN][kLine];
+  __shared__ float sums[kRows][kN][kSums ? 1 : kLine];
+  const ReduceCall& call = packs.call;
+  const Reduce op = kSums ? Reduce::sum : call.op;
+  const unsigned lane = threadIdx.x, row = threadIdx.y, first = blockIdx.x * 32;
+  Array<State<W>, kN> states(op);
+  if (first + lane < packs.packs)
+    walk<T, kSums ? 8 : 2>(pack_of<T>(packs, first + lane), call.reduced,
+                           [&](int e, W x) { states.at[e].add(op, x); });
+#pragma unroll
+  for (int e = 0; e < kN; ++e) {
+    parts[row][e][lane] = states.at[e].a;
+    if constexpr (!kSums) sums[row][e][lane] = states.at[e].sum;
+  }
+  __syncthreads();
+  const unsigned i = row * 32 + lane, of = i / kN, e = i % kN;  // one result for each thread
+  if (of >= 32 || first + of >= packs.packs) return;
+  State<W> state(op);
+  for (int k = 0; k < kRows; ++k) {
+    State<W> other(op);
+    other.a = parts[k][e][of];
+    if constexpr (!kSums) other.sum = sums[k][e][of];
+    if (k == 0)
+      state = other;
+    else
+      state.join(op, other);
+  }
+  static_cast<T*>(call.to)[static_cast<std::int64_t>(first) * kN + i] =
+      state.template result<T>(call.op, call.reduced.count);
+}
+
+// None where results do not come so, or are more than 32 bits count.
+template <class T>
+std::optional<PacksCall> packs_call(const ReduceCall& call) {
+  const AxisGroups& kept = call.kept;
+  const int last = kept.rank - 1;
+  if (kept.rank < 1 || kept.rank > 2 || kept.step[last] != 1 || kept.size[last] % kPack<T> != 0 ||
+      call.reduced.rank != 1 || std::max(kept.count, call.reduced.count) > kMostCounted)
+    return {};
+  return PacksCall{.call = call,
+                   .packs = static_cast<unsigned>(kept.count / kPack<T>),
+                   .inner = Divisor(kept.size[last] / kPack<T>),
+                   .outer_step = last > 0 ? kept.step[0] : 0};
+}
+
+template <class T>
+void run_packs(const PacksCall& packs, cudaStream_t stream) {
+  const Reduce op = packs.call.op;
+  const bool sums = op == Reduce::sum || op == Reduce::mean || op == Reduce::log_sum;
+  launch(stream, {dim3((packs.packs + 31) / 32), dim3(32, kRows)},
+         sums ? packs_kernel<T, true> : packs_kernel<T, false>, packs);
+}
+
+// -------------------------------------------------------------------------------------------------
+
 template <class T>
 __global__ void __launch_bounds__(kThreads) mean_variance_kernel(const ReduceCall call) {
   const std::int64_t first = place_in(call.kept, blockIdx.x);
@@ -228,6 +344,7 @@ void run_typed(const ReduceCall& call, const KernelArgs& args) {
     return launch(stream_of(args), {dim3(static_cast<unsigned>(call.kept.count)), dim3(threads)},
                   near_kernel<T>, call);
   }
+  if (const auto packs = packs_call<T>(call)) return run_packs<T>(*packs, stream_of(args));
   launch(stream_of(args),
          {dim3(static_cast<unsigned>((call.kept.count + 31) / 32)), dim3(32, kRows)}, far_kernel<T>,
          call);
