@@ -9,14 +9,15 @@
 //              heads, scale; packed = 1: q is all three, [batch, length, 3 * heads * size], and
 //              k and v are left out
 //   Norm       x [..., n], residual? [..., n], scale [n], bias? [n]
-//              -> mean 0 and variance 1 of x + residual along the last axis, scaled and shifted
+//              -> mean 0 and variance 1 of x + residual along the last axis, scaled and shifted;
+//              where a second output is asked for, the first in steps, as Rounding has it
 //              epsilon
 //   Conv       x [batch, height, width, in], w [out, in / group, rows, columns], bias? [out],
 //              residual? [batch, height, width, out] -> activation(conv + bias + residual)
 //              strides, dilations [2]; pads [4]: top, left, bottom, right; group; activation
 //   MaxPool, AveragePool
-//              x [batch, height, width, channels]
-//              kernel, strides [2]; pads [4]; count_include_pad of AveragePool
+//              x [batch, height, width, channels], of MaxPool u8 or i8 as well
+//              kernel, strides, dilations [2]; pads [4]; count_include_pad of AveragePool
 //   QuantizedLinear
 //              x u8, i8 or f8e4m3 [..., k], w i8 or f8e4m3 [k, n], bias? f32 [n],
 //              residual? [..., n], scale f32 [n]

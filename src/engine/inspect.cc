@@ -57,7 +57,7 @@ CompiledUse compile(const Graph& graph, std::span<const TensorType> inputs, cons
     operators[{node.domain, node.op}].flops += count;
     use.flops += count;
   }
-  use.passes = optimize(special);
+  use.passes = optimize(special, nullptr, target.cuda ? Backend::cuda : Backend::cpu);
   const auto host = std::make_shared<cpu::Context>(target.workers);
   if (target.cuda && target.precision != DType::f32) {
     Editor edit(special);

@@ -125,7 +125,8 @@ Session::Compiled Session::Impl::make(std::span<const TensorType> inputs, bool o
     if (const Graph* const special = same_place ? planned_for(inputs) : nullptr)
       return {program(*special), ""};
     Graph made = specialize(graph, inputs, workers);
-    std::vector<PassReport> passes = optimize(made, &derived);
+    std::vector<PassReport> passes =
+        optimize(made, &derived, on_gpu ? Backend::cuda : Backend::cpu);
     if (on_gpu && options.precision != DType::f32) {
       Editor edit(made);
       to_precision(edit, options.precision);

@@ -210,7 +210,7 @@ std::unique_ptr<Kernel> make_norm(const Graph& graph, const Node& node, Context&
   if (x.dtype != DType::f32 || x.shape.rank() == 0 || x.shape.size() == 0) return nullptr;
   const Shape last{x.shape[x.shape.rank() - 1]};
   if (!absent_or(residual, x.shape) || !absent_or(input_type(graph, node, 3), last) ||
-      !(input_type(graph, node, 2) == TensorType{DType::f32, last}))
+      !(input_type(graph, node, 2) == TensorType{DType::f32, last}) || node.outputs.size() > 1)
     return nullptr;
   const auto n = static_cast<std::size_t>(last[0]);
   return std::make_unique<NormKernel>(context, node, NormKernel::Inputs{1, 2, 3},

@@ -2,6 +2,7 @@
 
 #include "engine/cuda/site.h"
 #include "engine/edit.h"
+#include "engine/fused.h"
 
 namespace sluice::engine::cuda {
 namespace {
@@ -22,8 +23,12 @@ std::unique_ptr<Kernel> made(std::string what, const Site& site, const RowNorm& 
     now.scale = input(scale);
     now.bias = input(scale + 1);
     now.out = args.outputs[0];
-    now.mean = output(1);
-    now.inverse = output(2);
+    if (call.steps.scale > 0) {
+      now.steps.to = output(1);
+    } else {
+      now.mean = output(1);
+      now.inverse = output(2);
+    }
     row_norm(type, now, args);
   });
 }
@@ -42,6 +47,15 @@ bool is_list(const Site& site, std::size_t i, std::int64_t n) {
   return !site.has(i) || site.in(i).shape.size() == n;
 }
 
+// False where they are of another kind.
+bool take_steps(const Attributes& attributes, StepsOf& to) {
+  const Rounding rounding = Rounding::of(attributes);
+  to.scale = rounding.to_scale;
+  to.zero = rounding.to_zero;
+  to.is_signed = rounding.to == DType::i8;
+  return to.scale > 0 && (to.is_signed || rounding.to == DType::u8);
+}
+
 std::unique_ptr<Kernel> fused_norm(const Graph& graph, const Node& node, Context&) {
   const Site site(graph, node);
   const TensorType x = site.in(0);
@@ -54,7 +68,9 @@ std::unique_ptr<Kernel> fused_norm(const Graph& graph, const Node& node, Context
   call.rows = x.shape.size() / n;
   call.n = n;
   call.epsilon = site.attributes().real("epsilon", 1e-5f);
-  return made(site.has(1) ? "residual + layer norm" : "layer norm", site, call, 1, 2);
+  const std::string steps = site.wants(1) ? " + steps" : "";
+  if (site.wants(1) && !take_steps(node.attributes, call.steps)) return nullptr;
+  return made((site.has(1) ? "residual + layer norm" : "layer norm") + steps, site, call, 1, 2);
 }
 
 // LayerNormalization and RMSNormalization: rows from an axis on.

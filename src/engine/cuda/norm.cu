@@ -3,6 +3,7 @@
 #include "engine/cuda/block.cuh"
 #include "engine/cuda/launch.cuh"
 #include "engine/cuda/norm.h"
+#include "engine/cuda/quantized_finish.cuh"
 
 namespace sluice::engine::cuda {
 namespace {
@@ -11,6 +12,10 @@ constexpr int kWarps = 4;
 constexpr int kBlock = 256;
 
 __device__ float reciprocal_root(float x) { return 1 / sqrtf(x); }
+
+__device__ Steps steps_of(const StepsOf& steps) {
+  return {steps.is_signed ? SmallType::i8 : SmallType::u8, steps.scale, steps.zero};
+}
 
 // A row of at most kChunks * 32 packs in a warp's registers.
 template <class T, int kChunks>
@@ -56,19 +61,27 @@ struct ShortRow {
       }
     return squares;
   }
-  __device__ void store(T* to, float by, const void* scale, const void* bias) const {
+  // To the row of the result from pack `first` on.
+  __device__ void store(const RowNorm& call, std::int64_t first, float by) const {
+    const Steps in_steps = steps_of(call.steps);
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
-      if (c * 32 + lane >= packs) continue;
-      const P s = static_cast<const P*>(scale)[c * 32 + lane];
+      const int at = c * 32 + lane;
+      if (at >= packs) continue;
+      const P s = static_cast<const P*>(call.scale)[at];
       P b{}, y;
-      if (bias != nullptr) b = static_cast<const P*>(bias)[c * 32 + lane];
+      if (call.bias != nullptr) b = static_cast<const P*>(call.bias)[at];
 #pragma unroll
       for (int i = 0; i < kPack; ++i) {
-        const float add = bias != nullptr ? wide(b.at[i]) : 0.0f;
+        const float add = call.bias != nullptr ? wide(b.at[i]) : 0.0f;
         y.at[i] = narrow<T>(fmaf(v[c][i] * by, wide(s.at[i]), add));
       }
-      reinterpret_cast<P*>(to)[c * 32 + lane] = y;
+      static_cast<P*>(call.out)[first + at] = y;
+      if (call.steps.to == nullptr) continue;
+      Pack<unsigned char, kPack> steps;
+#pragma unroll
+      for (int i = 0; i < kPack; ++i) steps.at[i] = in_steps(wide(y.at[i]));
+      static_cast<Pack<unsigned char, kPack>*>(call.steps.to)[first + at] = steps;
     }
   }
 };
@@ -89,7 +102,7 @@ __global__ void __launch_bounds__(kWarps * 32) short_row_norm(const RowNorm call
                call.residual != nullptr ? static_cast<const T*>(call.residual) + row * n : nullptr);
   const float mean = call.centre ? warp_sum(sum) / count : 0;
   const float by = reciprocal_root(warp_sum(own.centre(mean)) / count + call.epsilon);
-  own.store(static_cast<T*>(call.out) + row * n, by, call.scale, call.bias);
+  own.store(call, row * own.packs, by);
   if (own.lane == 0 && call.mean != nullptr) call.mean[row] = mean;
   if (own.lane == 0 && call.inverse != nullptr) call.inverse[row] = by;
 }
@@ -119,11 +132,15 @@ __global__ void __launch_bounds__(kBlock) any_row_norm(const RowNorm call) {
   const T *const scale = static_cast<const T*>(call.scale), *const bias =
                                                                 static_cast<const T*>(call.bias);
   T* const out = static_cast<T*>(call.out) + first;
+  const Steps in_steps = steps_of(call.steps);
   const std::int64_t part = row % call.period * call.each;
   for (std::int64_t i = threadIdx.x; i < call.n; i += kBlock) {
     const std::int64_t k = part + i / call.pixels;
-    out[i] = narrow<T>(
+    const T y = narrow<T>(
         fmaf((value(i) - mean) * by, wide(scale[k]), bias != nullptr ? wide(bias[k]) : 0.0f));
+    out[i] = y;
+    if (call.steps.to != nullptr)
+      static_cast<unsigned char*>(call.steps.to)[first + i] = in_steps(wide(y));
   }
   if (threadIdx.x == 0 && call.mean != nullptr) call.mean[row] = mean;
   if (threadIdx.x == 0 && call.inverse != nullptr) call.inverse[row] = by;

@@ -8,12 +8,21 @@
 
 namespace sluice::engine::cuda {
 
+// What is written beside a result, of f32, f16 or bf16: round(result / scale) + zero.
+struct StepsOf {
+  void* to = nullptr;  // u8 or i8; null: nothing
+  float scale = 0;     // 0: no steps are wanted
+  int zero = 0;
+  bool is_signed = false;
+};
+
 // out = (x + residual - mean) / sqrt(variance + epsilon) * scale + bias, of rows of n.
 // Element i of row r has scale and bias number r % period * each + i / pixels.
 struct RowNorm {
   const void *x, *residual, *scale, *bias;  // residual and bias may be null
   void* out;
   float *mean, *inverse;  // one for each row, or null
+  StepsOf steps;
   std::int64_t rows, n;
   std::int64_t period = 1, each = 0, pixels = 1;
   float epsilon;

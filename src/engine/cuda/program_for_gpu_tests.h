@@ -74,7 +74,7 @@ class CudaProgramTest : public testing::Test {
     std::vector<TensorType> types;
     for (const Tensor& input : inputs) types.push_back({input.dtype(), input.shape()});
     Graph made = specialize(graph, types, workers);
-    if (passes) optimize(made);
+    if (passes) optimize(made, nullptr, Backend::cuda);
     if (precision == Precision::f16 || precision == Precision::bf16) {
       Editor edit(made);
       to_precision(edit, precision == Precision::f16 ? DType::f16 : DType::bf16);

@@ -1,6 +1,9 @@
 // Reductions, normalizations, windows and recurrent layers on CUDA against the CPU's.
+#include <limits>
+
 #include "engine/cuda/op_cases_for_tests.h"
 #include "engine/edit.h"
+#include "engine/ops/convert.h"
 
 namespace sluice::engine::cuda {
 namespace {
@@ -49,6 +52,47 @@ TEST(CudaOperators, ReductionsGiveWhatTheCpuGives) {
           std::printf("%-16s %-5s worst %6.2f roundings, at %s\n", op,
                       std::string(to_string(type)).c_str(), error, to_string(shape).c_str());
       }
+}
+
+// [outer, n, inner], of which n goes: results that come in packs and others.
+TEST(CudaOperators, ReductionsAcrossRowsGiveWhatTheCpuGives) {
+  const Shape shapes[] = {{3, 49, 64}, {1, 7, 2048}, {128, 49, 24}, {2, 200, 8},
+                          {5, 1, 16},  {4, 65, 12},  {3, 9, 7},     {300, 3, 8}};
+  for (const char* op : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd",
+                         "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp"})
+    for (const DType type : kNumberTypes)
+      for (const Shape& shape : shapes) {
+        Random r(static_cast<unsigned>(shape.size()));
+        const bool product = std::string_view(op) == "ReduceProd";
+        const double low = is_float(type) ? (product ? 0.99 : 0.1) : 1;
+        const OpCase what =
+            OpCase(op, 18,
+                   {r.numbers(type, shape, low, product ? 1.01 : 2.9), Random::integers({1})})
+                .known(2);
+        SCOPED_TRACE(std::string(op) + " of " + std::string(to_string(type)) + " " +
+                     to_string(shape));
+        const auto want = on_cpu(what), got = on_gpu(what, want, test_context());
+        ASSERT_EQ(got.size(), 1u);
+        EXPECT_LE(worst_error(got[0], want[0]), type == DType::f32 ? 256 : 8);
+      }
+}
+
+// How many results there are does not change any: those that come in packs are those alone.
+TEST(CudaOperators, AMeanAcrossRowsDoesNotDependOnItsNeighbours) {
+  Random r(9);
+  const Tensor all = r.numbers(DType::f32, {2, 49, 64}), odd(DType::f32, {2, 49, 63});
+  for (std::size_t row = 0; row < 2 * 49; ++row)
+    for (std::size_t i = 0; i < 63; ++i)
+      odd.values<float>()[row * 63 + i] = all.values<float>()[row * 64 + i];
+  const auto mean = [](const Tensor& of) {
+    const OpCase what = OpCase("ReduceMean", 18, {of, Random::integers({1})}).known(2);
+    return on_gpu(what, on_cpu(what), test_context());
+  };
+  const auto packs = mean(all), others = mean(odd);
+  ASSERT_EQ(packs.size() + others.size(), 2u);
+  for (std::size_t row = 0; row < 2; ++row)
+    for (std::size_t i = 0; i < 63; ++i)
+      ASSERT_EQ(packs[0].values<float>()[row * 64 + i], others[0].values<float>()[row * 63 + i]);
 }
 
 OpCase softmax_like(Random& r, DType type, const char* op) {
@@ -217,6 +261,98 @@ const OpRow kRows[] = {
 
 TEST(CudaOperators, RowsWindowsAndSequencesGiveWhatTheCpuGives) {
   for (const OpRow& row : kRows) check(row, test_context());
+}
+
+// The scale is a power of two: to divide by it is exact on both, and so they round alike.
+TEST(CudaOperators, ANormMakesTheStepsOfItsResult) {
+  for (const DType type : kRealTypes)
+    for (const DType to : {DType::u8, DType::i8})
+      for (const int64_t n : {8, 37, 384, 768, 1024, 1600}) {
+        Random r(static_cast<unsigned>(n));
+        const Shape shape{7, n};
+        const OpCase what =
+            OpCase("Norm", 1,
+                   {r.numbers(type, shape), r.coin() ? r.numbers(type, shape) : Tensor(),
+                    r.numbers(type, {n}), r.numbers(type, {n})},
+                   std::string(kFused))
+                .set("to_scale", 0x1p-5f)
+                .set("to_zero", int64_t{to == DType::u8 ? 120 : -9})
+                .set("to_type", static_cast<int64_t>(to))
+                .gives(2);
+        SCOPED_TRACE(std::string(to_string(type)) + " " + to_string(shape));
+        const auto want = on_cpu(what), got = on_gpu(what, want, test_context());
+        ASSERT_EQ(got.size(), 2u);
+        EXPECT_LE(worst_error(got[0], want[0]), 48);
+        const Tensor zero = converted(Tensor::of(to == DType::u8 ? 120.0f : -9.0f), to);
+        const OpCase steps("QuantizeLinear", 21, {got[0], Tensor::of(0x1p-5f), zero});
+        EXPECT_EQ(worst_error(got[1], on_cpu(steps)[0]), 0);
+      }
+}
+
+// ---- the largest with channels last -------------------------------------------------------------
+
+struct Images {
+  Shape shape;  // without channels
+  Integers kernel, strides, pads, dilations;
+};
+
+const Images kImages[] = {
+    {{2, 13, 11}, {3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}},
+    {{1, 56, 57}, {3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}},
+    {{2, 8, 9}, {3, 3}, {2, 2}, {0, 0, 1, 2}, {1, 1}},  // as ceil_mode becomes
+    {{3, 5, 6}, {3, 3}, {1, 1}, {2, 2, 2, 2}, {1, 1}},
+    {{2, 7, 5}, {2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}},
+    {{1, 9, 9}, {3, 2}, {2, 1}, {1, 0, 1, 1}, {1, 1}},
+    {{1, 12, 10}, {5, 5}, {1, 1}, {2, 2, 2, 2}, {1, 1}},
+    {{1, 1, 17}, {1, 3}, {1, 2}, {0, 1, 0, 1}, {1, 1}},
+    {{1, 6, 6}, {1, 1}, {2, 3}, {0, 0, 0, 0}, {2, 2}},
+    {{1, 11, 10}, {3, 3}, {1, 2}, {2, 2, 2, 2}, {2, 2}},  // gaps
+    {{1, 4, 4}, {2, 2}, {1, 1}, {2, 2, 2, 2}, {1, 1}},    // windows that see nothing
+};
+
+// With numbers whose order is a matter of rules: zeros of both signs, infinities, NaN.
+Tensor unruly(Random& r, DType type, const Shape& shape) {
+  if (!is_float(type)) {
+    const double least = type == DType::i8 ? -128 : 0;
+    return r.numbers(type, shape, least, least + 255.9);
+  }
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kRare[] = {0.0f, -0.0f, 0.0f, -0.0f, -kInfinity, kInfinity, NAN, -NAN};
+  const Tensor wide = r.numbers(DType::f32, shape, -2, r.coin() ? 2 : 0);
+  for (float& x : wide.values<float>())
+    if (const int64_t at = r.between(0, 40); at < 8) x = kRare[at];
+  return converted(wide, type);
+}
+
+// How many differ, the sign of zero too; a NaN is like any other.
+int64_t differing(const Tensor& got, const Tensor& want) {
+  const Tensor a = converted(got, DType::f64), b = converted(want, DType::f64);
+  int64_t count = 0;
+  for (std::size_t i = 0; i < b.values<double>().size(); ++i) {
+    const double x = a.values<double>()[i], y = b.values<double>()[i];
+    const bool same = std::isnan(y) ? std::isnan(x) : x == y && std::signbit(x) == std::signbit(y);
+    count += same ? 0 : 1;
+  }
+  return count;
+}
+
+TEST(CudaOperators, TheLargestOfImagesIsExactlyWhatTheCpuGives) {
+  for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::u8, DType::i8})
+    for (const Images& images : kImages)
+      for (const int64_t channels : {1, 5, 8, 16, 24, 64, 80}) {
+        Random r(static_cast<unsigned>(channels + images.shape[1]));
+        Shape shape = images.shape;
+        shape.push_back(channels);
+        const OpCase what = OpCase("MaxPool", 1, {unruly(r, type, shape)}, "sluice")
+                                .set("kernel", images.kernel)
+                                .set("strides", images.strides)
+                                .set("pads", images.pads)
+                                .set("dilations", images.dilations);
+        SCOPED_TRACE(std::string(to_string(type)) + " " + to_string(shape));
+        const auto want = on_cpu(what), got = on_gpu(what, want, test_context());
+        ASSERT_EQ(got.size(), 1u);
+        EXPECT_EQ(differing(got[0], want[0]), 0);
+      }
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "engine/ops/families.h"
 #include "engine/ops/fused.h"
 #include "engine/ops/gemm.h"
+#include "engine/ops/quantize.h"
 #include "engine/ops/window.h"
 
 namespace sluice::engine {
@@ -183,6 +184,16 @@ void attention(OpCall& call) {
   result.give();
 }
 
+// Output 1: what was made, rounded to its type, in steps.
+void give_steps(OpCall& call, const Tensor& made) {
+  const Rounding rounding = Rounding::of(call.attributes());
+  const Tensor steps = converted(made, DType::f64), zeros(DType::f64, made.shape());
+  for (double& x : steps.values<double>())
+    x = static_cast<double>(static_cast<float>(x) / rounding.to_scale);
+  std::fill_n(doubles(zeros), zeros.size(), static_cast<double>(rounding.to_zero));
+  call.give(1, quantized(steps, zeros, rounding.to, true));
+}
+
 void norm(OpCall& call) {
   Tensor x = given(call, 0), residual = given(call, 1), bias = given(call, 3);
   require(x.rank() > 0 && call.has(2), "an input with axes and a scale are needed");
@@ -192,6 +203,9 @@ void norm(OpCall& call) {
   require_shape(residual, "residual", x.shape());
   require_shape(scale, "scale", {n});
   require_shape(bias, "bias", {n});
+  const DType steps = Rounding::of(call.attributes()).to;
+  require(!call.wants(1) || steps == DType::u8 || steps == DType::i8, "steps of u8 or i8 only");
+  call.tell(1, steps, x.shape());
   const Result result(call, x.shape());
   const Tensor& y = result.y;
   widen(x, residual, scale, bias);
@@ -208,6 +222,7 @@ void norm(OpCall& call) {
       to[i] = (to[i] - mean) * by * doubles(scale)[i] + (bias ? doubles(bias)[i] : 0);
   });
   result.give();
+  if (call.wants(1)) give_steps(call, result.out);
 }
 
 std::vector<std::int64_t> sizes(OpCall& call, std::string_view name, std::size_t count,
@@ -317,9 +332,14 @@ void pool(OpCall& call, double start, Body&& body, End&& end) {
   result.give();
 }
 
+double largest_of_none(DType type) {
+  if (type == DType::u8) return 0;
+  return type == DType::i8 ? -128 : -std::numeric_limits<double>::infinity();
+}
+
 void max_pool(OpCall& call) {
   pool(
-      call, -std::numeric_limits<double>::infinity(),
+      call, largest_of_none(given(call, 0).dtype()),
       [](double a, double b) { return b > a || b != b ? b : a; },
       [](double most, std::int64_t) { return most; });
 }
@@ -340,7 +360,7 @@ constexpr Op kFusedOps[] = {
     {"AveragePool", 1, kReals, average_pool, "sluice"},
     {"Conv", 1, kReals, conv, "sluice"},
     {"Linear", 1, kReals, linear, "sluice"},
-    {"MaxPool", 1, kReals, max_pool, "sluice"},
+    {"MaxPool", 1, kReals | Types{DType::i8, DType::u8}, max_pool, "sluice"},
     {"Norm", 1, kReals, norm, "sluice"},
 };
 

@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include <cstring>
+
 #include "engine/cpu/product_for_tests.h"
 
 namespace sluice::engine {
@@ -63,6 +65,23 @@ TEST(FusedTest, PoolsAreThoseOfOnnxWithChannelsLast) {
       const Tensor plain = run_onnx(op, 11, with, {transposed(x, kFirst)});
       expect_close(run_fused(op, ours, {x}), transposed(plain, kLast), 1e-6f);
     }
+}
+
+TEST(FusedTest, TheLargestOfBytesIsThatOfOnnxWithChannelsLast) {
+  for (const DType type : {DType::u8, DType::i8}) {
+    const Tensor x(type, {1, 5, 6, 3});
+    for (std::size_t i = 0; i < x.bytes(); ++i)
+      static_cast<std::uint8_t*>(x.data())[i] = static_cast<std::uint8_t>(i * 89);
+    Named with{{"strides", Integers{2, 1}}, {"pads", Integers{1, 0, 1, 1}}};
+    Named ours = with;
+    ours.emplace_back("kernel", Integers{3, 2});
+    with.emplace_back("kernel_shape", Integers{3, 2});
+    const Tensor want = transposed(run_onnx("MaxPool", 12, with, {transposed(x, kFirst)}), kLast);
+    const Tensor got = run_fused("MaxPool", ours, {x});
+    ASSERT_EQ(got.dtype(), type);
+    ASSERT_EQ(to_string(got.shape()), to_string(want.shape()));
+    EXPECT_EQ(std::memcmp(got.data(), want.data(), want.bytes()), 0);
+  }
 }
 
 TEST(FusedTest, LinearAppliesBiasThenActivationThenResidual) {

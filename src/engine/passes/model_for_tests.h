@@ -114,13 +114,14 @@ inline void expect_near(const Tensor& got, const Tensor& want, float most) {
 
 // Optimises a model, checks that it computes the same, and gives what it is made of: the names
 // of its operators, those without a kernel left out.
-inline std::vector<std::string> optimized_ops(const Model& model, Graph* made = nullptr) {
+inline std::vector<std::string> optimized_ops(const Model& model, Graph* made = nullptr,
+                                              Backend backend = Backend::cpu) {
   compute::Workers workers(1);
   std::vector<TensorType> types;
   for (const Tensor& tensor : model.given) types.push_back({tensor.dtype(), tensor.shape()});
   Graph graph = specialize(model.graph, types, workers);
   const std::vector<Tensor> want = run_plainly(graph, model.given);
-  optimize(graph);
+  optimize(graph, nullptr, backend);
   const std::vector<Tensor> got = run_plainly(graph, model.given);
   EXPECT_EQ(got.size(), want.size());
   for (std::size_t i = 0; i < want.size(); ++i) expect_near(got[i], want[i], 1e-4f);

@@ -2,10 +2,11 @@
 
 namespace sluice::engine {
 
-std::vector<PassReport> optimize(Graph& graph, Derived* derived) {
+std::vector<PassReport> optimize(Graph& graph, Derived* derived, Backend backend) {
   struct Pass {
     std::string_view name;
     int (*run)(Editor&);
+    bool for_cuda_alone = false;
   };
   // Large patterns first: what they take is no longer there for the small ones.
   constexpr Pass kPasses[] = {
@@ -25,13 +26,16 @@ std::vector<PassReport> optimize(Graph& graph, Derived* derived) {
       {"transposes that move nothing", turn_as_views},
       {"simplify views", simplify},
       {"merge what is equal now", merge_equal},
+      {"pool in steps", pool_in_steps, true},  // the CPU's quick pool is of f32
       {"fuse steps of small numbers", fuse_quantized},
+      {"fuse steps of norms", steps_of_norms, true},  // the CPU's quick norm makes one output
       {"fuse elementwise chains", fuse_chains},
   };
   std::vector<PassReport> report;
   Editor edit(graph, derived);
   edit.finish();
   for (const Pass& pass : kPasses) {
+    if (pass.for_cuda_alone && backend != Backend::cuda) continue;
     const int changes = pass.run(edit);
     edit.finish();
     if (changes > 0) report.push_back({std::string(pass.name), changes});

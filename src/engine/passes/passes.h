@@ -23,6 +23,8 @@ int fuse_convolutions(Editor& edit);  // bias, residual and activation to their 
 int fuse_chains(Editor& edit);        // elementwise operators to Chain
 int expand_constants(Editor& edit);   // small constants that no product takes as they are
 int fuse_quantized(Editor& edit);     // steps before and behind products of small numbers
+int pool_in_steps(Editor& edit);      // steps before a MaxPool on NHWC, not behind it
+int steps_of_norms(Editor& edit);     // steps of what a Norm makes, as its second output
 
 // After the others, and then edit.finish(): what was f32 is f16 or bf16, but for the graph's
 // inputs and outputs and for operators that need the range. Finite numbers stay finite: weights
@@ -33,6 +35,9 @@ struct PassReport {
   std::string pass;
   int changes;
 };
-std::vector<PassReport> optimize(Graph& graph, Derived* derived = nullptr);
+// Which kernels are quick differs from one to the other.
+enum class Backend { cpu, cuda };
+std::vector<PassReport> optimize(Graph& graph, Derived* derived = nullptr,
+                                 Backend backend = Backend::cpu);
 
 }  // namespace sluice::engine

@@ -143,6 +143,12 @@ bool expand(Editor& edit, NodeId id) {
   return wide != kNoValue;
 }
 
+void set_steps(Attributes& attributes, float scale, int zero, DType to) {
+  attributes.set("to_scale", scale);
+  attributes.set("to_zero", std::int64_t{zero});
+  attributes.set("to_type", static_cast<std::int64_t>(to));
+}
+
 // A result that is only used in steps is made in steps.
 bool take_steps(Editor& edit, NodeId id) {
   const ValueId out = edit.node(id).outputs[0];
@@ -157,12 +163,70 @@ bool take_steps(Editor& edit, NodeId id) {
   const bool fits = is_byte(to) || (to == DType::f8e4m3fn && edit.node(id).op == "QuantizedLinear");
   if (!scale || !zero || !fits || is_byte(to) != is_byte(edit.type(edit.node(id).inputs[0]).dtype))
     return false;
-  Attributes& attributes = edit.node(id).attributes;
-  attributes.set("to_scale", *scale);
-  attributes.set("to_zero", std::int64_t{*zero});
-  attributes.set("to_type", static_cast<std::int64_t>(to));
+  set_steps(edit.node(id).attributes, *scale, *zero, to);
   edit.set_output(id, node.outputs[0]);
   drop(edit, next);
+  return true;
+}
+
+// Whether a value is made by a product that can make it in steps, and only for `user`.
+bool comes_in_steps(const Editor& edit, ValueId value, NodeId user) {
+  const NodeId maker = edit.maker(value);
+  return maker != kNoNode && edit.only_user(value) == user && is_quantized(edit.node(maker)) &&
+         is_byte(edit.type(edit.node(maker).inputs[0]).dtype) &&
+         !edit.node(maker).attributes.has("to_scale");
+}
+
+// Whether steps of `small` are those that QuantizeLinear makes.
+bool same_steps(const Editor& edit, const SmallValue& small, const Node& quantize, int zero) {
+  return small.scale == one_scale(edit, quantize) && small.zero == zero &&
+         edit.type(small.value).dtype == edit.type(quantize.outputs[0]).dtype;
+}
+
+// The largest of steps is the step of the largest, since more is never a lower step. Padding is
+// less than all either way. But for NaN: the largest of numbers with one is a NaN, and that the
+// lowest step on CUDA; of steps, the largest is that of the other numbers.
+bool pool_steps(Editor& edit, NodeId pool) {
+  const ValueId x = edit.node(pool).inputs[0];
+  const NodeId next = edit.only_user(edit.node(pool).outputs[0]);
+  if (next == kNoNode || !is_onnx(edit.node(next), "QuantizeLinear")) return false;
+  Node quantize = edit.node(next);
+  const auto scale = one_scale(edit, quantize);
+  const auto zero = zero_of(edit, quantize);
+  const ValueId out = quantize.outputs[0];
+  if (!scale || !(*scale > 0) || !zero || !is_byte(edit.type(out).dtype)) return false;
+  const auto small = small_value(edit, x);
+  if (small && same_steps(edit, *small, quantize, *zero)) {
+    edit.set_input(pool, 0, small->value);
+  } else if (comes_in_steps(edit, x, pool)) {
+    quantize.inputs[0] = x;
+    quantize.outputs[0] =
+        edit.add_value(edit.graph()[x].name + "/steps", {edit.type(out).dtype, edit.type(x).shape});
+    edit.set_input(pool, 0, quantize.outputs[0]);
+    edit.add(std::move(quantize));
+  } else {
+    return false;  // a pass over what is larger than what the pool makes
+  }
+  edit.set_output(pool, out);
+  drop(edit, next);
+  return true;
+}
+
+bool norm_steps(Editor& edit, NodeId norm, NodeId next) {
+  const Node& quantize = edit.node(next);
+  const ValueId y = edit.node(norm).outputs[0];
+  if (!is_onnx(quantize, "QuantizeLinear") || quantize.inputs[0] != y) return false;
+  const auto scale = one_scale(edit, quantize);
+  const auto zero = zero_of(edit, quantize);
+  const ValueId steps = quantize.outputs[0];
+  const DType to = edit.type(steps).dtype;
+  if (!scale || !(*scale > 0) || !zero || !is_byte(to)) return false;
+  Node both = edit.node(norm);
+  set_steps(both.attributes, *scale, *zero, to);
+  both.outputs.push_back(steps);
+  edit.add(std::move(both), norm);
+  edit.remove(norm);
+  edit.remove(next);
   return true;
 }
 
@@ -243,6 +307,30 @@ int expand_constants(Editor& edit) {
   for (const NodeId id : edit.nodes())
     if (!edit.removed(id) && is_onnx(edit.node(id), "DequantizeLinear") && expand(edit, id))
       ++changes;
+  return changes;
+}
+
+int pool_in_steps(Editor& edit) {
+  int changes = 0;
+  for (const NodeId id : edit.nodes()) {
+    if (edit.removed(id) || edit.node(id).domain != kFused || edit.node(id).op != "MaxPool")
+      continue;
+    changes += pool_steps(edit, id) ? 1 : 0;
+  }
+  return changes;
+}
+
+int steps_of_norms(Editor& edit) {
+  int changes = 0;
+  for (const NodeId id : edit.nodes()) {
+    const Node& node = edit.node(id);
+    if (node.domain != kFused || node.op != "Norm" || node.outputs.size() != 1) continue;
+    const std::vector<NodeId> users = edit.users(node.outputs[0]);
+    changes += std::any_of(users.begin(), users.end(),
+                           [&](NodeId user) { return norm_steps(edit, id, user); })
+                   ? 1
+                   : 0;
+  }
   return changes;
 }
 

@@ -79,6 +79,127 @@ TEST(QuantizedPassTest, ABlockOfConvolutionsStaysInBytes) {
   EXPECT_EQ(type_of(made[made.nodes[4].outputs[0]]).dtype, DType::u8);
 }
 
+TEST(QuantizedPassTest, APoolOfBytesKeepsThemWithChannelsLast) {
+  SmallModel m;
+  const ValueId x = m.input(varied({2, 8, 6, 6}));
+  const ValueId in = m.small(m.op("Conv", {m.rounded(x), m.small_weights({8, 8, 3, 3}, 0)}));
+  const ValueId most = m.op("MaxPool", {in}, {{"kernel_shape", Ints{2, 2}}});
+  m.output(m.op("Conv", {m.wide(most), m.small_weights({8, 8, 1, 1}, 0)}));
+  Graph made;
+  EXPECT_THAT(optimized_ops(m, &made),
+              ElementsAre("QuantizeLinear", "Transpose", "sluice.QuantizedConv", "sluice.MaxPool",
+                          "sluice.QuantizedConv", "Transpose"));
+  EXPECT_EQ(type_of(made[made.nodes[3].outputs[0]]).dtype, DType::u8);
+}
+
+// A pool with padding between two convolutions, its result in steps, on CUDA.
+class PoolOfSteps : public testing::Test {
+ protected:
+  ValueId input() { return m.small(m.input(varied({2, 8, 9, 8}))); }
+  ValueId conv(ValueId small, std::int64_t side) {
+    return m.op("Conv", {m.wide(small), m.small_weights({8, 8, side, side}, 0)});
+  }
+  ValueId pool(ValueId x, std::int64_t ceil = 0) {
+    return m.op("MaxPool", {x},
+                {{"kernel_shape", Ints{3, 3}},
+                 {"strides", Ints{2, 2}},
+                 {"pads", Ints{1, 1, 1, 1}},
+                 {"ceil_mode", ceil}});
+  }
+  std::vector<std::string> ops(ValueId result) {
+    m.output(result);
+    return optimized_ops(m, &made, Backend::cuda);
+  }
+
+  SmallModel m;
+  Graph made;
+};
+
+TEST_F(PoolOfSteps, TheConvolutionBeforeItMakesTheSteps) {
+  for (const std::int64_t ceil : {0, 1}) {
+    m = SmallModel();
+    const ValueId most = pool(m.op("Relu", {conv(input(), 3)}), ceil);
+    EXPECT_THAT(ops(conv(m.small(most, 0.02f, 7), 1)),
+                ElementsAre("QuantizeLinear", "Transpose", "sluice.QuantizedConv", "sluice.MaxPool",
+                            "sluice.QuantizedConv", "Transpose"));
+    EXPECT_EQ(type_of(made[made.nodes[3].inputs[0]]).dtype, DType::u8);
+    EXPECT_EQ(type_of(made[made.nodes[3].outputs[0]]).dtype, DType::u8);
+  }
+}
+
+TEST_F(PoolOfSteps, TheSameStepsBeforeItArePooledAsTheyAre) {
+  const ValueId before = m.small(conv(input(), 3), 0.03f, 50);
+  const ValueId after = m.small(pool(m.wide(before, 0.03f, 50)), 0.03f, 50);
+  EXPECT_THAT(ops(conv(after, 1)),
+              ElementsAre("QuantizeLinear", "Transpose", "sluice.QuantizedConv", "sluice.MaxPool",
+                          "sluice.QuantizedConv", "Transpose"));
+}
+
+TEST_F(PoolOfSteps, OtherStepsBeforeItAreMadeWide) {
+  const ValueId before = m.small(conv(input(), 3), 0.03f, 50);
+  const ValueId after = m.small(pool(m.wide(before, 0.03f, 50)), 0.02f, 50);
+  EXPECT_THAT(ops(conv(after, 1)), testing::Contains("DequantizeLinear"));
+}
+
+TEST_F(PoolOfSteps, WhatIsUsedElsewhereIsNotPooledInSteps) {
+  const ValueId image = conv(input(), 3), most = pool(image);
+  m.output(conv(m.small(most), 1));
+  ops(m.op("Tanh", {image}));
+  const auto pools = std::find_if(made.nodes.begin(), made.nodes.end(),
+                                  [](const Node& node) { return node.op == "MaxPool"; });
+  ASSERT_NE(pools, made.nodes.end());
+  EXPECT_EQ(type_of(made[pools->outputs[0]]).dtype, DType::f32);
+}
+
+TEST_F(PoolOfSteps, OnTheCpuItIsOfNumbers) {
+  m.output(conv(m.small(pool(conv(input(), 3))), 1));
+  EXPECT_THAT(optimized_ops(m),
+              ElementsAre("QuantizeLinear", "Transpose", "sluice.QuantizedConv", "sluice.MaxPool",
+                          "QuantizeLinear", "sluice.QuantizedConv", "Transpose"));
+}
+
+// A norm whose result is added and multiplied, the latter in steps.
+SmallModel norm_in_steps() {
+  SmallModel m;
+  const ValueId x = m.input(varied({4, 16})), more = m.input(varied({4, 16}, 5));
+  const ValueId y =
+      m.op("LayerNormalization", {m.op("Add", {x, more}), m.weights({16}), m.weights({16})});
+  const ValueId product = m.op("MatMul", {m.rounded(y), m.small_weights({16, 16}, 1)});
+  m.output(m.op("Add", {y, product}));
+  return m;
+}
+
+TEST(QuantizedPassTest, ANormMakesItsStepsOnCuda) {
+  Graph made;
+  EXPECT_THAT(optimized_ops(norm_in_steps(), &made, Backend::cuda),
+              ElementsAre("sluice.Norm", "sluice.QuantizedLinear"));
+  EXPECT_EQ(type_of(made[made.nodes[0].outputs[0]]).dtype, DType::f32);
+  EXPECT_EQ(type_of(made[made.nodes[0].outputs[1]]).dtype, DType::u8);
+  EXPECT_EQ(made.nodes[1].inputs[0], made.nodes[0].outputs[1]);
+  EXPECT_EQ(made.nodes[1].inputs[3], made.nodes[0].outputs[0]);
+}
+
+TEST(QuantizedPassTest, ANormThatIsNarrowMakesStepsOfNarrowNumbers) {
+  const SmallModel m = norm_in_steps();
+  Graph made;
+  optimized_ops(m, &made, Backend::cuda);
+  const Tensor want = run_plainly(made, m.given)[0];
+  Editor edit(made);
+  to_precision(edit, DType::f16);
+  edit.finish();
+  const auto norm = std::find_if(made.nodes.begin(), made.nodes.end(),
+                                 [](const Node& node) { return node.op == "Norm"; });
+  ASSERT_NE(norm, made.nodes.end());
+  EXPECT_EQ(type_of(made[norm->outputs[0]]).dtype, DType::f16);
+  EXPECT_EQ(type_of(made[norm->outputs[1]]).dtype, DType::u8);
+  expect_near(run_plainly(made, m.given)[0], want, 0.03f);
+}
+
+TEST(QuantizedPassTest, OnTheCpuANormMakesNumbersAlone) {
+  EXPECT_THAT(optimized_ops(norm_in_steps()),
+              ElementsAre("sluice.Norm", "QuantizeLinear", "sluice.QuantizedLinear"));
+}
+
 TEST(QuantizedPassTest, WhatIsAroundSmallProductsMayBeNarrow) {
   SmallModel m;
   const ValueId x = m.input(varied({4, 16}));
