@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kThreads)
     if (bias != nullptr) value[e] += wide(shift.at[e]);
     if (before != nullptr) value[e] += wide(first.at[e]);
   }
-  activate(value, activation, low, high);
+  activate<sizeof(T) == 2>(value, activation, low, high);
 #pragma unroll
   for (int e = 0; e < N; ++e) {
     if (behind != nullptr) value[e] += wide(last.at[e]);

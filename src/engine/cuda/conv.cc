@@ -5,88 +5,14 @@
 #include <limits>
 
 #include "device/check.h"
-#include "engine/cuda/after.h"
 #include "engine/cuda/conv_node.h"
-#include "engine/cuda/dnn.h"
+#include "engine/cuda/conv_way.h"
 #include "engine/cuda/pack.h"
-#include "engine/cuda/product.h"
 #include "engine/edit.h"
 #include "engine/fused.h"
 
 namespace sluice::engine::cuda {
 namespace {
-
-// One way to compute it.
-struct Way {
-  std::string name;  // by which it is chosen again: "dnn 4"
-  std::unique_ptr<ProductPlan> product{};
-  std::unique_ptr<DnnPlan> dnn{};
-  void (*own)(const ConvCall&, CUstream_st*) = nullptr;  // one of these three
-  bool bare = false;                                     // bias and residual are left for `rest`
-  bool after = false;                                    // `rest` follows
-  After rest{};
-  int channels = 0;  // of the input after it was widened; 0: as it is
-  ConstMemory weight{};
-  double us = 0;
-  std::string what{};
-};
-
-class Convolution final : public Kernel {
- public:
-  Convolution(ConvCall call, Way way, bool residual)
-      : call_(call), way_(std::move(way)), residual_(residual) {
-    if (way_.channels > 0)
-      widened_ = memory::round_up(static_cast<std::size_t>(pixels_in() * way_.channels) * element(),
-                                  memory::kAlignment);
-  }
-
-  void run(const KernelArgs& args) const override {
-    auto* const stream = static_cast<CUstream_st*>(args.stream);
-    const auto input = [&](std::size_t i) {
-      return i < args.inputs.size() ? args.inputs[i] : nullptr;
-    };
-    const void *x = input(0), *bias = way_.bare ? nullptr : input(2),
-               *residual = way_.bare ? nullptr : input(3);
-    void *const y = args.outputs[0], *scratch = args.scratch;
-    if (way_.channels > 0) {
-      enqueue_widen(x, scratch, pixels_in(), call_.in, way_.channels, element(), stream);
-      x = scratch;
-      scratch = static_cast<std::byte*>(scratch) + widened_;
-    }
-    if (way_.product) way_.product->run({x, way_.weight.get(), residual, bias, y, scratch}, stream);
-    if (way_.dnn) way_.dnn->run({x, way_.weight.get(), bias, residual, y, scratch}, stream);
-    if (way_.own != nullptr) {
-      ConvCall call = call_;
-      call.x = x, call.w = way_.weight.get(), call.bias = bias, call.residual = residual;
-      call.y = y;
-      way_.own(call, stream);
-    }
-    if (!way_.after) return;
-    After rest = way_.rest;
-    rest.x = y;
-    rest.bias = way_.bare ? input(2) : nullptr;
-    rest.before = way_.bare ? input(3) : nullptr;
-    enqueue(rest, stream);
-  }
-  std::string_view what() const override { return way_.what; }
-  std::size_t scratch() const override {
-    return widened_ + (way_.product ? way_.product->scratch() : 0) +
-           (way_.dnn ? way_.dnn->scratch() : 0);
-  }
-  int in_place() const override { return way_.product && residual_ ? 3 : -1; }
-  bool reads_constant(std::size_t input) const override { return input != 1; }
-
- private:
-  std::int64_t pixels_in() const {
-    return static_cast<std::int64_t>(call_.window.batch) * call_.window.height * call_.window.width;
-  }
-  std::size_t element() const { return call_.type == RealType::f32 ? 4 : 2; }
-
-  ConvCall call_;
-  Way way_;
-  bool residual_;
-  std::size_t widened_ = 0;
-};
 
 // Tries the ways there are and keeps the best.
 class Chooser {
@@ -96,6 +22,7 @@ class Chooser {
         call_(call),
         dtype_(site.in(0).dtype),
         weight_(site.constant(1)),
+        bias_values_(site.constant(2)),
         pads_(site.attributes().integers("pads", {0, 0, 0, 0})),
         bias_(site.has(2)),
         residual_(site.has(3)) {
@@ -134,6 +61,8 @@ class Chooser {
     try_dnn(0);
     for (const int channels : kWider)
       if (may_widen(channels)) try_dnn(channels);
+    try_folded(false);
+    try_folded(true);
     try_depthwise();
     if (!found_) try_bare();
     if (!found_) try_own();
@@ -144,6 +73,8 @@ class Chooser {
     if (name == dnn_name(0)) try_dnn(0);
     for (const int channels : kWider)
       if (name == dnn_name(channels) && may_widen(channels)) try_dnn(channels);
+    if (name == "folded") try_folded(false);
+    if (name == "boxes") try_folded(true);
     if (name == "depthwise") try_depthwise();
     if (name == "bare") try_bare();
     if (name == "own") try_own();
@@ -227,6 +158,58 @@ class Chooser {
     keep(std::move(way));
   }
 
+  // Neighbours of few channels made one, so that the window goes by whole pixels: by cuDNN, and by
+  // Hopper's boxes.
+  void try_folded(bool by_boxes) {
+    const std::optional<FoldedConvolution> image = fold_convolution(call_, weight_);
+    if (!image) return;
+    Way way{.name = by_boxes ? "boxes" : "folded"};
+    way.fold = image->fold;
+    way.rest = rest(Activation::none);
+    if (by_boxes)
+      take_boxes(*image, way);
+    else
+      take_folded(*image, way);
+    if (!way.dnn && !way.boxes) return;
+    way.us += rest_us(way) + fold_us(way.fold);
+    keep(std::move(way));
+  }
+  void take_folded(const FoldedConvolution& image, Way& way) {
+    const SmallRows& rows = image.rows;
+    const auto channels = rows.channels / static_cast<std::int64_t>(bytes(dtype_));
+    DnnFusion all = fusion(0);
+    all.x = {call_.window.batch, channels, rows.high, rows.wide};
+    all.w = {call_.out, channels, rows.kernel_high, rows.kernel_wide};
+    all.strides = {1, 1};
+    all.before = all.behind = {0, 0};
+    with_epilogue(all, way);
+    way.dnn = plan_dnn(context_, all);
+    if (!way.dnn) return;
+    way.weight = context_.constant(Tensor::of(std::span<const std::uint8_t>(image.weights)));
+    way.us = way.dnn->us();
+    way.what = "fold, cuDNN convolution";
+  }
+  void take_boxes(const FoldedConvolution& image, Way& way) {
+    if (bias_ && !bias_values_) return;
+    way.boxes = plan_boxes(context_, call_, image, bias_values_, residual_);
+    way.what = "fold, own convolution by boxes";
+    if (!way.boxes || !measures_) return;
+    const auto size = static_cast<std::size_t>(rows_ * call_.out) * bytes(dtype_);
+    SmallProduct product = way.boxes->product;
+    product.rows.x = context_.sample(1, static_cast<std::size_t>(bytes_of(image.fold)), dtype_);
+    product.finish.y = context_.sample(2, size, dtype_);
+    if (residual_) product.finish.residual = context_.sample(3, size, dtype_);
+    way.us = context_.measure_us([&] { enqueue(product, context_.stream()); });
+  }
+  double fold_us(SmallFold fold) {
+    if (!measures_) return 0;
+    const Sliding& w = call_.window;
+    const auto pixels = static_cast<std::size_t>(std::int64_t{w.batch} * w.height * w.width);
+    fold.x = context_.sample(0, pixels * static_cast<std::size_t>(fold.channels), dtype_);
+    fold.to = context_.sample(1, static_cast<std::size_t>(bytes_of(fold)), dtype_);
+    return context_.measure_us([&] { enqueue(fold, context_.stream()); });
+  }
+
   DnnFusion fusion(int channels) const {
     const Sliding& w = call_.window;
     const std::int64_t ins = channels > 0 ? channels : call_.in;
@@ -241,19 +224,23 @@ class Chooser {
     return made;
   }
 
-  void try_dnn(int channels) {
-    DnnFusion all = fusion(channels);
+  // What follows, by cuDNN as far as it can.
+  void with_epilogue(DnnFusion& all, Way& way) const {
     all.bias = bias_;
     all.residual = residual_;
-    const bool apart = call_.activation == Activation::hard_swish;  // cuDNN has none
-    if (!apart) all.activation = call_.activation;
+    way.after = call_.activation == Activation::hard_swish;  // cuDNN has none
+    if (!way.after) all.activation = call_.activation;
     all.low = call_.low;
     all.high = call_.high;
+    way.rest = rest(call_.activation);
+  }
+
+  void try_dnn(int channels) {
+    DnnFusion all = fusion(channels);
     Way way{.name = dnn_name(channels)};
+    with_epilogue(all, way);
     way.dnn = plan_dnn(context_, all);
     if (!way.dnn) return;
-    way.after = apart;
-    way.rest = rest(call_.activation);
     way.channels = channels;
     way.weight = along_channels(channels);
     way.us = way.dnn->us() + rest_us(way) + widen_us(channels);
@@ -322,7 +309,7 @@ class Chooser {
   Context& context_;
   const ConvCall& call_;
   const DType dtype_;
-  const Tensor weight_;
+  const Tensor weight_, bias_values_;
   const std::vector<std::int64_t> pads_;
   const bool bias_, residual_;
   std::int64_t rows_ = 0;

@@ -7,7 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "engine/cuda/fold_pixels.h"
+#include "engine/cuda/hopper_finish.h"
 #include "engine/cuda/product.h"
+#include "engine/cuda/quantized_hopper.h"
 #include "engine/cuda/quantized_tile.h"
 #include "engine/cuda/site.h"
 #include "engine/edit.h"
@@ -44,7 +47,7 @@ SmallType small_type(DType type) {
 struct Parts {
   std::unique_ptr<ProductPlan> product;  // null: our own kernel
   SmallTile tile = SmallTile::large;     // of that
-  bool is_unsigned = false;              // x is u8
+  SmallType from = SmallType::u8;        // x
   SmallRows rows;                        // of one stretch
   bool writes = false;                   // rows are written; read where they lie otherwise
   SmallFold fold;                        // for our own kernel: what is read; no channels: x itself
@@ -98,7 +101,7 @@ class QuantizedKernel : public Kernel {
 // Without what comes with the arguments.
 SmallProduct product_of(const Parts& parts) {
   return {.rows = parts.rows,
-          .is_unsigned = parts.is_unsigned,
+          .from = parts.from,
           .weight = parts.weight.get(),
           .finish = parts.finish,
           .columns = static_cast<const SmallColumn*>(parts.columns.get()),
@@ -108,10 +111,7 @@ SmallProduct product_of(const Parts& parts) {
 class OwnProduct final : public QuantizedKernel {
  public:
   using QuantizedKernel::QuantizedKernel;
-  std::size_t scratch() const override {
-    const SmallFold& f = p_.fold;
-    return round_up(f.batch * f.out_high * f.out_wide * f.out_channels);
-  }
+  std::size_t scratch() const override { return round_up(bytes_of(p_.fold)); }
 
  private:
   void run_stretch(const KernelArgs& args, std::int64_t row) const override {
@@ -153,22 +153,6 @@ class LibraryProduct final : public QuantizedKernel {
     enqueue(f, stream);
   }
 };
-
-// What finishes sums by column.
-Tensor finishing_columns(const Site& site, const std::vector<std::int32_t>& shift) {
-  const Tensor scale = site.constant(4), bias = site.constant(2);
-  const auto n = static_cast<std::int64_t>(shift.size());
-  const std::int64_t padded = (n + kMostColumns - 1) / kMostColumns * kMostColumns;
-  const Tensor columns(DType::f32, {padded, 2});
-  const std::span<float> to = columns.values<float>();
-  std::fill(to.begin(), to.end(), 0.0f);
-  for (std::size_t i = 0; i < shift.size(); ++i) {
-    const double by = scale.values<float>()[i];
-    to[2 * i] = static_cast<float>(by);
-    to[2 * i + 1] = static_cast<float>((bias ? bias.values<float>()[i] : 0.0) - by * shift[i]);
-  }
-  return columns;
-}
 
 // Of n columns, k values each, as rows of `row` bytes, in the order [places, channels].
 Tensor packed_weights(const std::vector<std::uint8_t>& columns, std::int64_t n, std::int64_t k,
@@ -220,52 +204,22 @@ SmallFinish finish_of(const Site& site, std::int64_t n, bool residual_first) {
   return f;
 }
 
-// Whether the rows that results see are there already, one behind the other.
-bool lies_as_rows(const SmallRows& r) {
-  return r.kernel_high * r.kernel_wide == 1 && r.stride_high == 1 && r.stride_wide == 1 &&
-         r.out_high == r.high && r.out_wide == r.wide;
-}
-
-// An image whose channels come in sixteens, and `rows` as they see it.
-SmallFold fold_for(SmallRows& rows, std::int64_t batch) {
-  SmallFold f{.batch = batch, .high = rows.high, .wide = rows.wide, .channels = rows.channels};
-  f.outside = rows.outside;
-  f.out_high = rows.high, f.out_wide = rows.wide;
-  if (rows.dilation_high == 1 && rows.dilation_wide == 1) {  // so that a window has no gaps
-    f.down = std::exchange(rows.stride_high, 1), f.across = std::exchange(rows.stride_wide, 1);
-    f.top = std::exchange(rows.top, 0), f.left = std::exchange(rows.left, 0);
-    rows.kernel_high = (rows.kernel_high + f.down - 1) / f.down;
-    rows.kernel_wide = (rows.kernel_wide + f.across - 1) / f.across;
-    rows.high = f.out_high = rows.out_high + rows.kernel_high - 1;
-    rows.wide = f.out_wide = rows.out_wide + rows.kernel_wide - 1;
-  }
-  f.out_channels = static_cast<int>(up(std::int64_t{f.down} * f.across * f.channels));
-  rows.channels = rows.pixel = f.out_channels;
-  rows.row = std::int64_t{rows.kernel_high} * rows.kernel_wide * rows.channels;
-  return f;
-}
-
-// Pixels of a window that lie side by side, as one.
-void join_pixels(SmallRows& rows) {
-  if (rows.dilation_wide > 1 || rows.left > 0) return;
-  rows.channels *= std::exchange(rows.kernel_wide, 1);
-}
-
-// Columns, in the order [places, channels] of `before`, as rows of a folded image see them.
-std::vector<std::uint8_t> folded(const std::vector<std::uint8_t>& columns, std::int64_t n,
-                                 const SmallRows& before, const SmallFold& f,
-                                 const SmallRows& rows) {
-  std::vector<std::uint8_t> all(static_cast<std::size_t>(n * rows.row));
-  const std::int64_t places = std::int64_t{before.kernel_high} * before.kernel_wide;
-  for (std::int64_t i = 0; i < n * places; ++i) {
-    const std::int64_t y = i % places / before.kernel_wide, x = i % places % before.kernel_wide;
-    const std::int64_t pixel = y / f.down * rows.kernel_wide + x / f.across;
-    const std::int64_t neighbour = y % f.down * f.across + x % f.across;
-    std::copy_n(
-        columns.begin() + i * f.channels, f.channels,
-        all.begin() + i / places * rows.row + pixel * rows.channels + neighbour * f.channels);
-  }
-  return all;
+// For a tile of Hopper: columns as it finishes them, and weights in its order.
+void arrange_for_hopper(const Site& site, Context& context, Parts& parts, const Tensor& weights,
+                        const std::vector<std::int32_t>& shift) {
+  const std::int64_t row = parts.rows.row;
+  const Tensor scale = site.constant(4), bias = site.constant(2);
+  const Tensor arranged(DType::u8, weights.shape());
+  std::vector<SmallColumn> columns((shift.size() + kMostColumns - 1) / kMostColumns * kMostColumns);
+  for (std::int64_t i = 0; i < up(parts.finish.n); ++i)
+    std::copy_n(weights.values<std::uint8_t>().begin() + i * row, row,
+                arranged.values<std::uint8_t>().begin() + hopper_row(static_cast<int>(i)) * row);
+  for (std::size_t i = 0; i < shift.size(); ++i)
+    columns[i] = hopper_column(parts.finish, scale.values<float>()[i],
+                               bias ? bias.values<float>()[i] : 0, shift[i]);
+  parts.weight = context.constant(arranged);
+  parts.columns = context.constant(Tensor::of(
+      std::span<const float>(reinterpret_cast<const float*>(columns.data()), 2 * columns.size())));
 }
 
 std::unique_ptr<Kernel> own_product(const Site& site, Context& context, Parts parts,
@@ -274,18 +228,18 @@ std::unique_ptr<Kernel> own_product(const Site& site, Context& context, Parts pa
   const int zero = static_cast<int>(site.attributes().integer("zero", 0));
   parts.stretch = parts.rows.count = parts.finish.rows = parts.m;
   const SmallRows before = parts.rows;
-  if (before.channels % kTogether != 0) {
+  const bool folds = before.channels % kTogether != 0;
+  if (folds)
     parts.fold = fold_for(parts.rows, parts.m / (std::int64_t{before.out_high} * before.out_wide));
-    parts.weight = context.constant(packed_weights(
-        folded(columns, n, before, parts.fold, parts.rows), n, parts.rows.row, parts.rows.row));
-    join_pixels(parts.rows);
-  } else {
-    parts.weight = context.constant(packed_weights(columns, n, parts.k, parts.rows.row));
-  }
+  const Tensor weights = folds ? packed_weights(folded(columns, n, before, parts.fold, parts.rows),
+                                                n, parts.rows.row, parts.rows.row)
+                               : packed_weights(columns, n, parts.k, parts.rows.row);
+  if (folds) join_pixels(parts.rows);
   const std::vector<std::int32_t> shift = shift_of(columns, n, parts.k, zero);
+  parts.weight = context.constant(weights);
   if (zero != 0) parts.shift = upload(context, shift);
-  parts.columns = context.constant(finishing_columns(site, shift));
   parts.tile = quickest_tile(context, product_of(parts));
+  if (is_on_hopper(parts.tile)) arrange_for_hopper(site, context, parts, weights, shift);
   parts.what = "product of bytes with all that follows";
   return std::make_unique<OwnProduct>(std::move(parts));
 }
@@ -317,7 +271,7 @@ std::unique_ptr<Kernel> library_product(const Site& site, Context& context, Part
 
 std::unique_ptr<Kernel> made(const Site& site, Context& context, Parts parts,
                              const std::vector<std::uint8_t>& columns) {
-  parts.is_unsigned = site.in(0).dtype == DType::u8;
+  parts.from = small_type(site.in(0).dtype);
   const bool own = is_byte(site.in(0).dtype) && context.capability() >= kSmallProductCapability &&
                    parts.m <= kOwnPixels && parts.k <= kSmallProductBytes &&
                    site.in(0).shape.size() <= kOwnPixels * parts.rows.channels &&

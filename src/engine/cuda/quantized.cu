@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "engine/cuda/grid.cuh"
 #include "engine/cuda/quantized_finish.cuh"
 
@@ -44,29 +46,34 @@ __global__ void __launch_bounds__(kThreads) write_rows(SmallRows r, long long pa
 
 // ---- folds ---------------------------------------------------------------------------------
 
-// 16 bytes of a pixel a thread. Limit: memory.
-__global__ void __launch_bounds__(kThreads) fold_pixels(SmallFold f, long long packs) {
-  const long long i = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x;
+// 16 bytes of a pixel a thread, in units of U. Limit: memory. What lies side by side in a row of x,
+// a run, does so in a pixel, too.
+template <class U>
+__global__ void __launch_bounds__(kThreads) fold_pixels(SmallFold f, unsigned packs) {
+  constexpr int kUnits = 16 / sizeof(U);
+  const unsigned i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= packs) return;
-  const int a_pixel = f.out_channels / 16;
-  const long long pixel = i / a_pixel, row = pixel / f.out_wide, image = row / f.out_high;
-  const int top = static_cast<int>(row - image * f.out_high) * f.down - f.top;
-  const int left = static_cast<int>(pixel - row * f.out_wide) * f.across - f.left;
-  const auto* const from = static_cast<const unsigned char*>(f.x) +
-                           image * f.high * f.wide * static_cast<long long>(f.channels);
-  const int k = static_cast<int>(i - pixel * a_pixel) * 16;
-  int place = k / f.channels, channel = k % f.channels;
-  Pack<unsigned char, 16> value{};
+  const unsigned a_pixel = static_cast<unsigned>(f.out_channels) / 16, pixel = i / a_pixel;
+  const unsigned wide = static_cast<unsigned>(f.out_wide), high = static_cast<unsigned>(f.out_high);
+  const unsigned row = pixel / wide, image = row / high;
+  const int top = static_cast<int>(row - image * high) * f.down - f.top;
+  const int left = static_cast<int>(pixel - row * wide) * f.across - f.left;
+  const int channels = f.channels / static_cast<int>(sizeof(U));
+  const int run = f.across * channels, line = f.wide * channels;
+  const int first = left * channels;  // of the run, in its line
+  const auto* const from =
+      static_cast<const U*>(f.x) + static_cast<long long>(image) * f.high * line;
+  const int k = static_cast<int>(i - pixel * a_pixel) * kUnits;
+  int y = k / run, at = k % run;
+  Pack<U, kUnits> value{};
 #pragma unroll
-  for (unsigned char& byte : value.at) {
-    if (place == f.down * f.across) break;
-    const int y = top + place / f.across, x = left + place % f.across;
-    const bool is_inside = y >= 0 && y < f.high && x >= 0 && x < f.wide;
-    byte = is_inside ? from[(static_cast<long long>(y) * f.wide + x) * f.channels + channel]
-                     : f.outside;
-    if (++channel == f.channels) channel = 0, ++place;
+  for (U& unit : value.at) {
+    const int up = top + y, across = first + at;
+    const bool is_inside = up >= 0 && up < f.high && across >= 0 && across < line;
+    if (y < f.down) unit = is_inside ? from[up * line + across] : static_cast<U>(f.outside);
+    if (++at == run) at = 0, ++y;
   }
-  static_cast<Pack<unsigned char, 16>*>(f.to)[i] = value;
+  static_cast<Pack<U, kUnits>*>(f.to)[i] = value;
 }
 
 // ---- sums ----------------------------------------------------------------------------------
@@ -134,8 +141,22 @@ void enqueue(const SmallRows& rows, CUstream_st* stream) {
 }
 
 void enqueue(const SmallFold& fold, CUstream_st* stream) {
-  const long long packs = fold.batch * fold.out_high * fold.out_wide * (fold.out_channels / 16);
-  if (packs > 0) launch(stream, one_each(packs, kThreads), fold_pixels, fold, packs);
+  constexpr long long kMost = 1ll << 31;  // packs, counted in an int
+  const long long of_image =
+      static_cast<long long>(fold.out_high) * fold.out_wide * (fold.out_channels / 16);
+  if (of_image == 0) return;
+  const bool by_twos = fold.channels % 2 == 0 && fold.outside == 0;
+  SmallFold some = fold;
+  for (std::int64_t first = 0; first < fold.batch; first += some.batch) {
+    some.batch = std::min<std::int64_t>(fold.batch - first, std::max(kMost / of_image, 1ll));
+    some.x = static_cast<const unsigned char*>(fold.x) +
+             first * fold.high * fold.wide * static_cast<long long>(fold.channels);
+    some.to = static_cast<unsigned char*>(fold.to) + first * of_image * 16;
+    const long long packs = some.batch * of_image;
+    launch(stream, one_each(packs, kThreads),
+           by_twos ? fold_pixels<unsigned short> : fold_pixels<unsigned char>, some,
+           static_cast<unsigned>(packs));
+  }
 }
 
 void enqueue(const SmallFinish& finish, CUstream_st* stream) {

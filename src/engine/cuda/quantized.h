@@ -34,6 +34,11 @@ struct SmallRows {
   unsigned char flip = 0;     // 128: u8 as i8, 128 less
 };
 void enqueue(const SmallRows& rows, CUstream_st* stream);
+// Whether they are there already, one behind the other.
+inline bool lies_as_rows(const SmallRows& r) {
+  return r.kernel_high * r.kernel_wide == 1 && r.stride_high == 1 && r.stride_wide == 1 &&
+         r.out_high == r.high && r.out_wide == r.wide;
+}
 
 // An image whose pixels are as many neighbours of another's, down x across of them, channels of one
 // behind the other's, and zeros up to a multiple of 16. So a window that goes by steps goes by
@@ -71,22 +76,22 @@ struct SmallFinish {
 };
 void enqueue(const SmallFinish& finish, CUstream_st* stream);
 
-// What sums of a column are multiplied by, and what is added then: the bias, less the shift's part.
+// What sums of a column are multiplied by, and what is added then.
 struct SmallColumn {
   float scale = 0, bias = 0;
 };
-inline constexpr std::int64_t kMostColumns = 256;  // of a tile
+inline constexpr std::int64_t kMostColumns = 128;  // of a tile
 
 // A product or convolution of bytes with all that follows, of fewer than 2^31 rows. The left side
 // is rows.x, whose channels must come in sixteens (rows.to, first, count and flip are not used);
 // weight lies as n rows of rows.row bytes of i8.
-enum class SmallTile { large, tall, little, hopper, hopper_narrow, hopper_wide };
+enum class SmallTile { large, tall, little, hopper, hopper_narrow };
 struct SmallProduct {
   SmallRows rows{};
-  bool is_unsigned = false;  // rows.x is u8; i8 otherwise
+  SmallType from = SmallType::u8;  // rows.x, u8 or i8; on Hopper f16 or bf16, and so is weight
   const void* weight = nullptr;
   SmallFinish finish{};                  // without its sums
-  const SmallColumn* columns = nullptr;  // the same by column, for a multiple of kMostColumns
+  const SmallColumn* columns = nullptr;  // for Hopper, of a multiple of kMostColumns
   SmallTile tile = SmallTile::large;
 };
 // The compute capability that a GPU needs for it, and the most bytes of a row whose sums fit.

@@ -255,9 +255,7 @@ void enqueue_shape(const SmallProduct& p, cudaStream_t stream) {
   const auto kernel = product<Kind, S>;
   device::check(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kShared));
-  launch(stream,
-         {dim3(static_cast<unsigned>(tiles_of<S>(p.finish))), dim3(S::kThreads), S::kShared},
-         kernel, p);
+  launch(stream, {dim3(tiles_of<S>(p.finish)), dim3(S::kThreads), S::kShared}, kernel, p);
 }
 
 template <class Kind>
@@ -274,7 +272,7 @@ void enqueue_kind(const SmallProduct& p, cudaStream_t stream) {
 
 void enqueue(const SmallProduct& product, CUstream_st* stream) {
   if (product.finish.rows == 0 || product.finish.n == 0) return;
-  if (product.is_unsigned) return enqueue_kind<Unsigned>(product, stream);
+  if (product.from == SmallType::u8) return enqueue_kind<Unsigned>(product, stream);
   enqueue_kind<Signed>(product, stream);
 }
 

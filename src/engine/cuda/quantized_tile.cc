@@ -17,8 +17,7 @@ constexpr NamedTile kTiles[] = {{SmallTile::large, "128 x 128"},
                                 {SmallTile::tall, "128 x 64"},
                                 {SmallTile::little, "64 x 64"},
                                 {SmallTile::hopper, "128 x 128 on Hopper"},
-                                {SmallTile::hopper_narrow, "128 x 64 on Hopper"},
-                                {SmallTile::hopper_wide, "128 x 256 on Hopper"}};
+                                {SmallTile::hopper_narrow, "128 x 64 on Hopper"}};
 constexpr std::size_t kAnywhere = 3;  // of them
 
 bool is_for(const Context& context, SmallProduct p, SmallTile tile) {
@@ -38,8 +37,8 @@ std::string name_of(const SmallProduct& p) {
   return fmt::format(
       "tile of a product {} x {} x {}, {} channels, window {} x {} by {}, {} {} {} {}",
       p.finish.rows, p.finish.n, r.row, r.channels, r.kernel_high, r.kernel_wide, r.stride_high,
-      p.is_unsigned, static_cast<int>(p.finish.to), static_cast<int>(p.finish.residual_type),
-      static_cast<int>(p.finish.activation));
+      static_cast<int>(p.from), static_cast<int>(p.finish.to),
+      static_cast<int>(p.finish.residual_type), static_cast<int>(p.finish.activation));
 }
 
 // With made-up numbers wherever it reads.
@@ -50,7 +49,10 @@ SmallProduct sample_of(Context& context, SmallProduct p) {
   const std::int64_t images = p.finish.rows / (std::int64_t{p.rows.out_high} * p.rows.out_wide);
   const std::int64_t size = p.finish.rows * p.finish.n;
   p.rows.x = sample(0, images * p.rows.high * p.rows.wide * p.rows.pixel, DType::u8);
-  p.finish.scale = static_cast<const float*>(sample(1, p.finish.n, DType::f32));
+  const std::int64_t columns = (p.finish.n + kMostColumns - 1) / kMostColumns * kMostColumns;
+  const void* const numbers = sample(1, 2 * columns, DType::f32);
+  p.finish.scale = static_cast<const float*>(numbers);
+  p.columns = static_cast<const SmallColumn*>(numbers);
   p.finish.y = sample(2, size * bytes_of(p.finish.to), DType::u8);
   if (p.finish.residual_type != SmallType::none)
     p.finish.residual = sample(3, size * bytes_of(p.finish.residual_type), DType::u8);

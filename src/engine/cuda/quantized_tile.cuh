@@ -7,18 +7,19 @@ namespace sluice::engine::cuda {
 
 // Where a tile is.
 struct SmallPlace {
-  long long row;
-  int column;
+  int row, column;
 };
 template <class S>
-__device__ SmallPlace small_place(const SmallFinish& f, long long tile) {
-  const int across = (f.n + S::kColumns - 1) / S::kColumns;
-  return {tile / across * S::kRows, static_cast<int>(tile % across) * S::kColumns};
+__device__ SmallPlace small_place(const SmallFinish& f, unsigned tile) {
+  const unsigned across = (static_cast<unsigned>(f.n) + S::kColumns - 1) / S::kColumns;
+  return {static_cast<int>(tile / across * S::kRows),
+          static_cast<int>(tile % across * S::kColumns)};
 }
 
 template <class S>
-long long tiles_of(const SmallFinish& f) {
-  return (f.rows + S::kRows - 1) / S::kRows * ((f.n + S::kColumns - 1) / S::kColumns);
+unsigned tiles_of(const SmallFinish& f) {
+  return static_cast<unsigned>((f.rows + S::kRows - 1) / S::kRows *
+                               ((f.n + S::kColumns - 1) / S::kColumns));
 }
 
 }  // namespace sluice::engine::cuda

@@ -1,0 +1,28 @@
+// Images whose neighbouring pixels are made one, for windows that see few channels.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/cuda/quantized.h"
+
+namespace sluice::engine::cuda {
+
+// Of images that windows of `rows` see, whose channels are then bytes in sixteens; and `rows` as
+// they see that.
+SmallFold fold_for(SmallRows& rows, std::int64_t batch);
+
+// Pixels of a window that lie side by side, as one.
+void join_pixels(SmallRows& rows);
+
+// Weights of n filters, bytes in the order [places, channels] of `before`, as windows of `after`
+// meet them.
+std::vector<std::uint8_t> folded(const std::vector<std::uint8_t>& filters, std::int64_t n,
+                                 const SmallRows& before, const SmallFold& fold,
+                                 const SmallRows& after);
+
+inline std::int64_t bytes_of(const SmallFold& f) {
+  return f.batch * f.out_high * f.out_wide * f.out_channels;
+}
+
+}  // namespace sluice::engine::cuda
