@@ -17,7 +17,8 @@ void find_in_driver(Function& function, const char* name) {
   void* found = nullptr;
   cudaDriverEntryPointQueryResult result{};
   check(cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result));
-  if (found == nullptr) throw Error(Code::unavailable, std::string("the driver has no ") + name);
+  if (found == nullptr)
+    throw Error(Code::unavailable, std::string("the driver has no ") + name + ": it is too old");
   function = reinterpret_cast<Function>(found);
 }
 

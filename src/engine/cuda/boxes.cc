@@ -1,5 +1,7 @@
 #include "engine/cuda/boxes.h"
 
+#include <fmt/core.h>
+
 #include "base/error.h"
 #include "device/driver_function.h"
 
@@ -20,10 +22,10 @@ struct Encoders {
   }
 };
 
-void check(CUresult result) {
+void check(CUresult result, const char* what, std::int64_t rows) {
   if (result != CUDA_SUCCESS)
-    throw Error(Code::internal, "map of a tensor: error " +
-                                    std::to_string(static_cast<int>(result)) + " of the driver");
+    throw Error(Code::internal, fmt::format("map of {} of {}: error {} of the driver", rows, what,
+                                            static_cast<int>(result)));
 }
 
 CUtensorMapSwizzle turn_of(BoxSize box) {
@@ -43,10 +45,11 @@ CUtensorMap map_rows(const void* x, std::int64_t rows, std::int64_t bytes, BoxSi
   const cuuint32_t of_box[] = {static_cast<cuuint32_t>(box.wide),
                                static_cast<cuuint32_t>(box.rows)};
   const cuuint32_t steps[] = {1, 1};
-  check(Encoders::get().tiled(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, const_cast<void*>(x), sizes,
-                              sizes, of_box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, turn_of(box),
-                              CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-                              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+  check(
+      Encoders::get().tiled(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, const_cast<void*>(x), sizes,
+                            sizes, of_box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, turn_of(box),
+                            CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+      "rows", rows);
   return map;
 }
 
@@ -63,10 +66,11 @@ CUtensorMap map_windows(const SmallRows& r, std::int64_t images, BoxSize box) {
   const cuuint32_t steps[] = {1, static_cast<cuuint32_t>(r.stride_wide),
                               static_cast<cuuint32_t>(r.stride_high), 1};
   check(Encoders::get().windows(
-      &map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 4, const_cast<void*>(r.x), sizes, apart, first, last,
-      static_cast<cuuint32_t>(box.wide), static_cast<cuuint32_t>(box.rows), steps,
-      CU_TENSOR_MAP_INTERLEAVE_NONE, turn_of(box), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+            &map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 4, const_cast<void*>(r.x), sizes, apart, first,
+            last, static_cast<cuuint32_t>(box.wide), static_cast<cuuint32_t>(box.rows), steps,
+            CU_TENSOR_MAP_INTERLEAVE_NONE, turn_of(box), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+            CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+        "images", images);
   return map;
 }
 

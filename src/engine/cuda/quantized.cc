@@ -10,6 +10,7 @@
 #include "engine/cuda/fold_pixels.h"
 #include "engine/cuda/hopper_finish.h"
 #include "engine/cuda/product.h"
+#include "engine/cuda/product_weights.h"
 #include "engine/cuda/quantized_hopper.h"
 #include "engine/cuda/quantized_tile.h"
 #include "engine/cuda/site.h"
@@ -23,7 +24,8 @@ namespace {
 constexpr std::int64_t kTogether = 16;                      // what k and n are rounded up to
 constexpr std::int64_t kSumBytes = std::int64_t{24} << 20;  // of a stretch: half the cache
 constexpr std::int64_t kRowBytes = std::int64_t{64} << 20;
-constexpr std::int64_t kOwnPixels = std::int64_t{1} << 28;  // whose places are counted in an int
+constexpr std::int64_t kOwnRowBytes =
+    4 * kSmallProductBytes;  // of a row whose channels were rounded up
 
 std::int64_t up(std::int64_t x) { return (x + kTogether - 1) / kTogether * kTogether; }
 std::size_t round_up(std::int64_t bytes) {
@@ -154,29 +156,6 @@ class LibraryProduct final : public QuantizedKernel {
   }
 };
 
-// Of n columns, k values each, as rows of `row` bytes, in the order [places, channels].
-Tensor packed_weights(const std::vector<std::uint8_t>& columns, std::int64_t n, std::int64_t k,
-                      std::int64_t row) {
-  const Tensor packed(DType::u8, {up(n), row});
-  std::uint8_t* const to = packed.values<std::uint8_t>().data();
-  std::fill_n(to, packed.bytes(), std::uint8_t{0});
-  for (std::int64_t i = 0; i < n; ++i) std::copy_n(columns.begin() + i * k, k, to + i * row);
-  return packed;
-}
-
-// What the zero of x adds to each sum.
-std::vector<std::int32_t> shift_of(const std::vector<std::uint8_t>& columns, std::int64_t n,
-                                   std::int64_t k, int zero) {
-  std::vector<std::int32_t> shift(static_cast<std::size_t>(n));
-  for (std::int64_t i = 0; i < n; ++i) {
-    std::int32_t sum = 0;
-    for (std::int64_t j = 0; j < k; ++j)
-      sum += static_cast<std::int8_t>(columns[static_cast<std::size_t>(i * k + j)]);
-    shift[static_cast<std::size_t>(i)] = sum * zero;
-  }
-  return shift;
-}
-
 ConstMemory upload(Context& context, const std::vector<std::int32_t>& shift) {
   return context.constant(Tensor::of(std::span<const std::int32_t>(shift)));
 }
@@ -207,17 +186,14 @@ SmallFinish finish_of(const Site& site, std::int64_t n, bool residual_first) {
 // For a tile of Hopper: columns as it finishes them, and weights in its order.
 void arrange_for_hopper(const Site& site, Context& context, Parts& parts, const Tensor& weights,
                         const std::vector<std::int32_t>& shift) {
-  const std::int64_t row = parts.rows.row;
   const Tensor scale = site.constant(4), bias = site.constant(2);
-  const Tensor arranged(DType::u8, weights.shape());
   std::vector<SmallColumn> columns((shift.size() + kMostColumns - 1) / kMostColumns * kMostColumns);
-  for (std::int64_t i = 0; i < up(parts.finish.n); ++i)
-    std::copy_n(weights.values<std::uint8_t>().begin() + i * row, row,
-                arranged.values<std::uint8_t>().begin() + hopper_row(static_cast<int>(i)) * row);
   for (std::size_t i = 0; i < shift.size(); ++i)
     columns[i] = hopper_column(parts.finish, scale.values<float>()[i],
                                bias ? bias.values<float>()[i] : 0, shift[i]);
-  parts.weight = context.constant(arranged);
+  const auto arranged =
+      in_hopper_order(weights.values<std::uint8_t>().data(), parts.finish.n, parts.rows.row);
+  parts.weight = context.constant(Tensor::of(std::span<const std::uint8_t>(arranged)));
   parts.columns = context.constant(Tensor::of(
       std::span<const float>(reinterpret_cast<const float*>(columns.data()), 2 * columns.size())));
 }
@@ -236,6 +212,7 @@ std::unique_ptr<Kernel> own_product(const Site& site, Context& context, Parts pa
                                : packed_weights(columns, n, parts.k, parts.rows.row);
   if (folds) join_pixels(parts.rows);
   const std::vector<std::int32_t> shift = shift_of(columns, n, parts.k, zero);
+  parts.finish.has_large_shift = is_large(shift);
   parts.weight = context.constant(weights);
   if (zero != 0) parts.shift = upload(context, shift);
   parts.tile = quickest_tile(context, product_of(parts));
@@ -269,13 +246,20 @@ std::unique_ptr<Kernel> library_product(const Site& site, Context& context, Part
   return std::make_unique<LibraryProduct>(std::move(parts));
 }
 
+// Whether our own kernel can count and keep what it reads.
+bool is_small_enough(const Parts& parts) {
+  SmallRows rows = parts.rows;
+  const std::int64_t batch = parts.m / (std::int64_t{rows.out_high} * rows.out_wide);
+  if (rows.channels % kTogether != 0) fold_for(rows, batch);
+  return parts.m <= kMostSmallRows && batch * rows.high * rows.wide <= kMostSmallRows &&
+         parts.k <= kSmallProductBytes && rows.row <= kOwnRowBytes;
+}
+
 std::unique_ptr<Kernel> made(const Site& site, Context& context, Parts parts,
                              const std::vector<std::uint8_t>& columns) {
   parts.from = small_type(site.in(0).dtype);
   const bool own = is_byte(site.in(0).dtype) && context.capability() >= kSmallProductCapability &&
-                   parts.m <= kOwnPixels && parts.k <= kSmallProductBytes &&
-                   site.in(0).shape.size() <= kOwnPixels * parts.rows.channels &&
-                   site.constant(4) && (!site.has(2) || site.constant(2));
+                   is_small_enough(parts) && site.constant(4) && (!site.has(2) || site.constant(2));
   return (own ? own_product : library_product)(site, context, std::move(parts), columns);
 }
 
@@ -330,12 +314,7 @@ std::unique_ptr<Kernel> conv(const Graph& graph, const Node& node, Context& cont
   const Window window = read_window(node.attributes, {in[0], in[3], in[1], in[2]}, w);
   const Window::Axis &high = window.axes()[0], &wide = window.axes()[1];
   const std::int64_t n = w.shape()[0], ins = w.shape()[1], places = high.kernel * wide.kernel;
-  const auto* const from = static_cast<const std::uint8_t*>(w.data());
-  std::vector<std::uint8_t> columns(static_cast<std::size_t>(w.size()));
-  for (std::int64_t i = 0; i < w.size(); ++i) {
-    const std::int64_t filter = i / (ins * places), channel = i / places % ins;
-    columns[static_cast<std::size_t>((filter * places + i % places) * ins + channel)] = from[i];
-  }
+  const std::vector<std::uint8_t> columns = channels_last(w);
   Parts parts;
   parts.m = out.size() / n;
   parts.k = ins * places;

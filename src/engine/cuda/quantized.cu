@@ -70,7 +70,9 @@ __global__ void __launch_bounds__(kThreads) fold_pixels(SmallFold f, unsigned pa
   for (U& unit : value.at) {
     const int up = top + y, across = first + at;
     const bool is_inside = up >= 0 && up < f.high && across >= 0 && across < line;
-    if (y < f.down) unit = is_inside ? from[up * line + across] : static_cast<U>(f.outside);
+    if (y < f.down)
+      unit =
+          is_inside ? from[static_cast<long long>(up) * line + across] : static_cast<U>(f.outside);
     if (++at == run) at = 0, ++y;
   }
   static_cast<Pack<U, kUnits>*>(f.to)[i] = value;

@@ -70,6 +70,7 @@ struct SmallFinish {
   float residual_scale = 1, to_scale = 1;
   int residual_zero = 0, to_zero = 0;
   bool residual_first = false;
+  bool has_large_shift = false;  // beyond what a float adds to a sum without a loss
   Activation activation = Activation::none;
   float low = 0, high = 0;
   void* y = nullptr;
@@ -82,9 +83,9 @@ struct SmallColumn {
 };
 inline constexpr std::int64_t kMostColumns = 128;  // of a tile
 
-// A product or convolution of bytes with all that follows, of fewer than 2^31 rows. The left side
-// is rows.x, whose channels must come in sixteens (rows.to, first, count and flip are not used);
-// weight lies as n rows of rows.row bytes of i8.
+// A product or convolution of bytes with all that follows. The left side is rows.x, whose channels
+// must come in sixteens (rows.to, first, count and flip are not used); weight lies as n rows of
+// rows.row bytes of i8, on Hopper in its own order (see hopper_finish.h).
 enum class SmallTile { large, tall, little, hopper, hopper_narrow };
 struct SmallProduct {
   SmallRows rows{};
@@ -97,6 +98,8 @@ struct SmallProduct {
 // The compute capability that a GPU needs for it, and the most bytes of a row whose sums fit.
 inline constexpr int kSmallProductCapability = 80;
 inline constexpr std::int64_t kSmallProductBytes = 65536;
+// Of rows, and of pixels of x: their places are counted in an int.
+inline constexpr std::int64_t kMostSmallRows = std::int64_t{1} << 28;
 void enqueue(const SmallProduct& product, CUstream_st* stream);
 
 // x, of f32, f16 or bf16, in steps.

@@ -274,8 +274,7 @@ template <class Kind, class S>
 void enqueue_shape(const SmallProduct& p, cudaStream_t stream) {
   const auto kernel = hopper_product<Kind, S>;
   const HopperProduct all = product_of<S>(p);
-  device::check(
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, all.room.bytes));
+  device::check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
   const unsigned blocks = std::min(all.tiles, static_cast<unsigned>(kBlocks * multiprocessors()));
   launch(stream, {dim3(blocks), dim3(kThreads), static_cast<std::size_t>(all.room.bytes)}, kernel,
          all);
@@ -304,7 +303,7 @@ bool hopper_takes(const SmallProduct& p) {
                      f.activation == Activation::clip ||
                      (f.activation == Activation::gelu && f.to != SmallType::f32);
   const auto can_be_mapped = [&](SmallType type) { return f.n * bytes_of(type) % 16 == 0; };
-  return quick && f.to != SmallType::f8e4m3 && can_be_mapped(f.to) &&
+  return quick && !f.has_large_shift && f.to != SmallType::f8e4m3 && can_be_mapped(f.to) &&
          (f.residual_type == SmallType::none || can_be_mapped(f.residual_type)) &&
          (lies_as_rows(p.rows) || windows_can_be_mapped(p.rows)) &&
          with_shape(p, [&]<class S>() { return room_of<S>(f, steps_of<S>(p.rows)).stages; }) > 1;

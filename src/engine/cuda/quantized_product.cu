@@ -2,8 +2,8 @@
 // multiplies on the tensor cores, 16 x 8 x 32 numbers at a time. A convolution reads its pixels
 // where they lie.
 //
-// Limit: the tensor cores where k is large, memory where it is small. Sums are exact, so that the
-// tile makes no difference to them.
+// Limit: the tensor cores where k is large, memory where it is small. Sums are exact, so that which
+// of these tiles it is makes no difference.
 #include <algorithm>
 
 #include "engine/cuda/launch.cuh"

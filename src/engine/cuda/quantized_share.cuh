@@ -1,6 +1,6 @@
 // What a group of four warps makes of its sums, from the registers that the tensor cores left them
 // in: each thread has, of every 16 columns, four neighbours in two rows (weights lie in an order
-// that makes them neighbours, see hopper_row()). Results go to a box in shared memory.
+// that makes them neighbours, see in_hopper_order()). Results go to a box in shared memory.
 #pragma once
 
 #include <algorithm>
@@ -75,7 +75,14 @@ class Share {
       for (int half = 0; half < 2; ++half) what(at_[i][half], row_ + half * 8u, column_ + i * 16u);
   }
 
-  // sums: [eight columns][row][two]; what(to, sum, column) for each number.
+  template <class What>
+  __device__ void all(const What& what) {
+    each([&](Four& four, unsigned, unsigned) {
+      for (float& x : four) x = what(x);
+    });
+  }
+
+  // sums: [eight columns][row][two]; each number is what(sum, column).
   template <class Sum, class What>
   __device__ void from_sums(const Sum* sums, const What& what) {
 #pragma unroll
@@ -109,15 +116,17 @@ class Share {
       scale(sums);
       add_in_steps();
     }
-    if (steps.has_bounds) hold(steps.low, steps.high);
+    if (steps.has_low) all([&](float x) { return fmaxf(x, steps.low); });
+    if (steps.has_high) all([&](float x) { return fminf(x, steps.high); });
     each([&](const Four& four, unsigned row, unsigned column) {
       unsigned bits[4];
 #pragma unroll
-      for (int e = 0; e < 4; ++e) bits[e] = __float_as_uint(four[e] * 255 + kRounder);
+      for (int e = 0; e < 4; ++e) bits[e] = __float_as_uint(four[e] * 256 + kRounder);
+      unsigned bytes = __byte_perm(__byte_perm(bits[0], bits[1], 0x40),
+                                   __byte_perm(bits[2], bits[3], 0x40), 0x5410);
+      if (steps.less != 0) bytes = __vsub4(bytes, steps.less);
       reinterpret_cast<unsigned&>(find<unsigned char>(to_.results, row, column)) =
-          __byte_perm(__byte_perm(bits[0], bits[1], 0x40), __byte_perm(bits[2], bits[3], 0x40),
-                      0x5410) ^
-          steps.flip;
+          bytes ^ steps.flip;
     });
   }
 
@@ -146,12 +155,6 @@ class Share {
       for (int e = 0; e < 4; ++e)
         four[e] = held_sum(__uint_as_float(__byte_perm(bytes, kRounderBits, 0x7640 + e)) - zero,
                            steps.residual_scale, four[e]);
-    });
-  }
-
-  __device__ void hold(float low, float high) {
-    each([&](Four& four, unsigned, unsigned) {
-      for (float& x : four) x = fminf(fmaxf(x, low), high);
     });
   }
 
@@ -195,15 +198,13 @@ class Share {
   // Those that hopper_takes() lets in.
   __device__ void activate() {
     const SmallFinish& f = to_.f;
-    const auto all = [&](auto kind) {
-      each([&](Four& four, unsigned, unsigned) {
-        for (float& x : four) x = activated<true>(x, decltype(kind)::value, f.low, f.high);
-      });
+    const auto as = [&](auto kind) {
+      all([&](float x) { return activated<true>(x, decltype(kind)::value, f.low, f.high); });
     };
     switch (f.activation) {
-      case Activation::relu: return all(ActivationKind<Activation::relu>());
-      case Activation::gelu: return all(ActivationKind<Activation::gelu>());
-      case Activation::clip: return all(ActivationKind<Activation::clip>());
+      case Activation::relu: return as(ActivationKind<Activation::relu>());
+      case Activation::gelu: return as(ActivationKind<Activation::gelu>());
+      case Activation::clip: return as(ActivationKind<Activation::clip>());
       default: return;
     }
   }

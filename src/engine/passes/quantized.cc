@@ -1,6 +1,7 @@
 #include "engine/passes/quantized.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/op.h"
 #include "engine/passes/passes.h"
@@ -161,7 +162,8 @@ bool take_steps(Editor& edit, NodeId id) {
   const auto zero = zero_of(edit, node);
   const DType to = edit.type(node.outputs[0]).dtype;
   const bool fits = is_byte(to) || (to == DType::f8e4m3fn && edit.node(id).op == "QuantizedLinear");
-  if (!scale || !zero || !fits || is_byte(to) != is_byte(edit.type(edit.node(id).inputs[0]).dtype))
+  if (!scale || !std::isnormal(*scale) || *scale < 0 || !zero || !fits ||
+      is_byte(to) != is_byte(edit.type(edit.node(id).inputs[0]).dtype))
     return false;
   set_steps(edit.node(id).attributes, *scale, *zero, to);
   edit.set_output(id, node.outputs[0]);

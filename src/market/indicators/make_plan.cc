@@ -126,9 +126,10 @@ Plan macdfix(Values v) { return macd_plan(12, 26, whole(v[0]), 0.15, 0.075); }
 Plan bbands(Values v) {
   Plan plan = spread(SpreadForm::bands, v);
   plan.outputs = 3;
-  plan.k[1] = v[1], plan.k[2] = v[2];
+  const double of_root = std::sqrt(plan.k[0]);  // of n times the variance
+  plan.k[1] = v[1] * of_root, plan.k[2] = v[2] * of_root;
   plan.n[1] = whole(v[3]);
-  plan.k[3] = v[4];
+  plan.k[3] = v[4] * v[0];
   if (average(v[3]) != Average::sma) {
     plan.form = static_cast<int>(SpreadForm::other_bands);
     plan.ring += plan.n[0];

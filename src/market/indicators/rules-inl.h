@@ -161,7 +161,8 @@ struct MacdRule {
 };
 
 // BBANDS, STDDEV, VAR, z-score. A variance under k[3], 0 or more, is taken for 0 (rounding
-// may make it negative; TA-Lib's rule, when asked for).
+// may make it negative; TA-Lib's rule, when asked for). Bands do with n times the variance, which
+// is a multiplication less: their k[1] to k[3] are for that.
 template <class V, SpreadForm kForm>
 struct SpreadRule {
   static constexpr bool kOther = kForm == SpreadForm::other_bands;
@@ -206,20 +207,21 @@ struct SpreadRule {
 
   template <class W>
   SLUICE_RULE static void condense(const Plan& p, const W* raw, W* made) {
-    const W offset = raw[1] * W(p.k[0]), mean = raw[0] + offset;
-    const W v = minus_product(raw[2] * W(p.k[0]), offset, offset);
-    const W least = W(p.k[3]);
+    const W offset = raw[1] * W(p.k[0]), mean = raw[0] + offset, least = W(p.k[3]);
     if constexpr (kBands) {
       made[0] = mean;
       if constexpr (kOther) made[0] = raw[3];
-      made[1] = v;
-    } else if constexpr (kForm == SpreadForm::deviation) {
-      made[0] = v;
-    } else if constexpr (kForm == SpreadForm::variance) {
-      made[0] = pick_lt(v, least, W(0), v);
+      made[1] = minus_product(raw[2], raw[1], offset);
     } else {
-      const W deviation = root_from(least, v), score = quotient(raw[3] - mean, deviation);
-      made[0] = pick_lt(W(0), deviation, score, deviation);  // 0, or a NaN, where there is none
+      const W v = minus_product(raw[2] * W(p.k[0]), offset, offset);
+      if constexpr (kForm == SpreadForm::deviation) {
+        made[0] = v;
+      } else if constexpr (kForm == SpreadForm::variance) {
+        made[0] = pick_lt(v, least, W(0), v);
+      } else {
+        const W deviation = root_from(least, v), score = quotient(raw[3] - mean, deviation);
+        made[0] = pick_lt(W(0), deviation, score, deviation);  // 0, or a NaN, where there is none
+      }
     }
   }
 
