@@ -42,6 +42,17 @@ TEST(QuantizedPassTest, AProductWithBiasAndActivationAndStepsIsOneNode) {
   EXPECT_EQ(type_of(made[made.nodes[1].outputs[0]]).dtype, DType::u8);
 }
 
+TEST(QuantizedPassTest, StepsOfNoUsefulScaleAreMadeApart) {
+  for (const float scale : {-0.01f, 1e-44f}) {
+    SmallModel m;
+    const ValueId x = m.input(varied({4, 16}));
+    const ValueId product = m.op("MatMul", {m.rounded(x), m.small_weights({16, 8}, 1)});
+    m.output(m.wide(m.small(product, scale), scale));
+    EXPECT_THAT(optimized_ops(m), ElementsAre("QuantizeLinear", "sluice.QuantizedLinear",
+                                              "QuantizeLinear", "DequantizeLinear"));
+  }
+}
+
 TEST(QuantizedPassTest, AGemmWithTurnedWeightsAndBiasIsOneNode) {
   SmallModel m;
   const ValueId x = m.input(varied({4, 16}));
