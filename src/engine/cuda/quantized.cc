@@ -24,8 +24,8 @@ namespace {
 constexpr std::int64_t kTogether = 16;                      // what k and n are rounded up to
 constexpr std::int64_t kSumBytes = std::int64_t{24} << 20;  // of a stretch: half the cache
 constexpr std::int64_t kRowBytes = std::int64_t{64} << 20;
-constexpr std::int64_t kOwnRowBytes =
-    4 * kSmallProductBytes;  // of a row whose channels were rounded up
+// Of a row for our own kernel, whose channels were rounded up.
+constexpr std::int64_t kOwnRowBytes = 4 * kSmallProductBytes;
 
 std::int64_t up(std::int64_t x) { return (x + kTogether - 1) / kTogether * kTogether; }
 std::size_t round_up(std::int64_t bytes) {

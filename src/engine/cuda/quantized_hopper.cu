@@ -1,6 +1,6 @@
 // Products of bytes, or of halves, on Hopper. A block makes one tile after the other. One warp has
 // boxes of both sides copied to shared memory, stage after stage; two groups of four warps multiply
-// them there, 64 x 64 or 64 x 128 x 32 numbers at a time, and put results into a box, where what
+// them there, 64 x 64 or 64 x 128 sums of 32 bytes at once, and put results into a box, where what
 // they are to be added to may lie already; another warp has that fetched before and the results
 // written. So tiles overlap, and nobody computes addresses.
 //

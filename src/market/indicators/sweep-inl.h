@@ -12,8 +12,8 @@
 //   EMA     chain of 12 cycles for 16 lines: 0.75. Seen 0.8, 94 %.
 //   SMA     80 operations for 64 points, 48 of them shuffles: 0.75. Seen 1.3, 58 %.
 //   RSI     the quotient, 16 cycles a vector: 2.0. Seen 2.3, 87 %.
-//   BBANDS  263 operations for 64 points: window 95, roots 80 (half of them, the others take
-//           96 cycles of their own unit), shuffles 72, bands 16: 2.05. Seen 3.1, 66 %. With the
+//   BBANDS  255 operations for 64 points: window 87, roots 80 (half of them, the others take
+//           96 cycles of their own unit), shuffles 72, bands 16: 2.0. Seen 3.1 (8 more). With the
 //           shuffles and roots taken out it still takes 2.0: three outputs to the L2 cache.
 //   MACD    three outputs: 1.5. Seen 2.6, 58 %.
 // With 4 lanes: EMA 1.4, SMA 1.3, RSI 1.8, BBANDS 4.3 (3.9 without its roots).
