@@ -191,8 +191,8 @@ struct SpreadRule {
   // The window's centre and sums; the middle of bands, or the value to score.
   template <bool kTurns = true, class R>
   SLUICE_RULE void advance(const Plan& p, const V* in, R ring, V* raw) {
-    window.template update<kTurns>(p.n[0], in[0], ring);
-    raw[0] = window.centre, raw[1] = window.sum, raw[2] = window.sum_of_squares;
+    window.template update<kTurns>(p.n[0], in[0], ring, raw[1], raw[2]);
+    raw[0] = window.centre;
     if constexpr (kForm == SpreadForm::score) raw[3] = in[0];
     if constexpr (kOther) raw[3] = middle.update(Average(p.n[1]), p.n[0], in[0], ring + 2 * p.n[0]);
   }

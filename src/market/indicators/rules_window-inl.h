@@ -83,13 +83,12 @@ struct WeightedSum {
 template <class V>
 struct Moments {
   V centre = V(0), head = V(0), squares = V(0);
-  V sum = V(0), sum_of_squares = V(0);  // after update()
   int at = 0;
 
   // ring[2 i]: a value of this block, or a sum of the end of the last; ring[2 i + 1]: a sum
   // of squares.
   template <bool kTurns = true, class R>
-  SLUICE_RULE void update(int n, V x, R ring) {
+  SLUICE_RULE void update(int n, V x, R ring, V& sum, V& sum_of_squares) {
     if (!kTurns || at + 1 < n) {
       const V d = x - centre;
       head = head + d;
@@ -98,28 +97,35 @@ struct Moments {
       sum_of_squares = squares + ring[2 * at + 3];
       ring[2 * at++] = x;
     } else {
-      turn(n, x, ring);
+      const V stuck = (head - head) + (x - x);  // a NaN, once there was one
+      centre = x;
+      sum = V(0), sum_of_squares = V(0);
+      sum_ends(n, ring, sum, sum_of_squares);
+      sum = sum + stuck;
+      head = stuck;
+      squares = stuck;
+      at = 0;
     }
   }
 
+  // Two values at a time: what waits for the values before is then one addition.
   template <class R>
-  SLUICE_RULE void turn(int n, V x, R ring) {
-    const V stuck = (head - head) + (x - x);  // a NaN, once there was one
-    centre = x;
-    sum = V(0), sum_of_squares = V(0);
+  SLUICE_RULE void sum_ends(int n, R ring, V& sum, V& sum_of_squares) {
     ring[2 * n - 2] = sum;
-    ring[2 * n - 1] = sum;
-    for (int i = n - 2; i >= 0; --i) {
-      const V d = ring[2 * i] - centre;
-      sum = sum + d;
-      sum_of_squares = plus_product(sum_of_squares, d, d);
-      ring[2 * i] = sum;
-      ring[2 * i + 1] = sum_of_squares;
+    ring[2 * n - 1] = sum_of_squares;
+    int i = n - 2;
+    for (; i >= 1; i -= 2) {
+      const V late = ring[2 * i] - centre, early = ring[2 * i - 2] - centre;
+      const V both = late + early, squared = plus_product(late * late, early, early);
+      ring[2 * i] = sum + late;
+      ring[2 * i + 1] = plus_product(sum_of_squares, late, late);
+      ring[2 * i - 2] = sum = sum + both;
+      ring[2 * i - 1] = sum_of_squares = sum_of_squares + squared;
     }
-    sum = sum + stuck;
-    head = stuck;
-    squares = stuck;
-    at = 0;
+    if (i < 0) return;
+    const V d = ring[0] - centre;
+    ring[0] = sum = sum + d;
+    ring[1] = sum_of_squares = plus_product(sum_of_squares, d, d);
   }
 };
 

@@ -16,7 +16,7 @@
 //           96 cycles of their own unit), shuffles 72, bands 16: 2.0. Seen 3.1 (8 more). With the
 //           shuffles and roots taken out it still takes 2.0: three outputs to the L2 cache.
 //   MACD    three outputs: 1.5. Seen 2.6, 58 %.
-// With 4 lanes: EMA 1.4, SMA 1.3, RSI 1.8, BBANDS 4.3 (3.9 without its roots).
+// With 4 lanes: EMA 1.4, SMA 1.3, RSI 1.8; BBANDS on Zen 4, 3.5 GHz: 3.6 (2.9 without roots).
 // In blocks, where times add up:
 //   ATR     three inputs 0.9, one transpose 0.4, chain 0.3, out 0.4: 2.0. Seen 2.6, 77 %.
 // Beyond the caches: 8 bytes for each input and output of a point.
@@ -59,12 +59,18 @@ struct With<R<W, form>, V> {
 template <class S>
 constexpr bool kInSquares = S::kInputs == 1 && S::kCarries <= 3 && kLanes >= 4;
 
+// Rules with one more thing to do about the bars of a square: a root.
+template <class S>
+constexpr bool kRefines = requires {
+  S::kRefined;
+};
+
 // Vectors that run together: 16 lines (more are more streams than caches and memory follow),
 // and no more than what the rule carries from bar to bar leaves half of the registers for.
-// In squares a rule with a quotient has enough to do with one.
+// In squares a rule with a root, or a quotient of long vectors, has enough to do with one.
 template <class S>
 constexpr int together() {
-  if (kInSquares<S> && kLanes == 8 && requires { S::kRaw; }) return 1;
+  if (kInSquares<S> && (kRefines<S> || (kLanes == 8 && requires { S::kRaw; }))) return 1;
   if (kInSquares<S> && kLanes == 4) return 2;  // of 16 registers
   constexpr int kHalf = kLanes >= 8 || !HWY_ARCH_X86 ? 16 : 8;
   int n = std::clamp(16 / kLanes, 1, kLanes);
@@ -150,8 +156,7 @@ class Sweep {
   using From = typename Taking<S>::From;
   using To = typename Giving<S>::To;
   static constexpr int kTaken = From::kTaken, kMade = Giving<S>::kMade;
-  static constexpr bool kRefines = requires { S::kRefined; };
-  static constexpr bool kSpaced = kRefines && kVectors == 1;
+  static constexpr bool kSpaced = kRefines<S> && kVectors == 1;
   static constexpr bool kSettles = requires { std::declval<S&>().settle(); };
 
   // Of the next block: up to the first bar for squares, where there are any.
@@ -236,7 +241,7 @@ class Sweep {
   static constexpr bool kWhole = S::kKeeps;
 
   HWY_INLINE void take_square(const Rows& rows, int u, Vec* taken) const {
-    if constexpr (kWhole && !kRefines) {
+    if constexpr (kWhole && !kRefines<S>) {
       for (int l = 0; l < kLanes; ++l) taken[l] = load_bars(rows.in(u * kLanes + l));
       transpose(taken);
     } else {
@@ -262,7 +267,7 @@ class Sweep {
       for (int k = 0; k < kMade; ++k) out[k] = V(0);
       step<kTurns>(state, plan, &bar, ring_, out);
       for (int k = 0; k < kMade; ++k) put_bundle(out[k].v, made[k], i);
-      if constexpr (kRefines) {
+      if constexpr (kRefines<S>) {
         if (i % 2 == 1) refine_pair(plan, i - 1, made[S::kRefined]);
       }
     }
@@ -364,7 +369,7 @@ class Sweep {
       taken[k] = load_pack<V>(in_[k] + i * kLanes, kBlock<kLines> * kLanes);
     for (int k = 0; k < kMade; ++k) made[k] = V(0);
     step<kTurns>(state, plan, taken, ring, made);
-    if constexpr (kRefines) made[S::kRefined] = S::refine(plan, made[S::kRefined]);
+    if constexpr (kRefines<S>) made[S::kRefined] = S::refine(plan, made[S::kRefined]);
     for (int k = 0; k < kMade; ++k)
       store_pack(made[k], made_[k] + i * kLanes, kBlock<kLines> * kLanes);
   }
