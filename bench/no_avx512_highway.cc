@@ -1,0 +1,10 @@
+// Keeps this project's own vectors to AVX2, where the processor does not let cpuid be hidden
+// (see no_avx512.c):
+//
+//   c++ -shared -fPIC -o no_avx512_highway.so bench/no_avx512_highway.cc -lhwy
+//   LD_PRELOAD=./no_avx512_highway.so ONEDNN_MAX_CPU_ISA=AVX2 bench/market_turns.py build/sluice
+#include <hwy/targets.h>
+
+[[gnu::constructor]] static void keep_to_avx2() {
+  hwy::DisableTargets(HWY_AVX3 | HWY_AVX3_DL);
+}
