@@ -25,7 +25,7 @@ struct Cut {
   Cut(const Product& p, std::int64_t threads) {
     const TileShape tile = tile_shape();
     const std::int64_t pieces = up(p.depth, kDeep);
-    depth = p.segments == 1 ? up(up(p.depth, std::max<std::int64_t>(1, pieces)), 4) * 4 : p.depth;
+    depth = p.segments == 1 ? up(up(p.depth, std::max<std::int64_t>(1, pieces)), 8) * 8 : p.depth;
     segments = std::clamp<std::int64_t>(kDeep / std::max<std::int64_t>(1, depth), 1, p.segments);
     const std::int64_t fit = kBlockValues / std::max<std::int64_t>(1, segments * depth);
     const std::int64_t most = std::clamp<std::int64_t>(fit, tile.rows, 40 * tile.rows);
