@@ -291,25 +291,38 @@ struct RsiRule {
 
 template <class V, ChangeForm kForm>
 struct ChangeRule {
-  static constexpr int kInputs = 1, kOutputs = 1, kCarries = 1;
+  static constexpr int kInputs = 1, kOutputs = 1, kRaw = 2, kCarries = 1;
   static constexpr bool kKeeps = true;
   Delay<V> delay;
 
   template <class R>
   SLUICE_RULE void update(const Plan& p, const V* in, R ring, V* out) {
-    const V x = in[0], old = delay.update(p.n[0], x, ring);
+    V raw[kRaw];
+    advance(p, in, ring, raw);
+    finish(p, raw, out);
+  }
+
+  template <class R>
+  SLUICE_RULE void advance(const Plan& p, const V* in, R ring, V* raw) {
+    raw[0] = in[0];
+    raw[1] = delay.update(p.n[0], in[0], ring);
+  }
+
+  template <class W>
+  SLUICE_RULE static void finish(const Plan&, const W* raw, W* out) {
     if constexpr (kForm == ChangeForm::mom) {
-      out[0] = x - old;
+      out[0] = raw[0] - raw[1];
     } else {
-      const V size = magnitude(old);
-      out[0] = pick_lt(V(0), size, ratio(x, old), size);  // 0 for 0, a NaN for a NaN
+      const W size = magnitude(raw[1]);
+      out[0] = pick_lt(W(0), size, ratio(raw[0], raw[1]), size);  // 0 for 0, a NaN for a NaN
     }
   }
 
-  SLUICE_RULE static V ratio(V x, V old) {
-    if constexpr (kForm == ChangeForm::roc) return (quotient(x, old) - V(1)) * V(100);
+  template <class W>
+  SLUICE_RULE static W ratio(W x, W old) {
+    if constexpr (kForm == ChangeForm::roc) return (quotient(x, old) - W(1)) * W(100);
     if constexpr (kForm == ChangeForm::rocp) return quotient(x - old, old);
-    if constexpr (kForm == ChangeForm::rocr100) return quotient(x, old) * V(100);
+    if constexpr (kForm == ChangeForm::rocr100) return quotient(x, old) * W(100);
     return quotient(x, old);
   }
 };

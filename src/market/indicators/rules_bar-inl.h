@@ -205,17 +205,29 @@ struct StochRsiRule {
 
 template <class V>
 struct WillrRule {
-  static constexpr int kInputs = 3, kOutputs = 1, kCarries = 2;
+  static constexpr int kInputs = 3, kOutputs = 1, kRaw = 3, kCarries = 2;
   static constexpr bool kKeeps = true;
   Extreme<V, true> highest;
   Extreme<V, false> lowest;
 
   template <class R>
   SLUICE_RULE void update(const Plan& p, const V* in, R ring, V* out) {
-    const V top = highest.update(p.n[0], in[0], ring);
-    const V bottom = lowest.update(p.n[0], in[1], ring + p.n[0]);
-    const V unit = (top - bottom) * V(-0.01);
-    out[0] = pick_lt(magnitude(unit), V(kEpsilon), V(0), quotient(top - in[2], unit));
+    V raw[kRaw];
+    advance(p, in, ring, raw);
+    finish(p, raw, out);
+  }
+
+  template <class R>
+  SLUICE_RULE void advance(const Plan& p, const V* in, R ring, V* raw) {
+    raw[0] = highest.update(p.n[0], in[0], ring);
+    raw[1] = lowest.update(p.n[0], in[1], ring + p.n[0]);
+    raw[2] = in[2];
+  }
+
+  template <class W>
+  SLUICE_RULE static void finish(const Plan&, const W* raw, W* out) {
+    const W unit = (raw[0] - raw[1]) * W(-0.01);
+    out[0] = pick_lt(magnitude(unit), W(kEpsilon), W(0), quotient(raw[0] - raw[2], unit));
   }
 };
 
