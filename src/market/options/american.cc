@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "market/options/american_formula.h"
+#include "market/options/american_kernels.h"
 #include "market/options/gpu.h"
 
 namespace sluice::market {
@@ -33,24 +34,6 @@ void quadrature(int n, double* sine, double* cosine, double* weight) {
     cosine[i] = std::cos(angle);
     weight[i] = std::numbers::pi * sine[i] * cosine[i] / ((1 - x * x) * slope * slope);
   }
-}
-
-void american_cpu(const compute::Call& call, compute::Workers& workers) {
-  const auto& tables = *call.input<AmericanTables>(6);
-  const auto at = [&](std::size_t column, std::size_t i) {
-    return call.input<double>(column)[call.in[column].item_bytes != 0 ? i : 0];
-  };
-  workers.each(call.items, 4, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) {
-      double s = at(0, i), k = at(1, i), r = at(3, i), q = at(4, i);
-      if (tables.call != 0) {
-        std::swap(s, k);
-        std::swap(r, q);
-      }
-      call.output<double>(0)[i] =
-          formula::american_put<fast::HostMath>(s, k, at(2, i), r, q, at(5, i), tables);
-    }
-  });
 }
 
 }  // namespace

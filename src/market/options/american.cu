@@ -24,9 +24,10 @@ __global__ void __launch_bounds__(kThreads)
   const std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= n) return;
   const bool call = tables.call != 0;
-  out[i] = formula::american_put<fast::DeviceMath>(
-      call ? in.strike[i] : in.spot[i], call ? in.spot[i] : in.strike[i], in.t[i],
-      call ? in.div_yield[i] : in.rate[i], call ? in.rate[i] : in.div_yield[i], in.vol[i], tables);
+  const formula::Put put{
+      call ? in.strike[i] : in.spot[i],    call ? in.spot[i] : in.strike[i],    in.t[i],
+      call ? in.div_yield[i] : in.rate[i], call ? in.rate[i] : in.div_yield[i], in.vol[i]};
+  out[i] = formula::american_put<fast::DeviceMath>(put, tables);
 }
 
 }  // namespace

@@ -3,13 +3,60 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
 
+#include "market/options/american_formula.h"
 #include "market/options/binomial.h"
 #include "market/options/black_scholes.h"
 #include "market/options/reference_for_tests.h"
 
 namespace sluice::market {
 namespace {
+
+struct Options {
+  std::vector<double> spot, strike, t, rate, yield, vol;
+
+  void add(double s, double k, double years, double r, double q, double v) {
+    spot.push_back(s);
+    strike.push_back(k);
+    t.push_back(years);
+    rate.push_back(r);
+    yield.push_back(q);
+    vol.push_back(v);
+  }
+  std::size_t size() const { return spot.size(); }
+  OptionColumns<double> columns() const { return {spot, strike, t, rate, yield, vol}; }
+};
+
+// Random ones, and between them, at changing places, what is special: nothing uncertain, no
+// number, deep in and out of the money, rates and yields of both signs, zero, large or tiny.
+Options mixed_options(std::size_t n) {
+  std::mt19937_64 random(5);
+  const auto draw = [&](double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random);
+  };
+  const std::vector<double> spots{0, 1e-200, 0.01, 20, 100, 1e5, 1e200, -1, NAN, INFINITY};
+  const std::vector<double> times{0, 1e-12, 0.01, 1, 40, 1e5, -1, NAN};
+  const std::vector<double> rates{0, 1e-300, 1e-12, 0.0001, 0.05, 0.8, 20, 1e5, -0.05, -3, NAN};
+  const std::vector<double> vols{0, 1e-9, 0.001, 0.02, 0.2, 3, 100, 1e5, -0.1, NAN};
+  const auto one_of = [&](const std::vector<double>& values) {
+    return values[std::uniform_int_distribution<std::size_t>(0, values.size() - 1)(random)];
+  };
+  Options o;
+  while (o.size() < n) {
+    const bool special = draw(0, 1) < 0.5;
+    const auto pick = [&](const std::vector<double>& values, double low, double high) {
+      const double plain = draw(low, high), other = one_of(values);
+      return special && draw(0, 1) < 0.4 ? other : plain;
+    };
+    const double spot = pick(spots, 50, 150), strike = pick(spots, 50, 150);
+    const double years = pick(times, 0.02, 3), r = pick(rates, -0.02, 0.2);
+    o.add(spot, strike, years, r, pick(rates, -0.05, 0.2), pick(vols, 0.05, 0.8));
+  }
+  return o;
+}
 
 class American : public testing::Test {
  protected:
@@ -25,6 +72,12 @@ class American : public testing::Test {
     return price(row.call() ? OptionKind::call : OptionKind::put, row.number("spot"),
                  row.number("strike"), row.number("t_used"), row.number("rate"),
                  row.number("div_yield"), row.number("vol"), accuracy);
+  }
+  std::vector<double> prices(compute::Compute& by, const Options& o, OptionKind kind,
+                             AmericanAccuracy accuracy = AmericanAccuracy::standard) {
+    std::vector<double> out(o.size(), -1);
+    american(by, o.columns(), kind, out, accuracy, compute::Where::cpu);
+    return out;
   }
 };
 
@@ -105,6 +158,47 @@ TEST_F(American, SaysNanForWhatItCannotDo) {
   EXPECT_TRUE(std::isnan(price(OptionKind::put, 100, 100, 1, -0.01, -0.05, 0.2)));
   EXPECT_TRUE(std::isnan(price(OptionKind::put, -1, 100, 1, 0.05, 0, 0.2)));
   EXPECT_TRUE(std::isnan(price(OptionKind::put, 100, 100, 1, 0.05, 0, std::nan(""))));
+}
+
+// The CPU takes blocks of options through vectors; the formula for one is the GPU's.
+TEST_F(American, GivesInVectorsWhatTheFormulaGives) {
+  struct Case {
+    AmericanAccuracy accuracy;
+    std::size_t options;
+  };
+  for (const auto& [accuracy, count] : {Case{AmericanAccuracy::fast, 3001},
+                                        {AmericanAccuracy::standard, 501},
+                                        {AmericanAccuracy::fine, 53}})
+    for (const auto kind : {OptionKind::put, OptionKind::call}) {
+      const Options o = mixed_options(count);
+      const std::vector<double> out = prices(compute, o, kind, accuracy);
+      const auto tables = american_tables(accuracy, kind);
+      for (std::size_t i = 0; i < o.size(); ++i) {
+        const formula::Put put{o.spot[i], o.strike[i], o.t[i], o.rate[i], o.yield[i], o.vol[i]};
+        const formula::Put turned{put.strike, put.spot, put.t, put.yield, put.rate, put.vol};
+        const double one =
+            formula::american_put<fast::HostMath>(kind == OptionKind::call ? turned : put, tables);
+        ASSERT_EQ(std::isnan(out[i]), std::isnan(one)) << i;
+        if (std::isnan(one) || out[i] == one) continue;  // infinities are equal, too
+        ASSERT_NEAR(out[i], one, 1e-12 * (put.spot + put.strike))
+            << i << ": " << put.spot << ' ' << put.strike << ' ' << put.t << ' ' << put.rate << ' '
+            << put.yield << ' ' << put.vol;
+      }
+    }
+}
+
+TEST_F(American, DoesNotDependOnNeighboursOrThreads) {
+  const Options all = mixed_options(437);
+  compute::Compute alone{{.threads = 1}};
+  const std::vector<double> expected = prices(alone, all, OptionKind::put);
+  for (const std::size_t count : {1, 2, 15, 16, 17, 33, 250, 437}) {
+    Options some;
+    for (std::size_t i = all.size() - count; i < all.size(); ++i)
+      some.add(all.spot[i], all.strike[i], all.t[i], all.rate[i], all.yield[i], all.vol[i]);
+    const std::vector<double> out = prices(compute, some, OptionKind::put);
+    EXPECT_EQ(std::memcmp(out.data(), &expected[all.size() - count], count * sizeof(double)), 0)
+        << count;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,66 @@
+// What the CPU's loops over American options work on.
+#pragma once
+
+#include <vector>
+
+#include "market/options/american_formula.h"
+
+namespace sluice::market::formula {
+
+inline constexpr int kPutLanes = 16;
+using Lanes = double[kPutLanes];
+
+// Options side by side, and what is known of each.
+struct alignas(64) PutBlock {
+  Lanes spot, strike, t, rate, yield, vol;
+  Lanes root_t, log_start, log_price;
+  Lanes level[kMostNodes], next[kMostNodes], square[kMostNodes];
+  Lanes value;
+  Lanes strange;  // not 0: numbers too extreme for the vectors' logarithm, `value` is wrong
+  // For each node and point.
+  Lanes of_rate[kMostNodes * kMostPoints], of_yield[kMostNodes * kMostPoints];
+  Lanes at_points[kMostNodes * kMostPoints];  // the boundary; also at the final points
+
+  void set(int lane, const Put& p) {
+    const PutTerms o = put_terms(p);
+    spot[lane] = p.spot;
+    strike[lane] = p.strike;
+    t[lane] = p.t;
+    rate[lane] = o.rate;
+    yield[lane] = o.yield;
+    vol[lane] = o.vol;
+    root_t[lane] = std::sqrt(p.t);
+    log_start[lane] = o.log_start;
+    log_price[lane] = std::log(p.spot / p.strike);
+    strange[lane] = 0;
+  }
+};
+
+// L^2 at the points of the integrals as sums of its values at the nodes, without the one at
+// expiry, which is zero: a row for each node and point, and for each final point. This is
+// fit() and the series of level_at() in one, in the barycentric form.
+struct AmericanMatrix {
+  const AmericanTables& tables;
+  std::vector<double> of_points, of_final_points;
+
+  explicit AmericanMatrix(const AmericanTables& given) : tables(given) {
+    for (int i = 0; i < tables.nodes; ++i)
+      for (int j = 0; j < tables.points; ++j)
+        add_row(of_points, node_share(tables, i) * tables.cosine_of[j]);
+    for (int j = 0; j < tables.final_points; ++j) add_row(of_final_points, tables.final_cosine[j]);
+  }
+
+ private:
+  void add_row(std::vector<double>& rows, double share_of_root) const {
+    const int n = tables.nodes;
+    double weights[kMostNodes + 1], sum = 0;
+    for (int k = 0; k <= n; ++k) {
+      const double weight = (k % 2 == 0 ? 1 : -1) * (k == 0 || k == n ? 0.5 : 1);
+      weights[k] = weight / (share_of_root - node_share(tables, k));
+      sum += weights[k];
+    }
+    for (int k = 0; k < n; ++k) rows.push_back(weights[k] / sum);
+  }
+};
+
+}  // namespace sluice::market::formula

@@ -1,0 +1,12 @@
+// The CPU's way to price American options: blocks of options, each in a lane.
+#pragma once
+
+#include "compute/operation.h"
+#include "compute/workers.h"
+
+namespace sluice::market {
+
+// Takes the columns of options and formula::AmericanTables, as american_operation() does.
+void american_cpu(const compute::Call& call, compute::Workers& workers);
+
+}  // namespace sluice::market
