@@ -5,9 +5,11 @@
 #include <limits>
 
 #include "device/check.h"
+#include "engine/cuda/conv_band.h"
 #include "engine/cuda/conv_node.h"
 #include "engine/cuda/conv_way.h"
 #include "engine/cuda/pack.h"
+#include "engine/cuda/quantized_hopper.h"
 #include "engine/edit.h"
 #include "engine/fused.h"
 
@@ -63,6 +65,7 @@ class Chooser {
       if (may_widen(channels)) try_dnn(channels);
     try_folded(false);
     try_folded(true);
+    try_band();
     try_depthwise();
     if (!found_) try_bare();
     if (!found_) try_own();
@@ -75,6 +78,7 @@ class Chooser {
       if (name == dnn_name(channels) && may_widen(channels)) try_dnn(channels);
     if (name == "folded") try_folded(false);
     if (name == "boxes") try_folded(true);
+    if (name == "band") try_band();
     if (name == "depthwise") try_depthwise();
     if (name == "bare") try_bare();
     if (name == "own") try_own();
@@ -266,6 +270,19 @@ class Chooser {
     way.own = enqueue_depthwise;
     way.weight = by_place();
     way.what = "own depthwise convolution";
+    keep_own(std::move(way));
+  }
+
+  void try_band() {
+    if (context_.capability() != kHopper || residual_ || !band_takes(call_)) return;
+    Way way{.name = "band"};
+    way.own = enqueue_band;
+    way.weight = context_.constant(band_weights(call_, weight_));
+    way.what = "own convolution by bands";
+    keep_own(std::move(way));
+  }
+
+  void keep_own(Way way) {
     if (measures_) {
       const Sliding& w = call_.window;
       const std::size_t element = bytes(dtype_);
@@ -278,7 +295,7 @@ class Chooser {
       call.y = sample(2, rows_ * call_.out);
       if (residual_) call.residual = sample(3, rows_ * call_.out);
       if (bias_) call.bias = sample(4, call_.out);
-      way.us = context_.measure_us([&] { enqueue_depthwise(call, context_.stream()); });
+      way.us = context_.measure_us([&] { way.own(call, context_.stream()); });
     } else {
       found_ = false;  // the better guess
     }

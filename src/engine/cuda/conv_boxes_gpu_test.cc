@@ -1,10 +1,12 @@
-// Convolutions of halves by Hopper's boxes against sums in double, whichever way would be chosen.
+// Convolutions of halves that see few channels, by Hopper's boxes and in bands, against sums in
+// double, whichever way would be chosen.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "device/check.h"
+#include "engine/cuda/conv_band.h"
 #include "engine/cuda/conv_boxes.h"
 #include "engine/cuda/op_cases_for_tests.h"
 #include "engine/cuda/program_for_gpu_tests.h"
@@ -102,7 +104,25 @@ class BoxConvolutionTest : public CudaProgramTest {
     return widened(y);
   }
 
-  static void check_case(const BoxCase& c, DType type) {
+  static Tensor by_band(const cuda::ConvCall& call, const Tensor& x, const Tensor& w,
+                        const Tensor& bias) {
+    if (!cuda::band_takes(call)) throw Error(Code::internal, "not in bands");
+    cuda::Context& context = cuda::test_context();
+    const auto from = context.constant(x), filters = context.constant(cuda::band_weights(call, w));
+    const auto added = context.constant(bias);
+    const Tensor y(x.dtype(),
+                   {call.window.batch, call.window.out_height, call.window.out_width, call.out});
+    const auto to = context.allocate(y.bytes());
+    cuda::ConvCall own = call;
+    own.x = from.get(), own.w = filters.get(), own.bias = added.get(), own.y = to.get();
+    device::check(cudaDeviceSynchronize());
+    enqueue_band(own, context.stream());
+    device::check(cudaStreamSynchronize(context.stream()));
+    device::check(cudaMemcpy(y.data(), to.get(), y.bytes(), cudaMemcpyDeviceToHost));
+    return widened(y);
+  }
+
+  static void check_case(const BoxCase& c, DType type, bool in_bands = false) {
     const cuda::ConvCall call = call_of(c, type);
     const std::int64_t k = c.in * c.window * c.window;
     const Tensor x = narrowed(varied({c.batch, c.high, c.wide, c.in}, 1), type);
@@ -112,7 +132,7 @@ class BoxConvolutionTest : public CudaProgramTest {
     const Tensor residual = c.residual ? narrowed(varied(shape, 4), type) : Tensor();
     const std::vector<double> wanted = by_hand(c, call, widened(x), widened(w), widened(bias),
                                                residual ? widened(residual) : Tensor());
-    const Tensor got = by_boxes(call, x, w, bias, residual);
+    const Tensor got = in_bands ? by_band(call, x, w, bias) : by_boxes(call, x, w, bias, residual);
     const double slack = type == DType::f16 ? 1e-3 : 8e-3;
     for (std::size_t i = 0; i < wanted.size(); ++i)
       ASSERT_NEAR(got.values<float>()[i], wanted[i], slack * (1 + std::abs(wanted[i]))) << i;
@@ -128,6 +148,19 @@ TEST_F(BoxConvolutionTest, AgreeWithSumsInDouble) {
       SCOPED_TRACE(testing::Message() << c.in << " -> " << c.out << ", window " << c.window
                                       << " of " << to_string(type));
       check_case(c, type);
+    }
+}
+
+TEST_F(BoxConvolutionTest, InBandsAgreeWithSumsInDouble) {
+  if (cuda::test_context().capability() != cuda::kHopper) GTEST_SKIP() << "this GPU is no Hopper";
+  for (const DType type : {DType::f16, DType::bf16})
+    for (const BoxCase& c :
+         {BoxCase{2, 31, 29, 3, 64, 7, 2, 3, false}, BoxCase{5, 224, 224, 3, 64, 7, 2, 3, false},
+          BoxCase{3, 150, 141, 3, 72, 5, 2, 2, false}, BoxCase{2, 64, 300, 4, 136, 8, 2, 1, false},
+          BoxCase{40, 33, 130, 1, 16, 3, 2, 1, false}, BoxCase{1, 9, 2, 2, 8, 1, 2, 0, false}}) {
+      SCOPED_TRACE(testing::Message() << c.in << " -> " << c.out << ", window " << c.window
+                                      << " of " << to_string(type));
+      check_case(c, type, true);
     }
 }
 

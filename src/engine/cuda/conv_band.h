@@ -1,0 +1,20 @@
+// Convolutions of halves that see few channels and go by two pixels, as the first of most networks
+// do, on Hopper: a band of an image's rows lies in shared memory, and windows overlap there.
+#pragma once
+
+#include "engine/cuda/conv.h"
+#include "engine/cuda/real_type.h"
+#include "tensor/tensor.h"
+
+namespace sluice::engine::cuda {
+
+// Whether enqueue_band() is for it. A residual is not.
+bool band_takes(const ConvCall& call);
+
+// Weights [out, in, rows, columns] in the order that the tensor cores want.
+Tensor band_weights(const ConvCall& call, const Tensor& weight);
+
+// On images [batch, height, width, channels]; call.w as band_weights() has made them.
+void enqueue_band(const ConvCall& call, CUstream_st* stream);
+
+}  // namespace sluice::engine::cuda
