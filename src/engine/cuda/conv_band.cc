@@ -4,13 +4,6 @@
 
 namespace sluice::engine::cuda {
 
-bool band_takes(const ConvCall& call) {
-  const Sliding& w = call.window;
-  return call.type != RealType::f32 && call.in <= 4 && call.group == 1 && call.out % 8 == 0 &&
-         w.stride_x == 2 && w.dilation_x == 1 && w.dilation_y == 1 && w.columns <= 8 &&
-         w.rows <= 8 && w.stride_y <= 4 && w.out_width <= 512;
-}
-
 // [filters / 64][window's row][pair of spots][spot][filter][two pixels of four channels]
 Tensor band_weights(const ConvCall& call, const Tensor& weight) {
   const Sliding& w = call.window;

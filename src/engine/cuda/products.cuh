@@ -1,4 +1,4 @@
-// Products of bytes by Hopper's groups of four warps, of 64 x 64 or 64 x 128 x 32 numbers, both
+// Products of bytes by Hopper's groups of four warps, of 64 x 64, 112 or 128 x 32 numbers, both
 // sides straight from shared memory. They are under way until they are awaited.
 #pragma once
 
@@ -35,6 +35,16 @@ __device__ void await_products() {
       ";}"                                                                                        \
       : SLUICE_SUMS_32(kind, 0)                                                                   \
       : "l"(left), "l"(right))
+#define SLUICE_PRODUCT_112(types, kind, more)                                              \
+  asm volatile(                                                                            \
+      "{.reg .pred yes; setp.eq.b32 yes, 0, 0; wgmma.mma_async.sync.aligned.m64n112" types \
+      " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, " \
+      "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, "   \
+      "%34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "   \
+      "%50, %51, %52, %53, %54, %55}, %56, %57, yes" more ";}"                             \
+      : SLUICE_SUMS_32(kind, 0), SLUICE_SUMS_8(kind, 32), SLUICE_SUMS_8(kind, 40),         \
+        SLUICE_SUMS_8(kind, 48)                                                            \
+      : "l"(left), "l"(right))
 #define SLUICE_PRODUCT_128(types, kind, more)                                                     \
   asm volatile(                                                                                   \
       "{.reg .pred yes; setp.eq.b32 yes, 0, 0; wgmma.mma_async.sync.aligned.m64n128" types        \
@@ -53,6 +63,9 @@ using Side = unsigned long long;
     __device__ static void add(Sum (&sum)[32], Side left, Side right) { \
       SLUICE_PRODUCT_64(types, kind, more);                             \
     }                                                                   \
+    __device__ static void add(Sum (&sum)[56], Side left, Side right) { \
+      SLUICE_PRODUCT_112(types, kind, more);                            \
+    }                                                                   \
     __device__ static void add(Sum (&sum)[64], Side left, Side right) { \
       SLUICE_PRODUCT_128(types, kind, more);                            \
     }                                                                   \
@@ -64,6 +77,7 @@ SLUICE_PRODUCTS(BHalves, float, "k16.f32.bf16.bf16", "f", ", 1, 1, 0, 0");
 
 #undef SLUICE_PRODUCTS
 #undef SLUICE_PRODUCT_128
+#undef SLUICE_PRODUCT_112
 #undef SLUICE_PRODUCT_64
 #undef SLUICE_SUMS_32
 #undef SLUICE_SUMS_8
