@@ -234,9 +234,9 @@ std::vector<cublasLtMatmulHeuristicResult_t> ProductPlan::Impl::ways(const Conte
     call.check(call.preference_set(preference, what, &value, sizeof value));
   };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostScratch);
-  if (!context.options.split_sums)
-    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-        static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_NONE));
+  // In place, parts would be added as they come.
+  const std::uint32_t split = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, context.options.split_sums ? split : 0u);
   const auto aligned = static_cast<std::uint32_t>(product.alignment);
   for (const auto which :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
