@@ -67,10 +67,12 @@ constexpr bool kRefines = requires {
 
 // Vectors that run together: 16 lines (more are more streams than caches and memory follow),
 // and no more than what the rule carries from bar to bar leaves half of the registers for.
-// In squares a rule with a root, or a quotient of long vectors, has enough to do with one.
+// In squares a rule with a root, or with chains and quotients of long vectors, has enough to do
+// with one.
 template <class S>
 constexpr int together() {
-  if (kInSquares<S> && (kRefines<S> || (kLanes == 8 && requires { S::kRaw; }))) return 1;
+  constexpr bool kQuotients = !S::kKeeps && requires { S::kRaw; };
+  if (kInSquares<S> && (kRefines<S> || (kLanes == 8 && kQuotients))) return 1;
   if (kInSquares<S> && kLanes == 4) return 2;  // of 16 registers
   constexpr int kHalf = kLanes >= 8 || !HWY_ARCH_X86 ? 16 : 8;
   int n = std::clamp(16 / kLanes, 1, kLanes);

@@ -278,6 +278,11 @@ SLUICE_HD inline double certain_put(const Put& p) {
   return best;
 }
 
+// Of a put that is exercised now, if that pays.
+SLUICE_FLAT double intrinsic(double spot, double strike) {
+  return strike > spot ? strike - spot : 0;
+}
+
 template <class M>
 SLUICE_HD double american_put(const Put& p, const AmericanTables& tables) {
   if (!is_valid(p)) return NAN;
@@ -290,7 +295,7 @@ SLUICE_HD double american_put(const Put& p, const AmericanTables& tables) {
   Boundary b;
   b.root_t = std::sqrt(p.t);
   find_boundary<M>(o, tables, b);
-  const double log_price = std::log(p.spot / p.strike), now = p.strike - p.spot;
+  const double log_price = std::log(p.spot / p.strike), now = intrinsic(p.spot, p.strike);
   if (log_price <= o.log_start + b.level[0]) return now;
   const double value = european + p.strike * premium<M>(o, tables, b, log_price);
   return value > now ? value : now;

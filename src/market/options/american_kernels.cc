@@ -243,7 +243,8 @@ void price_puts(PutBlock& b, const formula::AmericanMatrix& matrix, bool form_a)
     const double european = formula::price<HostMath, double>(b.spot[l], b.strike[l], b.t[l],
                                                              b.rate[l], b.yield[l], b.vol[l])
                                 .put;
-    const double value = european + b.strike[l] * b.t[l] * sum[l], now = b.strike[l] - b.spot[l];
+    const double value = european + b.strike[l] * b.t[l] * sum[l],
+                 now = formula::intrinsic(b.spot[l], b.strike[l]);
     const bool hold = (b.log_price[l] > b.log_start[l] + b.level[0][l]) & (value > now);
     b.value[l] = hold ? value : now;
   }

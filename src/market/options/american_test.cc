@@ -187,6 +187,20 @@ TEST_F(American, GivesInVectorsWhatTheFormulaGives) {
     }
 }
 
+TEST_F(American, IsNeverWorthLessThanNothing) {
+  const auto tables = american_tables(AmericanAccuracy::standard, OptionKind::put);
+  for (const auto& [spot, strike] :
+       {std::pair{1e5, 1e-3}, {1e299, 1e-9}, {1e200, 1e-200}, {100.0, 1e-30}, {1e3, 100.0}}) {
+    Options o;
+    o.add(spot, strike, 1, 0.05, 0.02, 0.2);
+    EXPECT_GE(prices(compute, o, OptionKind::put)[0], 0) << spot << ' ' << strike;
+    EXPECT_GE(formula::american_put<fast::HostMath>({spot, strike, 1, 0.05, 0.02, 0.2}, tables), 0);
+    Options turned;
+    turned.add(strike, spot, 1, 0.02, 0.05, 0.2);
+    EXPECT_GE(prices(compute, turned, OptionKind::call)[0], 0) << strike << ' ' << spot;
+  }
+}
+
 TEST_F(American, DoesNotDependOnNeighboursOrThreads) {
   const Options all = mixed_options(437);
   compute::Compute alone{{.threads = 1}};
