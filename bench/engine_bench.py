@@ -197,7 +197,7 @@ def main():
             rows.append(row)
             peers.update(versions)
     result = {"suite": "engine", "what": "models on the CPU in fp32, latency of one run"
-                                         + (", AVX2 alone" if vectors() == "AVX2" else ""),
+                                         + (", AVX2 alone" if vectors().startswith("AVX2") else ""),
               "date": datetime.date.today().isoformat(), "commit": commit(), "cpu": cpu_model(),
               "cores": len(os.sched_getaffinity(0)), "threads": given.threads, "peers": peers,
               "load_before": round(load, 2), "rounds": given.rounds, "seconds": given.seconds,

@@ -31,5 +31,8 @@ def commit():
 
 
 def vectors():
-    """Those that programs may use: see no_avx512.c."""
-    return "AVX2" if "no_avx512" in os.environ.get("LD_PRELOAD", "") else "all"
+    """Those that programs may use: see no_avx512.c and no_avx512_highway.cc."""
+    loaded = os.environ.get("LD_PRELOAD", "")
+    if "no_avx512_highway" in loaded:
+        return "AVX2 for our own"
+    return "AVX2" if "no_avx512" in loaded else "all"
