@@ -270,7 +270,7 @@ class Chooser {
     way.own = enqueue_depthwise;
     way.weight = by_place();
     way.what = "own depthwise convolution";
-    keep_own(std::move(way));
+    keep_own(std::move(way), true);
   }
 
   void try_band() {
@@ -279,10 +279,11 @@ class Chooser {
     way.own = enqueue_band;
     way.weight = context_.constant(band_weights(call_, weight_));
     way.what = "own convolution by bands";
-    keep_own(std::move(way));
+    keep_own(std::move(way), call_.window.out_width >= 56);
   }
 
-  void keep_own(Way way) {
+  // `guesses`: that it is the best, where nothing is measured.
+  void keep_own(Way way, bool guesses) {
     if (measures_) {
       const Sliding& w = call_.window;
       const std::size_t element = bytes(dtype_);
@@ -296,8 +297,9 @@ class Chooser {
       if (residual_) call.residual = sample(3, rows_ * call_.out);
       if (bias_) call.bias = sample(4, call_.out);
       way.us = context_.measure_us([&] { way.own(call, context_.stream()); });
-    } else {
-      found_ = false;  // the better guess
+    } else if (guesses) {
+      if (found_ && best_.dnn) context_.forget(best_.dnn->name());
+      found_ = false;
     }
     keep(std::move(way));
   }

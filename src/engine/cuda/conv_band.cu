@@ -5,9 +5,10 @@
 // twice. Filters are the left side. One group of four warps makes bands of lines that are copied
 // meanwhile, two multiply in turn, so that one writes while the other multiplies.
 //
-// Limit: the tensor cores, 54 cycles for 64 filters, 112 pixels and two spots. ResNet-50's first
-// convolution of 128 images: 47 us, about as long as it takes to write its results. Seen 109, 43 %:
-// products alone take 69, and what is made of sums and stored does not all hide behind them.
+// Limit: memory, which reads the image and writes the results: 57 us for ResNet-50's first
+// convolution of 128 images; the tensor cores, 56 cycles for 64 filters, 112 pixels and two spots,
+// take 49. Seen 109, 52 %: products alone take 69, and what is made of sums and stored does not all
+// hide behind them.
 #include "engine/cuda/activation.cuh"
 #include "engine/cuda/barrier.cuh"
 #include "engine/cuda/conv_band.h"
@@ -342,13 +343,6 @@ __global__ void __launch_bounds__(kThreads, 1) convolve(const __grid_constant__ 
 
 // ---- launch --------------------------------------------------------------------------------
 
-int processors() {
-  int device = 0, count = 0;
-  device::check(cudaGetDevice(&device));
-  device::check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
-  return count;
-}
-
 Band shape_of(const ConvCall& call) {
   const Sliding& w = call.window;
   Band b{call};
@@ -376,26 +370,30 @@ void start(const Band& b, int blocks, CUstream_st* stream) {
   device::check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(kMostShared)));
   const int tiles = (b.call.out + kFilters - 1) / kFilters;
-  const int items = b.call.window.batch * b.bands, each = max(1, blocks / tiles);
+  const int items = b.call.window.batch * b.bands;
   launch(stream,
-         {dim3(static_cast<unsigned>(min(items, each)), static_cast<unsigned>(tiles)),
+         {dim3(static_cast<unsigned>(min(items, blocks)), static_cast<unsigned>(tiles)),
           dim3(kThreads), b.shared(b.rows)},
          kernel, b);
 }
 
 }  // namespace
 
-// Lines are copied in pieces of 16 bytes.
+// Lines are copied in pieces of 16 bytes. Sizes are such that numbers of 32 bits hold all of them.
 bool band_takes(const ConvCall& call) {
   const Sliding& w = call.window;
-  return call.type != RealType::f32 && call.in <= 4 && call.group == 1 && call.out % 8 == 0 &&
-         w.stride_x == 2 && w.dilation_x == 1 && w.dilation_y == 1 && w.columns <= 8 &&
-         w.rows <= 8 && w.stride_y <= 4 && w.width <= 4096 && w.width * call.in % 8 == 0 &&
-         shape_of(call).shared(1) <= kMostShared;
+  const bool small = w.batch > 0 && w.width <= 4096 && w.height <= 1 << 20 && w.left <= 64 &&
+                     w.top <= 64 && w.out_width <= 4096 && w.out_height <= 1 << 20 &&
+                     call.out <= 1 << 12;
+  return small && call.type != RealType::f32 && call.in <= 4 && call.group == 1 &&
+         call.out % 8 == 0 && call.residual == nullptr && w.stride_x == 2 && w.dilation_x == 1 &&
+         w.dilation_y == 1 && w.columns <= 8 && w.rows <= 8 && w.stride_y <= 4 &&
+         w.width * call.in % 8 == 0 && shape_of(call).shared(1) <= kMostShared;
 }
 
 void enqueue_band(const ConvCall& call, CUstream_st* stream) {
-  const int blocks = processors();
+  const int tiles = (call.out + kFilters - 1) / kFilters;
+  const int blocks = max(1, multiprocessors() / tiles);  // for each tile of filters
   const Band band = cut(call, blocks);
   if (call.type == RealType::bf16)
     start<__nv_bfloat16, BHalves>(band, blocks, stream);

@@ -8,7 +8,8 @@
 
 namespace sluice::engine::cuda {
 
-// Whether enqueue_band() is for it. A residual is not.
+// Whether enqueue_band() is for it: not with a residual. Windows are widened to a multiple of four
+// pixels by weights of zero, so that an infinite pixel up to three behind a window makes it NaN.
 bool band_takes(const ConvCall& call);
 
 // Weights [out, in, rows, columns] in the order that the tensor cores want.

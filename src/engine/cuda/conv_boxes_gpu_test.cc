@@ -53,26 +53,26 @@ class BoxConvolutionTest : public CudaProgramTest {
   }
 
   // In double, of what halves hold.
-  static std::vector<double> by_hand(const BoxCase& c, const cuda::ConvCall& call, const Tensor& x,
-                                     const Tensor& w, const Tensor& bias, const Tensor& residual) {
+  static std::vector<double> by_hand(const cuda::ConvCall& call, const Tensor& x, const Tensor& w,
+                                     const Tensor& bias, const Tensor& residual) {
     const auto pixels = x.values<float>(), filters = w.values<float>();
+    const cuda::Sliding& s = call.window;
+    const int places = s.rows * s.columns;
     std::vector<double> y;
-    for (int row = 0; row < c.batch * call.window.out_height; ++row)
-      for (int column = 0; column < call.window.out_width; ++column)
-        for (int filter = 0; filter < c.out; ++filter) {
-          double sum = bias.values<float>()[static_cast<std::size_t>(filter)];
-          for (int i = 0; i < c.in * c.window * c.window; ++i) {
-            const int down = i / c.window % c.window, channel = i / (c.window * c.window);
-            const int at = column * c.stride - c.pad + i % c.window;
-            const int line = row % call.window.out_height * c.stride - c.pad + down;
-            if (line < 0 || line >= c.high || at < 0 || at >= c.wide) continue;
-            const int image = row / call.window.out_height;
-            sum += double{pixels[static_cast<std::size_t>(
-                       ((image * c.high + line) * c.wide + at) * c.in + channel)]} *
-                   filters[static_cast<std::size_t>(filter * c.in * c.window * c.window + i)];
+    for (int row = 0; row < s.batch * s.out_height; ++row)
+      for (int column = 0; column < s.out_width; ++column)
+        for (int filter = 0; filter < call.out; ++filter) {
+          double sum = bias ? bias.values<float>()[static_cast<std::size_t>(filter)] : 0;
+          for (int i = 0; i < call.in * places; ++i) {
+            const int at = column * s.stride_x - s.left + i % s.columns;
+            const int line = row % s.out_height * s.stride_y - s.top + i % places / s.columns;
+            if (line < 0 || line >= s.height || at < 0 || at >= s.width) continue;
+            const int pixel = (row / s.out_height * s.height + line) * s.width + at;
+            sum += double{pixels[static_cast<std::size_t>(pixel * call.in + i / places)]} *
+                   filters[static_cast<std::size_t>(filter * call.in * places + i)];
           }
           if (residual) sum += residual.values<float>()[y.size()];
-          y.push_back(std::max(sum, 0.0));
+          y.push_back(call.activation == Activation::relu ? std::max(sum, 0.0) : sum);
         }
     return y;
   }
@@ -109,7 +109,7 @@ class BoxConvolutionTest : public CudaProgramTest {
     if (!cuda::band_takes(call)) throw Error(Code::internal, "not in bands");
     cuda::Context& context = cuda::test_context();
     const auto from = context.constant(x), filters = context.constant(cuda::band_weights(call, w));
-    const auto added = context.constant(bias);
+    const auto added = bias ? context.constant(bias) : nullptr;
     const Tensor y(x.dtype(),
                    {call.window.batch, call.window.out_height, call.window.out_width, call.out});
     const auto to = context.allocate(y.bytes());
@@ -122,20 +122,24 @@ class BoxConvolutionTest : public CudaProgramTest {
     return widened(y);
   }
 
-  static void check_case(const BoxCase& c, DType type, bool in_bands = false) {
-    const cuda::ConvCall call = call_of(c, type);
-    const std::int64_t k = c.in * c.window * c.window;
-    const Tensor x = narrowed(varied({c.batch, c.high, c.wide, c.in}, 1), type);
-    const Tensor w = narrowed(weights({c.out, c.in, c.window, c.window}, k, 2), type);
-    const Tensor bias = narrowed(varied({c.out}, 3), type);
-    const Shape shape{c.batch, call.window.out_height, call.window.out_width, c.out};
-    const Tensor residual = c.residual ? narrowed(varied(shape, 4), type) : Tensor();
-    const std::vector<double> wanted = by_hand(c, call, widened(x), widened(w), widened(bias),
-                                               residual ? widened(residual) : Tensor());
-    const Tensor got = in_bands ? by_band(call, x, w, bias) : by_boxes(call, x, w, bias, residual);
+  static void check_case(const cuda::ConvCall& call, DType type, bool residual, bool in_bands) {
+    const cuda::Sliding& s = call.window;
+    const std::int64_t k = call.in * s.rows * s.columns;
+    const Tensor x = narrowed(varied({s.batch, s.height, s.width, call.in}, 1), type);
+    const Tensor w = narrowed(weights({call.out, call.in, s.rows, s.columns}, k, 2), type);
+    const bool biased = call.activation == Activation::relu;
+    const Tensor bias = biased ? narrowed(varied({call.out}, 3), type) : Tensor();
+    const Shape shape{s.batch, s.out_height, s.out_width, call.out};
+    const Tensor added = residual ? narrowed(varied(shape, 4), type) : Tensor();
+    const auto wide = [](const Tensor& t) { return t ? widened(t) : Tensor(); };
+    const std::vector<double> wanted = by_hand(call, wide(x), wide(w), wide(bias), wide(added));
+    const Tensor got = in_bands ? by_band(call, x, w, bias) : by_boxes(call, x, w, bias, added);
     const double slack = type == DType::f16 ? 1e-3 : 8e-3;
     for (std::size_t i = 0; i < wanted.size(); ++i)
       ASSERT_NEAR(got.values<float>()[i], wanted[i], slack * (1 + std::abs(wanted[i]))) << i;
+  }
+  static void check_case(const BoxCase& c, DType type, bool in_bands = false) {
+    check_case(call_of(c, type), type, c.residual, in_bands);
   }
 };
 
@@ -163,6 +167,28 @@ TEST_F(BoxConvolutionTest, InBandsAgreeWithSumsInDouble) {
                                       << " of " << to_string(type));
       check_case(c, type, true);
     }
+}
+
+// What is not the same in both directions, without a bias and what follows; a band that lies all
+// in the padding; sizes that are not taken.
+TEST_F(BoxConvolutionTest, BandsOfAnyWindow) {
+  if (cuda::test_context().capability() != cuda::kHopper) GTEST_SKIP() << "this GPU is no Hopper";
+  for (int stride = 1; stride <= 4; ++stride) {
+    cuda::ConvCall call = call_of({2, 21, 64, 3, 24, 5, 2, 2, false}, DType::f16);
+    cuda::Sliding& s = call.window;
+    call.activation = Activation::none;
+    s.stride_y = stride, s.rows = 2 * stride, s.columns = stride + 1, s.top = 11, s.left = 5;
+    s.out_height = (s.height + 30 - s.rows) / stride + 1;
+    s.out_width = (s.width + 9 - s.columns) / 2 + 1;
+    SCOPED_TRACE(stride);
+    check_case(call, DType::f16, false, true);
+  }
+  cuda::ConvCall call = call_of({2, 21, 64, 3, 24, 5, 2, 2, false}, DType::f16);
+  EXPECT_TRUE(cuda::band_takes(call));
+  call.window.out_width = 33'554'417;
+  EXPECT_FALSE(cuda::band_takes(call));
+  call.window.out_width = 32, call.out = 4'194'304;
+  EXPECT_FALSE(cuda::band_takes(call));
 }
 
 }  // namespace

@@ -38,7 +38,8 @@ struct Options {
   // batch: quicker for small batches (BERT-base of one: 20 %), and then a row's last bits depend
   // on how many rows there are.
   bool split_sums = true;
-  // Each choice among kernels is measured; false: the first that the library proposes.
+  // Each choice among kernels is measured; false: the first that the library proposes, or one of
+  // our own that is probably better.
   bool measure = true;
 };
 

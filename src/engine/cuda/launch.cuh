@@ -9,6 +9,14 @@ namespace sluice::engine::cuda {
 using device::Grid;
 using device::launch;
 
+// Of this thread's device.
+inline int multiprocessors() {
+  int device = 0, count = 0;
+  device::check(cudaGetDevice(&device));
+  device::check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+  return count;
+}
+
 inline cudaStream_t stream_of(const KernelArgs& args) {
   return static_cast<cudaStream_t>(args.stream);
 }

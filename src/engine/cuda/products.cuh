@@ -1,4 +1,4 @@
-// Products of bytes by Hopper's groups of four warps, of 64 x 64, 112 or 128 x 32 numbers, both
+// Products of bytes, or halves, by Hopper's groups of four warps, 64 x 64, 112 or 128, both
 // sides straight from shared memory. They are under way until they are awaited.
 #pragma once
 

@@ -263,13 +263,6 @@ HopperProduct product_of(const SmallProduct& p) {
   return all;
 }
 
-int multiprocessors() {
-  int device = 0, count = 0;
-  device::check(cudaGetDevice(&device));
-  device::check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
-  return count;
-}
-
 template <class Kind, class S>
 void enqueue_shape(const SmallProduct& p, cudaStream_t stream) {
   const auto kernel = hopper_product<Kind, S>;
