@@ -16,7 +16,8 @@ namespace fs = std::filesystem;
 
 std::string machine_name(const std::string& gpu) {
   const device::Cpu cpu = device::detect_cpu();
-  return fmt::format("{}, {} cores{}{}", cpu.model, cpu.usable_cores, gpu.empty() ? "" : ", ", gpu);
+  return fmt::format("{}, {} cores{}{}, Sluice " SLUICE_VERSION, cpu.model, cpu.usable_cores,
+                     gpu.empty() ? "" : ", ", gpu);
 }
 
 Costs load_costs(const fs::path& file, const std::string& machine) {

@@ -8,7 +8,8 @@
 
 namespace sluice::compute {
 
-// This CPU with its usable cores, and the GPU: costs measured on another are of no use.
+// This CPU with its usable cores, the GPU, and the program's version: costs measured on another, or
+// of code that was quicker or slower, are of no use.
 std::string machine_name(const std::string& gpu);
 
 // Empty when there is no file, or it is of another machine or damaged (which the log says).

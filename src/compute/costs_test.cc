@@ -47,6 +47,7 @@ TEST_F(CostsFile, ComeBackOnTheSameMachineOnly) {
   save_costs(file, "here", costs);
   EXPECT_DOUBLE_EQ(load_costs(file, "here").estimate("ema", Processor::gpu, 1000)->seconds, 1e-3);
   EXPECT_FALSE(load_costs(file, "elsewhere").estimate("ema", Processor::gpu, 1000));
+  EXPECT_NE(machine_name("a GPU").find("a GPU, Sluice "), std::string::npos);
 }
 
 TEST_F(CostsFile, DamagedOnesAreMeasuredAgain) {
