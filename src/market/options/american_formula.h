@@ -152,6 +152,7 @@ SLUICE_CALLED double qd_plus(const PutTerms& o, const QdTerms& q, double level) 
   const double gain = 1 - spot - (put > 0 ? put : 0);
   return spot * (1 - held) + q.on_gain * gain - q.on_theta * theta;
 }
+#undef SLUICE_CALLED
 
 // Levels between which QD+ is zero: below zero at `low`, above zero at `high`.
 struct Bracket {

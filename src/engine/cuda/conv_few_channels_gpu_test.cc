@@ -31,14 +31,14 @@ Tensor widened(const Tensor& x) {
                                  : converted_as<BFloat16, float>(x, DType::f32);
 }
 
-struct BoxCase {
+struct WindowCase {
   int batch, high, wide, in, out, window, stride, pad;
   bool residual;
 };
 
-class BoxConvolutionTest : public CudaProgramTest {
+class FewChannelsTest : public CudaProgramTest {
  protected:
-  static cuda::ConvCall call_of(const BoxCase& c, DType type) {
+  static cuda::ConvCall call_of(const WindowCase& c, DType type) {
     const auto outs = [&](int size) { return (size + 2 * c.pad - c.window) / c.stride + 1; };
     cuda::ConvCall call;
     call.type = type == DType::f16 ? cuda::RealType::f16 : cuda::RealType::bf16;
@@ -138,31 +138,34 @@ class BoxConvolutionTest : public CudaProgramTest {
     for (std::size_t i = 0; i < wanted.size(); ++i)
       ASSERT_NEAR(got.values<float>()[i], wanted[i], slack * (1 + std::abs(wanted[i]))) << i;
   }
-  static void check_case(const BoxCase& c, DType type, bool in_bands = false) {
+  static void check_case(const WindowCase& c, DType type, bool in_bands = false) {
     check_case(call_of(c, type), type, c.residual, in_bands);
   }
 };
 
-TEST_F(BoxConvolutionTest, AgreeWithSumsInDouble) {
+TEST_F(FewChannelsTest, ByBoxesAgreeWithSumsInDouble) {
   if (cuda::test_context().capability() != cuda::kHopper) GTEST_SKIP() << "this GPU is no Hopper";
   for (const DType type : {DType::f16, DType::bf16})
-    for (const BoxCase& c :
-         {BoxCase{2, 31, 29, 3, 64, 7, 2, 3, false}, BoxCase{3, 32, 32, 3, 40, 7, 2, 3, true},
-          BoxCase{1, 48, 64, 4, 136, 16, 16, 0, false}, BoxCase{2, 17, 23, 1, 16, 5, 3, 2, true}}) {
+    for (const WindowCase& c :
+         {WindowCase{2, 31, 29, 3, 64, 7, 2, 3, false}, WindowCase{3, 32, 32, 3, 40, 7, 2, 3, true},
+          WindowCase{1, 48, 64, 4, 136, 16, 16, 0, false},
+          WindowCase{2, 17, 23, 1, 16, 5, 3, 2, true}}) {
       SCOPED_TRACE(testing::Message() << c.in << " -> " << c.out << ", window " << c.window
                                       << " of " << to_string(type));
       check_case(c, type);
     }
 }
 
-TEST_F(BoxConvolutionTest, InBandsAgreeWithSumsInDouble) {
+TEST_F(FewChannelsTest, InBandsAgreeWithSumsInDouble) {
   if (cuda::test_context().capability() != cuda::kHopper) GTEST_SKIP() << "this GPU is no Hopper";
   for (const DType type : {DType::f16, DType::bf16})
-    for (const BoxCase& c :
-         {BoxCase{2, 31, 32, 3, 64, 7, 2, 3, false}, BoxCase{1, 224, 224, 3, 64, 7, 2, 3, false},
-          BoxCase{3, 150, 144, 3, 72, 5, 2, 2, false}, BoxCase{2, 64, 300, 4, 136, 8, 2, 1, false},
-          BoxCase{40, 33, 136, 1, 16, 3, 2, 1, false}, BoxCase{1, 9, 4, 2, 8, 1, 2, 0, false},
-          BoxCase{150, 12, 16, 3, 200, 3, 2, 1, false}}) {
+    for (const WindowCase& c :
+         {WindowCase{2, 31, 32, 3, 64, 7, 2, 3, false},
+          WindowCase{1, 224, 224, 3, 64, 7, 2, 3, false},
+          WindowCase{3, 150, 144, 3, 72, 5, 2, 2, false},
+          WindowCase{2, 64, 300, 4, 136, 8, 2, 1, false},
+          WindowCase{40, 33, 136, 1, 16, 3, 2, 1, false}, WindowCase{1, 9, 4, 2, 8, 1, 2, 0, false},
+          WindowCase{150, 12, 16, 3, 200, 3, 2, 1, false}}) {
       SCOPED_TRACE(testing::Message() << c.in << " -> " << c.out << ", window " << c.window
                                       << " of " << to_string(type));
       check_case(c, type, true);
@@ -171,7 +174,7 @@ TEST_F(BoxConvolutionTest, InBandsAgreeWithSumsInDouble) {
 
 // What is not the same in both directions, without a bias and what follows; a band that lies all
 // in the padding; sizes that are not taken.
-TEST_F(BoxConvolutionTest, BandsOfAnyWindow) {
+TEST_F(FewChannelsTest, BandsOfAnyWindow) {
   if (cuda::test_context().capability() != cuda::kHopper) GTEST_SKIP() << "this GPU is no Hopper";
   for (int stride = 1; stride <= 4; ++stride) {
     cuda::ConvCall call = call_of({2, 21, 64, 3, 24, 5, 2, 2, false}, DType::f16);
