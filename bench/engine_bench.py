@@ -7,7 +7,7 @@ Needs the Python packages onnx, numpy, onnxruntime and openvino; a peer that is 
 Models are made by tools/make_model.py where --models lacks them. Each round times every program
 once, for a while, in an order that turns from round to round; figures are medians over the rounds,
 ratios are medians of the ratios of single rounds (above 1: Sluice is faster). Before that, the
-outputs of all are compared. `start` is how long Sluice takes until the model is ready to run, at first
+outputs of all are compared; "skipping padding" (encoders) at the tokens. `start` is how long Sluice takes until the model is ready to run, at first
 and from the plan that it kept then.
 """
 import argparse
@@ -41,15 +41,14 @@ CASES = {  # model, batch, length of sequences
 
 
 class Sluice:
-    name = "sluice"
-
-    def __init__(self, program, model, inputs, given):
+    def __init__(self, program, model, inputs, given, name="sluice", *flags):
         self.program, self.model, self.given = program, model, given
+        self.name, self.flags = name, flags
         self.folder = tempfile.TemporaryDirectory()
         self.inputs = input_flags(inputs, self.folder.name)
 
     def call(self, *arguments):
-        return subprocess.run([self.program, *arguments, *self.inputs, "--threads",
+        return subprocess.run([self.program, *arguments, *self.inputs, *self.flags, "--threads",
                                str(self.given.threads)], check=True, text=True,
                               stdout=subprocess.PIPE).stdout
 
@@ -134,13 +133,15 @@ class OpenVino(Peer):
         return {o.get_any_name(): np.array(results[o]) for o in self.compiled.outputs}
 
 
-def agree(contestants):
-    """The largest difference of any output from the first peer's, by the output's own size."""
-    reference = contestants[-1].outputs()
+def agree(contestants, mask):
+    """The largest difference of any output from the last's, by the output's own size."""
+    tokens = lambda array: array[mask] if mask is not None and array.ndim > 2 else array
+    reference = {n: tokens(array) for n, array in contestants[-1].outputs().items()}
     worst = {}
     for contestant in contestants[:-1]:
         difference = 0.0
         for name, array in contestant.outputs().items():
+            array = tokens(array)
             scale = np.abs(reference[name]).max() or 1.0
             difference = max(difference, float(np.abs(array - reference[name]).max() / scale))
         worst[contestant.name] = difference
@@ -153,31 +154,40 @@ def measure(case, given):
     model, batch, length = CASES[case]
     path = model_file(given.models, model)
     inputs = inputs_of(model, batch, length)
+    mask = inputs["attention_mask"] != 0 if "attention_mask" in inputs else None
     contestants, missing = [Sluice(given.program, path, inputs, given)], {}
+    if mask is not None and not mask.all():
+        contestants.append(Sluice(given.program, path, inputs, given, "skipping padding",
+                                  "--skip-padding"))
+    own = len(contestants)
     for peer in (OpenVino, OnnxRuntime):
         try:
             contestants.append(peer(given.program, path, inputs, given))
         except ImportError as error:
             missing[peer.__name__] = str(error)
-    off = agree(contestants) if len(contestants) > 1 else {}
+    off = agree(contestants, mask) if len(contestants) > own else {}
     times = {c.name: [] for c in contestants}
     for i in range(given.rounds):
         turn = i % len(contestants)
         for contestant in contestants[turn:] + contestants[:turn]:
             times[contestant.name].append(contestant.p50())
-    ours = times["sluice"]
+    ratios = lambda ours: {
+        n: round(statistics.median(b / a for a, b in zip(times[ours], t)), 3)
+        for n, t in times.items() if n not in ("sluice", "skipping padding")}
     row = {"case": case, "model": model, "batch": batch, "sequence": length or None,
            "p50_ms": {n: round(1e3 * statistics.median(t), 4) for n, t in times.items()},
-           "ratio": {n: round(statistics.median(b / a for a, b in zip(ours, t)), 3)
-                     for n, t in times.items() if n != "sluice"},
+           "ratio": ratios("sluice"),
            "start": contestants[0].starts(),
            "largest_difference": {n: float(f"{d:.2g}") for n, d in off.items()},
            "rounds_ms": {n: [round(1e3 * x, 4) for x in t] for n, t in times.items()}}
+    if own > 1:
+        row["padding"] = round(1 - float(mask.mean()), 3)
+        row["ratio_skipping"] = ratios("skipping padding")
     if missing:
         row["missing"] = missing
-    print(f"{case}: {row['p50_ms']} ms, ratio {row['ratio']}, start {row['start']}",
-          file=sys.stderr)
-    return row, {c.name: c.version for c in contestants[1:]}
+    print(f"{case}: {row['p50_ms']} ms, ratio {row['ratio']}, {row.get('ratio_skipping')} without "
+          f"padding, start {row['start']}", file=sys.stderr)
+    return row, {c.name: c.version for c in contestants[own:]}
 
 
 def main():

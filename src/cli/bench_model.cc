@@ -37,7 +37,7 @@ struct BenchModelFlags {
   double seconds = 2;
   PlanFlags plans;
   int threads = 0;
-  bool json = false, find_batch = false, no_peak = false, resident = false;
+  bool json = false, find_batch = false, no_peak = false, resident = false, skip_padding = false;
 };
 
 struct Row {
@@ -78,8 +78,8 @@ class Bench {
  private:
   void run(const std::string& backend, const std::string& precision) {
     try {
-      const auto model =
-          timed_model(flags_.model, {backend, precision}, plans_, workers_, dirs_, flags_.resident);
+      const auto model = timed_model(flags_.model, {backend, precision, flags_.skip_padding},
+                                     plans_, workers_, dirs_, flags_.resident);
       if (!model->refused().empty()) err_ << "sluice: " << model->refused() << "\n";
       if (!flags_.no_peak) {
         progress_.show(0, backend + ": its peak");
@@ -263,6 +263,7 @@ void add_options(CLI::App& app, BenchModelFlags& flags) {
   app.add_flag("--find-batch", flags.find_batch, "double the batch for as long as it pays");
   app.add_flag("--resident", flags.resident,
                "on a GPU: inputs and outputs stay there, its work alone is timed");
+  add_skip_padding(app, flags.skip_padding);
   add_options(app, flags.plans);
   app.add_flag("--no-peak", flags.no_peak, "leave out what the device can do at most");
   app.add_flag("--json", flags.json, "print JSON");

@@ -29,8 +29,14 @@ void add_options(CLI::App& app, DeviceFlags& flags) {
       ->check(CLI::IsMember({"fp32", "tf32", "fp16", "bf16", "fp8", "int8", "auto"}));
 }
 
+void add_skip_padding(CLI::App& app, bool& flag) {
+  app.add_flag("--skip-padding", flag,
+               "of encoders: compute nothing where the mask is 0; outputs are 0 there");
+}
+
 OnDevice on_device(const DeviceFlags& flags, const std::vector<std::string>& library_dirs) {
   OnDevice made;
+  made.session.skip_padding = flags.skip_padding;
   made.precision = flags.precision;
   if (flags.device == "cpu") {
     if (made.precision == "auto") made.precision = "fp32";

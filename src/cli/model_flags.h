@@ -11,8 +11,10 @@ namespace sluice::cli {
 
 struct DeviceFlags {
   std::string device = "cpu", precision = "fp32";
+  bool skip_padding = false;
 };
 void add_options(CLI::App& app, DeviceFlags& flags);  // --device, --precision
+void add_skip_padding(CLI::App& app, bool& flag);     // --skip-padding
 
 // What a session needs to run there.
 struct OnDevice {

@@ -83,18 +83,22 @@ class TimedSession final : public TimedModel {
 
   Timing time(std::span<const Tensor> inputs, double seconds) override {
     Timing timing{.device_s = device_s_, .from_plan = !model_.from.empty()};
-    timing.flops = flops_of(session_.graph(), inputs, workers_);
     const auto compiling = Steady::now();
-    const auto compiled = session_.compiled(types_of(inputs));
+    const auto [compiled, all] = session_.ready(inputs);
     timing.load_s = read_s_ + seconds_between(compiling, Steady::now());
+    const bool packed = all.size() > inputs.size();  // padding is not work that is done
+    timing.flops = packed ? engine::flops(compiled.program->graph())
+                          : flops_of(session_.graph(), inputs, workers_);
     timing.memory = constant_bytes(session_.graph());
     if (!compiled.program)
       timing.note = "node by node: " + compiled.why_not;
     else
       describe(*compiled.program, timing);
+    if (const std::string why = session_.padding_kept(); !why.empty())
+      timing.note += (timing.note.empty() ? "" : "; ") + ("padding is computed too: " + why);
     const auto* const on_gpu = dynamic_cast<const engine::CudaProgram*>(compiled.program.get());
     if (resident_ && on_gpu != nullptr) {
-      measure_resident(*on_gpu, inputs, seconds, timing);
+      measure_resident(*on_gpu, all, seconds, timing);
       return timing;
     }
     const std::vector<engine::Datum> data(inputs.begin(), inputs.end());

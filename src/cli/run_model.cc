@@ -49,6 +49,7 @@ struct Result {
   std::vector<Tensor> inputs, outputs;
   std::vector<std::string> files;  // of outputs
   std::string why_not;             // compiled
+  std::string padding_kept;        // and why
   std::string plan;                // it came from, or was kept in
   std::string precision;
   bool from_plan = false;
@@ -57,12 +58,6 @@ struct Result {
 };
 
 double seconds_since(Steady::time_point from) { return seconds_between(from, Steady::now()); }
-
-std::vector<engine::TensorType> types_of(const std::vector<Tensor>& tensors) {
-  std::vector<engine::TensorType> types;
-  for (const Tensor& tensor : tensors) types.push_back({tensor.dtype(), tensor.shape()});
-  return types;
-}
 
 std::vector<Tensor> inputs_for(const Graph& graph, const RunModelFlags& flags) {
   if (!flags.inputs.empty()) {
@@ -100,9 +95,10 @@ Result run_once(const RunModelFlags& flags, const Session& session,
   result.random = flags.inputs.empty();
   result.inputs = inputs_for(session.graph(), flags);
   auto from = Steady::now();
-  const Session::Compiled compiled = session.compiled(types_of(result.inputs));
+  const auto [compiled, all] = session.ready(result.inputs);
   result.compile_s = seconds_since(from);
   result.why_not = compiled.why_not;
+  result.padding_kept = session.padding_kept();
   const std::vector<engine::Datum> data(result.inputs.begin(), result.inputs.end());
   from = Steady::now();
   result.outputs = tensors_of(session.run(data), session.graph());
@@ -111,7 +107,7 @@ Result run_once(const RunModelFlags& flags, const Session& session,
     if (!compiled.program)
       throw Error(Code::unavailable,
                   "no profile: the model runs node by node, because " + compiled.why_not);
-    write_profile(flags, *compiled.program, result.inputs, workers);
+    write_profile(flags, *compiled.program, all, workers);
   }
   result.files = write_outputs(session.graph(), result.outputs, flags.outputs);
   return result;
@@ -163,6 +159,8 @@ void print_text(const Graph& graph, const Result& result, const RunModelFlags& f
   else
     out << fmt::format("ran in {}, node by node: {}\n", human_duration(result.run_s),
                        result.why_not);
+  if (!result.padding_kept.empty())
+    out << "Padding is computed too: " << result.padding_kept << "\n";
   if (!result.plan.empty()) out << "Plan: " << result.plan << "\n";
   if (!flags.profile.empty()) out << "Profile: " << flags.profile << "\n";
 }
@@ -234,6 +232,7 @@ void add_options(CLI::App& app, RunModelFlags& flags) {
       ->type_name("FILE")
       ->check(not_empty("the path of a file"));
   add_options(app, flags.on);
+  add_skip_padding(app, flags.on.skip_padding);
   add_options(app, flags.plans);
   app.add_option("--threads", flags.threads, "CPU threads; 0: all this process may use")
       ->check(CLI::Range(0, 1024));

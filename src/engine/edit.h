@@ -45,6 +45,7 @@ class Editor {
   explicit Editor(Graph& graph, Derived* derived = nullptr);
 
   Graph& graph() noexcept { return *graph_; }
+  const Graph& graph() const noexcept { return *graph_; }
   // All that have not been removed, the makers of a value before its users; nodes that are
   // added in between are not among them.
   std::vector<NodeId> nodes() const;

@@ -103,7 +103,9 @@ class Counted {
     if (op != "Attention") return std::max(size_in(0), size_out());
     const Shape q = shape_in(0);
     const bool packed = node_.attributes.flag("packed");
-    const double keys = static_cast<double>(packed ? q[1] : shape_in(1)[1]);
+    double keys = static_cast<double>(packed ? q[1] : shape_in(1)[1]);
+    // Sequences one after the other, as if all had the same length, which is the least it can be.
+    if (node_.inputs.size() > 4) keys /= std::max(1.0, size_in(4) - 1);
     return 4 * size_out() * keys;
   }
 

@@ -8,6 +8,11 @@
 //              [batch, heads, queries, keys]) -> [batch, queries, heads * size]
 //              heads, scale; packed = 1: q is all three, [batch, length, 3 * heads * size], and
 //              k and v are left out
+//              offsets? i32 [sequences + 1], without a mask: the batch is one entry, in which
+//              sequences of at most `longest` tokens lie one after the other, each from its offset
+//              to the next; no token sees those of another. What is behind the last is undefined
+//   Place      x [1, tokens, ...], places i32 [batch, length] -> [batch, length, ...]
+//              token number places[b, l], or zeros where there is none of that number
 //   Norm       x [..., n], residual? [..., n], scale [n], bias? [n]
 //              -> mean 0 and variance 1 of x + residual along the last axis, scaled and shifted;
 //              where a second output is asked for, the first in steps, as Rounding has it

@@ -9,6 +9,15 @@ constexpr double kFirstPause_s = 1, kLongestPause_s = 300;
 
 }  // namespace
 
+std::optional<InputTypes> types_of(std::span<const Datum> inputs) {
+  InputTypes types;
+  for (const Datum& input : inputs) {
+    if (input.kind != Datum::Kind::tensor) return std::nullopt;
+    types.push_back({input.tensor.dtype(), input.tensor.shape()});
+  }
+  return types;
+}
+
 std::int64_t Fit::begin(std::int64_t rows, Instant now) const {
   const Lock lock(mutex_);
   return most_ && now < again_ ? std::min(*most_, rows) : rows;

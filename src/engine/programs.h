@@ -16,6 +16,9 @@ namespace sluice::engine {
 
 using InputTypes = std::vector<TensorType>;
 
+// None where a value is no tensor.
+std::optional<InputTypes> types_of(std::span<const Datum> inputs);
+
 // How many rows of a call fit into memory, as far as calls have shown. More are tried again
 // after a second, then two, up to five minutes. Thread-safe.
 class Fit {

@@ -7,21 +7,12 @@
 #include "engine/fold.h"
 #include "engine/gpu_turn.h"
 #include "engine/interpreter.h"
+#include "engine/padding_skipper.h"
 #include "engine/passes/passes.h"
 #include "engine/rows.h"
 
 namespace sluice::engine {
 namespace {
-
-// None where a value is no tensor.
-std::optional<InputTypes> types_of(std::span<const Datum> inputs) {
-  InputTypes types;
-  for (const Datum& input : inputs) {
-    if (input.kind != Datum::Kind::tensor) return std::nullopt;
-    types.push_back({input.tensor.dtype(), input.tensor.shape()});
-  }
-  return types;
-}
 
 InputTypes inputs_of(const Graph& special) {
   InputTypes types;
@@ -64,13 +55,16 @@ struct Session::Impl {
         workers(on),
         interpreter(graph, on, with.nodes),
         context(std::make_shared<cpu::Context>(on)),
-        turn(std::move(gpu), with.gpu_return, with.veto) {}
+        turn(std::move(gpu), with.gpu_return, with.veto),
+        skipper(with.skip_padding, [this](auto types) { return find_mask(types); }) {}
 
+  std::size_t find_mask(std::span<const TensorType> inputs);
   const Graph* planned_for(std::span<const TensorType> inputs) const;
   void add_unused(std::vector<Graph>& shapes) const;
   Compiled make(std::span<const TensorType> inputs, bool on_gpu);
   Compiled compiled(Programs& programs, std::span<const TensorType> inputs, bool on_gpu);
   Compiled compiled_now(std::span<const TensorType> inputs);
+  Ready ready(std::span<const Tensor> inputs);
 
   std::vector<Datum> run(std::span<const Datum> inputs);
   std::optional<std::vector<Datum>> run_on_gpu(std::span<const Datum> inputs,
@@ -92,6 +86,7 @@ struct Session::Impl {
   const std::shared_ptr<cpu::Context> context;
   Programs programs;  // of the CPU
   GpuTurn turn;
+  PaddingSkipper skipper;
 };
 
 // ---- what is compiled -----------------------------------------------------------------------
@@ -115,6 +110,13 @@ void Session::Impl::add_unused(std::vector<Graph>& shapes) const {
   }
 }
 
+std::size_t Session::Impl::find_mask(std::span<const TensorType> inputs) {
+  SkipPadding found;
+  Graph special = specialize(graph, inputs, workers);
+  optimize(special, &derived, Backend::cpu, &found);
+  return found.mask;
+}
+
 Session::Compiled Session::Impl::make(std::span<const TensorType> inputs, bool on_gpu) {
   const auto program = [&](Graph special) -> std::shared_ptr<const Program> {
     if (on_gpu) return turn.gpu()->compile(std::move(special), context);
@@ -124,9 +126,11 @@ Session::Compiled Session::Impl::make(std::span<const TensorType> inputs, bool o
     const bool same_place = on_gpu == (turn.gpu() != nullptr);
     if (const Graph* const special = same_place ? planned_for(inputs) : nullptr)
       return {program(*special), ""};
-    Graph made = specialize(graph, inputs, workers);
+    const bool packed = inputs.size() > graph.inputs.size();  // what Packing adds
+    SkipPadding skip{.tokens = packed ? inputs[graph.inputs.size()].shape[1] : 0};
+    Graph made = specialize(graph, inputs.first(graph.inputs.size()), workers);
     std::vector<PassReport> passes =
-        optimize(made, &derived, on_gpu ? Backend::cuda : Backend::cpu);
+        optimize(made, &derived, on_gpu ? Backend::cuda : Backend::cpu, packed ? &skip : nullptr);
     if (on_gpu && options.precision != DType::f32) {
       Editor edit(made);
       to_precision(edit, options.precision);
@@ -162,10 +166,33 @@ Session::Compiled Session::Impl::compiled_now(std::span<const TensorType> inputs
   return compiled(programs, inputs, false);
 }
 
+Session::Ready Session::Impl::ready(std::span<const Tensor> inputs) {
+  std::vector<Datum> data(inputs.begin(), inputs.end());
+  Ready made{.compiled = {}, .inputs = {inputs.begin(), inputs.end()}};
+  if (const auto packing = skipper.packing(data)) {
+    made.inputs.insert(made.inputs.end(), packing->parts.begin(), packing->parts.end());
+    data.insert(data.end(), packing->parts.begin(), packing->parts.end());
+    made.compiled = compiled_now(*types_of(data));
+    if (made.compiled.program) return made;
+    skipper.failed(made.compiled.why_not);
+    data.resize(inputs.size());
+    made.inputs.resize(inputs.size());
+  }
+  made.compiled = compiled_now(*types_of(data));
+  return made;
+}
+
 // ---- how it runs ----------------------------------------------------------------------------
 
 std::vector<Datum> Session::Impl::run_once(Programs& within, std::span<const Datum> inputs,
                                            bool on_gpu) {
+  if (const auto packing = skipper.packing(inputs)) {
+    std::vector<Datum> all(inputs.begin(), inputs.end());
+    all.insert(all.end(), packing->parts.begin(), packing->parts.end());
+    const Compiled made = compiled(within, *types_of(all), on_gpu);
+    if (made.program) return run_program(*made.program, all);
+    skipper.failed(made.why_not);
+  }
   const Compiled made = compiled(within, *types_of(inputs), on_gpu);
   if (made.program) return run_program(*made.program, inputs);
   if (on_gpu) throw ForTheCpu();
@@ -253,6 +280,9 @@ Session::Session(Graph graph, compute::Workers& workers, SessionOptions options)
 Session::Session(Plan plan, compute::Workers& workers, SessionOptions options)
     : Session(std::move(plan.graph), workers, options) {
   impl_->planned = std::move(plan.shapes);
+  for (const Graph& special : impl_->planned)
+    if (const auto mask = mask_of_packed(special, impl_->graph.inputs.size()))
+      impl_->skipper.known(*mask);
   for (cpu::Context::Packed& packed : plan.packed) impl_->context->bring(std::move(packed));
   if (impl_->turn.gpu() != nullptr) impl_->turn.gpu()->bring(std::move(plan.choices));
 }
@@ -267,6 +297,13 @@ Session::Compiled Session::compiled(std::span<const TensorType> inputs) const {
   return impl_->compiled_now(inputs);
 }
 
+Session::Ready Session::ready(std::span<const Tensor> inputs) const {
+  std::optional<TensorMemory> limit;
+  if (impl_->memory) limit.emplace(impl_->memory);
+  return impl_->ready(inputs);
+}
+
+std::string Session::padding_kept() const { return impl_->skipper.why_not(); }
 std::string Session::gpu_failure() const { return impl_->turn.why_not(); }
 
 Plan Session::plan(PlanKey key) const {

@@ -30,6 +30,10 @@ struct SessionOptions {
   // Where it runs; none: on the CPU.
   std::shared_ptr<cuda::Context> gpu{};
   DType precision = DType::f32;  // on the GPU, of what is f32: f16 and bf16 too
+  // Encoders compute nothing for padding: for places where the mask that shuts them out of the
+  // attention is 0, outputs are 0 instead of numbers that mean nothing. Models for which that is
+  // not certain to be all that changes run as they are; see padding_kept().
+  bool skip_padding = false;
   // Why the GPU must not be used now, by those who watch it; empty when it may. Quick.
   std::function<std::string()> veto{};
   device::HealthPolicy gpu_return{};  // when a GPU that failed is tried again
@@ -64,6 +68,16 @@ class Session {
   // by node.
   using Compiled = Programs::Result;
   Compiled compiled(std::span<const TensorType> inputs) const;
+  // The same for these values, with all that it is run with: see Packing for what is added
+  // where padding is skipped.
+  struct Ready {
+    Compiled compiled;
+    std::vector<Tensor> inputs;
+  };
+  Ready ready(std::span<const Tensor> inputs) const;
+  // Why padding is computed although it need not be; empty where it is not, and before the first
+  // call that had some.
+  std::string padding_kept() const;
   // Why the GPU is not used now; empty while it is, or where there is none.
   std::string gpu_failure() const;
 

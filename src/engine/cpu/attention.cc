@@ -13,10 +13,12 @@ namespace sluice::engine::cpu {
 namespace {
 
 struct Sizes {
-  std::size_t batch, heads, queries, keys, size;
+  std::size_t batch, heads, queries, keys, size;  // of the longest, where sequences differ
   bool packed;
   float scale;
   std::array<std::size_t, 4> mask{};  // steps to the next of each; 0 where it is stretched
+  bool in_sequences = false;          // one after the other, from offset to offset, in
+  std::size_t tokens = 0;             // so many rows
 
   std::size_t width() const { return heads * size; }
   std::size_t row() const { return packed ? 3 * width() : width(); }  // of q, k and v
@@ -43,8 +45,10 @@ class AttentionKernel final : public Kernel {
     const std::size_t blocks = (sizes_.queries + rows_ - 1) / rows_;
     each_task(workers_, sizes_.batch * sizes_.heads * blocks,
               [&](std::size_t task, std::size_t slot) {
-                AttentionTask part = task_of(args, task / blocks / sizes_.heads,
-                                             task / blocks % sizes_.heads, task % blocks * rows_);
+                const Entry entry = entry_of(args, task / blocks / sizes_.heads);
+                const std::size_t query = task % blocks * rows_;
+                if (query >= entry.queries) return;
+                AttentionTask part = task_of(args, entry, task / blocks % sizes_.heads, query);
                 part.scratch = static_cast<float*>(args.scratch) + slot * slot_;
                 attend(part);
               });
@@ -55,19 +59,35 @@ class AttentionKernel final : public Kernel {
   }
 
  private:
-  AttentionTask task_of(const KernelArgs& args, std::size_t batch, std::size_t head,
+  // One of the batch: its rows among all.
+  struct Entry {
+    std::size_t number, query, queries, key, keys;
+  };
+  Entry entry_of(const KernelArgs& args, std::size_t i) const {
+    const Sizes& s = sizes_;
+    if (!s.in_sequences) return {i, i * s.queries, s.queries, i * s.keys, s.keys};
+    const auto* const offsets = static_cast<const std::int32_t*>(args.inputs[4]);
+    const auto tokens = static_cast<std::int32_t>(s.tokens);
+    const std::int32_t first = std::clamp(offsets[i], 0, tokens);
+    const std::int32_t end = std::clamp(offsets[i + 1], first, tokens);
+    const auto at = static_cast<std::size_t>(first);
+    const std::size_t count = std::min(static_cast<std::size_t>(end - first), s.queries);
+    return {0, at, count, at, count};
+  }
+
+  AttentionTask task_of(const KernelArgs& args, const Entry& entry, std::size_t head,
                         std::size_t query) const {
     const Sizes& s = sizes_;
     const float* const q = floats(args, 0);
     const float* const k = s.packed ? q + s.width() : floats(args, 1);
     const float* const v = s.packed ? q + 2 * s.width() : floats(args, 2);
     const float* const mask = floats(args, 3);
-    const std::size_t keys_at = batch * s.keys * s.row() + head * s.size;
-    const std::size_t mask_at = batch * s.mask[0] + head * s.mask[1] + query * s.mask[2];
-    return {.queries = std::min(rows_, s.queries - query),
-            .keys = s.keys,
+    const std::size_t keys_at = entry.key * s.row() + head * s.size;
+    const std::size_t mask_at = entry.number * s.mask[0] + head * s.mask[1] + query * s.mask[2];
+    return {.queries = std::min(rows_, entry.queries - query),
+            .keys = entry.keys,
             .size = s.size,
-            .q = q + (batch * s.queries + query) * s.row() + head * s.size,
+            .q = q + (entry.query + query) * s.row() + head * s.size,
             .k = k + keys_at,
             .v = v + keys_at,
             .q_row = s.row(),
@@ -77,7 +97,7 @@ class AttentionKernel final : public Kernel {
             .mask = mask != nullptr ? mask + mask_at : nullptr,
             .mask_query = s.mask[2],
             .mask_key = s.mask[3],
-            .out = static_cast<float*>(args.outputs[0]) + (batch * s.queries + query) * s.width() +
+            .out = static_cast<float*>(args.outputs[0]) + (entry.query + query) * s.width() +
                    head * s.size,
             .out_row = s.width(),
             .scratch = nullptr};
@@ -123,6 +143,14 @@ std::unique_ptr<Kernel> make_attention(const Graph& graph, const Node& node, Con
               .scale = node.attributes.real("scale", 1)};
   if (mask.dtype != DType::none && (mask.dtype != DType::f32 || !read_mask(mask.shape, sizes)))
     return nullptr;
+  if (const TensorType offsets = input_type(graph, node, 4); offsets.dtype != DType::none) {
+    if (offsets.dtype != DType::i32 || offsets.shape.rank() != 1 || sizes.batch != 1)
+      return nullptr;
+    sizes.in_sequences = true;
+    sizes.tokens = sizes.queries;
+    sizes.batch = static_cast<std::size_t>(offsets.shape[0] - 1);
+    sizes.queries = sizes.keys = static_cast<std::size_t>(node.attributes.integer("longest"));
+  }
   return std::make_unique<AttentionKernel>(context, sizes);
 }
 

@@ -1,3 +1,4 @@
+#include <array>
 #include <limits>
 
 #include "engine/cpu/kernel_for_tests.h"
@@ -52,6 +53,23 @@ TEST(AttentionKernelTest, MasksAreStretched) {
       EXPECT_LT(test.difference(), 3e-6) << to_string(shape);
     });
   }
+}
+
+TEST(AttentionKernelTest, SequencesMayLieOneAfterTheOther) {
+  Node node = attention(2, true);
+  node.attributes.set("longest", Integer{70});
+  const Tensor offsets(DType::i32, {6});
+  std::copy_n(std::array{0, 1, 71, 71, 104, 120}.begin(), 6,
+              offsets.values<std::int32_t>().begin());
+  const Tensor x = varied({1, 120, 3 * 2 * 24});
+  for_each_target([&] {
+    const KernelTest test(node, {x, Tensor(), Tensor(), Tensor(), offsets});
+    EXPECT_EQ(test.kernel().what(), "attention");
+    EXPECT_LT(test.difference(), 3e-6);
+  });
+  offsets.values<std::int32_t>()[5] = 1 << 30;  // made up by someone: read nowhere else
+  offsets.values<std::int32_t>()[1] = -5;
+  EXPECT_THROW(KernelTest(node, {x, Tensor(), Tensor(), Tensor(), offsets}), Error);
 }
 
 TEST(AttentionKernelTest, WhereNoKeyMayBeSeenThereIsNoNumber) {

@@ -1,5 +1,7 @@
 #include "engine/cuda/attention.h"
 
+#include "engine/cuda/attention_hopper.h"
+#include "engine/cuda/quantized_hopper.h"
 #include "engine/cuda/site.h"
 #include "engine/edit.h"
 
@@ -23,6 +25,18 @@ bool place_mask(const Shape& mask, AttentionCall& call) {
   return true;
 }
 
+// False where they are not one after the other.
+bool take_sequences(const Site& site, AttentionCall& call) {
+  const TensorType offsets = site.in(4);
+  if (offsets.dtype != DType::i32 || offsets.shape.rank() != 1 || offsets.shape[0] < 1 ||
+      call.batch != 1 || call.queries != call.keys || site.has(3))
+    return false;
+  call.tokens = call.queries;
+  call.batch = static_cast<int>(offsets.shape[0] - 1);
+  call.queries = call.keys = static_cast<int>(site.attributes().integer("longest"));
+  return call.queries > 0;
+}
+
 // All but the addresses; none where it is not what Attention takes.
 std::optional<AttentionCall> call_of(const Site& site) {
   const bool packed = site.attributes().flag("packed");
@@ -44,12 +58,14 @@ std::optional<AttentionCall> call_of(const Site& site) {
   call.q_row = call.k_row = call.v_row = q.shape[2];
   call.q_batch = call.q_row * call.queries;
   call.k_batch = call.v_batch = call.k_row * call.keys;
+  call.out_batch = width * call.queries;
   if (site.has(3)) {
     const TensorType mask = site.in(3);
     call.mask_is_f32 = mask.dtype == DType::f32;
     if (!(call.mask_is_f32 || mask.dtype == q.dtype) || !place_mask(mask.shape, call))
       return std::nullopt;
   }
+  if (site.has(4) && !take_sequences(site, call)) return std::nullopt;
   return call;
 }
 
@@ -61,6 +77,7 @@ AttentionCall with(AttentionCall call, const KernelArgs& args, std::size_t eleme
   call.k = packed ? q + width * element : args.inputs[1];
   call.v = packed ? q + 2 * width * element : args.inputs[2];
   call.mask = args.inputs.size() > 3 ? args.inputs[3] : nullptr;
+  if (args.inputs.size() > 4) call.offsets = static_cast<const std::int32_t*>(args.inputs[4]);
   call.out = args.outputs[0];
   return call;
 }
@@ -72,6 +89,13 @@ std::unique_ptr<Kernel> make_attention(const Graph& graph, const Node& node, Con
   if (!call || !is_computed_real(type) || call->size > kMostPlainSize) return nullptr;
   if (site.out(0).shape.size() == 0) return nothing_to_do();
   const std::size_t element = bytes(type);
+  if (type != DType::f32 && context.capability() == kHopper && hopper_attends(*call)) {
+    prepare_hopper_attention(real_type(type), call->size);
+    return launched("attention, Hopper's tensor cores",
+                    [c = *call, element, own = real_type(type)](const KernelArgs& args) {
+                      hopper_attention(own, with(c, args, element), args);
+                    });
+  }
   const bool flash = type != DType::f32 && context.capability() >= 80 &&
                      call->size <= kMostFlashSize && call->size % 8 == 0;
   if (flash && type == DType::f16) {

@@ -12,11 +12,15 @@ namespace sluice::engine::cuda {
 
 struct AttentionCall {
   const void *q, *k, *v, *mask;
+  // Null: all of the batch have as many queries, and as many keys. Otherwise each has the rows
+  // from its offset to the next, which lie among `tokens`; `queries` and `keys` are the most.
+  const std::int32_t* offsets;
   void* out;
   std::int64_t q_row, k_row, v_row;        // from one token to the next
   std::int64_t q_batch, k_batch, v_batch;  // from one entry of the batch to the next
+  std::int64_t out_batch;
   std::int64_t mask_batch, mask_head, mask_query, mask_key;
-  int batch, heads, queries, keys, size;
+  int batch, heads, queries, keys, size, tokens;
   float scale;
   bool mask_is_f32;  // otherwise of the type of q
 };

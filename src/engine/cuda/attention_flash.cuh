@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "engine/cuda/attention_entry.cuh"
 #include "engine/cuda/attention_mask.cuh"
 #include "engine/cuda/launch.cuh"
 #include "engine/cuda/mma.cuh"
@@ -212,19 +213,20 @@ template <class T, int kSize, int kTiles>
 struct FlashBlock {
   using Places = FlashPlaces<kSize>;
 
-  const AttentionCall& call;
-  int lane, warp, head, entry;
-  int rows, begin, first;  // queries, the block's first, the warp's first
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  int head, entry;
+  const AttentionCall call;  // of the entry
+  int rows, begin, first;    // queries, the block's first, the warp's first
   int stretches;
   unsigned stages;
   int* list;
   float *most, *kept;
 
-  __device__ FlashBlock(const AttentionCall& of, int blocks) : call(of) {
-    lane = static_cast<int>(threadIdx.x) % 32;
-    warp = static_cast<int>(threadIdx.x) / 32;
-    head = static_cast<int>(blockIdx.x) / blocks % call.heads;
-    entry = static_cast<int>(blockIdx.x) / blocks / call.heads;
+  __device__ FlashBlock(const AttentionCall& of, int blocks)
+      : head(static_cast<int>(blockIdx.x) / blocks % of.heads),
+        entry(static_cast<int>(blockIdx.x) / blocks / of.heads),
+        call(of_entry<T>(of, entry)) {
     rows = static_cast<int>(blockDim.x) / 32 * kTiles * 16;
     begin = static_cast<int>(blockIdx.x) % blocks * rows;
     first = begin + warp * kTiles * 16;
@@ -234,36 +236,35 @@ struct FlashBlock {
     most = reinterpret_cast<float*>(list + stretches);
     kept = most + stretches;
   }
-  __device__ const T* own(const void* of, std::int64_t batch) const {
-    return static_cast<const T*>(of) + entry * batch + head * call.size;
+  __device__ const T* own(const void* of) const {
+    return static_cast<const T*>(of) + head * call.size;
   }
   __device__ unsigned stage(int i) const { return stages + i % 2 * 2 * Places::kTile; }
 
   // The queries come by the second stage, which nobody needs yet.
   __device__ void fetch_queries() const {
-    fetch_rows<T, kSize>(stage(1), own(call.q, call.q_batch) + begin * call.q_row, call.q_row, rows,
+    fetch_rows<T, kSize>(stage(1), own(call.q) + begin * call.q_row, call.q_row, rows,
                          call.queries - begin, call.size);
     commit_copies();
   }
   // Keys and values, number i of the list.
   __device__ void fetch(int i) const {
     const int key = list[i] / 4 * kKeys, there = call.keys - key;
-    fetch_rows<T, kSize>(stage(i), own(call.k, call.k_batch) + key * call.k_row, call.k_row, kKeys,
-                         there, call.size);
-    fetch_rows<T, kSize>(stage(i) + Places::kTile, own(call.v, call.v_batch) + key * call.v_row,
-                         call.v_row, kKeys, there, call.size);
+    fetch_rows<T, kSize>(stage(i), own(call.k) + key * call.k_row, call.k_row, kKeys, there,
+                         call.size);
+    fetch_rows<T, kSize>(stage(i) + Places::kTile, own(call.v) + key * call.v_row, call.v_row,
+                         kKeys, there, call.size);
     commit_copies();
   }
-  __device__ T* out() const {
-    const std::int64_t width = static_cast<std::int64_t>(call.heads) * call.size;
-    return static_cast<T*>(call.out) + entry * call.queries * width + head * call.size;
-  }
+  __device__ T* out() const { return static_cast<T*>(call.out) + head * call.size; }
 };
 
 template <class T, int kSize, int kTiles, bool kGeneral>
 __global__ void __launch_bounds__(kMostWarps * 32, kSize == 32 ? 3 : 2)
-    flash_kernel(const AttentionCall call, int blocks, bool keeps) {
-  const FlashBlock<T, kSize, kTiles> block(call, blocks);
+    flash_kernel(const AttentionCall all, int blocks, bool keeps) {
+  const FlashBlock<T, kSize, kTiles> block(all, blocks);
+  const AttentionCall& call = block.call;
+  if (block.begin >= call.queries) return;
   block.fetch_queries();
   const int count = list_stretches<T>(call, block.entry, keeps, block.stretches, block.list,
                                       block.most, block.kept);

@@ -110,6 +110,46 @@ TEST(CudaAttention, KeysShutOutByInfinityWeighNothing) {
   compare(attention(r, s, mask), s);
 }
 
+// Sequences one after the other, of which some are empty and some tokens in none.
+OpCase in_sequences(Random& r, Setting s, const std::vector<int64_t>& lengths, int64_t spare) {
+  const Tensor offsets(DType::i32, {static_cast<int64_t>(lengths.size()) + 1});
+  int64_t longest = 1, tokens = 0;
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    offsets.values<std::int32_t>()[i] = static_cast<std::int32_t>(tokens);
+    tokens += lengths[i];
+    longest = std::max(longest, lengths[i]);
+  }
+  offsets.values<std::int32_t>()[lengths.size()] = static_cast<std::int32_t>(tokens);
+  s.batch = 1;
+  s.queries = s.keys = tokens + spare;
+  OpCase c = attention(r, s, Tensor());
+  c.inputs.resize(5);
+  c.inputs[4] = offsets;
+  c.set("longest", longest);
+  return c;
+}
+
+TEST(CudaAttention, SequencesOneAfterTheOtherGiveWhatTheCpuGives) {
+  Random r(7);
+  for (const DType type : {DType::f16, DType::bf16, DType::f32})
+    for (const int64_t size : {20, 32, 64, 128})
+      for (const std::vector<int64_t>& lengths :
+           {std::vector<int64_t>{1, 130, 0, 64, 65, 500, 3}, {384}, {1}, {63, 64, 128, 127}}) {
+        const Setting s{type, 1, 3, size, 0, 0, r.coin()};
+        const OpCase what = in_sequences(r, s, lengths, 0);
+        compare(what, {type, 1, 3, size, what.inputs[0].shape()[1], 0, s.packed});
+      }
+}
+
+TEST(CudaAttention, OffsetsThatSomeoneMadeUpReadNothingElse) {
+  Random r(8);
+  OpCase what = in_sequences(r, {DType::f16, 1, 2, 64, 0, 0, true}, {40, 50, 60}, 10);
+  const auto like = on_cpu(what);
+  const auto offsets = what.inputs[4].values<std::int32_t>();
+  offsets[1] = -7, offsets[2] = 1 << 30, offsets[3] = 12;
+  EXPECT_FALSE(on_gpu(what, like, test_context()).empty());  // for compute-sanitizer
+}
+
 TEST(CudaAttention, ARowHasTheSameBitsWhateverThePadding) {
   Random r(6);
   const Setting alone{DType::f16, 1, 2, 64, 70, 70, false};

@@ -1,6 +1,6 @@
 // Attention of any element type, size and alignment: a warp for each query, which takes 32
 // keys at a time, one to a lane; then the lanes have the columns of the output.
-#include "engine/cuda/attention.h"
+#include "engine/cuda/attention_entry.cuh"
 #include "engine/cuda/element.cuh"
 #include "engine/cuda/launch.cuh"
 
@@ -38,18 +38,19 @@ __device__ void mix(float (&out)[kSlots], float weight, const T* values, const A
 
 // kSlots * 32 columns at most.
 template <class T, int kSlots>
-__global__ void plain_kernel(const AttentionCall call) {
+__global__ void plain_kernel(const AttentionCall all) {
   __shared__ float queries[kWarps][kSlots * 32];
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const std::int64_t id = static_cast<std::int64_t>(blockIdx.x) * kWarps + warp;
-  const int row = static_cast<int>(id % call.queries);
-  const int head = static_cast<int>(id / call.queries % call.heads);
-  const int entry = static_cast<int>(id / call.queries / call.heads);
-  if (entry >= call.batch) return;
-  const T* const q =
-      static_cast<const T*>(call.q) + entry * call.q_batch + row * call.q_row + head * call.size;
-  const T* const k = static_cast<const T*>(call.k) + entry * call.k_batch + head * call.size;
-  const T* const v = static_cast<const T*>(call.v) + entry * call.v_batch + head * call.size;
+  const int row = static_cast<int>(id % all.queries);
+  const int head = static_cast<int>(id / all.queries % all.heads);
+  const int entry = static_cast<int>(id / all.queries / all.heads);
+  if (entry >= all.batch) return;
+  const AttentionCall call = of_entry<T>(all, entry);
+  if (row >= call.queries) return;
+  const T* const q = static_cast<const T*>(call.q) + row * call.q_row + head * call.size;
+  const T* const k = static_cast<const T*>(call.k) + head * call.size;
+  const T* const v = static_cast<const T*>(call.v) + head * call.size;
   const std::int64_t mask = entry * call.mask_batch + head * call.mask_head + row * call.mask_query;
   float* const query = queries[warp];
   for (int i = lane; i < call.size; i += 32) query[i] = wide(q[i]);
@@ -71,8 +72,7 @@ __global__ void plain_kernel(const AttentionCall call) {
     mix(out, weight, v + first * call.v_row, call, min(32, call.keys - first), lane);
   }
   T* const to =
-      static_cast<T*>(call.out) +
-      ((static_cast<std::int64_t>(entry) * call.queries + row) * call.heads + head) * call.size;
+      static_cast<T*>(call.out) + (static_cast<std::int64_t>(row) * call.heads + head) * call.size;
 #pragma unroll
   for (int i = 0; i < kSlots; ++i)
     if (lane + 32 * i < call.size) to[lane + 32 * i] = narrow<T>(out[i] / sum);

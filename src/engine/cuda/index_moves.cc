@@ -1,18 +1,17 @@
 // Gather and scatter in their forms.
 #include "engine/cuda/move_makers.h"
 #include "engine/cuda/move_sites.h"
+#include "engine/edit.h"
 
 namespace sluice::engine::cuda {
 namespace {
 
 bool is_index(DType type) { return type == DType::i64 || type == DType::i32; }
 
-std::unique_ptr<Kernel> gather(const Graph& graph, const Node& node, Context&) {
-  const Site site(graph, node);
+std::unique_ptr<Kernel> gather_along(const Site& site, int axis) {
   const TensorType data = site.in(0), indices = site.in(1);
   if (!moves(site.out(0)) || !is_index(indices.dtype)) return nullptr;
   if (site.out(0).shape.size() == 0) return nothing_to_do();
-  const int axis = resolve_axis(site.attributes().integer("axis", 0), data.shape.rank());
   std::int64_t inner = data.shape.size(axis + 1, data.shape.rank());
   Take take{};
   take.width = width_of(data);
@@ -29,6 +28,17 @@ std::unique_ptr<Kernel> gather(const Graph& graph, const Node& node, Context&) {
     now.to = args.outputs[0];
     run_take(now, args);
   });
+}
+
+std::unique_ptr<Kernel> gather(const Graph& graph, const Node& node, Context&) {
+  const Site site(graph, node);
+  return gather_along(site,
+                      resolve_axis(site.attributes().integer("axis", 0), site.in(0).shape.rank()));
+}
+
+// Along the tokens; indices beyond the last make zeros.
+std::unique_ptr<Kernel> place(const Graph& graph, const Node& node, Context&) {
+  return gather_along(Site(graph, node), 1);
 }
 
 // Where elements lie that indices of that shape name in data of that shape.
@@ -172,6 +182,7 @@ constexpr Maker kIndexMakers[] = {
     {"Gather", "", gather},
     {"GatherElements", "", gather_elements},
     {"GatherND", "", gather_nd},
+    {"Place", kFused, place},
     {"Scatter", "", scatter_elements},
     {"ScatterElements", "", scatter_elements},
     {"ScatterND", "", scatter_nd},

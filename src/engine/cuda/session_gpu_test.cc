@@ -11,6 +11,7 @@
 #include "compute/device_pools.h"
 #include "device/device_buffer.h"
 #include "engine/cuda/program_for_gpu_tests.h"
+#include "engine/encoder_for_tests.h"
 
 namespace sluice::engine {
 namespace {
@@ -201,6 +202,40 @@ TEST_F(CudaSessionTest, SixtyFourThreadsShareEightSessions) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
   for (const auto& session : sessions) EXPECT_EQ(session->gpu_failure(), "");
+}
+
+// ---- padding ----------------------------------------------------------------------------------
+
+TEST_F(CudaSessionTest, WithoutPaddingTokensAreAsBeforeAndOthersZero) {
+  const Graph graph = EncoderForTests(EncoderEnd::all).take();
+  const Session plain(graph, workers, {.compile = false});
+  const std::pair<DType, Precision> kinds[] = {
+      {DType::f32, Precision::f32}, {DType::f16, Precision::f16}, {DType::bf16, Precision::bf16}};
+  for (const auto& [precision, limit] : kinds) {
+    const Session packed(
+        graph, workers,
+        {.gpu = make_cuda_context({}), .precision = precision, .skip_padding = true});
+    for (const std::vector<std::int64_t>& lengths :
+         {std::vector<std::int64_t>{30, 1, 17, 64}, {64, 0, 2, 2}, {20, 21, 22, 23}}) {
+      const std::vector<Tensor> inputs = sequences(lengths, 64);
+      const std::vector<Datum> given(inputs.begin(), inputs.end());
+      const auto ready = packed.ready(inputs);
+      const auto& program = dynamic_cast<const CudaProgram&>(*ready.compiled.program);
+      EXPECT_THAT(program.report().on_host, testing::IsEmpty());
+      EXPECT_GT(ready.inputs.size(), inputs.size());
+      const auto want = plain.run(given);
+      for (int time = 0; time < 3; ++time) {  // one by one, recorded, replayed
+        const auto got = packed.run(given);
+        EXPECT_EQ(packed.gpu_failure(), "");
+        for (std::size_t i = 0; i < want.size(); ++i) {
+          if (i > 0 && lengths[1] == 0) continue;  // none has a first, nor a mean
+          EXPECT_LT(distance(got[i].tensor, without_padding(want[i].tensor, inputs[1])),
+                    3 * tolerance(limit))
+              << to_string(precision) << " output " << i;
+        }
+      }
+    }
+  }
 }
 
 // ---- rows and their neighbours ----------------------------------------------------------------

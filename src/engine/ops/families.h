@@ -55,6 +55,7 @@ std::span<const Op> feature_ops();          // rows of numbers prepared
 std::span<const Op> linear_ops();           // linear models
 std::span<const Op> svm_ops();              // support vector machines
 std::span<const Op> tree_ops();             // decision trees
+std::span<const Op> fused_attention_ops();  // and what sequences without padding need
 std::span<const Op> fused_ops();            // what fusing makes, see fused.h
 std::span<const Op> fused_chain_ops();      // elementwise operators in one
 std::span<const Op> fused_quantized_ops();  // products of small numbers
@@ -104,6 +105,7 @@ inline std::vector<std::span<const Op>> families() {
           linear_ops(),
           svm_ops(),
           tree_ops(),
+          fused_attention_ops(),
           fused_ops(),
           fused_chain_ops(),
           fused_quantized_ops()};

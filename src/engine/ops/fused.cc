@@ -19,36 +19,6 @@ namespace {
 
 constexpr std::int64_t kMost = 1 << 28;  // of a size that an attribute names
 
-// Input i as it is; none where it is left out. Shapes are looked at first, so that asking what a
-// node makes costs nothing; widen() then makes doubles.
-Tensor given(OpCall& call, std::size_t i) {
-  if (!call.has(i)) return {};
-  require(call.input(i).dtype() == call.input(0).dtype(), "inputs of different element types");
-  return call.input(i);
-}
-
-template <class... Tensors>
-void widen(Tensors&... tensors) {
-  const auto one = [](Tensor& tensor) {
-    if (tensor) tensor = converted(tensor, DType::f64);
-  };
-  (one(tensors), ...);
-}
-
-// The node's output, and what is computed for it, if there can be one of this shape.
-struct Result {
-  Result(OpCall& call, const Shape& shape) : out(make(call, shape)), y(DType::f64, shape) {}
-  static Tensor make(OpCall& call, const Shape& shape) {
-    checked_size(shape.dims());
-    return call.output(0, call.input(0).dtype(), shape);
-  }
-  void give() const {
-    const Tensor narrow = converted(y, out.dtype());
-    if (out.bytes() > 0) std::memcpy(out.data(), narrow.data(), out.bytes());
-  }
-  Tensor out, y;
-};
-
 template <class Body>
 void each(OpCall& call, std::int64_t count, const Body& body) {
   call.workers.each(static_cast<std::size_t>(count), 1, [&](std::size_t begin, std::size_t end) {
@@ -69,7 +39,7 @@ void linear(OpCall& call) {
   require_shape(bias, "bias", {n});
   require_shape(residual, "residual", shape);
   const Epilogue epilogue = Epilogue::of(call.attributes());
-  const Result result(call, shape);
+  const DoubleResult result(call, shape);
   const Tensor& y = result.y;
   widen(x, w, bias, residual);
   multiply<double>(call.workers, rows, n, k, {doubles(x), k, 1}, {doubles(w), n, 1}, doubles(y), n);
@@ -80,107 +50,6 @@ void linear(OpCall& call) {
       if (residual) value += doubles(residual)[row * n + i];
     }
   });
-  result.give();
-}
-
-// Where q, k and v lie, [batch, length, heads * size] each, rows `step` apart.
-struct Heads {
-  std::int64_t batch, queries, keys, heads, size, step_q, step_k, step_v;
-  Tensor q, k, v;
-  std::int64_t at_k = 0, at_v = 0;  // in k and v, where both are q
-
-  explicit Heads(OpCall& call) : q(given(call, 0)), k(q), v(q) {
-    const bool packed = call.attributes().flag("packed");
-    require(q.rank() == 3, "queries of shape " + to_string(q.shape()));
-    heads = call.attributes().integer("heads");
-    const std::int64_t width = q.shape()[2] / (packed ? 3 : 1);
-    require(heads > 0 && width % heads == 0 && (!packed || q.shape()[2] % 3 == 0),
-            std::to_string(heads) + " heads do not fit a shape of " + to_string(q.shape()));
-    size = width / heads;
-    step_q = step_k = step_v = q.shape()[2];
-    if (packed) {
-      at_k = width;
-      at_v = 2 * width;
-    } else {
-      take_apart(call, width);
-    }
-    batch = q.shape()[0];
-    queries = q.shape()[1];
-    keys = k.shape()[1];
-  }
-
-  void widen_all() {
-    const bool same = k.data() == q.data() && v.data() == q.data();
-    widen(q);
-    if (same)
-      k = v = q;
-    else
-      widen(k, v);
-  }
-
- private:
-  void take_apart(OpCall& call, std::int64_t width) {
-    require(call.has(1) && call.has(2), "keys or values are missing");
-    k = given(call, 1);
-    v = given(call, 2);
-    require(k.rank() == 3, "keys of shape " + to_string(k.shape()));
-    require_shape(k, "keys", {q.shape()[0], k.shape()[1], width});
-    require_shape(v, "values", k.shape());
-  }
-};
-
-void soften(double* row, std::int64_t n) {
-  double most = -std::numeric_limits<double>::infinity(), sum = 0;
-  for (std::int64_t i = 0; i < n; ++i) most = std::max(most, row[i]);
-  for (std::int64_t i = 0; i < n; ++i) sum += row[i] = std::exp(row[i] - most);
-  for (std::int64_t i = 0; i < n; ++i) row[i] /= sum;
-}
-
-// Where the element for `index` lies in a tensor that is stretched to as many axes.
-std::int64_t place_in(const Shape& shape, const std::array<std::int64_t, 4>& index) {
-  std::int64_t offset = 0;
-  for (int axis = 0; axis < shape.rank(); ++axis) {
-    const auto i = static_cast<std::size_t>(4 - shape.rank() + axis);
-    offset = offset * shape[axis] + (shape[axis] == 1 ? 0 : index[i]);
-  }
-  return offset;
-}
-
-// The scores of one head: scaled products, mask, softmax.
-void score(OpCall& call, const Heads& h, std::int64_t b, std::int64_t head, const Tensor& mask,
-           const Tensor& scores) {
-  double* const s = doubles(scores);
-  const double* const q = doubles(h.q) + b * h.queries * h.step_q + head * h.size;
-  const double* const k = doubles(h.k) + b * h.keys * h.step_k + h.at_k + head * h.size;
-  multiply<double>(call.workers, h.queries, h.keys, h.size, {q, h.step_q, 1}, {k, 1, h.step_k}, s,
-                   h.keys);
-  const double scale = static_cast<double>(call.attributes().real("scale", 1));
-  for (std::int64_t i = 0; i < h.queries * h.keys; ++i) s[i] *= scale;
-  if (mask)
-    for (std::int64_t i = 0; i < h.queries * h.keys; ++i)
-      s[i] += doubles(mask)[place_in(mask.shape(), {b, head, i / h.keys, i % h.keys})];
-  for (std::int64_t i = 0; i < h.queries; ++i) soften(s + i * h.keys, h.keys);
-}
-
-void attention(OpCall& call) {
-  Heads h(call);
-  Tensor mask = given(call, 3);
-  const Shape all{h.batch, h.heads, h.queries, h.keys};
-  require(!mask || broadcast(mask.shape(), all) == all,
-          "mask of shape " + to_string(mask.shape()) + " for scores of " + to_string(all));
-  const std::int64_t width = h.heads * h.size;
-  checked_size(Shape{h.queries, h.keys}.dims());
-  const Result result(call, {h.batch, h.queries, width});
-  const Tensor &y = result.y, scores(DType::f64, {h.queries, h.keys});
-  h.widen_all();
-  widen(mask);
-  for (std::int64_t b = 0; b < h.batch; ++b)
-    for (std::int64_t head = 0; head < h.heads; ++head) {
-      score(call, h, b, head, mask, scores);
-      const double* const v = doubles(h.v) + b * h.keys * h.step_v + h.at_v + head * h.size;
-      multiply<double>(call.workers, h.queries, h.size, h.keys, {doubles(scores), h.keys, 1},
-                       {v, h.step_v, 1}, doubles(y) + b * h.queries * width + head * h.size, width);
-    }
   result.give();
 }
 
@@ -206,7 +75,7 @@ void norm(OpCall& call) {
   const DType steps = Rounding::of(call.attributes()).to;
   require(!call.wants(1) || steps == DType::u8 || steps == DType::i8, "steps of u8 or i8 only");
   call.tell(1, steps, x.shape());
-  const Result result(call, x.shape());
+  const DoubleResult result(call, x.shape());
   const Tensor& y = result.y;
   widen(x, residual, scale, bias);
   const double epsilon = static_cast<double>(call.attributes().real("epsilon", 1e-5f));
@@ -282,7 +151,7 @@ void conv(OpCall& call) {
   require_shape(bias, "bias", {outs});
   require_shape(residual, "residual", shape);
   const Epilogue epilogue = Epilogue::of(call.attributes());
-  const Result result(call, shape);
+  const DoubleResult result(call, shape);
   const Tensor& y = result.y;
   widen(x, w, bias, residual);
   const std::int64_t pixels = axes[0].in * axes[1].in, each_out = outs / group;
@@ -312,7 +181,7 @@ void pool(OpCall& call, double start, Body&& body, End&& end) {
   const auto axes = window(call, x.shape(), kernel[0], kernel[1]);
   const std::int64_t channels = x.shape()[3];
   const Shape shape{x.shape()[0], axes[0].out, axes[1].out, channels};
-  const Result result(call, shape);
+  const DoubleResult result(call, shape);
   const Tensor& y = result.y;
   widen(x);
   each(call, shape.size(0, 3), [&](std::int64_t at) {
@@ -356,7 +225,6 @@ void average_pool(OpCall& call) {
 }
 
 constexpr Op kFusedOps[] = {
-    {"Attention", 1, kReals, attention, "sluice"},
     {"AveragePool", 1, kReals, average_pool, "sluice"},
     {"Conv", 1, kReals, conv, "sluice"},
     {"Linear", 1, kReals, linear, "sluice"},

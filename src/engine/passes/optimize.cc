@@ -2,10 +2,11 @@
 
 namespace sluice::engine {
 
-std::vector<PassReport> optimize(Graph& graph, Derived* derived, Backend backend) {
+std::vector<PassReport> optimize(Graph& graph, Derived* derived, Backend backend,
+                                 SkipPadding* skip) {
   struct Pass {
     std::string_view name;
-    int (*run)(Editor&);
+    int (*run)(Editor&);  // null: skip_padding
     bool for_cuda_alone = false;
   };
   // Large patterns first: what they take is no longer there for the small ones.
@@ -29,6 +30,7 @@ std::vector<PassReport> optimize(Graph& graph, Derived* derived, Backend backend
       {"pool in steps", pool_in_steps, true},  // the CPU's quick pool is of f32
       {"fuse steps of small numbers", fuse_quantized},
       {"fuse steps of norms", steps_of_norms, true},  // the CPU's quick norm makes one output
+      {"skip padding", nullptr},
       {"fuse elementwise chains", fuse_chains},
   };
   std::vector<PassReport> report;
@@ -36,7 +38,8 @@ std::vector<PassReport> optimize(Graph& graph, Derived* derived, Backend backend
   edit.finish();
   for (const Pass& pass : kPasses) {
     if (pass.for_cuda_alone && backend != Backend::cuda) continue;
-    const int changes = pass.run(edit);
+    if (pass.run == nullptr && skip == nullptr) continue;
+    const int changes = pass.run != nullptr ? pass.run(edit) : skip_padding(edit, *skip);
     edit.finish();
     if (changes > 0) report.push_back({std::string(pass.name), changes});
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/edit.h"
+#include "engine/passes/padding.h"
 
 namespace sluice::engine {
 
@@ -37,7 +38,8 @@ struct PassReport {
 };
 // Which kernels are quick differs from one to the other.
 enum class Backend { cpu, cuda };
+// `skip`, if any: padding is left out, or unavailable is thrown.
 std::vector<PassReport> optimize(Graph& graph, Derived* derived = nullptr,
-                                 Backend backend = Backend::cpu);
+                                 Backend backend = Backend::cpu, SkipPadding* skip = nullptr);
 
 }  // namespace sluice::engine

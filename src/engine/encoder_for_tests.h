@@ -1,0 +1,129 @@
+// A small encoder as exporters write it, with sequences of several lengths for it.
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "engine/graph_for_tests.h"
+#include "engine/op.h"
+#include "engine/ops/one_op_for_tests.h"
+
+namespace sluice::engine {
+
+// What is made of the last layer.
+enum class EncoderEnd { hidden, first, masked_mean, mean, all };
+
+class EncoderForTests {
+ public:
+  static constexpr std::int64_t kWords = 50, kPlaces = 96, kHeads = 2, kSize = 16,
+                                kWidth = kHeads * kSize;
+
+  // `as_rows`: products are of [batch * length, width].
+  explicit EncoderForTests(EncoderEnd end, bool as_rows = false) : as_rows_(as_rows) {
+    ids_ = b_.input("ids", DType::i64);
+    mask_ = b_.input("mask", DType::i64);
+    const ValueId real = b_.node("Cast", {mask_}, {{"to", kFloat}});
+    const ValueId wide = b_.node("Unsqueeze", {real, b_.integers({1, 2})});
+    shut_ = b_.node("Mul", {b_.node("Sub", {number(1), wide}), number(-3.4e38f)});
+    ValueId x = b_.node("Gather", {b_.constant(varied({kWords, kWidth}, 3)), ids_});
+    const ValueId length = b_.node("Gather", {b_.node("Shape", {ids_}), b_.integers({1})});
+    const ValueId places = b_.node("Slice", {b_.constant(varied({1, kPlaces, kWidth}, 4)),
+                                             b_.integers({0}), length, b_.integers({1})});
+    x = norm(b_.node("Add", {x, places}));
+    for (int i = 0; i < 2; ++i) x = layer(x);
+    finish(x, real, end);
+  }
+
+  Graph take() { return b_.take(); }
+
+ private:
+  static constexpr std::int64_t kFloat = 1;
+
+  ValueId number(float x) { return b_.constant(Tensor::of(x)); }
+  ValueId weights(const Shape& shape) {
+    const Tensor made = varied(shape, ++seed_);
+    for (float& w : made.values<float>()) w *= 0.4f;
+    return b_.constant(made);
+  }
+  ValueId norm(ValueId x) {
+    return b_.node("LayerNormalization", {x, weights({kWidth}), weights({kWidth})});
+  }
+  ValueId linear(ValueId x, std::int64_t k, std::int64_t n) {
+    if (!as_rows_) return b_.node("Add", {b_.node("MatMul", {x, weights({k, n})}), weights({n})});
+    const ValueId rows = b_.node("Reshape", {x, b_.integers({-1, k})});
+    const ValueId y = b_.node("Gemm", {rows, weights({k, n}), weights({n})});
+    const ValueId sizes = b_.node("Concat", {b_.node("Shape", {ids_}), b_.integers({n})},
+                                  {{"axis", std::int64_t{0}}});
+    return b_.node("Reshape", {y, sizes});
+  }
+  ValueId heads(ValueId x, std::vector<std::int64_t> order) {
+    const ValueId four = b_.node("Reshape", {x, b_.integers({0, 0, kHeads, kSize})});
+    return b_.node("Transpose", {four}, {{"perm", std::move(order)}});
+  }
+  ValueId layer(ValueId x) {
+    const ValueId q = heads(linear(x, kWidth, kWidth), {0, 2, 1, 3});
+    const ValueId k = heads(linear(x, kWidth, kWidth), {0, 2, 3, 1});
+    const ValueId v = heads(linear(x, kWidth, kWidth), {0, 2, 1, 3});
+    const ValueId scores = b_.node("Div", {b_.node("MatMul", {q, k}), number(4)});
+    const ValueId shares = b_.node("Softmax", {b_.node("Add", {scores, shut_})});
+    const ValueId mixed = b_.node("Transpose", {b_.node("MatMul", {shares, v})},
+                                  {{"perm", std::vector<std::int64_t>{0, 2, 1, 3}}});
+    const ValueId seen = b_.node("Reshape", {mixed, b_.integers({0, 0, kWidth})});
+    const ValueId y = norm(b_.node("Add", {linear(seen, kWidth, kWidth), x}));
+    const ValueId wide = b_.node("Relu", {linear(y, kWidth, 2 * kWidth)});
+    return norm(b_.node("Add", {linear(wide, 2 * kWidth, kWidth), y}));
+  }
+  ValueId masked_mean(ValueId x, ValueId real) {
+    const ValueId each = b_.node("Unsqueeze", {real, b_.integers({-1})});
+    const ValueId sum = b_.node("ReduceSum", {b_.node("Mul", {x, each}), b_.integers({1})},
+                                {{"keepdims", std::int64_t{0}}});
+    const ValueId count =
+        b_.node("ReduceSum", {each, b_.integers({1})}, {{"keepdims", std::int64_t{0}}});
+    return b_.node("Div", {sum, b_.node("Max", {count, number(1e-9f)})});
+  }
+  void finish(ValueId x, ValueId real, EncoderEnd end) {
+    const bool all = end == EncoderEnd::all;
+    if (all || end == EncoderEnd::hidden) b_.output(b_.node("Identity", {x}));
+    if (all || end == EncoderEnd::first)
+      b_.output(b_.node("Tanh", {b_.node("Gather", {x, b_.constant(Tensor::of<std::int64_t>(0))},
+                                         {{"axis", std::int64_t{1}}})}));
+    if (all || end == EncoderEnd::masked_mean) b_.output(masked_mean(x, real));
+    if (end == EncoderEnd::mean)
+      b_.output(b_.node("ReduceMean", {x}, {{"axes", std::vector<std::int64_t>{1}}}));
+  }
+
+  GraphBuilder b_;
+  const bool as_rows_;
+  unsigned seed_ = 10;
+  ValueId ids_ = kNoValue, mask_ = kNoValue, shut_ = kNoValue;
+};
+
+// Ids and a mask, of sequences with these lengths; `first`: where they begin.
+inline std::vector<Tensor> sequences(const std::vector<std::int64_t>& lengths, std::int64_t longest,
+                                     std::int64_t first = 0) {
+  const Shape shape{static_cast<std::int64_t>(lengths.size()), longest};
+  const Tensor ids(DType::i64, shape), mask(DType::i64, shape);
+  unsigned seed = 7;
+  for (std::size_t i = 0; i < ids.values<std::int64_t>().size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i) % longest;
+    const std::int64_t length = lengths[i / static_cast<std::size_t>(longest)];
+    seed = seed * 1664525u + 1013904223u;
+    mask.values<std::int64_t>()[i] = at >= first && at < first + length ? 1 : 0;
+    ids.values<std::int64_t>()[i] = seed >> 8 & 31;
+  }
+  return {ids, mask};
+}
+
+// `want` with zeros where there is no token; as it is where it has no places.
+inline Tensor without_padding(const Tensor& want, const Tensor& mask) {
+  if (want.rank() < 3) return want;
+  const Tensor made(want.dtype(), want.shape());
+  const auto row = static_cast<std::size_t>(want.size() / mask.size());
+  for (std::size_t i = 0; i < made.values<float>().size(); ++i)
+    made.values<float>()[i] =
+        mask.values<std::int64_t>()[i / row] != 0 ? want.values<float>()[i] : 0;
+  return made;
+}
+
+}  // namespace sluice::engine

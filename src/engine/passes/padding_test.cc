@@ -1,0 +1,141 @@
+#include "engine/passes/padding.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/encoder_for_tests.h"
+#include "engine/packing.h"
+#include "engine/passes/passes.h"
+#include "engine/session.h"
+
+namespace sluice::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<Tensor> outputs(const Session& session, const std::vector<Tensor>& inputs) {
+  const std::vector<Datum> given(inputs.begin(), inputs.end());
+  std::vector<Tensor> made;
+  for (const Datum& datum : session.run(given)) made.push_back(datum.tensor);
+  return made;
+}
+
+class PaddingTest : public ::testing::Test {
+ protected:
+  // A session that skips padding gives what one that does not gives, but for zeros.
+  void check(const Graph& graph, const std::vector<Tensor>& inputs, bool skips = true) {
+    const Session plain(graph, workers_, {.compile = false});
+    const Session packed(graph, workers_, {.skip_padding = true});
+    const std::vector<Tensor> got = outputs(packed, inputs), want = outputs(plain, inputs);
+    EXPECT_EQ(packed.ready(inputs).inputs.size() > inputs.size(), skips) << packed.padding_kept();
+    EXPECT_EQ(packed.padding_kept(), "");
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const Tensor right = without_padding(want[i], inputs[1]);
+      ASSERT_EQ(to_string(got[i].shape()), to_string(right.shape()));
+      for (std::size_t k = 0; k < right.values<float>().size(); ++k)
+        ASSERT_NEAR(got[i].values<float>()[k], right.values<float>()[k], 2e-5) << i << " at " << k;
+    }
+  }
+  std::string refusal(const Graph& graph, const std::vector<Tensor>& inputs) {
+    const Session session(graph, workers_, {.skip_padding = true});
+    const Session plain(graph, workers_, {.compile = false});
+    const Tensor got = outputs(session, inputs)[0], want = outputs(plain, inputs)[0];
+    for (std::size_t k = 0; k < want.values<float>().size(); ++k)
+      EXPECT_NEAR(got.values<float>()[k], want.values<float>()[k], 2e-5);
+    return session.padding_kept();
+  }
+
+  compute::Workers workers_{2};
+};
+
+TEST_F(PaddingTest, TokensAreAsBeforeHoweverAModelEnds) {
+  const auto inputs = sequences({30, 1, 17, 64}, 64);
+  for (const EncoderEnd end :
+       {EncoderEnd::hidden, EncoderEnd::first, EncoderEnd::masked_mean, EncoderEnd::all})
+    for (const bool as_rows : {false, true}) {
+      SCOPED_TRACE(std::to_string(static_cast<int>(end)) + (as_rows ? " as rows" : ""));
+      check(EncoderForTests(end, as_rows).take(), inputs);
+    }
+}
+
+TEST_F(PaddingTest, SequencesMayHaveAnyLengths) {
+  const Graph graph = EncoderForTests(EncoderEnd::hidden).take();
+  check(graph, sequences({5}, 90));
+  check(graph, sequences({90}, 90), false);
+  check(graph, sequences({1, 1, 1, 1, 1, 1, 1}, 33));
+  check(graph, sequences({33, 2, 33, 9, 20}, 33));
+  check(graph, sequences({20, 11}, 40, 19));  // padding before, and behind
+  check(graph, sequences({32, 4}, 32, 0));    // as long as it is wide
+}
+
+TEST_F(PaddingTest, ASequenceOfPaddingAloneIsZeros) {
+  const Graph graph = EncoderForTests(EncoderEnd::hidden).take();
+  const auto inputs = sequences({0, 40, 0}, 48);
+  const Session packed(graph, workers_, {.skip_padding = true});
+  const Tensor got = outputs(packed, inputs)[0];
+  for (std::size_t k = 0; k < 48 * 32; ++k) EXPECT_EQ(got.values<float>()[k], 0);
+  const Tensor none = outputs(packed, sequences({0, 0, 0}, 48))[0];
+  for (const float x : none.values<float>()) EXPECT_EQ(x, 0);
+}
+
+TEST_F(PaddingTest, AMaskOfOtherNumbersIsRunAsItIs) {
+  const auto inputs = sequences({30, 20}, 64);
+  inputs[1].values<std::int64_t>()[40] = -1;
+  EXPECT_EQ(refusal(EncoderForTests(EncoderEnd::hidden).take(), inputs), "");
+}
+
+TEST_F(PaddingTest, WhoeverWouldSeeTheZerosKeepsThePadding) {
+  const auto inputs = sequences({30, 20}, 64);
+  EXPECT_THAT(refusal(EncoderForTests(EncoderEnd::mean).take(), inputs), HasSubstr("ReduceMean"));
+  Graph other = EncoderForTests(EncoderEnd::hidden).take();
+  for (Node& node : other.nodes)
+    if (node.op == "Sub") node.op = "Add";  // shut out where it is 1 too
+  EXPECT_THAT(refusal(other, inputs), HasSubstr("shuts padding out"));
+  Graph without = EncoderForTests(EncoderEnd::hidden).take();
+  for (Node& node : without.nodes)
+    if (node.op == "Softmax") node.op = "Sigmoid";
+  EXPECT_THAT(refusal(without, inputs), HasSubstr("no attention"));
+}
+
+TEST_F(PaddingTest, BatchesOfNearlyAsManyTokensRunTheSameProgram) {
+  const Session packed(EncoderForTests(EncoderEnd::hidden).take(), workers_,
+                       {.skip_padding = true});
+  const auto program = [&](std::int64_t length) {
+    return packed.ready(sequences({64, length}, 64)).compiled.program;
+  };
+  EXPECT_EQ(program(9), program(12));
+  EXPECT_NE(program(9), program(40));
+}
+
+TEST_F(PaddingTest, APlanBringsWhatWasPacked) {
+  const Graph graph = EncoderForTests(EncoderEnd::all).take();
+  const auto inputs = sequences({30, 1, 17, 64}, 64);
+  const Session first(graph, workers_, {.skip_padding = true});
+  const std::vector<Tensor> want = outputs(first, inputs);
+  Session second(first.plan({"model", "cpu", "", "fp32", "1"}), workers_, {.skip_padding = true});
+  const Session::Ready ready = second.ready(inputs);
+  EXPECT_TRUE(ready.compiled.passes.empty()) << "it was compiled again";
+  EXPECT_EQ(ready.inputs.size(), inputs.size() + Packing::kParts);
+  const std::vector<Tensor> got = outputs(second, inputs);
+  for (std::size_t i = 0; i < got.size(); ++i)
+    EXPECT_THAT(std::vector<float>(got[i].values<float>().begin(), got[i].values<float>().end()),
+                ::testing::ElementsAreArray(want[i].values<float>()));
+}
+
+TEST_F(PaddingTest, WithTooLittleMemoryItRunsInPartsWithoutPaddingToo) {
+  Graph graph = EncoderForTests(EncoderEnd::hidden).take();
+  for (const ValueId input : graph.inputs) graph[input].dims = {{-1, "batch"}, {-1, "length"}};
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t i = 0; i < 64; ++i) lengths.push_back(20 + i % 44);
+  const auto inputs = sequences(lengths, 64);
+  const Session packed(graph, workers_, {.memory = 3u << 20, .skip_padding = true});
+  const Session plain(graph, workers_, {.compile = false});
+  const Tensor got = outputs(packed, inputs)[0];
+  const Tensor want = without_padding(outputs(plain, inputs)[0], inputs[1]);
+  for (std::size_t k = 0; k < want.values<float>().size(); ++k)
+    ASSERT_NEAR(got.values<float>()[k], want.values<float>()[k], 2e-5) << k;
+}
+
+}  // namespace
+}  // namespace sluice::engine
