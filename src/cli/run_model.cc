@@ -192,6 +192,7 @@ void print_json(const Graph& graph, const Result& result, const RunModelFlags& f
               {"precision", result.precision},
               {"compiled", result.why_not.empty()},
               {"from_plan", result.from_plan},
+              {"padding_kept", result.padding_kept},
               {"device_ms", 1e3 * result.device_s},
               {"load_ms", 1e3 * (result.import_s + result.compile_s)},
               {"read_seconds", result.import_s},

@@ -12,7 +12,9 @@
 namespace sluice::engine {
 
 // What is made of the last layer.
-enum class EncoderEnd { hidden, first, masked_mean, mean, all };
+enum class EncoderEnd { hidden, first, masked_mean, all, mean, last, mean_of_rest, backwards };
+// What is odd about its attention.
+enum class EncoderTwist { none, first_is_seen, keys_of_others };
 
 class EncoderForTests {
  public:
@@ -20,11 +22,19 @@ class EncoderForTests {
                                 kWidth = kHeads * kSize;
 
   // `as_rows`: products are of [batch * length, width].
-  explicit EncoderForTests(EncoderEnd end, bool as_rows = false) : as_rows_(as_rows) {
+  explicit EncoderForTests(EncoderEnd end, bool as_rows = false,
+                           EncoderTwist twist = EncoderTwist::none)
+      : as_rows_(as_rows) {
     ids_ = b_.input("ids", DType::i64);
     mask_ = b_.input("mask", DType::i64);
+    if (twist == EncoderTwist::keys_of_others) others_ = b_.input("others");
     const ValueId real = b_.node("Cast", {mask_}, {{"to", kFloat}});
-    const ValueId wide = b_.node("Unsqueeze", {real, b_.integers({1, 2})});
+    ValueId wide = b_.node("Unsqueeze", {real, b_.integers({1, 2})});
+    if (twist == EncoderTwist::first_is_seen) {
+      const Tensor always(DType::f32, {1, 1, 1, 64});
+      for (std::size_t i = 0; i < 64; ++i) always.values<float>()[i] = i == 0 ? 1 : 0;
+      wide = b_.node("Max", {wide, b_.constant(always)});
+    }
     shut_ = b_.node("Mul", {b_.node("Sub", {number(1), wide}), number(-3.4e38f)});
     ValueId x = b_.node("Gather", {b_.constant(varied({kWords, kWidth}, 3)), ids_});
     const ValueId length = b_.node("Gather", {b_.node("Shape", {ids_}), b_.integers({1})});
@@ -63,8 +73,9 @@ class EncoderForTests {
   }
   ValueId layer(ValueId x) {
     const ValueId q = heads(linear(x, kWidth, kWidth), {0, 2, 1, 3});
-    const ValueId k = heads(linear(x, kWidth, kWidth), {0, 2, 3, 1});
-    const ValueId v = heads(linear(x, kWidth, kWidth), {0, 2, 1, 3});
+    const ValueId seen_by = others_ != kNoValue ? others_ : x;
+    const ValueId k = heads(linear(seen_by, kWidth, kWidth), {0, 2, 3, 1});
+    const ValueId v = heads(linear(seen_by, kWidth, kWidth), {0, 2, 1, 3});
     const ValueId scores = b_.node("Div", {b_.node("MatMul", {q, k}), number(4)});
     const ValueId shares = b_.node("Softmax", {b_.node("Add", {scores, shut_})});
     const ValueId mixed = b_.node("Transpose", {b_.node("MatMul", {shares, v})},
@@ -85,18 +96,28 @@ class EncoderForTests {
   void finish(ValueId x, ValueId real, EncoderEnd end) {
     const bool all = end == EncoderEnd::all;
     if (all || end == EncoderEnd::hidden) b_.output(b_.node("Identity", {x}));
-    if (all || end == EncoderEnd::first)
-      b_.output(b_.node("Tanh", {b_.node("Gather", {x, b_.constant(Tensor::of<std::int64_t>(0))},
-                                         {{"axis", std::int64_t{1}}})}));
+    if (all || end == EncoderEnd::first) b_.output(b_.node("Tanh", {place(x, 0)}));
+    if (end == EncoderEnd::last) b_.output(place(x, -1));
     if (all || end == EncoderEnd::masked_mean) b_.output(masked_mean(x, real));
-    if (end == EncoderEnd::mean)
-      b_.output(b_.node("ReduceMean", {x}, {{"axes", std::vector<std::int64_t>{1}}}));
+    if (end == EncoderEnd::mean) b_.output(mean(x));
+    if (end == EncoderEnd::mean_of_rest) b_.output(mean(slice(x, 1, 1 << 20, 1)));
+    if (end == EncoderEnd::backwards) b_.output(slice(x, -1, -(1 << 20), -1));
+  }
+  ValueId mean(ValueId x) {
+    return b_.node("ReduceMean", {x}, {{"axes", std::vector<std::int64_t>{1}}});
+  }
+  ValueId place(ValueId x, std::int64_t at) {
+    return b_.node("Gather", {x, b_.constant(Tensor::of(at))}, {{"axis", std::int64_t{1}}});
+  }
+  ValueId slice(ValueId x, std::int64_t from, std::int64_t to, std::int64_t step) {
+    return b_.node("Slice", {x, b_.integers({from}), b_.integers({to}), b_.integers({1}),
+                             b_.integers({step})});
   }
 
   GraphBuilder b_;
   const bool as_rows_;
   unsigned seed_ = 10;
-  ValueId ids_ = kNoValue, mask_ = kNoValue, shut_ = kNoValue;
+  ValueId ids_ = kNoValue, mask_ = kNoValue, shut_ = kNoValue, others_ = kNoValue;
 };
 
 // Ids and a mask, of sequences with these lengths; `first`: where they begin.

@@ -10,7 +10,7 @@
 //              k and v are left out
 //              offsets? i32 [sequences + 1], without a mask: the batch is one entry, in which
 //              sequences of at most `longest` tokens lie one after the other, each from its offset
-//              to the next; no token sees those of another. What is behind the last is undefined
+//              to the next; no token sees those of another, and those of no sequence become zeros
 //   Place      x [1, tokens, ...], places i32 [batch, length] -> [batch, length, ...]
 //              token number places[b, l], or zeros where there is none of that number
 //   Norm       x [..., n], residual? [..., n], scale [n], bias? [n]

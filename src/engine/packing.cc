@@ -4,13 +4,14 @@
 #include <limits>
 #include <vector>
 
+#include "base/error.h"
+
 namespace sluice::engine {
 namespace {
 
 // Numbers of tokens are multiples of the places' 32nd part: 2 % are computed in vain, and a
 // server that sees any lengths compiles a few programs.
 constexpr std::int64_t kSteps = 32;
-constexpr std::int64_t kFewest = 64;  // places for which it may be worth it
 
 // 1 where there is a token; none where there are other numbers than 0 and 1.
 template <class T>
@@ -30,7 +31,7 @@ std::optional<std::vector<bool>> tokens_of(const Tensor& mask) {
     case DType::i32: return tokens_in<std::int32_t>(mask);
     case DType::boolean: return tokens_in<bool>(mask);
     case DType::f32: return tokens_in<float>(mask);
-    default: return std::nullopt;
+    default: throw Error(Code::internal, "a mask of this type is not read");
   }
 }
 
@@ -50,13 +51,21 @@ std::array<TensorType, Packing::kParts> packing_types(std::int64_t batch, std::i
           {DType::i32, {batch + 1}}};
 }
 
-std::optional<Packing> pack(const Tensor& mask) {
-  if (mask.rank() != 2 || mask.size() < kFewest ||
+bool is_mask_type(DType type) {
+  return type == DType::i64 || type == DType::i32 || type == DType::boolean || type == DType::f32;
+}
+
+std::optional<Packing> pack(const Tensor& mask, bool first) {
+  if (mask.rank() != 2 || mask.size() < kFewestPlaces || !is_mask_type(mask.dtype()) ||
       mask.size() > std::numeric_limits<std::int32_t>::max())
     return std::nullopt;
   const auto is = tokens_of(mask);
-  if (!is) return std::nullopt;
+  if (!is) throw Error(Code::unavailable, "the mask has other numbers than 0 and 1");
   const std::int64_t batch = mask.shape()[0], length = mask.shape()[1];
+  for (std::size_t i = 0; first && i < is->size(); i += static_cast<std::size_t>(length))
+    if (!(*is)[i])
+      throw Error(Code::unavailable,
+                  "a sequence has no token at its first place, which the model looks at");
   Packing packing{.parts = {}, .tokens = stepped(std::ranges::count(*is, true), mask.size())};
   if (packing.tokens == mask.size()) return std::nullopt;
   const auto types = packing_types(batch, length, packing.tokens);
@@ -64,8 +73,6 @@ std::optional<Packing> pack(const Tensor& mask) {
     packing.parts[i] = Tensor(types[i].dtype, types[i].shape);
   const auto part = [&](std::size_t i) { return packing.parts[i].values<std::int32_t>(); };
   const auto rows = part(0), positions = part(1), places = part(2), offsets = part(3);
-  std::ranges::fill(rows, 0);  // tokens too many compute what nobody reads
-  std::ranges::fill(positions, 0);
   std::size_t token = 0;
   for (std::size_t i = 0; i < is->size(); ++i) {
     const auto at = static_cast<std::int64_t>(i);
@@ -77,18 +84,23 @@ std::optional<Packing> pack(const Tensor& mask) {
     positions[token++] = static_cast<std::int32_t>(at % length);
   }
   offsets[static_cast<std::size_t>(batch)] = static_cast<std::int32_t>(token);
+  const std::int32_t like = token > 0 ? rows[0] : 0;
+  std::ranges::fill(rows.subspan(token), like);
+  std::ranges::fill(positions.subspan(token), like % static_cast<std::int32_t>(length));
   return packing;
 }
 
-std::string part_name(const std::string& mask, std::size_t part) {
-  return mask + "/" + Packing::kNames[part];
+std::string part_name(const std::string& mask, std::size_t part, bool first) {
+  return mask + (first ? "/first, " : "/") + Packing::kNames[part];
 }
 
-std::optional<std::size_t> mask_of_packed(const Graph& special, std::size_t inputs) {
+std::optional<PaddingMask> mask_of_packed(const Graph& special, std::size_t inputs) {
   if (special.inputs.size() != inputs + Packing::kParts) return std::nullopt;
+  const std::string& name = special[special.inputs[inputs]].name;
   for (std::size_t i = 0; i < inputs; ++i)
-    if (special[special.inputs[inputs]].name == part_name(special[special.inputs[i]].name, 0))
-      return i;
+    for (const bool first : {false, true})
+      if (name == part_name(special[special.inputs[i]].name, 0, first))
+        return PaddingMask{i, first};
   return std::nullopt;
 }
 

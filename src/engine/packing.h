@@ -26,14 +26,25 @@ struct Packing {
 std::array<TensorType, Packing::kParts> packing_types(std::int64_t batch, std::int64_t length,
                                                       std::int64_t tokens);
 
-// Of a mask [batch, length] that is 1 where there is a token and 0 elsewhere. A few tokens more
-// than there are, so that batches of nearly as many run the same program. None where the mask has
-// other numbers, and where so little of it is padding that skipping it saves nothing.
-std::optional<Packing> pack(const Tensor& mask);
+// What a model asks of the mask that says what is padding.
+struct PaddingMask {
+  std::size_t input = 0;  // which of the model's it is
+  // Something looks at the first place of every sequence, so that there has to be a token.
+  bool first = false;
+};
 
-// The name of a part in the graph, by that of the mask; and which of the model's inputs is the
-// mask of a graph that has been packed, if it has.
-std::string part_name(const std::string& mask, std::size_t part);
-std::optional<std::size_t> mask_of_packed(const Graph& special, std::size_t inputs);
+// Masks of these types are read, of at least so many places.
+bool is_mask_type(DType type);
+inline constexpr std::int64_t kFewestPlaces = 64;
+
+// Of a mask [batch, length] that is 1 where there is a token and 0 elsewhere. A few tokens more
+// than there are (copies of the first), so that batches of nearly as many run the same program.
+// None where so little of it is padding that skipping it saves nothing. Throws unavailable, with
+// the reason, where the mask has other numbers, or no token at a first place that is looked at.
+std::optional<Packing> pack(const Tensor& mask, bool first = false);
+
+// The name of a part in the graph; and the mask of a graph that has been packed, if it has.
+std::string part_name(const std::string& mask, std::size_t part, bool first);
+std::optional<PaddingMask> mask_of_packed(const Graph& special, std::size_t inputs);
 
 }  // namespace sluice::engine

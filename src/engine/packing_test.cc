@@ -50,9 +50,30 @@ TEST(PackingTest, WhatIsNoMaskOrHasNothingToSkipIsLeftAlone) {
   EXPECT_FALSE(pack(sequences({1, 2}, 4)[1])) << "too few to be worth it";
   const Tensor twos = sequences({30, 2}, 64)[1];
   twos.values<std::int64_t>()[5] = 2;
-  EXPECT_FALSE(pack(twos));
+  EXPECT_THROW(pack(twos), Error);
   EXPECT_FALSE(pack(Tensor(DType::i64, {100})));
   EXPECT_FALSE(pack(Tensor(DType::f64, {10, 10})));
+}
+
+TEST(PackingTest, AFirstPlaceThatIsLookedAtMustHaveAToken) {
+  EXPECT_TRUE(pack(sequences({30, 1}, 64)[1], true));
+  EXPECT_THROW(pack(sequences({30, 0}, 64)[1], true), Error);
+  EXPECT_THROW(pack(sequences({30, 20}, 64, 3)[1], true), Error);
+}
+
+TEST(PackingTest, TheMaskIsKnownByTheNamesOfTheParts) {
+  Graph graph;
+  for (const char* name : {"ids", "mask", "", "", "", ""}) {
+    graph.inputs.push_back(static_cast<ValueId>(graph.values.size()));
+    graph.values.push_back({.name = name});
+  }
+  EXPECT_FALSE(mask_of_packed(graph, 2));
+  for (const bool first : {false, true}) {
+    graph.values[2].name = part_name("mask", 0, first);
+    ASSERT_TRUE(mask_of_packed(graph, 2));
+    EXPECT_EQ(mask_of_packed(graph, 2)->input, 1u);
+    EXPECT_EQ(mask_of_packed(graph, 2)->first, first);
+  }
 }
 
 TEST(PackingTest, MasksOfOtherTypesAreReadToo) {

@@ -1,40 +1,67 @@
 #include "engine/padding_skipper.h"
 
+#include <algorithm>
+
 namespace sluice::engine {
 
-void PaddingSkipper::known(std::size_t mask) {
+void PaddingSkipper::known(PaddingMask mask) {
   const Lock lock(mutex_);
-  looked_ = true;
   mask_ = mask;
 }
 
-void PaddingSkipper::failed(const std::string& why) {
+void PaddingSkipper::say(std::string why) {
   const Lock lock(mutex_);
-  why_not_ = why;
+  why_not_ = std::move(why);
 }
+
+void PaddingSkipper::failed(std::string why) { say(std::move(why)); }
 
 std::string PaddingSkipper::why_not() const {
   const Lock lock(mutex_);
   return why_not_;
 }
 
-std::optional<std::size_t> PaddingSkipper::mask(std::span<const Datum> inputs) {
-  const Lock lock(mutex_);
-  if (looked_) return mask_;
-  looked_ = true;
-  try {
-    mask_ = find_(*types_of(inputs));
-  } catch (const Error& error) {
-    if (error.code() != Code::unavailable && error.code() != Code::invalid_argument) throw;
-    why_not_ = error.reason();
+// Throws unavailable where there is none; none: types that no model of this kind takes.
+std::optional<PaddingMask> PaddingSkipper::mask_for(const InputTypes& types) {
+  {
+    const Lock lock(mutex_);
+    if (mask_) return mask_;
+    for (const auto& [refused, why] : refused_)
+      if (refused == types) throw Error(Code::unavailable, why);
   }
-  return mask_;
+  try {  // while others go on: it takes as long as compiling
+    const PaddingMask found = find_(types);
+    known(found);
+    return found;
+  } catch (const Error& error) {
+    if (error.code() == Code::invalid_argument) return std::nullopt;  // the run will say so
+    if (error.code() == Code::unavailable) {
+      const Lock lock(mutex_);
+      if (refused_.size() == kMostRefused) refused_.erase(refused_.begin());
+      refused_.emplace_back(types, error.reason());
+    }
+    throw;
+  }
 }
 
 std::optional<Packing> PaddingSkipper::packing(std::span<const Datum> inputs) {
-  if (!wanted_) return std::nullopt;
-  const std::optional<std::size_t> which = mask(inputs);
-  return which ? pack(inputs[*which].tensor) : std::nullopt;
+  const bool large = std::ranges::any_of(inputs, [](const Datum& input) {
+    return input.tensor.rank() == 2 && input.tensor.size() >= kFewestPlaces;
+  });
+  if (!wanted_ || !large) return std::nullopt;
+  const std::optional<InputTypes> types = types_of(inputs);
+  if (!types) return std::nullopt;
+  try {
+    const std::optional<PaddingMask> mask = mask_for(*types);
+    if (!mask || mask->input >= inputs.size()) return std::nullopt;
+    auto packing = pack(inputs[mask->input].tensor, mask->first);
+    say("");
+    return packing;
+  } catch (const Error& error) {
+    if (error.code() != Code::unavailable) throw;
+    say(std::string(error.reason()));
+    return std::nullopt;
+  }
 }
 
 }  // namespace sluice::engine

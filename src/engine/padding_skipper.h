@@ -11,33 +11,37 @@
 
 namespace sluice::engine {
 
-// Thread-safe. Looks for the mask once, at the first call that may have padding.
+// Thread-safe.
 class PaddingSkipper {
  public:
-  // Which of the model's inputs is the mask, for inputs of these types; throws unavailable where
-  // there is none.
-  using Find = std::function<std::size_t(std::span<const TensorType>)>;
+  // The mask of the model for inputs of these types; throws unavailable where there is none.
+  using Find = std::function<PaddingMask(std::span<const TensorType>)>;
 
   PaddingSkipper(bool wanted, Find find) : wanted_(wanted), find_(std::move(find)) {}
 
   // Of a plan that has been packed for it.
-  void known(std::size_t mask);
+  void known(PaddingMask mask);
 
   // None: the call runs with its padding.
   std::optional<Packing> packing(std::span<const Datum> inputs);
-  // This call's types have no program without padding.
-  void failed(const std::string& why);
+  // There is no program without padding for that call.
+  void failed(std::string why);
 
+  // Why the last call ran with its padding; empty where it did not, or had none.
   std::string why_not() const;
 
  private:
-  std::optional<std::size_t> mask(std::span<const Datum> inputs);
+  static constexpr std::size_t kMostRefused = 16;
+
+  std::optional<PaddingMask> mask_for(const InputTypes& types);
+  void say(std::string why);
 
   const bool wanted_;
   const Find find_;
   mutable Mutex mutex_;
-  bool looked_ GUARDED_BY(mutex_) = false;
-  std::optional<std::size_t> mask_ GUARDED_BY(mutex_);
+  std::optional<PaddingMask> mask_ GUARDED_BY(mutex_);
+  // Types for which none was found, with the reason.
+  std::vector<std::pair<InputTypes, std::string>> refused_ GUARDED_BY(mutex_);
   std::string why_not_ GUARDED_BY(mutex_);
 };
 

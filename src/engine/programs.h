@@ -38,7 +38,7 @@ class Fit {
 // Thread-safe.
 class Programs {
  public:
-  static constexpr std::size_t kMost = 16;  // shapes kept at once; the longest unused goes
+  static constexpr std::size_t kMost = 32;  // shapes kept at once; the longest unused goes
 
   struct Result {
     std::shared_ptr<const Program> program;  // null: none, because of

@@ -58,7 +58,7 @@ struct Session::Impl {
         turn(std::move(gpu), with.gpu_return, with.veto),
         skipper(with.skip_padding, [this](auto types) { return find_mask(types); }) {}
 
-  std::size_t find_mask(std::span<const TensorType> inputs);
+  PaddingMask find_mask(std::span<const TensorType> inputs);
   const Graph* planned_for(std::span<const TensorType> inputs) const;
   void add_unused(std::vector<Graph>& shapes) const;
   Compiled make(std::span<const TensorType> inputs, bool on_gpu);
@@ -110,7 +110,7 @@ void Session::Impl::add_unused(std::vector<Graph>& shapes) const {
   }
 }
 
-std::size_t Session::Impl::find_mask(std::span<const TensorType> inputs) {
+PaddingMask Session::Impl::find_mask(std::span<const TensorType> inputs) {
   SkipPadding found;
   Graph special = specialize(graph, inputs, workers);
   optimize(special, &derived, Backend::cpu, &found);
@@ -126,11 +126,15 @@ Session::Compiled Session::Impl::make(std::span<const TensorType> inputs, bool o
     const bool same_place = on_gpu == (turn.gpu() != nullptr);
     if (const Graph* const special = same_place ? planned_for(inputs) : nullptr)
       return {program(*special), ""};
-    const bool packed = inputs.size() > graph.inputs.size();  // what Packing adds
-    SkipPadding skip{.tokens = packed ? inputs[graph.inputs.size()].shape[1] : 0};
-    Graph made = specialize(graph, inputs.first(graph.inputs.size()), workers);
+    const std::size_t own = graph.inputs.size();
+    const bool packed = inputs.size() == own + Packing::kParts && inputs[own].shape.rank() == 2;
+    SkipPadding skip{.tokens = packed ? inputs[own].shape[1] : 0};
+    Graph made = specialize(graph, packed ? inputs.first(own) : inputs, workers);
     std::vector<PassReport> passes =
         optimize(made, &derived, on_gpu ? Backend::cuda : Backend::cpu, packed ? &skip : nullptr);
+    const InputTypes taken = inputs_of(made);
+    require(std::equal(taken.begin(), taken.end(), inputs.begin(), inputs.end()),
+            "types that are not what packing makes of a mask");
     if (on_gpu && options.precision != DType::f32) {
       Editor edit(made);
       to_precision(edit, options.precision);
@@ -167,6 +171,9 @@ Session::Compiled Session::Impl::compiled_now(std::span<const TensorType> inputs
 }
 
 Session::Ready Session::Impl::ready(std::span<const Tensor> inputs) {
+  require(inputs.size() == graph.inputs.size(),
+          "the model has " + std::to_string(graph.inputs.size()) + " inputs, not " +
+              std::to_string(inputs.size()));
   std::vector<Datum> data(inputs.begin(), inputs.end());
   Ready made{.compiled = {}, .inputs = {inputs.begin(), inputs.end()}};
   if (const auto packing = skipper.packing(data)) {

@@ -75,8 +75,8 @@ class Session {
     std::vector<Tensor> inputs;
   };
   Ready ready(std::span<const Tensor> inputs) const;
-  // Why padding is computed although it need not be; empty where it is not, and before the first
-  // call that had some.
+  // Why the last call that might have had padding computed it although it was to be skipped; empty
+  // where it did not.
   std::string padding_kept() const;
   // Why the GPU is not used now; empty while it is, or where there is none.
   std::string gpu_failure() const;

@@ -52,6 +52,7 @@ class AttentionKernel final : public Kernel {
                 part.scratch = static_cast<float*>(args.scratch) + slot * slot_;
                 attend(part);
               });
+    if (sizes_.in_sequences) clear_rest(args);
   }
   std::string_view what() const override { return "attention"; }
   std::size_t scratch() const override {
@@ -73,6 +74,21 @@ class AttentionKernel final : public Kernel {
     const auto at = static_cast<std::size_t>(first);
     const std::size_t count = std::min(static_cast<std::size_t>(end - first), s.queries);
     return {0, at, count, at, count};
+  }
+
+  // Tokens of no sequence.
+  void clear_rest(const KernelArgs& args) const {
+    float* const out = static_cast<float*>(args.outputs[0]);
+    const auto clear = [&](std::size_t from, std::size_t to) {
+      if (from < to) std::fill(out + from * sizes_.width(), out + to * sizes_.width(), 0.0f);
+    };
+    std::size_t done = 0;
+    for (std::size_t i = 0; i < sizes_.batch; ++i) {
+      const Entry entry = entry_of(args, i);
+      clear(done, entry.query);
+      done = std::max(done, entry.query + entry.queries);
+    }
+    clear(done, sizes_.tokens);
   }
 
   AttentionTask task_of(const KernelArgs& args, const Entry& entry, std::size_t head,
@@ -123,6 +139,21 @@ bool read_mask(const Shape& mask, Sizes& sizes) {
   return true;
 }
 
+// False where they cannot lie one after the other.
+bool read_sequences(const Node& node, const TensorType& offsets, const TensorType& mask,
+                    Sizes& sizes) {
+  const std::int64_t longest = node.attributes.integer("longest", 0);
+  if (offsets.dtype != DType::i32 || offsets.shape.rank() != 1 || offsets.shape[0] < 2 ||
+      sizes.batch != 1 || sizes.queries != sizes.keys || mask.dtype != DType::none || longest < 1 ||
+      static_cast<std::size_t>(longest) > sizes.queries)
+    return false;
+  sizes.in_sequences = true;
+  sizes.tokens = sizes.queries;
+  sizes.batch = static_cast<std::size_t>(offsets.shape[0] - 1);
+  sizes.queries = sizes.keys = static_cast<std::size_t>(longest);
+  return true;
+}
+
 std::unique_ptr<Kernel> make_attention(const Graph& graph, const Node& node, Context& context) {
   const TensorType q = input_type(graph, node, 0), mask = input_type(graph, node, 3);
   if (q.dtype != DType::f32 || q.shape.rank() != 3 || q.shape.size() == 0) return nullptr;
@@ -143,14 +174,9 @@ std::unique_ptr<Kernel> make_attention(const Graph& graph, const Node& node, Con
               .scale = node.attributes.real("scale", 1)};
   if (mask.dtype != DType::none && (mask.dtype != DType::f32 || !read_mask(mask.shape, sizes)))
     return nullptr;
-  if (const TensorType offsets = input_type(graph, node, 4); offsets.dtype != DType::none) {
-    if (offsets.dtype != DType::i32 || offsets.shape.rank() != 1 || sizes.batch != 1)
-      return nullptr;
-    sizes.in_sequences = true;
-    sizes.tokens = sizes.queries;
-    sizes.batch = static_cast<std::size_t>(offsets.shape[0] - 1);
-    sizes.queries = sizes.keys = static_cast<std::size_t>(node.attributes.integer("longest"));
-  }
+  if (const TensorType offsets = input_type(graph, node, 4);
+      offsets.dtype != DType::none && !read_sequences(node, offsets, mask, sizes))
+    return nullptr;
   return std::make_unique<AttentionKernel>(context, sizes);
 }
 

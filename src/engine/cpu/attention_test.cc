@@ -67,9 +67,34 @@ TEST(AttentionKernelTest, SequencesMayLieOneAfterTheOther) {
     EXPECT_EQ(test.kernel().what(), "attention");
     EXPECT_LT(test.difference(), 3e-6);
   });
-  offsets.values<std::int32_t>()[5] = 1 << 30;  // made up by someone: read nowhere else
-  offsets.values<std::int32_t>()[1] = -5;
-  EXPECT_THROW(KernelTest(node, {x, Tensor(), Tensor(), Tensor(), offsets}), Error);
+}
+
+// The kernel's own care: a model may claim anything, and the operator is not asked.
+TEST(AttentionKernelTest, WhatSequencesCannotBeHasNoKernel) {
+  const auto has_kernel = [](Integer longest, Integer offsets, Integer keys) {
+    Graph graph;
+    const auto value = [&](DType dtype, const Shape& shape) {
+      graph.values.push_back({.name = "", .dtype = dtype, .dims = std::vector<Dim>()});
+      for (const Integer size : shape) graph.values.back().dims->push_back({size, ""});
+      return static_cast<ValueId>(graph.values.size() - 1);
+    };
+    Node node = attention(2);
+    node.attributes.set("longest", longest);
+    const ValueId k = value(DType::f32, {1, keys, 48});
+    node.inputs = {value(DType::f32, {1, 64, 48}), k, k, kNoValue, value(DType::i32, {offsets})};
+    node.outputs = {value(DType::f32, {1, 64, 48})};
+    graph.nodes = {node};
+    compute::Workers workers(1);
+    Context context(workers);
+    const auto kernel = make_kernel(graph, graph.nodes[0], context);
+    return kernel && kernel->what() == "attention";
+  };
+  EXPECT_TRUE(has_kernel(64, 3, 64));
+  for (const Integer longest : {Integer{0}, Integer{-1}, Integer{65}, Integer{1} << 62})
+    EXPECT_FALSE(has_kernel(longest, 3, 64)) << longest;
+  EXPECT_FALSE(has_kernel(64, 0, 64));
+  EXPECT_FALSE(has_kernel(64, 1, 64));
+  EXPECT_FALSE(has_kernel(64, 3, 63));
 }
 
 TEST(AttentionKernelTest, WhereNoKeyMayBeSeenThereIsNoNumber) {

@@ -28,13 +28,15 @@ bool place_mask(const Shape& mask, AttentionCall& call) {
 // False where they are not one after the other.
 bool take_sequences(const Site& site, AttentionCall& call) {
   const TensorType offsets = site.in(4);
-  if (offsets.dtype != DType::i32 || offsets.shape.rank() != 1 || offsets.shape[0] < 1 ||
-      call.batch != 1 || call.queries != call.keys || site.has(3))
+  const std::int64_t longest = site.attributes().integer("longest", 0);
+  if (offsets.dtype != DType::i32 || offsets.shape.rank() != 1 || offsets.shape[0] < 2 ||
+      call.batch != 1 || call.queries != call.keys || site.has(3) || longest < 1 ||
+      longest > call.queries)
     return false;
   call.tokens = call.queries;
   call.batch = static_cast<int>(offsets.shape[0] - 1);
-  call.queries = call.keys = static_cast<int>(site.attributes().integer("longest"));
-  return call.queries > 0;
+  call.queries = call.keys = static_cast<int>(longest);
+  return true;
 }
 
 // All but the addresses; none where it is not what Attention takes.

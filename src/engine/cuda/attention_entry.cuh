@@ -24,4 +24,19 @@ __device__ AttentionCall of_entry(AttentionCall call, int entry) {
   return call;
 }
 
+// How many there are to launch: where sequences lie one after the other, one more for the tokens
+// behind the last of them.
+inline int entries_of(const AttentionCall& call) {
+  return call.batch + (call.offsets != nullptr ? 1 : 0);
+}
+// Zeros for those tokens, by the threads from `first` on, each `step`th number of a head.
+template <class T>
+__device__ void clear_rest(const AttentionCall& call, int head, int first, int step) {
+  const int begin = min(max(call.offsets[call.batch], 0), call.tokens);
+  const std::int64_t width = static_cast<std::int64_t>(call.heads) * call.size;
+  T* const out = static_cast<T*>(call.out) + begin * width + head * call.size;
+  const int count = (call.tokens - begin) * call.size;
+  for (int i = first; i < count; i += step) out[i / call.size * width + i % call.size] = T(0.0f);
+}
+
 }  // namespace sluice::engine::cuda

@@ -262,6 +262,12 @@ struct FlashBlock {
 template <class T, int kSize, int kTiles, bool kGeneral>
 __global__ void __launch_bounds__(kMostWarps * 32, kSize == 32 ? 3 : 2)
     flash_kernel(const AttentionCall all, int blocks, bool keeps) {
+  const int number = static_cast<int>(blockIdx.x);
+  if (number / blocks / all.heads == all.batch)
+    return clear_rest<T>(
+        all, number / blocks % all.heads,
+        number % blocks * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x),
+        blocks * static_cast<int>(blockDim.x));
   const FlashBlock<T, kSize, kTiles> block(all, blocks);
   const AttentionCall& call = block.call;
   if (block.begin >= call.queries) return;
@@ -317,7 +323,7 @@ struct Flash {
     const int each = kTiles * 16, needed = (call.queries + each - 1) / each;  // warps
     const int blocks = (needed + kMostWarps - 1) / kMostWarps;
     const int warps = (needed + blocks - 1) / blocks;
-    const Grid grid{dim3(static_cast<unsigned>(blocks * call.heads * call.batch)),
+    const Grid grid{dim3(static_cast<unsigned>(blocks * call.heads * entries_of(call))),
                     dim3(static_cast<unsigned>(warps * 32)),
                     FlashPlaces<kSize>::bytes(call.keys, keeps(call))};
     const bool general = call.mask != nullptr && !keeps(call);

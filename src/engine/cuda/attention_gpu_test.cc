@@ -136,7 +136,7 @@ TEST(CudaAttention, SequencesOneAfterTheOtherGiveWhatTheCpuGives) {
       for (const std::vector<int64_t>& lengths :
            {std::vector<int64_t>{1, 130, 0, 64, 65, 500, 3}, {384}, {1}, {63, 64, 128, 127}}) {
         const Setting s{type, 1, 3, size, 0, 0, r.coin()};
-        const OpCase what = in_sequences(r, s, lengths, 0);
+        const OpCase what = in_sequences(r, s, lengths, r.between(0, 70));
         compare(what, {type, 1, 3, size, what.inputs[0].shape()[1], 0, s.packed});
       }
 }

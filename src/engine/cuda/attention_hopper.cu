@@ -61,12 +61,19 @@ struct ByRegisters<__nv_bfloat16> {
 #undef SLUICE_SUMS_OF_4
 #undef SLUICE_SUMS_OF
 
-// What products under way read is not written over before they are awaited.
+// What products under way read and write is there when they begin, and is not touched before they
+// are awaited.
 template <int N>
 __device__ void hold(unsigned (&registers)[N][4]) {
 #pragma unroll
   for (auto& four : registers)
     asm volatile("" : "+r"(four[0]), "+r"(four[1]), "+r"(four[2]), "+r"(four[3])::"memory");
+}
+template <int N>
+__device__ void hold(float (&registers)[N][4]) {
+#pragma unroll
+  for (auto& four : registers)
+    asm volatile("" : "+f"(four[0]), "+f"(four[1]), "+f"(four[2]), "+f"(four[3])::"memory");
 }
 
 // ---- a block ----------------------------------------------------------------------------------
@@ -85,6 +92,21 @@ struct Resident {
     return list() + stretches * 8 + (keeps_mask ? stretches * kKeys * 4 : 0);
   }
 };
+
+// 64 rows, those that are not there as zeros. A thread has the same part of rows that are turned
+// alike, so that it only counts on.
+template <class T, int kSize, int kGroups>
+__device__ void fetch_keys(unsigned to, const T* from, std::int64_t step, int there) {
+  constexpr int kParts = kSize / 8, kAtOnce = kGroups * kGroupThreads / kParts;
+  static_assert(kAtOnce % 8 == 0);
+  const int thread = static_cast<int>(threadIdx.x), part = thread % kParts;
+  int row = thread / kParts;
+  const T* at = from + row * step + part * 8;
+  to += FlashPlaces<kSize>::at(row, part);
+#pragma unroll
+  for (; row < kKeys; row += kAtOnce, at += kAtOnce * step, to += kAtOnce * kSize * 2)
+    copy_async(to, row < there ? at : from, row < there);
+}
 
 template <class T, int kSize>
 struct GroupQueries {
@@ -116,14 +138,63 @@ struct GroupQueries {
   }
 
   __device__ static void score(Warp& warp, float (&s)[kKeys / 8][4], unsigned keys) {
+    const Side right = side_at<kSize * 2>(keys);
+    hold(warp.q[0]);
     begin_products();
 #pragma unroll
     for (int d = 0; d < kSize / 16; ++d)
-      Products::template add<0>(s, warp.q[0][d],
-                                side_at<kSize * 2>(keys + static_cast<unsigned>(d) * 32), d > 0);
+      Products::template add<0>(s, warp.q[0][d], right + d * (32 / 16), d > 0);
     end_products();
     await_products<0>();
     hold(warp.q[0]);
+    hold(s);
+  }
+
+  // Scores to powers against the largest so far, or one that is hardly less: what was summed up
+  // before is set to match where it is much less, which is seldom but for the first.
+  __device__ static void weigh(Warp& warp, float (&s)[kKeys / 8][4], float scale) {
+    constexpr float kHardly = 8;  // powers of up to 256, and sums of those
+    float top[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      top[half] = -INFINITY;
+#pragma unroll
+      for (int n = 0; n < kKeys / 8; ++n)
+        top[half] = fmaxf(top[half], fmaxf(s[n][half * 2], s[n][half * 2 + 1]));
+      top[half] = fmaxf(top[half], __shfl_xor_sync(kAllLanes, top[half], 1));
+      top[half] = fmaxf(top[half], __shfl_xor_sync(kAllLanes, top[half], 2)) * scale;
+    }
+    float(&most)[2] = warp.most[0];
+    if (__any_sync(kAllLanes, top[0] > most[0] + kHardly || top[1] > most[1] + kHardly))
+      raise(warp, top);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float base = most[half] == -INFINITY ? 0 : most[half];
+      float total = 0;
+#pragma unroll
+      for (int n = 0; n < kKeys / 8; ++n)
+#pragma unroll
+        for (int i = half * 2; i < half * 2 + 2; ++i) {
+          s[n][i] = power_of_two(fmaf(s[n][i], scale, -base));
+          total += s[n][i];
+        }
+      warp.sum[0][half] += total;
+    }
+  }
+
+  __device__ static void raise(Warp& warp, const float (&top)[2]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float most = fmaxf(warp.most[0][half], top[half]);
+      const float before = power_of_two(warp.most[0][half] - (most == -INFINITY ? 0 : most));
+      warp.most[0][half] = most;
+      warp.sum[0][half] *= before;
+#pragma unroll
+      for (auto& four : warp.out[0]) {
+        four[half * 2] *= before;
+        four[half * 2 + 1] *= before;
+      }
+    }
   }
 
   __device__ static void mix(Warp& warp, const float (&s)[kKeys / 8][4], unsigned values) {
@@ -135,15 +206,17 @@ struct GroupQueries {
       left[k][2] = pair_of<T>(s[k * 2 + 1][0], s[k * 2 + 1][1]);
       left[k][3] = pair_of<T>(s[k * 2 + 1][2], s[k * 2 + 1][3]);
     }
+    const Side right = side_at<kSize * 2>(values);
+    hold(left);
+    hold(warp.out[0]);
     begin_products();
 #pragma unroll
     for (int k = 0; k < kKeys / 16; ++k)
-      Products::template add<1>(
-          warp.out[0], left[k],
-          side_at<kSize * 2>(values + static_cast<unsigned>(k * 16 * kSize * 2)), 1);
+      Products::template add<1>(warp.out[0], left[k], right + k * (16 * kSize * 2 / 16), 1);
     end_products();
     await_products<0>();
     hold(left);
+    hold(warp.out[0]);
   }
 };
 
@@ -186,6 +259,9 @@ __global__ void __launch_bounds__(kGroups* kGroupThreads, kGroups == 2 ? 2 : 1)
   const int block = static_cast<int>(blockIdx.x), head = block / parts % all.heads;
   const int entry = block / parts / all.heads, thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32, group = thread / kGroupThreads;
+  if (entry == all.batch)
+    return clear_rest<T>(all, head, block % parts * kGroups * kGroupThreads + thread,
+                         parts * kGroups * kGroupThreads);
   const AttentionCall call = of_entry<T>(all, entry);
   const int begin = block % parts * kGroups * kGroupRows;
   if (begin >= call.queries) return;
@@ -199,10 +275,8 @@ __global__ void __launch_bounds__(kGroups* kGroupThreads, kGroups == 2 ? 2 : 1)
   const auto own = [&](const void* of) { return static_cast<const T*>(of) + head * kSize; };
   for (int i = 0; i < count; ++i) {
     const int first = list[i] / 4 * kKeys, there = call.keys - first, at = i * places.kTile;
-    fetch_rows<T, kSize>(keys + at, own(call.k) + first * call.k_row, call.k_row, kKeys, there,
-                         kSize);
-    fetch_rows<T, kSize>(values + at, own(call.v) + first * call.v_row, call.v_row, kKeys, there,
-                         kSize);
+    fetch_keys<T, kSize, kGroups>(keys + at, own(call.k) + first * call.k_row, call.k_row, there);
+    fetch_keys<T, kSize, kGroups>(values + at, own(call.v) + first * call.v_row, call.v_row, there);
   }
   commit_copies();
   await_copies<0>();
@@ -222,7 +296,7 @@ __global__ void __launch_bounds__(kGroups* kGroupThreads, kGroups == 2 ? 2 : 1)
       if (meet != kLeftAlone)
         add_mask<T, 1, false>(call, s, scale, meet == kKeptMask ? kept : nullptr, 0, first,
                               list[i] / 4 * kKeys, lane);
-      warp.weigh(s, meet == kLeftAlone ? scale : 1.0f);
+      Group::weigh(warp, s[0], meet == kLeftAlone ? scale : 1.0f);
       Group::mix(warp, s[0], values + i * places.kTile);
     }
     store_queries<T, kSize>(call, warp, static_cast<T*>(call.out) + head * kSize, first, lane);
@@ -241,7 +315,8 @@ void enqueue(const AttentionCall& call, const KernelArgs& args) {
   const bool keeps = call.mask != nullptr;
   const auto bytes = static_cast<std::size_t>(Resident<kSize>{stretches_of(call)}.bytes(keeps));
   launch(stream_of(args),
-         {dim3(static_cast<unsigned>(heads * parts)), dim3(kGroups * kGroupThreads), bytes},
+         {dim3(static_cast<unsigned>(entries_of(call) * call.heads * parts)),
+          dim3(kGroups * kGroupThreads), bytes},
          attend_on_hopper<T, kSize, kGroups>, call, parts, keeps);
 }
 

@@ -45,6 +45,8 @@ __global__ void plain_kernel(const AttentionCall all) {
   const int row = static_cast<int>(id % all.queries);
   const int head = static_cast<int>(id / all.queries % all.heads);
   const int entry = static_cast<int>(id / all.queries / all.heads);
+  if (entry == all.batch && all.offsets != nullptr)
+    return clear_rest<T>(all, head, row * 32 + lane, all.queries * 32);
   if (entry >= all.batch) return;
   const AttentionCall call = of_entry<T>(all, entry);
   if (row >= call.queries) return;
@@ -80,7 +82,8 @@ __global__ void plain_kernel(const AttentionCall all) {
 
 template <class T>
 void run(const AttentionCall& call, const KernelArgs& args) {
-  const std::int64_t warps = static_cast<std::int64_t>(call.batch) * call.heads * call.queries;
+  const std::int64_t warps =
+      static_cast<std::int64_t>(entries_of(call)) * call.heads * call.queries;
   const Grid grid{dim3(static_cast<unsigned>((warps + kWarps - 1) / kWarps)), dim3(kWarps * 32)};
   if (call.size <= 128)
     launch(stream_of(args), grid, plain_kernel<T, 4>, call);

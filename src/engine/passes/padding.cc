@@ -18,7 +18,8 @@ class Packer {
       : edit_(edit), part_(part), tokens_(tokens) {
     const auto types = packing_types(part.batch(), part.length(), tokens);
     for (std::size_t i = 0; i < types.size(); ++i) {
-      parts_[i] = edit_.add_value(part_name(edit_.graph()[part.mask()].name, i), types[i]);
+      const std::string& mask = edit_.graph()[part.mask()].name;
+      parts_[i] = edit_.add_value(part_name(mask, i, part.looks_at_first()), types[i]);
       edit_.graph().inputs.push_back(parts_[i]);
     }
   }
@@ -90,7 +91,7 @@ void Packer::give_inputs(NodeId id, const Takes& takes) {
     edit_.set_input(id, i, reshaped(edit_, small, packed(shape, lead)));
   }
   if (!is_fused(edit_.node(id), "Attention")) return;
-  edit_.node(id).attributes.set("longest", part_.length());
+  edit_.node(id).attributes.set("longest", std::min(part_.length(), tokens_));
   edit_.add_input(id, parts_[offsets]);
 }
 
@@ -156,7 +157,8 @@ void Packer::change_shape(NodeId id) {
 int skip_padding(Editor& edit, SkipPadding& how) {
   const Tokens part(edit);
   const std::vector<ValueId>& inputs = edit.graph().inputs;
-  how.mask = static_cast<std::size_t>(std::ranges::find(inputs, part.mask()) - inputs.begin());
+  how.mask = {static_cast<std::size_t>(std::ranges::find(inputs, part.mask()) - inputs.begin()),
+              part.looks_at_first()};
   if (how.tokens == 0) return 0;
   Packer(edit, part, how.tokens).run();
   return static_cast<int>(part.nodes().size());

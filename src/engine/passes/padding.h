@@ -2,13 +2,14 @@
 #pragma once
 
 #include "engine/edit.h"
+#include "engine/packing.h"
 
 namespace sluice::engine {
 
 // `tokens` 0: only `mask` is found.
 struct SkipPadding {
   std::int64_t tokens = 0;  // that are left, see packing.h
-  std::size_t mask = 0;     // found: which of the graph's inputs says what is padding
+  PaddingMask mask{};       // found
 };
 
 // What is computed for each token by itself, and the attention among them, is computed for the
@@ -17,7 +18,8 @@ struct SkipPadding {
 // as before where there is one. Returns how many nodes are smaller now.
 //
 // Throws unavailable, with the reason, where that is not certain: masks that are no function of
-// one input, or a node that would see the zeros.
+// one input, or a node that would see the zeros. One that looks at the first place of sequences is
+// none where there is a token, see PaddingMask.
 int skip_padding(Editor& edit, SkipPadding& how);
 
 }  // namespace sluice::engine

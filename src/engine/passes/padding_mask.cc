@@ -68,6 +68,18 @@ Tensor computed(const Editor& edit, ValueId value, ValueId input, const std::vec
   return converted(interpreter.run(std::vector<Datum>{mask})[0].tensor, DType::f64);
 }
 
+// Whether a mask of so many entries is as it has to be for such bits.
+bool shuts_out(const Tensor& mask, const std::vector<bool>& bits, std::int64_t keys,
+               std::int64_t entries) {
+  const std::int64_t each = mask.size() / entries;
+  for (std::int64_t i = 0; i < mask.size(); ++i) {
+    const double number = mask.values<double>()[static_cast<std::size_t>(i)];
+    const bool token = bits[static_cast<std::size_t>(i / each * keys + i % keys)];
+    if (token ? number != 0 : !(number <= kShutOut)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 ValueId only_input_of(const Editor& edit, ValueId value) {
@@ -81,17 +93,13 @@ ValueId only_input_of(const Editor& edit, ValueId value) {
 
 bool is_mask_of(const Editor& edit, ValueId value, ValueId input) {
   const Shape places = edit.type(input).shape, shape = edit.type(value).shape;
-  const std::vector<bool> bits = pattern(places.size());
-  const Tensor mask = computed(edit, value, input, bits);
   const int rank = shape.rank();
   const std::int64_t keys = rank > 0 ? shape[rank - 1] : 1, entries = rank == 4 ? shape[0] : 1;
   if (keys != places[1] || entries != places[0]) return false;
-  const std::int64_t each = mask.size() / entries;
-  for (std::int64_t i = 0; i < mask.size(); ++i) {
-    const double number = mask.values<double>()[static_cast<std::size_t>(i)];
-    const bool token = bits[static_cast<std::size_t>(i / each * keys + i % keys)];
-    if (token ? number != 0 : !(number <= kShutOut)) return false;
-  }
+  // Each place is tried with 0 and with 1, since what it becomes depends on itself alone.
+  std::vector<bool> bits = pattern(places.size());
+  for (int turn = 0; turn < 2; ++turn, bits.flip())
+    if (!shuts_out(computed(edit, value, input, bits), bits, keys, entries)) return false;
   return true;
 }
 

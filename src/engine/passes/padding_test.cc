@@ -82,12 +82,40 @@ TEST_F(PaddingTest, ASequenceOfPaddingAloneIsZeros) {
 TEST_F(PaddingTest, AMaskOfOtherNumbersIsRunAsItIs) {
   const auto inputs = sequences({30, 20}, 64);
   inputs[1].values<std::int64_t>()[40] = -1;
-  EXPECT_EQ(refusal(EncoderForTests(EncoderEnd::hidden).take(), inputs), "");
+  EXPECT_THAT(refusal(EncoderForTests(EncoderEnd::hidden).take(), inputs),
+              HasSubstr("other numbers"));
+}
+
+TEST_F(PaddingTest, AModelThatLooksAtTheFirstPlaceNeedsATokenThere) {
+  const Graph graph = EncoderForTests(EncoderEnd::first).take();
+  check(graph, sequences({30, 20}, 64));
+  EXPECT_THAT(refusal(graph, sequences({30, 20}, 64, 30)), HasSubstr("first place"));
+  EXPECT_THAT(refusal(graph, sequences({30, 0}, 64)), HasSubstr("first place"));
+}
+
+TEST_F(PaddingTest, ACallThatCannotSkipDoesNotKeepOthersFromIt) {
+  const Session session(EncoderForTests(EncoderEnd::first).take(), workers_,
+                        {.skip_padding = true});
+  outputs(session, sequences({1, 2}, 4));  // too small to look
+  outputs(session, sequences({30, 20}, 64, 30));
+  EXPECT_NE(session.padding_kept(), "");
+  const auto inputs = sequences({30, 20}, 64);
+  EXPECT_GT(session.ready(inputs).inputs.size(), inputs.size());
+  EXPECT_EQ(session.padding_kept(), "");
+  EXPECT_THROW(session.ready(std::span(inputs).first(1)), Error);
+  const std::vector<TensorType> odd(6, {DType::i32, {64}});
+  EXPECT_FALSE(session.compiled(odd).program);
+  EXPECT_FALSE(session.compiled(std::span(odd).first(1)).program);
 }
 
 TEST_F(PaddingTest, WhoeverWouldSeeTheZerosKeepsThePadding) {
   const auto inputs = sequences({30, 20}, 64);
-  EXPECT_THAT(refusal(EncoderForTests(EncoderEnd::mean).take(), inputs), HasSubstr("ReduceMean"));
+  const std::pair<EncoderEnd, const char*> ends[] = {{EncoderEnd::mean, "ReduceMean"},
+                                                     {EncoderEnd::last, "Gather"},
+                                                     {EncoderEnd::mean_of_rest, "Slice"},
+                                                     {EncoderEnd::backwards, "Slice"}};
+  for (const auto& [end, node] : ends)
+    EXPECT_THAT(refusal(EncoderForTests(end).take(), inputs), HasSubstr(node));
   Graph other = EncoderForTests(EncoderEnd::hidden).take();
   for (Node& node : other.nodes)
     if (node.op == "Sub") node.op = "Add";  // shut out where it is 1 too
@@ -96,6 +124,18 @@ TEST_F(PaddingTest, WhoeverWouldSeeTheZerosKeepsThePadding) {
   for (Node& node : without.nodes)
     if (node.op == "Softmax") node.op = "Sigmoid";
   EXPECT_THAT(refusal(without, inputs), HasSubstr("no attention"));
+}
+
+TEST_F(PaddingTest, AttentionThatIsNotAmongTokensAloneKeepsThePadding) {
+  auto inputs = sequences({30, 20}, 64);
+  const auto twisted = [](EncoderTwist twist) {
+    return EncoderForTests(EncoderEnd::hidden, false, twist).take();
+  };
+  EXPECT_THAT(refusal(twisted(EncoderTwist::first_is_seen), inputs),
+              HasSubstr("shuts padding out"));
+  inputs.push_back(varied({2, 64, 32}, 5));
+  EXPECT_THAT(refusal(twisted(EncoderTwist::keys_of_others), inputs),
+              HasSubstr("not among tokens"));
 }
 
 TEST_F(PaddingTest, BatchesOfNearlyAsManyTokensRunTheSameProgram) {

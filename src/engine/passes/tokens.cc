@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/packing.h"
 #include "engine/passes/match.h"
 #include "engine/passes/padding_mask.h"
 
@@ -70,6 +71,7 @@ bool is_fused(const Node& node, std::string_view op) {
 Tokens::Tokens(const Editor& edit) : edit_(edit) {
   find_mask();
   grow();
+  check_tables();
   find_zeros();
   check_ends();
 }
@@ -93,12 +95,13 @@ void Tokens::find_mask() {
     const ValueId input = only_input_of(edit_, mask);
     const bool same = mask_ == kNoValue || mask_ == input;
     if (input == kNoValue || !same || edit_.type(input).shape.rank() != 2 ||
-        !is_mask_of(edit_, mask, input))
+        !is_mask_type(edit_.type(input).dtype) || !is_mask_of(edit_, mask, input))
       refuse("what shuts padding out of the attention is not one input [batch, length] of 0 and 1");
     mask_ = input;
   }
   batch_ = edit_.type(mask_).shape[0];
   length_ = edit_.type(mask_).shape[1];
+  if (length_ == 1) refuse("sequences of one token");
 }
 
 // ---- which nodes ----------------------------------------------------------------------------
@@ -120,24 +123,60 @@ std::optional<Takes> Tokens::elements(const Node& node) const {
   Takes takes;
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     const bool aside = (node.op == "Expand" || steps) && i > 0;  // not stretched as others are
-    if (aside && steps && edit_.type(node.inputs[i]).shape.size() != 1) return std::nullopt;
-    const auto take = aside || node.inputs[i] == kNoValue ? std::optional(Take::as_it_is)
-                                                          : stretched(node.inputs[i], out);
+    const bool none = node.inputs[i] == kNoValue;
+    if (!none && steps && i > 0 && edit_.type(node.inputs[i]).shape.size() != 1)
+      return std::nullopt;
+    const auto take =
+        aside || none ? std::optional(Take::as_it_is) : stretched(node.inputs[i], out);
     if (!take) return std::nullopt;
     takes.push_back(*take);
   }
   return takes;
 }
 
-// Tokens at these inputs; the others are the same for all.
+// Tokens at one input, in other shapes or as numbers of rows; the others are the same for all.
+std::optional<Takes> Tokens::views(const Node& node, std::size_t input) const {
+  if (lead(edit_.type(node.inputs[input]).shape) == 0) return std::nullopt;
+  Takes takes(node.inputs.size(), Take::as_it_is);
+  takes[input] = Take::by_token;
+  return takes;
+}
+
+// Rows of tokens at these inputs, as those that are made.
 std::optional<Takes> Tokens::rows(const Node& node,
                                   std::initializer_list<std::size_t> tokens) const {
+  const Shape out = edit_.type(node.outputs[0]).shape;
   Takes takes(node.inputs.size(), Take::as_it_is);
   for (const std::size_t i : tokens) {
     if (!has_input(node, i)) continue;
-    if (lead(edit_.type(node.inputs[i]).shape) == 0) return std::nullopt;
+    const Shape shape = edit_.type(node.inputs[i]).shape;
+    if (shape.rank() != out.rank() || lead(shape) != lead(out)) return std::nullopt;
     takes[i] = Take::by_token;
   }
+  return takes;
+}
+
+// What queries, keys or values are made of.
+ValueId Tokens::source_of(ValueId value) const {
+  for (NodeId id = edit_.maker(value); id != kNoNode; id = edit_.maker(value)) {
+    const Node& node = edit_.node(id);
+    const bool product = is_fused(node, "Linear") || is_fused(node, "QuantizedLinear");
+    if (!product && !is_one_of(node, kViewsOfTokens) && !is_onnx(node, "QuantizeLinear") &&
+        !is_onnx(node, "DequantizeLinear"))
+      break;
+    value = node.inputs[0];
+  }
+  return value;
+}
+
+// Among the tokens of one value: those of another may be others, though there are as many.
+std::optional<Takes> Tokens::attention(const Node& node) const {
+  auto takes = rows(node, {0, 1, 2});
+  if (!takes || lead(edit_.type(node.outputs[0]).shape) != 2) return std::nullopt;
+  for (const std::size_t i : {1, 2})
+    if (has_input(node, i) && source_of(node.inputs[i]) != source_of(node.inputs[0]))
+      return std::nullopt;
+  (*takes)[3] = Take::not_at_all;
   return takes;
 }
 
@@ -149,17 +188,14 @@ std::optional<Takes> Tokens::takes(NodeId id) const {
   if (lead(out) == 0) return std::nullopt;
   const bool in_rows = out.rank() == lead(out) + 1;
   if (is_one_of(node, kOfEachElement)) return elements(node);
-  if (is_one_of(node, kViewsOfTokens)) return rows(node, {0});
+  if (is_one_of(node, kViewsOfTokens)) return views(node, 0);
   if (is_fused(node, "Linear") || is_fused(node, "QuantizedLinear"))
     return in_rows ? rows(node, {0, 3}) : std::nullopt;
   if (is_fused(node, "Norm")) return in_rows ? rows(node, {0, 1}) : std::nullopt;
   if (is_onnx(node, "Gather") && node.attributes.integer("axis", 0) == 0 &&
       edit_.type(node.inputs[1]).shape.rank() == lead(out))
-    return rows(node, {1});
-  if (!is_fused(node, "Attention") || lead(out) != 2) return std::nullopt;
-  auto takes = rows(node, {0, 1, 2});
-  if (takes) (*takes)[3] = Take::not_at_all;
-  return takes;
+    return views(node, 1);
+  return is_fused(node, "Attention") ? attention(node) : std::nullopt;
 }
 
 bool Tokens::would_take_tokens(NodeId user, ValueId value) const {
@@ -216,35 +252,57 @@ bool Tokens::takes_tokens_only(NodeId user, ValueId value) const {
 
 // ---- who would see zeros --------------------------------------------------------------------
 
+// Tokens too many are copies of one, but what comes of attention is zero for them, which may be no
+// row of a table.
+void Tokens::check_tables() const {
+  std::set<ValueId> seen;  // that depend on attention
+  for (const NodeId id : edit_.nodes()) {
+    if (!has(id)) continue;
+    const Node& node = edit_.node(id);
+    const auto depends = [&](ValueId value) { return seen.contains(value); };
+    if (is_onnx(node, "Gather") && depends(node.inputs[1]))
+      refuse(describe(node) + " takes rows by what attention makes");
+    if (is_fused(node, "Attention") || std::ranges::any_of(node.inputs, depends))
+      seen.insert(node.outputs.begin(), node.outputs.end());
+  }
+}
+
 void Tokens::find_zeros() {
   zero_.insert(mask_);
-  const auto is_zero = [&](ValueId value) { return zero_.contains(value); };
   for (const NodeId id : edit_.nodes()) {
-    const Node& node = edit_.node(id);
     if (!has(id)) continue;
-    const bool kept = is_one_of(node, kKeepZeros) && is_zero(node.inputs[0]);
-    const bool times = is_onnx(node, "Mul") && std::ranges::any_of(node.inputs, is_zero);
+    const Node& node = edit_.node(id);
+    const auto is_zero = [&](std::size_t i) {
+      return i < node.inputs.size() && takes_tokens(id, i) && zero_.contains(node.inputs[i]);
+    };
+    const bool kept = is_one_of(node, kKeepZeros) && is_zero(0);
+    const bool times = is_onnx(node, "Mul") && (is_zero(0) || is_zero(1));
     if (kept || times) zero_.insert(node.outputs[0]);
   }
 }
 
-// x[:, 0] and the like.
-bool Tokens::picks_places(const Node& node) const {
-  if (is_onnx(node, "Gather"))
-    return node.attributes.integer("axis", 0) == 1 && bool{edit_.constant(node.inputs[1])};
-  if (!is_onnx(node, "Slice") || node.inputs.size() < 4) return false;
-  const auto axes = integers(edit_, node.inputs[3]);
-  return axes && *axes == std::vector<std::int64_t>{1};
+// x[:, 0] or x[:, 0:1].
+bool Tokens::picks_first(const Node& node) const {
+  const auto is = [&](std::size_t input, std::int64_t number) {
+    const auto list = has_input(node, input) ? integers(edit_, node.inputs[input]) : std::nullopt;
+    return list && *list == std::vector<std::int64_t>{number};
+  };
+  if (is_onnx(node, "Gather")) return node.attributes.integer("axis", 0) == 1 && is(1, 0);
+  return is_onnx(node, "Slice") && is(1, 0) && is(2, 1) && is(3, 1) &&
+         (!has_input(node, 4) || is(4, 1));
 }
 
-void Tokens::check_ends() const {
+void Tokens::check_ends() {
   for (const auto& [id, takes] : nodes_)
     for (const ValueId value : edit_.node(id).outputs) {
       if (value == kNoValue || zero_.contains(value)) continue;
       const bool whole = lead(edit_.type(value).shape) == 2;
-      for (const NodeId user : edit_.users(value))
-        if (!takes_tokens_only(user, value) && !(whole && picks_places(edit_.node(user))))
+      for (const NodeId user : edit_.users(value)) {
+        if (takes_tokens_only(user, value)) continue;
+        if (!whole || !picks_first(edit_.node(user)))
           refuse(describe(edit_.node(user)) + " may look at what is computed for padding");
+        looks_at_first_ = true;
+      }
     }
 }
 

@@ -25,6 +25,8 @@ class Tokens {
   std::int64_t batch() const noexcept { return batch_; }
   std::int64_t length() const noexcept { return length_; }
   ValueId mask() const noexcept { return mask_; }  // the graph's input
+  // Something looks at the first place of every sequence.
+  bool looks_at_first() const noexcept { return looks_at_first_; }
   const std::map<NodeId, Takes>& nodes() const noexcept { return nodes_; }
 
   // How many axes a shape begins with that are tokens: two of [batch, length, ...], one of
@@ -39,21 +41,26 @@ class Tokens {
  private:
   void find_mask();
   void grow();
+  void check_tables() const;
   void find_zeros();
-  void check_ends() const;
+  void check_ends();
   std::optional<Take> stretched(ValueId value, const Shape& out) const;
   std::optional<Takes> elements(const Node& node) const;
+  std::optional<Takes> views(const Node& node, std::size_t input) const;
   std::optional<Takes> rows(const Node& node, std::initializer_list<std::size_t> tokens) const;
+  std::optional<Takes> attention(const Node& node) const;
+  ValueId source_of(ValueId value) const;
   std::optional<Takes> takes(NodeId id) const;
   void add_neighbours(NodeId id, std::vector<NodeId>& open) const;
   bool would_take_tokens(NodeId user, ValueId value) const;
-  bool picks_places(const Node& node) const;
+  bool picks_first(const Node& node) const;
 
   const Editor& edit_;
   std::int64_t batch_ = 0, length_ = 0;
   ValueId mask_ = kNoValue;
   std::map<NodeId, Takes> nodes_;
   std::set<ValueId> zero_;  // where there is no token
+  bool looks_at_first_ = false;
 };
 
 bool is_fused(const Node& node, std::string_view op);
