@@ -243,7 +243,8 @@ def main():
               "device": torch.cuda.get_device_name(), "driver": driver,
               "peers": {"torch": torch.__version__},
               "command": f"bench/engine_gpu_bench.py build/sluice --models DIR --rounds {given.rounds} "
-                         f"--seconds {given.seconds}", "cases": []}
+                         f"--seconds {given.seconds}" + (f" --only {' '.join(given.only)}" if given.only != [""]
+                                                          else ""), "cases": []}
     for case in CASES:
         if case.startswith(tuple(given.only)):
             result["cases"].append(measure(case, given))

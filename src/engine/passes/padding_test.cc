@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cmath>
+#include <thread>
+
 #include "engine/encoder_for_tests.h"
 #include "engine/packing.h"
 #include "engine/passes/passes.h"
@@ -146,6 +150,33 @@ TEST_F(PaddingTest, BatchesOfNearlyAsManyTokensRunTheSameProgram) {
   };
   EXPECT_EQ(program(9), program(12));
   EXPECT_NE(program(9), program(40));
+}
+
+TEST_F(PaddingTest, ManyThreadsWithManyLengthsShareASession) {
+  const Graph graph = EncoderForTests(EncoderEnd::hidden).take();
+  const Session plain(graph, workers_, {.compile = false});
+  const Session packed(graph, workers_, {.skip_padding = true});
+  std::vector<std::vector<Tensor>> calls;
+  std::vector<Tensor> wanted;
+  for (const std::int64_t length : {1, 9, 20, 33, 47, 64}) {
+    calls.push_back(sequences({length, 64 - length, 30}, 64));
+    wanted.push_back(without_padding(outputs(plain, calls.back())[0], calls.back()[1]));
+  }
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < 8; ++t)
+    threads.emplace_back([&, t] {
+      for (std::size_t i = 0; i < 12; ++i) {
+        const std::size_t call = (t + i) % calls.size();
+        const Tensor got = outputs(packed, calls[call])[0];
+        for (std::size_t k = 0; k < got.values<float>().size(); ++k)
+          if (!(std::abs(got.values<float>()[k] - wanted[call].values<float>()[k]) < 2e-5f))
+            ++wrong;
+        packed.padding_kept();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 TEST_F(PaddingTest, APlanBringsWhatWasPacked) {

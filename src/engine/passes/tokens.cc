@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "engine/packing.h"
 #include "engine/passes/match.h"
 #include "engine/passes/padding_mask.h"
