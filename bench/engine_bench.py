@@ -212,7 +212,8 @@ def main():
               "cores": len(os.sched_getaffinity(0)), "threads": given.threads, "peers": peers,
               "load_before": round(load, 2), "rounds": given.rounds, "seconds": given.seconds,
               "command": f"bench/engine_bench.py build/sluice --models DIR --rounds {given.rounds} "
-                         f"--seconds {given.seconds} --threads {given.threads}",
+                         f"--seconds {given.seconds} --threads {given.threads}"
+                         + (f" --only {' '.join(given.only)}" if given.only != [""] else ""),
               "cases": rows}
     text = json.dumps(result, indent=2)
     if given.out:
