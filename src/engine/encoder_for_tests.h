@@ -14,7 +14,7 @@ namespace sluice::engine {
 // What is made of the last layer.
 enum class EncoderEnd { hidden, first, masked_mean, all, mean, last, mean_of_rest, backwards };
 // What is odd about its attention.
-enum class EncoderTwist { none, first_is_seen, keys_of_others };
+enum class EncoderTwist { none, first_is_seen, keys_of_others, queries_with_others };
 
 class EncoderForTests {
  public:
@@ -28,6 +28,7 @@ class EncoderForTests {
     ids_ = b_.input("ids", DType::i64);
     mask_ = b_.input("mask", DType::i64);
     if (twist == EncoderTwist::keys_of_others) others_ = b_.input("others");
+    if (twist == EncoderTwist::queries_with_others) added_ = b_.input("others");
     const ValueId real = b_.node("Cast", {mask_}, {{"to", kFloat}});
     ValueId wide = b_.node("Unsqueeze", {real, b_.integers({1, 2})});
     if (twist == EncoderTwist::first_is_seen) {
@@ -72,7 +73,9 @@ class EncoderForTests {
     return b_.node("Transpose", {four}, {{"perm", std::move(order)}});
   }
   ValueId layer(ValueId x) {
-    const ValueId q = heads(linear(x, kWidth, kWidth), {0, 2, 1, 3});
+    ValueId asked = linear(x, kWidth, kWidth);
+    if (added_ != kNoValue) asked = b_.node("Add", {asked, added_});
+    const ValueId q = heads(asked, {0, 2, 1, 3});
     const ValueId seen_by = others_ != kNoValue ? others_ : x;
     const ValueId k = heads(linear(seen_by, kWidth, kWidth), {0, 2, 3, 1});
     const ValueId v = heads(linear(seen_by, kWidth, kWidth), {0, 2, 1, 3});
@@ -117,7 +120,8 @@ class EncoderForTests {
   GraphBuilder b_;
   const bool as_rows_;
   unsigned seed_ = 10;
-  ValueId ids_ = kNoValue, mask_ = kNoValue, shut_ = kNoValue, others_ = kNoValue;
+  ValueId ids_ = kNoValue, mask_ = kNoValue, shut_ = kNoValue, others_ = kNoValue,
+          added_ = kNoValue;
 };
 
 // Ids and a mask, of sequences with these lengths; `first`: where they begin.

@@ -31,6 +31,7 @@ struct PaddingMask {
   std::size_t input = 0;  // which of the model's it is
   // Something looks at the first place of every sequence, so that there has to be a token.
   bool first = false;
+  friend bool operator==(const PaddingMask&, const PaddingMask&) = default;
 };
 
 // Masks of these types are read, of at least so many places.

@@ -4,9 +4,27 @@
 
 namespace sluice::engine {
 
-void PaddingSkipper::known(PaddingMask mask) {
+void PaddingSkipper::remember(Seen what) {
   const Lock lock(mutex_);
-  mask_ = mask;
+  std::erase_if(seen_, [&](const Seen& other) { return other.types == what.types; });
+  if (seen_.size() == kMost) seen_.pop_front();
+  seen_.push_back(std::move(what));
+}
+
+std::optional<PaddingSkipper::Seen> PaddingSkipper::seen(std::span<const TensorType> types) const {
+  const Lock lock(mutex_);
+  for (const Seen& one : seen_)
+    if (std::ranges::equal(one.types, types)) return one;
+  return std::nullopt;
+}
+
+void PaddingSkipper::known(std::span<const TensorType> types, PaddingMask mask) {
+  remember({InputTypes(types.begin(), types.end()), mask, ""});
+}
+
+std::optional<PaddingMask> PaddingSkipper::known(std::span<const TensorType> types) const {
+  const std::optional<Seen> before = seen(types);
+  return before ? before->mask : std::nullopt;
 }
 
 void PaddingSkipper::say(std::string why) {
@@ -23,23 +41,20 @@ std::string PaddingSkipper::why_not() const {
 
 // Throws unavailable where there is none; none: types that no model of this kind takes.
 std::optional<PaddingMask> PaddingSkipper::mask_for(const InputTypes& types) {
-  {
-    const Lock lock(mutex_);
-    if (mask_) return mask_;
-    for (const auto& [refused, why] : refused_)
-      if (refused == types) throw Error(Code::unavailable, why);
+  if (const std::optional<Seen> before = seen(types)) {
+    if (!before->mask) throw Error(Code::unavailable, before->why_not);
+    return before->mask;
   }
   try {  // while others go on: it takes as long as compiling
     const PaddingMask found = find_(types);
-    known(found);
+    known(types, found);
     return found;
   } catch (const Error& error) {
     if (error.code() == Code::invalid_argument) return std::nullopt;  // the run will say so
-    if (error.code() == Code::unavailable) {
-      const Lock lock(mutex_);
-      if (refused_.size() == kMostRefused) refused_.erase(refused_.begin());
-      refused_.emplace_back(types, error.reason());
-    }
+    if (error.code() == Code::exhausted)
+      throw Error(Code::unavailable, "no memory to look for the mask");
+    if (error.code() == Code::unavailable)
+      remember({types, std::nullopt, std::string(error.reason())});
     throw;
   }
 }

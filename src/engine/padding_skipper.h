@@ -2,7 +2,9 @@
 #pragma once
 
 #include <functional>
+#include <list>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/mutex.h"
@@ -19,8 +21,9 @@ class PaddingSkipper {
 
   PaddingSkipper(bool wanted, Find find) : wanted_(wanted), find_(std::move(find)) {}
 
-  // Of a plan that has been packed for it.
-  void known(PaddingMask mask);
+  // For inputs of these types: found, or of a plan that has been packed for them.
+  void known(std::span<const TensorType> types, PaddingMask mask);
+  std::optional<PaddingMask> known(std::span<const TensorType> types) const;
 
   // None: the call runs with its padding.
   std::optional<Packing> packing(std::span<const Datum> inputs);
@@ -31,17 +34,22 @@ class PaddingSkipper {
   std::string why_not() const;
 
  private:
-  static constexpr std::size_t kMostRefused = 16;
+  static constexpr std::size_t kMost = 2 * Programs::kMost;  // types that are remembered
 
+  struct Seen {
+    InputTypes types;
+    std::optional<PaddingMask> mask;
+    std::string why_not;  // where there is none
+  };
+  std::optional<Seen> seen(std::span<const TensorType> types) const;
+  void remember(Seen what);
   std::optional<PaddingMask> mask_for(const InputTypes& types);
   void say(std::string why);
 
   const bool wanted_;
   const Find find_;
   mutable Mutex mutex_;
-  std::optional<PaddingMask> mask_ GUARDED_BY(mutex_);
-  // Types for which none was found, with the reason.
-  std::vector<std::pair<InputTypes, std::string>> refused_ GUARDED_BY(mutex_);
+  std::list<Seen> seen_ GUARDED_BY(mutex_);  // a model may have another mask for other shapes
   std::string why_not_ GUARDED_BY(mutex_);
 };
 

@@ -128,10 +128,13 @@ Session::Compiled Session::Impl::make(std::span<const TensorType> inputs, bool o
       return {program(*special), ""};
     const std::size_t own = graph.inputs.size();
     const bool packed = inputs.size() == own + Packing::kParts && inputs[own].shape.rank() == 2;
-    SkipPadding skip{.tokens = packed ? inputs[own].shape[1] : 0};
-    Graph made = specialize(graph, packed ? inputs.first(own) : inputs, workers);
+    const std::span<const TensorType> base = packed ? inputs.first(own) : inputs;
+    const std::optional<PaddingMask> mask = packed ? skipper.known(base) : std::nullopt;
+    SkipPadding skip{.tokens = packed ? inputs[own].shape[1] : 0, .proved = mask.has_value()};
+    Graph made = specialize(graph, base, workers);
     std::vector<PassReport> passes =
         optimize(made, &derived, on_gpu ? Backend::cuda : Backend::cpu, packed ? &skip : nullptr);
+    if (mask && *mask != skip.mask) throw Error(Code::unavailable, "another mask is found here");
     const InputTypes taken = inputs_of(made);
     require(std::equal(taken.begin(), taken.end(), inputs.begin(), inputs.end()),
             "types that are not what packing makes of a mask");
@@ -287,9 +290,12 @@ Session::Session(Graph graph, compute::Workers& workers, SessionOptions options)
 Session::Session(Plan plan, compute::Workers& workers, SessionOptions options)
     : Session(std::move(plan.graph), workers, options) {
   impl_->planned = std::move(plan.shapes);
-  for (const Graph& special : impl_->planned)
-    if (const auto mask = mask_of_packed(special, impl_->graph.inputs.size()))
-      impl_->skipper.known(*mask);
+  const std::size_t own = impl_->graph.inputs.size();
+  for (const Graph& special : impl_->planned) {
+    const InputTypes types = inputs_of(special);
+    if (const auto mask = mask_of_packed(special, own))
+      impl_->skipper.known(std::span(types).first(own), *mask);
+  }
   for (cpu::Context::Packed& packed : plan.packed) impl_->context->bring(std::move(packed));
   if (impl_->turn.gpu() != nullptr) impl_->turn.gpu()->bring(std::move(plan.choices));
 }

@@ -73,12 +73,19 @@ bool fits(const Editor& edit, ValueId mask, DType dtype, const Shape& scores) {
   return true;
 }
 
+// Attention stretches its mask itself.
+ValueId before_expand(const Editor& edit, ValueId value) {
+  const NodeId expand = edit.maker(value, "Expand");
+  return expand != kNoNode ? edit.node(expand).inputs[0] : value;
+}
+
 // What the scores get added; kNoValue where nothing is.
 ValueId mask_of(Editor& edit, const Scores& scores) {
   ValueId mask = scores.mask;
   if (scores.hidden != kNoNode) {
     Node where = edit.node(scores.hidden);
     const std::size_t kept = hides(edit, where.inputs[1]) ? 2 : 1;
+    where.inputs[0] = before_expand(edit, where.inputs[0]);
     where.inputs[kept] = edit.add_constant(where.name + "/zero", Tensor::of(0.0f));
     const Shape shape =
         broadcast(edit.type(where.inputs[0]).shape, edit.type(where.inputs[3 - kept]).shape);
@@ -86,9 +93,7 @@ ValueId mask_of(Editor& edit, const Scores& scores) {
     mask = where.outputs[0];
     edit.add(std::move(where));
   }
-  if (const NodeId expand = edit.maker(mask, "Expand"); expand != kNoNode)
-    mask = edit.node(expand).inputs[0];
-  return mask;
+  return before_expand(edit, mask);
 }
 
 // A product with weights and perhaps a bias, and nothing else, for this use alone.

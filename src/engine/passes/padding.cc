@@ -155,7 +155,7 @@ void Packer::change_shape(NodeId id) {
 }  // namespace
 
 int skip_padding(Editor& edit, SkipPadding& how) {
-  const Tokens part(edit);
+  const Tokens part(edit, how.proved);
   const std::vector<ValueId>& inputs = edit.graph().inputs;
   how.mask = {static_cast<std::size_t>(std::ranges::find(inputs, part.mask()) - inputs.begin()),
               part.looks_at_first()};

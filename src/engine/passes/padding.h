@@ -9,7 +9,10 @@ namespace sluice::engine {
 // `tokens` 0: only `mask` is found.
 struct SkipPadding {
   std::int64_t tokens = 0;  // that are left, see packing.h
-  PaddingMask mask{};       // found
+  // That it is a mask was found for these types before, and is not computed again; its number and
+  // what is asked of it are found in any case.
+  bool proved = false;
+  PaddingMask mask{};  // found
 };
 
 // What is computed for each token by itself, and the attention among them, is computed for the

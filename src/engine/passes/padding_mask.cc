@@ -17,7 +17,7 @@ constexpr std::string_view kOfSingleElements[] = {
     "Add", "And", "Cast", "Div", "Equal", "Expand",  "Greater", "Identity",  "Less",  "Max",
     "Min", "Mul", "Neg",  "Not", "Or",    "Reshape", "Sub",     "Unsqueeze", "Where",
 };
-constexpr double kShutOut = -9000;  // as far below, a key weighs nothing
+constexpr float kShutOut = -9000;  // as far below, a key weighs nothing
 
 // The nodes that make a value, makers first; empty where one of them is of another kind.
 std::vector<NodeId> makers_of(const Editor& edit, ValueId value) {
@@ -65,7 +65,7 @@ Tensor computed(const Editor& edit, ValueId value, ValueId input, const std::vec
   for (const NodeId id : makers_of(edit, value)) part.nodes.push_back(edit.node(id));
   compute::Workers workers(1);
   const Interpreter interpreter(part, workers, 1'000'000);
-  return converted(interpreter.run(std::vector<Datum>{mask})[0].tensor, DType::f64);
+  return converted(interpreter.run(std::vector<Datum>{mask})[0].tensor, DType::f32);
 }
 
 // Whether a mask of so many entries is as it has to be for such bits.
@@ -73,7 +73,7 @@ bool shuts_out(const Tensor& mask, const std::vector<bool>& bits, std::int64_t k
                std::int64_t entries) {
   const std::int64_t each = mask.size() / entries;
   for (std::int64_t i = 0; i < mask.size(); ++i) {
-    const double number = mask.values<double>()[static_cast<std::size_t>(i)];
+    const float number = mask.values<float>()[static_cast<std::size_t>(i)];
     const bool token = bits[static_cast<std::size_t>(i / each * keys + i % keys)];
     if (token ? number != 0 : !(number <= kShutOut)) return false;
   }

@@ -9,6 +9,7 @@
 
 #include "engine/encoder_for_tests.h"
 #include "engine/packing.h"
+#include "engine/padding_skipper.h"
 #include "engine/passes/passes.h"
 #include "engine/session.h"
 
@@ -138,8 +139,34 @@ TEST_F(PaddingTest, AttentionThatIsNotAmongTokensAloneKeepsThePadding) {
   EXPECT_THAT(refusal(twisted(EncoderTwist::first_is_seen), inputs),
               HasSubstr("shuts padding out"));
   inputs.push_back(varied({2, 64, 32}, 5));
-  EXPECT_THAT(refusal(twisted(EncoderTwist::keys_of_others), inputs),
-              HasSubstr("not among tokens"));
+  for (const EncoderTwist twist : {EncoderTwist::keys_of_others, EncoderTwist::queries_with_others})
+    EXPECT_THAT(refusal(twisted(twist), inputs), HasSubstr("not among tokens"));
+}
+
+TEST_F(PaddingTest, OtherShapesMayHaveAnotherMask) {
+  int asked = 0;
+  PaddingSkipper skipper(true, [&](std::span<const TensorType> types) {
+    ++asked;
+    if (types[0].shape[0] == 3) throw Error(Code::unavailable, "three are odd");
+    if (types[0].shape[0] == 4) throw Error(Code::exhausted, "four are many");
+    return PaddingMask{types[0].shape[0] == 1 ? 0u : 1u, types[0].shape[0] == 1};
+  });
+  const auto offsets = [&](std::vector<std::int64_t> first, std::vector<std::int64_t> second) {
+    const std::vector<Datum> given{sequences(first, 64)[1], sequences(second, 64)[1]};
+    const auto packing = skipper.packing(given);
+    return packing ? packing->parts[3].values<std::int32_t>()[1] : -1;
+  };
+  for (int time = 0; time < 2; ++time) {
+    EXPECT_EQ(offsets({10}, {20}), 10);
+    EXPECT_EQ(offsets({10, 30}, {20, 30}), 20);
+    EXPECT_EQ(offsets({0}, {20}), -1);  // it looks at the first
+    EXPECT_THAT(skipper.why_not(), HasSubstr("first place"));
+    EXPECT_EQ(offsets({9, 9, 9}, {9, 9, 9}), -1);
+    EXPECT_EQ(skipper.why_not(), "three are odd");
+  }
+  EXPECT_EQ(asked, 3);  // once for each
+  EXPECT_EQ(offsets({9, 9, 9, 9}, {9, 9, 9, 9}), -1);
+  EXPECT_THAT(skipper.why_not(), HasSubstr("no memory"));
 }
 
 TEST_F(PaddingTest, BatchesOfNearlyAsManyTokensRunTheSameProgram) {

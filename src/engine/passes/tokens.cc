@@ -69,8 +69,8 @@ bool is_fused(const Node& node, std::string_view op) {
   return node.domain == kFused && node.op == op;
 }
 
-Tokens::Tokens(const Editor& edit) : edit_(edit) {
-  find_mask();
+Tokens::Tokens(const Editor& edit, bool proved) : edit_(edit) {
+  find_mask(proved);
   grow();
   check_tables();
   find_zeros();
@@ -83,7 +83,7 @@ int Tokens::lead(const Shape& shape) const {
 }
 
 // All attention is among the tokens of one mask.
-void Tokens::find_mask() {
+void Tokens::find_mask(bool proved) {
   std::set<ValueId> masks;
   for (const NodeId id : edit_.nodes()) {
     const Node& node = edit_.node(id);
@@ -96,7 +96,7 @@ void Tokens::find_mask() {
     const ValueId input = only_input_of(edit_, mask);
     const bool same = mask_ == kNoValue || mask_ == input;
     if (input == kNoValue || !same || edit_.type(input).shape.rank() != 2 ||
-        !is_mask_type(edit_.type(input).dtype) || !is_mask_of(edit_, mask, input))
+        !is_mask_type(edit_.type(input).dtype) || (!proved && !is_mask_of(edit_, mask, input)))
       refuse("what shuts padding out of the attention is not one input [batch, length] of 0 and 1");
     mask_ = input;
   }
@@ -157,14 +157,15 @@ std::optional<Takes> Tokens::rows(const Node& node,
   return takes;
 }
 
-// What queries, keys or values are made of.
+// What queries, keys or values are made of, token by token and of nothing else.
 ValueId Tokens::source_of(ValueId value) const {
   for (NodeId id = edit_.maker(value); id != kNoNode; id = edit_.maker(value)) {
     const Node& node = edit_.node(id);
     const bool product = is_fused(node, "Linear") || is_fused(node, "QuantizedLinear");
-    if (!product && !is_one_of(node, kViewsOfTokens) && !is_onnx(node, "QuantizeLinear") &&
-        !is_onnx(node, "DequantizeLinear"))
-      break;
+    const bool other = !is_one_of(node, kViewsOfTokens) && !is_onnx(node, "QuantizeLinear") &&
+                       !is_onnx(node, "DequantizeLinear");
+    if (product ? has_input(node, 3) : other) break;
+    if (!takes(id)) break;
     value = node.inputs[0];
   }
   return value;

@@ -19,8 +19,8 @@ using Takes = std::vector<Take>;
 class Tokens {
  public:
   // Throws unavailable, with the reason, where it is not certain that nobody would see it if
-  // what the part computes for padding were zeros.
-  explicit Tokens(const Editor& edit);
+  // what the part computes for padding were zeros. `proved`: that masks are such is known.
+  Tokens(const Editor& edit, bool proved);
 
   std::int64_t batch() const noexcept { return batch_; }
   std::int64_t length() const noexcept { return length_; }
@@ -39,7 +39,7 @@ class Tokens {
   bool takes_tokens_only(NodeId user, ValueId value) const;
 
  private:
-  void find_mask();
+  void find_mask(bool proved);
   void grow();
   void check_tables() const;
   void find_zeros();
