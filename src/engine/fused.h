@@ -12,7 +12,7 @@
 //              sequences of at most `longest` tokens lie one after the other, each from its offset
 //              to the next; no token sees those of another, and those of no sequence become zeros
 //   Place      x [1, tokens, ...], places i32 [batch, length] -> [batch, length, ...]
-//              token number places[b, l], or zeros where there is none of that number
+//              token number places[b, l], from 0 on, or zeros where that is beyond the last
 //   Norm       x [..., n], residual? [..., n], scale [n], bias? [n]
 //              -> mean 0 and variance 1 of x + residual along the last axis, scaled and shifted;
 //              where a second output is asked for, the first in steps, as Rounding has it

@@ -32,8 +32,6 @@ void PaddingSkipper::say(std::string why) {
   why_not_ = std::move(why);
 }
 
-void PaddingSkipper::failed(std::string why) { say(std::move(why)); }
-
 std::string PaddingSkipper::why_not() const {
   const Lock lock(mutex_);
   return why_not_;

@@ -27,8 +27,8 @@ class PaddingSkipper {
 
   // None: the call runs with its padding.
   std::optional<Packing> packing(std::span<const Datum> inputs);
-  // There is no program without padding for that call.
-  void failed(std::string why);
+  // Why that call runs with its padding all the same.
+  void say(std::string why);
 
   // Why the last call ran with its padding; empty where it did not, or had none.
   std::string why_not() const;
@@ -44,7 +44,6 @@ class PaddingSkipper {
   std::optional<Seen> seen(std::span<const TensorType> types) const;
   void remember(Seen what);
   std::optional<PaddingMask> mask_for(const InputTypes& types);
-  void say(std::string why);
 
   const bool wanted_;
   const Find find_;

@@ -20,11 +20,15 @@ InputTypes inputs_of(const Graph& special) {
   return types;
 }
 
-std::vector<Datum> run_program(const Program& program, std::span<const Datum> inputs) {
+std::vector<Tensor> tensors_of(std::span<const Datum> data) {
   std::vector<Tensor> tensors;
-  for (const Datum& input : inputs) tensors.push_back(input.tensor);
+  for (const Datum& datum : data) tensors.push_back(datum.tensor);
+  return tensors;
+}
+
+std::vector<Datum> run_program(const Program& program, std::span<const Datum> inputs) {
   std::vector<Datum> results;
-  for (Tensor& result : program.run(tensors)) results.emplace_back(std::move(result));
+  for (Tensor& result : program.run(tensors_of(inputs))) results.emplace_back(std::move(result));
   return results;
 }
 
@@ -64,6 +68,7 @@ struct Session::Impl {
   Compiled make(std::span<const TensorType> inputs, bool on_gpu);
   Compiled compiled(Programs& programs, std::span<const TensorType> inputs, bool on_gpu);
   Compiled compiled_now(std::span<const TensorType> inputs);
+  std::optional<std::vector<Datum>> packed(std::span<const Datum> inputs);
   Ready ready(std::span<const Tensor> inputs);
 
   std::vector<Datum> run(std::span<const Datum> inputs);
@@ -173,35 +178,36 @@ Session::Compiled Session::Impl::compiled_now(std::span<const TensorType> inputs
   return compiled(programs, inputs, false);
 }
 
+// The call without its padding; none where it runs as it is.
+std::optional<std::vector<Datum>> Session::Impl::packed(std::span<const Datum> inputs) {
+  const std::optional<Packing> packing = skipper.packing(inputs);
+  if (!packing) return std::nullopt;
+  std::vector<Datum> all(inputs.begin(), inputs.end());
+  all.insert(all.end(), packing->parts.begin(), packing->parts.end());
+  return all;
+}
+
 Session::Ready Session::Impl::ready(std::span<const Tensor> inputs) {
   require(inputs.size() == graph.inputs.size(),
           "the model has " + std::to_string(graph.inputs.size()) + " inputs, not " +
               std::to_string(inputs.size()));
-  std::vector<Datum> data(inputs.begin(), inputs.end());
-  Ready made{.compiled = {}, .inputs = {inputs.begin(), inputs.end()}};
-  if (const auto packing = skipper.packing(data)) {
-    made.inputs.insert(made.inputs.end(), packing->parts.begin(), packing->parts.end());
-    data.insert(data.end(), packing->parts.begin(), packing->parts.end());
-    made.compiled = compiled_now(*types_of(data));
+  const std::vector<Datum> data(inputs.begin(), inputs.end());
+  if (const auto all = packed(data)) {
+    Ready made{.compiled = compiled_now(*types_of(*all)), .inputs = tensors_of(*all)};
     if (made.compiled.program) return made;
-    skipper.failed(made.compiled.why_not);
-    data.resize(inputs.size());
-    made.inputs.resize(inputs.size());
+    skipper.say(made.compiled.why_not);
   }
-  made.compiled = compiled_now(*types_of(data));
-  return made;
+  return {.compiled = compiled_now(*types_of(data)), .inputs = tensors_of(data)};
 }
 
 // ---- how it runs ----------------------------------------------------------------------------
 
 std::vector<Datum> Session::Impl::run_once(Programs& within, std::span<const Datum> inputs,
                                            bool on_gpu) {
-  if (const auto packing = skipper.packing(inputs)) {
-    std::vector<Datum> all(inputs.begin(), inputs.end());
-    all.insert(all.end(), packing->parts.begin(), packing->parts.end());
-    const Compiled made = compiled(within, *types_of(all), on_gpu);
-    if (made.program) return run_program(*made.program, all);
-    skipper.failed(made.why_not);
+  if (const auto all = packed(inputs)) {
+    const Compiled made = compiled(within, *types_of(*all), on_gpu);
+    if (made.program) return run_program(*made.program, *all);
+    skipper.say(made.why_not);
   }
   const Compiled made = compiled(within, *types_of(inputs), on_gpu);
   if (made.program) return run_program(*made.program, inputs);

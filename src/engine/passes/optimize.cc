@@ -1,3 +1,5 @@
+#include <functional>
+
 #include "engine/passes/passes.h"
 
 namespace sluice::engine {
@@ -6,11 +8,11 @@ std::vector<PassReport> optimize(Graph& graph, Derived* derived, Backend backend
                                  SkipPadding* skip) {
   struct Pass {
     std::string_view name;
-    int (*run)(Editor&);  // null: skip_padding
+    std::function<int(Editor&)> run;
     bool for_cuda_alone = false;
   };
   // Large patterns first: what they take is no longer there for the small ones.
-  constexpr Pass kPasses[] = {
+  const Pass passes[] = {
       {"simplify", simplify},
       {"merge equal nodes", merge_equal},
       {"expand constants", expand_constants},
@@ -30,16 +32,15 @@ std::vector<PassReport> optimize(Graph& graph, Derived* derived, Backend backend
       {"pool in steps", pool_in_steps, true},  // the CPU's quick pool is of f32
       {"fuse steps of small numbers", fuse_quantized},
       {"fuse steps of norms", steps_of_norms, true},  // the CPU's quick norm makes one output
-      {"skip padding", nullptr},
+      {"skip padding", [&](Editor& e) { return skip != nullptr ? skip_padding(e, *skip) : 0; }},
       {"fuse elementwise chains", fuse_chains},
   };
   std::vector<PassReport> report;
   Editor edit(graph, derived);
   edit.finish();
-  for (const Pass& pass : kPasses) {
+  for (const Pass& pass : passes) {
     if (pass.for_cuda_alone && backend != Backend::cuda) continue;
-    if (pass.run == nullptr && skip == nullptr) continue;
-    const int changes = pass.run != nullptr ? pass.run(edit) : skip_padding(edit, *skip);
+    const int changes = pass.run(edit);
     edit.finish();
     if (changes > 0) report.push_back({std::string(pass.name), changes});
   }
