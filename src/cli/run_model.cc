@@ -32,6 +32,8 @@ constexpr std::string_view kRunModelExamples =
     "out/\n"
     "  sluice run encoder/ --profile trace.json               a folder with config.json works too\n"
     "  sluice run model.onnx --device cuda --precision fp16\n"
+    "  sluice run encoder/ --input input_ids=ids.npy --input attention_mask=mask.npy "
+    "--skip-padding\n"
     "Open trace.json at ui.perfetto.dev or chrome://tracing. What was compiled is kept in the "
     "cache\n"
     "folder (engine.plans), so that the next start is quick.";
