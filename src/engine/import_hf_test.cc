@@ -10,6 +10,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "engine/encoder_for_tests.h"
 #include "engine/session.h"
 #include "formats/safetensors/build_for_tests.h"
 
@@ -192,6 +193,12 @@ class Plain {
 
 // ---- folders ---------------------------------------------------------------------
 
+Tensor typed_zeros(const Shape& shape) {
+  const Tensor made(DType::i64, shape);
+  for (std::int64_t& x : made.values<std::int64_t>()) x = 0;
+  return made;
+}
+
 class ImportHfTest : public ::testing::Test {
  protected:
   void SetUp() override { fs::create_directories(folder_); }
@@ -301,6 +308,30 @@ TEST_F(ImportHfTest, ADistilBertInSeveralFilesWithoutPrefixGivesTheSame) {
   const Session session(import_model(folder_), workers);
   const auto out = session.run(std::vector<Datum>{ids_, mask_});
   expect_near(out[0].tensor, Plain(kDistil, weights).encode(first_, {}, counted_, all_), 0, all_);
+}
+
+TEST_F(ImportHfTest, PaddingOfAnyOfThemCanBeSkipped) {
+  for (const std::string type : {"bert", "roberta", "distilbert"}) {
+    SCOPED_TRACE(type);
+    Names names = type == "distilbert" ? kDistil : kBert;
+    if (type == "roberta") names.prefix = "roberta.";
+    write("model.safetensors",
+          safetensors::file_of(random_weights(names, type == "distilbert" ? 0 : 1, false)));
+    config(type, type == "distilbert" ? "" : R"(,"type_vocab_size":1,"pad_token_id":1)");
+    compute::Workers workers(1);
+    const Graph graph = import_model(folder_);
+    const Session plain(graph, workers), packed(graph, workers, {.skip_padding = true});
+    std::vector<Tensor> inputs = sequences({12, 5, 1, 7, 12, 3, 9, 2}, 12);
+    for (std::int64_t& id : inputs[0].values<std::int64_t>()) id %= kWords;
+    for (std::size_t i = inputs.size(); i < graph.inputs.size(); ++i)
+      inputs.push_back(typed_zeros(inputs[0].shape()));
+    EXPECT_GT(packed.ready(inputs).inputs.size(), inputs.size()) << packed.padding_kept();
+    const std::vector<Datum> given(inputs.begin(), inputs.end());
+    const Tensor got = packed.run(given)[0].tensor,
+                 want = without_padding(plain.run(given)[0].tensor, inputs[1]);
+    for (std::size_t i = 0; i < want.values<float>().size(); ++i)
+      ASSERT_EQ(got.values<float>()[i], want.values<float>()[i]) << i;
+  }
 }
 
 TEST_F(ImportHfTest, OtherModelsAreRefusedWithTheWayOut) {

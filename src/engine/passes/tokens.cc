@@ -72,8 +72,9 @@ bool is_fused(const Node& node, std::string_view op) {
 Tokens::Tokens(const Editor& edit, bool proved) : edit_(edit) {
   find_mask(proved);
   grow();
-  check_tables();
+  follow_attention();
   find_zeros();
+  shrink();
   check_ends();
 }
 
@@ -256,16 +257,16 @@ bool Tokens::takes_tokens_only(NodeId user, ValueId value) const {
 
 // Tokens too many are copies of one, but what comes of attention is zero for them, which may be no
 // row of a table.
-void Tokens::check_tables() const {
-  std::set<ValueId> seen;  // that depend on attention
+void Tokens::follow_attention() {
   for (const NodeId id : edit_.nodes()) {
     if (!has(id)) continue;
     const Node& node = edit_.node(id);
-    const auto depends = [&](ValueId value) { return seen.contains(value); };
+    const auto depends = [&](ValueId value) { return behind_.contains(value); };
     if (is_onnx(node, "Gather") && depends(node.inputs[1]))
       refuse(describe(node) + " takes rows by what attention makes");
     if (is_fused(node, "Attention") || std::ranges::any_of(node.inputs, depends))
-      seen.insert(node.outputs.begin(), node.outputs.end());
+      for (const ValueId value : node.outputs)
+        if (value != kNoValue) behind_.insert(value);
   }
 }
 
@@ -294,16 +295,38 @@ bool Tokens::picks_first(const Node& node) const {
          (!has_input(node, 4) || is(4, 1));
 }
 
+// Whether one that is not of the part may look at what is computed for padding.
+bool Tokens::minds_zeros(NodeId user, ValueId value) const {
+  if (takes_tokens_only(user, value) || zero_.contains(value)) return false;
+  return lead(edit_.type(value).shape) != 2 || !picks_first(edit_.node(user));
+}
+
+// What is computed before any attention may as well be computed for all places, where somebody
+// wants it so: where tokens are counted, say.
+void Tokens::shrink() {
+  const std::vector<NodeId> all = edit_.nodes();
+  for (auto id = all.rbegin(); id != all.rend(); ++id) {  // whoever uses it first
+    if (!has(*id) || is_fused(edit_.node(*id), "Attention")) continue;
+    for (const ValueId value : edit_.node(*id).outputs) {
+      if (value == kNoValue || behind_.contains(value)) continue;
+      const std::vector<NodeId>& users = edit_.users(value);
+      if (std::ranges::any_of(users, [&](NodeId user) { return minds_zeros(user, value); })) {
+        nodes_.erase(*id);
+        break;
+      }
+    }
+  }
+}
+
 void Tokens::check_ends() {
   for (const auto& [id, takes] : nodes_)
     for (const ValueId value : edit_.node(id).outputs) {
-      if (value == kNoValue || zero_.contains(value)) continue;
-      const bool whole = lead(edit_.type(value).shape) == 2;
+      if (value == kNoValue) continue;
       for (const NodeId user : edit_.users(value)) {
-        if (takes_tokens_only(user, value)) continue;
-        if (!whole || !picks_first(edit_.node(user)))
+        if (minds_zeros(user, value))
           refuse(describe(edit_.node(user)) + " may look at what is computed for padding");
-        looks_at_first_ = true;
+        const bool inside = takes_tokens_only(user, value) || zero_.contains(value);
+        if (!inside) looks_at_first_ = true;
       }
     }
 }

@@ -41,8 +41,10 @@ class Tokens {
  private:
   void find_mask(bool proved);
   void grow();
-  void check_tables() const;
+  void follow_attention();
   void find_zeros();
+  bool minds_zeros(NodeId user, ValueId value) const;
+  void shrink();
   void check_ends();
   std::optional<Take> stretched(ValueId value, const Shape& out) const;
   std::optional<Takes> elements(const Node& node) const;
@@ -59,7 +61,8 @@ class Tokens {
   std::int64_t batch_ = 0, length_ = 0;
   ValueId mask_ = kNoValue;
   std::map<NodeId, Takes> nodes_;
-  std::set<ValueId> zero_;  // where there is no token
+  std::set<ValueId> behind_;  // that depend on attention
+  std::set<ValueId> zero_;    // where there is no token
   bool looks_at_first_ = false;
 };
 
