@@ -62,6 +62,8 @@ struct Wanted {
   // then the lease lives by its heartbeat alone. The transport checks it and sets `holder`.
   std::optional<std::int64_t> named_pid;
   Holder holder;
+  std::string peer;             // who asks: "key:NAME", "uid:N" or "addr:A"; empty: unknown
+  std::string idempotency_key;  // a retry with the same one gets the same lease; empty: none
 };
 
 struct Part {

@@ -30,7 +30,6 @@ using watch::Transaction;
 
 namespace {
 
-constexpr std::int64_t kVersion = 3;
 constexpr std::int64_t kApplication = 0x536c6c73;  // "Slls": marks our files
 constexpr std::size_t kMostFootprints = 4096;      // agents and model types
 constexpr int kForgetAtOnce = 256;
@@ -72,8 +71,8 @@ void settle_schema(Database& db) {
   if (const auto verdict = db.text("PRAGMA quick_check(1)"); verdict != "ok")
     throw Error(Code::internal, "it is damaged: " + verdict.substr(0, verdict.find('\n')));
   if (version == 0) db.run(kCreateTables);
-  if (version == 1) db.run(kFromVersion1);
-  if (version == 1 || version == 2) db.run(kFromVersion2);
+  for (auto v = version; v > 0 && v < kVersion; ++v)
+    db.run(kMigrations[static_cast<std::size_t>(v - 1)]);
   db.run(fmt::format("PRAGMA user_version={}; PRAGMA application_id={}", kVersion, kApplication));
   all.commit();
 }

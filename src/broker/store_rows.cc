@@ -125,6 +125,8 @@ Wanted wanted_from(const watch::Statement& row) {
   w.holder.pid = row.number(19);
   w.holder.start_time = bits(row.number(20));
   w.holder.uid = row.number(21);
+  w.peer = name("peer", row.text(34));
+  w.idempotency_key = name("idempotency_key", row.text(35));
   return w;
 }
 
@@ -138,7 +140,7 @@ void bind_lease(watch::Statement& s, const Lease& l, const Moment& at) {
   s.bind(wall_ms(l.asked_at, at)).bind(wall_ms(l.granted_at, at)).bind(wall_ms(l.expires_at, at));
   s.bind(wall_ms(l.yield_by, at)).bind(wall_ms(l.ended_at, at)).bind(whole(l.yields_to));
   s.bind(wall_ms(l.yield_asked_at, at)).bind(wall_ms(l.yield_freed_at, at));
-  s.bind(whole(l.yield_kept));
+  s.bind(whole(l.yield_kept)).bind(l.wanted.peer).bind(l.wanted.idempotency_key);
 }
 
 Lease lease_from(const watch::Statement& row, const Moment& at) {

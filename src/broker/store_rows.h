@@ -1,6 +1,8 @@
 // A lease as a row of the store, and back.
 #pragma once
 
+#include <cstdint>
+#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,22 +28,26 @@ inline constexpr const char* kCreateTables =
     "  granted_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL, yield_by_ms INTEGER NOT NULL,"
     "  ended_ms INTEGER NOT NULL, yields_to INTEGER NOT NULL,"
     "  yield_asked_ms INTEGER NOT NULL DEFAULT 0, yield_freed_ms INTEGER NOT NULL DEFAULT 0,"
-    "  yield_kept INTEGER NOT NULL DEFAULT 0);"
+    "  yield_kept INTEGER NOT NULL DEFAULT 0, peer TEXT NOT NULL DEFAULT '',"
+    "  idempotency_key TEXT NOT NULL DEFAULT '');"
     "CREATE INDEX leases_by_end ON leases(ended_ms) WHERE ended_ms > 0;"
     "CREATE TABLE footprints(agent TEXT NOT NULL, model_type TEXT NOT NULL,"
     "  runs TEXT NOT NULL, at_ms INTEGER NOT NULL, PRIMARY KEY(agent, model_type)) WITHOUT ROWID;"
     "CREATE TABLE state(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;";
 
-// What the first and the second version of the file lack.
-inline constexpr const char* kFromVersion1 =
+// kMigrations[v - 1] turns version v of the file into v + 1. A new file has the last version.
+inline constexpr const char* kMigrations[] = {
     "ALTER TABLE leases ADD COLUMN yield_asked_ms INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE leases ADD COLUMN yield_freed_ms INTEGER NOT NULL DEFAULT 0;";
-inline constexpr const char* kFromVersion2 =
-    "ALTER TABLE leases ADD COLUMN yield_kept INTEGER NOT NULL DEFAULT 0;";
+    "ALTER TABLE leases ADD COLUMN yield_freed_ms INTEGER NOT NULL DEFAULT 0;",
+    "ALTER TABLE leases ADD COLUMN yield_kept INTEGER NOT NULL DEFAULT 0;",
+    "ALTER TABLE leases ADD COLUMN peer TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE leases ADD COLUMN idempotency_key TEXT NOT NULL DEFAULT '';",
+};
+inline constexpr std::int64_t kVersion = std::int64_t{1} + std::size(kMigrations);
 
 inline constexpr const char* kSaveLease =
     "INSERT OR REPLACE INTO leases VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
-    " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 
 void bind_lease(watch::Statement& statement, const Lease& lease, const Moment& at);
 

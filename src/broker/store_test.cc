@@ -35,6 +35,7 @@ Lease lease(LeaseId id, State state = State::held) {
   l.wanted.linked = true, l.wanted.spread = Spread::spread;
   l.wanted.ttl = Seconds(2.5), l.wanted.wait = Seconds(7), l.wanted.client_limits = true;
   l.wanted.holder = {4711, 99, 1000, 5};
+  l.wanted.peer = "key:team 'a'", l.wanted.idempotency_key = "retry-7";
   l.state = state;
   l.parts = {{"GPU-0", 8 * kGb}, {"AMD-0000:03:00.0", 8 * kGb}};
   l.enforcement = Enforcement::client;
@@ -45,6 +46,10 @@ Lease lease(LeaseId id, State state = State::held) {
   if (state == State::ended) l.ending = Ending::released, l.ended_at = at(-1);
   return l;
 }
+
+// Version 3 had no columns for them.
+constexpr const char* kWithoutPeers =
+    "ALTER TABLE leases DROP COLUMN peer; ALTER TABLE leases DROP COLUMN idempotency_key";
 
 void write(Store& store, const std::vector<Lease>& leases, const Moment& when = kNow) {
   std::vector<const Lease*> rows;
@@ -88,6 +93,7 @@ TEST_F(StoreTest, AFileOfTheFirstVersionIsTakenOver) {
   write(*std::make_unique<Store>(options), {lease(7), lease(8, State::ended)});
   {
     watch::Database old(path, false);
+    old.run(kWithoutPeers);
     old.run(
         "ALTER TABLE leases DROP COLUMN yield_kept; ALTER TABLE leases DROP COLUMN yield_asked_ms;"
         "ALTER TABLE leases DROP COLUMN yield_freed_ms; PRAGMA user_version=1");
@@ -105,6 +111,7 @@ TEST_F(StoreTest, AFileOfTheSecondVersionIsTakenOverWithWhatItSaysOfPreemptions)
   write(*std::make_unique<Store>(options), {lease(7), lease(8, State::ended)});
   {
     watch::Database old(path, false);
+    old.run(kWithoutPeers);
     old.run("ALTER TABLE leases DROP COLUMN yield_kept; PRAGMA user_version=2");
   }
   {
@@ -114,7 +121,25 @@ TEST_F(StoreTest, AFileOfTheSecondVersionIsTakenOverWithWhatItSaysOfPreemptions)
     EXPECT_EQ(store.find(8, kNow)->yield_kept, 0U);
     write(store, {lease(9, State::ended)});
   }
-  EXPECT_EQ(Store(options).find(9, kNow)->yield_kept, kGb);  // and the next one finds version 3
+  EXPECT_EQ(Store(options).find(9, kNow)->yield_kept, kGb);  // and the next one finds the newest
+}
+
+TEST_F(StoreTest, AFileOfTheThirdVersionIsTakenOverAndItsLeasesHaveNoPeer) {
+  write(*std::make_unique<Store>(options), {lease(7)});
+  {
+    watch::Database old(path, false);
+    old.run(kWithoutPeers);
+    old.run("PRAGMA user_version=3");
+  }
+  {
+    Store store(options);
+    const auto loaded = store.load(kNow);
+    ASSERT_THAT(ids(loaded.leases), ElementsAre(7));
+    EXPECT_EQ(loaded.leases[0].wanted.peer, "");
+    EXPECT_EQ(loaded.leases[0].wanted.idempotency_key, "");
+    write(store, {lease(8)});
+  }
+  EXPECT_EQ(Store(options).find(8, kNow)->wanted.idempotency_key, "retry-7");
 }
 
 TEST_F(StoreTest, ALeaseComesBackAsItWas) {
@@ -140,6 +165,8 @@ TEST_F(StoreTest, ALeaseComesBackAsItWas) {
   EXPECT_EQ(after.wanted.on_unavailable, OnUnavailable::wait);
   EXPECT_TRUE(after.wanted.client_limits);
   EXPECT_EQ(after.wanted.holder, (Holder{4711, 99, 1000, 0}));  // connections do not survive
+  EXPECT_EQ(after.wanted.peer, "key:team 'a'");
+  EXPECT_EQ(after.wanted.idempotency_key, "retry-7");
   EXPECT_EQ(after.state, State::held);
   EXPECT_EQ(after.enforcement, Enforcement::client);
   EXPECT_EQ(after.yield_asked_at, before.yield_asked_at);
