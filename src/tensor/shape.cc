@@ -64,10 +64,13 @@ std::int64_t checked_size(std::span<const std::int64_t> dims) {
   std::int64_t product = 1;
   bool empty = false;
   for (const std::int64_t dim : dims) {
-    require(dim >= 0, "a dimension of " + std::to_string(dim));
-    if (dim == 0) empty = true;
-    require(empty || product <= kMost / dim, "more elements than memory can hold");
-    if (!empty) product *= dim;
+    if (dim < 0) throw Error(Code::invalid_argument, "a dimension of " + std::to_string(dim));
+    if (dim == 0) {
+      empty = true;
+      continue;
+    }
+    require(product <= kMost / dim, "more elements than memory can hold");
+    product *= dim;
   }
   return empty ? 0 : product;
 }

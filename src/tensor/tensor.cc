@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "device/cgroup.h"
 #include "memory/adaptors.h"
+#include "tensor/byte_size.h"
 
 namespace sluice {
 namespace {
@@ -57,8 +58,9 @@ struct Block {
 };
 
 struct Strings {
-  explicit Strings(std::size_t count)
-      : room(current_memory(), count * sizeof(std::string)), values(count) {}
+  explicit Strings(const Shape& shape)
+      : room(current_memory(), byte_size(shape, sizeof(std::string))),
+        values(static_cast<std::size_t>(shape.size())) {}
 
   Block room;  // not used: it makes strings count
   std::vector<std::string> values;
@@ -75,14 +77,15 @@ std::shared_ptr<memory::Allocator> limited_memory(std::size_t most) {
   return std::make_shared<Limited>(most);
 }
 
+// bytes() need not check again what is checked here and in view().
 Tensor::Tensor(DType dtype, const Shape& shape) : shape_(shape), dtype_(dtype) {
-  const auto count = static_cast<std::size_t>(checked_size(shape.dims()));
+  const std::size_t size = byte_size(shape, dtype);
   if (dtype == DType::string) {
-    const auto strings = std::make_shared<Strings>(count);
+    const auto strings = std::make_shared<Strings>(shape);
     data_ = strings->values.data();
     keep_ = strings;
   } else {
-    const auto block = std::make_shared<Block>(current_memory(), count * sluice::bytes(dtype));
+    const auto block = std::make_shared<Block>(current_memory(), size);
     data_ = block->bytes.data();
     keep_ = block;
   }
@@ -90,6 +93,7 @@ Tensor::Tensor(DType dtype, const Shape& shape) : shape_(shape), dtype_(dtype) {
 
 Tensor Tensor::view(DType dtype, const Shape& shape, void* data, std::shared_ptr<const void> keep) {
   Tensor tensor;
+  (void)byte_size(shape, dtype);  // throws where it does not fit
   tensor.dtype_ = dtype;
   tensor.shape_ = shape;
   tensor.data_ = data;

@@ -8,6 +8,7 @@
 #include "base/utf8.h"
 #include "formats/map.h"
 #include "formats/npy/npy_header.h"
+#include "tensor/byte_size.h"
 
 namespace sluice::npy {
 namespace {
@@ -23,6 +24,7 @@ namespace fs = std::filesystem;
 template <class Body>
 void from_fortran(const Shape& shape, Body&& body) {
   const int rank = shape.rank();
+  if (shape.size() == 0) return;
   std::array<std::int64_t, kMostDims> step{}, at{};
   std::int64_t stride = 1;
   for (int axis = 0; axis < rank; ++axis) {
@@ -159,13 +161,11 @@ std::string format_texts(const Tensor& tensor) {
 Tensor parse(std::string_view bytes, const std::shared_ptr<const void>& keep) {
   const Header header = read_header(bytes);
   const Shape shape{std::span<const std::int64_t>(header.shape)};
-  const auto count = static_cast<std::size_t>(checked_size(header.shape));
   const std::size_t have = bytes.size() - header.begin, width = header.element_bytes();
-  const bool fits = width == 0 ? count == 0 : count <= have / width && count * width == have;
-  if (!fits)
+  const std::size_t want = byte_size(shape, width);
+  if (want != have || (width == 0 && shape.size() > 0))  // texts of no letters: any number of them
     refuse(std::to_string(have) + " bytes of data for a shape of " + to_string(shape) + " with " +
-           std::to_string(width) + " bytes to an element" +
-           (count * width > have ? ": it is cut off" : ""));
+           std::to_string(width) + " bytes to an element" + (want > have ? ": it is cut off" : ""));
   const char* const from = bytes.data() + header.begin;
   const bool in_place =
       header.kind != 'S' && header.kind != 'U' && header.kind != 'b' && header.order != '>' &&

@@ -144,6 +144,16 @@ TEST(NpyTest, HostileHeadersCostNothing) {
               HasSubstr("something else than Unicode"));
 }
 
+TEST(NpyTest, SizesThatWrapAroundAreRefused) {
+  EXPECT_THAT(refusal(array_of("<i8", "(288230376151711745,)", "12345678")), HasSubstr("cut off"));
+  EXPECT_THAT(refusal(array_of("<i8", "(2305843009213693953,)", "12345678")), HasSubstr("memory"));
+  EXPECT_THAT(refusal(array_of("|u1", "(4294967296, 4294967296)", "")), HasSubstr("memory"));
+  EXPECT_THAT(refusal(array_of("<U16777216", "(549755813889,)", "")), HasSubstr("memory"));
+  EXPECT_THAT(refusal(array_of("<U0", "(1000000,)", "")), HasSubstr("0 bytes of data"));
+  EXPECT_THAT(refusal(array_of("<f4", "(4611686018427387904, 8, 0)", "", true)),
+              HasSubstr("memory"));
+}
+
 TEST(NpyTest, FilesAreNamedInErrors) {
   const fs::path file = fs::temp_directory_path() / ("npy-test-" + std::to_string(::getpid()));
   write(file, Tensor::of<float>(2.5f));

@@ -92,6 +92,28 @@ TEST(OnnxReadTest, DataThatDoesNotFitItsShapeIsRefusedByName) {
   EXPECT_THAT(refusal_of_model(model(Message().message(5, unknown))), HasSubstr("element type 99"));
 }
 
+// The number of bits of each wraps around to that of the data.
+TEST(OnnxReadTest, SizesThatWrapAroundAreRefusedByName) {
+  struct Case {
+    std::vector<std::int64_t> dims;
+    DType dtype;
+    std::string_view data;
+  };
+  const std::int64_t k58 = std::int64_t{1} << 58;
+  for (const Case& c :
+       {Case{{k58 + 1}, DType::i64, "12345678"}, Case{{1 << 29, 1 << 29}, DType::f64, ""},
+        Case{{(std::int64_t{1} << 59) + 1}, DType::f32, "1234"},
+        Case{{(std::int64_t{1} << 60) + 2}, DType::f16, "1234"},
+        Case{{std::int64_t{1} << 62}, DType::i4, ""}, Case{{1ll << 32, 1ll << 32}, DType::u8, ""},
+        Case{{(std::int64_t{1} << 57) + 1}, DType::c128, "0123456789abcdef"}}) {
+    Message tensor;
+    for (const std::int64_t dim : c.dims) tensor.integer(1, dim);
+    tensor.integer(2, static_cast<int>(c.dtype)).bytes(8, "lies").bytes(9, c.data);
+    EXPECT_THAT(refusal_of_model(model(Message().message(5, tensor))), HasSubstr("tensor 'lies': "))
+        << to_string(c.dtype);
+  }
+}
+
 TEST(OnnxReadTest, GraphsNestedWithoutEndAreRefused) {
   Message graph;
   for (int i = 0; i < 100; ++i) {

@@ -6,6 +6,7 @@
 #include "formats/map.h"
 #include "formats/onnx/parts.h"
 #include "formats/onnx/wire.h"
+#include "tensor/byte_size.h"
 
 namespace sluice::onnx {
 namespace {
@@ -38,10 +39,6 @@ void unpack(std::string_view packed, Tensor& into) {
     case DType::i2: return unpack<Int2>(packed, into, 2);
     default: break;
   }
-}
-
-std::size_t bytes_in_file(DType type, std::int64_t count) {
-  return (static_cast<std::size_t>(count) * static_cast<std::size_t>(bits(type)) + 7) / 8;
 }
 
 // One element's bits in an int32 or uint64 of the typed lists, cut to its width.
@@ -149,7 +146,7 @@ std::string_view external_bytes(const TensorFields& t, Source& source,
 
 Tensor from_raw(const TensorFields& t, const Shape& shape, std::string_view raw,
                 const std::shared_ptr<const void>& keep) {
-  if (raw.size() != bytes_in_file(t.dtype, shape.size()))
+  if (raw.size() != packed_byte_size(t.dims, t.dtype))
     refuse(std::to_string(raw.size()) + " bytes of data for " + std::string(to_string(t.dtype)) +
            to_string(shape));
   const std::size_t width = bytes(t.dtype);
@@ -177,7 +174,7 @@ void need_count(std::size_t have, std::size_t want, const TensorFields& t, const
 void fill_bytes(const TensorFields& t, const Shape& shape, Tensor& tensor) {
   const auto count = static_cast<std::size_t>(shape.size());
   if (bits(t.dtype) < 8) {
-    need_count(t.integers.size(), bytes_in_file(t.dtype, shape.size()), t, shape);
+    need_count(t.integers.size(), packed_byte_size(t.dims, t.dtype), t, shape);
     std::string packed;
     for (const std::int64_t value : t.integers) packed.push_back(static_cast<char>(value));
     return unpack(packed, tensor);
@@ -217,8 +214,8 @@ Tensor from_lists(const TensorFields& t, const Shape& shape) {
     }
     default: {
       // Checked before it is made: what a file claims costs nothing.
-      need_count(t.integers.size(),
-                 bits(t.dtype) < 8 ? bytes_in_file(t.dtype, shape.size()) : count, t, shape);
+      need_count(t.integers.size(), bits(t.dtype) < 8 ? packed_byte_size(t.dims, t.dtype) : count,
+                 t, shape);
       Tensor tensor(t.dtype, shape);
       fill_bytes(t, shape, tensor);
       return tensor;
@@ -227,7 +224,7 @@ Tensor from_lists(const TensorFields& t, const Shape& shape) {
 }
 
 Tensor make_tensor(const TensorFields& t, Source& source) {
-  checked_size(t.dims);
+  (void)byte_size(t.dims, t.dtype);  // it fits, and so does all that is computed of it below
   const Shape shape{std::span<const std::int64_t>(t.dims)};
   if (t.outside) {
     std::shared_ptr<const void> keep;

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "formats/map.h"
+#include "tensor/byte_size.h"
 
 namespace sluice::safetensors {
 namespace {
@@ -140,19 +141,18 @@ Tensor tensor_of(const Entry& entry, std::string_view data,
   const auto end = static_cast<std::size_t>(entry.offsets[1]);
   if (begin > end || end > data.size()) refuse("its data is outside of the file");
   const Shape shape{std::span<const std::int64_t>(*entry.shape)};
-  const auto count = static_cast<std::size_t>(checked_size(*entry.shape));
-  const std::size_t width = bytes(entry.dtype);
-  if (count > data.size() || count * width != end - begin)
+  if (byte_size(shape, entry.dtype) != end - begin)
     refuse(std::to_string(end - begin) + " bytes of data for " +
            std::string(to_string(entry.dtype)) + to_string(shape));
   const char* const from = data.data() + begin;
   if (entry.dtype != DType::boolean &&
-      reinterpret_cast<std::uintptr_t>(from) % std::min<std::size_t>(width, 8) == 0)
+      reinterpret_cast<std::uintptr_t>(from) % std::min<std::size_t>(bytes(entry.dtype), 8) == 0)
     return Tensor::view(entry.dtype, shape, const_cast<char*>(from), keep);
   Tensor copy(entry.dtype, shape);
   if (entry.dtype == DType::boolean)  // any byte may stand there; a bool is 0 or 1
-    std::transform(from, from + count, copy.values<bool>().begin(), [](char c) { return c != 0; });
-  else if (count > 0)
+    std::transform(from, from + copy.bytes(), copy.values<bool>().begin(),
+                   [](char c) { return c != 0; });
+  else if (copy.bytes() > 0)
     std::memcpy(copy.data(), from, copy.bytes());
   return copy;
 }

@@ -77,6 +77,12 @@ TEST(SafetensorsTest, HeadersThatSayTooMuchAreRefused) {
   EXPECT_THAT(refusal_of_file(
                   entry(R"("dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4])")),
               HasSubstr("more elements than memory"));
+  EXPECT_THAT(
+      refusal_of_file(entry(R"("dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,4])")),
+      HasSubstr("tensor 'x': more elements than memory"));
+  EXPECT_THAT(
+      refusal_of_file(entry(R"("dtype":"I64","shape":[288230376151711745],"data_offsets":[0,4])")),
+      HasSubstr("tensor 'x': 4 bytes of data for i64[288230376151711745]"));
   EXPECT_THAT(refusal_of_file(entry(R"("dtype":"F32","shape":[1],"data_offsets":[4,0])")),
               HasSubstr("outside of the file"));
   EXPECT_THAT(refusal_of_file(entry(R"("dtype":"F32","shape":[-1],"data_offsets":[0,4])")),

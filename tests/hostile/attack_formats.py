@@ -1,0 +1,91 @@
+"""Damaged and lying files: models, plans, arrays. Each must be refused by name, with exit code 2
+and no crash; what a file claims must cost nothing."""
+import json, os, pathlib, struct, subprocess, sys, tempfile, unittest
+
+import onnx_write as onnx
+from hostile.case import within
+
+SLUICE = sys.argv[1]
+WRAPS = (1 << 58) + 1  # of 64 bits each: 64 bits more than 2^64
+
+
+def raw_tensor(name, dtype, shape, raw):
+    return (b"".join(onnx.integer(1, d) for d in shape) + onnx.integer(2, onnx.TYPES[dtype]) +
+            onnx.data(8, name) + onnx.data(9, raw))
+
+
+def safetensors(entries, data):
+    header = json.dumps(entries).encode()
+    return struct.pack("<Q", len(header)) + header + data
+
+
+class FileCase(unittest.TestCase):
+    def setUp(self):
+        kept = tempfile.TemporaryDirectory()
+        self.addCleanup(kept.cleanup)
+        self.folder = pathlib.Path(kept.name)
+
+    def start(self, *arguments, **more):
+        return subprocess.Popen([SLUICE, *map(str, arguments)], stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True,
+                                env=os.environ | {"XDG_CACHE_HOME": str(self.folder / "cache")},
+                                **more)
+
+    def sluice(self, *arguments, code=0):
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=within(30))
+        self.assertEqual(process.returncode, code, err + out)
+        return out if code == 0 else err
+
+    def write(self, name, content):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        return path
+
+    def adder(self, weight, dtype="int64", shape=(1,)):
+        """y = x + w."""
+        return self.write("model.onnx", onnx.model(
+            [onnx.node("Add", ["x", "w"], ["y"])], [onnx.value("x", dtype, shape)],
+            [onnx.value("y", dtype, ["n"])], [weight]))
+
+
+class SizesThatLie(FileCase):
+    def refused(self, path, name):
+        for command in (("run",), ("model", "inspect"), ("compile", "-o", self.folder / "x.plan")):
+            said = self.sluice(*command, path, code=2)
+            self.assertIn(f"tensor '{name}'", said)
+
+    def test_a_tensor_whose_bits_wrap_around(self):
+        self.refused(self.adder(raw_tensor("w", "int64", [WRAPS], b"12345678")), "w")
+        self.refused(self.adder(raw_tensor("w", "float64", [1 << 29, 1 << 29], b"")), "w")
+
+    def test_a_negative_dimension(self):
+        self.refused(self.adder(raw_tensor("w", "int64", [(1 << 64) - 1], b"")), "w")
+
+    def test_external_data_shorter_than_its_tensor(self):
+        self.write("weights", b"12345678")
+        for length in ({}, {"length": "8"}, {"length": str(1 << 63)}):
+            entries = {"location": "weights", **length}
+            tensor = (onnx.integer(1, WRAPS) + onnx.integer(2, 7) + onnx.data(8, "w") +
+                      b"".join(onnx.data(13, onnx.data(1, k) + onnx.data(2, v))
+                               for k, v in entries.items()) + onnx.integer(14, 1))
+            self.refused(self.adder(tensor), "w")
+
+    def test_safetensors_that_claim_more_than_they_hold(self):
+        self.write("bert/config.json", json.dumps({
+            "model_type": "bert", "hidden_size": 4, "num_hidden_layers": 1,
+            "num_attention_heads": 1, "intermediate_size": 4, "max_position_embeddings": 4,
+            "vocab_size": 4}).encode())
+        for dtype, shape in (("I64", [WRAPS]), ("F32", [1 << 32, 1 << 32]), ("F32", [3])):
+            self.write("bert/model.safetensors", safetensors(
+                {"e": {"dtype": dtype, "shape": shape, "data_offsets": [0, 8]}}, b"12345678"))
+            self.refused(self.folder / "bert", "e")
+
+    def test_an_array_that_claims_more_than_it_holds(self):
+        model = self.adder(raw_tensor("w", "int64", [1], b"12345678"))
+        for shape in (f"({WRAPS},)", "(2305843009213693953,)", "(-1,)"):
+            text = f"{{'descr': '<i8', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+            array = self.write("x.npy", b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text +
+                               b"12345678")
+            self.assertIn("x.npy", self.sluice("run", model, "--input", f"x={array}", code=2))
