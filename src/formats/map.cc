@@ -9,26 +9,63 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "formats/leased_map.h"
 
 namespace sluice {
+namespace {
+
+constexpr std::size_t kSmall = 1u << 20;  // quicker copied than leased and mapped
+
+struct stat facts_of(int fd) {
+  struct stat facts {};
+  ::fstat(fd, &facts);
+  return facts;
+}
+
+bool same(const timespec& a, const timespec& b) {
+  return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+// The copy of a file that may be written to meanwhile.
+const void* whole_copy(int fd, const struct stat& before) {
+  const auto size = static_cast<std::size_t>(before.st_size);
+  void* const at = copy_of_file(fd, size);
+  const struct stat after = facts_of(fd);
+  if (after.st_size == before.st_size && same(after.st_mtim, before.st_mtim) &&
+      same(after.st_ctim, before.st_ctim))
+    return at;
+  ::munmap(at, size);
+  throw Error(Code::exhausted, "it was written to while it was read");
+}
+
+}  // namespace
 
 std::string_view map_file(const std::filesystem::path& file, std::shared_ptr<const void>& keep) {
+  const auto fail = [&](Code code, std::string_view why) {
+    return Error(code, "cannot open '" + file.string() + "': " + std::string(why));
+  };
+  std::error_code error;
+  if (std::filesystem::exists(file, error) && !std::filesystem::is_regular_file(file, error))
+    throw fail(Code::invalid_argument, "it is not a file");  // to open a pipe would wait
   const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0)
-    throw Error(Code::not_found, "cannot open '" + file.string() + "': " + std::strerror(errno));
-  struct stat facts {};
-  if (::fstat(fd, &facts) != 0 || !S_ISREG(facts.st_mode)) {
-    ::close(fd);
-    throw Error(Code::invalid_argument, "'" + file.string() + "' is not a file");
-  }
+  if (fd < 0) throw fail(Code::not_found, std::strerror(errno));
+  const auto close = [](const int* open) { ::close(*open); };
+  std::unique_ptr<const int, decltype(close)> open(&fd, close);
+  const struct stat facts = facts_of(fd);
+  if (!S_ISREG(facts.st_mode)) throw fail(Code::invalid_argument, "it is not a file");
   const auto size = static_cast<std::size_t>(facts.st_size);
-  if (size == 0) {
-    ::close(fd);
-    return {};
+  if (size == 0) return {};
+  const void* at = size > kSmall ? LeasedMaps::instance().map(fd, size) : nullptr;
+  if (at != nullptr) {
+    (void)open.release();  // the mapping's
+    keep = std::shared_ptr<const void>(at, [](const void* p) { LeasedMaps::instance().unmap(p); });
+    return {static_cast<const char*>(at), size};
   }
-  void* const at = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-  ::close(fd);
-  if (at == MAP_FAILED) throw Error(Code::exhausted, "cannot map '" + file.string() + "'");
+  try {
+    at = whole_copy(fd, facts);
+  } catch (const Error& why) {
+    throw fail(why.code(), why.reason());
+  }
   keep = std::shared_ptr<const void>(
       at, [size](const void* p) { ::munmap(const_cast<void*>(p), size); });
   return {static_cast<const char*>(at), size};

@@ -1,4 +1,5 @@
-// A file's bytes, mapped: they cost no memory before they are used.
+// The bytes of a file as they were when it was opened, whatever happens to it afterwards: a mapped
+// file that is truncated raises SIGBUS, and one that is overwritten mixes old bytes with new ones.
 #pragma once
 
 #include <filesystem>
@@ -7,8 +8,11 @@
 
 namespace sluice {
 
-// `keep` holds the mapping. Throws not_found where it cannot be opened, invalid_argument
-// where it is no plain file.
+// `keep` holds the bytes. A large file that this process owns, on a local file system, is mapped
+// under a lease (fcntl, F_SETLEASE): it costs no memory before it is used, and who wants to write
+// to it or truncate it waits until a private copy has taken its place. Others are copied at once.
+// Throws not_found where it cannot be opened, invalid_argument where it is no plain file or ends
+// early, exhausted where it changes while it is copied or there is no memory.
 std::string_view map_file(const std::filesystem::path& file, std::shared_ptr<const void>& keep);
 
 }  // namespace sluice
