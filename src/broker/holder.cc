@@ -89,16 +89,24 @@ Holder identified(Holder holder, const std::string& proc) {
   return holder;
 }
 
-bool may_hold(std::int64_t named, const Holder& asking, const std::string& proc) {
+// Its start time is read before its user and is the same after it: a number that is used
+// again meanwhile names nobody.
+std::optional<Holder> named_holder(std::int64_t named, const Holder& asking,
+                                   const std::string& proc) {
   constexpr int kGenerations = 16;
-  if (named <= 0 || asking.pid <= 0) return false;
-  if (named == asking.pid) return true;
+  if (named <= 0 || asking.pid <= 0 || !is_alive(asking.pid, asking.start_time, proc))
+    return std::nullopt;
+  if (named == asking.pid) return asking;
   auto pid = asking.pid;
   for (int i = 0; i < kGenerations && pid > 0 && pid != named; ++i) {
     const auto stat = process_stat(pid, proc);
     pid = stat ? stat->parent : 0;
   }
-  return pid == named && (asking.uid == 0 || belongs_to(named, asking.uid, proc));
+  if (pid != named) return std::nullopt;
+  const auto holder = identified({named, 0, asking.uid, 0}, proc);
+  const bool may = asking.uid == 0 || belongs_to(named, asking.uid, proc);
+  if (!may || !is_alive(holder.pid, holder.start_time, proc)) return std::nullopt;
+  return holder;
 }
 
 bool is_alive(std::int64_t pid, std::uint64_t start_time, const std::string& proc) {

@@ -27,10 +27,12 @@ std::optional<ProcessStat> process_stat(std::int64_t pid, const std::string& pro
 // proves its life by renewing only.
 Holder identified(Holder holder, const std::string& proc);
 
-// Whether `asking`, a process and its user, may have process `named` hold what it asks for:
+// Process `named`, identified, as the holder of what `asking`, a process and its user, asks for:
 // itself, or one of its ancestors that is the same user's. A holder may be asked to end, so
-// nobody names the process of another; root may.
-bool may_hold(std::int64_t named, const Holder& asking, const std::string& proc);
+// nobody names the process of another; root may. Nothing where it may not, and where `asking`
+// is over or its number belongs to a later process.
+std::optional<Holder> named_holder(std::int64_t named, const Holder& asking,
+                                   const std::string& proc);
 
 // Not fooled by a later process of the same number, nor by one that has ended and
 // waits for its parent. A process whose first thread ended while others run lives.

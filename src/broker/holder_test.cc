@@ -103,7 +103,10 @@ class Family {
     add(10, 1, shell), add(20, 10, wrapper), add(30, 20, "1000\t1000\t1000\t1000");
   }
   bool may_hold(std::int64_t named, std::int64_t uid) const {
-    return broker::may_hold(named, {30, 0, uid, 0}, proc_.path);
+    return named_holder(named, {30, 77, uid, 0}, proc_.path).has_value();
+  }
+  bool is_heard(std::uint64_t start_time) const {
+    return named_holder(30, {30, start_time, 1000, 0}, proc_.path).has_value();
   }
 
  private:
@@ -124,6 +127,12 @@ TEST(Holder, AnAncestorOfTheSameUserMayBeNamed) {
   EXPECT_TRUE(all.may_hold(10, 1000));
   EXPECT_FALSE(all.may_hold(40, 1000));  // somebody else
   EXPECT_FALSE(all.may_hold(-1, 1000));
+}
+
+TEST(Holder, AProcessThatGotTheNumberOfTheOneThatConnectedIsNotTakenForIt) {
+  const Family all("1000\t1000\t1000\t1000", "1000\t1000\t1000\t1000");
+  EXPECT_TRUE(all.is_heard(77));
+  EXPECT_FALSE(all.is_heard(76));
 }
 
 TEST(Holder, TheProcessOfAnotherUserMayNotBeNamedThoughItIsAnAncestor) {

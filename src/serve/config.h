@@ -21,7 +21,7 @@ struct ServeConfig {
   std::string host = "127.0.0.1";
   std::int64_t port = 8000;
   std::int64_t threads = 0;
-  Secret api_key;
+  Secret api_key, admin_key;
   std::vector<std::string> allowed_hosts;
   std::int64_t max_body_bytes = 64 << 20;
   std::int64_t max_header_bytes = 16 << 10;
@@ -40,6 +40,11 @@ struct ServeConfig {
               "threads that answer requests; 0 means one per two usable cores, at most 8"}
             .range(0, 256),
         Field{"api_key", &C::api_key, "clients must send it as Authorization: Bearer or X-API-Key"}
+            .check(api_key_cause)
+            .live(),
+        Field{"admin_key", &C::admin_key,
+              "a client that sends it may revoke the leases of others and silence alerts; without "
+              "one only the Unix socket may"}
             .check(api_key_cause)
             .live(),
         Field{"allowed_hosts", &C::allowed_hosts,

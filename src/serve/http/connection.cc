@@ -1,7 +1,6 @@
 #include "serve/http/connection.h"
 
 #include <poll.h>
-#include <sys/socket.h>
 
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
@@ -53,11 +52,9 @@ Connection::Connection(Shard& shard, Socket socket, bool over_socket)
       timer_(shard.io()),
       over_socket_(over_socket),
       number_(++shard.shared().connections_made) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  if (over_socket_ &&
-      getsockopt(socket_.native_handle(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0)
-    peer_ = {peer.pid, static_cast<std::int64_t>(peer.uid)};
+  const int fd = socket_.native_handle();
+  request_.peer = over_socket_ ? unix_peer(fd) : tcp_peer(fd);
+  knows_user_ = over_socket_;
 }
 
 // A server that ends takes nothing away from its clients: what they hold is there again
@@ -178,7 +175,6 @@ Connection::Next Connection::parse() {
 Connection::Next Connection::check_header() {
   parser_->finish_header();
   request_.over_socket = over_socket_;
-  request_.peer = peer_;
   request_.connection = number_;
   if ((request_.version >= 11 && request_.host.empty()) || request_.repeated_host)
     return reply_and_close(error_response(400, "bad_request", "a request needs one Host field",
@@ -198,6 +194,7 @@ Connection::Next Connection::check_header() {
 
   match_ = shard_.shared().router.find(request_);
   const bool open = match_.route != nullptr && match_.route->open;
+  recognize(request_, shard_.guard());
   if (auto refused = refuse(request_, open, shard_.guard()))
     return request_.has_body ? reply_and_close(*std::move(refused)) : reply(*std::move(refused));
   if (match_.route == nullptr) {
@@ -216,7 +213,10 @@ Connection::Next Connection::check_header() {
 Connection::Next Connection::answer() {
   if (match_.route == nullptr) return Next::again;  // refused in check_header, answered there
   const auto& route = *match_.route;
-  if (route.blocking) return Next::work;
+  if (route.blocking) {
+    find_user(false);
+    return Next::work;
+  }
   if (route.reuse.count() > 0) return answer_kept();
   return reply(call(route));
 }
@@ -241,6 +241,14 @@ Connection::Next Connection::answer_kept() {
   out_.append(kept.bytes, 0, head ? kept.header : kept.bytes.size());
   answered_.push_back({match_.index, 200});
   return Next::again;
+}
+
+// Once per connection, and only for routes that may count or audit who asks: most clients only
+// read what everybody may.
+void Connection::find_user(bool may_read_table) {
+  if (knows_user_) return;
+  request_.peer.uid = local_uid(socket_.native_handle(), may_read_table);
+  knows_user_ = request_.peer.uid >= 0 || may_read_table;
 }
 
 Response Connection::call(const Route& route) {
@@ -289,7 +297,10 @@ Task<bool> Connection::work() {
     response.headers.emplace_back("Retry-After", "1");
   } else {
     enter(Phase::working, Steady::duration::max());
-    co_await in_pool(shard_.shared().blocking, [&] { response = call(*match_.route); });
+    co_await in_pool(shard_.shared().blocking, [&] {
+      find_user(true);
+      response = call(*match_.route);
+    });
     --blocked;
   }
   if (response.binds) bound_ = true;

@@ -60,6 +60,7 @@ class Connection {
   Next reply(Response response);
   Next reply_and_close(Response response);
   Response call(const Route& route);
+  void find_user(bool may_read_table);
   bool has_left();
   void enter(Phase phase, Steady::duration at_most);
   char* before_read(std::size_t& size);
@@ -71,7 +72,7 @@ class Connection {
   Timer timer_;
   const bool over_socket_;
   const std::uint64_t number_;
-  Request::Peer peer_;
+  bool knows_user_ = false;                                // local_uid was asked, or need not be
   bool bound_ = false;                                     // see Response::binds
   std::optional<std::list<Connection*>::iterator> place_;  // among the shard's connections
   Phase phase_ = Phase::reading;

@@ -1,5 +1,7 @@
 #include "serve/http/guard.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 
@@ -99,10 +101,26 @@ bool has_key(const Request& request, const Secret& key) {
   return false;
 }
 
+void recognize(Request& request, const GuardConfig& config) {
+  auto& peer = request.peer;
+  peer.key = {};
+  if (!request.authorization.empty() || !request.api_key.empty()) {
+    if (!config.admin_key.empty() && has_key(request, config.admin_key))
+      peer.key = "admin";
+    else if (!config.api_key.empty() && has_key(request, config.api_key))
+      peer.key = "api";
+  }
+  const bool is_owner =
+      request.over_socket && (peer.uid == 0 || peer.uid == static_cast<std::int64_t>(::geteuid()));
+  peer.is_admin = is_owner || peer.key == "admin";
+}
+
 std::optional<Response> refuse(const Request& request, bool open, const GuardConfig& config) {
   const bool keyed = !config.api_key.empty();
-  if (!request.over_socket && keyed && !open && !has_key(request, config.api_key))
-    return key_wanted(!request.authorization.empty() || !request.api_key.empty());
+  const bool sent_one = !request.authorization.empty() || !request.api_key.empty();
+  const bool guesses = sent_one && !config.admin_key.empty();
+  if (!request.over_socket && !open && request.peer.key.empty() && (keyed || guesses))
+    return key_wanted(sent_one);
   if (!request.over_socket && !keyed && !request.host.empty() &&
       !is_own_name(request.host, config.allowed_hosts))
     return error_response(

@@ -19,11 +19,16 @@ namespace sluice::serve::http {
 
 struct GuardConfig {
   Secret api_key;                          // empty: none needed
+  Secret admin_key;                        // does for api_key, too; empty: none is accepted
   std::vector<std::string> allowed_hosts;  // beside IP addresses and localhost
 };
 
+// Sets request.peer.key and is_admin, which belongs to a client that shows the admin key and,
+// over the Unix socket, to root and to the user whom the server runs as.
+void recognize(Request& request, const GuardConfig& config);
+
 // The refusal, or nothing when the request may go on. `open` routes need no key;
-// what comes through the Unix socket was let in by the file's mode.
+// what comes through the Unix socket was let in by the file's mode. After recognize().
 std::optional<Response> refuse(const Request& request, bool open, const GuardConfig& config);
 
 // "localhost", "localhost:8000", "10.0.0.1:8000", "[::1]" or one of `allowed`. A name

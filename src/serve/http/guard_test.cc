@@ -1,6 +1,7 @@
 #include "serve/http/guard.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace sluice::serve::http {
 namespace {
@@ -12,7 +13,8 @@ struct Guard : testing::Test {
     request.method = Method::get;
     request.host = "127.0.0.1:8000";
   }
-  int status(bool open = false) const {
+  int status(bool open = false) {
+    recognize(request, config);
     const auto refused = refuse(request, open, config);
     return refused ? refused->status : 200;
   }
@@ -53,6 +55,51 @@ TEST_F(Guard, AnEmptyKeyInTheRequestIsNoKey) {
   config.api_key = Secret("k");
   request.api_key = "";
   EXPECT_EQ(status(), 401);
+}
+
+TEST_F(Guard, TheAdminKeyMakesAnAdminAndDoesForTheOther) {
+  config.api_key = Secret("correct horse");
+  config.admin_key = Secret("battery staple");
+  request.api_key = "battery staple";
+  EXPECT_EQ(status(), 200);
+  EXPECT_TRUE(request.peer.is_admin);
+  EXPECT_EQ(request.peer.name(), "key:admin");
+  request.api_key = "correct horse";
+  EXPECT_EQ(status(), 200);
+  EXPECT_FALSE(request.peer.is_admin);
+  EXPECT_EQ(request.peer.name(), "key:api");
+  request.api_key.clear();
+  EXPECT_EQ(status(), 401);
+  EXPECT_FALSE(request.peer.is_admin);
+}
+
+TEST_F(Guard, AWrongKeyIsRefusedWhereOnlyAdminsNeedOne) {
+  config.admin_key = Secret("battery staple");
+  EXPECT_EQ(status(), 200);
+  request.api_key = "battery stable";
+  EXPECT_EQ(status(), 401);
+  EXPECT_EQ(status(true), 200);
+}
+
+TEST_F(Guard, OverTheUnixSocketTheServersUserAndRootAreAdmins) {
+  request.over_socket = true;
+  request.peer.uid = static_cast<std::int64_t>(::geteuid());
+  recognize(request, config);
+  EXPECT_TRUE(request.peer.is_admin);
+  request.peer.uid = 0;
+  recognize(request, config);
+  EXPECT_TRUE(request.peer.is_admin);
+  for (const std::int64_t other : {std::int64_t{-1}, std::int64_t{::geteuid()} + 4711}) {
+    request.peer.uid = other;
+    recognize(request, config);
+    EXPECT_FALSE(request.peer.is_admin) << other;
+  }
+}
+
+TEST_F(Guard, OverTcpNoUserIsAnAdmin) {
+  request.peer.uid = 0;
+  recognize(request, config);
+  EXPECT_FALSE(request.peer.is_admin);
 }
 
 TEST_F(Guard, AForeignNameIsRefusedWhereNoKeyProtects) {

@@ -137,23 +137,26 @@ class Waiting final : public Pending {
   std::atomic<std::uint64_t> seen_{0};  // of Broker::decisions(), before it was asked last
 };
 
-// The asking process, unless the request names a process that it was started by: a shell
-// that asks through a program which ends with the answer.
-std::int64_t holder_pid(const broker::Wanted& wanted, const Request::Peer& peer) {
-  if (!wanted.named_pid) return peer.pid;
-  const broker::Holder asking{.pid = peer.pid, .uid = peer.uid};
-  require(*wanted.named_pid == 0 || broker::may_hold(*wanted.named_pid, asking, "/proc"),
+// The process that connected, if it still runs, unless the request names a process that it was
+// started by: a shell that asks through a program which ends with the answer. A connection may
+// have been handed on, and the number of a process that ended may be another's by now.
+broker::Holder holder_of(const broker::Wanted& wanted, const Request::Peer& peer) {
+  const broker::Holder asking{.pid = peer.pid, .start_time = peer.start_time, .uid = peer.uid};
+  const broker::Holder nobody{.uid = peer.uid};
+  const auto named = wanted.named_pid.value_or(peer.pid);
+  if (named == 0) return nobody;
+  const auto holder = broker::named_holder(named, asking, "/proc");
+  require(holder || !wanted.named_pid,
           "pid must be the process that asks over the Unix socket, or one of the same user's that "
           "it was started by; 0 names none");
-  return *wanted.named_pid;
+  return holder.value_or(nobody);
 }
 
 Response request_lease(Service& s, const Asked& asked) {
   const auto& request = asked.request;
   require(request.body.size() <= kLargestBody, "the body is far larger than a request can be");
   auto wanted = s.broker().read(request.body);
-  wanted.holder.pid = holder_pid(wanted, request.peer);
-  wanted.holder.uid = request.peer.uid;
+  wanted.holder = holder_of(wanted, request.peer);
   if (wanted.bound) wanted.holder.connection = request.connection;
   const auto answer = s.broker().request(wanted);
   Response made;

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "serve/http/peer.h"
 
 namespace sluice::serve::http {
 
@@ -33,10 +34,11 @@ struct Request {
   bool repeated_host = false;
   bool has_body = false;     // a length above zero or chunks were announced
   bool over_socket = false;  // came through the Unix socket: its file mode let the caller in
-  struct Peer {
-    std::int64_t pid = 0, uid = -1;  // as the kernel tells them of the other end
-  } peer;                            // of the Unix socket; unknown over TCP
-  std::uint64_t connection = 0;      // which one it came over; no other ever has this number
+  using Peer = http::Peer;
+  // Who asks. Set once per connection, but for the key. Over TCP the user is known to the
+  // handlers of blocking routes only, and where the client is on this machine.
+  Peer peer;
+  std::uint64_t connection = 0;  // which one it came over; no other ever has this number
 
   std::string_view method_name() const noexcept;  // for messages
   std::string_view path() const noexcept;         // of target, without the query

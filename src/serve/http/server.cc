@@ -41,7 +41,7 @@ Limits limits_of(const ServeConfig& config) {
 GuardConfig guard_of(const ServeConfig& config) {
   auto hosts = config.allowed_hosts;
   hosts.push_back(config.host);
-  return {config.api_key, std::move(hosts)};
+  return {config.api_key, config.admin_key, std::move(hosts)};
 }
 
 std::string busy_answer() {

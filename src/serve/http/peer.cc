@@ -1,0 +1,234 @@
+#include "serve/http/peer.h"
+
+#include <arpa/inet.h>
+#include <fmt/core.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+
+#include "broker/holder.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77  // Linux 6.5
+#endif
+
+namespace sluice::serve::http {
+
+namespace {
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const noexcept { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// One end of a TCP connection; an IPv4 address in IPv6 clothes is taken as what it is.
+struct End {
+  int family = AF_UNSPEC;
+  std::array<std::uint32_t, 4> address{};  // in network order; IPv4 in the first
+  std::uint16_t port = 0;                  // in network order
+};
+
+End end_of(const sockaddr_storage& from) {
+  End end;
+  if (from.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(from);
+    end.family = AF_INET, end.port = v4.sin_port, end.address[0] = v4.sin_addr.s_addr;
+  } else if (from.ss_family == AF_INET6) {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(from);
+    end.family = AF_INET6, end.port = v6.sin6_port;
+    std::memcpy(end.address.data(), &v6.sin6_addr, sizeof v6.sin6_addr);
+    if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) end = {AF_INET, {end.address[3], 0, 0, 0}, end.port};
+  }
+  return end;
+}
+
+struct Ends {
+  End ours, theirs;
+};
+
+std::optional<Ends> ends_of(int socket) {
+  sockaddr_storage ours{}, theirs{};
+  socklen_t size = sizeof ours, size_of_theirs = sizeof theirs;
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&ours), &size) != 0 ||
+      ::getpeername(socket, reinterpret_cast<sockaddr*>(&theirs), &size_of_theirs) != 0)
+    return std::nullopt;
+  Ends ends{end_of(ours), end_of(theirs)};
+  if (ends.ours.family == AF_UNSPEC || ends.ours.family != ends.theirs.family) return std::nullopt;
+  return ends;
+}
+
+// From this machine to itself: by a loopback address, or by one address of its own.
+bool is_local(const Ends& ends) {
+  const bool is_loopback4 =
+      ends.theirs.family == AF_INET && (ntohl(ends.theirs.address[0]) >> 24) == IN_LOOPBACKNET;
+  return is_loopback4 || ends.theirs.address == ends.ours.address;
+}
+
+struct DiagRequest {
+  nlmsghdr header;
+  inet_diag_req_v2 wanted;
+};
+
+DiagRequest question(const Ends& ends, int family) {
+  DiagRequest request{};
+  request.header.nlmsg_len = sizeof request;
+  request.header.nlmsg_type = SOCK_DIAG_BY_FAMILY;
+  request.header.nlmsg_flags = NLM_F_REQUEST;
+  auto& wanted = request.wanted;
+  wanted.sdiag_family = static_cast<std::uint8_t>(family);
+  wanted.sdiag_protocol = IPPROTO_TCP;
+  wanted.idiag_states = ~0u;
+  wanted.id.idiag_sport = ends.theirs.port, wanted.id.idiag_dport = ends.ours.port;
+  std::memcpy(wanted.id.idiag_src, ends.theirs.address.data(), sizeof wanted.id.idiag_src);
+  std::memcpy(wanted.id.idiag_dst, ends.ours.address.data(), sizeof wanted.id.idiag_dst);
+  wanted.id.idiag_cookie[0] = wanted.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
+  return request;
+}
+
+enum class Found { yes, no, cannot_tell };
+
+// The socket whose local end is the other end of ours.
+Found ask_kernel(const Ends& ends, std::int64_t& uid) {
+  const Descriptor netlink(
+      ::socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG));
+  if (netlink.get() < 0) return Found::cannot_tell;
+  const auto request = question(ends, ends.theirs.family);
+  if (::send(netlink.get(), &request, sizeof request, 0) != sizeof request)
+    return Found::cannot_tell;
+  alignas(nlmsghdr) std::array<char, 1024> answer;
+  const auto n = ::recv(netlink.get(), answer.data(), answer.size(), 0);
+  const auto* header = reinterpret_cast<const nlmsghdr*>(answer.data());
+  if (n < static_cast<ssize_t>(sizeof *header) || !NLMSG_OK(header, static_cast<unsigned>(n)))
+    return Found::cannot_tell;
+  if (header->nlmsg_type == NLMSG_ERROR) {
+    const auto* error = reinterpret_cast<const nlmsgerr*>(NLMSG_DATA(header));
+    return error->error == -ENOENT && header->nlmsg_len >= NLMSG_LENGTH(sizeof *error)
+               ? Found::no
+               : Found::cannot_tell;
+  }
+  if (header->nlmsg_type != SOCK_DIAG_BY_FAMILY ||
+      header->nlmsg_len < NLMSG_LENGTH(sizeof(inet_diag_msg)))
+    return Found::cannot_tell;
+  const auto* socket = reinterpret_cast<const inet_diag_msg*>(NLMSG_DATA(header));
+  if (socket->idiag_inode == 0) return Found::no;  // closed by its owner: written as root's
+  uid = socket->idiag_uid;
+  return Found::yes;
+}
+
+// As /proc/net/tcp writes it: each word of the address in the machine's own order.
+std::string in_table(const End& end, bool as_v6) {
+  std::string text;
+  if (as_v6 && end.family == AF_INET)
+    text = fmt::format("{:08X}{:08X}{:08X}{:08X}", 0, 0, htonl(0xFFFF), end.address[0]);
+  else
+    for (int i = 0; i < (end.family == AF_INET ? 1 : 4); ++i)
+      text += fmt::format("{:08X}", end.address[static_cast<std::size_t>(i)]);
+  return text + fmt::format(":{:04X}", ntohs(end.port));
+}
+
+std::int64_t read_table(const Ends& ends, bool as_v6, const std::string& proc) {
+  const auto local = in_table(ends.theirs, as_v6), remote = in_table(ends.ours, as_v6);
+  std::ifstream table(proc + (as_v6 ? "/net/tcp6" : "/net/tcp"));
+  for (std::string line; std::getline(table, line);)
+    if (const auto uid = uid_in_line(line, local, remote)) return *uid;
+  return -1;
+}
+
+// The n-th word, from 0; empty when there are fewer.
+std::string_view nth_word(std::string_view text, int n) {
+  while (true) {
+    text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+    const auto word = text.substr(0, text.find(' '));
+    if (n-- == 0 || word.empty()) return word;
+    text.remove_prefix(word.size());
+  }
+}
+
+std::optional<std::int64_t> number(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failed != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// Whether the process that connected still runs, where the kernel can tell (Linux 6.5): then
+// what was just read under its number is of that process.
+bool still_runs(int socket) {
+  int pidfd = -1;
+  socklen_t size = sizeof pidfd;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &size) != 0)
+    return errno == ENOPROTOOPT;
+  const Descriptor process(pidfd);
+  pollfd ended{pidfd, POLLIN, 0};
+  return ::poll(&ended, 1, 0) == 0;
+}
+
+}  // namespace
+
+std::string Peer::name() const {
+  if (!key.empty()) return "key:" + std::string(key);
+  if (uid >= 0) return "uid:" + std::to_string(uid);
+  return "addr:" + address;
+}
+
+Peer unix_peer(int socket, const std::string& proc) {
+  Peer peer;
+  ucred told{};
+  socklen_t size = sizeof told;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &told, &size) != 0) return peer;
+  peer.uid = static_cast<std::int64_t>(told.uid);
+  const auto stat = broker::process_stat(told.pid, proc);
+  if (!stat || !still_runs(socket)) return peer;
+  peer.pid = told.pid;
+  peer.start_time = stat->start_time;
+  return peer;
+}
+
+Peer tcp_peer(int socket) {
+  Peer peer;
+  const auto ends = ends_of(socket);
+  if (!ends) return peer;
+  char text[INET6_ADDRSTRLEN];
+  if (::inet_ntop(ends->theirs.family, ends->theirs.address.data(), text, sizeof text) != nullptr)
+    peer.address = text;
+  return peer;
+}
+
+std::int64_t local_uid(int socket, bool may_read_table, const std::string& proc) {
+  const auto ends = ends_of(socket);
+  if (!ends || !is_local(*ends)) return -1;
+  std::int64_t uid = -1;
+  if (ask_kernel(*ends, uid) != Found::cannot_tell) return uid;
+  if (!may_read_table) return -1;
+  if (ends->theirs.family == AF_INET) uid = read_table(*ends, false, proc);
+  return uid >= 0 ? uid : read_table(*ends, true, proc);
+}
+
+std::optional<std::int64_t> uid_in_line(std::string_view line, std::string_view local,
+                                        std::string_view remote) {
+  constexpr int kLocal = 1, kRemote = 2, kUid = 7, kInode = 9;
+  if (nth_word(line, kLocal) != local || nth_word(line, kRemote) != remote) return std::nullopt;
+  const auto uid = number(nth_word(line, kUid)), inode = number(nth_word(line, kInode));
+  if (!uid || !inode || *inode == 0) return std::nullopt;
+  return uid;
+}
+
+}  // namespace sluice::serve::http

@@ -1,0 +1,43 @@
+// Who is at the other end of a connection, as the kernel tells. What a client says of itself
+// counts only where it shows a key.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace sluice::serve::http {
+
+struct Peer {
+  std::int64_t pid = 0;          // that connected to the Unix socket; 0: unknown
+  std::uint64_t start_time = 0;  // of pid when it connected: numbers are used again
+  std::int64_t uid = -1;         // -1: not known, or not looked up; see local_uid
+  std::string address;           // of TCP, without the port; empty over the Unix socket
+  std::string_view key;          // name of the key it showed: "api", "admin"; empty: none
+  bool is_admin = false;         // may change what belongs to others
+
+  // "key:NAME", else "uid:N", else "addr:A": whom limits and the audit log count as one.
+  std::string name() const;
+};
+
+// The other end of a connected Unix socket, by SO_PEERCRED. Its pid is 0 where the process
+// has ended since it connected.
+Peer unix_peer(int socket, const std::string& proc = "/proc");
+
+// The other end of a connected TCP socket: its address alone.
+Peer tcp_peer(int socket);
+
+// Which user has the other end of a TCP connection from this machine. -1 where it is from
+// another one, is closed already, or nobody can tell. One question to the kernel
+// (NETLINK_SOCK_DIAG) whatever the number of sockets; where there is none of that and
+// `may_read_table`, /proc/net/tcp is read, which takes a millisecond for a thousand sockets.
+std::int64_t local_uid(int socket, bool may_read_table, const std::string& proc = "/proc");
+
+// A line of /proc/net/tcp or tcp6: the user of an open socket with these ends, each
+// "ADDRESS:PORT" in hexadecimal as the table writes it; nothing for any other line. A socket
+// that nobody has open any more is written as root's there, and is no one's here.
+std::optional<std::int64_t> uid_in_line(std::string_view line, std::string_view local,
+                                        std::string_view remote);
+
+}  // namespace sluice::serve::http

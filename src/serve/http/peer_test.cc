@@ -1,0 +1,142 @@
+#include "serve/http/peer.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "broker/holder.h"
+
+namespace sluice::serve::http {
+namespace {
+
+// Both ends of a TCP connection to itself; `to` is 127.0.0.1 seen by a socket of `family`.
+struct Loop {
+  explicit Loop(int family = AF_INET) {
+    sockaddr_in6 any{};
+    any.sin6_family = AF_INET6;
+    sockaddr_in own{};
+    own.sin_family = AF_INET;
+    own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    listener = ::socket(family, SOCK_STREAM, 0);
+    const int off = 0;
+    if (family == AF_INET6) ::setsockopt(listener, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    is_open = (family == AF_INET
+                   ? ::bind(listener, reinterpret_cast<sockaddr*>(&own), sizeof own)
+                   : ::bind(listener, reinterpret_cast<sockaddr*>(&any), sizeof any)) == 0 &&
+              ::listen(listener, 4) == 0;
+    sockaddr_in6 bound{};
+    socklen_t size = sizeof bound;
+    ::getsockname(listener, reinterpret_cast<sockaddr*>(&bound), &size);
+    own.sin_port = bound.sin6_port;  // the port stands at the same place in both
+    client = ::socket(AF_INET, SOCK_STREAM, 0);
+    is_open = is_open && ::connect(client, reinterpret_cast<sockaddr*>(&own), sizeof own) == 0;
+    server = ::accept(listener, nullptr, nullptr);
+  }
+  ~Loop() {
+    for (const int fd : {listener, client, server})
+      if (fd >= 0) ::close(fd);
+  }
+  int listener = -1, client = -1, server = -1;
+  bool is_open = false;
+};
+
+TEST(Peer, IsNamedByItsKeyElseItsUserElseItsAddress) {
+  Peer peer;
+  peer.address = "10.0.0.9";
+  EXPECT_EQ(peer.name(), "addr:10.0.0.9");
+  peer.uid = 1000;
+  EXPECT_EQ(peer.name(), "uid:1000");
+  peer.key = "api";
+  EXPECT_EQ(peer.name(), "key:api");
+}
+
+TEST(Peer, OverTcpItsUserIsFoundOnThisMachine) {
+  const Loop loop;
+  EXPECT_EQ(tcp_peer(loop.server).address, "127.0.0.1");
+  EXPECT_EQ(local_uid(loop.server, true), static_cast<std::int64_t>(::geteuid()));
+}
+
+TEST(Peer, OverADualStackSocketItsUserIsFoundToo) {
+  const Loop loop(AF_INET6);
+  if (!loop.is_open) GTEST_SKIP() << "no IPv6 here";
+  EXPECT_EQ(tcp_peer(loop.server).address, "127.0.0.1");
+  EXPECT_EQ(local_uid(loop.server, true), static_cast<std::int64_t>(::geteuid()));
+}
+
+TEST(Peer, ThatHasClosedItsEndIsNobodyNotRoot) {
+  Loop loop;
+  ::close(std::exchange(loop.client, -1));
+  EXPECT_EQ(local_uid(loop.server, true), -1);
+}
+
+TEST(Peer, InATableOfSocketsOnlyAnOpenOneHasAUser) {
+  const std::string local = "0100007F:E00E", remote = "0100007F:A029";
+  const std::string line =
+      "   2: 0100007F:E00E 0100007F:A029 01 00000000:00000000 00:00000000 "
+      "00000000  1000        0 30642 2 000000006da173e0 20 0 0 10 -1";
+  EXPECT_EQ(uid_in_line(line, local, remote), 1000);
+  EXPECT_EQ(uid_in_line(line, remote, local), std::nullopt);
+  auto closed = line;
+  closed.replace(closed.find("30642"), 5, "0    ");
+  EXPECT_EQ(uid_in_line(closed, local, remote), std::nullopt);
+  for (const auto* bad : {"", "   ", "2: 0100007F:E00E 0100007F:A029", "  sl  local_address rem_"})
+    EXPECT_EQ(uid_in_line(bad, local, remote), std::nullopt) << bad;
+}
+
+// A child connects, gives the connection away and ends: its number may be another's by the time
+// a request comes.
+TEST(Peer, OverTheUnixSocketAProcessThatHasEndedIsNone) {
+  const auto path = std::filesystem::temp_directory_path() /
+                    ("sluice-peer-test-" + std::to_string(::getpid()) + ".sock");
+  std::filesystem::remove(path);
+  sockaddr_un at{};
+  at.sun_family = AF_UNIX;
+  std::strncpy(at.sun_path, path.c_str(), sizeof at.sun_path - 1);
+  const int listener = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&at), sizeof at), 0);
+  ASSERT_EQ(::listen(listener, 4), 0);
+  const int client = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  const auto child = ::fork();
+  if (child == 0) ::_exit(::connect(client, reinterpret_cast<sockaddr*>(&at), sizeof at));
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  const int server = ::accept(listener, nullptr, nullptr);
+  // A process of the same number came later: the folder shows one, the kernel knows better.
+  const auto proc =
+      std::filesystem::temp_directory_path() / ("sluice-peer-test-" + std::to_string(::getpid()));
+  std::filesystem::create_directories(proc / std::to_string(child));
+  std::ofstream(proc / std::to_string(child) / "stat") << std::ifstream("/proc/self/stat").rdbuf();
+  const auto peer = unix_peer(server, proc);
+  EXPECT_EQ(peer.uid, static_cast<std::int64_t>(::geteuid()));
+  int pidfd = -1;
+  socklen_t size = sizeof pidfd;
+  constexpr int kPeerPidfd = 77;
+  const bool can_tell =
+      ::getsockopt(server, SOL_SOCKET, kPeerPidfd, &pidfd, &size) == 0 || errno != ENOPROTOOPT;
+  EXPECT_TRUE(!can_tell || peer.pid == 0) << peer.pid;
+  EXPECT_EQ(unix_peer(server).pid, 0);
+  for (const int fd : {listener, client, server}) ::close(fd);
+  std::filesystem::remove_all(proc);
+  std::filesystem::remove(path);
+}
+
+TEST(Peer, OverTheUnixSocketItsProcessIsToldFromALaterOneByItsStart) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  const auto peer = unix_peer(ends[0]);
+  EXPECT_EQ(peer.pid, ::getpid());
+  EXPECT_EQ(peer.uid, static_cast<std::int64_t>(::geteuid()));
+  EXPECT_EQ(peer.start_time, broker::process_stat(::getpid(), "/proc")->start_time);
+  for (const int fd : ends) ::close(fd);
+}
+
+}  // namespace
+}  // namespace sluice::serve::http
