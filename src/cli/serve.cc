@@ -75,9 +75,9 @@ bool read_arguments(Args args, Io& io, Asked& asked) {
   return true;
 }
 
-std::size_t thread_count(const serve::ServeConfig& config) {
+std::size_t thread_count(const serve::ServeConfig& config, const device::Cpu& cpu) {
   if (config.threads > 0) return static_cast<std::size_t>(config.threads);
-  const auto half = static_cast<std::size_t>(device::detect_cpu().usable_cores / 2);
+  const auto half = static_cast<std::size_t>(cpu.usable_cores / 2);
   return std::clamp<std::size_t>(half, 1, kThreadsAtMost);
 }
 
@@ -174,18 +174,20 @@ broker::Broker::Options broker_options(const ProgramSettings& settings, const As
 // The running parts; ends them in the right order.
 class Program {
  public:
-  Program(const ProgramSettings& settings, const Asked& asked, const Io& io)
-      : traffic_(thread_count(settings.serve), serve::http::route_names()),
+  Program(const ProgramSettings& settings, const Asked& asked, const Io& io, const device::Cpu& cpu)
+      : memory_(serve::memory_budget_of(settings.serve, cpu)),
+        traffic_(thread_count(settings.serve, cpu), serve::http::route_names()),
         monitor_({io.program, asked.demo, settings.state_dir, settings.watch}),
         broker_(broker_options(settings, asked, io)),
         profile_watch_(monitor_, settings.gpu),
-        service_(monitor_, broker_, traffic_, {SLUICE_VERSION, host_name(), Steady::now()},
+        service_(monitor_, broker_, traffic_, memory_, {SLUICE_VERSION, host_name(), Steady::now()},
                  market_options(settings, asked, io)),
         router_(serve::http::make_routes(service_)),
-        server_({settings.serve, thread_count(settings.serve), settings.state_dir + "/sluice.sock",
-                 [this] { service_.report_traffic(); },
-                 [this](std::uint64_t connection) { broker_.connection_closed(connection); }},
-                router_, traffic_) {
+        server_(
+            {settings.serve, thread_count(settings.serve, cpu), settings.state_dir + "/sluice.sock",
+             [this] { service_.report_traffic(); },
+             [this](std::uint64_t connection) { broker_.connection_closed(connection); }, &memory_},
+            router_, traffic_) {
     service_.on_news([this] { server_.wake_streams(); });
   }
   ~Program() { service_.on_news(nullptr); }
@@ -215,6 +217,7 @@ class Program {
   }
 
  private:
+  MemoryBudget memory_;
   serve::Traffic traffic_;
   watch::Monitor monitor_;
   broker::Broker broker_;
@@ -273,7 +276,7 @@ int serve(Args args, Io& io) {
   Signals signals;
   bool clean = true;
   {
-    Program program(settings, asked, io);
+    Program program(settings, asked, io, device::detect_cpu());
     if (!program.server().why_no_socket().empty())
       log::warn("{}", program.server().why_no_socket());
     announce(program.server(), settings, asked, program.history_trouble(), io);

@@ -10,6 +10,7 @@ namespace sluice::serve {
 namespace {
 
 constexpr std::size_t kShortestKey = 4;
+constexpr std::uint64_t kSmallestBudget = 16 << 20;  // with less, hardly anything is answered
 
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
@@ -44,6 +45,11 @@ std::string allowed_host_cause(std::string_view text) {
   if (text.find('*') != text.npos)
     return in_quotes(text) + " has a wildcard; give each name in full";
   return in_quotes(text) + " is no host name, alone or with a port from 1 to 65535";
+}
+
+std::uint64_t memory_budget_of(const ServeConfig& config, const device::Cpu& machine) noexcept {
+  if (config.memory_budget > 0) return static_cast<std::uint64_t>(config.memory_budget);
+  return std::max(kSmallestBudget, machine.memory_limit.value_or(machine.memory_total) / 4);
 }
 
 }  // namespace sluice::serve

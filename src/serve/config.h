@@ -9,6 +9,7 @@
 
 #include "base/config.h"
 #include "base/secret.h"
+#include "device/gpu.h"
 
 namespace sluice::serve {
 
@@ -26,6 +27,7 @@ struct ServeConfig {
   std::int64_t max_body_bytes = 64 << 20;
   std::int64_t max_header_bytes = 16 << 10;
   std::int64_t max_connections = 4096;
+  std::int64_t memory_budget = 0;
   double request_timeout_s = 15;
   double idle_timeout_s = 60;
   double drain_timeout_s = 2;
@@ -58,6 +60,11 @@ struct ServeConfig {
                                                                                         1 << 20),
         Field{"max_connections", &C::max_connections, "connections open at once; more are refused"}
             .range(1, 1 << 20),
+        Field{"memory_budget", &C::memory_budget,
+              "bytes that requests, their work and their answers may hold together; 0 means a "
+              "quarter "
+              "of the memory of the machine or the cgroup"}
+            .range(0, 1.0 * (1ll << 50)),
         Field{"request_timeout_s", &C::request_timeout_s,
               "a request must arrive whole in this time"}
             .range(0.1, 3600)
@@ -72,5 +79,8 @@ struct ServeConfig {
     };
   }
 };
+
+// What memory_budget means on this machine, in bytes.
+std::uint64_t memory_budget_of(const ServeConfig& config, const device::Cpu& machine) noexcept;
 
 }  // namespace sluice::serve

@@ -30,10 +30,11 @@ std::string with_round_numbers(const std::string& text) {
 }  // namespace
 
 Service::Service(watch::Monitor& monitor, broker::Broker& broker, const Traffic& traffic,
-                 About about, MarketOptions market)
+                 MemoryBudget& memory, About about, MarketOptions market)
     : monitor_(monitor),
       broker_(broker),
       traffic_(traffic),
+      memory_(memory),
       about_(std::move(about)),
       ring_(unix_ms(std::chrono::system_clock::now()), kEventsKept),
       reported_at_(Steady::now()),

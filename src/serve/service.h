@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/memory_budget.h"
 #include "base/mutex.h"
 #include "broker/broker.h"
 #include "serve/events.h"
@@ -25,9 +26,9 @@ namespace sluice::serve {
 
 class Service {
  public:
-  // All must outlive it.
-  Service(watch::Monitor& monitor, broker::Broker& broker, const Traffic& traffic, About about,
-          MarketOptions market = {});
+  // All must outlive it, `memory` too: what requests, their work and their answers may hold.
+  Service(watch::Monitor& monitor, broker::Broker& broker, const Traffic& traffic,
+          MemoryBudget& memory, About about, MarketOptions market = {});
   ~Service();
 
   // One line of JSON each.
@@ -50,6 +51,8 @@ class Service {
 
   // Leases need nothing from here but their events in the stream.
   broker::Broker& broker() noexcept { return broker_; }
+
+  MemoryBudget& memory() noexcept { return memory_; }
 
   // Calculations; the queue says what they cost.
   MarketDesk& market() noexcept { return *market_; }
@@ -77,6 +80,7 @@ class Service {
   watch::Monitor& monitor_;
   broker::Broker& broker_;
   const Traffic& traffic_;
+  MemoryBudget& memory_;
   const About about_;
   EventRing ring_;
 

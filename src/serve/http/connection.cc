@@ -60,6 +60,7 @@ Connection::Connection(Shard& shard, Socket socket, bool over_socket)
 // A server that ends takes nothing away from its clients: what they hold is there again
 // when it is back.
 Connection::~Connection() {
+  client_left_.request_stop();
   if (bound_ && !shard_.draining() && shard_.shared().on_close)
     asio::post(shard_.shared().blocking,
                [&shared = shard_.shared(), number = number_] { shared.on_close(number); });
@@ -297,6 +298,8 @@ Task<bool> Connection::work() {
     response.headers.emplace_back("Retry-After", "1");
   } else {
     enter(Phase::working, Steady::duration::max());
+    client_left_ = std::stop_source();
+    request_.stop = client_left_.get_token();
     co_await in_pool(shard_.shared().blocking, [&] {
       find_user(true);
       response = call(*match_.route);
@@ -308,6 +311,7 @@ Task<bool> Connection::work() {
     pending_ = std::move(response.pending);
     response = co_await outwait();
   }
+  client_left_ = std::stop_source(std::nostopstate);
   if (gone_) co_return false;
   const auto next = reply(std::move(response));
   std::size_t written = 0;
@@ -448,6 +452,9 @@ bool Connection::has_left() {
 
 void Connection::sweep(Instant now) {
   if (phase_ == Phase::waiting && has_left()) return abort();
+  // One that only sends no more still gets the answer of a handler that does not stop.
+  if (phase_ == Phase::working && !client_left_.stop_requested() && has_left())
+    client_left_.request_stop();
   if (now < deadline_) return;
   deadline_ = Instant::max();
   if (phase_ == Phase::reading && (parser_ || end_ > 0) && !timed_out_) {
@@ -474,6 +481,7 @@ void Connection::drain(Instant now) {
 
 void Connection::abort() {
   gone_ = true;
+  client_left_.request_stop();
   ErrorCode ignored;
   socket_.close(ignored);
   timer_.cancel();

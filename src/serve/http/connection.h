@@ -6,6 +6,7 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -87,7 +88,8 @@ class Connection {
   Router::Match match_;
   Response streaming_;
   std::unique_ptr<Pending> pending_;
-  bool woken_ = false;              // since pending_ was asked last
+  std::stop_source client_left_{std::nostopstate};  // while its request is worked on
+  bool woken_ = false;                              // since pending_ was asked last
   Instant arrived_{}, now_{};       // of the newest bytes; the last look at the clock
   std::vector<Answered> answered_;  // in out_, not yet counted
 };

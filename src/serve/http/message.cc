@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "base/memory_budget.h"
 #include "serve/status.h"
 
 namespace sluice::serve::http {
@@ -87,6 +88,7 @@ void Request::clear() {
                      &api_key, &if_none_match, &last_event_id, &body})
     text->clear();
   captures.clear();
+  stop = {};
   version = 11;
   keep_alive = true;
   expects_continue = repeated_host = has_body = false;
@@ -105,6 +107,7 @@ Response error_response(int status, std::string_view code, std::string_view mess
 Response error_response(const Error& error) {
   auto made = error_response(status_of(error.code()).http, word_of(error.code()), error.reason(),
                              fix_of(error.code()));
+  if (dynamic_cast<const NoRoom*>(&error) != nullptr) made.status = 503;
   if (error.code() == Code::exhausted) made.headers.emplace_back("Retry-After", "1");
   return made;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -39,6 +40,9 @@ struct Request {
   // handlers of blocking routes only, and where the client is on this machine.
   Peer peer;
   std::uint64_t connection = 0;  // which one it came over; no other ever has this number
+  // Stops when the client has gone while a blocking route's handler or its Pending works for
+  // it: nobody will read the answer. Copy it to keep it.
+  std::stop_token stop;
 
   std::string_view method_name() const noexcept;  // for messages
   std::string_view path() const noexcept;         // of target, without the query

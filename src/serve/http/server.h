@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "base/memory_budget.h"
 #include "serve/config.h"
 #include "serve/http/router.h"
 #include "serve/traffic.h"
@@ -22,6 +23,7 @@ class Server {
     std::function<void()> each_second;  // on a thread of the server; must be quick
     // The client of a connection that something was bound to (Response::binds) has gone.
     std::function<void(std::uint64_t connection)> on_close = nullptr;
+    MemoryBudget* memory = nullptr;  // of requests and answers; null for no limit
   };
 
   // Listens and starts. `router` and `traffic` must outlive it. Throws

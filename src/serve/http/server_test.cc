@@ -15,125 +15,12 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "serve/http/serving_for_tests.h"
 
 namespace sluice::serve::http {
 namespace {
 
 using namespace std::chrono_literals;
-
-// A client that says exactly what it is told to and hears exactly what comes.
-class Client {
- public:
-  explicit Client(std::uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in to{};
-    to.sin_family = AF_INET;
-    to.sin_port = htons(port);
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    connect(reinterpret_cast<sockaddr*>(&to), sizeof to);
-  }
-  explicit Client(const std::string& path) : fd_(::socket(AF_UNIX, SOCK_STREAM, 0)) {
-    sockaddr_un to{};
-    to.sun_family = AF_UNIX;
-    std::strncpy(to.sun_path, path.c_str(), sizeof to.sun_path - 1);
-    connect(reinterpret_cast<sockaddr*>(&to), sizeof to);
-  }
-  ~Client() { ::close(fd_); }
-  Client(const Client&) = delete;
-  Client& operator=(const Client&) = delete;
-
-  void say(std::string_view text) { ::send(fd_, text.data(), text.size(), MSG_NOSIGNAL); }
-
-  // What comes until `end` has been seen, or until the server closes.
-  std::string hear(std::string_view end = {}) {
-    std::string text;
-    char buffer[4096];
-    while (end.empty() || text.find(end) == std::string::npos) {
-      const auto n = ::recv(fd_, buffer, sizeof buffer, 0);
-      if (n <= 0) break;
-      text.append(buffer, static_cast<std::size_t>(n));
-    }
-    return text;
-  }
-  std::string ask(std::string_view request) {
-    say(request);
-    return hear();
-  }
-
- private:
-  void connect(const sockaddr* to, socklen_t size) {
-    timeval patience{10, 0};
-    ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    ASSERT_EQ(::connect(fd_, to, size), 0) << std::strerror(errno);
-  }
-  int fd_;
-};
-
-std::string get(std::string_view path, std::string_view fields = "Connection: close\r\n") {
-  return "GET " + std::string(path) + " HTTP/1.1\r\nHost: localhost\r\n" + std::string(fields) +
-         "\r\n";
-}
-
-int status_of(const std::string& answer) {
-  return answer.size() < 12 ? 0 : std::stoi(answer.substr(9, 3));
-}
-
-Response text(std::string body) {
-  Response made;
-  made.body = std::move(body);
-  return made;
-}
-
-// Gives the numbers up to `news`, each once.
-struct Counting final : Stream {
-  explicit Counting(const std::atomic<int>& until) : news(until) {}
-  Instant pull(Instant now, std::string& out) override {
-    while (given < news) out += "data: " + std::to_string(++given) + "\n\n";
-    return now + 1h;
-  }
-  const std::atomic<int>& news;
-  int given = 0;
-};
-
-constexpr std::size_t kPiece = 15000;  // sent by itself, and owed no time beyond the limit
-
-struct Serving : testing::Test {
-  std::atomic<int> made{0}, news{1};
-  Router router{{
-      {Method::get, "/kept",
-       [this](const Request&) { return text("kept " + std::to_string(++made)); }, true, false,
-       false, 1h},
-      {Method::get, "/fresh", [](const Request& r) { return text("fresh " + r.host); }},
-      {Method::post, "/echo", [](const Request& r) { return text(r.body); }, false, false, true},
-      {Method::get, "/disk", [](const Request&) { return text("from the disk"); }, false, true},
-      {Method::get, "/piece", [](const Request&) { return text(std::string(kPiece, 'x')); }, false,
-       true},
-      {Method::get, "/fails",
-       [](const Request&) -> Response { throw std::runtime_error("secret"); }},
-      {Method::get, "/stream",
-       [this](const Request&) {
-         Response r;
-         r.stream = std::make_unique<Counting>(news);
-         return r;
-       }},
-  }};
-  Traffic traffic{2, {"a", "b", "c", "d", "e", "f", "g"}};
-  Server::Options options;
-  std::unique_ptr<Server> server;
-
-  Serving() {
-    options.config.port = 0;
-    options.config.request_timeout_s = 5;
-    options.config.idle_timeout_s = 5;
-    options.config.max_header_bytes = 1024;
-    options.config.max_body_bytes = 2048;
-    options.threads = 2;
-  }
-  std::uint16_t start() {
-    server = std::make_unique<Server>(options, router, traffic);
-    return server->port();
-  }
-  std::string ask(std::string_view request) { return Client(server->port()).ask(request); }
-};
 
 TEST_F(Serving, AnswersARequest) {
   start();

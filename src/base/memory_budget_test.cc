@@ -1,0 +1,99 @@
+#include "base/memory_budget.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+
+namespace sluice {
+namespace {
+
+TEST(MemoryBudget, GivesNoMoreThanThereIs) {
+  MemoryBudget budget(100);
+  MemoryBudget::Charge a(budget), b(budget);
+  EXPECT_TRUE(a.resize(60));
+  EXPECT_FALSE(b.resize(41));
+  EXPECT_EQ(b.bytes(), 0u);
+  EXPECT_TRUE(b.resize(40));
+  EXPECT_FALSE(a.resize(61));
+  EXPECT_EQ(a.bytes(), 60u);
+  EXPECT_TRUE(a.resize(10));
+  EXPECT_TRUE(b.resize(90));
+  EXPECT_EQ(budget.used(), 100u);
+}
+
+TEST(MemoryBudget, HasBackWhatEnds) {
+  MemoryBudget budget(100);
+  {
+    auto one = budget.charge(70);
+    auto moved = std::move(one);
+    EXPECT_EQ(budget.used(), 70u);
+    one = budget.charge(30);
+    one = std::move(moved);
+    EXPECT_EQ(budget.used(), 70u);
+  }
+  EXPECT_EQ(budget.used(), 0u);
+}
+
+TEST(MemoryBudget, SizesThatWouldWrapAreTooLarge) {
+  MemoryBudget budget(100);
+  MemoryBudget::Charge a(budget), b(budget);
+  ASSERT_TRUE(a.resize(50));
+  EXPECT_FALSE(b.resize(~0ull));
+  EXPECT_FALSE(b.resize(~0ull - 49));
+  EXPECT_EQ(budget.used(), 50u);
+}
+
+TEST(MemoryBudget, APartTakesFromTheWhole) {
+  MemoryBudget whole(100), part(60, &whole), other(60, &whole);
+  MemoryBudget::Charge a(part), b(other);
+  EXPECT_FALSE(a.resize(61));
+  EXPECT_TRUE(a.resize(60));
+  EXPECT_FALSE(b.resize(41));
+  EXPECT_EQ(other.used(), 0u);
+  EXPECT_TRUE(b.resize(40));
+  a.release();
+  EXPECT_EQ(whole.used(), 40u);
+}
+
+TEST(MemoryBudget, WhatDoesNotFitIsAskedForAgainLater) {
+  MemoryBudget budget(1 << 20);
+  try {
+    budget.charge(2 << 20);
+    FAIL();
+  } catch (const NoRoom& e) {
+    EXPECT_EQ(e.code(), Code::exhausted);
+    EXPECT_NE(std::string(e.what()).find("2.0 MiB"), std::string::npos) << e.what();
+  }
+}
+
+TEST(MemoryBudget, CountsWhatLargeChargesReturn) {
+  MemoryBudget whole(1 << 30), part(1 << 30, &whole);
+  whole.charge(1 << 20);
+  EXPECT_EQ(whole.take_returned(), 0u);
+  part.charge(8 << 20);
+  EXPECT_EQ(whole.take_returned(), 8u << 20);
+  EXPECT_EQ(whole.take_returned(), 0u);
+}
+
+TEST(MemoryBudget, HoldsWithManyThreads) {
+  MemoryBudget budget(1000);
+  std::atomic<bool> over{false};
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 4; ++t)
+      threads.emplace_back([&] {
+        for (int i = 0; i < 20000; ++i) {
+          MemoryBudget::Charge mine(budget);
+          if (mine.resize(400) && budget.used() > 1000) over = true;
+        }
+      });
+  }
+  EXPECT_FALSE(over);
+  EXPECT_EQ(budget.used(), 0u);
+}
+
+}  // namespace
+}  // namespace sluice
