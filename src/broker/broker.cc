@@ -55,14 +55,21 @@ Broker::Impl::Impl(Options o)
       gpu(options.gpu),
       ledger(policy_of(config)),
       store({options.state_dir, boot_id(options.proc)}),
-      groups(options.cgroup, options.proc),
+      groups(
+          options.cgroup, options.proc,
+          options.state_dir.empty() || !config.cgroups ? "" : options.state_dir + "/leases.groups"),
       driver_limits(options.program) {
   if (options.threads)
     watch = std::make_unique<HolderWatch>(
         options.proc, [this](std::int64_t pid, std::uint64_t start) { holder_died(pid, start); });
   const Lock lock(mutex);
   restore();
-  if (config.cgroups) groups.sweep(live_ids());
+  if (config.cgroups) {
+    const auto live = live_ids();
+    groups.sweep(live);
+    for (const auto id : live)
+      if (groups.exists(id)) groups_before.insert(id);
+  }
   if (!options.threads) return;
   thread = std::jthread([this](std::stop_token stop) { timer(stop); });
   telling_thread = std::jthread([this](std::stop_token stop) { teller(stop); });

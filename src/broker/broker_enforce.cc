@@ -142,7 +142,7 @@ std::vector<LeaseId> Broker::Impl::live_ids() const {
 
 void Broker::Impl::leave_group(LeaseId id) {
   limited.erase(id), tried.erase(id);
-  if (grouped.erase(id) != 0) to_lift.insert(id);
+  if (grouped.erase(id) + groups_before.erase(id) != 0) to_lift.insert(id);
 }
 
 void Broker::Impl::group_made(LeaseId id) {

@@ -127,6 +127,17 @@ TEST_F(CgroupTest, AfterARestartAProcessInItsGroupIsClaimedAgainThoughItHasMemor
   EXPECT_EQ(tier(a.lease.id), Enforcement::cgroup);
 }
 
+TEST_F(CgroupTest, AfterARestartTheProcessGoesBackThoughNoSampleCameMeanwhile) {
+  write(proc + "/sys/kernel/random/boot_id", "one\n");
+  open();
+  const auto a = ask_as_holder(4);
+  write(proc + "/4711/cgroup", "0::/sluice/lease-1\n");
+  broker = std::make_unique<Broker>((broker.reset(), host.options));
+  broker->release(token(a));
+  EXPECT_THAT(read(group + "/dmem.max"), testing::StartsWith(region + " max"));
+  EXPECT_EQ(read(root + "/user.slice/cgroup.procs"), "4711");
+}
+
 TEST_F(CgroupTest, AProcessWithSeveralLeasesIsInNoGroup) {
   open();
   const auto a = ask_as_holder(4);

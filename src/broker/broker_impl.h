@@ -128,9 +128,10 @@ struct Broker::Impl {
   // For after().
   std::vector<Holder> to_end GUARDED_BY(mutex);
   std::set<LeaseId> to_limit GUARDED_BY(mutex), to_lift GUARDED_BY(mutex);
-  std::set<LeaseId> grouped GUARDED_BY(mutex);  // have a group of their own
-  std::set<LeaseId> limited GUARDED_BY(mutex);  // by it, when it was last read back
-  std::set<LeaseId> tried GUARDED_BY(mutex);    // NVIDIA's driver was asked, once
+  std::set<LeaseId> grouped GUARDED_BY(mutex);        // have a group of their own
+  std::set<LeaseId> groups_before GUARDED_BY(mutex);  // the same, since before this broker
+  std::set<LeaseId> limited GUARDED_BY(mutex);        // by it, when it was last read back
+  std::set<LeaseId> tried GUARDED_BY(mutex);          // NVIDIA's driver was asked, once
   std::deque<Told> outbox GUARDED_BY(mutex);
   bool telling GUARDED_BY(mutex) = false;
   std::function<void(const BrokerEvent&)> tell GUARDED_BY(mutex);

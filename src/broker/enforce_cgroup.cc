@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,9 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/error.h"
+#include "base/log.h"
+#include "base/new_file.h"
 #include "device/sysfs.h"
 
 namespace sluice::broker {
@@ -21,6 +25,10 @@ using device::split;
 namespace {
 
 constexpr const char* kOurs = "/sluice";
+constexpr std::size_t kLongestPath = 4096;
+constexpr std::size_t kSpareLines = 1024;
+constexpr int kMoves = 3;  // a process may fork while it is moved
+constexpr off_t kLargestRecord = 64 << 20;
 constexpr std::uint64_t kSlack = 64 << 20;  // what drivers list and the kernel counts differ by
 
 // "" or what went wrong. Kernel files take one write.
@@ -62,13 +70,118 @@ std::string group_of(std::int64_t pid, const std::string& proc) {
   return "";
 }
 
+// Where that group is gone, or takes no processes since it has others below it, into the next
+// one above.
+void move_back(const std::string& root, std::string origin, const std::string& pid) {
+  while (!put(root + origin + "/cgroup.procs", pid).empty() && !origin.empty())
+    origin.resize(origin.rfind('/'));
+}
+
+// A path below the root as the kernel writes it: no step up, no deleted group, one line.
+bool is_plain_path(std::string_view path) {
+  if (!path.starts_with('/') || path.size() > kLongestPath || path.ends_with(" (deleted)"))
+    return false;
+  for (const auto step : split(path.substr(1), '/'))
+    if (step == ".." || step == ".") return false;
+  return path.find('\n') == path.npos;
+}
+
+// Of one of our groups, or of a group below it.
+std::optional<LeaseId> lease_of_group(std::string_view group) {
+  const auto prefix = std::string(kOurs) + "/lease-";
+  if (!group.starts_with(prefix)) return std::nullopt;
+  group.remove_prefix(prefix.size());
+  return device::to_size(group.substr(0, group.find('/')));
+}
+
+std::string line_of(LeaseId lease, const std::string& origin) {
+  return fmt::format("{} {}\n", lease, origin);
+}
+
+// Neither through a link nor of another user.
+std::optional<std::string> read_own_file(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return std::nullopt;
+  struct stat facts {};
+  const bool is_own = ::fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode) &&
+                      facts.st_uid == ::geteuid() && facts.st_size <= kLargestRecord;
+  std::string text(is_own ? static_cast<std::size_t>(facts.st_size) : 0, '\0');
+  const auto n = is_own ? ::read(fd, text.data(), text.size()) : -1;
+  ::close(fd);
+  if (n < 0) return std::nullopt;
+  text.resize(static_cast<std::size_t>(n));
+  return text;
+}
+
 }  // namespace
 
-LeaseGroups::LeaseGroups(std::string cgroup_root, std::string proc)
-    : root_(std::move(cgroup_root)), proc_(std::move(proc)) {}
+LeaseGroups::LeaseGroups(std::string cgroup_root, std::string proc, std::string record)
+    : root_(std::move(cgroup_root)), proc_(std::move(proc)), record_(std::move(record)) {
+  load();
+}
+
+// ---- where processes came from
+
+// The group that the kernel names, if it is one that a process can go back to: of a process in
+// another lease's group, where that one came from.
+std::string LeaseGroups::origin_of(std::int64_t pid) const {
+  const auto group = group_of(pid, proc_);
+  if (const auto lease = lease_of_group(group)) {
+    const auto known = origins_.find(*lease);
+    return known == origins_.end() ? "" : known->second;
+  }
+  return is_plain_path(group) ? group : "";
+}
+
+// "" or what went wrong. It is for the end of this process, not of the machine, with which
+// the groups end, too: nothing waits for the disk.
+std::string LeaseGroups::remember(LeaseId lease, const std::string& origin) {
+  origins_[lease] = origin;
+  if (record_.empty()) return "";
+  if (++lines_ > kSpareLines + 2 * origins_.size()) return save();
+  const int fd =
+      ::open(record_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return fmt::format("{}: {}", record_, std::strerror(errno));
+  const auto line = line_of(lease, origin);
+  const auto n = ::write(fd, line.data(), line.size());
+  const int error = errno;
+  ::close(fd);
+  return n == static_cast<ssize_t>(line.size())
+             ? ""
+             : fmt::format("{}: {}", record_, std::strerror(error));
+}
+
+// Only a file of our own is believed, and only plain paths in it.
+void LeaseGroups::load() {
+  const auto text = record_.empty() ? std::nullopt : read_own_file(record_);
+  if (!text) return;
+  for (const auto line : split(*text, '\n')) {
+    const auto space = std::min(line.find(' '), line.size());
+    const auto id = device::to_size(line.substr(0, space));
+    const auto origin = line.substr(std::min(space + 1, line.size()));
+    if (id && is_plain_path(origin) && !lease_of_group(origin)) origins_[*id] = origin;
+  }
+}
+
+std::string LeaseGroups::save() {
+  try {
+    NewFile file(record_);
+    for (const auto& [lease, origin] : origins_) file.write(line_of(lease, origin));
+    file.keep();
+    lines_ = origins_.size();
+  } catch (const Error& e) {
+    return std::string(e.reason());
+  }
+  return "";
+}
 
 std::string LeaseGroups::folder(LeaseId lease) const {
   return fmt::format("{}{}/lease-{}", root_, kOurs, lease);
+}
+
+bool LeaseGroups::exists(LeaseId lease) const {
+  std::error_code ignored;
+  return fs::exists(folder(lease), ignored);
 }
 
 std::string LeaseGroups::why_no_groups() const {
@@ -165,11 +278,15 @@ std::string LeaseGroups::enter(LeaseId lease, std::int64_t pid, bool has_memory)
 std::string LeaseGroups::admit(LeaseId lease, std::int64_t pid, std::span<const DmemLimit> limits,
                                std::span<const std::string> regions, bool has_memory) {
   const auto group = folder(lease);
-  const auto origin = group_of(pid, proc_);
-  const bool is_inside = root_ + origin == group;  // since before a restart
+  const bool is_inside = root_ + group_of(pid, proc_) == group;  // since before a restart
   if (has_memory && !is_inside)
     return fmt::format("what process {} took before would not be counted in a new group", pid);
-  if (!is_inside) origins_[lease] = origin;
+  if (!is_inside) {
+    const auto origin = origin_of(pid);
+    if (origin.empty())
+      return fmt::format("process {} is in no group that it could go back to", pid);
+    if (auto wrong = remember(lease, origin); !wrong.empty()) return wrong;
+  }
   auto wrong = set_up(group, pid, limits, regions);
   if (wrong.empty()) wrong = read_back(group, pid, limits, regions);
   if (!wrong.empty()) lift(lease);
@@ -184,19 +301,26 @@ void LeaseGroups::lift(LeaseId lease) {
     if (const auto words = split(line, ' '); words.size() == 2 && words[1] != "max")
       put(group + "/dmem.max", fmt::format("{} max", words[0]));
   const auto origin = origins_.find(lease);
-  const auto back = root_ + (origin == origins_.end() ? "" : origin->second) + "/cgroup.procs";
-  const auto members = read_text(group + "/cgroup.procs").value_or("");
-  for (const auto pid : split(members, '\n'))
-    if (!pid.empty()) put(back, std::string(pid));
-  if (origin != origins_.end()) origins_.erase(origin);
-  ::rmdir(group.c_str());
+  bool is_gone = ::rmdir(group.c_str()) == 0 || errno == ENOENT;
+  for (int round = 0; round < kMoves && !is_gone && origin != origins_.end(); ++round) {
+    const auto members = read_text(group + "/cgroup.procs").value_or("");
+    for (const auto pid : split(members, '\n'))
+      if (!pid.empty()) move_back(root_, origin->second, std::string(pid));
+    is_gone = ::rmdir(group.c_str()) == 0;
+  }
+  if (is_gone && origin != origins_.end())
+    origins_.erase(origin);  // else the next sweep tries again
 }
 
 void LeaseGroups::sweep(std::span<const LeaseId> live) {
+  std::erase_if(origins_, [this](const auto& known) { return !exists(known.first); });
   for (const auto& name : device::numbered(root_ + kOurs, "lease-"))
     if (const auto id = device::to_int(std::string_view(name).substr(6));
         id && std::ranges::find(live, static_cast<LeaseId>(*id)) == live.end())
       lift(static_cast<LeaseId>(*id));
+  if (record_.empty()) return;
+  if (const auto wrong = save(); !wrong.empty())
+    log::warn("leases: where processes came from cannot be stored: {}", wrong);
 }
 
 }  // namespace sluice::broker

@@ -3,9 +3,11 @@
 //
 // The holder's process is moved into the group, so it leaves the one it was in, with
 // whatever limits that has; therefore this is a choice of the operator's. When the
-// lease is over the process goes back. The kernel counts memory where it was taken, so a
-// process that has some already is not moved: that would escape. NVIDIA's driver takes limits
-// for a group as well, but not through these files: see driver_limits.h.
+// lease is over the process goes back. Where it came from is what the kernel said when it was
+// moved, never what a client says; it is kept in a file for the broker after this one. The kernel
+// counts memory where it was taken, so a process that has some already is not moved: that would
+// escape. NVIDIA's driver takes limits for a group as well, but not through these files: see
+// driver_limits.h.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +29,15 @@ struct DmemLimit {
 // Not thread-safe.
 class LeaseGroups {
  public:
-  LeaseGroups(std::string cgroup_root, std::string proc);
+  // `record`: the file that remembers where processes came from; empty: nothing outlasts this
+  // object.
+  LeaseGroups(std::string cgroup_root, std::string proc, std::string record = {});
 
   // Why there can be no dmem limits here; empty when there can.
   std::string why_not() const;
 
   std::string folder(LeaseId lease) const;  // of its group
+  bool exists(LeaseId lease) const;
 
   // Makes the group, sets the limits, moves the process in and reads all of it back.
   // Returns what went wrong, and then nothing is left behind; empty when stands() is.
@@ -46,7 +51,8 @@ class LeaseGroups {
   std::string stands(LeaseId lease, std::int64_t pid, std::span<const DmemLimit> limits) const;
 
   // Lifts the limit and removes the group; processes in it go back to where the holder came
-  // from, or to the root where nobody knows that any more, after a restart.
+  // from, or to the nearest group above that which is still there. Where nobody knows, because the
+  // record was lost, they stay: a group of no limit is no worse than the root, and no better.
   void lift(LeaseId lease);
 
   // Lifts every group that belongs to none of these: leases of a broker before us.
@@ -63,8 +69,14 @@ class LeaseGroups {
                         std::span<const DmemLimit> limits,
                         std::span<const std::string> regions) const;
 
-  const std::string root_, proc_;
+  std::string origin_of(std::int64_t pid) const;
+  std::string remember(LeaseId lease, const std::string& origin);
+  void load();
+  std::string save();
+
+  const std::string root_, proc_, record_;
   std::map<LeaseId, std::string> origins_;  // the group each holder came from
+  std::size_t lines_ = 0;                   // of the record, those of groups that are gone included
 };
 
 }  // namespace sluice::broker

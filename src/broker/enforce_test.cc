@@ -196,6 +196,7 @@ class LeaseGroupsTest : public testing::Test {
   TemporaryFolder folder;
   std::string root = folder.path + "/cgroup", proc = folder.path + "/proc";
   std::string group = root + "/sluice/lease-12";
+  std::string record = folder.path + "/leases.groups";
   LeaseGroups groups{root, proc};
   const std::vector<DmemLimit> limits{{"0000:03:00.0", 8 * kGb}};
 };
@@ -250,6 +251,89 @@ TEST_F(LeaseGroupsTest, SaysWhyThereIsNoLimit) {
   EXPECT_THAT(groups.why_not(), HasSubstr("no dmem controller"));
   std::filesystem::remove(root + "/cgroup.controllers");
   EXPECT_THAT(groups.why_not(), HasSubstr("no version 2 control group"));
+}
+
+TEST_F(LeaseGroupsTest, AfterARestartAProcessGoesBackToWhereItCameFrom) {
+  {
+    LeaseGroups before(root, proc, record);
+    ASSERT_EQ(before.limit(12, 4711, limits), "");
+  }
+  write_file(proc + "/4711/cgroup", "0::/sluice/lease-12\n");
+  write_file(root + "/cgroup.procs", "");
+  LeaseGroups after(root, proc, record);
+  after.sweep({});
+  EXPECT_EQ(read_file(root + "/user.slice/cgroup.procs"), "4711");
+  EXPECT_EQ(read_file(root + "/cgroup.procs"), "");  // and not free of its service's limits
+}
+
+TEST_F(LeaseGroupsTest, ALimitOfBeforeARestartKeepsItsOrigin) {
+  {
+    LeaseGroups before(root, proc, record);
+    ASSERT_EQ(before.limit(12, 4711, limits), "");
+  }
+  write_file(proc + "/4711/cgroup", "0::/sluice/lease-12\n");
+  LeaseGroups after(root, proc, record);
+  const std::vector<LeaseId> live{12};
+  after.sweep(live);
+  EXPECT_EQ(after.limit(12, 4711, limits), "");
+  after.lift(12);
+  EXPECT_EQ(read_file(root + "/user.slice/cgroup.procs"), "4711");
+}
+
+TEST_F(LeaseGroupsTest, WithoutARecordAProcessStaysWhereItIs) {
+  ASSERT_EQ(groups.limit(12, 4711, limits), "");
+  write_file(root + "/cgroup.procs", "");
+  LeaseGroups(root, proc).sweep({});
+  EXPECT_EQ(read_file(root + "/cgroup.procs"), "");
+  EXPECT_THAT(read_file(group + "/dmem.max"), testing::StartsWith("drm/0000:03:00.0/vram0 max"));
+}
+
+TEST_F(LeaseGroupsTest, NoRecordSendsAProcessWhereTheKernelDidNotSeeIt) {
+  const auto elsewhere = folder.path + "/elsewhere";
+  write_file(elsewhere + "/cgroup.procs", "");
+  write_file(root + "/cgroup.procs", "");
+  for (const char* line : {"12 /../elsewhere", "12 /user.slice/../../elsewhere", "12 elsewhere",
+                           "12 /sluice/lease-13", "12", "12 ", "-1 /x", "x /user.slice"}) {
+    write_file(group + "/cgroup.procs", "4711");
+    write_file(record, line + std::string("\n"));
+    LeaseGroups(root, proc, record).sweep({});
+    EXPECT_EQ(read_file(elsewhere + "/cgroup.procs"), "") << line;
+    EXPECT_EQ(read_file(root + "/cgroup.procs"), "") << line;
+  }
+  std::filesystem::remove(record);
+  write_file(folder.path + "/planted", "12 /user.slice\n");
+  std::filesystem::create_symlink(folder.path + "/planted", record);
+  LeaseGroups(root, proc, record).sweep({});
+  EXPECT_EQ(read_file(root + "/user.slice/cgroup.procs"), "");
+}
+
+// A child of a holder asks for a lease of its own: it goes back to where the holder came from.
+TEST_F(LeaseGroupsTest, AGroupOfAnotherLeaseIsNoOrigin) {
+  ASSERT_EQ(groups.limit(12, 4711, limits), "");
+  const auto other = root + "/sluice/lease-13";
+  for (const char* file : {"/dmem.max", "/dmem.current", "/cgroup.procs"})
+    write_file(other + file, "");
+  write_file(proc + "/4712/cgroup", "0::/sluice/lease-12\n");
+  ASSERT_EQ(groups.limit(13, 4712, limits), "");
+  groups.lift(13);
+  EXPECT_EQ(read_file(root + "/user.slice/cgroup.procs"), "4712");
+  write_file(proc + "/4713/cgroup", "0::/sluice/lease-99\n");  // of which nobody knows
+  EXPECT_THAT(groups.limit(13, 4713, limits), HasSubstr("no group that it could go back to"));
+}
+
+TEST_F(LeaseGroupsTest, WhereItsOriginIsGoneAProcessGoesToTheNextAbove) {
+  write_file(root + "/user.slice/job/cgroup.procs", "");
+  write_file(proc + "/4711/cgroup", "0::/user.slice/job\n");
+  ASSERT_EQ(groups.limit(12, 4711, limits), "");
+  std::filesystem::remove_all(root + "/user.slice/job");
+  groups.lift(12);
+  EXPECT_EQ(read_file(root + "/user.slice/cgroup.procs"), "4711");
+}
+
+TEST_F(LeaseGroupsTest, WhatCannotBeRememberedIsNotMoved) {
+  LeaseGroups unable(root, proc, folder.path + "/no/such/folder/record");
+  EXPECT_NE(unable.limit(12, 4711, limits), "");
+  EXPECT_EQ(read_file(group + "/cgroup.procs"), "");
 }
 
 TEST_F(LeaseGroupsTest, GroupsOfLeasesThatAreGoneAreSwept) {
