@@ -41,9 +41,23 @@ Policy policy_of(const BrokerConfig& c) {
   p.hold_after = Seconds(c.hold_after_s), p.yield_within = Seconds(c.yield_within_s);
   if (c.escalation == "revoke") p.escalate = Policy::Escalate::revoke;
   if (c.escalation == "terminate") p.escalate = Policy::Escalate::terminate;
+  const auto count = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+  p.max_leases_per_peer = count(c.max_leases_per_peer);
+  p.max_waiting_per_peer = count(c.max_waiting_per_peer);
+  p.max_cpu_leases_per_peer = count(c.max_cpu_leases_per_peer);
+  p.max_leases_per_agent = count(c.max_leases_per_agent);
+  p.cpu_ttl = Seconds(c.cpu_ttl_s);
   p.quotas = in_bytes(c.quotas_gb);
   p.reservations = in_bytes(c.reservations_gb);
   return p;
+}
+
+// One that was given before this limit was.
+void shorten_on_cpu(Lease& lease, Seconds most, Instant now) {
+  if (lease.state != State::on_cpu) return;
+  lease.wanted.ttl = std::min(lease.wanted.ttl, most);
+  lease.expires_at =
+      std::min(lease.expires_at, now + std::chrono::duration_cast<Instant::duration>(most));
 }
 
 }  // namespace
@@ -86,6 +100,7 @@ void Broker::Impl::restore() {
   const auto at = moment();
   auto loaded = store.load(at);
   auto found = restored(std::move(loaded.leases), loaded.same_boot, at);
+  for (auto& lease : found.live) shorten_on_cpu(lease, Seconds(config.cpu_ttl_s), at.now);
   footprints = std::move(loaded.footprints);
   std::vector<const Lease*> rows;
   for (const auto& lease : found.ended) rows.push_back(&lease), recent.push_back(lease);

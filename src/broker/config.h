@@ -19,6 +19,11 @@ struct BrokerConfig {
   double hold_after_s = 20;
   double yield_within_s = 10;
   std::string escalation = "report";
+  std::int64_t max_leases_per_peer = 4096;
+  std::int64_t max_waiting_per_peer = 512;
+  std::int64_t max_cpu_leases_per_peer = 1024;
+  std::int64_t max_leases_per_agent = 2048;
+  double cpu_ttl_s = 60;
   std::map<std::string, double> quotas_gb;
   std::map<std::string, double> reservations_gb;
   bool cgroups = false;
@@ -54,6 +59,26 @@ struct BrokerConfig {
               "when a holder does not yield in time: report it, revoke the lease, or terminate "
               "the process that holds it"}
             .one_of("report|revoke|terminate")
+            .live(),
+        Field{"max_leases_per_peer", &C::max_leases_per_peer,
+              "leases that a peer (API key, else user, else address) may hold or wait for at once"}
+            .range(1, 25000)
+            .live(),
+        Field{"max_waiting_per_peer", &C::max_waiting_per_peer,
+              "requests of a peer that may wait at once"}
+            .range(1, 2500)
+            .live(),
+        Field{"max_cpu_leases_per_peer", &C::max_cpu_leases_per_peer,
+              "leases of a peer that may be on the CPU at once"}
+            .range(1, 25000)
+            .live(),
+        Field{"max_leases_per_agent", &C::max_leases_per_agent,
+              "leases that one agent of a peer may have, those on the CPU included"}
+            .range(1, 25000)
+            .live(),
+        Field{"cpu_ttl_s", &C::cpu_ttl_s,
+              "a lease on the CPU ends this long after its last renewal at the latest"}
+            .range(1, 86400)
             .live(),
         Field{"quotas_gb", &C::quotas_gb, "GB an agent may hold at once"}
             .range(0.001, 65536)

@@ -75,6 +75,7 @@ Entry& Ledger::Impl::enter(Lease lease) {
   entry.lease = std::move(lease);
   entry.agent = &agent_named(entry.lease.wanted.agent);
   ++entry.agent->leases;
+  join_peer(entry);
   const auto& holder = entry.lease.wanted.holder;
   if (holder.connection != 0) by_connection[holder.connection].push_back(id);
   if (holder.pid != 0) by_holder[{holder.pid, holder.start_time}].push_back(id);
@@ -90,23 +91,18 @@ void Ledger::Impl::watch_deadline(Entry& entry) {
 
 // Out of all lists but the cards'; what ended is found once more.
 void Ledger::Impl::finish(Entry& entry) {
-  entry.lease.state = State::ended;
+  set_state(entry, State::ended);
   --entry.agent->leases;
   const auto id = entry.lease.id;
   const auto& holder = entry.lease.wanted.holder;
-  const auto leave = [id](auto& index, const auto& key) {
-    const auto at = index.find(key);
-    if (at == index.end()) return;
-    drop(at->second, id);
-    if (at->second.empty()) index.erase(at);
-  };
-  if (holder.connection != 0) leave(by_connection, holder.connection);
-  if (holder.pid != 0) leave(by_holder, std::pair{holder.pid, holder.start_time});
+  if (holder.connection != 0) drop_from(by_connection, holder.connection, id);
+  if (holder.pid != 0) drop_from(by_holder, std::pair{holder.pid, holder.start_time}, id);
   just_ended.emplace(id, entries.extract(id));
 }
 
 void Ledger::Impl::end(Entry& entry, Ending ending, std::string reason, Changes& changes) {
   auto& lease = entry.lease;
+  leave_key(entry);
   lease.ending = ending;
   lease.reason = std::move(reason);
   lease.ended_at = now;
@@ -117,7 +113,7 @@ void Ledger::Impl::end(Entry& entry, Ending ending, std::string reason, Changes&
     return finish(entry);
   }
   if (lease.state == State::yielding) yielded(entry);
-  lease.state = State::draining;
+  set_state(entry, State::draining);
   lease.over_use = 0;
   accrue(*entry.agent, now);
   for (std::size_t i = 0; i < entry.seats.size(); ++i) {
@@ -182,6 +178,7 @@ Ledger::Answer Ledger::Impl::turn_away(Entry& entry, Refusal refusal, Changes& c
     return {Verdict::refused, 0, std::move(refusal)};
   lease.id = ++last_id;
   lease.state = State::on_cpu;
+  lease.wanted.ttl = std::min(lease.wanted.ttl, policy.cpu_ttl);
   lease.expires_at = later(now, lease.wanted.ttl);
   auto& entered = enter(std::move(lease));
   enqueue(entered);
@@ -211,8 +208,11 @@ Ledger::Answer Ledger::Impl::ask(const Wanted& wanted, std::uint64_t secret, Cha
   entry.lease.asked_at = now;
   entry.agent = &agent_named(wanted.agent);
   set_step(entry);
-  if (auto never = why_never(wanted); !never.empty())
+  const bool may_use_cpu = wanted.on_unavailable == OnUnavailable::cpu;
+  if (auto never = why_never(wanted); !never.empty()) {
+    if (may_use_cpu) check_may_use_cpu(wanted);
     return turn_away(entry, {std::move(never), {}, {}, {}}, changes);
+  }
   auto turn = new_turn();
   keep_for_those_ahead(entry, turn);
   const auto sites = sites_for(entry, turn, false);
@@ -222,9 +222,11 @@ Ledger::Answer Ledger::Impl::ask(const Wanted& wanted, std::uint64_t secret, Cha
     grant(entered, choice, sites, changes);
     return {Verdict::granted, last_id, {}};
   }
+  const bool may_wait = wanted.on_unavailable == OnUnavailable::wait && wanted.wait.count() > 0;
+  if (may_use_cpu) check_may_use_cpu(wanted);
+  if (may_wait) check_may_wait(wanted);
   auto refusal = refusal_for(entry, turn);
-  if (wanted.on_unavailable == OnUnavailable::wait && wanted.wait.count() > 0)
-    return put_off(entry, turn, std::move(refusal), changes);
+  if (may_wait) return put_off(entry, turn, std::move(refusal), changes);
   return turn_away(entry, std::move(refusal), changes);
 }
 
@@ -239,13 +241,7 @@ Ledger::Answer Ledger::request(const Wanted& wanted, std::uint64_t secret, Insta
                                Changes& changes) {
   check(wanted);
   impl_->begin(now);
-  if (impl_->entries.size() >= impl_->policy.max_leases)
-    throw Error(Code::exhausted,
-                fmt::format("{} leases are in use; no more can be kept", impl_->entries.size()));
-  if (wanted.on_unavailable == OnUnavailable::wait &&
-      impl_->queue.size() >= impl_->policy.max_waiting)
-    throw Error(Code::exhausted,
-                fmt::format("{} requests wait already; ask later", impl_->queue.size()));
+  impl_->check_limits(wanted);
   return impl_->ask(wanted, secret, changes);
 }
 
@@ -278,6 +274,15 @@ Ledger::Outcome Ledger::release(LeaseId id, std::uint64_t secret, Instant now, C
     impl_->end(*entry, Ending::released, "released by its holder", changes);
   impl_->serve_if_needed(changes);
   return outcome;
+}
+
+Ledger::Outcome Ledger::leave(LeaseId id, std::uint64_t secret, Instant now, Changes& changes) {
+  const auto at = impl_->entries.find(id);
+  const bool others_ask =
+      at != impl_->entries.end() && at->second.lease.secret == secret && at->second.askers > 1;
+  if (!others_ask) return release(id, secret, now, changes);
+  --at->second.askers;
+  return Outcome::done;
 }
 
 Ledger::Outcome Ledger::revoke(LeaseId id, std::string_view reason, Instant now, Changes& changes) {
@@ -346,29 +351,5 @@ Instant Ledger::next_tick() const {
   const auto due = impl_->deadlines.empty() ? Instant::max() : impl_->deadlines.top().first;
   return impl_->has_returns ? std::min(due, later(impl_->ticked_at, kReturnsPause)) : due;
 }
-
-const Lease* Ledger::find(LeaseId id) const {
-  if (const auto at = impl_->entries.find(id); at != impl_->entries.end()) return &at->second.lease;
-  const auto ended = impl_->just_ended.find(id);
-  return ended == impl_->just_ended.end() ? nullptr : &ended->second.mapped().lease;
-}
-
-std::size_t Ledger::size() const noexcept { return impl_->entries.size(); }
-
-std::vector<const Lease*> Ledger::live() const {
-  std::vector<const Lease*> found;
-  found.reserve(impl_->entries.size());
-  for (const auto& [id, entry] : impl_->entries) found.push_back(&entry.lease);
-  std::ranges::sort(found, {}, &Lease::id);
-  return found;
-}
-
-std::vector<const Lease*> Ledger::waiting() const {
-  std::vector<const Lease*> found;
-  for (const auto* entry : impl_->in_order(impl_->now)) found.push_back(&entry->lease);
-  return found;
-}
-
-LeaseId Ledger::last_id() const noexcept { return impl_->last_id; }
 
 }  // namespace sluice::broker

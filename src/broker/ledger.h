@@ -32,6 +32,13 @@ struct Policy {
   Seconds yield_within{10};  // time a holder gets when asked to yield
   enum class Escalate { report, revoke, terminate } escalate = Escalate::report;
   std::size_t max_leases = 100'000, max_waiting = 10'000;
+  // What one peer may have at once, so that it takes nothing from others: leases held or waited
+  // for, those that wait, those on the CPU; and all of these of one agent of the peer. An agent is
+  // counted for each peer by itself: its name is anyone's choice. A peer that is not known, which
+  // is a caller in the same process, has the limits above alone.
+  std::size_t max_leases_per_peer = 4096, max_waiting_per_peer = 512;
+  std::size_t max_cpu_leases_per_peer = 1024, max_leases_per_agent = 2048;
+  Seconds cpu_ttl{60};  // longest time to live of a lease on the CPU, which holds nothing
   std::map<std::string, std::uint64_t> quotas;        // bytes an agent may hold at once
   std::map<std::string, std::uint64_t> reservations;  // bytes kept free for an agent
   // A lease is for all that its process takes, the CUDA context included. Over-use is
@@ -103,15 +110,22 @@ class Ledger {
     Refusal refusal;  // unless granted
   };
   // `secret` is a random number of the caller's. Throws invalid_argument (check()),
-  // exhausted (too many leases). What can never fit is refused, or sent to the CPU when
-  // that was asked for.
+  // exhausted (too many leases, of all or of the peer; nothing has changed then). What can never
+  // fit is refused, or sent to the CPU when that was asked for, with a ttl of at most cpu_ttl.
   Answer request(const Wanted& wanted, std::uint64_t secret, Instant now, Changes& changes);
+
+  // The lease in force that the same peer asked for with the same key; null without one.
+  const Lease* asked_before(const Wanted& wanted) const;
+  // It was asked for once more: `connection`, unless 0, is the one that it is bound to now.
+  void ask_again(LeaseId id, std::uint64_t connection);
 
   enum class Outcome { done, unknown, over, wrong_secret, stale };
   // `renewals` is the number the holder believes in; anything but the present one is
   // stale, and then nothing changes. A lease past its time is over, ticked or not.
   Outcome renew(LeaseId id, std::uint64_t secret, std::uint64_t renewals, Instant now, Changes&);
   Outcome release(LeaseId id, std::uint64_t secret, Instant now, Changes&);
+  // One of those who asked for it hears no answer any more; the last of them releases it.
+  Outcome leave(LeaseId id, std::uint64_t secret, Instant now, Changes&);
   // Whether the holder's word counts: as renew() judges it, and nothing is renewed.
   Outcome verify(LeaseId id, std::uint64_t secret, std::uint64_t renewals, Instant now, Changes&);
   // By an operator; the reason is told to the holder.
@@ -137,6 +151,13 @@ class Ledger {
   std::size_t size() const noexcept;          // all but the ended
   std::vector<const Lease*> live() const;     // by id; all but the ended
   std::vector<const Lease*> waiting() const;  // in the order they would be served now
+  // Those with a number above `after`, by id, at most so many: on the CPU, or neither there nor
+  // waiting.
+  std::vector<const Lease*> page(bool on_cpu, LeaseId after, std::size_t most) const;
+  struct Counts {
+    std::size_t leases, waiting, on_cpu;  // held, yielding or draining; the others
+  };
+  Counts count() const noexcept;
   Room room(const std::string& uuid, Instant now) const;
   // Those that count: also what was given back and not yet confirmed by a sample.
   std::vector<Promise> promises(const std::string& uuid) const;

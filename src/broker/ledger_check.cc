@@ -139,6 +139,20 @@ std::string broken_agent(const Agent& agent, const Impl& in) {
   return {};
 }
 
+std::string broken_peer(const Peer& peer, const Impl& in) {
+  Peer counted;
+  for (const auto& [id, entry] : in.entries) {
+    if (entry.lease.wanted.peer != peer.name) continue;
+    if (entry.peer != &peer) return on_lease(entry.lease, "is counted for another peer");
+    ++counted.of(entry.lease.state);
+    if (entry.lease.state != State::draining) ++counted.agents[entry.lease.wanted.agent];
+  }
+  const bool agrees = counted.held == peer.held && counted.waiting == peer.waiting &&
+                      counted.on_cpu == peer.on_cpu && counted.draining == peer.draining &&
+                      counted.agents == peer.agents && peer.all() > 0;
+  return agrees ? "" : fmt::format("peer {}: its leases are not counted right", peer.name);
+}
+
 }  // namespace
 
 std::string Ledger::broken_invariant() const {
@@ -156,6 +170,13 @@ std::string Ledger::broken_invariant() const {
     if (auto problem = broken_card(state, in); !problem.empty()) return problem;
   for (const auto& [name, agent] : in.agents)
     if (auto problem = broken_agent(agent, in); !problem.empty()) return problem;
+  for (const auto& [key, id] : in.by_key) {
+    const auto at = in.entries.find(id);
+    if (at == in.entries.end() || at->second.lease.state == State::draining)
+      return fmt::format("a key is kept for lease {}, which is over", id);
+  }
+  for (const auto& [name, peer] : in.peers)
+    if (auto problem = broken_peer(peer, in); !problem.empty()) return problem;
   return {};
 }
 

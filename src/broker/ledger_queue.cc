@@ -169,7 +169,7 @@ void Ledger::Impl::grant(Entry& entry, const Choice& choice, std::span<const Sit
     withdraw_asks(entry, changes);
   }
   lease.reason = explain(lease.wanted, sites, choice);
-  lease.state = State::held;
+  set_state(entry, State::held);
   lease.granted_at = now;
   lease.expires_at = later(now, lease.wanted.ttl);
   accrue(*entry.agent, now);

@@ -31,6 +31,16 @@ struct Agent {
   bool is_reserved_for = false;  // room is kept for it by the settings
 };
 
+// Whoever asks for leases, and how many it has.
+struct Peer {
+  std::string name;
+  std::size_t held = 0, waiting = 0, on_cpu = 0, draining = 0;
+  std::unordered_map<std::string, std::size_t> agents;  // held, waiting and on the CPU, by name
+
+  std::size_t& of(State state) noexcept;
+  std::size_t all() const noexcept { return held + waiting + on_cpu + draining; }
+};
+
 // One part of a lease on its card.
 struct Seat {
   CardIndex card;
@@ -43,6 +53,8 @@ struct Seat {
 struct Entry {
   Lease lease;
   Agent* agent = nullptr;
+  Peer* peer = nullptr;                 // null: not known
+  unsigned askers = 1;                  // requests that are answered with it; see ask_again()
   std::vector<Seat> seats;              // beside lease.parts
   Instant watched_at = Instant::max();  // its place among the deadlines
   Instant seen_free_at{};               // of one given back: on the cards told so far
@@ -143,6 +155,15 @@ struct Ledger::Impl {
   Answer turn_away(Entry& entry, Refusal refusal, Changes& changes);
   Answer put_off(Entry& entry, Turn& turn, Refusal refusal, Changes& changes);
 
+  // ledger_limits.cc
+  const Peer* find_peer(const std::string& name) const;
+  void check_limits(const Wanted& wanted) const;
+  void check_may_wait(const Wanted& wanted) const;
+  void check_may_use_cpu(const Wanted& wanted) const;
+  void join_peer(Entry& entry);
+  void leave_key(const Entry& entry);
+  void set_state(Entry& entry, State state);
+
   // ledger_cards.cc
   CardIndex card_named(const std::string& uuid);
   const CardState* find_card(const std::string& uuid) const;
@@ -222,6 +243,7 @@ struct Ledger::Impl {
   std::unordered_map<LeaseId, Entry> entries;
   std::map<LeaseId, std::unordered_map<LeaseId, Entry>::node_type> just_ended;
   std::unordered_map<std::string, Agent> agents;
+  std::unordered_map<std::string, Peer> peers;  // that have leases
   std::size_t agents_at_sweep = 0;
   std::deque<CardState> cards;
   std::unordered_map<std::string, CardIndex> card_index;
@@ -232,6 +254,7 @@ struct Ledger::Impl {
   std::vector<Entry*> keepers;  // of the queue, for whom room is kept
   using Deadline = std::pair<Instant, LeaseId>;
   std::priority_queue<Deadline, std::vector<Deadline>, std::greater<>> deadlines;
+  std::unordered_map<std::string, LeaseId> by_key;  // of leases in force; see keyed_by()
   std::unordered_map<std::uint64_t, std::vector<LeaseId>> by_connection;
   std::unordered_map<std::pair<std::int64_t, std::uint64_t>, std::vector<LeaseId>, HolderHash>
       by_holder;
@@ -252,6 +275,15 @@ inline Instant deadline_of(const Lease& lease) noexcept {
 template <class T>
 void drop(std::vector<T>& from, const T& value) {
   std::erase(from, value);
+}
+
+// Out of an index of several leases for each key.
+template <class Index, class Key>
+void drop_from(Index& index, const Key& key, LeaseId id) {
+  const auto at = index.find(key);
+  if (at == index.end()) return;
+  drop(at->second, id);
+  if (at->second.empty()) index.erase(at);
 }
 
 }  // namespace sluice::broker

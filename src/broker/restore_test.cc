@@ -10,7 +10,7 @@ using testing::IsEmpty;
 using testing::SizeIs;
 
 const Moment kBoot{Instant(std::chrono::hours(2)), WallTime(std::chrono::hours(480000))};
-Instant at(double s) {
+Instant second(double s) {
   return kBoot.now + std::chrono::duration_cast<Steady::duration>(Seconds(s));
 }
 
@@ -21,7 +21,7 @@ Lease held(double ttl_s, double expires_in_s) {
   l.wanted.holder = {4711, 99, -1, 8};
   l.state = State::held;
   l.parts = {{"GPU-0", 1}};
-  l.asked_at = at(-100), l.granted_at = at(-50), l.expires_at = at(expires_in_s);
+  l.asked_at = second(-100), l.granted_at = second(-50), l.expires_at = second(expires_in_s);
   return l;
 }
 
@@ -35,17 +35,17 @@ TEST(Restore, ALeaseKeepsItsNumberSecretAndRenewals) {
   EXPECT_EQ(l.id, 1U);
   EXPECT_EQ(l.secret, 42U);
   EXPECT_EQ(l.renewals, 5U);
-  EXPECT_EQ(l.expires_at, at(40));
+  EXPECT_EQ(l.expires_at, second(40));
 }
 
 TEST(Restore, OneThatCouldNotBeRenewedMeanwhileGetsGrace) {
-  EXPECT_EQ(only(restored({held(60, -30)}, true, kBoot)).expires_at, at(15));
-  EXPECT_EQ(only(restored({held(60, 3)}, true, kBoot)).expires_at, at(15));
-  EXPECT_EQ(only(restored({held(4, -30)}, true, kBoot)).expires_at, at(4));
+  EXPECT_EQ(only(restored({held(60, -30)}, true, kBoot)).expires_at, second(15));
+  EXPECT_EQ(only(restored({held(60, 3)}, true, kBoot)).expires_at, second(15));
+  EXPECT_EQ(only(restored({held(4, -30)}, true, kBoot)).expires_at, second(4));
 }
 
 TEST(Restore, AClockSetBackDoesNotMakeALeaseLonger) {
-  EXPECT_EQ(only(restored({held(60, 9000)}, true, kBoot)).expires_at, at(60));
+  EXPECT_EQ(only(restored({held(60, 9000)}, true, kBoot)).expires_at, second(60));
 }
 
 TEST(Restore, ConnectionsAreCut) {
@@ -85,22 +85,22 @@ TEST(Restore, AHolderKnownByItsRenewalsOnlyMayComeBackAfterABoot) {
 
 TEST(Restore, WhatWasBeingGivenBackIsGivenBack) {
   auto l = held(60, 40);
-  l.state = State::draining, l.ending = Ending::expired, l.ended_at = at(-3), l.reason = "late";
+  l.state = State::draining, l.ending = Ending::expired, l.ended_at = second(-3), l.reason = "late";
   const auto r = restored({l}, true, kBoot);
   EXPECT_THAT(r.live, IsEmpty());
   ASSERT_THAT(r.ended, SizeIs(1));
   EXPECT_EQ(r.ended[0].state, State::ended);
   EXPECT_EQ(r.ended[0].ending, Ending::expired);
-  EXPECT_EQ(r.ended[0].ended_at, at(-3));
+  EXPECT_EQ(r.ended[0].ended_at, second(-3));
 }
 
 TEST(Restore, WhoeverWasAskedToYieldIsHeldAsBefore) {
   auto l = held(60, 40);
-  l.state = State::yielding, l.yield_by = at(-5), l.yields_to = 2;
+  l.state = State::yielding, l.yield_by = second(-5), l.yields_to = 2;
   const auto r = only(restored({l}, true, kBoot));
   EXPECT_EQ(r.state, State::held);
   EXPECT_EQ(r.yields_to, 0U);
-  EXPECT_EQ(r.expires_at, at(40));
+  EXPECT_EQ(r.expires_at, second(40));
 }
 
 }  // namespace

@@ -63,6 +63,8 @@ class History {
     policy.escalate = static_cast<Policy::Escalate>(bytes_.below(3));
     policy.hold_after = Seconds(bytes_.below(30));
     policy.max_leases = 40, policy.max_waiting = 10;
+    policy.max_leases_per_peer = 6, policy.max_waiting_per_peer = 3;
+    policy.max_cpu_leases_per_peer = 3, policy.max_leases_per_agent = 5;
     if (bytes_.below(2) == 1) policy.quotas["a1"] = 10 * kGiB;
     if (bytes_.below(2) == 1) policy.reservations["a2"] = (1 + bytes_.below(40)) * kGiB;
     return policy;
@@ -70,7 +72,9 @@ class History {
 
   Wanted wanted() {
     Wanted out;
-    out.agent = "a" + std::to_string(bytes_.below(5));
+    const auto who = bytes_.below(5);
+    out.agent = "a" + std::to_string(who);
+    if (who > 1) out.peer = "uid:" + std::to_string(who % 2);
     out.bytes = bytes_.below(30) * kGiB;  // none is no good
     if (bytes_.below(4) == 0) out.min_bytes = (1 + bytes_.below(8)) * kGiB;
     out.gpus = 1 + (bytes_.below(4) == 0 ? bytes_.below(4) : 0);

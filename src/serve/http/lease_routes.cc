@@ -157,6 +157,7 @@ Response request_lease(Service& s, const Asked& asked) {
   require(request.body.size() <= kLargestBody, "the body is far larger than a request can be");
   auto wanted = s.broker().read(request.body);
   wanted.holder = holder_of(wanted, request.peer);
+  wanted.peer = request.peer.name();
   if (wanted.bound) wanted.holder.connection = request.connection;
   const auto answer = s.broker().request(wanted);
   Response made;

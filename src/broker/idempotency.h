@@ -1,0 +1,28 @@
+// The Idempotency-Key of a request: a client that lost the answer sends the request again under
+// the same key and is told of the same lease.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace sluice::broker {
+
+inline constexpr std::size_t kLongestIdempotencyKey = 128;
+
+// What Wanted::idempotency_key holds: the client's key and a digest of the JSON body it came with,
+// in which neither blanks nor the order of fields count. Throws invalid_argument unless the key
+// is 1 to 128 visible ASCII characters.
+std::string keyed(std::string_view key, std::string_view body);
+
+// The client's part of it.
+std::string_view client_key(std::string_view kept) noexcept;
+
+// The key belongs to a lease in force that was asked for with another body.
+class KeyReused : public Error {
+ public:
+  explicit KeyReused(std::string_view kept);
+};
+
+}  // namespace sluice::broker

@@ -1,0 +1,147 @@
+// Whose a lease is: how many a peer may have, and its keys. Each has room of its own, so that one
+// which takes all it can leaves the others theirs; what is near the limits of all is for those who
+// have little.
+#include <fmt/core.h>
+
+#include <utility>
+
+#include "base/error.h"
+#include "broker/idempotency.h"
+#include "broker/ledger_state.h"
+
+namespace sluice::broker {
+
+namespace {
+
+// Past three quarters of what can be kept of all, only those who have fewer than this get more.
+constexpr std::size_t kFewLeases = 16, kFewWaiting = 4;
+constexpr std::size_t kPeersToFill = 4;  // a peer's returns may not fill the ledger, either
+
+std::size_t three_quarters(std::size_t n) { return n - n / 4; }
+
+[[noreturn]] void refuse(std::string text) { throw Error(Code::exhausted, std::move(text)); }
+
+// `most` of all, of which the last quarter is for peers that have `few`.
+bool is_full(std::size_t all, std::size_t most, const Peer* peer, std::size_t own,
+             std::size_t few) {
+  return all >= most || (peer != nullptr && own >= few && all >= three_quarters(most));
+}
+
+// Keys belong to their peer.
+std::string keyed_by(const Wanted& wanted) {
+  return wanted.peer + '\n' + std::string(client_key(wanted.idempotency_key));
+}
+
+}  // namespace
+
+std::size_t& Peer::of(State state) noexcept {
+  switch (state) {
+    case State::waiting: return waiting;
+    case State::on_cpu: return on_cpu;
+    case State::draining: return draining;
+    default: return held;
+  }
+}
+
+const Peer* Ledger::Impl::find_peer(const std::string& name) const {
+  const auto at = peers.find(name);
+  return at == peers.end() ? nullptr : &at->second;
+}
+
+void Ledger::Impl::check_limits(const Wanted& wanted) const {
+  const auto* peer = wanted.peer.empty() ? nullptr : find_peer(wanted.peer);
+  if (is_full(entries.size(), policy.max_leases, peer, peer ? peer->all() : 0, kFewLeases))
+    refuse(fmt::format("{} leases are in use; no more can be kept", entries.size()));
+  if (peer == nullptr) return;
+  if (peer->held + peer->waiting >= policy.max_leases_per_peer)
+    refuse(
+        fmt::format("{} holds or waits for {} leases, as many as broker.max_leases_per_peer "
+                    "allows: release one first",
+                    peer->name, peer->held + peer->waiting));
+  if (peer->all() >= policy.max_leases / kPeersToFill)
+    refuse(
+        fmt::format("{} leases of {} are in use or were just given back; ask again when a "
+                    "sample has shown the memory free",
+                    peer->all(), peer->name));
+  const auto agent = peer->agents.find(wanted.agent);
+  if (agent != peer->agents.end() && agent->second >= policy.max_leases_per_agent)
+    refuse(
+        fmt::format("agent {} of {} has {} leases, as many as broker.max_leases_per_agent "
+                    "allows: release one first",
+                    wanted.agent, peer->name, agent->second));
+}
+
+void Ledger::Impl::check_may_wait(const Wanted& wanted) const {
+  const auto* peer = wanted.peer.empty() ? nullptr : find_peer(wanted.peer);
+  const auto own = peer == nullptr ? 0 : peer->waiting;
+  if (is_full(queue.size(), policy.max_waiting, peer, own, kFewWaiting))
+    refuse(fmt::format("{} requests wait already; ask later", queue.size()));
+  if (peer != nullptr && own >= policy.max_waiting_per_peer)
+    refuse(
+        fmt::format("{} requests of {} wait already, as many as broker.max_waiting_per_peer "
+                    "allows; ask later",
+                    own, peer->name));
+}
+
+void Ledger::Impl::check_may_use_cpu(const Wanted& wanted) const {
+  const auto* peer = wanted.peer.empty() ? nullptr : find_peer(wanted.peer);
+  if (peer != nullptr && peer->on_cpu >= policy.max_cpu_leases_per_peer)
+    refuse(
+        fmt::format("{} has {} leases on the CPU, as many as broker.max_cpu_leases_per_peer "
+                    "allows; they end {} s after their last renewal",
+                    peer->name, peer->on_cpu, policy.cpu_ttl.count()));
+}
+
+void Ledger::Impl::leave_key(const Entry& entry) {
+  const auto& wanted = entry.lease.wanted;
+  if (wanted.idempotency_key.empty()) return;
+  const auto at = by_key.find(keyed_by(wanted));
+  if (at != by_key.end() && at->second == entry.lease.id) by_key.erase(at);
+}
+
+const Lease* Ledger::asked_before(const Wanted& wanted) const {
+  if (wanted.idempotency_key.empty()) return nullptr;
+  const auto at = impl_->by_key.find(keyed_by(wanted));
+  return at == impl_->by_key.end() ? nullptr : &impl_->entries.at(at->second).lease;
+}
+
+void Ledger::ask_again(LeaseId id, std::uint64_t connection) {
+  auto& entry = impl_->entries.at(id);
+  ++entry.askers;
+  auto& bound_to = entry.lease.wanted.holder.connection;
+  if (connection == 0 || connection == bound_to) return;
+  if (bound_to != 0) drop_from(impl_->by_connection, bound_to, id);
+  bound_to = connection;
+  impl_->by_connection[connection].push_back(id);
+}
+
+void Ledger::Impl::join_peer(Entry& entry) {
+  const auto& lease = entry.lease;
+  if (!lease.wanted.idempotency_key.empty() && lease.state != State::draining)
+    by_key[keyed_by(lease.wanted)] = lease.id;
+  if (lease.wanted.peer.empty()) return;
+  entry.peer = &peers.try_emplace(lease.wanted.peer).first->second;
+  if (entry.peer->name.empty()) entry.peer->name = lease.wanted.peer;
+  ++entry.peer->of(lease.state);
+  if (lease.state != State::draining) ++entry.peer->agents[lease.wanted.agent];
+}
+
+// Every change of state but that between held and yielding, which count as one.
+void Ledger::Impl::set_state(Entry& entry, State state) {
+  const auto before = std::exchange(entry.lease.state, state);
+  auto* peer = entry.peer;
+  if (peer == nullptr) return;
+  const bool was_over = before == State::draining;
+  const bool is_over = state == State::draining || state == State::ended;
+  --peer->of(before);
+  if (state != State::ended) ++peer->of(state);
+  if (is_over && !was_over) {
+    const auto agent = peer->agents.find(entry.lease.wanted.agent);
+    if (--agent->second == 0) peer->agents.erase(agent);
+  }
+  if (peer->all() != 0) return;
+  entry.peer = nullptr;
+  peers.erase(entry.lease.wanted.peer);
+}
+
+}  // namespace sluice::broker
