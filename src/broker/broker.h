@@ -73,6 +73,7 @@ class Broker {
     std::map<std::string, FootprintFit> plans{};
     std::function<Instant()> now = [] { return Steady::now(); };
     std::function<WallTime()> wall = [] { return std::chrono::system_clock::now(); };
+  std::string peer;  // whose lease it is; see Wanted::peer
     bool threads = true;  // false: tick() is called by the owner (tests), and sees who died
   };
   // Throws unavailable when the store cannot be opened: another broker has it, or it

@@ -14,6 +14,7 @@ namespace sluice::broker {
 namespace {
 
 constexpr std::size_t kRecent = 64;
+constexpr std::size_t kMostUntold = 8192;  // events of one peer
 using What = Change::What;
 
 // The lease is as all changes of one call left it: one that is granted and asked to yield in
@@ -141,10 +142,21 @@ bool Broker::Impl::save(const Moment& at) {
   if (!store_trouble.empty()) log::info("leases: stored again");
   store_trouble.clear();
   unsaved.clear();
-  if (tell) std::ranges::move(unsaved_events, std::back_inserter(outbox));
+  if (tell)
+    for (auto& one : unsaved_events) tell_later(std::move(one));
   if (!outbox.empty()) has_news.notify_one();
   unsaved_events.clear();
   return true;
+}
+
+// Whoever makes events faster than they can be told misses some: its own, not those of others.
+// Renewals tell the same.
+void Broker::Impl::tell_later(Told news) {
+  auto& waiting = untold[news.lease.wanted.peer];
+  if (++waiting == kMostUntold)
+    log::warn("leases: events of {} come faster than they can be told; some are left out",
+              news.lease.wanted.peer);
+  if (waiting < kMostUntold) outbox.push_back(std::move(news));
 }
 
 void Broker::Impl::store_failed() const {
@@ -224,6 +236,7 @@ void Broker::Impl::tell_all() {
       const Lock lock(mutex);
       now.clear();
       now.swap(outbox);
+      untold.clear();
       to = tell;
       if (!to || now.empty()) {
         telling = false;
@@ -244,7 +257,7 @@ void Broker::Impl::tell_all() {
 void Broker::on_event(std::function<void(const BrokerEvent&)> tell) {
   const Lock lock(impl_->mutex);
   impl_->tell = std::move(tell);
-  if (!impl_->tell) impl_->outbox.clear();
+  if (!impl_->tell) impl_->outbox.clear(), impl_->untold.clear();
   auto& impl = *impl_;
   impl.told.wait(impl.mutex, [&impl]() REQUIRES(impl.mutex) { return !impl.telling; });
 }

@@ -65,6 +65,7 @@ struct Broker::Impl {
   void count_yield(const Lease& lease) REQUIRES(mutex);
   void follow_holder(const Lease& lease) REQUIRES(mutex);
   bool save(const Moment& at) REQUIRES(mutex);
+  void tell_later(Told news) REQUIRES(mutex);
   [[noreturn]] void store_failed() const REQUIRES(mutex);
   void judge_enforcement(const Moment& at) REQUIRES(mutex);
   void judge_enforcement(LeaseId id, Instant now) REQUIRES(mutex);
@@ -135,6 +136,7 @@ struct Broker::Impl {
   std::deque<Told> outbox GUARDED_BY(mutex);
   bool telling GUARDED_BY(mutex) = false;
   std::function<void(const BrokerEvent&)> tell GUARDED_BY(mutex);
+  std::map<std::string, std::size_t> untold GUARDED_BY(mutex);  // of the outbox, by peer
   std::condition_variable_any told, has_news;
 
   Mutex groups_mutex;  // taken before `mutex` where both are

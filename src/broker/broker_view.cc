@@ -137,7 +137,7 @@ BrokerEvent event_of(const Told& told) {
   if (!told.change.uuid.empty()) json["gpu_uuid"] = told.change.uuid;
   if (!name.bytes.empty()) json[std::string(name.bytes)] = gb(told.change.bytes);
   return {std::string(name.type), told.lease.id,
-          json.dump(-1, ' ', false, Json::error_handler_t::replace)};
+          json.dump(-1, ' ', false, Json::error_handler_t::replace), told.lease.wanted.peer};
 }
 
 Json Broker::leases_json() const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <utility>
+#include <vector>
 
 namespace sluice::serve {
 
@@ -30,14 +31,35 @@ std::string sse_message(std::string_view type, std::string_view id, std::string_
   return text;
 }
 
-void EventRing::add(std::string_view type, std::string_view json, std::string_view subject) {
+void EventRing::Kind::trim(std::size_t capacity) {
+  while (entries.size() > capacity) {
+    dropped = entries.front().number;
+    entries.pop_front();
+  }
+}
+
+EventRing::Kind& EventRing::of_owner(std::string_view owner) {
+  const auto known = owned_.find(owner);
+  if (known != owned_.end()) return known->second;
+  if (owned_.size() >= kMostOwners) {
+    const auto quietest = std::ranges::min_element(
+        owned_, {}, [](const auto& owned) { return owned.second.entries.back().number; });
+    owners_dropped_ = std::max(owners_dropped_, quietest->second.entries.back().number);
+    owned_.erase(quietest);
+  }
+  auto& made = owned_[std::string(owner)];
+  for (auto& [name, kind] : owned_) kind.trim(std::max<std::size_t>(1, capacity_ / owned_.size()));
+  return made;
+}
+
+void EventRing::add(std::string_view type, std::string_view json, std::string_view subject,
+                    std::string_view owner) {
   const Lock lock(mutex_);
   const auto id = std::to_string(epoch_) + "-" + std::to_string(++newest_);
-  auto& kind = subject.empty() ? plain_ : with_subject_;
+  auto& kind = subject.empty() ? plain_ : of_owner(owner);
   kind.entries.push_back({newest_, sse_message(type, id, json), std::string(subject)});
-  if (kind.entries.size() <= capacity_) return;
-  kind.dropped = kind.entries.front().number;
-  kind.entries.pop_front();
+  const auto owners = subject.empty() ? 1 : owned_.size();
+  kind.trim(std::max<std::size_t>(1, capacity_ / owners));
 }
 
 EventRing::News EventRing::since(std::uint64_t after, std::string_view subject) const {
@@ -45,20 +67,18 @@ EventRing::News EventRing::since(std::uint64_t after, std::string_view subject) 
   News news;
   news.newest = newest_;
   if (after >= newest_) return news;
-  const auto from = [after](const Kind& kind) {
-    return std::ranges::upper_bound(kind.entries, after, {}, &Entry::number);
+  std::vector<const Entry*> kept;
+  const auto take = [&](const Kind& kind) {
+    const auto from = std::ranges::upper_bound(kind.entries, after, {}, &Entry::number);
+    for (auto at = from; at != kind.entries.end(); ++at) kept.push_back(&*at);
   };
-  auto plain = from(plain_), about = from(with_subject_);
-  const auto plain_end = plain_.entries.end(), about_end = with_subject_.entries.end();
-  const auto kept = (plain_end - plain) + (about_end - about);
-  if (subject.empty() || with_subject_.dropped > after)
-    news.missed = newest_ - after - static_cast<std::uint64_t>(kept);
-  while (plain != plain_end || about != about_end) {
-    const bool is_plain =
-        about == about_end || (plain != plain_end && plain->number < about->number);
-    const auto& entry = is_plain ? *plain++ : *about++;
-    if (subject.empty() || entry.subject == subject) news.text += entry.text;
-  }
+  auto dropped = owners_dropped_;
+  take(plain_);
+  for (const auto& [owner, kind] : owned_) take(kind), dropped = std::max(dropped, kind.dropped);
+  if (subject.empty() || dropped > after) news.missed = newest_ - after - kept.size();
+  std::ranges::sort(kept, {}, &Entry::number);
+  for (const auto* entry : kept)
+    if (subject.empty() || entry->subject == subject) news.text += entry->text;
   return news;
 }
 

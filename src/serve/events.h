@@ -1,12 +1,13 @@
 // What happened lately, for those who listen (server-sent events). Listeners ask
 // for what is new since an id; a ring bounds what is kept for the slow ones. Events with a
-// subject, of which there may be thousands a second, push out no others: each kind has a
-// ring of its own, under one numbering.
+// subject, of which there may be thousands a second, push out no others, and those of one owner
+// not those of another: each kind and each owner has a ring of its own, under one numbering.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,11 +21,15 @@ namespace sluice::serve {
 // Thread-safe.
 class EventRing {
  public:
-  // `epoch` sets the ids of this run apart from those of another; `capacity` is of each kind.
+  // `epoch` sets the ids of this run apart from those of another; `capacity` is of each kind, and
+  // its owners share it evenly.
   EventRing(std::int64_t epoch, std::size_t capacity) : epoch_(epoch), capacity_(capacity) {}
 
-  // `subject`: what it is about, for those who listen to that alone.
-  void add(std::string_view type, std::string_view json, std::string_view subject = {});
+  // `subject`: what it is about, for those who listen to that alone. `owner`: whose it is; of the
+  // owners with subjects the kMostOwners who had events last are kept.
+  void add(std::string_view type, std::string_view json, std::string_view subject = {},
+           std::string_view owner = {});
+  static constexpr std::size_t kMostOwners = 16;
 
   struct News {
     std::string text;          // as the event-stream format wants it
@@ -48,11 +53,15 @@ class EventRing {
   struct Kind {
     std::deque<Entry> entries;
     std::uint64_t dropped = 0;  // number of the last that was pushed out
+    void trim(std::size_t capacity);
   };
+  Kind& of_owner(std::string_view owner) REQUIRES(mutex_);
   const std::int64_t epoch_;
   const std::size_t capacity_;
   mutable Mutex mutex_;
-  Kind plain_ GUARDED_BY(mutex_), with_subject_ GUARDED_BY(mutex_);
+  Kind plain_ GUARDED_BY(mutex_);
+  std::map<std::string, Kind, std::less<>> owned_ GUARDED_BY(mutex_);  // with a subject, by owner
+  std::uint64_t owners_dropped_ GUARDED_BY(mutex_) = 0;  // number of the last of an owner let go
   std::uint64_t newest_ GUARDED_BY(mutex_) = 0;
 };
 

@@ -49,6 +49,25 @@ TEST_F(Events, ASlowListenerIsToldHowMuchItMissed) {
   EXPECT_TRUE(text.starts_with("event: gap\ndata: {\"missed\":2}\n\nid: 1000-3\n")) << text;
 }
 
+TEST_F(Events, EventsOfOneOwnerPushOutNoneOfAnother) {
+  EventRing wide{1000, 8};
+  wide.add("lease_yield", "{}", "lease 1", "uid:1");
+  for (int i = 0; i < 100; ++i) wide.add("lease_granted", "{}", "lease 2", "uid:2");
+  EXPECT_EQ(wide.since(0, "lease 1").text, "id: 1000-1\nevent: lease_yield\ndata: {}\n\n");
+  EXPECT_EQ(wide.since(0).missed, 96u);  // each has half
+}
+
+TEST_F(Events, OfManyOwnersTheLastAreKeptAndNoMoreThanBefore) {
+  EventRing wide{1000, 32};
+  for (int owner = 0; owner < 40; ++owner)
+    for (int i = 0; i < 10; ++i)
+      wide.add("lease_granted", "{}", "lease " + std::to_string(owner), std::to_string(owner));
+  EXPECT_GE(wide.since(0).missed, 400u - 32u);
+  EXPECT_NE(wide.since(0, "lease 39").text, "");
+  EXPECT_EQ(wide.since(0, "lease 1").text, "");
+  EXPECT_GT(wide.since(0, "lease 1").missed, 0u);
+}
+
 TEST_F(Events, ManyLeasesPushNoAlertOutAndNoAlertALease) {
   auto listener = cursor(std::nullopt);
   pull(listener, now);

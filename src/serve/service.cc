@@ -47,7 +47,7 @@ Service::Service(watch::Monitor& monitor, broker::Broker& broker, const Traffic&
                               wake_listeners();
                             })) {
   broker_.on_event([this](const broker::BrokerEvent& e) {
-    ring_.add(e.type, e.json, "lease " + std::to_string(e.lease));
+    ring_.add(e.type, e.json, "lease " + std::to_string(e.lease), e.peer);
     wake_listeners();
   });
 }
