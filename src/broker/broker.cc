@@ -12,6 +12,7 @@
 #include "broker/broker_impl.h"
 #include "broker/enforce_mps.h"
 #include "broker/holder.h"
+#include "broker/idempotency.h"
 #include "broker/restore.h"
 
 namespace sluice::broker {
@@ -155,6 +156,45 @@ Wanted Broker::read(std::string_view body) const {
   return wanted_from_json(body, limits);
 }
 
+// A retry under the key of a lease in force is told of that one.
+std::optional<Answer> Broker::Impl::asked_before(const Wanted& wanted, const Moment& at) {
+  const auto* lease = ledger.asked_before(wanted);
+  if (lease == nullptr) return std::nullopt;
+  const auto token = token_of(*lease);
+  Changes changes;
+  const auto outcome = ledger.verify(token.id, token.secret, token.renewals, at.now, changes);
+  take(changes, at);
+  if (outcome != Ledger::Outcome::done) return std::nullopt;  // its time is over
+  lease = ledger.find(token.id);
+  if (lease->wanted.idempotency_key != wanted.idempotency_key)
+    throw KeyReused(wanted.idempotency_key);
+  check_stored(token.id);
+  ledger.ask_again(token.id, wanted.holder.connection);
+  auto answer = describe(*lease, at.now);
+  if (const auto refusal = ledger.refusal(token.id)) add_refusal(answer, *refusal);
+  return answer;
+}
+
+Answer Broker::Impl::ask(Wanted wanted, std::uint64_t secret, const Moment& at) {
+  wanted = completed(std::move(wanted));
+  Changes changes;
+  const auto result = ledger.request(wanted, secret, at.now, changes);
+  if (!take(changes, at) && result.id != 0) {
+    Changes undone;
+    ledger.release(result.id, secret, at.now, undone);
+    take(undone, at);
+    store_failed();
+  }
+  Lease refused;
+  refused.wanted = wanted, refused.reason = result.refusal.reason, refused.asked_at = at.now;
+  const auto* lease = result.id == 0 ? nullptr : ledger.find(result.id);
+  auto answer = describe(lease == nullptr ? refused : *lease, at.now);
+  answer.verdict = result.verdict;
+  add_refusal(answer, result.refusal);
+  if (result.verdict == Verdict::refused) ++figures.refused;
+  return answer;
+}
+
 Answer Broker::request(const Wanted& asked) {
   const auto start = Steady::now();
   const auto secret = random_secret();
@@ -163,27 +203,15 @@ Answer Broker::request(const Wanted& asked) {
   Answer answer;
   {
     const Lock lock(impl_->mutex);
-    wanted = impl_->completed(std::move(wanted));
     const auto at = impl_->moment();
-    Changes changes;
-    const auto result = impl_->ledger.request(wanted, secret, at.now, changes);
-    if (!impl_->take(changes, at) && result.id != 0) {
-      Changes undone;
-      impl_->ledger.release(result.id, secret, at.now, undone);
-      impl_->take(undone, at);
-      impl_->store_failed();
+    if (auto before = impl_->asked_before(wanted, at)) {
+      answer = std::move(*before);
+    } else {
+      answer = impl_->ask(std::move(wanted), secret, at);
+      if (answer.verdict == Verdict::granted)
+        impl_->latencies.add(seconds_between(start, Steady::now()));
     }
-    Lease refused;
-    refused.wanted = wanted, refused.reason = result.refusal.reason, refused.asked_at = at.now;
-    const auto* lease = result.id == 0 ? nullptr : impl_->ledger.find(result.id);
-    answer = impl_->describe(lease == nullptr ? refused : *lease, at.now);
-    answer.verdict = result.verdict;
-    impl_->add_refusal(answer, result.refusal);
     answer.for_holder = true;
-    if (result.verdict == Verdict::granted)
-      impl_->latencies.add(seconds_between(start, Steady::now()));
-    else if (result.verdict == Verdict::refused)
-      ++impl_->figures.refused;
   }
   impl_->after();
   if (answer.verdict == Verdict::granted && impl_->options.config.cgroups) {
@@ -284,6 +312,12 @@ void Broker::Impl::end(const Token& token, How how) {
 void Broker::release(const Token& token) {
   impl_->end(token, [&](Ledger& ledger, Instant now, Changes& changes) {
     return ledger.release(token.id, token.secret, now, changes);
+  });
+}
+
+void Broker::leave(const Token& token) {
+  impl_->end(token, [&](Ledger& ledger, Instant now, Changes& changes) {
+    return ledger.leave(token.id, token.secret, now, changes);
   });
 }
 

@@ -89,7 +89,8 @@ class Broker {
   // Without bytes, gpu.memory_allocation says how much the agent gets. The device may be an
   // index. A holder's pid without its start time is looked up. Throws invalid_argument
   // (nothing has changed), exhausted, unavailable (the store cannot be written: nothing
-  // is promised).
+  // is promised). With an idempotency_key that its peer used for a lease in force it is that
+  // lease, as it is now; KeyReused where the rest differs.
   Answer request(const Wanted& wanted);
   // As it is now, or as it ended; not_found. For anyone, with what it waits for now; and for
   // the holder (who waits, waited in vain, or lost an answer), whatever renewal its token is
@@ -121,6 +122,9 @@ class Broker {
   // "free_gb", "promised_gb", "strangers": [...]}], "recent": [...]}; see docs/leases.md.
   Json leases_json() const;
   // What the processes of each holder really have, where the driver tells.
+  // Of a request that waits, when whoever asked is gone: released, unless it was asked for again
+  // under its idempotency_key by one who still waits.
+  void leave(const Token& token);
   std::vector<watch::OwnerMemory> memory_in_use() const;
   // The GPUs whose processes matter to leases; see Ledger::leased().
   std::map<std::string, std::uint64_t> leased() const;

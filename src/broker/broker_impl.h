@@ -76,6 +76,8 @@ struct Broker::Impl {
   void leave_group(LeaseId id) REQUIRES(mutex);
   bool is_for_driver(const Lease& lease) const REQUIRES(mutex);
   void ask_driver(const Lease& lease, bool has_memory) REQUIRES(groups_mutex);
+  Answer ask(Wanted wanted, std::uint64_t secret, const Moment& at) REQUIRES(mutex);
+  std::optional<Answer> asked_before(const Wanted& wanted, const Moment& at) REQUIRES(mutex);
   Answer describe(const Lease& lease, Instant now) const REQUIRES(mutex);
   void add_env(Answer& answer) const REQUIRES(mutex);
   BatchSize batch_for(const Lease& lease) const REQUIRES(mutex);
@@ -134,9 +136,9 @@ struct Broker::Impl {
   std::set<LeaseId> limited GUARDED_BY(mutex);        // by it, when it was last read back
   std::set<LeaseId> tried GUARDED_BY(mutex);          // NVIDIA's driver was asked, once
   std::deque<Told> outbox GUARDED_BY(mutex);
+  std::map<std::string, std::size_t> untold GUARDED_BY(mutex);  // of the outbox, by peer
   bool telling GUARDED_BY(mutex) = false;
   std::function<void(const BrokerEvent&)> tell GUARDED_BY(mutex);
-  std::map<std::string, std::size_t> untold GUARDED_BY(mutex);  // of the outbox, by peer
   std::condition_variable_any told, has_news;
 
   Mutex groups_mutex;  // taken before `mutex` where both are

@@ -9,6 +9,7 @@
 #include "base/nearest.h"
 #include "broker/broker.h"
 #include "broker/holder.h"
+#include "broker/idempotency.h"
 #include "serve/http/route_row.h"
 
 namespace sluice::serve::http {
@@ -111,7 +112,7 @@ class Waiting final : public Pending {
   ~Waiting() override {
     if (decided_) return;
     try {
-      broker_.release(token_);
+      broker_.leave(token_);
     } catch (const std::exception&) {  // it was decided meanwhile, or its time is over
     }
   }
@@ -152,13 +153,15 @@ broker::Holder holder_of(const broker::Wanted& wanted, const Request::Peer& peer
   return holder.value_or(nobody);
 }
 
-Response request_lease(Service& s, const Asked& asked) {
+Response ask_lease(Service& s, const Asked& asked) {
   const auto& request = asked.request;
   require(request.body.size() <= kLargestBody, "the body is far larger than a request can be");
   auto wanted = s.broker().read(request.body);
   wanted.holder = holder_of(wanted, request.peer);
   wanted.peer = request.peer.name();
   if (wanted.bound) wanted.holder.connection = request.connection;
+  if (request.idempotency_key)
+    wanted.idempotency_key = broker::keyed(*request.idempotency_key, request.body);
   const auto answer = s.broker().request(wanted);
   Response made;
   if (answer.verdict == broker::Verdict::waiting)
@@ -167,6 +170,15 @@ Response request_lease(Service& s, const Asked& asked) {
     made = answer_json(answer);
   made.binds = wanted.bound;
   return made;
+}
+
+Response request_lease(Service& s, const Asked& asked) {
+  try {
+    return ask_lease(s, asked);
+  } catch (const broker::KeyReused& e) {
+    return error_response(422, "idempotency_key_reused", e.reason(),
+                          "Send the request as it was, or choose another key for a new lease.");
+  }
 }
 
 // ---- living --------------------------------------------------------------------------

@@ -29,6 +29,7 @@ constexpr Reason kReasons[] = {
     {415, "Unsupported Media Type"},
     {417, "Expectation Failed"},
     {421, "Misdirected Request"},
+    {422, "Unprocessable Content"},
     {429, "Too Many Requests"},
     {431, "Request Header Fields Too Large"},
     {500, "Internal Server Error"},
@@ -87,6 +88,7 @@ void Request::clear() {
   for (auto* text : {&other_method, &target, &host, &origin, &content_type, &authorization,
                      &api_key, &if_none_match, &last_event_id, &body})
     text->clear();
+  idempotency_key.reset();
   captures.clear();
   stop = {};
   version = 11;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -27,6 +28,7 @@ struct Request {
   std::string other_method;  // as sent, when it is none of ours; cut when it is long
   std::string target;        // as sent: path and query, still percent-encoded
   std::string host, origin, content_type, authorization, api_key, if_none_match, last_event_id;
+  std::optional<std::string> idempotency_key;  // where it is repeated all, divided by commas
   std::string body;
   std::vector<std::string> captures;  // decoded {parts} of the route's pattern
   int version = 11;                   // 10 or 11

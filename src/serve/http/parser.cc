@@ -81,6 +81,10 @@ void Parser::on_field_impl(field name, string_view name_text, string_view value,
     case field::unknown:
       if (beast::iequals(name_text, "X-API-Key")) return keep(request_.api_key);
       if (beast::iequals(name_text, "Last-Event-ID")) return keep(request_.last_event_id);
+      if (beast::iequals(name_text, "Idempotency-Key")) {
+        auto& key = request_.idempotency_key;
+        key = (key ? *key + ", " : std::string()).append(value.data(), value.size());
+      }
       return;
     default: return;
   }
