@@ -44,8 +44,18 @@ export const silence = (rule, device, seconds) =>
 
 export const unsilence = (rule, device) => send('DELETE', '/v1/alerts/silence', {rule, device});
 
-// {leases, waiting, on_cpu, cards, recent}: who has which GPU, and what is left of each.
-export const getLeases = () => getJson('/v1/leases');
+const kMostPages = 20;
+
+// {leases, waiting, on_cpu, cards, recent, counts}: who has which GPU, and what is left of each.
+// The lists are as long as the pages that are followed; `counts` says how long they really are.
+export async function getLeases() {
+  const all = await getJson('/v1/leases');
+  for (let page = all, n = 1; page.next && n < kMostPages; ++n) {
+    page = await getJson(`/v1/leases?cursor=${encodeURIComponent(page.next)}`);
+    for (const list of ['leases', 'waiting', 'on_cpu']) all[list].push(...page[list]);
+  }
+  return all;
+}
 
 // What was held, waited for and ended in the last `seconds`.
 export const getTimeline = (seconds) => getJson(`/v1/leases/timeline?from=-${seconds}`);

@@ -165,14 +165,12 @@ export function leftWords(lease, lag) {
 }
 
 // "4 leases hold 131.0 GiB, 2 wait, 1 on the CPU".
-export function totalWords({leases = [], waiting = [], on_cpu: onCpu = []}) {
-  if (!leases.length && !waiting.length && !onCpu.length) return '';
-  const held = leases.reduce((all, lease) => all + lease.memory_gb, 0);
+export function totalWords({leases = [], waiting = [], on_cpu: onCpu = [], counts}) {
+  const all = counts ?? {leases: leases.length, waiting: waiting.length, on_cpu: onCpu.length};
+  const held = leases.reduce((sum, lease) => sum + lease.memory_gb, 0);
   const words = [];
-  if (leases.length) {
-    words.push(`${plural(leases.length, 'lease holds', 'leases hold')} ${gib(held)}`);
-  }
-  if (waiting.length) words.push(plural(waiting.length, 'waits', 'wait'));
-  if (onCpu.length) words.push(`${onCpu.length} on the CPU`);
+  if (all.leases) words.push(`${plural(all.leases, 'lease holds', 'leases hold')} ${gib(held)}`);
+  if (all.waiting) words.push(plural(all.waiting, 'waits', 'wait'));
+  if (all.on_cpu) words.push(`${all.on_cpu} on the CPU`);
   return words.join(', ');
 }

@@ -13,7 +13,7 @@ The lease ends with the block, with the process, or when the server no longer he
 from it. Nothing outside the standard library is needed.
 """
 from ._client import Client, SluiceError
-from ._lease import Lease, lease
+from ._lease import Lease, lease, leases
 
-__all__ = ["Client", "Lease", "SluiceError", "lease"]
+__all__ = ["Client", "Lease", "SluiceError", "lease", "leases"]
 __version__ = "0.1.0"

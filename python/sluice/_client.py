@@ -56,9 +56,9 @@ class Client:
         self.timeout = timeout
         self._connection = None
 
-    def call(self, method, path, body=None, timeout=None):
+    def call(self, method, path, body=None, timeout=None, headers=None):
         """The JSON answer. Raises SluiceError for any status but 2xx."""
-        response = self.open(method, path, body, timeout)
+        response = self.open(method, path, body, timeout, headers)
         try:
             text = response.read()
         except BaseException as e:
@@ -78,9 +78,10 @@ class Client:
             raise SluiceError(message, response.status, answer)
         return answer
 
-    def open(self, method, path, body=None, timeout=None):
+    def open(self, method, path, body=None, timeout=None, headers=None):
         """The response before its body is read; for streams."""
-        headers = {"Accept": "application/json"}
+        more = headers
+        headers = {"Accept": "application/json", **(more or {})}
         if self.api_key:
             headers["X-API-Key"] = self.api_key
         data = None
@@ -97,7 +98,7 @@ class Client:
             self.close()
             if is_reused and isinstance(e, (ConnectionError, http.client.BadStatusLine)):
                 # The server closed it meanwhile, or is another one now.
-                return self.open(method, path, body, timeout)
+                return self.open(method, path, body, timeout, more)
             raise SluiceError(f"no answer from {self.address}: {e or type(e).__name__}; is `sluice "
                               "serve` running there? SLUICE_URL or SLUICE_SOCKET name another") from e
         except BaseException:  # an answer may still come, and would be taken for the next one

@@ -1,10 +1,13 @@
 """A lease as an object that keeps itself alive."""
+import http.client
 import json
 import os
 import sys
 import threading
 import time
 import traceback
+import urllib.parse
+import uuid
 
 from ._client import Client, SluiceError
 from ._torch import Limits
@@ -15,6 +18,9 @@ _DAY_S = 86400
 _RETRY_S = 1.0
 _ALL_GPUS_S = 5  # a server that starts has found all GPUs by then
 _OVER = (403, 404, 410)  # what no further renewal can mend
+_MOST_PAGES = 1000
+_BROKEN = (ConnectionResetError, BrokenPipeError, http.client.RemoteDisconnected,
+           http.client.IncompleteRead)
 
 
 def lease(agent, memory_gb=None, priority="normal", **options):
@@ -41,6 +47,25 @@ def lease(agent, memory_gb=None, priority="normal", **options):
     exported does not see the choice of GPU: take the lease first.
     """
     return Lease(agent, memory_gb, priority, **options)
+
+
+def leases(address=None, api_key=None):
+    """What GET /v1/leases tells, of all pages: a dict with the lists `leases`, `waiting`, `on_cpu`,
+    `cards` and `recent`."""
+    client = Client(address, api_key)
+    try:
+        every = page = client.call("GET", "/v1/leases?limit=1000")
+        for _ in range(_MOST_PAGES):
+            if not page.get("next"):
+                break
+            page = client.call("GET", "/v1/leases?limit=1000&cursor="
+                               + urllib.parse.quote(page["next"]))
+            for name in ("leases", "waiting", "on_cpu"):
+                every[name] += page[name]
+        every.pop("next", None)
+        return every
+    finally:
+        client.close()
 
 
 class Lease:
@@ -182,7 +207,7 @@ class Lease:
         if self._limit_torch:
             body["client_limits"] = True
         try:
-            self.answer = self._bond.call("POST", "/v1/leases", body, timeout=self._patience())
+            self.answer = self._ask(body)
             if self.status not in ("allocated", "cpu_fallback"):
                 raise SluiceError(self.reason or "no lease", answer=self.answer)
             self._token = self.answer.get("token")
@@ -191,6 +216,17 @@ class Lease:
             self.release()
             raise
         return self
+
+    def _ask(self, body):
+        """Once more when the connection broke before the answer: under the same key that is the
+        same lease, whether or not the server had granted it."""
+        key = {"Idempotency-Key": str(uuid.uuid4())}
+        for is_last in (False, True):
+            try:
+                return self._bond.call("POST", "/v1/leases", body, self._patience(), key)
+            except SluiceError as e:
+                if is_last or not isinstance(e.__cause__, _BROKEN):
+                    raise
 
     def _patience(self):
         """Seconds: longer than the server lets the request wait."""

@@ -128,6 +128,19 @@ std::optional<Token> token_from(std::string_view text) noexcept {
   return token;
 }
 
+std::string cursor_of(const LeasePage& page) {
+  return std::to_string(page.after) + "." + std::to_string(page.skip_waiting) + "." +
+         std::to_string(page.cpu_after);
+}
+
+std::optional<LeasePage> page_from(std::string_view text) noexcept {
+  LeasePage page;
+  if (text.size() > 64 || !take(text, page.after, 10, false) ||
+      !take(text, page.skip_waiting, 10, false) || !take(text, page.cpu_after, 10, true))
+    return std::nullopt;
+  return page;
+}
+
 Token token_of(const Lease& lease) noexcept { return {lease.id, lease.renewals, lease.secret}; }
 
 LeaseError::LeaseError(Ledger::Outcome outcome, const std::string& message,

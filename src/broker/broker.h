@@ -54,10 +54,26 @@ struct UsageReport {
   bool out_of_memory = false;
 };
 
+// A page of the list of leases: at most `limit` of each kind, and where each goes on.
+struct LeasePage {
+  static constexpr std::size_t kMost = 1000;
+  static constexpr std::uint64_t kDone = ~std::uint64_t{0};  // of a kind that was shown in full
+  std::size_t limit = 500;
+  std::uint64_t after = 0, skip_waiting = 0, cpu_after = 0;  // ids; of those that wait, the place
+  bool is_first() const noexcept { return after == 0 && skip_waiting == 0 && cpu_after == 0; }
+  bool is_last() const noexcept {
+    return after == kDone && skip_waiting == kDone && cpu_after == kDone;
+  }
+};
+std::string cursor_of(const LeasePage& page);
+// Of the cursor alone; nothing where it is none of ours.
+std::optional<LeasePage> page_from(std::string_view cursor) noexcept;
+
 struct BrokerEvent {
   std::string type;  // "lease_granted", "lease_yield", "lease_ended", "lease_room", ...
   LeaseId lease;
   std::string json;  // one line; without secrets
+  std::string peer;  // whose lease it is; see Wanted::peer
 };
 
 class Broker {
@@ -73,7 +89,6 @@ class Broker {
     std::map<std::string, FootprintFit> plans{};
     std::function<Instant()> now = [] { return Steady::now(); };
     std::function<WallTime()> wall = [] { return std::chrono::system_clock::now(); };
-  std::string peer;  // whose lease it is; see Wanted::peer
     bool threads = true;  // false: tick() is called by the owner (tests), and sees who died
   };
   // Throws unavailable when the store cannot be opened: another broker has it, or it
@@ -107,6 +122,9 @@ class Broker {
   // from it; what was said with an earlier renewal holds where nothing is.
   Answer renew(const Token& token, std::optional<std::uint64_t> client_limit = {});
   void release(const Token& token);
+  // Of a request that waits, when whoever asked is gone: released, unless it was asked for again
+  // under its idempotency_key by one who still waits.
+  void leave(const Token& token);
   // By an operator: no token needed.
   void revoke(LeaseId id, std::string_view reason);
   void report(const Token& token, const UsageReport& usage);
@@ -119,12 +137,10 @@ class Broker {
   void on_event(std::function<void(const BrokerEvent&)> tell);
 
   // {"leases": [...], "waiting": [...], "on_cpu": [...], "cards": [{"gpu_uuid", "total_gb",
-  // "free_gb", "promised_gb", "strangers": [...]}], "recent": [...]}; see docs/leases.md.
-  Json leases_json() const;
+  // "free_gb", "promised_gb", "strangers": [...]}], "recent": [...], "counts", "next"}; see
+  // docs/leases.md. `cards` and `recent` are on the first page only.
+  Json leases_json(const LeasePage& page = {}) const;
   // What the processes of each holder really have, where the driver tells.
-  // Of a request that waits, when whoever asked is gone: released, unless it was asked for again
-  // under its idempotency_key by one who still waits.
-  void leave(const Token& token);
   std::vector<watch::OwnerMemory> memory_in_use() const;
   // The GPUs whose processes matter to leases; see Ledger::leased().
   std::map<std::string, std::uint64_t> leased() const;

@@ -15,7 +15,6 @@ namespace {
 constexpr std::size_t kTimelineRows = 2000;
 using What = Change::What;
 
-// Everything that leases_json() shows, copied under the lock.
 struct CardView {
   Sight sight;
   Room room;
@@ -74,6 +73,53 @@ Json timeline_row(const Lease& l, const Moment& at) {
   json["granted_ms"] = ms(l.granted_at);
   json["ended_ms"] = ms(l.ended_at);
   return json;
+}
+
+// A page of leases_json(), copied under the lock.
+struct Live {
+  Lease lease;
+  std::optional<device::Timed> used;
+};
+struct Listed {
+  std::vector<Live> leases, on_cpu;
+  std::vector<Lease> waiting, recent;
+  std::vector<CardView> cards;
+  Ledger::Counts counts{};
+  LeasePage next;
+  Moment at{};
+};
+
+// Those of a page, and where the next one goes on.
+std::vector<Live> live_page(const Ledger& ledger, std::span<const Sight> sights, bool on_cpu,
+                            std::uint64_t& after, std::size_t limit) {
+  std::vector<Live> found;
+  if (after == LeasePage::kDone) return found;
+  for (const auto* l : ledger.page(on_cpu, after, limit))
+    found.push_back({*l, used_by(*l, sights)});
+  after = found.size() < limit ? LeasePage::kDone : found.back().lease.id;
+  return found;
+}
+
+std::vector<Lease> waiting_page(const Ledger& ledger, std::uint64_t& skip, std::size_t limit) {
+  std::vector<Lease> found;
+  if (skip == LeasePage::kDone) return found;
+  const auto all = ledger.waiting();
+  for (auto i = skip; i < all.size() && found.size() < limit; ++i) found.push_back(*all[i]);
+  skip = found.size() < limit ? LeasePage::kDone : skip + found.size();
+  return found;
+}
+
+Listed list_page(const Ledger& ledger, std::span<const Sight> sights, const LeasePage& page,
+                 const Moment& at) {
+  Listed out;
+  out.at = at, out.next = page, out.counts = ledger.count();
+  out.leases = live_page(ledger, sights, false, out.next.after, page.limit);
+  out.on_cpu = live_page(ledger, sights, true, out.next.cpu_after, page.limit);
+  out.waiting = waiting_page(ledger, out.next.skip_waiting, page.limit);
+  if (page.is_first())
+    for (const auto& s : sights)
+      out.cards.push_back({s, ledger.room(s.card.uuid, at.now), ledger.promises(s.card.uuid)});
+  return out;
 }
 
 struct EventName {
@@ -140,40 +186,31 @@ BrokerEvent event_of(const Told& told) {
           json.dump(-1, ' ', false, Json::error_handler_t::replace), told.lease.wanted.peer};
 }
 
-Json Broker::leases_json() const {
-  struct Live {
-    Lease lease;
-    std::optional<device::Timed> used;
-  };
-  std::vector<Live> live;
-  std::vector<Lease> waiting, recent;
-  std::vector<CardView> cards;
-  Moment at{};
+Json Broker::leases_json(const LeasePage& page) const {
+  Listed shown;
   {
     const Lock lock(impl_->mutex);
-    at = impl_->moment();
-    for (const auto* l : impl_->ledger.live()) live.push_back({*l, used_by(*l, impl_->sights)});
-    for (const auto* l : impl_->ledger.waiting())
-      if (l->state == State::waiting) waiting.push_back(*l);
-    recent.assign(impl_->recent.rbegin(), impl_->recent.rend());
-    for (const auto& s : impl_->sights)
-      cards.push_back(
-          {s, impl_->ledger.room(s.card.uuid, at.now), impl_->ledger.promises(s.card.uuid)});
+    shown = list_page(impl_->ledger, impl_->sights, page, impl_->moment());
+    if (page.is_first()) shown.recent.assign(impl_->recent.rbegin(), impl_->recent.rend());
   }
   Json json{{"leases", Json::array()},
             {"waiting", Json::array()},
             {"on_cpu", Json::array()},
             {"cards", Json::array()},
             {"recent", Json::array()}};
-  for (const auto& [lease, used] : live) {
-    if (lease.state == State::waiting) continue;
-    auto one = lease_json(lease, at);
-    if (used) one["used_gb"] = gb(static_cast<std::uint64_t>(used->value));
-    json[lease.state == State::on_cpu ? "on_cpu" : "leases"].push_back(std::move(one));
-  }
-  for (const auto& lease : waiting) json["waiting"].push_back(lease_json(lease, at));
-  for (const auto& card : cards) json["cards"].push_back(card_json(card, at));
-  for (const auto& lease : recent) json["recent"].push_back(lease_json(lease, at));
+  for (const auto& [name, list] : {std::pair{"leases", &shown.leases}, {"on_cpu", &shown.on_cpu}})
+    for (const auto& [lease, used] : *list) {
+      auto one = lease_json(lease, shown.at);
+      if (used) one["used_gb"] = gb(static_cast<std::uint64_t>(used->value));
+      json[name].push_back(std::move(one));
+    }
+  for (const auto& lease : shown.waiting) json["waiting"].push_back(lease_json(lease, shown.at));
+  for (const auto& card : shown.cards) json["cards"].push_back(card_json(card, shown.at));
+  for (const auto& lease : shown.recent) json["recent"].push_back(lease_json(lease, shown.at));
+  json["counts"] = {{"leases", shown.counts.leases},
+                    {"waiting", shown.counts.waiting},
+                    {"on_cpu", shown.counts.on_cpu}};
+  json["next"] = shown.next.is_last() ? Json() : Json(cursor_of(shown.next));
   return json;
 }
 

@@ -165,6 +165,21 @@ int request(Args args, Io& io) {
 
 // ---- list, show, release -----------------------------------------------------------------
 
+// All pages as one document. A server that goes on for ever is not listened to for as long.
+Json all_leases(LeaseServer& server) {
+  constexpr int kMostPages = 1000;
+  auto all = server.get("/v1/leases?limit=1000");
+  auto next = all.value("next", Json());
+  for (int page = 1; page < kMostPages && next.is_string(); ++page) {
+    const auto more = server.get("/v1/leases?limit=1000&cursor=" + next.get<std::string>());
+    for (const auto* list : {"leases", "waiting", "on_cpu"})
+      for (const auto& lease : more.value(list, Json::array())) all[list].push_back(lease);
+    next = more.value("next", Json());
+  }
+  all.erase("next");
+  return all;
+}
+
 int list(Args args, Io& io) {
   ServerFlags flags;
   bool json = false;
@@ -175,7 +190,7 @@ int list(Args args, Io& io) {
   if (!parse(app, args, io, "  sluice lease list\n  sluice lease list --url http://gpu-box:8000"))
     return 0;
   LeaseServer server(find_server(flags, io));
-  const auto leases = server.get("/v1/leases");
+  const auto leases = all_leases(server);
   if (json)
     io.out << leases.dump(2) << "\n";
   else

@@ -157,8 +157,8 @@ Response ask_lease(Service& s, const Asked& asked) {
   const auto& request = asked.request;
   require(request.body.size() <= kLargestBody, "the body is far larger than a request can be");
   auto wanted = s.broker().read(request.body);
-  wanted.holder = holder_of(wanted, request.peer);
   wanted.peer = request.peer.name();
+  wanted.holder = holder_of(wanted, request.peer);
   if (wanted.bound) wanted.holder.connection = request.connection;
   if (request.idempotency_key)
     wanted.idempotency_key = broker::keyed(*request.idempotency_key, request.body);
@@ -183,7 +183,19 @@ Response request_lease(Service& s, const Asked& asked) {
 
 // ---- living --------------------------------------------------------------------------
 
-Response list(Service& s, const Asked&) { return json_text(s.broker().leases_json().dump()); }
+constexpr std::string_view kListTakes[] = {"limit", "cursor"};
+Response list(Service& s, const Asked& asked) {
+  broker::LeasePage page;
+  if (const auto* cursor = asked.query.find("cursor")) {
+    const auto found = broker::page_from(*cursor);
+    require(found.has_value(), "query parameter 'cursor' must be the 'next' of an earlier answer");
+    page = *found;
+  }
+  const auto most = static_cast<int>(broker::LeasePage::kMost);
+  page.limit =
+      static_cast<std::size_t>(asked.query.whole("limit", static_cast<int>(page.limit), 1, most));
+  return json_text(s.broker().leases_json(page).dump());
+}
 
 Response show(Service& s, const Asked& asked) {
   return answer_json(s.broker().status(id_of(asked.request)));
@@ -271,7 +283,7 @@ Response timeline(Service& s, const Asked& asked) {
 }
 
 constexpr Row kRows[] = {
-    {Method::get, "/v1/leases", list, !kOpen, kBlocking},
+    {Method::get, "/v1/leases", list, !kOpen, kBlocking, !kBody, 0, kListTakes},
     {Method::post, "/v1/leases", request_lease, !kOpen, kBlocking, kBody},
     {Method::get, "/v1/leases/timeline", timeline, !kOpen, kBlocking, !kBody, 0, kTimelineTakes},
     {Method::get, "/v1/leases/{id}", of_lease<show>, !kOpen, kBlocking},
