@@ -58,7 +58,7 @@ export async function getLeases() {
 }
 
 // What was held, waited for and ended in the last `seconds`.
-export const getTimeline = (seconds) => getJson(`/v1/leases/timeline?from=-${seconds}`);
+export const getTimeline = (seconds) => getJson(`/v1/leases/timeline?from=-${seconds}&limit=2000`);
 
 export const revokeLease = (id, reason) =>
     send('POST', `/v1/leases/${encodeURIComponent(id)}/revoke`, {reason});

@@ -344,6 +344,11 @@ void Broker::connection_closed(std::uint64_t connection) noexcept {
   }
 }
 
+bool Broker::is_bound(std::uint64_t connection) const {
+  const Lock lock(impl_->mutex);
+  return impl_->ledger.is_bound(connection);
+}
+
 // ---- what happens by itself
 
 void Broker::observe(const watch::Snapshot& snapshot) {

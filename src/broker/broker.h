@@ -129,6 +129,8 @@ class Broker {
   void revoke(LeaseId id, std::string_view reason);
   void report(const Token& token, const UsageReport& usage);
   void connection_closed(std::uint64_t connection) noexcept;
+  // Whether a lease still hangs on it.
+  bool is_bound(std::uint64_t connection) const;
 
   // Told of every event in the order they happened, one at a time and without a lock held, on
   // a thread of the broker's own (without Options::threads, on that of some caller); must
@@ -144,8 +146,12 @@ class Broker {
   std::vector<watch::OwnerMemory> memory_in_use() const;
   // The GPUs whose processes matter to leases; see Ledger::leased().
   std::map<std::string, std::uint64_t> leased() const;
-  // For the timeline: leases that overlap the time range, ended ones included.
-  Json timeline_json(std::int64_t from_ms, std::int64_t to_ms) const;
+  // For the timeline: leases that overlap the time range, ended ones included, the newest
+  // first; at most `limit`, of those asked for before lease `before` was (0: of all). "next" is
+  // what to pass as `before` for those that follow.
+  static constexpr std::size_t kTimelineRows = 2000;
+  Json timeline_json(std::int64_t from_ms, std::int64_t to_ms, std::size_t limit = kTimelineRows,
+                     LeaseId before = 0) const;
 
   struct Figures {  // for /metrics
     std::size_t held = 0, waiting = 0, on_cpu = 0;

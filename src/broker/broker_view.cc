@@ -12,7 +12,6 @@ namespace sluice::broker {
 
 namespace {
 
-constexpr std::size_t kTimelineRows = 2000;
 using What = Change::What;
 
 struct CardView {
@@ -214,16 +213,18 @@ Json Broker::leases_json(const LeasePage& page) const {
   return json;
 }
 
-Json Broker::timeline_json(std::int64_t from_ms, std::int64_t to_ms) const {
+Json Broker::timeline_json(std::int64_t from_ms, std::int64_t to_ms, std::size_t limit,
+                           LeaseId before) const {
   require(from_ms <= to_ms, "the timeline ends before it begins: from is after to");
   const auto at = impl_->moment();
-  const auto past = impl_->store.between(from_ms, to_ms, kTimelineRows, at);
+  const auto past = impl_->store.between(from_ms, to_ms, limit, at, before);
   Json json{{"from_ms", from_ms},
             {"to_ms", to_ms},
-            {"truncated", past.leases.size() + past.damaged >= kTimelineRows},
+            {"truncated", past.leases.size() + past.damaged >= limit},
             {"damaged", past.damaged},
             {"leases", Json::array()}};
   for (const auto& lease : past.leases) json["leases"].push_back(timeline_row(lease, at));
+  if (json["truncated"] && past.first != 0) json["next"] = std::to_string(past.first);
   return json;
 }
 

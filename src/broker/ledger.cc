@@ -316,6 +316,10 @@ Changes Ledger::connection_closed(std::uint64_t connection, Instant now) {
              : impl_->end_all(at->second, Ending::released, "its connection was closed");
 }
 
+bool Ledger::is_bound(std::uint64_t connection) const noexcept {
+  return impl_->by_connection.contains(connection);
+}
+
 Changes Ledger::holder_died(std::int64_t pid, std::uint64_t start_time, Instant now) {
   impl_->begin(now);
   const auto at = impl_->by_holder.find({pid, start_time});

@@ -141,6 +141,7 @@ class Ledger {
   Refusal refusal(const Wanted& wanted) const;
 
   Changes connection_closed(std::uint64_t connection, Instant now);
+  bool is_bound(std::uint64_t connection) const noexcept;  // some lease is, to this one
   Changes holder_died(std::int64_t pid, std::uint64_t start_time, Instant now);
   Changes tick(Instant now);  // expiry, deadlines, waits that are over
   Instant next_tick() const;  // not before this; Instant::max() when nothing is due

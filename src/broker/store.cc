@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <thread>
 
@@ -307,6 +308,7 @@ Store::Past Store::Impl::read_past(Statement& rows, const Moment& at) {
   };
   try {
     while (rows.step()) {
+      past.first = static_cast<LeaseId>(rows.number(0));
       try {
         past.leases.push_back(lease_from(rows, at));
       } catch (const Error& e) {
@@ -322,12 +324,15 @@ Store::Past Store::Impl::read_past(Statement& rows, const Moment& at) {
 }
 
 Store::Past Store::between(std::int64_t from_ms, std::int64_t to_ms, std::size_t limit,
-                           const Moment& at) const {
+                           const Moment& at, LeaseId before) const {
   const Lock guard(impl_->reader ? impl_->reading : impl_->writing);
   Statement s(impl_->reader ? *impl_->reader : *impl_->db,
               "SELECT * FROM leases WHERE asked_ms <= ? AND (ended_ms = 0 OR ended_ms >= ?) "
-              "ORDER BY id DESC LIMIT ?");
-  s.bind(to_ms).bind(from_ms).bind(static_cast<std::int64_t>(limit));
+              "AND id < ? ORDER BY id DESC LIMIT ?");
+  constexpr auto kAll = std::numeric_limits<std::int64_t>::max();
+  s.bind(to_ms).bind(from_ms);
+  s.bind(before == 0 ? kAll : static_cast<std::int64_t>(before));
+  s.bind(static_cast<std::int64_t>(limit));
   return impl_->read_past(s, at);
 }
 

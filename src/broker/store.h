@@ -72,11 +72,13 @@ class Store {
   std::optional<Lease> find(LeaseId id, const Moment& at) const;
   struct Past {
     std::vector<Lease> leases;  // by id
+    LeaseId first = 0;          // of all rows that were looked at; 0: there was none
     std::size_t damaged = 0;    // rows that make no sense, or could not be read; left out
   };
   // Leases that were held or waited for at some time within the range, the newest `limit`
-  // of them. Thread-safe, and does not wait for write().
-  Past between(std::int64_t from_ms, std::int64_t to_ms, std::size_t limit, const Moment& at) const;
+  // of them, or of those with an id below `before`. Thread-safe, and does not wait for write().
+  Past between(std::int64_t from_ms, std::int64_t to_ms, std::size_t limit, const Moment& at,
+               LeaseId before = 0) const;
 
  private:
   struct Impl;

@@ -186,7 +186,8 @@ class Program {
         server_(
             {settings.serve, thread_count(settings.serve, cpu), settings.state_dir + "/sluice.sock",
              [this] { service_.report_traffic(); },
-             [this](std::uint64_t connection) { broker_.connection_closed(connection); }, &memory_},
+             [this](std::uint64_t connection) { broker_.connection_closed(connection); },
+             [this](std::uint64_t connection) { return broker_.is_bound(connection); }, &memory_},
             router_, traffic_) {
     service_.on_news([this] { server_.wake_streams(); });
   }

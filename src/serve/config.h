@@ -27,6 +27,7 @@ struct ServeConfig {
   std::int64_t max_body_bytes = 64 << 20;
   std::int64_t max_header_bytes = 16 << 10;
   std::int64_t max_connections = 4096;
+  std::int64_t max_connections_per_peer = 2048;
   std::int64_t memory_budget = 0;
   double request_timeout_s = 15;
   double idle_timeout_s = 60;
@@ -59,6 +60,9 @@ struct ServeConfig {
         Field{"max_header_bytes", &C::max_header_bytes, "largest request header"}.range(1024,
                                                                                         1 << 20),
         Field{"max_connections", &C::max_connections, "connections open at once; more are refused"}
+            .range(1, 1 << 20),
+        Field{"max_connections_per_peer", &C::max_connections_per_peer,
+              "connections that one user of this machine, or one address elsewhere, may have open"}
             .range(1, 1 << 20),
         Field{"memory_budget", &C::memory_budget,
               "bytes that requests, their work and their answers may hold together; 0 means a "

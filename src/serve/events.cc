@@ -9,6 +9,7 @@ namespace sluice::serve {
 
 namespace {
 
+constexpr auto kPictureEvery = std::chrono::milliseconds(5);  // of all listeners of one client
 constexpr auto kHeartbeat = std::chrono::seconds(15);     // proxies cut what is silent for a minute
 constexpr std::string_view kOpening = "retry: 1000\n\n";  // a browser comes back after this many ms
 constexpr std::string_view kHeartbeatText = ": still here\n\n";
@@ -97,13 +98,19 @@ std::optional<std::uint64_t> EventRing::resume(std::string_view last_event_id) c
 }
 
 EventCursor::EventCursor(const EventRing& ring, std::uint64_t after,
-                         std::optional<Seconds> interval, LatestPicture latest, std::string subject)
+                         std::optional<Seconds> interval, LatestPicture latest, std::string subject,
+                         Company company)
     : ring_(ring),
       after_(after),
       interval_(interval ? std::optional(std::chrono::duration_cast<Steady::duration>(*interval))
                          : std::nullopt),
       latest_(std::move(latest)),
-      subject_(std::move(subject)) {}
+      subject_(std::move(subject)),
+      company_(std::move(company)) {}
+
+Steady::duration EventCursor::interval() const noexcept {
+  return std::max<Steady::duration>(*interval_, company_.use_count() * kPictureEvery);
+}
 
 Instant EventCursor::pull(Instant now, std::string& out) {
   const auto before = out.size();
@@ -127,12 +134,12 @@ bool EventCursor::append_events(std::string& out) {
 void EventCursor::append_picture(Instant now, std::string& out) {
   const auto picture = latest_(now);
   if (picture.text == nullptr) {
-    picture_due_ = now + *interval_;
+    picture_due_ = now + interval();
     return;
   }
   const bool urgent = picture.urgency != sent_urgency_;
   if (now < picture_due_ && !urgent) return;
-  picture_due_ = now + *interval_;
+  picture_due_ = now + interval();
   if (picture.sequence == sent_sequence_) return;
   sent_sequence_ = picture.sequence;
   sent_urgency_ = picture.urgency;

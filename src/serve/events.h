@@ -78,10 +78,13 @@ class EventCursor {
     std::shared_ptr<const std::string> text;
   };
   using LatestPicture = std::function<Picture(Instant now)>;
+  // One is held by each listener of the same client.
+  using Company = std::shared_ptr<const void>;
 
   // No interval: events only, of `subject` unless that is empty. `ring` must outlive it.
+  // A client with many listeners has its pictures in turn, 200 a second.
   EventCursor(const EventRing& ring, std::uint64_t after, std::optional<Seconds> interval,
-              LatestPicture latest, std::string subject = {});
+              LatestPicture latest, std::string subject = {}, Company company = {});
 
   // Appends what is due; returns when to ask again.
   Instant pull(Instant now, std::string& out);
@@ -89,12 +92,14 @@ class EventCursor {
  private:
   bool append_events(std::string& out);
   void append_picture(Instant now, std::string& out);
+  Steady::duration interval() const noexcept;
 
   const EventRing& ring_;
   std::uint64_t after_;
   const std::optional<Steady::duration> interval_;
   const LatestPicture latest_;
   const std::string subject_;
+  const Company company_;
   std::uint64_t sent_sequence_ = 0, sent_urgency_ = 0;
   bool began_ = false;
   Instant picture_due_{}, heartbeat_due_{};

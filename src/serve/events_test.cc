@@ -143,5 +143,24 @@ TEST_F(Events, ASilentStreamShowsThatItLives) {
   EXPECT_TRUE(pull(listener, again).starts_with(":"));
 }
 
+TEST(EventCursor, ManyOfOneClientHaveTheirPicturesInTurn) {
+  const EventRing ring(1, 8);
+  const auto company = std::make_shared<char>();
+  const std::vector<EventCursor::Company> others(999, company);
+  std::uint64_t sequence = 0;
+  const auto latest = [&](Instant) {
+    return EventCursor::Picture{++sequence, 1, std::make_shared<const std::string>("{}")};
+  };
+  EventCursor cursor(ring, 0, Seconds(0.1), latest, "", company);
+  const Instant start{std::chrono::hours(1)};
+  std::string out;
+  cursor.pull(start, out);
+  out.clear();
+  cursor.pull(start + std::chrono::seconds(1), out);
+  EXPECT_EQ(out, "");
+  cursor.pull(start + std::chrono::seconds(6), out);
+  EXPECT_NE(out.find("snapshot"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace sluice::serve

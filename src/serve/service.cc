@@ -168,10 +168,24 @@ EventCursor::Picture Service::picture(Instant now) const {
 }
 
 EventCursor Service::listen(std::string_view last_event_id, std::optional<Seconds> interval,
-                            const std::string& lease) const {
+                            const std::string& lease, const std::string& client) const {
   const auto after = ring_.resume(last_event_id).value_or(ring_.newest());
-  return {ring_, after, interval, [this](Instant now) { return picture(now); },
-          lease.empty() ? "" : "lease " + lease};
+  return {ring_,
+          after,
+          interval,
+          [this](Instant now) { return picture(now); },
+          lease.empty() ? "" : "lease " + lease,
+          interval ? company(client) : nullptr};
+}
+
+// The same for all listeners of one client; forgotten when the last has gone.
+EventCursor::Company Service::company(const std::string& client) const {
+  const Lock lock(listeners_mutex_);
+  std::erase_if(listeners_, [](const auto& one) { return one.second.expired(); });
+  auto& known = listeners_[client];
+  auto company = known.lock();
+  if (!company) known = company = std::make_shared<char>();
+  return company;
 }
 
 void Service::report_traffic() {

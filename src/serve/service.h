@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -59,9 +60,9 @@ class Service {
 
   // A listener to events and, every `interval`, to the state of the machine.
   // `last_event_id` as the client sent it, empty for none; `lease` (its id) to hear of that
-  // one alone.
+  // one alone; `client`: who listens.
   EventCursor listen(std::string_view last_event_id, std::optional<Seconds> interval,
-                     const std::string& lease = {}) const;
+                     const std::string& lease = {}, const std::string& client = {}) const;
 
   // `wake` is called, on the monitor's thread, when listeners have something new
   // that should not wait. Null stops the calls; none is under way afterwards.
@@ -75,6 +76,7 @@ class Service {
   void wake_listeners();
   std::string why_no_gpu() const;
   EventCursor::Picture picture(Instant now) const;
+  EventCursor::Company company(const std::string& client) const;
   std::shared_ptr<const watch::Snapshot> snapshot() const;  // throws unavailable before the first
 
   watch::Monitor& monitor_;
@@ -88,6 +90,9 @@ class Service {
   mutable Mutex picture_mutex_;
   mutable EventCursor::Picture picture_ GUARDED_BY(picture_mutex_);
   mutable Instant picture_at_ GUARDED_BY(picture_mutex_){};
+
+  mutable Mutex listeners_mutex_;
+  mutable std::map<std::string, std::weak_ptr<const void>> listeners_ GUARDED_BY(listeners_mutex_);
 
   std::atomic<std::uint64_t> urgency_{1};
   std::string last_signature_;  // monitor's thread only

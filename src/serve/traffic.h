@@ -24,9 +24,9 @@ std::span<const double, kLatencyBuckets - 1> latency_bounds() noexcept;
 using LatencyCounts = std::array<std::uint64_t, kLatencyBuckets>;
 
 // The statuses counted by themselves; any other counts as the last one, 0.
-inline constexpr std::array<int, 20> kCountedStatuses = {200, 204, 304, 400, 401, 403, 404,
-                                                         405, 408, 413, 415, 417, 421, 429,
-                                                         431, 500, 501, 503, 505, 0};
+inline constexpr std::array<int, 21> kCountedStatuses = {200, 204, 304, 400, 401, 403, 404,
+                                                         405, 408, 413, 414, 415, 417, 421,
+                                                         429, 431, 500, 501, 503, 505, 0};
 
 // Within `counts`, interpolated; nothing when they are all zero.
 std::optional<double> latency_quantile(const LatencyCounts& counts, double quantile);

@@ -1,6 +1,7 @@
 // One client: reads requests, answers them in order, streams events. A coroutine
-// of its shard; nothing in it waits except for the socket, a timer or the
-// blocking pool, so a slow client holds no thread.
+// of its shard; nothing in it waits except for the socket, a timer or a pool of
+// threads, so a slow client holds no thread. What it makes the server hold is
+// charged to its peer's share of the memory budget.
 #pragma once
 
 #include <list>
@@ -18,7 +19,7 @@ namespace sluice::serve::http {
 
 class Connection {
  public:
-  Connection(Shard& shard, Socket socket, bool over_socket);
+  Connection(Shard& shard, Arrival arrival);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -29,50 +30,67 @@ class Connection {
 
   // The shard asks each connection every tick.
   void sweep(Instant now);
-  void wake();
+  void wake();          // a waiting client that may have its answer, a stream that may have news
+  void wake_pending();  // the former alone
   void drain(Instant now);
   void abort();
 
+  std::uint64_t number() const noexcept { return number_; }
+  bool is_idle() const noexcept { return phase_ == Phase::idle; }
+
  private:
   enum class Phase { idle, reading, writing, working, waiting, streaming, closing };
-  enum class Next { again, read, work, stream, close };
+  enum class Next { again, read, work, stream, pieces, close };
   struct Answered {
     std::size_t route;
     int status;
   };
 
+  // connection.cc: requests come in.
   Task<void> serve();
-  Task<void> flush_rest(std::size_t written);
-  Task<bool> work();
-  Task<Response> outwait();
-  Task<std::unique_ptr<Response>> ask_pending(Instant& again);
-  void drop_pending();
-  Task<void> stream();
-  Task<void> linger();
-
-  bool flush_now(std::size_t& written);
-  void after_flush();
-
   Next advance();
   Next parse();
   Next check_header();
+  std::optional<Response> malformed();
+  Next refused(Response response);
   Next answer();
-  Next answer_kept();
-  Next reply(Response response);
-  Next reply_and_close(Response response);
-  Response call(const Route& route);
-  void find_user(bool may_read_table);
-  bool has_left();
   void enter(Phase phase, Steady::duration at_most);
   char* before_read(std::size_t& size);
   void after_read(std::size_t n, const ErrorCode& failed);
+  std::size_t most_unread() const noexcept;
   char* room(std::size_t& size);
+  bool account();
+  bool has_left();
+
+  // connection_work.cc: what handlers do in a pool of threads.
+  void find_user(bool may_read_table);
+  Response call(const Route& route);
+  Task<bool> work();
+  RecentAnswers::Shared call_or_find(Response& response);
+  Task<Response> outwait();
+  Task<std::unique_ptr<Response>> ask_pending(Instant& again);
+  void drop_pending();
+  FairPool& pool() noexcept;
+
+  // connection_write.cc: answers go out.
+  Next answer_kept();
+  Next reply_kept(const RecentAnswers::Answer& kept);
+  Next reply(Response response);
+  Next reply_and_close(Response response);
+  bool flush_now(std::size_t& written);
+  Task<void> flush_rest(std::size_t written);
+  void after_flush();
+  Task<void> stream();
+  Task<bool> send_pieces();
+  Task<void> linger();
 
   Shard& shard_;
   Socket socket_;
   Timer timer_;
   const bool over_socket_;
   const std::uint64_t number_;
+  const std::shared_ptr<PeerLoad::One> load_;
+  MemoryBudget::Charge memory_;                            // for all below
   bool knows_user_ = false;                                // local_uid was asked, or need not be
   bool bound_ = false;                                     // see Response::binds
   std::optional<std::list<Connection*>::iterator> place_;  // among the shard's connections
@@ -82,11 +100,15 @@ class Connection {
 
   std::vector<char> in_;
   std::size_t begin_ = 0, end_ = 0;  // of what is read and not consumed
-  std::string out_;
+  std::string out_;                  // small answers, and the header of a large one
+  std::string large_;                // the body behind it
   Request request_;
   std::optional<Parser> parser_;
   Router::Match match_;
-  Response streaming_;
+  std::optional<std::string> query_;  // as RecentAnswers wants it; nothing: it makes no sense
+  std::uint64_t body_limit_ = 0;
+  Response streaming_;  // whose stream or pieces are sent
+  bool keep_after_pieces_ = false;
   std::unique_ptr<Pending> pending_;
   std::stop_source client_left_{std::nostopstate};  // while its request is worked on
   bool woken_ = false;                              // since pending_ was asked last

@@ -21,7 +21,6 @@ using broker::LeaseError;
 using broker::Token;
 using Outcome = broker::Ledger::Outcome;
 
-constexpr std::size_t kLargestBody = 64 << 10;
 constexpr std::string_view kListed = "GET /v1/leases lists those there are.";
 
 Response answer_json(const broker::Answer& answer) {
@@ -71,7 +70,6 @@ std::string shown(const std::string& text) {
 
 // An object with none but the known fields.
 Json object_of(const Request& request, std::span<const std::string_view> known) {
-  require(request.body.size() <= kLargestBody, "the body is far larger than it can be");
   auto json = parse_json_object(request.body, "the body");
   for (const auto& item : json.items())
     if (std::ranges::find(known, item.key()) == known.end())
@@ -80,8 +78,7 @@ Json object_of(const Request& request, std::span<const std::string_view> known) 
   return json;
 }
 
-broker::LeaseId id_of(const Request& request) {
-  const auto& text = request.captures.at(0);
+broker::LeaseId id_from(const std::string& text) {
   const bool is_number = !text.empty() && text.size() <= 19 &&
                          text.find_first_not_of("0123456789") == std::string::npos;
   if (!is_number)
@@ -89,6 +86,8 @@ broker::LeaseId id_of(const Request& request) {
                 "no lease is named '" + shown(text) + "'; its lease_id is a number");
   return std::stoull(text);
 }
+
+broker::LeaseId id_of(const Request& request) { return id_from(request.captures.at(0)); }
 
 Token token_from_text(const Request& request, std::string_view text) {
   const auto token = broker::token_from(text);
@@ -104,6 +103,12 @@ Token token_in(const Request& request, const Json& body) {
 }
 
 // ---- asking ------------------------------------------------------------------------
+
+// Only a lease that was granted hangs on its connection: one who is refused may go on with it.
+bool binds(const broker::Answer& answer) {
+  return answer.lease.id != 0 && answer.lease.wanted.bound &&
+         answer.lease.state != broker::State::ended;
+}
 
 // A request in the queue. When nobody waits for the answer any more it leaves the queue.
 class Waiting final : public Pending {
@@ -128,7 +133,9 @@ class Waiting final : public Pending {
       return nullptr;
     }
     decided_ = true;
-    return std::make_unique<Response>(answer_json(answer));
+    auto made = std::make_unique<Response>(answer_json(answer));
+    made->binds = binds(answer);
+    return made;
   }
 
  private:
@@ -155,7 +162,6 @@ broker::Holder holder_of(const broker::Wanted& wanted, const Request::Peer& peer
 
 Response ask_lease(Service& s, const Asked& asked) {
   const auto& request = asked.request;
-  require(request.body.size() <= kLargestBody, "the body is far larger than a request can be");
   auto wanted = s.broker().read(request.body);
   wanted.peer = request.peer.name();
   wanted.holder = holder_of(wanted, request.peer);
@@ -164,11 +170,12 @@ Response ask_lease(Service& s, const Asked& asked) {
     wanted.idempotency_key = broker::keyed(*request.idempotency_key, request.body);
   const auto answer = s.broker().request(wanted);
   Response made;
-  if (answer.verdict == broker::Verdict::waiting)
+  if (answer.verdict == broker::Verdict::waiting) {
     made.pending = std::make_unique<Waiting>(s.broker(), token_of(answer.lease));
-  else
-    made = answer_json(answer);
-  made.binds = wanted.bound;
+    return made;
+  }
+  made = answer_json(answer);
+  made.binds = binds(answer);
   return made;
 }
 
@@ -269,7 +276,7 @@ Response report(Service& s, const Asked& asked) {
   return json_text(Json{{"lease_id", std::to_string(token.id)}, {"noted", true}}.dump());
 }
 
-constexpr std::string_view kTimelineTakes[] = {"from", "to"};
+constexpr std::string_view kTimelineTakes[] = {"from", "to", "limit", "before"};
 Response timeline(Service& s, const Asked& asked) {
   constexpr double kFarFuture = 1e15;
   const auto now = unix_ms(std::chrono::system_clock::now());
@@ -279,19 +286,27 @@ Response timeline(Service& s, const Asked& asked) {
   };
   const auto from = time_of("from", -3600), to = time_of("to", 0);
   require(from < to, "query parameter 'from' must be before 'to'");
-  return json_text(s.broker().timeline_json(from, to).dump());
+  const auto limit = asked.query.whole("limit", 500, 1, Broker::kTimelineRows);
+  const auto before = asked.query.text("before", "");
+  return json_text(s.broker()
+                       .timeline_json(from, to, static_cast<std::size_t>(limit),
+                                      before.empty() ? 0 : id_from(before))
+                       .dump());
 }
 
+constexpr int kTimelineReuse_ms = 500;
+
 constexpr Row kRows[] = {
-    {Method::get, "/v1/leases", list, !kOpen, kBlocking, !kBody, 0, kListTakes},
-    {Method::post, "/v1/leases", request_lease, !kOpen, kBlocking, kBody},
-    {Method::get, "/v1/leases/timeline", timeline, !kOpen, kBlocking, !kBody, 0, kTimelineTakes},
-    {Method::get, "/v1/leases/{id}", of_lease<show>, !kOpen, kBlocking},
-    {Method::delete_, "/v1/leases/{id}", of_lease<release>, !kOpen, kBlocking, kBody, 0,
+    {Method::get, "/v1/leases", list, !kOpen, kBlocking, kNoBody, 0, kListTakes},
+    {Method::post, "/v1/leases", request_lease, !kOpen, kLease, kSmallBody},
+    {Method::get, "/v1/leases/timeline", timeline, !kOpen, kBlocking, kNoBody, kTimelineReuse_ms,
+     kTimelineTakes},
+    {Method::get, "/v1/leases/{id}", of_lease<show>, !kOpen, kLease},
+    {Method::delete_, "/v1/leases/{id}", of_lease<release>, !kOpen, kLease, kSmallBody, 0,
      kReleaseTakes},
-    {Method::post, "/v1/leases/{id}/renew", of_lease<renew>, !kOpen, kBlocking, kBody},
-    {Method::post, "/v1/leases/{id}/report", of_lease<report>, !kOpen, kBlocking, kBody},
-    {Method::post, "/v1/leases/{id}/revoke", of_lease<revoke>, !kOpen, kBlocking, kBody},
+    {Method::post, "/v1/leases/{id}/renew", of_lease<renew>, !kOpen, kLease, kSmallBody},
+    {Method::post, "/v1/leases/{id}/report", of_lease<report>, !kOpen, kLease, kSmallBody},
+    {Method::post, "/v1/leases/{id}/revoke", of_lease<revoke>, !kOpen, kLease, kSmallBody},
 };
 
 }  // namespace

@@ -38,9 +38,11 @@ Response calculate(Service& s, const Asked& asked) {
   return made;
 }
 
+constexpr int kKindsReuse_ms = 60'000;  // it never changes
+
 constexpr Row kMarketRows[] = {
-    {Method::get, "/v1/market", list_kinds, !kOpen, !kBlocking},
-    {Method::post, "/v1/market/{what}", calculate, !kOpen, kBlocking, kBody},
+    {Method::get, "/v1/market", list_kinds, !kOpen, kAtOnce, kNoBody, kKindsReuse_ms},
+    {Method::post, "/v1/market/{what}", calculate, !kOpen, kBlocking, kAnyBody},
 };
 
 }  // namespace

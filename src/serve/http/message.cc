@@ -26,6 +26,7 @@ constexpr Reason kReasons[] = {
     {405, "Method Not Allowed"},
     {408, "Request Timeout"},
     {413, "Content Too Large"},
+    {414, "URI Too Long"},
     {415, "Unsupported Media Type"},
     {417, "Expectation Failed"},
     {421, "Misdirected Request"},
@@ -114,6 +115,10 @@ Response error_response(const Error& error) {
   return made;
 }
 
+Response no_room() {
+  return error_response(NoRoom("there is no memory left for this request now"));
+}
+
 std::string_view reason(int status) noexcept {
   for (const auto& r : kReasons)
     if (r.status == status) return r.text;
@@ -135,8 +140,12 @@ void write_response(const Response& response, const Framing& framing, std::strin
   out.append("HTTP/1.1 ").append(std::to_string(response.status)).append(" ");
   out.append(reason(response.status)).append("\r\n");
   if (!bodiless) out.append("Content-Type: ").append(response.type).append("\r\n");
-  if (!bodiless && response.stream == nullptr)
-    out.append("Content-Length: ").append(std::to_string(body.size())).append("\r\n");
+  const bool chunked = response.pieces != nullptr && framing.version == 11;
+  if (chunked) out.append("Transfer-Encoding: chunked\r\n");
+  if (!bodiless && response.stream == nullptr && response.pieces == nullptr)
+    out.append("Content-Length: ")
+        .append(std::to_string(framing.body_behind + body.size()))
+        .append("\r\n");
   out.append("Date: ").append(framing.date).append("\r\n");
   out.append("X-Content-Type-Options: nosniff\r\n");
   bool cached = false;

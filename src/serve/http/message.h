@@ -65,6 +65,17 @@ class Stream {
   virtual Instant pull(Instant now, std::string& out) = 0;
 };
 
+// A body that is made while it is sent, so that it never stands in memory whole. Used by one
+// thread at a time.
+class Pieces {
+ public:
+  virtual ~Pieces() = default;
+
+  // Appends the next piece, best some 64 KB, and returns whether there are more. Runs on a
+  // thread that serves others: a millisecond is long. When it throws the connection is cut.
+  virtual bool next(std::string& out) = 0;
+};
+
 struct Response;
 
 // An answer that is not known yet; the client waits for it, no thread does. Destroyed
@@ -89,6 +100,7 @@ struct Response {
   std::string_view fixed;  // sent instead of body when not empty; lives as long as the program
   std::vector<std::pair<std::string_view, std::string>> headers;
   std::unique_ptr<Stream> stream;    // follows the header instead of a body
+  std::unique_ptr<Pieces> pieces;    // the body, instead of `body`
   std::unique_ptr<Pending> pending;  // this one comes instead, later; of blocking routes only
   // Something of the client's now lives as long as its connection: that one may be idle
   // for any time, and Server::Options::on_close hears of its end.
@@ -102,12 +114,16 @@ Response error_response(int status, std::string_view code, std::string_view mess
 // The same for an exception that reached the edge.
 Response error_response(const Error& error);
 
+// 503 with Retry-After: others hold the memory that this one needs.
+Response no_room();
+
 // Appends status line, header and body. `date` as in the Date field.
 struct Framing {
   bool head_only = false;  // the length but not the bytes: HEAD
   bool keep_alive = true;
   int version = 11;
   std::string_view date;
+  std::size_t body_behind = 0;  // bytes of the body that the caller sends behind this
 };
 void write_response(const Response& response, const Framing& framing, std::string& out);
 

@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "base/units.h"
+
 namespace sluice::serve::http {
 
 namespace {
@@ -31,8 +33,7 @@ bool ends_lines_with_lf_alone(std::string_view text) {
   return end != text.npos && (end == 0 || text[end - 1] != '\r');
 }
 
-constexpr std::size_t kLongestMethod = 32;       // of those we do not know
-constexpr std::size_t kReserveAtMost = 1 << 20;  // a length that is only announced reserves no more
+constexpr std::size_t kLongestMethod = 32;  // of those we do not know
 
 }  // namespace
 
@@ -62,6 +63,7 @@ void Parser::on_request_impl(verb method, string_view name, string_view target, 
 
 void Parser::on_field_impl(field name, string_view name_text, string_view value,
                            error_code& failed) {
+  if (has_header_) return;  // a trailer: who asks and for what was decided without it
   const auto keep = [value](std::string& in) { in.assign(value.data(), value.size()); };
   switch (name) {
     case field::host:
@@ -91,17 +93,31 @@ void Parser::on_field_impl(field name, string_view name_text, string_view value,
 }
 
 void Parser::on_body_init_impl(const boost::optional<std::uint64_t>& length, error_code&) {
-  if (length) request_.body.reserve(std::min(static_cast<std::size_t>(*length), kReserveAtMost));
+  if (length) length_ = *length;
 }
 
-std::size_t Parser::on_body_impl(string_view bytes, error_code&) {
-  request_.body.append(bytes.data(), bytes.size());
+// Grows with what has come, never with what is announced, and never beyond that either.
+std::size_t Parser::append(string_view bytes) {
+  auto& body = request_.body;
+  const auto needed = body.size() + bytes.size();
+  if (needed > body.capacity())
+    body.reserve(std::max<std::size_t>(needed, std::min<std::uint64_t>(2 * needed, length_)));
+  body.append(bytes.data(), bytes.size());
   return bytes.size();
 }
+
+std::size_t Parser::on_body_impl(string_view bytes, error_code&) { return append(bytes); }
 
 std::size_t Parser::on_chunk_body_impl(std::uint64_t, string_view bytes, error_code&) {
-  request_.body.append(bytes.data(), bytes.size());
-  return bytes.size();
+  return append(bytes);
+}
+
+Response body_too_large(std::uint64_t limit) {
+  return error_response(
+      413, "body_too_large",
+      "the request's body is larger than the " + human_bytes(limit) + " that are taken here",
+      "Send less at once; serve.max_body_bytes and serve.memory_budget bound "
+      "what routes without a limit of their own take.");
 }
 
 Response parse_failure(const boost::system::error_code& failed, std::string_view unread) {
@@ -109,9 +125,6 @@ Response parse_failure(const boost::system::error_code& failed, std::string_view
   if (failed == error::header_limit)
     return error_response(431, "header_too_large", "the request's header is too large",
                           "Send fewer or shorter header fields, or raise serve.max_header_bytes.");
-  if (failed == error::body_limit)
-    return error_response(413, "body_too_large", "the request's body is too large",
-                          "Send less at once, or raise serve.max_body_bytes.");
   if (failed == error::bad_version && ends_lines_with_lf_alone(unread))
     return error_response(400, "bad_request",
                           "this is not an HTTP request: its first line ends in LF alone",

@@ -29,14 +29,21 @@ class Parser final : public boost::beast::http::basic_parser<true> {
   std::size_t on_body_impl(string_view bytes, error_code&) override;
   std::size_t on_chunk_body_impl(std::uint64_t, string_view bytes, error_code&) override;
   void on_response_impl(int, string_view, int, error_code&) override {}
-  void on_header_impl(error_code&) override {}
+  void on_header_impl(error_code&) override { has_header_ = true; }
   void on_chunk_header_impl(std::uint64_t, string_view, error_code&) override {}
   void on_finish_impl(error_code&) override {}
 
+  std::size_t append(string_view bytes);
+
   Request& request_;
-  bool has_host_ = false;  // an empty one counts
+  std::uint64_t length_ = ~std::uint64_t{0};  // of the body, where it was announced
+  bool has_host_ = false;                     // an empty one counts
   bool has_encoding_ = false;
+  bool has_header_ = false;  // fields that come now are trailers
 };
+
+// 413, naming the limit in bytes.
+Response body_too_large(std::uint64_t limit);
 
 // The answer to bytes that are no request within the limits; the connection
 // cannot go on after it. `unread`: from where the parser stopped.

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "serve/http/message.h"
+#include "serve/http/router.h"
 #include "serve/http/target.h"
 #include "serve/service.h"
 
@@ -21,12 +22,16 @@ struct Row {
   Method method;
   std::string_view pattern;
   Response (*answer)(Service& service, const Asked& asked);
-  bool open = false, blocking = false, takes_body = false;
+  bool open = false;
+  Runs runs = Runs::at_once;
+  std::uint64_t most_body = 0;
   int reuse_ms = 0;
   std::span<const std::string_view> parameters = {};  // of the query
 };
 
-inline constexpr bool kOpen = true, kBlocking = true, kBody = true;
+inline constexpr bool kOpen = true;
+inline constexpr auto kAtOnce = Runs::at_once, kBlocking = Runs::in_pool, kLease = Runs::as_lease;
+inline constexpr std::uint64_t kNoBody = 0, kSmallBody = 64 << 10;
 
 Response json_text(std::string text);  // one line of JSON
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -18,17 +19,23 @@ namespace sluice::serve::http {
 // threads at once.
 using Handler = std::function<Response(const Request&)>;
 
+// Where a handler runs: on the thread that reads the sockets, which it must not hold up, or in
+// a pool. Leases have one of their own: renewing one must not wait for anything else.
+enum class Runs { at_once, in_pool, as_lease };
+
+inline constexpr std::uint64_t kAnyBody = ~std::uint64_t{0};
+
 struct Route {
   Method method;
   // Whole segments in braces match one segment; "{name...}" at the end matches
   // the rest, slashes included: "/v2/models/{model}/infer", "/assets/{file...}".
   std::string_view pattern;
   Handler handler;
-  bool open = false;      // answered without the API key
-  bool blocking = false;  // waits for a disk: runs beside the threads that read sockets
-  bool takes_body = false;
-  // An answer to the bare path (no query) may be given again for this long; the
-  // ages in it are wrong by at most that.
+  bool open = false;  // answered without the API key
+  Runs runs = Runs::at_once;
+  std::uint64_t most_body = 0;  // bytes; the server's own limits hold beside it
+  // An answer to the same query may be given again for this long; the ages in it are wrong by
+  // at most that.
   std::chrono::milliseconds reuse{0};
 };
 

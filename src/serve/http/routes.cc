@@ -17,7 +17,8 @@ namespace {
 constexpr std::string_view kPrometheus = "text/plain; version=0.0.4; charset=utf-8";
 constexpr std::string_view kEventStream = "text/event-stream; charset=utf-8";
 constexpr double kLongestSilence = 366 * 86400.0;
-constexpr double kFarFuture = 1e15;  // ms; beyond it a time is a slip
+constexpr std::size_t kBytesOfPoint = 200;  // while its answer is made
+constexpr double kFarFuture = 1e15;         // ms; beyond it a time is a slip
 
 Response health(Service& s, const Asked&) { return json_text(s.health()); }
 
@@ -79,6 +80,9 @@ Response history(Service& s, const Asked& asked) {
   wanted.to_ms = time_of(query, "to", 0, now_ms);
   require(wanted.from_ms < wanted.to_ms, "query parameter 'from' must be before 'to'");
   wanted.points = query.whole("points", 600, 1, 10000);
+  const auto series = std::min(wanted.metrics.size(), device::metrics().size());
+  const auto held =
+      s.memory().charge(series * static_cast<std::size_t>(wanted.points) * kBytesOfPoint);
   return json_text(s.history(wanted));
 }
 
@@ -94,8 +98,6 @@ std::string string_field(const Json& json, const std::string& name) {
 }
 
 Silence silence_from(const std::string& body) {
-  constexpr std::size_t kLargest = 16 << 10;
-  require(body.size() <= kLargest, "the body is far larger than a silence can be");
   const auto json = parse_json_object(
       body, "the body", R"({"rule": "gpu-temperature", "device": "*", "for_s": 3600})");
   constexpr std::string_view known[] = {"rule", "device", "for_s"};
@@ -162,7 +164,7 @@ Response events(Service& s, const Asked& asked) {
   made.headers.emplace_back("X-Accel-Buffering", "no");  // a proxy must not collect events
   made.stream = std::make_unique<EventStream>(
       s.listen(last, interval > 0 ? std::optional(Seconds(interval)) : std::nullopt,
-               asked.query.text("lease", "")));
+               asked.query.text("lease", ""), asked.request.peer.name()));
   return made;
 }
 
@@ -208,22 +210,22 @@ constexpr int kReuse = 100;
 constexpr Row kRoutes[] = {
     {kGet, "/", dashboard},
     {kGet, "/assets/{file...}", asset},
-    {kGet, "/gpu-health", gpu_health, !kOpen, !kBlocking, !kBody, kReuse},
-    {kGet, "/gpu-memory", gpu_memory, !kOpen, !kBlocking, !kBody, kReuse},
-    {kGet, "/health", health, kOpen, !kBlocking, !kBody, kReuse},
+    {kGet, "/gpu-health", gpu_health, !kOpen, kAtOnce, kNoBody, kReuse},
+    {kGet, "/gpu-memory", gpu_memory, !kOpen, kAtOnce, kNoBody, kReuse},
+    {kGet, "/health", health, kOpen, kAtOnce, kNoBody, kReuse},
     {kGet, "/health/live", live, kOpen},
     {kGet, "/health/ready", ready, kOpen},
-    {kGet, "/metrics", metrics, !kOpen, !kBlocking, !kBody, kReuse, kMetricsTakes},
-    {kGet, "/performance-metrics", performance, !kOpen, !kBlocking, !kBody, kReuse},
+    {kGet, "/metrics", metrics, !kOpen, kAtOnce, kNoBody, kReuse, kMetricsTakes},
+    {kGet, "/performance-metrics", performance, !kOpen, kAtOnce, kNoBody, kReuse},
     {kGet, "/v1/alerts", alerts, !kOpen, kBlocking},
-    {Method::delete_, "/v1/alerts/silence", unsilence, !kOpen, kBlocking, kBody, 0,
+    {Method::delete_, "/v1/alerts/silence", unsilence, !kOpen, kBlocking, kSmallBody, 0,
      kUnsilenceTakes},
-    {Method::post, "/v1/alerts/silence", silence, !kOpen, kBlocking, kBody},
-    {kGet, "/v1/devices", devices, !kOpen, !kBlocking, !kBody, kReuse},
-    {kGet, "/v1/events", events, !kOpen, !kBlocking, !kBody, 0, kEventsTakes},
-    {kGet, "/v1/history", history, !kOpen, kBlocking, !kBody, 0, kHistoryTakes},
-    {kGet, "/v1/state", state, !kOpen, !kBlocking, !kBody, kReuse},
-    {kGet, "/v1/trends", trends, !kOpen, kBlocking},
+    {Method::post, "/v1/alerts/silence", silence, !kOpen, kBlocking, kSmallBody},
+    {kGet, "/v1/devices", devices, !kOpen, kAtOnce, kNoBody, kReuse},
+    {kGet, "/v1/events", events, !kOpen, kAtOnce, kNoBody, 0, kEventsTakes},
+    {kGet, "/v1/history", history, !kOpen, kBlocking, kNoBody, 0, kHistoryTakes},
+    {kGet, "/v1/state", state, !kOpen, kAtOnce, kNoBody, kReuse},
+    {kGet, "/v1/trends", trends, !kOpen, kBlocking, kNoBody, kReuse},
 };
 
 Response answer_to(const Request& request, const Row& row, Service& service) {
@@ -254,7 +256,7 @@ std::vector<Route> make_routes(Service& service) {
   std::vector<Route> routes;
   each_row([&](const Row& row) {
     auto handler = [&service, &row](const Request& r) { return answer_to(r, row, service); };
-    routes.push_back({row.method, row.pattern, handler, row.open, row.blocking, row.takes_body,
+    routes.push_back({row.method, row.pattern, handler, row.open, row.runs, row.most_body,
                       std::chrono::milliseconds(row.reuse_ms)});
   });
   return routes;

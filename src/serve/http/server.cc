@@ -1,5 +1,6 @@
 #include "serve/http/server.h"
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,13 +18,16 @@
 #include "base/log.h"
 #include "serve/address.h"
 #include "serve/http/listen.h"
+#include "serve/http/peer_load.h"
 #include "serve/http/shard.h"
 
 namespace sluice::serve::http {
 
 namespace {
 
-constexpr std::size_t kBlockingThreads = 2;
+constexpr FairPool::Options kWork{.threads = 2, .most_waiting = 1024, .most_of_one = 256};
+// As many as connections: who may connect may renew.
+constexpr FairPool::Options kLeases{.threads = 2, .most_waiting = 16384, .most_of_one = 4096};
 constexpr int kRefusalsAtOnce = 64;
 constexpr auto kRefusalTime = std::chrono::milliseconds(500);
 constexpr auto kOutOfFilesPause = std::chrono::milliseconds(100);
@@ -44,9 +48,12 @@ GuardConfig guard_of(const ServeConfig& config) {
   return {config.api_key, config.admin_key, std::move(hosts)};
 }
 
-std::string busy_answer() {
-  auto response = error_response(503, "too_many_connections", "all connections are taken",
-                                 "Try again in a moment, or raise serve.max_connections.");
+std::string busy_answer(bool by_itself) {
+  auto response = error_response(
+      503, "too_many_connections",
+      by_itself ? "this client has too many connections" : "all connections are taken",
+      by_itself ? "Use those that are open, or raise serve.max_connections_per_peer."
+                : "Try again in a moment, or raise serve.max_connections.");
   response.headers.emplace_back("Retry-After", "1");
   std::string bytes;
   write_response(response, {false, false, 11, http_date(std::chrono::system_clock::now())}, bytes);
@@ -62,16 +69,21 @@ struct Server::Impl {
   void keep_accepting(Acceptor<Protocol>& acceptor, bool over_socket, Steady::duration wait = {});
   template <class Protocol>
   Task<void> accept(Acceptor<Protocol>& acceptor, bool over_socket, Steady::duration wait);
-  Task<void> turn_away(Shard& shard, Socket refused);
+  Task<void> turn_away(Shard& shard, Socket refused, bool by_itself);
+  Arrival arrival(Socket socket, bool over_socket);
+  void each_second();
   void open_socket();
   void close_listeners();
   bool stop();
 
   Options options;
   Traffic& traffic;
+  MemoryBudget unlimited{~std::uint64_t{0}};  // where none is given
+  MemoryBudget& memory;
+  PeerLoad load;
   std::atomic<std::int64_t> max_connections;
   std::atomic<double> drain_timeout_s;
-  asio::thread_pool blocking{kBlockingThreads};
+  FairPool work{kWork}, leases{kLeases};
   Shared shared;
   std::vector<std::unique_ptr<Shard>> shards;
   TcpAcceptor tcp;
@@ -87,13 +99,17 @@ struct Server::Impl {
 Server::Impl::Impl(Options options_in, const Router& router, Traffic& traffic_in)
     : options(std::move(options_in)),
       traffic(traffic_in),
+      memory(options.memory != nullptr ? *options.memory : unlimited),
+      load(memory),
       max_connections(options.config.max_connections),
       drain_timeout_s(options.config.drain_timeout_s),
       shared{router,
              traffic_in,
-             blocking,
-             {},
+             work,
+             leases,
+             LockedRecentAnswers(router.routes().size()),
              options.on_close,
+             options.is_bound,
              static_cast<std::uint64_t>(unix_ms(std::chrono::system_clock::now())) << 20},
       shards([&] {
         std::vector<std::unique_ptr<Shard>> made;
@@ -111,7 +127,7 @@ Server::Impl::Impl(Options options_in, const Router& router, Traffic& traffic_in
   running = shards.size();
   for (std::size_t i = 0; i < shards.size(); ++i)
     threads.emplace_back([this, i] {
-      shards[i]->run(i == 0 ? options.each_second : nullptr);
+      shards[i]->run(i == 0 ? std::function<void()>([this] { each_second(); }) : nullptr);
       --running;
     });
 }
@@ -163,25 +179,41 @@ Task<void> Server::Impl::accept(Acceptor<Protocol>& acceptor, bool over_socket,
     }
     if constexpr (std::is_same_v<Protocol, asio::ip::tcp>)
       socket.set_option(asio::ip::tcp::no_delay(true), failed);
-    Socket stream(std::move(socket));
-    if (traffic.connections >= max_connections) {
+    auto client = arrival(Socket(std::move(socket)), over_socket);
+    const bool by_itself = client.load->connections >= options.config.max_connections_per_peer;
+    if (by_itself || traffic.connections >= max_connections) {
       ++traffic.refused;
-      if (refusals >= kRefusalsAtOnce) continue;
-      asio::co_spawn(shard.io(), turn_away(shard, std::move(stream)), asio::detached);
+      if (refusals < kRefusalsAtOnce)
+        asio::co_spawn(shard.io(), turn_away(shard, std::move(client.socket), by_itself),
+                       asio::detached);
       continue;
     }
     next = (next + 1) % shards.size();
-    shard.adopt(std::move(stream), over_socket);
+    shard.adopt(std::move(client));
   }
 }
 
+Arrival Server::Impl::arrival(Socket socket, bool over_socket) {
+  const int fd = socket.native_handle();
+  Arrival made{std::move(socket), over_socket, over_socket ? unix_peer(fd) : tcp_peer(fd)};
+  if (!over_socket) made.peer.uid = local_uid(fd, false);
+  made.load = load.find(load_name(made.peer));
+  return made;
+}
+
+void Server::Impl::each_second() {
+  if (options.each_second) options.each_second();
+  // What large requests held is free now, but the allocator has it.
+  if (memory.take_returned() > 0) work.post(this, FairPool::Work([] { ::malloc_trim(0); }));
+}
+
 // 503, with time for the client to read it.
-Task<void> Server::Impl::turn_away(Shard& shard, Socket refused) {
+Task<void> Server::Impl::turn_away(Shard& shard, Socket refused, bool by_itself) {
   ++refusals;
   const auto socket = std::make_shared<Socket>(std::move(refused));  // the timer may outlive us
   ErrorCode failed;
   socket->non_blocking(true, failed);
-  socket->write_some(asio::buffer(busy_answer()), failed);
+  socket->write_some(asio::buffer(busy_answer(by_itself)), failed);
   socket->shutdown(asio::socket_base::shutdown_send, failed);
   Timer limit(shard.io(), kRefusalTime);
   limit.async_wait([socket](const ErrorCode& cancelled) {
@@ -212,7 +244,8 @@ bool Server::Impl::stop() {
   const bool clean = running == 0;
   for (auto& shard : shards) shard->abort();
   threads.clear();  // joins
-  blocking.join();
+  work.join();
+  leases.join();
   return clean;
 }
 

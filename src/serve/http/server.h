@@ -23,6 +23,8 @@ class Server {
     std::function<void()> each_second;  // on a thread of the server; must be quick
     // The client of a connection that something was bound to (Response::binds) has gone.
     std::function<void(std::uint64_t connection)> on_close = nullptr;
+    // Whether something still is: then the connection may be idle for any time.
+    std::function<bool(std::uint64_t connection)> is_bound = nullptr;
     MemoryBudget* memory = nullptr;  // of requests and answers; null for no limit
   };
 

@@ -1,6 +1,8 @@
 // What one client can do to the server and to others.
+#include <memory>
 #include <stop_token>
 #include <thread>
+#include <vector>
 
 #include "serve/http/serving_for_tests.h"
 
@@ -21,7 +23,7 @@ struct Working : testing::Test {
                     stopped = r.stop.stop_requested();
                     return text("worked");
                   },
-                  false, true}}};
+                  false, Runs::in_pool}}};
   Traffic traffic{1, {"a"}};
   Server::Options options;
   Working() { options.config.port = 0; }
@@ -41,6 +43,236 @@ TEST_F(Working, IsToldWhenItsClientLeaves) {
     EXPECT_FALSE(stopped);
   }
   EXPECT_TRUE(soon(stopped));
+}
+
+// ---- what comes in -------------------------------------------------------------------
+
+std::string post(std::string_view path, std::string_view fields, std::string_view body) {
+  return "POST " + std::string(path) +
+         " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n" +
+         std::string(fields) + "\r\n" + std::string(body);
+}
+std::string with_length(std::size_t n) { return "Content-Length: " + std::to_string(n) + "\r\n"; }
+constexpr std::string_view kChunked = "Transfer-Encoding: chunked\r\n";
+
+TEST_F(Serving, RefusesAQueryThatIsTooLong) {
+  options.config.max_header_bytes = 16384;
+  start();
+  std::string many = "/fresh?a0";
+  for (int i = 1; i < 16; ++i) many += "&a" + std::to_string(i);
+  EXPECT_EQ(status_of(ask(get(many))), 200);
+  EXPECT_EQ(status_of(ask(get(many + "&b"))), 414);
+  EXPECT_EQ(status_of(ask(get("/fresh?" + std::string(8192, 'x')))), 200);
+  EXPECT_EQ(status_of(ask(get("/fresh?" + std::string(8193, 'x')))), 414);
+  EXPECT_EQ(status_of(ask(get("/nowhere?" + std::string(9000, '&')))), 414);
+}
+
+TEST_F(Serving, AnswersALineBetweenChunksThatIsTooLong) {
+  start();
+  const std::string extension(200 << 10, 'x'), field(200 << 10, 'y');
+  const auto answer = ask(post("/echo", kChunked, "1;" + extension + "\r\na\r\n0\r\n\r\n"));
+  EXPECT_EQ(status_of(answer), 400) << answer.substr(0, 200);
+  EXPECT_NE(answer.find("\r\nConnection: close\r\n"), std::string::npos);
+  EXPECT_EQ(status_of(ask(post("/echo", kChunked, "1\r\na\r\n0;" + extension + "\r\n\r\n"))), 400);
+  EXPECT_EQ(status_of(ask(post("/echo", kChunked, "0\r\nX: " + field + "\r\n\r\n"))), 400);
+  EXPECT_EQ(status_of(ask(post("/echo", kChunked, std::string(200 << 10, '0')))), 400);
+  EXPECT_EQ(status_of(ask(post("/echo", kChunked, "1;a=b\r\na\r\n0\r\nX: y\r\n\r\n"))), 200);
+}
+
+TEST_F(Serving, ATrailerDoesNotChangeWhatWasAsked) {
+  Router hosts{{{Method::post, "/host", [](const Request& r) { return text(r.host + r.api_key); },
+                 false, Runs::at_once, kAnyBody}}};
+  Server one(options, hosts, traffic);
+  const auto answer =
+      Client(one.port())
+          .ask(post("/host", kChunked, "1\r\na\r\n0\r\nHost: evil\r\nX-API-Key: k\r\n\r\n"));
+  EXPECT_TRUE(answer.ends_with("\r\n\r\nlocalhost")) << answer;
+}
+
+TEST_F(Serving, ARouteMayTakeSmallBodiesOnly) {
+  options.config.max_body_bytes = 1 << 20;
+  Router small{{{Method::post, "/small", [](const Request& r) { return text(r.body); }, false,
+                 Runs::at_once, 1000}}};
+  Server one(options, small, traffic);
+  const auto status = [&](std::string_view fields, const std::string& body) {
+    return status_of(Client(one.port()).ask(post("/small", fields, body)));
+  };
+  EXPECT_EQ(status(with_length(1000), std::string(1000, 'x')), 200);
+  EXPECT_EQ(status(with_length(1001), ""), 413);
+  EXPECT_EQ(status(kChunked, "3e9\r\n" + std::string(1001, 'x') + "\r\n0\r\n\r\n"), 413);
+}
+
+// ---- what is held --------------------------------------------------------------------
+
+struct LittleMemory : Serving {
+  MemoryBudget memory{4 << 20};
+  LittleMemory() {
+    options.memory = &memory;
+    options.config.max_body_bytes = 64 << 20;
+  }
+};
+
+TEST_F(LittleMemory, IsNotTakenByAnnouncingABody) {
+  start();
+  Client announces(server->port());
+  announces.say(post("/echo", with_length(2'000'000), "x"));
+  std::this_thread::sleep_for(100ms);
+  EXPECT_LT(memory.used(), 200u << 10);
+  EXPECT_EQ(status_of(ask(post("/echo", with_length(3'000'000), ""))), 413);  // never fits
+}
+
+TEST_F(LittleMemory, RefusesABodyThatFindsNoRoomAndNotASmallOne) {
+  start();
+  Client first(server->port()), second(server->port());
+  const std::string most(1'000'000, 'x');
+  first.say(post("/echo", with_length(1'500'000), most));
+  for (int i = 0; i < 2000 && memory.used() < most.size(); ++i) std::this_thread::sleep_for(1ms);
+  second.say(post("/echo", with_length(1'500'000), most));
+  const auto answer = second.hear();
+  EXPECT_EQ(status_of(answer), 503) << answer.substr(0, 100);
+  EXPECT_NE(answer.find("\r\nRetry-After: 1\r\n"), std::string::npos);
+  EXPECT_EQ(status_of(ask(post("/echo", with_length(5), "small"))), 200);
+  first.say(std::string(500'000, 'x'));
+  EXPECT_EQ(status_of(first.hear()), 200);
+  for (int i = 0; i < 2000 && memory.used() > 0; ++i) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(memory.used(), 0u);
+}
+
+TEST_F(LittleMemory, HoldsALargeAnswerOnce) {
+  Router large{
+      {{Method::get, "/large", [](const Request&) { return text(std::string(1 << 20, 'x')); },
+        false, Runs::in_pool},
+       {Method::get, "/too-large", [](const Request&) { return text(std::string(3 << 20, 'x')); },
+        false, Runs::in_pool}}};
+  Server one(options, large, traffic);
+  const auto answer = Client(one.port()).ask(get("/large"));
+  EXPECT_EQ(answer.size() - answer.find("\r\n\r\n") - 4, 1u << 20);
+  EXPECT_NE(answer.find("Content-Length: 1048576\r\n"), std::string::npos);
+  EXPECT_EQ(status_of(Client(one.port()).ask(get("/too-large"))), 503);
+  const auto two = Client(one.port()).ask(get("/large", "") + get("/too-large"));
+  EXPECT_GT(two.size(), 1u << 20);
+  EXPECT_NE(two.find("HTTP/1.1 503", 1 << 20), std::string::npos);  // in their order
+}
+
+struct Tens final : Pieces {
+  bool next(std::string& out) override {
+    out += std::to_string(n) + ",";
+    return ++n < 3;
+  }
+  int n = 0;
+};
+
+TEST_F(Serving, SendsABodyInPieces) {
+  Router pieces{{{Method::get, "/pieces",
+                  [](const Request&) {
+                    Response made;
+                    made.pieces = std::make_unique<Tens>();
+                    return made;
+                  },
+                  false, Runs::in_pool}}};
+  Server one(options, pieces, traffic);
+  const auto two = Client(one.port()).ask(get("/pieces", "") + get("/pieces"));
+  const std::string body = "\r\n\r\n2\r\n0,\r\n2\r\n1,\r\n2\r\n2,\r\n0\r\n\r\n";
+  EXPECT_EQ(two.find(body), two.find("\r\n\r\n")) << two;
+  EXPECT_TRUE(two.ends_with(body)) << two;
+  const auto old = Client(one.port()).ask("GET /pieces HTTP/1.0\r\nHost: localhost\r\n\r\n");
+  EXPECT_TRUE(old.ends_with("\r\n\r\n0,1,2,")) << old;
+}
+
+// ---- whom it delays ------------------------------------------------------------------
+
+TEST_F(Serving, WhatIsKeptIsGivenInEveryForm) {
+  options.threads = 1;  // each has its own
+  start();
+  EXPECT_TRUE(ask(get("/kept")).ends_with("kept 1"));
+  EXPECT_TRUE(ask("GET /kept HTTP/1.0\r\n\r\n").ends_with("kept 1"));
+  EXPECT_EQ(status_of(ask("HEAD /kept HTTP/1.0\r\n\r\n")), 200);
+  EXPECT_TRUE(ask(get("/kept?&")).ends_with("kept 1"));
+  EXPECT_TRUE(ask(get("/kept?a=b&c=%64")).ends_with("kept 2"));
+  EXPECT_TRUE(ask(get("/kept?c=d&a=%62")).ends_with("kept 2"));
+  EXPECT_EQ(made, 2);
+}
+
+TEST_F(Working, HoldsUpNoLease) {
+  std::vector<Route> routes{router.routes().begin(), router.routes().end()};
+  routes.push_back(
+      {Method::get, "/lease", [](const Request&) { return text("lease"); }, false, Runs::as_lease});
+  const Router both(routes);
+  Traffic two{1, {"a", "b"}};
+  Server server(options, both, two);
+  std::vector<std::unique_ptr<Client>> busy;
+  for (int i = 0; i < 300; ++i) {
+    busy.push_back(std::make_unique<Client>(server.port()));
+    busy.back()->say(get("/works"));
+  }
+  ASSERT_TRUE(soon(began));
+  const auto start = Steady::now();
+  EXPECT_TRUE(Client(server.port()).ask(get("/lease")).ends_with("lease"));
+  EXPECT_LT(Steady::now() - start, 1s);
+}
+
+TEST_F(Serving, OnePeerHasSoManyConnections) {
+  options.config.max_connections_per_peer = 2;
+  start();
+  {
+    Client one(server->port()), two(server->port());
+    one.say(get("/fresh", ""));
+    two.say(get("/fresh", ""));
+    ASSERT_EQ(status_of(one.hear("localhost")), 200);
+    ASSERT_EQ(status_of(two.hear("localhost")), 200);
+    const auto third = ask(get("/fresh"));
+    EXPECT_EQ(status_of(third), 503);
+    EXPECT_NE(third.find("max_connections_per_peer"), std::string::npos);
+  }
+  int status = 0;
+  for (int i = 0; i < 200 && status != 200; ++i) status = status_of(ask(get("/fresh")));
+  EXPECT_EQ(status, 200);
+}
+
+// ---- what hangs on a connection --------------------------------------------------------
+
+struct Bound : testing::Test {
+  std::atomic<bool> is_bound{true};
+  Router router{{{Method::get, "/bind",
+                  [](const Request&) {
+                    auto made = text("bound");
+                    made.binds = true;
+                    return made;
+                  },
+                  false, Runs::as_lease},
+                 {Method::get, "/refused", [](const Request&) { return text("refused"); }, false,
+                  Runs::as_lease}}};
+  Traffic traffic{1, {"a", "b"}};
+  Server::Options options;
+  Bound() {
+    options.config.port = 0;
+    options.config.idle_timeout_s = 0.2;
+    options.is_bound = [this](std::uint64_t) { return is_bound.load(); };
+  }
+};
+
+TEST_F(Bound, AConnectionMayBeIdleAsLongAsSomethingHangsOnIt) {
+  Server server(options, router, traffic);
+  Client client(server.port());
+  client.say(get("/bind", ""));
+  ASSERT_EQ(status_of(client.hear("bound")), 200);
+  std::this_thread::sleep_for(1s);
+  client.say(get("/refused", ""));
+  EXPECT_EQ(status_of(client.hear("refused")), 200);
+  is_bound = false;
+  const auto start = Steady::now();
+  EXPECT_EQ(client.hear(), "");
+  EXPECT_LT(Steady::now() - start, 3s);
+}
+
+TEST_F(Bound, OneThatWasRefusedEndsWhenItIsIdle) {
+  Server server(options, router, traffic);
+  Client client(server.port());
+  client.say(get("/refused", ""));
+  ASSERT_EQ(status_of(client.hear("refused")), 200);
+  const auto start = Steady::now();
+  EXPECT_EQ(client.hear(), "");
+  EXPECT_LT(Steady::now() - start, 3s);
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 #include "serve/http/shard.h"
 
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
+#include <utility>
 
 #include "base/log.h"
 #include "serve/http/connection.h"
@@ -11,6 +13,8 @@ namespace sluice::serve::http {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(100);  // how late a time limit may strike
+// How often streams are asked for their news: there may be thousands of each.
+constexpr auto kWakeEvery = std::chrono::milliseconds(20);
 
 // The end of a coroutine: whatever it could not handle ends it alone.
 void report(const std::exception_ptr& failed) {
@@ -28,15 +32,16 @@ Shard::Shard(Shared& shared, Traffic::Lane& lane, Limits limits, GuardConfig gua
       lane_(lane),
       limits_(limits),
       guard_(std::move(guard)),
-      kept_(shared.router.routes().size()) {
+      recent_(shared.router.routes().size()) {
   tell_time();
 }
 
 Shard::~Shard() = default;
 
-void Shard::adopt(Socket socket, bool over_socket) {
+void Shard::adopt(Arrival arrival) {
   ++shared_.traffic.connections;
-  auto connection = std::make_unique<Connection>(*this, std::move(socket), over_socket);
+  ++arrival.load->connections;
+  auto connection = std::make_unique<Connection>(*this, std::move(arrival));
   asio::co_spawn(io_, Connection::run(std::move(connection)), report);
 }
 
@@ -51,8 +56,32 @@ void Shard::wake_streams() {
   if (is_waking_.exchange(true)) return;  // one on its way sees this news too
   asio::post(io_, [this] {
     is_waking_ = false;
+    for (auto* connection : connections_) connection->wake_pending();
+    wake_streams_soon();
+  });
+}
+
+void Shard::wake_streams_soon() {
+  if (std::exchange(wakes_soon_, true)) return;
+  wake_timer_.expires_at(woken_at_ + kWakeEvery);
+  wake_timer_.async_wait([this](const ErrorCode& cancelled) {
+    wakes_soon_ = false;
+    if (cancelled) return;
+    woken_at_ = Steady::now();
     for (auto* connection : connections_) connection->wake();
   });
+}
+
+void Shard::end_unless_bound(std::uint64_t number, const std::shared_ptr<PeerLoad::One>& load) {
+  if (!shared_.is_bound) return;
+  shared_.leases.post(load.get(), FairPool::Work([this, number] {
+                        if (shared_.is_bound(number)) return;
+                        asio::post(io_, [this, number] {
+                          const auto at =
+                              std::ranges::find(connections_, number, &Connection::number);
+                          if (at != connections_.end() && (*at)->is_idle()) (*at)->abort();
+                        });
+                      }));
 }
 
 void Shard::drain() {

@@ -3,16 +3,19 @@
 #pragma once
 
 #include <atomic>
-#include <boost/asio/thread_pool.hpp>
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "serve/http/fair_pool.h"
 #include "serve/http/guard.h"
 #include "serve/http/net.h"
+#include "serve/http/peer_load.h"
+#include "serve/http/recent_answers.h"
 #include "serve/http/router.h"
 #include "serve/traffic.h"
 
@@ -26,13 +29,23 @@ struct Limits {
   Steady::duration request_time{}, idle_time{};
 };
 
+// A client that has just come.
+struct Arrival {
+  Socket socket;
+  bool over_socket = false;
+  Peer peer{};
+  std::shared_ptr<PeerLoad::One> load{};
+};
+
 // What a shard's connections share with the other shards. All of it outlives them.
 struct Shared {
   const Router& router;
   Traffic& traffic;
-  asio::thread_pool& blocking;  // runs the handlers that wait for a disk
-  std::atomic<int> blocked{0};  // of them, waiting or running
+  FairPool& work;              // runs the handlers that wait for a disk
+  FairPool& leases;            // and those of leases, which must not wait for the others
+  LockedRecentAnswers recent;  // of these handlers
   std::function<void(std::uint64_t connection)> on_close = nullptr;  // of those that were bound
+  std::function<bool(std::uint64_t connection)> is_bound = nullptr;  // still
   std::atomic<std::uint64_t> connections_made{0};
 };
 
@@ -44,7 +57,7 @@ class Shard {
   io_context& io() noexcept { return io_; }
 
   // Any thread may call these four.
-  void adopt(Socket socket, bool over_socket);
+  void adopt(Arrival arrival);
   void reload(Limits limits, GuardConfig guard);
   void wake_streams();
   void drain();  // finish what is under way, then let run() return
@@ -60,32 +73,30 @@ class Shard {
   std::string_view date() const noexcept { return date_; }
   bool draining() const noexcept { return draining_; }
   std::list<Connection*>& connections() noexcept { return connections_; }
-
-  // The bytes of a route's reusable answer: whole, and its header alone.
-  struct Kept {
-    std::string bytes;
-    std::size_t header = 0;
-    Instant until{};
-  };
-  Kept& kept(std::size_t route) noexcept { return kept_[route]; }
+  RecentAnswers& recent() noexcept { return recent_; }  // of handlers that run here
+  // Ends an idle connection that nothing is bound to any more.
+  void end_unless_bound(std::uint64_t connection, const std::shared_ptr<PeerLoad::One>& load);
 
  private:
   Task<void> tick(const std::function<void()>& each_second);
   void sweep(Instant now);
   void tell_time();
+  void wake_streams_soon();
 
   Shared& shared_;
   Traffic::Lane& lane_;
   Limits limits_;
   GuardConfig guard_;
-  std::vector<Kept> kept_;  // one per route
+  RecentAnswers recent_;
   std::string date_;
   std::int64_t date_second_ = -1;
   bool draining_ = false;
   std::atomic<bool> is_waking_{false};
+  bool wakes_soon_ = false;  // wake_timer_ runs
+  Instant woken_at_{};       // when streams were asked for their news last
   std::list<Connection*> connections_;
   io_context io_{1};  // behind connections_: its end ends their coroutines
-  Timer timer_{io_};
+  Timer timer_{io_}, wake_timer_{io_};
 };
 
 }  // namespace sluice::serve::http

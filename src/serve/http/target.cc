@@ -11,6 +11,9 @@ namespace sluice::serve::http {
 
 namespace {
 
+constexpr std::size_t kMostQueryBytes = 8 << 10;
+constexpr std::ptrdiff_t kMostParameters = 16;
+
 int hex(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -95,7 +98,26 @@ std::optional<AbsoluteForm> absolute_form(std::string_view target) {
   return std::nullopt;
 }
 
+std::string query_too_long(std::string_view query) {
+  if (query.size() > kMostQueryBytes)
+    return "the query is longer than " + std::to_string(kMostQueryBytes) + " bytes";
+  if (std::ranges::count(query, '&') >= kMostParameters)
+    return "the query has more than " + std::to_string(kMostParameters) + " parameters";
+  return {};
+}
+
+std::optional<std::string> canonical_query(std::string_view query) {
+  if (query.empty()) return std::string();
+  try {
+    return Query(query).canonical();
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 Query::Query(std::string_view text) {
+  if (const auto cause = query_too_long(text); !cause.empty())
+    throw Error(Code::invalid_argument, cause);
   while (!text.empty()) {
     const auto piece = text.substr(0, text.find('&'));
     text.remove_prefix(std::min(text.size(), piece.size() + 1));
@@ -116,6 +138,15 @@ void Query::only(std::span<const std::string_view> known) const {
                                               (known.empty() ? "; this route takes none"
                                                              : " (known: " + list_of(known) + ")" +
                                                                    did_you_mean(name, known)));
+}
+
+std::string Query::canonical() const {
+  auto sorted = parameters_;
+  std::ranges::sort(sorted);
+  std::string text;
+  for (const auto& [name, value] : sorted)  // no name or value holds a NUL
+    text.append(name).push_back('\0'), text.append(value).push_back('\0');
+  return text;
 }
 
 const std::string* Query::find(std::string_view name) const {

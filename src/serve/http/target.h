@@ -23,11 +23,17 @@ struct AbsoluteForm {
 };
 std::optional<AbsoluteForm> absolute_form(std::string_view target);
 
+// What is too much of a query: over 8 KB, or over 16 parameters; "" when nothing is.
+std::string query_too_long(std::string_view query);
+
+// The same text for all ways to write the same query; nothing when it makes no sense.
+std::optional<std::string> canonical_query(std::string_view query);
+
 // The parameters behind '?', decoded, in order.
 class Query {
  public:
-  // Throws invalid_argument, naming the parameter, when it cannot be decoded or
-  // when one comes twice.
+  // Throws invalid_argument, naming the parameter, when it cannot be decoded,
+  // when one comes twice, or when there are too many.
   explicit Query(std::string_view text);
 
   // Throws invalid_argument for a parameter not among `known`, and names those.
@@ -40,6 +46,8 @@ class Query {
   double number(std::string_view name, double otherwise, double low, double high) const;
   // The same for whole numbers.
   int whole(std::string_view name, int otherwise, int low, int high) const;
+
+  std::string canonical() const;  // of any order and spelling
 
   bool empty() const noexcept { return parameters_.empty(); }
 

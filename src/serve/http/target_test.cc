@@ -82,5 +82,23 @@ TEST(Query, SuggestsTheParameterThatWasMeant) {
             "no query parameter is named 'x'; this route takes none");
 }
 
+TEST(Query, HasOneFormForAllSpellings) {
+  EXPECT_EQ(canonical_query(""), "");
+  EXPECT_EQ(canonical_query("&&"), "");
+  EXPECT_EQ(canonical_query("a=b&c"), canonical_query("c=&%61=%62&"));
+  EXPECT_NE(canonical_query("a=b"), canonical_query("a=b&c"));
+  EXPECT_NE(canonical_query("a=b%26c"), canonical_query("a=b&c"));
+  EXPECT_NE(canonical_query("ab="), canonical_query("a=b"));
+  EXPECT_EQ(canonical_query("a=%"), std::nullopt);
+}
+
+TEST(Query, OfAnyLengthIsRefusedInNoTime) {
+  std::string many;
+  for (int i = 0; i < 1'000'000; ++i) many += "a" + std::to_string(i) + "&";
+  EXPECT_FALSE(query_too_long(many).empty());
+  EXPECT_THROW(Query{many}, Error);
+  EXPECT_TRUE(query_too_long("a=1&b=2").empty());
+}
+
 }  // namespace
 }  // namespace sluice::serve::http

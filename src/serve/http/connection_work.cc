@@ -1,0 +1,155 @@
+// What handlers do in a pool of threads while their client waits.
+#include <boost/asio/associated_executor.hpp>
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+
+#include "base/log.h"
+#include "serve/http/connection.h"
+
+namespace sluice::serve::http {
+
+namespace {
+
+// Runs `f` in the pool; the coroutine goes on in its own loop.
+template <class F>
+auto in_pool(FairPool& pool, FairPool::Peer peer, F f) {
+  Awaiting token;
+  return asio::async_initiate<Awaiting, void()>(
+      [&pool, peer, f = std::move(f)](auto handler) mutable {
+        auto executor = asio::get_associated_executor(handler);
+        pool.post(peer, FairPool::Work([f = std::move(f), handler = std::move(handler),
+                                        busy = asio::make_work_guard(executor)]() mutable {
+                    f();
+                    asio::post(busy.get_executor(), std::move(handler));
+                  }));
+      },
+      token);
+}
+
+}  // namespace
+
+FairPool& Connection::pool() noexcept {
+  auto& shared = shard_.shared();
+  return match_.route->runs == Runs::as_lease ? shared.leases : shared.work;
+}
+
+// Once per connection, and only for routes that may count or audit who asks: most clients only
+// read what everybody may.
+void Connection::find_user(bool may_read_table) {
+  if (knows_user_) return;
+  request_.peer.uid = local_uid(socket_.native_handle(), may_read_table);
+  knows_user_ = request_.peer.uid >= 0 || may_read_table;
+}
+
+Response Connection::call(const Route& route) {
+  try {
+    return route.handler(request_);
+  } catch (const Error& e) {
+    if (e.code() == Code::internal)
+      log::error("http: {} {}: {}", to_string(request_.method), request_.path(), e.what());
+    return error_response(e);
+  } catch (const std::bad_alloc&) {
+    return no_room();
+  } catch (const std::exception& e) {
+    log::error("http: {} {}: {}", to_string(request_.method), request_.path(), e.what());
+    return error_response(Error(Code::internal, "the server failed to answer"));
+  }
+}
+
+// On a thread of the pool: many who ask the same wait for one, and then have its answer.
+RecentAnswers::Shared Connection::call_or_find(Response& response) {
+  const auto& route = *match_.route;
+  auto& recent = shard_.shared().recent;
+  const bool reuse = route.reuse.count() > 0 && query_.has_value();
+  if (reuse)
+    if (auto kept = recent.find(match_.index, *query_, Steady::now())) return kept;
+  find_user(true);
+  response = call(route);
+  if (!reuse || response.status != 200) return nullptr;
+  const auto date = http_date(std::chrono::system_clock::now());
+  return recent.keep(match_.index, *query_, std::move(response), date, Steady::now() + route.reuse);
+}
+
+// False when the connection is to be closed.
+Task<bool> Connection::work() {
+  Response response;
+  RecentAnswers::Shared kept;
+  if (!pool().has_room(load_.get())) {
+    response =
+        error_response(503, "exhausted", "too many questions at once", "Try again in a moment.");
+    response.headers.emplace_back("Retry-After", "1");
+  } else {
+    find_user(false);
+    enter(Phase::working, Steady::duration::max());
+    client_left_ = std::stop_source();
+    request_.stop = client_left_.get_token();
+    co_await in_pool(pool(), load_.get(), [&] { kept = call_or_find(response); });
+  }
+  if (response.pending) {
+    pending_ = std::move(response.pending);
+    std::string().swap(request_.body);  // read: what waits has what it needs
+    account();
+    response = co_await outwait();
+  }
+  client_left_ = std::stop_source(std::nostopstate);
+  if (response.binds) bound_ = true;
+  if (gone_) co_return false;
+  const auto next = kept ? reply_kept(*kept) : reply(std::move(response));
+  std::size_t written = 0;
+  if (!flush_now(written)) co_await flush_rest(written);
+  after_flush();
+  if (next == Next::pieces) co_return co_await send_pieces();
+  co_return next != Next::close;
+}
+
+Task<Response> Connection::outwait() {
+  std::unique_ptr<Response> answer;
+  while (!gone_ && !shard_.draining()) {
+    Instant again = now_ = Steady::now();
+    woken_ = false;
+    answer = co_await ask_pending(again);
+    if (answer) break;
+    if (woken_) continue;  // by news that it may not have seen
+    enter(Phase::waiting, Steady::duration::max());
+    timer_.expires_at(again);
+    ErrorCode woken;
+    co_await timer_.async_wait(into(woken));
+  }
+  if (answer) {
+    pending_.reset();
+    co_return std::move(*answer);
+  }
+  drop_pending();
+  co_return error_response(503, "unavailable", "the server is stopping", "Ask again in a moment.");
+}
+
+Task<std::unique_ptr<Response>> Connection::ask_pending(Instant& again) {
+  std::unique_ptr<Response> answer;
+  const auto ask = [&, now = now_] {
+    try {
+      answer = pending_->poll(now, again);
+    } catch (const Error& e) {
+      answer = std::make_unique<Response>(error_response(e));
+    } catch (const std::exception& e) {
+      log::error("http: {} {}: {}", to_string(request_.method), request_.path(), e.what());
+      answer = std::make_unique<Response>(
+          error_response(Error(Code::internal, "the server failed to answer")));
+    }
+  };
+  if (!pending_->blocks()) {
+    ask();
+  } else {
+    enter(Phase::working, Steady::duration::max());
+    co_await in_pool(pool(), load_.get(), ask);
+  }
+  co_return answer;
+}
+
+void Connection::drop_pending() {
+  if (pending_ && pending_->blocks() && !shard_.draining())
+    pool().post(load_.get(), FairPool::Work([left = std::move(pending_)] {}));
+  pending_.reset();
+}
+
+}  // namespace sluice::serve::http

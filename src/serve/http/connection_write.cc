@@ -1,0 +1,208 @@
+// How answers go out: small ones together, large ones by themselves, streams as they come.
+#include <array>
+#include <boost/asio/post.hpp>
+#include <boost/asio/write.hpp>
+#include <charconv>
+
+#include "base/log.h"
+#include "serve/http/connection.h"
+#include "serve/http/target.h"
+
+namespace sluice::serve::http {
+
+namespace {
+
+constexpr std::size_t kLargeBody = 64 << 10;    // sent from where it is, not copied behind others
+constexpr std::size_t kKeepAnswers = 64 << 10;  // a larger buffer is given back when it is sent
+constexpr int kStreamSendBuffer = 256 << 10;
+constexpr std::size_t kSlowestBytesPerSecond = 16 << 10;  // a client may take an answer this slowly
+constexpr auto kLinger = std::chrono::seconds(2);
+constexpr auto kLingerDraining = std::chrono::milliseconds(200);
+
+// `a` and `b` as one, without the first `skipped` bytes.
+std::array<asio::const_buffer, 2> behind(std::size_t skipped, const std::string& a,
+                                         const std::string& b) {
+  const auto of_a = std::min(skipped, a.size());
+  return {asio::buffer(a) + of_a, asio::buffer(b) + (skipped - of_a)};
+}
+
+void append_chunk(std::string_view piece, bool is_last, std::string& out) {
+  if (!piece.empty()) {
+    char size[16];
+    const auto end = std::to_chars(size, size + sizeof size, piece.size(), 16).ptr;
+    out.append(size, end).append("\r\n").append(piece).append("\r\n");
+  }
+  if (is_last) out += "0\r\n\r\n";
+}
+
+}  // namespace
+
+// The route's last answer while it is fresh; otherwise a new one, kept.
+Connection::Next Connection::answer_kept() {
+  const auto& route = *match_.route;
+  const bool at_once = route.runs == Runs::at_once;
+  query_ = canonical_query(request_.query());
+  if (!query_) return at_once ? reply(call(route)) : Next::work;  // it says what is wrong
+  auto kept = at_once ? shard_.recent().find(match_.index, *query_, arrived_)
+                      : shard_.shared().recent.find(match_.index, *query_, arrived_);
+  if (!kept && !at_once) return Next::work;
+  if (!kept) {
+    auto fresh = call(route);
+    if (fresh.status != 200) return reply(std::move(fresh));
+    kept = shard_.recent().keep(match_.index, *query_, std::move(fresh), shard_.date(),
+                                arrived_ + route.reuse);
+  }
+  return reply_kept(*kept);
+}
+
+Connection::Next Connection::reply_kept(const RecentAnswers::Answer& kept) {
+  const bool head = request_.method == Method::head;
+  const bool keep = request_.keep_alive && !shard_.draining();
+  if (keep && request_.version == 11)
+    out_.append(kept.bytes, 0, head ? kept.header : kept.bytes.size());
+  else
+    write_response(kept.response, {head, keep, request_.version, shard_.date()}, out_);
+  answered_.push_back({match_.index, kept.response.status});
+  return keep ? Next::again : Next::close;
+}
+
+Connection::Next Connection::reply(Response response) {
+  const bool head = request_.method == Method::head;
+  const bool large = !head && response.fixed.empty() && response.body.size() > kLargeBody;
+  if (large) {
+    large_ = std::move(response.body);
+    std::string().swap(request_.body);  // answered: its memory is the answer's
+    if (!account()) {
+      std::string().swap(large_);
+      return reply(no_room());
+    }
+  }
+  const bool streams = response.stream != nullptr && !head;
+  const bool pieces = response.pieces != nullptr && !head;
+  const bool ends_body = !streams && (!pieces || request_.version == 11);
+  const bool keep = request_.keep_alive && !shard_.draining() && ends_body;
+  write_response(response, {head, keep, request_.version, shard_.date(), large_.size()}, out_);
+  const auto route = match_.route != nullptr ? match_.index : shard_.shared().traffic.unmatched();
+  answered_.push_back({route, response.status});
+  if (streams || pieces) {
+    streaming_ = std::move(response);
+    keep_after_pieces_ = keep;
+    return streams ? Next::stream : Next::pieces;
+  }
+  if (!keep) return Next::close;
+  match_.route = nullptr;  // answered: what check_header refused has no body to wait for
+  return Next::again;
+}
+
+Connection::Next Connection::reply_and_close(Response response) {
+  request_.keep_alive = false;
+  response.stream.reset();
+  return reply(std::move(response));
+}
+
+Task<void> Connection::stream() {
+  auto& lane = shard_.lane();
+  lane.streams(1);
+  ErrorCode ignored;
+  socket_.set_option(asio::socket_base::send_buffer_size(kStreamSendBuffer), ignored);
+  while (!gone_ && !shard_.draining()) {
+    now_ = Steady::now();
+    const auto again = streaming_.stream->pull(now_, out_);
+    if (out_.empty()) {
+      enter(Phase::streaming, Steady::duration::max());
+      timer_.expires_at(again);
+      co_await timer_.async_wait(into(ignored));
+      continue;
+    }
+    std::size_t written = 0;
+    if (!flush_now(written)) co_await flush_rest(written);
+    after_flush();
+    co_await asio::post(shard_.io(), Awaiting{});  // a stream full of news is not alone here
+  }
+  lane.streams(-1);
+}
+
+// False when the connection is to be closed.
+Task<bool> Connection::send_pieces() {
+  const bool chunked = request_.version == 11;
+  std::string piece;
+  for (bool more = true; more && !gone_;) {
+    try {
+      piece.clear();
+      more = streaming_.pieces->next(piece);
+    } catch (const std::exception& e) {  // too late to say so: the client sees a body without end
+      log::error("http: {} {}: {}", to_string(request_.method), request_.path(), e.what());
+      gone_ = true;
+      break;
+    }
+    if (chunked)
+      append_chunk(piece, !more, out_);
+    else
+      out_ += piece;
+    std::size_t written = 0;
+    if (!flush_now(written)) co_await flush_rest(written);
+    after_flush();
+    co_await asio::post(shard_.io(), Awaiting{});
+  }
+  streaming_ = {};
+  co_return keep_after_pieces_ && !gone_;
+}
+
+// Whether everything went out at once. Most answers fit the socket's buffer, and
+// then no operation has to be queued.
+bool Connection::flush_now(std::size_t& written) {
+  ErrorCode failed;
+  written = large_.empty() ? socket_.write_some(asio::buffer(out_), failed)
+                           : socket_.write_some(behind(0, out_, large_), failed);
+  if (failed && failed != asio::error::would_block) gone_ = true;
+  return gone_ || written == out_.size() + large_.size();
+}
+
+Task<void> Connection::flush_rest(std::size_t written) {
+  const auto left = out_.size() + large_.size() - written;
+  if (!account()) {  // it reads too slowly for what others need
+    gone_ = true;
+    co_return;
+  }
+  now_ = Steady::now();
+  enter(Phase::writing,
+        shard_.limits().request_time + std::chrono::seconds(left / kSlowestBytesPerSecond));
+  ErrorCode failed;
+  co_await asio::async_write(socket_, behind(written, out_, large_), into(failed));
+  if (failed) gone_ = true;
+  if (phase_ == Phase::writing) enter(Phase::reading, shard_.limits().request_time);
+}
+
+void Connection::after_flush() {
+  auto& lane = shard_.lane();
+  lane.sent(out_.size() + large_.size());
+  if (!answered_.empty()) {
+    now_ = Steady::now();
+    const double seconds = seconds_between(arrived_, now_);
+    for (const auto& a : answered_) lane.request(a.route, a.status, seconds);
+    answered_.clear();
+    enter(Phase::reading, shard_.limits().request_time);  // of the next one, if it has begun
+  }
+  if (!large_.empty()) std::string().swap(large_);
+  if (out_.capacity() > kKeepAnswers)
+    std::string().swap(out_);
+  else
+    out_.clear();
+  if (memory_.bytes() > 0) account();
+}
+
+// Lets the client read the last answer before the connection goes: closing with
+// unread bytes would reset it.
+Task<void> Connection::linger() {
+  ErrorCode failed;
+  socket_.shutdown(asio::socket_base::shutdown_send, failed);
+  now_ = Steady::now();
+  enter(Phase::closing, shard_.draining() ? Steady::duration(kLingerDraining) : kLinger);
+  begin_ = end_ = 0;
+  in_ = std::vector<char>(std::min<std::size_t>(std::max<std::size_t>(in_.size(), 2048), 16384));
+  std::string().swap(request_.body);
+  account();
+  while (!failed) co_await socket_.async_read_some(asio::buffer(in_), into(failed));
+}
+
+}  // namespace sluice::serve::http

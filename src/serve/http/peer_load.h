@@ -1,0 +1,40 @@
+// What each peer takes of the server: connections and memory. A peer is a user of this machine
+// or an address elsewhere; of IPv6 the network, which has more addresses than can be counted.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/memory_budget.h"
+#include "base/mutex.h"
+#include "serve/http/peer.h"
+
+namespace sluice::serve::http {
+
+// "uid:N" or the address; ADDRESS/64 of IPv6.
+std::string load_name(const Peer& peer);
+
+// Thread-safe. Must outlive what find() returns.
+class PeerLoad {
+ public:
+  explicit PeerLoad(MemoryBudget& memory) : memory_(memory) {}
+
+  struct One {
+    explicit One(MemoryBudget& whole);
+    std::atomic<std::int64_t> connections{0};
+    MemoryBudget memory;  // at most half of the whole
+  };
+  // The same for the same name as long as somebody holds it.
+  std::shared_ptr<One> find(const std::string& name);
+
+ private:
+  MemoryBudget& memory_;
+  Mutex mutex_;
+  std::map<std::string, std::weak_ptr<One>> known_ GUARDED_BY(mutex_);
+  std::size_t sweep_at_ GUARDED_BY(mutex_) = 64;  // so many known: those who left are dropped
+};
+
+}  // namespace sluice::serve::http

@@ -1,0 +1,30 @@
+#include "serve/http/recent_answers.h"
+
+#include <algorithm>
+
+namespace sluice::serve::http {
+
+RecentAnswers::Shared RecentAnswers::find(std::size_t route, std::string_view query,
+                                          Instant now) const {
+  for (const auto& kept : by_route_[route])
+    if (kept.query == query) return now < kept.until ? kept.answer : nullptr;
+  return nullptr;
+}
+
+RecentAnswers::Shared RecentAnswers::keep(std::size_t route, std::string query, Response response,
+                                          std::string_view date, Instant until) {
+  auto& all = by_route_[route];
+  auto place = std::ranges::find(all, query, &Kept::query);
+  if (place == all.end() && all.size() >= kMost)
+    place = std::ranges::min_element(all, {}, &Kept::until);
+  if (place == all.end()) place = all.insert(all.end(), Kept{});
+  auto made = std::make_shared<Answer>();
+  write_response(response, {false, true, 11, date}, made->bytes);
+  made->header =
+      made->bytes.size() - (response.fixed.empty() ? response.body.size() : response.fixed.size());
+  made->response = std::move(response);
+  *place = {std::move(query), until, std::move(made)};
+  return place->answer;
+}
+
+}  // namespace sluice::serve::http

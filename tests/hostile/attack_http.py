@@ -1,0 +1,233 @@
+"""The transport: queries, bodies and lines without end, memory, threads, connections, streams."""
+import contextlib, http.client, json, os, socket, subprocess, sys, tempfile, time, unittest
+
+from hostile.case import (SANITIZED, Server, heard, latencies, memory_of, percentile, status_of,
+                          wait_for, within)
+
+MB = 1 << 20
+DEMO = ("--demo", "eight-gpus")
+
+
+@contextlib.contextmanager
+def flood(server, clients, request):
+    """Another process whose clients send `request` again and again."""
+    with tempfile.NamedTemporaryFile() as f:
+        f.write(request)
+        f.flush()
+        program = os.path.join(os.path.dirname(__file__), "flood.py")
+        process = subprocess.Popen([sys.executable, program, str(server.port), str(clients), f.name],
+                                   stdout=subprocess.PIPE)
+        try:
+            assert process.stdout.readline() == b"begun\n"
+            yield process
+            assert process.poll() is None
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+
+
+def get(path, *fields):
+    lines = [f"GET {path} HTTP/1.1", "Host: localhost", *fields]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+class Kept:
+    """One connection, asked again and again."""
+
+    def __init__(self, server):
+        self.http = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.http.close()
+
+    def ask(self, method, path, body=None):
+        text = None if body is None else json.dumps(body)
+        fields = {} if body is None else {"Content-Type": "application/json"}
+        self.http.request(method, path, text, fields)
+        answer = self.http.getresponse()
+        return answer.status, answer.read().decode()
+
+    def get(self, path):
+        status, text = self.ask("GET", path)
+        assert status == 200, (path, status, text)
+        return text
+
+
+def lease(kept, **more):
+    status, text = kept.ask("POST", "/v1/leases", {"agent": "a", "memory_gb": 1, **more})
+    assert status == 200, (status, text)
+    return json.loads(text)
+
+
+class Transport(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(*DEMO).__enter__()
+        cls.addClassCleanup(cls.server.__exit__)
+        wait_for("it is ready", lambda: cls.server.ask("/health/ready")[0] == 200, within(10))
+
+    def tearDown(self):
+        self.assertIsNone(self.server.process.poll(), self.server.logged()[-4000:])
+
+    def test_thousands_of_parameters_delay_no_probe(self):
+        names = "&".join(a + b for a in "abcdefghijklmnopqrstuvwxyz" for b in "abcdefghijklmnopqrs")
+        self.assertEqual(self.server.ask("/health?" + names)[0], 414)
+        self.assertEqual(self.server.ask("/v1/history?" + "x" * 9000)[0], 414)
+        with flood(self.server, 64, get("/health?" + names)), Kept(self.server) as probe:
+            taken = latencies(lambda: probe.get("/health/live"), 4)
+        self.assertLess(percentile(taken, 0.99), within(0.005), taken[-10:])
+
+    def test_answers_that_must_be_made_anew_delay_no_probe(self):
+        for request in (get("/metrics?labels=dcgm"), b"GET /v1/state HTTP/1.0\r\n\r\n",
+                        get("/v1/state?" + "&" * 15, "Connection: close"), get("/nowhere/" * 9)):
+            with flood(self.server, 64, request), Kept(self.server) as probe:
+                taken = latencies(lambda: probe.get("/health/live"), 1.5)
+            self.assertLess(percentile(taken, 0.95), within(0.02), (request, taken[-10:]))
+
+    def test_a_line_without_end_between_chunks_is_answered(self):
+        head = (b"POST /v1/leases HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                b"Transfer-Encoding: chunked\r\n\r\n")
+        long = b"x" * 200_000
+        for body in (b"1;" + long, b"1\r\n{\r\n0;" + long, b"0\r\nA: " + long, b"0" * 200_000):
+            answer = self.server.raw(head + body)
+            self.assertEqual(status_of(answer), 400, answer[:200])
+            self.assertIn(b"Connection: close", answer)
+        field = b"GET /health HTTP/1.1\r\nHost: localhost\r\nA: " + long + b"\r\n\r\n"
+        self.assertEqual(status_of(self.server.raw(field)), 431)
+
+    def test_a_lease_takes_no_large_body(self):
+        large = json.dumps({"agent": "x" * 70_000})
+        self.assertEqual(self.server.ask("/v1/leases", "POST", large)[0], 413)
+        self.assertEqual(self.server.ask("/v1/alerts/silence", "POST", large)[0], 413)
+
+    def test_renewals_are_quick_whatever_others_ask(self):
+        with Kept(self.server) as holder:
+            held = lease(holder, ttl_s=60)
+            state = {"token": held["token"]}
+
+            def renew():
+                status, text = holder.ask("POST", f"/v1/leases/{held['lease_id']}/renew", state)
+                assert status == 200, (status, text)
+                state["token"] = json.loads(text)["token"]
+
+            for path in ("/v1/leases/timeline", "/v1/leases/timeline?from=-7200", "/v1/trends",
+                         "/v1/history?metrics=power,utilization&device=cpu&points=10000"):
+                with flood(self.server, 500, get(path)):
+                    taken = latencies(renew, 2)
+                self.assertLess(percentile(taken, 0.99), within(0.05), (path, taken[-10:]))
+            holder.ask("DELETE", f"/v1/leases/{held['lease_id']}", state)
+
+    def test_the_timeline_comes_in_pages(self):
+        with Kept(self.server) as asks:
+            ids = []
+            for _ in range(7):
+                held = lease(asks, ttl_s=60)
+                ids.append(held["lease_id"])
+                asks.ask("DELETE", f"/v1/leases/{held['lease_id']}", {"token": held["token"]})
+            seen, path = [], "/v1/leases/timeline?limit=3"
+            while path:
+                page = json.loads(asks.get(path))
+                self.assertLessEqual(len(page["leases"]), 3)
+                seen = [row["lease_id"] for row in page["leases"]] + seen
+                path = f"/v1/leases/timeline?limit=3&before={page['next']}" if "next" in page else ""
+            self.assertEqual(seen[-7:], ids)
+            self.assertEqual(len(seen), len(set(seen)))
+
+    def test_thousands_of_pictures_a_second_delay_nobody(self):
+        with contextlib.ExitStack() as streams, Kept(self.server) as probe:
+            for _ in range(300):
+                s = streams.enter_context(contextlib.closing(self.server.connect()))
+                s.sendall(get("/v1/events?interval=0.1"))
+            taken = latencies(lambda: probe.get("/health/live"), 2)
+        self.assertLess(percentile(taken, 0.95), within(0.05), taken[-10:])
+
+    def test_one_who_only_connects_keeps_nobody_out(self):
+        with Server("--set", "serve.max_connections_per_peer=20") as server, \
+                contextlib.ExitStack() as held:
+            for _ in range(20):
+                held.enter_context(contextlib.closing(server.connect()))
+            wait_for("they count", lambda: status_of(server.raw(get("/health"))) == 503)
+            path = server.told["socket"]
+            with contextlib.closing(socket.socket(socket.AF_UNIX)) as other:
+                other.settimeout(10)
+                other.connect(path)  # by the same user: refused as well, with an answer
+                other.sendall(get("/health"))
+                self.assertEqual(status_of(heard(other)), 503)
+
+
+class Bound(unittest.TestCase):
+    def test_a_refused_request_holds_no_connection(self):
+        with Server(*DEMO, "--set", "serve.idle_timeout_s=1") as server:
+            wait_for("it is ready", lambda: server.ask("/health/ready")[0] == 200, within(10))
+            body = json.dumps({"agent": "a", "memory_gb": 60000, "bind": "connection"}).encode()
+            with contextlib.closing(server.connect(within(10))) as s:
+                s.sendall(b"POST /v1/leases HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                          b"application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+                began = time.monotonic()
+                heard(s)  # until the server closes
+                self.assertLess(time.monotonic() - began, within(5))
+            # What was granted stays, idle as it is, until its connection ends.
+            with Kept(server) as holder:
+                held = lease(holder, bind="connection", ttl_s=600)
+                time.sleep(3)
+                self.assertEqual(json.loads(holder.get("/v1/leases/" + held["lease_id"]))
+                                 ["lease_id"], held["lease_id"])
+
+
+class Memory(unittest.TestCase):
+    def upload(self, server, announced, sent):
+        s = server.connect(within(10))
+        s.sendall(b"POST /v1/market/option HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                  b"application/json\r\nContent-Length: %d\r\n\r\n" % announced)
+        with contextlib.suppress(OSError):
+            for _ in range(sent // MB):
+                s.sendall(b" " * MB)
+        return s
+
+    def test_uploads_that_never_end_fill_no_memory(self):
+        with Server(*DEMO, "--set", f"serve.memory_budget={160 * MB}") as server, \
+                contextlib.ExitStack() as open_ones:
+            wait_for("it is ready", lambda: server.ask("/health/ready")[0] == 200, within(10))
+            before, most, refused = memory_of(server.process), 0, 0
+            with Kept(server) as holder:
+                held = lease(holder, ttl_s=60)
+                for _ in range(24):
+                    s = open_ones.enter_context(
+                        contextlib.closing(self.upload(server, 60 * MB, 59 * MB)))
+                    most = max(most, memory_of(server.process) - before)
+                    s.settimeout(0.05)
+                    with contextlib.suppress(OSError):
+                        answer = s.recv(4096)
+                        refused += status_of(answer) == 503 and b"Retry-After: 1" in answer
+                status, _ = holder.ask("POST", f"/v1/leases/{held['lease_id']}/renew",
+                                       {"token": held["token"]})
+                self.assertEqual(status, 200)
+            self.assertIsNone(server.process.poll())
+            self.assertGreater(refused, 15)
+            if not SANITIZED:
+                self.assertLess(most, 250 * MB)
+            open_ones.close()
+            if not SANITIZED:
+                wait_for("memory is given back",
+                         lambda: memory_of(server.process) - before < 40 * MB, 10)
+
+    def test_clients_that_read_nothing_fill_no_memory(self):
+        with Server(*DEMO, "--set", f"serve.memory_budget={64 * MB}") as server, \
+                contextlib.ExitStack() as open_ones:
+            wait_for("it is ready", lambda: server.ask("/health/ready")[0] == 200, within(10))
+            before = memory_of(server.process)
+            for _ in range(300):
+                s = open_ones.enter_context(contextlib.closing(server.connect()))
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                s.settimeout(0.2)
+                with contextlib.suppress(OSError):
+                    s.sendall(get("/metrics") * 200)
+            if not SANITIZED:
+                self.assertLess(memory_of(server.process) - before, 100 * MB)
+            self.assertEqual(server.ask("/health")[0], 200)
+
+
