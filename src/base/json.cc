@@ -2,12 +2,16 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/json_numbers.h"
 #include "base/settings_value.h"
 
 namespace sluice {
@@ -15,34 +19,13 @@ namespace sluice {
 namespace {
 
 constexpr std::size_t kMostOfACause = 160;  // bytes: the parser repeats what it has read
-constexpr int kDeepest = 64;  // each bracket of a body takes seventy times its size in memory
-
-// The first name that an object has twice. Sees the document while it is parsed: a parsed
-// object has each name once.
-class Repeats {
- public:
-  bool saw(Json::parse_event_t event, const Json& value) {
-    using Event = Json::parse_event_t;
-    if (event == Event::object_start) open_.emplace_back();
-    if (event == Event::object_end) open_.pop_back();
-    if (event != Event::key || found_) return true;
-    found_ = !open_.back().insert(value.get<std::string>()).second;
-    if (found_) name_ = value.get<std::string>();
-    return true;
-  }
-  bool found() const { return found_; }
-  const std::string& name() const { return name_; }
-
- private:
-  std::vector<std::set<std::string>> open_;  // names so far of the objects around the reader
-  bool found_ = false;
-  std::string name_;
-};
+// Each bracket of a body takes seventy times its size in memory.
+constexpr std::size_t kDeepest = 64;
 
 std::string kind_of(const Json& json) {
   if (json.is_string()) return "the text " + in_quotes(json.get_ref<const std::string&>());
   if (json.is_number()) return "the number " + json.dump();
-  if (json.is_array()) return "a list";
+  if (json.is_array() || is_packed(json)) return "a list";
   return json.dump();  // null, true, false
 }
 
@@ -53,29 +36,116 @@ std::string cause_of(const Json::exception& e) {
   return printable(all.substr(end == all.npos ? 0 : end + 2).substr(0, kMostOfACause));
 }
 
+// Builds the document from what the parser reports. nlohmann's own builder looks for each
+// name among all before it, and keeps each number of a list as a value of its own.
+class Builder {
+ public:
+  Builder(NumberLists lists, std::function<void(const std::string&)> refuse)
+      : lists_(lists), refuse_(std::move(refuse)) {}
+
+  bool null() { return number(NAN, nullptr); }
+  bool boolean(bool value) { return add(value) != nullptr; }
+  bool number_integer(std::int64_t value) { return number(static_cast<double>(value), value); }
+  bool number_unsigned(std::uint64_t value) { return number(static_cast<double>(value), value); }
+  bool number_float(double value, const std::string&) { return number(value, value); }
+  bool string(std::string& value) { return add(std::move(value)) != nullptr; }
+  bool binary(Json::binary_t&) { return false; }
+  bool start_object(std::size_t) { return open(Json::object()); }
+  bool start_array(std::size_t) { return open(Json::array()); }
+  bool key(std::string& name) {
+    name_ = std::move(name);
+    return true;
+  }
+  bool end_object() {
+    find_repeat(open_.back()->get_ref<const Json::object_t&>());
+    return end_array();
+  }
+  bool end_array() {
+    open_.pop_back();
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const Json::exception& e) {
+    refuse_("; it is not JSON: " + cause_of(e));
+    return false;
+  }
+
+  Json take() { return std::move(root_); }
+  const std::optional<std::string>& repeated() const { return repeated_; }
+
+ private:
+  template <class Value>
+  bool number(double value, Value plain) {
+    const bool packs =
+        lists_ == NumberLists::packed && !open_.empty() &&
+        (is_packed(*open_.back()) || (open_.back()->is_array() && open_.back()->empty()));
+    if (!packs) return add(plain) != nullptr;
+    append_packed(*open_.back(), value);
+    return true;
+  }
+
+  Json* add(Json value) {
+    if (open_.empty()) {
+      root_ = std::move(value);
+      return &root_;
+    }
+    Json& top = *open_.back();
+    if (is_packed(top)) top = unpacked(std::move(top));  // it was no list of numbers after all
+    if (top.is_array()) {
+      top.push_back(std::move(value));
+      return &top.back();
+    }
+    auto& members = top.get_ref<Json::object_t&>();
+    return &members.emplace_back(std::move(name_), std::move(value)).second;
+  }
+
+  bool open(Json empty) {
+    if (open_.size() > kDeepest) refuse_(fmt::format(", nested at most {} deep", kDeepest));
+    open_.push_back(add(std::move(empty)));
+    return true;
+  }
+
+  void find_repeat(const Json::object_t& members) {
+    std::vector<std::string_view> names;
+    names.reserve(members.size());
+    for (const auto& member : members) names.push_back(member.first);
+    std::ranges::sort(names);
+    const auto twice = std::ranges::adjacent_find(names);
+    if (twice != names.end() && !repeated_) repeated_ = std::string(*twice);
+  }
+
+  NumberLists lists_;
+  std::function<void(const std::string&)> refuse_;
+  Json root_;
+  std::vector<Json*> open_;              // lists and objects around the reader
+  std::string name_;                     // of the next value
+  std::optional<std::string> repeated_;  // a name that an object has twice
+};
+
 }  // namespace
 
-Json parse_json_object(std::string_view text, std::string_view what, std::string_view example) {
+Json parse_json_object(std::string_view text, std::string_view what, std::string_view example,
+                       NumberLists lists) {
   const auto refuse = [&](const std::string& why) {
     throw Error(Code::invalid_argument,
                 fmt::format("{} must be a JSON object{}{}{}", what,
                             example.empty() ? "" : " such as ", example, why));
   };
-  Repeats repeats;
-  Json json;
-  try {
-    json = Json::parse(text, [&](int depth, Json::parse_event_t event, Json& v) {
-      if (depth > kDeepest) refuse(fmt::format(", nested at most {} deep", kDeepest));
-      return repeats.saw(event, v);
-    });
-  } catch (const Json::exception& e) {
-    refuse("; it is not JSON: " + cause_of(e));
-  }
+  Builder builder(lists, refuse);
+  Json::sax_parse(text, &builder);
+  Json json = builder.take();
   if (!json.is_object()) refuse(", not " + kind_of(json));
-  if (repeats.found())
+  if (builder.repeated())
     throw Error(Code::invalid_argument,
-                fmt::format("{} is given twice in {}", in_quotes(repeats.name()), what));
+                fmt::format("{} is given twice in {}", in_quotes(*builder.repeated()), what));
   return json;
+}
+
+std::size_t parsed_size(std::string_view text) noexcept {
+  constexpr std::size_t kElement = 2 * sizeof(Json), kMember = 128, kList = 64;
+  const auto signs = [&](char sign) {
+    return static_cast<std::size_t>(std::ranges::count(text, sign));
+  };
+  return signs(',') * kElement + signs(':') * kMember + (signs('[') + signs('{')) * kList;
 }
 
 }  // namespace sluice

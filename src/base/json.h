@@ -14,6 +14,13 @@ using Json = nlohmann::ordered_json;
 // anything else: text that is not JSON, another kind of value, or an object, at any
 // depth, with a name given twice, of which nobody can say which was meant. `what` begins
 // the message, "the body"; an `example` helps whoever reads it.
-Json parse_json_object(std::string_view text, std::string_view what, std::string_view example = {});
+// Takes time and memory in proportion to the text. With `packed`, lists of nothing but
+// numbers and nulls are packed (json_numbers.h).
+enum class NumberLists { plain, packed };
+Json parse_json_object(std::string_view text, std::string_view what, std::string_view example = {},
+                       NumberLists lists = NumberLists::plain);
+
+// About what the parsed document of a text takes, in bytes. Quick: it counts signs.
+std::size_t parsed_size(std::string_view text) noexcept;
 
 }  // namespace sluice

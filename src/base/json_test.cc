@@ -1,11 +1,15 @@
 #include "base/json.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_numbers.h"
 
 namespace sluice {
 namespace {
@@ -65,6 +69,50 @@ TEST(JsonFromOutside, TextThatIsNotJsonIsAnsweredShortAndPrintable) {
   EXPECT_THAT(refusal("{\"a\": 1,}"), HasSubstr("line 1, column 9"));
   EXPECT_LT(refusal("{\"" + std::string(60'000, 'x')).size(), 300u);
   EXPECT_THAT(refusal("{\"\xff\": 1}"), AllOf(HasSubstr("not JSON"), Not(HasSubstr("\xff"))));
+}
+
+TEST(JsonFromOutside, AnObjectOfManyNamesIsReadInLinearTime) {
+  constexpr int kNames = 200'000;  // once: each was looked for among all before it
+  std::string text = "{";
+  for (int i = 0; i < kNames; ++i) text += fmt::format("\"name {}\":{},", i, i);
+  text.back() = '}';
+  const auto begun = std::chrono::steady_clock::now();
+  EXPECT_EQ(parse_json_object(text, "it").size(), std::size_t{kNames});
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(5));
+}
+
+Json parsed_packed(std::string_view text) {
+  return parse_json_object(text, "it", {}, NumberLists::packed);
+}
+
+TEST(PackedNumbers, AListOfNumbersIsPackedAndWrittenAsItWas) {
+  const std::string text = R"({"a":[1.5,null,-2.0],"b":[[1.0,2.0],[]],"c":[1,"x",null],"d":"ü\n"})";
+  const Json json = parsed_packed(text);
+  ASSERT_TRUE(is_packed(json["a"]));
+  EXPECT_EQ(count_in(json["a"]), 3u);
+  EXPECT_THAT(numbers_in(json["a"]), testing::ElementsAre(1.5, testing::IsNan(), -2.0));
+  EXPECT_TRUE(is_packed(json["b"][0]));
+  EXPECT_TRUE(json["b"][1].is_array());
+  EXPECT_TRUE(json["c"].is_array());
+  std::string written;
+  write_json(json, written);
+  EXPECT_EQ(written, R"({"a":[1.5,null,-2.0],"b":[[1.0,2.0],[]],"c":[1.0,"x",null],"d":"ü\n"})");
+  EXPECT_EQ(unpacked(json).dump(), written);
+}
+
+TEST(PackedNumbers, EveryNumberIsWrittenAsDumpWritesIt) {
+  const std::vector<double> values{0.0,    -0.0,  1e22, 1e-7, 0.1,  123456789012345680.0,
+                                   5e-324, 1e308, NAN,  1e-4, -1e5, INFINITY};
+  std::string written;
+  write_json(packed(values), written);
+  Json plain = Json::array();
+  for (const double v : values) plain.push_back(v);
+  EXPECT_EQ(written, plain.dump());
+}
+
+TEST(PackedNumbers, TheSizeOfADocumentIsForeseen) {
+  EXPECT_GE(parsed_size("{\"a\":[" + std::string(1000, ',') + "]}"), 8000u);
+  EXPECT_EQ(parsed_size("12"), 0u);
 }
 
 }  // namespace
