@@ -143,8 +143,7 @@ int sluice_market_ask(sluice_market* m, const char* what, const char* request, c
   return guarded(why, why_size, [&] {
     require(m != nullptr && what != nullptr && request != nullptr && answer != nullptr,
             "a pointer is null");
-    const Json asked = parse_json_object(request, "the request");
-    const std::string text = market::answer(*m->compute, what, asked).dump();
+    const std::string text = market::answer_text(*m->compute, what, request);
     *answer = static_cast<char*>(std::malloc(text.size() + 1));
     if (*answer == nullptr) throw std::bad_alloc();
     std::memcpy(*answer, text.c_str(), text.size() + 1);

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "base/json.h"
 #include "compute/worker.h"
 #include "market/operations.h"
 #include "market/request/request.h"
@@ -57,10 +56,8 @@ void MarketDesk::work(Job& job) {
   std::optional<std::string> answer;
   std::optional<Error> failed;
   try {
-    const Json request = parse_json_object(job.request_, "the body", R"({"close": [1, 2, 3]})");
-    job.request_ = {};
     answer =
-        market::answer(compute(), job.what_, request, {.most_work = options_.most_work}).dump();
+        market::answer_text(compute(), job.what_, job.request_, {.most_work = options_.most_work});
   } catch (const Error& e) {
     failed = e;
   } catch (const std::bad_alloc&) {

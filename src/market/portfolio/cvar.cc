@@ -110,6 +110,8 @@ CvarPortfolio optimise_cvar(const Scenarios& scenarios, const CvarGoal& goal,
                             : std::max(scenarios.names.size(), limits.lower.size());
   require(n > 0 && !scenarios.returns.empty() && scenarios.returns.size() % n == 0,
           fmt::format("{} returns are no scenarios of {} assets", scenarios.returns.size(), n));
+  require(scenarios.names.empty() || scenarios.names.size() == n,
+          fmt::format("{} names for {} assets", scenarios.names.size(), n));
   require(goal.kind == CvarGoal::Kind::min_cvar || !scenarios.mean.empty(),
           "this goal needs mean returns");
   require(goal.beta > 0 && goal.beta < 1, fmt::format("beta is {}; it may be 0 to 1", goal.beta));

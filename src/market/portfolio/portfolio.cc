@@ -261,6 +261,8 @@ void check(const Assets& assets, const Goal& goal) {
       goal.kind != Goal::Kind::min_volatility && goal.kind != Goal::Kind::risk_parity;
   require(assets.mean.size() == n || (assets.mean.empty() && !needs_mean),
           fmt::format("{} mean returns for {} assets", assets.mean.size(), n));
+  require(assets.names.empty() || assets.names.size() == n,
+          fmt::format("{} names for {} assets", assets.names.size(), n));
   for (const double v : assets.mean) require(std::isfinite(v), "a mean return is not finite");
 }
 

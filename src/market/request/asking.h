@@ -30,8 +30,12 @@ Json answer_portfolio(Asking& asking);
 Json answer_montecarlo(Asking& asking);
 Json answer_backtest(Asking& asking);
 
-// A list, or its only value where the request had only single values.
+// A packed list (json_numbers.h).
 Json list_of(std::span<const double> values);
 Json number_or_null(double value);
+
+// Appends a member with a name that the object has not yet: Json's own operator looks for it
+// among all others.
+void add_member(Json& object, std::string name, Json value);
 
 }  // namespace sluice::market

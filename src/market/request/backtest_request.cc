@@ -10,6 +10,7 @@
 #include "base/settings_value.h"
 #include "market/backtest/report.h"
 #include "market/request/asking.h"
+#include "market/request/dimension.h"
 
 namespace sluice::market {
 
@@ -114,6 +115,12 @@ PriceHistory history_of(Fields& f, std::string ticker) {
   history.open = f.numbers("open");
   history.high = f.numbers("high");
   history.low = f.numbers("low");
+  Dimension bars("values");
+  bars.agree(f.path("close"), history.close.size());
+  if (f.has("dates")) bars.agree(f.path("dates"), history.days.size());
+  if (f.has("open")) bars.agree(f.path("open"), history.open.size());
+  if (f.has("high")) bars.agree(f.path("high"), history.high.size());
+  if (f.has("low")) bars.agree(f.path("low"), history.low.size());
   return history;
 }
 
@@ -138,7 +145,7 @@ std::vector<PriceHistory> read_histories(Fields& fields) {
   if (!prices->is_object()) refuse_field("prices", "an object of tickers", *prices);
   std::vector<PriceHistory> all;
   for (const auto& item : prices->items()) {
-    if (item.value().is_array()) {
+    if (is_list(item.value())) {
       all.push_back(
           {.ticker = item.key(), .close = numbers_of(item.value(), "prices." + item.key())});
       continue;

@@ -8,8 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_numbers.h"
 #include "base/nearest.h"
 #include "base/settings_value.h"
+#include "market/request/dimension.h"
 
 namespace sluice::market {
 
@@ -20,18 +22,17 @@ constexpr std::size_t kShown = 64;  // of a name from outside, in bytes
 std::string kind_of(const Json& json) {
   if (json.is_string()) return "the text " + in_quotes(json.get_ref<const std::string&>());
   if (json.is_number()) return "the number " + json.dump();
-  if (json.is_array()) return "a list";
+  if (is_list(json)) return "a list";
   if (json.is_object()) return "an object";
   return json.dump();  // null, true, false
 }
 
-void append(Panel& panel, std::string name, const Json& list, const std::string& path) {
-  auto values = numbers_of(list, path);
-  if (panel.names.empty()) panel.bars = values.size();
-  require(values.size() == panel.bars,
-          fmt::format("'{}' has {} values; '{}' has {}", path, values.size(),
-                      panel.names.empty() ? path : panel.names[0], panel.bars));
-  require(!values.empty(), fmt::format("'{}' is empty", path));
+void append(Panel& panel, Dimension& bars, std::string name, const Json& list,
+            const std::string& path) {
+  const auto values = numbers_of(list, path);
+  bars.agree(path, values.size());
+  if (values.empty()) throw Error(Code::invalid_argument, fmt::format("'{}' is empty", path));
+  panel.bars = bars.size();
   panel.values.insert(panel.values.end(), values.begin(), values.end());
   panel.names.push_back(std::move(name));
 }
@@ -135,7 +136,14 @@ void Fields::finish() const {
   }
 }
 
+bool is_list(const Json& json) noexcept { return json.is_array() || is_packed(json); }
+
+bool is_list_of_lists(const Json& json) noexcept {
+  return json.is_array() && !json.empty() && is_list(json[0]);
+}
+
 std::vector<double> numbers_of(const Json& list, std::string_view path) {
+  if (is_packed(list)) return numbers_in(list);
   if (!list.is_array()) refuse_field(path, "a list of numbers", list);
   std::vector<double> values;
   values.reserve(list.size());
@@ -149,18 +157,19 @@ std::vector<double> numbers_of(const Json& list, std::string_view path) {
 
 Panel panel_of(const Json& json, const std::string& path) {
   Panel panel;
+  Dimension bars("values");
   if (json.is_object()) {
     panel.shape = Panel::Shape::named;
     for (const auto& item : json.items())
-      append(panel, item.key(), item.value(), path + "." + item.key());
-  } else if (json.is_array() && !json.empty() && json[0].is_array()) {
+      append(panel, bars, item.key(), item.value(), path + "." + item.key());
+  } else if (is_list_of_lists(json)) {
     panel.shape = Panel::Shape::list;
     for (const Json& each : json) {
       auto name = std::to_string(panel.names.size());
-      append(panel, name, each, path + "[" + name + "]");
+      append(panel, bars, name, each, path + "[" + name + "]");
     }
   } else {
-    append(panel, "0", json, path);
+    append(panel, bars, "0", json, path);
   }
   require(!panel.names.empty(), fmt::format("'{}' is empty", path));
   return panel;

@@ -50,8 +50,10 @@ class Fields {
   std::set<std::string, std::less<>> asked_;
 };
 
-// A list of numbers; null is a NaN.
+// A list of numbers, plain or packed; null is a NaN.
 std::vector<double> numbers_of(const Json& list, std::string_view path);
+bool is_list(const Json& json) noexcept;           // plain or packed
+bool is_list_of_lists(const Json& json) noexcept;  // by its first element
 
 // Some series of one length, behind each other.
 struct Panel {

@@ -9,6 +9,7 @@
 #include "market/indicators/batch.h"
 #include "market/indicators/indicator.h"
 #include "market/request/asking.h"
+#include "market/request/dimension.h"
 
 namespace sluice::market {
 
@@ -34,16 +35,16 @@ Plan plan_of(Asking& asking, const Indicator& one) {
 }
 
 void check_lengths(const Series& series, const Indicator& one, const std::string& path) {
-  for (std::size_t i = 1; i < series.in.size(); ++i)
-    require(series.in[i].size() == series.bars(),
-            fmt::format("'{}{}' has {} values; '{}{}' has {}", path, to_string(one.inputs[i]),
-                        series.in[i].size(), path, to_string(one.inputs[0]), series.bars()));
+  if (series.in.size() < 2) return;
+  Dimension bars("values");
+  for (std::size_t i = 0; i < series.in.size(); ++i)
+    bars.agree(path + std::string(to_string(one.inputs[i])), series.in[i].size());
 }
 
 Series named_series(const Indicator& one, const std::string& name, const Json& json) {
   const std::string path = "series." + name;
   Series series{name, {}, {}};
-  if (one.inputs.size() == 1 && json.is_array()) {
+  if (one.inputs.size() == 1 && is_list(json)) {
     series.in.push_back(numbers_of(json, path));
     return series;
   }
@@ -62,15 +63,14 @@ std::string field_of(Asking& asking, const Indicator& one, Input input) {
 
 std::vector<Series> plain_series(Asking& asking, const Indicator& one, bool& many) {
   std::vector<Series> all;
+  Dimension count("series");
   for (const Input input : one.inputs) {
     const std::string field = field_of(asking, one, input);
     const Json& json = asking.fields.need(field, "a list of numbers, oldest first");
-    many = json.is_array() && !json.empty() && json[0].is_array();
-    const std::size_t count = many ? json.size() : 1;
-    if (all.empty()) all.resize(count);
-    require(all.size() == count, fmt::format("'{}' has {} series; '{}' has {}", field, count,
-                                             to_string(one.inputs[0]), all.size()));
-    for (std::size_t i = 0; i < count; ++i)
+    many = is_list_of_lists(json);
+    count.agree(field, many ? json.size() : 1);
+    all.resize(count.size());
+    for (std::size_t i = 0; i < all.size(); ++i)
       all[i].in.push_back(many ? numbers_of(json[i], fmt::format("{}[{}]", field, i))
                                : numbers_of(json, field));
   }
@@ -134,7 +134,8 @@ Json answer_indicator(Asking& asking, std::string_view name) {
   Json answer = {{"indicator", one.name}, {"lookback", plan.lookback}};
   if (named != nullptr) {
     answer["series"] = Json::object();
-    for (const Series& series : all) answer["series"][series.name] = outputs_of(one, series);
+    for (const Series& series : all)
+      add_member(answer["series"], series.name, outputs_of(one, series));
   } else if (!many) {
     answer["outputs"] = outputs_of(one, all[0]);
   } else {

@@ -10,6 +10,7 @@
 #include "market/montecarlo/asian.h"
 #include "market/montecarlo/paths.h"
 #include "market/request/asking.h"
+#include "market/request/dimension.h"
 
 namespace sluice::market {
 
@@ -34,13 +35,16 @@ Asset asset_of(Fields& f) {
   return {f.number("spot", 100), f.number("div_yield", 0), f.number("vol", 0.2)};
 }
 
-void read_assets(Asking& asking, PathModel& model) {
+void read_assets(Asking& asking, PathModel& model, Dimension& count) {
   const Json* list = asking.fields.find("assets");
   if (list == nullptr) {
     model.assets = {asset_of(asking.fields)};
     return;
   }
   if (!list->is_array()) refuse_field("assets", "a list of objects", *list);
+  require(list->size() <= std::size_t{kMostAssets},
+          fmt::format("'assets' has {} assets; at most {}", list->size(), kMostAssets));
+  count.agree("assets", list->size());
   model.assets.clear();
   for (const Json& each : *list) {
     Fields f(each, fmt::format("assets[{}]", model.assets.size()));
@@ -50,9 +54,8 @@ void read_assets(Asking& asking, PathModel& model) {
   const Json* correlation = asking.fields.find("correlation");
   if (correlation == nullptr) return;
   const Panel matrix = panel_of(*correlation, "correlation");
-  require(matrix.series() == matrix.bars && matrix.bars == model.assets.size(),
-          fmt::format("'correlation' has {} rows of {} for {} assets", matrix.series(), matrix.bars,
-                      model.assets.size()));
+  count.agree("correlation", matrix.series());
+  count.agree("correlation[0]", matrix.bars);
   model.correlation = matrix.values;
 }
 
@@ -68,22 +71,21 @@ void read_heston(Asking& asking, PathModel& model) {
   f.finish();
 }
 
-PathModel read_model(Asking& asking) {
+PathModel read_model(Asking& asking, Dimension& assets) {
   PathModel model;
   Fields& f = asking.fields;
   model.rate = f.number("rate", 0);
   model.t = f.number("t", 1);
   model.steps = static_cast<int>(f.whole("steps", 1, 1, 100000));
   model.first = f.number("first", -1);
-  read_assets(asking, model);
+  read_assets(asking, model, assets);
   read_heston(asking, model);
   return model;
 }
 
-std::array<double, kMostAssets> read_weights(Fields& f, std::size_t assets) {
+std::array<double, kMostAssets> read_weights(Fields& f, std::size_t assets, Dimension& count) {
   const auto given = f.numbers("weights");
-  require(given.empty() || given.size() == assets,
-          fmt::format("'weights' has {} values for {} assets", given.size(), assets));
+  if (!given.empty()) count.agree("weights", given.size());
   std::array<double, kMostAssets> weights{};
   for (std::size_t i = 0; i < std::min(assets, weights.size()); ++i) {
     weights[i] = given.empty() ? 1.0 / static_cast<double>(assets) : given[i];
@@ -93,7 +95,7 @@ std::array<double, kMostAssets> read_weights(Fields& f, std::size_t assets) {
 }
 
 // Fields that the payoff has no use for stay unread, and are refused like any unknown one.
-PathPayoff read_payoff(Asking& asking, std::size_t payoff, std::size_t assets) {
+PathPayoff read_payoff(Asking& asking, std::size_t payoff, std::size_t assets, Dimension& count) {
   Fields& f = asking.fields;
   PathPayoff made;
   made.payoff = payoff == kQuickAsian ? Payoff::asian_price : static_cast<Payoff>(payoff);
@@ -108,7 +110,7 @@ PathPayoff read_payoff(Asking& asking, std::size_t payoff, std::size_t assets) {
   }
   if (payoff == kBarrier || lookback) made.continuous = f.flag("continuous", false);
   if (lookback) made.extreme = f.number("extreme", 0);
-  if (payoff == kBasket) made.weights = read_weights(f, assets);
+  if (payoff == kBasket) made.weights = read_weights(f, assets, count);
   require(assets == 1 || payoff == kBasket || payoff == kBestOf,
           fmt::format("'payoff' {} is for one asset; take basket or best_of", kPayoffs[payoff]));
   return made;
@@ -151,8 +153,10 @@ Json to_json(const Estimate& e) {
 
 Json answer_montecarlo(Asking& asking) {
   const std::size_t payoff = asking.fields.one_of("payoff", kPayoffs, 0);
-  const PathModel model = read_model(asking);
-  const PathPayoff paid = read_payoff(asking, payoff, model.assets.size());
+  Dimension count("assets");
+  const PathModel model = read_model(asking, count);
+  count.agree("assets", model.assets.size());  // one, where there is no list of them
+  const PathPayoff paid = read_payoff(asking, payoff, model.assets.size(), count);
   const SimulationOptions simulation = read_simulation(asking, payoff);
   asking.fields.finish();
   asking.check_work(static_cast<double>(simulation.paths) * model.steps *

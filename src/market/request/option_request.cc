@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <deque>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 
 #include "base/clock.h"
@@ -16,6 +16,7 @@
 #include "market/options/black_scholes.h"
 #include "market/options/heston.h"
 #include "market/request/asking.h"
+#include "market/request/dimension.h"
 
 namespace sluice::market {
 
@@ -38,13 +39,14 @@ struct Given {
 
 struct Book {
   std::size_t model = 0, count = 1;
-  bool single = true;  // numbers only: the answer has numbers, too
+  Dimension options{"options"};  // that lists are of
   Given spot, strike, t, rate, div_yield, vol, price;
   std::vector<OptionKind> kinds;  // one for all, or one each
   BinomialOptions tree{};
   AmericanAccuracy accuracy{};
   Heston heston{};
 
+  bool single() const { return !options.known(); }  // numbers only: the answer has numbers, too
   OptionColumns<double> columns() const {
     return {spot.column(), strike.column(),    t.column(),
             rate.column(), div_yield.column(), vol.column()};
@@ -65,33 +67,30 @@ Given read(Asking& asking, Book& book, std::string_view name, const double* othe
     return {*otherwise, {}};
   }
   if (found->is_number()) return {found->get<double>(), {}};
-  if (!found->is_array()) refuse_field(name, "a number or a list of numbers", *found);
+  if (!is_list(*found)) refuse_field(name, "a number or a list of numbers", *found);
   Given given{0, numbers_of(*found, name)};
-  const std::size_t size = given.many.size();
-  require(size > 0, fmt::format("'{}' is empty", name));
-  require(book.single || size == book.count,
-          fmt::format("'{}' has {} values; the lists before it have {}", name, size, book.count));
-  book.single = false;
-  book.count = size;
+  require(!given.many.empty(), fmt::format("'{}' is empty", name));
+  book.options.agree(name, given.many.size());
+  book.count = given.many.size();
   return given;
 }
 
-OptionKind kind_from(const Json& json, const std::string& path) {
+// `number`: of its place in a list.
+OptionKind kind_from(const Json& json, std::optional<std::size_t> number) {
   if (json == "call") return OptionKind::call;
   if (json == "put") return OptionKind::put;
-  refuse_field(path, "call or put", json);
+  refuse_field(number ? fmt::format("kind[{}]", *number) : "kind", "call or put", json);
 }
 
 void read_kinds(Asking& asking, Book& book) {
   const Json* found = asking.fields.find("kind");
   if (found == nullptr || !found->is_array()) {
-    book.kinds = {found == nullptr ? OptionKind::call : kind_from(*found, "kind")};
+    book.kinds = {found == nullptr ? OptionKind::call : kind_from(*found, std::nullopt)};
     return;
   }
-  for (std::size_t i = 0; i < found->size(); ++i)
-    book.kinds.push_back(kind_from((*found)[i], fmt::format("kind[{}]", i)));
-  require(book.kinds.size() == book.count && !book.single,
-          fmt::format("'kind' has {} values for {} options", book.kinds.size(), book.count));
+  require(!book.single(), "'kind' is a list; so must be 'spot', 'strike' or another column");
+  book.options.agree("kind", found->size());
+  for (std::size_t i = 0; i < found->size(); ++i) book.kinds.push_back(kind_from((*found)[i], i));
 }
 
 void read_model(Asking& asking, Book& book) {
@@ -245,15 +244,13 @@ Json answer_option(Asking& asking) {
   const Book book = read_book(asking);
   const Result result = result_of(asking, book);
   Json answer = {{"model", kModels[book.model]}, {"options", book.count}};
-  const auto put = [&](const std::string& name, Json list) {
-    answer[name] = book.single ? list[0] : std::move(list);
-  };
   if (book.kinds.size() == 1)
     answer["kind"] = kOptionKinds[static_cast<std::size_t>(book.kinds[0])];
-  for (const auto& [name, values] : result.columns) put(name, list_of(values));
+  for (const auto& [name, values] : result.columns)
+    answer[name] = book.single() ? number_or_null(values[0]) : list_of(values);
   Json reasons = result.reasons.empty() ? reasons_of(book, result.columns[0].second)
                                         : reasons_of(result.reasons);
-  if (!reasons.is_null()) put("reason", std::move(reasons));
+  if (!reasons.is_null()) answer["reason"] = book.single() ? reasons[0] : std::move(reasons);
   asking.tell(answer, result.outcome);
   return answer;
 }

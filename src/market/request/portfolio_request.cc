@@ -6,11 +6,14 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <unordered_map>
 
 #include "base/error.h"
+#include "base/json_numbers.h"
 #include "base/settings_value.h"
 #include "market/portfolio/cvar.h"
 #include "market/portfolio/portfolio.h"
+#include "market/request/dimension.h"
 #include "market/request/returns.h"
 #include "market/risk/metrics.h"
 
@@ -34,6 +37,7 @@ enum : std::size_t {
 };
 
 struct Problem {
+  Dimension count{"assets"};
   std::vector<std::string> names;
   std::vector<double> mean, covariance;
   Panel returns;  // empty when moments were given
@@ -54,23 +58,27 @@ std::vector<double> yearly_means(const Asking& asking, const Panel& returns, dou
   return means;
 }
 
+// One number for each asset; empty when it is not there.
+std::vector<double> one_each(Fields& f, std::string_view name, Problem& p) {
+  auto values = f.numbers(name);
+  if (f.has(name)) p.count.agree(name, values.size());
+  return values;
+}
+
 void read_moments(Asking& asking, Problem& p) {
   Fields& f = asking.fields;
-  p.mean = f.numbers("mean");
   const Panel matrix = panel_of(f.need("covariance", "lists of numbers, a row each"), "covariance");
-  require(matrix.series() == matrix.bars,
-          fmt::format("'covariance' has {} rows of {}", matrix.series(), matrix.bars));
+  p.count.agree("covariance", matrix.series());
+  p.count.agree("covariance[0]", matrix.bars);
   p.covariance = matrix.values;
-  require(p.mean.empty() || p.mean.size() == matrix.bars,
-          fmt::format("'mean' has {} values for {} assets", p.mean.size(), matrix.bars));
+  p.mean = one_each(f, "mean", p);
   if (const Json* names = f.find("names")) {
     if (!names->is_array()) refuse_field("names", "a list of texts", *names);
     for (const Json& name : *names) {
       if (!name.is_string()) refuse_field("names", "a list of texts", name);
       p.names.push_back(name.get<std::string>());
     }
-    require(p.names.size() == matrix.bars,
-            fmt::format("'names' has {} values for {} assets", p.names.size(), matrix.bars));
+    p.count.agree("names", p.names.size());
     std::set<std::string_view> known;
     for (const auto& name : p.names)
       require(known.insert(name).second, fmt::format("'names' has {} twice", in_quotes(name)));
@@ -83,32 +91,35 @@ void read_data(Asking& asking, Problem& p) {
   Fields& f = asking.fields;
   if (!f.has("prices") && !f.has("returns")) return read_moments(asking, p);
   p.returns = read_returns(asking).panel;
+  p.count.agree(f.has("prices") ? "prices" : "returns", p.returns.series());
   const double periods = f.number("periods_per_year", 252, 1e-6, 1e9);
   const auto options = read_covariance(asking, periods);
   p.names = p.returns.names;
   p.covariance = covariance_of(asking, p.returns, options);
-  p.mean = f.numbers("mean");
+  p.mean = one_each(f, "mean", p);
   if (p.mean.empty()) p.mean = yearly_means(asking, p.returns, periods);
 }
 
-std::size_t asset_of(const Json& json, const std::vector<std::string>& names,
-                     const std::string& path) {
-  if (json.is_number_unsigned() && json.get<std::size_t>() < names.size())
-    return json.get<std::size_t>();
+using AssetNumbers = std::unordered_map<std::string_view, std::size_t>;  // by name
+
+std::size_t asset_of(const Json& json, const AssetNumbers& numbers, const std::string& path) {
+  const double number = json.is_number() ? json.get<double>() : -1;
+  if (number >= 0 && number < static_cast<double>(numbers.size()) && number == std::floor(number))
+    return static_cast<std::size_t>(number);
   const auto found =
-      json.is_string() ? std::ranges::find(names, json.get_ref<const std::string&>()) : names.end();
-  if (found == names.end()) refuse_field(path, "the name or number of an asset", json);
-  return static_cast<std::size_t>(found - names.begin());
+      json.is_string() ? numbers.find(json.get_ref<const std::string&>()) : numbers.end();
+  if (found == numbers.end()) refuse_field(path, "the name or number of an asset", json);
+  return found->second;
 }
 
-SectorLimit sector_of(const Json& json, std::size_t number, const Problem& p) {
+SectorLimit sector_of(const Json& json, std::size_t number, const AssetNumbers& numbers) {
   Fields f(json, fmt::format("sectors[{}]", number));
   SectorLimit sector;
   sector.name = f.text("name", "sector " + std::to_string(number));
   const Json& assets = f.need("assets", "a list of assets");
-  if (!assets.is_array()) refuse_field(f.path("assets"), "a list of assets", assets);
-  for (const Json& asset : assets)
-    sector.assets.push_back(asset_of(asset, p.names, f.path("assets")));
+  if (!is_list(assets)) refuse_field(f.path("assets"), "a list of assets", assets);
+  for (const Json& asset : unpacked(assets))
+    sector.assets.push_back(asset_of(asset, numbers, f.path("assets")));
   sector.least = f.number("least", -kNoLimit);
   sector.most = f.number("most", kNoLimit);
   f.finish();
@@ -116,18 +127,19 @@ SectorLimit sector_of(const Json& json, std::size_t number, const Problem& p) {
 }
 
 // A number for all, or a list.
-std::vector<double> bound(Fields& f, std::string_view name, double otherwise) {
+std::vector<double> bound(Fields& f, std::string_view name, double otherwise, Problem& p) {
   const Json* found = f.find(name);
   if (found == nullptr || found->is_number()) return {f.number(name, otherwise)};
-  return numbers_of(*found, name);
+  auto one = numbers_of(*found, f.path(name));
+  return one.size() == 1 ? std::move(one) : one_each(f, name, p);
 }
 
 void read_limits(Asking& asking, Problem& p) {
   Fields& f = asking.fields;
-  p.limits.lower = bound(f, "lower", 0);
-  p.limits.upper = bound(f, "upper", 1);
+  p.limits.lower = bound(f, "lower", 0, p);
+  p.limits.upper = bound(f, "upper", 1, p);
   p.limits.sum = f.number("sum", 1);
-  p.limits.held = f.numbers("held");
+  p.limits.held = one_each(f, "held", p);
   if (f.has("turnover")) p.limits.turnover = f.number("turnover", 0, 0);
   if (f.has("leverage")) p.limits.leverage = f.number("leverage", 0, 0);
   f.find("turnover");
@@ -136,8 +148,10 @@ void read_limits(Asking& asking, Problem& p) {
   const Json* sectors = f.find("sectors");
   if (sectors == nullptr) return;
   if (!sectors->is_array()) refuse_field("sectors", "a list of objects", *sectors);
+  AssetNumbers numbers;
+  for (const auto& name : p.names) numbers.emplace(name, numbers.size());
   for (const Json& sector : *sectors)
-    p.limits.sectors.push_back(sector_of(sector, p.limits.sectors.size(), p));
+    p.limits.sectors.push_back(sector_of(sector, p.limits.sectors.size(), numbers));
 }
 
 // What belongs to some goals only: elsewhere such a field would be passed over in silence.
@@ -147,7 +161,7 @@ void read_goal(Fields& f, Problem& p) {
     f.need("value", p.goal == kUtility ? "the aversion to risk" : "the target");
     p.value = f.number("value", 0);
   }
-  if (p.goal == kRiskParity) p.shares = f.numbers("shares");
+  if (p.goal == kRiskParity) p.shares = one_each(f, "shares", p);
   if (p.goal == kFrontier) p.points = static_cast<std::size_t>(f.whole("points", 20, 2, 1000));
   if (is(kMinCvar, kCvarTargetReturn, kCvarTargetRisk))
     p.beta = f.number("beta", 0.95, 1e-6, 1 - 1e-6);
@@ -178,14 +192,15 @@ Problem read_problem(Asking& asking) {
 
 Json weights_of(const Problem& p, std::span<const double> weights) {
   Json all = Json::object();
-  for (std::size_t i = 0; i < weights.size(); ++i) all[p.names[i]] = weights[i];
+  for (std::size_t i = 0; i < weights.size(); ++i) add_member(all, p.names[i], weights[i]);
   return all;
 }
 
 Json to_json(const Problem& p, const Portfolio& one) {
   Json shares = Json::object();
   const auto parts = risk_shares(p.covariance, one.weights);
-  for (std::size_t i = 0; i < parts.size(); ++i) shares[p.names[i]] = number_or_null(parts[i]);
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    add_member(shares, p.names[i], number_or_null(parts[i]));
   return {{"expected_return", number_or_null(one.expected_return)},
           {"volatility", number_or_null(one.volatility)},
           {"sharpe", number_or_null(one.sharpe)},

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_numbers.h"
 #include "market/indicators/indicator.h"
 #include "market/request/asking.h"
 
@@ -25,6 +26,18 @@ constexpr Kind kRequests[] = {{"option", answer_option},
                               {"backtest", answer_backtest}};
 
 constexpr std::array<std::string_view, 3> kDevices{"auto", "cpu", "gpu"};
+
+// With lists of numbers packed.
+Json packed_answer(compute::Compute& compute, std::string_view what, const Json& request,
+                   const RequestLimits& limits) {
+  Asking asking{compute, limits, Fields(request), compute::Where::automatic, false};
+  asking.where = *compute::where_from(kDevices[asking.fields.one_of("device", kDevices, 0)]);
+  compute.require_device(asking.where);
+  asking.explain = asking.fields.flag("explain", false);
+  for (const Kind& kind : kRequests)
+    if (kind.name == what) return kind.answer(asking);
+  return answer_indicator(asking, what);
+}
 
 }  // namespace
 
@@ -45,22 +58,27 @@ void Asking::tell(Json& to, const compute::Outcome& outcome) const {
 }
 
 Json list_of(std::span<const double> values) {
-  Json list = Json::array();
-  for (const double value : values) list.push_back(number_or_null(value));
-  return list;
+  return values.empty() ? Json::array() : packed(values);
+}
+
+void add_member(Json& object, std::string name, Json value) {
+  object.get_ref<Json::object_t&>().emplace_back(std::move(name), std::move(value));
 }
 
 Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 Json answer(compute::Compute& compute, std::string_view what, const Json& request,
             const RequestLimits& limits) {
-  Asking asking{compute, limits, Fields(request), compute::Where::automatic, false};
-  asking.where = *compute::where_from(kDevices[asking.fields.one_of("device", kDevices, 0)]);
-  compute.require_device(asking.where);
-  asking.explain = asking.fields.flag("explain", false);
-  for (const Kind& kind : kRequests)
-    if (kind.name == what) return kind.answer(asking);
-  return answer_indicator(asking, what);
+  return unpacked(packed_answer(compute, what, request, limits));
+}
+
+std::string answer_text(compute::Compute& compute, std::string_view what, std::string_view body,
+                        const RequestLimits& limits) {
+  const Json request =
+      parse_json_object(body, "the body", R"({"close": [1, 2, 3]})", NumberLists::packed);
+  std::string text;
+  write_json(packed_answer(compute, what, request, limits), text);
+  return text;
 }
 
 Json indicator_list() {

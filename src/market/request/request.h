@@ -28,6 +28,11 @@ inline constexpr double kStepsASecond = 1e9;
 Json answer(compute::Compute& compute, std::string_view what, const Json& request,
             const RequestLimits& limits = {});
 
+// The same from text to text, as servers and other languages ask: lists of numbers are kept
+// packed (json_numbers.h) from the body to the answer.
+std::string answer_text(compute::Compute& compute, std::string_view what, std::string_view body,
+                        const RequestLimits& limits = {});
+
 // The name of an output in tables and answers: a single one is named after the indicator.
 struct Indicator;
 std::string output_name(const Indicator& one, std::size_t i);

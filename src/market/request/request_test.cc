@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -11,14 +12,23 @@
 namespace sluice::market {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr double kServerWork = 1e10;  // steps that a server allows
 
 class Requests : public testing::Test {
  protected:
-  Json ask(std::string_view what, const char* request) {
-    return answer(compute, what, Json::parse(request), {.most_work = kServerWork});
+  Json ask(std::string_view what, const Json& request) {
+    return answer(compute, what, request, {.most_work = kServerWork});
+  }
+  Json ask(std::string_view what, const char* request) { return ask(what, Json::parse(request)); }
+  std::string refused_text(std::string_view what, std::string_view body) {
+    try {
+      return "answered: " + answer_text(compute, what, body, {.most_work = kServerWork});
+    } catch (const Error& e) {
+      return std::string(e.reason());
+    }
   }
   std::string refused(std::string_view what, const Json& request) {
     try {
@@ -33,6 +43,97 @@ class Requests : public testing::Test {
 
   compute::Compute compute{{.threads = 2}};
 };
+
+// Everything that must be of one size, off by one and off by far.
+TEST_F(Requests, SizesThatDoNotAgreeAreRefusedByBothSizes) {
+  struct Case {
+    const char *what, *request, *field, *sizes;
+  };
+  constexpr Case kCases[] = {
+      {"portfolio", R"({"goal": "min_cvar", "returns": [[0.01, -0.02, 0.03, 0.01],
+          [0.02, 0.01, -0.01, 0.02]], "mean": [1, 2, 3, 4, 5, 6, 7, 8]})",
+       "'mean' has 8 assets", "'returns' has 2"},
+      {"portfolio", R"({"goal": "min_cvar", "returns": [[0.01, -0.02, 0.03, 0.01],
+          [0.02, 0.01, -0.01, 0.02]], "mean": [1]})",
+       "'mean' has 1 assets", "'returns' has 2"},
+      {"portfolio", R"({"goal": "min_cvar", "prices": {"A": [1, 2, 1], "B": [2, 1, 3]},
+          "mean": []})",
+       "'mean' has 0 assets", "'prices' has 2"},
+      {"portfolio", R"({"mean": [0.1], "covariance": [[0.04, 0.01], [0.01, 0.09]]})",
+       "'mean' has 1 assets", "'covariance' has 2"},
+      {"portfolio", R"({"mean": [0.1, 0.1], "covariance": [[0.04, 0.01]]})",
+       "'covariance[0]' has 2 assets", "'covariance' has 1"},
+      {"portfolio", R"({"covariance": [[0.04, 0.01], [0.01, 0.09]], "names": ["A", "B", "C"]})",
+       "'names' has 3 assets", "'covariance' has 2"},
+      {"portfolio", R"({"returns": [[0.1, 0.2], [0.1, 0.3]], "lower": [0, 0, 0]})",
+       "'lower' has 3 assets", "'returns' has 2"},
+      {"portfolio", R"({"returns": [[0.1, 0.2], [0.1, 0.3]], "upper": [1, 1, 1]})",
+       "'upper' has 3 assets", "'returns' has 2"},
+      {"portfolio", R"({"returns": [[0.1, 0.2], [0.1, 0.3]], "held": [1], "turnover": 1})",
+       "'held' has 1 assets", "'returns' has 2"},
+      {"portfolio", R"({"returns": [[0.1, 0.2], [0.1, 0.3]], "goal": "risk_parity",
+          "shares": [1, 2, 3]})",
+       "'shares' has 3 assets", "'returns' has 2"},
+      {"portfolio", R"({"returns": [[0.1, 0.2], [0.1]]})", "'returns[1]' has 1", "has 2"},
+      {"risk", R"({"prices": [1, 2, 3], "benchmark": [1, 2]})", "'benchmark' has 2",
+       "'prices' has 3"},
+      {"risk", R"({"returns": [[0.1, 0.2, 0.3]], "benchmark": [1, 2, 3, 4]})", "'benchmark' has 4",
+       "'returns' has 3"},
+      {"option", R"({"spot": [1, 2], "strike": [1, 2, 3], "t": 1, "vol": 1})",
+       "'strike' has 3 options", "'spot' has 2"},
+      {"option", R"({"spot": 1, "strike": [1, 2, 3], "t": 1, "vol": 1, "kind": ["put"]})",
+       "'kind' has 1 options", "'strike' has 3"},
+      {"option", R"({"spot": 1, "strike": 1, "t": 1, "vol": 1, "kind": ["put"]})", "'kind'",
+       "list"},
+      {"montecarlo", R"({"payoff": "basket", "assets": [{}, {}], "correlation": [[1, 0, 0],
+          [0, 1, 0], [0, 0, 1]]})",
+       "'correlation' has 3 assets", "'assets' has 2"},
+      {"montecarlo", R"({"payoff": "basket", "assets": [{}, {}], "correlation": [[1], [1]]})",
+       "'correlation[0]' has 1 assets", "'assets' has 2"},
+      {"montecarlo", R"({"payoff": "basket", "weights": [1, 2]})", "'weights' has 2 assets",
+       "'assets' has 1"},
+      {"backtest", R"({"close": [1, 2, 3], "open": [1, 2]})", "'open' has 2", "'close' has 3"},
+      {"backtest", R"({"close": [1, 2, 3], "dates": ["2020-01-01"]})", "'dates' has 1",
+       "'close' has 3"},
+      {"backtest", R"({"prices": {"A": {"close": [1, 2], "low": [1]}}})", "'prices.A.low' has 1",
+       "'prices.A.close' has 2"},
+      {"atr", R"({"high": [1, 2], "low": [1], "close": [1, 2]})", "'low' has 1", "'high' has 2"},
+      {"atr", R"({"high": [[1], [2]], "low": [[1]], "close": [[1]]})", "'low' has 1 series",
+       "'high' has 2"},
+  };
+  for (const Case& one : kCases) {
+    EXPECT_THAT(refused(one.what, one.request), AllOf(HasSubstr(one.field), HasSubstr(one.sizes)))
+        << one.request;
+    EXPECT_THAT(refused_text(one.what, one.request),
+                AllOf(HasSubstr(one.field), HasSubstr(one.sizes)));
+  }
+}
+
+TEST_F(Requests, TextAndDocumentsAreAnsweredAlike) {
+  for (const auto& [what, request] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"sma", R"({"close": [1, 2, 4, null, 8], "timeperiod": 2})"},
+           {"mom", R"({"series": {"A": [1, 2], "B": [5, 9, 10]}, "timeperiod": 1})"},
+           {"atr", R"({"high": [[2, 3]], "low": [[1, 2]], "close": [[1, 3]], "timeperiod": 1})"},
+           {"option", R"({"spot": [60, null], "strike": 65, "t": 0.25, "vol": 0.3})"},
+           {"option", R"({"spot": 60, "strike": 65, "t": 0.25, "vol": 0.3, "kind": "put"})"},
+           {"risk",
+            R"({"prices": {"A": [1, 2, 1, 3], "B": [3, 2, 3, 4]}, "covariance": "sample"})"},
+           {"portfolio", R"({"prices": {"A": [1, 2, 1, 3], "B": [3, 2, 3, 4]}, "lower": [0.1, 0],
+                "sectors": [{"assets": [0, 1], "most": 1}], "goal": "min_volatility"})"},
+           {"backtest", R"({"close": [10, 11, 12, 11, 10, 9, 10, 12],
+                "parameters": {"fast": [1], "slow": [3]}})"}})
+    EXPECT_EQ(answer_text(compute, what, request), ask(what, request).dump()) << what;
+}
+
+TEST_F(Requests, AnswersOfManySeriesTakeLinearTime) {
+  Json many = Json::object();  // once: each name was looked for among all before it
+  for (int i = 0; i < 100'000; ++i)
+    many.get_ref<Json::object_t&>().emplace_back(std::to_string(i), Json{1.0, 2.0});
+  const auto begun = std::chrono::steady_clock::now();
+  EXPECT_EQ(ask("mom", {{"series", many}, {"timeperiod", 1}})["series"].size(), 100'000u);
+  EXPECT_EQ(ask("risk", {{"prices", many}})["series"].size(), 100'000u);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(20));
+}
 
 TEST_F(Requests, APriceThatThereIsNotHasAReason) {
   const Json american = ask("option", R"({"model": "american", "spot": 100, "strike": [90, 100],

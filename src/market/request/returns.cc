@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "market/request/dimension.h"
 #include "market/risk/metrics.h"
 
 namespace sluice::market {
@@ -50,9 +51,9 @@ Returns read_returns(Asking& asking) {
 
 std::vector<double> benchmark_returns(const Json& json, const Returns& like) {
   const auto given = numbers_of(json, "benchmark");
-  require(
-      given.size() == like.bars_given,
-      fmt::format("'benchmark' has {} values; the series have {}", given.size(), like.bars_given));
+  Dimension bars("values");
+  bars.agree(like.from_prices ? "prices" : "returns", like.bars_given);
+  bars.agree("benchmark", given.size());
   if (!like.from_prices) return given;
   std::vector<double> returns;
   for (std::size_t i = 1; i < given.size(); ++i) returns.push_back(given[i] / given[i - 1] - 1);

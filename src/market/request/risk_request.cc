@@ -85,7 +85,7 @@ Json to_json(const RiskMetrics& m) {
           {"recovery", bar(m.recovery)}};
 }
 
-void add_tails(Asking& asking, const Wanted& w, Json& series) {
+void add_tails(Asking& asking, const Wanted& w, std::vector<Json>& series) {
   const Panel& panel = w.data.panel;
   std::vector<TailRisk> found(panel.series());
   for (const std::size_t method : {std::size_t{0}, std::size_t{1}}) {
@@ -93,7 +93,7 @@ void add_tails(Asking& asking, const Wanted& w, Json& series) {
     options.method = static_cast<TailMethod>(method);
     tail_risk(asking.compute, panel.values, panel.bars, found, options, asking.where);
     for (std::size_t i = 0; i < panel.series(); ++i) {
-      auto& one = series[panel.names[i]];
+      auto& one = series[i];
       one["var_" + std::string(kTails[method])] = number_or_null(found[i].var);
       one["cvar_" + std::string(kTails[method])] = number_or_null(found[i].cvar);
     }
@@ -101,8 +101,8 @@ void add_tails(Asking& asking, const Wanted& w, Json& series) {
   if (!w.simulate) return;
   for (std::size_t i = 0; i < panel.series(); ++i) {
     const auto tail = simulated_tail(asking.compute, panel.at(i), w.simulated, asking.where);
-    series[panel.names[i]]["var_simulated"] = number_or_null(tail.var);
-    series[panel.names[i]]["cvar_simulated"] = number_or_null(tail.cvar);
+    series[i]["var_simulated"] = number_or_null(tail.var);
+    series[i]["cvar_simulated"] = number_or_null(tail.cvar);
   }
 }
 
@@ -114,9 +114,12 @@ Json answer_risk(Asking& asking) {
   std::vector<RiskMetrics> metrics(panel.series(), RiskMetrics{});
   const auto outcome = risk_metrics(asking.compute, panel.values, panel.bars, w.benchmark, metrics,
                                     w.options, asking.where);
+  std::vector<Json> each;
+  for (const RiskMetrics& one : metrics) each.push_back(to_json(one));
+  add_tails(asking, w, each);
   Json series = Json::object();
-  for (std::size_t i = 0; i < panel.series(); ++i) series[panel.names[i]] = to_json(metrics[i]);
-  add_tails(asking, w, series);
+  for (std::size_t i = 0; i < each.size(); ++i)
+    add_member(series, panel.names[i], std::move(each[i]));
   Json answer = {{"periods_per_year", w.options.periods_per_year},
                  {"cutoff", w.tail.cutoff},
                  {"convention", kConventions[static_cast<std::size_t>(w.tail.convention)]},
