@@ -16,6 +16,7 @@
 #include <mutex>
 
 #include "base/line_writer.h"
+#include "base/printable.h"
 
 namespace sluice::log {
 
@@ -40,6 +41,27 @@ std::string_view ink(spdlog::level::level_enum level) {
     case spdlog::level::warn: return "\033[33m\033[1m";
     default: return "\033[31m\033[1m";
   }
+}
+
+// What was said may come from outside: it may neither look like another event, nor speak to a
+// terminal, nor fill the log by itself. Further lines are marked as such.
+std::string one_event(std::string_view text) {
+  constexpr std::size_t kLongest = 8 << 10;
+  const bool is_cut = text.size() > kLongest;
+  if (is_cut) {
+    auto end = kLongest;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+    text = text.substr(0, end);
+  }
+  std::string out;
+  while (true) {
+    const auto end = text.find('\n');
+    out += printable(text.substr(0, end));
+    if (end == text.npos) break;
+    out += "\n  | ";
+    text.remove_prefix(end + 1);
+  }
+  return is_cut ? out + "..." : out;
 }
 
 // Lines on stderr that are never waited for.
@@ -120,7 +142,10 @@ void flush_on_crash() {
 
 void set_level(Level level) { instance().logger.set_level(of(level)); }
 
-void write(Level level, std::string_view line) { instance().logger.log(of(level), line); }
+void write(Level level, std::string_view line) {
+  auto& logger = instance().logger;
+  if (logger.should_log(of(level))) logger.log(of(level), one_event(line));
+}
 
 bool flush(std::chrono::milliseconds limit) { return instance().sink->flush_within(limit); }
 

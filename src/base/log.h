@@ -3,6 +3,9 @@
 // in the log itself.
 //
 //   log::info("listening on {}", address);
+//
+// Text from outside may be logged as it is: control characters are escaped, lines after the
+// first are marked, and what is longer than 8 KB is cut.
 #pragma once
 
 #include <fmt/core.h>

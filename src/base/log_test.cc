@@ -47,6 +47,27 @@ TEST(Log, OneLinePerEventWithTimeAndLevel) {
   EXPECT_THAT(pipe.read_all(), testing::MatchesRegex("....-..-.. ..:..:..\\.... warning 3 of 4\n"));
 }
 
+TEST(Log, TextFromOutsideCannotForgeAnEventOrSpeakToATerminal) {
+  const StderrPipe pipe;
+  log::warn("agent {}", "a\n2026-11-16 10:00:00.000 error forged\x1b[2J\u009b31m");
+  ASSERT_TRUE(log::flush(std::chrono::seconds(5)));
+  EXPECT_THAT(pipe.read_all(),
+              testing::EndsWith("warning agent a\n  | 2026-11-16 10:00:00.000 error "
+                                "forged\\x1b[2J\\xc2\\x9b31m\n"));
+}
+
+TEST(Log, ALongEventIsCut) {
+  const StderrPipe pipe;
+  log::warn("{}", std::string(3 << 20, 'x'));
+  std::string all;
+  for (int i = 0; i < 5000 && !all.ends_with("...\n"); ++i) {
+    all += pipe.read_all();
+    log::flush(std::chrono::milliseconds(1));
+  }
+  EXPECT_LT(all.size(), 9u << 10);
+  EXPECT_THAT(all, testing::EndsWith("x...\n"));
+}
+
 TEST(Log, AFullPipeHoldsNobodyUpAndTheLossIsSaid) {
   const StderrPipe pipe;
   for (int i = 0; i < 5000; ++i) log::info("{:1000}", i);

@@ -6,7 +6,11 @@
 
 namespace sluice {
 
-// Control characters and bytes that are not UTF-8 are escaped.
+// UTF-8 that a terminal shows as it is: without control characters (C0, C1) and without those
+// that change the direction or the line of what follows.
+bool is_plain_text(std::string_view text) noexcept;
+
+// Characters that are not plain and bytes that are not UTF-8 are escaped ("\\x1b").
 std::string printable(std::string_view text);
 // The same in quotes and not too long.
 std::string in_quotes(std::string_view text);

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "base/utf8.h"
 
 namespace sluice::broker {
 
@@ -39,24 +38,6 @@ std::optional<Enum> named(const std::array<std::string_view, N>& names,
   const auto found = std::ranges::find(names, name);
   if (found == names.end()) return std::nullopt;
   return static_cast<Enum>(found - names.begin());
-}
-
-// The code point at the front of well-formed text, which is shortened by it.
-std::uint32_t next_character(std::string_view& text) noexcept {
-  const auto first = static_cast<unsigned char>(text.front());
-  const std::size_t length = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-  std::uint32_t point = length == 1 ? first : first & (0x7fu >> length);
-  for (std::size_t i = 1; i < length; ++i)
-    point = point << 6 | (static_cast<unsigned char>(text[i]) & 0x3fu);
-  text.remove_prefix(length);
-  return point;
-}
-
-bool is_plain(std::uint32_t c) noexcept {
-  const bool is_control = c < 0x20 || (c >= 0x7f && c <= 0x9f);
-  const bool is_direction = c == 0x61c || c == 0x200e || c == 0x200f ||
-                            (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
-  return !is_control && !is_direction;
 }
 
 void check_name(std::string_view field, std::string_view text, bool may_be_empty) {
@@ -95,13 +76,6 @@ std::optional<Priority> priority_named(std::string_view name) noexcept {
 }
 std::optional<OnUnavailable> on_unavailable_named(std::string_view name) noexcept {
   return named<OnUnavailable>(kOnUnavailable, name);
-}
-
-bool is_plain_text(std::string_view text) noexcept {
-  if (first_invalid_utf8(text)) return false;
-  while (!text.empty())
-    if (!is_plain(next_character(text))) return false;
-  return true;
 }
 
 std::string_view whole_characters(std::string_view text, std::size_t most) noexcept {

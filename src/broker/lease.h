@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/printable.h"
 
 namespace sluice::broker {
 
@@ -116,9 +117,6 @@ std::string_view to_string(Ending e) noexcept;
 std::optional<Priority> priority_named(std::string_view name) noexcept;
 std::optional<OnUnavailable> on_unavailable_named(std::string_view name) noexcept;
 
-// UTF-8 that a terminal shows as it is: without control characters (C0, C1) and without those
-// that change the direction or the line of what follows.
-bool is_plain_text(std::string_view text) noexcept;
 // The front of UTF-8 text, of at most `most` bytes and of whole characters.
 std::string_view whole_characters(std::string_view text, std::size_t most) noexcept;
 inline constexpr std::size_t kLongestReason = 512;  // bytes; a longer one is cut

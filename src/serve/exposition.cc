@@ -31,7 +31,7 @@ constexpr double kHistogramBounds[] = {1e-5,   2.5e-5, 5e-5, 1e-4,   2.5e-4, 5e-
                                        0.5,    1,      2.5,  5,      10};
 
 // Prometheus rejects a whole page for one byte that is no UTF-8; a process may be named so.
-std::string printable(std::string_view text) {
+std::string label_text(std::string_view text) {
   std::string out(text);
   const bool valid = !first_invalid_utf8(text);
   for (auto& c : out)
@@ -69,11 +69,11 @@ class Page {
 };
 
 Labels our_labels(const GpuView& g) {
-  return {{"uuid", printable(g.gpu.uuid)}, {"bus", g.gpu.bus}, {"name", printable(g.gpu.name)}};
+  return {{"uuid", label_text(g.gpu.uuid)}, {"bus", g.gpu.bus}, {"name", label_text(g.gpu.name)}};
 }
 
 Labels with(Labels labels, std::string_view name, std::string_view value) {
-  labels.push_back({std::string(name), printable(value)});
+  labels.push_back({std::string(name), label_text(value)});
   return labels;
 }
 
@@ -91,11 +91,11 @@ Labels dcgm_labels(const Context& c, std::size_t index) {
   const auto number = std::to_string(std::ranges::count(
       before, device::Vendor::nvidia, [](const GpuView& v) { return v.gpu.vendor; }));
   Labels labels = {{"gpu", number},
-                   {"UUID", printable(g.uuid)},
+                   {"UUID", label_text(g.uuid)},
                    {"pci_bus_id", g.bus},
                    {"device", "nvidia" + number},
-                   {"Hostname", printable(c.about.host_name)}};
-  if (c.options.all_of_dcgm) labels.push_back({"modelName", printable(g.name)});
+                   {"Hostname", label_text(c.about.host_name)}};
+  if (c.options.all_of_dcgm) labels.push_back({"modelName", label_text(g.name)});
   return labels;
 }
 
@@ -135,7 +135,7 @@ void gpu_metric(Page& page, const Context& c, const MetricInfo& m) {
   if (!m.triton.empty()) {
     auto& triton = page.family(m.triton, m.help, foreign_type(m));
     for_each_value(c, m, [&](std::size_t, const GpuView& g, double v) {
-      Page::add(triton, v * m.triton_scale, {{"gpu_uuid", printable(g.gpu.uuid)}});
+      Page::add(triton, v * m.triton_scale, {{"gpu_uuid", label_text(g.gpu.uuid)}});
     });
   }
 }
@@ -187,10 +187,10 @@ void processes(Page& page, const Context& c) {
   for (const auto& g : c.snapshot.gpus) {
     if (is_lost(g)) continue;
     for (const auto& p : g.readings.processes) {
-      const Labels labels = {{"uuid", printable(g.gpu.uuid)},
+      const Labels labels = {{"uuid", label_text(g.gpu.uuid)},
                              {"pid", std::to_string(p.pid)},
-                             {"process", printable(p.name)},
-                             {"user", printable(p.user)},
+                             {"process", label_text(p.name)},
+                             {"user", label_text(p.user)},
                              {"kind", p.kind}};
       if (p.memory) Page::add(memory, static_cast<double>(*p.memory), labels);
       if (p.utilization) Page::add(use, *p.utilization, labels);
@@ -203,8 +203,8 @@ void alerts(Page& page, const Context& c) {
       page.family("sluice_alert_firing", "1 for each alert that is active", MetricType::Gauge);
   for (const auto& alert : c.snapshot.alerts)
     Page::add(firing, 1,
-              {{"rule", printable(alert.rule)},
-               {"target", printable(alert.device)},
+              {{"rule", label_text(alert.rule)},
+               {"target", label_text(alert.device)},
                {"severity", std::string(to_string(alert.severity))},
                {"silenced", alert.silenced_until ? "true" : "false"}});
   page.one("sluice_alerts_active", "Alerts that are active", MetricType::Gauge,
