@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "broker/broker_impl.h"
+#include "broker/holder.h"
 #include "broker/place.h"
 
 namespace sluice::broker {
@@ -26,7 +27,7 @@ std::uint64_t used_on(const Sight& sight, const Holder& holder) {
 
 struct GroupJob {
   LeaseId id;
-  std::int64_t pid;
+  Holder holder;
   std::vector<DmemLimit> limits;
 };
 
@@ -112,9 +113,27 @@ bool Broker::Impl::is_for_driver(const Lease& lease) const {
   });
 }
 
+// Groups are entered by number. A process that took the number of one that ended is let go again
+// before anything limits it: `enter` is undone unless the holder still runs after it.
+template <class Enter>
+std::string Broker::Impl::in_time(LeaseId id, const Holder& holder, Enter enter) {
+  const auto ended = [&] { return !is_alive(holder.pid, holder.start_time, options.proc); };
+  constexpr const char* kEnded = "its process has ended";
+  if (ended()) return kEnded;
+  auto wrong = enter();
+  if (wrong.empty() && ended()) {
+    groups.lift(id);
+    wrong = kEnded;
+  }
+  return wrong;
+}
+
 // Into its group at once; the limit follows when the driver has answered.
 void Broker::Impl::ask_driver(const Lease& lease, bool has_memory) {
-  const auto wrong = groups.enter(lease.id, lease.wanted.holder.pid, has_memory);
+  const auto& holder = lease.wanted.holder;
+  const auto wrong = in_time(lease.id, holder, [&]() REQUIRES(groups_mutex) {
+    return groups.enter(lease.id, holder.pid, has_memory);
+  });
   if (wrong.empty())
     driver_limits.start(lease, groups.folder(lease.id), options.now());
   else
@@ -166,10 +185,10 @@ void Broker::Impl::check_groups() {
     const Lock lock(mutex);
     for (const auto id : grouped)
       if (const auto* lease = ledger.find(id))
-        jobs.push_back({id, lease->wanted.holder.pid, limits_for(*lease)});
+        jobs.push_back({id, lease->wanted.holder, limits_for(*lease)});
   }
   for (const auto& job : jobs) {
-    const auto wrong = groups.stands(job.id, job.pid, job.limits);
+    const auto wrong = groups.stands(job.id, job.holder.pid, job.limits);
     if (!wrong.empty()) log::debug("leases: lease {} is not held to its limit: {}", job.id, wrong);
     const Lock lock(mutex);
     if (!grouped.contains(job.id)) continue;  // it ended meanwhile
@@ -195,7 +214,7 @@ void Broker::Impl::run_groups() {
       if (shares_process(id)) continue;
       const auto used = used_by(*lease, sights);
       if (auto limits = limits_for(*lease); !limits.empty()) {
-        jobs.push_back({id, lease->wanted.holder.pid, std::move(limits)});
+        jobs.push_back({id, lease->wanted.holder, std::move(limits)});
       } else if (used && driver_limits.is_possible() && is_for_driver(*lease)) {
         tried.insert(id);
         for_driver.emplace_back(*lease, used->value > 0);
@@ -206,7 +225,9 @@ void Broker::Impl::run_groups() {
   for (const auto id : lift) groups.lift(id);
   for (const auto& [lease, has_memory] : for_driver) ask_driver(lease, has_memory);
   for (const auto& job : jobs) {
-    const auto wrong = groups.limit(job.id, job.pid, job.limits);
+    const auto wrong = in_time(job.id, job.holder, [&]() REQUIRES(groups_mutex) {
+      return groups.limit(job.id, job.holder.pid, job.limits);
+    });
     if (!wrong.empty()) {
       log::debug("leases: no group for lease {}: {}", job.id, wrong);
       continue;

@@ -82,6 +82,14 @@ class CgroupTest : public BrokerTest {
   std::string region = "drm/0000:00:00.0/vram0";
 };
 
+TEST_F(CgroupTest, AProcessThatGotTheNumberOfTheHolderLaterIsNotPutIntoItsGroup) {
+  open();
+  auto w = wanted("scout", 4);
+  w.holder.pid = kPid, w.holder.start_time = 76;  // /proc has one of 77
+  broker->request(w);
+  EXPECT_EQ(read(group + "/cgroup.procs"), "");
+}
+
 TEST_F(CgroupTest, TheTierIsClaimedWhileTheGroupCanBeReadBack) {
   open();
   const auto a = ask_as_holder(4);

@@ -75,6 +75,8 @@ struct Broker::Impl {
   void group_made(LeaseId id) REQUIRES(mutex);
   void leave_group(LeaseId id) REQUIRES(mutex);
   bool is_for_driver(const Lease& lease) const REQUIRES(mutex);
+  template <class Enter>
+  std::string in_time(LeaseId id, const Holder& holder, Enter enter) REQUIRES(groups_mutex);
   void ask_driver(const Lease& lease, bool has_memory) REQUIRES(groups_mutex);
   Answer ask(Wanted wanted, std::uint64_t secret, const Moment& at) REQUIRES(mutex);
   std::optional<Answer> asked_before(const Wanted& wanted, const Moment& at) REQUIRES(mutex);
