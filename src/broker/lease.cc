@@ -59,6 +59,12 @@ void check_span(std::string_view field, Seconds value, double low) {
 
 }  // namespace
 
+bool may_preempt(const Wanted& asker, const Wanted& holder) noexcept {
+  if (asker.by_admin) return true;
+  if (asker.holder.uid != holder.holder.uid) return false;
+  return asker.holder.uid >= 0 || asker.peer == holder.peer;
+}
+
 std::uint64_t promised(const Lease& lease) noexcept {
   std::uint64_t bytes = 0;
   for (const auto& part : lease.parts) bytes += part.bytes;

@@ -64,6 +64,7 @@ struct Wanted {
   std::optional<std::int64_t> named_pid;
   Holder holder;
   std::string peer;             // who asks: "key:NAME", "uid:N" or "addr:A"; empty: unknown
+  bool by_admin = false;        // who asks may preempt any holder; not stored
   std::string idempotency_key;  // a retry with the same one gets the same lease; empty: none
 };
 
@@ -106,6 +107,11 @@ struct Lease {
   std::uint64_t over_use = 0;      // bytes that its process has past its promises, by the last list
   std::uint64_t client_limit = 0;  // on each GPU, as the holder reads it back from its allocator
 };
+
+// Whether a holder that does not yield to `asker` may lose its lease, or its process, for that:
+// the asker is an administrator, the same user, or, where no user is known of either, the same
+// peer. Anybody may ask; to take is another thing.
+bool may_preempt(const Wanted& asker, const Wanted& holder) noexcept;
 
 std::uint64_t promised(const Lease& lease) noexcept;  // bytes, on all of its GPUs
 

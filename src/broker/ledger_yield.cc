@@ -225,13 +225,20 @@ void Ledger::Impl::yield_is_overdue(Entry& entry, Changes& changes) {
   auto& lease = entry.lease;
   const auto reason = fmt::format("it did not yield within {} when asked to",
                                   human_duration(policy.yield_within.count()));
-  if (policy.escalate != Policy::Escalate::report) {
+  const auto at = entries.find(lease.yields_to);
+  const bool may_take = at != entries.end() && may_preempt(at->second.lease.wanted, lease.wanted);
+  if (policy.escalate != Policy::Escalate::report && may_take) {
+    const auto asker = at->second.lease.wanted;
     end(entry, Ending::revoked, reason, changes);
     if (policy.escalate == Policy::Escalate::terminate && lease.wanted.holder.pid != 0)
-      changes.push_back({Change::What::terminate, lease.id, 0, {}, reason});
+      changes.push_back({Change::What::terminate,
+                         lease.id,
+                         0,
+                         {},
+                         fmt::format("{}; {} ({}) asked", reason, asker.agent, asker.peer)});
     return;
   }
-  if (const auto at = entries.find(lease.yields_to); at != entries.end()) {
+  if (at != entries.end()) {
     drop(at->second.asked, lease.id);
     at->second.declined.push_back(lease.id);
   }

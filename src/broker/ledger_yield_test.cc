@@ -134,6 +134,46 @@ TEST(Yield, EndsInRevocationWhereTheSettingsSaySo) {
   EXPECT_EQ(m.state(asker), State::held);
 }
 
+Wanted of_user(Wanted wanted, std::int64_t uid) {
+  wanted.holder.uid = uid;
+  wanted.peer = "uid:" + std::to_string(uid);
+  return wanted;
+}
+
+// On the word of an unprivileged peer nobody loses a lease or a process to another user.
+TEST(Yield, EndsInRevocationForTheSameUserAndAdministratorsOnly) {
+  for (const auto escalate : {Policy::Escalate::revoke, Policy::Escalate::terminate})
+    for (const bool same_user : {false, true})
+      for (const bool by_admin : {false, true}) {
+        Policy policy;
+        policy.escalate = escalate;
+        Machine m({80}, policy);
+        const auto low = m.get(of_user(by(want("low", 80, Priority::low), 5), 1000));
+        auto urgent = of_user(want("urgent", 40, Priority::critical), same_user ? 1000 : 1001);
+        urgent.by_admin = by_admin;
+        m.queue(urgent);
+        EXPECT_EQ(m.state(low), State::yielding);  // it was asked, whoever asks
+        m.tick_at(1010);
+        const bool may = same_user || by_admin;
+        EXPECT_EQ(m.ledger.find(low)->ending, may ? Ending::revoked : Ending::none);
+        EXPECT_EQ(m.times(What::yield_overdue, low), may ? 0 : 1);
+        EXPECT_EQ(m.times(What::terminate), may && escalate == Policy::Escalate::terminate ? 1 : 0);
+      }
+}
+
+TEST(Yield, EndsInNoRevocationForAPeerThatIsNotToldApart) {
+  Policy policy;
+  policy.escalate = Policy::Escalate::terminate;
+  Machine m({80}, policy);
+  const auto low = m.get(of_user(by(want("low", 80, Priority::low), 5), 1000));
+  auto urgent = want("urgent", 40, Priority::critical);
+  urgent.peer = "addr:10.0.0.9";
+  m.queue(urgent);
+  m.tick_at(1010);
+  EXPECT_EQ(m.state(low), State::held);
+  EXPECT_EQ(m.times(What::terminate), 0);
+}
+
 TEST(Yield, KeepsItsRenewalsMeanwhile) {
   Machine m({80});
   const auto low = m.get(want("low", 80, Priority::low));
