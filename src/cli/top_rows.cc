@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "base/printable.h"
 #include "base/units.h"
 #include "cli/report.h"
 #include "cli/top_cells.h"
@@ -94,9 +95,10 @@ std::string process_line(const Running& running, Pen pen) {
   const auto memory = p.memory ? human_bytes(*p.memory) : "-";
   const auto share = p.utilization ? fmt::format("{:.0f} %", *p.utilization) : "-";
   return fmt::format("{} {} {} {} {}  {} {}", right(std::to_string(p.pid), 8, pen),
-                     left(p.user, 10, pen), left(short_bus(running.gpu->gpu.bus), 9, pen),
-                     right(memory, 10, pen), right(share, 6, pen), left(p.kind, 8, pen),
-                     p.name.empty() ? "(gone)" : p.name);
+                     left(printable(p.user), 10, pen),
+                     left(short_bus(running.gpu->gpu.bus), 9, pen), right(memory, 10, pen),
+                     right(share, 6, pen), left(p.kind, 8, pen),
+                     p.name.empty() ? "(gone)" : printable(p.name));
 }
 
 std::string process_heading(const Scene& scene, std::size_t first, std::size_t shown,

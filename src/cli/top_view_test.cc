@@ -218,6 +218,14 @@ TEST(Top, AnAsciiTerminalGetsNoOtherLetters) {
     EXPECT_TRUE(c == '\n' || (c >= ' ' && c <= '~')) << static_cast<int>(c);
 }
 
+TEST(Top, TheNameOfAProcessDoesNotSpeakToTheTerminal) {
+  auto s = machine(1);
+  add_process(s.gpus[0], 300, "a\x1b[2J\u009b31m\nb", 1, 99);
+  const auto text = drawn(s);
+  EXPECT_THAT(text, HasSubstr("a\\x1b[2J\\xc2\\x9b31m\\x0ab"));
+  EXPECT_EQ(text.find("\u009b"), text.npos);
+}
+
 TEST(Top, ProcessesSortByTheChosenColumn) {
   auto s = machine(1);
   add_process(s.gpus[0], 300, "small-busy", 1, 99);
