@@ -153,13 +153,14 @@ TEST_F(Program, AllProblemsOfAllSourcesComeTogether) {
 }
 
 TEST_F(Program, ReloadSplitsChangesByWhatMayChangeAtRunTime) {
-  auto running = load_file("s.toml", "[serve]\nport = 8000\napi_key = 'old-key'\n");
-  const auto loaded =
-      load_file("s.toml",
-                "[watch]\ninterval_s = 2\n[serve]\nport = 9000\napi_key = 'new-key'\n"
-                "[[autoscaling]]\nmax_instances = 2\n"
-                "[[alerts]]\nname = '" +
-                    watch::default_rules()[0].name + "'\nenabled = false\n");
+  auto running =
+      load_file("s.toml", "[serve]\nport = 8000\napi_key = 'old-key-of-16-characters'\n");
+  const auto loaded = load_file(
+      "s.toml",
+      "[watch]\ninterval_s = 2\n[serve]\nport = 9000\napi_key = 'new-key-of-16-characters'\n"
+      "[[autoscaling]]\nmax_instances = 2\n"
+      "[[alerts]]\nname = '" +
+          watch::default_rules()[0].name + "'\nenabled = false\n");
   const auto keys = [](const std::vector<Change>& changes) {
     std::vector<std::string> out;
     for (const auto& c : changes) out.push_back(c.key);
@@ -172,7 +173,7 @@ TEST_F(Program, ReloadSplitsChangesByWhatMayChangeAtRunTime) {
 
   const auto done = apply_live(running, loaded);
   EXPECT_EQ(running.watch.interval_s, 2);
-  EXPECT_EQ(running.serve.api_key.reveal(), "new-key");
+  EXPECT_EQ(running.serve.api_key.reveal(), "new-key-of-16-characters");
   EXPECT_EQ(running.serve.port, 8000);
   EXPECT_TRUE(running.autoscaling.empty());
   EXPECT_EQ(running.watch.rules, loaded.watch.rules);

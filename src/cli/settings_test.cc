@@ -53,8 +53,9 @@ TEST_F(SettingsCommand, FitsEightyColumnsWithDefaults) {
 }
 
 TEST_F(SettingsCommand, MasksSecretsEverywhere) {
-  const auto file =
-      write("s.toml", "[serve]\napi_key = 'hush-1'\n[watch]\nwebhook = 'https://h/hush-2'\n");
+  const auto file = write(
+      "s.toml",
+      "[serve]\napi_key = 'hush-1-of-16-characters'\n[watch]\nwebhook = 'https://h/hush-2'\n");
   for (const auto form : {"", "--json"}) {
     std::vector<std::string_view> args{"--config", file};
     if (*form != '\0') args.push_back(form);

@@ -9,7 +9,7 @@ namespace sluice::serve {
 
 namespace {
 
-constexpr std::size_t kShortestKey = 4;
+constexpr std::size_t kShortestKey = 16;
 constexpr std::uint64_t kSmallestBudget = 16 << 20;  // with less, hardly anything is answered
 
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
@@ -26,14 +26,16 @@ std::string host_cause(std::string_view text) {
   return in_quotes(text) + " is no address and no host name";
 }
 
-std::string api_key_cause(std::string_view text) {
+std::string key_cause(std::string_view text) {
   if (text.empty()) return {};  // none is needed
   if (std::ranges::all_of(text, is_blank)) return "is blank; give a key, or leave it out";
   if (is_blank(text.front()) || is_blank(text.back()))
     return "begins or ends with a space, which no client can send";
   if (std::ranges::any_of(text, is_control))
     return "has a control character in it, which no client can send";
-  if (text.size() < kShortestKey) return "is too short to protect anything; give a longer one";
+  if (text.size() < kShortestKey)
+    return "has " + std::to_string(text.size()) + " characters and can be guessed; give at least " +
+           std::to_string(kShortestKey) + ", for example what 'openssl rand -hex 16' prints";
   return {};
 }
 

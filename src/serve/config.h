@@ -15,7 +15,7 @@ namespace sluice::serve {
 
 // What is wrong with one of these; "" when nothing is.
 std::string host_cause(std::string_view text);
-std::string api_key_cause(std::string_view text);  // never quotes it
+std::string key_cause(std::string_view text);  // of api_key and admin_key; never quotes it
 std::string allowed_host_cause(std::string_view text);
 
 struct ServeConfig {
@@ -43,12 +43,12 @@ struct ServeConfig {
               "threads that answer requests; 0 means one per two usable cores, at most 8"}
             .range(0, 256),
         Field{"api_key", &C::api_key, "clients must send it as Authorization: Bearer or X-API-Key"}
-            .check(api_key_cause)
+            .check(key_cause)
             .live(),
         Field{"admin_key", &C::admin_key,
               "a client that sends it may revoke the leases of others and silence alerts; without "
               "one only the Unix socket may"}
-            .check(api_key_cause)
+            .check(key_cause)
             .live(),
         Field{"allowed_hosts", &C::allowed_hosts,
               "names the server answers to without an API key, beside IP addresses and localhost"}

@@ -273,6 +273,11 @@ void server(Page& page, const Context& c, const Traffic::Totals& t) {
            MetricType::Counter, static_cast<double>(t.refused));
   page.one("sluice_http_timeouts_total", "Connections closed for being too slow",
            MetricType::Counter, static_cast<double>(t.timed_out));
+  page.one("sluice_http_wrong_keys_total", "Requests with a wrong API or admin key",
+           MetricType::Counter, static_cast<double>(t.wrong_keys));
+  page.one("sluice_http_throttled_keys_total",
+           "Requests whose key was not looked at, after too many wrong ones", MetricType::Counter,
+           static_cast<double>(t.throttled_keys));
 }
 
 }  // namespace

@@ -83,6 +83,8 @@ Traffic::Totals Traffic::totals() const {
   }
   sum.refused = refused.load(relaxed);
   sum.timed_out = timed_out.load(relaxed);
+  sum.wrong_keys = wrong_keys.load(relaxed);
+  sum.throttled_keys = throttled_keys.load(relaxed);
   sum.connections = connections.load(relaxed);
   return sum;
 }

@@ -62,9 +62,11 @@ class Traffic {
   Lane& lane(std::size_t thread) noexcept { return *lanes_[thread]; }
   std::size_t unmatched() const noexcept { return routes_.size() - 1; }
 
-  std::atomic<std::int64_t> connections{0};  // open now
-  std::atomic<std::uint64_t> refused{0};     // over the limit
-  std::atomic<std::uint64_t> timed_out{0};   // closed for being slow
+  std::atomic<std::int64_t> connections{0};      // open now
+  std::atomic<std::uint64_t> refused{0};         // over the limit
+  std::atomic<std::uint64_t> timed_out{0};       // closed for being slow
+  std::atomic<std::uint64_t> wrong_keys{0};      // sent
+  std::atomic<std::uint64_t> throttled_keys{0};  // not looked at: too many wrong ones before
 
   struct Totals {
     struct Row {
@@ -76,6 +78,7 @@ class Traffic {
     LatencyCounts latency{};
     double latency_sum_s = 0;
     std::uint64_t total = 0, server_errors = 0, bytes_sent = 0, refused = 0, timed_out = 0;
+    std::uint64_t wrong_keys = 0, throttled_keys = 0;
     std::int64_t connections = 0, streams = 0;
   };
   Totals totals() const;

@@ -9,7 +9,8 @@ const std::vector<std::string> kCorpus = {
     "0log_level = \"warn\"\n[gpu]\nenabled = true\ndevices = [0, \"GPU-5f1c\"]\nprecision = "
     "'fp16'\n"
     "gpu_type = \"A100\"\nmemory_allocation = { scout = 8.0 }\n[gpu.batch_sizes]\nscout = 64\n"
-    "[serve]\nport = 8080\napi_key = \"key-1\"\nallowed_hosts = [\"a\"]\n[watch]\ninterval_s = "
+    "[serve]\nport = 8080\napi_key = \"key-1-of-16-characters\"\nallowed_hosts = "
+    "[\"a\"]\n[watch]\ninterval_s = "
     "0.5\n",
     "0[[autoscaling]]\nmetric = \"gpu_utilization\"\ntarget = 80\nscale_up_cooldown = \"1h30m\"\n"
     "[[alerts]]\nname = \"gpu-temperature\"\nthreshold = 85\n[[alerts]]\nname = \"x\"\nmetric = "
@@ -26,7 +27,7 @@ const std::vector<std::string> kCorpus = {
     "GPU_BATCH_SIZE_SCOUT=64\nNVIDIA_VISIBLE_DEVICES=all\nNVIDIA_DRIVER_CAPABILITIES=compute\n"
     "SLUICE_GPU_BATCH_SIZES=a=1,b=2\nSLUICE_SERVE_PORT=1\nCUDA_LAUNCH_BLOCKING=1\n",
     "3serve.port=80\ngpu.batch_sizes.scout=3\ngpu.devices=0,GPU-1\nwatch.interval_s=1e0\n"
-    "serve.api_key=key-1\nalerts=1\nautoscaling[0].target=3\nlog_level=debug\n",
+    "serve.api_key=key-1-of-16-characters\nalerts=1\nautoscaling[0].target=3\nlog_level=debug\n",
 };
 
 // Pieces that matter to one of the readers.

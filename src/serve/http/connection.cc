@@ -216,7 +216,7 @@ Connection::Next Connection::check_header() {
     return refused(error_response(414, "query_too_long", cause, "Ask for less at once."));
   match_ = shard_.shared().router.find(request_);
   const bool open = match_.route != nullptr && match_.route->open;
-  recognize(request_, shard_.guard());
+  if (auto no = check_key(open)) return refused(*std::move(no));
   if (auto no = refuse(request_, open, shard_.guard())) return refused(*std::move(no));
   if (match_.route == nullptr) return refused(shard_.shared().router.refusal(request_, match_));
   const auto& route = *match_.route;
@@ -230,6 +230,28 @@ Connection::Next Connection::check_header() {
   if (request_.expects_continue && !parser_->is_done() && begin_ == end_)
     out_ += "HTTP/1.1 100 Continue\r\n\r\n";
   return Next::again;
+}
+
+// Looks at the key, if one was sent and somebody wants it, unless this peer guesses.
+std::optional<Response> Connection::check_key(bool open) {
+  const auto& guard = shard_.guard();
+  auto& shared = shard_.shared();
+  const bool looks = !over_socket_ && !open && sends_key(request_) && wants_keys(guard);
+  if (looks && !has_shown_key_ && !shared.keys.is_quiet()) {
+    find_user(false);
+    if (!shared.keys.may_try(request_.peer, now_)) {
+      ++shared.traffic.throttled_keys;
+      return too_many_keys();
+    }
+  }
+  recognize(request_, guard);
+  if (!looks) return std::nullopt;
+  has_shown_key_ = !request_.peer.key.empty();
+  if (has_shown_key_) return std::nullopt;
+  find_user(false);
+  ++shared.traffic.wrong_keys;
+  shared.keys.failed(request_.peer, now_);
+  return std::nullopt;
 }
 
 Connection::Next Connection::answer() {

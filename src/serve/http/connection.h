@@ -53,6 +53,7 @@ class Connection {
   Next check_header();
   std::optional<Response> malformed();
   Next refused(Response response);
+  std::optional<Response> check_key(bool open);
   Next answer();
   void enter(Phase phase, Steady::duration at_most);
   char* before_read(std::size_t& size);
@@ -90,9 +91,10 @@ class Connection {
   const bool over_socket_;
   const std::uint64_t number_;
   const std::shared_ptr<PeerLoad::One> load_;
-  MemoryBudget::Charge memory_;                            // for all below
-  bool knows_user_ = false;                                // local_uid was asked, or need not be
-  bool bound_ = false;                                     // see Response::binds
+  MemoryBudget::Charge memory_;  // for all below
+  bool has_shown_key_ = false;   // a right one, with the last request that had any
+  bool knows_user_ = false;      // local_uid was asked, or need not be
+  bool bound_ = false;           // see Response::binds
   std::optional<std::list<Connection*>::iterator> place_;  // among the shard's connections
   Phase phase_ = Phase::reading;
   Instant deadline_{};

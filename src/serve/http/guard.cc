@@ -101,10 +101,26 @@ bool has_key(const Request& request, const Secret& key) {
   return false;
 }
 
+bool sends_key(const Request& request) noexcept {
+  return !request.authorization.empty() || !request.api_key.empty();
+}
+
+bool wants_keys(const GuardConfig& config) noexcept {
+  return !config.api_key.empty() || !config.admin_key.empty();
+}
+
+Response too_many_keys() {
+  auto made = error_response(429, "too_many_keys", "too many wrong keys came from here",
+                             "Wait a few seconds, then send the right one.");
+  made.headers.emplace_back("Retry-After", "6");
+  return made;
+}
+
 void recognize(Request& request, const GuardConfig& config) {
   auto& peer = request.peer;
   peer.key = {};
-  if (!request.authorization.empty() || !request.api_key.empty()) {
+  request.takes_admin_key = !config.admin_key.empty();
+  if (sends_key(request)) {
     if (!config.admin_key.empty() && has_key(request, config.admin_key))
       peer.key = "admin";
     else if (!config.api_key.empty() && has_key(request, config.api_key))
@@ -117,7 +133,7 @@ void recognize(Request& request, const GuardConfig& config) {
 
 std::optional<Response> refuse(const Request& request, bool open, const GuardConfig& config) {
   const bool keyed = !config.api_key.empty();
-  const bool sent_one = !request.authorization.empty() || !request.api_key.empty();
+  const bool sent_one = sends_key(request);
   const bool guesses = sent_one && !config.admin_key.empty();
   if (!request.over_socket && !open && request.peer.key.empty() && (keyed || guesses))
     return key_wanted(sent_one);

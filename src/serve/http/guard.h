@@ -23,6 +23,10 @@ struct GuardConfig {
   std::vector<std::string> allowed_hosts;  // beside IP addresses and localhost
 };
 
+bool sends_key(const Request& request) noexcept;
+bool wants_keys(const GuardConfig& config) noexcept;  // there is one to be guessed
+Response too_many_keys();                             // for KeyThrottle
+
 // Sets request.peer.key and is_admin, which belongs to a client that shows the admin key and,
 // over the Unix socket, to root and to the user whom the server runs as.
 void recognize(Request& request, const GuardConfig& config);

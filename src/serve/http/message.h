@@ -41,6 +41,7 @@ struct Request {
   // Who asks. Set once per connection, but for the key. Over TCP the user is known to the
   // handlers of blocking routes only, and where the client is on this machine.
   Peer peer;
+  bool takes_admin_key = false;  // serve.admin_key is set: showing it would make peer.is_admin
   std::uint64_t connection = 0;  // which one it came over; no other ever has this number
   // Stops when the client has gone while a blocking route's handler or its Pending works for
   // it: nobody will read the answer. Copy it to keep it.

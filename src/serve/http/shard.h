@@ -13,6 +13,7 @@
 
 #include "serve/http/fair_pool.h"
 #include "serve/http/guard.h"
+#include "serve/http/key_throttle.h"
 #include "serve/http/net.h"
 #include "serve/http/peer_load.h"
 #include "serve/http/recent_answers.h"
@@ -47,6 +48,7 @@ struct Shared {
   std::function<void(std::uint64_t connection)> on_close = nullptr;  // of those that were bound
   std::function<bool(std::uint64_t connection)> is_bound = nullptr;  // still
   std::atomic<std::uint64_t> connections_made{0};
+  KeyThrottle keys{};
 };
 
 class Shard {

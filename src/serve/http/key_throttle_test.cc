@@ -1,0 +1,62 @@
+#include "serve/http/key_throttle.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice::serve::http {
+namespace {
+
+using namespace std::chrono_literals;
+
+Peer from(const std::string& address, std::int64_t uid = -1) {
+  Peer peer;
+  peer.address = address, peer.uid = uid;
+  return peer;
+}
+
+struct Throttle : testing::Test {
+  KeyThrottle throttle;
+  Instant now = Steady::now();
+  // How many of `count` tries, one each `pause`, are looked at.
+  int tries(const Peer& peer, int count, Steady::duration pause) {
+    int looked_at = 0;
+    for (int i = 0; i < count; ++i, now += pause) {
+      if (!throttle.may_try(peer, now)) continue;
+      ++looked_at;
+      throttle.failed(peer, now);
+    }
+    return looked_at;
+  }
+};
+
+TEST_F(Throttle, TenWrongKeysAtOnceThenTenAMinute) {
+  EXPECT_TRUE(throttle.is_quiet());
+  EXPECT_EQ(tries(from("10.0.0.9"), 100000, 10us), 10);
+  EXPECT_FALSE(throttle.is_quiet());
+  EXPECT_NEAR(tries(from("10.0.0.9"), 600, 1s), 100, 2);
+}
+
+TEST_F(Throttle, OthersAreNotHeldUp) {
+  tries(from("10.0.0.9"), 100, 1ms);
+  tries(from("127.0.0.1", 1000), 100, 1ms);
+  EXPECT_FALSE(throttle.may_try(from("10.0.0.9"), now));
+  EXPECT_FALSE(throttle.may_try(from("127.0.0.1", 1000), now));
+  EXPECT_TRUE(throttle.may_try(from("10.0.0.8"), now));
+  EXPECT_TRUE(throttle.may_try(from("127.0.0.1", 1001), now));
+}
+
+TEST_F(Throttle, AllAddressesOfOneNetworkAreOnePeer) {
+  for (int i = 0; i < 20; ++i) tries(from("2001:db8::" + std::to_string(i + 1)), 1, 1ms);
+  EXPECT_FALSE(throttle.may_try(from("2001:db8::ffff"), now));
+  EXPECT_TRUE(throttle.may_try(from("2001:db8:0:1::1"), now));
+}
+
+TEST_F(Throttle, ManyAddressesTakeNoMoreThanSoMuchMemoryAndAreThrottledTogether) {
+  int looked_at = 0;
+  for (int i = 0; i < 20000; ++i)
+    looked_at +=
+        tries(from("10.1." + std::to_string(i / 250) + "." + std::to_string(i % 250)), 1, 1us);
+  EXPECT_LE(looked_at, static_cast<int>(KeyThrottle::kMostPeers) + 12);
+}
+
+}  // namespace
+}  // namespace sluice::serve::http
