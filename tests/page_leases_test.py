@@ -1,6 +1,6 @@
 """The page's leases: table, room, timeline and revoking, in a real browser."""
 
-import json, subprocess, sys, threading, urllib.request
+import json, subprocess, sys, threading, time, urllib.request
 
 import browser
 from browser import ActionChains, Keys, wait_for
@@ -88,6 +88,17 @@ class Leases(PageTest):
         wait_for("the row is gone", lambda: not self.words(answer["lease_id"]))
         wait_for("as before", lambda: self.one(".lease-empty").is_displayed())
         self.assertTrue(self.js("return window.same"))
+
+    def test_a_name_is_text_whatever_is_in_it(self):
+        name = "<img src=x onerror='window.spoken=1'><b>b</b>&lt;"
+        answer = self.ask(name, 2)
+        self.assertIn(f"lease {answer['lease_id']}", self.row(name))
+        self.one(f'.lease-table tr[data-lease="{answer["lease_id"]}"] button').click()
+        wait_for("the question", lambda: name in self.text("#revoke-title"))
+        self.press(Keys.ESCAPE)
+        time.sleep(0.3)
+        self.assertEqual(self.count("main img[src=x], dialog img[src=x], main b"), 0)
+        self.assertIsNone(self.js("return window.spoken ?? null"))
 
     def test_the_command_offered_when_there_are_none_gets_a_lease(self):
         wait_for("no leases", lambda: self.one(".lease-empty").is_displayed())

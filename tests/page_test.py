@@ -8,6 +8,8 @@ from browser import ActionChains, Keys, wait_for
 from page_case import RESTARTED, PageTest, run
 from page_logic import Logic  # noqa: F401
 
+ADMIN_KEY = "admin-key-0123456789"
+
 
 class EightGpus(PageTest):
     arguments = ("--demo", "eight-gpus")
@@ -227,6 +229,7 @@ class SlowLeak(PageTest):
 
 class GpuFallsOff(PageTest):
     arguments = ("--demo", "gpu-falls-off")
+    environment = {"SLUICE_SERVE_ADMIN_KEY": ADMIN_KEY}
 
     def lost(self):
         return self.find('.tile[data-state="lost"]')
@@ -252,6 +255,7 @@ class GpuFallsOff(PageTest):
     def silence_and_end_it_by_keyboard(self):
         # The XID's alert: it stays after the GPU is back.
         card = '.alert[data-rule="gpu-xid"]'
+        self.js("sessionStorage.setItem('sluice-api-key', arguments[0])", ADMIN_KEY)
         button = wait_for("an alert", lambda: self.find(card + " .silence > button"))[0]
         button.send_keys(Keys.ENTER)
         chosen = self.driver.switch_to.active_element

@@ -2,6 +2,8 @@
 A test program is started as NAME_test.py SLUICE [TEST...]."""
 import contextlib, http.client, json, os, signal, socket, subprocess, sys, tempfile, time, unittest
 
+ADMIN = {"X-API-Key": "an-admin-key-of-32-characters-01"}  # of servers started with AS_ADMIN
+AS_ADMIN = {"SLUICE_SERVE_ADMIN_KEY": ADMIN["X-API-Key"]}
 PROGRAM = sys.argv[1] if len(sys.argv) > 1 else "build/sluice"
 
 

@@ -3,7 +3,8 @@ Usage: serve_test.py SLUICE [TEST...]"""
 import base64, http.client, json, os, shutil, signal, socket, subprocess, tempfile, threading, time
 import unittest
 
-from serve_case import PROGRAM, Events, Server, check_metrics, heard, main, status_of, wait_for
+from serve_case import ADMIN, AS_ADMIN, PROGRAM, Events, Server, check_metrics, heard, main
+from serve_case import status_of, wait_for
 
 
 class Routes(unittest.TestCase):
@@ -11,7 +12,7 @@ class Routes(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.server = Server().__enter__()
+        cls.server = Server(environment=AS_ADMIN).__enter__()
         cls.addClassCleanup(cls.server.__exit__)
         wait_for("it is ready", lambda: cls.server.ask("/health/ready")[0] == 200)
 
@@ -86,8 +87,8 @@ ceiling_gb = { workspace = 0.5 }
         self.assertEqual(self.server.ask("/assets/nothing.js")[0], 404)
         self.assertEqual(self.server.ask("/assets/..%2f..%2fetc/passwd")[0], 404)
 
-    def refusal(self, path, *more):
-        status, _, text = self.server.ask(path, *more)
+    def refusal(self, path, method="GET", body=None):
+        status, _, text = self.server.ask(path, method, body, ADMIN)
         self.assertEqual(status, 400, (path, text))
         return json.loads(text)["error"]["message"]
 
@@ -152,21 +153,23 @@ ceiling_gb = { workspace = 0.5 }
 
     def test_an_alert_rule_can_be_silenced_and_heard_again(self):
         silence = {"rule": "gpu-temperature", "device": "*", "for_s": 60}
-        self.assertEqual(self.server.ask("/v1/alerts/silence", "POST", silence)[0], 200)
+        self.assertEqual(self.server.ask("/v1/alerts/silence", "POST", silence, ADMIN)[0], 200)
         self.assertEqual(len(self.server.get("/v1/alerts")["silences"]), 1)
         self.assertEqual(
-            self.server.ask("/v1/alerts/silence?rule=gpu-temperature&device=*", "DELETE")[0], 200)
+            self.server.ask("/v1/alerts/silence?rule=gpu-temperature&device=*", "DELETE",
+                            headers=ADMIN)[0], 200)
         self.assertEqual(self.server.get("/v1/alerts")["silences"], [])
 
     def test_a_silence_that_makes_no_sense_is_explained(self):
         for body, word in (({}, "rule"), ({"rule": "gpu-temperature", "for_s": -1}, "for_s"),
                            ({"rule": "gpu-temperature", "fors": 1}, "for_s"), ([], "object"),
                            ({"rule": 7}, "rule")):
-            status, _, text = self.server.ask("/v1/alerts/silence", "POST", body)
+            status, _, text = self.server.ask("/v1/alerts/silence", "POST", body, ADMIN)
             self.assertEqual(status, 400, (body, text))
             self.assertIn(word, json.loads(text)["error"]["message"], body)
-        self.assertEqual(self.server.ask("/v1/alerts/silence", "POST", {"rule": "none"})[0], 404)
-        self.assertEqual(self.server.ask("/v1/alerts/silence", "POST", "{")[0], 400)
+        for body, status in (({"rule": "none"}, 404), ("{", 400)):
+            self.assertEqual(
+                self.server.ask("/v1/alerts/silence", "POST", body, ADMIN)[0], status)
 
     def test_a_body_that_says_one_thing_twice_is_refused(self):
         for path, method, body in (
@@ -212,18 +215,21 @@ ceiling_gb = { workspace = 0.5 }
         check_metrics(self, text)
 
 
+KEY = "s3cret-of-16-and-more"
+
+
 class Keys(unittest.TestCase):
     def test_with_a_key_every_route_but_health_needs_it(self):
-        with Server(environment={"SLUICE_SERVE_API_KEY": "s3cret"}) as server:
+        with Server(environment={"SLUICE_SERVE_API_KEY": KEY}) as server:
             self.assertEqual(server.ask("/health")[0], 200)
             for path in ("/", "/metrics", "/gpu-health", "/v1/state", "/v1/events", "/nothing"):
                 self.assertEqual(server.ask(path)[0], 401, path)
-            basic = base64.b64encode(b"me:s3cret").decode()
-            for fields in ({"X-API-Key": "s3cret"}, {"Authorization": "Bearer s3cret"},
+            basic = base64.b64encode(b"me:" + KEY.encode()).decode()
+            for fields in ({"X-API-Key": KEY}, {"Authorization": "Bearer " + KEY},
                            {"Authorization": "Basic " + basic}):
                 self.assertEqual(server.ask("/metrics", headers=fields)[0], 200, fields)
-            self.assertEqual(server.ask("/metrics", headers={"X-API-Key": "s3creT"})[0], 401)
-            self.assertNotIn("s3cret", server.logged())
+            self.assertEqual(server.ask("/metrics", headers={"X-API-Key": KEY.upper()})[0], 401)
+            self.assertNotIn(KEY, server.logged())
 
     def refused(self, *arguments):
         with tempfile.TemporaryDirectory() as state:
@@ -381,13 +387,13 @@ class Stopping(unittest.TestCase):
 class Reloading(unittest.TestCase):
     def test_hang_up_takes_over_what_it_can_and_says_what_needs_a_restart(self):
         with Server(config="[serve]\nidle_timeout_s = 60\n") as server:
-            server.write_config("[serve]\nidle_timeout_s = 50\napi_key = \"newer\"\nthreads = 3\n")
+            server.write_config("[serve]\nidle_timeout_s = 50\napi_key = \"a-newer-key-of-16\"\nthreads = 3\n")
             server.process.send_signal(signal.SIGHUP)
             wait_for("it says so", lambda: "restart" in server.logged())
             self.assertIn("serve.idle_timeout_s: 60 -> 50", server.logged())
             self.assertIn("serve.threads", server.logged())
             wait_for("the key is asked for", lambda: server.ask("/metrics")[0] == 401)
-            self.assertNotIn("newer", server.logged())
+            self.assertNotIn("newer-key", server.logged())
 
     def test_a_broken_file_changes_nothing(self):
         with Server(config="") as server:

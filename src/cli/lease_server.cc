@@ -57,7 +57,8 @@ ServerAddress find_server(const ServerFlags& flags, const Io& io) {
   require(flags.socket.empty() || flags.url.empty(), "give --socket or --url, not both");
   const auto settings = load_settings(flags.settings, without_lease(io.environment));
   ServerAddress found;
-  found.api_key = settings.serve.api_key.reveal();
+  const auto& admin = settings.serve.admin_key;  // does for the other
+  found.api_key = (admin.empty() ? settings.serve.api_key : admin).reveal();
   auto url = flags.url, socket = flags.socket;
   if (url.empty() && socket.empty()) {
     url = value_of(io.environment, "SLUICE_URL");

@@ -25,6 +25,7 @@
 #include "cli/program_settings.h"
 #include "device/cpu.h"
 #include "device/demo.h"
+#include "serve/audit.h"
 #include "serve/http/routes.h"
 #include "serve/http/server.h"
 #include "serve/service.h"
@@ -171,6 +172,10 @@ broker::Broker::Options broker_options(const ProgramSettings& settings, const As
   return made;
 }
 
+std::uint64_t audit_bytes(const ProgramSettings& settings) {
+  return static_cast<std::uint64_t>(settings.serve.audit_log_mb) << 20;
+}
+
 // The running parts; ends them in the right order.
 class Program {
  public:
@@ -179,10 +184,11 @@ class Program {
         traffic_(thread_count(settings.serve, cpu), serve::http::route_names()),
         monitor_({io.program, asked.demo, settings.state_dir, settings.watch}),
         broker_(broker_options(settings, asked, io)),
+        audit_(settings.state_dir, audit_bytes(settings)),
         profile_watch_(monitor_, settings.gpu),
         service_(monitor_, broker_, traffic_, memory_, {SLUICE_VERSION, host_name(), Steady::now()},
                  market_options(settings, asked, io)),
-        router_(serve::http::make_routes(service_)),
+        router_(routes()),
         server_(
             {settings.serve, thread_count(settings.serve, cpu), settings.state_dir + "/sluice.sock",
              [this] { service_.report_traffic(); },
@@ -214,14 +220,22 @@ class Program {
     server_.reload(settings.serve);  // may refuse: first
     monitor_.reload(settings.watch);
     broker_.reload(settings.broker, settings.gpu);
+    audit_.set_max_bytes(audit_bytes(settings));
     log::set_level(log_level(settings));
   }
 
  private:
+  // Before the server listens.
+  std::vector<serve::http::Route> routes() {
+    service_.audit_to(audit_);
+    return serve::http::make_routes(service_);
+  }
+
   MemoryBudget memory_;
   serve::Traffic traffic_;
   watch::Monitor monitor_;
   broker::Broker broker_;
+  serve::AuditLog audit_;
   ProfileWatch profile_watch_;
   serve::Service service_;
   serve::http::Router router_;

@@ -24,6 +24,7 @@ struct ServeConfig {
   std::int64_t threads = 0;
   Secret api_key, admin_key;
   std::vector<std::string> allowed_hosts;
+  std::int64_t audit_log_mb = 64;
   std::int64_t max_body_bytes = 64 << 20;
   std::int64_t max_header_bytes = 16 << 10;
   std::int64_t max_connections = 4096;
@@ -53,6 +54,11 @@ struct ServeConfig {
         Field{"allowed_hosts", &C::allowed_hosts,
               "names the server answers to without an API key, beside IP addresses and localhost"}
             .check(allowed_host_cause)
+            .live(),
+        Field{"audit_log_mb", &C::audit_log_mb,
+              "size of audit.log and the one before it, in the state folder: who revoked, "
+              "silenced or preempted what of others"}
+            .range(1, 65536)
             .live(),
         Field{"max_body_bytes", &C::max_body_bytes, "largest request body"}
             .range(1024, 1.0 * (1ll << 36))

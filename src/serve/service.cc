@@ -47,6 +47,11 @@ Service::Service(watch::Monitor& monitor, broker::Broker& broker, const Traffic&
                               wake_listeners();
                             })) {
   broker_.on_event([this](const broker::BrokerEvent& e) {
+    if (e.type == "lease_terminate")
+      audit({.who = "broker",
+             .what = "terminate the holder of lease " + std::to_string(e.lease),
+             .detail = e.json,
+             .result = "asked to end"});
     ring_.add(e.type, e.json, "lease " + std::to_string(e.lease), e.peer);
     wake_listeners();
   });
@@ -56,6 +61,10 @@ Service::~Service() {
   broker_.on_event(nullptr);
   subscription_.reset();
   market_.reset();
+}
+
+void Service::audit(const AuditLog::Entry& entry) {
+  if (auto* log = audit_.load()) log->add(entry);
 }
 
 void Service::saw(const watch::Snapshot& snapshot) {

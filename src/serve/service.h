@@ -16,6 +16,7 @@
 #include "base/memory_budget.h"
 #include "base/mutex.h"
 #include "broker/broker.h"
+#include "serve/audit.h"
 #include "serve/events.h"
 #include "serve/exposition.h"
 #include "serve/market_desk.h"
@@ -49,6 +50,11 @@ class Service {
   std::string alerts() const;
   void silence(const std::string& rule, const std::string& device, double for_s);
   void unsilence(const std::string& rule, const std::string& device);
+
+  // Where what is done to others' things is written, from here on; it must outlive us. Without
+  // one nothing is written.
+  void audit_to(AuditLog& log) noexcept { audit_ = &log; }
+  void audit(const AuditLog::Entry& entry);
 
   // Leases need nothing from here but their events in the stream.
   broker::Broker& broker() noexcept { return broker_; }
@@ -85,6 +91,7 @@ class Service {
   MemoryBudget& memory_;
   const About about_;
   EventRing ring_;
+  std::atomic<AuditLog*> audit_{nullptr};
 
   // The state as text, shared by all streams: made once per snapshot.
   mutable Mutex picture_mutex_;

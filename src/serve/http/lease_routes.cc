@@ -165,6 +165,7 @@ Response ask_lease(Service& s, const Asked& asked) {
   auto wanted = s.broker().read(request.body);
   wanted.peer = request.peer.name();
   wanted.holder = holder_of(wanted, request.peer);
+  wanted.by_admin = request.peer.is_admin;
   if (wanted.bound) wanted.holder.connection = request.connection;
   if (request.idempotency_key)
     wanted.idempotency_key = broker::keyed(*request.idempotency_key, request.body);
@@ -242,6 +243,11 @@ Response release(Service& s, const Asked& asked) {
   return json_text(Json{{"lease_id", std::to_string(token.id)}, {"released", true}}.dump());
 }
 
+// Its own user may, and an administrator.
+bool may_revoke(const Request::Peer& peer, const broker::Lease& lease) {
+  return peer.is_admin || (peer.uid >= 0 && peer.uid == lease.wanted.holder.uid);
+}
+
 Response revoke(Service& s, const Asked& asked) {
   constexpr std::string_view known[] = {"reason"};
   const auto body = object_of(asked.request, known);
@@ -249,6 +255,8 @@ Response revoke(Service& s, const Asked& asked) {
               !body["reason"].get_ref<const std::string&>().empty(),
           "'reason' is missing: the holder is told why its lease ends");
   const auto id = id_of(asked.request);
+  if (!may_revoke(asked.request.peer, s.broker().status(id).lease))
+    return admin_wanted(asked.request, "revoking the lease of another user");
   s.broker().revoke(id, body["reason"].get_ref<const std::string&>());
   return json_text(Json{{"lease_id", std::to_string(id)}, {"revoked", true}}.dump());
 }
@@ -306,7 +314,15 @@ constexpr Row kRows[] = {
      kReleaseTakes},
     {Method::post, "/v1/leases/{id}/renew", of_lease<renew>, !kOpen, kLease, kSmallBody},
     {Method::post, "/v1/leases/{id}/report", of_lease<report>, !kOpen, kLease, kSmallBody},
-    {Method::post, "/v1/leases/{id}/revoke", of_lease<revoke>, !kOpen, kLease, kSmallBody},
+    {Method::post,
+     "/v1/leases/{id}/revoke",
+     of_lease<revoke>,
+     !kOpen,
+     kLease,
+     kSmallBody,
+     0,
+     {},
+     Access::audited},
 };
 
 }  // namespace

@@ -18,6 +18,12 @@ struct Asked {
   Query query;  // holds none but the parameters of the row
 };
 
+enum class Access {
+  anyone,
+  audited,  // changes what belongs to somebody: the handler says whose it must be
+  admin,    // changes it for everybody
+};
+
 struct Row {
   Method method;
   std::string_view pattern;
@@ -27,6 +33,7 @@ struct Row {
   std::uint64_t most_body = 0;
   int reuse_ms = 0;
   std::span<const std::string_view> parameters = {};  // of the query
+  Access access = Access::anyone;
 };
 
 inline constexpr bool kOpen = true;
@@ -34,6 +41,9 @@ inline constexpr auto kAtOnce = Runs::at_once, kBlocking = Runs::in_pool, kLease
 inline constexpr std::uint64_t kNoBody = 0, kSmallBody = 64 << 10;
 
 Response json_text(std::string text);  // one line of JSON
+
+// 401 where showing the admin key would help, 403 otherwise. `what` as in "silencing alerts".
+Response admin_wanted(const Request& request, std::string_view what);
 
 std::span<const Row> lease_rows() noexcept;
 std::span<const Row> market_rows() noexcept;

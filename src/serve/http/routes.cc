@@ -219,8 +219,16 @@ constexpr Row kRoutes[] = {
     {kGet, "/performance-metrics", performance, !kOpen, kAtOnce, kNoBody, kReuse},
     {kGet, "/v1/alerts", alerts, !kOpen, kBlocking},
     {Method::delete_, "/v1/alerts/silence", unsilence, !kOpen, kBlocking, kSmallBody, 0,
-     kUnsilenceTakes},
-    {Method::post, "/v1/alerts/silence", silence, !kOpen, kBlocking, kSmallBody},
+     kUnsilenceTakes, Access::admin},
+    {Method::post,
+     "/v1/alerts/silence",
+     silence,
+     !kOpen,
+     kBlocking,
+     kSmallBody,
+     0,
+     {},
+     Access::admin},
     {kGet, "/v1/devices", devices, !kOpen, kAtOnce, kNoBody, kReuse},
     {kGet, "/v1/events", events, !kOpen, kAtOnce, kNoBody, 0, kEventsTakes},
     {kGet, "/v1/history", history, !kOpen, kBlocking, kNoBody, 0, kHistoryTakes},
@@ -233,6 +241,38 @@ Response answer_to(const Request& request, const Row& row, Service& service) {
   const Asked asked{request, Query(request.query())};
   asked.query.only(row.parameters);
   return row.answer(service, asked);
+}
+
+// "done", or what the answer says was wrong.
+std::string result_of(const Response& response) {
+  if (response.status < 400) return "done";
+  const auto json = Json::parse(response.body, nullptr, false);
+  const auto message = json.is_object() && json.contains("error")
+                           ? json["error"].value("message", std::string())
+                           : std::string();
+  return std::to_string(response.status) + (message.empty() ? "" : " " + message);
+}
+
+AuditLog::Entry entry_of(const Request& request) {
+  const auto& peer = request.peer;
+  return {peer.name(), peer.address, peer.pid,
+          std::string(request.method_name()) + " " + request.target, request.body};
+}
+
+Response answer_audited(const Request& request, const Row& row, Service& service) {
+  auto entry = entry_of(request);
+  const auto name = std::string(to_string(row.method)) + " " + std::string(row.pattern);
+  Response made;
+  try {
+    const bool may = row.access != Access::admin || request.peer.is_admin;
+    made = may ? answer_to(request, row, service) : admin_wanted(request, name);
+  } catch (const Error& e) {
+    made = error_response(e);
+  }
+  entry.result = result_of(made);
+  entry.refused = made.status >= 400;
+  service.audit(entry);
+  return made;
 }
 
 // Every route of the server.
@@ -252,10 +292,28 @@ Response json_text(std::string text) {
   return made;
 }
 
+Response admin_wanted(const Request& request, std::string_view what) {
+  const auto message = std::string(what) + " is for administrators";
+  if (request.takes_admin_key && request.peer.key.empty()) {
+    auto made = error_response(401, "admin_only", message,
+                               "Send serve.admin_key as 'Authorization: Bearer KEY' or "
+                               "'X-API-Key: KEY', or use the Unix socket.");
+    made.headers.emplace_back("WWW-Authenticate", "Basic realm=\"Sluice\", Bearer");
+    return made;
+  }
+  return error_response(403, "admin_only",
+                        message +
+                            ": over TCP it takes the admin key, over the Unix socket the "
+                            "server's user or root",
+                        "Ask over the Unix socket in the state folder as the server's user, or set "
+                        "serve.admin_key (SLUICE_SERVE_ADMIN_KEY) and send that.");
+}
+
 std::vector<Route> make_routes(Service& service) {
   std::vector<Route> routes;
   each_row([&](const Row& row) {
-    auto handler = [&service, &row](const Request& r) { return answer_to(r, row, service); };
+    const auto answer = row.access == Access::anyone ? answer_to : answer_audited;
+    auto handler = [&service, &row, answer](const Request& r) { return answer(r, row, service); };
     routes.push_back({row.method, row.pattern, handler, row.open, row.runs, row.most_body,
                       std::chrono::milliseconds(row.reuse_ms)});
   });

@@ -1,0 +1,53 @@
+// Who changed, or tried to change, what belongs to others: one line of JSON each, appended to
+// audit.log in the state folder. Ordinary use (a lease asked for, renewed, given back by its
+// holder) is not written here; `recent` and the timeline have that.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/state_file.h"
+
+namespace sluice::serve {
+
+// Thread-safe. Nothing here throws: where a line cannot be written, the log says so once, and
+// has the line.
+class AuditLog {
+ public:
+  struct Entry {
+    std::string who{};      // "uid:1000", "key:admin", "addr:10.0.0.9", "broker"
+    std::string address{};  // of TCP; empty over the Unix socket
+    std::int64_t pid = 0;   // of the Unix socket; 0: unknown
+    std::string what{};     // "POST /v1/alerts/silence"
+    std::string detail{};   // as the client sent it; cut when it is long
+    std::string result{};   // "done", or why not
+    bool refused = false;   // by who asked; such lines are few a minute, the rest are counted
+  };
+
+  // audit.log and audit.log.1, the one before it, have at most `max_bytes` together. Without a
+  // folder lines go to the program's log alone.
+  AuditLog(std::string folder, std::uint64_t max_bytes);
+
+  void add(const Entry& entry, WallTime at = std::chrono::system_clock::now());
+
+  void set_max_bytes(std::uint64_t max_bytes);
+
+ private:
+  bool may_tell_refusal(WallTime at) REQUIRES(mutex_);
+  void write(const std::string& line) REQUIRES(mutex_);
+  void open() REQUIRES(mutex_);
+
+  Mutex mutex_;
+  const std::string path_;  // empty: none
+  std::uint64_t max_bytes_ GUARDED_BY(mutex_);
+  std::unique_ptr<StateFile> file_ GUARDED_BY(mutex_);
+  bool is_failing_ GUARDED_BY(mutex_) = false;
+  double allowance_ GUARDED_BY(mutex_);  // of refusals
+  WallTime allowed_at_ GUARDED_BY(mutex_){};
+  std::uint64_t left_out_ GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace sluice::serve

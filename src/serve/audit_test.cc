@@ -1,0 +1,98 @@
+#include "serve/audit.h"
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
+
+namespace sluice::serve {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+struct Audit : testing::Test {
+  Audit() { std::filesystem::create_directories(folder); }
+  ~Audit() override { std::filesystem::remove_all(folder); }
+  std::string text(const std::string& name = "audit.log") const {
+    std::ifstream file(folder + "/" + name);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  std::vector<Json> lines(const std::string& name = "audit.log") const {
+    std::ifstream file(folder + "/" + name);
+    std::vector<Json> all;
+    for (std::string line; std::getline(file, line);) all.push_back(Json::parse(line));
+    return all;
+  }
+  const std::string folder =
+      std::filesystem::temp_directory_path() / ("sluice-audit-" + std::to_string(::getpid()));
+  const WallTime start = std::chrono::system_clock::now();
+};
+
+TEST_F(Audit, SaysWhoDidWhatWhenAndHowItEnded) {
+  AuditLog log(folder, 1 << 20);
+  log.add({"uid:1000", "127.0.0.1", 12, "POST /v1/leases/5/revoke", R"({"reason":"x"})", "done"},
+          WallTime(std::chrono::milliseconds(1700000000123)));
+  const auto all = lines();
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0], Json::parse(R"({"at":"2023-11-14T22:13:20.123Z","who":"uid:1000","pid":12,
+    "address":"127.0.0.1","what":"POST /v1/leases/5/revoke","detail":"{\"reason\":\"x\"}",
+    "result":"done"})"));
+  struct stat mode {};
+  ::stat((folder + "/audit.log").c_str(), &mode);
+  EXPECT_EQ(mode.st_mode & 0777, 0600u);
+}
+
+TEST_F(Audit, IsAppendedToByTheNextRun) {
+  for (int i = 0; i < 2; ++i) AuditLog(folder, 1 << 20).add({.who = "uid:1", .what = "x"});
+  EXPECT_EQ(lines().size(), 2u);
+}
+
+TEST_F(Audit, WhatAClientSaysStaysInOneLineOfAscii) {
+  AuditLog log(folder, 1 << 20);
+  log.add({.who = "addr:a",
+           .detail = "\n{\"who\":\"uid:0\"}\x1b[2J\u009b\xff" + std::string(9999, 'x')});
+  EXPECT_EQ(lines().size(), 1u);
+  EXPECT_THAT(text(), Not(HasSubstr("\x1b")));
+  for (const char c : text()) EXPECT_LT(static_cast<unsigned char>(c), 0x7f);
+  EXPECT_LT(text().size(), 2000u);
+}
+
+TEST_F(Audit, HasASizeThatItNeverPasses) {
+  constexpr std::uint64_t kMost = 64 << 10;
+  AuditLog log(folder, kMost);
+  for (int i = 0; i < 3000; ++i)
+    log.add({.who = "uid:0", .what = "x", .detail = std::to_string(i), .result = "done"});
+  EXPECT_LE(text().size() + text("audit.log.1").size(), kMost);
+  EXPECT_GT(lines("audit.log.1").size(), 100u);
+  EXPECT_EQ(lines().back()["detail"], "2999");
+}
+
+TEST_F(Audit, RefusalsDoNotPushOutWhatWasDone) {
+  AuditLog log(folder, 64 << 10);
+  log.add({.who = "uid:0", .what = "done before", .result = "done"}, start);
+  for (int i = 0; i < 100000; ++i)
+    log.add({.who = "uid:1", .what = "x", .result = "no", .refused = true},
+            start + std::chrono::milliseconds(i));
+  EXPECT_LT(lines().size(), 40u);
+  EXPECT_EQ(lines()[0]["what"], "done before");
+  log.add({.who = "uid:1", .what = "x", .result = "no", .refused = true},
+          start + std::chrono::minutes(5));
+  EXPECT_GT(lines().back()["refusals_left_out"], 1000);
+}
+
+TEST_F(Audit, ALinkInItsPlaceIsNotFollowed) {
+  const auto other = folder + "/other";
+  std::ofstream(other) << "kept";
+  std::filesystem::create_symlink(other, folder + "/audit.log");
+  AuditLog(folder, 1 << 20).add({.who = "uid:1", .what = "x"});
+  EXPECT_EQ(text("other"), "kept");
+}
+
+}  // namespace
+}  // namespace sluice::serve

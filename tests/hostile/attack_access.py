@@ -1,0 +1,314 @@
+"""Attacks on what belongs to others: their leases, their processes, the alerts of all, the keys.
+Those of a second user need root, to become one."""
+import array, http.client, json, os, signal, socket, subprocess, tempfile, time, unittest
+
+from hostile.case import Server, wait_for, within
+from lease_case import LeaseServer, UnixConnection, exchange
+from serve_case import PROGRAM
+
+OWNER, STRANGER = 41001, 41002
+ADMIN_KEY = "an-admin-key-of-32-characters-01"
+SILENCE = {"rule": "*", "device": "*", "for_s": 365 * 86400}
+needs_root = unittest.skipUnless(os.geteuid() == 0, "becoming another user takes root")
+
+
+def as_user(uid, act):
+    """What `act()` returns, in a process of that user; it must fit JSON."""
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(uid)
+            os.setuid(uid)
+            os.write(theirs, json.dumps(act()).encode())
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    with os.fdopen(ours) as answer:
+        text = answer.read()
+    os.waitpid(child, 0)
+    assert text, "the other user's process failed"
+    return json.loads(text)
+
+
+def over_tcp(server, method, path, body=None, key=None):
+    """(status, answer)"""
+    headers = {"X-API-Key": key} if key else {}
+    status, _, text = server.ask(path, method, body, headers)
+    return status, json.loads(text)
+
+
+def audited(server):
+    with open(os.path.join(server.told["state_dir"], "audit.log")) as f:
+        return [json.loads(line) for line in f]
+
+
+def open_socket(server):
+    """Lets every user connect, as an administrator may choose to."""
+    os.chmod(server.told["state_dir"], 0o755)
+    os.chmod(server.socket_path, 0o666)
+
+
+def is_alive(process):
+    return process.poll() is None
+
+
+class Holder:
+    """A process of a user that asks for a lease over the Unix socket and stays."""
+
+    def __init__(self, server, uid, body):
+        def become():
+            os.setgroups([])
+            os.setgid(uid)
+            os.setuid(uid)
+
+        code = ("import http.client,json,socket,sys,time\n"
+                "c=http.client.HTTPConnection('localhost')\n"
+                "c.sock=socket.socket(socket.AF_UNIX); c.sock.connect(sys.argv[1])\n"
+                "c.request('POST','/v1/leases',sys.argv[2],{'Content-Type':'application/json'})\n"
+                "print(c.getresponse().read().decode().strip(),flush=True)\n"
+                "time.sleep(60)\n")
+        self.process = subprocess.Popen(
+            ["/usr/bin/python3", "-c", code, server.socket_path, json.dumps(body)],
+            preexec_fn=become, stdout=subprocess.PIPE, text=True, cwd="/")
+        self.lease = json.loads(self.process.stdout.readline())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+class Others(unittest.TestCase):
+    @needs_root
+    def test_a_lease_is_revoked_by_its_own_user_only(self):
+        with LeaseServer() as server:
+            body = {"agent": "own", "memory_gb": 1}
+            _, lease = as_user(OWNER, lambda: over_tcp(server, "POST", "/v1/leases", body))
+            path = f"/v1/leases/{lease['lease_id']}/revoke"
+
+            def revoke():
+                return over_tcp(server, "POST", path, {"reason": "mine now"})
+
+            for thief in (lambda: as_user(STRANGER, revoke), revoke):
+                status, answer = thief()  # root is nobody special over TCP
+                self.assertEqual((status, answer.get("error", {}).get("code")),
+                                 (403, "admin_only"), answer)
+            self.assertEqual(len(server.held()), 1)
+            self.assertEqual(as_user(OWNER, revoke)[0], 200)
+            self.assertEqual(server.held(), [])
+            refused = [e for e in audited(server) if e["who"] == f"uid:{STRANGER}"]
+            self.assertIn("403", refused[0]["result"])
+            self.assertIn(path, refused[0]["what"])
+            done = audited(server)[-1]
+            self.assertEqual((done["who"], done["result"]), (f"uid:{OWNER}", "done"))
+
+    @needs_root
+    def test_an_operator_revokes_over_the_unix_socket(self):
+        with LeaseServer() as server:
+            body = {"agent": "own", "memory_gb": 1}
+            _, lease = as_user(OWNER, lambda: over_tcp(server, "POST", "/v1/leases", body))
+            path = f"/v1/leases/{lease['lease_id']}/revoke"
+            self.assertEqual(server.on_socket("POST", path, {"reason": "repair"})[0], 200)
+            self.assertEqual(server.held(), [])
+
+    def test_nobody_silences_alerts_over_tcp(self):
+        with LeaseServer() as server:
+            for method in ("POST", "DELETE"):
+                status, answer = over_tcp(server, method, "/v1/alerts/silence", SILENCE)
+                self.assertEqual((status, answer.get("error", {}).get("code")), (403, "admin_only"))
+            self.assertEqual(server.get("/v1/alerts")["silences"], [])
+            self.assertEqual(server.on_socket("POST", "/v1/alerts/silence", SILENCE)[0], 200)
+            self.assertEqual(len(server.get("/v1/alerts")["silences"]), 1)
+            self.assertEqual([e["result"][:4] for e in audited(server)], ["403 ", "403 ", "done"])
+
+    @needs_root
+    def test_another_user_on_the_unix_socket_is_no_administrator(self):
+        with LeaseServer() as server:
+            open_socket(server)
+
+            def silence():
+                return exchange(UnixConnection(server.socket_path), "POST", "/v1/alerts/silence",
+                                SILENCE)
+
+            self.assertEqual(as_user(STRANGER, silence)[0], 403)
+            self.assertEqual(server.get("/v1/alerts")["silences"], [])
+
+    @needs_root
+    def test_no_process_ends_on_the_word_of_another_user(self):
+        wait = {"on_unavailable": "wait", "wait_s": 3, "priority": "critical", "memory_gb": 14}
+        with LeaseServer("--set", "broker.escalation=terminate",
+                         "--set", "broker.yield_within_s=0.3") as server:
+            open_socket(server)
+            body = {"agent": "victim", "memory_gb": 14, "priority": "low", "ttl_s": 60}
+            with Holder(server, OWNER, body) as victim:
+                self.assertEqual(victim.lease["status"], "allocated", victim.lease)
+                for ask in (lambda: over_tcp(server, "POST", "/v1/leases",
+                                             {"agent": "tcp", **wait}),
+                            lambda: exchange(UnixConnection(server.socket_path), "POST",
+                                             "/v1/leases", {"agent": "unix", "pid": 0, **wait})):
+                    self.assertNotEqual(as_user(STRANGER, ask)[1]["status"], "allocated")
+                self.assertTrue(is_alive(victim.process))
+                self.assertEqual([l["agent"] for l in server.held()], ["victim"])
+                server.on_socket("POST", "/v1/leases", {"agent": "operator", "pid": 0, **wait})
+                wait_for("an administrator's word ends it", lambda: not is_alive(victim.process))
+                self.assertEqual(victim.process.returncode, -signal.SIGTERM)
+                ended = wait_for("the audit of it", lambda: [
+                    e for e in audited(server) if e["who"] == "broker"])
+                self.assertIn(f"lease {victim.lease['lease_id']}", ended[0]["what"])
+
+    @needs_root
+    def test_a_lease_is_not_bound_to_a_process_that_got_the_number_later(self):
+        with LeaseServer() as server:
+            parent, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+            child = os.fork()
+            if child == 0:  # connects, hands the connection on and ends
+                s = socket.socket(socket.AF_UNIX)
+                s.connect(server.socket_path)
+                s.sendall(b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n")
+                s.recv(4096)
+                child_end.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS,
+                                            array.array("i", [s.fileno()]))])
+                os._exit(0)
+            _, control, _, _ = parent.recvmsg(1, socket.CMSG_SPACE(4))
+            fd = array.array("i", control[0][2])[0]
+            os.waitpid(child, 0)
+            victim = None
+            for _ in range(200):  # until its number is given to another
+                with open("/proc/sys/kernel/ns_last_pid", "w") as f:
+                    f.write(str(child - 1))
+                victim = subprocess.Popen(["sleep", "60"])
+                if victim.pid == child:
+                    break
+                victim.kill()
+                victim.wait()
+            try:
+                if victim.pid != child:
+                    self.skipTest("the number was not given again")
+                connection = http.client.HTTPConnection("localhost")
+                connection.sock = socket.socket(fileno=fd)
+                _, lease = exchange(connection, "POST", "/v1/leases",
+                                    {"agent": "x", "memory_gb": 1})
+                shown = [l for l in server.held() if l["lease_id"] == lease["lease_id"]]
+                self.assertNotEqual([l.get("pid") for l in shown], [child])
+                status, answer = exchange(connection, "POST", "/v1/leases",
+                                          {"agent": "x", "memory_gb": 1, "pid": child})
+                self.assertEqual(status, 400, answer)
+                connection.close()
+            finally:
+                victim.kill()
+                victim.wait()
+
+
+class Keys(unittest.TestCase):
+    environment = {"SLUICE_SERVE_API_KEY": "an-api-key-of-32-characters-0001"}
+
+    def test_a_key_that_can_be_guessed_is_refused_at_the_start(self):
+        for name in ("SLUICE_SERVE_API_KEY", "SLUICE_SERVE_ADMIN_KEY"):
+            for key in ("abcd", "fifteen-letters"):
+                with tempfile.TemporaryDirectory() as state:
+                    done = subprocess.run(
+                        [PROGRAM, "serve", "--port", "0", "--state", state], text=True,
+                        env={**os.environ, name: key}, capture_output=True, timeout=within(10))
+                self.assertEqual(done.returncode, 2, done)
+                self.assertIn("at least 16", done.stderr)
+                self.assertIn("openssl rand", done.stderr)
+                self.assertNotIn(key, done.stderr)
+
+    def test_guessing_is_throttled_and_told(self):
+        key = self.environment["SLUICE_SERVE_API_KEY"]
+        with Server("--demo", "eight-gpus", environment=self.environment) as server:
+            trusted = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+            trusted.request("GET", "/v1/state", headers={"X-API-Key": key})
+            self.assertEqual(trusted.getresponse().read()[:1], b"{")
+            began = time.monotonic()
+            statuses = [server.ask("/v1/state", headers={"X-API-Key": f"{i:032}"})[0]
+                        for i in range(300)]
+            allowed = 12 + (time.monotonic() - began) / 6
+            self.assertLessEqual(statuses.count(401), allowed)
+            self.assertEqual(statuses.count(401) + statuses.count(429), 300)
+            self.assertEqual(server.ask("/health")[0], 200)
+            trusted.request("GET", "/metrics", headers={"X-API-Key": key})
+            metrics = trusted.getresponse().read().decode()
+            self.assertIn("\nsluice_http_wrong_keys_total", metrics)
+            self.assertNotIn("\nsluice_http_throttled_keys_total 0\n", metrics)
+            trusted.close()
+            wait_for("the log tells it", lambda: "sent a wrong key" in server.logged())
+            self.assertLess(server.logged().count("wrong key"), 5)
+            self.assertNotIn(key, server.logged())
+
+    @needs_root
+    def test_who_guesses_locks_no_other_user_out(self):
+        key = self.environment["SLUICE_SERVE_API_KEY"]
+        with Server("--demo", "eight-gpus", environment=self.environment) as server:
+            def guess():
+                return [server.ask("/v1/state", headers={"X-API-Key": "x" * 32})[0]
+                        for _ in range(50)]
+
+            self.assertIn(429, as_user(STRANGER, guess))
+            self.assertEqual(server.ask("/v1/state", headers={"X-API-Key": key})[0], 200)
+
+    def test_the_admin_key_is_guessed_no_faster_where_nothing_else_needs_one(self):
+        with Server("--demo", "eight-gpus",
+                    environment={"SLUICE_SERVE_ADMIN_KEY": ADMIN_KEY}) as server:
+            self.assertEqual(server.ask("/v1/state")[0], 200)
+            self.assertEqual(over_tcp(server, "POST", "/v1/alerts/silence", SILENCE)[0], 401)
+            self.assertEqual(
+                over_tcp(server, "POST", "/v1/alerts/silence", SILENCE, ADMIN_KEY)[0], 200)
+            statuses = [over_tcp(server, "POST", "/v1/alerts/silence", SILENCE, "y" * 32)[0]
+                        for _ in range(50)]
+            self.assertEqual(set(statuses), {401, 429})
+            entry = audited(server)[1]
+            self.assertEqual((entry["who"], entry["result"]), ("key:admin", "done"))
+            self.assertNotIn(ADMIN_KEY, server.logged() + str(audited(server)))
+
+
+class Traces(unittest.TestCase):
+    def test_the_audit_log_has_a_size_and_outlives_a_restart(self):
+        with tempfile.TemporaryDirectory() as state:
+            for run in range(2):
+                with LeaseServer("--set", "serve.audit_log_mb=1", state=state) as server:
+                    connection = server.local()
+                    for i in range(1500):
+                        body = {**SILENCE, "for_s": 1 + run * 10000 + i}
+                        status, answer = exchange(connection, "POST", "/v1/alerts/silence", body)
+                        self.assertEqual(status, 200, answer)
+                    connection.close()
+            sizes = [os.path.getsize(os.path.join(state, n)) for n in ("audit.log", "audit.log.1")]
+            self.assertLessEqual(sum(sizes), 1 << 20)
+            self.assertGreater(sizes[1], 1 << 18)
+            self.assertEqual(os.stat(os.path.join(state, "audit.log")).st_mode & 0o777, 0o600)
+
+    def test_refusals_do_not_fill_the_audit_log(self):
+        with LeaseServer() as server:
+            for _ in range(1000):
+                self.assertEqual(over_tcp(server, "POST", "/v1/alerts/silence", SILENCE)[0], 403)
+            self.assertLess(len(audited(server)), 40)
+
+    def test_names_speak_to_no_terminal_and_no_browser(self):
+        with LeaseServer() as server:
+            for name in ("a\x1b[2Jb", "a\nb", "a\u009b31mb", "a\u202eb", "a\x00b"):
+                status, answer = over_tcp(server, "POST", "/v1/leases",
+                                          {"agent": name, "memory_gb": 1})
+                self.assertEqual(status, 400, answer)
+                self.assertNotIn(name, json.dumps(answer, ensure_ascii=False))
+            markup = "<img src=x onerror=alert(1)>&amp;\"'"
+            lease = server.request(agent=markup)
+            status, headers, text = server.ask("/v1/leases")
+            self.assertTrue(headers["Content-Type"].startswith("application/json"))
+            self.assertEqual(headers["X-Content-Type-Options"], "nosniff")
+            self.assertEqual(json.loads(text)["leases"][0]["agent"], markup)
+            table = subprocess.run([PROGRAM, "lease", "list", "--socket", server.socket_path],
+                                   capture_output=True, text=True, timeout=within(10))
+            self.assertIn(markup[:8], table.stdout, table)
+            # What a client sends is in an answer as JSON, which says so.
+            for path in ("/%1b[2J<script>", "/v1/leases/%1b[2J<script>", "/assets/<script>"):
+                _, headers, text = server.ask(path)
+                self.assertTrue(headers["Content-Type"].startswith("application/json"), path)
+                self.assertNotIn("\x1b", text)
+            server.release(lease)
+            self.assertNotIn("\x1b", server.logged())
