@@ -120,7 +120,7 @@ void recognize(Request& request, const GuardConfig& config) {
   auto& peer = request.peer;
   peer.key = {};
   request.takes_admin_key = !config.admin_key.empty();
-  if (sends_key(request)) {
+  if (!request.over_socket && sends_key(request)) {
     if (!config.admin_key.empty() && has_key(request, config.admin_key))
       peer.key = "admin";
     else if (!config.api_key.empty() && has_key(request, config.api_key))

@@ -27,8 +27,8 @@ bool sends_key(const Request& request) noexcept;
 bool wants_keys(const GuardConfig& config) noexcept;  // there is one to be guessed
 Response too_many_keys();                             // for KeyThrottle
 
-// Sets request.peer.key and is_admin, which belongs to a client that shows the admin key and,
-// over the Unix socket, to root and to the user whom the server runs as.
+// Sets request.peer.key, of TCP alone, and is_admin, which belongs to a client that shows the admin
+// key and, over the Unix socket, to root and to the user whom the server runs as.
 void recognize(Request& request, const GuardConfig& config);
 
 // The refusal, or nothing when the request may go on. `open` routes need no key;

@@ -96,6 +96,16 @@ TEST_F(Guard, OverTheUnixSocketTheServersUserAndRootAreAdmins) {
   }
 }
 
+TEST_F(Guard, OverTheUnixSocketCredentialsCountAndKeysDoNot) {
+  config.admin_key = Secret("battery staple");
+  request.over_socket = true;
+  request.peer.uid = std::int64_t{::geteuid()} + 4711;
+  request.api_key = "battery staple";
+  EXPECT_EQ(status(), 200);
+  EXPECT_FALSE(request.peer.is_admin);
+  EXPECT_EQ(request.peer.name(), "uid:" + std::to_string(request.peer.uid));
+}
+
 TEST_F(Guard, OverTcpNoUserIsAnAdmin) {
   request.peer.uid = 0;
   recognize(request, config);

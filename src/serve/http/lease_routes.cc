@@ -149,8 +149,9 @@ class Waiting final : public Pending {
 // started by: a shell that asks through a program which ends with the answer. A connection may
 // have been handed on, and the number of a process that ended may be another's by now.
 broker::Holder holder_of(const broker::Wanted& wanted, const Request::Peer& peer) {
-  const broker::Holder asking{.pid = peer.pid, .start_time = peer.start_time, .uid = peer.uid};
-  const broker::Holder nobody{.uid = peer.uid};
+  const auto uid = peer.own_uid();
+  const broker::Holder asking{.pid = peer.pid, .start_time = peer.start_time, .uid = uid};
+  const broker::Holder nobody{.uid = uid};
   const auto named = wanted.named_pid.value_or(peer.pid);
   if (named == 0) return nobody;
   const auto holder = broker::named_holder(named, asking, "/proc");
@@ -245,7 +246,7 @@ Response release(Service& s, const Asked& asked) {
 
 // Its own user may, and an administrator.
 bool may_revoke(const Request::Peer& peer, const broker::Lease& lease) {
-  return peer.is_admin || (peer.uid >= 0 && peer.uid == lease.wanted.holder.uid);
+  return peer.is_admin || (peer.own_uid() >= 0 && peer.own_uid() == lease.wanted.holder.uid);
 }
 
 Response revoke(Service& s, const Asked& asked) {

@@ -19,6 +19,10 @@ struct Peer {
 
   // "key:NAME", else "uid:N", else "addr:A": whom limits and the audit log count as one.
   std::string name() const;
+
+  // Whose leases and processes are its own; -1: nobody's. Behind a key may be a proxy on this
+  // machine, whose user is not the client's.
+  std::int64_t own_uid() const noexcept { return key.empty() ? uid : -1; }
 };
 
 // The other end of a connected Unix socket, by SO_PEERCRED. Its pid is 0 where the process

@@ -53,8 +53,10 @@ TEST(Peer, IsNamedByItsKeyElseItsUserElseItsAddress) {
   EXPECT_EQ(peer.name(), "addr:10.0.0.9");
   peer.uid = 1000;
   EXPECT_EQ(peer.name(), "uid:1000");
+  EXPECT_EQ(peer.own_uid(), 1000);
   peer.key = "api";
   EXPECT_EQ(peer.name(), "key:api");
+  EXPECT_EQ(peer.own_uid(), -1);
 }
 
 TEST(Peer, OverTcpItsUserIsFoundOnThisMachine) {
