@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "base/state_file.h"
+
 namespace sluice::broker {
 
 class StoreLock {
@@ -11,16 +13,13 @@ class StoreLock {
   // Throws unavailable with the owner's process number when another has it. The lock
   // goes with the process, however that ends.
   explicit StoreLock(const std::string& path);
-  ~StoreLock();
-  StoreLock(const StoreLock&) = delete;
-  StoreLock& operator=(const StoreLock&) = delete;
 
   // Whether a store was opened here before. Its file is then not expected to be empty.
   bool was_used() const noexcept { return was_used_; }
   void sign();  // the store is open: name ourselves as the owner
 
  private:
-  int fd_;
+  StateFile file_;
   bool was_used_ = false;
 };
 

@@ -2,17 +2,23 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/new_file.h"
+#include "base/state_file.h"
 #include "device/cpu.h"
 
 namespace sluice::compute {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t kMostBytes = 4 << 20;
+
+}  // namespace
 
 std::string machine_name(const std::string& gpu) {
   const device::Cpu cpu = device::detect_cpu();
@@ -21,10 +27,10 @@ std::string machine_name(const std::string& gpu) {
 }
 
 Costs load_costs(const fs::path& file, const std::string& machine) {
-  std::ifstream in(file);
-  if (!in) return {};
   try {
-    const auto json = nlohmann::json::parse(in);
+    const auto text = read_state_file(file.string(), kMostBytes);
+    if (!text) return {};
+    const auto json = nlohmann::json::parse(*text);
     if (json.at("machine") != machine) return {};
     return Costs::from_json(json.at("costs"));
   } catch (const std::exception& e) {

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -19,6 +18,7 @@ namespace sluice::device {
 namespace {
 
 constexpr int kFormat = 1;
+constexpr std::size_t kMostBytes = 4 << 20;
 
 [[noreturn]] void fail(const char* what, const Path& file) {
   throw Error(Code::internal, fmt::format("{} {}: {}", what, file.string(), std::strerror(errno)));
@@ -31,16 +31,10 @@ TuneRecord::TuneRecord(Path folder, std::string name)
   load();
 }
 
-TuneRecord::~TuneRecord() {
-  if (lock_ >= 0) close(lock_);
-}
-
 void TuneRecord::load() {
   originals_.clear();
-  std::error_code failed;
-  if (!std::filesystem::exists(file(), failed)) return;
-  const auto text = read_text(file());
-  if (!text) fail("cannot read", file());
+  const auto text = read_state_file(file().string(), kMostBytes);
+  if (!text) return;
   try {
     const auto json = Json::parse(*text);
     require(json.at("format").get<int>() == kFormat, "written by a newer Sluice");
@@ -60,9 +54,8 @@ void TuneRecord::lock() {
   if (failed)
     throw Error(Code::internal, "cannot make " + folder_.string() + ": " + failed.message());
   const auto path = folder_ / (name_ + ".lock");
-  lock_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (lock_ < 0) fail("cannot open", path);
-  while (flock(lock_, LOCK_EX) != 0)
+  lock_.emplace(path.string(), O_RDWR | O_CREAT);
+  while (flock(lock_->fd(), LOCK_EX) != 0)
     if (errno != EINTR) fail("cannot lock", path);
   load();
 }

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 
+#include "base/state_file.h"
 #include "device/sysfs.h"
 #include "device/tune.h"
 
@@ -13,7 +15,7 @@ namespace sluice::device {
 class TuneRecord {
  public:
   // Reads `folder`/`name` where it exists. Throws invalid_argument for a file that
-  // is not ours, internal when it cannot be read.
+  // is no record, unavailable when it cannot be read or is no state file of ours.
   explicit TuneRecord(Path folder, std::string name = "tune.json");
 
   // Waits for other processes, then keeps them out until this object is gone. Makes
@@ -31,7 +33,6 @@ class TuneRecord {
 
   Path file() const { return folder_ / name_; }
 
-  ~TuneRecord();
   TuneRecord(const TuneRecord&) = delete;
   TuneRecord& operator=(const TuneRecord&) = delete;
 
@@ -41,7 +42,7 @@ class TuneRecord {
   Path folder_;
   std::string name_;
   std::map<std::string, Tuning> originals_;  // by UUID
-  int lock_ = -1;
+  std::optional<StateFile> lock_;
 };
 
 }  // namespace sluice::device

@@ -1,6 +1,7 @@
 #include "engine/open.h"
 
 #include "base/error.h"
+#include "base/state_file.h"
 #include "engine/import_hf.h"
 
 namespace sluice::engine {
@@ -36,6 +37,7 @@ bool from_kept(const fs::path& file, compute::Workers& workers, const OpenOption
   std::error_code ignored;
   if (!fs::exists(file, ignored)) return false;
   try {
+    check_state_file(file.string());
     if (!from_plan(file, workers, options, opened)) return false;
     touch_plan(file);
     return true;

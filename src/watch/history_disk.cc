@@ -3,10 +3,7 @@
 #include <fcntl.h>
 #include <fmt/chrono.h>
 #include <sys/file.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 
 #include "base/error.h"
@@ -16,15 +13,10 @@ namespace sluice::watch {
 
 namespace fs = std::filesystem;
 
-FileLock::FileLock(const std::string& path)
-    : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
-  if (fd_ < 0) throw Error(Code::unavailable, path + ": " + std::strerror(errno));
-  if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
-  ::close(fd_);
-  throw Error(Code::unavailable, path + " is held: another sluice uses this state folder");
+FileLock::FileLock(const std::string& path) : file_(path, O_RDWR | O_CREAT, 0644) {
+  if (::flock(file_.fd(), LOCK_EX | LOCK_NB) != 0)
+    throw Error(Code::unavailable, path + " is held: another sluice uses this state folder");
 }
-
-FileLock::~FileLock() { ::close(fd_); }
 
 std::string move_aside(const std::string& path, const std::string& why) {
   const auto now = std::chrono::system_clock::now();

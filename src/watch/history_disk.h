@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "base/state_file.h"
 #include "watch/history_store.h"
 
 namespace sluice::watch {
@@ -13,12 +14,9 @@ namespace sluice::watch {
 class FileLock {
  public:
   explicit FileLock(const std::string& path);  // throws unavailable when another process has it
-  ~FileLock();
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
 
  private:
-  int fd_;
+  StateFile file_;
 };
 
 struct HistoryDisk {

@@ -1,6 +1,9 @@
 #include "watch/sqlite.h"
 
+#include <filesystem>
+
 #include "base/error.h"
+#include "base/state_file.h"
 
 namespace sluice::watch {
 
@@ -15,13 +18,26 @@ Code code_of(int sqlite_code) {
   }
 }
 
+// SQLite refuses a link anywhere in the path; the folder may be reached through one.
+std::string in_real_folder(const std::string& path) {
+  const std::filesystem::path file(path);
+  std::error_code failed;
+  const auto folder =
+      std::filesystem::canonical(file.has_parent_path() ? file.parent_path() : ".", failed);
+  return failed ? path : (folder / file.filename()).string();
+}
+
 }  // namespace
 
 Database::Database(const std::string& path, bool read_only) {
-  const int flags = SQLITE_OPEN_NOMUTEX |
+  const bool on_disk = path != ":memory:";
+  if (on_disk)
+    for (const char* suffix : {"", "-wal", "-shm", "-journal"}) check_state_file(path + suffix);
+  const int flags = SQLITE_OPEN_NOMUTEX | (on_disk ? SQLITE_OPEN_NOFOLLOW : 0) |
                     (read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
   sqlite3* raw = nullptr;
-  const int code = sqlite3_open_v2(path.c_str(), &raw, flags, nullptr);
+  const int code =
+      sqlite3_open_v2(on_disk ? in_real_folder(path).c_str() : path.c_str(), &raw, flags, nullptr);
   handle_.reset(raw);
   if (code != SQLITE_OK) fail(code, "cannot open");
   sqlite3_extended_result_codes(raw, 1);

@@ -14,7 +14,8 @@ namespace sluice::watch {
 
 class Database {
  public:
-  // `path` may be ":memory:". Throws.
+  // `path` may be ":memory:". Throws, also where the file or one of SQLite's beside it is no
+  // state file of ours (base/state_file.h).
   Database(const std::string& path, bool read_only);
 
   // One or more statements without results.

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/state_file.h"
 #include "serve/address.h"
 
 namespace sluice::serve::http {
@@ -95,7 +96,7 @@ UnixAcceptor listen_unix(io_context& io, const std::string& path) {
     throw Error(Code::unavailable, "the path " + path + " is too long for a Unix socket");
   if (somebody_answers(io, path))
     throw Error(Code::unavailable, "another sluice listens on " + path);
-  ::unlink(path.c_str());
+  remove_stale_socket(path);
   UnixAcceptor acceptor(io);
   ErrorCode failed;
   acceptor.open(asio::local::stream_protocol(), failed);
