@@ -61,6 +61,12 @@ void shorten_on_cpu(Lease& lease, Seconds most, Instant now) {
       std::min(lease.expires_at, now + std::chrono::duration_cast<Instant::duration>(most));
 }
 
+Store::Options store_options(const Broker::Options& options) {
+  Store::Options made{options.state_dir, boot_id(options.proc)};
+  if (options.config.durability == "power") made.durability = Durability::power;
+  return made;
+}
+
 }  // namespace
 
 Broker::Impl::Impl(Options o)
@@ -69,7 +75,7 @@ Broker::Impl::Impl(Options o)
       config(options.config),
       gpu(options.gpu),
       ledger(policy_of(config)),
-      store({options.state_dir, boot_id(options.proc)}),
+      store(store_options(options)),
       groups(
           options.cgroup, options.proc,
           options.state_dir.empty() || !config.cgroups ? "" : options.state_dir + "/leases.groups"),

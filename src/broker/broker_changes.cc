@@ -174,7 +174,8 @@ LeaseError Broker::Impl::turned_down(Ledger::Outcome outcome, const Token& token
   switch (outcome) {
     case Outcome::over: {
       const auto ended = store.find(token.id, at);
-      if (!ended) break;  // so long ago that it is not kept
+      if (!ended)  // so long ago that it is not kept, lost, or never given
+        return {Outcome::unknown, fmt::format("there is no lease {}", token.id), std::nullopt};
       return {outcome,
               fmt::format("lease {} is over ({}): {}", token.id, to_string(ended->ending),
                           ended->reason),
