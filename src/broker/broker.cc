@@ -209,6 +209,7 @@ Answer Broker::request(const Wanted& asked) {
   Answer answer;
   {
     const Lock lock(impl_->mutex);
+    impl_->require_store();
     const auto at = impl_->moment();
     if (auto before = impl_->asked_before(wanted, at)) {
       answer = std::move(*before);
@@ -274,6 +275,7 @@ Answer Broker::renew(const Token& token, std::optional<std::uint64_t> client_lim
   std::optional<LeaseError> refused;
   {
     const Lock lock(impl_->mutex);
+    impl_->require_store();
     const auto at = impl_->moment();
     Changes changes;
     const auto outcome =
