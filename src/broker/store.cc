@@ -123,6 +123,7 @@ struct Store::Impl {
   std::atomic<LeaseId> reserved{0};  // no number above is in use
   Mutex reserving;                   // taken after `writing`
   std::atomic<int> frames{0};        // in the log; changed under `writing`
+  bool is_log_gone GUARDED_BY(writing) = false;
 
   struct Tasks {  // for the thread
     bool checkpoint = false, reserve = false, note = false;
@@ -238,8 +239,12 @@ void Store::Impl::work(std::stop_token stop) {
 void Store::Impl::note_position() {
   const Lock guard(writing);
   const int in_log = frames;
-  if (const auto at = watch::wal_position(folder->database(), static_cast<unsigned>(in_log)))
-    folder->mark().note(at);
+  const auto at = watch::wal_position(folder->database(), static_cast<unsigned>(in_log));
+  if (at) return folder->mark().note(at);
+  if (!std::exchange(is_log_gone, true))
+    folder->report(
+        "leases.db: the write-ahead log was removed while it is in use; stop the server with "
+        "SIGTERM, which saves what is in it: a crash would lose it");
 }
 
 // The next block is there before this one is used up, so that nobody waits for it.

@@ -195,6 +195,19 @@ TEST_F(StoreDamageTest, WhatWasCutOffWhileItWasWrittenIsNoDamage) {
   EXPECT_EQ(damage_at_start(), "");
 }
 
+TEST_F(StoreDamageTest, ALogThatIsRemovedWhileItIsInUseIsReportedAndSavedByClosing) {
+  {
+    Store store(options);
+    first = store.load(kThen).last_id + 1;
+    fs::remove(wal);
+    put(store, first);
+    for (int i = 0; i < 100 && store.damage().empty(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_THAT(store.damage(), HasSubstr("removed while it is in use"));
+  }
+  EXPECT_THAT(Store(options).load(kThen).leases, SizeIs(1));
+}
+
 TEST_F(StoreDamageTest, TheReportStaysUntilSomebodyRemovesIt) {
   kill_a_broker();
   fs::remove(wal);

@@ -84,24 +84,24 @@ StoreFolder::StoreFolder(std::string dir)
 
 void StoreFolder::sign() {
   lock_.sign();
-  if (found_.empty()) return;
-  auto text = read_damage(dir_);
-  for (const auto& what : found_) {
-    log::error("leases: damage was found: {}", what);
-    text += watch::iso_time(std::chrono::system_clock::now()) + " " + what + "\n";
-  }
+  for (const auto& what : found_) report(what);
+  found_.clear();
+}
+
+void StoreFolder::report(const std::string& what) noexcept try {
+  log::error("leases: damage was found: {}", what);
+  has_damage_ = true;
+  auto text =
+      read_damage(dir_) + watch::iso_time(std::chrono::system_clock::now()) + " " + what + "\n";
   if (text.size() > kMostDamage) {
     text.erase(0, text.size() - kMostDamage);
     text.erase(0, text.find('\n') + 1);
   }
-  found_.clear();
-  try {
-    NewFile file(damage_file(dir_));
-    file.write(text);
-    file.keep();
-  } catch (const Error& e) {
-    log::warn("leases: the damage is in the log only: {}", e.what());
-  }
+  NewFile file(damage_file(dir_));
+  file.write(text);
+  file.keep();
+} catch (const std::exception& e) {
+  log::warn("leases: the damage is in the log only: {}", e.what());
 }
 
 std::string StoreFolder::damage() const noexcept {

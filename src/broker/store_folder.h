@@ -6,6 +6,7 @@
 //   leases.damage  what was found damaged and when, one line each; whoever has read it removes it
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -29,6 +30,8 @@ class StoreFolder {
   // The database is open: names us in the lock, and reports what was found damaged, in the log
   // and in leases.damage.
   void sign();
+  // The same of something found later. Thread-safe, as damage() is.
+  void report(const std::string& what) noexcept;
   // What is in leases.damage; empty where nothing is or it was removed. Cheap where nothing was
   // found when the store was opened. Thread-safe.
   std::string damage() const noexcept;
@@ -39,7 +42,7 @@ class StoreFolder {
   Marked marked_;
   StoreMark mark_;
   std::vector<std::string> found_;
-  bool has_damage_ = false;
+  std::atomic<bool> has_damage_{false};
 };
 
 // Throws unavailable with what to do about it.
