@@ -61,6 +61,12 @@ void shorten_on_cpu(Lease& lease, Seconds most, Instant now) {
       std::min(lease.expires_at, now + std::chrono::duration_cast<Instant::duration>(most));
 }
 
+Store::Options store_options(const Broker::Options& options) {
+  Store::Options made{options.state_dir, boot_id(options.proc)};
+  if (options.config.durability == "power") made.durability = Durability::power;
+  return made;
+}
+
 }  // namespace
 
 Broker::Impl::Impl(Options o)
@@ -69,7 +75,7 @@ Broker::Impl::Impl(Options o)
       config(options.config),
       gpu(options.gpu),
       ledger(policy_of(config)),
-      store({options.state_dir, boot_id(options.proc)}),
+      store(store_options(options)),
       groups(
           options.cgroup, options.proc,
           options.state_dir.empty() || !config.cgroups ? "" : options.state_dir + "/leases.groups"),
@@ -203,6 +209,7 @@ Answer Broker::request(const Wanted& asked) {
   Answer answer;
   {
     const Lock lock(impl_->mutex);
+    impl_->require_store();
     const auto at = impl_->moment();
     if (auto before = impl_->asked_before(wanted, at)) {
       answer = std::move(*before);
@@ -268,6 +275,7 @@ Answer Broker::renew(const Token& token, std::optional<std::uint64_t> client_lim
   std::optional<LeaseError> refused;
   {
     const Lock lock(impl_->mutex);
+    impl_->require_store();
     const auto at = impl_->moment();
     Changes changes;
     const auto outcome =

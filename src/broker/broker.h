@@ -165,6 +165,12 @@ class Broker {
   };
   Figures figures() const;
 
+  struct StoreState {
+    std::string damage;   // what was found damaged on disk; see docs/leases.md. Empty: nothing
+    std::string trouble;  // why nothing can be stored now. Empty: it can
+  };
+  StoreState store_state() const;
+
   void reload(const BrokerConfig& config, const device::GpuConfig& gpu);
   void tick();
 

@@ -103,6 +103,7 @@ UsageReport Broker::Impl::completed(UsageReport usage, const Lease& lease) const
 
 void Broker::report(const Token& token, const UsageReport& usage) {
   const Lock lock(impl_->mutex);
+  impl_->require_store();
   const auto lease = impl_->lease_of(token);
   const auto run = impl_->completed(usage, lease);
   const FootprintKey key{lease.wanted.agent, lease.wanted.model_type};

@@ -1,6 +1,7 @@
 // What those who ask are told: of names that fit no card, waits that were in vain, quotas,
 // reports that do not count, and the cost of a preemption.
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 
 #include <chrono>
@@ -138,7 +139,8 @@ TEST_F(BrokerTest, OverItsQuotaAnAgentIsToldWhichLeaseOfItsOwnEndsFirst) {
   const auto own = ask("capped", 6);
   const auto more = ask("capped", 6);
   EXPECT_EQ(more.verdict, Verdict::refused);
-  EXPECT_THAT(more.refusal.reason, HasSubstr("lease 1 of its own ends in 1 min"));
+  EXPECT_THAT(more.refusal.reason,
+              HasSubstr(fmt::format("lease {} of its own ends in 1 min", own.lease.id)));
   ASSERT_THAT(more.in_the_way, SizeIs(1));
   EXPECT_EQ(more.in_the_way[0].id, own.lease.id);
   EXPECT_EQ(more.refusal.may_fit_in, Seconds(60));

@@ -28,8 +28,9 @@ void show(benchmark::State& state, std::vector<double> us) {
 
 // Eight unlike GPUs, sampled now and then as a monitor does.
 struct Bench {
-  explicit Bench(std::int64_t live) {
+  explicit Bench(std::int64_t live, const char* durability = "process") {
     host.options.state_dir = folder.path;
+    host.options.config.durability = durability;
     host.options.threads = true;
     host.options.now = [] { return Steady::now(); };
     host.options.wall = [] { return std::chrono::system_clock::now(); };
@@ -53,8 +54,7 @@ struct Bench {
   std::unique_ptr<Broker> broker;
 };
 
-void BM_GrantInProcess(benchmark::State& state) {
-  Bench bench(state.range(0));
+void grant(benchmark::State& state, Bench& bench) {
   auto w = wanted("scout", 0.25);
   w.holder = identified({::getpid(), 0, -1, 0}, "/proc");  // as the transport knows its peer
   std::vector<double> us;
@@ -75,6 +75,10 @@ void BM_GrantInProcess(benchmark::State& state) {
   }
   show(state, std::move(us));
 }
+void BM_GrantInProcess(benchmark::State& state) {
+  Bench bench(state.range(0));
+  grant(state, bench);
+}
 BENCHMARK(BM_GrantInProcess)
     ->ArgName("live")
     ->Arg(0)
@@ -82,6 +86,13 @@ BENCHMARK(BM_GrantInProcess)
     ->Arg(1000)
     ->Iterations(20000)
     ->Unit(benchmark::kMicrosecond);
+
+// Every change waits for the disk under the folder of temporary files (TMPDIR).
+void BM_GrantThatSurvivesAPowerCut(benchmark::State& state) {
+  Bench bench(0, "power");
+  grant(state, bench);
+}
+BENCHMARK(BM_GrantThatSurvivesAPowerCut)->Iterations(2000)->Unit(benchmark::kMicrosecond);
 
 void BM_RenewInProcess(benchmark::State& state) {
   Bench bench(state.range(0));

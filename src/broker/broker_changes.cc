@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::size_t kRecent = 64;
 constexpr std::size_t kMostUntold = 8192;  // events of one peer
+constexpr std::size_t kMostUnsavedEvents = 100'000;  // while nothing can be written
+constexpr auto kStoreAgainAfter = std::chrono::milliseconds(250);
 using What = Change::What;
 
 // The lease is as all changes of one call left it: one that is granted and asked to yield in
@@ -73,6 +75,7 @@ void Broker::Impl::note(const Change& change, const Moment& at) {
     if (change.what == What::terminate) to_end.push_back(found->wanted.holder);
     if (is_over(*found)) leave_group(change.lease);
     if (change.what != What::renewed) unsaved_events.push_back({change, as_of(change, *found), at});
+    if (unsaved_events.size() > kMostUnsavedEvents) unsaved_events.pop_front();
     unsaved.insert_or_assign(change.lease, *found);
   }
 }
@@ -127,16 +130,19 @@ std::set<ProcessId> Broker::Impl::holders() const {
 // Everything that waits goes in one transaction, so what is on disk is always a state
 // that the ledger once had.
 bool Broker::Impl::save(const Moment& at) {
-  if (unsaved.empty()) return true;
+  if (unsaved.empty() && store_trouble.empty()) return true;
+  if (!store_trouble.empty() && at.now < store_again_at) return false;
   std::vector<const Lease*> rows;
   rows.reserve(unsaved.size());
   for (const auto& [id, lease] : unsaved) rows.push_back(&lease);
   try {
+    if (rows.empty()) store.probe(at);
     store.write(rows, at);
   } catch (const Error& e) {
     ++figures.stores_failed;
     if (store_trouble.empty()) log::error("leases: cannot be stored: {}", e.what());
     store_trouble = e.reason();
+    store_again_at = at.now + kStoreAgainAfter;
     return false;
   }
   if (!store_trouble.empty()) log::info("leases: stored again");
@@ -163,6 +169,10 @@ void Broker::Impl::store_failed() const {
   throw Error(Code::unavailable, "leases cannot be stored now, so none is given: " + store_trouble);
 }
 
+void Broker::Impl::require_store() const {
+  if (!store_trouble.empty()) store_failed();
+}
+
 void Broker::Impl::check_stored(LeaseId id) const {
   if (unsaved.contains(id)) store_failed();
 }
@@ -174,7 +184,8 @@ LeaseError Broker::Impl::turned_down(Ledger::Outcome outcome, const Token& token
   switch (outcome) {
     case Outcome::over: {
       const auto ended = store.find(token.id, at);
-      if (!ended) break;  // so long ago that it is not kept
+      if (!ended)  // so long ago that it is not kept, lost, or never given
+        return {Outcome::unknown, fmt::format("there is no lease {}", token.id), std::nullopt};
       return {outcome,
               fmt::format("lease {} is over ({}): {}", token.id, to_string(ended->ending),
                           ended->reason),

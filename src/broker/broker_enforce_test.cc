@@ -78,7 +78,7 @@ class CgroupTest : public BrokerTest {
   }
 
   std::string root = folder.path + "/cgroup", proc = folder.path + "/proc";
-  std::string group = root + "/sluice/lease-1";
+  std::string group = root + "/sluice/lease-" + std::to_string(host.first_id());
   std::string region = "drm/0000:00:00.0/vram0";
 };
 
@@ -130,7 +130,7 @@ TEST_F(CgroupTest, AfterARestartAProcessInItsGroupIsClaimedAgainThoughItHasMemor
   const auto a = ask_as_holder(4);
   host.run(0, kPid, 2 * kGb);
   write(group + "/dmem.current", region + " 2147483648\n");
-  write(proc + "/4711/cgroup", "0::/sluice/lease-1\n");
+  write(proc + "/4711/cgroup", "0::/" + std::filesystem::relative(group, root).string() + "\n");
   open();
   EXPECT_EQ(tier(a.lease.id), Enforcement::cgroup);
 }

@@ -55,6 +55,8 @@ class Host {
 
   Instant now() const { return Instant(std::chrono::hours(1)) + ms(passed_ms); }
   WallTime wall() const { return WallTime(std::chrono::hours(500000)) + ms(passed_ms); }
+  // Of the first lease of a broker that begins now.
+  LeaseId first_id() const { return static_cast<LeaseId>(unix_ms(wall())) * 1000 + 1; }
   void pass(double s) { passed_ms += static_cast<std::int64_t>(s * 1000); }
 
   // A fresh sample of every GPU, as it is now.

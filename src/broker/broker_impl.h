@@ -67,6 +67,9 @@ struct Broker::Impl {
   bool save(const Moment& at) REQUIRES(mutex);
   void tell_later(Told news) REQUIRES(mutex);
   [[noreturn]] void store_failed() const REQUIRES(mutex);
+  // Throws while nothing can be written. Nothing is asked of the ledger or the disk then: only the
+  // timer tries again, so a full disk costs neither memory nor time.
+  void require_store() const REQUIRES(mutex);
   void judge_enforcement(const Moment& at) REQUIRES(mutex);
   void judge_enforcement(LeaseId id, Instant now) REQUIRES(mutex);
   Enforcement tier_of(const Lease& lease, Instant now) const REQUIRES(mutex);
@@ -117,7 +120,8 @@ struct Broker::Impl {
   Footprints footprints GUARDED_BY(mutex);
   std::map<LeaseId, Lease> unsaved GUARDED_BY(mutex);
   std::string store_trouble GUARDED_BY(mutex);
-  std::vector<Told> unsaved_events GUARDED_BY(mutex);
+  Instant store_again_at GUARDED_BY(mutex){};  // not before this, while in trouble
+  std::deque<Told> unsaved_events GUARDED_BY(mutex);
   std::deque<Lease> recent GUARDED_BY(mutex);  // ended, newest last
   std::map<LeaseId, ProcessId> followed GUARDED_BY(mutex);
   Figures figures GUARDED_BY(mutex);

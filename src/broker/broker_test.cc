@@ -336,7 +336,8 @@ TEST_F(BrokerTest, TheTimelineSaysHowManyRowsWereDamagedAndShowsTheRest) {
   open();
   const auto a = ask("scout", 8), b = ask("analyst", 8);
   broker->release(token(a));
-  watch::Database(folder.path + "/leases.db", false).run("UPDATE leases SET ending='?' WHERE id=1");
+  watch::Database(folder.path + "/leases.db", false)
+      .run("UPDATE leases SET ending='?' WHERE id=" + std::to_string(a.lease.id));
   const auto json = broker->timeline_json(0, 1LL << 60);
   ASSERT_THAT(json["leases"], SizeIs(1));
   EXPECT_EQ(json["leases"][0]["lease_id"], std::to_string(b.lease.id));

@@ -228,6 +228,12 @@ Json Broker::timeline_json(std::int64_t from_ms, std::int64_t to_ms, std::size_t
   return json;
 }
 
+Broker::StoreState Broker::store_state() const {
+  auto damage = impl_->store.damage();
+  const Lock lock(impl_->mutex);
+  return {std::move(damage), impl_->store_trouble};
+}
+
 Broker::Figures Broker::figures() const {
   const Lock lock(impl_->mutex);
   auto figures = impl_->figures;

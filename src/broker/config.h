@@ -29,6 +29,7 @@ struct BrokerConfig {
   bool cgroups = false;
   std::string mps_dir = "/tmp/nvidia-mps";
   std::map<std::string, std::string> plans;
+  std::string durability = "process";
 
   static constexpr auto fields() {
     using C = BrokerConfig;
@@ -95,6 +96,10 @@ struct BrokerConfig {
         Field{"plans", &C::plans,
               "plan file (sluice compile) of a model type or agent: the batch size follows it "
               "until there are reports"},
+        Field{"durability", &C::durability,
+              "what a lease that was answered survives: the end of the server's process, or also "
+              "that of the machine (power): then every change waits for the disk"}
+            .one_of("process|power"),
     };
   }
   void check_together(std::vector<std::string>& found) const {

@@ -3,13 +3,10 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <condition_variable>
-#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -18,7 +15,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mutex.h"
-#include "broker/store_lock.h"
+#include "broker/store_folder.h"
 #include "broker/store_rows.h"
 #include "watch/sqlite.h"
 
@@ -31,51 +28,56 @@ using watch::Transaction;
 
 namespace {
 
-constexpr std::int64_t kApplication = 0x536c6c73;  // "Slls": marks our files
-constexpr std::size_t kMostFootprints = 4096;      // agents and model types
+constexpr std::size_t kMostFootprints = 4096;  // agents and model types
 constexpr int kForgetAtOnce = 256;
 
-[[noreturn]] void refuse(const std::string& path, std::string_view why) {
-  throw Error(Code::unavailable,
-              fmt::format("{} cannot be used: {}. Nothing was changed. Put a good copy in its "
-                          "place, or move it away with the -wal and -shm files beside it to begin "
-                          "without leases; holders then hear that theirs are unknown",
-                          path, why));
+// At the rate of one a microsecond, which is out of reach, numbers would keep up with the clock.
+LeaseId first_number(WallTime now) {
+  const auto us = std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch());
+  return static_cast<LeaseId>(std::max(us.count(), decltype(us.count()){0}));
 }
+constexpr LeaseId kBlock = 65536;  // numbers reserved at once: a wait for the disk for so many
+constexpr auto kNoteEvery = std::chrono::milliseconds(100);
 
 // The file holds the holders' secrets: for our eyes only, and so SQLite's beside it.
 void make_private(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) throw Error(Code::unavailable, path + ": " + std::strerror(errno));
-  ::fchmod(fd, 0600);
-  ::close(fd);
+  const StateFile file(path, O_RDWR | O_CREAT);
+  ::fchmod(file.fd(), 0600);
 }
 
 // The file is ours alone, so nobody has it locked for long; and the broker waits meanwhile.
 constexpr int kPatience_ms = 50;
 
-void prepare(Database& db) {
+void prepare(Database& db, Durability durability) {
   sqlite3_busy_timeout(db.get(), kPatience_ms);
-  db.run("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=0");
+  db.run("PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=0");
+  db.run(durability == Durability::power ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL");
 }
 
-// Makes the tables, or sees that they are ours and whole.
+// Closing the last connection merges the log into the file. Not where the file is refused.
+void merge_on_close(Database& db, bool yes) {
+  sqlite3_db_config(db.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, yes ? 0 : 1, nullptr);
+}
+
+// Makes the tables, or sees that they are whole and brings them up to date.
 void settle_schema(Database& db) {
   Transaction all(db);
-  const auto tables = db.number("SELECT count(*) FROM sqlite_master");
   const auto version = db.number("PRAGMA user_version");
-  if (tables > 0 && db.number("PRAGMA application_id") != kApplication)
-    throw Error(Code::internal, "it was made by another program");
-  if (version > kVersion)
-    throw Error(Code::internal,
-                fmt::format("it has version {}, this program knows {}", version, kVersion));
   if (const auto verdict = db.text("PRAGMA quick_check(1)"); verdict != "ok")
     throw Error(Code::internal, "it is damaged: " + verdict.substr(0, verdict.find('\n')));
   if (version == 0) db.run(kCreateTables);
   for (auto v = version; v > 0 && v < kVersion; ++v)
     db.run(kMigrations[static_cast<std::size_t>(v - 1)]);
-  db.run(fmt::format("PRAGMA user_version={}; PRAGMA application_id={}", kVersion, kApplication));
+  if (version < kVersion)
+    db.run(fmt::format("PRAGMA user_version={}; PRAGMA application_id={}", kVersion, kApplication));
   all.commit();
+}
+
+// SQLite's files beside `path` that are not there yet.
+std::vector<std::string> missing_beside(const std::string& path) {
+  std::vector<std::string> names{path + "-wal", path + "-shm"};
+  std::erase_if(names, [](const std::string& name) { return fs::exists(name); });
+  return names;
 }
 
 }  // namespace
@@ -90,18 +92,22 @@ Instant instant_of(std::int64_t wall_ms, const Moment& moment) {
 
 struct Store::Impl {
   explicit Impl(Options o);
-  ~Impl() { thread = {}; }  // before the connections that it uses
+  ~Impl();
 
   void open();
+  void open_file(const std::string& path);
+  void close_all();
   Past read_past(Statement& rows, const Moment& at);
-  void checkpoint_loop(std::stop_token stop);
+  void work(std::stop_token stop);
   void checkpoint();
+  void note_position();
+  void require_reserved(LeaseId id);
+  void reserve_above(LeaseId id);
   bool copy_pages();  // true when next to nothing of the log is left to copy
   static int after_commit(void* self, sqlite3*, const char*, int pages);
 
   const Options options;
-  std::optional<StoreLock> lock;
-  bool begins_anew = false;  // leases were kept here before, in a file that is gone
+  std::optional<StoreFolder> folder;  // absent in memory
   std::unique_ptr<Database> db, checkpointer;
   std::unique_ptr<Database> reader, finder;  // absent in memory
 
@@ -114,9 +120,19 @@ struct Store::Impl {
   mutable Mutex reading, finding;            // a long look back holds up no short one
   std::atomic<std::size_t> damaged_told{0};  // said once, not with every look
 
+  std::atomic<LeaseId> reserved{0};  // no number above is in use
+  Mutex reserving;                   // taken after `writing`
+  std::atomic<int> frames{0};        // in the log; changed under `writing`
+  bool is_log_gone GUARDED_BY(writing) = false;
+
+  struct Tasks {  // for the thread
+    bool checkpoint = false, reserve = false, note = false;
+    bool any() const { return checkpoint || reserve || note; }
+  };
+  void wake(bool Tasks::*task);
   Mutex waking;
   std::condition_variable_any woken;
-  bool due GUARDED_BY(waking) = false;
+  Tasks due GUARDED_BY(waking);
   std::jthread thread;
 };
 
@@ -128,9 +144,23 @@ Store::Impl::Impl(Options o) : options(std::move(o)) {
                  "ended_ms < ? AND id < (SELECT max(id) FROM leases) ORDER BY ended_ms LIMIT ?)");
   const Lock guard(writing);
   ended = static_cast<std::size_t>(db->number("SELECT count(*) FROM leases WHERE ended_ms > 0"));
-  if (options.dir.empty()) return;
-  sqlite3_wal_hook(db->get(), after_commit, this);
-  thread = std::jthread([this](std::stop_token stop) { checkpoint_loop(stop); });
+  if (!folder) return;
+  thread = std::jthread([this](std::stop_token stop) { work(stop); });
+}
+
+// The last connection that closes merges the log and removes it; then there is none to miss.
+Store::Impl::~Impl() {
+  thread = {};
+  if (!folder) return;
+  close_all();
+  if (fs::exists(folder->database() + "-wal")) return;
+  folder->mark().note(std::nullopt);
+  folder->mark().sync();
+}
+
+void Store::Impl::close_all() {
+  save.reset(), forget.reset();
+  finder.reset(), reader.reset(), checkpointer.reset(), db.reset();
 }
 
 void Store::Impl::open() {
@@ -138,57 +168,100 @@ void Store::Impl::open() {
     db = std::make_unique<Database>(":memory:", false);
     return settle_schema(*db);
   }
-  std::error_code failed;
-  fs::create_directories(options.dir, failed);
-  if (failed) throw Error(Code::unavailable, options.dir + ": " + failed.message());
-  const auto path = options.dir + "/leases.db";
-  lock.emplace(options.dir + "/leases.lock");
-  const bool is_there = fs::exists(path, failed);
-  if (lock->was_used() && is_there && fs::file_size(path, failed) == 0)
-    refuse(path, "it is empty, though leases were kept in it");
-  begins_anew = lock->was_used() && !is_there;
-  if (begins_anew) log::warn("leases: {} is gone; begins without leases", path);
-  make_private(path);
+  folder.emplace(options.dir);
+  const auto path = folder->database();
+  const auto made = missing_beside(path);
   try {
-    db = std::make_unique<Database>(path, false);
-    prepare(*db);
-    settle_schema(*db);
-    checkpointer = std::make_unique<Database>(path, false);
-    prepare(*checkpointer);
-    reader = std::make_unique<Database>(path, true);
-    finder = std::make_unique<Database>(path, true);
+    open_file(path);
   } catch (const Error& e) {
-    if (e.code() == Code::internal) refuse(path, e.reason());
+    close_all();
+    for (const auto& name : made) fs::remove(name);
+    if (e.code() == Code::internal) refuse_store(path, e.reason());
     throw Error(Code::unavailable, fmt::format("{}: {}", path, e.reason()));
   }
-  lock->sign();
+  folder->sign();
 }
 
-// ---- checkpoints
+void Store::Impl::open_file(const std::string& path) {
+  make_private(path);
+  db = std::make_unique<Database>(path, false);
+  merge_on_close(*db, false);
+  prepare(*db, options.durability);
+  sqlite3_wal_hook(db->get(), after_commit, this);
+  settle_schema(*db);
+  checkpointer = std::make_unique<Database>(path, false);
+  prepare(*checkpointer, Durability::process);
+  reader = std::make_unique<Database>(path, true);
+  finder = std::make_unique<Database>(path, true);
+  merge_on_close(*db, true);
+}
+
+// ---- the thread: checkpoints, numbers, and where the log ends
 
 int Store::Impl::after_commit(void* self, sqlite3*, const char*, int pages) {
   auto& store = *static_cast<Impl*>(self);
-  if (pages < store.options.checkpoint_pages) return SQLITE_OK;
-  const Lock guard(store.waking);
-  if (!std::exchange(store.due, true)) store.woken.notify_one();
+  if (store.frames.exchange(pages) != pages) store.wake(&Tasks::note);
+  if (pages >= store.options.checkpoint_pages) store.wake(&Tasks::checkpoint);
   return SQLITE_OK;
 }
 
-void Store::Impl::checkpoint_loop(std::stop_token stop) {
+void Store::Impl::wake(bool Tasks::*task) {
+  const Lock guard(waking);
+  if (!std::exchange(due.*task, true)) woken.notify_one();
+}
+
+void Store::Impl::work(std::stop_token stop) {
   while (true) {
+    Tasks now;
     {
       const Lock guard(waking);
-      if (!woken.wait(waking, stop, [this]() REQUIRES(waking) { return due; })) return;
-      due = false;
+      if (!woken.wait(waking, stop, [this]() REQUIRES(waking) { return due.any(); })) return;
+      now = std::exchange(due, {});
     }
+    std::chrono::milliseconds pause = kNoteEvery;
     try {
-      checkpoint();
+      if (now.reserve) reserve_above(reserved);
+      if (now.checkpoint) checkpoint();
+      note_position();
     } catch (const Error& e) {
-      log::warn("leases: the log cannot be merged into the file: {}", e.what());
-      const Lock guard(waking);
-      woken.wait_for(waking, stop, std::chrono::seconds(1), [] { return false; });
+      log::warn("leases: the log cannot be merged into the file, or no numbers reserved: {}",
+                e.what());
+      pause = std::chrono::seconds(1);
     }
+    const Lock guard(waking);
+    woken.wait_for(waking, stop, pause,
+                   [this]() REQUIRES(waking) { return due.checkpoint || due.reserve; });
   }
+}
+
+// Behind by up to a tenth of a second: SQLite's index beside the log is exact, and this is for
+// when that is lost, too.
+void Store::Impl::note_position() {
+  const Lock guard(writing);
+  const int in_log = frames;
+  const auto at = watch::wal_position(folder->database(), static_cast<unsigned>(in_log));
+  if (at) return folder->mark().note(at);
+  if (!std::exchange(is_log_gone, true))
+    folder->report(
+        "leases.db: the write-ahead log was removed while it is in use; stop the server with "
+        "SIGTERM, which saves what is in it: a crash would lose it");
+}
+
+// The next block is there before this one is used up, so that nobody waits for it.
+void Store::Impl::require_reserved(LeaseId id) {
+  if (id > reserved)
+    reserve_above(id);
+  else if (reserved - id < kBlock / 2)
+    wake(&Tasks::reserve);
+}
+
+// Waits for the disk.
+void Store::Impl::reserve_above(LeaseId id) {
+  const Lock guard(reserving);
+  if (reserved > id) return;  // somebody else has, meanwhile
+  const auto last = std::max(id, reserved.load()) + kBlock;
+  folder->mark().reserve(last);
+  reserved = last;
 }
 
 // Most of the log is copied while the broker goes on writing. The log starts over only
@@ -224,17 +297,16 @@ Store::Loaded Store::load(const Moment& at) {
     while (runs.step())
       out.footprints[{runs.text(0), runs.text(1)}] = footprints_from(runs.text(2));
   } catch (const Error& e) {
-    if (e.code() != Code::internal || impl_->options.dir.empty()) throw;
-    refuse(impl_->options.dir + "/leases.db", e.reason());
+    if (e.code() != Code::internal || !impl_->folder) throw;
+    refuse_store(impl_->folder->database(), e.reason());
   }
-  if (std::exchange(impl_->begins_anew, false))
-    Statement(db, "INSERT OR REPLACE INTO state VALUES('numbers_from', ?)")
-        .bind(std::to_string(unix_ms(at.wall)))
-        .step();
   out.last_id =
-      static_cast<LeaseId>(db.number("SELECT max((SELECT coalesce(max(id), 0) FROM leases), "
-                                     "(SELECT coalesce(max(CAST(value AS INTEGER)), 0) FROM state "
-                                     "WHERE key='numbers_from'))"));
+      std::max(first_number(at.wall),
+               static_cast<LeaseId>(db.number("SELECT coalesce(max(id), 0) FROM leases")));
+  if (impl_->folder) {
+    out.last_id = std::max(out.last_id, impl_->folder->marked().reserved.value_or(0));
+    impl_->reserve_above(out.last_id);
+  }
   out.same_boot = !impl_->options.boot_id.empty() &&
                   db.text("SELECT value FROM state WHERE key='boot'") == impl_->options.boot_id;
   return out;
@@ -250,6 +322,7 @@ void Store::remember_boot() {
 void Store::write(std::span<const Lease* const> leases, const Moment& at) {
   if (leases.empty()) return;
   const Lock guard(impl_->writing);
+  if (impl_->folder) impl_->require_reserved(std::ranges::max(leases, {}, &Lease::id)->id);
   std::optional<Transaction> all;
   const auto over = static_cast<std::size_t>(
       std::ranges::count(leases, State::ended, [](const Lease* l) { return l->state; }));
@@ -278,6 +351,15 @@ void Store::write(const FootprintKey& key, std::span<const Footprint> runs, cons
       .bind(unix_ms(at.wall))
       .step();
 }
+
+void Store::probe(const Moment& at) {
+  const Lock guard(impl_->writing);
+  Statement(*impl_->db, "INSERT OR REPLACE INTO state VALUES('probe', ?)")
+      .bind(std::to_string(unix_ms(at.wall)))
+      .step();
+}
+
+std::string Store::damage() const { return impl_->folder ? impl_->folder->damage() : ""; }
 
 void Store::forget_old(const Moment& at) {
   const Lock guard(impl_->writing);

@@ -2,8 +2,15 @@
 //
 // One SQLite file with a write-ahead log. What write() has returned from survives the
 // end of this process by any signal, because it is with the kernel by then; a power
-// cut may cost the newest changes, but not the file. Checkpoints, which wait for the
-// disk, run on a thread of their own. docs/leases.md has the format.
+// cut may cost the newest changes, but not the file, unless every write waits for the
+// disk (Durability::power). Checkpoints, which wait for the disk, run on a thread of
+// their own. docs/leases.md has the format.
+//
+// A lease's number is its fencing token and is never given twice, whatever is lost:
+// numbers begin at the microseconds since 1970, which no rate of leases overtakes, and
+// blocks of them are reserved on disk before they are used, so that a clock that was
+// set back does no harm either. Only both together (the folder lost and the clock set
+// back) can repeat one.
 #pragma once
 
 #include <chrono>
@@ -36,6 +43,12 @@ struct FootprintKey {
 };
 using Footprints = std::map<FootprintKey, std::vector<Footprint>>;  // newest last
 
+// What a change that was answered survives.
+enum class Durability {
+  process,  // the end of this process, by any signal
+  power,    // the end of the machine, too: every write waits for the disk
+};
+
 class Store {
  public:
   struct Options {
@@ -44,20 +57,22 @@ class Store {
     std::size_t keep_ended = 100'000;
     std::chrono::hours keep_for{24 * 30};
     int checkpoint_pages = 8192;  // of the log, 4 KiB each
+    Durability durability = Durability::process;
   };
   // Throws unavailable: another process has the store (says which), the folder cannot
   // be written, or the file is damaged, foreign or newer (says what to do). A file
-  // that cannot be read is never replaced by an empty one.
+  // that cannot be read is never replaced by an empty one; a foreign or newer one is not
+  // opened at all. Damage of the log is reported (see damage()), and what is left is used.
   explicit Store(Options options);
   ~Store();
 
   struct Loaded {
     std::vector<Lease> leases;  // by id; those that had not ended
-    LeaseId last_id = 0;        // highest ever given out
+    LeaseId last_id = 0;        // none that was ever given out is above
     bool same_boot = false;     // as that of `Options`: process start times still hold
     Footprints footprints;
   };
-  Loaded load(const Moment& at);
+  Loaded load(const Moment& at);  // throws unavailable, also where no numbers can be reserved
   // From now on `Options::boot_id` is the boot before. For after what the change of boot
   // ended was written.
   void remember_boot();
@@ -65,6 +80,11 @@ class Store {
   // All of it or nothing. Not thread-safe: the broker calls it under its lock.
   void write(std::span<const Lease* const> leases, const Moment& at);
   void write(const FootprintKey& key, std::span<const Footprint> runs, const Moment& at);
+  // Throws where a lease could not be written now.
+  void probe(const Moment& at);
+  // What was found damaged when the store was opened, until leases.damage is removed; lines with
+  // their time. Empty: nothing. Thread-safe.
+  std::string damage() const;
   // Deletes some of what is kept no longer; cheap, for every minute or so.
   void forget_old(const Moment& at);
 

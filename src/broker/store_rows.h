@@ -13,6 +13,8 @@
 
 namespace sluice::broker {
 
+inline constexpr std::int64_t kApplication = 0x536c6c73;  // "Slls": marks our files
+
 // Columns in the order of bind_lease() and lease_from(). Words instead of numbers for
 // what is an enum, so that the file can be read without this program.
 inline constexpr const char* kCreateTables =

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "broker/broker_for_tests.h"
+#include "broker/store_mark.h"
 #include "broker/store_rows.h"
 #include "watch/sqlite.h"
 
@@ -46,6 +47,8 @@ Lease lease(LeaseId id, State state = State::held) {
   if (state == State::ended) l.ending = Ending::released, l.ended_at = at(-1);
   return l;
 }
+
+LeaseId us(const Moment& moment) { return static_cast<LeaseId>(unix_ms(moment.wall)) * 1000; }
 
 // Version 3 had no columns for them.
 constexpr const char* kWithoutPeers =
@@ -85,7 +88,7 @@ TEST_F(StoreTest, AnEmptyOneHasNothing) {
   Store store(options);
   const auto loaded = store.load(kNow);
   EXPECT_THAT(loaded.leases, IsEmpty());
-  EXPECT_EQ(loaded.last_id, 0U);
+  EXPECT_EQ(loaded.last_id, us(kNow));
   EXPECT_FALSE(loaded.same_boot);
 }
 
@@ -189,12 +192,38 @@ TEST_F(StoreTest, TimesAreOfTheWallAndFollowANewSteadyClock) {
 }
 
 // They are fencing tokens: those that were given out must not come again.
-TEST_F(StoreTest, NumbersGoOnAboveThoseOfAFileThatIsGone) {
-  write(*std::make_unique<Store>(options), {lease(7)});
+TEST_F(StoreTest, NumbersGoOnAboveThoseOfAFolderThatIsGone) {
+  LeaseId last = 0;
+  {
+    Store store(options);
+    last = store.load(kNow).last_id + 100'000;  // in a second: as many as no broker gives
+    write(store, {lease(last)});
+  }
+  std::filesystem::remove_all(options.dir);
+  const Moment later{kNow.now, kNow.wall + std::chrono::seconds(1)};
+  EXPECT_GT(Store(options).load(later).last_id, last);
+}
+
+TEST_F(StoreTest, NumbersGoOnAboveThoseOfADatabaseThatIsGoneThoughTheClockIsSetBack) {
+  LeaseId last = 0;
+  {
+    Store store(options);
+    last = store.load(kNow).last_id + 1;
+    write(store, {lease(last)});
+  }
   for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path + suffix);
-  const auto first = Store(options).load(kNow).last_id;
-  EXPECT_EQ(first, static_cast<LeaseId>(unix_ms(kNow.wall)));
-  EXPECT_EQ(Store(options).load(kNow).last_id, first);  // although none was given since
+  const Moment before{kNow.now, kNow.wall - std::chrono::hours(24 * 365)};
+  EXPECT_GE(Store(options).load(before).last_id, last);
+}
+
+TEST_F(StoreTest, NumbersAreReservedOnDiskBeforeTheyAreUsed) {
+  Store store(options);
+  auto id = store.load(kNow).last_id;
+  for (int i = 0; i < 5; ++i) {
+    id += 50'000;
+    write(store, {lease(id)});
+    EXPECT_GE(read_mark(options.dir + "/leases.mark").reserved, id);
+  }
 }
 
 TEST_F(StoreTest, TheLastNumberIsKeptThoughItsLeaseIsOver) {
@@ -206,7 +235,7 @@ TEST_F(StoreTest, TheLastNumberIsKeptThoughItsLeaseIsOver) {
   }
   const auto loaded = Store(options).load(kNow);
   EXPECT_THAT(loaded.leases, IsEmpty());
-  EXPECT_EQ(loaded.last_id, 9U);
+  EXPECT_GE(loaded.last_id, 9U);
 }
 
 TEST_F(StoreTest, KnowsWhetherTheMachineWasBootedMeanwhile) {
@@ -287,10 +316,10 @@ TEST_F(StoreTest, ASecondBrokerIsToldWhoHasIt) {
 
 TEST_F(StoreTest, HoldsSecretsAndIsPrivate) {
   const Store store(options);
-  for (const char* suffix : {"", "-wal", "-shm"}) {
+  for (const char* name : {"db", "db-wal", "db-shm", "mark", "lock"}) {
     struct stat s {};
-    ASSERT_EQ(::stat((path + suffix).c_str(), &s), 0) << suffix;
-    EXPECT_EQ(s.st_mode & 0777, 0600U) << suffix;
+    ASSERT_EQ(::stat((options.dir + "/leases." + name).c_str(), &s), 0) << name;
+    EXPECT_EQ(s.st_mode & 0777, 0600U) << name;
   }
 }
 
@@ -344,14 +373,6 @@ TEST_F(StoreTest, ALeaseWhoseMemoryCannotBeCountedIsRefused) {
     EXPECT_THAT(error_of(options), HasSubstr("a lease has ")) << what;
     std::filesystem::remove_all(options.dir);
   }
-}
-
-TEST_F(StoreTest, FilesOfOthersAndOfTheFutureAreRefused) {
-  { Store{options}; }
-  watch::Database(path, false).run("PRAGMA user_version=99");
-  EXPECT_THAT(error_of(options), HasSubstr("it has version 99"));
-  watch::Database(path, false).run("PRAGMA application_id=1");
-  EXPECT_THAT(error_of(options), HasSubstr("made by another program"));
 }
 
 TEST_F(StoreTest, AFolderThatCannotBeMadeIsAnError) {

@@ -13,6 +13,8 @@
 #include <ostream>
 
 #include "base/error.h"
+#include "broker/store_folder.h"
+#include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/demo_flags.h"
 #include "cli/library_dirs.h"
@@ -55,11 +57,12 @@ std::string in_one_line(std::string_view text) {
 
 // A configuration that does not load is one more finding, not the end of the visit.
 Check check_settings(const SettingsOptions& options, const Io& io, std::string& cache_dir,
-                     std::optional<device::GpuConfig>& gpu) {
+                     std::string& state_dir, std::optional<device::GpuConfig>& gpu) {
   Check c{"configuration", "configuration", Verdict::pass, "no file; defaults", {}};
   try {
     const auto settings = load_settings(options, io.environment);
     cache_dir = settings.cache_dir;
+    state_dir = settings.state_dir;
     gpu = settings.gpu;
     if (!settings.config_file.empty()) c.detail = settings.config_file + " loads";
     if (!settings.warnings.empty()) {
@@ -104,6 +107,33 @@ std::optional<Check> check_profile(const device::GpuConfig& config, const device
   return c;
 }
 
+// Nothing where no server ever kept leases.
+std::optional<Check> check_leases(const std::string& state_dir) {
+  Check c{"leases", "leases", Verdict::fail, {}, {}};
+  try {
+    const auto health = broker::store_health(state_dir);
+    if (!health.exists) return std::nullopt;
+    const auto file = state_dir + "/leases.db";
+    if (!health.refusal.empty()) {
+      c.detail = file + " cannot be used: " + health.refusal;
+      c.fix = "put a good copy in its place, or move it away with its -wal and -shm files";
+    } else if (!health.damage.empty()) {
+      c.detail = "found damaged in " + state_dir + ": " + in_one_line(health.damage);
+      c.fix = fmt::format(
+          "holders of lost leases hear that theirs are unknown and ask again; check the disk, then "
+          "remove {}/leases.damage",
+          state_dir);
+    } else {
+      c.status = Verdict::pass;
+      c.detail = file + (health.is_in_use ? ", in use by a server" : ", whole");
+    }
+  } catch (const Error& e) {
+    c.detail = std::string(e.reason());
+    c.fix = "let the state folder and its files belong to the user that Sluice runs as";
+  }
+  return c;
+}
+
 void print_check(const Check& c, Report& report) {
   const auto pen = report.pen();
   const auto mark = c.status == Verdict::pass   ? paint("pass", Ink::good, pen)
@@ -138,15 +168,21 @@ int doctor(Args args, Io& io) {
   DemoFlags demo;
   SettingsOptions settings;
   app.add_flag("--json", json, "as JSON; docs/schemas/doctor.schema.json describes it");
+  std::string state;
+  app.add_option("--state", state, "folder of what must survive")
+      ->type_name("DIR")
+      ->check(not_empty("the path of a folder"));
   demo.add_to(app);
   add_options(app, settings);
   if (!parse(app, args, io, kDoctorExamples)) return 0;
+  if (!state.empty()) settings.flag("--state", "state_dir", state);
 
   device::DoctorOptions options;
   options.demo = demo.scenario;
   options.demo_options = demo.options();
   std::optional<device::GpuConfig> gpu;
-  const auto configuration = check_settings(settings, io, options.cache_dir, gpu);
+  std::string state_dir;
+  const auto configuration = check_settings(settings, io, options.cache_dir, state_dir, gpu);
   options.library_dirs = library_dirs(io);
   options.nvidia_visible = variable(io, "NVIDIA_VISIBLE_DEVICES");
   options.cuda_visible = variable(io, "CUDA_VISIBLE_DEVICES");
@@ -154,6 +190,8 @@ int doctor(Args args, Io& io) {
   const auto facts = gather(options);
   auto checks = diagnose(facts);
   checks.push_back(configuration);
+  if (auto leases = state_dir.empty() ? std::nullopt : check_leases(state_dir))
+    checks.push_back(std::move(*leases));
   if (gpu)
     if (auto profile = check_profile(*gpu, facts)) checks.push_back(std::move(*profile));
 

@@ -244,7 +244,10 @@ class Program {
 
 class Signals {
  public:
-  Signals() : set_(io_, SIGTERM, SIGINT, SIGHUP) { std::signal(SIGPIPE, SIG_IGN); }
+  Signals() : set_(io_, SIGTERM, SIGINT, SIGHUP) {
+    std::signal(SIGPIPE, SIG_IGN);
+    std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of its writer
+  }
 
   // Waits for the next one.
   int next() {

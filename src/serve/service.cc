@@ -74,6 +74,8 @@ void Service::saw(const watch::Snapshot& snapshot) {
   for (auto& pool : pool_owners(market_->figures().pools, snapshot.at))
     owners.push_back(std::move(pool));
   monitor_.report_owners(std::move(owners));
+  auto store = broker_.store_state();
+  monitor_.report_lease_store({std::move(store.damage), std::move(store.trouble)});
   auto signature = signature_of(snapshot);
   if (signature == last_signature_) return;
   last_signature_ = std::move(signature);

@@ -36,6 +36,8 @@ constexpr DerivedMetric kDerived[] = {
     {"sampler_down", "flag", Scope::server, "1 while the sampler process does not answer"},
     {"sampler_stretch", "", Scope::server, "factor on the sampling intervals"},
     {"history_down", "flag", Scope::server, "1 while history cannot be written to disk"},
+    {"leases_damaged", "flag", Scope::server, "1 until damage of the leases on disk was read"},
+    {"leases_down", "flag", Scope::server, "1 while no lease can be stored"},
     {"lease_memory", "bytes", Scope::owner, "what the processes of a lease's holder really have"},
     {"pool_memory", "bytes", Scope::owner, "that a memory pool of this program holds"},
 };

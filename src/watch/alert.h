@@ -29,7 +29,7 @@ struct Rule {
   Severity severity = Severity::warning;
   // Shown with the alert. "{device}", "{bus}", "{value}", "{threshold}", "{baseline}",
   // "{for}", "{process}", "{health_cause}", "{health_fix}", "{xid}", "{throttle}",
-  // "{sampler}", "{driver_cause}", "{driver_fix}", "{history}", "{owner}", "{growth}",
+  // "{sampler}", "{driver_cause}", "{driver_fix}", "{history}", "{leases}", "{owner}", "{growth}",
   // "{since}" and "{promised}" are filled in when it fires.
   std::string cause, fix;
   std::string device = "*";  // any of its scope, or one uuid or bus; an owner's name or id

@@ -10,6 +10,7 @@ namespace {
 
 using device::Metric;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 struct Seed {
   const char* rule;
@@ -154,6 +155,29 @@ TEST(DefaultRules, HistoryThatCannotBeWrittenIsSaidWithTheReason) {
   EXPECT_THAT(all[0].alert.cause, HasSubstr("(disk is full)"));
   scene.snapshot.history_trouble.clear();
   EXPECT_EQ(kinds(scene.wait(engine, 40)), "R");
+}
+
+TEST(DefaultRules, DamagedLeasesAreSaidUntilTheReportIsRemoved) {
+  AlertEngine engine(default_rules());
+  Scene scene;
+  scene.snapshot.lease_store.damage = "Monday the log is damaged\nTuesday the log is gone\n";
+  const auto all = scene.wait(engine, 2);
+  ASSERT_EQ(kinds(all), "F");
+  EXPECT_EQ(all[0].alert.rule, "leases-damaged");
+  EXPECT_THAT(all[0].alert.cause, StartsWith("Tuesday the log is gone. "));
+  scene.snapshot.lease_store.damage.clear();
+  EXPECT_EQ(kinds(scene.wait(engine, 2)), "R");
+}
+
+TEST(DefaultRules, LeasesThatCannotBeStoredAreSaidWithTheReason) {
+  AlertEngine engine(default_rules());
+  Scene scene;
+  scene.snapshot.lease_store.trouble = "the disk is full";
+  const auto all = scene.wait(engine, 4);
+  ASSERT_EQ(kinds(all), "F");
+  EXPECT_THAT(all[0].alert.cause, HasSubstr("(the disk is full)"));
+  scene.snapshot.lease_store.trouble.clear();
+  EXPECT_EQ(kinds(scene.wait(engine, 4)), "R");
 }
 
 }  // namespace

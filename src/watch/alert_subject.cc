@@ -132,6 +132,12 @@ constexpr Derivation kDerivations[] = {
     {"sampler_stretch", [](const Subject& s) { return now_value(s, s.snapshot->sampler.stretch); }},
     {"history_down",
      [](const Subject& s) { return now_value(s, s.snapshot->history_trouble.empty() ? 0 : 1); }},
+    {"leases_damaged",
+     [](const Subject& s) { return now_value(s, s.snapshot->lease_store.damage.empty() ? 0 : 1); }},
+    {"leases_down",
+     [](const Subject& s) {
+       return now_value(s, s.snapshot->lease_store.trouble.empty() ? 0 : 1);
+     }},
     {"lease_memory", [](const Subject& s) { return owned(s, OwnerMemory::Kind::lease); }},
     {"pool_memory", [](const Subject& s) { return owned(s, OwnerMemory::Kind::pool); }},
 };

@@ -99,6 +99,15 @@ std::string promised_text(const Context& c) {
   return text + ", reached in " + human_duration(left_s) + " at this rate";
 }
 
+// The newest line of what was found damaged, or why nothing can be stored.
+std::string lease_store_text(const Context& c) {
+  const auto& store = c.subject.snapshot->lease_store;
+  if (c.rule.metric != "leases_damaged") return store.trouble;
+  std::string_view lines = store.damage;
+  lines = lines.substr(0, lines.find_last_not_of('\n') + 1);
+  return std::string(lines.substr(lines.rfind('\n') + 1));  // npos + 1 is 0
+}
+
 using Write = std::string (*)(const Context&);
 struct Placeholder {
   std::string_view name;
@@ -125,6 +134,7 @@ constexpr Placeholder kPlaceholders[] = {
        const auto& why = c.subject.snapshot->history_trouble;
        return why.empty() ? std::string("no reason given") : why;
      }},
+    {"leases", lease_store_text},
     {"owner",
      [](const Context& c) {
        return c.subject.owner == nullptr ? c.subject.title : c.subject.owner->owner;
@@ -173,6 +183,10 @@ constexpr Phrase kPhrases[] = {
      "the sampler has not answered"},
     {"history_down", "history cannot be written to disk", "history is written again",
      "history could not be written to disk"},
+    {"leases_damaged", "leases on disk were found damaged", "the report was read and removed",
+     "leases on disk were found damaged"},
+    {"leases_down", "leases cannot be stored", "leases are stored again",
+     "leases could not be stored"},
 };
 
 const Phrase* phrase_of(const Rule& rule) {

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "watch/history_codec.h"
+#include "watch/sqlite_file.h"
 
 namespace sluice::watch {
 
@@ -39,6 +40,7 @@ void merge_entry(std::vector<Entry>& entries, std::uint32_t id, const Agg& agg) 
 }  // namespace
 
 HistoryStore HistoryStore::writer(const std::string& path, std::uint64_t max_bytes) {
+  if (path != ":memory:") require_ours(inspect_sqlite(path), kApplication, kVersion);
   HistoryStore store(path, false);
   store.prepare_file(max_bytes);
   store.upgrade();
@@ -61,13 +63,6 @@ void HistoryStore::prepare_file(std::uint64_t max_bytes) {
 void HistoryStore::upgrade() {
   Transaction all(db_);
   const auto version = db_.number("PRAGMA user_version");
-  const auto application = db_.number("PRAGMA application_id");
-  const auto tables = db_.number("SELECT count(*) FROM sqlite_master");
-  if (tables > 0 && application != kApplication)
-    throw Error(Code::invalid_argument, "the file was made by another program");
-  if (version > kVersion)
-    throw Error(Code::invalid_argument,
-                fmt::format("the file has version {}, this program knows {}", version, kVersion));
   for (auto v = static_cast<std::size_t>(version); v < std::size(kUpgrades); ++v)
     db_.run(kUpgrades[v]);
   if (version < kVersion)

@@ -73,6 +73,7 @@ struct Monitor::Impl {
   std::shared_ptr<const Snapshot> snapshot GUARDED_BY(mutex);
   device::Readings server GUARDED_BY(mutex);
   std::vector<OwnerMemory> owners GUARDED_BY(mutex);
+  LeaseStore lease_store GUARDED_BY(mutex);
   std::optional<device::Pace> new_pace GUARDED_BY(mutex);
   device::Follow followed GUARDED_BY(mutex);
   bool is_follow_new GUARDED_BY(mutex) = false;
@@ -159,6 +160,7 @@ void Monitor::Impl::publish(Instant now) {
     const Lock lock(mutex);
     next->server = server;
     next->owners = owners;
+    next->lease_store = lease_store;
   }
   remember(*next);
   next->history_trouble = history.trouble();
@@ -251,6 +253,11 @@ void Monitor::report_server(device::Metric metric, double value) {
 void Monitor::report_owners(std::vector<OwnerMemory> owners) {
   const Lock lock(impl_->mutex);
   impl_->owners = std::move(owners);
+}
+
+void Monitor::report_lease_store(LeaseStore store) {
+  const Lock lock(impl_->mutex);
+  impl_->lease_store = std::move(store);
 }
 
 void Monitor::follow(const std::map<std::string, std::uint64_t>& gpus) {

@@ -70,6 +70,7 @@ class Monitor {
 
   // Who has how much memory by a lease or in a pool of ours; replaces what was said before.
   void report_owners(std::vector<OwnerMemory> owners);
+  void report_lease_store(LeaseStore store);
 
   // GPUs whose processes matter now, by uuid, and a number that changes when their list
   // should be read anew; see device::Follow. Replaces what was said before.

@@ -113,6 +113,17 @@ std::vector<Rule> machine_rules() {
        "Free space or repair the permissions of the state folder (--state); writing begins again "
        "by itself within a minute.",
        "*", true},
+      {"leases-damaged", "leases_damaged", "above", 0, 0, 0, Severity::critical,
+       "{leases}. Leases that were lost are unknown to the server; their holders hear so and ask "
+       "again.",
+       "Check the disk, and whether anything but Sluice touched the state folder. Then remove "
+       "leases.damage in it: that ends this alert.",
+       "*", true},
+      {"leases-down", "leases_down", "above", 0, 0, 1, Severity::critical,
+       "Leases cannot be stored ({leases}), so none is given or renewed.",
+       "Free space or repair the permissions of the state folder (--state); leases are given again "
+       "by themselves within a second.",
+       "*", true},
       {"host-memory", "host_memory_percent", "above", 90, 85, 30, Severity::warning,
        "{value} of the memory this machine or container may use is taken.",
        "Stop a large process or raise the container's memory limit before the kernel kills one.",

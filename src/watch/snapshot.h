@@ -36,6 +36,12 @@ struct OwnerMemory {
   std::uint64_t promised = 0;  // bytes; 0 where nothing is
 };
 
+// How the leases on disk are; both empty when all is well.
+struct LeaseStore {
+  std::string damage;   // what was found damaged, lines with their time
+  std::string trouble;  // why no lease can be stored now
+};
+
 struct SamplerCost {
   double core_share = 0;    // of one core, 0..1, over the last minute
   double driver_share = 0;  // wall time inside driver calls, 0..1
@@ -62,7 +68,8 @@ struct Snapshot {
   SamplerCost sampler;
   std::vector<std::string> notes;
   std::string history_trouble;  // why history is not written to disk; empty when all is well
-  std::string demo;             // scenario name, empty on real hardware
+  LeaseStore lease_store;
+  std::string demo;  // scenario name, empty on real hardware
 };
 
 // Every time as an age in seconds next to its value; documented in docs/http.md.

@@ -1,0 +1,59 @@
+// An SQLite database as its bytes show it, before SQLite opens it: whose it is, of which version,
+// and whether its write-ahead log is whole.
+//
+// SQLite itself would recover the log, make files beside the database and merge the log into it,
+// also in a file that is then found to be of another program. And it drops, without a word, every
+// frame of the log from the first damaged one on. Nothing is written here and no lock is taken.
+// Must not be used while this process has the database open: closing a file drops SQLite's locks.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace sluice::watch {
+
+// Where a log ends: which generation of it (its salts), and how many frames.
+struct WalPosition {
+  std::uint32_t salt1 = 0, salt2 = 0;  // salt1 grows by one with each new generation
+  std::uint64_t frames = 0;
+  friend bool operator==(const WalPosition&, const WalPosition&) = default;
+};
+
+struct WalFacts {
+  std::uint64_t bytes = 0;  // of the file; 0 where there is none
+  std::optional<WalPosition>
+      position;               // the last commit SQLite will find; nothing without a header
+  std::uint64_t dropped = 0;  // frames of this generation from a damaged one to the last commit
+  bool has_bad_header = false;
+};
+
+struct SqliteFacts {
+  bool exists = false;
+  std::uint64_t bytes = 0;
+  bool is_database = false;  // of SQLite; the others say nothing otherwise
+  bool has_tables = false;
+  std::int64_t application_id = 0, user_version = 0;  // as of the last commit in the log
+  WalFacts wal;
+  // Where the log ended when its last user was killed, by SQLite's index beside it (-shm).
+  std::optional<WalPosition> last_seen;
+};
+
+// Throws unavailable where a file cannot be read, or is no state file of ours.
+SqliteFacts inspect_sqlite(const std::string& path);
+
+// Throws invalid_argument where the file is of another program or of a version above
+// `known_version`, internal where it is no database. One that is missing, empty or without tables
+// is nobody's yet.
+void require_ours(const SqliteFacts& facts, std::int64_t application_id,
+                  std::int64_t known_version);
+
+// One sentence about what of the log is lost or damaged; empty where it is whole. `expected` is
+// where it ended at least, by another record.
+std::string wal_damage(const SqliteFacts& facts, const std::optional<WalPosition>& expected);
+
+// The position in a log that is in use, of `frames` frames; for a process that has it open
+// through SQLite, which keeps no locks on the log.
+std::optional<WalPosition> wal_position(const std::string& path, std::uint64_t frames);
+
+}  // namespace sluice::watch

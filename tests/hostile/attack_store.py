@@ -1,0 +1,241 @@
+"""What is done to the files of the server: damaged, cut off, removed, replaced by others' or by
+links; and a disk without room. Each server is ended by SIGKILL, as a crash would."""
+import contextlib, hashlib, json, os, resource, shutil, signal, sqlite3, subprocess, tempfile, time
+import unittest
+
+from hostile.case import memory_of, within
+from lease_case import PROGRAM, LeaseServer, exchange, wait_for
+
+
+class StateFolder(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="sluice-store-")
+        self.state = os.path.join(self.folder.name, "state")
+        os.mkdir(self.state)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def path(self, name):
+        return os.path.join(self.state, name)
+
+    def serve(self, *arguments):
+        return LeaseServer(*arguments, state=self.state)
+
+    def kill(self, server):
+        server.process.send_signal(signal.SIGKILL)
+        server.process.wait()
+
+    def leases_of_a_killed_server(self, count=6):
+        with self.serve() as server:
+            numbers = [int(server.request(ttl_s=3600)["lease_id"]) for _ in range(count)]
+            self.kill(server)
+        return numbers
+
+    def start_fails(self):
+        """What a server says that does not start."""
+        done = subprocess.run([PROGRAM, "serve", "--port", "0", "--state", self.state],
+                              capture_output=True, text=True, timeout=60)
+        self.assertNotEqual(done.returncode, 0)
+        return done.stderr
+
+    def doctor(self):
+        done = subprocess.run([PROGRAM, "doctor", "--json", "--state", self.state],
+                              capture_output=True, text=True, timeout=60)
+        return next(c for c in json.loads(done.stdout)["checks"] if c["id"] == "leases")
+
+    def contents(self):
+        """Of what is not the server's own to write while it refuses."""
+        own = ("leases.lock", "leases.mark", "sluice.sock", "history.db")
+        return {name: hashlib.sha256(open(self.path(name), "rb").read()).hexdigest()
+                for name in os.listdir(self.state) if not name.startswith(own)}
+
+
+class Tokens(StateFolder):
+    def test_numbers_do_not_come_again_after_the_folder_is_lost(self):
+        with self.serve() as server:
+            connection = server.local()
+            given = []
+            for _ in range(2000):  # faster than one a millisecond
+                _, lease = exchange(connection, "POST", "/v1/leases",
+                                    {"agent": "a", "memory_gb": 0.001, "pid": 0, "ttl_s": 3600})
+                given.append(int(lease["lease_id"]))
+                exchange(connection, "DELETE", "/v1/leases/" + lease["lease_id"],
+                         {"token": lease["token"]})
+            connection.close()
+            self.kill(server)
+        self.assertEqual(len(set(given)), len(given))
+        self.assertGreater(min(given), time.time() * 1000 - 3_600_000)
+        shutil.rmtree(self.state)
+        os.mkdir(self.state)
+        with self.serve() as server:
+            self.assertGreater(int(server.request()["lease_id"]), max(given))
+
+    def test_numbers_do_not_come_again_after_the_database_is_lost(self):
+        for names in (["leases.db-wal"], ["leases.db-wal", "leases.db-shm"],
+                      ["leases.db", "leases.db-wal", "leases.db-shm"]):
+            with self.subTest(names):
+                given = self.leases_of_a_killed_server()
+                for name in names:
+                    os.remove(self.path(name))
+                with self.serve() as server:
+                    self.assertGreater(int(server.request()["lease_id"]), max(given))
+                    self.kill(server)
+
+
+class Damage(StateFolder):
+    def expect_report(self, words, given):
+        found = self.doctor()
+        self.assertEqual(found["status"], "fail", found)
+        self.assertIn(words, found["detail"])
+        with self.serve() as server:
+            self.assertIn("damage was found", server.logged())
+            self.assertIn(words, server.logged())
+            alert = wait_for("an alert", lambda: next(
+                (a for a in server.get("/v1/alerts")["active"] if a["rule"] == "leases-damaged"),
+                None), within(10))
+            self.assertIn(words, alert["cause"])
+            self.assertIn(words, self.doctor()["detail"])  # while it runs
+            self.assertGreater(int(server.request()["lease_id"]), max(given))
+            os.remove(self.path("leases.damage"))
+            wait_for("the alert ends", lambda: not any(
+                a["rule"] == "leases-damaged" for a in server.get("/v1/alerts")["active"]),
+                within(10))
+            self.assertEqual(self.doctor()["status"], "pass")
+
+    def test_a_flipped_byte_in_the_log_is_reported(self):
+        given = self.leases_of_a_killed_server()
+        with open(self.path("leases.db-wal"), "r+b") as log:
+            log.seek(-4 * 4120 + 500, os.SEEK_END)
+            byte = log.read(1)
+            log.seek(-1, os.SEEK_CUR)
+            log.write(bytes([byte[0] ^ 1]))
+        self.expect_report("log is damaged after frame", given)
+
+    def test_a_log_that_was_cut_off_is_reported(self):
+        given = self.leases_of_a_killed_server()
+        size = os.path.getsize(self.path("leases.db-wal"))
+        os.truncate(self.path("leases.db-wal"), size - 4120)
+        self.expect_report("the newest changes are lost", given)
+
+    def test_a_log_that_was_removed_is_reported(self):
+        given = self.leases_of_a_killed_server()
+        os.remove(self.path("leases.db-wal"))
+        self.expect_report("the write-ahead log is gone", given)
+
+    def test_a_killed_server_alone_is_no_damage(self):
+        for _ in range(3):
+            self.leases_of_a_killed_server(2)
+            self.assertEqual(self.doctor()["status"], "pass")
+        with self.serve() as server:
+            self.assertEqual(len(server.held()), 6)
+            self.assertNotIn("damage", server.logged())
+
+
+class Foreign(StateFolder):
+    def expect_refused(self, words):
+        before = self.contents()
+        self.assertIn(words, self.start_fails())
+        self.assertEqual(self.contents(), before)
+        self.assertEqual(self.doctor()["status"], "fail")
+        self.assertEqual(self.contents(), before)
+
+    def test_a_database_of_another_program_is_not_touched(self):
+        source = os.path.join(self.folder.name, "leases.db")
+        with contextlib.closing(sqlite3.connect(source)) as other:
+            other.executescript("PRAGMA journal_mode=WAL; CREATE TABLE notes(text);"
+                                "INSERT INTO notes VALUES('mine');")
+            for suffix in ("", "-wal", "-shm"):  # as it is when that program is killed
+                shutil.copy(source + suffix, self.path("leases.db" + suffix))
+        self.expect_refused("made by another program")
+
+    def test_a_newer_database_is_not_touched(self):
+        self.leases_of_a_killed_server(1)
+        with contextlib.closing(sqlite3.connect(self.path("leases.db"))) as newer:
+            newer.execute("PRAGMA user_version=99")
+        self.expect_refused("it has version 99")
+
+    def test_a_foreign_history_is_moved_aside_as_it_is(self):
+        path = self.path("history.db")
+        with contextlib.closing(sqlite3.connect(path)) as other:
+            other.executescript("CREATE TABLE notes(text); INSERT INTO notes VALUES('mine');")
+        content = open(path, "rb").read()
+        with self.serve():
+            aside = [n for n in os.listdir(self.state) if n.startswith("history.db.other")]
+            self.assertEqual(len(aside), 1)
+            self.assertEqual(open(self.path(aside[0]), "rb").read(), content)
+
+
+class Links(StateFolder):
+    def setUp(self):
+        super().setUp()
+        self.target = os.path.join(self.folder.name, "precious")
+        with open(self.target, "w") as f:
+            f.write("precious")
+
+    def expect_untouched(self, name):
+        with open(self.target) as f:
+            self.assertEqual(f.read(), "precious", name)
+
+    def test_no_state_file_of_leases_is_opened_through_a_link(self):
+        for name in ("leases.lock", "leases.mark", "leases.db", "leases.db-wal"):
+            with self.subTest(name):
+                os.symlink(self.target, self.path(name))
+                self.assertIn("symbolic link", self.start_fails())
+                self.expect_untouched(name)
+                os.remove(self.path(name))
+
+    def test_no_state_file_of_history_is_opened_through_a_link(self):
+        for name in ("history.db", "history.db.lock", "history.db-wal"):
+            with self.subTest(name):
+                os.symlink(self.target, self.path(name))
+                with self.serve() as server:  # goes on in memory
+                    self.assertFalse(server.told["history_on_disk"])
+                    self.kill(server)
+                self.expect_untouched(name)
+                os.remove(self.path(name))
+
+    def test_a_file_in_the_place_of_the_socket_is_not_removed(self):
+        shutil.copy(self.target, self.path("sluice.sock"))
+        with LeaseServer(state=self.state, wait=False) as server:
+            self.assertIn("is no socket", server.logged())
+        self.assertTrue(os.path.isfile(self.path("sluice.sock")))
+
+
+class FullDisk(StateFolder):
+    """A limit on the length of files stands for a disk without room: it needs no rights."""
+
+    def test_requests_are_refused_cheaply_until_there_is_room_again(self):
+        with self.serve() as server:
+            held = server.request(ttl_s=3600)
+            connection = server.local()
+
+            def ask():
+                return exchange(connection, "POST", "/v1/leases",
+                                {"agent": "a", "memory_gb": 0.001, "pid": 0, "ttl_s": 3600})[0]
+
+            size = os.path.getsize(self.path("leases.db-wal"))
+            resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE,
+                             (size, resource.RLIM_INFINITY))
+            wait_for("a refusal", lambda: ask() == 503, within(10))
+            for _ in range(500):
+                self.assertEqual(ask(), 503)
+            before, began, count = memory_of(server.process), time.monotonic(), 3000
+            for _ in range(count):
+                self.assertEqual(ask(), 503)
+            self.assertLess((time.monotonic() - began) / count, within(0.002))
+            self.assertLess(memory_of(server.process) - before, within(4 << 20))
+            self.assertLess(len(server.leases()["leases"]), 10)
+            wait_for("an alert", lambda: any(
+                a["rule"] == "leases-down" for a in server.get("/v1/alerts")["active"]), within(10))
+
+            resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE,
+                             (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            began = time.monotonic()
+            wait_for("leases again", lambda: ask() == 200, within(10))
+            self.assertLess(time.monotonic() - began, within(3))
+            status, renewed = exchange(
+                connection, "POST", f"/v1/leases/{held['lease_id']}/renew",
+                {"token": held["token"]})
+            self.assertEqual(status, 200, renewed)
+            connection.close()
