@@ -37,6 +37,7 @@ struct Bench {
     broker = std::make_unique<Broker>(host.options);
     sample();
     auto w = wanted("resident", 0.05);
+    w.peer = "uid:1000";
     w.holder.pid = ::getpid();
     w.ttl = Seconds(86400);
     for (std::int64_t i = 0; i < live; ++i) broker->request(w);
@@ -57,6 +58,7 @@ struct Bench {
 void grant(benchmark::State& state, Bench& bench) {
   auto w = wanted("scout", 0.25);
   w.holder = identified({::getpid(), 0, -1, 0}, "/proc");  // as the transport knows its peer
+  w.peer = "uid:1000";
   std::vector<double> us;
   std::vector<Token> held;
   auto sampled = Steady::now();

@@ -1,5 +1,5 @@
 """Attacks on the ledger: one peer takes all it can, and retries that make leases."""
-import contextlib, json, signal, tempfile, threading, time, unittest
+import contextlib, json, signal, socket, tempfile, threading, time, unittest
 
 from hostile.case import attackers, wait_for, within
 from lease_case import LeaseServer
@@ -17,9 +17,9 @@ class Case(unittest.TestCase):
         self.addCleanup(self.stack.close)
         self.state = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="sluice-ledger-"))
 
-    def serve(self, *settings):
-        server = LeaseServer("--set", "serve.api_key=" + KEY,
-                             "--set", f"broker.max_cpu_leases_per_peer={MOST_ON_CPU}",
+    def serve(self, *settings, keyed=True):
+        key = ("--set", "serve.api_key=" + KEY) if keyed else ()
+        server = LeaseServer(*key, "--set", f"broker.max_cpu_leases_per_peer={MOST_ON_CPU}",
                              *settings, state=self.state, wait=False)
         self.stack.enter_context(server)
         wait_for("the cards are known", lambda: sum(
@@ -101,6 +101,19 @@ class FairnessTest(Case):
         server.stop(signal.SIGKILL)
         for waiter in waiters:
             waiter.join(10)
+
+    def test_who_hangs_up_before_it_is_known_is_one_peer_whatever_its_address(self):
+        server = self.serve(keyed=False)
+        body = json.dumps(TOO_MUCH)
+        raw = (f"POST /v1/leases HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+               f"Content-Length: {len(body)}\r\n\r\n{body}").encode()
+        for i in range(4 * MOST_ON_CPU):
+            with socket.socket() as client:
+                client.bind((f"127.0.{1 + i // 200}.{1 + i % 200}", 0))
+                client.connect(("127.0.0.1", server.port))
+                client.sendall(raw)
+        self.check_other_is_served(server)
+        self.assertLessEqual(self.listed(server)["counts"]["on_cpu"], 2 * MOST_ON_CPU)
 
     def test_the_refusal_names_the_limit_and_when_to_come_back(self):
         server = self.serve("--set", "broker.max_leases_per_peer=2")

@@ -186,7 +186,8 @@ bool still_runs(int socket) {
 std::string Peer::name() const {
   if (!key.empty()) return "key:" + std::string(key);
   if (uid >= 0) return "uid:" + std::to_string(uid);
-  return "addr:" + address;
+  const bool is_loopback = address.starts_with("127.") || address == "::1";
+  return "addr:" + (is_loopback ? "loopback" : address);
 }
 
 Peer unix_peer(int socket, const std::string& proc) {

@@ -17,7 +17,9 @@ struct Peer {
   std::string_view key;          // name of the key it showed: "api", "admin"; empty: none
   bool is_admin = false;         // may change what belongs to others
 
-  // "key:NAME", else "uid:N", else "addr:A": whom limits and the audit log count as one.
+  // "key:NAME", else "uid:N", else "addr:A": whom limits and the audit log count as one. All of
+  // loopback is one address: a local client that hangs up before it is looked up is nobody's, and
+  // may come from any of sixteen million.
   std::string name() const;
 
   // Whose leases and processes are its own; -1: nobody's. Behind a key may be a proxy on this

@@ -51,6 +51,10 @@ TEST(Peer, IsNamedByItsKeyElseItsUserElseItsAddress) {
   Peer peer;
   peer.address = "10.0.0.9";
   EXPECT_EQ(peer.name(), "addr:10.0.0.9");
+  for (const char* own : {"127.0.0.1", "127.9.8.7", "::1"}) {
+    peer.address = own;
+    EXPECT_EQ(peer.name(), "addr:loopback");
+  }
   peer.uid = 1000;
   EXPECT_EQ(peer.name(), "uid:1000");
   EXPECT_EQ(peer.own_uid(), 1000);
