@@ -4,11 +4,15 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "base/cancellation.h"
+
 namespace sluice {
 
 namespace {
 
 constexpr std::size_t kEach = sizeof(double);
+constexpr std::size_t kNumbersPerLook =
+    1 << 16;  // numbers between two looks whether anybody still waits
 
 double number_at(const Json::binary_t& bytes, std::size_t i) {
   double value = 0;
@@ -28,6 +32,7 @@ void write_number(double value, std::string& out) {
 void write_packed(const Json::binary_t& bytes, std::string& out) {
   out += '[';
   for (std::size_t i = 0; i * kEach < bytes.size(); ++i) {
+    if (i % kNumbersPerLook == 0) throw_if_cancelled();
     if (i > 0) out += ',';
     write_number(number_at(bytes, i), out);
   }
@@ -71,6 +76,17 @@ Json unpacked(Json json) {
   if (json.is_structured())
     for (Json& each : json) each = unpacked(std::move(each));
   return json;
+}
+
+std::size_t written_size(const Json& json) {
+  constexpr std::size_t kNumber = 20, kOther = 24;
+  if (json.is_binary()) return 2 + count_in(json) * kNumber;
+  if (json.is_string()) return 3 + json.get_ref<const std::string&>().size();
+  if (!json.is_structured()) return kOther;
+  std::size_t sum = 2;
+  for (const auto& item : json.items())
+    sum += written_size(item.value()) + (json.is_object() ? item.key().size() + 4 : 1);
+  return sum;
 }
 
 void write_json(const Json& json, std::string& out) {

@@ -24,6 +24,9 @@ void append_packed(Json& list, double value);
 // The same document with plain lists only.
 Json unpacked(Json json);
 
+// About the bytes that write_json() appends: to reserve, since growing takes twice as much.
+std::size_t written_size(const Json& json);
+
 // Appends the text that unpacked(json).dump() would give, without making that document.
 void write_json(const Json& json, std::string& out);
 
