@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <type_traits>
 
 #include "base/cancellation.h"
 
@@ -37,6 +38,33 @@ void write_packed(const Json::binary_t& bytes, std::string& out) {
     write_number(number_at(bytes, i), out);
   }
   out += ']';
+}
+
+// Frees packed lists that are not const.
+template <class Document>
+void write_document(Document& json, std::string& out) {
+  if (json.is_binary()) {
+    write_packed(json.get_binary(), out);
+    if constexpr (!std::is_const_v<Document>) json = nullptr;
+    return;
+  }
+  if (!json.is_structured()) {
+    out += json.dump();
+    return;
+  }
+  const bool named = json.is_object();
+  out += named ? '{' : '[';
+  bool first = true;
+  for (auto&& item : json.items()) {
+    if (!first) out += ',';
+    first = false;
+    if (named) {
+      out += Json(item.key()).dump();
+      out += ':';
+    }
+    write_document(item.value(), out);
+  }
+  out += named ? '}' : ']';
 }
 
 }  // namespace
@@ -89,25 +117,8 @@ std::size_t written_size(const Json& json) {
   return sum;
 }
 
-void write_json(const Json& json, std::string& out) {
-  if (json.is_binary()) return write_packed(json.get_binary(), out);
-  if (!json.is_structured()) {
-    out += json.dump();
-    return;
-  }
-  const bool named = json.is_object();
-  out += named ? '{' : '[';
-  bool first = true;
-  for (const auto& item : json.items()) {
-    if (!first) out += ',';
-    first = false;
-    if (named) {
-      out += Json(item.key()).dump();
-      out += ':';
-    }
-    write_json(item.value(), out);
-  }
-  out += named ? '}' : ']';
-}
+void write_json(const Json& json, std::string& out) { write_document(json, out); }
+
+void write_json(Json&& json, std::string& out) { write_document(json, out); }
 
 }  // namespace sluice

@@ -9,7 +9,7 @@
 #include "base/cancellation.h"
 #include "market/request/request.h"
 
-namespace sluice::market {
+namespace sluice::market::cancelling {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -119,4 +119,4 @@ TEST_P(Cancelling, EndsSoon) {
 INSTANTIATE_TEST_SUITE_P(LongOnes, Cancelling, testing::Range<std::size_t>(0, 12));
 
 }  // namespace
-}  // namespace sluice::market
+}  // namespace sluice::market::cancelling

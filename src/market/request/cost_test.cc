@@ -8,13 +8,13 @@
 #include "base/memory_budget.h"
 #include "market/request/request.h"
 
-namespace sluice::market {
+namespace sluice::market::costs {
 namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr double kServerWork = 1e10;
+constexpr double kMostWork = 1e10;
 
 struct Costly {
   const char *what, *names;
@@ -77,12 +77,12 @@ TEST(Costs, WhatTakesTooLongIsRefusedByItsEstimateBeforeItBegins) {
   for (const Costly& one : too_long()) {
     const auto begun = std::chrono::steady_clock::now();
     try {
-      answer(compute, one.what, one.request, {.most_work = kServerWork});
+      answer(compute, one.what, one.request, {.most_work = kMostWork});
       ADD_FAILURE() << "answered: " << one.what << " " << one.request.dump().substr(0, 80);
     } catch (const TooMuchWork& e) {
       EXPECT_THAT(e.what(), AllOf(HasSubstr(one.names), HasSubstr("steps"), HasSubstr("1e+10"),
                                   HasSubstr("ask for less")));
-      EXPECT_GT(e.work(), kServerWork);
+      EXPECT_GT(e.work(), kMostWork);
     }
     EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(5)) << one.what;
   }
@@ -135,4 +135,4 @@ TEST(Costs, MemoryThatOthersHoldMakesARequestWait) {
 }
 
 }  // namespace
-}  // namespace sluice::market
+}  // namespace sluice::market::costs

@@ -107,10 +107,10 @@ std::string answer_text(compute::Compute& compute, std::string_view what, std::s
   const Json request =
       parse_json_object(body, "the body", R"({"close": [1, 2, 3]})", NumberLists::packed);
   Asking asking = asking_of(compute, request, limits);
-  const Json answered = packed_answer(asking, what);
+  Json answered = packed_answer(asking, what);
   std::string text;
   text.reserve(written_size(answered));
-  write_json(answered, text);
+  write_json(std::move(answered), text);
   return text;
 }
 
