@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cancellation.h"
 #include "base/error.h"
 #include "base/json_numbers.h"
 #include "base/settings_value.h"
@@ -75,6 +76,7 @@ class Builder {
  private:
   template <class Value>
   bool number(double value, Value plain) {
+    if (++numbers_ % kLook == 0) throw_if_cancelled();
     const bool packs =
         lists_ == NumberLists::packed && !open_.empty() &&
         (is_packed(*open_.back()) || (open_.back()->is_array() && open_.back()->empty()));
@@ -113,7 +115,10 @@ class Builder {
     if (twice != names.end() && !repeated_) repeated_ = std::string(*twice);
   }
 
+  static constexpr std::size_t kLook = 1 << 16;  // numbers between two looks who still waits
+
   NumberLists lists_;
+  std::size_t numbers_ = 0;
   std::function<void(const std::string&)> refuse_;
   Json root_;
   std::vector<Json*> open_;              // lists and objects around the reader

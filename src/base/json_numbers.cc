@@ -3,12 +3,17 @@
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <type_traits>
+
+#include "base/cancellation.h"
 
 namespace sluice {
 
 namespace {
 
 constexpr std::size_t kEach = sizeof(double);
+constexpr std::size_t kNumbersPerLook =
+    1 << 16;  // numbers between two looks whether anybody still waits
 
 double number_at(const Json::binary_t& bytes, std::size_t i) {
   double value = 0;
@@ -28,10 +33,38 @@ void write_number(double value, std::string& out) {
 void write_packed(const Json::binary_t& bytes, std::string& out) {
   out += '[';
   for (std::size_t i = 0; i * kEach < bytes.size(); ++i) {
+    if (i % kNumbersPerLook == 0) throw_if_cancelled();
     if (i > 0) out += ',';
     write_number(number_at(bytes, i), out);
   }
   out += ']';
+}
+
+// Frees packed lists that are not const.
+template <class Document>
+void write_document(Document& json, std::string& out) {
+  if (json.is_binary()) {
+    write_packed(json.get_binary(), out);
+    if constexpr (!std::is_const_v<Document>) json = nullptr;
+    return;
+  }
+  if (!json.is_structured()) {
+    out += json.dump();
+    return;
+  }
+  const bool named = json.is_object();
+  out += named ? '{' : '[';
+  bool first = true;
+  for (auto&& item : json.items()) {
+    if (!first) out += ',';
+    first = false;
+    if (named) {
+      out += Json(item.key()).dump();
+      out += ':';
+    }
+    write_document(item.value(), out);
+  }
+  out += named ? '}' : ']';
 }
 
 }  // namespace
@@ -73,25 +106,19 @@ Json unpacked(Json json) {
   return json;
 }
 
-void write_json(const Json& json, std::string& out) {
-  if (json.is_binary()) return write_packed(json.get_binary(), out);
-  if (!json.is_structured()) {
-    out += json.dump();
-    return;
-  }
-  const bool named = json.is_object();
-  out += named ? '{' : '[';
-  bool first = true;
-  for (const auto& item : json.items()) {
-    if (!first) out += ',';
-    first = false;
-    if (named) {
-      out += Json(item.key()).dump();
-      out += ':';
-    }
-    write_json(item.value(), out);
-  }
-  out += named ? '}' : ']';
+std::size_t written_size(const Json& json) {
+  constexpr std::size_t kNumber = 20, kOther = 24;
+  if (json.is_binary()) return 2 + count_in(json) * kNumber;
+  if (json.is_string()) return 3 + json.get_ref<const std::string&>().size();
+  if (!json.is_structured()) return kOther;
+  std::size_t sum = 2;
+  for (const auto& item : json.items())
+    sum += written_size(item.value()) + (json.is_object() ? item.key().size() + 4 : 1);
+  return sum;
 }
+
+void write_json(const Json& json, std::string& out) { write_document(json, out); }
+
+void write_json(Json&& json, std::string& out) { write_document(json, out); }
 
 }  // namespace sluice

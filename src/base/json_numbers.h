@@ -24,7 +24,12 @@ void append_packed(Json& list, double value);
 // The same document with plain lists only.
 Json unpacked(Json json);
 
+// About the bytes that write_json() appends: to reserve, since growing takes twice as much.
+std::size_t written_size(const Json& json);
+
 // Appends the text that unpacked(json).dump() would give, without making that document.
 void write_json(const Json& json, std::string& out);
+// Frees each packed list as soon as it is written: the text takes three times as much.
+void write_json(Json&& json, std::string& out);
 
 }  // namespace sluice

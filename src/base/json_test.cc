@@ -111,6 +111,11 @@ TEST(PackedNumbers, EveryNumberIsWrittenAsDumpWritesIt) {
 }
 
 TEST(PackedNumbers, TheSizeOfADocumentIsForeseen) {
+  const std::vector<double> values(1000, -1.2345678901234567);
+  std::string text;
+  const Json json = {{"name", "a text"}, {"list", packed(values)}, {"deep", {1, 2.5, nullptr}}};
+  write_json(json, text);
+  EXPECT_NEAR(static_cast<double>(written_size(json)), static_cast<double>(text.size()), 200);
   EXPECT_GE(parsed_size("{\"a\":[" + std::string(1000, ',') + "]}"), 8000u);
   EXPECT_EQ(parsed_size("12"), 0u);
 }

@@ -151,8 +151,9 @@ void say_what_the_choice_of_gpus_means(const device::GpuConfig& gpu) {
 }
 
 serve::MarketOptions market_options(const ProgramSettings& settings, const Asked& asked,
-                                    const Io& io) {
+                                    const Io& io, MemoryBudget& memory) {
   serve::MarketOptions made;
+  made.memory = &memory;
   made.costs = std::filesystem::path(settings.cache_dir) / "costs.json";
   made.pools = settings.memory;
   if (!settings.gpu.enabled)
@@ -187,7 +188,7 @@ class Program {
         audit_(settings.state_dir, audit_bytes(settings)),
         profile_watch_(monitor_, settings.gpu),
         service_(monitor_, broker_, traffic_, memory_, {SLUICE_VERSION, host_name(), Steady::now()},
-                 market_options(settings, asked, io)),
+                 market_options(settings, asked, io, memory_)),
         router_(routes()),
         server_(
             {settings.serve, thread_count(settings.serve, cpu), settings.state_dir + "/sluice.sock",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "base/cancellation.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -77,6 +78,7 @@ void Compute::Impl::on_gpu(const Operation& operation, const Call& call, Outcome
   bool trimmed = false;
   outcome.parts = 0;
   while (done < call.items && outcome.fallback.empty()) {
+    throw_if_cancelled();
     const std::size_t end = std::min(done + part, call.items);
     try {
       part_on_gpu(operation, slice(call, done, end));

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/cancellation.h"
 #include "device/cpu.h"
 
 namespace sluice::compute {
@@ -21,6 +22,7 @@ struct Job {
   std::size_t count, grain;
   void* body;
   void (*piece)(void*, std::size_t, std::size_t);
+  const std::stop_token* cancel = cancel_token();  // the caller's
   std::atomic<std::size_t> next{0};
   std::atomic<bool> failed{false};
   std::exception_ptr error{};          // of the first body that threw; read after all have left
@@ -29,10 +31,12 @@ struct Job {
   bool open() const { return next.load(std::memory_order_relaxed) < count; }
 
   void work() {
+    const CancelScope scope(cancel);
     while (!failed.load(std::memory_order_relaxed)) {
       const std::size_t begin = next.fetch_add(grain, std::memory_order_relaxed);
       if (begin >= count) return;
       try {
+        throw_if_cancelled();
         piece(body, begin, std::min(begin + grain, count));
       } catch (...) {
         if (!failed.exchange(true)) error = std::current_exception();

@@ -18,8 +18,9 @@ class Workers {
 
   // Calls body(begin, end) for stretches of at most `grain` that cover [0, count), on all
   // threads, the caller's among them, and returns when all are done. What a body throws
-  // is thrown here, after the others ended. May be called from several threads at once,
-  // and from within a body (which then runs alone).
+  // is thrown here, after the others ended. Cancelled is thrown between two stretches when the
+  // caller's CancelScope is; bodies may ask by throw_if_cancelled(), whichever thread they run on.
+  // May be called from several threads at once, and from within a body (which then runs alone).
   template <class Body>
   void each(std::size_t count, std::size_t grain, Body&& body) {
     run(count, grain, &body, [](void* b, std::size_t begin, std::size_t end) {

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/cancellation.h"
+
 namespace sluice::compute {
 namespace {
 
@@ -48,6 +50,38 @@ TEST(Workers, ServeSeveralCallersAndABodyThatCalls) {
   for (int i = 0; i < 4; ++i) callers.emplace_back(caller);
   for (auto& thread : callers) thread.join();
   EXPECT_EQ(done, 4u * 200 * 8 * 4);
+}
+
+TEST(Workers, ACancelledCallEndsBetweenTwoStretchesOnAllThreads) {
+  Workers workers(4);
+  std::stop_source stop;
+  const std::stop_token token = stop.get_token();
+  std::atomic<std::size_t> done = 0;
+  const auto work = [&] {
+    workers.each(1'000'000, 1, [&](std::size_t, std::size_t) {
+      if (++done == 100) stop.request_stop();
+    });
+  };
+  {
+    const CancelScope scope(token);
+    EXPECT_THROW(work(), Cancelled);
+    EXPECT_LT(done, 1000u);
+    EXPECT_THROW(workers.each(1, 1, [&](std::size_t, std::size_t) { ++done; }), Cancelled);
+  }
+  workers.each(10, 1, [&](std::size_t, std::size_t) { EXPECT_FALSE(is_cancelled()); });
+}
+
+TEST(Workers, ABodyCanAskWhetherItIsCancelled) {
+  Workers workers(2);
+  std::stop_source stop;
+  const std::stop_token token = stop.get_token();
+  const CancelScope scope(token);
+  EXPECT_THROW(workers.each(2, 1,
+                            [&](std::size_t, std::size_t) {
+                              stop.request_stop();
+                              for (;;) throw_if_cancelled();
+                            }),
+               Cancelled);
 }
 
 TEST(Workers, OneThreadIsTheCallersOwn) {

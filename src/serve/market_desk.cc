@@ -1,18 +1,50 @@
 #include "serve/market_desk.h"
 
-#include <boost/asio/post.hpp>
+#include <fmt/format.h>
+#include <malloc.h>
+
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/cancellation.h"
 #include "compute/worker.h"
 #include "market/operations.h"
 #include "market/request/request.h"
 
 namespace sluice::serve {
 
-std::optional<std::string> MarketDesk::Job::take() {
+// A job while a thread works on it: it can be cancelled, and its time runs.
+class MarketDesk::UnderWay {
+ public:
+  UnderWay(MarketDesk& desk, Job& job) : desk_(desk), job_(job) {
+    const Lock lock(desk_.mutex_);
+    desk_.under_way_.insert(&job_);
+    set_begun(Steady::now());
+    if (desk_.ending_) job_.cancel();
+  }
+  ~UnderWay() {
+    const Lock lock(desk_.mutex_);
+    desk_.under_way_.erase(&job_);
+    set_begun(std::nullopt);
+  }
+
+ private:
+  void set_begun(std::optional<Instant> begun) {
+    const Lock lock(job_.mutex_);
+    job_.begun_ = begun;
+  }
+
+  MarketDesk& desk_;
+  Job& job_;
+};
+
+std::optional<std::string> MarketDesk::Job::take(Instant now) {
   const Lock lock(mutex_);
-  if (failed_) throw Error(*failed_);
+  if (failed_) std::rethrow_exception(failed_);
+  if (!answer_ && begun_ && seconds_between(*begun_, now) > most_time_.count() && !expired_) {
+    expired_ = true;
+    stop_.request_stop();
+  }
   return std::move(answer_);
 }
 
@@ -21,53 +53,122 @@ MarketDesk::MarketDesk(MarketOptions options, std::function<std::string()> veto,
     : options_(std::move(options)),
       veto_(std::move(veto)),
       on_done_(std::move(on_done)),
-      pool_(options_.threads) {}
+      slow_(options_.slow),
+      quick_(options_.quick) {}
 
 MarketDesk::~MarketDesk() {
   ending_ = true;
-  pool_.join();
+  cancel_all();
 }
 
-bool MarketDesk::end(Seconds limit) {
-  ending_ = true;
+void MarketDesk::cancel_all() {
+  const Lock lock(mutex_);
+  for (Job* job : under_way_) job->cancel();
+}
+
+bool MarketDesk::idle_within(Seconds limit) const {
   const auto until = Steady::now() + std::chrono::duration_cast<Steady::duration>(limit);
   while (waiting_ > 0 && Steady::now() < until)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   return waiting_ == 0;
 }
 
-std::shared_ptr<MarketDesk::Job> MarketDesk::ask(std::string what, std::string request) {
-  if (waiting_.fetch_add(1) >= options_.most_waiting) {
-    --waiting_;
-    throw Error(Code::exhausted, "too many calculations are waiting; ask again in a moment");
-  }
+bool MarketDesk::end(Seconds limit) {
+  ending_ = true;
+  if (idle_within(limit)) return true;
+  cancel_all();
+  return idle_within(limit);
+}
+
+std::shared_ptr<MarketDesk::Job> MarketDesk::ask(std::string client, std::string what,
+                                                 std::string request) {
   auto job = std::make_shared<Job>();
+  if (options_.memory != nullptr) job->held_ = options_.memory->charge(request.size());
+  job->client_ = std::move(client);
   job->what_ = std::move(what);
   job->request_ = std::move(request);
-  boost::asio::post(pool_, [this, job] {
-    if (!ending_ && !job->cancelled_) work(*job);
-    --waiting_;
-    if (!ending_) on_done_();
-  });
+  job->most_time_ = options_.most_time;
+  post(job->request_.size() > options_.quick_body ? slow_ : quick_, job);
   return job;
 }
 
-void MarketDesk::work(Job& job) {
-  std::optional<std::string> answer;
-  std::optional<Error> failed;
+void MarketDesk::post(TurnPool& pool, std::shared_ptr<Job> job) {
+  const std::string client = job->client_;
+  const double most_work = &pool == &quick_ ? options_.quick_work : options_.most_work;
+  ++waiting_;
   try {
-    answer =
-        market::answer_text(compute(), job.what_, job.request_, {.most_work = options_.most_work});
-  } catch (const Error& e) {
-    failed = e;
+    pool.post(client, [this, job = std::move(job), most_work] {
+      if (!ending_ && !job->stop_.stop_requested()) work(job, most_work);
+      give_back();
+      --waiting_;
+      if (!ending_) on_done_();
+    });
+  } catch (...) {
+    --waiting_;
+    throw;
+  }
+}
+
+void MarketDesk::work(const std::shared_ptr<Job>& job, double most_work) {
+  try {
+    finish(*job, answer_of(*job, most_work));
+  } catch (const market::TooMuchWork& e) {
+    if (e.work() <= options_.most_work) return work_later(job);
+    fail(*job,
+         std::make_exception_ptr(market::TooMuchWork(e.work(), e.fields(), options_.most_work)));
   } catch (const std::bad_alloc&) {
-    failed = Error(Code::exhausted, "there is not enough memory for this request");
+    fail(*job, std::make_exception_ptr(NoRoom("there is not enough memory for this request")));
+  } catch (const Error&) {
+    fail(*job, std::current_exception());
   } catch (const std::exception& e) {
-    failed = Error(Code::internal, e.what());
+    fail(*job, std::make_exception_ptr(Error(Code::internal, e.what())));
+  }
+}
+
+// The allocator keeps what is freed in pieces: a gigabyte after a large request.
+void MarketDesk::give_back() {
+  constexpr std::uint64_t kWorthIt = 16 << 20;
+  if (options_.memory != nullptr && options_.memory->take_returned() >= kWorthIt) malloc_trim(0);
+}
+
+// A long one: not here.
+void MarketDesk::work_later(const std::shared_ptr<Job>& job) {
+  try {
+    post(slow_, job);
+  } catch (const Error&) {
+    fail(*job, std::current_exception());
+  }
+}
+
+std::string MarketDesk::answer_of(Job& job, double most_work) {
+  const UnderWay under_way(*this, job);
+  const std::stop_token token = job.stop_.get_token();
+  const CancelScope scope(token);
+  return market::answer_text(compute(), job.what_, job.request_,
+                             {.most_work = most_work, .memory = options_.memory});
+}
+
+void MarketDesk::finish(Job& job, std::string answer) {
+  job.request_ = {};
+  if (options_.memory != nullptr) {  // the body is gone, the answer has come
+    job.held_.release();
+    job.held_ = options_.memory->charge(answer.size());
   }
   const Lock lock(job.mutex_);
   job.answer_ = std::move(answer);
-  job.failed_ = std::move(failed);
+}
+
+void MarketDesk::fail(Job& job, std::exception_ptr why) {
+  job.request_ = {};
+  job.held_.release();
+  const Lock lock(job.mutex_);
+  if (job.expired_)
+    why = std::make_exception_ptr(Error(
+        Code::invalid_argument,
+        fmt::format("the calculation was ended after {:.0f} s, which is all that one may take "
+                    "here: ask for less at once",
+                    options_.most_time.count())));
+  job.failed_ = std::move(why);
 }
 
 compute::Compute& MarketDesk::compute() {

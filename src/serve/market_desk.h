@@ -1,21 +1,26 @@
-// Market calculations of the server: a queue with threads of its own, so that a long one
-// keeps nobody waiting who asks for something else. GPU work is done by a worker process.
+// Market calculations of the server, on threads of their own: quick ones and long ones by their
+// estimates, so that no number of long ones keeps a quick one waiting, and each client in turn.
+// GPU work is done by a worker process.
 #pragma once
 
 #include <atomic>
-#include <boost/asio/thread_pool.hpp>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
+#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory_budget.h"
 #include "base/mutex.h"
 #include "compute/compute.h"
+#include "serve/turn_pool.h"
 
 namespace sluice::serve {
 
@@ -24,9 +29,16 @@ struct MarketOptions {
   std::string no_gpu = "GPUs are turned off";  // the reason that is given then
   std::filesystem::path costs{};               // file of measured costs
   memory::MemoryConfig pools{};                // of the worker's memory
-  // Steps that one request may ask for: some ten seconds on two cores.
+  // Steps that one request may ask for: some ten seconds on two cores. Its estimate can be
+  // wrong: it is ended after most_time in any case.
   double most_work = 1e10;
-  std::size_t threads = 2, most_waiting = 64;
+  Seconds most_time{30};
+  // What is quick: a quarter of a second, and bodies that are read as soon.
+  double quick_work = 2.5e8;
+  std::size_t quick_body = 4 << 20;
+  TurnPoolOptions quick{.threads = 3, .most_each = 2, .most_waiting = 64};
+  TurnPoolOptions slow{.threads = 3, .most_each = 2, .most_waiting = 32};
+  MemoryBudget* memory = nullptr;  // that bodies, work and answers are charged to
 };
 
 class MarketDesk {
@@ -34,30 +46,36 @@ class MarketDesk {
   class Job {
    public:
     // The answer as JSON once it is there; nothing before. Throws what the calculation threw.
-    std::optional<std::string> take();
-    void cancel() noexcept { cancelled_ = true; }  // nobody waits any more
+    // Ends one that takes too long: to be called every second or so.
+    std::optional<std::string> take(Instant now);
+    void cancel() noexcept { stop_.request_stop(); }  // nobody waits any more
 
    private:
     friend class MarketDesk;
-    std::string what_, request_;
-    std::atomic<bool> cancelled_{false};
+    std::string client_, what_, request_;
+    MemoryBudget::Charge held_;  // for the body, then for the answer
+    std::stop_source stop_;
+    Seconds most_time_{};
     Mutex mutex_;
+    std::optional<Instant> begun_ GUARDED_BY(mutex_);
+    bool expired_ GUARDED_BY(mutex_) = false;
     std::optional<std::string> answer_ GUARDED_BY(mutex_);
-    std::optional<Error> failed_ GUARDED_BY(mutex_);
+    std::exception_ptr failed_ GUARDED_BY(mutex_);
   };
 
   // `veto`: why the GPU must not be used now, or "". `on_done` is called on a thread of the
   // desk's whenever a job has ended.
   MarketDesk(MarketOptions options, std::function<std::string()> veto,
              std::function<void()> on_done);
-  ~MarketDesk();  // waits for what is under way; the rest is dropped
+  ~MarketDesk();  // cancels what is under way; the rest is dropped
 
-  // Begins no more and waits for what is under way; false when that still goes on after
-  // `limit`. A calculation cannot be interrupted: the destructor would wait to its end.
+  // Begins no more and waits for what is under way; what still goes on after `limit` is
+  // cancelled. False when that did not help in `limit` either: the GPU's worker is waited for.
   bool end(Seconds limit);
 
-  // Throws exhausted when too many wait.
-  std::shared_ptr<Job> ask(std::string what, std::string request);
+  // `client`: whose it is; each has a turn. Throws exhausted when too many wait, NoRoom
+  // when there is no memory for the body.
+  std::shared_ptr<Job> ask(std::string client, std::string what, std::string request);
 
   struct Figures {
     compute::ComputeFigures compute{};
@@ -68,7 +86,17 @@ class MarketDesk {
   const memory::MemoryConfig& pools() const noexcept { return options_.pools; }  // as set
 
  private:
-  void work(Job& job);
+  class UnderWay;
+
+  void post(TurnPool& pool, std::shared_ptr<Job> job);
+  void work(const std::shared_ptr<Job>& job, double most_work);
+  void work_later(const std::shared_ptr<Job>& job);
+  std::string answer_of(Job& job, double most_work);
+  void finish(Job& job, std::string answer);
+  void fail(Job& job, std::exception_ptr why);
+  void cancel_all();
+  void give_back();
+  bool idle_within(Seconds limit) const;
   compute::Compute& compute();
 
   const MarketOptions options_;
@@ -78,7 +106,8 @@ class MarketDesk {
   std::atomic<bool> ending_{false};
   mutable Mutex mutex_;
   std::unique_ptr<compute::Compute> compute_ GUARDED_BY(mutex_);  // made by the first job
-  boost::asio::thread_pool pool_;
+  std::set<Job*> under_way_ GUARDED_BY(mutex_);
+  TurnPool slow_, quick_;  // the last ends first: it posts to the other
 };
 
 }  // namespace sluice::serve

@@ -1,17 +1,14 @@
-"""Attacks on /v1/market: sizes that do not agree, and bodies that cost more to read than to send."""
-import json, unittest
+"""Attacks on /v1/market: sizes that do not agree, bodies that cost more to read than to send,
+calculations without end, and numbers that take all memory."""
+import json, re, time, unittest
 
-from hostile.case import Server, within
+from hostile.case import SANITIZED, Server, attackers, latencies, memory_of, percentile, wait_for, within
 
-import time
+LONG = {"payoff": "asian_price", "steps": 1000, "paths": 900_000}  # about ten seconds
+MB = 1 << 20
 
 
-class Market(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = Server("--demo", "eight-gpus").__enter__()
-        cls.addClassCleanup(cls.server.__exit__)
-
+class Case(unittest.TestCase):
     def post(self, what, body):
         status, headers, text = self.server.ask("/v1/market/" + what, "POST", body)
         return status, json.loads(text), headers
@@ -21,6 +18,25 @@ class Market(unittest.TestCase):
         self.assertEqual(got, status, str(answer)[:500])
         for word in words:
             self.assertIn(word, answer["error"]["message"])
+
+    def under_way(self):
+        found = re.search(r"^sluice_market_requests_waiting (\d+)", self.server.ask("/metrics")[2], re.M)
+        return int(found[1])
+
+    def send(self, what, body):
+        """A socket on which the request was sent; nobody reads the answer."""
+        text = json.dumps(body).encode()
+        s = self.server.connect()
+        s.sendall(f"POST /v1/market/{what} HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                  f"application/json\r\nContent-Length: {len(text)}\r\n\r\n".encode() + text)
+        return s
+
+
+class Requests(Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server("--demo", "eight-gpus").__enter__()
+        cls.addClassCleanup(cls.server.__exit__)
 
     def test_a_mean_of_another_size(self):
         returns = [[0.01, -0.02, 0.03, 0.01], [0.02, 0.01, -0.01, 0.02]]
@@ -37,6 +53,104 @@ class Market(unittest.TestCase):
         self.refused("rsi", '{"close":[1],' + names + "}", "n0")
         self.refused("rsi", '{"series":{' + names + "}}", "series.n0")
         self.assertLess(time.monotonic() - began, within(3))
+
+    def test_a_portfolio_that_takes_minutes(self):
+        row = [((i * 7919) % 1000 - 500) / 20000 for i in range(5000)]
+        body = {"goal": "min_cvar", "returns": [row[i * 80:] + row[:i * 80] for i in range(60)]}
+        began = time.monotonic()
+        self.refused("portfolio", body, "steps", "assets", "at most")
+        self.assertLess(time.monotonic() - began, within(2))
+
+    def test_clients_that_go_leave_no_work_behind(self):
+        sockets = [self.send("montecarlo", LONG) for _ in range(6)]
+        wait_for("work", lambda: self.under_way() >= 2)
+        for s in sockets:
+            s.close()
+        began = time.monotonic()
+        wait_for("the end of work", lambda: self.under_way() == 0, within(5))
+        self.assertLess(time.monotonic() - began, within(1.5))
+
+    def test_long_calculations_keep_no_quick_one_waiting(self):
+        sockets = [self.send("montecarlo", LONG) for _ in range(8)]
+        wait_for("work", lambda: self.under_way() >= 4)
+        try:
+            quick = {"close": list(range(1, 200)), "timeperiod": 5}
+            taken = latencies(lambda: self.assertEqual(self.post("rsi", quick)[0], 200), 3, 0.05)
+            self.assertLess(percentile(taken, 0.95), within(0.5))
+        finally:
+            for s in sockets:
+                s.close()
+        wait_for("the end of work", lambda: self.under_way() == 0, within(5))
+
+    def test_many_long_calculations_are_refused_and_others_served(self):
+        with attackers(40, lambda: self.send("montecarlo", LONG).close()):
+            taken = latencies(lambda: self.server.get("/health/live"), 2)
+            self.assertEqual(self.post("rsi", {"close": [1, 2, 3], "timeperiod": 2})[0], 200)
+        self.assertLess(percentile(taken, 0.95), within(0.2))
+        wait_for("the end of work", lambda: self.under_way() == 0, within(10))
+
+    def test_counts_that_overflow(self):
+        for body in ({"paths": 2 ** 40, "steps": 100000, "payoff": "asian"},
+                     {"paths": 2 ** 63, "steps": 2}, {"paths": -1}, {"paths": 1e308},
+                     {"steps": -1}, {"steps": 2 ** 32}, {"paths": 0.5},
+                     {"assets": [{}] * 100000, "payoff": "basket"}):
+            self.refused("montecarlo", body)
+        for body in ({"timeperiod": 2 ** 31}, {"timeperiod": -1}, {"timeperiod": 1e300}):
+            self.refused("rsi", {"close": [1, 2, 3], **body}, "timeperiod")
+        self.assertEqual(self.post("sma", {"close": [1, 2], "timeperiod": 100000})[1]["outputs"],
+                         {"SMA": [None, None]})
+        for walk in ({"in_sample": 2 ** 40}, {"in_sample": -1}, {"out_of_sample": 0}):
+            self.refused("backtest", {"close": list(range(1, 90)), "walk_forward": walk})
+
+
+class Memory(Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server("--demo", "eight-gpus").__enter__()
+        cls.addClassCleanup(cls.server.__exit__)
+
+    def peak(self):
+        with open(f"/proc/{self.server.process.pid}/status") as f:
+            return int(re.search(r"VmHWM:\s+(\d+) kB", f.read())[1]) << 10
+
+    @unittest.skipIf(SANITIZED, "the sanitizer keeps what is freed")
+    def test_a_million_spots(self):
+        before = memory_of(self.server.process)
+        status, _, text = self.server.ask("/v1/market/option", "POST", json.dumps(
+            {"spot": [1] * 1000000, "strike": 1, "t": 1, "vol": 0.2}, separators=(",", ":")))
+        self.assertEqual(status, 200)
+        self.assertGreater(len(text), 50 * MB)
+        self.assertLess(self.peak() - before, 700 * MB)  # was 1,100
+        wait_for("memory given back", lambda: memory_of(self.server.process) - before < 64 * MB, 10)
+
+
+class SmallMemory(Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server("--demo", "eight-gpus",
+                            config=f"[serve]\nmemory_budget = {96 * MB}\n").__enter__()
+        cls.addClassCleanup(cls.server.__exit__)
+
+    def test_work_that_never_fits_is_refused_by_its_estimate(self):
+        self.refused("option", {"spot": [1] * 1000000, "strike": 1, "t": 1, "vol": 0.2}, "options", "MB")
+        prices = {str(i): [1, 2] for i in range(2000)}
+        self.refused("backtest", {"prices": {**prices, "long": [1, 2] * 25000}}, "bars", "MB")
+
+    def test_work_that_does_not_fit_now_is_refused_for_now(self):
+        body = json.dumps({"spot": [1] * 80000, "strike": 1, "t": 1, "vol": 0.2})
+        seen = set()
+
+        def attack():
+            status, headers, _ = self.server.ask("/v1/market/option", "POST", body)
+            seen.add((status, headers.get("Retry-After") is not None))
+
+        with attackers(8, attack):
+            end = time.monotonic() + within(10)
+            while (503, True) not in seen and time.monotonic() < end:
+                time.sleep(0.05)
+        self.assertIn((503, True), seen)
+        self.assertLessEqual(seen, {(200, False), (503, True), (429, True)})
+        self.assertEqual(self.post("option", {"spot": 1, "strike": 1, "t": 1, "vol": 0.2})[0], 200)
 
 
 if __name__ == "__main__":

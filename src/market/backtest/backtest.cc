@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 
+#include "base/cancellation.h"
 #include "base/error.h"
 #include "market/backtest/account.h"
 #include "market/backtest/signals.h"
@@ -14,6 +15,8 @@
 
 namespace sluice::market {
 namespace {
+
+constexpr std::int64_t kBarsPerLook = 4096;  // bars between two looks whether anybody still waits
 
 // The yearly volatility of the returns up to each bar.
 class Volatility {
@@ -69,6 +72,7 @@ class Run {
   void run(Backtest& result) {
     const Span span = options_.span;
     for (std::int64_t t = 0; t < span.end; ++t) {
+      if (t % kBarsPerLook == 0) throw_if_cancelled();
       if (t >= span.first) {
         trade(t);
         account_.check_ruin(t, at(prices_.close, t));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/cancellation.h"
 #include "market/indicators/make_plan.h"
 #include "market/indicators/rules-inl.h"
 
@@ -77,6 +78,7 @@ void IndicatorRows::compute(std::span<const RowSpec> specs, std::span<const doub
   if (std::ranges::find(specs, RowKind::sma, &RowSpec::kind) != specs.end()) sum_up(closes);
   std::vector<Averaged> group;
   for (std::size_t i = 0; i < specs.size(); ++i) {
+    throw_if_cancelled();
     const RowSpec& spec = specs[i];
     double* out = begin(i);
     std::fill(out - kBefore, out, kNan);

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/cancellation.h"
 #include "compute/workers.h"
 #include "market/backtest/compare.h"
 #include "market/backtest/rows.h"
@@ -80,6 +81,7 @@ class Ticker {
     const std::size_t each = words() * static_cast<std::size_t>(comparisons(p.strategy));
     room.bits.resize(std::max(each, words() * kRowsAtOnce * kQuads));
     while (begin < end) {
+      throw_if_cancelled();
       const std::size_t together = compare(p.strategy, codes, &order[begin], end - begin, room);
       for (std::size_t i = 0; i < together; ++i, ++begin) {
         const SetCode& code = codes[order[begin]];

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/cancellation.h"
 #include "base/error.h"
 #include "market/require.h"
 
@@ -123,6 +124,7 @@ WalkForward walk_forward(compute::Compute& compute, std::span<const PriceHistory
   SweepOptions sweeping = options.sweep;
   sweeping.progress = nullptr;
   for (std::size_t i = 0; i < result.windows.size(); ++i) {
+    throw_if_cancelled();
     WalkForwardWindow& window = result.windows[i];
     sweeping.span = window.chosen_by;
     const SweepResult found = sweep(compute, histories, sweeping);

@@ -12,6 +12,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include "base/cancellation.h"
 #include "market/montecarlo/asian.h"
 #include "market/montecarlo/normals.h"
 #include "market/montecarlo/philox.h"
@@ -21,6 +22,7 @@ namespace sluice::market::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr std::size_t kPaths = 256;  // side by side; divides kAsianBlock
+constexpr int kStepsPerLook = 64;    // steps between two looks whether anybody still waits
 
 struct Group {
   alignas(64) std::uint32_t words[4][kPaths];
@@ -140,6 +142,7 @@ void asian_block(const AsianPlan& plan, std::uint64_t first, BlockSums& sums) {
       std::fill_n(column, kPaths, 0.0f);
     double drift = plan.first_drift, drift_sum = 0;
     for (int k = 0; k < plan.fixings; ++k) {
+      if (k % kStepsPerLook == 0) throw_if_cancelled();
       if (k % 4 == 0) {
         random_words(plan.seed, first + at, static_cast<std::uint32_t>(k / 4), group);
         make_normals(group);

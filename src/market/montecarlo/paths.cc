@@ -1,9 +1,11 @@
 #include "market/montecarlo/paths.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <memory>
 
+#include "base/cancellation.h"
 #include "base/error.h"
 #include "market/montecarlo/gpu.h"
 #include "market/montecarlo/paths_formula.h"
@@ -20,10 +22,15 @@ void paths_cpu(const compute::Call& call, compute::Workers& workers) {
   const auto& plan = *call.input<PathPlan>(0);
   const auto* quasi = call.in.size() > 1 ? call.input<QuasiTables>(1) : nullptr;
   auto* out = call.output<BlockSums>(0);
+  // Samples between two looks whether anybody still waits: some 100 us.
+  const std::size_t look = std::clamp<std::size_t>(
+      10000 / (static_cast<std::size_t>(plan.steps) * static_cast<std::size_t>(plan.assets)), 1,
+      kPathBlock);
   workers.each(call.items, 1, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
       BlockSums s;
       for (std::size_t k = 0; k < kPathBlock; ++k) {
+        if (k % look == 0) throw_if_cancelled();
         const auto sample =
             formula::one_sample<fast::HostMath>(plan, quasi, (call.first + i) * kPathBlock + k);
         s.x += sample.x;

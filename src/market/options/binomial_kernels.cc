@@ -12,6 +12,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include "base/cancellation.h"
 #include "market/options/binomial_payoffs.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -21,6 +22,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 using formula::kTreeLanes;
 using formula::Payoffs;
 using formula::TreePlan;
+
+constexpr int kTreeStepsPerLook = 64;  // steps between two looks whether anybody still waits
 
 // v[j] holds node j of the later step and becomes node j of this one. Up to kTreeLanes - 1
 // nodes more are done at the end: they are worthless and stay so, or are no part of the
@@ -49,6 +52,7 @@ double american(const TreePlan& p, const Payoffs& payoffs, std::vector<double>& 
     v[static_cast<std::size_t>(j)] = j < top ? std::max(last[j], 0.0) : 0.0;
   int exercised = formula::with_parity(certain, n);  // all m up to this, at the step done last
   for (int i = n - 1; i >= 0; --i) {
+    if (i % kTreeStepsPerLook == 0) throw_if_cancelled();
     if (exercised >= i + 1) return payoffs.at(0);  // the whole step is
     const int begin = std::max(0, (exercised + 1 + i) / 2);
     const double* exercise = payoffs.of_step(i);
@@ -68,7 +72,10 @@ double european(const TreePlan& p, const Payoffs& payoffs, std::vector<double>& 
   const double* last = payoffs.of_step(n);
   for (int j = 0; j <= n + 1 + kTreeLanes; ++j)
     v[static_cast<std::size_t>(j)] = j < top ? std::max(last[j], 0.0) : 0.0;
-  for (int i = n - 1; i >= 0; --i) step_european(v.data(), p.up, p.down, std::min(i + 1, top));
+  for (int i = n - 1; i >= 0; --i) {
+    if (i % kTreeStepsPerLook == 0) throw_if_cancelled();
+    step_european(v.data(), p.up, p.down, std::min(i + 1, top));
+  }
   return v[0];
 }
 

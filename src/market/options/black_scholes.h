@@ -50,6 +50,7 @@ class Greeks {
   }
   std::span<const T> operator[](Greek g) const { return columns_[static_cast<std::size_t>(g)]; }
   std::span<T> operator[](Greek g) { return columns_[static_cast<std::size_t>(g)]; }
+  std::vector<T> take(Greek g) { return std::move(columns_[static_cast<std::size_t>(g)]); }
 
   compute::Outcome ran{};  // where, and why there
 

@@ -4,6 +4,7 @@
 #include <complex>
 #include <numbers>
 
+#include "base/cancellation.h"
 #include "market/require.h"
 
 namespace sluice::market {
@@ -37,6 +38,7 @@ double integral(const Heston& h, double t, double k) {
   const double width = std::min(2.0, 4 / (std::fabs(k) + 1e-9));
   double sum = 0;
   for (int panel = 0; panel < 200000; ++panel) {
+    if (panel % 256 == 0) throw_if_cancelled();
     const double middle = (panel + 0.5) * width;
     double part = 0, greatest = 0;
     for (int j = 0; j < kPoints; ++j) {

@@ -103,6 +103,12 @@ double cvar_of(std::span<const double> losses, double beta, std::vector<double>*
   return sum;
 }
 
+// Measured: grows with the assets, and with the scenarios as their tail has more choices.
+double expected_cuts(double assets, double scenarios) {
+  return std::min<double>(kMostCuts,
+                          45 * std::pow(assets, 0.45) * std::sqrt(std::max(scenarios, 25.0) / 250));
+}
+
 CvarPortfolio optimise_cvar(const Scenarios& scenarios, const CvarGoal& goal,
                             const PortfolioLimits& limits) {
   const std::size_t n = !scenarios.mean.empty()

@@ -32,6 +32,9 @@ struct CvarPortfolio {
 CvarPortfolio optimise_cvar(const Scenarios& scenarios, const CvarGoal& goal,
                             const PortfolioLimits& limits = {});
 
+// About how many cuts it takes: for estimates of its cost.
+double expected_cuts(double assets, double scenarios);
+
 // The mean loss of `losses` in the worst 1 - beta of them, by Rockafellar and Uryasev (one
 // counts in part), and with `weights` how much each counts.
 double cvar_of(std::span<const double> losses, double beta, std::vector<double>* weights = nullptr);

@@ -3,7 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/cancellation.h"
+
 namespace sluice::market {
+
+namespace {
+constexpr std::size_t kRowsPerLook = 32;  // rows between two looks whether anybody still waits
+}
 
 double dot(std::span<const double> a, std::span<const double> b) {
   double s0 = 0, s1 = 0, s2 = 0, s3 = 0;
@@ -21,6 +27,7 @@ double dot(std::span<const double> a, std::span<const double> b) {
 std::size_t cholesky(std::span<double> a, std::size_t n, double least, double instead) {
   std::size_t raised = 0;
   for (std::size_t i = 0; i < n; ++i) {
+    if (i % kRowsPerLook == kRowsPerLook - 1) throw_if_cancelled();
     const auto row = a.subspan(i * n, n);
     for (std::size_t j = 0; j < i; ++j)
       row[j] = (row[j] - dot(row.first(j), a.subspan(j * n, j))) / a[j * n + j];
@@ -44,6 +51,7 @@ bool lu_solve(std::vector<double>& a, std::size_t n, std::span<double> b) {
   double largest = 0;
   for (const double v : a) largest = std::max(largest, std::abs(v));
   for (std::size_t k = 0; k < n; ++k) {
+    if (k % kRowsPerLook == kRowsPerLook - 1) throw_if_cancelled();
     std::size_t best = k;
     for (std::size_t i = k + 1; i < n; ++i)
       if (std::abs(a[i * n + k]) > std::abs(a[best * n + k])) best = i;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/cancellation.h"
 #include "base/error.h"
 #include "market/portfolio/dense.h"
 #include "market/portfolio/qp_sides.h"
@@ -20,7 +21,8 @@ double largest(const Vector& v) {
   return m;
 }
 
-constexpr double kGood = 1e-8;  // miss() of a solution
+constexpr double kGood = 1e-8;        // miss() of a solution
+constexpr std::size_t kLongRow = 64;  // terms of a row whose squares take a while
 
 // One run of Mehrotra's predictor and corrector.
 class Interior {
@@ -39,6 +41,7 @@ class Interior {
     InteriorPoint out;
     double best = kNoLimit;
     for (iterations_ = 0; iterations_ < 100; ++iterations_) {
+      throw_if_cancelled();
       residuals();
       const double now = miss();
       if (now < best) {
@@ -116,6 +119,7 @@ class Interior {
     k_ = qp_.p;
     for (std::size_t k = 0; k < m_; ++k) {
       const auto& terms = qp_.rows[sides_.limits[k].row].terms;
+      if (terms.size() > kLongRow) throw_if_cancelled();
       const double w = z_[k] / s_[k];
       for (const auto& [i, a] : terms)
         for (const auto& [j, b] : terms) k_[i * n_ + j] += w * a * b;

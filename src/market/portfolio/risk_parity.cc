@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/cancellation.h"
 #include "base/error.h"
 #include "market/portfolio/dense.h"
 #include "market/portfolio/portfolio.h"
@@ -66,7 +67,10 @@ std::vector<double> risk_parity(std::span<const double> covariance,
     x[i] = std::sqrt(b[i] / covariance[i * n + i]);
   }
   double decrement = 1;
-  for (int i = 0; i < 500 && decrement > 1e-28; ++i) decrement = newton(covariance, b, x);
+  for (int i = 0; i < 500 && decrement > 1e-28; ++i) {
+    throw_if_cancelled();
+    decrement = newton(covariance, b, x);
+  }
   require(decrement < 1e-16, "the covariance has no portfolio with these shares of its variance");
   const double sum = std::accumulate(x.begin(), x.end(), 0.0);
   for (double& v : x) v /= sum;

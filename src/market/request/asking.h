@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "base/memory_budget.h"
 #include "market/request/fields.h"
 #include "market/request/request.h"
 
@@ -16,12 +17,19 @@ struct Asking {
   Fields fields;
   compute::Where where;
   bool explain;
+  MemoryBudget::Charge memory{};  // of the whole request, until its answer is written
 
-  // Throws invalid_argument when it is more than the limits allow.
+  // Throws TooMuchWork when it is more than the limits allow, by the fields that make it so.
   void check_work(double work, std::string_view fields) const;
+  // Before so much memory is taken. Throws NoRoom when there is no room for it now, and
+  // invalid_argument when there never is.
+  void charge(double bytes, std::string_view fields);
   // Adds "ran" to the answer, where it was asked for.
   void tell(Json& answer, const compute::Outcome& outcome) const;
 };
+
+// A number of the answer: its value, and its text with a comma.
+inline constexpr double kNumberBytes = 8 + 20, kNumberWork = 130;
 
 Json answer_indicator(Asking& asking, std::string_view name);
 Json answer_option(Asking& asking);

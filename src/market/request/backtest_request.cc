@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/settings_value.h"
 #include "market/backtest/report.h"
+#include "market/backtest/set_code.h"
 #include "market/request/asking.h"
 #include "market/request/dimension.h"
 
@@ -124,6 +126,14 @@ PriceHistory history_of(Fields& f, std::string ticker) {
   return history;
 }
 
+// Rows of indicator values that the sets share: one for each period. At most, for many sets.
+double distinct_rows(const StudyRequest& request) {
+  constexpr std::size_t kMany = 100'000;
+  const std::size_t sets = request.sweep.sets.size();
+  if (sets > kMany) return 3 * static_cast<double>(sets);
+  return static_cast<double>(plan_sweep(request.sweep.strategy, request.sweep.sets).rows.size());
+}
+
 }  // namespace
 
 void read_rules(Fields& fields, StudyRequest& request) {
@@ -164,14 +174,34 @@ void settle(StudyRequest& request) {
     request.sweep.trading.fill = Fill::next_close;
 }
 
+double memory_of(const StudyRequest& request, int threads) {
+  constexpr double kLevel = 24, kEnds = 64, kBarShown = 400;  // bytes of a bar
+  constexpr double kSetBytes = 4000, kTickerBytes = 4000;
+  double longest = 0;
+  for (const auto& history : request.histories)
+    longest = std::max(longest, static_cast<double>(history.size()));
+  const auto tickers = static_cast<double>(request.histories.size());
+  const double tables =
+      longest * (kLevel * (1 + std::log2(longest + 1)) + kEnds + 8 * distinct_rows(request));
+  return tables * std::min(tickers, static_cast<double>(threads)) + 4 * 8 * tickers * longest +
+         kBarShown * longest + kSetBytes * static_cast<double>(request.sweep.sets.size()) +
+         kTickerBytes * tickers;
+}
+
 double work_of(const StudyRequest& request) {
   // Of one bar in one window: indicators and the account that is shown, set aside the sets.
   constexpr double kBarOfWindow = 300;
   constexpr double kSetShown = 1e5;  // a set is some kilobytes of the answer
+  constexpr double kTickerShown = 1e5, kBarShown = 2000;
   double bars = 0;
   for (const auto& history : request.histories) bars += static_cast<double>(history.size());
+  const double rows = distinct_rows(request);
   const auto sets = static_cast<double>(request.sweep.sets.size());
-  const double once = bars * sets + kSetShown * sets;
+  double longest = 0;  // any may be the one that is shown
+  for (const auto& history : request.histories)
+    longest = std::max(longest, static_cast<double>(history.size()));
+  const double once = bars * (sets + rows) + kBarShown * longest + kSetShown * sets +
+                      kTickerShown * static_cast<double>(request.histories.size());
   if (!request.walk_forward || request.histories.empty()) return once;
   const auto& w = *request.walk_forward;
   const auto size = static_cast<double>(request.histories[0].size());
@@ -236,6 +266,8 @@ Json answer_backtest(Asking& asking) {
   const bool html = asking.fields.flag("html", false);
   asking.fields.finish();
   asking.check_work(work_of(request), "the bars and 'parameters'");
+  asking.charge(memory_of(request, asking.compute.workers().threads()),
+                "the bars and 'parameters'");
   const Study study = run_study(asking.compute, request);
   Json answer = to_json(study);
   if (html) answer["html"] = to_page(study);

@@ -38,6 +38,8 @@ void settle(StudyRequest& request);
 
 // Bars x sets, with what windows and a long answer cost beside.
 double work_of(const StudyRequest& request);
+// Bytes: of indicator rows and tables of a ticker, of all tickers' prices, and of the answer.
+double memory_of(const StudyRequest& request, int threads);
 
 // `progress` takes a share of 0 to 1 and a word; it may be null.
 using StudyProgress = std::function<void(double share, const std::string& what)>;

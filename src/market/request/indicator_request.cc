@@ -78,6 +78,16 @@ std::vector<Series> plain_series(Asking& asking, const Indicator& one, bool& man
   return all;
 }
 
+// Numbers in: as given, as series and as batches. Numbers out: twice, and as text.
+void check_cost(Asking& asking, const Plan& plan, const std::vector<Series>& all) {
+  double in = 0;
+  for (const Series& series : all) in += static_cast<double>(series.bars() * series.in.size());
+  const double out = in / plan.inputs * plan.outputs, count = static_cast<double>(all.size());
+  constexpr double kSeriesBytes = 500, kSeriesWork = 2000;
+  asking.charge(16 * in + (16 + kNumberBytes) * out + kSeriesBytes * count, "so many bars");
+  asking.check_work(20 * in + kNumberWork * out + kSeriesWork * count, "so many bars");
+}
+
 // Series of one length run together.
 compute::Outcome run_all(Asking& asking, const Plan& plan, std::vector<Series>& all) {
   std::map<std::size_t, std::vector<Series*>> by_length;
@@ -101,10 +111,17 @@ compute::Outcome run_all(Asking& asking, const Plan& plan, std::vector<Series>& 
   return outcome;
 }
 
-Json outputs_of(const Indicator& one, const Series& series) {
+// Gives each column back as soon as it is part of the answer.
+Json taken(std::vector<double>& column) {
+  Json list = list_of(column);
+  column = {};
+  return list;
+}
+
+Json outputs_of(const Indicator& one, Series& series) {
   Json outputs;
   for (std::size_t i = 0; i < one.outputs.size(); ++i)
-    outputs[output_name(one, i)] = list_of(series.out[i]);
+    outputs[output_name(one, i)] = taken(series.out[i]);
   return outputs;
 }
 
@@ -130,18 +147,18 @@ Json answer_indicator(Asking& asking, std::string_view name) {
   else
     all = plain_series(asking, one, many);
   asking.fields.finish();
+  check_cost(asking, plan, all);
   const auto outcome = run_all(asking, plan, all);
   Json answer = {{"indicator", one.name}, {"lookback", plan.lookback}};
   if (named != nullptr) {
     answer["series"] = Json::object();
-    for (const Series& series : all)
-      add_member(answer["series"], series.name, outputs_of(one, series));
+    for (Series& series : all) add_member(answer["series"], series.name, outputs_of(one, series));
   } else if (!many) {
     answer["outputs"] = outputs_of(one, all[0]);
   } else {
     for (std::size_t i = 0; i < one.outputs.size(); ++i)
-      for (const Series& series : all)
-        answer["outputs"][output_name(one, i)].push_back(list_of(series.out[i]));
+      for (Series& series : all)
+        answer["outputs"][output_name(one, i)].push_back(taken(series.out[i]));
   }
   asking.tell(answer, outcome);
   return answer;

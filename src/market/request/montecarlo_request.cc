@@ -28,6 +28,7 @@ enum : std::size_t {
   kQuickAsian
 };
 constexpr double kSlowStep = 10;  // a step in double is as long as so many of the quick kind
+constexpr double kSlowPath = 30;  // and the end of its path
 constexpr std::array<std::string_view, 4> kBarriers{"down_and_out", "up_and_out", "down_and_in",
                                                     "up_and_in"};
 
@@ -159,10 +160,11 @@ Json answer_montecarlo(Asking& asking) {
   const PathPayoff paid = read_payoff(asking, payoff, model.assets.size(), count);
   const SimulationOptions simulation = read_simulation(asking, payoff);
   asking.fields.finish();
-  asking.check_work(static_cast<double>(simulation.paths) * model.steps *
-                        static_cast<double>(model.assets.size()) *
-                        (payoff == kQuickAsian ? 1 : kSlowStep),
+  const double paths = static_cast<double>(simulation.paths) * (simulation.sobol ? 2 : 1);
+  const double steps = model.steps * static_cast<double>(model.assets.size());
+  asking.check_work(paths * (payoff == kQuickAsian ? steps : kSlowPath + kSlowStep * steps),
                     "'paths', 'steps' and the assets");
+  asking.charge(paths, "'paths'");  // sums of blocks of them, and little else
   const Estimate found =
       payoff == kQuickAsian ? asian(asking.compute, asian_of(model, paid), simulation, asking.where)
                             : simulate(asking.compute, model, paid, simulation, asking.where);

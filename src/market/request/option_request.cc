@@ -99,18 +99,35 @@ void read_model(Asking& asking, Book& book) {
     book.tree.exercise =
         f.one_of("exercise", kExercises, 1) == 0 ? Exercise::european : Exercise::american;
     book.tree.steps = static_cast<int>(f.whole("steps", 1024, 1, kMostTreeSteps));
-    const auto steps = static_cast<double>(book.tree.steps);
-    asking.check_work(static_cast<double>(book.count) * steps * steps / 2,
-                      "'steps' and the number of options");
   }
   if (book.model == american_model)
     book.accuracy = static_cast<AmericanAccuracy>(f.one_of("accuracy", kAccuracies, 1));
-  if (book.model == american_model || book.model == heston_model)
-    asking.check_work(1e4 * static_cast<double>(book.count), "so many options");
   if (book.model == heston_model) {
     book.heston = {f.number("v0", 0.04), f.number("kappa", 1), f.number("theta", 0.04),
                    f.number("sigma", 0.5), f.number("rho", -0.7)};
   }
+}
+
+// Steps that one option of the model takes.
+double work_of_one(const Book& book) {
+  constexpr double kAmerican[] = {2e3, 1.6e4, 1.3e5};  // by accuracy
+  switch (book.model) {
+    case tree_model: return 0.5 * book.tree.steps * book.tree.steps;
+    case american_model: return kAmerican[static_cast<std::size_t>(book.accuracy)];
+    case heston_model: return 5e5;
+    case implied: return 1500;
+    default: return 300;
+  }
+}
+
+void check_cost(Asking& asking, const Book& book) {
+  const auto count = static_cast<double>(book.count), both = book.kinds.size() > 1 ? 2.0 : 1.0;
+  const double columns = book.model == black_scholes_model ? double{kGreekCount} : 1;
+  constexpr double kInput = 8 * 8;  // numbers of an option, as given and in columns
+  asking.charge(count * (kInput + columns * (8 * both + kNumberBytes)), "so many options");
+  asking.check_work(
+      count * (both * work_of_one(book) + columns * kNumberWork),
+      book.model == tree_model ? "'steps' and the number of options" : "so many options");
 }
 
 Book read_book(Asking& asking) {
@@ -128,19 +145,17 @@ Book read_book(Asking& asking) {
   read_kinds(asking, book);
   read_model(asking, book);
   asking.fields.finish();
+  check_cost(asking, book);
   return book;
 }
 
 Result with_greeks(Asking& asking, const Book& book, OptionKind kind) {
-  const auto greeks =
+  auto greeks =
       black_scholes_greeks<double>(asking.compute, book.columns(), kind, book.count, asking.where);
   Result result;
   result.outcome = greeks.ran;
-  for (std::size_t i = 0; i < kGreekCount; ++i) {
-    const auto column = greeks[static_cast<Greek>(i)];
-    result.columns.emplace_back(name(static_cast<Greek>(i)),
-                                std::vector<double>(column.begin(), column.end()));
-  }
+  for (std::size_t i = 0; i < kGreekCount; ++i)
+    result.columns.emplace_back(name(static_cast<Greek>(i)), greeks.take(static_cast<Greek>(i)));
   return result;
 }
 
@@ -148,7 +163,7 @@ Result by_heston(Asking& asking, const Book& book, OptionKind kind) {
   std::vector<double> prices(book.count);
   const Instant begun = Steady::now();
   // A millisecond each, mostly; but a second where the integral hardly falls.
-  const double most_s = asking.limits.most_work / kStepsASecond;
+  const double most_s = std::max(1.0, asking.limits.most_work / kStepsASecond);
   asking.compute.workers().each(book.count, 4, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
       require(seconds_between(begun, Steady::now()) <= most_s,
@@ -221,17 +236,22 @@ std::string_view why_none(const Book& book, std::size_t i) {
   return "so low a volatility needs more steps";
 }
 
+constexpr double kReasonBytes = 250;  // a sentence, and its text in the answer
+
 // Null where there is a price; nothing when all have one.
-Json reasons_of(const Book& book, const std::vector<double>& prices) {
+Json reasons_of(Asking& asking, const Book& book, const std::vector<double>& prices) {
   const auto none = [](double price) { return std::isnan(price); };
   if (std::ranges::none_of(prices, none)) return nullptr;
+  asking.charge(kReasonBytes * static_cast<double>(prices.size()),
+                "so many options without a price");
   Json list = Json::array();
   for (std::size_t i = 0; i < prices.size(); ++i)
     list.push_back(none(prices[i]) ? Json(why_none(book, i)) : Json(nullptr));
   return list;
 }
 
-Json reasons_of(const std::vector<ImpliedReason>& reasons) {
+Json reasons_of(Asking& asking, const std::vector<ImpliedReason>& reasons) {
+  asking.charge(kReasonBytes * static_cast<double>(reasons.size()), "so many options");
   Json list = Json::array();
   for (const ImpliedReason reason : reasons)
     list.push_back(reason == ImpliedReason::found ? Json(nullptr) : Json(explain(reason)));
@@ -242,14 +262,16 @@ Json reasons_of(const std::vector<ImpliedReason>& reasons) {
 
 Json answer_option(Asking& asking) {
   const Book book = read_book(asking);
-  const Result result = result_of(asking, book);
+  Result result = result_of(asking, book);
   Json answer = {{"model", kModels[book.model]}, {"options", book.count}};
   if (book.kinds.size() == 1)
     answer["kind"] = kOptionKinds[static_cast<std::size_t>(book.kinds[0])];
-  for (const auto& [name, values] : result.columns)
+  Json reasons = result.reasons.empty() ? reasons_of(asking, book, result.columns[0].second)
+                                        : reasons_of(asking, result.reasons);
+  for (auto& [name, values] : result.columns) {
     answer[name] = book.single() ? number_or_null(values[0]) : list_of(values);
-  Json reasons = result.reasons.empty() ? reasons_of(book, result.columns[0].second)
-                                        : reasons_of(result.reasons);
+    values = {};  // it is part of the answer now
+  }
   if (!reasons.is_null()) answer["reason"] = book.single() ? reasons[0] : std::move(reasons);
   asking.tell(answer, result.outcome);
   return answer;

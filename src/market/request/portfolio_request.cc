@@ -26,7 +26,8 @@ constexpr std::array<std::string_view, 10> kGoals{
     "max_quadratic_utility", "risk_parity", "min_cvar",      "cvar_target_return",
     "cvar_target_risk",      "frontier"};
 enum : std::size_t {
-  kTargetReturn = 2,
+  kMaxSharpe = 1,
+  kTargetReturn,
   kTargetRisk,
   kUtility,
   kRiskParity,
@@ -95,6 +96,7 @@ void read_data(Asking& asking, Problem& p) {
   const double periods = f.number("periods_per_year", 252, 1e-6, 1e9);
   const auto options = read_covariance(asking, periods);
   p.names = p.returns.names;
+  check_covariance_cost(asking, p.returns);
   p.covariance = covariance_of(asking, p.returns, options);
   p.mean = one_each(f, "mean", p);
   if (p.mean.empty()) p.mean = yearly_means(asking, p.returns, periods);
@@ -167,14 +169,44 @@ void read_goal(Fields& f, Problem& p) {
     p.beta = f.number("beta", 0.95, 1e-6, 1 - 1e-6);
 }
 
+// Quadratic programs that a goal solves.
+double programs_of(const Problem& p) {
+  switch (p.goal) {
+    case kFrontier: return static_cast<double>(p.points);
+    case kTargetRisk: return 10;
+    case kMaxSharpe:
+    case kTargetReturn: return 2;
+    default: return 1;
+  }
+}
+
 // Rounds of the solver, each with a factoring and the rows of several weights.
 double work_of(const Problem& p) {
   constexpr double kRounds = 30;
   const auto n = static_cast<double>(p.names.size());
-  double rows = n * n * n;
+  const double wide = n * (1 + (p.limits.turnover ? 1 : 0) + (p.limits.leverage ? 1 : 0));
+  double rows = wide * wide * wide / 4;
   for (const SectorLimit& sector : p.limits.sectors)
-    rows += std::pow(static_cast<double>(sector.assets.size()), 2);
-  return rows * kRounds * (p.goal == kFrontier ? static_cast<double>(p.points) : 1);
+    rows += std::pow(static_cast<double>(sector.assets.size() + 1), 2);
+  const double plain = rows * kRounds * programs_of(p);
+  if (p.goal < kMinCvar || p.goal > kCvarTargetRisk) return plain;
+  const auto scenarios = static_cast<double>(p.returns.bars);
+  const double cuts = expected_cuts(n, scenarios);
+  return cuts * (plain + kRounds * cuts / 2 * (wide + 1) * (wide + 1) + 4 * n * scenarios);
+}
+
+double memory_of(const Problem& p) {
+  const auto n = static_cast<double>(p.names.size());
+  const double wide = n * (1 + (p.limits.turnover ? 1 : 0) + (p.limits.leverage ? 1 : 0));
+  double terms = 0;
+  for (const SectorLimit& sector : p.limits.sectors)
+    terms += static_cast<double>(sector.assets.size()) + 8;
+  const bool by_cuts = p.goal >= kMinCvar && p.goal <= kCvarTargetRisk;
+  const double cuts = by_cuts ? expected_cuts(n, static_cast<double>(p.returns.bars)) : 0;
+  // Matrices of the solver, rows, weights by name, and a copy of the scenarios.
+  return 6 * 8 * wide * wide + 3 * 16 * (terms + cuts * n) +
+         16 * static_cast<double>(p.returns.values.size()) +
+         300 * n * (p.goal == kFrontier ? static_cast<double>(p.points) : 1);
 }
 
 Problem read_problem(Asking& asking) {
@@ -186,7 +218,9 @@ Problem read_problem(Asking& asking) {
   read_goal(f, p);
   read_limits(asking, p);
   f.finish();
-  asking.check_work(work_of(p), "so many assets and sectors");
+  asking.check_work(work_of(p), p.returns.values.empty() ? "so many assets and sectors"
+                                                         : "so many assets, bars and sectors");
+  asking.charge(memory_of(p), "so many assets, bars and sectors");
   return p;
 }
 

@@ -27,12 +27,29 @@ constexpr Kind kRequests[] = {{"option", answer_option},
 
 constexpr std::array<std::string_view, 3> kDevices{"auto", "cpu", "gpu"};
 
+void add_charge(MemoryBudget* budget, MemoryBudget::Charge& charge, double bytes,
+                std::string_view names) {
+  if (budget == nullptr) return;
+  const double all = static_cast<double>(charge.bytes()) + bytes;
+  const auto most = static_cast<double>(budget->limit());
+  require(all <= most,
+          fmt::format("{} need {:.3g} MB of memory; this server has {:.3g} MB for all requests: "
+                      "ask for less of them",
+                      names, all / 1e6, most / 1e6));
+  if (charge.bytes() == 0) charge = MemoryBudget::Charge(*budget);
+  if (!charge.resize(static_cast<std::uint64_t>(all)))
+    throw NoRoom(
+        fmt::format("{} need {:.3g} MB of memory, which others hold now", names, all / 1e6));
+}
+
+Asking asking_of(compute::Compute& compute, const Json& request, const RequestLimits& limits) {
+  return {compute, limits, Fields(request), compute::Where::automatic, false};
+}
+
 // With lists of numbers packed.
-Json packed_answer(compute::Compute& compute, std::string_view what, const Json& request,
-                   const RequestLimits& limits) {
-  Asking asking{compute, limits, Fields(request), compute::Where::automatic, false};
+Json packed_answer(Asking& asking, std::string_view what) {
   asking.where = *compute::where_from(kDevices[asking.fields.one_of("device", kDevices, 0)]);
-  compute.require_device(asking.where);
+  asking.compute.require_device(asking.where);
   asking.explain = asking.fields.flag("explain", false);
   for (const Kind& kind : kRequests)
     if (kind.name == what) return kind.answer(asking);
@@ -41,10 +58,20 @@ Json packed_answer(compute::Compute& compute, std::string_view what, const Json&
 
 }  // namespace
 
+TooMuchWork::TooMuchWork(double work, std::string what, double most)
+    : Error(Code::invalid_argument,
+            fmt::format("{} ask for {:.3g} steps, about {:.3g} s; this server takes at most {:.3g} "
+                        "in one request: ask for less of them",
+                        what, work, work / kStepsASecond, most)),
+      work_(work),
+      fields_(std::move(what)) {}
+
 void Asking::check_work(double work, std::string_view names) const {
-  require(work <= limits.most_work,
-          fmt::format("{} ask for {:.3g} steps; this server takes at most {:.3g} in one request",
-                      names, work, limits.most_work));
+  if (!(work <= limits.most_work)) throw TooMuchWork(work, std::string(names), limits.most_work);
+}
+
+void Asking::charge(double bytes, std::string_view names) {
+  add_charge(limits.memory, memory, bytes, names);
 }
 
 void Asking::tell(Json& to, const compute::Outcome& outcome) const {
@@ -69,15 +96,21 @@ Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : 
 
 Json answer(compute::Compute& compute, std::string_view what, const Json& request,
             const RequestLimits& limits) {
-  return unpacked(packed_answer(compute, what, request, limits));
+  Asking asking = asking_of(compute, request, limits);
+  return unpacked(packed_answer(asking, what));
 }
 
 std::string answer_text(compute::Compute& compute, std::string_view what, std::string_view body,
                         const RequestLimits& limits) {
+  MemoryBudget::Charge reading;
+  add_charge(limits.memory, reading, static_cast<double>(parsed_size(body)), "so many values");
   const Json request =
       parse_json_object(body, "the body", R"({"close": [1, 2, 3]})", NumberLists::packed);
+  Asking asking = asking_of(compute, request, limits);
+  Json answered = packed_answer(asking, what);
   std::string text;
-  write_json(packed_answer(compute, what, request, limits), text);
+  text.reserve(written_size(answered));
+  write_json(std::move(answered), text);
   return text;
 }
 

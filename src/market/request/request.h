@@ -9,22 +9,40 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
 #include "base/json.h"
+#include "base/memory_budget.h"
 #include "compute/compute.h"
 
 namespace sluice::market {
 
-// What one request may cost, for servers.
+// What one request may cost, for servers. Every calculation is estimated before it begins, its
+// reading and its answer with it, and ends by Cancelled where the caller's CancelScope does.
 struct RequestLimits {
-  // Steps of paths, nodes of trees, bars x parameter sets. 1e9 are about a second on two
+  // Steps: of paths, nodes of trees, bars x parameter sets. 1e9 are about a second on two
   // cores.
   double most_work = std::numeric_limits<double>::infinity();
+  MemoryBudget* memory = nullptr;  // that the work is charged to
 };
 inline constexpr double kStepsASecond = 1e9;
 
+// The estimate is above most_work.
+class TooMuchWork : public Error {
+ public:
+  // `what`: the fields that make it so much, for people: "'paths' and 'steps'".
+  TooMuchWork(double work, std::string what, double most);
+  double work() const noexcept { return work_; }
+  const std::string& fields() const noexcept { return fields_; }
+
+ private:
+  double work_;
+  std::string fields_;
+};
+
 // `what`: option, risk, portfolio, montecarlo, backtest or an indicator's name. Every
 // request may have "device" (auto, cpu, gpu) and "explain" (true: the answer has "ran").
-// Throws invalid_argument, naming the field; not_found for another `what`.
+// Throws invalid_argument, naming the field; not_found for another `what`; TooMuchWork, and
+// NoRoom when others hold the memory now.
 Json answer(compute::Compute& compute, std::string_view what, const Json& request,
             const RequestLimits& limits = {});
 

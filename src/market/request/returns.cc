@@ -68,12 +68,18 @@ CovarianceOptions read_covariance(Asking& asking, double periods_per_year) {
   return options;
 }
 
-std::vector<double> covariance_of(const Asking& asking, const Panel& returns,
-                                  const CovarianceOptions& options) {
+void check_covariance_cost(Asking& asking, const Panel& returns) {
   const auto n = static_cast<double>(returns.series());
   require(returns.series() <= kMostInMatrix,
           fmt::format("a covariance of {} series; at most {}", returns.series(), kMostInMatrix));
   asking.check_work(n * n * static_cast<double>(returns.bars), "so many series and bars");
+  // The matrix, sums and counts of pairs, and the rows about their means.
+  asking.charge((3 * 8 + kNumberBytes) * n * n + 16 * static_cast<double>(returns.values.size()),
+                "so many series and bars");
+}
+
+std::vector<double> covariance_of(const Asking& asking, const Panel& returns,
+                                  const CovarianceOptions& options) {
   std::vector<double> matrix(returns.series() * returns.series());
   covariance(asking.compute, returns.values, returns.series(), returns.bars, matrix, options, {},
              asking.where);

@@ -21,7 +21,10 @@ std::vector<double> benchmark_returns(const Json& json, const Returns& like);
 // From "covariance" (its kind) and "span".
 CovarianceOptions read_covariance(Asking& asking, double periods_per_year);
 
-// series x series. Throws where the limits do not allow so many.
+// Throws where the limits do not allow a covariance of so many. Before covariance_of().
+void check_covariance_cost(Asking& asking, const Panel& returns);
+
+// series x series.
 std::vector<double> covariance_of(const Asking& asking, const Panel& returns,
                                   const CovarianceOptions& options);
 Json matrix_json(std::span<const double> square);

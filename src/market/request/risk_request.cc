@@ -40,10 +40,21 @@ void read_tail(Asking& asking, Wanted& w) {
                  .horizon = f.number("horizon", 1, 1e-6, 1e6),
                  .paths = static_cast<std::uint64_t>(f.whole("paths", 1 << 20, 4, kMostPaths)),
                  .seed = static_cast<std::uint64_t>(f.whole("seed", 42, 0, 1LL << 53))};
-  if (w.simulate)
-    asking.check_work(
-        static_cast<double>(w.simulated.paths) * static_cast<double>(w.data.panel.series()),
-        "'paths' and the number of series");
+  if (!w.simulate) return;
+  constexpr double kPath = 50;  // steps: a random number, its exponential, its rank
+  const auto paths = static_cast<double>(w.simulated.paths);
+  asking.check_work(kPath * paths * static_cast<double>(w.data.panel.series()),
+                    "'paths' and the number of series");
+  asking.charge(16 * paths, "'paths'");
+}
+
+// Metrics and tails of each series, and its part of the answer.
+void check_cost(Asking& asking, const Panel& panel) {
+  constexpr double kBar = 20, kSeries = 1.5e4, kSeriesBytes = 4096;
+  const auto series = static_cast<double>(panel.series());
+  const double values = static_cast<double>(panel.values.size());
+  asking.check_work(kBar * values + kSeries * series, "so many series and bars");
+  asking.charge(8 * values + kSeriesBytes * series, "so many series and bars");
 }
 
 Wanted read_wanted(Asking& asking) {
@@ -61,6 +72,8 @@ Wanted read_wanted(Asking& asking) {
   w.covariance = f.has("covariance");
   w.matrix = read_covariance(asking, w.options.periods_per_year);
   f.finish();
+  check_cost(asking, w.data.panel);
+  if (w.covariance) check_covariance_cost(asking, w.data.panel);
   return w;
 }
 

@@ -9,6 +9,8 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include "base/cancellation.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace sluice::market::products_simd::HWY_NAMESPACE {
 
@@ -51,6 +53,7 @@ void panel(const double* a, const double* b, std::size_t n, std::size_t stride, 
   const std::size_t columns = half ? end : n;
   for (std::size_t i = begin; i < end; ++i) std::fill_n(out + i * n, columns, 0.0);
   for (std::size_t t = 0; t < stride; t += kBarsAtOnce) {
+    throw_if_cancelled();
     const std::size_t bars = std::min(kBarsAtOnce, stride - t);
     for (std::size_t j = 0; j < columns; j += kWide) {
       const double* right[kWide];

@@ -15,7 +15,7 @@ class Calculation final : public Pending {
   ~Calculation() override { job_->cancel(); }
 
   std::unique_ptr<Response> poll(Instant now, Instant& again) override {
-    auto answer = job_->take();
+    auto answer = job_->take(now);
     if (answer) return std::make_unique<Response>(json_text(std::move(*answer)));
     again = now + std::chrono::seconds(1);
     return nullptr;
@@ -34,7 +34,7 @@ Response list_kinds(Service&, const Asked&) {
 Response calculate(Service& s, const Asked& asked) {
   Response made;
   made.pending = std::make_unique<Calculation>(
-      s.market().ask(asked.request.captures.at(0), asked.request.body));
+      s.market().ask(asked.request.peer.name(), asked.request.captures.at(0), asked.request.body));
   return made;
 }
 
