@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "engine/import_hf.h"
+#include "engine/model_stamp.h"
 
 namespace sluice::engine {
 namespace {

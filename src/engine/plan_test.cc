@@ -104,14 +104,5 @@ TEST_F(PlanTest, PackedWeightsOfAnotherSizeAreNotRead) {
   EXPECT_EQ(run(session, 5), run(plain, 5));
 }
 
-TEST_F(PlanTest, AStampChangesWithTheFile) {
-  put(std::string(100'000, 'a'));
-  const std::string before = model_stamp(file_);
-  EXPECT_EQ(model_stamp(file_), before);
-  put(std::string(100'001, 'a'));
-  EXPECT_NE(model_stamp(file_), before);
-  EXPECT_FALSE(device_stamp().empty());
-}
-
 }  // namespace
 }  // namespace sluice::engine

@@ -1,0 +1,13 @@
+// The files beside an ONNX model that its tensors lie in.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+namespace sluice::onnx {
+
+// Those that read(file) takes data from, each once, by name. What it would refuse is left out.
+// Looks at messages only: weights are not read. Throws not_found where `file` cannot be opened.
+std::vector<std::filesystem::path> external_files(const std::filesystem::path& file);
+
+}  // namespace sluice::onnx
