@@ -105,6 +105,14 @@ Graph read_graph(std::string_view bytes, const Opened& from) {
   return graph;
 }
 
+// Kernels may load whole vectors from where packed weights begin; a file may put them anywhere.
+Tensor aligned(const Tensor& tensor) {
+  if (reinterpret_cast<std::uintptr_t>(tensor.data()) % kAlignment == 0) return tensor;
+  Tensor copy(tensor.dtype(), tensor.shape());
+  if (tensor.bytes() > 0) std::memcpy(copy.data(), tensor.data(), tensor.bytes());
+  return copy;
+}
+
 cpu::Context::Packed read_packed(std::string_view bytes, const Opened& from) {
   cpu::Context::Packed packed;
   for (Wire fields(bytes); fields.next();) {
@@ -114,7 +122,9 @@ cpu::Context::Packed read_packed(std::string_view bytes, const Opened& from) {
     if (fields.number() == 3)
       packed.result = onnx::parse_tensor(fields.bytes(), from.keep, from.tensors);
   }
-  require(packed.constant && packed.result, "packed weights without data");
+  require(packed.constant && packed.result && packed.result.dtype() != DType::string,
+          "packed weights without data");
+  packed.result = aligned(packed.result);
   return packed;
 }
 

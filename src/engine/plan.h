@@ -39,7 +39,8 @@ struct Plan {
 void write_plan(const std::filesystem::path& file, const Plan& plan);
 
 // Throws not_found, or invalid_argument where it is no plan or a damaged one. Every graph is
-// checked as if it came from a model; of packed weights the size is, not the numbers.
+// checked as if it came from a model; of packed weights type and size are, by the kernel that is
+// to read them (cpu::Context::packed), not the numbers.
 Plan read_plan(const std::filesystem::path& file, compute::Workers& workers);
 
 // The key or the model alone, for which the rest is not looked at.

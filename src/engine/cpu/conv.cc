@@ -130,11 +130,11 @@ class ConvKernel final : public Kernel {
  public:
   ConvKernel(const ConvNode& conv, Context& context)
       : workers_(context.workers), conv_(conv), what_(conv.named(way_name(way()))) {
-    panels_ = context.packed(conv.weights,
-                             panel_way("filters of " + std::to_string(conv.groups) + " groups"),
-                             [&] { return packed_filters(conv); });
     const std::int64_t n = conv.filters / conv.groups;
-    require_floats(panels_, conv.groups * panel_values(conv.places() * conv.depth(), n));
+    panels_ = context.packed(
+        conv.weights, panel_way("filters of " + std::to_string(conv.groups) + " groups"),
+        {DType::f32, {conv.groups * panel_values(conv.places() * conv.depth(), n)}},
+        [&] { return packed_filters(conv); });
     for (std::int64_t group = 0; group < conv.groups; ++group)
       bias_.push_back(
           packed_bias(n, conv.bias ? as<float>(conv.bias).data() + group * n : nullptr));

@@ -21,10 +21,10 @@ class LinearKernel final : public Kernel {
         residual_(residual),
         epilogue_(Epilogue::of(node.attributes)),
         bias_(packed_bias(n_, bias ? as<float>(bias).data() : nullptr)) {
-    panels_ = context.packed(weights, panel_way("panels"), [&] {
-      return panels_of(k_, n_, {as<float>(weights).data(), n_, 1});
-    });
-    require_floats(panels_, panel_values(k_, n_));
+    panels_ =
+        context.packed(weights, panel_way("panels"), {DType::f32, {panel_values(k_, n_)}}, [&] {
+          return panels_of(k_, n_, {as<float>(weights).data(), n_, 1});
+        });
     what_ = "tiles";
     if (bias) what_ += " + bias";
     if (epilogue_.activation != Activation::none)

@@ -129,8 +129,8 @@ class WinogradKernel final : public Kernel {
         zeros_(packed_bias(std::max(conv.filters, conv.window.channels), nullptr)) {
     const std::string of = std::to_string(side) + " x " + std::to_string(side);
     panels_ = context.packed(conv.weights, panel_way("winograd " + of),
+                             {DType::f32, {places_ * panel_values(window_.channels, filters_)}},
                              [&] { return turned_filters(conv, side); });
-    require_floats(panels_, places_ * panel_values(window_.channels, filters_));
     what_ = conv.named("tiles of " + of + " by winograd");
   }
 
