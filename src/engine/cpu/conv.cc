@@ -9,6 +9,7 @@
 #include "engine/cpu/pool.h"
 #include "engine/cpu/product.h"
 #include "engine/cpu/slots.h"
+#include "tensor/byte_size.h"
 
 namespace sluice::engine::cpu {
 namespace {
@@ -159,8 +160,7 @@ class ConvKernel final : public Kernel {
   std::string_view what() const override { return what_; }
   std::size_t scratch() const override {
     if (way() != Way::lines) return 0;
-    return static_cast<std::size_t>(conv_.window.batch * Padded(conv_.window).image()) *
-           sizeof(float);
+    return byte_size(Shape{conv_.window.batch, Padded(conv_.window).image()}, DType::f32);
   }
   int in_place() const override { return conv_.residual ? 3 : -1; }
   bool reads_constant(std::size_t input) const override { return input != 1 && input != 2; }

@@ -6,6 +6,7 @@
 #include "engine/cpu/product.h"
 #include "engine/cpu/slots.h"
 #include "engine/ops/broadcast.h"
+#include "tensor/byte_size.h"
 
 namespace sluice::engine::cpu {
 namespace {
@@ -108,8 +109,7 @@ class MatMulKernel final : public Kernel {
   }
   std::string_view what() const override { return "tiles, both sides made"; }
   std::size_t scratch() const override {
-    return (alone() ? static_cast<std::size_t>(workers_.threads()) : 1) *
-           static_cast<std::size_t>(panel_values(k_, n_)) * sizeof(float);
+    return byte_size(Shape{alone() ? workers_.threads() : 1, panel_values(k_, n_)}, DType::f32);
   }
 
  private:
