@@ -1,7 +1,5 @@
 #include "formats/onnx/external_files.h"
 
-#include <set>
-
 #include "base/error.h"
 #include "formats/map.h"
 #include "formats/onnx/parts.h"
@@ -43,7 +41,7 @@ class Locations {
         find(inner, fields.bytes(), depth + 1);
   }
 
-  std::set<std::string_view> found;
+  std::set<std::string> found;
 
  private:
   void entry(std::string_view bytes) {
@@ -52,23 +50,27 @@ class Locations {
       if (fields.number() == 1) key = fields.bytes();
       if (fields.number() == 2) value = fields.bytes();
     }
-    if (key == "location") found.insert(value);
+    if (key == "location") found.emplace(value);
   }
 };
 
 }  // namespace
 
+std::set<std::string> external_locations(std::string_view model) {
+  Locations locations;
+  try {
+    locations.find(Part::model, model);
+  } catch (const Error&) {  // who reads it will say what is wrong
+  }
+  return std::move(locations.found);
+}
+
 std::vector<std::filesystem::path> external_files(const std::filesystem::path& file) {
   std::shared_ptr<const void> keep;
   const std::string_view bytes = map_file(file, keep);
   const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
-  Locations locations;
   std::set<std::filesystem::path> files;
-  try {
-    locations.find(Part::model, bytes);
-  } catch (const Error&) {  // who reads it will say what is wrong
-  }
-  for (const std::string_view location : locations.found) try {
+  for (const std::string& location : external_locations(bytes)) try {
       files.insert(external_file(folder, location));
     } catch (const Error&) {
     }
