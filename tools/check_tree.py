@@ -1,7 +1,31 @@
 #!/usr/bin/env python3
-"""Fails on what a compiler does not see: a second launch site, a stray getenv, an
-unformatted or overlong file. Usage: check_tree.py SOURCE_DIR"""
+"""Fails on what a compiler does not see: a second launch site, a stray getenv, sizes in bytes that
+may overflow, an unformatted or overlong file. Usage: check_tree.py SOURCE_DIR"""
 import pathlib, re, shutil, subprocess, sys
+
+# An element count times the width of a type, of dimensions that may come from a file: byte_size()
+# of src/tensor refuses what wraps around. Offsets from a pointer (p + i * width) are none; market data
+# and device buffers are no tensors.
+OF_TENSORS = ("src/tensor/", "src/formats/", "src/engine/", "src/serve/", "src/cli/", "src/bindings/")
+MAY_MULTIPLY = ("src/tensor/byte_size.cc", "src/tensor/tensor.h")  # tensor.h: checked when made
+WIDTH = (r"(?:(?<![\w.>])(?:sluice::)?(?:bytes|bits)\((?:[^()]|\([^()]*\))*\)"  # of a DType
+         r"|\b(?:\w+\.)?element_bytes\(\))")
+CAST = r"(?:static_cast<[^<>]*>\(|std::max<[^<>]*>\()?"
+COUNT = (r"(?<!\+ )(?:\bcount|\bnumel|\belements|\bsize\(\)|\bsize\([^()]*\)\)"
+         r"|static_cast<std::size_t>\([^;]*\))")
+
+
+def sizes_in(text):
+    """Lines with a size in bytes that is multiplied by hand."""
+    names = re.findall(rf"\b(\w+) = {CAST}{WIDTH}", text)  # const auto element = bytes(dtype)
+    width = "|".join([WIDTH, *(rf"\b{name}\b" for name in set(names))])
+    by_hand = [rf"\*\s*{CAST}{WIDTH}", rf"{WIDTH}\)?\s*\*(?!\s*>)",  # n * bytes(type)
+               rf"{COUNT}\)?\s*\*\s*{CAST}(?:{width})", rf"(?:{width})\)?\s*\*\s*{COUNT}",
+               rf"(?:{width}) \*=", rf"static_cast<std::size_t>\([^;]*\)\s*\*\s*sizeof",
+               r"\bshape\(?\)?\.size\(\)\)?\s*\*\s*sizeof"]
+    return sorted({text.count("\n", 0, found.start()) + 1
+                   for rule in by_hand for found in re.finditer(rule, text)})
+
 
 root = pathlib.Path(sys.argv[1])
 files = [p for folder in ("src", "tests") for p in sorted((root / folder).rglob("*"))
@@ -13,6 +37,9 @@ for path in files:
         bad.append(f"{name}: kernels are launched by device/launch.cuh only")
     if re.search(r"\bgetenv\(", text) and not name.startswith(("src/cli/", "tests/")):
         bad.append(f"{name}: the environment is read in src/cli only")
+    if name.startswith(OF_TENSORS) and name not in MAY_MULTIPLY and "test" not in path.stem:
+        bad += [f"{name}:{line}: sizes in bytes are computed by tensor/byte_size.h only"
+                for line in sizes_in(text)]
     if (lines := text.count("\n")) > 500:
         bad.append(f"{name}: {lines} lines; is there more than one idea in it?")
 if shutil.which("clang-format"):

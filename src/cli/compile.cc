@@ -18,6 +18,7 @@
 #include "cli/progress.h"
 #include "engine/import_hf.h"
 #include "engine/inspect.h"
+#include "engine/model_stamp.h"
 #include "engine/open.h"
 #include "engine/sample_inputs.h"
 
@@ -174,10 +175,13 @@ int compile(Args args, Io& io) {
   const OnDevice on = on_device(flags.on, library_dirs(io));
   flags.on.precision = on.precision;
   const engine::OpenOptions options{on.session, {}, SLUICE_VERSION};
-  const Session session(engine::import_model(model), workers, options.session);
+  const std::string version = engine::model_version(model);
+  const std::string content = engine::model_content(model);
+  engine::Graph graph = engine::import_model(model);
+  engine::require_version(model, version);
+  const Session session(std::move(graph), workers, options.session);
   const std::vector<Compiled> all = compile_all(session, flags, io);
-  engine::write_plan(flags.output,
-                     session.plan(engine::plan_key(engine::model_stamp(model), options)));
+  engine::write_plan(flags.output, session.plan(engine::plan_key(content, options)));
   flags.json ? print_json(all, flags, io.out) : print_text(all, flags, io.out);
   return 0;
 }

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/schedule.h"
+#include "tensor/byte_size.h"
 
 namespace sluice::cli {
 
@@ -20,10 +21,10 @@ constexpr std::uint64_t kOfCuda = 600ull << 20;  // its context and cuBLASLt's a
 
 std::uint64_t bytes_of(const engine::Value& value) {
   if (value.constant) return value.constant.bytes();
-  std::uint64_t bytes = sluice::bytes(value.dtype);
+  Shape shape;
   for (const auto& dim : value.dims.value_or(std::vector<engine::Dim>{}))
-    bytes *= static_cast<std::uint64_t>(std::max<std::int64_t>(dim.size, 0));
-  return bytes;
+    shape.push_back(std::max<std::int64_t>(dim.size, 0));
+  return byte_size(shape, value.dtype);
 }
 
 // Values that lie in the same memory have the same root.

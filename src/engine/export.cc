@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/new_file.h"
 #include "memory/allocator.h"
+#include "tensor/byte_size.h"
 
 namespace sluice::engine {
 namespace {
@@ -22,8 +23,7 @@ constexpr std::size_t kMostWithin = 64u << 20;  // bytes of tensors in the model
 // Elements of fewer than 8 bits as the file has them, the lowest bits first.
 std::string packed(const Tensor& tensor) {
   const int width = bits(tensor.dtype());
-  std::string bytes(
-      (static_cast<std::size_t>(tensor.size()) * static_cast<std::size_t>(width) + 7) / 8, '\0');
+  std::string bytes(packed_byte_size(tensor.shape().dims(), tensor.dtype()), '\0');
   const auto* const from = static_cast<const std::uint8_t*>(tensor.data());
   const auto per_byte = static_cast<std::size_t>(8 / width);
   for (std::size_t i = 0; i < static_cast<std::size_t>(tensor.size()); ++i) {

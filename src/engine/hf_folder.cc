@@ -31,24 +31,8 @@ Tensor widened(const Tensor& tensor) {
   return wide;
 }
 
-}  // namespace
-
-HfFolder::HfFolder(const fs::path& folder)
-    : config_(std::make_unique<Json>(json_in(folder / "config.json"))) {
-  if (fs::exists(folder / "model.safetensors"))
-    tensors_ = safetensors::read(folder / "model.safetensors").tensors;
-  else if (fs::exists(folder / "model.safetensors.index.json"))
-    read_sharded(folder);
-  else
-    throw Error(Code::not_found, folder.string() +
-                                     " has no model.safetensors: save the model with "
-                                     "save_pretrained(folder, safe_serialization=True)");
-}
-
-HfFolder::~HfFolder() = default;
-
-void HfFolder::read_sharded(const fs::path& folder) {
-  const fs::path index = folder / "model.safetensors.index.json";
+// The files that an index names.
+std::set<std::string> shards_in(const fs::path& index) {
   const Json json = json_in(index);
   const auto map = json.find("weight_map");
   if (map == json.end() || !map->is_object()) refuse(index.string() + " has no weight_map");
@@ -57,13 +41,45 @@ void HfFolder::read_sharded(const fs::path& folder) {
     if (!file.is_string()) refuse(index.string() + ": weight_map holds something else than names");
     files.insert(file.get<std::string>());
   }
-  for (const std::string& file : files) {
+  for (const std::string& file : files)
     if (file.empty() || file == "." || file == ".." || fs::path(file).filename() != file)
       refuse(index.string() + " names a file outside of the folder: " + in_quotes(file));
-    for (auto& [name, tensor] : safetensors::read(folder / file).tensors)
-      if (!tensors_.emplace(name, std::move(tensor)).second)
-        refuse("two files of " + folder.string() + " hold a tensor " + in_quotes(name));
-  }
+  return files;
+}
+
+fs::path index_in(const fs::path& folder) { return folder / "model.safetensors.index.json"; }
+
+std::vector<fs::path> weight_files(const fs::path& folder) {
+  if (fs::exists(folder / "model.safetensors")) return {folder / "model.safetensors"};
+  if (!fs::exists(index_in(folder)))
+    throw Error(Code::not_found, folder.string() +
+                                     " has no model.safetensors: save the model with "
+                                     "save_pretrained(folder, safe_serialization=True)");
+  std::vector<fs::path> all;
+  for (const std::string& shard : shards_in(index_in(folder))) all.push_back(folder / shard);
+  return all;
+}
+
+}  // namespace
+
+HfFolder::HfFolder(const fs::path& folder)
+    : config_(std::make_unique<Json>(json_in(folder / "config.json"))) {
+  for (const fs::path& file : weight_files(folder)) read_weights(file);
+}
+
+HfFolder::~HfFolder() = default;
+
+std::vector<fs::path> HfFolder::files(const fs::path& folder) {
+  std::vector<fs::path> all = weight_files(folder);
+  all.push_back(folder / "config.json");
+  if (!fs::exists(folder / "model.safetensors")) all.push_back(index_in(folder));
+  return all;
+}
+
+void HfFolder::read_weights(const fs::path& file) {
+  for (auto& [name, tensor] : safetensors::read(file).tensors)
+    if (!tensors_.emplace(name, std::move(tensor)).second)
+      refuse("two files of " + file.parent_path().string() + " hold a tensor " + in_quotes(name));
 }
 
 const Json* HfFolder::find(std::string_view key) const {

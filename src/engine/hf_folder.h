@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "formats/safetensors/safetensors.h"
@@ -18,6 +19,9 @@ class HfFolder {
   // not_found or invalid_argument, with what is missing or wrong.
   explicit HfFolder(const std::filesystem::path& folder);
   ~HfFolder();
+
+  // Those that the constructor reads. Throws as it does.
+  static std::vector<std::filesystem::path> files(const std::filesystem::path& folder);
 
   // Of config.json. Throws invalid_argument where it is missing (in the forms without a
   // stand-in) or of another kind.
@@ -36,7 +40,7 @@ class HfFolder {
   std::int64_t rows(std::string_view name) const;
 
  private:
-  void read_sharded(const std::filesystem::path& folder);
+  void read_weights(const std::filesystem::path& file);
   const Json* find(std::string_view key) const;
 
   std::unique_ptr<Json> config_;

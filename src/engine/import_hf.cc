@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "engine/hf_folder.h"
+#include "engine/model_stamp.h"
 
 namespace sluice::engine {
 namespace {
@@ -313,7 +314,9 @@ Graph import_hf(const fs::path& folder) {
   }
 }
 
-Imported import_file(const fs::path& path) {
+namespace {
+
+Imported import_once(const fs::path& path) {
   fs::path file = path;
   if (fs::is_directory(path)) {
     if (!fs::exists(path / "model.onnx")) {
@@ -339,6 +342,16 @@ Imported import_file(const fs::path& path) {
   } catch (const Error& error) {
     throw Error(error.code(), file.string() + ": " + std::string(error.reason()));
   }
+  return imported;
+}
+
+}  // namespace
+
+Imported import_file(const fs::path& path) {
+  if (!fs::exists(path)) return import_once(path);  // says so
+  const std::string version = model_version(path);
+  Imported imported = import_once(path);
+  require_version(path, version);
   return imported;
 }
 

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/state_file.h"
 #include "engine/import_hf.h"
+#include "engine/model_stamp.h"
 
 namespace sluice::engine {
 namespace {

@@ -1,9 +1,7 @@
 #include "engine/plan.h"
 
 #include <hwy/targets.h>
-#include <sys/stat.h>
 
-#include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
@@ -107,6 +105,14 @@ Graph read_graph(std::string_view bytes, const Opened& from) {
   return graph;
 }
 
+// Kernels may load whole vectors from where packed weights begin; a file may put them anywhere.
+Tensor aligned(const Tensor& tensor) {
+  if (reinterpret_cast<std::uintptr_t>(tensor.data()) % kAlignment == 0) return tensor;
+  Tensor copy(tensor.dtype(), tensor.shape());
+  if (tensor.bytes() > 0) std::memcpy(copy.data(), tensor.data(), tensor.bytes());
+  return copy;
+}
+
 cpu::Context::Packed read_packed(std::string_view bytes, const Opened& from) {
   cpu::Context::Packed packed;
   for (Wire fields(bytes); fields.next();) {
@@ -116,7 +122,9 @@ cpu::Context::Packed read_packed(std::string_view bytes, const Opened& from) {
     if (fields.number() == 3)
       packed.result = onnx::parse_tensor(fields.bytes(), from.keep, from.tensors);
   }
-  require(packed.constant && packed.result, "packed weights without data");
+  require(packed.constant && packed.result && packed.result.dtype() != DType::string,
+          "packed weights without data");
+  packed.result = aligned(packed.result);
   return packed;
 }
 
@@ -127,25 +135,6 @@ std::pair<std::string, std::string> read_choice(std::string_view bytes) {
     if (fields.number() == 2) choice.second = fields.bytes();
   }
   return choice;
-}
-
-// Files that an ONNX model may keep its tensors in.
-bool holds_weights(const fs::path& file) {
-  const std::string kind = file.extension().string();
-  return kind == ".data" || kind == ".bin" || kind == ".weight" || kind == ".weights";
-}
-
-// Hashes of some of a file's bytes.
-std::string samples(const fs::path& file) {
-  std::shared_ptr<const void> keep;
-  const std::string_view bytes = map_file(file, keep);
-  constexpr std::size_t kSamples = 16, kSample = 4096;
-  std::string hashes;
-  for (std::size_t i = 0; i < kSamples; ++i) {
-    const std::size_t at = bytes.size() > kSample ? (bytes.size() - kSample) / kSamples * i : 0;
-    hashes += hex(plan_hash(bytes.substr(at, kSample)));
-  }
-  return hashes;
 }
 
 template <class Read>
@@ -243,29 +232,6 @@ Plan read_plan(const fs::path& file, compute::Workers& workers) {
     }
     return plan;
   });
-}
-
-std::string model_stamp(const fs::path& path) {
-  std::error_code error;
-  const bool folder = fs::is_directory(path, error);
-  if (!fs::exists(path, error))
-    throw Error(Code::not_found, "cannot open '" + path.string() + "': it is not there");
-  const fs::path beside = folder ? path : path.has_parent_path() ? path.parent_path() : ".";
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(beside, error))
-    if (entry.is_regular_file(error) &&
-        (folder || entry.path().filename() == path.filename() || holds_weights(entry.path())))
-      files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
-  std::string about = fs::absolute(path, error).string();
-  for (const fs::path& file : files) {
-    struct stat status {};
-    if (::stat(file.c_str(), &status) != 0) continue;  // gone since
-    about += "\n" + file.filename().string() + " " + std::to_string(status.st_size) + " " +
-             std::to_string(status.st_mtim.tv_sec) + "." + std::to_string(status.st_mtim.tv_nsec);
-  }
-  if (!folder) about += samples(path);
-  return hex(plan_hash(about));
 }
 
 std::string device_stamp() {

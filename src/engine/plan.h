@@ -15,7 +15,7 @@ namespace sluice::engine {
 
 // What a plan is good for.
 struct PlanKey {
-  std::string model;      // what it was made of, as model_stamp() says
+  std::string model;      // what it was made of: model_stamp(), or model_content()
   std::string device;     // as device_stamp() says, or cuda_stamp()
   std::string software;   // driver and libraries of a GPU; empty for the CPU
   std::string precision;  // "fp32"
@@ -39,17 +39,13 @@ struct Plan {
 void write_plan(const std::filesystem::path& file, const Plan& plan);
 
 // Throws not_found, or invalid_argument where it is no plan or a damaged one. Every graph is
-// checked as if it came from a model; of packed weights the size is, not the numbers.
+// checked as if it came from a model; of packed weights type and size are, by the kernel that is
+// to read them (cpu::Context::packed), not the numbers.
 Plan read_plan(const std::filesystem::path& file, compute::Workers& workers);
 
 // The key or the model alone, for which the rest is not looked at.
 PlanKey read_plan_key(const std::filesystem::path& file);
 Graph read_plan_model(const std::filesystem::path& file);
-
-// Changes whenever the model (a file with those beside it that hold weights, or a folder) does:
-// paths, sizes, times of change, and samples of a file's bytes. Made without reading all of it,
-// which would take longer than loading the plan. Throws not_found.
-std::string model_stamp(const std::filesystem::path& path);
 
 // What plans are named by, and what tells that a head is whole.
 std::uint64_t plan_hash(std::string_view bytes);

@@ -104,13 +104,36 @@ TEST_F(PlanTest, PackedWeightsOfAnotherSizeAreNotRead) {
   EXPECT_EQ(run(session, 5), run(plain, 5));
 }
 
-TEST_F(PlanTest, AStampChangesWithTheFile) {
-  put(std::string(100'000, 'a'));
-  const std::string before = model_stamp(file_);
-  EXPECT_EQ(model_stamp(file_), before);
-  put(std::string(100'001, 'a'));
-  EXPECT_NE(model_stamp(file_), before);
-  EXPECT_FALSE(device_stamp().empty());
+TEST_F(PlanTest, PackedWeightsMayBeginAnywhereInTheFile) {
+  write_plan(file_, compiled());
+  const Plan plan = read_plan(file_, workers_);
+  ASSERT_FALSE(plan.packed.empty());
+  for (const cpu::Context::Packed& packed : plan.packed)
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(packed.result.data()) % 64, 0u);
+}
+
+// A plan may hold other weights than those its graphs were compiled with.
+TEST_F(PlanTest, ConstantsOfAnotherShapeOrTypeAreRefusedOrRunAsTheyAre) {
+  const Plan whole = compiled();
+  std::vector<Tensor> others{Tensor::of(1.0f), Tensor(DType::f32, {0}), Tensor(DType::u8, {48})};
+  for (std::size_t g = 0; g < whole.shapes.size(); ++g)
+    for (std::size_t v = 0; v < whole.shapes[g].values.size(); ++v)
+      for (std::size_t o = 0; o <= others.size(); ++o) {
+        Plan plan = whole;
+        Tensor& constant = plan.shapes[g].values[v].constant;
+        if (!constant) break;
+        Shape half = constant.shape();
+        if (half.rank() > 0) half[0] /= 2;
+        constant = o < others.size() ? others[o] : Tensor(constant.dtype(), half);
+        std::fill_n(static_cast<char*>(constant.data()), constant.bytes(), '\0');
+        try {
+          write_plan(file_, plan);
+          const Session session(read_plan(file_, workers_), workers_);
+          run(session, 5);
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), Code::invalid_argument) << error.what();
+        }
+      }
 }
 
 }  // namespace

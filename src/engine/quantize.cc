@@ -12,6 +12,7 @@
 #include "engine/quantize_opset.h"
 #include "engine/quantize_tables.h"
 #include "engine/quantize_weights.h"
+#include "tensor/byte_size.h"
 
 namespace sluice::engine {
 namespace {
@@ -256,10 +257,7 @@ std::size_t weight_bytes(const Graph& graph) {
     if (id == kNoValue) continue;
     const Tensor& tensor = graph[id].constant;
     if (tensor && seen.insert(tensor.data()).second)
-      total += (static_cast<std::size_t>(tensor.size()) *
-                    static_cast<std::size_t>(bits(tensor.dtype())) +
-                7) /
-               8;
+      total += packed_byte_size(tensor.shape().dims(), tensor.dtype());
   }
   return total;
 }

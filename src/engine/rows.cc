@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "engine/row_rules.h"
+#include "tensor/byte_size.h"
 
 namespace sluice::engine {
 namespace {
@@ -70,9 +71,9 @@ bool Follower::repeats(ValueId id, const Tensor& more, const Tensor& fewer) {
     if (more.shape()[axis] % kMore != 0) continue;
     at(id) = Along{axis, more.shape()[axis] / kMore};
     if (!fits(id)) continue;
-    const auto row =
-        static_cast<std::size_t>(at(id)->each * product(more.shape(), axis + 1, more.rank())) *
-        bytes(more.dtype());
+    Shape of_row(more.shape().dims().subspan(static_cast<std::size_t>(axis)));
+    of_row[0] = at(id)->each;
+    const std::size_t row = byte_size(of_row, more.dtype());
     const auto* const first = static_cast<const std::byte*>(more.data());
     const auto* const other = static_cast<const std::byte*>(fewer.data());
     const auto before = static_cast<std::size_t>(product(more.shape(), 0, axis));

@@ -133,7 +133,6 @@ class Probe final : public OutputPlaces {
   struct AllNamed {};
 
   void note(std::size_t i, const TensorType& type) {
-    checked_size(type.shape.dims());
     require(type.bytes() < kMostBytes, "more elements than memory can hold");
     if (!types_[i]) --left_;
     types_[i] = type;

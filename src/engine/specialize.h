@@ -6,6 +6,7 @@
 
 #include "compute/workers.h"
 #include "engine/graph.h"
+#include "tensor/byte_size.h"
 
 namespace sluice::engine {
 
@@ -13,9 +14,7 @@ struct TensorType {
   DType dtype = DType::none;
   Shape shape;
 
-  std::size_t bytes() const {
-    return static_cast<std::size_t>(shape.size()) * sluice::bytes(dtype);
-  }
+  std::size_t bytes() const { return byte_size(shape, dtype); }
   friend bool operator==(const TensorType&, const TensorType&) = default;
 };
 

@@ -52,6 +52,9 @@ TEST(ByteSizeTest, NoTensorIsMadeThatDoesNotFit) {
   EXPECT_THROW(Tensor::view(DType::i64, Shape{kHuge}, keep.get(), keep), Error);
   EXPECT_THROW(Tensor::view(DType::i64, Shape{-1}, keep.get(), keep), Error);
   EXPECT_THROW(Tensor(DType::string, Shape{kHuge / 16}), Error);
+  const Tensor four(DType::u8, Shape{4});
+  EXPECT_THROW(four.reshaped(Shape{5}), Error);
+  EXPECT_THROW(four.reshaped(Shape{(1ll << 62) + 1, 4}), Error);  // 4, once it wrapped around
 }
 
 }  // namespace

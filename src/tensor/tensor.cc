@@ -102,7 +102,9 @@ Tensor Tensor::view(DType dtype, const Shape& shape, void* data, std::shared_ptr
 }
 
 Tensor Tensor::reshaped(const Shape& shape) const {
-  assert(shape.size() == size());
+  if (checked_size(shape.dims()) != size())
+    throw Error(Code::invalid_argument, "elements of " + to_string(shape_) +
+                                            " do not make a tensor of " + to_string(shape));
   Tensor other = *this;
   other.shape_ = shape;
   return other;

@@ -4,12 +4,14 @@
 #include <utility>
 
 #include "base/error.h"
+#include "formats/onnx/external_files.h"
 #include "small_for_fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace sluice;
   const TensorMemory limit(limited_memory(fuzz::kMemory));
   const auto keep = std::make_shared<std::string>(reinterpret_cast<const char*>(data), size);
+  (void)onnx::external_locations(*keep);
   try {
     const engine::Graph graph = engine::import_onnx(onnx::parse(*keep, keep, {}));
     const auto known = [&](engine::ValueId id) {

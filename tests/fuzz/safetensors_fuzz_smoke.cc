@@ -11,12 +11,12 @@ int main() {
       safetensors::with_header(R"({"x":{"dtype":"I64","shape":[],"data_offsets":[0,8]}})",
                                "12345678"),
   };
-  return fuzz::run(
-      "safetensors_fuzz_smoke", seeds,
-      {.variants = 10'000,
-       .letters = "0123456789,[]{}\":\x01\xff",
-       .pieces = {"\"shape\"", "\"data_offsets\"", "9223372036854775807", "-1", "1e9", "\"BOOL\"",
-                  "[0,0]", "null", "{\"", "\"__metadata__\":{\"a\":\"b\"},"},
-       .runs = 1,
-       .kept = 1});
+  return fuzz::run("safetensors_fuzz_smoke", seeds,
+                   {.variants = 10'000,
+                    .letters = "0123456789,[]{}\":\x01\xff",
+                    .pieces = {"\"shape\"", "\"data_offsets\"", "9223372036854775807",
+                               "288230376151711745", "-1", "1e9", "\"BOOL\"", "[0,0]", "null",
+                               "{\"", "\"__metadata__\":{\"a\":\"b\"},"},
+                    .runs = 1,
+                    .kept = 1});
 }

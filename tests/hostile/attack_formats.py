@@ -1,6 +1,6 @@
 """Damaged and lying files: models, plans, arrays. Each must be refused by name, with exit code 2
 and no crash; what a file claims must cost nothing."""
-import json, os, pathlib, struct, subprocess, sys, tempfile, unittest
+import contextlib, json, os, pathlib, struct, subprocess, sys, tempfile, time, unittest
 
 import onnx_write as onnx
 from hostile.case import within
@@ -89,3 +89,84 @@ class SizesThatLie(FileCase):
             array = self.write("x.npy", b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text +
                                b"12345678")
             self.assertIn("x.npy", self.sluice("run", model, "--input", f"x={array}", code=2))
+
+
+def external(name, shape, location):
+    entry = onnx.data(1, "location") + onnx.data(2, location)
+    return (b"".join(onnx.integer(1, d) for d in shape) + onnx.integer(2, 1) + onnx.data(8, name) +
+            onnx.data(13, entry) + onnx.integer(14, 1))
+
+
+def floats_of(value, count):
+    return struct.pack("<f", value) * count
+
+
+def array(shape, data):
+    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text + data
+
+
+class FilesInUse(FileCase):
+    COUNT = 1 << 20
+
+    def wait_for_use(self, process, file):
+        """Until the process has the file mapped or open, or a second is over: it has a copy."""
+        end = time.monotonic() + within(1)
+        while time.monotonic() < end and process.poll() is None:
+            with contextlib.suppress(OSError):
+                if str(file) in pathlib.Path(f"/proc/{process.pid}/maps").read_text():
+                    return
+            time.sleep(0.01)
+
+    def used_while(self, change):
+        weights = self.write("weights", floats_of(1, self.COUNT))
+        model = self.adder(external("w", [self.COUNT], "weights"), "float32", ["n", self.COUNT])
+        for plans in ("--no-plans", f"--plans={self.folder / 'plans'}"):
+            process = self.start("bench", "model", model, "--seconds", 0.5, "--batch", "1,2",
+                                 "--no-peak", plans)
+            self.wait_for_use(process, weights)
+            change(weights)
+            out, err = process.communicate(timeout=within(60))
+            self.assertIn(process.returncode, (0, 1), err + out)  # 1: changed while it was read
+            weights.write_bytes(floats_of(1, self.COUNT))
+
+    def test_weights_truncated_while_a_model_runs(self):
+        self.used_while(lambda file: os.truncate(file, 0))
+
+    def test_weights_overwritten_while_a_model_runs(self):
+        self.used_while(lambda file: file.write_bytes(floats_of(2, self.COUNT)))
+
+
+class Plans(FileCase):
+    def results(self, model, count):
+        zeros = self.write("x.npy", array(f"({count},)", bytes(4 * count)))
+        out = self.folder / "y.npy"
+        self.sluice("run", model, "--input", f"x={zeros}", "--output", f"y={out}")
+        return out.read_bytes()[-4 * count:]
+
+    def test_replaced_weights_of_equal_size_and_time_do_not_run_as_the_old_ones(self):
+        count = 50_000
+        for name in ("w.onnx_data", "weights"):
+            weights = self.write(name, floats_of(1, count))
+            os.utime(weights, (1e9, 1e9))
+            model = self.adder(external("w", [count], name), "float32", [count])
+            for value in (1, 2):
+                self.write(name, floats_of(value, count))
+                os.utime(weights, (1e9, 1e9))
+                self.assertTrue(self.results(model, count) == floats_of(value, count), name)
+
+    def test_damaged_plans_are_refused_and_none_ends_the_program(self):
+        weights = onnx.floats("w", [64, 48], [i % 7 - 3.0 for i in range(64 * 48)])
+        model = self.write("model.onnx", onnx.model(
+            [onnx.node("MatMul", ["x", "w"], ["y"])], [onnx.value("x", "float32", [4, 64])],
+            [onnx.value("y", "float32", [4, 48])], [weights]))
+        plan = self.folder / "model.plan"
+        self.sluice("compile", model, "-o", plan)
+        good = plan.read_bytes()
+        for i in range(12):
+            at = len(good) * i // 12
+            for bad in (good[:at], good[:at] + bytes([good[at] ^ 0x55]) + good[at + 1:]):
+                plan.write_bytes(bad)
+                process = self.start("run", plan, "--no-plans")
+                out, err = process.communicate(timeout=within(30))
+                self.assertIn(process.returncode, (0, 2), err + out)

@@ -8,6 +8,7 @@
 #include "engine/cpu/nodes.h"
 #include "engine/cpu/slots.h"
 #include "memory/allocator.h"
+#include "tensor/byte_size.h"
 
 namespace sluice::engine::cpu {
 namespace {
@@ -56,7 +57,7 @@ class AttentionKernel final : public Kernel {
   }
   std::string_view what() const override { return "attention"; }
   std::size_t scratch() const override {
-    return static_cast<std::size_t>(workers_.threads()) * slot_ * sizeof(float);
+    return byte_size(Shape{workers_.threads(), static_cast<std::int64_t>(slot_)}, DType::f32);
   }
 
  private:

@@ -9,6 +9,7 @@
 #include "engine/cpu/nodes.h"
 #include "engine/cpu/single.h"
 #include "engine/cpu/slots.h"
+#include "tensor/byte_size.h"
 
 namespace sluice::engine::cpu {
 namespace {
@@ -107,7 +108,8 @@ class ChainKernel final : public Kernel {
   }
   std::string_view what() const override { return "elementwise"; }
   std::size_t scratch() const override {
-    return static_cast<std::size_t>(workers_.threads()) * slot_floats() * sizeof(float);
+    return byte_size(Shape{workers_.threads(), static_cast<std::int64_t>(slot_floats())},
+                     DType::f32);
   }
   int in_place() const override { return in_place_; }
 

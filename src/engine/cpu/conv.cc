@@ -9,6 +9,7 @@
 #include "engine/cpu/pool.h"
 #include "engine/cpu/product.h"
 #include "engine/cpu/slots.h"
+#include "tensor/byte_size.h"
 
 namespace sluice::engine::cpu {
 namespace {
@@ -130,11 +131,11 @@ class ConvKernel final : public Kernel {
  public:
   ConvKernel(const ConvNode& conv, Context& context)
       : workers_(context.workers), conv_(conv), what_(conv.named(way_name(way()))) {
-    panels_ = context.packed(conv.weights,
-                             panel_way("filters of " + std::to_string(conv.groups) + " groups"),
-                             [&] { return packed_filters(conv); });
     const std::int64_t n = conv.filters / conv.groups;
-    require_floats(panels_, conv.groups * panel_values(conv.places() * conv.depth(), n));
+    panels_ = context.packed(
+        conv.weights, panel_way("filters of " + std::to_string(conv.groups) + " groups"),
+        {DType::f32, {conv.groups * panel_values(conv.places() * conv.depth(), n)}},
+        [&] { return packed_filters(conv); });
     for (std::int64_t group = 0; group < conv.groups; ++group)
       bias_.push_back(
           packed_bias(n, conv.bias ? as<float>(conv.bias).data() + group * n : nullptr));
@@ -159,8 +160,7 @@ class ConvKernel final : public Kernel {
   std::string_view what() const override { return what_; }
   std::size_t scratch() const override {
     if (way() != Way::lines) return 0;
-    return static_cast<std::size_t>(conv_.window.batch * Padded(conv_.window).image()) *
-           sizeof(float);
+    return byte_size(Shape{conv_.window.batch, Padded(conv_.window).image()}, DType::f32);
   }
   int in_place() const override { return conv_.residual ? 3 : -1; }
   bool reads_constant(std::size_t input) const override { return input != 1 && input != 2; }

@@ -13,14 +13,13 @@ class DepthwiseKernel final : public Kernel {
         residual_(conv.residual),
         what_(conv.named("channel by channel")) {
     const std::int64_t channels = conv.filters, places = conv.places();
-    weights_ = context.packed(conv.weights, "by place", [&] {
+    weights_ = context.packed(conv.weights, "by place", {DType::f32, {channels * places}}, [&] {
       const Tensor all(DType::f32, {channels * places});
       for (std::int64_t i = 0; i < channels * places; ++i)
         as<float>(all)[static_cast<std::size_t>(i % places * channels + i / places)] =
             as<float>(conv.weights)[static_cast<std::size_t>(i)];
       return all;
     });
-    require_floats(weights_, channels * places);
     bias_ = packed_bias(channels, conv.bias ? as<float>(conv.bias).data() : nullptr);
     of_ = std::make_unique<ChannelWise>(ChannelWise{.kind = ChannelWise::Kind::sum_of_products,
                                                     .window = conv.window,

@@ -8,6 +8,7 @@
 #include "engine/cpu/product.h"
 #include "engine/fused.h"
 #include "engine/op.h"
+#include "tensor/byte_size.h"
 
 namespace sluice::engine::cpu {
 namespace {
@@ -76,7 +77,7 @@ class Fp8Linear final : public Kernel {
   }
   std::string_view what() const override { return "fp8 as f32, tiles"; }
   std::size_t scratch() const override {
-    return static_cast<std::size_t>(m_ * k_ + (small() ? m_ * n_ : 0)) * sizeof(float);
+    return byte_size(Shape{m_, k_ + (small() ? n_ : 0)}, DType::f32);
   }
   bool reads_constant(std::size_t input) const override { return input == 0 || input == 3; }
 

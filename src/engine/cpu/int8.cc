@@ -137,10 +137,9 @@ class Int8Kernel : public Kernel {
   void lay_out(const Tensor& weights, const Int8Depth& depth, std::int64_t n, std::string_view way,
                const Int8At& at, Context& context) {
     weights_ = {depth, n, {}, int8_start(depth, n, zero_, at)};
-    weights_.panels =
-        context.packed(weights, int8_way(way), [&] { return int8_panels(depth, n, at); });
-    require(weights_.panels.dtype() == DType::u8 && weights_.panels.bytes() == weights_.bytes(),
-            "packed weights have another size");
+    weights_.panels = context.packed(weights, int8_way(way),
+                                     {DType::u8, {static_cast<std::int64_t>(weights_.bytes())}},
+                                     [&] { return int8_panels(depth, n, at); });
   }
 
   // Rows are read where they are.

@@ -73,13 +73,20 @@ class OpKernel final : public Kernel {
 
 }  // namespace
 
-Tensor Context::packed(const Tensor& constant, const std::string& way,
+Tensor Context::packed(const Tensor& constant, const std::string& way, const TensorType& type,
                        const std::function<Tensor()>& make) {
+  // Constants of two shapes may share their elements: a reshaped one.
+  const std::string whole = way + " of " + to_string(constant.shape());
   const Lock lock(mutex_);
-  const auto found = packed_.find({constant.data(), way});
-  if (found != packed_.end()) return found->second.result;
-  Tensor result = make();
-  packed_.insert({{constant.data(), way}, {constant, way, result}});
+  auto found = packed_.find({constant.data(), whole});
+  if (found == packed_.end())
+    found = packed_.insert({{constant.data(), whole}, {constant, whole, make()}}).first;
+  const Tensor& result = found->second.result;
+  if (result.dtype() != type.dtype || result.bytes() != type.bytes())
+    throw Error(Code::invalid_argument,
+                "packed weights are " + std::string(to_string(result.dtype())) +
+                    to_string(result.shape()) + ", not " + std::string(to_string(type.dtype)) +
+                    to_string(type.shape));
   return result;
 }
 

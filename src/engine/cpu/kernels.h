@@ -23,10 +23,11 @@ class Context {
 
   compute::Workers& workers;
 
-  // A constant in the order that a kernel reads it. `make` is called once for each constant
-  // and way, or never where a plan file has brought the result along; so `way` says all that
-  // it depends on besides the constant: "panels 16".
-  Tensor packed(const Tensor& constant, const std::string& way,
+  // A constant in the order that a kernel reads it: `type` is what the kernel will read. `make` is
+  // called once for each constant and way, or never where a plan file has brought the result
+  // along; so `way` says all that it depends on besides the constant and its shape: "panels 16".
+  // Throws invalid_argument where a plan brought something of another type or size.
+  Tensor packed(const Tensor& constant, const std::string& way, const TensorType& type,
                 const std::function<Tensor()>& make);
 
   // All there are now, to be written to a plan; and what a plan has brought.

@@ -6,6 +6,7 @@
 #include "engine/cpu/product.h"
 #include "engine/cpu/slots.h"
 #include "engine/ops/broadcast.h"
+#include "tensor/byte_size.h"
 
 namespace sluice::engine::cpu {
 namespace {
@@ -21,10 +22,10 @@ class LinearKernel final : public Kernel {
         residual_(residual),
         epilogue_(Epilogue::of(node.attributes)),
         bias_(packed_bias(n_, bias ? as<float>(bias).data() : nullptr)) {
-    panels_ = context.packed(weights, panel_way("panels"), [&] {
-      return panels_of(k_, n_, {as<float>(weights).data(), n_, 1});
-    });
-    require_floats(panels_, panel_values(k_, n_));
+    panels_ =
+        context.packed(weights, panel_way("panels"), {DType::f32, {panel_values(k_, n_)}}, [&] {
+          return panels_of(k_, n_, {as<float>(weights).data(), n_, 1});
+        });
     what_ = "tiles";
     if (bias) what_ += " + bias";
     if (epilogue_.activation != Activation::none)
@@ -108,8 +109,7 @@ class MatMulKernel final : public Kernel {
   }
   std::string_view what() const override { return "tiles, both sides made"; }
   std::size_t scratch() const override {
-    return (alone() ? static_cast<std::size_t>(workers_.threads()) : 1) *
-           static_cast<std::size_t>(panel_values(k_, n_)) * sizeof(float);
+    return byte_size(Shape{alone() ? workers_.threads() : 1, panel_values(k_, n_)}, DType::f32);
   }
 
  private:

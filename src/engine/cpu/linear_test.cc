@@ -84,9 +84,14 @@ TEST(LinearTest, NodesThatShareWeightsShareTheirPanels) {
   const Tensor weights = random_tensor({8, 8}, 1);
   int made = 0;
   const auto pack = [&] { return ++made, panels_of(8, 8, {weights.values<float>().data(), 8, 1}); };
-  const Tensor one = context.packed(weights, "panels", pack);
-  EXPECT_EQ(context.packed(weights, "panels", pack).data(), one.data());
+  const TensorType type{DType::f32, {panel_values(8, 8)}};
+  const Tensor one = context.packed(weights, "panels", type, pack);
+  EXPECT_EQ(context.packed(weights, "panels", type, pack).data(), one.data());
   EXPECT_EQ(made, 1);
+  context.packed(weights.reshaped({4, 16}), "panels", type, pack);
+  EXPECT_EQ(made, 2) << "another shape of the same elements is packed otherwise";
+  EXPECT_THROW(context.packed(weights, "panels", {DType::f32, {65}}, pack), Error);
+  EXPECT_THROW(context.packed(weights, "panels", {DType::u8, type.shape}, pack), Error);
 }
 
 KernelCase matmul(const Shape& a, const Shape& b) {

@@ -132,12 +132,6 @@ Tensor panels_of(std::int64_t k, std::int64_t n, MatrixView<float> from) {
   return panels;
 }
 
-void require_floats(const Tensor& packed, std::int64_t count) {
-  require(packed.dtype() == DType::f32 && packed.size() == count,
-          "packed weights are " + to_string(packed.shape()) + ", not " + std::to_string(count) +
-              " floats");
-}
-
 std::string panel_way(std::string_view of) {
   return std::string(of) + " " + std::to_string(tile_shape().columns);
 }

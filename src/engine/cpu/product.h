@@ -21,8 +21,6 @@ inline std::int64_t panel_values(std::int64_t k, std::int64_t n) { return k * pa
 void pack(std::int64_t k, std::int64_t n, MatrixView<float> from, float* to);
 Tensor panels_of(std::int64_t k, std::int64_t n, MatrixView<float> from);
 std::string panel_way(std::string_view of);  // what Context::packed() is told: with the width
-// What a plan brought may be anything. Throws invalid_argument where it is not `count` floats.
-void require_floats(const Tensor& packed, std::int64_t count);
 
 // n values, with zeros up to the end of the last panel; all zeros where `bias` is null.
 Floats packed_bias(std::int64_t n, const float* bias);

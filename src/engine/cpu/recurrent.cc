@@ -12,6 +12,7 @@
 #include "engine/cpu/cells.h"
 #include "engine/cpu/nodes.h"
 #include "engine/op.h"
+#include "tensor/byte_size.h"
 
 namespace sluice::engine::cpu {
 namespace {
@@ -218,9 +219,7 @@ class RecurrentKernel final : public Kernel {
     }
   }
   std::string_view what() const override { return "steps by groups of units"; }
-  std::size_t scratch() const override {
-    return static_cast<std::size_t>(Memory::values(l_)) * sizeof(float);
-  }
+  std::size_t scratch() const override { return byte_size(Shape{Memory::values(l_)}, DType::f32); }
   bool reads_constant(std::size_t input) const override {
     return input == 0 || (input >= 4 && input <= 6);
   }

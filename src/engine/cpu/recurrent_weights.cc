@@ -29,7 +29,7 @@ StatePart state_part(const RecurrentLayer& l, std::int64_t first, std::int64_t c
   const std::string way = "state " + std::to_string(direction) + " gates " + std::to_string(first) +
                           " and " + std::to_string(count) + " units " + std::to_string(l.units());
   StatePart part{count, {}, packed_bias(wide * l.groups(), nullptr)};
-  part.panels = context.packed(r, panel_way(way), [&] {
+  part.panels = context.packed(r, panel_way(way), {DType::f32, {l.groups() * size}}, [&] {
     const float* const from = as<float>(r).data() + direction * l.gates() * l.hidden * l.hidden;
     const std::vector<float> all = by_group(l, from, l.hidden, first, count, true);
     const Tensor made(DType::f32, {l.groups() * size});
@@ -38,7 +38,6 @@ StatePart state_part(const RecurrentLayer& l, std::int64_t first, std::int64_t c
            as<float>(made).data() + group * size);
     return made;
   });
-  require_floats(part.panels, l.groups() * size);
   return part;
 }
 
@@ -46,13 +45,12 @@ Tensor input_panels(const RecurrentLayer& l, const Tensor& w, std::int64_t direc
                     Context& context) {
   const std::string way =
       "inputs of direction " + std::to_string(direction) + " units " + std::to_string(l.units());
-  const Tensor panels = context.packed(w, panel_way(way), [&] {
+  const TensorType type{DType::f32, {panel_values(l.input, l.columns())}};
+  return context.packed(w, panel_way(way), type, [&] {
     const float* const from = as<float>(w).data() + direction * l.gates() * l.hidden * l.input;
     const std::vector<float> all = by_group(l, from, l.input, 0, l.gates(), false);
     return panels_of(l.input, l.columns(), {all.data(), l.columns(), 1});
   });
-  require_floats(panels, panel_values(l.input, l.columns()));
-  return panels;
 }
 
 // Both biases with the input's part; but that of a late reset with the state's.

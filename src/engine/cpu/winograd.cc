@@ -7,6 +7,7 @@
 #include "engine/cpu/conv.h"
 #include "engine/cpu/product.h"
 #include "engine/cpu/slots.h"
+#include "tensor/byte_size.h"
 
 namespace sluice::engine::cpu {
 namespace {
@@ -129,8 +130,8 @@ class WinogradKernel final : public Kernel {
         zeros_(packed_bias(std::max(conv.filters, conv.window.channels), nullptr)) {
     const std::string of = std::to_string(side) + " x " + std::to_string(side);
     panels_ = context.packed(conv.weights, panel_way("winograd " + of),
+                             {DType::f32, {places_ * panel_values(window_.channels, filters_)}},
                              [&] { return turned_filters(conv, side); });
-    require_floats(panels_, places_ * panel_values(window_.channels, filters_));
     what_ = conv.named("tiles of " + of + " by winograd");
   }
 
@@ -144,7 +145,7 @@ class WinogradKernel final : public Kernel {
   }
   std::string_view what() const override { return what_; }
   std::size_t scratch() const override {
-    return static_cast<std::size_t>(workers_.threads() * slot_values()) * sizeof(float);
+    return byte_size(Shape{workers_.threads(), slot_values()}, DType::f32);
   }
   int in_place() const override { return residual_ ? 3 : -1; }
   bool reads_constant(std::size_t input) const override { return input != 1 && input != 2; }

@@ -12,6 +12,7 @@
 #include "device/stream.h"
 #include "engine/cuda/graph_exec.h"
 #include "engine/cuda/kernels.h"
+#include "tensor/byte_size.h"
 
 namespace sluice::engine::cuda {
 namespace {
@@ -32,7 +33,7 @@ std::vector<std::byte> random_numbers(DType dtype) {
   constexpr std::size_t kNumbers = 1 << 16;
   std::mt19937 random(1);  // NOLINT: the same each time
   std::uniform_real_distribution<float> number(-1, 1);
-  std::vector<std::byte> made(kNumbers * std::max<std::size_t>(bytes(dtype), 1));
+  std::vector<std::byte> made(byte_size(Shape{kNumbers}, std::max<std::size_t>(bytes(dtype), 1)));
   const auto fill = [&]<class T>(T /*type*/) {
     for (std::size_t i = 0; i < kNumbers; ++i) {
       const T value(number(random));

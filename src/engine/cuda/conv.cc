@@ -12,6 +12,7 @@
 #include "engine/cuda/quantized_hopper.h"
 #include "engine/edit.h"
 #include "engine/fused.h"
+#include "tensor/byte_size.h"
 
 namespace sluice::engine::cuda {
 namespace {
@@ -90,7 +91,7 @@ class Chooser {
     const std::int64_t ins = call_.in / call_.group, places = std::int64_t{w.rows} * w.columns;
     const std::size_t element = bytes(dtype_);
     const std::int64_t wide = channels > 0 ? channels : ins;
-    const auto size = static_cast<std::size_t>(call_.out * places * wide) * element;
+    const std::size_t size = byte_size(Shape{call_.out, places, wide}, dtype_);
     return context_.packed(
         weight_, "channels last " + to_string(weight_.shape()) + " " + std::to_string(wide), size,
         [&](const void* from, void* to) {
@@ -133,7 +134,7 @@ class Chooser {
   double rest_us(const Way& way) {
     if (!way.after || !measures_) return 0;
     After after = way.rest;
-    const auto size = static_cast<std::size_t>(rows_ * call_.out) * bytes(dtype_);
+    const std::size_t size = byte_size(Shape{rows_, call_.out}, dtype_);
     after.x = context_.sample(2, size, dtype_);
     if (way.bare && residual_) after.before = context_.sample(3, size, dtype_);
     return context_.measure_us([&] { enqueue(after, context_.stream()); });
@@ -198,7 +199,7 @@ class Chooser {
     way.boxes = plan_boxes(context_, call_, image, bias_values_, residual_);
     way.what = "fold, own convolution by boxes";
     if (!way.boxes || !measures_) return;
-    const auto size = static_cast<std::size_t>(rows_ * call_.out) * bytes(dtype_);
+    const std::size_t size = byte_size(Shape{rows_, call_.out}, dtype_);
     SmallProduct product = way.boxes->product;
     product.rows.x = context_.sample(1, static_cast<std::size_t>(bytes_of(image.fold)), dtype_);
     product.finish.y = context_.sample(2, size, dtype_);
@@ -256,10 +257,8 @@ class Chooser {
     const Sliding& w = call_.window;
     const std::int64_t pixels = std::int64_t{w.batch} * w.height * w.width;
     const std::size_t element = bytes(dtype_);
-    const void* const from =
-        context_.sample(0, static_cast<std::size_t>(pixels * call_.in) * element, dtype_);
-    void* const to =
-        context_.sample(1, static_cast<std::size_t>(pixels * channels) * element, dtype_);
+    const void* const from = context_.sample(0, byte_size(Shape{pixels, call_.in}, dtype_), dtype_);
+    void* const to = context_.sample(1, byte_size(Shape{pixels, channels}, dtype_), dtype_);
     return context_.measure_us(
         [&] { enqueue_widen(from, to, pixels, call_.in, channels, element, context_.stream()); });
   }
@@ -286,9 +285,8 @@ class Chooser {
   void keep_own(Way way, bool guesses) {
     if (measures_) {
       const Sliding& w = call_.window;
-      const std::size_t element = bytes(dtype_);
       const auto sample = [&](std::size_t slot, std::int64_t count) {
-        return context_.sample(slot, static_cast<std::size_t>(count) * element, dtype_);
+        return context_.sample(slot, byte_size(Shape{count}, dtype_), dtype_);
       };
       ConvCall call = call_;
       call.x = sample(0, std::int64_t{w.batch} * w.height * w.width * call_.in);

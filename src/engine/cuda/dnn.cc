@@ -8,6 +8,7 @@
 #include "device/stream.h"
 #include "engine/cuda/dnn_engine.h"
 #include "engine/cuda/dnn_operations.h"
+#include "tensor/byte_size.h"
 
 namespace sluice::engine::cuda {
 namespace {
@@ -132,7 +133,8 @@ bool DnnPlan::Impl::try_all(Context& context, std::vector<Thing> configs) {
 
 DnnPlan::Places DnnPlan::Impl::samples(Context& context) const {
   const auto sample = [&](std::size_t slot, std::size_t count) {
-    return context.sample(slot, count * bytes(fusion.dtype), fusion.dtype);
+    const Shape all{static_cast<std::int64_t>(count)};
+    return context.sample(slot, byte_size(all, fusion.dtype), fusion.dtype);
   };
   Places at{};
   at.x = sample(0, elements(fusion.x));

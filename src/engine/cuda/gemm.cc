@@ -7,6 +7,7 @@
 #include "engine/cuda/site.h"
 #include "engine/edit.h"
 #include "engine/fused.h"
+#include "tensor/byte_size.h"
 
 namespace sluice::engine::cuda {
 namespace {
@@ -76,7 +77,7 @@ ConstMemory transposed_weight(const Tensor& w, Context& context) {
 }
 
 double after_us(Context& context, After rest, DType dtype) {
-  const auto size = static_cast<std::size_t>(rest.rows * rest.n) * bytes(dtype);
+  const std::size_t size = byte_size(Shape{rest.rows, rest.n}, dtype);
   rest.x = context.sample(2, size, dtype);
   return context.measure_us([&] { enqueue(rest, context.stream()); });
 }

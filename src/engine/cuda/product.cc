@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "device/cublaslt_functions.h"
 #include "device/stream.h"
+#include "tensor/byte_size.h"
 
 namespace sluice::engine::cuda {
 namespace {
@@ -256,8 +257,7 @@ std::vector<cublasLtMatmulHeuristicResult_t> ProductPlan::Impl::ways(const Conte
 ProductPlan::Places ProductPlan::Impl::samples(Context& context) const {
   const auto sample = [&](std::size_t slot, std::int64_t one, std::int64_t stride) {
     const std::int64_t all = one + stride * (product.batch - 1);
-    return context.sample(slot, static_cast<std::size_t>(all) * bytes(product.dtype),
-                          product.dtype);
+    return context.sample(slot, byte_size(Shape{all}, product.dtype), product.dtype);
   };
   Places at{};
   at.a = sample(0, product.m * product.k, product.stride_a);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/cuda/quantized_hopper.h"
+#include "tensor/byte_size.h"
 
 namespace sluice::engine::cuda {
 namespace {
@@ -44,7 +45,7 @@ std::string name_of(const SmallProduct& p) {
 // With made-up numbers wherever it reads.
 SmallProduct sample_of(Context& context, SmallProduct p) {
   const auto sample = [&](std::size_t slot, std::int64_t count, DType dtype) {
-    return context.sample(slot, static_cast<std::size_t>(count) * bytes(dtype), dtype);
+    return context.sample(slot, byte_size(Shape{count}, dtype), dtype);
   };
   const std::int64_t images = p.finish.rows / (std::int64_t{p.rows.out_high} * p.rows.out_wide);
   const std::int64_t size = p.finish.rows * p.finish.n;

@@ -2,6 +2,7 @@
 
 #include "engine/cuda/site.h"
 #include "engine/ops/recurrent_cells.h"
+#include "tensor/byte_size.h"
 
 namespace sluice::engine::cuda {
 namespace {
@@ -80,7 +81,7 @@ std::unique_ptr<Kernel> recurrent(const Graph& graph, const Node& node, Context&
   call.late_reset = given.integer("linear_before_reset", 0) != 0;
   set_functions(site, call);
   if (call.directions * call.batch * call.hidden == 0) return nothing_to_do();
-  const auto scratch = static_cast<std::size_t>(recurrent_scratch(call)) * sizeof(float);
+  const std::size_t scratch = byte_size(Shape{recurrent_scratch(call)}, DType::f32);
   return launched(
       "steps of a sequence",
       [call, type = real_type(site.in(0).dtype)](const KernelArgs& args) {

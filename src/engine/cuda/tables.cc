@@ -9,6 +9,7 @@
 #include "engine/cuda/resize.h"
 #include "engine/op.h"
 #include "engine/ops/resize_plan.h"
+#include "tensor/byte_size.h"
 
 namespace sluice::engine::cuda {
 namespace {
@@ -19,7 +20,7 @@ using Tables = std::vector<std::vector<std::int64_t>>;
 // On the device.
 template <class T>
 ConstMemory uploaded(Context& context, const std::vector<T>& values) {
-  Tensor tensor(DType::u8, {static_cast<std::int64_t>(values.size() * sizeof(T))});
+  Tensor tensor(DType::u8, {static_cast<std::int64_t>(std::span(values).size_bytes())});
   if (!values.empty()) std::memcpy(tensor.data(), values.data(), tensor.bytes());
   return context.constant(tensor);
 }
@@ -208,8 +209,7 @@ std::unique_ptr<Kernel> weighed(const Site& site, const ResizePlan& plan, Contex
     call.weights = static_cast<const float*>(passes.held.back().get());
     passes.calls.push_back(call);
     if (i + 1 < plan.axes.size())
-      passes.half = std::max(
-          passes.half, (static_cast<std::size_t>(shape.size()) * sizeof(float) + 255) / 256 * 256);
+      passes.half = std::max(passes.half, memory::round_up(byte_size(shape, DType::f32), 256));
   }
   const std::size_t scratch = 2 * passes.half;
   return launched(

@@ -9,6 +9,7 @@
 #include "engine/ops/families.h"
 #include "engine/ops/fused.h"
 #include "engine/ops/gemm.h"
+#include "tensor/byte_size.h"
 
 namespace sluice::engine {
 namespace {
@@ -157,7 +158,7 @@ void place(OpCall& call) {
   checked_size(shape.dims());
   const Tensor out = call.output(0, x.dtype(), shape);
   const std::int64_t tokens = x.shape()[1];
-  const auto row = static_cast<std::size_t>(x.shape().size(2, x.rank())) * bytes(x.dtype());
+  const std::size_t row = byte_size(x.shape().dims().subspan(2), x.dtype());
   const std::vector<std::int64_t> from = call.integers(1);
   call.workers.each(from.size(), 64, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {

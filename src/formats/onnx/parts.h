@@ -19,4 +19,8 @@ struct NamedTensor {
 };
 NamedTensor read_tensor(std::string_view bytes, Source& source);
 
+// The file that external data at `location` lies in: a plain one below the model's folder, links
+// followed. Throws invalid_argument where it is elsewhere, not_found where there is none.
+std::filesystem::path external_file(const std::filesystem::path& folder, std::string_view location);
+
 }  // namespace sluice::onnx

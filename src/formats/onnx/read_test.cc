@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "formats/onnx/build_for_tests.h"
+#include "formats/onnx/external_files.h"
 #include "formats/onnx/model.h"
 
 namespace sluice::onnx {
@@ -132,6 +133,37 @@ TEST_F(OnnxFolderTest, ExternalDataIsReadFromBesideTheModel) {
   const Model read = parse_message(external("weights.bin", "8"), folder_ / "model");
   EXPECT_EQ(std::string_view(static_cast<const char*>(read.graph.initializers.at("w").data()), 8),
             "89abcdef");
+}
+
+TEST_F(OnnxFolderTest, TheFilesOfExternalDataAreFoundWhereverTheTensorIs) {
+  const fs::path file = folder_ / "model" / "m.onnx";
+  const auto tensor = [](std::string_view location) {
+    const auto entry = Message().bytes(1, "location").bytes(2, location);
+    return Message().integer(1, 2).integer(2, 1).integer(14, 1).message(13, entry);
+  };
+  const auto with = [&](int field, const Message& value) {
+    return Message().message(1, Message().message(5, Message().message(field, value)));
+  };
+  for (const std::string name : {"a.onnx_data", "plain", "deep/b"}) {
+    fs::create_directories((folder_ / "model" / name).parent_path());
+    std::ofstream(folder_ / "model" / name) << "12345678";
+  }
+  const Message graph =
+      Message()
+          .message(5, tensor("a.onnx_data"))
+          .message(5, tensor("../secret.bin"))
+          .message(5, tensor("gone"))
+          .message(1, Message().message(5, Message().message(5, tensor("plain"))));
+  const Message whole = model(graph).message(
+      25,
+      Message().message(7, Message().message(5, Message().message(6, with(5, tensor("deep/b"))))));
+  std::ofstream(file) << whole.text();
+  const fs::path base = fs::canonical(folder_ / "model");
+  EXPECT_THAT(external_files(file),
+              ElementsAre(base / "a.onnx_data", base / "deep" / "b", base / "plain"));
+  std::ofstream(file) << "no model";
+  EXPECT_TRUE(external_files(file).empty());
+  EXPECT_THROW(external_files(folder_ / "none"), Error);
 }
 
 TEST_F(OnnxFolderTest, ExternalDataStaysInTheModelsFolder) {

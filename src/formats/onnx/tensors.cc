@@ -108,23 +108,6 @@ std::uint64_t number(const TensorFields& t, std::string_view key, std::uint64_t 
   return value;
 }
 
-// Only plain files below the model's folder, links followed.
-fs::path inside(const fs::path& folder, std::string_view location) {
-  if (folder.empty()) refuse("external data is not allowed here");
-  const fs::path wanted(location);
-  if (wanted.empty() || wanted.is_absolute())
-    refuse("external data outside the model's folder: '" + std::string(location) + "'");
-  std::error_code error;
-  const fs::path base = fs::canonical(folder.empty() ? fs::path(".") : folder, error);
-  const fs::path file = fs::weakly_canonical(base / wanted, error);
-  const auto [end, ignored] = std::mismatch(base.begin(), base.end(), file.begin(), file.end());
-  if (error || end != base.end())
-    refuse("external data outside the model's folder: '" + std::string(location) + "'");
-  if (!fs::is_regular_file(file, error))
-    throw Error(Code::not_found, "external data file '" + file.string() + "' is not there");
-  return file;
-}
-
 std::string_view external_bytes(const TensorFields& t, Source& source,
                                 std::shared_ptr<const void>& keep) {
   const auto location = t.external.find("location");
@@ -132,7 +115,7 @@ std::string_view external_bytes(const TensorFields& t, Source& source,
   auto found = source.beside.find(location->second);
   if (found == source.beside.end()) {
     std::shared_ptr<const void> mapping;
-    const std::string_view all = map_file(inside(source.folder, location->second), mapping);
+    const std::string_view all = map_file(external_file(source.folder, location->second), mapping);
     found = source.beside.emplace(std::string(location->second), std::pair(all, mapping)).first;
   }
   const auto& [all, mapping] = found->second;
@@ -237,6 +220,22 @@ Tensor make_tensor(const TensorFields& t, Source& source) {
 }
 
 }  // namespace
+
+fs::path external_file(const fs::path& folder, std::string_view location) {
+  if (folder.empty()) refuse("external data is not allowed here");
+  const fs::path wanted(location);
+  if (wanted.empty() || wanted.is_absolute())
+    refuse("external data outside the model's folder: '" + std::string(location) + "'");
+  std::error_code error;
+  const fs::path base = fs::canonical(folder, error);
+  const fs::path file = fs::weakly_canonical(base / wanted, error);
+  const auto [end, ignored] = std::mismatch(base.begin(), base.end(), file.begin(), file.end());
+  if (error || end != base.end())
+    refuse("external data outside the model's folder: '" + std::string(location) + "'");
+  if (!fs::is_regular_file(file, error))
+    throw Error(Code::not_found, "external data file '" + file.string() + "' is not there");
+  return file;
+}
 
 NamedTensor read_tensor(std::string_view bytes, Source& source) {
   std::string_view name;
