@@ -76,24 +76,21 @@ class OpKernel final : public Kernel {
 Tensor Context::packed(const Tensor& constant, const std::string& way,
                        const std::function<Tensor()>& make) {
   const Lock lock(mutex_);
-  const auto found = packed_.find({constant.data(), way});
-  if (found != packed_.end()) return found->second.result;
+  if (const Packed* const known = packed_.find({constant.data(), way})) return known->result;
   Tensor result = make();
-  packed_.insert({{constant.data(), way}, {constant, way, result}});
+  packed_.add({constant.data(), way}, {constant, way, result});
   return result;
 }
 
 std::vector<Context::Packed> Context::all_packed() const {
   const Lock lock(mutex_);
-  std::vector<Packed> all;
-  for (const auto& [key, packed] : packed_) all.push_back(packed);
-  return all;
+  return packed_.all();
 }
 
 void Context::bring(Packed packed) {
   const Lock lock(mutex_);
   const auto key = std::pair(static_cast<const void*>(packed.constant.data()), packed.way);
-  packed_.insert_or_assign(key, std::move(packed));
+  packed_.bring(key, std::move(packed));
 }
 
 std::unique_ptr<Kernel> make_kernel(const Graph& graph, const Node& node, Context& context) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,6 +11,7 @@
 #include "base/mutex.h"
 #include "compute/workers.h"
 #include "engine/kernel.h"
+#include "engine/made_tensors.h"
 #include "engine/specialize.h"
 
 namespace sluice::engine::cpu {
@@ -25,7 +25,7 @@ class Context {
 
   // A constant in the order that a kernel reads it. `make` is called once for each constant
   // and way, or never where a plan file has brought the result along; so `way` says all that
-  // it depends on besides the constant: "panels 16".
+  // it depends on besides the constant: "panels 16". It is kept as MadeTensors does.
   Tensor packed(const Tensor& constant, const std::string& way,
                 const std::function<Tensor()>& make);
 
@@ -40,7 +40,7 @@ class Context {
 
  private:
   mutable Mutex mutex_;
-  std::map<std::pair<const void*, std::string>, Packed> packed_ GUARDED_BY(mutex_);
+  MadeTensors<std::pair<const void*, std::string>, Packed> packed_ GUARDED_BY(mutex_);
 };
 
 // Null where it does not take this node: another type, an odd shape.
