@@ -168,6 +168,7 @@ class Market(unittest.TestCase):
         _, _, text = self.server.ask("/metrics")
         self.assertRegex(text, r'sluice_compute_calls_total\{device="cpu"\} [1-9]')
         self.assertIn("sluice_compute_fallbacks_total 0", text)
+        self.assertIn('sluice_engine_fallbacks_total{reason="out_of_memory"} 0', text)
 
 
 if __name__ == "__main__":

@@ -109,6 +109,8 @@ class TimedSession final : public TimedModel {
           return seconds_between(from, Steady::now());
         },
         seconds, timing);
+    if (const std::string fell_back = engine::describe(session_.fallbacks()); !fell_back.empty())
+      timing.note += (timing.note.empty() ? "" : "; ") + fell_back;
     return timing;
   }
 

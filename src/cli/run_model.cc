@@ -52,7 +52,8 @@ struct Result {
   std::vector<std::string> files;  // of outputs
   std::string why_not;             // compiled
   std::string padding_kept;        // and why
-  std::string plan;                // it came from, or was kept in
+  engine::FallbackCounts fallbacks;
+  std::string plan;  // it came from, or was kept in
   std::string precision;
   bool from_plan = false;
   double device_s = 0, import_s = 0, compile_s = 0, run_s = 0;
@@ -105,6 +106,7 @@ Result run_once(const RunModelFlags& flags, const Session& session,
   from = Steady::now();
   result.outputs = tensors_of(session.run(data), session.graph());
   result.run_s = seconds_since(from);
+  result.fallbacks = session.fallbacks();
   if (!flags.profile.empty()) {
     if (!compiled.program)
       throw Error(Code::unavailable,
@@ -163,6 +165,8 @@ void print_text(const Graph& graph, const Result& result, const RunModelFlags& f
                        result.why_not);
   if (!result.padding_kept.empty())
     out << "Padding is computed too: " << result.padding_kept << "\n";
+  if (result.fallbacks.total() > 0)
+    out << "On the CPU instead of the GPU: " << result.fallbacks.last << "\n";
   if (!result.plan.empty()) out << "Plan: " << result.plan << "\n";
   if (!flags.profile.empty()) out << "Profile: " << flags.profile << "\n";
 }
@@ -176,6 +180,15 @@ Json value_json(const std::string& name, const Tensor& tensor) {
   json["max"] = s.most;
   json["mean"] = s.mean;
   if (s.not_numbers > 0) json["nan"] = s.not_numbers;
+  return json;
+}
+
+// {"out_of_memory": 1}
+Json fallbacks_json(const engine::FallbackCounts& counts) {
+  Json json = Json::object();
+  for (std::size_t i = 0; i < engine::kFallbacks; ++i)
+    if (counts.by_reason[i] > 0)
+      json[std::string(to_string(static_cast<engine::Fallback>(i)))] = counts.by_reason[i];
   return json;
 }
 
@@ -195,6 +208,7 @@ void print_json(const Graph& graph, const Result& result, const RunModelFlags& f
               {"compiled", result.why_not.empty()},
               {"from_plan", result.from_plan},
               {"padding_kept", result.padding_kept},
+              {"fallbacks", fallbacks_json(result.fallbacks)},
               {"device_ms", 1e3 * result.device_s},
               {"load_ms", 1e3 * (result.import_s + result.compile_s)},
               {"read_seconds", result.import_s},

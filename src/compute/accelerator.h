@@ -20,6 +20,13 @@ class DeviceFault : public Error {
       : Error(Code::internal, what, where) {}
 };
 
+// The device cannot do this call, or not now, and is well: the CPU does it.
+class DeviceRefusal : public Error {
+ public:
+  explicit DeviceRefusal(const std::string& what, ::sluice::Where where = ::sluice::Where::here())
+      : Error(Code::unavailable, what, where) {}
+};
+
 // Seconds that the parts of a call took.
 struct Taken {
   double copy_in = 0, compute = 0, copy_out = 0;
@@ -37,7 +44,7 @@ class Accelerator {
   virtual std::string why_not() = 0;
 
   // Runs operation.gpu with every array on the device and waits for it. Throws exhausted
-  // when there is no memory for it, with nothing harmed, and DeviceFault.
+  // when there is no memory for it, with nothing harmed, DeviceRefusal and DeviceFault.
   virtual Taken run(const Operation& operation, const Call& call) = 0;
 
   virtual std::size_t trim() noexcept = 0;  // cached memory; bytes

@@ -12,7 +12,7 @@ namespace sluice::compute {
 
 class FakeAccelerator final : public Accelerator {
  public:
-  enum class Trouble { none, exhausted, fault };
+  enum class Trouble { none, exhausted, fault, refused };
 
   std::string name() const override { return "fake"; }
   std::string why_not() override { return lost; }
@@ -24,6 +24,7 @@ class FakeAccelerator final : public Accelerator {
       lost = "fell off the bus";
       throw DeviceFault("fell off the bus");
     }
+    if (trouble == Trouble::refused) throw DeviceRefusal("does not compile");
     if (trouble == Trouble::exhausted || call.items > most_items)
       throw Error(Code::exhausted, "no room");
     operation.cpu(call, workers);

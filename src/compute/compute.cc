@@ -88,6 +88,8 @@ void Compute::Impl::on_gpu(const Operation& operation, const Call& call, Outcome
     } catch (const DeviceFault& fault) {
       ++faults;
       outcome.fallback = "the GPU failed: " + std::string(fault.reason());
+    } catch (const DeviceRefusal& refusal) {
+      outcome.fallback = "the GPU refused it: " + std::string(refusal.reason());
     } catch (const Error& error) {
       if (error.code() != Code::exhausted) throw;
       ++exhausted;

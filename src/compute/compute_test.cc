@@ -106,6 +106,16 @@ TEST_F(ComputeTest, FinishesOnTheCpuWhatAFaultLeft) {
   EXPECT_EQ(compute.figures().faults, 1u);
 }
 
+TEST_F(ComputeTest, ARefusedCallRunsOnTheCpuAndIsNoFault) {
+  gpu->script = {Trouble::refused};
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.items_on_cpu, kItems);
+  EXPECT_THAT(outcome.fallback, HasSubstr("does not compile"));
+  EXPECT_EQ(compute.figures().faults, 0u);
+  EXPECT_EQ(compute.figures().fallbacks, 1u);
+  EXPECT_EQ(run().items_on_gpu, kItems);
+}
+
 TEST_F(ComputeTest, LaterCallsGoStraightToTheCpuUntilTheGpuIsBack) {
   gpu->script = {Trouble::fault};
   run();

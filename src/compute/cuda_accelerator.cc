@@ -12,6 +12,7 @@
 #include "compute/device_pools.h"
 #include "compute/lane.h"
 #include "device/check.h"
+#include "device/gpu_activity.h"
 
 namespace sluice::compute {
 namespace {
@@ -76,6 +77,7 @@ class CudaAccelerator final : public Accelerator {
   const std::unique_ptr<memory::Pools> pools_;
   memory::Allocator& workspace_;
   memory::Allocator& persistent_;
+  device::GpuActivity& activity_ = device::GpuActivity::of(device_.value);
   std::atomic<bool> failed_{false};
   Mutex mutex_;
   std::vector<std::unique_ptr<device::Stream>> idle_ GUARDED_BY(mutex_);
@@ -188,18 +190,17 @@ Taken CudaAccelerator::run_on(const device::Stream& stream, const Operation& ope
 
 Taken CudaAccelerator::run(const Operation& operation, const Call& call) {
   const device::DeviceScope scope(device_);
+  const device::GpuActivity::Working working(activity_);
   try {
     const Borrowed stream(*this);
     return run_on(stream.get(), operation, call);
   } catch (const Error& error) {
-    const cudaError_t after = cudaDeviceSynchronize();
-    if (device::survivable(after)) {
-      (void)cudaGetLastError();
-      if (error.code() == Code::exhausted) throw;
-    } else {
-      failed_ = true;
-    }
-    throw DeviceFault(std::string(error.reason()));
+    failed_ = !device::survivable(static_cast<cudaError_t>(device::device_state()));
+    const device::GpuStatus status = device::gpu_status_of(error);
+    if (failed_ || status == device::GpuStatus::lost)
+      throw DeviceFault(std::string(error.reason()));
+    if (status == device::GpuStatus::out_of_memory) throw;
+    throw DeviceRefusal(std::string(error.reason()));
   }
 }
 

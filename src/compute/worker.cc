@@ -244,6 +244,7 @@ Taken WorkerAccelerator::run(const Operation& operation, const Call& call) {
   const auto answer = listen(options_.patience_s);
   if (!answer) give_up(fmt::format("it did not answer for {:.3g} s", options_.patience_s));
   if (answer->answer == Answer::exhausted) throw Error(Code::exhausted, answer->text.data());
+  if (answer->answer == Answer::refused) throw DeviceRefusal(answer->text.data());
   if (answer->answer != Answer::done) give_up(answer->text.data());
   pause_s_ = options_.first_pause_s;
   const Instant computed = Steady::now();

@@ -31,7 +31,7 @@ struct CallPacket {
   std::array<std::byte, kMostParameters> parameters;
 };
 
-enum class Answer : std::uint32_t { ready, done, exhausted, fault };
+enum class Answer : std::uint32_t { ready, done, exhausted, fault, refused };
 inline constexpr std::size_t kMostPools = 4;
 struct PoolPacket {
   std::array<char, 16> name;  // ends with a 0; empty: no pool

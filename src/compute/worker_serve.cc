@@ -62,9 +62,11 @@ AnswerPacket run(Accelerator& accelerator, SharedFile& file,
   if (!call) return answer(Answer::fault, "the call does not fit its file");
   const Operation* const operation = find(operations, packet.operation.data());
   if (operation == nullptr)
-    return answer(Answer::fault, std::string("no operation ") + packet.operation.data());
+    return answer(Answer::refused, std::string("no operation ") + packet.operation.data());
   try {
     return answer(Answer::done, {}, accelerator.run(*operation, *call));
+  } catch (const DeviceRefusal& refusal) {
+    return answer(Answer::refused, refusal.reason());
   } catch (const Error& error) {
     if (error.code() != Code::exhausted) return answer(Answer::fault, error.reason());
     accelerator.trim();

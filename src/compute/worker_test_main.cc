@@ -22,7 +22,7 @@ using testing::HasSubstr;
 
 struct Plan {
   double addend = 1;
-  enum What { compute, die, hang, fault, exhausted } what = compute;
+  enum What { compute, die, hang, fault, exhausted, refused } what = compute;
 };
 
 bool in_worker = false;
@@ -33,6 +33,7 @@ void plus(const Call& call, Workers&) {
     if (plan.what == Plan::die) raise(SIGKILL);
     if (plan.what == Plan::hang) pause();
     if (plan.what == Plan::fault) throw DeviceFault("illegal address");
+    if (plan.what == Plan::refused) throw DeviceRefusal("does not compile");
     if (plan.what == Plan::exhausted && call.items > 10) throw Error(Code::exhausted, "no room");
   }
   for (std::size_t i = 0; i < call.items; ++i)
@@ -129,9 +130,22 @@ TEST_F(WorkerTest, OutOfMemorySplitsAndHarmsNothing) {
   EXPECT_EQ(gpu->why_not(), "");
 }
 
+TEST_F(WorkerTest, ARefusedCallDoesNotEndIt) {
+  wait_until_well();
+  for (int i = 0; i < 3; ++i) {
+    const Outcome outcome = run({.what = Plan::refused});
+    EXPECT_EQ(outcome.items_on_cpu, 1000u);
+    EXPECT_THAT(outcome.fallback, HasSubstr("does not compile"));
+    EXPECT_EQ(gpu->why_not(), "");
+    EXPECT_EQ(run({}).items_on_gpu, 1000u) << "by the same worker, at once";
+  }
+  EXPECT_EQ(compute.figures().faults, 0u);
+}
+
 TEST_F(WorkerTest, AnOperationItDoesNotKnowRunsOnTheCpu) {
   wait_until_well();
   EXPECT_THAT(run({}, 10, kUnknown).fallback, HasSubstr("no operation unknown"));
+  EXPECT_EQ(gpu->why_not(), "");
 }
 
 class BrokenWorker : public WorkerTest {

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "device/check.h"
 #include "device/cublaslt_functions.h"
 #include "device/device_buffer.h"
 
@@ -83,10 +84,8 @@ CublasLtFunctions::CublasLtFunctions(const Library& library)
 
 void CublasLtFunctions::check(cublasStatus_t status, Where where) const {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  const bool cannot =
-      status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_ARCH_MISMATCH;
-  throw Error(cannot ? Code::unavailable : Code::internal,
-              std::string("cuBLASLt: ") + status_name(status), where);
+  device::check(GpuLibrary::cublaslt, static_cast<int>(status),
+                std::string("cuBLASLt: ") + status_name(status), where);
 }
 
 struct CublasLt::Impl {

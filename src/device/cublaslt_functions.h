@@ -18,7 +18,7 @@ Library open_cublaslt(std::span<const std::string> dirs);
 struct CublasLtFunctions {
   explicit CublasLtFunctions(const Library& library);
 
-  // Throws unavailable where the library cannot do it, internal otherwise.
+  // Throws GpuError.
   void check(cublasStatus_t status, Where where = Where::here()) const;
 
   decltype(cublasLtCreate)* create;

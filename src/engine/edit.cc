@@ -27,12 +27,19 @@ Tensor Derived::get(std::span<const Tensor> from, const std::string& way,
     key.push_back(tensor.data());
     how += ' ' + to_string(tensor.shape());  // the same elements may be seen in two shapes
   }
-  const auto [found, added] = made_.try_emplace({std::move(key), std::move(how)});
-  if (added) {
-    found->second = {{from.begin(), from.end()}, make()};
-    lasting_.insert(found->second.tensor.data());
-  }
-  return found->second.tensor;
+  std::pair place(std::move(key), std::move(how));
+  if (const Made* const known = made_.find(place)) return known->result;
+  Tensor result = make();
+  lasting_.insert(result.data());
+  // What others were made of stays with them, so that its address is not another's.
+  for (const Made& gone : made_.add(std::move(place), {{from.begin(), from.end()}, result}))
+    lasting_.erase(lasting_.find(gone.result.data()));
+  return result;
+}
+
+std::size_t Derived::count() const {
+  const Lock lock(mutex_);
+  return made_.size();
 }
 
 Editor::Editor(Graph& graph, Derived* derived)

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "engine/made_tensors.h"
 #include "engine/specialize.h"
 
 namespace sluice::engine {
@@ -18,7 +19,7 @@ using NodeId = int;  // stays valid until finish()
 inline constexpr NodeId kNoNode = -1;
 
 // Constants that passes make of a model's own: each once, however many shapes the model is
-// compiled for. Safe to use from several threads at once.
+// compiled for, as long as a graph has it. Safe to use from several threads at once.
 class Derived {
  public:
   // `graph` is the model's; what is made of other constants is not kept.
@@ -28,15 +29,17 @@ class Derived {
   Tensor get(std::span<const Tensor> from, const std::string& way,
              const std::function<Tensor()>& make);
 
+  std::size_t count() const;  // that are kept now
+
  private:
   struct Made {
     std::vector<Tensor> from;  // so that their addresses stay theirs
-    Tensor tensor;
+    Tensor result;
   };
 
-  Mutex mutex_;
-  std::set<const void*> lasting_ GUARDED_BY(mutex_);
-  std::map<std::pair<std::vector<const void*>, std::string>, Made> made_ GUARDED_BY(mutex_);
+  mutable Mutex mutex_;
+  std::multiset<const void*> lasting_ GUARDED_BY(mutex_);  // a view has the address of its whole
+  MadeTensors<std::pair<std::vector<const void*>, std::string>, Made> made_ GUARDED_BY(mutex_);
 };
 
 class Editor {

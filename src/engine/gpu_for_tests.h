@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 
+#include "device/gpu_status.h"
 #include "engine/gpu.h"
 
 namespace sluice::engine {
@@ -12,6 +13,7 @@ namespace sluice::engine {
 struct FakeGpuState {
   std::atomic<std::int64_t> most_rows{1 << 30};  // of the first input, that fit
   std::atomic<int> faults{0};                    // runs that fail from now on
+  std::atomic<int> stumbles{0};                  // runs that fail for the moment
   std::atomic<bool> lost{false};                 // every run and every revival fails
   std::atomic<bool> dead{false};                 // likewise, for good
   std::atomic<std::size_t> kept{0};              // bytes that the next trim() finds
@@ -60,6 +62,8 @@ class FakeGpu final : public Gpu {
       if (state_->on_run) state_->on_run();
       if (state_->lost || state_->dead || life_ != present_ || take(state_->faults))
         throw Error(Code::internal, "fell off the bus");
+      if (take(state_->stumbles))
+        throw device::GpuError(device::GpuStatus::transient, "busy for the moment");
       std::vector<Tensor> results = program_.run(inputs, times);
       ++state_->finished;
       return results;

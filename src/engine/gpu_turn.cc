@@ -8,6 +8,7 @@ namespace sluice::engine {
 namespace {
 
 constexpr int kMostTimes = 2;            // that inputs may end a life
+constexpr int kMostStumbles = 3;         // in a row
 constexpr std::size_t kMostBlamed = 16;  // the first of them is forgiven
 
 bool alive(const device::Health& health) {
@@ -75,7 +76,18 @@ std::shared_ptr<GpuTurn::Life> GpuTurn::revive() {
 
 void GpuTurn::worked(std::span<const TensorType> types) {
   const Lock lock(mutex_);
+  stumbles_ = 0;
   if (const auto found = blamed(types); found != blamed_.end()) blamed_.erase(found);
+}
+
+void GpuTurn::stumbled(const Life& life, std::span<const TensorType> types,
+                       const std::string& why) {
+  {
+    const Lock lock(mutex_);
+    if (life_.get() != &life || ++stumbles_ < kMostStumbles) return;
+    stumbles_ = 0;
+  }
+  failed(life, types, why);
 }
 
 void GpuTurn::failed(const Life& life, std::span<const TensorType> types, const std::string& why) {

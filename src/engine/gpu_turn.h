@@ -37,10 +37,13 @@ class GpuTurn {
   // between, are the CPU's from then on: what they run must be what fails.
   void worked(std::span<const TensorType> types);
   void failed(const Life& life, std::span<const TensorType> types, const std::string& why);
+  // It failed for the moment. The third time in a row, with none that worked between, is a failure.
+  void stumbled(const Life& life, std::span<const TensorType> types, const std::string& why);
 
   // What is compiled for it now, and why it is not used; empty while it is.
   std::shared_ptr<Life> present() const;
   std::string why_not() const;
+  bool vetoed() const { return gpu_ && veto_ && !veto_().empty(); }
 
  private:
   struct Blamed {
@@ -58,6 +61,7 @@ class GpuTurn {
   device::Health health_ GUARDED_BY(mutex_);
   bool reviving_ GUARDED_BY(mutex_) = false;       // one caller is at it
   bool ended_ GUARDED_BY(mutex_) = false;          // for good
+  int stumbles_ GUARDED_BY(mutex_) = 0;            // in a row
   std::shared_ptr<Life> life_ GUARDED_BY(mutex_);  // null while it is lost
   std::vector<Blamed> blamed_ GUARDED_BY(mutex_);  // for the end of a life
 };

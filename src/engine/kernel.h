@@ -9,11 +9,19 @@
 
 namespace sluice::engine {
 
+// Where a kernel of the device tells of values that it cannot work with (an index that is out of
+// range), since it cannot throw. The number of the first step that did stays there.
+struct ErrorFlag {
+  unsigned* first = nullptr;  // on the device; null: nobody asks
+  unsigned step = 0;          // that runs now
+};
+
 struct KernelArgs {
   std::span<void* const> inputs;   // null where left out
   std::span<void* const> outputs;  // null where nobody wants it
   void* scratch = nullptr;
   void* stream = nullptr;  // of CUDA
+  ErrorFlag error{};
 };
 
 // Safe to run from several threads at once.

@@ -38,6 +38,7 @@ void Fit::all() {
 }
 
 std::shared_ptr<Programs::Entry> Programs::at(std::span<const TensorType> types) {
+  std::list<std::shared_ptr<Entry>> evicted;  // ends after the lock: that may wait for the device
   const Lock lock(mutex_);
   const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const auto& entry) {
     return std::equal(entry->types.begin(), entry->types.end(), types.begin(), types.end());
@@ -46,7 +47,7 @@ std::shared_ptr<Programs::Entry> Programs::at(std::span<const TensorType> types)
     entries_.splice(entries_.begin(), entries_, found);
   } else {
     entries_.push_front(std::make_shared<Entry>(types));
-    if (entries_.size() > kMost) entries_.pop_back();
+    if (entries_.size() > kMost) evicted.splice(evicted.begin(), entries_, --entries_.end());
   }
   return entries_.front();
 }
@@ -73,9 +74,13 @@ std::vector<Graph> Programs::graphs() const {
 
 std::size_t Programs::trim() const noexcept {
   std::size_t bytes = 0;
-  const Lock lock(mutex_);
-  for (const auto& one : made_)
-    if (const auto program = one.lock()) bytes += program->trim();
+  std::vector<std::shared_ptr<const Program>> programs;  // one may end here, without the lock
+  {
+    const Lock lock(mutex_);
+    for (const auto& one : made_)
+      if (auto program = one.lock()) programs.push_back(std::move(program));
+  }
+  for (const auto& program : programs) bytes += program->trim();
   return bytes;
 }
 

@@ -35,7 +35,7 @@ class Fit {
   Instant again_ GUARDED_BY(mutex_){};
 };
 
-// Thread-safe.
+// Thread-safe. Programs are made, trimmed and ended without its lock: each may wait for the device.
 class Programs {
  public:
   static constexpr std::size_t kMost = 32;  // shapes kept at once; the longest unused goes

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/log.h"
 #include "engine/fold.h"
 #include "engine/gpu_turn.h"
 #include "engine/interpreter.h"
@@ -46,7 +45,10 @@ SessionOptions without_context(SessionOptions options) {
   return options;
 }
 
-struct ForTheCpu {};  // thrown where the GPU cannot run a call and is well
+struct ForTheCpu {  // thrown where the GPU cannot run a call and is well
+  Fallback reason;
+  std::string why;
+};
 
 }  // namespace
 
@@ -80,6 +82,7 @@ struct Session::Impl {
   bool may_be_cut(Programs::Entry& entry, const Rows& rows);
   bool gpu_gave_up(const Error& error, const GpuTurn::Life& life,
                    std::span<const TensorType> types);
+  void fell_back(Fallback reason, const std::string& why);
 
   const Graph graph;
   Derived derived;               // what passes made of its constants
@@ -91,6 +94,7 @@ struct Session::Impl {
   const std::shared_ptr<cpu::Context> context;
   Programs programs;  // of the CPU
   GpuTurn turn;
+  Fallbacks fallbacks;
   PaddingSkipper skipper;
 };
 
@@ -144,7 +148,7 @@ Session::Compiled Session::Impl::make(std::span<const TensorType> inputs, bool o
     require(std::equal(taken.begin(), taken.end(), inputs.begin(), inputs.end()),
             "types that are not what packing makes of a mask");
     if (on_gpu && options.precision != DType::f32) {
-      Editor edit(made);
+      Editor edit(made, &derived);
       to_precision(edit, options.precision);
       edit.finish();
     }
@@ -211,7 +215,7 @@ std::vector<Datum> Session::Impl::run_once(Programs& within, std::span<const Dat
   }
   const Compiled made = compiled(within, *types_of(inputs), on_gpu);
   if (made.program) return run_program(*made.program, inputs);
-  if (on_gpu) throw ForTheCpu();
+  if (on_gpu) throw ForTheCpu{Fallback::unsupported, made.why_not};
   return interpreter.run(inputs);
 }
 
@@ -232,7 +236,8 @@ std::vector<Datum> Session::Impl::run_at(Programs& within, std::span<const Datum
   const Rows rows = named.value_or(Rows{{}, 1});
   const auto now = [&] { return turn.gpu() != nullptr ? turn.gpu()->now() : Steady::now(); };
   const std::int64_t part = entry->fit.begin(rows.count, now());
-  if (part == 0 && on_gpu) throw ForTheCpu();
+  if (part == 0 && on_gpu)
+    throw ForTheCpu{Fallback::out_of_memory, "not a single row fitted a moment ago"};
   const auto smaller = [&](std::int64_t tried) -> std::int64_t {
     if (tried > 1 && named && may_be_cut(*entry, rows)) return (tried + 1) / 2;
     entry->fit.found(0, now());
@@ -249,29 +254,40 @@ std::vector<Datum> Session::Impl::run_at(Programs& within, std::span<const Datum
   return std::move(made.results);
 }
 
+void Session::Impl::fell_back(Fallback reason, const std::string& why) {
+  fallbacks.note(reason, why, turn.gpu()->now());
+}
+
 // True where the CPU has to finish what the error ended.
 bool Session::Impl::gpu_gave_up(const Error& error, const GpuTurn::Life& life,
                                 std::span<const TensorType> types) {
-  if (error.code() == Code::internal) turn.failed(life, types, std::string(error.reason()));
-  if (error.code() == Code::exhausted)
-    log::debug("a model runs on the CPU, for want of GPU memory: {}", error.reason());
-  return error.code() == Code::internal || error.code() == Code::exhausted ||
-         error.code() == Code::unavailable;
+  if (error.code() == Code::invalid_argument || error.code() == Code::not_found) return false;
+  const device::GpuStatus status = device::gpu_status_of(error);
+  const std::string why(error.reason());
+  if (status == device::GpuStatus::lost) turn.failed(life, types, why);
+  if (status == device::GpuStatus::transient) turn.stumbled(life, types, why);
+  return true;
 }
 
 // None: the CPU must.
 std::optional<std::vector<Datum>> Session::Impl::run_on_gpu(std::span<const Datum> inputs,
                                                             const InputTypes& types) {
+  if (turn.gpu() == nullptr) return std::nullopt;
   const std::shared_ptr<GpuTurn::Life> life = turn.life(types);
-  if (!life) return std::nullopt;
+  if (!life) {
+    fell_back(turn.vetoed() ? Fallback::vetoed : Fallback::lost, turn.why_not());
+    return std::nullopt;
+  }
   try {
     std::vector<Datum> results = run_at(life->programs, inputs, types, true);
     turn.worked(types);
     return results;
-  } catch (const ForTheCpu&) {
+  } catch (const ForTheCpu& call) {
+    fell_back(call.reason, call.why);
     return std::nullopt;
   } catch (const Error& error) {
     if (!gpu_gave_up(error, *life, types)) throw;
+    fell_back(device::fallback_of(device::gpu_status_of(error)), std::string(error.reason()));
     return std::nullopt;
   }
 }
@@ -324,6 +340,7 @@ Session::Ready Session::ready(std::span<const Tensor> inputs) const {
 
 std::string Session::padding_kept() const { return impl_->skipper.why_not(); }
 std::string Session::gpu_failure() const { return impl_->turn.why_not(); }
+FallbackCounts Session::fallbacks() const { return impl_->fallbacks.counts(); }
 
 Plan Session::plan(PlanKey key) const {
   const std::shared_ptr<GpuTurn::Life> life = impl_->turn.present();

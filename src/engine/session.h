@@ -10,6 +10,7 @@
 #include "compute/workers.h"
 #include "device/health.h"
 #include "engine/cuda/program.h"
+#include "engine/fallbacks.h"
 #include "engine/gpu.h"
 #include "engine/op.h"
 #include "engine/plan.h"
@@ -44,7 +45,8 @@ struct SessionOptions {
 //
 // Out of memory: what is kept for later runs is given back, then the call runs in parts of its
 // rows, half as many each time, where it is certain that rows do not depend on each other (see
-// rows.h), and then, if it was for the GPU, on the CPU. A GPU that fails: calls that were on it
+// rows.h), and then, if it was for the GPU, on the CPU; so does a call that the GPU failed for the
+// moment. Each is counted and warned of, see fallbacks(). A GPU that fails: calls that were on it
 // and later ones run on the CPU until it computes again, which is tried after a second, then two,
 // four, up to gpu_return's longest. A fault that ends CUDA for its process is for good here.
 class Session {
@@ -80,6 +82,8 @@ class Session {
   std::string padding_kept() const;
   // Why the GPU is not used now; empty while it is, or where there is none.
   std::string gpu_failure() const;
+  // Calls so far that were for the GPU and ran on the CPU.
+  FallbackCounts fallbacks() const;
 
   // All that is compiled now, for the GPU where it runs there, and what its own plan brought.
   Plan plan(PlanKey key) const;

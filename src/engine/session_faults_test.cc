@@ -265,6 +265,85 @@ TEST_F(SessionFaultsTest, ACallersMistakeIsNotTheGpusFault) {
   EXPECT_EQ(session.gpu_failure(), "");
 }
 
+// ---- what is told of it -----------------------------------------------------------------------
+
+TEST_F(SessionFaultsTest, CallsThatFallBackForWantOfMemoryAreCounted) {
+  const Session session = on_gpu(row_by_row());
+  const auto before = device::all_fallbacks();
+  run_on(session, varied({5, kWide}, 9));
+  EXPECT_EQ(session.fallbacks().total(), 0u);
+  state->most_rows = 0;
+  for (int i = 0; i < 3; ++i) run_on(session, varied({5, kWide}, 9));
+  EXPECT_EQ(session.fallbacks().of(Fallback::out_of_memory), 3u);
+  EXPECT_EQ(session.fallbacks().total(), 3u);
+  EXPECT_EQ(device::all_fallbacks()[0], before[0] + 3);
+  EXPECT_THAT(describe(session.fallbacks()), HasSubstr("3 calls"));
+}
+
+TEST_F(SessionFaultsTest, CallsThatFallBackFromAGpuThatFailedAreCounted) {
+  std::string veto;
+  const Session session = on_gpu(row_by_row(), {.veto = [&] { return veto; }});
+  const Tensor x = varied({5, kWide}, 9);
+  state->lost = true;
+  for (int i = 0; i < 4; ++i) run_on(session, x);
+  EXPECT_EQ(session.fallbacks().of(Fallback::lost), 4u);
+  EXPECT_THAT(session.fallbacks().last, HasSubstr("fell off the bus"));
+  veto = "on probation";
+  run_on(session, x);
+  EXPECT_EQ(session.fallbacks().of(Fallback::vetoed), 1u);
+  EXPECT_EQ(session.fallbacks().last, "on probation");
+}
+
+TEST_F(SessionFaultsTest, WithoutAGpuNothingFallsBack) {
+  const Session session(row_by_row(), workers);
+  run_on(session, varied({5, kWide}, 9));
+  EXPECT_EQ(session.fallbacks().total(), 0u);
+}
+
+TEST_F(SessionFaultsTest, AFailureForTheMomentDoesNotEndTheGpu) {
+  const Session session = on_gpu(row_by_row()), plain(row_by_row(), workers);
+  const Tensor x = varied({5, kWide}, 9);
+  for (int i = 0; i < 5; ++i) {
+    state->stumbles = 2;
+    EXPECT_TRUE(same_bits(run_on(session, x), run_on(plain, x)));
+    run_on(session, x);
+    EXPECT_EQ(session.gpu_failure(), "");
+    run_on(session, x);  // works
+  }
+  EXPECT_EQ(session.fallbacks().of(Fallback::transient), 10u);
+  EXPECT_EQ(state->finished, 5);
+  EXPECT_EQ(state->compiles, 1);
+}
+
+TEST_F(SessionFaultsTest, AGpuThatFailsForTheMomentAgainAndAgainHasFailed) {
+  const Session session = on_gpu(row_by_row());
+  const Tensor x = varied({5, kWide}, 9);
+  state->stumbles = 3;
+  for (int i = 0; i < 3; ++i) run_on(session, x);
+  EXPECT_THAT(session.gpu_failure(), HasSubstr("busy for the moment"));
+}
+
+TEST_F(SessionFaultsTest, ABadIndexNamesItsNodeOnEitherSide) {
+  const auto embedding = [] {
+    GraphBuilder b;
+    const ValueId ids = b.input("ids", DType::i64);
+    return b.output(b.node("Gather", {b.constant(varied({10, 4}, 1)), ids})).take();
+  };
+  const Session session = on_gpu(embedding()), plain(embedding(), workers);
+  for (const std::int64_t bad : {std::int64_t{10}, std::int64_t{-11}, std::int64_t{1} << 40}) {
+    const Datum ids(Tensor::of(std::span<const std::int64_t>(std::vector<std::int64_t>{3, bad})));
+    for (const Session* one : {&session, &plain}) try {
+        one->run(std::span(&ids, 1));
+        ADD_FAILURE() << bad;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Code::invalid_argument);
+        EXPECT_THAT(error.what(), HasSubstr("Gather node 'Gather"));
+      }
+  }
+  EXPECT_EQ(session.gpu_failure(), "");
+  EXPECT_EQ(session.fallbacks().total(), 0u);
+}
+
 // ---- many threads -----------------------------------------------------------------------------
 
 TEST_F(SessionFaultsTest, EightThreadsLoseNoCallToAGpuThatComesAndGoes) {

@@ -40,8 +40,7 @@ const CudaDriver& CudaDriver::get() {
 
 void CudaDriver::check(CUresult result, const char* what) const {
   if (result == CUDA_SUCCESS) return;
-  throw Error(result == CUDA_ERROR_OUT_OF_MEMORY ? Code::exhausted : Code::internal,
-              describe(*this, result, what));
+  device::check(device::GpuLibrary::cuda, static_cast<int>(result), describe(*this, result, what));
 }
 
 void CudaDriver::report(CUresult result, const char* what) const noexcept {

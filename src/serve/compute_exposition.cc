@@ -4,6 +4,7 @@
 
 #include <iterator>
 
+#include "device/fallback.h"
 #include "serve/exposition_lines.h"
 
 namespace sluice::serve {
@@ -19,6 +20,12 @@ std::string compute_exposition(const MarketDesk::Figures& f) {
           f.compute.exhausted);
   counter(out, "sluice_compute_fallbacks_total", "Calls for the GPU that the CPU finished",
           f.compute.fallbacks);
+  header(out, "sluice_engine_fallbacks_total", "Models' calls for the GPU that ran on the CPU",
+         "counter");
+  const auto fallbacks = device::all_fallbacks();
+  for (std::size_t i = 0; i < device::kFallbacks; ++i)
+    fmt::format_to(to, "sluice_engine_fallbacks_total{{reason=\"{}\"}} {}\n",
+                   to_string(static_cast<device::Fallback>(i)), fallbacks[i]);
   header(out, "sluice_market_requests_waiting", "Market requests that wait or are calculated",
          "gauge");
   fmt::format_to(to, "sluice_market_requests_waiting {}\n", f.waiting);

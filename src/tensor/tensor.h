@@ -56,6 +56,8 @@ class Tensor {
     return static_cast<std::size_t>(size()) * sluice::bytes(dtype_);
   }
   void* data() const noexcept { return data_; }
+  // Tensors that hold the same memory, this one too; more where it is part of something larger.
+  long holders() const noexcept { return keep_.use_count(); }
 
   // T must be the C++ type of dtype().
   template <class T>

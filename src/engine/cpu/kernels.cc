@@ -78,29 +78,26 @@ Tensor Context::packed(const Tensor& constant, const std::string& way, const Ten
   // Constants of two shapes may share their elements: a reshaped one.
   const std::string whole = way + " of " + to_string(constant.shape());
   const Lock lock(mutex_);
-  auto found = packed_.find({constant.data(), whole});
-  if (found == packed_.end())
-    found = packed_.insert({{constant.data(), whole}, {constant, whole, make()}}).first;
-  const Tensor& result = found->second.result;
+  const Packed* known = packed_.find({constant.data(), whole});
+  const Tensor result = known != nullptr ? known->result : make();
   if (result.dtype() != type.dtype || result.bytes() != type.bytes())
     throw Error(Code::invalid_argument,
                 "packed weights are " + std::string(to_string(result.dtype())) +
                     to_string(result.shape()) + ", not " + std::string(to_string(type.dtype)) +
                     to_string(type.shape));
+  if (known == nullptr) packed_.add({constant.data(), whole}, {constant, whole, result});
   return result;
 }
 
 std::vector<Context::Packed> Context::all_packed() const {
   const Lock lock(mutex_);
-  std::vector<Packed> all;
-  for (const auto& [key, packed] : packed_) all.push_back(packed);
-  return all;
+  return packed_.all();
 }
 
 void Context::bring(Packed packed) {
   const Lock lock(mutex_);
   const auto key = std::pair(static_cast<const void*>(packed.constant.data()), packed.way);
-  packed_.insert_or_assign(key, std::move(packed));
+  packed_.bring(key, std::move(packed));
 }
 
 std::unique_ptr<Kernel> make_kernel(const Graph& graph, const Node& node, Context& context) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,6 +11,7 @@
 #include "base/mutex.h"
 #include "compute/workers.h"
 #include "engine/kernel.h"
+#include "engine/made_tensors.h"
 #include "engine/specialize.h"
 
 namespace sluice::engine::cpu {
@@ -26,7 +26,8 @@ class Context {
   // A constant in the order that a kernel reads it: `type` is what the kernel will read. `make` is
   // called once for each constant and way, or never where a plan file has brought the result
   // along; so `way` says all that it depends on besides the constant and its shape: "panels 16".
-  // Throws invalid_argument where a plan brought something of another type or size.
+  // It is kept as MadeTensors does. Throws invalid_argument where a plan brought something of
+  // another type or size.
   Tensor packed(const Tensor& constant, const std::string& way, const TensorType& type,
                 const std::function<Tensor()>& make);
 
@@ -41,7 +42,7 @@ class Context {
 
  private:
   mutable Mutex mutex_;
-  std::map<std::pair<const void*, std::string>, Packed> packed_ GUARDED_BY(mutex_);
+  MadeTensors<std::pair<const void*, std::string>, Packed> packed_ GUARDED_BY(mutex_);
 };
 
 // Null where it does not take this node: another type, an odd shape.

@@ -24,8 +24,9 @@ struct Encoders {
 
 void check(CUresult result, const char* what, std::int64_t rows) {
   if (result != CUDA_SUCCESS)
-    throw Error(Code::internal, fmt::format("map of {} of {}: error {} of the driver", rows, what,
-                                            static_cast<int>(result)));
+    device::check(device::GpuLibrary::cuda, static_cast<int>(result),
+                  fmt::format("map of {} of {}: error {} of the driver", rows, what,
+                              static_cast<int>(result)));
 }
 
 CUtensorMapSwizzle turn_of(BoxSize box) {

@@ -53,8 +53,8 @@ __global__ void __launch_bounds__(kThreads) reverse_kernel(const Reverse reverse
   if (i >= reverse.total) return;
   const std::int64_t time = i / reverse.time_step % reverse.time;
   const std::int64_t batch = i / reverse.batch_step % reverse.batch;
-  const std::int64_t length =  // a longer one would reach outside
-      min(reverse.time, index_at(reverse.lengths, reverse.long_lengths, batch));
+  const std::int64_t length =
+      length_at(reverse.lengths, reverse.long_lengths, batch, reverse.time, reverse.error);
   const std::int64_t from = time < length ? length - 1 - time : time;
   static_cast<T*>(reverse.to)[i] =
       static_cast<const T*>(reverse.from)[i + (from - time) * reverse.time_step];

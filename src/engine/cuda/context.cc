@@ -95,10 +95,31 @@ class Events {
   cudaEvent_t begin = nullptr, end = nullptr;
 };
 
+// As part of a CUDA graph, of the best of three times.
+double timed_us(cudaStream_t stream, const std::function<void()>& enqueue) {
+  constexpr double kEnough = 400;  // microseconds that a measurement should last
+  constexpr int kMost = 16;
+  enqueue();  // what is loaded at first use is loaded now
+  device::check(cudaStreamSynchronize(stream));
+  Events events;
+  const double once = events.us(stream, enqueue);
+  const int times = std::clamp(static_cast<int>(kEnough / std::max(once, 1.0)), 1, kMost);
+  const GraphExec graph = GraphExec::capture(stream, [&] {
+    for (int i = 0; i < times; ++i) enqueue();
+  });
+  graph.launch(stream);
+  double best = 1e300;
+  for (int i = 0; i < 3; ++i)
+    best = std::min(best, events.us(stream, [&] { graph.launch(stream); }));
+  return best / times;
+}
+
 }  // namespace
 
 Context::Context(Options given)
-    : options(std::move(given)), constant_bytes_(std::make_shared<std::atomic<std::size_t>>(0)) {
+    : options(std::move(given)),
+      activity_(device::GpuActivity::of(options.device)),
+      constant_bytes_(std::make_shared<std::atomic<std::size_t>>(0)) {
   int count = 0;
   device::check(cudaDriverGetVersion(&count));  // opens the driver, before the other libraries
   std::optional<Opening> libraries;
@@ -161,6 +182,10 @@ ConstMemory Context::constant(const Tensor& constant) {
 
 ConstMemory Context::packed(const Tensor& constant, std::string_view way, std::size_t bytes,
                             const Packer& make) {
+  if (constants_.size() >= sweep_at_) {
+    std::erase_if(constants_, [](const auto& one) { return one.second.expired(); });
+    sweep_at_ = 2 * constants_.size() + 1024;
+  }
   std::weak_ptr<const void>& kept = constants_[{key_of(constant), std::string(way)}];
   if (ConstMemory found = kept.lock()) return found;
   const device::DeviceScope on({options.device});
@@ -176,22 +201,16 @@ ConstMemory Context::packed(const Tensor& constant, std::string_view way, std::s
   return result;
 }
 
+// A device that does not get idle once is not waited for again until the program is made.
 double Context::measure_us(const std::function<void()>& enqueue) {
-  constexpr double kEnough = 400;  // microseconds that a measurement should last
-  constexpr int kMost = 16;
-  enqueue();  // what is loaded at first use is loaded now
-  device::check(cudaStreamSynchronize(stream_));
-  Events events;
-  const double once = events.us(stream_, enqueue);
-  const int times = std::clamp(static_cast<int>(kEnough / std::max(once, 1.0)), 1, kMost);
-  const GraphExec graph = GraphExec::capture(stream_, [&] {
-    for (int i = 0; i < times; ++i) enqueue();
-  });
-  graph.launch(stream_);
-  double best = 1e300;
-  for (int i = 0; i < 3; ++i)
-    best = std::min(best, events.us(stream_, [&] { graph.launch(stream_); }));
-  return best / times;
+  constexpr Seconds kPatience(0.05);
+  double us = 0;
+  const auto measure = [&] { us = timed_us(stream_, enqueue); };
+  if (!activity_.alone(measure, patient_ ? kPatience : Seconds(0))) {
+    patient_ = false;
+    disturb();
+  }
+  return us;
 }
 
 void* Context::sample(std::size_t slot, std::size_t bytes, DType dtype) {
@@ -211,17 +230,34 @@ void* Context::sample(std::size_t slot, std::size_t bytes, DType dtype) {
   return to;
 }
 
-void Context::drop_samples() { samples_.clear(); }
-
-const std::string* Context::choice(const std::string& of) const {
-  const auto found = choices_.find(of);
-  return found == choices_.end() ? nullptr : &found->second;
+void Context::end_making() {
+  samples_.clear();
+  passing_.clear();
+  patient_ = true;
 }
 
-void Context::choose(const std::string& of, std::string what) {
-  choices_.insert_or_assign(of, std::move(what));
+ChoiceTable::Choice Context::choice(const std::string& of) {
+  if (const auto found = passing_.find(of); found != passing_.end())
+    return std::make_shared<const std::string>(found->second);
+  return choices_.find(of);
 }
 
-void Context::forget(const std::string& of) { choices_.erase(of); }
+void Context::choose(const std::string& of, std::string what, Mark since) {
+  if (since == disturbances_)
+    choices_.set(of, std::move(what));
+  else
+    passing_.insert_or_assign(of, std::move(what));
+}
+
+void Context::forget(const std::string& of) {
+  choices_.erase(of);
+  passing_.erase(of);
+}
+
+bool Context::pass_over(const Error& error) {
+  const device::GpuStatus status = device::gpu_status_of(error);
+  if (status == device::GpuStatus::out_of_memory || status == device::GpuStatus::lost) throw;
+  return status == device::GpuStatus::transient;
+}
 
 }  // namespace sluice::engine::cuda

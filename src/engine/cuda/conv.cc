@@ -41,14 +41,15 @@ class Chooser {
     all.low = call_.low;
     all.high = call_.high;
     const std::string of = "way of a " + name_of(all, context_.options);
-    if (const std::string* const known = context_.choice(of)) {
+    if (const ChoiceTable::Choice known = context_.choice(of)) {
       measures_ = false;
       try_one(*known);
     }
     if (found_) return std::move(best_);
     measures_ = context_.options.measure;
+    const Context::Mark since = context_.mark();
     try_all();
-    context_.choose(of, best_.name);
+    context_.choose(of, best_.name, since);
     return std::move(best_);
   }
 

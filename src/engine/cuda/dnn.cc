@@ -46,7 +46,7 @@ struct DnnPlan::Impl {
       : fusion(of),
         library(from),
         name("cuDNN " + library.version + " " + name_of(fusion, context.options)) {
-    const std::string* const known = context.choice(name);
+    const ChoiceTable::Choice known = context.choice(name);
     if (known != nullptr && *known == kNone) refuse();
     library.start();
     if (known == nullptr || !take(*known)) choose(context);
@@ -65,7 +65,9 @@ struct DnnPlan::Impl {
   std::vector<Thing> proposed(dnn::HeuristicsMode mode);
   bool try_all(Context& context, std::vector<Thing> configs);
   Places samples(Context& context) const;
-  void run(const Places& at, const dnn::Engine& engine, CUstream_st* stream) const;
+  // With a handle that nobody else uses meanwhile.
+  void run(const Places& at, const dnn::Engine& engine, dnn::Handle handle,
+           CUstream_st* stream) const;
 
   const DnnFusion fusion;
   dnn::Library& library;
@@ -73,10 +75,11 @@ struct DnnPlan::Impl {
   std::optional<dnn::Operations> operations;
   std::optional<dnn::Engine> best;
   double us = 0;
+  bool doubtful = false;  // a way failed for the moment
 };
 
 // "1200 28 4=2": its nanoseconds, and the engine.
-bool DnnPlan::Impl::take(const std::string& choice) {
+bool DnnPlan::Impl::take(const std::string& choice) try {
   char* end = nullptr;
   us = std::strtod(choice.c_str(), &end) / 1000;
   if (end == choice.c_str() || *end != ' ') return false;
@@ -85,23 +88,28 @@ bool DnnPlan::Impl::take(const std::string& choice) {
   best = dnn::read_engine(
       library, text, [this]() -> const Thing& { return graph(); }, kMostScratch);
   return best.has_value();
+} catch (const Error& error) {
+  (void)Context::pass_over(error);  // it is found anew
+  return false;
 }
 
 void DnnPlan::Impl::choose(Context& context) {
+  const Context::Mark since = context.mark();
   if (!try_all(context, proposed(dnn::HeuristicsMode::a)) &&
       !try_all(context, proposed(dnn::HeuristicsMode::fallback))) {
-    context.choose(name, std::string(kNone));
+    if (doubtful) context.disturb();  // there may be one the next time
+    context.choose(name, std::string(kNone), since);
     refuse();
   }
-  context.choose(name,
-                 fmt::format("{:.0f} {}", us * 1000, dnn::written(library, *best, kMostScratch)));
+  context.choose(
+      name, fmt::format("{:.0f} {}", us * 1000, dnn::written(library, *best, kMostScratch)), since);
 }
 
 // None where cuDNN does not take such operations.
 std::vector<Thing> DnnPlan::Impl::proposed(dnn::HeuristicsMode mode) try {
   return dnn::proposals(library, graph(), mode);
 } catch (const Error& error) {
-  if (error.code() != Code::unavailable) throw;
+  doubtful |= Context::pass_over(error);
   return {};
 }
 
@@ -119,14 +127,14 @@ bool DnnPlan::Impl::try_all(Context& context, std::vector<Thing> configs) {
       double took = 0;
       if (context.options.measure) {
         const Places at = samples(context);
-        took = context.measure_us([&] { run(at, *made, context.stream()); });
+        took = context.measure_us([&] { run(at, *made, library.builder, context.stream()); });
       }
       if (best && took >= us) continue;
       best = std::move(made);
       us = took;
       if (!context.options.measure) break;
     } catch (const Error& error) {  // proposed, and yet it cannot
-      if (error.code() == Code::exhausted) throw;
+      doubtful |= Context::pass_over(error);
     }
   return best.has_value();
 }
@@ -146,7 +154,8 @@ DnnPlan::Places DnnPlan::Impl::samples(Context& context) const {
   return at;
 }
 
-void DnnPlan::Impl::run(const Places& at, const dnn::Engine& engine, CUstream_st* stream) const {
+void DnnPlan::Impl::run(const Places& at, const dnn::Engine& engine, dnn::Handle handle,
+                        CUstream_st* stream) const {
   std::vector<std::int64_t> ids{dnn::kX, dnn::kW, dnn::kY};
   std::vector<const void*> places{at.x, at.w, at.y};
   if (fusion.bias) ids.push_back(dnn::kBias), places.push_back(at.bias);
@@ -156,9 +165,8 @@ void DnnPlan::Impl::run(const Places& at, const dnn::Engine& engine, CUstream_st
       .set_list(Attribute::pack_pointers, Type::pointer, places)
       .set(Attribute::pack_workspace, Type::pointer, at.scratch)
       .finish("the addresses");
-  const Lock lock(library.running);
-  library.check(library.set_stream(library.handle, stream), "a stream");
-  library.check(library.execute(library.handle, engine.plan.get(), pack.get()), "a run");
+  library.check(library.set_stream(handle, stream), "a stream");
+  library.check(library.execute(handle, engine.plan.get(), pack.get()), "a run");
 }
 
 DnnPlan::DnnPlan(Context& context, const DnnFusion& fusion) {
@@ -176,13 +184,14 @@ double DnnPlan::us() const noexcept { return impl_->us; }
 const std::string& DnnPlan::name() const noexcept { return impl_->name; }
 
 void DnnPlan::run(const Places& at, CUstream_st* stream) const {
-  impl_->run(at, *impl_->best, stream);
+  const Lock lock(impl_->library.running);
+  impl_->run(at, *impl_->best, impl_->library.runner, stream);
 }
 
 std::unique_ptr<DnnPlan> plan_dnn(Context& context, const DnnFusion& fusion) try {
   return std::make_unique<DnnPlan>(context, fusion);
 } catch (const Error& error) {
-  if (error.code() != Code::unavailable) throw;
+  if (Context::pass_over(error)) context.disturb();
   return nullptr;
 }
 

@@ -30,7 +30,8 @@ std::string name_of(const DnnFusion& fusion, const Options& options);
 // Thread-safe.
 class DnnPlan {
  public:
-  // Throws unavailable where cuDNN is not here or has no way to do it.
+  // Throws unavailable where cuDNN is not here or has no way to do it. To be made by whoever holds
+  // Context::making; runs need not.
   DnnPlan(Context& context, const DnnFusion& fusion);
   ~DnnPlan();
   DnnPlan(const DnnPlan&) = delete;
@@ -53,7 +54,7 @@ class DnnPlan {
   std::unique_ptr<Impl> impl_;
 };
 
-// The same, null where it throws unavailable.
+// The same, null where cuDNN refuses, or fails this time only.
 std::unique_ptr<DnnPlan> plan_dnn(Context& context, const DnnFusion& fusion);
 
 }  // namespace sluice::engine::cuda

@@ -70,7 +70,7 @@ std::optional<Engine> finished(std::optional<Thing> config, Thing plan, std::siz
 std::optional<Engine> from_json(const Library& library, std::string_view json, std::size_t most) {
   return attempt([&]() -> std::optional<Engine> {
     Thing plan(library, Kind::execution_plan);
-    plan.set(Attribute::plan_handle, Type::handle, library.handle)
+    plan.set(Attribute::plan_handle, Type::handle, library.builder)
         .set_list(Attribute::plan_json, Type::character, json)
         .finish("a plan that was kept");
     return finished(std::nullopt, std::move(plan), most);
@@ -143,7 +143,7 @@ bool keeps_promises(const Library& library, const Thing& config, bool full_f32) 
 std::optional<Engine> make_engine(const Library& library, Thing config, std::size_t most) {
   return attempt([&]() -> std::optional<Engine> {
     Thing plan(library, Kind::execution_plan);
-    plan.set(Attribute::plan_handle, Type::handle, library.handle)
+    plan.set(Attribute::plan_handle, Type::handle, library.builder)
         .set(Attribute::plan_engine_config, config)
         .finish("a plan");
     return finished(std::move(config), std::move(plan), most);

@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "device/check.h"
 #include "device/library.h"
 
 namespace sluice::engine::cuda::dnn {
@@ -29,18 +30,19 @@ Library::Library(Context& context) {
 
 void Library::start() {
   if (!why_not.empty()) throw Error(Code::unavailable, why_not);
-  if (handle != nullptr) return;
-  Handle made = nullptr;
-  check(create(&made), "a handle");
-  handle = made;
+  const Lock lock(running);
+  if (runner == nullptr) check(create(&runner), "a handle to run with");
+  if (builder == nullptr) check(create(&builder), "a handle to build with");
 }
 
 Library::~Library() {
-  if (handle != nullptr) destroy(handle);
+  for (const Handle handle : {runner, builder})
+    if (handle != nullptr) destroy(handle);
 }
 
-void Library::refuse(int status, const char* what) const {
-  throw Error(Code::unavailable, std::string("cuDNN, ") + what + ": " + error_string(status));
+void Library::fail(int status, const char* what) const {
+  device::check(device::GpuLibrary::cudnn, status,
+                std::string("cuDNN, ") + what + ": " + error_string(status));
 }
 
 Thing::Thing(const Library& library, Kind kind) : library_(&library) {

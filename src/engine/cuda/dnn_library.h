@@ -22,17 +22,20 @@ class Library {
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  // Makes the handle, once, which loads most of cuDNN. Throws unavailable where it is not here.
+  // Makes the handles, once, which loads most of cuDNN. Throws unavailable where it is not here.
   void start();
 
-  Handle handle = nullptr;  // null: not started
-  std::string why_not;      // it is not here; empty: it is
+  // One owner for each handle: plans are made and measured with the builder's, by whoever holds
+  // Context::making; programs run with the other.
+  Mutex running;             // the runner has one stream at a time
+  Handle builder = nullptr;  // null: not started
+  Handle runner GUARDED_BY(running) = nullptr;
+  std::string why_not;  // it is not here; empty: it is
   std::string version;
-  Mutex running;  // a handle has one stream at a time
 
-  // Throws unavailable: what cuDNN refuses, others may do.
+  // Throws GpuError: what cuDNN refuses, others may do; a fault that it saw first is the GPU's.
   void check(int status, const char* what) const {
-    if (status != kSuccess) refuse(status, what);
+    if (status != kSuccess) fail(status, what);
   }
 
   Create* create = nullptr;
@@ -47,7 +50,7 @@ class Library {
   Execute* execute = nullptr;
 
  private:
-  [[noreturn]] void refuse(int status, const char* what) const;
+  void fail(int status, const char* what) const;
 };
 
 class Thing {

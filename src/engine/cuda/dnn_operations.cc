@@ -55,7 +55,7 @@ Operations::Operations(const Library& library, const DnnFusion& fusion)
   for (const Thing& operation : operations_) all.push_back(operation.get());
   graph_ = &thing(Kind::operation_graph)
                 .set_list(Attribute::graph_operations, Type::descriptor, all)
-                .set(Attribute::graph_handle, Type::handle, library.handle)
+                .set(Attribute::graph_handle, Type::handle, library.builder)
                 .finish("the operations");
 }
 

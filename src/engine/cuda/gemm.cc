@@ -97,13 +97,14 @@ std::unique_ptr<DnnPlan> quicker(Context& context, const Product& of, const Line
                    .low = parts.rest.low,
                    .high = parts.rest.high};
   const std::string name = "whether cuDNN is quicker for a " + name_of(fusion, context.options);
-  const std::string* const known = context.choice(name);
+  const ChoiceTable::Choice known = context.choice(name);
   if (known != nullptr && *known == "no") return nullptr;
+  const Context::Mark since = context.mark();
   auto plan = plan_dnn(context, fusion);
   if (plan && known != nullptr && *known == "yes") return plan;
   const bool yes =
       plan && plan->us() < parts.product->us() + after_us(context, parts.rest, of.dtype);
-  context.choose(name, yes ? "yes" : "no");
+  context.choose(name, yes ? "yes" : "no", since);
   if (plan && !yes) context.forget(plan->name());
   return yes ? std::move(plan) : nullptr;
 }

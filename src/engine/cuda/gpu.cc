@@ -23,10 +23,10 @@ class CudaGpu final : public Gpu {
   void revive() override {
     const std::shared_ptr<cuda::Context> before = context();
     prove(before->options.device);
-    auto fresh = make_cuda_context(before->options);
+    std::shared_ptr<cuda::Context> fresh = make_cuda_context(before->options);
     fresh->bring(choices());
     const Lock lock(mutex_);
-    context_ = std::move(fresh);
+    context_.swap(fresh);  // the one before ends after the lock
   }
 
   Choices choices() const override {

@@ -8,7 +8,8 @@ namespace {
 
 bool is_index(DType type) { return type == DType::i64 || type == DType::i32; }
 
-std::unique_ptr<Kernel> gather_along(const Site& site, int axis) {
+// `tells`: of an index that is not there.
+std::unique_ptr<Kernel> gather_along(const Site& site, int axis, bool tells) {
   const TensorType data = site.in(0), indices = site.in(1);
   if (!moves(site.out(0)) || !is_index(indices.dtype)) return nullptr;
   if (site.out(0).shape.size() == 0) return nothing_to_do();
@@ -21,8 +22,9 @@ std::unique_ptr<Kernel> gather_along(const Site& site, int axis) {
   take.total = data.shape.size(0, axis) * indices.shape.size() * inner;
   take.count = Divisor(indices.shape.size());
   take.inner = Divisor(inner);
-  return launched("gather", [take](const KernelArgs& args) {
+  return launched("gather", [take, tells](const KernelArgs& args) {
     Take now = take;
+    if (tells) now.error = args.error;
     now.from = args.inputs[0];
     now.indices = args.inputs[1];
     now.to = args.outputs[0];
@@ -32,13 +34,13 @@ std::unique_ptr<Kernel> gather_along(const Site& site, int axis) {
 
 std::unique_ptr<Kernel> gather(const Graph& graph, const Node& node, Context&) {
   const Site site(graph, node);
-  return gather_along(site,
-                      resolve_axis(site.attributes().integer("axis", 0), site.in(0).shape.rank()));
+  const int rank = site.in(0).shape.rank();
+  return gather_along(site, resolve_axis(site.attributes().integer("axis", 0), rank), true);
 }
 
 // Along the tokens; indices beyond the last make zeros.
 std::unique_ptr<Kernel> place(const Graph& graph, const Node& node, Context&) {
-  return gather_along(Site(graph, node), 1);
+  return gather_along(Site(graph, node), 1, false);
 }
 
 // Where elements lie that indices of that shape name in data of that shape.
@@ -71,6 +73,7 @@ std::unique_ptr<Kernel> gather_elements(const Graph& graph, const Node& node, Co
   if (take->total == 0) return nothing_to_do();
   return launched("gather elements", [t = *take](const KernelArgs& args) {
     TakeElements now = t;
+    now.error = args.error;
     now.from = args.inputs[0];
     now.indices = args.inputs[1];
     now.to = args.outputs[0];
@@ -112,6 +115,7 @@ std::unique_ptr<Kernel> gather_nd(const Graph& graph, const Node& node, Context&
   return launched("gather blocks",
                   [p = *plan, width = width_of(site.in(0))](const KernelArgs& args) {
                     Tuples now = p.tuples;
+                    now.error = args.error;
                     now.indices = args.inputs[1];
                     run_take_tuples(now, args.inputs[0], args.outputs[0], width, p.inner, args);
                   });
@@ -153,6 +157,7 @@ std::unique_ptr<Kernel> scatter_elements(const Graph& graph, const Node& node, C
     copy(plan, args);
     if (w.total == 0) return;
     PutElements put{w, axis};
+    put.where.error = args.error;
     put.where.indices = args.inputs[1];
     put.where.from = args.inputs[2];
     put.where.to = args.outputs[0];
@@ -172,6 +177,7 @@ std::unique_ptr<Kernel> scatter_nd(const Graph& graph, const Node& node, Context
     copy(all, args);
     if (p.tuples.count * p.inner == 0) return;
     Tuples now = p.tuples;
+    now.error = args.error;
     now.indices = args.inputs[1];
     run_put_tuples(now, args.inputs[2], args.outputs[0], width, p.inner, h,
                    type.value_or(NumberType::f32), args);

@@ -12,7 +12,8 @@ __global__ void __launch_bounds__(kThreads) take_kernel(const Take take) {
   const auto at = static_cast<unsigned>(i);
   const unsigned row = quotient(take.inner, at), k = at - row * take.inner.size;
   const unsigned outer = quotient(take.count, row), which = row - outer * take.count.size;
-  const std::int64_t index = resolved(index_at(take.indices, take.long_indices, which), take.size);
+  const std::int64_t index =
+      resolved(index_at(take.indices, take.long_indices, which), take.size, take.error);
   T value{};
   if (index >= 0)
     value = static_cast<const T*>(take.from)[(outer * take.size + index) * take.inner.size + k];
@@ -23,7 +24,8 @@ template <class T>
 __global__ void __launch_bounds__(kThreads) take_elements_kernel(const TakeElements take) {
   const std::int64_t i = place();
   if (i >= take.total) return;
-  const std::int64_t index = resolved(index_at(take.indices, take.long_indices, i), take.size);
+  const std::int64_t index =
+      resolved(index_at(take.indices, take.long_indices, i), take.size, take.error);
   std::int64_t from = index * take.axis_step;
   auto rest = static_cast<unsigned>(i);
 #pragma unroll

@@ -18,7 +18,10 @@
 #include <typeindex>
 #include <vector>
 
+#include "base/error.h"
 #include "base/mutex.h"
+#include "device/gpu_activity.h"
+#include "engine/choice_table.h"
 #include "engine/kernel.h"
 #include "engine/specialize.h"
 #include "memory/allocator.h"
@@ -86,22 +89,37 @@ class Context {
     return *static_cast<T*>(kept.get());
   }
 
-  // Microseconds that what `enqueue` puts on stream() takes, as part of a CUDA graph.
+  // Microseconds that what `enqueue` puts on stream() takes, as part of a CUDA graph. Measured
+  // while the device is otherwise idle, as far as this process knows; where it is not, for all
+  // patience, what is chosen by it is not kept.
   double measure_us(const std::function<void()>& enqueue);
   // Memory to measure with: numbers between -1 and 1 of that type. One for each `slot`, which
   // stays until the next call for it.
   void* sample(std::size_t slot, std::size_t bytes, DType dtype);
-  void drop_samples();
+  void end_making();  // drops them, and choices that are not kept
 
   // What measuring found, by what it was measured for, and code that was compiled, by its
   // source; kept in plans. Whoever reads one checks that it still works, and finds it anew
-  // where it does not.
-  using Choices = std::map<std::string, std::string>;
-  const std::string* choice(const std::string& of) const;
-  void choose(const std::string& of, std::string what);
+  // where it does not. A choice is kept only if nothing went wrong `since` it was begun: no
+  // measurement was disturbed, no library failed for the moment. Otherwise it is good until
+  // end_making().
+  using Choices = ChoiceTable::Choices;
+  using Mark = std::uint64_t;
+  Mark mark() const noexcept { return disturbances_; }
+  ChoiceTable::Choice choice(const std::string& of);
+  void choose(const std::string& of, std::string what, Mark since);
   void forget(const std::string& of);  // nobody will ask for it
-  void bring(Choices choices) { choices_.merge(choices); }
-  const Choices& choices() const noexcept { return choices_; }
+  void bring(Choices choices) { choices_.merge(std::move(choices)); }
+  Choices choices() const { return choices_.all(); }
+
+  // For an error that is being handled, where there are other ways: false where this one is
+  // refused, true where it failed for the moment only; throws it on where it says something about
+  // others.
+  static bool pass_over(const Error& error);
+  void disturb() noexcept { ++disturbances_; }  // what is chosen now is not kept
+
+  // Calls on this device, of the whole process.
+  device::GpuActivity& activity() const noexcept { return activity_; }
 
   Mutex making;  // held by whoever makes kernels
 
@@ -119,9 +137,14 @@ class Context {
   std::size_t most_shared_ = 0;
   CUstream_st* stream_ = nullptr;
   std::map<std::pair<Key, std::string>, std::weak_ptr<const void>> constants_;
+  std::size_t sweep_at_ = 1024;  // entries of it, when those that have ended go
   std::map<std::type_index, std::shared_ptr<void>> parts_;
   std::vector<Sample> samples_;
-  Choices choices_;
+  device::GpuActivity& activity_;
+  ChoiceTable choices_;
+  Choices passing_;        // those that are not kept
+  Mark disturbances_ = 0;  // so far
+  bool patient_ = true;    // until a device does not get idle
   std::shared_ptr<std::atomic<std::size_t>> constant_bytes_;
 };
 

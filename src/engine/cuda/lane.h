@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <functional>
 #include <map>
+#include <optional>
 
 #include "device/device_buffer.h"
 #include "device/stream.h"
@@ -29,6 +30,8 @@ struct Recorded {
 struct LaneSize {
   std::vector<std::size_t> inputs, outputs;  // bytes of each
   std::size_t arena = 0, host = 0;
+
+  std::size_t pinned() const;  // bytes of the host's memory
 };
 
 class Lane {
@@ -46,17 +49,27 @@ class Lane {
   std::size_t bytes() const noexcept { return arena_bytes_ + input_bytes + output_bytes; }
 
   void copy_in();   // enqueues it, from mirror to own
-  void copy_out();  // the other way
+  void copy_out();  // the other way, with the error flag
+
+  // Where kernels tell of errors, and what they told once it was copied and waited for: the first
+  // step that did. Asking for it makes room for the next.
+  unsigned* error_flag() const noexcept;
+  void copy_error_flag();
+  std::optional<unsigned> take_error();
 
  private:
+  void clear_error_flag();
+
   std::size_t arena_bytes_;
-  Memory ends_;
+  Memory ends_;  // inputs, outputs, the error flag
   device::PinnedBuffer pinned_;
+  Tensor room_;  // not used: it makes what is pinned count as the session's memory
 };
 
 // Thread-safe.
 class Lanes {
  public:
+  // `make` may take long and may wait for the device: nobody else waits for it meanwhile.
   Lanes(std::function<std::unique_ptr<Lane>()> make, int most)
       : make_(std::move(make)), all_(most), most_(most) {}
 
@@ -85,6 +98,7 @@ class Lanes {
 
  private:
   std::unique_ptr<Lane> take();
+  std::unique_ptr<Lane> make();  // null: there is no memory for another, and others have one
   void put_back(std::unique_ptr<Lane> lane) noexcept;  // null: it is no more
 
   const std::function<std::unique_ptr<Lane>()> make_;

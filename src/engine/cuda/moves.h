@@ -61,8 +61,9 @@ struct TableMove {
 };
 void run_table_move(const TableMove& move, const KernelArgs& args);
 
-// to[o, i, k] = from[o, indices[i], k]; zeros where there is no such.
+// to[o, i, k] = from[o, indices[i], k]; zeros where there is no such, which is told.
 struct Take {
+  ErrorFlag error;
   const void *from, *indices;
   void* to;
   int width;
@@ -74,6 +75,7 @@ void run_take(const Take& take, const KernelArgs& args);
 
 // to[i] = from[place of i], where an index replaces the own along one axis.
 struct TakeElements {
+  ErrorFlag error;
   const void *from, *indices;
   void* to;
   int width, rank;
@@ -86,6 +88,7 @@ void run_take_elements(const TakeElements& take, const KernelArgs& args);
 
 // Tuples of indices name blocks of `inner` elements.
 struct Tuples {
+  ErrorFlag error;
   const void* indices;
   bool long_indices;
   int depth;
@@ -121,6 +124,7 @@ struct ByRule {
 void run_by_rule(const ByRule& rule, const KernelArgs& args);
 
 struct Reverse {
+  ErrorFlag error;
   const void *from, *lengths;
   void* to;
   int width;

@@ -5,6 +5,7 @@
 #include <nvrtc.h>
 
 #include <array>
+#include <set>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -34,10 +35,10 @@ struct Driver {
 
 void check(CUresult result, const char* what, Where where = Where::here()) {
   if (result != CUDA_SUCCESS)
-    throw Error(result == CUDA_ERROR_OUT_OF_MEMORY ? Code::exhausted : Code::internal,
-                std::string(what) + ": error " + std::to_string(static_cast<int>(result)) +
-                    " of the driver",
-                where);
+    device::check(device::GpuLibrary::cuda, static_cast<int>(result),
+                  std::string(what) + ": error " + std::to_string(static_cast<int>(result)) +
+                      " of the driver",
+                  where);
 }
 
 class Loaded final : public CompiledKernel {
@@ -78,13 +79,8 @@ class Compiler {
     const std::unique_ptr<nvrtcProgram, Destroy> owned(&program, Destroy{destroy});
     const std::array<const char*, 3> options{architecture.c_str(), "--std=c++17",
                                              "--device-as-default-execution-space"};
-    if (build(program, static_cast<int>(options.size()), options.data()) != NVRTC_SUCCESS) {
-      std::size_t size = 0;
-      check(log_size(program, &size));
-      std::string words(size, '\0');
-      check(get_log(program, words.data()));
-      throw Error(Code::internal, "a generated kernel does not compile: " + words);
-    }
+    const nvrtcResult built = build(program, static_cast<int>(options.size()), options.data());
+    if (built != NVRTC_SUCCESS) check(built, words_of(program));
     std::size_t size = 0;
     check(cubin_size(program, &size));
     std::string cubin(size, '\0');
@@ -97,9 +93,17 @@ class Compiler {
     decltype(&nvrtcDestroyProgram) destroy;
     void operator()(nvrtcProgram* program) const { destroy(program); }
   };
-  void check(nvrtcResult result, Where where = Where::here()) const {
+  void check(nvrtcResult result, const std::string& words = {}, Where where = Where::here()) const {
     if (result != NVRTC_SUCCESS)
-      throw Error(Code::internal, std::string("NVRTC: ") + error_string(result), where);
+      device::check(device::GpuLibrary::nvrtc, static_cast<int>(result),
+                    std::string("NVRTC: ") + error_string(result) + words, where);
+  }
+  // What the compiler said of it; empty where it said nothing.
+  std::string words_of(nvrtcProgram program) const {
+    std::size_t size = 0;
+    if (log_size(program, &size) != NVRTC_SUCCESS || size <= 1) return {};
+    std::string words(size, '\0');
+    return get_log(program, words.data()) == NVRTC_SUCCESS ? ": " + words : std::string();
   }
 
   device::Library library;
@@ -139,18 +143,32 @@ struct Sources::Impl {
 
   // What a plan brought, where the driver takes it.
   std::shared_ptr<const CompiledKernel> brought(const std::string& of, const char* name) {
-    const std::string* const code = context.choice(of);
+    const ChoiceTable::Choice code = context.choice(of);
     if (code == nullptr) return nullptr;
     try {
       return load(*code, name);
     } catch (const Error& error) {
-      if (error.code() == Code::exhausted) throw;
+      if (device::gpu_status_of(error) != device::GpuStatus::refused) throw;
       log::debug("a kernel of a plan is compiled again: {}", error.reason());
       return nullptr;
     }
   }
 
+  // Empty where it does not compile, which is a mistake of ours and not the GPU's.
+  std::string compile(const std::string& source) {
+    if (wrong.contains(source)) return {};
+    try {
+      return nvrtc()->compile(source);
+    } catch (const Error& error) {
+      if (device::gpu_status_of(error) != device::GpuStatus::refused) throw;
+      log::error("elements run step by step, which is slower: {}", error.reason());
+      wrong.insert(source);
+      return {};
+    }
+  }
+
   Context& context;
+  std::set<std::string> wrong{};  // sources that do not compile
   std::shared_ptr<const Driver> driver{};
   std::unique_ptr<Compiler> compiler{};
   bool looked = false;
@@ -163,13 +181,17 @@ Sources::~Sources() = default;
 bool Sources::available() { return impl_->nvrtc() != nullptr; }
 
 std::shared_ptr<const CompiledKernel> Sources::get(const std::string& source, const char* name) {
+  constexpr std::size_t kMostKnown = 512;  // besides those that programs have
+  if (known_.size() > kMostKnown)
+    std::erase_if(known_, [](const auto& one) { return one.second.use_count() <= 1; });
   std::shared_ptr<const CompiledKernel>& kept = known_[source];
   const std::string of = "code of " + source;
   if (!kept) kept = impl_->brought(of, name);
   if (kept || impl_->nvrtc() == nullptr) return kept;
-  const std::string code = impl_->nvrtc()->compile(source);
+  const std::string code = impl_->compile(source);
+  if (code.empty()) return nullptr;
   kept = impl_->load(code, name);
-  impl_->context.choose(of, code);
+  impl_->context.choose(of, code, impl_->context.mark());
   return kept;
 }
 

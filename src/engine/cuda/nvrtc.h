@@ -27,7 +27,7 @@ class Sources {
 
   bool available();  // NVRTC is here
   // The kernel `name` (extern "C") of a source, compiled once; null where it would have to be
-  // and NVRTC is not here. Throws internal, with the compiler's words, where it is wrong.
+  // and NVRTC is not here, and where it does not compile, which is logged.
   std::shared_ptr<const CompiledKernel> get(const std::string& source, const char* name);
 
  private:

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/error.h"
+#include "device/check.h"
 #include "device/cublaslt_functions.h"
 #include "device/stream.h"
 #include "tensor/byte_size.h"
@@ -24,6 +24,7 @@ struct Lt {
       call.emplace(library);
       call->check(call->create(&handle));
     } catch (const Error& error) {
+      if (device::gpu_status_of(error) != device::GpuStatus::refused) throw;  // may work later
       why_not = error.reason();
     }
   }
@@ -177,7 +178,8 @@ struct ProductPlan::Impl {
 
 void ProductPlan::Impl::choose(Context& context) {
   const std::string name = name_of(product, context.options);
-  if (const std::string* const known = context.choice(name); known != nullptr && take(*known))
+  const Context::Mark since = context.mark();
+  if (const ChoiceTable::Choice known = context.choice(name); known != nullptr && take(*known))
     return;
   const auto found = ways(context);
   best = found.front().algo;
@@ -185,6 +187,7 @@ void ProductPlan::Impl::choose(Context& context) {
   if (context.options.measure) {
     const Places at = samples(context);
     us = 1e300;
+    bool doubtful = false;  // a way failed for the moment
     for (const auto& way : found) try {
         const double took =
             context.measure_us([&] { run(at, way.algo, kMostScratch, context.stream()); });
@@ -192,11 +195,14 @@ void ProductPlan::Impl::choose(Context& context) {
         us = took;
         best = way.algo;
         scratch = way.workspaceSize;
-      } catch (const Error&) {  // proposed, and yet it cannot
+      } catch (const Error& error) {  // proposed, and yet it cannot
+        doubtful |= Context::pass_over(error);
       }
+    if (us == 1e300 && doubtful)
+      throw device::GpuError(device::GpuStatus::transient, "no product now: " + name);
     if (us == 1e300) throw Error(Code::unavailable, "no way that cuBLASLt proposes works: " + name);
   }
-  context.choose(name, written());
+  context.choose(name, written(), since);
 }
 
 // "11 hexadecimal words": the time in nanoseconds, the scratch, the library's own choice.

@@ -55,6 +55,8 @@ class DeviceProgram final : public CudaProgram {
   void record(Recorded& recorded, Lane& lane, const Ends& ends) const;
   void execute(Lane& lane, const Ends& ends) const;
   void execute_timed(Lane& lane, std::vector<StepTime>& times) const;
+  // Throws where a step told of an error; the lane is good for the next run.
+  void check_error(Lanes::Taken& taken) const;
 
   Graph graph_;
   std::shared_ptr<cuda::Context> context_;
@@ -96,11 +98,14 @@ DeviceProgram::DeviceProgram(Graph graph, std::shared_ptr<cuda::Context> context
     : graph_(std::move(graph)), context_(std::move(context)), host_(std::move(host)) {
   const device::DeviceScope on({context_->options.device});
   const Lock lock(context_->making);
+  const struct End {
+    cuda::Context& of;
+    ~End() { of.end_making(); }
+  } end{*context_};
   make_kernels();
   schedule_ = make_schedule(graph_, kernels_, kAlignment);
   split();
   upload_constants();
-  context_->drop_samples();
   lanes_ = std::make_unique<Lanes>(
       [this] { return std::make_unique<Lane>(*context_, lane_size()); }, context_->options.lanes);
 }
@@ -163,6 +168,7 @@ CudaReport DeviceProgram::report() const {
   const cuda::LaneSize size = lane_size();
   for (const std::size_t bytes : size.inputs) report.ends += bytes;
   for (const std::size_t bytes : size.outputs) report.ends += bytes;
+  report.pinned = size.pinned();
   const Lock lock(mutex_);
   report.not_recorded = not_recorded_;
   return report;
@@ -214,7 +220,11 @@ void DeviceProgram::enqueue_step(std::size_t i, Lane& lane, const Ends& ends) co
       on_host ? lane.host.get() : static_cast<std::byte*>(lane.arena.get()) + step.scratch;
   const Range range(name_of(*step.node));
   try {
-    step.kernel->run({from, to, scratch, lane.stream.get()});
+    step.kernel->run(
+        {from, to, scratch, lane.stream.get(), {lane.error_flag(), static_cast<unsigned>(i)}});
+  } catch (const device::GpuError& error) {
+    throw device::GpuError(error.status(),
+                           describe(*step.node) + ": " + std::string(error.reason()));
   } catch (const Error& error) {
     throw Error(error.code(), describe(*step.node) + ": " + std::string(error.reason()));
   }
@@ -251,6 +261,7 @@ void DeviceProgram::record(Recorded& recorded, Lane& lane, const Ends& ends) con
           cuda::GraphExec::capture(lane.stream.get(), [&] { enqueue_stretch(i, lane, ends); }));
     recorded.state = Recorded::State::recorded;
   } catch (const Error& error) {
+    if (device::gpu_status_of(error) == device::GpuStatus::lost) throw;
     recorded = {.state = Recorded::State::refused, .stretches = {}};
     const Lock lock(mutex_);
     not_recorded_ = error.reason();
@@ -296,11 +307,23 @@ void DeviceProgram::execute_timed(Lane& lane, std::vector<StepTime>& times) cons
   add(nullptr, "copy of the outputs", schedule_.steps.size() + 1, StepTime::Lane::copies);
 }
 
+void DeviceProgram::check_error(Lanes::Taken& taken) const {
+  const std::optional<unsigned> step = (*taken).take_error();
+  if (!step) return;
+  taken.done();
+  const Node& node = *schedule_.steps.at(*step).node;
+  const bool of_lengths =
+      node.op == "ReverseSequence" || node.op == "LSTM" || node.op == "GRU" || node.op == "RNN";
+  throw Error(Code::invalid_argument,
+              describe(node) + (of_lengths ? ": a length" : ": an index") + " is out of range");
+}
+
 std::vector<Tensor> DeviceProgram::run(std::span<const Tensor> inputs,
                                        std::vector<StepTime>* times) const {
   check_inputs(inputs);
   const device::DeviceScope on({context_->options.device});
   const Range range("run");
+  const device::GpuActivity::Working working(context_->activity());
   Lanes::Taken taken(*lanes_);
   Lane& lane = *taken;
   for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -310,6 +333,7 @@ std::vector<Tensor> DeviceProgram::run(std::span<const Tensor> inputs,
   else
     execute(lane, lane.own);
   lane.stream.wait();
+  check_error(taken);
   std::vector<Tensor> outputs;
   for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
     const TensorType type = type_of(graph_[graph_.outputs[i]]);
@@ -325,6 +349,7 @@ double DeviceProgram::run_on_device(std::span<void* const> inputs, std::span<voi
   require(inputs.size() == graph_.inputs.size() && outputs.size() == graph_.outputs.size(),
           "as many inputs and outputs as the model has");
   const device::DeviceScope on({context_->options.device});
+  const device::GpuActivity::Working working(context_->activity());
   Lanes::Taken taken(*lanes_);
   Lane& lane = *taken;
   const Ends ends{{inputs.begin(), inputs.end()}, {outputs.begin(), outputs.end()}};
@@ -332,7 +357,9 @@ double DeviceProgram::run_on_device(std::span<void* const> inputs, std::span<voi
   timer.mark(lane.stream.get());
   for (int i = 0; i < runs; ++i) execute(lane, ends);
   timer.mark(lane.stream.get());
+  lane.copy_error_flag();
   lane.stream.wait();
+  check_error(taken);
   taken.done();
   return timer.us(0, 1);
 }

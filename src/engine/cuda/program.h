@@ -22,12 +22,14 @@ struct CudaReport {
   std::size_t constants = 0;  // bytes of weights on the device that its kernels read
   std::size_t arena = 0, least = 0, unshared = 0;  // see Schedule
   std::size_t ends = 0;                            // bytes of inputs and outputs
+  std::size_t pinned = 0;                          // bytes of the host's memory, for each lane
   std::string not_recorded;  // why its steps are launched one by one; empty: CUDA graphs are used
 };
 
 // Each run has a lane of its own (a stream, an arena, recorded graphs), kept for the next; with
-// all lanes taken a run waits for one. A run throws exhausted where there is no memory for a lane;
-// one with `times` launches its steps one by one.
+// all lanes taken a run waits for one. A run throws exhausted where there is no memory for a lane,
+// and invalid_argument, naming the node, where an index is out of range; one with `times` launches
+// its steps one by one.
 class CudaProgram : public Program {
  public:
   virtual CudaReport report() const = 0;

@@ -71,10 +71,11 @@ SmallTile guess(const Context& context, const SmallProduct& p) {
 SmallTile quickest_tile(Context& context, const SmallProduct& product) {
   const std::string of = name_of(product);
   const std::vector<NamedTile> tiles = tiles_for(context, product);
-  if (const std::string* const known = context.choice(of))
+  if (const ChoiceTable::Choice known = context.choice(of))
     for (const auto& [tile, name] : tiles)
       if (name == *known) return tile;
   if (!context.options.measure) return guess(context, product);
+  const Context::Mark since = context.mark();
   SmallProduct sample = sample_of(context, product);
   double best = std::numeric_limits<double>::max();
   const NamedTile* chosen = kTiles;
@@ -83,7 +84,7 @@ SmallTile quickest_tile(Context& context, const SmallProduct& product) {
     const double us = context.measure_us([&] { enqueue(sample, context.stream()); });
     if (us < best) best = us, chosen = &one;
   }
-  context.choose(of, chosen->second);
+  context.choose(of, chosen->second, since);
   return chosen->first;
 }
 

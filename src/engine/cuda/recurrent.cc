@@ -49,6 +49,7 @@ RecurrentCall with(RecurrentCall call, const KernelArgs& args) {
   call.r = input(2);
   call.b = input(3);
   call.lengths = input(4);
+  call.error = args.error;
   call.first_h = input(5);
   call.first_c = lstm ? input(6) : nullptr;
   call.peepholes = lstm ? input(7) : nullptr;

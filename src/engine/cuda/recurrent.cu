@@ -42,8 +42,8 @@ struct Unit {
     direction = id / call.hidden / call.batch;
     if (!there()) return;
     std::int64_t length = call.steps;
-    if (call.lengths != nullptr)  // a longer one would reach outside
-      length = min(length, index_at(call.lengths, call.long_lengths, sequence));
+    if (call.lengths != nullptr)
+      length = length_at(call.lengths, call.long_lengths, sequence, call.steps, call.error);
     over = step >= length;
     const bool backward = call.reversed || direction == 1;
     time = backward && !over ? length - 1 - step : step;

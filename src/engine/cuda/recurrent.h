@@ -26,6 +26,7 @@ struct RecurrentCall {
   Squash f[2][3];  // by direction
   float clip;      // 0: none
   bool long_lengths, batch_first, reversed, coupled, late_reset;
+  ErrorFlag error;
 };
 
 // Floats of scratch.

@@ -138,6 +138,7 @@ std::unique_ptr<Kernel> reverse_sequence(const Graph& graph, const Node& node, C
   reverse.time_step = steps[static_cast<std::size_t>(time)];
   return launched("reverse sequences", [reverse](const KernelArgs& args) {
     Reverse now = reverse;
+    now.error = args.error;
     now.from = args.inputs[0];
     now.lengths = args.inputs[1];
     now.to = args.outputs[0];

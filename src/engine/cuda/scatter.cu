@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t n = where.shape[put.axis].size;
   for (std::int64_t k = 0; k < n; ++k, at += axis_step) {
     const std::int64_t index =
-        resolved(index_at(where.indices, where.long_indices, at), where.size);
+        resolved(index_at(where.indices, where.long_indices, at), where.size, where.error);
     if (index < 0) continue;
     T& target = static_cast<T*>(where.to)[to + index * where.axis_step];
     target = How::template of<T>(how, target, static_cast<const T*>(where.from)[at]);

@@ -33,18 +33,32 @@ __device__ inline std::int64_t index_at(const void* indices, bool is_long, std::
   return is_long ? static_cast<const std::int64_t*>(indices)[i]
                  : static_cast<const std::int32_t*>(indices)[i];
 }
-// Counted from the end where negative; -1 where there is no such.
-__device__ inline std::int64_t resolved(std::int64_t index, std::int64_t size) {
+__device__ inline void tell(const ErrorFlag& error) {
+  if (error.first != nullptr) atomicMin(error.first, error.step);
+}
+// Counted from the end where negative; -1 where there is no such, which is told.
+__device__ inline std::int64_t resolved(std::int64_t index, std::int64_t size,
+                                        const ErrorFlag& error) {
   if (index < 0) index += size;
-  return index >= 0 && index < size ? index : -1;
+  if (index >= 0 && index < size) return index;
+  tell(error);
+  return -1;
+}
+// Of a sequence of at most `most`; what is no such is told, and cut.
+__device__ inline std::int64_t length_at(const void* lengths, bool is_long, std::int64_t i,
+                                         std::int64_t most, const ErrorFlag& error) {
+  const std::int64_t length = index_at(lengths, is_long, i);
+  if (length < 0 || length > most) tell(error);
+  return min(most, length);
 }
 
 // Where the block that a tuple names begins; -1 where there is none.
 __device__ inline std::int64_t tuple_place(const Tuples& tuples, std::int64_t which) {
   std::int64_t at = which / tuples.in_batch * tuples.batch_step;
   for (int d = 0; d < tuples.depth; ++d) {
-    const std::int64_t index = resolved(
-        index_at(tuples.indices, tuples.long_indices, which * tuples.depth + d), tuples.size[d]);
+    const std::int64_t index =
+        resolved(index_at(tuples.indices, tuples.long_indices, which * tuples.depth + d),
+                 tuples.size[d], tuples.error);
     if (index < 0) return -1;
     at += index * tuples.step[d];
   }
