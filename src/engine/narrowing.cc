@@ -174,11 +174,13 @@ void Narrowing::choose(const Wanted& wanted, Evidence& evidence) {
   evidence.report.loss = choice.loss;
   evidence.report.measured = "emulated";
   if (!choice.wide.empty())  // which nodes are to blame depends on the inputs more than it should
-    for (const std::vector<Tensor>& other : others(evidence)) {
-      Emulation run(graph, options_.to, other, workers_);
-      choice = choose_precision(run, allowed, choice);
-      evidence.report.loss = std::max(evidence.report.loss, choice.loss);
-    }
+    for (const std::vector<Tensor>& other : others(evidence)) try {
+        Emulation run(graph, options_.to, other, workers_);
+        choice = choose_precision(run, allowed, choice);
+        evidence.report.loss = std::max(evidence.report.loss, choice.loss);
+      } catch (const Error& error) {  // the model does not take such inputs
+        if (error.code() != Code::invalid_argument) throw;
+      }
   evidence.report.wide = choice.wide;
   for (const WideNode& node : choice.wide) evidence.wide.insert(node.value);
 }

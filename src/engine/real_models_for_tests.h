@@ -1,11 +1,10 @@
 // Models that others have trained, with what ONNX Runtime makes of some inputs in fp32:
-// tools/real-models makes the folder, which SLUICE_REAL_MODELS names.
+// `tools/real-models real-models` makes the folder, which is looked for where the test runs.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 
@@ -51,10 +50,9 @@ class RealModelsTest : public testing::Test {
   static constexpr std::size_t kLeast = 13;
 
   void SetUp() override {
-    const char* const named = std::getenv("SLUICE_REAL_MODELS");
-    if (named == nullptr || !std::filesystem::is_directory(named))
-      GTEST_SKIP() << "SLUICE_REAL_MODELS names no folder; tools/real-models makes one";
-    for (const auto& entry : std::filesystem::directory_iterator(named))
+    if (!std::filesystem::is_directory("real-models"))
+      GTEST_SKIP() << "no folder real-models here; tools/real-models makes one";
+    for (const auto& entry : std::filesystem::directory_iterator("real-models"))
       if (std::filesystem::exists(entry.path() / "model.onnx")) folders_.push_back(entry.path());
     std::sort(folders_.begin(), folders_.end());
     ASSERT_GE(folders_.size(), kLeast) << "tools/real-models makes as many";
