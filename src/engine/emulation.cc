@@ -197,18 +197,20 @@ bool Emulation::is_read_changed(std::size_t node, const Values& changed) const {
 }
 
 // Numbers of masks are clamped to the limit itself, which is meant to be so.
-bool Emulation::overflows(std::size_t node, const Values& made) const {
+bool Emulation::overflows(std::size_t node, const Values& made) {
   const float limit = narrow_limit(to_);
+  NodeRange& range = ranges_[node];
   for (const ValueId id : wide_.nodes[node].outputs) {
     if (id == kNoValue || made[index(id)].dtype() != DType::f32) continue;
     const auto is = made[index(id)].values<float>(), should = values_[index(id)].values<float>();
     for (std::size_t i = 0; i < is.size(); ++i) {
       const float magnitude = std::fabs(is[i]);
-      if (magnitude <= limit / kRoom || magnitude == limit) continue;
-      if (std::isfinite(should[i])) return true;
+      if (magnitude <= limit / kRoom || magnitude == limit || !std::isfinite(should[i])) continue;
+      range.overflows = true;
+      range.infinite = range.infinite || !std::isfinite(is[i]);
     }
   }
-  return false;
+  return range.overflows;
 }
 
 double Emulation::run(std::vector<bool>& narrow, bool repair) {
@@ -219,7 +221,6 @@ double Emulation::run(std::vector<bool>& narrow, bool repair) {
       compute_rounded(i, changed, changed);
       if (!repair || !overflows(i, changed)) continue;
       narrow[i] = false;
-      ranges_[i].overflows = true;
       for (const ValueId id : wide_.nodes[i].outputs)
         if (id != kNoValue) changed[index(id)] = Tensor();
     }

@@ -22,6 +22,7 @@ struct NodeRange {
   float most = 0;  // the largest magnitude of what it made in f32
   // It made more than a quarter of what the type can hold, or infinity, where f32 did not.
   bool overflows = false;
+  bool infinite = false;  // or no number
 };
 
 // Not safe to use from several threads at once.
@@ -60,7 +61,7 @@ class Emulation {
   void compute(std::size_t node, bool narrow, const Values& from, Values& to);
   void compute_rounded(std::size_t node, const Values& changed, Values& to);
   bool is_read_changed(std::size_t node, const Values& changed) const;
-  bool overflows(std::size_t node, const Values& made) const;
+  bool overflows(std::size_t node, const Values& made);
   double run(std::vector<bool>& narrow, bool repair);
   double outputs_lost(const Values& changed) const;
 

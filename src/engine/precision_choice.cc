@@ -28,7 +28,9 @@ class Chooser {
     choice.loss = run_.loss_without_overflow(choice.narrow);
     for (std::size_t i = 0; i < why_.size(); ++i)
       if (run_.ranges()[i].overflows)
-        why_[i] = fmt::format("makes numbers of {:.3g}, too near to the largest of the type",
+        why_[i] = fmt::format("{} where f32 makes up to {:.3g}",
+                              run_.ranges()[i].infinite ? "is infinite, or no number,"
+                                                        : "is too near to the largest number",
                               run_.ranges()[i].most);
     if (!(choice.loss <= max_loss_ / 2)) settle(choice);
     for (std::size_t i = 0; i < why_.size(); ++i)
