@@ -93,7 +93,7 @@ PrecisionSeen precision_seen(const OnDevice& on, const engine::Session::Compiled
 }
 
 std::string precision_text(const PrecisionSeen& seen) {
-  if (!seen.report || seen.report->limit == 0) return "";
+  if (!seen.report || (seen.report->limit == 0 && seen.report->measured.empty())) return "";
   const engine::PrecisionReport& report = *seen.report;
   if (!report.refused.empty()) return "Precision: fp32, because " + report.refused + "\n";
   std::string text =
