@@ -128,6 +128,15 @@ class ModelCli(unittest.TestCase):
         self.assertTrue(json.loads(self.sluice("run", plan, "--json"))["from_plan"])
         self.sluice("compile", self.product(), "-o", plan, "--precision", "int8", code=1)
 
+    def test_the_loss_that_is_allowed_is_an_option_of_all_that_take_a_precision(self):
+        for command in (["run"], ["compile"], ["bench", "model"]):
+            self.assertIn("--max-loss", self.sluice(*command, "--help"))
+            self.sluice(*command, self.product(), "--max-loss", "-1", code=2)
+            self.assertIn("--max-loss", self.said)
+        for loss in ("0", "0.5", "inf"):
+            report = json.loads(self.sluice("run", self.product(), "--max-loss", loss, "--json"))
+            self.assertIsNone(report["precision_report"])  # a CPU computes in fp32
+
     def test_inspect_counts_parameters_arithmetic_and_memory(self):
         report = json.loads(self.sluice("model", "inspect", self.product(), "--shape", "batch=5",
                                         "--json"))

@@ -35,6 +35,7 @@ struct BenchModelFlags {
   std::vector<std::string> shapes, inputs, backends{"cpu"}, precisions{"fp32"};
   std::vector<std::int64_t> batches;
   double seconds = 2;
+  double max_loss = DeviceFlags{}.max_loss;
   PlanFlags plans;
   int threads = 0;
   bool json = false, find_batch = false, no_peak = false, resident = false, skip_padding = false;
@@ -78,8 +79,9 @@ class Bench {
  private:
   void run(const std::string& backend, const std::string& precision) {
     try {
-      const auto model = timed_model(flags_.model, {backend, precision, flags_.skip_padding},
-                                     plans_, workers_, dirs_, flags_.resident);
+      const auto model =
+          timed_model(flags_.model, {backend, precision, flags_.skip_padding, flags_.max_loss},
+                      plans_, workers_, dirs_, flags_.resident);
       if (!model->refused().empty()) err_ << "sluice: " << model->refused() << "\n";
       if (!flags_.no_peak) {
         progress_.show(0, backend + ": its peak");
@@ -221,6 +223,7 @@ void print_json(const Bench& bench, const BenchModelFlags& flags, std::ostream& 
       json["device_ms"] = 1e3 * row.timing->device_s;
       json["load_ms"] = 1e3 * row.timing->load_s;
       json["from_plan"] = row.timing->from_plan;
+      json["precision_report"] = precision_json(row.timing->precision);
       if (const auto percent = bench.percent(row)) json["percent_of_peak"] = *percent;
       if (!row.timing->note.empty()) json["note"] = row.timing->note;
       if (flags.find_batch) json["best"] = is_best(bench.rows(), row);
@@ -257,6 +260,7 @@ void add_options(CLI::App& app, BenchModelFlags& flags) {
   app.add_option("--precision", flags.precisions, "fp32, tf32, ...")
       ->delimiter(',')
       ->check(CLI::IsMember({"fp32", "tf32", "fp16", "bf16", "fp8", "int8", "auto"}));
+  add_max_loss(app, flags.max_loss);
   app.add_option("--seconds", flags.seconds, "for each row")->check(CLI::Range(0.01, 600.0));
   app.add_option("--threads", flags.threads, "CPU threads; 0: all this process may use")
       ->check(CLI::Range(0, 1024));

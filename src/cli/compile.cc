@@ -51,16 +51,17 @@ struct Compiled {
   double seconds = 0, run_s = 0;
   engine::ProgramUse use{};
   std::vector<engine::PassReport> passes{};
+  PrecisionSeen precision{};
 };
 
 Compiled compile_for(const Session& session, const std::vector<engine::TensorType>& types,
-                     std::int64_t batch, bool on_gpu) {
+                     std::int64_t batch, const OnDevice& on) {
   Compiled made{.batch = batch};
   auto from = Steady::now();
   const Session::Compiled compiled = session.compiled(types);
   if (!compiled.program)
     throw Error(Code::unavailable, "it cannot be compiled for these shapes: " + compiled.why_not);
-  if (on_gpu && dynamic_cast<const engine::CudaProgram*>(compiled.program.get()) == nullptr)
+  if (on.session.gpu && dynamic_cast<const engine::CudaProgram*>(compiled.program.get()) == nullptr)
     throw Error(Code::unavailable, "it cannot be compiled for the GPU: " + session.gpu_failure());
   made.seconds = seconds_between(from, Steady::now());
   const std::vector<Tensor> inputs = engine::random_inputs(session.graph(), types);
@@ -70,10 +71,12 @@ Compiled compile_for(const Session& session, const std::vector<engine::TensorTyp
   made.run_s = seconds_between(from, Steady::now());
   made.use = engine::use_of(*compiled.program);
   made.passes = compiled.passes;
+  made.precision = precision_seen(on, compiled);
   return made;
 }
 
-std::vector<Compiled> compile_all(const Session& session, const CompileFlags& flags, Io& io) {
+std::vector<Compiled> compile_all(const Session& session, const CompileFlags& flags,
+                                  const OnDevice& on, Io& io) {
   Progress progress(io.err);
   std::vector<Compiled> all;
   for (const std::int64_t batch : flags.batches) {
@@ -82,8 +85,7 @@ std::vector<Compiled> compile_all(const Session& session, const CompileFlags& fl
     engine::Sizes sizes;
     for (const std::string& shape : flags.shapes) sizes.add(shape);
     if (batch > 1) sizes.set_batch(batch);
-    all.push_back(
-        compile_for(session, sizes.types(session.graph()), batch, flags.on.device == "cuda"));
+    all.push_back(compile_for(session, sizes.types(session.graph()), batch, on));
   }
   return all;
 }
@@ -102,7 +104,7 @@ void print_text(const std::vector<Compiled>& all, const CompileFlags& flags, std
     const engine::ProgramUse& use = made.use;
     out << fmt::format("Batch {}: compiled in {}, runs in {}\n", made.batch,
                        human_duration(made.seconds), human_duration(made.run_s));
-    out << "  Changed\n";
+    out << precision_text(made.precision) << "  Changed\n";
     for (const engine::PassReport& pass : made.passes)
       out << fmt::format("    {:<40} {} place{}\n", pass.pass, pass.changes,
                          pass.changes == 1 ? "" : "s");
@@ -130,6 +132,8 @@ void print_json(const std::vector<Compiled>& all, const CompileFlags& flags, std
     shapes.push_back({{"batch", made.batch},
                       {"compile_seconds", made.seconds},
                       {"run_seconds", made.run_s},
+                      {"precision", made.precision.name},
+                      {"precision_report", precision_json(made.precision)},
                       {"nodes", made.use.nodes},
                       {"passes", passes},
                       {"kernels", steps},
@@ -180,7 +184,7 @@ int compile(Args args, Io& io) {
   engine::Graph graph = engine::import_model(model);
   engine::require_version(model, version);
   const Session session(std::move(graph), workers, options.session);
-  const std::vector<Compiled> all = compile_all(session, flags, io);
+  const std::vector<Compiled> all = compile_all(session, flags, on, io);
   engine::write_plan(flags.output, session.plan(engine::plan_key(content, options)));
   flags.json ? print_json(all, flags, io.out) : print_text(all, flags, io.out);
   return 0;

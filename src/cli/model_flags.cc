@@ -1,15 +1,20 @@
 #include "cli/model_flags.h"
 
+#include <fmt/format.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/error.h"
 
 namespace sluice::cli {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 constexpr int kTensorCores = 70;  // compute capability from which f16 is the quickest
 
@@ -27,6 +32,15 @@ void add_options(CLI::App& app, DeviceFlags& flags) {
   app.add_option("--precision", flags.precision,
                  "fp32; on a GPU tf32, fp16 and bf16; auto: the quickest the device is good at")
       ->check(CLI::IsMember({"fp32", "tf32", "fp16", "bf16", "fp8", "int8", "auto"}));
+  add_max_loss(app, flags.max_loss);
+}
+
+void add_max_loss(CLI::App& app, double& max_loss) {
+  app.add_option("--max-loss", max_loss,
+                 "the most that fp16 and bf16 may differ from fp32, of the largest output; inf: "
+                 "do not measure")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
 }
 
 void add_skip_padding(CLI::App& app, bool& flag) {
@@ -37,6 +51,8 @@ void add_skip_padding(CLI::App& app, bool& flag) {
 OnDevice on_device(const DeviceFlags& flags, const std::vector<std::string>& library_dirs) {
   OnDevice made;
   made.session.skip_padding = flags.skip_padding;
+  made.session.max_loss = flags.max_loss;
+  made.chosen = flags.precision == "auto";
   made.precision = flags.precision;
   if (flags.device == "cpu") {
     if (made.precision == "auto") made.precision = "fp32";
@@ -63,6 +79,50 @@ OnDevice on_device(const DeviceFlags& flags, const std::vector<std::string>& lib
     made.session.precision = quick ? DType::f16 : DType::f32;
   }
   return made;
+}
+
+PrecisionSeen precision_seen(const OnDevice& on, const engine::Session::Compiled& compiled) {
+  PrecisionSeen seen{on.precision, compiled.precision};
+  if (!seen.report || seen.report->refused.empty()) return seen;
+  if (!on.chosen)
+    throw Error(Code::unavailable, seen.report->refused +
+                                       "; --precision auto or fp32 runs it in fp32, and a larger "
+                                       "--max-loss as it is");
+  seen.name = "fp32";
+  return seen;
+}
+
+std::string precision_text(const PrecisionSeen& seen) {
+  if (!seen.report || (seen.report->limit == 0 && seen.report->measured.empty())) return "";
+  const engine::PrecisionReport& report = *seen.report;
+  if (!report.refused.empty()) return "Precision: fp32, because " + report.refused + "\n";
+  std::string text =
+      report.measured.empty()
+          ? fmt::format("Precision: {}, not measured\n", seen.name)
+          : fmt::format("Precision: {}, off by {:.2g} of the largest output ({})\n", seen.name,
+                        report.loss, report.measured == "gpu" ? "on the GPU" : "emulated");
+  constexpr std::size_t kShown = 8;
+  for (std::size_t i = 0; i < std::min(report.wide.size(), kShown); ++i)
+    text += fmt::format("  in fp32: {}, which {}\n", report.wide[i].node, report.wide[i].why);
+  if (report.wide.size() > kShown)
+    text += fmt::format("  and {} more\n", report.wide.size() - kShown);
+  return text;
+}
+
+Json precision_json(const PrecisionSeen& seen) {
+  if (!seen.report) return nullptr;
+  Json wide = Json::array();
+  for (const engine::WideNode& node : seen.report->wide)
+    wide.push_back({{"node", node.node}, {"output", node.value}, {"why", node.why}});
+  Json json{{"wanted", seen.report->wanted},
+            {"measured", seen.report->measured},
+            {"loss", seen.report->loss},
+            {"max_loss", seen.report->asked},
+            {"narrow_nodes", seen.report->narrow},
+            {"fp32_nodes", wide},
+            {"measuring_seconds", seen.report->seconds}};
+  if (!seen.report->refused.empty()) json["refused"] = seen.report->refused;
+  return json;
 }
 
 }  // namespace sluice::cli

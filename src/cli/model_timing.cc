@@ -68,13 +68,13 @@ class TimedSession final : public TimedModel {
   TimedSession(const std::string& model, const OnDevice& on, const engine::PlanCache& plans,
                compute::Workers& workers, bool resident)
       : workers_(workers),
+        on_(on),
         gpu_(on.session.gpu),
         resident_(resident),
         plans_(plans),
         begin_(Steady::now()),
         model_(engine::open_model(model, workers, {on.session, plans, SLUICE_VERSION})),
         session_(*model_.session),
-        device_s_(on.seconds),
         read_s_(seconds_between(begin_, Steady::now())) {}
 
   const Graph& graph() const noexcept override { return session_.graph(); }
@@ -82,10 +82,11 @@ class TimedSession final : public TimedModel {
   void keep() const override { engine::keep_plan(model_, plans_); }
 
   Timing time(std::span<const Tensor> inputs, double seconds) override {
-    Timing timing{.device_s = device_s_, .from_plan = !model_.from.empty()};
+    Timing timing{.device_s = on_.seconds, .from_plan = !model_.from.empty()};
     const auto compiling = Steady::now();
     const auto [compiled, all] = session_.ready(inputs);
     timing.load_s = read_s_ + seconds_between(compiling, Steady::now());
+    timing.precision = precision_seen(on_, compiled);
     const bool packed = all.size() > inputs.size();  // padding is not work that is done
     timing.flops = packed ? engine::flops(compiled.program->graph())
                           : flops_of(session_.graph(), inputs, workers_);
@@ -96,6 +97,9 @@ class TimedSession final : public TimedModel {
       describe(*compiled.program, timing);
     if (const std::string why = session_.padding_kept(); !why.empty())
       timing.note += (timing.note.empty() ? "" : "; ") + ("padding is computed too: " + why);
+    if (timing.precision.name != on_.precision)
+      timing.note +=
+          (timing.note.empty() ? "" : "; ") + ("in fp32: " + timing.precision.report->refused);
     const auto* const on_gpu = dynamic_cast<const engine::CudaProgram*>(compiled.program.get());
     if (resident_ && on_gpu != nullptr) {
       measure_resident(*on_gpu, all, seconds, timing);
@@ -143,13 +147,14 @@ class TimedSession final : public TimedModel {
   }
 
   compute::Workers& workers_;
+  const OnDevice on_;
   const std::shared_ptr<engine::cuda::Context> gpu_;
   const bool resident_;
   const engine::PlanCache plans_;
   const Instant begin_;
   const engine::OpenModel model_;
   const engine::Session& session_;
-  const double device_s_, read_s_;
+  const double read_s_;
 };
 
 }  // namespace

@@ -21,8 +21,9 @@ struct Timing {
   double flops = 0;        // of one run; 0 where shapes are not known before
   std::size_t memory = 0;  // bytes of weights and of what lies between inputs and outputs
   std::string note{};      // "node by node: ..."
-  double device_s = 0;     // that the GPU took to start
-  double load_s = 0;       // then until it was ready to run: read, and compiled for these inputs
+  PrecisionSeen precision{};
+  double device_s = 0;  // that the GPU took to start
+  double load_s = 0;    // then until it was ready to run: read, and compiled for these inputs
   bool from_plan = false;
 };
 

@@ -54,7 +54,7 @@ struct Result {
   std::string padding_kept;        // and why
   engine::FallbackCounts fallbacks;
   std::string plan;  // it came from, or was kept in
-  std::string precision;
+  PrecisionSeen precision;
   bool from_plan = false;
   double device_s = 0, import_s = 0, compile_s = 0, run_s = 0;
   bool random = false;
@@ -92,7 +92,7 @@ void write_profile(const RunModelFlags& flags, const engine::Program& program,
   file.keep();
 }
 
-Result run_once(const RunModelFlags& flags, const Session& session,
+Result run_once(const RunModelFlags& flags, const Session& session, const OnDevice& on,
                 const compute::Workers& workers) {
   Result result;
   result.random = flags.inputs.empty();
@@ -101,6 +101,7 @@ Result run_once(const RunModelFlags& flags, const Session& session,
   const auto [compiled, all] = session.ready(result.inputs);
   result.compile_s = seconds_since(from);
   result.why_not = compiled.why_not;
+  result.precision = precision_seen(on, compiled);
   result.padding_kept = session.padding_kept();
   const std::vector<engine::Datum> data(result.inputs.begin(), result.inputs.end());
   from = Steady::now();
@@ -165,6 +166,7 @@ void print_text(const Graph& graph, const Result& result, const RunModelFlags& f
                        result.why_not);
   if (!result.padding_kept.empty())
     out << "Padding is computed too: " << result.padding_kept << "\n";
+  out << precision_text(result.precision);
   if (result.fallbacks.total() > 0)
     out << "On the CPU instead of the GPU: " << result.fallbacks.last << "\n";
   if (!result.plan.empty()) out << "Plan: " << result.plan << "\n";
@@ -204,7 +206,8 @@ void print_json(const Graph& graph, const Result& result, const RunModelFlags& f
   Json report{{"model", flags.model},
               {"random_inputs", result.random},
               {"device", flags.on.device},
-              {"precision", result.precision},
+              {"precision", result.precision.name},
+              {"precision_report", precision_json(result.precision)},
               {"compiled", result.why_not.empty()},
               {"from_plan", result.from_plan},
               {"padding_kept", result.padding_kept},
@@ -270,14 +273,13 @@ int run_model(Args args, Io& io) {
   on.session.compile = !flags.node_by_node;
   const auto from = Steady::now();
   const engine::OpenModel model =
-      engine::open_model(flags.model, workers, {std::move(on.session), plans, SLUICE_VERSION});
+      engine::open_model(flags.model, workers, {on.session, plans, SLUICE_VERSION});
   const double import_s = seconds_since(from);
   if (!model.refused.empty()) io.err << "sluice: " << model.refused << "\n";
   const Session& session = *model.session;
-  Result result = run_once(flags, session, workers);
+  Result result = run_once(flags, session, on, workers);
   result.import_s = import_s;
   result.device_s = on.seconds;
-  result.precision = on.precision;
   result.from_plan = !model.from.empty();
   result.plan = kept_plan(model, plans, io);
   flags.json ? print_json(session.graph(), result, flags, io.out)

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "device/cpu.h"
 #include "engine/export.h"
+#include "engine/plan_precision.h"
 #include "engine/specialize.h"
 #include "formats/map.h"
 #include "formats/onnx/wire.h"
@@ -27,7 +28,7 @@ constexpr char kMagic[8] = {'S', 'L', 'U', 'I', 'C', 'E', 'P', '2'};
 constexpr std::size_t kAlignment = 64;
 
 // The head is a message of these.
-enum PlanField { kKey = 1, kModel, kShape, kPacked, kChoice };
+enum PlanField { kKey = 1, kModel, kShape, kPacked, kChoice, kPrecision };
 
 std::string hex(std::uint64_t value) {
   char text[17];
@@ -188,6 +189,8 @@ void write_plan(const fs::path& file, const Plan& plan) {
                               .message(3, tensors.message("", packed.result)));
   for (const auto& [of, what] : plan.choices)
     head.message(kChoice, Message().bytes(1, of).bytes(2, what));
+  for (const PrecisionReport& report : plan.precision)
+    head.message(kPrecision, precision_message(report));
   Front front{.magic = {}, .head = head.text().size(), .hash = plan_hash(head.text())};
   std::memcpy(front.magic, kMagic, sizeof kMagic);
   NewFile written(file);
@@ -227,6 +230,7 @@ Plan read_plan(const fs::path& file, compute::Workers& workers) {
         }
         case kPacked: plan.packed.push_back(read_packed(fields.bytes(), opened)); break;
         case kChoice: plan.choices.insert(read_choice(fields.bytes())); break;
+        case kPrecision: plan.precision.push_back(read_precision(fields.bytes())); break;
         default: break;
       }
     }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/cpu/kernels.h"
+#include "engine/precision_choice.h"
 
 namespace sluice::engine {
 
@@ -33,6 +34,7 @@ struct Plan {
   std::vector<Graph> shapes;                     // specialized and optimized
   std::vector<cpu::Context::Packed> packed;      // of constants in `shapes`
   std::map<std::string, std::string> choices{};  // see cuda::Context
+  std::vector<PrecisionReport> precision{};      // what `shapes` lose, by the types of their inputs
 };
 
 // Appears whole or not at all.

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "engine/passes/passes.h"
+#include "engine/precision_choice.h"
 #include "engine/program.h"
 
 namespace sluice::engine {
@@ -44,6 +45,8 @@ class Programs {
     std::shared_ptr<const Program> program;  // null: none, because of
     std::string why_not;
     std::vector<PassReport> passes{};  // what they changed; none where a plan brought it
+    // How it came to f16 or bf16, where that was asked for.
+    std::optional<PrecisionReport> precision{};
   };
   // Made once, while others who ask for the same wait.
   struct Entry {

@@ -1,11 +1,13 @@
 #include "engine/session.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "engine/fold.h"
 #include "engine/gpu_turn.h"
 #include "engine/interpreter.h"
+#include "engine/narrowing.h"
 #include "engine/padding_skipper.h"
 #include "engine/passes/passes.h"
 #include "engine/rows.h"
@@ -56,6 +58,7 @@ struct Session::Impl {
   Impl(Graph of, compute::Workers& on, std::unique_ptr<Gpu> gpu, const SessionOptions& with)
       : graph(fold_moves(std::move(of), on, most_folded(with))),
         derived(graph),
+        narrowing(graph, derived, on, {with.precision, with.max_loss}),
         options(without_context(with)),
         memory(with.memory > 0 ? limited_memory(with.memory) : nullptr),
         workers(on),
@@ -66,10 +69,12 @@ struct Session::Impl {
 
   PaddingMask find_mask(std::span<const TensorType> inputs);
   const Graph* planned_for(std::span<const TensorType> inputs) const;
+  bool is_good(const std::optional<PrecisionReport>& brought) const;
   void add_unused(std::vector<Graph>& shapes) const;
-  Compiled make(std::span<const TensorType> inputs, bool on_gpu);
-  Compiled compiled(Programs& programs, std::span<const TensorType> inputs, bool on_gpu);
-  Compiled compiled_now(std::span<const TensorType> inputs);
+  Compiled make(std::span<const TensorType> inputs, std::span<const Datum> sample, bool on_gpu);
+  Compiled compiled(Programs& programs, std::span<const TensorType> inputs,
+                    std::span<const Datum> sample, bool on_gpu);
+  Compiled compiled_now(std::span<const TensorType> inputs, std::span<const Datum> sample);
   std::optional<std::vector<Datum>> packed(std::span<const Datum> inputs);
   Ready ready(std::span<const Tensor> inputs);
 
@@ -85,7 +90,8 @@ struct Session::Impl {
   void fell_back(Fallback reason, const std::string& why);
 
   const Graph graph;
-  Derived derived;               // what passes made of its constants
+  Derived derived;  // what passes made of its constants
+  Narrowing narrowing;
   std::vector<Graph> planned{};  // for the GPU where there is one; not changed once runs begin
   const SessionOptions options;
   const std::shared_ptr<memory::Allocator> memory;  // none: the system's
@@ -126,15 +132,25 @@ PaddingMask Session::Impl::find_mask(std::span<const TensorType> inputs) {
   return found.mask;
 }
 
-Session::Compiled Session::Impl::make(std::span<const TensorType> inputs, bool on_gpu) {
+// Whether what a plan brought loses no more than is allowed here.
+bool Session::Impl::is_good(const std::optional<PrecisionReport>& brought) const {
+  return std::isinf(options.max_loss) || (brought && brought->good_for(options.max_loss));
+}
+
+// `sample`: values of such inputs to measure with, or none.
+Session::Compiled Session::Impl::make(std::span<const TensorType> inputs,
+                                      std::span<const Datum> sample, bool on_gpu) {
   const auto program = [&](Graph special) -> std::shared_ptr<const Program> {
     if (on_gpu) return turn.gpu()->compile(std::move(special), context);
     return std::make_shared<const CpuProgram>(std::move(special), context);
   };
   try {
     const bool same_place = on_gpu == (turn.gpu() != nullptr);
-    if (const Graph* const special = same_place ? planned_for(inputs) : nullptr)
-      return {program(*special), ""};
+    const bool narrow = on_gpu && options.precision != DType::f32;
+    const auto known = narrow ? narrowing.report(inputs) : std::nullopt;
+    const bool usable = same_place && (!narrow || is_good(known));
+    if (const Graph* const special = usable ? planned_for(inputs) : nullptr)
+      return {program(*special), "", {}, known};
     const std::size_t own = graph.inputs.size();
     const bool packed = inputs.size() == own + Packing::kParts && inputs[own].shape.rank() == 2;
     const std::span<const TensorType> base = packed ? inputs.first(own) : inputs;
@@ -147,12 +163,9 @@ Session::Compiled Session::Impl::make(std::span<const TensorType> inputs, bool o
     const InputTypes taken = inputs_of(made);
     require(std::equal(taken.begin(), taken.end(), inputs.begin(), inputs.end()),
             "types that are not what packing makes of a mask");
-    if (on_gpu && options.precision != DType::f32) {
-      Editor edit(made, &derived);
-      to_precision(edit, options.precision);
-      edit.finish();
-    }
-    return {program(std::move(made)), "", std::move(passes)};
+    if (!narrow) return {program(std::move(made)), "", std::move(passes)};
+    Narrowing::Made as = narrowing.make({made, inputs, tensors_of(sample)}, program);
+    return {std::move(as.program), "", std::move(passes), std::move(as.report)};
   } catch (const Error& error) {
     // A mistake of the caller's will be found again, and told, by the run node by node.
     if (error.code() != Code::unavailable && error.code() != Code::invalid_argument) throw;
@@ -161,25 +174,26 @@ Session::Compiled Session::Impl::make(std::span<const TensorType> inputs, bool o
 }
 
 Session::Compiled Session::Impl::compiled(Programs& within, std::span<const TensorType> inputs,
-                                          bool on_gpu) {
+                                          std::span<const Datum> sample, bool on_gpu) {
   if (!options.compile) return {nullptr, "compiling is switched off"};
   const std::shared_ptr<Programs::Entry> entry = within.at(inputs);
   const Lock lock(entry->making);
   if (!entry->made) {
-    entry->result = make(inputs, on_gpu);
+    entry->result = make(inputs, sample, on_gpu);
     if (entry->result.program) within.add(entry->result.program);
   }
   entry->made = true;
   return entry->result;
 }
 
-Session::Compiled Session::Impl::compiled_now(std::span<const TensorType> inputs) {
+Session::Compiled Session::Impl::compiled_now(std::span<const TensorType> inputs,
+                                              std::span<const Datum> sample) {
   if (const auto life = turn.life(inputs)) try {
-      if (Compiled made = compiled(life->programs, inputs, true); made.program) return made;
+      if (Compiled made = compiled(life->programs, inputs, sample, true); made.program) return made;
     } catch (const Error& error) {
       if (!gpu_gave_up(error, *life, inputs)) throw;
     }
-  return compiled(programs, inputs, false);
+  return compiled(programs, inputs, sample, false);
 }
 
 // The call without its padding; none where it runs as it is.
@@ -197,11 +211,11 @@ Session::Ready Session::Impl::ready(std::span<const Tensor> inputs) {
               std::to_string(inputs.size()));
   const std::vector<Datum> data(inputs.begin(), inputs.end());
   if (const auto all = packed(data)) {
-    Ready made{.compiled = compiled_now(*types_of(*all)), .inputs = tensors_of(*all)};
+    Ready made{.compiled = compiled_now(*types_of(*all), *all), .inputs = tensors_of(*all)};
     if (made.compiled.program) return made;
     skipper.say(made.compiled.why_not);
   }
-  return {.compiled = compiled_now(*types_of(data)), .inputs = tensors_of(data)};
+  return {.compiled = compiled_now(*types_of(data), data), .inputs = tensors_of(data)};
 }
 
 // ---- how it runs ----------------------------------------------------------------------------
@@ -209,11 +223,11 @@ Session::Ready Session::Impl::ready(std::span<const Tensor> inputs) {
 std::vector<Datum> Session::Impl::run_once(Programs& within, std::span<const Datum> inputs,
                                            bool on_gpu) {
   if (const auto all = packed(inputs)) {
-    const Compiled made = compiled(within, *types_of(*all), on_gpu);
+    const Compiled made = compiled(within, *types_of(*all), *all, on_gpu);
     if (made.program) return run_program(*made.program, *all);
     skipper.say(made.why_not);
   }
-  const Compiled made = compiled(within, *types_of(inputs), on_gpu);
+  const Compiled made = compiled(within, *types_of(inputs), inputs, on_gpu);
   if (made.program) return run_program(*made.program, inputs);
   if (on_gpu) throw ForTheCpu{Fallback::unsupported, made.why_not};
   return interpreter.run(inputs);
@@ -320,6 +334,7 @@ Session::Session(Plan plan, compute::Workers& workers, SessionOptions options)
   }
   for (cpu::Context::Packed& packed : plan.packed) impl_->context->bring(std::move(packed));
   if (impl_->turn.gpu() != nullptr) impl_->turn.gpu()->bring(std::move(plan.choices));
+  impl_->narrowing.bring(std::move(plan.precision));
 }
 
 Session::~Session() = default;
@@ -329,7 +344,7 @@ const Graph& Session::graph() const noexcept { return impl_->graph; }
 Session::Compiled Session::compiled(std::span<const TensorType> inputs) const {
   std::optional<TensorMemory> limit;
   if (impl_->memory) limit.emplace(impl_->memory);
-  return impl_->compiled_now(inputs);
+  return impl_->compiled_now(inputs, {});
 }
 
 Session::Ready Session::ready(std::span<const Tensor> inputs) const {
@@ -352,6 +367,7 @@ Plan Session::plan(PlanKey key) const {
   if (life || !on_gpu) plan.shapes = (on_gpu ? life->programs : impl_->programs).graphs();
   impl_->add_unused(plan.shapes);
   if (on_gpu) plan.choices = impl_->turn.gpu()->choices();
+  plan.precision = impl_->narrowing.reports();
   return plan;
 }
 

@@ -31,6 +31,10 @@ struct SessionOptions {
   // Where it runs; none: on the CPU.
   std::shared_ptr<cuda::Context> gpu{};
   DType precision = DType::f32;  // on the GPU, of what is f32: f16 and bf16 too
+  // The most that f16 or bf16 may lose, of the largest number of an output: nodes that would lose
+  // too much stay in f32, and where that does not do, all of them. Measured when a graph is first
+  // made, with its first inputs; see narrowing.h. Infinite: nothing is measured.
+  double max_loss = 0.01;
   // Encoders compute nothing for padding: for places where the mask that shuts them out of the
   // attention is 0, outputs are 0 instead of numbers that mean nothing. Models for which that is
   // not certain to be all that changes run as they are; see padding_kept().

@@ -2,6 +2,7 @@
 // pass returns how many places it changed; run them through optimize(), in its order.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,8 +30,17 @@ int steps_of_norms(Editor& edit);     // steps of what a Norm makes, as its seco
 
 // After the others, and then edit.finish(): what was f32 is f16 or bf16, but for the graph's
 // inputs and outputs and for operators that need the range. Finite numbers stay finite: weights
-// and the numbers of masks become the largest there are. Returns how many nodes compute in `to`.
-int to_precision(Editor& edit, DType to);
+// and the numbers of masks become the largest there are. Nodes whose first output is named in
+// `wide` stay as they are. Returns how many nodes compute in `to`.
+int to_precision(Editor& edit, DType to, const std::set<std::string>& wide = {});
+
+// For those who want to know before what it does: by node, whether it would compute in `to`;
+// whether an input of such a node stays f32; the constants of such a node.
+std::vector<bool> narrow_nodes(Graph& graph, DType to);
+bool stays_f32(const Node& node, std::size_t input);
+float narrow_limit(DType to);  // the largest finite number
+Tensor narrowed(const Tensor& constant, DType to);
+void narrow_attributes(Node& node, DType to);
 
 struct PassReport {
   std::string pass;

@@ -61,26 +61,32 @@ struct Fixed {
 };
 constexpr Fixed kFixed[] = {{"QuantizeLinear", 1, 1}, {"Resize", 1, 2}, {"Upsample", 1, 1}};
 
-float most_of(DType type) {
-  return type == DType::f16 ? 65504.0f : std::ldexp(255.0f, 120);  // bf16: 1.1111111b * 2^127
-}
 float least_of(DType type) { return type == DType::f16 ? std::ldexp(1.0f, -24) : 0; }
 
 // Finite numbers stay finite: masks are made of the lowest number there is.
 float clamped(float number, DType type) {
-  return std::isfinite(number) ? std::clamp(number, -most_of(type), most_of(type)) : number;
+  return std::isfinite(number) ? std::clamp(number, -narrow_limit(type), narrow_limit(type))
+                               : number;
+}
+
+void clamp_chain(Attributes& attributes, std::size_t inputs, DType to) {
+  Chain chain = Chain::of(attributes, inputs);
+  for (Chain::Step& step : chain.steps)
+    if (step.op == Chain::Op::constant) step.value = clamped(step.value, to);
+  chain.write(attributes);
 }
 
 class Narrower {
  public:
-  Narrower(Editor& edit, DType to) : edit_(edit), to_(to) {
+  Narrower(Editor& edit, DType to, const std::set<std::string>& wide)
+      : edit_(edit), to_(to), wide_(wide) {
     for (const Value& value : edit.graph().values)
       before_.push_back(value.constant ? value.constant.dtype() : value.dtype);
   }
 
   int run() {
     for (const NodeId id : edit_.nodes()) {
-      const bool narrow = takes(id);
+      const bool narrow = takes(id) && !is_kept(edit_.node(id));
       changes_ += narrow ? 1 : 0;
       take_inputs(id, narrow);
       if (narrow) make_narrow(id);
@@ -89,7 +95,18 @@ class Narrower {
     return changes_;
   }
 
+  std::vector<bool> takes() const {
+    std::vector<bool> all;
+    for (const NodeId id : edit_.nodes()) all.push_back(takes(id));
+    return all;
+  }
+
  private:
+  bool is_kept(const Node& node) const {
+    return std::ranges::any_of(node.outputs, [&](ValueId output) {
+      return output != kNoValue && wide_.contains(edit_.graph()[output].name);
+    });
+  }
   bool was_f32(ValueId id) const {
     return id != kNoValue && static_cast<std::size_t>(id) < before_.size() &&
            before_[static_cast<std::size_t>(id)] == DType::f32;
@@ -126,18 +143,11 @@ class Narrower {
            std::all_of(users.begin(), users.end(),
                        [&](NodeId user) { return is_quantize(edit_.node(user)); });
   }
-  static bool is_fixed(const Node& node, std::size_t input) {
-    if (is_quantized(node)) return input != 3;  // bias and scales, which leave the range
-    return node.domain.empty() && std::any_of(std::begin(kFixed), std::end(kFixed), [&](auto& f) {
-             return node.op == f.op && input >= f.first && input <= f.last;
-           });
-  }
-
   void take_inputs(NodeId id, bool narrow) {
     for (std::size_t i = 0; i < edit_.node(id).inputs.size(); ++i) {
       const ValueId value = edit_.node(id).inputs[i];
       if (!was_f32(value)) continue;
-      const DType want = narrow && !is_fixed(edit_.node(id), i) ? to_ : DType::f32;
+      const DType want = narrow && !stays_f32(edit_.node(id), i) ? to_ : DType::f32;
       edit_.set_input(id, i, as(value, want));
     }
   }
@@ -153,23 +163,10 @@ class Narrower {
     if (node.domain.empty() && node.op == "ConstantOfShape")
       if (const Tensor value = attributes.tensor("value"); !value || value.dtype() == DType::f32)
         attributes.set("value",
-                       value ? narrowed(value) : narrowed(tensor_of({0}, DType::f32, Shape{1})));
+                       narrowed(value ? value : tensor_of({0}, DType::f32, Shape{1}), to_));
     if (is_quantized(node) && !attributes.has("to_type"))
       attributes.set("to_type", static_cast<std::int64_t>(to_));
-    if (node.domain == kFused && node.op == "Chain") clamp_chain(attributes, node.inputs.size());
-  }
-
-  void clamp_chain(Attributes& attributes, std::size_t inputs) const {
-    Chain chain = Chain::of(attributes, inputs);
-    for (Chain::Step& step : chain.steps)
-      if (step.op == Chain::Op::constant) step.value = clamped(step.value, to_);
-    chain.write(attributes);
-  }
-
-  Tensor narrowed(const Tensor& tensor) const {
-    std::vector<float> list = numbers(tensor);
-    for (float& number : list) number = clamped(number, to_);
-    return tensor_of(list, to_, tensor.shape());
+    narrow_attributes(edit_.node(id), to_);
   }
 
   // A value that was f32 as `type`, which it is, or is cast to once for all who ask.
@@ -183,7 +180,7 @@ class Narrower {
   ValueId cast(ValueId value, DType type) {
     const std::string name(to_string(type));
     if (const Tensor constant = edit_.constant(value))
-      return derived(edit_, {value}, "as " + name, [&] { return narrowed(constant); });
+      return derived(edit_, {value}, "as " + name, [&] { return narrowed(constant, to_); });
     const ValueId made =
         edit_.add_value(edit_.graph()[value].name + " as " + name, {type, edit_.type(value).shape});
     add_cast(value, made, type);
@@ -217,6 +214,7 @@ class Narrower {
 
   Editor& edit_;
   const DType to_;
+  const std::set<std::string>& wide_;
   std::vector<DType> before_;  // by value
   std::map<std::pair<ValueId, DType>, ValueId> cast_;
   int changes_ = 0;
@@ -224,9 +222,36 @@ class Narrower {
 
 }  // namespace
 
-int to_precision(Editor& edit, DType to) {
+int to_precision(Editor& edit, DType to, const std::set<std::string>& wide) {
   require(to == DType::f16 || to == DType::bf16, "a graph is made narrower to f16 or bf16");
-  return Narrower(edit, to).run();
+  return Narrower(edit, to, wide).run();
+}
+
+std::vector<bool> narrow_nodes(Graph& graph, DType to) {
+  Editor edit(graph);
+  return Narrower(edit, to, {}).takes();
+}
+
+bool stays_f32(const Node& node, std::size_t input) {
+  if (is_quantized(node)) return input != 3;  // bias and scales, which leave the range
+  return node.domain.empty() && std::any_of(std::begin(kFixed), std::end(kFixed), [&](auto& f) {
+           return node.op == f.op && input >= f.first && input <= f.last;
+         });
+}
+
+float narrow_limit(DType to) {
+  return to == DType::f16 ? 65504.0f : std::ldexp(255.0f, 120);  // bf16: 1.1111111b * 2^127
+}
+
+Tensor narrowed(const Tensor& constant, DType to) {
+  std::vector<float> list = numbers(constant);
+  for (float& number : list) number = clamped(number, to);
+  return tensor_of(list, to, constant.shape());
+}
+
+void narrow_attributes(Node& node, DType to) {
+  if (node.domain == kFused && node.op == "Chain")
+    clamp_chain(node.attributes, node.inputs.size(), to);
 }
 
 }  // namespace sluice::engine

@@ -1,0 +1,96 @@
+// How a session comes to graphs in f16 or bf16: what its model's nodes lose on sample inputs is
+// measured when a graph is first made, never when a plan brings it, and a graph that loses more
+// than is allowed is not used.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "engine/edit.h"
+#include "engine/precision_choice.h"
+#include "engine/program.h"
+
+namespace sluice::engine {
+
+std::string precision_name(DType type);  // "fp16"
+
+struct NarrowingOptions {
+  DType to = DType::f32;   // f32: nothing is made narrow
+  double max_loss = 0.01;  // of the largest number of an output; infinite: nothing is measured
+};
+
+// Thread-safe.
+class Narrowing {
+ public:
+  // All of them outlive it.
+  Narrowing(const Graph& model, Derived& derived, compute::Workers& workers,
+            const NarrowingOptions& options);
+
+  // What a program is to be made for.
+  struct Wanted {
+    const Graph& graph;  // in f32, optimized
+    // Of its inputs: the model's, and more where padding is skipped.
+    std::span<const TensorType> types;
+    // Values of them to measure with; none, or nothing but the same number: random ones.
+    std::vector<Tensor> sample;
+  };
+  struct Made {
+    std::shared_ptr<const Program> program;
+    PrecisionReport report;
+  };
+  // `compile` makes a program of a graph for the GPU. The narrow one is run once on the samples
+  // and used if it loses no more than is allowed, otherwise the one in f32 is made and used.
+  using Compile = std::function<std::shared_ptr<const Program>(Graph)>;
+  Made make(const Wanted& wanted, const Compile& compile);
+
+  // Reports of graphs that are made or came with a plan; none for types that it has none for.
+  std::vector<PrecisionReport> reports() const;
+  void bring(std::vector<PrecisionReport> reports);
+  std::optional<PrecisionReport> report(std::span<const TensorType> types) const;
+
+ private:
+  // What was measured with inputs of one type, rows left out.
+  struct Evidence {
+    std::vector<TensorType> types;
+    std::vector<Tensor> sample, should_be;  // to compare a GPU's with; none once that is done
+    std::set<std::string> wide;             // values
+    PrecisionReport report;
+    std::string why_not;     // measured
+    bool too_large = false;  // for the CPU
+    bool random = false;     // it makes random numbers
+  };
+
+  std::span<const TensorType> own(const Wanted& wanted) const;
+  Graph graph_for(std::span<const TensorType> types) const;
+  std::string blamed(const Evidence& evidence) const;
+  struct Found {
+    const Evidence& of;
+    bool exact;  // for such inputs, not for others
+  };
+  Found measured(const Wanted& wanted) REQUIRES(mutex_);
+  void measure(const Wanted& wanted, Evidence& evidence);
+  void choose(const Wanted& wanted, Evidence& evidence);
+  std::vector<std::vector<Tensor>> others(const Evidence& evidence) const;
+  void measure_whole(const Wanted& wanted, const Compile& compile, Made& made) const;
+  Made in_f32(const Wanted& wanted, const Compile& compile, PrecisionReport report)
+      REQUIRES(mutex_);
+  std::optional<double> loss_on_gpu(const Wanted& wanted, const Evidence& evidence,
+                                    const Program& program) const;
+  void keep(const PrecisionReport& report) REQUIRES(mutex_);
+
+  const Graph& model_;
+  Derived& derived_;
+  compute::Workers& workers_;
+  const NarrowingOptions options_;
+  mutable Mutex mutex_;
+  std::list<Evidence> evidence_ GUARDED_BY(mutex_);
+  std::list<PrecisionReport> reports_ GUARDED_BY(mutex_);  // the last made first
+};
+
+}  // namespace sluice::engine
