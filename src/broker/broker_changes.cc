@@ -14,7 +14,7 @@ namespace sluice::broker {
 namespace {
 
 constexpr std::size_t kRecent = 64;
-constexpr std::size_t kMostUntold = 8192;  // events of one peer
+constexpr std::size_t kMostUntold = 8192;            // events of one peer
 constexpr std::size_t kMostUnsavedEvents = 100'000;  // while nothing can be written
 constexpr auto kStoreAgainAfter = std::chrono::milliseconds(250);
 using What = Change::What;

@@ -139,7 +139,7 @@ TEST_F(CgroupTest, AfterARestartTheProcessGoesBackThoughNoSampleCameMeanwhile) {
   write(proc + "/sys/kernel/random/boot_id", "one\n");
   open();
   const auto a = ask_as_holder(4);
-  write(proc + "/4711/cgroup", "0::/sluice/lease-1\n");
+  write(proc + "/4711/cgroup", "0::/" + std::filesystem::relative(group, root).string() + "\n");
   broker = std::make_unique<Broker>((broker.reset(), host.options));
   broker->release(token(a));
   EXPECT_THAT(read(group + "/dmem.max"), testing::StartsWith(region + " max"));

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/new_file.h"
+#include "base/state_file.h"
 #include "device/sysfs.h"
 
 namespace sluice::broker {
@@ -98,19 +99,13 @@ std::string line_of(LeaseId lease, const std::string& origin) {
   return fmt::format("{} {}\n", lease, origin);
 }
 
-// Neither through a link nor of another user.
+// Nothing where it is not ours to believe.
 std::optional<std::string> read_own_file(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (fd < 0) return std::nullopt;
-  struct stat facts {};
-  const bool is_own = ::fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode) &&
-                      facts.st_uid == ::geteuid() && facts.st_size <= kLargestRecord;
-  std::string text(is_own ? static_cast<std::size_t>(facts.st_size) : 0, '\0');
-  const auto n = is_own ? ::read(fd, text.data(), text.size()) : -1;
-  ::close(fd);
-  if (n < 0) return std::nullopt;
-  text.resize(static_cast<std::size_t>(n));
-  return text;
+  try {
+    return read_state_file(path, kLargestRecord);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace
@@ -139,16 +134,15 @@ std::string LeaseGroups::remember(LeaseId lease, const std::string& origin) {
   origins_[lease] = origin;
   if (record_.empty()) return "";
   if (++lines_ > kSpareLines + 2 * origins_.size()) return save();
-  const int fd =
-      ::open(record_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return fmt::format("{}: {}", record_, std::strerror(errno));
-  const auto line = line_of(lease, origin);
-  const auto n = ::write(fd, line.data(), line.size());
-  const int error = errno;
-  ::close(fd);
-  return n == static_cast<ssize_t>(line.size())
-             ? ""
-             : fmt::format("{}: {}", record_, std::strerror(error));
+  try {
+    const StateFile file(record_, O_WRONLY | O_APPEND | O_CREAT);
+    const auto line = line_of(lease, origin);
+    if (::write(file.fd(), line.data(), line.size()) == static_cast<ssize_t>(line.size()))
+      return "";
+    return fmt::format("{}: {}", record_, std::strerror(errno));
+  } catch (const Error& e) {
+    return std::string(e.reason());
+  }
 }
 
 // Only a file of our own is believed, and only plain paths in it.
