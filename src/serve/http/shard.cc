@@ -17,7 +17,7 @@ constexpr auto kTick = std::chrono::milliseconds(100);  // how late a time limit
 constexpr auto kWakeEvery = std::chrono::milliseconds(20);
 
 // The end of a coroutine: whatever it could not handle ends it alone.
-void report(const std::exception_ptr& failed) {
+void report_end(const std::exception_ptr& failed) {
   try {
     if (failed) std::rethrow_exception(failed);
   } catch (const std::exception& e) {
@@ -42,7 +42,7 @@ void Shard::adopt(Arrival arrival) {
   ++shared_.traffic.connections;
   ++arrival.load->connections;
   auto connection = std::make_unique<Connection>(*this, std::move(arrival));
-  asio::co_spawn(io_, Connection::run(std::move(connection)), report);
+  asio::co_spawn(io_, Connection::run(std::move(connection)), report_end);
 }
 
 void Shard::reload(Limits limits, GuardConfig guard) {
@@ -94,7 +94,7 @@ void Shard::drain() {
 }
 
 void Shard::run(const std::function<void()>& each_second) {
-  asio::co_spawn(io_, tick(each_second), report);
+  asio::co_spawn(io_, tick(each_second), report_end);
   io_.run();
 }
 
