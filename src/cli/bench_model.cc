@@ -35,7 +35,7 @@ struct BenchModelFlags {
   std::vector<std::string> shapes, inputs, backends{"cpu"}, precisions{"fp32"};
   std::vector<std::int64_t> batches;
   double seconds = 2;
-  double max_loss = DeviceFlags{}.max_loss;
+  std::optional<double> max_loss{};
   PlanFlags plans;
   int threads = 0;
   bool json = false, find_batch = false, no_peak = false, resident = false, skip_padding = false;

@@ -14,11 +14,11 @@ namespace sluice::cli {
 struct DeviceFlags {
   std::string device = "cpu", precision = "fp32";
   bool skip_padding = false;
-  double max_loss = engine::SessionOptions{}.max_loss;
+  std::optional<double> max_loss{};
 };
 void add_options(CLI::App& app, DeviceFlags& flags);  // --device, --precision, --max-loss
-void add_max_loss(CLI::App& app, double& max_loss);   // --max-loss
-void add_skip_padding(CLI::App& app, bool& flag);     // --skip-padding
+void add_max_loss(CLI::App& app, std::optional<double>& max_loss);
+void add_skip_padding(CLI::App& app, bool& flag);  // --skip-padding
 
 // What a session needs to run there.
 struct OnDevice {

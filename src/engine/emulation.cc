@@ -29,15 +29,34 @@ float rounded_to_f16(float x) {
   return magnitude > 0x7f800000u ? x : finite;
 }
 
-Tensor rounded(const Tensor& from, DType to) {
+float rounded_to(float x, DType to) {
+  return to == DType::f16 ? rounded_to_f16(x) : static_cast<float>(BFloat16(x));
+}
+
+constexpr std::size_t kStretch = 1 << 16;  // elements, for one thread at a time
+
+template <class Change>
+Tensor changed_by(const Tensor& from, compute::Workers& workers, Change&& change) {
   const Tensor made(DType::f32, from.shape());
   const std::span<const float> in = from.values<float>();
   const std::span<float> out = made.values<float>();
-  if (to == DType::f16)
-    for (std::size_t i = 0; i < in.size(); ++i) out[i] = rounded_to_f16(in[i]);
-  else
-    for (std::size_t i = 0; i < in.size(); ++i) out[i] = static_cast<float>(BFloat16(in[i]));
+  workers.each(in.size(), kStretch, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) out[i] = change(in[i]);
+  });
   return made;
+}
+
+Tensor rounded(const Tensor& from, DType to, compute::Workers& workers) {
+  if (to == DType::f16) return changed_by(from, workers, [](float x) { return rounded_to_f16(x); });
+  return changed_by(from, workers, [&](float x) { return rounded_to(x, to); });
+}
+
+// As narrowed() makes them: finite numbers stay finite.
+Tensor rounded_constant(const Tensor& from, DType to, compute::Workers& workers) {
+  const float limit = narrow_limit(to);
+  return changed_by(from, workers, [&](float x) {
+    return rounded_to(std::isinf(x) ? x : x > limit ? limit : x < -limit ? -limit : x, to);
+  });
 }
 
 float most_of(const Tensor& tensor) {
@@ -118,7 +137,7 @@ void Emulation::make_narrow_constants() {
           made.try_emplace(id, static_cast<ValueId>(narrow_.values.size()));
       if (is_new) {
         Value value = narrow_[id];
-        value.constant = converted(narrowed(constant, to_), DType::f32);
+        value.constant = rounded_constant(constant, to_, context_.workers);
         narrow_.values.push_back(std::move(value));
       }
       node.inputs[i] = found->second;
@@ -182,12 +201,12 @@ void Emulation::compute_rounded(std::size_t node, const Values& changed, Values&
     if (id == kNoValue || narrow_[id].constant) continue;
     const Tensor& value = changed[index(id)] ? changed[index(id)] : values_[index(id)];
     const bool rounds = value.dtype() == DType::f32 && !stays_f32(of, i);
-    inputs[index(id)] = rounds ? rounded(value, to_) : value;
+    inputs[index(id)] = rounds ? rounded(value, to_, context_.workers) : value;
   }
   compute(node, true, inputs, to);
   for (const ValueId id : of.outputs)
     if (id != kNoValue && to[index(id)].dtype() == DType::f32)
-      to[index(id)] = rounded(to[index(id)], to_);
+      to[index(id)] = rounded(to[index(id)], to_, context_.workers);
 }
 
 bool Emulation::is_read_changed(std::size_t node, const Values& changed) const {

@@ -20,6 +20,7 @@ namespace {
 // Of a sample, on the CPU. Larger models are measured on the GPU alone, as a whole.
 constexpr double kMostSampleFlops = 2e11, kMostSampleBytes = 8e9;
 constexpr double kLossOfSteps = 0.1;  // allowed where numbers are rounded to steps anyway
+constexpr double kStricter = 4;       // where a GPU loses more than was emulated
 constexpr double kAnyLoss = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMostMeasured = 4;  // kinds of inputs; what is known serves for others
 constexpr std::size_t kMostReports = 64;  // twice as many as there are shapes in a plan
@@ -153,18 +154,20 @@ std::vector<std::vector<Tensor>> Narrowing::others(const Evidence& evidence) con
   return all;
 }
 
-void Narrowing::choose(const Wanted& wanted, Evidence& evidence) {
-  const Graph graph = graph_for(evidence.types);
+void Narrowing::take_sample(const Wanted& wanted, const Graph& graph, Evidence& evidence) {
   evidence.random = makes_random_numbers(graph);
+  evidence.of_steps = is_of_steps(graph);
+  // A step that is rounded the other way is as far off as steps are wide, whichever node it was.
+  if (evidence.of_steps) evidence.report.limit = std::max(evidence.report.limit, kLossOfSteps);
   evidence.too_large =
       flops(graph) > kMostSampleFlops || Emulation::bytes(graph) > kMostSampleBytes;
   if (evidence.too_large) return;
   evidence.sample = says_nothing(wanted.sample) ? random_inputs(model_, evidence.types)
                                                 : first_rows(wanted.sample, evidence.types);
-  // A step that is rounded the other way is as far off as steps are wide, whichever node it was.
-  const bool of_steps = is_of_steps(graph);
-  if (of_steps) evidence.report.limit = std::max(options_.max_loss, kLossOfSteps);
-  const double allowed = of_steps ? kAnyLoss : options_.max_loss;
+}
+
+void Narrowing::choose(const Graph& graph, double max_loss, Evidence& evidence) {
+  const double allowed = evidence.of_steps ? kAnyLoss : max_loss;
   PrecisionChoice choice;
   {
     Emulation run(graph, options_.to, evidence.sample, workers_);
@@ -188,9 +191,11 @@ void Narrowing::choose(const Wanted& wanted, Evidence& evidence) {
 void Narrowing::measure(const Wanted& wanted, Evidence& evidence) {
   const auto from = Steady::now();
   evidence.report.wanted = precision_name(options_.to);
-  evidence.report.asked = evidence.report.limit = options_.max_loss;
+  evidence.report.asked = evidence.report.limit = options_.allowed();
   try {
-    choose(wanted, evidence);
+    const Graph graph = graph_for(evidence.types);
+    take_sample(wanted, graph, evidence);
+    if (!evidence.too_large) choose(graph, options_.allowed(), evidence);
   } catch (const Error& error) {
     if (error.code() == Code::internal) throw;
     evidence.why_not = error.reason();
@@ -261,33 +266,49 @@ Narrowing::Made Narrowing::in_f32(const Wanted& wanted, const Compile& compile,
   return {compile(wanted.graph), std::move(report)};
 }
 
-Narrowing::Made Narrowing::make(const Wanted& wanted, const Compile& compile) {
-  const Lock lock(mutex_);
-  const bool measures = std::isfinite(options_.max_loss);
-  Evidence none;
-  const auto [evidence, exact] = measures ? measured(wanted) : Found{none, false};
+// With the loss it has on the GPU, where that can be measured.
+Narrowing::Made Narrowing::narrow_program(const Wanted& wanted, const Compile& compile,
+                                          const Found& found) {
   std::set<std::string> wide;
   for (const Evidence& known : evidence_) wide.insert(known.wide.begin(), known.wide.end());
-  Made made{nullptr, evidence.report};
-  made.report.types = text_of(wanted.types);
-  made.report.wanted = precision_name(options_.to);
-  if (!evidence.why_not.empty()) {
-    made.report.refused = made.report.wanted + " was not measured: " + evidence.why_not;
-    return in_f32(wanted, compile, std::move(made.report));
-  }
+  Made made{nullptr, found.of.report};
   Graph narrow = wanted.graph;
   Editor edit(narrow, &derived_);
   made.report.narrow = to_precision(edit, options_.to, wide);
   edit.finish();
   made.program = compile(std::move(narrow));
-  if (!measures) return made;
   const auto from = Steady::now();
-  if (evidence.too_large && !evidence.random)
-    measure_whole(wanted, compile, made);
-  else if (const auto loss = exact ? loss_on_gpu(wanted, evidence, *made.program) : std::nullopt)
-    made.report.loss = *loss, made.report.measured = "gpu";
+  if (found.of.too_large && !found.of.random) measure_whole(wanted, compile, made);
+  if (const auto loss = found.exact ? loss_on_gpu(wanted, found.of, *made.program) : std::nullopt) {
+    made.report.loss = *loss;
+    made.report.measured = "gpu";
+  }
   made.report.seconds += seconds_between(from, Steady::now());
-  if (!(made.report.loss <= made.report.limit)) {
+  return made;
+}
+
+Narrowing::Made Narrowing::make(const Wanted& wanted, const Compile& compile) {
+  const Lock lock(mutex_);
+  const bool measures = std::isfinite(options_.allowed());
+  Evidence none;
+  const Found found = measures ? measured(wanted) : Found{none, false};
+  Evidence& evidence = found.of;
+  evidence.report.types = text_of(wanted.types);
+  evidence.report.wanted = precision_name(options_.to);
+  if (!evidence.why_not.empty()) {
+    PrecisionReport report = evidence.report;
+    report.refused = report.wanted + " was not measured: " + evidence.why_not;
+    return in_f32(wanted, compile, std::move(report));
+  }
+  Made made = narrow_program(wanted, compile, found);
+  if (!measures) return made;
+  const auto is_good = [&] { return made.report.loss <= made.report.limit; };
+  if (!is_good() && found.exact && !evidence.sample.empty() && !evidence.of_steps) {
+    choose(graph_for(evidence.types), options_.allowed() / kStricter, evidence);
+    made.program.reset();
+    made = narrow_program(wanted, compile, found);
+  }
+  if (!is_good()) {
     made.report.refused =
         fmt::format("{} loses {:.2g} of the largest output, more than {:.2g}{}", made.report.wanted,
                     made.report.loss, made.report.limit, blamed(evidence));

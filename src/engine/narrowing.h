@@ -21,8 +21,12 @@ namespace sluice::engine {
 std::string precision_name(DType type);  // "fp16"
 
 struct NarrowingOptions {
-  DType to = DType::f32;   // f32: nothing is made narrow
-  double max_loss = 0.01;  // of the largest number of an output; infinite: nothing is measured
+  DType to = DType::f32;  // f32: nothing is made narrow
+  // Of the largest number of an output; infinite: nothing is measured. None: 0.01, and in bf16,
+  // whose steps are eight times as wide, 0.08.
+  std::optional<double> max_loss{};
+
+  double allowed() const { return max_loss.value_or(to == DType::bf16 ? 0.08 : 0.01); }
 };
 
 // Thread-safe.
@@ -64,18 +68,23 @@ class Narrowing {
     std::string why_not;     // measured
     bool too_large = false;  // for the CPU
     bool random = false;     // it makes random numbers
+    bool of_steps = false;   // of small numbers
+  };
+
+  struct Found {
+    Evidence& of;
+    bool exact;  // for such inputs, not for others
   };
 
   std::span<const TensorType> own(const Wanted& wanted) const;
   Graph graph_for(std::span<const TensorType> types) const;
   std::string blamed(const Evidence& evidence) const;
-  struct Found {
-    const Evidence& of;
-    bool exact;  // for such inputs, not for others
-  };
   Found measured(const Wanted& wanted) REQUIRES(mutex_);
   void measure(const Wanted& wanted, Evidence& evidence);
-  void choose(const Wanted& wanted, Evidence& evidence);
+  void take_sample(const Wanted& wanted, const Graph& graph, Evidence& evidence);
+  void choose(const Graph& graph, double max_loss, Evidence& evidence);
+  Made narrow_program(const Wanted& wanted, const Compile& compile, const Found& found)
+      REQUIRES(mutex_);
   std::vector<std::vector<Tensor>> others(const Evidence& evidence) const;
   void measure_whole(const Wanted& wanted, const Compile& compile, Made& made) const;
   Made in_f32(const Wanted& wanted, const Compile& compile, PrecisionReport report)

@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kMostFlops = 3e11;  // for settling which nodes lose too much, with a sample
 constexpr double kMostSeconds = 2;
+constexpr double kAccepted = 0.8;  // of the loss that is allowed, where nothing need be settled
 constexpr double kMuch = 2, kCareful = 5;  // times the loss that is allowed
 constexpr int kRounds = 3;
 constexpr std::size_t kNamed = 3;
@@ -32,7 +33,7 @@ class Chooser {
                               run_.ranges()[i].infinite ? "is infinite, or no number,"
                                                         : "is too near to the largest number",
                               run_.ranges()[i].most);
-    if (!(choice.loss <= max_loss_ / 2)) settle(choice);
+    if (!(choice.loss <= kAccepted * max_loss_)) settle(choice);
     for (std::size_t i = 0; i < why_.size(); ++i)
       if (before.narrow[i] && !choice.narrow[i]) choice.wide.push_back(described(i));
     return choice;

@@ -39,11 +39,11 @@ struct PrecisionReport {
   }
 };
 
-// The nodes that may be narrow such that the emulated outputs lose no more than half of
-// `max_loss`: the other half is for inputs that are not the samples and for what a GPU does
-// otherwise. Those that overflow, and of the others those that lose most, stay in f32. A graph
-// that would lose much more as a whole has to be better than that, since it tells that small
-// errors grow in it. After a few seconds what is not settled stays in f32 too.
+// The nodes that may be narrow such that the emulated outputs lose no more than `max_loss`, less
+// some room for inputs that are not the samples and for what a GPU does otherwise. Those that
+// overflow, and of the others those that lose most, stay in f32. A graph that would lose much
+// more as a whole has to be better than that, since it tells that small errors grow in it. After
+// a few seconds what is not settled stays in f32 too.
 struct PrecisionChoice {
   std::vector<bool> narrow;
   double loss = 0;

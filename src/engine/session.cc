@@ -134,7 +134,8 @@ PaddingMask Session::Impl::find_mask(std::span<const TensorType> inputs) {
 
 // Whether what a plan brought loses no more than is allowed here.
 bool Session::Impl::is_good(const std::optional<PrecisionReport>& brought) const {
-  return std::isinf(options.max_loss) || (brought && brought->good_for(options.max_loss));
+  const double allowed = NarrowingOptions{options.precision, options.max_loss}.allowed();
+  return std::isinf(allowed) || (brought && brought->good_for(allowed));
 }
 
 // `sample`: values of such inputs to measure with, or none.

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,8 +34,9 @@ struct SessionOptions {
   DType precision = DType::f32;  // on the GPU, of what is f32: f16 and bf16 too
   // The most that f16 or bf16 may lose, of the largest number of an output: nodes that would lose
   // too much stay in f32, and where that does not do, all of them. Measured when a graph is first
-  // made, with its first inputs; see narrowing.h. Infinite: nothing is measured.
-  double max_loss = 0.01;
+  // made, with its first inputs; see narrowing.h. Infinite: nothing is measured. None: 0.01, and
+  // 0.08 in bf16.
+  std::optional<double> max_loss{};
   // Encoders compute nothing for padding: for places where the mask that shuts them out of the
   // attention is 0, outputs are 0 instead of numbers that mean nothing. Models for which that is
   // not certain to be all that changes run as they are; see padding_kept().

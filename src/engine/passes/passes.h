@@ -35,11 +35,10 @@ int steps_of_norms(Editor& edit);     // steps of what a Norm makes, as its seco
 int to_precision(Editor& edit, DType to, const std::set<std::string>& wide = {});
 
 // For those who want to know before what it does: by node, whether it would compute in `to`;
-// whether an input of such a node stays f32; the constants of such a node.
+// whether an input of such a node stays f32; what becomes of the constants inside such a node.
 std::vector<bool> narrow_nodes(Graph& graph, DType to);
 bool stays_f32(const Node& node, std::size_t input);
 float narrow_limit(DType to);  // the largest finite number
-Tensor narrowed(const Tensor& constant, DType to);
 void narrow_attributes(Node& node, DType to);
 
 struct PassReport {

@@ -69,6 +69,12 @@ float clamped(float number, DType type) {
                                : number;
 }
 
+Tensor narrowed(const Tensor& constant, DType to) {
+  std::vector<float> list = numbers(constant);
+  for (float& number : list) number = clamped(number, to);
+  return tensor_of(list, to, constant.shape());
+}
+
 void clamp_chain(Attributes& attributes, std::size_t inputs, DType to) {
   Chain chain = Chain::of(attributes, inputs);
   for (Chain::Step& step : chain.steps)
@@ -241,12 +247,6 @@ bool stays_f32(const Node& node, std::size_t input) {
 
 float narrow_limit(DType to) {
   return to == DType::f16 ? 65504.0f : std::ldexp(255.0f, 120);  // bf16: 1.1111111b * 2^127
-}
-
-Tensor narrowed(const Tensor& constant, DType to) {
-  std::vector<float> list = numbers(constant);
-  for (float& number : list) number = clamped(number, to);
-  return tensor_of(list, to, constant.shape());
 }
 
 void narrow_attributes(Node& node, DType to) {
