@@ -163,7 +163,8 @@ class Bound(unittest.TestCase):
     def test_a_refused_request_holds_no_connection(self):
         with Server(*DEMO, "--set", "serve.idle_timeout_s=1") as server:
             wait_for("it is ready", lambda: server.ask("/health/ready")[0] == 200, within(10))
-            body = json.dumps({"agent": "a", "memory_gb": 60000, "bind": "connection"}).encode()
+            body = json.dumps({"agent": "a", "memory_gb": 60000, "bind": "connection",
+                               "on_unavailable": "fail"}).encode()
             with contextlib.closing(server.connect(within(10))) as s:
                 s.sendall(b"POST /v1/leases HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
                           b"application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))

@@ -3,8 +3,6 @@ It gives way to the server: what is measured beside it is the server's doing.
 Usage: flood.py PORT CLIENTS REQUEST-FILE [SOURCE-ADDRESS]"""
 import contextlib, os, selectors, socket, sys
 
-DEPTH = 2  # requests of a client that are under way
-
 
 def connect(port, source):
     s = socket.socket()
@@ -25,7 +23,7 @@ def main():
 
     def begin():
         s = connect(port, source)
-        s.send(request * DEPTH)
+        s.send(request)
         selector.register(s, selectors.EVENT_READ)
 
     for _ in range(clients):

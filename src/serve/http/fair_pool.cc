@@ -1,5 +1,8 @@
 #include "serve/http/fair_pool.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 namespace sluice::serve::http {
 
 FairPool::FairPool(const Options& options) : options_(options) {
@@ -44,6 +47,9 @@ bool FairPool::next(Work& work) {
 }
 
 void FairPool::run() {
+  // Of this thread alone, on Linux. What cannot be had does no harm.
+  if (options_.niceness != 0)
+    ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), options_.niceness);
   for (Work work; next(work); work = {}) work();
 }
 

@@ -20,6 +20,7 @@ class FairPool {
     std::size_t threads = 2;
     std::size_t most_waiting = 1024;  // of all together
     std::size_t most_of_one = 256;
+    int niceness = 0;  // of its threads: above 0 they leave the cores to others
   };
   explicit FairPool(const Options& options);
   ~FairPool() { join(); }

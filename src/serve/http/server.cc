@@ -25,7 +25,9 @@ namespace sluice::serve::http {
 
 namespace {
 
-constexpr FairPool::Options kWork{.threads = 2, .most_waiting = 1024, .most_of_one = 256};
+// Gives way to the threads that read sockets and to those of leases.
+constexpr FairPool::Options kWork{
+    .threads = 2, .most_waiting = 1024, .most_of_one = 256, .niceness = 5};
 // As many as connections: who may connect may renew.
 constexpr FairPool::Options kLeases{.threads = 2, .most_waiting = 16384, .most_of_one = 4096};
 constexpr int kRefusalsAtOnce = 64;
