@@ -231,7 +231,7 @@ constexpr Row kRoutes[] = {
      Access::admin},
     {kGet, "/v1/devices", devices, !kOpen, kAtOnce, kNoBody, kReuse},
     {kGet, "/v1/events", events, !kOpen, kAtOnce, kNoBody, 0, kEventsTakes},
-    {kGet, "/v1/history", history, !kOpen, kBlocking, kNoBody, 0, kHistoryTakes},
+    {kGet, "/v1/history", history, !kOpen, kBlocking, kNoBody, kReuse, kHistoryTakes},
     {kGet, "/v1/state", state, !kOpen, kAtOnce, kNoBody, kReuse},
     {kGet, "/v1/trends", trends, !kOpen, kBlocking, kNoBody, kReuse},
 };
