@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <random>
 #include <set>
 
@@ -23,6 +24,7 @@ namespace sluice::engine {
 namespace {
 
 constexpr std::int64_t kWide = 32, kHidden = 128;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();  // nothing is measured
 
 // Bytes of this process that are in memory, without what malloc has but nobody uses.
 std::size_t resident() {
@@ -85,7 +87,7 @@ TEST(SessionMemoryTest, TwoThousandShapesInHalfPrecisionOnAGpu) {
   compute::Workers workers(1);
   const Session session(network(), workers,
                         std::make_unique<FakeGpu>(std::make_shared<FakeGpuState>()),
-                        {.precision = DType::f16});
+                        {.precision = DType::f16, .max_loss = kInfinity});
   const double grown = growth_mb(session, kSanitized ? 300 : 2'000);
   std::printf("grown by %.1f MB\n", grown);
   EXPECT_LT(grown, kSanitized ? 1e9 : 50.0);
@@ -95,7 +97,7 @@ TEST(SessionMemoryTest, NarrowedWeightsAreOneForAllShapes) {
   compute::Workers workers(1);
   const Session session(network(), workers,
                         std::make_unique<FakeGpu>(std::make_shared<FakeGpuState>()),
-                        {.precision = DType::f16});
+                        {.precision = DType::f16, .max_loss = kInfinity});
   std::vector<Session::Compiled> held;
   std::set<const void*> weights;
   for (const std::int64_t time : {3, 5, 7}) {
@@ -125,14 +127,15 @@ TEST(SessionMemoryTest, PackedWeightsThatNobodyHasGoAndThoseOfAPlanWait) {
   compute::Workers workers(1);
   cpu::Context context(workers);
   const Tensor w = varied({1024}, 1), brought = varied({1 << 20}, 2);
-  context.bring({w, "brought", brought});
-  const Tensor held = context.packed(w, "held", [] { return varied({1 << 20}, 3); });
+  const TensorType large{DType::f32, {1 << 20}}, small{DType::f32, {1 << 18}};
+  context.bring({w, "brought of " + to_string(w.shape()), brought});
+  const Tensor held = context.packed(w, "held", large, [] { return varied({1 << 20}, 3); });
   for (int i = 0; i < 1000; ++i)
-    context.packed(w, std::to_string(i), [] { return Tensor(DType::f32, {1 << 18}); });
+    context.packed(w, std::to_string(i), small, [] { return Tensor(DType::f32, {1 << 18}); });
   EXPECT_LT(context.all_packed().size(), 20u);
   const auto never = [] { return Tensor(); };
-  EXPECT_EQ(context.packed(w, "held", never).data(), held.data());
-  EXPECT_EQ(context.packed(w, "brought", never).data(), brought.data());
+  EXPECT_EQ(context.packed(w, "held", large, never).data(), held.data());
+  EXPECT_EQ(context.packed(w, "brought", large, never).data(), brought.data());
 }
 
 }  // namespace
