@@ -173,27 +173,27 @@ class Links(StateFolder):
         with open(self.target, "w") as f:
             f.write("precious")
 
-    def expect_untouched(self, name):
-        with open(self.target) as f:
-            self.assertEqual(f.read(), "precious", name)
+    @contextlib.contextmanager
+    def link(self, name):
+        """In an otherwise empty folder."""
+        shutil.rmtree(self.state)
+        os.mkdir(self.state)
+        os.symlink(self.target, self.path(name))
+        with self.subTest(name):
+            yield
+            with open(self.target) as f:
+                self.assertEqual(f.read(), "precious")
 
     def test_no_state_file_of_leases_is_opened_through_a_link(self):
         for name in ("leases.lock", "leases.mark", "leases.db", "leases.db-wal"):
-            with self.subTest(name):
-                os.symlink(self.target, self.path(name))
+            with self.link(name):
                 self.assertIn("symbolic link", self.start_fails())
-                self.expect_untouched(name)
-                os.remove(self.path(name))
 
     def test_no_state_file_of_history_is_opened_through_a_link(self):
         for name in ("history.db", "history.db.lock", "history.db-wal"):
-            with self.subTest(name):
-                os.symlink(self.target, self.path(name))
-                with self.serve() as server:  # goes on in memory
-                    self.assertFalse(server.told["history_on_disk"])
-                    self.kill(server)
-                self.expect_untouched(name)
-                os.remove(self.path(name))
+            with self.link(name), self.serve() as server:  # it goes on in memory
+                self.assertFalse(server.told["history_on_disk"])
+                self.kill(server)
 
     def test_a_file_in_the_place_of_the_socket_is_not_removed(self):
         shutil.copy(self.target, self.path("sluice.sock"))
