@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/cancellation.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/flops.h"
@@ -196,9 +197,12 @@ void Narrowing::measure(const Wanted& wanted, Evidence& evidence) {
     const Graph graph = graph_for(evidence.types);
     take_sample(wanted, graph, evidence);
     if (!evidence.too_large) choose(graph, options_.allowed(), evidence);
+  } catch (const Cancelled&) {
+    throw;
   } catch (const Error& error) {
     if (error.code() == Code::internal) throw;
-    evidence.why_not = error.reason();
+    evidence.too_large = error.code() == Code::exhausted;  // on the GPU, as a whole
+    if (!evidence.too_large) evidence.why_not = error.reason();
   }
   evidence.report.seconds = seconds_between(from, Steady::now());
 }
@@ -221,7 +225,12 @@ Narrowing::Found Narrowing::measured(const Wanted& wanted) {
   if (evidence_.size() >= kMostMeasured) return {evidence_.back(), false};
   Evidence& added = evidence_.emplace_back();
   added.types = types;
-  measure(wanted, added);
+  try {
+    measure(wanted, added);
+  } catch (...) {  // it tells nothing of the model
+    evidence_.pop_back();
+    throw;
+  }
   return {added, true};
 }
 
