@@ -8,7 +8,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-const Instant kThen = at_second(1000);
+const Instant kPlaced = at_second(1000);
 
 CardProcess process(std::int64_t pid, std::uint64_t gib, std::uint64_t start = 7) {
   return {pid, start, gib * kGiB, "python", "ann"};
@@ -58,7 +58,7 @@ TEST(Room, CountsEveryByteOnceWhoeverUsesIt) {
     card.used = scene.used * kGiB;
     card.processes = scene.processes;
     card.sampled_at = card.processes_at = at_second(999);
-    const auto room = room_on(card, scene.promises, kThen, Seconds(10));
+    const auto room = room_on(card, scene.promises, kPlaced, Seconds(10));
     EXPECT_EQ(room.free / kGiB, scene.free) << scene.name;
     EXPECT_EQ(room.strangers / kGiB, scene.strangers) << scene.name;
     EXPECT_EQ(room.why, "") << scene.name;
@@ -70,8 +70,8 @@ TEST(Room, AddsWhatWasPromisedAfterTheSampleToWhatItShows) {
   card.used = 20 * kGiB;  // by whom, no list tells
   card.sampled_at = at_second(999);
   const Promise before[] = {promise(20, 0, 998)}, after[] = {promise(20, 0, 999.5)};
-  EXPECT_EQ(room_on(card, before, kThen, Seconds(10)).free / kGiB, 60u);  // it may be the same
-  EXPECT_EQ(room_on(card, after, kThen, Seconds(10)).free / kGiB, 40u);   // it cannot be
+  EXPECT_EQ(room_on(card, before, kPlaced, Seconds(10)).free / kGiB, 60u);  // it may be the same
+  EXPECT_EQ(room_on(card, after, kPlaced, Seconds(10)).free / kGiB, 40u);   // it cannot be
 }
 
 TEST(Room, CountsAHolderWhoseMemoryTheDriverHidesAsPromised) {
@@ -80,7 +80,7 @@ TEST(Room, CountsAHolderWhoseMemoryTheDriverHidesAsPromised) {
   card.sampled_at = card.processes_at = at_second(999);
   card.processes = {{5, 7, std::nullopt, "python", "ann"}};
   const Promise promises[] = {promise(30, 5)};
-  EXPECT_EQ(room_on(card, promises, kThen, Seconds(10)).free / kGiB, 50u);
+  EXPECT_EQ(room_on(card, promises, kPlaced, Seconds(10)).free / kGiB, 50u);
 }
 
 // The holder's process is not known; the stranger had its memory before the grant.
@@ -95,7 +95,7 @@ TEST(Room, MemoryThatAStrangerHadBeforeTheGrantIsNotTheHolders) {
     card.processes = std::move(processes), card.used = 0;
     for (const auto& p : card.processes) card.used += *p.bytes;
     card.sampled_at = card.processes_at = at_second(999);
-    return room_on(card, {&lease, 1}, kThen, Seconds(10)).free / kGiB;
+    return room_on(card, {&lease, 1}, kPlaced, Seconds(10)).free / kGiB;
   };
   EXPECT_EQ(free_with({process(6, 60)}), 12u);                 // not allocated yet
   EXPECT_EQ(free_with({process(6, 60), process(9, 8)}), 12u);  // this may be it
@@ -112,11 +112,11 @@ TEST(Room, EachLeaseIsAmongWhatStrangersTookSinceItsOwnGrant) {
   card.processes = {process(6, 10)}, card.used = 10 * kGiB;  // the first has allocated
   leases[1].before = std::make_shared<const InUse>(in_use_on(card));
   card.sampled_at = card.processes_at = at_second(999);
-  EXPECT_EQ(room_on(card, leases, kThen, Seconds(10)).free / kGiB, 60u);
+  EXPECT_EQ(room_on(card, leases, kPlaced, Seconds(10)).free / kGiB, 60u);
   card.processes.push_back(process(7, 10)), card.used = 20 * kGiB;
-  EXPECT_EQ(room_on(card, leases, kThen, Seconds(10)).free / kGiB, 60u);
+  EXPECT_EQ(room_on(card, leases, kPlaced, Seconds(10)).free / kGiB, 60u);
   card.processes_at = at_second(980), card.used = 10 * kGiB;  // one has left since
-  EXPECT_EQ(room_on(card, leases, kThen, Seconds(10)).free / kGiB, 60u);
+  EXPECT_EQ(room_on(card, leases, kPlaced, Seconds(10)).free / kGiB, 60u);
 }
 
 TEST(Room, WhatWasUsedBesideTheListAtTheGrantIsNotTheHoldersEither) {
@@ -128,7 +128,7 @@ TEST(Room, WhatWasUsedBesideTheListAtTheGrantIsNotTheHoldersEither) {
   lease.before = std::make_shared<const InUse>(in_use_on(card));
   card.processes = {process(6, 60)};
   card.sampled_at = card.processes_at = at_second(999);
-  EXPECT_EQ(room_on(card, {&lease, 1}, kThen, Seconds(10)).free / kGiB, 12u);
+  EXPECT_EQ(room_on(card, {&lease, 1}, kPlaced, Seconds(10)).free / kGiB, 12u);
 }
 
 TEST(Room, BelievesTheSampleWhereTheListIsOlder) {
@@ -137,19 +137,19 @@ TEST(Room, BelievesTheSampleWhereTheListIsOlder) {
   card.processes = {process(6, 40)};
   card.processes_at = at_second(990);
   card.sampled_at = at_second(999);
-  EXPECT_EQ(room_on(card, {}, kThen, Seconds(10)).free / kGiB, 75u);
+  EXPECT_EQ(room_on(card, {}, kPlaced, Seconds(10)).free / kGiB, 75u);
 }
 
 TEST(Room, IsNoneOnACardOfWhichNothingIsKnown) {
   auto card = card_of(0, 80);
-  EXPECT_THAT(room_on(card, {}, kThen, Seconds(10)).why, HasSubstr("not been sampled"));
+  EXPECT_THAT(room_on(card, {}, kPlaced, Seconds(10)).why, HasSubstr("not been sampled"));
   card.sampled_at = at_second(985);
-  auto room = room_on(card, {}, kThen, Seconds(10));
+  auto room = room_on(card, {}, kPlaced, Seconds(10));
   EXPECT_EQ(room.free, 0u);
   EXPECT_THAT(room.why, HasSubstr("15.0 s old"));
-  card.sampled_at = kThen;
+  card.sampled_at = kPlaced;
   card.usable = false, card.why_unusable = "lost since 12:03";
-  room = room_on(card, {}, kThen, Seconds(10));
+  room = room_on(card, {}, kPlaced, Seconds(10));
   EXPECT_EQ(room.free, 0u);
   EXPECT_EQ(room.why, "lost since 12:03");
 }
@@ -159,9 +159,9 @@ TEST(Room, CountsWhatWasGivenBackUntilALaterSample) {
   card.sampled_at = at_second(999);
   Promise back[] = {promise(30, 5)};
   back[0].given_back_at = at_second(999);  // not before the sample was taken
-  EXPECT_EQ(room_on(card, back, kThen, Seconds(10)).free / kGiB, 50u);
+  EXPECT_EQ(room_on(card, back, kPlaced, Seconds(10)).free / kGiB, 50u);
   card.sampled_at = at_second(999.1);
-  EXPECT_EQ(room_on(card, back, kThen, Seconds(10)).free / kGiB, 80u);
+  EXPECT_EQ(room_on(card, back, kPlaced, Seconds(10)).free / kGiB, 80u);
 }
 
 // Cards with this much free, and all of it to give.
