@@ -165,9 +165,9 @@ struct Tens final : Pieces {
 TEST_F(Serving, SendsABodyInPieces) {
   Router pieces{{{Method::get, "/pieces",
                   [](const Request&) {
-                    Response made;
-                    made.pieces = std::make_unique<Tens>();
-                    return made;
+                    Response answer;
+                    answer.pieces = std::make_unique<Tens>();
+                    return answer;
                   },
                   false, Runs::in_pool}}};
   Server one(options, pieces, traffic);
