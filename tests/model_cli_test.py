@@ -131,8 +131,9 @@ class ModelCli(unittest.TestCase):
     def test_the_loss_that_is_allowed_is_an_option_of_all_that_take_a_precision(self):
         for command in (["run"], ["compile"], ["bench", "model"]):
             self.assertIn("--max-loss", self.sluice(*command, "--help"))
-            self.sluice(*command, self.product(), "--max-loss", "-1", code=2)
-            self.assertIn("--max-loss", self.said)
+            for wrong in ("-1", "nan", "much"):
+                self.sluice(*command, self.product(), f"--max-loss={wrong}", code=2)
+                self.assertIn("--max-loss", self.said)
         for loss in ("0", "0.5", "inf"):
             report = json.loads(self.sluice("run", self.product(), "--max-loss", loss, "--json"))
             self.assertIsNone(report["precision_report"])  # a CPU computes in fp32

@@ -39,7 +39,12 @@ void add_max_loss(CLI::App& app, std::optional<double>& max_loss) {
   app.add_option("--max-loss", max_loss,
                  "the most that fp16 and bf16 may differ from fp32, of the largest output: 0.01, "
                  "for bf16 0.08, otherwise; inf: do not measure")
-      ->check(CLI::NonNegativeNumber);
+      ->check([](const std::string& text) {
+        double loss = 0;  // infinity is one, what is no number is not
+        return CLI::detail::lexical_cast(text, loss) && loss >= 0
+                   ? ""
+                   : text + " is no loss: 0 or more, or inf";
+      });
 }
 
 void add_skip_padding(CLI::App& app, bool& flag) {
