@@ -51,6 +51,7 @@ class Chooser {
     for (int round = 0; round < kRounds; ++round, allowed /= 2) {
       narrow_.assign(choice.narrow.size(), false);
       split(0, nodes_.size(), allowed);
+      if (grows) widen_makers();
       widen_moves();
       choice.loss = run_.loss(narrow_);
       if (choice.loss <= goal_ || is_over()) break;
@@ -94,6 +95,25 @@ class Chooser {
     const std::size_t middle = (begin + end) / 2;
     split(begin, middle, allowed);
     split(middle, end, allowed);
+  }
+
+  // Where errors grow, to round what a node reads is as bad as to round what it makes: all that
+  // leads to one that loses too much is kept exact, whether the samples showed it or not.
+  void widen_makers() {
+    std::vector<bool> lost(narrow_.size()), is_read(graph_.values.size());
+    for (const std::size_t i : nodes_) lost[i] = !narrow_[i];
+    const auto is_needed = [&](ValueId id) {
+      return id != kNoValue && is_read[static_cast<std::size_t>(id)];
+    };
+    for (std::size_t i = graph_.nodes.size(); i-- > 0;) {
+      const Node& node = graph_.nodes[i];
+      const bool leads = std::ranges::any_of(node.outputs, is_needed);
+      if (!lost[i] && !leads) continue;
+      if (narrow_[i]) why_[i] = "leads to a node that loses too much";
+      narrow_[i] = false;
+      for (const ValueId id : node.inputs)
+        if (id != kNoValue) is_read[static_cast<std::size_t>(id)] = true;
+    }
   }
 
   // What only moves numbers that a wide node made would be a cast more.
