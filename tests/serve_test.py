@@ -288,7 +288,7 @@ class Stopping(unittest.TestCase):
         self.assertEqual(lines[2], f"State is kept in {state}; Ctrl-C stops\n")
 
     def test_it_says_so_when_history_is_not_kept(self):
-        for arguments, why in (((), "unable to open"), (("--set", "watch.history=false"),
+        for arguments, why in (((), "is no regular file"), (("--set", "watch.history=false"),
                                                     "watch.history is false")):
             with tempfile.TemporaryDirectory() as state:
                 if not arguments:  # a file cannot be where a folder is
