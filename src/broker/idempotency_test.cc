@@ -81,6 +81,18 @@ TEST_F(IdempotencyTest, ARetryAfterARestartIsTheSameLease) {
   EXPECT_THROW(broker->request(asks("k", 3)), KeyReused);
 }
 
+TEST_F(IdempotencyTest, ARetryAfterARestartBindsTheLeaseAgain) {
+  open();
+  auto wish = asks("k");
+  wish.bound = true, wish.holder.connection = 7;
+  const auto first = broker->request(wish);
+  open();
+  wish.holder.connection = 8;
+  EXPECT_TRUE(broker->request(wish).lease.wanted.bound);
+  broker->connection_closed(8);
+  EXPECT_EQ(broker->status(first.lease.id).lease.state, State::draining);
+}
+
 TEST_F(IdempotencyTest, WhoLeavesDoesNotEndWhatAnotherRetryWaitsFor) {
   open();
   broker->request(wanted("big", 24));

@@ -112,6 +112,7 @@ void Ledger::ask_again(LeaseId id, std::uint64_t connection) {
   if (connection == 0 || connection == bound_to) return;
   if (bound_to != 0) drop_from(impl_->by_connection, bound_to, id);
   bound_to = connection;
+  entry.lease.wanted.bound = true;  // a restart may have cut it off from the one before
   impl_->by_connection[connection].push_back(id);
 }
 
