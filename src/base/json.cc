@@ -96,8 +96,8 @@ class Builder {
       top.push_back(std::move(value));
       return &top.back();
     }
-    auto& members = top.get_ref<Json::object_t&>();
-    return &members.emplace_back(std::move(name_), std::move(value)).second;
+    append_member(top, std::move(name_), std::move(value));
+    return &top.get_ref<Json::object_t&>().back().second;
   }
 
   bool open(Json empty) {

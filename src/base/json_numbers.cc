@@ -1,71 +1,15 @@
 #include "base/json_numbers.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <type_traits>
-
-#include "base/cancellation.h"
 
 namespace sluice {
 
 namespace {
 
 constexpr std::size_t kEach = sizeof(double);
-constexpr std::size_t kNumbersPerLook =
-    1 << 16;  // numbers between two looks whether anybody still waits
-
-double number_at(const Json::binary_t& bytes, std::size_t i) {
-  double value = 0;
-  std::memcpy(&value, bytes.data() + i * kEach, kEach);
-  return value;
-}
-
-void write_number(double value, std::string& out) {
-  if (!std::isfinite(value)) {
-    out += "null";
-    return;
-  }
-  char text[64];  // as dump() writes it, without its string for each number
-  out.append(text, nlohmann::detail::to_chars(text, text + sizeof text, value));
-}
-
-void write_packed(const Json::binary_t& bytes, std::string& out) {
-  out += '[';
-  for (std::size_t i = 0; i * kEach < bytes.size(); ++i) {
-    if (i % kNumbersPerLook == 0) throw_if_cancelled();
-    if (i > 0) out += ',';
-    write_number(number_at(bytes, i), out);
-  }
-  out += ']';
-}
-
-// Frees packed lists that are not const.
-template <class Document>
-void write_document(Document& json, std::string& out) {
-  if (json.is_binary()) {
-    write_packed(json.get_binary(), out);
-    if constexpr (!std::is_const_v<Document>) json = nullptr;
-    return;
-  }
-  if (!json.is_structured()) {
-    out += json.dump();
-    return;
-  }
-  const bool named = json.is_object();
-  out += named ? '{' : '[';
-  bool first = true;
-  for (auto&& item : json.items()) {
-    if (!first) out += ',';
-    first = false;
-    if (named) {
-      out += Json(item.key()).dump();
-      out += ':';
-    }
-    write_document(item.value(), out);
-  }
-  out += named ? '}' : ']';
-}
 
 }  // namespace
 
@@ -78,6 +22,12 @@ Json packed(std::span<const double> values) {
 bool is_packed(const Json& json) noexcept { return json.is_binary(); }
 
 std::size_t count_in(const Json& packed_list) { return packed_list.get_binary().size() / kEach; }
+
+double number_in(const Json& packed_list, std::size_t i) {
+  double value = 0;
+  std::memcpy(&value, packed_list.get_binary().data() + i * kEach, kEach);
+  return value;
+}
 
 std::vector<double> numbers_in(const Json& packed_list) {
   const auto& bytes = packed_list.get_binary();
@@ -94,6 +44,17 @@ void append_packed(Json& list, double value) {
   all.insert(all.end(), bytes, bytes + kEach);
 }
 
+void append_member(Json& object, std::string name, Json value) {
+  auto& members = object.get_ref<Json::object_t&>();
+  if (members.size() == members.capacity()) {
+    Json::object_t wider;
+    wider.reserve(std::max<std::size_t>(4, 2 * members.size()));
+    for (auto& [key, each] : members) wider.emplace_back(key, std::move(each));
+    members = std::move(wider);
+  }
+  members.emplace_back(std::move(name), std::move(value));
+}
+
 Json unpacked(Json json) {
   if (json.is_binary()) {
     Json list = Json::array();
@@ -105,20 +66,5 @@ Json unpacked(Json json) {
     for (Json& each : json) each = unpacked(std::move(each));
   return json;
 }
-
-std::size_t written_size(const Json& json) {
-  constexpr std::size_t kNumber = 20, kOther = 24;
-  if (json.is_binary()) return 2 + count_in(json) * kNumber;
-  if (json.is_string()) return 3 + json.get_ref<const std::string&>().size();
-  if (!json.is_structured()) return kOther;
-  std::size_t sum = 2;
-  for (const auto& item : json.items())
-    sum += written_size(item.value()) + (json.is_object() ? item.key().size() + 4 : 1);
-  return sum;
-}
-
-void write_json(const Json& json, std::string& out) { write_document(json, out); }
-
-void write_json(Json&& json, std::string& out) { write_document(json, out); }
 
 }  // namespace sluice

@@ -17,19 +17,16 @@ bool is_packed(const Json& json) noexcept;
 // The numbers of a packed list; NaN where it had a null.
 std::vector<double> numbers_in(const Json& packed_list);
 std::size_t count_in(const Json& packed_list);
+double number_in(const Json& packed_list, std::size_t i);
 
 // Appends one more. `list` is a packed list, or an empty plain one, which then becomes packed.
 void append_packed(Json& list, double value);
 
+// Appends a member with a name that the object has not yet. Json's own ways look for the name
+// among all others, and copy every member, lists and all, when the object grows.
+void append_member(Json& object, std::string name, Json value);
+
 // The same document with plain lists only.
 Json unpacked(Json json);
-
-// About the bytes that write_json() appends: to reserve, since growing takes twice as much.
-std::size_t written_size(const Json& json);
-
-// Appends the text that unpacked(json).dump() would give, without making that document.
-void write_json(const Json& json, std::string& out);
-// Frees each packed list as soon as it is written: the text takes three times as much.
-void write_json(Json&& json, std::string& out);
 
 }  // namespace sluice

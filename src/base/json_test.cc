@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/json_numbers.h"
+#include "base/json_text.h"
 
 namespace sluice {
 namespace {
@@ -94,8 +95,7 @@ TEST(PackedNumbers, AListOfNumbersIsPackedAndWrittenAsItWas) {
   EXPECT_TRUE(is_packed(json["b"][0]));
   EXPECT_TRUE(json["b"][1].is_array());
   EXPECT_TRUE(json["c"].is_array());
-  std::string written;
-  write_json(json, written);
+  const std::string written = to_text(JsonText(json));
   EXPECT_EQ(written, R"({"a":[1.5,null,-2.0],"b":[[1.0,2.0],[]],"c":[1.0,"x",null],"d":"ü\n"})");
   EXPECT_EQ(unpacked(json).dump(), written);
 }
@@ -103,19 +103,34 @@ TEST(PackedNumbers, AListOfNumbersIsPackedAndWrittenAsItWas) {
 TEST(PackedNumbers, EveryNumberIsWrittenAsDumpWritesIt) {
   const std::vector<double> values{0.0,    -0.0,  1e22, 1e-7, 0.1,  123456789012345680.0,
                                    5e-324, 1e308, NAN,  1e-4, -1e5, INFINITY};
-  std::string written;
-  write_json(packed(values), written);
+  const std::string written = to_text(JsonText(packed(values)));
   Json plain = Json::array();
   for (const double v : values) plain.push_back(v);
   EXPECT_EQ(written, plain.dump());
 }
 
+TEST(PackedNumbers, TextComesInPiecesOfAnySize) {
+  const std::vector<double> values(3000, 0.1);
+  const Json json = {{"a", packed(values)},
+                     {"b", {{"c", Json::array()}, {"d", {packed(values), 1, "x"}}}},
+                     {"e", Json::object()}};
+  for (const std::size_t bytes : {1u, 100u, 5000u, 1000000u}) {
+    JsonText text(json);
+    std::string all, piece;
+    for (bool more = true; more; all += piece) {
+      piece.clear();
+      more = text.next(piece, bytes);
+      EXPECT_LT(piece.size(), bytes + 16'000);
+    }
+    EXPECT_EQ(all, unpacked(json).dump());
+  }
+}
+
 TEST(PackedNumbers, TheSizeOfADocumentIsForeseen) {
   const std::vector<double> values(1000, -1.2345678901234567);
-  std::string text;
   const Json json = {{"name", "a text"}, {"list", packed(values)}, {"deep", {1, 2.5, nullptr}}};
-  write_json(json, text);
-  EXPECT_NEAR(static_cast<double>(written_size(json)), static_cast<double>(text.size()), 200);
+  EXPECT_NEAR(static_cast<double>(JsonText(json).size()),
+              static_cast<double>(to_text(JsonText(json)).size()), 200);
   EXPECT_GE(parsed_size("{\"a\":[" + std::string(1000, ',') + "]}"), 8000u);
   EXPECT_EQ(parsed_size("12"), 0u);
 }

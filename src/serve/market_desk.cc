@@ -38,7 +38,7 @@ class MarketDesk::UnderWay {
   Job& job_;
 };
 
-std::optional<std::string> MarketDesk::Job::take(Instant now) {
+std::optional<MarketDesk::Answer> MarketDesk::Job::take(Instant now) {
   const Lock lock(mutex_);
   if (failed_) std::rethrow_exception(failed_);
   if (!answer_ && begun_ && seconds_between(*begun_, now) > most_time_.count() && !expired_) {
@@ -140,19 +140,22 @@ void MarketDesk::work_later(const std::shared_ptr<Job>& job) {
   }
 }
 
-std::string MarketDesk::answer_of(Job& job, double most_work) {
+MarketDesk::Answer MarketDesk::answer_of(Job& job, double most_work) {
   const UnderWay under_way(*this, job);
   const std::stop_token token = job.stop_.get_token();
   const CancelScope scope(token);
-  return market::answer_text(compute(), job.what_, job.request_,
-                             {.most_work = most_work, .memory = options_.memory});
+  JsonText text = market::answer_body(compute(), job.what_, job.request_,
+                                      {.most_work = most_work, .memory = options_.memory});
+  if (text.size() > options_.most_text) return {{}, std::move(text)};
+  return {to_text(std::move(text)), std::nullopt};
 }
 
-void MarketDesk::finish(Job& job, std::string answer) {
+void MarketDesk::finish(Job& job, Answer answer) {
   job.request_ = {};
   if (options_.memory != nullptr) {  // the body is gone, the answer has come
     job.held_.release();
-    job.held_ = options_.memory->charge(answer.size());
+    // Values take half of their text, or less.
+    job.held_ = options_.memory->charge(answer.rest ? answer.rest->size() / 2 : answer.text.size());
   }
   const Lock lock(job.mutex_);
   job.answer_ = std::move(answer);

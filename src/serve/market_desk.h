@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/memory_budget.h"
 #include "base/mutex.h"
 #include "compute/compute.h"
@@ -36,18 +37,26 @@ struct MarketOptions {
   // What is quick: a quarter of a second, and bodies that are read as soon.
   double quick_work = 2.5e8;
   std::size_t quick_body = 4 << 20;
-  TurnPoolOptions quick{.threads = 3, .most_each = 2, .most_waiting = 64};
-  TurnPoolOptions slow{.threads = 3, .most_each = 2, .most_waiting = 32};
+  std::size_t most_text = 8 << 20;  // of an answer that is not written as it is sent
+  TurnPoolOptions quick{.threads = 3, .most_each = 2, .most_waiting = 64, .niceness = 5};
+  TurnPoolOptions slow{.threads = 3, .most_each = 2, .most_waiting = 32, .niceness = 10};
   MemoryBudget* memory = nullptr;  // that bodies, work and answers are charged to
 };
 
 class MarketDesk {
  public:
+  // JSON: whole, or where it is long, to be written as it is sent.
+  struct Answer {
+    std::string text{};
+    std::optional<JsonText> rest{};
+  };
+
   class Job {
    public:
-    // The answer as JSON once it is there; nothing before. Throws what the calculation threw.
-    // Ends one that takes too long: to be called every second or so.
-    std::optional<std::string> take(Instant now);
+    // The answer once it is there; nothing before. What a long one holds is charged to the job.
+    // Throws what the calculation threw. Ends one that takes too long: to be called every second or
+    // so.
+    std::optional<Answer> take(Instant now);
     void cancel() noexcept { stop_.request_stop(); }  // nobody waits any more
 
    private:
@@ -59,7 +68,7 @@ class MarketDesk {
     Mutex mutex_;
     std::optional<Instant> begun_ GUARDED_BY(mutex_);
     bool expired_ GUARDED_BY(mutex_) = false;
-    std::optional<std::string> answer_ GUARDED_BY(mutex_);
+    std::optional<Answer> answer_ GUARDED_BY(mutex_);
     std::exception_ptr failed_ GUARDED_BY(mutex_);
   };
 
@@ -91,8 +100,8 @@ class MarketDesk {
   void post(TurnPool& pool, std::shared_ptr<Job> job);
   void work(const std::shared_ptr<Job>& job, double most_work);
   void work_later(const std::shared_ptr<Job>& job);
-  std::string answer_of(Job& job, double most_work);
-  void finish(Job& job, std::string answer);
+  Answer answer_of(Job& job, double most_work);
+  void finish(Job& job, Answer answer);
   void fail(Job& job, std::exception_ptr why);
   void cancel_all();
   void give_back();

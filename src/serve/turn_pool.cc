@@ -1,5 +1,8 @@
 #include "serve/turn_pool.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -61,6 +64,8 @@ void TurnPool::finish(const std::string& owner) {
 }
 
 void TurnPool::serve() {
+  if (options_.niceness != 0)
+    ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), options_.niceness);
   for (;;) {
     std::string owner;
     Task task;

@@ -19,6 +19,7 @@ struct TurnPoolOptions {
   std::size_t threads = 2;
   std::size_t most_each = 1;      // tasks of one owner that run at once
   std::size_t most_waiting = 64;  // of all owners; of one: three quarters of them
+  int niceness = 0;               // of its threads: above 0 they leave the cores to others
 };
 
 class TurnPool {

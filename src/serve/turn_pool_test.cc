@@ -12,11 +12,11 @@ namespace sluice::serve {
 namespace {
 
 TEST(TurnPool, AnOwnerOfManyTasksKeepsAnotherWaitingForOne) {
-  TurnPool pool({.threads = 1, .most_each = 1, .most_waiting = 100});
   std::promise<void> begin;
   auto begun = begin.get_future().share();
   std::atomic<int> done{0};
   std::promise<int> before_other;
+  TurnPool pool({.threads = 1, .most_each = 1, .most_waiting = 100});
   for (int i = 0; i < 20; ++i)
     pool.post("greedy", [&done, begun] {
       begun.wait();
@@ -28,23 +28,23 @@ TEST(TurnPool, AnOwnerOfManyTasksKeepsAnotherWaitingForOne) {
 }
 
 TEST(TurnPool, AnOwnerRunsAtMostSoManyAtOnce) {
-  TurnPool pool({.threads = 3, .most_each = 2, .most_waiting = 100});
   std::latch greedy_runs(2), end(1);
+  std::promise<void> other;
+  TurnPool pool({.threads = 3, .most_each = 2, .most_waiting = 100});
   for (int i = 0; i < 8; ++i)
     pool.post("greedy", [&] {
       if (!greedy_runs.try_wait()) greedy_runs.count_down();
       end.wait();
     });
   greedy_runs.wait();
-  std::promise<void> other;
   pool.post("other", [&] { other.set_value(); });
   EXPECT_EQ(other.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
   end.count_down();
 }
 
 TEST(TurnPool, TooManyAreRefusedAndOthersHaveRoomLeft) {
-  TurnPool pool({.threads = 1, .most_each = 1, .most_waiting = 8});
   std::promise<void> runs, end;
+  TurnPool pool({.threads = 1, .most_each = 1, .most_waiting = 8});
   auto ended = end.get_future().share();
   pool.post("greedy", [&, ended] {
     runs.set_value();

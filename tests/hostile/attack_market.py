@@ -83,7 +83,7 @@ class Requests(Case):
         wait_for("the end of work", lambda: self.under_way() == 0, within(5))
 
     def test_many_long_calculations_are_refused_and_others_served(self):
-        with attackers(40, lambda: self.send("montecarlo", LONG).close()):
+        with attackers(8, lambda: self.send("montecarlo", LONG).close()):
             taken = latencies(lambda: self.server.get("/health/live"), 2)
             self.assertEqual(self.post("rsi", {"close": [1, 2, 3], "timeperiod": 2})[0], 200)
         self.assertLess(percentile(taken, 0.95), within(0.2))
@@ -120,7 +120,7 @@ class Memory(Case):
             {"spot": [1] * 1000000, "strike": 1, "t": 1, "vol": 0.2}, separators=(",", ":")))
         self.assertEqual(status, 200)
         self.assertGreater(len(text), 50 * MB)
-        self.assertLess(self.peak() - before, 700 * MB)  # was 1,100
+        self.assertLess(self.peak() - before, 300 * MB)  # was 1,100
         wait_for("memory given back", lambda: memory_of(self.server.process) - before < 64 * MB, 10)
 
 
@@ -137,7 +137,7 @@ class SmallMemory(Case):
         self.refused("backtest", {"prices": {**prices, "long": [1, 2] * 25000}}, "bars", "MB")
 
     def test_work_that_does_not_fit_now_is_refused_for_now(self):
-        body = json.dumps({"spot": [1] * 80000, "strike": 1, "t": 1, "vol": 0.2})
+        body = json.dumps({"spot": [1] * 250000, "strike": 1, "t": 1, "vol": 0.2})
         seen = set()
 
         def attack():

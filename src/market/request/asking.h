@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "base/json_numbers.h"
 #include "base/memory_budget.h"
 #include "market/request/fields.h"
 #include "market/request/request.h"
@@ -17,7 +18,7 @@ struct Asking {
   Fields fields;
   compute::Where where;
   bool explain;
-  MemoryBudget::Charge memory{};  // of the whole request, until its answer is written
+  MemoryBudget::Charge memory{};  // of the whole request, until it is answered
 
   // Throws TooMuchWork when it is more than the limits allow, by the fields that make it so.
   void check_work(double work, std::string_view fields) const;
@@ -28,8 +29,8 @@ struct Asking {
   void tell(Json& answer, const compute::Outcome& outcome) const;
 };
 
-// A number of the answer: its value, and its text with a comma.
-inline constexpr double kNumberBytes = 8 + 20, kNumberWork = 130;
+// A number of the answer: its value, and what its text takes.
+inline constexpr double kNumberBytes = 8, kNumberWork = 130;
 
 Json answer_indicator(Asking& asking, std::string_view name);
 Json answer_option(Asking& asking);
@@ -41,9 +42,5 @@ Json answer_backtest(Asking& asking);
 // A packed list (json_numbers.h).
 Json list_of(std::span<const double> values);
 Json number_or_null(double value);
-
-// Appends a member with a name that the object has not yet: Json's own operator looks for it
-// among all others.
-void add_member(Json& object, std::string name, Json value);
 
 }  // namespace sluice::market

@@ -119,9 +119,9 @@ Json taken(std::vector<double>& column) {
 }
 
 Json outputs_of(const Indicator& one, Series& series) {
-  Json outputs;
+  Json outputs = Json::object();
   for (std::size_t i = 0; i < one.outputs.size(); ++i)
-    outputs[output_name(one, i)] = taken(series.out[i]);
+    append_member(outputs, output_name(one, i), taken(series.out[i]));
   return outputs;
 }
 
@@ -152,7 +152,8 @@ Json answer_indicator(Asking& asking, std::string_view name) {
   Json answer = {{"indicator", one.name}, {"lookback", plan.lookback}};
   if (named != nullptr) {
     answer["series"] = Json::object();
-    for (Series& series : all) add_member(answer["series"], series.name, outputs_of(one, series));
+    for (Series& series : all)
+      append_member(answer["series"], series.name, outputs_of(one, series));
   } else if (!many) {
     answer["outputs"] = outputs_of(one, all[0]);
   } else {

@@ -269,7 +269,7 @@ Json answer_option(Asking& asking) {
   Json reasons = result.reasons.empty() ? reasons_of(asking, book, result.columns[0].second)
                                         : reasons_of(asking, result.reasons);
   for (auto& [name, values] : result.columns) {
-    answer[name] = book.single() ? number_or_null(values[0]) : list_of(values);
+    append_member(answer, name, book.single() ? number_or_null(values[0]) : list_of(values));
     values = {};  // it is part of the answer now
   }
   if (!reasons.is_null()) answer["reason"] = book.single() ? reasons[0] : std::move(reasons);

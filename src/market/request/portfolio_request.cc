@@ -226,7 +226,7 @@ Problem read_problem(Asking& asking) {
 
 Json weights_of(const Problem& p, std::span<const double> weights) {
   Json all = Json::object();
-  for (std::size_t i = 0; i < weights.size(); ++i) add_member(all, p.names[i], weights[i]);
+  for (std::size_t i = 0; i < weights.size(); ++i) append_member(all, p.names[i], weights[i]);
   return all;
 }
 
@@ -234,7 +234,7 @@ Json to_json(const Problem& p, const Portfolio& one) {
   Json shares = Json::object();
   const auto parts = risk_shares(p.covariance, one.weights);
   for (std::size_t i = 0; i < parts.size(); ++i)
-    add_member(shares, p.names[i], number_or_null(parts[i]));
+    append_member(shares, p.names[i], number_or_null(parts[i]));
   return {{"expected_return", number_or_null(one.expected_return)},
           {"volatility", number_or_null(one.volatility)},
           {"sharpe", number_or_null(one.sharpe)},

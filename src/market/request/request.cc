@@ -88,10 +88,6 @@ Json list_of(std::span<const double> values) {
   return values.empty() ? Json::array() : packed(values);
 }
 
-void add_member(Json& object, std::string name, Json value) {
-  object.get_ref<Json::object_t&>().emplace_back(std::move(name), std::move(value));
-}
-
 Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 Json answer(compute::Compute& compute, std::string_view what, const Json& request,
@@ -100,18 +96,19 @@ Json answer(compute::Compute& compute, std::string_view what, const Json& reques
   return unpacked(packed_answer(asking, what));
 }
 
-std::string answer_text(compute::Compute& compute, std::string_view what, std::string_view body,
-                        const RequestLimits& limits) {
+JsonText answer_body(compute::Compute& compute, std::string_view what, std::string_view body,
+                     const RequestLimits& limits) {
   MemoryBudget::Charge reading;
   add_charge(limits.memory, reading, static_cast<double>(parsed_size(body)), "so many values");
   const Json request =
       parse_json_object(body, "the body", R"({"close": [1, 2, 3]})", NumberLists::packed);
   Asking asking = asking_of(compute, request, limits);
-  Json answered = packed_answer(asking, what);
-  std::string text;
-  text.reserve(written_size(answered));
-  write_json(std::move(answered), text);
-  return text;
+  return JsonText(packed_answer(asking, what));
+}
+
+std::string answer_text(compute::Compute& compute, std::string_view what, std::string_view body,
+                        const RequestLimits& limits) {
+  return to_text(answer_body(compute, what, body, limits));
 }
 
 Json indicator_list() {

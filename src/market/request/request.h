@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "base/memory_budget.h"
 #include "compute/compute.h"
 
@@ -47,7 +48,9 @@ Json answer(compute::Compute& compute, std::string_view what, const Json& reques
             const RequestLimits& limits = {});
 
 // The same from text to text, as servers and other languages ask: lists of numbers are kept
-// packed (json_numbers.h) from the body to the answer.
+// packed (json_numbers.h) from the body to the text of the answer.
+JsonText answer_body(compute::Compute& compute, std::string_view what, std::string_view body,
+                     const RequestLimits& limits = {});
 std::string answer_text(compute::Compute& compute, std::string_view what, std::string_view body,
                         const RequestLimits& limits = {});
 

@@ -132,7 +132,7 @@ Json answer_risk(Asking& asking) {
   add_tails(asking, w, each);
   Json series = Json::object();
   for (std::size_t i = 0; i < each.size(); ++i)
-    add_member(series, panel.names[i], std::move(each[i]));
+    append_member(series, panel.names[i], std::move(each[i]));
   Json answer = {{"periods_per_year", w.options.periods_per_year},
                  {"cutoff", w.tail.cutoff},
                  {"convention", kConventions[static_cast<std::size_t>(w.tail.convention)]},

@@ -9,6 +9,24 @@ namespace sluice::serve::http {
 
 namespace {
 
+// A long answer, written as it is sent.
+class Answer final : public Pieces {
+ public:
+  Answer(JsonText text, std::shared_ptr<MarketDesk::Job> job)
+      : text_(std::move(text)), job_(std::move(job)) {}
+
+  bool next(std::string& out) override {
+    constexpr std::size_t kPiece = 16 << 10;  // 50 us of a thread that serves others
+    const bool more = text_.next(out, kPiece);
+    if (!more) out += '\n';
+    return more;
+  }
+
+ private:
+  JsonText text_;
+  std::shared_ptr<MarketDesk::Job> job_;  // holds its charge
+};
+
 class Calculation final : public Pending {
  public:
   explicit Calculation(std::shared_ptr<MarketDesk::Job> job) : job_(std::move(job)) {}
@@ -16,12 +34,19 @@ class Calculation final : public Pending {
 
   std::unique_ptr<Response> poll(Instant now, Instant& again) override {
     auto answer = job_->take(now);
-    if (answer) return std::make_unique<Response>(json_text(std::move(*answer)));
+    if (answer) return std::make_unique<Response>(response_of(std::move(*answer)));
     again = now + std::chrono::seconds(1);
     return nullptr;
   }
 
  private:
+  Response response_of(MarketDesk::Answer answer) const {
+    if (!answer.rest) return json_text(std::move(answer.text));
+    Response made;
+    made.pieces = std::make_unique<Answer>(std::move(*answer.rest), job_);
+    return made;
+  }
+
   std::shared_ptr<MarketDesk::Job> job_;
 };
 
