@@ -50,7 +50,8 @@ void read_target(std::string_view target) {
 }
 
 void route(Request& request) {
-  const GuardConfig guard{sluice::Secret("key"), {"name"}};
+  const GuardConfig guard{sluice::Secret("key"), sluice::Secret("admin"), {"name"}};
+  recognize(request, guard);
   if (const auto refused = refuse(request, false, guard)) check_answer(*refused);
   const auto match = router().find(request);
   if (match.route == nullptr) check_answer(router().refusal(request, match));
