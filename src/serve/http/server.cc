@@ -62,6 +62,14 @@ std::string busy_answer(bool by_itself) {
   return bytes;
 }
 
+// malloc_trim leaves the unused end of other arenas than the first alone, and by default that may
+// be 64 MB in each: what one large body was read into.
+void return_large_blocks() {
+  constexpr int kLargeBlock = 8 << 20;
+  ::mallopt(M_MMAP_THRESHOLD, kLargeBlock);
+  ::mallopt(M_TRIM_THRESHOLD, kLargeBlock);
+}
+
 }  // namespace
 
 struct Server::Impl {
@@ -123,6 +131,7 @@ Server::Impl::Impl(Options options_in, const Router& router, Traffic& traffic_in
       tcp(listen_tcp(shards[0]->io(), options.config)),
       host(tcp.local_endpoint().address().to_string()) {
   raise_file_limit();
+  return_large_blocks();
   open_socket();
   keep_accepting(tcp, false);
   if (local) keep_accepting(*local, true);
