@@ -100,8 +100,11 @@ void Parser::on_body_init_impl(const boost::optional<std::uint64_t>& length, err
 std::size_t Parser::append(string_view bytes) {
   auto& body = request_.body;
   const auto needed = body.size() + bytes.size();
-  if (needed > body.capacity())
-    body.reserve(std::max<std::size_t>(needed, std::min<std::uint64_t>(2 * needed, length_)));
+  if (needed > body.capacity()) {
+    std::string larger;  // a fresh one: reserve() doubles what is there, whatever it is asked for
+    larger.reserve(std::max<std::size_t>(needed, std::min<std::uint64_t>(2 * needed, length_)));
+    body.swap(larger.append(body));
+  }
   body.append(bytes.data(), bytes.size());
   return bytes.size();
 }

@@ -121,6 +121,18 @@ TEST_F(LittleMemory, IsNotTakenByAnnouncingABody) {
   EXPECT_EQ(status_of(ask(post("/echo", with_length(3'000'000), ""))), 413);  // never fits
 }
 
+TEST_F(LittleMemory, ABodyTakesNoMoreThanItsLength) {
+  start();
+  const std::size_t length = 1'900'000;  // of the two million that one client may hold
+  Client slow(server->port());
+  slow.say(post("/echo", with_length(length), ""));
+  for (std::size_t sent = 0; sent < length; sent += 100'000) {  // in steps that do not double
+    slow.say(std::string(100'000, 'x'));
+    std::this_thread::sleep_for(5ms);
+  }
+  EXPECT_EQ(status_of(slow.hear()), 200);
+}
+
 TEST_F(LittleMemory, RefusesABodyThatFindsNoRoomAndNotASmallOne) {
   start();
   Client first(server->port()), second(server->port());
