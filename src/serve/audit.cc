@@ -88,10 +88,10 @@ void AuditLog::open() {
 // The file may have been moved away by others.
 void AuditLog::write(const std::string& line) {
   struct stat now {};
-  const auto stat_file = [&] { return ::fstat(file_->fd(), &now) == 0; };
   open();
-  if (!stat_file() || now.st_nlink == 0) file_.reset(), open();
-  if (stat_file() && static_cast<std::uint64_t>(now.st_size) + line.size() > max_bytes_ / 2) {
+  if (::fstat(file_->fd(), &now) != 0 || now.st_nlink == 0) file_.reset(), open();
+  if (::fstat(file_->fd(), &now) == 0 &&
+      static_cast<std::uint64_t>(now.st_size) + line.size() > max_bytes_ / 2) {
     file_.reset();
     if (::rename(path_.c_str(), (path_ + ".1").c_str()) != 0)
       throw Error(Code::unavailable,

@@ -38,10 +38,8 @@ void TurnPool::post(const std::string& owner, Task task) {
 }
 
 TurnPool::Task TurnPool::take(std::string& owner) {
-  const auto may_run = [&](const std::string& name) {
-    return owners_.at(name).running < options_.most_each;
-  };
-  const auto turn = std::ranges::find_if(turns_, may_run);
+  auto turn = turns_.begin();
+  while (turn != turns_.end() && owners_.at(*turn).running >= options_.most_each) ++turn;
   if (turn == turns_.end()) return {};
   owner = *turn;
   turns_.erase(turn);

@@ -86,7 +86,7 @@ class Requests(Case):
         with attackers(8, lambda: self.send("montecarlo", LONG).close()):
             taken = latencies(lambda: self.server.get("/health/live"), 2)
             self.assertEqual(self.post("rsi", {"close": [1, 2, 3], "timeperiod": 2})[0], 200)
-        self.assertLess(percentile(taken, 0.95), within(0.2))
+        self.assertLess(percentile(taken, 0.95), within(0.5))
         wait_for("the end of work", lambda: self.under_way() == 0, within(10))
 
     def test_counts_that_overflow(self):

@@ -198,7 +198,7 @@ class Links(StateFolder):
     def test_a_file_in_the_place_of_the_socket_is_not_removed(self):
         shutil.copy(self.target, self.path("sluice.sock"))
         with LeaseServer(state=self.state, wait=False) as server:
-            self.assertIn("is no socket", server.logged())
+            wait_for("the refusal", lambda: "is no socket" in server.logged(), within(10))
         self.assertTrue(os.path.isfile(self.path("sluice.sock")))
 
 

@@ -10,13 +10,16 @@ using testing::HasSubstr;
 
 constexpr std::int64_t kRows = 10, kWide = 12;
 
-Tensor indices(DType dtype, const Shape& shape, std::int64_t all) {
+// Another in each row: which of two updates of one place is the last is nobody's promise.
+Tensor indices(DType dtype, const Shape& shape, std::int64_t first) {
   const Tensor made(dtype, shape);
+  const std::int64_t wide = shape[shape.rank() - 1];
   for (std::int64_t i = 0; i < made.size(); ++i) {
+    const std::int64_t index = first + i / wide;
     if (dtype == DType::i64)
-      made.values<std::int64_t>()[static_cast<std::size_t>(i)] = all;
+      made.values<std::int64_t>()[static_cast<std::size_t>(i)] = index;
     else
-      made.values<std::int32_t>()[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(all);
+      made.values<std::int32_t>()[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(index);
   }
   return made;
 }
