@@ -221,7 +221,7 @@ TEST(Top, AnAsciiTerminalGetsNoOtherLetters) {
 TEST(Top, TheNameOfAProcessDoesNotSpeakToTheTerminal) {
   auto s = machine(1);
   add_process(s.gpus[0], 300, "a\x1b[2J\u009b31m\nb", 1, 99);
-  const auto text = drawn(s);
+  const auto text = drawn(s, {160, 24, {false, true}});
   EXPECT_THAT(text, HasSubstr("a\\x1b[2J\\xc2\\x9b31m\\x0ab"));
   EXPECT_EQ(text.find("\u009b"), text.npos);
 }

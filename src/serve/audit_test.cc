@@ -40,8 +40,8 @@ TEST_F(Audit, SaysWhoDidWhatWhenAndHowItEnded) {
           WallTime(std::chrono::milliseconds(1700000000123)));
   const auto all = lines();
   ASSERT_EQ(all.size(), 1u);
-  EXPECT_EQ(all[0], Json::parse(R"({"at":"2023-11-14T22:13:20.123Z","who":"uid:1000","pid":12,
-    "address":"127.0.0.1","what":"POST /v1/leases/5/revoke","detail":"{\"reason\":\"x\"}",
+  EXPECT_EQ(all[0], Json::parse(R"({"at":"2023-11-14T22:13:20.123Z","who":"uid:1000",
+    "what":"POST /v1/leases/5/revoke","address":"127.0.0.1","pid":12,"detail":"{\"reason\":\"x\"}",
     "result":"done"})"));
   struct stat mode {};
   ::stat((folder + "/audit.log").c_str(), &mode);

@@ -273,7 +273,7 @@ class Traces(unittest.TestCase):
             for run in range(2):
                 with LeaseServer("--set", "serve.audit_log_mb=1", state=state) as server:
                     connection = server.local()
-                    for i in range(1500):
+                    for i in range(2500):
                         body = {**SILENCE, "for_s": 1 + run * 10000 + i}
                         status, answer = exchange(connection, "POST", "/v1/alerts/silence", body)
                         self.assertEqual(status, 200, answer)

@@ -65,6 +65,7 @@ RecentAnswers::Shared Connection::call_or_find(Response& response) {
   if (reuse)
     if (auto kept = recent.find(match_.index, *query_, Steady::now())) return kept;
   find_user(true);
+  if (over_socket_) forget_ended(request_.peer, socket_.native_handle());
   response = call(route);
   if (!reuse || response.status != 200) return nullptr;
   const auto date = http_date(std::chrono::system_clock::now());

@@ -203,6 +203,10 @@ Peer unix_peer(int socket, const std::string& proc) {
   return peer;
 }
 
+void forget_ended(Peer& peer, int socket) {
+  if (peer.pid != 0 && !still_runs(socket)) peer.pid = 0, peer.start_time = 0;
+}
+
 Peer tcp_peer(int socket) {
   Peer peer;
   const auto ends = ends_of(socket);

@@ -31,6 +31,10 @@ struct Peer {
 // has ended since it connected.
 Peer unix_peer(int socket, const std::string& proc = "/proc");
 
+// Forgets the process where it has ended since, as far as the kernel can tell (Linux 6.5). A start
+// time alone does not tell apart two processes that got one number within a clock tick, 10 ms.
+void forget_ended(Peer& peer, int socket);
+
 // The other end of a connected TCP socket: its address alone.
 Peer tcp_peer(int socket);
 

@@ -134,6 +134,16 @@ TEST(Peer, OverTheUnixSocketAProcessThatHasEndedIsNone) {
   std::filesystem::remove(path);
 }
 
+TEST(Peer, OverTheUnixSocketAProcessThatRunsIsNotForgotten) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  auto peer = unix_peer(ends[0]);
+  forget_ended(peer, ends[0]);
+  EXPECT_EQ(peer.pid, ::getpid());
+  EXPECT_NE(peer.start_time, 0u);
+  for (const int fd : ends) ::close(fd);
+}
+
 TEST(Peer, OverTheUnixSocketItsProcessIsToldFromALaterOneByItsStart) {
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
