@@ -47,7 +47,8 @@ Meaning of_cublaslt(int code) {
 // Families by their thousands: 2000 wrong parameters, 3000 not supported, 4000 internal, 5000 runs.
 Meaning of_cudnn(int code) {
   switch (code) {
-    case 1001: return Meaning::unsure;     // NOT_INITIALIZED: also for want of memory
+    case 1001:                             // NOT_INITIALIZED: also for want of memory
+    case 2007: return Meaning::unsure;     // STREAM_MISMATCH: also where the stream has a fault
     case 1006: return Meaning::transient;  // RUNTIME_IN_PROGRESS
     case 4001:                             // COMPILATION_FAILED
     case 4005: return Meaning::refused;    // BAD_LAUNCH_PARAM

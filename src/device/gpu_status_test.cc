@@ -104,6 +104,7 @@ constexpr Case kCases[] = {
     {kDnn, 2000, "CUDNN_STATUS_BAD_PARAM", kRefused},
     {kDnn, 2001, "CUDNN_STATUS_INVALID_VALUE", kRefused},
     {kDnn, 2003, "CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER", kRefused},
+    {kDnn, 2007, "CUDNN_STATUS_BAD_PARAM_STREAM_MISMATCH", kTransient, true},
     {kDnn, 2012, "CUDNN_STATUS_BAD_PARAM_DESCRIPTOR_TYPE", kRefused},
     {kDnn, 3000, "CUDNN_STATUS_NOT_SUPPORTED", kRefused},
     {kDnn, 3001, "CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN", kRefused},

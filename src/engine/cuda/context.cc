@@ -137,8 +137,19 @@ Context::Context(Options given)
 }
 
 Context::~Context() {
+  parts_.clear();  // libraries may look at the stream once more
   device::check_in_destructor(cudaStreamSynchronize(stream_));
   device::check_in_destructor(cudaStreamDestroy(stream_));
+}
+
+void Context::tell_of_stream_ends(StreamEnd tell) {
+  const Lock lock(telling_);
+  stream_ends_.push_back(std::move(tell));
+}
+
+void Context::end_of_stream(CUstream_st* stream) const {
+  const Lock lock(telling_);
+  for (const StreamEnd& tell : stream_ends_) tell(stream);
 }
 
 Memory Context::allocate(std::size_t bytes) const {

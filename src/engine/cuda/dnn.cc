@@ -65,9 +65,8 @@ struct DnnPlan::Impl {
   std::vector<Thing> proposed(dnn::HeuristicsMode mode);
   bool try_all(Context& context, std::vector<Thing> configs);
   Places samples(Context& context) const;
-  // With a handle that nobody else uses meanwhile.
-  void run(const Places& at, const dnn::Engine& engine, dnn::Handle handle,
-           CUstream_st* stream) const;
+  // With a handle that nobody else uses meanwhile, on the stream that it has.
+  void run(const Places& at, const dnn::Engine& engine, dnn::Handle handle) const;
 
   const DnnFusion fusion;
   dnn::Library& library;
@@ -127,7 +126,8 @@ bool DnnPlan::Impl::try_all(Context& context, std::vector<Thing> configs) {
       double took = 0;
       if (context.options.measure) {
         const Places at = samples(context);
-        took = context.measure_us([&] { run(at, *made, library.builder, context.stream()); });
+        library.check(library.set_stream(library.builder, context.stream()), "a stream");
+        took = context.measure_us([&] { run(at, *made, library.builder); });
       }
       if (best && took >= us) continue;
       best = std::move(made);
@@ -154,8 +154,7 @@ DnnPlan::Places DnnPlan::Impl::samples(Context& context) const {
   return at;
 }
 
-void DnnPlan::Impl::run(const Places& at, const dnn::Engine& engine, dnn::Handle handle,
-                        CUstream_st* stream) const {
+void DnnPlan::Impl::run(const Places& at, const dnn::Engine& engine, dnn::Handle handle) const {
   std::vector<std::int64_t> ids{dnn::kX, dnn::kW, dnn::kY};
   std::vector<const void*> places{at.x, at.w, at.y};
   if (fusion.bias) ids.push_back(dnn::kBias), places.push_back(at.bias);
@@ -165,7 +164,6 @@ void DnnPlan::Impl::run(const Places& at, const dnn::Engine& engine, dnn::Handle
       .set_list(Attribute::pack_pointers, Type::pointer, places)
       .set(Attribute::pack_workspace, Type::pointer, at.scratch)
       .finish("the addresses");
-  library.check(library.set_stream(handle, stream), "a stream");
   library.check(library.execute(handle, engine.plan.get(), pack.get()), "a run");
 }
 
@@ -184,8 +182,10 @@ double DnnPlan::us() const noexcept { return impl_->us; }
 const std::string& DnnPlan::name() const noexcept { return impl_->name; }
 
 void DnnPlan::run(const Places& at, CUstream_st* stream) const {
-  const Lock lock(impl_->library.running);
-  impl_->run(at, *impl_->best, impl_->library.runner, stream);
+  dnn::Library& library = impl_->library;
+  const Lock lock(library.running);
+  library.run_on(stream);
+  impl_->run(at, *impl_->best, library.runner);
 }
 
 std::unique_ptr<DnnPlan> plan_dnn(Context& context, const DnnFusion& fusion) try {

@@ -8,7 +8,7 @@
 
 namespace sluice::engine::cuda::dnn {
 
-Library::Library(Context& context) {
+Library::Library(Context& context) : device_(context.options.device) {
   constexpr std::array<std::string_view, 1> kNames{"libcudnn.so.9"};
   try {
     const device::Library library(kNames, context.options.library_dirs);
@@ -26,13 +26,29 @@ Library::Library(Context& context) {
   } catch (const Error& error) {
     why_not = error.reason();
   }
+  context.tell_of_stream_ends([this](CUstream_st* stream) { leave(stream); });
 }
 
 void Library::start() {
   if (!why_not.empty()) throw Error(Code::unavailable, why_not);
   const Lock lock(running);
+  if (!rest_) rest_.emplace(device::DeviceId{device_});
   if (runner == nullptr) check(create(&runner), "a handle to run with");
   if (builder == nullptr) check(create(&builder), "a handle to build with");
+}
+
+void Library::run_on(CUstream_st* stream) {
+  check(set_stream(runner, stream), "a stream");
+  runs_on_ = stream;
+}
+
+// cuDNN records an event on the stream that it had when it gets another: after the end of that
+// stream it would crash there. What fails is told by the next run.
+void Library::leave(CUstream_st* stream) {
+  const Lock lock(running);
+  if (runner == nullptr || runs_on_ != stream) return;
+  (void)set_stream(runner, rest_->get());
+  runs_on_ = rest_->get();
 }
 
 Library::~Library() {

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/mutex.h"
+#include "device/stream.h"
 #include "engine/cuda/dnn_abi.h"
 #include "engine/cuda/kernels.h"
 
@@ -30,7 +32,8 @@ class Library {
   Mutex running;             // the runner has one stream at a time
   Handle builder = nullptr;  // null: not started
   Handle runner GUARDED_BY(running) = nullptr;
-  std::string why_not;  // it is not here; empty: it is
+  void run_on(CUstream_st* stream) REQUIRES(running);  // what the runner does from now on
+  std::string why_not;                                 // it is not here; empty: it is
   std::string version;
 
   // Throws GpuError: what cuDNN refuses, others may do; a fault that it saw first is the GPU's.
@@ -51,6 +54,11 @@ class Library {
 
  private:
   void fail(int status, const char* what) const;
+  void leave(CUstream_st* stream);
+
+  const int device_;
+  std::optional<device::Stream> rest_;  // has nothing to do; there where the handles are
+  CUstream_st* runs_on_ GUARDED_BY(running) = nullptr;
 };
 
 class Thing {

@@ -121,6 +121,12 @@ class Context {
   // Calls on this device, of the whole process.
   device::GpuActivity& activity() const noexcept { return activity_; }
 
+  // Libraries keep the stream that they ran on last, and look at it again when they get another:
+  // each is told, by any thread, before a stream of a lane ends.
+  using StreamEnd = std::function<void(CUstream_st* stream)>;
+  void tell_of_stream_ends(StreamEnd tell);
+  void end_of_stream(CUstream_st* stream) const;
+
   Mutex making;  // held by whoever makes kernels
 
  private:
@@ -146,6 +152,8 @@ class Context {
   Mark disturbances_ = 0;  // so far
   bool patient_ = true;    // until a device does not get idle
   std::shared_ptr<std::atomic<std::size_t>> constant_bytes_;
+  mutable Mutex telling_;
+  std::vector<StreamEnd> stream_ends_ GUARDED_BY(telling_);
 };
 
 // Null where it does not take this node: another type, an odd shape.

@@ -36,6 +36,7 @@ Lane::Lane(const Context& context, const LaneSize& size)
       arena(context.allocate(size.arena)),
       input_bytes(all_of(size.inputs)),
       output_bytes(all_of(size.outputs)),
+      context_(context),
       arena_bytes_(size.arena),
       ends_(context.allocate(input_bytes + output_bytes + memory::kAlignment)),
       room_(DType::u8, Shape{static_cast<std::int64_t>(size.pinned())}) {
@@ -50,6 +51,8 @@ Lane::Lane(const Context& context, const LaneSize& size)
   mirror = places(pinned_.get());
   clear_error_flag();
 }
+
+Lane::~Lane() { context_.end_of_stream(stream.get()); }
 
 void Lane::copy_in() {
   if (input_bytes > 0)

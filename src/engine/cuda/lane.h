@@ -37,6 +37,9 @@ struct LaneSize {
 class Lane {
  public:
   Lane(const Context& context, const LaneSize& size);
+  ~Lane();
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
 
   device::Stream stream;
   Memory arena;
@@ -60,6 +63,7 @@ class Lane {
  private:
   void clear_error_flag();
 
+  const Context& context_;
   std::size_t arena_bytes_;
   Memory ends_;  // inputs, outputs, the error flag
   device::PinnedBuffer pinned_;
