@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -44,31 +45,20 @@ std::vector<TensorType> one_row(const Graph& model, std::span<const TensorType> 
   return one;
 }
 
-std::vector<Tensor> first_rows(std::span<const Tensor> from, std::span<const TensorType> types) {
+// Of such types: the first rows where there are fewer, one row again and again where there are
+// more.
+std::vector<Tensor> with_rows(std::span<const Tensor> from, std::span<const TensorType> types) {
   std::vector<Tensor> made;
   for (std::size_t i = 0; i < types.size(); ++i) {
     if (from[i].shape() == types[i].shape) {
       made.push_back(from[i]);
       continue;
     }
-    made.emplace_back(types[i].dtype, types[i].shape);
-    std::memcpy(made.back().data(), from[i].data(), made.back().bytes());
-  }
-  return made;
-}
-
-// One row as often as there are rows.
-std::vector<Tensor> repeated(std::span<const Tensor> from, std::span<const TensorType> types) {
-  std::vector<Tensor> made;
-  for (std::size_t i = 0; i < types.size(); ++i) {
-    if (from[i].shape() == types[i].shape) {
-      made.push_back(from[i]);
-      continue;
-    }
-    made.emplace_back(types[i].dtype, types[i].shape);
-    for (std::size_t at = 0; at < made.back().bytes(); at += from[i].bytes())
-      std::memcpy(static_cast<std::byte*>(made.back().data()) + at, from[i].data(),
-                  from[i].bytes());
+    const Tensor to(types[i].dtype, types[i].shape);
+    const std::size_t piece = std::min(from[i].bytes(), to.bytes());
+    for (std::size_t at = 0; at < to.bytes(); at += piece)
+      std::memcpy(static_cast<std::byte*>(to.data()) + at, from[i].data(), piece);
+    made.push_back(to);
   }
   return made;
 }
@@ -164,7 +154,7 @@ void Narrowing::take_sample(const Wanted& wanted, const Graph& graph, Evidence& 
       flops(graph) > kMostSampleFlops || Emulation::bytes(graph) > kMostSampleBytes;
   if (evidence.too_large) return;
   evidence.sample = says_nothing(wanted.sample) ? random_inputs(model_, evidence.types)
-                                                : first_rows(wanted.sample, evidence.types);
+                                                : with_rows(wanted.sample, evidence.types);
 }
 
 void Narrowing::choose(const Graph& graph, double max_loss, Evidence& evidence) {
@@ -241,7 +231,7 @@ std::optional<double> Narrowing::loss_on_gpu(const Wanted& wanted, const Evidenc
                                              const Program& program) const {
   const bool packed = wanted.types.size() > model_.inputs.size();
   if (packed || evidence.random || evidence.should_be.empty()) return std::nullopt;
-  const std::vector<Tensor> made = program.run(repeated(evidence.sample, wanted.types));
+  const std::vector<Tensor> made = program.run(with_rows(evidence.sample, wanted.types));
   std::vector<Tensor> should, is;
   for (std::size_t i = 0; i < made.size(); ++i)
     if (const auto row = first_row(made[i], evidence.should_be[i])) {

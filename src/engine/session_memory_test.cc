@@ -1,9 +1,7 @@
 // What a session keeps of the host's memory while calls of ever new shapes run through it.
 #include <gmock/gmock.h>
-#include <malloc.h>
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
 #include <random>
 #include <set>
@@ -12,6 +10,7 @@
 #include "engine/gpu_for_tests.h"
 #include "engine/graph_for_tests.h"
 #include "engine/ops/one_op_for_tests.h"
+#include "engine/resident_for_tests.h"
 #include "engine/session.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -25,15 +24,6 @@ namespace {
 
 constexpr std::int64_t kWide = 32, kHidden = 128;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();  // nothing is measured
-
-// Bytes of this process that are in memory, without what malloc has but nobody uses.
-std::size_t resident() {
-  malloc_trim(0);
-  std::ifstream in("/proc/self/statm");
-  std::size_t all = 0, here = 0;
-  in >> all >> here;
-  return here * 4096;
-}
 
 // x [batch, time, 32] through two layers; s [1, k] by a matrix of ones that each k has its own of.
 Graph network() {

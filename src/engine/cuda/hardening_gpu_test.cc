@@ -1,11 +1,9 @@
 // Sessions on the GPU under load of all kinds: many shapes, building beside running, measuring
 // beside others, sources that do not compile, faults that a library sees first.
 #include <cuda_runtime_api.h>
-#include <malloc.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <fstream>
 #include <limits>
 #include <random>
 #include <thread>
@@ -14,6 +12,7 @@
 #include "engine/cuda/dnn.h"
 #include "engine/cuda/nvrtc.h"
 #include "engine/cuda/program_for_gpu_tests.h"
+#include "engine/resident_for_tests.h"
 
 namespace sluice::engine {
 namespace {
@@ -46,14 +45,6 @@ Graph layers(std::int64_t wide = 256) {
 Tensor run(const Session& session, const Tensor& x) {
   const Datum given(x);
   return session.run(std::span(&given, 1))[0].tensor;
-}
-
-std::size_t resident() {
-  malloc_trim(0);
-  std::ifstream in("/proc/self/statm");
-  std::size_t all = 0, here = 0;
-  in >> all >> here;
-  return here * 4096;
 }
 
 class CudaHardeningTest : public testing::Test {
