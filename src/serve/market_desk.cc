@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
 #include "base/cancellation.h"
 #include "compute/worker.h"
@@ -12,6 +13,20 @@
 #include "market/request/request.h"
 
 namespace sluice::serve {
+
+// One of the jobs that wait or are calculated.
+class MarketDesk::Counted {
+ public:
+  explicit Counted(std::atomic<std::size_t>& count) noexcept : count_(&count) { ++count; }
+  Counted(Counted&& other) noexcept : count_(std::exchange(other.count_, nullptr)) {}
+  Counted& operator=(Counted&&) = delete;
+  ~Counted() {
+    if (count_ != nullptr) --*count_;
+  }
+
+ private:
+  std::atomic<std::size_t>* count_;
+};
 
 // A job while a thread works on it: it can be cancelled, and its time runs.
 class MarketDesk::UnderWay {
@@ -92,21 +107,18 @@ std::shared_ptr<MarketDesk::Job> MarketDesk::ask(std::string client, std::string
   return job;
 }
 
-void MarketDesk::post(TurnPool& pool, std::shared_ptr<Job> job) {
+void MarketDesk::post(FairPool& pool, std::shared_ptr<Job> job) {
   const std::string client = job->client_;
+  if (!pool.has_room(client))
+    throw Error(Code::exhausted, "too many calculations are waiting; ask again in a moment");
   const double most_work = &pool == &quick_ ? options_.quick_work : options_.most_work;
-  ++waiting_;
-  try {
-    pool.post(client, [this, job = std::move(job), most_work] {
-      if (!ending_ && !job->stop_.stop_requested()) work(job, most_work);
-      give_back();
-      --waiting_;
-      if (!ending_) on_done_();
-    });
-  } catch (...) {
-    --waiting_;
-    throw;
-  }
+  pool.post(client, FairPool::Work([this, counted = Counted(waiting_), job = std::move(job),
+                                    most_work]() mutable {
+              if (!ending_ && !job->stop_.stop_requested()) work(job, most_work);
+              job.reset();
+              give_back();
+              if (!ending_) on_done_();
+            }));
 }
 
 void MarketDesk::work(const std::shared_ptr<Job>& job, double most_work) {

@@ -21,7 +21,7 @@
 #include "base/memory_budget.h"
 #include "base/mutex.h"
 #include "compute/compute.h"
-#include "serve/turn_pool.h"
+#include "serve/fair_pool.h"
 
 namespace sluice::serve {
 
@@ -38,8 +38,16 @@ struct MarketOptions {
   double quick_work = 2.5e8;
   std::size_t quick_body = 4 << 20;
   std::size_t most_text = 8 << 20;  // of an answer that is not written as it is sent
-  TurnPoolOptions quick{.threads = 3, .most_each = 2, .most_waiting = 64, .niceness = 5};
-  TurnPoolOptions slow{.threads = 3, .most_each = 2, .most_waiting = 32, .niceness = 10};
+  FairPool::Options quick{.threads = 3,
+                          .max_queued = 64,
+                          .max_queued_per_client = 48,
+                          .max_running_per_client = 2,
+                          .niceness = 5};
+  FairPool::Options slow{.threads = 3,
+                         .max_queued = 32,
+                         .max_queued_per_client = 24,
+                         .max_running_per_client = 2,
+                         .niceness = 10};
   MemoryBudget* memory = nullptr;  // that bodies, work and answers are charged to
 };
 
@@ -95,9 +103,10 @@ class MarketDesk {
   const memory::MemoryConfig& pools() const noexcept { return options_.pools; }  // as set
 
  private:
+  class Counted;
   class UnderWay;
 
-  void post(TurnPool& pool, std::shared_ptr<Job> job);
+  void post(FairPool& pool, std::shared_ptr<Job> job);
   void work(const std::shared_ptr<Job>& job, double most_work);
   void work_later(const std::shared_ptr<Job>& job);
   Answer answer_of(Job& job, double most_work);
@@ -116,7 +125,7 @@ class MarketDesk {
   mutable Mutex mutex_;
   std::unique_ptr<compute::Compute> compute_ GUARDED_BY(mutex_);  // made by the first job
   std::set<Job*> under_way_ GUARDED_BY(mutex_);
-  TurnPool slow_, quick_;  // the last ends first: it posts to the other
+  FairPool slow_, quick_;  // the last ends first: it posts to the other
 };
 
 }  // namespace sluice::serve

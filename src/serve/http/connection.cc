@@ -41,7 +41,7 @@ Connection::~Connection() {
   client_left_.request_stop();
   auto& shared = shard_.shared();
   if (bound_ && !shard_.draining() && shared.on_close)
-    shared.leases.post(load_.get(),
+    shared.leases.post(load_->name,
                        FairPool::Work([&shared, number = number_] { shared.on_close(number); }));
   if (place_) shard_.connections().erase(*place_);
   --load_->connections;

@@ -13,13 +13,13 @@ namespace {
 
 // Runs `f` in the pool; the coroutine goes on in its own loop.
 template <class F>
-auto in_pool(FairPool& pool, FairPool::Peer peer, F f) {
+auto in_pool(FairPool& pool, const std::string& client, F f) {
   Awaiting token;
   return asio::async_initiate<Awaiting, void()>(
-      [&pool, peer, f = std::move(f)](auto handler) mutable {
+      [&pool, &client, f = std::move(f)](auto handler) mutable {
         auto executor = asio::get_associated_executor(handler);
-        pool.post(peer, FairPool::Work([f = std::move(f), handler = std::move(handler),
-                                        busy = asio::make_work_guard(executor)]() mutable {
+        pool.post(client, FairPool::Work([f = std::move(f), handler = std::move(handler),
+                                          busy = asio::make_work_guard(executor)]() mutable {
                     f();
                     asio::post(busy.get_executor(), std::move(handler));
                   }));
@@ -76,7 +76,7 @@ RecentAnswers::Shared Connection::call_or_find(Response& response) {
 Task<bool> Connection::work() {
   Response response;
   RecentAnswers::Shared kept;
-  if (!pool().has_room(load_.get())) {
+  if (!pool().has_room(load_->name)) {
     response =
         error_response(503, "exhausted", "too many questions at once", "Try again in a moment.");
     response.headers.emplace_back("Retry-After", "1");
@@ -85,7 +85,7 @@ Task<bool> Connection::work() {
     enter(Phase::working, Steady::duration::max());
     client_left_ = std::stop_source();
     request_.stop = client_left_.get_token();
-    co_await in_pool(pool(), load_.get(), [&] { kept = call_or_find(response); });
+    co_await in_pool(pool(), load_->name, [&] { kept = call_or_find(response); });
   }
   if (response.pending) {
     pending_ = std::move(response.pending);
@@ -142,14 +142,14 @@ Task<std::unique_ptr<Response>> Connection::ask_pending(Instant& again) {
     ask();
   } else {
     enter(Phase::working, Steady::duration::max());
-    co_await in_pool(pool(), load_.get(), ask);
+    co_await in_pool(pool(), load_->name, ask);
   }
   co_return answer;
 }
 
 void Connection::drop_pending() {
   if (pending_ && pending_->blocks() && !shard_.draining())
-    pool().post(load_.get(), FairPool::Work([left = std::move(pending_)] {}));
+    pool().post(load_->name, FairPool::Work([left = std::move(pending_)] {}));
   pending_.reset();
 }
 

@@ -15,13 +15,14 @@ std::string load_name(const Peer& peer) {
   return std::string(::inet_ntop(AF_INET6, &address, text, sizeof text)) + "/64";
 }
 
-PeerLoad::One::One(MemoryBudget& whole) : memory(whole.limit() / 2, &whole) {}
+PeerLoad::One::One(std::string name_in, MemoryBudget& whole)
+    : name(std::move(name_in)), memory(whole.limit() / 2, &whole) {}
 
 std::shared_ptr<PeerLoad::One> PeerLoad::find(const std::string& name) {
   const Lock lock(mutex_);
   auto& known = known_[name];
   if (auto there = known.lock()) return there;
-  auto made = std::make_shared<One>(memory_);
+  auto made = std::make_shared<One>(name, memory_);
   known = made;
   if (known_.size() >= sweep_at_) {
     std::erase_if(known_, [](const auto& one) { return one.second.expired(); });

@@ -23,7 +23,8 @@ class PeerLoad {
   explicit PeerLoad(MemoryBudget& memory) : memory_(memory) {}
 
   struct One {
-    explicit One(MemoryBudget& whole);
+    One(std::string name, MemoryBudget& whole);
+    const std::string name;
     std::atomic<std::int64_t> connections{0};
     MemoryBudget memory;  // at most half of the whole
   };

@@ -27,9 +27,10 @@ namespace {
 
 // Gives way to the threads that read sockets and to those of leases.
 constexpr FairPool::Options kWork{
-    .threads = 2, .most_waiting = 1024, .most_of_one = 256, .niceness = 5};
+    .threads = 2, .max_queued = 1024, .max_queued_per_client = 256, .niceness = 5};
 // As many as connections: who may connect may renew.
-constexpr FairPool::Options kLeases{.threads = 2, .most_waiting = 16384, .most_of_one = 4096};
+constexpr FairPool::Options kLeases{
+    .threads = 2, .max_queued = 16384, .max_queued_per_client = 4096};
 constexpr int kRefusalsAtOnce = 64;
 constexpr auto kRefusalTime = std::chrono::milliseconds(500);
 constexpr auto kOutOfFilesPause = std::chrono::milliseconds(100);
@@ -215,7 +216,7 @@ Arrival Server::Impl::arrival(Socket socket, bool over_socket) {
 void Server::Impl::each_second() {
   if (options.each_second) options.each_second();
   // What large requests held is free now, but the allocator has it.
-  if (memory.take_returned() > 0) work.post(this, FairPool::Work([] { ::malloc_trim(0); }));
+  if (memory.take_returned() > 0) work.post("", FairPool::Work([] { ::malloc_trim(0); }));
 }
 
 // 503, with time for the client to read it.

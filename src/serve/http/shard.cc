@@ -74,7 +74,7 @@ void Shard::wake_streams_soon() {
 
 void Shard::end_unless_bound(std::uint64_t number, const std::shared_ptr<PeerLoad::One>& load) {
   if (!shared_.is_bound) return;
-  shared_.leases.post(load.get(), FairPool::Work([this, number] {
+  shared_.leases.post(load->name, FairPool::Work([this, number] {
                         if (shared_.is_bound(number)) return;
                         asio::post(io_, [this, number] {
                           const auto at =

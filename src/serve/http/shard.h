@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "serve/http/fair_pool.h"
+#include "serve/fair_pool.h"
 #include "serve/http/guard.h"
 #include "serve/http/key_throttle.h"
 #include "serve/http/net.h"

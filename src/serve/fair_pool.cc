@@ -1,0 +1,85 @@
+#include "serve/fair_pool.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace sluice::serve {
+
+FairPool::FairPool(const Options& options) : options_(options) {
+  for (std::size_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { run(); });
+}
+
+bool FairPool::has_room(const std::string& client) {
+  const Lock lock(mutex_);
+  const auto own = clients_.find(client);
+  return count_ < options_.max_queued &&
+         (own == clients_.end() || own->second.queued.size() < options_.max_queued_per_client);
+}
+
+void FairPool::post(const std::string& client, Work work) {
+  const Lock lock(mutex_);
+  if (ending_) return;
+  const auto own = clients_.try_emplace(client).first;
+  if (own->second.queued.empty()) turns_.push_back(own);
+  own->second.queued.push_back(std::move(work));
+  ++count_;
+  has_work_.notify_one();
+}
+
+bool FairPool::take(Work& work, Clients::iterator& client) {
+  const auto turn = std::ranges::find_if(turns_, [this](Clients::iterator one) {
+    return one->second.running < options_.max_running_per_client;
+  });
+  if (turn == turns_.end()) return false;
+  client = *turn;
+  turns_.erase(turn);
+  Client& own = client->second;
+  work = std::move(own.queued.front());
+  own.queued.pop_front();
+  --count_;
+  ++own.running;
+  if (!own.queued.empty()) turns_.push_back(client);
+  return true;
+}
+
+bool FairPool::next(Work& work, Clients::iterator& client) {
+  const Lock lock(mutex_);
+  while (!take(work, client)) {
+    if (ending_ && count_ == 0) return false;
+    has_work_.wait(mutex_);
+  }
+  return true;
+}
+
+void FairPool::finish(Clients::iterator client) {
+  const Lock lock(mutex_);
+  Client& own = client->second;
+  --own.running;
+  // Another of this client's may run now, or the last thread that waits may end.
+  if (!own.queued.empty() || ending_) has_work_.notify_all();
+  if (own.running == 0 && own.queued.empty()) clients_.erase(client);
+}
+
+void FairPool::run() {
+  // Of this thread alone, on Linux. What cannot be had does no harm.
+  if (options_.niceness != 0)
+    ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), options_.niceness);
+  Clients::iterator client;
+  for (Work work; next(work, client); finish(client)) {
+    work();
+    work = {};  // what it holds ends before its turn does
+  }
+}
+
+void FairPool::join() {
+  {
+    const Lock lock(mutex_);
+    ending_ = true;
+    has_work_.notify_all();
+  }
+  threads_.clear();
+}
+
+}  // namespace sluice::serve
