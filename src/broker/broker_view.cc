@@ -137,6 +137,7 @@ EventName name_of(What what) {
     case What::drained: return {"lease_drained", "retained_gb"};
     case What::over_use: return {"lease_over_use", "used_gb"};
     case What::within_again: return {"lease_within_again", "used_gb"};
+    case What::preempted: return {"lease_preempted"};
     case What::terminate: return {"lease_terminate"};
     case What::card_lost: return {"lease_gpu_lost"};
     case What::card_back: return {"lease_gpu_back"};

@@ -60,7 +60,8 @@ struct Change {
     drained,   // a sample confirmed the return; `bytes` still held by the holder's process
     over_use,  // the holder uses more than promised: `bytes` in all
     within_again,
-    terminate,  // Escalate::terminate: signal lease.wanted.holder; it has ended as revoked
+    preempted,  // Escalate::revoke, terminate: it has ended as revoked, for one that asked
+    terminate,  // Escalate::terminate: signal lease.wanted.holder; follows `preempted`
     card_lost,  // a card of this lease is unusable; the lease stays
     card_back,
     sent_to_cpu,  // State::on_cpu begins

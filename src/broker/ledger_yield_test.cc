@@ -124,6 +124,8 @@ TEST(Yield, EndsInRevocationWhereTheSettingsSaySo) {
   m.tick_at(1010);
   EXPECT_EQ(m.ledger.find(low)->ending, Ending::revoked);
   EXPECT_EQ(m.times(What::terminate), 0);
+  EXPECT_EQ(m.times(What::preempted, low), 1);
+  EXPECT_THAT(m.last(What::preempted).reason, HasSubstr("urgent"));
   EXPECT_EQ(m.state(asker), State::waiting);  // nothing was seen to fall yet
   m.process(0, 5, 80);                        // and it does not
   m.sample_at(1011);
@@ -157,6 +159,7 @@ TEST(Yield, EndsInRevocationForTheSameUserAndAdministratorsOnly) {
         const bool may = same_user || by_admin;
         EXPECT_EQ(m.ledger.find(low)->ending, may ? Ending::revoked : Ending::none);
         EXPECT_EQ(m.times(What::yield_overdue, low), may ? 0 : 1);
+        EXPECT_EQ(m.times(What::preempted, low), may ? 1 : 0);
         EXPECT_EQ(m.times(What::terminate), may && escalate == Policy::Escalate::terminate ? 1 : 0);
       }
 }

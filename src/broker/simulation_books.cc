@@ -4,6 +4,15 @@
 
 namespace sluice::broker {
 
+namespace {
+
+bool follows_an_end(Change::What what) {
+  return what == Change::What::drained || what == Change::What::preempted ||
+         what == Change::What::terminate;
+}
+
+}  // namespace
+
 SimulationBooks::SimulationBooks(const std::vector<Card>& cards, Seconds longest_wait)
     : longest_wait_(longest_wait) {
   for (const auto& card : cards) {
@@ -92,8 +101,7 @@ void SimulationBooks::read(const Changes& changes, const Ledger& ledger, Instant
           breaks(change.lease, "renewed after its end");
         break;
       default:
-        if (change.what != Change::What::drained && change.what != Change::What::terminate &&
-            !is_live(change.lease))
+        if (!follows_an_end(change.what) && !is_live(change.lease))
           breaks(change.lease, "told of after its end");
     }
   }

@@ -47,11 +47,7 @@ Service::Service(watch::Monitor& monitor, broker::Broker& broker, const Traffic&
                               wake_listeners();
                             })) {
   broker_.on_event([this](const broker::BrokerEvent& e) {
-    if (e.type == "lease_terminate")
-      audit({.who = "broker",
-             .what = "terminate the holder of lease " + std::to_string(e.lease),
-             .detail = e.json,
-             .result = "asked to end"});
+    audit_preemption(e);
     ring_.add(e.type, e.json, "lease " + std::to_string(e.lease), e.peer);
     wake_listeners();
   });
@@ -65,6 +61,17 @@ Service::~Service() {
 
 void Service::audit(const AuditLog::Entry& entry) {
   if (auto* log = audit_.load()) log->add(entry);
+}
+
+// Who asked is in the event's reason.
+void Service::audit_preemption(const broker::BrokerEvent& e) {
+  const bool ends_process = e.type == "lease_terminate";
+  if (!ends_process && e.type != "lease_preempted") return;
+  audit({.who = "broker",
+         .what = (ends_process ? "terminate the holder of lease " : "revoke lease ") +
+                 std::to_string(e.lease),
+         .detail = e.json,
+         .result = ends_process ? "asked to end" : "done"});
 }
 
 void Service::saw(const watch::Snapshot& snapshot) {

@@ -79,6 +79,7 @@ class Service {
 
  private:
   void saw(const watch::Snapshot& snapshot);
+  void audit_preemption(const broker::BrokerEvent& event);
   void wake_listeners();
   std::string why_no_gpu() const;
   EventCursor::Picture picture(Instant now) const;

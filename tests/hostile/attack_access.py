@@ -157,9 +157,13 @@ class Others(unittest.TestCase):
                 server.on_socket("POST", "/v1/leases", {"agent": "operator", "pid": 0, **wait})
                 wait_for("an administrator's word ends it", lambda: not is_alive(victim.process))
                 self.assertEqual(victim.process.returncode, -signal.SIGTERM)
-                ended = wait_for("the audit of it", lambda: [
-                    e for e in audited(server) if e["who"] == "broker"])
-                self.assertIn(f"lease {victim.lease['lease_id']}", ended[0]["what"])
+                of_broker = wait_for("the audit of both", lambda: (
+                    lambda found: found if len(found) == 2 else None)(
+                        [e for e in audited(server) if e["who"] == "broker"]))
+                lease = f"lease {victim.lease['lease_id']}"
+                self.assertEqual([e["what"] for e in of_broker],
+                                 [f"revoke {lease}", f"terminate the holder of {lease}"])
+                self.assertIn("operator", of_broker[0]["detail"])
 
     @needs_root
     def test_a_lease_is_not_bound_to_a_process_that_got_the_number_later(self):
