@@ -7,7 +7,10 @@ namespace sluice {
 bool MemoryBudget::take(std::uint64_t bytes) noexcept {
   auto used = used_.load(std::memory_order_relaxed);
   do {
-    if (bytes > limit_ || used > limit_ - bytes) return false;
+    if (bytes > limit_ || used > limit_ - bytes) {
+      (whole_ != nullptr ? whole_ : this)->refused_.fetch_add(1, std::memory_order_relaxed);
+      return false;
+    }
   } while (!used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
   if (whole_ == nullptr || whole_->take(bytes)) return true;
   used_.fetch_sub(bytes, std::memory_order_relaxed);

@@ -59,6 +59,7 @@ class MemoryBudget {
 
   std::uint64_t limit() const noexcept { return limit_; }
   std::uint64_t used() const noexcept { return used_; }
+  std::uint64_t refused() const noexcept { return refused_; }  // how often, by parts too
 
   // Bytes given back by charges of kLarge and more since this was asked last: enough, and it
   // is worth telling the allocator to return its free pages to the system.
@@ -71,7 +72,7 @@ class MemoryBudget {
 
   const std::uint64_t limit_;
   MemoryBudget* const whole_;
-  std::atomic<std::uint64_t> used_{0}, returned_{0};
+  std::atomic<std::uint64_t> used_{0}, returned_{0}, refused_{0};
 };
 
 }  // namespace sluice

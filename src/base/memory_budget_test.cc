@@ -53,6 +53,7 @@ TEST(MemoryBudget, APartTakesFromTheWhole) {
   EXPECT_TRUE(a.resize(60));
   EXPECT_FALSE(b.resize(41));
   EXPECT_EQ(other.used(), 0u);
+  EXPECT_EQ(whole.refused(), 2u);
   EXPECT_TRUE(b.resize(40));
   a.release();
   EXPECT_EQ(whole.used(), 40u);

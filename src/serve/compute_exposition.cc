@@ -9,7 +9,7 @@
 
 namespace sluice::serve {
 
-std::string compute_exposition(const MarketDesk::Figures& f) {
+std::string compute_exposition(const MarketDesk::Figures& f, const MemoryBudget& memory) {
   std::string out;
   const auto to = std::back_inserter(out);
   header(out, "sluice_compute_calls_total", "Calculations, by where they ran", "counter");
@@ -29,6 +29,13 @@ std::string compute_exposition(const MarketDesk::Figures& f) {
   header(out, "sluice_market_requests_waiting", "Market requests that wait or are calculated",
          "gauge");
   fmt::format_to(to, "sluice_market_requests_waiting {}\n", f.waiting);
+  header(out, "sluice_request_memory_limit_bytes", "Memory that requests may hold", "gauge");
+  fmt::format_to(to, "sluice_request_memory_limit_bytes {}\n", memory.limit());
+  header(out, "sluice_request_memory_used_bytes",
+         "Memory that bodies, calculations and answers hold now", "gauge");
+  fmt::format_to(to, "sluice_request_memory_used_bytes {}\n", memory.used());
+  counter(out, "sluice_request_memory_refused_total",
+          "Times a request was refused memory that was not left", memory.refused());
   return out;
 }
 

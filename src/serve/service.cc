@@ -154,7 +154,7 @@ std::string Service::devices() const { return to_text(devices_view(*snapshot()))
 
 std::string Service::metrics(const ExpositionOptions& options) const {
   return exposition(*snapshot(), traffic_.totals(), about_, options, Steady::now()) +
-         lease_exposition(broker_.figures()) + compute_exposition(market_->figures());
+         lease_exposition(broker_.figures()) + compute_exposition(market_->figures(), memory_);
 }
 
 std::string Service::history(const watch::HistoryQuery& query) const {

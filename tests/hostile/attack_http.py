@@ -1,5 +1,5 @@
 """The transport: queries, bodies and lines without end, memory, threads, connections, streams."""
-import contextlib, http.client, json, os, socket, subprocess, sys, tempfile, time, unittest
+import contextlib, http.client, json, os, re, socket, subprocess, sys, tempfile, time, unittest
 
 from hostile.case import (SANITIZED, Server, heard, latencies, memory_of, percentile, status_of,
                           wait_for, within)
@@ -219,6 +219,8 @@ class Memory(unittest.TestCase):
                 self.assertEqual(status, 200)
             self.assertIsNone(server.process.poll())
             self.assertGreater(refused, 15)
+            counted = re.search(r"^sluice_request_memory_refused_total (\d+)", server.ask("/metrics")[2], re.M)
+            self.assertGreaterEqual(int(counted[1]), refused)
             if not SANITIZED:
                 self.assertLess(most, 250 * MB)
             open_ones.close()
