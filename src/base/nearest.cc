@@ -7,7 +7,7 @@ namespace sluice {
 
 namespace {
 
-constexpr std::size_t kLongestWord = 100;  // nobody mistypes more, and distance() is quadratic
+constexpr std::size_t kLongestWord = 64;  // nobody mistypes more, and distance() is quadratic
 
 // Edits (insert, delete, replace) that turn a into b.
 std::size_t distance(std::string_view a, std::string_view b) {
@@ -33,6 +33,8 @@ std::optional<std::string_view> nearest(std::string_view word,
   std::size_t best = std::max<std::size_t>(2, word.size() / 3) + 1;
   std::optional<std::string_view> found;
   for (const auto candidate : candidates) {
+    const auto [shorter, longer] = std::minmax(word.size(), candidate.size());
+    if (longer - shorter >= best) continue;  // so many edits at least
     const auto d = distance(word, candidate);
     if (d < best) best = d, found = candidate;
   }

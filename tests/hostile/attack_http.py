@@ -9,13 +9,15 @@ DEMO = ("--demo", "eight-gpus")
 
 
 @contextlib.contextmanager
-def flood(server, clients, request):
-    """Another process whose clients send `request` again and again."""
+def flood(server, clients, request, depth=1, user=None):
+    """Another process, of another user perhaps, whose clients send `request` again and again,
+    `depth` of them before the first is answered."""
     with tempfile.NamedTemporaryFile() as f:
         f.write(request)
         f.flush()
         program = os.path.join(os.path.dirname(__file__), "flood.py")
-        process = subprocess.Popen([sys.executable, program, str(server.port), str(clients), f.name],
+        process = subprocess.Popen([sys.executable, program, str(server.port), str(clients), f.name,
+                                    "", str(depth), *([str(user)] if user else [])],
                                    stdout=subprocess.PIPE)
         try:
             assert process.stdout.readline() == b"begun\n"
@@ -57,12 +59,12 @@ class Kept:
         return text
 
 
-def assert_quick(test, p, limit, request, clients, server, ask, seconds):
+def assert_quick(test, p, limit, request, clients, server, ask, seconds, **more):
     """The percentile `p` of `ask` is below `limit` while `clients` send `request`; in one of
     three rounds, as other programs of this machine want its cores too."""
     found = []
     for _ in range(3):
-        with flood(server, clients, request):
+        with flood(server, clients, request, **more):
             found.append(percentile(latencies(ask, seconds), p))
         if found[-1] < within(limit):
             return
@@ -99,6 +101,13 @@ class Transport(unittest.TestCase):
             with Kept(self.server) as probe:
                 assert_quick(self, 0.95, 0.02, request, 64, self.server,
                              lambda: probe.get("/health/live"), 1.5)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to be another user")
+    def test_a_thousand_busy_connections_of_one_user_delay_no_other(self):
+        for request in (get("/v1/leases/" * 9), get("/health/live")):
+            with Kept(self.server) as probe:
+                assert_quick(self, 0.99, 0.05, request, 1000, self.server,
+                             lambda: probe.get("/health/live"), 3, depth=32, user=65534)
 
     def test_a_line_without_end_between_chunks_is_answered(self):
         head = (b"POST /v1/leases HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

@@ -1,6 +1,7 @@
 """Many clients of one process that ask the same again and again, as fast as they are answered.
 It gives way to the server: what is measured beside it is the server's doing.
-Usage: flood.py PORT CLIENTS REQUEST-FILE [SOURCE-ADDRESS]"""
+Usage: flood.py PORT CLIENTS REQUEST-FILE [SOURCE-ADDRESS [DEPTH [USER]]]
+DEPTH requests are under way on each connection."""
 import contextlib, os, selectors, socket, sys
 
 
@@ -15,15 +16,18 @@ def connect(port, source):
 
 def main():
     port, clients, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    source = sys.argv[4] if len(sys.argv) > 4 else None
+    source = sys.argv[4] if len(sys.argv) > 4 and sys.argv[4] else None
+    depth = int(sys.argv[5]) if len(sys.argv) > 5 else 1
     with open(path, "rb") as f:
         request = f.read()
+    if len(sys.argv) > 6:
+        os.setuid(int(sys.argv[6]))
     os.nice(10)
     selector = selectors.DefaultSelector()
 
     def begin():
         s = connect(port, source)
-        s.send(request)
+        s.send(request * depth)
         selector.register(s, selectors.EVENT_READ)
 
     for _ in range(clients):

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 
-#include <boost/asio/post.hpp>
 #include <boost/beast/http/error.hpp>
 
 #include "serve/address.h"
@@ -15,8 +14,8 @@ namespace {
 constexpr std::size_t kFirstBuffer = 2 << 10;  // an ordinary request; idle clients hold no more
 constexpr std::size_t kBodyBuffer = 64 << 10;
 constexpr std::size_t kBatch = 64 << 10;          // of pipelined answers in one write
-constexpr std::size_t kAnswersInTurn = 32;        // of one client, before others are served
-constexpr std::size_t kKeepBuffer = 64 << 10;     // larger ones are given back when done with
+constexpr std::size_t kAnswersInTurn = 8;         // of one client, before others are served
+constexpr std::size_t kIdleBuffer = 8 << 10;      // larger ones are given back when done with
 constexpr std::size_t kFreeOfCharge = 24 << 10;   // a small request is taken whatever others hold
 constexpr std::uint64_t kBodyOfNoUse = 64 << 10;  // read and dropped where a route takes none
 constexpr auto kDrainIdle = std::chrono::milliseconds(200);  // for a request already on its way
@@ -62,6 +61,7 @@ Task<void> Connection::run(std::unique_ptr<Connection> self) {
 
 Task<void> Connection::serve() {
   for (;;) {
+    co_await turn();
     const auto next = advance();
     if (!out_.empty()) {
       std::size_t written = 0;
@@ -72,7 +72,6 @@ Task<void> Connection::serve() {
     if (next == Next::stream) co_return co_await stream();
     if (next == Next::pieces && !co_await send_pieces()) co_return;
     if (next == Next::work && !co_await work()) co_return;
-    if (next == Next::again) co_await asio::post(shard_.io(), Awaiting{});  // others' turn
     if (next != Next::read) continue;
     std::size_t size = 0;
     char* to = before_read(size);
@@ -84,7 +83,7 @@ Task<void> Connection::serve() {
 
 char* Connection::before_read(std::size_t& size) {
   if (begin_ == end_ && !parser_) {
-    if (request_.body.capacity() > kKeepBuffer) std::string().swap(request_.body);
+    request_.release_memory();
     enter(Phase::idle, shard_.limits().idle_time);
     if (shard_.draining()) drain(now_);
   }
@@ -110,7 +109,7 @@ char* Connection::room(std::size_t& size) {
   if (begin_ == end_) begin_ = end_ = 0;
   const bool large_body = parser_ && parser_->is_header_done() &&
                           parser_->content_length_remaining().value_or(0) > in_.size();
-  if (in_.empty() || (!parser_ && end_ == 0 && in_.size() > kKeepBuffer)) {
+  if (in_.empty() || (!parser_ && end_ == 0 && in_.size() > kIdleBuffer)) {
     in_ = std::vector<char>(kFirstBuffer);
   } else if (end_ == in_.size() && begin_ > 0) {
     std::copy(in_.begin() + static_cast<std::ptrdiff_t>(begin_),
@@ -128,7 +127,8 @@ char* Connection::room(std::size_t& size) {
 // Charges what this client makes us hold, but for a little that every client may. False when
 // there is no room for it.
 bool Connection::account() {
-  const auto held = request_.body.capacity() + in_.capacity() + out_.capacity() + large_.capacity();
+  const auto held =
+      request_.capacity() + in_.capacity() + out_.capacity() + (large_ ? large_->capacity() : 0);
   return memory_.resize(held > kFreeOfCharge ? held - kFreeOfCharge : 0);
 }
 
@@ -140,8 +140,7 @@ Connection::Next Connection::advance() {
                                           "Send it faster, or raise serve.request_timeout_s."));
   }
   while (!gone_) {
-    if (!large_.empty() || out_.size() >= kBatch || answered_.size() >= kAnswersInTurn)
-      return Next::again;
+    if (large_ || out_.size() >= kBatch || answered_.size() >= kAnswersInTurn) return Next::again;
     if (begin_ == end_ && !parser_) return Next::read;
     if (!parser_) {
       parser_.emplace(request_, shard_.limits().header_bytes);

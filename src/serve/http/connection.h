@@ -55,6 +55,7 @@ class Connection {
   Next refused(Response response);
   std::optional<Response> check_key(bool open);
   Next answer();
+  auto turn() { return shard_.turns().next(load_.get()); }  // before whatever takes time
   void enter(Phase phase, Steady::duration at_most);
   char* before_read(std::size_t& size);
   void after_read(std::size_t n, const ErrorCode& failed);
@@ -75,7 +76,10 @@ class Connection {
 
   // connection_write.cc: answers go out.
   Next answer_kept();
-  Next reply_kept(const RecentAnswers::Answer& kept);
+  Next reply_kept(const RecentAnswers::Shared& kept);
+  std::size_t unsent() const noexcept { return out_.size() + (large_ ? large_->size() : 0); }
+  bool hold_large(std::shared_ptr<const std::string> body);
+  Steady::duration time_to_send(std::size_t bytes) const;
   Next reply(Response response);
   Next reply_and_close(Response response);
   bool flush_now(std::size_t& written);
@@ -101,9 +105,9 @@ class Connection {
   bool timed_out_ = false, gone_ = false;
 
   std::vector<char> in_;
-  std::size_t begin_ = 0, end_ = 0;  // of what is read and not consumed
-  std::string out_;                  // small answers, and the header of a large one
-  std::string large_;                // the body behind it
+  std::size_t begin_ = 0, end_ = 0;           // of what is read and not consumed
+  std::string out_;                           // small answers, and the header of a large one
+  std::shared_ptr<const std::string> large_;  // the body behind it; others may send it too
   Request request_;
   std::optional<Parser> parser_;
   Router::Match match_;

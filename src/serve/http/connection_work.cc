@@ -96,7 +96,7 @@ Task<bool> Connection::work() {
   client_left_ = std::stop_source(std::nostopstate);
   if (response.binds) bound_ = true;
   if (gone_) co_return false;
-  const auto next = kept ? reply_kept(*kept) : reply(std::move(response));
+  const auto next = kept ? reply_kept(kept) : reply(std::move(response));
   std::size_t written = 0;
   if (!flush_now(written)) co_await flush_rest(written);
   after_flush();

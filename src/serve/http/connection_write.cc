@@ -1,6 +1,5 @@
 // How answers go out: small ones together, large ones by themselves, streams as they come.
 #include <array>
-#include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
 #include <charconv>
 
@@ -15,15 +14,19 @@ namespace {
 constexpr std::size_t kLargeBody = 64 << 10;    // sent from where it is, not copied behind others
 constexpr std::size_t kKeepAnswers = 64 << 10;  // a larger buffer is given back when it is sent
 constexpr int kStreamSendBuffer = 256 << 10;
-constexpr std::size_t kSlowestBytesPerSecond = 16 << 10;  // a client may take an answer this slowly
+constexpr std::size_t kWrittenAtOnce = 256 << 10;         // of one answer, before others' turns
+constexpr std::size_t kSlowestBytesPerSecond = 64 << 10;  // a client may take an answer this slowly
 constexpr auto kLinger = std::chrono::seconds(2);
 constexpr auto kLingerDraining = std::chrono::milliseconds(200);
 
-// `a` and `b` as one, without the first `skipped` bytes.
+const std::string kNone;
+
+// `a` and at most so much of `b` as one, without the first `skipped` bytes.
 std::array<asio::const_buffer, 2> behind(std::size_t skipped, const std::string& a,
-                                         const std::string& b) {
+                                         const std::string& b,
+                                         std::size_t most_of_b = std::string::npos) {
   const auto of_a = std::min(skipped, a.size());
-  return {asio::buffer(a) + of_a, asio::buffer(b) + (skipped - of_a)};
+  return {asio::buffer(a) + of_a, asio::buffer(b, most_of_b) + (skipped - of_a)};
 }
 
 void append_chunk(std::string_view piece, bool is_last, std::string& out) {
@@ -52,36 +55,43 @@ Connection::Next Connection::answer_kept() {
     kept = shard_.recent().keep(match_.index, *query_, std::move(fresh), shard_.date(),
                                 arrived_ + route.reuse);
   }
-  return reply_kept(*kept);
+  return reply_kept(kept);
 }
 
-Connection::Next Connection::reply_kept(const RecentAnswers::Answer& kept) {
+Connection::Next Connection::reply_kept(const RecentAnswers::Shared& kept) {
   const bool head = request_.method == Method::head;
   const bool keep = request_.keep_alive && !shard_.draining();
+  const bool large = !head && kept->response.body.size() > kLargeBody;
+  if (large && !hold_large({kept, &kept->response.body})) return reply(no_room());
   if (keep && request_.version == 11)
-    out_.append(kept.bytes, 0, head ? kept.header : kept.bytes.size());
+    out_ += kept->header;
   else
-    write_response(kept.response, {head, keep, request_.version, shard_.date()}, out_);
-  answered_.push_back({match_.index, kept.response.status});
+    write_response(kept->response, {true, keep, request_.version, shard_.date()}, out_);
+  if (!head && !large) out_ += kept->body();
+  answered_.push_back({match_.index, kept->response.status});
   return keep ? Next::again : Next::close;
+}
+
+// False when there is no room for it.
+bool Connection::hold_large(std::shared_ptr<const std::string> body) {
+  std::string().swap(request_.body);  // read; free it before the answer is charged
+  large_ = std::move(body);
+  if (account()) return true;
+  large_.reset();
+  return false;
 }
 
 Connection::Next Connection::reply(Response response) {
   const bool head = request_.method == Method::head;
   const bool large = !head && response.fixed.empty() && response.body.size() > kLargeBody;
-  if (large) {
-    large_ = std::move(response.body);
-    std::string().swap(request_.body);  // answered: its memory is the answer's
-    if (!account()) {
-      std::string().swap(large_);
-      return reply(no_room());
-    }
-  }
+  if (large && !hold_large(std::make_shared<const std::string>(std::move(response.body))))
+    return reply(no_room());
   const bool streams = response.stream != nullptr && !head;
   const bool pieces = response.pieces != nullptr && !head;
   const bool ends_body = !streams && (!pieces || request_.version == 11);
   const bool keep = request_.keep_alive && !shard_.draining() && ends_body;
-  write_response(response, {head, keep, request_.version, shard_.date(), large_.size()}, out_);
+  write_response(response,
+                 {head, keep, request_.version, shard_.date(), large_ ? large_->size() : 0}, out_);
   const auto route = match_.route != nullptr ? match_.index : shard_.shared().traffic.unmatched();
   answered_.push_back({route, response.status});
   if (streams || pieces) {
@@ -106,6 +116,8 @@ Task<void> Connection::stream() {
   ErrorCode ignored;
   socket_.set_option(asio::socket_base::send_buffer_size(kStreamSendBuffer), ignored);
   while (!gone_ && !shard_.draining()) {
+    co_await turn();
+    if (gone_) break;
     now_ = Steady::now();
     const auto again = streaming_.stream->pull(now_, out_);
     if (out_.empty()) {
@@ -117,7 +129,6 @@ Task<void> Connection::stream() {
     std::size_t written = 0;
     if (!flush_now(written)) co_await flush_rest(written);
     after_flush();
-    co_await asio::post(shard_.io(), Awaiting{});  // a stream full of news is not alone here
   }
   lane.streams(-1);
 }
@@ -126,7 +137,16 @@ Task<void> Connection::stream() {
 Task<bool> Connection::send_pieces() {
   const bool chunked = request_.version == 11;
   std::string piece;
+  std::size_t sent = 0;
+  const auto begun = Steady::now();
   for (bool more = true; more && !gone_;) {
+    co_await turn();
+    // It holds memory until the last piece, so its time is that of all of them.
+    if (Steady::now() - begun > time_to_send(sent)) {
+      ++shard_.shared().traffic.timed_out;
+      gone_ = true;
+      break;
+    }
     try {
       piece.clear();
       more = streaming_.pieces->next(piece);
@@ -139,43 +159,48 @@ Task<bool> Connection::send_pieces() {
       append_chunk(piece, !more, out_);
     else
       out_ += piece;
+    sent += out_.size();
     std::size_t written = 0;
     if (!flush_now(written)) co_await flush_rest(written);
     after_flush();
-    co_await asio::post(shard_.io(), Awaiting{});
   }
   streaming_ = {};
   co_return keep_after_pieces_ && !gone_;
+}
+
+// That a client may take for so many bytes.
+Steady::duration Connection::time_to_send(std::size_t bytes) const {
+  return shard_.limits().request_time + std::chrono::seconds(bytes / kSlowestBytesPerSecond);
 }
 
 // Whether everything went out at once. Most answers fit the socket's buffer, and
 // then no operation has to be queued.
 bool Connection::flush_now(std::size_t& written) {
   ErrorCode failed;
-  written = large_.empty() ? socket_.write_some(asio::buffer(out_), failed)
-                           : socket_.write_some(behind(0, out_, large_), failed);
+  written = large_ ? socket_.write_some(behind(0, out_, *large_, kWrittenAtOnce), failed)
+                   : socket_.write_some(asio::buffer(out_), failed);
   if (failed && failed != asio::error::would_block) gone_ = true;
-  return gone_ || written == out_.size() + large_.size();
+  return gone_ || written == unsent();
 }
 
 Task<void> Connection::flush_rest(std::size_t written) {
-  const auto left = out_.size() + large_.size() - written;
+  const auto left = unsent() - written;
   if (!account()) {  // it reads too slowly for what others need
     gone_ = true;
     co_return;
   }
   now_ = Steady::now();
-  enter(Phase::writing,
-        shard_.limits().request_time + std::chrono::seconds(left / kSlowestBytesPerSecond));
+  enter(Phase::writing, time_to_send(left));
   ErrorCode failed;
-  co_await asio::async_write(socket_, behind(written, out_, large_), into(failed));
+  co_await asio::async_write(socket_, behind(written, out_, large_ ? *large_ : kNone),
+                             into(failed));
   if (failed) gone_ = true;
   if (phase_ == Phase::writing) enter(Phase::reading, shard_.limits().request_time);
 }
 
 void Connection::after_flush() {
   auto& lane = shard_.lane();
-  lane.sent(out_.size() + large_.size());
+  lane.sent(unsent());
   if (!answered_.empty()) {
     now_ = Steady::now();
     const double seconds = seconds_between(arrived_, now_);
@@ -183,7 +208,7 @@ void Connection::after_flush() {
     answered_.clear();
     enter(Phase::reading, shard_.limits().request_time);  // of the next one, if it has begun
   }
-  if (!large_.empty()) std::string().swap(large_);
+  large_.reset();
   if (out_.capacity() > kKeepAnswers)
     std::string().swap(out_);
   else

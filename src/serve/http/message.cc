@@ -84,11 +84,35 @@ std::string_view Request::query() const noexcept {
   return mark == std::string::npos ? std::string_view() : std::string_view(target).substr(mark + 1);
 }
 
+namespace {
+
+template <class R>
+auto texts(R& r) {
+  return std::array{&r.other_method,  &r.target,        &r.host,    &r.origin,
+                    &r.content_type,  &r.authorization, &r.api_key, &r.if_none_match,
+                    &r.last_event_id, &r.body};
+}
+
+}  // namespace
+
+void Request::release_memory() {
+  constexpr std::size_t kShort = 1 << 10;
+  for (auto* text : texts(*this))
+    if (text->capacity() > kShort) std::string().swap(*text);
+  idempotency_key.reset();
+  std::vector<std::string>().swap(captures);
+}
+
+std::size_t Request::capacity() const {
+  std::size_t sum = idempotency_key ? idempotency_key->capacity() : 0;
+  for (const auto* text : texts(*this)) sum += text->capacity();
+  for (const auto& capture : captures) sum += capture.capacity();
+  return sum;
+}
+
 void Request::clear() {
   method = Method::other;
-  for (auto* text : {&other_method, &target, &host, &origin, &content_type, &authorization,
-                     &api_key, &if_none_match, &last_event_id, &body})
-    text->clear();
+  for (auto* text : texts(*this)) text->clear();
   idempotency_key.reset();
   captures.clear();
   stop = {};

@@ -51,7 +51,9 @@ struct Request {
   std::string_view path() const noexcept;         // of target, without the query
   std::string_view query() const noexcept;        // behind '?', without it
 
-  void clear();  // for the next request; keeps the memory
+  void clear();                  // for the next request; keeps the memory
+  void release_memory();         // of what is long, once it is answered
+  std::size_t capacity() const;  // bytes that it holds
 };
 
 // An answer without an end, such as server-sent events. It is pulled, never

@@ -19,12 +19,16 @@ RecentAnswers::Shared RecentAnswers::keep(std::size_t route, std::string query, 
     place = std::ranges::min_element(all, {}, &Kept::until);
   if (place == all.end()) place = all.insert(all.end(), Kept{});
   auto made = std::make_shared<Answer>();
-  write_response(response, {false, true, 11, date}, made->bytes);
-  made->header =
-      made->bytes.size() - (response.fixed.empty() ? response.body.size() : response.fixed.size());
+  constexpr bool kHeadOnly = true, kKeepAlive = true;
+  write_response(response, {kHeadOnly, kKeepAlive, 11, date}, made->header);
   made->response = std::move(response);
   *place = {std::move(query), until, std::move(made)};
   return place->answer;
+}
+
+void RecentAnswers::forget_expired(Instant now) {
+  for (auto& all : by_route_)
+    std::erase_if(all, [now](const Kept& kept) { return kept.until <= now; });
 }
 
 }  // namespace sluice::serve::http

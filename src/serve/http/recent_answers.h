@@ -20,10 +20,10 @@ class RecentAnswers {
 
   struct Answer {
     Response response;
-    // As most clients want it, HTTP/1.1 on a connection that is kept: whole, and the length of
-    // its header.
-    std::string bytes;
-    std::size_t header = 0;
+    std::string header;  // as most clients want it: HTTP/1.1 on a connection that is kept
+    std::string_view body() const noexcept {
+      return response.fixed.empty() ? std::string_view(response.body) : response.fixed;
+    }
   };
   using Shared = std::shared_ptr<const Answer>;
 
@@ -35,6 +35,8 @@ class RecentAnswers {
   // has a body, and no stream.
   Shared keep(std::size_t route, std::string query, Response response, std::string_view date,
               Instant until);
+
+  void forget_expired(Instant now);
 
  private:
   static constexpr std::size_t kMost = 8;  // of a route
@@ -59,6 +61,10 @@ class LockedRecentAnswers {
                              std::string_view date, Instant until) {
     const Lock lock(mutex_);
     return answers_.keep(route, std::move(query), std::move(response), date, until);
+  }
+  void forget_expired(Instant now) {
+    const Lock lock(mutex_);
+    answers_.forget_expired(now);
   }
 
  private:

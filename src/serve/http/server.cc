@@ -25,9 +25,13 @@ namespace sluice::serve::http {
 
 namespace {
 
-// Gives way to the threads that read sockets and to those of leases.
-constexpr FairPool::Options kWork{
-    .threads = 2, .max_queued = 1024, .max_queued_per_client = 256, .niceness = 5};
+// Gives way to the threads that read sockets and to those of leases. One client's long questions
+// leave a thread to others.
+constexpr FairPool::Options kWork{.threads = 2,
+                                  .max_queued = 1024,
+                                  .max_queued_per_client = 256,
+                                  .max_running_per_client = 1,
+                                  .niceness = 5};
 // As many as connections: who may connect may renew.
 constexpr FairPool::Options kLeases{
     .threads = 2, .max_queued = 16384, .max_queued_per_client = 4096};
@@ -215,6 +219,7 @@ Arrival Server::Impl::arrival(Socket socket, bool over_socket) {
 
 void Server::Impl::each_second() {
   if (options.each_second) options.each_second();
+  shared.recent.forget_expired(Steady::now());
   // What large requests held is free now, but the allocator has it.
   if (memory.take_returned() > 0) work.post("", FairPool::Work([] { ::malloc_trim(0); }));
 }

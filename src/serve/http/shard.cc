@@ -107,6 +107,7 @@ Task<void> Shard::tick(const std::function<void()>& each_second) {
     const auto now = Steady::now();
     tell_time();
     sweep(now);
+    recent_.forget_expired(now);
     if (each_second && now - second >= std::chrono::seconds(1)) {
       second = now;
       each_second();

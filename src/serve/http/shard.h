@@ -13,6 +13,7 @@
 
 #include "serve/fair_pool.h"
 #include "serve/http/guard.h"
+#include "serve/http/io_turns.h"
 #include "serve/http/key_throttle.h"
 #include "serve/http/net.h"
 #include "serve/http/peer_load.h"
@@ -74,6 +75,7 @@ class Shard {
   const GuardConfig& guard() const noexcept { return guard_; }
   std::string_view date() const noexcept { return date_; }
   bool draining() const noexcept { return draining_; }
+  IoTurns& turns() noexcept { return turns_; }
   std::list<Connection*>& connections() noexcept { return connections_; }
   RecentAnswers& recent() noexcept { return recent_; }  // of handlers that run here
   // Ends an idle connection that nothing is bound to any more.
@@ -97,7 +99,8 @@ class Shard {
   bool wakes_soon_ = false;  // wake_timer_ runs
   Instant woken_at_{};       // when streams were asked for their news last
   std::list<Connection*> connections_;
-  io_context io_{1};  // behind connections_: its end ends their coroutines
+  io_context io_{1};    // behind connections_: its end ends their coroutines
+  IoTurns turns_{io_};  // ends before io_, and ends those that wait in it
   Timer timer_{io_}, wake_timer_{io_};
 };
 
