@@ -140,6 +140,12 @@ class Transport(unittest.TestCase):
                 assert_quick(self, 0.99, 0.05, get(path), 500, self.server, renew, 2)
             holder.ask("DELETE", f"/v1/leases/{held['lease_id']}", state)
 
+    def test_history_has_a_largest_answer(self):
+        metrics = ",".join(["power", "utilization", "temperature", "memory_used"] * 3)
+        status, _, text = self.server.ask(f"/v1/history?points=10000&metrics={metrics}")
+        self.assertEqual(status, 400, text)
+        self.assertIn("ask for fewer", text)
+
     def test_the_timeline_comes_in_pages(self):
         with Kept(self.server) as asks:
             ids = []

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <boost/asio/post.hpp>
 #include <boost/beast/http/error.hpp>
 
 #include "serve/address.h"
@@ -61,7 +62,7 @@ Task<void> Connection::run(std::unique_ptr<Connection> self) {
 
 Task<void> Connection::serve() {
   for (;;) {
-    co_await turn();
+    if (!is_of_few()) co_await shard_.turns().next(load_.get());
     const auto next = advance();
     if (!out_.empty()) {
       std::size_t written = 0;
@@ -72,6 +73,7 @@ Task<void> Connection::serve() {
     if (next == Next::stream) co_return co_await stream();
     if (next == Next::pieces && !co_await send_pieces()) co_return;
     if (next == Next::work && !co_await work()) co_return;
+    if (next == Next::again && is_of_few()) co_await asio::post(shard_.io(), Awaiting{});
     if (next != Next::read) continue;
     std::size_t size = 0;
     char* to = before_read(size);
@@ -79,6 +81,14 @@ Task<void> Connection::serve() {
     const auto n = co_await socket_.async_read_some(asio::buffer(to, size), into(failed));
     after_read(n, failed);
   }
+}
+
+// Lets what is ready besides run first.
+Task<void> Connection::others_turn() {
+  if (is_of_few())
+    co_await asio::post(shard_.io(), Awaiting{});
+  else
+    co_await shard_.turns().next(load_.get());
 }
 
 char* Connection::before_read(std::size_t& size) {

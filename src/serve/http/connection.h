@@ -39,6 +39,7 @@ class Connection {
   bool is_idle() const noexcept { return phase_ == Phase::idle; }
 
  private:
+  static constexpr std::int64_t kFewConnections = 32;
   enum class Phase { idle, reading, writing, working, waiting, streaming, closing };
   enum class Next { again, read, work, stream, pieces, close };
   struct Answered {
@@ -55,7 +56,9 @@ class Connection {
   Next refused(Response response);
   std::optional<Response> check_key(bool open);
   Next answer();
-  auto turn() { return shard_.turns().next(load_.get()); }  // before whatever takes time
+  // Of a peer with few connections: they cannot keep others waiting, and need no turns.
+  bool is_of_few() const noexcept { return load_->connections <= kFewConnections; }
+  Task<void> others_turn();
   void enter(Phase phase, Steady::duration at_most);
   char* before_read(std::size_t& size);
   void after_read(std::size_t n, const ErrorCode& failed);

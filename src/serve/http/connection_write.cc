@@ -116,7 +116,7 @@ Task<void> Connection::stream() {
   ErrorCode ignored;
   socket_.set_option(asio::socket_base::send_buffer_size(kStreamSendBuffer), ignored);
   while (!gone_ && !shard_.draining()) {
-    co_await turn();
+    co_await others_turn();
     if (gone_) break;
     now_ = Steady::now();
     const auto again = streaming_.stream->pull(now_, out_);
@@ -140,7 +140,7 @@ Task<bool> Connection::send_pieces() {
   std::size_t sent = 0;
   const auto begun = Steady::now();
   for (bool more = true; more && !gone_;) {
-    co_await turn();
+    co_await others_turn();
     // It holds memory until the last piece, so its time is that of all of them.
     if (Steady::now() - begun > time_to_send(sent)) {
       ++shard_.shared().traffic.timed_out;

@@ -1,5 +1,7 @@
 #include "serve/http/routes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -17,8 +19,9 @@ namespace {
 constexpr std::string_view kPrometheus = "text/plain; version=0.0.4; charset=utf-8";
 constexpr std::string_view kEventStream = "text/event-stream; charset=utf-8";
 constexpr double kLongestSilence = 366 * 86400.0;
-constexpr std::size_t kBytesOfPoint = 200;  // while its answer is made
-constexpr double kFarFuture = 1e15;         // ms; beyond it a time is a slip
+constexpr std::size_t kBytesOfPoint = 200;    // while its answer is made
+constexpr std::size_t kMostValues = 100'000;  // of an answer about history: some 3 MB
+constexpr double kFarFuture = 1e15;           // ms; beyond it a time is a slip
 
 Response health(Service& s, const Asked&) { return json_text(s.health()); }
 
@@ -81,6 +84,10 @@ Response history(Service& s, const Asked& asked) {
   require(wanted.from_ms < wanted.to_ms, "query parameter 'from' must be before 'to'");
   wanted.points = query.whole("points", 600, 1, 10000);
   const auto series = std::min(wanted.metrics.size(), device::metrics().size());
+  require(series * static_cast<std::size_t>(wanted.points) <= kMostValues,
+          fmt::format("{} metrics of {} points each are more than the {} values of one answer; ask "
+                      "for fewer",
+                      series, wanted.points, kMostValues));
   const auto held =
       s.memory().charge(series * static_cast<std::size_t>(wanted.points) * kBytesOfPoint);
   return json_text(s.history(wanted));
