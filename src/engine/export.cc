@@ -212,11 +212,11 @@ std::string export_onnx(const Graph& graph, TensorStore& tensors) {
   return Exporter(tensors).model(graph);
 }
 
-void write_tensors(const TensorStore& tensors, NewFile& to) {
+void write_tensors(const TensorStore& tensors, const std::function<void(std::string_view)>& write) {
   std::uint64_t at = 0;
   for (const TensorStore::Entry& entry : tensors.entries()) {
-    to.write(std::string(entry.offset - at, '\0'));
-    to.write({static_cast<const char*>(entry.tensor.data()), entry.tensor.bytes()});
+    write(std::string(entry.offset - at, '\0'));
+    write({static_cast<const char*>(entry.tensor.data()), entry.tensor.bytes()});
     at = entry.offset + entry.tensor.bytes();
   }
 }
@@ -231,7 +231,7 @@ void write_onnx(const Graph& graph, const std::filesystem::path& file) {
   const std::string model = export_onnx(graph, split ? outside : within);
   if (split) {
     NewFile data(beside);
-    write_tensors(outside, data);
+    write_tensors(outside, [&](std::string_view part) { data.write(part); });
     data.keep();
   }
   NewFile written(file);

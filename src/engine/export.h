@@ -3,11 +3,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "base/new_file.h"
 #include "engine/graph.h"
 #include "formats/onnx/message.h"
 
@@ -46,8 +46,8 @@ std::string export_onnx(const Graph& graph, TensorStore& tensors);
 // 64 MiB of them.
 void write_onnx(const Graph& graph, const std::filesystem::path& file);
 
-// The data of all tensors, each at its offset from where `to` stands.
-void write_tensors(const TensorStore& tensors, NewFile& to);
+// The data of all tensors in parts, each at its offset from the first.
+void write_tensors(const TensorStore& tensors, const std::function<void(std::string_view)>& write);
 
 // Undoes what export_onnx did to nodes of one domain with different versions.
 void restore_versions(Graph& graph);

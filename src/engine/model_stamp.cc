@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "engine/hf_folder.h"
-#include "engine/plan.h"
+#include "engine/plan_hash.h"
 #include "formats/map.h"
 #include "formats/onnx/external_files.h"
 

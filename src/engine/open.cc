@@ -64,7 +64,7 @@ PlanKey plan_key(std::string model, const OpenOptions& options) {
 
 OpenModel open_model(const fs::path& path, compute::Workers& workers, const OpenOptions& options) {
   OpenModel opened;
-  const bool plan = path.extension() == ".plan";
+  const bool plan = path.extension() == ".plan" || is_plan(path);
   const bool looks = !options.plans.folder.empty() && options.session.compile;
   if (plan || looks)
     opened.key = plan_key(plan ? read_plan_key(path).model : model_stamp(path), options);
@@ -75,8 +75,8 @@ OpenModel open_model(const fs::path& path, compute::Workers& workers, const Open
     return opened;
   }
   if (!refused.empty()) opened.refused = refused;
-  opened.session = std::make_unique<Session>(plan ? read_plan_model(path) : import_model(path),
-                                             workers, options.session);
+  opened.session = std::make_unique<Session>(
+      plan ? read_plan_model(path, workers) : import_model(path), workers, options.session);
   return opened;
 }
 

@@ -3,10 +3,13 @@
 #include <hwy/targets.h>
 
 #include <cstring>
+#include <fstream>
 
 #include "base/error.h"
+#include "base/new_file.h"
 #include "device/cpu.h"
 #include "engine/export.h"
+#include "engine/plan_hash.h"
 #include "engine/plan_precision.h"
 #include "engine/specialize.h"
 #include "formats/map.h"
@@ -19,12 +22,15 @@ namespace fs = std::filesystem;
 using onnx::Message;
 using onnx::Wire;
 
-// Magic, the bytes of the head and its hash; the head; tensors from the next multiple of 64.
+// Magic, the bytes of the head and its hash; the head; tensors from the next multiple of 64; the
+// hash of all these.
 struct Front {
   char magic[8];
   std::uint64_t head, hash;
 };
-constexpr char kMagic[8] = {'S', 'L', 'U', 'I', 'C', 'E', 'P', '2'};
+constexpr std::string_view kMagic = "SLUICEP3", kAnyVersion = "SLUICEP";
+constexpr std::size_t kHash = sizeof(std::uint64_t);
+constexpr std::string_view kDamaged = "it is damaged: compile the model again";
 constexpr std::size_t kAlignment = 64;
 
 // The head is a message of these.
@@ -75,21 +81,32 @@ std::vector<TensorType> input_types(const Graph& graph) {
 
 struct Opened {
   std::shared_ptr<const void> keep;
-  std::string_view head, tensors;
+  std::string_view all, head, tensors;  // `all` but its hash
 };
 
+// With a head that is whole.
 Opened open_plan(const fs::path& file) {
   Opened opened;
-  const std::string_view all = map_file(file, opened.keep);
+  const std::string_view bytes = map_file(file, opened.keep);
+  require(bytes.starts_with(kAnyVersion), "it is no plan");
+  require(bytes.starts_with(kMagic), "it is a plan of another version: compile the model again");
   Front front;
-  require(all.size() >= sizeof front && std::memcmp(all.data(), kMagic, sizeof kMagic) == 0,
-          "it is no plan, or one of another version of the format");
-  std::memcpy(&front, all.data(), sizeof front);
-  require(front.head <= all.size() - sizeof front, "it ends before its head does");
-  opened.head = all.substr(sizeof front, front.head);
-  require(plan_hash(opened.head) == front.hash, "its head is damaged");
+  require(bytes.size() >= sizeof front + kHash, kDamaged);
+  std::memcpy(&front, bytes.data(), sizeof front);
+  opened.all = bytes.substr(0, bytes.size() - kHash);
+  require(front.head <= opened.all.size() - sizeof front, kDamaged);
+  opened.head = opened.all.substr(sizeof front, front.head);
+  require(plan_hash(opened.head) == front.hash, kDamaged);
   const std::size_t begin = begin_of_tensors(front.head);
-  if (begin < all.size()) opened.tensors = all.substr(begin);
+  if (begin < opened.all.size()) opened.tensors = opened.all.substr(begin);
+  return opened;
+}
+
+Opened open_whole(const fs::path& file, compute::Workers& workers) {
+  Opened opened = open_plan(file);
+  std::uint64_t hash;
+  std::memcpy(&hash, opened.all.data() + opened.all.size(), sizeof hash);
+  require(file_hash(opened.all, workers) == hash, kDamaged);
   return opened;
 }
 
@@ -150,18 +167,6 @@ auto with_name(const fs::path& file, Read&& read) {
 
 }  // namespace
 
-std::uint64_t plan_hash(std::string_view bytes) {  // FNV-1a, on eight bytes at once
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  for (; bytes.size() >= 8; bytes.remove_prefix(8)) {
-    std::uint64_t word;
-    std::memcpy(&word, bytes.data(), 8);
-    hash = (hash ^ word) * 0x100000001b3ULL;
-    hash ^= hash >> 29;
-  }
-  for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return hash;
-}
-
 std::string why_stale(const PlanKey& made, const PlanKey& here) {
   const auto differs = [](std::string_view what, const std::string& a, const std::string& b) {
     return a == b ? std::string()
@@ -192,12 +197,19 @@ void write_plan(const fs::path& file, const Plan& plan) {
   for (const PrecisionReport& report : plan.precision)
     head.message(kPrecision, precision_message(report));
   Front front{.magic = {}, .head = head.text().size(), .hash = plan_hash(head.text())};
-  std::memcpy(front.magic, kMagic, sizeof kMagic);
+  kMagic.copy(front.magic, sizeof front.magic);
   NewFile written(file);
-  written.write({reinterpret_cast<const char*>(&front), sizeof front});
-  written.write(head.text());
-  written.write(std::string(begin_of_tensors(front.head) - sizeof front - front.head, '\0'));
-  write_tensors(tensors, written);
+  FileHash all;
+  const auto write = [&](std::string_view bytes) {
+    all.add(bytes);
+    written.write(bytes);
+  };
+  write({reinterpret_cast<const char*>(&front), sizeof front});
+  write(head.text());
+  write(std::string(begin_of_tensors(front.head) - sizeof front - front.head, '\0'));
+  write_tensors(tensors, write);
+  const std::uint64_t hash = all.finish();
+  written.write({reinterpret_cast<const char*>(&hash), sizeof hash});
   written.keep();
 }
 
@@ -208,16 +220,24 @@ PlanKey read_plan_key(const fs::path& file) {
   });
 }
 
-Graph read_plan_model(const fs::path& file) {
+bool is_plan(const fs::path& file) {
+  char begin[kAnyVersion.size()] = {};
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return false;
+  std::ifstream(file, std::ios::binary).read(begin, sizeof begin);
+  return std::string_view(begin, sizeof begin) == kAnyVersion;
+}
+
+Graph read_plan_model(const fs::path& file, compute::Workers& workers) {
   return with_name(file, [&] {
-    const Opened opened = open_plan(file);
+    const Opened opened = open_whole(file, workers);
     return read_graph(part_of(opened, kModel), opened);
   });
 }
 
 Plan read_plan(const fs::path& file, compute::Workers& workers) {
   return with_name(file, [&] {
-    const Opened opened = open_plan(file);
+    const Opened opened = open_whole(file, workers);
     Plan plan;
     for (Wire fields(opened.head); fields.next();) {
       switch (fields.number()) {

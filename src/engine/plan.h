@@ -40,17 +40,17 @@ struct Plan {
 // Appears whole or not at all.
 void write_plan(const std::filesystem::path& file, const Plan& plan);
 
-// Throws not_found, or invalid_argument where it is no plan or a damaged one. Every graph is
-// checked as if it came from a model; of packed weights type and size are, by the kernel that is
-// to read them (cpu::Context::packed), not the numbers.
+// Throws not_found, or invalid_argument where it is no plan, one of another version, or a damaged
+// one: every byte is hashed. Every graph is checked as if it came from a model; of packed weights
+// type and size are, by the kernel that is to read them (cpu::Context::packed), not the numbers.
 Plan read_plan(const std::filesystem::path& file, compute::Workers& workers);
+Graph read_plan_model(const std::filesystem::path& file, compute::Workers& workers);
 
-// The key or the model alone, for which the rest is not looked at.
+// The key alone, for which no more than the head is looked at.
 PlanKey read_plan_key(const std::filesystem::path& file);
-Graph read_plan_model(const std::filesystem::path& file);
 
-// What plans are named by, and what tells that a head is whole.
-std::uint64_t plan_hash(std::string_view bytes);
+// Whether it begins as plans do, of any version. False where it cannot be read.
+bool is_plan(const std::filesystem::path& file);
 
 // The processor and the instructions that kernels were chosen for.
 std::string device_stamp();

@@ -115,6 +115,34 @@ TEST_F(PlanCacheTest, ADamagedPlanIsReplaced) {
   EXPECT_NE(start(5).from, "");
 }
 
+TEST_F(PlanCacheTest, AFlippedBitIsFoundAndTheModelIsCompiledAgain) {
+  const OpenModel first = start(5);
+  const std::vector<float> right = run(*first.session, 5);
+  std::mt19937 random(3);  // NOLINT: the same each time
+  for (int i = 0; i < 100; ++i) {
+    const fs::path plan = plans()[0];
+    std::fstream file(plan, std::ios::binary | std::ios::in | std::ios::out);
+    const auto at = static_cast<std::streamoff>(random() % fs::file_size(plan));
+    file.seekg(at);
+    const char flipped = static_cast<char>(file.get() ^ (1 << random() % 8));
+    file.seekp(at);
+    file.put(flipped);
+    file.close();
+    const OpenModel opened = start(5);
+    EXPECT_EQ(opened.from, "") << at;
+    EXPECT_THAT(opened.refused, HasSubstr(plan.string())) << at;
+    EXPECT_EQ(run(*opened.session, 5), right) << at;
+    EXPECT_NE(start(5).from, "") << "it is replaced";
+  }
+}
+
+TEST_F(PlanCacheTest, APlanIsOneWhateverItsNameIs) {
+  const OpenModel first = start(5);
+  const fs::path named = folder_ / "compiled";
+  write_plan(named, first.session->plan(first.key));
+  EXPECT_EQ(open_model(named, workers_, options()).from, named);
+}
+
 TEST_F(PlanCacheTest, ThoseUnusedForLongestGo) {
   const auto put = [&](const std::string& model, std::uint64_t most) {
     Plan plan{.key = {model, "cpu", "", "fp32", "1"},

@@ -8,12 +8,14 @@
 
 #include "engine/graph_for_tests.h"
 #include "engine/ops/one_op_for_tests.h"
+#include "engine/plan_hash.h"
 
 namespace sluice::engine {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 class PlanTest : public ::testing::Test {
  protected:
@@ -72,26 +74,57 @@ TEST_F(PlanTest, AStalePlanSaysWhatDiffers) {
               HasSubstr("driver and libraries 'driver 570', this is 'driver 580'"));
 }
 
-TEST_F(PlanTest, DamagedFilesAreRefusedOrRunAsTheyAre) {
+TEST_F(PlanTest, ABitFlippedAnywhereOrACutIsRefused) {
   write_plan(file_, compiled());
   const std::string good = bytes();
   unsigned seed = 5;
-  for (int i = 0; i < 300; ++i) {
+  for (std::size_t i = 0; i < 1000; ++i) {
     std::string bad = good;
     seed = seed * 1664525u + 1013904223u;
-    const std::size_t at = (seed >> 4) % bad.size();
-    if (i % 3 == 0)
+    const std::size_t at = i < 32 ? i : (seed >> 4) % bad.size();
+    if (i % 4 == 3)
       bad.resize(at);
     else
-      bad[at] = static_cast<char>(bad[at] ^ static_cast<char>(1 + seed % 255));
+      bad[at] = static_cast<char>(bad[at] ^ (1 << seed % 8));
     put(bad);
-    try {
-      const Session session(read_plan(file_, workers_), workers_);
-      run(session, 5);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::invalid_argument) << error.what();
-    }
+    for (const bool model : {false, true}) try {
+        model ? (void)read_plan_model(file_, workers_) : (void)read_plan(file_, workers_);
+        ADD_FAILURE() << (i % 4 == 3 ? "cut at " : "flipped at ") << at;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Code::invalid_argument) << error.what();
+        EXPECT_THAT(error.reason(), StartsWith(file_.string() + ": it is "));
+      }
   }
+  put(good + "x");
+  EXPECT_THROW(read_plan(file_, workers_), Error);
+}
+
+TEST_F(PlanTest, APlanOfAnotherVersionSaysSo) {
+  write_plan(file_, compiled());
+  std::string other = bytes();
+  other[7] = '2';
+  put(other);
+  EXPECT_TRUE(is_plan(file_));
+  try {
+    read_plan_key(file_);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("a plan of another version: compile the model again"));
+  }
+  put("no plan");
+  EXPECT_FALSE(is_plan(file_));
+}
+
+TEST_F(PlanTest, AFileHasOneHashInPartsAndWhole) {
+  std::string text(3'500'003, '\0');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * i >> 7);
+  for (const std::size_t size : {std::size_t{0}, std::size_t{9}, std::size_t{1} << 20, text.size()})
+    for (const std::size_t part : {std::size_t{1000}, std::size_t{1} << 20, text.size()}) {
+      const std::string_view all = std::string_view(text).substr(0, size);
+      FileHash parts;
+      for (std::size_t at = 0; at < size; at += part) parts.add(all.substr(at, part));
+      EXPECT_EQ(parts.finish(), file_hash(all, workers_)) << size << " by " << part;
+    }
 }
 
 TEST_F(PlanTest, PackedWeightsOfAnotherSizeAreNotRead) {

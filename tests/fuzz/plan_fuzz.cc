@@ -1,5 +1,5 @@
-// Any bytes as a plan: one that a session can be made of, or an Error that says something. What
-// comes before the head, its hash too, is put right, so that the head is read at all.
+// Any bytes as a plan: one that a session can be made of, or an Error that says something. The
+// hashes are put right, so that the rest is read at all.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "engine/plan_hash.h"
 #include "small_for_fuzz.h"
 
 namespace {
@@ -15,13 +16,17 @@ namespace {
 using namespace sluice;
 
 constexpr std::size_t kFront = 24;  // magic, the bytes of the head, their hash
+constexpr std::size_t kHash = 8;    // of all before it, at the end
 
-std::string mended(std::string file) {
+std::string mended(std::string file, compute::Workers& workers) {
   std::uint64_t head = 0;
   std::memcpy(&head, file.data() + 8, sizeof head);
-  if (head > file.size() - kFront) return file;
+  const std::size_t end = file.size() - kHash;
+  if (head > end - kFront) return file;
   const std::uint64_t hash = engine::plan_hash(std::string_view(file).substr(kFront, head));
   std::memcpy(file.data() + 16, &hash, sizeof hash);
+  const std::uint64_t all = engine::file_hash(std::string_view(file).substr(0, end), workers);
+  std::memcpy(file.data() + end, &all, sizeof all);
   return file;
 }
 
@@ -64,7 +69,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static compute::Workers workers(1);
   const TensorMemory limit(limited_memory(fuzz::kMemory));
   std::string bytes(reinterpret_cast<const char*>(data), size);
-  const MemoryFile file(size < kFront ? bytes : mended(std::move(bytes)));
+  const MemoryFile file(size < kFront + kHash ? bytes : mended(std::move(bytes), workers));
   try {
     (void)engine::read_plan_key(file.path());
     use(engine::read_plan(file.path(), workers), workers);

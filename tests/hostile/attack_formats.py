@@ -107,34 +107,53 @@ def array(shape, data):
 
 
 class FilesInUse(FileCase):
-    COUNT = 1 << 20
+    SIDE, PRODUCTS = 1024, 40  # a second of work before the weights are used
 
     def wait_for_use(self, process, file):
-        """Until the process has the file mapped or open, or a second is over: it has a copy."""
-        end = time.monotonic() + within(1)
+        """Until the process has the file mapped or open."""
+        end = time.monotonic() + within(10)
         while time.monotonic() < end and process.poll() is None:
             with contextlib.suppress(OSError):
                 if str(file) in pathlib.Path(f"/proc/{process.pid}/maps").read_text():
                     return
-            time.sleep(0.01)
+            time.sleep(0.002)
+        self.fail(f"{file} is not in use: {process.poll()}")
 
     def used_while(self, change):
-        weights = self.write("weights", floats_of(1, self.COUNT))
-        model = self.adder(external("w", [self.COUNT], "weights"), "float32", ["n", self.COUNT])
+        """y = x x ... x + w, with x of zeros and w of ones. The weights change after they were
+        mapped, before they are needed."""
+        side, count = self.SIDE, self.SIDE ** 2
+        ones = floats_of(1, count)
+        weights, out = self.folder / "weights", self.folder / "y.npy"
+        products = [onnx.node("MatMul", [f"a{i}" if i else "x", "x"], [f"a{i + 1}"])
+                    for i in range(self.PRODUCTS)]
+        model = self.write("model.onnx", onnx.model(
+            [*products, onnx.node("Add", [f"a{self.PRODUCTS}", "w"], ["y"])],
+            [onnx.value("x", "float32", [side, side])], [onnx.value("y", "float32", [side, side])],
+            [external("w", [side, side], "weights")]))
+        zeros = self.write("x.npy", array(f"({side}, {side})", bytes(4 * count)))
+        codes = []
         for plans in ("--no-plans", f"--plans={self.folder / 'plans'}"):
-            process = self.start("bench", "model", model, "--seconds", 0.5, "--batch", "1,2",
-                                 "--no-peak", plans)
-            self.wait_for_use(process, weights)
-            change(weights)
-            out, err = process.communicate(timeout=within(60))
-            self.assertIn(process.returncode, (0, 1), err + out)  # 1: changed while it was read
-            weights.write_bytes(floats_of(1, self.COUNT))
+            for pause in (0, 0.2):  # while it is read, and later
+                weights.write_bytes(ones)
+                process = self.start("run", model, "--threads", 1, plans, "--input", f"x={zeros}",
+                                     "--output", f"y={out}")
+                self.wait_for_use(process, weights)
+                time.sleep(within(pause))
+                self.assertIsNone(process.poll(), "it ended before the weights were changed")
+                change(weights)
+                said = "".join(process.communicate(timeout=within(60)))
+                codes.append(process.returncode)
+                self.assertIn(process.returncode, (0, 1), said)  # 1: changed while it was read
+                if process.returncode == 0:
+                    self.assertTrue(out.read_bytes()[-4 * count:] == ones, "weights are mixed")
+        self.assertIn(0, codes, "no run went on with what it was opened with")
 
     def test_weights_truncated_while_a_model_runs(self):
         self.used_while(lambda file: os.truncate(file, 0))
 
     def test_weights_overwritten_while_a_model_runs(self):
-        self.used_while(lambda file: file.write_bytes(floats_of(2, self.COUNT)))
+        self.used_while(lambda file: file.write_bytes(floats_of(2, self.SIDE ** 2)))
 
 
 class Plans(FileCase):
@@ -155,18 +174,37 @@ class Plans(FileCase):
                 os.utime(weights, (1e9, 1e9))
                 self.assertTrue(self.results(model, count) == floats_of(value, count), name)
 
-    def test_damaged_plans_are_refused_and_none_ends_the_program(self):
+    def product(self):
         weights = onnx.floats("w", [64, 48], [i % 7 - 3.0 for i in range(64 * 48)])
-        model = self.write("model.onnx", onnx.model(
+        return self.write("model.onnx", onnx.model(
             [onnx.node("MatMul", ["x", "w"], ["y"])], [onnx.value("x", "float32", [4, 64])],
             [onnx.value("y", "float32", [4, 48])], [weights]))
-        plan = self.folder / "model.plan"
-        self.sluice("compile", model, "-o", plan)
-        good = plan.read_bytes()
+
+    def damaged(self, good):
         for i in range(12):
             at = len(good) * i // 12
-            for bad in (good[:at], good[:at] + bytes([good[at] ^ 0x55]) + good[at + 1:]):
-                plan.write_bytes(bad)
-                process = self.start("run", plan, "--no-plans")
-                out, err = process.communicate(timeout=within(30))
-                self.assertIn(process.returncode, (0, 2), err + out)
+            yield good[:at]
+            yield good[:at] + bytes([good[at] ^ (1 << i % 8)]) + good[at + 1:]
+
+    def test_damaged_plans_are_refused_by_name(self):
+        plan = self.folder / "model.plan"
+        self.sluice("compile", self.product(), "-o", plan)
+        for bad in self.damaged(plan.read_bytes()):
+            plan.write_bytes(bad)
+            said = self.sluice("run", plan, "--no-plans", code=2)
+            self.assertIn(f"{plan}: it is ", said)
+
+    def test_damaged_plans_of_the_cache_are_compiled_again(self):
+        model, plans, out = self.product(), self.folder / "plans", self.folder / "y.npy"
+        ones = self.write("x.npy", array("(4, 64)", floats_of(1, 4 * 64)))
+        run = ("run", model, "--plans", plans, "--input", f"x={ones}", "--output", f"y={out}",
+               "--json")
+        self.sluice(*run)
+        right = out.read_bytes()
+        (plan,) = plans.iterdir()
+        for bad in self.damaged(plan.read_bytes()):
+            plan.write_bytes(bad)
+            out.unlink()
+            self.assertFalse(json.loads(self.sluice(*run))["from_plan"])
+            self.assertTrue(out.read_bytes() == right)
+            self.assertTrue(json.loads(self.sluice(*run))["from_plan"])
