@@ -104,7 +104,9 @@ void LeasedMaps::unmap(const void* at) {
   const auto found = mappings_.find(at);
   ::munmap(const_cast<void*>(at), found->second.size);
   if (found->second.fd >= 0) {
-    ::fcntl(found->second.fd, F_SETLEASE, F_UNLCK);  // a forked child may have the file open still
+    // A forked child may have the file open still. Of what it unmaps itself the lease is its
+    // parent's.
+    if (::getpid() == process_) ::fcntl(found->second.fd, F_SETLEASE, F_UNLCK);
     ::close(found->second.fd);
   }
   mappings_.erase(found);

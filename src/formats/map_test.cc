@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -75,6 +76,21 @@ TEST_F(MapTest, WritersDoNotWaitForFilesThatAreNotInUseAnyMore) {
   const int fd = ::open(file_.c_str(), O_WRONLY | O_NONBLOCK);  // would fail under a lease
   EXPECT_GE(fd, 0);
   ::close(fd);
+}
+
+TEST_F(MapTest, AForkedChildThatUnmapsAFileLeavesTheLeaseToItsParent) {
+  const std::string before = numbers();
+  put(before);
+  std::shared_ptr<const void> keep;
+  const std::string_view bytes = map_file(file_, keep);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    keep.reset();
+    ::_exit(0);
+  }
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  put(std::string(before.size(), 'x'));
+  EXPECT_TRUE(bytes == before);
 }
 
 TEST_F(MapTest, WhatIsNoFileIsRefusedWithoutWaiting) {
