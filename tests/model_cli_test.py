@@ -20,9 +20,9 @@ class ModelCli(unittest.TestCase):
         self.folder = pathlib.Path(self.kept.name)
         self.addCleanup(self.kept.cleanup)
 
-    def sluice(self, *arguments, code=0):
+    def sluice(self, *arguments, code=0, cwd=None):
         done = subprocess.run([SLUICE, *map(str, arguments)], capture_output=True, text=True,
-                              timeout=60, env=os.environ | {"XDG_CACHE_HOME": self.kept.name})
+                              timeout=60, cwd=cwd, env=os.environ | {"XDG_CACHE_HOME": self.kept.name})
         self.assertEqual(done.returncode, code, done.stderr + done.stdout)
         self.said = done.stderr
         return done.stdout if code == 0 else done.stderr
@@ -127,6 +127,21 @@ class ModelCli(unittest.TestCase):
             self.assertLessEqual(shape["least_bytes"], shape["arena_bytes"])
         self.assertTrue(json.loads(self.sluice("run", plan, "--json"))["from_plan"])
         self.sluice("compile", self.product(), "-o", plan, "--precision", "int8", code=1)
+
+    def test_files_of_the_current_folder_need_no_folder_before_their_name(self):
+        model = self.product().name
+        self.sluice("compile", model, cwd=self.folder)
+        self.assertTrue((self.folder / "model.plan").exists())
+        for arguments in (("run", model), ("run", "model.plan"), ("model", "inspect", model),
+                          ("bench", "model", model, "--no-peak", "--seconds", "0.01")):
+            self.sluice(*arguments, cwd=self.folder)
+
+    def test_a_path_that_cannot_be_looked_at_is_named(self):
+        path = "n" * 300
+        for command in (["run"], ["compile"], ["model", "inspect"], ["model", "test"]):
+            said = self.sluice(*command, path, code=1)
+            self.assertIn(path, said)
+            self.assertNotIn("filesystem error", said)
 
     def test_the_loss_that_is_allowed_is_an_option_of_all_that_take_a_precision(self):
         for command in (["run"], ["compile"], ["bench", "model"]):

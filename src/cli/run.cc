@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <exception>
+#include <filesystem>
 #include <iterator>
 #include <ostream>
 #include <string>
@@ -81,6 +82,9 @@ int run(Args args, Io& io) {
   } catch (const Error& e) {
     io.err << "sluice: " << e.what() << "\n";
     return serve::status_of(e.code()).exit;
+  } catch (const std::filesystem::filesystem_error& e) {
+    io.err << "sluice: cannot open '" << e.path1().string() << "': " << e.code().message() << "\n";
+    return 1;
   } catch (const std::exception& e) {
     io.err << "sluice: " << e.what() << "\n";
     return 1;

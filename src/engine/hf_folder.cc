@@ -50,8 +50,8 @@ std::set<std::string> shards_in(const fs::path& index) {
 fs::path index_in(const fs::path& folder) { return folder / "model.safetensors.index.json"; }
 
 std::vector<fs::path> weight_files(const fs::path& folder) {
-  if (fs::exists(folder / "model.safetensors")) return {folder / "model.safetensors"};
-  if (!fs::exists(index_in(folder)))
+  if (is_there(folder / "model.safetensors")) return {folder / "model.safetensors"};
+  if (!is_there(index_in(folder)))
     throw Error(Code::not_found, folder.string() +
                                      " has no model.safetensors: save the model with "
                                      "save_pretrained(folder, safe_serialization=True)");
@@ -72,7 +72,7 @@ HfFolder::~HfFolder() = default;
 std::vector<fs::path> HfFolder::files(const fs::path& folder) {
   std::vector<fs::path> all = weight_files(folder);
   all.push_back(folder / "config.json");
-  if (!fs::exists(folder / "model.safetensors")) all.push_back(index_in(folder));
+  if (!is_there(folder / "model.safetensors")) all.push_back(index_in(folder));
   return all;
 }
 

@@ -7,6 +7,7 @@
 #include "base/printable.h"
 #include "engine/hf_folder.h"
 #include "engine/model_stamp.h"
+#include "formats/map.h"
 
 namespace sluice::engine {
 namespace {
@@ -318,9 +319,9 @@ namespace {
 
 Imported import_once(const fs::path& path) {
   fs::path file = path;
-  if (fs::is_directory(path)) {
-    if (!fs::exists(path / "model.onnx")) {
-      if (!fs::exists(path / "config.json"))
+  if (std::error_code error; fs::is_directory(path, error)) {
+    if (!is_there(path / "model.onnx")) {
+      if (!is_there(path / "config.json"))
         throw Error(Code::not_found, path.string() + " has neither model.onnx nor config.json");
       Imported imported{.graph = import_hf(path), .format = "", .producer = ""};
       imported.format = "Hugging Face folder, " + imported.graph.name;
@@ -348,7 +349,7 @@ Imported import_once(const fs::path& path) {
 }  // namespace
 
 Imported import_file(const fs::path& path) {
-  if (!fs::exists(path)) return import_once(path);  // says so
+  if (!is_there(path)) return import_once(path);  // says so
   const std::string version = model_version(path);
   Imported imported = import_once(path);
   require_version(path, version);

@@ -17,12 +17,12 @@ namespace sluice::engine {
 namespace {
 
 namespace fs = std::filesystem;
+constexpr std::size_t kSamples = 16, kSample = 4096;
 
 std::string stamp_of(std::string_view bytes) { return fmt::format("{:016x}", plan_hash(bytes)); }
 
 // Hashes of parts of a file, or of all of a small one. Read, not mapped: it may be truncated now.
 std::string hash_of_samples(const fs::path& file) {
-  constexpr std::size_t kSamples = 16, kSample = 4096;
   const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return "none";
   struct stat status {};
@@ -32,8 +32,7 @@ std::string hash_of_samples(const fs::path& file) {
   std::string bytes(small ? size : kSamples * kSample, '\0');
   for (std::size_t i = 0; i < bytes.size(); i += kSample) {
     const std::size_t sample = i / kSample, length = std::min(kSample, bytes.size() - i);
-    // The first and the last of a large file are its beginning and its end.
-    const std::size_t at = small ? i : (size - kSample) / (kSamples - 1) * sample;
+    const std::size_t at = small ? i : sample_offset(size, sample);
     if (::pread(fd, bytes.data() + i, length, static_cast<off_t>(at)) < 0) break;
   }
   ::close(fd);
@@ -47,9 +46,17 @@ std::string hash_of_all(const fs::path& file) {
 
 // Where a file of the model lies from the model itself.
 std::string name_from(const fs::path& model, const fs::path& file) {
-  std::error_code error;
-  const fs::path base = fs::canonical(fs::is_directory(model, error) ? model : model.parent_path());
-  return fs::canonical(file, error).lexically_relative(base).string();
+  const auto whole = [](const fs::path& path) {
+    std::error_code error;
+    fs::path made = fs::canonical(path, error);
+    if (error)
+      throw Error(Code::not_found, "cannot open '" + path.string() + "': " + error.message());
+    return made;
+  };
+  std::error_code ignored;
+  const fs::path above = model.has_parent_path() ? model.parent_path() : fs::path(".");
+  const fs::path base = whole(fs::is_directory(model, ignored) ? model : above);
+  return whole(file).lexically_relative(base).string();
 }
 
 std::string version_of(const fs::path& file) {
@@ -61,13 +68,18 @@ std::string version_of(const fs::path& file) {
 
 }  // namespace
 
+std::size_t sample_offset(std::size_t size, std::size_t sample) {
+  const std::size_t last = size - kSample;  // times `sample` it may wrap around
+  return last / (kSamples - 1) * sample + last % (kSamples - 1) * sample / (kSamples - 1);
+}
+
 std::vector<fs::path> model_files(const fs::path& path) {
-  std::error_code error;
-  if (!fs::exists(path, error))
+  if (!is_there(path))
     throw Error(Code::not_found, "cannot open '" + path.string() + "': it is not there");
+  std::error_code error;
   const bool folder = fs::is_directory(path, error);
-  if (folder && !fs::exists(path / "model.onnx")) {
-    if (!fs::exists(path / "config.json")) return {};
+  if (folder && !is_there(path / "model.onnx")) {
+    if (!is_there(path / "config.json")) return {};
     return HfFolder::files(path);
   }
   const fs::path file = folder ? path / "model.onnx" : path;

@@ -24,6 +24,10 @@ void require_version(const std::filesystem::path& path, std::string_view version
 // where it is larger than that. Made without reading all, which takes longer than loading a plan.
 std::string model_stamp(const std::filesystem::path& path);
 
+// Where a sample of such a file begins, of 0 to 15: the first at its beginning, the last at the
+// end less 4 KB.
+std::size_t sample_offset(std::size_t size, std::size_t sample);
+
 // Of all bytes of all files, wherever they lie: two models with the same one are the same.
 std::string model_content(const std::filesystem::path& path);
 

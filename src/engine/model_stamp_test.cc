@@ -99,6 +99,35 @@ TEST_F(ModelStampTest, ContentIsTheSameWhereverItLies) {
   EXPECT_NE(model_stamp(folder_ / "copy" / "m.onnx"), model_stamp(model));
 }
 
+TEST_F(ModelStampTest, SamplesReachFromTheFirstByteToTheLast) {
+  for (const std::size_t size : {std::size_t{65'537}, std::size_t{65'550}, ~std::size_t{0}}) {
+    EXPECT_EQ(sample_offset(size, 0), 0u);
+    EXPECT_EQ(sample_offset(size, 15), size - 4096);
+    for (std::size_t i = 1; i < 16; ++i)
+      EXPECT_LE(sample_offset(size, i - 1), sample_offset(size, i));
+  }
+}
+
+TEST_F(ModelStampTest, ABareNameIsOfAFileInTheCurrentFolder) {
+  const fs::path model = model_with("weights"), before = fs::current_path();
+  put("weights", "12345678");
+  const std::string content = model_content(model);
+  fs::current_path(folder_);
+  EXPECT_EQ(model_content("m.onnx"), content);
+  fs::current_path(before);
+}
+
+TEST_F(ModelStampTest, APathThatCannotBeLookedAtIsNamedInTheError) {
+  const fs::path path = folder_ / std::string(300, 'n');  // longer than names are
+  for (const auto& look : {model_stamp, model_content, model_version}) try {
+      look(path);
+      ADD_FAILURE() << "it was looked at";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::not_found);
+      EXPECT_THAT(error.what(), ::testing::HasSubstr(path.string()));
+    }
+}
+
 TEST_F(ModelStampTest, WhatIsNotThereIsNotFound) {
   EXPECT_THROW(model_stamp(folder_ / "none.onnx"), Error);
   EXPECT_THAT(model_files(folder_), ::testing::IsEmpty());

@@ -71,4 +71,12 @@ std::string_view map_file(const std::filesystem::path& file, std::shared_ptr<con
   return {static_cast<const char*>(at), size};
 }
 
+bool is_there(const std::filesystem::path& path) {
+  std::error_code error;
+  const bool there = std::filesystem::exists(path, error);
+  if (error)
+    throw Error(Code::not_found, "cannot open '" + path.string() + "': " + error.message());
+  return there;
+}
+
 }  // namespace sluice

@@ -17,4 +17,8 @@ namespace sluice {
 // early, exhausted where it changes while it is copied or there is no memory.
 std::string_view map_file(const std::filesystem::path& file, std::shared_ptr<const void>& keep);
 
+// Whether there is a file or folder. Throws not_found, with its name, where nobody can tell: a
+// folder on the way may not be entered, or the name is too long.
+bool is_there(const std::filesystem::path& path);
+
 }  // namespace sluice

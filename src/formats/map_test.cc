@@ -93,6 +93,17 @@ TEST_F(MapTest, AForkedChildThatUnmapsAFileLeavesTheLeaseToItsParent) {
   EXPECT_TRUE(bytes == before);
 }
 
+TEST_F(MapTest, APathThatCannotBeLookedAtIsNamed) {
+  EXPECT_TRUE(is_there(file_.parent_path()));
+  EXPECT_FALSE(is_there(file_));
+  try {
+    is_there(std::string(300, 'n'));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(error.reason().find("nnn': File name too long"), std::string_view::npos);
+  }
+}
+
 TEST_F(MapTest, WhatIsNoFileIsRefusedWithoutWaiting) {
   ASSERT_EQ(::mkfifo(file_.c_str(), 0600), 0);
   std::shared_ptr<const void> keep;
