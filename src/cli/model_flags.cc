@@ -25,6 +25,11 @@ constexpr int kTensorCores = 70;  // compute capability from which f16 is the qu
                                      (quantized ? "; sluice quantize makes one that it runs" : ""));
 }
 
+std::string how_measured(const engine::PrecisionReport& report) {
+  if (report.measured == "gpu") return "on the GPU";
+  return report.measured == "another shape" ? "measured for another shape" : report.measured;
+}
+
 }  // namespace
 
 void add_options(CLI::App& app, DeviceFlags& flags) {
@@ -89,9 +94,9 @@ PrecisionSeen precision_seen(const OnDevice& on, const engine::Session::Compiled
   PrecisionSeen seen{on.precision, compiled.precision};
   if (!seen.report || seen.report->refused.empty()) return seen;
   if (!on.chosen)
-    throw Error(Code::unavailable, seen.report->refused +
-                                       "; --precision auto or fp32 runs it in fp32, and a larger "
-                                       "--max-loss as it is");
+    throw Error(Code::unavailable,
+                seen.report->refused + "; --precision auto or fp32 runs it in fp32, and " +
+                    (seen.report->loss ? "a larger --max-loss" : "--max-loss inf") + " as it is");
   seen.name = "fp32";
   return seen;
 }
@@ -100,11 +105,10 @@ std::string precision_text(const PrecisionSeen& seen) {
   if (!seen.report || (seen.report->limit == 0 && seen.report->measured.empty())) return "";
   const engine::PrecisionReport& report = *seen.report;
   if (!report.refused.empty()) return "Precision: fp32, because " + report.refused + "\n";
-  std::string text =
-      report.measured.empty()
-          ? fmt::format("Precision: {}, not measured\n", seen.name)
-          : fmt::format("Precision: {}, off by {:.2g} of the largest output ({})\n", seen.name,
-                        report.loss, report.measured == "gpu" ? "on the GPU" : "emulated");
+  std::string text = report.loss
+                         ? fmt::format("Precision: {}, off by {:.2g} of the largest output ({})\n",
+                                       seen.name, *report.loss, how_measured(report))
+                         : fmt::format("Precision: {}, not measured\n", seen.name);
   constexpr std::size_t kShown = 8;
   for (std::size_t i = 0; i < std::min(report.wide.size(), kShown); ++i)
     text += fmt::format("  in fp32: {}, which {}\n", report.wide[i].node, report.wide[i].why);
@@ -120,11 +124,11 @@ Json precision_json(const PrecisionSeen& seen) {
     wide.push_back({{"node", node.node}, {"output", node.value}, {"why", node.why}});
   Json json{{"wanted", seen.report->wanted},
             {"measured", seen.report->measured},
-            {"loss", seen.report->loss},
             {"max_loss", seen.report->asked},
             {"narrow_nodes", seen.report->narrow},
             {"fp32_nodes", wide},
             {"measuring_seconds", seen.report->seconds}};
+  if (seen.report->loss) json["loss"] = *seen.report->loss;
   if (!seen.report->refused.empty()) json["refused"] = seen.report->refused;
   return json;
 }

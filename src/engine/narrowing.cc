@@ -19,10 +19,9 @@
 namespace sluice::engine {
 namespace {
 
-// Of a sample, on the CPU. Larger models are measured on the GPU alone, as a whole.
-constexpr double kMostSampleFlops = 2e11, kMostSampleBytes = 8e9;
-constexpr double kLossOfSteps = 0.1;  // allowed where numbers are rounded to steps anyway
-constexpr double kStricter = 4;       // where a GPU loses more than was emulated
+constexpr double kMostSampleBytes = 8e9;  // as NarrowingOptions::sample_flops
+constexpr double kLossOfSteps = 0.1;      // allowed where numbers are rounded to steps anyway
+constexpr double kStricter = 4;           // where a GPU loses more than was emulated
 constexpr double kAnyLoss = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMostMeasured = 4;  // kinds of inputs; what is known serves for others
 constexpr std::size_t kMostReports = 64;  // twice as many as there are shapes in a plan
@@ -151,7 +150,7 @@ void Narrowing::take_sample(const Wanted& wanted, const Graph& graph, Evidence& 
   // A step that is rounded the other way is as far off as steps are wide, whichever node it was.
   if (evidence.of_steps) evidence.report.limit = std::max(evidence.report.limit, kLossOfSteps);
   evidence.too_large =
-      flops(graph) > kMostSampleFlops || Emulation::bytes(graph) > kMostSampleBytes;
+      flops(graph) > options_.sample_flops || Emulation::bytes(graph) > kMostSampleBytes;
   if (evidence.too_large) return;
   evidence.sample = says_nothing(wanted.sample) ? random_inputs(model_, evidence.types)
                                                 : with_rows(wanted.sample, evidence.types);
@@ -171,7 +170,7 @@ void Narrowing::choose(const Graph& graph, double max_loss, Evidence& evidence) 
     for (const std::vector<Tensor>& other : others(evidence)) try {
         Emulation run(graph, options_.to, other, workers_);
         choice = choose_precision(run, allowed, choice);
-        evidence.report.loss = std::max(evidence.report.loss, choice.loss);
+        evidence.report.loss = std::max(evidence.report.loss.value_or(0), choice.loss);
       } catch (const Error& error) {  // the model does not take such inputs
         if (error.code() != Code::invalid_argument) throw;
       }
@@ -193,6 +192,10 @@ void Narrowing::measure(const Wanted& wanted, Evidence& evidence) {
     if (error.code() == Code::internal) throw;
     evidence.too_large = error.code() == Code::exhausted;  // on the GPU, as a whole
     if (!evidence.too_large) evidence.why_not = error.reason();
+    evidence.sample.clear();  // half measured is not measured
+    evidence.should_be.clear();
+    evidence.report.loss.reset();
+    evidence.report.measured.clear();
   }
   evidence.report.seconds = seconds_between(from, Steady::now());
 }
@@ -241,19 +244,22 @@ std::optional<double> Narrowing::loss_on_gpu(const Wanted& wanted, const Evidenc
   return loss_of(should, is);
 }
 
-// Against f32 on the GPU. Where there is no room for both, nothing is known.
-void Narrowing::measure_whole(const Wanted& wanted, const Compile& compile, Made& made) const {
+// Against f32 on the GPU. Says why nothing is known then.
+std::string Narrowing::measure_whole(const Wanted& wanted, const Compile& compile,
+                                     Made& made) const {
   std::vector<Tensor> inputs = wanted.sample;
   if (says_nothing(inputs)) {
-    if (wanted.types.size() > model_.inputs.size()) return;
+    if (wanted.types.size() > model_.inputs.size()) return "there are no inputs with padding";
     inputs = random_inputs(model_, wanted.types);
   }
   try {
     const std::vector<Tensor> is = made.program->run(inputs);
     made.report.loss = loss_of(compile(wanted.graph)->run(inputs), is);
     made.report.measured = "gpu";
+    return "";
   } catch (const Error& error) {
     if (error.code() != Code::exhausted) throw;
+    return "no room to compare it with fp32: " + std::string(error.reason());
   }
 }
 
@@ -271,13 +277,21 @@ Narrowing::Made Narrowing::narrow_program(const Wanted& wanted, const Compile& c
   std::set<std::string> wide;
   for (const Evidence& known : evidence_) wide.insert(known.wide.begin(), known.wide.end());
   Made made{nullptr, found.of.report};
+  made.report.types = text_of(wanted.types);
+  made.report.wanted = precision_name(options_.to);
+  if (!found.exact && made.report.loss) made.report.measured = "another shape";
   Graph narrow = wanted.graph;
   Editor edit(narrow, &derived_);
   made.report.narrow = to_precision(edit, options_.to, wide);
   edit.finish();
   made.program = compile(std::move(narrow));
   const auto from = Steady::now();
-  if (found.of.too_large && !found.of.random) measure_whole(wanted, compile, made);
+  if (found.of.too_large) {
+    const std::string why_not =
+        found.of.random ? "it makes random numbers" : measure_whole(wanted, compile, made);
+    if (!why_not.empty())
+      made.report.refused = made.report.wanted + " was not measured: " + why_not;
+  }
   if (const auto loss = found.exact ? loss_on_gpu(wanted, found.of, *made.program) : std::nullopt) {
     made.report.loss = *loss;
     made.report.measured = "gpu";
@@ -287,30 +301,30 @@ Narrowing::Made Narrowing::narrow_program(const Wanted& wanted, const Compile& c
 }
 
 Narrowing::Made Narrowing::make(const Wanted& wanted, const Compile& compile) {
-  const Lock lock(mutex_);
+  const Lock lock(making_);
   const bool measures = std::isfinite(options_.allowed());
   Evidence none;
   const Found found = measures ? measured(wanted) : Found{none, false};
   Evidence& evidence = found.of;
-  evidence.report.types = text_of(wanted.types);
-  evidence.report.wanted = precision_name(options_.to);
   if (!evidence.why_not.empty()) {
     PrecisionReport report = evidence.report;
+    report.types = text_of(wanted.types);
     report.refused = report.wanted + " was not measured: " + evidence.why_not;
     return in_f32(wanted, compile, std::move(report));
   }
   Made made = narrow_program(wanted, compile, found);
   if (!measures) return made;
-  const auto is_good = [&] { return made.report.loss <= made.report.limit; };
+  const auto is_good = [&] { return made.report.loss && *made.report.loss <= made.report.limit; };
   if (!is_good() && found.exact && !evidence.sample.empty() && !evidence.of_steps) {
     choose(graph_for(evidence.types), options_.allowed() / kStricter, evidence);
     made.program.reset();
     made = narrow_program(wanted, compile, found);
   }
   if (!is_good()) {
-    made.report.refused =
-        fmt::format("{} loses {:.2g} of the largest output, more than {:.2g}{}", made.report.wanted,
-                    made.report.loss, made.report.limit, blamed(evidence));
+    if (made.report.loss)
+      made.report.refused =
+          fmt::format("{} loses {:.2g} of the largest output, more than {:.2g}{}",
+                      made.report.wanted, *made.report.loss, made.report.limit, blamed(evidence));
     made.program.reset();
     return in_f32(wanted, compile, std::move(made.report));
   }
@@ -321,6 +335,7 @@ Narrowing::Made Narrowing::make(const Wanted& wanted, const Compile& compile) {
 // ---- what is known --------------------------------------------------------------------------
 
 void Narrowing::keep(const PrecisionReport& report) {
+  const Lock lock(mutex_);
   reports_.remove_if([&](const PrecisionReport& other) { return other.types == report.types; });
   reports_.push_front(report);
   if (reports_.size() > kMostReports) reports_.pop_back();
@@ -332,7 +347,6 @@ std::vector<PrecisionReport> Narrowing::reports() const {
 }
 
 void Narrowing::bring(std::vector<PrecisionReport> reports) {
-  const Lock lock(mutex_);
   for (const PrecisionReport& report : reports) keep(report);
 }
 

@@ -25,6 +25,7 @@ struct NarrowingOptions {
   // Of the largest number of an output; infinite: nothing is measured. None: 0.01, and in bf16,
   // whose steps are eight times as wide, 0.08.
   std::optional<double> max_loss{};
+  double sample_flops = 2e11;  // on the CPU; larger models are measured on the GPU, as a whole
 
   double allowed() const { return max_loss.value_or(to == DType::bf16 ? 0.08 : 0.01); }
 };
@@ -49,7 +50,9 @@ class Narrowing {
     PrecisionReport report;
   };
   // `compile` makes a program of a graph for the GPU. The narrow one is run once on the samples
-  // and used if it loses no more than is allowed, otherwise the one in f32 is made and used.
+  // and used if it loses no more than is allowed, otherwise the one in f32 is made and used; so is
+  // it where what the narrow one loses cannot be measured. One at a time: others wait here, but
+  // not for reports.
   using Compile = std::function<std::shared_ptr<const Program>(Graph)>;
   Made make(const Wanted& wanted, const Compile& compile);
 
@@ -62,7 +65,7 @@ class Narrowing {
   // What was measured with inputs of one type, rows left out.
   struct Evidence {
     std::vector<TensorType> types;
-    std::vector<Tensor> sample, should_be;  // to compare a GPU's with; none once that is done
+    std::vector<Tensor> sample, should_be;  // to compare a GPU's with, whatever its rows are
     std::set<std::string> wide;             // values
     PrecisionReport report;
     std::string why_not;     // measured
@@ -79,26 +82,26 @@ class Narrowing {
   std::span<const TensorType> own(const Wanted& wanted) const;
   Graph graph_for(std::span<const TensorType> types) const;
   std::string blamed(const Evidence& evidence) const;
-  Found measured(const Wanted& wanted) REQUIRES(mutex_);
+  Found measured(const Wanted& wanted) REQUIRES(making_);
   void measure(const Wanted& wanted, Evidence& evidence);
   void take_sample(const Wanted& wanted, const Graph& graph, Evidence& evidence);
   void choose(const Graph& graph, double max_loss, Evidence& evidence);
   Made narrow_program(const Wanted& wanted, const Compile& compile, const Found& found)
-      REQUIRES(mutex_);
+      REQUIRES(making_);
   std::vector<std::vector<Tensor>> others(const Evidence& evidence) const;
-  void measure_whole(const Wanted& wanted, const Compile& compile, Made& made) const;
-  Made in_f32(const Wanted& wanted, const Compile& compile, PrecisionReport report)
-      REQUIRES(mutex_);
+  std::string measure_whole(const Wanted& wanted, const Compile& compile, Made& made) const;
+  Made in_f32(const Wanted& wanted, const Compile& compile, PrecisionReport report);
   std::optional<double> loss_on_gpu(const Wanted& wanted, const Evidence& evidence,
                                     const Program& program) const;
-  void keep(const PrecisionReport& report) REQUIRES(mutex_);
+  void keep(const PrecisionReport& report);
 
   const Graph& model_;
   Derived& derived_;
   compute::Workers& workers_;
   const NarrowingOptions options_;
+  Mutex making_;  // held for seconds: programs are compiled, run and ended
+  std::list<Evidence> evidence_ GUARDED_BY(making_);
   mutable Mutex mutex_;
-  std::list<Evidence> evidence_ GUARDED_BY(mutex_);
   std::list<PrecisionReport> reports_ GUARDED_BY(mutex_);  // the last made first
 };
 

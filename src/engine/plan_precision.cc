@@ -34,12 +34,12 @@ onnx::Message precision_message(const PrecisionReport& report) {
   onnx::Message message;
   message.bytes(kTypes, report.types)
       .bytes(kWanted, report.wanted)
-      .real(kLoss, static_cast<float>(report.loss))
       .bytes(kMeasured, report.measured)
       .integer(kNarrow, report.narrow)
       .bytes(kRefused, report.refused)
       .real(kLimit, static_cast<float>(report.limit))
       .real(kAsked, static_cast<float>(report.asked));
+  if (report.loss) message.real(kLoss, static_cast<float>(*report.loss));
   for (const WideNode& node : report.wide)
     message.message(kWideNode,
                     onnx::Message().bytes(1, node.value).bytes(2, node.node).bytes(3, node.why));
@@ -62,7 +62,7 @@ PrecisionReport read_precision(std::string_view bytes) {
       default: break;
     }
   }
-  require(report.loss >= 0 && report.limit >= 0, "a loss that is no number");
+  require(report.loss.value_or(0) >= 0 && report.limit >= 0, "a loss that is no number");
   return report;
 }
 

@@ -1,6 +1,7 @@
 // Which nodes of a graph compute in f16 or bf16, by what that loses on sample inputs.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,9 +22,9 @@ struct PrecisionReport {
   std::string types{};   // of the inputs it is for: "f32[1, 3, 224, 224]"
   std::string wanted{};  // "fp16"
   // The largest difference of an output from f32, of that output's largest number; of the narrow
-  // graph where it was refused too.
-  double loss = 0;
-  std::string measured{};        // "gpu", "emulated" on the CPU, or nothing: it was not
+  // graph where it was refused too. None: it was not measured.
+  std::optional<double> loss{};
+  std::string measured{};        // "gpu", "emulated" on the CPU, "another shape", or nothing
   int narrow = 0;                // nodes that compute in it
   std::vector<WideNode> wide{};  // that might have
   std::string refused{};         // why f32 is used instead; names the nodes that lose most
@@ -35,7 +36,7 @@ struct PrecisionReport {
   bool good_for(double max_loss) const {
     constexpr double kRounding = 1e-6;  // a plan has floats
     if (!refused.empty()) return max_loss <= (1 + kRounding) * asked;
-    return max_loss >= (1 - kRounding) * asked || loss <= max_loss;
+    return loss && (max_loss >= (1 - kRounding) * asked || *loss <= max_loss);
   }
 };
 

@@ -186,8 +186,8 @@ TEST_F(NarrowSessionTest, TheLossOnTheGpuIsRecordedAndKeptInThePlan) {
   const PrecisionReport seen = report(made, varied({5, 8}));
   EXPECT_EQ(seen.measured, "gpu");
   EXPECT_EQ(seen.refused, "");
-  EXPECT_GT(seen.loss, 0);
-  EXPECT_LT(seen.loss, 0.01);
+  EXPECT_GT(seen.loss.value(), 0);
+  EXPECT_LT(seen.loss.value(), 0.01);
   EXPECT_GE(seen.narrow, 2);
   const std::filesystem::path file =
       std::filesystem::temp_directory_path() / "sluice_precision_choice_test.plan";
@@ -196,7 +196,7 @@ TEST_F(NarrowSessionTest, TheLossOnTheGpuIsRecordedAndKeptInThePlan) {
   std::filesystem::remove(file);
   ASSERT_EQ(plan.precision.size(), 1u);
   EXPECT_EQ(plan.precision[0].types, "f32[5, 8]");
-  EXPECT_NEAR(plan.precision[0].loss, seen.loss, 1e-6);
+  EXPECT_NEAR(plan.precision[0].loss.value(), seen.loss.value(), 1e-6);
   EXPECT_EQ(plan.precision[0].narrow, seen.narrow);
 }
 
@@ -204,7 +204,7 @@ TEST_F(NarrowSessionTest, WhatLosesMoreThanAllowedOnTheGpuIsRefusedAndItsNodesAr
   const Session made = session(layers(), 1.05f);
   const Tensor x = varied({5, 8});
   const PrecisionReport seen = report(made, x);
-  EXPECT_NEAR(seen.loss, 0.05, 5e-3);
+  EXPECT_NEAR(seen.loss.value(), 0.05, 5e-3);
   EXPECT_THAT(seen.refused, HasSubstr("fp16 loses 0.05 of the largest output, more than 0.01: "));
   EXPECT_THAT(seen.refused, HasSubstr("MatMul"));
   const Datum given(x);
@@ -228,25 +228,32 @@ TEST_F(NarrowSessionTest, NodesThatOverflowAreWideInTheProgram) {
   EXPECT_EQ(seen.refused, "");
   EXPECT_EQ(seen.wide.size(), 2u);  // one makes what the other reads
   EXPECT_EQ(seen.narrow, 1);
-  EXPECT_LT(seen.loss, 0.01);
+  EXPECT_LT(seen.loss.value(), 0.01);
 }
 
 TEST_F(NarrowSessionTest, APlanThatLosesMoreThanIsAllowedNowIsNotUsed) {
-  const Session made = session(layers());
+  const Session made = session(layers(), 1.05f, 0.1), plain(layers(), workers);
   const Tensor x = varied({5, 8});
-  const PrecisionReport seen = report(made, x);
-  const auto planned = [&](double max_loss) {
-    Session from(made.plan({}), workers, {.precision = DType::f16, .max_loss = max_loss});
-    return from.plan({}).precision.at(0).good_for(max_loss);
-  };
-  EXPECT_TRUE(planned(0.01));
-  EXPECT_FALSE(planned(seen.loss / 2));
+  EXPECT_EQ(report(made, x).refused, "");
+  const Datum given(x);
+  const Tensor right = plain.run(std::span(&given, 1))[0].tensor;
+  for (const double max_loss : {0.1, 0.01}) {
+    const Session from(made.plan({}), workers, std::make_unique<SkewedGpu>(1.05f),
+                       {.precision = DType::f16, .max_loss = max_loss});
+    const bool used = max_loss == 0.1;
+    const Tensor got = from.run(std::span(&given, 1))[0].tensor;
+    EXPECT_NEAR(loss_of(right, got), used ? 0.05 : 0, 5e-3) << max_loss;
+    const Session::Compiled compiled = from.ready(std::span(&x, 1)).compiled;
+    EXPECT_EQ(compiled.passes.empty(), used) << "a plan brought it";
+    EXPECT_EQ(compiled.precision.value().refused.empty(), used);
+  }
 }
 
 TEST_F(NarrowSessionTest, NothingIsMeasuredWhereNothingIsAsked) {
   const Session made = session(layers(), 1.05f, std::numeric_limits<double>::infinity());
   const PrecisionReport seen = report(made, varied({5, 8}));
   EXPECT_EQ(seen.measured, "");
+  EXPECT_EQ(seen.loss, std::nullopt);
   EXPECT_EQ(seen.refused, "");
 }
 

@@ -38,37 +38,38 @@ void Fit::all() {
 }
 
 std::shared_ptr<Programs::Entry> Programs::at(std::span<const TensorType> types) {
-  std::list<std::shared_ptr<Entry>> evicted;  // ends after the lock: that may wait for the device
+  std::list<Kept> evicted;  // ends after the lock: that may wait for the device
   const Lock lock(mutex_);
-  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const auto& entry) {
-    return std::equal(entry->types.begin(), entry->types.end(), types.begin(), types.end());
+  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Kept& kept) {
+    return std::equal(kept.entry->types.begin(), kept.entry->types.end(), types.begin(),
+                      types.end());
   });
   if (found != entries_.end()) {
     entries_.splice(entries_.begin(), entries_, found);
   } else {
-    entries_.push_front(std::make_shared<Entry>(types));
+    entries_.push_front({std::make_shared<Entry>(types)});
     if (entries_.size() > kMost) evicted.splice(evicted.begin(), entries_, --entries_.end());
   }
-  return entries_.front();
+  return entries_.front().entry;
 }
 
-void Programs::add(const std::shared_ptr<const Program>& program) {
+void Programs::add(const Entry& entry, const std::shared_ptr<const Program>& program) {
   const Lock lock(mutex_);
+  for (Kept& kept : entries_)
+    if (kept.entry.get() == &entry) kept.program = program;
   std::erase_if(made_, [](const auto& one) { return one.expired(); });
   made_.push_back(program);
 }
 
 std::vector<Graph> Programs::graphs() const {
-  std::vector<std::shared_ptr<Entry>> entries;
+  std::vector<std::shared_ptr<const Program>> programs;  // one may end here, without the lock
   {
     const Lock lock(mutex_);
-    entries.assign(entries_.begin(), entries_.end());
+    for (const Kept& kept : entries_)
+      if (kept.program) programs.push_back(kept.program);
   }
   std::vector<Graph> graphs;
-  for (const auto& entry : entries) {
-    const Lock lock(entry->making);
-    if (entry->result.program) graphs.push_back(entry->result.program->graph());
-  }
+  for (const auto& program : programs) graphs.push_back(program->graph());
   return graphs;
 }
 

@@ -60,15 +60,20 @@ class Programs {
   };
 
   std::shared_ptr<Entry> at(std::span<const TensorType> types);
-  // To be told of every program, for trim().
-  void add(const std::shared_ptr<const Program>& program);
+  // To be told of every program that is made.
+  void add(const Entry& entry, const std::shared_ptr<const Program>& program);
 
-  std::vector<Graph> graphs() const;
+  std::vector<Graph> graphs() const;  // of programs that are made; waits for none that is not
   std::size_t trim() const noexcept;  // memory that programs keep for later runs; bytes
 
  private:
+  struct Kept {
+    std::shared_ptr<Entry> entry;
+    std::shared_ptr<const Program> program{};  // once it is made
+  };
+
   mutable Mutex mutex_;
-  std::list<std::shared_ptr<Entry>> entries_ GUARDED_BY(mutex_);  // the last used first
+  std::list<Kept> entries_ GUARDED_BY(mutex_);  // the last used first
   std::vector<std::weak_ptr<const Program>> made_ GUARDED_BY(mutex_);
 };
 

@@ -52,7 +52,7 @@ void fill(Table& table, std::int64_t size) {
   const Lock lock(entry->making);
   entry->made = true;
   entry->result.program = std::make_shared<Slow>(table);
-  table.programs.add(entry->result.program);
+  table.programs.add(*entry, entry->result.program);
 }
 
 // Each of these would never end if it held the lock.
@@ -63,6 +63,14 @@ TEST(ProgramsTest, EvictedProgramsEndWithoutTheLock) {
     fill(table, i);
   }
   EXPECT_GE(table.ended, static_cast<int>(Programs::kMost));
+}
+
+TEST(ProgramsTest, GraphsAreThoseThatAreMadeAndOthersAreNotWaitedFor) {
+  Table table;
+  for (std::int64_t i = 2; i < 5; ++i) fill(table, i);
+  const auto entry = table.programs.at(one_input(9));
+  const Lock making(entry->making);
+  EXPECT_EQ(table.programs.graphs().size(), 3u);
 }
 
 TEST(ProgramsTest, ProgramsAreTrimmedWithoutTheLock) {

@@ -82,7 +82,7 @@ class RealModelsTest : public testing::Test {
     std::printf(
         "%-24s fp32 %.1e  all fp16 %.1e  measured fp16 %.1e (%s), other inputs %.1e, %d narrow, "
         "%zu wide, %.2f s%s%s\n",
-        model.c_str(), plain, unmeasured, report.loss, report.measured.c_str(), second,
+        model.c_str(), plain, unmeasured, report.loss.value_or(-1), report.measured.c_str(), second,
         report.narrow, report.wide.size(), report.seconds, report.refused.empty() ? "" : ", ",
         report.refused.c_str());
     for (std::size_t i = 0; i < std::min<std::size_t>(report.wide.size(), 4); ++i)

@@ -181,7 +181,7 @@ Session::Compiled Session::Impl::compiled(Programs& within, std::span<const Tens
   const Lock lock(entry->making);
   if (!entry->made) {
     entry->result = make(inputs, sample, on_gpu);
-    if (entry->result.program) within.add(entry->result.program);
+    if (entry->result.program) within.add(*entry, entry->result.program);
   }
   entry->made = true;
   return entry->result;
@@ -325,7 +325,12 @@ Session::Session(Graph graph, compute::Workers& workers, SessionOptions options)
               options) {}
 
 Session::Session(Plan plan, compute::Workers& workers, SessionOptions options)
-    : Session(std::move(plan.graph), workers, options) {
+    : Session(std::move(plan), workers, options.gpu ? make_cuda_gpu(options.gpu) : nullptr,
+              options) {}
+
+Session::Session(Plan plan, compute::Workers& workers, std::unique_ptr<Gpu> gpu,
+                 SessionOptions options)
+    : Session(std::move(plan.graph), workers, std::move(gpu), options) {
   impl_->planned = std::move(plan.shapes);
   const std::size_t own = impl_->graph.inputs.size();
   for (const Graph& special : impl_->planned) {

@@ -64,6 +64,8 @@ class Session {
   // On a GPU that is not CUDA's: a test's.
   Session(Graph graph, compute::Workers& workers, std::unique_ptr<Gpu> gpu,
           SessionOptions options = {});
+  Session(Plan plan, compute::Workers& workers, std::unique_ptr<Gpu> gpu,
+          SessionOptions options = {});
   ~Session();
 
   const Graph& graph() const noexcept;
