@@ -52,12 +52,11 @@ class CudaGpu final : public Gpu {
     const auto canary = device::compute_canary(why_not, device);
     if (canary && canary->passed) return;
     const std::string why = canary ? canary->note : why_not;
-    const cudaError_t status = cudaDeviceSynchronize();
+    const auto status = static_cast<cudaError_t>(device::device_state(device::DeviceId{device}));
     if (!device::survivable(status))
       throw Error(Code::unavailable,
                   "CUDA failed in this process and cannot be used in it again (" +
                       std::string(cudaGetErrorName(status)) + "); start the program again");
-    (void)cudaGetLastError();
     throw Error(canary ? Code::internal : Code::exhausted, why);
   }
 
