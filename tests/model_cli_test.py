@@ -127,6 +127,24 @@ class ModelCli(unittest.TestCase):
             self.assertLessEqual(shape["least_bytes"], shape["arena_bytes"])
         self.assertTrue(json.loads(self.sluice("run", plan, "--json"))["from_plan"])
         self.sluice("compile", self.product(), "-o", plan, "--precision", "int8", code=1)
+        self.assertIn("the CPU computes in fp32: sluice quantize makes", self.said)
+        self.sluice("run", self.product(), "--precision", "fp16", code=1)
+        self.assertIn("the CPU computes in fp32: fp16 needs --device cuda", self.said)
+
+    def test_a_plan_is_known_as_one_by_whatever_name(self):
+        plan = self.folder / "compiled"
+        self.sluice("compile", self.product(), "-o", plan)
+        self.assertTrue(json.loads(self.sluice("run", plan, "--json"))["from_plan"])
+        for command in (["model", "inspect"], ["compile"], ["quantize", "-o", self.folder / "q"]):
+            self.assertIn("it is a plan, not a model", self.sluice(*command, plan, code=2))
+
+    def test_a_gpu_that_is_not_there_is_said_plainly(self):
+        done = subprocess.run([SLUICE, "run", self.product(), "--device", "cuda"],
+                              capture_output=True, text=True, timeout=60)
+        if done.returncode == 0:
+            self.skipTest("there is one")
+        self.assertNotIn("cudaError", done.stderr)
+        self.assertRegex(done.stderr, "sluice doctor|without CUDA")
 
     def test_files_of_the_current_folder_need_no_folder_before_their_name(self):
         model = self.product().name

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "device/bench.h"
 
 namespace sluice::cli {
 namespace {
@@ -20,9 +21,21 @@ constexpr int kTensorCores = 70;  // compute capability from which f16 is the qu
 
 [[noreturn]] void refuse(const DeviceFlags& flags, const std::string& known) {
   const bool quantized = flags.precision == "int8" || flags.precision == "fp8";
-  throw Error(Code::unavailable, flags.device + " does not run a model as it is in " +
-                                     flags.precision + " (" + known + ")" +
-                                     (quantized ? "; sluice quantize makes one that it runs" : ""));
+  const std::string where = flags.device == "cpu" ? "the CPU" : "CUDA";
+  const std::string other = quantized ? "sluice quantize makes a model of " + flags.precision
+                                      : flags.precision + " needs --device cuda";
+  throw Error(Code::unavailable, where + " computes in " + known + ": " + other);
+}
+
+std::shared_ptr<engine::cuda::Context> cuda_context(engine::cuda::Options options) {
+  try {
+    return engine::make_cuda_context(std::move(options));
+  } catch (const Error&) {
+    const device::BenchGpus found = device::bench_gpus();
+    if (!found.gpus.empty()) throw;
+    throw Error(Code::unavailable, "there is no GPU to run on: " + found.why_none +
+                                       "; 'sluice doctor' says what is missing");
+  }
 }
 
 std::string how_measured(const engine::PrecisionReport& report) {
@@ -65,7 +78,7 @@ OnDevice on_device(const DeviceFlags& flags, const std::vector<std::string>& lib
   made.precision = flags.precision;
   if (flags.device == "cpu") {
     if (made.precision == "auto") made.precision = "fp32";
-    if (made.precision != "fp32") refuse(flags, "fp32; --device cuda has others");
+    if (made.precision != "fp32") refuse(flags, "fp32");
     return made;
   }
   const std::map<std::string, DType> known{{"fp32", DType::f32},
@@ -74,13 +87,13 @@ OnDevice on_device(const DeviceFlags& flags, const std::vector<std::string>& lib
                                            {"bf16", DType::bf16},
                                            {"auto", DType::f16}};
   const auto as = known.find(made.precision);
-  if (as == known.end()) refuse(flags, "fp32, tf32, fp16, bf16");
+  if (as == known.end()) refuse(flags, "fp32, tf32, fp16 and bf16");
   made.session.precision = as->second;
   engine::cuda::Options options;
   options.library_dirs = library_dirs;
   options.tf32 = made.precision == "tf32";
   const auto from = Steady::now();
-  made.session.gpu = engine::make_cuda_context(std::move(options));
+  made.session.gpu = cuda_context(std::move(options));
   made.seconds = seconds_between(from, Steady::now());
   if (made.precision == "auto") {
     const bool quick = made.session.gpu->capability() >= kTensorCores;

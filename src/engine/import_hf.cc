@@ -7,6 +7,7 @@
 #include "base/printable.h"
 #include "engine/hf_folder.h"
 #include "engine/model_stamp.h"
+#include "engine/plan.h"
 #include "formats/map.h"
 
 namespace sluice::engine {
@@ -330,6 +331,9 @@ Imported import_once(const fs::path& path) {
     }
     file /= "model.onnx";
   }
+  require(!is_plan(file), file.string() +
+                              ": it is a plan, not a model: 'sluice run' and 'sluice bench model' "
+                              "take it; give the model that it was compiled from");
   const onnx::Model model = onnx::read(file);
   Imported imported{.graph = {},
                     .format = "ONNX, IR " + std::to_string(model.ir_version),
