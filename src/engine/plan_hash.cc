@@ -27,13 +27,16 @@ std::string_view bytes_of(const std::uint64_t& word) {
 
 }  // namespace
 
-// FNV-1a on eight bytes at once, four such at a time: a processor multiplies them side by side.
+// FNV-1a on eight bytes at once, eight such at a time: a processor multiplies them side by side.
 std::uint64_t plan_hash(std::string_view bytes) {
-  constexpr std::size_t kLanes = 4;
+  constexpr std::size_t kLanes = 8;
   constexpr std::uint64_t kBegin = 0xcbf29ce484222325ULL;
-  std::uint64_t lanes[kLanes] = {kBegin, kBegin + 1, kBegin + 2, kBegin + 3};
-  for (; bytes.size() >= sizeof lanes; bytes.remove_prefix(sizeof lanes))
+  std::uint64_t lanes[kLanes];
+  for (std::size_t i = 0; i < kLanes; ++i) lanes[i] = kBegin + i;
+  for (; bytes.size() >= sizeof lanes; bytes.remove_prefix(sizeof lanes)) {
+#pragma GCC unroll 8
     for (std::size_t i = 0; i < kLanes; ++i) lanes[i] = mixed(lanes[i], word_at(&bytes[8 * i]));
+  }
   std::uint64_t hash = kBegin;
   for (const std::uint64_t lane : lanes) hash = mixed(hash, lane);
   for (; bytes.size() >= 8; bytes.remove_prefix(8)) hash = mixed(hash, word_at(bytes.data()));
