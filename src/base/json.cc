@@ -101,7 +101,7 @@ class Builder {
   }
 
   bool open(Json empty) {
-    if (open_.size() > kDeepest) refuse_(fmt::format(", nested at most {} deep", kDeepest));
+    if (open_.size() >= kDeepest) refuse_(fmt::format(", nested at most {} deep", kDeepest));
     open_.push_back(add(std::move(empty)));
     return true;
   }
@@ -150,7 +150,8 @@ std::size_t parsed_size(std::string_view text) noexcept {
   const auto signs = [&](char sign) {
     return static_cast<std::size_t>(std::ranges::count(text, sign));
   };
-  return signs(',') * kElement + signs(':') * kMember + (signs('[') + signs('{')) * kList;
+  return text.size() + signs(',') * kElement + signs(':') * kMember +
+         (signs('[') + signs('{')) * kList;
 }
 
 }  // namespace sluice

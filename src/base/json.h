@@ -20,7 +20,8 @@ enum class NumberLists { plain, packed };
 Json parse_json_object(std::string_view text, std::string_view what, std::string_view example = {},
                        NumberLists lists = NumberLists::plain);
 
-// About what the parsed document of a text takes, in bytes. Quick: it counts signs.
+// About what the parsed document of a text takes, in bytes, its texts with it. Quick: it counts
+// signs.
 std::size_t parsed_size(std::string_view text) noexcept;
 
 }  // namespace sluice
