@@ -1,5 +1,9 @@
 #include "base/memory_budget.h"
 
+#include <fmt/core.h>
+
+#include <algorithm>
+
 #include "base/units.h"
 
 namespace sluice {
@@ -25,10 +29,26 @@ void MemoryBudget::give(std::uint64_t bytes) noexcept {
 
 MemoryBudget::Charge MemoryBudget::charge(std::uint64_t bytes) {
   Charge made(*this);
-  if (made.resize(bytes)) return made;
-  const auto left = limit_ - used_.load();
-  throw NoRoom("this needs " + human_bytes(bytes) + " of memory, and of the " +
-               human_bytes(limit_) + " for requests " + human_bytes(left) + " are left now");
+  made.hold(bytes);
+  return made;
+}
+
+// `bytes` in all, `more` than before.
+void MemoryBudget::refuse(std::uint64_t bytes, std::uint64_t more, std::string_view what) const {
+  const auto needs = fmt::format("{} {} of memory", what, human_bytes(bytes));
+  const auto most = whole_ != nullptr ? std::min(limit_, whole_->limit_) : limit_;
+  const auto whose = [](const MemoryBudget& one) {
+    return one.whole_ != nullptr ? "one client may hold" : "all requests share";
+  };
+  if (bytes > most)
+    throw Error(Code::invalid_argument, fmt::format("{}, more than the {} that {}: ask for less",
+                                                    needs, human_bytes(most), whose(*this)));
+  const auto used = used_.load();
+  const bool is_own = whole_ == nullptr || used > limit_ - more;
+  const auto& full = is_own ? *this : *whole_;
+  const auto left = full.limit_ - std::min(full.limit_, full.used_.load());
+  throw NoRoom(fmt::format("{}, and of the {} that {} {} are left now", needs,
+                           human_bytes(full.limit_), whose(full), human_bytes(left)));
 }
 
 bool MemoryBudget::Charge::resize(std::uint64_t bytes) noexcept {
@@ -36,6 +56,11 @@ bool MemoryBudget::Charge::resize(std::uint64_t bytes) noexcept {
   if (budget_ != nullptr && bytes < bytes_) budget_->give(bytes_ - bytes);
   bytes_ = bytes;
   return true;
+}
+
+void MemoryBudget::Charge::hold(std::uint64_t bytes, std::string_view what) {
+  const auto before = bytes_;
+  if (!resize(bytes)) budget_->refuse(bytes, bytes - before, what);
 }
 
 void MemoryBudget::Charge::release() noexcept {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -21,7 +22,7 @@ class NoRoom : public Error {
 // Thread-safe. Must outlive its charges.
 class MemoryBudget {
  public:
-  // A part of `whole` when there is one: what is taken here is taken there too.
+  // A part of `whole`, for one client, when there is one: what is taken here is taken there too.
   explicit MemoryBudget(std::uint64_t limit, MemoryBudget* whole = nullptr) noexcept
       : limit_(limit), whole_(whole) {}
   MemoryBudget(const MemoryBudget&) = delete;
@@ -46,6 +47,9 @@ class MemoryBudget {
     // Holds this many from now on. False, and nothing changes, when that is more than before
     // and there is no room.
     [[nodiscard]] bool resize(std::uint64_t bytes) noexcept;
+    // The same, but throws where that says no: NoRoom, which tells whether the part or the whole
+    // is full, or invalid_argument where so much can never be had. `what` begins the message.
+    void hold(std::uint64_t bytes, std::string_view what = "this needs");
     void release() noexcept;
     std::uint64_t bytes() const noexcept { return bytes_; }
 
@@ -54,8 +58,7 @@ class MemoryBudget {
     std::uint64_t bytes_ = 0;
   };
 
-  // Throws NoRoom when there is no room, saying how much was wanted and how much is left.
-  Charge charge(std::uint64_t bytes);
+  Charge charge(std::uint64_t bytes);  // throws as Charge::hold does
 
   std::uint64_t limit() const noexcept { return limit_; }
   std::uint64_t used() const noexcept { return used_; }
@@ -68,6 +71,7 @@ class MemoryBudget {
 
  private:
   bool take(std::uint64_t bytes) noexcept;
+  [[noreturn]] void refuse(std::uint64_t bytes, std::uint64_t more, std::string_view what) const;
   void give(std::uint64_t bytes) noexcept;
 
   const std::uint64_t limit_;

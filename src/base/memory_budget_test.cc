@@ -62,12 +62,56 @@ TEST(MemoryBudget, APartTakesFromTheWhole) {
 TEST(MemoryBudget, WhatDoesNotFitIsAskedForAgainLater) {
   MemoryBudget budget(1 << 20);
   try {
-    budget.charge(2 << 20);
+    const auto others = budget.charge(1 << 19);
+    budget.charge(1 << 20);
     FAIL();
   } catch (const NoRoom& e) {
     EXPECT_EQ(e.code(), Code::exhausted);
-    EXPECT_NE(std::string(e.what()).find("2.0 MiB"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("1.0 MiB"), std::string::npos) << e.what();
   }
+}
+
+std::string refusal(MemoryBudget& budget, std::uint64_t bytes, Code& code) {
+  try {
+    budget.charge(bytes);
+    return "charged";
+  } catch (const Error& e) {
+    code = e.code();
+    return e.what();
+  }
+}
+
+TEST(MemoryBudget, TellsWhichLimitRefused) {
+  MemoryBudget whole(100), part(50, &whole), other(50, &whole), third(50, &whole);
+  Code code{};
+  const auto says = [&](MemoryBudget& of, std::uint64_t bytes, const char* words) {
+    const auto text = refusal(of, bytes, code);
+    return text.find(words) != std::string::npos ? "" : text;
+  };
+  EXPECT_EQ(says(part, 51, "one client may hold: ask for less"), "");
+  EXPECT_EQ(code, Code::invalid_argument);
+  const auto own = part.charge(40);
+  EXPECT_EQ(says(part, 20, "one client may hold 10 B are left"), "");
+  EXPECT_EQ(code, Code::exhausted);
+  const auto others = other.charge(50);
+  EXPECT_EQ(says(third, 20, "all requests share 10 B are left"), "");
+  EXPECT_EQ(code, Code::exhausted);
+}
+
+TEST(MemoryBudget, WhatGrowsBeyondItsPartNeverFits) {
+  MemoryBudget whole(100), part(50, &whole);
+  auto charge = part.charge(30);
+  EXPECT_THROW(
+      {
+        try {
+          charge.hold(60);
+        } catch (const Error& e) {
+          EXPECT_EQ(e.code(), Code::invalid_argument);
+          throw;
+        }
+      },
+      Error);
+  EXPECT_EQ(part.used(), 30u);
 }
 
 TEST(MemoryBudget, CountsWhatLargeChargesReturn) {

@@ -151,9 +151,8 @@ void say_what_the_choice_of_gpus_means(const device::GpuConfig& gpu) {
 }
 
 serve::MarketOptions market_options(const ProgramSettings& settings, const Asked& asked,
-                                    const Io& io, MemoryBudget& memory) {
+                                    const Io& io) {
   serve::MarketOptions made;
-  made.memory = &memory;
   made.costs = std::filesystem::path(settings.cache_dir) / "costs.json";
   made.pools = settings.memory;
   if (!settings.gpu.enabled)
@@ -188,7 +187,7 @@ class Program {
         audit_(settings.state_dir, audit_bytes(settings)),
         profile_watch_(monitor_, settings.gpu),
         service_(monitor_, broker_, traffic_, memory_, {SLUICE_VERSION, host_name(), Steady::now()},
-                 market_options(settings, asked, io, memory_)),
+                 market_options(settings, asked, io)),
         router_(routes()),
         server_(
             {settings.serve, thread_count(settings.serve, cpu), settings.state_dir + "/sluice.sock",

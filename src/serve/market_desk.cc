@@ -1,7 +1,6 @@
 #include "serve/market_desk.h"
 
 #include <fmt/format.h>
-#include <malloc.h>
 
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -96,9 +95,13 @@ bool MarketDesk::end(Seconds limit) {
 }
 
 std::shared_ptr<MarketDesk::Job> MarketDesk::ask(std::string client, std::string what,
-                                                 std::string request) {
+                                                 std::string request,
+                                                 std::shared_ptr<MemoryBudget> memory,
+                                                 MemoryBudget::Charge held) {
+  held.hold(request.size());
   auto job = std::make_shared<Job>();
-  if (options_.memory != nullptr) job->held_ = options_.memory->charge(request.size());
+  job->memory_ = std::move(memory);
+  job->held_ = std::move(held);
   job->client_ = std::move(client);
   job->what_ = std::move(what);
   job->request_ = std::move(request);
@@ -116,7 +119,6 @@ void MarketDesk::post(FairPool& pool, std::shared_ptr<Job> job) {
                                     most_work]() mutable {
               if (!ending_ && !job->stop_.stop_requested()) work(job, most_work);
               job.reset();
-              give_back();
               if (!ending_) on_done_();
             }));
 }
@@ -137,12 +139,6 @@ void MarketDesk::work(const std::shared_ptr<Job>& job, double most_work) {
   }
 }
 
-// The allocator keeps what is freed in pieces: a gigabyte after a large request.
-void MarketDesk::give_back() {
-  constexpr std::uint64_t kWorthIt = 16 << 20;
-  if (options_.memory != nullptr && options_.memory->take_returned() >= kWorthIt) malloc_trim(0);
-}
-
 // A long one: not here.
 void MarketDesk::work_later(const std::shared_ptr<Job>& job) {
   try {
@@ -157,18 +153,15 @@ MarketDesk::Answer MarketDesk::answer_of(Job& job, double most_work) {
   const std::stop_token token = job.stop_.get_token();
   const CancelScope scope(token);
   JsonText text = market::answer_body(compute(), job.what_, job.request_,
-                                      {.most_work = most_work, .memory = options_.memory});
+                                      {.most_work = most_work, .memory = &job.held_});
   if (text.size() > options_.most_text) return {{}, std::move(text)};
   return {to_text(std::move(text)), std::nullopt};
 }
 
 void MarketDesk::finish(Job& job, Answer answer) {
   job.request_ = {};
-  if (options_.memory != nullptr) {  // the body is gone, the answer has come
-    job.held_.release();
-    // Values take half of their text, or less.
-    job.held_ = options_.memory->charge(answer.rest ? answer.rest->size() / 2 : answer.text.size());
-  }
+  // Values take half of their text, or less.
+  job.held_.hold(answer.rest ? answer.rest->size() / 2 : answer.text.size(), "the answer needs");
   const Lock lock(job.mutex_);
   job.answer_ = std::move(answer);
 }

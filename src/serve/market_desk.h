@@ -48,7 +48,6 @@ struct MarketOptions {
                          .max_queued_per_client = 24,
                          .max_running_per_client = 2,
                          .niceness = 10};
-  MemoryBudget* memory = nullptr;  // that bodies, work and answers are charged to
 };
 
 class MarketDesk {
@@ -70,7 +69,8 @@ class MarketDesk {
    private:
     friend class MarketDesk;
     std::string client_, what_, request_;
-    MemoryBudget::Charge held_;  // for the body, then for the answer
+    std::shared_ptr<MemoryBudget> memory_;  // of the client
+    MemoryBudget::Charge held_;             // for the body and the work, then for the answer
     std::stop_source stop_;
     Seconds most_time_{};
     Mutex mutex_;
@@ -90,9 +90,11 @@ class MarketDesk {
   // cancelled. False when that did not help in `limit` either: the GPU's worker is waited for.
   bool end(Seconds limit);
 
-  // `client`: whose it is; each has a turn. Throws exhausted when too many wait, NoRoom
-  // when there is no memory for the body.
-  std::shared_ptr<Job> ask(std::string client, std::string what, std::string request);
+  // `client`: whose it is; each has a turn. `held` is what its body is charged, of `memory`; work
+  // and answer are charged there, too. Throws exhausted when too many wait, and as Charge::hold.
+  std::shared_ptr<Job> ask(std::string client, std::string what, std::string request,
+                           std::shared_ptr<MemoryBudget> memory = nullptr,
+                           MemoryBudget::Charge held = {});
 
   struct Figures {
     compute::ComputeFigures compute{};
@@ -113,7 +115,6 @@ class MarketDesk {
   void finish(Job& job, Answer answer);
   void fail(Job& job, std::exception_ptr why);
   void cancel_all();
-  void give_back();
   bool idle_within(Seconds limit) const;
   compute::Compute& compute();
 

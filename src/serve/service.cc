@@ -30,7 +30,7 @@ std::string with_round_numbers(const std::string& text) {
 }  // namespace
 
 Service::Service(watch::Monitor& monitor, broker::Broker& broker, const Traffic& traffic,
-                 MemoryBudget& memory, About about, MarketOptions market)
+                 const MemoryBudget& memory, About about, MarketOptions market)
     : monitor_(monitor),
       broker_(broker),
       traffic_(traffic),

@@ -28,9 +28,10 @@ namespace sluice::serve {
 
 class Service {
  public:
-  // All must outlive it, `memory` too: what requests, their work and their answers may hold.
+  // All must outlive it. `memory`: what requests, their work and their answers hold, for
+  // metrics.
   Service(watch::Monitor& monitor, broker::Broker& broker, const Traffic& traffic,
-          MemoryBudget& memory, About about, MarketOptions market = {});
+          const MemoryBudget& memory, About about, MarketOptions market = {});
   ~Service();
 
   // One line of JSON each.
@@ -58,8 +59,6 @@ class Service {
 
   // Leases need nothing from here but their events in the stream.
   broker::Broker& broker() noexcept { return broker_; }
-
-  MemoryBudget& memory() noexcept { return memory_; }
 
   // Calculations; the queue says what they cost.
   MarketDesk& market() noexcept { return *market_; }
@@ -89,7 +88,7 @@ class Service {
   watch::Monitor& monitor_;
   broker::Broker& broker_;
   const Traffic& traffic_;
-  MemoryBudget& memory_;
+  const MemoryBudget& memory_;
   const About about_;
   EventRing ring_;
   std::atomic<AuditLog*> audit_{nullptr};

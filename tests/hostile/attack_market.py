@@ -2,6 +2,7 @@
 calculations without end, and numbers that take all memory."""
 import json, re, time, unittest
 
+from hostile.attack_access import as_user, needs_root
 from hostile.case import SANITIZED, Server, attackers, latencies, memory_of, percentile, wait_for, within
 
 LONG = {"payoff": "asian_price", "steps": 1000, "paths": 900_000}  # about ten seconds
@@ -132,13 +133,13 @@ class SmallMemory(Case):
     @classmethod
     def setUpClass(cls):
         cls.server = Server("--demo", "eight-gpus",
-                            config=f"[serve]\nmemory_budget = {96 * MB}\n").__enter__()
+                            config=f"[serve]\nmemory_budget = {192 * MB}\n").__enter__()
         cls.addClassCleanup(cls.server.__exit__)
 
     def test_work_that_never_fits_is_refused_by_its_estimate(self):
-        self.refused("option", {"spot": [1] * 1000000, "strike": 1, "t": 1, "vol": 0.2}, "options", "MB")
+        self.refused("option", {"spot": [1] * 1000000, "strike": 1, "t": 1, "vol": 0.2}, "options", "MiB", "one client may hold")
         prices = {str(i): [1, 2] for i in range(2000)}
-        self.refused("backtest", {"prices": {**prices, "long": [1, 2] * 25000}}, "bars", "MB")
+        self.refused("backtest", {"prices": {**prices, "long": [1, 2] * 25000}}, "bars", "iB", "one client may hold")
 
     def test_work_that_does_not_fit_now_is_refused_for_now(self):
         body = json.dumps({"spot": [1] * 250000, "strike": 1, "t": 1, "vol": 0.2})
@@ -155,6 +156,28 @@ class SmallMemory(Case):
         self.assertIn((503, True), seen)
         self.assertLessEqual(seen, {(200, False), (503, True), (429, True)})
         self.assertEqual(self.post("option", {"spot": 1, "strike": 1, "t": 1, "vol": 0.2})[0], 200)
+
+    def held(self):
+        return float(re.search(r"^sluice_request_memory_used_bytes (\S+)", self.server.ask("/metrics")[2], re.M)[1])
+
+    @needs_root
+    def test_one_user_holds_its_half_and_others_are_served(self):
+        start = (b"POST /v1/market/option HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                 b"Content-Length: 50000000\r\n\r\n")
+        greedy = [self.server.connect() for _ in range(3)]  # of root: 40 MB each of bodies
+        try:
+            for s in greedy:
+                s.sendall(start + b" " * (40 * MB))
+            wait_for("its half is full", lambda: self.held() > 79 * MB)
+            body = json.dumps({"spot": [1] * 100000, "strike": 1, "t": 1, "vol": 0.2})
+            own = self.server.ask("/v1/market/option", "POST", body)
+            self.assertEqual(own[0], 503, own[2][:300])
+            self.assertIn("one client may hold", own[2])
+            other = as_user(41001, lambda: self.server.ask("/v1/market/option", "POST", body)[0])
+            self.assertEqual(other, 200)
+        finally:
+            for s in greedy:
+                s.close()
 
 
 if __name__ == "__main__":

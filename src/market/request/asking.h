@@ -18,13 +18,12 @@ struct Asking {
   Fields fields;
   compute::Where where;
   bool explain;
-  MemoryBudget::Charge memory{};  // of the whole request, until it is answered
 
   // Throws TooMuchWork when it is more than the limits allow, by the fields that make it so.
   void check_work(double work, std::string_view fields) const;
   // Before so much memory is taken. Throws NoRoom when there is no room for it now, and
   // invalid_argument when there never is.
-  void charge(double bytes, std::string_view fields);
+  void charge(double bytes, std::string_view fields) const;
   // Adds "ran" to the answer, where it was asked for.
   void tell(Json& answer, const compute::Outcome& outcome) const;
 };

@@ -90,8 +90,9 @@ TEST(Costs, WhatTakesTooLongIsRefusedByItsEstimateBeforeItBegins) {
 
 std::string refusal(MemoryBudget& memory, std::string_view what, const Json& request, Code& code) {
   compute::Compute compute({.threads = 2});
+  MemoryBudget::Charge charge(memory);
   try {
-    return "answered: " + answer_text(compute, what, request.dump(), {.memory = &memory});
+    return "answered: " + answer_text(compute, what, request.dump(), {.memory = &charge});
   } catch (const Error& e) {
     code = e.code();
     return std::string(e.reason());
@@ -115,7 +116,7 @@ TEST(Costs, WhatNeedsTooMuchMemoryIsRefusedByItsEstimate) {
     Code code{};
     MemoryBudget small(100 << 20);
     EXPECT_THAT(refusal(small, one.what, one.request, code),
-                AllOf(HasSubstr(one.names), HasSubstr("MB of memory"), HasSubstr("ask for less")));
+                AllOf(HasSubstr(one.names), HasSubstr("iB of memory"), HasSubstr("ask for less")));
     EXPECT_EQ(code, Code::invalid_argument);
     EXPECT_EQ(small.used(), 0u);
   }
@@ -127,7 +128,7 @@ TEST(Costs, MemoryThatOthersHoldMakesARequestWait) {
   Code code{};
   {
     const auto others = memory.charge(90 << 20);
-    EXPECT_THAT(refusal(memory, "option", request, code), HasSubstr("others hold"));
+    EXPECT_THAT(refusal(memory, "option", request, code), HasSubstr("all requests share"));
     EXPECT_EQ(code, Code::exhausted);
   }
   EXPECT_THAT(refusal(memory, "option", request, code), HasSubstr("answered"));

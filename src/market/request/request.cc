@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -27,20 +28,29 @@ constexpr Kind kRequests[] = {{"option", answer_option},
 
 constexpr std::array<std::string_view, 3> kDevices{"auto", "cpu", "gpu"};
 
-void add_charge(MemoryBudget* budget, MemoryBudget::Charge& charge, double bytes,
-                std::string_view names) {
-  if (budget == nullptr) return;
-  const double all = static_cast<double>(charge.bytes()) + bytes;
-  const auto most = static_cast<double>(budget->limit());
-  require(all <= most,
-          fmt::format("{} need {:.3g} MB of memory; this server has {:.3g} MB for all requests: "
-                      "ask for less of them",
-                      names, all / 1e6, most / 1e6));
-  if (charge.bytes() == 0) charge = MemoryBudget::Charge(*budget);
-  if (!charge.resize(static_cast<std::uint64_t>(all)))
-    throw NoRoom(
-        fmt::format("{} need {:.3g} MB of memory, which others hold now", names, all / 1e6));
+// Beside what is held.
+void add_charge(MemoryBudget::Charge* charge, double bytes, std::string_view names) {
+  constexpr double kMost = 1e18;  // of which no budget has as much
+  if (charge == nullptr) return;
+  const double all = std::min(kMost, static_cast<double>(charge->bytes()) + bytes);
+  charge->hold(static_cast<std::uint64_t>(all), fmt::format("{} need", names));
 }
+
+// Gives back what the work took beside.
+class WhileWorking {
+ public:
+  explicit WhileWorking(MemoryBudget::Charge* charge)
+      : charge_(charge), before_(charge == nullptr ? 0 : charge->bytes()) {}
+  ~WhileWorking() {
+    if (charge_ != nullptr) (void)charge_->resize(before_);  // never more than it is
+  }
+  WhileWorking(const WhileWorking&) = delete;
+  WhileWorking& operator=(const WhileWorking&) = delete;
+
+ private:
+  MemoryBudget::Charge* const charge_;
+  const std::uint64_t before_;
+};
 
 Asking asking_of(compute::Compute& compute, const Json& request, const RequestLimits& limits) {
   return {compute, limits, Fields(request), compute::Where::automatic, false};
@@ -70,8 +80,8 @@ void Asking::check_work(double work, std::string_view names) const {
   if (!(work <= limits.most_work)) throw TooMuchWork(work, std::string(names), limits.most_work);
 }
 
-void Asking::charge(double bytes, std::string_view names) {
-  add_charge(limits.memory, memory, bytes, names);
+void Asking::charge(double bytes, std::string_view names) const {
+  add_charge(limits.memory, bytes, names);
 }
 
 void Asking::tell(Json& to, const compute::Outcome& outcome) const {
@@ -92,14 +102,15 @@ Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : 
 
 Json answer(compute::Compute& compute, std::string_view what, const Json& request,
             const RequestLimits& limits) {
+  const WhileWorking charged(limits.memory);
   Asking asking = asking_of(compute, request, limits);
   return unpacked(packed_answer(asking, what));
 }
 
 JsonText answer_body(compute::Compute& compute, std::string_view what, std::string_view body,
                      const RequestLimits& limits) {
-  MemoryBudget::Charge reading;
-  add_charge(limits.memory, reading, static_cast<double>(parsed_size(body)), "so many values");
+  const WhileWorking charged(limits.memory);
+  add_charge(limits.memory, static_cast<double>(parsed_size(body)), "so many values");
   const Json request =
       parse_json_object(body, "the body", R"({"close": [1, 2, 3]})", NumberLists::packed);
   Asking asking = asking_of(compute, request, limits);

@@ -23,7 +23,7 @@ struct RequestLimits {
   // Steps: of paths, nodes of trees, bars x parameter sets. 1e9 are about a second on two
   // cores.
   double most_work = std::numeric_limits<double>::infinity();
-  MemoryBudget* memory = nullptr;  // that the work is charged to
+  MemoryBudget::Charge* memory = nullptr;  // of the request; grows by the work until its end
 };
 inline constexpr double kStepsASecond = 1e9;
 
@@ -43,7 +43,7 @@ class TooMuchWork : public Error {
 // `what`: option, risk, portfolio, montecarlo, backtest or an indicator's name. Every
 // request may have "device" (auto, cpu, gpu) and "explain" (true: the answer has "ran").
 // Throws invalid_argument, naming the field; not_found for another `what`; TooMuchWork, and
-// NoRoom when others hold the memory now.
+// NoRoom when there is no memory for it now.
 Json answer(compute::Compute& compute, std::string_view what, const Json& request,
             const RequestLimits& limits = {});
 

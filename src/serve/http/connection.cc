@@ -31,6 +31,8 @@ Connection::Connection(Shard& shard, Arrival arrival)
       number_(++shard.shared().connections_made),
       load_(std::move(arrival.load)),
       memory_(load_->memory) {
+  request_.memory = {load_, &load_->memory};
+  request_.held = MemoryBudget::Charge(load_->memory);
   request_.peer = std::move(arrival.peer);
   knows_user_ = over_socket_ || request_.peer.uid >= 0;
 }
@@ -98,7 +100,7 @@ char* Connection::before_read(std::size_t& size) {
     if (shard_.draining()) drain(now_);
   }
   auto* to = room(size);
-  if (memory_.bytes() > 0 && !parser_) account();
+  if (memory_.bytes() + request_.held.bytes() > 0 && !parser_) account();
   return to;
 }
 
@@ -113,6 +115,12 @@ void Connection::after_read(std::size_t n, const ErrorCode& failed) {
 // A header, or a line between the chunks of a body, that is longer than this is none.
 std::size_t Connection::most_unread() const noexcept {
   return std::max<std::size_t>(shard_.limits().header_bytes, kBodyBuffer) + kFirstBuffer;
+}
+
+// A body that does not fit beside the buffer it comes through never does.
+std::uint64_t Connection::most_body_held() const noexcept {
+  const auto limit = load_->memory.limit();
+  return limit - std::min<std::uint64_t>(limit / 2, most_unread());
 }
 
 char* Connection::room(std::size_t& size) {
@@ -137,9 +145,13 @@ char* Connection::room(std::size_t& size) {
 // Charges what this client makes us hold, but for a little that every client may. False when
 // there is no room for it.
 bool Connection::account() {
-  const auto held =
-      request_.capacity() + in_.capacity() + out_.capacity() + (large_ ? large_->capacity() : 0);
-  return memory_.resize(held > kFreeOfCharge ? held - kFreeOfCharge : 0);
+  const auto beyond = [](std::size_t n, std::size_t free) { return n > free ? n - free : 0; };
+  const auto buffers = request_.fields_capacity() + in_.capacity() + out_.capacity() +
+                       (large_ ? large_->capacity() : 0);
+  const auto for_body = beyond(request_.body.capacity(), beyond(kFreeOfCharge, buffers));
+  if (for_body < request_.held.bytes())  // first: the answer may need its room
+    (void)request_.held.resize(for_body);
+  return memory_.resize(beyond(buffers, kFreeOfCharge)) && request_.held.resize(for_body);
 }
 
 // Parses and answers what has arrived, until more is needed.
@@ -229,10 +241,9 @@ Connection::Next Connection::check_header() {
   if (auto no = refuse(request_, open, shard_.guard())) return refused(*std::move(no));
   if (match_.route == nullptr) return refused(shard_.shared().router.refusal(request_, match_));
   const auto& route = *match_.route;
-  body_limit_ =
-      route.most_body == 0
-          ? kBodyOfNoUse
-          : std::min({route.most_body, shard_.limits().body_bytes, load_->memory.limit()});
+  body_limit_ = route.most_body == 0
+                    ? kBodyOfNoUse
+                    : std::min({route.most_body, shard_.limits().body_bytes, most_body_held()});
   parser_->body_limit(body_limit_);
   if (parser_->content_length().value_or(0) > body_limit_)
     return reply_and_close(body_too_large(body_limit_));

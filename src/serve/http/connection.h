@@ -63,6 +63,7 @@ class Connection {
   char* before_read(std::size_t& size);
   void after_read(std::size_t n, const ErrorCode& failed);
   std::size_t most_unread() const noexcept;
+  std::uint64_t most_body_held() const noexcept;
   char* room(std::size_t& size);
   bool account();
   bool has_left();
@@ -83,6 +84,7 @@ class Connection {
   std::size_t unsent() const noexcept { return out_.size() + (large_ ? large_->size() : 0); }
   bool hold_large(std::shared_ptr<const std::string> body);
   Steady::duration time_to_send(std::size_t bytes) const;
+  Response does_not_fit(std::size_t answer) const;
   Next reply(Response response);
   Next reply_and_close(Response response);
   bool flush_now(std::size_t& written);
@@ -98,7 +100,7 @@ class Connection {
   const bool over_socket_;
   const std::uint64_t number_;
   const std::shared_ptr<PeerLoad::One> load_;
-  MemoryBudget::Charge memory_;  // for all below
+  MemoryBudget::Charge memory_;  // for the buffers below; the body has its own
   bool has_shown_key_ = false;   // a right one, with the last request that had any
   bool knows_user_ = false;      // local_uid was asked, or need not be
   bool bound_ = false;           // see Response::binds

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/log.h"
+#include "base/units.h"
 #include "serve/http/connection.h"
 #include "serve/http/target.h"
 
@@ -62,7 +63,8 @@ Connection::Next Connection::reply_kept(const RecentAnswers::Shared& kept) {
   const bool head = request_.method == Method::head;
   const bool keep = request_.keep_alive && !shard_.draining();
   const bool large = !head && kept->response.body.size() > kLargeBody;
-  if (large && !hold_large({kept, &kept->response.body})) return reply(no_room());
+  if (large && !hold_large({kept, &kept->response.body}))
+    return reply(does_not_fit(kept->response.body.size()));
   if (keep && request_.version == 11)
     out_ += kept->header;
   else
@@ -81,11 +83,23 @@ bool Connection::hold_large(std::shared_ptr<const std::string> body) {
   return false;
 }
 
+// For an answer of this size, which found no room: there may be some in a moment, or never.
+Response Connection::does_not_fit(std::size_t answer) const {
+  const auto most = most_body_held();
+  if (answer <= most) return no_room();
+  return error_response(Error(Code::invalid_argument, "the answer has " + human_bytes(answer) +
+                                                          ", more than the " + human_bytes(most) +
+                                                          " that one client may hold here"));
+}
+
 Connection::Next Connection::reply(Response response) {
   const bool head = request_.method == Method::head;
   const bool large = !head && response.fixed.empty() && response.body.size() > kLargeBody;
-  if (large && !hold_large(std::make_shared<const std::string>(std::move(response.body))))
-    return reply(no_room());
+  if (large) {
+    const auto size = response.body.size();
+    if (!hold_large(std::make_shared<const std::string>(std::move(response.body))))
+      return reply(does_not_fit(size));
+  }
   const bool streams = response.stream != nullptr && !head;
   const bool pieces = response.pieces != nullptr && !head;
   const bool ends_body = !streams && (!pieces || request_.version == 11);
@@ -213,7 +227,7 @@ void Connection::after_flush() {
     std::string().swap(out_);
   else
     out_.clear();
-  if (memory_.bytes() > 0) account();
+  if (memory_.bytes() + request_.held.bytes() > 0) account();
 }
 
 // Lets the client read the last answer before the connection goes: closing with

@@ -57,9 +57,11 @@ Response list_kinds(Service&, const Asked&) {
 }
 
 Response calculate(Service& s, const Asked& asked) {
+  auto& request = asked.request;
   Response made;
   made.pending = std::make_unique<Calculation>(
-      s.market().ask(asked.request.peer.name(), asked.request.captures.at(0), asked.request.body));
+      s.market().ask(request.peer.name(), request.captures.at(0), std::move(request.body),
+                     request.memory, std::move(request.held)));
   return made;
 }
 

@@ -103,9 +103,10 @@ void Request::release_memory() {
   std::vector<std::string>().swap(captures);
 }
 
-std::size_t Request::capacity() const {
+std::size_t Request::fields_capacity() const {
   std::size_t sum = idempotency_key ? idempotency_key->capacity() : 0;
-  for (const auto* text : texts(*this)) sum += text->capacity();
+  for (const auto* text : texts(*this))
+    if (text != &body) sum += text->capacity();
   for (const auto& capture : captures) sum += capture.capacity();
   return sum;
 }

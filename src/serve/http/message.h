@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory_budget.h"
 #include "serve/http/peer.h"
 
 namespace sluice::serve::http {
@@ -29,6 +30,9 @@ struct Request {
   std::string target;        // as sent: path and query, still percent-encoded
   std::string host, origin, content_type, authorization, api_key, if_none_match, last_event_id;
   std::optional<std::string> idempotency_key;  // where it is repeated all, divided by commas
+  // Where what it makes the server hold is charged: its client's part of the budget.
+  std::shared_ptr<MemoryBudget> memory;
+  MemoryBudget::Charge held;  // for the body; goes with it
   std::string body;
   std::vector<std::string> captures;  // decoded {parts} of the route's pattern
   int version = 11;                   // 10 or 11
@@ -51,9 +55,9 @@ struct Request {
   std::string_view path() const noexcept;         // of target, without the query
   std::string_view query() const noexcept;        // behind '?', without it
 
-  void clear();                  // for the next request; keeps the memory
-  void release_memory();         // of what is long, once it is answered
-  std::size_t capacity() const;  // bytes that it holds
+  void clear();                         // for the next request; keeps the memory
+  void release_memory();                // of what is long, once it is answered
+  std::size_t fields_capacity() const;  // bytes that all but the body hold
 };
 
 // An answer without an end, such as server-sent events. It is pulled, never

@@ -17,7 +17,7 @@ namespace sluice::serve::http {
 // "uid:N" or the address; ADDRESS/64 of IPv6.
 std::string load_name(const Peer& peer);
 
-// Thread-safe. Must outlive what find() returns.
+// Thread-safe. `memory` must outlive what find() returns.
 class PeerLoad {
  public:
   explicit PeerLoad(MemoryBudget& memory) : memory_(memory) {}

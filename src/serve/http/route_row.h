@@ -14,7 +14,7 @@
 namespace sluice::serve::http {
 
 struct Asked {
-  const Request& request;
+  Request& request;
   Query query;  // holds none but the parameters of the row
 };
 

@@ -15,9 +15,9 @@
 
 namespace sluice::serve::http {
 
-// May throw Error; the transport turns it into an answer. Called by several
-// threads at once.
-using Handler = std::function<Response(const Request&)>;
+// May throw Error; the transport turns it into an answer. May keep the request's body. Called
+// by several threads at once.
+using Handler = std::function<Response(Request&)>;
 
 // Where a handler runs: on the thread that reads the sockets, which it must not hold up, or in
 // a pool. Leases have one of their own: renewing one must not wait for anything else.

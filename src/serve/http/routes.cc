@@ -88,8 +88,10 @@ Response history(Service& s, const Asked& asked) {
           fmt::format("{} metrics of {} points each are more than the {} values of one answer; ask "
                       "for fewer",
                       series, wanted.points, kMostValues));
-  const auto held =
-      s.memory().charge(series * static_cast<std::size_t>(wanted.points) * kBytesOfPoint);
+  MemoryBudget::Charge held;
+  if (asked.request.memory)
+    held = asked.request.memory->charge(series * static_cast<std::size_t>(wanted.points) *
+                                        kBytesOfPoint);
   return json_text(s.history(wanted));
 }
 
@@ -243,7 +245,7 @@ constexpr Row kRoutes[] = {
     {kGet, "/v1/trends", trends, !kOpen, kBlocking, kNoBody, kReuse},
 };
 
-Response answer_to(const Request& request, const Row& row, Service& service) {
+Response answer_to(Request& request, const Row& row, Service& service) {
   if (is_page(row)) return row.answer(service, {request, Query({})});
   const Asked asked{request, Query(request.query())};
   asked.query.only(row.parameters);
@@ -266,7 +268,7 @@ AuditLog::Entry entry_of(const Request& request) {
           std::string(request.method_name()) + " " + request.target, request.body};
 }
 
-Response answer_audited(const Request& request, const Row& row, Service& service) {
+Response answer_audited(Request& request, const Row& row, Service& service) {
   auto entry = entry_of(request);
   const auto name = std::string(to_string(row.method)) + " " + std::string(row.pattern);
   Response made;
@@ -320,7 +322,7 @@ std::vector<Route> make_routes(Service& service) {
   std::vector<Route> routes;
   each_row([&](const Row& row) {
     const auto answer = row.access == Access::anyone ? answer_to : answer_audited;
-    auto handler = [&service, &row, answer](const Request& r) { return answer(r, row, service); };
+    auto handler = [&service, &row, answer](Request& r) { return answer(r, row, service); };
     routes.push_back({row.method, row.pattern, handler, row.open, row.runs, row.most_body,
                       std::chrono::milliseconds(row.reuse_ms)});
   });
