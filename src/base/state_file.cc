@@ -33,6 +33,8 @@ constexpr const char* kIsLink =
 std::string objection(const struct stat& facts) {
   if (S_ISLNK(facts.st_mode)) return kIsLink;
   if (!S_ISREG(facts.st_mode)) return "is no regular file; remove it";
+  if (facts.st_nlink > 1)
+    return "has another name (a hard link), and may be no file of ours; remove it";
   return is_ours(facts) ? "" : foreign(facts);
 }
 
@@ -49,6 +51,9 @@ StateFile::StateFile(const std::string& path, int flags, mode_t mode) {
   std::string why = ::fstat(fd_, &facts) == 0 ? objection(facts) : "cannot be looked at";
   if (why.empty() && (flags & O_TRUNC) != 0 && ::ftruncate(fd_, 0) != 0)
     why = std::string("cannot be emptied: ") + std::strerror(errno);
+  const bool is_too_open = facts.st_uid == ::geteuid() && (facts.st_mode & 0777 & ~mode) != 0;
+  if (why.empty() && is_too_open && (flags & O_ACCMODE) != O_RDONLY)
+    (void)::fchmod(fd_, facts.st_mode & mode);  // as before where it cannot be
   if (why.empty()) return;
   ::close(std::exchange(fd_, -1));
   refuse_file(path, why);
@@ -84,6 +89,13 @@ std::optional<std::string> read_state_file(const std::string& path, std::size_t 
     text.append(part, static_cast<std::size_t>(n));
     if (text.size() > max_bytes) refuse_file(path, "is too long to be ours");
   }
+}
+
+std::string folder_warning(const std::string& path) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0 || (facts.st_mode & 0022) == 0) return "";
+  return path + " can be written by " + ((facts.st_mode & 0002) != 0 ? "every user" : "its group") +
+         ", who could put other files in the place of ours; do: chmod go-w " + path;
 }
 
 void remove_stale_socket(const std::string& path) {

@@ -2,8 +2,9 @@
 //
 // Somebody who may write to such a folder could put a link, a pipe or a file of their own in the
 // place of ours, to read what we write or to have us overwrite another file of ours. So a state
-// file is a regular file that this user or root owns, and the last part of its path is no
-// symbolic link. The folder itself may be reached through one.
+// file is a regular file that this user or root owns, with one name (a hard link would let us write
+// to another file of ours), and the last part of its path is no symbolic link. The folder itself
+// may be reached through one.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +18,8 @@ namespace sluice {
 class StateFile {
  public:
   // `flags` as for open(2). Throws unavailable where the file cannot be opened or is not ours,
-  // and then has changed nothing. A missing file without O_CREAT gives one that is not open.
+  // and then has changed nothing. A missing file without O_CREAT gives one that is not open. One
+  // of ours that is opened for writing loses the permissions that `mode` does not have.
   StateFile(const std::string& path, int flags, mode_t mode = 0600);
   ~StateFile();
   StateFile(StateFile&& from) noexcept;
@@ -38,6 +40,9 @@ void check_state_file(const std::string& path);
 // The whole file; nothing where there is none. Throws as StateFile does, and unavailable where it
 // has more than `max_bytes`.
 std::optional<std::string> read_state_file(const std::string& path, std::size_t max_bytes);
+
+// What is wrong with who may write to a state folder, and what to do; empty when nothing is.
+std::string folder_warning(const std::string& path);
 
 // Removes what is left of a Unix socket at `path`. Throws unavailable where anything else is
 // there, or a socket of another user.

@@ -55,6 +55,33 @@ TEST_F(StateFileTest, IsMadePrivateAndOpenedAgain) {
   EXPECT_THROW(read_state_file(path(), 3), Error);
 }
 
+TEST_F(StateFileTest, AHardLinkIsRefusedAndTheOtherFileUntouched) {
+  const auto other = folder + "/other";
+  std::ofstream(other) << "precious";
+  fs::create_hard_link(other, path());
+  EXPECT_THAT(refusal(O_WRONLY | O_CREAT | O_TRUNC), HasSubstr("hard link"));
+  EXPECT_THROW(check_state_file(path()), Error);
+  EXPECT_EQ(content(other), "precious");
+}
+
+TEST_F(StateFileTest, OneThatOthersMayReadIsTakenFromThem) {
+  std::ofstream(path()) << "text";
+  fs::permissions(path(), fs::perms(0666));
+  StateFile(path(), O_RDONLY);
+  EXPECT_EQ(fs::status(path()).permissions(), fs::perms(0666));
+  StateFile(path(), O_RDWR | O_CREAT);
+  EXPECT_EQ(fs::status(path()).permissions(), fs::perms(0600));
+}
+
+TEST_F(StateFileTest, AFolderThatOthersMayWriteToIsWarnedOf) {
+  EXPECT_EQ(folder_warning(folder), "");
+  fs::permissions(folder, fs::perms(0770));
+  EXPECT_THAT(folder_warning(folder), HasSubstr("its group"));
+  fs::permissions(folder, fs::perms(0757));
+  EXPECT_THAT(folder_warning(folder), HasSubstr("every user"));
+  EXPECT_EQ(folder_warning(folder + "/none"), "");
+}
+
 TEST_F(StateFileTest, ASymbolicLinkIsRefusedAndItsTargetUntouched) {
   const auto target = folder + "/target";
   std::ofstream(target) << "precious";

@@ -13,7 +13,7 @@ namespace sluice::watch {
 
 namespace fs = std::filesystem;
 
-FileLock::FileLock(const std::string& path) : file_(path, O_RDWR | O_CREAT, 0644) {
+FileLock::FileLock(const std::string& path) : file_(path, O_RDWR | O_CREAT) {
   if (::flock(file_.fd(), LOCK_EX | LOCK_NB) != 0)
     throw Error(Code::unavailable, path + " is held: another sluice uses this state folder");
 }

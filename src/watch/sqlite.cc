@@ -1,5 +1,8 @@
 #include "watch/sqlite.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <filesystem>
 
 #include "base/error.h"
@@ -27,12 +30,23 @@ std::string in_real_folder(const std::string& path) {
   return failed ? path : (folder / file.filename()).string();
 }
 
+// Who may read a database may lock it. As before where it cannot be changed.
+void close_to_others(const std::string& path) {
+  struct stat facts {};
+  if (::lstat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_uid == ::geteuid() &&
+      (facts.st_mode & 0077) != 0)
+    (void)::chmod(path.c_str(), facts.st_mode & 0700);
+}
+
 }  // namespace
 
 Database::Database(const std::string& path, bool read_only) {
   const bool on_disk = path != ":memory:";
   if (on_disk)
-    for (const char* suffix : {"", "-wal", "-shm", "-journal"}) check_state_file(path + suffix);
+    for (const char* suffix : {"", "-wal", "-shm", "-journal"}) {
+      check_state_file(path + suffix);
+      if (!read_only) close_to_others(path + suffix);
+    }
   const int flags = SQLITE_OPEN_NOMUTEX | (on_disk ? SQLITE_OPEN_NOFOLLOW : 0) |
                     (read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
   sqlite3* raw = nullptr;
