@@ -24,7 +24,7 @@ bool MemoryBudget::take(std::uint64_t bytes) noexcept {
 void MemoryBudget::give(std::uint64_t bytes) noexcept {
   used_.fetch_sub(bytes, std::memory_order_relaxed);
   if (whole_ != nullptr) return whole_->give(bytes);
-  if (bytes >= kLarge) returned_.fetch_add(bytes, std::memory_order_relaxed);
+  returned_.fetch_add(bytes, std::memory_order_relaxed);
 }
 
 MemoryBudget::Charge MemoryBudget::charge(std::uint64_t bytes) {

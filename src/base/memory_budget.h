@@ -64,10 +64,10 @@ class MemoryBudget {
   std::uint64_t used() const noexcept { return used_; }
   std::uint64_t refused() const noexcept { return refused_; }  // how often, by parts too
 
-  // Bytes given back by charges of kLarge and more since this was asked last: enough, and it
-  // is worth telling the allocator to return its free pages to the system.
-  static constexpr std::uint64_t kLarge = 4 << 20;
-  std::uint64_t take_returned() noexcept { return returned_.exchange(0); }
+  // Whether so much was given back since this was last true that it is worth telling the
+  // allocator to return its free pages to the system. For one caller.
+  static constexpr std::uint64_t kMuch = 16 << 20;
+  bool has_returned_much() noexcept { return returned_ >= kMuch && returned_.exchange(0) >= kMuch; }
 
  private:
   bool take(std::uint64_t bytes) noexcept;
