@@ -7,15 +7,24 @@
 
 namespace sluice::serve {
 
+namespace {
+
+constexpr std::size_t kFew = 16;  // such a part of what a client may have queued is little
+
+}  // namespace
+
 FairPool::FairPool(const Options& options) : options_(options) {
   for (std::size_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { run(); });
 }
 
 bool FairPool::has_room(const std::string& client) {
   const Lock lock(mutex_);
-  const auto own = clients_.find(client);
-  return count_ < options_.max_queued &&
-         (own == clients_.end() || own->second.queued.size() < options_.max_queued_per_client);
+  const auto found = clients_.find(client);
+  const auto own = found == clients_.end() ? 0 : found->second.queued.size();
+  const bool is_crowded = count_ >= options_.max_queued - options_.max_queued / 4;
+  const auto most =
+      is_crowded ? options_.max_queued_per_client / kFew : options_.max_queued_per_client;
+  return count_ < options_.max_queued && own < std::max<std::size_t>(most, 1);
 }
 
 void FairPool::post(const std::string& client, Work work) {

@@ -33,7 +33,8 @@ class FairPool {
 
   using Work = std::packaged_task<void()>;  // what it throws is dropped
 
-  // Whether the queue has room for one more task of this client.
+  // Whether the queue has room for one more task of this client. The last quarter is for clients
+  // that have few.
   bool has_room(const std::string& client);
   // Takes it in any case: work that follows from other work is owed.
   void post(const std::string& client, Work work);

@@ -52,6 +52,19 @@ TEST_F(FairPoolTest, HasNoRoomForAFullClientButForAnother) {
   EXPECT_EQ(done, "gmg");
 }
 
+TEST_F(FairPoolTest, KeepsTheLastQuarterOfTheQueueForThoseWhoHaveLittle) {
+  FairPool pool({.threads = 1, .max_queued = 64, .max_queued_per_client = 16});
+  pool.post("first", gate());
+  begun.wait();
+  for (const char* greedy : {"a", "b", "c", "d"})
+    while (pool.has_room(greedy)) pool.post(greedy, note('.'));
+  EXPECT_TRUE(pool.has_room("modest"));
+  EXPECT_FALSE(pool.has_room("a"));
+  open.count_down();
+  pool.join();
+  EXPECT_EQ(done.size(), 49u);  // 48, and one of the fourth
+}
+
 TEST_F(FairPoolTest, RunsAtMostSoManyOfOneClientAtOnce) {
   std::latch both_run(2), other_ran(1);
   std::atomic<int> running{0}, most{0};
