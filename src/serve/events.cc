@@ -9,7 +9,9 @@ namespace sluice::serve {
 
 namespace {
 
-constexpr auto kPictureEvery = std::chrono::milliseconds(5);  // of all listeners of one client
+// Of all listeners of one client.
+constexpr auto kPictureEvery = std::chrono::milliseconds(5), kEventsEvery = kPictureEvery;
+constexpr auto kEventsOfSubjectEvery = std::chrono::milliseconds(1);
 constexpr auto kHeartbeat = std::chrono::seconds(15);     // proxies cut what is silent for a minute
 constexpr std::string_view kOpening = "retry: 1000\n\n";  // a browser comes back after this many ms
 constexpr std::string_view kHeartbeatText = ": still here\n\n";
@@ -76,10 +78,13 @@ EventRing::News EventRing::since(std::uint64_t after, std::string_view subject) 
   auto dropped = owners_dropped_;
   take(plain_);
   for (const auto& [owner, kind] : owned_) take(kind), dropped = std::max(dropped, kind.dropped);
-  if (subject.empty() || dropped > after) news.missed = newest_ - after - kept.size();
   std::ranges::sort(kept, {}, &Entry::number);
-  for (const auto* entry : kept)
-    if (subject.empty() || entry->subject == subject) news.text += entry->text;
+  std::size_t seen = 0;
+  for (; seen < kept.size() && news.text.size() < kMostAtOnce; ++seen)
+    if (subject.empty() || kept[seen]->subject == subject) news.text += kept[seen]->text;
+  news.is_cut = seen < kept.size();
+  if (news.is_cut) news.newest = kept[seen - 1]->number;
+  if (subject.empty() || dropped > after) news.missed = news.newest - after - seen;
   return news;
 }
 
@@ -115,20 +120,25 @@ Steady::duration EventCursor::interval() const noexcept {
 Instant EventCursor::pull(Instant now, std::string& out) {
   const auto before = out.size();
   if (!std::exchange(began_, true)) out += kOpening;
-  append_events(out);
+  append_events(now, out);
   if (interval_) append_picture(now, out);
   if (out.size() == before && now >= heartbeat_due_) out += kHeartbeatText;
   if (out.size() != before) heartbeat_due_ = now + kHeartbeat;
-  return interval_ ? std::min(picture_due_, heartbeat_due_) : heartbeat_due_;
+  const auto due = interval_ ? std::min(picture_due_, heartbeat_due_) : heartbeat_due_;
+  return after_ < ring_.newest() ? std::min(due, events_due_) : due;
 }
 
-bool EventCursor::append_events(std::string& out) {
+void EventCursor::append_events(Instant now, std::string& out) {
+  if (now < events_due_) return;
   const auto news = ring_.since(after_, subject_);
+  if (news.newest == after_) return;
   after_ = news.newest;
+  if (!interval_)
+    events_due_ =
+        now + company_.use_count() * (subject_.empty() ? kEventsEvery : kEventsOfSubjectEvery);
   if (news.missed > 0)
     out += sse_message("gap", {}, "{\"missed\":" + std::to_string(news.missed) + "}");
   out += news.text;
-  return !news.text.empty();
 }
 
 void EventCursor::append_picture(Instant now, std::string& out) {

@@ -34,10 +34,12 @@ class EventRing {
   struct News {
     std::string text;          // as the event-stream format wants it
     std::uint64_t newest = 0;  // pass as `after` next time
+    bool is_cut = false;       // there is more behind it
     std::uint64_t missed = 0;  // no longer kept; for one subject, only when some with a
                                // subject are not
   };
   News since(std::uint64_t after, std::string_view subject = {}) const;  // empty: any
+  static constexpr std::size_t kMostAtOnce = 64 << 10;  // of text, but for the last event's
 
   std::uint64_t newest() const;
 
@@ -82,7 +84,8 @@ class EventCursor {
   using Company = std::shared_ptr<const void>;
 
   // No interval: events only, of `subject` unless that is empty. `ring` must outlive it.
-  // A client with many listeners has its pictures in turn, 200 a second.
+  // A client with many listeners has its pictures in turn, 200 a second; those to events alone
+  // are told of news in turn, too: 200 a second, and 1000 where each hears of one subject.
   EventCursor(const EventRing& ring, std::uint64_t after, std::optional<Seconds> interval,
               LatestPicture latest, std::string subject = {}, Company company = {});
 
@@ -90,7 +93,7 @@ class EventCursor {
   Instant pull(Instant now, std::string& out);
 
  private:
-  bool append_events(std::string& out);
+  void append_events(Instant now, std::string& out);
   void append_picture(Instant now, std::string& out);
   Steady::duration interval() const noexcept;
 
@@ -102,7 +105,7 @@ class EventCursor {
   const Company company_;
   std::uint64_t sent_sequence_ = 0, sent_urgency_ = 0;
   bool began_ = false;
-  Instant picture_due_{}, heartbeat_due_{};
+  Instant picture_due_{}, heartbeat_due_{}, events_due_{};
 };
 
 }  // namespace sluice::serve

@@ -143,6 +143,50 @@ TEST_F(Events, ASilentStreamShowsThatItLives) {
   EXPECT_TRUE(pull(listener, again).starts_with(":"));
 }
 
+TEST(EventCursor, ManyOfOneClientHearOfEventsInTurn) {
+  EventRing ring(1, 8);
+  const auto company = std::make_shared<char>();
+  const std::vector<EventCursor::Company> others(998, company);  // with ours a thousand
+  EventCursor any(ring, 0, std::nullopt, nullptr, "", company);
+  EventCursor own(ring, 0, std::nullopt, nullptr, "lease 7", company);
+  const Instant start{std::chrono::hours(1)};
+  const auto hears = [&](EventCursor& cursor, double after_s, Instant* again = nullptr) {
+    std::string out;
+    const auto next =
+        cursor.pull(start + std::chrono::duration_cast<Steady::duration>(Seconds(after_s)), out);
+    if (again != nullptr) *again = next;
+    return out.find("lease_granted") != std::string::npos;
+  };
+  ring.add("lease_granted", "{}", "lease 7");
+  EXPECT_TRUE(hears(any, 0));
+  EXPECT_TRUE(hears(own, 0));
+  ring.add("lease_granted", "{}", "lease 7");
+  Instant again{};
+  EXPECT_FALSE(hears(any, 0.5, &again));
+  EXPECT_GT(again, start + std::chrono::milliseconds(4900));
+  EXPECT_LT(again, start + std::chrono::milliseconds(5100));
+  EXPECT_FALSE(hears(own, 0.5));
+  EXPECT_TRUE(hears(own, 1.1));
+  EXPECT_TRUE(hears(any, 5.1));
+}
+
+TEST(EventCursor, WhoHasMissedMuchHearsItInPieces) {
+  EventRing ring(1, 1024);
+  for (int i = 0; i < 500; ++i) ring.add("big", std::string(1000, 'x'), "lease 7");
+  EventCursor cursor(ring, 0, std::nullopt, nullptr);
+  Instant at{std::chrono::hours(1)};
+  std::size_t events = 0, pulls = 0;
+  for (std::string out; events < 500 && pulls < 100; ++pulls, out.clear()) {
+    at = std::max(at, cursor.pull(at, out));
+    EXPECT_LT(out.size(), EventRing::kMostAtOnce + 2000);
+    EXPECT_EQ(out.find("gap"), std::string::npos);
+    for (auto p = out.find("event: big"); p != std::string::npos; p = out.find("event: big", p + 1))
+      ++events;
+  }
+  EXPECT_EQ(events, 500u);
+  EXPECT_GT(pulls, 5u);
+}
+
 TEST(EventCursor, ManyOfOneClientHaveTheirPicturesInTurn) {
   const EventRing ring(1, 8);
   const auto company = std::make_shared<char>();

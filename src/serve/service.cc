@@ -193,10 +193,12 @@ EventCursor Service::listen(std::string_view last_event_id, std::optional<Second
           interval,
           [this](Instant now) { return picture(now); },
           lease.empty() ? "" : "lease " + lease,
-          interval ? company(client) : nullptr};
+          company(client + (interval        ? " pictures"
+                            : lease.empty() ? " events"
+                                            : " lease"))};
 }
 
-// The same for all listeners of one client; forgotten when the last has gone.
+// The same for all listeners of one kind and client; forgotten when the last has gone.
 EventCursor::Company Service::company(const std::string& client) const {
   const Lock lock(listeners_mutex_);
   std::erase_if(listeners_, [](const auto& one) { return one.second.expired(); });
