@@ -27,7 +27,7 @@ export const kCpuCharts = [
 export const kServerCharts = [
   chart('Requests', perSecond, {request_rate: 'Rate'}, {floor: 0}),
   chart('Latency', milliseconds, {request_p50: 'p50', request_p99: 'p99'}, {floor: 0}),
-  chart('Errors', share, {request_error_rate: 'Answered 5xx'}, {floor: 0}),
+  chart('Errors', share, {request_error_rate: 'Answered 500'}, {floor: 0}),
 ];
 
 export function chartsOf(device) {

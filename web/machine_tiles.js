@@ -90,6 +90,6 @@ class ServerTile {
     this.spark.update(trails.of('server'), now, 0);
     this.p50.update(milliseconds(read('request_p50')), 'half are faster');
     this.p99.update(milliseconds(read('request_p99')), '99 of 100 are');
-    this.errors.update(share(read('request_error_rate')), 'answered 5xx');
+    this.errors.update(share(read('request_error_rate')), 'answered 500');
   }
 }

@@ -72,7 +72,7 @@ Traffic::Totals Traffic::totals() const {
       if (n == 0) continue;
       sum.requests.push_back({routes_[r], kCountedStatuses[s], n});
       sum.total += n;
-      if (kCountedStatuses[s] >= 500) sum.server_errors += n;
+      if (kCountedStatuses[s] == 500) sum.server_errors += n;
     }
   for (const auto& lane : lanes_) {
     for (std::size_t b = 0; b < kLatencyBuckets; ++b)

@@ -96,7 +96,8 @@ struct TrafficRates {
 TrafficRates rates_between(const Traffic::Totals& before, const Traffic::Totals& now,
                            double seconds);
 
-// The share of requests answered 5xx, over the last minute: a second of a quiet
+// The share of requests answered 500, over the last minute (503 and the like are limits that hold,
+// or have alerts of their own): a second of a quiet
 // server holds one request or none, and its share says nothing. Not thread-safe.
 class ErrorShare {
  public:

@@ -96,8 +96,13 @@ TEST_F(Errors, AreAShareOfWhatTheLastMinuteHad) {
   EXPECT_DOUBLE_EQ(after_a_second(), 0);
 }
 
+TEST_F(Errors, AreNoneWhereALimitHeldOrTheClientErred) {
+  for (const int status : {501, 503, 505, 429, 408}) traffic.lane(0).request(0, status, 0.001);
+  EXPECT_DOUBLE_EQ(after_a_second(), 0);
+}
+
 TEST_F(Errors, AMinuteWithoutRequestsHasNone) {
-  traffic.lane(0).request(0, 503, 0.001);
+  traffic.lane(0).request(0, 500, 0.001);
   EXPECT_DOUBLE_EQ(after_a_second(), 100);
   for (int second = 0; second < 60; ++second) after_a_second();
   EXPECT_DOUBLE_EQ(after_a_second(), 0);

@@ -188,6 +188,18 @@ Json server_performance(const Readings& server, const Traffic::Totals& traffic, 
   return json;
 }
 
+// Why all is not well. Everybody may read it: no paths, no details.
+Json reasons_of(const watch::Snapshot& s) {
+  Json reasons = Json::array();
+  for (const auto& g : s.gpus)
+    if (g.health.state != HealthState::healthy)
+      reasons.push_back(g.gpu.name + " is " + std::string(device::to_string(g.health.state)));
+  if (!s.sampler.driver_trouble.empty()) reasons.push_back("a driver does not start");
+  if (!s.lease_store.trouble.empty()) reasons.push_back("leases cannot be stored");
+  if (!s.lease_store.damage.empty()) reasons.push_back("stored leases were found damaged");
+  return reasons;
+}
+
 }  // namespace
 
 bool is_ready(const watch::Snapshot& snapshot, Instant now) noexcept {
@@ -196,12 +208,11 @@ bool is_ready(const watch::Snapshot& snapshot, Instant now) noexcept {
 
 Json health_view(const watch::Snapshot& s, const About& about, Instant now) {
   const bool ready = is_ready(s, now);
-  const auto gpus = worst(s);
-  const bool well =
-      ready && (gpus == "healthy" || s.gpus.empty()) && s.sampler.driver_trouble.empty();
-  return {{"status", !ready ? "unready"
-                     : well ? "ok"
-                            : "degraded"},
+  const auto reasons = reasons_of(s);
+  return {{"status", !ready            ? "unready"
+                     : reasons.empty() ? "ok"
+                                       : "degraded"},
+          {"reasons", reasons},
           {"live", true},
           {"ready", ready},
           {"version", about.version},

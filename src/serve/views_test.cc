@@ -45,6 +45,20 @@ TEST(HealthView, AMachineWithoutAGpuIsWell) {
   EXPECT_EQ(gpu_health_view(snapshot, kNow)["status"], "no_gpu");
 }
 
+TEST(HealthView, LeasesThatCannotBeStoredOrAreDamagedAreTold) {
+  auto s = snapshot_for_tests();
+  s.gpus.clear();
+  s.lease_store.trouble = "/secret/path: the disk is full";
+  EXPECT_EQ(health_view(s, kAbout, kNow)["status"], "degraded");
+  EXPECT_EQ(health_view(s, kAbout, kNow)["reasons"], Json({"leases cannot be stored"}));
+  EXPECT_EQ(health_view(s, kAbout, kNow)["ready"], true);
+  s.lease_store = {"Monday the log is damaged", ""};
+  EXPECT_EQ(health_view(s, kAbout, kNow)["status"], "degraded");
+  s.lease_store = {};
+  EXPECT_EQ(health_view(s, kAbout, kNow)["status"], "ok");
+  EXPECT_EQ(health_view(s, kAbout, kNow)["reasons"], Json::array());
+}
+
 TEST(GpuHealthView, UntilTheDriverWasAskedItIsStartingAndNotWithoutGpus) {
   watch::Snapshot s;
   s.sampler.state = "starting";
