@@ -1,6 +1,7 @@
 """The transport: queries, bodies and lines without end, memory, threads, connections, streams."""
 import contextlib, http.client, json, os, re, socket, subprocess, sys, tempfile, time, unittest
 
+from hostile.attack_access import needs_root
 from hostile.case import (SANITIZED, Server, heard, latencies, memory_of, percentile, status_of,
                           wait_for, within)
 
@@ -182,6 +183,39 @@ class Transport(unittest.TestCase):
                 other.connect(path)  # by the same user: refused as well, with an answer
                 other.sendall(get("/health"))
                 self.assertEqual(status_of(heard(other)), 503)
+
+
+    @needs_root
+    def test_one_user_takes_its_part_of_the_connections_from_whatever_address(self):
+        with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as s:
+            with contextlib.suppress(OSError):
+                s.connect(("192.0.2.1", 9))  # sends nothing
+            own = s.getsockname()[0]
+        addresses = ["127.0.0.1"] + ([own] if own not in ("0.0.0.0", "127.0.0.1") else [])
+        with Server("--set", "serve.max_connections=200") as server:
+            code = ("import socket,sys,time\n"
+                    "held=[]\n"
+                    "for address in sys.argv[2:]:\n"
+                    "  for _ in range(300):\n"
+                    "    s=socket.socket(); s.bind((address,0)); s.connect(('127.0.0.1',int(sys.argv[1])))\n"
+                    "    held.append(s)\n"
+                    "print(len(held),flush=True); time.sleep(60)\n")
+            attacker = subprocess.Popen(["/usr/bin/python3", "-c", code, str(server.port), *addresses],
+                                        preexec_fn=lambda: os.setuid(41001), stdout=subprocess.PIPE, cwd="/")
+            try:
+                attacker.stdout.readline()
+                self.assertEqual(server.ask("/health")[0], 200)
+                with contextlib.closing(socket.socket(socket.AF_UNIX)) as s:
+                    s.settimeout(10)
+                    s.connect(server.told["socket"])
+                    s.sendall(get("/health", "Connection: close"))
+                    self.assertEqual(status_of(heard(s)), 200)
+                found = re.search(r"^sluice_http_connections (\S+)", server.ask("/metrics")[2], re.M)
+                self.assertLess(float(found[1]), 160)
+            finally:
+                attacker.kill()
+                attacker.wait()
+                attacker.stdout.close()
 
 
 class Bound(unittest.TestCase):

@@ -1,8 +1,9 @@
 #include "serve/http/key_throttle.h"
 
-#include <arpa/inet.h>
+#include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/log.h"
 
@@ -10,54 +11,64 @@ namespace sluice::serve::http {
 
 namespace {
 
-constexpr const char* kTheRest = "others";  // when there are too many to tell apart
+constexpr auto kForgetEvery = std::chrono::seconds(10);
 
 }  // namespace
 
-std::string KeyThrottle::name_of(const Peer& peer) {
-  if (peer.uid >= 0) return "uid " + std::to_string(peer.uid);
-  in6_addr address{};
-  if (::inet_pton(AF_INET6, peer.address.c_str(), &address) != 1) return peer.address;
-  std::fill(std::begin(address.s6_addr) + 8, std::end(address.s6_addr), std::uint8_t{0});
-  char text[INET6_ADDRSTRLEN];
-  ::inet_ntop(AF_INET6, &address, text, sizeof text);
-  return std::string(text) + "/64";
-}
-
-double KeyThrottle::left_of(const std::string& name, Instant now) {
-  const auto found = peers_.find(name);
-  if (found == peers_.end()) return kAtOnce;
-  const auto& bucket = found->second;
+double KeyThrottle::left_of(const Bucket& bucket, Instant now) {
   return std::min(kAtOnce, bucket.left + seconds_between(bucket.at, now) * kPerSecond);
 }
 
 bool KeyThrottle::may_try(const Peer& peer, Instant now) {
-  const auto name = name_of(peer);
+  const auto name = peer.origin();
   const Lock lock(mutex_);
-  const bool is_known = peers_.contains(name) || peers_.size() < kMostPeers;
-  return left_of(is_known ? name : kTheRest, now) >= 1;
+  if (now - forgot_at_ >= kForgetEvery) forget(now);
+  const auto found = peers_.find(name);
+  return found == peers_.end() || left_of(found->second, now) >= 1;
 }
 
 void KeyThrottle::forget(Instant now) {
-  for (auto at = peers_.begin(); at != peers_.end();)
-    at = left_of(at->first, now) >= kAtOnce ? peers_.erase(at) : std::next(at);
+  forgot_at_ = now;
+  std::erase_if(peers_, [&](const auto& one) { return left_of(one.second, now) >= kAtOnce; });
+  has_peers_ = !peers_.empty();
+}
+
+// A peer that nobody knows is never held up by others: where there are too many, the one that
+// failed longest ago is forgotten.
+KeyThrottle::Bucket& KeyThrottle::bucket_of(const std::string& name, Instant now) {
+  if (peers_.size() >= kMostPeers && !peers_.contains(name)) {
+    forget(now);
+    if (peers_.size() >= kMostPeers)
+      peers_.erase(
+          std::ranges::min_element(peers_, {}, [](const auto& one) { return one.second.at; }));
+  }
+  has_peers_ = true;
+  return peers_.try_emplace(name, Bucket{kAtOnce, now}).first->second;
 }
 
 void KeyThrottle::failed(const Peer& peer, Instant now) {
-  auto name = name_of(peer);
+  const auto name = peer.origin();
   const Lock lock(mutex_);
-  if (peers_.size() >= kMostPeers && !peers_.contains(name)) {
-    forget(now);
-    if (peers_.size() >= kMostPeers) name = kTheRest;
-  }
-  const double left = left_of(name, now);
-  peers_[name] = {std::max(left - 1, 0.0), now};
-  has_peers_ = true;
+  auto& bucket = bucket_of(name, now);
+  const double left = left_of(bucket, now);
+  bucket = {std::max(left - 1, 0.0), now};
   if (left >= kAtOnce)
-    log::warn("http: {} sent a wrong key", name);
+    tell(now, name + " sent a wrong key");
   else if (left < 2 && left >= 1)
-    log::warn("http: {} sent {:.0f} wrong keys; it may try one every {:.0f} s from now on", name,
-              kAtOnce, 1 / kPerSecond);
+    tell(now, fmt::format("{} sent {:.0f} wrong keys; it may try one every {:.0f} s from now on",
+                          name, kAtOnce, 1 / kPerSecond));
+}
+
+// Lines of all peers together: there may be any number of those.
+void KeyThrottle::tell(Instant now, const std::string& what) {
+  lines_.left = left_of(lines_, now), lines_.at = now;
+  if (lines_.left < 1) {
+    ++untold_;
+    return;
+  }
+  lines_.left -= 1;
+  const auto before = std::exchange(untold_, 0);
+  log::warn("http: {}{}", what, before > 0 ? fmt::format(" ({} such lines left out)", before) : "");
 }
 
 }  // namespace sluice::serve::http

@@ -50,12 +50,29 @@ TEST_F(Throttle, AllAddressesOfOneNetworkAreOnePeer) {
   EXPECT_TRUE(throttle.may_try(from("2001:db8:0:1::1"), now));
 }
 
-TEST_F(Throttle, ManyAddressesTakeNoMoreThanSoMuchMemoryAndAreThrottledTogether) {
-  int looked_at = 0;
-  for (int i = 0; i < 20000; ++i)
-    looked_at +=
-        tries(from("10.1." + std::to_string(i / 250) + "." + std::to_string(i % 250)), 1, 1us);
-  EXPECT_LE(looked_at, static_cast<int>(KeyThrottle::kMostPeers) + 12);
+TEST_F(Throttle, ManyPeersThatFailHoldUpNoNewOne) {
+  const auto other = [](int i) {
+    return from("10.1." + std::to_string(i / 250) + "." + std::to_string(i % 250));
+  };
+  for (int i = 0; i < 20000; ++i) tries(other(i), 1, 1us);
+  EXPECT_TRUE(throttle.may_try(from("127.0.0.1", 1000), now));
+  EXPECT_TRUE(throttle.may_try(from("10.0.0.9"), now));
+  EXPECT_EQ(tries(other(19999), 100, 1us), 9);  // who failed last is still known
+}
+
+TEST_F(Throttle, AllOfLoopbackWithoutAUserIsOnePeer) {
+  for (int i = 1; i < 20; ++i) tries(from("127.0.3." + std::to_string(i)), 1, 1ms);
+  EXPECT_FALSE(throttle.may_try(from("127.0.0.1"), now));
+  EXPECT_FALSE(throttle.may_try(from("::1"), now));
+  EXPECT_TRUE(throttle.may_try(from("127.0.0.1", 1000), now));
+}
+
+TEST_F(Throttle, IsQuietAgainWhenAllIsForgotten) {
+  tries(from("10.0.0.9"), 10, 1ms);
+  EXPECT_TRUE(throttle.may_try(from("10.0.0.8"), now += 30s));
+  EXPECT_FALSE(throttle.is_quiet());
+  EXPECT_TRUE(throttle.may_try(from("10.0.0.8"), now += 2min));
+  EXPECT_TRUE(throttle.is_quiet());
 }
 
 }  // namespace

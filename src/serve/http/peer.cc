@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstring>
@@ -73,13 +74,6 @@ std::optional<Ends> ends_of(int socket) {
   Ends ends{end_of(ours), end_of(theirs)};
   if (ends.ours.family == AF_UNSPEC || ends.ours.family != ends.theirs.family) return std::nullopt;
   return ends;
-}
-
-// From this machine to itself: by a loopback address, or by one address of its own.
-bool is_local(const Ends& ends) {
-  const bool is_loopback4 =
-      ends.theirs.family == AF_INET && (ntohl(ends.theirs.address[0]) >> 24) == IN_LOOPBACKNET;
-  return is_loopback4 || ends.theirs.address == ends.ours.address;
 }
 
 struct DiagRequest {
@@ -184,10 +178,17 @@ bool still_runs(int socket) {
 }  // namespace
 
 std::string Peer::name() const {
-  if (!key.empty()) return "key:" + std::string(key);
+  return uid < 0 && !key.empty() ? "key:" + std::string(key) : origin();
+}
+
+std::string Peer::origin() const {
   if (uid >= 0) return "uid:" + std::to_string(uid);
-  const bool is_loopback = address.starts_with("127.") || address == "::1";
-  return "addr:" + (is_loopback ? "loopback" : address);
+  if (address.starts_with("127.") || address == "::1") return "addr:loopback";
+  in6_addr network{};
+  if (::inet_pton(AF_INET6, address.c_str(), &network) != 1) return "addr:" + address;
+  std::fill(std::begin(network.s6_addr) + 8, std::end(network.s6_addr), std::uint8_t{0});
+  char text[INET6_ADDRSTRLEN];
+  return "addr:" + std::string(::inet_ntop(AF_INET6, &network, text, sizeof text)) + "/64";
 }
 
 Peer unix_peer(int socket, const std::string& proc) {
@@ -219,7 +220,7 @@ Peer tcp_peer(int socket) {
 
 std::int64_t local_uid(int socket, bool may_read_table, const std::string& proc) {
   const auto ends = ends_of(socket);
-  if (!ends || !is_local(*ends)) return -1;
+  if (!ends) return -1;
   std::int64_t uid = -1;
   if (ask_kernel(*ends, uid) != Found::cannot_tell) return uid;
   if (!may_read_table) return -1;

@@ -17,14 +17,14 @@ struct Peer {
   std::string_view key;          // name of the key it showed: "api", "admin"; empty: none
   bool is_admin = false;         // may change what belongs to others
 
-  // "key:NAME", else "uid:N", else "addr:A": whom limits and the audit log count as one. All of
-  // loopback is one address: a local client that hangs up before it is looked up is nobody's, and
-  // may come from any of sixteen million.
+  // "uid:N", else "key:NAME", else origin(): whose leases are counted as one, and who is in the
+  // audit log. A key says who asks only where the kernel does not.
   std::string name() const;
 
-  // Whose leases and processes are its own; -1: nobody's. Behind a key may be a proxy on this
-  // machine, whose user is not the client's.
-  std::int64_t own_uid() const noexcept { return key.empty() ? uid : -1; }
+  // "uid:N", else "addr:A": whom all other limits count as one. Of IPv6 the network, which has
+  // more addresses than can be counted; all of loopback is one address: a local client that hangs
+  // up before it is looked up is nobody's, and may come from any of sixteen million.
+  std::string origin() const;
 };
 
 // The other end of a connected Unix socket, by SO_PEERCRED. Its pid is 0 where the process
@@ -38,9 +38,9 @@ void forget_ended(Peer& peer, int socket);
 // The other end of a connected TCP socket: its address alone.
 Peer tcp_peer(int socket);
 
-// Which user has the other end of a TCP connection from this machine. -1 where it is from
-// another one, is closed already, or nobody can tell. One question to the kernel
-// (NETLINK_SOCK_DIAG) whatever the number of sockets; where there is none of that and
+// Which user has the other end of a TCP connection from this machine, whatever address it comes
+// from. -1 where it is from another one, is closed already, or nobody can tell. One question to the
+// kernel (NETLINK_SOCK_DIAG) whatever the number of sockets; where there is none of that and
 // `may_read_table`, /proc/net/tcp is read, which takes a millisecond for a thousand sockets.
 std::int64_t local_uid(int socket, bool may_read_table, const std::string& proc = "/proc");
 

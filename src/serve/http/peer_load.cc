@@ -1,19 +1,8 @@
 #include "serve/http/peer_load.h"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 
 namespace sluice::serve::http {
-
-std::string load_name(const Peer& peer) {
-  if (peer.uid >= 0) return "uid:" + std::to_string(peer.uid);
-  in6_addr address{};
-  if (::inet_pton(AF_INET6, peer.address.c_str(), &address) != 1) return peer.address;
-  std::fill(address.s6_addr + 8, address.s6_addr + 16, std::uint8_t{0});
-  char text[INET6_ADDRSTRLEN];
-  return std::string(::inet_ntop(AF_INET6, &address, text, sizeof text)) + "/64";
-}
 
 PeerLoad::One::One(std::string name_in, MemoryBudget& whole)
     : name(std::move(name_in)), memory(whole.limit() / 2, &whole) {}

@@ -1,5 +1,4 @@
-// What each peer takes of the server: connections and memory. A peer is a user of this machine
-// or an address elsewhere; of IPv6 the network, which has more addresses than can be counted.
+// What each peer (Peer::origin) takes of the server: connections and memory.
 #pragma once
 
 #include <atomic>
@@ -10,12 +9,8 @@
 
 #include "base/memory_budget.h"
 #include "base/mutex.h"
-#include "serve/http/peer.h"
 
 namespace sluice::serve::http {
-
-// "uid:N" or the address; ADDRESS/64 of IPv6.
-std::string load_name(const Peer& peer);
 
 // Thread-safe. `memory` must outlive what find() returns.
 class PeerLoad {

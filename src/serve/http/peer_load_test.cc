@@ -5,20 +5,6 @@
 namespace sluice::serve::http {
 namespace {
 
-Peer peer_at(std::string address, std::int64_t uid = -1) {
-  Peer peer;
-  peer.address = std::move(address);
-  peer.uid = uid;
-  return peer;
-}
-
-TEST(PeerLoad, CountsAUserAnAddressOrANetwork) {
-  EXPECT_EQ(load_name(peer_at("127.0.0.1", 1000)), "uid:1000");
-  EXPECT_EQ(load_name(peer_at("10.0.0.9")), "10.0.0.9");
-  EXPECT_EQ(load_name(peer_at("2001:db8::1")), load_name(peer_at("2001:db8::ffff:2")));
-  EXPECT_NE(load_name(peer_at("2001:db8::1")), load_name(peer_at("2001:db8:0:1::1")));
-}
-
 TEST(PeerLoad, KnowsOneAsLongAsItIsThere) {
   MemoryBudget memory(100);
   PeerLoad load(memory);

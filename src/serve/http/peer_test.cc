@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <ifaddrs.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -47,7 +48,7 @@ struct Loop {
   bool is_open = false;
 };
 
-TEST(Peer, IsNamedByItsKeyElseItsUserElseItsAddress) {
+TEST(Peer, IsNamedByItsUserElseItsKeyElseItsAddress) {
   Peer peer;
   peer.address = "10.0.0.9";
   EXPECT_EQ(peer.name(), "addr:10.0.0.9");
@@ -55,12 +56,51 @@ TEST(Peer, IsNamedByItsKeyElseItsUserElseItsAddress) {
     peer.address = own;
     EXPECT_EQ(peer.name(), "addr:loopback");
   }
-  peer.uid = 1000;
-  EXPECT_EQ(peer.name(), "uid:1000");
-  EXPECT_EQ(peer.own_uid(), 1000);
   peer.key = "api";
   EXPECT_EQ(peer.name(), "key:api");
-  EXPECT_EQ(peer.own_uid(), -1);
+  EXPECT_EQ(peer.origin(), "addr:loopback");
+  peer.uid = 1000;
+  EXPECT_EQ(peer.name(), "uid:1000");
+  EXPECT_EQ(peer.origin(), "uid:1000");
+}
+
+TEST(Peer, OfANetworkIsOneWhateverItsAddress) {
+  const auto at = [](std::string address) {
+    Peer peer;
+    peer.address = std::move(address);
+    return peer.origin();
+  };
+  EXPECT_EQ(at("2001:db8::1"), "addr:2001:db8::/64");
+  EXPECT_EQ(at("2001:db8::ffff:2"), at("2001:db8::1"));
+  EXPECT_NE(at("2001:db8:0:1::1"), at("2001:db8::1"));
+  EXPECT_NE(at("10.0.0.9"), at("10.0.0.8"));
+}
+
+// The source may be any address of this machine's.
+TEST(Peer, FromAnotherAddressOfThisMachineHasItsUserToo) {
+  const int listener = ::socket(AF_INET, SOCK_STREAM, 0),
+            client = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in to{}, from{};
+  to.sin_family = from.sin_family = AF_INET;
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ifaddrs* all = nullptr;
+  ASSERT_EQ(::getifaddrs(&all), 0);
+  for (const auto* one = all; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
+    const auto address = reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr;
+    if (ntohl(address.s_addr) >> 24 != IN_LOOPBACKNET) from.sin_addr = address;
+  }
+  ::freeifaddrs(all);
+  if (from.sin_addr.s_addr == 0) GTEST_SKIP() << "this machine has no other address";
+  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
+  ASSERT_EQ(::listen(listener, 1), 0);
+  socklen_t size = sizeof to;
+  ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&to), &size), 0);
+  ASSERT_EQ(::bind(client, reinterpret_cast<sockaddr*>(&from), sizeof from), 0);
+  ASSERT_EQ(::connect(client, reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
+  const int server = ::accept(listener, nullptr, nullptr);
+  EXPECT_EQ(local_uid(server, true), static_cast<std::int64_t>(::geteuid()));
+  for (const int fd : {listener, client, server}) ::close(fd);
 }
 
 TEST(Peer, OverTcpItsUserIsFoundOnThisMachine) {

@@ -35,6 +35,9 @@ constexpr FairPool::Options kWork{.threads = 2,
 // As many as connections: who may connect may renew.
 constexpr FairPool::Options kLeases{
     .threads = 2, .max_queued = 16384, .max_queued_per_client = 4096};
+// Past three quarters of all connections, only peers that have fewer than this get more; and so
+// many beyond all are for the server's user and root over the Unix socket.
+constexpr std::int64_t kFewConnections = 16, kForOwner = 64;
 constexpr int kRefusalsAtOnce = 64;
 constexpr auto kRefusalTime = std::chrono::milliseconds(500);
 constexpr auto kOutOfFilesPause = std::chrono::milliseconds(100);
@@ -86,6 +89,7 @@ struct Server::Impl {
   Task<void> accept(Acceptor<Protocol>& acceptor, bool over_socket, Steady::duration wait);
   Task<void> turn_away(Shard& shard, Socket refused, bool by_itself);
   Arrival arrival(Socket socket, bool over_socket);
+  bool is_full(const Arrival& client) const;
   void each_second();
   void open_socket();
   void close_listeners();
@@ -152,7 +156,8 @@ Server::Impl::Impl(Options options_in, const Router& router, Traffic& traffic_in
 void Server::Impl::open_socket() {
   if (options.socket_path.empty()) return;
   try {
-    local.emplace(listen_unix(shards[0]->io(), options.socket_path));
+    local.emplace(
+        listen_unix(shards[0]->io(), options.socket_path, socket_mode_of(options.config)));
   } catch (const Error& e) {
     why_no_socket = e.what();
     options.socket_path.clear();
@@ -197,7 +202,7 @@ Task<void> Server::Impl::accept(Acceptor<Protocol>& acceptor, bool over_socket,
       socket.set_option(asio::ip::tcp::no_delay(true), failed);
     auto client = arrival(Socket(std::move(socket)), over_socket);
     const bool by_itself = client.load->connections >= options.config.max_connections_per_peer;
-    if (by_itself || traffic.connections >= max_connections) {
+    if (by_itself || is_full(client)) {
       ++traffic.refused;
       if (refusals < kRefusalsAtOnce)
         asio::co_spawn(shard.io(), turn_away(shard, std::move(client.socket), by_itself),
@@ -209,11 +214,17 @@ Task<void> Server::Impl::accept(Acceptor<Protocol>& acceptor, bool over_socket,
   }
 }
 
+bool Server::Impl::is_full(const Arrival& client) const {
+  const std::int64_t all = max_connections, open = traffic.connections;
+  if (client.over_socket && is_owner(client.peer)) return open >= all + kForOwner;
+  return open >= all || (open >= all - all / 4 && client.load->connections >= kFewConnections);
+}
+
 Arrival Server::Impl::arrival(Socket socket, bool over_socket) {
   const int fd = socket.native_handle();
   Arrival made{std::move(socket), over_socket, over_socket ? unix_peer(fd) : tcp_peer(fd)};
   if (!over_socket) made.peer.uid = local_uid(fd, false);
-  made.load = load.find(load_name(made.peer));
+  made.load = load.find(made.peer.origin());
   return made;
 }
 
@@ -221,7 +232,7 @@ void Server::Impl::each_second() {
   if (options.each_second) options.each_second();
   shared.recent.forget_expired(Steady::now());
   // What large requests held is free now, but the allocator has it.
-  if (memory.take_returned() > 0) work.post("", FairPool::Work([] { ::malloc_trim(0); }));
+  if (memory.has_returned_much()) work.post("", FairPool::Work([] { ::malloc_trim(0); }));
 }
 
 // 503, with time for the client to read it.
