@@ -19,9 +19,11 @@ namespace sluice::serve {
 
 namespace {
 
-constexpr std::size_t kLongestDetail = 1024;
-// Nobody can push the lines of others out of the file by being refused: 2 MB a day.
-constexpr double kRefusalsAtOnce = 20, kRefusalsPerSecond = 0.1;
+constexpr std::size_t kLongestText = 1024, kLongestOfRefusal = 256;
+// Nobody can push the lines of others out of the file by being refused (2 MB a day), nor hide the
+// refusals of others: who was not refused lately has an allowance apart.
+constexpr double kOfOneAtOnce = 5, kKnownAtOnce = 20, kFreshAtOnce = 100, kPerSecond = 1. / 60;
+constexpr std::size_t kMostRefused = 1024;
 
 std::string timestamp(WallTime at) {
   const auto ms = unix_ms(at);
@@ -29,13 +31,26 @@ std::string timestamp(WallTime at) {
                      fmt::gmtime(static_cast<std::time_t>(ms / 1000)), ms % 1000);
 }
 
+// With at most `most` bytes in the line, whatever it takes to write each.
+std::string cut(std::string text, std::size_t most) {
+  text.resize(std::min(text.size(), most));
+  while (true) {
+    const auto length = Json(text).dump(-1, ' ', true, Json::error_handler_t::replace).size() - 2;
+    if (length <= most) return text;
+    text.resize(std::min(text.size() - 1, text.size() * most / length));
+  }
+}
+
 // ASCII alone: whoever reads it in a terminal is spoken to by nobody.
 std::string line_of(const AuditLog::Entry& entry, WallTime at, std::uint64_t left_out) {
-  Json json = {{"at", timestamp(at)}, {"who", entry.who}, {"what", entry.what}};
-  if (!entry.address.empty()) json["address"] = entry.address;
+  const auto most = entry.refused ? kLongestOfRefusal : kLongestText;
+  Json json = {{"at", timestamp(at)}, {"who", cut(entry.who, kLongestOfRefusal)}};
+  if (!entry.key.empty()) json["key"] = cut(entry.key, kLongestOfRefusal);
+  json["what"] = cut(entry.what, most);
+  if (!entry.address.empty()) json["address"] = cut(entry.address, kLongestOfRefusal);
   if (entry.pid != 0) json["pid"] = entry.pid;
-  if (!entry.detail.empty()) json["detail"] = entry.detail.substr(0, kLongestDetail);
-  json["result"] = entry.result.substr(0, kLongestDetail);
+  if (!entry.detail.empty()) json["detail"] = cut(entry.detail, most);
+  json["result"] = cut(entry.result, most);
   if (left_out > 0) json["refusals_left_out"] = left_out;
   return json.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
 }
@@ -45,28 +60,39 @@ std::string line_of(const AuditLog::Entry& entry, WallTime at, std::uint64_t lef
 AuditLog::AuditLog(std::string folder, std::uint64_t max_bytes)
     : path_(folder.empty() ? "" : folder + "/audit.log"),
       max_bytes_(max_bytes),
-      allowance_(kRefusalsAtOnce) {}
+      known_{kKnownAtOnce},
+      fresh_{kFreshAtOnce} {}
 
 void AuditLog::set_max_bytes(std::uint64_t max_bytes) {
   const Lock lock(mutex_);
   max_bytes_ = max_bytes;
 }
 
-bool AuditLog::may_tell_refusal(WallTime at) {
-  const double passed = std::max(0.0, Seconds(at - allowed_at_).count());
-  allowance_ = std::min(kRefusalsAtOnce, allowance_ + passed * kRefusalsPerSecond);
-  allowed_at_ = at;
-  if (allowance_ < 1) {
-    ++left_out_;
-    return false;
-  }
-  allowance_ -= 1;
+bool AuditLog::Allowance::take(double most, double per_second, WallTime now) {
+  left = std::min(most, left + std::max(0.0, Seconds(now - at).count()) * per_second);
+  at = now;
+  if (left < 1) return false;
+  left -= 1;
   return true;
+}
+
+bool AuditLog::may_tell_refusal(const std::string& who, WallTime at) {
+  const bool is_fresh = !refused_.contains(who);
+  if (is_fresh && refused_.size() >= kMostRefused)
+    refused_.erase(
+        std::ranges::min_element(refused_, {}, [](const auto& one) { return one.second.at; }));
+  auto& own = refused_.try_emplace(who, Allowance{kOfOneAtOnce, at}).first->second;
+  if (own.take(kOfOneAtOnce, kPerSecond, at) &&
+      (is_fresh ? fresh_.take(kFreshAtOnce, kPerSecond, at)
+                : known_.take(kKnownAtOnce, kPerSecond, at)))
+    return true;
+  ++left_out_;
+  return false;
 }
 
 void AuditLog::add(const Entry& entry, WallTime at) {
   const Lock lock(mutex_);
-  if (entry.refused && !may_tell_refusal(at)) return;
+  if (entry.refused && !may_tell_refusal(entry.who, at)) return;
   const auto line = line_of(entry, at, std::exchange(left_out_, 0));
   log::info("audit: {}", std::string_view(line).substr(0, line.size() - 1));
   if (path_.empty()) return;
@@ -85,11 +111,14 @@ void AuditLog::open() {
     file_ = std::make_unique<StateFile>(path_, O_WRONLY | O_APPEND | O_CREAT, 0600);
 }
 
-// The file may have been moved away by others.
+// The file may have been moved away by others. A line that does not go out whole leaves nothing.
 void AuditLog::write(const std::string& line) {
-  struct stat now {};
+  struct stat now {
+  }, named{};
   open();
-  if (::fstat(file_->fd(), &now) != 0 || now.st_nlink == 0) file_.reset(), open();
+  const bool is_there = ::fstat(file_->fd(), &now) == 0 && ::lstat(path_.c_str(), &named) == 0 &&
+                        now.st_ino == named.st_ino && now.st_dev == named.st_dev;
+  if (!is_there) file_.reset(), open();
   if (::fstat(file_->fd(), &now) == 0 &&
       static_cast<std::uint64_t>(now.st_size) + line.size() > max_bytes_ / 2) {
     file_.reset();
@@ -97,9 +126,14 @@ void AuditLog::write(const std::string& line) {
       throw Error(Code::unavailable,
                   std::string("it cannot be set aside: ") + std::strerror(errno));
     open();
+    now.st_size = 0;
   }
-  if (::write(file_->fd(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
-    throw Error(Code::unavailable, std::strerror(errno));
+  const auto written = ::write(file_->fd(), line.data(), line.size());
+  if (written == static_cast<ssize_t>(line.size())) return;
+  const int why = written < 0 ? errno : ENOSPC;
+  if (written > 0 && ::ftruncate(file_->fd(), now.st_size) != 0)
+    log::warn("{} has half a line at its end: {}", path_, std::strerror(errno));
+  throw Error(Code::unavailable, std::strerror(why));
 }
 
 }  // namespace sluice::serve

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -19,12 +20,14 @@ class AuditLog {
  public:
   struct Entry {
     std::string who{};      // "uid:1000", "key:admin", "addr:10.0.0.9", "broker"
+    std::string key{};      // the name of the one that was shown: "admin", "api"
     std::string address{};  // of TCP; empty over the Unix socket
     std::int64_t pid = 0;   // of the Unix socket; 0: unknown
     std::string what{};     // "POST /v1/alerts/silence"
-    std::string detail{};   // as the client sent it; cut when it is long
+    std::string detail{};   // as the client sent it; every text is cut when it is long
     std::string result{};   // "done", or why not
-    bool refused = false;   // by who asked; such lines are few a minute, the rest are counted
+    bool refused = false;   // such lines are few a minute, of each `who` and in all; the rest are
+                            // counted
   };
 
   // audit.log and audit.log.1, the one before it, have at most `max_bytes` together. Without a
@@ -36,7 +39,13 @@ class AuditLog {
   void set_max_bytes(std::uint64_t max_bytes);
 
  private:
-  bool may_tell_refusal(WallTime at) REQUIRES(mutex_);
+  // So many at once, and again with time.
+  struct Allowance {
+    double left;
+    WallTime at{};
+    bool take(double most, double per_second, WallTime now);
+  };
+  bool may_tell_refusal(const std::string& who, WallTime at) REQUIRES(mutex_);
   void write(const std::string& line) REQUIRES(mutex_);
   void open() REQUIRES(mutex_);
 
@@ -45,8 +54,8 @@ class AuditLog {
   std::uint64_t max_bytes_ GUARDED_BY(mutex_);
   std::unique_ptr<StateFile> file_ GUARDED_BY(mutex_);
   bool is_failing_ GUARDED_BY(mutex_) = false;
-  double allowance_ GUARDED_BY(mutex_);  // of refusals
-  WallTime allowed_at_ GUARDED_BY(mutex_){};
+  Allowance known_ GUARDED_BY(mutex_), fresh_ GUARDED_BY(mutex_);  // of refusals
+  std::map<std::string, Allowance> refused_ GUARDED_BY(mutex_);    // lately, by `who`
   std::uint64_t left_out_ GUARDED_BY(mutex_) = 0;
 };
 

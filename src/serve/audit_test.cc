@@ -1,9 +1,11 @@
 #include "serve/audit.h"
 
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -36,12 +38,13 @@ struct Audit : testing::Test {
 
 TEST_F(Audit, SaysWhoDidWhatWhenAndHowItEnded) {
   AuditLog log(folder, 1 << 20);
-  log.add({"uid:1000", "127.0.0.1", 12, "POST /v1/leases/5/revoke", R"({"reason":"x"})", "done"},
-          WallTime(std::chrono::milliseconds(1700000000123)));
+  log.add(
+      {"uid:1000", "api", "127.0.0.1", 12, "POST /v1/leases/5/revoke", R"({"reason":"x"})", "done"},
+      WallTime(std::chrono::milliseconds(1700000000123)));
   const auto all = lines();
   ASSERT_EQ(all.size(), 1u);
   EXPECT_EQ(all[0], Json::parse(R"({"at":"2023-11-14T22:13:20.123Z","who":"uid:1000",
-    "what":"POST /v1/leases/5/revoke","address":"127.0.0.1","pid":12,"detail":"{\"reason\":\"x\"}",
+    "key":"api","what":"POST /v1/leases/5/revoke","address":"127.0.0.1","pid":12,"detail":"{\"reason\":\"x\"}",
     "result":"done"})"));
   struct stat mode {};
   ::stat((folder + "/audit.log").c_str(), &mode);
@@ -84,6 +87,55 @@ TEST_F(Audit, RefusalsDoNotPushOutWhatWasDone) {
   log.add({.who = "uid:1", .what = "x", .result = "no", .refused = true},
           start + std::chrono::minutes(5));
   EXPECT_GT(lines().back()["refusals_left_out"], 1000);
+}
+
+TEST_F(Audit, NoTextMakesALineLong) {
+  AuditLog log(folder, 1 << 20);
+  std::string rude;
+  for (int i = 0; i < 15000; ++i) rude += "\x01\xff\u00e9";
+  log.add({rude, rude, rude, 1, rude, rude, rude}, start);
+  EXPECT_LT(text().size(), 4500u);
+  EXPECT_EQ(lines().size(), 1u);
+  log.add({.who = "uid:1", .what = rude, .detail = rude, .result = rude, .refused = true}, start);
+  EXPECT_LT(text().size(), 4500u + 1000);
+}
+
+TEST_F(Audit, TheNoiseOfOneHidesNoOther) {
+  AuditLog log(folder, 1 << 20);
+  for (int i = 0; i < 1000; ++i)
+    log.add({.who = "uid:" + std::to_string(i % 9), .result = "no", .refused = true}, start);
+  log.add({.who = "uid:5000", .what = "seen", .result = "no", .refused = true}, start);
+  EXPECT_EQ(lines().back()["what"], "seen");
+  EXPECT_LT(lines().size(), 50u);
+}
+
+TEST_F(Audit, AFileThatWasMovedAwayIsMadeAnew) {
+  AuditLog log(folder, 1 << 20);
+  log.add({.who = "uid:1", .what = "before"});
+  std::filesystem::rename(folder + "/audit.log", folder + "/mine");
+  log.add({.who = "uid:1", .what = "after"});
+  ASSERT_EQ(lines().size(), 1u);
+  EXPECT_EQ(lines()[0]["what"], "after");
+  EXPECT_EQ(lines("mine").size(), 1u);
+}
+
+TEST_F(Audit, OnAFullDiskNoHalfLineStays) {
+  AuditLog log(folder, 1 << 20);
+  log.add({.who = "uid:1", .what = "before"});
+  const auto size = text().size();
+  struct rlimit most {
+  }, before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  most = before;
+  most.rlim_cur = size + 10;
+  const auto old = std::signal(SIGXFSZ, SIG_IGN);
+  ::setrlimit(RLIMIT_FSIZE, &most);
+  log.add({.who = "uid:1", .what = "lost"});
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, old);
+  EXPECT_EQ(text().size(), size);
+  log.add({.who = "uid:1", .what = "after"});
+  EXPECT_EQ(lines().back()["what"], "after");
 }
 
 TEST_F(Audit, ALinkInItsPlaceIsNotFollowed) {

@@ -149,9 +149,8 @@ class Waiting final : public Pending {
 // started by: a shell that asks through a program which ends with the answer. A connection may
 // have been handed on, and the number of a process that ended may be another's by now.
 broker::Holder holder_of(const broker::Wanted& wanted, const Request::Peer& peer) {
-  const auto uid = peer.own_uid();
-  const broker::Holder asking{.pid = peer.pid, .start_time = peer.start_time, .uid = uid};
-  const broker::Holder nobody{.uid = uid};
+  const broker::Holder asking{.pid = peer.pid, .start_time = peer.start_time, .uid = peer.uid};
+  const broker::Holder nobody{.uid = peer.uid};
   const auto named = wanted.named_pid.value_or(peer.pid);
   if (named == 0) return nobody;
   const auto holder = broker::named_holder(named, asking, "/proc");
@@ -187,6 +186,13 @@ Response request_lease(Service& s, const Asked& asked) {
   } catch (const broker::KeyReused& e) {
     return error_response(422, "idempotency_key_reused", e.reason(),
                           "Send the request as it was, or choose another key for a new lease.");
+  } catch (const NoRoom&) {
+    throw;
+  } catch (const Error& e) {
+    if (e.code() != Code::exhausted) throw;
+    return error_response(429, "exhausted", e.reason(),  // time alone mends nothing
+                          "Release leases that are no longer needed; docs/leases.md (How many) "
+                          "names the settings.");
   }
 }
 
@@ -244,9 +250,8 @@ Response release(Service& s, const Asked& asked) {
   return json_text(Json{{"lease_id", std::to_string(token.id)}, {"released", true}}.dump());
 }
 
-// Its own user may, and an administrator.
-bool may_revoke(const Request::Peer& peer, const broker::Lease& lease) {
-  return peer.is_admin || (peer.own_uid() >= 0 && peer.own_uid() == lease.wanted.holder.uid);
+bool is_own(const Request::Peer& peer, const broker::Lease& lease) {
+  return peer.uid >= 0 && peer.uid == lease.wanted.holder.uid;
 }
 
 Response revoke(Service& s, const Asked& asked) {
@@ -256,10 +261,13 @@ Response revoke(Service& s, const Asked& asked) {
               !body["reason"].get_ref<const std::string&>().empty(),
           "'reason' is missing: the holder is told why its lease ends");
   const auto id = id_of(asked.request);
-  if (!may_revoke(asked.request.peer, s.broker().status(id).lease))
+  const bool own = is_own(asked.request.peer, s.broker().status(id).lease);
+  if (!own && !asked.request.peer.is_admin)
     return admin_wanted(asked.request, "revoking the lease of another user");
   s.broker().revoke(id, body["reason"].get_ref<const std::string&>());
-  return json_text(Json{{"lease_id", std::to_string(id)}, {"revoked", true}}.dump());
+  auto made = json_text(Json{{"lease_id", std::to_string(id)}, {"revoked", true}}.dump());
+  made.is_own = own;
+  return made;
 }
 
 Response report(Service& s, const Asked& asked) {

@@ -116,7 +116,6 @@ void Request::clear() {
   for (auto* text : texts(*this)) text->clear();
   idempotency_key.reset();
   captures.clear();
-  stop = {};
   version = 11;
   keep_alive = true;
   expects_continue = repeated_host = has_body = false;

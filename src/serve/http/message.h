@@ -6,7 +6,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -47,9 +46,6 @@ struct Request {
   Peer peer;
   bool takes_admin_key = false;  // serve.admin_key is set: showing it would make peer.is_admin
   std::uint64_t connection = 0;  // which one it came over; no other ever has this number
-  // Stops when the client has gone while a blocking route's handler or its Pending works for
-  // it: nobody will read the answer. Copy it to keep it.
-  std::stop_token stop;
 
   std::string_view method_name() const noexcept;  // for messages
   std::string_view path() const noexcept;         // of target, without the query
@@ -112,6 +108,7 @@ struct Response {
   // Something of the client's now lives as long as its connection: that one may be idle
   // for any time, and Server::Options::on_close hears of its end.
   bool binds = false;
+  bool is_own = false;  // it changed only what is its client's own: nothing for the audit log
 };
 
 // {"error": {"code", "message", "fix"}}. `code` is a stable word for programs.

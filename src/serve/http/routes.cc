@@ -215,16 +215,17 @@ bool is_page(const Row& row) { return row.answer == dashboard || row.answer == a
 constexpr auto kGet = Method::get;
 constexpr int kReuse = 100;
 
-// docs/http.md describes each.
+// docs/http.md describes each. What waits for the broker or the market is blocking: their locks
+// may be held while a disk is waited for.
 constexpr Row kRoutes[] = {
     {kGet, "/", dashboard},
     {kGet, "/assets/{file...}", asset},
     {kGet, "/gpu-health", gpu_health, !kOpen, kAtOnce, kNoBody, kReuse},
-    {kGet, "/gpu-memory", gpu_memory, !kOpen, kAtOnce, kNoBody, kReuse},
+    {kGet, "/gpu-memory", gpu_memory, !kOpen, kBlocking, kNoBody, kReuse},
     {kGet, "/health", health, kOpen, kAtOnce, kNoBody, kReuse},
     {kGet, "/health/live", live, kOpen},
     {kGet, "/health/ready", ready, kOpen},
-    {kGet, "/metrics", metrics, !kOpen, kAtOnce, kNoBody, kReuse, kMetricsTakes},
+    {kGet, "/metrics", metrics, !kOpen, kBlocking, kNoBody, kReuse, kMetricsTakes},
     {kGet, "/performance-metrics", performance, !kOpen, kAtOnce, kNoBody, kReuse},
     {kGet, "/v1/alerts", alerts, !kOpen, kBlocking},
     {Method::delete_, "/v1/alerts/silence", unsilence, !kOpen, kBlocking, kSmallBody, 0,
@@ -264,24 +265,33 @@ std::string result_of(const Response& response) {
 
 AuditLog::Entry entry_of(const Request& request) {
   const auto& peer = request.peer;
-  return {peer.name(), peer.address, peer.pid,
-          std::string(request.method_name()) + " " + request.target, request.body};
+  return {peer.name(),
+          std::string(peer.key),
+          peer.address,
+          peer.pid,
+          std::string(request.method_name()) + " " + request.target,
+          request.body};
 }
 
+// What administrators did or failed to do to others' things, and what others were refused. The
+// rest is ordinary use, which anybody may have as much of as they like.
 Response answer_audited(Request& request, const Row& row, Service& service) {
   auto entry = entry_of(request);
-  const auto name = std::string(to_string(row.method)) + " " + std::string(row.pattern);
-  Response made;
+  const bool is_admin = request.peer.is_admin;
   try {
-    const bool may = row.access != Access::admin || request.peer.is_admin;
-    made = may ? answer_to(request, row, service) : admin_wanted(request, name);
-  } catch (const Error& e) {
-    made = error_response(e);
+    const auto name = std::string(to_string(row.method)) + " " + std::string(row.pattern);
+    const bool may = row.access != Access::admin || is_admin;
+    auto made = may ? answer_to(request, row, service) : admin_wanted(request, name);
+    entry.result = result_of(made);
+    entry.refused = made.status == 401 || made.status == 403;
+    if (entry.refused || (is_admin && !made.is_own)) service.audit(entry);
+    return made;
+  } catch (const std::exception& e) {
+    const auto* error = dynamic_cast<const Error*>(&e);
+    entry.result = error ? result_of(error_response(*error)) : std::string("500 ") + e.what();
+    if (is_admin) service.audit(entry);
+    throw;
   }
-  entry.result = result_of(made);
-  entry.refused = made.status >= 400;
-  service.audit(entry);
-  return made;
 }
 
 // Every route of the server.
