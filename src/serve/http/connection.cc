@@ -40,7 +40,6 @@ Connection::Connection(Shard& shard, Arrival arrival)
 // A server that ends takes nothing away from its clients: what they hold is there again
 // when it is back.
 Connection::~Connection() {
-  client_left_.request_stop();
   auto& shared = shard_.shared();
   if (bound_ && !shard_.draining() && shared.on_close)
     shared.leases.post(load_->name,
@@ -256,7 +255,7 @@ Connection::Next Connection::check_header() {
 std::optional<Response> Connection::check_key(bool open) {
   const auto& guard = shard_.guard();
   auto& shared = shard_.shared();
-  const bool looks = !over_socket_ && !open && sends_key(request_) && wants_keys(guard);
+  const bool looks = needs_key(request_) && !open && sends_key(request_) && wants_keys(guard);
   if (looks && !has_shown_key_ && !shared.keys.is_quiet()) {
     find_user(false);
     if (!shared.keys.may_try(request_.peer, now_)) {
@@ -295,9 +294,6 @@ bool Connection::has_left() {
 
 void Connection::sweep(Instant now) {
   if (phase_ == Phase::waiting && has_left()) return abort();
-  // One that only sends no more still gets the answer of a handler that does not stop.
-  if (phase_ == Phase::working && !client_left_.stop_requested() && has_left())
-    client_left_.request_stop();
   if (now < deadline_) return;
   deadline_ = Instant::max();
   if (phase_ == Phase::reading && (parser_ || end_ > 0) && !timed_out_) {
@@ -333,7 +329,6 @@ void Connection::drain(Instant now) {
 
 void Connection::abort() {
   gone_ = true;
-  client_left_.request_stop();
   ErrorCode ignored;
   socket_.close(ignored);
   timer_.cancel();

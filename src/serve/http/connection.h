@@ -7,7 +7,6 @@
 #include <list>
 #include <memory>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -121,8 +120,7 @@ class Connection {
   Response streaming_;  // whose stream or pieces are sent
   bool keep_after_pieces_ = false;
   std::unique_ptr<Pending> pending_;
-  std::stop_source client_left_{std::nostopstate};  // while its request is worked on
-  bool woken_ = false;                              // since pending_ was asked last
+  bool woken_ = false;              // since pending_ was asked last
   Instant arrived_{}, now_{};       // of the newest bytes; the last look at the clock
   std::vector<Answered> answered_;  // in out_, not yet counted
 };

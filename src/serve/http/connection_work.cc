@@ -11,6 +11,8 @@ namespace sluice::serve::http {
 
 namespace {
 
+constexpr auto kPatience = std::chrono::seconds(1);  // of who hangs up: then it is not worked for
+
 // Runs `f` in the pool; the coroutine goes on in its own loop.
 template <class F>
 auto in_pool(FairPool& pool, const std::string& client, F f) {
@@ -83,9 +85,11 @@ Task<bool> Connection::work() {
   } else {
     find_user(false);
     enter(Phase::working, Steady::duration::max());
-    client_left_ = std::stop_source();
-    request_.stop = client_left_.get_token();
-    co_await in_pool(pool(), load_->name, [&] { kept = call_or_find(response); });
+    co_await in_pool(pool(), load_->name, [&, queued = Steady::now()] {
+      // One that only sends no more is not told apart, and still gets its answer in time.
+      gone_ = Steady::now() - queued > kPatience && has_left();
+      if (!gone_) kept = call_or_find(response);
+    });
   }
   if (response.pending) {
     pending_ = std::move(response.pending);
@@ -93,7 +97,6 @@ Task<bool> Connection::work() {
     account();
     response = co_await outwait();
   }
-  client_left_ = std::stop_source(std::nostopstate);
   if (response.binds) bound_ = true;
   if (gone_) co_return false;
   const auto next = kept ? reply_kept(kept) : reply(std::move(response));
