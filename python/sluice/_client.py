@@ -99,6 +99,10 @@ class Client:
             if is_reused and isinstance(e, (ConnectionError, http.client.BadStatusLine)):
                 # The server closed it meanwhile, or is another one now.
                 return self.open(method, path, body, timeout, more)
+            if isinstance(e, PermissionError) and self.is_local:
+                raise SluiceError(f"this user may not use {self.address[5:]}: its file mode is the server's "
+                                  "setting serve.socket_mode, and the folders above it must let users "
+                                  "through; or set SLUICE_URL to ask over TCP") from e
             raise SluiceError(f"no answer from {self.address}: {e or type(e).__name__}; is `sluice "
                               "serve` running there? SLUICE_URL or SLUICE_SOCKET name another") from e
         except BaseException:  # an answer may still come, and would be taken for the next one

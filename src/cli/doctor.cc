@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -13,6 +14,8 @@
 #include <ostream>
 
 #include "base/error.h"
+#include "base/state_file.h"
+#include "base/units.h"
 #include "broker/store_folder.h"
 #include "cli/checks.h"
 #include "cli/commands.h"
@@ -107,6 +110,31 @@ std::optional<Check> check_profile(const device::GpuConfig& config, const device
   return c;
 }
 
+// Nothing where no server ever ran.
+std::optional<Check> check_state_folder(const std::string& path) {
+  constexpr std::uintmax_t kFew = 64 << 20, kEnough = 1 << 30;
+  std::error_code failed;
+  if (!std::filesystem::exists(path, failed) && !failed) return std::nullopt;
+  Check c{"state-folder", "state folder", Verdict::pass, path, {}};
+  const auto free = std::filesystem::space(path, failed).available;
+  if (failed || ::access(path.c_str(), W_OK | X_OK) != 0) {
+    c.status = Verdict::fail;
+    c.detail += " cannot be written by this user";
+    c.fix = "run as the server's user, or choose another folder with --state DIR";
+    return c;
+  }
+  c.detail += ", " + human_bytes(free) + " free";
+  if (free < kEnough) {
+    c.status = free < kFew ? Verdict::fail : Verdict::warn;
+    c.fix = "free 1 GiB there: on a full disk no lease is granted and no history kept";
+  } else if (const auto warning = folder_warning(path); !warning.empty()) {
+    c.status = Verdict::warn;
+    c.detail = warning.substr(0, warning.find("; do: "));
+    c.fix = "chmod go-w " + path;
+  }
+  return c;
+}
+
 // Nothing where no server ever kept leases.
 std::optional<Check> check_leases(const std::string& state_dir) {
   Check c{"leases", "leases", Verdict::fail, {}, {}};
@@ -190,6 +218,8 @@ int doctor(Args args, Io& io) {
   const auto facts = gather(options);
   auto checks = diagnose(facts);
   checks.push_back(configuration);
+  if (auto folder = state_dir.empty() ? std::nullopt : check_state_folder(state_dir))
+    checks.push_back(std::move(*folder));
   if (auto leases = state_dir.empty() ? std::nullopt : check_leases(state_dir))
     checks.push_back(std::move(*leases));
   if (gpu)

@@ -1,4 +1,5 @@
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -33,12 +34,32 @@ struct DoctorCommand : testing::Test {
     const auto json = Json::parse(out.str());
     for (const auto& check : json["checks"])
       if (check["status"] == status) found.insert(check["id"].get<std::string>());
-    found.erase("cache");  // of this machine, like the next two
+    found.erase("cache");  // of this machine, like the next three
+    found.erase("state-folder");
     found.erase("shared-memory");
     found.erase("host-memory");
     return found;
   }
 };
+
+TEST_F(DoctorCommand, LooksAtTheStateFolder) {
+  const auto folder = std::filesystem::temp_directory_path() /
+                      ("sluice-doctor-state-" + std::to_string(::getpid()));
+  const auto check = [&] {
+    call({"--json", "--demo", "eight-gpus", "--state", folder.string()});
+    const auto json = Json::parse(out.str());
+    for (const auto& one : json["checks"])
+      if (one["id"] == "state-folder") return one;
+    return Json();
+  };
+  EXPECT_TRUE(check().is_null());
+  std::filesystem::create_directories(folder);
+  EXPECT_THAT(check()["detail"].get<std::string>(), HasSubstr("free"));
+  std::filesystem::permissions(folder, std::filesystem::perms(0777));
+  EXPECT_EQ(check()["status"], "warn");
+  EXPECT_THAT(check()["fix"].get<std::string>(), HasSubstr("chmod go-w"));
+  std::filesystem::remove_all(folder);
+}
 
 struct Story {
   const char* scenario;

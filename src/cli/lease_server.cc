@@ -1,6 +1,9 @@
 #include "cli/lease_server.h"
 
+#include <unistd.h>
+
 #include <CLI/App.hpp>
+#include <cerrno>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -34,7 +37,14 @@ std::string value_of(const std::map<std::string, std::string>& environment, cons
   }
 }
 
-[[noreturn]] void no_answer(const std::string& error, const std::string& where) {
+[[noreturn]] void no_answer(const std::string& error, const ServerAddress& address) {
+  const auto& where = address.shown;
+  const auto& socket = address.server.socket;
+  if (!socket.empty() && ::access(socket.c_str(), W_OK) != 0 && errno == EACCES)
+    throw Error(Code::unavailable,
+                "this user may not use " + socket +
+                    ": its file mode is the server's setting serve.socket_mode, and the folders "
+                    "above it must let users through; or ask over TCP with --url URL");
   throw Error(Code::unavailable,
               "no answer from " + where + " (" + error +
                   "); start the server with `sluice serve`, or name another with --socket PATH or "
@@ -67,7 +77,8 @@ ServerAddress find_server(const ServerFlags& flags, const Io& io) {
   if (url.starts_with("unix:")) socket = url.substr(5), url.clear();
   if (url.empty() && socket.empty()) {
     socket = settings.state_dir + "/sluice.sock";
-    if (!std::filesystem::exists(socket)) {
+    std::error_code hidden;  // a folder of another user's
+    if (!std::filesystem::exists(socket, hidden)) {
       socket.clear();
       url = "http://127.0.0.1:" + std::to_string(settings.serve.port);
     }
@@ -97,7 +108,7 @@ watch::HttpAnswer LeaseServer::call(std::string_view method, const std::string& 
 Json LeaseServer::ask(std::string_view method, const std::string& target, const Json& body,
                       double timeout_s) {
   const auto answer = call(method, target, body, timeout_s);
-  if (answer.status == 0) no_answer(answer.error, address_.shown);
+  if (answer.status == 0) no_answer(answer.error, address_);
   if (answer.status != 200) refuse(answer, target);
   auto json = Json::parse(answer.body, nullptr, false);
   if (json.is_discarded())
@@ -118,7 +129,7 @@ void LeaseServer::listen(const std::string& target, const Hear& hear) {
     if (line.starts_with("event: ")) type = line.substr(7);
     return !line.starts_with("data: ") || hear(type, std::string(line.substr(6)));
   });
-  if (answer.status == 0) no_answer(answer.error, address_.shown);
+  if (answer.status == 0) no_answer(answer.error, address_);
   if (answer.status != 200) refuse(answer, target);
 }
 

@@ -1,4 +1,5 @@
 // sluice serve: everything the program knows about the machine, over HTTP.
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/App.hpp>
@@ -16,6 +17,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/state_file.h"
 #include "broker/broker.h"
 #include "cli/checks.h"
 #include "cli/commands.h"
@@ -82,9 +84,12 @@ std::size_t thread_count(const serve::ServeConfig& config, const device::Cpu& cp
   return std::clamp<std::size_t>(half, 1, kThreadsAtMost);
 }
 
-void make_folder(const std::string& path) {
+// One that we make is for this user, and for others to pass through who may use the socket in it.
+void make_folder(const std::string& path, unsigned socket_mode) {
   std::error_code failed;
-  std::filesystem::create_directories(path, failed);
+  const unsigned through = ((socket_mode & 0020) != 0 ? 0010 : 0) + ((socket_mode & 0002) != 0);
+  if (std::filesystem::create_directories(path, failed) && through != 0)
+    ::chmod(path.c_str(), 0700 | through);
   const bool made = !failed;
   if (made && ::access(path.c_str(), W_OK | X_OK) != 0)
     failed = std::error_code(errno, std::generic_category());
@@ -92,6 +97,7 @@ void make_folder(const std::string& path) {
     throw Error(Code::unavailable, "the state folder " + path +
                                        (made ? " cannot be written: " : " cannot be made: ") +
                                        failed.message() + "; choose another with --state DIR");
+  if (const auto warning = folder_warning(path); !warning.empty()) log::warn("{}", warning);
 }
 
 std::string host_name() {
@@ -289,7 +295,8 @@ int serve(Args args, Io& io) {
   for (const auto& warning : settings.warnings) log::warn("{}", warning);
   if (!asked.demo.empty()) device::demo_scenario(asked.demo);  // throws for an unknown one
   say_what_the_choice_of_gpus_means(settings.gpu);
-  make_folder(settings.state_dir);
+  ::umask(0077);  // what this server keeps is nobody else's
+  make_folder(settings.state_dir, serve::socket_mode_of(settings.serve));
 
   Signals signals;
   bool clean = true;

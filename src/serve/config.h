@@ -17,12 +17,14 @@ namespace sluice::serve {
 std::string host_cause(std::string_view text);
 std::string key_cause(std::string_view text);  // of api_key and admin_key; never quotes it
 std::string allowed_host_cause(std::string_view text);
+std::string socket_mode_cause(std::string_view text);
 
 struct ServeConfig {
   std::string host = "127.0.0.1";
   std::int64_t port = 8000;
   std::int64_t threads = 0;
   Secret api_key, admin_key;
+  std::string socket_mode = "0600";
   std::vector<std::string> allowed_hosts;
   std::int64_t audit_log_mb = 64;
   std::int64_t max_body_bytes = 64 << 20;
@@ -51,6 +53,10 @@ struct ServeConfig {
               "one only the Unix socket may"}
             .check(key_cause)
             .live(),
+        Field{"socket_mode", &C::socket_mode,
+              "who may use the Unix socket, as an octal file mode: 0660 lets its group in, 0666 "
+              "everybody"}
+            .check(socket_mode_cause),
         Field{"allowed_hosts", &C::allowed_hosts,
               "names the server answers to without an API key, beside IP addresses and localhost"}
             .check(allowed_host_cause)
@@ -71,9 +77,8 @@ struct ServeConfig {
               "connections that one user of this machine, or one address elsewhere, may have open"}
             .range(1, 1 << 20),
         Field{"memory_budget", &C::memory_budget,
-              "bytes that requests, their work and their answers may hold together; 0 means a "
-              "quarter "
-              "of the memory of the machine or the cgroup"}
+              "bytes that requests, their work and their answers may hold together, 1048576 (1 "
+              "MiB) at least; 0 means a quarter of the memory of the machine or the cgroup"}
             .range(0, 1.0 * (1ll << 50)),
         Field{"request_timeout_s", &C::request_timeout_s,
               "a request must arrive whole in this time"}
@@ -88,7 +93,10 @@ struct ServeConfig {
             .live(),
     };
   }
+  void check_together(std::vector<std::string>& found) const;
 };
+
+unsigned socket_mode_of(const ServeConfig& config) noexcept;
 
 // What memory_budget means on this machine, in bytes.
 std::uint64_t memory_budget_of(const ServeConfig& config, const device::Cpu& machine) noexcept;

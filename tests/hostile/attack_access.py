@@ -1,6 +1,6 @@
 """Attacks on what belongs to others: their leases, their processes, the alerts of all, the keys.
-Those of a second user need root, to become one."""
-import array, http.client, json, os, signal, socket, subprocess, tempfile, time, unittest
+Those of a second user need root, to become one; encodings.idna is read here because they may not."""
+import array, contextlib, encodings.idna, http.client, json, os, signal, socket, subprocess, tempfile, time, unittest
 
 from hostile.case import Server, wait_for, within
 from lease_case import LeaseServer, UnixConnection, exchange
@@ -104,8 +104,7 @@ class Others(unittest.TestCase):
             refused = [e for e in audited(server) if e["who"] == f"uid:{STRANGER}"]
             self.assertIn("403", refused[0]["result"])
             self.assertIn(path, refused[0]["what"])
-            done = audited(server)[-1]
-            self.assertEqual((done["who"], done["result"]), (f"uid:{OWNER}", "done"))
+            self.assertNotIn(f"uid:{OWNER}", [e["who"] for e in audited(server)])  # ordinary use
 
     @needs_root
     def test_an_operator_revokes_over_the_unix_socket(self):
@@ -137,6 +136,72 @@ class Others(unittest.TestCase):
 
             self.assertEqual(as_user(STRANGER, silence)[0], 403)
             self.assertEqual(server.get("/v1/alerts")["silences"], [])
+
+    @needs_root
+    def test_the_unix_socket_is_opened_to_others_as_ordinary_users(self):
+        key = Keys.environment["SLUICE_SERVE_API_KEY"]
+        with tempfile.TemporaryDirectory() as parent:
+            os.chmod(parent, 0o755)
+            with Server("--demo", "eight-gpus", "--set", "serve.socket_mode=0666",
+                        state=parent + "/state", environment=Keys.environment) as server:
+                self.assertEqual(os.stat(parent + "/state").st_mode & 0o777, 0o711)
+
+                def ask(method, path, body=None, key=None):
+                    connection = UnixConnection(server.told["socket"])
+                    fields = {"Content-Type": "application/json", **({"X-API-Key": key} if key else {})}
+                    connection.request(method, path, json.dumps(body) if body else None, fields)
+                    return connection.getresponse().status
+
+                silence = ("POST", "/v1/alerts/silence", SILENCE)
+                self.assertEqual(as_user(STRANGER, lambda: ask("GET", "/v1/state")), 401)
+                self.assertEqual(as_user(STRANGER, lambda: ask(*silence)), 401)
+                self.assertEqual(as_user(STRANGER, lambda: ask("GET", "/v1/state", key=key)), 200)
+                self.assertEqual(as_user(STRANGER, lambda: ask(*silence, key=key)), 403)
+                self.assertEqual(ask(*silence), 200)  # root
+
+    @needs_root
+    def test_with_an_api_key_each_user_has_leases_of_their_own(self):
+        key = Keys.environment["SLUICE_SERVE_API_KEY"]
+        with Server("--demo", "eight-gpus", "--set", "broker.max_leases_per_peer=2",
+                    environment=Keys.environment) as server:
+            body = {"agent": "own", "memory_gb": 1}
+
+            def lease():
+                return over_tcp(server, "POST", "/v1/leases", body, key)
+
+            wait_for("the cards", lambda: lease()[1].get("status") in ("allocated", None))
+            while lease()[0] == 200:
+                pass
+            status, answer = lease()
+            self.assertEqual(status, 429)
+            self.assertIn("Release", answer["error"]["fix"])
+            status, answer = as_user(OWNER, lease)
+            self.assertEqual((status, answer["status"]), (200, "allocated"), answer)
+            path = f"/v1/leases/{answer['lease_id']}/revoke"
+
+            def revoke():
+                return over_tcp(server, "POST", path, {"reason": "done"}, key)[0]
+
+            self.assertEqual(as_user(STRANGER, revoke), 403)
+            self.assertEqual(as_user(OWNER, revoke), 200)
+            entry = audited(server)[-1]
+            self.assertEqual((entry["who"], entry["key"]), (f"uid:{STRANGER}", "api"))
+
+    @needs_root
+    def test_the_socket_of_another_user_says_what_to_do(self):
+        program = os.path.abspath(PROGRAM)
+        with tempfile.TemporaryDirectory() as parent:
+            os.chmod(parent, 0o755)
+            with Server("--demo", "eight-gpus", state=parent + "/state") as server:
+                os.chmod(parent + "/state", 0o755)
+
+                def listed():
+                    done = subprocess.run([program, "lease", "list", "--socket", server.told["socket"]],
+                                          capture_output=True, text=True, timeout=within(10), cwd="/",
+                                          env={"HOME": "/"})
+                    return done.stderr
+
+                self.assertIn("serve.socket_mode", as_user(STRANGER, listed))
 
     @needs_root
     def test_no_process_ends_on_the_word_of_another_user(self):
@@ -223,6 +288,29 @@ class Keys(unittest.TestCase):
                 self.assertIn("openssl rand", done.stderr)
                 self.assertNotIn(key, done.stderr)
 
+    def test_the_admin_key_is_not_the_api_key(self):
+        key = self.environment["SLUICE_SERVE_API_KEY"]
+        with tempfile.TemporaryDirectory() as state:
+            done = subprocess.run([PROGRAM, "serve", "--port", "0", "--state", state], text=True,
+                                  env={**os.environ, **self.environment, "SLUICE_SERVE_ADMIN_KEY": key},
+                                  capture_output=True, timeout=within(10))
+        self.assertEqual(done.returncode, 2, done)
+        self.assertIn("admin_key is the same as api_key", done.stderr)
+
+    def test_guesses_from_many_addresses_lock_nobody_out(self):
+        key = self.environment["SLUICE_SERVE_API_KEY"]
+        with Server("--demo", "eight-gpus", environment=self.environment) as server:
+            for i in range(300):  # each hangs up at once: nobody's, but for the address
+                with contextlib.closing(socket.socket()) as s:
+                    s.bind((f"127.1.{i // 250}.{i % 250 + 1}", 0))
+                    s.connect(("127.0.0.1", server.port))
+                    s.sendall(b"GET /v1/state HTTP/1.1\r\nHost: a\r\nX-API-Key: " + b"y" * 32 + b"\r\n\r\n")
+            time.sleep(0.5)
+            self.assertLess(server.logged().count("wrong key"), 25)
+            if os.geteuid() == 0:
+                ask = lambda: server.ask("/v1/state", headers={"X-API-Key": key})[0]
+                self.assertEqual(as_user(OWNER, ask), 200)
+
     def test_guessing_is_throttled_and_told(self):
         key = self.environment["SLUICE_SERVE_API_KEY"]
         with Server("--demo", "eight-gpus", environment=self.environment) as server:
@@ -267,7 +355,8 @@ class Keys(unittest.TestCase):
                         for _ in range(50)]
             self.assertEqual(set(statuses), {401, 429})
             entry = audited(server)[1]
-            self.assertEqual((entry["who"], entry["result"]), ("key:admin", "done"))
+            self.assertEqual((entry["who"], entry["key"], entry["result"]),
+                             (f"uid:{os.geteuid()}", "admin", "done"))
             self.assertNotIn(ADMIN_KEY, server.logged() + str(audited(server)))
 
 
@@ -286,6 +375,55 @@ class Traces(unittest.TestCase):
             self.assertLessEqual(sum(sizes), 1 << 20)
             self.assertGreater(sizes[1], 1 << 18)
             self.assertEqual(os.stat(os.path.join(state, "audit.log")).st_mode & 0o777, 0o600)
+
+    @needs_root
+    def test_ordinary_use_and_long_names_push_no_line_out(self):
+        with LeaseServer("--set", "serve.audit_log_mb=1") as server:
+            self.assertEqual(server.on_socket("POST", "/v1/alerts/silence", SILENCE)[0], 200)
+
+            def attack():
+                connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+
+                def post(path, body):
+                    connection.request("POST", path, json.dumps(body),
+                                       {"Content-Type": "application/json"})
+                    answer = connection.getresponse()
+                    return answer.status, json.loads(answer.read())
+
+                for i in range(300):
+                    lease = post("/v1/leases", {"agent": "x", "memory_gb": 0.1})[1]["lease_id"]
+                    assert post(f"/v1/leases/{lease}/revoke", {"reason": "x" * 9000})[0] == 200
+                    assert post("/v1/leases/" + "%01" * 5000 + "/revoke", {"reason": "x"})[0] == 404
+                return True
+
+            self.assertTrue(as_user(OWNER, attack))
+            self.assertTrue(as_user(STRANGER, lambda: over_tcp(
+                server, "POST", "/v1/alerts/silence", {**SILENCE, "x": "\x01" * 9000})[0] == 403))
+            lines = audited(server)
+            self.assertEqual((lines[0]["who"], lines[0]["result"]), ("uid:0", "done"))
+            self.assertLess(max(len(json.dumps(line)) for line in lines), 4500)
+            self.assertFalse(os.path.exists(os.path.join(server.told["state_dir"], "audit.log.1")))
+
+    @needs_root
+    def test_one_users_noise_hides_no_other(self):
+        with LeaseServer() as server:
+            def noise():
+                return [over_tcp(server, "POST", "/v1/alerts/silence", SILENCE)[0] for _ in range(300)]
+
+            as_user(OWNER, noise)
+            as_user(STRANGER, lambda: over_tcp(server, "POST", "/v1/alerts/silence", SILENCE)[0])
+            self.assertIn(f"uid:{STRANGER}", [e["who"] for e in audited(server)])
+
+    def test_what_is_kept_is_for_this_user_alone(self):
+        with tempfile.TemporaryDirectory() as parent, \
+                LeaseServer(state=parent + "/state") as server:
+            self.assertEqual(os.stat(parent + "/state").st_mode & 0o777, 0o700)
+            server.on_socket("POST", "/v1/alerts/silence", SILENCE)
+            files = sorted(os.listdir(parent + "/state"))
+            self.assertIn("history.db", files)
+            for name in files:
+                mode = os.stat(os.path.join(parent, "state", name)).st_mode & 0o777
+                self.assertEqual(mode & 0o077, 0, f"{name} {mode:o}")
 
     def test_refusals_do_not_fill_the_audit_log(self):
         with LeaseServer() as server:

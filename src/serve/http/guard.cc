@@ -101,6 +101,14 @@ bool has_key(const Request& request, const Secret& key) {
   return false;
 }
 
+bool is_owner(const Peer& peer) noexcept {
+  return peer.uid == 0 || peer.uid == static_cast<std::int64_t>(::geteuid());
+}
+
+bool needs_key(const Request& request) noexcept {
+  return !request.over_socket || !is_owner(request.peer);
+}
+
 bool sends_key(const Request& request) noexcept {
   return !request.authorization.empty() || !request.api_key.empty();
 }
@@ -120,22 +128,20 @@ void recognize(Request& request, const GuardConfig& config) {
   auto& peer = request.peer;
   peer.key = {};
   request.takes_admin_key = !config.admin_key.empty();
-  if (!request.over_socket && sends_key(request)) {
+  if (needs_key(request) && sends_key(request)) {
     if (!config.admin_key.empty() && has_key(request, config.admin_key))
       peer.key = "admin";
     else if (!config.api_key.empty() && has_key(request, config.api_key))
       peer.key = "api";
   }
-  const bool is_owner =
-      request.over_socket && (peer.uid == 0 || peer.uid == static_cast<std::int64_t>(::geteuid()));
-  peer.is_admin = is_owner || peer.key == "admin";
+  peer.is_admin = !needs_key(request) || peer.key == "admin";
 }
 
 std::optional<Response> refuse(const Request& request, bool open, const GuardConfig& config) {
   const bool keyed = !config.api_key.empty();
   const bool sent_one = sends_key(request);
   const bool guesses = sent_one && !config.admin_key.empty();
-  if (!request.over_socket && !open && request.peer.key.empty() && (keyed || guesses))
+  if (needs_key(request) && !open && request.peer.key.empty() && (keyed || guesses))
     return key_wanted(sent_one);
   if (!request.over_socket && !keyed && !request.host.empty() &&
       !is_own_name(request.host, config.allowed_hosts))

@@ -23,16 +23,19 @@ struct GuardConfig {
   std::vector<std::string> allowed_hosts;  // beside IP addresses and localhost
 };
 
+bool is_owner(const Peer& peer) noexcept;  // the user whom the server runs as, or root
 bool sends_key(const Request& request) noexcept;
 bool wants_keys(const GuardConfig& config) noexcept;  // there is one to be guessed
 Response too_many_keys();                             // for KeyThrottle
 
-// Sets request.peer.key, of TCP alone, and is_admin, which belongs to a client that shows the admin
-// key and, over the Unix socket, to root and to the user whom the server runs as.
+// Whether this client must show the key, where there is one: all but the owner over the socket.
+bool needs_key(const Request& request) noexcept;
+
+// Sets request.peer.key and is_admin, which belongs to a client that shows the admin key and, over
+// the Unix socket, to the owner.
 void recognize(Request& request, const GuardConfig& config);
 
-// The refusal, or nothing when the request may go on. `open` routes need no key;
-// what comes through the Unix socket was let in by the file's mode. After recognize().
+// The refusal, or nothing when the request may go on. `open` routes need no key. After recognize().
 std::optional<Response> refuse(const Request& request, bool open, const GuardConfig& config);
 
 // "localhost", "localhost:8000", "10.0.0.1:8000", "[::1]" or one of `allowed`. A name

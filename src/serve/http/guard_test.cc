@@ -96,13 +96,15 @@ TEST_F(Guard, OverTheUnixSocketTheServersUserAndRootAreAdmins) {
   }
 }
 
-TEST_F(Guard, OverTheUnixSocketCredentialsCountAndKeysDoNot) {
+TEST_F(Guard, OverTheUnixSocketOtherUsersAreKnownByTheirCredentialsAndMayShowTheAdminKey) {
   config.admin_key = Secret("battery staple");
   request.over_socket = true;
   request.peer.uid = std::int64_t{::geteuid()} + 4711;
-  request.api_key = "battery staple";
   EXPECT_EQ(status(), 200);
   EXPECT_FALSE(request.peer.is_admin);
+  request.api_key = "battery staple";
+  EXPECT_EQ(status(), 200);
+  EXPECT_TRUE(request.peer.is_admin);
   EXPECT_EQ(request.peer.name(), "uid:" + std::to_string(request.peer.uid));
 }
 
@@ -163,11 +165,20 @@ TEST_F(Guard, ABodyMustBeDeclaredAsJson) {
   EXPECT_EQ(status(), 200);
 }
 
-TEST_F(Guard, TheUnixSocketsFileModeStandsForTheKey) {
+TEST_F(Guard, OverTheUnixSocketOnlyTheServersUserAndRootNeedNoKey) {
   config.api_key = Secret("k");
   request.over_socket = true;
   request.host = "anything";
+  request.peer.uid = static_cast<std::int64_t>(::geteuid());
   EXPECT_EQ(status(), 200);
+  for (const std::int64_t other : {std::int64_t{-1}, std::int64_t{::geteuid()} + 4711}) {
+    request.peer.uid = other;
+    EXPECT_EQ(status(), 401) << other;
+    EXPECT_EQ(status(true), 200) << other;
+  }
+  request.api_key = "k";
+  EXPECT_EQ(status(), 200);
+  EXPECT_FALSE(request.peer.is_admin);
 }
 
 }  // namespace

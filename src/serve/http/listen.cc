@@ -91,7 +91,7 @@ TcpAcceptor listen_tcp(io_context& io, const ServeConfig& config) {
   return acceptor;
 }
 
-UnixAcceptor listen_unix(io_context& io, const std::string& path) {
+UnixAcceptor listen_unix(io_context& io, const std::string& path, unsigned mode) {
   if (path.size() >= sizeof(sockaddr_un::sun_path))
     throw Error(Code::unavailable, "the path " + path + " is too long for a Unix socket");
   if (somebody_answers(io, path))
@@ -100,7 +100,7 @@ UnixAcceptor listen_unix(io_context& io, const std::string& path) {
   UnixAcceptor acceptor(io);
   ErrorCode failed;
   acceptor.open(asio::local::stream_protocol(), failed);
-  const auto mask = ::umask(0177);  // only the owner, from the first moment on
+  const auto mask = ::umask(0777 & ~mode);  // from the first moment on
   if (!failed) acceptor.bind(asio::local::stream_protocol::endpoint(path), failed);
   ::umask(mask);
   if (!failed) acceptor.listen(kBacklog, failed);

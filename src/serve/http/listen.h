@@ -20,8 +20,8 @@ using UnixAcceptor = Acceptor<asio::local::stream_protocol>;
 // unavailable where it cannot be had.
 TcpAcceptor listen_tcp(io_context& io, const ServeConfig& config);
 
-// Mode 0600. A socket file that nobody answers on is replaced. Throws unavailable.
-UnixAcceptor listen_unix(io_context& io, const std::string& path);
+// `mode` of its file. A socket file that nobody answers on is replaced. Throws unavailable.
+UnixAcceptor listen_unix(io_context& io, const std::string& path, unsigned mode);
 
 // Lets this process have as many files open as it is allowed to.
 void raise_file_limit() noexcept;
