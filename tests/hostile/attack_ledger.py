@@ -1,14 +1,26 @@
 """Attacks on the ledger: one peer takes all it can, and retries that make leases."""
-import contextlib, json, signal, socket, tempfile, threading, time, unittest
+import contextlib, ctypes, encodings.idna, json, os, signal, socket, tempfile, threading, time, unittest
 
 from hostile.case import attackers, wait_for, within
 from lease_case import LeaseServer
 
 import sluice
 
-KEY = "a-key-of-a-greedy-peer"  # over TCP: one peer; over the Unix socket, without it: another
+GREEDY = 41001  # a user, over TCP; over the Unix socket we are another
 TOO_MUCH = {"agent": "greedy", "memory_gb": 500, "ttl_s": 86400}  # for any GPU: on the CPU
 MOST_ON_CPU = 60
+needs_root = unittest.skipUnless(os.geteuid() == 0, "sockets of another user take root")
+LIBC = ctypes.CDLL(None)
+
+
+@contextlib.contextmanager
+def sockets_of(uid):
+    """Those that this thread opens meanwhile are of that user."""
+    LIBC.setfsuid(uid)
+    try:
+        yield
+    finally:
+        LIBC.setfsuid(0)
 
 
 class Case(unittest.TestCase):
@@ -17,9 +29,8 @@ class Case(unittest.TestCase):
         self.addCleanup(self.stack.close)
         self.state = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="sluice-ledger-"))
 
-    def serve(self, *settings, keyed=True):
-        key = ("--set", "serve.api_key=" + KEY) if keyed else ()
-        server = LeaseServer(*key, "--set", f"broker.max_cpu_leases_per_peer={MOST_ON_CPU}",
+    def serve(self, *settings):
+        server = LeaseServer("--set", f"broker.max_cpu_leases_per_peer={MOST_ON_CPU}",
                              *settings, state=self.state, wait=False)
         self.stack.enter_context(server)
         wait_for("the cards are known", lambda: sum(
@@ -30,9 +41,9 @@ class Case(unittest.TestCase):
         return sluice.leases(server.address)
 
     def greedy(self, server, body=None, headers=None):
-        """(status, answer) for the peer with the key."""
-        status, _, text = server.ask("/v1/leases", "POST", body or TOO_MUCH,
-                                     {"X-API-Key": KEY, **(headers or {})})
+        """(status, answer) for the greedy user."""
+        with sockets_of(GREEDY):
+            status, _, text = server.ask("/v1/leases", "POST", body or TOO_MUCH, headers)
         return status, json.loads(text)
 
     def other(self, server, key=None, **wanted):
@@ -63,6 +74,7 @@ class FairnessTest(Case):
             self.assertIn(answer["status"], ("allocated", "cpu_fallback"))
             self.assertEqual(server.release(answer)[0], 200)
 
+    @needs_root
     def test_one_peer_leaves_the_others_their_leases_now_and_after_a_restart(self):
         statuses = set()
         server = self.serve()
@@ -81,6 +93,7 @@ class FairnessTest(Case):
             statuses = {200}
             self.check_other_is_served(server)
 
+    @needs_root
     def test_waiters_of_one_peer_leave_the_queue_to_others(self):
         server = self.serve("--set", "broker.max_waiting_per_peer=8")
         self.fill(server)
@@ -103,7 +116,7 @@ class FairnessTest(Case):
             waiter.join(10)
 
     def test_who_hangs_up_before_it_is_known_is_one_peer_whatever_its_address(self):
-        server = self.serve(keyed=False)
+        server = self.serve()
         body = json.dumps(TOO_MUCH)
         raw = (f"POST /v1/leases HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                f"Content-Length: {len(body)}\r\n\r\n{body}").encode()
@@ -200,6 +213,7 @@ class RetriesTest(Case):
         self.assertEqual((answer["status"], answer["lease_id"]),
                          ("allocated", waiting[0]["lease_id"]))
 
+    @needs_root
     def test_keys_belong_to_their_peer(self):
         server = self.serve()
         mine = self.other(server, "shared")[1]
@@ -220,7 +234,7 @@ class RetriesTest(Case):
         server = self.serve()
         body = json.dumps({"agent": "a", "memory_gb": 1})
         for key in ("", "a b", "x" * 129, "\u00e4", "k\r\nIdempotency-Key: l"):
-            raw = (f"POST /v1/leases HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {KEY}\r\n"
+            raw = (f"POST /v1/leases HTTP/1.1\r\nHost: localhost\r\n"
                    f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
                    f"Connection: close\r\nIdempotency-Key: {key}\r\n\r\n{body}").encode()
             self.assertEqual(server.raw(raw).split(b" ", 2)[1], b"400", key)
