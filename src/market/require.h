@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace sluice::market {
@@ -11,6 +12,9 @@ inline constexpr int kMostBars = 100000;  // a period may span, as in TA-Lib
 // Throws invalid_argument: "timeperiod is 0; it may be 1 to 100000".
 void require_range(std::string_view name, int value, int least, int most = kMostBars);
 void require_range(std::string_view name, double value, double least, double most);
+
+// Of a name from outside, fit for a message: printable and not too long.
+std::string short_name(std::string_view name);
 
 // Throws invalid_argument unless all arrays are as long as the first.
 void require_length(std::string_view name, std::size_t length, std::size_t wanted);

@@ -25,12 +25,12 @@ void require_prices(const PriceHistory& history, std::string_view name,
                     const std::vector<double>& prices) {
   if (prices.empty() && name != "close") return;
   require(prices.size() == history.size(),
-          fmt::format("{}: {} has {} values, close {}", history.ticker, name, prices.size(),
-                      history.size()));
+          fmt::format("{}: {} has {} values, close {}", short_name(history.ticker), name,
+                      prices.size(), history.size()));
   for (std::size_t i = 0; i < prices.size(); ++i)
     if (!(std::isfinite(prices[i]) && prices[i] > 0))
-      refuse(fmt::format("{}: {} of bar {} is {}; prices must be positive numbers", history.ticker,
-                         name, i, prices[i]));
+      refuse(fmt::format("{}: {} of bar {} is {}; prices must be positive numbers",
+                         short_name(history.ticker), name, i, prices[i]));
 }
 
 year_month_day date_of(std::int32_t day) {
@@ -46,30 +46,32 @@ int number(std::string_view text, std::string_view date) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   require(error == std::errc() && end == text.data() + text.size(),
-          fmt::format("\"{}\" is no date; it must look like 2020-02-29", date));
+          fmt::format("\"{}\" is no date; it must look like 2020-02-29", short_name(date)));
   return value;
 }
 
 }  // namespace
 
 void validate(const PriceHistory& history) {
-  require(history.size() >= 2, fmt::format("{}: two bars are needed at least", history.ticker));
+  require(history.size() >= 2,
+          fmt::format("{}: two bars are needed at least", short_name(history.ticker)));
   require_prices(history, "close", history.close);
   require_prices(history, "open", history.open);
   require_prices(history, "high", history.high);
   require_prices(history, "low", history.low);
-  require(history.high.empty() == history.low.empty(),
-          fmt::format("{}: high and low must be given both or not at all", history.ticker));
+  require(
+      history.high.empty() == history.low.empty(),
+      fmt::format("{}: high and low must be given both or not at all", short_name(history.ticker)));
   for (std::size_t i = 0; i < history.high.size(); ++i)
     if (history.high[i] < history.low[i])
-      refuse(fmt::format("{}: bar {} has its high under its low", history.ticker, i));
+      refuse(fmt::format("{}: bar {} has its high under its low", short_name(history.ticker), i));
   if (history.days.empty()) return;
   require_length("days", history.days.size(), history.size());
   const std::int32_t least = history.intraday ? 0 : 1;
   for (std::size_t i = 1; i < history.days.size(); ++i)
     if (history.days[i] - history.days[i - 1] < least)
-      refuse(fmt::format("{}: bar {} ({}) is not after the one before", history.ticker, i,
-                         to_date(history.days[i])));
+      refuse(fmt::format("{}: bar {} ({}) is not after the one before", short_name(history.ticker),
+                         i, to_date(history.days[i])));
 }
 
 PriceHistory completed(PriceHistory history) {

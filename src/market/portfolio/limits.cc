@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "market/require.h"
 
 namespace sluice::market {
 namespace {
@@ -14,7 +15,7 @@ double at(const std::vector<double>& values, std::size_t i) {
 }
 
 std::string asset_name(std::span<const std::string> names, std::size_t i) {
-  return i < names.size() ? names[i] : fmt::format("asset {}", i);
+  return i < names.size() ? short_name(names[i]) : fmt::format("asset {}", i);
 }
 
 void add_weights(std::span<const std::string> names, const PortfolioLimits& limits, std::size_t n,
@@ -48,20 +49,22 @@ void add_weights(std::span<const std::string> names, const PortfolioLimits& limi
 void add_sectors(const PortfolioLimits& limits, std::size_t n, LimitRows& out) {
   for (const SectorLimit& sector : limits.sectors) {
     QpRow row;
+    const std::string name = short_name(sector.name);
+    require(!sector.assets.empty(), fmt::format("sector {} has no assets", name));
     for (const std::size_t i : sector.assets) {
-      require(i < n, fmt::format("sector {} has an asset {} of {}", sector.name, i, n));
+      require(i < n, fmt::format("sector {} has an asset {} of {}", name, i, n));
       for (const auto& [other, _] : row.terms)
-        require(other != i, fmt::format("sector {} has an asset twice", sector.name));
+        require(other != i, fmt::format("sector {} has an asset twice", name));
       row.terms.emplace_back(i, 1.0);
     }
     require(sector.least <= sector.most, fmt::format("sector {} must be at least {} and at most {}",
-                                                     sector.name, sector.least, sector.most));
+                                                     name, sector.least, sector.most));
     if (sector.least > -kNoLimit)
       out.rows.push_back({row.terms, sector.least, kNoLimit,
-                          fmt::format("sector {} is at least {}", sector.name, sector.least)});
+                          fmt::format("sector {} is at least {}", name, sector.least)});
     if (sector.most < kNoLimit)
       out.rows.push_back({row.terms, -kNoLimit, sector.most,
-                          fmt::format("sector {} is at most {}", sector.name, sector.most)});
+                          fmt::format("sector {} is at most {}", name, sector.most)});
   }
 }
 

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "market/portfolio/dense.h"
 #include "market/portfolio/portfolio.h"
+#include "market/require.h"
 
 namespace sluice::market {
 namespace {
@@ -63,7 +64,7 @@ std::vector<double> risk_parity(std::span<const double> covariance,
   for (std::size_t i = 0; i < n; ++i) {
     require(covariance[i * n + i] > 0,
             fmt::format("{} has no variance",
-                        i < names.size() ? names[i] : fmt::format("asset {}", i)));
+                        i < names.size() ? short_name(names[i]) : fmt::format("asset {}", i)));
     x[i] = std::sqrt(b[i] / covariance[i * n + i]);
   }
   double decrement = 1;

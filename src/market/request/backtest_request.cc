@@ -13,6 +13,7 @@
 #include "market/backtest/set_code.h"
 #include "market/request/asking.h"
 #include "market/request/dimension.h"
+#include "market/require.h"
 
 namespace sluice::market {
 
@@ -156,11 +157,11 @@ std::vector<PriceHistory> read_histories(Fields& fields) {
   std::vector<PriceHistory> all;
   for (const auto& item : prices->items()) {
     if (is_list(item.value())) {
-      all.push_back(
-          {.ticker = item.key(), .close = numbers_of(item.value(), "prices." + item.key())});
+      all.push_back({.ticker = item.key(),
+                     .close = numbers_of(item.value(), "prices." + short_name(item.key()))});
       continue;
     }
-    Fields f(item.value(), "prices." + item.key());
+    Fields f(item.value(), "prices." + short_name(item.key()));
     all.push_back(history_of(f, item.key()));
     f.finish();
   }

@@ -12,6 +12,7 @@
 #include "base/nearest.h"
 #include "base/settings_value.h"
 #include "market/request/dimension.h"
+#include "market/require.h"
 
 namespace sluice::market {
 
@@ -161,7 +162,7 @@ Panel panel_of(const Json& json, const std::string& path) {
   if (json.is_object()) {
     panel.shape = Panel::Shape::named;
     for (const auto& item : json.items())
-      append(panel, bars, item.key(), item.value(), path + "." + item.key());
+      append(panel, bars, item.key(), item.value(), path + "." + short_name(item.key()));
   } else if (is_list_of_lists(json)) {
     panel.shape = Panel::Shape::list;
     for (const Json& each : json) {
