@@ -13,7 +13,6 @@
 namespace sluice::market {
 namespace {
 
-constexpr int kMostCuts = 2000;
 constexpr double kClose = 1e-6;  // of the size of the returns
 
 class CuttingPlanes {
@@ -49,11 +48,16 @@ class CuttingPlanes {
     CvarPortfolio out;
     out.weights.assign(n_, 1.0 / static_cast<double>(n_));
     add_cut(out.weights);
-    for (out.cuts = 1; out.cuts < kMostCuts; ++out.cuts) {
+    bool close = false;
+    for (out.cuts = 1; !close; ++out.cuts) {
+      require(out.cuts < goal_.most_cuts,
+              fmt::format("the least CVaR is not found: {} cuts are too few for these scenarios; "
+                          "ask for fewer assets or scenarios",
+                          goal_.most_cuts));
       const auto x = solve(qp_).x;
       out.weights.assign(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(n_));
       out.cvar = add_cut(out.weights);
-      if (out.cvar <= (x[loss_] + kClose) * unit_) break;
+      close = out.cvar <= (x[loss_] + kClose) * unit_;
     }
     if (!s_.mean.empty()) out.expected_return = dot(s_.mean, out.weights);
     return out;
@@ -105,7 +109,7 @@ double cvar_of(std::span<const double> losses, double beta, std::vector<double>*
 
 // Measured: grows with the assets, and with the scenarios as their tail has more choices.
 double expected_cuts(double assets, double scenarios) {
-  return std::min<double>(kMostCuts,
+  return std::min<double>(CvarGoal{}.most_cuts,
                           45 * std::pow(assets, 0.45) * std::sqrt(std::max(scenarios, 25.0) / 250));
 }
 

@@ -17,6 +17,7 @@ struct CvarGoal {
   Kind kind = Kind::min_cvar;
   double value = 0;    // least return a year, or most CVaR
   double beta = 0.95;  // the worst 1 - beta of the scenarios count
+  int most_cuts = 2000;
 };
 
 struct CvarPortfolio {
@@ -28,7 +29,7 @@ struct CvarPortfolio {
 
 // Within a millionth of a usual return of the least CVaR. Cutting planes: the CVaR is the greatest
 // of the mean losses over all choices of the worst scenarios; those that matter are added one by
-// one. `l2` of the limits is not used. Throws as optimise() does.
+// one. `l2` of the limits is not used. Throws as optimise() does, and when `most_cuts` do not do.
 CvarPortfolio optimise_cvar(const Scenarios& scenarios, const CvarGoal& goal,
                             const PortfolioLimits& limits = {});
 

@@ -41,14 +41,11 @@ class Markowitz {
     QpRow row{{}, target, kNoLimit, fmt::format("the return is at least {}", target)};
     for (std::size_t i = 0; i < n_; ++i) row.terms.emplace_back(i, assets_.mean[i]);
     qp.rows.push_back(std::move(row));
-    try {
-      return first(solve(qp).x);
-    } catch (const Error&) {
-      // A target that is the highest return there is leaves the solver no room.
-      Vector best = max_return();
-      if (dot(assets_.mean, best) < target - 1e-9 * std::max(1.0, std::abs(target))) throw;
-      return best;
-    }
+    if (const auto found = attempt(qp)) return first(found->x);
+    // A target that is the highest return there is leaves the solver no room.
+    Vector best = max_return();
+    if (dot(assets_.mean, best) < target - 1e-9 * std::max(1.0, std::abs(target))) refuse(qp);
+    return best;
   }
 
   // With w = y / scale and the return of y above the risk-free one set to 1, the best
@@ -59,13 +56,12 @@ class Markowitz {
     QpRow row{{}, 1, 1, fmt::format("the return is above the risk-free {}", risk_free)};
     for (std::size_t i = 0; i < n_; ++i) row.terms.emplace_back(i, assets_.mean[i] - risk_free);
     qp.rows.push_back(std::move(row));
-    Vector x;
-    try {
-      x = solve(qp).x;
-    } catch (const Error&) {
+    const auto found = attempt(qp);
+    if (!found) {
       say_why_no_ratio(risk_free);
-      throw;
+      refuse(qp);
     }
+    const Vector& x = found->x;
     const double scale = x[rows_.variables];
     if (!(scale > 1e-12)) say_why_no_ratio(risk_free);
     require(scale > 1e-12, "the best Sharpe ratio has no bound: a portfolio has no variance");

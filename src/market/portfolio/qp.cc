@@ -133,6 +133,7 @@ class Interior {
     columns_.assign(e, Vector(n_, 0.0));
     schur_.assign(e * e, 0.0);
     for (std::size_t k = 0; k < e; ++k) {
+      throw_if_cancelled();
       for (const auto& [i, c] : qp_.rows[sides_.equal[k]].terms) columns_[k][i] += c;
       cholesky_solve(k_, n_, columns_[k]);
       for (std::size_t j = 0; j < e; ++j)
@@ -284,19 +285,20 @@ InteriorPoint interior_point(const QpProblem& problem, const QpSides& sides) {
   return Interior(problem, sides).run();
 }
 
-QpSolution solve(const QpProblem& problem) {
+std::optional<QpSolution> attempt(const QpProblem& problem) {
   check(problem);
   const QpSides sides = sides_of(problem);
   InteriorPoint point = interior_point(problem, sides);
   if (point.converged || std::isfinite(largest(point.solution.x)))
     point.solution.polished = polish(problem, sides, point.slack, point.z, point.solution);
-  if (!point.converged && !point.solution.polished) {
-    const auto names = conflict(problem);
-    require(names.empty(), fmt::format("no portfolio fulfils all of: {}", fmt::join(names, "; ")));
-    throw Error(Code::invalid_argument,
-                "the optimum has no bound or is not found: set limits for the weights");
-  }
+  if (!point.converged && !point.solution.polished) return std::nullopt;
   return std::move(point.solution);
+}
+
+QpSolution solve(const QpProblem& problem) {
+  auto found = attempt(problem);
+  if (!found) refuse(problem);
+  return *std::move(found);
 }
 
 }  // namespace sluice::market

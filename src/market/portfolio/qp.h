@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,8 +37,15 @@ struct QpSolution {
 // Throws invalid_argument that names the rows in conflict when no x fulfils all, and
 // one that says so when the least value has no bound.
 QpSolution solve(const QpProblem& problem);
+// None where solve() throws, without a search for the reason.
+std::optional<QpSolution> attempt(const QpProblem& problem);
+[[noreturn]] void refuse(const QpProblem& problem);  // as solve() does what has no solution
 
-// The names of rows that cannot hold together; empty when all can.
+// Variables and limits of several of them beyond which no conflict is searched for: it would
+// take longer than the problem itself.
+inline constexpr std::size_t kWidestSearch = 600;
+
+// The names of rows that cannot hold together; empty when all can, or when there are too many.
 std::vector<std::string> conflict(const QpProblem& problem);
 
 }  // namespace sluice::market

@@ -7,14 +7,17 @@
 #include <vector>
 
 #include "base/error.h"
+#include "market/portfolio/cvar.h"
 #include "market/portfolio/portfolio.h"
 
 namespace sluice::market {
 namespace {
 
+using testing::AllOf;
 using testing::DoubleNear;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 std::string refusal_of(const std::function<void()>& f) {
   try {
@@ -78,6 +81,44 @@ TEST(Portfolio, DataThatDoNotFitAreRefused) {
                 optimise({mean, c}, {}, {.lower = {0.7}, .upper = {0.6}});
               }),
               HasSubstr("asset 0 must be at least 0.7"));
+}
+
+TEST(Portfolio, ASectorWithoutAssetsIsRefusedByName) {
+  const std::vector<double> c{1, 0, 0, 1};
+  PortfolioLimits limits;
+  limits.sectors = {{"tech", {}, 5, kNoLimit}};
+  EXPECT_EQ(refusal_of([&] { optimise({{}, c}, {}, limits); }), "sector tech has no assets");
+}
+
+TEST(Portfolio, OfVeryManyLimitsNoneIsNamed) {
+  const std::vector<double> c{1, 0, 0, 1};
+  PortfolioLimits limits;
+  limits.sectors.assign(100, {"tech", {0, 1}, 5, 6});
+  EXPECT_THAT(refusal_of([&] { optimise({{}, c}, {}, limits); }), HasSubstr("tech is at least 5"));
+  limits.sectors.assign(9000, {"tech", {0, 1}, 5, 6});
+  EXPECT_THAT(refusal_of([&] {
+                optimise({{}, c}, {}, limits);
+              }),
+              AllOf(HasSubstr("too many limits"), Not(HasSubstr("tech"))));
+}
+
+TEST(Cvar, ThatIsNotFoundIsSaid) {
+  std::vector<double> returns;
+  for (int i = 0; i < 300; ++i) returns.push_back(std::sin(i * i));
+  const std::vector<double> mean{0.1, 0.2, 0.3};
+  EXPECT_GT(optimise_cvar({mean, returns}, {}).cuts, 3);
+  EXPECT_THAT(refusal_of([&] {
+                optimise_cvar({mean, returns}, {.most_cuts = 3});
+              }),
+              HasSubstr("3 cuts are too few"));
+}
+
+TEST(Portfolio, LongNamesAreCutInMessages) {
+  const std::vector<double> c{1, 0, 0, 1};
+  const std::vector<std::string> names{std::string(5'000'000, 'A'), "B"};
+  PortfolioLimits limits{.lower = {5}, .upper = {6}};
+  limits.sectors = {{std::string(5'000'000, 'C'), {0, 1}, 7, 8}};
+  EXPECT_LT(refusal_of([&] { optimise({{}, c, names}, {}, limits); }).size(), 1000u);
 }
 
 TEST(Portfolio, ASectorHasAnAssetOnce) {

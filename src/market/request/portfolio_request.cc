@@ -37,6 +37,8 @@ enum : std::size_t {
   kFrontier
 };
 
+constexpr std::size_t kMostSectors = 1000;
+
 struct Problem {
   Dimension count{"assets"};
   std::vector<std::string> names;
@@ -152,6 +154,8 @@ void read_limits(Asking& asking, Problem& p) {
   if (!sectors->is_array()) refuse_field("sectors", "a list of objects", *sectors);
   AssetNumbers numbers;
   for (const auto& name : p.names) numbers.emplace(name, numbers.size());
+  require(sectors->size() <= kMostSectors,
+          fmt::format("'sectors' has {} sectors; at most {}", sectors->size(), kMostSectors));
   for (const Json& sector : *sectors)
     p.limits.sectors.push_back(sector_of(sector, p.limits.sectors.size(), numbers));
 }
@@ -180,32 +184,75 @@ double programs_of(const Problem& p) {
   }
 }
 
-// Rounds of the solver, each with a factoring and the rows of several weights.
-double work_of(const Problem& p) {
-  constexpr double kRounds = 30;
-  const auto n = static_cast<double>(p.names.size());
-  const double wide = n * (1 + (p.limits.turnover ? 1 : 0) + (p.limits.leverage ? 1 : 0));
-  double rows = wide * wide * wide / 4;
+bool by_cuts(const Problem& p) { return p.goal >= kMinCvar && p.goal <= kCvarTargetRisk; }
+
+double cuts_of(const Problem& p) {
+  return by_cuts(p) ? expected_cuts(static_cast<double>(p.names.size()),
+                                    static_cast<double>(p.returns.bars))
+                    : 0;
+}
+
+// Turnover and leverage have a distance for each asset, and two limits for each distance.
+double distances_of(const Problem& p) {
+  return static_cast<double>(p.names.size()) *
+         ((p.limits.turnover ? 1 : 0) + (p.limits.leverage ? 1 : 0));
+}
+
+double width_of(const Problem& p) { return static_cast<double>(p.names.size()) + distances_of(p); }
+
+// Of the search for limits that exclude each other, where no portfolio is found; 0: none.
+double search_width_of(const Problem& p) {
+  double limits = 2 + 2 * distances_of(p);
   for (const SectorLimit& sector : p.limits.sectors)
-    rows += std::pow(static_cast<double>(sector.assets.size() + 1), 2);
+    limits += (sector.least > -kNoLimit ? 1 : 0) + (sector.most < kNoLimit ? 1 : 0);
+  const double most = kWidestSearch, wide = width_of(p) + limits;
+  return wide > most ? 0 : std::min(most, wide + cuts_of(p));
+}
+
+double search_work_of(const Problem& p) {
+  const double wide = search_width_of(p);
+  if (p.goal != kMaxSharpe || wide == 0) return std::pow(wide, 3);
+  // A second one is over multiples of the weights, where a weight's limits are rows too.
+  const double all = wide + 2 * static_cast<double>(p.names.size());
+  return std::pow(wide, 3) + std::pow(std::min<double>(kWidestSearch, all), 3);
+}
+
+double fixed_weights(const Problem& p) {
+  const auto at = [](const std::vector<double>& v, std::size_t i) {
+    return v.size() == 1 ? v[0] : v[i];
+  };
+  double fixed = 0;
+  for (std::size_t i = 0; i < p.names.size(); ++i)
+    fixed += at(p.limits.lower, i) == at(p.limits.upper, i) ? 1 : 0;
+  return fixed;
+}
+
+// Rounds of the solver, each with a factoring, a solution for each weight that is fixed, and the
+// rows of several weights.
+double work_of(const Problem& p) {
+  constexpr double kRounds = 30, kRow = 100;
+  const auto n = static_cast<double>(p.names.size());
+  const double wide = width_of(p);
+  double rows = wide * wide * (wide / 4 + fixed_weights(p));
+  for (const SectorLimit& sector : p.limits.sectors)
+    rows += kRow + std::pow(static_cast<double>(sector.assets.size() + 1), 2);
   const double plain = rows * kRounds * programs_of(p);
-  if (p.goal < kMinCvar || p.goal > kCvarTargetRisk) return plain;
+  const double search = search_work_of(p) / 4 * kRounds;
+  if (!by_cuts(p)) return plain + search;
   const auto scenarios = static_cast<double>(p.returns.bars);
-  const double cuts = expected_cuts(n, scenarios);
-  return cuts * (plain + kRounds * cuts / 2 * (wide + 1) * (wide + 1) + 4 * n * scenarios);
+  const double cuts = cuts_of(p);
+  return cuts * (plain + kRounds * cuts / 2 * (wide + 1) * (wide + 1) + 4 * n * scenarios) + search;
 }
 
 double memory_of(const Problem& p) {
   const auto n = static_cast<double>(p.names.size());
-  const double wide = n * (1 + (p.limits.turnover ? 1 : 0) + (p.limits.leverage ? 1 : 0));
+  const double wide = width_of(p);
   double terms = 0;
   for (const SectorLimit& sector : p.limits.sectors)
     terms += static_cast<double>(sector.assets.size()) + 8;
-  const bool by_cuts = p.goal >= kMinCvar && p.goal <= kCvarTargetRisk;
-  const double cuts = by_cuts ? expected_cuts(n, static_cast<double>(p.returns.bars)) : 0;
-  // Matrices of the solver, rows, weights by name, and a copy of the scenarios.
-  return 6 * 8 * wide * wide + 3 * 16 * (terms + cuts * n) +
-         16 * static_cast<double>(p.returns.values.size()) +
+  // Matrices of the solver and of the search, rows, weights by name, a copy of the scenarios.
+  return 6 * 8 * wide * wide + 3 * 8 * std::pow(search_width_of(p), 2) +
+         3 * 16 * (terms + cuts_of(p) * n) + 16 * static_cast<double>(p.returns.values.size()) +
          300 * n * (p.goal == kFrontier ? static_cast<double>(p.points) : 1);
 }
 
