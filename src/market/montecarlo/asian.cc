@@ -48,6 +48,11 @@ double asian_geometric(const AsianOption& option) {
   return std::exp(-option.rate * option.expiry) * geometric_mean_payoff(option);
 }
 
+std::uint64_t simulated_asian_paths(const SimulationOptions& s) {
+  const std::uint64_t per_block = kAsianBlock * (s.antithetic ? 2 : 1);
+  return (s.paths + per_block - 1) / per_block * per_block;
+}
+
 AsianPlan asian_plan(const AsianOption& o, const SimulationOptions& s) {
   const double drift = (o.rate - o.div_yield - 0.5 * o.vol * o.vol) * std::numbers::log2e;
   const double vol = o.vol * std::numbers::log2e, dt = step(o);
@@ -73,7 +78,7 @@ Estimate asian(compute::Compute& compute, const AsianOption& option,
   validate(option, simulation);
   const int each = simulation.antithetic ? 2 : 1;
   const std::size_t per_block = kAsianBlock * static_cast<std::size_t>(each);
-  std::vector<BlockSums> blocks((simulation.paths + per_block - 1) / per_block);
+  std::vector<BlockSums> blocks(simulated_asian_paths(simulation) / per_block);
   const AsianPlan plan = asian_plan(option, simulation);
   compute::Call call{.out = {{.data = blocks.data(), .item_bytes = sizeof(BlockSums)}},
                      .parameters = &plan,

@@ -25,6 +25,9 @@ Estimate asian(compute::Compute& compute, const AsianOption& option,
                const SimulationOptions& simulation = {},
                compute::Where where = compute::Where::automatic);
 
+// The paths that are really simulated: whole blocks.
+std::uint64_t simulated_asian_paths(const SimulationOptions& simulation);
+
 // The same option on the geometric mean, exactly.
 double asian_geometric(const AsianOption& option);
 

@@ -188,6 +188,14 @@ double control_mean(const PathModel& m, const PathPlan& plan) {
 
 }  // namespace
 
+std::uint64_t simulated_paths(const SimulationOptions& s) {
+  const std::uint64_t per_block = kPathBlock * (s.antithetic ? 2 : 1);
+  const std::uint64_t blocks = (s.paths + per_block - 1) / per_block;
+  if (!s.sobol) return blocks * per_block;
+  // Whole powers of two of the sequence are its even parts.
+  return std::bit_ceil((blocks + kSobolShifts - 1) / kSobolShifts) * kSobolShifts * per_block;
+}
+
 const compute::Operation& paths_operation() {
   static const compute::Operation o{"paths", paths_cpu, montecarlo_on_gpu().paths};
   return o;
@@ -199,14 +207,9 @@ Estimate simulate(compute::Compute& compute, const PathModel& model, const PathP
   require_range("paths", static_cast<double>(simulation.paths), 1.0, 1e12);
   PathPlan plan = make_plan(model, payoff, simulation);
   const std::uint64_t each = simulation.antithetic ? 2 : 1, per_block = kPathBlock * each;
-  std::uint64_t blocks_each = (simulation.paths + per_block - 1) / per_block;
+  std::vector<BlockSums> blocks(simulated_paths(simulation) / per_block);
   std::unique_ptr<QuasiTables> quasi;
-  if (simulation.sobol) {  // whole powers of two of the sequence are its even parts
-    blocks_each = std::bit_ceil((blocks_each + kSobolShifts - 1) / kSobolShifts);
-    quasi = quasi_tables(plan, blocks_each * kPathBlock);
-    blocks_each *= kSobolShifts;
-  }
-  std::vector<BlockSums> blocks(blocks_each);
+  if (simulation.sobol) quasi = quasi_tables(plan, blocks.size() / kSobolShifts * kPathBlock);
   compute::Call call{.in = {{.data = &plan, .item_bytes = 0, .shared_bytes = sizeof plan}},
                      .out = {{.data = blocks.data(), .item_bytes = sizeof(BlockSums)}},
                      .items = blocks.size(),

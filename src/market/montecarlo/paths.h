@@ -71,6 +71,9 @@ Estimate simulate(compute::Compute& compute, const PathModel& model, const PathP
                   const SimulationOptions& simulation = {},
                   compute::Where where = compute::Where::automatic);
 
+// The paths that are really simulated: whole blocks, and with Sobol's sequence powers of two.
+std::uint64_t simulated_paths(const SimulationOptions& simulation);
+
 const compute::Operation& paths_operation();
 
 }  // namespace sluice::market
