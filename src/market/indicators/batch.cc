@@ -67,7 +67,13 @@ void add_lines(const Call& call, const Batch& batch, std::int64_t series, std::i
     const std::int64_t first = line_of(batch.plan, series, begin, batch.bars, part, parts).first;
     if (batch.plan.ratio != 0 && part > 0) {
       const std::int64_t now = still_before<T>(call, batch, series, first, first_before);
-      still = now == first - first_before ? still + now : now;  // else it began in this part
+      // After a part without any movement a new line would read all of it again.
+      if (now == first - first_before) {
+        lines.back().end = line_of(batch.plan, series, begin, batch.bars, part, parts).end;
+        first_before = first;
+        continue;
+      }
+      still = now;
     }
     lines.push_back(line_of(batch.plan, series, begin, batch.bars, part, parts, still));
     first_before = first;

@@ -28,6 +28,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/cancellation.h"
 #include "market/indicators/batch.h"
 #include "market/indicators/line_group-inl.h"
 #include "market/indicators/rules_signal-inl.h"
@@ -128,6 +129,7 @@ class Sweep {
 
   void run() {
     for (std::int64_t t = 0, next; t < group_.longest; t = next) {
+      throw_if_cancelled();
       if constexpr (kInSquares<S>) {
         if (!floats_ && !group_.past_caches) t = squares(t);
         if (t == group_.longest) break;

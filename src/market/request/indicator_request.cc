@@ -10,6 +10,7 @@
 #include "market/indicators/indicator.h"
 #include "market/request/asking.h"
 #include "market/request/dimension.h"
+#include "market/require.h"
 
 namespace sluice::market {
 
@@ -42,7 +43,7 @@ void check_lengths(const Series& series, const Indicator& one, const std::string
 }
 
 Series named_series(const Indicator& one, const std::string& name, const Json& json) {
-  const std::string path = "series." + name;
+  const std::string path = "series." + short_name(name);
   Series series{name, {}, {}};
   if (one.inputs.size() == 1 && is_list(json)) {
     series.in.push_back(numbers_of(json, path));
@@ -78,6 +79,9 @@ std::vector<Series> plain_series(Asking& asking, const Indicator& one, bool& man
   return all;
 }
 
+// Steps of a bar, its reading aside: those of CCI alone grow with its period.
+double work_of_bar(const Plan& plan) { return plan.rule == Rule::cci ? 1.5 * plan.n[0] : 0; }
+
 // Numbers in: as given, as series and as batches. Numbers out: twice, and as text.
 void check_cost(Asking& asking, const Plan& plan, const std::vector<Series>& all) {
   double in = 0;
@@ -85,7 +89,9 @@ void check_cost(Asking& asking, const Plan& plan, const std::vector<Series>& all
   const double out = in / plan.inputs * plan.outputs, count = static_cast<double>(all.size());
   constexpr double kSeriesBytes = 500, kSeriesWork = 2000;
   asking.charge(16 * in + (16 + kNumberBytes) * out + kSeriesBytes * count, "so many bars");
-  asking.check_work(20 * in + kNumberWork * out + kSeriesWork * count, "so many bars");
+  const double bars = in / plan.inputs;
+  asking.check_work(20 * in + work_of_bar(plan) * bars + kNumberWork * out + kSeriesWork * count,
+                    plan.rule == Rule::cci ? "so many bars of this 'timeperiod'" : "so many bars");
 }
 
 // Series of one length run together.
