@@ -8,6 +8,8 @@
 #include <memory>
 #include <vector>
 
+#include "base/cancellation.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "market/options/american_kernels.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
@@ -288,11 +290,14 @@ class Queue {
   void flush() {
     if (count_ == 0) return;
     for (int l = 0; l < kPutLanes; ++l) block_.set(l, puts_[l < count_ ? l : 0]);
+    throw_if_cancelled();
     HWY_DYNAMIC_DISPATCH(price_puts)(block_, matrix_, form_a_);
-    for (int l = 0; l < count_; ++l)
+    for (int l = 0; l < count_; ++l) {
+      if (block_.strange[l] != 0) throw_if_cancelled();  // one by one is slow
       out_[places_[l]] = block_.strange[l] == 0
                              ? block_.value[l]
                              : formula::american_put<fast::HostMath>(puts_[l], matrix_.tables);
+    }
     count_ = 0;
   }
 

@@ -1,10 +1,13 @@
 #include "market/options/heston.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <complex>
 #include <numbers>
 
 #include "base/cancellation.h"
+#include "base/error.h"
 #include "market/require.h"
 
 namespace sluice::market {
@@ -24,7 +27,7 @@ Complex characteristic(const Heston& h, double t, Complex u) {
   return std::exp(level + h.v0 / s2 * (beta - d) * (1.0 - decay) / (1.0 - g * decay));
 }
 
-constexpr int kPoints = 16;
+constexpr int kPoints = 16, kMostPanels = 200000;
 constexpr double kAt[] = {0.0950125098376374, 0.2816035507792589, 0.4580167776572274,
                           0.6178762444026438, 0.7554044083550030, 0.8656312023878318,
                           0.9445750230732326, 0.9894009349916499};
@@ -32,12 +35,19 @@ constexpr double kWeight[] = {0.1894506104550685, 0.1826034150449236, 0.16915651
                               0.1495959888165767, 0.1246289712555339, 0.0951585116824928,
                               0.0622535239386479, 0.0271524594117541};
 
+double panel_width(double k) { return std::min(2.0, 4 / (std::fabs(k) + 1e-9)); }
+
 // Integral of Re[e^(iuk) phi(u - i/2)] / (u^2 + 1/4) from 0 on: panels by Gauss and
 // Legendre, each short against the oscillation, until the rest cannot count any more.
 double integral(const Heston& h, double t, double k) {
-  const double width = std::min(2.0, 4 / (std::fabs(k) + 1e-9));
+  const double width = panel_width(k);
   double sum = 0;
-  for (int panel = 0; panel < 200000; ++panel) {
+  for (int panel = 0;; ++panel) {
+    if (panel == kMostPanels)
+      throw Error(Code::invalid_argument,
+                  fmt::format("Heston's integral hardly falls with t = {}, v0 = {}, kappa = {}, "
+                              "theta = {}, sigma = {}, rho = {}: the price cannot be calculated",
+                              t, h.v0, h.kappa, h.theta, h.sigma, h.rho));
     if (panel % 256 == 0) throw_if_cancelled();
     const double middle = (panel + 0.5) * width;
     double part = 0, greatest = 0;
@@ -48,9 +58,12 @@ double integral(const Heston& h, double t, double k) {
       greatest = std::max(greatest, std::abs(f));
     }
     sum += 0.5 * width * part;
-    if (greatest * middle < 1e-14) break;
+    if (greatest * middle < 1e-14) return sum;
   }
-  return sum;
+}
+
+double log_forward(const HestonOption& o) {
+  return std::log(o.spot / o.strike) + (o.rate - o.div_yield) * o.t;
 }
 
 void validate(const HestonOption& o) {
@@ -68,13 +81,29 @@ void validate(const HestonOption& o) {
 
 }  // namespace
 
+// Its integrand falls as a Gauss curve of the total variance at first, then with the exponential
+// of u, or of its root where the correlation is whole.
+double heston_panels(const HestonOption& o) {
+  constexpr double kFall = 33;  // its logarithm, until the rest does not count
+  const Heston& h = o.model;
+  const double level = h.v0 + h.kappa * h.theta * o.t;
+  const double decay = h.kappa > 1e-9 ? (1 - std::exp(-h.kappa * o.t)) / h.kappa : o.t;
+  const double variance = h.theta * o.t + (h.v0 - h.theta) * decay;
+  const double a = kFall * h.sigma / level;
+  const double tail = std::min(a / std::sqrt(1 - h.rho * h.rho), std::max(a, a * a));
+  const double end = std::max(std::sqrt(2 * kFall / variance), tail);
+  const double panels = end / panel_width(log_forward(o));
+  return panels < kMostPanels ? std::max(panels, 1.0) : level > 0 ? kMostPanels : 1;
+}
+
 double heston_price(const HestonOption& o) {
   validate(o);
-  const double k = std::log(o.spot / o.strike) + (o.rate - o.div_yield) * o.t;
   const double spot = o.spot * std::exp(-o.div_yield * o.t);
   const double strike = o.strike * std::exp(-o.rate * o.t);
-  const double call =
-      spot - std::sqrt(spot * strike) / std::numbers::pi * integral(o.model, o.t, k);
+  const bool still = o.model.v0 == 0 && o.model.kappa * o.model.theta == 0;  // no variance ever
+  const double call = still ? std::max(0.0, spot - strike)
+                            : spot - std::sqrt(spot * strike) / std::numbers::pi *
+                                         integral(o.model, o.t, log_forward(o));
   return std::max(0.0, o.kind == OptionKind::call ? call : call - spot + strike);
 }
 

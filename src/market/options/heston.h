@@ -11,7 +11,11 @@ struct HestonOption {
   Heston model{};
 };
 
-// Within 1e-10 of (spot + strike). Throws invalid_argument for parameters out of range.
+// Within 1e-10 of (spot + strike). Throws invalid_argument for parameters out of range, and where
+// the integral hardly falls: next to no variance, or a very volatile one.
 double heston_price(const HestonOption& option);
+
+// About how many panels its integral takes: for estimates of its cost.
+double heston_panels(const HestonOption& option);
 
 }  // namespace sluice::market

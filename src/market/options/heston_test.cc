@@ -38,6 +38,21 @@ TEST(HestonPrice, WithAlmostNoVolatilityOfVolatilityIsBlackAndScholes) {
   EXPECT_NEAR(heston_price(o), call, 1e-5);
 }
 
+TEST(HestonPrice, WithoutAnyVarianceIsTheForwardAgainstTheStrike) {
+  HestonOption o{.t = 1e-6, .model = {.v0 = 0, .kappa = 0, .theta = 0}};
+  EXPECT_EQ(heston_price(o), 0);
+  o.strike = 90;
+  EXPECT_NEAR(heston_price(o), 10, 1e-12);
+}
+
+TEST(HestonPrice, WhoseIntegralHardlyFallsIsRefusedAndEstimatedToBeLong) {
+  const HestonOption o{.t = 1e-6, .model = {.v0 = 1e-9, .theta = 1e-9, .sigma = 1e-4}};
+  EXPECT_THROW(heston_price(o), Error);
+  EXPECT_EQ(heston_panels(o), 200000);
+  EXPECT_LT(heston_panels({}), 500);
+  EXPECT_GT(heston_panels({.t = 1e-4}), 500);
+}
+
 TEST(HestonPrice, RefusesParametersOutOfRange) {
   EXPECT_THROW(heston_price({.model = {.rho = -1.5}}), Error);
   EXPECT_THROW(heston_price({.t = 0}), Error);

@@ -83,6 +83,19 @@ std::vector<Long> long_ones() {
       {"simulated tails",
        "risk",
        {{"returns", random_rows(200, 10)}, {"simulate", true}, {"paths", 1 << 23}}},
+      {"windows that are read whole for each bar",
+       "cci",
+       {{"high", prices(200'000)},
+        {"low", prices(200'000)},
+        {"close", prices(200'000)},
+        {"timeperiod", 90'000}}},
+      {"american options one by one", "option",
+       option("american", {{"accuracy", "fine"},
+                           {"kind", "put"},
+                           {"t", 1e3},
+                           {"vol", 1e-3},
+                           {"rate", 9.9},
+                           {"div_yield", 9.8}})},
       {"a sweep",
        "backtest",
        {{"close", prices(50'000)},
@@ -118,7 +131,7 @@ TEST_P(Cancelling, EndsSoon) {
               static_cast<int>((ended - stopped) / std::chrono::milliseconds(1)));
 }
 
-INSTANTIATE_TEST_SUITE_P(LongOnes, Cancelling, testing::Range<std::size_t>(0, 12));
+INSTANTIATE_TEST_SUITE_P(LongOnes, Cancelling, testing::Range<std::size_t>(0, 14));
 
 }  // namespace
 }  // namespace sluice::market::cancelling

@@ -39,9 +39,40 @@ std::vector<Costly> too_long() {
       {"portfolio",
        "assets",
        {{"goal", "min_volatility"}, {"turnover", 1}, {"leverage", 1}, {"returns", rows(400, 3)}}},
+      {"portfolio",
+       "assets",
+       {{"goal", "frontier"},
+        {"points", 100},
+        {"lower", 1.0 / 150},
+        {"upper", 1.0 / 150},
+        {"returns", rows(150, 3)}}},
       {"montecarlo", "'paths'", {{"paths", 1e12}, {"steps", 100000}}},
       {"montecarlo", "'paths'", {{"payoff", "asian"}, {"paths", 1e12}}},
       {"montecarlo", "'paths'", {{"sobol", true}, {"paths", 1e12}}},
+      {"montecarlo", "'paths'", {{"payoff", "best_of"}, {"sobol", true}, {"paths", 1e8}}},
+      {"cci",
+       "'timeperiod'",
+       {{"high", series(200'000)},
+        {"low", series(200'000)},
+        {"close", series(200'000)},
+        {"timeperiod", 90'000}}},
+      {"option",
+       "options",
+       {{"model", "heston"},
+        {"spot", series(20)},
+        {"strike", 100},
+        {"t", 1e-5},
+        {"v0", 1e-9},
+        {"theta", 1e-9}}},
+      {"option",
+       "options",
+       {{"model", "american"},
+        {"accuracy", "fine"},
+        {"spot", series(10'000)},
+        {"strike", 100},
+        {"t", 1000},
+        {"rate", 9.9},
+        {"vol", 1e-3}}},
       {"option",
        "'steps'",
        {{"model", "binomial"},
@@ -86,6 +117,16 @@ TEST(Costs, WhatTakesTooLongIsRefusedByItsEstimateBeforeItBegins) {
     }
     EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(5)) << one.what;
   }
+}
+
+// Paths come in whole blocks, however few are asked for.
+TEST(Costs, AFewPathsAreEstimatedAsTheBlockTheyAre) {
+  compute::Compute compute({.threads = 2});
+  for (const Json& request :
+       {Json{{"payoff", "asian_price"}, {"steps", 100000}, {"paths", 1}},
+        Json{{"payoff", "asian_price"}, {"steps", 256}, {"sobol", true}, {"paths", 1}},
+        Json{{"payoff", "asian"}, {"steps", 100000}, {"paths", 1}}})
+    EXPECT_THROW(answer(compute, "montecarlo", request, {.most_work = 2.5e8}), TooMuchWork);
 }
 
 std::string refusal(MemoryBudget& memory, std::string_view what, const Json& request, Code& code) {

@@ -114,10 +114,35 @@ double work_of_one(const Book& book) {
   switch (book.model) {
     case tree_model: return 0.5 * book.tree.steps * book.tree.steps;
     case american_model: return kAmerican[static_cast<std::size_t>(book.accuracy)];
-    case heston_model: return 5e5;
     case implied: return 1500;
     default: return 300;
   }
+}
+
+HestonOption heston_option(const Book& book, OptionKind kind, std::size_t i) {
+  return {kind,         book.spot.at(i), book.strike.at(i),
+          book.t.at(i), book.rate.at(i), book.div_yield.at(i),
+          book.heston};
+}
+
+// Far from the usual they are not priced in vectors but one by one.
+bool slow_american(const Book& book, std::size_t i) {
+  const double t = book.t.at(i), highest = std::max(book.rate.at(i), book.div_yield.at(i));
+  return highest * t > 100 || book.vol.at(i) * std::sqrt(t) < 0.01;
+}
+
+double work_of_all(const Book& book) {
+  constexpr double kPanel = 3500, kSlower = 25;
+  double work = 0;
+  if (book.model == heston_model)
+    for (std::size_t i = 0; i < book.count; ++i)
+      work += kPanel * heston_panels(heston_option(book, OptionKind::call, i));
+  else if (book.model == american_model)
+    for (std::size_t i = 0; i < book.count; ++i)
+      work += work_of_one(book) * (slow_american(book, i) ? kSlower : 1);
+  else
+    work = static_cast<double>(book.count) * work_of_one(book);
+  return work;
 }
 
 void check_cost(Asking& asking, const Book& book) {
@@ -126,7 +151,7 @@ void check_cost(Asking& asking, const Book& book) {
   constexpr double kInput = 8 * 8;  // numbers of an option, as given and in columns
   asking.charge(count * (kInput + columns * (8 * both + kNumberBytes)), "so many options");
   asking.check_work(
-      count * (both * work_of_one(book) + columns * kNumberWork),
+      both * work_of_all(book) + count * columns * kNumberWork,
       book.model == tree_model ? "'steps' and the number of options" : "so many options");
 }
 
@@ -168,8 +193,7 @@ Result by_heston(Asking& asking, const Book& book, OptionKind kind) {
     for (std::size_t i = begin; i < end; ++i) {
       require(seconds_between(begun, Steady::now()) <= most_s,
               "Heston's formula takes too long for these options; ask for fewer at once");
-      prices[i] = heston_price({kind, book.spot.at(i), book.strike.at(i), book.t.at(i),
-                                book.rate.at(i), book.div_yield.at(i), book.heston});
+      prices[i] = heston_price(heston_option(book, kind, i));
     }
   });
   compute::Outcome ran;

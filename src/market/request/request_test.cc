@@ -212,14 +212,25 @@ TEST_F(Requests, WindowsThatAreTooManyAreRefusedBeforeTheyAreTraded) {
   EXPECT_THAT(refused("backtest", usual), HasSubstr("answered"));
 }
 
-TEST_F(Requests, OptionsWhoseFormulaTakesTooLongAreGivenUp) {
-  Json request = Json::parse(R"({"model": "heston", "spot": 100, "strike": 100, "t": 1e-6})");
+TEST_F(Requests, OptionsWhoseFormulaTakesLongAreEstimatedSo) {
+  Json request = Json::parse(R"({"model": "heston", "spot": 100, "strike": 100, "t": 1})");
   request["spot"] = std::vector<double>(2000, 100.0);
-  try {
-    answer(compute, "option", request, {.most_work = 1.1e9});  // a second: the usual estimate
-    FAIL() << "it was worked to the end";
-  } catch (const Error& e) {
-    EXPECT_THAT(std::string(e.reason()), HasSubstr("too long"));
+  EXPECT_THAT(refused("option", request), HasSubstr("answered"));
+  request["t"] = 1e-6;
+  EXPECT_THAT(refused("option", request), HasSubstr("steps"));
+}
+
+TEST_F(Requests, LongNamesAreCutInMessages) {
+  const std::string name(5'000'000, 'A');
+  const Json wrong[] = {{{"returns", {{name, {1, 2}}, {name + "b", {1}}}}},
+                        {{"series", {{name, {{1}}}}}},
+                        {{"prices", {{name, {1, -2}}}}},
+                        {{"prices", {{name, {1, "x"}}}}}};
+  const char* const kinds[] = {"risk", "rsi", "backtest", "backtest"};
+  for (std::size_t i = 0; i < 4; ++i) {
+    const std::string message = refused(kinds[i], wrong[i]);
+    EXPECT_THAT(message, HasSubstr("AAA"));
+    EXPECT_LT(message.size(), 500u) << kinds[i];
   }
 }
 
