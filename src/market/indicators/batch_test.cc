@@ -4,6 +4,7 @@
 #include <hwy/targets.h>
 
 #include <bit>
+#include <chrono>
 #include <cmath>
 
 #include "base/error.h"
@@ -289,9 +290,43 @@ TEST(Windows, ANanStaysInAveragesAndLeavesExtremes) {
     EXPECT_TRUE(std::isnan(value(name, 77))) << name;
     EXPECT_TRUE(std::isnan(value(name, 199))) << name;
   }
+  for (const std::string_view name : {"RSI", "STOCHRSI", "OBV"}) {
+    EXPECT_FALSE(std::isnan(value(name, 76))) << name;
+    EXPECT_TRUE(std::isnan(value(name, 77))) << name;
+    EXPECT_TRUE(std::isnan(value(name, 199))) << name;
+  }
   EXPECT_FALSE(std::isnan(value("MAX", 77)));
   EXPECT_TRUE(std::isnan(value("ROC", 87)));
   EXPECT_FALSE(std::isnan(value("ROC", 88)));
+}
+
+TEST(Windows, ANanStaysInTrends) {
+  Market market(1, 200);
+  market.column[1][77] = kNan;  // a high
+  for (const std::string_view name : {"PLUS_DI", "MINUS_DI", "DX", "ADX", "ATR", "NATR"}) {
+    const auto made = run_batch(indicator(name), indicator(name).plan(), market)[0];
+    EXPECT_FALSE(std::isnan(made[76])) << name;
+    for (std::size_t t = 77; t < 200; ++t) EXPECT_TRUE(std::isnan(made[t])) << name << ' ' << t;
+  }
+}
+
+TEST(Windows, ANanOfFlatPricesIsNoNumber) {
+  Market market(1, 60);
+  for (auto& column : market.column) std::fill(column.begin(), column.end(), 100.0);
+  market.column[3][50] = kNan;
+  for (const std::string_view name : {"STOCHF", "WILLR", "RSI", "STOCHRSI"})
+    EXPECT_TRUE(std::isnan(run_batch(indicator(name), indicator(name).plan(), market)[0][50]))
+        << name;
+}
+
+// A line for each part would read the flat bars before it again.
+TEST(Windows, FlatPricesCostNoMoreThanOthers) {
+  Market flat(1, 4'000'000);
+  for (auto& column : flat.column) std::fill(column.begin(), column.end(), 100.0);
+  flat.column[3][10] = 101;
+  const auto begun = std::chrono::steady_clock::now();
+  run_batch(indicator("RSI"), indicator("RSI").plan({{"timeperiod", 2}}), flat);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(2));
 }
 
 // ---- streams -----------------------------------------------------------------------------

@@ -280,7 +280,7 @@ struct RsiRule {
   template <class W>
   SLUICE_RULE static void finish(const Plan&, const W* raw, W* out) {
     const W all = raw[0] + raw[1];
-    out[0] = pick_lt(W(0), all, quotient(raw[0] * W(100), all), W(0));
+    out[0] = pick_lt(W(0), all, quotient(raw[0] * W(100), all), all);  // 0 for 0, a NaN for a NaN
   }
 
   SLUICE_RULE void settle() {

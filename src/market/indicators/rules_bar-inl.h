@@ -52,8 +52,8 @@ struct RangeRule {
     }
     out[0] = ranges.update(p.n[0], p.k[0], taken[0]) * V(p.k[1]);
     if constexpr (kNatr) {
-      const V close = taken[1], share = quotient(out[0], close) * V(100);
-      out[0] = pick_lt(magnitude(close), V(kEpsilon), V(0), share);
+      const V close = taken[1], share = quotient(out[0], close) * V(100), none = out[0] - out[0];
+      out[0] = pick_lt(magnitude(close), V(kEpsilon), none, share);
     }
   }
 
@@ -63,7 +63,8 @@ struct RangeRule {
   }
 };
 
-// ADX and what it is made of. Where nothing moves, DX and ADX keep their value.
+// ADX and what it is made of. Where nothing moves, DX and ADX keep their value. A NaN stays in the
+// sum of ranges, and all are one from then on.
 template <class V, TrendForm kForm>
 struct TrendRule {
   static constexpr int kInputs = 3, kOutputs = 1, kCarries = 8;
@@ -96,18 +97,20 @@ struct TrendRule {
   SLUICE_RULE void finish(const Plan& p, V* out) {
     if constexpr (kForm == TrendForm::plus_di || kForm == TrendForm::minus_di) {
       const V side = kForm == TrendForm::plus_di ? up.sum : down.sum;
-      out[0] = pick_lt(V(kEpsilon), magnitude(range.sum), quotient(side, range.sum) * V(100), V(0));
+      const V share = quotient(side, range.sum) * V(100), none = range.sum - range.sum;
+      out[0] = pick_lt(V(kEpsilon), magnitude(range.sum), share, none);
       return;
     }
     const V both = up.sum + down.sum, limit = V(kEpsilon);
-    // Each is 0 or below, or a NaN, where there is no direction.
+    // Each is 0 or below where there is no direction.
     const V some_range = magnitude(range.sum) - limit;
     const V some_move = both * V(100) - limit * range.sum;
     const V ratio = quotient(magnitude(up.sum - down.sum), both) * V(100);
-    dx = where(some_range, some_move, ratio, dx);
+    const V gap = range.sum - range.sum;  // 0, or a NaN
+    dx = where(some_range, some_move, ratio, dx) + gap;
     out[0] = dx;
     if constexpr (kForm == TrendForm::adx) {
-      out[0] = adx = where(some_range, some_move, next(p, ratio), adx);
+      out[0] = adx = where(some_range, some_move, next(p, ratio), adx) + gap;
     }
   }
 
@@ -158,8 +161,8 @@ struct Stochastic {
     const V bottom = lowest.update(n[0], low, ring + n[0]);
     if (++bars < n[0]) return;
     bars = n[0];
-    const V unit = (top - bottom) * V(0.01);
-    const V k = pick_lt(magnitude(unit), V(kEpsilon), V(0), quotient(close - bottom, unit));
+    const V unit = (top - bottom) * V(0.01), off = close - bottom;
+    const V k = pick_lt(magnitude(unit), V(kEpsilon), off - off, quotient(off, unit));
     out[0] = slow_k.update(k_type, n[1], k, ring + 2 * n[0]);
     if (++values < n[1]) return;
     values = n[1];
@@ -226,8 +229,8 @@ struct WillrRule {
 
   template <class W>
   SLUICE_RULE static void finish(const Plan&, const W* raw, W* out) {
-    const W unit = (raw[0] - raw[1]) * W(-0.01);
-    out[0] = pick_lt(magnitude(unit), W(kEpsilon), W(0), quotient(raw[0] - raw[2], unit));
+    const W unit = (raw[0] - raw[1]) * W(-0.01), off = raw[0] - raw[2];
+    out[0] = pick_lt(magnitude(unit), W(kEpsilon), off - off, quotient(off, unit));
   }
 };
 
@@ -265,7 +268,7 @@ struct ObvRule {
   template <class R>
   SLUICE_RULE void update(const Plan&, const V* in, R, V* out) {
     const V fallen = pick_lt(in[0], before, volume - in[1], volume);
-    volume = begun ? pick_lt(before, in[0], volume + in[1], fallen) : in[1];
+    volume = begun ? pick_lt(before, in[0], volume + in[1], fallen) + (in[0] - in[0]) : in[1];
     before = in[0];
     begun = true;
     out[0] = volume;
