@@ -1,14 +1,15 @@
 #include "market/csv.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <istream>
-#include <iterator>
 #include <limits>
 #include <set>
 
@@ -53,13 +54,33 @@ std::string lower(std::string_view text) {
   return low;
 }
 
-std::string content_of(const std::string& file) {
+std::string all_of(std::istream& in, const std::string& name, std::size_t most) {
+  std::string text;
+  for (std::size_t had = 0; in; text.resize(had)) {
+    text.resize(std::min(std::max<std::size_t>(2 * had, 1 << 20), most + 1));
+    in.read(text.data() + had, static_cast<std::streamsize>(text.size() - had));
+    had += static_cast<std::size_t>(in.gcount());
+    require(had <= most, fmt::format("{}: more than {} bytes are too many", name, most));
+  }
+  return text;
+}
+
+// Devices have no end.
+bool has_an_end(const std::string& file) {
+  std::error_code ignored;
+  const auto status = std::filesystem::status(file, ignored);
+  return std::filesystem::is_regular_file(status) || std::filesystem::is_fifo(status);
+}
+
+std::string content_of(const std::string& file, std::size_t most) {
   std::ifstream in(file, std::ios::binary);
   if (!in) throw Error(Code::not_found, "cannot read " + file);
   try {
-    std::string text(std::istreambuf_iterator<char>(in), {});
-    if (!in.bad()) return text;
-  } catch (const std::ios_base::failure&) {  // a folder, or a disk that fails
+    if (has_an_end(file)) {
+      std::string text = all_of(in, file, most);
+      if (!in.bad()) return text;
+    }
+  } catch (const std::ios_base::failure&) {  // a disk that fails
   }
   throw Error(Code::not_found, "cannot read " + file + ": not a file, or not readable to its end");
 }
@@ -71,7 +92,7 @@ bool number(std::string_view field, double& value) {
   if (text.empty() || same_name(text, "nan")) return true;
   if (text.front() == '+' && text.size() > 1 && text[1] != '-') text.remove_prefix(1);
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return problem == std::errc() && end == text.data() + text.size();
+  return problem == std::errc() && end == text.data() + text.size() && std::isfinite(value);
 }
 
 }  // namespace
@@ -85,10 +106,15 @@ Csv Csv::parse(std::string text, std::string name) {
   return csv;
 }
 
-Csv Csv::read(const std::string& file, std::istream& standard_input) {
-  if (file == "-")
-    return parse(std::string(std::istreambuf_iterator<char>(standard_input), {}), "stdin");
-  return parse(content_of(file), file);
+std::size_t Csv::most_bytes() {
+  const auto memory = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
+                      static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return std::min<std::size_t>(std::size_t{4} << 30, memory / 4);
+}
+
+Csv Csv::read(const std::string& file, std::istream& standard_input, std::size_t most) {
+  if (file == "-") return parse(all_of(standard_input, "stdin", most), "stdin");
+  return parse(content_of(file, most), file);
 }
 
 void Csv::split() {

@@ -1,6 +1,6 @@
 // Tables of numbers as text. Comma, semicolon or tab, whichever the header has; fields may
 // be quoted; a byte order mark, CRLF and empty lines at the end are fine. The first column
-// is kept as text (dates, mostly); in all others an empty field is a NaN.
+// is kept as text (dates, mostly); in all others an empty field, or the word nan, is a NaN.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,11 @@ class Csv {
   // the header's, for quotes without an end and for a header with two equal names.
   // `name` is the file's, for errors.
   static Csv parse(std::string text, std::string name);
-  // "-" reads `standard_input`. Throws not_found when there is no such file.
-  static Csv read(const std::string& file, std::istream& standard_input);
+  // "-" reads `standard_input`. Throws not_found when there is no such file, or it is a folder or a
+  // device, and invalid_argument when there are more than `most` bytes of it.
+  static Csv read(const std::string& file, std::istream& standard_input,
+                  std::size_t most = most_bytes());
+  static std::size_t most_bytes();  // 4 GB, or a quarter of the memory where that is less
 
   const std::string& name() const noexcept { return name_; }
   std::size_t rows() const noexcept { return lines_.size(); }
@@ -32,7 +35,8 @@ class Csv {
 
   std::string_view text(std::size_t row, std::size_t column) const;
 
-  // Throws invalid_argument for the first field that is no number: its line, column and text.
+  // Throws invalid_argument for the first field that is no finite number: its line, column and
+  // text.
   std::vector<double> numbers(std::size_t column) const;
 
   // Throws like the others: "prices.csv:17: ...".

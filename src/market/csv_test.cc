@@ -45,6 +45,20 @@ TEST(Csv, EmptyFieldsAreMissingNumbers) {
   EXPECT_EQ(values[2], 4);
 }
 
+TEST(Csv, NumbersAreFinite) {
+  for (const char* field : {"inf", "-inf", "Infinity", "-nan", "nan(1)"})
+    EXPECT_EQ(problem_of(std::string("t,close\n1,2\n3,") + field + "\n"),
+              std::string("p.csv:3: column 'close': '") + field + "' is not a number");
+}
+
+TEST(Csv, ReadsNoMoreThanItsLimitAndNoDevice) {
+  std::istringstream in("t,x\n1,2\n"), long_one("t,x\n" + std::string(3 << 20, '1'));
+  EXPECT_EQ(Csv::read("-", in, 8).rows(), 1u);
+  EXPECT_THROW(Csv::read("-", long_one, 2 << 20), Error);
+  EXPECT_THROW(Csv::read("/dev/zero", in), Error);
+  EXPECT_GT(Csv::most_bytes(), std::size_t{1} << 20);
+}
+
 TEST(Csv, QuotesHoldAnything) {
   const Csv csv = Csv::parse("a,b\n\"x,\"\"y\"\"\nz\",1\nlast,2\n", "p.csv");
   EXPECT_EQ(csv.text(0, 0), "x,\"y\"\nz");
