@@ -62,6 +62,45 @@ class Requests(Case):
         self.refused("portfolio", body, "steps", "assets", "at most")
         self.assertLess(time.monotonic() - began, within(2))
 
+    def test_sectors_that_exclude_each_other(self):
+        body = {"goal": "min_volatility", "covariance": [[1, 0], [0, 1]]}
+        began = time.monotonic()
+        for count in (1, 9000):
+            self.refused("portfolio", {**body, "sectors": [{"assets": [], "least": 5}] * count},
+                         "no assets" if count == 1 else "'sectors' has 9000 sectors; at most 1000")
+        self.refused("portfolio", {**body, "sectors": [{"assets": [0, 1], "least": 5, "most": 6}] * 1000},
+                     "too many limits")
+        self.assertLess(time.monotonic() - began, within(3))
+
+    def test_few_paths_of_many_steps_keep_no_quick_one_waiting(self):
+        sockets = [self.send("montecarlo", {"payoff": "asian_price", "steps": 100000, "paths": 1})
+                   for _ in range(8)]
+        wait_for("work", lambda: self.under_way() >= 4)
+        try:
+            quick = {"close": list(range(1, 200)), "timeperiod": 5}
+            taken = latencies(lambda: self.assertEqual(self.post("rsi", quick)[0], 200), 3, 0.05)
+            self.assertLess(percentile(taken, 0.95), within(0.5))
+        finally:
+            for s in sockets:
+                s.close()
+        wait_for("the end of work", lambda: self.under_way() == 0, within(5))
+
+    def test_long_windows_and_flat_prices(self):
+        bars = [100 + i % 7 for i in range(200000)]
+        self.refused("cci", {"high": bars, "low": bars, "close": bars, "timeperiod": 90000}, "steps")
+        began = time.monotonic()
+        self.assertEqual(self.post("rsi", {"close": [1] * 1000000, "timeperiod": 2})[0], 200)
+        self.assertLess(time.monotonic() - began, within(3))
+
+    def test_names_of_megabytes(self):
+        name = "A" * 3_000_000
+        for what, body in (("portfolio", {"goal": "min_volatility", "covariance": [[1, 0], [0, 1]],
+                                          "names": [name, "B"], "lower": 5, "upper": 6}),
+                           ("risk", {"returns": {name: [1, 2], name + "b": [1]}})):
+            status, answer, _ = self.post(what, body)
+            self.assertEqual(status, 400)
+            self.assertLess(len(json.dumps(answer)), 2000)
+
     def test_clients_that_go_leave_no_work_behind(self):
         sockets = [self.send("montecarlo", LONG) for _ in range(6)]
         wait_for("work", lambda: self.under_way() >= 2)
