@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/error.h"
+#include "base/file_to_read.h"
 #include "base/utf8.h"
 
 namespace sluice {
@@ -69,6 +69,7 @@ std::string obstacle(const std::string& path) {
     return errno == ENOENT ? "no such file"
                            : fmt::format("cannot be opened: {}", std::strerror(errno));
   if (S_ISDIR(info.st_mode)) return "is a folder, not a file";
+  if (S_ISFIFO(info.st_mode) && !path.starts_with("/dev/")) return "is a FIFO, not a file";
   if (ends_with_any_case(path, ".yaml") || ends_with_any_case(path, ".yml"))
     return "is YAML by its name; write TOML or JSON";
   return {};
@@ -207,15 +208,12 @@ Document read_document(const std::string& path, std::vector<Problem>& problems) 
     problems.push_back({path, "", std::move(why)});
     return nothing;
   }
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kMaxDocumentBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (!file.is_open() || file.bad()) {
+  const std::optional<std::string> text = read_named_file(path, kMaxDocumentBytes + 1);
+  if (!text) {
     problems.push_back({path, "", fmt::format("cannot be read: {}", std::strerror(errno))});
     return nothing;
   }
-  return parse_document(path, text, format_of(path, text), problems);
+  return parse_document(path, *text, format_of(path, *text), problems);
 }
 
 }  // namespace sluice

@@ -1,6 +1,5 @@
 #include "engine/model_stamp.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,6 +7,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/file_to_read.h"
 #include "engine/hf_folder.h"
 #include "engine/plan_hash.h"
 #include "formats/map.h"
@@ -23,7 +23,7 @@ std::string stamp_of(std::string_view bytes) { return fmt::format("{:016x}", pla
 
 // Hashes of parts of a file, or of all of a small one. Read, not mapped: it may be truncated now.
 std::string hash_of_samples(const fs::path& file) {
-  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = open_to_read(file);
   if (fd < 0) return "none";
   struct stat status {};
   ::fstat(fd, &status);

@@ -2,10 +2,9 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 
 #include "base/error.h"
+#include "base/file_to_read.h"
 #include "base/new_file.h"
 
 namespace sluice::memory {
@@ -79,11 +78,9 @@ Trace RecordingAllocator::finish(TraceHeader header) {
 std::string read_file(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path))
     throw Error(Code::invalid_argument, path.string() + " is a folder; name a file in it");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail(errno == ENOENT ? Code::not_found : Code::unavailable, "cannot read", path);
-  std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  if (file.bad()) fail(Code::unavailable, "cannot read", path);
-  return bytes;
+  std::optional<std::string> bytes = read_named_file(path);
+  if (!bytes) fail(errno == ENOENT ? Code::not_found : Code::unavailable, "cannot read", path);
+  return *std::move(bytes);
 }
 
 void save_trace(const std::filesystem::path& path, const Trace& trace) {
