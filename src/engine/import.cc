@@ -12,6 +12,9 @@ namespace {
 
 constexpr std::int64_t kNewestIr = 13, kOldestOpset = 1, kNewestOpset = 28;
 constexpr std::size_t kMostNodes = 4'000'000;  // after functions are put in place
+// What calls of functions may make of a file: names that are bound, nodes, values; and bytes of
+// attributes and names. A few functions that call each other twice make millions.
+constexpr std::size_t kMostMade = 8'000'000, kMostCopied = 1 << 30;
 constexpr int kDeepestCall = 32;
 
 using Kind = onnx::Attribute::Kind;
@@ -30,8 +33,8 @@ std::string describe(const onnx::Node& node) {
   throw Error(Code::invalid_argument, describe(node) + ": " + why);
 }
 
-Attributes::Any plain(const onnx::Attribute& a) {
-  switch (a.kind) {
+Attributes::Any plain(const onnx::Attribute& a, Kind kind) {
+  switch (kind) {
     case Kind::real: return a.real;
     case Kind::integer: return a.integer;
     case Kind::string: return std::string(a.string);
@@ -60,6 +63,14 @@ Kind kind_of(const onnx::Attribute& a) {
   return Kind::integer;
 }
 
+std::size_t bytes_of(const onnx::Attribute& a) {
+  std::size_t bytes = a.name.size() + a.string.size() + a.reals.size() * sizeof(float) +
+                      a.integers.size() * sizeof(std::int64_t) + a.tensors.size() * sizeof(Tensor);
+  for (const std::string_view text : a.strings) bytes += sizeof(std::string) + text.size();
+  if (a.sparse) bytes += sizeof(onnx::SparseTensor) + a.sparse->dims.size() * sizeof(std::int64_t);
+  return bytes;
+}
+
 void set_type(Value& value, const onnx::Type& type) {
   value.kind = type.kind;
   value.dtype = type.element;
@@ -74,6 +85,7 @@ struct Shared {
   using Name = std::tuple<std::string_view, std::string_view, std::string_view>;
   std::map<Name, const onnx::Function*> functions{};  // by domain, name, overload
   std::size_t nodes = 0;                              // and calls of functions
+  std::size_t made = 0, copied = 0;                   // by calls of functions
 
   explicit Shared(const onnx::Model& model) {
     for (const onnx::Function& f : model.functions)
@@ -116,6 +128,7 @@ class Importer {
     const ValueId outside = around_->find(name);
     if (outside == kNoValue) return kNoValue;
     Value inner = around_->graph_[outside];
+    count(1, inner.name.size());
     graph_.values.push_back(std::move(inner));
     const auto here = static_cast<ValueId>(graph_.values.size() - 1);
     graph_.captured.push_back({.outside = outside, .here = here});
@@ -128,7 +141,17 @@ class Importer {
   void deeper(int calls) { calls_ = calls; }
 
  private:
+  // Within a call: what is made may be many times what the file holds.
+  void count(std::size_t things, std::size_t bytes) {
+    if (calls_ == 0) return;
+    shared_.made += things;
+    shared_.copied += bytes;
+    require(shared_.made <= kMostMade && shared_.copied <= kMostCopied,
+            "the model's functions make more than 8,000,000 values or 1 GB of copies");
+  }
+
   ValueId define(std::string_view name, std::string_view what) {
+    count(1, name.size());
     graph_.values.push_back({.name = std::string(name)});
     const auto id = static_cast<ValueId>(graph_.values.size() - 1);
     require(names_.emplace(name, id).second,
@@ -246,24 +269,25 @@ void Importer::attributes(const onnx::Node& from, Node& node) {
       if (found == given_->end()) continue;  // not given: the operator's own default
       a = found->second;
     }
-    onnx::Attribute named = *a;
-    named.kind = kind_of(*a);
-    if (named.kind == Kind::graph) {
+    const Kind kind = kind_of(*a);
+    count(1, bytes_of(*a));
+    if (kind == Kind::graph) {
       auto body = std::make_shared<Graph>();
       Importer inner(shared_, *body, this, opsets_);
       inner.given_ = given_;
       inner.calls_ = calls_;
-      require(named.graph != nullptr, "a graph attribute without a graph");
-      inner.run(*named.graph);
+      require(a->graph != nullptr, "a graph attribute without a graph");
+      inner.run(*a->graph);
       node.bodies.emplace_back(std::string(own.name), std::move(body));
-    } else if (named.kind != Kind::graphs) {
-      node.attributes.set(own.name, plain(named));
+    } else if (kind != Kind::graphs) {
+      node.attributes.set(own.name, plain(*a, kind));
     }
   }
 }
 
 void Importer::add(const onnx::Node& from) {
   if (++shared_.nodes > kMostNodes) refuse(from, "the model has more than 4,000,000 nodes");
+  count(1 + from.inputs.size(), from.name.size() + from.op.size() + from.domain.size());
   if (const onnx::Function* function = function_of(from)) return call(from, *function);
   Node node{.name = std::string(from.name),
             .op = std::string(from.op),
@@ -291,6 +315,7 @@ void Importer::call(const onnx::Node& from, const onnx::Function& function) {
   if (calls_ >= kDeepestCall) refuse(from, "functions call each other more than 32 deep");
   Importer body(shared_, graph_, nullptr, function.opsets);
   body.deeper(calls_ + 1);
+  body.count(function.inputs.size() + function.nodes.size() + function.defaults.size(), 0);
   AttributesByName given;
   for (const onnx::Attribute& a : function.defaults) given[a.name] = &a;
   std::vector<onnx::Attribute> resolved;  // references to the attributes of our own call

@@ -88,5 +88,31 @@ TEST(ImportTest, AFunctionThatCallsItselfIsRefused) {
               HasSubstr("32 deep"));
 }
 
+// Each of `depth` functions calls the one below twice.
+Message doubling(int depth, const Message& leaf) {
+  Message model = onnx::model(with_input()
+                                  .message(1, call("F" + std::to_string(depth), "x", "y"))
+                                  .message(12, onnx::value_info("y", 1, {2})));
+  model.message(25, leaf);
+  for (int i = 1; i <= depth; ++i) {
+    const std::string below = "F" + std::to_string(i - 1);
+    model.message(25, function("F" + std::to_string(i), call(below, "in", "a"))
+                          .message(7, call(below, "a", "out")));
+  }
+  return model;
+}
+
+TEST(ImportTest, FunctionsThatMakeMuchOfLittleAreRefused) {
+  const Message neg = node("Neg", {"in"}, {"out"});
+  EXPECT_EQ(refusal(doubling(10, function("F0", neg))), "accepted");
+  EXPECT_THAT(refusal(doubling(22, function("F0", neg))), HasSubstr("functions make more than"));
+  Message many = function("F0", neg);
+  for (int i = 0; i < 20'000; ++i) many.bytes(4, "i" + std::to_string(i));
+  EXPECT_THAT(refusal(doubling(17, many)), HasSubstr("functions make more than"));
+  Message wordy = node("Neg", {"in"}, {"out"});
+  wordy.message(5, Message().bytes(1, "junk").bytes(4, std::string(200'000, 'z')).integer(20, 3));
+  EXPECT_THAT(refusal(doubling(14, function("F0", wordy))), HasSubstr("functions make more than"));
+}
+
 }  // namespace
 }  // namespace sluice::engine
