@@ -38,6 +38,7 @@ std::size_t hole_for(std::span<const Span> taken, std::size_t bytes) {
 }
 
 using Order = std::vector<std::size_t>;
+constexpr std::size_t kMostSearched = 8192;  // blocks: the search for holes looks at all of them
 
 class Placer {
  public:
@@ -99,7 +100,8 @@ class Placer {
     Placement made{std::vector<std::size_t>(blocks_.size()), 0, least_};
     Order placed;  // in the order of offsets
     std::vector<Span> taken;
-    for (const std::size_t i : order) {
+    const std::size_t searched = std::min(order.size(), kMostSearched);
+    for (const std::size_t i : std::span(order).first(searched)) {
       taken.clear();
       for (const std::size_t other : placed)
         if (blocks_[other].first <= blocks_[i].last && blocks_[i].first <= blocks_[other].last)
@@ -112,7 +114,33 @@ class Placer {
                                      }),
                     i);
     }
+    append({order.begin() + static_cast<std::ptrdiff_t>(searched), order.end()}, made);
     return made;
+  }
+
+  // Blocks behind all others, in the order of time: each in the smallest hole that one before it
+  // has left.
+  void append(Order order, Placement& made) const {
+    std::ranges::sort(order, {}, [&](std::size_t i) { return blocks_[i].first; });
+    std::multimap<int, std::size_t> alive;          // by the last step
+    std::multimap<std::size_t, std::size_t> holes;  // by size: where
+    for (const std::size_t i : order) {
+      while (!alive.empty() && alive.begin()->first < blocks_[i].first) {
+        const std::size_t gone = alive.extract(alive.begin()).mapped();
+        holes.emplace(bytes_[gone], made.offsets[gone]);
+      }
+      alive.emplace(blocks_[i].last, i);
+      const auto hole = holes.lower_bound(bytes_[i]);
+      if (hole == holes.end()) {
+        made.offsets[i] = made.bytes;
+        made.bytes += bytes_[i];
+        continue;
+      }
+      const auto [size, at] = *hole;
+      holes.erase(hole);
+      made.offsets[i] = at;
+      if (size > bytes_[i]) holes.emplace(size - bytes_[i], at + bytes_[i]);
+    }
   }
 
   const std::span<const Block> blocks_;

@@ -38,6 +38,18 @@ TEST(PlacementTest, BlocksAliveAtOnceLieApart) {
   }
 }
 
+TEST(PlacementTest, ManyBlocksArePlacedInLittleTime) {
+  std::mt19937 random(7);
+  std::vector<Block> blocks;
+  for (int i = 0; i < 9'000; ++i) {
+    const int first = static_cast<int>(random() % 9'000);
+    blocks.push_back({1 + random() % 5000, first, first + static_cast<int>(random() % 8)});
+  }
+  expect_apart(blocks, place(blocks, kAlignment));
+  const std::vector<Block> together(200'000, Block{64, 0, 1});  // all alive at once
+  EXPECT_EQ(place(together, kAlignment).bytes, together.size() * 64);
+}
+
 // Layers of a network: each value dies when the next is made, with a residual around every two.
 TEST(PlacementTest, ANetworkTakesHardlyMoreThanWhatIsAliveAtOnce) {
   for (const std::size_t wide : {std::size_t{3072}, std::size_t{4096}}) {
