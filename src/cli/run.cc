@@ -2,6 +2,7 @@
 #include <exception>
 #include <filesystem>
 #include <iterator>
+#include <new>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -85,6 +86,9 @@ int run(Args args, Io& io) {
   } catch (const std::filesystem::filesystem_error& e) {
     io.err << "sluice: cannot open '" << e.path1().string() << "': " << e.code().message() << "\n";
     return 1;
+  } catch (const std::bad_alloc&) {
+    io.err << "sluice: not enough memory: the system refused to give more\n";
+    return serve::status_of(Code::exhausted).exit;
   } catch (const std::exception& e) {
     io.err << "sluice: " << e.what() << "\n";
     return 1;

@@ -39,7 +39,7 @@ std::size_t memory_here() {
   const auto machine = static_cast<std::uint64_t>(std::max(0L, ::sysconf(_SC_PHYS_PAGES))) *
                        static_cast<std::uint64_t>(std::max(0L, ::sysconf(_SC_PAGESIZE)));
   const std::uint64_t ours = device::read_cgroup().memory.value_or(machine);
-  return machine > 0 ? std::min(machine, ours) : std::numeric_limits<std::size_t>::max();
+  return machine > 0 ? std::min(machine, ours) / 5 * 4 : std::numeric_limits<std::size_t>::max();
 }
 
 std::shared_ptr<memory::Allocator>& current_memory() {
@@ -57,16 +57,18 @@ struct Block {
   memory::Buffer bytes;
 };
 
-struct Strings {
-  explicit Strings(const Shape& shape)
-      : room(current_memory(), byte_size(shape, sizeof(std::string))),
-        values(static_cast<std::size_t>(shape.size())) {}
+}  // namespace
 
-  Block room;  // not used: it makes strings count
+struct Tensor::Strings {
+  explicit Strings(const Shape& shape) {
+    hold(byte_size(shape, sizeof(std::string)));
+    values.resize(static_cast<std::size_t>(shape.size()));
+  }
+  void hold(std::size_t size) { rooms.push_back(std::make_unique<Block>(current_memory(), size)); }
+
+  std::vector<std::unique_ptr<Block>> rooms;  // not used: they make strings count
   std::vector<std::string> values;
 };
-
-}  // namespace
 
 TensorMemory::TensorMemory(std::shared_ptr<memory::Allocator> from)
     : before_(std::exchange(current_memory(), std::move(from))) {}
@@ -84,11 +86,27 @@ Tensor::Tensor(DType dtype, const Shape& shape) : shape_(shape), dtype_(dtype) {
     const auto strings = std::make_shared<Strings>(shape);
     data_ = strings->values.data();
     keep_ = strings;
+    strings_ = strings.get();
   } else {
     const auto block = std::make_shared<Block>(current_memory(), size);
     data_ = block->bytes.data();
     keep_ = block;
   }
+}
+
+void Tensor::hold(std::size_t count, std::size_t each) const {
+  if (strings_ == nullptr || count == 0 || each == 0) return;
+  if (each > std::numeric_limits<std::size_t>::max() / 2 / count)
+    throw Error(Code::exhausted, "strings of more bytes than memory can hold");
+  strings_->hold(count * each);
+}
+
+std::size_t held_by(std::span<const std::string> strings) noexcept {
+  static const std::size_t in_place = std::string().capacity();
+  std::size_t sum = 0;
+  for (const std::string& one : strings)
+    if (one.size() > in_place) sum += one.size();
+  return sum;
 }
 
 Tensor Tensor::view(DType dtype, const Shape& shape, void* data, std::shared_ptr<const void> keep) {

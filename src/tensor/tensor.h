@@ -16,7 +16,7 @@ namespace sluice {
 
 // While one lives, tensors made by this thread take their memory from `from`, which lives on
 // for as long as they do. Otherwise it is the system's own, in all no more than the machine has or
-// our control group may take: the system itself promises more than that.
+// our control group may take, less a fifth: the system itself promises more than that.
 class TensorMemory {
  public:
   explicit TensorMemory(std::shared_ptr<memory::Allocator> from);
@@ -63,15 +63,26 @@ class Tensor {
   template <class T>
   std::span<T> values() const;
 
+  // The contents of strings, `count` times `each` bytes, that are about to be written here: counted
+  // as this tensor's memory is. Whoever repeats strings says so first; exhausted where there is no
+  // room for them. Nothing where these are no strings, or a view.
+  void hold(std::size_t count, std::size_t each) const;
+
   // The same elements, otherwise arranged. `shape` has as many.
   Tensor reshaped(const Shape& shape) const;
 
  private:
+  struct Strings;
+
   std::shared_ptr<const void> keep_;
   void* data_ = nullptr;
+  Strings* strings_ = nullptr;  // of those made here; `keep_` holds them
   Shape shape_;
   DType dtype_ = DType::none;
 };
+
+// Bytes of their contents, besides what a string holds in itself.
+std::size_t held_by(std::span<const std::string> strings) noexcept;
 
 // The C++ type of each DType's elements in memory, and back.
 template <class T>

@@ -62,6 +62,19 @@ TEST(TensorTest, NoMoreThanTheMachineHasIsGivenOut) {
   EXPECT_THROW(for (int i = 0; i < 4; ++i) taken.emplace_back(DType::u8, Shape{quarter}), Error);
 }
 
+TEST(TensorTest, TheContentsOfStringsCountForAsLongAsTheTensorLives) {
+  const TensorMemory limit(limited_memory(4096));
+  {
+    const Tensor words(DType::string, Shape{2}), same = words;
+    words.hold(2, 1024);
+    EXPECT_THROW(same.hold(2, 1024), Error);
+    EXPECT_THROW(words.hold(std::size_t{1} << 40, std::size_t{1} << 40), Error);
+  }
+  Tensor(DType::string, Shape{2}).hold(3, 1024);
+  const std::string texts[] = {"short", std::string(100, 'x')};
+  EXPECT_EQ(held_by(texts), 100u);
+}
+
 TEST(TensorTest, StringsBeginEmpty) {
   const Tensor words(DType::string, Shape{3});
   for (const std::string& word : words.values<std::string>()) EXPECT_EQ(word, "");

@@ -1,6 +1,7 @@
 // Questions about two tensors, stretched to each other's shape, and what to do with answers.
 #include "engine/ops/broadcast.h"
 #include "engine/ops/families.h"
+#include "engine/ops/moves.h"
 
 namespace sluice::engine {
 namespace {
@@ -77,6 +78,10 @@ void where(OpCall& call) {
   require(a.dtype() == b.dtype(), "inputs of two element types");
   const Shape shape = broadcast(which.shape(), broadcast(a.shape(), b.shape()));
   const Tensor out = call.output(0, a.dtype(), shape);
+  if (a.dtype() == DType::string)
+    for (const Tensor& from : {a, b})
+      hold_strings(out, static_cast<double>(from.size() == 0 ? 0 : out.size() / from.size()) *
+                            static_cast<double>(held_by(as<std::string>(from))));
   const Stretched<3> loop(shape, {which.shape(), a.shape(), b.shape()});
   visit_widths(a.dtype(), [&]<class T>() {
     const bool* const w = as<bool>(which).data();

@@ -119,6 +119,8 @@ void one_hot(OpCall& call) {
   const Tensor out = call.output(0, values.dtype(), checked_shape(shape.dims()));
   const std::int64_t inner = shape.size(axis + 1, shape.rank());
   const std::vector<std::int64_t> numbers = whole_numbers(indices);
+  if (values.dtype() == DType::string)
+    out.hold(static_cast<std::size_t>(out.size()), held_by(as<std::string>(values)));
   visit_widths(values.dtype(), [&]<class T>() {
     const auto to = as<T>(out);
     std::fill(to.begin(), to.end(), as<T>(values)[0]);

@@ -1,5 +1,6 @@
 #include "engine/ops/moves.h"
 
+#include <array>
 #include <cstring>
 
 #include "engine/ops/axes.h"
@@ -94,11 +95,27 @@ void copy_piece(const CopyPlan& plan, const T* from, T* to, std::int64_t item) {
   copy_tile(from + tile, to + tile * plan.across.to, plan.row, plan.across, wide);
 }
 
+// Bytes of strings that a copy makes.
+double contents_of(const std::string* from, std::span<const Move> axes) {
+  if (axes.empty()) return static_cast<double>(held_by({from, 1}));
+  const auto [size, step, to] = axes.front();
+  if (step == 0) return static_cast<double>(size) * contents_of(from, axes.subspan(1));
+  double sum = 0;
+  for (std::int64_t i = 0; i < size; ++i) sum += contents_of(from + i * step, axes.subspan(1));
+  return sum;
+}
+
 }  // namespace
+
+void hold_strings(const Tensor& tensor, double bytes) {
+  tensor.hold(1, static_cast<std::size_t>(std::min(bytes, 1e18)));
+}
 
 void move_elements(Place from, Place to, std::vector<Move> axes, compute::Workers& workers) {
   for (const Move& axis : axes)
     if (axis.size == 0) return;
+  if (from.tensor.dtype() == DType::string)
+    hold_strings(to.tensor, contents_of(as<std::string>(from.tensor).data() + from.at, axes));
   const CopyPlan plan(simplified(std::move(axes)));
   const std::int64_t each = plan.row.size * std::min(plan.across.size, kTile);
   const auto grain = static_cast<std::size_t>(std::max<std::int64_t>(1, kPerPiece / each));
@@ -116,6 +133,9 @@ void move_elements(Place from, Place to, std::vector<Move> axes, compute::Worker
 }
 
 void fill(const Tensor& tensor, const Tensor& value) {
+  if (tensor.dtype() == DType::string)
+    hold_strings(tensor, static_cast<double>(tensor.size()) *
+                             static_cast<double>(held_by(as<std::string>(value).first(1))));
   visit_widths(tensor.dtype(), [&]<class T>() {
     const auto all = as<T>(tensor);
     std::fill(all.begin(), all.end(), *static_cast<const T*>(value.data()));
@@ -189,6 +209,12 @@ Tensor part_of(const Tensor& tensor, int axis, std::int64_t begin, std::int64_t 
 void copy_blocks(const Tensor& from, const Tensor& to, const std::vector<std::int64_t>& places,
                  std::int64_t size, compute::Workers& workers) {
   if (size == 0) return;
+  if (from.dtype() == DType::string) {
+    double bytes = 0;
+    for (const std::int64_t place : places)
+      bytes += contents_of(as<std::string>(from).data() + place, std::array{Move{size, 1, 1}});
+    hold_strings(to, bytes);
+  }
   const auto grain = static_cast<std::size_t>(std::max<std::int64_t>(1, kPerPiece / size));
   visit_widths(from.dtype(), [&]<class T>() {
     const T* const source = as<T>(from).data();
@@ -208,6 +234,7 @@ Tensor taken(const Tensor& tensor, int axis, const std::vector<std::int64_t>& in
   Tensor out(tensor.dtype(), shape);
   const std::int64_t inner = shape.size(axis + 1, shape.rank());
   const std::int64_t outer = inner == 0 || indices.empty() ? 0 : shape.size(0, axis);
+  const Tensor room(DType::i64, Shape{outer, shape[axis]});  // not used: it makes `places` count
   std::vector<std::int64_t> places;
   places.reserve(static_cast<std::size_t>(outer) * indices.size());
   for (std::int64_t i = 0; i < outer; ++i)

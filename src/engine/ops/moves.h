@@ -25,6 +25,9 @@ struct Place {
 // elements of one width, and the caller has checked that all lies within them.
 void move_elements(Place from, Place to, std::vector<Move> axes, compute::Workers& workers);
 
+// Counts the contents of strings that are about to be written to `tensor` as its memory.
+void hold_strings(const Tensor& tensor, double bytes);
+
 // All elements become that of `value`, which has one.
 void fill(const Tensor& tensor, const Tensor& value);
 

@@ -19,7 +19,7 @@ struct Layer {
   bool batch_first, reversed = false;
   std::int64_t steps = 0, batch = 0, input = 0, hidden = 0, directions = 1, gates = 1;
   Tensor x{}, w{}, r{}, b{}, h{}, c{}, p{};
-  std::vector<std::int64_t> lengths{};  // of each sequence
+  std::vector<std::int64_t> lengths{};  // of each sequence; empty: all steps
 
   // Where a sequence's row at a step lies, among those of the input.
   std::int64_t row(std::int64_t step, std::int64_t sequence) const {
@@ -56,9 +56,6 @@ void check_shapes(const Layer& l) {
   check(l.h, l.state_shape(), type, "initial_h");
   check(l.c, l.state_shape(), type, "initial_c");
   check(l.p, Shape{l.directions, 3 * l.hidden}, type, "P");
-  require(
-      static_cast<std::int64_t>(l.lengths.size()) == l.batch,
-      std::to_string(l.lengths.size()) + " lengths of " + std::to_string(l.batch) + " sequences");
   for (const std::int64_t length : l.lengths)
     require(length >= 0 && length <= l.steps, "a length of " + std::to_string(length));
 }
@@ -87,8 +84,12 @@ Layer read_layer(OpCall& call, LayerKind kind) {
   l.reversed = direction == "reverse";
   l.directions = direction == "bidirectional" ? 2 : 1;
   l.gates = gates_of(kind);
-  l.lengths = call.has(4) ? call.integers(4)
-                          : std::vector<std::int64_t>(static_cast<std::size_t>(l.batch), l.steps);
+  if (call.has(4)) {
+    l.lengths = call.integers(4);
+    require(
+        static_cast<std::int64_t>(l.lengths.size()) == l.batch,
+        std::to_string(l.lengths.size()) + " lengths of " + std::to_string(l.batch) + " sequences");
+  }
   check_shapes(l);
   return l;
 }
@@ -119,6 +120,7 @@ class Walk {
         cell_(cell),
         late_reset_(late_reset),
         wide_(layer.gates * layer.hidden),
+        room_(kDTypeOf<T>, Shape{layer.steps + 6, layer.batch, wide_}),
         r_(turned(as<T>(layer.r).data() + direction * wide_ * layer.hidden, wide_, layer.hidden)),
         h_(zeros<T>(layer.batch * layer.hidden)),
         c_(h_),
@@ -147,7 +149,9 @@ class Walk {
   }
 
  private:
-  std::int64_t length(std::int64_t s) const { return l_.lengths[static_cast<std::size_t>(s)]; }
+  std::int64_t length(std::int64_t s) const {
+    return l_.lengths.empty() ? l_.steps : l_.lengths[static_cast<std::size_t>(s)];
+  }
   std::int64_t time(std::int64_t step, std::int64_t s) const {
     return l_.reversed || d_ == 1 ? length(s) - 1 - step : step;
   }
@@ -216,6 +220,7 @@ class Walk {
   Cell<T> cell_;
   bool late_reset_;
   std::int64_t wide_;
+  Tensor room_;  // not used: it makes what follows count
   std::vector<T> r_, h_, c_, kept_, gates_, product_, x_, late_bias_;
 };
 

@@ -12,18 +12,23 @@ using Step = Regex::Step;
 using Kind = Step::Kind;
 using Range = Regex::Range;
 
-constexpr std::size_t kMostSteps = 100'000;
+constexpr std::size_t kMostSteps = 100'000, kMostRanges = 1'000'000;
 constexpr int kDeepest = 500, kMostTimes = 1000;
 
 // Adds the other case of letters; ranges that go through much of Unicode hold both anyway.
-void add_cases(std::vector<Range>& ranges) {
+// False where that is too much to look at.
+bool add_cases(std::vector<Range>& ranges) {
   const std::vector<Range> given = ranges;
+  std::size_t looked_at = 0;
   for (const Range& range : given) {
     if (range.last - range.first > 0x3000) continue;
+    looked_at += range.last - range.first + 1;
+    if (looked_at > kMostRanges) return false;
     for (std::uint32_t letter = range.first; letter <= range.last; ++letter)
       for (const std::uint32_t other : {to_lower(letter), to_upper(letter)})
         if (other != letter) ranges.push_back({other, other});
   }
+  return true;
 }
 
 bool is_letter_or_digit(std::uint32_t c) {
@@ -82,7 +87,9 @@ bool RegexParser::take(std::string_view text) {
 }
 
 std::size_t RegexParser::add(Step step) {
+  ranges_ += step.letters.size();
   if (steps_.size() >= kMostSteps) wrong("too many steps");
+  if (ranges_ > kMostRanges) wrong("too many ranges of letters");
   steps_.push_back(std::move(step));
   return steps_.size() - 1;
 }
@@ -95,7 +102,7 @@ RegexParser::Piece RegexParser::one(Step step) {
 }
 
 RegexParser::Piece RegexParser::letters(Ranges ranges, bool negated) {
-  if (flags_.any_case) add_cases(ranges);
+  if (flags_.any_case && !add_cases(ranges)) wrong("too many letters in any case");
   if (negated) ranges = inverted(std::move(ranges));
   return one({.kind = Kind::letter, .letters = std::move(ranges)});
 }

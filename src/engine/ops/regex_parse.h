@@ -65,7 +65,7 @@ class RegexParser {
 
   std::vector<std::uint32_t> pattern_;
   std::vector<Regex::Step>& steps_;
-  std::size_t at_ = 0;
+  std::size_t at_ = 0, ranges_ = 0;  // of all steps
   Flags flags_;
   int depth_ = 0;
 };

@@ -124,11 +124,19 @@ struct Pass {
 
 }  // namespace
 
-std::vector<Taps> taps_of(const Resampling& how, const AxisSize& axis) {
-  require(axis.scale > 1e-6 || !how.antialias, "antialias over that many elements");
-  std::vector<Taps> taps;
-  for (std::int64_t i = 0; i < axis.to; ++i) taps.push_back(taps_at(how, axis, i));
+AxisTaps taps_of(const Resampling& how, const AxisSize& axis) {
+  check_antialias(how, axis);
+  const double narrow = how.antialias ? std::min(axis.scale, 1.0) : 1.0;
+  const auto widest = static_cast<std::int64_t>(4 / narrow) + 4;
+  constexpr auto kDoubles = static_cast<std::int64_t>((sizeof(Taps) + 32) / sizeof(double));
+  AxisTaps taps{Tensor(DType::f64, Shape{axis.to, widest + kDoubles})};
+  taps.all.reserve(static_cast<std::size_t>(axis.to));
+  for (std::int64_t i = 0; i < axis.to; ++i) taps.all.push_back(taps_at(how, axis, i));
   return taps;
+}
+
+void check_antialias(const Resampling& how, const AxisSize& axis) {
+  require(axis.scale > 1e-6 || !how.antialias, "antialias over that many elements");
 }
 
 std::vector<std::int64_t> nearest_of(const std::vector<Taps>& taps, std::int64_t size) {

@@ -46,7 +46,16 @@ struct Taps {
   bool beyond = false;  // of the region that is looked at: it is made of nothing
 };
 
-std::vector<Taps> taps_of(const Resampling& how, const AxisSize& axis);
+// Of all new elements.
+struct AxisTaps {
+  Tensor room;  // not used: it makes them count as memory of tensors
+  std::vector<Taps> all{};
+};
+
+// Throws where an element would be made of too many.
+void check_antialias(const Resampling& how, const AxisSize& axis);
+
+AxisTaps taps_of(const Resampling& how, const AxisSize& axis);
 
 // The nearest old element of each new one.
 std::vector<std::int64_t> nearest_of(const std::vector<Taps>& taps, std::int64_t size);

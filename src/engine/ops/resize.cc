@@ -167,7 +167,8 @@ Tensor moved(OpCall& call, const Resampling& how, const std::vector<AxisSize>& s
   for (int axis = 0; axis < data.rank(); ++axis) {
     const AxisSize& size = sizes[static_cast<std::size_t>(axis)];
     if (size.same()) continue;
-    const std::vector<Taps> taps = taps_of(how, size);
+    const AxisTaps held = taps_of(how, size);
+    const std::vector<Taps>& taps = held.all;
     data = taken(data, axis, nearest_of(taps, size.from), call.workers);
     const std::int64_t inner = data.shape().size(axis + 1, data.rank());
     const std::int64_t outer = data.shape().size(0, axis);
@@ -226,15 +227,16 @@ void resize(OpCall& call) {
     return;
   }
   require(data.size() > 0, "an empty tensor cannot be made larger");
-  // What it cannot compute with, and taps that are too many, are found further on.
-  if (kNumbers.has(data.dtype()) && !how.antialias) call.tell(0, data.dtype(), shape);
+  for (const AxisSize& size : sizes) check_antialias(how, size);
+  // What it cannot compute with is found further on.
+  if (kNumbers.has(data.dtype())) call.tell(0, data.dtype(), shape);
   if (how.kernel == Resampler::nearest) return call.give(0, moved(call, how, sizes));
   const double otherwise = static_cast<double>(call.attributes().real("extrapolation_value", 0));
   const bool whole = is_integer(data.dtype());
   Tensor now = data.dtype() == DType::f64 ? data : converted(data, whole ? DType::f64 : DType::f32);
   for (int axis = 0; axis < data.rank(); ++axis) {
     const AxisSize& size = sizes[static_cast<std::size_t>(axis)];
-    if (!size.same()) now = resampled(now, axis, taps_of(how, size), otherwise, call.workers);
+    if (!size.same()) now = resampled(now, axis, taps_of(how, size).all, otherwise, call.workers);
   }
   call.give(0, converted(now, data.dtype()));
 }
@@ -257,7 +259,8 @@ ResizePlan resize_plan(const OpCall& call) {
     ResizedAxis& axis = plan.axes.emplace_back();
     axis.axis = static_cast<int>(i);
     axis.from = sizes[i].from;
-    for (const Taps& taps : taps_of(how, sizes[i])) {
+    const AxisTaps held = taps_of(how, sizes[i]);
+    for (const Taps& taps : held.all) {
       axis.taps = static_cast<int>(taps.weights.size());
       axis.first.push_back(taps.first);
       axis.weights.insert(axis.weights.end(), taps.weights.begin(), taps.weights.end());

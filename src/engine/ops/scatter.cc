@@ -48,6 +48,7 @@ T reduced(Reduction how, T a, T b) {
 void write_blocks(const Tensor& out, const Tensor& updates, std::span<const std::int64_t> places,
                   std::int64_t size, Reduction how) {
   require(updates.dtype() == out.dtype(), "updates of another element type");
+  if (out.dtype() == DType::string) out.hold(1, held_by(as<std::string>(updates)));
   if (how == Reduction::none)
     return visit_widths(out.dtype(), [&]<class T>() {
       const T* from = as<T>(updates).data();

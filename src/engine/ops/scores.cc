@@ -89,7 +89,11 @@ Labels::Labels(const Attributes& attributes, std::string_view integers, std::str
       strings_(attributes.strings(strings)) {}
 
 Tensor Labels::output(OpCall& call, std::int64_t count) const {
-  return call.output(0, of_strings_ ? DType::string : DType::i64, Shape{count});
+  const Tensor out = call.output(0, of_strings_ ? DType::string : DType::i64, Shape{count});
+  std::size_t longest = 0;
+  for (const std::string& label : strings_) longest = std::max(longest, held_by({&label, 1}));
+  out.hold(static_cast<std::size_t>(count), longest);
+  return out;
 }
 
 void Labels::write(const Tensor& out, std::int64_t row, std::size_t which) const {

@@ -4,6 +4,7 @@
 #include "engine/ops/broadcast.h"
 #include "engine/ops/families.h"
 #include "engine/ops/letters.h"
+#include "engine/ops/moves.h"
 #include "engine/ops/regex.h"
 
 namespace sluice::engine {
@@ -13,6 +14,13 @@ void string_concat(OpCall& call) {
   const Tensor &a = call.input(0), &b = call.input(1);
   require(b.dtype() == DType::string, "both inputs must be strings");
   const Tensor out = call.output(0, DType::string, broadcast(a.shape(), b.shape()));
+  double bytes = 0;
+  for (const Tensor& part : {a, b})
+    if (part.size() > 0)
+      bytes += static_cast<double>(out.size() / part.size()) *
+               static_cast<double>(held_by(part.values<std::string>()) +
+                                   static_cast<std::size_t>(part.size()) * 16);
+  hold_strings(out, bytes);
   map2<std::string, std::string, std::string>(
       a, b, out, [](const std::string& x, const std::string& y) { return x + y; });
 }
