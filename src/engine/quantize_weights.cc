@@ -80,7 +80,7 @@ SmallWeights int8_weights(const Tensor& weights, int axis) {
 
 SmallWeights int4_weights(const Tensor& weights, int axis, std::int64_t block) {
   Shape shape = weights.shape();
-  const std::int64_t parts = (shape[axis] + block - 1) / block;
+  const std::int64_t parts = shape[axis] / block + (shape[axis] % block != 0 ? 1 : 0);
   const Blocks blocks{shape[axis], shape.size(axis + 1, shape.rank()), block, parts, false};
   shape[axis] = parts;
   std::vector<float> scales = scales_of(weights, blocks, static_cast<std::size_t>(shape.size()), 7);

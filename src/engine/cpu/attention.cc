@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/nodes.h"
@@ -146,7 +147,8 @@ bool read_sequences(const Node& node, const TensorType& offsets, const TensorTyp
   const std::int64_t longest = node.attributes.integer("longest", 0);
   if (offsets.dtype != DType::i32 || offsets.shape.rank() != 1 || offsets.shape[0] < 2 ||
       sizes.batch != 1 || sizes.queries != sizes.keys || mask.dtype != DType::none || longest < 1 ||
-      static_cast<std::size_t>(longest) > sizes.queries)
+      static_cast<std::size_t>(longest) > sizes.queries ||
+      sizes.queries > std::numeric_limits<std::int32_t>::max())
     return false;
   sizes.in_sequences = true;
   sizes.tokens = sizes.queries;

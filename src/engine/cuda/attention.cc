@@ -1,5 +1,7 @@
 #include "engine/cuda/attention.h"
 
+#include <limits>
+
 #include "engine/cuda/attention_hopper.h"
 #include "engine/cuda/quantized_hopper.h"
 #include "engine/cuda/site.h"
@@ -48,7 +50,10 @@ std::optional<AttentionCall> call_of(const Site& site) {
   if (q.shape.rank() != 3 || k.shape.rank() != 3 || !(v.shape == k.shape) || k.dtype != q.dtype)
     return std::nullopt;
   const std::int64_t width = packed ? q.shape[2] / 3 : q.shape[2];
-  call.heads = static_cast<int>(site.attributes().integer("heads"));
+  const std::int64_t heads = site.attributes().integer("heads");
+  for (const std::int64_t size : {q.shape[0], q.shape[1], k.shape[1], width, heads})
+    if (size > std::numeric_limits<int>::max()) return std::nullopt;
+  call.heads = static_cast<int>(heads);
   call.scale = site.attributes().real("scale", 1.0f);
   call.batch = static_cast<int>(q.shape[0]);
   call.queries = static_cast<int>(q.shape[1]);

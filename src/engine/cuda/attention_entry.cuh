@@ -25,18 +25,34 @@ __device__ AttentionCall of_entry(AttentionCall call, int entry) {
 }
 
 // How many there are to launch: where sequences lie one after the other, one more for the tokens
-// behind the last of them.
+// of none of them.
 inline int entries_of(const AttentionCall& call) {
   return call.batch + (call.offsets != nullptr ? 1 : 0);
 }
-// Zeros for those tokens, by the threads from `first` on, each `step`th number of a head.
+
+// Zeros for a head of the tokens from `begin` to `end`, each `step`th number from `first` on.
 template <class T>
-__device__ void clear_rest(const AttentionCall& call, int head, int first, int step) {
-  const int begin = min(max(call.offsets[call.batch], 0), call.tokens);
+__device__ void clear_tokens(const AttentionCall& call, int head, int begin, int end, int first,
+                             int step) {
   const std::int64_t width = static_cast<std::int64_t>(call.heads) * call.size;
   T* const out = static_cast<T*>(call.out) + begin * width + head * call.size;
-  const int count = (call.tokens - begin) * call.size;
-  for (int i = first; i < count; i += step) out[i / call.size * width + i % call.size] = T(0.0f);
+  const std::int64_t count = static_cast<std::int64_t>(end - begin) * call.size;
+  for (std::int64_t i = first; i < count; i += step)
+    out[i / call.size * width + i % call.size] = T(0.0f);
+}
+
+// Zeros for those tokens, by `step` threads that are numbered by `first`. There are none between
+// two sequences, unless the model names offsets that it should not: what was in memory before
+// must not show then either.
+template <class T>
+__device__ void clear_rest(const AttentionCall& call, int head, int first, int step) {
+  const auto offset = [&](int i) { return min(max(call.offsets[i], 0), call.tokens); };
+  clear_tokens<T>(call, head, 0, offset(0), first, step);
+  clear_tokens<T>(call, head, offset(call.batch), call.tokens, first, step);
+  for (int i = first; i < call.batch; i += step) {
+    const int begin = offset(i), end = offset(i + 1);
+    clear_tokens<T>(call, head, begin + min(max(end - begin, 0), call.queries), end, 0, 1);
+  }
 }
 
 }  // namespace sluice::engine::cuda

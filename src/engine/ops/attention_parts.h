@@ -18,7 +18,8 @@ struct HeadParts {
   static HeadParts of(const Shape& shape, std::int64_t count, std::string_view name) {
     if (shape.rank() == 4) return {shape[0], shape[1], shape[2], shape[3], false};
     require(
-        shape.rank() == 3 && count > 0 && shape[2] % count == 0,
+        shape.rank() == 3 && count > 0 && count <= std::max<std::int64_t>(shape[2], 1) &&
+            shape[2] % count == 0,
         std::string(name) + " of " + to_string(shape) + " in " + std::to_string(count) + " heads");
     return {shape[0], count, shape[1], shape[2] / count, true};
   }

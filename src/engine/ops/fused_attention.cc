@@ -25,7 +25,8 @@ struct Heads {
     require(q.rank() == 3, "queries of shape " + to_string(q.shape()));
     heads = call.attributes().integer("heads");
     const std::int64_t width = q.shape()[2] / (packed ? 3 : 1);
-    require(heads > 0 && width % heads == 0 && (!packed || q.shape()[2] % 3 == 0),
+    require(heads > 0 && heads <= std::max<std::int64_t>(width, 1) && width % heads == 0 &&
+                (!packed || q.shape()[2] % 3 == 0),
             std::to_string(heads) + " heads do not fit a shape of " + to_string(q.shape()));
     size = width / heads;
     step_q = step_k = step_v = q.shape()[2];
@@ -72,10 +73,10 @@ std::vector<Group> sequences_of(OpCall& call, const Heads& h) {
           "sequences one after the other are of one entry and have no mask");
   std::vector<Group> groups;
   for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
-    const std::int64_t first = offsets[i], count = offsets[i + 1] - first;
-    require(first >= 0 && count >= 0 && count <= longest && first + count <= h.queries,
-            "a sequence from " + std::to_string(first) + " to " + std::to_string(offsets[i + 1]));
-    groups.push_back({0, first, count, first, count});
+    const std::int64_t first = offsets[i], end = offsets[i + 1];
+    require(0 <= first && first <= end && end <= h.queries && end - first <= longest,
+            "a sequence from " + std::to_string(first) + " to " + std::to_string(end));
+    groups.push_back({0, first, end - first, first, end - first});
   }
   return groups;
 }

@@ -20,8 +20,8 @@ struct Scales {
   bool one = true;
 
   Scales(OpCall& call, const Shape& x, const Shape& scale) {
-    std::int64_t count = 1;
-    for (const std::int64_t dim : scale) count *= dim;
+    const std::int64_t count = scale.size();
+    require(count > 0 || x.size() == 0, "scales of shape " + to_string(scale));
     const std::int64_t size = call.attributes().integer("block_size", 0);
     require(size >= 0, "block_size is negative");
     if (size == 0 && count == 1 && scale.rank() <= 1) return;
@@ -31,7 +31,7 @@ struct Scales {
     const int axis = x.rank() == 1 && named == 1 ? 0 : resolve_axis(named, x.rank());
     n = x[axis];
     inner = x.size(axis + 1, x.rank());
-    parts = size == 0 ? n : (n + size - 1) / size;
+    parts = size == 0 ? n : n / size + (n % size != 0 ? 1 : 0);
     block = size == 0 ? 1 : size;
     Shape want{n};
     if (size > 0) {
