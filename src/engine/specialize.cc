@@ -3,14 +3,17 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
+#include "engine/flops.h"
 #include "engine/op.h"
 
 namespace sluice::engine {
 namespace {
 
 constexpr std::size_t kMostFolded = 1u << 20;  // bytes a folded value may add to the model
+constexpr double kMostFoldingWork = 2e10;      // operations, of all nodes that are folded
 constexpr std::size_t kMostBytes = std::size_t{1} << 47;  // of one value: what can be addressed
 
 // Inputs whose contents, and not only their shapes, decide the shapes of what an operator makes.
@@ -67,6 +70,20 @@ constexpr Deciding kDeciding[] = {
 
 // Constants that are small on purpose: what makes them large is for the passes to decide on.
 bool stays_small(const Node& node) { return node.domain.empty() && node.op == "DequantizeLinear"; }
+
+// About what folding a node costs. Where attributes decide on it, and not the sizes of what it
+// takes and makes, it is for the run to do.
+double folding_work(const Graph& graph, const Node& node, std::span<const Datum> inputs) {
+  constexpr std::string_view kByAttributes[] = {"Det", "MaxRoiPool", "RegexFullMatch", "RoiAlign",
+                                                "TfIdfVectorizer"};
+  if (std::ranges::find(kByAttributes, node.op) != std::end(kByAttributes))
+    return std::numeric_limits<double>::infinity();
+  double work = flops(graph, node);
+  if (node.op != "Einsum" && node.op != "DeformConv") return work;
+  work = 1;  // all with all, at most
+  for (const Datum& input : inputs) work *= std::max(1.0, static_cast<double>(input.tensor.size()));
+  return work;
+}
 
 // Operators that ask for the shape of their input alone.
 bool reads_shape_alone(const Node& node) {
@@ -206,10 +223,11 @@ class Specializer {
       if (type) added += type->bytes();
     for (std::size_t i = 0; i < types.size(); ++i)
       if (types[i]) set_type(node.outputs[i], *types[i]);
-    if (known && !stays_small(node) && added <= std::max(kMostFolded, bytes))
-      fold(node, op, inputs);
-    else
-      made_.nodes.push_back(node);
+    known = known && !stays_small(node) && added <= std::max(kMostFolded, bytes);
+    const double work = known ? folding_work(made_, node, inputs) : 0;
+    if (!known || work > work_left_) return made_.nodes.push_back(node);
+    work_left_ -= work;
+    fold(node, op, inputs);
   }
 
   // Of an If whose condition is known.
@@ -286,6 +304,7 @@ class Specializer {
   Graph made_;
   compute::Workers& workers_;
   Unknown unknown_;
+  double work_left_ = kMostFoldingWork;
 };
 
 }  // namespace

@@ -208,3 +208,96 @@ class Plans(FileCase):
             self.assertFalse(json.loads(self.sluice(*run))["from_plan"])
             self.assertTrue(out.read_bytes() == right)
             self.assertTrue(json.loads(self.sluice(*run))["from_plan"])
+
+
+def sluice_node(op, inputs, outputs, **attributes):
+    return onnx.node(op, inputs, outputs, **attributes) + onnx.data(7, "sluice")
+
+
+class HostileOperators(FileCase):
+    """Small models whose attributes lie, or ask for work and memory without end."""
+
+    def model(self, nodes, inputs, outputs, weights=()):
+        opsets = b"".join(onnx.data(8, onnx.data(1, domain) + onnx.integer(2, version))
+                          for domain, version in (("", 21), ("sluice", 1), ("f", 1)))
+        graph = onnx.graph(nodes, [onnx.value(*i) for i in inputs],
+                           [onnx.data(1, name) + onnx.data(2, onnx.data(1, onnx.integer(
+                               1, onnx.TYPES[dtype]))) for name, dtype in outputs], weights)
+        return onnx.integer(1, 10) + opsets + onnx.data(7, graph)
+
+    def ends(self, content, *commands, say=""):
+        """Refused by words, or done; neither crashes nor goes on and on."""
+        path = self.write("model.onnx", content)
+        for command in commands:
+            process = self.start(*command[:1], *command[1:2], path, *command[2:])
+            out, err = process.communicate(timeout=within(20))
+            self.assertIn(process.returncode, (0, 1, 2), (command, process.returncode, err))
+            self.assertNotIn("bad_alloc", err)
+            self.assertIn(say, err + out)
+
+    RUN = ("run", "--device=cpu", "--no-plans")
+    INSPECT = ("model", "inspect")
+
+    def whole(self, name, values, shape=None):
+        raw = struct.pack(f"<{len(values)}q", *values)
+        return raw_tensor(name, "int64", [len(values)] if shape is None else shape, raw)
+
+    def test_offsets_of_sequences_that_wrap_around(self):
+        node = sluice_node("Attention", ["q", "q", "q", "", "o"], ["y"], heads=1, longest=10**6)
+        self.ends(self.model([node], [("q", "float32", [1, 1, 1000])], [("y", "float32")],
+                             [self.whole("o", [2**63 - 1, -2**63])]),
+                  self.RUN, say="a sequence from")
+
+    def test_heads_of_nothing(self):
+        node = sluice_node("Attention", ["q", "q", "q"], ["y"], heads=2**62)
+        self.ends(self.model([node], [("q", "float32", [1, 1, 0])], [("y", "float32")]), self.RUN)
+
+    def test_scales_of_blocks_without_end_show_no_memory(self):
+        for op, dtype in (("DequantizeLinear", "int8"), ("QuantizeLinear", "float32")):
+            node = onnx.node(op, ["x", "s"], ["y"], axis=0, block_size=2**63 - 1)
+            self.ends(self.model([node], [("x", dtype, [4, 1000])], [("y", "float32")],
+                                 [raw_tensor("s", "float32", [0, 1000], b"")]),
+                      self.RUN, say="scales of shape")
+
+    def test_functions_that_double(self):
+        def function(name, nodes):
+            return onnx.data(25, onnx.data(1, name) + onnx.data(10, "f") + onnx.data(4, "x") +
+                             onnx.data(5, "y") + b"".join(onnx.data(7, n) for n in nodes) +
+                             b"".join(onnx.data(9, onnx.data(1, d) + onnx.integer(2, v))
+                                      for d, v in (("", 21), ("f", 1))))
+
+        def call(op, source, target):
+            return onnx.node(op, [source], [target]) + onnx.data(7, "f")
+
+        for depth, leaf in ((25, onnx.node("Relu", ["x"], ["y"])),
+                            (20, onnx.node("Relu", ["x"], ["y"], junk="z" * 200_000))):
+            content = self.model([call(f"F{depth}", "x", "y")], [("x", "float32", [1])],
+                                 [("y", "float32")]) + function("F0", [leaf])
+            for i in range(1, depth + 1):
+                content += function(f"F{i}", [call(f"F{i - 1}", "x", "a"),
+                                              call(f"F{i - 1}", "a", "y")])
+            self.ends(content, self.INSPECT, say="functions make more than")
+
+    def test_work_without_end_is_not_done_to_tell_types(self):
+        dft = onnx.node("DFT", ["x", "n"], ["y"])
+        self.ends(self.model([dft], [("x", "float32", [1, 1, 1])], [("y", "float32")],
+                             [self.whole("n", [268435399], [])]), self.INSPECT)
+        einsum = onnx.node("Einsum", ["x", "x"], ["y"], equation="i,j->")
+        self.ends(self.model([einsum], [("x", "float32", [10**6])], [("y", "float32")]),
+                  self.INSPECT)
+
+    def test_a_fifo_in_the_place_of_a_file(self):
+        folder = self.folder / "hf"
+        folder.mkdir()
+        os.mkfifo(folder / "model.safetensors")
+        (folder / "config.json").write_text('{"model_type": "bert"}')
+        os.mkfifo(self.folder / "sluice.toml")
+        for command in (("run", folder), ("model", "inspect", folder),
+                        ("serve", "--config", self.folder / "sluice.toml"),
+                        ("memory", "replay", self.folder / "sluice.toml")):
+            process = self.start(*command)
+            try:
+                _, err = process.communicate(timeout=within(20))
+            finally:
+                process.kill()
+            self.assertIn(process.returncode, (1, 2), (command, err))

@@ -239,6 +239,8 @@ void attention(OpCall& call) {
   const Inputs in = read_inputs(call);
   const Shape shape = in.q.packed ? Shape{in.q.batch, in.q.length, in.q.count * in.v.size}
                                   : Shape{in.q.batch, in.q.count, in.q.length, in.v.size};
+  call.tell(1, in.key.dtype(), in.key.shape());
+  call.tell(2, in.value.dtype(), in.value.shape());
   const Tensor y = call.output(0, type, shape);
   Tensor shown;
   if (call.wants(3))

@@ -75,6 +75,7 @@ void flex_attention(OpCall& call) {
           "Q, K and V do not match");
   // Half precision is too coarse for scores: those are f32 unless the node asks otherwise.
   const DType precision = call.attributes().dtype("softmax_precision", wide_type(type));
+  if (call.node.bodies.empty()) call.tell(0, type, Shape{q.batch, q.count, q.length, v.size});
   const Tensor query = widened(call.input(0)), key = widened(call.input(1)),
                value = widened(call.input(2));
   const Tensor scores(query.dtype(), Shape{q.batch, q.count, q.length, k.length});
@@ -195,8 +196,11 @@ void linear_attention(OpCall& call) {
   const DType type = call.input(0).dtype();
   const Linear l = read_linear(call);
   check_linear(l);
-  const Tensor out(l.query.dtype(), Shape{l.q.batch, l.q.length, l.q.count * l.v.size});
-  const Tensor state(l.query.dtype(), Shape{l.k.batch, l.k.count, l.k.size, l.v.size});
+  const Shape made{l.q.batch, l.q.length, l.q.count * l.v.size},
+      kept{l.k.batch, l.k.count, l.k.size, l.v.size};
+  call.tell(0, type, made);
+  call.tell(1, call.has(3) ? call.input(3).dtype() : type, kept);
+  const Tensor out(l.query.dtype(), made), state(l.query.dtype(), kept);
   visit_wide(l.query.dtype(), [&]<class T>() {
     if (l.past)
       std::copy(as<T>(l.past).begin(), as<T>(l.past).end(), as<T>(state).begin());
@@ -270,9 +274,9 @@ void rotate(const Rotary& r, const T* from, const T* cos, const T* sin, T* to) {
 }
 
 void rotary_embedding(OpCall& call) {
-  const Tensor x = widened(call.input(0));
   const Rotary r = read_rotary(call);
-  const Tensor y(x.dtype(), x.shape());
+  call.tell(0, call.input(0).dtype(), call.input(0).shape());
+  const Tensor x = widened(call.input(0)), y(x.dtype(), x.shape());
   visit_wide(x.dtype(), [&]<class T>() {
     for (std::int64_t image = 0; image < r.heads.batch; ++image)
       for (std::int64_t head = 0; head < r.heads.count; ++head)

@@ -209,7 +209,9 @@ void deform_conv(OpCall& call) {
   const Tensor bias = widened(call.input_or_none(3));
   require(!bias || bias.size() == c.filters, "the bias is not one for each filter");
   const Deformation d = read_deformation(call, c);
-  const Tensor y(x.dtype(), c.window.output(c.batch, c.filters));
+  const Shape shape = c.window.output(c.batch, c.filters);
+  call.tell(0, type, shape);
+  const Tensor y(x.dtype(), shape);
   visit_wide(x.dtype(), [&]<class T>() { deform_convolve<T>(call, c, d, x, w, bias, y); });
   call.give(0, narrowed(y, type));
 }
@@ -267,6 +269,8 @@ void causal_conv_with_state(OpCall& call) {
   require(!bias || bias.size() == x.shape()[1], "the bias is not one for each channel");
   require(!past || past.shape() == Shape({x.shape()[0], x.shape()[1], kept}),
           "a state of shape " + to_string(past.shape()));
+  call.tell(0, type, x.shape());
+  call.tell(1, type, Shape{x.shape()[0], x.shape()[1], kept});
   visit_wide(x.dtype(), [&]<class T>() {
     causal<T>(call, type, with_state<T>(x, past, kept), w, bias, kept);
   });

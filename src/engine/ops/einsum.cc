@@ -224,9 +224,11 @@ void einsum(OpCall& call) {
   const DType type = call.input(0).dtype();
   for (std::size_t i = 0; i < call.inputs(); ++i) {
     require(call.input(i).dtype() == type, "inputs of different element types");
-    inputs.push_back(converted(call.input(i), wide_number(type)));
+    inputs.push_back(call.input(i));
   }
   const Equation equation(call.attributes().string("equation", ""), inputs);
+  call.tell(0, type, equation.shape(equation.result));
+  for (Tensor& input : inputs) input = converted(input, wide_number(type));
   const std::optional<Tensor> product = as_matmul(call, equation, inputs);
   call.give(0, converted(product ? *product : summed_products(equation, inputs), type));
 }
@@ -258,8 +260,9 @@ void det(OpCall& call) {
   require(rank >= 2 && in.shape()[rank - 1] == in.shape()[rank - 2],
           "the last two axes must be a square matrix, not " + to_string(in.shape()));
   const auto n = static_cast<std::size_t>(in.shape()[rank - 1]);
-  const Tensor wide = converted(in, DType::f64);
-  const Tensor out(DType::f64, Shape(in.shape().dims().first(static_cast<std::size_t>(rank - 2))));
+  const Shape shape(in.shape().dims().first(static_cast<std::size_t>(rank - 2)));
+  call.tell(0, in.dtype(), shape);
+  const Tensor wide = converted(in, DType::f64), out(DType::f64, shape);
   const double* from = wide.values<double>().data();
   for (double& value : out.values<double>()) {
     std::vector<double> matrix(from, from + n * n);

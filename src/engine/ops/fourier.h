@@ -2,16 +2,24 @@
 #pragma once
 
 #include <complex>
+#include <memory>
 #include <vector>
+
+#include "tensor/tensor.h"
 
 namespace sluice::engine {
 
-// Any length; quick where it has small factors only. The inverse divides by the length.
+// Any length, in time that grows little faster than the length. The inverse divides by it.
 class Fourier {
  public:
+  using Row = std::vector<std::complex<double>>;
+
   Fourier(std::size_t length, bool inverse);
 
-  std::vector<std::complex<double>> operator()(std::vector<std::complex<double>> row) const;
+  Row operator()(Row row) const;
+
+  // What `threads` rows take at once, counted as memory of tensors while it lives.
+  Tensor room(int threads) const;
 
  private:
   // Transforms `count` of `from`, `step` apart, to `to`.
@@ -19,8 +27,17 @@ class Fourier {
                  std::complex<double>* to) const;
   void combine(std::size_t count, std::size_t factor, std::complex<double>* to) const;
 
-  std::vector<std::complex<double>> roots_;  // of one, as many as the length
+  void prepare_chirp();
+  Row by_chirp(const Row& row) const;
+
+  std::size_t length_;
   bool inverse_;
+  Tensor room_;  // not used: it makes what follows count
+  Row roots_;    // of one, as many as the length
+  // Lengths with a large prime factor: a product with a chirp (Bluestein), by a transform of a
+  // length that has small ones.
+  std::unique_ptr<Fourier> longer_;
+  Row chirp_, spectrum_;
 };
 
 }  // namespace sluice::engine

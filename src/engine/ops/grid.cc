@@ -167,8 +167,7 @@ void sample(OpCall& call, const Settings& s, const Tensor& x, const Tensor& grid
 }
 
 void grid_sample(OpCall& call) {
-  const Tensor x = widened(call.input(0));
-  const Tensor grid = narrowed(widened(call.input(1)), x.dtype());
+  Tensor x = call.input(0), grid = call.input(1);
   const int axes = x.rank() - 2;
   if (axes < 1 || axes > 3)
     throw Error(Code::unavailable, "images of " + to_string(x.shape()) + " are not supported");
@@ -178,8 +177,11 @@ void grid_sample(OpCall& call) {
   Shape shape{x.shape()[0], x.shape()[1]};
   for (int i = 1; i <= axes; ++i) shape.push_back(grid.shape()[i]);
   require(x.size() > 0 || shape.size() == 0, "the image is empty");
-  const Tensor y(x.dtype(), shape);
   const Settings settings = read_settings(call.attributes(), axes);
+  if (kReals.has(grid.dtype())) call.tell(0, x.dtype(), shape);
+  x = widened(x);
+  grid = narrowed(widened(grid), x.dtype());
+  const Tensor y(x.dtype(), shape);
   visit_wide(x.dtype(), [&]<class F>() { sample<F>(call, settings, x, grid, y); });
   call.give(0, narrowed(y, call.input(0).dtype()));
 }
@@ -229,6 +231,7 @@ void affine_grid(OpCall& call) {
   std::array<std::vector<double>, 3> places{std::vector<double>{0}};
   for (int i = 0; i < axes; ++i) shape.push_back(size[static_cast<std::size_t>(i) + 2]);
   shape.push_back(axes);
+  call.tell(0, call.input(0).dtype(), shape);
   const Tensor grid(theta.dtype(), shape);
   for (int i = 0; i < axes; ++i)
     places[static_cast<std::size_t>(3 - axes + i)] =

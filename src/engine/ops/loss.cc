@@ -62,6 +62,12 @@ std::pair<double, double> pick(const Sizes& sizes, const T* log_p,
   return {total, weights};
 }
 
+void tell_loss(OpCall& call) {
+  const Sizes sizes(call.input(0).shape(), call.input(1).shape());
+  const bool each = read_reduction(call.attributes()) == Reduction::none;
+  call.tell(0, call.input(0).dtype(), each ? sizes.target : Shape());
+}
+
 void give_loss(OpCall& call, const Tensor& log_p) {
   const DType type = call.input(0).dtype();
   const std::vector<std::int64_t> targets = call.integers(1);
@@ -81,7 +87,10 @@ void give_loss(OpCall& call, const Tensor& log_p) {
   call.give(0, narrowed(reduction == Reduction::none ? each : one, type));
 }
 
-void negative_log_likelihood(OpCall& call) { give_loss(call, widened(call.input(0))); }
+void negative_log_likelihood(OpCall& call) {
+  tell_loss(call);
+  give_loss(call, widened(call.input(0)));
+}
 
 template <class T>
 void log_softmax(const T* from, std::int64_t classes, std::int64_t step, T* to) {
@@ -96,6 +105,8 @@ void log_softmax(const T* from, std::int64_t classes, std::int64_t step, T* to) 
 }
 
 void softmax_cross_entropy(OpCall& call) {
+  tell_loss(call);
+  call.tell(1, call.input(0).dtype(), call.input(0).shape());
   const Tensor scores = widened(call.input(0));
   const Sizes sizes(scores.shape(), call.input(1).shape());
   const Tensor log_p(scores.dtype(), scores.shape());

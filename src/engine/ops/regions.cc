@@ -73,18 +73,26 @@ std::int64_t image_of(double index, const Image& image) {
   return static_cast<std::int64_t>(index);
 }
 
+// How many there are, in rows of `width` numbers.
+std::int64_t regions_of(const OpCall& call, std::int64_t width) {
+  const Shape& shape = call.input(1).shape();
+  require(shape.rank() == 2 && shape[1] == width &&
+              wide_type(call.input(1).dtype()) == wide_type(call.input(0).dtype()),
+          "regions of shape " + to_string(shape));
+  return shape[0];
+}
+
 // Regions are rows of image, x1, y1, x2, y2.
 void max_roi_pool(OpCall& call) {
-  const Tensor x = widened(call.input(0)), rois = widened(call.input(1));
-  const Image image(x.shape());
+  const Image image(call.input(0).shape());
   const auto pooled = call.attributes().integers("pooled_shape");
   require(pooled.size() == 2, "pooled_shape must be two numbers");
   const std::int64_t height = pooled_size(pooled[0]), width = pooled_size(pooled[1]);
   const double scale = static_cast<double>(call.attributes().real("spatial_scale", 1));
-  require(rois.rank() == 2 && rois.shape()[1] == 5 && rois.dtype() == x.dtype(),
-          "regions of shape " + to_string(rois.shape()));
-  const std::int64_t count = rois.shape()[0];
-  const Tensor y(x.dtype(), Shape{count, image.channels, height, width});
+  const std::int64_t count = regions_of(call, 5);
+  const Shape shape{count, image.channels, height, width};
+  call.tell(0, call.input(0).dtype(), shape);
+  const Tensor x = widened(call.input(0)), rois = widened(call.input(1)), y(x.dtype(), shape);
   visit_wide(x.dtype(), [&]<class T>() {
     T* to = as<T>(y).data();
     for (std::int64_t r = 0; r < count; ++r) {
@@ -208,16 +216,16 @@ void align_region(const Align& align, const T* x, const T* roi, std::int64_t of,
 
 // Regions are rows of x1, y1, x2, y2.
 void roi_align(OpCall& call) {
-  const Tensor x = widened(call.input(0)), rois = widened(call.input(1));
-  const Align align(call.attributes(), x.shape(), call.version() >= 16);
-  const std::vector<std::int64_t> images = call.integers(2);
-  require(rois.rank() == 2 && rois.shape()[1] == 4 && rois.dtype() == x.dtype() &&
-              static_cast<std::int64_t>(images.size()) == rois.shape()[0],
-          "regions of shape " + to_string(rois.shape()));
+  const Align align(call.attributes(), call.input(0).shape(), call.version() >= 16);
+  const std::int64_t count = regions_of(call, 4);
+  require(call.input(2).size() == count, std::to_string(call.input(2).size()) + " images for " +
+                                             std::to_string(count) + " regions");
   require(align.image.height > 0 && align.image.width > 0, "the image is empty");
   const std::int64_t each = align.image.channels * align.height * align.width;
-  const Tensor y(x.dtype(),
-                 Shape{rois.shape()[0], align.image.channels, align.height, align.width});
+  const Shape shape{count, align.image.channels, align.height, align.width};
+  call.tell(0, call.input(0).dtype(), shape);
+  const Tensor x = widened(call.input(0)), rois = widened(call.input(1)), y(x.dtype(), shape);
+  const std::vector<std::int64_t> images = call.integers(2);
   visit_wide(x.dtype(), [&]<class T>() {
     call.workers.each(images.size(), 1, [&](std::size_t begin, std::size_t end) {
       for (std::size_t r = begin; r < end; ++r)

@@ -81,6 +81,7 @@ Transform read_transform(OpCall& call, const Shape& shape) {
 template <class T>
 void transform_rows(OpCall& call, const Transform& t, const Tensor& x, const Tensor& y) {
   const Fourier fourier(static_cast<std::size_t>(t.length), t.inverse);
+  const Tensor room = fourier.room(call.workers.threads());
   const Rows from(x.shape(), t.axis), to(y.shape(), t.axis);
   const bool mirrored = t.inverse && t.one_sided;
   call.workers.each(static_cast<std::size_t>(from.outer * from.inner), 1,
@@ -96,8 +97,7 @@ void transform_rows(OpCall& call, const Transform& t, const Tensor& x, const Ten
 
 // One-sided: of a real signal the half of its spectrum that says all, and back.
 void dft(OpCall& call) {
-  const Tensor x = widened(call.input(0));
-  Shape shape = x.shape();
+  Shape shape = call.input(0).shape();
   const int last = shape.rank() - 1;
   require(last >= 1 && (shape[last] == 1 || shape[last] == 2),
           "a signal of shape " + to_string(shape));
@@ -106,7 +106,8 @@ void dft(OpCall& call) {
           "only a real signal has a one-sided spectrum");
   shape[t.axis] = t.one_sided && !t.inverse ? t.length / 2 + 1 : t.length;
   shape[last] = t.one_sided && t.inverse ? 1 : 2;
-  const Tensor y(x.dtype(), shape);
+  call.tell(0, call.input(0).dtype(), shape);
+  const Tensor x = widened(call.input(0)), y(x.dtype(), shape);
   visit_wide(x.dtype(), [&]<class T>() { transform_rows<T>(call, t, x, y); });
   call.give(0, narrowed(y, call.input(0).dtype()));
 }
@@ -140,6 +141,7 @@ Frames read_frames(OpCall& call, const Shape& shape) {
 template <class T>
 void transform_frames(OpCall& call, const Frames& f, const Tensor& x, const Tensor& y) {
   const Fourier fourier(static_cast<std::size_t>(f.length), false);
+  const Tensor room = fourier.room(call.workers.threads());
   const std::int64_t parts = x.shape()[2];
   const auto frames = static_cast<std::size_t>(x.shape()[0] * f.count);
   call.workers.each(frames, 1, [&](std::size_t begin, std::size_t end) {
@@ -167,7 +169,9 @@ void stft(OpCall& call) {
   require(x.rank() == 3 && (x.shape()[2] == 1 || x.shape()[2] == 2),
           "a signal of shape " + to_string(x.shape()));
   const Frames frames = read_frames(call, x.shape());
-  const Tensor y(x.dtype(), Shape{x.shape()[0], frames.count, frames.bins, 2});
+  const Shape shape{x.shape()[0], frames.count, frames.bins, 2};
+  call.tell(0, call.input(0).dtype(), shape);
+  const Tensor y(x.dtype(), shape);
   visit_wide(x.dtype(), [&]<class T>() { transform_frames<T>(call, frames, x, y); });
   call.give(0, narrowed(y, call.input(0).dtype()));
 }
@@ -179,6 +183,7 @@ void window(OpCall& call) {
   require(size >= 0 && size <= kLongest, "a window of " + std::to_string(size));
   const bool periodic = call.attributes().flag("periodic", true);
   const DType type = call.attributes().dtype("output_datatype", DType::f32);
+  call.tell(0, type, Shape{size});
   const Tensor y(DType::f64, Shape{size});
   const auto around = static_cast<double>(periodic ? size : size - 1);
   for (std::size_t i = 0; i < as<double>(y).size(); ++i) {
@@ -224,6 +229,8 @@ void mel_weight_matrix(OpCall& call) {
           "a matrix of " + std::to_string(bins) + " bins for " + std::to_string(length));
   const auto edges = mel_edges(bins, length, rate, number(call.input(3)), number(call.input(4)));
   const std::int64_t rows = length / 2 + 1;
+  const DType type = call.attributes().dtype("output_datatype", DType::f32);
+  call.tell(0, type, Shape{rows, bins});
   const Tensor y(DType::f64, Shape{rows, bins});
   std::fill(as<double>(y).begin(), as<double>(y).end(), 0.0);
   for (std::int64_t i = 0; i < bins; ++i) {
@@ -238,7 +245,7 @@ void mel_weight_matrix(OpCall& call) {
     for (std::int64_t j = edge[1]; fall > 0 && j < edge[2]; ++j)
       set(j, static_cast<double>(edge[2] - j) / static_cast<double>(fall));
   }
-  call.give(0, narrowed(y, call.attributes().dtype("output_datatype", DType::f32)));
+  call.give(0, narrowed(y, type));
 }
 
 constexpr Types kSizes{DType::i32, DType::i64};

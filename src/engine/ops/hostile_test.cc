@@ -1,0 +1,179 @@
+// Attributes and inputs made to mislead: sums that wrap around, counts that cost without end,
+// memory that no tensor counts.
+#include <gmock/gmock.h>
+
+#include <complex>
+#include <limits>
+#include <numbers>
+
+#include "engine/graph_for_tests.h"
+#include "engine/ops/fourier.h"
+#include "engine/ops/one_op_for_tests.h"
+#include "engine/specialize.h"
+
+namespace sluice::engine {
+namespace {
+
+using ::testing::HasSubstr;
+constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
+constexpr std::size_t kMegabyte = 1 << 20;
+
+TEST(HostileOperatorsTest, SequencesThatWrapAroundAreRefused) {
+  const Tensor q = varied({1, 1, 8});
+  for (const auto& offsets : std::vector<std::vector<std::int64_t>>{
+           {kLargest, -kLargest - 1}, {-1, 0}, {1, 0}, {0, 2}, {2, 2}})
+    EXPECT_THAT(OneOp("Attention", 1, "sluice")
+                    .set("heads", std::int64_t{1})
+                    .set("longest", std::int64_t{1000})
+                    .refusal({q, q, q, {}, tensor_of<std::int64_t>({2}, offsets)}),
+                HasSubstr("a sequence from"));
+}
+
+TEST(HostileOperatorsTest, HeadsOfNothingAreNotCounted) {
+  const Tensor q(DType::f32, {1, 1, 0});
+  EXPECT_THAT(
+      OneOp("Attention", 1, "sluice").set("heads", std::int64_t{1} << 62).refusal({q, q, q}),
+      HasSubstr("heads do not fit"));
+  EXPECT_THAT(OneOp("Attention", 23)
+                  .set("q_num_heads", std::int64_t{1} << 62)
+                  .set("kv_num_heads", std::int64_t{1} << 62)
+                  .refusal({q, q, q}),
+              HasSubstr("heads"));
+}
+
+TEST(HostileOperatorsTest, BlocksLargerThanTheAxisStillNeedScales) {
+  const Tensor x(DType::i8, {4, 64}), none(DType::f32, {0, 64});
+  for (const std::string op : {"DequantizeLinear", "QuantizeLinear"})
+    EXPECT_THAT(OneOp(op, 21)
+                    .set("axis", std::int64_t{0})
+                    .set("block_size", kLargest)
+                    .refusal({op == "QuantizeLinear" ? varied({4, 64}) : x, none}),
+                HasSubstr("scales of shape"));
+  const Tensor ones = tensor_of<float>({1, 1}, {2});
+  const Tensor three = tensor_of<std::int8_t>({3, 1}, {1, 2, 3});
+  EXPECT_EQ(list_of<float>(OneOp("DequantizeLinear", 21)
+                               .set("axis", std::int64_t{0})
+                               .set("block_size", kLargest)
+                               .run({three, ones})[0]),
+            (std::vector<float>{2, 4, 6}));
+}
+
+TEST(HostileOperatorsTest, TheContentsOfStringsCount) {
+  const Tensor text = Tensor::of(std::string(kMegabyte, 'x'));
+  const Tensor list = text.reshaped(Shape{1});
+  const Tensor many = tensor_of<std::int64_t>({1}, {64});
+  const TensorMemory limit(limited_memory(16 * kMegabyte));
+  EXPECT_NE(OneOp("Expand", 13).refusal({list, many}), "accepted");
+  EXPECT_NE(OneOp("Tile", 13).refusal({list, many}), "accepted");
+  EXPECT_NE(OneOp("Gather", 13)
+                .refusal({list, tensor_of<std::int64_t>({64}, std::vector<std::int64_t>(64))}),
+            "accepted");
+  EXPECT_NE(OneOp("ConstantOfShape", 20).set("value", list).refusal({many}), "accepted");
+  EXPECT_EQ(OneOp("StringConcat", 20).refusal({list, list}), "accepted");
+  Tensor longer = list;
+  EXPECT_THROW(
+      for (int i = 0; i < 5; ++i) longer = OneOp("StringConcat", 20).run({longer, longer})[0],
+      Error);
+}
+
+TEST(HostileOperatorsTest, WhatResizingNeedsCounts) {
+  const Tensor x = tensor_of<std::uint8_t>({1}, {7});
+  const Tensor size = tensor_of<std::int64_t>({1}, {1'000'000});
+  for (const std::string mode : {"nearest", "linear"}) {
+    const TensorMemory limit(limited_memory(16 * kMegabyte));
+    EXPECT_NE(OneOp("Resize", 19).set("mode", mode).refusal({x, {}, {}, size}), "accepted");
+  }
+}
+
+TEST(HostileOperatorsTest, PatternsHoldNoMoreThanSoManyRanges) {
+  std::string ranges;
+  for (int i = 0; i < 2000; ++i) ranges += "\\x{3000}-\\x{5fff}";
+  EXPECT_THAT(OneOp("RegexFullMatch", 20)
+                  .set("pattern", "((?i)[" + ranges + "])?{1000}")
+                  .refusal({Tensor::of(std::string("x"))}),
+              HasSubstr("too many letters"));
+  EXPECT_THAT(OneOp("RegexFullMatch", 20)
+                  .set("pattern", "[" + ranges + "]{1000}")
+                  .refusal({Tensor::of(std::string("x"))}),
+              HasSubstr("too many ranges"));
+}
+
+TEST(HostileOperatorsTest, ATransformOfAPrimeLengthIsThatOfItsDefinition) {
+  for (const std::size_t n : {67u, 2u * 101u}) {
+    Fourier::Row x(n);
+    for (std::size_t i = 0; i < n; ++i)
+      x[i] = {static_cast<double>(i % 7) - 3, static_cast<double>(i % 5)};
+    const Fourier::Row got = Fourier(n, false)(x), back = Fourier(n, true)(got);
+    for (std::size_t k = 0; k < n; ++k) {
+      std::complex<double> sum = 0;
+      for (std::size_t i = 0; i < n; ++i)
+        sum += x[i] * std::polar(1.0, -2 * std::numbers::pi * static_cast<double>(i * k % n) /
+                                          static_cast<double>(n));
+      EXPECT_LT(std::abs(got[k] - sum), 1e-9);
+      EXPECT_LT(std::abs(back[k] - x[k]), 1e-9);
+    }
+  }
+  const Fourier::Row large = Fourier(100'003, false)(Fourier::Row(100'003, 1.0));
+  EXPECT_NEAR(large[0].real(), 100'003, 1e-3);
+}
+
+// Named before it is worked for: none of these would end.
+TEST(HostileOperatorsTest, AskingForTypesCostsNothing) {
+  compute::Workers workers(1);
+  const auto ask = [&](const std::function<ValueId(GraphBuilder&, ValueId)>& make, TensorType of) {
+    GraphBuilder b(20);
+    const ValueId made = make(b, b.input("x"));
+    return specialize(b.output(made).take(), std::span(&of, 1), workers).nodes.size();
+  };
+  const std::int64_t large = 268'435'399;
+  EXPECT_EQ(ask(
+                [&](GraphBuilder& b, ValueId x) {
+                  return b.node("DFT", {x, b.constant(Tensor::of(large))});
+                },
+                {DType::f32, {1, 1, 1}}),
+            1u);
+  EXPECT_EQ(ask(
+                [&](GraphBuilder& b, ValueId x) {
+                  return b.node("Einsum", {x, x}, {{"equation", std::string("i,j->")}});
+                },
+                {DType::f32, {1'000'000}}),
+            1u);
+  EXPECT_EQ(ask(
+                [&](GraphBuilder& b, ValueId x) {
+                  const ValueId rois = b.constant(varied({1, 4}));
+                  return b.node("RoiAlign", {x, rois, b.integers({0})},
+                                {{"sampling_ratio", std::int64_t{4096}},
+                                 {"output_height", std::int64_t{1000}},
+                                 {"output_width", std::int64_t{1000}}});
+                },
+                {DType::f32, {1, 1, 4, 4}}),
+            1u);
+  // Of constants alone: too much to fold.
+  EXPECT_EQ(
+      ask(
+          [&](GraphBuilder& b, ValueId x) {
+            const ValueId a = b.constant(varied({200'000}));
+            const ValueId sum = b.node("Einsum", {a, a}, {{"equation", std::string("i,j->")}});
+            return b.node("Add", {x, sum});
+          },
+          {DType::f32, {}}),
+      2u);
+  EXPECT_EQ(ask(
+                [&](GraphBuilder& b, ValueId x) {
+                  const ValueId words = b.integers(std::vector<std::int64_t>(3000, 1));
+                  const ValueId found = b.node("TfIdfVectorizer", {words},
+                                               {{"mode", std::string("TF")},
+                                                {"min_gram_length", std::int64_t{1}},
+                                                {"max_gram_length", std::int64_t{3000}},
+                                                {"max_skip_count", std::int64_t{3000}},
+                                                {"ngram_counts", Attributes::Integers{0}},
+                                                {"ngram_indexes", Attributes::Integers{0}},
+                                                {"pool_int64s", Attributes::Integers{1}}});
+                  return b.node("Add", {x, found});
+                },
+                {DType::f32, {1}}),
+            2u);
+}
+
+}  // namespace
+}  // namespace sluice::engine
