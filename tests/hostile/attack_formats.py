@@ -229,7 +229,8 @@ class HostileOperators(FileCase):
         """Refused by words, or done; neither crashes nor goes on and on."""
         path = self.write("model.onnx", content)
         for command in commands:
-            process = self.start(*command[:1], *command[1:2], path, *command[2:])
+            process = self.start(*command[:2], path, *command[2:])
+            self.addCleanup(process.kill)
             out, err = process.communicate(timeout=within(20))
             self.assertIn(process.returncode, (0, 1, 2), (command, process.returncode, err))
             self.assertNotIn("bad_alloc", err)
@@ -296,8 +297,6 @@ class HostileOperators(FileCase):
                         ("serve", "--config", self.folder / "sluice.toml"),
                         ("memory", "replay", self.folder / "sluice.toml")):
             process = self.start(*command)
-            try:
-                _, err = process.communicate(timeout=within(20))
-            finally:
-                process.kill()
+            self.addCleanup(process.kill)
+            _, err = process.communicate(timeout=within(20))
             self.assertIn(process.returncode, (1, 2), (command, err))
