@@ -47,7 +47,9 @@ Editor::Editor(Graph& graph, Derived* derived)
       derived_(derived),
       removed_(graph.nodes.size()),
       maker_(graph.values.size(), kNoNode),
-      users_(graph.values.size()) {
+      users_(graph.values.size()),
+      given_(graph.values.size()) {
+  for (const ValueId value : graph.outputs) ++given_[at(value)];
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const auto id = static_cast<NodeId>(i);
     place_.push_back(id);
@@ -75,8 +77,13 @@ NodeId Editor::maker(ValueId value, std::string_view op, std::string_view domain
 
 const std::vector<NodeId>& Editor::users(ValueId value) const { return users_[at(value)]; }
 
-bool Editor::is_output(ValueId value) const {
-  return std::find(graph_->outputs.begin(), graph_->outputs.end(), value) != graph_->outputs.end();
+bool Editor::is_output(ValueId value) const { return value != kNoValue && given_[at(value)] > 0; }
+
+void Editor::set_graph_output(std::size_t i, ValueId value) {
+  ValueId& output = graph_->outputs[i];
+  --given_[at(output)];
+  ++given_[at(value)];
+  output = value;
 }
 
 const Tensor& Editor::constant(ValueId value) const {
@@ -116,6 +123,7 @@ ValueId Editor::add_value(std::string name, const TensorType& type) {
   graph_->values.push_back(std::move(value));
   maker_.push_back(kNoNode);
   users_.emplace_back();
+  given_.push_back(0);
   return static_cast<ValueId>(graph_->values.size() - 1);
 }
 
@@ -167,7 +175,8 @@ void Editor::replace(ValueId from, ValueId to) {
   for (const NodeId id : std::vector<NodeId>(users(from)))
     for (std::size_t i = 0; i < node(id).inputs.size(); ++i)
       if (node(id).inputs[i] == from) set_input(id, i, to);
-  std::replace(graph_->outputs.begin(), graph_->outputs.end(), from, to);
+  for (std::size_t i = 0; given_[at(from)] > 0; ++i)
+    if (graph_->outputs[i] == from) set_graph_output(i, to);
 }
 
 void Editor::remove(NodeId id) {

@@ -84,6 +84,8 @@ class Editor {
   void add_input(NodeId node, ValueId value);
   // Output 0 of `node` is `value` from now on; who made it before no longer does.
   void set_output(NodeId node, ValueId value);
+  // The graph gives out `value` in the place of its output i.
+  void set_graph_output(std::size_t i, ValueId value);
   // Whoever used `from` uses `to`, the graph's outputs too.
   void replace(ValueId from, ValueId to);
   void remove(NodeId node);
@@ -103,6 +105,7 @@ class Editor {
   std::vector<NodeId> place_;               // by node: the one in the order it came in
   std::vector<NodeId> maker_;               // by value
   std::vector<std::vector<NodeId>> users_;  // by value
+  std::vector<int> given_;                  // by value: outputs of the graph that are it
 };
 
 // A node of the operators that only fusing makes.

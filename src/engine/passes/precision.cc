@@ -208,13 +208,14 @@ class Narrower {
 
   // What the graph gives out keeps its type and its name.
   void widen_outputs() {
-    for (ValueId& output : edit_.graph().outputs) {
+    for (std::size_t i = 0; i < edit_.graph().outputs.size(); ++i) {
+      const ValueId output = edit_.graph().outputs[i];
       if (!was_f32(output)) continue;
       const ValueId wide = as(output, DType::f32);
       if (wide == output) continue;
       if (edit_.graph()[wide].name != edit_.graph()[output].name)
         std::swap(edit_.graph()[wide].name, edit_.graph()[output].name);
-      output = wide;
+      edit_.set_graph_output(i, wide);
     }
   }
 

@@ -268,6 +268,9 @@ int turn_as_views(Editor& edit) {
 }
 
 int merge_equal(Editor& edit) {
+  // An input of a user is looked for among all it has: too much where many have very many.
+  constexpr std::size_t kMostLooks = 100'000'000;
+  std::size_t looks = 0;
   int changes = 0;
   std::map<std::string, NodeId> first;
   for (const NodeId id : edit.nodes()) {
@@ -275,6 +278,10 @@ int merge_equal(Editor& edit) {
     if (!key) continue;
     const auto [found, added] = first.emplace(*key, id);
     if (added) continue;
+    for (const ValueId value : edit.node(id).outputs)
+      if (value != kNoValue)
+        for (const NodeId user : edit.users(value)) looks += edit.node(user).inputs.size();
+    if (looks > kMostLooks) break;
     const std::vector<ValueId> before = edit.node(found->second).outputs;
     for (std::size_t i = 0; i < before.size(); ++i)
       if (before[i] != kNoValue) edit.replace(edit.node(id).outputs[i], before[i]);
