@@ -42,6 +42,7 @@ Policy policy_of(const BrokerConfig& c) {
   p.hold_after = Seconds(c.hold_after_s), p.yield_within = Seconds(c.yield_within_s);
   if (c.escalation == "revoke") p.escalate = Policy::Escalate::revoke;
   if (c.escalation == "terminate") p.escalate = Policy::Escalate::terminate;
+  p.preempt_other_users = c.preempt_other_users;
   const auto count = [](std::int64_t n) { return static_cast<std::size_t>(n); };
   p.max_leases_per_peer = count(c.max_leases_per_peer);
   p.max_waiting_per_peer = count(c.max_waiting_per_peer);

@@ -19,6 +19,7 @@ struct BrokerConfig {
   double hold_after_s = 20;
   double yield_within_s = 10;
   std::string escalation = "report";
+  bool preempt_other_users = false;
   std::int64_t max_leases_per_peer = 4096;
   std::int64_t max_waiting_per_peer = 512;
   std::int64_t max_cpu_leases_per_peer = 1024;
@@ -60,6 +61,11 @@ struct BrokerConfig {
               "when a holder does not yield in time: report it, revoke the lease, or terminate "
               "the process that holds it"}
             .one_of("report|revoke|terminate")
+            .live(),
+        Field{
+            "preempt_other_users", &C::preempt_other_users,
+            "a request may have holders of other users asked to yield; they are never revoked "
+            "or terminated for it. Off: only those of the same user, unless an administrator asks"}
             .live(),
         Field{"max_leases_per_peer", &C::max_leases_per_peer,
               "leases that a peer (API key, else user, else address) may hold or wait for at once"}

@@ -108,9 +108,9 @@ struct Lease {
   std::uint64_t client_limit = 0;  // on each GPU, as the holder reads it back from its allocator
 };
 
-// Whether a holder that does not yield to `asker` may lose its lease, or its process, for that:
-// the asker is an administrator, the same user, or, where no user is known of either, the same
-// peer. Anybody may ask; to take is another thing.
+// Whether a holder may be asked to yield to `asker`, and lose its lease, or its process, where it
+// does not: the asker is an administrator, the same user, or, where no user is known of either, the
+// same peer. See Policy::preempt_other_users, with which anybody may ask; to take is another thing.
 bool may_preempt(const Wanted& asker, const Wanted& holder) noexcept;
 
 std::uint64_t promised(const Lease& lease) noexcept;  // bytes, on all of its GPUs

@@ -31,6 +31,9 @@ struct Policy {
   Seconds hold_after{20};    // a request that waited this long has room kept for it
   Seconds yield_within{10};  // time a holder gets when asked to yield
   enum class Escalate { report, revoke, terminate } escalate = Escalate::report;
+  // Holders are asked to yield also by requests that could not preempt them, and told of it at
+  // most: who asks for high priority would otherwise end the work of other users.
+  bool preempt_other_users = false;
   std::size_t max_leases = 100'000, max_waiting = 10'000;
   // What one peer may have at once, so that it takes nothing from others: leases held or waited
   // for, those that wait, those on the CPU; and all of these of one agent of the peer. An agent is

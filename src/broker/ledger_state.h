@@ -213,8 +213,9 @@ struct Ledger::Impl {
   void tell_room(Turn& turn, Changes& changes);
 
   // ledger_yield.cc
-  VictimPlan plan_victims(const Entry& entry, const Turn& turn, bool lower_only);
-  bool cover(const Entry& entry, const CardState& state, std::uint64_t missing, bool lower_only,
+  VictimPlan plan_victims(const Entry& entry, const Turn& turn, bool to_ask);
+  bool may_ask(const Wanted& asker, const Wanted& holder) const;
+  bool cover(const Entry& entry, const CardState& state, std::uint64_t missing, bool to_ask,
              std::vector<Entry*>& chosen);
   std::uint64_t have_on(const Entry& entry, CardIndex card, const Turn& turn) const;
   std::uint64_t missing_on(const Entry& entry, CardIndex card, const Turn& turn,

@@ -51,19 +51,25 @@ void prune(std::vector<Victim>& taken, std::uint64_t missing) {
 
 }  // namespace
 
+bool Ledger::Impl::may_ask(const Wanted& asker, const Wanted& holder) const {
+  return policy.preempt_other_users || may_preempt(asker, holder);
+}
+
 // Adds to `chosen` the cheapest leases on the card that free `missing` bytes. Of the
 // lowest priority and largest first, so that few have to go; the last one is then the
-// smallest that will do.
+// smallest that will do. With `to_ask`, those of lower priority that may be asked to yield.
 bool Ledger::Impl::cover(const Entry& entry, const CardState& state, std::uint64_t missing,
-                         bool lower_only, std::vector<Entry*>& chosen) {
+                         bool to_ask, std::vector<Entry*>& chosen) {
   const auto may_go = [&](const Victim& v) {
-    return !has(entry.declined, v.id) && entries.at(v.id).lease.state == State::held &&
+    const auto& victim = entries.at(v.id).lease;
+    return !has(entry.declined, v.id) && victim.state == State::held &&
+           (!to_ask || may_ask(entry.lease.wanted, victim.wanted)) &&
            std::ranges::none_of(chosen, [&](const Entry* e) { return e->lease.id == v.id; });
   };
   std::vector<Victim> taken;
   std::uint64_t sum = 0;
   for (const auto& victim : state.victims) {
-    if (lower_only && victim.priority >= entry.lease.wanted.priority) break;
+    if (to_ask && victim.priority >= entry.lease.wanted.priority) break;
     if (!may_go(victim)) continue;
     taken.push_back(victim);
     sum += victim.bytes;
@@ -102,7 +108,7 @@ std::uint64_t Ledger::Impl::missing_on(const Entry& entry, CardIndex card, const
   return need > have ? need - have : 0;
 }
 
-VictimPlan Ledger::Impl::plan_victims(const Entry& entry, const Turn& turn, bool lower_only) {
+VictimPlan Ledger::Impl::plan_victims(const Entry& entry, const Turn& turn, bool to_ask) {
   VictimPlan plan;
   const auto& wanted = entry.lease.wanted;
   while (plan.cards.size() < wanted.gpus) {
@@ -115,7 +121,7 @@ VictimPlan Ledger::Impl::plan_victims(const Entry& entry, const Turn& turn, bool
       if (std::ranges::find(plan.cards, i) != plan.cards.end()) continue;
       auto chosen = plan.victims;
       const auto missing = missing_on(entry, i, turn, chosen);
-      if (missing > 0 && !cover(entry, cards[i], missing, lower_only, chosen)) continue;
+      if (missing > 0 && !cover(entry, cards[i], missing, to_ask, chosen)) continue;
       const bool is_better =
           !best || cost_of(chosen) < cost_of(victims) ||
           (cost_of(chosen) == cost_of(victims) && card.bus < cards[*best].card.bus);

@@ -148,13 +148,13 @@ TEST(Yield, EndsInRevocationForTheSameUserAndAdministratorsOnly) {
     for (const bool same_user : {false, true})
       for (const bool by_admin : {false, true}) {
         Policy policy;
-        policy.escalate = escalate;
+        policy.escalate = escalate, policy.preempt_other_users = true;
         Machine m({80}, policy);
         const auto low = m.get(of_user(by(want("low", 80, Priority::low), 5), 1000));
         auto urgent = of_user(want("urgent", 40, Priority::critical), same_user ? 1000 : 1001);
         urgent.by_admin = by_admin;
         m.queue(urgent);
-        EXPECT_EQ(m.state(low), State::yielding);  // it was asked, whoever asks
+        EXPECT_EQ(m.state(low), State::yielding);
         m.tick_at(1010);
         const bool may = same_user || by_admin;
         EXPECT_EQ(m.ledger.find(low)->ending, may ? Ending::revoked : Ending::none);
@@ -164,9 +164,36 @@ TEST(Yield, EndsInRevocationForTheSameUserAndAdministratorsOnly) {
       }
 }
 
+// Programs end when they are asked to yield, so who may ask is who may end them.
+TEST(Yield, IsAskedByTheSameUserAndAdministratorsOnly) {
+  for (const bool others_may : {false, true})
+    for (const bool same_user : {false, true})
+      for (const bool by_admin : {false, true}) {
+        Policy policy;
+        policy.preempt_other_users = others_may;
+        Machine m({80}, policy);
+        const auto low = m.get(of_user(want("low", 80, Priority::low), 1000));
+        auto urgent = of_user(want("urgent", 40, Priority::critical), same_user ? 1000 : 1001);
+        urgent.by_admin = by_admin;
+        m.queue(urgent);
+        const bool is_asked = others_may || same_user || by_admin;
+        EXPECT_EQ(m.state(low), is_asked ? State::yielding : State::held);
+        EXPECT_EQ(m.times(What::yield_asked), is_asked ? 1 : 0);
+      }
+}
+
+TEST(Yield, PassesOverTheLeasesOfOtherUsers) {
+  Machine m({80});
+  const auto other = m.get(of_user(want("other", 40, Priority::low), 1000)),
+             own = m.get(of_user(want("own", 40, Priority::normal), 1001));
+  m.queue(of_user(want("urgent", 40, Priority::critical), 1001));
+  EXPECT_EQ(m.state(other), State::held);
+  EXPECT_EQ(m.state(own), State::yielding);
+}
+
 TEST(Yield, EndsInNoRevocationForAPeerThatIsNotToldApart) {
   Policy policy;
-  policy.escalate = Policy::Escalate::terminate;
+  policy.escalate = Policy::Escalate::terminate, policy.preempt_other_users = true;
   Machine m({80}, policy);
   const auto low = m.get(of_user(by(want("low", 80, Priority::low), 5), 1000));
   auto urgent = want("urgent", 40, Priority::critical);

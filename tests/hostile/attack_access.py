@@ -1,6 +1,6 @@
 """Attacks on what belongs to others: their leases, their processes, the alerts of all, the keys.
 Those of a second user need root, to become one; encodings.idna is read here because they may not."""
-import array, contextlib, encodings.idna, http.client, json, os, signal, socket, subprocess, tempfile, time, unittest
+import array, contextlib, encodings.idna, http.client, json, os, shutil, signal, socket, subprocess, tempfile, time, unittest
 
 from hostile.case import Server, wait_for, within
 from lease_case import LeaseServer, UnixConnection, exchange
@@ -202,6 +202,35 @@ class Others(unittest.TestCase):
                     return done.stderr
 
                 self.assertIn("serve.socket_mode", as_user(STRANGER, listed))
+
+    @needs_root
+    def test_no_command_ends_because_another_user_wants_its_memory(self):
+        """`sluice lease request ... -- COMMAND` ends COMMAND when it is asked to yield."""
+        wait = {"on_unavailable": "wait", "wait_s": 2, "priority": "critical", "memory_gb": 14,
+                "pid": 0}
+
+        def ask():
+            return exchange(UnixConnection(server.socket_path), "POST", "/v1/leases",
+                            {"agent": "greedy", **wait})
+
+        with LeaseServer() as server, tempfile.TemporaryDirectory() as folder:
+            open_socket(server)
+            os.chmod(folder, 0o755)
+            program = shutil.copy(PROGRAM, folder)  # where any user may run it
+            victim = subprocess.Popen(
+                [program, "lease", "request", "job", "--memory-gb", "14", "--priority", "low",
+                 "--socket", server.socket_path, "--", "sleep", "60"],
+                user=OWNER, group=OWNER, extra_groups=[], cwd="/", stderr=subprocess.DEVNULL)
+            try:
+                wait_for("the job's lease", lambda: len(server.held()) == 1)
+                self.assertEqual(as_user(STRANGER, ask)[1]["status"], "failed")
+                self.assertEqual([l["state"] for l in server.held()], ["held"])
+                self.assertTrue(is_alive(victim))
+                as_user(OWNER, ask)  # its own user may
+                wait_for("the job ends", lambda: not is_alive(victim))
+            finally:
+                victim.kill()
+                victim.wait()
 
     @needs_root
     def test_no_process_ends_on_the_word_of_another_user(self):
