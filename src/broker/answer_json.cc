@@ -1,5 +1,6 @@
 #include "broker/answer_json.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -87,7 +88,8 @@ double gb(std::uint64_t bytes) {
 void put_future(Json& json, const std::string& name, Instant t, const Moment& at) {
   if (t == Instant{}) return;
   json[name + "_at"] = watch::iso_time(wall_of(t, at));
-  json[name + "_in_s"] = thousandths(seconds_between(at.now, t));
+  // One whose time has come is dealt with a moment later.
+  json[name + "_in_s"] = thousandths(std::max(0.0, seconds_between(at.now, t)));
 }
 
 void put_past(Json& json, const std::string& name, Instant t, const Moment& at) {

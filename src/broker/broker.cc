@@ -175,7 +175,7 @@ std::optional<Answer> Broker::Impl::asked_before(const Wanted& wanted, const Mom
   lease = ledger.find(token.id);
   if (lease->wanted.idempotency_key != wanted.idempotency_key)
     throw KeyReused(wanted.idempotency_key);
-  check_stored(token.id);
+  check_stored(*lease);
   ledger.ask_again(token.id, wanted.holder.connection);
   auto answer = describe(*lease, at.now);
   if (const auto refusal = ledger.refusal(token.id)) add_refusal(answer, *refusal);
@@ -235,9 +235,11 @@ Answer Broker::Impl::look_up(LeaseId id) const {
   {
     const Lock lock(mutex);
     if (const auto* lease = ledger.find(id)) {
-      check_stored(id);
+      check_stored(*lease);
       return describe(*lease, at.now);
     }
+    if (const auto newer = unsaved.find(id); newer != unsaved.end())
+      return describe(newer->second, at.now);
   }
   const auto ended = store.find(id, at);
   if (!ended) throw Error(Code::not_found, fmt::format("there is no lease {}", id));
@@ -308,11 +310,8 @@ void Broker::Impl::end(const Token& token, How how) {
     const auto at = moment();
     Changes changes;
     const auto outcome = how(ledger, at.now, changes);
-    const bool is_stored = take(changes, at);
-    if (outcome != Ledger::Outcome::done)
-      refused = turned_down(outcome, token, at);
-    else if (!is_stored)
-      store_failed();
+    take(changes, at);  // where it cannot be stored now, it is as soon as it can
+    if (outcome != Ledger::Outcome::done) refused = turned_down(outcome, token, at);
   }
   after();
   if (refused) throw *refused;

@@ -103,9 +103,9 @@ class Broker {
 
   // Without bytes, gpu.memory_allocation says how much the agent gets. The device may be an
   // index. A holder's pid without its start time is looked up. Throws invalid_argument
-  // (nothing has changed), exhausted, unavailable (the store cannot be written: nothing
-  // is promised). With an idempotency_key that its peer used for a lease in force it is that
-  // lease, as it is now; KeyReused where the rest differs.
+  // (nothing has changed), exhausted, StoreDown (nothing is promised). With an idempotency_key that
+  // its peer used for a lease in force it is that lease, as it is now; KeyReused where the rest
+  // differs.
   Answer request(const Wanted& wanted);
   // As it is now, or as it ended; not_found. For anyone, with what it waits for now; and for
   // the holder (who waits, waited in vain, or lost an answer), whatever renewal its token is
@@ -117,15 +117,18 @@ class Broker {
   std::uint64_t decisions() const noexcept;
 
   // Throws LeaseError for an unknown, wrong, replayed or expired token, and then nothing
-  // has changed.
+  // has changed; StoreDown, and then the lease stays and may be renewed later: while nothing can be
+  // stored none expires, and afterwards there is kGrace to renew it.
   // `client_limit`: bytes on each GPU past which the holder's allocator refuses, as read back
   // from it; what was said with an earlier renewal holds where nothing is.
   Answer renew(const Token& token, std::optional<std::uint64_t> client_limit = {});
+  // Also while nothing can be stored: it is over then, and written when it can be. Should the
+  // process end before that, the next one finds the lease, which ends for want of a renewal.
   void release(const Token& token);
   // Of a request that waits, when whoever asked is gone: released, unless it was asked for again
   // under its idempotency_key by one who still waits.
   void leave(const Token& token);
-  // By an operator: no token needed.
+  // By an operator: no token needed. As release() otherwise.
   void revoke(LeaseId id, std::string_view reason);
   void report(const Token& token, const UsageReport& usage);
   void connection_closed(std::uint64_t connection) noexcept;
@@ -192,6 +195,12 @@ class LeaseError : public Error {
  private:
   Ledger::Outcome outcome_;
   std::optional<Token> current_;
+};
+
+// The store cannot be written: the disk is full, for example. Says so in words for those who ask.
+class StoreDown : public Error {
+ public:
+  explicit StoreDown(const std::string& message) : Error(Code::unavailable, message) {}
 };
 
 // Without secrets unless answer.for_holder.

@@ -115,7 +115,7 @@ void Broker::report(const Token& token, const UsageReport& usage) {
   try {
     impl_->store.write(key, runs, impl_->moment());
   } catch (const Error& e) {
-    throw Error(Code::unavailable, fmt::format("reports cannot be stored now: {}", e.reason()));
+    throw StoreDown(fmt::format("reports cannot be stored now: {}", e.reason()));
   }
   if (all.size() >= kMostAgents && known == all.end()) all.erase(all.begin());
   all[key] = std::move(runs);

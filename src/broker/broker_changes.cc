@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "broker/broker_impl.h"
 #include "broker/holder.h"
+#include "watch/sqlite.h"
 
 namespace sluice::broker {
 
@@ -140,12 +141,16 @@ bool Broker::Impl::save(const Moment& at) {
     store.write(rows, at);
   } catch (const Error& e) {
     ++figures.stores_failed;
-    if (store_trouble.empty()) log::error("leases: cannot be stored: {}", e.what());
+    if (store_trouble.empty()) log::error("leases: cannot be stored: {}", watch::with_sql(e));
     store_trouble = e.reason();
+    ledger.pause();
     store_again_at = at.now + kStoreAgainAfter;
     return false;
   }
-  if (!store_trouble.empty()) log::info("leases: stored again");
+  if (!store_trouble.empty()) {
+    log::info("leases: stored again");
+    ledger.resume(at.now);
+  }
   store_trouble.clear();
   unsaved.clear();
   if (tell)
@@ -166,15 +171,20 @@ void Broker::Impl::tell_later(Told news) {
 }
 
 void Broker::Impl::store_failed() const {
-  throw Error(Code::unavailable, "leases cannot be stored now, so none is given: " + store_trouble);
+  throw StoreDown("leases cannot be stored now: " + store_trouble);
 }
 
 void Broker::Impl::require_store() const {
   if (!store_trouble.empty()) store_failed();
 }
 
-void Broker::Impl::check_stored(LeaseId id) const {
-  if (unsaved.contains(id)) store_failed();
+void Broker::Impl::check_stored(const Lease& lease) const {
+  if (!is_over(lease) && unsaved.contains(lease.id)) store_failed();
+}
+
+std::optional<Lease> Broker::Impl::find_ended(LeaseId id, const Moment& at) const {
+  const auto found = unsaved.find(id);
+  return found == unsaved.end() ? store.find(id, at) : found->second;
 }
 
 LeaseError Broker::Impl::turned_down(Ledger::Outcome outcome, const Token& token,
@@ -183,7 +193,7 @@ LeaseError Broker::Impl::turned_down(Ledger::Outcome outcome, const Token& token
   const auto* lease = ledger.find(token.id);
   switch (outcome) {
     case Outcome::over: {
-      const auto ended = store.find(token.id, at);
+      const auto ended = find_ended(token.id, at);
       if (!ended)  // so long ago that it is not kept, lost, or never given
         return {Outcome::unknown, fmt::format("there is no lease {}", token.id), std::nullopt};
       return {outcome,

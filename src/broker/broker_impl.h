@@ -86,7 +86,10 @@ struct Broker::Impl {
   Answer describe(const Lease& lease, Instant now) const REQUIRES(mutex);
   void add_env(Answer& answer) const REQUIRES(mutex);
   BatchSize batch_for(const Lease& lease) const REQUIRES(mutex);
-  void check_stored(LeaseId id) const REQUIRES(mutex);
+  // Throws where what would be told of it is not on disk. That it is over may be told: see
+  // release().
+  void check_stored(const Lease& lease) const REQUIRES(mutex);
+  std::optional<Lease> find_ended(LeaseId id, const Moment& at) const REQUIRES(mutex);
   std::set<ProcessId> holders() const REQUIRES(mutex);
   std::vector<LeaseId> live_ids() const REQUIRES(mutex);
   LeaseError turned_down(Ledger::Outcome outcome, const Token& token, const Moment& at) const

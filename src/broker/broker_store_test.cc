@@ -172,5 +172,71 @@ TEST_F(BrokerTest, WhileNothingCanBeStoredRequestsAreRefusedBeforeTheLedgerIsAsk
   EXPECT_EQ(ask("analyst", 1).verdict, Verdict::granted);
 }
 
+// A disk that is full for longer than a lease lives.
+TEST_F(BrokerTest, NoLeaseExpiresWhileNothingCanBeStored) {
+  open();
+  auto brief = wanted("scout", 2);
+  brief.ttl = Seconds(2);
+  const auto held = broker->request(brief), left = broker->request(brief);
+  watch::Database other(folder.path + "/leases.db", false);
+  other.run("BEGIN IMMEDIATE");
+  EXPECT_THROW(broker->renew(token(held)), StoreDown);
+  for (int s = 0; s < 60; ++s) {
+    host.pass(1);
+    broker->tick();
+    EXPECT_THROW(broker->renew(token(held)), StoreDown);
+  }
+  EXPECT_EQ(broker->figures().held, 2U);
+  other.run("ROLLBACK");
+  host.pass(1);
+  broker->tick();
+  host.pass(1);
+  broker->tick();
+  try {
+    broker->renew(token(held));  // the first one was taken in and not answered
+    FAIL() << "the token is that of before";
+  } catch (const LeaseError& e) {
+    ASSERT_EQ(e.outcome(), Outcome::stale);
+    EXPECT_EQ(broker->renew(*e.current()).lease.renewals, 2U);
+  }
+  host.pass(1.5);
+  broker->tick();
+  EXPECT_EQ(broker->figures().held, 1U);
+  EXPECT_EQ(broker->status(left.lease.id).lease.ending, Ending::expired);
+}
+
+TEST_F(BrokerTest, WhatIsGivenBackWhileNothingCanBeStoredIsOverAndStoredLater) {
+  open();
+  const auto released = ask("scout", 2), revoked = ask("analyst", 2);
+  watch::Database other(folder.path + "/leases.db", false);
+  other.run("BEGIN IMMEDIATE");
+  EXPECT_THROW(ask("late", 1), StoreDown);
+  broker->release(token(released));
+  broker->revoke(revoked.lease.id, "the card is to be replaced");
+  EXPECT_EQ(outcome([&] { broker->release(token(released)); }), Outcome::over);
+  for (int i = 0; i < 2; ++i) {
+    for (const auto* one : {&released, &revoked}) {
+      const auto shown = to_json(broker->status(one->lease.id), host.now(), host.wall());
+      EXPECT_EQ(shown["status"], "ended");
+      EXPECT_FALSE(shown.contains("expires_in_s"));
+    }
+    host.pass(1);
+    broker->observe(host.sample());  // now the ledger has forgotten them
+  }
+  try {
+    broker->renew(token(released));
+  } catch (const StoreDown& e) {
+    EXPECT_THAT(e.what(), testing::Not(HasSubstr("INSERT")));
+  }
+  EXPECT_EQ(outcome([&] { broker->release(token(revoked)); }), Outcome::over);
+  other.run("ROLLBACK");
+  host.pass(1);
+  broker->tick();
+  open();
+  EXPECT_EQ(broker->figures().held, 0U);
+  EXPECT_EQ(broker->status(released.lease.id).lease.ending, Ending::released);
+  EXPECT_EQ(broker->status(revoked.lease.id).lease.ending, Ending::revoked);
+}
+
 }  // namespace
 }  // namespace sluice::broker

@@ -113,6 +113,9 @@ struct Lease {
 // same peer. See Policy::preempt_other_users, with which anybody may ask; to take is another thing.
 bool may_preempt(const Wanted& asker, const Wanted& holder) noexcept;
 
+// Time to renew in, after one in which no holder could; at most the lease's ttl.
+inline constexpr Seconds kGrace{15};
+
 std::uint64_t promised(const Lease& lease) noexcept;  // bytes, on all of its GPUs
 
 std::string_view to_string(Priority p) noexcept;

@@ -143,7 +143,17 @@ void Ledger::Impl::expire(Entry& entry, Changes& changes) {
       fmt::format("not renewed within {}", human_duration(lease.wanted.ttl.count())), changes);
 }
 
+// Not to one that waits: that it waited in vain can be told without a store.
+void Ledger::Impl::give_time(Lease& lease) const {
+  if (lease.state == State::waiting || lease.state == State::draining) return;
+  const auto until = later(now, std::min(lease.wanted.ttl, kGrace));
+  lease.expires_at = std::max(lease.expires_at, until);
+  if (lease.state == State::yielding) lease.yield_by = std::max(lease.yield_by, until);
+}
+
 void Ledger::Impl::due(Entry& entry, Changes& changes) {
+  if (is_paused) give_time(entry.lease);
+  if (deadline_of(entry.lease) > now) return watch_deadline(entry);  // it was renewed meanwhile
   if (entry.lease.expires_at <= now) return expire(entry, changes);
   yield_is_overdue(entry, changes);
   watch_deadline(entry);
@@ -157,6 +167,7 @@ Ledger::Outcome Ledger::Impl::judge(LeaseId id, const std::uint64_t* secret, Ent
   auto& lease = found->lease;
   if (secret != nullptr && lease.secret != *secret) return Outcome::wrong_secret;
   if (lease.state == State::draining) return Outcome::over;
+  if (is_paused) give_time(lease);
   if (lease.expires_at > now) return Outcome::done;
   expire(*found, changes);
   return Outcome::over;
@@ -337,18 +348,23 @@ Changes Ledger::tick(Instant now) {
     deadlines.pop();
     const auto found = impl_->entries.find(id);
     if (found == impl_->entries.end() || found->second.watched_at != at) continue;
-    auto& entry = found->second;
-    entry.watched_at = Instant::max();
-    if (deadline_of(entry.lease) <= impl_->now)
-      impl_->due(entry, changes);
-    else
-      impl_->watch_deadline(entry);  // it was renewed meanwhile
+    found->second.watched_at = Instant::max();
+    impl_->due(found->second, changes);
   }
   if (std::exchange(impl_->has_returns, false))
     for (CardIndex i = 0; i < impl_->cards.size(); ++i) impl_->tell_returns(i, changes);
   impl_->ticked_at = impl_->now;
   impl_->serve_if_needed(changes);
   return changes;
+}
+
+void Ledger::pause() { impl_->is_paused = true; }
+
+void Ledger::resume(Instant now) {
+  impl_->begin(now);
+  impl_->is_paused = false;
+  impl_->must_serve = true;
+  for (auto& [id, entry] : impl_->entries) impl_->give_time(entry.lease);
 }
 
 Instant Ledger::next_tick() const {

@@ -148,6 +148,11 @@ class Ledger {
   bool is_bound(std::uint64_t connection) const noexcept;  // some lease is, to this one
   Changes holder_died(std::int64_t pid, std::uint64_t start_time, Instant now);
   Changes tick(Instant now);  // expiry, deadlines, waits that are over
+
+  // For a time in which nothing can be stored, so no holder can renew: nothing expires or is late,
+  // and those who wait are given nothing. Afterwards leases have kGrace to be renewed in.
+  void pause();
+  void resume(Instant now);
   Instant next_tick() const;  // not before this; Instant::max() when nothing is due
 
   // Null when unknown or over; but what ended in the last call that changed anything is

@@ -254,7 +254,8 @@ void Ledger::Impl::keep_room(Entry& entry, Turn& turn, Changes& changes) {
 }
 
 void Ledger::Impl::serve(Changes& changes) {
-  must_serve = false;
+  must_serve = is_paused;
+  if (is_paused) return;
   auto turn = new_turn();
   for (auto* entry : in_order(now))
     if (!try_grant(*entry, turn, changes)) keep_room(*entry, turn, changes);

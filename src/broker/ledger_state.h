@@ -149,6 +149,7 @@ struct Ledger::Impl {
   void expire(Entry& entry, Changes& changes);
   void due(Entry& entry, Changes& changes);
   void watch_deadline(Entry& entry);
+  void give_time(Lease& lease) const;
   Outcome judge(LeaseId id, const std::uint64_t* secret, Entry*& found, Changes& changes);
   Changes end_all(std::vector<LeaseId> ids, Ending ending, const std::string& reason);
   Answer ask(const Wanted& wanted, std::uint64_t secret, Changes& changes);
@@ -239,6 +240,7 @@ struct Ledger::Impl {
   std::size_t returns_told = 0;  // in this call
   bool has_returns = false;      // more may be due than one call tells
   bool must_serve = false;       // something ended that kept others waiting
+  bool is_paused = false;        // nothing can be stored
   bool plan_again = false;       // the reservations: a card came, went or changed its size
 
   std::unordered_map<LeaseId, Entry> entries;

@@ -348,5 +348,33 @@ TEST(Ledger, ComesBackFromTheStoreAsItWas) {
   EXPECT_GT(m.get(want("new", 1)), last);
 }
 
+TEST(Ledger, WhileItIsPausedNothingExpiresAndNothingIsGiven) {
+  Machine m({80});
+  auto brief = want("brief", 40);
+  brief.ttl = Seconds(2);
+  const auto held = m.get(brief), rest = m.get(want("rest", 40));
+  const auto waiting = m.queue(want("late", 40)), hasty = m.ask(waits(want("hasty", 40), 3)).id;
+  m.ledger.pause();
+  m.give_back(rest);
+  for (const double s : {1003.0, 1010.0, 1500.0}) {
+    m.sample_at(s);
+    EXPECT_EQ(m.state(held), State::held);
+    EXPECT_GT(m.ledger.next_tick(), m.now());
+  }
+  EXPECT_EQ(m.state(waiting), State::waiting);
+  EXPECT_EQ(m.state(hasty), State::ended);  // that it waited in vain may be told
+  m.second = 1600;
+  EXPECT_EQ(m.renew(held), Outcome::done);  // ticked or not
+  m.second = 1700;
+  m.ledger.resume(m.now());
+  m.tick_at(1701);
+  EXPECT_EQ(m.state(held), State::held);
+  EXPECT_EQ(m.renew(held), Outcome::done);
+  m.tick_at(1704);
+  EXPECT_EQ(m.ledger.find(held)->ending, Ending::expired);
+  m.sample_at(1705);
+  EXPECT_EQ(m.state(waiting), State::held);
+}
+
 }  // namespace
 }  // namespace sluice::broker

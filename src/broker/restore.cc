@@ -6,8 +6,6 @@ namespace sluice::broker {
 
 namespace {
 
-constexpr Seconds kGrace{15};
-
 Instant later(Instant t, Seconds s) { return t + std::chrono::duration_cast<Instant::duration>(s); }
 
 void end(Lease& lease, Ending how, const char* why, Instant now) {

@@ -5,7 +5,6 @@
 
 #include <filesystem>
 
-#include "base/error.h"
 #include "base/state_file.h"
 
 namespace sluice::watch {
@@ -40,6 +39,11 @@ void close_to_others(const std::string& path) {
 
 }  // namespace
 
+std::string with_sql(const Error& error) {
+  const auto* failed = dynamic_cast<const DatabaseError*>(&error);
+  return failed == nullptr ? error.what() : error.what() + (" (" + failed->sql() + ")");
+}
+
 Database::Database(const std::string& path, bool read_only) {
   const bool on_disk = path != ":memory:";
   if (on_disk)
@@ -63,9 +67,13 @@ void Database::fail(int code, std::string_view what) const {
   throw Error(code_of(code), std::string(what) + ": " + detail);
 }
 
+void Database::fail_in(int code, std::string_view sql) const {
+  throw DatabaseError(code_of(code), sqlite3_errmsg(get()), sql.substr(0, sql.find_first_of("(;")));
+}
+
 void Database::run(const std::string& sql) {
   const int code = sqlite3_exec(get(), sql.c_str(), nullptr, nullptr, nullptr);
-  if (code != SQLITE_OK) fail(code, sql.substr(0, sql.find_first_of("(;")));
+  if (code != SQLITE_OK) fail_in(code, sql);
 }
 
 std::int64_t Database::number(const std::string& sql) {
@@ -83,7 +91,7 @@ Statement::Statement(Database& db, std::string_view sql) : db_(db) {
   const int code =
       sqlite3_prepare_v2(db.get(), sql.data(), static_cast<int>(sql.size()), &raw, nullptr);
   handle_.reset(raw);
-  if (code != SQLITE_OK) db.fail(code, sql);
+  if (code != SQLITE_OK) db.fail_in(code, sql);
 }
 
 Statement& Statement::bind(std::int64_t value) {
@@ -106,14 +114,9 @@ Statement& Statement::bind_blob(std::string_view bytes) {
 bool Statement::step() {
   const int code = sqlite3_step(handle_.get());
   if (code == SQLITE_ROW) return true;
-  if (code != SQLITE_DONE) {
-    const std::string what = sqlite3_sql(handle_.get());
-    sqlite3_reset(handle_.get());  // it may be bound and tried again
-    bound_ = 0;
-    db_.fail(code, what.substr(0, what.find_first_of("(;")));
-  }
-  sqlite3_reset(handle_.get());
+  sqlite3_reset(handle_.get());  // it may be bound and tried again
   bound_ = 0;
+  if (code != SQLITE_DONE) db_.fail_in(code, sqlite3_sql(handle_.get()));
   return false;
 }
 

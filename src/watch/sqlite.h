@@ -10,7 +10,22 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
+
 namespace sluice::watch {
+
+// What failed, in SQLite's words alone: clients may hear of it. The statement is for the log.
+class DatabaseError : public Error {
+ public:
+  DatabaseError(Code code, const std::string& message, std::string_view sql)
+      : Error(code, message), sql_(sql) {}
+  const std::string& sql() const noexcept { return sql_; }
+
+ private:
+  std::string sql_;
+};
+// what(), and of a DatabaseError the statement.
+std::string with_sql(const Error& error);
 
 class Database {
  public:
@@ -25,6 +40,7 @@ class Database {
 
   sqlite3* get() const noexcept { return handle_.get(); }
   [[noreturn]] void fail(int code, std::string_view what) const;
+  [[noreturn]] void fail_in(int code, std::string_view sql) const;
 
  private:
   struct Close {

@@ -123,6 +123,21 @@ class Damage(StateFolder):
         os.remove(self.path("leases.db-wal"))
         self.expect_report("the write-ahead log is gone", given)
 
+    def test_a_damaged_page_is_found_by_the_doctor_as_by_the_server(self):
+        with self.serve() as server:
+            for _ in range(40):
+                server.request(memory_gb=0.1)
+            server.stop()  # its log is merged into the file
+        with open(self.path("leases.db"), "r+b") as database:
+            database.seek(4096 + 8)
+            database.write(b"\xff" * 600)
+        self.assertIn("damaged", self.start_fails())
+        before = self.contents()
+        found = self.doctor()
+        self.assertEqual(found["status"], "fail", found)
+        self.assertIn("cannot be used", found["detail"])
+        self.assertEqual(self.contents(), before)
+
     def test_a_killed_server_alone_is_no_damage(self):
         for _ in range(3):
             self.leases_of_a_killed_server(2)
@@ -239,3 +254,53 @@ class FullDisk(StateFolder):
                 {"token": held["token"]})
             self.assertEqual(status, 200, renewed)
             connection.close()
+
+    def test_leases_outlast_a_full_disk_and_are_given_back_on_it(self):
+        with self.serve() as server:
+            kept, given = (server.request(ttl_s=2) for _ in range(2))
+            connection = server.local()
+
+            def say(method, lease, action=""):
+                connection.request(method, f"/v1/leases/{lease['lease_id']}{action}",
+                                   json.dumps({"token": lease["token"]}),
+                                   {"Content-Type": "application/json"})
+                answer = connection.getresponse()
+                return answer.status, answer.headers, json.loads(answer.read())
+
+            size = os.path.getsize(self.path("leases.db-wal"))
+            resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE,
+                             (size, resource.RLIM_INFINITY))
+            began = time.monotonic()
+            while time.monotonic() - began < 6:  # three times as long as they live
+                status, headers, answer = say("POST", kept, "/renew")
+                if status == 503:
+                    self.assertEqual(headers["Retry-After"], "1")
+                    self.assertIn("Leases stay", answer["error"]["fix"])
+                    self.assertNotIn("INSERT", json.dumps(answer))
+                else:  # the disk filled up with this one
+                    self.assertIn(status, (200, 409), answer)
+                    kept["token"] = answer["token"]
+                time.sleep(0.2)
+            self.assertEqual(len(server.held()), 2)
+            self.assertEqual(say("DELETE", given)[0], 200)
+            status, _, answer = say("DELETE", given)
+            self.assertEqual(status, 410, answer)
+            self.assertIn("released", answer["error"]["message"])
+            time.sleep(0.5)  # its memory is seen free: only what is to be stored knows of it
+            shown = server.get(f"/v1/leases/{given['lease_id']}")
+            self.assertEqual((shown["status"], "expires_in_s" in shown), ("ended", False))
+            self.assertEqual([l["lease_id"] for l in server.held()], [kept["lease_id"]])
+
+            resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE,
+                             (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+            def renewed():
+                status, _, answer = say("POST", kept, "/renew")
+                kept["token"] = answer.get("token", kept["token"])
+                return status == 200
+
+            wait_for("a renewal", renewed, within(10))
+            connection.close()
+            self.kill(server)
+        with self.serve() as server:
+            self.assertEqual([l["lease_id"] for l in server.held()], [kept["lease_id"]])

@@ -47,6 +47,16 @@ Response turned_down(const LeaseError& e) {
   }
 }
 
+// 503 that says what becomes of leases meanwhile.
+Response store_down(const broker::StoreDown& e) {
+  auto made =
+      error_response(503, "unavailable", e.reason(),
+                     "Make room on the disk of the state folder. Leases stay meanwhile, and "
+                     "have up to 15 s to be renewed afterwards. Try again.");
+  made.headers.emplace_back("Retry-After", "1");
+  return made;
+}
+
 using Handler = Response (*)(Service&, const Asked&);
 
 // A route of one lease, whose refusals become statuses.
@@ -56,6 +66,8 @@ Response of_lease(Service& s, const Asked& asked) {
     return handler(s, asked);
   } catch (const LeaseError& e) {
     return turned_down(e);
+  } catch (const broker::StoreDown& e) {
+    return store_down(e);
   } catch (const Error& e) {
     if (e.code() != Code::not_found) throw;
     return error_response(404, "not_found", e.reason(), kListed);
@@ -127,7 +139,12 @@ class Waiting final : public Pending {
 
   std::unique_ptr<Response> poll(Instant now, Instant& again) override {
     seen_ = broker_.decisions();
-    const auto answer = broker_.status(token_);
+    broker::Answer answer;
+    try {
+      answer = broker_.status(token_);
+    } catch (const broker::StoreDown& e) {
+      return std::make_unique<Response>(store_down(e));
+    }
     if (answer.verdict == broker::Verdict::waiting && answer.lease.state != broker::State::ended) {
       again = now + std::chrono::seconds(1);
       return nullptr;
@@ -186,6 +203,8 @@ Response request_lease(Service& s, const Asked& asked) {
   } catch (const broker::KeyReused& e) {
     return error_response(422, "idempotency_key_reused", e.reason(),
                           "Send the request as it was, or choose another key for a new lease.");
+  } catch (const broker::StoreDown& e) {
+    return store_down(e);
   } catch (const NoRoom&) {
     throw;
   } catch (const Error& e) {
