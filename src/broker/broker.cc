@@ -29,10 +29,11 @@ std::uint64_t random_secret() {
   return secret;
 }
 
+std::uint64_t gib_bytes(double gb) { return static_cast<std::uint64_t>(std::llround(gb * kGiB)); }
+
 std::map<std::string, std::uint64_t> in_bytes(const std::map<std::string, double>& gb) {
   std::map<std::string, std::uint64_t> bytes;
-  for (const auto& [name, value] : gb)
-    bytes[name] = static_cast<std::uint64_t>(std::llround(value * kGiB));
+  for (const auto& [name, value] : gb) bytes[name] = gib_bytes(value);
   return bytes;
 }
 
@@ -48,6 +49,7 @@ Policy policy_of(const BrokerConfig& c) {
   p.max_waiting_per_peer = count(c.max_waiting_per_peer);
   p.max_cpu_leases_per_peer = count(c.max_cpu_leases_per_peer);
   p.max_leases_per_agent = count(c.max_leases_per_agent);
+  p.max_bytes_per_peer = gib_bytes(c.max_gb_per_peer);
   p.cpu_ttl = Seconds(c.cpu_ttl_s);
   p.quotas = in_bytes(c.quotas_gb);
   p.reservations = in_bytes(c.reservations_gb);

@@ -24,6 +24,7 @@ struct BrokerConfig {
   std::int64_t max_waiting_per_peer = 512;
   std::int64_t max_cpu_leases_per_peer = 1024;
   std::int64_t max_leases_per_agent = 2048;
+  double max_gb_per_peer = 0;
   double cpu_ttl_s = 60;
   std::map<std::string, double> quotas_gb;
   std::map<std::string, double> reservations_gb;
@@ -83,11 +84,15 @@ struct BrokerConfig {
               "leases that one agent of a peer may have, those on the CPU included"}
             .range(1, 25000)
             .live(),
+        Field{"max_gb_per_peer", &C::max_gb_per_peer,
+              "GB on GPUs that a peer may hold at once; 0: no limit"}
+            .range(0, 65536)
+            .live(),
         Field{"cpu_ttl_s", &C::cpu_ttl_s,
               "a lease on the CPU ends this long after its last renewal at the latest"}
             .range(1, 86400)
             .live(),
-        Field{"quotas_gb", &C::quotas_gb, "GB an agent may hold at once"}
+        Field{"quotas_gb", &C::quotas_gb, "GB an agent of a peer may hold at once"}
             .range(0.001, 65536)
             .live(),
         Field{"reservations_gb", &C::reservations_gb, "GB of GPU memory kept free for an agent"}

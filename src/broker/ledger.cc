@@ -119,13 +119,13 @@ void Ledger::Impl::end(Entry& entry, Ending ending, std::string reason, Changes&
   for (std::size_t i = 0; i < entry.seats.size(); ++i) {
     auto& state = cards[entry.seats[i].card];
     const auto bytes = lease.parts[i].bytes;
-    entry.agent->held -= bytes;
+    count_bytes(entry, bytes, false);
     state.promises[entry.seats[i].index].given_back_at = now;
     state.draining += bytes;
     ++state.changes;
     state.victims.erase({lease.wanted.priority, bytes, lease.id});
   }
-  if (entry.agent->quota) must_serve = true;
+  if (entry.agent->quota || policy.max_bytes_per_peer > 0) must_serve = true;
 }
 
 void Ledger::Impl::expire(Entry& entry, Changes& changes) {

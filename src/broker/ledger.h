@@ -42,7 +42,9 @@ struct Policy {
   std::size_t max_leases_per_peer = 4096, max_waiting_per_peer = 512;
   std::size_t max_cpu_leases_per_peer = 1024, max_leases_per_agent = 2048;
   Seconds cpu_ttl{60};  // longest time to live of a lease on the CPU, which holds nothing
-  std::map<std::string, std::uint64_t> quotas;        // bytes an agent may hold at once
+  std::uint64_t max_bytes_per_peer = 0;  // on GPUs, held at once; 0: no limit
+  // Bytes an agent may hold at once, of each peer by itself; those of no known peer are one.
+  std::map<std::string, std::uint64_t> quotas;
   std::map<std::string, std::uint64_t> reservations;  // bytes kept free for an agent
   // A lease is for all that its process takes, the CUDA context included. Over-use is
   // told above both of these: rounding by the driver is not over-use.

@@ -123,19 +123,25 @@ std::string broken_agent(const Agent& agent, const Impl& in) {
   std::uint64_t held = 0;
   std::size_t leases = 0;
   Instant newest{};
+  std::unordered_map<std::string, std::uint64_t> held_by;
   for (const auto& [id, entry] : in.entries) {
     if (entry.agent != &agent) continue;
     ++leases;
     if (!is_held(entry.lease)) continue;
     newest = std::max(newest, entry.lease.granted_at);
-    for (const auto& part : entry.lease.parts) held += part.bytes;
+    held += promised(entry.lease);
+    held_by[entry.lease.wanted.peer] += promised(entry.lease);
   }
   if (held != agent.held || leases != agent.leases)
     return fmt::format("agent {}: {} held by {} leases, but {} by {} counted", agent.name,
                        human_bytes(held), leases, human_bytes(agent.held), agent.leases);
-  const auto quota = in.policy.quotas.find(agent.name);
-  if (quota != in.policy.quotas.end() && held > quota->second && newest > in.policy_at)
-    return fmt::format("agent {} holds {}, more than its quota", agent.name, human_bytes(held));
+  if (!agent.quota) return {};
+  if (held_by != agent.held_by)
+    return fmt::format("agent {}: what it holds of each peer is not counted right", agent.name);
+  for (const auto& [peer, bytes] : held_by)
+    if (bytes > *agent.quota && newest > in.policy_at)
+      return fmt::format("agent {} of {} holds {}, more than its quota", agent.name, peer,
+                         human_bytes(bytes));
   return {};
 }
 
@@ -146,10 +152,12 @@ std::string broken_peer(const Peer& peer, const Impl& in) {
     if (entry.peer != &peer) return on_lease(entry.lease, "is counted for another peer");
     ++counted.of(entry.lease.state);
     if (entry.lease.state != State::draining) ++counted.agents[entry.lease.wanted.agent];
+    if (is_held(entry.lease)) counted.bytes += promised(entry.lease);
   }
-  const bool agrees = counted.held == peer.held && counted.waiting == peer.waiting &&
-                      counted.on_cpu == peer.on_cpu && counted.draining == peer.draining &&
-                      counted.agents == peer.agents && peer.all() > 0;
+  const bool agrees = counted.bytes == peer.bytes && counted.held == peer.held &&
+                      counted.waiting == peer.waiting && counted.on_cpu == peer.on_cpu &&
+                      counted.draining == peer.draining && counted.agents == peer.agents &&
+                      peer.all() > 0;
   return agrees ? "" : fmt::format("peer {}: its leases are not counted right", peer.name);
 }
 

@@ -3,9 +3,12 @@
 // have little.
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "broker/idempotency.h"
 #include "broker/ledger_state.h"
 
@@ -15,6 +18,7 @@ namespace {
 
 // Past three quarters of what can be kept of all, only those who have fewer than this get more.
 constexpr std::size_t kFewLeases = 16, kFewWaiting = 4;
+constexpr std::string_view kQuotas = "broker.quotas_gb", kPeerBytes = "broker.max_gb_per_peer";
 constexpr std::size_t kPeersToFill = 4;  // a peer's returns may not fill the ledger, either
 
 std::size_t three_quarters(std::size_t n) { return n - n / 4; }
@@ -143,6 +147,98 @@ void Ledger::Impl::set_state(Entry& entry, State state) {
   if (peer->all() != 0) return;
   entry.peer = nullptr;
   peers.erase(entry.lease.wanted.peer);
+}
+
+// ---- memory
+
+void Ledger::Impl::count_bytes(const Entry& entry, std::uint64_t bytes, bool is_held) {
+  const auto add = [&](std::uint64_t& sum) { sum = is_held ? sum + bytes : sum - bytes; };
+  add(entry.agent->held);
+  if (entry.peer != nullptr) add(entry.peer->bytes);
+  if (!entry.agent->quota) return;
+  auto& own = entry.agent->held_by[entry.lease.wanted.peer];
+  add(own);
+  if (own == 0) entry.agent->held_by.erase(entry.lease.wanted.peer);
+}
+
+std::uint64_t Ledger::Impl::quota_used(const Entry& entry) const {
+  const auto own = entry.agent->held_by.find(entry.lease.wanted.peer);
+  return own == entry.agent->held_by.end() ? 0 : own->second;
+}
+
+std::uint64_t Ledger::Impl::peer_bytes(const Wanted& wanted) const {
+  const auto* peer = find_peer(wanted.peer);
+  return peer == nullptr ? 0 : peer->bytes;
+}
+
+// On each of its GPUs; nothing when there is no limit.
+std::optional<std::uint64_t> Ledger::Impl::quota_left(const Entry& entry) const {
+  const auto& wanted = entry.lease.wanted;
+  std::optional<std::uint64_t> left;
+  const auto limit = [&](std::uint64_t most, std::uint64_t used) {
+    const auto rest = most - std::min(most, used);
+    left = std::min(left.value_or(rest), rest);
+  };
+  if (entry.agent->quota) limit(*entry.agent->quota, quota_used(entry));
+  if (policy.max_bytes_per_peer > 0 && !wanted.peer.empty())
+    limit(policy.max_bytes_per_peer, peer_bytes(wanted));
+  if (left) *left /= wanted.gpus;
+  return left;
+}
+
+// Where it could not even hold this alone; else empty.
+std::string Ledger::Impl::why_over_quota(const Wanted& wanted) const {
+  const auto least = least_bytes(wanted);
+  const auto refusal = [&](const std::string& who, std::uint64_t most, std::string_view setting) {
+    return fmt::format("{} wanted, but {} may hold {} at once ({})",
+                       wanted.gpus == 1
+                           ? human_bytes(least)
+                           : fmt::format("{} times {}", wanted.gpus, human_bytes(least)),
+                       who, human_bytes(most), setting);
+  };
+  if (!policy.quotas.empty())
+    if (const auto quota = policy.quotas.find(wanted.agent);
+        quota != policy.quotas.end() && quota->second / wanted.gpus < least)
+      return refusal(wanted.agent, quota->second, kQuotas);
+  if (const auto most = policy.max_bytes_per_peer;
+      most > 0 && !wanted.peer.empty() && most / wanted.gpus < least)
+    return refusal(wanted.peer, most, kPeerBytes);
+  return {};
+}
+
+// In the way are its own leases, those that end first.
+Refusal Ledger::Impl::over_quota(const Entry& entry) const {
+  const auto& wanted = entry.lease.wanted;
+  const auto needed = least_bytes(wanted) * wanted.gpus;
+  const bool is_agents = entry.agent->quota && quota_used(entry) + needed > *entry.agent->quota;
+  const auto most = is_agents ? *entry.agent->quota : policy.max_bytes_per_peer;
+  auto held = is_agents ? quota_used(entry) : peer_bytes(wanted);
+  std::vector<const Lease*> own;
+  for (const auto& [id, other] : entries)
+    if (is_held(other.lease) && other.lease.wanted.peer == wanted.peer &&
+        (!is_agents || other.agent == entry.agent))
+      own.push_back(&other.lease);
+  std::ranges::sort(own, [](const Lease* a, const Lease* b) {
+    return std::tie(a->expires_at, a->id) < std::tie(b->expires_at, b->id);
+  });
+  const auto who = !is_agents            ? wanted.peer
+                   : wanted.peer.empty() ? wanted.agent
+                                         : wanted.agent + " of " + wanted.peer;
+  Refusal refusal;
+  refusal.reason =
+      fmt::format("{} may hold {} at once ({}) and holds {} now", who, human_bytes(most),
+                  is_agents ? kQuotas : kPeerBytes, human_bytes(held));
+  for (const auto* lease : own) {
+    if (held + needed <= most) break;
+    held -= promised(*lease);
+    refusal.in_the_way.push_back(lease->id);
+    refusal.may_fit_in = Seconds(lease->expires_at - now);
+  }
+  if (!own.empty())
+    refusal.reason +=
+        fmt::format("; lease {} of its own ends in {} unless it is renewed", own.front()->id,
+                    human_duration(seconds_between(now, own.front()->expires_at)));
+  return refusal;
 }
 
 }  // namespace sluice::broker

@@ -161,5 +161,52 @@ TEST(LedgerLimits, LeasesOfBeforeARestartCount) {
   EXPECT_EQ(m.ask(of("uid:2", or_cpu(want("a", 100)))).verdict, Verdict::on_cpu);
 }
 
+// An agent's name is anyone's choice: who takes it uses up no quota but its own.
+TEST(LedgerLimits, AQuotaIsCountedForEachPeerByItself) {
+  Policy policy;
+  policy.quotas["scout"] = 20 * kGiB;
+  Machine m({80}, policy);
+  m.get(of("uid:1", want("scout", 20)));
+  const auto own = m.get(of("uid:2", want("scout", 20)));
+  const auto refused = m.ask(of("uid:2", want("scout", 1)));
+  EXPECT_EQ(refused.refusal.reason,
+            "scout of uid:2 may hold 20.0 GiB at once (broker.quotas_gb) and holds 20.0 GiB now; "
+            "lease 2 of its own ends in 1 min 0 s unless it is renewed");
+  EXPECT_THAT(refused.refusal.in_the_way, testing::ElementsAre(own));
+  m.get(want("scout", 20));  // of nobody that is known
+  m.give_back(own);
+  m.get(of("uid:2", want("scout", 20)));
+  EXPECT_THAT(m.ask(of("uid:3", want("scout", 21))).refusal.reason, HasSubstr("broker.quotas_gb"));
+}
+
+TEST(LedgerLimits, AQuotaThatIsSetLaterCountsWhatIsHeld) {
+  Machine m({80});
+  m.get(of("uid:1", want("scout", 15)));
+  Policy policy;
+  policy.quotas["scout"] = 20 * kGiB;
+  m.ledger.set_policy(policy);
+  EXPECT_EQ(m.ask(of("uid:1", want("scout", 10))).verdict, Verdict::refused);
+  m.get(of("uid:2", want("scout", 10)));
+}
+
+TEST(LedgerLimits, APeerHoldsNoMoreMemoryThanItMay) {
+  Policy policy;
+  policy.max_bytes_per_peer = 30 * kGiB;
+  Machine m({80, 80}, policy);
+  const auto first = m.get(of("uid:1", want("a", 20)));
+  const auto refused = m.ask(of("uid:1", want("b", 20)));
+  EXPECT_THAT(refused.refusal.reason,
+              HasSubstr("uid:1 may hold 30.0 GiB at once (broker.max_gb_per_peer) and holds 20.0"));
+  EXPECT_THAT(refused.refusal.in_the_way, testing::ElementsAre(first));
+  const auto waiting = m.queue(of("uid:1", want("b", 20)));
+  m.get(of("uid:2", want("a", 30)));
+  m.get(want("in this process", 60));
+  auto both = of("uid:3", want("a", 16));
+  both.gpus = 2;
+  EXPECT_THAT(m.ask(both).refusal.reason, HasSubstr("2 times 16.0 GiB wanted, but uid:3 may hold"));
+  m.release(first);
+  EXPECT_EQ(m.state(waiting), State::held);  // there was room, but for the limit
+}
+
 }  // namespace
 }  // namespace sluice::broker

@@ -62,16 +62,7 @@ void Ledger::Impl::restep() {
 }
 
 std::string Ledger::Impl::why_never(const Wanted& wanted) const {
-  if (!policy.quotas.empty()) {
-    const auto quota = policy.quotas.find(wanted.agent);
-    const auto least = least_bytes(wanted);
-    if (quota != policy.quotas.end() && quota->second / wanted.gpus < least)
-      return fmt::format("{} wanted, but {} may hold {} at once",
-                         wanted.gpus == 1
-                             ? human_bytes(least)
-                             : fmt::format("{} times {}", wanted.gpus, human_bytes(least)),
-                         wanted.agent, human_bytes(quota->second));
-  }
+  if (auto over = why_over_quota(wanted); !over.empty()) return over;
   return has_all ? never_fits(wanted, seen) : std::string();
 }
 
@@ -110,12 +101,6 @@ void Ledger::Impl::keep_for_those_ahead(const Entry& newcomer, Turn& turn) const
   for (const auto* keeper : keepers)
     if (keeper != &newcomer && keeper->is_holding && is_ahead(*keeper, newcomer))
       keep_for(*keeper, turn);
-}
-
-// On each of its GPUs; nothing when there is no quota.
-std::optional<std::uint64_t> Ledger::Impl::quota_left(const Entry& entry) const {
-  if (!entry.agent->quota) return std::nullopt;
-  return less(*entry.agent->quota, entry.agent->held) / entry.lease.wanted.gpus;
 }
 
 // For others than `entry`; what it claimed is its own, whoever is ahead.
@@ -176,7 +161,7 @@ void Ledger::Impl::grant(Entry& entry, const Choice& choice, std::span<const Sit
   for (const auto site : choice.sites) {
     lease.parts.push_back({sites[site].card->uuid, choice.bytes});
     seat(entry, static_cast<CardIndex>(site), choice.bytes);
-    entry.agent->held += choice.bytes;
+    count_bytes(entry, choice.bytes, true);
   }
   watch_deadline(entry);
   changes.push_back(

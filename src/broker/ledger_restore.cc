@@ -71,7 +71,10 @@ Amounts Ledger::Impl::reserved_for(const Agent* except) const {
 void Ledger::set_policy(Policy policy) {
   impl_->policy = std::move(policy);
   impl_->policy_at = std::max(impl_->policy_at, impl_->now);
-  for (auto& [name, agent] : impl_->agents) impl_->set_limits(agent);
+  for (auto& [name, agent] : impl_->agents) impl_->set_limits(agent), agent.held_by.clear();
+  for (const auto& [id, entry] : impl_->entries)
+    if (entry.agent->quota && is_held(entry.lease))
+      entry.agent->held_by[entry.lease.wanted.peer] += promised(entry.lease);
   impl_->plan_reservations();
   impl_->restep();
   impl_->must_serve = true;
@@ -92,7 +95,7 @@ void Ledger::restore(std::vector<Lease> leases, LeaseId last_id) {
     for (const auto& part : entry.lease.parts) to.seat(entry, to.card_named(part.uuid), part.bytes);
     if (is_held(entry.lease)) {
       to.accrue(*entry.agent, entry.lease.granted_at);
-      for (const auto& part : entry.lease.parts) entry.agent->held += part.bytes;
+      for (const auto& part : entry.lease.parts) to.count_bytes(entry, part.bytes, true);
     }
     to.watch_deadline(entry);
   }

@@ -28,12 +28,14 @@ struct Agent {
   Instant share_at{};
   std::size_t leases = 0;  // live ones
   std::optional<std::uint64_t> quota;
-  bool is_reserved_for = false;  // room is kept for it by the settings
+  std::unordered_map<std::string, std::uint64_t> held_by;  // `held` by peer, of one with a quota
+  bool is_reserved_for = false;                            // room is kept for it by the settings
 };
 
 // Whoever asks for leases, and how many it has.
 struct Peer {
   std::string name;
+  std::uint64_t bytes = 0;  // of leases held or yielding
   std::size_t held = 0, waiting = 0, on_cpu = 0, draining = 0;
   std::unordered_map<std::string, std::size_t> agents;  // held, waiting and on the CPU, by name
 
@@ -164,6 +166,12 @@ struct Ledger::Impl {
   void join_peer(Entry& entry);
   void leave_key(const Entry& entry);
   void set_state(Entry& entry, State state);
+  void count_bytes(const Entry& entry, std::uint64_t bytes, bool is_held);
+  std::uint64_t quota_used(const Entry& entry) const;
+  std::uint64_t peer_bytes(const Wanted& wanted) const;
+  std::optional<std::uint64_t> quota_left(const Entry& entry) const;
+  std::string why_over_quota(const Wanted& wanted) const;
+  Refusal over_quota(const Entry& entry) const;
 
   // ledger_cards.cc
   CardIndex card_named(const std::string& uuid);
@@ -198,7 +206,6 @@ struct Ledger::Impl {
   void keep_for(const Entry& keeper, Turn& turn) const;
   bool is_ahead(const Entry& keeper, const Entry& newcomer) const;
   void keep_for_those_ahead(const Entry& newcomer, Turn& turn) const;
-  std::optional<std::uint64_t> quota_left(const Entry& entry) const;
   std::uint64_t kept_on(CardIndex card, const Entry& entry, const Turn& turn) const;
   bool may_fit(const Entry& entry, const Turn& turn) const;
   std::vector<Site> sites_for(const Entry& entry, const Turn& turn, bool with_reasons);
@@ -228,7 +235,6 @@ struct Ledger::Impl {
   void stop_yielding(Entry& yielder);
   void withdraw_asks(Entry& entry, Changes& changes);
   void yield_is_overdue(Entry& entry, Changes& changes);
-  Refusal over_quota(const Entry& entry) const;
   Refusal refusal_for(const Entry& entry, const Turn& turn);
 
   Policy policy;

@@ -184,10 +184,10 @@ TEST(Ledger, KeepsAnAgentWithinItsQuota) {
   const auto first = m.get(want("scout", 15));
   const auto answer = m.ask(want("scout", 10));
   EXPECT_EQ(answer.verdict, Verdict::refused);
-  EXPECT_EQ(
-      answer.refusal.reason,
-      "scout may hold 20.0 GiB at once and holds 15.0 GiB now; lease 1 of its own ends in 1 min "
-      "0 s unless it is renewed");
+  EXPECT_EQ(answer.refusal.reason,
+            "scout may hold 20.0 GiB at once (broker.quotas_gb) and holds 15.0 GiB now; lease 1 of "
+            "its own ends in 1 min "
+            "0 s unless it is renewed");
   auto less = want("scout", 10);
   less.min_bytes = 2 * kGiB;
   const auto second = m.get(less);

@@ -250,35 +250,6 @@ void Ledger::Impl::yield_is_overdue(Entry& entry, Changes& changes) {
   changes.push_back({Change::What::yield_overdue, lease.id, 0, {}, reason});
 }
 
-// In the way are its own leases, those that end first.
-Refusal Ledger::Impl::over_quota(const Entry& entry) const {
-  const auto& agent = *entry.agent;
-  std::vector<const Lease*> own;
-  for (const auto& [id, other] : entries)
-    if (other.agent == &agent && is_held(other.lease)) own.push_back(&other.lease);
-  std::ranges::sort(own, [](const Lease* a, const Lease* b) {
-    return std::tie(a->expires_at, a->id) < std::tie(b->expires_at, b->id);
-  });
-  Refusal refusal{fmt::format("{} may hold {} at once and holds {} now", agent.name,
-                              human_bytes(*agent.quota), human_bytes(agent.held)),
-                  {},
-                  {},
-                  {}};
-  const auto& wanted = entry.lease.wanted;
-  auto held = agent.held;
-  for (const auto* lease : own) {
-    if (held + least_bytes(wanted) * wanted.gpus <= *agent.quota) break;
-    for (const auto& part : lease->parts) held -= part.bytes;
-    refusal.in_the_way.push_back(lease->id);
-    refusal.may_fit_in = Seconds(lease->expires_at - now);
-  }
-  if (own.empty()) return refusal;
-  refusal.reason +=
-      fmt::format("; lease {} of its own ends in {} unless it is renewed", own.front()->id,
-                  human_duration(seconds_between(now, own.front()->expires_at)));
-  return refusal;
-}
-
 Refusal Ledger::Impl::refusal_for(const Entry& entry, const Turn& turn) {
   const auto& wanted = entry.lease.wanted;
   if (const auto left = quota_left(entry); left && *left < least_bytes(wanted))

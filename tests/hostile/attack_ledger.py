@@ -137,6 +137,25 @@ class FairnessTest(Case):
         self.assertIn("broker.max_leases_per_peer", answer["error"]["message"])
 
 
+    def test_the_name_of_another_uses_up_no_quota_but_its_own(self):
+        server = self.serve("--set", "broker.quotas_gb=modest=2")
+        self.assertEqual(self.greedy(server, {"agent": "modest", "memory_gb": 2})[1]["status"],
+                         "allocated")
+        self.assertEqual(self.other(server, memory_gb=2)[1]["status"], "allocated")
+        refused = self.other(server, memory_gb=1, on_unavailable="fail")[1]
+        self.assertEqual(refused["status"], "failed")
+        self.assertIn("broker.quotas_gb", refused["reason"])
+
+    def test_one_peer_holds_no_more_memory_than_it_may(self):
+        server = self.serve("--set", "broker.max_gb_per_peer=4")
+        wish = {"agent": "greedy", "memory_gb": 3, "on_unavailable": "fail"}
+        self.assertEqual(self.greedy(server, wish)[1]["status"], "allocated")
+        refused = self.greedy(server, {**wish, "agent": "another name"})[1]
+        self.assertEqual(refused["status"], "failed")
+        self.assertIn("broker.max_gb_per_peer", refused["reason"])
+        self.assertEqual(self.other(server, memory_gb=3)[1]["status"], "allocated")
+
+
 class PagesTest(Case):
     def test_the_list_comes_in_pages(self):
         server = self.serve()
