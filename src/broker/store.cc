@@ -63,8 +63,7 @@ void merge_on_close(Database& db, bool yes) {
 void settle_schema(Database& db) {
   Transaction all(db);
   const auto version = db.number("PRAGMA user_version");
-  if (const auto verdict = db.text("PRAGMA quick_check(1)"); verdict != "ok")
-    throw Error(Code::internal, "it is damaged: " + verdict.substr(0, verdict.find('\n')));
+  require_whole(db);
   if (version == 0) db.run(kCreateTables);
   for (auto v = version; v > 0 && v < kVersion; ++v)
     db.run(kMigrations[static_cast<std::size_t>(v - 1)]);
@@ -291,7 +290,7 @@ Store::Loaded Store::load(const Moment& at) {
   Loaded out;
   auto& db = *impl_->db;
   try {
-    Statement live(db, "SELECT * FROM leases WHERE state <> 'ended' ORDER BY id");
+    Statement live(db, kLiveLeases);
     while (live.step()) out.leases.push_back(lease_from(live, at));
     Statement runs(db, "SELECT agent, model_type, runs FROM footprints");
     while (runs.step())

@@ -236,6 +236,73 @@ TEST_F(StoreDamageTest, ADamagedMarkIsReportedAndNumbersGoOn) {
   EXPECT_GE(store.load(kThen).last_id, static_cast<LeaseId>(unix_ms(kThen.wall)) * 1000);
 }
 
+TEST_F(StoreDamageTest, OneCopyOfWhatIsDamagedIsKept) {
+  std::vector<std::string> copies;
+  for (int i = 0; i < 2; ++i) {
+    kill_a_broker();
+    if (i == 0) fs::remove_all(folder.path + "/live");
+    flip(fs::file_size(wal) - 5 * kFrame + 100);
+    std::ifstream in(wal, std::ios::binary);
+    const std::string before{std::istreambuf_iterator<char>(in), {}};
+    if (i == 1) std::ofstream(options.dir + "/leases.db.damaged-1") << "an older one";
+    EXPECT_THAT(damage_at_start(), HasSubstr("a copy of what is left is leases.db.damaged-"));
+    copies.clear();
+    for (const auto& [name, text] : contents())
+      if (name.starts_with("leases.db.damaged-")) {
+        copies.push_back(name);
+        EXPECT_EQ(text == before, name.ends_with("-wal")) << name;
+      }
+    EXPECT_THAT(copies, SizeIs(2));  // with its log
+    fs::remove_all(options.dir);
+  }
+}
+
+TEST_F(StoreDamageTest, ADamagedPageIsFoundWithoutStartingAndNothingIsChanged) {
+  {
+    Store store(options);
+    first = store.load(kThen).last_id + 1;
+    for (LeaseId id = first; id < first + 60; ++id) put(store, id);
+  }
+  ASSERT_EQ(store_health(options.dir).refusal, "");
+  {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(4096 + 8);
+    file << std::string(600, '\xff');
+  }
+  const auto before = contents();
+  EXPECT_THAT(store_health(options.dir).refusal, HasSubstr("damaged"));
+  EXPECT_TRUE(contents() == before);
+  EXPECT_THAT(refusal(), HasSubstr("damaged"));
+}
+
+TEST_F(StoreDamageTest, ALeaseThatMakesNoSenseIsFoundWithoutStarting) {
+  kill_a_broker();
+  watch::Database(path, false).run("UPDATE leases SET state='strange'");
+  EXPECT_THAT(store_health(options.dir).refusal, HasSubstr("strange"));
+}
+
+TEST_F(StoreDamageTest, WhoLooksAtItKeepsNoServerFromStarting) {
+  { Store(options).load(kThen); }
+  std::jthread looks([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) store_health(options.dir);
+  });
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(refusal(), "");
+}
+
+TEST_F(StoreDamageTest, ReportsFromSeveralThreadsAreAllKept) {
+  fs::create_directories(options.dir);
+  StoreFolder one(options.dir);
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 4; ++i)
+      threads.emplace_back([&one, i] {
+        for (int k = 0; k < 10; ++k) one.report("thing " + std::to_string(i * 10 + k) + ".");
+      });
+  }
+  for (int i = 0; i < 40; ++i)
+    EXPECT_THAT(one.damage(), HasSubstr("thing " + std::to_string(i) + "."));
+}
+
 // ---- files of others
 
 class ForeignStoreTest : public StoreDamageTest {

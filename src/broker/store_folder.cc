@@ -7,11 +7,14 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/new_file.h"
+#include "base/state_file.h"
 #include "broker/store_rows.h"
 #include "watch/alert.h"
 #include "watch/sqlite_file.h"
@@ -22,6 +25,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr const char* kCopies = "leases.db.damaged-";  // and the seconds since 1970
 constexpr std::size_t kMostDamage = 16 << 10;  // bytes of leases.damage; older lines are dropped
 
 std::string with_folder(std::string dir) {
@@ -54,6 +58,47 @@ std::vector<std::string> damage_of(const watch::SqliteFacts& facts, const Marked
   return found;
 }
 
+// The database and its log; whether there was either. Nobody may have them open.
+bool copy_database(const std::string& from, const std::string& to) {
+  bool has_any = false;
+  for (const char* suffix : {"", "-wal"}) {
+    check_state_file(from + suffix);
+    if (!fs::exists(from + suffix)) continue;
+    std::error_code failed;
+    fs::copy_file(from + suffix, to + suffix, fs::copy_options::overwrite_existing, failed);
+    if (failed)
+      throw Error(Code::unavailable, from + suffix + " cannot be copied: " + failed.message());
+    has_any = true;
+  }
+  return has_any;
+}
+
+// Why a server would refuse the database; empty where it would not. Of a copy: SQLite writes to
+// what it opens.
+std::string refusal_of_copy(const std::string& database) {
+  auto dir = (fs::temp_directory_path() / "sluice-leases-XXXXXX").string();
+  if (::mkdtemp(dir.data()) == nullptr)
+    throw Error(Code::unavailable, dir + " cannot be made to check the leases in");
+  std::string why;
+  try {
+    if (copy_database(database, dir + "/leases.db")) {
+      watch::Database copy(dir + "/leases.db", false);
+      require_sound(copy, {Steady::now(), std::chrono::system_clock::now()});
+    }
+  } catch (const Error& e) {
+    why = e.reason();
+  }
+  std::error_code ignored;
+  fs::remove_all(dir, ignored);
+  return why;
+}
+
+bool is_locked(const StateFile& file) {
+  const bool is_free = ::flock(file.fd(), LOCK_SH | LOCK_NB) == 0;
+  if (is_free) ::flock(file.fd(), LOCK_UN);  // a server that starts meanwhile is not kept from it
+  return !is_free;
+}
+
 std::string damage_file(const std::string& dir) { return dir + "/leases.damage"; }
 
 std::string read_damage(const std::string& dir) {
@@ -80,15 +125,46 @@ StoreFolder::StoreFolder(std::string dir)
     refuse_store(database(), why);
   found_ = damage_of(facts, marked_, lock_.was_used());
   has_damage_ = !found_.empty() || fs::exists(damage_file(dir_));
+  if (!found_.empty()) keep_copy();
+}
+
+StoreFolder::~StoreFolder() {
+  std::error_code ignored;  // where it is refused, what is damaged is where it was
+  if (!copy_.empty())
+    for (const char* suffix : {"", "-wal"}) fs::remove(dir_ + "/" + copy_ + suffix, ignored);
+}
+
+// SQLite drops what it cannot read of a log, and with it what could be examined.
+void StoreFolder::keep_copy() noexcept try {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  copy_ = kCopies + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now).count());
+  if (copy_database(database(), dir_ + "/" + copy_))
+    found_.back() += "; a copy of what is left is " + copy_;
+} catch (const std::exception& e) {
+  log::warn("leases: no copy of what is damaged is kept: {}", e.what());
+}
+
+// One copy is kept.
+void StoreFolder::drop_older_copies() noexcept try {
+  const auto kept = std::exchange(copy_, {});
+  if (kept.empty()) return;
+  for (const auto& entry : fs::directory_iterator(dir_))
+    if (const auto name = entry.path().filename().string();
+        name.starts_with(kCopies) && !name.starts_with(kept))
+      fs::remove(entry.path());
+} catch (const std::exception& e) {
+  log::warn("leases: older copies of what was damaged stay: {}", e.what());
 }
 
 void StoreFolder::sign() {
   lock_.sign();
+  drop_older_copies();
   for (const auto& what : found_) report(what);
   found_.clear();
 }
 
 void StoreFolder::report(const std::string& what) noexcept try {
+  const Lock guard(reporting_);
   log::error("leases: damage was found: {}", what);
   has_damage_ = true;
   auto text =
@@ -118,15 +194,22 @@ StoreHealth store_health(const std::string& dir) {
   const StateFile lock(dir + "/leases.lock", O_RDONLY);
   if (!lock.is_open()) return health;  // never used
   health.exists = true;
-  health.is_in_use = ::flock(lock.fd(), LOCK_SH | LOCK_NB) != 0;
+  health.is_in_use = is_locked(lock);
   std::error_code failed;
   const auto bytes = fs::file_size(dir + "/leases.db", failed);
   health.bytes = failed ? 0 : bytes;
   health.damage = read_damage(dir);
+  health.is_reported = !health.damage.empty();
   if (health.is_in_use) return health;
   const bool was_used = ::lseek(lock.fd(), 0, SEEK_END) > 0;
   const auto facts = watch::inspect_sqlite(dir + "/leases.db");
   health.refusal = refusal_of(facts, was_used);
+  if (health.refusal.empty()) health.refusal = refusal_of_copy(dir + "/leases.db");
+  health.is_in_use = is_locked(lock);
+  if (health.is_in_use) {  // one started meanwhile: what was read may be half of it
+    health.refusal.clear();
+    return health;
+  }
   const auto found = damage_of(facts, read_mark(dir + "/leases.mark"), was_used);
   health.damage += fmt::format("{}", fmt::join(found, "\n"));
   return health;

@@ -4,6 +4,7 @@
 //   leases.lock    locked by the one process that may write; names it
 //   leases.mark    numbers that were reserved, and where the log ended; see store_mark.h
 //   leases.damage  what was found damaged and when, one line each; whoever has read it removes it
+//   leases.db.damaged-TIME  the database (and -wal) as it was found damaged last
 #pragma once
 
 #include <atomic>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "broker/store_lock.h"
 #include "broker/store_mark.h"
 
@@ -22,6 +24,7 @@ class StoreFolder {
   // for writing. Throws unavailable: another process has the store (says which), the folder
   // cannot be written, or the database is empty, foreign or newer (says what to do).
   explicit StoreFolder(std::string dir);
+  ~StoreFolder();
 
   std::string database() const { return dir_ + "/leases.db"; }
   const Marked& marked() const noexcept { return marked_; }  // when it was opened
@@ -37,12 +40,17 @@ class StoreFolder {
   std::string damage() const noexcept;
 
  private:
+  void keep_copy() noexcept;
+  void drop_older_copies() noexcept;
+
   const std::string dir_;
   StoreLock lock_;
   Marked marked_;
   StoreMark mark_;
   std::vector<std::string> found_;
+  std::string copy_;  // of what is damaged, until sign()
   std::atomic<bool> has_damage_{false};
+  Mutex reporting_;
 };
 
 // Throws unavailable with what to do about it.
@@ -53,8 +61,9 @@ struct StoreHealth {
   bool exists = false;
   bool is_in_use = false;  // by a server; then its log is not looked at
   std::uint64_t bytes = 0;
-  std::string refusal;  // why a server would not start with it
-  std::string damage;   // what the next start will report, or the last one did
+  std::string refusal;       // why a server would not start with it
+  std::string damage;        // what the next start will report, or the last one did
+  bool is_reported = false;  // the last one did: leases.damage is there
 };
 StoreHealth store_health(const std::string& dir);
 

@@ -171,6 +171,18 @@ Lease lease_from(const watch::Statement& row, const Moment& at) {
   return l;
 }
 
+void require_whole(watch::Database& db) {
+  if (const auto verdict = db.text("PRAGMA quick_check(1)"); verdict != "ok")
+    throw Error(Code::internal, "it is damaged: " + verdict.substr(0, verdict.find('\n')));
+}
+
+void require_sound(watch::Database& db, const Moment& at) {
+  require_whole(db);
+  if (db.number("PRAGMA user_version") != kVersion) return;
+  watch::Statement live(db, kLiveLeases);
+  while (live.step()) lease_from(live, at);
+}
+
 std::string footprints_text(std::span<const Footprint> runs) {
   std::string text;
   for (const auto& r : runs) {

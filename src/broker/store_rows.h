@@ -51,6 +51,15 @@ inline constexpr const char* kSaveLease =
     "INSERT OR REPLACE INTO leases VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
     " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 
+inline constexpr const char* kLiveLeases =
+    "SELECT * FROM leases WHERE state <> 'ended' ORDER BY id";
+
+// Throws internal where the file is damaged; the second also where it is of our version and a lease
+// in force makes no sense.
+void require_whole(watch::Database& db);
+void require_sound(watch::Database& db, const Moment& at);
+
+// The lease must be there until the statement was stepped.
 void bind_lease(watch::Statement& statement, const Lease& lease, const Moment& at);
 
 // Of "SELECT * FROM leases". Throws internal where a value has no meaning: the file

@@ -147,10 +147,11 @@ std::optional<Check> check_leases(const std::string& state_dir) {
       c.fix = "put a good copy in its place, or move it away with its -wal and -shm files";
     } else if (!health.damage.empty()) {
       c.detail = "found damaged in " + state_dir + ": " + in_one_line(health.damage);
-      c.fix = fmt::format(
-          "holders of lost leases hear that theirs are unknown and ask again; check the disk, then "
-          "remove {}/leases.damage",
-          state_dir);
+      c.fix =
+          "holders of lost leases hear that theirs are unknown and ask again; check the disk, "
+          "then ";
+      c.fix += health.is_reported ? fmt::format("remove {}/leases.damage", state_dir)
+                                  : "start the server, which goes on with what is left";
     } else {
       c.status = Verdict::pass;
       c.detail = file + (health.is_in_use ? ", in use by a server" : ", whole");

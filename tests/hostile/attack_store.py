@@ -88,7 +88,11 @@ class Damage(StateFolder):
         found = self.doctor()
         self.assertEqual(found["status"], "fail", found)
         self.assertIn(words, found["detail"])
+        self.assertNotIn("leases.damage", found["fix"])  # which is not there yet
+        has_log = os.path.exists(self.path("leases.db-wal"))
         with self.serve() as server:
+            copies = [n for n in os.listdir(self.state) if n.startswith("leases.db.damaged-")]
+            self.assertEqual(len(copies), 1 + has_log)
             self.assertIn("damage was found", server.logged())
             self.assertIn(words, server.logged())
             alert = wait_for("an alert", lambda: next(
@@ -96,6 +100,7 @@ class Damage(StateFolder):
                 None), within(10))
             self.assertIn(words, alert["cause"])
             self.assertIn(words, self.doctor()["detail"])  # while it runs
+            self.assertIn("leases.damage", self.doctor()["fix"])
             self.assertGreater(int(server.request()["lease_id"]), max(given))
             os.remove(self.path("leases.damage"))
             wait_for("the alert ends", lambda: not any(
