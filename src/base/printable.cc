@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "base/utf8.h"
 
 namespace sluice {
@@ -22,11 +24,26 @@ std::uint32_t code_point(std::string_view character) noexcept {
   return point;
 }
 
+// Control characters, separators of lines, and format characters (Unicode's category Cf), which
+// turn the direction of what follows or are not seen at all; first and last of each range.
+constexpr std::uint32_t kNotPlain[][2] = {
+    {0x0, 0x1f},        {0x7f, 0x9f},       {0xad, 0xad},       {0x600, 0x605},
+    {0x61c, 0x61c},     {0x6dd, 0x6dd},     {0x70f, 0x70f},     {0x890, 0x891},
+    {0x8e2, 0x8e2},     {0x180e, 0x180e},   {0x200b, 0x200f},   {0x2028, 0x202e},
+    {0x2060, 0x206f},   {0xfeff, 0xfeff},   {0xfff9, 0xfffb},   {0x110bd, 0x110bd},
+    {0x110cd, 0x110cd}, {0x13430, 0x1343f}, {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a},
+    {0xe0000, 0xe007f},
+};
+
 bool is_plain(std::uint32_t c) noexcept {
-  const bool is_control = c < 0x20 || (c >= 0x7f && c <= 0x9f);
-  const bool is_direction = c == 0x61c || c == 0x200e || c == 0x200f ||
-                            (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
-  return !is_control && !is_direction;
+  for (const auto& [first, last] : kNotPlain)
+    if (c <= last) return c < first;
+  return true;
+}
+
+bool is_space(std::uint32_t c) noexcept {
+  return c == 0x20 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x202f ||
+         c == 0x205f || c == 0x3000;
 }
 
 void escape(std::string_view bytes, std::string& out) {
@@ -35,7 +52,16 @@ void escape(std::string_view bytes, std::string& out) {
 
 }  // namespace
 
+bool has_outer_spaces(std::string_view text) noexcept {
+  if (text.empty() || first_invalid_utf8(text)) return false;
+  auto last = text.size() - 1;
+  while ((static_cast<unsigned char>(text[last]) & 0xc0) == 0x80) --last;
+  return is_space(code_point(text.substr(0, length_of(text)))) ||
+         is_space(code_point(text.substr(last)));
+}
+
 bool is_plain_text(std::string_view text) noexcept {
+  if (std::ranges::all_of(text, [](char c) { return c >= 0x20 && c < 0x7f; })) return true;
   if (first_invalid_utf8(text)) return false;
   while (!text.empty()) {
     const auto character = text.substr(0, length_of(text));

@@ -6,9 +6,11 @@
 
 namespace sluice {
 
-// UTF-8 that a terminal shows as it is: without control characters (C0, C1) and without those
-// that change the direction or the line of what follows.
+// UTF-8 that a terminal shows as it is: without control characters (C0, C1), those that change the
+// direction or the line of what follows, and others that are not seen (Unicode's Cf).
 bool is_plain_text(std::string_view text) noexcept;
+// Begins or ends with a space of any width.
+bool has_outer_spaces(std::string_view text) noexcept;
 
 // Characters that are not plain and bytes that are not UTF-8 are escaped ("\\x1b").
 std::string printable(std::string_view text);

@@ -21,6 +21,19 @@ TEST(Printable, EscapesWhatATerminalWouldObey) {
   EXPECT_FALSE(is_plain_text("\u009b31m"));
 }
 
+TEST(Printable, EscapesWhatIsNotSeen) {
+  EXPECT_EQ(printable("a\u200bb"), "a\\xe2\\x80\\x8bb");
+  for (const auto* text : {"\u00ad", "\u200d", "\u2060", "\ufeff", "\U000e0041"})
+    EXPECT_FALSE(is_plain_text(text)) << text;
+}
+
+TEST(Printable, KnowsSpacesAtTheEnds) {
+  for (const auto* text : {" a", "a ", "\u00a0a", "a\u3000", " "})
+    EXPECT_TRUE(has_outer_spaces(text)) << text;
+  for (const auto* text : {"", "a", "a b", "\u00fcber", "caf\u00e9"})
+    EXPECT_FALSE(has_outer_spaces(text)) << text;
+}
+
 TEST(Printable, EscapesEveryByteAboveAsciiWhereSomeAreNotUtf8) {
   EXPECT_EQ(printable("\xff\xc3\xa9"), "\\xff\\xc3\\xa9");
   EXPECT_FALSE(is_plain_text("\xff"));

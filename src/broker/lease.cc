@@ -40,21 +40,28 @@ std::optional<Enum> named(const std::array<std::string_view, N>& names,
   return static_cast<Enum>(found - names.begin());
 }
 
+[[noreturn]] void refuse_wish(std::string text) { throw Error(Code::invalid_argument, text); }
+
+// Every request comes here: a message is made only where it is needed.
 void check_name(std::string_view field, std::string_view text, bool may_be_empty) {
-  require(
-      may_be_empty || !text.empty(),
-      fmt::format("{} is empty; it names who asks, in 1 to {} characters", field, kLongestName));
-  require(text.size() <= kLongestName,
-          fmt::format("{} has {} bytes; at most {} are allowed", field, text.size(), kLongestName));
-  require(is_plain_text(text),
-          fmt::format("{} has characters that cannot be printed; use plain UTF-8 text", field));
+  if (text.empty() && !may_be_empty)
+    refuse_wish(
+        fmt::format("{} is empty; it names who asks, in 1 to {} characters", field, kLongestName));
+  if (text.size() > kLongestName)
+    refuse_wish(
+        fmt::format("{} has {} bytes; at most {} are allowed", field, text.size(), kLongestName));
+  if (!is_plain_text(text))
+    refuse_wish(fmt::format(
+        "{} has characters that cannot be printed, or are not seen; use plain UTF-8 text", field));
+  if (has_outer_spaces(text))
+    refuse_wish(fmt::format("{} begins or ends with a space; leave it out", field));
 }
 
 // Written so that a NaN is outside too.
 void check_span(std::string_view field, Seconds value, double low) {
-  require(
-      value.count() >= low && value.count() <= kDay,
-      fmt::format("{} is {} s; it may be {} s to {} s (one day)", field, value.count(), low, kDay));
+  if (!(value.count() >= low && value.count() <= kDay))
+    refuse_wish(fmt::format("{} is {} s; it may be {} s to {} s (one day)", field, value.count(),
+                            low, kDay));
 }
 
 }  // namespace
@@ -95,14 +102,14 @@ void check(const Wanted& wanted) {
   check_name("model_type", wanted.model_type, true);
   check_name("device", wanted.device, true);
   require(wanted.bytes > 0, "memory is 0; a lease is for more than 0 bytes");
-  require(wanted.bytes <= kMostBytes,
-          fmt::format("memory is {}; at most {} on each GPU may be asked for",
-                      human_bytes(wanted.bytes), human_bytes(kMostBytes)));
-  require(wanted.min_bytes <= wanted.bytes,
-          fmt::format("the least memory ({}) is above the memory asked for ({})",
-                      human_bytes(wanted.min_bytes), human_bytes(wanted.bytes)));
-  require(wanted.gpus >= 1 && wanted.gpus <= kMostGpus,
-          fmt::format("gpus is {}; it may be 1 to {}", wanted.gpus, kMostGpus));
+  if (wanted.bytes > kMostBytes)
+    refuse_wish(fmt::format("memory is {}; at most {} on each GPU may be asked for",
+                            human_bytes(wanted.bytes), human_bytes(kMostBytes)));
+  if (wanted.min_bytes > wanted.bytes)
+    refuse_wish(fmt::format("the least memory ({}) is above the memory asked for ({})",
+                            human_bytes(wanted.min_bytes), human_bytes(wanted.bytes)));
+  if (wanted.gpus < 1 || wanted.gpus > kMostGpus)
+    refuse_wish(fmt::format("gpus is {}; it may be 1 to {}", wanted.gpus, kMostGpus));
   require(wanted.gpus == 1 || wanted.device.empty(),
           "a device is named, but more than one GPU is asked for");
   check_span("ttl", wanted.ttl, 1);

@@ -47,6 +47,13 @@ TEST(Lease, SaysWhichFieldIsWrongAndWhatItMayBe) {
       {"cannot be printed", [](Wanted& w) { w.agent = "a\u009b31mb"; }},  // a C1 control
       {"cannot be printed", [](Wanted& w) { w.agent = "a\u202eb"; }},     // right to left
       {"cannot be printed", [](Wanted& w) { w.model_type = "a\u2066b"; }},
+      {"or are not seen", [](Wanted& w) { w.agent = "a\u200bb"; }},
+      {"or are not seen", [](Wanted& w) { w.agent = "scout\u2060"; }},
+      {"or are not seen", [](Wanted& w) { w.agent = "\ufeffscout"; }},
+      {"or are not seen", [](Wanted& w) { w.agent = "s\u00adcout"; }},
+      {"agent begins or ends with a space", [](Wanted& w) { w.agent = " scout"; }},
+      {"agent begins or ends with a space", [](Wanted& w) { w.agent = "scout\u3000"; }},
+      {"nothing was wrong", [](Wanted& w) { w.agent = "scout two"; }},
       {"model_type has 129", [](Wanted& w) { w.model_type.assign(129, 'm'); }},
       {"device has 200", [](Wanted& w) { w.device.assign(200, 'd'); }},
       {"memory is 0", [](Wanted& w) { w.bytes = 0; }},

@@ -95,11 +95,13 @@ std::string over_use_text(const Json& lease) {
 Row lease_row(const Json& lease, const std::map<std::string, std::string>& names) {
   const bool is_held = has(lease, "granted_age_s");
   return {text(lease, "lease_id"),
+          has(lease, "uid") ? fmt::format("{:.0f}", number(lease, "uid")) : "-",
           text(lease, "agent"),
           state_of(lease),
           text(lease, "priority"),
           gpus_of(lease, names),
-          gb_text(lease, lease.value("gpus", Json::array()).empty() ? "asked_gb" : "memory_gb"),
+          gb_text(lease, "asked_gb"),
+          lease.value("gpus", Json::array()).empty() ? "-" : gb_text(lease, "memory_gb"),
           gb_text(lease, "used_gb"),
           text(lease, "enforcement"),
           age(lease, is_held ? "granted_age_s" : "asked_age_s"),
@@ -127,8 +129,8 @@ void print_held(const Json& leases, std::ostream& out, const Terminal& terminal)
     out << "No leases. Ask for one: sluice lease request AGENT --memory-gb 8 -- COMMAND\n";
     return;
   }
-  print_table({"LEASE", "AGENT", "STATE", "PRIORITY", "GPU", " PROMISED GB", " USED GB", "ENFORCED",
-               " SINCE", " ENDS IN", " PID"},
+  print_table({"LEASE", "USER", "AGENT", "STATE", "PRIORITY", "GPU", " ASKED GB", " PROMISED",
+               " USED", "ENFORCED", " SINCE", " ENDS IN", " PID"},
               rows, out, terminal);
   print_remarks(leases.value("leases", Json::array()), out);
 }
@@ -160,8 +162,8 @@ void print_cards(const Json& leases, std::ostream& out, const Terminal& terminal
     return;
   }
   out << "\n";
-  print_table({"GPU", "NAME", " TOTAL GB", " PROMISED", " USED", " FREE", "WITHOUT A LEASE"}, rows,
-              out, terminal);
+  print_table({"GPU", "NAME", " LEASABLE GB", " PROMISED", " USED", " FREE", "WITHOUT A LEASE"},
+              rows, out, terminal);
 }
 
 // In single quotes, which a shell takes as they are.

@@ -32,7 +32,8 @@ Json held() {
           {"gpus", {{{"gpu_uuid", "GPU-a"}, {"memory_gb", 8.0}}}},
           {"granted_age_s", 90.0},
           {"expires_in_s", 30.0},
-          {"pid", 4711}};
+          {"pid", 4711},
+          {"uid", 1000}};
 }
 
 Json card() {
@@ -45,9 +46,19 @@ Json card() {
 
 TEST(LeaseReport, ALeaseIsOneRowWithWhatWasPromisedAndWhatIsUsed) {
   const auto text = listed({{"leases", {held()}}, {"cards", {card()}}});
-  for (const auto* part : {"7      scout  held   high      3 ", "8.00", "6.50", "observed",
+  for (const auto* part : {"7      1000  scout  held   high      3 ", "8.00", "6.50", "observed",
                            "1 min 30 s", "30.0 s", "4711"})
     EXPECT_NE(text.find(part), text.npos) << part << "\n" << text;
+}
+
+TEST(LeaseReport, WhatHoldsNothingIsPromisedNothing) {
+  auto lease = held();
+  lease["state"] = "on_cpu", lease["gpus"] = Json::array(), lease["asked_gb"] = 120.0;
+  lease.erase("uid");
+  const auto text = listed({{"on_cpu", {lease}}, {"cards", {card()}}});
+  EXPECT_NE(text.find("7      -     scout  on_cpu  high      -      120.00          -"), text.npos)
+      << text;
+  EXPECT_NE(text.find("LEASABLE GB"), text.npos) << text;
 }
 
 TEST(LeaseReport, AProcessThatNamesItselfInEscapesDoesNotReachTheTerminal) {

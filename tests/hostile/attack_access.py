@@ -462,7 +462,8 @@ class Traces(unittest.TestCase):
 
     def test_names_speak_to_no_terminal_and_no_browser(self):
         with LeaseServer() as server:
-            for name in ("a\x1b[2Jb", "a\nb", "a\u009b31mb", "a\u202eb", "a\x00b"):
+            for name in ("a\x1b[2Jb", "a\nb", "a\u009b31mb", "a\u202eb", "a\x00b", "a\u200bb",
+                         "\ufeffname", "name ", "\u00a0name"):
                 status, answer = over_tcp(server, "POST", "/v1/leases",
                                           {"agent": name, "memory_gb": 1})
                 self.assertEqual(status, 400, answer)
