@@ -194,9 +194,11 @@ Answer Broker::Impl::ask(Wanted wanted, std::uint64_t secret, const Moment& at) 
     take(undone, at);
     store_failed();
   }
-  Lease refused;
-  refused.wanted = wanted, refused.reason = result.refusal.reason, refused.asked_at = at.now;
   const auto* lease = result.id == 0 ? nullptr : ledger.find(result.id);
+  Lease refused;
+  if (lease == nullptr)
+    refused.wanted = std::move(wanted), refused.reason = result.refusal.reason,
+    refused.asked_at = at.now;
   auto answer = describe(lease == nullptr ? refused : *lease, at.now);
   answer.verdict = result.verdict;
   add_refusal(answer, result.refusal);

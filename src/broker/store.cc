@@ -124,14 +124,14 @@ struct Store::Impl {
   std::atomic<int> frames{0};        // in the log; changed under `writing`
   bool is_log_gone GUARDED_BY(writing) = false;
 
-  struct Tasks {  // for the thread
-    bool checkpoint = false, reserve = false, note = false;
+  struct Tasks {  // for the thread; set under `waking`
+    std::atomic<bool> checkpoint{false}, reserve{false}, note{false};
     bool any() const { return checkpoint || reserve || note; }
   };
-  void wake(bool Tasks::*task);
+  void wake(std::atomic<bool> Tasks::*task);
   Mutex waking;
   std::condition_variable_any woken;
-  Tasks due GUARDED_BY(waking);
+  Tasks due;
   std::jthread thread;
 };
 
@@ -204,23 +204,24 @@ int Store::Impl::after_commit(void* self, sqlite3*, const char*, int pages) {
   return SQLITE_OK;
 }
 
-void Store::Impl::wake(bool Tasks::*task) {
+void Store::Impl::wake(std::atomic<bool> Tasks::*task) {
+  if (due.*task) return;  // most often: every commit comes here
   const Lock guard(waking);
-  if (!std::exchange(due.*task, true)) woken.notify_one();
+  due.*task = true;
+  woken.notify_one();
 }
 
 void Store::Impl::work(std::stop_token stop) {
   while (true) {
-    Tasks now;
     {
       const Lock guard(waking);
-      if (!woken.wait(waking, stop, [this]() REQUIRES(waking) { return due.any(); })) return;
-      now = std::exchange(due, {});
+      if (!woken.wait(waking, stop, [this]() { return due.any(); })) return;
     }
     std::chrono::milliseconds pause = kNoteEvery;
+    due.note = false;  // before it is done, as below: what comes meanwhile is done once more
     try {
-      if (now.reserve) reserve_above(reserved);
-      if (now.checkpoint) checkpoint();
+      if (due.reserve.exchange(false)) reserve_above(reserved);
+      if (due.checkpoint.exchange(false)) checkpoint();
       note_position();
     } catch (const Error& e) {
       log::warn("leases: the log cannot be merged into the file, or no numbers reserved: {}",
@@ -228,8 +229,7 @@ void Store::Impl::work(std::stop_token stop) {
       pause = std::chrono::seconds(1);
     }
     const Lock guard(waking);
-    woken.wait_for(waking, stop, pause,
-                   [this]() REQUIRES(waking) { return due.checkpoint || due.reserve; });
+    woken.wait_for(waking, stop, pause, [this]() { return due.checkpoint || due.reserve; });
   }
 }
 

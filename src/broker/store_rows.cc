@@ -76,11 +76,13 @@ std::vector<Part> parts_from(std::string_view text) {
 }
 
 void bind_wanted(watch::Statement& s, const Wanted& w) {
-  s.bind(w.agent).bind(whole(w.bytes)).bind(whole(w.min_bytes));
-  s.bind(static_cast<std::int64_t>(w.gpus)).bind(to_string(w.priority)).bind(w.model_type);
-  s.bind(w.device).bind(static_cast<std::int64_t>(w.numa_node.value_or(-1)));
-  s.bind(static_cast<std::int64_t>(w.linked)).bind(spread_name(w.spread));
-  s.bind(ms(w.ttl)).bind(ms(w.wait)).bind(to_string(w.on_unavailable));
+  s.bind_kept(w.agent).bind(whole(w.bytes)).bind(whole(w.min_bytes));
+  s.bind(static_cast<std::int64_t>(w.gpus))
+      .bind_kept(to_string(w.priority))
+      .bind_kept(w.model_type);
+  s.bind_kept(w.device).bind(static_cast<std::int64_t>(w.numa_node.value_or(-1)));
+  s.bind(static_cast<std::int64_t>(w.linked)).bind_kept(spread_name(w.spread));
+  s.bind(ms(w.ttl)).bind(ms(w.wait)).bind_kept(to_string(w.on_unavailable));
   s.bind(static_cast<std::int64_t>(w.client_limits)).bind(w.holder.pid);
   s.bind(whole(w.holder.start_time)).bind(w.holder.uid);
 }
@@ -134,13 +136,13 @@ Wanted wanted_from(const watch::Statement& row) {
 
 void bind_lease(watch::Statement& s, const Lease& l, const Moment& at) {
   s.bind(whole(l.id)).bind(whole(l.secret)).bind(whole(l.renewals));
-  s.bind(to_string(l.state)).bind(to_string(l.ending));
+  s.bind_kept(to_string(l.state)).bind_kept(to_string(l.ending));
   bind_wanted(s, l.wanted);
-  s.bind(parts_text(l.parts)).bind(to_string(l.enforcement)).bind(l.reason);
+  s.bind(parts_text(l.parts)).bind_kept(to_string(l.enforcement)).bind_kept(l.reason);
   s.bind(wall_ms(l.asked_at, at)).bind(wall_ms(l.granted_at, at)).bind(wall_ms(l.expires_at, at));
   s.bind(wall_ms(l.yield_by, at)).bind(wall_ms(l.ended_at, at)).bind(whole(l.yields_to));
   s.bind(wall_ms(l.yield_asked_at, at)).bind(wall_ms(l.yield_freed_at, at));
-  s.bind(whole(l.yield_kept)).bind(l.wanted.peer).bind(l.wanted.idempotency_key);
+  s.bind(whole(l.yield_kept)).bind_kept(l.wanted.peer).bind_kept(l.wanted.idempotency_key);
 }
 
 Lease lease_from(const watch::Statement& row, const Moment& at) {

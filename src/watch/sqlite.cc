@@ -105,6 +105,12 @@ Statement& Statement::bind(std::string_view value) {
   return *this;
 }
 
+Statement& Statement::bind_kept(std::string_view value) {
+  sqlite3_bind_text(handle_.get(), ++bound_, value.data(), static_cast<int>(value.size()),
+                    SQLITE_STATIC);
+  return *this;
+}
+
 Statement& Statement::bind_blob(std::string_view bytes) {
   sqlite3_bind_blob(handle_.get(), ++bound_, bytes.data(), static_cast<int>(bytes.size()),
                     SQLITE_TRANSIENT);

@@ -57,6 +57,7 @@ class Statement {
 
   Statement& bind(std::int64_t value);
   Statement& bind(std::string_view value);
+  Statement& bind_kept(std::string_view value);  // not copied: it must be there until step()
   Statement& bind_blob(std::string_view bytes);
 
   bool step();  // false when there is no further row; then it may be bound again
