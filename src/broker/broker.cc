@@ -120,6 +120,7 @@ void Broker::Impl::restore() {
   if (!found.live.empty())
     log::info("leases: {} came back from before the restart", found.live.size());
   ledger.restore(std::move(found.live), loaded.last_id);
+  save(at);  // where the disk is full, later
   for (const auto* lease : ledger.live()) follow_holder(*lease);
 }
 
@@ -278,6 +279,7 @@ Answer Broker::status(const Token& token) const {
 }
 
 Answer Broker::renew(const Token& token, std::optional<std::uint64_t> client_limit) {
+  const auto came = impl_->options.now();  // who waits for the lock is not late for that
   Answer answer;
   std::optional<LeaseError> refused;
   {
@@ -286,7 +288,7 @@ Answer Broker::renew(const Token& token, std::optional<std::uint64_t> client_lim
     const auto at = impl_->moment();
     Changes changes;
     const auto outcome =
-        impl_->ledger.renew(token.id, token.secret, token.renewals, at.now, changes);
+        impl_->ledger.renew(token.id, token.secret, token.renewals, at.now, changes, came);
     if (client_limit && outcome == Ledger::Outcome::done) {
       impl_->ledger.set_client_limit(token.id, *client_limit);
       impl_->judge_enforcement(token.id, at.now);
@@ -418,9 +420,9 @@ void Broker::Impl::check_holders() {
 void Broker::Impl::tick() {
   if (!watch) check_holders();
   if (options.config.cgroups) collect_limits();
+  const auto at = moment();  // before the lock: those who wait for it may have renewals
   {
     const Lock lock(mutex);
-    const auto at = moment();
     take(ledger.tick(at.now), at);
     if (at.now >= forget_at) {
       forget_at = at.now + kForgetEvery;

@@ -113,12 +113,12 @@ void Broker::report(const Token& token, const UsageReport& usage) {
   runs.push_back({run.batch_size, run.peak_bytes, run.out_of_memory});
   if (runs.size() > kRunsKept) runs.erase(runs.begin());
   try {
-    impl_->store.write(key, runs, impl_->moment());
+    impl_->store.write(key, runs, at, oldest == all.end() ? nullptr : &oldest->first);
   } catch (const Error& e) {
     throw StoreDown(fmt::format("reports cannot be stored now: {}", e.reason()));
   }
-  if (all.size() >= kMostAgents && known == all.end()) all.erase(all.begin());
-  all[key] = std::move(runs);
+  if (oldest != all.end()) all.erase(oldest);
+  all[key] = {std::move(runs), unix_ms(at.wall)};
 }
 
 }  // namespace sluice::broker

@@ -119,7 +119,7 @@ void Ledger::Impl::end(Entry& entry, Ending ending, std::string reason, Changes&
   for (std::size_t i = 0; i < entry.seats.size(); ++i) {
     auto& state = cards[entry.seats[i].card];
     const auto bytes = lease.parts[i].bytes;
-    count_bytes(entry, bytes, false);
+    count_bytes(entry, entry.seats[i].card, bytes, false);
     state.promises[entry.seats[i].index].given_back_at = now;
     state.draining += bytes;
     ++state.changes;
@@ -134,10 +134,9 @@ void Ledger::Impl::expire(Entry& entry, Changes& changes) {
     auto turn = new_turn();
     keep_for_those_ahead(entry, turn);
     const auto waited = human_duration(seconds_between(lease.asked_at, now));
-    return end(
-        entry, Ending::timed_out,
-        fmt::format("waited {} and there was no room: {}", waited, refusal_for(entry, turn).reason),
-        changes);
+    return end(entry, Ending::timed_out,
+               fmt::format("waited {} and there was no room: {}", waited, reason_for(entry, turn)),
+               changes);
   }
   end(entry, Ending::expired,
       fmt::format("not renewed within {}", human_duration(lease.wanted.ttl.count())), changes);
@@ -159,8 +158,8 @@ void Ledger::Impl::due(Entry& entry, Changes& changes) {
   watch_deadline(entry);
 }
 
-Ledger::Outcome Ledger::Impl::judge(LeaseId id, const std::uint64_t* secret, Entry*& found,
-                                    Changes& changes) {
+Ledger::Outcome Ledger::Impl::judge(LeaseId id, const std::uint64_t* secret, Instant came,
+                                    Entry*& found, Changes& changes) {
   const auto at = entries.find(id);
   if (at == entries.end()) return id == 0 || id > last_id ? Outcome::unknown : Outcome::over;
   found = &at->second;
@@ -168,7 +167,7 @@ Ledger::Outcome Ledger::Impl::judge(LeaseId id, const std::uint64_t* secret, Ent
   if (secret != nullptr && lease.secret != *secret) return Outcome::wrong_secret;
   if (lease.state == State::draining) return Outcome::over;
   if (is_paused) give_time(lease);
-  if (lease.expires_at > now) return Outcome::done;
+  if (lease.expires_at > std::min(came, now)) return Outcome::done;
   expire(*found, changes);
   return Outcome::over;
 }
@@ -257,18 +256,18 @@ Ledger::Answer Ledger::request(const Wanted& wanted, std::uint64_t secret, Insta
 }
 
 Ledger::Outcome Ledger::verify(LeaseId id, std::uint64_t secret, std::uint64_t renewals,
-                               Instant now, Changes& changes) {
+                               Instant now, Changes& changes, Instant came) {
   impl_->begin(now);
   Entry* entry = nullptr;
-  const auto outcome = impl_->judge(id, &secret, entry, changes);
+  const auto outcome = impl_->judge(id, &secret, came, entry, changes);
   if (outcome == Outcome::over) impl_->serve_if_needed(changes);
   if (outcome != Outcome::done) return outcome;
   return entry->lease.renewals == renewals ? Outcome::done : Outcome::stale;
 }
 
 Ledger::Outcome Ledger::renew(LeaseId id, std::uint64_t secret, std::uint64_t renewals, Instant now,
-                              Changes& changes) {
-  const auto outcome = verify(id, secret, renewals, now, changes);
+                              Changes& changes, Instant came) {
+  const auto outcome = verify(id, secret, renewals, now, changes, came);
   if (outcome != Outcome::done) return outcome;
   auto& lease = impl_->entries.at(id).lease;
   ++lease.renewals;
@@ -280,7 +279,7 @@ Ledger::Outcome Ledger::renew(LeaseId id, std::uint64_t secret, std::uint64_t re
 Ledger::Outcome Ledger::release(LeaseId id, std::uint64_t secret, Instant now, Changes& changes) {
   impl_->begin(now);
   Entry* entry = nullptr;
-  const auto outcome = impl_->judge(id, &secret, entry, changes);
+  const auto outcome = impl_->judge(id, &secret, now, entry, changes);
   if (outcome == Outcome::done)
     impl_->end(*entry, Ending::released, "released by its holder", changes);
   impl_->serve_if_needed(changes);
@@ -299,7 +298,7 @@ Ledger::Outcome Ledger::leave(LeaseId id, std::uint64_t secret, Instant now, Cha
 Ledger::Outcome Ledger::revoke(LeaseId id, std::string_view reason, Instant now, Changes& changes) {
   impl_->begin(now);
   Entry* entry = nullptr;
-  const auto outcome = impl_->judge(id, nullptr, entry, changes);
+  const auto outcome = impl_->judge(id, nullptr, now, entry, changes);
   if (outcome == Outcome::done) impl_->end(*entry, Ending::revoked, std::string(reason), changes);
   impl_->serve_if_needed(changes);
   return outcome;

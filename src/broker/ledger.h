@@ -127,13 +127,15 @@ class Ledger {
 
   enum class Outcome { done, unknown, over, wrong_secret, stale };
   // `renewals` is the number the holder believes in; anything but the present one is
-  // stale, and then nothing changes. A lease past its time is over, ticked or not.
-  Outcome renew(LeaseId id, std::uint64_t secret, std::uint64_t renewals, Instant now, Changes&);
+  // stale, and then nothing changes. A lease past its time when this came is over, ticked or not.
+  Outcome renew(LeaseId id, std::uint64_t secret, std::uint64_t renewals, Instant now, Changes&,
+                Instant came = Instant::max());
   Outcome release(LeaseId id, std::uint64_t secret, Instant now, Changes&);
   // One of those who asked for it hears no answer any more; the last of them releases it.
   Outcome leave(LeaseId id, std::uint64_t secret, Instant now, Changes&);
   // Whether the holder's word counts: as renew() judges it, and nothing is renewed.
-  Outcome verify(LeaseId id, std::uint64_t secret, std::uint64_t renewals, Instant now, Changes&);
+  Outcome verify(LeaseId id, std::uint64_t secret, std::uint64_t renewals, Instant now, Changes&,
+                 Instant came = Instant::max());
   // By an operator; the reason is told to the holder.
   Outcome revoke(LeaseId id, std::string_view reason, Instant now, Changes&);
   // What could be verified; false when the lease is over.

@@ -31,6 +31,13 @@ bool is_full(std::size_t all, std::size_t most, const Peer* peer, std::size_t ow
   return all >= most || (peer != nullptr && own >= few && all >= three_quarters(most));
 }
 
+// What it is over is the quota of its agent, not the limit of its peer.
+bool is_over_agents(const Ledger::Impl& in, const Entry& entry) {
+  const auto& wanted = entry.lease.wanted;
+  return entry.agent->quota &&
+         in.quota_used(entry) + least_bytes(wanted) * wanted.gpus > *entry.agent->quota;
+}
+
 // Keys belong to their peer.
 std::string keyed_by(const Wanted& wanted) {
   return wanted.peer + '\n' + std::string(client_key(wanted.idempotency_key));
@@ -151,7 +158,8 @@ void Ledger::Impl::set_state(Entry& entry, State state) {
 
 // ---- memory
 
-void Ledger::Impl::count_bytes(const Entry& entry, std::uint64_t bytes, bool is_held) {
+void Ledger::Impl::count_bytes(const Entry& entry, CardIndex card, std::uint64_t bytes,
+                               bool is_held) {
   const auto add = [&](std::uint64_t& sum) { sum = is_held ? sum + bytes : sum - bytes; };
   add(entry.agent->held);
   if (entry.peer != nullptr) add(entry.peer->bytes);
@@ -206,11 +214,23 @@ std::string Ledger::Impl::why_over_quota(const Wanted& wanted) const {
   return {};
 }
 
+std::string Ledger::Impl::quota_text(const Entry& entry) const {
+  const auto& wanted = entry.lease.wanted;
+  const bool is_agents = is_over_agents(*this, entry);
+  const auto who = !is_agents            ? wanted.peer
+                   : wanted.peer.empty() ? wanted.agent
+                                         : wanted.agent + " of " + wanted.peer;
+  return fmt::format("{} may hold {} at once ({}) and holds {} now", who,
+                     human_bytes(is_agents ? *entry.agent->quota : policy.max_bytes_per_peer),
+                     is_agents ? kQuotas : kPeerBytes,
+                     human_bytes(is_agents ? quota_used(entry) : peer_bytes(wanted)));
+}
+
 // In the way are its own leases, those that end first.
 Refusal Ledger::Impl::over_quota(const Entry& entry) const {
   const auto& wanted = entry.lease.wanted;
+  const bool is_agents = is_over_agents(*this, entry);
   const auto needed = least_bytes(wanted) * wanted.gpus;
-  const bool is_agents = entry.agent->quota && quota_used(entry) + needed > *entry.agent->quota;
   const auto most = is_agents ? *entry.agent->quota : policy.max_bytes_per_peer;
   auto held = is_agents ? quota_used(entry) : peer_bytes(wanted);
   std::vector<const Lease*> own;
@@ -221,13 +241,7 @@ Refusal Ledger::Impl::over_quota(const Entry& entry) const {
   std::ranges::sort(own, [](const Lease* a, const Lease* b) {
     return std::tie(a->expires_at, a->id) < std::tie(b->expires_at, b->id);
   });
-  const auto who = !is_agents            ? wanted.peer
-                   : wanted.peer.empty() ? wanted.agent
-                                         : wanted.agent + " of " + wanted.peer;
-  Refusal refusal;
-  refusal.reason =
-      fmt::format("{} may hold {} at once ({}) and holds {} now", who, human_bytes(most),
-                  is_agents ? kQuotas : kPeerBytes, human_bytes(held));
+  Refusal refusal{quota_text(entry), {}, {}, {}};
   for (const auto* lease : own) {
     if (held + needed <= most) break;
     held -= promised(*lease);

@@ -161,7 +161,7 @@ void Ledger::Impl::grant(Entry& entry, const Choice& choice, std::span<const Sit
   for (const auto site : choice.sites) {
     lease.parts.push_back({sites[site].card->uuid, choice.bytes});
     seat(entry, static_cast<CardIndex>(site), choice.bytes);
-    count_bytes(entry, choice.bytes, true);
+    count_bytes(entry, static_cast<CardIndex>(site), choice.bytes, true);
   }
   watch_deadline(entry);
   changes.push_back(

@@ -95,7 +95,8 @@ void Ledger::restore(std::vector<Lease> leases, LeaseId last_id) {
     for (const auto& part : entry.lease.parts) to.seat(entry, to.card_named(part.uuid), part.bytes);
     if (is_held(entry.lease)) {
       to.accrue(*entry.agent, entry.lease.granted_at);
-      for (const auto& part : entry.lease.parts) to.count_bytes(entry, part.bytes, true);
+      for (std::size_t i = 0; i < entry.seats.size(); ++i)
+        to.count_bytes(entry, entry.seats[i].card, entry.lease.parts[i].bytes, true);
     }
     to.watch_deadline(entry);
   }

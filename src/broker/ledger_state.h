@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -62,15 +63,16 @@ struct Entry {
   Instant seen_free_at{};               // of one given back: on the cards told so far
 
   // While it waits.
-  std::int64_t step = 0;           // lower goes first
-  bool is_holding = false;         // waited longer than hold_after
-  bool is_keeper = false;          // among the keepers
-  std::vector<CardIndex> targets;  // where room is kept for it
-  Amounts claimed;                 // beside targets, once others were asked to yield to it
-  std::vector<LeaseId> asked;      // those that have yet to yield to it
-  std::vector<LeaseId> declined;   // those that did not in time
+  std::int64_t step = 0;                 // lower goes first
+  bool is_holding = false;               // waited longer than hold_after
+  bool is_keeper = false;                // among the keepers
+  std::vector<CardIndex> targets;        // where room is kept for it
+  Amounts claimed;                       // beside targets, once others were asked to yield to it
+  std::vector<LeaseId> asked;            // those that have yet to yield to it
+  std::unordered_set<LeaseId> declined;  // those that did not in time
   Instant asks_again_at{};
-  bool room_told = false;  // Change::room, for one that is on_cpu
+  std::uint64_t planned_in = 0;  // of one that is held: the last plan in which it is to go
+  bool room_told = false;        // Change::room, for one that is on_cpu
 };
 
 // Leases held on a card, the ones that should go first in front.
@@ -152,7 +154,8 @@ struct Ledger::Impl {
   void due(Entry& entry, Changes& changes);
   void watch_deadline(Entry& entry);
   void give_time(Lease& lease) const;
-  Outcome judge(LeaseId id, const std::uint64_t* secret, Entry*& found, Changes& changes);
+  Outcome judge(LeaseId id, const std::uint64_t* secret, Instant came, Entry*& found,
+                Changes& changes);
   Changes end_all(std::vector<LeaseId> ids, Ending ending, const std::string& reason);
   Answer ask(const Wanted& wanted, std::uint64_t secret, Changes& changes);
   Answer turn_away(Entry& entry, Refusal refusal, Changes& changes);
@@ -171,6 +174,7 @@ struct Ledger::Impl {
   std::uint64_t peer_bytes(const Wanted& wanted) const;
   std::optional<std::uint64_t> quota_left(const Entry& entry) const;
   std::string why_over_quota(const Wanted& wanted) const;
+  std::string quota_text(const Entry& entry) const;
   Refusal over_quota(const Entry& entry) const;
 
   // ledger_cards.cc
@@ -222,7 +226,13 @@ struct Ledger::Impl {
 
   // ledger_yield.cc
   VictimPlan plan_victims(const Entry& entry, const Turn& turn, bool to_ask);
+  std::optional<CardIndex> cheapest_card(const Entry& entry, const Turn& turn, bool to_ask,
+                                         VictimPlan& plan, std::size_t& could_do);
+  bool may_plan(const Entry& entry, Turn& turn);
   bool may_ask(const Wanted& asker, const Wanted& holder) const;
+  bool may_go(const Victim& victim, const Entry& entry, bool to_ask) const;
+  std::vector<Victim> candidates(const CardState& state, const Entry& entry, std::uint64_t missing,
+                                 bool to_ask);
   bool cover(const Entry& entry, const CardState& state, std::uint64_t missing, bool to_ask,
              std::vector<Entry*>& chosen);
   std::uint64_t have_on(const Entry& entry, CardIndex card, const Turn& turn) const;
@@ -236,6 +246,7 @@ struct Ledger::Impl {
   void withdraw_asks(Entry& entry, Changes& changes);
   void yield_is_overdue(Entry& entry, Changes& changes);
   Refusal refusal_for(const Entry& entry, const Turn& turn);
+  std::string reason_for(const Entry& entry, const Turn& turn);
 
   Policy policy;
   Instant now{};

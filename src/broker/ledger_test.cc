@@ -348,6 +348,16 @@ TEST(Ledger, ComesBackFromTheStoreAsItWas) {
   EXPECT_GT(m.get(want("new", 1)), last);
 }
 
+TEST(Ledger, ARenewalThatCameInTimeIsNotLate) {
+  Machine m({80});
+  const auto id = m.get(want("a", 8));
+  Changes changes;
+  EXPECT_EQ(m.ledger.renew(id, Machine::kSecret, 0, at_second(1061), changes, at_second(1059)),
+            Outcome::done);  // it waited two seconds for its turn
+  EXPECT_EQ(m.ledger.renew(id, Machine::kSecret, 1, at_second(1200), changes, at_second(1199)),
+            Outcome::over);
+}
+
 TEST(Ledger, WhileItIsPausedNothingExpiresAndNothingIsGiven) {
   Machine m({80});
   auto brief = want("brief", 40);

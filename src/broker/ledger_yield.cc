@@ -11,6 +11,9 @@ namespace sluice::broker {
 
 namespace {
 
+constexpr std::size_t kMostLookedAt = 256, kMostToGo = 64;  // on a card, of one priority
+constexpr std::size_t kPlansInATurn = 16;
+
 std::uint64_t bytes_on(const Entry& entry, CardIndex card) {
   for (std::size_t i = 0; i < entry.seats.size(); ++i)
     if (entry.seats[i].card == card) return entry.lease.parts[i].bytes;
@@ -34,10 +37,6 @@ std::string asks_for(const Wanted& asker) {
                      human_bytes(least_bytes(asker)), to_string(asker.priority));
 }
 
-bool has(const std::vector<LeaseId>& ids, LeaseId id) {
-  return std::ranges::find(ids, id) != ids.end();
-}
-
 // Takes out whoever is not needed for `missing` bytes, the dearest first.
 void prune(std::vector<Victim>& taken, std::uint64_t missing) {
   std::uint64_t sum = 0;
@@ -55,34 +54,53 @@ bool Ledger::Impl::may_ask(const Wanted& asker, const Wanted& holder) const {
   return policy.preempt_other_users || may_preempt(asker, holder);
 }
 
+// Of each priority the largest: what is small helps little, and looking at thousands would hold
+// everybody up. Stops when there are enough.
+std::vector<Victim> Ledger::Impl::candidates(const CardState& state, const Entry& entry,
+                                             std::uint64_t missing, bool to_ask) {
+  std::vector<Victim> found;
+  std::uint64_t sum = 0;
+  for (auto at = state.victims.begin(); at != state.victims.end() && sum < missing;) {
+    const auto priority = at->priority;
+    if (to_ask && priority >= entry.lease.wanted.priority) break;
+    std::size_t looked = 0, taken = 0;
+    for (; at != state.victims.end() && at->priority == priority && sum < missing &&
+           looked < kMostLookedAt && taken < kMostToGo;
+         ++at, ++looked) {
+      if (!may_go(*at, entry, to_ask)) continue;
+      found.push_back(*at);
+      sum += at->bytes;
+      ++taken;
+    }
+    if (sum < missing) at = state.victims.upper_bound({priority, 0, 0});
+  }
+  if (sum < missing) found.clear();
+  return found;
+}
+
+bool Ledger::Impl::may_go(const Victim& victim, const Entry& entry, bool to_ask) const {
+  const auto& held = entries.at(victim.id);
+  return held.lease.state == State::held && held.planned_in != plans &&
+         !entry.declined.contains(victim.id) &&
+         (!to_ask || may_ask(entry.lease.wanted, held.lease.wanted));
+}
+
 // Adds to `chosen` the cheapest leases on the card that free `missing` bytes. Of the
 // lowest priority and largest first, so that few have to go; the last one is then the
 // smallest that will do. With `to_ask`, those of lower priority that may be asked to yield.
 bool Ledger::Impl::cover(const Entry& entry, const CardState& state, std::uint64_t missing,
                          bool to_ask, std::vector<Entry*>& chosen) {
-  const auto may_go = [&](const Victim& v) {
-    const auto& victim = entries.at(v.id).lease;
-    return !has(entry.declined, v.id) && victim.state == State::held &&
-           (!to_ask || may_ask(entry.lease.wanted, victim.wanted)) &&
-           std::ranges::none_of(chosen, [&](const Entry* e) { return e->lease.id == v.id; });
-  };
-  std::vector<Victim> taken;
-  std::uint64_t sum = 0;
-  for (const auto& victim : state.victims) {
-    if (to_ask && victim.priority >= entry.lease.wanted.priority) break;
-    if (!may_go(victim)) continue;
-    taken.push_back(victim);
-    sum += victim.bytes;
-    if (sum >= missing) break;
-  }
-  if (sum < missing) return false;
-  const auto rest = missing - (sum - taken.back().bytes);
+  auto taken = candidates(state, entry, missing, to_ask);
+  if (taken.empty()) return false;
+  std::uint64_t before = 0;
+  for (const auto& victim : taken) before += victim.bytes;
+  const auto rest = missing - (before - taken.back().bytes);
   // In front of the first that is too small stand those that will do.
   auto at = state.victims.upper_bound({taken.back().priority, rest, 0});
-  while (at != state.victims.begin()) {
+  for (std::size_t looked = 0; at != state.victims.begin() && looked < kMostLookedAt; ++looked) {
     --at;
     if (!(taken.back() < *at)) break;
-    if (!may_go(*at) || at->bytes < rest) continue;
+    if (!may_go(*at, entry, to_ask) || at->bytes < rest) continue;
     taken.back() = *at;
     break;
   }
@@ -108,31 +126,54 @@ std::uint64_t Ledger::Impl::missing_on(const Entry& entry, CardIndex card, const
   return need > have ? need - have : 0;
 }
 
+// The card where it costs least, and who has to go there; `could_do` is how many would do.
+std::optional<CardIndex> Ledger::Impl::cheapest_card(const Entry& entry, const Turn& turn,
+                                                     bool to_ask, VictimPlan& plan,
+                                                     std::size_t& could_do) {
+  std::optional<CardIndex> best;
+  std::vector<Entry*> victims;
+  Cost least{};
+  could_do = 0;
+  for (CardIndex i = 0; i < cards.size(); ++i) {
+    const auto& card = cards[i].card;
+    if (!cards[i].is_seen || !may_use(entry.lease.wanted, card) ||
+        !is_open(card, now, policy.stale) || std::ranges::find(plan.cards, i) != plan.cards.end())
+      continue;
+    auto chosen = plan.victims;
+    const auto missing = missing_on(entry, i, turn, chosen);
+    if (missing > 0 && !cover(entry, cards[i], missing, to_ask, chosen)) continue;
+    ++could_do;
+    const auto cost = cost_of(chosen);
+    if (best && !(cost < least || (cost == least && card.bus < cards[*best].card.bus))) continue;
+    best = i, least = cost, victims = std::move(chosen);
+  }
+  if (best) plan.victims = std::move(victims);
+  return best;
+}
+
 VictimPlan Ledger::Impl::plan_victims(const Entry& entry, const Turn& turn, bool to_ask) {
   VictimPlan plan;
-  const auto& wanted = entry.lease.wanted;
-  while (plan.cards.size() < wanted.gpus) {
-    std::optional<CardIndex> best;
-    std::vector<Entry*> victims;
-    for (CardIndex i = 0; i < cards.size(); ++i) {
-      const auto& card = cards[i].card;
-      if (!cards[i].is_seen || !may_use(wanted, card) || !is_open(card, now, policy.stale))
-        continue;
-      if (std::ranges::find(plan.cards, i) != plan.cards.end()) continue;
-      auto chosen = plan.victims;
-      const auto missing = missing_on(entry, i, turn, chosen);
-      if (missing > 0 && !cover(entry, cards[i], missing, to_ask, chosen)) continue;
-      const bool is_better =
-          !best || cost_of(chosen) < cost_of(victims) ||
-          (cost_of(chosen) == cost_of(victims) && card.bus < cards[*best].card.bus);
-      if (is_better) best = i, victims = std::move(chosen);
-    }
-    if (!best) return {};
+  const auto gpus = entry.lease.wanted.gpus;
+  ++plans;
+  while (plan.cards.size() < gpus) {
+    std::size_t could_do = 0;
+    const auto best = cheapest_card(entry, turn, to_ask, plan, could_do);
+    if (!best || plan.cards.size() + could_do < gpus) return {};
     plan.cards.push_back(*best);
-    plan.victims = std::move(victims);
+    for (auto* victim : plan.victims) victim->planned_in = plans;
   }
   plan.is_feasible = true;
   return plan;
+}
+
+// Few in a turn, and one of a peer: nobody waits for the plans of one that waits often. Those left
+// out have theirs in a later turn.
+bool Ledger::Impl::may_plan(const Entry& entry, Turn& turn) {
+  const bool had_one = entry.peer != nullptr &&
+                       std::ranges::find(turn.planned_for, entry.peer) != turn.planned_for.end();
+  if (had_one || turn.planned_for.size() >= kPlansInATurn) return false;
+  turn.planned_for.push_back(entry.peer);
+  return true;
 }
 
 void Ledger::Impl::ask_to_yield(Entry& entry, Turn& turn, Changes& changes) {
@@ -244,10 +285,17 @@ void Ledger::Impl::yield_is_overdue(Entry& entry, Changes& changes) {
   }
   if (at != entries.end()) {
     drop(at->second.asked, lease.id);
-    at->second.declined.push_back(lease.id);
+    at->second.declined.insert(lease.id);
   }
   stop_yielding(entry);
   changes.push_back({Change::What::yield_overdue, lease.id, 0, {}, reason});
+}
+
+// Without a look at who is in the way.
+std::string Ledger::Impl::reason_for(const Entry& entry, const Turn& turn) {
+  const auto left = quota_left(entry);
+  if (left && *left < least_bytes(entry.lease.wanted)) return quota_text(entry);
+  return explain(entry.lease.wanted, sites_for(entry, turn, true), {});
 }
 
 Refusal Ledger::Impl::refusal_for(const Entry& entry, const Turn& turn) {

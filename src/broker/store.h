@@ -38,7 +38,7 @@ WallTime wall_of(Instant t, const Moment& moment);
 Instant instant_of(std::int64_t wall_ms, const Moment& moment);
 
 struct FootprintKey {
-  std::string agent, model_type;
+  std::string peer, agent, model_type;
   friend auto operator<=>(const FootprintKey&, const FootprintKey&) = default;
 };
 using Footprints = std::map<FootprintKey, std::vector<Footprint>>;  // newest last

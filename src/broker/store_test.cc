@@ -251,10 +251,10 @@ TEST_F(StoreTest, KnowsWhetherTheMachineWasBootedMeanwhile) {
 
 TEST_F(StoreTest, FootprintsComeBack) {
   const std::vector<Footprint> runs{{16, 5 * kGb, false}, {64, 9 * kGb, true}};
-  Store(options).write({"scout", "mini"}, runs, kNow);
+  Store(options).write({"uid:1", "scout", "mini"}, runs, kNow);
   const auto loaded = Store(options).load(kNow).footprints;
-  ASSERT_TRUE(loaded.contains({"scout", "mini"}));
-  const auto& back = loaded.at({"scout", "mini"});
+  ASSERT_TRUE(loaded.contains({"uid:1", "scout", "mini"}));
+  const auto& back = loaded.at({"uid:1", "scout", "mini"}).runs;
   ASSERT_THAT(back, SizeIs(2));
   EXPECT_EQ(back[1].batch_size, 64);
   EXPECT_EQ(back[1].bytes, 9 * kGb);

@@ -79,6 +79,7 @@ ServerAddress find_server(const ServerFlags& flags, const Io& io) {
     socket = settings.state_dir + "/sluice.sock";
     std::error_code hidden;  // a folder of another user's
     if (!std::filesystem::exists(socket, hidden)) {
+      // Who listens there is not known: it is told no key.
       socket.clear();
       url = "http://127.0.0.1:" + std::to_string(settings.serve.port);
     }

@@ -20,7 +20,8 @@ struct ServerFlags {
 void add_options(CLI::App& app, ServerFlags& flags);
 
 // Where the server is: --url or --socket, else SLUICE_URL, else SLUICE_SOCKET, else the
-// socket in the state folder, else the port of the settings on this machine.
+// socket in the state folder, else the port of the settings on this machine, and then without a
+// key.
 struct ServerAddress {
   watch::HttpClient::Server server;
   std::string shown;  // "unix:/path" or "http://host:8000"
