@@ -40,7 +40,8 @@ std::map<std::string, std::uint64_t> in_bytes(const std::map<std::string, double
 Policy policy_of(const BrokerConfig& c) {
   Policy p;
   p.stale = Seconds(c.stale_s), p.ageing = Seconds(c.ageing_s);
-  p.hold_after = Seconds(c.hold_after_s), p.yield_within = Seconds(c.yield_within_s);
+  p.hold_after = Seconds(c.hold_after_s), p.hold_for = Seconds(c.hold_for_s);
+  p.yield_within = Seconds(c.yield_within_s);
   if (c.escalation == "revoke") p.escalate = Policy::Escalate::revoke;
   if (c.escalation == "terminate") p.escalate = Policy::Escalate::terminate;
   p.preempt_other_users = c.preempt_other_users;

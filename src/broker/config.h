@@ -17,6 +17,7 @@ struct BrokerConfig {
   double stale_s = 10;
   double ageing_s = 30;
   double hold_after_s = 20;
+  double hold_for_s = 300;
   double yield_within_s = 10;
   std::string escalation = "report";
   bool preempt_other_users = false;
@@ -53,6 +54,11 @@ struct BrokerConfig {
         Field{"hold_after_s", &C::hold_after_s,
               "a request that waited this long has room kept for it"}
             .range(0, 86400)
+            .live(),
+        Field{"hold_for_s", &C::hold_for_s,
+              "room is kept for the requests of a peer this long at most, then only a fifth of the "
+              "time"}
+            .range(1, 86400)
             .live(),
         Field{"yield_within_s", &C::yield_within_s,
               "time a holder gets to give memory back when asked"}

@@ -19,6 +19,8 @@ namespace {
 // Past three quarters of what can be kept of all, only those who have fewer than this get more.
 constexpr std::size_t kFewLeases = 16, kFewWaiting = 4;
 constexpr std::string_view kQuotas = "broker.quotas_gb", kPeerBytes = "broker.max_gb_per_peer";
+constexpr std::size_t kKeepingsToSweep = 1024;
+constexpr double kComesBack = 4;         // seconds without, for one with room that is kept
 constexpr std::size_t kPeersToFill = 4;  // a peer's returns may not fill the ledger, either
 
 std::size_t three_quarters(std::size_t n) { return n - n / 4; }
@@ -162,7 +164,10 @@ void Ledger::Impl::count_bytes(const Entry& entry, CardIndex card, std::uint64_t
                                bool is_held) {
   const auto add = [&](std::uint64_t& sum) { sum = is_held ? sum + bytes : sum - bytes; };
   add(entry.agent->held);
-  if (entry.peer != nullptr) add(entry.peer->bytes);
+  if (auto* peer = entry.peer; peer != nullptr) {
+    if (peer->on.size() <= card) peer->on.resize(card + 1);
+    add(peer->bytes), add(peer->on[card]);
+  }
   if (!entry.agent->quota) return;
   auto& own = entry.agent->held_by[entry.lease.wanted.peer];
   add(own);
@@ -253,6 +258,54 @@ Refusal Ledger::Impl::over_quota(const Entry& entry) const {
         fmt::format("; lease {} of its own ends in {} unless it is renewed", own.front()->id,
                     human_duration(seconds_between(now, own.front()->expires_at)));
   return refusal;
+}
+
+// ---- room that is kept
+
+// Leases of its own peer on the card that were not asked to make room for it: while they are
+// there, nothing that is kept can be enough.
+std::uint64_t Ledger::Impl::own_in_the_way(const Entry& entry, CardIndex card) const {
+  if (entry.peer == nullptr || entry.peer->on.size() <= card) return 0;
+  auto own = entry.peer->on[card];
+  for (const auto id : entry.asked) {
+    const auto& yielder = entries.at(id);
+    if (yielder.peer != entry.peer) continue;
+    for (std::size_t i = 0; i < yielder.seats.size(); ++i)
+      if (yielder.seats[i].card == card) own -= yielder.lease.parts[i].bytes;
+  }
+  return own;
+}
+
+// As of now; null where there is no limit.
+Keeping* Ledger::Impl::keeping_of(const Entry& entry) {
+  if (entry.peer == nullptr || entry.lease.wanted.by_admin) return nullptr;
+  auto& keeping = keepings.try_emplace(entry.peer->name, Keeping{0, now}).first->second;
+  const auto passed = seconds_between(keeping.as_of, now);
+  if (passed <= 0) return &keeping;  // another of its requests was looked at in this turn
+  keeping.used_s += std::exchange(keeping.is_kept, false) ? passed : -passed / kComesBack;
+  keeping.used_s = std::max(0.0, keeping.used_s);
+  keeping.as_of = now;
+  const auto most = policy.hold_for.count();
+  keeping.is_spent = keeping.used_s >= (keeping.is_spent ? most / 2 : most);
+  return &keeping;
+}
+
+// Those of peers that may keep room as long as any.
+void Ledger::Impl::forget_keepings() {
+  if (keepings.size() <= kKeepingsToSweep) return;
+  std::erase_if(keepings, [&](const auto& named) {
+    const auto& keeping = named.second;
+    return !keeping.is_kept && seconds_between(keeping.as_of, now) > kComesBack * keeping.used_s;
+  });
+}
+
+bool Ledger::Impl::may_keep_room(const Entry& entry) {
+  const auto* keeping = keeping_of(entry);
+  return keeping == nullptr || !keeping->is_spent;
+}
+
+void Ledger::Impl::note_kept(const Entry& entry) {
+  if (auto* keeping = keeping_of(entry); keeping != nullptr) keeping->is_kept = true;
 }
 
 }  // namespace sluice::broker

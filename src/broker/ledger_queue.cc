@@ -72,27 +72,39 @@ Turn Ledger::Impl::new_turn() {
   turn.reserved = reserved_for(nullptr);
   turn.kept.resize(cards.size());
   turn.claimed.resize(cards.size());
+  turn.of_users.resize(cards.size());
   for (CardIndex i = 0; i < cards.size(); ++i) turn.free[i] = free_on(cards[i]);
   turn.most_free = turn.free.empty() ? 0 : *std::ranges::max_element(turn.free);
   for (const auto* keeper : keepers)
     for (std::size_t i = 0; i < keeper->claimed.size(); ++i)
-      turn.claimed[keeper->targets[i]] += keeper->claimed[i];
+      keep(turn, &Turn::claimed, *keeper, keeper->targets[i],
+           static_cast<std::int64_t>(keeper->claimed[i]));
   return turn;
+}
+
+void Ledger::Impl::keep(Turn& turn, Amounts Turn::*as, const Entry& keeper, CardIndex card,
+                        std::int64_t bytes) {
+  const auto more = static_cast<std::uint64_t>(bytes);  // or less: it wraps around
+  (turn.*as)[card] += more;
+  if (!keeper.lease.wanted.by_admin) turn.of_users[card] += more;
 }
 
 // From here on it is kept for `keeper` in full, or not at all.
 void Ledger::Impl::release_claims(const Entry& keeper, Turn& turn) const {
   for (std::size_t i = 0; i < keeper.claimed.size(); ++i)
-    turn.claimed[keeper.targets[i]] -= keeper.claimed[i];
+    keep(turn, &Turn::claimed, keeper, keeper.targets[i],
+         -static_cast<std::int64_t>(keeper.claimed[i]));
 }
 
 void Ledger::Impl::keep_for(const Entry& keeper, Turn& turn) const {
   if (!keeper.is_holding) return;
   release_claims(keeper, turn);
-  for (const auto card : keeper.targets) turn.kept[card] += least_bytes(keeper.lease.wanted);
+  const auto least = static_cast<std::int64_t>(least_bytes(keeper.lease.wanted));
+  for (const auto card : keeper.targets) keep(turn, &Turn::kept, keeper, card, least);
 }
 
 bool Ledger::Impl::is_ahead(const Entry& keeper, const Entry& newcomer) const {
+  if (newcomer.lease.wanted.by_admin && !keeper.lease.wanted.by_admin) return false;
   if (keeper.step != newcomer.step) return keeper.step < newcomer.step;
   return share_of(*keeper.agent, now) <= share_of(*newcomer.agent, now);
 }
@@ -105,7 +117,8 @@ void Ledger::Impl::keep_for_those_ahead(const Entry& newcomer, Turn& turn) const
 
 // For others than `entry`; what it claimed is its own, whoever is ahead.
 std::uint64_t Ledger::Impl::kept_on(CardIndex card, const Entry& entry, const Turn& turn) const {
-  const auto all = turn.kept[card] + turn.claimed[card];
+  auto all = turn.kept[card] + turn.claimed[card];
+  if (entry.lease.wanted.by_admin) all -= turn.of_users[card];
   for (std::size_t i = 0; i < entry.claimed.size(); ++i)
     if (entry.targets[i] == card)
       return std::min(all - entry.claimed[i] + turn.reserved[card],
@@ -186,7 +199,9 @@ bool Ledger::Impl::are_good_targets(const Entry& entry) const {
     return false;
   return entry.targets.size() == entry.lease.wanted.gpus &&
          std::ranges::all_of(entry.targets, [&](CardIndex i) {
-           return cards[i].card.usable && !cards[i].card.excluded;
+           const auto& card = cards[i].card;
+           return card.usable && !card.excluded &&
+                  less(card.total, own_in_the_way(entry, i)) >= least_bytes(entry.lease.wanted);
          });
 }
 
@@ -201,7 +216,8 @@ void Ledger::Impl::choose_targets(Entry& entry, const Turn& turn) {
   for (CardIndex i = 0; i < cards.size(); ++i) {
     auto& state = cards[i];
     if (!state.is_seen || !state.card.usable || state.card.excluded) continue;
-    const auto most = less(less(state.card.total, load(state).strangers), turn.reserved[i]);
+    const auto own = own_in_the_way(entry, i);
+    const auto most = less(less(state.card.total, load(state).strangers), turn.reserved[i] + own);
     if (!may_use(wanted, state.card) || most < least) continue;
     found.emplace_back(
         static_cast<std::int64_t>(turn.kept[i] + turn.claimed[i] + turn.reserved[i]) -
@@ -226,21 +242,24 @@ std::vector<Entry*> Ledger::Impl::in_order(Instant t) const {
 }
 
 void Ledger::Impl::keep_room(Entry& entry, Turn& turn, Changes& changes) {
-  if (now >= later(entry.lease.asked_at, policy.hold_after)) entry.is_holding = true;
+  const bool may_keep = may_keep_room(entry);
+  entry.is_holding = may_keep && now >= later(entry.lease.asked_at, policy.hold_after);
   const bool is_asking = !entry.claimed.empty();
-  if ((entry.is_holding || is_asking) && !are_good_targets(entry)) {
+  if ((is_asking && !may_keep) || ((entry.is_holding || is_asking) && !are_good_targets(entry))) {
     release_claims(entry, turn);
     withdraw_asks(entry, changes);
-    choose_targets(entry, turn);
+    if (may_keep) choose_targets(entry, turn);
   }
   ask_to_yield(entry, turn, changes);
   if (entry.is_holding) make_keeper(entry);
+  if (entry.is_holding ? !entry.targets.empty() : !entry.claimed.empty()) note_kept(entry);
   keep_for(entry, turn);
 }
 
 void Ledger::Impl::serve(Changes& changes) {
   must_serve = is_paused;
   if (is_paused) return;
+  forget_keepings();
   auto turn = new_turn();
   for (auto* entry : in_order(now))
     if (!try_grant(*entry, turn, changes)) keep_room(*entry, turn, changes);

@@ -37,6 +37,7 @@ struct Agent {
 struct Peer {
   std::string name;
   std::uint64_t bytes = 0;  // of leases held or yielding
+  Amounts on;               // the same by card
   std::size_t held = 0, waiting = 0, on_cpu = 0, draining = 0;
   std::unordered_map<std::string, std::size_t> agents;  // held, waiting and on the CPU, by name
 
@@ -125,11 +126,20 @@ struct HolderHash {
 
 // One turn of the queue: what is free on each card and what is kept from whom.
 struct Turn {
-  Amounts free;      // on open cards
-  Amounts reserved;  // for agents, by the settings
-  Amounts kept;      // for requests ahead of the one looked at
-  Amounts claimed;   // for requests that others yield to, wherever they stand
+  Amounts free;                          // on open cards
+  Amounts reserved;                      // for agents, by the settings
+  Amounts kept;                          // for requests ahead of the one looked at
+  Amounts claimed;                       // for requests that others yield to, wherever they stand
+  Amounts of_users;                      // of these two, for requests of others than administrators
+  std::vector<const Peer*> planned_for;  // whose requests looked for others that could yield
   std::uint64_t most_free = 0;
+};
+
+// How long room was kept for the requests of a peer.
+struct Keeping {
+  double used_s = 0;  // of Policy::hold_for; comes back while none is kept
+  Instant as_of{};
+  bool is_kept = false, is_spent = false;
 };
 
 struct VictimPlan {
@@ -169,7 +179,12 @@ struct Ledger::Impl {
   void join_peer(Entry& entry);
   void leave_key(const Entry& entry);
   void set_state(Entry& entry, State state);
-  void count_bytes(const Entry& entry, std::uint64_t bytes, bool is_held);
+  void count_bytes(const Entry& entry, CardIndex card, std::uint64_t bytes, bool is_held);
+  std::uint64_t own_in_the_way(const Entry& entry, CardIndex card) const;
+  Keeping* keeping_of(const Entry& entry);
+  void forget_keepings();
+  bool may_keep_room(const Entry& entry);
+  void note_kept(const Entry& entry);
   std::uint64_t quota_used(const Entry& entry) const;
   std::uint64_t peer_bytes(const Wanted& wanted) const;
   std::optional<std::uint64_t> quota_left(const Entry& entry) const;
@@ -206,6 +221,8 @@ struct Ledger::Impl {
   void restep();
   std::string why_never(const Wanted& wanted) const;
   Turn new_turn();
+  static void keep(Turn& turn, Amounts Turn::*as, const Entry& keeper, CardIndex card,
+                   std::int64_t bytes);
   void release_claims(const Entry& keeper, Turn& turn) const;
   void keep_for(const Entry& keeper, Turn& turn) const;
   bool is_ahead(const Entry& keeper, const Entry& newcomer) const;
@@ -263,7 +280,9 @@ struct Ledger::Impl {
   std::unordered_map<LeaseId, Entry> entries;
   std::map<LeaseId, std::unordered_map<LeaseId, Entry>::node_type> just_ended;
   std::unordered_map<std::string, Agent> agents;
-  std::unordered_map<std::string, Peer> peers;  // that have leases
+  std::unordered_map<std::string, Peer> peers;        // that have leases
+  std::unordered_map<std::string, Keeping> keepings;  // by peer
+  std::uint64_t plans = 0;                            // of leases to go; a number for each
   std::size_t agents_at_sweep = 0;
   std::deque<CardState> cards;
   std::unordered_map<std::string, CardIndex> card_index;

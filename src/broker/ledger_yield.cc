@@ -180,6 +180,7 @@ void Ledger::Impl::ask_to_yield(Entry& entry, Turn& turn, Changes& changes) {
   auto& lease = entry.lease;
   if (lease.wanted.priority == Priority::low || !entry.asked.empty() || now < entry.asks_again_at)
     return;
+  if (!may_keep_room(entry) || !may_plan(entry, turn)) return;
   entry.asks_again_at = later(now, policy.yield_within);
   const auto left = quota_left(entry);
   if (left && *left < least_bytes(lease.wanted)) return;
@@ -197,7 +198,7 @@ void Ledger::Impl::ask_to_yield(Entry& entry, Turn& turn, Changes& changes) {
   }
   entry.claimed = std::move(claimed);
   for (std::size_t i = 0; i < plan.cards.size(); ++i)
-    turn.claimed[plan.cards[i]] += entry.claimed[i];
+    keep(turn, &Turn::claimed, entry, plan.cards[i], static_cast<std::int64_t>(entry.claimed[i]));
   make_keeper(entry);
   for (auto* victim : plan.victims) {
     auto& asked = victim->lease;

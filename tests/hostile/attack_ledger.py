@@ -157,6 +157,55 @@ class FairnessTest(Case):
         self.assertEqual(self.other(server, memory_gb=3)[1]["status"], "allocated")
 
 
+    def test_who_waits_keeps_no_room_behind_leases_of_its_own(self):
+        server = self.serve("--set", "broker.hold_after_s=0.2")
+        cards = {c["gpu_uuid"]: c["total_gb"] for c in self.listed(server)["cards"]}
+        for uuid in cards:
+            tiny = {"agent": "x", "memory_gb": 0.001, "ttl_s": 3600, "device": uuid}
+            self.assertEqual(self.greedy(server, tiny)[1]["status"], "allocated")
+        waiters = [threading.Thread(target=self.greedy, daemon=True, args=(server, {
+            "agent": "x", "memory_gb": total - 0.0005, "device": uuid, "priority": "critical",
+            "wait_s": 5})) for uuid, total in cards.items()]
+        for waiter in waiters:
+            waiter.start()
+        wait_for("they wait", lambda: self.listed(server)["counts"]["waiting"] == len(cards))
+        time.sleep(within(1))
+        self.assertEqual(self.other(server, memory_gb=4)[1]["status"], "allocated")
+        for waiter in waiters:
+            waiter.join(20)
+
+    def test_many_who_wait_hold_nobody_up(self):
+        server = self.serve("--set", "broker.yield_within_s=1")
+        agents = iter(range(10 ** 6))
+        first = self.other(server, memory_gb=0.5, ttl_s=3600)[1]
+
+        def ask(**wanted):
+            return self.greedy(server, {"agent": f"x{next(agents) % 4}", "memory_gb": 0.001,
+                                        "priority": "low", "ttl_s": 3600, **wanted})
+
+        def wait():
+            with contextlib.suppress(OSError):
+                ask(memory_gb=7, gpus=2, priority="normal", wait_s=8)
+
+        self.assertEqual(ask(memory_gb=0.2, priority="normal")[1]["status"], "allocated")
+        waiters = [threading.Thread(target=wait, daemon=True) for _ in range(200)]
+        for waiter in waiters:
+            waiter.start()
+        for _ in range(1500):
+            self.assertEqual(ask()[0], 200)
+        slowest, began = 0, time.monotonic()
+        while time.monotonic() - began < 10:  # they ask again and again, and then all give up
+            asked = time.monotonic()
+            status, first = server.on_socket("POST", f"/v1/leases/{first['lease_id']}/renew",
+                                             {"token": first["token"]})
+            self.assertEqual(status, 200, first)
+            slowest = max(slowest, time.monotonic() - asked)
+            time.sleep(0.02)
+        self.assertLess(slowest, within(0.5))
+        for waiter in waiters:
+            waiter.join(20)
+
+
 class PagesTest(Case):
     def test_the_list_comes_in_pages(self):
         server = self.serve()
