@@ -92,11 +92,14 @@ void Broker::Impl::count(const Change& change, const Lease& lease) {
       if (lease.ending == Ending::expired) ++figures.expired;
       if (lease.ending == Ending::holder_died) ++figures.holders_died;
       if (lease.yield_asked_at != Instant{}) yielded.insert(lease.id);
-      recent.push_back(lease);
-      if (recent.size() > kRecent) recent.pop_front();
-      return;
+      return show_ended(lease);
     default: return;
   }
+}
+
+void Broker::Impl::show_ended(const Lease& lease) {
+  recent.push_back(lease);
+  if (recent.size() > kRecent) recent.pop_front();
 }
 
 // What a preemption cost, once it is known of all cards; of several, the first that is told so.

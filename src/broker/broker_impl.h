@@ -63,6 +63,7 @@ struct Broker::Impl {
   void note(const Change& change, const Moment& at) REQUIRES(mutex);
   void count(const Change& change, const Lease& lease) REQUIRES(mutex);
   void count_yield(const Lease& lease) REQUIRES(mutex);
+  void show_ended(const Lease& lease) REQUIRES(mutex);
   void follow_holder(const Lease& lease) REQUIRES(mutex);
   bool save(const Moment& at) REQUIRES(mutex);
   void tell_later(Told news) REQUIRES(mutex);

@@ -8,6 +8,7 @@ namespace {
 using Outcome = Ledger::Outcome;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::SizeIs;
 
 TEST_F(BrokerTest, AfterARestartHoldersGoOnAsIfNothingHadBeen) {
   open();

@@ -16,7 +16,7 @@ namespace sluice::broker {
 namespace {
 
 constexpr double kForgets = 0.6931471805599453 / 600;  // of a share per second: half in ten minutes
-constexpr std::size_t kAgentsToSweep = 4096;
+constexpr std::size_t kAgentsToSweep = 4096, kDeadlinesToSweep = 1024;
 constexpr Seconds kReturnsPause{0.002};  // between slices of returns: requests come first
 
 }  // namespace
@@ -87,6 +87,15 @@ void Ledger::Impl::watch_deadline(Entry& entry) {
   if (at >= entry.watched_at) return;
   entry.watched_at = at;
   deadlines.emplace(at, entry.lease.id);
+  if (deadlines.size() > 2 * entries.size() + kDeadlinesToSweep) sweep_deadlines();
+}
+
+// Those of leases that ended long before their time.
+void Ledger::Impl::sweep_deadlines() {
+  std::vector<Deadline> live;
+  for (const auto& [id, entry] : entries)
+    if (entry.watched_at != Instant::max()) live.emplace_back(entry.watched_at, id);
+  deadlines = decltype(deadlines)(std::greater<>(), std::move(live));
 }
 
 // Out of all lists but the cards'; what ended is found once more.

@@ -150,5 +150,119 @@ TEST(Queue, GrantsToThoseWhoWaitInOrderWhenASampleShowsRoom) {
   EXPECT_EQ(m.state(third), State::held);
 }
 
+Wanted of_peer(std::string peer, Wanted wanted) {
+  wanted.peer = std::move(peer);
+  return wanted;
+}
+
+// Who could be served by giving back what is its own keeps nothing from others.
+TEST(Queue, NoRoomIsKeptWhereLeasesOfTheSamePeerAreInTheWay) {
+  Machine m({80, 80});
+  for (const char* device : {"GPU-0", "GPU-1"}) {
+    auto tiny = of_peer("uid:1", want("x", 1)), all = of_peer("uid:1", want("x", 80));
+    tiny.device = all.device = device;
+    tiny.ttl = Seconds(86400), all.priority = Priority::critical;
+    m.get(tiny);
+    m.queue(all);
+  }
+  m.sample_at(1030);
+  m.sample_at(1040);
+  for (int i = 0; i < 2; ++i) m.get(of_peer("uid:2", want("modest", 60)));
+  m.queue(of_peer("uid:1", want("y", 70, Priority::critical)));  // fits beside its own lease
+  m.sample_at(1070);
+  m.get(of_peer("uid:2", want("small", 15)));
+  EXPECT_EQ(m.ask(of_peer("uid:2", want("small", 15))).verdict, Verdict::refused);
+}
+
+TEST(Queue, RoomIsKeptForAPeerForAWhileOnly) {
+  Policy policy;
+  policy.hold_for = Seconds(100);
+  Machine m({80}, policy);
+  auto other = of_peer("uid:3", want("other", 40));
+  other.ttl = Seconds(86400);
+  m.get(other);
+  const auto is_free = [&](double second) {
+    m.sample_at(second);
+    const auto answer = m.ask(of_peer("uid:2", want("modest", 40)));
+    if (answer.verdict == Verdict::granted) m.give_back(answer.id);
+    return answer.verdict == Verdict::granted;
+  };
+  m.ask(waits(of_peer("uid:1", want("large", 60, Priority::critical)), 86400));
+  m.sample_at(1021);
+  EXPECT_FALSE(is_free(1050));
+  EXPECT_FALSE(is_free(1100));
+  EXPECT_TRUE(is_free(1130));
+  m.ask(waits(of_peer("uid:1", want("another", 60, Priority::critical)), 86400));
+  EXPECT_TRUE(is_free(1200));  // of the same peer
+  m.sample_at(1400);
+  EXPECT_FALSE(is_free(1401));  // some of the time has come back
+}
+
+TEST(Queue, AnAdministratorGoesBeforeWhatIsKeptForOthers) {
+  Machine m({80});
+  const auto first = m.get(of_peer("uid:3", want("other", 40)));
+  m.queue(of_peer("uid:1", want("large", 60, Priority::critical)));
+  m.sample_at(1030);
+  EXPECT_EQ(m.ask(of_peer("uid:2", want("late", 40))).verdict, Verdict::refused);
+  auto urgent = of_peer("uid:0", want("operator", 40));
+  urgent.by_admin = true;
+  const auto held = m.get(urgent);
+  auto waiting = of_peer("uid:0", want("operator", 80, Priority::low));
+  waiting.by_admin = true;
+  const auto next = m.queue(waiting);
+  m.release(first);
+  m.give_back(held);
+  EXPECT_EQ(m.state(next), State::waiting);  // what fits comes first
+  EXPECT_EQ(m.ledger.waiting().size(), 1u);
+}
+
+// Many that wait for several GPUs, and thousands of small leases in their way.
+TEST(Queue, ATurnIsShortHoweverManyWait) {
+  Machine m({80, 80, 80, 80, 80, 80, 80, 80});
+  Changes changes;
+  auto large = of_peer("uid:1", want("w", 72));
+  large.gpus = 8;
+  m.get([] {
+    auto stays = of_peer("uid:2", want("n", 20));
+    stays.device = "GPU-7", stays.ttl = Seconds(86400);
+    return stays;
+  }());
+  for (int i = 0; i < 500; ++i)
+    m.ledger.request(waits(large, i % 2 == 0 ? 30 : 3600), Machine::kSecret, m.now(), changes);
+  for (int i = 0; i < 3500; ++i) {
+    auto tiny = of_peer("uid:1", want("x" + std::to_string(i % 4), 0, Priority::low));
+    tiny.bytes = 1 << 20, tiny.ttl = Seconds(86400);
+    tiny.device = "GPU-" + std::to_string(i % 8);
+    m.ledger.request(tiny, Machine::kSecret, m.now(), changes);
+  }
+  double longest = 0;
+  for (m.second = 1001; m.second < 1060; ++m.second) {
+    for (auto& card : m.cards) card.sampled_at = card.processes_at = m.now();
+    const auto began = Steady::now();
+    m.ledger.tick(m.now());
+    m.ledger.observe(m.cards, m.now());
+    longest = std::max(longest, seconds_between(began, Steady::now()));
+  }
+  EXPECT_LT(longest, 0.5);  // it was ten seconds
+  EXPECT_EQ(m.ledger.broken_invariant(), "");
+}
+
+TEST(Queue, AfterManyThatEndedTheOthersStillEndInTime) {
+  Machine m({80});
+  auto brief = want("x", 1);
+  brief.ttl = Seconds(86400);
+  const auto first = m.get(brief);
+  for (int i = 0; i < 5000; ++i) {
+    Changes changes;
+    const auto id = m.ledger.request(brief, Machine::kSecret, m.now(), changes).id;
+    m.ledger.release(id, Machine::kSecret, m.now(), changes);
+    if (i % 50 == 0) m.sample_at(m.second + 0.01);
+  }
+  m.tick_at(999 + 86400);
+  EXPECT_EQ(m.state(first), State::held);
+  m.tick_at(1000 + 86400);
+  EXPECT_NE(m.state(first), State::held);
+}
+
 }  // namespace
 }  // namespace sluice::broker

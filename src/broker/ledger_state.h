@@ -163,6 +163,7 @@ struct Ledger::Impl {
   void expire(Entry& entry, Changes& changes);
   void due(Entry& entry, Changes& changes);
   void watch_deadline(Entry& entry);
+  void sweep_deadlines();
   void give_time(Lease& lease) const;
   Outcome judge(LeaseId id, const std::uint64_t* secret, Instant came, Entry*& found,
                 Changes& changes);
