@@ -113,11 +113,8 @@ void Broker::Impl::restore() {
   auto found = restored(std::move(loaded.leases), loaded.same_boot, at);
   for (auto& lease : found.live) shorten_on_cpu(lease, Seconds(config.cpu_ttl_s), at.now);
   footprints = std::move(loaded.footprints);
-  std::vector<const Lease*> rows;
-  for (const auto& lease : found.ended) rows.push_back(&lease), recent.push_back(lease);
-  for (const auto& lease : found.live) rows.push_back(&lease);
-  store.write(rows, at);
-  store.remember_boot();
+  for (const auto& lease : found.ended) unsaved.emplace(lease.id, lease), show_ended(lease);
+  for (const auto& lease : found.live) unsaved.emplace(lease.id, lease);
   if (!found.live.empty())
     log::info("leases: {} came back from before the restart", found.live.size());
   ledger.restore(std::move(found.live), loaded.last_id);

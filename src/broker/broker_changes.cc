@@ -134,7 +134,7 @@ std::set<ProcessId> Broker::Impl::holders() const {
 // Everything that waits goes in one transaction, so what is on disk is always a state
 // that the ledger once had.
 bool Broker::Impl::save(const Moment& at) {
-  if (unsaved.empty() && store_trouble.empty()) return true;
+  if (unsaved.empty() && store_trouble.empty() && is_boot_stored) return true;
   if (!store_trouble.empty() && at.now < store_again_at) return false;
   std::vector<const Lease*> rows;
   rows.reserve(unsaved.size());
@@ -142,6 +142,8 @@ bool Broker::Impl::save(const Moment& at) {
   try {
     if (rows.empty()) store.probe(at);
     store.write(rows, at);
+    if (!is_boot_stored) store.remember_boot();  // after what the change of boot ended
+    is_boot_stored = true;
   } catch (const Error& e) {
     ++figures.stores_failed;
     if (store_trouble.empty()) log::error("leases: cannot be stored: {}", watch::with_sql(e));

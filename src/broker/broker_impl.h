@@ -123,6 +123,7 @@ struct Broker::Impl {
   Store store;  // writes are under the lock
   Footprints footprints GUARDED_BY(mutex);
   std::map<LeaseId, Lease> unsaved GUARDED_BY(mutex);
+  bool is_boot_stored GUARDED_BY(mutex) = false;
   std::string store_trouble GUARDED_BY(mutex);
   Instant store_again_at GUARDED_BY(mutex){};  // not before this, while in trouble
   std::deque<Told> unsaved_events GUARDED_BY(mutex);

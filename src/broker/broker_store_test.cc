@@ -1,4 +1,8 @@
 // What a broker finds again after a restart, and what it does when it cannot write.
+#include <sys/resource.h>
+
+#include <csignal>
+
 #include "broker/broker_case_for_tests.h"
 #include "watch/sqlite.h"
 
@@ -237,6 +241,53 @@ TEST_F(BrokerTest, WhatIsGivenBackWhileNothingCanBeStoredIsOverAndStoredLater) {
   EXPECT_EQ(broker->figures().held, 0U);
   EXPECT_EQ(broker->status(released.lease.id).lease.ending, Ending::released);
   EXPECT_EQ(broker->status(revoked.lease.id).lease.ending, Ending::revoked);
+}
+
+// While this lives no file may be longer than so many bytes: a disk without room.
+struct LongestFile {
+  explicit LongestFile(std::uintmax_t bytes) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before);
+    const rlimit now{bytes, before.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &now);
+  }
+  ~LongestFile() { setrlimit(RLIMIT_FSIZE, &before); }
+  rlimit before{};
+};
+
+TEST_F(BrokerTest, ABrokerStartsWhereNothingCanBeStored) {
+  open();
+  const auto held = ask("scout", 2);
+  for (int i = 0; i < 50; ++i) broker->release(token(ask("analyst", 0.1)));
+  const auto killed = folder.path + "/killed";  // as it is found after SIGKILL
+  std::filesystem::create_directory(killed);
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path))
+    if (entry.is_regular_file()) std::filesystem::copy(entry.path(), killed);
+  {
+    const LongestFile full(std::filesystem::file_size(killed + "/leases.db-wal"));
+    host.options.state_dir = killed;
+    broker = std::make_unique<Broker>(host.options);
+    EXPECT_NE(broker->store_state().trouble, "");
+    EXPECT_EQ(broker->figures().held, 1U);
+    host.pass(100);
+    broker->tick();
+  }
+  host.pass(1);
+  broker->tick();
+  EXPECT_EQ(broker->renew(token(held)).lease.renewals, 1U);
+  broker.reset();
+  broker = std::make_unique<Broker>(host.options);
+  EXPECT_EQ(broker->figures().held, 1U);
+}
+
+TEST_F(BrokerTest, OfThoseThatEndedWithARestartTheLastAreShown) {
+  open();
+  auto w = wanted("late", 24, OnUnavailable::wait);
+  w.wait = Seconds(100);
+  ask("full", 24), ask("full", 16);
+  for (int i = 0; i < 100; ++i) broker->request(w);
+  open();
+  EXPECT_THAT(broker->leases_json()["recent"], SizeIs(64));
 }
 
 }  // namespace
