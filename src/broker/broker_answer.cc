@@ -10,10 +10,28 @@ namespace sluice::broker {
 
 namespace {
 
-constexpr std::size_t kRunsKept = 32;  // of an agent and model type
-constexpr std::size_t kMostAgents = 4096;
+constexpr std::size_t kRunsKept = 32;     // of an agent and model type
+constexpr std::size_t kMostOfPeer = 256;  // agents and model types that runs are kept of
 constexpr std::uint64_t kMostPeak = 64ull << 40;
 constexpr std::int64_t kLargestBatch = 1'000'000'000;
+
+// What goes for a new one of this peer: its own oldest or, where there are too many of all, the
+// oldest of the peer that has most.
+Footprints::iterator one_too_many(Footprints& all, const std::string& peer) {
+  std::map<std::string, std::size_t> counts;
+  for (const auto& [key, runs] : all) ++counts[key.peer];
+  const auto own = counts.find(peer);
+  const bool is_full = own != counts.end() && own->second >= kMostOfPeer;
+  if (!is_full && all.size() < kMostFootprints) return all.end();
+  const auto most =
+      std::ranges::max_element(counts, {}, [](const auto& of) { return of.second; })->first;
+  auto oldest = all.end();
+  for (auto at = all.begin(); at != all.end(); ++at)
+    if (at->first.peer == (is_full ? peer : most) &&
+        (oldest == all.end() || at->second.at_ms < oldest->second.at_ms))
+      oldest = at;
+  return oldest;
+}
 
 Verdict verdict_of(State state) {
   switch (state) {
@@ -65,8 +83,11 @@ BatchSize Broker::Impl::batch_for(const Lease& lease) const {
     for (const auto& s : sights)
       if (s.card.uuid == lease.parts.front().uuid) question.card_bytes = s.memory_total;
   }
-  const auto runs = footprints.find({lease.wanted.agent, lease.wanted.model_type});
-  if (runs != footprints.end()) question.history = runs->second;
+  const auto& w = lease.wanted;
+  if (!footprints.empty())
+    if (const auto known = footprints.find({w.peer, w.agent, w.model_type});
+        known != footprints.end())
+      question.history = known->second.runs;
   for (const auto* name : {&question.model_type, &question.agent})
     if (const auto plan = options.plans.find(*name); plan != options.plans.end() && !question.plan)
       question.plan = plan->second;
@@ -106,12 +127,15 @@ void Broker::report(const Token& token, const UsageReport& usage) {
   impl_->require_store();
   const auto lease = impl_->lease_of(token);
   const auto run = impl_->completed(usage, lease);
-  const FootprintKey key{lease.wanted.agent, lease.wanted.model_type};
+  const FootprintKey key{lease.wanted.peer, lease.wanted.agent, lease.wanted.model_type};
   auto& all = impl_->footprints;
   const auto known = all.find(key);
-  auto runs = known == all.end() ? std::vector<Footprint>{} : known->second;
+  const bool is_new = known == all.end();
+  auto runs = is_new ? std::vector<Footprint>{} : known->second.runs;
   runs.push_back({run.batch_size, run.peak_bytes, run.out_of_memory});
   if (runs.size() > kRunsKept) runs.erase(runs.begin());
+  const auto at = impl_->moment();
+  const auto oldest = is_new ? one_too_many(all, key.peer) : all.end();
   try {
     impl_->store.write(key, runs, at, oldest == all.end() ? nullptr : &oldest->first);
   } catch (const Error& e) {

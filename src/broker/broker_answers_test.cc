@@ -267,5 +267,50 @@ TEST_F(BrokerTest, I07_NoAnswerWaitsForAProbeThatHangs) {
   }
 }
 
+TEST_F(BrokerTest, WhatOthersReportUnderTheSameNameIsNoHistoryOfItsOwn) {
+  open();
+  auto mine = wanted("scout", 4), theirs = mine;
+  mine.peer = "uid:1", theirs.peer = "uid:2";
+  const auto a = broker->request(mine), b = broker->request(theirs);
+  for (const int size : {16, 32})
+    broker->report(token(b), {size, static_cast<std::uint64_t>(size) * kGb / 16, false});
+  EXPECT_THAT(broker->status(token(b)).batch.reason, HasSubstr("history"));
+  EXPECT_EQ(broker->status(token(a)).batch.reason, a.batch.reason);
+}
+
+TEST_F(BrokerTest, ManyReportsOfOnePeerPushOutItsOwnOldestAlone) {
+  open();
+  auto mine = wanted("aaa", 1), theirs = wanted("many", 1);
+  mine.peer = "uid:1", theirs.peer = "uid:2";
+  const auto first = broker->request(mine);
+  const auto report = [&](const Answer& answer) {
+    for (const int size : {16, 32})
+      broker->report(token(answer), {size, static_cast<std::uint64_t>(size) * kGb / 64, false});
+  };
+  report(first);
+  for (int i = 0; i < 300; ++i) {
+    host.pass(0.01);
+    theirs.model_type = "model " + std::to_string(i);
+    const auto one = broker->request(theirs);
+    report(one);
+    broker->release(token(one));
+    if (i % 10 == 0) broker->observe(host.sample());
+  }
+  const auto knows = [&](const Wanted& w) {
+    const auto answer = broker->request(w);
+    broker->release(token(answer));
+    return answer.batch.reason.find("history") != std::string::npos;
+  };
+  for (int round = 0; round < 2; ++round) {
+    broker->observe(host.sample());
+    EXPECT_TRUE(knows(mine));
+    EXPECT_TRUE(knows(theirs));
+    auto oldest = theirs;
+    oldest.model_type = "model 0";
+    EXPECT_FALSE(knows(oldest));
+    open();  // and the next broker finds the same
+  }
+}
+
 }  // namespace
 }  // namespace sluice::broker

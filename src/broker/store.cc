@@ -28,7 +28,6 @@ using watch::Transaction;
 
 namespace {
 
-constexpr std::size_t kMostFootprints = 4096;  // agents and model types
 constexpr int kForgetAtOnce = 256;
 
 // At the rate of one a microsecond, which is out of reach, numbers would keep up with the clock.
@@ -292,9 +291,14 @@ Store::Loaded Store::load(const Moment& at) {
   try {
     Statement live(db, kLiveLeases);
     while (live.step()) out.leases.push_back(lease_from(live, at));
-    Statement runs(db, "SELECT agent, model_type, runs FROM footprints");
+    Statement runs(
+        db,
+        "SELECT peer, agent, model_type, runs, at_ms FROM footprints ORDER BY at_ms DESC "
+        "LIMIT ?");
+    runs.bind(static_cast<std::int64_t>(kMostFootprints));
     while (runs.step())
-      out.footprints[{runs.text(0), runs.text(1)}] = footprints_from(runs.text(2));
+      out.footprints[{runs.text(0), runs.text(1), runs.text(2)}] = {footprints_from(runs.text(3)),
+                                                                    runs.number(4)};
   } catch (const Error& e) {
     if (e.code() != Code::internal || !impl_->folder) throw;
     refuse_store(impl_->folder->database(), e.reason());
@@ -341,14 +345,24 @@ void Store::write(std::span<const Lease* const> leases, const Moment& at) {
   impl_->ended -= std::min(gone, impl_->ended);
 }
 
-void Store::write(const FootprintKey& key, std::span<const Footprint> runs, const Moment& at) {
+void Store::write(const FootprintKey& key, std::span<const Footprint> runs, const Moment& at,
+                  const FootprintKey* instead) {
   const Lock guard(impl_->writing);
-  Statement(*impl_->db, "INSERT OR REPLACE INTO footprints VALUES(?, ?, ?, ?)")
+  Transaction both(*impl_->db);
+  if (instead != nullptr)
+    Statement(*impl_->db, "DELETE FROM footprints WHERE peer=? AND agent=? AND model_type=?")
+        .bind(instead->peer)
+        .bind(instead->agent)
+        .bind(instead->model_type)
+        .step();
+  Statement(*impl_->db, "INSERT OR REPLACE INTO footprints VALUES(?, ?, ?, ?, ?)")
+      .bind(key.peer)
       .bind(key.agent)
       .bind(key.model_type)
       .bind(footprints_text(runs))
       .bind(unix_ms(at.wall))
       .step();
+  both.commit();
 }
 
 void Store::probe(const Moment& at) {
@@ -364,13 +378,16 @@ void Store::forget_old(const Moment& at) {
   const Lock guard(impl_->writing);
   const auto before = unix_ms(at.wall - impl_->options.keep_for);
   impl_->forget->bind(before).bind(std::int64_t{kForgetAtOnce}).step();
-  Statement(*impl_->db,
-            "DELETE FROM footprints WHERE (agent, model_type) IN (SELECT agent, model_type FROM "
-            "footprints ORDER BY at_ms DESC LIMIT -1 OFFSET ?)")
-      .bind(static_cast<std::int64_t>(kMostFootprints))
-      .step();
-  impl_->ended =
-      static_cast<std::size_t>(impl_->db->number("SELECT count(*) FROM leases WHERE ended_ms > 0"));
+  if (sqlite3_changes(impl_->db->get()) > 0) impl_->count_ended();
+  // Of a file that was written by an earlier version, perhaps: the broker keeps fewer.
+  const auto surplus = impl_->db->number("SELECT count(*) FROM footprints") -
+                       static_cast<std::int64_t>(kMostFootprints);
+  if (surplus > 0)
+    Statement(*impl_->db,
+              "DELETE FROM footprints WHERE (peer, agent, model_type) IN (SELECT peer, agent, "
+              "model_type FROM footprints ORDER BY at_ms LIMIT ?)")
+        .bind(std::min<std::int64_t>(surplus, kForgetAtOnce))
+        .step();
 }
 
 std::optional<Lease> Store::find(LeaseId id, const Moment& at) const {

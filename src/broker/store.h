@@ -41,7 +41,12 @@ struct FootprintKey {
   std::string peer, agent, model_type;
   friend auto operator<=>(const FootprintKey&, const FootprintKey&) = default;
 };
-using Footprints = std::map<FootprintKey, std::vector<Footprint>>;  // newest last
+inline constexpr std::size_t kMostFootprints = 4096;  // of all peers
+struct Runs {
+  std::vector<Footprint> runs;  // newest last
+  std::int64_t at_ms = 0;       // of the newest
+};
+using Footprints = std::map<FootprintKey, Runs>;
 
 // What a change that was answered survives.
 enum class Durability {
@@ -79,7 +84,9 @@ class Store {
 
   // All of it or nothing. Not thread-safe: the broker calls it under its lock.
   void write(std::span<const Lease* const> leases, const Moment& at);
-  void write(const FootprintKey& key, std::span<const Footprint> runs, const Moment& at);
+  // `instead` is forgotten.
+  void write(const FootprintKey& key, std::span<const Footprint> runs, const Moment& at,
+             const FootprintKey* instead = nullptr);
   // Throws where a lease could not be written now.
   void probe(const Moment& at);
   // What was found damaged when the store was opened, until leases.damage is removed; lines with

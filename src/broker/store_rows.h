@@ -33,8 +33,11 @@ inline constexpr const char* kCreateTables =
     "  yield_kept INTEGER NOT NULL DEFAULT 0, peer TEXT NOT NULL DEFAULT '',"
     "  idempotency_key TEXT NOT NULL DEFAULT '');"
     "CREATE INDEX leases_by_end ON leases(ended_ms) WHERE ended_ms > 0;"
-    "CREATE TABLE footprints(agent TEXT NOT NULL, model_type TEXT NOT NULL,"
-    "  runs TEXT NOT NULL, at_ms INTEGER NOT NULL, PRIMARY KEY(agent, model_type)) WITHOUT ROWID;"
+    "CREATE INDEX leases_by_peer ON leases(peer, ended_ms) WHERE ended_ms > 0;"
+    "CREATE TABLE footprints(peer TEXT NOT NULL, agent TEXT NOT NULL, model_type TEXT NOT NULL,"
+    "  runs TEXT NOT NULL, at_ms INTEGER NOT NULL, PRIMARY KEY(peer, agent, model_type))"
+    "  WITHOUT ROWID;"
+    "CREATE INDEX footprints_by_time ON footprints(at_ms);"
     "CREATE TABLE state(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;";
 
 // kMigrations[v - 1] turns version v of the file into v + 1. A new file has the last version.
@@ -44,6 +47,14 @@ inline constexpr const char* kMigrations[] = {
     "ALTER TABLE leases ADD COLUMN yield_kept INTEGER NOT NULL DEFAULT 0;",
     "ALTER TABLE leases ADD COLUMN peer TEXT NOT NULL DEFAULT '';"
     "ALTER TABLE leases ADD COLUMN idempotency_key TEXT NOT NULL DEFAULT '';",
+    "CREATE INDEX leases_by_peer ON leases(peer, ended_ms) WHERE ended_ms > 0;"
+    "ALTER TABLE footprints RENAME TO footprints_of_all;"
+    "CREATE TABLE footprints(peer TEXT NOT NULL, agent TEXT NOT NULL, model_type TEXT NOT NULL,"
+    "  runs TEXT NOT NULL, at_ms INTEGER NOT NULL, PRIMARY KEY(peer, agent, model_type))"
+    "  WITHOUT ROWID;"
+    "INSERT INTO footprints SELECT '', agent, model_type, runs, at_ms FROM footprints_of_all;"
+    "DROP TABLE footprints_of_all;"
+    "CREATE INDEX footprints_by_time ON footprints(at_ms);",
 };
 inline constexpr std::int64_t kVersion = std::int64_t{1} + std::size(kMigrations);
 

@@ -51,7 +51,12 @@ Lease lease(LeaseId id, State state = State::held) {
 LeaseId us(const Moment& moment) { return static_cast<LeaseId>(unix_ms(moment.wall)) * 1000; }
 
 // Version 3 had no columns for them.
-constexpr const char* kWithoutPeers =
+constexpr const char* kFourthVersion =
+    "DROP INDEX leases_by_peer; DROP TABLE footprints; CREATE TABLE footprints(agent TEXT NOT NULL,"
+    "  model_type TEXT NOT NULL, runs TEXT NOT NULL, at_ms INTEGER NOT NULL,"
+    "  PRIMARY KEY(agent, model_type)) WITHOUT ROWID; PRAGMA user_version=4;";
+const std::string kWithoutPeers =
+    std::string(kFourthVersion) +
     "ALTER TABLE leases DROP COLUMN peer; ALTER TABLE leases DROP COLUMN idempotency_key";
 
 void write(Store& store, const std::vector<Lease>& leases, const Moment& when = kNow) {
@@ -125,6 +130,19 @@ TEST_F(StoreTest, AFileOfTheSecondVersionIsTakenOverWithWhatItSaysOfPreemptions)
     write(store, {lease(9, State::ended)});
   }
   EXPECT_EQ(Store(options).find(9, kNow)->yield_kept, kGb);  // and the next one finds the newest
+}
+
+TEST_F(StoreTest, AFileOfTheFourthVersionIsTakenOverAndItsFootprintsAreOfNoPeer) {
+  write(*std::make_unique<Store>(options), {lease(7)});
+  {
+    watch::Database old(path, false);
+    old.run(kFourthVersion);
+    old.run("INSERT INTO footprints VALUES('scout', 'mini', '16 100 0', 5)");
+  }
+  const auto loaded = Store(options).load(kNow);
+  EXPECT_THAT(ids(loaded.leases), ElementsAre(7));
+  ASSERT_TRUE(loaded.footprints.contains({"", "scout", "mini"}));
+  EXPECT_EQ(loaded.footprints.at({"", "scout", "mini"}).at_ms, 5);
 }
 
 TEST_F(StoreTest, AFileOfTheThirdVersionIsTakenOverAndItsLeasesHaveNoPeer) {
