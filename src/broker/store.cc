@@ -11,6 +11,7 @@
 #include <limits>
 #include <optional>
 #include <thread>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -112,8 +113,13 @@ struct Store::Impl {
   // Statements are made once; the writer's are under the broker's lock and this one,
   // which the last step of a checkpoint takes too.
   Mutex writing;
-  std::optional<Statement> save, forget;
-  std::size_t ended GUARDED_BY(writing) = 0;  // rows, about
+  std::optional<Statement> save, forget, forget_of_peer;
+  void count_ended() REQUIRES(writing);
+  std::size_t forget_some(std::size_t rows, const Moment& at) REQUIRES(writing);
+  std::size_t ended GUARDED_BY(writing) = 0;                                  // rows, about
+  std::unordered_map<std::string, std::size_t> ended_of GUARDED_BY(writing);  // the same by peer
+  std::string most_ended GUARDED_BY(writing);  // the peer that had most when that was looked at
+  unsigned looks_again_in GUARDED_BY(writing) = 0;
 
   mutable Mutex reading, finding;            // a long look back holds up no short one
   std::atomic<std::size_t> damaged_told{0};  // said once, not with every look
@@ -140,8 +146,12 @@ Store::Impl::Impl(Options o) : options(std::move(o)) {
   forget.emplace(*db,
                  "DELETE FROM leases WHERE id IN (SELECT id FROM leases WHERE ended_ms > 0 AND "
                  "ended_ms < ? AND id < (SELECT max(id) FROM leases) ORDER BY ended_ms LIMIT ?)");
+  forget_of_peer.emplace(
+      *db,
+      "DELETE FROM leases WHERE id IN (SELECT id FROM leases WHERE peer = ? AND ended_ms > 0 AND "
+      "ended_ms < ? AND id < (SELECT max(id) FROM leases) ORDER BY ended_ms LIMIT ?)");
   const Lock guard(writing);
-  ended = static_cast<std::size_t>(db->number("SELECT count(*) FROM leases WHERE ended_ms > 0"));
+  count_ended();
   if (!folder) return;
   thread = std::jthread([this](std::stop_token stop) { work(stop); });
 }
@@ -157,7 +167,7 @@ Store::Impl::~Impl() {
 }
 
 void Store::Impl::close_all() {
-  save.reset(), forget.reset();
+  save.reset(), forget.reset(), forget_of_peer.reset();
   finder.reset(), reader.reset(), checkpointer.reset(), db.reset();
 }
 
@@ -335,14 +345,42 @@ void Store::write(std::span<const Lease* const> leases, const Moment& at) {
     bind_lease(*impl_->save, *lease, at);
     impl_->save->step();
   }
-  std::size_t gone = 0;
-  if (full) {  // two for one, so that it shrinks where it has grown past the limit
-    impl_->forget->bind(unix_ms(at.wall)).bind(static_cast<std::int64_t>(2 * over)).step();
-    gone = static_cast<std::size_t>(sqlite3_changes(impl_->db->get()));
-  }
+  // Two for one, so that it shrinks where it has grown past the limit.
+  const auto gone = full ? impl_->forget_some(2 * over, at) : std::size_t{0};
   if (all) all->commit();
+  if (over == 0 && gone == 0) return;
+  for (const auto* lease : leases)
+    if (lease->state == State::ended) ++impl_->ended_of[lease->wanted.peer];
+  auto& most = impl_->ended_of[impl_->most_ended];
   impl_->ended += over;
   impl_->ended -= std::min(gone, impl_->ended);
+  most -= std::min(gone, most);
+}
+
+void Store::Impl::count_ended() {
+  ended = 0;
+  ended_of.clear();
+  Statement rows(*db, "SELECT peer, count(*) FROM leases WHERE ended_ms > 0 GROUP BY peer");
+  while (rows.step()) {
+    ended_of[rows.text(0)] = static_cast<std::size_t>(rows.number(1));
+    ended += static_cast<std::size_t>(rows.number(1));
+  }
+}
+
+// The oldest of the peer that has most: one that has many costs others none of theirs.
+std::size_t Store::Impl::forget_some(std::size_t rows, const Moment& at) {
+  constexpr unsigned kLookEvery = 64;
+  if (looks_again_in-- == 0) {
+    looks_again_in = kLookEvery;
+    const auto most =
+        std::ranges::max_element(ended_of, {}, [](const auto& of) { return of.second; });
+    if (most != ended_of.end()) most_ended = most->first;
+  }
+  forget_of_peer->bind(most_ended)
+      .bind(unix_ms(at.wall))
+      .bind(static_cast<std::int64_t>(rows))
+      .step();
+  return static_cast<std::size_t>(sqlite3_changes(db->get()));
 }
 
 void Store::write(const FootprintKey& key, std::span<const Footprint> runs, const Moment& at,

@@ -296,6 +296,23 @@ TEST_F(StoreTest, EndedLeasesAreFoundUntilThereAreTooMany) {
   EXPECT_FALSE(store.find(1, kNow));
 }
 
+TEST_F(StoreTest, OnePeersManyEndedLeasesCostOthersNoneOfTheirs) {
+  options.keep_ended = 50;
+  {
+    Store store(options);
+    const Moment then{at(2000), kNow.wall + std::chrono::seconds(2000)};
+    for (LeaseId id = 1; id <= 1000; ++id) {
+      auto over = lease(id, State::ended);
+      over.ended_at = at(static_cast<double>(id));
+      over.wanted.peer = id <= 20 ? "uid:1" : "uid:2";
+      write(store, {over}, then);
+    }
+    for (LeaseId id = 1; id <= 20; ++id) EXPECT_TRUE(store.find(id, kNow)) << id;
+    EXPECT_FALSE(store.find(21, kNow));
+    EXPECT_LE(store.between(0, unix_ms(then.wall), 1000, kNow).leases.size(), 52U);
+  }
+}
+
 TEST_F(StoreTest, TheTimelineHasWhatOverlapsTheRange) {
   Store store(options);
   auto early = lease(1, State::ended), late = lease(2, State::ended), live = lease(3);
