@@ -33,6 +33,9 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock = sock
 
 
+_GUESS = "http://127.0.0.1:8000"  # where nobody named a server: anybody may listen there
+
+
 def default_address():
     """SLUICE_URL, else the Unix socket (SLUICE_SOCKET or the state folder's), else TCP."""
     if os.environ.get("SLUICE_URL"):
@@ -44,7 +47,7 @@ def default_address():
         home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
         state = os.path.join(home, "sluice")
     path = os.path.join(state, "sluice.sock")
-    return "unix:" + path if os.path.exists(path) else "http://127.0.0.1:8000"
+    return "unix:" + path if os.path.exists(path) else _GUESS
 
 
 class Client:
@@ -52,7 +55,8 @@ class Client:
 
     def __init__(self, address=None, api_key=None, timeout=10.0):
         self.address = address or default_address()
-        self.api_key = api_key or os.environ.get("SLUICE_SERVE_API_KEY")
+        is_named = address or os.environ.get("SLUICE_URL") or self.address != _GUESS
+        self.api_key = (api_key or os.environ.get("SLUICE_SERVE_API_KEY")) if is_named else None
         self.timeout = timeout
         self._connection = None
 

@@ -22,13 +22,16 @@ std::string value_of(const std::map<std::string, std::string>& environment, cons
 }
 
 // What the server says is wrong, with its advice.
-[[noreturn]] void refuse(const watch::HttpAnswer& answer, const std::string& what) {
+[[noreturn]] void refuse(const watch::HttpAnswer& answer, const std::string& what,
+                         const ServerAddress& address) {
   const auto json = Json::parse(answer.body, nullptr, false);
   const auto error = json.is_object() ? json.value("error", Json::object()) : Json::object();
   auto message = error.value("message", what + ": HTTP status " + std::to_string(answer.status));
   const bool is_for_people = answer.status >= 500;  // the other advice is about routes
   if (const auto fix = error.value("fix", ""); is_for_people && !fix.empty()) message += "; " + fix;
-  if (answer.status == 401) message += "; set SLUICE_SERVE_API_KEY to it";
+  if (answer.status == 401)
+    message += address.is_guessed ? "; it is sent to a server that is named: --url " + address.shown
+                                  : "; set SLUICE_SERVE_API_KEY to it";
   switch (answer.status) {
     case 400: throw Error(Code::invalid_argument, message);
     case 404: throw Error(Code::not_found, message);
@@ -81,6 +84,7 @@ ServerAddress find_server(const ServerFlags& flags, const Io& io) {
     if (!std::filesystem::exists(socket, hidden)) {
       // Who listens there is not known: it is told no key.
       socket.clear();
+      found.api_key.clear(), found.is_guessed = true;
       url = "http://127.0.0.1:" + std::to_string(settings.serve.port);
     }
   }
@@ -110,7 +114,7 @@ Json LeaseServer::ask(std::string_view method, const std::string& target, const 
                       double timeout_s) {
   const auto answer = call(method, target, body, timeout_s);
   if (answer.status == 0) no_answer(answer.error, address_);
-  if (answer.status != 200) refuse(answer, target);
+  if (answer.status != 200) refuse(answer, target, address_);
   auto json = Json::parse(answer.body, nullptr, false);
   if (json.is_discarded())
     throw Error(Code::unavailable, address_.shown + " does not speak JSON: is it a Sluice server?");
@@ -131,7 +135,7 @@ void LeaseServer::listen(const std::string& target, const Hear& hear) {
     return !line.starts_with("data: ") || hear(type, std::string(line.substr(6)));
   });
   if (answer.status == 0) no_answer(answer.error, address_);
-  if (answer.status != 200) refuse(answer, target);
+  if (answer.status != 200) refuse(answer, target, address_);
 }
 
 }  // namespace sluice::cli

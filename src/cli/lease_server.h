@@ -26,6 +26,7 @@ struct ServerAddress {
   watch::HttpClient::Server server;
   std::string shown;  // "unix:/path" or "http://host:8000"
   std::string api_key;
+  bool is_guessed = false;  // nobody named it
 };
 ServerAddress find_server(const ServerFlags& flags, const Io& io);
 

@@ -389,6 +389,24 @@ class Keys(unittest.TestCase):
             self.assertNotIn(ADMIN_KEY, server.logged() + str(audited(server)))
 
 
+    def test_no_key_is_sent_to_whoever_has_the_port_of_a_server_that_is_down(self):
+        with tempfile.TemporaryDirectory() as state, socket.create_server(("127.0.0.1", 0)) as thief:
+            thief.settimeout(within(10))
+            environment = {**os.environ, "SLUICE_SERVE_ADMIN_KEY": ADMIN_KEY,
+                           "SLUICE_SERVE_API_KEY": self.environment["SLUICE_SERVE_API_KEY"]}
+            for name in ("SLUICE_URL", "SLUICE_SOCKET"):
+                environment.pop(name, None)
+            client = subprocess.Popen(
+                [PROGRAM, "lease", "list", "--set", "state_dir=" + state,
+                 "--set", f"serve.port={thief.getsockname()[1]}"],
+                env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            with thief.accept()[0] as caught:
+                heard = caught.recv(65536)
+            client.wait(within(10))
+            self.assertIn(b"GET /v1/leases", heard)
+            self.assertNotIn(b"key", heard.lower())
+
+
 class Traces(unittest.TestCase):
     def test_the_audit_log_has_a_size_and_outlives_a_restart(self):
         with tempfile.TemporaryDirectory() as state:
