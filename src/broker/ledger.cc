@@ -226,6 +226,7 @@ Ledger::Answer Ledger::Impl::ask(const Wanted& wanted, std::uint64_t secret, Cha
   entry.lease.secret = secret;
   entry.lease.asked_at = now;
   entry.agent = &agent_named(wanted.agent);
+  entry.peer = peer_named(wanted.peer);
   set_step(entry);
   const bool may_use_cpu = wanted.on_unavailable == OnUnavailable::cpu;
   if (auto never = why_never(wanted); !never.empty()) {

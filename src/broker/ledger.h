@@ -8,8 +8,8 @@
 // waited, in whole steps; at the same score the agent that held less of late (byte-
 // seconds, half of it forgotten every ten minutes), then who came first. Whoever fits
 // may go before whoever does not, except that room is kept for a request that waited
-// longer than `hold_after`, and for one that others were asked to yield to; but not where leases of
-// its own peer are in its way.
+// longer than `hold_after`, and for one that others were asked to yield to. Where leases of its own
+// peer are in its way it is kept from requests of the same peer only.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,9 @@ struct Policy {
   Seconds stale{10};       // a card's sample older than this is no knowledge
   Seconds ageing{30};      // waiting this long counts as one step of priority
   Seconds hold_after{20};  // a request that waited this long has room kept for it
-  // Room is kept for the requests of a peer so long at most; as much of it comes back in four times
-  // that time without. Administrators' have no such limit, and go before what is kept for others.
+  // Room is kept from others for the requests of a peer so long at most; as much of it comes back
+  // in four times that time without. Administrators' have no such limit, and go before what is kept
+  // for others.
   Seconds hold_for{300};
   Seconds yield_within{10};  // time a holder gets when asked to yield
   enum class Escalate { report, revoke, terminate } escalate = Escalate::report;

@@ -61,6 +61,11 @@ const Peer* Ledger::Impl::find_peer(const std::string& name) const {
   return at == peers.end() ? nullptr : &at->second;
 }
 
+Peer* Ledger::Impl::peer_named(const std::string& name) {
+  const auto at = peers.find(name);
+  return at == peers.end() ? nullptr : &at->second;
+}
+
 void Ledger::Impl::check_limits(const Wanted& wanted) const {
   const auto* peer = wanted.peer.empty() ? nullptr : find_peer(wanted.peer);
   if (is_full(entries.size(), policy.max_leases, peer, peer ? peer->all() : 0, kFewLeases))
@@ -262,8 +267,16 @@ Refusal Ledger::Impl::over_quota(const Entry& entry) const {
 
 // ---- room that is kept
 
-// Leases of its own peer on the card that were not asked to make room for it: while they are
-// there, nothing that is kept can be enough.
+// Leases of its own peer stand where room is kept for it: while they do, that cannot be enough.
+bool Ledger::Impl::is_behind_its_own(const Entry& entry) const {
+  const auto least = least_bytes(entry.lease.wanted);
+  return std::ranges::any_of(entry.targets, [&](CardIndex card) {
+    const auto total = cards[card].card.total;
+    return total - std::min(total, own_in_the_way(entry, card)) < least;
+  });
+}
+
+// Of its own peer on the card, without those that were asked to make room for it.
 std::uint64_t Ledger::Impl::own_in_the_way(const Entry& entry, CardIndex card) const {
   if (entry.peer == nullptr || entry.peer->on.size() <= card) return 0;
   auto own = entry.peer->on[card];

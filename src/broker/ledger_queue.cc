@@ -99,8 +99,15 @@ void Ledger::Impl::release_claims(const Entry& keeper, Turn& turn) const {
 void Ledger::Impl::keep_for(const Entry& keeper, Turn& turn) const {
   if (!keeper.is_holding) return;
   release_claims(keeper, turn);
-  const auto least = static_cast<std::int64_t>(least_bytes(keeper.lease.wanted));
-  for (const auto card : keeper.targets) keep(turn, &Turn::kept, keeper, card, least);
+  const auto least = least_bytes(keeper.lease.wanted);
+  if (keeper.is_kept_from_all) {
+    for (const auto card : keeper.targets)
+      keep(turn, &Turn::kept, keeper, card, static_cast<std::int64_t>(least));
+    return;
+  }
+  auto& within = turn.kept_within[keeper.peer];
+  within.resize(cards.size());
+  for (const auto card : keeper.targets) within[card] += least;
 }
 
 bool Ledger::Impl::is_ahead(const Entry& keeper, const Entry& newcomer) const {
@@ -119,6 +126,8 @@ void Ledger::Impl::keep_for_those_ahead(const Entry& newcomer, Turn& turn) const
 std::uint64_t Ledger::Impl::kept_on(CardIndex card, const Entry& entry, const Turn& turn) const {
   auto all = turn.kept[card] + turn.claimed[card];
   if (entry.lease.wanted.by_admin) all -= turn.of_users[card];
+  if (const auto own = turn.kept_within.find(entry.peer); own != turn.kept_within.end())
+    all += own->second[card];
   for (std::size_t i = 0; i < entry.claimed.size(); ++i)
     if (entry.targets[i] == card)
       return std::min(all - entry.claimed[i] + turn.reserved[card],
@@ -199,9 +208,7 @@ bool Ledger::Impl::are_good_targets(const Entry& entry) const {
     return false;
   return entry.targets.size() == entry.lease.wanted.gpus &&
          std::ranges::all_of(entry.targets, [&](CardIndex i) {
-           const auto& card = cards[i].card;
-           return card.usable && !card.excluded &&
-                  less(card.total, own_in_the_way(entry, i)) >= least_bytes(entry.lease.wanted);
+           return cards[i].card.usable && !cards[i].card.excluded;
          });
 }
 
@@ -216,8 +223,7 @@ void Ledger::Impl::choose_targets(Entry& entry, const Turn& turn) {
   for (CardIndex i = 0; i < cards.size(); ++i) {
     auto& state = cards[i];
     if (!state.is_seen || !state.card.usable || state.card.excluded) continue;
-    const auto own = own_in_the_way(entry, i);
-    const auto most = less(less(state.card.total, load(state).strangers), turn.reserved[i] + own);
+    const auto most = less(less(state.card.total, load(state).strangers), turn.reserved[i]);
     if (!may_use(wanted, state.card) || most < least) continue;
     found.emplace_back(
         static_cast<std::int64_t>(turn.kept[i] + turn.claimed[i] + turn.reserved[i]) -
@@ -242,17 +248,20 @@ std::vector<Entry*> Ledger::Impl::in_order(Instant t) const {
 }
 
 void Ledger::Impl::keep_room(Entry& entry, Turn& turn, Changes& changes) {
-  const bool may_keep = may_keep_room(entry);
-  entry.is_holding = may_keep && now >= later(entry.lease.asked_at, policy.hold_after);
+  if (now >= later(entry.lease.asked_at, policy.hold_after)) entry.is_holding = true;
+  entry.is_kept_from_all = may_keep_room(entry) && !is_behind_its_own(entry);
   const bool is_asking = !entry.claimed.empty();
-  if ((is_asking && !may_keep) || ((entry.is_holding || is_asking) && !are_good_targets(entry))) {
+  if ((is_asking && !entry.is_kept_from_all) ||
+      ((entry.is_holding || is_asking) && !are_good_targets(entry))) {
     release_claims(entry, turn);
     withdraw_asks(entry, changes);
-    if (may_keep) choose_targets(entry, turn);
+    choose_targets(entry, turn);
+    entry.is_kept_from_all = entry.is_kept_from_all && !is_behind_its_own(entry);
   }
   ask_to_yield(entry, turn, changes);
   if (entry.is_holding) make_keeper(entry);
-  if (entry.is_holding ? !entry.targets.empty() : !entry.claimed.empty()) note_kept(entry);
+  const bool is_kept = entry.is_holding ? !entry.targets.empty() : !entry.claimed.empty();
+  if (is_kept && entry.is_kept_from_all) note_kept(entry);
   keep_for(entry, turn);
 }
 

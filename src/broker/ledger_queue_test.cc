@@ -174,6 +174,27 @@ TEST(Queue, NoRoomIsKeptWhereLeasesOfTheSamePeerAreInTheWay) {
   EXPECT_EQ(m.ask(of_peer("uid:2", want("small", 15))).verdict, Verdict::refused);
 }
 
+// Of one user's many small jobs and a large one, the large one is not starved.
+TEST(Queue, RoomBehindLeasesOfTheSamePeerIsKeptFromThatPeer) {
+  Policy policy;
+  policy.hold_for = Seconds(60);
+  Machine m({80}, policy);
+  const auto first = m.get(of_peer("uid:1", want("small", 30))),
+             second = m.get(of_peer("uid:1", want("small", 30)));
+  const auto large = m.ask(waits(of_peer("uid:1", want("large", 70)), 86400)).id;
+  for (const double then : {1030.0, 1058.0}) {
+    m.sample_at(then);
+    EXPECT_EQ(m.ask(of_peer("uid:1", want("small", 10))).verdict, Verdict::refused);
+  }
+  const auto other = m.get(of_peer("uid:2", want("other", 5)));
+  m.renew(first), m.renew(second);
+  m.sample_at(1100);
+  EXPECT_EQ(m.ask(of_peer("uid:1", want("small", 10))).verdict, Verdict::refused);
+  m.release(first), m.release(other);
+  m.give_back(second);
+  EXPECT_EQ(m.state(large), State::held);
+}
+
 TEST(Queue, RoomIsKeptForAPeerForAWhileOnly) {
   Policy policy;
   policy.hold_for = Seconds(100);

@@ -64,12 +64,13 @@ struct Entry {
   Instant seen_free_at{};               // of one given back: on the cards told so far
 
   // While it waits.
-  std::int64_t step = 0;                 // lower goes first
-  bool is_holding = false;               // waited longer than hold_after
-  bool is_keeper = false;                // among the keepers
-  std::vector<CardIndex> targets;        // where room is kept for it
-  Amounts claimed;                       // beside targets, once others were asked to yield to it
-  std::vector<LeaseId> asked;            // those that have yet to yield to it
+  std::int64_t step = 0;           // lower goes first
+  bool is_holding = false;         // waited longer than hold_after
+  bool is_kept_from_all = true;    // what is kept for it; false: from requests of its own peer only
+  bool is_keeper = false;          // among the keepers
+  std::vector<CardIndex> targets;  // where room is kept for it
+  Amounts claimed;                 // beside targets, once others were asked to yield to it
+  std::vector<LeaseId> asked;      // those that have yet to yield to it
   std::unordered_set<LeaseId> declined;  // those that did not in time
   Instant asks_again_at{};
   std::uint64_t planned_in = 0;  // of one that is held: the last plan in which it is to go
@@ -126,12 +127,13 @@ struct HolderHash {
 
 // One turn of the queue: what is free on each card and what is kept from whom.
 struct Turn {
-  Amounts free;                          // on open cards
-  Amounts reserved;                      // for agents, by the settings
-  Amounts kept;                          // for requests ahead of the one looked at
-  Amounts claimed;                       // for requests that others yield to, wherever they stand
-  Amounts of_users;                      // of these two, for requests of others than administrators
-  std::vector<const Peer*> planned_for;  // whose requests looked for others that could yield
+  Amounts free;      // on open cards
+  Amounts reserved;  // for agents, by the settings
+  Amounts kept;      // for requests ahead of the one looked at
+  Amounts claimed;   // for requests that others yield to, wherever they stand
+  Amounts of_users;  // of these two, for requests of others than administrators
+  std::map<const Peer*, Amounts> kept_within;  // for requests ahead, from others of their peer
+  std::vector<const Peer*> planned_for;        // whose requests looked for others that could yield
   std::uint64_t most_free = 0;
 };
 
@@ -174,6 +176,7 @@ struct Ledger::Impl {
 
   // ledger_limits.cc
   const Peer* find_peer(const std::string& name) const;
+  Peer* peer_named(const std::string& name);  // null: it has no leases, or is not known
   void check_limits(const Wanted& wanted) const;
   void check_may_wait(const Wanted& wanted) const;
   void check_may_use_cpu(const Wanted& wanted) const;
@@ -181,6 +184,7 @@ struct Ledger::Impl {
   void leave_key(const Entry& entry);
   void set_state(Entry& entry, State state);
   void count_bytes(const Entry& entry, CardIndex card, std::uint64_t bytes, bool is_held);
+  bool is_behind_its_own(const Entry& entry) const;
   std::uint64_t own_in_the_way(const Entry& entry, CardIndex card) const;
   Keeping* keeping_of(const Entry& entry);
   void forget_keepings();

@@ -322,6 +322,7 @@ Refusal Ledger::refusal(const Wanted& wanted) const {
   entry.lease.wanted = wanted;
   entry.lease.asked_at = impl_->now;
   entry.agent = &impl_->agent_named(wanted.agent);
+  entry.peer = impl_->peer_named(wanted.peer);
   impl_->set_step(entry);
   auto turn = impl_->new_turn();
   impl_->keep_for_those_ahead(entry, turn);
