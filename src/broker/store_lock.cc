@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstring>
 #include <string_view>
+#include <thread>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -25,10 +26,20 @@ std::string content(int fd) {
   return text.substr(0, text.find('\n'));
 }
 
+// A look whether it is locked (store_health) locks it for a moment.
+bool take_lock(int fd) {
+  constexpr int kTries = 20;
+  for (int i = 0; i < kTries; ++i) {
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return false;
+}
+
 }  // namespace
 
 StoreLock::StoreLock(const std::string& path) : file_(path, O_RDWR | O_CREAT) {
-  const bool is_ours = ::flock(file_.fd(), LOCK_EX | LOCK_NB) == 0;
+  const bool is_ours = take_lock(file_.fd());
   const auto owner = content(file_.fd());
   was_used_ = !owner.empty();
   if (is_ours) return;
