@@ -144,11 +144,12 @@ Store::Impl::Impl(Options o) : options(std::move(o)) {
   open();
   save.emplace(*db, kSaveLease);
   forget.emplace(*db,
-                 "DELETE FROM leases WHERE id IN (SELECT id FROM leases WHERE ended_ms > 0 AND "
+                 "DELETE FROM leases WHERE id IN (SELECT id FROM leases WHERE state = 'ended' AND "
                  "ended_ms < ? AND id < (SELECT max(id) FROM leases) ORDER BY ended_ms LIMIT ?)");
   forget_of_peer.emplace(
       *db,
-      "DELETE FROM leases WHERE id IN (SELECT id FROM leases WHERE peer = ? AND ended_ms > 0 AND "
+      "DELETE FROM leases WHERE id IN (SELECT id FROM leases WHERE peer = ? AND state = 'ended' "
+      "AND "
       "ended_ms < ? AND id < (SELECT max(id) FROM leases) ORDER BY ended_ms LIMIT ?)");
   const Lock guard(writing);
   count_ended();
@@ -360,7 +361,7 @@ void Store::write(std::span<const Lease* const> leases, const Moment& at) {
 void Store::Impl::count_ended() {
   ended = 0;
   ended_of.clear();
-  Statement rows(*db, "SELECT peer, count(*) FROM leases WHERE ended_ms > 0 GROUP BY peer");
+  Statement rows(*db, "SELECT peer, count(*) FROM leases WHERE state = 'ended' GROUP BY peer");
   while (rows.step()) {
     ended_of[rows.text(0)] = static_cast<std::size_t>(rows.number(1));
     ended += static_cast<std::size_t>(rows.number(1));

@@ -32,8 +32,8 @@ inline constexpr const char* kCreateTables =
     "  yield_asked_ms INTEGER NOT NULL DEFAULT 0, yield_freed_ms INTEGER NOT NULL DEFAULT 0,"
     "  yield_kept INTEGER NOT NULL DEFAULT 0, peer TEXT NOT NULL DEFAULT '',"
     "  idempotency_key TEXT NOT NULL DEFAULT '');"
-    "CREATE INDEX leases_by_end ON leases(ended_ms) WHERE ended_ms > 0;"
-    "CREATE INDEX leases_by_peer ON leases(peer, ended_ms) WHERE ended_ms > 0;"
+    "CREATE INDEX leases_by_end ON leases(ended_ms) WHERE state = 'ended';"
+    "CREATE INDEX leases_by_peer ON leases(peer, ended_ms) WHERE state = 'ended';"
     "CREATE TABLE footprints(peer TEXT NOT NULL, agent TEXT NOT NULL, model_type TEXT NOT NULL,"
     "  runs TEXT NOT NULL, at_ms INTEGER NOT NULL, PRIMARY KEY(peer, agent, model_type))"
     "  WITHOUT ROWID;"
@@ -47,7 +47,9 @@ inline constexpr const char* kMigrations[] = {
     "ALTER TABLE leases ADD COLUMN yield_kept INTEGER NOT NULL DEFAULT 0;",
     "ALTER TABLE leases ADD COLUMN peer TEXT NOT NULL DEFAULT '';"
     "ALTER TABLE leases ADD COLUMN idempotency_key TEXT NOT NULL DEFAULT '';",
-    "CREATE INDEX leases_by_peer ON leases(peer, ended_ms) WHERE ended_ms > 0;"
+    "DROP INDEX leases_by_end;"
+    "CREATE INDEX leases_by_end ON leases(ended_ms) WHERE state = 'ended';"
+    "CREATE INDEX leases_by_peer ON leases(peer, ended_ms) WHERE state = 'ended';"
     "ALTER TABLE footprints RENAME TO footprints_of_all;"
     "CREATE TABLE footprints(peer TEXT NOT NULL, agent TEXT NOT NULL, model_type TEXT NOT NULL,"
     "  runs TEXT NOT NULL, at_ms INTEGER NOT NULL, PRIMARY KEY(peer, agent, model_type))"

@@ -52,7 +52,9 @@ LeaseId us(const Moment& moment) { return static_cast<LeaseId>(unix_ms(moment.wa
 
 // Version 3 had no columns for them.
 constexpr const char* kFourthVersion =
-    "DROP INDEX leases_by_peer; DROP TABLE footprints; CREATE TABLE footprints(agent TEXT NOT NULL,"
+    "DROP INDEX leases_by_peer; DROP INDEX leases_by_end;"
+    "CREATE INDEX leases_by_end ON leases(ended_ms) WHERE ended_ms > 0; DROP TABLE footprints; "
+    "CREATE TABLE footprints(agent TEXT NOT NULL,"
     "  model_type TEXT NOT NULL, runs TEXT NOT NULL, at_ms INTEGER NOT NULL,"
     "  PRIMARY KEY(agent, model_type)) WITHOUT ROWID; PRAGMA user_version=4;";
 const std::string kWithoutPeers =
