@@ -33,7 +33,7 @@ std::optional<std::string_view> nearest(std::string_view word,
   std::size_t best = std::max<std::size_t>(2, word.size() / 3) + 1;
   std::optional<std::string_view> found;
   for (const auto candidate : candidates) {
-    const auto [shorter, longer] = std::minmax(word.size(), candidate.size());
+    const auto [shorter, longer] = std::minmax({word.size(), candidate.size()});
     if (longer - shorter >= best) continue;  // so many edits at least
     const auto d = distance(word, candidate);
     if (d < best) best = d, found = candidate;
