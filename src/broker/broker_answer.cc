@@ -24,7 +24,9 @@ Footprints::iterator one_too_many(Footprints& all, const std::string& peer) {
   const bool is_full = own != counts.end() && own->second >= kMostOfPeer;
   if (!is_full && all.size() < kMostFootprints) return all.end();
   const auto most =
-      std::ranges::max_element(counts, {}, [](const auto& of) { return of.second; })->first;
+      std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) {
+        return a.second < b.second;
+      })->first;
   auto oldest = all.end();
   for (auto at = all.begin(); at != all.end(); ++at)
     if (at->first.peer == (is_full ? peer : most) &&

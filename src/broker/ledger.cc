@@ -22,7 +22,7 @@ constexpr Seconds kReturnsPause{0.002};  // between slices of returns: requests 
 }  // namespace
 
 std::string_view to_string(Change::What what) noexcept {
-  static constexpr std::array<std::string_view, 16> kNames{
+  static constexpr std::array<std::string_view, kChanges> kNames{
       "queued",    "granted",   "renewed",     "yield_asked",  "yield_withdrawn", "yield_overdue",
       "ended",     "drained",   "over_use",    "within_again", "preempted",       "terminate",
       "card_lost", "card_back", "sent_to_cpu", "room"};

@@ -84,6 +84,7 @@ struct Change {
   std::string reason;
 };
 using Changes = std::vector<Change>;
+inline constexpr std::size_t kChanges = 16;  // kinds of them
 std::string_view to_string(Change::What what) noexcept;
 
 // Why a request could not be met, for the answer.

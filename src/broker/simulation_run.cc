@@ -10,7 +10,6 @@ namespace sluice::broker {
 namespace {
 
 constexpr std::size_t kKinds = 14;
-constexpr std::size_t kTold = 15;
 
 Policy policy_of(const std::vector<Card>& cards) {
   Policy policy;
@@ -41,7 +40,7 @@ SimulationRun::SimulationRun(const SimulationOptions& options, const std::vector
       newest_(cards.size()),
       lists_(cards.size()),
       kinds_(kKinds),
-      told_(kTold) {
+      told_(kChanges) {
   for (const auto& card : cards) memory_ += card.total;
   for (unsigned i = 0; i < options.agents; ++i) {
     static constexpr std::array kMix{
@@ -75,7 +74,7 @@ SimulationReport SimulationRun::go() {
   report_.virtual_s = seconds_between(began, now_);
   for (std::size_t i = 0; i < kKinds; ++i)
     if (kinds_[i] > 0) report_.counts[name_of(static_cast<Kind>(i))] = kinds_[i];
-  for (std::size_t i = 0; i < kTold; ++i)
+  for (std::size_t i = 0; i < kChanges; ++i)
     report_.counts[fmt::format("told: {}", to_string(static_cast<Change::What>(i)))] = told_[i];
   report_.used_share =
       samples_ == 0 ? 0
