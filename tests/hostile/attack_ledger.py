@@ -58,7 +58,6 @@ class Case(unittest.TestCase):
         finally:
             connection.close()
 
-
     def fill(self, server):
         """Both cards, so that 6 GB have to be waited for."""
         leases = [self.other(server, memory_gb=size)[1] for size in (12, 6)]
@@ -174,29 +173,31 @@ class FairnessTest(Case):
         for waiter in waiters:
             waiter.join(20)
 
+    @needs_root
     def test_many_who_wait_hold_nobody_up(self):
         scenario = {"about": "Eight quiet cards.",
                     "gpus": [{"name": "Card of 80", "memory_gib": 80}] * 8}
-        with LeaseServer("--set", "serve.api_key=" + KEY, scenario=scenario,
-                         wait=False) as server, contextlib.ExitStack() as stack:
+        with LeaseServer(scenario=scenario, wait=False) as server, contextlib.ExitStack() as stack:
             wait_for("the cards are known", lambda: sum(
                 c["usable"] for c in self.listed(server)["cards"]) == 8)
             uuids = [c["gpu_uuid"] for c in self.listed(server)["cards"]]
             mine = self.other(server, memory_gb=0.5, ttl_s=3600)[1]
             self.greedy(server, {"agent": "n", "memory_gb": 0.2, "ttl_s": 3600, "device": uuids[-1]})
             body = json.dumps({"agent": "w", "memory_gb": 71.99, "gpus": 8, "wait_s": 15})
-            raw = (f"POST /v1/leases HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {KEY}\r\n"
+            raw = (f"POST /v1/leases HTTP/1.1\r\nHost: localhost\r\n"
                    f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}")
-            for _ in range(400):
-                client = stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
-                client.sendall(raw.encode())
             connection = stack.enter_context(contextlib.closing(
                 http.client.HTTPConnection("127.0.0.1", server.port)))
+            with sockets_of(GREEDY):
+                for _ in range(400):
+                    client = stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+                    client.sendall(raw.encode())
+                connection.connect()
             for i in range(3000):
                 connection.request("POST", "/v1/leases", json.dumps(
                     {"agent": f"x{i % 4}", "memory_gb": 0.001, "priority": "low", "ttl_s": 3600,
                      "device": uuids[i % 8]}),
-                    {"X-API-Key": KEY, "Content-Type": "application/json"})
+                    {"Content-Type": "application/json"})
                 connection.getresponse().read()
             slowest, began = 0, time.monotonic()
             while time.monotonic() - began < 20:  # they look for others that yield, and give up
