@@ -8,9 +8,10 @@ PROGRAM = sys.argv[1] if len(sys.argv) > 1 else "build/sluice"
 
 
 class Server:
-    """The program on a free port with a state folder of its own; `state` "" leaves it to XDG."""
+    """The program on a free port with a state folder of its own; `state` "" leaves it to XDG; `under`
+    is a command that runs it."""
 
-    def __init__(self, *arguments, environment=None, config=None, state=None):
+    def __init__(self, *arguments, environment=None, config=None, state=None, under=()):
         self.folder = tempfile.TemporaryDirectory(prefix="sluice-serve-")
         self.config = os.path.join(self.folder.name, "sluice.toml")
         extra = []
@@ -20,7 +21,7 @@ class Server:
         where = () if state == "" else ("--state", state or self.folder.name)
         self.log = open(os.path.join(self.folder.name, "log"), "w+")
         self.process = subprocess.Popen(
-            [PROGRAM, "serve", "--port", "0", "--json", *where, *extra, *arguments],
+            [*under, PROGRAM, "serve", "--port", "0", "--json", *where, *extra, *arguments],
             stdout=subprocess.PIPE, stderr=self.log, text=True,
             env={**os.environ, **(environment or {})})
         line = self.process.stdout.readline()

@@ -110,6 +110,14 @@ class Transport(unittest.TestCase):
                 assert_quick(self, 0.99, 0.05, request, 1000, self.server,
                              lambda: probe.get("/health/live"), 3, depth=32, user=65534)
 
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to be another user")
+    def test_one_user_cannot_take_every_file(self):
+        with Server(*DEMO, under=("prlimit", "--nofile=600:600")) as server:
+            with flood(server, 700, get("/health/live"), user=65534):
+                taken = latencies(lambda: server.ask("/health/live"), 2)
+            self.assertLess(percentile(taken, 0.9), within(0.2))
+            self.assertNotIn("cannot accept", server.logged())
+
     def test_a_line_without_end_between_chunks_is_answered(self):
         head = (b"POST /v1/leases HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                 b"Transfer-Encoding: chunked\r\n\r\n")

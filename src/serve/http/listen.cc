@@ -6,6 +6,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <limits>
+#include <utility>
+
 #include "base/error.h"
 #include "base/state_file.h"
 #include "serve/address.h"
@@ -108,11 +111,13 @@ UnixAcceptor listen_unix(io_context& io, const std::string& path, unsigned mode)
   return acceptor;
 }
 
-void raise_file_limit() noexcept {
+std::int64_t raise_file_limit() noexcept {
+  constexpr auto kAny = std::numeric_limits<std::int64_t>::max();
   rlimit files{};
-  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return;
-  files.rlim_cur = files.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &files);
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return kAny;
+  const rlim_t before = std::exchange(files.rlim_cur, files.rlim_max);
+  const rlim_t now = ::setrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_cur : before;
+  return now == RLIM_INFINITY ? kAny : static_cast<std::int64_t>(now);
 }
 
 }  // namespace sluice::serve::http

@@ -23,7 +23,7 @@ TcpAcceptor listen_tcp(io_context& io, const ServeConfig& config);
 // `mode` of its file. A socket file that nobody answers on is replaced. Throws unavailable.
 UnixAcceptor listen_unix(io_context& io, const std::string& path, unsigned mode);
 
-// Lets this process have as many files open as it is allowed to.
-void raise_file_limit() noexcept;
+// Lets this process have as many files open as it is allowed to; how many that are.
+std::int64_t raise_file_limit() noexcept;
 
 }  // namespace sluice::serve::http

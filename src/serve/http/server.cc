@@ -39,6 +39,7 @@ constexpr FairPool::Options kLeases{
 // many beyond all are for the server's user and root over the Unix socket.
 constexpr std::int64_t kFewConnections = 16, kForOwner = 64;
 constexpr int kRefusalsAtOnce = 64;
+constexpr std::int64_t kFilesOfOurOwn = 256;  // and the owner's, and those that are refused
 constexpr auto kRefusalTime = std::chrono::milliseconds(500);
 constexpr auto kOutOfFilesPause = std::chrono::milliseconds(100);
 
@@ -90,6 +91,7 @@ struct Server::Impl {
   Task<void> turn_away(Shard& shard, Socket refused, bool by_itself);
   Arrival arrival(Socket socket, bool over_socket);
   bool is_full(const Arrival& client) const;
+  void limit_connections(std::int64_t files);
   void each_second();
   void open_socket();
   void close_listeners();
@@ -139,7 +141,7 @@ Server::Impl::Impl(Options options_in, const Router& router, Traffic& traffic_in
       }()),
       tcp(listen_tcp(shards[0]->io(), options.config)),
       host(tcp.local_endpoint().address().to_string()) {
-  raise_file_limit();
+  limit_connections(raise_file_limit());
   return_large_blocks();
   open_socket();
   keep_accepting(tcp, false);
@@ -212,6 +214,15 @@ Task<void> Server::Impl::accept(Acceptor<Protocol>& acceptor, bool over_socket,
     next = (next + 1) % shards.size();
     shard.adopt(std::move(client));
   }
+}
+
+// A client that takes every file would keep all others out.
+void Server::Impl::limit_connections(std::int64_t files) {
+  const auto most = std::max(files - kFilesOfOurOwn, kForOwner);
+  if (max_connections <= most) return;
+  log::warn("http: {} connections at once, not {}: this process may have {} files open", most,
+            max_connections.load(), files);
+  max_connections = most;
 }
 
 bool Server::Impl::is_full(const Arrival& client) const {
