@@ -72,9 +72,8 @@ class Requests(Case):
                      "too many limits")
         self.assertLess(time.monotonic() - began, within(3))
 
-    def test_few_paths_of_many_steps_keep_no_quick_one_waiting(self):
-        sockets = [self.send("montecarlo", {"payoff": "asian_price", "steps": 100000, "paths": 1})
-                   for _ in range(8)]
+    def assert_quick_ones_beside(self, calculation):
+        sockets = [self.send("montecarlo", calculation) for _ in range(8)]
         wait_for("work", lambda: self.under_way() >= 4)
         try:
             quick = {"close": list(range(1, 200)), "timeperiod": 5}
@@ -84,6 +83,9 @@ class Requests(Case):
             for s in sockets:
                 s.close()
         wait_for("the end of work", lambda: self.under_way() == 0, within(5))
+
+    def test_few_paths_of_many_steps_keep_no_quick_one_waiting(self):
+        self.assert_quick_ones_beside({"payoff": "asian_price", "steps": 100000, "paths": 1})
 
     def test_long_windows_and_flat_prices(self):
         bars = [100 + i % 7 for i in range(200000)]
@@ -111,16 +113,7 @@ class Requests(Case):
         self.assertLess(time.monotonic() - began, within(1.5))
 
     def test_long_calculations_keep_no_quick_one_waiting(self):
-        sockets = [self.send("montecarlo", LONG) for _ in range(8)]
-        wait_for("work", lambda: self.under_way() >= 4)
-        try:
-            quick = {"close": list(range(1, 200)), "timeperiod": 5}
-            taken = latencies(lambda: self.assertEqual(self.post("rsi", quick)[0], 200), 3, 0.05)
-            self.assertLess(percentile(taken, 0.95), within(0.5))
-        finally:
-            for s in sockets:
-                s.close()
-        wait_for("the end of work", lambda: self.under_way() == 0, within(5))
+        self.assert_quick_ones_beside(LONG)
 
     def test_many_long_calculations_are_refused_and_others_served(self):
         def hit_and_run():
