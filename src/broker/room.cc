@@ -15,30 +15,36 @@ bool before(const HolderUse& a, const HolderUse& b) {
                                       : a.holder.start_time < b.holder.start_time;
 }
 
+void add(HolderUse& sum, const HolderUse& next) {
+  sum.promised += next.promised, sum.fresh += next.fresh, sum.unlisted += next.unlisted;
+}
+
 // Promises to one process become one.
 void merge(std::vector<HolderUse>& holders) {
   std::ranges::sort(holders, before);
   std::size_t kept = 0;
   for (const auto& next : holders) {
-    if (kept > 0 && !before(holders[kept - 1], next)) {
-      auto& same = holders[kept - 1];
-      same.promised += next.promised, same.fresh += next.fresh, same.unlisted += next.unlisted;
-    } else {
+    if (kept > 0 && !before(holders[kept - 1], next))
+      add(holders[kept - 1], next);
+    else
       holders[kept++] = next;
-    }
   }
   holders.resize(kept);
 }
 
 std::vector<HolderUse> holders_of(const Card& card, std::span<const Promise> promises) {
   std::vector<HolderUse> holders;
-  holders.reserve(promises.size());
   for (const auto& promise : promises) {
     if (!counts(promise, card)) continue;
     const bool is_fresh = !card.sampled_at || promise.granted_at > *card.sampled_at;
     const bool is_unlisted = !card.processes_at || promise.granted_at > *card.processes_at;
-    holders.push_back({promise.holder, promise.bytes, is_fresh ? promise.bytes : 0,
-                       is_unlisted ? promise.bytes : 0, 0, true});
+    const HolderUse next{promise.holder, promise.bytes, is_fresh ? promise.bytes : 0,
+                         is_unlisted ? promise.bytes : 0, 0, true};
+    // A process with many leases tends to ask for them in a row: fewer are left to sort.
+    if (!holders.empty() && !before(holders.back(), next) && !before(next, holders.back()))
+      add(holders.back(), next);
+    else
+      holders.push_back(next);
   }
   merge(holders);
   return holders;
