@@ -1,8 +1,11 @@
 #include "base/json_text.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/cancellation.h"
@@ -12,7 +15,21 @@ namespace sluice {
 
 namespace {
 
-constexpr std::size_t kNumbersAtOnce = 512;
+// The longest text of a number with its comma, and of one byte of a string: "\\u001f".
+constexpr std::size_t kLongestNumber = 25, kLongestByte = 6;
+constexpr std::size_t kStep = 16 << 10;  // between two looks at whether anybody still waits
+
+// So much of a text as has at most `most` bytes, one character at least.
+std::string_view beginning(std::string_view text, std::size_t most) {
+  constexpr std::size_t kLongestCharacter = 4;
+  if (text.size() <= most) return text;
+  const auto is_inside = [&](std::size_t at) {
+    return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;
+  };
+  auto end = std::max<std::size_t>(most, 1);
+  for (std::size_t i = 1; i < kLongestCharacter && is_inside(end); ++i) ++end;
+  return text.substr(0, end);
+}
 
 void write_number(double value, std::string& out) {
   if (!std::isfinite(value)) {
@@ -34,6 +51,26 @@ std::size_t written_size(const Json& json) {
   return sum;
 }
 
+// Of a text beside its own object, where that has no room for it.
+std::size_t held_by(const std::string& text) {
+  constexpr std::size_t kInside = 15, kBlock = 17;  // with the zero and what the allocator adds
+  return text.size() > kInside ? text.capacity() + kBlock : 0;
+}
+
+std::size_t held_size(const Json& json) {
+  constexpr std::size_t kBlock = 40;  // of a list, an object or a text
+  if (is_packed(json)) return sizeof(Json) + kBlock + 8 * count_in(json);
+  if (json.is_string()) return sizeof(Json) + kBlock + held_by(json.get_ref<const std::string&>());
+  if (!json.is_structured()) return sizeof(Json);
+  std::size_t sum = sizeof(Json) + kBlock;
+  if (json.is_array())
+    for (const Json& value : json) sum += held_size(value);
+  else
+    for (const auto& [name, value] : json.get_ref<const Json::object_t&>())
+      sum += sizeof name + held_by(name) + held_size(value);
+  return sum;
+}
+
 }  // namespace
 
 struct JsonText::Impl {
@@ -44,10 +81,13 @@ struct JsonText::Impl {
   };
 
   Json json;
-  std::vector<Open> open;
+  std::vector<Open> open{};
   bool begun = false;
+  std::optional<std::string_view> text{};  // what is left of a string or name that is begun
+  Json* behind = nullptr;                  // the value of the name
 
   void enter(Json& value, std::string& out) {
+    if (value.is_string()) return begin_text(value.get_ref<const std::string&>(), out);
     if (!is_packed(value) && !value.is_structured()) {
       out += value.dump();
       return;
@@ -56,14 +96,33 @@ struct JsonText::Impl {
     open.push_back({&value});
   }
 
+  void begin_text(std::string_view whole, std::string& out) {
+    out += '"';
+    text = whole;
+  }
+
+  void write_text(std::string& out, std::size_t room) {
+    const auto part = beginning(*text, room / kLongestByte);
+    const std::string quoted = Json(part).dump();
+    out.append(quoted, 1, quoted.size() - 2);
+    text->remove_prefix(part.size());
+    if (!text->empty()) return;
+    text.reset();
+    out += '"';
+    if (behind == nullptr) return;
+    out += ':';
+    enter(*std::exchange(behind, nullptr), out);
+  }
+
   void leave(char bracket, std::string& out) {
     out += bracket;
     open.pop_back();
   }
 
-  void write_numbers(Open& top, std::string& out) {
+  void write_numbers(Open& top, std::string& out, std::size_t room) {
     const std::size_t count = count_in(*top.json);
-    const std::size_t end = std::min(count, top.done + kNumbersAtOnce);
+    const std::size_t at_once = std::max<std::size_t>(room / kLongestNumber, 1);
+    const std::size_t end = top.done + std::min(count - top.done, at_once);
     for (; top.done < end; ++top.done) {
       if (top.done > 0) out += ',';
       write_number(number_in(*top.json, top.done), out);
@@ -84,13 +143,26 @@ struct JsonText::Impl {
     if (top.done == members.size()) return leave('}', out);
     if (top.done > 0) out += ',';
     auto& member = *(members.begin() + static_cast<std::ptrdiff_t>(top.done++));
-    out += Json(member.first).dump();
-    out += ':';
-    enter(member.second, out);
+    behind = &member.second;
+    begin_text(member.first, out);
+  }
+
+  bool has_more() const { return text || !open.empty(); }
+
+  // A little more of the text, about `room` bytes at most.
+  void step(std::string& out, std::size_t room) {
+    if (text) return write_text(out, std::min(room, kStep));
+    auto& top = open.back();
+    if (is_packed(*top.json))
+      write_numbers(top, out, std::min(room, kStep));
+    else if (top.json->is_array())
+      write_element(top, out);
+    else
+      write_member(top, out);
   }
 };
 
-JsonText::JsonText(Json json) : impl_(std::make_unique<Impl>(Impl{std::move(json), {}})) {}
+JsonText::JsonText(Json json) : impl_(std::make_unique<Impl>(Impl{.json = std::move(json)})) {}
 JsonText::~JsonText() = default;
 JsonText::JsonText(JsonText&&) noexcept = default;
 JsonText& JsonText::operator=(JsonText&&) noexcept = default;
@@ -98,20 +170,15 @@ JsonText& JsonText::operator=(JsonText&&) noexcept = default;
 bool JsonText::next(std::string& out, std::size_t bytes) {
   const std::size_t before = out.size();
   if (!std::exchange(impl_->begun, true)) impl_->enter(impl_->json, out);
-  while (!impl_->open.empty() && out.size() - before < bytes) {
+  while (impl_->has_more() && out.size() - before < bytes) {
     throw_if_cancelled();
-    auto& top = impl_->open.back();
-    if (is_packed(*top.json))
-      impl_->write_numbers(top, out);
-    else if (top.json->is_array())
-      impl_->write_element(top, out);
-    else
-      impl_->write_member(top, out);
+    impl_->step(out, bytes - (out.size() - before));
   }
-  return !impl_->open.empty();
+  return impl_->has_more();
 }
 
 std::size_t JsonText::size() const { return written_size(impl_->json); }
+std::size_t JsonText::memory() const { return held_size(impl_->json); }
 
 std::string to_text(JsonText text) {
   std::string out;

@@ -16,12 +16,15 @@ class JsonText {
   JsonText(JsonText&&) noexcept;
   JsonText& operator=(JsonText&&) noexcept;
 
-  // Appends about `bytes` more of the text that unpacked(json).dump() would give, and returns
-  // whether there are more. Packed lists are freed when they are written.
+  // Appends `bytes` more of the text that unpacked(json).dump() would give, some 32 beyond at most
+  // whatever the document has, and returns whether there are more. Packed lists are freed when
+  // they are written.
   bool next(std::string& out, std::size_t bytes);
 
   // About the bytes of the whole text, before the first piece.
   std::size_t size() const;
+  // About the bytes that the document takes, before the first piece.
+  std::size_t memory() const;
 
  private:
   struct Impl;
