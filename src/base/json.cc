@@ -76,7 +76,7 @@ class Builder {
  private:
   template <class Value>
   bool number(double value, Value plain) {
-    if (++numbers_ % kLook == 0) throw_if_cancelled();
+    look();
     const bool packs =
         lists_ == NumberLists::packed && !open_.empty() &&
         (is_packed(*open_.back()) || (open_.back()->is_array() && open_.back()->empty()));
@@ -85,7 +85,12 @@ class Builder {
     return true;
   }
 
+  void look() {
+    if (++values_ % kLook == 0) throw_if_cancelled();
+  }
+
   Json* add(Json value) {
+    look();
     if (open_.empty()) {
       root_ = std::move(value);
       return &root_;
@@ -115,10 +120,10 @@ class Builder {
     if (twice != names.end() && !repeated_) repeated_ = std::string(*twice);
   }
 
-  static constexpr std::size_t kLook = 1 << 16;  // numbers between two looks who still waits
+  static constexpr std::size_t kLook = 1 << 14;  // values between two looks who still waits
 
   NumberLists lists_;
-  std::size_t numbers_ = 0;
+  std::size_t values_ = 0;
   std::function<void(const std::string&)> refuse_;
   Json root_;
   std::vector<Json*> open_;              // lists and objects around the reader

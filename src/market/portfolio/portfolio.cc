@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/cancellation.h"
 #include "base/error.h"
 #include "market/portfolio/dense.h"
 #include "market/portfolio/limits.h"
@@ -297,9 +298,11 @@ std::vector<Portfolio> efficient_frontier(const Assets& assets, std::size_t poin
   const Portfolio last = problem.described(problem.max_return(), risk_free);
   const double step =
       (last.expected_return - out[0].expected_return) / static_cast<double>(points - 1);
-  for (std::size_t i = 1; i + 1 < points; ++i)
+  for (std::size_t i = 1; i + 1 < points; ++i) {
+    throw_if_cancelled();
     out.push_back(problem.described(
         problem.target_return(out[0].expected_return + step * static_cast<double>(i)), risk_free));
+  }
   out.push_back(last);
   return out;
 }

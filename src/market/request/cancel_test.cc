@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/cancellation.h"
+#include "market/backtest/strategy.h"
 #include "market/request/request.h"
 
 namespace sluice::market::cancelling {
@@ -129,6 +130,22 @@ TEST_P(Cancelling, EndsSoon) {
   RecordProperty("ms", std::to_string((ended - stopped) / std::chrono::milliseconds(1)));
   std::printf("%s: ended %d ms later\n", one.name,
               static_cast<int>((ended - stopped) / std::chrono::milliseconds(1)));
+}
+
+// Requests are read and estimated for nobody, too: a text of 32 million values took 4 s.
+TEST(CancelledBefore, NothingIsReadOrEstimatedToItsEnd) {
+  compute::Compute compute({.threads = 2});
+  std::stop_source stop;
+  stop.request_stop();
+  const std::stop_token token = stop.get_token();
+  const CancelScope scope(token);
+  EXPECT_THROW(axis_from("fast", "1,2,3"), Cancelled);
+  std::string texts = "{\"kind\": [\"\"";
+  for (int i = 0; i < 20'000; ++i) texts += ",\"\"";
+  EXPECT_THROW(answer_text(compute, "option", texts + "]}"), Cancelled);
+  const Json many = {
+      {"model", "heston"}, {"spot", 1}, {"t", 1}, {"strike", std::vector<double>(1'000'000, 1)}};
+  EXPECT_THROW(answer(compute, "option", many, {.most_work = 1}), Cancelled);
 }
 
 INSTANTIATE_TEST_SUITE_P(LongOnes, Cancelling, testing::Range<std::size_t>(0, 14));

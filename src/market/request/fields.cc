@@ -7,6 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/cancellation.h"
 #include "base/error.h"
 #include "base/json_numbers.h"
 #include "base/nearest.h"
@@ -30,6 +31,7 @@ std::string kind_of(const Json& json) {
 
 void append(Panel& panel, Dimension& bars, std::string name, const Json& list,
             const std::string& path) {
+  throw_if_cancelled();
   const auto values = numbers_of(list, path);
   bars.agree(path, values.size());
   if (values.empty()) throw Error(Code::invalid_argument, fmt::format("'{}' is empty", path));

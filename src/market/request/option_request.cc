@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 
+#include "base/cancellation.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "market/options/american.h"
@@ -135,8 +136,10 @@ double work_of_all(const Book& book) {
   constexpr double kPanel = 3500, kSlower = 25;
   double work = 0;
   if (book.model == heston_model)
-    for (std::size_t i = 0; i < book.count; ++i)
+    for (std::size_t i = 0; i < book.count; ++i) {
+      throw_if_cancelled();
       work += kPanel * heston_panels(heston_option(book, OptionKind::call, i));
+    }
   else if (book.model == american_model)
     for (std::size_t i = 0; i < book.count; ++i)
       work += work_of_one(book) * (slow_american(book, i) ? kSlower : 1);

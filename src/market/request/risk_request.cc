@@ -4,6 +4,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "base/cancellation.h"
 #include "base/error.h"
 #include "market/request/asking.h"
 #include "market/request/returns.h"
@@ -106,6 +107,7 @@ void add_tails(Asking& asking, const Wanted& w, std::vector<Json>& series) {
     options.method = static_cast<TailMethod>(method);
     tail_risk(asking.compute, panel.values, panel.bars, found, options, asking.where);
     for (std::size_t i = 0; i < panel.series(); ++i) {
+      throw_if_cancelled();
       auto& one = series[i];
       one["var_" + std::string(kTails[method])] = number_or_null(found[i].var);
       one["cvar_" + std::string(kTails[method])] = number_or_null(found[i].cvar);
@@ -128,11 +130,16 @@ Json answer_risk(Asking& asking) {
   const auto outcome = risk_metrics(asking.compute, panel.values, panel.bars, w.benchmark, metrics,
                                     w.options, asking.where);
   std::vector<Json> each;
-  for (const RiskMetrics& one : metrics) each.push_back(to_json(one));
+  for (const RiskMetrics& one : metrics) {
+    throw_if_cancelled();
+    each.push_back(to_json(one));
+  }
   add_tails(asking, w, each);
   Json series = Json::object();
-  for (std::size_t i = 0; i < each.size(); ++i)
+  for (std::size_t i = 0; i < each.size(); ++i) {
+    throw_if_cancelled();
     append_member(series, panel.names[i], std::move(each[i]));
+  }
   Json answer = {{"periods_per_year", w.options.periods_per_year},
                  {"cutoff", w.tail.cutoff},
                  {"convention", kConventions[static_cast<std::size_t>(w.tail.convention)]},
