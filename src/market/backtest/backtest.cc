@@ -12,6 +12,7 @@
 #include "market/backtest/account.h"
 #include "market/backtest/signals.h"
 #include "market/indicators/make_plan.h"
+#include "market/require.h"
 
 namespace sluice::market {
 namespace {
@@ -209,9 +210,10 @@ Span checked_span(const PriceHistory& history, const Trading& trading, Span span
   require(span.first >= 1 && span.first < span.end && span.end <= bars,
           fmt::format("{}: bars {} to {} cannot be traded; there are {}, and the first only "
                       "gives a signal",
-                      history.ticker, span.first, span.end, bars));
-  require(trading.fill == Fill::next_close || !history.open.empty(),
-          fmt::format("{}: there are no opens; fill at the next close", history.ticker));
+                      short_name(history.ticker), span.first, span.end, bars));
+  require(
+      trading.fill == Fill::next_close || !history.open.empty(),
+      fmt::format("{}: there are no opens; fill at the next close", short_name(history.ticker)));
   return span;
 }
 

@@ -21,6 +21,10 @@ using std::chrono::year_month_day;
   throw Error(Code::invalid_argument, message);
 }
 
+[[noreturn]] void refuse_date(std::string_view text) {
+  refuse(fmt::format("\"{}\" is no date; it must look like 2020-02-29", short_name(text)));
+}
+
 void require_prices(const PriceHistory& history, std::string_view name,
                     const std::vector<double>& prices) {
   if (prices.empty() && name != "close") return;
@@ -45,8 +49,7 @@ bool ends_date(std::string_view text, std::size_t at) {
 int number(std::string_view text, std::string_view date) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  require(error == std::errc() && end == text.data() + text.size(),
-          fmt::format("\"{}\" is no date; it must look like 2020-02-29", short_name(date)));
+  if (error != std::errc() || end != text.data() + text.size()) refuse_date(date);
   return value;
 }
 
@@ -116,8 +119,7 @@ bool looks_dated(std::string_view text) noexcept {
 
 Stamp stamp_from(std::string_view text) {
   const std::size_t size = text.size() >= 10 && (text[4] == '-' || text[4] == '/') ? 10 : 8;
-  require(text.size() >= size && ends_date(text, size),
-          fmt::format("\"{}\" is no date; it must look like 2020-02-29", text.substr(0, 40)));
+  if (text.size() < size || !ends_date(text, size)) refuse_date(text);
   return {day_from(text.substr(0, size)), text.size() > size};
 }
 

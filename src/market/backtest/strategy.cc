@@ -6,7 +6,9 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/cancellation.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "market/require.h"
 
 namespace sluice::market {
@@ -61,14 +63,25 @@ bool in_order(Strategy strategy, const ParameterSet& set) {
 double number(std::string_view text, std::string_view name) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  require(error == std::errc() && end == text.data() + text.size() && std::isfinite(value),
-          fmt::format("{}: \"{}\" is no number", name, text));
-  return value;
+  if (error == std::errc() && end == text.data() + text.size() && std::isfinite(value))
+    return value;
+  throw Error(Code::invalid_argument, fmt::format("{}: {} is no number", name, in_quotes(text)));
+}
+
+constexpr std::size_t kMostAxisValues = 1'000'000;
+
+[[noreturn]] void refuse_axis(std::string_view name, std::string_view values) {
+  throw Error(Code::invalid_argument,
+              fmt::format("{}: {} has more than a million values", name, in_quotes(values)));
 }
 
 std::vector<double> split(std::string_view text, char by, std::string_view name) {
+  // Before any is read: a text may have tens of millions.
+  if (std::ranges::count(text, by) >= static_cast<std::ptrdiff_t>(kMostAxisValues))
+    refuse_axis(name, text);
   std::vector<double> values;
   while (true) {
+    throw_if_cancelled();
     const std::size_t at = text.find(by);
     values.push_back(number(text.substr(0, at), name));
     if (at == std::string_view::npos) return values;
@@ -82,8 +95,8 @@ std::size_t index_of(Strategy strategy, std::string_view name) {
   if (found != all.end()) return static_cast<std::size_t>(found - all.begin());
   std::string names;
   for (const auto& p : all) names += fmt::format("{}{}", names.empty() ? "" : ", ", p.name);
-  throw Error(Code::invalid_argument,
-              fmt::format("{} has no parameter {}; it has {}", to_string(strategy), name, names));
+  throw Error(Code::invalid_argument, fmt::format("{} has no parameter {}; it has {}",
+                                                  to_string(strategy), in_quotes(name), names));
 }
 
 }  // namespace
@@ -147,10 +160,11 @@ Axis axis_from(std::string_view name, std::string_view values) {
     return {std::string(name), split(values, ',', name)};
   const std::vector<double> ends = split(values, ':', name);
   const double step = ends.size() == 3 ? ends[2] : 1;
-  require(ends.size() <= 3 && step > 0 && ends[0] <= ends[1],
-          fmt::format("{}: \"{}\" is no range; it must look like 5:50 or 5:50:5", name, values));
+  require(
+      ends.size() <= 3 && step > 0 && ends[0] <= ends[1],
+      fmt::format("{}: {} is no range; it must look like 5:50 or 5:50:5", name, in_quotes(values)));
   const double count = std::floor((ends[1] - ends[0]) / step * (1 + 1e-12)) + 1;
-  require(count <= 1e6, fmt::format("{}: \"{}\" has more than a million values", name, values));
+  if (!(count <= static_cast<double>(kMostAxisValues))) refuse_axis(name, values);
   Axis axis{std::string(name), {}};
   for (double i = 0; i < count; ++i) axis.values.push_back(ends[0] + i * step);
   return axis;

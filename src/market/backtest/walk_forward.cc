@@ -31,12 +31,13 @@ void check(std::span<const PriceHistory> histories, const WalkForwardOptions& op
   require(options.in_sample >= 2 && options.out_of_sample >= 1,
           "in_sample must be 2 bars at least, out_of_sample 1");
   for (const auto& h : histories) {
-    require(h.size() == histories[0].size(),
-            fmt::format("{} has {} bars, {} has {}; cut them to the same days", h.ticker, h.size(),
-                        histories[0].ticker, histories[0].size()));
+    require(
+        h.size() == histories[0].size(),
+        fmt::format("{} has {} bars, {} has {}; cut them to the same days", short_name(h.ticker),
+                    h.size(), short_name(histories[0].ticker), histories[0].size()));
     require(h.days == histories[0].days,
             fmt::format("{} and {} have bars of different days; cut them to the same ones",
-                        h.ticker, histories[0].ticker));
+                        short_name(h.ticker), short_name(histories[0].ticker)));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "market/indicators/make_plan.h"
 #include "market/require.h"
 
@@ -352,7 +353,7 @@ Plan Indicator::plan(const Arguments& arguments) const {
       std::vector<std::string_view> names;
       for (const Parameter& parameter : parameters) names.push_back(parameter.name);
       require(false,
-              fmt::format("{} has no parameter {}; it has: {}", name, key,
+              fmt::format("{} has no parameter {}; it has: {}", name, in_quotes(key),
                           names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
     }
     values[static_cast<std::size_t>(found - parameters.begin())] = value;
@@ -372,8 +373,8 @@ const Indicator& indicator(std::string_view name) {
   if (found != table.end()) return *found;
   std::vector<std::string_view> names;
   for (const Indicator& one : table) names.push_back(one.name);
-  throw Error(Code::not_found,
-              fmt::format("there is no indicator {}; there are: {}", name, fmt::join(names, ", ")));
+  throw Error(Code::not_found, fmt::format("there is no indicator {}; there are: {}",
+                                           in_quotes(name), fmt::join(names, ", ")));
 }
 
 }  // namespace sluice::market

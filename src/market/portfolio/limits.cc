@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <vector>
 
 #include "base/error.h"
 #include "market/require.h"
@@ -23,8 +24,10 @@ void add_weights(std::span<const std::string> names, const PortfolioLimits& limi
   for (std::size_t i = 0; i < n; ++i) {
     const double low = at(limits.lower, i), high = at(limits.upper, i);
     require(!std::isnan(low) && !std::isnan(high), "a limit of a weight is not a number");
-    require(low <= high, fmt::format("the weight of {} must be at least {} and at most {}",
-                                     asset_name(names, i), low, high));
+    if (low > high)
+      throw Error(Code::invalid_argument,
+                  fmt::format("the weight of {} must be at least {} and at most {}",
+                              asset_name(names, i), low, high));
     // Two rows, so that a conflict names the one limit that is in it.
     if (low == high) {
       out.rows.push_back(
@@ -46,15 +49,21 @@ void add_weights(std::span<const std::string> names, const PortfolioLimits& limi
   }
 }
 
+// Messages are made when they are needed: there may be millions of assets in all sectors.
+[[noreturn]] void refuse_sector(const std::string& message) {
+  throw Error(Code::invalid_argument, message);
+}
+
 void add_sectors(const PortfolioLimits& limits, std::size_t n, LimitRows& out) {
   for (const SectorLimit& sector : limits.sectors) {
     QpRow row;
     const std::string name = short_name(sector.name);
     require(!sector.assets.empty(), fmt::format("sector {} has no assets", name));
+    std::vector<bool> has(n);
     for (const std::size_t i : sector.assets) {
-      require(i < n, fmt::format("sector {} has an asset {} of {}", name, i, n));
-      for (const auto& [other, _] : row.terms)
-        require(other != i, fmt::format("sector {} has an asset twice", name));
+      if (i >= n) refuse_sector(fmt::format("sector {} has an asset {} of {}", name, i, n));
+      if (has[i]) refuse_sector(fmt::format("sector {} has an asset twice", name));
+      has[i] = true;
       row.terms.emplace_back(i, 1.0);
     }
     require(sector.least <= sector.most, fmt::format("sector {} must be at least {} and at most {}",

@@ -276,7 +276,8 @@ void check(const QpProblem& problem) {
   for (const double v : problem.p) require(std::isfinite(v), "p has a value that is not finite");
   for (const double v : problem.q) require(std::isfinite(v), "q has a value that is not finite");
   for (const QpRow& row : problem.rows)
-    require(row.lower <= row.upper, fmt::format("no value fits: {}", row.name));
+    if (!(row.lower <= row.upper))
+      throw Error(Code::invalid_argument, fmt::format("no value fits: {}", row.name));
 }
 
 }  // namespace

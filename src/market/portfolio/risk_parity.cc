@@ -62,9 +62,10 @@ std::vector<double> risk_parity(std::span<const double> covariance,
   const auto b = checked_shares(shares, n);
   std::vector<double> x(n);
   for (std::size_t i = 0; i < n; ++i) {
-    require(covariance[i * n + i] > 0,
-            fmt::format("{} has no variance",
-                        i < names.size() ? short_name(names[i]) : fmt::format("asset {}", i)));
+    if (!(covariance[i * n + i] > 0))
+      throw Error(Code::invalid_argument,
+                  fmt::format("{} has no variance", i < names.size() ? short_name(names[i])
+                                                                     : fmt::format("asset {}", i)));
     x[i] = std::sqrt(b[i] / covariance[i * n + i]);
   }
   double decrement = 1;
