@@ -7,6 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/cancellation.h"
 #include "base/error.h"
 #include "base/settings_value.h"
 #include "market/backtest/report.h"
@@ -66,7 +67,7 @@ std::vector<ParameterSet> read_sets(Fields& fields, Strategy strategy) {
       if (value == nullptr) continue;
       const std::string name(parameter.name), path = f.path(name);
       if (value->is_string())
-        axes.push_back(axis_from(name, value->get<std::string>()));
+        axes.push_back(axis_from(name, value->get_ref<const std::string&>()));
       else if (value->is_number())
         axes.push_back({name, {value->get<double>()}});
       else
@@ -103,8 +104,9 @@ void read_days(const Json& json, const std::string& path, PriceHistory& history)
     const Stamp stamp = stamp_from(text);
     history.intraday = history.intraday || stamp.timed;
     const bool same_day = !history.days.empty() && history.days.back() == stamp.day;
-    require(!same_day || text > before,
-            fmt::format("'{}': {} is not after {}", path, in_quotes(text), in_quotes(before)));
+    if (same_day && text <= before)
+      throw Error(Code::invalid_argument, fmt::format("'{}': {} is not after {}", path,
+                                                      in_quotes(text), in_quotes(before)));
     history.days.push_back(stamp.day);
     before = text;
   }
@@ -156,6 +158,7 @@ std::vector<PriceHistory> read_histories(Fields& fields) {
   if (!prices->is_object()) refuse_field("prices", "an object of tickers", *prices);
   std::vector<PriceHistory> all;
   for (const auto& item : prices->items()) {
+    throw_if_cancelled();
     if (is_list(item.value())) {
       all.push_back({.ticker = item.key(),
                      .close = numbers_of(item.value(), "prices." + short_name(item.key()))});
@@ -189,6 +192,17 @@ double memory_of(const StudyRequest& request, int threads) {
          kTickerBytes * tickers;
 }
 
+double memory_of_page(const StudyRequest& request) {
+  constexpr double kPage = 5e5, kPoint = 20, kWindow = 250, kTicker = 2000, kMostTickers = 500;
+  constexpr double kCopies = 3;  // its parts, all of them behind each other, and the whole
+  double longest = 0;
+  for (const auto& history : request.histories)
+    longest = std::max(longest, static_cast<double>(history.size()));
+  return kCopies *
+         (kPage + (request.walk_forward ? kWindow : kPoint) * longest +
+          kTicker * std::min(static_cast<double>(request.histories.size()), kMostTickers));
+}
+
 double work_of(const StudyRequest& request) {
   // Of one bar in one window: indicators and the account that is shown, set aside the sets.
   constexpr double kBarOfWindow = 300;
@@ -219,7 +233,7 @@ Study run_study(compute::Compute& compute, const StudyRequest& request,
   };
   const auto shown = std::ranges::find(request.histories, request.ticker, &PriceHistory::ticker);
   require(request.ticker.empty() || shown != request.histories.end(),
-          fmt::format("no ticker is named '{}'", request.ticker.substr(0, 64)));
+          fmt::format("no ticker is named {}", in_quotes(request.ticker)));
   SweepOptions options = request.sweep;
   options.progress = [&](const SweepProgress& p) {
     tell(static_cast<double>(p.done) / static_cast<double>(std::max<std::size_t>(1, p.total)),
@@ -267,8 +281,9 @@ Json answer_backtest(Asking& asking) {
   const bool html = asking.fields.flag("html", false);
   asking.fields.finish();
   asking.check_work(work_of(request), "the bars and 'parameters'");
-  asking.charge(memory_of(request, asking.compute.workers().threads()),
-                "the bars and 'parameters'");
+  asking.charge(
+      memory_of(request, asking.compute.workers().threads()) + (html ? memory_of_page(request) : 0),
+      "the bars and 'parameters'");
   const Study study = run_study(asking.compute, request);
   Json answer = to_json(study);
   if (html) answer["html"] = to_page(study);

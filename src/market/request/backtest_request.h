@@ -40,6 +40,8 @@ void settle(StudyRequest& request);
 double work_of(const StudyRequest& request);
 // Bytes: of indicator rows and tables of a ticker, of all tickers' prices, and of the answer.
 double memory_of(const StudyRequest& request, int threads);
+// Beside it, of to_page().
+double memory_of_page(const StudyRequest& request);
 
 // `progress` takes a share of 0 to 1 and a word; it may be null.
 using StudyProgress = std::function<void(double share, const std::string& what)>;

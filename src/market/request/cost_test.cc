@@ -25,6 +25,15 @@ Json rows(std::size_t n, std::size_t bars) {
   return Json(std::vector<Json>(n, Json(std::vector<double>(bars, 0.01))));
 }
 
+Json named_rows(std::size_t n, std::size_t bars, std::size_t length) {
+  Json all = Json::object();
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::string number = std::to_string(i);
+    all[std::string(length - number.size(), 'n') + number] = std::vector<double>(bars, 0.01);
+  }
+  return all;
+}
+
 Json series(std::size_t bars) { return Json(std::vector<double>(bars, 100.0)); }
 
 // Each would take minutes, hours or years.
@@ -56,6 +65,12 @@ std::vector<Costly> too_long() {
         {"low", series(200'000)},
         {"close", series(200'000)},
         {"timeperiod", 90'000}}},
+      {"cci",
+       "'timeperiod'",
+       {{"high", series(100'000)},
+        {"low", series(100'000)},
+        {"close", series(100'000)},
+        {"timeperiod", 40'000}}},
       {"option",
        "options",
        {{"model", "heston"},
@@ -152,6 +167,9 @@ TEST(Costs, WhatNeedsTooMuchMemoryIsRefusedByItsEstimate) {
       {"risk", "'paths'", {{"returns", rows(1, 3)}, {"simulate", true}, {"paths", 1 << 25}}},
       {"risk", "series", {{"returns", rows(1900, 2)}, {"covariance", "sample"}}},
       {"macd", "bars", {{"close", series(1'500'000)}}},
+      {"portfolio",
+       "assets",
+       {{"goal", "frontier"}, {"points", 1000}, {"returns", named_rows(150, 2, 256)}}},
   };
   for (const Costly& one : kCases) {
     Code code{};

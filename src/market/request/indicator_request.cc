@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/cancellation.h"
 #include "base/error.h"
 #include "market/indicators/batch.h"
 #include "market/indicators/indicator.h"
@@ -43,6 +44,7 @@ void check_lengths(const Series& series, const Indicator& one, const std::string
 }
 
 Series named_series(const Indicator& one, const std::string& name, const Json& json) {
+  throw_if_cancelled();
   const std::string path = "series." + short_name(name);
   Series series{name, {}, {}};
   if (one.inputs.size() == 1 && is_list(json)) {
@@ -79,15 +81,17 @@ std::vector<Series> plain_series(Asking& asking, const Indicator& one, bool& man
   return all;
 }
 
-// Steps of a bar, its reading aside: those of CCI alone grow with its period.
-double work_of_bar(const Plan& plan) { return plan.rule == Rule::cci ? 1.5 * plan.n[0] : 0; }
+// Steps of a bar, its reading aside: those of CCI alone grow with its period. Each bar reads its
+// window twice, and each sum waits for the one before it: 3 ns for each bar of the window, and
+// more where that does not fit the cache.
+double work_of_bar(const Plan& plan) { return plan.rule == Rule::cci ? 4.0 * plan.n[0] : 0; }
 
 // Numbers in: as given, as series and as batches. Numbers out: twice, and as text.
 void check_cost(Asking& asking, const Plan& plan, const std::vector<Series>& all) {
   double in = 0;
   for (const Series& series : all) in += static_cast<double>(series.bars() * series.in.size());
   const double out = in / plan.inputs * plan.outputs, count = static_cast<double>(all.size());
-  constexpr double kSeriesBytes = 500, kSeriesWork = 2000;
+  constexpr double kSeriesBytes = 1000, kSeriesWork = 2000;
   asking.charge(16 * in + (16 + kNumberBytes) * out + kSeriesBytes * count, "so many bars");
   const double bars = in / plan.inputs;
   asking.check_work(20 * in + work_of_bar(plan) * bars + kNumberWork * out + kSeriesWork * count,
@@ -125,6 +129,7 @@ Json taken(std::vector<double>& column) {
 }
 
 Json outputs_of(const Indicator& one, Series& series) {
+  throw_if_cancelled();
   Json outputs = Json::object();
   for (std::size_t i = 0; i < one.outputs.size(); ++i)
     append_member(outputs, output_name(one, i), taken(series.out[i]));

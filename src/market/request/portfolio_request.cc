@@ -8,6 +8,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "base/cancellation.h"
 #include "base/error.h"
 #include "base/json_numbers.h"
 #include "base/settings_value.h"
@@ -84,7 +85,8 @@ void read_moments(Asking& asking, Problem& p) {
     p.count.agree("names", p.names.size());
     std::set<std::string_view> known;
     for (const auto& name : p.names)
-      require(known.insert(name).second, fmt::format("'names' has {} twice", in_quotes(name)));
+      if (!known.insert(name).second)
+        throw Error(Code::invalid_argument, fmt::format("'names' has {} twice", in_quotes(name)));
   }
   for (std::size_t i = p.names.size(); i < matrix.bars; ++i)
     p.names.push_back("asset " + std::to_string(i));
@@ -244,16 +246,25 @@ double work_of(const Problem& p) {
   return cuts * (plain + kRounds * cuts / 2 * (wide + 1) * (wide + 1) + 4 * n * scenarios) + search;
 }
 
+// Weights and shares of the risk by name, of each portfolio.
+double memory_of_answer(const Problem& p) {
+  constexpr double kBoth = 300, kTwice = 2;
+  double names = 0;
+  for (const auto& name : p.names) names += static_cast<double>(name.size());
+  const double portfolios = p.goal == kFrontier ? static_cast<double>(p.points) : 1;
+  return portfolios * (kBoth * static_cast<double>(p.names.size()) + kTwice * names);
+}
+
 double memory_of(const Problem& p) {
   const auto n = static_cast<double>(p.names.size());
   const double wide = width_of(p);
   double terms = 0;
   for (const SectorLimit& sector : p.limits.sectors)
     terms += static_cast<double>(sector.assets.size()) + 8;
-  // Matrices of the solver and of the search, rows, weights by name, a copy of the scenarios.
+  // Matrices of the solver and of the search, rows, a copy of the scenarios.
   return 6 * 8 * wide * wide + 3 * 8 * std::pow(search_width_of(p), 2) +
          3 * 16 * (terms + cuts_of(p) * n) + 16 * static_cast<double>(p.returns.values.size()) +
-         300 * n * (p.goal == kFrontier ? static_cast<double>(p.points) : 1);
+         memory_of_answer(p);
 }
 
 Problem read_problem(Asking& asking) {
@@ -311,9 +322,11 @@ Json answer_portfolio(Asking& asking) {
   const Problem p = read_problem(asking);
   Json answer = {{"goal", kGoals[p.goal]}, {"risk_free", p.risk_free}};
   if (p.goal == kFrontier) {
-    answer["frontier"] = Json::array();
-    for (const Portfolio& one : efficient_frontier(p.assets(), p.points, p.limits, p.risk_free))
-      answer["frontier"].push_back(to_json(p, one));
+    Json& frontier = answer["frontier"] = Json::array();
+    for (const Portfolio& one : efficient_frontier(p.assets(), p.points, p.limits, p.risk_free)) {
+      throw_if_cancelled();
+      frontier.push_back(to_json(p, one));
+    }
   } else {
     answer.update(p.goal >= kMinCvar ? by_cvar(p) : by_variance(p));
   }

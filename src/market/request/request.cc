@@ -7,8 +7,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/cancellation.h"
 #include "base/error.h"
 #include "base/json_numbers.h"
+#include "base/printable.h"
 #include "market/indicators/indicator.h"
 #include "market/request/asking.h"
 
@@ -27,6 +29,40 @@ constexpr Kind kRequests[] = {{"option", answer_option},
                               {"backtest", answer_backtest}};
 
 constexpr std::array<std::string_view, 3> kDevices{"auto", "cpu", "gpu"};
+
+// Names come back in answers, some of them many times: those of the assets with each point of a
+// frontier.
+constexpr std::size_t kLongestName = 256;
+
+void check_name(std::string_view field, std::string_view name) {
+  if (name.size() <= kLongestName) return;
+  throw Error(Code::invalid_argument,
+              fmt::format("{} has a name or text of {} bytes, {}; at most {} are allowed",
+                          in_quotes(field), name.size(), in_quotes(name), kLongestName));
+}
+
+void check_names(std::string_view field, const Json& json) {
+  if (json.is_string()) return check_name(field, json.get_ref<const std::string&>());
+  if (is_packed(json) || !json.is_structured()) return;
+  throw_if_cancelled();
+  if (json.is_array()) {
+    for (const Json& value : json) check_names(field, value);
+    return;
+  }
+  for (const auto& [name, value] : json.get_ref<const Json::object_t&>()) {
+    check_name(field, name);
+    check_names(field, value);
+  }
+}
+
+// Whatever a request names, in one place: no kind of request can forget it. Lists of values of a
+// strategy's parameters, "5,10,20", are no names, and are never repeated.
+void check_names(const Json& request) {
+  for (const auto& [name, value] : request.get_ref<const Json::object_t&>()) {
+    check_name("the request", name);
+    if (name != "parameters") check_names(name, value);
+  }
+}
 
 // Beside what is held.
 void add_charge(MemoryBudget::Charge* charge, double bytes, std::string_view names) {
@@ -53,7 +89,9 @@ class WhileWorking {
 };
 
 Asking asking_of(compute::Compute& compute, const Json& request, const RequestLimits& limits) {
-  return {compute, limits, Fields(request), compute::Where::automatic, false};
+  Asking asking{compute, limits, Fields(request), compute::Where::automatic, false};
+  check_names(request);
+  return asking;
 }
 
 // With lists of numbers packed.

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 
@@ -263,6 +264,65 @@ TEST_F(Requests, ParametersOfWindowsHaveTheirNames) {
                         {"walk_forward", {{"in_sample", 100}, {"out_of_sample", 100}}}};
   const Json found = answer(compute, "backtest", request);
   EXPECT_EQ(found["walk_forward"]["windows"][0]["parameters"], Json({{"fast", 20}, {"slow", 50}}));
+}
+
+// A frontier had each name with each of its points: a name of 400 KB became 800 MB.
+TEST_F(Requests, LongNamesAreRefusedWhereverTheyAre) {
+  const std::string name(257, 'n'), most(256, 'n');
+  const Json covariance = {{1, 0}, {0, 1}};
+  const auto portfolio = [&](const Json& names, const std::string& sector) {
+    return Json{{"goal", "min_volatility"},
+                {"covariance", covariance},
+                {"names", names},
+                {"sectors", {{{"name", sector}, {"assets", {0}}, {"most", 1}}}}};
+  };
+  const Json prices = {1.0, 2.0, 3.0, 2.0};
+  struct Case {
+    const char *what, *field;
+    Json request;
+  };
+  const Case kCases[] = {
+      {"portfolio", "'names'", portfolio({name, "B"}, "s")},
+      {"portfolio", "'sectors'", portfolio({"A", "B"}, name)},
+      {"portfolio", "'returns'", {{"returns", {{name, {0.1, 0.2}}}}}},
+      {"risk", "'prices'", {{"prices", {{name, prices}}}}},
+      {"rsi", "'series'", {{"series", {{name, prices}}}}},
+      {"backtest", "'prices'", {{"prices", {{name, prices}}}, {"html", true}}},
+      {"backtest", "'ticker'", {{"close", prices}, {"ticker", name}}},
+      {"backtest", "'strategy'", {{"close", prices}, {"strategy", name}}},
+      {"option", "'kind'", {{"spot", {1, 2}}, {"kind", {name, "put"}}}},
+      {"sma", "'the request'", {{"close", prices}, {name, 1}}},
+  };
+  for (const Case& one : kCases)
+    EXPECT_THAT(refused(one.what, one.request),
+                AllOf(HasSubstr(one.field), HasSubstr("257 bytes"), HasSubstr("at most 256")));
+  EXPECT_THAT(refused("portfolio", portfolio({most, "B"}, most)), HasSubstr("answered"));
+  EXPECT_THAT(refused("backtest", {{"close", prices}, {"parameters", {{"fast", most + name}}}}),
+              HasSubstr("is no number"));
+}
+
+TEST_F(Requests, MessagesAreShortWhateverWasSent) {
+  const std::string text(1 << 20, 'x'), numbers = [] {
+    std::string all = "1";
+    for (int i = 1; i < 1'000'001; ++i) all += ",1";
+    return all;
+  }();
+  std::string colons = numbers;
+  std::ranges::replace(colons, ',', ':');
+  const auto begun = std::chrono::steady_clock::now();
+  for (const auto& [value, words] : {std::pair{text, "is no number"},
+                                     {text + ",1", "is no number"},
+                                     {"1:2:" + text, "no number"},
+                                     {"3:2:" + std::string(1 << 20, '0') + "1", "is no range"},
+                                     {numbers, "more than a million"},
+                                     {colons, "more than a million"}}) {
+    const auto message =
+        refused("backtest", {{"close", {1.0, 2.0, 3.0}}, {"parameters", {{"fast", value}}}});
+    EXPECT_THAT(message, HasSubstr(words));
+    EXPECT_LT(message.size(), 200u);
+  }
+  EXPECT_LT(refused(text, Json::object()).size(), 2000u);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(5));
 }
 
 }  // namespace
