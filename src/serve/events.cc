@@ -133,9 +133,8 @@ void EventCursor::append_events(Instant now, std::string& out) {
   const auto news = ring_.since(after_, subject_);
   if (news.newest == after_) return;
   after_ = news.newest;
-  if (!interval_)
-    events_due_ =
-        now + company_.use_count() * (subject_.empty() ? kEventsEvery : kEventsOfSubjectEvery);
+  events_due_ =
+      now + company_.use_count() * (subject_.empty() ? kEventsEvery : kEventsOfSubjectEvery);
   if (news.missed > 0)
     out += sse_message("gap", {}, "{\"missed\":" + std::to_string(news.missed) + "}");
   out += news.text;

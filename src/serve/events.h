@@ -84,8 +84,8 @@ class EventCursor {
   using Company = std::shared_ptr<const void>;
 
   // No interval: events only, of `subject` unless that is empty. `ring` must outlive it.
-  // A client with many listeners has its pictures in turn, 200 a second; those to events alone
-  // are told of news in turn, too: 200 a second, and 1000 where each hears of one subject.
+  // A client with many listeners has its pictures in turn, 200 a second, and its news as well: 200
+  // a second, and 1000 where each hears of one subject.
   EventCursor(const EventRing& ring, std::uint64_t after, std::optional<Seconds> interval,
               LatestPicture latest, std::string subject = {}, Company company = {});
 

@@ -143,6 +143,26 @@ TEST_F(Events, ASilentStreamShowsThatItLives) {
   EXPECT_TRUE(pull(listener, again).starts_with(":"));
 }
 
+// With a long interval events came without any bound: 12,000 reads a second of 600 listeners.
+TEST(EventCursor, ManyWithAnIntervalHearOfEventsInTurnToo) {
+  EventRing ring(1, 8);
+  const auto company = std::make_shared<char>();
+  const std::vector<EventCursor::Company> others(999, company);
+  EventCursor cursor(
+      ring, 0, Seconds(3600), [](Instant) { return EventCursor::Picture{}; }, "", company);
+  const Instant start{std::chrono::hours(1)};
+  const auto hears = [&](double after_s) {
+    std::string out;
+    cursor.pull(start + std::chrono::duration_cast<Steady::duration>(Seconds(after_s)), out);
+    return out.find("alert") != std::string::npos;
+  };
+  ring.add("alert", "{}");
+  EXPECT_TRUE(hears(0));
+  ring.add("alert", "{}");
+  EXPECT_FALSE(hears(0.5));
+  EXPECT_TRUE(hears(5.1));
+}
+
 TEST(EventCursor, ManyOfOneClientHearOfEventsInTurn) {
   EventRing ring(1, 8);
   const auto company = std::make_shared<char>();
