@@ -121,10 +121,23 @@ void Request::clear() {
   expects_continue = repeated_host = has_body = false;
 }
 
+namespace {
+
+// It is made by threads that serve others, whatever it quotes.
+std::string shortened(std::string_view message) {
+  constexpr std::size_t kLongestMessage = 4 << 10;
+  if (message.size() <= kLongestMessage) return std::string(message);
+  auto end = kLongestMessage;
+  while (end > 0 && (static_cast<unsigned char>(message[end]) & 0xC0) == 0x80) --end;
+  return std::string(message.substr(0, end)) + "...";
+}
+
+}  // namespace
+
 Response error_response(int status, std::string_view code, std::string_view message,
                         std::string_view fix) {
   // Words of the caller may be in the message: what is not UTF-8 is replaced, not thrown at.
-  const Json json = {{"error", {{"code", code}, {"message", message}, {"fix", fix}}}};
+  const Json json = {{"error", {{"code", code}, {"message", shortened(message)}, {"fix", fix}}}};
   Response made;
   made.status = status;
   made.body = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";

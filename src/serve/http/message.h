@@ -111,7 +111,8 @@ struct Response {
   bool is_own = false;  // it changed only what is its client's own: nothing for the audit log
 };
 
-// {"error": {"code", "message", "fix"}}. `code` is a stable word for programs.
+// {"error": {"code", "message", "fix"}}. `code` is a stable word for programs; a message of more
+// than 4 KB is cut.
 Response error_response(int status, std::string_view code, std::string_view message,
                         std::string_view fix);
 
