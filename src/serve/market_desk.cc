@@ -160,10 +160,25 @@ MarketDesk::Answer MarketDesk::answer_of(Job& job, double most_work) {
 
 void MarketDesk::finish(Job& job, Answer answer) {
   job.request_ = {};
-  // Values take half of their text, or less.
-  job.held_.hold(answer.rest ? answer.rest->size() / 2 : answer.text.size(), "the answer needs");
+  job.held_.hold(answer.rest ? answer.rest->memory() : answer.text.size(), "the answer needs");
   const Lock lock(job.mutex_);
   job.answer_ = std::move(answer);
+}
+
+void MarketDesk::discard(std::shared_ptr<Job> job) {
+  job->cancel();
+  {
+    const Lock lock(job->mutex_);
+    if (!job->answer_ || !job->answer_->rest) return;
+  }
+  const std::string client = job->client_;
+  quick_.post(client, FairPool::Work([left = std::move(job)] {}));
+}
+
+void MarketDesk::discard(JsonText rest, std::shared_ptr<Job> job) {
+  const std::string client = job->client_;
+  // The first of a pair ends last: the charge outlives what is charged for.
+  quick_.post(client, FairPool::Work([left = std::pair(std::move(job), std::move(rest))] {}));
 }
 
 void MarketDesk::fail(Job& job, std::exception_ptr why) {

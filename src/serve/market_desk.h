@@ -96,6 +96,11 @@ class MarketDesk {
                            std::shared_ptr<MemoryBudget> memory = nullptr,
                            MemoryBudget::Charge held = {});
 
+  // Ends what nobody wants any more on a thread of the desk's: a large answer has millions of
+  // parts, and freeing them takes a second. `job` is charged until then; the first cancels it.
+  void discard(std::shared_ptr<Job> job);
+  void discard(JsonText rest, std::shared_ptr<Job> job);
+
   struct Figures {
     compute::ComputeFigures compute{};
     std::size_t waiting = 0;                      // or being calculated

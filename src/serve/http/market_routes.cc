@@ -12,8 +12,9 @@ namespace {
 // A long answer, written as it is sent.
 class Answer final : public Pieces {
  public:
-  Answer(JsonText text, std::shared_ptr<MarketDesk::Job> job)
-      : text_(std::move(text)), job_(std::move(job)) {}
+  Answer(MarketDesk& desk, JsonText text, std::shared_ptr<MarketDesk::Job> job)
+      : desk_(desk), text_(std::move(text)), job_(std::move(job)) {}
+  ~Answer() override { desk_.discard(std::move(text_), std::move(job_)); }
 
   bool next(std::string& out) override {
     constexpr std::size_t kPiece = 16 << 10;  // 50 us of a thread that serves others
@@ -23,14 +24,16 @@ class Answer final : public Pieces {
   }
 
  private:
+  MarketDesk& desk_;
   JsonText text_;
   std::shared_ptr<MarketDesk::Job> job_;  // holds its charge
 };
 
 class Calculation final : public Pending {
  public:
-  explicit Calculation(std::shared_ptr<MarketDesk::Job> job) : job_(std::move(job)) {}
-  ~Calculation() override { job_->cancel(); }
+  Calculation(MarketDesk& desk, std::shared_ptr<MarketDesk::Job> job)
+      : desk_(desk), job_(std::move(job)) {}
+  ~Calculation() override { desk_.discard(std::move(job_)); }
 
   std::unique_ptr<Response> poll(Instant now, Instant& again) override {
     auto answer = job_->take(now);
@@ -43,10 +46,11 @@ class Calculation final : public Pending {
   Response response_of(MarketDesk::Answer answer) const {
     if (!answer.rest) return json_text(std::move(answer.text));
     Response made;
-    made.pieces = std::make_unique<Answer>(std::move(*answer.rest), job_);
+    made.pieces = std::make_unique<Answer>(desk_, std::move(*answer.rest), job_);
     return made;
   }
 
+  MarketDesk& desk_;
   std::shared_ptr<MarketDesk::Job> job_;
 };
 
@@ -60,8 +64,8 @@ Response calculate(Service& s, const Asked& asked) {
   auto& request = asked.request;
   Response made;
   made.pending = std::make_unique<Calculation>(
-      s.market().ask(request.peer.name(), request.captures.at(0), std::move(request.body),
-                     request.memory, std::move(request.held)));
+      s.market(), s.market().ask(request.peer.name(), request.captures.at(0),
+                                 std::move(request.body), request.memory, std::move(request.held)));
   return made;
 }
 
