@@ -1,7 +1,11 @@
 #include "compute/compute.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <atomic>
+#include <optional>
+#include <utility>
 
 #include "base/cancellation.h"
 #include "base/clock.h"
@@ -40,6 +44,20 @@ struct Compute::Impl {
     costs.note(operation, on, work, seconds);
   }
 
+  // A line now and then: whoever calls may have every call fall back. How many were not told since
+  // the last line; nothing where this is one of them.
+  std::optional<std::uint64_t> may_tell_fallback() {
+    constexpr auto kBetween = std::chrono::seconds(10);
+    const Instant now = Steady::now();
+    const Lock lock(mutex);
+    if (told_at && now - *told_at < kBetween) {
+      ++untold;
+      return std::nullopt;
+    }
+    told_at = now;
+    return std::exchange(untold, 0);
+  }
+
   void on_cpu(const Operation& operation, const Call& call, std::size_t begin, Outcome& outcome);
   void on_gpu(const Operation& operation, const Call& call, Outcome& outcome);
   void part_on_gpu(const Operation& operation, const Call& part);
@@ -49,6 +67,8 @@ struct Compute::Impl {
   std::string machine;
   Mutex mutex;
   Costs costs GUARDED_BY(mutex);
+  std::optional<Instant> told_at GUARDED_BY(mutex);  // of a fallback
+  std::uint64_t untold GUARDED_BY(mutex) = 0;        // fallbacks since
   std::atomic<std::uint64_t> cpu_calls{0}, gpu_calls{0}, faults{0}, exhausted{0}, fallbacks{0};
 };
 
@@ -103,8 +123,10 @@ void Compute::Impl::on_gpu(const Operation& operation, const Call& call, Outcome
   }
   if (outcome.fallback.empty()) return;
   ++fallbacks;
-  log::warn("{}: {}; {} of {} items run on the CPU", operation.name, outcome.fallback,
-            call.items - done, call.items);
+  if (const auto unsaid = may_tell_fallback())
+    log::warn("{}: {}; {} of {} items run on the CPU{}", operation.name, outcome.fallback,
+              call.items - done, call.items,
+              *unsaid > 0 ? fmt::format(" (and {} calls before, not told)", *unsaid) : "");
   on_cpu(operation, call, done, outcome);
 }
 
