@@ -34,7 +34,7 @@ Connection::Connection(Shard& shard, Arrival arrival)
   request_.memory = {load_, &load_->memory};
   request_.held = MemoryBudget::Charge(load_->memory);
   request_.peer = std::move(arrival.peer);
-  knows_user_ = over_socket_ || request_.peer.uid >= 0;
+  knows_user_ = over_socket_ || request_.peer.uid != -1;
 }
 
 // A server that ends takes nothing away from its clients: what they hold is there again
@@ -246,7 +246,8 @@ Connection::Next Connection::check_header() {
   parser_->body_limit(body_limit_);
   if (parser_->content_length().value_or(0) > body_limit_)
     return reply_and_close(body_too_large(body_limit_));
-  if (request_.expects_continue && !parser_->is_done() && begin_ == end_)
+  const bool may_continue = request_.version >= 11;  // RFC 9110, 10.1.1: HTTP/1.0 has no 1xx
+  if (may_continue && request_.expects_continue && !parser_->is_done() && begin_ == end_)
     out_ += "HTTP/1.1 100 Continue\r\n\r\n";
   return Next::again;
 }

@@ -82,6 +82,15 @@ TEST_F(Serving, AClientThatWaitsForLeaveToSendIsGivenIt) {
   EXPECT_EQ(status_of(client.ask("{}")), 200);
 }
 
+TEST_F(Serving, AClientOfHttp10IsGivenNoLeave) {
+  Client client(start());
+  client.say(
+      "POST /echo HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+      "Expect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(status_of(client.ask("{}")), 200);
+}
+
 TEST_F(Serving, WhatIsTooLargeIsRefusedAndSaidSo) {
   start();
   EXPECT_EQ(status_of(ask(get("/fresh", "X: " + std::string(2000, 'x') + "\r\n"))), 431);
