@@ -66,10 +66,14 @@ void check_span(std::string_view field, Seconds value, double low) {
 
 }  // namespace
 
+bool is_same_user(const Wanted& one, const Wanted& other) noexcept {
+  const auto uid = one.holder.uid;
+  if (uid != other.holder.uid || uid == kUnmappedUid) return false;
+  return uid >= 0 || one.peer == other.peer;
+}
+
 bool may_preempt(const Wanted& asker, const Wanted& holder) noexcept {
-  if (asker.by_admin) return true;
-  if (asker.holder.uid != holder.holder.uid) return false;
-  return asker.holder.uid >= 0 || asker.peer == holder.peer;
+  return asker.by_admin || is_same_user(asker, holder);
 }
 
 std::uint64_t promised(const Lease& lease) noexcept {

@@ -29,11 +29,15 @@ enum class Enforcement {
   cgroup,    // the kernel or the driver refuses, whatever the program does
 };
 
+// Of a user of this machine that the server's user namespace does not map: the kernel shows all of
+// them as one, so two with this number are not known to be the same.
+inline constexpr std::int64_t kUnmappedUid = -2;
+
 // A process, told apart from a later one with the same number.
 struct Holder {
   std::int64_t pid = 0;          // 0: unknown; such a lease lives by its heartbeat alone
   std::uint64_t start_time = 0;  // field 22 of /proc/<pid>/stat
-  std::int64_t uid = -1;         // -1: unknown
+  std::int64_t uid = -1;         // -1: unknown; or kUnmappedUid
   std::uint64_t connection = 0;  // closing it releases the lease; 0: bound to none
   friend bool operator==(const Holder&, const Holder&) = default;
 };
@@ -112,6 +116,9 @@ struct Lease {
 // does not: the asker is an administrator, the same user, or, where no user is known of either, the
 // same peer. See Policy::preempt_other_users, with which anybody may ask; to take is another thing.
 bool may_preempt(const Wanted& asker, const Wanted& holder) noexcept;
+
+// Whether one user asked for both, as far as that is known: of one peer, where no user is.
+bool is_same_user(const Wanted& one, const Wanted& other) noexcept;
 
 // Time to renew in, after one in which no holder could; at most the lease's ttl.
 inline constexpr Seconds kGrace{15};

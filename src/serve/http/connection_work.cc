@@ -41,7 +41,7 @@ FairPool& Connection::pool() noexcept {
 void Connection::find_user(bool may_read_table) {
   if (knows_user_) return;
   request_.peer.uid = local_uid(socket_.native_handle(), may_read_table);
-  knows_user_ = request_.peer.uid >= 0 || may_read_table;
+  knows_user_ = request_.peer.uid != -1 || may_read_table;
 }
 
 Response Connection::call(const Route& route) {

@@ -177,6 +177,14 @@ broker::Holder holder_of(const broker::Wanted& wanted, const Request::Peer& peer
   return holder.value_or(nobody);
 }
 
+// Users that are not told apart must not be given each other's leases: their retries are known by
+// the connection as well.
+std::string key_of(const Request& request) {
+  auto key = broker::keyed(*request.idempotency_key, request.body);
+  if (request.peer.uid != broker::kUnmappedUid) return key;
+  return std::to_string(request.connection) + ":" + key;
+}
+
 Response ask_lease(Service& s, const Asked& asked) {
   const auto& request = asked.request;
   auto wanted = s.broker().read(request.body);
@@ -184,8 +192,7 @@ Response ask_lease(Service& s, const Asked& asked) {
   wanted.holder = holder_of(wanted, request.peer);
   wanted.by_admin = request.peer.is_admin;
   if (wanted.bound) wanted.holder.connection = request.connection;
-  if (request.idempotency_key)
-    wanted.idempotency_key = broker::keyed(*request.idempotency_key, request.body);
+  if (request.idempotency_key) wanted.idempotency_key = key_of(request);
   const auto answer = s.broker().request(wanted);
   Response made;
   if (answer.verdict == broker::Verdict::waiting) {

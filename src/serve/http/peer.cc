@@ -163,6 +163,22 @@ std::optional<std::int64_t> number(std::string_view text) {
   return value;
 }
 
+constexpr std::int64_t kAllUsers = 4294967295;
+
+// Lines of "first inside, first outside, how many".
+bool maps_all_users(std::istream& map) {
+  std::int64_t inside = 0, outside = 0, count = 0, sum = 0;
+  while (map >> inside >> outside >> count) sum += count;
+  return sum == 0 || sum >= kAllUsers;  // 0: it cannot be read
+}
+
+// As the kernel told it, or kUnmappedUid. A map is written once, before programs run under it.
+std::int64_t known_uid(std::int64_t uid, const std::string& proc) {
+  static const auto here = overflow_uid();
+  const auto overflow = proc == "/proc" ? here : overflow_uid(proc);
+  return uid == overflow ? broker::kUnmappedUid : uid;
+}
+
 // Whether the process that connected still runs, where the kernel can tell (Linux 6.5): then
 // what was just read under its number is of that process.
 bool still_runs(int socket) {
@@ -177,12 +193,21 @@ bool still_runs(int socket) {
 
 }  // namespace
 
+std::optional<std::int64_t> overflow_uid(const std::string& proc) {
+  constexpr std::int64_t kUsual = 65534;
+  std::ifstream map(proc + "/self/uid_map"), overflow(proc + "/sys/kernel/overflowuid");
+  if (maps_all_users(map)) return std::nullopt;
+  std::int64_t uid = 0;
+  return overflow >> uid ? uid : kUsual;
+}
+
 std::string Peer::name() const {
-  return uid < 0 && !key.empty() ? "key:" + std::string(key) : origin();
+  return uid == -1 && !key.empty() ? "key:" + std::string(key) : origin();
 }
 
 std::string Peer::origin() const {
   if (uid >= 0) return "uid:" + std::to_string(uid);
+  if (uid == broker::kUnmappedUid) return "uid:unmapped";
   if (address.starts_with("127.") || address == "::1") return "addr:loopback";
   in6_addr network{};
   if (::inet_pton(AF_INET6, address.c_str(), &network) != 1) return "addr:" + address;
@@ -196,7 +221,7 @@ Peer unix_peer(int socket, const std::string& proc) {
   ucred told{};
   socklen_t size = sizeof told;
   if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &told, &size) != 0) return peer;
-  peer.uid = static_cast<std::int64_t>(told.uid);
+  peer.uid = known_uid(static_cast<std::int64_t>(told.uid), proc);
   const auto stat = broker::process_stat(told.pid, proc);
   if (!stat || !still_runs(socket)) return peer;
   peer.pid = told.pid;
@@ -222,10 +247,10 @@ std::int64_t local_uid(int socket, bool may_read_table, const std::string& proc)
   const auto ends = ends_of(socket);
   if (!ends) return -1;
   std::int64_t uid = -1;
-  if (ask_kernel(*ends, uid) != Found::cannot_tell) return uid;
+  if (ask_kernel(*ends, uid) != Found::cannot_tell) return known_uid(uid, proc);
   if (!may_read_table) return -1;
   if (ends->theirs.family == AF_INET) uid = read_table(*ends, false, proc);
-  return uid >= 0 ? uid : read_table(*ends, true, proc);
+  return known_uid(uid >= 0 ? uid : read_table(*ends, true, proc), proc);
 }
 
 std::optional<std::int64_t> uid_in_line(std::string_view line, std::string_view local,

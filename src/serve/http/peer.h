@@ -12,13 +12,13 @@ namespace sluice::serve::http {
 struct Peer {
   std::int64_t pid = 0;          // that connected to the Unix socket; 0: unknown
   std::uint64_t start_time = 0;  // of pid when it connected: numbers are used again
-  std::int64_t uid = -1;         // -1: not known, or not looked up; see local_uid
+  std::int64_t uid = -1;         // -1: not known, or not looked up; see local_uid. kUnmappedUid
   std::string address;           // of TCP, without the port; empty over the Unix socket
   std::string_view key;          // name of the key it showed: "api", "admin"; empty: none
   bool is_admin = false;         // may change what belongs to others
 
-  // "uid:N", else "key:NAME", else origin(): whose leases are counted as one, and who is in the
-  // audit log. A key says who asks only where the kernel does not.
+  // "uid:N" ("uid:unmapped"), else "key:NAME", else origin(): whose leases are counted as one, and
+  // who is in the audit log. A key says who asks only where the kernel does not.
   std::string name() const;
 
   // "uid:N", else "addr:A": whom all other limits count as one. Of IPv6 the network, which has
@@ -26,6 +26,11 @@ struct Peer {
   // up before it is looked up is nobody's, and may come from any of sixteen million.
   std::string origin() const;
 };
+
+// The user that the kernel shows in the place of every one that is not mapped into this user
+// namespace (a rootless container, say); nothing where all users are. Such a peer has kUnmappedUid:
+// it is nobody's own, and shares the limits of all the others.
+std::optional<std::int64_t> overflow_uid(const std::string& proc = "/proc");
 
 // The other end of a connected Unix socket, by SO_PEERCRED. Its pid is 0 where the process
 // has ended since it connected.

@@ -64,6 +64,35 @@ TEST(Peer, IsNamedByItsUserElseItsKeyElseItsAddress) {
   EXPECT_EQ(peer.origin(), "uid:1000");
 }
 
+// Once all users that a rootless container does not map were one user, 65534, which revoked and
+// got the leases of all the others.
+TEST(Peer, OfAUserThatIsNotMappedIsNobodysOwn) {
+  const auto proc =
+      std::filesystem::temp_directory_path() / ("sluice-userns-" + std::to_string(::getpid()));
+  std::filesystem::create_directories(proc / "self");
+  std::filesystem::create_directories(proc / "sys/kernel");
+  const auto own = static_cast<std::int64_t>(::geteuid());
+  std::ofstream(proc / "sys/kernel/overflowuid") << own << "\n";
+  const auto map = [&](const char* lines) { std::ofstream(proc / "self/uid_map") << lines; };
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  const Loop loop;
+  map("         0          0 4294967295\n");
+  EXPECT_EQ(overflow_uid(proc), std::nullopt);
+  EXPECT_EQ(unix_peer(ends[0], proc).uid, own);
+  EXPECT_EQ(local_uid(loop.server, true, proc), own);
+  map("         0       1000          1\n         1     100000      65536\n");
+  EXPECT_EQ(overflow_uid(proc), own);
+  EXPECT_EQ(unix_peer(ends[0], proc).uid, broker::kUnmappedUid);
+  EXPECT_EQ(local_uid(loop.server, true, proc), broker::kUnmappedUid);
+  Peer peer;
+  peer.uid = broker::kUnmappedUid, peer.key = "api";
+  EXPECT_EQ(peer.name(), "uid:unmapped");
+  EXPECT_EQ(peer.origin(), "uid:unmapped");
+  for (const int fd : ends) ::close(fd);
+  std::filesystem::remove_all(proc);
+}
+
 TEST(Peer, OfANetworkIsOneWhateverItsAddress) {
   const auto at = [](std::string address) {
     Peer peer;
