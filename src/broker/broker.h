@@ -72,8 +72,9 @@ std::optional<LeasePage> page_from(std::string_view cursor) noexcept;
 struct BrokerEvent {
   std::string type;  // "lease_granted", "lease_yield", "lease_ended", "lease_room", ...
   LeaseId lease;
-  std::string json;  // one line; without secrets
-  std::string peer;  // whose lease it is; see Wanted::peer
+  std::string json;     // one line; without secrets
+  std::string peer;     // whose lease it is; see Wanted::peer
+  bool is_own = false;  // of lease_preempted, lease_terminate: its own user asked
 };
 
 class Broker {

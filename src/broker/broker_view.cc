@@ -183,7 +183,8 @@ BrokerEvent event_of(const Told& told) {
   if (!told.change.uuid.empty()) json["gpu_uuid"] = told.change.uuid;
   if (!name.bytes.empty()) json[std::string(name.bytes)] = gb(told.change.bytes);
   return {std::string(name.type), told.lease.id,
-          json.dump(-1, ' ', false, Json::error_handler_t::replace), told.lease.wanted.peer};
+          json.dump(-1, ' ', false, Json::error_handler_t::replace), told.lease.wanted.peer,
+          told.change.is_own};
 }
 
 Json Broker::leases_json(const LeasePage& page) const {

@@ -82,6 +82,7 @@ struct Change {
   std::uint64_t bytes = 0;
   std::string uuid;  // of the card, where one is meant
   std::string reason;
+  bool is_own = false;  // of preempted, terminate: who asked is the holder's own user
 };
 using Changes = std::vector<Change>;
 inline constexpr std::size_t kChanges = 16;  // kinds of them

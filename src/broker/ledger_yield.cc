@@ -277,11 +277,12 @@ void Ledger::Impl::yield_is_overdue(Entry& entry, Changes& changes) {
   const bool may_take = at != entries.end() && may_preempt(at->second.lease.wanted, lease.wanted);
   if (policy.escalate != Policy::Escalate::report && may_take) {
     const auto& asker = at->second.lease.wanted;
+    const bool own = is_same_user(asker, lease.wanted);
     const auto whose = fmt::format("{}; {} ({}) asked", reason, asker.agent, asker.peer);
     end(entry, Ending::revoked, reason, changes);
-    changes.push_back({Change::What::preempted, lease.id, 0, {}, whose});
+    changes.push_back({Change::What::preempted, lease.id, 0, {}, whose, own});
     if (policy.escalate == Policy::Escalate::terminate && lease.wanted.holder.pid != 0)
-      changes.push_back({Change::What::terminate, lease.id, 0, {}, whose});
+      changes.push_back({Change::What::terminate, lease.id, 0, {}, whose, own});
     return;
   }
   if (at != entries.end()) {

@@ -160,6 +160,7 @@ TEST(Yield, EndsInRevocationForTheSameUserAndAdministratorsOnly) {
         EXPECT_EQ(m.ledger.find(low)->ending, may ? Ending::revoked : Ending::none);
         EXPECT_EQ(m.times(What::yield_overdue, low), may ? 0 : 1);
         EXPECT_EQ(m.times(What::preempted, low), may ? 1 : 0);
+        EXPECT_EQ(may && m.last(What::preempted).is_own, same_user);
         EXPECT_EQ(m.times(What::terminate), may && escalate == Policy::Escalate::terminate ? 1 : 0);
       }
 }
@@ -180,6 +181,16 @@ TEST(Yield, IsAskedByTheSameUserAndAdministratorsOnly) {
         EXPECT_EQ(m.state(low), is_asked ? State::yielding : State::held);
         EXPECT_EQ(m.times(What::yield_asked), is_asked ? 1 : 0);
       }
+}
+
+TEST(Yield, IsNotAskedByUsersThatAreNotMapped) {
+  Machine m({80});
+  auto low = want("low", 80, Priority::low), urgent = want("urgent", 40, Priority::critical);
+  low.holder.uid = urgent.holder.uid = kUnmappedUid;
+  low.peer = urgent.peer = "uid:unmapped";
+  const auto held = m.get(low);
+  m.queue(urgent);
+  EXPECT_EQ(m.state(held), State::held);
 }
 
 TEST(Yield, PassesOverTheLeasesOfOtherUsers) {

@@ -63,10 +63,11 @@ void Service::audit(const AuditLog::Entry& entry) {
   if (auto* log = audit_.load()) log->add(entry);
 }
 
-// Who asked is in the event's reason.
+// Who asked is in the event's reason. What a user does to leases of its own is ordinary use: it may
+// do so without end, and would push out what others did.
 void Service::audit_preemption(const broker::BrokerEvent& e) {
   const bool ends_process = e.type == "lease_terminate";
-  if (!ends_process && e.type != "lease_preempted") return;
+  if (e.is_own || (!ends_process && e.type != "lease_preempted")) return;
   audit({.who = "broker",
          .what = (ends_process ? "terminate the holder of lease " : "revoke lease ") +
                  std::to_string(e.lease),
