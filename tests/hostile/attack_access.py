@@ -188,6 +188,28 @@ class Others(unittest.TestCase):
             self.assertEqual((entry["who"], entry["key"]), (f"uid:{STRANGER}", "api"))
 
     @needs_root
+    def test_users_that_are_not_mapped_are_not_one(self):
+        """In a rootless container the kernel shows every user from outside as one."""
+        under = ("unshare", "--user", "--map-root-user")
+        if subprocess.run([*under, "true"], capture_output=True).returncode != 0:
+            self.skipTest("no user namespaces here")
+        with Server("--demo", "eight-gpus", under=under) as server:
+            wait_for("it is ready", lambda: server.ask("/health/ready")[0] == 200)
+
+            def ask():
+                status, _, text = server.ask("/v1/leases", "POST", {"agent": "job", "memory_gb": 1},
+                                             {"Idempotency-Key": "job-1"})
+                return status, json.loads(text)
+
+            _, lease = as_user(OWNER, ask)
+            status, other = as_user(STRANGER, ask)
+            self.assertEqual(status, 200, other)
+            self.assertNotEqual(other["lease_id"], lease["lease_id"])
+            status, answer = as_user(STRANGER, lambda: over_tcp(
+                server, "POST", f"/v1/leases/{lease['lease_id']}/revoke", {"reason": "mine now"}))
+            self.assertEqual(status, 403, answer)
+
+    @needs_root
     def test_the_socket_of_another_user_says_what_to_do(self):
         program = os.path.abspath(PROGRAM)
         with tempfile.TemporaryDirectory() as parent:
@@ -450,6 +472,22 @@ class Traces(unittest.TestCase):
             self.assertEqual((lines[0]["who"], lines[0]["result"]), ("uid:0", "done"))
             self.assertLess(max(len(json.dumps(line)) for line in lines), 4500)
             self.assertFalse(os.path.exists(os.path.join(server.told["state_dir"], "audit.log.1")))
+
+    @needs_root
+    def test_preempting_ones_own_leases_pushes_no_line_out(self):
+        with LeaseServer("--set", "broker.escalation=revoke",
+                         "--set", "broker.yield_within_s=0.1") as server:
+            self.assertEqual(server.on_socket("POST", "/v1/alerts/silence", SILENCE)[0], 200)
+
+            def preempt():
+                low = over_tcp(server, "POST", "/v1/leases",
+                               {"agent": "low", "memory_gb": 14, "priority": "low", "ttl_s": 60})[1]
+                over_tcp(server, "POST", "/v1/leases",
+                         {"agent": "high", "memory_gb": 14, "priority": "critical", "wait_s": 3})
+                return over_tcp(server, "GET", f"/v1/leases/{low['lease_id']}")[1]
+
+            self.assertIn("did not yield", json.dumps(as_user(OWNER, preempt)))
+            self.assertEqual([e["who"] for e in audited(server)], ["uid:0"])
 
     @needs_root
     def test_one_users_noise_hides_no_other(self):

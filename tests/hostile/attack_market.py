@@ -102,6 +102,39 @@ class Requests(Case):
             status, answer, _ = self.post(what, body)
             self.assertEqual(status, 400)
             self.assertLess(len(json.dumps(answer)), 2000)
+            self.assertIn("at most 256", answer["error"]["message"])
+
+    def test_messages_do_not_repeat_what_was_sent(self):
+        text = "x" * (40 * MB)
+        body = json.dumps({"close": [1, 2, 3], "strategy": "sma_cross", "parameters": {"fast": text}})
+        with attackers(2, lambda: self.server.ask("/v1/market/backtest", "POST", body)):
+            taken = latencies(lambda: self.server.get("/health/live"), 4)
+        self.assertLess(percentile(taken, 0.99), within(0.2))  # was 0.8 at the most
+        status, answer, headers = self.post("backtest", body)
+        self.assertEqual(status, 400)
+        self.assertLess(int(headers["Content-Length"]), 1000)
+
+    def test_values_of_a_parameter_are_counted_before_they_are_read(self):
+        values = ("1," * 20_000_000)[:-1]
+        began = time.monotonic()
+        self.refused("backtest", '{"close":[1,2,3],"parameters":{"fast":"%s"}}' % values,
+                     "more than a million values")
+        self.assertLess(time.monotonic() - began, within(3))
+
+    @unittest.skipIf(SANITIZED, "it takes minutes to make so large an answer")
+    def test_the_end_of_large_answers_holds_nobody_up(self):
+        body = '{"returns":{' + ",".join(f'"{i}":[0.1,0.2]' for i in range(200000)) + "}}"
+        sockets = []
+        for _ in range(2):
+            s = self.server.connect(60)
+            s.sendall(b"POST /v1/market/risk HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                      b"application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body.encode())
+            self.assertIn(b" 200 ", s.recv(300))
+            sockets.append(s)
+        for s in sockets:
+            s.close()
+        taken = latencies(lambda: self.server.get("/health/live"), 2, 0.002)
+        self.assertLess(taken[-1], 0.2)  # was 0.5 and more
 
     def test_clients_that_go_leave_no_work_behind(self):
         sockets = [self.send("montecarlo", LONG) for _ in range(6)]
@@ -159,6 +192,18 @@ class Memory(Case):
         self.assertGreater(len(text), 50 * MB)
         self.assertLess(self.peak() - before, 300 * MB)  # was 1,100
         wait_for("memory given back", lambda: memory_of(self.server.process) - before < 64 * MB, 10)
+
+
+    @unittest.skipIf(SANITIZED, "the sanitizer keeps what is freed")
+    def test_a_frontier_repeats_names_that_are_charged(self):
+        names = ["n" * 250 + str(i) for i in range(60)]
+        body = {"goal": "frontier", "points": 1000, "names": names, "mean": [i / 100 for i in range(60)],
+                "covariance": [[0.01 * (i == k) + 0.001 for i in range(60)] for k in range(60)]}
+        before = memory_of(self.server.process)
+        status, _, text = self.server.ask("/v1/market/portfolio", "POST", json.dumps(body))
+        self.assertEqual(status, 200)
+        self.assertGreater(len(text), 30 * MB)
+        wait_for("memory given back", lambda: memory_of(self.server.process) - before < 32 * MB, 10)
 
 
 class SmallMemory(Case):
