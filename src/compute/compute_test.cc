@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "compute/accelerator_for_tests.h"
 
 namespace sluice::compute {
@@ -104,6 +105,20 @@ TEST_F(ComputeTest, FinishesOnTheCpuWhatAFaultLeft) {
   EXPECT_EQ(outcome.items_on_cpu, 50u);
   EXPECT_THAT(outcome.fallback, HasSubstr("fell off the bus"));
   EXPECT_EQ(compute.figures().faults, 1u);
+}
+
+// A client may have every call of its own fall back.
+TEST_F(ComputeTest, FallbacksAreToldNowAndThen) {
+  gpu->most_items = 0;
+  log::flush();
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(run().fallback.empty());
+  log::flush();
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(compute.figures().fallbacks, 20u);
+  std::size_t lines = 0;
+  for (std::size_t at = 0; (at = told.find("run on the CPU", at)) != told.npos; ++at) ++lines;
+  EXPECT_EQ(lines, 1u) << told;
 }
 
 TEST_F(ComputeTest, ARefusedCallRunsOnTheCpuAndIsNoFault) {
