@@ -38,8 +38,12 @@ std::vector<HolderUse> holders_of(const Card& card, std::span<const Promise> pro
     if (!counts(promise, card)) continue;
     const bool is_fresh = !card.sampled_at || promise.granted_at > *card.sampled_at;
     const bool is_unlisted = !card.processes_at || promise.granted_at > *card.processes_at;
-    const HolderUse next{promise.holder, promise.bytes, is_fresh ? promise.bytes : 0,
-                         is_unlisted ? promise.bytes : 0, 0, true};
+    const HolderUse next{promise.holder,
+                         promise.bytes,
+                         is_fresh ? promise.bytes : 0,
+                         is_unlisted ? promise.bytes : 0,
+                         0,
+                         true};
     // A process with many leases tends to ask for them in a row: fewer are left to sort.
     if (!holders.empty() && !before(holders.back(), next) && !before(next, holders.back()))
       add(holders.back(), next);
