@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
 #include "engine/op.h"
@@ -69,6 +70,14 @@ std::string file_name(std::string name) {
       '_');
   if (name.empty() || name[0] == '.') name.insert(0, "output");
   return name.substr(0, 200) + ".npy";
+}
+
+// Names that differ in letters no file may have would overwrite each other.
+void require_different(const std::vector<std::string>& files) {
+  std::set<std::string> seen;
+  for (const std::string& file : files)
+    if (!file.empty() && !seen.insert(file).second)
+      refuse_value("two outputs would be written to " + file + ": name one with NAME=FILE");
 }
 
 template <class T>
@@ -136,6 +145,7 @@ std::vector<std::string> write_outputs(const Graph& graph, const std::vector<Ten
     for (std::size_t k = 0; k < results.size(); ++k)
       if (files[k].empty())
         files[k] = (fs::path(want) / file_name(graph[graph.outputs[k]].name)).string();
+    require_different(files);
   }
   for (std::size_t i = 0; i < results.size(); ++i)
     if (!files[i].empty()) npy::write(files[i], results[i]);

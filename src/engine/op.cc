@@ -57,9 +57,10 @@ std::vector<std::int64_t> OpCall::integers(std::size_t i) const {
 }
 
 Tensor OpCall::output(std::size_t i, DType dtype, const Shape& shape) {
-  if (places_ != nullptr) return wants(i) ? places_->make(i, dtype, shape) : Tensor(dtype, shape);
-  const Tensor made(dtype, shape);
-  if (i < outputs_.size()) outputs_[i] = made;
+  const bool elsewhere = places_ != nullptr && wants(i);
+  const Tensor made = elsewhere ? places_->make(i, dtype, shape) : Tensor(dtype, shape);
+  if (places_ == nullptr && i < outputs_.size()) outputs_[i] = made;
+  made_.push_back(made);
   return made;
 }
 

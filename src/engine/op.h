@@ -93,7 +93,8 @@ class OpCall {
   bool wants(std::size_t i) const noexcept {
     return i < node.outputs.size() && node.outputs[i] != kNoValue;
   }
-  // A new tensor that is output i. Writing to one nobody wants is allowed.
+  // A new tensor that is output i, kept until the call ends. Writing to one nobody wants is
+  // allowed.
   Tensor output(std::size_t i, DType dtype, const Shape& shape);
   void give(std::size_t i, Datum value);
   // Before the work for an output that is given, not made: see OutputPlaces.
@@ -110,6 +111,7 @@ class OpCall {
   std::span<Datum> outputs_{};
   BodyRunner* bodies_ = nullptr;
   OutputPlaces* places_ = nullptr;
+  std::vector<Tensor> made_;  // operators write through pointers into them
 };
 
 // Element types, as a set.

@@ -68,9 +68,11 @@ OpenModel open_model(const fs::path& path, compute::Workers& workers, const Open
   const bool looks = !options.plans.folder.empty() && options.session.compile;
   if (plan || looks)
     opened.key = plan_key(plan ? read_plan_key(path).model : model_stamp(path), options);
+  opened.is_named_plan = plan;
   if (plan && from_plan(path, workers, options, opened)) return opened;
   const std::string refused = opened.refused;
-  if (looks && from_kept(plan_file(options.plans.folder, opened.key), workers, options, opened)) {
+  if (looks && !plan &&
+      from_kept(plan_file(options.plans.folder, opened.key), workers, options, opened)) {
     opened.refused = refused;  // of the plan that was named
     return opened;
   }
@@ -81,7 +83,8 @@ OpenModel open_model(const fs::path& path, compute::Workers& workers, const Open
 }
 
 bool keep_plan(const OpenModel& model, const PlanCache& plans) {
-  if (plans.folder.empty()) return false;
+  // A plan that somebody made may claim to be of any model: it answers for itself alone.
+  if (plans.folder.empty() || model.is_named_plan) return false;
   const Plan plan = model.session->plan(model.key);
   return plan.shapes.size() > model.shapes && put_plan(plans, plan);
 }

@@ -22,6 +22,7 @@ struct OpenModel {
   std::filesystem::path from{};  // the plan it came from; empty: the model itself
   std::size_t shapes = 0;        // that it brought
   std::string refused{};         // why a plan that is there was not used
+  bool is_named_plan = false;    // `path` was a plan: whose model it is, it says itself
 };
 
 // What a plan of a model with this stamp is good for here.
@@ -34,7 +35,7 @@ OpenModel open_model(const std::filesystem::path& path, compute::Workers& worker
                      const OpenOptions& options);
 
 // Puts what is compiled into `plans`, so that the next open_model() finds it. False where plans
-// are not kept, or the one that it came from has it all.
+// are not kept, the one that it came from has it all, or `path` was a plan.
 bool keep_plan(const OpenModel& model, const PlanCache& plans);
 
 }  // namespace sluice::engine

@@ -165,6 +165,16 @@ auto with_name(const fs::path& file, Read&& read) {
   }
 }
 
+// What runs a graph gives its results the names of the model's.
+void require_same_outputs(const Graph& shape, const Graph& model) {
+  bool same = shape.outputs.size() == model.outputs.size();
+  for (std::size_t i = 0; same && i < model.outputs.size(); ++i) {
+    const Value &made = shape[shape.outputs[i]], &declared = model[model.outputs[i]];
+    same = declared.dtype == DType::none || type_of(made).dtype == declared.dtype;
+  }
+  require(same, "it is damaged: a graph has other outputs than the model");
+}
+
 }  // namespace
 
 std::string why_stale(const PlanKey& made, const PlanKey& here) {
@@ -254,6 +264,7 @@ Plan read_plan(const fs::path& file, compute::Workers& workers) {
         default: break;
       }
     }
+    for (const Graph& shape : plan.shapes) require_same_outputs(shape, plan.graph);
     return plan;
   });
 }

@@ -18,6 +18,9 @@ namespace sluice::memory {
 
 namespace {
 
+// Of one dict. Those that PyTorch writes have about ten; keys are looked for one after the other.
+constexpr std::size_t kMaxKeys = 1000;
+
 using Kind = PlainData::Kind;
 using Value = PlainData::Value;
 
@@ -200,6 +203,8 @@ class Machine {
     items.insert(items.end(), begin, stack_.end());
     held_ += stack_.size() - from;
     stack_.erase(begin, stack_.end());
+    if (into.kind == Kind::dict && items.size() > 2 * kMaxKeys)
+      fail("a dict of more than " + std::to_string(kMaxKeys) + " keys");
   }
 
   Value made(Kind kind, std::size_t from) {

@@ -107,9 +107,11 @@ std::unique_ptr<Kernel> make_fp8_linear(const Graph& graph, const Node& node, Co
   const Tensor w = constant(graph, node, 1);
   const DType residual = input_type(graph, node, 3).dtype;
   const DType to = type_of(graph[node.outputs[0]]).dtype;
-  if (input_type(graph, node, 0).dtype != DType::f8e4m3fn || w.dtype() != DType::f8e4m3fn ||
-      constant(graph, node, 4).dtype() != DType::f32 || w.size() == 0 ||
-      (residual != DType::none && residual != DType::f32) ||
+  const bool takes_bias = input_type(graph, node, 2).dtype == DType::none ||
+                          constant(graph, node, 2).dtype() == DType::f32;
+  if (!takes_bias || input_type(graph, node, 0).dtype != DType::f8e4m3fn ||
+      w.dtype() != DType::f8e4m3fn || constant(graph, node, 4).dtype() != DType::f32 ||
+      w.size() == 0 || (residual != DType::none && residual != DType::f32) ||
       (to != DType::f32 && to != DType::f8e4m3fn))
     return nullptr;
   return std::make_unique<Fp8Linear>(graph, node, w, context);

@@ -75,6 +75,8 @@ void quantized_linear(OpCall& call) {
 
 // The window of a convolution over [batch, height, width, channels].
 Window window_of(OpCall& call, const Shape& in, const Tensor& weights) {
+  // Kernels read `pads` alone: with another size than the operator's they would write elsewhere.
+  require(!call.attributes().has("auto_pad"), "auto_pad is not known here: give pads");
   return read_window(call.attributes(), {in[0], in[3], in[1], in[2]}, weights);
 }
 

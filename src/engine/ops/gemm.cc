@@ -185,6 +185,7 @@ void multiply_panels(compute::Workers& workers, std::int64_t m, std::int64_t n, 
 template <class T>
 void multiply(compute::Workers& workers, std::int64_t m, std::int64_t n, std::int64_t k,
               MatrixView<T> a, MatrixView<T> b, T* c, std::int64_t c_row) {
+  if (m == 0 || n == 0) return;
   if constexpr (std::is_same_v<T, float>)
     if (n > 1 && k > 0 && m > kFewRows && a.column == 1)
       return multiply_panels(workers, m, n, k, a, b, c, c_row);

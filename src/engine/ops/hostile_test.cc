@@ -175,5 +175,53 @@ TEST(HostileOperatorsTest, AskingForTypesCostsNothing) {
             2u);
 }
 
+// Pointers into an output that nobody wants stay valid: the scores of a classifier whose labels
+// alone are asked for.
+TEST(HostileOperatorsTest, OutputsThatNobodyWantsAreKeptWhileTheOperatorRuns) {
+  const Tensor x = varied({1000, 4});
+  const std::vector<float> weights(12, 1), none(3, 0);
+  OneOp op = OneOp("LinearClassifier", 1, "ai.onnx.ml")
+                       .set("coefficients", weights)
+                       .set("intercepts", none)
+                       .set("classlabels_ints", std::vector<std::int64_t>{0, 1, 2});
+  const auto labels = op.run({x}, 1);
+  EXPECT_EQ(list_of<std::int64_t>(labels[0]), list_of<std::int64_t>(op.run({x}, 2)[0]));
+}
+
+TEST(HostileOperatorsTest, QuantizedConvolutionsTakeNoAutoPad) {
+  const Tensor x(DType::u8, {1, 4, 4, 16}), w(DType::i8, {8, 16, 3, 3});
+  const Tensor scale = tensor_of<float>({8}, std::vector<float>(8, 1));
+  for (const std::string pad : {"VALID", "SAME_UPPER", "NOTSET"})
+    EXPECT_THAT(OneOp("QuantizedConv", 1, "sluice")
+                    .set("auto_pad", pad)
+                    .set("pads", std::vector<std::int64_t>{1, 1, 1, 1})
+                    .refusal({x, w, {}, {}, scale}),
+                HasSubstr("auto_pad is not known here"));
+}
+
+TEST(HostileOperatorsTest, ProductsOfNothingAreEmpty) {
+  for (const DType type : {DType::f32, DType::f64}) {
+    const Tensor none(type, {0, 8}), w(type, {8, 16});
+    EXPECT_EQ(OneOp("Gemm", 13).run({none, w})[0].shape(), (Shape{0, 16}));
+    EXPECT_EQ(OneOp("MatMul", 13).run({none, w})[0].shape(), (Shape{0, 16}));
+    const Tensor narrow(type, {8, 0});
+    EXPECT_EQ(OneOp("Gemm", 13).run({Tensor(type, {4, 8}), narrow})[0].shape(), (Shape{4, 0}));
+  }
+}
+
+// Sixteen bits of a strip's offset, and strips that all are one row.
+TEST(HostileOperatorsTest, ImagesHoldAllOfTheirPixels) {
+  std::vector<std::uint8_t> file{'I', 'I', 42, 0, 8, 0, 0, 0, 9, 0};
+  const auto tag = [&](std::uint16_t id, std::uint32_t value) {
+    for (const std::uint32_t part : {std::uint32_t{id} | 4u << 16, 1u, value})
+      for (int i = 0; i < 4; ++i) file.push_back(static_cast<std::uint8_t>(part >> (8 * i)));
+  };
+  tag(256, 64), tag(257, 30000), tag(258, 8), tag(259, 1), tag(262, 1), tag(273, 0), tag(277, 1);
+  tag(278, 30000), tag(284, 1);
+  const auto size = static_cast<std::int64_t>(file.size());
+  EXPECT_THAT(OneOp("ImageDecoder", 20).refusal({tensor_of<std::uint8_t>({size}, file)}),
+              HasSubstr("ends too early"));
+}
+
 }  // namespace
 }  // namespace sluice::engine

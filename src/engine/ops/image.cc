@@ -171,6 +171,8 @@ Pixels decode_tiff(std::span<const std::uint8_t> data) {
   const std::size_t row = std::size_t{tags.width} * tags.channels;
   require(tags.channels >= (tags.photometric == 2 ? 3u : 1u) && tags.channels <= 4 && tags.rows > 0,
           "an image of " + std::to_string(tags.channels) + " channels");
+  // Strips may overlap, so that few bytes would make a large image.
+  require(row <= data.size() / tags.height, "the image ends too early");
   for (std::size_t y = 0; y < tags.height; ++y) {
     require(y / tags.rows < tags.strips.size(), "the image ends too early");
     const auto line = file.bytes(tags.strips[y / tags.rows] + y % tags.rows * row, row);

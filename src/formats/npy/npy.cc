@@ -141,17 +141,19 @@ std::u32string letters(const std::string& text) {
   return list;
 }
 
+// Every text takes as much as the longest.
 std::string format_texts(const Tensor& tensor) {
-  std::vector<std::u32string> texts;
+  constexpr std::size_t kMaxBytes = std::size_t{1} << 30;
   std::size_t width = 1;
-  for (const std::string& text : tensor.values<std::string>()) {
-    texts.push_back(letters(text));
-    width = std::max(width, texts.back().size());
-  }
+  for (const std::string& text : tensor.values<std::string>())
+    width = std::max(width, letters(text).size());
+  require(byte_size(tensor.shape(), 4 * width) <= kMaxBytes,
+          "texts of up to " + std::to_string(width) + " letters are too long for a .npy file");
   std::string file = write_header("<U" + std::to_string(width), tensor.shape().dims());
-  for (std::u32string& text : texts) {
-    text.resize(width);
-    file.append(reinterpret_cast<const char*>(text.data()), 4 * width);
+  for (const std::string& text : tensor.values<std::string>()) {
+    std::u32string padded = letters(text);
+    padded.resize(width);
+    file.append(reinterpret_cast<const char*>(padded.data()), 4 * width);
   }
   return file;
 }
