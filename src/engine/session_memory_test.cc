@@ -6,18 +6,13 @@
 #include <random>
 #include <set>
 
+#include "base/sanitized_for_tests.h"
 #include "engine/edit.h"
 #include "engine/gpu_for_tests.h"
 #include "engine/graph_for_tests.h"
 #include "engine/ops/one_op_for_tests.h"
 #include "engine/resident_for_tests.h"
 #include "engine/session.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;  // freed memory stays with the sanitizer
-#else
-constexpr bool kSanitized = false;
-#endif
 
 namespace sluice::engine {
 namespace {

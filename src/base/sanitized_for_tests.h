@@ -1,0 +1,15 @@
+// Whether a test runs under a sanitizer: several times slower, and freed memory stays with it.
+#pragma once
+
+namespace sluice {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
+// Times by which a limit on time is longer.
+inline constexpr int kPatience = kSanitized ? 20 : 1;
+
+}  // namespace sluice
