@@ -181,9 +181,9 @@ TEST(HostileOperatorsTest, OutputsThatNobodyWantsAreKeptWhileTheOperatorRuns) {
   const Tensor x = varied({1000, 4});
   const std::vector<float> weights(12, 1), none(3, 0);
   OneOp op = OneOp("LinearClassifier", 1, "ai.onnx.ml")
-                       .set("coefficients", weights)
-                       .set("intercepts", none)
-                       .set("classlabels_ints", std::vector<std::int64_t>{0, 1, 2});
+                 .set("coefficients", weights)
+                 .set("intercepts", none)
+                 .set("classlabels_ints", std::vector<std::int64_t>{0, 1, 2});
   const auto labels = op.run({x}, 1);
   EXPECT_EQ(list_of<std::int64_t>(labels[0]), list_of<std::int64_t>(op.run({x}, 2)[0]));
 }
