@@ -19,10 +19,16 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "device/reading.h"
-#include "watch/monitor.h"
 #include "watch/trend.h"
 
 namespace sluice::watch {
+
+struct HistoryQuery {
+  std::string device;  // uuid, "cpu" or "server"
+  std::vector<std::string> metrics;
+  std::int64_t from_ms = 0, to_ms = 0;  // wall time
+  int points = 600;                     // at most this many; the step is chosen from it
+};
 
 struct HistoryOptions {
   std::string path;     // "…/history.db"; empty keeps everything in memory

@@ -15,24 +15,12 @@
 
 #include "base/json.h"
 #include "watch/config.h"
+#include "watch/event.h"
+#include "watch/history.h"
 #include "watch/sampler_timing.h"
 #include "watch/snapshot.h"
 
 namespace sluice::watch {
-
-// What watchers are told besides snapshots; goes to SSE and webhooks.
-struct Event {
-  std::string type;  // "alert", "alert_resolved", "health", "xid", "sampler"
-  WallTime wall;
-  std::string json;  // one line
-};
-
-struct HistoryQuery {
-  std::string device;  // uuid, "cpu" or "server"
-  std::vector<std::string> metrics;
-  std::int64_t from_ms = 0, to_ms = 0;  // wall time
-  int points = 600;                     // at most this many; the step is chosen from it
-};
 
 class Monitor {
  public:

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/mutex.h"
 #include "watch/alert_engine.h"
-#include "watch/monitor.h"
+#include "watch/event.h"
 #include "watch/webhook.h"
 
 namespace sluice::watch {
