@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/line_buffer.h"
 #include "base/log.h"
 #include "device/sampler_search.h"
 

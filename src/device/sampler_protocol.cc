@@ -200,16 +200,4 @@ Order decode_order(std::string_view line) {
   }
 }
 
-std::optional<std::string> LineBuffer::next() {
-  const auto end = bytes_.find('\n', start_);
-  if (end == std::string::npos) {
-    bytes_.erase(0, start_);
-    start_ = 0;
-    return std::nullopt;
-  }
-  auto line = bytes_.substr(start_, end - start_);
-  start_ = end + 1;
-  return line;
-}
-
 }  // namespace sluice::device

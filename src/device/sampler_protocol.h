@@ -105,15 +105,4 @@ using Order = std::variant<Pace, Follow>;
 std::string encode(const Order& order);
 Order decode_order(std::string_view line);  // throws invalid_argument
 
-// Puts a stream of bytes back into lines.
-class LineBuffer {
- public:
-  void add(std::string_view bytes) { bytes_.append(bytes); }
-  std::optional<std::string> next();  // the next whole line without its newline
-
- private:
-  std::string bytes_;
-  std::size_t start_ = 0;
-};
-
 }  // namespace sluice::device

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/line_buffer.h"
 #include "device/demo.h"
 #include "device/sampler_cost.h"
 #include "device/sampler_protocol.h"

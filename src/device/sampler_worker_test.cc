@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/line_buffer.h"
 
 namespace sluice::device {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/line_buffer.h"
 #include "base/spawn.h"
-#include "device/sampler_protocol.h"
 
 namespace sluice::watch {
 
@@ -44,7 +44,7 @@ class Child {
   bool closed_ = false;
   std::optional<int> status_;
   std::optional<Instant> kill_at_;
-  device::LineBuffer in_;
+  LineBuffer in_;
 };
 
 }  // namespace sluice::watch
