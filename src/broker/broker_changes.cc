@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/sqlite/sqlite.h"
 #include "broker/broker_impl.h"
 #include "broker/holder.h"
-#include "watch/sqlite.h"
 
 namespace sluice::broker {
 

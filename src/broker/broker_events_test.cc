@@ -5,9 +5,9 @@
 #include <random>
 #include <thread>
 
+#include "base/sqlite/sqlite.h"
 #include "broker/broker_case_for_tests.h"
 #include "broker/ledger_for_tests.h"
-#include "watch/sqlite.h"
 
 namespace sluice::broker {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <csignal>
 
+#include "base/sqlite/sqlite.h"
 #include "broker/broker_case_for_tests.h"
-#include "watch/sqlite.h"
 
 namespace sluice::broker {
 namespace {

@@ -1,7 +1,7 @@
 #include "broker/broker.h"
 
+#include "base/sqlite/sqlite.h"
 #include "broker/broker_case_for_tests.h"
-#include "watch/sqlite.h"
 
 namespace sluice::broker {
 namespace {

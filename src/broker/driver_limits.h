@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/process/child.h"
 #include "broker/lease.h"
-#include "watch/child.h"
 
 namespace sluice::broker {
 

@@ -16,9 +16,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/sqlite/sqlite.h"
 #include "broker/store_folder.h"
 #include "broker/store_rows.h"
-#include "watch/sqlite.h"
 
 namespace sluice::broker {
 

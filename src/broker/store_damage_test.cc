@@ -10,11 +10,11 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/sqlite/sqlite.h"
+#include "base/sqlite/sqlite_file.h"
 #include "broker/broker_for_tests.h"
 #include "broker/store.h"
 #include "broker/store_folder.h"
-#include "watch/sqlite.h"
-#include "watch/sqlite_file.h"
 
 namespace sluice::broker {
 namespace {

@@ -14,10 +14,10 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/new_file.h"
+#include "base/sqlite/sqlite_file.h"
 #include "base/state_file.h"
 #include "broker/store_rows.h"
 #include "watch/alert.h"
-#include "watch/sqlite_file.h"
 
 namespace sluice::broker {
 

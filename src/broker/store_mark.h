@@ -8,9 +8,9 @@
 #include <optional>
 #include <string>
 
+#include "base/sqlite/sqlite_file.h"
 #include "base/state_file.h"
 #include "broker/lease.h"
-#include "watch/sqlite_file.h"
 
 namespace sluice::broker {
 

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/sqlite/sqlite.h"
 #include "broker/store.h"
-#include "watch/sqlite.h"
 
 namespace sluice::broker {
 

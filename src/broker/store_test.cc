@@ -9,10 +9,10 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/sqlite/sqlite.h"
 #include "broker/broker_for_tests.h"
 #include "broker/store_mark.h"
 #include "broker/store_rows.h"
-#include "watch/sqlite.h"
 
 namespace sluice::broker {
 namespace {

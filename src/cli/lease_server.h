@@ -4,10 +4,10 @@
 #include <string>
 #include <string_view>
 
+#include "base/http/http_client.h"
 #include "base/json.h"
 #include "cli/command.h"
 #include "cli/program_settings.h"
-#include "watch/http_client.h"
 
 namespace sluice::cli {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "device/config.h"
-#include "watch/monitor.h"
+#include "watch/monitor/monitor.h"
 
 namespace sluice::cli {
 

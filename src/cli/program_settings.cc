@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/checks.h"
-#include "watch/rules_json.h"
+#include "watch/alerts/rules_json.h"
 
 namespace sluice::cli {
 

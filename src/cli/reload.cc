@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/program_settings.h"
-#include "watch/rules_json.h"
+#include "watch/alerts/rules_json.h"
 
 namespace sluice::cli {
 

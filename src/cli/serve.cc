@@ -31,7 +31,7 @@
 #include "serve/http/routes.h"
 #include "serve/http/server.h"
 #include "serve/service.h"
-#include "watch/monitor.h"
+#include "watch/monitor/monitor.h"
 
 namespace sluice::cli {
 

@@ -20,7 +20,7 @@
 #include "cli/top_view.h"
 #include "device/demo.h"
 #include "serve/views.h"
-#include "watch/monitor.h"
+#include "watch/monitor/monitor.h"
 
 namespace sluice::cli {
 

@@ -22,7 +22,7 @@
 #include "serve/market_desk.h"
 #include "serve/traffic.h"
 #include "serve/views.h"
-#include "watch/monitor.h"
+#include "watch/monitor/monitor.h"
 
 namespace sluice::serve {
 

@@ -1,7 +1,7 @@
 #include "watch/config.h"
 
 #include "base/error.h"
-#include "watch/url.h"
+#include "base/http/url.h"
 
 namespace sluice::watch {
 
