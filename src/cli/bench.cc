@@ -1,5 +1,5 @@
 // sluice bench: how fast this machine is. Each suite is a row of kSuites.
-#include "memory/bench.h"
+#include "memory/bench/bench.h"
 
 #include <sys/utsname.h>
 #include <unistd.h>

@@ -20,8 +20,8 @@
 #include "cli/memory_report.h"
 #include "cli/progress.h"
 #include "cli/report.h"
-#include "memory/torch_snapshot.h"
-#include "memory/trace_record.h"
+#include "memory/trace/torch_snapshot.h"
+#include "memory/trace/trace_record.h"
 #include "serve/views.h"
 
 namespace sluice::cli {

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "engine/open.h"
 #include "engine/sample_inputs.h"
-#include "memory/trace_record.h"
+#include "memory/trace/trace_record.h"
 
 namespace sluice::cli {
 

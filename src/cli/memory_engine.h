@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "memory/trace.h"
+#include "memory/trace/trace.h"
 
 namespace sluice::cli {
 

@@ -6,8 +6,8 @@
 
 #include "base/json.h"
 #include "cli/terminal.h"
-#include "memory/replay.h"
-#include "memory/trace_summary.h"
+#include "memory/trace/replay.h"
+#include "memory/trace/trace_summary.h"
 
 namespace sluice::cli {
 

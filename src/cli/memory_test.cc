@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/memory_report.h"
-#include "memory/trace_record.h"
+#include "memory/trace/trace_record.h"
 
 namespace sluice::cli {
 namespace {

@@ -25,7 +25,7 @@
 #include "broker/config.h"
 #include "device/config.h"
 #include "engine/config.h"
-#include "memory/config.h"
+#include "memory/pool/config.h"
 #include "serve/config.h"
 #include "watch/config.h"
 

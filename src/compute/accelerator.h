@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "compute/operation.h"
-#include "memory/config.h"
+#include "memory/pool/config.h"
 
 namespace sluice::compute {
 

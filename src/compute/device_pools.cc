@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "device/check.h"
 #include "device/stream.h"
-#include "memory/cuda.h"
+#include "memory/cuda/cuda.h"
 
 namespace sluice::compute {
 namespace {

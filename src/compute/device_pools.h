@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-#include "memory/pools.h"
+#include "memory/pool/pools.h"
 
 namespace sluice::compute {
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "device/stream.h"
-#include "memory/allocator.h"
-#include "memory/workspace.h"
+#include "memory/alloc/allocator.h"
+#include "memory/alloc/workspace.h"
 
 namespace sluice::compute {
 

@@ -13,7 +13,7 @@
 #include "compute/accelerator_for_tests.h"
 #include "compute/compute.h"
 #include "compute/worker.h"
-#include "memory/pools.h"
+#include "memory/pool/pools.h"
 
 namespace sluice::compute {
 namespace {

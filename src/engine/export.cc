@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/new_file.h"
-#include "memory/allocator.h"
+#include "memory/alloc/allocator.h"
 #include "tensor/byte_size.h"
 
 namespace sluice::engine {

@@ -4,7 +4,7 @@
 #include <map>
 #include <numeric>
 
-#include "memory/allocator.h"
+#include "memory/alloc/allocator.h"
 
 namespace sluice::engine {
 namespace {

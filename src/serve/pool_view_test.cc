@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "memory/pools.h"
+#include "memory/pool/pools.h"
 
 namespace sluice::serve {
 namespace {

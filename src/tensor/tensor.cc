@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "device/cgroup.h"
-#include "memory/adaptors.h"
+#include "memory/alloc/adaptors.h"
 #include "tensor/byte_size.h"
 
 namespace sluice {

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "memory/allocator.h"
+#include "memory/alloc/allocator.h"
 #include "tensor/dtype.h"
 #include "tensor/narrow.h"
 #include "tensor/shape.h"

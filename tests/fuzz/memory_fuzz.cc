@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "memory/oracle_for_tests.h"
-#include "memory/pool.h"
+#include "memory/pool/pool.h"
+#include "memory/strategy/oracle_for_tests.h"
 
 namespace {
 

@@ -8,10 +8,10 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "memory/pickle.h"
-#include "memory/torch_snapshot.h"
-#include "memory/trace.h"
-#include "memory/trace_summary.h"
+#include "memory/trace/pickle.h"
+#include "memory/trace/torch_snapshot.h"
+#include "memory/trace/trace.h"
+#include "memory/trace/trace_summary.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // A short, repeatable run of trace_fuzz.cc: a pickle, the same as JSON, and a trace,
 // each with bytes changed, cut out and doubled.
-#include "memory/trace.h"
+#include "memory/trace/trace.h"
 #include "smoke.h"
 
 namespace {

@@ -8,7 +8,7 @@
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/nodes.h"
 #include "engine/cpu/slots.h"
-#include "memory/allocator.h"
+#include "memory/alloc/allocator.h"
 #include "tensor/byte_size.h"
 
 namespace sluice::engine::cpu {

@@ -3,7 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include "device/check.h"
-#include "memory/allocator.h"
+#include "memory/alloc/allocator.h"
 
 namespace sluice::engine::cuda {
 

@@ -24,7 +24,7 @@
 #include "engine/choice_table.h"
 #include "engine/kernel.h"
 #include "engine/specialize.h"
-#include "memory/allocator.h"
+#include "memory/alloc/allocator.h"
 
 struct CUstream_st;  // CUDA's stream, so that this header needs no CUDA
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "device/reading.h"
-#include "memory/growth.h"
+#include "memory/alloc/growth.h"
 #include "watch/alert.h"
 #include "watch/alerts/alert_text.h"
 #include "watch/trend.h"

@@ -1,0 +1,83 @@
+// The memory behind a pool's addresses. What the strategy knows as a hole always has
+// memory; granules without are withdrawn from it, so that the quick path of a pool never
+// asks. Here are the slow paths: growing, taking memory from holes for a block elsewhere
+// (remapping), and giving it back (trimming).
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "memory/alloc/arena.h"
+#include "memory/strategy/block_table.h"
+#include "memory/strategy/strategy.h"
+
+namespace sluice::memory {
+
+struct BackingOptions {
+  std::size_t growth, ceiling;
+};
+
+class Backing {
+ public:
+  Backing(Arena& arena, Strategy& strategy, BackingOptions options);
+
+  void grow(std::size_t bytes);  // commits at least this much more; throws exhausted
+
+  // A block although the strategy has no hole for it: by growing, by remapping, or
+  // nothing when neither gives enough. No block moves.
+  std::optional<Offset> allocate(std::size_t bytes);
+
+  std::size_t trim() noexcept;
+  void release() noexcept;  // all memory, at the end; the strategy is not told
+
+  struct Figures {
+    std::size_t committed = 0, peak_committed = 0;
+    std::uint64_t commits = 0, remapped_bytes = 0;
+  };
+  const Figures& figures() const noexcept { return figures_; }
+  std::size_t grantable() const;        // the largest block allocate() would give
+  std::size_t whole_granules() const;   // bytes in holes that could be remapped
+  std::vector<Span> withdrawn() const;  // in order, neighbours merged
+
+ private:
+  enum class Granule : std::uint8_t { committed, withdrawn };
+
+  // Where a block may go: [begin, begin + bytes), whose part above the present
+  // capacity is to be added, and of which `lacking` granules have no memory.
+  struct Place {
+    Offset begin;
+    std::size_t bytes, room, lacking;  // room: from begin, before something is in the way
+    std::size_t extension;             // of the capacity; 0 inside it
+  };
+  // What a search for a place looks at; holds for a moment only.
+  struct Lie {
+    std::vector<Span> open;        // holes and withdrawn granules, merged
+    std::vector<Offset> in_holes;  // granules wholly in holes, ascending
+    std::size_t spare;             // granules that may still be committed
+  };
+
+  std::size_t spare_granules() const;
+  Lie lie() const;
+  std::optional<Place> find_place(const Lie& lie, std::size_t bytes) const;
+  std::optional<Place> place_inside(const Lie& lie, const Need& need) const;
+  std::optional<Place> place_at_end(const Lie& lie, std::size_t bytes, const Need& need) const;
+  bool enough(const Lie& lie, const Place& place) const;
+  std::vector<Offset> granules_without(Offset begin, Offset end) const;
+
+  bool grow_roomy(const Place& place);
+  std::optional<Offset> grow_tight(const Place& place, std::size_t bytes);
+  bool commit_somehow(const std::vector<Offset>& granules);
+  bool commit(const std::vector<Offset>& granules);
+  std::vector<Offset> take_from_holes(std::size_t granules);
+  void extend(std::size_t bytes, Granule as);
+
+  Arena& arena_;
+  Strategy& strategy_;
+  const BackingOptions options_;
+  const std::size_t granule_, addresses_;
+  std::vector<Granule> granules_;  // of the capacity
+  std::size_t without_ = 0;        // of them withdrawn
+  Figures figures_;
+};
+
+}  // namespace sluice::memory
