@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-#include "device/bench.h"
+#include "device/bench/bench.h"
 
 int main(int argc, char** argv) {
   testing::InitGoogleMock(&argc, argv);

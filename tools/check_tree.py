@@ -36,8 +36,8 @@ files = [p for folder in ("src", "tests") for p in sorted((root / folder).rglob(
 bad = []
 for path in files:
     name, text = path.relative_to(root).as_posix(), path.read_text()
-    if "<<<" in text and name != "src/device/launch.cuh":
-        bad.append(f"{name}: kernels are launched by device/launch.cuh only")
+    if "<<<" in text and name != "src/device/cuda/launch.cuh":
+        bad.append(f"{name}: kernels are launched by device/cuda/launch.cuh only")
     if re.search(r"\bgetenv\(", text) and not name.startswith(("src/cli/", "tests/")):
         bad.append(f"{name}: the environment is read in src/cli only")
     if name.startswith(OF_TENSORS) and name not in MAY_MULTIPLY and "test" not in path.stem:

@@ -1,6 +1,6 @@
 // The ledger fed from the fake NVML, driver call by driver call, in a scenario's time.
 #include "broker/ledger_for_tests.h"
-#include "device/demo.h"
+#include "device/demo/demo.h"
 
 namespace sluice::broker {
 namespace {

@@ -1,7 +1,7 @@
 #include "broker/simulation_gpus.h"
 
 #include "broker/simulation.h"
-#include "device/detect.h"
+#include "device/detect/detect.h"
 
 namespace sluice::broker {
 

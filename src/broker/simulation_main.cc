@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "broker/simulation.h"
-#include "device/cpu.h"
+#include "device/host/cpu.h"
 #include "watch/alert.h"
 
 namespace {

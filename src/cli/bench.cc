@@ -25,8 +25,8 @@
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "commit.h"
-#include "device/cpu.h"
-#include "device/detect_nvidia.h"
+#include "device/detect/detect_nvidia.h"
+#include "device/host/cpu.h"
 #include "market/bench/bench.h"
 
 namespace sluice::cli {

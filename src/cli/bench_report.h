@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "cli/draw.h"
-#include "device/bench.h"
+#include "device/bench/bench.h"
 
 namespace sluice::cli {
 

@@ -1,5 +1,5 @@
 // Started by sluice itself before a GPU gets work again; of use to people too.
-#include "device/canary.h"
+#include "device/health/canary.h"
 
 #include <sys/prctl.h>
 #include <unistd.h>

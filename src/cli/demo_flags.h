@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "cli/checks.h"
-#include "device/demo.h"
+#include "device/demo/demo.h"
 
 namespace sluice::cli {
 

@@ -1,5 +1,5 @@
 // sluice detect: what this machine has.
-#include "device/detect.h"
+#include "device/detect/detect.h"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>

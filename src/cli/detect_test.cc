@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "cli/commands.h"
 #include "cli/detect_report.h"
-#include "device/demo.h"
+#include "device/demo/demo.h"
 
 namespace sluice::cli {
 namespace {

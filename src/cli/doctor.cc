@@ -1,5 +1,5 @@
 // sluice doctor: what keeps this machine from running Sluice well, and what mends it.
-#include "device/doctor.h"
+#include "device/doctor/doctor.h"
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>

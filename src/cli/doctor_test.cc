@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "cli/commands.h"
 #include "cli/draw.h"
-#include "device/demo.h"
+#include "device/demo/demo.h"
 
 namespace sluice::cli {
 namespace {
@@ -92,7 +92,7 @@ TEST_F(DoctorCommand, FindsInEachScenarioWhatItIsAbout) {
 
 TEST_F(DoctorCommand, TroubleAlwaysComesWithAFixAndAPassNever) {
   for (const auto& name : device::demo_names()) {
-    if (name == "hang") continue;  // takes its time; device/doctor_test.cc has it
+    if (name == "hang") continue;  // takes its time; device/doctor/doctor_test.cc has it
     call({"--json", "--demo", name, "--demo-at", "12"});
     const auto json = Json::parse(out.str());
     for (const auto& check : json["checks"])

@@ -13,8 +13,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "cli/commands.h"
-#include "device/demo.h"
-#include "device/memory_limit.h"
+#include "device/demo/demo.h"
+#include "device/host/memory_limit.h"
 
 namespace sluice::cli {
 

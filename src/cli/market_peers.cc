@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "device/bench_stats.h"
+#include "device/bench/bench_stats.h"
 
 namespace sluice::cli {
 

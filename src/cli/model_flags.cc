@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "device/bench.h"
+#include "device/bench/bench.h"
 
 namespace sluice::cli {
 namespace {

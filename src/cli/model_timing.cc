@@ -5,9 +5,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "device/bench.h"
+#include "device/bench/bench.h"
 #include "device/catalogue.h"
-#include "device/cpu.h"
+#include "device/host/cpu.h"
 #include "engine/cuda/program.h"
 #include "engine/flops.h"
 #include "engine/inspect.h"

@@ -1,5 +1,5 @@
-// Started by sluice itself, never by people: see device/sampler.h.
-#include "device/sampler.h"
+// Started by sluice itself, never by people: see device/sampler/sampler.h.
+#include "device/sampler/sampler.h"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>

@@ -18,7 +18,7 @@
 #include "cli/report.h"
 #include "cli/screen.h"
 #include "cli/top_view.h"
-#include "device/demo.h"
+#include "device/demo/demo.h"
 #include "serve/views.h"
 #include "watch/monitor/monitor.h"
 

@@ -1,5 +1,5 @@
 // sluice tune: changes settings of GPUs so that they can be put back.
-#include "device/tune.h"
+#include "device/tune/tune.h"
 
 #include <fmt/core.h>
 
@@ -18,7 +18,7 @@
 #include "cli/program_settings.h"
 #include "cli/report.h"
 #include "device/sysfs.h"
-#include "device/tune_record.h"
+#include "device/tune/tune_record.h"
 
 namespace sluice::cli {
 

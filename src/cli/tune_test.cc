@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "cli/commands.h"
-#include "device/demo.h"
+#include "device/demo/demo.h"
 
 namespace sluice::cli {
 namespace {

@@ -1,6 +1,6 @@
 #include "compute/copy_gpu.h"
 #include "compute/lane.h"
-#include "device/check.h"
+#include "device/cuda/check.h"
 
 namespace sluice::compute {
 

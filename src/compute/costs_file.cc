@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/new_file.h"
 #include "base/state_file.h"
-#include "device/cpu.h"
+#include "device/host/cpu.h"
 
 namespace sluice::compute {
 

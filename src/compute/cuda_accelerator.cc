@@ -11,8 +11,8 @@
 #include "compute/accelerator.h"
 #include "compute/device_pools.h"
 #include "compute/lane.h"
-#include "device/check.h"
-#include "device/gpu_activity.h"
+#include "device/cuda/check.h"
+#include "device/sampler/gpu_activity.h"
 
 namespace sluice::compute {
 namespace {

@@ -3,8 +3,8 @@
 #include <cuda_runtime_api.h>
 
 #include "base/error.h"
-#include "device/check.h"
-#include "device/stream.h"
+#include "device/cuda/check.h"
+#include "device/cuda/stream.h"
 #include "memory/cuda/cuda.h"
 
 namespace sluice::compute {

@@ -1,7 +1,7 @@
 #include "compute/kernels_for_tests.h"
 #include "compute/lane.h"
 #include "compute/workers.h"
-#include "device/launch.cuh"
+#include "device/cuda/launch.cuh"
 
 namespace sluice::compute {
 namespace {

@@ -1,7 +1,7 @@
 // A stream of one GPU with memory for what runs on it. Included by .cu and CUDA sources.
 #pragma once
 
-#include "device/stream.h"
+#include "device/cuda/stream.h"
 #include "memory/alloc/allocator.h"
 #include "memory/alloc/workspace.h"
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/cancellation.h"
-#include "device/cpu.h"
+#include "device/host/cpu.h"
 
 namespace sluice::compute {
 namespace {

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "device/demo.h"
-#include "device/detect_nvidia.h"
+#include "device/demo/demo.h"
+#include "device/detect/detect_nvidia.h"
 
 namespace sluice::device {
 namespace {

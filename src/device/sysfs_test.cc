@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "device/tree_for_tests.h"
+#include "device/detect/tree_for_tests.h"
 
 namespace sluice::device {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "device/fallback.h"
+#include "device/health/fallback.h"
 
 namespace sluice::engine {
 

@@ -1,5 +1,5 @@
-// Whose turn it is, a session's GPU's or the CPU's: by the rule of device/health.h, for which a
-// call that fails on the GPU is a loss and Gpu::revive() the canary.
+// Whose turn it is, a session's GPU's or the CPU's: by the rule of device/health/health.h, for
+// which a call that fails on the GPU is a loss and Gpu::revive() the canary.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "device/health.h"
+#include "device/health/health.h"
 #include "engine/gpu.h"
 #include "engine/programs.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/new_file.h"
-#include "device/cpu.h"
+#include "device/host/cpu.h"
 #include "engine/export.h"
 #include "engine/plan_hash.h"
 #include "engine/plan_precision.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "compute/workers.h"
-#include "device/health.h"
+#include "device/health/health.h"
 #include "engine/cuda/program.h"
 #include "engine/fallbacks.h"
 #include "engine/gpu.h"

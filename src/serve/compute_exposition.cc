@@ -4,7 +4,7 @@
 
 #include <iterator>
 
-#include "device/fallback.h"
+#include "device/health/fallback.h"
 #include "serve/exposition_lines.h"
 
 namespace sluice::serve {

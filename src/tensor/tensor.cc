@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "device/cgroup.h"
+#include "device/host/cgroup.h"
 #include "memory/alloc/adaptors.h"
 #include "tensor/byte_size.h"
 

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "device/gpu.h"
-#include "device/health.h"
+#include "device/health/health.h"
 #include "device/reading.h"
 #include "watch/alert.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "curve.h"
-#include "device/nvml_abi.h"
+#include "device/nvml/nvml_abi.h"
 
 namespace sluice::fake {
 

@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 
 #include "base/error.h"
-#include "device/driver_function.h"
+#include "device/cuda/driver_function.h"
 
 namespace sluice::engine::cuda {
 namespace {

@@ -7,9 +7,9 @@
 #include <thread>
 
 #include "base/error.h"
-#include "device/check.h"
-#include "device/cublaslt_functions.h"
-#include "device/stream.h"
+#include "device/cuda/check.h"
+#include "device/cuda/cublaslt_functions.h"
+#include "device/cuda/stream.h"
 #include "engine/cuda/graph_exec.h"
 #include "engine/cuda/kernels.h"
 #include "tensor/byte_size.h"

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "device/check.h"
+#include "device/cuda/check.h"
 #include "engine/cuda/conv_band.h"
 #include "engine/cuda/conv_node.h"
 #include "engine/cuda/conv_way.h"

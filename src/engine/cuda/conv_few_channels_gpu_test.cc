@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "device/check.h"
+#include "device/cuda/check.h"
 #include "engine/cuda/conv_band.h"
 #include "engine/cuda/conv_boxes.h"
 #include "engine/cuda/op_cases_for_tests.h"

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <optional>
 
-#include "device/stream.h"
+#include "device/cuda/stream.h"
 #include "engine/cuda/dnn_engine.h"
 #include "engine/cuda/dnn_operations.h"
 #include "tensor/byte_size.h"

@@ -3,7 +3,7 @@
 #include <array>
 #include <utility>
 
-#include "device/check.h"
+#include "device/cuda/check.h"
 #include "device/library.h"
 
 namespace sluice::engine::cuda::dnn {

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/mutex.h"
-#include "device/stream.h"
+#include "device/cuda/stream.h"
 #include "engine/cuda/dnn_abi.h"
 #include "engine/cuda/kernels.h"
 

@@ -3,9 +3,9 @@
 #include <cuda_runtime_api.h>
 
 #include "base/error.h"
-#include "device/canary.h"
-#include "device/check.h"
-#include "device/stream.h"
+#include "device/cuda/check.h"
+#include "device/cuda/stream.h"
+#include "device/health/canary.h"
 #include "engine/cuda/program.h"
 
 namespace sluice::engine {

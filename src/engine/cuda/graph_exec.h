@@ -6,7 +6,7 @@
 #include <functional>
 #include <memory>
 
-#include "device/check.h"
+#include "device/cuda/check.h"
 
 namespace sluice::engine::cuda {
 

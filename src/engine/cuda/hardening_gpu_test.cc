@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "device/check.h"
+#include "device/cuda/check.h"
 #include "engine/cuda/dnn.h"
 #include "engine/cuda/nvrtc.h"
 #include "engine/cuda/program_for_gpu_tests.h"

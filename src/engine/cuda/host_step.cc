@@ -2,7 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "device/check.h"
+#include "device/cuda/check.h"
 #include "memory/alloc/allocator.h"
 
 namespace sluice::engine::cuda {

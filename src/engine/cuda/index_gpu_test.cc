@@ -1,5 +1,5 @@
 // Indices and lengths that are out of range: an error that names the node, as on the CPU.
-#include "device/device_buffer.h"
+#include "device/cuda/device_buffer.h"
 #include "engine/cuda/program_for_gpu_tests.h"
 #include "engine/encoder_for_tests.h"
 

@@ -20,7 +20,7 @@
 
 #include "base/error.h"
 #include "base/mutex.h"
-#include "device/gpu_activity.h"
+#include "device/sampler/gpu_activity.h"
 #include "engine/choice_table.h"
 #include "engine/kernel.h"
 #include "engine/specialize.h"

@@ -7,8 +7,8 @@
 #include <map>
 #include <optional>
 
-#include "device/device_buffer.h"
-#include "device/stream.h"
+#include "device/cuda/device_buffer.h"
+#include "device/cuda/stream.h"
 #include "engine/cuda/graph_exec.h"
 #include "engine/cuda/kernels.h"
 

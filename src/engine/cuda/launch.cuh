@@ -1,7 +1,7 @@
 // Launches for kernels of the engine, whose stream comes with their arguments.
 #pragma once
 
-#include "device/launch.cuh"
+#include "device/cuda/launch.cuh"
 #include "engine/kernel.h"
 
 namespace sluice::engine::cuda {

@@ -9,9 +9,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "device/driver_function.h"
+#include "device/cuda/driver_function.h"
+#include "device/cuda/stream.h"
 #include "device/library.h"
-#include "device/stream.h"
 
 namespace sluice::engine::cuda {
 namespace {

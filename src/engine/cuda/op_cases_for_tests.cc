@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "device/check.h"
-#include "device/device_buffer.h"
+#include "device/cuda/check.h"
+#include "device/cuda/device_buffer.h"
 #include "engine/ops/convert.h"
 
 namespace sluice::engine::cuda {

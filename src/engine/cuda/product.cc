@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "device/check.h"
-#include "device/cublaslt_functions.h"
-#include "device/stream.h"
+#include "device/cuda/check.h"
+#include "device/cuda/cublaslt_functions.h"
+#include "device/cuda/stream.h"
 #include "tensor/byte_size.h"
 
 namespace sluice::engine::cuda {

@@ -6,7 +6,7 @@
 #include <iostream>
 #include <thread>
 
-#include "device/device_buffer.h"
+#include "device/cuda/device_buffer.h"
 #include "engine/cuda/program.h"
 #include "engine/cuda/program_for_gpu_tests.h"
 

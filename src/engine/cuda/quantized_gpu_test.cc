@@ -6,7 +6,7 @@
 #include <cstring>
 #include <random>
 
-#include "device/check.h"
+#include "device/cuda/check.h"
 #include "engine/cuda/hopper_finish.h"
 #include "engine/cuda/op_cases_for_tests.h"
 #include "engine/cuda/program_for_gpu_tests.h"

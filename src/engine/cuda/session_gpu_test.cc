@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "compute/device_pools.h"
-#include "device/device_buffer.h"
+#include "device/cuda/device_buffer.h"
 #include "engine/cuda/program_for_gpu_tests.h"
 #include "engine/encoder_for_tests.h"
 

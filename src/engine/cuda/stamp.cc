@@ -3,7 +3,7 @@
 
 #include <fstream>
 
-#include "device/check.h"
+#include "device/cuda/check.h"
 #include "engine/cuda/dnn_library.h"
 #include "engine/cuda/product.h"
 #include "engine/cuda/program.h"

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "device/launch.cuh"
+#include "device/cuda/launch.cuh"
 #include "market/backtest/stepper.h"
 #include "market/backtest/sweep_gpu.h"
 #include "market/backtest/sweep_kernels.h"

@@ -6,7 +6,7 @@
 #define SLUICE_RULE __device__ __forceinline__
 #include <cmath>
 
-#include "device/launch.cuh"
+#include "device/cuda/launch.cuh"
 #include "market/backtest/sweep_gpu.h"
 #include "market/backtest/sweep_tables.cuh"
 #include "market/indicators/rules-inl.h"

@@ -10,7 +10,7 @@
 
 #include "compute/accelerator.h"
 #include "compute/workers.h"
-#include "device/bench.h"
+#include "device/bench/bench.h"
 
 namespace sluice::market {
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "compute/lane.h"
-#include "device/launch.cuh"
+#include "device/cuda/launch.cuh"
 #include "market/bench/curand_peer.h"
 
 namespace sluice::market {

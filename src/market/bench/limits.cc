@@ -4,7 +4,7 @@
 
 #include "compute/copy.h"
 #include "device/catalogue.h"
-#include "device/cpu.h"
+#include "device/host/cpu.h"
 #include "market/bench/multiply_adds.h"
 #include "market/bench/timing.h"
 

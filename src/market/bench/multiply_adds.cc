@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "base/error.h"
-#include "device/bench_stats.h"
+#include "device/bench/bench_stats.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "market/bench/multiply_adds.cc"

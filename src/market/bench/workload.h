@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "compute/operation.h"
-#include "device/bench_stats.h"
+#include "device/bench/bench_stats.h"
 
 namespace sluice::market {
 

@@ -15,7 +15,7 @@
 #include <type_traits>
 
 #include "base/error.h"
-#include "device/launch.cuh"
+#include "device/cuda/launch.cuh"
 #include "market/indicators/job.cuh"
 #include "market/indicators/tiles.cuh"
 

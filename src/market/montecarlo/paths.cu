@@ -1,4 +1,4 @@
-#include "device/launch.cuh"
+#include "device/cuda/launch.cuh"
 #include "market/montecarlo/block_sums.cuh"
 #include "market/montecarlo/gpu_kernels.h"
 #include "market/montecarlo/paths_formula.h"

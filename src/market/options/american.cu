@@ -1,4 +1,4 @@
-#include "device/launch.cuh"
+#include "device/cuda/launch.cuh"
 #include "market/options/american_formula.h"
 #include "market/options/columns.cuh"
 #include "market/options/fast_math.cuh"

@@ -1,4 +1,4 @@
-#include "device/launch.cuh"
+#include "device/cuda/launch.cuh"
 #include "market/options/binomial_kernels.h"
 #include "market/options/binomial_plan.h"
 #include "market/options/columns.cuh"

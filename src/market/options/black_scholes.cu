@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "device/launch.cuh"
+#include "device/cuda/launch.cuh"
 #include "market/options/black_scholes_formula.h"
 #include "market/options/black_scholes_kernels.h"
 #include "market/options/columns.cuh"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "device/launch.cuh"
+#include "device/cuda/launch.cuh"
 #include "market/risk/covariance_call.h"
 #include "market/risk/covariance_formula.h"
 #include "market/risk/gpu_kernels.h"

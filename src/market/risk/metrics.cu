@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "device/launch.cuh"
+#include "device/cuda/launch.cuh"
 #include "market/risk/gpu_kernels.h"
 #include "market/risk/metrics_call.h"
 #include "market/risk/metrics_formula.h"

@@ -3,7 +3,7 @@
 // sample misled, the value is found digit by digit instead.
 #include <algorithm>
 
-#include "device/launch.cuh"
+#include "device/cuda/launch.cuh"
 #include "market/risk/gpu_kernels.h"
 #include "market/risk/tail_call.h"
 #include "market/risk/tail_formula.h"

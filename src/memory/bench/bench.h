@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "device/bench.h"
+#include "device/bench/bench.h"
 
 namespace sluice::memory {
 

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "device/stream.h"
+#include "device/cuda/stream.h"
 #include "memory/bench/bench.h"
 #include "memory/bench/bench_pairs.h"
 #include "memory/cuda/cuda.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "device/bench_stats.h"
+#include "device/bench/bench_stats.h"
 #include "memory/alloc/allocator.h"
 
 namespace sluice::memory {

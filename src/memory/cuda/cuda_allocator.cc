@@ -1,8 +1,8 @@
 // The driver's own allocators behind our interface.
 #include <algorithm>
 
-#include "device/check.h"
-#include "device/stream.h"
+#include "device/cuda/check.h"
+#include "device/cuda/stream.h"
 #include "memory/cuda/cuda.h"
 
 namespace sluice::memory {

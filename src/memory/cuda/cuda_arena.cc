@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "device/check.h"
-#include "device/stream.h"
+#include "device/cuda/check.h"
+#include "device/cuda/stream.h"
 #include "memory/cuda/cuda.h"
 #include "memory/cuda/cuda_driver.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "device/driver_function.h"
+#include "device/cuda/driver_function.h"
 
 namespace sluice::memory {
 

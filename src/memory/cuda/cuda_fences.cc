@@ -1,8 +1,8 @@
 // Points in CUDA streams as events. An event is used again once nobody needs it.
 #include <vector>
 
-#include "device/check.h"
-#include "device/stream.h"
+#include "device/cuda/check.h"
+#include "device/cuda/stream.h"
 #include "memory/cuda/cuda.h"
 
 namespace sluice::memory {

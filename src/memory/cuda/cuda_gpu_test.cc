@@ -1,7 +1,7 @@
 #include <cuda_runtime_api.h>
 
-#include "device/check.h"
-#include "device/stream.h"
+#include "device/cuda/check.h"
+#include "device/cuda/stream.h"
 #include "memory/alloc/allocator_conformance.h"
 #include "memory/cuda/cuda.h"
 #include "memory/pool/pool.h"

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "device/health.h"
-#include "device/sampler_protocol.h"
+#include "device/health/health.h"
+#include "device/sampler/sampler_protocol.h"
 #include "watch/snapshot.h"
 
 namespace sluice::watch {

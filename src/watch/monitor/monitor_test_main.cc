@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "device/canary.h"
-#include "device/sampler.h"
+#include "device/health/canary.h"
+#include "device/sampler/sampler.h"
 
 namespace {
 

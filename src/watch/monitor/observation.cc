@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
-#include "device/cpu.h"
+#include "device/host/cpu.h"
 
 namespace sluice::watch {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "device/host.h"
+#include "device/host/host.h"
 #include "watch/monitor/canaries.h"
 #include "watch/monitor/fleet.h"
 #include "watch/monitor/monitor.h"

@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/process/child.h"
-#include "device/sampler_protocol.h"
+#include "device/sampler/sampler_protocol.h"
 #include "watch/monitor/sampler_timing.h"
 #include "watch/snapshot.h"
 

@@ -1,7 +1,0 @@
-#include "device/detect_apple.h"
-
-namespace sluice::device {
-
-Found detect_apple() { return {}; }
-
-}  // namespace sluice::device
