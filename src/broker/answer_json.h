@@ -6,8 +6,8 @@
 #include <string>
 
 #include "base/json.h"
-#include "broker/lease.h"
-#include "broker/store.h"
+#include "broker/lease/lease.h"
+#include "broker/store/store.h"
 
 namespace sluice::broker {
 

@@ -10,10 +10,10 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "broker/broker_impl.h"
-#include "broker/enforce_mps.h"
-#include "broker/holder.h"
-#include "broker/idempotency.h"
-#include "broker/restore.h"
+#include "broker/enforce/enforce_mps.h"
+#include "broker/enforce/holder.h"
+#include "broker/lease/idempotency.h"
+#include "broker/store/restore.h"
 
 namespace sluice::broker {
 

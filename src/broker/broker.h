@@ -17,9 +17,9 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "broker/batch_size.h"
-#include "broker/config.h"
-#include "broker/ledger.h"
+#include "broker/lease/batch_size.h"
+#include "broker/lease/config.h"
+#include "broker/ledger/ledger.h"
 #include "device/config.h"
 #include "watch/snapshot.h"
 

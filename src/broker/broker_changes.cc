@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/sqlite/sqlite.h"
 #include "broker/broker_impl.h"
-#include "broker/holder.h"
+#include "broker/enforce/holder.h"
 
 namespace sluice::broker {
 

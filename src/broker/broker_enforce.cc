@@ -5,8 +5,8 @@
 
 #include "base/log.h"
 #include "broker/broker_impl.h"
-#include "broker/holder.h"
-#include "broker/place.h"
+#include "broker/enforce/holder.h"
+#include "broker/ledger/place.h"
 
 namespace sluice::broker {
 

@@ -7,7 +7,7 @@
 
 #include "base/sqlite/sqlite.h"
 #include "broker/broker_case_for_tests.h"
-#include "broker/ledger_for_tests.h"
+#include "broker/ledger/ledger_for_tests.h"
 
 namespace sluice::broker {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "broker/broker.h"
-#include "broker/holder.h"
+#include "broker/enforce/holder.h"
 
 namespace sluice::broker {
 

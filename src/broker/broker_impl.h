@@ -12,12 +12,12 @@
 
 #include "base/mutex.h"
 #include "broker/broker.h"
-#include "broker/driver_limits.h"
-#include "broker/enforce.h"
-#include "broker/enforce_cgroup.h"
-#include "broker/holder_watch.h"
-#include "broker/sight.h"
-#include "broker/store.h"
+#include "broker/enforce/driver_limits.h"
+#include "broker/enforce/enforce.h"
+#include "broker/enforce/enforce_cgroup.h"
+#include "broker/enforce/holder_watch.h"
+#include "broker/enforce/sight.h"
+#include "broker/store/store.h"
 
 namespace sluice::broker {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "broker/broker_impl.h"
-#include "broker/place.h"
+#include "broker/ledger/place.h"
 
 namespace sluice::broker {
 

@@ -5,7 +5,7 @@
 #include "base/utf8.h"
 #include "broker/answer_json.h"
 #include "broker/broker_impl.h"
-#include "broker/place.h"
+#include "broker/ledger/place.h"
 #include "watch/alert.h"
 
 namespace sluice::broker {

@@ -20,7 +20,7 @@
 #include <thread>
 
 #include "broker/broker_for_tests.h"
-#include "broker/store.h"
+#include "broker/store/store.h"
 
 namespace sluice::broker {
 namespace {

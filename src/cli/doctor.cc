@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/state_file.h"
 #include "base/units.h"
-#include "broker/store_folder.h"
+#include "broker/store/store_folder.h"
 #include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/demo_flags.h"

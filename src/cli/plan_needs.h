@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "broker/batch_size.h"
+#include "broker/lease/batch_size.h"
 #include "engine/plan.h"
 
 namespace sluice::cli {

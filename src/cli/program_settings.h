@@ -22,7 +22,7 @@
 
 #include "base/log.h"
 #include "base/settings.h"
-#include "broker/config.h"
+#include "broker/lease/config.h"
 #include "device/config.h"
 #include "engine/config.h"
 #include "memory/pool/config.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "broker/ledger.h"
+#include "broker/ledger/ledger.h"
 
 namespace {
 

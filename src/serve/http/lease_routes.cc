@@ -8,8 +8,8 @@
 #include "base/json.h"
 #include "base/nearest.h"
 #include "broker/broker.h"
-#include "broker/holder.h"
-#include "broker/idempotency.h"
+#include "broker/enforce/holder.h"
+#include "broker/lease/idempotency.h"
 #include "serve/http/route_row.h"
 
 namespace sluice::serve::http {

@@ -16,7 +16,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "broker/holder.h"
+#include "broker/enforce/holder.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77  // Linux 6.5

@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "broker/holder.h"
+#include "broker/enforce/holder.h"
 
 namespace sluice::serve::http {
 namespace {

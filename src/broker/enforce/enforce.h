@@ -1,0 +1,50 @@
+// How hard the promise of a lease is, decided from what was seen; and what its holder
+// is asked to export. Pure: nothing here acts.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "broker/lease/lease.h"
+
+namespace sluice::broker {
+
+// What the newest sample shows on one card of the lease.
+struct CardEvidence {
+  bool lists_memory = false;  // the driver told, recently, how much each process has
+  bool holder_seen = false;   // the holder among them
+  bool holder_uses_mps = false;
+};
+
+struct Evidence {
+  std::vector<CardEvidence> cards;  // one for each part of the lease
+  bool host_pids = false;           // our process numbers are the ones that drivers report
+  bool mps_limit_seen = false;      // the daemon runs, and the holder was started with our limit
+  bool cgroup_verified = false;     // the limit was written, read back, and the holder is in it
+};
+
+// The highest tier with evidence on every card of the lease. In a container the driver's
+// process numbers may not be ours, so `observed` waits there until the holder was seen.
+Enforcement enforcement_of(const Lease& lease, const Evidence& evidence) noexcept;
+
+// What is known of one card for the holder's environment.
+struct EnvCard {
+  std::string uuid, bus;
+  bool is_nvidia = true;
+  std::uint64_t memory_total = 0;  // of the card, not only what may be promised
+};
+
+using Env = std::vector<std::pair<std::string, std::string>>;
+
+// For a lease with parts: the GPUs by UUID in the order of the parts, the lease's number and
+// bytes, its share of the card rounded down to four digits, and with a daemon the MPS
+// limit. Without parts the GPUs are hidden. `cards` are in the order of the parts.
+Env env_for(const Lease& lease, std::span<const EnvCard> cards, bool mps_daemon);
+
+// "0=8192M,1=8192M": devices are counted among those the holder sees.
+std::string mps_limit(const Lease& lease);
+
+}  // namespace sluice::broker

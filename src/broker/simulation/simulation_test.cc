@@ -1,0 +1,142 @@
+// The simulation finds what it is there to find; the long runs are ctests of their own.
+#include "broker/simulation/simulation.h"
+
+#include <nlohmann/json.hpp>
+
+#include "broker/ledger/ledger_for_tests.h"
+#include "broker/simulation/simulation_books.h"
+
+namespace sluice::broker {
+namespace {
+
+using testing::HasSubstr;
+using testing::SizeIs;
+using What = Change::What;
+
+TEST(Simulation, HasEightUnlikeCardsOfTheFakeNvml) {
+  const auto cards = cards_of_fake_nvml();
+  EXPECT_THAT(cards, SizeIs(8));
+  std::set<std::string> names;
+  for (const auto& card : cards) {
+    names.insert(card.name);
+    EXPECT_GT(card.total, 7 * kGiB) << card.name;
+  }
+  EXPECT_THAT(names, SizeIs(8));
+}
+
+TEST(Simulation, IsTheSameForTheSameSeed) {
+  SimulationOptions options;
+  options.events = 20'000, options.agents = 200;
+  const auto cards = cards_of_fake_nvml();
+  const auto one = simulate(options, cards), same = simulate(options, cards);
+  EXPECT_EQ(one.broken, "");
+  EXPECT_EQ(one.counts, same.counts);
+  options.seed = 2;
+  EXPECT_NE(one.counts, simulate(options, cards).counts);
+}
+
+TEST(Simulation, KeepsEveryInvariantForManySeeds) {
+  SimulationOptions options;
+  options.events = 10'000, options.agents = 300, options.full_check_every = 500;
+  for (options.seed = 100; options.seed < 106; ++options.seed) {
+    options.honest = options.seed % 2 == 0;
+    EXPECT_EQ(simulate(options, cards_of_fake_nvml()).broken, "") << "seed " << options.seed;
+  }
+}
+
+TEST(Simulation, SaysHowToSeeAFailureAgain) {
+  SimulationOptions options;
+  options.events = 5000, options.seed = 7;
+  options.longest_wait = Seconds(1);  // nobody is that quick
+  const auto report = simulate(options, cards_of_fake_nvml());
+  EXPECT_THAT(report.broken, HasSubstr("was starved"));
+  EXPECT_THAT(to_string(report, options), HasSubstr("--seed 7 --events 5000"));
+}
+
+TEST(Simulation, ItsResultHasTheFiguresAndWhetherAnythingBroke) {
+  SimulationOptions options;
+  options.events = 20'000, options.agents = 200;
+  auto report = simulate(options, cards_of_fake_nvml());
+  const auto good = to_json(report, options, 8);
+  EXPECT_GE(good["events"], 20'000);
+  EXPECT_EQ(good["agents"], 200);
+  EXPECT_EQ(good["violations"], 0);
+  EXPECT_GT(good["waits"]["low"]["served"], 0);
+  EXPECT_GE(good["waits"]["low"]["longest_s"], good["waits"]["low"]["p99_s"]);
+  report.broken = "a byte was promised twice";
+  EXPECT_EQ(to_json(report, options, 8)["violations"], 1);
+  EXPECT_EQ(to_json(report, options, 8)["verdict"], report.broken);
+}
+
+// The books, told things that a ledger must never tell.
+struct Books {
+  Books() : machine({80}), books(machine.cards, Seconds(100)) {}
+  void tell(const Changes& changes) { books.read(changes, machine.ledger, machine.now()); }
+  Machine machine;
+  SimulationBooks books;
+};
+
+TEST(SimulationBooks, NoticeAnOverCommit) {
+  Books b;
+  Machine other({800});  // its ledger believes in a larger card
+  const auto id = other.get(want("a", 81));
+  b.books.read({{What::granted, id, 0, {}, {}}}, other.ledger, other.now());
+  EXPECT_THAT(b.books.broken(), HasSubstr("more than the card has"));
+}
+
+TEST(SimulationBooks, NoticeAPromiseOfWhatAStrangerWasKnownToHave) {
+  Books b;
+  b.books.listed(0, {{6, 40 * kGiB}}, b.machine.now());
+  b.machine.get(want("a", 40));
+  b.tell(b.machine.told);
+  EXPECT_EQ(b.books.broken(), "");
+  b.machine.told.clear();
+  b.machine.get(want("b", 1));  // its ledger was told of no stranger
+  b.tell(b.machine.told);
+  EXPECT_THAT(b.books.broken(), HasSubstr("a stranger was known to have"));
+
+  Books later;
+  later.machine.get(want("a", 40));
+  later.tell(later.machine.told);
+  later.machine.second += 1, later.machine.told.clear();
+  later.books.listed(0, {{6, 40 * kGiB}}, later.machine.now());  // it may be a's
+  later.machine.get(want("b", 40));
+  later.tell(later.machine.told);
+  EXPECT_EQ(later.books.broken(), "");
+}
+
+TEST(SimulationBooks, NoticeALeaseThatIsGrantedOrEndsTwice) {
+  Books twice;
+  const auto id = twice.machine.get(want("a", 8));
+  twice.tell(twice.machine.told);
+  EXPECT_EQ(twice.books.broken(), "");
+  twice.tell({{What::granted, id, 0, {}, {}}});
+  EXPECT_THAT(twice.books.broken(), HasSubstr("granted twice"));
+
+  Books ends;
+  const auto other = ends.machine.get(want("a", 8));
+  ends.tell(ends.machine.told);
+  ends.tell({{What::ended, other, 0, {}, {}}});
+  ends.tell({{What::ended, other, 0, {}, {}}});
+  EXPECT_THAT(ends.books.broken(), HasSubstr("ended twice"));
+}
+
+TEST(SimulationBooks, NoticeARevivedLeaseAndALostOne) {
+  Books revived;
+  const auto id = revived.machine.get(want("a", 8));
+  revived.tell(revived.machine.told);
+  revived.tell({{What::ended, id, 0, {}, {}}});
+  revived.books.renewed(id, Ledger::Outcome::done, revived.machine.now());
+  EXPECT_THAT(revived.books.broken(), HasSubstr("came back after its end"));
+
+  Books lost;
+  lost.machine.get(want("a", 8));
+  lost.tell(lost.machine.told);
+  lost.books.compare(lost.machine.ledger);
+  EXPECT_EQ(lost.books.broken(), "");
+  lost.books.compare(Ledger(Policy{}));
+  EXPECT_THAT(lost.books.broken(), HasSubstr("was lost"));
+}
+
+}  // namespace
+}  // namespace sluice::broker

@@ -1,0 +1,218 @@
+#include "broker/store/store_folder.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/new_file.h"
+#include "base/sqlite/sqlite_file.h"
+#include "base/state_file.h"
+#include "broker/store/store_rows.h"
+#include "watch/alert.h"
+
+namespace sluice::broker {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kCopies = "leases.db.damaged-";  // and the seconds since 1970
+constexpr std::size_t kMostDamage = 16 << 10;  // bytes of leases.damage; older lines are dropped
+
+std::string with_folder(std::string dir) {
+  std::error_code failed;
+  fs::create_directories(dir, failed);
+  if (failed) throw Error(Code::unavailable, dir + ": " + failed.message());
+  return dir;
+}
+
+// Why the database cannot be used; empty where it can.
+std::string refusal_of(const watch::SqliteFacts& facts, bool was_used) {
+  if (facts.exists && facts.bytes == 0 && was_used)
+    return "it is empty, though leases were kept in it";
+  try {
+    require_ours(facts, kApplication, kVersion);
+  } catch (const Error& e) {
+    return std::string(e.reason());
+  }
+  return "";
+}
+
+std::vector<std::string> damage_of(const watch::SqliteFacts& facts, const Marked& marked,
+                                   bool was_used) {
+  std::vector<std::string> found;
+  if (was_used && !facts.exists)
+    found.emplace_back("leases.db is gone, and with it all leases");
+  else if (auto log = watch::wal_damage(facts, marked.position); !log.empty())
+    found.push_back("leases.db: " + log);
+  if (marked.is_damaged) found.emplace_back("leases.mark is damaged; it was written anew");
+  return found;
+}
+
+// The database and its log; whether there was either. Nobody may have them open.
+bool copy_database(const std::string& from, const std::string& to) {
+  bool has_any = false;
+  for (const char* suffix : {"", "-wal"}) {
+    check_state_file(from + suffix);
+    if (!fs::exists(from + suffix)) continue;
+    std::error_code failed;
+    fs::copy_file(from + suffix, to + suffix, fs::copy_options::overwrite_existing, failed);
+    if (failed)
+      throw Error(Code::unavailable, from + suffix + " cannot be copied: " + failed.message());
+    has_any = true;
+  }
+  return has_any;
+}
+
+// Why a server would refuse the database; empty where it would not. Of a copy: SQLite writes to
+// what it opens.
+std::string refusal_of_copy(const std::string& database) {
+  auto dir = (fs::temp_directory_path() / "sluice-leases-XXXXXX").string();
+  if (::mkdtemp(dir.data()) == nullptr)
+    throw Error(Code::unavailable, dir + " cannot be made to check the leases in");
+  std::string why;
+  try {
+    if (copy_database(database, dir + "/leases.db")) {
+      watch::Database copy(dir + "/leases.db", false);
+      require_sound(copy, {Steady::now(), std::chrono::system_clock::now()});
+    }
+  } catch (const Error& e) {
+    why = e.reason();
+  }
+  std::error_code ignored;
+  fs::remove_all(dir, ignored);
+  return why;
+}
+
+bool is_locked(const StateFile& file) {
+  const bool is_free = ::flock(file.fd(), LOCK_SH | LOCK_NB) == 0;
+  if (is_free) ::flock(file.fd(), LOCK_UN);  // a server that starts meanwhile is not kept from it
+  return !is_free;
+}
+
+std::string damage_file(const std::string& dir) { return dir + "/leases.damage"; }
+
+std::string read_damage(const std::string& dir) {
+  return read_state_file(damage_file(dir), 2 * kMostDamage).value_or("");
+}
+
+}  // namespace
+
+void refuse_store(const std::string& path, std::string_view why) {
+  throw Error(Code::unavailable,
+              fmt::format("{} cannot be used: {}. Nothing was changed. Put a good copy in its "
+                          "place, or move it away with the -wal and -shm files beside it to begin "
+                          "without leases; holders then hear that theirs are unknown",
+                          path, why));
+}
+
+StoreFolder::StoreFolder(std::string dir)
+    : dir_(with_folder(std::move(dir))),
+      lock_(dir_ + "/leases.lock"),
+      marked_(read_mark(dir_ + "/leases.mark")),
+      mark_(dir_ + "/leases.mark") {
+  const auto facts = watch::inspect_sqlite(database());
+  if (const auto why = refusal_of(facts, lock_.was_used()); !why.empty())
+    refuse_store(database(), why);
+  found_ = damage_of(facts, marked_, lock_.was_used());
+  has_damage_ = !found_.empty() || fs::exists(damage_file(dir_));
+  if (!found_.empty()) keep_copy();
+}
+
+StoreFolder::~StoreFolder() {
+  std::error_code ignored;  // where it is refused, what is damaged is where it was
+  if (!copy_.empty())
+    for (const char* suffix : {"", "-wal"}) fs::remove(dir_ + "/" + copy_ + suffix, ignored);
+}
+
+// SQLite drops what it cannot read of a log, and with it what could be examined.
+void StoreFolder::keep_copy() noexcept try {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  copy_ = kCopies + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now).count());
+  if (copy_database(database(), dir_ + "/" + copy_))
+    found_.back() += "; a copy of what is left is " + copy_;
+} catch (const std::exception& e) {
+  log::warn("leases: no copy of what is damaged is kept: {}", e.what());
+}
+
+// One copy is kept.
+void StoreFolder::drop_older_copies() noexcept try {
+  const auto kept = std::exchange(copy_, {});
+  if (kept.empty()) return;
+  for (const auto& entry : fs::directory_iterator(dir_))
+    if (const auto name = entry.path().filename().string();
+        name.starts_with(kCopies) && !name.starts_with(kept))
+      fs::remove(entry.path());
+} catch (const std::exception& e) {
+  log::warn("leases: older copies of what was damaged stay: {}", e.what());
+}
+
+void StoreFolder::sign() {
+  lock_.sign();
+  drop_older_copies();
+  for (const auto& what : found_) report(what);
+  found_.clear();
+}
+
+void StoreFolder::report(const std::string& what) noexcept try {
+  const Lock guard(reporting_);
+  log::error("leases: damage was found: {}", what);
+  has_damage_ = true;
+  auto text =
+      read_damage(dir_) + watch::iso_time(std::chrono::system_clock::now()) + " " + what + "\n";
+  if (text.size() > kMostDamage) {
+    text.erase(0, text.size() - kMostDamage);
+    text.erase(0, text.find('\n') + 1);
+  }
+  NewFile file(damage_file(dir_));
+  file.write(text);
+  file.keep();
+} catch (const std::exception& e) {
+  log::warn("leases: the damage is in the log only: {}", e.what());
+}
+
+std::string StoreFolder::damage() const noexcept {
+  if (!has_damage_) return "";
+  try {
+    return read_damage(dir_);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
+StoreHealth store_health(const std::string& dir) {
+  StoreHealth health;
+  const StateFile lock(dir + "/leases.lock", O_RDONLY);
+  if (!lock.is_open()) return health;  // never used
+  health.exists = true;
+  health.is_in_use = is_locked(lock);
+  std::error_code failed;
+  const auto bytes = fs::file_size(dir + "/leases.db", failed);
+  health.bytes = failed ? 0 : bytes;
+  health.damage = read_damage(dir);
+  health.is_reported = !health.damage.empty();
+  if (health.is_in_use) return health;
+  const bool was_used = ::lseek(lock.fd(), 0, SEEK_END) > 0;
+  const auto facts = watch::inspect_sqlite(dir + "/leases.db");
+  health.refusal = refusal_of(facts, was_used);
+  if (health.refusal.empty()) health.refusal = refusal_of_copy(dir + "/leases.db");
+  health.is_in_use = is_locked(lock);
+  if (health.is_in_use) {  // one started meanwhile: what was read may be half of it
+    health.refusal.clear();
+    return health;
+  }
+  const auto found = damage_of(facts, read_mark(dir + "/leases.mark"), was_used);
+  health.damage += fmt::format("{}", fmt::join(found, "\n"));
+  return health;
+}
+
+}  // namespace sluice::broker

@@ -1,0 +1,70 @@
+// The folder that a store lives in: who uses it, and whether what is there is ours and whole.
+//
+//   leases.db      the database, with -wal and -shm beside it while it is open
+//   leases.lock    locked by the one process that may write; names it
+//   leases.mark    numbers that were reserved, and where the log ended; see store_mark.h
+//   leases.damage  what was found damaged and when, one line each; whoever has read it removes it
+//   leases.db.damaged-TIME  the database (and -wal) as it was found damaged last
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "broker/store/store_lock.h"
+#include "broker/store/store_mark.h"
+
+namespace sluice::broker {
+
+class StoreFolder {
+ public:
+  // Makes the folder, takes the lock and looks at the files; no file of the database is opened
+  // for writing. Throws unavailable: another process has the store (says which), the folder
+  // cannot be written, or the database is empty, foreign or newer (says what to do).
+  explicit StoreFolder(std::string dir);
+  ~StoreFolder();
+
+  std::string database() const { return dir_ + "/leases.db"; }
+  const Marked& marked() const noexcept { return marked_; }  // when it was opened
+  StoreMark& mark() noexcept { return mark_; }
+
+  // The database is open: names us in the lock, and reports what was found damaged, in the log
+  // and in leases.damage.
+  void sign();
+  // The same of something found later. Thread-safe, as damage() is.
+  void report(const std::string& what) noexcept;
+  // What is in leases.damage; empty where nothing is or it was removed. Cheap where nothing was
+  // found when the store was opened. Thread-safe.
+  std::string damage() const noexcept;
+
+ private:
+  void keep_copy() noexcept;
+  void drop_older_copies() noexcept;
+
+  const std::string dir_;
+  StoreLock lock_;
+  Marked marked_;
+  StoreMark mark_;
+  std::vector<std::string> found_;
+  std::string copy_;  // of what is damaged, until sign()
+  std::atomic<bool> has_damage_{false};
+  Mutex reporting_;
+};
+
+// Throws unavailable with what to do about it.
+[[noreturn]] void refuse_store(const std::string& path, std::string_view why);
+
+// For `sluice doctor`. Changes nothing and may be asked while a server runs.
+struct StoreHealth {
+  bool exists = false;
+  bool is_in_use = false;  // by a server; then its log is not looked at
+  std::uint64_t bytes = 0;
+  std::string refusal;       // why a server would not start with it
+  std::string damage;        // what the next start will report, or the last one did
+  bool is_reported = false;  // the last one did: leases.damage is there
+};
+StoreHealth store_health(const std::string& dir);
+
+}  // namespace sluice::broker
