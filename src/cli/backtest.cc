@@ -13,7 +13,7 @@
 #include "cli/commands.h"
 #include "cli/market_request.h"
 #include "cli/progress.h"
-#include "market/backtest/report.h"
+#include "market/backtest/report/report.h"
 #include "market/request/backtest_request.h"
 
 namespace sluice::cli {

@@ -22,9 +22,9 @@
 #include "cli/compute_flags.h"
 #include "cli/market_request.h"
 #include "cli/report.h"
-#include "market/csv.h"
 #include "market/indicators/batch.h"
 #include "market/indicators/indicator.h"
+#include "market/input/csv.h"
 #include "market/request/request.h"
 
 namespace sluice::cli {

@@ -13,7 +13,7 @@
 #include "base/json.h"
 #include "cli/command.h"
 #include "cli/compute_flags.h"
-#include "market/csv.h"
+#include "market/input/csv.h"
 
 namespace sluice::cli {
 

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "cli/market_request.h"
-#include "market/backtest/history.h"
+#include "market/backtest/engine/history.h"
 #include "market/request/request.h"
 
 namespace sluice::cli {

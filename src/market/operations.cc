@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "market/backtest/sweep.h"
+#include "market/backtest/sweep/sweep.h"
 #include "market/indicators/batch.h"
 #include "market/montecarlo/asian.h"
 #include "market/montecarlo/paths.h"

@@ -13,8 +13,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "market/csv.h"
 #include "market/indicators/indicator.h"
+#include "market/input/csv.h"
 #include "market/request/request.h"
 
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "market/backtest/sweep_call.h"
+#include "market/backtest/sweep/sweep_call.h"
 #include "market/bench/workload.h"
 
 namespace sluice::market {

@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "market/bench/workload.h"
+#include "market/math/normal.h"
 #include "market/risk/covariance_call.h"
 #include "market/risk/metrics_call.h"
-#include "market/risk/normal.h"
 #include "market/risk/tail_call.h"
 
 namespace sluice::market {

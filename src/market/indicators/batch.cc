@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "market/indicators/group.h"
-#include "market/require.h"
+#include "market/input/require.h"
 
 namespace sluice::market {
 namespace {

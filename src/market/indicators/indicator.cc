@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "market/indicators/make_plan.h"
-#include "market/require.h"
+#include "market/input/require.h"
 
 namespace sluice::market {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "market/indicators/rules_signal-inl.h"
-#include "market/require.h"
+#include "market/input/require.h"
 
 namespace sluice::market {
 namespace {

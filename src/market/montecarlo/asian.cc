@@ -4,9 +4,9 @@
 #include <numbers>
 #include <vector>
 
+#include "market/input/require.h"
 #include "market/montecarlo/asian_kernels.h"
 #include "market/montecarlo/gpu.h"
-#include "market/require.h"
 
 namespace sluice::market {
 namespace {

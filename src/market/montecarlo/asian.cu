@@ -1,8 +1,8 @@
 #include "device/cuda/launch.cuh"
+#include "market/math/philox.cuh"
 #include "market/montecarlo/asian.h"
 #include "market/montecarlo/block_sums.cuh"
 #include "market/montecarlo/gpu_kernels.h"
-#include "market/montecarlo/philox.cuh"
 
 namespace sluice::market {
 namespace {

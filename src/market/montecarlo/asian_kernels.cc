@@ -13,9 +13,9 @@
 #include <hwy/highway.h>
 
 #include "base/cancellation.h"
+#include "market/math/normals.h"
+#include "market/math/philox.h"
 #include "market/montecarlo/asian.h"
-#include "market/montecarlo/normals.h"
-#include "market/montecarlo/philox.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::market::HWY_NAMESPACE {

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "market/montecarlo/normals.h"
-#include "market/montecarlo/philox.h"
+#include "market/math/normals.h"
+#include "market/math/philox.h"
 #include "market/options/reference_for_tests.h"
 
 namespace sluice::market {

@@ -7,9 +7,9 @@
 
 #include "base/cancellation.h"
 #include "base/error.h"
+#include "market/input/require.h"
 #include "market/montecarlo/gpu.h"
 #include "market/montecarlo/paths_formula.h"
-#include "market/require.h"
 
 namespace sluice::market {
 namespace {

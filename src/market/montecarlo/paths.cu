@@ -1,8 +1,8 @@
 #include "device/cuda/launch.cuh"
+#include "market/math/fast_math.cuh"
 #include "market/montecarlo/block_sums.cuh"
 #include "market/montecarlo/gpu_kernels.h"
 #include "market/montecarlo/paths_formula.h"
-#include "market/options/fast_math.cuh"
 
 namespace sluice::market {
 namespace {

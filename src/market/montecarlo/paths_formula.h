@@ -3,9 +3,9 @@
 
 #include <cmath>
 
+#include "market/math/philox.h"
+#include "market/math/sobol.h"
 #include "market/montecarlo/paths.h"
-#include "market/montecarlo/philox.h"
-#include "market/montecarlo/sobol.h"
 
 namespace sluice::market::formula {
 

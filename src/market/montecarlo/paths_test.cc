@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "market/montecarlo/heston.h"
 #include "market/options/black_scholes.h"
-#include "market/options/heston.h"
 #include "market/options/reference_for_tests.h"
 
 namespace sluice::market {

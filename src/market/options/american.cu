@@ -1,7 +1,7 @@
 #include "device/cuda/launch.cuh"
+#include "market/math/fast_math.cuh"
 #include "market/options/american_formula.h"
 #include "market/options/columns.cuh"
-#include "market/options/fast_math.cuh"
 #include "market/options/gpu_kernels.h"
 
 namespace sluice::market {

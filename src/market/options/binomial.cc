@@ -1,8 +1,8 @@
 #include "market/options/binomial.h"
 
+#include "market/input/require.h"
 #include "market/options/binomial_kernels.h"
 #include "market/options/gpu.h"
-#include "market/require.h"
 
 namespace sluice::market {
 

@@ -1,10 +1,10 @@
 #include "market/options/black_scholes.h"
 
 #include "base/error.h"
+#include "market/input/require.h"
 #include "market/options/black_scholes_kernels.h"
 #include "market/options/gpu.h"
 #include "market/options/implied_formula.h"
-#include "market/require.h"
 
 namespace sluice::market {
 namespace {

@@ -1,10 +1,10 @@
 #include <algorithm>
 
 #include "device/cuda/launch.cuh"
+#include "market/math/fast_math.cuh"
 #include "market/options/black_scholes_formula.h"
 #include "market/options/black_scholes_kernels.h"
 #include "market/options/columns.cuh"
-#include "market/options/fast_math.cuh"
 #include "market/options/gpu_kernels.h"
 #include "market/options/implied_formula.h"
 

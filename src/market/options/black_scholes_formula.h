@@ -1,7 +1,7 @@
 // The Black-Scholes-Merton formula, for CPU vectors and GPU threads alike.
 #pragma once
 
-#include "market/options/fast_math.h"
+#include "market/math/fast_math.h"
 
 namespace sluice::market::formula {
 

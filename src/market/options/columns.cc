@@ -1,6 +1,6 @@
 #include "market/options/columns.h"
 
-#include "market/require.h"
+#include "market/input/require.h"
 
 namespace sluice::market {
 

@@ -1,7 +1,7 @@
 // Implied volatility of one option, on CPU and GPU.
 #pragma once
 
-#include "market/options/fast_math.h"
+#include "market/math/fast_math.h"
 
 namespace sluice::market::formula {
 

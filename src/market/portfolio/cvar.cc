@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "market/portfolio/dense.h"
+#include "market/math/dense.h"
 #include "market/portfolio/limits.h"
 
 namespace sluice::market {

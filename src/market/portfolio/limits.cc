@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "market/require.h"
+#include "market/input/require.h"
 
 namespace sluice::market {
 namespace {

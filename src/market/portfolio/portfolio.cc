@@ -9,7 +9,7 @@
 
 #include "base/cancellation.h"
 #include "base/error.h"
-#include "market/portfolio/dense.h"
+#include "market/math/dense.h"
 #include "market/portfolio/limits.h"
 #include "market/portfolio/risk_parity.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compute/workers.h"
-#include "market/portfolio/qp.h"
+#include "market/math/qp.h"
 
 namespace sluice::market {
 

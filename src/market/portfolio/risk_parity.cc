@@ -8,9 +8,9 @@
 
 #include "base/cancellation.h"
 #include "base/error.h"
-#include "market/portfolio/dense.h"
+#include "market/input/require.h"
+#include "market/math/dense.h"
 #include "market/portfolio/portfolio.h"
-#include "market/require.h"
 
 namespace sluice::market {
 namespace {

@@ -10,11 +10,11 @@
 #include "base/cancellation.h"
 #include "base/error.h"
 #include "base/settings_value.h"
-#include "market/backtest/report.h"
-#include "market/backtest/set_code.h"
+#include "market/backtest/report/report.h"
+#include "market/backtest/sweep/set_code.h"
+#include "market/input/require.h"
 #include "market/request/asking.h"
 #include "market/request/dimension.h"
-#include "market/require.h"
 
 namespace sluice::market {
 

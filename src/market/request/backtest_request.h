@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "market/backtest/walk_forward.h"
+#include "market/backtest/sweep/walk_forward.h"
 #include "market/request/fields.h"
 
 namespace sluice::market {

@@ -12,8 +12,8 @@
 #include "base/json_numbers.h"
 #include "base/nearest.h"
 #include "base/settings_value.h"
+#include "market/input/require.h"
 #include "market/request/dimension.h"
-#include "market/require.h"
 
 namespace sluice::market {
 

@@ -9,9 +9,9 @@
 #include "base/error.h"
 #include "market/indicators/batch.h"
 #include "market/indicators/indicator.h"
+#include "market/input/require.h"
 #include "market/request/asking.h"
 #include "market/request/dimension.h"
-#include "market/require.h"
 
 namespace sluice::market {
 

@@ -12,10 +12,10 @@
 #include "base/cancellation.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "market/montecarlo/heston.h"
 #include "market/options/american.h"
 #include "market/options/binomial.h"
 #include "market/options/black_scholes.h"
-#include "market/options/heston.h"
 #include "market/request/asking.h"
 #include "market/request/dimension.h"
 

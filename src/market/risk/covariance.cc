@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "market/require.h"
+#include "market/input/require.h"
 #include "market/risk/covariance_call.h"
 #include "market/risk/covariance_formula.h"
 #include "market/risk/gpu.h"

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "market/require.h"
+#include "market/input/require.h"
 #include "market/risk/gpu.h"
 #include "market/risk/metrics_call.h"
 #include "market/risk/metrics_kernels.h"

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "market/montecarlo/normals.h"
-#include "market/montecarlo/philox.h"
-#include "market/require.h"
+#include "market/input/require.h"
+#include "market/math/normals.h"
+#include "market/math/philox.h"
 
 namespace sluice::market {
 namespace {

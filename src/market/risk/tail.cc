@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "market/require.h"
+#include "market/input/require.h"
+#include "market/math/normal.h"
 #include "market/risk/gpu.h"
 #include "market/risk/metrics_kernels.h"
-#include "market/risk/normal.h"
 #include "market/risk/tail_call.h"
 #include "market/risk/tail_formula.h"
 #include "market/risk/tail_kernels.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "market/risk/normal.h"
+#include "market/math/normal.h"
 #include "market/risk/simulated_tail.h"
 
 namespace sluice::market {

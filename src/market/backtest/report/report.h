@@ -1,0 +1,36 @@
+// What a backtest, a sweep or a walk-forward found: as JSON, as text, and as a page.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "market/backtest/sweep/walk_forward.h"
+
+namespace sluice::market {
+
+// Numbers that JSON does not have (an infinite profit factor) are null.
+nlohmann::json to_json(const Metrics& metrics);
+nlohmann::json to_json(const Trading& trading);
+nlohmann::json to_json(const Backtest& backtest);   // with curves and trades
+nlohmann::json to_json(const SweepResult& result);  // every set, in order
+nlohmann::json to_json(const WalkForward& result, Strategy strategy);
+nlohmann::json to_json(const LuckCheck& check);
+
+// Lines for a terminal.
+std::string to_table(const Backtest& backtest);
+std::string to_table(const SweepResult& result, std::size_t most = 10);  // the best first
+std::string to_table(const WalkForward& result, Strategy strategy);
+// "The best of 570 sets ...": what a reader must know about a best result.
+std::string describe(const LuckCheck& check);
+
+// A page that needs nothing else: curves, drawdown, months, trades, the settings and what
+// they leave out; with a sweep also its surface, with a walk-forward its windows. Light or
+// dark as the reader's system, for screens of any width.
+struct Report {
+  const Backtest* backtest = nullptr;  // must be given
+  const SweepResult* sweep = nullptr;
+  const WalkForward* walk_forward = nullptr;
+};
+std::string to_html(const Report& report);
+
+}  // namespace sluice::market

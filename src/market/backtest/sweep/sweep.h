@@ -1,0 +1,80 @@
+// Many parameter sets on many tickers, on the CPU or a GPU: what came out of each, without
+// ever keeping a curve. The sets worth a closer look are for run_backtest().
+//
+//   const std::vector<Axis> axes = {axis_from("fast", "5:50:5"), axis_from("slow", "20:200:10")};
+//   SweepResult result = sweep(compute, histories, {.sets = grid(Strategy::sma_cross, axes)});
+//   result.sets[result.best()].parameters;
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compute/compute.h"
+#include "market/backtest/engine/backtest.h"
+
+namespace sluice::market {
+
+struct SweepProgress {
+  std::size_t done = 0, total = 0;  // ticker-set pairs
+  double bar_sets = 0;              // bars x sets so far
+  double seconds = 0;
+};
+
+struct SweepOptions {
+  Strategy strategy = Strategy::sma_cross;
+  std::vector<ParameterSet> sets{};
+  Trading trading{};
+  Span span{};  // of every ticker
+  Metric metric = Metric::sharpe;
+  compute::Where where = compute::Where::automatic;
+  std::function<void(const SweepProgress&)> progress{};  // called now and then, and at the end
+};
+
+// Of one set: its metrics; with several tickers the mean over their accounts, each with the
+// initial cash, but for trades (all), win rate and profit factor (of all trades).
+struct SetResult {
+  ParameterSet parameters{};
+  Metrics metrics{};
+};
+
+struct TickerResult {
+  std::string ticker;
+  std::size_t best = 0;  // the set that did best on it
+  Metrics metrics{};     // of that set
+};
+
+struct SweepResult {
+  Strategy strategy = Strategy::sma_cross;
+  Trading trading{};
+  Metric metric = Metric::sharpe;
+  std::vector<SetResult> sets;
+  std::vector<TickerResult> tickers;
+  double bar_sets = 0, seconds = 0;
+  std::string ran_on;  // why there; of the first part
+
+  // Sets from best to worst by the metric; of equals the earlier one first.
+  std::vector<std::size_t> ranking() const;
+  std::size_t best() const;
+};
+
+// Trades are exactly run_backtest()'s; equity and every metric agree to 1e-9, on the CPU and
+// on the GPU. Throws invalid_argument as run_backtest() does, and for no sets or tickers.
+SweepResult sweep(compute::Compute& compute, std::span<const PriceHistory> histories,
+                  const SweepOptions& options);
+
+const compute::Operation& sweep_operation();
+
+// What is left of the best of many tries: with enough of them some look good by luck. By
+// Bailey and Lopez de Prado's deflated Sharpe ratio.
+struct LuckCheck {
+  std::size_t tried = 0;
+  double sharpe = 0;          // of the best, a year
+  double sharpe_by_luck = 0;  // what the best of so many would show without any skill
+  double probability = 0;     // that the best is better than that luck
+};
+// `best` is the backtest of the best set (its curve is needed for skew and tails).
+LuckCheck check_luck(const SweepResult& sweep, const Backtest& best);
+
+}  // namespace sluice::market

@@ -1,0 +1,77 @@
+#include "market/math/dense.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/cancellation.h"
+
+namespace sluice::market {
+
+namespace {
+constexpr std::size_t kRowsPerLook = 32;  // rows between two looks whether anybody still waits
+}
+
+double dot(std::span<const double> a, std::span<const double> b) {
+  double s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+  std::size_t i = 0;
+  for (; i + 4 <= a.size(); i += 4) {
+    s0 += a[i] * b[i];
+    s1 += a[i + 1] * b[i + 1];
+    s2 += a[i + 2] * b[i + 2];
+    s3 += a[i + 3] * b[i + 3];
+  }
+  for (; i < a.size(); ++i) s0 += a[i] * b[i];
+  return (s0 + s1) + (s2 + s3);
+}
+
+std::size_t cholesky(std::span<double> a, std::size_t n, double least, double instead) {
+  std::size_t raised = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    if (i % kRowsPerLook == kRowsPerLook - 1) throw_if_cancelled();
+    const auto row = a.subspan(i * n, n);
+    for (std::size_t j = 0; j < i; ++j)
+      row[j] = (row[j] - dot(row.first(j), a.subspan(j * n, j))) / a[j * n + j];
+    double pivot = row[i] - dot(row.first(i), row.first(i));
+    if (!(pivot > least)) pivot = instead, ++raised;
+    row[i] = std::sqrt(pivot);
+  }
+  return raised;
+}
+
+void cholesky_solve(std::span<const double> l, std::size_t n, std::span<double> b) {
+  for (std::size_t i = 0; i < n; ++i)
+    b[i] = (b[i] - dot(l.subspan(i * n, i), b.first(i))) / l[i * n + i];
+  for (std::size_t i = n; i-- > 0;) {
+    b[i] /= l[i * n + i];
+    for (std::size_t j = 0; j < i; ++j) b[j] -= l[i * n + j] * b[i];
+  }
+}
+
+bool lu_solve(std::vector<double>& a, std::size_t n, std::span<double> b) {
+  double largest = 0;
+  for (const double v : a) largest = std::max(largest, std::abs(v));
+  for (std::size_t k = 0; k < n; ++k) {
+    if (k % kRowsPerLook == kRowsPerLook - 1) throw_if_cancelled();
+    std::size_t best = k;
+    for (std::size_t i = k + 1; i < n; ++i)
+      if (std::abs(a[i * n + k]) > std::abs(a[best * n + k])) best = i;
+    if (!(std::abs(a[best * n + k]) > 1e-14 * largest)) return false;
+    if (best != k) {
+      std::swap_ranges(&a[k * n], &a[k * n] + n, &a[best * n]);
+      std::swap(b[k], b[best]);
+    }
+    for (std::size_t i = k + 1; i < n; ++i) {
+      const double f = a[i * n + k] / a[k * n + k];
+      if (f == 0) continue;
+      for (std::size_t j = k; j < n; ++j) a[i * n + j] -= f * a[k * n + j];
+      b[i] -= f * b[k];
+    }
+  }
+  for (std::size_t i = n; i-- > 0;) {
+    for (std::size_t j = i + 1; j < n; ++j) b[i] -= a[i * n + j] * b[j];
+    b[i] /= a[i * n + i];
+  }
+  return true;
+}
+
+}  // namespace sluice::market

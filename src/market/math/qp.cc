@@ -1,0 +1,305 @@
+#include "market/math/qp.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/cancellation.h"
+#include "base/error.h"
+#include "market/math/dense.h"
+#include "market/math/qp_sides.h"
+
+namespace sluice::market {
+namespace {
+
+using Vector = std::vector<double>;
+
+double largest(const Vector& v) {
+  double m = 0;
+  for (const double x : v) m = std::max(m, std::abs(x));
+  return m;
+}
+
+constexpr double kGood = 1e-8;        // miss() of a solution
+constexpr std::size_t kLongRow = 64;  // terms of a row whose squares take a while
+
+// One run of Mehrotra's predictor and corrector.
+class Interior {
+ public:
+  Interior(const QpProblem& problem, const QpSides& sides)
+      : qp_(problem), sides_(sides), n_(problem.q.size()), m_(sides.limits.size()) {
+    size_ = std::max({largest(qp_.p), largest(qp_.q), 1e-300});
+    x_.assign(n_, 0);
+    y_.assign(sides_.equal.size(), 0);
+    s_.assign(m_, 1);
+    z_.assign(m_, size_);
+  }
+
+  InteriorPoint run() {
+    start();
+    InteriorPoint out;
+    double best = kNoLimit;
+    for (iterations_ = 0; iterations_ < 100; ++iterations_) {
+      throw_if_cancelled();
+      residuals();
+      const double now = miss();
+      if (now < best) {
+        best = now;
+        out.solution = {x_, multipliers(), iterations_, false};
+        out.slack = s_;
+        out.z = z_;
+      }
+      // Once the slacks drown in rounding a step can spoil everything: the best counts.
+      if (best <= 1e-12 || (best <= kGood && now > 100 * best) || !step()) break;
+    }
+    out.converged = best <= kGood && largest(out.solution.x) < 1e7;
+    return out;
+  }
+
+ private:
+  // The least-squares fit of the limits gives a start that knows their scale.
+  void start() {
+    factor();
+    Vector dx = qp_.q, dy(y_.size());
+    for (double& v : dx) v = -v;
+    for (std::size_t k = 0; k < m_; ++k) add_side(k, size_ * sides_.limits[k].h, dx);
+    for (std::size_t k = 0; k < y_.size(); ++k) dy[k] = qp_.rows[sides_.equal[k]].lower;
+    solve_step(dx, dy);
+    x_ = dx;
+    y_ = dy;
+    double scale = 1e-3;
+    for (std::size_t k = 0; k < m_; ++k) scale = std::max(scale, std::abs(slack_of(k)));
+    for (std::size_t k = 0; k < m_; ++k) s_[k] = std::max(slack_of(k), 0.1 * scale);
+  }
+
+  double slack_of(std::size_t k) const {
+    const QpSide& side = sides_.limits[k];
+    return side.h - side.sign * value_of(qp_.rows[side.row], x_);
+  }
+
+  void add_side(std::size_t k, double factor, Vector& to) const {
+    const QpSide& side = sides_.limits[k];
+    for (const auto& [i, c] : qp_.rows[side.row].terms) to[i] += factor * side.sign * c;
+  }
+
+  double side_times(std::size_t k, const Vector& v) const {
+    const QpSide& side = sides_.limits[k];
+    return side.sign * value_of(qp_.rows[side.row], v);
+  }
+
+  void residuals() {
+    rd_ = qp_.q;
+    for (std::size_t i = 0; i < n_; ++i)
+      rd_[i] += dot({qp_.p.data() + i * n_, n_}, {x_.data(), n_});
+    rp_.resize(y_.size());
+    for (std::size_t k = 0; k < y_.size(); ++k) {
+      const QpRow& row = qp_.rows[sides_.equal[k]];
+      for (const auto& [i, c] : row.terms) rd_[i] += y_[k] * c;
+      rp_[k] = value_of(row, x_) - row.lower;
+    }
+    rg_.resize(m_);
+    mu_ = 0;
+    for (std::size_t k = 0; k < m_; ++k) {
+      add_side(k, z_[k], rd_);
+      rg_[k] = s_[k] - slack_of(k);
+      mu_ += s_[k] * z_[k];
+    }
+    if (m_ > 0) mu_ /= static_cast<double>(m_);
+  }
+
+  // How far the conditions of an optimum are from being met, relative to the data's size.
+  double miss() const {
+    return std::max({largest(rd_) / size_, largest(rp_), largest(rg_), mu_ / size_}) /
+           (1 + largest(x_));
+  }
+
+  // P + G' (z/s) G and the equalities' Schur complement, both factored.
+  void factor() {
+    k_ = qp_.p;
+    for (std::size_t k = 0; k < m_; ++k) {
+      const auto& terms = qp_.rows[sides_.limits[k].row].terms;
+      if (terms.size() > kLongRow) throw_if_cancelled();
+      const double w = z_[k] / s_[k];
+      for (const auto& [i, a] : terms)
+        for (const auto& [j, b] : terms) k_[i * n_ + j] += w * a * b;
+    }
+    double top = 0;
+    for (std::size_t i = 0; i < n_; ++i) top = std::max(top, k_[i * n_ + i]);
+    // A little more keeps directions that nothing holds from running away.
+    for (std::size_t i = 0; i < n_; ++i) k_[i * n_ + i] += 1e-10 * size_;
+    cholesky(k_, n_, 1e-25 * top, top);
+    const std::size_t e = y_.size();
+    columns_.assign(e, Vector(n_, 0.0));
+    schur_.assign(e * e, 0.0);
+    for (std::size_t k = 0; k < e; ++k) {
+      throw_if_cancelled();
+      for (const auto& [i, c] : qp_.rows[sides_.equal[k]].terms) columns_[k][i] += c;
+      cholesky_solve(k_, n_, columns_[k]);
+      for (std::size_t j = 0; j < e; ++j)
+        schur_[j * e + k] = value_of(qp_.rows[sides_.equal[j]], columns_[k]);
+    }
+    double widest = 0;
+    for (std::size_t k = 0; k < e; ++k) widest = std::max(widest, schur_[k * e + k]);
+    cholesky(schur_, e, 1e-14 * widest, widest);
+  }
+
+  // In: the right sides of the two rows of the reduced system; out: dx and dy. Solved, and
+  // twice more for what is left, since the factors are of a slightly different matrix.
+  void solve_step(Vector& dx, Vector& dy) const {
+    Vector left_x = dx, left_y = dy;
+    std::fill(dx.begin(), dx.end(), 0.0);
+    std::fill(dy.begin(), dy.end(), 0.0);
+    for (int pass = 0; pass < 3; ++pass) {
+      Vector x = left_x, y = left_y;
+      solve_factored(x, y);
+      for (std::size_t i = 0; i < n_; ++i) dx[i] += x[i];
+      for (std::size_t k = 0; k < dy.size(); ++k) dy[k] += y[k];
+      if (pass < 2) take_off(x, y, left_x, left_y);
+    }
+  }
+
+  // What x and y give of the right sides.
+  void take_off(const Vector& x, const Vector& y, Vector& left_x, Vector& left_y) const {
+    for (std::size_t i = 0; i < n_; ++i) left_x[i] -= dot({qp_.p.data() + i * n_, n_}, x);
+    for (std::size_t k = 0; k < m_; ++k) add_side(k, -z_[k] / s_[k] * side_times(k, x), left_x);
+    for (std::size_t k = 0; k < y.size(); ++k) {
+      const QpRow& row = qp_.rows[sides_.equal[k]];
+      for (const auto& [i, c] : row.terms) left_x[i] -= y[k] * c;
+      left_y[k] -= value_of(row, x);
+    }
+  }
+
+  void solve_factored(Vector& dx, Vector& dy) const {
+    const std::size_t e = y_.size();
+    cholesky_solve(k_, n_, dx);
+    for (std::size_t k = 0; k < e; ++k) dy[k] = value_of(qp_.rows[sides_.equal[k]], dx) - dy[k];
+    cholesky_solve(schur_, e, dy);
+    for (std::size_t k = 0; k < e; ++k)
+      for (std::size_t i = 0; i < n_; ++i) dx[i] -= columns_[k][i] * dy[k];
+  }
+
+  struct Direction {
+    Vector x, y, s, z;
+  };
+
+  // `rc`: what s z should fall by.
+  Direction direction(const Vector& rc) const {
+    Direction d{rd_, rp_, Vector(m_), Vector(m_)};
+    for (double& v : d.x) v = -v;
+    for (double& v : d.y) v = -v;
+    for (std::size_t k = 0; k < m_; ++k) add_side(k, (rc[k] - z_[k] * rg_[k]) / s_[k], d.x);
+    solve_step(d.x, d.y);
+    for (std::size_t k = 0; k < m_; ++k) {
+      d.s[k] = -rg_[k] - side_times(k, d.x);
+      d.z[k] = (-rc[k] - z_[k] * d.s[k]) / s_[k];
+    }
+    return d;
+  }
+
+  // The part of the way until something would be 0.
+  static double room(const Vector& v, const Vector& dv) {
+    double part = 1;
+    for (std::size_t k = 0; k < v.size(); ++k)
+      if (dv[k] < 0) part = std::min(part, -v[k] / dv[k]);
+    return part;
+  }
+
+  // The mean of s z behind a part of a step.
+  double mu_behind(const Direction& d, double a) const {
+    double sum = 0;
+    for (std::size_t k = 0; k < m_; ++k) sum += (s_[k] + a * d.s[k]) * (z_[k] + a * d.z[k]);
+    return m_ > 0 ? sum / static_cast<double>(m_) : 0;
+  }
+
+  double length(const Direction& d) const {
+    return std::min(1.0, 0.995 * std::min(room(s_, d.s), room(z_, d.z)) + (m_ == 0 ? 0.005 : 0.0));
+  }
+
+  // Mehrotra's: first as if s z could be 0 at once, then with what that left out.
+  Direction corrected() const {
+    Vector rc(m_);
+    for (std::size_t k = 0; k < m_; ++k) rc[k] = s_[k] * z_[k];
+    const Direction d = direction(rc);
+    if (m_ == 0) return d;
+    const double ratio = mu_behind(d, std::min(room(s_, d.s), room(z_, d.z))) / mu_;
+    for (std::size_t k = 0; k < m_; ++k) rc[k] += d.s[k] * d.z[k] - ratio * ratio * ratio * mu_;
+    return direction(rc);
+  }
+
+  // A plain step: without a correction, towards equal s z, which never goes in circles.
+  Direction centred() const {
+    Vector rc(m_);
+    for (std::size_t k = 0; k < m_; ++k) rc[k] = s_[k] * z_[k] - 0.3 * mu_;
+    return direction(rc);
+  }
+
+  bool step() {
+    factor();
+    Direction d = corrected();
+    double a = length(d);
+    if (m_ > 0 && !(mu_behind(d, a) < 0.7 * mu_)) {
+      d = centred();
+      a = length(d);
+    }
+    if (!std::isfinite(a) || a < 1e-12) return false;
+    move(d, a);
+    return std::isfinite(largest(x_));
+  }
+
+  void move(const Direction& d, double a) {
+    for (std::size_t i = 0; i < n_; ++i) x_[i] += a * d.x[i];
+    for (std::size_t k = 0; k < y_.size(); ++k) y_[k] += a * d.y[k];
+    for (std::size_t k = 0; k < m_; ++k) s_[k] += a * d.s[k], z_[k] += a * d.z[k];
+  }
+
+  Vector multipliers() const {
+    Vector out(qp_.rows.size(), 0.0);
+    for (std::size_t k = 0; k < y_.size(); ++k) out[sides_.equal[k]] = y_[k];
+    for (std::size_t k = 0; k < m_; ++k) out[sides_.limits[k].row] += sides_.limits[k].sign * z_[k];
+    return out;
+  }
+
+  const QpProblem& qp_;
+  const QpSides& sides_;
+  std::size_t n_, m_;
+  double size_ = 1, mu_ = 0;
+  int iterations_ = 0;
+  Vector x_, y_, s_, z_, rd_, rp_, rg_, k_, schur_;
+  std::vector<Vector> columns_;
+};
+
+void check(const QpProblem& problem) {
+  const std::size_t n = problem.q.size();
+  require(n > 0, "the program has no variables");
+  require(problem.p.size() == n * n, "p is not a matrix of the size of q");
+  for (const double v : problem.p) require(std::isfinite(v), "p has a value that is not finite");
+  for (const double v : problem.q) require(std::isfinite(v), "q has a value that is not finite");
+  for (const QpRow& row : problem.rows)
+    if (!(row.lower <= row.upper))
+      throw Error(Code::invalid_argument, fmt::format("no value fits: {}", row.name));
+}
+
+}  // namespace
+
+InteriorPoint interior_point(const QpProblem& problem, const QpSides& sides) {
+  return Interior(problem, sides).run();
+}
+
+std::optional<QpSolution> attempt(const QpProblem& problem) {
+  check(problem);
+  const QpSides sides = sides_of(problem);
+  InteriorPoint point = interior_point(problem, sides);
+  if (point.converged || std::isfinite(largest(point.solution.x)))
+    point.solution.polished = polish(problem, sides, point.slack, point.z, point.solution);
+  if (!point.converged && !point.solution.polished) return std::nullopt;
+  return std::move(point.solution);
+}
+
+QpSolution solve(const QpProblem& problem) {
+  auto found = attempt(problem);
+  if (!found) refuse(problem);
+  return *std::move(found);
+}
+
+}  // namespace sluice::market

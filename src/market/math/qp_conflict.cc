@@ -1,0 +1,87 @@
+// Finds what cannot hold together: limits of single variables stay, every other row may be
+// broken at a price, and the least total breach is sought. When it is not 0, the rows with
+// a multiplier there are a proof that they exclude each other.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "market/math/qp_sides.h"
+
+namespace sluice::market {
+namespace {
+
+constexpr std::size_t kMostNamed = 6;
+
+bool may_break(const QpRow& row) { return row.terms.size() != 1; }
+
+// The variables of the search: those of the problem, and one for each limit that may be broken.
+std::size_t width_of(const QpProblem& problem) {
+  std::size_t wide = problem.q.size();
+  for (const QpRow& row : problem.rows)
+    if (may_break(row))
+      wide += (row.lower > -kNoLimit ? 1u : 0u) + (row.upper < kNoLimit ? 1u : 0u);
+  return wide;
+}
+
+QpProblem elastic(const QpProblem& problem) {
+  const std::size_t n = problem.q.size(), wide = width_of(problem);
+  QpProblem e;
+  e.p.assign(wide * wide, 0.0);
+  e.q.assign(wide, 0.0);
+  for (std::size_t i = 0; i < wide; ++i) e.p[i * wide + i] = 1e-7;
+  std::size_t next = n;
+  std::vector<QpRow> more;
+  for (QpRow row : problem.rows) {
+    if (may_break(row))
+      for (const double sign : {1.0, -1.0}) {
+        if (sign > 0 ? row.lower == -kNoLimit : row.upper == kNoLimit) continue;
+        row.terms.emplace_back(next, sign);
+        e.q[next] = 1;
+        more.push_back({{{next, 1.0}}, 0, kNoLimit, ""});
+        ++next;
+      }
+    e.rows.push_back(std::move(row));
+  }
+  e.rows.insert(e.rows.end(), more.begin(), more.end());
+  return e;
+}
+
+}  // namespace
+
+std::vector<std::string> conflict(const QpProblem& problem) {
+  if (width_of(problem) > kWidestSearch) return {};
+  const QpProblem e = elastic(problem);
+  const InteriorPoint point = interior_point(e, sides_of(e));
+  double breach = 0;
+  for (std::size_t i = problem.q.size(); i < e.q.size(); ++i) breach += point.solution.x[i];
+  std::vector<std::string> names;
+  if (!(breach > 1e-6)) return names;
+  // The rows of several variables say more than the limits of single ones.
+  std::size_t others = 0;
+  for (const bool single : {false, true})
+    for (std::size_t r = 0; r < problem.rows.size(); ++r) {
+      const QpRow& row = problem.rows[r];
+      if (row.name.empty() || std::abs(point.solution.multipliers[r]) < 1e-3) continue;
+      if ((row.terms.size() == 1) != single) continue;
+      if (names.size() < kMostNamed)
+        names.push_back(row.name);
+      else
+        ++others;
+    }
+  if (others > 0) names.push_back("and " + std::to_string(others) + " more");
+  return names;
+}
+
+void refuse(const QpProblem& problem) {
+  const auto names = conflict(problem);
+  require(names.empty(), fmt::format("no portfolio fulfils all of: {}", fmt::join(names, "; ")));
+  require(width_of(problem) <= kWidestSearch,
+          "no portfolio fulfils all limits, or the optimum has no bound: there are too many "
+          "limits to say which of them");
+  throw Error(Code::invalid_argument,
+              "the optimum has no bound or is not found: set limits for the weights");
+}
+
+}  // namespace sluice::market

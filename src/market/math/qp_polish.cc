@@ -1,0 +1,125 @@
+#include <algorithm>
+#include <cmath>
+
+#include "market/math/dense.h"
+#include "market/math/qp_sides.h"
+
+namespace sluice::market {
+namespace {
+
+constexpr std::size_t kFree = static_cast<std::size_t>(-1);
+
+struct Fixed {
+  std::size_t row;  // holds with equality
+  double value;
+};
+
+// The rows that hold with equality: those of one variable fix it, the others stay rows.
+struct Face {
+  std::vector<std::size_t> fixing;  // per variable: the row that fixes it, or kFree
+  std::vector<Fixed> rows;
+  std::vector<std::size_t> free;
+};
+
+Face face_of(const QpProblem& qp, const QpSides& sides, const std::vector<double>& slack,
+             const std::vector<double>& z, std::vector<double>& x) {
+  Face face;
+  face.fixing.assign(qp.q.size(), kFree);
+  const auto hold = [&](std::size_t r, double value) {
+    const auto& terms = qp.rows[r].terms;
+    if (terms.size() == 1 && face.fixing[terms[0].first] == kFree) {
+      face.fixing[terms[0].first] = r;
+      x[terms[0].first] = value / terms[0].second;
+    } else if (terms.size() > 1) {
+      face.rows.push_back({r, value});
+    }
+  };
+  for (const std::size_t r : sides.equal) hold(r, qp.rows[r].lower);
+  for (std::size_t k = 0; k < sides.limits.size(); ++k)
+    if (z[k] > slack[k]) hold(sides.limits[k].row, sides.limits[k].sign * sides.limits[k].h);
+  for (std::size_t i = 0; i < x.size(); ++i)
+    if (face.fixing[i] == kFree) face.free.push_back(i);
+  return face;
+}
+
+// The optimality conditions of the free variables and the rows' multipliers.
+bool solve_face(const QpProblem& qp, const Face& face, std::vector<double>& x,
+                std::vector<double>& y) {
+  const std::size_t n = qp.q.size(), f = face.free.size(), m = f + face.rows.size();
+  std::vector<double> a(m * m, 0.0), b(m, 0.0);
+  std::vector<std::size_t> place(n, kFree);
+  for (std::size_t i = 0; i < f; ++i) place[face.free[i]] = i;
+  for (std::size_t i = 0; i < f; ++i) {
+    const std::size_t v = face.free[i];
+    b[i] = -qp.q[v];
+    for (std::size_t j = 0; j < n; ++j) {
+      if (place[j] != kFree)
+        a[i * m + place[j]] = qp.p[v * n + j];
+      else
+        b[i] -= qp.p[v * n + j] * x[j];
+    }
+  }
+  for (std::size_t k = 0; k < face.rows.size(); ++k) {
+    b[f + k] = face.rows[k].value;
+    for (const auto& [j, c] : qp.rows[face.rows[k].row].terms) {
+      if (place[j] == kFree) {
+        b[f + k] -= c * x[j];
+      } else {
+        a[(f + k) * m + place[j]] += c;
+        a[place[j] * m + f + k] += c;
+      }
+    }
+  }
+  if (m > 0 && !lu_solve(a, m, b)) return false;
+  for (std::size_t i = 0; i < f; ++i) x[face.free[i]] = b[i];
+  y.assign(b.begin() + static_cast<std::ptrdiff_t>(f), b.end());
+  return true;
+}
+
+// All rows' multipliers; those of fixed variables take up what is left of the gradient.
+std::vector<double> multipliers_of(const QpProblem& qp, const Face& face,
+                                   const std::vector<double>& x, const std::vector<double>& y) {
+  const std::size_t n = qp.q.size();
+  std::vector<double> out(qp.rows.size(), 0.0), gradient = qp.q;
+  for (std::size_t i = 0; i < n; ++i) gradient[i] += dot({qp.p.data() + i * n, n}, {x.data(), n});
+  for (std::size_t k = 0; k < y.size(); ++k) {
+    out[face.rows[k].row] = y[k];
+    for (const auto& [i, c] : qp.rows[face.rows[k].row].terms) gradient[i] += c * y[k];
+  }
+  for (std::size_t i = 0; i < n; ++i)
+    if (face.fixing[i] != kFree)
+      out[face.fixing[i]] -= gradient[i] / qp.rows[face.fixing[i]].terms[0].second;
+  return out;
+}
+
+bool fulfilled(const QpProblem& qp, const std::vector<double>& x,
+               const std::vector<double>& multipliers) {
+  double size = 0;
+  for (const double m : multipliers) size = std::max(size, std::abs(m));
+  for (std::size_t r = 0; r < qp.rows.size(); ++r) {
+    const QpRow& row = qp.rows[r];
+    const double v = value_of(row, x), m = multipliers[r];
+    if (!std::isfinite(v) || !std::isfinite(m)) return false;
+    if (v < row.lower - 1e-10 || v > row.upper + 1e-10) return false;
+    if (row.lower == row.upper) continue;
+    const bool at_upper = v > row.upper - 1e-9, at_lower = v < row.lower + 1e-9;
+    if ((m > 1e-7 * size && !at_upper) || (m < -1e-7 * size && !at_lower)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool polish(const QpProblem& problem, const QpSides& sides, const std::vector<double>& slack,
+            const std::vector<double>& z, QpSolution& solution) {
+  std::vector<double> x = solution.x, y;
+  const Face face = face_of(problem, sides, slack, z, x);
+  if (face.rows.size() > face.free.size() || !solve_face(problem, face, x, y)) return false;
+  const auto multipliers = multipliers_of(problem, face, x, y);
+  if (!fulfilled(problem, x, multipliers)) return false;
+  solution.x = std::move(x);
+  solution.multipliers = multipliers;
+  return true;
+}
+
+}  // namespace sluice::market
