@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/log.h"
-#include "cli/command.h"
-#include "cli/program_settings.h"
+#include "cli/common/command.h"
+#include "cli/common/program_settings.h"
 
 namespace {
 

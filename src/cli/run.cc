@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
-#include "cli/commands.h"
+#include "cli/common/commands.h"
 #include "serve/status.h"
 
 namespace sluice::cli {

@@ -14,7 +14,7 @@
 #include <string_view>
 
 #include "base/settings_show.h"
-#include "cli/program_settings.h"
+#include "cli/common/program_settings.h"
 
 namespace {
 

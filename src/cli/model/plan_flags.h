@@ -1,0 +1,26 @@
+// Where plans of models are kept: flags that several commands share.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cli/common/command.h"
+#include "engine/config.h"
+
+namespace sluice::cli {
+
+struct SettingsOptions;  // names in program_settings.h and in the engine exclude each other
+
+struct PlanFlags {
+  PlanFlags();
+
+  std::string folder;
+  bool off = false;
+  std::shared_ptr<SettingsOptions> settings;
+};
+void add_options(CLI::App& app, PlanFlags& flags);  // --plans, --no-plans, --config, --set
+
+// As the flags say, or else the settings: in the cache folder.
+engine::PlanCache plan_cache(const PlanFlags& flags, const Io& io);
+
+}  // namespace sluice::cli
