@@ -146,7 +146,7 @@ bool Broker::Impl::save(const Moment& at) {
     is_boot_stored = true;
   } catch (const Error& e) {
     ++figures.stores_failed;
-    if (store_trouble.empty()) log::error("leases: cannot be stored: {}", watch::with_sql(e));
+    if (store_trouble.empty()) log::error("leases: cannot be stored: {}", with_sql(e));
     store_trouble = e.reason();
     ledger.pause();
     store_again_at = at.now + kStoreAgainAfter;

@@ -241,7 +241,7 @@ TEST(BrokerEvents, TheEndOfARequestThatCouldNotBeStoredIsToldWhenItIs) {
   });
   busy.sample();
   {
-    watch::Database other(folder.path + "/leases.db", false);
+    Database other(folder.path + "/leases.db", false);
     other.run("BEGIN IMMEDIATE");
     EXPECT_THROW(busy.broker->request(wanted("a", 1)), Error);
   }

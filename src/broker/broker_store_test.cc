@@ -112,7 +112,7 @@ TEST_F(BrokerTest, AReportThatCannotBeStoredChangesNoAdvice) {
   open();
   const auto a = ask("scout", 2);
   const auto before = broker->status(a.lease.id).batch;
-  watch::Database other(folder.path + "/leases.db", false);
+  Database other(folder.path + "/leases.db", false);
   other.run("BEGIN IMMEDIATE");
   try {
     broker->report(token(a), {1, kGb, true});
@@ -131,7 +131,7 @@ TEST_F(BrokerTest, WhenTheStoreCannotBeWrittenNothingIsPromised) {
   open();
   const auto a = ask("scout", 2);
   {
-    watch::Database other(folder.path + "/leases.db", false);
+    Database other(folder.path + "/leases.db", false);
     other.run("BEGIN IMMEDIATE");
     try {
       ask("analyst", 8);
@@ -156,7 +156,7 @@ TEST_F(BrokerTest, WhenTheStoreCannotBeWrittenNothingIsPromised) {
 TEST_F(BrokerTest, WhileNothingCanBeStoredRequestsAreRefusedBeforeTheLedgerIsAsked) {
   open();
   const auto held = ask("scout", 2);
-  watch::Database other(folder.path + "/leases.db", false);
+  Database other(folder.path + "/leases.db", false);
   other.run("BEGIN IMMEDIATE");
   EXPECT_THROW(ask("analyst", 1), Error);
   const auto last = broker->figures();
@@ -183,7 +183,7 @@ TEST_F(BrokerTest, NoLeaseExpiresWhileNothingCanBeStored) {
   auto brief = wanted("scout", 2);
   brief.ttl = Seconds(2);
   const auto held = broker->request(brief), left = broker->request(brief);
-  watch::Database other(folder.path + "/leases.db", false);
+  Database other(folder.path + "/leases.db", false);
   other.run("BEGIN IMMEDIATE");
   EXPECT_THROW(broker->renew(token(held)), StoreDown);
   for (int s = 0; s < 60; ++s) {
@@ -213,7 +213,7 @@ TEST_F(BrokerTest, NoLeaseExpiresWhileNothingCanBeStored) {
 TEST_F(BrokerTest, WhatIsGivenBackWhileNothingCanBeStoredIsOverAndStoredLater) {
   open();
   const auto released = ask("scout", 2), revoked = ask("analyst", 2);
-  watch::Database other(folder.path + "/leases.db", false);
+  Database other(folder.path + "/leases.db", false);
   other.run("BEGIN IMMEDIATE");
   EXPECT_THROW(ask("late", 1), StoreDown);
   broker->release(token(released));

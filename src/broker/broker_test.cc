@@ -336,7 +336,7 @@ TEST_F(BrokerTest, TheTimelineSaysHowManyRowsWereDamagedAndShowsTheRest) {
   open();
   const auto a = ask("scout", 8), b = ask("analyst", 8);
   broker->release(token(a));
-  watch::Database(folder.path + "/leases.db", false)
+  Database(folder.path + "/leases.db", false)
       .run("UPDATE leases SET ending='?' WHERE id=" + std::to_string(a.lease.id));
   const auto json = broker->timeline_json(0, 1LL << 60);
   ASSERT_THAT(json["leases"], SizeIs(1));

@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 
-namespace sluice::watch {
+namespace sluice {
 
 namespace asio = boost::asio;
 namespace beast = boost::beast;
@@ -326,4 +326,4 @@ HttpAnswer HttpClient::lines(const HttpCall& call, double silence_s,
   return {0, e.what(), {}, {}};
 }
 
-}  // namespace sluice::watch
+}  // namespace sluice

@@ -12,7 +12,7 @@
 #include "base/http/url.h"
 #include "base/mutex.h"
 
-namespace sluice::watch {
+namespace sluice {
 
 // Lets another thread end a call in progress. Thread-safe; of one client at a time.
 class Interrupt {
@@ -77,4 +77,4 @@ class HttpClient {
   std::unique_ptr<Connection> connection_;
 };
 
-}  // namespace sluice::watch
+}  // namespace sluice

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace sluice::watch {
+namespace sluice {
 
 namespace {
 
@@ -81,4 +81,4 @@ std::string Url::host_header() const {
 
 std::string Url::origin() const { return (tls ? "https://" : "http://") + host_header(); }
 
-}  // namespace sluice::watch
+}  // namespace sluice

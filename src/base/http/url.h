@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace sluice::watch {
+namespace sluice {
 
 struct Url {
   bool tls = false;
@@ -20,4 +20,4 @@ struct Url {
 // port, a user name in the address, white space.
 Url parse_url(std::string_view text);
 
-}  // namespace sluice::watch
+}  // namespace sluice

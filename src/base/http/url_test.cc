@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace sluice::watch {
+namespace sluice {
 namespace {
 
 std::string shown(std::string_view text) {
@@ -60,4 +60,4 @@ TEST(Url, SaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace sluice::watch
+}  // namespace sluice

@@ -11,7 +11,7 @@
 
 #include "base/spawn.h"
 
-namespace sluice::watch {
+namespace sluice {
 
 Child::Child(const std::string& program, const std::vector<std::string>& arguments) {
   const Spawned spawned = spawn(program, arguments);
@@ -72,4 +72,4 @@ bool Child::has_ended() {
 
 std::string Child::how_it_ended() const { return sluice::how_it_ended(status_.value_or(0)); }
 
-}  // namespace sluice::watch
+}  // namespace sluice

@@ -12,7 +12,7 @@
 #include "base/line_buffer.h"
 #include "base/spawn.h"
 
-namespace sluice::watch {
+namespace sluice {
 
 class Child {
  public:
@@ -47,4 +47,4 @@ class Child {
   LineBuffer in_;
 };
 
-}  // namespace sluice::watch
+}  // namespace sluice

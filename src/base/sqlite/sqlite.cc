@@ -7,7 +7,7 @@
 
 #include "base/state_file.h"
 
-namespace sluice::watch {
+namespace sluice {
 
 namespace {
 
@@ -155,4 +155,4 @@ void Transaction::commit() {
   open_ = false;
 }
 
-}  // namespace sluice::watch
+}  // namespace sluice

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 
-namespace sluice::watch {
+namespace sluice {
 
 // What failed, in SQLite's words alone: clients may hear of it. The statement is for the log.
 class DatabaseError : public Error {
@@ -86,4 +86,4 @@ class Transaction {
   bool open_ = true;
 };
 
-}  // namespace sluice::watch
+}  // namespace sluice

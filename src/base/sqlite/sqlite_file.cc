@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/state_file.h"
 
-namespace sluice::watch {
+namespace sluice {
 
 namespace {
 
@@ -275,4 +275,4 @@ std::optional<WalPosition> wal_position(const std::string& path, std::uint64_t f
   return WalPosition{big32(head, 16), big32(head, 20), frames};
 }
 
-}  // namespace sluice::watch
+}  // namespace sluice

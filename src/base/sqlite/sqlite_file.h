@@ -11,7 +11,7 @@
 #include <optional>
 #include <string>
 
-namespace sluice::watch {
+namespace sluice {
 
 // Where a log ends: which generation of it (its salts), and how many frames.
 struct WalPosition {
@@ -56,4 +56,4 @@ std::string wal_damage(const SqliteFacts& facts, const std::optional<WalPosition
 // through SQLite, which keeps no locks on the log.
 std::optional<WalPosition> wal_position(const std::string& path, std::uint64_t frames);
 
-}  // namespace sluice::watch
+}  // namespace sluice

@@ -38,11 +38,11 @@ void DriverLimits::start(const Lease& lease, const std::string& group, Instant n
                                      "--bytes",
                                      std::to_string(least),
                                      "--fd",
-                                     std::to_string(watch::Child::kFd)};
+                                     std::to_string(Child::kFd)};
   for (const auto& part : lease.parts)
     arguments.insert(arguments.end(), {std::string("--uuid"), part.uuid});
   try {
-    running_.emplace(lease.id, Run{std::make_unique<watch::Child>(program_, arguments), now});
+    running_.emplace(lease.id, Run{std::make_unique<Child>(program_, arguments), now});
   } catch (const Error& e) {
     failed_to_start_.push_back({lease.id, std::string(e.reason())});
   }

@@ -33,12 +33,12 @@ class DriverLimits {
 
  private:
   struct Run {
-    std::unique_ptr<watch::Child> child;
+    std::unique_ptr<Child> child;
     Instant started;
   };
   const std::string program_;
   std::map<LeaseId, Run> running_;
-  std::vector<std::unique_ptr<watch::Child>> ending_;
+  std::vector<std::unique_ptr<Child>> ending_;
   std::vector<Result> failed_to_start_;
 };
 

@@ -23,9 +23,9 @@
 namespace sluice::broker {
 
 namespace fs = std::filesystem;
-using watch::Database;
-using watch::Statement;
-using watch::Transaction;
+using Database;
+using Statement;
+using Transaction;
 
 namespace {
 
@@ -248,7 +248,7 @@ void Store::Impl::work(std::stop_token stop) {
 void Store::Impl::note_position() {
   const Lock guard(writing);
   const int in_log = frames;
-  const auto at = watch::wal_position(folder->database(), static_cast<unsigned>(in_log));
+  const auto at = wal_position(folder->database(), static_cast<unsigned>(in_log));
   if (at) return folder->mark().note(at);
   if (!std::exchange(is_log_gone, true))
     folder->report(

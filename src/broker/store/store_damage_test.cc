@@ -110,7 +110,7 @@ TEST_F(StoreDamageTest, AFlippedByteInTheLogIsReportedAndNoNumberComesTwice) {
 TEST_F(StoreDamageTest, AFlippedByteAnywhereInTheLogIsReported) {
   kill_a_broker();
   const auto whole = options.dir;
-  const auto frames = watch::inspect_sqlite(path).wal.position->frames;
+  const auto frames = inspect_sqlite(path).wal.position->frames;
   for (std::uint64_t frame = 0; frame < frames; ++frame) {
     options.dir = folder.path + "/copy-" + std::to_string(frame), path = options.dir + "/leases.db";
     wal = path + "-wal";
@@ -277,7 +277,7 @@ TEST_F(StoreDamageTest, ADamagedPageIsFoundWithoutStartingAndNothingIsChanged) {
 
 TEST_F(StoreDamageTest, ALeaseThatMakesNoSenseIsFoundWithoutStarting) {
   kill_a_broker();
-  watch::Database(path, false).run("UPDATE leases SET state='strange'");
+  Database(path, false).run("UPDATE leases SET state='strange'");
   EXPECT_THAT(store_health(options.dir).refusal, HasSubstr("strange"));
 }
 
@@ -310,7 +310,7 @@ class ForeignStoreTest : public StoreDamageTest {
   // As its program left it when it was killed: with a log that is not merged.
   void make(const std::string& sql) {
     fs::create_directories(folder.path + "/other");
-    watch::Database other(folder.path + "/other/leases.db", false);
+    Database other(folder.path + "/other/leases.db", false);
     other.run("PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=0; " + sql);
     fs::copy(folder.path + "/other", options.dir);
   }
@@ -337,7 +337,7 @@ TEST_F(ForeignStoreTest, ANewerDatabaseIsRefusedAndNotTouchedThoughOnlyItsLogSay
 
 TEST_F(ForeignStoreTest, OneWithoutALogIsNotTouchedEither) {
   fs::create_directories(options.dir);
-  watch::Database(path, false).run("CREATE TABLE notes(text TEXT)");
+  Database(path, false).run("CREATE TABLE notes(text TEXT)");
   expect_refused("made by another program");
   EXPECT_THAT(contents(), SizeIs(1));
 }

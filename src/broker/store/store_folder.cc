@@ -36,7 +36,7 @@ std::string with_folder(std::string dir) {
 }
 
 // Why the database cannot be used; empty where it can.
-std::string refusal_of(const watch::SqliteFacts& facts, bool was_used) {
+std::string refusal_of(const SqliteFacts& facts, bool was_used) {
   if (facts.exists && facts.bytes == 0 && was_used)
     return "it is empty, though leases were kept in it";
   try {
@@ -47,12 +47,11 @@ std::string refusal_of(const watch::SqliteFacts& facts, bool was_used) {
   return "";
 }
 
-std::vector<std::string> damage_of(const watch::SqliteFacts& facts, const Marked& marked,
-                                   bool was_used) {
+std::vector<std::string> damage_of(const SqliteFacts& facts, const Marked& marked, bool was_used) {
   std::vector<std::string> found;
   if (was_used && !facts.exists)
     found.emplace_back("leases.db is gone, and with it all leases");
-  else if (auto log = watch::wal_damage(facts, marked.position); !log.empty())
+  else if (auto log = wal_damage(facts, marked.position); !log.empty())
     found.push_back("leases.db: " + log);
   if (marked.is_damaged) found.emplace_back("leases.mark is damaged; it was written anew");
   return found;
@@ -82,7 +81,7 @@ std::string refusal_of_copy(const std::string& database) {
   std::string why;
   try {
     if (copy_database(database, dir + "/leases.db")) {
-      watch::Database copy(dir + "/leases.db", false);
+      Database copy(dir + "/leases.db", false);
       require_sound(copy, {Steady::now(), std::chrono::system_clock::now()});
     }
   } catch (const Error& e) {
@@ -120,7 +119,7 @@ StoreFolder::StoreFolder(std::string dir)
       lock_(dir_ + "/leases.lock"),
       marked_(read_mark(dir_ + "/leases.mark")),
       mark_(dir_ + "/leases.mark") {
-  const auto facts = watch::inspect_sqlite(database());
+  const auto facts = inspect_sqlite(database());
   if (const auto why = refusal_of(facts, lock_.was_used()); !why.empty())
     refuse_store(database(), why);
   found_ = damage_of(facts, marked_, lock_.was_used());
@@ -202,7 +201,7 @@ StoreHealth store_health(const std::string& dir) {
   health.is_reported = !health.damage.empty();
   if (health.is_in_use) return health;
   const bool was_used = ::lseek(lock.fd(), 0, SEEK_END) > 0;
-  const auto facts = watch::inspect_sqlite(dir + "/leases.db");
+  const auto facts = inspect_sqlite(dir + "/leases.db");
   health.refusal = refusal_of(facts, was_used);
   if (health.refusal.empty()) health.refusal = refusal_of_copy(dir + "/leases.db");
   health.is_in_use = is_locked(lock);

@@ -70,7 +70,7 @@ Marked read_mark(const std::string& path) {
   std::string name;
   LeaseId last = 0;
   if (auto in = words(kReserved); in >> name >> last && name == "reserved") out.reserved = last;
-  watch::WalPosition log;
+  WalPosition log;
   if (auto in = words(kPosition);
       in >> name >> log.salt1 >> log.salt2 >> log.frames && name == "log")
     out.position = log;
@@ -91,7 +91,7 @@ void StoreMark::reserve(LeaseId last) {
                 fmt::format("{} cannot be written: {}", path_, std::strerror(errno)));
 }
 
-void StoreMark::note(const std::optional<watch::WalPosition>& p) noexcept {
+void StoreMark::note(const std::optional<WalPosition>& p) noexcept {
   try {
     put(file_.fd(), kPosition,
         sealed(p ? fmt::format("log {} {} {}", p->salt1, p->salt2, p->frames) : "closed"));

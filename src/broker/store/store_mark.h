@@ -15,8 +15,8 @@
 namespace sluice::broker {
 
 struct Marked {
-  std::optional<LeaseId> reserved;             // nothing where the file is missing or damaged
-  std::optional<watch::WalPosition> position;  // nothing also where the store was closed in order
+  std::optional<LeaseId> reserved;      // nothing where the file is missing or damaged
+  std::optional<WalPosition> position;  // nothing also where the store was closed in order
   bool is_damaged = false;
 };
 // Changes nothing. Throws unavailable.
@@ -31,7 +31,7 @@ class StoreMark {
   // unavailable. One thread at a time.
   void reserve(LeaseId last);
   // A hint, with the kernel when it returns; nothing: the store is closed. One thread at a time.
-  void note(const std::optional<watch::WalPosition>& position) noexcept;
+  void note(const std::optional<WalPosition>& position) noexcept;
   void sync() noexcept;
 
  private:

@@ -75,7 +75,7 @@ std::vector<Part> parts_from(std::string_view text) {
   return parts;
 }
 
-void bind_wanted(watch::Statement& s, const Wanted& w) {
+void bind_wanted(Statement& s, const Wanted& w) {
   s.bind_kept(w.agent).bind(whole(w.bytes)).bind(whole(w.min_bytes));
   s.bind(static_cast<std::int64_t>(w.gpus))
       .bind_kept(to_string(w.priority))
@@ -106,7 +106,7 @@ void check_sound(const Lease& l) {
       damaged("a part that cannot be", part.uuid);
 }
 
-Wanted wanted_from(const watch::Statement& row) {
+Wanted wanted_from(const Statement& row) {
   constexpr std::int64_t kMostBytes = std::int64_t{64} << 40;  // these as check() allows
   constexpr std::int64_t kMostGpus = 64;
   Wanted w;
@@ -134,7 +134,7 @@ Wanted wanted_from(const watch::Statement& row) {
 
 }  // namespace
 
-void bind_lease(watch::Statement& s, const Lease& l, const Moment& at) {
+void bind_lease(Statement& s, const Lease& l, const Moment& at) {
   s.bind(whole(l.id)).bind(whole(l.secret)).bind(whole(l.renewals));
   s.bind_kept(to_string(l.state)).bind_kept(to_string(l.ending));
   bind_wanted(s, l.wanted);
@@ -145,7 +145,7 @@ void bind_lease(watch::Statement& s, const Lease& l, const Moment& at) {
   s.bind(whole(l.yield_kept)).bind_kept(l.wanted.peer).bind_kept(l.wanted.idempotency_key);
 }
 
-Lease lease_from(const watch::Statement& row, const Moment& at) {
+Lease lease_from(const Statement& row, const Moment& at) {
   constexpr std::int64_t kLastId = std::int64_t{1} << 62;  // more follow it
   Lease l;
   l.id = bits(between("the number", row.number(0), 1, kLastId));
@@ -173,15 +173,15 @@ Lease lease_from(const watch::Statement& row, const Moment& at) {
   return l;
 }
 
-void require_whole(watch::Database& db) {
+void require_whole(Database& db) {
   if (const auto verdict = db.text("PRAGMA quick_check(1)"); verdict != "ok")
     throw Error(Code::internal, "it is damaged: " + verdict.substr(0, verdict.find('\n')));
 }
 
-void require_sound(watch::Database& db, const Moment& at) {
+void require_sound(Database& db, const Moment& at) {
   require_whole(db);
   if (db.number("PRAGMA user_version") != kVersion) return;
-  watch::Statement live(db, kLiveLeases);
+  Statement live(db, kLiveLeases);
   while (live.step()) lease_from(live, at);
 }
 

@@ -69,15 +69,15 @@ inline constexpr const char* kLiveLeases =
 
 // Throws internal where the file is damaged; the second also where it is of our version and a lease
 // in force makes no sense.
-void require_whole(watch::Database& db);
-void require_sound(watch::Database& db, const Moment& at);
+void require_whole(Database& db);
+void require_sound(Database& db, const Moment& at);
 
 // The lease must be there until the statement was stepped.
-void bind_lease(watch::Statement& statement, const Lease& lease, const Moment& at);
+void bind_lease(Statement& statement, const Lease& lease, const Moment& at);
 
 // Of "SELECT * FROM leases". Throws internal where a value has no meaning: the file
 // is damaged, or of another program.
-Lease lease_from(const watch::Statement& row, const Moment& at);
+Lease lease_from(const Statement& row, const Moment& at);
 
 // "16 1073741824 0;32 2147483648 1": batch, bytes, whether memory ran out.
 std::string footprints_text(std::span<const Footprint> runs);

@@ -102,7 +102,7 @@ TEST_F(StoreTest, AnEmptyOneHasNothing) {
 TEST_F(StoreTest, AFileOfTheFirstVersionIsTakenOver) {
   write(*std::make_unique<Store>(options), {lease(7), lease(8, State::ended)});
   {
-    watch::Database old(path, false);
+    Database old(path, false);
     old.run(kWithoutPeers);
     old.run(
         "ALTER TABLE leases DROP COLUMN yield_kept; ALTER TABLE leases DROP COLUMN yield_asked_ms;"
@@ -120,7 +120,7 @@ TEST_F(StoreTest, AFileOfTheFirstVersionIsTakenOver) {
 TEST_F(StoreTest, AFileOfTheSecondVersionIsTakenOverWithWhatItSaysOfPreemptions) {
   write(*std::make_unique<Store>(options), {lease(7), lease(8, State::ended)});
   {
-    watch::Database old(path, false);
+    Database old(path, false);
     old.run(kWithoutPeers);
     old.run("ALTER TABLE leases DROP COLUMN yield_kept; PRAGMA user_version=2");
   }
@@ -137,7 +137,7 @@ TEST_F(StoreTest, AFileOfTheSecondVersionIsTakenOverWithWhatItSaysOfPreemptions)
 TEST_F(StoreTest, AFileOfTheFourthVersionIsTakenOverAndItsFootprintsAreOfNoPeer) {
   write(*std::make_unique<Store>(options), {lease(7)});
   {
-    watch::Database old(path, false);
+    Database old(path, false);
     old.run(kFourthVersion);
     old.run("INSERT INTO footprints VALUES('scout', 'mini', '16 100 0', 5)");
   }
@@ -150,7 +150,7 @@ TEST_F(StoreTest, AFileOfTheFourthVersionIsTakenOverAndItsFootprintsAreOfNoPeer)
 TEST_F(StoreTest, AFileOfTheThirdVersionIsTakenOverAndItsLeasesHaveNoPeer) {
   write(*std::make_unique<Store>(options), {lease(7)});
   {
-    watch::Database old(path, false);
+    Database old(path, false);
     old.run(kWithoutPeers);
     old.run("PRAGMA user_version=3");
   }
@@ -332,8 +332,7 @@ TEST_F(StoreTest, ADamagedRowCostsTheTimelineItselfAndNoOther) {
   Store store(options);
   for (LeaseId id = 1; id <= 9; ++id) write(store, {lease(id, State::ended)});
   const auto damage = [&](int id, const std::string& what) {
-    watch::Database(path, false)
-        .run("UPDATE leases SET " + what + " WHERE id=" + std::to_string(id));
+    Database(path, false).run("UPDATE leases SET " + what + " WHERE id=" + std::to_string(id));
   };
   damage(2, "state='maybe'");
   damage(4, "parts='many GPU-0'");
@@ -391,7 +390,7 @@ TEST_F(StoreTest, AFileThatLostItsContentIsRefused) {
 
 TEST_F(StoreTest, AValueWithoutMeaningIsRefused) {
   write(*std::make_unique<Store>(options), {lease(1)});
-  watch::Database(path, false).run("UPDATE leases SET state='maybe'");
+  Database(path, false).run("UPDATE leases SET state='maybe'");
   EXPECT_THAT(error_of(options), HasSubstr("a lease has state 'maybe'"));
 }
 
@@ -406,7 +405,7 @@ TEST_F(StoreTest, ALeaseWhoseMemoryCannotBeCountedIsRefused) {
                                  "state='waiting'"};
   for (const auto* what : damages) {
     write(*std::make_unique<Store>(options), {lease(1)});
-    watch::Database(path, false).run(std::string("UPDATE leases SET ") + what);
+    Database(path, false).run(std::string("UPDATE leases SET ") + what);
     EXPECT_THAT(error_of(options), HasSubstr("a lease has ")) << what;
     std::filesystem::remove_all(options.dir);
   }
@@ -421,7 +420,7 @@ TEST_F(StoreTest, AWriteThatFailsChangesNothingAndTheNextOneWorks) {
   Store store(options);
   write(store, {lease(1)});
   {
-    watch::Database other(path, false);  // another program that has the file locked
+    Database other(path, false);  // another program that has the file locked
     other.run("BEGIN IMMEDIATE");
     EXPECT_THROW(write(store, {lease(2), lease(3)}), Error);
   }

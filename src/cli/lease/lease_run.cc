@@ -127,7 +127,7 @@ class Keeper {
     }
   }
 
-  watch::HttpAnswer renew() {
+  HttpAnswer renew() {
     auto answer = server_.call("POST", target_ + "/renew", Json{{"token", token_}}, kPatience_s);
     const auto json = Json::parse(answer.body, nullptr, false);
     if (!json.is_object()) return answer;

@@ -22,7 +22,7 @@ std::string value_of(const std::map<std::string, std::string>& environment, cons
 }
 
 // What the server says is wrong, with its advice.
-[[noreturn]] void refuse(const watch::HttpAnswer& answer, const std::string& what,
+[[noreturn]] void refuse(const HttpAnswer& answer, const std::string& what,
                          const ServerAddress& address) {
   const auto json = Json::parse(answer.body, nullptr, false);
   const auto error = json.is_object() ? json.value("error", Json::object()) : Json::object();
@@ -88,7 +88,7 @@ ServerAddress find_server(const ServerFlags& flags, const Io& io) {
       url = "http://127.0.0.1:" + std::to_string(settings.serve.port);
     }
   }
-  if (!url.empty()) found.server.url = watch::parse_url(url);
+  if (!url.empty()) found.server.url = parse_url(url);
   found.server.socket = socket;
   found.shown = socket.empty() ? found.server.url.origin() : "unix:" + socket;
   return found;
@@ -97,9 +97,9 @@ ServerAddress find_server(const ServerFlags& flags, const Io& io) {
 LeaseServer::LeaseServer(ServerAddress address)
     : address_(std::move(address)), client_(address_.server, interrupt_) {}
 
-watch::HttpAnswer LeaseServer::call(std::string_view method, const std::string& target,
-                                    const Json& body, double timeout_s) {
-  watch::HttpCall call;
+HttpAnswer LeaseServer::call(std::string_view method, const std::string& target, const Json& body,
+                             double timeout_s) {
+  HttpCall call;
   call.method = method, call.target = target;
   try {
     if (!body.is_null()) call.json = body.dump();
@@ -124,7 +124,7 @@ Json LeaseServer::ask(std::string_view method, const std::string& target, const 
 Json LeaseServer::get(const std::string& target) { return ask("GET", target, {}); }
 
 void LeaseServer::listen(const std::string& target, const Hear& hear) {
-  watch::HttpCall call;
+  HttpCall call;
   call.target = target;
   if (!address_.api_key.empty()) call.headers.emplace_back("X-API-Key", address_.api_key);
   if (!last_event_id_.empty()) call.headers.emplace_back("Last-Event-ID", last_event_id_);

@@ -23,7 +23,7 @@ void add_options(CLI::App& app, ServerFlags& flags);
 // socket in the state folder, else the port of the settings on this machine, and then without a
 // key.
 struct ServerAddress {
-  watch::HttpClient::Server server;
+  HttpClient::Server server;
   std::string shown;  // "unix:/path" or "http://host:8000"
   std::string api_key;
   bool is_guessed = false;  // nobody named it
@@ -41,20 +41,20 @@ class LeaseServer {
            double timeout_s = 10);
   Json get(const std::string& target);
   // Whatever it was.
-  watch::HttpAnswer call(std::string_view method, const std::string& target, const Json& body,
-                         double timeout_s);
+  HttpAnswer call(std::string_view method, const std::string& target, const Json& body,
+                  double timeout_s);
   // Events as they come, until `hear` says false or the stream ends. Throws as ask() does.
   using Hear = std::function<bool(std::string_view type, const std::string& json)>;
   void listen(const std::string& target, const Hear& hear);
 
   const std::string& shown() const noexcept { return address_.shown; }
-  watch::Interrupt& interrupt() noexcept { return interrupt_; }
+  Interrupt& interrupt() noexcept { return interrupt_; }
   const std::string& last_event_id() const noexcept { return last_event_id_; }
 
  private:
   const ServerAddress address_;
-  watch::Interrupt interrupt_;
-  watch::HttpClient client_;
+  Interrupt interrupt_;
+  HttpClient client_;
   std::string last_event_id_;
 };
 
