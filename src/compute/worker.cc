@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mutex.h"
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 #include "compute/worker_protocol.h"
 
 namespace sluice::compute {

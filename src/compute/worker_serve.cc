@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 #include "compute/worker.h"
 #include "compute/worker_protocol.h"
 

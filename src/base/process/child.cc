@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 
 namespace sluice {
 

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/line_buffer.h"
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 
 namespace sluice {
 
@@ -18,7 +18,7 @@ class Child {
  public:
   static constexpr int kFd = kSpawnedSocket;  // the child's end of the socket, in the child
 
-  // As base/spawn.h says.
+  // As base/process/spawn.h says.
   Child(const std::string& program, const std::vector<std::string>& arguments);
   ~Child();  // closes the socket; a child that is still there is killed, not waited for
   Child(const Child&) = delete;

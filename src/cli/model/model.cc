@@ -12,7 +12,7 @@
 #include <ostream>
 
 #include "base/error.h"
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 #include "cli/common/actions.h"
 #include "cli/common/commands.h"
 #include "cli/common/library_dirs.h"
