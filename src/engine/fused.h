@@ -15,7 +15,7 @@
 //              token number places[b, l], from 0 on, or zeros where that is beyond the last
 //   Norm       x [..., n], residual? [..., n], scale [n], bias? [n]
 //              -> mean 0 and variance 1 of x + residual along the last axis, scaled and shifted;
-//              where a second output is asked for, the first in steps, as Rounding has it
+//              where a second output is asked for, the first in steps, by QuantParams
 //              epsilon
 //   Conv       x [batch, height, width, in], w [out, in / group, rows, columns], bias? [out],
 //              residual? [batch, height, width, out] -> activation(conv + bias + residual)
@@ -27,99 +27,41 @@
 //              x u8, i8 or f8e4m3 [..., k], w i8 or f8e4m3 [k, n], bias? f32 [n],
 //              residual? [..., n], scale f32 [n]
 //              -> activation((x - zero) * w * scale + bias) + residual
-//              zero, activation; see Rounding for a result and a residual that are small too
+//              zero, activation; see QuantParams for a result and a residual that are small too
 //   QuantizedConv
 //              x u8 or i8 [batch, height, width, in], w i8 [out, in, rows, columns], bias? f32
 //              [out], residual? [batch, height, width, out], scale f32 [out]
 //              -> activation(conv of x - zero * scale + bias + residual)
 //              as Conv, with one group; as QuantizedLinear
 //   Chain      inputs of one element type, broadcast to one shape -> the same type
-//              code: instructions, see Chain below
+//              code: instructions, see chain_of()
 #pragma once
 
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
+#include <cstddef>
 
-#include "engine/activation.h"
 #include "engine/attributes.h"
+#include "kernels/chain.h"
+#include "kernels/epilogue.h"
+#include "kernels/quant_params.h"
 
 namespace sluice::engine {
 
-// As attributes say: "activation" by name, "low" and "high" of clip.
-struct Epilogue {
-  Activation activation = Activation::none;
-  float low = 0, high = 0;
+using kernels::Activation;
+using kernels::Chain;
+using kernels::Epilogue;
+using kernels::QuantParams;
 
-  static Epilogue of(const Attributes& attributes);
-  void write(Attributes& to) const;
-  double operator()(double x) const;
-  float operator()(float x) const { return static_cast<float>((*this)(static_cast<double>(x))); }
-};
+// "activation" by name, "low" and "high" of clip.
+Epilogue epilogue_of(const Attributes& attributes);
+void write(const Epilogue& epilogue, Attributes& to);
 
-// What small numbers stand for around a product: "residual_scale" and "residual_zero" of a
-// residual that is u8 or i8 instead of f32, f16 or bf16; "to_scale", "to_zero" and "to_type" of a
-// result that is small, which is round(value / to_scale) + to_zero, held within its type.
-// "to_type" may be f16 or bf16 as well.
-struct Rounding {
-  float residual_scale = 1, to_scale = 1;
-  int residual_zero = 0, to_zero = 0;
-  DType to = DType::f32;
+// "residual_scale" and "residual_zero" of a residual that is u8 or i8 instead of f32, f16 or bf16;
+// "to_scale", "to_zero" and "to_type" of a quantized result. "to_type" may be f16 or bf16 as well.
+QuantParams quant_params_of(const Attributes& attributes);
 
-  bool has_steps() const { return bits(to) <= 8; }
-  static Rounding of(const Attributes& attributes);
-};
-
-std::string_view to_string(Activation activation);
-std::optional<Activation> activation_named(std::string_view name);
-
-// A function of elements, in steps. Values are numbered: the inputs first, then one for each
-// step; the last is the result. Computed in float, whatever the element type.
-struct Chain {
-  enum class Op {
-    constant,
-    add,
-    subtract,
-    multiply,
-    divide,
-    power,
-    minimum,
-    maximum,  // two
-    negate,
-    absolute,
-    reciprocal,
-    square_root,
-    exponential,
-    logarithm,
-    error_function,  // one
-    tanh,
-    sigmoid,
-    relu,
-    gelu,
-    gelu_tanh,
-    silu,
-    hard_swish,
-    softplus,
-    floor,
-    ceil,
-    sine,
-    cosine,
-  };
-  struct Step {
-    Op op;
-    int a = -1, b = -1;  // operands; b of those with two
-    float value = 0;     // of constant
-  };
-  int inputs = 0;
-  std::vector<Step> steps;
-
-  // invalid_argument where `code` names no operator or a value that is not made yet.
-  static Chain of(const Attributes& attributes, std::size_t inputs);
-  void write(Attributes& to) const;  // "code": one string for each step, like "add 0 2"
-
-  static int operands(Op op);
-  static std::string_view name(Op op);
-};
+// "code": one string for each step, like "add 0 2". Throws invalid_argument where one names no
+// operator, or a value that is not made yet.
+Chain chain_of(const Attributes& attributes, std::size_t inputs);
+void write(const Chain& chain, Attributes& to);
 
 }  // namespace sluice::engine

@@ -7,14 +7,14 @@
 #include <span>
 #include <string_view>
 
+#include "kernels/activation.h"
+#include "kernels/launch_args.h"
+
 namespace sluice::engine {
 
-// Where a kernel of the device tells of values that it cannot work with (an index that is out of
-// range), since it cannot throw. The number of the first step that did stays there.
-struct ErrorFlag {
-  unsigned* first = nullptr;  // on the device; null: nobody asks
-  unsigned step = 0;          // that runs now
-};
+using kernels::Activation;
+using kernels::ErrorFlag;
+using kernels::LaunchArgs;
 
 struct KernelArgs {
   std::span<void* const> inputs;   // null where left out
@@ -22,6 +22,8 @@ struct KernelArgs {
   void* scratch = nullptr;
   void* stream = nullptr;  // of CUDA
   ErrorFlag error{};
+
+  operator LaunchArgs() const { return {stream, error}; }
 };
 
 // Safe to run from several threads at once.

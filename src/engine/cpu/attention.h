@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-namespace sluice::engine::cpu {
+namespace sluice::kernels::cpu {
 
 struct AttentionTask {
   std::size_t queries, keys, size;
@@ -21,4 +21,4 @@ std::size_t attention_queries();  // that are computed at once
 std::size_t attention_scratch(std::size_t keys, std::size_t size);
 void attend(const AttentionTask& task);
 
-}  // namespace sluice::engine::cpu
+}  // namespace sluice::kernels::cpu

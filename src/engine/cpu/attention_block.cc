@@ -17,7 +17,7 @@
 #include "engine/cpu/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace sluice::engine::cpu::HWY_NAMESPACE {
+namespace sluice::kernels::cpu::HWY_NAMESPACE {
 
 // Four vectors by six rows: few loads for each multiply-add, in the 32 registers of AVX-512.
 constexpr std::size_t kMostVectors = kLanes == 16 ? 4 : 2;
@@ -322,11 +322,11 @@ void attend_task(const AttentionTask& task) {
   }
 }
 
-}  // namespace sluice::engine::cpu::HWY_NAMESPACE
+}  // namespace sluice::kernels::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace sluice::engine::cpu {
+namespace sluice::kernels::cpu {
 
 HWY_EXPORT(queries_of_a_block);
 HWY_EXPORT(scratch_floats);
@@ -338,5 +338,5 @@ std::size_t attention_scratch(std::size_t keys, std::size_t size) {
 }
 void attend(const AttentionTask& task) { HWY_DYNAMIC_DISPATCH(attend_task)(task); }
 
-}  // namespace sluice::engine::cpu
+}  // namespace sluice::kernels::cpu
 #endif

@@ -13,7 +13,7 @@
 #include "engine/cpu/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace sluice::engine::cpu::HWY_NAMESPACE {
+namespace sluice::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
 constexpr auto kWide = static_cast<std::int64_t>(kLanes);
@@ -75,11 +75,11 @@ void gru_state(const CellUnits& of, const float* x, const float* sums, const flo
 }
 
 }  // namespace
-}  // namespace sluice::engine::cpu::HWY_NAMESPACE
+}  // namespace sluice::kernels::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace sluice::engine::cpu {
+namespace sluice::kernels::cpu {
 namespace {
 
 HWY_EXPORT(lstm);
@@ -104,5 +104,5 @@ void CellUnits::gru_state(const float* x, const float* sums, const float* gates,
   HWY_DYNAMIC_DISPATCH(gru_state)(*this, x, sums, gates, late, before, h);
 }
 
-}  // namespace sluice::engine::cpu
+}  // namespace sluice::kernels::cpu
 #endif

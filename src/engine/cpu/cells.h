@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace sluice::engine::cpu {
+namespace sluice::kernels::cpu {
 
 struct CellUnits {
   std::int64_t units;  // from a gate to the next, too
@@ -24,4 +24,4 @@ struct CellUnits {
                  const float* before, float* h) const;
 };
 
-}  // namespace sluice::engine::cpu
+}  // namespace sluice::kernels::cpu

@@ -190,7 +190,7 @@ std::unique_ptr<Kernel> make(const Graph& graph, const Node& node, Context& cont
 std::unique_ptr<Kernel> make_chain(const Graph& graph, const Node& node, Context& context) {
   std::vector<std::size_t> all(node.inputs.size());
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
-  return make(graph, node, context, Chain::of(node.attributes, all.size()), all);
+  return make(graph, node, context, chain_of(node.attributes, all.size()), all);
 }
 
 std::unique_ptr<Kernel> make_single(const Graph& graph, const Node& node, Context& context) {

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "engine/fused.h"
+#include "kernels/chain.h"
 
-namespace sluice::engine::cpu {
+namespace sluice::kernels::cpu {
 
 inline constexpr std::size_t kChainBlock = 1024;  // floats: the blocks of a chain stay in L1
 
@@ -41,4 +41,4 @@ inline constexpr std::size_t kMostChainLanes = 16;
 // `count` is at most kChainBlock. The result may lie where an input lies.
 void run_block(const ChainCode& code, std::span<const ChainRegister> registers, std::size_t count);
 
-}  // namespace sluice::engine::cpu
+}  // namespace sluice::kernels::cpu

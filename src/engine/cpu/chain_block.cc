@@ -14,7 +14,7 @@
 #include "engine/cpu/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace sluice::engine::cpu::HWY_NAMESPACE {
+namespace sluice::kernels::cpu::HWY_NAMESPACE {
 
 static_assert(kLanes <= kMostChainLanes);
 
@@ -131,11 +131,11 @@ void run_instruction(const ChainInstruction& step, const ChainRegister* register
     one(step.op, a, to, count);
 }
 
-}  // namespace sluice::engine::cpu::HWY_NAMESPACE
+}  // namespace sluice::kernels::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace sluice::engine::cpu {
+namespace sluice::kernels::cpu {
 
 HWY_EXPORT(run_instruction);
 
@@ -144,5 +144,5 @@ void run_block(const ChainCode& code, std::span<const ChainRegister> registers, 
     HWY_DYNAMIC_DISPATCH(run_instruction)(step, registers.data(), count);
 }
 
-}  // namespace sluice::engine::cpu
+}  // namespace sluice::kernels::cpu
 #endif

@@ -3,7 +3,7 @@
 
 #include "engine/cpu/chain.h"
 
-namespace sluice::engine::cpu {
+namespace sluice::kernels::cpu {
 namespace {
 
 class Compiler {
@@ -101,4 +101,4 @@ class Compiler {
 
 ChainCode compile(const Chain& chain) { return Compiler().run(chain); }
 
-}  // namespace sluice::engine::cpu
+}  // namespace sluice::kernels::cpu

@@ -12,7 +12,7 @@ using Op = Chain::Op;
 
 Node chain_node(const Chain& chain) {
   Node node = fused_node("Chain", {});
-  chain.write(node.attributes);
+  write(chain, node.attributes);
   return node;
 }
 
@@ -124,9 +124,9 @@ TEST(ChainKernelTest, WhatIsNoNumberStaysNone) {
 TEST(ChainTest, IsWrittenSoThatItReadsBackExactly) {
   const Chain chain{2, {{Op::constant, -1, -1, 0.1f}, {Op::add, 0, 2}, {Op::relu, 3}}};
   Attributes written;
-  chain.write(written);
+  write(chain, written);
   EXPECT_EQ(written.strings("code"), (Attributes::Strings{"constant 0.1", "add 0 2", "relu 3"}));
-  const Chain read = Chain::of(written, 2);
+  const Chain read = chain_of(written, 2);
   EXPECT_EQ(read.steps[0].value, 0.1f);
   EXPECT_EQ(read.steps[1].b, 2);
 }
@@ -136,9 +136,9 @@ TEST(ChainTest, BrokenCodeIsRefused) {
                            "constant", "constant 1x", "relu 2", ""}) {
     Attributes attributes;
     attributes.set("code", Attributes::Strings{code});
-    EXPECT_THROW(Chain::of(attributes, 2), Error) << code;
+    EXPECT_THROW(chain_of(attributes, 2), Error) << code;
   }
-  EXPECT_THROW(Chain::of(Attributes(), 2), Error);
+  EXPECT_THROW(chain_of(Attributes(), 2), Error);
 }
 
 }  // namespace

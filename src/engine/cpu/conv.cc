@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/cpu/image_window.h"
 #include "engine/cpu/pool.h"
 #include "engine/cpu/product.h"
 #include "engine/cpu/slots.h"
@@ -234,13 +235,14 @@ std::unique_ptr<Kernel> make_conv(const Graph& graph, const Node& node, Context&
   if (!is_f32(x) || x.shape.rank() != 4 || weights.dtype() != DType::f32 ||
       (has_bias && bias.dtype() != DType::f32))
     return nullptr;
-  const ConvNode conv{.window = {node.attributes, x.shape, weights.shape()[2], weights.shape()[3]},
-                      .groups = node.attributes.integer("group", 1),
-                      .filters = weights.shape()[0],
-                      .weights = weights,
-                      .bias = bias,
-                      .residual = input_type(graph, node, 3).dtype != DType::none,
-                      .epilogue = Epilogue::of(node.attributes)};
+  const ConvNode conv{
+      .window = image_window(node.attributes, x.shape, weights.shape()[2], weights.shape()[3]),
+      .groups = node.attributes.integer("group", 1),
+      .filters = weights.shape()[0],
+      .weights = weights,
+      .bias = bias,
+      .residual = input_type(graph, node, 3).dtype != DType::none,
+      .epilogue = epilogue_of(node.attributes)};
   if (auto kernel = make_depthwise(conv, context)) return kernel;
   if (auto kernel = make_winograd(conv, context)) return kernel;
   return std::make_unique<ConvKernel>(conv, context);

@@ -49,8 +49,8 @@ class Fp8Linear final : public Kernel {
         n_(w.shape()[1]),
         m_(input_type(graph, node, 0).shape.size() / k_),
         residual_(input_type(graph, node, 3).dtype),
-        epilogue_(Epilogue::of(node.attributes)),
-        rounding_(Rounding::of(node.attributes)) {
+        epilogue_(epilogue_of(node.attributes)),
+        rounding_(quant_params_of(node.attributes)) {
     const Tensor bias = constant(graph, node, 2);
     bias_ = packed_bias(n_, bias ? as<float>(bias).data() : nullptr);
     panels_ = panels_of(k_, n_, {as<float>(scaled(w, constant(graph, node, 4))).data(), n_, 1});
@@ -97,7 +97,7 @@ class Fp8Linear final : public Kernel {
   std::int64_t k_, n_, m_;
   DType residual_;
   Epilogue epilogue_;
-  Rounding rounding_;
+  QuantParams rounding_;
   std::array<float, 256> values_ = all_values();
   Floats bias_;
   Tensor panels_;

@@ -6,7 +6,7 @@
 // positive coefficients only, so that no digits cancel.
 #include <hwy/highway.h>
 
-#include "engine/fused.h"
+#include "kernels/epilogue.h"
 
 #if defined(SLUICE_ENGINE_CPU_FUNCTIONS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SLUICE_ENGINE_CPU_FUNCTIONS_INL_H_
@@ -16,7 +16,7 @@
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace sluice::engine::cpu::HWY_NAMESPACE {
+namespace sluice::kernels::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -120,7 +120,7 @@ HWY_INLINE V Activate(D d, const Epilogue& epilogue, V x) {
   return x;
 }
 
-}  // namespace sluice::engine::cpu::HWY_NAMESPACE
+}  // namespace sluice::kernels::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif

@@ -15,7 +15,7 @@
 #include "engine/cpu/functions-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace sluice::engine::cpu::HWY_NAMESPACE {
+namespace sluice::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
 using D = hn::CappedTag<float, 16>;
@@ -35,13 +35,13 @@ SLUICE_APPLY(Gelu)
 SLUICE_APPLY(GeluTanh)
 
 }  // namespace
-}  // namespace sluice::engine::cpu::HWY_NAMESPACE
+}  // namespace sluice::kernels::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include "engine/cpu/product_for_tests.h"
 
-namespace sluice::engine::cpu {
+namespace sluice::kernels::cpu {
 namespace {
 
 HWY_EXPORT(applyExp);
@@ -154,5 +154,5 @@ TEST(FunctionsTest, BothFormsOfGeluAreCloseEverywhere) {
 }
 
 }  // namespace
-}  // namespace sluice::engine::cpu
+}  // namespace sluice::kernels::cpu
 #endif

@@ -19,7 +19,7 @@
 #include "engine/cpu/functions-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace sluice::engine::cpu::HWY_NAMESPACE {
+namespace sluice::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
 using D = hn::CappedTag<float, 16>;
@@ -238,45 +238,21 @@ void one_row(const ChannelWise& what, std::int64_t row, const float* x, const fl
 }
 
 }  // namespace
-}  // namespace sluice::engine::cpu::HWY_NAMESPACE
+}  // namespace sluice::kernels::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace sluice::engine::cpu {
+namespace sluice::kernels::cpu {
 namespace {
 
 HWY_EXPORT(one_row);
 
-Window::Axis axis_of(const Attributes& attributes, std::size_t i, std::int64_t in,
-                     std::int64_t kernel) {
-  const auto at = [&](std::string_view name, std::size_t index, std::int64_t otherwise) {
-    const auto all = attributes.integers(name);
-    return index < all.size() ? all[index] : otherwise;
-  };
-  Window::Axis axis{.in = in,
-                    .kernel = kernel,
-                    .stride = at("strides", i, 1),
-                    .dilation = at("dilations", i, 1),
-                    .before = at("pads", i, 0),
-                    .after = at("pads", i + 2, 0)};
-  const std::int64_t room = in + axis.before + axis.after - axis.extent();
-  axis.out = room < 0 ? 0 : room / axis.stride + 1;
-  return axis;
-}
-
 }  // namespace
-
-ImageWindow::ImageWindow(const Attributes& attributes, const Shape& in, std::int64_t rows,
-                         std::int64_t columns)
-    : batch(in[0]),
-      channels(in[3]),
-      high(axis_of(attributes, 0, in[1], rows)),
-      wide(axis_of(attributes, 1, in[2], columns)) {}
 
 void run(const ChannelWise& what, std::int64_t row, const float* x, const float* residual,
          float* y) {
   HWY_DYNAMIC_DISPATCH(one_row)(what, row, x, residual, y);
 }
 
-}  // namespace sluice::engine::cpu
+}  // namespace sluice::kernels::cpu
 #endif

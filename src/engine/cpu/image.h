@@ -2,21 +2,18 @@
 // loops with the channels in vectors.
 #pragma once
 
-#include "engine/cpu/nodes.h"
-#include "engine/fused.h"
-#include "engine/ops/window.h"
+#include <cstdint>
 
-namespace sluice::engine::cpu {
+#include "kernels/epilogue.h"
+#include "kernels/window.h"
+
+namespace sluice::kernels::cpu {
 
 struct ImageWindow {
   std::int64_t batch, channels;
   Window::Axis high, wide;
 
   std::int64_t outs() const { return batch * high.out * wide.out; }  // pixels of the result
-
-  // Of a node with strides, dilations and pads.
-  ImageWindow(const Attributes& attributes, const Shape& in, std::int64_t rows,
-              std::int64_t columns);
 };
 
 // A kernel per channel: its values times what it sees, or the largest of those, or their mean.
@@ -34,4 +31,4 @@ struct ChannelWise {
 void run(const ChannelWise& what, std::int64_t row, const float* x, const float* residual,
          float* y);
 
-}  // namespace sluice::engine::cpu
+}  // namespace sluice::kernels::cpu

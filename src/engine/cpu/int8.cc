@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "engine/cpu/image.h"
+#include "engine/cpu/image_window.h"
 #include "engine/cpu/int8_product.h"
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/nodes.h"
@@ -111,8 +112,8 @@ class Int8Kernel : public Kernel {
     bias_ = int8_columns(n, bias ? as<float>(bias).data() : nullptr);
     finish_ = {.scale = scale_.data(),
                .bias = bias_.data(),
-               .epilogue = Epilogue::of(node.attributes),
-               .rounding = Rounding::of(node.attributes),
+               .epilogue = epilogue_of(node.attributes),
+               .rounding = quant_params_of(node.attributes),
                .residual_type = input_type(graph, node, 3).dtype,
                .residual_first = residual_first};
     what_ = int8_shape().value_bytes == 1 ? "tiles of bytes" : "tiles of bytes as words";
@@ -195,7 +196,8 @@ class Int8Conv final : public Int8Kernel {
  public:
   Int8Conv(const Graph& graph, const Node& node, const Tensor& w, Context& context)
       : Int8Kernel(graph, node, w.shape()[0], true, context),
-        window_(node.attributes, input_type(graph, node, 0).shape, w.shape()[2], w.shape()[3]),
+        window_(image_window(node.attributes, input_type(graph, node, 0).shape, w.shape()[2],
+                             w.shape()[3])),
         zeros_(static_cast<std::size_t>(w.shape()[1]),
                static_cast<std::uint8_t>(node.attributes.integer("zero", 0))) {
     const std::int64_t ins = w.shape()[1], rows = w.shape()[2], columns = w.shape()[3];
@@ -232,7 +234,7 @@ bool has_constants(const Graph& graph, const Node& node) {
     return constant(graph, node, i).dtype() == type;
   };
   const DType bias = input_type(graph, node, 2).dtype, residual = input_type(graph, node, 3).dtype;
-  const DType to = Rounding::of(node.attributes).to;
+  const DType to = quant_params_of(node.attributes).to;
   return is_byte(input_type(graph, node, 0).dtype) && is(1, DType::i8) && is(4, DType::f32) &&
          (bias == DType::none || is(2, DType::f32)) && (to == DType::f32 || is_byte(to)) &&
          (residual == DType::none || residual == DType::f32 || is_byte(residual));
@@ -258,7 +260,7 @@ constexpr std::size_t kGrain = 64 << 10;  // less is not worth another thread
 
 class StepsKernel final : public Kernel {
  public:
-  StepsKernel(std::size_t count, const Rounding& rounding, Context& context)
+  StepsKernel(std::size_t count, const QuantParams& rounding, Context& context)
       : workers_(context.workers), count_(count), rounding_(rounding) {}
 
   void run(const KernelArgs& args) const override {
@@ -274,7 +276,7 @@ class StepsKernel final : public Kernel {
  private:
   compute::Workers& workers_;
   std::size_t count_;
-  Rounding rounding_;
+  QuantParams rounding_;
 };
 
 class NumbersKernel final : public Kernel {
@@ -301,14 +303,14 @@ class NumbersKernel final : public Kernel {
 };
 
 // The one scale and zero of a node; none where it has more or others.
-std::optional<Rounding> one_step(const Graph& graph, const Node& node, DType small) {
+std::optional<QuantParams> one_step(const Graph& graph, const Node& node, DType small) {
   const Tensor scale = constant(graph, node, 1), zero = constant(graph, node, 2);
   const bool has_zero = input_type(graph, node, 2).dtype != DType::none;
   if (!is_byte(small) || scale.dtype() != DType::f32 || scale.size() != 1 ||
       node.attributes.integer("block_size", 0) != 0 || (has_zero && zero.size() != 1) ||
       (has_zero && zero.dtype() != small))
     return {};
-  Rounding rounding{.to_scale = as<float>(scale)[0], .to = small};
+  QuantParams rounding{.to_scale = as<float>(scale)[0], .to = small};
   if (has_zero)
     rounding.to_zero = small == DType::i8 ? as<std::int8_t>(zero)[0] : as<std::uint8_t>(zero)[0];
   return rounding;

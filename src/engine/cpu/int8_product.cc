@@ -5,7 +5,7 @@
 
 #include "engine/cpu/slots.h"
 
-namespace sluice::engine::cpu {
+namespace sluice::kernels::cpu {
 namespace {
 
 constexpr std::int64_t kBlockBytes = 192 << 10;  // of rows at a time: they stay in the second cache
@@ -184,4 +184,4 @@ void multiply(compute::Workers& workers, const Int8Product& p, const Int8Rows& r
             });
 }
 
-}  // namespace sluice::engine::cpu
+}  // namespace sluice::kernels::cpu

@@ -9,7 +9,7 @@
 #include "engine/cpu/int8_tile.h"
 #include "tensor/tensor.h"
 
-namespace sluice::engine::cpu {
+namespace sluice::kernels::cpu {
 
 // A row of k values: `segments` runs of `depth`.
 struct Int8Depth {
@@ -85,4 +85,4 @@ void multiply(compute::Workers& workers, const Int8Product& product, const Int8R
 // n values (null: zeros) with zeros up to the end of the last panel.
 std::vector<float> int8_columns(std::int64_t n, const float* values);
 
-}  // namespace sluice::engine::cpu
+}  // namespace sluice::kernels::cpu

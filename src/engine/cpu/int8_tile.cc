@@ -18,7 +18,7 @@
 #include "engine/cpu/panel-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace sluice::engine::cpu::HWY_NAMESPACE {
+namespace sluice::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
 using DI = hn::RebindToSigned<D>;
@@ -143,7 +143,7 @@ struct Rounder {
   VI zero;
   bool has_sign;
 
-  explicit Rounder(const Rounding& r) : has_sign(r.to == DType::i8) {
+  explicit Rounder(const QuantParams& r) : has_sign(r.to == DType::i8) {
     const D d;
     const float least = has_sign ? -128.0f : 0.0f, most = least + 255.0f;
     const auto from_zero = static_cast<float>(r.to_zero);
@@ -257,7 +257,7 @@ void run_block(const Int8Block& block) { Walk(block).run(); }
 
 Int8Shape shape() { return {kRows, kColumns, kBytes}; }
 
-void steps_of(const float* from, std::size_t count, const Rounding& rounding, std::uint8_t* to) {
+void steps_of(const float* from, std::size_t count, const QuantParams& rounding, std::uint8_t* to) {
   const Rounder rounder(rounding);
   const D d;
   std::size_t i = 0;
@@ -285,11 +285,11 @@ void numbers_of(const std::uint8_t* from, std::size_t count, DType type, float s
 }
 
 }  // namespace
-}  // namespace sluice::engine::cpu::HWY_NAMESPACE
+}  // namespace sluice::kernels::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace sluice::engine::cpu {
+namespace sluice::kernels::cpu {
 
 HWY_EXPORT(run_block);
 HWY_EXPORT(shape);
@@ -298,7 +298,7 @@ HWY_EXPORT(numbers_of);
 
 Int8Shape int8_shape() { return HWY_DYNAMIC_DISPATCH(shape)(); }
 void run(const Int8Block& block) { HWY_DYNAMIC_DISPATCH(run_block)(block); }
-void to_steps(const float* from, std::size_t count, const Rounding& rounding, std::uint8_t* to) {
+void to_steps(const float* from, std::size_t count, const QuantParams& rounding, std::uint8_t* to) {
   HWY_DYNAMIC_DISPATCH(steps_of)(from, count, rounding, to);
 }
 void from_steps(const std::uint8_t* from, std::size_t count, DType type, float scale, int zero,
@@ -306,5 +306,5 @@ void from_steps(const std::uint8_t* from, std::size_t count, DType type, float s
   HWY_DYNAMIC_DISPATCH(numbers_of)(from, count, type, scale, zero, to);
 }
 
-}  // namespace sluice::engine::cpu
+}  // namespace sluice::kernels::cpu
 #endif

@@ -5,9 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/fused.h"
+#include "kernels/epilogue.h"
+#include "kernels/quant_params.h"
 
-namespace sluice::engine::cpu {
+namespace sluice::kernels::cpu {
 
 // Values of k go together in words of 32 bits: four bytes where the processor multiplies those
 // (VNNI), two of 16 bits elsewhere.
@@ -26,7 +27,7 @@ inline constexpr int kMostInt8Columns = 64;
 struct Int8Finish {
   const float *scale = nullptr, *bias = nullptr;  // as long as the panels
   Epilogue epilogue{};
-  Rounding rounding{};
+  QuantParams rounding{};
   DType residual_type = DType::none;  // f32, u8 or i8; none: there is no residual
   bool residual_first = false;        // inside the activation
 };
@@ -52,9 +53,9 @@ struct Int8Block {
 // All rows by all panels. A sum is the same however rows and columns are split.
 void run(const Int8Block& block);
 
-// Numbers in steps and back: u8 or i8, as Rounding says what `to` is.
-void to_steps(const float* from, std::size_t count, const Rounding& rounding, std::uint8_t* to);
+// Numbers in steps and back: u8 or i8, as QuantParams says what `to` is.
+void to_steps(const float* from, std::size_t count, const QuantParams& rounding, std::uint8_t* to);
 void from_steps(const std::uint8_t* from, std::size_t count, DType type, float scale, int zero,
                 float* to);
 
-}  // namespace sluice::engine::cpu
+}  // namespace sluice::kernels::cpu

@@ -14,7 +14,11 @@
 #include "engine/made_tensors.h"
 #include "engine/specialize.h"
 
+namespace sluice::kernels::cpu {}
+
 namespace sluice::engine::cpu {
+
+using namespace kernels::cpu;  // this backend binds them to nodes
 
 // What the kernels of one session share: cores, and weights in the order that kernels read.
 class Context {

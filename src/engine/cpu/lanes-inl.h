@@ -13,7 +13,7 @@
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace sluice::engine::cpu::HWY_NAMESPACE {
+namespace sluice::kernels::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::CappedTag<float, 16>;
@@ -38,7 +38,7 @@ HWY_INLINE void store(V value, float* to, std::size_t count) {
   std::memcpy(to, lanes, count * sizeof(float));
 }
 
-}  // namespace sluice::engine::cpu::HWY_NAMESPACE
+}  // namespace sluice::kernels::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif

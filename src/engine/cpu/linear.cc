@@ -20,7 +20,7 @@ class LinearKernel final : public Kernel {
         k_(weights.shape()[0]),
         n_(weights.shape()[1]),
         residual_(residual),
-        epilogue_(Epilogue::of(node.attributes)),
+        epilogue_(epilogue_of(node.attributes)),
         bias_(packed_bias(n_, bias ? as<float>(bias).data() : nullptr)) {
     panels_ =
         context.packed(weights, panel_way("panels"), {DType::f32, {panel_values(k_, n_)}}, [&] {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/cpu/image_window.h"
 #include "engine/cpu/slots.h"
 
 namespace sluice::engine::cpu {
@@ -30,7 +31,7 @@ std::unique_ptr<Kernel> make(const Graph& graph, const Node& node, Context& cont
   const auto kernel = node.attributes.integers("kernel");
   if (!is_f32(x) || x.shape.rank() != 4 || kernel.size() != 2) return nullptr;
   const ChannelWise what{.kind = kind,
-                         .window = {node.attributes, x.shape, kernel[0], kernel[1]},
+                         .window = image_window(node.attributes, x.shape, kernel[0], kernel[1]),
                          .counts_padding = node.attributes.flag("count_include_pad")};
   return std::make_unique<PoolKernel>(what, context);
 }

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "engine/cpu/slots.h"
 
-namespace sluice::engine::cpu {
+namespace sluice::kernels::cpu {
 namespace {
 
 constexpr std::int64_t kDeep = 768;              // of k at a time
@@ -155,4 +155,4 @@ void multiply(compute::Workers& workers, const Product& product, const RowSource
               [&](std::size_t count, const auto& body) { each_task(workers, count, body); });
 }
 
-}  // namespace sluice::engine::cpu
+}  // namespace sluice::kernels::cpu

@@ -11,7 +11,7 @@
 #include "engine/ops/gemm.h"
 #include "tensor/tensor.h"
 
-namespace sluice::engine::cpu {
+namespace sluice::kernels::cpu {
 
 using Floats = hwy::AlignedFreeUniquePtr<float[]>;
 
@@ -62,4 +62,4 @@ struct Product {
 void multiply(const Product& product, const RowSource& rows);
 void multiply(compute::Workers& workers, const Product& product, const RowSource& rows);
 
-}  // namespace sluice::engine::cpu
+}  // namespace sluice::kernels::cpu

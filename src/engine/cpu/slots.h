@@ -7,7 +7,7 @@
 
 #include "compute/workers.h"
 
-namespace sluice::engine::cpu {
+namespace sluice::kernels::cpu {
 
 // Calls body(task, slot) for each task below `tasks`; no two that run at once have the same
 // slot, which is below workers.threads(). Each slot begins with a stretch of its own, and goes
@@ -37,4 +37,4 @@ void each_task(compute::Workers& workers, std::size_t tasks, const Body& body) {
   });
 }
 
-}  // namespace sluice::engine::cpu
+}  // namespace sluice::kernels::cpu

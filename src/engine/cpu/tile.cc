@@ -16,7 +16,7 @@
 #include "engine/cpu/panel-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace sluice::engine::cpu::HWY_NAMESPACE {
+namespace sluice::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
 // Of what one core (Ice Lake, 2.8 GHz) does out of registers alone, 178 GFLOP/s with AVX-512 and
@@ -338,11 +338,11 @@ void run_block(const TileBlock& block) { Walk(block).run(); }
 TileShape shape() { return {kRows, kColumns}; }
 
 }  // namespace
-}  // namespace sluice::engine::cpu::HWY_NAMESPACE
+}  // namespace sluice::kernels::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace sluice::engine::cpu {
+namespace sluice::kernels::cpu {
 
 HWY_EXPORT(run_block);
 HWY_EXPORT(shape);
@@ -350,5 +350,5 @@ HWY_EXPORT(shape);
 TileShape tile_shape() { return HWY_DYNAMIC_DISPATCH(shape)(); }
 void run(const TileBlock& block) { HWY_DYNAMIC_DISPATCH(run_block)(block); }
 
-}  // namespace sluice::engine::cpu
+}  // namespace sluice::kernels::cpu
 #endif

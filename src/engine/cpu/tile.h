@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-#include "engine/fused.h"
+#include "kernels/epilogue.h"
 
-namespace sluice::engine::cpu {
+namespace sluice::kernels::cpu {
 
 // A tile of sums stays in registers: this many rows at most, by one panel's columns.
 struct TileShape {
@@ -47,4 +47,4 @@ struct TileBlock {
 
 void run(const TileBlock& block);
 
-}  // namespace sluice::engine::cpu
+}  // namespace sluice::kernels::cpu

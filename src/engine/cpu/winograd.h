@@ -7,9 +7,9 @@
 
 #include <cstdint>
 
-#include "engine/fused.h"
+#include "kernels/epilogue.h"
 
-namespace sluice::engine::cpu {
+namespace sluice::kernels::cpu {
 
 // Where the polynomials of 4 x 4 results are taken besides 0 and infinity, at both signs of
 // each. With these, results are off about twice as far as sums in order are (2e-6 of the
@@ -34,4 +34,4 @@ struct TurnedSums {
 };
 void turn_back(int side, const TurnedSums& sums);
 
-}  // namespace sluice::engine::cpu
+}  // namespace sluice::kernels::cpu

@@ -16,7 +16,7 @@
 #include "engine/cpu/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace sluice::engine::cpu::HWY_NAMESPACE {
+namespace sluice::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
 constexpr auto kWide = static_cast<std::int64_t>(kLanes);
@@ -146,11 +146,11 @@ void turn_any(int side, const float* const* pixels, std::int64_t channels, float
 void back_any(int side, const TurnedSums& sums) { side == 2 ? back<2>(sums) : back<4>(sums); }
 
 }  // namespace
-}  // namespace sluice::engine::cpu::HWY_NAMESPACE
+}  // namespace sluice::kernels::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace sluice::engine::cpu {
+namespace sluice::kernels::cpu {
 
 HWY_EXPORT(turn_any);
 HWY_EXPORT(back_any);
@@ -161,5 +161,5 @@ void turn_tile(int side, const float* const* pixels, std::int64_t channels, floa
 }
 void turn_back(int side, const TurnedSums& sums) { HWY_DYNAMIC_DISPATCH(back_any)(side, sums); }
 
-}  // namespace sluice::engine::cpu
+}  // namespace sluice::kernels::cpu
 #endif

@@ -1,9 +1,9 @@
 // Activations of single numbers on the device.
 #pragma once
 
-#include "engine/activation.h"
+#include "kernels/activation.h"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 template <Activation kActivation>
 struct ActivationKind {
@@ -63,4 +63,4 @@ __device__ void activate(float (&x)[N], Activation activation, float low, float 
   }
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

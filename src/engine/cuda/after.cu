@@ -3,7 +3,7 @@
 #include "engine/cuda/element.cuh"
 #include "engine/cuda/grid.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
@@ -70,4 +70,4 @@ void enqueue(const After& after, CUstream_st* stream) {
   }
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

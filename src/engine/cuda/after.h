@@ -3,12 +3,12 @@
 
 #include <cstdint>
 
-#include "engine/activation.h"
 #include "engine/cuda/real_type.h"
+#include "kernels/activation.h"
 
 struct CUstream_st;
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 // x = activation(x + bias + before) + behind, in place; null: left out.
 struct After {
@@ -24,4 +24,4 @@ struct After {
 
 void enqueue(const After& after, CUstream_st* stream);
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

@@ -6,9 +6,9 @@
 #include <cstdint>
 
 #include "engine/cuda/real_type.h"
-#include "engine/kernel.h"
+#include "kernels/launch_args.h"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 struct AttentionCall {
   const void *q, *k, *v, *mask;
@@ -33,11 +33,11 @@ inline constexpr int kMostKeptKeys = 8192;
 // Sets what the device must know of a kernel before it is first launched.
 void prepare_flash_f16(int size);
 void prepare_flash_bf16(int size);
-void flash_f16(const AttentionCall& call, const KernelArgs& args);
-void flash_bf16(const AttentionCall& call, const KernelArgs& args);
+void flash_f16(const AttentionCall& call, const LaunchArgs& args);
+void flash_bf16(const AttentionCall& call, const LaunchArgs& args);
 
 // Any of the types, sizes up to 512.
 inline constexpr int kMostPlainSize = 512;
-void plain_attention(RealType type, const AttentionCall& call, const KernelArgs& args);
+void plain_attention(RealType type, const AttentionCall& call, const LaunchArgs& args);
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

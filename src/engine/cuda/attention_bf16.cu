@@ -1,10 +1,10 @@
 #include "engine/cuda/attention_flash.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 void prepare_flash_bf16(int size) { prepare_flash<__nv_bfloat16>(size); }
-void flash_bf16(const AttentionCall& call, const KernelArgs& args) {
+void flash_bf16(const AttentionCall& call, const LaunchArgs& args) {
   run_flash<__nv_bfloat16>(call, args);
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

@@ -3,7 +3,7 @@
 
 #include "engine/cuda/attention.h"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 // The call for it alone, with addresses and sizes that are its own.
 template <class T>
@@ -55,4 +55,4 @@ __device__ void clear_rest(const AttentionCall& call, int head, int first, int s
   }
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

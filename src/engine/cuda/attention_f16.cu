@@ -1,8 +1,8 @@
 #include "engine/cuda/attention_flash.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 void prepare_flash_f16(int size) { prepare_flash<__half>(size); }
-void flash_f16(const AttentionCall& call, const KernelArgs& args) { run_flash<__half>(call, args); }
+void flash_f16(const AttentionCall& call, const LaunchArgs& args) { run_flash<__half>(call, args); }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

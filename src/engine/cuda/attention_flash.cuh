@@ -13,7 +13,7 @@
 #include "engine/cuda/launch.cuh"
 #include "engine/cuda/mma.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 // Where a block's shared memory has what.
 template <int kSize>
@@ -319,7 +319,7 @@ struct Flash {
       device::check(
           cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most));
   }
-  static void run(const AttentionCall& call, const KernelArgs& args) {
+  static void run(const AttentionCall& call, const LaunchArgs& args) {
     const int each = kTiles * 16, needed = (call.queries + each - 1) / each;  // warps
     const int blocks = (needed + kMostWarps - 1) / kMostWarps;
     const int warps = (needed + blocks - 1) / blocks;
@@ -341,10 +341,10 @@ void prepare_flash(int size) {
 }
 
 template <class T>
-void run_flash(const AttentionCall& call, const KernelArgs& args) {
+void run_flash(const AttentionCall& call, const LaunchArgs& args) {
   if (call.size <= 32) return Flash<T, 32>::run(call, args);
   if (call.size <= 64) return Flash<T, 64>::run(call, args);
   Flash<T, 128>::run(call, args);
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

@@ -12,7 +12,7 @@
 #include "engine/cuda/barrier.cuh"
 #include "engine/cuda/products.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 namespace {
 
 constexpr int kGroupRows = 64, kGroupThreads = 128;
@@ -311,7 +311,7 @@ __global__ void __launch_bounds__(kGroups* kGroupThreads, kGroups == 2 ? 2 : 1)
 int stretches_of(const AttentionCall& call) { return (call.keys + kKeys - 1) / kKeys; }
 
 template <class T, int kSize, int kGroups>
-void enqueue(const AttentionCall& call, const KernelArgs& args) {
+void enqueue(const AttentionCall& call, const LaunchArgs& args) {
   const int heads = call.batch * call.heads, rows = kGroups * kGroupRows;
   const int wanted = multiprocessors() * (kGroups == 2 ? 2 : 1);
   const int parts = std::clamp((wanted + heads - 1) / heads, 1, (call.queries + rows - 1) / rows);
@@ -325,7 +325,7 @@ void enqueue(const AttentionCall& call, const KernelArgs& args) {
 
 // Two blocks on a multiprocessor, or a large one alone.
 template <class T, int kSize>
-void enqueue_size(const AttentionCall& call, const KernelArgs& args) {
+void enqueue_size(const AttentionCall& call, const LaunchArgs& args) {
   Resident<kSize>{stretches_of(call)}.bytes(call.mask != nullptr) <= kHalfShared
       ? enqueue<T, kSize, 2>(call, args)
       : enqueue<T, kSize, 4>(call, args);
@@ -353,7 +353,7 @@ void prepare_hopper_attention(RealType type, int size) {
   is_bf16 ? prepare_size<__nv_bfloat16, 64>() : prepare_size<__half, 64>();
 }
 
-void hopper_attention(RealType type, const AttentionCall& call, const KernelArgs& args) {
+void hopper_attention(RealType type, const AttentionCall& call, const LaunchArgs& args) {
   const bool is_bf16 = type == RealType::bf16;
   if (call.size == 32)
     return is_bf16 ? enqueue_size<__nv_bfloat16, 32>(call, args)
@@ -361,4 +361,4 @@ void hopper_attention(RealType type, const AttentionCall& call, const KernelArgs
   is_bf16 ? enqueue_size<__nv_bfloat16, 64>(call, args) : enqueue_size<__half, 64>(call, args);
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

@@ -5,7 +5,7 @@
 #include "engine/cuda/attention.h"
 #include "engine/cuda/element.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 inline constexpr int kKeys = 64;  // at a time
 inline constexpr int kMostWarps = 4;
@@ -69,4 +69,4 @@ __device__ int list_stretches(const AttentionCall& call, int entry, bool keeps, 
   return count;
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

@@ -4,7 +4,7 @@
 #include "engine/cuda/element.cuh"
 #include "engine/cuda/launch.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 namespace {
 
 constexpr int kWarps = 4;
@@ -81,7 +81,7 @@ __global__ void plain_kernel(const AttentionCall all) {
 }
 
 template <class T>
-void run(const AttentionCall& call, const KernelArgs& args) {
+void run(const AttentionCall& call, const LaunchArgs& args) {
   const std::int64_t warps =
       static_cast<std::int64_t>(entries_of(call)) * call.heads * call.queries;
   const Grid grid{dim3(static_cast<unsigned>((warps + kWarps - 1) / kWarps)), dim3(kWarps * 32)};
@@ -93,10 +93,10 @@ void run(const AttentionCall& call, const KernelArgs& args) {
 
 }  // namespace
 
-void plain_attention(RealType type, const AttentionCall& call, const KernelArgs& args) {
+void plain_attention(RealType type, const AttentionCall& call, const LaunchArgs& args) {
   if (type == RealType::f32) return run<float>(call, args);
   if (type == RealType::f16) return run<__half>(call, args);
   run<__nv_bfloat16>(call, args);
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

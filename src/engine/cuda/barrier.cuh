@@ -6,7 +6,7 @@
 
 #include "engine/cuda/mma.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 __device__ inline void init_barrier(unsigned at, unsigned arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(arrivals) : "memory");
@@ -75,4 +75,4 @@ __device__ inline void await_written() {
   asm volatile("cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

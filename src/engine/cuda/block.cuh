@@ -4,7 +4,7 @@
 
 #include "engine/cuda/element.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 template <class Join>
 __device__ float block_joined(float x, float none, const Join& join) {
@@ -29,4 +29,4 @@ __device__ inline float block_max(float x) {
   return block_joined(x, -INFINITY, [](float a, float b) { return fmaxf(a, b); });
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "device/cuda/driver_function.h"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 namespace {
 
 struct Encoders {
@@ -91,4 +91,4 @@ bool windows_can_be_mapped(const SmallRows& r) {
   return true;
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

@@ -6,9 +6,9 @@
 
 #include <cstdint>
 
-#include "engine/cuda/quantized.h"
+#include "engine/cuda/im2col.h"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 // In shared memory a box is rows of 64 or 128 bytes, whose parts of 16 are turned by the row.
 struct BoxSize {
@@ -24,4 +24,4 @@ CUtensorMap map_windows(const SmallRows& r, std::int64_t images, BoxSize box);
 // Whether windows can be mapped: numbers of the map are small, and padding is zero.
 bool windows_can_be_mapped(const SmallRows& r);
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

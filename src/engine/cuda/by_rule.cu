@@ -2,7 +2,7 @@
 #include "engine/cuda/moves.h"
 #include "engine/cuda/width.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 namespace {
 
 template <class T>
@@ -91,22 +91,22 @@ __global__ void __launch_bounds__(kThreads) running_kernel(const Running running
 
 }  // namespace
 
-void run_by_rule(const ByRule& rule, const KernelArgs& args) {
+void run_by_rule(const ByRule& rule, const LaunchArgs& args) {
   with_width(rule.width, [&]<class T>(T) {
     launch(stream_of(args), grid_for(rule.total), rule_kernel<T>, rule);
   });
 }
 
-void run_reverse(const Reverse& reverse, const KernelArgs& args) {
+void run_reverse(const Reverse& reverse, const LaunchArgs& args) {
   with_width(reverse.width, [&]<class T>(T) {
     launch(stream_of(args), grid_for(reverse.total), reverse_kernel<T>, reverse);
   });
 }
 
-void run_running(NumberType type, const Running& running, const KernelArgs& args) {
+void run_running(NumberType type, const Running& running, const LaunchArgs& args) {
   with_number(type, [&]<class T>(T) {
     launch(stream_of(args), grid_for(running.outer * running.inner), running_kernel<T>, running);
   });
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

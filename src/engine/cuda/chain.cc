@@ -1,5 +1,5 @@
 // A Chain of elementwise steps as one kernel.
-#include "engine/cuda/element_program.h"
+#include "engine/cuda/elements.h"
 #include "engine/cuda/site.h"
 #include "engine/edit.h"
 #include "engine/fused.h"
@@ -21,7 +21,7 @@ bool append(ElementProgram& program, const Chain::Step& step, ElementKind kind) 
 
 std::unique_ptr<Kernel> make_chain(const Graph& graph, const Node& node, Context& context) {
   const Site site(graph, node);
-  const Chain chain = Chain::of(node.attributes, site.inputs());
+  const Chain chain = chain_of(node.attributes, site.inputs());
   const DType type = site.in(0).dtype;
   if (!is_computed_real(type) && type != DType::f64) return nullptr;
   ElementProgram program;

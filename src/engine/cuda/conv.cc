@@ -347,7 +347,7 @@ std::unique_ptr<Kernel> convolution(const Graph& graph, const Node& node, Contex
   if (!window || w.size() == 0 || w.size() > kMost || x.shape[3] > kMost || group < 1 ||
       group > 65535 || w.shape()[0] % group != 0 || w.shape()[1] * group != x.shape[3])
     return nullptr;
-  const Epilogue epilogue = Epilogue::of(node.attributes);
+  const Epilogue epilogue = epilogue_of(node.attributes);
   ConvCall call{.type = real_type(x.dtype),
                 .window = *window,
                 .in = static_cast<int>(x.shape[3]),

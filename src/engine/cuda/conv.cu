@@ -2,7 +2,7 @@
 #include "engine/cuda/element.cuh"
 #include "engine/cuda/sliding.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
@@ -170,4 +170,4 @@ void enqueue_depthwise(const ConvCall& call, CUstream_st* stream) {
   }
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

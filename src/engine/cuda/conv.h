@@ -4,12 +4,12 @@
 
 #include <cstdint>
 
-#include "engine/activation.h"
 #include "engine/cuda/real_type.h"
+#include "kernels/activation.h"
 
 struct CUstream_st;
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 // A window that slides over images.
 struct Sliding {
@@ -50,4 +50,4 @@ struct PoolCall {
 
 void enqueue_pool(const PoolCall& call, CUstream_st* stream);
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

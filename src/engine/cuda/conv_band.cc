@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 // [filters / 64][window's row][pair of spots][spot][filter][two pixels of four channels]
 Tensor band_weights(const ConvCall& call, const Tensor& weight) {
@@ -23,4 +23,4 @@ Tensor band_weights(const ConvCall& call, const Tensor& weight) {
   return made;
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

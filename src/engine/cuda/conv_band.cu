@@ -15,7 +15,7 @@
 #include "engine/cuda/launch.cuh"
 #include "engine/cuda/products.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 namespace {
 
 constexpr int kFilters = 64, kPixels = 112;  // of a tile
@@ -401,4 +401,4 @@ void enqueue_band(const ConvCall& call, CUstream_st* stream) {
     start<__half, Halves>(band, blocks, stream);
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

@@ -6,7 +6,7 @@
 #include "engine/cuda/real_type.h"
 #include "tensor/tensor.h"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 // Whether enqueue_band() is for it: not with a residual. Windows are widened to a multiple of four
 // pixels by weights of zero, so that an infinite pixel up to three behind a window makes it NaN.
@@ -18,4 +18,4 @@ Tensor band_weights(const ConvCall& call, const Tensor& weight);
 // On images [batch, height, width, channels]; call.w as band_weights() has made them.
 void enqueue_band(const ConvCall& call, CUstream_st* stream);
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

@@ -4,8 +4,8 @@
 
 #include <array>
 
-#include "engine/activation.h"
 #include "engine/cuda/kernels.h"
+#include "kernels/activation.h"
 
 namespace sluice::engine::cuda {
 

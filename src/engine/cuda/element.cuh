@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 // A block's own memory, as much as its launch asked for.
 extern __shared__ __align__(16) unsigned char shared_bytes[];
@@ -50,4 +50,4 @@ __device__ inline float warp_max(float x) {
   return x;
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

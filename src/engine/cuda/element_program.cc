@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 namespace {
 
 #define SLUICE_NAME(NAME) std::string_view(#NAME),
@@ -96,4 +96,4 @@ void ElementProgram::result(int value, DType type) {
   output_ = type;
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

@@ -2,15 +2,14 @@
 // or step by step where there is none.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <string>
 #include <string_view>
 #include <vector>
 
-#include "engine/cuda/kernels.h"
+#include "tensor/dtype.h"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 // op_<name> of element_ops.inc. The first of each list are known for f64 step by step, too.
 // clang-format off
@@ -82,14 +81,4 @@ class ElementProgram {
   DType output_ = DType::none;
 };
 
-// One of a program's inputs: which of the node's, and its shape as it is stretched.
-struct ElementInput {
-  std::size_t of;
-  Shape shape;
-};
-// Null where it is too large or has types that programs do not take. Outputs [0] of `out`.
-std::unique_ptr<Kernel> make_elements(std::string what, const ElementProgram& program,
-                                      const std::vector<ElementInput>& inputs, const Shape& out,
-                                      Context& context);
-
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

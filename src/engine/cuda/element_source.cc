@@ -5,7 +5,7 @@
 #include <bit>
 #include <cmath>
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 namespace {
 
 #define SLUICE_CODE(...) #__VA_ARGS__
@@ -182,4 +182,4 @@ std::string element_source(const ElementProgram& program, const ElementLayout& l
   return text;
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

@@ -6,7 +6,7 @@
 
 #include "engine/cuda/element_program.h"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 // How the elements of an input are found.
 enum class ElementReach : char {
@@ -25,4 +25,4 @@ struct ElementLayout {
 // extern "C" __global__ void elements(Extent, inputs..., output).
 std::string element_source(const ElementProgram& program, const ElementLayout& layout);
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

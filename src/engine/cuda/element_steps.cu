@@ -3,7 +3,7 @@
 #include "engine/cuda/element_steps.h"
 #include "engine/cuda/launch.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 namespace {
 
 __device__ inline float half_to_float(unsigned short x) {
@@ -224,7 +224,7 @@ bool goes_by_steps(const ElementProgram& program) {
   return true;
 }
 
-void run_steps(const ElementTable& table, const Extent& extent, const KernelArgs& args,
+void run_steps(const ElementTable& table, const Extent& extent, const LaunchArgs& args,
                const void* const* inputs, void* output) {
   Inputs all{};
   for (int i = 0; i < table.inputs; ++i) all.at[i] = inputs[i];
@@ -233,4 +233,4 @@ void run_steps(const ElementTable& table, const Extent& extent, const KernelArgs
          output);
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

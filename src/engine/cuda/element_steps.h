@@ -4,7 +4,7 @@
 #include "engine/cuda/element_extent.h"
 #include "engine/cuda/element_program.h"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 inline constexpr int kMostElementValues = 48;
 
@@ -20,4 +20,4 @@ bool goes_by_steps(const ElementProgram& program);
 void run_steps(const ElementTable& table, const Extent& extent, const KernelArgs& args,
                const void* const* inputs, void* output);
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

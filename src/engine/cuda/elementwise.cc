@@ -4,7 +4,7 @@
 #include <limits>
 #include <optional>
 
-#include "engine/cuda/element_program.h"
+#include "engine/cuda/elements.h"
 #include "engine/cuda/site.h"
 
 namespace sluice::engine::cuda {

@@ -238,7 +238,7 @@ const OpRow kRows[] = {
            {Op::multiply, 5, 6}, {Op::maximum, 7, 0}, {Op::tanh, 8}};
        OpCase c("Chain", 1, {r.numbers(type, a), r.numbers(type, b), r.numbers(type, {})},
                 std::string(kFused));
-       chain.write(c.node.attributes);
+       write(chain, c.node.attributes);
        return c;
      }},
 };

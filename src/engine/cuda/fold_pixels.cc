@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 bool is_dense(const SmallRows& rows) {
   return rows.dilation_high == 1 && rows.dilation_wide == 1 &&
@@ -63,4 +63,4 @@ std::vector<std::uint8_t> folded(const std::vector<std::uint8_t>& filters, std::
   return all;
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

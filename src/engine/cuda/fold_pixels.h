@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/cuda/quantized.h"
+#include "engine/cuda/im2col.h"
 #include "tensor/tensor.h"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 // Whether windows see each pixel between their first and their last, and miss none between them:
 // only then neighbours are made one; else channels alone are rounded up.
@@ -33,4 +33,4 @@ inline std::int64_t bytes_of(const SmallFold& f) {
   return f.batch * f.out_high * f.out_wide * f.out_channels;
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

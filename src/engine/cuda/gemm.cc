@@ -142,7 +142,7 @@ std::unique_ptr<Kernel> linear(const Graph& graph, const Node& node, Context& co
   if (site.out(0).shape.size() == 0) return nothing_to_do();
   const TensorType x = site.in(0);
   const std::int64_t k = site.in(1).shape[0], n = site.in(1).shape[1];
-  const Epilogue epilogue = Epilogue::of(node.attributes);
+  const Epilogue epilogue = epilogue_of(node.attributes);
   Product product{.dtype = x.dtype, .m = x.shape.size() / k, .n = n, .k = k, .bias = site.has(2)};
   product.after = fused_after(epilogue.activation);
   LinearParts parts;

@@ -3,7 +3,7 @@
 
 #include "engine/cuda/launch.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 // One thread for each of `count`, in blocks of `threads`.
 inline Grid one_each(long long count, int threads) {
@@ -11,4 +11,4 @@ inline Grid one_each(long long count, int threads) {
           dim3(static_cast<unsigned>(threads))};
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

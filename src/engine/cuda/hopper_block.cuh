@@ -6,7 +6,7 @@
 #include "engine/cuda/barrier.cuh"
 #include "engine/cuda/quantized.h"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 constexpr int kGroup = 128;                          // threads
 constexpr int kGroups = 2;                           // that multiply
@@ -94,4 +94,4 @@ Room room_of(const SmallFinish& f, int steps) {
   return room;
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 namespace {
 
 constexpr double kParts = 256;
@@ -66,4 +66,4 @@ std::vector<std::uint8_t> in_hopper_order(const std::uint8_t* weights, std::int6
   return arranged;
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

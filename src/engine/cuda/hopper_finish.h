@@ -5,7 +5,7 @@
 
 #include "engine/cuda/quantized.h"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 // Results that are steps: in 256ths, so that a number between two of them is still between them.
 // From 0 to 1 an addition holds them for nothing; they need 256 of the 257 numbers there. Their
@@ -28,4 +28,4 @@ SmallColumn hopper_column(const SmallFinish& finish, float scale, float bias, st
 std::vector<std::uint8_t> in_hopper_order(const std::uint8_t* weights, std::int64_t n,
                                           std::int64_t row);
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

@@ -2,7 +2,7 @@
 #include "engine/cuda/moves.h"
 #include "engine/cuda/width.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 namespace {
 
 template <class T>
@@ -53,24 +53,24 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void run_take(const Take& take, const KernelArgs& args) {
+void run_take(const Take& take, const LaunchArgs& args) {
   with_width(take.width, [&]<class T>(T) {
     launch(stream_of(args), grid_for(take.total), take_kernel<T>, take);
   });
 }
 
-void run_take_elements(const TakeElements& take, const KernelArgs& args) {
+void run_take_elements(const TakeElements& take, const LaunchArgs& args) {
   with_width(take.width, [&]<class T>(T) {
     launch(stream_of(args), grid_for(take.total), take_elements_kernel<T>, take);
   });
 }
 
 void run_take_tuples(const Tuples& tuples, const void* from, void* to, int width,
-                     std::int64_t inner, const KernelArgs& args) {
+                     std::int64_t inner, const LaunchArgs& args) {
   with_width(width, [&]<class T>(T) {
     launch(stream_of(args), grid_for(tuples.count * inner), take_tuples_kernel<T>, tuples,
            static_cast<const T*>(from), static_cast<T*>(to), inner);
   });
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

@@ -28,7 +28,11 @@
 
 struct CUstream_st;  // CUDA's stream, so that this header needs no CUDA
 
+namespace sluice::kernels::cuda {}
+
 namespace sluice::engine::cuda {
+
+using namespace kernels::cuda;  // this backend binds them to nodes
 
 struct Options {
   int device = 0;                               // CUDA's number

@@ -6,7 +6,7 @@
 
 #include "engine/cuda/element.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 // see(word) for each, then word(); one that has seen none is the least there is.
 template <class T>
@@ -86,4 +86,4 @@ class Largest<std::uint8_t> : public LargestBytes<false> {};
 template <>
 class Largest<std::int8_t> : public LargestBytes<true> {};
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

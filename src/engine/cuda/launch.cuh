@@ -2,9 +2,9 @@
 #pragma once
 
 #include "device/cuda/launch.cuh"
-#include "engine/kernel.h"
+#include "kernels/launch_args.h"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 using device::Grid;
 using device::launch;
@@ -17,8 +17,8 @@ inline int multiprocessors() {
   return count;
 }
 
-inline cudaStream_t stream_of(const KernelArgs& args) {
+inline cudaStream_t stream_of(const LaunchArgs& args) {
   return static_cast<cudaStream_t>(args.stream);
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

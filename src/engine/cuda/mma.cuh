@@ -8,7 +8,7 @@
 
 #include "engine/cuda/element.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 // Of shared memory, as these instructions want it.
 __device__ inline unsigned shared_address(const void* p) {
@@ -96,4 +96,4 @@ __device__ inline float power_of_two(float x) {
   return y;
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

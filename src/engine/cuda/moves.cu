@@ -3,7 +3,7 @@
 #include "engine/cuda/moves.h"
 #include "engine/cuda/weave.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 namespace {
 
 constexpr int kTile = 32, kTileRows = 8;
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kThreads) table_kernel(const TableMove move) {
 }
 
 template <class T>
-void turn(const Move& move, const KernelArgs& args) {
+void turn(const Move& move, const LaunchArgs& args) {
   const auto tiles = [&](int axis) {
     return (static_cast<std::int64_t>(move.size[axis].size) + kTile - 1) / kTile;
   };
@@ -104,7 +104,7 @@ void turn(const Move& move, const KernelArgs& args) {
 
 }  // namespace
 
-void run_move(const Move& move, const KernelArgs& args) {
+void run_move(const Move& move, const LaunchArgs& args) {
   with_width(move.width, [&]<class T>(T) {
     if (move.way == Move::Way::steps)
       launch(stream_of(args), grid_for(move.total), move_kernel<T>, move);
@@ -115,10 +115,10 @@ void run_move(const Move& move, const KernelArgs& args) {
   });
 }
 
-void run_table_move(const TableMove& move, const KernelArgs& args) {
+void run_table_move(const TableMove& move, const LaunchArgs& args) {
   with_width(move.width, [&]<class T>(T) {
     launch(stream_of(args), grid_for(move.total), table_kernel<T>, move);
   });
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

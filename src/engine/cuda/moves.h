@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/kernel.h"
+#include "kernels/launch_args.h"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 inline constexpr int kMostMoveAxes = 8;
 
@@ -45,7 +45,7 @@ struct Move {
 // Merged, as wide as it can be read; false where it has too many axes or elements.
 bool plan_move(std::vector<MoveAxis> axes, std::int64_t from_first, std::int64_t to_first,
                int width, Move& move);
-void run_move(const Move& move, const KernelArgs& args);
+void run_move(const Move& move, const LaunchArgs& args);
 
 // The element for each place is the sum of what the tables say for its axes; where one says
 // less than 0, it is `fill`.
@@ -59,7 +59,7 @@ struct TableMove {
   Divisor size[kMostMoveAxes];
   int table[kMostMoveAxes];  // where each begins
 };
-void run_table_move(const TableMove& move, const KernelArgs& args);
+void run_table_move(const TableMove& move, const LaunchArgs& args);
 
 // to[o, i, k] = from[o, indices[i], k]; zeros where there is no such, which is told.
 struct Take {
@@ -71,7 +71,7 @@ struct Take {
   std::int64_t total, size;
   Divisor count, inner;
 };
-void run_take(const Take& take, const KernelArgs& args);
+void run_take(const Take& take, const LaunchArgs& args);
 
 // to[i] = from[place of i], where an index replaces the own along one axis.
 struct TakeElements {
@@ -84,7 +84,7 @@ struct TakeElements {
   Divisor shape[kMostMoveAxes];         // of the indices
   std::int64_t step[kMostMoveAxes];     // of the source; 0 along the axis
 };
-void run_take_elements(const TakeElements& take, const KernelArgs& args);
+void run_take_elements(const TakeElements& take, const LaunchArgs& args);
 
 // Tuples of indices name blocks of `inner` elements.
 struct Tuples {
@@ -96,7 +96,7 @@ struct Tuples {
   std::int64_t size[kMostMoveAxes], step[kMostMoveAxes];
 };
 void run_take_tuples(const Tuples& tuples, const void* from, void* to, int width,
-                     std::int64_t inner, const KernelArgs& args);
+                     std::int64_t inner, const LaunchArgs& args);
 
 enum class Reduction { none, add, mul, max, min };
 enum class NumberType { f32, f16, bf16, i32, i64 };
@@ -107,9 +107,9 @@ struct PutElements {
   int axis;
 };
 void run_put_elements(const PutElements& put, Reduction how, NumberType type,
-                      const KernelArgs& args);
+                      const LaunchArgs& args);
 void run_put_tuples(const Tuples& tuples, const void* from, void* to, int width, std::int64_t inner,
-                    Reduction how, NumberType type, const KernelArgs& args);
+                    Reduction how, NumberType type, const LaunchArgs& args);
 
 struct ByRule {
   enum class Rule { upper, lower, diagonal, one_hot, fill } rule;
@@ -121,7 +121,7 @@ struct ByRule {
   int index_bytes;                    // one_hot: 4 or 8; -4: f32
   std::uint64_t value[2];             // fill, diagonal: the bits of an element
 };
-void run_by_rule(const ByRule& rule, const KernelArgs& args);
+void run_by_rule(const ByRule& rule, const LaunchArgs& args);
 
 struct Reverse {
   ErrorFlag error;
@@ -131,7 +131,7 @@ struct Reverse {
   bool long_lengths;
   std::int64_t total, batch, batch_step, time, time_step;
 };
-void run_reverse(const Reverse& reverse, const KernelArgs& args);
+void run_reverse(const Reverse& reverse, const LaunchArgs& args);
 
 // Sums (or products) so far along the middle of outer x n x inner.
 struct Running {
@@ -140,6 +140,6 @@ struct Running {
   std::int64_t outer, n, inner;
   bool product, exclusive, backward;
 };
-void run_running(NumberType type, const Running& running, const KernelArgs& args);
+void run_running(NumberType type, const Running& running, const LaunchArgs& args);
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

@@ -49,7 +49,7 @@ bool is_list(const Site& site, std::size_t i, std::int64_t n) {
 
 // False where they are of another kind.
 bool take_steps(const Attributes& attributes, StepsOf& to) {
-  const Rounding rounding = Rounding::of(attributes);
+  const QuantParams rounding = quant_params_of(attributes);
   to.scale = rounding.to_scale;
   to.zero = rounding.to_zero;
   to.is_signed = rounding.to == DType::i8;

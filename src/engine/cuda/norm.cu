@@ -5,7 +5,7 @@
 #include "engine/cuda/norm.h"
 #include "engine/cuda/quantized_finish.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 namespace {
 
 constexpr int kWarps = 4;
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kBlock) any_row_norm(const RowNorm call) {
 }
 
 template <class T>
-void run_norm(const RowNorm& call, const KernelArgs& args) {
+void run_norm(const RowNorm& call, const LaunchArgs& args) {
   constexpr int kPack = 16 / sizeof(T), kMost = 1024 / (32 * kPack);
   const bool is_short = call.n <= 1024 && call.n % kPack == 0 && call.plain();
   if (!is_short)
@@ -257,7 +257,7 @@ __global__ void far_lines(const Lines call) {
 }
 
 template <class T>
-void run_lines(const Lines& call, const KernelArgs& args) {
+void run_lines(const Lines& call, const LaunchArgs& args) {
   const std::int64_t lines = call.outer * call.inner;
   if (call.inner > 1 || call.kind == LineKind::hardmax)
     return launch(stream_of(args),
@@ -271,16 +271,16 @@ void run_lines(const Lines& call, const KernelArgs& args) {
 
 }  // namespace
 
-void row_norm(RealType type, const RowNorm& call, const KernelArgs& args) {
+void row_norm(RealType type, const RowNorm& call, const LaunchArgs& args) {
   if (type == RealType::f32) return run_norm<float>(call, args);
   if (type == RealType::f16) return run_norm<__half>(call, args);
   run_norm<__nv_bfloat16>(call, args);
 }
 
-void along_lines(RealType type, const Lines& call, const KernelArgs& args) {
+void along_lines(RealType type, const Lines& call, const LaunchArgs& args) {
   if (type == RealType::f32) return run_lines<float>(call, args);
   if (type == RealType::f16) return run_lines<__half>(call, args);
   run_lines<__nv_bfloat16>(call, args);
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "engine/cuda/real_type.h"
-#include "engine/kernel.h"
+#include "kernels/launch_args.h"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 // What is written beside a result, of f32, f16 or bf16: round(result / scale) + zero.
 struct StepsOf {
@@ -30,7 +30,7 @@ struct RowNorm {
 
   bool plain() const { return period == 1 && each == 0 && pixels == 1; }
 };
-void row_norm(RealType type, const RowNorm& call, const KernelArgs& args);
+void row_norm(RealType type, const RowNorm& call, const LaunchArgs& args);
 
 // Along the middle of outer x n x inner.
 enum class LineKind { softmax, log_softmax, hardmax, length1, length2 };
@@ -40,6 +40,6 @@ struct Lines {
   std::int64_t outer, n, inner;
   LineKind kind;
 };
-void along_lines(RealType type, const Lines& call, const KernelArgs& args);
+void along_lines(RealType type, const Lines& call, const LaunchArgs& args);
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

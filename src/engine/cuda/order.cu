@@ -3,7 +3,7 @@
 #include "engine/cuda/reduce.h"
 #include "engine/cuda/width.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 namespace {
 
 using Rank = unsigned long long;
@@ -107,16 +107,16 @@ Grid grid_of(std::int64_t lines, std::int64_t n) {
 
 }  // namespace
 
-void run_arg(NumberType type, const ArgCall& call, const KernelArgs& args) {
+void run_arg(NumberType type, const ArgCall& call, const LaunchArgs& args) {
   with_number(type, [&]<class T>(T) {
     launch(stream_of(args), grid_of(call.outer * call.inner, call.n), arg_kernel<T>, call);
   });
 }
 
-void run_top(NumberType type, const TopCall& call, const KernelArgs& args) {
+void run_top(NumberType type, const TopCall& call, const LaunchArgs& args) {
   with_number(type, [&]<class T>(T) {
     launch(stream_of(args), grid_of(call.outer * call.inner, call.n), top_kernel<T>, call);
   });
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

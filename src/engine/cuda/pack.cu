@@ -2,7 +2,7 @@
 #include "engine/cuda/grid.cuh"
 #include "engine/cuda/pack.h"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
@@ -71,4 +71,4 @@ void enqueue_widen(const void* from, void* to, std::int64_t rows, std::int64_t f
   }
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

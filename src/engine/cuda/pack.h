@@ -6,7 +6,7 @@
 
 struct CUstream_st;
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 // [batch, rows, columns] to [batch, columns, rows], of elements of 1, 2, 4 or 8 bytes.
 void enqueue_transpose(const void* from, void* to, std::int64_t batch, std::int64_t rows,
@@ -16,4 +16,4 @@ void enqueue_transpose(const void* from, void* to, std::int64_t batch, std::int6
 void enqueue_widen(const void* from, void* to, std::int64_t rows, std::int64_t from_columns,
                    std::int64_t to_columns, std::size_t element_bytes, CUstream_st* stream);
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

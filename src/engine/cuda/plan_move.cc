@@ -2,7 +2,7 @@
 
 #include "engine/cuda/moves.h"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 namespace {
 
 // Neighbours that lie behind each other in both merged, axes of one gone, in the target's
@@ -101,4 +101,4 @@ bool plan_move(std::vector<MoveAxis> axes, std::int64_t from_first, std::int64_t
   return true;
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

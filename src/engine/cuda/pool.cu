@@ -6,7 +6,7 @@
 #include "engine/cuda/sliding.cuh"
 #include "engine/cuda/width.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 namespace {
 
 // ---- any pool -----------------------------------------------------------------------------------
@@ -209,4 +209,4 @@ void enqueue_pool(const PoolCall& call, CUstream_st* stream) {
   }
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

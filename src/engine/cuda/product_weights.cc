@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 Tensor packed_weights(const std::vector<std::uint8_t>& columns, std::int64_t n, std::int64_t k,
                       std::int64_t row) {
@@ -31,4 +31,4 @@ bool is_large(const std::vector<std::int32_t>& shift) {
                      [](std::int32_t x) { return x > kLarge || x < -kLarge; });
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

@@ -6,7 +6,7 @@
 
 #include "tensor/tensor.h"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 // Of n columns, k values each, as rows of `row` bytes, in the order [places, channels], and rows of
 // zeros up to a multiple of 16.
@@ -19,4 +19,4 @@ std::vector<std::int32_t> shift_of(const std::vector<std::uint8_t>& columns, std
 // Whether a float loses something of it.
 bool is_large(const std::vector<std::int32_t>& shift);
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

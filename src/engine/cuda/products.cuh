@@ -2,7 +2,7 @@
 // sides straight from shared memory. They are under way until they are awaited.
 #pragma once
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 // 64 rows, or as many columns, of kDepth bytes each.
 template <int kDepth>
@@ -82,4 +82,4 @@ SLUICE_PRODUCTS(BHalves, float, "k16.f32.bf16.bf16", "f", ", 1, 1, 0, 0");
 #undef SLUICE_SUMS_32
 #undef SLUICE_SUMS_8
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

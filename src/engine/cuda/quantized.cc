@@ -161,8 +161,8 @@ ConstMemory upload(Context& context, const std::vector<std::int32_t>& shift) {
 }
 
 SmallFinish finish_of(const Site& site, std::int64_t n, bool residual_first) {
-  const Epilogue epilogue = Epilogue::of(site.attributes());
-  const Rounding rounding = Rounding::of(site.attributes());
+  const Epilogue epilogue = epilogue_of(site.attributes());
+  const QuantParams rounding = quant_params_of(site.attributes());
   SmallFinish f;
   f.whole = is_byte(site.in(0).dtype);
   f.sum_row = up(n);

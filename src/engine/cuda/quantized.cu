@@ -3,7 +3,7 @@
 #include "engine/cuda/grid.cuh"
 #include "engine/cuda/quantized_finish.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
@@ -180,4 +180,4 @@ void enqueue_from_fp8(const void* x, float* y, std::int64_t count, float scale,
            static_cast<long long>(count), scale);
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

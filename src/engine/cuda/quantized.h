@@ -4,56 +4,18 @@
 
 #include <cstdint>
 
-#include "engine/activation.h"
+#include "engine/cuda/im2col.h"
+#include "kernels/activation.h"
 
 struct CUstream_st;
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 enum class SmallType { none, f32, f16, bf16, u8, i8, f8e4m3 };
 inline int bytes_of(SmallType type) {
   if (type == SmallType::f32) return 4;
   return type == SmallType::f16 || type == SmallType::bf16 ? 2 : 1;
 }
-
-// What results of a convolution see, a row each, of `row` bytes: [places, channels], and zeros up
-// to its end. A matrix is an image of one column with a window of one place.
-struct SmallRows {
-  const void* x = nullptr;  // [batch, high, wide, channels] of bytes
-  void* to = nullptr;
-  std::int64_t first = 0, count = 0;  // rows
-  std::int64_t row = 0;
-  int high = 1, wide = 1, channels = 0;  // of x
-  int pixel = 0;                         // bytes from one to the next; fewer where they overlap
-  int out_high = 1, out_wide = 1;        // of the results
-  int kernel_high = 1, kernel_wide = 1;  // of the window
-  int stride_high = 1, stride_wide = 1;
-  int dilation_high = 1, dilation_wide = 1;
-  int top = 0, left = 0;      // padding
-  unsigned char outside = 0;  // of x, where there is no pixel
-  unsigned char flip = 0;     // 128: u8 as i8, 128 less
-};
-void enqueue(const SmallRows& rows, CUstream_st* stream);
-// Whether they are there already, one behind the other.
-inline bool lies_as_rows(const SmallRows& r) {
-  return r.kernel_high * r.kernel_wide == 1 && r.stride_high == 1 && r.stride_wide == 1 &&
-         r.out_high == r.high && r.out_wide == r.wide;
-}
-
-// An image whose pixels are as many neighbours of another's, down x across of them, channels of one
-// behind the other's, and zeros up to a multiple of 16. So a window that goes by steps goes by
-// pixels, and few channels are many.
-struct SmallFold {
-  const void* x = nullptr;  // [batch, high, wide, channels] of bytes
-  void* to = nullptr;       // [batch, out_high, out_wide, out_channels]
-  std::int64_t batch = 0;
-  int high = 1, wide = 1, channels = 0;
-  int down = 1, across = 1;
-  int top = 0, left = 0;  // pixels of the padding that come first
-  int out_high = 1, out_wide = 1, out_channels = 0;
-  unsigned char outside = 0;  // of x, where there is no pixel
-};
-void enqueue(const SmallFold& fold, CUstream_st* stream);
 
 // y = activation((sum - shift) * scale + bias + before) + behind, where one of before and behind
 // is the residual.
@@ -117,4 +79,4 @@ void enqueue(const SmallSteps& steps, CUstream_st* stream);
 void enqueue_from_fp8(const void* x, float* y, std::int64_t count, float scale,
                       CUstream_st* stream);
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

@@ -7,7 +7,7 @@
 #include "engine/cuda/element.cuh"
 #include "engine/cuda/quantized.h"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 // Adding it pushes a fraction out of a float, to the nearest even number, and leaves the whole in
 // the last bits; and so the other way around.
@@ -143,4 +143,4 @@ struct Columns {
   }
 };
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

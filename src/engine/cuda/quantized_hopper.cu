@@ -15,7 +15,7 @@
 #include "engine/cuda/quantized_hopper.h"
 #include "engine/cuda/quantized_share.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 namespace {
 
 // ---- products ------------------------------------------------------------------------------
@@ -313,4 +313,4 @@ void enqueue_on_hopper(const SmallProduct& p, CUstream_st* stream) {
   });
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

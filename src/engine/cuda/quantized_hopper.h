@@ -3,7 +3,7 @@
 
 #include "engine/cuda/quantized.h"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 inline constexpr int kHopper = 90;  // compute capability
 
@@ -16,4 +16,4 @@ bool hopper_takes(const SmallProduct& product);
 // With weights in the order of hopper_row(), and hopper_column()s.
 void enqueue_on_hopper(const SmallProduct& product, CUstream_st* stream);
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

@@ -12,7 +12,7 @@
 #include "engine/cuda/quantized_hopper.h"
 #include "engine/cuda/quantized_tile.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 namespace {
 
 // sum += left * right, of 16 x 32 and 32 x 8 numbers.
@@ -276,4 +276,4 @@ void enqueue(const SmallProduct& product, CUstream_st* stream) {
   enqueue_kind<Signed>(product, stream);
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

@@ -10,7 +10,7 @@
 #include "engine/cuda/quantized_finish.cuh"
 #include "engine/cuda/quantized_tile.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 __device__ inline int size_of(SmallType type) {
   if (type == SmallType::f32) return 4;
@@ -234,4 +234,4 @@ __device__ void finish_group(const Finishing& to, unsigned first, const Sum* sum
   for (int j = 0; j < S::kColumns / 8; j += 4) Share<S>(to, row, column + j * 8).make(sums + j * 4);
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

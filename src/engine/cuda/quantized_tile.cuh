@@ -3,7 +3,7 @@
 
 #include "engine/cuda/quantized.h"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 // Where a tile is.
 struct SmallPlace {
@@ -22,4 +22,4 @@ unsigned tiles_of(const SmallFinish& f) {
                                ((f.n + S::kColumns - 1) / S::kColumns));
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

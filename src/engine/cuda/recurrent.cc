@@ -86,7 +86,7 @@ std::unique_ptr<Kernel> recurrent(const Graph& graph, const Node& node, Context&
   return launched(
       "steps of a sequence",
       [call, type = real_type(site.in(0).dtype)](const KernelArgs& args) {
-        run_recurrent(type, with(call, args), args);
+        run_recurrent(type, with(call, args), static_cast<float*>(args.scratch), args);
       },
       kReadsAll, scratch);
 }

@@ -3,7 +3,7 @@
 #include "engine/cuda/recurrent.h"
 #include "engine/cuda/width.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 namespace {
 
 constexpr int kWarps = 8;
@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T>
-void run(const RecurrentCall& call, const KernelArgs& args) {
+void run(const RecurrentCall& call, const LaunchArgs& args) {
   const std::int64_t units = call.directions * call.batch * call.hidden;
   const Grid grid{dim3(static_cast<unsigned>((units + kWarps - 1) / kWarps)), dim3(kWarps * 32)};
   const auto move = [&](const void* from, void* to, float* inside) {
@@ -203,9 +203,8 @@ void run(const RecurrentCall& call, const KernelArgs& args) {
 
 }  // namespace
 
-void run_recurrent(RealType type, RecurrentCall call, const KernelArgs& args) {
+void run_recurrent(RealType type, RecurrentCall call, float* scratch, const LaunchArgs& args) {
   const std::int64_t units = call.directions * call.batch * call.hidden;
-  auto* const scratch = static_cast<float*>(args.scratch);
   call.h[0] = scratch;
   call.h[1] = scratch + units;
   call.c = scratch + 2 * units;
@@ -216,4 +215,4 @@ void run_recurrent(RealType type, RecurrentCall call, const KernelArgs& args) {
   run<__nv_bfloat16>(call, args);
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "engine/cuda/real_type.h"
-#include "engine/kernel.h"
+#include "kernels/launch_args.h"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 // A function between gates; `kind` is that of recurrent_cells.h.
 struct Squash {
@@ -34,6 +34,6 @@ inline std::int64_t recurrent_scratch(const RecurrentCall& call) {
   return 5 * call.directions * call.batch * call.hidden;
 }
 // All steps, one launch (of GRU two) for each.
-void run_recurrent(RealType type, RecurrentCall call, const KernelArgs& args);
+void run_recurrent(RealType type, RecurrentCall call, float* scratch, const LaunchArgs& args);
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

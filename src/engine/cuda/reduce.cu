@@ -8,7 +8,7 @@
 #include "engine/cuda/reduce.h"
 #include "engine/cuda/width.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 namespace {
 
 constexpr int kRows = 8;
@@ -336,7 +336,7 @@ __global__ void __launch_bounds__(kThreads) mean_variance_kernel(const ReduceCal
 }
 
 template <class T>
-void run_typed(const ReduceCall& call, const KernelArgs& args) {
+void run_typed(const ReduceCall& call, const LaunchArgs& args) {
   const AxisGroups& reduced = call.reduced;
   const bool near = reduced.rank > 0 && reduced.step[reduced.rank - 1] == 1;
   if (near || call.kept.rank == 0) {
@@ -352,11 +352,11 @@ void run_typed(const ReduceCall& call, const KernelArgs& args) {
 
 }  // namespace
 
-void run_reduce(NumberType type, const ReduceCall& call, const KernelArgs& args) {
+void run_reduce(NumberType type, const ReduceCall& call, const LaunchArgs& args) {
   with_number(type, [&]<class T>(T) { run_typed<T>(call, args); });
 }
 
-void run_mean_variance(RealType type, const ReduceCall& call, const KernelArgs& args) {
+void run_mean_variance(RealType type, const ReduceCall& call, const LaunchArgs& args) {
   const Grid grid{dim3(static_cast<unsigned>(call.kept.count)), dim3(kThreads)};
   if (type == RealType::f32)
     return launch(stream_of(args), grid, mean_variance_kernel<float>, call);
@@ -365,4 +365,4 @@ void run_mean_variance(RealType type, const ReduceCall& call, const KernelArgs& 
   launch(stream_of(args), grid, mean_variance_kernel<__nv_bfloat16>, call);
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

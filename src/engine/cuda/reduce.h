@@ -5,9 +5,9 @@
 
 #include "engine/cuda/moves.h"
 #include "engine/cuda/real_type.h"
-#include "engine/kernel.h"
+#include "kernels/launch_args.h"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 inline constexpr int kMostGroups = 4;
 
@@ -26,10 +26,10 @@ struct ReduceCall {
   AxisGroups kept, reduced;
   Reduce op;
 };
-void run_reduce(NumberType type, const ReduceCall& call, const KernelArgs& args);
+void run_reduce(NumberType type, const ReduceCall& call, const LaunchArgs& args);
 
 // Groups of elements brought to a mean of 0 and a variance of 1.
-void run_mean_variance(RealType type, const ReduceCall& call, const KernelArgs& args);
+void run_mean_variance(RealType type, const ReduceCall& call, const LaunchArgs& args);
 
 // Along the middle of outer x n x inner: the place of the largest (or least).
 struct ArgCall {
@@ -38,7 +38,7 @@ struct ArgCall {
   std::int64_t outer, n, inner;
   bool most, last;  // last of equals, otherwise the first
 };
-void run_arg(NumberType type, const ArgCall& call, const KernelArgs& args);
+void run_arg(NumberType type, const ArgCall& call, const LaunchArgs& args);
 
 // The k largest (or least), in order; the first of equals first.
 struct TopCall {
@@ -48,6 +48,6 @@ struct TopCall {
   std::int64_t outer, n, inner, k;
   bool most;
 };
-void run_top(NumberType type, const TopCall& call, const KernelArgs& args);
+void run_top(NumberType type, const TopCall& call, const LaunchArgs& args);
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

@@ -3,7 +3,7 @@
 #include "engine/cuda/resize.h"
 #include "engine/cuda/width.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 namespace {
 
 template <class From, class To>
@@ -24,13 +24,13 @@ __global__ void __launch_bounds__(kThreads) resize_kernel(const ResizeAxis call)
 }
 
 template <class From, class To>
-void run(const ResizeAxis& call, const KernelArgs& args) {
+void run(const ResizeAxis& call, const LaunchArgs& args) {
   launch(stream_of(args), grid_for(call.outer * call.made * call.inner), resize_kernel<From, To>,
          call);
 }
 
 template <class T>
-void run_with(const ResizeAxis& call, const KernelArgs& args) {
+void run_with(const ResizeAxis& call, const LaunchArgs& args) {
   if (call.from_type == RealType::f32) return run<float, T>(call, args);
   if (call.to_type == RealType::f32) return run<T, float>(call, args);
   run<T, T>(call, args);
@@ -38,11 +38,11 @@ void run_with(const ResizeAxis& call, const KernelArgs& args) {
 
 }  // namespace
 
-void run_resize_axis(const ResizeAxis& call, const KernelArgs& args) {
+void run_resize_axis(const ResizeAxis& call, const LaunchArgs& args) {
   const RealType narrow_one = call.from_type == RealType::f32 ? call.to_type : call.from_type;
   if (narrow_one == RealType::f32) return run<float, float>(call, args);
   if (narrow_one == RealType::f16) return run_with<__half>(call, args);
   run_with<__nv_bfloat16>(call, args);
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "engine/cuda/real_type.h"
-#include "engine/kernel.h"
+#include "kernels/launch_args.h"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 struct ResizeAxis {
   const void* from;
@@ -18,6 +18,6 @@ struct ResizeAxis {
   int taps;
   float otherwise;
 };
-void run_resize_axis(const ResizeAxis& call, const KernelArgs& args);
+void run_resize_axis(const ResizeAxis& call, const LaunchArgs& args);
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

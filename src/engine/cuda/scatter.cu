@@ -2,7 +2,7 @@
 #include "engine/cuda/moves.h"
 #include "engine/cuda/width.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 namespace {
 
 template <class T>
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void run_put_elements(const PutElements& put, Reduction how, NumberType type,
-                      const KernelArgs& args) {
+                      const LaunchArgs& args) {
   const std::int64_t lines = put.where.total / put.where.shape[put.axis].size;
   if (how == Reduction::none)
     return with_width(put.where.width, [&]<class T>(T) {
@@ -109,7 +109,7 @@ void run_put_elements(const PutElements& put, Reduction how, NumberType type,
 }
 
 void run_put_tuples(const Tuples& tuples, const void* from, void* to, int width, std::int64_t inner,
-                    Reduction how, NumberType type, const KernelArgs& args) {
+                    Reduction how, NumberType type, const LaunchArgs& args) {
   if (how == Reduction::none)
     return with_width(width, [&]<class T>(T) {
       launch(stream_of(args), grid_for(tuples.count * inner), put_tuples_kernel<T>, tuples,
@@ -121,4 +121,4 @@ void run_put_tuples(const Tuples& tuples, const void* from, void* to, int width,
   });
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

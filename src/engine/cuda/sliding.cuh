@@ -4,7 +4,7 @@
 #include "engine/cuda/conv.h"
 #include "engine/cuda/grid.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 // The pixel of the input that output pixel (y, x) begins to see.
 struct Corner {
@@ -30,4 +30,4 @@ inline long long pixels_of(const Sliding& w) {
   return static_cast<long long>(w.batch) * w.out_height * w.out_width;
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

@@ -5,7 +5,7 @@
 
 #include "engine/cuda/width.cuh"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 // Pixels of a thread: 16 bytes of a plane, 8 where elements are bytes.
 template <class T>
@@ -182,4 +182,4 @@ void enqueue_weave(const Move& move, cudaStream_t stream) {
   }
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

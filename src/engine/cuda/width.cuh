@@ -5,7 +5,7 @@
 #include "engine/cuda/grid.cuh"
 #include "engine/cuda/moves.h"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 inline constexpr int kThreads = 256;
 
@@ -77,4 +77,4 @@ void with_number(NumberType type, const Body& body) {
   }
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

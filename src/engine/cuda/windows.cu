@@ -1,7 +1,7 @@
 #include "engine/cuda/width.cuh"
 #include "engine/cuda/windows.h"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 namespace {
 
 // The kernel's places [first, last) that lie inside when it begins at `start`.
@@ -108,7 +108,7 @@ void with_real(RealType type, const Body& body) {
 
 }  // namespace
 
-void run_window(RealType type, const WindowCall& call, const KernelArgs& args) {
+void run_window(RealType type, const WindowCall& call, const LaunchArgs& args) {
   const std::int64_t outs =
       static_cast<std::int64_t>(call.axis[0].out) * call.axis[1].out * call.axis[2].out;
   with_real(type, [&]<class T>(T) {
@@ -116,11 +116,11 @@ void run_window(RealType type, const WindowCall& call, const KernelArgs& args) {
   });
 }
 
-void run_across_channels(RealType type, const AcrossChannels& call, const KernelArgs& args) {
+void run_across_channels(RealType type, const AcrossChannels& call, const LaunchArgs& args) {
   with_real(type, [&]<class T>(T) {
     launch(stream_of(args), grid_for(call.images * call.channels * call.pixels), across_kernel<T>,
            call);
   });
 }
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

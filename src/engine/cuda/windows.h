@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "engine/cuda/real_type.h"
-#include "engine/kernel.h"
+#include "kernels/launch_args.h"
 
-namespace sluice::engine::cuda {
+namespace sluice::kernels::cuda {
 
 // One to three axes, with axes of one in front.
 struct WindowAxis {
@@ -24,7 +24,7 @@ struct WindowCall {
   bool padding_counts;  // of average
   bool by_columns;      // places count with the first axis innermost
 };
-void run_window(RealType type, const WindowCall& call, const KernelArgs& args);
+void run_window(RealType type, const WindowCall& call, const LaunchArgs& args);
 
 // x / (bias + alpha / size * squares of the channels around)^beta.
 struct AcrossChannels {
@@ -34,6 +34,6 @@ struct AcrossChannels {
   int before, after;
   float alpha, beta, bias;  // alpha is divided by the size
 };
-void run_across_channels(RealType type, const AcrossChannels& call, const KernelArgs& args);
+void run_across_channels(RealType type, const AcrossChannels& call, const LaunchArgs& args);
 
-}  // namespace sluice::engine::cuda
+}  // namespace sluice::kernels::cuda

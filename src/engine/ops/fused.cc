@@ -38,7 +38,7 @@ void linear(OpCall& call) {
   shape[last] = n;
   require_shape(bias, "bias", {n});
   require_shape(residual, "residual", shape);
-  const Epilogue epilogue = Epilogue::of(call.attributes());
+  const Epilogue epilogue = epilogue_of(call.attributes());
   const DoubleResult result(call, shape);
   const Tensor& y = result.y;
   widen(x, w, bias, residual);
@@ -55,7 +55,7 @@ void linear(OpCall& call) {
 
 // Output 1: what was made, rounded to its type, in steps.
 void give_steps(OpCall& call, const Tensor& made) {
-  const Rounding rounding = Rounding::of(call.attributes());
+  const QuantParams rounding = quant_params_of(call.attributes());
   const Tensor steps = converted(made, DType::f64), zeros(DType::f64, made.shape());
   for (double& x : steps.values<double>())
     x = static_cast<double>(static_cast<float>(x) / rounding.to_scale);
@@ -72,7 +72,7 @@ void norm(OpCall& call) {
   require_shape(residual, "residual", x.shape());
   require_shape(scale, "scale", {n});
   require_shape(bias, "bias", {n});
-  const DType steps = Rounding::of(call.attributes()).to;
+  const DType steps = quant_params_of(call.attributes()).to;
   require(!call.wants(1) || steps == DType::u8 || steps == DType::i8, "steps of u8 or i8 only");
   call.tell(1, steps, x.shape());
   const DoubleResult result(call, x.shape());
@@ -150,7 +150,7 @@ void conv(OpCall& call) {
   const Shape shape{x.shape()[0], axes[0].out, axes[1].out, outs};
   require_shape(bias, "bias", {outs});
   require_shape(residual, "residual", shape);
-  const Epilogue epilogue = Epilogue::of(call.attributes());
+  const Epilogue epilogue = epilogue_of(call.attributes());
   const DoubleResult result(call, shape);
   const Tensor& y = result.y;
   widen(x, w, bias, residual);

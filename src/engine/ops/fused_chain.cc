@@ -98,7 +98,7 @@ void evaluate(OpCall& call, const Chain& chain, const Shape& shape) {
 
 void run_chain(OpCall& call) {
   require(call.inputs() > 0, "a chain without inputs");
-  const Chain chain = Chain::of(call.attributes(), call.inputs());
+  const Chain chain = chain_of(call.attributes(), call.inputs());
   const DType type = call.input(0).dtype();
   Shape shape = call.input(0).shape();
   for (std::size_t i = 1; i < call.inputs(); ++i) {

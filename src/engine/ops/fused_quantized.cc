@@ -25,10 +25,10 @@ Tensor wide(OpCall& call, std::size_t i, double zero = 0, double scale = 1) {
 struct Rest {
   Tensor bias, residual, scale;
   Epilogue epilogue;
-  Rounding rounding;
+  QuantParams rounding;
 
   Rest(OpCall& call, const Shape& shape)
-      : epilogue(Epilogue::of(call.attributes())), rounding(Rounding::of(call.attributes())) {
+      : epilogue(epilogue_of(call.attributes())), rounding(quant_params_of(call.attributes())) {
     const std::int64_t n = shape[shape.rank() - 1];
     require(call.has(4), "scales are missing");
     require_shape(call.input(4), "scale", {n});
@@ -41,7 +41,7 @@ struct Rest {
   }
 
   void give(OpCall& call, const Tensor& y) const {
-    if (!rounding.has_steps()) return call.give(0, converted(y, rounding.to));
+    if (!rounding.is_quantized()) return call.give(0, converted(y, rounding.to));
     const Tensor zeros(DType::f64, y.shape());
     std::fill_n(doubles(zeros), zeros.size(), static_cast<double>(rounding.to_zero));
     for (double& x : y.values<double>()) x /= static_cast<double>(rounding.to_scale);

@@ -6,7 +6,7 @@
 
 #include "engine/cpu/product.h"
 
-namespace sluice::engine {
+namespace sluice::kernels {
 namespace {
 
 constexpr std::int64_t kDepth = 256;  // of a block: a tile's columns stay in the first cache
@@ -205,4 +205,4 @@ template void multiply(compute::Workers&, std::int64_t, std::int64_t, std::int64
                        MatrixView<std::uint64_t>, MatrixView<std::uint64_t>, std::uint64_t*,
                        std::int64_t);
 
-}  // namespace sluice::engine
+}  // namespace sluice::kernels

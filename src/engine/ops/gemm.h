@@ -5,7 +5,7 @@
 
 #include "compute/workers.h"
 
-namespace sluice::engine {
+namespace sluice::kernels {
 
 // Where the elements of a matrix lie: steps in memory to the next row and column.
 template <class T>
@@ -37,4 +37,4 @@ void tile(const double* a, const double* b, std::int64_t b_row, std::int64_t k, 
           std::int64_t to_row, bool add);
 
 }  // namespace gemm
-}  // namespace sluice::engine
+}  // namespace sluice::kernels

@@ -7,7 +7,7 @@
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
-namespace sluice::engine::HWY_NAMESPACE {
+namespace sluice::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -62,11 +62,11 @@ void tile_f64(const double* a, const double* b, std::int64_t b_row, std::int64_t
   tile_of(a, b, b_row, k, to, to_row, add);
 }
 
-}  // namespace sluice::engine::HWY_NAMESPACE
+}  // namespace sluice::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace sluice::engine {
+namespace sluice::kernels {
 
 HWY_EXPORT(columns_f32);
 HWY_EXPORT(columns_f64);
@@ -87,5 +87,5 @@ void tile(const double* a, const double* b, std::int64_t b_row, std::int64_t k, 
 }
 
 }  // namespace gemm
-}  // namespace sluice::engine
+}  // namespace sluice::kernels
 #endif

@@ -59,12 +59,6 @@ void size_axis(Window::Axis& axis, LastWindow last) {
 
 }  // namespace
 
-Shape Window::output(std::int64_t n, std::int64_t c) const {
-  Shape shape{n, c};
-  for (const Axis& a : axes()) shape.push_back(a.out);
-  return shape;
-}
-
 Window read_kernel(const Attributes& attributes, const Shape& input, const Tensor& weights) {
   require(input.rank() >= 3, "an input of shape " + to_string(input) + " has no spatial axes");
   if (input.rank() > 2 + static_cast<int>(Window::kAxes))

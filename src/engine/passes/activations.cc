@@ -123,7 +123,7 @@ std::vector<ValueId> arguments(const Editor& edit, NodeId id) {
 void put_step(Editor& edit, NodeId old, ValueId from, Chain::Op step) {
   const Node& node = edit.node(old);
   Node chain = fused("Chain", node.name, {from}, {node.outputs[0]});
-  Chain{1, {{step, 0}}}.write(chain.attributes);
+  write(Chain{1, {{step, 0}}}, chain.attributes);
   put(edit, old, std::move(chain));
 }
 

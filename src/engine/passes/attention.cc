@@ -103,7 +103,7 @@ NodeId plain_linear(const Editor& edit, ValueId value) {
     return kNoNode;
   const Node& node = edit.node(id);
   const bool plain = (node.inputs.size() <= 3 || node.inputs[3] == kNoValue) &&
-                     Epilogue::of(node.attributes).activation == Activation::none;
+                     epilogue_of(node.attributes).activation == Activation::none;
   return plain ? id : kNoNode;
 }
 

@@ -169,7 +169,7 @@ class Group {
   }
 
   int add_chain(const Node& node) {
-    const Chain inner = Chain::of(node.attributes, node.inputs.size());
+    const Chain inner = chain_of(node.attributes, node.inputs.size());
     std::vector<int> at;
     for (const ValueId input : node.inputs) at.push_back(number(input));
     for (const Chain::Step& part : inner.steps) {
@@ -195,7 +195,7 @@ bool fuse(Editor& edit, NodeId root) {
   if (!group.grow()) return false;
   const Node& node = edit.node(root);
   Node chain = fused("Chain", node.name, group.inputs(), {node.outputs[0]});
-  group.chain().write(chain.attributes);
+  write(group.chain(), chain.attributes);
   put(edit, root, std::move(chain));
   return true;
 }

@@ -75,10 +75,10 @@ bool take_residual(Editor& edit, NodeId conv, NodeId next, ValueId other) {
 bool take_next(Editor& edit, NodeId conv) {
   const ValueId out = edit.node(conv).outputs[0];
   const NodeId next = edit.only_user(out);
-  if (next == kNoNode || Epilogue::of(edit.node(conv).attributes).activation != Activation::none)
+  if (next == kNoNode || epilogue_of(edit.node(conv).attributes).activation != Activation::none)
     return false;
   if (const auto epilogue = epilogue_of(edit, next)) {
-    epilogue->write(edit.node(conv).attributes);
+    write(*epilogue, edit.node(conv).attributes);
     take_output(edit, conv, next);
     return true;
   }

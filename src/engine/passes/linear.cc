@@ -102,7 +102,7 @@ bool take_activation(Editor& edit, NodeId id) {
   if (next == kNoNode) return false;
   const auto epilogue = epilogue_of(edit, next);
   if (!epilogue) return false;
-  epilogue->write(edit.node(id).attributes);
+  write(*epilogue, edit.node(id).attributes);
   edit.set_output(id, edit.node(next).outputs[0]);
   drop(edit, next);
   return true;
@@ -111,7 +111,7 @@ bool take_activation(Editor& edit, NodeId id) {
 // Made before, with room for what follows.
 bool is_open(const Node& node) {
   return is_fused_product(node, "Linear") && !has_input(node, 3) &&
-         Epilogue::of(node.attributes).activation == Activation::none;
+         epilogue_of(node.attributes).activation == Activation::none;
 }
 
 }  // namespace

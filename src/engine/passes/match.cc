@@ -122,7 +122,7 @@ std::optional<Epilogue> epilogue_of(const Editor& edit, NodeId id) {
     return Epilogue{Activation::clip, *bounds->low, *bounds->high};
   }
   if (node.domain != kFused || node.op != "Chain" || node.inputs.size() != 1) return {};
-  const Chain chain = Chain::of(node.attributes, 1);
+  const Chain chain = chain_of(node.attributes, 1);
   if (chain.steps.size() != 1 || Chain::operands(chain.steps[0].op) != 1) return {};
   const auto activation = activation_named(Chain::name(chain.steps[0].op));
   if (!activation) return {};

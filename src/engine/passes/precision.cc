@@ -76,10 +76,10 @@ Tensor narrowed(const Tensor& constant, DType to) {
 }
 
 void clamp_chain(Attributes& attributes, std::size_t inputs, DType to) {
-  Chain chain = Chain::of(attributes, inputs);
+  Chain chain = chain_of(attributes, inputs);
   for (Chain::Step& step : chain.steps)
     if (step.op == Chain::Op::constant) step.value = clamped(step.value, to);
-  chain.write(attributes);
+  write(chain, attributes);
 }
 
 class Narrower {

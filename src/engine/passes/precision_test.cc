@@ -80,9 +80,10 @@ TEST_F(PrecisionTest, NumbersInsideAChainStayFiniteToo) {
   GraphBuilder b;
   const ValueId x = b.input("x");
   Attributes attributes;
-  Chain{.inputs = 1,
-        .steps = {{Chain::Op::constant, -1, -1, -3.4028235e38f}, {Chain::Op::multiply, 0, 1, 0}}}
-      .write(attributes);
+  write(Chain{.inputs = 1,
+              .steps = {{Chain::Op::constant, -1, -1, -3.4028235e38f},
+                        {Chain::Op::multiply, 0, 1, 0}}},
+        attributes);
   const Graph graph =
       b.output(b.node("Chain", {x}, {{"code", attributes.strings("code")}}, "sluice")).take();
   const std::vector<Tensor> inputs{tensor_of<float>({2}, {1, 0})};

@@ -213,7 +213,7 @@ class Markowitz {
   LimitRows rows_;
 };
 
-// Rounding and a covariance of pairs with gaps leave a little; more is no covariance, and its
+// QuantParams and a covariance of pairs with gaps leave a little; more is no covariance, and its
 // "optimum" would be a portfolio of negative variance.
 constexpr double kAsymmetry = 1e-9, kNegative = 1e-7;  // of the largest variance
 
