@@ -40,9 +40,9 @@
 #include <cstddef>
 
 #include "engine/attributes.h"
-#include "kernels/chain.h"
-#include "kernels/epilogue.h"
-#include "kernels/quant_params.h"
+#include "kernels/common/epilogue.h"
+#include "kernels/common/quant_params.h"
+#include "kernels/elementwise/chain.h"
 
 namespace sluice::engine {
 

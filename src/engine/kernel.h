@@ -7,8 +7,8 @@
 #include <span>
 #include <string_view>
 
-#include "kernels/activation.h"
-#include "kernels/launch_args.h"
+#include "kernels/common/activation.h"
+#include "kernels/common/launch_args.h"
 
 namespace sluice::engine {
 

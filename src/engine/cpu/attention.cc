@@ -1,13 +1,12 @@
 // Attention in one pass, some queries of one head at a time.
-#include "engine/cpu/attention.h"
-
 #include <algorithm>
 #include <array>
 #include <limits>
 
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/nodes.h"
-#include "engine/cpu/slots.h"
+#include "kernels/attention/attention_cpu.h"
+#include "kernels/common/each_task.h"
 #include "memory/alloc/allocator.h"
 #include "tensor/byte_size.h"
 

@@ -1,6 +1,4 @@
 // Chains of elementwise operators, and such operators alone, a block at a time.
-#include "engine/cpu/chain.h"
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -8,7 +6,8 @@
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/nodes.h"
 #include "engine/cpu/single.h"
-#include "engine/cpu/slots.h"
+#include "kernels/common/each_task.h"
+#include "kernels/elementwise/chain_cpu.h"
 #include "tensor/byte_size.h"
 
 namespace sluice::engine::cpu {

@@ -8,8 +8,8 @@
 
 #include "engine/cpu/image_window.h"
 #include "engine/cpu/pool.h"
-#include "engine/cpu/product.h"
-#include "engine/cpu/slots.h"
+#include "kernels/common/each_task.h"
+#include "kernels/gemm/packed_gemm.h"
 #include "tensor/byte_size.h"
 
 namespace sluice::engine::cpu {

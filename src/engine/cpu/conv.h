@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "engine/cpu/image.h"
 #include "engine/cpu/kernels.h"
 #include "engine/op.h"
+#include "kernels/conv/channelwise_cpu.h"
 
 namespace sluice::engine::cpu {
 

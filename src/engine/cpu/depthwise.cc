@@ -1,7 +1,7 @@
 // Convolutions where each filter sees one channel, its own.
 #include "engine/cpu/conv.h"
 #include "engine/cpu/pool.h"
-#include "engine/cpu/product.h"
+#include "kernels/gemm/packed_gemm.h"
 
 namespace sluice::engine::cpu {
 namespace {

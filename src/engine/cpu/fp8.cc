@@ -5,9 +5,9 @@
 
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/nodes.h"
-#include "engine/cpu/product.h"
 #include "engine/fused.h"
 #include "engine/op.h"
+#include "kernels/gemm/packed_gemm.h"
 #include "tensor/byte_size.h"
 
 namespace sluice::engine::cpu {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/attributes.h"
-#include "engine/cpu/image.h"
+#include "kernels/conv/channelwise_cpu.h"
 #include "tensor/shape.h"
 
 namespace sluice::engine::cpu {

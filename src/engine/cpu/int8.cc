@@ -2,12 +2,12 @@
 #include <string>
 #include <vector>
 
-#include "engine/cpu/image.h"
 #include "engine/cpu/image_window.h"
-#include "engine/cpu/int8_product.h"
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/nodes.h"
 #include "engine/op.h"
+#include "kernels/conv/channelwise_cpu.h"
+#include "kernels/quantized/int8_gemm_cpu.h"
 
 namespace sluice::engine::cpu {
 namespace {

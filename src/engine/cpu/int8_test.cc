@@ -3,10 +3,10 @@
 
 #include <random>
 
-#include "engine/cpu/int8_tile.h"
 #include "engine/cpu/kernels.h"
 #include "engine/edit.h"
 #include "engine/op.h"
+#include "kernels/quantized/int8_tile_cpu.h"
 
 namespace sluice::engine::cpu {
 namespace {

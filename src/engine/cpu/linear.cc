@@ -3,9 +3,9 @@
 
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/nodes.h"
-#include "engine/cpu/product.h"
-#include "engine/cpu/slots.h"
 #include "engine/ops/broadcast.h"
+#include "kernels/common/each_task.h"
+#include "kernels/gemm/packed_gemm.h"
 #include "tensor/byte_size.h"
 
 namespace sluice::engine::cpu {

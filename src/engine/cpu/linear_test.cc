@@ -1,5 +1,5 @@
-#include "engine/cpu/product.h"
 #include "engine/cpu/product_for_tests.h"
+#include "kernels/gemm/packed_gemm.h"
 
 namespace sluice::engine::cpu {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/nodes.h"
-#include "engine/cpu/slots.h"
 #include "engine/ops/axes.h"
+#include "kernels/common/each_task.h"
 
 namespace sluice::engine::cpu {
 namespace {

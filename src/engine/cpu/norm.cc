@@ -3,7 +3,7 @@
 
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/nodes.h"
-#include "engine/cpu/norm_rows.h"
+#include "kernels/norm/norm_cpu.h"
 
 namespace sluice::engine::cpu {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "engine/cpu/image_window.h"
-#include "engine/cpu/slots.h"
+#include "kernels/common/each_task.h"
 
 namespace sluice::engine::cpu {
 namespace {

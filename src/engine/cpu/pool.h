@@ -1,8 +1,8 @@
 // Loops over images that conv.cc needs too.
 #pragma once
 
-#include "engine/cpu/image.h"
 #include "engine/cpu/kernels.h"
+#include "kernels/conv/channelwise_cpu.h"
 
 namespace sluice::engine::cpu {
 

@@ -2,13 +2,13 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include <random>
 
 #include "engine/cpu/kernels.h"
 #include "engine/op.h"
 #include "engine/ops/run_for_tests.h"
+#include "kernels/common/targets_for_tests.h"
 
 namespace sluice::engine::cpu {
 
@@ -97,20 +97,6 @@ inline void expect_close(const Tensor& made, const Tensor& expected, float toler
     const auto at = static_cast<std::size_t>(i);
     const float is = made.values<float>()[at], should = expected.values<float>()[at];
     ASSERT_NEAR(is, should, tolerance * std::max(1.0f, std::abs(should))) << "at " << i;
-  }
-}
-
-// Calls body once for each instruction set of this machine that kernels are compiled for.
-template <class Body>
-void for_each_target(const Body& body) {
-  for (const std::int64_t target : {HWY_AVX3, HWY_AVX2, HWY_SSE4, HWY_SCALAR}) {
-    if ((hwy::SupportedTargets() & target) == 0) continue;
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    body();
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
   }
 }
 

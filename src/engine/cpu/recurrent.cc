@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "engine/cpu/cells.h"
 #include "engine/cpu/nodes.h"
 #include "engine/op.h"
+#include "kernels/rnn/rnn_cells.h"
 #include "tensor/byte_size.h"
 
 namespace sluice::engine::cpu {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/cpu/kernels.h"
-#include "engine/cpu/product.h"
+#include "kernels/gemm/packed_gemm.h"
 
 namespace sluice::engine::cpu {
 

@@ -1,12 +1,12 @@
-#include "engine/cpu/winograd.h"
+#include "kernels/conv/winograd.h"
 
 #include <algorithm>
 #include <array>
 #include <vector>
 
 #include "engine/cpu/conv.h"
-#include "engine/cpu/product.h"
-#include "engine/cpu/slots.h"
+#include "kernels/common/each_task.h"
+#include "kernels/gemm/packed_gemm.h"
 #include "tensor/byte_size.h"
 
 namespace sluice::engine::cpu {

@@ -1,11 +1,11 @@
-#include "engine/cuda/attention.h"
+#include "kernels/attention/attention.h"
 
 #include <limits>
 
-#include "engine/cuda/attention_hopper.h"
-#include "engine/cuda/quantized_hopper.h"
 #include "engine/cuda/site.h"
 #include "engine/edit.h"
+#include "kernels/attention/flash_attention_sm90.h"
+#include "kernels/quantized/int8_gemm_sm90.h"
 
 namespace sluice::engine::cuda {
 namespace {

@@ -1,17 +1,17 @@
 // Convolutions: as a product where the window is one pixel, by cuDNN with all that follows in one
 // kernel, or our own; whichever measures best.
-#include "engine/cuda/conv.h"
+#include "kernels/conv/conv.h"
 
 #include <limits>
 
 #include "device/cuda/check.h"
-#include "engine/cuda/conv_band.h"
 #include "engine/cuda/conv_node.h"
 #include "engine/cuda/conv_way.h"
-#include "engine/cuda/pack.h"
-#include "engine/cuda/quantized_hopper.h"
 #include "engine/edit.h"
 #include "engine/fused.h"
+#include "kernels/conv/conv_few_channels_sm90.h"
+#include "kernels/gemm/pack_weights.h"
+#include "kernels/quantized/int8_gemm_sm90.h"
 #include "tensor/byte_size.h"
 
 namespace sluice::engine::cuda {

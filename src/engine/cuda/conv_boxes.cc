@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "engine/cuda/hopper_finish.h"
-#include "engine/cuda/quantized_hopper.h"
+#include "kernels/quantized/epilogue_params_sm90.h"
+#include "kernels/quantized/int8_gemm_sm90.h"
 
 namespace sluice::engine::cuda {
 namespace {

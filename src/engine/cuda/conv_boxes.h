@@ -4,9 +4,9 @@
 
 #include <optional>
 
-#include "engine/cuda/conv.h"
-#include "engine/cuda/fold_pixels.h"
 #include "engine/cuda/kernels.h"
+#include "kernels/conv/conv.h"
+#include "kernels/conv/space_to_depth.h"
 
 namespace sluice::engine::cuda {
 

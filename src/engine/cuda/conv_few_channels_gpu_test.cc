@@ -6,11 +6,11 @@
 #include <cmath>
 
 #include "device/cuda/check.h"
-#include "engine/cuda/conv_band.h"
 #include "engine/cuda/conv_boxes.h"
 #include "engine/cuda/op_cases_for_tests.h"
 #include "engine/cuda/program_for_gpu_tests.h"
-#include "engine/cuda/quantized_hopper.h"
+#include "kernels/conv/conv_few_channels_sm90.h"
+#include "kernels/quantized/int8_gemm_sm90.h"
 
 namespace sluice::engine {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <optional>
 
-#include "engine/cuda/conv.h"
 #include "engine/cuda/site.h"
+#include "kernels/conv/conv.h"
 
 namespace sluice::engine::cuda {
 

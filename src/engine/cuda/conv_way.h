@@ -6,12 +6,12 @@
 #include <string>
 #include <utility>
 
-#include "engine/cuda/after.h"
-#include "engine/cuda/conv.h"
 #include "engine/cuda/conv_boxes.h"
 #include "engine/cuda/dnn.h"
-#include "engine/cuda/pack.h"
 #include "engine/cuda/product.h"
+#include "kernels/conv/conv.h"
+#include "kernels/gemm/epilogue_kernel.h"
+#include "kernels/gemm/pack_weights.h"
 
 namespace sluice::engine::cuda {
 

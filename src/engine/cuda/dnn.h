@@ -5,7 +5,7 @@
 #include <array>
 
 #include "engine/cuda/kernels.h"
-#include "kernels/activation.h"
+#include "kernels/common/activation.h"
 
 namespace sluice::engine::cuda {
 

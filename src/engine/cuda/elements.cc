@@ -5,10 +5,10 @@
 #include <bit>
 #include <cstring>
 
-#include "engine/cuda/element_source.h"
-#include "engine/cuda/element_steps.h"
 #include "engine/cuda/nvrtc.h"
 #include "engine/cuda/site.h"
+#include "kernels/elementwise/element_interpreter.h"
+#include "kernels/elementwise/element_source.h"
 
 namespace sluice::engine::cuda {
 namespace {

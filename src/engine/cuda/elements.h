@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/cuda/element_program.h"
 #include "engine/cuda/kernels.h"
+#include "kernels/elementwise/element_program.h"
 
 namespace sluice::engine::cuda {
 

@@ -1,12 +1,12 @@
 // Linear, MatMul and Gemm: cuBLASLt, or cuDNN where it does the activation in the same kernel
 // and that is quicker.
-#include "engine/cuda/after.h"
 #include "engine/cuda/dnn.h"
-#include "engine/cuda/pack.h"
 #include "engine/cuda/product.h"
 #include "engine/cuda/site.h"
 #include "engine/edit.h"
 #include "engine/fused.h"
+#include "kernels/gemm/epilogue_kernel.h"
+#include "kernels/gemm/pack_weights.h"
 #include "tensor/byte_size.h"
 
 namespace sluice::engine::cuda {

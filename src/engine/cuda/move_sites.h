@@ -1,8 +1,8 @@
 // Parts that the makers of moves share.
 #pragma once
 
-#include "engine/cuda/moves.h"
 #include "engine/cuda/site.h"
+#include "kernels/data_movement/moves.h"
 
 namespace sluice::engine::cuda {
 

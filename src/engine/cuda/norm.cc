@@ -1,4 +1,4 @@
-#include "engine/cuda/norm.h"
+#include "kernels/norm/norm.h"
 
 #include "engine/cuda/site.h"
 #include "engine/edit.h"

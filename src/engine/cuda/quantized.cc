@@ -1,22 +1,21 @@
 // Products and convolutions of small numbers. Of bytes: one kernel of ours. Of floats of 8 bits,
 // and where it does not run: cuBLASLt, in stretches of rows whose sums stay in the GPU's cache
 // until they are finished.
-#include "engine/cuda/quantized.h"
-
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "engine/cuda/fold_pixels.h"
-#include "engine/cuda/hopper_finish.h"
 #include "engine/cuda/product.h"
-#include "engine/cuda/product_weights.h"
-#include "engine/cuda/quantized_hopper.h"
 #include "engine/cuda/quantized_tile.h"
 #include "engine/cuda/site.h"
 #include "engine/edit.h"
 #include "engine/fused.h"
 #include "engine/ops/window.h"
+#include "kernels/conv/space_to_depth.h"
+#include "kernels/quantized/epilogue_params_sm90.h"
+#include "kernels/quantized/int8_gemm.h"
+#include "kernels/quantized/int8_gemm_sm90.h"
+#include "kernels/quantized/weights.h"
 
 namespace sluice::engine::cuda {
 namespace {

@@ -7,11 +7,11 @@
 #include <random>
 
 #include "device/cuda/check.h"
-#include "engine/cuda/hopper_finish.h"
 #include "engine/cuda/op_cases_for_tests.h"
 #include "engine/cuda/program_for_gpu_tests.h"
-#include "engine/cuda/quantized_hopper.h"
 #include "engine/quantize_weights.h"
+#include "kernels/quantized/epilogue_params_sm90.h"
+#include "kernels/quantized/int8_gemm_sm90.h"
 
 namespace sluice::engine {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/cuda/kernels.h"
-#include "engine/cuda/quantized.h"
+#include "kernels/quantized/int8_gemm.h"
 
 namespace sluice::engine::cuda {
 

@@ -1,7 +1,6 @@
-#include "engine/cuda/recurrent.h"
-
 #include "engine/cuda/site.h"
 #include "engine/ops/recurrent_cells.h"
+#include "kernels/rnn/rnn.h"
 #include "tensor/byte_size.h"
 
 namespace sluice::engine::cuda {

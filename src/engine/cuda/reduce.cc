@@ -1,11 +1,11 @@
 // Reductions, extremes, and what windows see.
-#include "engine/cuda/reduce.h"
+#include "kernels/reduce/reduce.h"
 
 #include <algorithm>
 
 #include "engine/cuda/move_sites.h"
-#include "engine/cuda/windows.h"
 #include "engine/ops/window.h"
+#include "kernels/conv/pool_nd.h"
 
 namespace sluice::engine::cuda {
 namespace {

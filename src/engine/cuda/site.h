@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/cuda/kernels.h"
-#include "engine/cuda/real_type.h"
+#include "kernels/common/real_type.h"
 
 namespace sluice::engine::cuda {
 

@@ -6,9 +6,9 @@
 #include "compute/workers.h"
 #include "engine/cuda/move_makers.h"
 #include "engine/cuda/move_sites.h"
-#include "engine/cuda/resize.h"
 #include "engine/op.h"
 #include "engine/ops/resize_plan.h"
+#include "kernels/data_movement/resize.h"
 #include "tensor/byte_size.h"
 
 namespace sluice::engine::cuda {

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "engine/ops/gemm.h"
 #include "engine/ops/window.h"
+#include "kernels/gemm/gemm.h"
 
 namespace sluice::engine {
 

@@ -10,9 +10,9 @@
 #include "engine/ops/convert.h"
 #include "engine/ops/families.h"
 #include "engine/ops/fused.h"
-#include "engine/ops/gemm.h"
 #include "engine/ops/quantize.h"
 #include "engine/ops/window.h"
+#include "kernels/gemm/gemm.h"
 
 namespace sluice::engine {
 namespace {

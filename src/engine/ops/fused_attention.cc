@@ -8,7 +8,7 @@
 #include "engine/fused.h"
 #include "engine/ops/families.h"
 #include "engine/ops/fused.h"
-#include "engine/ops/gemm.h"
+#include "kernels/gemm/gemm.h"
 #include "tensor/byte_size.h"
 
 namespace sluice::engine {

@@ -5,8 +5,8 @@
 #include <limits>
 #include <random>
 
-#include "engine/ops/gemm.h"
 #include "engine/ops/run_for_tests.h"
+#include "kernels/gemm/gemm.h"
 
 namespace sluice::engine {
 namespace {

@@ -6,8 +6,8 @@
 #include "engine/ops/broadcast.h"
 #include "engine/ops/convert.h"
 #include "engine/ops/families.h"
-#include "engine/ops/gemm.h"
 #include "engine/ops/quantize.h"
+#include "kernels/gemm/gemm.h"
 
 namespace sluice::engine {
 namespace {

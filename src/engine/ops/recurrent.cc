@@ -1,8 +1,8 @@
 // Layers that walk along sequences.
 #include "engine/ops/families.h"
-#include "engine/ops/gemm.h"
 #include "engine/ops/recurrent_cells.h"
 #include "engine/ops/wide.h"
+#include "kernels/gemm/gemm.h"
 
 namespace sluice::engine {
 namespace {

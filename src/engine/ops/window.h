@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/op.h"
-#include "kernels/window.h"
+#include "kernels/conv/window.h"
 
 namespace sluice::engine {
 

@@ -1,0 +1,66 @@
+// Activations of single numbers on the device.
+#pragma once
+
+#include "kernels/common/activation.h"
+
+namespace sluice::kernels::cuda {
+
+template <Activation kActivation>
+struct ActivationKind {
+  static constexpr Activation value = kActivation;
+};
+
+// Gelu for results of 16 bits or fewer, in half the instructions of erff(): off by 3e-5 at most, or
+// by 5e-5 of the result. Between its ends it is x (1 / 2 + x p(x x)).
+__device__ inline float gelu_of_few_bits(float x) {
+  constexpr float kEnd = 4.5f;
+  const float held = x < -kEnd ? -kEnd : x;  // NaN stays
+  const float within = fminf(held, kEnd), square = within * within;
+  float sum = -1.39998375e-12f;
+  for (const float next :
+       {1.69722014e-10f, -9.19339449e-9f, 2.95881563e-7f, -6.36513914e-6f, 9.78703465e-5f,
+        -1.12267316e-3f, 9.83316917e-3f, -6.63370341e-2f, 0.39888379f})
+    sum = sum * square + next;
+  return held * (within * sum + 0.5f);
+}
+
+template <bool kFewBits = false>
+__device__ float activated(float x, Activation activation, float low, float high) {
+  switch (activation) {
+    case Activation::none: return x;
+    case Activation::relu: return x < 0 ? 0 : x;  // NaN stays
+    case Activation::gelu:
+      if constexpr (kFewBits) return gelu_of_few_bits(x);
+      return 0.5f * x * (1 + erff(x * 0.70710678118654752f));
+    case Activation::gelu_tanh:
+      return 0.5f * x * (1 + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
+    case Activation::tanh: return tanhf(x);
+    case Activation::sigmoid: return 1 / (1 + expf(-x));
+    case Activation::silu: return x / (1 + expf(-x));
+    case Activation::hard_swish: return x * fminf(fmaxf(x / 6 + 0.5f, 0), 1);
+    case Activation::clip: return x < low ? low : x > high ? high : x;
+  }
+  return x;
+}
+
+// Of many: what to do is asked once, so that the way of each is short.
+template <bool kFewBits = false, int N>
+__device__ void activate(float (&x)[N], Activation activation, float low, float high) {
+  const auto each = [&](auto kind) {
+#pragma unroll
+    for (float& one : x) one = activated<kFewBits>(one, decltype(kind)::value, low, high);
+  };
+  switch (activation) {
+    case Activation::none: return;
+    case Activation::relu: return each(ActivationKind<Activation::relu>());
+    case Activation::gelu: return each(ActivationKind<Activation::gelu>());
+    case Activation::gelu_tanh: return each(ActivationKind<Activation::gelu_tanh>());
+    case Activation::tanh: return each(ActivationKind<Activation::tanh>());
+    case Activation::sigmoid: return each(ActivationKind<Activation::sigmoid>());
+    case Activation::silu: return each(ActivationKind<Activation::silu>());
+    case Activation::hard_swish: return each(ActivationKind<Activation::hard_swish>());
+    case Activation::clip: return each(ActivationKind<Activation::clip>());
+  }
+}
+
+}  // namespace sluice::kernels::cuda

@@ -1,0 +1,80 @@
+// Elements by width alone, and one thread for each of many places.
+#pragma once
+
+#include "kernels/common/element.cuh"
+#include "kernels/common/grid.cuh"
+#include "kernels/data_movement/moves.h"
+
+namespace sluice::kernels::cuda {
+
+inline constexpr int kThreads = 256;
+
+__device__ inline unsigned quotient(const Divisor& by, unsigned n) {
+  return (__umulhi(n, by.multiply) + n) >> by.shift;
+}
+__device__ inline std::int64_t place() {
+  return static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+}
+inline Grid grid_for(std::int64_t places) { return one_each(places, kThreads); }
+
+// Calls body(T{}) with a T of that many bytes.
+template <class Body>
+void with_width(int width, const Body& body) {
+  switch (width) {
+    case 1: return body(std::uint8_t{});
+    case 2: return body(std::uint16_t{});
+    case 4: return body(std::uint32_t{});
+    case 8: return body(uint2{});
+    default: return body(uint4{});
+  }
+}
+
+__device__ inline std::int64_t index_at(const void* indices, bool is_long, std::int64_t i) {
+  return is_long ? static_cast<const std::int64_t*>(indices)[i]
+                 : static_cast<const std::int32_t*>(indices)[i];
+}
+__device__ inline void tell(const ErrorFlag& error) {
+  if (error.first != nullptr) atomicMin(error.first, error.step);
+}
+// Counted from the end where negative; -1 where there is no such, which is told.
+__device__ inline std::int64_t resolved(std::int64_t index, std::int64_t size,
+                                        const ErrorFlag& error) {
+  if (index < 0) index += size;
+  if (index >= 0 && index < size) return index;
+  tell(error);
+  return -1;
+}
+// Of a sequence of at most `most`; what is no such is told, and cut.
+__device__ inline std::int64_t length_at(const void* lengths, bool is_long, std::int64_t i,
+                                         std::int64_t most, const ErrorFlag& error) {
+  const std::int64_t length = index_at(lengths, is_long, i);
+  if (length < 0 || length > most) tell(error);
+  return min(most, length);
+}
+
+// Where the block that a tuple names begins; -1 where there is none.
+__device__ inline std::int64_t tuple_place(const Tuples& tuples, std::int64_t which) {
+  std::int64_t at = which / tuples.in_batch * tuples.batch_step;
+  for (int d = 0; d < tuples.depth; ++d) {
+    const std::int64_t index =
+        resolved(index_at(tuples.indices, tuples.long_indices, which * tuples.depth + d),
+                 tuples.size[d], tuples.error);
+    if (index < 0) return -1;
+    at += index * tuples.step[d];
+  }
+  return at;
+}
+
+// Calls body(T{}) with the type.
+template <class Body>
+void with_number(NumberType type, const Body& body) {
+  switch (type) {
+    case NumberType::f32: return body(float{});
+    case NumberType::f16: return body(__half{});
+    case NumberType::bf16: return body(__nv_bfloat16{});
+    case NumberType::i32: return body(std::int32_t{});
+    default: return body(std::int64_t{});
+  }
+}
+
+}  // namespace sluice::kernels::cuda

@@ -1,0 +1,12 @@
+#pragma once
+
+#define SLUICE_CODE(...) __VA_ARGS__
+namespace sluice::kernels::cuda {
+
+#include "kernels/elementwise/element_extent.inc"
+
+inline constexpr int kMostElementAxes = 8, kMostElementInputs = 16;
+inline constexpr unsigned kElementThreads = 256;
+
+}  // namespace sluice::kernels::cuda
+#undef SLUICE_CODE
