@@ -11,7 +11,7 @@
 
 #include "base/mutex.h"
 #include "engine/made_tensors.h"
-#include "engine/specialize.h"
+#include "engine/tensor_type.h"
 
 namespace sluice::engine {
 

@@ -9,7 +9,7 @@
 #include "engine/flops.h"
 #include "engine/ops/convert.h"
 #include "engine/passes/passes.h"
-#include "engine/schedule.h"
+#include "engine/tensor_type.h"
 
 namespace sluice::engine {
 namespace {

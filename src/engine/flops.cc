@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/edit.h"
-#include "engine/schedule.h"
+#include "engine/tensor_type.h"
 
 namespace sluice::engine {
 namespace {

@@ -1,7 +1,7 @@
 // How much a node of a specialized graph computes.
 #pragma once
 
-#include "engine/specialize.h"
+#include "engine/tensor_type.h"
 
 namespace sluice::engine {
 

@@ -7,10 +7,16 @@
 #include <string>
 
 #include "base/clock.h"
-#include "engine/cuda/kernels.h"
 #include "engine/program.h"
 
 namespace sluice::engine {
+
+namespace cpu {
+class Context;
+}
+namespace cuda {
+class Context;
+}
 
 // Thread-safe.
 class Gpu {

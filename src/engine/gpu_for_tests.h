@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "device/gpu_status.h"
+#include "engine/cpu/cpu_program.h"
 #include "engine/gpu.h"
 
 namespace sluice::engine {

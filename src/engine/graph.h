@@ -62,4 +62,9 @@ struct Graph {
 // an opset or IR that is not known, a function that calls itself.
 Graph import_onnx(const onnx::Model& model);
 
+// What a node is called in profiles: its name, or its operator where it has none.
+inline const char* name_of(const Node& node) {
+  return (node.name.empty() ? node.op : node.name).c_str();
+}
+
 }  // namespace sluice::engine

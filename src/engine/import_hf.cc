@@ -7,7 +7,7 @@
 #include "base/printable.h"
 #include "engine/hf_folder.h"
 #include "engine/model_stamp.h"
-#include "engine/plan.h"
+#include "engine/plan_magic.h"
 #include "formats/map.h"
 
 namespace sluice::engine {

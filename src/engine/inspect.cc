@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "engine/cpu/cpu_program.h"
 #include "engine/flops.h"
 #include "engine/fold.h"
 

@@ -5,6 +5,7 @@
 #include <future>
 #include <limits>
 
+#include "engine/cpu/cpu_program.h"
 #include "engine/graph_for_tests.h"
 #include "engine/ops/one_op_for_tests.h"
 #include "engine/passes/passes.h"

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/specialize.h"
+#include "engine/tensor_type.h"
 
 namespace sluice::engine {
 

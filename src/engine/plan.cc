@@ -28,7 +28,7 @@ struct Front {
   char magic[8];
   std::uint64_t head, hash;
 };
-constexpr std::string_view kMagic = "SLUICEP3", kAnyVersion = "SLUICEP";
+constexpr std::string_view kMagic = "SLUICEP3";
 constexpr std::size_t kHash = sizeof(std::uint64_t);
 constexpr std::string_view kDamaged = "it is damaged: compile the model again";
 constexpr std::size_t kAlignment = 64;
@@ -88,7 +88,7 @@ struct Opened {
 Opened open_plan(const fs::path& file) {
   Opened opened;
   const std::string_view bytes = map_file(file, opened.keep);
-  require(bytes.starts_with(kAnyVersion), "it is no plan");
+  require(bytes.starts_with(kPlanMagic), "it is no plan");
   require(bytes.starts_with(kMagic), "it is a plan of another version: compile the model again");
   Front front;
   require(bytes.size() >= sizeof front + kHash, kDamaged);
@@ -228,14 +228,6 @@ PlanKey read_plan_key(const fs::path& file) {
     const Opened opened = open_plan(file);
     return key_of(part_of(opened, kKey));
   });
-}
-
-bool is_plan(const fs::path& file) {
-  char begin[kAnyVersion.size()] = {};
-  std::error_code error;
-  if (!fs::is_regular_file(file, error)) return false;
-  std::ifstream(file, std::ios::binary).read(begin, sizeof begin);
-  return std::string_view(begin, sizeof begin) == kAnyVersion;
 }
 
 Graph read_plan_model(const fs::path& file, compute::Workers& workers) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/cpu/kernels.h"
+#include "engine/plan_magic.h"
 #include "engine/precision_choice.h"
 
 namespace sluice::engine {
@@ -48,9 +49,6 @@ Graph read_plan_model(const std::filesystem::path& file, compute::Workers& worke
 
 // The key alone, for which no more than the head is looked at.
 PlanKey read_plan_key(const std::filesystem::path& file);
-
-// Whether it begins as plans do, of any version. False where it cannot be read.
-bool is_plan(const std::filesystem::path& file);
 
 // The processor and the instructions that kernels were chosen for.
 std::string device_stamp();

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "engine/cpu/cpu_program.h"
 #include "engine/gpu_for_tests.h"
 #include "engine/graph_for_tests.h"
 #include "engine/ops/one_op_for_tests.h"

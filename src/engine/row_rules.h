@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/specialize.h"
+#include "engine/tensor_type.h"
 
 namespace sluice::engine {
 

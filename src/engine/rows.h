@@ -4,7 +4,7 @@
 #include <span>
 
 #include "engine/parts.h"
-#include "engine/specialize.h"
+#include "engine/tensor_type.h"
 
 namespace sluice::engine {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/specialize.h"
+#include "engine/tensor_type.h"
 
 namespace sluice::engine {
 

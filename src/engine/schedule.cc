@@ -151,12 +151,6 @@ class Scheduler {
 
 }  // namespace
 
-bool is_view(const Node& node) {
-  return node.domain.empty() &&
-         (node.op == "Reshape" || node.op == "Flatten" || node.op == "Squeeze" ||
-          node.op == "Unsqueeze" || node.op == "Identity");
-}
-
 Schedule make_schedule(const Graph& graph, std::span<const std::unique_ptr<Kernel>> kernels,
                        std::size_t alignment) {
   return Scheduler(graph, kernels).run(alignment);

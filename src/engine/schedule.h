@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "engine/kernel.h"
-#include "engine/specialize.h"
+#include "engine/tensor_type.h"
 
 namespace sluice::engine {
 
@@ -36,14 +36,6 @@ struct Schedule {
   std::size_t least = 0;     // alive at once at most
   std::size_t unshared = 0;  // the sum of all, were nothing shared
 };
-
-// What a node is called in profiles: its name, or its operator where it has none.
-inline const char* name_of(const Node& node) {
-  return (node.name.empty() ? node.op : node.name).c_str();
-}
-
-// Nodes that make nothing new, so that no kernel is needed.
-bool is_view(const Node& node);
 
 // `kernels`: one for each node that is no view, null for views. The graph outlives the result.
 Schedule make_schedule(const Graph& graph, std::span<const std::unique_ptr<Kernel>> kernels,

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "engine/cpu/cpu_program.h"
 #include "engine/fold.h"
 #include "engine/gpu_turn.h"
 #include "engine/interpreter.h"

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <thread>
 
+#include "engine/cpu/cpu_program.h"
 #include "engine/gpu_for_tests.h"
 #include "engine/graph_for_tests.h"
 #include "engine/ops/one_op_for_tests.h"

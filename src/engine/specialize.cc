@@ -309,18 +309,6 @@ class Specializer {
 
 }  // namespace
 
-bool is_random(const Node& node) {
-  return node.op.starts_with("Random") || node.op == "Bernoulli" || node.op == "Multinomial" ||
-         node.op == "Dropout";
-}
-
-TensorType type_of(const Value& value) {
-  TensorType type{value.dtype, {}};
-  if (value.constant) return {value.constant.dtype(), value.constant.shape()};
-  for (const Dim& dim : value.dims.value()) type.shape.push_back(dim.size);
-  return type;
-}
-
 Graph specialize(const Graph& graph, std::span<const TensorType> inputs,
                  compute::Workers& workers) {
   return Specializer(graph, workers).run(graph, inputs);

@@ -5,24 +5,9 @@
 #include <span>
 
 #include "compute/workers.h"
-#include "engine/graph.h"
-#include "tensor/byte_size.h"
+#include "engine/tensor_type.h"
 
 namespace sluice::engine {
-
-struct TensorType {
-  DType dtype = DType::none;
-  Shape shape;
-
-  std::size_t bytes() const { return byte_size(shape, dtype); }
-  friend bool operator==(const TensorType&, const TensorType&) = default;
-};
-
-// Of a value in a specialized graph.
-TensorType type_of(const Value& value);
-
-// Operators that may differ from run to run.
-bool is_random(const Node& node);
 
 // Throws unavailable, with node and reason, where shapes depend on what the inputs hold, or
 // where a value is no tensor: such a graph runs node by node.

@@ -12,7 +12,7 @@
 #include "compute/workers.h"
 #include "engine/kernel.h"
 #include "engine/made_tensors.h"
-#include "engine/specialize.h"
+#include "engine/tensor_type.h"
 
 namespace sluice::kernels::cpu {}
 

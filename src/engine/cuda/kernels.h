@@ -23,7 +23,7 @@
 #include "device/sampler/gpu_activity.h"
 #include "engine/choice_table.h"
 #include "engine/kernel.h"
-#include "engine/specialize.h"
+#include "engine/tensor_type.h"
 #include "memory/alloc/allocator.h"
 
 struct CUstream_st;  // CUDA's stream, so that this header needs no CUDA

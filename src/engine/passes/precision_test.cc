@@ -4,12 +4,12 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/cpu/cpu_program.h"
 #include "engine/cpu/kernels.h"
 #include "engine/fused.h"
 #include "engine/graph_for_tests.h"
 #include "engine/ops/one_op_for_tests.h"
 #include "engine/passes/passes.h"
-#include "engine/program.h"
 
 namespace sluice::engine {
 namespace {

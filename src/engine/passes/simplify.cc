@@ -5,7 +5,7 @@
 
 #include "engine/passes/match.h"
 #include "engine/passes/passes.h"
-#include "engine/schedule.h"
+#include "engine/tensor_type.h"
 
 namespace sluice::engine {
 namespace {

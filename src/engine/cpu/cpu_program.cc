@@ -1,4 +1,4 @@
-#include "engine/program.h"
+#include "engine/cpu/cpu_program.h"
 
 #include <chrono>
 #include <cstring>
