@@ -6,7 +6,7 @@ import pathlib, re, shutil, subprocess, sys
 # An element count times the width of a type, of dimensions that may come from a file: byte_size()
 # of src/tensor refuses what wraps around. Offsets from a pointer (p + i * width) are none; market data
 # and device buffers are no tensors.
-OF_TENSORS = ("src/tensor/", "src/formats/", "src/engine/", "src/serve/", "src/cli/", "src/bindings/")
+OF_TENSORS = ("src/tensor/", "src/formats/", "src/kernels/", "src/engine/", "src/serve/", "src/cli/", "src/bindings/")
 LOADERS = ("src/formats/", "src/engine/plan")  # where every size may come from a file
 MAY_MULTIPLY = ("src/tensor/byte_size.cc", "src/tensor/tensor.h")  # tensor.h: checked when made
 WIDTH = (r"(?:(?<![\w.>])(?:sluice::)?(?:bytes|bits)\((?:[^()]|\([^()]*\))*\)"  # of a DType

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/session.h"
+#include "engine/session/session.h"
 
 namespace sluice::engine {
 namespace {

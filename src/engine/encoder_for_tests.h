@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/graph_for_tests.h"
-#include "engine/op.h"
+#include "engine/graph/graph_for_tests.h"
 #include "engine/ops/one_op_for_tests.h"
+#include "engine/ops/op.h"
 
 namespace sluice::engine {
 

@@ -5,9 +5,9 @@
 #include <set>
 
 #include "base/error.h"
-#include "engine/cpu/cpu_program.h"
-#include "engine/flops.h"
-#include "engine/fold.h"
+#include "engine/exec/cpu/cpu_program.h"
+#include "engine/passes/constant_folding.h"
+#include "engine/shapes/flops.h"
 
 namespace sluice::engine {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compute/workers.h"
-#include "engine/cuda/program.h"
+#include "engine/exec/cuda/cuda_program.h"
 #include "engine/passes/passes.h"
 
 namespace sluice::engine {

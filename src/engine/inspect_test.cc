@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/flops.h"
+#include "engine/shapes/flops.h"
 #include "formats/onnx/build_for_tests.h"
 
 namespace sluice::engine {

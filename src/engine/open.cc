@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "base/state_file.h"
-#include "engine/import_hf.h"
-#include "engine/model_stamp.h"
+#include "engine/io/hf_import.h"
+#include "engine/io/model_stamp.h"
 
 namespace sluice::engine {
 namespace {

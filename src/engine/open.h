@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "engine/plan_cache.h"
-#include "engine/session.h"
+#include "engine/plan/plan_cache.h"
+#include "engine/session/session.h"
 
 namespace sluice::engine {
 

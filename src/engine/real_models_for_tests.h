@@ -9,8 +9,8 @@
 #include <iostream>
 
 #include "base/clock.h"
-#include "engine/import_hf.h"
-#include "engine/session.h"
+#include "engine/io/hf_import.h"
+#include "engine/session/session.h"
 #include "formats/npy/npy.h"
 
 namespace sluice::engine {

@@ -1,8 +1,8 @@
 // Real models in f16 without a GPU: what the GPU would compute runs on the CPU.
 #include <limits>
 
-#include "engine/gpu_for_tests.h"
 #include "engine/real_models_for_tests.h"
+#include "engine/session/gpu_for_tests.h"
 
 namespace sluice::engine {
 namespace {

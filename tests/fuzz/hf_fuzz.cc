@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "engine/import_hf.h"
+#include "engine/io/hf_import.h"
 #include "small_for_fuzz.h"
 
 namespace {

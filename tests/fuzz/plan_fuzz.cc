@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "engine/plan_hash.h"
+#include "engine/io/content_hash.h"
 #include "small_for_fuzz.h"
 
 namespace {

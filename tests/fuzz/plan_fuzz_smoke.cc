@@ -1,7 +1,7 @@
 // A short, repeatable run of plan_fuzz.cc over what is kept in its corpus, whole and damaged.
 // Usage: plan_fuzz_smoke CORPUS_FOLDER
 #include "base/error.h"
-#include "engine/plan.h"
+#include "engine/plan/plan.h"
 #include "smoke.h"
 
 namespace {

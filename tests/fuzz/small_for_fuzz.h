@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/session.h"
+#include "engine/session/session.h"
 
 namespace sluice::fuzz {
 

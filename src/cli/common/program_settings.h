@@ -24,7 +24,7 @@
 #include "base/settings.h"
 #include "broker/lease/config.h"
 #include "device/config.h"
-#include "engine/config.h"
+#include "engine/plan/config.h"
 #include "memory/pool/config.h"
 #include "serve/config.h"
 #include "watch/config.h"

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "engine/open.h"
-#include "engine/sample_inputs.h"
+#include "engine/precision/sample_inputs.h"
 #include "memory/trace/trace_record.h"
 
 namespace sluice::cli {

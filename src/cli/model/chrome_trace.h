@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/program.h"
+#include "engine/exec/program.h"
 
 namespace sluice::cli {
 

@@ -16,11 +16,11 @@
 #include "cli/common/library_dirs.h"
 #include "cli/common/progress.h"
 #include "cli/model/model_flags.h"
-#include "engine/import_hf.h"
 #include "engine/inspect.h"
-#include "engine/model_stamp.h"
+#include "engine/io/hf_import.h"
+#include "engine/io/model_stamp.h"
 #include "engine/open.h"
-#include "engine/sample_inputs.h"
+#include "engine/precision/sample_inputs.h"
 
 namespace sluice::cli {
 namespace {

@@ -19,7 +19,7 @@
 #include "cli/common/progress.h"
 #include "cli/model/model_actions.h"
 #include "engine/conformance.h"
-#include "engine/cuda/program.h"
+#include "engine/exec/cuda/cuda_program.h"
 
 namespace sluice::cli {
 

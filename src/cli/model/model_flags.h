@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/common/command.h"
-#include "engine/session.h"
+#include "engine/session/session.h"
 
 namespace sluice::cli {
 

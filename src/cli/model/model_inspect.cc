@@ -13,8 +13,8 @@
 #include "cli/model/model_actions.h"
 #include "cli/model/model_flags.h"
 #include "cli/model/model_values.h"
-#include "engine/import_hf.h"
 #include "engine/inspect.h"
+#include "engine/io/hf_import.h"
 
 namespace sluice::cli {
 namespace {

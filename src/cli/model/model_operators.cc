@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "cli/model/model_actions.h"
-#include "engine/operators.h"
+#include "engine/ops/operators.h"
 
 namespace sluice::cli {
 namespace {

@@ -8,10 +8,10 @@
 #include "device/bench/bench.h"
 #include "device/catalogue.h"
 #include "device/host/cpu.h"
-#include "engine/cuda/program.h"
-#include "engine/flops.h"
+#include "engine/exec/cuda/cuda_program.h"
 #include "engine/inspect.h"
 #include "engine/open.h"
+#include "engine/shapes/flops.h"
 
 namespace sluice::cli {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "cli/model/model_flags.h"
 #include "compute/workers.h"
-#include "engine/config.h"
-#include "engine/graph.h"
-#include "engine/specialize.h"
+#include "engine/graph/graph.h"
+#include "engine/plan/config.h"
+#include "engine/shapes/specialize.h"
 
 namespace sluice::cli {
 

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "engine/op.h"
+#include "engine/ops/op.h"
 #include "formats/npy/npy.h"
 
 namespace sluice::cli {

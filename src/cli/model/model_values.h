@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "engine/sample_inputs.h"
+#include "engine/precision/sample_inputs.h"
 
 namespace sluice::cli {
 

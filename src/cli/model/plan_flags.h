@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cli/common/command.h"
-#include "engine/config.h"
+#include "engine/plan/config.h"
 
 namespace sluice::cli {
 

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "engine/schedule.h"
+#include "engine/exec/schedule.h"
 #include "tensor/byte_size.h"
 
 namespace sluice::cli {

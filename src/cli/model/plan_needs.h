@@ -6,7 +6,7 @@
 #include <string>
 
 #include "broker/lease/batch_size.h"
-#include "engine/plan.h"
+#include "engine/plan/plan.h"
 
 namespace sluice::cli {
 

@@ -1,5 +1,5 @@
 // sluice quantize: a model with smaller numbers, written only where it still answers the same.
-#include "engine/quantize.h"
+#include "engine/quantize/quantize.h"
 
 #include <fmt/format.h>
 
@@ -18,11 +18,11 @@
 #include "cli/common/commands.h"
 #include "cli/common/progress.h"
 #include "cli/model/quantize_data.h"
-#include "engine/export.h"
-#include "engine/import_hf.h"
-#include "engine/quantize_loss.h"
-#include "engine/sample_inputs.h"
-#include "engine/session.h"
+#include "engine/io/hf_import.h"
+#include "engine/io/onnx_export.h"
+#include "engine/precision/sample_inputs.h"
+#include "engine/quantize/quantize_loss.h"
+#include "engine/session/session.h"
 
 namespace sluice::cli {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/graph.h"
-#include "engine/specialize.h"
+#include "engine/graph/graph.h"
+#include "engine/shapes/specialize.h"
 
 namespace sluice::cli {
 

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "engine/op.h"
+#include "engine/ops/op.h"
 
 namespace sluice::engine {
 

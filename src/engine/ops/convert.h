@@ -1,7 +1,7 @@
 // Numbers of one element type as another.
 #pragma once
 
-#include "engine/op.h"
+#include "engine/ops/op.h"
 
 namespace sluice::engine {
 

@@ -1,7 +1,7 @@
 // Loops that make each element of one tensor alone, on all cores.
 #pragma once
 
-#include "engine/op.h"
+#include "engine/ops/op.h"
 
 namespace sluice::engine {
 

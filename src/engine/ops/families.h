@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/op.h"
+#include "engine/ops/op.h"
 
 namespace sluice::engine {
 

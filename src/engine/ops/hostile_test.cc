@@ -6,10 +6,10 @@
 #include <limits>
 #include <numbers>
 
-#include "engine/graph_for_tests.h"
-#include "engine/ops/fourier.h"
+#include "engine/graph/graph_for_tests.h"
 #include "engine/ops/one_op_for_tests.h"
-#include "engine/specialize.h"
+#include "engine/ops/signal/fourier.h"
+#include "engine/shapes/specialize.h"
 
 namespace sluice::engine {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/session.h"
+#include "engine/session/session.h"
 
 namespace sluice::engine {
 

@@ -1,7 +1,7 @@
 // The window of a node that slides over the spatial axes of a tensor [N, C, ...].
 #pragma once
 
-#include "engine/op.h"
+#include "engine/ops/op.h"
 #include "kernels/conv/window.h"
 
 namespace sluice::engine {

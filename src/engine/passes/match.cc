@@ -3,9 +3,9 @@
 #include <cstdio>
 #include <numeric>
 
-#include "engine/op.h"
 #include "engine/ops/convert.h"
 #include "engine/ops/moves.h"
+#include "engine/ops/op.h"
 
 namespace sluice::engine {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/edit.h"
-#include "engine/fused.h"
+#include "engine/graph/fused_ops.h"
+#include "engine/graph/graph_editor.h"
 
 namespace sluice::engine {
 

@@ -7,8 +7,8 @@
 #include <map>
 #include <string>
 
-#include "engine/op.h"
 #include "engine/ops/one_op_for_tests.h"
+#include "engine/ops/op.h"
 #include "engine/passes/passes.h"
 
 namespace sluice::engine {

@@ -4,9 +4,9 @@
 #include <array>
 #include <map>
 
-#include "engine/packing.h"
 #include "engine/passes/match.h"
 #include "engine/passes/tokens.h"
+#include "engine/shapes/varlen.h"
 
 namespace sluice::engine {
 namespace {

@@ -1,8 +1,8 @@
 // Encoders without what they compute for padding.
 #pragma once
 
-#include "engine/edit.h"
-#include "engine/packing.h"
+#include "engine/graph/graph_editor.h"
+#include "engine/shapes/varlen.h"
 
 namespace sluice::engine {
 

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <set>
 
-#include "engine/interpreter.h"
 #include "engine/ops/convert.h"
+#include "engine/ops/interpreter.h"
 #include "engine/passes/match.h"
 
 namespace sluice::engine {

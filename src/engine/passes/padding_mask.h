@@ -1,7 +1,7 @@
 // What a mask of attention is made of.
 #pragma once
 
-#include "engine/edit.h"
+#include "engine/graph/graph_editor.h"
 
 namespace sluice::engine {
 

@@ -8,10 +8,10 @@
 #include <thread>
 
 #include "engine/encoder_for_tests.h"
-#include "engine/packing.h"
-#include "engine/padding_skipper.h"
 #include "engine/passes/passes.h"
-#include "engine/session.h"
+#include "engine/session/session.h"
+#include "engine/session/unpad.h"
+#include "engine/shapes/varlen.h"
 
 namespace sluice::engine {
 namespace {

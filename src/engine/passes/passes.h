@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/edit.h"
+#include "engine/graph/graph_editor.h"
 #include "engine/passes/padding.h"
 
 namespace sluice::engine {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <map>
 
-#include "engine/op.h"
+#include "engine/ops/op.h"
 #include "engine/passes/match.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/quantized.h"

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/cpu/cpu_program.h"
-#include "engine/cpu/kernels.h"
-#include "engine/fused.h"
-#include "engine/graph_for_tests.h"
+#include "engine/exec/cpu/backend.h"
+#include "engine/exec/cpu/cpu_program.h"
+#include "engine/graph/fused_ops.h"
+#include "engine/graph/graph_for_tests.h"
 #include "engine/ops/one_op_for_tests.h"
 #include "engine/passes/passes.h"
 

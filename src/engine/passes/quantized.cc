@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/op.h"
+#include "engine/ops/op.h"
 #include "engine/passes/passes.h"
 
 namespace sluice::engine {

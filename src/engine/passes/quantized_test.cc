@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "engine/passes/model_for_tests.h"
-#include "engine/quantize_weights.h"
+#include "engine/quantize/quantize_weights.h"
 
 namespace sluice::engine {
 namespace {

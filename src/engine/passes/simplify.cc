@@ -3,9 +3,9 @@
 #include <map>
 #include <numeric>
 
+#include "engine/graph/tensor_type.h"
 #include "engine/passes/match.h"
 #include "engine/passes/passes.h"
-#include "engine/tensor_type.h"
 
 namespace sluice::engine {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "engine/packing.h"
 #include "engine/passes/match.h"
 #include "engine/passes/padding_mask.h"
+#include "engine/shapes/varlen.h"
 
 namespace sluice::engine {
 namespace {

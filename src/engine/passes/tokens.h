@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/edit.h"
+#include "engine/graph/graph_editor.h"
 
 namespace sluice::engine {
 

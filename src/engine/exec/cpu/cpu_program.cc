@@ -1,0 +1,107 @@
+#include "engine/exec/cpu/cpu_program.h"
+
+#include <chrono>
+#include <cstring>
+
+#include "engine/exec/nvtx_range.h"
+
+namespace sluice::engine {
+namespace {
+
+constexpr std::size_t kCacheLine = 64;
+constexpr std::size_t kMostKept = 8;  // arenas
+
+using Clock = std::chrono::steady_clock;
+
+double us(Clock::duration time) { return std::chrono::duration<double, std::micro>(time).count(); }
+
+}  // namespace
+
+class CpuProgram::Arenas {
+ public:
+  Tensor take(std::size_t bytes) {
+    {
+      const Lock lock(mutex_);
+      if (!free_.empty()) {
+        Tensor arena = std::move(free_.back());
+        free_.pop_back();
+        return arena;
+      }
+    }
+    return {DType::u8, Shape{static_cast<std::int64_t>(bytes)}};
+  }
+  void put_back(Tensor arena) {
+    const Lock lock(mutex_);
+    if (free_.size() < kMostKept) free_.push_back(std::move(arena));
+  }
+  std::size_t trim() noexcept {
+    const Lock lock(mutex_);
+    std::size_t bytes = 0;
+    for (const Tensor& arena : free_) bytes += arena.bytes();
+    free_.clear();
+    return bytes;
+  }
+
+ private:
+  Mutex mutex_;
+  std::vector<Tensor> free_ GUARDED_BY(mutex_);
+};
+
+CpuProgram::CpuProgram(Graph graph, std::shared_ptr<cpu::Context> context)
+    : graph_(std::move(graph)), context_(std::move(context)), arenas_(std::make_unique<Arenas>()) {
+  for (const ValueId id : graph_.outputs)  // they are made and copied as bytes
+    if (graph_[id].dtype == DType::string)
+      throw Error(Code::unavailable, "output '" + graph_[id].name + "' holds strings");
+  for (const Node& node : graph_.nodes)
+    kernels_.push_back(is_view(node) ? nullptr : cpu::make_kernel(graph_, node, *context_));
+  schedule_ = make_schedule(graph_, kernels_, kCacheLine);
+}
+
+CpuProgram::~CpuProgram() = default;
+
+std::size_t CpuProgram::trim() const noexcept { return arenas_->trim(); }
+
+std::vector<Tensor> CpuProgram::run(std::span<const Tensor> inputs,
+                                    std::vector<StepTime>* times) const {
+  std::vector<Tensor> outputs;
+  for (const ValueId id : graph_.outputs) {
+    const TensorType type = type_of(graph_[id]);
+    outputs.emplace_back(type.dtype, type.shape);
+  }
+  const Tensor arena = arenas_->take(schedule_.arena);
+  const auto address = [&](const Where& where) -> void* {
+    switch (where.kind) {
+      case Where::Kind::none: return nullptr;
+      case Where::Kind::constant: return graph_.values[where.at].constant.data();
+      case Where::Kind::input: return inputs[where.at].data();
+      case Where::Kind::output: return outputs[where.at].data();
+      case Where::Kind::arena: return static_cast<std::byte*>(arena.data()) + where.at;
+    }
+    return nullptr;
+  };
+  const Clock::time_point start = Clock::now();
+  std::vector<void*> from, to;
+  for (const Step& step : schedule_.steps) {
+    from.clear();
+    to.clear();
+    for (const Where& where : step.inputs) from.push_back(address(where));
+    for (const Where& where : step.outputs) to.push_back(address(where));
+    const Clock::time_point begin = times == nullptr ? start : Clock::now();
+    const Range range(name_of(*step.node));
+    try {
+      step.kernel->run({from, to, static_cast<std::byte*>(arena.data()) + step.scratch});
+    } catch (const Error& error) {
+      throw Error(error.code(), describe(*step.node) + ": " + std::string(error.reason()));
+    }
+    if (times != nullptr)
+      times->push_back(
+          {step.node, step.kernel->what(), us(begin - start), us(Clock::now() - begin)});
+  }
+  for (const LastCopy& copy : schedule_.copies)
+    if (outputs[copy.output].bytes() > 0)
+      std::memcpy(outputs[copy.output].data(), address(copy.from), outputs[copy.output].bytes());
+  arenas_->put_back(arena);
+  return outputs;
+}
+
+}  // namespace sluice::engine

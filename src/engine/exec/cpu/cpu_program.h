@@ -1,0 +1,36 @@
+// A graph for one set of input shapes, compiled for the CPU.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/exec/cpu/backend.h"
+#include "engine/exec/program.h"
+
+namespace sluice::engine {
+
+// On the CPU. Each run has an arena of its own, and arenas are kept for the next.
+class CpuProgram final : public Program {
+ public:
+  // `graph` is specialized and optimized.
+  CpuProgram(Graph graph, std::shared_ptr<cpu::Context> context);
+  ~CpuProgram() override;
+
+  const Graph& graph() const noexcept override { return graph_; }
+  const Schedule& schedule() const noexcept override { return schedule_; }
+  std::vector<Tensor> run(std::span<const Tensor> inputs,
+                          std::vector<StepTime>* times = nullptr) const override;
+  std::size_t trim() const noexcept override;
+
+ private:
+  class Arenas;
+
+  Graph graph_;
+  std::shared_ptr<cpu::Context> context_;
+  std::vector<std::unique_ptr<Kernel>> kernels_;
+  Schedule schedule_;
+  std::unique_ptr<Arenas> arenas_;
+};
+
+}  // namespace sluice::engine

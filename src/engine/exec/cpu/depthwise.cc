@@ -1,0 +1,56 @@
+// Convolutions where each filter sees one channel, its own.
+#include "engine/exec/cpu/conv.h"
+#include "engine/exec/cpu/pool.h"
+#include "kernels/gemm/packed_gemm.h"
+
+namespace sluice::engine::cpu {
+namespace {
+
+class DepthwiseKernel final : public Kernel {
+ public:
+  DepthwiseKernel(const ConvNode& conv, Context& context)
+      : workers_(context.workers),
+        residual_(conv.residual),
+        what_(conv.named("channel by channel")) {
+    const std::int64_t channels = conv.filters, places = conv.places();
+    weights_ = context.packed(conv.weights, "by place", {DType::f32, {channels * places}}, [&] {
+      const Tensor all(DType::f32, {channels * places});
+      for (std::int64_t i = 0; i < channels * places; ++i)
+        as<float>(all)[static_cast<std::size_t>(i % places * channels + i / places)] =
+            as<float>(conv.weights)[static_cast<std::size_t>(i)];
+      return all;
+    });
+    bias_ = packed_bias(channels, conv.bias ? as<float>(conv.bias).data() : nullptr);
+    of_ = std::make_unique<ChannelWise>(ChannelWise{.kind = ChannelWise::Kind::sum_of_products,
+                                                    .window = conv.window,
+                                                    .weights = as<float>(weights_).data(),
+                                                    .bias = bias_.get(),
+                                                    .epilogue = conv.epilogue});
+  }
+
+  void run(const KernelArgs& args) const override {
+    each_row(workers_, *of_, floats(args, 0), residual_ ? floats(args, 3) : nullptr,
+             static_cast<float*>(args.outputs[0]));
+  }
+  std::string_view what() const override { return what_; }
+  int in_place() const override { return residual_ ? 3 : -1; }
+  bool reads_constant(std::size_t input) const override { return input != 1 && input != 2; }
+
+ private:
+  compute::Workers& workers_;
+  bool residual_;
+  std::string what_;
+  Tensor weights_;
+  Floats bias_;
+  std::unique_ptr<ChannelWise> of_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_depthwise(const ConvNode& conv, Context& context) {
+  if (conv.groups != conv.window.channels || conv.filters != conv.groups || conv.groups == 1)
+    return nullptr;
+  return std::make_unique<DepthwiseKernel>(conv, context);
+}
+
+}  // namespace sluice::engine::cpu

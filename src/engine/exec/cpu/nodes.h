@@ -1,0 +1,28 @@
+// What kernels ask of their node, and of what they are given when they run.
+#pragma once
+
+#include "engine/exec/kernel.h"
+#include "engine/graph/graph_editor.h"
+
+namespace sluice::engine::cpu {
+
+// Of input i; dtype none where it is left out.
+inline TensorType input_type(const Graph& graph, const Node& node, std::size_t i) {
+  if (i >= node.inputs.size() || node.inputs[i] == kNoValue) return {};
+  return type_of(graph[node.inputs[i]]);
+}
+
+inline bool is_f32(const TensorType& type) { return type.dtype == DType::f32; }
+
+// Input i where it is a constant; none otherwise.
+inline Tensor constant(const Graph& graph, const Node& node, std::size_t i) {
+  if (i >= node.inputs.size() || node.inputs[i] == kNoValue) return {};
+  return graph[node.inputs[i]].constant;
+}
+
+// Null where it is left out.
+inline const float* floats(const KernelArgs& args, std::size_t input) {
+  return input < args.inputs.size() ? static_cast<const float*>(args.inputs[input]) : nullptr;
+}
+
+}  // namespace sluice::engine::cpu

@@ -1,0 +1,81 @@
+#include "engine/exec/cuda/cudnn/cudnn_library.h"
+
+#include <array>
+#include <utility>
+
+#include "device/cuda/check.h"
+#include "device/library.h"
+
+namespace sluice::engine::cuda::dnn {
+
+Library::Library(Context& context) : device_(context.options.device) {
+  constexpr std::array<std::string_view, 1> kNames{"libcudnn.so.9"};
+  try {
+    const device::Library library(kNames, context.options.library_dirs);
+    create = library.find<Create>("cudnnCreate");
+    destroy = library.find<Destroy>("cudnnDestroy");
+    set_stream = library.find<SetStream>("cudnnSetStream");
+    error_string = library.find<ErrorString>("cudnnGetErrorString");
+    create_descriptor = library.find<CreateDescriptor>("cudnnBackendCreateDescriptor");
+    destroy_descriptor = library.find<DestroyDescriptor>("cudnnBackendDestroyDescriptor");
+    finalize = library.find<Finalize>("cudnnBackendFinalize");
+    set_attribute = library.find<SetAttribute>("cudnnBackendSetAttribute");
+    get_attribute = library.find<GetAttribute>("cudnnBackendGetAttribute");
+    execute = library.find<Execute>("cudnnBackendExecute");
+    version = std::to_string(library.find<Version>("cudnnGetVersion")());
+  } catch (const Error& error) {
+    why_not = error.reason();
+  }
+  context.tell_of_stream_ends([this](CUstream_st* stream) { leave(stream); });
+}
+
+void Library::start() {
+  if (!why_not.empty()) throw Error(Code::unavailable, why_not);
+  const Lock lock(running);
+  if (!rest_) rest_.emplace(device::DeviceId{device_});
+  if (runner == nullptr) check(create(&runner), "a handle to run with");
+  if (builder == nullptr) check(create(&builder), "a handle to build with");
+}
+
+void Library::run_on(CUstream_st* stream) {
+  check(set_stream(runner, stream), "a stream");
+  runs_on_ = stream;
+}
+
+// cuDNN records an event on the stream that it had when it gets another: after the end of that
+// stream it would crash there. What fails is told by the next run.
+void Library::leave(CUstream_st* stream) {
+  const Lock lock(running);
+  if (runner == nullptr || runs_on_ != stream) return;
+  (void)set_stream(runner, rest_->get());
+  runs_on_ = rest_->get();
+}
+
+Library::~Library() {
+  for (const Handle handle : {runner, builder})
+    if (handle != nullptr) destroy(handle);
+}
+
+void Library::fail(int status, const char* what) const {
+  device::check(device::GpuLibrary::cudnn, status,
+                std::string("cuDNN, ") + what + ": " + error_string(status));
+}
+
+Thing::Thing(const Library& library, Kind kind) : library_(&library) {
+  library.check(library.create_descriptor(kind, &made_), "a descriptor");
+}
+
+Thing::~Thing() {
+  if (made_ != nullptr) library_->destroy_descriptor(made_);
+}
+
+Thing::Thing(Thing&& other) noexcept
+    : library_(other.library_), made_(std::exchange(other.made_, nullptr)) {}
+
+std::size_t Thing::count(Attribute what, Type type) const {
+  std::int64_t count = 0;
+  library_->check(library_->get_attribute(made_, what, type, 0, &count, nullptr), "a list");
+  return static_cast<std::size_t>(count);
+}
+
+}  // namespace sluice::engine::cuda::dnn

@@ -1,0 +1,47 @@
+// A Chain of elementwise steps as one kernel.
+#include "engine/exec/cuda/nodes/element_kernels.h"
+#include "engine/exec/cuda/nodes/node_view.h"
+#include "engine/graph/fused_ops.h"
+#include "engine/graph/graph_editor.h"
+
+namespace sluice::engine::cuda {
+namespace {
+
+// Appends a chain's step; false where programs have none such.
+bool append(ElementProgram& program, const Chain::Step& step, ElementKind kind) {
+  if (step.op == Chain::Op::constant) {
+    program.constant(kind, static_cast<double>(step.value));
+    return true;
+  }
+  ElementOp op{};
+  if (!find_op(Chain::name(step.op), op)) return false;
+  program.apply(op, step.a, step.b);
+  return true;
+}
+
+std::unique_ptr<Kernel> make_chain(const Graph& graph, const Node& node, Context& context) {
+  const Site site(graph, node);
+  const Chain chain = chain_of(node.attributes, site.inputs());
+  const DType type = site.in(0).dtype;
+  if (!is_computed_real(type) && type != DType::f64) return nullptr;
+  ElementProgram program;
+  std::vector<ElementInput> inputs;
+  for (std::size_t i = 0; i < site.inputs(); ++i) {
+    if (!site.has(i) || site.in(i).dtype != type) return nullptr;
+    program.input(type);
+    inputs.push_back({i, site.in(i).shape});
+  }
+  for (const Chain::Step& step : chain.steps)
+    if (!append(program, step, kind_of(type))) return nullptr;
+  program.result(program.values() - 1, type);
+  return make_elements("chain of " + std::to_string(chain.steps.size()), program, inputs,
+                       site.out(0).shape, context);
+}
+
+constexpr Maker kChainMakers[] = {{"Chain", kFused, make_chain}};
+
+}  // namespace
+
+std::span<const Maker> chain_kernels() { return kChainMakers; }
+
+}  // namespace sluice::engine::cuda

@@ -1,0 +1,49 @@
+// Parts that the makers of moves share.
+#pragma once
+
+#include "engine/exec/cuda/nodes/node_view.h"
+#include "kernels/data_movement/moves.h"
+
+namespace sluice::engine::cuda {
+
+inline std::vector<std::int64_t> steps_of(const Shape& shape) {
+  std::vector<std::int64_t> steps(static_cast<std::size_t>(shape.rank()), 1);
+  for (std::size_t i = steps.size(); i-- > 1;) steps[i - 1] = steps[i] * shape[static_cast<int>(i)];
+  return steps;
+}
+
+// Elements that have a width, of few enough.
+inline bool moves(const TensorType& type) {
+  return bytes(type.dtype) > 0 && type.shape.size() < std::int64_t{1} << 31;
+}
+inline int width_of(const TensorType& type) { return static_cast<int>(bytes(type.dtype)); }
+
+// One move of input 0 to output 0.
+inline std::unique_ptr<Kernel> moved(std::string what, std::vector<MoveAxis> axes,
+                                     std::int64_t from_first, int width) {
+  Move plan;
+  if (!plan_move(std::move(axes), from_first, 0, width, plan)) return nullptr;
+  if (plan.total == 0) return nothing_to_do();
+  return launched(
+      std::move(what),
+      [plan](const KernelArgs& args) {
+        Move now = plan;
+        now.from = args.inputs[0];
+        now.to = args.outputs[0];
+        run_move(now, args);
+      },
+      1u);
+}
+
+inline std::optional<NumberType> number_type(DType type) {
+  switch (type) {
+    case DType::f32: return NumberType::f32;
+    case DType::f16: return NumberType::f16;
+    case DType::bf16: return NumberType::bf16;
+    case DType::i32: return NumberType::i32;
+    case DType::i64: return NumberType::i64;
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace sluice::engine::cuda

@@ -1,0 +1,8 @@
+// A build without CUDA does not know what CUDA would run.
+#include "engine/ops/operators.h"
+
+namespace sluice::engine {
+
+std::optional<std::vector<CudaOperator>> cuda_operators() { return std::nullopt; }
+
+}  // namespace sluice::engine

@@ -1,0 +1,102 @@
+#include "engine/graph/fused_ops.h"
+
+#include <array>
+#include <charconv>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace sluice::engine {
+namespace {
+
+// All of `text` as a number.
+template <class T>
+T number(const std::string& text, const std::string& code) {
+  T value{};
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+  require(read.ec == std::errc() && read.ptr == text.data() + text.size(),
+          "'" + code + "' is no step of a chain");
+  return value;
+}
+
+std::string to_text(float value) {
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
+// `values`: how many are made before it.
+Chain::Step parse_step(const std::string& code, int values) {
+  std::istringstream words(code);
+  std::string word;
+  std::vector<std::string> rest;
+  words >> word;
+  const std::optional<Chain::Op> op = Chain::op_named(word);
+  require(op.has_value(), "'" + code + "' names no step of a chain");
+  Chain::Step step{*op};
+  while (words >> word) rest.push_back(word);
+  const int operands = Chain::operands(*op);
+  require(static_cast<int>(rest.size()) == std::max(1, operands),
+          "'" + code + "' is no step of a chain");
+  if (step.op == Chain::Op::constant) {
+    step.value = number<float>(rest[0], code);
+    return step;
+  }
+  step.a = number<int>(rest[0], code);
+  if (operands == 2) step.b = number<int>(rest[1], code);
+  const auto made = [&](int value) { return value >= 0 && value < values; };
+  require(made(step.a) && (operands < 2 || made(step.b)),
+          "'" + code + "' uses a value that is not made yet");
+  return step;
+}
+
+}  // namespace
+
+QuantParams quant_params_of(const Attributes& attributes) {
+  return {.residual_scale = attributes.real("residual_scale", 1),
+          .to_scale = attributes.real("to_scale", 1),
+          .residual_zero = static_cast<int>(attributes.integer("residual_zero", 0)),
+          .to_zero = static_cast<int>(attributes.integer("to_zero", 0)),
+          .to = attributes.dtype("to_type", DType::f32)};
+}
+
+Epilogue epilogue_of(const Attributes& attributes) {
+  const std::string name = attributes.string("activation", "none");
+  const std::optional<Activation> activation = activation_named(name);
+  require(activation.has_value(), "activation '" + name + "' is not known");
+  return {*activation, attributes.real("low", 0), attributes.real("high", 0)};
+}
+
+void write(const Epilogue& epilogue, Attributes& to) {
+  to.set("activation", std::string(to_string(epilogue.activation)));
+  to.erase("low");
+  to.erase("high");
+  if (epilogue.activation != Activation::clip) return;
+  to.set("low", epilogue.low);
+  to.set("high", epilogue.high);
+}
+
+Chain chain_of(const Attributes& attributes, std::size_t inputs) {
+  Chain chain{static_cast<int>(inputs), {}};
+  for (const std::string& code : attributes.strings("code"))
+    chain.steps.push_back(parse_step(code, chain.inputs + static_cast<int>(chain.steps.size())));
+  require(!chain.steps.empty(), "the chain has no steps");
+  return chain;
+}
+
+void write(const Chain& chain, Attributes& to) {
+  Attributes::Strings code;
+  for (const Chain::Step& step : chain.steps) {
+    const int operands = Chain::operands(step.op);
+    std::string line(Chain::name(step.op));
+    if (step.op == Chain::Op::constant) line += " " + to_text(step.value);
+    if (operands > 0) line += " " + std::to_string(step.a);
+    if (operands > 1) line += " " + std::to_string(step.b);
+    code.push_back(std::move(line));
+  }
+  to.set("code", std::move(code));
+}
+
+}  // namespace sluice::engine

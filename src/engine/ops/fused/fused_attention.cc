@@ -1,0 +1,186 @@
+// Attention and what it needs of sequences without padding, as plainly as they can be written.
+// fused.h says what each computes.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "engine/graph/fused_ops.h"
+#include "engine/ops/families.h"
+#include "engine/ops/fused/fused.h"
+#include "kernels/gemm/gemm.h"
+#include "tensor/byte_size.h"
+
+namespace sluice::engine {
+namespace {
+
+// Where q, k and v lie, [batch, length, heads * size] each, rows `step` apart.
+struct Heads {
+  std::int64_t batch, queries, keys, heads, size, step_q, step_k, step_v;
+  Tensor q, k, v;
+  std::int64_t at_k = 0, at_v = 0;  // in k and v, where both are q
+
+  explicit Heads(OpCall& call) : q(given(call, 0)), k(q), v(q) {
+    const bool packed = call.attributes().flag("packed");
+    require(q.rank() == 3, "queries of shape " + to_string(q.shape()));
+    heads = call.attributes().integer("heads");
+    const std::int64_t width = q.shape()[2] / (packed ? 3 : 1);
+    require(heads > 0 && heads <= std::max<std::int64_t>(width, 1) && width % heads == 0 &&
+                (!packed || q.shape()[2] % 3 == 0),
+            std::to_string(heads) + " heads do not fit a shape of " + to_string(q.shape()));
+    size = width / heads;
+    step_q = step_k = step_v = q.shape()[2];
+    if (packed) {
+      at_k = width;
+      at_v = 2 * width;
+    } else {
+      take_apart(call, width);
+    }
+    batch = q.shape()[0];
+    queries = q.shape()[1];
+    keys = k.shape()[1];
+  }
+
+  void widen_all() {
+    const bool same = k.data() == q.data() && v.data() == q.data();
+    widen(q);
+    if (same)
+      k = v = q;
+    else
+      widen(k, v);
+  }
+
+ private:
+  void take_apart(OpCall& call, std::int64_t width) {
+    require(call.has(1) && call.has(2), "keys or values are missing");
+    k = given(call, 1);
+    v = given(call, 2);
+    require(k.rank() == 3, "keys of shape " + to_string(k.shape()));
+    require_shape(k, "keys", {q.shape()[0], k.shape()[1], width});
+    require_shape(v, "values", k.shape());
+  }
+};
+
+// Queries and keys that see each other, by their rows among all.
+struct Group {
+  std::int64_t entry, query, queries, key, keys;
+};
+
+std::vector<Group> sequences_of(OpCall& call, const Heads& h) {
+  const std::vector<std::int64_t> offsets = call.integers(4);
+  const std::int64_t longest = call.attributes().integer("longest");
+  require(!call.has(3) && h.batch == 1 && h.queries == h.keys && !offsets.empty(),
+          "sequences one after the other are of one entry and have no mask");
+  std::vector<Group> groups;
+  for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
+    const std::int64_t first = offsets[i], end = offsets[i + 1];
+    require(0 <= first && first <= end && end <= h.queries && end - first <= longest,
+            "a sequence from " + std::to_string(first) + " to " + std::to_string(end));
+    groups.push_back({0, first, end - first, first, end - first});
+  }
+  return groups;
+}
+
+std::vector<Group> groups_of(OpCall& call, const Heads& h) {
+  if (call.has(4)) return sequences_of(call, h);
+  std::vector<Group> groups;
+  for (std::int64_t b = 0; b < h.batch; ++b)
+    groups.push_back({b, b * h.queries, h.queries, b * h.keys, h.keys});
+  return groups;
+}
+
+void soften(double* row, std::int64_t n) {
+  double most = -std::numeric_limits<double>::infinity(), sum = 0;
+  for (std::int64_t i = 0; i < n; ++i) most = std::max(most, row[i]);
+  for (std::int64_t i = 0; i < n; ++i) sum += row[i] = std::exp(row[i] - most);
+  for (std::int64_t i = 0; i < n; ++i) row[i] /= sum;
+}
+
+// Where the element for `index` lies in a tensor that is stretched to as many axes.
+std::int64_t place_in(const Shape& shape, const std::array<std::int64_t, 4>& index) {
+  std::int64_t offset = 0;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    const auto i = static_cast<std::size_t>(4 - shape.rank() + axis);
+    offset = offset * shape[axis] + (shape[axis] == 1 ? 0 : index[i]);
+  }
+  return offset;
+}
+
+// The scores of one head: scaled products, mask, softmax.
+void score(OpCall& call, const Heads& h, const Group& g, std::int64_t head, const Tensor& mask,
+           const Tensor& scores) {
+  double* const s = doubles(scores);
+  const double* const q = doubles(h.q) + g.query * h.step_q + head * h.size;
+  const double* const k = doubles(h.k) + g.key * h.step_k + h.at_k + head * h.size;
+  multiply<double>(call.workers, g.queries, g.keys, h.size, {q, h.step_q, 1}, {k, 1, h.step_k}, s,
+                   g.keys);
+  const double scale = static_cast<double>(call.attributes().real("scale", 1));
+  for (std::int64_t i = 0; i < g.queries * g.keys; ++i) s[i] *= scale;
+  if (mask)
+    for (std::int64_t i = 0; i < g.queries * g.keys; ++i)
+      s[i] += doubles(mask)[place_in(mask.shape(), {g.entry, head, i / g.keys, i % g.keys})];
+  for (std::int64_t i = 0; i < g.queries; ++i) soften(s + i * g.keys, g.keys);
+}
+
+void attention(OpCall& call) {
+  Heads h(call);
+  Tensor mask = given(call, 3);
+  const Shape all{h.batch, h.heads, h.queries, h.keys};
+  require(!mask || broadcast(mask.shape(), all) == all,
+          "mask of shape " + to_string(mask.shape()) + " for scores of " + to_string(all));
+  const std::int64_t width = h.heads * h.size;
+  checked_size(Shape{h.queries, h.keys}.dims());
+  const DoubleResult result(call, {h.batch, h.queries, width});
+  const std::vector<Group> groups = groups_of(call, h);
+  std::int64_t most = 0;
+  for (const Group& g : groups) most = std::max(most, g.queries * g.keys);
+  const Tensor &y = result.y, scores(DType::f64, {most});
+  std::fill_n(doubles(y), y.size(), 0.0);
+  h.widen_all();
+  widen(mask);
+  for (const Group& g : groups)
+    for (std::int64_t head = 0; head < h.heads; ++head) {
+      score(call, h, g, head, mask, scores);
+      const double* const v = doubles(h.v) + g.key * h.step_v + h.at_v + head * h.size;
+      multiply<double>(call.workers, g.queries, h.size, g.keys, {doubles(scores), g.keys, 1},
+                       {v, h.step_v, 1}, doubles(y) + g.query * width + head * h.size, width);
+    }
+  result.give();
+}
+
+void place(OpCall& call) {
+  const Tensor &x = call.input(0), &places = call.input(1);
+  require(
+      x.rank() >= 2 && x.shape()[0] == 1 && places.rank() == 2,
+      "tokens of shape " + to_string(x.shape()) + " for places of " + to_string(places.shape()));
+  Shape shape = x.shape();
+  shape[0] = places.shape()[0];
+  shape[1] = places.shape()[1];
+  checked_size(shape.dims());
+  const Tensor out = call.output(0, x.dtype(), shape);
+  const std::int64_t tokens = x.shape()[1];
+  const std::size_t row = byte_size(x.shape().dims().subspan(2), x.dtype());
+  const std::vector<std::int64_t> from = call.integers(1);
+  call.workers.each(from.size(), 64, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      std::byte* const to = static_cast<std::byte*>(out.data()) + i * row;
+      const bool is = from[i] >= 0 && from[i] < tokens;
+      const auto token = static_cast<std::size_t>(is ? from[i] : 0);
+      if (is)
+        std::memcpy(to, static_cast<const std::byte*>(x.data()) + token * row, row);
+      else
+        std::memset(to, 0, row);
+    }
+  });
+}
+
+constexpr Op kFusedAttentionOps[] = {
+    {"Attention", 1, kReals, attention, "sluice"},
+    {"Place", 1, kNumbers | Types{DType::boolean}, place, "sluice"},
+};
+
+}  // namespace
+
+std::span<const Op> fused_attention_ops() { return kFusedAttentionOps; }
+
+}  // namespace sluice::engine

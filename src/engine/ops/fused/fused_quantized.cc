@@ -1,0 +1,122 @@
+// Products and convolutions of small numbers, as plainly as they can be written: the numbers they
+// stand for, in double. fused.h says what each computes.
+#include "engine/graph/fused_ops.h"
+#include "engine/ops/convert.h"
+#include "engine/ops/families.h"
+#include "engine/ops/fused/fused.h"
+#include "engine/ops/math/quantize.h"
+#include "engine/ops/window.h"
+#include "kernels/gemm/gemm.h"
+
+namespace sluice::engine {
+namespace {
+
+// Small numbers as what they stand for; none where left out.
+Tensor wide(OpCall& call, std::size_t i, double zero = 0, double scale = 1) {
+  if (!call.has(i)) return {};
+  const Tensor& small = call.input(i);
+  const Tensor made = converted(small, DType::f64);
+  if (bits(small.dtype()) > 8) return made;
+  for (double& x : made.values<double>()) x = (x - zero) * scale;
+  return made;
+}
+
+// All there is besides x and w.
+struct Rest {
+  Tensor bias, residual, scale;
+  Epilogue epilogue;
+  QuantParams rounding;
+
+  Rest(OpCall& call, const Shape& shape)
+      : epilogue(epilogue_of(call.attributes())), rounding(quant_params_of(call.attributes())) {
+    const std::int64_t n = shape[shape.rank() - 1];
+    require(call.has(4), "scales are missing");
+    require_shape(call.input(4), "scale", {n});
+    require_shape(call.input_or_none(2), "bias", {n});
+    require_shape(call.input_or_none(3), "residual", shape);
+    call.tell(0, rounding.to, shape);
+    bias = wide(call, 2);
+    scale = wide(call, 4);
+    residual = wide(call, 3, rounding.residual_zero, static_cast<double>(rounding.residual_scale));
+  }
+
+  void give(OpCall& call, const Tensor& y) const {
+    if (!rounding.is_quantized()) return call.give(0, converted(y, rounding.to));
+    const Tensor zeros(DType::f64, y.shape());
+    std::fill_n(doubles(zeros), zeros.size(), static_cast<double>(rounding.to_zero));
+    for (double& x : y.values<double>()) x /= static_cast<double>(rounding.to_scale);
+    call.give(0, quantized(y, zeros, rounding.to, true));
+  }
+};
+
+Tensor small_x(OpCall& call) {
+  return wide(call, 0, static_cast<double>(call.attributes().integer("zero", 0)));
+}
+
+void quantized_linear(OpCall& call) {
+  require(call.has(1), "weights are missing");
+  const Shape in = call.input(0).shape(), of_w = call.input(1).shape();
+  const int last = in.rank() - 1;
+  require(last >= 0 && of_w.rank() == 2 && in[last] == of_w[0],
+          "weights of shape " + to_string(of_w) + " for an input of " + to_string(in));
+  const std::int64_t k = of_w[0], n = of_w[1], rows = in.size(0, last);
+  Shape shape = in;
+  shape[last] = n;
+  const Rest rest(call, shape);
+  const Tensor x = small_x(call), w = wide(call, 1), y(DType::f64, shape);
+  multiply<double>(call.workers, rows, n, k, {doubles(x), k, 1}, {doubles(w), n, 1}, doubles(y), n);
+  for (std::int64_t i = 0; i < rows * n; ++i) {
+    double& value = doubles(y)[i];
+    value = value * doubles(rest.scale)[i % n] + (rest.bias ? doubles(rest.bias)[i % n] : 0);
+    value = rest.epilogue(value) + (rest.residual ? doubles(rest.residual)[i] : 0);
+  }
+  rest.give(call, y);
+}
+
+// The window of a convolution over [batch, height, width, channels].
+Window window_of(OpCall& call, const Shape& in, const Tensor& weights) {
+  // Kernels read `pads` alone: with another size than the operator's they would write elsewhere.
+  require(!call.attributes().has("auto_pad"), "auto_pad is not known here: give pads");
+  return read_window(call.attributes(), {in[0], in[3], in[1], in[2]}, weights);
+}
+
+void quantized_conv(OpCall& call) {
+  require(call.has(1), "weights are missing");
+  const Shape in = call.input(0).shape(), of_w = call.input(1).shape();
+  require(in.rank() == 4 && of_w.rank() == 4 && of_w[1] == in[3],
+          "weights of shape " + to_string(of_w) + " for an input of " + to_string(in));
+  const Window window = window_of(call, in, call.input(1));
+  const Window::Axis &high = window.axes()[0], &broad = window.axes()[1];
+  const std::int64_t outs = of_w[0], ins = of_w[1], places = of_w[2] * of_w[3];
+  const Shape shape{in[0], high.out, broad.out, outs};
+  const Rest rest(call, shape);
+  const Tensor x = small_x(call), w = wide(call, 1), y(DType::f64, shape);
+  for (std::int64_t i = 0; i < shape.size(); ++i) {
+    const std::int64_t o = i % outs, column = i / outs % broad.out,
+                       row = i / outs / broad.out % high.out;
+    const double* const image = doubles(x) + i / outs / broad.out / high.out * in.size(1, 4);
+    const std::int64_t top = high.start(row), left = broad.start(column);
+    double sum = 0;
+    for (std::int64_t r = high.first(top); r < high.last(top); ++r)
+      for (std::int64_t c = broad.first(left); c < broad.last(left); ++c) {
+        const double* const from =
+            image + ((top + r * high.dilation) * broad.in + left + c * broad.dilation) * ins;
+        for (std::int64_t k = 0; k < ins; ++k)
+          sum += from[k] * doubles(w)[(o * ins + k) * places + r * broad.kernel + c];
+      }
+    sum = sum * doubles(rest.scale)[o] + (rest.bias ? doubles(rest.bias)[o] : 0);
+    doubles(y)[i] = rest.epilogue(sum + (rest.residual ? doubles(rest.residual)[i] : 0));
+  }
+  rest.give(call, y);
+}
+
+constexpr Op kFusedQuantizedOps[] = {
+    {"QuantizedConv", 1, {DType::u8, DType::i8}, quantized_conv, "sluice"},
+    {"QuantizedLinear", 1, {DType::u8, DType::i8, DType::f8e4m3fn}, quantized_linear, "sluice"},
+};
+
+}  // namespace
+
+std::span<const Op> fused_quantized_ops() { return kFusedQuantizedOps; }
+
+}  // namespace sluice::engine

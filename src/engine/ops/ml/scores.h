@@ -1,0 +1,53 @@
+// Scores of classical models: what becomes of them before they are given out, and the labels
+// they stand for.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/ops/op.h"
+
+namespace sluice::engine {
+
+// The element types of the rows that classical models take.
+inline constexpr Types kScoreTypes{DType::f32, DType::f64, DType::i32, DType::i64};
+
+enum class PostTransform { none, softmax, logistic, softmax_zero, probit };
+
+// The attribute post_transform, as a name or as a number.
+PostTransform post_transform_of(const Attributes& attributes);
+
+// One row of scores, in place.
+void transform_scores(PostTransform how, std::span<float> row);
+
+// The sum of products; and where the largest stands, the first of equal ones.
+double dot(const float* a, const float* b, std::int64_t count);
+std::size_t largest(std::span<const float> scores);
+
+// Rows of numbers, as float: of a tensor [C] (one row) or [N, C] of any number type.
+struct ScoreRows {
+  std::int64_t count = 0, width = 0;
+  std::vector<float> values{};
+
+  explicit ScoreRows(const Tensor& tensor);
+  const float* row(std::int64_t i) const { return values.data() + i * width; }
+};
+
+// The labels of a classifier, integers or strings (attributes of those names).
+class Labels {
+ public:
+  Labels(const Attributes& attributes, std::string_view integers, std::string_view strings);
+
+  std::size_t size() const { return of_strings_ ? strings_.size() : integers_.size(); }
+  Tensor output(OpCall& call, std::int64_t count) const;  // output 0
+  // Without labels the number of the class itself.
+  void write(const Tensor& out, std::int64_t row, std::size_t which) const;
+
+ private:
+  bool of_strings_;
+  std::vector<std::int64_t> integers_;
+  std::vector<std::string> strings_;
+};
+
+}  // namespace sluice::engine

@@ -1,0 +1,212 @@
+// What an operator is on the CPU: a function over tensors, for the versions and element types
+// it says.
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "compute/workers.h"
+#include "engine/graph/graph.h"
+
+namespace sluice::engine {
+
+// Tensors that are collected one by one. What the list itself takes counts as a tensor's memory
+// does: a loop may collect many that have no elements, or the same ones.
+class TensorList {
+ public:
+  void add(Tensor tensor);
+  const std::vector<Tensor>& all() const noexcept { return all_; }
+
+ private:
+  std::vector<Tensor> all_;
+  Tensor room_;  // not used: it makes the list count
+};
+
+// What a value is while a graph runs.
+struct Datum {
+  enum class Kind {
+    none,
+    tensor,
+    sequence
+  } kind = Kind::none;  // none: left out, or an empty optional
+  Tensor tensor;
+  std::shared_ptr<const std::vector<Tensor>> items;
+
+  Datum() = default;
+  Datum(Tensor t) : kind(Kind::tensor), tensor(std::move(t)) {}
+  Datum(TensorList list);
+  Datum(const std::vector<Tensor>& list);
+  explicit operator bool() const noexcept { return kind != Kind::none; }
+};
+
+// Runs the body of a node (of If, Loop, Scan) with what it captured.
+class BodyRunner {
+ public:
+  virtual std::vector<Datum> run(const Graph& body, std::span<const Datum> inputs) = 0;
+
+ protected:
+  ~BodyRunner() = default;
+};
+
+// Where the outputs of a call go, if not into tensors of their own.
+class OutputPlaces {
+ public:
+  virtual Tensor make(std::size_t i, DType dtype, const Shape& shape) = 0;
+  virtual void give(std::size_t i, const Datum& value) = 0;
+  // What output i will be, before the work for it: whoever asks for types alone has enough.
+  virtual void tell(std::size_t /*i*/, DType /*dtype*/, const Shape& /*shape*/) {}
+
+ protected:
+  ~OutputPlaces() = default;
+};
+
+// One run of one node.
+class OpCall {
+ public:
+  OpCall(const Node& of, std::span<const Datum> inputs, std::span<Datum> outputs,
+         compute::Workers& on, BodyRunner& bodies)
+      : node(of), workers(on), inputs_(inputs), outputs_(outputs), bodies_(&bodies) {}
+  // Of a node without bodies.
+  OpCall(const Node& of, std::span<const Datum> inputs, OutputPlaces& places, compute::Workers& on)
+      : node(of), workers(on), inputs_(inputs), places_(&places) {}
+
+  const Node& node;
+  compute::Workers& workers;
+
+  const Attributes& attributes() const noexcept { return node.attributes; }
+  int version() const noexcept { return node.version; }
+
+  std::size_t inputs() const noexcept { return inputs_.size(); }
+  bool has(std::size_t i) const noexcept { return i < inputs_.size() && inputs_[i]; }
+  const Tensor& input(std::size_t i) const;  // throws where it is left out or no tensor
+  Tensor input_or_none(std::size_t i) const { return has(i) ? input(i) : Tensor(); }
+  const std::vector<Tensor>& sequence(std::size_t i) const;
+  const Datum& datum(std::size_t i) const;
+  // All integers of an i64 or i32 tensor.
+  std::vector<std::int64_t> integers(std::size_t i) const;
+
+  std::size_t outputs() const noexcept { return node.outputs.size(); }
+  bool wants(std::size_t i) const noexcept {
+    return i < node.outputs.size() && node.outputs[i] != kNoValue;
+  }
+  // A new tensor that is output i, kept until the call ends. Writing to one nobody wants is
+  // allowed.
+  Tensor output(std::size_t i, DType dtype, const Shape& shape);
+  void give(std::size_t i, Datum value);
+  // Before the work for an output that is given, not made: see OutputPlaces.
+  void tell(std::size_t i, DType dtype, const Shape& shape) {
+    if (places_ != nullptr && wants(i)) places_->tell(i, dtype, shape);
+  }
+
+  std::vector<Datum> run_body(const Graph& body, std::span<const Datum> with) {
+    return bodies_->run(body, with);
+  }
+
+ private:
+  std::span<const Datum> inputs_;
+  std::span<Datum> outputs_{};
+  BodyRunner* bodies_ = nullptr;
+  OutputPlaces* places_ = nullptr;
+  std::vector<Tensor> made_;  // operators write through pointers into them
+};
+
+// Element types, as a set.
+class Types {
+ public:
+  constexpr Types() = default;
+  constexpr Types(std::initializer_list<DType> types) {
+    for (const DType type : types) bits_ |= 1u << static_cast<int>(type);
+  }
+  constexpr bool has(DType type) const { return (bits_ >> static_cast<int>(type) & 1u) != 0; }
+  constexpr Types operator|(Types other) const {
+    Types both;
+    both.bits_ = bits_ | other.bits_;
+    return both;
+  }
+
+ private:
+  std::uint32_t bits_ = 0;
+};
+
+inline constexpr Types kReals{DType::f32, DType::f64, DType::f16, DType::bf16};
+inline constexpr Types kIntegers{DType::i8, DType::i16, DType::i32, DType::i64,
+                                 DType::u8, DType::u16, DType::u32, DType::u64};
+inline constexpr Types kNumbers = kReals | kIntegers;
+inline constexpr Types kSmall{DType::f8e4m3fn, DType::f8e4m3fnuz, DType::f8e5m2, DType::f8e5m2fnuz,
+                              DType::u4,       DType::i4,         DType::f4e2m1, DType::f8e8m0,
+                              DType::u2,       DType::i2};
+inline constexpr Types kAnyType =
+    kNumbers | kSmall | Types{DType::boolean, DType::string, DType::c64, DType::c128};
+
+struct Op {
+  std::string_view name;
+  int since;    // the opset version this one begins with; it ends where the next begins
+  Types types;  // of the first input that is a tensor; where there is none, not looked at
+  void (*run)(OpCall&);
+  std::string_view domain = "";
+};
+
+// The operator a node means, or null.
+const Op* find_op(const Node& node);
+
+// The same; throws unavailable, naming node, operator and opset, where there is none.
+const Op& op_of(const Node& node);
+
+// Throws unavailable where `op` does not take the first tensor among `inputs`.
+void check_type(const Op& op, std::span<const Datum> inputs);
+
+// All there are, by domain, name and version.
+std::vector<const Op*> all_ops();
+
+// Calls body.operator()<T>() with the C++ type of `type`, which is one of Ts; throws
+// unavailable, naming the type, where it is none of them.
+[[noreturn]] void unsupported_type(DType type);
+
+template <class... Ts, class Body>
+void visit_types(DType type, Body&& body) {
+  const bool known =
+      ((type == kDTypeOf<Ts> ? (body.template operator()<Ts>(), true) : false) || ...);
+  if (!known) unsupported_type(type);
+}
+
+template <class Body>
+void visit_reals(DType type, Body&& body) {
+  visit_types<float, double, Half, BFloat16>(type, std::forward<Body>(body));
+}
+template <class Body>
+void visit_numbers(DType type, Body&& body) {
+  visit_types<float, double, Half, BFloat16, std::int8_t, std::int16_t, std::int32_t, std::int64_t,
+              std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t>(type,
+                                                                         std::forward<Body>(body));
+}
+// By width alone, for what only moves elements: strings too.
+template <class Body>
+void visit_widths(DType type, Body&& body) {
+  struct Pair {
+    std::uint64_t a, b;
+  };
+  if (type == DType::string) return body.template operator()<std::string>();
+  switch (bytes(type)) {
+    case 1: return body.template operator()<std::uint8_t>();
+    case 2: return body.template operator()<std::uint16_t>();
+    case 4: return body.template operator()<std::uint32_t>();
+    case 8: return body.template operator()<std::uint64_t>();
+    case 16: return body.template operator()<Pair>();
+    default: unsupported_type(type);
+  }
+}
+// The elements as that type.
+template <class T>
+std::span<T> as(const Tensor& tensor) {
+  return {static_cast<T*>(tensor.data()), static_cast<std::size_t>(tensor.size())};
+}
+
+// What T is computed in: narrow floats in float, others in themselves.
+template <class T>
+using Wide = std::conditional_t<std::is_arithmetic_v<T>, T, float>;
+
+}  // namespace sluice::engine

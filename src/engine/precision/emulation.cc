@@ -1,0 +1,277 @@
+#include "engine/precision/emulation.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "engine/graph/tensor_type.h"
+#include "engine/ops/convert.h"
+#include "engine/passes/passes.h"
+#include "engine/shapes/flops.h"
+
+namespace sluice::engine {
+namespace {
+
+constexpr float kRoom = 4;  // other inputs than the samples may make larger numbers
+
+std::size_t index(ValueId id) { return static_cast<std::size_t>(id); }
+
+// As Half and BFloat16 round, in a loop that a compiler makes vectors of.
+float rounded_to_f16(float x) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  const float even = std::bit_cast<float>((bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu);
+  const float small = std::copysign((std::fabs(x) + 0.5f) - 0.5f, x);  // steps of 2^-24
+  const float past = std::copysign(std::numeric_limits<float>::infinity(), x);
+  const float finite = magnitude < 0x38800000u ? small : magnitude >= 0x477ff000u ? past : even;
+  return magnitude > 0x7f800000u ? x : finite;
+}
+
+float rounded_to(float x, DType to) {
+  return to == DType::f16 ? rounded_to_f16(x) : static_cast<float>(BFloat16(x));
+}
+
+constexpr std::size_t kStretch = 1 << 16;  // elements, for one thread at a time
+
+template <class Change>
+Tensor changed_by(const Tensor& from, compute::Workers& workers, Change&& change) {
+  const Tensor made(DType::f32, from.shape());
+  const std::span<const float> in = from.values<float>();
+  const std::span<float> out = made.values<float>();
+  workers.each(in.size(), kStretch, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) out[i] = change(in[i]);
+  });
+  return made;
+}
+
+Tensor rounded(const Tensor& from, DType to, compute::Workers& workers) {
+  if (to == DType::f16) return changed_by(from, workers, [](float x) { return rounded_to_f16(x); });
+  return changed_by(from, workers, [&](float x) { return rounded_to(x, to); });
+}
+
+// As narrowed() makes them: finite numbers stay finite.
+Tensor rounded_constant(const Tensor& from, DType to, compute::Workers& workers) {
+  const float limit = narrow_limit(to);
+  return changed_by(from, workers, [&](float x) {
+    return rounded_to(std::isinf(x) ? x : x > limit ? limit : x < -limit ? -limit : x, to);
+  });
+}
+
+float most_of(const Tensor& tensor) {
+  float most = 0;
+  for (const float x : tensor.values<float>()) most = std::max(most, std::fabs(x));
+  return most;
+}
+
+bool same_kind(double a, double b) {
+  return std::isnan(a) ? std::isnan(b) : std::isinf(a) && a == b;
+}
+
+}  // namespace
+
+double loss_of(const Tensor& should, const Tensor& is) {
+  require(should.shape() == is.shape(), "outputs of other shapes than in f32");
+  const Tensor wide_a = converted(should, DType::f64), wide_b = converted(is, DType::f64);
+  const auto a = wide_a.values<double>(), b = wide_b.values<double>();
+  double most = 0, off = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (same_kind(a[i], b[i])) continue;
+    if (!std::isfinite(a[i]) || !std::isfinite(b[i]))
+      return std::numeric_limits<double>::infinity();
+    most = std::max(most, std::fabs(a[i]));
+    off = std::max(off, std::fabs(a[i] - b[i]));
+  }
+  return most > 0 ? off / most : off;
+}
+
+double loss_of(std::span<const Tensor> should, std::span<const Tensor> is) {
+  double loss = 0;
+  for (std::size_t i = 0; i < should.size(); ++i)
+    if (kReals.has(should[i].dtype())) loss = std::max(loss, loss_of(should[i], is[i]));
+  return loss;
+}
+
+double Emulation::bytes(const Graph& graph) {
+  double sum = 0;
+  for (const Value& value : graph.values)
+    if (value.kind == onnx::Type::Kind::tensor && (value.constant || value.dims))
+      sum +=
+          static_cast<double>(value.constant ? 2 * value.constant.bytes() : type_of(value).bytes());
+  return sum;
+}
+
+Emulation::Emulation(const Graph& graph, DType to, std::vector<Tensor> inputs,
+                     compute::Workers& workers)
+    : wide_(graph), narrow_(graph), to_(to), context_(workers) {
+  candidates_ = narrow_nodes(narrow_, to);
+  make_narrow_constants();
+  for (auto& kernels : kernels_) kernels.resize(wide_.nodes.size());
+  ranges_.resize(wide_.nodes.size());
+  values_.resize(wide_.values.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    values_[index(wide_.inputs[i])] = std::move(inputs[i]);
+  for (std::size_t i = 0; i < wide_.nodes.size(); ++i) {
+    flops_.push_back(flops(wide_, wide_.nodes[i]));
+    compute(i, false, values_, values_);
+    for (const ValueId id : wide_.nodes[i].outputs)
+      if (id != kNoValue && values_[index(id)].dtype() == DType::f32)
+        ranges_[i].most = std::max(ranges_[i].most, most_of(values_[index(id)]));
+  }
+}
+
+// A candidate's constants, clamped as those of the narrow graph are.
+void Emulation::make_narrow_constants() {
+  std::map<ValueId, ValueId> made;
+  for (std::size_t n = 0; n < narrow_.nodes.size(); ++n) {
+    if (!candidates_[n]) continue;
+    Node& node = narrow_.nodes[n];
+    narrow_attributes(node, to_);
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueId id = node.inputs[i];
+      if (id == kNoValue || stays_f32(node, i)) continue;
+      const Tensor constant = narrow_[id].constant;
+      if (!constant || constant.dtype() != DType::f32) continue;
+      const auto [found, is_new] =
+          made.try_emplace(id, static_cast<ValueId>(narrow_.values.size()));
+      if (is_new) {
+        Value value = narrow_[id];
+        value.constant = rounded_constant(constant, to_, context_.workers);
+        narrow_.values.push_back(std::move(value));
+      }
+      node.inputs[i] = found->second;
+    }
+  }
+}
+
+std::vector<Tensor> Emulation::should_be() const {
+  std::vector<Tensor> outputs;
+  for (const ValueId id : wide_.outputs)
+    outputs.push_back(wide_[id].constant ? wide_[id].constant : values_[index(id)]);
+  return outputs;
+}
+
+const Kernel& Emulation::kernel(std::size_t node, bool narrow) {
+  std::unique_ptr<Kernel>& made = kernels_[narrow ? 1 : 0][node];
+  const Graph& graph = narrow ? narrow_ : wide_;
+  if (!made) made = cpu::make_kernel(graph, graph.nodes[node], context_);
+  if (!scratch_ || scratch_.bytes() < made->scratch())
+    scratch_ = Tensor(DType::u8, Shape{static_cast<std::int64_t>(made->scratch())});
+  return *made;
+}
+
+// What `from` lacks is taken as f32 made it. Tensors that are inputs here keep their elements.
+void Emulation::compute(std::size_t node, bool narrow, const Values& from, Values& to) {
+  const Graph& graph = narrow ? narrow_ : wide_;
+  const Node& of = graph.nodes[node];
+  std::vector<void*> inputs, outputs;
+  std::vector<Tensor> given;
+  for (const ValueId id : of.inputs) {
+    Tensor value;
+    if (id != kNoValue && graph[id].constant)
+      value = graph[id].constant;
+    else if (id != kNoValue)
+      value = from[index(id)] ? from[index(id)] : values_[index(id)];
+    inputs.push_back(value ? value.data() : nullptr);
+    given.push_back(std::move(value));
+  }
+  if (is_view(of)) {
+    to[index(of.outputs[0])] = given[0].reshaped(type_of(graph[of.outputs[0]]).shape);
+    return;
+  }
+  for (const ValueId id : of.outputs) {
+    if (id != kNoValue) {
+      const TensorType type = type_of(graph[id]);
+      to[index(id)] = Tensor(type.dtype, type.shape);
+    }
+    outputs.push_back(id == kNoValue ? nullptr : to[index(id)].data());
+  }
+  const Kernel& runs = kernel(node, narrow);
+  runs.run({inputs, outputs, scratch_.data()});
+  spent_ += node < flops_.size() ? flops_[node] : 0;
+}
+
+// `changed` has what differs from f32.
+void Emulation::compute_rounded(std::size_t node, const Values& changed, Values& to) {
+  Values inputs(changed.size());
+  const Node& of = narrow_.nodes[node];
+  for (std::size_t i = 0; i < of.inputs.size(); ++i) {
+    const ValueId id = of.inputs[i];
+    if (id == kNoValue || narrow_[id].constant) continue;
+    const Tensor& value = changed[index(id)] ? changed[index(id)] : values_[index(id)];
+    const bool rounds = value.dtype() == DType::f32 && !stays_f32(of, i);
+    inputs[index(id)] = rounds ? rounded(value, to_, context_.workers) : value;
+  }
+  compute(node, true, inputs, to);
+  for (const ValueId id : of.outputs)
+    if (id != kNoValue && to[index(id)].dtype() == DType::f32)
+      to[index(id)] = rounded(to[index(id)], to_, context_.workers);
+}
+
+bool Emulation::is_read_changed(std::size_t node, const Values& changed) const {
+  return std::ranges::any_of(wide_.nodes[node].inputs, [&](ValueId id) {
+    return id != kNoValue && !wide_[id].constant && changed[index(id)];
+  });
+}
+
+// Numbers of masks are clamped to the limit itself, which is meant to be so.
+bool Emulation::overflows(std::size_t node, const Values& made) {
+  const float limit = narrow_limit(to_);
+  NodeRange& range = ranges_[node];
+  for (const ValueId id : wide_.nodes[node].outputs) {
+    if (id == kNoValue || made[index(id)].dtype() != DType::f32) continue;
+    const auto is = made[index(id)].values<float>(), should = values_[index(id)].values<float>();
+    for (std::size_t i = 0; i < is.size(); ++i) {
+      const float magnitude = std::fabs(is[i]);
+      if (magnitude <= limit / kRoom || magnitude == limit || !std::isfinite(should[i])) continue;
+      range.overflows = true;
+      range.infinite = range.infinite || !std::isfinite(is[i]);
+    }
+  }
+  return range.overflows;
+}
+
+double Emulation::run(std::vector<bool>& narrow, bool repair) {
+  Values changed(narrow_.values.size());
+  for (std::size_t i = 0; i < wide_.nodes.size(); ++i) {
+    if (is_random(wide_.nodes[i])) continue;
+    if (narrow[i]) {
+      compute_rounded(i, changed, changed);
+      if (!repair || !overflows(i, changed)) continue;
+      narrow[i] = false;
+      for (const ValueId id : wide_.nodes[i].outputs)
+        if (id != kNoValue) changed[index(id)] = Tensor();
+    }
+    if (is_read_changed(i, changed)) compute(i, false, changed, changed);
+  }
+  return outputs_lost(changed);
+}
+
+double Emulation::outputs_lost(const Values& changed) const {
+  double loss = 0;
+  for (const ValueId id : wide_.outputs) {
+    const Tensor& is = changed[index(id)];
+    if (is && kReals.has(is.dtype())) loss = std::max(loss, loss_of(values_[index(id)], is));
+  }
+  return loss;
+}
+
+double Emulation::loss(const std::vector<bool>& narrow) {
+  std::vector<bool> as_asked = narrow;
+  return run(as_asked, false);
+}
+
+double Emulation::loss_without_overflow(std::vector<bool>& narrow) { return run(narrow, true); }
+
+double Emulation::own_loss(std::size_t node) {
+  Values made(narrow_.values.size());
+  compute_rounded(node, made, made);
+  double loss = 0;
+  for (const ValueId id : wide_.nodes[node].outputs)
+    if (id != kNoValue && made[index(id)].dtype() == DType::f32)
+      loss = std::max(loss, loss_of(values_[index(id)], made[index(id)]));
+  return loss;
+}
+
+}  // namespace sluice::engine

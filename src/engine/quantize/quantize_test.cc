@@ -1,0 +1,235 @@
+#include "engine/quantize/quantize.h"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include "engine/graph/graph_for_tests.h"
+#include "engine/ops/one_op_for_tests.h"
+#include "engine/quantize/quantize_loss.h"
+#include "engine/quantize/quantize_opset.h"
+#include "engine/quantize/quantize_weights.h"
+
+namespace sluice::engine {
+namespace {
+
+using testing::HasSubstr;
+using What = QuantizeOptions::What;
+
+std::string reason_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return std::string(error.reason());
+  }
+  return "no error";
+}
+
+class QuantizeModelTest : public testing::Test {
+ protected:
+  // Two products with an activation between, [n, 32] to [n, 8].
+  static Graph mlp(int opset = 17) {
+    GraphBuilder b(opset);
+    const ValueId x = b.input("x");
+    const ValueId hidden =
+        b.node("Relu",
+               {b.node("Gemm", {x, b.constant(varied({32, 48}, 2)), b.constant(varied({48}, 3))})});
+    return b.output(b.node("MatMul", {hidden, b.constant(varied({48, 8}, 4))})).take();
+  }
+  static Sample sample(std::size_t i) { return {varied({6, 32}, 10 + static_cast<unsigned>(i))}; }
+
+  Graph small(const Graph& graph, const QuantizeOptions& options, const RangeMethod& method = {}) {
+    const Graph ready = prepare_to_quantize(graph, workers);
+    double last = 0;
+    const auto ranges = find_ranges(ready, values_to_quantize(ready, options), 4, sample, method,
+                                    workers, [&](double share) { last = share; });
+    EXPECT_EQ(last, 1);
+    return quantize(ready, ranges, options);
+  }
+
+  double loss(const Graph& should, const Graph& is) {
+    const Session a(should, workers), b(is, workers);
+    LossMeter meter;
+    for (std::size_t i = 0; i < 4; ++i) {
+      const Sample inputs = sample(i);
+      const std::vector<Datum> given(inputs.begin(), inputs.end());
+      meter.add(a.run(given)[0].tensor, b.run(given)[0].tensor);
+    }
+    return meter.loss().relative;
+  }
+
+  compute::Workers workers{2};
+};
+
+TEST_F(QuantizeModelTest, EveryKindLosesLittleAndIsSmaller) {
+  const Graph before = mlp();
+  struct Kind {
+    What what;
+    double most, smaller;
+  };
+  for (const auto& [what, most, smaller] :
+       {Kind{What::int8, 0.02, 3}, Kind{What::fp8, 0.08, 3}, Kind{What::int8_weights, 0.01, 3},
+        Kind{What::int4_weights, 0.15, 5}}) {
+    SCOPED_TRACE(static_cast<int>(what));
+    const Graph after = small(before, {.what = what});
+    const double lost = loss(before, after);
+    EXPECT_GT(lost, 0);
+    EXPECT_LT(lost, most);
+    EXPECT_GT(static_cast<double>(weight_bytes(before)),
+              smaller * static_cast<double>(weight_bytes(after)));
+  }
+}
+
+TEST_F(QuantizeModelTest, APlanOfItRunsAsItDoes) {
+  for (const What what : {What::int8, What::fp8, What::int4_weights}) {
+    SCOPED_TRACE(static_cast<int>(what));
+    const Session session(small(mlp(), {.what = what}), workers);
+    const std::vector<Datum> given{sample(7)[0]};
+    const Tensor before = session.run(given)[0].tensor;
+    const std::string file = testing::TempDir() + "quantized-" + std::to_string(::getpid());
+    write_plan(file, session.plan({"model", "cpu", "", "fp32", "1"}));
+    Plan plan = read_plan(file, workers);
+    EXPECT_EQ(plan.shapes.size(), 1u);
+    const Tensor after = Session(std::move(plan), workers).run(given)[0].tensor;
+    EXPECT_EQ(std::memcmp(before.data(), after.data(), before.bytes()), 0);
+    std::filesystem::remove(file);
+  }
+}
+
+TEST_F(QuantizeModelTest, SignedActivationsHaveTheirZeroInTheMiddle) {
+  const Graph after = small(mlp(), {.activations = DType::i8});
+  for (const Node& node : after.nodes)
+    if (node.op == "QuantizeLinear") {
+      EXPECT_EQ(after[node.inputs[2]].constant.values<std::int8_t>()[0], 0);
+    }
+  EXPECT_LT(loss(mlp(), after), 0.02);
+}
+
+TEST_F(QuantizeModelTest, EveryMethodFindsARange) {
+  EXPECT_LT(loss(mlp(), small(mlp(), {}, {RangeMethod::Kind::minmax})), 0.02);
+  EXPECT_LT(loss(mlp(), small(mlp(), {}, {RangeMethod::Kind::percentile})), 0.05);
+  EXPECT_LT(loss(mlp(), small(mlp(), {}, {RangeMethod::Kind::entropy})), 0.15);  // of little data
+}
+
+TEST_F(QuantizeModelTest, NodesCanBeKeptByName) {
+  const Graph graph = mlp();
+  const Graph after = small(graph, {.keep = {graph.nodes[0].name}});
+  EXPECT_EQ(std::ranges::count(after.nodes, "QuantizeLinear", &Node::op), 1);
+  EXPECT_THAT(reason_of([&] { small(graph, {.keep = {"nobody"}}); }), HasSubstr("'nobody'"));
+}
+
+TEST_F(QuantizeModelTest, AGraphWithoutProductsIsRefused) {
+  GraphBuilder b;
+  const Graph graph = b.output(b.node("Relu", {b.input("x")})).take();
+  EXPECT_THAT(reason_of([&] { quantize(graph, {}, {}); }), HasSubstr("nothing to quantize"));
+}
+
+TEST_F(QuantizeModelTest, DataWithoutARangeIsRefusedByName) {
+  const Graph graph = mlp();
+  const auto infinite = [](std::size_t) -> Sample {
+    Tensor x = varied({6, 32});
+    x.values<float>()[5] = HUGE_VALF;
+    return {x};
+  };
+  EXPECT_THAT(reason_of([&] {
+                find_ranges(graph, values_to_quantize(graph, {}), 1, infinite, {}, workers,
+                            [](double) {});
+              }),
+              HasSubstr("'x' is infinite"));
+}
+
+TEST_F(QuantizeModelTest, BatchNormsBecomePartOfTheirConvolution) {
+  GraphBuilder b;
+  const ValueId conv =
+      b.node("Conv", {b.input("x"), b.constant(varied({4, 3, 1, 1})), b.constant(varied({4}))});
+  Tensor variance = varied({4}, 9);
+  for (float& x : variance.values<float>()) x = x * x + 0.5f;
+  const Graph graph = b.output(b.node("BatchNormalization",
+                                      {conv, b.constant(varied({4}, 5)), b.constant(varied({4}, 6)),
+                                       b.constant(varied({4}, 7)), b.constant(variance)}))
+                          .take();
+  const Graph folded = prepare_to_quantize(graph, workers);
+  EXPECT_EQ(folded.nodes.size(), 1u);
+  const std::vector<Datum> given{varied({2, 3, 5, 5}, 3)};
+  LossMeter meter;
+  meter.add(Session(graph, workers).run(given)[0].tensor,
+            Session(folded, workers).run(given)[0].tensor);
+  EXPECT_LT(meter.loss().relative, 1e-6);
+}
+
+TEST(QuantizeRangeTest, AFewFarValuesDoNotDecideARange) {
+  Histogram seen;
+  seen.most = 100;
+  std::vector<float> values(100'000);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(i % 1000) / 1000.0f;
+  values[7] = 100;
+  seen.add(values);
+  EXPECT_LT(percentile_limit(seen, 99.9), 1.1f);
+  EXPECT_EQ(percentile_limit(seen, 100), 100);
+  EXPECT_LT(entropy_limit(seen, 128), 50);
+}
+
+TEST(QuantizeWeightsTest, EachChannelHasItsOwnScale) {
+  const Tensor w = varied({16, 3});
+  for (std::size_t i = 0; i < 16; ++i) w.values<float>()[3 * i + 1] *= 100;
+  const SmallWeights small = int8_weights(w, 1);
+  for (std::size_t i = 0; i < 48; ++i) {
+    const float scale = small.scales.values<float>()[i % 3];
+    EXPECT_NEAR(static_cast<float>(small.values.values<std::int8_t>()[i]) * scale,
+                w.values<float>()[i], 0.501f * scale);
+  }
+}
+
+TEST(QuantizeWeightsTest, FourBitsHaveAScaleForEachBlock) {
+  const Tensor w = varied({40, 3});
+  const SmallWeights small = int4_weights(w, 0, 16);
+  EXPECT_EQ(small.scales.shape(), (Shape{3, 3}));
+  const Tensor back = run_one(
+      {"DequantizeLinear", 21, {{"axis", std::int64_t{0}}, {"block_size", std::int64_t{16}}}},
+      {small.values, small.scales});
+  double off = 0;
+  for (std::size_t i = 0; i < 120; ++i)
+    off += std::pow(static_cast<double>(back.values<float>()[i] - w.values<float>()[i]), 2);
+  EXPECT_LT(std::sqrt(off / 120), 0.29 / 7);  // as rounding to sevenths of the largest, 1, has it
+}
+
+TEST(QuantizeOpsetTest, AttributesThatBecameInputsAreMoved) {
+  GraphBuilder b(12);
+  const ValueId x = b.input("x");
+  const ValueId mean = b.node("ReduceMean", {x}, {{"axes", Attributes::Integers{1}}});
+  Graph graph = b.output(b.node("Squeeze", {mean}, {{"axes", Attributes::Integers{1}}})).take();
+  Graph raised = graph;
+  raise_opset(raised, 21);
+  EXPECT_EQ(opset_of(raised), 21);
+  EXPECT_EQ(raised.nodes[0].inputs.size(), 2u);
+  compute::Workers workers(1);
+  const std::vector<Datum> given{varied({3, 4})};
+  const auto before = Session(graph, workers).run(given),
+             after = Session(raised, workers).run(given);
+  EXPECT_EQ(before[0].tensor.shape(), after[0].tensor.shape());
+  EXPECT_EQ(before[0].tensor.values<float>()[2], after[0].tensor.values<float>()[2]);
+}
+
+TEST(QuantizeOpsetTest, AnOperatorThatMeansSomethingElseIsRefused) {
+  GraphBuilder b(11);
+  Graph graph = b.output(b.node("Softmax", {b.input("x")})).take();
+  EXPECT_THAT(reason_of([&] { raise_opset(graph, 13); }), HasSubstr("Softmax"));
+}
+
+TEST(QuantizeLossTest, CountsWhatIsOffAndWhetherTheLargestStays) {
+  const auto table = [](std::vector<float> values) { return tensor_of<float>({2, 2}, values); };
+  LossMeter meter;
+  meter.add(table({3, 0, 0, 4}), table({3, 0, 5, 4}));
+  EXPECT_DOUBLE_EQ(meter.loss().relative, 1);
+  EXPECT_DOUBLE_EQ(*meter.loss().same_largest, 0.5);
+  LossMeter nan;
+  nan.add(table({1, 1, 1, 1}), table({1, NAN, 1, 1}));
+  EXPECT_TRUE(std::isinf(nan.loss().relative));
+}
+
+}  // namespace
+}  // namespace sluice::engine

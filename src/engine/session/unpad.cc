@@ -1,0 +1,80 @@
+#include "engine/session/unpad.h"
+
+#include <algorithm>
+
+namespace sluice::engine {
+
+void PaddingSkipper::remember(Seen what) {
+  const Lock lock(mutex_);
+  std::erase_if(seen_, [&](const Seen& other) { return other.types == what.types; });
+  if (seen_.size() == kMost) seen_.pop_front();
+  seen_.push_back(std::move(what));
+}
+
+std::optional<PaddingSkipper::Seen> PaddingSkipper::seen(std::span<const TensorType> types) const {
+  const Lock lock(mutex_);
+  for (const Seen& one : seen_)
+    if (std::ranges::equal(one.types, types)) return one;
+  return std::nullopt;
+}
+
+void PaddingSkipper::known(std::span<const TensorType> types, PaddingMask mask) {
+  remember({InputTypes(types.begin(), types.end()), mask, ""});
+}
+
+std::optional<PaddingMask> PaddingSkipper::known(std::span<const TensorType> types) const {
+  const std::optional<Seen> before = seen(types);
+  return before ? before->mask : std::nullopt;
+}
+
+void PaddingSkipper::say(std::string why) {
+  const Lock lock(mutex_);
+  why_not_ = std::move(why);
+}
+
+std::string PaddingSkipper::why_not() const {
+  const Lock lock(mutex_);
+  return why_not_;
+}
+
+// Throws unavailable where there is none; none: types that no model of this kind takes.
+std::optional<PaddingMask> PaddingSkipper::mask_for(const InputTypes& types) {
+  if (const std::optional<Seen> before = seen(types)) {
+    if (!before->mask) throw Error(Code::unavailable, before->why_not);
+    return before->mask;
+  }
+  try {  // while others go on: it takes as long as compiling
+    const PaddingMask found = find_(types);
+    known(types, found);
+    return found;
+  } catch (const Error& error) {
+    if (error.code() == Code::invalid_argument) return std::nullopt;  // the run will say so
+    if (error.code() == Code::exhausted)
+      throw Error(Code::unavailable, "no memory to look for the mask");
+    if (error.code() == Code::unavailable)
+      remember({types, std::nullopt, std::string(error.reason())});
+    throw;
+  }
+}
+
+std::optional<Packing> PaddingSkipper::packing(std::span<const Datum> inputs) {
+  const bool large = std::ranges::any_of(inputs, [](const Datum& input) {
+    return input.tensor.rank() == 2 && input.tensor.size() >= kFewestPlaces;
+  });
+  if (!wanted_ || !large) return std::nullopt;
+  const std::optional<InputTypes> types = types_of(inputs);
+  if (!types) return std::nullopt;
+  try {
+    const std::optional<PaddingMask> mask = mask_for(*types);
+    if (!mask || mask->input >= inputs.size()) return std::nullopt;
+    auto packing = pack(inputs[mask->input].tensor, mask->first);
+    say("");
+    return packing;
+  } catch (const Error& error) {
+    if (error.code() != Code::unavailable) throw;
+    say(std::string(error.reason()));
+    return std::nullopt;
+  }
+}
+
+}  // namespace sluice::engine

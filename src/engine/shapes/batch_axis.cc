@@ -1,0 +1,150 @@
+// Follows the dimension of the rows from value to value.
+#include "engine/shapes/batch_axis.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/shapes/batch_axis_rules.h"
+#include "tensor/byte_size.h"
+
+namespace sluice::engine {
+namespace {
+
+// So many that no other size is likely to be a multiple of them.
+constexpr std::int64_t kMore = 97, kFewer = 89;
+
+bool same_bytes(const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype() || !(a.shape() == b.shape())) return false;
+  if (a.data() == b.data() || a.bytes() == 0) return true;
+  return a.dtype() != DType::string && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
+}
+
+class Follower {
+ public:
+  Follower(const Graph& more, const Graph& fewer)
+      : more_(more), fewer_(fewer), along_(more.values.size()) {}
+
+  bool run(const Rows& rows) {
+    if (more_.nodes.size() != fewer_.nodes.size()) return false;
+    for (std::size_t i = 0; i < rows.inputs.size(); ++i)
+      if (rows.inputs[i]) at(more_.inputs[i]) = Along{};
+    for (std::size_t i = 0; i < more_.nodes.size(); ++i)
+      if (more_.nodes[i].outputs != fewer_.nodes[i].outputs || !step(more_.nodes[i])) return false;
+    return std::all_of(more_.outputs.begin(), more_.outputs.end(), [&](ValueId id) {
+      return constant_or(id) && at(id) && at(id)->axis == 0 && more_[id].dtype != DType::string;
+    });
+  }
+
+ private:
+  MaybeAlong& at(ValueId id) { return along_[static_cast<std::size_t>(id)]; }
+
+  // A constant is the same for any number of rows, or repeats what it holds for each of them.
+  bool constant_or(ValueId id) {
+    const Tensor &more = more_[id].constant, &fewer = fewer_[id].constant;
+    if (!more && !fewer) return true;
+    if (!more || !fewer) return false;
+    return same_bytes(more, fewer) || repeats(id, more, fewer);
+  }
+  bool repeats(ValueId id, const Tensor& more, const Tensor& fewer);
+
+  // Its sizes are the same for any number of rows but for the one along which they lie.
+  bool fits(ValueId id) {
+    const Shape a = type_of(more_[id]).shape, b = type_of(fewer_[id]).shape;
+    if (a.rank() != b.rank()) return false;
+    for (int i = 0; i < a.rank(); ++i) {
+      const bool here = at(id) && at(id)->axis == i;
+      if (here ? a[i] != kMore * at(id)->each || b[i] != kFewer * at(id)->each : a[i] != b[i])
+        return false;
+    }
+    return true;
+  }
+
+  bool step(const Node& node);
+
+  const Graph &more_, &fewer_;
+  std::vector<MaybeAlong> along_;  // by value; none: it is the same for all rows
+};
+
+bool Follower::repeats(ValueId id, const Tensor& more, const Tensor& fewer) {
+  if (more.rank() != fewer.rank() || more.dtype() == DType::string) return false;
+  for (int axis = 0; axis < more.rank(); ++axis) {
+    if (more.shape()[axis] % kMore != 0) continue;
+    at(id) = Along{axis, more.shape()[axis] / kMore};
+    if (!fits(id)) continue;
+    Shape of_row(more.shape().dims().subspan(static_cast<std::size_t>(axis)));
+    of_row[0] = at(id)->each;
+    const std::size_t row = byte_size(of_row, more.dtype());
+    const auto* const first = static_cast<const std::byte*>(more.data());
+    const auto* const other = static_cast<const std::byte*>(fewer.data());
+    const auto before = static_cast<std::size_t>(product(more.shape(), 0, axis));
+    bool same = true;
+    for (std::size_t p = 0; p < before && same; ++p)
+      for (std::size_t r = 0; r < kMore && same; ++r)
+        same = std::memcmp(first + p * kMore * row, first + (p * kMore + r) * row, row) == 0 &&
+               (r >= kFewer ||
+                std::memcmp(first + p * kMore * row, other + (p * kFewer + r) * row, row) == 0);
+    if (same) return true;
+  }
+  at(id).reset();
+  return false;
+}
+
+bool Follower::step(const Node& node) {
+  const bool shape_second = node.op == "Reshape" || node.op == "Expand";
+  RowSite site{more_, node, kMore, {}, std::vector<MaybeAlong>(node.outputs.size())};
+  bool any = false;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    site.given.emplace_back();
+    if (node.inputs[i] == kNoValue || (shape_second && i == 1)) continue;
+    if (!constant_or(node.inputs[i])) return false;
+    site.given.back() = at(node.inputs[i]);
+    any = any || site.given.back();
+  }
+  if (is_random(node) || (any && (!node.domain.empty() || !follow_rows(site)))) return false;
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.outputs[i] == kNoValue) continue;
+    at(node.outputs[i]) = site.out[i];
+    if (!fits(node.outputs[i])) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<Rows> rows_of(const Graph& graph, std::span<const TensorType> inputs) {
+  std::string name;
+  Rows rows;
+  for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
+    const auto& dims = graph[graph.inputs[i]].dims;
+    if (!dims || inputs[i].dtype == DType::string) return std::nullopt;
+    if (i == 0 && !dims->empty()) name = dims->front().symbol;
+    if (name.empty()) return std::nullopt;
+    rows.inputs.push_back(!dims->empty() && dims->front().symbol == name);
+    for (std::size_t d = 1; d < dims->size(); ++d)
+      if ((*dims)[d].symbol == name) return std::nullopt;
+    if (inputs[i].shape.rank() != static_cast<int>(dims->size())) return std::nullopt;
+    if (!rows.inputs[i]) continue;
+    const std::int64_t size = inputs[i].shape[0];
+    if (rows.count != 0 && rows.count != size) return std::nullopt;
+    rows.count = size;
+  }
+  return rows.count > 0 ? std::optional(rows) : std::nullopt;
+}
+
+bool rows_are_independent(const Graph& graph, std::span<const TensorType> inputs, const Rows& rows,
+                          compute::Workers& workers) {
+  const auto with = [&](std::int64_t count) {
+    std::vector<TensorType> types(inputs.begin(), inputs.end());
+    for (std::size_t i = 0; i < types.size(); ++i)
+      if (rows.inputs[i]) types[i].shape[0] = count;
+    return specialize(graph, types, workers);
+  };
+  try {
+    const Graph more = with(kMore), fewer = with(kFewer);
+    return Follower(more, fewer).run(rows);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace sluice::engine
