@@ -14,7 +14,7 @@ constexpr auto kGauge = Kind::gauge;
 constexpr auto kCounter = Kind::counter;
 
 constexpr double kMiB = 1.0 / (1024.0 * 1024.0);  // bytes to DCGM's unit of memory
-constexpr double kMilli = 1000;                   // joules to DCGM's millijoules
+constexpr double kMillijoules = 1000;             // joules to DCGM's millijoules
 constexpr double kRatio = 0.01;                   // percent to Triton's 0..1
 
 // One line per metric, in the order of the enum. A DCGM or Triton name stands only
@@ -47,7 +47,7 @@ constexpr MetricInfo kMetrics[] = {
     {power_limit, "power_limit", "watts", "Power limit in force", kGpu, kGauge,
      "sluice_gpu_power_limit_watts", "DCGM_FI_DEV_ENFORCED_POWER_LIMIT", 1, "nv_gpu_power_limit", 1},
     {energy, "energy", "joules", "Energy used since the driver was loaded", kGpu, kCounter,
-     "sluice_gpu_energy_joules_total", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", kMilli, "nv_energy_consumption", 1},
+     "sluice_gpu_energy_joules_total", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", kMillijoules, "nv_energy_consumption", 1},
     {sm_clock, "sm_clock", "megahertz", "Clock of the multiprocessors", kGpu, kGauge,
      "sluice_gpu_sm_clock_megahertz", "DCGM_FI_DEV_SM_CLOCK", 1, "", 1},
     {memory_clock, "memory_clock", "megahertz", "Clock of the device memory", kGpu, kGauge,

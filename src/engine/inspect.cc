@@ -6,8 +6,10 @@
 
 #include "base/error.h"
 #include "engine/exec/cpu/cpu_program.h"
+#include "engine/ops/op.h"
 #include "engine/passes/constant_folding.h"
 #include "engine/shapes/flops.h"
+#include "engine/shapes/specialize.h"
 
 namespace sluice::engine {
 namespace {

@@ -149,18 +149,6 @@ void read_caches(const Path& root, const std::vector<unsigned>& online, Cpu& cpu
   for (const auto& [key, bytes] : sizes) cpu.caches.push_back({key.first, key.second, bytes});
 }
 
-// "MemTotal:  24682416 kB", with or without "Node 0 " before it.
-std::optional<std::uint64_t> meminfo(std::string_view text, std::string_view key) {
-  for (auto line : split(text, '\n')) {
-    const auto at = line.find(key);
-    if (at == std::string_view::npos) continue;
-    line.remove_prefix(at + key.size());
-    const auto unit = line.find("kB");
-    if (const auto kib = to_size(line.substr(0, unit))) return *kib * 1024;
-  }
-  return std::nullopt;
-}
-
 void read_numa(const Path& root, Cpu& cpu) {
   const auto folder = under(root, "/sys/devices/system/node");
   for (const auto& name : numbered(folder, "node")) {
@@ -168,7 +156,7 @@ void read_numa(const Path& root, Cpu& cpu) {
     node.node = static_cast<int>(to_int(std::string_view(name).substr(4)).value_or(0));
     node.cpus = read_line(folder / name / "cpulist").value_or("");
     if (const auto text = read_text(folder / name / "meminfo"))
-      node.memory_total = meminfo(*text, "MemTotal:");
+      node.memory_total = meminfo_bytes(*text, "MemTotal:");
     cpu.numa.push_back(std::move(node));
   }
 }
@@ -205,6 +193,17 @@ void read_limits(const Path& root, const std::vector<unsigned>& online, Cpu& cpu
 
 }  // namespace
 
+std::optional<std::uint64_t> meminfo_bytes(std::string_view text, std::string_view key) {
+  for (auto line : split(text, '\n')) {
+    const auto at = line.find(key);
+    if (at == std::string_view::npos) continue;
+    line.remove_prefix(at + key.size());
+    const auto unit = line.find("kB");
+    if (const auto kib = to_size(line.substr(0, unit))) return *kib * 1024;
+  }
+  return std::nullopt;
+}
+
 Cpu detect_cpu(const Path& root) {
   Cpu cpu;
   const auto cpuinfo = read_text(under(root, "/proc/cpuinfo")).value_or("");
@@ -214,8 +213,8 @@ Cpu detect_cpu(const Path& root) {
   read_topology(root, online, cpu);
   read_caches(root, online, cpu);
   read_numa(root, cpu);
-  cpu.memory_total = meminfo(memory, "MemTotal:").value_or(0);
-  cpu.memory_available = meminfo(memory, "MemAvailable:").value_or(0);
+  cpu.memory_total = meminfo_bytes(memory, "MemTotal:").value_or(0);
+  cpu.memory_available = meminfo_bytes(memory, "MemAvailable:").value_or(0);
   read_limits(root, online, cpu);
   return cpu;
 }

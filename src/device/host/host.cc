@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "device/host/cpu.h"
+
 namespace sluice::device {
 
 namespace {
@@ -33,17 +35,6 @@ bool is_allowed(std::string_view name, const cpu_set_t& allowed) {
   const auto number = to_int(name.substr(3));
   return number && *number >= 0 && *number < CPU_SETSIZE &&
          CPU_ISSET(static_cast<std::size_t>(*number), &allowed);
-}
-
-// "MemAvailable:   123 kB" in bytes.
-std::optional<std::uint64_t> meminfo(std::string_view text, std::string_view key) {
-  for (const auto line : split(text, '\n')) {
-    if (!line.starts_with(key)) continue;
-    const auto digits = trimmed(line.substr(key.size()));
-    if (const auto kib = to_int(digits.substr(0, digits.find(' '))))
-      return static_cast<std::uint64_t>(*kib) * 1024;
-  }
-  return std::nullopt;
 }
 
 // Sensors that measure the CPU itself, best first.
@@ -104,8 +95,8 @@ void HostSampler::sample_cpu(const CgroupLimits& group, Readings& readings, Inst
 
 void HostSampler::sample_memory(const CgroupLimits& group, Readings& readings, Instant now) const {
   const auto text = read_text(under(root_, "/proc/meminfo")).value_or("");
-  auto total = meminfo(text, "MemTotal:");
-  auto free = meminfo(text, "MemAvailable:");
+  auto total = meminfo_bytes(text, "MemTotal:");
+  auto free = meminfo_bytes(text, "MemAvailable:");
   if (total && group.memory && group.memory_used && *group.memory < *total) {
     total = group.memory;
     const auto left = *group.memory - std::min(*group.memory, *group.memory_used);

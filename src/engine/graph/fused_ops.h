@@ -47,9 +47,11 @@
 namespace sluice::engine {
 
 using kernels::Activation;
+using kernels::activation_named;
 using kernels::Chain;
 using kernels::Epilogue;
 using kernels::QuantParams;
+using kernels::to_string;
 
 // "activation" by name, "low" and "high" of clip.
 Epilogue epilogue_of(const Attributes& attributes);

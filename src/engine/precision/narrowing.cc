@@ -15,6 +15,7 @@
 #include "engine/precision/sample_inputs.h"
 #include "engine/shapes/batch_axis.h"
 #include "engine/shapes/flops.h"
+#include "engine/shapes/specialize.h"
 
 namespace sluice::engine {
 namespace {

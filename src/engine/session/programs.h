@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "engine/exec/program.h"
+#include "engine/ops/op.h"
 #include "engine/passes/passes.h"
 #include "engine/precision/precision_choice.h"
 

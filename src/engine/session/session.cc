@@ -12,6 +12,7 @@
 #include "engine/session/gpu_failover.h"
 #include "engine/session/unpad.h"
 #include "engine/shapes/batch_axis.h"
+#include "engine/shapes/specialize.h"
 
 namespace sluice::engine {
 namespace {

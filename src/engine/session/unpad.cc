@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace sluice::engine {
 
 void PaddingSkipper::remember(Seen what) {

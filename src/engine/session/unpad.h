@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/mutex.h"
+#include "engine/ops/op.h"
 #include "engine/session/programs.h"
 #include "engine/shapes/varlen.h"
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "engine/shapes/batch_axis_rules.h"
+#include "engine/shapes/specialize.h"
 #include "tensor/byte_size.h"
 
 namespace sluice::engine {

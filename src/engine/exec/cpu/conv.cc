@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "engine/exec/cpu/image_window.h"
+#include "engine/exec/cpu/nodes.h"
 #include "engine/exec/cpu/pool.h"
+#include "engine/graph/fused_ops.h"
 #include "kernels/common/each_task.h"
 #include "kernels/gemm/packed_gemm.h"
 #include "tensor/byte_size.h"
@@ -170,8 +172,8 @@ class ConvKernel final : public Kernel {
   enum class Way { pixels, places, lines };
 
   Way way() const {
-    const Window::Axis &high = conv_.window.high, &wide = conv_.window.wide;
-    const auto plain = [](const Window::Axis& axis) {
+    const kernels::Window::Axis &high = conv_.window.high, &wide = conv_.window.wide;
+    const auto plain = [](const kernels::Window::Axis& axis) {
       return axis.kernel == 1 && axis.stride == 1 && axis.before == 0 && axis.after == 0;
     };
     if (plain(high) && plain(wide)) return Way::pixels;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/exec/cpu/backend.h"
+#include "engine/graph/fused_ops.h"
 #include "engine/ops/op.h"
 #include "kernels/conv/channelwise_cpu.h"
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/error.h"
 #include "engine/exec/nvtx_range.h"
 
 namespace sluice::engine {

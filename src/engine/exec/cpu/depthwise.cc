@@ -1,5 +1,6 @@
 // Convolutions where each filter sees one channel, its own.
 #include "engine/exec/cpu/conv.h"
+#include "engine/exec/cpu/nodes.h"
 #include "engine/exec/cpu/pool.h"
 #include "kernels/gemm/packed_gemm.h"
 

@@ -7,6 +7,8 @@
 
 namespace sluice::engine::cpu {
 
+using kernels::cpu::ImageWindow;
+
 // Of a node with strides, dilations and pads.
 ImageWindow image_window(const Attributes& attributes, const Shape& in, std::int64_t rows,
                          std::int64_t columns);

@@ -3,6 +3,7 @@
 
 #include "engine/exec/cpu/backend.h"
 #include "engine/exec/cpu/nodes.h"
+#include "engine/graph/fused_ops.h"
 #include "engine/ops/broadcast.h"
 #include "kernels/common/each_task.h"
 #include "kernels/gemm/packed_gemm.h"

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/exec/cpu/image_window.h"
+#include "engine/exec/cpu/nodes.h"
 #include "kernels/common/each_task.h"
 
 namespace sluice::engine::cpu {
@@ -44,7 +45,7 @@ std::unique_ptr<Kernel> make_whole(const Graph& graph, const Node& node, Context
       axes[0] != 1 || axes[1] != 2 || node.inputs.size() > 1)
     return nullptr;
   const ChannelWise what{.kind = ChannelWise::Kind::mean,
-                         .window = {Attributes(), x.shape, x.shape[1], x.shape[2]}};
+                         .window = image_window(Attributes(), x.shape, x.shape[1], x.shape[2])};
   return std::make_unique<PoolKernel>(what, context);
 }
 

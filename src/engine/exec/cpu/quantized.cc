@@ -5,6 +5,7 @@
 #include "engine/exec/cpu/backend.h"
 #include "engine/exec/cpu/image_window.h"
 #include "engine/exec/cpu/nodes.h"
+#include "engine/graph/fused_ops.h"
 #include "engine/ops/op.h"
 #include "kernels/conv/channelwise_cpu.h"
 #include "kernels/quantized/int8_gemm_cpu.h"

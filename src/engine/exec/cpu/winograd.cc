@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/exec/cpu/conv.h"
+#include "engine/exec/cpu/nodes.h"
 #include "kernels/common/each_task.h"
 #include "kernels/gemm/packed_gemm.h"
 #include "tensor/byte_size.h"
@@ -27,8 +28,8 @@ std::int64_t up(std::int64_t x, std::int64_t by) { return (x + by - 1) / by; }
 // How many rows (and columns) of results a tile has; 0 where another way is faster. It depends on
 // nothing but the layer and the size of one image, as rounding does.
 int side_for(const ConvNode& conv) {
-  const Window::Axis &high = conv.window.high, &wide = conv.window.wide;
-  const auto fits = [](const Window::Axis& axis) {
+  const kernels::Window::Axis &high = conv.window.high, &wide = conv.window.wide;
+  const auto fits = [](const kernels::Window::Axis& axis) {
     return axis.kernel == 3 && axis.stride == 1 && axis.dilation == 1;
   };
   const auto enough = [](std::int64_t channels) {
@@ -168,7 +169,7 @@ class WinogradKernel final : public Kernel {
   // The pixels it sees; zeros where those are outside the image.
   void point(const At& at, const float* x, const float** to) const {
     const std::int64_t top = at.row - window_.high.before, left = at.column - window_.wide.before;
-    const auto inside = [](std::int64_t i, const Window::Axis& axis) {
+    const auto inside = [](std::int64_t i, const kernels::Window::Axis& axis) {
       return static_cast<std::uint64_t>(i) < static_cast<std::uint64_t>(axis.in);
     };
     for (std::int64_t y = top; y < top + side_ + 2; ++y) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/exec/cpu/backend.h"
 #include "engine/exec/cuda/context/backend.h"
 #include "engine/exec/program.h"
 

@@ -42,7 +42,8 @@ void linear(OpCall& call) {
   const DoubleResult result(call, shape);
   const Tensor& y = result.y;
   widen(x, w, bias, residual);
-  multiply<double>(call.workers, rows, n, k, {doubles(x), k, 1}, {doubles(w), n, 1}, doubles(y), n);
+  kernels::multiply<double>(call.workers, rows, n, k, {doubles(x), k, 1}, {doubles(w), n, 1},
+                            doubles(y), n);
   each(call, rows, [&](std::int64_t row) {
     for (std::int64_t i = 0; i < n; ++i) {
       double& value = doubles(y)[row * n + i];

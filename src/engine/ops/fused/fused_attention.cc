@@ -112,8 +112,8 @@ void score(OpCall& call, const Heads& h, const Group& g, std::int64_t head, cons
   double* const s = doubles(scores);
   const double* const q = doubles(h.q) + g.query * h.step_q + head * h.size;
   const double* const k = doubles(h.k) + g.key * h.step_k + h.at_k + head * h.size;
-  multiply<double>(call.workers, g.queries, g.keys, h.size, {q, h.step_q, 1}, {k, 1, h.step_k}, s,
-                   g.keys);
+  kernels::multiply<double>(call.workers, g.queries, g.keys, h.size, {q, h.step_q, 1},
+                            {k, 1, h.step_k}, s, g.keys);
   const double scale = static_cast<double>(call.attributes().real("scale", 1));
   for (std::int64_t i = 0; i < g.queries * g.keys; ++i) s[i] *= scale;
   if (mask)
@@ -142,8 +142,9 @@ void attention(OpCall& call) {
     for (std::int64_t head = 0; head < h.heads; ++head) {
       score(call, h, g, head, mask, scores);
       const double* const v = doubles(h.v) + g.key * h.step_v + h.at_v + head * h.size;
-      multiply<double>(call.workers, g.queries, h.size, g.keys, {doubles(scores), g.keys, 1},
-                       {v, h.step_v, 1}, doubles(y) + g.query * width + head * h.size, width);
+      kernels::multiply<double>(call.workers, g.queries, h.size, g.keys,
+                                {doubles(scores), g.keys, 1}, {v, h.step_v, 1},
+                                doubles(y) + g.query * width + head * h.size, width);
     }
   result.give();
 }

@@ -64,7 +64,8 @@ void quantized_linear(OpCall& call) {
   shape[last] = n;
   const Rest rest(call, shape);
   const Tensor x = small_x(call), w = wide(call, 1), y(DType::f64, shape);
-  multiply<double>(call.workers, rows, n, k, {doubles(x), k, 1}, {doubles(w), n, 1}, doubles(y), n);
+  kernels::multiply<double>(call.workers, rows, n, k, {doubles(x), k, 1}, {doubles(w), n, 1},
+                            doubles(y), n);
   for (std::int64_t i = 0; i < rows * n; ++i) {
     double& value = doubles(y)[i];
     value = value * doubles(rest.scale)[i % n] + (rest.bias ? doubles(rest.bias)[i % n] : 0);

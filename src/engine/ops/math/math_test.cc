@@ -31,9 +31,10 @@ void expect_product(std::int64_t m, std::int64_t n, std::int64_t k, bool flip) {
   for (T& x : b) x = static_cast<T>(value(random));
   std::vector<T> c(static_cast<std::size_t>(m * n), T(99));
   compute::Workers workers(2);
-  const MatrixView<T> left{a.data(), k, 1};
-  const MatrixView<T> right = flip ? MatrixView<T>{b.data(), 1, k} : MatrixView<T>{b.data(), n, 1};
-  multiply<T>(workers, m, n, k, left, right, c.data(), n);
+  const kernels::MatrixView<T> left{a.data(), k, 1};
+  const kernels::MatrixView<T> right =
+      flip ? kernels::MatrixView<T>{b.data(), 1, k} : kernels::MatrixView<T>{b.data(), n, 1};
+  kernels::multiply<T>(workers, m, n, k, left, right, c.data(), n);
   for (std::int64_t i = 0; i < m; ++i)
     for (std::int64_t j = 0; j < n; ++j) {
       double sum = 0;

@@ -69,8 +69,9 @@ void multiply_all(compute::Workers& workers, const ProductPlan& plan, const T* a
   const auto grain = static_cast<std::size_t>(std::max<std::int64_t>(1, (1 << 15) / work));
   workers.each(pairs.size(), grain, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i)
-      multiply<T>(workers, m, n, k, {a + pairs[i].a * m * k, k, 1}, {b + pairs[i].b * k * n, n, 1},
-                  c + static_cast<std::int64_t>(i) * m * n, n);
+      kernels::multiply<T>(workers, m, n, k, {a + pairs[i].a * m * k, k, 1},
+                           {b + pairs[i].b * k * n, n, 1}, c + static_cast<std::int64_t>(i) * m * n,
+                           n);
   });
 }
 
@@ -178,11 +179,12 @@ Tensor product_of(OpCall& call, const Tensor& a, const Tensor& b) {
   const std::int64_t n = b.shape()[flip_b ? 0 : 1];
   const auto view = [](const Tensor& t, bool flip) {
     const std::int64_t width = t.shape()[1];
-    return flip ? MatrixView<T>{as<T>(t).data(), 1, width}
-                : MatrixView<T>{as<T>(t).data(), width, 1};
+    return flip ? kernels::MatrixView<T>{as<T>(t).data(), 1, width}
+                : kernels::MatrixView<T>{as<T>(t).data(), width, 1};
   };
   const Tensor product(a.dtype(), Shape{m, n});
-  multiply<T>(call.workers, m, n, k, view(a, flip_a), view(b, flip_b), as<T>(product).data(), n);
+  kernels::multiply<T>(call.workers, m, n, k, view(a, flip_a), view(b, flip_b),
+                       as<T>(product).data(), n);
   return product;
 }
 

@@ -47,8 +47,8 @@ void convolve_places(compute::Workers& workers, const Convolution& c, const T* x
   const std::int64_t rows = c.filters / c.groups;
   for (std::int64_t at = 0; at < c.batch * c.groups; ++at) {
     const std::int64_t group = at % c.groups;
-    multiply<T>(workers, rows, size, depth, {weights + group * rows * depth, depth, 1},
-                {x + at * depth * size, size, 1}, y + at * rows * size, size);
+    kernels::multiply<T>(workers, rows, size, depth, {weights + group * rows * depth, depth, 1},
+                         {x + at * depth * size, size, 1}, y + at * rows * size, size);
     for (std::int64_t r = 0; bias != nullptr && r < rows; ++r)
       for (std::int64_t i = 0; i < size; ++i)
         y[(at * rows + r) * size + i] += bias[group * rows + r];

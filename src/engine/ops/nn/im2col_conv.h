@@ -40,8 +40,8 @@ void convolve_columns(compute::Workers& workers, const Convolution& c, const T* 
     for (std::int64_t first = 0; first < outs; first += most) {
       const std::int64_t count = std::min(most, outs - first);
       fill(image, group, first, count, columns.data());
-      multiply<T>(workers, rows, count, depth, {w, depth, 1}, {columns.data(), count, 1},
-                  to + first, outs);
+      kernels::multiply<T>(workers, rows, count, depth, {w, depth, 1}, {columns.data(), count, 1},
+                           to + first, outs);
     }
     for (std::int64_t r = 0; bias != nullptr && r < rows; ++r)
       for (std::int64_t i = 0; i < outs; ++i) to[r * outs + i] += bias[group * rows + r];

@@ -175,8 +175,8 @@ class Walk {
     const std::int64_t rows = l_.steps * l_.batch;
     const std::vector<T> w = turned(as<T>(l_.w).data() + d_ * wide_ * l_.input, wide_, l_.input);
     x_ = zeros<T>(rows * wide_);
-    multiply<T>(call_.workers, rows, wide_, l_.input, {as<T>(l_.x).data(), l_.input, 1},
-                {w.data(), wide_, 1}, x_.data(), wide_);
+    kernels::multiply<T>(call_.workers, rows, wide_, l_.input, {as<T>(l_.x).data(), l_.input, 1},
+                         {w.data(), wide_, 1}, x_.data(), wide_);
     late_bias_ = zeros<T>(l_.hidden);
     if (late_reset_) cell_.late_bias = late_bias_.data();
     if (!l_.b) return;
@@ -190,8 +190,8 @@ class Walk {
 
   // Rows of `from` by gates [first, first + count) of R.
   void multiply_state(const T* from, std::int64_t first, std::int64_t count, T* to) {
-    multiply<T>(call_.workers, l_.batch, count, l_.hidden, {from, l_.hidden, 1},
-                {r_.data() + first, wide_, 1}, to + first, wide_);
+    kernels::multiply<T>(call_.workers, l_.batch, count, l_.hidden, {from, l_.hidden, 1},
+                         {r_.data() + first, wide_, 1}, to + first, wide_);
   }
 
   void prepare_gru(std::int64_t step) {

@@ -1,5 +1,7 @@
 // Kernels for element programs: how inputs are stretched, how wide memory is read, and which
 // of the two ways it is done.
+#include "engine/exec/cuda/nodes/element_kernels.h"
+
 #include <algorithm>
 #include <array>
 #include <bit>
