@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/shapes/flops.h"
+#include "engine/shapes/specialize.h"
 #include "formats/onnx/build_for_tests.h"
 
 namespace sluice::engine {

@@ -23,9 +23,6 @@
 namespace sluice::broker {
 
 namespace fs = std::filesystem;
-using Database;
-using Statement;
-using Transaction;
 
 namespace {
 

@@ -1,6 +1,7 @@
 #include "engine/passes/constant_folding.h"
 
 #include "engine/passes/model_for_tests.h"
+#include "engine/shapes/specialize.h"
 
 namespace sluice::engine {
 namespace {

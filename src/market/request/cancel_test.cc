@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "base/cancellation.h"
-#include "market/backtest/strategy.h"
+#include "market/backtest/engine/strategy.h"
 #include "market/request/request.h"
 
 namespace sluice::market::cancelling {

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "device/reading.h"
+#include "watch/snapshot.h"
 #include "watch/trend.h"
 
 namespace sluice::watch {

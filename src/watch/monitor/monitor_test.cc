@@ -21,6 +21,7 @@
 #include "base/error.h"
 #include "base/process/child.h"
 #include "base/sqlite/sqlite.h"
+#include "device/sampler/sampler_protocol.h"
 
 namespace sluice::watch {
 namespace {

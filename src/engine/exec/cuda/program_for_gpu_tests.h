@@ -10,6 +10,7 @@
 #include "engine/ops/one_op_for_tests.h"
 #include "engine/passes/passes.h"
 #include "engine/session/session.h"
+#include "engine/shapes/specialize.h"
 
 namespace sluice::engine {
 

@@ -12,7 +12,7 @@
 #include "market/backtest/engine/account.h"
 #include "market/backtest/engine/signals.h"
 #include "market/indicators/make_plan.h"
-#include "market/require.h"
+#include "market/input/require.h"
 
 namespace sluice::market {
 namespace {
