@@ -11,6 +11,7 @@
 #include "engine/ops/one_op_for_tests.h"
 #include "engine/session/gpu_for_tests.h"
 #include "engine/session/session.h"
+#include "engine/shapes/specialize.h"
 
 namespace sluice::engine {
 namespace {
