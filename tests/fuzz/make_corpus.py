@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import onnx_write as onnx  # noqa: E402
@@ -32,6 +33,16 @@ def weights(name, *shape):
 def integers(name, values):
     return (onnx.integer(1, len(values)) + onnx.integer(2, 7) + onnx.data(8, name) +
             onnx.data(9, struct.pack(f"<{len(values)}q", *values)))
+
+
+def texts(name, values):
+    return (onnx.integer(1, len(values)) + onnx.integer(2, 8) +
+            b"".join(onnx.data(6, value) for value in values) + onnx.data(8, name))
+
+
+def file(name, content):
+    return (onnx.integer(1, len(content)) + onnx.integer(2, 2) + onnx.data(8, name) +
+            onnx.data(9, content))
 
 
 def one(op, *inputs, outputs=1, opset=17, **attributes):
@@ -111,8 +122,54 @@ def single_nodes():
     yield "DFT", one("DFT", [1, 5, 1], opset=17, axis=1)
     yield "Attention", one("Attention", *3 * [[1, 2, 3, 4]], opset=23, is_causal=1)
     yield "StringNormalizer", one("StringNormalizer", row, case_change_action="UPPER")
+    for name, pattern in (("classes", r"[^\W\d]+(?i:\p{Lu}|x)*?\.(?:a{2,3}|\x{e9}|$)"),
+                          ("groups", r"(?P<n>(a|aa)*)*\b\Q.*\E^|[[:alpha:]-]{0,30}")):
+        yield f"RegexFullMatch-{name}", one("RegexFullMatch", texts("i0", ["Ab.aa", "\u00e9", ""]),
+                                            opset=20, pattern=pattern)
+    for name, content in images():
+        yield f"ImageDecoder-{name}", one("ImageDecoder", file("i0", content), opset=20,
+                                          pixel_format="BGR")
     yield "SequenceConstruct", one("SequenceConstruct", row, row)
     yield "Bernoulli", one("Bernoulli", row, seed=1.0)
+
+
+def chunk(name, content):
+    return (struct.pack(">I", len(content)) + name + content +
+            struct.pack(">I", zlib.crc32(name + content)))
+
+
+def segment(marker, *content):
+    return struct.pack(">BBH", 0xFF, marker, len(content) + 2) + bytes(content)
+
+
+def images():
+    """Small ones of every format that is decoded."""
+    yield "pnm", b"P6 2 1 255\n" + bytes(range(6))
+    yield "pnm-text", b"P2 # grey\n2 1 9\n0 9 "
+    yield "bmp", (b"BM" + struct.pack("<IIIIiiHHII", 62, 0, 54, 40, 2, 1, 1, 24, 0, 8) +
+                  bytes(16 + 8))
+    tags = [(256, 2), (257, 1), (258, 8), (259, 1), (262, 1), (273, 0), (277, 1), (278, 1)]
+    yield "tiff", (b"II*\0" + struct.pack("<IH", 8, len(tags)) +
+                   b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags))
+    for name, colour, row, before in (("rgb", 2, bytes(6), b""), ("rgba", 6, bytes(8), b""),
+                                      ("palette", 3, b"\0\1", chunk(b"PLTE", bytes(range(6))))):
+        for laced in (0, 1):
+            rows = b"\0" + row if not laced else b"".join(
+                b"\0" + row[i:i + len(row) // 2] for i in (0, len(row) // 2))
+            yield f"png-{name}-{laced}", (
+                b"\x89PNG\r\n\x1a\n" +
+                chunk(b"IHDR", struct.pack(">IIBBBBB", 2, 1, 8, colour, 0, 0, laced)) + before +
+                chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+    # One block of a mean alone: codes "10" and ten bits of it, "0" for what it has beside.
+    tables = (segment(0xDB, 0, *([1] * 64)) + segment(0xC4, 0, 1, 1, *([0] * 14), 0, 10) +
+              segment(0xC4, 0x10, 1, *([0] * 15), 0))
+    block = bytes([0b10101000, 0b00000111])
+    yield "jpeg", (b"\xff\xd8" + tables + segment(0xC0, 8, 0, 8, 0, 8, 1, 0, 0x11, 0) +
+                   segment(0xDA, 1, 0, 0, 0, 63, 0) + block + b"\xff\xd9")
+    yield "jpeg-progressive", (
+        b"\xff\xd8" + tables + segment(0xC2, 8, 0, 8, 0, 16, 3, 0, 0x21, 0, 1, 0x11, 0, 2, 0x11, 0) +
+        segment(0xDA, 3, 0, 0, 1, 0, 2, 0, 0, 0, 0) + b"\x0f" +
+        segment(0xDA, 1, 0, 0, 1, 63, 0) + b"\x3f" + b"\xff\xd9")
 
 
 def whole_models():
@@ -209,9 +266,9 @@ def main(out, sluice=None):
     seeds = {"onnx": dict(single_nodes()) | dict(whole_models()),
              "hf": {kind: encoder(kind) for kind in ("bert", "roberta", "distilbert")}}
     if sluice:
-        wanted = {"layers", "shapes", "Conv", "MaxPool", "Softmax", "LSTM", "Gemm"}
+        selected = {"layers", "shapes", "Conv", "MaxPool", "Softmax", "LSTM", "Gemm"}
         seeds["plan"] = {name: plan_of(sluice, model)
-                         for name, model in seeds["onnx"].items() if name in wanted}
+                         for name, model in seeds["onnx"].items() if name in selected}
     for kind, files in seeds.items():
         folder = out / kind
         folder.mkdir(parents=True, exist_ok=True)

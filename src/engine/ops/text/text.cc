@@ -1,10 +1,13 @@
-// Strings: joined, split, normalized, matched.
+// Strings: concatenation, splitting, normalization, matching.
+#include <re2/re2.h>
+
 #include <set>
 
+#include "base/printable.h"
+#include "base/utf8.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/families.h"
 #include "engine/ops/moves.h"
-#include "engine/ops/text/regex.h"
 #include "engine/ops/text/unicode.h"
 
 namespace sluice::engine {
@@ -18,32 +21,32 @@ void string_concat(OpCall& call) {
   for (const Tensor& part : {a, b})
     if (part.size() > 0)
       bytes += static_cast<double>(out.size() / part.size()) *
-               static_cast<double>(held_by(part.values<std::string>()) +
+               static_cast<double>(string_bytes(part.values<std::string>()) +
                                    static_cast<std::size_t>(part.size()) * 16);
-  hold_strings(out, bytes);
+  reserve_string_bytes(out, bytes);
   map2<std::string, std::string, std::string>(
       a, b, out, [](const std::string& x, const std::string& y) { return x + y; });
 }
 
 constexpr std::string_view kSpace = " \t\n\r\v\f";
 
-// Runs of white space between parts; none before the first.
-std::vector<std::string> split_at_space(std::string_view text, std::size_t most) {
+// Splits at runs of white space, without an empty part before the first.
+std::vector<std::string> split_at_space(std::string_view text, std::size_t max) {
   std::vector<std::string> parts;
   for (;;) {
     text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
     if (text.empty()) return parts;
     const std::size_t end =
-        parts.size() < most ? std::min(text.find_first_of(kSpace), text.size()) : text.size();
+        parts.size() < max ? std::min(text.find_first_of(kSpace), text.size()) : text.size();
     parts.emplace_back(text.substr(0, end));
     text.remove_prefix(end);
   }
 }
 
 std::vector<std::string> split_at(std::string_view text, std::string_view delimiter,
-                                  std::size_t most) {
+                                  std::size_t max) {
   std::vector<std::string> parts;
-  while (parts.size() < most) {
+  while (parts.size() < max) {
     const std::size_t end = text.find(delimiter);
     if (end == std::string_view::npos) break;
     parts.emplace_back(text.substr(0, end));
@@ -57,19 +60,19 @@ void string_split(OpCall& call) {
   const Tensor& data = call.input(0);
   const std::string delimiter = call.attributes().string("delimiter", "");
   const std::int64_t given = call.attributes().integer("maxsplit", -1);
-  const std::size_t most =
+  const std::size_t max =
       given < 0 ? std::numeric_limits<std::size_t>::max() : static_cast<std::size_t>(given);
   const Tensor counts = call.output(1, DType::i64, data.shape());
   std::vector<std::vector<std::string>> all;
   std::size_t width = 0;
   for (const std::string& text : data.values<std::string>()) {
-    all.push_back(delimiter.empty() ? split_at_space(text, most) : split_at(text, delimiter, most));
+    all.push_back(delimiter.empty() ? split_at_space(text, max) : split_at(text, delimiter, max));
     counts.values<std::int64_t>()[all.size() - 1] = static_cast<std::int64_t>(all.back().size());
     width = std::max(width, all.back().size());
   }
   Shape shape = data.shape();
   shape.push_back(static_cast<std::int64_t>(width));
-  const Tensor out = call.output(0, DType::string, shape);  // empty where there are fewer parts
+  const Tensor out = call.output(0, DType::string, shape);  // padded with empty strings
   for (std::size_t i = 0; i < all.size(); ++i)
     std::move(all[i].begin(), all[i].end(),
               out.values<std::string>().begin() + static_cast<std::ptrdiff_t>(i * width));
@@ -99,14 +102,35 @@ void string_normalizer(OpCall& call) {
   std::move(kept.begin(), kept.end(), out.values<std::string>().begin());
 }
 
+// The memory limit in bytes of a compiled pattern and its DFA. RE2 rejects a pattern that needs
+// more, and falls back to its NFA if only the DFA does: matching is linear in the text either way.
+constexpr std::int64_t kRegexMemory = 8 << 20;
+
+// RE2 prints a warning for patterns of more than a million nodes, whatever its options.
+constexpr std::size_t kMaxPatternBytes = 1 << 18;
+
+RE2::Options regex_options() {
+  RE2::Options options;  // Perl syntax, UTF-8
+  options.set_log_errors(false);
+  options.set_max_mem(kRegexMemory);
+  return options;
+}
+
 void regex_full_match(OpCall& call) {
   const Tensor& data = call.input(0);
   require(call.attributes().has("pattern"), "attribute 'pattern' is missing");
-  const Regex regex(call.attributes().string("pattern", ""));
+  const std::string pattern = call.attributes().string("pattern", "");
+  require(pattern.size() <= kMaxPatternBytes, "a pattern of " + std::to_string(pattern.size()) +
+                                                  " bytes, more than " +
+                                                  std::to_string(kMaxPatternBytes));
+  const RE2 regex(pattern, regex_options());
+  require(regex.ok(), "RE2 refuses the pattern: " + in_quotes(regex.error()));
   const Tensor out = call.output(0, DType::boolean, data.shape());
   const auto texts = data.values<std::string>();
-  for (std::size_t i = 0; i < texts.size(); ++i)
-    out.values<bool>()[i] = regex.matches_all(texts[i]);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    require(!first_invalid_utf8(texts[i]), "a text that is not UTF-8");
+    out.values<bool>()[i] = RE2::FullMatch(texts[i], regex);
+  }
 }
 
 constexpr Types kStrings{DType::string};

@@ -1,11 +1,10 @@
-// Sequences, text, random numbers and classical models: what the ONNX cases do not show.
+// Sequences, text, random numbers and classical models, beyond the ONNX test cases.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "engine/ops/one_op_for_tests.h"
-#include "engine/ops/text/regex.h"
 #include "engine/ops/text/unicode.h"
 
 namespace sluice::engine {
@@ -30,8 +29,18 @@ struct Match {
 };
 class RegexTest : public ::testing::TestWithParam<Match> {};
 
-TEST_P(RegexTest, MatchesTheWholeTextOrNot) {
-  EXPECT_EQ(Regex(GetParam().pattern).matches_all(GetParam().text), GetParam().matches)
+bool full_match(const std::string& pattern, const std::string& text) {
+  return OneOp("RegexFullMatch", 20)
+      .set("pattern", pattern)
+      .run({words({text})})[0]
+      .values<bool>()[0];
+}
+std::string pattern_refusal(const std::string& pattern) {
+  return OneOp("RegexFullMatch", 20).set("pattern", pattern).refusal({words({"a"})});
+}
+
+TEST_P(RegexTest, MatchesOnlyTheEntireText) {
+  EXPECT_EQ(full_match(GetParam().pattern, GetParam().text), GetParam().matches)
       << GetParam().pattern << " on " << GetParam().text;
 }
 
@@ -42,7 +51,7 @@ INSTANTIATE_TEST_SUITE_P(
         Match{"a+b?", "aab", true}, Match{"a+", "", false}, Match{"ab|cd|", "cd", true},
         Match{"(ab|c)+d", "abcabd", true}, Match{"a{2,3}", "a", false},
         Match{"a{2,3}", "aaa", true}, Match{"a{2,3}", "aaaa", false},
-        Match{"(ab){2}{2}", "abababab", true}, Match{"a{2,}", "aaaaa", true},
+        Match{"((ab){2}){2}", "abababab", true}, Match{"a{2,}", "aaaaa", true},
         Match{"a{0}", "", true}, Match{"x{,2}", "x{,2}", true}, Match{"[^a-c\\d]+", "xyz", true},
         Match{"[^a-c\\d]+", "x1", false}, Match{"[]a-]+", "]-a", true},
         Match{"[[:upper:]_]+", "AB_C", true}, Match{"\\w+@\\w+\\.com", "a@b.com", true},
@@ -54,30 +63,80 @@ INSTANTIATE_TEST_SUITE_P(
               "E",
               true},
         Match{".{2}", "\xC3\xA4\xE2\x82\xAC", true}, Match{"^a$", "a", true},
+        Match{"^a$", "a\n", false}, Match{"\\p{Greek}+", "\xCE\xB1\xCE\xA9", true},
+        Match{"\\p{Greek}+", "a", false}, Match{"\\p{Lu}\\p{Ll}+\\pN", "\xC3\x84rger7", true},
+        Match{"[^\\PL\\p{Lu}]+", "\xC3\xA4z", true}, Match{"[^\\PL\\p{Lu}]+", "Z", false},
+        Match{"(?i)\xC3\x84", "\xC3\xA4", true}, Match{"\\w", "\xC3\xA4", false},
         Match{"a\\b.*", "a b", true}, Match{"a\\b.*", "ab", false},
         Match{"(?:a|b)*?c", "abac", true}, Match{"(?P<n>a)\\x41\\x{42}", "aAB", true},
         Match{"\\Qa+b\\E+", "a+bb", true}, Match{"(a?){20}a{20}", "aaaaaaaaaaaaaaaaaaaa", true}));
 
-TEST(RegexLimitsTest, WrongAndHostilePatternsAreRefused) {
-  for (const char* pattern : {"(", ")", "[a", "*a", "a{3,2}", "a{1001}", "\\", "[z-a]", "\\8",
-                              "((a{1000}){1000}){1000}", "(?<n", "\\x{110000}", "\xFF"})
-    EXPECT_THROW(Regex r(pattern), Error) << pattern;
-  EXPECT_THROW(Regex r(std::string(100'000, '(')), Error);
+TEST(RegexLimitsTest, MalformedAndHostilePatternsAreRejected) {
+  for (const char* pattern :
+       {"(", ")", "[a", "*a", "a{3,2}", "a{1001}", "\\", "[z-a]", "\\8", "(ab){2}{2}",
+        "((a{1000}){1000}){1000}", "(?<n", "\\x{110000}", "\\p{Klingon}", "\xFF"})
+    EXPECT_THAT(pattern_refusal(pattern), HasSubstr("RegexFullMatch node: RE2 refuses the pattern"))
+        << pattern;
+  EXPECT_THAT(pattern_refusal("a("), HasSubstr("missing )"));
+  const std::string deep = pattern_refusal(std::string(100'000, '('));
+  EXPECT_THAT(deep, HasSubstr("missing )"));
+  EXPECT_LT(deep.size(), 200u);
+}
+
+TEST(RegexLimitsTest, PatternsOverTheMemoryLimitAreRejected) {
+  EXPECT_THAT(pattern_refusal("(\\p{L}{100}){10}"), HasSubstr("pattern too large"));
+  EXPECT_THAT(pattern_refusal("(?i)(\\p{L}|x){900}"), HasSubstr("pattern too large"));
+}
+
+TEST(RegexLimitsTest, NothingIsPrinted) {
+  ::testing::internal::CaptureStderr();
+  pattern_refusal("(");
+  pattern_refusal("(\\p{L}{100}){10}");
+  pattern_refusal(std::string(100'000, '(') + std::string(100'000, ')') + "?");
+  EXPECT_THAT(pattern_refusal(std::string(3'000'000, '(') + std::string(3'000'000, ')')),
+              HasSubstr("a pattern of 6000000 bytes"));
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+TEST(RegexLimitsTest, InvalidUtf8IsRejected) {
+  EXPECT_THAT(OneOp("RegexFullMatch", 20).set("pattern", ".*").refusal({words({"a", "\xC3("})}),
+              HasSubstr("RegexFullMatch node: a text that is not UTF-8"));
 }
 
 TEST(RegexLimitsTest, NoPatternTakesExponentialTime) {
-  EXPECT_FALSE(Regex("(a|a|aa)*(a*)*b").matches_all(std::string(5000, 'a')));
+  EXPECT_FALSE(full_match("(a|a|aa)*(a*)*b", std::string(100'000, 'a')));
+  // Its DFA has 2^500 states.
+  EXPECT_FALSE(full_match("[ab]*a[ab]{500}", std::string(20'000, 'a') + std::string(501, 'b')));
 }
 
-TEST(LettersTest, CasesOfLettersBeyondAscii) {
-  EXPECT_EQ(upper("stra\xC3\x9F"
-                  "e \xC3\xA9\xCF\x82\xD1\x8F"),
-            "STRA\xC3\x9F"
-            "E \xC3\x89\xCE\xA3\xD0\xAF");
-  EXPECT_EQ(lower("\xC3\x89\xD0\xAF\xC5\xB8"), "\xC3\xA9\xD1\x8F\xC3\xBF");
+TEST(UnicodeCaseTest, CaseMappingCoversEveryScript) {
+  const std::vector<std::pair<std::string, std::string>> lower_and_upper{
+      {"\u00e9\u0153\u01c6\u0180", "\u00c9\u0152\u01c4\u0243"},  // Latin
+      {"\u00ff\u1e9f\u1f80", "\u0178\u1e9f\u1f88"},          // Latin without an upper case, Greek
+      {"\u03b1\u0430\u0561", "\u0391\u0410\u0531"},          // Greek, Cyrillic, Armenian
+      {"\u10d0\uab70\U0001e922", "\u1c90\u13a0\U0001e900"},  // Georgian, Cherokee, Adlam
+      {"\u65e5\u0e01\u05d0", "\u65e5\u0e01\u05d0"}};         // scripts without case
+  for (const auto& [lower_case, upper_case] : lower_and_upper) {
+    EXPECT_EQ(upper(lower_case), upper_case);
+    EXPECT_EQ(lower(upper_case), lower_case);
+  }
 }
 
-TEST(StringSplitTest, EmptyTensorsAndTextsSplitIntoNothing) {
+TEST(UnicodeCaseTest, EachCodePointMapsToOneCodePoint) {
+  EXPECT_EQ(upper("stra\u00dfe \ufb01\u0149\u03c2"), "STRA\u00dfE \ufb01\u0149\u03a3");
+  EXPECT_EQ(lower("\u1e9e\u0130I\u0391\u03a3"), "\u00dfii\u03b1\u03c3");
+}
+
+TEST(UnicodeCaseTest, StopwordsIgnoreCaseInEveryScript) {
+  OneOp op("StringNormalizer", 10);
+  op.set("stopwords", Strings{"\u10d0", "\u00c9T\u00c9"})
+      .set("case_change_action", std::string("UPPER"));
+  EXPECT_THAT(list_of<std::string>(op.run({words({"\u1c90", "\u00e9t\u00e9", "\u0561"})})[0]),
+              ElementsAre("\u0531"));
+  EXPECT_THAT(op.refusal({words({"\xED\xA0\x80"})}), HasSubstr("not UTF-8"));
+}
+
+TEST(StringSplitTest, EmptyTensorsAndStringsSplitIntoNothing) {
   const auto none = OneOp("StringSplit", 20).run({words({})}, 2);
   EXPECT_EQ(none[0].shape(), Shape({0, 0}));
   EXPECT_EQ(none[1].shape(), Shape{0});
@@ -86,7 +145,7 @@ TEST(StringSplitTest, EmptyTensorsAndTextsSplitIntoNothing) {
   EXPECT_THAT(list_of<std::string>(blank[0]), ElementsAre("", "", "a", "b"));
 }
 
-TEST(TfIdfTest, CountsThatDoNotFitThePoolAreRefused) {
+TEST(TfIdfTest, CountsThatDoNotMatchThePoolAreRejected) {
   const auto made = [](Integers counts, Integers indexes) {
     OneOp op("TfIdfVectorizer", 9);
     op.set("min_gram_length", std::int64_t{1})
@@ -103,7 +162,7 @@ TEST(TfIdfTest, CountsThatDoNotFitThePoolAreRefused) {
   EXPECT_THAT(made({0, 2}, {0, 1, -2}), HasSubstr("index -2"));
 }
 
-TEST(SequenceTest, PositionsOutsideAreRefused) {
+TEST(SequenceTest, PositionsOutOfRangeAreRejected) {
   const Datum items = std::vector<Tensor>{varied({1}), varied({2})};
   const auto position = [](std::int64_t i) { return Datum(Tensor::of(i)); };
   EXPECT_EQ(run_one({"SequenceAt", 11}, {items, position(-1)}).shape(), Shape{2});
@@ -117,7 +176,7 @@ TEST(SequenceTest, PositionsOutsideAreRefused) {
             "accepted");
 }
 
-TEST(RandomTest, ASeedMakesTheNumbersOfNumpy) {
+TEST(RandomTest, SeededNumbersMatchNumPy) {
   OneOp uniform("RandomUniform", 22), normal("RandomNormal", 22);
   uniform.set("shape", Integers{3}).set("seed", 0.0f);
   normal.set("shape", Integers{3}).set("seed", 0.0f);
@@ -129,13 +188,13 @@ TEST(RandomTest, ASeedMakesTheNumbersOfNumpy) {
                           FloatNear(0.97873798f, 1e-6f)));
 }
 
-TEST(RandomTest, WithoutASeedRunsDiffer) {
+TEST(RandomTest, RunsDifferWithoutASeed) {
   OneOp op("RandomUniform", 22);
   op.set("shape", Integers{8});
   EXPECT_NE(list_of<float>(op.run({})[0]), list_of<float>(op.run({})[0]));
 }
 
-TEST(RandomTest, ClassesAreDrawnByTheirWeight) {
+TEST(RandomTest, ClassesAreSampledByTheirWeight) {
   OneOp op("Multinomial", 22);
   op.set("seed", 3.0f).set("sample_size", std::int64_t{4000});
   const auto drawn = op.run({tensor_of<float>({1, 3}, {std::log(0.7f), -1e30f, std::log(0.3f)})});
@@ -150,7 +209,7 @@ TEST(DropoutTest, TheFirstVersionsHaveMasksOfTheDataType) {
   EXPECT_THAT(list_of<float>(out[1]), ElementsAre(1, 1, 1, 1));
 }
 
-TEST(LabelEncoderTest, TheFirstVersionGoesBothWays) {
+TEST(LabelEncoderTest, FirstVersionMapsInBothDirections) {
   OneOp op("LabelEncoder", 1, kMl);
   op.set("classes_strings", Strings{"a", "b"}).set("default_int64", std::int64_t{-7});
   EXPECT_THAT(list_of<std::int64_t>(op.run({words({"b", "x", "a"})})[0]), ElementsAre(1, -7, 0));
@@ -158,7 +217,7 @@ TEST(LabelEncoderTest, TheFirstVersionGoesBothWays) {
               ElementsAre("b", "_Unused"));
 }
 
-TEST(LinearTest, ALoneScoreDecidesBetweenTwoClasses) {
+TEST(LinearTest, SingleScoreDecidesBetweenTwoClasses) {
   OneOp op("LinearClassifier", 1, kMl);
   op.set("coefficients", Reals{1, -1}).set("intercepts", Reals{0});
   op.set("classlabels_strings", Strings{"no", "yes"})
@@ -169,7 +228,7 @@ TEST(LinearTest, ALoneScoreDecidesBetweenTwoClasses) {
   EXPECT_NE(op.refusal({varied({2, 3})}), "accepted");
 }
 
-TEST(SvmTest, ADistanceToSupportVectorsIsTheRegression) {
+TEST(SvmTest, RegressionUsesDistancesToSupportVectors) {
   OneOp op("SVMRegressor", 1, kMl);
   op.set("kernel_type", std::string("RBF")).set("kernel_params", Reals{1, 0, 0});
   op.set("support_vectors", Reals{0, 0, 1, 1}).set("coefficients", Reals{2, -1});
@@ -178,7 +237,7 @@ TEST(SvmTest, ADistanceToSupportVectorsIsTheRegression) {
               2 - std::exp(-2.0) + 0.5, 1e-5);
 }
 
-// One question, two leaves; `next` is where the first answer leads.
+// One branch node, two leaves; `next` is the node of the true branch.
 OneOp tree(std::int64_t next, std::int64_t feature = 0) {
   OneOp op("TreeEnsembleRegressor", 3, kMl);
   op.set("nodes_treeids", Integers{0, 0, 0}).set("nodes_nodeids", Integers{0, 1, 2});
@@ -190,12 +249,12 @@ OneOp tree(std::int64_t next, std::int64_t feature = 0) {
   return op;
 }
 
-TEST(TreeTest, RowsGoToTheirLeaves) {
+TEST(TreeTest, RowsReachTheirLeaves) {
   const Tensor x = tensor_of<float>({2, 1}, {0.5f, 0.6f});
   EXPECT_THAT(list_of<float>(tree(1).run({x})[0]), ElementsAre(10, 20));
 }
 
-TEST(TreeTest, BrokenTreesAreRefused) {
+TEST(TreeTest, MalformedTreesAreRejected) {
   const Tensor x = tensor_of<float>({1, 1}, {0});
   EXPECT_THAT(tree(0).refusal({x}), HasSubstr("circle"));
   EXPECT_THAT(tree(9).refusal({x}), HasSubstr("without its node 9"));

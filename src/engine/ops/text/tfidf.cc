@@ -9,24 +9,24 @@ namespace {
 template <class T>
 using Gram = std::vector<T>;
 
-// Attributes, checked.
+// The checked attributes.
 struct Options {
-  std::int64_t least, longest, most_skipped;
+  std::int64_t min, longest, max_skipped;
   std::string mode;
   std::vector<std::int64_t> counts, indexes;
   std::vector<float> weights;
-  std::int64_t width = 0;  // of a row of results
+  std::int64_t width = 0;  // of an output row
 
   explicit Options(const Attributes& a)
-      : least(a.integer("min_gram_length")),
+      : min(a.integer("min_gram_length")),
         longest(a.integer("max_gram_length")),
-        most_skipped(a.integer("max_skip_count")),
+        max_skipped(a.integer("max_skip_count")),
         mode(a.string("mode", "")),
         counts(a.integers("ngram_counts")),
         indexes(a.integers("ngram_indexes")),
         weights(a.reals("weights")) {
     require(mode == "TF" || mode == "IDF" || mode == "TFIDF", "no mode '" + mode + "'");
-    require(least > 0 && longest >= least && most_skipped >= 0, "lengths of n-grams or skips");
+    require(min > 0 && longest >= min && max_skipped >= 0, "lengths of n-grams or skips");
     require(weights.empty() || weights.size() == indexes.size(),
             std::to_string(weights.size()) + " weights for " + std::to_string(indexes.size()) +
                 " n-grams");
@@ -37,7 +37,7 @@ struct Options {
   }
 };
 
-// The pool holds all 1-grams, then all 2-grams, and so on; counts say where each begins.
+// The pool holds all 1-grams, then all 2-grams, and so on; ngram_counts gives where each begins.
 template <class T>
 std::map<Gram<T>, std::size_t> grams_of(const Options& options, const std::vector<T>& pool) {
   std::map<Gram<T>, std::size_t> grams;
@@ -60,11 +60,11 @@ std::map<Gram<T>, std::size_t> grams_of(const Options& options, const std::vecto
   return grams;
 }
 
-// Adds what one row of `size` words holds. A gram's words lie 1 + skip apart.
+// Counts the n-grams in one row of `size` words. Words of an n-gram are 1 + skip apart.
 template <class T, class Found>
 void count_row(const Options& options, const T* row, std::int64_t size, Found&& found) {
-  for (std::int64_t n = options.least; n <= std::min(options.longest, size); ++n) {
-    const std::int64_t skips = n == 1 ? 0 : std::min(options.most_skipped, size);
+  for (std::int64_t n = options.min; n <= std::min(options.longest, size); ++n) {
+    const std::int64_t skips = n == 1 ? 0 : std::min(options.max_skipped, size);
     for (std::int64_t skip = 0; skip <= skips; ++skip) {
       const std::int64_t step = skip + 1;
       for (std::int64_t at = 0; at + (n - 1) * step < size; ++at) {

@@ -1,20 +1,15 @@
-// Code points of UTF-8 text and the case of letters.
+// Case mapping of UTF-8 text.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace sluice::engine {
 
-// Throws invalid_argument where the text is not UTF-8.
-std::vector<std::uint32_t> code_points(std::string_view text);
-
-// One letter for one, in the Latin, Greek, Cyrillic and Armenian alphabets; others stay.
-std::uint32_t to_lower(std::uint32_t letter) noexcept;
-std::uint32_t to_upper(std::uint32_t letter) noexcept;
-
+// Simple case mapping for all of Unicode: one code point to one, independent of the locale, as
+// ONNX Runtime does with towlower and towupper. Mappings to several code points and
+// context-dependent ones are not applied: "ß" stays "ß" instead of "SS", final sigma becomes "Σ",
+// and "Σ" always becomes "σ". Throws invalid_argument if the text is not UTF-8.
 std::string lower(std::string_view text);
 std::string upper(std::string_view text);
 

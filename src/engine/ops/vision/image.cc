@@ -1,25 +1,30 @@
-// Image files of the formats that are stored plainly: BMP, PNM, and TIFF without compression.
+// ImageDecoder: JPEG by libjpeg-turbo, PNG by libpng; BMP, PNM and uncompressed TIFF here.
 #include <array>
 
 #include "engine/ops/families.h"
+#include "engine/ops/vision/pixels.h"
 
 namespace sluice::engine {
 namespace {
 
-struct Pixels {
-  std::int64_t height, width;
-  std::vector<std::uint8_t> rgb;
-
-  Pixels(std::int64_t rows, std::int64_t columns) : height(rows), width(columns) {
-    constexpr std::int64_t kMost = 1 << 15;  // a side
-    require(rows > 0 && columns > 0 && rows <= kMost && columns <= kMost,
-            "an image of " + std::to_string(rows) + " by " + std::to_string(columns));
+// Allocates the pixels of an image and writes them in row-major order.
+class PixelWriter {
+ public:
+  explicit PixelWriter(Pixels& pixels) {
+    pixels.allocate();
+    next_ = pixels.row(0);
   }
-  void reserve() { rgb.reserve(static_cast<std::size_t>(height * width * 3)); }
-  void add(std::uint8_t r, std::uint8_t g, std::uint8_t b) { rgb.insert(rgb.end(), {r, g, b}); }
+  void add(std::uint8_t r, std::uint8_t g, std::uint8_t b) {
+    *next_++ = r;
+    *next_++ = g;
+    *next_++ = b;
+  }
+
+ private:
+  std::uint8_t* next_;
 };
 
-// Reads numbers of a file, and never past its end.
+// Bounds-checked reads of integers from a file.
 class File {
  public:
   File(std::span<const std::uint8_t> bytes, bool big_end) : bytes_(bytes), big_end_(big_end) {}
@@ -41,11 +46,7 @@ class File {
   bool big_end_;
 };
 
-[[noreturn]] void not_decoded(const std::string& what) {
-  throw Error(Code::unavailable, what + " is not decoded: only BMP, PNM and uncompressed TIFF are");
-}
-
-// Rows from the bottom up unless the height is negative, each a multiple of four bytes.
+// BMP rows are stored bottom-up unless the height is negative, padded to four bytes.
 Pixels decode_bmp(std::span<const std::uint8_t> data) {
   const File file(data, false);
   const std::size_t start = file.number(10, 4);
@@ -58,17 +59,17 @@ Pixels decode_bmp(std::span<const std::uint8_t> data) {
                 std::to_string(compression));
   Pixels pixels(std::abs(std::int64_t{height}), width);
   const std::size_t each = bits / 8, palette = 14 + file.number(14, 4);
-  const auto columns = static_cast<std::size_t>(pixels.width);
+  const auto columns = static_cast<std::size_t>(pixels.width());
   const std::size_t row = (columns * each + 3) / 4 * 4;
-  file.bytes(start, row * (static_cast<std::size_t>(pixels.height) - 1) + columns * each);
-  pixels.reserve();
-  for (std::int64_t y = 0; y < pixels.height; ++y) {
-    const std::int64_t line = height < 0 ? y : pixels.height - 1 - y;
+  file.bytes(start, row * (static_cast<std::size_t>(pixels.height()) - 1) + columns * each);
+  PixelWriter to(pixels);
+  for (std::int64_t y = 0; y < pixels.height(); ++y) {
+    const std::int64_t line = height < 0 ? y : pixels.height() - 1 - y;
     for (std::size_t x = 0; x < columns; ++x) {
       std::size_t at = start + static_cast<std::size_t>(line) * row + x * each;
       if (each == 1) at = palette + 4 * file.number(at, 1);
       const auto bgr = file.bytes(at, 3);
-      pixels.add(bgr[2], bgr[1], bgr[0]);
+      to.add(bgr[2], bgr[1], bgr[0]);
     }
   }
   return pixels;
@@ -91,34 +92,34 @@ std::uint32_t next_number(std::span<const std::uint8_t> data, std::size_t& at) {
   return value;
 }
 
-// P2 and P3 are text, P5 and P6 bytes; of grey and of colours.
+// P2 and P3 are text, P5 and P6 binary; grey and RGB.
 Pixels decode_pnm(std::span<const std::uint8_t> data) {
   const std::uint8_t kind = data[1];
   const bool text = kind == '2' || kind == '3', grey = kind == '2' || kind == '5';
   std::size_t at = 2;
   const std::int64_t width = next_number(data, at), height = next_number(data, at);
-  const std::uint32_t most = next_number(data, at);
-  require(most > 0 && most < 65536, "a largest value of " + std::to_string(most));
+  const std::uint32_t max = next_number(data, at);
+  require(max > 0 && max < 65536, "a largest value of " + std::to_string(max));
   const File file(data, true);
-  ++at;  // the one space behind the header
+  ++at;  // the single whitespace after the header
   Pixels pixels(height, width);
-  const std::size_t channels = grey ? 1 : 3, bytes = most > 255 ? 2 : 1;
+  const std::size_t channels = grey ? 1 : 3, bytes = max > 255 ? 2 : 1;
   const auto count = static_cast<std::size_t>(height * width);
   file.bytes(at, text ? count * channels : count * channels * bytes);
-  pixels.reserve();
+  PixelWriter to(pixels);
   for (std::size_t i = 0; i < count; ++i) {
     std::array<std::uint8_t, 3> rgb{};
     for (std::size_t c = 0; c < channels; ++c) {
       const std::uint32_t value = text ? next_number(data, at) : file.number(at, bytes);
       if (!text) at += bytes;
-      rgb[c] = static_cast<std::uint8_t>(std::min(value, most) * 255 / most);
+      rgb[c] = static_cast<std::uint8_t>(std::min(value, max) * 255 / max);
     }
-    pixels.add(rgb[0], rgb[grey ? 0 : 1], rgb[grey ? 0 : 2]);
+    to.add(rgb[0], rgb[grey ? 0 : 1], rgb[grey ? 0 : 2]);
   }
   return pixels;
 }
 
-// What the first directory of a TIFF file says.
+// The first image file directory of a TIFF file.
 struct Tags {
   std::uint32_t width = 0, height = 0, bits = 8, compression = 1, channels = 1, rows = 0xffffffff;
   std::uint32_t photometric = 1, planar = 1;
@@ -171,14 +172,15 @@ Pixels decode_tiff(std::span<const std::uint8_t> data) {
   const std::size_t row = std::size_t{tags.width} * tags.channels;
   require(tags.channels >= (tags.photometric == 2 ? 3u : 1u) && tags.channels <= 4 && tags.rows > 0,
           "an image of " + std::to_string(tags.channels) + " channels");
-  // Strips may overlap, so that few bytes would make a large image.
+  // Overlapping strips would let a small file produce a large image.
   require(row <= data.size() / tags.height, "the image ends too early");
+  PixelWriter to(pixels);
   for (std::size_t y = 0; y < tags.height; ++y) {
     require(y / tags.rows < tags.strips.size(), "the image ends too early");
     const auto line = file.bytes(tags.strips[y / tags.rows] + y % tags.rows * row, row);
     for (std::size_t x = 0; x < line.size(); x += tags.channels)
-      pixels.add(line[x], line[x + (tags.photometric == 2 ? 1 : 0)],
-                 line[x + (tags.photometric == 2 ? 2 : 0)]);
+      to.add(line[x], line[x + (tags.photometric == 2 ? 1 : 0)],
+             line[x + (tags.photometric == 2 ? 2 : 0)]);
   }
   return pixels;
 }
@@ -189,12 +191,12 @@ Pixels decode(std::span<const std::uint8_t> data) {
            std::equal(with.begin(), with.end(), data.begin(),
                       [](char a, std::uint8_t b) { return static_cast<std::uint8_t>(a) == b; });
   };
+  if (begins("\xff\xd8")) return decode_jpeg(data);
+  if (begins("\x89PNG")) return decode_png(data);
   if (begins("BM")) return decode_bmp(data);
   if (begins("P2") || begins("P3") || begins("P5") || begins("P6")) return decode_pnm(data);
   if (begins(std::string_view("II*\0", 4)) || begins(std::string_view("MM\0*", 4)))
     return decode_tiff(data);
-  if (begins("\x89PNG")) not_decoded("PNG");
-  if (begins("\xff\xd8")) not_decoded("JPEG");
   if (begins("RIFF")) not_decoded("WebP");
   if (begins(std::string_view("\0\0\0\x0cjP", 6))) not_decoded("JPEG 2000");
   not_decoded("this image format");
@@ -207,25 +209,37 @@ void image_decoder(OpCall& call) {
   require(format == "RGB" || format == "BGR" || format == "Grayscale",
           "pixel_format '" + format + "' is not known");
   const Pixels pixels = decode(as<std::uint8_t>(data));
-  const bool grey = format == "Grayscale", turned = format == "BGR";
-  const Tensor out = call.output(0, DType::u8, Shape{pixels.height, pixels.width, grey ? 1 : 3});
+  const bool grey = format == "Grayscale", bgr = format == "BGR";
+  const Tensor out =
+      call.output(0, DType::u8, Shape{pixels.height(), pixels.width(), grey ? 1 : 3});
   auto to = as<std::uint8_t>(out).begin();
-  for (std::size_t i = 0; i < pixels.rgb.size(); i += 3) {
-    const std::uint8_t* const rgb = pixels.rgb.data() + i;
-    if (grey) {  // by the weights of ITU-R 601, in 16 bits
+  const auto all = pixels.rgb();
+  for (std::size_t i = 0; i < all.size(); i += 3) {
+    const std::uint8_t* const rgb = all.data() + i;
+    if (grey) {  // ITU-R 601 luma weights in 16 bits
       *to++ = static_cast<std::uint8_t>(
           (rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >> 16);
       continue;
     }
-    *to++ = rgb[turned ? 2 : 0];
+    *to++ = rgb[bgr ? 2 : 0];
     *to++ = rgb[1];
-    *to++ = rgb[turned ? 0 : 2];
+    *to++ = rgb[bgr ? 0 : 2];
   }
 }
 
 constexpr Op kImageOps[] = {{"ImageDecoder", 20, {DType::u8}, image_decoder}};
 
 }  // namespace
+
+Pixels::Pixels(std::int64_t height, std::int64_t width) : height_(height), width_(width) {
+  require(height > 0 && width > 0 && height <= kMaxSide && width <= kMaxSide,
+          "an image of " + std::to_string(height) + " by " + std::to_string(width));
+}
+
+void not_decoded(const std::string& what) {
+  throw Error(Code::unavailable,
+              what + " is not decoded: only BMP, JPEG, PNG, PNM and uncompressed TIFF are");
+}
 
 std::span<const Op> image_ops() { return kImageOps; }
 

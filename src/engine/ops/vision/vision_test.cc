@@ -1,4 +1,4 @@
-// Regions, grids and image files.
+// Regions and grids.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(RegionTest, TheLargestOfEachBinOfABox) {
+TEST(RegionTest, MaxRoiPoolTakesTheMaximumOfEachBin) {
   const Tensor x = tensor_of<float>({1, 1, 3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9});
   const Tensor rois = tensor_of<float>({2, 5}, {0, 0, 0, 2, 2, 0, 9, 9, 12, 12});
   OneOp op("MaxRoiPool", 22);
@@ -22,7 +22,7 @@ TEST(RegionTest, TheLargestOfEachBinOfABox) {
   EXPECT_THAT(list_of<float>(op.run({x, rois})[0]), ElementsAre(7, 8, 9, 0, 0, 0));
 }
 
-TEST(RegionTest, AnImageThatIsNotThereIsRefused) {
+TEST(RegionTest, MissingBatchIndexIsRejected) {
   const Tensor x = varied({2, 1, 3, 3}), rois = tensor_of<float>({1, 4}, {0, 0, 2, 2});
   EXPECT_THAT(OneOp("RoiAlign", 22).refusal({x, rois, tensor_of<std::int64_t>({1}, {2})}),
               HasSubstr("of image 2"));
@@ -32,13 +32,13 @@ TEST(RegionTest, AnImageThatIsNotThereIsRefused) {
               HasSubstr("too large to sample"));
 }
 
-TEST(RegionTest, WithoutALimitNoBoxIsSelected) {
+TEST(RegionTest, NoBoxIsSelectedWithoutALimit) {
   const Tensor boxes = tensor_of<float>({1, 1, 4}, {0, 0, 1, 1});
   EXPECT_EQ(OneOp("NonMaxSuppression", 11).run({boxes, varied({1, 1, 1})})[0].shape(),
             Shape({0, 3}));
 }
 
-TEST(GridTest, PlacesThatAreNoNumbersReadZeros) {
+TEST(GridTest, NanCoordinatesReadZeros) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float inf = std::numeric_limits<float>::infinity();
   const Tensor x = varied({1, 1, 2, 2});
@@ -59,38 +59,13 @@ TEST(GridTest, ReflectionMirrorsAtTheOuterEdges) {
   EXPECT_THAT(list_of<float>(op.run({x, grid})[0]), ElementsAre(1, 2, 4, 2));
 }
 
-TEST(GridTest, TheIdentityReadsEachPixel) {
+TEST(GridTest, IdentityGridReadsEachPixel) {
   const Tensor x = varied({1, 2, 3, 4});
   const Tensor theta = tensor_of<float>({1, 2, 3}, {1, 0, 0, 0, 1, 0});
   const Tensor size = tensor_of<std::int64_t>({4}, {1, 2, 3, 4});
   const Tensor grid = OneOp("AffineGrid", 20).run({theta, size})[0];
   EXPECT_THAT(list_of<float>(OneOp("GridSample", 22).run({x, grid})[0]),
               ::testing::Pointwise(::testing::FloatNear(1e-5f), list_of<float>(x)));
-}
-
-std::string refusal_of(const std::string& file) {
-  const std::vector<std::uint8_t> bytes(file.begin(), file.end());
-  return OneOp("ImageDecoder", 20)
-      .refusal({tensor_of<std::uint8_t>({static_cast<std::int64_t>(bytes.size())}, bytes)});
-}
-
-TEST(ImageTest, GreyIsWeighted) {
-  const std::string file = "P3 # red, green\n2 1 255\n255 0 0  0 255 0 ";
-  OneOp op("ImageDecoder", 20);
-  op.set("pixel_format", std::string("Grayscale"));
-  const std::vector<std::uint8_t> bytes(file.begin(), file.end());
-  EXPECT_THAT(list_of<std::uint8_t>(op.run(
-                  {tensor_of<std::uint8_t>({static_cast<std::int64_t>(bytes.size())}, bytes)})[0]),
-              ElementsAre(76, 150));
-}
-
-TEST(ImageTest, BrokenFilesAreRefused) {
-  EXPECT_THAT(refusal_of("BM"), HasSubstr("ends too early"));
-  EXPECT_THAT(refusal_of("P6 2 2 255\nabc"), HasSubstr("ends too early"));
-  EXPECT_THAT(refusal_of("P6 99999999 99999999 255\n"), HasSubstr("an image of"));
-  EXPECT_THAT(refusal_of(std::string("II*\0\xff\xff\xff\xff", 8)), HasSubstr("ends too early"));
-  EXPECT_THAT(refusal_of("\x89PNG...."), HasSubstr("PNG is not decoded"));
-  EXPECT_THAT(refusal_of(""), HasSubstr("not decoded"));
 }
 
 }  // namespace
