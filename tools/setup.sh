@@ -17,6 +17,7 @@ build_packages=(
   g++ cmake ninja-build ccache pkg-config ca-certificates git python3
   'libboost1.81-dev|libboost1.83-dev|libboost-dev' nlohmann-json3-dev libtomlplusplus-dev?
   libcli11-dev libspdlog-dev libfmt-dev prometheus-cpp-dev? libsqlite3-dev libssl-dev libdnnl-dev libhwy-dev
+  'libjpeg62-turbo-dev|libjpeg-turbo8-dev' libpng-dev libre2-dev libutf8proc-dev
   libjs-dygraphs? libgtest-dev libgmock-dev libbenchmark-dev
 )
 test_packages=(
@@ -114,19 +115,45 @@ preset() {
   if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then echo cuda; else echo release; fi
 }
 
+# Prints the compute capabilities of this machine's cards that nvcc has code for, as
+# SLUICE_CUDA_ARCHS takes them ("75;90"); nothing without a card. A card newer than nvcc runs the
+# PTX of the newest; one older than nvcc is named.
+card_archs() {
+  local known card newest archs=
+  command -v nvidia-smi >/dev/null || return 0
+  known=$(nvcc --list-gpu-code | sed -n 's/^sm_\([0-9]*\)$/\1/p' | sort -n)
+  newest=$(tail -n 1 <<<"$known")
+  for card in $(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null |
+    sed -n 's/^ *\([0-9]*\)\.\([0-9]\) *$/\1\2/p' | sort -nu); do
+    if grep -qx "$card" <<<"$known"; then
+      archs="$archs $card"
+    elif [ "$card" -gt "$newest" ]; then
+      archs="$archs $newest"
+    else
+      say "nvcc has no code for compute capability ${card%?}.${card: -1}: the card is not computed on"
+    fi
+  done
+  tr ' ' '\n' <<<"$archs" | sed '/^$/d' | sort -nu | paste -sd ';'
+}
+
 # configure_and_build [TARGET...]
+# SLUICE_CUDA_ARCHS in the environment is taken for what the cards would be asked.
 configure_and_build() {
-  local chosen
+  local chosen archs= options=()
   chosen=$(preset)
   mkdir -p "$build"
   [ -x /usr/local/cuda/bin/nvcc ] && PATH="$PATH:/usr/local/cuda/bin"
-  if [ "$(cat "$build/.preset" 2>/dev/null)" != "$chosen" ] || [ ! -f "$build/build.ninja" ]; then
-    say "Configuring ($chosen)"
-    (cd "$root" && cmake --preset "$chosen" >"$build/configure.log" 2>&1) || {
+  if [ "$chosen" = cuda ]; then
+    archs=${SLUICE_CUDA_ARCHS:-$(card_archs)}
+    [ -z "$archs" ] || options=("-DSLUICE_CUDA_ARCHS=$archs")
+  fi
+  if [ "$(cat "$build/.preset" 2>/dev/null)" != "$chosen $archs" ] || [ ! -f "$build/build.ninja" ]; then
+    say "Configuring ($chosen${archs:+, for compute capability $(sed 's/\([0-9]\)\b/.\1/g; s/;/, /g' <<<"$archs")})"
+    (cd "$root" && cmake --preset "$chosen" "${options[@]}" >"$build/configure.log" 2>&1) || {
       tail -n 30 "$build/configure.log" >&2
       fail "configuring failed; the whole log is build/configure.log"
     }
-    echo "$chosen" >"$build/.preset"
+    echo "$chosen $archs" >"$build/.preset"
   fi
   if ! ninja -C "$build" -n "$@" 2>/dev/null | grep -q 'no work to do'; then
     say "Building (the first time takes some minutes)"

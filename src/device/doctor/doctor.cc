@@ -272,15 +272,15 @@ MaybeCheck check_cpu(const Facts& f) {
 
 MaybeCheck check_memory_limit(const Facts& f) {
   Check c{"host-memory", "host memory", Verdict::pass, {}, {}};
-  const auto room = f.cpu.memory_limit.value_or(f.cpu.memory_total);
-  c.detail = human_bytes(room);
+  const auto memory = f.cpu.memory_limit.value_or(f.cpu.memory_total);
+  c.detail = human_bytes(memory);
   c.detail += f.cpu.memory_limit ? " allowed by the cgroup, of " + human_bytes(f.cpu.memory_total)
                                  : ", no cgroup limit";
-  if (f.cpu.memory_limit && f.memory_used && *f.memory_used > room / 10 * 9) {
+  if (f.cpu.memory_limit && f.memory_used && *f.memory_used > memory / 10 * 9) {
     c.status = Verdict::warn;
     c.detail += ", " + human_bytes(*f.memory_used) + " in use";
     c.fix = "raise the limit (docker run --memory, resources.limits.memory) or stop something";
-  } else if (room < 2 * kGiB) {
+  } else if (memory < 2 * kGiB) {
     c.status = Verdict::warn;
     c.fix = "give Sluice at least 2 GiB; models are read into host memory first";
   }
@@ -320,7 +320,7 @@ MaybeCheck check_shared_memory(const Facts& f) {
   return c;
 }
 
-// In the order a person would look. The GPU rules stand in doctor_gpu.cc.
+// The checks in the order of the report. The GPU rules are in doctor_gpu.cc.
 constexpr MaybeCheck (*kChecks[])(const Facts&) = {
     check_gpu,
     check_driver,
@@ -333,6 +333,8 @@ constexpr MaybeCheck (*kChecks[])(const Facts&) = {
     check_compute_libraries,
     check_answers,
     check_compute,
+    check_gpu_code,
+    check_cuda_version,
     check_gpu_memory,
     check_persistence,
     check_ecc,

@@ -1,4 +1,4 @@
-// Is this machine fit to run Sluice, and if not, what mends it?
+// Checks whether this machine can run Sluice and names the fix for each failure.
 //
 // gather() looks at the machine once; diagnose() judges what was seen and is a
 // pure function, so every rule is tested without the machine it is about.
@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "device/demo/demo.h"
 #include "device/gpu.h"
+#include "device/gpu_code.h"
 #include "device/sysfs.h"
 
 namespace sluice::device {
@@ -57,6 +58,7 @@ struct Facts {
   std::string driver_version;               // as NVML says
   std::optional<std::pair<int, int>> cuda;  // highest the driver supports
   std::vector<GpuFacts> gpus;
+  std::optional<GpuCode> code;  // of this binary
   std::optional<std::vector<LibraryFacts>> libraries;
   std::optional<std::vector<NodeFacts>> nodes;
 
@@ -86,7 +88,7 @@ struct DoctorOptions {
   Path root = "/";
   std::string demo;  // a scenario: the GPUs are the fake library's, the rest is this machine
   DemoOptions demo_options;
-  std::chrono::milliseconds patience = std::chrono::seconds(20);  // with the NVIDIA driver
+  std::chrono::milliseconds timeout = std::chrono::seconds(20);  // with the NVIDIA driver
   std::string cache_dir;
   std::vector<std::string> library_dirs;  // looked in after the loader's own places
   std::optional<std::string> nvidia_visible, cuda_visible, capabilities;
@@ -94,7 +96,7 @@ struct DoctorOptions {
 
 // Throws invalid_argument for an unknown scenario, and nothing for what it finds. A
 // driver that hangs is a finding; the thread that asked it stays behind (see
-// patience.h).
+// driver_timeout.h).
 Facts gather(const DoctorOptions& options);
 
 const char* to_string(Verdict verdict) noexcept;

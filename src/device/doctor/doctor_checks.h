@@ -11,6 +11,8 @@ using MaybeCheck = std::optional<Check>;  // nothing when the rule does not appl
 
 MaybeCheck check_answers(const Facts& facts);
 MaybeCheck check_compute(const Facts& facts);
+MaybeCheck check_gpu_code(const Facts& facts);
+MaybeCheck check_cuda_version(const Facts& facts);
 MaybeCheck check_gpu_memory(const Facts& facts);
 MaybeCheck check_persistence(const Facts& facts);
 MaybeCheck check_ecc(const Facts& facts);

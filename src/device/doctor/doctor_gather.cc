@@ -14,8 +14,8 @@
 #include "device/doctor/doctor_libraries.h"
 #include "device/host/cgroup.h"
 #include "device/host/cpu.h"
+#include "device/nvml/driver_timeout.h"
 #include "device/nvml/nvml.h"
-#include "device/nvml/patience.h"
 
 namespace sluice::device {
 
@@ -49,12 +49,12 @@ std::string container_of(const Path& root) {
 }
 
 std::vector<NodeFacts> device_nodes(const Path& root, const std::vector<std::string>& cards) {
-  std::vector<std::string> wanted{"/dev/nvidiactl", "/dev/nvidia-uvm"};
+  std::vector<std::string> expected{"/dev/nvidiactl", "/dev/nvidia-uvm"};
   const auto present = numbered(under(root, "/dev"), "nvidia");
-  for (const auto& name : present) wanted.push_back("/dev/" + name);
-  if (present.empty() && !cards.empty()) wanted.push_back("/dev/nvidia0");
+  for (const auto& name : present) expected.push_back("/dev/" + name);
+  if (present.empty() && !cards.empty()) expected.push_back("/dev/nvidia0");
   std::vector<NodeFacts> nodes;
-  for (const auto& path : wanted) {
+  for (const auto& path : expected) {
     const auto at = under(root, path);
     nodes.push_back({path, access(at.c_str(), F_OK) == 0, access(at.c_str(), R_OK | W_OK) == 0});
   }
@@ -69,7 +69,7 @@ GpuFacts look_at(const Nvml& nvml, nvml::Device device) {
   g.name = nvml.name(device).value;
   if (const auto memory = nvml.memory(device)) g.memory_total = memory.value.total;
   const auto temperature = nvml.temperature(device);
-  const auto power = nvml.power_w(device);  // the question drivers in trouble hang in first
+  const auto power = nvml.power_w(device);  // the query that failing drivers hang in first
   for (const auto code : {uuid.code, temperature.code, power.code})
     if (code == nvml::Return::gpu_is_lost || code == nvml::Return::reset_required)
       g.silence = nvml::describe(code);
@@ -121,7 +121,7 @@ DriverFacts ask_driver(const DoctorOptions& options) {
 }
 
 void add_driver(const DoctorOptions& options, Facts& facts) try {
-  auto found = within(options.patience, [options] { return ask_driver(options); });
+  auto found = within(options.timeout, [options] { return ask_driver(options); });
   facts.driver_version = std::move(found.version);
   facts.list_problem = std::move(found.list_problem);
   facts.cuda = found.cuda;
@@ -152,7 +152,7 @@ std::optional<std::uint64_t> bytes_of(const Path& folder, bool free) {
   return static_cast<std::uint64_t>(free ? disk.f_bavail : disk.f_blocks) * disk.f_frsize;
 }
 
-// Of the folder or, while it does not exist, of the nearest one that does.
+// Uses the folder or, while it does not exist, its nearest existing parent.
 std::optional<std::uint64_t> writable_bytes(Path folder) {
   std::error_code ignored;
   while (!folder.empty() && !std::filesystem::exists(folder, ignored)) {
@@ -182,6 +182,7 @@ Facts gather(const DoctorOptions& options) {
   Facts facts;
   if (options.demo.empty()) {
     look_at_driver_files(options, facts);
+    facts.code = gpu_code();
     facts.nvidia_visible = options.nvidia_visible;
     facts.cuda_visible = options.cuda_visible;
     facts.capabilities = options.capabilities;

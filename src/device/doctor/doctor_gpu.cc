@@ -1,4 +1,4 @@
-// Each rule asks every GPU and names those that break it.
+// Each rule checks every GPU and names those that break it.
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
@@ -15,9 +15,9 @@ namespace {
 
 constexpr std::pair<int, int> kOldestCompute{6, 0};
 // 4 GB on the box; drivers keep some of it back, so the line is a little lower.
-constexpr std::uint64_t kLeastMemory = 3'800'000'000;
+constexpr std::uint64_t kMinMemory = 3'800'000'000;
 
-// What is wrong with one GPU.
+// Checks of one GPU.
 struct Complaint {
   std::string bus, text;  // text: "NVIDIA H200 at 0000:04:00.0: what"
 };
@@ -52,6 +52,8 @@ std::string joined(const std::vector<Complaint>& found) {
 Verdict unless_others(std::size_t bad, std::size_t known) {
   return bad < known ? Verdict::warn : Verdict::fail;
 }
+
+int number_of(std::pair<int, int> compute) { return 10 * compute.first + compute.second; }
 
 }  // namespace
 
@@ -102,12 +104,64 @@ MaybeCheck check_compute(const Facts& f) {
   return c;
 }
 
+// Without code for the card CUDA fails at the first kernel, and everything runs on the CPU.
+MaybeCheck check_gpu_code(const Facts& f) {
+  const auto known = count_known(f, [](const GpuFacts& g) { return g.compute.has_value(); });
+  if (known == 0 || !f.code) return std::nullopt;
+  const auto bad = complaints(f, [&](const GpuFacts& g) {
+    return g.compute && code_for(*f.code, number_of(*g.compute)) == 0
+               ? fmt::format("compute capability {}.{}", g.compute->first, g.compute->second)
+               : std::string();
+  });
+  Check c{"gpu-code", "code for every card", Verdict::pass, {}, {}};
+  c.detail = "this binary has " + (f.code->machine.empty() && f.code->ptx.empty()
+                                       ? std::string("no GPU code")
+                                       : "code for " + describe(*f.code));
+  if (bad.empty()) {
+    if (std::ranges::any_of(f.gpus, [&](const GpuFacts& g) {
+          return g.compute && needs_jit(*f.code, number_of(*g.compute));
+        }))
+      c.detail += ": the driver compiles it when it is first used";
+    return c;
+  }
+  c.status = unless_others(bad.size(), known);
+  c.detail += ", none for " + joined(bad);
+  c.fix =
+      "build here with ./run, which asks the cards, or with -DSLUICE_CUDA_ARCHS=all (CUDA 13 "
+      "builds for 7.5 and later); until then these cards are not computed on";
+  return c;
+}
+
+// Within a major version of CUDA, machine code runs on older drivers; PTX does not.
+MaybeCheck check_cuda_version(const Facts& f) {
+  if (!f.cuda || !f.code || f.code->empty() || f.code->toolkit == 0) return std::nullopt;
+  const int built_major = f.code->toolkit / 100, built_minor = f.code->toolkit % 100;
+  Check c{"cuda-version",
+          "driver supports this binary's CUDA",
+          Verdict::pass,
+          fmt::format("built with CUDA {}.{}, the driver supports up to {}.{}", built_major,
+                      built_minor, f.cuda->first, f.cuda->second),
+          {}};
+  const bool too_old = f.cuda->first < built_major;
+  const bool no_jit = f.cuda->first == built_major && f.cuda->second < built_minor &&
+                      std::ranges::any_of(f.gpus, [&](const GpuFacts& g) {
+                        return g.compute && needs_jit(*f.code, number_of(*g.compute));
+                      });
+  if (!too_old && !no_jit) return c;
+  c.status = Verdict::fail;
+  if (no_jit) c.detail += ", which cannot compile this binary's PTX";
+  c.fix = fmt::format("install a newer driver ({}) and reboot{}",
+                      built_major >= 13 ? "branch 580 for CUDA 13" : "branch 525 for CUDA 12",
+                      too_old ? ", or build with an older CUDA toolkit" : "");
+  return c;
+}
+
 MaybeCheck check_gpu_memory(const Facts& f) {
   const auto known = count_known(f, [](const GpuFacts& g) { return g.memory_total.has_value(); });
   if (known == 0) return std::nullopt;
   const auto bad = complaints(f, [](const GpuFacts& g) {
-    return g.memory_total && *g.memory_total < kLeastMemory ? human_bytes(*g.memory_total)
-                                                            : std::string();
+    return g.memory_total && *g.memory_total < kMinMemory ? human_bytes(*g.memory_total)
+                                                          : std::string();
   });
   Check c{"gpu-memory", "GPU memory", Verdict::pass, {}, {}};
   if (bad.empty()) {
@@ -221,17 +275,17 @@ MaybeCheck check_recovery(const Facts& f) {
     return std::nullopt;
   static constexpr const char* kActions[] = {
       "", "a GPU reset", "a reboot", "draining peer-to-peer traffic", "draining and a reset"};
-  const auto asked = complaints(f, [](const GpuFacts& g) {
+  const auto requested = complaints(f, [](const GpuFacts& g) {
     const auto action = g.recovery_action.value_or(0);
     if (action == 0) return std::string();
     const bool known = action > 0 && action < static_cast<int>(std::size(kActions));
-    return "the driver asks for " + (known ? kActions[action] : fmt::format("action {}", action));
+    return "the driver requests " + (known ? kActions[action] : fmt::format("action {}", action));
   });
-  Check c{"recovery", "recovery action", Verdict::pass, "none asked for", {}};
-  if (asked.empty()) return c;
+  Check c{"recovery", "recovery action", Verdict::pass, "none requested", {}};
+  if (requested.empty()) return c;
   c.status = Verdict::fail;
-  c.detail = joined(asked);
-  c.fix = "stop what uses the GPU, then " + reset_command(asked) + ", or reboot";
+  c.detail = joined(requested);
+  c.fix = "stop what uses the GPU, then " + reset_command(requested) + ", or reboot";
   return c;
 }
 

@@ -49,20 +49,20 @@ std::string nvrtc_version(const Library& library) {
   return fmt::format("{}.{}", major, minor);
 }
 
-// By its file: asking the library would start it, which may hang.
+// The version is from the file name: a call to the library would initialize it, which may hang.
 std::string nvml_version(const Library&) {
   auto version = nvml_file_version();
   return version.empty() ? "of unknown version" : version;
 }
 
-struct Wanted {
+struct KnownLibrary {
   std::string_view name;
   std::array<std::string_view, 3> files;  // newest first; "" ends the list
   std::string (*version)(const Library&);
   bool of_driver;
 };
 
-constexpr Wanted kWanted[] = {
+constexpr KnownLibrary kKnownLibraries[] = {
     {"libcuda", {"libcuda.so.1"}, cuda_version, true},
     {"NVML", {"libnvidia-ml.so.1", "libnvidia-ml.so"}, nvml_version, true},
     {"cuBLASLt",
@@ -74,11 +74,11 @@ constexpr Wanted kWanted[] = {
     {"NVRTC", {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"}, nvrtc_version, false},
 };
 
-LibraryFacts look_for(const Wanted& wanted, std::span<const std::string> dirs) {
-  LibraryFacts facts{std::string(wanted.name), {}, {}, wanted.of_driver};
-  const std::span files(wanted.files.begin(), std::ranges::find(wanted.files, ""));
+LibraryFacts look_for(const KnownLibrary& library, std::span<const std::string> dirs) {
+  LibraryFacts facts{std::string(library.name), {}, {}, library.of_driver};
+  const std::span files(library.files.begin(), std::ranges::find(library.files, ""));
   try {
-    facts.version = wanted.version(Library(files, dirs));
+    facts.version = library.version(Library(files, dirs));
   } catch (const Error& e) {
     facts.problem = e.reason();
   }
@@ -89,7 +89,7 @@ LibraryFacts look_for(const Wanted& wanted, std::span<const std::string> dirs) {
 
 std::vector<LibraryFacts> find_libraries(std::span<const std::string> dirs) {
   std::vector<LibraryFacts> found;
-  for (const auto& wanted : kWanted) found.push_back(look_for(wanted, dirs));
+  for (const auto& library : kKnownLibraries) found.push_back(look_for(library, dirs));
   return found;
 }
 

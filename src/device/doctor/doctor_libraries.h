@@ -9,7 +9,7 @@
 
 namespace sluice::device {
 
-// Each is opened, asked for its version and left open (they do not close cleanly).
+// Each is opened, its version is read, and it stays open (they do not close cleanly).
 // `dirs` are looked in after the loader's own places.
 std::vector<LibraryFacts> find_libraries(std::span<const std::string> dirs);
 

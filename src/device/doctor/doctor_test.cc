@@ -56,6 +56,7 @@ Facts gpu_machine() {
   f.module_version = f.library_version = f.driver_version = "580.95.05";
   f.cuda = {13, 0};
   f.gpus = {good_gpu()};
+  f.code = parse_gpu_code("90 ptx90", 1300);
   f.nodes = {{"/dev/nvidiactl", true, true}, {"/dev/nvidia0", true, true}};
   f.libraries = {{"libcuda", "13.0", "", true}, {"cuDNN", "9.13.0", "", false}};
   return f;
@@ -75,6 +76,20 @@ TEST(Doctor, AHealthyGpuMachinePassesEveryCheck) {
     EXPECT_EQ(c.fix, "") << c.id;
   }
   EXPECT_GE(checks.size(), 18u);
+}
+
+TEST(Doctor, PtxForALaterCardIsCompiledByTheDriver) {
+  auto facts = gpu_machine();
+  facts.gpus[0].compute = {10, 0};
+  const auto found = find(diagnose(facts), "gpu-code");
+  EXPECT_EQ(found->status, Verdict::pass);
+  EXPECT_THAT(found->detail, HasSubstr("compiles it when it is first used"));
+}
+
+TEST(Doctor, AnOlderMinorVersionOfCudaRunsMachineCode) {
+  auto facts = gpu_machine();
+  facts.code = parse_gpu_code("90 ptx90", 1302);
+  EXPECT_EQ(find(diagnose(facts), "cuda-version")->status, Verdict::pass);
 }
 
 TEST(Doctor, AMachineWithoutAGpuIsAWarningAndNotAFailure) {
@@ -186,6 +201,33 @@ const Case kCases[] = {
        f.gpus[0].compute = {5, 2};
      },
      "compute-capability", Verdict::warn, "5.2", "will not use it"},
+    {"NoCodeForACard",
+     [](Facts& f) {
+       f.gpus[0].compute = {7, 5};
+     },
+     "gpu-code", Verdict::fail,
+     "code for 9.0, and PTX of 9.0, none for NVIDIA H200 at 0000:04:00.0: compute capability 7.5",
+     "./run"},
+    {"CodeForOneOfTwoCards",
+     [](Facts& f) {
+       f.gpus.push_back(good_gpu());
+       f.gpus[0].compute = {8, 9};
+     },
+     "gpu-code", Verdict::warn, "compute capability 8.9", "-DSLUICE_CUDA_ARCHS=all"},
+    {"ABuildWithoutCuda", [](Facts& f) { f.code = GpuCode{}; }, "gpu-code", Verdict::fail,
+     "no GPU code", "./run"},
+    {"ADriverOfAnOlderCuda",
+     [](Facts& f) {
+       f.cuda = {12, 9};
+     },
+     "cuda-version", Verdict::fail, "built with CUDA 13.0, the driver supports up to 12.9",
+     "branch 580"},
+    {"ADriverThatCannotCompileThePtx",
+     [](Facts& f) {
+       f.gpus[0].compute = {10, 0};
+       f.code = parse_gpu_code("90 ptx90", 1302);
+     },
+     "cuda-version", Verdict::fail, "cannot compile this binary's PTX", "newer driver"},
     {"SmallGpu", [](Facts& f) { f.gpus[0].memory_total = 2 * kGiB; }, "gpu-memory", Verdict::fail,
      "2.0 GiB; at least 4 GB", "4 GB or more"},
     {"PersistenceOff", [](Facts& f) { f.gpus[0].persistence = false; }, "persistence",
@@ -203,7 +245,7 @@ const Case kCases[] = {
     {"Brake", [](Facts& f) { f.gpus[0].throttle = 0x80; }, "throttling", Verdict::warn,
      "power brake", "power supply"},
     {"RecoveryAsked", [](Facts& f) { f.gpus[0].recovery_action = 2; }, "recovery", Verdict::fail,
-     "asks for a reboot", "reboot"},
+     "requests a reboot", "reboot"},
     {"NoAvx2", [](Facts& f) { f.cpu.isa.clear(); }, "cpu", Verdict::warn, "no AVX2", "CPU model"},
     {"GroupNearlyFull",
      [](Facts& f) {
@@ -258,13 +300,13 @@ TEST(Doctor, ThePowerCapUnderLoadIsNoFault) {
   EXPECT_EQ(find(diagnose(facts), "throttling")->status, Verdict::pass);
 }
 
-TEST(Doctor, A4GbCardThatKeepsSomeBackIsLargeEnough) {
+TEST(Doctor, A4GbCardWithReservedMemoryIsLargeEnough) {
   auto facts = gpu_machine();
   facts.gpus[0].memory_total = 4'040'000'000;  // a GTX 1650 says about this
   EXPECT_EQ(find(diagnose(facts), "gpu-memory")->status, Verdict::pass);
 }
 
-TEST(Doctor, ASilentGpuIsNotJudgedByWhatItDidNotSay) {
+TEST(Doctor, AGpuIsNotJudgedByMissingReadings) {
   auto facts = gpu_machine();
   facts.gpus[0] = GpuFacts{};
   facts.gpus[0].silence = "the GPU is lost";
@@ -324,7 +366,7 @@ TEST(DoctorGather, ReadsTheOlderModulesVersionLine) {
   EXPECT_EQ(gather(options).module_version, "535.54.03");
 }
 
-TEST(DoctorGather, FreeDiskIsThatOfTheNearestFolderThatExists) {
+TEST(DoctorGather, FreeDiskIsThatOfTheNearestExistingFolder) {
   Tree tree;
   DoctorOptions options;
   options.root = tree.root();
@@ -338,7 +380,7 @@ TEST(DoctorGather, FreeDiskIsThatOfTheNearestFolderThatExists) {
 std::vector<Check> diagnose_demo(const std::string& scenario, double at_s) {
   DoctorOptions options;
   options.demo = scenario;
-  options.patience = std::chrono::milliseconds(300);
+  options.timeout = std::chrono::milliseconds(300);
   const auto epoch = Steady::now() - std::chrono::duration_cast<Steady::duration>(Seconds(at_s));
   options.demo_options.epoch_ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(epoch.time_since_epoch()).count();

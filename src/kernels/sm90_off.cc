@@ -1,0 +1,27 @@
+// The kernels for sm_90a in a build without that code. Context::has_sm90() is false there, so none
+// of the functions that launch is called.
+#include "base/error.h"
+#include "kernels/attention/flash_attention_sm90.h"
+#include "kernels/conv/conv_few_channels_sm90.h"
+#include "kernels/quantized/int8_gemm_sm90.h"
+
+namespace sluice::kernels::cuda {
+namespace {
+
+[[noreturn]] void no_sm90_code() {
+  throw Error(Code::internal, "this build has no code for sm_90a: see SLUICE_CUDA_ARCHS");
+}
+
+}  // namespace
+
+bool flash_attention_sm90_supports(const AttentionCall&) { return false; }
+void prepare_flash_attention_sm90(RealType, int) { no_sm90_code(); }
+void flash_attention_sm90(RealType, const AttentionCall&, const LaunchArgs&) { no_sm90_code(); }
+
+bool conv_few_channels_supports(const ConvCall&) { return false; }
+void enqueue_conv_few_channels(const ConvCall&, CUstream_st*) { no_sm90_code(); }
+
+bool int8_gemm_sm90_supports(const Int8GemmCall&) { return false; }
+void enqueue_int8_gemm_sm90(const Int8GemmCall&, CUstream_st*) { no_sm90_code(); }
+
+}  // namespace sluice::kernels::cuda
