@@ -1,4 +1,4 @@
-// A GPU that runs operations: in this process, in a worker process, or made up by a test.
+// A GPU that runs operations: in this process, in a worker process, or simulated by a test.
 #pragma once
 
 #include <memory>
@@ -16,18 +16,20 @@ namespace sluice::compute {
 // unusable from now on (why_not() says). Out of memory is not a fault.
 class DeviceFault : public Error {
  public:
-  explicit DeviceFault(const std::string& what, ::sluice::Where where = ::sluice::Where::here())
+  explicit DeviceFault(const std::string& what,
+                       ::sluice::SourceLocation where = ::sluice::SourceLocation::here())
       : Error(Code::internal, what, where) {}
 };
 
-// The device cannot do this call, or not now, and is well: the CPU does it.
+// The device is healthy but cannot run this call, or not now: the CPU runs it.
 class DeviceRefusal : public Error {
  public:
-  explicit DeviceRefusal(const std::string& what, ::sluice::Where where = ::sluice::Where::here())
+  explicit DeviceRefusal(const std::string& what,
+                         ::sluice::SourceLocation where = ::sluice::SourceLocation::here())
       : Error(Code::unavailable, what, where) {}
 };
 
-// Seconds that the parts of a call took.
+// Seconds by phase of a call.
 struct Taken {
   double copy_in = 0, compute = 0, copy_out = 0;
 };
@@ -39,8 +41,8 @@ class Accelerator {
 
   virtual std::string name() const = 0;
 
-  // Why no call should be sent to it now; empty when it is well. Quick: never asks the
-  // driver. A device that failed may come back by itself.
+  // Returns why no call should be sent to it now; empty when it is healthy. Fast: it never calls
+  // the driver. A device that failed may recover by itself.
   virtual std::string why_not() = 0;
 
   // Runs operation.gpu with every array on the device and waits for it. Throws exhausted
@@ -49,7 +51,7 @@ class Accelerator {
 
   virtual std::size_t trim() noexcept = 0;  // cached memory; bytes
 
-  // Its memory pools, after the last call that ended. Quick.
+  // Its memory pools, as of the last call that ended. Fast.
   virtual std::vector<memory::PoolStatistics> pools() const { return {}; }
 
   // Memory on the device with a copy of `bytes` from the host (or anything, from null), for
@@ -59,16 +61,17 @@ class Accelerator {
     throw Error(Code::unavailable, "arrays cannot stay on this device");
   }
 
-  // Host memory that calls' arrays lie in again and again: copies from it may be quicker.
-  // To be unpinned before it is freed.
+  // Pins host memory that the arrays of many calls lie in: copies from it may be faster.
+  // It must be unpinned before it is freed.
   virtual void pin(void* /*data*/, std::size_t /*bytes*/) noexcept {}
   virtual void unpin(void* /*data*/) noexcept {}
 };
 
 struct CudaOptions {
   int device = 0;                                     // CUDA's number
-  std::size_t memory = static_cast<std::size_t>(-1);  // most bytes it may take: a lease's
-  // Of its two pools: `workspace` is what a call needs until it is over, `persistent` is keep().
+  std::size_t memory = static_cast<std::size_t>(-1);  // maximum bytes it may take: a lease's
+  // Settings of its two pools: `workspace` holds a call's scratch memory, `persistent` serves
+  // keep().
   memory::MemoryConfig pools{};
 };
 inline constexpr std::string_view kAcceleratorPools[] = {"workspace", "persistent"};

@@ -1,4 +1,4 @@
-// A GPU that runs the CPU's code and fails as told.
+// A GPU that runs the CPU's code and fails as scripted.
 #pragma once
 
 #include <atomic>
@@ -25,15 +25,15 @@ class FakeAccelerator final : public Accelerator {
       throw DeviceFault("fell off the bus");
     }
     if (trouble == Trouble::refused) throw DeviceRefusal("does not compile");
-    if (trouble == Trouble::exhausted || call.items > most_items)
-      throw Error(Code::exhausted, "no room");
+    if (trouble == Trouble::exhausted || call.items > max_items)
+      throw Error(Code::exhausted, "out of memory");
     operation.cpu(call, workers);
     return taken;
   }
   std::size_t trim() noexcept override { return ++trims == 1 ? cached : 0; }
 
   std::deque<Trouble> script;  // of the next calls
-  std::size_t most_items = static_cast<std::size_t>(-1);
+  std::size_t max_items = static_cast<std::size_t>(-1);
   std::size_t cached = 0;  // what the first trim() finds
   std::string lost;
   Taken taken{1e-6, 1e-6, 1e-6};

@@ -46,26 +46,26 @@ Choice by_time(Choice choice, int cpu_runs, int gpu_runs) {
 
 }  // namespace
 
-std::optional<Where> where_from(std::string_view name) noexcept {
-  if (name == "auto") return Where::automatic;
-  if (name == "cpu") return Where::cpu;
-  if (name == "gpu") return Where::gpu;
+std::optional<DevicePreference> device_preference_from(std::string_view name) noexcept {
+  if (name == "auto") return DevicePreference::automatic;
+  if (name == "cpu") return DevicePreference::cpu;
+  if (name == "gpu") return DevicePreference::gpu;
   return std::nullopt;
 }
 
-Choice choose(const Question& question, const Costs& costs) {
-  const auto cpu = costs.estimate(question.operation, Processor::cpu, question.work);
-  const auto gpu = costs.estimate(question.operation, Processor::gpu, question.work);
-  const double copies = copy_seconds(costs, kCopyIn, question.traffic.in) +
-                        copy_seconds(costs, kCopyOut, question.traffic.out);
+Choice choose(const ChoiceQuery& query, const Costs& costs) {
+  const auto cpu = costs.estimate(query.operation, Processor::cpu, query.work);
+  const auto gpu = costs.estimate(query.operation, Processor::gpu, query.work);
+  const double copies = copy_seconds(costs, kCopyIn, query.traffic.in) +
+                        copy_seconds(costs, kCopyOut, query.traffic.out);
   Choice choice;
   if (cpu) choice.cpu_s = cpu->seconds;
   if (gpu) choice.gpu_s = gpu->seconds + copies;
-  if (question.wanted == Where::cpu)
+  if (query.preference == DevicePreference::cpu)
     return chosen(std::move(choice), Processor::cpu, "the caller asked for the CPU");
-  if (!question.gpu_unusable.empty())
-    return chosen(std::move(choice), Processor::cpu, question.gpu_unusable);
-  if (question.wanted == Where::gpu)
+  if (!query.gpu_unusable.empty())
+    return chosen(std::move(choice), Processor::cpu, query.gpu_unusable);
+  if (query.preference == DevicePreference::gpu)
     return chosen(std::move(choice), Processor::gpu, "the caller asked for the GPU");
   if (!cpu) return chosen(std::move(choice), Processor::cpu, "not measured on the CPU yet");
   if (!gpu && copies >= cpu->seconds)

@@ -2,17 +2,16 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <atomic>
-#include <optional>
+#include <exception>
 #include <utility>
 
-#include "base/cancellation.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/log.h"
 #include "base/mutex.h"
+#include "compute/batched_run.h"
 #include "compute/costs_file.h"
+#include "compute/fallbacks.h"
 
 namespace sluice::compute {
 
@@ -31,11 +30,11 @@ struct Compute::Impl {
     return options.accelerator->why_not();
   }
 
-  Choice choose_for(const Operation& operation, const Call& call, Where where) {
-    const Question question{operation.name, call.work * static_cast<double>(call.items),
-                            traffic(call), where, gpu_unusable(operation)};
+  Choice choose_for(const Operation& operation, const Call& call, DevicePreference preference) {
+    const ChoiceQuery query{operation.name, call.work * static_cast<double>(call.items),
+                            traffic(call), preference, gpu_unusable(operation)};
     const Lock lock(mutex);
-    return choose(question, costs);
+    return choose(query, costs);
   }
 
   void note(std::string_view operation, Processor on, double work, double seconds) {
@@ -44,32 +43,17 @@ struct Compute::Impl {
     costs.note(operation, on, work, seconds);
   }
 
-  // A line now and then: whoever calls may have every call fall back. How many were not told since
-  // the last line; nothing where this is one of them.
-  std::optional<std::uint64_t> may_tell_fallback() {
-    constexpr auto kBetween = std::chrono::seconds(10);
-    const Instant now = Steady::now();
-    const Lock lock(mutex);
-    if (told_at && now - *told_at < kBetween) {
-      ++untold;
-      return std::nullopt;
-    }
-    told_at = now;
-    return std::exchange(untold, 0);
-  }
-
   void on_cpu(const Operation& operation, const Call& call, std::size_t begin, Outcome& outcome);
   void on_gpu(const Operation& operation, const Call& call, Outcome& outcome);
-  void part_on_gpu(const Operation& operation, const Call& part);
+  void batch_on_gpu(const Operation& operation, const Call& batch);
 
   const ComputeOptions options;
   Workers workers;
   std::string machine;
   Mutex mutex;
   Costs costs GUARDED_BY(mutex);
-  std::optional<Instant> told_at GUARDED_BY(mutex);  // of a fallback
-  std::uint64_t untold GUARDED_BY(mutex) = 0;        // fallbacks since
-  std::atomic<std::uint64_t> cpu_calls{0}, gpu_calls{0}, faults{0}, exhausted{0}, fallbacks{0};
+  Fallbacks fallbacks;
+  std::atomic<std::uint64_t> cpu_calls{0}, gpu_calls{0}, faults{0}, exhausted{0};
 };
 
 // The items from `begin` on.
@@ -84,50 +68,49 @@ void Compute::Impl::on_cpu(const Operation& operation, const Call& call, std::si
   outcome.items_on_cpu += part.items;
 }
 
-void Compute::Impl::part_on_gpu(const Operation& operation, const Call& part) {
-  const Taken taken = options.accelerator->run(operation, part);
-  const Traffic bytes = traffic(part);
-  note(operation.name, Processor::gpu, part.work * static_cast<double>(part.items), taken.compute);
+void Compute::Impl::batch_on_gpu(const Operation& operation, const Call& batch) try {
+  const Taken taken = options.accelerator->run(operation, batch);
+  const Traffic bytes = traffic(batch);
+  note(operation.name, Processor::gpu, batch.work * static_cast<double>(batch.items),
+       taken.compute);
   note(kCopyIn, Processor::gpu, static_cast<double>(bytes.in), taken.copy_in);
   note(kCopyOut, Processor::gpu, static_cast<double>(bytes.out), taken.copy_out);
+} catch (const Error& error) {
+  if (error.code() == Code::exhausted) ++exhausted;
+  throw;
 }
 
-// Part by part, halving parts that do not fit; what is left over runs on the CPU.
+// The items that the GPU did not compute run on the CPU.
 void Compute::Impl::on_gpu(const Operation& operation, const Call& call, Outcome& outcome) {
-  std::size_t done = 0, part = call.items;
-  bool trimmed = false;
-  outcome.parts = 0;
-  while (done < call.items && outcome.fallback.empty()) {
-    throw_if_cancelled();
-    const std::size_t end = std::min(done + part, call.items);
-    try {
-      part_on_gpu(operation, slice(call, done, end));
-      outcome.items_on_gpu += end - done;
-      ++outcome.parts;
-      done = end;
-    } catch (const DeviceFault& fault) {
-      ++faults;
-      outcome.fallback = "the GPU failed: " + std::string(fault.reason());
-    } catch (const DeviceRefusal& refusal) {
-      outcome.fallback = "the GPU refused it: " + std::string(refusal.reason());
-    } catch (const Error& error) {
-      if (error.code() != Code::exhausted) throw;
-      ++exhausted;
-      if (!trimmed && options.accelerator->trim() > 0)
-        trimmed = true;
-      else if (part > 1)
-        part = (part + 1) / 2;
-      else
-        outcome.fallback = "not enough GPU memory: " + std::string(error.reason());
-    }
+  outcome.batches = 0;
+  const auto fall_back = [&](Fallback reason, const std::string& why) {
+    outcome.fallback = why;
+    fallbacks.note(reason,
+                   fmt::format("{}: {}; {} of {} items", operation.name, why,
+                               call.items - outcome.items_on_gpu, call.items),
+                   Steady::now());
+  };
+  try {
+    const BatchedResult result =
+        run_in_batches(call.items, call.items,
+                       {.run =
+                            [&](std::size_t begin, std::size_t end) {
+                              batch_on_gpu(operation, slice(call, begin, end));
+                              outcome.items_on_gpu += end - begin;
+                              ++outcome.batches;
+                            },
+                        .trim = [&] { return options.accelerator->trim(); }});
+    if (result.exhausted) std::rethrow_exception(result.exhausted);
+  } catch (const DeviceFault& fault) {
+    ++faults;
+    fall_back(Fallback::lost, "the GPU failed: " + std::string(fault.reason()));
+  } catch (const DeviceRefusal& refusal) {
+    fall_back(Fallback::unsupported, "the GPU refused it: " + std::string(refusal.reason()));
+  } catch (const Error& error) {
+    if (error.code() != Code::exhausted) throw;
+    fall_back(Fallback::out_of_memory, "not enough GPU memory: " + std::string(error.reason()));
   }
-  if (outcome.fallback.empty()) return;
-  ++fallbacks;
-  if (const auto unsaid = may_tell_fallback())
-    log::warn("{}: {}; {} of {} items run on the CPU{}", operation.name, outcome.fallback,
-              call.items - done, call.items,
-              *unsaid > 0 ? fmt::format(" (and {} calls before, not told)", *unsaid) : "");
-  on_cpu(operation, call, done, outcome);
+  on_cpu(operation, call, outcome.items_on_gpu, outcome);
 }
 
 Compute::Compute(ComputeOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
@@ -138,10 +121,10 @@ Compute::~Compute() {
   save_costs(impl_->options.costs, impl_->machine, impl_->costs);
 }
 
-Outcome Compute::run(const Operation& operation, const Call& call, Where where) {
+Outcome Compute::run(const Operation& operation, const Call& call, DevicePreference preference) {
   const Instant start = Steady::now();
   Outcome outcome;
-  outcome.choice = impl_->choose_for(operation, call, where);
+  outcome.choice = impl_->choose_for(operation, call, preference);
   if (call.items > 0 && outcome.choice.on == Processor::gpu)
     impl_->on_gpu(operation, call, outcome);
   else
@@ -151,18 +134,19 @@ Outcome Compute::run(const Operation& operation, const Call& call, Where where) 
   return outcome;
 }
 
-Choice Compute::explain(const Operation& operation, const Call& call, Where where) {
-  return impl_->choose_for(operation, call, where);
+Choice Compute::explain(const Operation& operation, const Call& call, DevicePreference preference) {
+  return impl_->choose_for(operation, call, preference);
 }
 
 Workers& Compute::workers() noexcept { return impl_->workers; }
 
-ComputeFigures Compute::figures() const {
-  return {impl_->cpu_calls, impl_->gpu_calls, impl_->faults, impl_->exhausted, impl_->fallbacks};
+ComputeStats Compute::stats() const {
+  return {impl_->cpu_calls, impl_->gpu_calls, impl_->faults, impl_->exhausted,
+          impl_->fallbacks.counts().total()};
 }
 
-void Compute::require_device(Where where) const {
-  if (where != Where::gpu || impl_->options.accelerator) return;
+void Compute::require_device(DevicePreference preference) const {
+  if (preference != DevicePreference::gpu || impl_->options.accelerator) return;
   throw Error(
       Code::unavailable,
       "device gpu: no GPU is in use here (none found, or switched off); auto takes the CPU");
@@ -179,17 +163,17 @@ std::vector<memory::PoolStatistics> Compute::pools() const {
 
 std::unique_ptr<Compute> make_compute(std::string_view device, std::filesystem::path costs,
                                       const memory::MemoryConfig& pools) {
-  const auto where = where_from(device);
-  require(where.has_value(), "device is auto, cpu or gpu, not '" + std::string(device) + "'");
+  const auto preference = device_preference_from(device);
+  require(preference.has_value(), "device is auto, cpu or gpu, not '" + std::string(device) + "'");
   ComputeOptions options{.costs = std::move(costs)};
-  if (*where == Where::cpu) {
+  if (*preference == DevicePreference::cpu) {
     options.no_accelerator = "the GPU is turned off";
     return std::make_unique<Compute>(std::move(options));
   }
   try {
     options.accelerator = make_cuda_accelerator({.pools = pools});
   } catch (const Error& error) {
-    if (*where == Where::gpu) throw;
+    if (*preference == DevicePreference::gpu) throw;
     options.no_accelerator = std::string(error.reason());
   }
   return std::make_unique<Compute>(std::move(options));

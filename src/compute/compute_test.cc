@@ -27,7 +27,7 @@ void plus_on_cpu(const Call& call, Workers& workers) {
       call.output<double>(0)[i] = call.input<double>(0)[i] + addend;
   });
 }
-void never_called(const Call&, Lane&) { FAIL() << "the fake runs the CPU's function"; }
+void never_called(const Call&, LaunchContext&) { FAIL() << "the fake runs the CPU's function"; }
 
 constexpr Operation kPlus{"plus", plus_on_cpu, never_called};
 constexpr std::size_t kItems = 100;
@@ -43,7 +43,7 @@ class ComputeTest : public testing::Test {
             .parameters_bytes = sizeof plus,
             .items = kItems};
   }
-  Outcome run(Where where = Where::gpu) {
+  Outcome run(DevicePreference where = DevicePreference::gpu) {
     out.assign(kItems, -1);
     const Outcome outcome = compute.run(kPlus, call(), where);
     for (std::size_t i = 0; i < kItems; ++i) EXPECT_EQ(out[i], static_cast<double>(i) + 1) << i;
@@ -57,68 +57,69 @@ class ComputeTest : public testing::Test {
   std::vector<double> in = std::vector<double>(kItems), out = std::vector<double>(kItems);
 };
 
-TEST_F(ComputeTest, RunsOnTheGpuWhenAsked) {
+TEST_F(ComputeTest, RunsOnTheGpuOnRequest) {
   const Outcome outcome = run();
   EXPECT_EQ(outcome.items_on_gpu, kItems);
   EXPECT_EQ(outcome.items_on_cpu, 0u);
-  EXPECT_EQ(outcome.parts, 1u);
+  EXPECT_EQ(outcome.batches, 1u);
 }
 
-TEST_F(ComputeTest, LearnsWhichIsQuicker) {
+TEST_F(ComputeTest, LearnsWhichIsFaster) {
   gpu->taken = {1e-9, 1e-9, 1e-9};
-  run(Where::gpu);  // its copies are known from now on
-  for (int i = 0; i < 20; ++i) run(Where::automatic);
-  EXPECT_EQ(run(Where::automatic).choice.on, Processor::gpu);
+  run(DevicePreference::gpu);  // its copies are known from now on
+  for (int i = 0; i < 20; ++i) run(DevicePreference::automatic);
+  EXPECT_EQ(run(DevicePreference::automatic).choice.on, Processor::gpu);
   gpu->taken = {1, 1, 1};
-  for (int i = 0; i < 60; ++i) run(Where::automatic);
-  EXPECT_EQ(run(Where::automatic).choice.on, Processor::cpu);
+  for (int i = 0; i < 60; ++i) run(DevicePreference::automatic);
+  EXPECT_EQ(run(DevicePreference::automatic).choice.on, Processor::cpu);
 }
 
 TEST_F(ComputeTest, TrimsBeforeItSplits) {
   gpu->script = {Trouble::exhausted};
   gpu->cached = 1 << 20;
   const Outcome outcome = run();
-  EXPECT_EQ(outcome.parts, 1u);
+  EXPECT_EQ(outcome.batches, 1u);
   EXPECT_EQ(gpu->trims, 1);
 }
 
 TEST_F(ComputeTest, SplitsWhatDoesNotFit) {
-  gpu->most_items = 30;
+  gpu->max_items = 30;
   const Outcome outcome = run();
   EXPECT_EQ(outcome.items_on_gpu, kItems);
-  EXPECT_EQ(outcome.parts, 4u);  // of 25
+  EXPECT_EQ(outcome.batches, 4u);  // of 25
   EXPECT_TRUE(outcome.fallback.empty());
 }
 
 TEST_F(ComputeTest, TakesTheCpuWhenNotEvenOneItemFits) {
-  gpu->most_items = 0;
+  gpu->max_items = 0;
   const Outcome outcome = run();
   EXPECT_EQ(outcome.items_on_cpu, kItems);
   EXPECT_THAT(outcome.fallback, HasSubstr("not enough GPU memory"));
 }
 
 TEST_F(ComputeTest, FinishesOnTheCpuWhatAFaultLeft) {
-  gpu->most_items = 50;
+  gpu->max_items = 50;
   gpu->script = {Trouble::none, Trouble::none, Trouble::fault};  // too large, half, half
   const Outcome outcome = run();
   EXPECT_EQ(outcome.items_on_gpu, 50u);
   EXPECT_EQ(outcome.items_on_cpu, 50u);
   EXPECT_THAT(outcome.fallback, HasSubstr("fell off the bus"));
-  EXPECT_EQ(compute.figures().faults, 1u);
+  EXPECT_EQ(compute.stats().faults, 1u);
 }
 
 // A client may have every call of its own fall back.
-TEST_F(ComputeTest, FallbacksAreToldNowAndThen) {
-  gpu->most_items = 0;
+TEST_F(ComputeTest, RepeatedFallbacksAreLoggedOnce) {
+  gpu->max_items = 0;
   log::flush();
   testing::internal::CaptureStderr();
   for (int i = 0; i < 20; ++i) EXPECT_FALSE(run().fallback.empty());
   log::flush();
-  const std::string told = testing::internal::GetCapturedStderr();
-  EXPECT_EQ(compute.figures().fallbacks, 20u);
+  const std::string captured = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(compute.stats().fallbacks, 20u);
   std::size_t lines = 0;
-  for (std::size_t at = 0; (at = told.find("run on the CPU", at)) != told.npos; ++at) ++lines;
-  EXPECT_EQ(lines, 1u) << told;
+  for (std::size_t at = 0; (at = captured.find("ran on the CPU", at)) != captured.npos; ++at)
+    ++lines;
+  EXPECT_EQ(lines, 1u) << captured;
 }
 
 TEST_F(ComputeTest, ARefusedCallRunsOnTheCpuAndIsNoFault) {
@@ -126,8 +127,8 @@ TEST_F(ComputeTest, ARefusedCallRunsOnTheCpuAndIsNoFault) {
   const Outcome outcome = run();
   EXPECT_EQ(outcome.items_on_cpu, kItems);
   EXPECT_THAT(outcome.fallback, HasSubstr("does not compile"));
-  EXPECT_EQ(compute.figures().faults, 0u);
-  EXPECT_EQ(compute.figures().fallbacks, 1u);
+  EXPECT_EQ(compute.stats().faults, 0u);
+  EXPECT_EQ(compute.stats().fallbacks, 1u);
   EXPECT_EQ(run().items_on_gpu, kItems);
 }
 
@@ -141,7 +142,7 @@ TEST_F(ComputeTest, LaterCallsGoStraightToTheCpuUntilTheGpuIsBack) {
   EXPECT_EQ(run().items_on_gpu, kItems);
 }
 
-TEST_F(ComputeTest, ThoseWhoWatchTheGpuMayForbidIt) {
+TEST_F(ComputeTest, AVetoKeepsCallsOffTheGpu) {
   veto = "GPU 0 is on probation";
   EXPECT_EQ(run().choice.reason, veto);
   EXPECT_EQ(gpu->calls, 0);
@@ -154,9 +155,9 @@ TEST_F(ComputeTest, SwitchingCostsLessThanAMillisecond) {
     gpu->lost.clear();
     gpu->script = {Trouble::fault};
     const Instant start = Steady::now();
-    run(Where::cpu);
+    run(DevicePreference::cpu);
     const Instant between = Steady::now();
-    run(Where::gpu);
+    run(DevicePreference::gpu);
     best =
         std::min(best, seconds_between(between, Steady::now()) - seconds_between(start, between));
   }
@@ -172,7 +173,7 @@ TEST_F(ComputeTest, LosesNoCallOfManyThreads) {
       own.out[0].data = mine.data();
       for (int i = 0; i < 100; ++i) {
         std::fill(mine.begin(), mine.end(), -1.0);
-        compute.run(kPlus, own, i % 2 == 0 ? Where::cpu : Where::automatic);
+        compute.run(kPlus, own, i % 2 == 0 ? DevicePreference::cpu : DevicePreference::automatic);
         for (std::size_t k = 0; k < kItems; ++k) ASSERT_EQ(mine[k], static_cast<double>(k) + 1);
       }
     });
@@ -185,7 +186,7 @@ TEST(Compute, WithoutAGpuSaysWhy) {
   EXPECT_EQ(compute.explain(plus, {.items = 1}).reason, "the driver is too old");
 }
 
-TEST(Compute, NoItemsAreNoWork) {
+TEST(Compute, ACallWithoutItemsDoesNothing) {
   Compute compute({.threads = 1});
   EXPECT_EQ(compute.run(kPlus, {}).items_on_cpu, 0u);
 }

@@ -4,7 +4,7 @@
 
 namespace sluice::compute {
 
-using GpuFunction = void (*)(const Call&, Lane&);
+using GpuFunction = void (*)(const Call&, LaunchContext&);
 GpuFunction copy_gpu_function();  // null in a build without CUDA
 
 }  // namespace sluice::compute

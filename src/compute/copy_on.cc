@@ -1,13 +1,13 @@
 #include "compute/copy_gpu.h"
-#include "compute/lane.h"
+#include "compute/launch_context.h"
 #include "device/cuda/check.h"
 
 namespace sluice::compute {
 
 GpuFunction copy_gpu_function() {
-  return [](const Call& call, Lane& lane) {
+  return [](const Call& call, LaunchContext& context) {
     device::check(cudaMemcpyAsync(call.out[0].data, call.in[0].data, call.items,
-                                  cudaMemcpyDeviceToDevice, lane.stream().get()));
+                                  cudaMemcpyDeviceToDevice, context.stream().get()));
   };
 }
 

@@ -9,9 +9,9 @@
 namespace sluice::compute {
 namespace {
 
-constexpr double kNewest = 0.25;          // share of the newest run in a mean of many
-constexpr int kMostRuns = 1000;           // counted; more change nothing
-constexpr int kLeast = -64, kMost = 128;  // powers of two that are sizes at all
+constexpr double kNewest = 0.25;                 // share of the newest run in a mean of many
+constexpr int kMaxRuns = 1000;                   // counted; more change nothing
+constexpr int kMinPower = -64, kMaxPower = 128;  // powers of two that are sizes at all
 
 int size_of(double work) { return std::ilogb(work); }
 
@@ -26,7 +26,7 @@ void Costs::note(std::string_view operation, Processor on, double work, double s
   auto found = all.find(operation);
   if (found == all.end()) found = all.emplace(operation, BySize{}).first;
   Seen& seen = found->second[size_of(work)];
-  seen.runs = std::min(seen.runs + 1, kMostRuns);
+  seen.runs = std::min(seen.runs + 1, kMaxRuns);
   const double share = std::max(kNewest, 1.0 / seen.runs);
   seen.work += share * (work - seen.work);
   seen.seconds += share * (seconds - seen.seconds);
@@ -70,10 +70,11 @@ Costs Costs::from_json(const nlohmann::json& json) try {
       for (const auto& size : sizes) {
         const Seen seen{size.at(0), size.at(1), size.at(2)};
         require(std::isfinite(seen.work) && std::isfinite(seen.seconds) && seen.work > 0 &&
-                    seen.seconds > 0 && seen.runs > 0 && seen.runs <= kMostRuns,
+                    seen.seconds > 0 && seen.runs > 0 && seen.runs <= kMaxRuns,
                 "a measured cost is not a positive number");
         const int power = size_of(seen.work);
-        require(power >= kLeast && power <= kMost, "a measured cost is of an impossible size");
+        require(power >= kMinPower && power <= kMaxPower,
+                "a measured cost is of an impossible size");
         costs.seen_[static_cast<int>(on)][operation][power] = seen;
       }
   }

@@ -1,5 +1,5 @@
-// What operations have cost on this machine, by kind of processor and amount of work.
-// Measured by the runs themselves; kept in a file, so that a program knows from its
+// Measured costs of operations on this machine, by kind of processor and amount of work.
+// Each run measures them; a file keeps them, so that a program has them from its
 // first call. Not thread-safe.
 #pragma once
 
@@ -19,7 +19,7 @@ inline constexpr std::string_view kCopyIn = "copy to the GPU", kCopyOut = "copy 
 
 struct Estimate {
   double seconds = 0;
-  int runs = 0;  // it rests on
+  int runs = 0;  // that it is based on
 };
 
 class Costs {
@@ -27,8 +27,8 @@ class Costs {
   // Recent runs count more. `work` and `seconds` must be positive.
   void note(std::string_view operation, Processor on, double work, double seconds);
 
-  // Between sizes that were seen, on the line between them; above, at the rate of the
-  // largest; below, the time of the smallest. Nothing when none was seen.
+  // Interpolates linearly between measured sizes; above them it uses the rate of the largest,
+  // below the time of the smallest. Nothing when none was measured.
   std::optional<Estimate> estimate(std::string_view operation, Processor on, double work) const;
 
   nlohmann::json to_json() const;
@@ -40,7 +40,7 @@ class Costs {
     double work = 0, seconds = 0;
     int runs = 0;
   };
-  // By the power of two below the work.
+  // Keyed by the power of two below the work.
   using BySize = std::map<int, Seen>;
   std::map<std::string, BySize, std::less<>> seen_[2];
 };

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kMostBytes = 4 << 20;
+constexpr std::size_t kMaxBytes = 4 << 20;
 
 }  // namespace
 
@@ -28,7 +28,7 @@ std::string machine_name(const std::string& gpu) {
 
 Costs load_costs(const fs::path& file, const std::string& machine) {
   try {
-    const auto text = read_state_file(file.string(), kMostBytes);
+    const auto text = read_state_file(file.string(), kMaxBytes);
     if (!text) return {};
     const auto json = nlohmann::json::parse(*text);
     if (json.at("machine") != machine) return {};

@@ -15,7 +15,7 @@ TEST(Costs, KnowNothingBeforeTheFirstRun) {
   EXPECT_FALSE(Costs().estimate("ema", Processor::cpu, 100));
 }
 
-TEST(Costs, LieOnTheLineBetweenTwoSizes) {
+TEST(Costs, InterpolateBetweenTwoSizes) {
   Costs costs;
   costs.note("ema", Processor::cpu, 1000, 1e-3);
   costs.note("ema", Processor::cpu, 3000, 2e-3);
@@ -41,7 +41,7 @@ class CostsFile : public testing::Test {
   const std::filesystem::path file = folder / "costs.json";
 };
 
-TEST_F(CostsFile, ComeBackOnTheSameMachineOnly) {
+TEST_F(CostsFile, AreLoadedOnTheSameMachineOnly) {
   Costs costs;
   costs.note("ema", Processor::gpu, 1000, 1e-3);
   save_costs(file, "here", costs);

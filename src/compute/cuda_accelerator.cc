@@ -10,8 +10,9 @@
 #include "base/mutex.h"
 #include "compute/accelerator.h"
 #include "compute/device_pools.h"
-#include "compute/lane.h"
+#include "compute/launch_context.h"
 #include "device/cuda/check.h"
+#include "device/gpu_code.h"
 #include "device/sampler/gpu_activity.h"
 
 namespace sluice::compute {
@@ -66,6 +67,7 @@ class CudaAccelerator final : public Accelerator {
       throw Error(Code::unavailable, "CUDA has no device " + std::to_string(device));
     cudaDeviceProp properties{};
     device::check(cudaGetDeviceProperties(&properties, device));
+    device::require_code_for(10 * properties.major + properties.minor);
     name_ = properties.name;
     return true;
   }
@@ -170,7 +172,7 @@ void copy(const std::vector<Operand>& to, const std::vector<Operand>& from, std:
 Taken CudaAccelerator::run_on(const device::Stream& stream, const Operation& operation,
                               const Call& call) {
   const Staged staged(workspace_, call);
-  Lane lane(stream, workspace_);
+  LaunchContext context(stream, workspace_);
   const Quiet quiet{stream.get()};
   const Instant start = Steady::now();
   copy(staged.call.in, call.in, call.items, cudaMemcpyHostToDevice, stream);
@@ -178,7 +180,7 @@ Taken CudaAccelerator::run_on(const device::Stream& stream, const Operation& ope
   const Instant there = Steady::now();
   const Event begin, end;
   begin.record(stream);
-  operation.gpu(staged.call, lane);
+  operation.gpu(staged.call, context);
   end.record(stream);
   stream.wait();
   const Instant computed = Steady::now();

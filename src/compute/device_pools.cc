@@ -26,13 +26,13 @@ std::unique_ptr<memory::Arena> make_arena(int device, std::size_t addresses) {
 
 std::unique_ptr<memory::Pools> make_device_pools(int device, const memory::MemoryConfig& config,
                                                  std::span<const std::string_view> names,
-                                                 std::size_t most) {
+                                                 std::size_t max_bytes) {
   memory::PoolsOptions options;
   options.make_arena = [device](std::string_view, std::size_t addresses) {
     return make_arena(device, addresses);
   };
   if (!names.empty()) options.names.assign(names.begin(), names.end());
-  options.budget = most;
+  options.budget = max_bytes;
   return std::make_unique<memory::Pools>(config, std::move(options));
 }
 

@@ -12,10 +12,10 @@
 
 namespace sluice::compute {
 
-// Made as the settings say, `names` of them (none: all); together they take at most `most` bytes,
+// Made by the settings, `names` of them (none: all); together they take at most `max_bytes` bytes,
 // such as a lease promises. `device` is CUDA's number. Throws unavailable in a build without CUDA.
 std::unique_ptr<memory::Pools> make_device_pools(int device, const memory::MemoryConfig& config,
                                                  std::span<const std::string_view> names,
-                                                 std::size_t most);
+                                                 std::size_t max_bytes);
 
 }  // namespace sluice::compute

@@ -21,7 +21,7 @@ using testing::HasSubstr;
 std::string self;
 
 Outcome run(Compute& compute, const Operation& operation, std::size_t items,
-            Where where = Where::gpu) {
+            DevicePreference where = DevicePreference::gpu) {
   static std::mt19937_64 random(std::random_device{}());
   std::uniform_real_distribution<double> any(-1e6, 1e6);
   std::vector<double> in(items), out(items, 0.5);
@@ -37,7 +37,7 @@ Outcome run(Compute& compute, const Operation& operation, std::size_t items,
   return outcome;
 }
 
-TEST(ComputeOnGpu, CopiesRunsAndBrings) {
+TEST(ComputeOnGpu, CopiesInRunsAndCopiesOut) {
   Compute compute({.accelerator = make_cuda_accelerator({})});
   for (const std::size_t items : {1u, 1000u, 1234567u})
     EXPECT_EQ(run(compute, kPlusOnGpu, items).items_on_gpu, items);
@@ -58,13 +58,13 @@ TEST(ComputeOnGpu, SplitsWhatItsMemoryCannotHold) {
   Compute compute({.accelerator = make_cuda_accelerator({.memory = 256 << 20})});
   const Outcome outcome = run(compute, kGreedyOnGpu, 1000);  // wants 1000 MiB
   EXPECT_EQ(outcome.items_on_gpu, 1000u);
-  EXPECT_GT(outcome.parts, 3u);
+  EXPECT_GT(outcome.batches, 3u);
 }
 
 TEST(ComputeOnGpu, LearnsWhereSmallAndLargeCallsBelong) {
   Compute compute({.accelerator = make_cuda_accelerator({})});
-  for (int i = 0; i < 12; ++i) run(compute, kPlusOnGpu, 100, Where::automatic);
-  EXPECT_EQ(run(compute, kPlusOnGpu, 100, Where::automatic).choice.on, Processor::cpu);
+  for (int i = 0; i < 12; ++i) run(compute, kPlusOnGpu, 100, DevicePreference::automatic);
+  EXPECT_EQ(run(compute, kPlusOnGpu, 100, DevicePreference::automatic).choice.on, Processor::cpu);
 }
 
 class WorkerOnGpu : public testing::Test {
@@ -96,18 +96,18 @@ TEST_F(WorkerOnGpu, AKernelThatFaultsLosesNoCall) {
 }
 
 TEST_F(WorkerOnGpu, TheSwitchCostsLessThanAMillisecond) {
-  double least = 1;
+  double best = 1;
   for (int i = 0; i < 5; ++i) {
     wait_until_well();
     run(compute, kPlusOnGpu, 1000);
-    const double cpu = run(compute, kPlusOnGpu, 1000, Where::cpu).seconds;
+    const double cpu = run(compute, kPlusOnGpu, 1000, DevicePreference::cpu).seconds;
     const double switched = run(compute, kFaultOnGpu, 1000).seconds;
     const double straight = run(compute, kPlusOnGpu, 1000).seconds;
     std::printf("CPU %.0f us, the call that faults %.0f us, the next %.0f us\n", cpu * 1e6,
                 switched * 1e6, straight * 1e6);
-    least = std::min(least, straight - cpu);
+    best = std::min(best, straight - cpu);
   }
-  EXPECT_LT(least, 1e-3);
+  EXPECT_LT(best, 1e-3);
 }
 
 TEST(ComputeOnGpuLast, AFaultInThisProcessEndsCudaForItButNoCall) {

@@ -1,5 +1,5 @@
 #include "compute/kernels_for_tests.h"
-#include "compute/lane.h"
+#include "compute/launch_context.h"
 #include "compute/workers.h"
 #include "device/cuda/launch.cuh"
 
@@ -20,20 +20,20 @@ void plus_on_cpu(const Call& call, Workers& workers) {
   });
 }
 
-void plus_on_gpu(const Call& call, Lane& lane) {
+void plus_on_gpu(const Call& call, LaunchContext& context) {
   const auto blocks = static_cast<unsigned>((call.items + 255) / 256);
-  device::launch(lane.stream(), {blocks, 256}, plus_kernel, call.input<double>(0),
+  device::launch(context.stream(), {blocks, 256}, plus_kernel, call.input<double>(0),
                  call.output<double>(0), call.items, call.with<PlusParameters>().addend);
 }
 
-void fault_on_gpu(const Call& call, Lane& lane) {
-  device::launch(lane.stream(), {1, 1}, wild_kernel);
-  plus_on_gpu(call, lane);
+void fault_on_gpu(const Call& call, LaunchContext& context) {
+  device::launch(context.stream(), {1, 1}, wild_kernel);
+  plus_on_gpu(call, context);
 }
 
-void greedy_on_gpu(const Call& call, Lane& lane) {
-  (void)lane.scratch<std::byte>(call.items << 20);
-  plus_on_gpu(call, lane);
+void greedy_on_gpu(const Call& call, LaunchContext& context) {
+  (void)context.scratch<std::byte>(call.items << 20);
+  plus_on_gpu(call, context);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// What an operation is, and one call of it: arrays in, arrays out, and a function for
-// each kind of device. Everything else (where it runs, copying, splitting, finishing on
-// the CPU what a GPU could not) is done once, for all operations, by Compute.
+// An operation and one call of it: input arrays, output arrays, and a function for
+// each kind of device. Compute does the rest for all operations: the choice of device, copies,
+// splitting, and the fallback to the CPU.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@
 namespace sluice::compute {
 
 class Workers;
-class Lane;
+class LaunchContext;
 
 enum class Side { host, device };  // where an array lies
 
-// One array of a call: `item_bytes` for each item, items one behind the other; or, with
-// 0 for that, `shared_bytes` that every item may read.
+// One array of a call: `item_bytes` for each item, stored contiguously; or, when that is 0,
+// `shared_bytes` that every item may read.
 struct Operand {
   void* data = nullptr;
   std::size_t item_bytes = 0;
@@ -57,13 +57,13 @@ struct Call {
 struct Operation {
   std::string_view name;  // also its name in the file of measured costs
   void (*cpu)(const Call&, Workers&);
-  void (*gpu)(const Call&, Lane&);
+  void (*gpu)(const Call&, LaunchContext&);
 };
 
 // The items [begin, end) of `call`.
 Call slice(const Call& call, std::size_t begin, std::size_t end);
 
-// How much must be copied to and from a GPU.
+// Bytes to copy to and from a GPU.
 struct Traffic {
   std::size_t in = 0, out = 0;
 };

@@ -136,7 +136,7 @@ void WorkerAccelerator::end() {
   std::erase_if(dying_, [](pid_t pid) { return waitpid(pid, nullptr, WNOHANG) != 0; });
 }
 
-// Of a worker that closed its socket.
+// Describes the exit of a worker that closed its socket.
 std::string WorkerAccelerator::last_words() {
   for (int i = 0; i < kTriesToReap; ++i) {
     int status = 0;
@@ -241,8 +241,8 @@ Taken WorkerAccelerator::run(const Operation& operation, const Call& call) {
   const double there_s = seconds_between(start, Steady::now());
   if (send(child_.fd, &packet, sizeof packet, MSG_NOSIGNAL) != sizeof packet)
     give_up("it takes no calls");
-  const auto answer = listen(options_.patience_s);
-  if (!answer) give_up(fmt::format("it did not answer for {:.3g} s", options_.patience_s));
+  const auto answer = listen(options_.timeout_s);
+  if (!answer) give_up(fmt::format("it did not answer for {:.3g} s", options_.timeout_s));
   if (answer->answer == Answer::exhausted) throw Error(Code::exhausted, answer->text.data());
   if (answer->answer == Answer::refused) throw DeviceRefusal(answer->text.data());
   if (answer->answer != Answer::done) give_up(answer->text.data());

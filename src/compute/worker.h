@@ -15,7 +15,7 @@ namespace sluice::compute {
 struct WorkerOptions {
   std::string program;  // this one, and what makes it call serve_calls()
   std::vector<std::string> arguments{};
-  double patience_s = 30;  // for one call, before the worker counts as hung
+  double timeout_s = 30;  // for one call, before the worker counts as hung
   // A worker that ended is replaced after the first, then twice as long up to the last; a
   // call that worked starts over.
   double first_pause_s = 1, longest_pause_s = 60;

@@ -23,8 +23,8 @@ std::size_t file_bytes(const Call& call) {
 }
 
 CallPacket pack(const Operation& operation, const Call& call) {
-  require(call.in.size() + call.out.size() <= kMostOperands &&
-              call.parameters_bytes <= kMostParameters &&
+  require(call.in.size() + call.out.size() <= kMaxOperands &&
+              call.parameters_bytes <= kMaxParameters &&
               operation.name.size() < CallPacket{}.operation.size(),
           "a call has too many arrays or parameters for a worker");
   CallPacket packet{};
@@ -46,7 +46,7 @@ CallPacket pack(const Operation& operation, const Call& call) {
 
 std::optional<Call> unpack(const CallPacket& packet, std::byte* file, std::size_t bytes) {
   const std::size_t operands = std::size_t{packet.inputs} + packet.outputs;
-  if (operands > kMostOperands || packet.parameters_bytes > kMostParameters ||
+  if (operands > kMaxOperands || packet.parameters_bytes > kMaxParameters ||
       packet.operation.back() != 0)
     return std::nullopt;
   Call call;
@@ -69,9 +69,9 @@ std::optional<Call> unpack(const CallPacket& packet, std::byte* file, std::size_
   return call;
 }
 
-std::array<PoolPacket, kMostPools> pack(const std::vector<memory::PoolStatistics>& pools) {
-  std::array<PoolPacket, kMostPools> packets{};
-  for (std::size_t i = 0; i < std::min(pools.size(), kMostPools); ++i) {
+std::array<PoolPacket, kMaxPools> pack(const std::vector<memory::PoolStatistics>& pools) {
+  std::array<PoolPacket, kMaxPools> packets{};
+  for (std::size_t i = 0; i < std::min(pools.size(), kMaxPools); ++i) {
     const memory::PoolStatistics& s = pools[i];
     PoolPacket& p = packets[i];
     put_text(p.name, s.name);
@@ -87,7 +87,7 @@ std::array<PoolPacket, kMostPools> pack(const std::vector<memory::PoolStatistics
   return packets;
 }
 
-std::vector<memory::PoolStatistics> unpack(const std::array<PoolPacket, kMostPools>& packets) {
+std::vector<memory::PoolStatistics> unpack(const std::array<PoolPacket, kMaxPools>& packets) {
   std::vector<memory::PoolStatistics> pools;
   for (const PoolPacket& p : packets) {
     if (p.name[0] == 0 || p.name.back() != 0 || p.strategy >= std::size(memory::kStrategyKinds))

@@ -1,4 +1,4 @@
-// What goes between a program and its GPU worker: one packet each way per call, and the
+// The protocol between a program and its GPU worker: one packet in each direction per call, and the
 // arrays in a file in memory that both have mapped.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace sluice::compute {
 
-inline constexpr std::size_t kMostOperands = 16, kMostParameters = 512;
+inline constexpr std::size_t kMaxOperands = 16, kMaxParameters = 512;
 
 // A call without its arrays: those lie in the file, inputs first, each at the next
 // multiple of kFileAlignment.
@@ -27,12 +27,12 @@ struct CallPacket {
   std::uint64_t items, first;
   double work;
   std::uint32_t inputs, outputs, parameters_bytes;
-  std::array<Shape, kMostOperands> shapes;
-  std::array<std::byte, kMostParameters> parameters;
+  std::array<Shape, kMaxOperands> shapes;
+  std::array<std::byte, kMaxParameters> parameters;
 };
 
 enum class Answer : std::uint32_t { ready, done, exhausted, fault, refused };
-inline constexpr std::size_t kMostPools = 4;
+inline constexpr std::size_t kMaxPools = 4;
 struct PoolPacket {
   std::array<char, 16> name;  // ends with a 0; empty: no pool
   std::uint32_t strategy;
@@ -44,12 +44,12 @@ struct AnswerPacket {
   Answer answer;
   Taken taken;
   std::array<char, 512> text;  // of an error, or the device's name when ready; ends with a 0
-  std::array<PoolPacket, kMostPools> pools;
+  std::array<PoolPacket, kMaxPools> pools;
 };
 
-std::array<PoolPacket, kMostPools> pack(const std::vector<memory::PoolStatistics>& pools);
+std::array<PoolPacket, kMaxPools> pack(const std::vector<memory::PoolStatistics>& pools);
 // Leaves out what is no pool that pack() makes.
-std::vector<memory::PoolStatistics> unpack(const std::array<PoolPacket, kMostPools>& packets);
+std::vector<memory::PoolStatistics> unpack(const std::array<PoolPacket, kMaxPools>& packets);
 
 CallPacket pack(const Operation& operation, const Call& call);
 

@@ -21,7 +21,7 @@ Call sample(std::vector<double>& a, std::vector<double>& b, const double& parame
           .work = 2.5};
 }
 
-TEST(WorkerProtocol, BringsACallOver) {
+TEST(WorkerProtocol, RoundTripsACall) {
   std::vector<double> a(14), b(3);
   const double parameter = 4.25;
   const Call call = sample(a, b, parameter);
@@ -72,7 +72,7 @@ TEST(WorkerProtocol, RandomPacketsNeverPointOutsideTheFile) {
 
 TEST(WorkerProtocol, RefusesCallsThatAreTooWide) {
   Call call;
-  call.in.resize(kMostOperands + 1);
+  call.in.resize(kMaxOperands + 1);
   EXPECT_THROW(pack(kOperation, call), Error);
 }
 

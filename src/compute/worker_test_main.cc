@@ -34,12 +34,13 @@ void plus(const Call& call, Workers&) {
     if (plan.what == Plan::hang) pause();
     if (plan.what == Plan::fault) throw DeviceFault("illegal address");
     if (plan.what == Plan::refused) throw DeviceRefusal("does not compile");
-    if (plan.what == Plan::exhausted && call.items > 10) throw Error(Code::exhausted, "no room");
+    if (plan.what == Plan::exhausted && call.items > 10)
+      throw Error(Code::exhausted, "out of memory");
   }
   for (std::size_t i = 0; i < call.items; ++i)
     call.output<double>(0)[i] = call.input<double>(0)[i] + plan.addend;
 }
-void unused(const Call&, Lane&) {}
+void unused(const Call&, LaunchContext&) {}
 constexpr Operation kPlus{"plus", plus, unused};
 constexpr Operation kUnknown{"unknown", plus, unused};
 
@@ -50,7 +51,7 @@ class WorkerTest : public testing::Test {
   explicit WorkerTest(std::vector<std::string> arguments = {"worker"})
       : gpu(make_worker_accelerator({.program = self,
                                      .arguments = std::move(arguments),
-                                     .patience_s = 0.3,
+                                     .timeout_s = 0.3,
                                      .first_pause_s = 0.05,
                                      .longest_pause_s = 0.2})),
         compute({.threads = 1, .accelerator = gpu}) {}
@@ -70,7 +71,7 @@ class WorkerTest : public testing::Test {
                     .parameters = &plan,
                     .parameters_bytes = sizeof plan,
                     .items = items};
-    Outcome outcome = compute.run(operation, call, Where::gpu);
+    Outcome outcome = compute.run(operation, call, DevicePreference::gpu);
     for (std::size_t i = 0; i < items; ++i) EXPECT_EQ(out[i], in[i] + plan.addend);
     return outcome;
   }
@@ -106,7 +107,7 @@ TEST_F(WorkerTest, NoCallIsLostWhenItDiesAndTheNextOneTakesOver) {
   }
   wait_until_well();
   EXPECT_EQ(run({}).items_on_gpu, 1000u);
-  EXPECT_EQ(compute.figures().faults, 3u);
+  EXPECT_EQ(compute.stats().faults, 3u);
 }
 
 TEST_F(WorkerTest, AHungWorkerIsReplaced) {
@@ -116,7 +117,7 @@ TEST_F(WorkerTest, AHungWorkerIsReplaced) {
   EXPECT_EQ(run({}).items_on_gpu, 1000u);
 }
 
-TEST_F(WorkerTest, AFaultIsTold) {
+TEST_F(WorkerTest, AFaultIsReported) {
   wait_until_well();
   EXPECT_THAT(run({.what = Plan::fault}).fallback, HasSubstr("illegal address"));
   wait_until_well();
@@ -126,7 +127,7 @@ TEST_F(WorkerTest, OutOfMemorySplitsAndHarmsNothing) {
   wait_until_well();
   const Outcome outcome = run({.what = Plan::exhausted}, 100);
   EXPECT_EQ(outcome.items_on_gpu, 100u);
-  EXPECT_GT(outcome.parts, 9u);
+  EXPECT_GT(outcome.batches, 9u);
   EXPECT_EQ(gpu->why_not(), "");
 }
 
@@ -139,7 +140,7 @@ TEST_F(WorkerTest, ARefusedCallDoesNotEndIt) {
     EXPECT_EQ(gpu->why_not(), "");
     EXPECT_EQ(run({}).items_on_gpu, 1000u) << "by the same worker, at once";
   }
-  EXPECT_EQ(compute.figures().faults, 0u);
+  EXPECT_EQ(compute.stats().faults, 0u);
 }
 
 TEST_F(WorkerTest, AnOperationItDoesNotKnowRunsOnTheCpu) {
@@ -196,7 +197,7 @@ class PooledWorker : public WorkerTest {
  protected:
   PooledWorker() : WorkerTest({"worker", "pools", memory::to_json(small_buddy()).dump()}) {}
 };
-TEST_F(PooledWorker, KeepsToTheSettingsOfItsPoolsAndTellsTheirFigures) {
+TEST_F(PooledWorker, UsesThePoolSettingsAndReportsTheStatistics) {
   wait_until_well();
   auto pools = gpu->pools();
   ASSERT_EQ(pools.size(), 2u);
@@ -209,7 +210,7 @@ TEST_F(PooledWorker, KeepsToTheSettingsOfItsPoolsAndTellsTheirFigures) {
 
   const Outcome outcome = run({}, 40'000);  // 40 MiB of scratch memory
   EXPECT_EQ(outcome.items_on_gpu, 40'000u);
-  EXPECT_GT(outcome.parts, 2u);
+  EXPECT_GT(outcome.batches, 2u);
   pools = gpu->pools();
   EXPECT_GT(pools[0].failures, 0u);
   EXPECT_LE(pools[0].peak_committed, std::size_t{16} << 20);

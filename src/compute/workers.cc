@@ -17,7 +17,7 @@
 namespace sluice::compute {
 namespace {
 
-// One call of each(): threads take stretches until none is left.
+// One call of each(): threads take chunks until none is left.
 struct Job {
   std::size_t count, grain;
   void* body;
@@ -61,7 +61,7 @@ void look_out(const Done& done) {
 struct Workers::Impl {
   std::mutex mutex;
   std::condition_variable wake, left;
-  std::vector<Job*> jobs;                // that may have stretches left
+  std::vector<Job*> jobs;                // that may have chunks left
   std::atomic<std::uint64_t> posted{0};  // jobs so far
   std::atomic<bool> ending{false};
   std::vector<std::thread> threads;
@@ -95,9 +95,9 @@ struct Workers::Impl {
 };
 
 Workers::Workers(int threads) : impl_(std::make_unique<Impl>()) {
-  const int wanted =
+  const int count =
       threads > 0 ? threads : static_cast<int>(std::ceil(device::detect_cpu().usable_cores));
-  for (int i = 1; i < wanted; ++i)
+  for (int i = 1; i < count; ++i)
     impl_->threads.emplace_back([impl = impl_.get()] { impl->serve(); });
 }
 

@@ -1,4 +1,4 @@
-// The CPU's cores, for work that falls into equal pieces.
+// A thread pool over the CPU's cores, for data-parallel loops.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,9 @@ class Workers {
 
   int threads() const noexcept;
 
-  // Calls body(begin, end) for stretches of at most `grain` that cover [0, count), on all
+  // Calls body(begin, end) for chunks of at most `grain` that cover [0, count), on all
   // threads, the caller's among them, and returns when all are done. What a body throws
-  // is thrown here, after the others ended. Cancelled is thrown between two stretches when the
+  // is thrown here, after the others ended. Cancelled is thrown between two chunks when the
   // caller's CancelScope is; bodies may ask by throw_if_cancelled(), whichever thread they run on.
   // May be called from several threads at once, and from within a body (which then runs alone).
   template <class Body>

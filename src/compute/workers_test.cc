@@ -25,7 +25,7 @@ TEST(Workers, CoverEverythingOnce) {
   }
 }
 
-TEST(Workers, ThrowWhatABodyThrewAndServeOn) {
+TEST(Workers, RethrowWhatABodyThrewAndKeepWorking) {
   Workers workers(3);
   EXPECT_THROW(workers.each(100, 1,
                             [](std::size_t begin, std::size_t) {
@@ -37,7 +37,7 @@ TEST(Workers, ThrowWhatABodyThrewAndServeOn) {
   EXPECT_EQ(done, 100u);
 }
 
-TEST(Workers, ServeSeveralCallersAndABodyThatCalls) {
+TEST(Workers, ServeSeveralCallersAndNestedCalls) {
   Workers workers(2);
   std::atomic<std::size_t> done = 0;
   const auto caller = [&] {
@@ -52,7 +52,7 @@ TEST(Workers, ServeSeveralCallersAndABodyThatCalls) {
   EXPECT_EQ(done, 4u * 200 * 8 * 4);
 }
 
-TEST(Workers, ACancelledCallEndsBetweenTwoStretchesOnAllThreads) {
+TEST(Workers, ACancelledCallEndsBetweenTwoChunksOnAllThreads) {
   Workers workers(4);
   std::stop_source stop;
   const std::stop_token token = stop.get_token();

@@ -4,12 +4,12 @@
 
 #include <iterator>
 
-#include "device/health/fallback.h"
+#include "compute/fallbacks.h"
 #include "serve/exposition_lines.h"
 
 namespace sluice::serve {
 
-std::string compute_exposition(const MarketDesk::Figures& f, const MemoryBudget& memory) {
+std::string compute_exposition(const MarketService::Stats& f, const MemoryBudget& memory) {
   std::string out;
   const auto to = std::back_inserter(out);
   header(out, "sluice_compute_calls_total", "Calculations, by where they ran", "counter");
@@ -18,14 +18,11 @@ std::string compute_exposition(const MarketDesk::Figures& f, const MemoryBudget&
   counter(out, "sluice_compute_faults_total", "Calls in which the GPU failed", f.compute.faults);
   counter(out, "sluice_compute_exhausted_total", "Calls that GPU memory was too small for",
           f.compute.exhausted);
-  counter(out, "sluice_compute_fallbacks_total", "Calls for the GPU that the CPU finished",
-          f.compute.fallbacks);
-  header(out, "sluice_engine_fallbacks_total", "Models' calls for the GPU that ran on the CPU",
-         "counter");
-  const auto fallbacks = device::all_fallbacks();
-  for (std::size_t i = 0; i < device::kFallbacks; ++i)
-    fmt::format_to(to, "sluice_engine_fallbacks_total{{reason=\"{}\"}} {}\n",
-                   to_string(static_cast<device::Fallback>(i)), fallbacks[i]);
+  header(out, "sluice_gpu_fallbacks_total", "Calls for the GPU that ran on the CPU", "counter");
+  const auto fallbacks = compute::process_fallbacks();
+  for (std::size_t i = 0; i < compute::kFallbacks; ++i)
+    fmt::format_to(to, "sluice_gpu_fallbacks_total{{reason=\"{}\"}} {}\n",
+                   to_string(static_cast<compute::Fallback>(i)), fallbacks[i]);
   header(out, "sluice_market_requests_waiting", "Market requests that wait or are calculated",
          "gauge");
   fmt::format_to(to, "sluice_market_requests_waiting {}\n", f.waiting);

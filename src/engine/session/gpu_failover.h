@@ -1,5 +1,6 @@
-// Whose turn it is, a session's GPU's or the CPU's: by the rule of device/health/health.h, for
-// which a call that fails on the GPU is a loss and Gpu::revive() the canary.
+// Chooses GPU or CPU for each call of a session and fails over on device loss, by the health state
+// machine of device/health/health.h: a call that fails on the GPU counts as device loss, and
+// Gpu::revive() is the canary.
 #pragma once
 
 #include <functional>
@@ -16,32 +17,34 @@
 namespace sluice::engine {
 
 // Thread-safe.
-class GpuTurn {
+class GpuFailover {
  public:
-  // From one failure to the next.
-  struct Life {
+  // The programs compiled between two failures of the device.
+  struct Generation {
     Programs programs;
   };
 
-  // `gpu` null: always the CPU's. `veto`: why it must not be used now, or nothing.
-  GpuTurn(std::unique_ptr<Gpu> gpu, const device::HealthPolicy& policy,
-          std::function<std::string()> veto);
+  // `gpu` null: always the CPU. `veto` returns why the GPU must not be used now, or nothing.
+  GpuFailover(std::unique_ptr<Gpu> gpu, const device::HealthPolicy& policy,
+              std::function<std::string()> veto);
 
   Gpu* gpu() const noexcept { return gpu_.get(); }
 
-  // For a call with inputs of these types; null: the CPU's turn. When it is time, one caller
-  // tries to bring a GPU that failed back.
-  std::shared_ptr<Life> life(std::span<const TensorType> types);
+  // The generation for a call with inputs of these types; null: use the CPU. When a retry is due,
+  // one caller tries to revive a lost GPU.
+  std::shared_ptr<Generation> acquire(std::span<const TensorType> types);
 
-  // What became of a call in that life. Inputs whose calls end two lives, with none that worked
-  // between, are the CPU's from then on: what they run must be what fails.
-  void worked(std::span<const TensorType> types);
-  void failed(const Life& life, std::span<const TensorType> types, const std::string& why);
-  // It failed for the moment. The third time in a row, with none that worked between, is a failure.
-  void stumbled(const Life& life, std::span<const TensorType> types, const std::string& why);
+  // The result of a call in that generation. Inputs whose calls end two generations, without a
+  // success in between, run on the CPU from then on.
+  void succeeded(std::span<const TensorType> types);
+  void failed(const Generation& generation, std::span<const TensorType> types,
+              const std::string& why);
+  // A transient failure. The third in a row counts as a failure.
+  void failed_transiently(const Generation& generation, std::span<const TensorType> types,
+                          const std::string& why);
 
-  // What is compiled for it now, and why it is not used; empty while it is.
-  std::shared_ptr<Life> present() const;
+  // The current generation, and why the GPU is not used; empty while it is.
+  std::shared_ptr<Generation> current() const;
   std::string why_not() const;
   bool vetoed() const { return gpu_ && veto_ && !veto_().empty(); }
 
@@ -51,7 +54,7 @@ class GpuTurn {
     int times;
   };
 
-  std::shared_ptr<Life> revive();
+  std::shared_ptr<Generation> revive();
   std::vector<Blamed>::iterator blamed(std::span<const TensorType> types) REQUIRES(mutex_);
 
   const std::unique_ptr<Gpu> gpu_;
@@ -59,11 +62,11 @@ class GpuTurn {
   const std::function<std::string()> veto_;
   mutable Mutex mutex_;
   device::Health health_ GUARDED_BY(mutex_);
-  bool reviving_ GUARDED_BY(mutex_) = false;       // one caller is at it
-  bool ended_ GUARDED_BY(mutex_) = false;          // for good
-  int stumbles_ GUARDED_BY(mutex_) = 0;            // in a row
-  std::shared_ptr<Life> life_ GUARDED_BY(mutex_);  // null while it is lost
-  std::vector<Blamed> blamed_ GUARDED_BY(mutex_);  // for the end of a life
+  bool reviving_ GUARDED_BY(mutex_) = false;                   // by one caller
+  bool ended_ GUARDED_BY(mutex_) = false;                      // permanently
+  int transient_failures_ GUARDED_BY(mutex_) = 0;              // in a row
+  std::shared_ptr<Generation> generation_ GUARDED_BY(mutex_);  // null while it is lost
+  std::vector<Blamed> blamed_ GUARDED_BY(mutex_);              // for the end of a generation
 };
 
 }  // namespace sluice::engine

@@ -1,4 +1,4 @@
-// A GPU that runs the CPU's code, has as much memory as it is told and fails as it is told.
+// A fake GPU that runs the CPU backend, with configurable memory and failures.
 #pragma once
 
 #include <atomic>
@@ -10,15 +10,15 @@
 
 namespace sluice::engine {
 
-// What a test turns while sessions run. Thread-safe, but for `on_run`.
+// Controls that a test changes while sessions run. Thread-safe, except for `on_run`.
 struct FakeGpuState {
-  std::atomic<std::int64_t> most_rows{1 << 30};  // of the first input, that fit
-  std::atomic<int> faults{0};                    // runs that fail from now on
-  std::atomic<int> stumbles{0};                  // runs that fail for the moment
-  std::atomic<bool> lost{false};                 // every run and every revival fails
-  std::atomic<bool> dead{false};                 // likewise, for good
-  std::atomic<std::size_t> kept{0};              // bytes that the next trim() finds
-  std::function<void()> on_run{};                // in the middle of each
+  std::atomic<std::int64_t> max_rows{1 << 30};  // of the first input that fit into memory
+  std::atomic<int> faults{0};                   // runs that fail from now on
+  std::atomic<int> transient_failures{0};       // runs that fail transiently
+  std::atomic<bool> lost{false};                // every run and every revival fails
+  std::atomic<bool> dead{false};                // likewise, permanently
+  std::atomic<std::size_t> kept{0};             // bytes that the next trim() finds
+  std::function<void()> on_run{};               // in the middle of each
 
   std::atomic<int> compiles{0}, runs{0}, finished{0}, revivals{0}, trims{0};
   std::atomic<double> now_s{0};
@@ -31,13 +31,13 @@ class FakeGpu final : public Gpu {
   std::shared_ptr<const Program> compile(Graph graph,
                                          const std::shared_ptr<cpu::Context>& host) override {
     ++state_->compiles;
-    return std::make_shared<Run>(std::move(graph), host, state_, life_.load(), life_);
+    return std::make_shared<Run>(std::move(graph), host, state_, generation_.load(), generation_);
   }
   void revive() override {
     ++state_->revivals;
     if (state_->dead) throw Error(Code::unavailable, "dead for this process");
     if (state_->lost) throw Error(Code::internal, "still off the bus");
-    ++life_;
+    ++generation_;
   }
   Instant now() const override {
     return Instant() + std::chrono::duration_cast<Steady::duration>(Seconds(state_->now_s.load()));
@@ -47,23 +47,23 @@ class FakeGpu final : public Gpu {
   class Run final : public Program {
    public:
     Run(Graph graph, const std::shared_ptr<cpu::Context>& host, std::shared_ptr<FakeGpuState> state,
-        int life, const std::atomic<int>& present)
+        int generation, const std::atomic<int>& current)
         : program_(std::move(graph), host),
           state_(std::move(state)),
-          life_(life),
-          present_(present) {}
+          generation_(generation),
+          current_(current) {}
 
     const Graph& graph() const noexcept override { return program_.graph(); }
     const Schedule& schedule() const noexcept override { return program_.schedule(); }
     std::vector<Tensor> run(std::span<const Tensor> inputs,
                             std::vector<StepTime>* times) const override {
       ++state_->runs;
-      if (inputs[0].shape()[0] > state_->most_rows || state_->kept > 0)
-        throw Error(Code::exhausted, "no room on the device");
+      if (inputs[0].shape()[0] > state_->max_rows || state_->kept > 0)
+        throw Error(Code::exhausted, "out of device memory");
       if (state_->on_run) state_->on_run();
-      if (state_->lost || state_->dead || life_ != present_ || take(state_->faults))
+      if (state_->lost || state_->dead || generation_ != current_ || take(state_->faults))
         throw Error(Code::internal, "fell off the bus");
-      if (take(state_->stumbles))
+      if (take(state_->transient_failures))
         throw device::GpuError(device::GpuStatus::transient, "busy for the moment");
       std::vector<Tensor> results = program_.run(inputs, times);
       ++state_->finished;
@@ -84,12 +84,12 @@ class FakeGpu final : public Gpu {
 
     const CpuProgram program_;
     const std::shared_ptr<FakeGpuState> state_;
-    const int life_;  // what was compiled in another one cannot run
-    const std::atomic<int>& present_;
+    const int generation_;  // programs of other generations cannot run
+    const std::atomic<int>& current_;
   };
 
   const std::shared_ptr<FakeGpuState> state_;
-  std::atomic<int> life_{0};
+  std::atomic<int> generation_{0};
 };
 
 }  // namespace sluice::engine

@@ -1,4 +1,4 @@
-// What the values of whole networks take in memory, against what is alive at once.
+// The arena of whole networks, relative to the peak of live bytes.
 #include <gmock/gmock.h>
 
 #include "engine/graph/graph_for_tests.h"
@@ -35,10 +35,10 @@ class Network {
                                 {"pads", List{pad, pad, pad, pad}}})});
   }
   ValueId reshaped(ValueId x, const List& to) { return op("Reshape", {x, b_.integers(to)}); }
-  ValueId turned(ValueId x, const List& order) {
+  ValueId transposed(ValueId x, const List& order) {
     return b_.node("Transpose", {x}, {{"perm", order}});
   }
-  ValueId doubled(ValueId x) {  // an image twice as wide and high
+  ValueId doubled(ValueId x) {  // upsamples an image by two
     return b_.node("Resize",
                    {x, kNoValue, b_.constant(Tensor::of<float>(std::vector<float>{1, 1, 2, 2}))},
                    {{"mode", std::string("nearest")}});
@@ -59,24 +59,24 @@ class Network {
 };
 
 void expect_near_least(const ProgramUse& use) {
-  EXPECT_GT(use.least, 0u);
-  EXPECT_LE(use.over_least(), 1.15) << use.arena << " bytes, alive at once " << use.least;
+  EXPECT_GT(use.min_arena, 0u);
+  EXPECT_LE(use.arena_overhead(), 1.15) << use.arena << " bytes, alive at once " << use.min_arena;
   EXPECT_LT(use.arena, use.unshared);
 }
 
-TEST(MemoryTest, AnEncoder) {
+TEST(MemoryTest, ArenaOfAnEncoderIsNearTheLowerBound) {
   constexpr std::int64_t kBatch = 2, kLength = 64, kWidth = 96, kHeads = 4;
   Network n({kBatch, kLength, kWidth});
   ValueId x = n.in();
   const auto heads = [&](ValueId of) {
-    return n.turned(n.reshaped(of, {kBatch, kLength, kHeads, kWidth / kHeads}), {0, 2, 1, 3});
+    return n.transposed(n.reshaped(of, {kBatch, kLength, kHeads, kWidth / kHeads}), {0, 2, 1, 3});
   };
   for (int layer = 0; layer < 3; ++layer) {
     const ValueId q = heads(n.linear(x, kWidth, kWidth)), k = heads(n.linear(x, kWidth, kWidth)),
                   v = heads(n.linear(x, kWidth, kWidth));
-    const ValueId scores = n.op("Softmax", {n.op("MatMul", {q, n.turned(k, {0, 1, 3, 2})})});
-    const ValueId mixed =
-        n.reshaped(n.turned(n.op("MatMul", {scores, v}), {0, 2, 1, 3}), {kBatch, kLength, kWidth});
+    const ValueId scores = n.op("Softmax", {n.op("MatMul", {q, n.transposed(k, {0, 1, 3, 2})})});
+    const ValueId mixed = n.reshaped(n.transposed(n.op("MatMul", {scores, v}), {0, 2, 1, 3}),
+                                     {kBatch, kLength, kWidth});
     x = n.op("Add", {x, n.linear(mixed, kWidth, kWidth)});
     const ValueId wide = n.op("Relu", {n.linear(x, kWidth, 4 * kWidth)});
     x = n.op("Add", {x, n.linear(wide, 4 * kWidth, kWidth)});
@@ -84,7 +84,7 @@ TEST(MemoryTest, AnEncoder) {
   expect_near_least(n.use(x));
 }
 
-TEST(MemoryTest, ResidualBlocks) {
+TEST(MemoryTest, ArenaOfResidualBlocksIsNearTheLowerBound) {
   Network n({2, 16, 32, 32});
   ValueId x = n.in();
   for (int i = 0; i < 4; ++i)
@@ -92,7 +92,7 @@ TEST(MemoryTest, ResidualBlocks) {
   expect_near_least(n.use(n.conv(x, 16, 32, 3, 2)));
 }
 
-TEST(MemoryTest, DenseBlocks) {
+TEST(MemoryTest, ArenaOfDenseBlocksIsNearTheLowerBound) {
   Network n({1, 16, 24, 24});
   ValueId x = n.in();
   std::int64_t channels = 16;
@@ -101,7 +101,7 @@ TEST(MemoryTest, DenseBlocks) {
   expect_near_least(n.use(n.conv(x, channels, 8, 1)));
 }
 
-TEST(MemoryTest, Branches) {
+TEST(MemoryTest, ArenaOfBranchesIsNearTheLowerBound) {
   Network n({1, 32, 24, 24});
   ValueId x = n.in();
   for (int i = 0; i < 3; ++i)
@@ -111,7 +111,7 @@ TEST(MemoryTest, Branches) {
   expect_near_least(n.use(x));
 }
 
-TEST(MemoryTest, AnHourglassWithSkippedLevels) {
+TEST(MemoryTest, ArenaOfAnHourglassIsNearTheLowerBound) {
   Network n({1, 8, 64, 64});
   std::vector<ValueId> levels;
   ValueId x = n.conv(n.in(), 8, 8, 3);

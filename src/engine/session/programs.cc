@@ -5,7 +5,7 @@
 namespace sluice::engine {
 namespace {
 
-constexpr double kFirstPause_s = 1, kLongestPause_s = 300;
+constexpr double kMinPause_s = 1, kMaxPause_s = 300;
 
 }  // namespace
 
@@ -18,27 +18,27 @@ std::optional<InputTypes> types_of(std::span<const Datum> inputs) {
   return types;
 }
 
-std::int64_t Fit::begin(std::int64_t rows, Instant now) const {
+std::int64_t BatchFit::begin(std::int64_t rows, Instant now) const {
   const Lock lock(mutex_);
-  return most_ && now < again_ ? std::min(*most_, rows) : rows;
+  return max_rows_ && now < retry_at_ ? std::min(*max_rows_, rows) : rows;
 }
 
-void Fit::found(std::int64_t most, Instant now) {
+void BatchFit::limit(std::int64_t max_rows, Instant now) {
   const Lock lock(mutex_);
-  if (most_ == most && now < again_) return;  // as was known
-  most_ = most;
-  pause_s_ = std::clamp(2 * pause_s_, kFirstPause_s, kLongestPause_s);
-  again_ = now + std::chrono::duration_cast<Steady::duration>(Seconds(pause_s_));
+  if (max_rows_ == max_rows && now < retry_at_) return;  // already known
+  max_rows_ = max_rows;
+  pause_s_ = std::clamp(2 * pause_s_, kMinPause_s, kMaxPause_s);
+  retry_at_ = now + std::chrono::duration_cast<Steady::duration>(Seconds(pause_s_));
 }
 
-void Fit::all() {
+void BatchFit::reset() {
   const Lock lock(mutex_);
-  most_.reset();
+  max_rows_.reset();
   pause_s_ = 0;
 }
 
 std::shared_ptr<Programs::Entry> Programs::at(std::span<const TensorType> types) {
-  std::list<Kept> evicted;  // ends after the lock: that may wait for the device
+  std::list<Kept> evicted;  // destroyed after the lock: that may wait for the device
   const Lock lock(mutex_);
   const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Kept& kept) {
     return std::equal(kept.entry->types.begin(), kept.entry->types.end(), types.begin(),
@@ -48,7 +48,7 @@ std::shared_ptr<Programs::Entry> Programs::at(std::span<const TensorType> types)
     entries_.splice(entries_.begin(), entries_, found);
   } else {
     entries_.push_front({std::make_shared<Entry>(types)});
-    if (entries_.size() > kMost) evicted.splice(evicted.begin(), entries_, --entries_.end());
+    if (entries_.size() > kMaxPrograms) evicted.splice(evicted.begin(), entries_, --entries_.end());
   }
   return entries_.front().entry;
 }

@@ -1,4 +1,4 @@
-// What is compiled of a graph on one device, by the types of its inputs.
+// The programs that a graph was compiled to on one device, by the types of the inputs.
 #pragma once
 
 #include <list>
@@ -18,54 +18,54 @@ namespace sluice::engine {
 
 using InputTypes = std::vector<TensorType>;
 
-// None where a value is no tensor.
+// None if a value is not a tensor.
 std::optional<InputTypes> types_of(std::span<const Datum> inputs);
 
-// How many rows of a call fit into memory, as far as calls have shown. More are tried again
-// after a second, then two, up to five minutes. Thread-safe.
-class Fit {
+// Tracks how many rows of a batch fit into memory. A larger batch is tried again after one second,
+// then two, up to five minutes. Thread-safe.
+class BatchFit {
  public:
-  // How many of `rows` to begin with; 0: not even one fits.
+  // The number of rows to begin with, at most `rows`; 0: not even one fits.
   std::int64_t begin(std::int64_t rows, Instant now) const;
-  void found(std::int64_t most, Instant now);  // fewer than all
-  void all();
+  void limit(std::int64_t max_rows, Instant now);  // fewer than all rows fit
+  void reset();                                    // all rows fit
 
  private:
   mutable Mutex mutex_;
-  std::optional<std::int64_t> most_ GUARDED_BY(mutex_);  // none: all, as far as is known
+  std::optional<std::int64_t> max_rows_ GUARDED_BY(mutex_);  // none: no limit is known
   double pause_s_ GUARDED_BY(mutex_) = 0;
-  Instant again_ GUARDED_BY(mutex_){};
+  Instant retry_at_ GUARDED_BY(mutex_){};
 };
 
-// Thread-safe. Programs are made, trimmed and ended without its lock: each may wait for the device.
+// Thread-safe. Programs are made, trimmed and destroyed without the lock, since that may wait for
+// the device.
 class Programs {
  public:
-  static constexpr std::size_t kMost = 32;  // shapes kept at once; the longest unused goes
+  static constexpr std::size_t kMaxPrograms = 32;  // the least recently used is evicted
 
   struct Result {
-    std::shared_ptr<const Program> program;  // null: none, because of
+    std::shared_ptr<const Program> program;  // null: see why_not
     std::string why_not;
-    std::vector<PassReport> passes{};  // what they changed; none where a plan brought it
-    // How it came to f16 or bf16, where that was asked for.
-    std::optional<PrecisionReport> precision{};
+    std::vector<PassReport> passes{};            // empty if the program is from a plan
+    std::optional<PrecisionReport> precision{};  // if f16 or bf16 was requested
   };
-  // Made once, while others who ask for the same wait.
+  // Made once; concurrent calls with the same types wait for it.
   struct Entry {
     explicit Entry(std::span<const TensorType> key) : types(key.begin(), key.end()) {}
     const InputTypes types;
-    Fit fit;
+    BatchFit fit;
     Mutex making;
     bool made GUARDED_BY(making) = false;
     Result result GUARDED_BY(making);
-    std::optional<bool> independent GUARDED_BY(making);  // rows
+    std::optional<bool> independent GUARDED_BY(making);  // whether rows are independent
   };
 
   std::shared_ptr<Entry> at(std::span<const TensorType> types);
-  // To be told of every program that is made.
+  // Registers a program that was made.
   void add(const Entry& entry, const std::shared_ptr<const Program>& program);
 
-  std::vector<Graph> graphs() const;  // of programs that are made; waits for none that is not
-  std::size_t trim() const noexcept;  // memory that programs keep for later runs; bytes
+  std::vector<Graph> graphs() const;  // of finished programs; does not wait for others
+  std::size_t trim() const noexcept;  // releases memory cached for later runs; bytes
 
  private:
   struct Kept {
@@ -74,7 +74,7 @@ class Programs {
   };
 
   mutable Mutex mutex_;
-  std::list<Kept> entries_ GUARDED_BY(mutex_);  // the last used first
+  std::list<Kept> entries_ GUARDED_BY(mutex_);  // most recently used first
   std::vector<std::weak_ptr<const Program>> made_ GUARDED_BY(mutex_);
 };
 

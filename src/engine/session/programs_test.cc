@@ -11,7 +11,7 @@ namespace {
 
 InputTypes one_input(std::int64_t size) { return {TensorType{DType::f32, {size}}}; }
 
-// What the programs of a test share.
+// The state that the programs of a test share.
 struct Table {
   ~Table() { over = true; }
   void use() {
@@ -22,8 +22,8 @@ struct Table {
   Programs programs;
 };
 
-// A program whose end takes its time and needs the table: as on a GPU, where memory that is freed
-// waits for the device and other threads go on.
+// A program with a slow destructor that needs the table: as on a GPU, where freeing memory waits
+// for the device while other threads continue.
 class Slow final : public Program {
  public:
   explicit Slow(Table& within) : within_(within) {}
@@ -55,17 +55,17 @@ void fill(Table& table, std::int64_t size) {
   table.programs.add(*entry, entry->result.program);
 }
 
-// Each of these would never end if it held the lock.
-TEST(ProgramsTest, EvictedProgramsEndWithoutTheLock) {
+// Each of these would deadlock if it held the lock.
+TEST(ProgramsTest, EvictedProgramsAreDestroyedWithoutTheLock) {
   Table table;
-  for (std::int64_t i = 2; i < 2 + 2 * static_cast<std::int64_t>(Programs::kMost); ++i) {
-    table.programs.at(one_input(1));  // which is looked for, and must stay
+  for (std::int64_t i = 2; i < 2 + 2 * static_cast<std::int64_t>(Programs::kMaxPrograms); ++i) {
+    table.programs.at(one_input(1));  // it is looked up and must remain
     fill(table, i);
   }
-  EXPECT_GE(table.ended, static_cast<int>(Programs::kMost));
+  EXPECT_GE(table.ended, static_cast<int>(Programs::kMaxPrograms));
 }
 
-TEST(ProgramsTest, GraphsAreThoseThatAreMadeAndOthersAreNotWaitedFor) {
+TEST(ProgramsTest, GraphsReturnsFinishedProgramsWithoutWaitingForOthers) {
   Table table;
   for (std::int64_t i = 2; i < 5; ++i) fill(table, i);
   const auto entry = table.programs.at(one_input(9));

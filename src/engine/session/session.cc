@@ -35,21 +35,22 @@ std::vector<Datum> run_program(const Program& program, std::span<const Datum> in
   return results;
 }
 
-// Bytes of what is made of a model's constants once.
-double most_folded(const SessionOptions& options) {
-  constexpr double kMost = 1e9;
-  return options.memory > 0 ? std::min(kMost, static_cast<double>(options.memory)) : kMost;
+// Maximum bytes of constants that constant folding adds.
+double max_folded_bytes(const SessionOptions& options) {
+  constexpr double kMaxFolded = 1e9;
+  return options.memory > 0 ? std::min(kMaxFolded, static_cast<double>(options.memory))
+                            : kMaxFolded;
 }
 
-constexpr std::size_t kToLookAtRows = 64u << 20;  // bytes
+constexpr std::size_t kIndependenceCheckBytes = 64u << 20;  // bytes
 
-// The session's GPU has the context from then on, and may replace it.
+// The session's Gpu owns the context from here on, and may replace it.
 SessionOptions without_context(SessionOptions options) {
   options.gpu.reset();
   return options;
 }
 
-struct ForTheCpu {  // thrown where the GPU cannot run a call and is well
+struct CpuFallback {  // thrown if a healthy GPU cannot run a call
   Fallback reason;
   std::string why;
 };
@@ -58,7 +59,7 @@ struct ForTheCpu {  // thrown where the GPU cannot run a call and is well
 
 struct Session::Impl {
   Impl(Graph of, compute::Workers& on, std::unique_ptr<Gpu> gpu, const SessionOptions& with)
-      : graph(fold_moves(std::move(of), on, most_folded(with))),
+      : graph(fold_moves(std::move(of), on, max_folded_bytes(with))),
         derived(graph),
         narrowing(graph, derived, on, {with.precision, with.max_loss}),
         options(without_context(with)),
@@ -66,18 +67,18 @@ struct Session::Impl {
         workers(on),
         interpreter(graph, on, with.nodes),
         context(std::make_shared<cpu::Context>(on)),
-        turn(std::move(gpu), with.gpu_return, with.veto),
+        failover(std::move(gpu), with.gpu_return, with.veto),
         skipper(with.skip_padding, [this](auto types) { return find_mask(types); }) {}
 
   PaddingMask find_mask(std::span<const TensorType> inputs);
   const Graph* planned_for(std::span<const TensorType> inputs) const;
-  bool is_good(const std::optional<PrecisionReport>& brought) const;
+  bool is_good(const std::optional<PrecisionReport>& report) const;
   void add_unused(std::vector<Graph>& shapes) const;
   Compiled make(std::span<const TensorType> inputs, std::span<const Datum> sample, bool on_gpu);
   Compiled compiled(Programs& programs, std::span<const TensorType> inputs,
                     std::span<const Datum> sample, bool on_gpu);
   Compiled compiled_now(std::span<const TensorType> inputs, std::span<const Datum> sample);
-  std::optional<std::vector<Datum>> packed(std::span<const Datum> inputs);
+  std::optional<std::vector<Datum>> varlen_inputs(std::span<const Datum> inputs);
   Ready ready(std::span<const Tensor> inputs);
 
   std::vector<Datum> run(std::span<const Datum> inputs);
@@ -86,27 +87,27 @@ struct Session::Impl {
   std::vector<Datum> run_at(Programs& programs, std::span<const Datum> inputs,
                             const InputTypes& types, bool on_gpu);
   std::vector<Datum> run_once(Programs& programs, std::span<const Datum> inputs, bool on_gpu);
-  bool may_be_cut(Programs::Entry& entry, const Rows& rows);
-  bool gpu_gave_up(const Error& error, const GpuTurn::Life& life,
-                   std::span<const TensorType> types);
-  void fell_back(Fallback reason, const std::string& why);
+  bool can_split_batch(Programs::Entry& entry, const BatchInputs& rows);
+  bool falls_back_to_cpu(const Error& error, const GpuFailover::Generation& generation,
+                         std::span<const TensorType> types);
+  void note_fallback(Fallback reason, const std::string& why);
 
   const Graph graph;
-  Derived derived;  // what passes made of its constants
+  DerivedConstants derived;  // constants that passes computed
   Narrowing narrowing;
-  std::vector<Graph> planned{};  // for the GPU where there is one; not changed once runs begin
+  std::vector<Graph> planned{};  // for the GPU if there is one; constant once runs begin
   const SessionOptions options;
   const std::shared_ptr<memory::Allocator> memory;  // none: the system's
   compute::Workers& workers;
   const Interpreter interpreter;
   const std::shared_ptr<cpu::Context> context;
   Programs programs;  // of the CPU
-  GpuTurn turn;
-  Fallbacks fallbacks;
+  GpuFailover failover;
+  compute::Fallbacks fallbacks;
   PaddingSkipper skipper;
 };
 
-// ---- what is compiled -----------------------------------------------------------------------
+// ---- compilation ----------------------------------------------------------------------------
 
 const Graph* Session::Impl::planned_for(std::span<const TensorType> inputs) const {
   for (const Graph& special : planned) {
@@ -116,14 +117,14 @@ const Graph* Session::Impl::planned_for(std::span<const TensorType> inputs) cons
   return nullptr;
 }
 
-// What a plan brought and nobody has asked for yet, as far as there is room.
+// Adds the planned graphs that were not used yet, up to the maximum number of programs.
 void Session::Impl::add_unused(std::vector<Graph>& shapes) const {
   const std::size_t used = shapes.size();
   for (const Graph& special : planned) {
     const bool known =
         std::any_of(shapes.begin(), shapes.begin() + static_cast<std::ptrdiff_t>(used),
                     [&](const Graph& other) { return inputs_of(other) == inputs_of(special); });
-    if (!known && shapes.size() < Programs::kMost) shapes.push_back(special);
+    if (!known && shapes.size() < Programs::kMaxPrograms) shapes.push_back(special);
   }
 }
 
@@ -134,28 +135,29 @@ PaddingMask Session::Impl::find_mask(std::span<const TensorType> inputs) {
   return found.mask;
 }
 
-// Whether what a plan brought loses no more than is allowed here.
-bool Session::Impl::is_good(const std::optional<PrecisionReport>& brought) const {
+// Whether a planned graph loses no more than is allowed here.
+bool Session::Impl::is_good(const std::optional<PrecisionReport>& report) const {
   const double allowed = NarrowingOptions{options.precision, options.max_loss}.allowed();
-  return std::isinf(allowed) || (brought && brought->good_for(allowed));
+  return std::isinf(allowed) || (report && report->good_for(allowed));
 }
 
-// `sample`: values of such inputs to measure with, or none.
+// `sample`: inputs to measure with, or none.
 Session::Compiled Session::Impl::make(std::span<const TensorType> inputs,
                                       std::span<const Datum> sample, bool on_gpu) {
   const auto program = [&](Graph special) -> std::shared_ptr<const Program> {
-    if (on_gpu) return turn.gpu()->compile(std::move(special), context);
+    if (on_gpu) return failover.gpu()->compile(std::move(special), context);
     return std::make_shared<const CpuProgram>(std::move(special), context);
   };
   try {
-    const bool same_place = on_gpu == (turn.gpu() != nullptr);
+    const bool is_session_device = on_gpu == (failover.gpu() != nullptr);
     const bool narrow = on_gpu && options.precision != DType::f32;
     const auto known = narrow ? narrowing.report(inputs) : std::nullopt;
-    const bool usable = same_place && (!narrow || is_good(known));
+    const bool usable = is_session_device && (!narrow || is_good(known));
     if (const Graph* const special = usable ? planned_for(inputs) : nullptr)
       return {program(*special), "", {}, known};
     const std::size_t own = graph.inputs.size();
-    const bool packed = inputs.size() == own + Packing::kParts && inputs[own].shape.rank() == 2;
+    const bool packed =
+        inputs.size() == own + VarlenBatch::kInputs && inputs[own].shape.rank() == 2;
     const std::span<const TensorType> base = packed ? inputs.first(own) : inputs;
     const std::optional<PaddingMask> mask = packed ? skipper.known(base) : std::nullopt;
     SkipPadding skip{.tokens = packed ? inputs[own].shape[1] : 0, .proved = mask.has_value()};
@@ -165,12 +167,12 @@ Session::Compiled Session::Impl::make(std::span<const TensorType> inputs,
     if (mask && *mask != skip.mask) throw Error(Code::unavailable, "another mask is found here");
     const InputTypes taken = inputs_of(made);
     require(std::equal(taken.begin(), taken.end(), inputs.begin(), inputs.end()),
-            "types that are not what packing makes of a mask");
+            "input types that do not match a varlen batch");
     if (!narrow) return {program(std::move(made)), "", std::move(passes)};
     Narrowing::Made as = narrowing.make({made, inputs, tensors_of(sample)}, program);
     return {std::move(as.program), "", std::move(passes), std::move(as.report)};
   } catch (const Error& error) {
-    // A mistake of the caller's will be found again, and told, by the run node by node.
+    // The interpreter finds an error of the caller again, and reports it.
     if (error.code() != Code::unavailable && error.code() != Code::invalid_argument) throw;
     return {nullptr, std::string(error.reason())};
   }
@@ -191,20 +193,21 @@ Session::Compiled Session::Impl::compiled(Programs& within, std::span<const Tens
 
 Session::Compiled Session::Impl::compiled_now(std::span<const TensorType> inputs,
                                               std::span<const Datum> sample) {
-  if (const auto life = turn.life(inputs)) try {
-      if (Compiled made = compiled(life->programs, inputs, sample, true); made.program) return made;
+  if (const auto generation = failover.acquire(inputs)) try {
+      if (Compiled made = compiled(generation->programs, inputs, sample, true); made.program)
+        return made;
     } catch (const Error& error) {
-      if (!gpu_gave_up(error, *life, inputs)) throw;
+      if (!falls_back_to_cpu(error, *generation, inputs)) throw;
     }
   return compiled(programs, inputs, sample, false);
 }
 
-// The call without its padding; none where it runs as it is.
-std::optional<std::vector<Datum>> Session::Impl::packed(std::span<const Datum> inputs) {
-  const std::optional<Packing> packing = skipper.packing(inputs);
-  if (!packing) return std::nullopt;
+// The inputs without padding; none if the call runs as it is.
+std::optional<std::vector<Datum>> Session::Impl::varlen_inputs(std::span<const Datum> inputs) {
+  const std::optional<VarlenBatch> varlen = skipper.varlen_batch(inputs);
+  if (!varlen) return std::nullopt;
   std::vector<Datum> all(inputs.begin(), inputs.end());
-  all.insert(all.end(), packing->parts.begin(), packing->parts.end());
+  all.insert(all.end(), varlen->inputs.begin(), varlen->inputs.end());
   return all;
 }
 
@@ -213,98 +216,101 @@ Session::Ready Session::Impl::ready(std::span<const Tensor> inputs) {
           "the model has " + std::to_string(graph.inputs.size()) + " inputs, not " +
               std::to_string(inputs.size()));
   const std::vector<Datum> data(inputs.begin(), inputs.end());
-  if (const auto all = packed(data)) {
+  if (const auto all = varlen_inputs(data)) {
     Ready made{.compiled = compiled_now(*types_of(*all), *all), .inputs = tensors_of(*all)};
     if (made.compiled.program) return made;
-    skipper.say(made.compiled.why_not);
+    skipper.set_why_not(made.compiled.why_not);
   }
   return {.compiled = compiled_now(*types_of(data), data), .inputs = tensors_of(data)};
 }
 
-// ---- how it runs ----------------------------------------------------------------------------
+// ---- execution ------------------------------------------------------------------------------
 
 std::vector<Datum> Session::Impl::run_once(Programs& within, std::span<const Datum> inputs,
                                            bool on_gpu) {
-  if (const auto all = packed(inputs)) {
+  if (const auto all = varlen_inputs(inputs)) {
     const Compiled made = compiled(within, *types_of(*all), *all, on_gpu);
     if (made.program) return run_program(*made.program, *all);
-    skipper.say(made.why_not);
+    skipper.set_why_not(made.why_not);
   }
   const Compiled made = compiled(within, *types_of(inputs), inputs, on_gpu);
   if (made.program) return run_program(*made.program, inputs);
-  if (on_gpu) throw ForTheCpu{Fallback::unsupported, made.why_not};
+  if (on_gpu) throw CpuFallback{Fallback::unsupported, made.why_not};
   return interpreter.run(inputs);
 }
 
-bool Session::Impl::may_be_cut(Programs::Entry& entry, const Rows& rows) {
+bool Session::Impl::can_split_batch(Programs::Entry& entry, const BatchInputs& rows) {
   const Lock lock(entry.making);
   if (entry.independent) return *entry.independent;
-  std::optional<TensorMemory> limit;  // one of its own, since the session's is used up
-  if (memory) limit.emplace(limited_memory(std::max(options.memory, kToLookAtRows)));
-  entry.independent = rows_are_independent(graph, entry.types, rows, workers);
+  std::optional<TensorMemory> limit;  // a separate one, since the session's is used up
+  if (memory) limit.emplace(limited_memory(std::max(options.memory, kIndependenceCheckBytes)));
+  entry.independent = batch_is_independent(graph, entry.types, rows, workers);
   return *entry.independent;
 }
 
-// All at once, or in parts for want of memory.
+// Runs the whole batch, or parts of it if memory is insufficient.
 std::vector<Datum> Session::Impl::run_at(Programs& within, std::span<const Datum> inputs,
                                          const InputTypes& types, bool on_gpu) {
   const std::shared_ptr<Programs::Entry> entry = within.at(types);
-  const auto named = rows_of(graph, types);
-  const Rows rows = named.value_or(Rows{{}, 1});
-  const auto now = [&] { return turn.gpu() != nullptr ? turn.gpu()->now() : Steady::now(); };
+  const auto named = batch_inputs_of(graph, types);
+  const BatchInputs rows = named.value_or(BatchInputs{{}, 1});
+  const auto now = [&] {
+    return failover.gpu() != nullptr ? failover.gpu()->now() : Steady::now();
+  };
   const std::int64_t part = entry->fit.begin(rows.count, now());
   if (part == 0 && on_gpu)
-    throw ForTheCpu{Fallback::out_of_memory, "not a single row fitted a moment ago"};
-  const auto smaller = [&](std::int64_t tried) -> std::int64_t {
-    if (tried > 1 && named && may_be_cut(*entry, rows)) return (tried + 1) / 2;
-    entry->fit.found(0, now());
-    return 0;
-  };
-  InParts made =
-      run_in_parts(inputs, rows, part > 0 ? part : rows.count,
-                   {[&](std::span<const Datum> some) { return run_once(within, some, on_gpu); },
-                    [&] { return within.trim(); }, smaller});
-  if (made.part < rows.count)
-    entry->fit.found(made.part, now());
-  else
-    entry->fit.all();
-  return std::move(made.results);
+    throw CpuFallback{Fallback::out_of_memory, "not even one row fitted a moment ago"};
+  try {
+    SplitResult made = run_split(
+        inputs, rows, part > 0 ? part : rows.count,
+        {.run = [&](std::span<const Datum> some) { return run_once(within, some, on_gpu); },
+         .trim = [&] { return within.trim(); },
+         .may_split = [&] { return named && can_split_batch(*entry, rows); }});
+    if (made.chunk < rows.count)
+      entry->fit.limit(made.chunk, now());
+    else
+      entry->fit.reset();
+    return std::move(made.results);
+  } catch (const Error& error) {
+    if (error.code() == Code::exhausted) entry->fit.limit(0, now());
+    throw;
+  }
 }
 
-void Session::Impl::fell_back(Fallback reason, const std::string& why) {
-  fallbacks.note(reason, why, turn.gpu()->now());
+void Session::Impl::note_fallback(Fallback reason, const std::string& why) {
+  fallbacks.note(reason, why, failover.gpu()->now());
 }
 
-// True where the CPU has to finish what the error ended.
-bool Session::Impl::gpu_gave_up(const Error& error, const GpuTurn::Life& life,
-                                std::span<const TensorType> types) {
+// Whether the CPU has to run the call that failed.
+bool Session::Impl::falls_back_to_cpu(const Error& error, const GpuFailover::Generation& generation,
+                                      std::span<const TensorType> types) {
   if (error.code() == Code::invalid_argument || error.code() == Code::not_found) return false;
   const device::GpuStatus status = device::gpu_status_of(error);
   const std::string why(error.reason());
-  if (status == device::GpuStatus::lost) turn.failed(life, types, why);
-  if (status == device::GpuStatus::transient) turn.stumbled(life, types, why);
+  if (status == device::GpuStatus::lost) failover.failed(generation, types, why);
+  if (status == device::GpuStatus::transient) failover.failed_transiently(generation, types, why);
   return true;
 }
 
-// None: the CPU must.
+// None if the CPU has to run the call.
 std::optional<std::vector<Datum>> Session::Impl::run_on_gpu(std::span<const Datum> inputs,
                                                             const InputTypes& types) {
-  if (turn.gpu() == nullptr) return std::nullopt;
-  const std::shared_ptr<GpuTurn::Life> life = turn.life(types);
-  if (!life) {
-    fell_back(turn.vetoed() ? Fallback::vetoed : Fallback::lost, turn.why_not());
+  if (failover.gpu() == nullptr) return std::nullopt;
+  const std::shared_ptr<GpuFailover::Generation> generation = failover.acquire(types);
+  if (!generation) {
+    note_fallback(failover.vetoed() ? Fallback::vetoed : Fallback::lost, failover.why_not());
     return std::nullopt;
   }
   try {
-    std::vector<Datum> results = run_at(life->programs, inputs, types, true);
-    turn.worked(types);
+    std::vector<Datum> results = run_at(generation->programs, inputs, types, true);
+    failover.succeeded(types);
     return results;
-  } catch (const ForTheCpu& call) {
-    fell_back(call.reason, call.why);
+  } catch (const CpuFallback& call) {
+    note_fallback(call.reason, call.why);
     return std::nullopt;
   } catch (const Error& error) {
-    if (!gpu_gave_up(error, *life, types)) throw;
-    fell_back(device::fallback_of(device::gpu_status_of(error)), std::string(error.reason()));
+    if (!falls_back_to_cpu(error, *generation, types)) throw;
+    note_fallback(compute::fallback_of(device::gpu_status_of(error)), std::string(error.reason()));
     return std::nullopt;
   }
 }
@@ -337,12 +343,13 @@ Session::Session(Plan plan, compute::Workers& workers, std::unique_ptr<Gpu> gpu,
   const std::size_t own = impl_->graph.inputs.size();
   for (const Graph& special : impl_->planned) {
     const InputTypes types = inputs_of(special);
-    if (const auto mask = mask_of_packed(special, own))
+    if (const auto mask = mask_of_varlen(special, own))
       impl_->skipper.known(std::span(types).first(own), *mask);
   }
-  for (cpu::Context::Packed& packed : plan.packed) impl_->context->bring(std::move(packed));
-  if (impl_->turn.gpu() != nullptr) impl_->turn.gpu()->bring(std::move(plan.choices));
-  impl_->narrowing.bring(std::move(plan.precision));
+  for (cpu::Context::Packed& packed : plan.packed) impl_->context->restore(std::move(packed));
+  if (impl_->failover.gpu() != nullptr)
+    impl_->failover.gpu()->restore_choices(std::move(plan.choices));
+  impl_->narrowing.restore(std::move(plan.precision));
 }
 
 Session::~Session() = default;
@@ -362,19 +369,20 @@ Session::Ready Session::ready(std::span<const Tensor> inputs) const {
 }
 
 std::string Session::padding_kept() const { return impl_->skipper.why_not(); }
-std::string Session::gpu_failure() const { return impl_->turn.why_not(); }
+std::string Session::gpu_failure() const { return impl_->failover.why_not(); }
 FallbackCounts Session::fallbacks() const { return impl_->fallbacks.counts(); }
 
 Plan Session::plan(PlanKey key) const {
-  const std::shared_ptr<GpuTurn::Life> life = impl_->turn.present();
-  const bool on_gpu = impl_->turn.gpu() != nullptr;
+  const std::shared_ptr<GpuFailover::Generation> generation = impl_->failover.current();
+  const bool on_gpu = impl_->failover.gpu() != nullptr;
   Plan plan{.key = std::move(key),
             .graph = graph(),
             .shapes = {},
             .packed = impl_->context->all_packed()};
-  if (life || !on_gpu) plan.shapes = (on_gpu ? life->programs : impl_->programs).graphs();
+  if (generation || !on_gpu)
+    plan.shapes = (on_gpu ? generation->programs : impl_->programs).graphs();
   impl_->add_unused(plan.shapes);
-  if (on_gpu) plan.choices = impl_->turn.gpu()->choices();
+  if (on_gpu) plan.choices = impl_->failover.gpu()->choices();
   plan.precision = impl_->narrowing.reports();
   return plan;
 }

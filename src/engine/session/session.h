@@ -8,60 +8,60 @@
 #include <string>
 #include <vector>
 
+#include "compute/fallbacks.h"
 #include "compute/workers.h"
 #include "device/health/health.h"
-#include "engine/exec/cuda/cuda_program.h"
 #include "engine/exec/gpu.h"
 #include "engine/ops/op.h"
 #include "engine/plan/plan.h"
-#include "engine/session/fallbacks.h"
 #include "engine/session/programs.h"
 
 namespace sluice::engine {
 
+using compute::Fallback;
+using compute::FallbackCounts;
+
 struct SessionOptions {
-  // The most bytes of the host's memory that it takes at once; 0: no limit but the machine's.
-  // All that it makes counts: weights in the order that kernels read, arenas (kept ones too),
-  // values, and results for as long as someone holds them. The model's own weights do not, nor
-  // what the GPU has, whose limit is the allocator of the context.
+  // Maximum bytes of host memory in use at once; 0: unlimited. Packed weights, arenas (cached ones
+  // too), values and results count for as long as they are held. The model's own weights do not
+  // count, nor does GPU memory, which the context's allocator limits.
   std::size_t memory = 0;
-  // The most nodes of a call that runs node by node, those of a loop's body each time.
+  // Maximum nodes of a call that is interpreted; those of a loop body count each time.
   std::int64_t nodes = 1'000'000'000;
-  // False: node by node, as the operators are. The reference for what is compiled.
+  // False: interprets the graph node by node with the reference operators.
   bool compile = true;
-  // Where it runs; none: on the CPU.
+  // The GPU to run on; none: the CPU.
   std::shared_ptr<cuda::Context> gpu{};
-  DType precision = DType::f32;  // on the GPU, of what is f32: f16 and bf16 too
-  // The most that f16 or bf16 may lose, of the largest number of an output: nodes that would lose
-  // too much stay in f32, and where that does not do, all of them. Measured when a graph is first
-  // made, with its first inputs; see narrowing.h. Infinite: nothing is measured. None: 0.01, and
-  // 0.08 in bf16.
+  DType precision = DType::f32;  // of f32 nodes on the GPU: f32, f16 or bf16
+  // Maximum loss of f16 or bf16, relative to the largest value of an output: nodes that would lose
+  // more stay in f32, or all of them if that is not enough. Measured when a graph is first
+  // compiled, with its first inputs; see narrowing.h. Infinite: nothing is measured. Default: 0.01,
+  // and 0.08 for bf16.
   std::optional<double> max_loss{};
-  // Encoders compute nothing for padding: for places where the mask that shuts them out of the
-  // attention is 0, outputs are 0 instead of numbers that mean nothing. Models for which that is
-  // not certain to be all that changes run as they are; see padding_kept().
+  // Encoders skip padding: where the attention mask is 0, outputs are 0 instead of meaningless
+  // values. Models for which this cannot be proved to be the only difference run with their
+  // padding; see padding_kept().
   bool skip_padding = false;
-  // Why the GPU must not be used now, by those who watch it; empty when it may. Quick.
+  // Returns why the GPU must not be used now; empty when it may. It must be fast.
   std::function<std::string()> veto{};
   device::HealthPolicy gpu_return{};  // when a GPU that failed is tried again
 };
 
-// Safe to run from several threads at once. For each set of input shapes the graph is compiled
-// once; one whose shapes depend on what its inputs hold runs node by node.
+// Safe to run from several threads at once. The graph is compiled once for each set of input
+// shapes; one with data-dependent shapes is interpreted.
 //
-// Out of memory: what is kept for later runs is given back, then the call runs in parts of its
-// rows, half as many each time, where it is certain that rows do not depend on each other (see
-// rows.h), and then, if it was for the GPU, on the CPU; so does a call that the GPU failed for the
-// moment. Each is counted and warned of, see fallbacks(). A GPU that fails: calls that were on it
+// Out of memory: cached memory is released, then the batch is halved if its rows are provably
+// independent (batch_axis.h), then a call for the GPU runs on the CPU. So does a call that the GPU
+// failed transiently. Each is counted and logged, see fallbacks(). When the GPU fails, its calls
 // and later ones run on the CPU until it computes again, which is tried after a second, then two,
-// four, up to gpu_return's longest. A fault that ends CUDA for its process is for good here.
+// four, up to gpu_return's longest. A fault that ends CUDA for the process is permanent.
 class Session {
  public:
-  // Throws unavailable, naming operator and node, where there is one that no one can run.
+  // Throws unavailable, naming operator and node, if the graph has an unsupported operator.
   Session(Graph graph, compute::Workers& workers, SessionOptions options = {});
-  // What the plan holds is not compiled again. Its key is the caller's to judge.
+  // Does not compile again what the plan holds. The caller checks the plan's key.
   Session(Plan plan, compute::Workers& workers, SessionOptions options = {});
-  // On a GPU that is not CUDA's: a test's.
+  // Uses another implementation of Gpu, for tests.
   Session(Graph graph, compute::Workers& workers, std::unique_ptr<Gpu> gpu,
           SessionOptions options = {});
   Session(Plan plan, compute::Workers& workers, std::unique_ptr<Gpu> gpu,
@@ -70,30 +70,29 @@ class Session {
 
   const Graph& graph() const noexcept;
 
-  // Values in the order of graph().inputs; results in that of graph().outputs. Errors name
-  // the node.
+  // Inputs are in the order of graph().inputs, results in that of graph().outputs. Errors name the
+  // node.
   std::vector<Datum> run(std::span<const Datum> inputs) const;
 
-  // What runs for inputs of these types now (on the GPU where that can), or why they run node
-  // by node.
+  // The program for inputs of these types (on the GPU if possible), or why they are interpreted.
   using Compiled = Programs::Result;
   Compiled compiled(std::span<const TensorType> inputs) const;
-  // The same for these values, with all that it is run with: see Packing for what is added
+  // The same for these values, with all that it is run with: see VarlenBatch for what is added
   // where padding is skipped.
   struct Ready {
     Compiled compiled;
     std::vector<Tensor> inputs;
   };
   Ready ready(std::span<const Tensor> inputs) const;
-  // Why the last call that might have had padding computed it although it was to be skipped; empty
-  // where it did not.
+  // Why the last call that might have had padding did not skip it although that was enabled; empty
+  // if it did.
   std::string padding_kept() const;
-  // Why the GPU is not used now; empty while it is, or where there is none.
+  // Why the GPU is not used now; empty while it is used, or if there is none.
   std::string gpu_failure() const;
-  // Calls so far that were for the GPU and ran on the CPU.
+  // Calls so far that fell back from the GPU to the CPU.
   FallbackCounts fallbacks() const;
 
-  // All that is compiled now, for the GPU where it runs there, and what its own plan brought.
+  // Everything compiled so far for the session's device, including what its own plan held.
   Plan plan(PlanKey key) const;
 
  private:

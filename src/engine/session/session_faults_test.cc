@@ -1,4 +1,4 @@
-// A GPU that has no memory, fails and returns, under sessions that lose no call to it.
+// Sessions on a fake GPU that runs out of memory, fails and recovers; they lose no call.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,12 +18,12 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t kWide = 8;
 
-// An input [batch, 8] by name.
+// A named input [batch, 8].
 void name_rows(Graph& graph) {
   for (const ValueId id : graph.inputs) graph[id].dims = {{-1, "batch"}, {kWide, ""}};
 }
 
-// Each row by itself.
+// A graph with independent rows.
 Graph row_by_row(unsigned seed = 1) {
   GraphBuilder b;
   const ValueId x = b.input("x");
@@ -38,7 +38,7 @@ Graph row_by_row(unsigned seed = 1) {
   return graph;
 }
 
-// Each row less the mean of all rows.
+// A graph that subtracts the mean of all rows from each row.
 Graph rows_together() {
   GraphBuilder b;
   const ValueId x = b.input("x");
@@ -70,10 +70,10 @@ class SessionFaultsTest : public testing::Test {
 
 // ---- out of memory ----------------------------------------------------------------------------
 
-TEST_F(SessionFaultsTest, ABatchThatDoesNotFitIsHalvedUntilItDoesToTheSameBits) {
+TEST_F(SessionFaultsTest, BatchIsHalvedUntilItFitsWithTheSameBits) {
   const Session plain(row_by_row(), workers);
   const Session session = on_gpu(row_by_row());
-  state->most_rows = 6;
+  state->max_rows = 6;
   for (const std::int64_t rows : {1, 6, 7, 48, 51}) {
     const Tensor x = varied({rows, kWide}, 9);
     EXPECT_TRUE(same_bits(run_on(session, x), run_on(plain, x))) << rows;
@@ -83,16 +83,16 @@ TEST_F(SessionFaultsTest, ABatchThatDoesNotFitIsHalvedUntilItDoesToTheSameBits) 
   EXPECT_EQ(state->finished, 1 + 1 + 2 + 8 + 13);
 }
 
-TEST_F(SessionFaultsTest, WhatFittedIsRememberedAndTheWholeIsTriedAgainLater) {
+TEST_F(SessionFaultsTest, BatchThatFittedIsRememberedAndTheFullBatchIsRetriedLater) {
   const Session session = on_gpu(row_by_row());
   const Tensor x = varied({16, kWide}, 9);
-  state->most_rows = 4;
+  state->max_rows = 4;
   run_on(session, x);
   const int first = state->runs.exchange(0);
   run_on(session, x);
   EXPECT_EQ(first, 2 + 4);  // 16 and 8 in vain
   EXPECT_EQ(state->runs, 4);
-  state->most_rows = 100;
+  state->max_rows = 100;
   pass(0.9);
   state->runs = 0;
   run_on(session, x);
@@ -104,34 +104,34 @@ TEST_F(SessionFaultsTest, WhatFittedIsRememberedAndTheWholeIsTriedAgainLater) {
   EXPECT_EQ(state->runs, 2);
 }
 
-TEST_F(SessionFaultsTest, WhatProgramsKeepForLaterGoesFirst) {
+TEST_F(SessionFaultsTest, CachedMemoryIsReleasedFirst) {
   const Session session = on_gpu(row_by_row());
   const Tensor x = varied({16, kWide}, 9);
   run_on(session, x);
   state->kept = 1000;
   state->finished = 0;
   run_on(session, x);
-  EXPECT_EQ(state->finished, 1);  // not cut
+  EXPECT_EQ(state->finished, 1);  // not split
   EXPECT_GE(state->trims, 1);
 }
 
-TEST_F(SessionFaultsTest, ASingleRowThatDoesNotFitRunsOnTheCpu) {
+TEST_F(SessionFaultsTest, SingleRowThatDoesNotFitRunsOnTheCpu) {
   const Session session = on_gpu(row_by_row()), plain(row_by_row(), workers);
-  state->most_rows = 0;
+  state->max_rows = 0;
   for (const std::int64_t rows : {1, 5}) {
     const Tensor x = varied({rows, kWide}, 9);
     EXPECT_TRUE(same_bits(run_on(session, x), run_on(plain, x)));
   }
   EXPECT_EQ(state->finished, 0);
-  EXPECT_EQ(session.gpu_failure(), "");  // the device is well
+  EXPECT_EQ(session.gpu_failure(), "");  // the device is healthy
   const int tried = state->runs;
   run_on(session, varied({5, kWide}, 9));
-  EXPECT_EQ(state->runs, tried);  // not again for a while
+  EXPECT_EQ(state->runs, tried);  // not retried for a while
 }
 
-TEST_F(SessionFaultsTest, ABatchThatCannotBeCutRunsOnTheCpuWhole) {
+TEST_F(SessionFaultsTest, BatchThatCannotBeSplitRunsOnTheCpu) {
   const Session session = on_gpu(rows_together()), plain(rows_together(), workers);
-  state->most_rows = 3;
+  state->max_rows = 3;
   const Tensor x = varied({8, kWide}, 9);
   EXPECT_TRUE(same_bits(run_on(session, x), run_on(plain, x)));
   EXPECT_EQ(state->finished, 0);
@@ -140,7 +140,7 @@ TEST_F(SessionFaultsTest, ABatchThatCannotBeCutRunsOnTheCpuWhole) {
   EXPECT_EQ(state->finished, 1);
 }
 
-TEST_F(SessionFaultsTest, ASessionsOwnLimitCutsBatchesOnTheCpu) {
+TEST_F(SessionFaultsTest, MemoryLimitOfASessionSplitsBatchesOnTheCpu) {
   GraphBuilder b;
   const ValueId x = b.input("x");
   const ValueId wide = b.node("MatMul", {x, b.constant(varied({kWide, 2048}))});
@@ -148,7 +148,7 @@ TEST_F(SessionFaultsTest, ASessionsOwnLimitCutsBatchesOnTheCpu) {
   Graph graph = b.output(b.node("MatMul", {sum, b.constant(varied({2048, 2}))})).take();
   name_rows(graph);
   const Session plain(graph, workers), limited(graph, workers, {.memory = 1'200'000});
-  const Tensor batch = varied({256, kWide}, 3);  // 2 MiB between the products
+  const Tensor batch = varied({256, kWide}, 3);  // 2 MiB of intermediates
   EXPECT_TRUE(same_bits(run_on(limited, batch), run_on(plain, batch)));
   EXPECT_TRUE(same_bits(run_on(limited, batch), run_on(plain, batch)));
   const Session none(graph, workers, {.memory = 10'000});
@@ -157,7 +157,7 @@ TEST_F(SessionFaultsTest, ASessionsOwnLimitCutsBatchesOnTheCpu) {
 
 // ---- a device that fails ----------------------------------------------------------------------
 
-TEST_F(SessionFaultsTest, ACallThatIsOnTheGpuWhenItFailsIsFinishedOnTheCpu) {
+TEST_F(SessionFaultsTest, CallThatFailsOnTheGpuFinishesOnTheCpu) {
   const Session session = on_gpu(row_by_row()), plain(row_by_row(), workers);
   const Tensor x = varied({5, kWide}, 9);
   EXPECT_TRUE(same_bits(run_on(session, x), run_on(plain, x)));
@@ -166,10 +166,10 @@ TEST_F(SessionFaultsTest, ACallThatIsOnTheGpuWhenItFailsIsFinishedOnTheCpu) {
   EXPECT_THAT(session.gpu_failure(), HasSubstr("fell off the bus"));
   EXPECT_EQ(state->finished, 1);
   EXPECT_TRUE(same_bits(run_on(session, x), run_on(plain, x)));
-  EXPECT_EQ(state->runs, 2);  // the GPU is left alone
+  EXPECT_EQ(state->runs, 2);  // the GPU is not used
 }
 
-TEST_F(SessionFaultsTest, TheGpuReturnsOnceItComputesAgain) {
+TEST_F(SessionFaultsTest, GpuIsUsedAgainOnceItRecovers) {
   const Session session = on_gpu(row_by_row()), plain(row_by_row(), workers);
   const Tensor x = varied({5, kWide}, 9);
   state->lost = true;
@@ -183,11 +183,11 @@ TEST_F(SessionFaultsTest, TheGpuReturnsOnceItComputesAgain) {
   EXPECT_TRUE(same_bits(run_on(session, x), run_on(plain, x)));
   EXPECT_EQ(state->revivals, 2);
   EXPECT_EQ(state->finished, 1);
-  EXPECT_EQ(state->compiles, 2);  // what was compiled before is gone
+  EXPECT_EQ(state->compiles, 2);  // earlier programs are gone
   EXPECT_EQ(session.gpu_failure(), "");
 }
 
-TEST_F(SessionFaultsTest, TriesToReturnBecomeRarerAndDoNotEnd) {
+TEST_F(SessionFaultsTest, RecoveryAttemptsBackOffAndDoNotStop) {
   const Session session = on_gpu(row_by_row());
   const Tensor x = varied({2, kWide}, 9);
   state->lost = true;
@@ -206,7 +206,7 @@ TEST_F(SessionFaultsTest, TriesToReturnBecomeRarerAndDoNotEnd) {
   EXPECT_NEAR(pauses.back(), 300, 0.6);
 }
 
-TEST_F(SessionFaultsTest, AFaultThatEndsTheGpuForTheProcessIsSaidAndNotTriedAgain) {
+TEST_F(SessionFaultsTest, PermanentFaultIsReportedAndNotRetried) {
   const Session session = on_gpu(row_by_row());
   const Tensor x = varied({2, kWide}, 9);
   state->dead = true;
@@ -219,7 +219,7 @@ TEST_F(SessionFaultsTest, AFaultThatEndsTheGpuForTheProcessIsSaidAndNotTriedAgai
   EXPECT_EQ(session.gpu_failure(), "dead for this process");
 }
 
-TEST_F(SessionFaultsTest, InputsThatKeepEndingTheGpuRunOnTheCpuAndOthersDoNot) {
+TEST_F(SessionFaultsTest, InputsThatRepeatedlyCrashTheGpuRunOnTheCpu) {
   const Session session = on_gpu(row_by_row());
   const Tensor bad = varied({7, kWide}, 9), good = varied({5, kWide}, 9);
   for (int i = 0; i < 2; ++i) {
@@ -231,14 +231,14 @@ TEST_F(SessionFaultsTest, InputsThatKeepEndingTheGpuRunOnTheCpuAndOthersDoNot) {
   EXPECT_EQ(session.gpu_failure(), "");
   state->faults = 1;
   run_on(session, bad);
-  EXPECT_EQ(state->faults, 1);  // it never came there
+  EXPECT_EQ(state->faults, 1);  // the GPU was not used
   state->faults = 0;
   state->finished = 0;
   run_on(session, good);
   EXPECT_EQ(state->finished, 1);
 }
 
-TEST_F(SessionFaultsTest, AVetoKeepsCallsOffTheGpuForAsLongAsItLasts) {
+TEST_F(SessionFaultsTest, VetoKeepsCallsOffTheGpuWhileItLasts) {
   std::string why = "on probation";
   const Session session = on_gpu(row_by_row(), {.veto = [&] { return why; }});
   const Tensor x = varied({5, kWide}, 9);
@@ -250,7 +250,7 @@ TEST_F(SessionFaultsTest, AVetoKeepsCallsOffTheGpuForAsLongAsItLasts) {
   EXPECT_EQ(state->finished, 1);
 }
 
-TEST_F(SessionFaultsTest, WhatIsCompiledIsTheCpusWhileTheGpuIsGone) {
+TEST_F(SessionFaultsTest, ProgramsAreCompiledForTheCpuWhileTheGpuIsLost) {
   const Session session = on_gpu(row_by_row());
   const TensorType type{DType::f32, {5, kWide}};
   EXPECT_FALSE(
@@ -260,28 +260,28 @@ TEST_F(SessionFaultsTest, WhatIsCompiledIsTheCpusWhileTheGpuIsGone) {
   EXPECT_TRUE(dynamic_cast<const CpuProgram*>(session.compiled(std::span(&type, 1)).program.get()));
 }
 
-TEST_F(SessionFaultsTest, ACallersMistakeIsNotTheGpusFault) {
+TEST_F(SessionFaultsTest, InvalidInputIsNotAGpuFailure) {
   const Session session = on_gpu(row_by_row());
   EXPECT_THROW(run_on(session, varied({5, kWide + 1}, 9)), Error);
   EXPECT_EQ(session.gpu_failure(), "");
 }
 
-// ---- what is told of it -----------------------------------------------------------------------
+// ---- reporting --------------------------------------------------------------------------------
 
-TEST_F(SessionFaultsTest, CallsThatFallBackForWantOfMemoryAreCounted) {
+TEST_F(SessionFaultsTest, FallbacksForLackOfMemoryAreCounted) {
   const Session session = on_gpu(row_by_row());
-  const auto before = device::all_fallbacks();
+  const auto before = compute::process_fallbacks();
   run_on(session, varied({5, kWide}, 9));
   EXPECT_EQ(session.fallbacks().total(), 0u);
-  state->most_rows = 0;
+  state->max_rows = 0;
   for (int i = 0; i < 3; ++i) run_on(session, varied({5, kWide}, 9));
   EXPECT_EQ(session.fallbacks().of(Fallback::out_of_memory), 3u);
   EXPECT_EQ(session.fallbacks().total(), 3u);
-  EXPECT_EQ(device::all_fallbacks()[0], before[0] + 3);
+  EXPECT_EQ(compute::process_fallbacks()[0], before[0] + 3);
   EXPECT_THAT(describe(session.fallbacks()), HasSubstr("3 calls"));
 }
 
-TEST_F(SessionFaultsTest, CallsThatFallBackFromAGpuThatFailedAreCounted) {
+TEST_F(SessionFaultsTest, FallbacksFromALostGpuAreCounted) {
   std::string veto;
   const Session session = on_gpu(row_by_row(), {.veto = [&] { return veto; }});
   const Tensor x = varied({5, kWide}, 9);
@@ -295,17 +295,17 @@ TEST_F(SessionFaultsTest, CallsThatFallBackFromAGpuThatFailedAreCounted) {
   EXPECT_EQ(session.fallbacks().last, "on probation");
 }
 
-TEST_F(SessionFaultsTest, WithoutAGpuNothingFallsBack) {
+TEST_F(SessionFaultsTest, SessionWithoutAGpuHasNoFallbacks) {
   const Session session(row_by_row(), workers);
   run_on(session, varied({5, kWide}, 9));
   EXPECT_EQ(session.fallbacks().total(), 0u);
 }
 
-TEST_F(SessionFaultsTest, AFailureForTheMomentDoesNotEndTheGpu) {
+TEST_F(SessionFaultsTest, TransientFailureDoesNotMarkTheGpuAsLost) {
   const Session session = on_gpu(row_by_row()), plain(row_by_row(), workers);
   const Tensor x = varied({5, kWide}, 9);
   for (int i = 0; i < 5; ++i) {
-    state->stumbles = 2;
+    state->transient_failures = 2;
     EXPECT_TRUE(same_bits(run_on(session, x), run_on(plain, x)));
     run_on(session, x);
     EXPECT_EQ(session.gpu_failure(), "");
@@ -316,15 +316,15 @@ TEST_F(SessionFaultsTest, AFailureForTheMomentDoesNotEndTheGpu) {
   EXPECT_EQ(state->compiles, 1);
 }
 
-TEST_F(SessionFaultsTest, AGpuThatFailsForTheMomentAgainAndAgainHasFailed) {
+TEST_F(SessionFaultsTest, RepeatedTransientFailuresMarkTheGpuAsLost) {
   const Session session = on_gpu(row_by_row());
   const Tensor x = varied({5, kWide}, 9);
-  state->stumbles = 3;
+  state->transient_failures = 3;
   for (int i = 0; i < 3; ++i) run_on(session, x);
   EXPECT_THAT(session.gpu_failure(), HasSubstr("busy for the moment"));
 }
 
-TEST_F(SessionFaultsTest, ABadIndexNamesItsNodeOnEitherSide) {
+TEST_F(SessionFaultsTest, BadIndexNamesItsNodeOnCpuAndGpu) {
   const auto embedding = [] {
     GraphBuilder b;
     const ValueId ids = b.input("ids", DType::i64);
@@ -347,10 +347,10 @@ TEST_F(SessionFaultsTest, ABadIndexNamesItsNodeOnEitherSide) {
 
 // ---- many threads -----------------------------------------------------------------------------
 
-TEST_F(SessionFaultsTest, EightThreadsLoseNoCallToAGpuThatComesAndGoes) {
+TEST_F(SessionFaultsTest, EightThreadsLoseNoCallsToAnUnstableGpu) {
   const Session session = on_gpu(row_by_row(), {.gpu_return = {.first_backoff_s = 1e-3}});
   const Session plain(row_by_row(), workers);
-  state->most_rows = 5;
+  state->max_rows = 5;
   constexpr int kCalls = 60;
   std::atomic<int> right = 0, turn = 0;
   std::vector<std::thread> threads;
@@ -372,7 +372,7 @@ TEST_F(SessionFaultsTest, EightThreadsLoseNoCallToAGpuThatComesAndGoes) {
   EXPECT_GT(state->finished, 0);
 }
 
-TEST_F(SessionFaultsTest, OneCallerAtATimeTriesToBringTheGpuBack) {
+TEST_F(SessionFaultsTest, OneCallerAtATimeRevivesTheGpu) {
   const Session session = on_gpu(row_by_row());
   state->lost = true;
   run_on(session, varied({2, kWide}, 9));
@@ -384,13 +384,13 @@ TEST_F(SessionFaultsTest, OneCallerAtATimeTriesToBringTheGpuBack) {
   EXPECT_EQ(state->revivals, 1);
 }
 
-// A call that began before the GPU failed ends after it is back: its failure is an old one.
-TEST_F(SessionFaultsTest, AnOldFailureDoesNotEndANewLife) {
+// A call that began before the GPU failed fails after its recovery: the failure is outdated.
+TEST_F(SessionFaultsTest, OldFailureDoesNotEndANewGeneration) {
   const Session session = on_gpu(row_by_row()), plain(row_by_row(), workers);
   const Tensor x = varied({5, kWide}, 9), other = varied({2, kWide}, 9);
   run_on(session, x);
   bool nested = false;
-  state->on_run = [&] {  // while x is on the GPU, another call loses it and a third brings it back
+  state->on_run = [&] {  // while x is on the GPU, another call loses it and a third revives it
     if (std::exchange(nested, true)) return;
     state->faults = 1;
     run_on(session, other);

@@ -1,4 +1,4 @@
-// What a session keeps of the host's memory while calls of ever new shapes run through it.
+// The host memory of a session over calls with ever new shapes.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -20,7 +20,8 @@ namespace {
 constexpr std::int64_t kWide = 32, kHidden = 128;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();  // nothing is measured
 
-// x [batch, time, 32] through two layers; s [1, k] by a matrix of ones that each k has its own of.
+// x [batch, time, 32] through two layers; s [1, k] times a matrix of ones, a different one for each
+// k.
 Graph network() {
   GraphBuilder b;
   const ValueId x = b.input("x"), s = b.input("s");
@@ -53,14 +54,14 @@ void run_shapes(const Session& session, int count, unsigned seed) {
 }
 
 double growth_mb(const Session& session, int shapes) {
-  run_shapes(session, 300, 1);  // what is there for good
+  run_shapes(session, 300, 1);  // permanent allocations
   const std::size_t before = resident();
   run_shapes(session, shapes, 2);
   const std::size_t after = resident();
   return after > before ? static_cast<double>(after - before) / 1e6 : 0;
 }
 
-TEST(SessionMemoryTest, TenThousandShapesOnTheCpu) {
+TEST(SessionMemoryTest, MemoryIsBoundedOverTenThousandShapesOnTheCpu) {
   compute::Workers workers(1);
   const Session session(network(), workers);
   const double grown = growth_mb(session, kSanitized ? 300 : 10'000);
@@ -68,7 +69,7 @@ TEST(SessionMemoryTest, TenThousandShapesOnTheCpu) {
   EXPECT_LT(grown, kSanitized ? 1e9 : 50.0);
 }
 
-TEST(SessionMemoryTest, TwoThousandShapesInHalfPrecisionOnAGpu) {
+TEST(SessionMemoryTest, MemoryIsBoundedOverTwoThousandF16ShapesOnAGpu) {
   compute::Workers workers(1);
   for (const std::optional<double> max_loss : {std::optional(kInfinity), std::optional<double>()}) {
     const Session session(network(), workers,
@@ -80,7 +81,7 @@ TEST(SessionMemoryTest, TwoThousandShapesInHalfPrecisionOnAGpu) {
   }
 }
 
-TEST(SessionMemoryTest, NarrowedWeightsAreOneForAllShapes) {
+TEST(SessionMemoryTest, NarrowedWeightsAreSharedByAllShapes) {
   compute::Workers workers(1);
   const Session session(network(), workers,
                         std::make_unique<FakeGpu>(std::make_shared<FakeGpuState>()),
@@ -98,11 +99,11 @@ TEST(SessionMemoryTest, NarrowedWeightsAreOneForAllShapes) {
   EXPECT_EQ(weights.size(), 2u);
 }
 
-TEST(SessionMemoryTest, DerivedConstantsThatNobodyHasGoAndOthersStay) {
+TEST(SessionMemoryTest, UnusedDerivedConstantsAreEvicted) {
   Graph graph;
   graph.values.push_back({.name = "w", .constant = varied({1024}, 1)});
   const Tensor& w = graph.values[0].constant;
-  Derived derived(graph);
+  DerivedConstants derived(graph);
   const Tensor held = derived.get(std::span(&w, 1), "held", [] { return varied({1 << 20}, 2); });
   for (int i = 0; i < 1000; ++i)
     derived.get(std::span(&w, 1), std::to_string(i), [] { return Tensor(DType::f32, {1 << 18}); });
@@ -110,12 +111,12 @@ TEST(SessionMemoryTest, DerivedConstantsThatNobodyHasGoAndOthersStay) {
   EXPECT_EQ(derived.get(std::span(&w, 1), "held", [] { return Tensor(); }).data(), held.data());
 }
 
-TEST(SessionMemoryTest, PackedWeightsThatNobodyHasGoAndThoseOfAPlanWait) {
+TEST(SessionMemoryTest, UnusedPackedWeightsAreEvictedButThoseOfAPlanAreKept) {
   compute::Workers workers(1);
   cpu::Context context(workers);
   const Tensor w = varied({1024}, 1), brought = varied({1 << 20}, 2);
   const TensorType large{DType::f32, {1 << 20}}, small{DType::f32, {1 << 18}};
-  context.bring({w, "brought of " + to_string(w.shape()), brought});
+  context.restore({w, "brought of " + to_string(w.shape()), brought});
   const Tensor held = context.packed(w, "held", large, [] { return varied({1 << 20}, 3); });
   for (int i = 0; i < 1000; ++i)
     context.packed(w, std::to_string(i), small, [] { return Tensor(DType::f32, {1 << 18}); });

@@ -13,7 +13,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// [batch, 8] through two layers, then as [batch, 2, 2] by a shape computed from the input's.
+// [batch, 8] through two layers, then reshaped to [batch, 2, 2] by a shape computed from the
+// input's.
 Graph two_layers(unsigned seed = 1) {
   GraphBuilder b;
   const ValueId x = b.input("x");
@@ -36,7 +37,7 @@ void expect_near(const std::vector<float>& got, const std::vector<float>& want) 
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-5) << i;
 }
 
-TEST(SessionTest, WhatIsCompiledGivesWhatTheOperatorsGive) {
+TEST(SessionTest, CompiledGraphsMatchTheOperators) {
   compute::Workers workers(2);
   const Session compiled(two_layers(), workers), plain(two_layers(), workers, {.compile = false});
   for (const std::int64_t batch : {1, 3, 64}) {
@@ -47,7 +48,7 @@ TEST(SessionTest, WhatIsCompiledGivesWhatTheOperatorsGive) {
   }
 }
 
-TEST(SessionTest, ShapesThatDependOnContentsRunNodeByNodeAndSayWhy) {
+TEST(SessionTest, DataDependentShapesAreInterpretedAndReportWhy) {
   GraphBuilder b;
   const ValueId x = b.input("x");
   Graph graph = b.output(b.node("NonZero", {x})).take();
@@ -60,7 +61,7 @@ TEST(SessionTest, ShapesThatDependOnContentsRunNodeByNodeAndSayWhy) {
             (std::vector<std::int64_t>{1, 2}));
 }
 
-TEST(SessionTest, AnArenaIsSmallerThanTheSumOfItsValues) {
+TEST(SessionTest, ArenaIsSmallerThanTheSumOfItsValues) {
   GraphBuilder b;
   ValueId x = b.input("x");
   for (int i = 0; i < 20; ++i)
@@ -71,7 +72,7 @@ TEST(SessionTest, AnArenaIsSmallerThanTheSumOfItsValues) {
   const TensorType type{DType::f32, {32, 64}};
   const auto program = session.compiled(std::span(&type, 1)).program;
   ASSERT_TRUE(program);
-  EXPECT_LE(program->schedule().arena, program->schedule().least * 115 / 100);
+  EXPECT_LE(program->schedule().arena, program->schedule().peak_live * 115 / 100);
   EXPECT_LT(program->schedule().arena * 5, program->schedule().unshared);
 }
 
@@ -93,14 +94,14 @@ TEST(SessionTest, OutputsThatAreInputsOrConstantsAreCopies) {
 TEST(SessionTest, SixtyFourThreadsShareEightSessions) {
   compute::Workers workers(2);
   std::vector<std::unique_ptr<Session>> sessions;
-  std::vector<std::vector<std::vector<float>>> wanted;
+  std::vector<std::vector<std::vector<float>>> expected;
   constexpr std::int64_t kBatches[] = {1, 2, 5};
   for (unsigned i = 0; i < 8; ++i) {
     sessions.push_back(std::make_unique<Session>(two_layers(i), workers));
     const Session plain(two_layers(i), workers, {.compile = false});
-    wanted.emplace_back();
+    expected.emplace_back();
     for (const std::int64_t batch : kBatches)
-      wanted.back().push_back(run(plain, varied({batch, 8}, i)));
+      expected.back().push_back(run(plain, varied({batch, 8}, i)));
   }
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < 64; ++t)
@@ -108,7 +109,7 @@ TEST(SessionTest, SixtyFourThreadsShareEightSessions) {
       for (unsigned k = 0; k < 12; ++k) {
         const unsigned session = (t + k) % 8, shape = (t + k) % 3;
         expect_near(run(*sessions[session], varied({kBatches[shape], 8}, session)),
-                    wanted[session][shape]);
+                    expected[session][shape]);
       }
     });
   for (std::thread& thread : threads) thread.join();

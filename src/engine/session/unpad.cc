@@ -9,7 +9,7 @@ namespace sluice::engine {
 void PaddingSkipper::remember(Seen what) {
   const Lock lock(mutex_);
   std::erase_if(seen_, [&](const Seen& other) { return other.types == what.types; });
-  if (seen_.size() == kMost) seen_.pop_front();
+  if (seen_.size() == kMaxTypes) seen_.pop_front();
   seen_.push_back(std::move(what));
 }
 
@@ -29,7 +29,7 @@ std::optional<PaddingMask> PaddingSkipper::known(std::span<const TensorType> typ
   return before ? before->mask : std::nullopt;
 }
 
-void PaddingSkipper::say(std::string why) {
+void PaddingSkipper::set_why_not(std::string why) {
   const Lock lock(mutex_);
   why_not_ = std::move(why);
 }
@@ -39,18 +39,18 @@ std::string PaddingSkipper::why_not() const {
   return why_not_;
 }
 
-// Throws unavailable where there is none; none: types that no model of this kind takes.
+// Throws unavailable if there is no mask; none if the model does not take such types.
 std::optional<PaddingMask> PaddingSkipper::mask_for(const InputTypes& types) {
   if (const std::optional<Seen> before = seen(types)) {
     if (!before->mask) throw Error(Code::unavailable, before->why_not);
     return before->mask;
   }
-  try {  // while others go on: it takes as long as compiling
+  try {  // without the lock: it takes as long as compiling
     const PaddingMask found = find_(types);
     known(types, found);
     return found;
   } catch (const Error& error) {
-    if (error.code() == Code::invalid_argument) return std::nullopt;  // the run will say so
+    if (error.code() == Code::invalid_argument) return std::nullopt;  // the run reports it
     if (error.code() == Code::exhausted)
       throw Error(Code::unavailable, "no memory to look for the mask");
     if (error.code() == Code::unavailable)
@@ -59,22 +59,22 @@ std::optional<PaddingMask> PaddingSkipper::mask_for(const InputTypes& types) {
   }
 }
 
-std::optional<Packing> PaddingSkipper::packing(std::span<const Datum> inputs) {
+std::optional<VarlenBatch> PaddingSkipper::varlen_batch(std::span<const Datum> inputs) {
   const bool large = std::ranges::any_of(inputs, [](const Datum& input) {
-    return input.tensor.rank() == 2 && input.tensor.size() >= kFewestPlaces;
+    return input.tensor.rank() == 2 && input.tensor.size() >= kMinMaskSize;
   });
-  if (!wanted_ || !large) return std::nullopt;
+  if (!enabled_ || !large) return std::nullopt;
   const std::optional<InputTypes> types = types_of(inputs);
   if (!types) return std::nullopt;
   try {
     const std::optional<PaddingMask> mask = mask_for(*types);
     if (!mask || mask->input >= inputs.size()) return std::nullopt;
-    auto packing = pack(inputs[mask->input].tensor, mask->first);
-    say("");
-    return packing;
+    auto varlen = pack_varlen(inputs[mask->input].tensor, mask->first);
+    set_why_not("");
+    return varlen;
   } catch (const Error& error) {
     if (error.code() != Code::unavailable) throw;
-    say(std::string(error.reason()));
+    set_why_not(std::string(error.reason()));
     return std::nullopt;
   }
 }

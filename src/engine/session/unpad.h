@@ -1,4 +1,4 @@
-// Which calls of a session run without their padding, and on what.
+// Unpadding: packs the tokens of padded batches (varlen) so that encoders skip the padding.
 #pragma once
 
 #include <functional>
@@ -17,25 +17,25 @@ namespace sluice::engine {
 // Thread-safe.
 class PaddingSkipper {
  public:
-  // The mask of the model for inputs of these types; throws unavailable where there is none.
+  // Finds the model's mask for inputs of these types; throws unavailable if there is none.
   using Find = std::function<PaddingMask(std::span<const TensorType>)>;
 
-  PaddingSkipper(bool wanted, Find find) : wanted_(wanted), find_(std::move(find)) {}
+  PaddingSkipper(bool enabled, Find find) : enabled_(enabled), find_(std::move(find)) {}
 
-  // For inputs of these types: found, or of a plan that has been packed for them.
+  // Stores the mask for inputs of these types, found by the passes or read from a plan.
   void known(std::span<const TensorType> types, PaddingMask mask);
   std::optional<PaddingMask> known(std::span<const TensorType> types) const;
 
-  // None: the call runs with its padding.
-  std::optional<Packing> packing(std::span<const Datum> inputs);
-  // Why that call runs with its padding all the same.
-  void say(std::string why);
+  // None if the call runs with its padding.
+  std::optional<VarlenBatch> varlen_batch(std::span<const Datum> inputs);
+  // Records why the call runs with its padding.
+  void set_why_not(std::string why);
 
-  // Why the last call ran with its padding; empty where it did not, or had none.
+  // Why the last call ran with its padding; empty if it did not, or had no padding.
   std::string why_not() const;
 
  private:
-  static constexpr std::size_t kMost = 2 * Programs::kMost;  // types that are remembered
+  static constexpr std::size_t kMaxTypes = 2 * Programs::kMaxPrograms;  // types that are remembered
 
   struct Seen {
     InputTypes types;
@@ -46,10 +46,10 @@ class PaddingSkipper {
   void remember(Seen what);
   std::optional<PaddingMask> mask_for(const InputTypes& types);
 
-  const bool wanted_;
+  const bool enabled_;
   const Find find_;
   mutable Mutex mutex_;
-  std::list<Seen> seen_ GUARDED_BY(mutex_);  // a model may have another mask for other shapes
+  std::list<Seen> seen_ GUARDED_BY(mutex_);  // the mask may depend on the shapes
   std::string why_not_ GUARDED_BY(mutex_);
 };
 

@@ -1,7 +1,10 @@
 #include "engine/shapes/batch_split.h"
 
-#include <algorithm>
 #include <cstring>
+#include <exception>
+#include <utility>
+
+#include "compute/batched_run.h"
 
 namespace sluice::engine {
 namespace {
@@ -14,20 +17,20 @@ Tensor some_rows(const Tensor& all, std::int64_t begin, std::int64_t end) {
   return Tensor::view(all.dtype(), shape, at, std::make_shared<Tensor>(all));
 }
 
-std::vector<Datum> cut(std::span<const Datum> inputs, const Rows& rows, std::int64_t begin,
-                       std::int64_t end) {
-  std::vector<Datum> part(inputs.begin(), inputs.end());
-  for (std::size_t i = 0; i < part.size(); ++i)
-    if (rows.inputs[i]) part[i] = some_rows(part[i].tensor, begin, end);
-  return part;
+std::vector<Datum> slice_inputs(std::span<const Datum> inputs, const BatchInputs& rows,
+                                std::int64_t begin, std::int64_t end) {
+  std::vector<Datum> chunk(inputs.begin(), inputs.end());
+  for (std::size_t i = 0; i < chunk.size(); ++i)
+    if (rows.inputs[i]) chunk[i] = some_rows(chunk[i].tensor, begin, end);
+  return chunk;
 }
 
-// Tensors for all rows, by the results for some. Memory that was kept goes first where there is
-// not enough.
-std::vector<Datum> room_for(const std::vector<Datum>& part, std::int64_t rows, std::int64_t count,
-                            const PartRunner& runner) {
+// Allocates the full results from the shapes of a chunk. Releases kept memory if there is not
+// enough.
+std::vector<Datum> allocate_results(const std::vector<Datum>& chunk, std::int64_t rows,
+                                    std::int64_t count, const SplitRunner& runner) {
   std::vector<Datum> all;
-  for (const Datum& some : part) {
+  for (const Datum& some : chunk) {
     Shape shape = some.tensor.shape();
     shape[0] = shape[0] / rows * count;
     try {
@@ -40,10 +43,10 @@ std::vector<Datum> room_for(const std::vector<Datum>& part, std::int64_t rows, s
   return all;
 }
 
-void put(const std::vector<Datum>& all, const std::vector<Datum>& part, std::int64_t begin,
-         std::int64_t end) {
-  for (std::size_t i = 0; i < part.size(); ++i) {
-    const Tensor& from = part[i].tensor;
+void store_rows(const std::vector<Datum>& all, const std::vector<Datum>& chunk, std::int64_t begin,
+                std::int64_t end) {
+  for (std::size_t i = 0; i < chunk.size(); ++i) {
+    const Tensor& from = chunk[i].tensor;
     const std::size_t row = from.bytes() / static_cast<std::size_t>(end - begin);
     if (row > 0)
       std::memcpy(
@@ -54,32 +57,24 @@ void put(const std::vector<Datum>& all, const std::vector<Datum>& part, std::int
 
 }  // namespace
 
-InParts run_in_parts(std::span<const Datum> inputs, const Rows& rows, std::int64_t part,
-                     const PartRunner& runner) {
-  InParts made{{}, 0};
-  bool trimmed = false;  // since the last part that fitted
-  const auto part_at = [&](std::int64_t begin, std::int64_t end) {
-    return end - begin == rows.count ? runner.run(inputs)
-                                     : runner.run(cut(inputs, rows, begin, end));
-  };
-  for (std::int64_t done = 0; done < rows.count;) {
-    const std::int64_t end = std::min(done + part, rows.count);
-    try {
-      std::vector<Datum> results = part_at(done, end);
-      if (end - done == rows.count) return {std::move(results), rows.count};
-      if (made.results.empty()) made.results = room_for(results, end - done, rows.count, runner);
-      put(made.results, results, done, end);
-      made.part = std::max(made.part, end - done);
-      done = end;
-      trimmed = false;
-    } catch (const Error& error) {
-      if (error.code() != Code::exhausted) throw;
-      if (!std::exchange(trimmed, true) && runner.trim() > 0) continue;
-      part = runner.smaller(end - done);
-      if (part == 0) throw;
+SplitResult run_split(std::span<const Datum> inputs, const BatchInputs& rows, std::int64_t chunk,
+                      const SplitRunner& runner) {
+  std::vector<Datum> all;
+  const auto run = [&](std::size_t first, std::size_t last) {
+    const auto begin = static_cast<std::int64_t>(first), end = static_cast<std::int64_t>(last);
+    if (end - begin == rows.count) {
+      all = runner.run(inputs);
+      return;
     }
-  }
-  return made;
+    const std::vector<Datum> some = runner.run(slice_inputs(inputs, rows, begin, end));
+    if (all.empty()) all = allocate_results(some, end - begin, rows.count, runner);
+    store_rows(all, some, begin, end);
+  };
+  const compute::BatchedResult done =
+      compute::run_in_batches(static_cast<std::size_t>(rows.count), static_cast<std::size_t>(chunk),
+                              {.run = run, .trim = runner.trim, .may_split = runner.may_split});
+  if (done.exhausted) std::rethrow_exception(done.exhausted);
+  return {std::move(all), static_cast<std::int64_t>(done.largest)};
 }
 
 }  // namespace sluice::engine

@@ -1,4 +1,4 @@
-// A call cut into parts along its rows, for want of memory.
+// Splits a call along the batch axis when memory runs out.
 #pragma once
 
 #include <functional>
@@ -10,29 +10,27 @@
 
 namespace sluice::engine {
 
-// Which inputs of a call have rows, and how many.
-struct Rows {
+// The inputs of a call that have a batch axis, and the batch size.
+struct BatchInputs {
   std::vector<bool> inputs;
   std::int64_t count = 0;
 };
 
-// How parts are run, and what is done where there is no memory.
-struct PartRunner {
+// Runs chunks of a batch; see compute/batched_run.h for trim and may_split.
+struct SplitRunner {
   std::function<std::vector<Datum>(std::span<const Datum> inputs)> run;
-  // Gives back what is kept for later runs; bytes.
   std::function<std::size_t()> trim;
-  // How many rows to try where so many did not fit; 0: there is no way.
-  std::function<std::int64_t(std::int64_t rows)> smaller;
+  std::function<bool()> may_split = [] { return true; };
 };
 
-struct InParts {
+struct SplitResult {
   std::vector<Datum> results;
-  std::int64_t part;  // rows of the largest that fitted
+  std::int64_t chunk;  // rows of the largest chunk that fitted
 };
 
-// Runs `part` rows at a time, fewer where `run` throws exhausted. Every result has its rows in
-// the first dimension. Throws what `run` throws, exhausted where there is no way.
-InParts run_in_parts(std::span<const Datum> inputs, const Rows& rows, std::int64_t part,
-                     const PartRunner& runner);
+// Runs chunks of `chunk` rows, and smaller ones if memory runs out (compute::run_in_batches). Every
+// result has the batch axis first. Throws what `run` throws, and exhausted if no chunk fits.
+SplitResult run_split(std::span<const Datum> inputs, const BatchInputs& rows, std::int64_t chunk,
+                      const SplitRunner& runner);
 
 }  // namespace sluice::engine

@@ -1,4 +1,4 @@
-// A stream of one GPU with memory for what runs on it. Included by .cu and CUDA sources.
+// The stream and the scratch memory of one call on a GPU. Included by .cu and CUDA sources.
 #pragma once
 
 #include "device/cuda/stream.h"
@@ -7,14 +7,14 @@
 
 namespace sluice::compute {
 
-class Lane {
+class LaunchContext {
  public:
-  Lane(const device::Stream& stream, memory::Allocator& scratch)
+  LaunchContext(const device::Stream& stream, memory::Allocator& scratch)
       : stream_(stream), workspace_(scratch) {}
 
   const device::Stream& stream() const noexcept { return stream_; }
 
-  // Device memory until the call is over.
+  // Device memory that is valid until the call ends.
   template <class T>
   T* scratch(std::size_t count) {
     return workspace_.take<T>(count).data();
