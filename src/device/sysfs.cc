@@ -2,16 +2,17 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <system_error>
 #include <utility>
+
+#include "base/file_to_read.h"
 
 namespace sluice::device {
 
 namespace {
 
 constexpr std::string_view kSpaces = " \t\r\n";
-constexpr unsigned kMostCpus = 1 << 16;  // a longer list is not a list of CPUs
+constexpr unsigned kMaxCpus = 1 << 16;  // a longer list is not a list of CPUs
 
 template <class T>
 std::optional<T> number(std::string_view text, int base = 10) {
@@ -45,15 +46,8 @@ std::vector<std::string_view> split(std::string_view text, char at) {
 }
 
 std::optional<std::string> read_text(const Path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) return std::nullopt;
-  std::string text;
-  char part[4096];
-  // read(), not an iterator: sysfs may fail in the middle, which must not throw.
-  while (in.read(part, sizeof part) || in.gcount() > 0)
-    text.append(part, static_cast<std::size_t>(in.gcount()));
-  if (in.bad()) return std::nullopt;
-  return text;
+  constexpr std::size_t kMaxBytes = 16 << 20;  // no file of the kernel's has more
+  return read_named_file(file, kMaxBytes);
 }
 
 std::optional<std::string> read_line(const Path& file) {
@@ -121,7 +115,7 @@ std::vector<unsigned> cpu_list(std::string_view text) {
     const auto first = number<unsigned>(trimmed(part.substr(0, dash)));
     const auto last =
         dash == std::string_view::npos ? first : number<unsigned>(trimmed(part.substr(dash + 1)));
-    if (!first || !last || *last >= kMostCpus) continue;
+    if (!first || !last || *last >= kMaxCpus) continue;
     for (unsigned cpu = *first; cpu <= *last; ++cpu) cpus.push_back(cpu);
   }
   return cpus;

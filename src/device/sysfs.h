@@ -16,7 +16,8 @@ using Path = std::filesystem::path;
 // `absolute` seen from `root`: ("/tmp/tree", "/proc/stat") is "/tmp/tree/proc/stat".
 Path under(const Path& root, std::string_view absolute);
 
-std::optional<std::string> read_text(const Path& file);    // whole, as it stands
+// All of a regular file, its first 16 MiB at most. Never waits for a FIFO.
+std::optional<std::string> read_text(const Path& file);
 std::optional<std::string> read_line(const Path& file);    // without spaces at the ends
 std::optional<std::int64_t> read_int(const Path& file);    // decimal, or hexadecimal after 0x
 std::optional<std::uint64_t> read_size(const Path& file);  // "32K", "2048M", "123"; bytes

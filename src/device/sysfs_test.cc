@@ -1,6 +1,10 @@
 #include "device/sysfs.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
 
 #include "device/detect/tree_for_tests.h"
 
@@ -10,7 +14,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-TEST(Sysfs, NumbersAreWholeOrAbsent) {
+TEST(Sysfs, NumbersAreIntegersOrAbsent) {
   EXPECT_EQ(to_int(" 42\n"), 42);
   EXPECT_EQ(to_int("-1"), -1);
   EXPECT_EQ(to_int("0x1002"), 0x1002);
@@ -28,7 +32,7 @@ TEST(Sysfs, SizesTakeTheKernelsSuffixesAndRefuseOverflow) {
   EXPECT_FALSE(to_size("18446744073709551615G"));
 }
 
-TEST(Sysfs, CpuListsGoThereAndBack) {
+TEST(Sysfs, CpuListsRoundTrip) {
   EXPECT_THAT(cpu_list("0-2,7"), ElementsAre(0, 1, 2, 7));
   EXPECT_THAT(cpu_list(""), IsEmpty());
   EXPECT_THAT(cpu_list("0-4294967295"), IsEmpty()) << "an absurd range is not followed";
@@ -41,6 +45,19 @@ TEST(Sysfs, NumberedNamesComeInTheOrderOfTheirNumbers) {
   tree.file("/c/cpu10/x", "").file("/c/cpu2/x", "").file("/c/cpufreq/x", "").file("/c/node0", "");
   EXPECT_THAT(numbered(tree.root() / "c", "cpu"), ElementsAre("cpu2", "cpu10"));
   EXPECT_THAT(numbered(tree.root() / "missing", "cpu"), IsEmpty());
+}
+
+// Any user may put one in the place of a file that is looked for in a shared folder.
+TEST(Sysfs, AFifoOrADeviceIsAbsentAndNotWaitedFor) {
+  const auto fifo =
+      std::filesystem::temp_directory_path() / ("sluice-sysfs-fifo-" + std::to_string(::getpid()));
+  const auto link = fifo.string() + "-link";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  std::filesystem::create_symlink("/dev/zero", link);
+  EXPECT_FALSE(read_text(fifo));
+  EXPECT_FALSE(read_int(link));
+  std::filesystem::remove(fifo);
+  std::filesystem::remove(link);
 }
 
 TEST(Sysfs, AFileThatIsNotThereIsAbsent) {

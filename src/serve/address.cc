@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kLongestName = 253;  // of DNS
 
-// Of ":8000", ":" or ""; nothing when it is none of these.
+// Parses ":8000", ":" or ""; nothing for any other text.
 std::optional<HostPort> with_port(std::string_view name, std::string_view rest) {
   if (rest.empty()) return HostPort{name, std::nullopt};
   if (!rest.starts_with(':')) return std::nullopt;

@@ -5,7 +5,7 @@
 namespace sluice::serve {
 namespace {
 
-TEST(SplitHost, TakesNameAndPortApart) {
+TEST(SplitHost, NameAndPortAreSplit) {
   struct Case {
     const char *text, *name;
     std::optional<std::uint16_t> port;
@@ -21,7 +21,7 @@ TEST(SplitHost, TakesNameAndPortApart) {
   }
 }
 
-TEST(SplitHost, RefusesWhatIsNoHostWithAPort) {
+TEST(SplitHost, InvalidHostsAndPortsAreRefused) {
   for (const auto* bad :
        {"",          ":80",       "a b",         "a:b",        "a:0",       "a:65536",
         "a:-1",      "a:80:80",   "a:80 ",       "::1",        "[::1",      "[]",

@@ -20,10 +20,10 @@ namespace sluice::serve {
 namespace {
 
 constexpr std::size_t kLongestText = 1024, kLongestOfRefusal = 256;
-// Nobody can push the lines of others out of the file by being refused (2 MB a day), nor hide the
-// refusals of others: who was not refused lately has an allowance apart.
+// Refusals of one client cannot push the lines of others out of the file (2 MB a day) or hide their
+// refusals: clients without recent refusals have a separate allowance.
 constexpr double kOfOneAtOnce = 5, kKnownAtOnce = 20, kFreshAtOnce = 100, kPerSecond = 1. / 60;
-constexpr std::size_t kMostRefused = 1024;
+constexpr std::size_t kMaxRefused = 1024;
 
 std::string timestamp(WallTime at) {
   const auto ms = unix_ms(at);
@@ -31,26 +31,26 @@ std::string timestamp(WallTime at) {
                      fmt::gmtime(static_cast<std::time_t>(ms / 1000)), ms % 1000);
 }
 
-// With at most `most` bytes in the line, whatever it takes to write each.
-std::string cut(std::string text, std::size_t most) {
-  text.resize(std::min(text.size(), most));
+// Cuts `text` so that its escaped form has at most `max_bytes` bytes.
+std::string cut(std::string text, std::size_t max_bytes) {
+  text.resize(std::min(text.size(), max_bytes));
   while (true) {
     const auto length = Json(text).dump(-1, ' ', true, Json::error_handler_t::replace).size() - 2;
-    if (length <= most) return text;
-    text.resize(std::min(text.size() - 1, text.size() * most / length));
+    if (length <= max_bytes) return text;
+    text.resize(std::min(text.size() - 1, text.size() * max_bytes / length));
   }
 }
 
-// ASCII alone: whoever reads it in a terminal is spoken to by nobody.
+// ASCII only: no escape sequence reaches the terminal of a reader.
 std::string line_of(const AuditLog::Entry& entry, WallTime at, std::uint64_t left_out) {
-  const auto most = entry.refused ? kLongestOfRefusal : kLongestText;
+  const auto max_bytes = entry.refused ? kLongestOfRefusal : kLongestText;
   Json json = {{"at", timestamp(at)}, {"who", cut(entry.who, kLongestOfRefusal)}};
   if (!entry.key.empty()) json["key"] = cut(entry.key, kLongestOfRefusal);
-  json["what"] = cut(entry.what, most);
+  json["what"] = cut(entry.what, max_bytes);
   if (!entry.address.empty()) json["address"] = cut(entry.address, kLongestOfRefusal);
   if (entry.pid != 0) json["pid"] = entry.pid;
-  if (!entry.detail.empty()) json["detail"] = cut(entry.detail, most);
-  json["result"] = cut(entry.result, most);
+  if (!entry.detail.empty()) json["detail"] = cut(entry.detail, max_bytes);
+  json["result"] = cut(entry.result, max_bytes);
   if (left_out > 0) json["refusals_left_out"] = left_out;
   return json.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
 }
@@ -68,20 +68,20 @@ void AuditLog::set_max_bytes(std::uint64_t max_bytes) {
   max_bytes_ = max_bytes;
 }
 
-bool AuditLog::Allowance::take(double most, double per_second, WallTime now) {
-  left = std::min(most, left + std::max(0.0, Seconds(now - at).count()) * per_second);
+bool AuditLog::TokenBucket::take(double capacity, double per_second, WallTime now) {
+  left = std::min(capacity, left + std::max(0.0, Seconds(now - at).count()) * per_second);
   at = now;
   if (left < 1) return false;
   left -= 1;
   return true;
 }
 
-bool AuditLog::may_tell_refusal(const std::string& who, WallTime at) {
+bool AuditLog::may_log_refusal(const std::string& who, WallTime at) {
   const bool is_fresh = !refused_.contains(who);
-  if (is_fresh && refused_.size() >= kMostRefused)
+  if (is_fresh && refused_.size() >= kMaxRefused)
     refused_.erase(
         std::ranges::min_element(refused_, {}, [](const auto& one) { return one.second.at; }));
-  auto& own = refused_.try_emplace(who, Allowance{kOfOneAtOnce, at}).first->second;
+  auto& own = refused_.try_emplace(who, TokenBucket{kOfOneAtOnce, at}).first->second;
   if (own.take(kOfOneAtOnce, kPerSecond, at) &&
       (is_fresh ? fresh_.take(kFreshAtOnce, kPerSecond, at)
                 : known_.take(kKnownAtOnce, kPerSecond, at)))
@@ -92,7 +92,7 @@ bool AuditLog::may_tell_refusal(const std::string& who, WallTime at) {
 
 void AuditLog::add(const Entry& entry, WallTime at) {
   const Lock lock(mutex_);
-  if (entry.refused && !may_tell_refusal(entry.who, at)) return;
+  if (entry.refused && !may_log_refusal(entry.who, at)) return;
   const auto line = line_of(entry, at, std::exchange(left_out_, 0));
   log::info("audit: {}", std::string_view(line).substr(0, line.size() - 1));
   if (path_.empty()) return;

@@ -1,5 +1,5 @@
-// Who changed, or tried to change, what belongs to others: one line of JSON each, appended to
-// audit.log in the state folder. Ordinary use (a lease asked for, renewed, given back by its
+// The audit log: each attempt to change the property of another peer is one line of JSON, appended
+// to audit.log in the state folder. Ordinary use (a lease asked for, renewed, given back by its
 // holder) is not written here; `recent` and the timeline have that.
 #pragma once
 
@@ -40,12 +40,12 @@ class AuditLog {
 
  private:
   // So many at once, and again with time.
-  struct Allowance {
+  struct TokenBucket {
     double left;
     WallTime at{};
-    bool take(double most, double per_second, WallTime now);
+    bool take(double capacity, double per_second, WallTime now);
   };
-  bool may_tell_refusal(const std::string& who, WallTime at) REQUIRES(mutex_);
+  bool may_log_refusal(const std::string& who, WallTime at) REQUIRES(mutex_);
   void write(const std::string& line) REQUIRES(mutex_);
   void open() REQUIRES(mutex_);
 
@@ -54,8 +54,8 @@ class AuditLog {
   std::uint64_t max_bytes_ GUARDED_BY(mutex_);
   std::unique_ptr<StateFile> file_ GUARDED_BY(mutex_);
   bool is_failing_ GUARDED_BY(mutex_) = false;
-  Allowance known_ GUARDED_BY(mutex_), fresh_ GUARDED_BY(mutex_);  // of refusals
-  std::map<std::string, Allowance> refused_ GUARDED_BY(mutex_);    // lately, by `who`
+  TokenBucket known_ GUARDED_BY(mutex_), fresh_ GUARDED_BY(mutex_);  // of refusals
+  std::map<std::string, TokenBucket> refused_ GUARDED_BY(mutex_);    // lately, by `who`
   std::uint64_t left_out_ GUARDED_BY(mutex_) = 0;
 };
 

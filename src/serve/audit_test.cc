@@ -36,7 +36,7 @@ struct Audit : testing::Test {
   const WallTime start = std::chrono::system_clock::now();
 };
 
-TEST_F(Audit, SaysWhoDidWhatWhenAndHowItEnded) {
+TEST_F(Audit, ALineHasPeerActionTimeAndResult) {
   AuditLog log(folder, 1 << 20);
   log.add(
       {"uid:1000", "api", "127.0.0.1", 12, "POST /v1/leases/5/revoke", R"({"reason":"x"})", "done"},
@@ -51,12 +51,12 @@ TEST_F(Audit, SaysWhoDidWhatWhenAndHowItEnded) {
   EXPECT_EQ(mode.st_mode & 0777, 0600u);
 }
 
-TEST_F(Audit, IsAppendedToByTheNextRun) {
+TEST_F(Audit, TheNextRunAppendsToTheLog) {
   for (int i = 0; i < 2; ++i) AuditLog(folder, 1 << 20).add({.who = "uid:1", .what = "x"});
   EXPECT_EQ(lines().size(), 2u);
 }
 
-TEST_F(Audit, WhatAClientSaysStaysInOneLineOfAscii) {
+TEST_F(Audit, ClientTextIsEscapedIntoOneAsciiLine) {
   AuditLog log(folder, 1 << 20);
   log.add({.who = "addr:a",
            .detail = "\n{\"who\":\"uid:0\"}\x1b[2J\u009b\xff" + std::string(9999, 'x')});
@@ -66,17 +66,17 @@ TEST_F(Audit, WhatAClientSaysStaysInOneLineOfAscii) {
   EXPECT_LT(text().size(), 2000u);
 }
 
-TEST_F(Audit, HasASizeThatItNeverPasses) {
-  constexpr std::uint64_t kMost = 64 << 10;
-  AuditLog log(folder, kMost);
+TEST_F(Audit, TheLogNeverExceedsItsSize) {
+  constexpr std::uint64_t kMaxBytes = 64 << 10;
+  AuditLog log(folder, kMaxBytes);
   for (int i = 0; i < 3000; ++i)
     log.add({.who = "uid:0", .what = "x", .detail = std::to_string(i), .result = "done"});
-  EXPECT_LE(text().size() + text("audit.log.1").size(), kMost);
+  EXPECT_LE(text().size() + text("audit.log.1").size(), kMaxBytes);
   EXPECT_GT(lines("audit.log.1").size(), 100u);
   EXPECT_EQ(lines().back()["detail"], "2999");
 }
 
-TEST_F(Audit, RefusalsDoNotPushOutWhatWasDone) {
+TEST_F(Audit, RefusalsAreRateLimited) {
   AuditLog log(folder, 64 << 10);
   log.add({.who = "uid:0", .what = "done before", .result = "done"}, start);
   for (int i = 0; i < 100000; ++i)
@@ -89,7 +89,7 @@ TEST_F(Audit, RefusalsDoNotPushOutWhatWasDone) {
   EXPECT_GT(lines().back()["refusals_left_out"], 1000);
 }
 
-TEST_F(Audit, NoTextMakesALineLong) {
+TEST_F(Audit, LongTextsAreCut) {
   AuditLog log(folder, 1 << 20);
   std::string rude;
   for (int i = 0; i < 15000; ++i) rude += "\x01\xff\u00e9";
@@ -100,7 +100,7 @@ TEST_F(Audit, NoTextMakesALineLong) {
   EXPECT_LT(text().size(), 4500u + 1000);
 }
 
-TEST_F(Audit, TheNoiseOfOneHidesNoOther) {
+TEST_F(Audit, TheRefusalsOfOnePeerHideNoOtherPeer) {
   AuditLog log(folder, 1 << 20);
   for (int i = 0; i < 1000; ++i)
     log.add({.who = "uid:" + std::to_string(i % 9), .result = "no", .refused = true}, start);
@@ -109,7 +109,7 @@ TEST_F(Audit, TheNoiseOfOneHidesNoOther) {
   EXPECT_LT(lines().size(), 50u);
 }
 
-TEST_F(Audit, AFileThatWasMovedAwayIsMadeAnew) {
+TEST_F(Audit, AMovedLogFileIsCreatedAnew) {
   AuditLog log(folder, 1 << 20);
   log.add({.who = "uid:1", .what = "before"});
   std::filesystem::rename(folder + "/audit.log", folder + "/mine");
@@ -119,17 +119,17 @@ TEST_F(Audit, AFileThatWasMovedAwayIsMadeAnew) {
   EXPECT_EQ(lines("mine").size(), 1u);
 }
 
-TEST_F(Audit, OnAFullDiskNoHalfLineStays) {
+TEST_F(Audit, OnAFullDiskNoPartialLineRemains) {
   AuditLog log(folder, 1 << 20);
   log.add({.who = "uid:1", .what = "before"});
   const auto size = text().size();
-  struct rlimit most {
+  struct rlimit limit {
   }, before{};
   ::getrlimit(RLIMIT_FSIZE, &before);
-  most = before;
-  most.rlim_cur = size + 10;
+  limit = before;
+  limit.rlim_cur = size + 10;
   const auto old = std::signal(SIGXFSZ, SIG_IGN);
-  ::setrlimit(RLIMIT_FSIZE, &most);
+  ::setrlimit(RLIMIT_FSIZE, &limit);
   log.add({.who = "uid:1", .what = "lost"});
   ::setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, old);
@@ -138,7 +138,7 @@ TEST_F(Audit, OnAFullDiskNoHalfLineStays) {
   EXPECT_EQ(lines().back()["what"], "after");
 }
 
-TEST_F(Audit, ALinkInItsPlaceIsNotFollowed) {
+TEST_F(Audit, ASymbolicLinkIsNotFollowed) {
   const auto other = folder + "/other";
   std::ofstream(other) << "kept";
   std::filesystem::create_symlink(other, folder + "/audit.log");

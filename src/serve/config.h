@@ -13,7 +13,7 @@
 
 namespace sluice::serve {
 
-// What is wrong with one of these; "" when nothing is.
+// Each returns why a value is invalid; "" when it is valid.
 std::string host_cause(std::string_view text);
 std::string key_cause(std::string_view text);  // of api_key and admin_key; never quotes it
 std::string allowed_host_cause(std::string_view text);
@@ -81,7 +81,7 @@ struct ServeConfig {
               "MiB) at least; 0 means a quarter of the memory of the machine or the cgroup"}
             .range(0, 1.0 * (1ll << 50)),
         Field{"request_timeout_s", &C::request_timeout_s,
-              "a request must arrive whole in this time"}
+              "a request must arrive completely in this time"}
             .range(0.1, 3600)
             .live(),
         Field{"idle_timeout_s", &C::idle_timeout_s, "an idle connection is closed after this time"}
@@ -98,7 +98,7 @@ struct ServeConfig {
 
 unsigned socket_mode_of(const ServeConfig& config) noexcept;
 
-// What memory_budget means on this machine, in bytes.
+// The memory budget of this machine, in bytes.
 std::uint64_t memory_budget_of(const ServeConfig& config, const device::Cpu& machine) noexcept;
 
 }  // namespace sluice::serve

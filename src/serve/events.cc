@@ -9,15 +9,15 @@ namespace sluice::serve {
 
 namespace {
 
-// Of all listeners of one client.
-constexpr auto kPictureEvery = std::chrono::milliseconds(5), kEventsEvery = kPictureEvery;
+// Rates of all listeners of one client together.
+constexpr auto kStateEvery = std::chrono::milliseconds(5), kEventsEvery = kStateEvery;
 constexpr auto kEventsOfSubjectEvery = std::chrono::milliseconds(1);
 constexpr auto kHeartbeat = std::chrono::seconds(15);     // proxies cut what is silent for a minute
 constexpr std::string_view kOpening = "retry: 1000\n\n";  // a browser comes back after this many ms
 constexpr std::string_view kHeartbeatText = ": still here\n\n";
 
 template <class T>
-std::optional<T> whole_number(std::string_view text) {
+std::optional<T> integer(std::string_view text) {
   T value{};
   const auto* end = text.data() + text.size();
   const auto [stop, failed] = std::from_chars(text.data(), end, value);
@@ -44,7 +44,7 @@ void EventRing::Kind::trim(std::size_t capacity) {
 EventRing::Kind& EventRing::of_owner(std::string_view owner) {
   const auto known = owned_.find(owner);
   if (known != owned_.end()) return known->second;
-  if (owned_.size() >= kMostOwners) {
+  if (owned_.size() >= kMaxOwners) {
     const auto quietest = std::ranges::min_element(
         owned_, {}, [](const auto& owned) { return owned.second.entries.back().number; });
     owners_dropped_ = std::max(owners_dropped_, quietest->second.entries.back().number);
@@ -65,11 +65,11 @@ void EventRing::add(std::string_view type, std::string_view json, std::string_vi
   kind.trim(std::max<std::size_t>(1, capacity_ / owners));
 }
 
-EventRing::News EventRing::since(std::uint64_t after, std::string_view subject) const {
+EventRing::Batch EventRing::since(std::uint64_t after, std::string_view subject) const {
   const Lock lock(mutex_);
-  News news;
-  news.newest = newest_;
-  if (after >= newest_) return news;
+  Batch batch;
+  batch.newest = newest_;
+  if (after >= newest_) return batch;
   std::vector<const Entry*> kept;
   const auto take = [&](const Kind& kind) {
     const auto from = std::ranges::upper_bound(kind.entries, after, {}, &Entry::number);
@@ -80,12 +80,12 @@ EventRing::News EventRing::since(std::uint64_t after, std::string_view subject) 
   for (const auto& [owner, kind] : owned_) take(kind), dropped = std::max(dropped, kind.dropped);
   std::ranges::sort(kept, {}, &Entry::number);
   std::size_t seen = 0;
-  for (; seen < kept.size() && news.text.size() < kMostAtOnce; ++seen)
-    if (subject.empty() || kept[seen]->subject == subject) news.text += kept[seen]->text;
-  news.is_cut = seen < kept.size();
-  if (news.is_cut) news.newest = kept[seen - 1]->number;
-  if (subject.empty() || dropped > after) news.missed = news.newest - after - seen;
-  return news;
+  for (; seen < kept.size() && batch.text.size() < kMaxAtOnce; ++seen)
+    if (subject.empty() || kept[seen]->subject == subject) batch.text += kept[seen]->text;
+  batch.is_truncated = seen < kept.size();
+  if (batch.is_truncated) batch.newest = kept[seen - 1]->number;
+  if (subject.empty() || dropped > after) batch.missed = batch.newest - after - seen;
+  return batch;
 }
 
 std::uint64_t EventRing::newest() const {
@@ -96,63 +96,63 @@ std::uint64_t EventRing::newest() const {
 std::optional<std::uint64_t> EventRing::resume(std::string_view last_event_id) const {
   const auto dash = last_event_id.find('-');
   if (dash == std::string_view::npos) return std::nullopt;
-  const auto epoch = whole_number<std::int64_t>(last_event_id.substr(0, dash));
-  const auto number = whole_number<std::uint64_t>(last_event_id.substr(dash + 1));
+  const auto epoch = integer<std::int64_t>(last_event_id.substr(0, dash));
+  const auto number = integer<std::uint64_t>(last_event_id.substr(dash + 1));
   if (!epoch || !number) return std::nullopt;
   return *epoch == epoch_ ? std::min(*number, newest()) : 0;
 }
 
 EventCursor::EventCursor(const EventRing& ring, std::uint64_t after,
-                         std::optional<Seconds> interval, LatestPicture latest, std::string subject,
-                         Company company)
+                         std::optional<Seconds> interval, LatestState latest, std::string subject,
+                         ClientGroup client_group)
     : ring_(ring),
       after_(after),
       interval_(interval ? std::optional(std::chrono::duration_cast<Steady::duration>(*interval))
                          : std::nullopt),
       latest_(std::move(latest)),
       subject_(std::move(subject)),
-      company_(std::move(company)) {}
+      client_group_(std::move(client_group)) {}
 
 Steady::duration EventCursor::interval() const noexcept {
-  return std::max<Steady::duration>(*interval_, company_.use_count() * kPictureEvery);
+  return std::max<Steady::duration>(*interval_, client_group_.use_count() * kStateEvery);
 }
 
 Instant EventCursor::pull(Instant now, std::string& out) {
   const auto before = out.size();
   if (!std::exchange(began_, true)) out += kOpening;
   append_events(now, out);
-  if (interval_) append_picture(now, out);
+  if (interval_) append_state(now, out);
   if (out.size() == before && now >= heartbeat_due_) out += kHeartbeatText;
   if (out.size() != before) heartbeat_due_ = now + kHeartbeat;
-  const auto due = interval_ ? std::min(picture_due_, heartbeat_due_) : heartbeat_due_;
+  const auto due = interval_ ? std::min(state_due_, heartbeat_due_) : heartbeat_due_;
   return after_ < ring_.newest() ? std::min(due, events_due_) : due;
 }
 
 void EventCursor::append_events(Instant now, std::string& out) {
   if (now < events_due_) return;
-  const auto news = ring_.since(after_, subject_);
-  if (news.newest == after_) return;
-  after_ = news.newest;
+  const auto batch = ring_.since(after_, subject_);
+  if (batch.newest == after_) return;
+  after_ = batch.newest;
   events_due_ =
-      now + company_.use_count() * (subject_.empty() ? kEventsEvery : kEventsOfSubjectEvery);
-  if (news.missed > 0)
-    out += sse_message("gap", {}, "{\"missed\":" + std::to_string(news.missed) + "}");
-  out += news.text;
+      now + client_group_.use_count() * (subject_.empty() ? kEventsEvery : kEventsOfSubjectEvery);
+  if (batch.missed > 0)
+    out += sse_message("gap", {}, "{\"missed\":" + std::to_string(batch.missed) + "}");
+  out += batch.text;
 }
 
-void EventCursor::append_picture(Instant now, std::string& out) {
-  const auto picture = latest_(now);
-  if (picture.text == nullptr) {
-    picture_due_ = now + interval();
+void EventCursor::append_state(Instant now, std::string& out) {
+  const auto state = latest_(now);
+  if (state.text == nullptr) {
+    state_due_ = now + interval();
     return;
   }
-  const bool urgent = picture.urgency != sent_urgency_;
-  if (now < picture_due_ && !urgent) return;
-  picture_due_ = now + interval();
-  if (picture.sequence == sent_sequence_) return;
-  sent_sequence_ = picture.sequence;
-  sent_urgency_ = picture.urgency;
-  out += sse_message("snapshot", {}, *picture.text);
+  const bool urgent = state.urgency != sent_urgency_;
+  if (now < state_due_ && !urgent) return;
+  state_due_ = now + interval();
+  if (state.sequence == sent_sequence_) return;
+  sent_sequence_ = state.sequence;
+  sent_urgency_ = state.urgency;
+  out += sse_message("snapshot", {}, *state.text);
 }
 
 }  // namespace sluice::serve

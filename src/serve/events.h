@@ -1,7 +1,7 @@
-// What happened lately, for those who listen (server-sent events). Listeners ask
-// for what is new since an id; a ring bounds what is kept for the slow ones. Events with a
-// subject, of which there may be thousands a second, push out no others, and those of one owner
-// not those of another: each kind and each owner has a ring of its own, under one numbering.
+// Recent events for listeners (server-sent events). A listener asks for the events after an id; a
+// ring buffer bounds what is kept for slow listeners. Events with a subject, of which there may be
+// thousands a second, evict no others, and those of one owner evict none of another: each kind and
+// each owner has a separate ring, under one numbering.
 #pragma once
 
 #include <cstdint>
@@ -25,26 +25,26 @@ class EventRing {
   // its owners share it evenly.
   EventRing(std::int64_t epoch, std::size_t capacity) : epoch_(epoch), capacity_(capacity) {}
 
-  // `subject`: what it is about, for those who listen to that alone. `owner`: whose it is; of the
-  // owners with subjects the kMostOwners who had events last are kept.
+  // `subject` names what the event is about, for listeners of that subject. `owner` is the peer it
+  // belongs to; the kMaxOwners owners with the most recent events are kept.
   void add(std::string_view type, std::string_view json, std::string_view subject = {},
            std::string_view owner = {});
-  static constexpr std::size_t kMostOwners = 16;
+  static constexpr std::size_t kMaxOwners = 16;
 
-  struct News {
-    std::string text;          // as the event-stream format wants it
-    std::uint64_t newest = 0;  // pass as `after` next time
-    bool is_cut = false;       // there is more behind it
-    std::uint64_t missed = 0;  // no longer kept; for one subject, only when some with a
-                               // subject are not
+  struct Batch {
+    std::string text;           // in the event-stream format
+    std::uint64_t newest = 0;   // pass as `after` next time
+    bool is_truncated = false;  // more events follow
+    std::uint64_t missed = 0;   // no longer kept; for one subject, only when some with a
+                                // subject are not
   };
-  News since(std::uint64_t after, std::string_view subject = {}) const;  // empty: any
-  static constexpr std::size_t kMostAtOnce = 64 << 10;  // of text, but for the last event's
+  Batch since(std::uint64_t after, std::string_view subject = {}) const;  // empty: any
+  static constexpr std::size_t kMaxAtOnce = 64 << 10;  // of text, but for the last event's
 
   std::uint64_t newest() const;
 
-  // Where a listener stopped, from the id of the last event it saw. One of another
-  // run means all that is kept; nothing when it is no id of ours.
+  // The number after which a listener resumes, from the id of the last event it saw. An id of
+  // another run replays everything kept; nothing when the id is invalid.
   std::optional<std::uint64_t> resume(std::string_view last_event_id) const;
 
  private:
@@ -67,45 +67,45 @@ class EventRing {
   std::uint64_t newest_ GUARDED_BY(mutex_) = 0;
 };
 
-// One message of the event-stream format. `data` must not contain a line break.
+// Formats one event-stream message. `data` must not contain a line break.
 std::string sse_message(std::string_view type, std::string_view id, std::string_view data);
 
-// One listener's place: decides what is due. The picture of the machine is sent
+// The position of one listener, which decides what is due. The state of the machine is sent
 // every `interval`, at once when its `urgency` has changed, and never twice.
 class EventCursor {
  public:
-  struct Picture {
+  struct MachineState {
     std::uint64_t sequence = 0;
-    std::uint64_t urgency = 0;  // changes when something happened that must be seen now
+    std::uint64_t urgency = 0;  // changes when the state must be sent at once
     std::shared_ptr<const std::string> text;
   };
-  using LatestPicture = std::function<Picture(Instant now)>;
-  // One is held by each listener of the same client.
-  using Company = std::shared_ptr<const void>;
+  using LatestState = std::function<MachineState(Instant now)>;
+  // Shared by the listeners of one client: its use count divides the client's rate.
+  using ClientGroup = std::shared_ptr<const void>;
 
-  // No interval: events only, of `subject` unless that is empty. `ring` must outlive it.
-  // A client with many listeners has its pictures in turn, 200 a second, and its news as well: 200
-  // a second, and 1000 where each hears of one subject.
+  // Without an interval only events are sent, those of `subject` unless that is empty. `ring` must
+  // outlive it. The listeners of one client share 200 states and 200 event batches a second, or
+  // 1000 batches where each listens to one subject.
   EventCursor(const EventRing& ring, std::uint64_t after, std::optional<Seconds> interval,
-              LatestPicture latest, std::string subject = {}, Company company = {});
+              LatestState latest, std::string subject = {}, ClientGroup client_group = {});
 
   // Appends what is due; returns when to ask again.
   Instant pull(Instant now, std::string& out);
 
  private:
   void append_events(Instant now, std::string& out);
-  void append_picture(Instant now, std::string& out);
+  void append_state(Instant now, std::string& out);
   Steady::duration interval() const noexcept;
 
   const EventRing& ring_;
   std::uint64_t after_;
   const std::optional<Steady::duration> interval_;
-  const LatestPicture latest_;
+  const LatestState latest_;
   const std::string subject_;
-  const Company company_;
+  const ClientGroup client_group_;
   std::uint64_t sent_sequence_ = 0, sent_urgency_ = 0;
   bool began_ = false;
-  Instant picture_due_{}, heartbeat_due_{}, events_due_{};
+  Instant state_due_{}, heartbeat_due_{}, events_due_{};
 };
 
 }  // namespace sluice::serve

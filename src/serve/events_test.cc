@@ -10,10 +10,10 @@ using namespace std::chrono_literals;
 struct Events : testing::Test {
   EventRing ring{1000, 3};
   Instant now{};
-  EventCursor::Picture picture{1, 1, std::make_shared<const std::string>("{}")};
+  EventCursor::MachineState state{1, 1, std::make_shared<const std::string>("{}")};
 
   EventCursor cursor(std::optional<Seconds> interval, std::uint64_t after = 0) {
-    return {ring, after, interval, [this](Instant) { return picture; }};
+    return {ring, after, interval, [this](Instant) { return state; }};
   }
   static std::string pull(EventCursor& from, Instant at) {
     std::string out;
@@ -30,9 +30,9 @@ TEST_F(Events, AListenerGetsEachEventOnceWithItsId) {
   EXPECT_EQ(pull(listener, now), "");
 }
 
-TEST_F(Events, WhoListensToOneSubjectHearsOfNoOther) {
+TEST_F(Events, AListenerOfOneSubjectGetsNoOther) {
   EventCursor listener(
-      ring, 0, std::nullopt, [this](Instant) { return picture; }, "lease 7");
+      ring, 0, std::nullopt, [this](Instant) { return state; }, "lease 7");
   pull(listener, now);
   ring.add("lease_granted", "{}", "lease 7");
   ring.add("lease_granted", "{}", "lease 77");
@@ -41,7 +41,7 @@ TEST_F(Events, WhoListensToOneSubjectHearsOfNoOther) {
   EXPECT_EQ(pull(listener, now), "");
 }
 
-TEST_F(Events, ASlowListenerIsToldHowMuchItMissed) {
+TEST_F(Events, ASlowListenerGetsTheNumberOfMissedEvents) {
   auto listener = cursor(std::nullopt);
   pull(listener, now);
   for (int i = 0; i < 5; ++i) ring.add("xid", "{}");
@@ -49,7 +49,7 @@ TEST_F(Events, ASlowListenerIsToldHowMuchItMissed) {
   EXPECT_TRUE(text.starts_with("event: gap\ndata: {\"missed\":2}\n\nid: 1000-3\n")) << text;
 }
 
-TEST_F(Events, EventsOfOneOwnerPushOutNoneOfAnother) {
+TEST_F(Events, EventsOfOneOwnerEvictNoneOfAnother) {
   EventRing wide{1000, 8};
   wide.add("lease_yield", "{}", "lease 1", "uid:1");
   for (int i = 0; i < 100; ++i) wide.add("lease_granted", "{}", "lease 2", "uid:2");
@@ -57,7 +57,7 @@ TEST_F(Events, EventsOfOneOwnerPushOutNoneOfAnother) {
   EXPECT_EQ(wide.since(0).missed, 96u);  // each has half
 }
 
-TEST_F(Events, OfManyOwnersTheLastAreKeptAndNoMoreThanBefore) {
+TEST_F(Events, OnlyTheMostRecentOwnersAreKept) {
   EventRing wide{1000, 32};
   for (int owner = 0; owner < 40; ++owner)
     for (int i = 0; i < 10; ++i)
@@ -68,7 +68,7 @@ TEST_F(Events, OfManyOwnersTheLastAreKeptAndNoMoreThanBefore) {
   EXPECT_GT(wide.since(0, "lease 1").missed, 0u);
 }
 
-TEST_F(Events, ManyLeasesPushNoAlertOutAndNoAlertALease) {
+TEST_F(Events, LeaseEventsAndAlertsDoNotEvictEachOther) {
   auto listener = cursor(std::nullopt);
   pull(listener, now);
   ring.add("alert", "{}");
@@ -83,16 +83,16 @@ TEST_F(Events, ManyLeasesPushNoAlertOutAndNoAlertALease) {
             "id: 1000-1002\nevent: alert\ndata: {}\n\n");
 }
 
-TEST_F(Events, WhoListensToOneSubjectMissesNothingWhenOthersDo) {
+TEST_F(Events, AListenerOfOneSubjectMissesNothingWhenOthersDo) {
   EventCursor listener(
-      ring, 0, std::nullopt, [this](Instant) { return picture; }, "lease 7");
+      ring, 0, std::nullopt, [this](Instant) { return state; }, "lease 7");
   pull(listener, now);
   ring.add("lease_granted", "{}", "lease 7");
   for (int i = 0; i < 10; ++i) ring.add("xid", "{}");
   EXPECT_EQ(pull(listener, now), "id: 1000-1\nevent: lease_granted\ndata: {}\n\n");
 }
 
-TEST_F(Events, ResumesBehindTheLastEventSeen) {
+TEST_F(Events, AListenerResumesAfterTheLastEventSeen) {
   for (int i = 0; i < 3; ++i) ring.add("xid", "{}");
   EXPECT_EQ(ring.resume("1000-2"), 2u);
   auto listener = cursor(std::nullopt, *ring.resume("1000-2"));
@@ -101,40 +101,40 @@ TEST_F(Events, ResumesBehindTheLastEventSeen) {
   EXPECT_NE(text.find("id: 1000-3"), std::string::npos);
 }
 
-TEST_F(Events, AnIdOfAnotherRunMeansEverythingKept) {
+TEST_F(Events, AnIdOfAnotherRunReplaysAllKeptEvents) {
   ring.add("xid", "{}");
   EXPECT_EQ(ring.resume("999-57"), 0u);
 }
 
-TEST_F(Events, NonsenseIsNoId) {
+TEST_F(Events, AnInvalidIdIsRejected) {
   for (const auto* bad : {"", "-", "1000-", "1000-x", "x-1", "1000", "1000-1 "})
     EXPECT_FALSE(ring.resume(bad)) << bad;
 }
 
-TEST_F(Events, AnIdFromTheFutureIsTheNewest) { EXPECT_EQ(ring.resume("1000-99"), 0u); }
+TEST_F(Events, AnIdFromTheFutureIsClampedToTheNewest) { EXPECT_EQ(ring.resume("1000-99"), 0u); }
 
-TEST_F(Events, ThePictureComesAtOnceAndThenAtEachInterval) {
+TEST_F(Events, TheStateIsSentAtOnceAndThenAtEachInterval) {
   auto listener = cursor(Seconds(1));
   EXPECT_NE(pull(listener, now).find("event: snapshot\ndata: {}\n\n"), std::string::npos);
-  picture.sequence = 2;
+  state.sequence = 2;
   EXPECT_EQ(pull(listener, now + 500ms), "");
   EXPECT_EQ(pull(listener, now + 1000ms), "event: snapshot\ndata: {}\n\n");
 }
 
-TEST_F(Events, ThePictureComesEarlyWhenItIsUrgent) {
+TEST_F(Events, AnUrgentStateIsSentEarly) {
   auto listener = cursor(Seconds(60));
   pull(listener, now);
-  picture = {2, 2, picture.text};
+  state = {2, 2, state.text};
   EXPECT_NE(pull(listener, now + 1ms).find("snapshot"), std::string::npos);
 }
 
-TEST_F(Events, ThePictureIsNotSentTwice) {
+TEST_F(Events, TheSameStateIsNotSentTwice) {
   auto listener = cursor(Seconds(1));
   pull(listener, now);
   EXPECT_EQ(pull(listener, now + 1s), "");
 }
 
-TEST_F(Events, ASilentStreamShowsThatItLives) {
+TEST_F(Events, AnIdleStreamSendsHeartbeats) {
   auto listener = cursor(std::nullopt);
   std::string out;
   const auto again = listener.pull(now, out);
@@ -143,13 +143,14 @@ TEST_F(Events, ASilentStreamShowsThatItLives) {
   EXPECT_TRUE(pull(listener, again).starts_with(":"));
 }
 
-// With a long interval events came without any bound: 12,000 reads a second of 600 listeners.
-TEST(EventCursor, ManyWithAnIntervalHearOfEventsInTurnToo) {
+// A long interval once left events unbounded: 600 listeners caused 12,000 reads a second.
+TEST(EventCursor, ManyListenersWithAnIntervalShareTheEventRateToo) {
   EventRing ring(1, 8);
-  const auto company = std::make_shared<char>();
-  const std::vector<EventCursor::Company> others(999, company);
+  const auto client_group = std::make_shared<char>();
+  const std::vector<EventCursor::ClientGroup> others(999, client_group);
   EventCursor cursor(
-      ring, 0, Seconds(3600), [](Instant) { return EventCursor::Picture{}; }, "", company);
+      ring, 0, Seconds(3600), [](Instant) { return EventCursor::MachineState{}; }, "",
+      client_group);
   const Instant start{std::chrono::hours(1)};
   const auto hears = [&](double after_s) {
     std::string out;
@@ -163,12 +164,12 @@ TEST(EventCursor, ManyWithAnIntervalHearOfEventsInTurnToo) {
   EXPECT_TRUE(hears(5.1));
 }
 
-TEST(EventCursor, ManyOfOneClientHearOfEventsInTurn) {
+TEST(EventCursor, ManyListenersOfOneClientShareTheEventRate) {
   EventRing ring(1, 8);
-  const auto company = std::make_shared<char>();
-  const std::vector<EventCursor::Company> others(998, company);  // with ours a thousand
-  EventCursor any(ring, 0, std::nullopt, nullptr, "", company);
-  EventCursor own(ring, 0, std::nullopt, nullptr, "lease 7", company);
+  const auto client_group = std::make_shared<char>();
+  const std::vector<EventCursor::ClientGroup> others(998, client_group);  // with ours a thousand
+  EventCursor any(ring, 0, std::nullopt, nullptr, "", client_group);
+  EventCursor own(ring, 0, std::nullopt, nullptr, "lease 7", client_group);
   const Instant start{std::chrono::hours(1)};
   const auto hears = [&](EventCursor& cursor, double after_s, Instant* again = nullptr) {
     std::string out;
@@ -190,7 +191,7 @@ TEST(EventCursor, ManyOfOneClientHearOfEventsInTurn) {
   EXPECT_TRUE(hears(any, 5.1));
 }
 
-TEST(EventCursor, WhoHasMissedMuchHearsItInPieces) {
+TEST(EventCursor, AListenerThatMissedMuchGetsItInBatches) {
   EventRing ring(1, 1024);
   for (int i = 0; i < 500; ++i) ring.add("big", std::string(1000, 'x'), "lease 7");
   EventCursor cursor(ring, 0, std::nullopt, nullptr);
@@ -198,7 +199,7 @@ TEST(EventCursor, WhoHasMissedMuchHearsItInPieces) {
   std::size_t events = 0, pulls = 0;
   for (std::string out; events < 500 && pulls < 100; ++pulls, out.clear()) {
     at = std::max(at, cursor.pull(at, out));
-    EXPECT_LT(out.size(), EventRing::kMostAtOnce + 2000);
+    EXPECT_LT(out.size(), EventRing::kMaxAtOnce + 2000);
     EXPECT_EQ(out.find("gap"), std::string::npos);
     for (auto p = out.find("event: big"); p != std::string::npos; p = out.find("event: big", p + 1))
       ++events;
@@ -207,15 +208,15 @@ TEST(EventCursor, WhoHasMissedMuchHearsItInPieces) {
   EXPECT_GT(pulls, 5u);
 }
 
-TEST(EventCursor, ManyOfOneClientHaveTheirPicturesInTurn) {
+TEST(EventCursor, ManyListenersOfOneClientShareTheSnapshotRate) {
   const EventRing ring(1, 8);
-  const auto company = std::make_shared<char>();
-  const std::vector<EventCursor::Company> others(999, company);
+  const auto client_group = std::make_shared<char>();
+  const std::vector<EventCursor::ClientGroup> others(999, client_group);
   std::uint64_t sequence = 0;
   const auto latest = [&](Instant) {
-    return EventCursor::Picture{++sequence, 1, std::make_shared<const std::string>("{}")};
+    return EventCursor::MachineState{++sequence, 1, std::make_shared<const std::string>("{}")};
   };
-  EventCursor cursor(ring, 0, Seconds(0.1), latest, "", company);
+  EventCursor cursor(ring, 0, Seconds(0.1), latest, "", client_group);
   const Instant start{std::chrono::hours(1)};
   std::string out;
   cursor.pull(start, out);

@@ -178,7 +178,7 @@ void health(Page& page, const Context& c) {
   }
 }
 
-// Which process holds what: GPUs are shared, and device-wide numbers name nobody.
+// Metrics per process: GPUs are shared, and device-wide numbers name no process.
 void processes(Page& page, const Context& c) {
   auto& memory = page.family("sluice_gpu_process_memory_bytes",
                              "Device memory that one process holds", MetricType::Gauge);
@@ -219,9 +219,9 @@ void sampler(Page& page, const Context& c) {
   page.one("sluice_sampler_core_ratio", "Share of one core the sampler takes", gauge, s.core_share);
   page.one("sluice_sampler_driver_ratio", "Share of time the sampler spends inside driver calls",
            gauge, s.driver_share);
-  page.one("sluice_sampler_stretch_ratio",
+  page.one("sluice_sampler_interval_scale",
            "Factor on the sampling intervals that keeps the sampler within its budget", gauge,
-           s.stretch);
+           s.interval_scale);
   page.one("sluice_sampler_calls_total", "Driver calls made", counter,
            static_cast<double>(s.calls));
   page.one("sluice_sampler_errors_total", "Driver calls that failed", counter,

@@ -12,13 +12,13 @@ using testing::Not;
 
 std::string page(const ExpositionOptions& options = {}) {
   Traffic traffic(1, {"GET /health"});
-  traffic.lane(0).request(0, 200, 0.0012);
-  traffic.lane(0).request(0, 503, 0.3);
+  traffic.counters(0).request(0, 200, 0.0012);
+  traffic.counters(0).request(0, 503, 0.3);
   return exposition(snapshot_for_tests(), traffic.totals(), {"1.2.3", "host", ago(100)}, options,
                     kNow);
 }
 
-TEST(Exposition, HasOurNamesWithUnitsAndHelp) {
+TEST(Exposition, SluiceMetricsHaveUnitsAndHelp) {
   EXPECT_THAT(page(),
               HasSubstr("# TYPE sluice_gpu_temperature_celsius gauge\n"
                         "sluice_gpu_temperature_celsius{uuid=\"GPU-a\",bus=\"0000:04:00.0\","
@@ -26,13 +26,13 @@ TEST(Exposition, HasOurNamesWithUnitsAndHelp) {
   EXPECT_THAT(page(), HasSubstr("# TYPE sluice_gpu_energy_joules_total counter\n"));
 }
 
-TEST(Exposition, HasDcgmsNamesInDcgmsUnits) {
+TEST(Exposition, DcgmMetricsHaveDcgmNamesAndUnits) {
   EXPECT_THAT(page(), HasSubstr("DCGM_FI_DEV_FB_USED{gpu=\"0\",UUID=\"GPU-a\",pci_bus_id="
                                 "\"0000:04:00.0\",device=\"nvidia0\",Hostname=\"host\"} 6144\n"));
   EXPECT_THAT(page(), HasSubstr("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{"));
 }
 
-TEST(Exposition, DcgmsNumbersCountNvidiasGpusAlone) {
+TEST(Exposition, DcgmIndexesCountNvidiaGpusOnly) {
   auto snapshot = snapshot_for_tests();
   auto other = gpu_for_tests("GPU-amd", "Instinct");
   other.gpu.vendor = device::Vendor::amd;
@@ -42,14 +42,14 @@ TEST(Exposition, DcgmsNumbersCountNvidiasGpusAlone) {
   EXPECT_THAT(text, Not(HasSubstr("nvidia1")));
 }
 
-TEST(Exposition, WhatPromtoolDislikesOfDcgmIsThereForWhoAsks) {
+TEST(Exposition, DcgmNamesThatPromtoolRejectsAreOptional) {
   EXPECT_THAT(page(), Not(HasSubstr("modelName")));
   EXPECT_THAT(page(), Not(HasSubstr("_COUNTER")));
   EXPECT_THAT(page({true}), HasSubstr("DCGM_FI_DEV_PCIE_REPLAY_COUNTER{"));
   EXPECT_THAT(page({true}), HasSubstr("modelName=\"NVIDIA H200\"} 6144\n"));
 }
 
-TEST(Exposition, HasTritonsNamesInTritonsUnits) {
+TEST(Exposition, TritonMetricsHaveTritonNamesAndUnits) {
   EXPECT_THAT(page(), HasSubstr("nv_gpu_utilization{gpu_uuid=\"GPU-a\"} 0.85"));
 }
 
@@ -61,16 +61,16 @@ TEST(Exposition, ALostGpuHasAStateAndNoValues) {
   EXPECT_THAT(text, HasSubstr("sluice_gpu_sample_age_seconds{uuid=\"GPU-b\""));
 }
 
-TEST(Exposition, WhatWasNotMeasuredIsAbsent) {
+TEST(Exposition, UnmeasuredValuesAreAbsent) {
   EXPECT_THAT(page(), Not(HasSubstr("sluice_gpu_power_watts")));
 }
 
-TEST(Exposition, ProcessesAreNamed) {
+TEST(Exposition, ProcessMetricsHaveTheProcessName) {
   EXPECT_THAT(page(), HasSubstr("sluice_gpu_process_memory_bytes{uuid=\"GPU-a\",pid=\"4711\","
                                 "process=\"py?thon\",user=\"ann\",kind=\"compute\"} 1073741824\n"));
 }
 
-TEST(Exposition, CountsTheServersOwnRequests) {
+TEST(Exposition, TheServersRequestsAreCounted) {
   const auto text = page();
   EXPECT_THAT(text,
               HasSubstr("sluice_http_requests_total{route=\"GET /health\",code=\"200\"} 1\n"));

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 namespace sluice::serve {
 
@@ -17,14 +19,14 @@ FairPool::FairPool(const Options& options) : options_(options) {
   for (std::size_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { run(); });
 }
 
-bool FairPool::has_room(const std::string& client) {
+bool FairPool::has_capacity(const std::string& client) {
   const Lock lock(mutex_);
   const auto found = clients_.find(client);
   const auto own = found == clients_.end() ? 0 : found->second.queued.size();
   const bool is_crowded = count_ >= options_.max_queued - options_.max_queued / 4;
-  const auto most =
+  const auto limit =
       is_crowded ? options_.max_queued_per_client / kFew : options_.max_queued_per_client;
-  return count_ < options_.max_queued && own < std::max<std::size_t>(most, 1);
+  return count_ < options_.max_queued && own < std::max<std::size_t>(limit, 1);
 }
 
 void FairPool::post(const std::string& client, Work work) {
@@ -72,13 +74,25 @@ void FairPool::finish(Clients::iterator client) {
 }
 
 void FairPool::run() {
-  // Of this thread alone, on Linux. What cannot be had does no harm.
+  // On Linux this sets the niceness of this thread only. A failure is ignored.
   if (options_.niceness != 0)
     ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), options_.niceness);
   Clients::iterator client;
   for (Work work; next(work, client); finish(client)) {
     work();
     work = {};  // what it holds ends before its turn does
+  }
+}
+
+void FairPool::drop_queued() {
+  std::vector<std::deque<Work>> dropped;  // declared before the lock: destroyed without it
+  const Lock lock(mutex_);
+  turns_.clear();
+  count_ = 0;
+  for (auto client = clients_.begin(); client != clients_.end();) {
+    dropped.push_back(std::move(client->second.queued));
+    client->second.queued.clear();
+    client = client->second.running == 0 ? clients_.erase(client) : std::next(client);
   }
 }
 

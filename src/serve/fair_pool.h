@@ -33,12 +33,14 @@ class FairPool {
 
   using Work = std::packaged_task<void()>;  // what it throws is dropped
 
-  // Whether the queue has room for one more task of this client. The last quarter is for clients
-  // that have few.
-  bool has_room(const std::string& client);
-  // Takes it in any case: work that follows from other work is owed.
+  // Whether the queue can take one more task of this client. The last quarter is reserved for
+  // clients with few tasks.
+  bool has_capacity(const std::string& client);
+  // Accepts the task in any case: follow-up work must not be refused.
   void post(const std::string& client, Work work);
 
+  // Drops what is queued, for a server that ends: nobody waits for the answers any more.
+  void drop_queued();
   // Runs what is queued, then ends the threads; drops what is posted after. Idempotent.
   void join();
 

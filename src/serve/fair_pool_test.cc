@@ -24,7 +24,7 @@ struct FairPoolTest : testing::Test {
   }
 };
 
-TEST_F(FairPoolTest, ServesClientsRoundRobinAndNotFirstComeFirstServed) {
+TEST_F(FairPoolTest, ClientsAreServedRoundRobin) {
   FairPool pool({.threads = 1});
   pool.post("greedy", gate());
   begun.wait();
@@ -35,44 +35,44 @@ TEST_F(FairPoolTest, ServesClientsRoundRobinAndNotFirstComeFirstServed) {
   EXPECT_EQ(done, "gmgmgg");
 }
 
-TEST_F(FairPoolTest, HasNoRoomForAFullClientButForAnother) {
+TEST_F(FairPoolTest, AFullClientIsRefusedAndAnotherIsAccepted) {
   FairPool pool({.threads = 1, .max_queued = 3, .max_queued_per_client = 2});
   pool.post("greedy", gate());
   begun.wait();
   for (int i = 0; i < 2; ++i) {
-    EXPECT_TRUE(pool.has_room("greedy"));
+    EXPECT_TRUE(pool.has_capacity("greedy"));
     pool.post("greedy", note('g'));
   }
-  EXPECT_FALSE(pool.has_room("greedy"));
-  EXPECT_TRUE(pool.has_room("modest"));
+  EXPECT_FALSE(pool.has_capacity("greedy"));
+  EXPECT_TRUE(pool.has_capacity("modest"));
   pool.post("modest", note('m'));
-  EXPECT_FALSE(pool.has_room("modest"));  // the queue is full
+  EXPECT_FALSE(pool.has_capacity("modest"));  // the queue is full
   open.count_down();
   pool.join();
   EXPECT_EQ(done, "gmg");
 }
 
-TEST_F(FairPoolTest, KeepsTheLastQuarterOfTheQueueForThoseWhoHaveLittle) {
+TEST_F(FairPoolTest, TheLastQuarterOfTheQueueIsReservedForSmallClients) {
   FairPool pool({.threads = 1, .max_queued = 64, .max_queued_per_client = 16});
   pool.post("first", gate());
   begun.wait();
   for (const char* greedy : {"a", "b", "c", "d"})
-    while (pool.has_room(greedy)) pool.post(greedy, note('.'));
-  EXPECT_TRUE(pool.has_room("modest"));
-  EXPECT_FALSE(pool.has_room("a"));
+    while (pool.has_capacity(greedy)) pool.post(greedy, note('.'));
+  EXPECT_TRUE(pool.has_capacity("modest"));
+  EXPECT_FALSE(pool.has_capacity("a"));
   open.count_down();
   pool.join();
   EXPECT_EQ(done.size(), 49u);  // 48, and one of the fourth
 }
 
-TEST_F(FairPoolTest, RunsAtMostSoManyOfOneClientAtOnce) {
+TEST_F(FairPoolTest, ConcurrentTasksOfAClientAreLimited) {
   std::latch both_run(2), other_ran(1);
-  std::atomic<int> running{0}, most{0};
+  std::atomic<int> running{0}, peak{0};
   FairPool pool({.threads = 3, .max_running_per_client = 2});
   for (int i = 0; i < 8; ++i)
     pool.post("greedy", FairPool::Work([&, i] {
                 const int now = ++running;
-                for (int seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {
+                for (int seen = peak; seen < now && !peak.compare_exchange_weak(seen, now);) {
                 }
                 if (i < 2) both_run.count_down();
                 open.wait();
@@ -83,11 +83,23 @@ TEST_F(FairPoolTest, RunsAtMostSoManyOfOneClientAtOnce) {
   other_ran.wait();  // on the third thread, which the first client may not have
   open.count_down();
   pool.join();
-  EXPECT_EQ(most, 2);
+  EXPECT_EQ(peak, 2);
   EXPECT_EQ(running, 0);
 }
 
-TEST_F(FairPoolTest, RunsWhatIsQueuedBeforeItEndsAndDropsTheRest) {
+TEST_F(FairPoolTest, AnEndingServerDropsWhatIsQueued) {
+  FairPool pool({.threads = 1});
+  pool.post("one", gate());
+  begun.wait();
+  for (int i = 0; i < 5; ++i) pool.post(i < 3 ? "one" : "two", note('1'));
+  pool.drop_queued();
+  EXPECT_TRUE(pool.has_capacity("one"));
+  open.count_down();
+  pool.join();
+  EXPECT_EQ(done, "");
+}
+
+TEST_F(FairPoolTest, JoinRunsQueuedTasksAndDropsLaterOnes) {
   FairPool pool({.threads = 2, .max_running_per_client = 1});
   pool.post("one", gate());
   begun.wait();

@@ -8,14 +8,14 @@
 
 namespace sluice::serve {
 
-std::string lease_exposition(const broker::Broker::Figures& f) {
+std::string lease_exposition(const broker::Broker::Stats& f) {
   std::string out;
   const auto to = std::back_inserter(out);
   header(out, "sluice_leases", "Leases now, by state", "gauge");
   fmt::format_to(to, "sluice_leases{{state=\"held\"}} {}\n", f.held);
   fmt::format_to(to, "sluice_leases{{state=\"waiting\"}} {}\n", f.waiting);
   fmt::format_to(to, "sluice_leases{{state=\"on_cpu\"}} {}\n", f.on_cpu);
-  header(out, "sluice_leases_held", "Leases held now, by how hard their promise is", "gauge");
+  header(out, "sluice_leases_held", "Leases held now, by enforcement tier", "gauge");
   for (std::size_t i = 0; i < f.held_by_tier.size(); ++i)
     fmt::format_to(to, "sluice_leases_held{{enforcement=\"{}\"}} {}\n",
                    to_string(static_cast<broker::Enforcement>(i)), f.held_by_tier[i]);
@@ -24,8 +24,8 @@ std::string lease_exposition(const broker::Broker::Figures& f) {
   counter(out, "sluice_leases_sent_to_cpu_total", "Requests sent to the CPU", f.sent_to_cpu);
   counter(out, "sluice_leases_expired_total", "Leases whose holder was not heard of", f.expired);
   counter(out, "sluice_lease_holders_died_total", "Leases whose process ended", f.holders_died);
-  counter(out, "sluice_lease_yields_asked_total", "Holders asked to give memory back",
-          f.yields_asked);
+  counter(out, "sluice_lease_yields_requested_total", "Holders asked to give memory back",
+          f.yields_requested);
   counter(out, "sluice_lease_yields_done_total",
           "Leases given back when asked, and seen free since", f.yields_done);
   counter(out, "sluice_lease_yield_bytes_total", "Memory that these freed", f.yield_bytes);

@@ -1,4 +1,4 @@
-// The broker's figures in Prometheus text; see exposition.h.
+// The broker's statistics in Prometheus text; see exposition.h.
 #pragma once
 
 #include <string>
@@ -7,6 +7,6 @@
 
 namespace sluice::serve {
 
-std::string lease_exposition(const broker::Broker::Figures& figures);
+std::string lease_exposition(const broker::Broker::Stats& stats);
 
 }  // namespace sluice::serve

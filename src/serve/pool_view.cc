@@ -16,7 +16,7 @@ void put_ceiling(Json& json, std::size_t bytes) {
   json["ceiling_gb"] = bytes == static_cast<std::size_t>(-1) ? Json() : Json(gb(bytes));
 }
 
-void put_figures(Json& json, const memory::PoolStatistics& pool) {
+void put_stats(Json& json, const memory::PoolStatistics& pool) {
   json["strategy"] = to_string(pool.strategy);
   put_ceiling(json, pool.ceiling);
   json["used_gb"] = gb(pool.used);
@@ -42,7 +42,7 @@ Json pool_view(const memory::MemoryConfig& set, const std::vector<memory::PoolSt
               {"growth_mb", static_cast<double>(options.growth) / kMiB},
               {"live", live != made.end()}};
     put_ceiling(json, options.ceiling);
-    if (live != made.end()) put_figures(json, *live);
+    if (live != made.end()) put_stats(json, *live);
     all.push_back(std::move(json));
   }
   return all;

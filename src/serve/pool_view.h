@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "serve/market_desk.h"
+#include "serve/market_service.h"
 #include "watch/snapshot.h"
 
 namespace sluice::serve {
@@ -13,7 +13,7 @@ namespace sluice::serve {
 // Figures only while it lives; `strategy` and `ceiling_gb` are then what it reports itself.
 Json pool_view(const memory::MemoryConfig& set, const std::vector<memory::PoolStatistics>& made);
 
-// For alerts: what each holds, as of `now`.
+// The memory of each pool as of `now`, for alerts.
 std::vector<watch::OwnerMemory> pool_owners(const std::vector<memory::PoolStatistics>& made,
                                             Instant now);
 

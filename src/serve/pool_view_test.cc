@@ -17,7 +17,7 @@ memory::MemoryConfig settings() {
   return set;
 }
 
-TEST(PoolView, ShowsWhatIsSetBeforeThereIsAWorker) {
+TEST(PoolView, SettingsAreShownBeforeAWorkerExists) {
   const auto json = pool_view(settings(), {});
   ASSERT_EQ(json.size(), 2u);
   EXPECT_EQ(json[0]["name"], "workspace");
@@ -30,7 +30,7 @@ TEST(PoolView, ShowsWhatIsSetBeforeThereIsAWorker) {
   EXPECT_TRUE(json[1]["ceiling_gb"].is_null());
 }
 
-TEST(PoolView, ShowsWhatPoolsMadeFromTheSettingsReallyHold) {
+TEST(PoolView, LivePoolsShowTheirCommittedMemory) {
   memory::Pools pools(settings(), {.names = {"workspace", "persistent"}});
   const memory::Buffer block(pools.get("workspace"), 100 << 20);
   EXPECT_THROW(memory::Buffer(pools.get("workspace"), 200 << 20), Error);
@@ -46,7 +46,7 @@ TEST(PoolView, ShowsWhatPoolsMadeFromTheSettingsReallyHold) {
   EXPECT_EQ(json[1]["held_gb"], 0);
 }
 
-TEST(PoolOwners, HoldWhatIsCommittedAndArePromisedTheirCeiling) {
+TEST(PoolOwners, PoolOwnersHoldCommittedBytesWithTheCeilingAsPromise) {
   memory::PoolStatistics pool;
   pool.name = "workspace", pool.committed = 5 << 20, pool.ceiling = 7 << 20;
   auto open = pool;

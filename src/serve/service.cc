@@ -12,9 +12,10 @@ namespace sluice::serve {
 namespace {
 
 constexpr std::size_t kEventsKept = 1024;
-constexpr auto kPictureAge = std::chrono::milliseconds(100);  // the ages in it are wrong by this
+constexpr auto kMachineStateAge =
+    std::chrono::milliseconds(100);  // the ages in it are wrong by this
 
-// What a listener must learn at once: health of each GPU, alerts, the sampler.
+// The state that a listener must get at once: health of each GPU, alerts, the sampler.
 std::string signature_of(const watch::Snapshot& s) {
   std::string text = s.sampler.state;
   for (const auto& g : s.gpus) text.append(g.gpu.uuid).append(device::to_string(g.health.state));
@@ -38,14 +39,14 @@ Service::Service(watch::Monitor& monitor, broker::Broker& broker, const Traffic&
       about_(std::move(about)),
       ring_(unix_ms(std::chrono::system_clock::now()), kEventsKept),
       reported_at_(Steady::now()),
-      market_(std::make_unique<MarketDesk>(
+      market_(std::make_unique<MarketService>(
           std::move(market), [this] { return why_no_gpu(); }, [this] { wake_listeners(); })),
-      subscription_(
-          monitor.subscribe([this](const std::shared_ptr<const watch::Snapshot>& s) { saw(*s); },
-                            [this](const watch::Event& e) {
-                              ring_.add(e.type, with_round_numbers(e.json));
-                              wake_listeners();
-                            })) {
+      subscription_(monitor.subscribe(
+          [this](const std::shared_ptr<const watch::Snapshot>& s) { on_snapshot(*s); },
+          [this](const watch::Event& e) {
+            ring_.add(e.type, with_round_numbers(e.json));
+            wake_listeners();
+          })) {
   broker_.on_event([this](const broker::BrokerEvent& e) {
     audit_preemption(e);
     ring_.add(e.type, e.json, "lease " + std::to_string(e.lease), e.peer);
@@ -63,8 +64,8 @@ void Service::audit(const AuditLog::Entry& entry) {
   if (auto* log = audit_.load()) log->add(entry);
 }
 
-// Who asked is in the event's reason. What a user does to leases of its own is ordinary use: it may
-// do so without end, and would push out what others did.
+// The event's reason names the requester. Changes of a user to its own leases are ordinary use and
+// not audited: their number has no bound, and they would displace the lines of others.
 void Service::audit_preemption(const broker::BrokerEvent& e) {
   const bool ends_process = e.type == "lease_terminate";
   if (e.is_own || (!ends_process && e.type != "lease_preempted")) return;
@@ -75,11 +76,11 @@ void Service::audit_preemption(const broker::BrokerEvent& e) {
          .result = ends_process ? "asked to end" : "done"});
 }
 
-void Service::saw(const watch::Snapshot& snapshot) {
+void Service::on_snapshot(const watch::Snapshot& snapshot) {
   broker_.observe(snapshot);
   monitor_.follow(broker_.leased());
   auto owners = broker_.memory_in_use();
-  for (auto& pool : pool_owners(market_->figures().pools, snapshot.at))
+  for (auto& pool : pool_owners(market_->stats().pools, snapshot.at))
     owners.push_back(std::move(pool));
   monitor_.report_owners(std::move(owners));
   auto store = broker_.store_state();
@@ -96,7 +97,7 @@ void Service::wake_listeners() {
   if (wake_) wake_();
 }
 
-// Of the first NVIDIA GPU, which is the one that calculates.
+// Looks at the first NVIDIA GPU, which is the one that calculates.
 std::string Service::why_no_gpu() const {
   const auto latest = monitor_.snapshot();
   if (latest == nullptr) return {};
@@ -109,7 +110,7 @@ std::string Service::why_no_gpu() const {
   return "no GPU was found";
 }
 
-void Service::on_news(std::function<void()> wake) {
+void Service::on_update(std::function<void()> wake) {
   const Lock lock(wake_mutex_);
   wake_ = std::move(wake);
 }
@@ -136,7 +137,7 @@ std::string Service::gpu_health() const {
 
 std::string Service::gpu_memory() const {
   auto json = gpu_memory_view(*snapshot(), Steady::now());
-  json["pools"] = pool_view(market_->pools(), market_->figures().pools);
+  json["pools"] = pool_view(market_->pools(), market_->stats().pools);
   return to_text(std::move(json));
 }
 
@@ -155,7 +156,7 @@ std::string Service::devices() const { return to_text(devices_view(*snapshot()))
 
 std::string Service::metrics(const ExpositionOptions& options) const {
   return exposition(*snapshot(), traffic_.totals(), about_, options, Steady::now()) +
-         lease_exposition(broker_.figures()) + compute_exposition(market_->figures(), memory_);
+         lease_exposition(broker_.stats()) + compute_exposition(market_->stats(), memory_);
 }
 
 std::string Service::history(const watch::HistoryQuery& query) const {
@@ -174,16 +175,17 @@ void Service::unsilence(const std::string& rule, const std::string& device) {
   monitor_.unsilence(rule, device);
 }
 
-EventCursor::Picture Service::picture(Instant now) const {
-  const Lock lock(picture_mutex_);
+EventCursor::MachineState Service::machine_state(Instant now) const {
+  const Lock lock(machine_state_mutex_);
   const auto latest = monitor_.snapshot();
   if (latest == nullptr) return {};
-  if (picture_.text == nullptr || picture_.sequence != latest->sequence ||
-      now - picture_at_ > kPictureAge) {
-    picture_ = {latest->sequence, urgency_.load(), std::make_shared<const std::string>(state())};
-    picture_at_ = now;
+  if (machine_state_.text == nullptr || machine_state_.sequence != latest->sequence ||
+      now - machine_state_at_ > kMachineStateAge) {
+    machine_state_ = {latest->sequence, urgency_.load(),
+                      std::make_shared<const std::string>(state())};
+    machine_state_at_ = now;
   }
-  return picture_;
+  return machine_state_;
 }
 
 EventCursor Service::listen(std::string_view last_event_id, std::optional<Seconds> interval,
@@ -192,21 +194,21 @@ EventCursor Service::listen(std::string_view last_event_id, std::optional<Second
   return {ring_,
           after,
           interval,
-          [this](Instant now) { return picture(now); },
+          [this](Instant now) { return machine_state(now); },
           lease.empty() ? "" : "lease " + lease,
-          company(client + (interval        ? " pictures"
-                            : lease.empty() ? " events"
-                                            : " lease"))};
+          client_group(client + (interval        ? " states"
+                                 : lease.empty() ? " events"
+                                                 : " lease"))};
 }
 
 // The same for all listeners of one kind and client; forgotten when the last has gone.
-EventCursor::Company Service::company(const std::string& client) const {
+EventCursor::ClientGroup Service::client_group(const std::string& client) const {
   const Lock lock(listeners_mutex_);
   std::erase_if(listeners_, [](const auto& one) { return one.second.expired(); });
   auto& known = listeners_[client];
-  auto company = known.lock();
-  if (!company) known = company = std::make_shared<char>();
-  return company;
+  auto client_group = known.lock();
+  if (!client_group) known = client_group = std::make_shared<char>();
+  return client_group;
 }
 
 void Service::report_traffic() {

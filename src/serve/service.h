@@ -1,5 +1,5 @@
-// Every use of the server as a function, without a transport: http/ only parses
-// and prints. Thread-safe; no call waits for a driver.
+// The operations of the server as functions, without a transport: http/ only parses and prints;
+// lease routes call the broker directly. Thread-safe; no call waits for a driver.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@
 #include "serve/audit.h"
 #include "serve/events.h"
 #include "serve/exposition.h"
-#include "serve/market_desk.h"
+#include "serve/market_service.h"
 #include "serve/traffic.h"
 #include "serve/views.h"
 #include "watch/monitor/monitor.h"
@@ -34,7 +34,7 @@ class Service {
           const MemoryBudget& memory, About about, MarketOptions market = {});
   ~Service();
 
-  // One line of JSON each.
+  // Each returns one line of JSON.
   std::string health() const;
   bool ready() const;
   std::string gpu_health() const;
@@ -61,7 +61,7 @@ class Service {
   broker::Broker& broker() noexcept { return broker_; }
 
   // Calculations; the queue says what they cost.
-  MarketDesk& market() noexcept { return *market_; }
+  MarketService& market() noexcept { return *market_; }
 
   // A listener to events and, every `interval`, to the state of the machine.
   // `last_event_id` as the client sent it, empty for none; `lease` (its id) to hear of that
@@ -71,18 +71,18 @@ class Service {
 
   // `wake` is called, on the monitor's thread, when listeners have something new
   // that should not wait. Null stops the calls; none is under way afterwards.
-  void on_news(std::function<void()> wake);
+  void on_update(std::function<void()> wake);
 
   // Once a second: tells the monitor how the server itself does.
   void report_traffic();
 
  private:
-  void saw(const watch::Snapshot& snapshot);
+  void on_snapshot(const watch::Snapshot& snapshot);
   void audit_preemption(const broker::BrokerEvent& event);
   void wake_listeners();
   std::string why_no_gpu() const;
-  EventCursor::Picture picture(Instant now) const;
-  EventCursor::Company company(const std::string& client) const;
+  EventCursor::MachineState machine_state(Instant now) const;
+  EventCursor::ClientGroup client_group(const std::string& client) const;
   std::shared_ptr<const watch::Snapshot> snapshot() const;  // throws unavailable before the first
 
   watch::Monitor& monitor_;
@@ -94,9 +94,9 @@ class Service {
   std::atomic<AuditLog*> audit_{nullptr};
 
   // The state as text, shared by all streams: made once per snapshot.
-  mutable Mutex picture_mutex_;
-  mutable EventCursor::Picture picture_ GUARDED_BY(picture_mutex_);
-  mutable Instant picture_at_ GUARDED_BY(picture_mutex_){};
+  mutable Mutex machine_state_mutex_;
+  mutable EventCursor::MachineState machine_state_ GUARDED_BY(machine_state_mutex_);
+  mutable Instant machine_state_at_ GUARDED_BY(machine_state_mutex_){};
 
   mutable Mutex listeners_mutex_;
   mutable std::map<std::string, std::weak_ptr<const void>> listeners_ GUARDED_BY(listeners_mutex_);
@@ -111,7 +111,7 @@ class Service {
   Instant reported_at_;
   ErrorShare error_share_;
 
-  std::unique_ptr<MarketDesk> market_;
+  std::unique_ptr<MarketService> market_;
 
   std::shared_ptr<void> subscription_;  // last: its callbacks use the members above
 };

@@ -1,4 +1,4 @@
-// What each error means at the edge, in one table.
+// HTTP status, gRPC code and exit code of each error code.
 #pragma once
 
 #include "base/error.h"

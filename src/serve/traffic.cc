@@ -47,7 +47,7 @@ std::optional<double> latency_quantile(const LatencyCounts& counts, double quant
   return kBounds.back();
 }
 
-void Traffic::Lane::request(std::size_t route, int status, double seconds) noexcept {
+void Traffic::Counters::request(std::size_t route, int status, double seconds) noexcept {
   add(by_route_[route * kCountedStatuses.size() + status_index(status)], 1);
   const auto bucket = std::ranges::lower_bound(kBounds, seconds) - kBounds.begin();
   add(latency_[static_cast<std::size_t>(bucket)], 1);
@@ -58,7 +58,7 @@ Traffic::Traffic(std::size_t threads, std::vector<std::string> routes)
     : routes_(std::move(routes)) {
   routes_.emplace_back("unmatched");
   for (std::size_t i = 0; i < threads; ++i)
-    lanes_.push_back(std::make_unique<Lane>(routes_.size()));
+    counters_.push_back(std::make_unique<Counters>(routes_.size()));
 }
 
 Traffic::Totals Traffic::totals() const {
@@ -67,19 +67,19 @@ Traffic::Totals Traffic::totals() const {
   for (std::size_t r = 0; r < routes_.size(); ++r)
     for (std::size_t s = 0; s < kCountedStatuses.size(); ++s) {
       std::uint64_t n = 0;
-      for (const auto& lane : lanes_)
-        n += lane->by_route_[r * kCountedStatuses.size() + s].load(relaxed);
+      for (const auto& counters : counters_)
+        n += counters->by_route_[r * kCountedStatuses.size() + s].load(relaxed);
       if (n == 0) continue;
       sum.requests.push_back({routes_[r], kCountedStatuses[s], n});
       sum.total += n;
       if (kCountedStatuses[s] == 500) sum.server_errors += n;
     }
-  for (const auto& lane : lanes_) {
+  for (const auto& counters : counters_) {
     for (std::size_t b = 0; b < kLatencyBuckets; ++b)
-      sum.latency[b] += lane->latency_[b].load(relaxed);
-    sum.latency_sum_s += static_cast<double>(lane->nanoseconds_.load(relaxed)) * 1e-9;
-    sum.bytes_sent += lane->bytes_.load(relaxed);
-    sum.streams += static_cast<std::int64_t>(lane->streams_.load(relaxed));
+      sum.latency[b] += counters->latency_[b].load(relaxed);
+    sum.latency_sum_s += static_cast<double>(counters->nanoseconds_.load(relaxed)) * 1e-9;
+    sum.bytes_sent += counters->bytes_.load(relaxed);
+    sum.streams += static_cast<std::int64_t>(counters->streams_.load(relaxed));
   }
   sum.refused = refused.load(relaxed);
   sum.timed_out = timed_out.load(relaxed);

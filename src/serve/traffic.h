@@ -1,5 +1,5 @@
-// What the server does, counted: requests by route and status, and how long they
-// took. Each thread writes its own lane without locks; readers add them up.
+// Request counters by route and status, and latency histograms. Each thread writes its own
+// counters without locks; readers add them up.
 #pragma once
 
 #include <array>
@@ -33,10 +33,10 @@ std::optional<double> latency_quantile(const LatencyCounts& counts, double quant
 
 class Traffic {
  public:
-  // One writer: the thread it belongs to. Any readers.
-  class Lane {
+  // The counters of one thread, which is the only writer. Any thread may read.
+  class Counters {
    public:
-    explicit Lane(std::size_t routes) : by_route_(routes * kCountedStatuses.size()) {}
+    explicit Counters(std::size_t routes) : by_route_(routes * kCountedStatuses.size()) {}
 
     void request(std::size_t route, int status, double seconds) noexcept;
     void sent(std::size_t bytes) noexcept { add(bytes_, bytes); }
@@ -59,7 +59,7 @@ class Traffic {
   // `routes`: names for the exposition; one more is added for what matches none.
   Traffic(std::size_t threads, std::vector<std::string> routes);
 
-  Lane& lane(std::size_t thread) noexcept { return *lanes_[thread]; }
+  Counters& counters(std::size_t thread) noexcept { return *counters_[thread]; }
   std::size_t unmatched() const noexcept { return routes_.size() - 1; }
 
   std::atomic<std::int64_t> connections{0};      // open now
@@ -85,10 +85,10 @@ class Traffic {
 
  private:
   std::vector<std::string> routes_;
-  std::vector<std::unique_ptr<Lane>> lanes_;  // each on its own cache lines
+  std::vector<std::unique_ptr<Counters>> counters_;  // each on its own cache lines
 };
 
-// What the dashboard and the alert rules see, over one interval.
+// Request rate and latencies over one interval, for the dashboard and the alert rules.
 struct TrafficRates {
   double rate = 0;                       // per second
   std::optional<double> p50_ms, p99_ms;  // nothing when there was no request

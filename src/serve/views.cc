@@ -42,8 +42,8 @@ std::size_t count(const watch::Snapshot& s, HealthState state) {
       std::ranges::count(s.gpus, state, [](const auto& g) { return g.health.state; }));
 }
 
-// The worst state any GPU is in; a machine without one is no failure, one whose driver
-// does not start is.
+// The worst state of any GPU. A machine without a GPU is no failure; a driver that does not start
+// is.
 std::string_view worst(const watch::Snapshot& s) {
   if (s.gpus.empty() && !s.sampler.driver_trouble.empty()) return "driver_down";
   if (s.gpus.empty()) return s.sampler.state == "starting" ? "starting" : "no_gpu";
@@ -58,7 +58,7 @@ Json sampler_view(const watch::SamplerCost& sampler) {
   return {{"state", sampler.state},
           {"core_share", sampler.core_share},
           {"driver_share", sampler.driver_share},
-          {"stretch", sampler.stretch}};
+          {"interval_scale", sampler.interval_scale}};
 }
 
 Json alert_counts(const watch::Snapshot& s) {

@@ -1,4 +1,4 @@
-// What the health routes say, as pure functions of one snapshot. Field names are
+// The JSON of the health routes, as pure functions of one snapshot. Field names are
 // those of docs/http.md; a value that is not known is absent.
 #pragma once
 
@@ -33,8 +33,8 @@ Json devices_view(const watch::Snapshot& snapshot);
 double rounded(double value) noexcept;
 void round_numbers(Json& json);  // every fraction in it
 
-// One line, with round numbers. Bytes that are no UTF-8 (a process may be named so)
-// are replaced.
+// Serializes to one line, with rounded numbers. Bytes that are not UTF-8 (a process may be named
+// so) are replaced.
 std::string to_text(Json json);
 
 }  // namespace sluice::serve

@@ -11,7 +11,7 @@ namespace {
 
 const About kAbout{"1.2.3", "host", ago(100)};
 
-TEST(HealthView, SummarisesTheDevices) {
+TEST(HealthView, TheDevicesAreSummarized) {
   const auto json = health_view(snapshot_for_tests(), kAbout, kNow);
   EXPECT_EQ(json["status"], "degraded");
   EXPECT_EQ(json["version"], "1.2.3");
@@ -20,7 +20,7 @@ TEST(HealthView, SummarisesTheDevices) {
   EXPECT_EQ(json["devices"]["lost"], 1);
 }
 
-TEST(HealthView, TellsTimesInWholeMilliseconds) {
+TEST(HealthView, TimesAreIntegerMilliseconds) {
   const About about{"1.2.3", "host", ago(93.2371234)};
   auto snapshot = snapshot_for_tests();
   snapshot.at = ago(0.2369999);
@@ -29,7 +29,7 @@ TEST(HealthView, TellsTimesInWholeMilliseconds) {
   EXPECT_NE(text.find("\"age_s\":0.237,"), std::string::npos) << text;
 }
 
-TEST(ToText, LeavesOutTheNoiseOfFractionsAndNothingElse) {
+TEST(ToText, FractionsAreRoundedAndNothingElseChanges) {
   EXPECT_EQ(to_text(Json{{"a", 113.61800000000001},
                          {"b", {0.0009606927039991965, -2.886818963975923e-05}},
                          {"c", {{"d", 150754820096.0}, {"e", 1794711600123}, {"f", 1e300}}},
@@ -38,14 +38,14 @@ TEST(ToText, LeavesOutTheNoiseOfFractionsAndNothingElse) {
             R"("f":1e+300},"g":5.0})");
 }
 
-TEST(HealthView, AMachineWithoutAGpuIsWell) {
+TEST(HealthView, AMachineWithoutAGpuIsHealthy) {
   auto snapshot = snapshot_for_tests();
   snapshot.gpus.clear();
   EXPECT_EQ(health_view(snapshot, kAbout, kNow)["status"], "ok");
   EXPECT_EQ(gpu_health_view(snapshot, kNow)["status"], "no_gpu");
 }
 
-TEST(HealthView, LeasesThatCannotBeStoredOrAreDamagedAreTold) {
+TEST(HealthView, LeaseStoreFailuresAndDamageAreReported) {
   auto s = snapshot_for_tests();
   s.gpus.clear();
   s.lease_store.trouble = "/secret/path: the disk is full";
@@ -59,7 +59,7 @@ TEST(HealthView, LeasesThatCannotBeStoredOrAreDamagedAreTold) {
   EXPECT_EQ(health_view(s, kAbout, kNow)["reasons"], Json::array());
 }
 
-TEST(GpuHealthView, UntilTheDriverWasAskedItIsStartingAndNotWithoutGpus) {
+TEST(GpuHealthView, BeforeTheFirstProbeTheStateIsStarting) {
   watch::Snapshot s;
   s.sampler.state = "starting";
   EXPECT_EQ(gpu_health_view(s, s.at)["status"], "starting");
@@ -68,7 +68,7 @@ TEST(GpuHealthView, UntilTheDriverWasAskedItIsStartingAndNotWithoutGpus) {
   EXPECT_EQ(gpu_health_view(s, s.at)["status"], "no_gpu");
 }
 
-TEST(HealthView, ADriverThatDoesNotStartIsNotWell) {
+TEST(HealthView, AFailedDriverIsUnhealthy) {
   watch::Snapshot s;
   s.at = kNow;
   s.sampler.driver_trouble = "NVML does not start";
@@ -76,7 +76,7 @@ TEST(HealthView, ADriverThatDoesNotStartIsNotWell) {
   EXPECT_EQ(gpu_health_view(s, kNow)["status"], "driver_down");
 }
 
-TEST(HealthView, ADriverThatDoesNotStartIsNotHiddenByAnotherVendorsGpu) {
+TEST(HealthView, AFailedDriverIsReportedBesideAnotherVendorsGpu) {
   auto s = snapshot_for_tests();
   s.gpus.resize(1);
   EXPECT_EQ(gpu_health_view(s, kNow)["status"], "healthy");
@@ -85,7 +85,7 @@ TEST(HealthView, ADriverThatDoesNotStartIsNotHiddenByAnotherVendorsGpu) {
   EXPECT_EQ(gpu_health_view(s, kNow)["status"], "driver_down");
 }
 
-TEST(HealthView, IsNotReadyOnceNobodyLooksAtTheMachine) {
+TEST(HealthView, AStaleSnapshotIsNotReady) {
   auto snapshot = snapshot_for_tests();
   snapshot.at = ago(kStaleAfter + 1);
   const auto json = health_view(snapshot, kAbout, kNow);
@@ -101,7 +101,7 @@ TEST(GpuHealthView, NamesTheWorstStateAndItsCause) {
   EXPECT_EQ(json["gpus"][0]["age_s"], 0.5);
 }
 
-TEST(GpuMemoryView, SpeaksTheSeedsNamesPerGpuAndSummed) {
+TEST(GpuMemoryView, MemoryIsReportedPerGpuAndSummed) {
   const auto json = gpu_memory_view(snapshot_for_tests(), kNow);
   EXPECT_EQ(json["allocated_gb"], 12);
   EXPECT_EQ(json["reserved_gb"], 4);
@@ -112,7 +112,7 @@ TEST(GpuMemoryView, SpeaksTheSeedsNamesPerGpuAndSummed) {
   EXPECT_EQ(json["gpus"][0]["processes"][0]["allocated_gb"], 1);
 }
 
-TEST(PerformanceView, EachValueHasItsOwnAge) {
+TEST(PerformanceView, EachValueHasItsAge) {
   const auto json = performance_view(snapshot_for_tests(), {}, kNow);
   const auto& gpu = json["gpus"][0];
   EXPECT_EQ(gpu["gpu_utilization"], 85);
@@ -121,13 +121,13 @@ TEST(PerformanceView, EachValueHasItsOwnAge) {
   EXPECT_EQ(gpu["age_s"]["temperature"], 3);
 }
 
-TEST(PerformanceView, WhatWasNotMeasuredIsAbsent) {
+TEST(PerformanceView, UnmeasuredValuesAreAbsent) {
   const auto json = performance_view(snapshot_for_tests(), {}, kNow);
   EXPECT_FALSE(json["gpus"][0].contains("power_draw"));
   EXPECT_FALSE(json["server"].contains("p99_ms"));
 }
 
-TEST(ToText, AProcessNameThatIsNoUtf8DoesNotBreakTheAnswer) {
+TEST(ToText, AnInvalidUtf8ProcessNameIsReplaced) {
   const auto text = to_text(gpu_memory_view(snapshot_for_tests(), kNow));
   EXPECT_TRUE(Json::accept(text));
 }

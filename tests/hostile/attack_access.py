@@ -1,8 +1,8 @@
 """Attacks on what belongs to others: their leases, their processes, the alerts of all, the keys.
 Those of a second user need root, to become one; encodings.idna is read here because they may not."""
-import array, contextlib, encodings.idna, http.client, json, os, shutil, signal, socket, subprocess, tempfile, time, unittest
+import array, contextlib, encodings.idna, errno, http.client, json, os, shutil, signal, socket, subprocess, tempfile, time, unittest
 
-from hostile.case import Server, wait_for, within
+from hostile.case import Server, heard, memory_of, wait_for, within
 from lease_case import LeaseServer, UnixConnection, exchange
 from serve_case import PROGRAM
 
@@ -40,13 +40,13 @@ def over_tcp(server, method, path, body=None, key=None):
 
 
 def audited(server):
-    with open(os.path.join(server.told["state_dir"], "audit.log")) as f:
+    with open(os.path.join(server.announced["state_dir"], "audit.log")) as f:
         return [json.loads(line) for line in f]
 
 
 def open_socket(server):
     """Lets every user connect, as an administrator may choose to."""
-    os.chmod(server.told["state_dir"], 0o755)
+    os.chmod(server.announced["state_dir"], 0o755)
     os.chmod(server.socket_path, 0o666)
 
 
@@ -83,6 +83,42 @@ class Holder:
         self.process.stdout.close()
 
 
+class SharedFolders(unittest.TestCase):
+    """Where no MPS daemon runs, any user may make /tmp/nvidia-mps."""
+
+    @needs_root
+    def test_a_fifo_or_an_endless_file_in_a_folder_of_another_user_stops_nothing(self):
+        for kind in ("fifo", "zero"):
+            with self.subTest(kind), tempfile.TemporaryDirectory() as folder:
+                pid = os.path.join(folder, "nvidia-cuda-mps-control.pid")
+                os.mkfifo(pid) if kind == "fifo" else os.symlink("/dev/zero", pid)
+                for owned in (folder, pid):
+                    os.chown(owned, STRANGER, STRANGER, follow_symlinks=False)
+                for owner in (STRANGER, 0):  # also where the folder is root's
+                    os.chown(folder, owner, owner)
+                    with Server("--demo", "eight-gpus", "--set", f"broker.mps_dir={folder}",
+                                "--set", "watch.interval_s=0.1") as server:
+                        time.sleep(7)  # readiness takes 5 s to notice a monitor that stands still
+                        self.assertEqual(server.ask("/health/ready")[0], 200)
+                        self.assertLess(memory_of(server.process), within(400e6))
+                        self.assertLess(server.stop(), 5)
+
+
+class Loopback(unittest.TestCase):
+    def test_localhost_is_this_server_over_ipv6_too(self):
+        with Server("--demo", "eight-gpus") as server:
+            try:
+                client = socket.create_connection(("::1", server.port), 5)
+            except OSError as error:
+                if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                    self.skipTest("no IPv6 here")
+                raise
+            with client:
+                client.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n"
+                               b"Connection: close\r\n\r\n")
+                self.assertIn(b" 200 ", heard(client).split(b"\r\n")[0])
+
+
 class Others(unittest.TestCase):
     @needs_root
     def test_a_lease_is_revoked_by_its_own_user_only(self):
@@ -115,7 +151,7 @@ class Others(unittest.TestCase):
             self.assertEqual(server.on_socket("POST", path, {"reason": "repair"})[0], 200)
             self.assertEqual(server.held(), [])
 
-    def test_nobody_silences_alerts_over_tcp(self):
+    def test_alerts_cannot_be_silenced_over_tcp(self):
         with LeaseServer() as server:
             for method in ("POST", "DELETE"):
                 status, answer = over_tcp(server, method, "/v1/alerts/silence", SILENCE)
@@ -147,7 +183,7 @@ class Others(unittest.TestCase):
                 self.assertEqual(os.stat(parent + "/state").st_mode & 0o777, 0o711)
 
                 def ask(method, path, body=None, key=None):
-                    connection = UnixConnection(server.told["socket"])
+                    connection = UnixConnection(server.announced["socket"])
                     fields = {"Content-Type": "application/json", **({"X-API-Key": key} if key else {})}
                     connection.request(method, path, json.dumps(body) if body else None, fields)
                     return connection.getresponse().status
@@ -218,7 +254,7 @@ class Others(unittest.TestCase):
                 os.chmod(parent + "/state", 0o755)
 
                 def listed():
-                    done = subprocess.run([program, "lease", "list", "--socket", server.told["socket"]],
+                    done = subprocess.run([program, "lease", "list", "--socket", server.announced["socket"]],
                                           capture_output=True, text=True, timeout=within(10), cwd="/",
                                           env={"HOME": "/"})
                     return done.stderr
@@ -348,7 +384,7 @@ class Keys(unittest.TestCase):
         self.assertEqual(done.returncode, 2, done)
         self.assertIn("admin_key is the same as api_key", done.stderr)
 
-    def test_guesses_from_many_addresses_lock_nobody_out(self):
+    def test_guesses_from_many_addresses_lock_out_no_other(self):
         key = self.environment["SLUICE_SERVE_API_KEY"]
         with Server("--demo", "eight-gpus", environment=self.environment) as server:
             for i in range(300):  # each hangs up at once: nobody's, but for the address
@@ -362,7 +398,7 @@ class Keys(unittest.TestCase):
                 ask = lambda: server.ask("/v1/state", headers={"X-API-Key": key})[0]
                 self.assertEqual(as_user(OWNER, ask), 200)
 
-    def test_guessing_is_throttled_and_told(self):
+    def test_guessing_is_throttled_and_logged(self):
         key = self.environment["SLUICE_SERVE_API_KEY"]
         with Server("--demo", "eight-gpus", environment=self.environment) as server:
             trusted = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
@@ -380,12 +416,12 @@ class Keys(unittest.TestCase):
             self.assertIn("\nsluice_http_wrong_keys_total", metrics)
             self.assertNotIn("\nsluice_http_throttled_keys_total 0\n", metrics)
             trusted.close()
-            wait_for("the log tells it", lambda: "sent a wrong key" in server.logged())
+            wait_for("the log reports it", lambda: "sent a wrong key" in server.logged())
             self.assertLess(server.logged().count("wrong key"), 5)
             self.assertNotIn(key, server.logged())
 
     @needs_root
-    def test_who_guesses_locks_no_other_user_out(self):
+    def test_a_guessing_client_locks_out_no_other_user(self):
         key = self.environment["SLUICE_SERVE_API_KEY"]
         with Server("--demo", "eight-gpus", environment=self.environment) as server:
             def guess():
@@ -411,7 +447,7 @@ class Keys(unittest.TestCase):
             self.assertNotIn(ADMIN_KEY, server.logged() + str(audited(server)))
 
 
-    def test_no_key_is_sent_to_whoever_has_the_port_of_a_server_that_is_down(self):
+    def test_no_key_is_sent_to_another_process_on_the_port_of_a_stopped_server(self):
         with tempfile.TemporaryDirectory() as state, socket.create_server(("127.0.0.1", 0)) as thief:
             thief.settimeout(within(10))
             environment = {**os.environ, "SLUICE_SERVE_ADMIN_KEY": ADMIN_KEY,
@@ -471,7 +507,7 @@ class Traces(unittest.TestCase):
             lines = audited(server)
             self.assertEqual((lines[0]["who"], lines[0]["result"]), ("uid:0", "done"))
             self.assertLess(max(len(json.dumps(line)) for line in lines), 4500)
-            self.assertFalse(os.path.exists(os.path.join(server.told["state_dir"], "audit.log.1")))
+            self.assertFalse(os.path.exists(os.path.join(server.announced["state_dir"], "audit.log.1")))
 
     @needs_root
     def test_preempting_ones_own_leases_pushes_no_line_out(self):
@@ -499,7 +535,7 @@ class Traces(unittest.TestCase):
             as_user(STRANGER, lambda: over_tcp(server, "POST", "/v1/alerts/silence", SILENCE)[0])
             self.assertIn(f"uid:{STRANGER}", [e["who"] for e in audited(server)])
 
-    def test_what_is_kept_is_for_this_user_alone(self):
+    def test_stored_files_are_readable_by_this_user_only(self):
         with tempfile.TemporaryDirectory() as parent, \
                 LeaseServer(state=parent + "/state") as server:
             self.assertEqual(os.stat(parent + "/state").st_mode & 0o777, 0o700)

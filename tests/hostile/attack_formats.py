@@ -56,14 +56,14 @@ class SizesThatLie(FileCase):
             said = self.sluice(*command, path, code=2)
             self.assertIn(f"tensor '{name}'", said)
 
-    def test_a_tensor_whose_bits_wrap_around(self):
+    def test_a_tensor_whose_bits_wrap_around_is_refused(self):
         self.refused(self.adder(raw_tensor("w", "int64", [WRAPS], b"12345678")), "w")
         self.refused(self.adder(raw_tensor("w", "float64", [1 << 29, 1 << 29], b"")), "w")
 
-    def test_a_negative_dimension(self):
+    def test_a_negative_dimension_is_refused(self):
         self.refused(self.adder(raw_tensor("w", "int64", [(1 << 64) - 1], b"")), "w")
 
-    def test_external_data_shorter_than_its_tensor(self):
+    def test_external_data_shorter_than_its_tensor_is_refused(self):
         self.write("weights", b"12345678")
         for length in ({}, {"length": "8"}, {"length": str(1 << 63)}):
             entries = {"location": "weights", **length}
@@ -72,7 +72,7 @@ class SizesThatLie(FileCase):
                                for k, v in entries.items()) + onnx.integer(14, 1))
             self.refused(self.adder(tensor), "w")
 
-    def test_safetensors_that_claim_more_than_they_hold(self):
+    def test_safetensors_that_claim_more_than_they_hold_are_refused(self):
         self.write("bert/config.json", json.dumps({
             "model_type": "bert", "hidden_size": 4, "num_hidden_layers": 1,
             "num_attention_heads": 1, "intermediate_size": 4, "max_position_embeddings": 4,
@@ -243,13 +243,13 @@ class HostileOperators(FileCase):
         raw = struct.pack(f"<{len(values)}q", *values)
         return raw_tensor(name, "int64", [len(values)] if shape is None else shape, raw)
 
-    def test_offsets_of_sequences_that_wrap_around(self):
+    def test_offsets_of_sequences_that_wrap_around_are_refused(self):
         node = sluice_node("Attention", ["q", "q", "q", "", "o"], ["y"], heads=1, longest=10**6)
         self.ends(self.model([node], [("q", "float32", [1, 1, 1000])], [("y", "float32")],
                              [self.whole("o", [2**63 - 1, -2**63])]),
                   self.RUN, say="a sequence from")
 
-    def test_heads_of_nothing(self):
+    def test_heads_of_nothing_end(self):
         node = sluice_node("Attention", ["q", "q", "q"], ["y"], heads=2**62)
         self.ends(self.model([node], [("q", "float32", [1, 1, 0])], [("y", "float32")]), self.RUN)
 
@@ -260,7 +260,7 @@ class HostileOperators(FileCase):
                                  [raw_tensor("s", "float32", [0, 1000], b"")]),
                       self.RUN, say="scales of shape")
 
-    def test_functions_that_double(self):
+    def test_functions_that_double_are_refused(self):
         def function(name, nodes):
             return onnx.data(25, onnx.data(1, name) + onnx.data(10, "f") + onnx.data(4, "x") +
                              onnx.data(5, "y") + b"".join(onnx.data(7, n) for n in nodes) +
@@ -279,7 +279,7 @@ class HostileOperators(FileCase):
                                               call(f"F{i - 1}", "a", "y")])
             self.ends(content, self.INSPECT, say="functions make more than")
 
-    def test_work_without_end_is_not_done_to_tell_types(self):
+    def test_type_detection_does_no_unbounded_work(self):
         dft = onnx.node("DFT", ["x", "n"], ["y"])
         self.ends(self.model([dft], [("x", "float32", [1, 1, 1])], [("y", "float32")],
                              [self.whole("n", [268435399], [])]), self.INSPECT)

@@ -8,7 +8,7 @@ import sluice
 
 GREEDY = 41001  # a user, over TCP; over the Unix socket we are another
 TOO_MUCH = {"agent": "greedy", "memory_gb": 500, "ttl_s": 86400}  # for any GPU: on the CPU
-MOST_ON_CPU = 60
+MAX_ON_CPU = 60
 needs_root = unittest.skipUnless(os.geteuid() == 0, "sockets of another user take root")
 LIBC = ctypes.CDLL(None)
 
@@ -30,7 +30,7 @@ class Case(unittest.TestCase):
         self.state = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="sluice-ledger-"))
 
     def serve(self, *settings):
-        server = LeaseServer("--set", f"broker.max_cpu_leases_per_peer={MOST_ON_CPU}",
+        server = LeaseServer("--set", f"broker.max_cpu_leases_per_peer={MAX_ON_CPU}",
                              *settings, state=self.state, wait=False)
         self.stack.enter_context(server)
         wait_for("the cards are known", lambda: sum(
@@ -46,9 +46,9 @@ class Case(unittest.TestCase):
             status, _, text = server.ask("/v1/leases", "POST", body or TOO_MUCH, headers)
         return status, json.loads(text)
 
-    def other(self, server, key=None, **wanted):
+    def other(self, server, key=None, **fields):
         """The same for the peer of the socket."""
-        body = json.dumps({"agent": "modest", "memory_gb": 1, "pid": 0, **wanted})
+        body = json.dumps({"agent": "modest", "memory_gb": 1, "pid": 0, **fields})
         connection = server.local()
         try:
             headers = {"Content-Type": "application/json", **({"Idempotency-Key": key} if key else {})}
@@ -67,8 +67,8 @@ class Case(unittest.TestCase):
 
 class FairnessTest(Case):
     def check_other_is_served(self, server):
-        for wanted in ({"memory_gb": 0.1}, {"memory_gb": 500}, {"memory_gb": 0.1, "agent": "greedy"}):
-            status, answer = self.other(server, **wanted)
+        for fields in ({"memory_gb": 0.1}, {"memory_gb": 500}, {"memory_gb": 0.1, "agent": "greedy"}):
+            status, answer = self.other(server, **fields)
             self.assertEqual(status, 200, answer)
             self.assertIn(answer["status"], ("allocated", "cpu_fallback"))
             self.assertEqual(server.release(answer)[0], 200)
@@ -83,7 +83,7 @@ class FairnessTest(Case):
                     self.check_other_is_served(server)
                 wait_for("the greedy peer has all it may have", lambda: 429 in statuses, 30)
             on_cpu = [l for l in self.listed(server)["on_cpu"] if l["agent"] == "greedy"]
-            self.assertEqual(len(on_cpu), MOST_ON_CPU)
+            self.assertEqual(len(on_cpu), MAX_ON_CPU)
             for lease in on_cpu:  # although a day was asked for
                 self.assertLessEqual(lease["expires_in_s"], 60)
             self.assertEqual(statuses, {200, 429})
@@ -114,19 +114,19 @@ class FairnessTest(Case):
         for waiter in waiters:
             waiter.join(10)
 
-    def test_who_hangs_up_before_it_is_known_is_one_peer_whatever_its_address(self):
+    def test_clients_that_hang_up_before_identification_are_one_peer(self):
         server = self.serve()
         body = json.dumps(TOO_MUCH)
         raw = (f"POST /v1/leases HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                f"Content-Length: {len(body)}\r\n\r\n{body}").encode()
-        for i in range(4 * MOST_ON_CPU):
+        for i in range(4 * MAX_ON_CPU):
             with socket.socket() as client:
                 client.bind((f"127.0.{1 + i // 200}.{1 + i % 200}", 0))
                 client.connect(("127.0.0.1", server.port))
                 client.sendall(raw)
         self.check_other_is_served(server)
         on_cpu = wait_for("some were served", lambda: self.listed(server)["counts"]["on_cpu"])
-        self.assertLessEqual(on_cpu, 2 * MOST_ON_CPU)
+        self.assertLessEqual(on_cpu, 2 * MAX_ON_CPU)
 
     def test_the_refusal_names_the_limit_and_when_to_come_back(self):
         server = self.serve("--set", "broker.max_leases_per_peer=2")
@@ -156,7 +156,7 @@ class FairnessTest(Case):
         self.assertEqual(self.other(server, memory_gb=3)[1]["status"], "allocated")
 
 
-    def test_who_waits_keeps_no_room_behind_leases_of_its_own(self):
+    def test_a_waiting_peer_reserves_no_capacity_behind_its_own_leases(self):
         server = self.serve("--set", "broker.hold_after_s=0.2")
         cards = {c["gpu_uuid"]: c["total_gb"] for c in self.listed(server)["cards"]}
         for uuid in cards:
@@ -174,7 +174,7 @@ class FairnessTest(Case):
             waiter.join(20)
 
     @needs_root
-    def test_many_who_wait_hold_nobody_up(self):
+    def test_many_waiting_requests_delay_no_other(self):
         scenario = {"about": "Eight quiet cards.",
                     "gpus": [{"name": "Card of 80", "memory_gib": 80}] * 8}
         with LeaseServer(scenario=scenario, wait=False) as server, contextlib.ExitStack() as stack:

@@ -39,7 +39,7 @@ class Requests(Case):
         cls.server = Server("--demo", "eight-gpus").__enter__()
         cls.addClassCleanup(cls.server.__exit__)
 
-    def test_a_mean_of_another_size(self):
+    def test_a_mean_of_another_size_is_refused(self):
         returns = [[0.01, -0.02, 0.03, 0.01], [0.02, 0.01, -0.01, 0.02]]
         for goal in ("min_cvar", "cvar_target_return", "cvar_target_risk", "max_sharpe", "frontier"):
             for size in (1, 3, 4, 8, 100000):
@@ -66,9 +66,9 @@ class Requests(Case):
         body = {"goal": "min_volatility", "covariance": [[1, 0], [0, 1]]}
         began = time.monotonic()
         for count in (1, 9000):
-            self.refused("portfolio", {**body, "sectors": [{"assets": [], "least": 5}] * count},
+            self.refused("portfolio", {**body, "sectors": [{"assets": [], "min": 5}] * count},
                          "no assets" if count == 1 else "'sectors' has 9000 sectors; at most 1000")
-        self.refused("portfolio", {**body, "sectors": [{"assets": [0, 1], "least": 5, "most": 6}] * 1000},
+        self.refused("portfolio", {**body, "sectors": [{"assets": [0, 1], "min": 5, "max": 6}] * 1000},
                      "too many limits")
         self.assertLess(time.monotonic() - began, within(3))
 
@@ -84,7 +84,7 @@ class Requests(Case):
                 s.close()
         wait_for("the end of work", lambda: self.under_way() == 0, within(5))
 
-    def test_few_paths_of_many_steps_keep_no_quick_one_waiting(self):
+    def test_few_paths_of_many_steps_delay_no_short_request(self):
         self.assert_quick_ones_beside({"payoff": "asian_price", "steps": 100000, "paths": 1})
 
     def test_long_windows_and_flat_prices(self):
@@ -122,7 +122,7 @@ class Requests(Case):
         self.assertLess(time.monotonic() - began, within(3))
 
     @unittest.skipIf(SANITIZED, "it takes minutes to make so large an answer")
-    def test_the_end_of_large_answers_holds_nobody_up(self):
+    def test_freeing_large_answers_delays_no_other(self):
         body = '{"returns":{' + ",".join(f'"{i}":[0.1,0.2]' for i in range(200000)) + "}}"
         sockets = []
         for _ in range(2):
@@ -145,7 +145,7 @@ class Requests(Case):
         wait_for("the end of work", lambda: self.under_way() == 0, within(5))
         self.assertLess(time.monotonic() - began, within(1.5))
 
-    def test_long_calculations_keep_no_quick_one_waiting(self):
+    def test_long_calculations_delay_no_short_request(self):
         self.assert_quick_ones_beside(LONG)
 
     def test_many_long_calculations_are_refused_and_others_served(self):

@@ -1,5 +1,5 @@
 """What is done to the files of the server: damaged, cut off, removed, replaced by others' or by
-links; and a disk without room. Each server is ended by SIGKILL, as a crash would."""
+links; and a full disk. Each server is ended by SIGKILL, as a crash would."""
 import contextlib, hashlib, json, os, resource, shutil, signal, sqlite3, subprocess, tempfile, time
 import unittest
 
@@ -212,7 +212,7 @@ class Links(StateFolder):
     def test_no_state_file_of_history_is_opened_through_a_link(self):
         for name in ("history.db", "history.db.lock", "history.db-wal"):
             with self.link(name), self.serve() as server:  # it goes on in memory
-                self.assertFalse(server.told["history_on_disk"])
+                self.assertFalse(server.announced["history_on_disk"])
                 self.kill(server)
 
     def test_a_file_in_the_place_of_the_socket_is_not_removed(self):
@@ -223,9 +223,9 @@ class Links(StateFolder):
 
 
 class FullDisk(StateFolder):
-    """A limit on the length of files stands for a disk without room: it needs no rights."""
+    """A limit on the length of files stands for a full disk: it needs no rights."""
 
-    def test_requests_are_refused_cheaply_until_there_is_room_again(self):
+    def test_requests_are_refused_cheaply_until_there_is_capacity_again(self):
         with self.serve() as server:
             held = server.request(ttl_s=3600)
             connection = server.local()

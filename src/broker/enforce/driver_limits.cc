@@ -12,12 +12,13 @@ namespace sluice::broker {
 namespace {
 
 constexpr double kPatience_s = 10;
-constexpr std::size_t kMostAtOnce = 16;  // of processes; more than that hang in the driver
+constexpr std::size_t kMaxConcurrentCommands =
+    16;  // of processes; more than that hang in the driver
 
 std::string wrong_with(const std::string& line) {
   const auto json = Json::parse(line, nullptr, false);
   if (!json.is_object() || !json.contains("stands") || !json["stands"].is_boolean())
-    return "it said nothing that makes sense";
+    return "its output is invalid";
   if (json["stands"].get<bool>()) return "";
   const auto why = json.value("why_not", "");
   return why.empty() ? "the limit does not stand" : why;
@@ -27,16 +28,16 @@ std::string wrong_with(const std::string& line) {
 
 void DriverLimits::start(const Lease& lease, const std::string& group, Instant now) {
   if (running_.contains(lease.id)) return;
-  if (running_.size() + ending_.size() >= kMostAtOnce) {
+  if (running_.size() + ending_.size() >= kMaxConcurrentCommands) {
     failed_to_start_.push_back({lease.id, "earlier ones hang in the driver"});
     return;
   }
-  const auto least = std::ranges::min(lease.parts, {}, &Part::bytes).bytes;
+  const auto min_bytes = std::ranges::min(lease.parts, {}, &Part::bytes).bytes;
   std::vector<std::string> arguments{"gpu-limit",
                                      "--group",
                                      group,
                                      "--bytes",
-                                     std::to_string(least),
+                                     std::to_string(min_bytes),
                                      "--fd",
                                      std::to_string(Child::kFd)};
   for (const auto& part : lease.parts)

@@ -1,5 +1,5 @@
 // Limits that NVIDIA's driver keeps (r615 and later). They are set by a process of its own for
-// each lease, `sluice gpu-limit`: a driver may hang, and no answer of the broker waits for one.
+// each lease, `sluice gpu-limit`: a driver may hang, and no response of the broker waits for one.
 #pragma once
 
 #include <map>
@@ -28,7 +28,7 @@ class DriverLimits {
     LeaseId lease;
     std::string wrong;  // empty: every limit was set and read back
   };
-  // What is known since the last call; one that takes longer than ten seconds is given up.
+  // The results since the last call; a command that takes longer than ten seconds is given up.
   std::vector<Result> advance(Instant now);
 
  private:

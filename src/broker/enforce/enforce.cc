@@ -10,7 +10,7 @@ namespace sluice::broker {
 namespace {
 
 bool is_observed(const Lease& lease, const Evidence& evidence) {
-  return lease.wanted.holder.pid != 0 &&
+  return lease.request.holder.pid != 0 &&
          std::ranges::all_of(evidence.cards, [&](const CardEvidence& c) {
            return c.lists_memory && (evidence.host_pids || c.holder_seen);
          });
@@ -21,7 +21,7 @@ bool is_observed(const Lease& lease, const Evidence& evidence) {
 // within the lease there.
 bool is_limited_by_client(const Lease& lease, const Evidence& evidence) {
   const auto fits = [&](const Part& part) { return lease.client_limit <= part.bytes; };
-  return lease.wanted.client_limits && lease.client_limit > 0 && lease.over_use == 0 &&
+  return lease.request.client_limits && lease.client_limit > 0 && lease.over_use == 0 &&
          std::ranges::all_of(lease.parts, fits) &&
          std::ranges::all_of(evidence.cards, &CardEvidence::holder_seen);
 }
@@ -29,11 +29,11 @@ bool is_limited_by_client(const Lease& lease, const Evidence& evidence) {
 // Downwards, so that a limit taken from it is never above the lease. Of several cards
 // the least share, as one number has to do for all.
 double share_of(const Lease& lease, std::span<const EnvCard> cards) {
-  double least = 1;
+  double min_share = 1;
   for (std::size_t i = 0; i < lease.parts.size(); ++i)
-    least = std::min(least, static_cast<double>(lease.parts[i].bytes) /
-                                static_cast<double>(cards[i].memory_total));
-  return std::floor(least * 10000) / 10000;
+    min_share = std::min(min_share, static_cast<double>(lease.parts[i].bytes) /
+                                        static_cast<double>(cards[i].memory_total));
+  return std::floor(min_share * 10000) / 10000;
 }
 
 std::string joined(std::span<const EnvCard> cards, std::string EnvCard::*member) {

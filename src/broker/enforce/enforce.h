@@ -1,5 +1,5 @@
-// How hard the promise of a lease is, decided from what was seen; and what its holder
-// is asked to export. Pure: nothing here acts.
+// Decides the enforcement tier of a lease from evidence, and the environment variables that its
+// holder should export. Pure: nothing here acts.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace sluice::broker {
 
-// What the newest sample shows on one card of the lease.
+// Evidence of the newest sample on one card of the lease.
 struct CardEvidence {
-  bool lists_memory = false;  // the driver told, recently, how much each process has
+  bool lists_memory = false;  // the driver reported, recently, how much each process has
   bool holder_seen = false;   // the holder among them
   bool holder_uses_mps = false;
 };
@@ -30,7 +30,7 @@ struct Evidence {
 // process numbers may not be ours, so `observed` waits there until the holder was seen.
 Enforcement enforcement_of(const Lease& lease, const Evidence& evidence) noexcept;
 
-// What is known of one card for the holder's environment.
+// A card, for the holder's environment.
 struct EnvCard {
   std::string uuid, bus;
   bool is_nvidia = true;
@@ -39,7 +39,7 @@ struct EnvCard {
 
 using Env = std::vector<std::pair<std::string, std::string>>;
 
-// For a lease with parts: the GPUs by UUID in the order of the parts, the lease's number and
+// A lease with parts gets the GPUs by UUID in the order of the parts, the lease's number and
 // bytes, its share of the card rounded down to four digits, and with a daemon the MPS
 // limit. Without parts the GPUs are hidden. `cards` are in the order of the parts.
 Env env_for(const Lease& lease, std::span<const EnvCard> cards, bool mps_daemon);

@@ -26,10 +26,10 @@ using device::split;
 namespace {
 
 constexpr const char* kOurs = "/sluice";
-constexpr std::size_t kLongestPath = 4096;
+constexpr std::size_t kMaxPathBytes = 4096;
 constexpr std::size_t kSpareLines = 1024;
 constexpr int kMoves = 3;  // a process may fork while it is moved
-constexpr off_t kLargestRecord = 64 << 20;
+constexpr off_t kMaxRecordBytes = 64 << 20;
 constexpr std::uint64_t kSlack = 64 << 20;  // what drivers list and the kernel counts differ by
 
 // "" or what went wrong. Kernel files take one write.
@@ -44,11 +44,11 @@ std::string put(const std::string& file, const std::string& text) {
              : fmt::format("{} does not take '{}': {}", file, text, std::strerror(error));
 }
 
-bool has_word(const std::optional<std::string>& text, std::string_view wanted) {
+bool has_word(const std::optional<std::string>& text, std::string_view expected) {
   if (!text) return false;
   for (const auto line : split(*text, '\n'))
     for (const auto word : split(line, ' '))
-      if (word == wanted) return true;
+      if (word == expected) return true;
   return false;
 }
 
@@ -80,14 +80,14 @@ void move_back(const std::string& root, std::string origin, const std::string& p
 
 // A path below the root as the kernel writes it: no step up, no deleted group, one line.
 bool is_plain_path(std::string_view path) {
-  if (!path.starts_with('/') || path.size() > kLongestPath || path.ends_with(" (deleted)"))
+  if (!path.starts_with('/') || path.size() > kMaxPathBytes || path.ends_with(" (deleted)"))
     return false;
   for (const auto step : split(path.substr(1), '/'))
     if (step == ".." || step == ".") return false;
   return path.find('\n') == path.npos;
 }
 
-// Of one of our groups, or of a group below it.
+// The lease of one of our groups, or of a group below it.
 std::optional<LeaseId> lease_of_group(std::string_view group) {
   const auto prefix = std::string(kOurs) + "/lease-";
   if (!group.starts_with(prefix)) return std::nullopt;
@@ -99,10 +99,10 @@ std::string line_of(LeaseId lease, const std::string& origin) {
   return fmt::format("{} {}\n", lease, origin);
 }
 
-// Nothing where it is not ours to believe.
+// Nothing where the file is not trusted.
 std::optional<std::string> read_own_file(const std::string& path) {
   try {
-    return read_state_file(path, kLargestRecord);
+    return read_state_file(path, kMaxRecordBytes);
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -145,7 +145,7 @@ std::string LeaseGroups::remember(LeaseId lease, const std::string& origin) {
   }
 }
 
-// Only a file of our own is believed, and only plain paths in it.
+// Only a file of our own is trusted, and only plain paths in it.
 void LeaseGroups::load() {
   const auto text = record_.empty() ? std::nullopt : read_own_file(record_);
   if (!text) return;

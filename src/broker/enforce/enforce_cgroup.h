@@ -3,11 +3,11 @@
 //
 // The holder's process is moved into the group, so it leaves the one it was in, with
 // whatever limits that has; therefore this is a choice of the operator's. When the
-// lease is over the process goes back. Where it came from is what the kernel said when it was
-// moved, never what a client says; it is kept in a file for the broker after this one. The kernel
-// counts memory where it was taken, so a process that has some already is not moved: that would
-// escape. NVIDIA's driver takes limits for a group as well, but not through these files: see
-// driver_limits.h.
+// lease is over the process moves back. Its origin is what the kernel reported when it was
+// moved, never what a client claims; a file keeps it for the next broker. The kernel charges
+// memory to the group in which it was allocated, so a process that has some already is not
+// moved: that memory would escape. NVIDIA's driver takes limits for a group as well, but not
+// through these files: see driver_limits.h.
 #pragma once
 
 #include <cstdint>
@@ -46,13 +46,13 @@ class LeaseGroups {
   // Makes the group and moves the process in, for a limit that a driver keeps; the same otherwise.
   std::string enter(LeaseId lease, std::int64_t pid, bool has_memory);
 
-  // Why the limits cannot be relied on now; empty when each stands as asked, the process is in
+  // Why the limits cannot be relied on now; empty when each is set as requested, the process is in
   // the group, and what the driver lists is counted there: no child of the holder's is outside.
   std::string stands(LeaseId lease, std::int64_t pid, std::span<const DmemLimit> limits) const;
 
   // Lifts the limit and removes the group; processes in it go back to where the holder came
-  // from, or to the nearest group above that which is still there. Where nobody knows, because the
-  // record was lost, they stay: a group of no limit is no worse than the root, and no better.
+  // from, or to its nearest ancestor that still exists. When the record was lost they stay: a group
+  // without a limit is equal to the root.
   void lift(LeaseId lease);
 
   // Lifts every group that belongs to none of these: leases of a broker before us.

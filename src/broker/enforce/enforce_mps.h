@@ -1,4 +1,4 @@
-// What can be seen of NVIDIA's Multi-Process Service from outside.
+// Detects NVIDIA's Multi-Process Service and reads its limits from outside.
 #pragma once
 
 #include <cstdint>

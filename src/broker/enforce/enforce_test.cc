@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -21,7 +22,7 @@ Lease held(std::vector<Part> parts = {{"GPU-0", 8 * kGb}}) {
   Lease l;
   l.id = 12;
   l.state = State::held;
-  l.wanted.holder.pid = 4711;
+  l.request.holder.pid = 4711;
   l.parts = std::move(parts);
   return l;
 }
@@ -38,10 +39,10 @@ TEST(Enforcement, WithoutEvidenceNothingIsClaimed) {
   EXPECT_EQ(enforcement_of(held(), seen(false)), Enforcement::none);
 }
 
-TEST(Enforcement, ObservedTakesTheDriversListAndTheHoldersNumber) {
+TEST(Enforcement, ObservedNeedsTheDriversListAndTheHoldersPid) {
   EXPECT_EQ(enforcement_of(held(), seen()), Enforcement::observed);
   auto unknown = held();
-  unknown.wanted.holder.pid = 0;
+  unknown.request.holder.pid = 0;
   EXPECT_EQ(enforcement_of(unknown, seen()), Enforcement::none);
 }
 
@@ -56,13 +57,13 @@ TEST(Enforcement, InAContainerTheHolderMustHaveBeenSeen) {
 
 TEST(Enforcement, AClientThatOnlySaysItLimitsItselfIsObserved) {
   auto l = held();
-  l.wanted.client_limits = true;
+  l.request.client_limits = true;
   EXPECT_EQ(enforcement_of(l, seen()), Enforcement::observed);
 }
 
-TEST(Enforcement, ClientTakesALimitReadBackWithinTheLeaseAndTheHolderSeenWithinItToo) {
+TEST(Enforcement, ClientNeedsALimitReadBackAndTheHolderSeenWithinTheLease) {
   auto l = held();
-  l.wanted.client_limits = true, l.client_limit = 8 * kGb;
+  l.request.client_limits = true, l.client_limit = 8 * kGb;
   EXPECT_EQ(enforcement_of(l, seen()), Enforcement::client);
   EXPECT_EQ(enforcement_of(l, seen(true, false)), Enforcement::observed);  // not on the card yet
   EXPECT_EQ(enforcement_of(l, seen(false)), Enforcement::none);            // nobody can tell
@@ -70,15 +71,15 @@ TEST(Enforcement, ClientTakesALimitReadBackWithinTheLeaseAndTheHolderSeenWithinI
   EXPECT_EQ(enforcement_of(l, seen()), Enforcement::observed);
   l.client_limit = 8 * kGb, l.over_use = 1;  // refuted
   EXPECT_EQ(enforcement_of(l, seen()), Enforcement::observed);
-  l.over_use = 0, l.wanted.client_limits = false;
+  l.over_use = 0, l.request.client_limits = false;
   EXPECT_EQ(enforcement_of(l, seen()), Enforcement::observed);
-  l.wanted.client_limits = true, l.wanted.holder = {};  // whoever it is
+  l.request.client_limits = true, l.request.holder = {};  // whoever it is
   EXPECT_EQ(enforcement_of(l, seen()), Enforcement::none);
 }
 
-TEST(Enforcement, TheLimitOfAClientIsHeldAgainstTheSmallestPart) {
+TEST(Enforcement, AClientLimitIsComparedWithTheSmallestPart) {
   auto l = held({{"GPU-0", 8 * kGb}, {"GPU-1", 4 * kGb}});
-  l.wanted.client_limits = true, l.client_limit = 8 * kGb;
+  l.request.client_limits = true, l.client_limit = 8 * kGb;
   auto e = seen();
   e.cards.push_back(e.cards[0]);
   EXPECT_EQ(enforcement_of(l, e), Enforcement::observed);
@@ -86,7 +87,7 @@ TEST(Enforcement, TheLimitOfAClientIsHeldAgainstTheSmallestPart) {
   EXPECT_EQ(enforcement_of(l, e), Enforcement::client);
 }
 
-TEST(Enforcement, MpsTakesTheLimitAndTheHolderOnTheCardThroughMps) {
+TEST(Enforcement, MpsNeedsTheLimitAndTheHolderOnTheCardThroughMps) {
   auto e = seen();
   e.mps_limit_seen = true;
   EXPECT_EQ(enforcement_of(held(), e), Enforcement::observed);
@@ -105,7 +106,7 @@ TEST(Enforcement, EveryCardOfALeaseMustShowIt) {
   EXPECT_EQ(enforcement_of(two, e), Enforcement::none);
 }
 
-TEST(Enforcement, WhatIsPastTheLeaseRefutesACgroupsLimit) {
+TEST(Enforcement, UseBeyondTheLeaseRefutesACgroupLimit) {
   auto l = held();
   l.over_use = 1;
   Evidence seen{{{true, true, false}}, true, false, true};
@@ -171,6 +172,17 @@ TEST(Mps, ADaemonRunsWhenItsProcessIsOne) {
   EXPECT_TRUE(mps_daemon_runs(pipe, proc));
 }
 
+// Any user may make /tmp/nvidia-mps where no daemon runs, and name the process of a daemon there.
+TEST(Mps, AFolderOfAnotherUserIsNotBelieved) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to give a folder to another user";
+  const TemporaryFolder folder;
+  const auto pipe = folder.path + "/mps", proc = folder.path + "/proc";
+  write_file(pipe + "/nvidia-cuda-mps-control.pid", "77");
+  write_file(proc + "/77/comm", "nvidia-cuda-mps\n");
+  ASSERT_EQ(::chown(pipe.c_str(), 65534, 65534), 0);
+  EXPECT_FALSE(mps_daemon_runs(pipe, proc));
+}
+
 TEST(Mps, TheLimitIsReadFromTheEnvironmentAProcessWasStartedWith) {
   const TemporaryFolder proc;
   write_file(proc.path + "/5/environ", std::string("XA=1\0A=0=8M\0AB=2\0", 18));
@@ -214,7 +226,7 @@ TEST_F(LeaseGroupsTest, AtTheEndTheLimitIsLiftedAndTheProcessGoesBack) {
   EXPECT_EQ(read_file(root + "/user.slice/cgroup.procs"), "4711");
 }
 
-TEST_F(LeaseGroupsTest, AKernelThatTakesTheLimitAndDoesNotKeepItIsNotBelieved) {
+TEST_F(LeaseGroupsTest, ALimitThatTheKernelDoesNotKeepIsNotTrusted) {
   std::filesystem::remove(group + "/dmem.max");
   std::filesystem::create_symlink("/dev/null", group + "/dmem.max");
   EXPECT_THAT(groups.limit(12, 4711, limits), HasSubstr("does not show the limit"));
@@ -330,7 +342,7 @@ TEST_F(LeaseGroupsTest, WhereItsOriginIsGoneAProcessGoesToTheNextAbove) {
   EXPECT_EQ(read_file(root + "/user.slice/cgroup.procs"), "4711");
 }
 
-TEST_F(LeaseGroupsTest, WhatCannotBeRememberedIsNotMoved) {
+TEST_F(LeaseGroupsTest, AProcessWhoseOriginCannotBeRecordedIsNotMoved) {
   LeaseGroups unable(root, proc, folder.path + "/no/such/folder/record");
   EXPECT_NE(unable.limit(12, 4711, limits), "");
   EXPECT_EQ(read_file(group + "/cgroup.procs"), "");

@@ -91,20 +91,20 @@ Holder identified(Holder holder, const std::string& proc) {
 
 // Its start time is read before its user and is the same after it: a number that is used
 // again meanwhile names nobody.
-std::optional<Holder> named_holder(std::int64_t named, const Holder& asking,
+std::optional<Holder> named_holder(std::int64_t named, const Holder& requester,
                                    const std::string& proc) {
   constexpr int kGenerations = 16;
-  if (named <= 0 || asking.pid <= 0 || !is_alive(asking.pid, asking.start_time, proc))
+  if (named <= 0 || requester.pid <= 0 || !is_alive(requester.pid, requester.start_time, proc))
     return std::nullopt;
-  if (named == asking.pid) return asking;
-  auto pid = asking.pid;
+  if (named == requester.pid) return requester;
+  auto pid = requester.pid;
   for (int i = 0; i < kGenerations && pid > 0 && pid != named; ++i) {
     const auto stat = process_stat(pid, proc);
     pid = stat ? stat->parent : 0;
   }
   if (pid != named) return std::nullopt;
-  const auto holder = identified({named, 0, asking.uid, 0}, proc);
-  const bool may = asking.uid == 0 || belongs_to(named, asking.uid, proc);
+  const auto holder = identified({named, 0, requester.uid, 0}, proc);
+  const bool may = requester.uid == 0 || belongs_to(named, requester.uid, proc);
   if (!may || !is_alive(holder.pid, holder.start_time, proc)) return std::nullopt;
   return holder;
 }
@@ -122,13 +122,13 @@ bool terminate(const Holder& holder, const std::string& proc) {
   if (holder.pid <= 1 || holder.pid == ::getpid()) return false;
   const int fd = static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(holder.pid), 0));
   const bool is_holder = is_alive(holder.pid, holder.start_time, proc);
-  bool asked = false;
+  bool signaled = false;
   if (fd >= 0 && is_holder)
-    asked = ::syscall(SYS_pidfd_send_signal, fd, SIGTERM, nullptr, 0) == 0;
+    signaled = ::syscall(SYS_pidfd_send_signal, fd, SIGTERM, nullptr, 0) == 0;
   else if (is_holder)  // a kernel without such descriptors
-    asked = ::kill(static_cast<pid_t>(holder.pid), SIGTERM) == 0;
+    signaled = ::kill(static_cast<pid_t>(holder.pid), SIGTERM) == 0;
   if (fd >= 0) ::close(fd);
-  return asked;
+  return signaled;
 }
 
 std::string boot_id(const std::string& proc) {

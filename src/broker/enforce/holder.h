@@ -1,5 +1,5 @@
-// Which process holds a lease, and whether it still lives. A number alone is not a
-// process: numbers are used again, so the time it started goes with it.
+// Identifies the process that holds a lease and checks whether it is alive. A pid alone does not
+// identify a process: pids are reused, so the start time goes with it.
 #pragma once
 
 #include <cstdint>
@@ -27,23 +27,23 @@ std::optional<ProcessStat> process_stat(std::int64_t pid, const std::string& pro
 // proves its life by renewing only.
 Holder identified(Holder holder, const std::string& proc);
 
-// Process `named`, identified, as the holder of what `asking`, a process and its user, asks for:
-// itself, or one of its ancestors that is the same user's. A holder may be asked to end, so
-// nobody names the process of another; root may. Nothing where it may not, and where `asking`
-// is over or its number belongs to a later process.
-std::optional<Holder> named_holder(std::int64_t named, const Holder& asking,
+// Identifies process `named` as the holder of a request of `requester`, a process and its user: it
+// must be the same process, or an ancestor of the same user. A holder may be terminated, so no user
+// may name the process of another; root may. Nothing where it may not, and where `requester` has
+// ended or its pid belongs to a later process.
+std::optional<Holder> named_holder(std::int64_t named, const Holder& requester,
                                    const std::string& proc);
 
-// Not fooled by a later process of the same number, nor by one that has ended and
-// waits for its parent. A process whose first thread ended while others run lives.
+// False for a later process with the same pid and for a zombie. A process whose first thread
+// ended while others run is alive.
 bool is_alive(std::int64_t pid, std::uint64_t start_time, const std::string& proc);
 
-// Asks the process to end (SIGTERM), if it is the one that holds the lease and not this
-// program itself; false when it was not asked.
+// Sends SIGTERM to the process if it is the one that holds the lease and not this program
+// itself; false when no signal was sent.
 bool terminate(const Holder& holder, const std::string& proc);
 
-// Of this boot: what is known of processes from before another one is void. Empty
-// when the kernel does not tell.
+// The id of this boot: records of processes from an earlier boot are void. Empty when the
+// kernel does not give it.
 std::string boot_id(const std::string& proc);
 
 // Whether our process numbers are those of the machine, which are what drivers report;

@@ -11,8 +11,8 @@
 #include <future>
 
 #include "broker/broker_for_tests.h"
+#include "broker/enforce/card_snapshot.h"
 #include "broker/enforce/holder_watch.h"
-#include "broker/enforce/sight.h"
 
 namespace sluice::broker {
 namespace {
@@ -129,7 +129,7 @@ TEST(Holder, AnAncestorOfTheSameUserMayBeNamed) {
   EXPECT_FALSE(all.may_hold(-1, 1000));
 }
 
-TEST(Holder, AProcessThatGotTheNumberOfTheOneThatConnectedIsNotTakenForIt) {
+TEST(Holder, AProcessThatReusesThePidIsNotTheOneThatConnected) {
   const Family all("1000\t1000\t1000\t1000", "1000\t1000\t1000\t1000");
   EXPECT_TRUE(all.is_heard(77));
   EXPECT_FALSE(all.is_heard(76));
@@ -142,7 +142,7 @@ TEST(Holder, TheProcessOfAnotherUserMayNotBeNamedThoughItIsAnAncestor) {
   EXPECT_TRUE(all.may_hold(10, 0));
 }
 
-TEST(Holder, OneThatCannotBeSeenIsUnknown) {
+TEST(Holder, AProcessThatCannotBeSeenIsUnknown) {
   EXPECT_EQ(identified({0, 0, 5, 7}, kProc), (Holder{0, 0, 5, 7}));
   EXPECT_EQ(identified({99999999, 0, 5, 7}, kProc), (Holder{0, 0, 5, 7}));
   const auto self = identified({::getpid(), 0, 5, 7}, kProc);
@@ -172,21 +172,21 @@ class HolderWatchTest : public testing::Test {
   HolderWatch watch{kProc, [this](std::int64_t pid, std::uint64_t start) {
                       died.set_value({pid, start});
                     }};
-  bool is_told() { return who.wait_for(std::chrono::seconds(10)) == std::future_status::ready; }
+  bool is_notified() { return who.wait_for(std::chrono::seconds(10)) == std::future_status::ready; }
 };
 
-TEST_F(HolderWatchTest, TellsOfAProcessThatEnds) {
+TEST_F(HolderWatchTest, ReportsAProcessThatEnds) {
   Child child;
   watch.watch(child.pid, child.start_time);
   child.end();
-  ASSERT_TRUE(is_told());
+  ASSERT_TRUE(is_notified());
   EXPECT_EQ(who.get(), (ProcessId{child.pid, child.start_time}));
 }
 
-TEST_F(HolderWatchTest, TellsOfAProcessThatWasAlreadyGone) {
+TEST_F(HolderWatchTest, ReportsAProcessThatWasAlreadyGone) {
   const Child child;
   watch.watch(child.pid, child.start_time + 1);  // the one before it
-  ASSERT_TRUE(is_told());
+  ASSERT_TRUE(is_notified());
   EXPECT_EQ(who.get(), (ProcessId{child.pid, child.start_time + 1}));
 }
 
@@ -199,7 +199,7 @@ TEST_F(HolderWatchTest, WatchesUntilTheLastLeaseIsOver) {
   watch.forget(second.pid, second.start_time);
   first.end();  // nobody asks
   second.end();
-  ASSERT_TRUE(is_told());
+  ASSERT_TRUE(is_notified());
   EXPECT_EQ(who.get().first, second.pid);
 }
 

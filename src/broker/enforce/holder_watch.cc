@@ -19,7 +19,7 @@ namespace sluice::broker {
 namespace {
 
 constexpr int kLookEvery_ms = 1000;
-constexpr std::size_t kMostOpen = 256;  // file descriptors are the server's too
+constexpr std::size_t kMaxOpenPidfds = 256;  // file descriptors are the server's too
 
 int pidfd_open(std::int64_t pid) {
   return static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0));
@@ -69,10 +69,10 @@ void HolderWatch::forget(std::int64_t pid, std::uint64_t start_time) {
   if (found != watched_.end() && --found->second.leases == 0) drop(found);
 }
 
-// What the descriptor stands for is settled when it is opened: the start time is read
-// after that, so that a number used again in between is not taken for the holder.
+// The descriptor is bound to a process when it is opened. The start time is read after that,
+// so that a pid that was reused in between is not taken for the holder.
 void HolderWatch::open_pidfd(const Who& who, Watched& watched) {
-  if (by_fd_.size() >= kMostOpen) return;
+  if (by_fd_.size() >= kMaxOpenPidfds) return;
   const int fd = pidfd_open(who.first);
   if (fd < 0) return;
   epoll_event event{};

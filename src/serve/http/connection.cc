@@ -1,6 +1,8 @@
 #include "serve/http/connection.h"
 
+#include <linux/sockios.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 
 #include <boost/asio/post.hpp>
 #include <boost/beast/http/error.hpp>
@@ -37,8 +39,7 @@ Connection::Connection(Shard& shard, Arrival arrival)
   knows_user_ = over_socket_ || request_.peer.uid != -1;
 }
 
-// A server that ends takes nothing away from its clients: what they hold is there again
-// when it is back.
+// A server that stops does not release its clients' leases: they are in force after the restart.
 Connection::~Connection() {
   auto& shared = shard_.shared();
   if (bound_ && !shard_.draining() && shared.on_close)
@@ -63,7 +64,7 @@ Task<void> Connection::run(std::unique_ptr<Connection> self) {
 
 Task<void> Connection::serve() {
   for (;;) {
-    if (!is_of_few()) co_await shard_.turns().next(load_.get());
+    if (!is_of_few()) co_await shard_.scheduler().next(load_.get());
     const auto next = advance();
     if (!out_.empty()) {
       std::size_t written = 0;
@@ -72,7 +73,7 @@ Task<void> Connection::serve() {
     }
     if (gone_ || next == Next::close) co_return;
     if (next == Next::stream) co_return co_await stream();
-    if (next == Next::pieces && !co_await send_pieces()) co_return;
+    if (next == Next::chunks && !co_await send_chunks()) co_return;
     if (next == Next::work && !co_await work()) co_return;
     if (next == Next::again && is_of_few()) co_await asio::post(shard_.io(), Awaiting{});
     if (next != Next::read) continue;
@@ -84,12 +85,12 @@ Task<void> Connection::serve() {
   }
 }
 
-// Lets what is ready besides run first.
-Task<void> Connection::others_turn() {
+// Lets other ready connections run first.
+Task<void> Connection::yield_to_others() {
   if (is_of_few())
     co_await asio::post(shard_.io(), Awaiting{});
   else
-    co_await shard_.turns().next(load_.get());
+    co_await shard_.scheduler().next(load_.get());
 }
 
 char* Connection::before_read(std::size_t& size) {
@@ -98,7 +99,7 @@ char* Connection::before_read(std::size_t& size) {
     enter(Phase::idle, shard_.limits().idle_time);
     if (shard_.draining()) drain(now_);
   }
-  auto* to = room(size);
+  auto* to = read_buffer(size);
   if (memory_.bytes() + request_.held.bytes() > 0 && !parser_) account();
   return to;
 }
@@ -111,18 +112,18 @@ void Connection::after_read(std::size_t n, const ErrorCode& failed) {
   if (phase_ == Phase::idle) enter(Phase::reading, shard_.limits().request_time);
 }
 
-// A header, or a line between the chunks of a body, that is longer than this is none.
-std::size_t Connection::most_unread() const noexcept {
+// The maximum of unparsed bytes: a longer header, or line between chunks, is refused.
+std::size_t Connection::max_unread() const noexcept {
   return std::max<std::size_t>(shard_.limits().header_bytes, kBodyBuffer) + kFirstBuffer;
 }
 
-// A body that does not fit beside the buffer it comes through never does.
-std::uint64_t Connection::most_body_held() const noexcept {
+// The maximum size of a body, which must fit beside the read buffer.
+std::uint64_t Connection::max_body_held() const noexcept {
   const auto limit = load_->memory.limit();
-  return limit - std::min<std::uint64_t>(limit / 2, most_unread());
+  return limit - std::min<std::uint64_t>(limit / 2, max_unread());
 }
 
-char* Connection::room(std::size_t& size) {
+char* Connection::read_buffer(std::size_t& size) {
   if (begin_ == end_) begin_ = end_ = 0;
   const bool large_body = parser_ && parser_->is_header_done() &&
                           parser_->content_length_remaining().value_or(0) > in_.size();
@@ -136,19 +137,19 @@ char* Connection::room(std::size_t& size) {
   }
   if (end_ == in_.size() || (large_body && in_.size() < kBodyBuffer))
     in_.resize(
-        std::min(most_unread(), std::max(in_.size() * 2, large_body ? kBodyBuffer : kFirstBuffer)));
+        std::min(max_unread(), std::max(in_.size() * 2, large_body ? kBodyBuffer : kFirstBuffer)));
   size = in_.size() - end_;
   return in_.data() + end_;
 }
 
-// Charges what this client makes us hold, but for a little that every client may. False when
-// there is no room for it.
+// Charges the memory of this client to its budget, except a small free amount. Returns false when
+// the budget does not allow it.
 bool Connection::account() {
   const auto beyond = [](std::size_t n, std::size_t free) { return n > free ? n - free : 0; };
   const auto buffers = request_.fields_capacity() + in_.capacity() + out_.capacity() +
                        (large_ ? large_->capacity() : 0);
   const auto for_body = beyond(request_.body.capacity(), beyond(kFreeOfCharge, buffers));
-  if (for_body < request_.held.bytes())  // first: the answer may need its room
+  if (for_body < request_.held.bytes())  // first: the answer may need this budget
     (void)request_.held.resize(for_body);
   return memory_.resize(beyond(buffers, kFreeOfCharge)) && request_.held.resize(for_body);
 }
@@ -183,7 +184,7 @@ Connection::Next Connection::parse() {
     ErrorCode failed;
     begin_ += parser_->put(asio::const_buffer(in_.data() + begin_, end_ - begin_), failed);
     if (failed == boost::beast::http::error::need_more) {
-      if (end_ - begin_ < most_unread()) return Next::read;
+      if (end_ - begin_ < max_unread()) return Next::read;
       return reply_and_close(
           error_response(400, "bad_request", "a line between the chunks of the body is too long",
                          "Send chunks without extensions and a body without trailers."));
@@ -195,14 +196,14 @@ Connection::Next Connection::parse() {
       if (const auto next = check_header(); next != Next::again) return next;
     if (had_header && !account()) {
       std::string().swap(request_.body);
-      return reply_and_close(no_room());
+      return reply_and_close(out_of_memory_response());
     }
     if (begin_ == end_ && !parser_->is_done()) return Next::read;
   }
   return Next::again;
 }
 
-// What is wrong with the request's first line and host.
+// Returns the error of an invalid request line or Host field.
 std::optional<Response> Connection::malformed() {
   if ((request_.version >= 11 && request_.host.empty()) || request_.repeated_host)
     return error_response(400, "bad_request", "a request needs one Host field",
@@ -221,7 +222,7 @@ std::optional<Response> Connection::malformed() {
   return std::nullopt;
 }
 
-// A body behind it would be taken for the next request: the connection ends with it.
+// An unread body would be parsed as the next request, so the connection is closed after the reply.
 Connection::Next Connection::refused(Response response) {
   return request_.has_body ? reply_and_close(std::move(response)) : reply(std::move(response));
 }
@@ -240,9 +241,9 @@ Connection::Next Connection::check_header() {
   if (auto no = refuse(request_, open, shard_.guard())) return refused(*std::move(no));
   if (match_.route == nullptr) return refused(shard_.shared().router.refusal(request_, match_));
   const auto& route = *match_.route;
-  body_limit_ = route.most_body == 0
+  body_limit_ = route.max_body == 0
                     ? kBodyOfNoUse
-                    : std::min({route.most_body, shard_.limits().body_bytes, most_body_held()});
+                    : std::min({route.max_body, shard_.limits().body_bytes, max_body_held()});
   parser_->body_limit(body_limit_);
   if (parser_->content_length().value_or(0) > body_limit_)
     return reply_and_close(body_too_large(body_limit_));
@@ -252,7 +253,7 @@ Connection::Next Connection::check_header() {
   return Next::again;
 }
 
-// Looks at the key, if one was sent and somebody wants it, unless this peer guesses.
+// Checks the key if one was sent and one is required, unless the throttle blocks this peer.
 std::optional<Response> Connection::check_key(bool open) {
   const auto& guard = shard_.guard();
   auto& shared = shard_.shared();
@@ -277,8 +278,8 @@ std::optional<Response> Connection::check_key(bool open) {
 Connection::Next Connection::answer() {
   if (match_.route == nullptr) return Next::again;  // refused in check_header, answered there
   const auto& route = *match_.route;
-  if (route.reuse.count() > 0) return answer_kept();
-  if (route.runs != Runs::at_once) return Next::work;
+  if (route.reuse.count() > 0) return answer_cached();
+  if (route.execution != Execution::on_io_thread) return Next::work;
   return reply(call(route));
 }
 
@@ -287,7 +288,7 @@ void Connection::enter(Phase phase, Steady::duration at_most) {
   deadline_ = at_most == Steady::duration::max() ? Instant::max() : now_ + at_most;
 }
 
-// Nothing is read while an answer is waited for; what it sent ahead must not hide that it left.
+// Nothing is read while an answer is pending; pipelined bytes must not hide that the client left.
 bool Connection::has_left() {
   pollfd one{socket_.native_handle(), POLLRDHUP, 0};
   return ::poll(&one, 1, 0) > 0;
@@ -308,7 +309,24 @@ void Connection::sweep(Instant now) {
     return shard_.end_unless_bound(number_, load_);
   }
   if (phase_ == Phase::writing) ++shard_.shared().traffic.timed_out;
+  const auto left = unsent();
+  if (phase_ == Phase::closing && left > 0 && !is_last_wait_ && !shard_.draining()) {
+    is_last_wait_ = true;  // as long as a slow client may take for the rest
+    deadline_ = now + time_to_send(left);
+    return;
+  }
+  // Closed as it is, the kernel would go on holding what the client does not read, outside of every
+  // limit of ours.
+  ErrorCode ignored;
+  if (left > 0) socket_.set_option(asio::socket_base::linger(true, 0), ignored);
   abort();
+}
+
+std::size_t Connection::unsent() {
+  int bytes = 0;
+  return ::ioctl(socket_.native_handle(), SIOCOUTQ, &bytes) == 0 && bytes > 0
+             ? static_cast<std::size_t>(bytes)
+             : 0;
 }
 
 void Connection::wake() {
@@ -317,7 +335,7 @@ void Connection::wake() {
 }
 
 void Connection::wake_pending() {
-  if (!pending_ || !pending_->has_news()) return;
+  if (!pending_ || !pending_->has_update()) return;
   woken_ = true;
   if (phase_ == Phase::waiting) timer_.cancel();
 }

@@ -29,8 +29,8 @@ class Connection {
 
   // The shard asks each connection every tick.
   void sweep(Instant now);
-  void wake();          // a waiting client that may have its answer, a stream that may have news
-  void wake_pending();  // the former alone
+  void wake();          // polls a pending answer, and pulls a stream
+  void wake_pending();  // polls a pending answer only
   void drain(Instant now);
   void abort();
 
@@ -40,7 +40,7 @@ class Connection {
  private:
   static constexpr std::int64_t kFewConnections = 32;
   enum class Phase { idle, reading, writing, working, waiting, streaming, closing };
-  enum class Next { again, read, work, stream, pieces, close };
+  enum class Next { again, read, work, stream, chunks, close };
   struct Answered {
     std::size_t route;
     int status;
@@ -55,31 +55,32 @@ class Connection {
   Next refused(Response response);
   std::optional<Response> check_key(bool open);
   Next answer();
-  // Of a peer with few connections: they cannot keep others waiting, and need no turns.
+  // Whether the peer has few connections: they cannot delay others, and need no turns.
   bool is_of_few() const noexcept { return load_->connections <= kFewConnections; }
-  Task<void> others_turn();
+  Task<void> yield_to_others();
   void enter(Phase phase, Steady::duration at_most);
   char* before_read(std::size_t& size);
   void after_read(std::size_t n, const ErrorCode& failed);
-  std::size_t most_unread() const noexcept;
-  std::uint64_t most_body_held() const noexcept;
-  char* room(std::size_t& size);
+  std::size_t max_unread() const noexcept;
+  std::uint64_t max_body_held() const noexcept;
+  char* read_buffer(std::size_t& size);
   bool account();
   bool has_left();
+  std::size_t unsent();  // bytes in the kernel that the client has not taken
 
   // connection_work.cc: what handlers do in a pool of threads.
   void find_user(bool may_read_table);
   Response call(const Route& route);
   Task<bool> work();
-  RecentAnswers::Shared call_or_find(Response& response);
-  Task<Response> outwait();
-  Task<std::unique_ptr<Response>> ask_pending(Instant& again);
+  ResponseCache::Shared call_or_find(Response& response);
+  Task<Response> await_pending();
+  Task<std::unique_ptr<Response>> poll_pending(Instant& again);
   void drop_pending();
   FairPool& pool() noexcept;
 
   // connection_write.cc: answers go out.
-  Next answer_kept();
-  Next reply_kept(const RecentAnswers::Shared& kept);
+  Next answer_cached();
+  Next reply_cached(const ResponseCache::Shared& kept);
   std::size_t unsent() const noexcept { return out_.size() + (large_ ? large_->size() : 0); }
   bool hold_large(std::shared_ptr<const std::string> body);
   Steady::duration time_to_send(std::size_t bytes) const;
@@ -90,7 +91,7 @@ class Connection {
   Task<void> flush_rest(std::size_t written);
   void after_flush();
   Task<void> stream();
-  Task<bool> send_pieces();
+  Task<bool> send_chunks();
   Task<void> linger();
 
   Shard& shard_;
@@ -98,15 +99,15 @@ class Connection {
   Timer timer_;
   const bool over_socket_;
   const std::uint64_t number_;
-  const std::shared_ptr<PeerLoad::One> load_;
+  const std::shared_ptr<PeerLoad::Entry> load_;
   MemoryBudget::Charge memory_;  // for the buffers below; the body has its own
   bool has_shown_key_ = false;   // a right one, with the last request that had any
-  bool knows_user_ = false;      // local_uid was asked, or need not be
+  bool knows_user_ = false;      // local_uid() was called, or need not be
   bool bound_ = false;           // see Response::binds
   std::optional<std::list<Connection*>::iterator> place_;  // among the shard's connections
   Phase phase_ = Phase::reading;
   Instant deadline_{};
-  bool timed_out_ = false, gone_ = false;
+  bool timed_out_ = false, is_last_wait_ = false, gone_ = false;
 
   std::vector<char> in_;
   std::size_t begin_ = 0, end_ = 0;           // of what is read and not consumed
@@ -115,12 +116,12 @@ class Connection {
   Request request_;
   std::optional<Parser> parser_;
   Router::Match match_;
-  std::optional<std::string> query_;  // as RecentAnswers wants it; nothing: it makes no sense
+  std::optional<std::string> query_;  // canonical; nothing: the query is invalid
   std::uint64_t body_limit_ = 0;
-  Response streaming_;  // whose stream or pieces are sent
-  bool keep_after_pieces_ = false;
+  Response streaming_;  // whose stream or chunks are sent
+  bool keep_after_chunks_ = false;
   std::unique_ptr<Pending> pending_;
-  bool woken_ = false;              // since pending_ was asked last
+  bool woken_ = false;              // since pending_ was polled last
   Instant arrived_{}, now_{};       // of the newest bytes; the last look at the clock
   std::vector<Answered> answered_;  // in out_, not yet counted
 };

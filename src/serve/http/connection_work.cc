@@ -1,4 +1,4 @@
-// What handlers do in a pool of threads while their client waits.
+// Runs handlers in a thread pool while their client waits.
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/executor_work_guard.hpp>
@@ -11,9 +11,10 @@ namespace sluice::serve::http {
 
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(1);  // of who hangs up: then it is not worked for
+// Queued for longer than this, a request is dropped if its client has hung up.
+constexpr auto kPatience = std::chrono::seconds(1);
 
-// Runs `f` in the pool; the coroutine goes on in its own loop.
+// Runs `f` in the pool; the coroutine resumes in its own loop.
 template <class F>
 auto in_pool(FairPool& pool, const std::string& client, F f) {
   Awaiting token;
@@ -33,11 +34,11 @@ auto in_pool(FairPool& pool, const std::string& client, F f) {
 
 FairPool& Connection::pool() noexcept {
   auto& shared = shard_.shared();
-  return match_.route->runs == Runs::as_lease ? shared.leases : shared.work;
+  return match_.route->execution == Execution::in_lease_pool ? shared.leases : shared.work;
 }
 
-// Once per connection, and only for routes that may count or audit who asks: most clients only
-// read what everybody may.
+// Runs once per connection, and only for routes that count or audit the requester: most clients
+// only read public values.
 void Connection::find_user(bool may_read_table) {
   if (knows_user_) return;
   request_.peer.uid = local_uid(socket_.native_handle(), may_read_table);
@@ -52,17 +53,17 @@ Response Connection::call(const Route& route) {
       log::error("http: {} {}: {}", to_string(request_.method), request_.path(), e.what());
     return error_response(e);
   } catch (const std::bad_alloc&) {
-    return no_room();
+    return out_of_memory_response();
   } catch (const std::exception& e) {
     log::error("http: {} {}: {}", to_string(request_.method), request_.path(), e.what());
     return error_response(Error(Code::internal, "the server failed to answer"));
   }
 }
 
-// On a thread of the pool: many who ask the same wait for one, and then have its answer.
-RecentAnswers::Shared Connection::call_or_find(Response& response) {
+// Runs on a pool thread. Concurrent requests for the same answer wait for one and share it.
+ResponseCache::Shared Connection::call_or_find(Response& response) {
   const auto& route = *match_.route;
-  auto& recent = shard_.shared().recent;
+  auto& recent = shard_.shared().response_cache;
   const bool reuse = route.reuse.count() > 0 && query_.has_value();
   if (reuse)
     if (auto kept = recent.find(match_.index, *query_, Steady::now())) return kept;
@@ -77,16 +78,16 @@ RecentAnswers::Shared Connection::call_or_find(Response& response) {
 // False when the connection is to be closed.
 Task<bool> Connection::work() {
   Response response;
-  RecentAnswers::Shared kept;
-  if (!pool().has_room(load_->name)) {
+  ResponseCache::Shared kept;
+  if (!pool().has_capacity(load_->name)) {
     response =
-        error_response(503, "exhausted", "too many questions at once", "Try again in a moment.");
+        error_response(503, "exhausted", "too many requests at once", "Try again in a moment.");
     response.headers.emplace_back("Retry-After", "1");
   } else {
     find_user(false);
     enter(Phase::working, Steady::duration::max());
     co_await in_pool(pool(), load_->name, [&, queued = Steady::now()] {
-      // One that only sends no more is not told apart, and still gets its answer in time.
+      // A client that only shut down its sending side looks the same, and is answered in time.
       gone_ = Steady::now() - queued > kPatience && has_left();
       if (!gone_) kept = call_or_find(response);
     });
@@ -95,26 +96,26 @@ Task<bool> Connection::work() {
     pending_ = std::move(response.pending);
     std::string().swap(request_.body);  // read: what waits has what it needs
     account();
-    response = co_await outwait();
+    response = co_await await_pending();
   }
   if (response.binds) bound_ = true;
   if (gone_) co_return false;
-  const auto next = kept ? reply_kept(kept) : reply(std::move(response));
+  const auto next = kept ? reply_cached(kept) : reply(std::move(response));
   std::size_t written = 0;
   if (!flush_now(written)) co_await flush_rest(written);
   after_flush();
-  if (next == Next::pieces) co_return co_await send_pieces();
+  if (next == Next::chunks) co_return co_await send_chunks();
   co_return next != Next::close;
 }
 
-Task<Response> Connection::outwait() {
+Task<Response> Connection::await_pending() {
   std::unique_ptr<Response> answer;
   while (!gone_ && !shard_.draining()) {
     Instant again = now_ = Steady::now();
     woken_ = false;
-    answer = co_await ask_pending(again);
+    answer = co_await poll_pending(again);
     if (answer) break;
-    if (woken_) continue;  // by news that it may not have seen
+    if (woken_) continue;  // by an update that it may not have seen
     enter(Phase::waiting, Steady::duration::max());
     timer_.expires_at(again);
     ErrorCode woken;
@@ -128,7 +129,7 @@ Task<Response> Connection::outwait() {
   co_return error_response(503, "unavailable", "the server is stopping", "Ask again in a moment.");
 }
 
-Task<std::unique_ptr<Response>> Connection::ask_pending(Instant& again) {
+Task<std::unique_ptr<Response>> Connection::poll_pending(Instant& again) {
   std::unique_ptr<Response> answer;
   const auto ask = [&, now = now_] {
     try {

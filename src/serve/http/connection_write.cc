@@ -1,4 +1,4 @@
-// How answers go out: small ones together, large ones by themselves, streams as they come.
+// Writes answers: small ones together, large ones separately, streams in pieces.
 #include <array>
 #include <boost/asio/write.hpp>
 #include <charconv>
@@ -22,12 +22,12 @@ constexpr auto kLingerDraining = std::chrono::milliseconds(200);
 
 const std::string kNone;
 
-// `a` and at most so much of `b` as one, without the first `skipped` bytes.
+// `a` and at most `max_of_b` bytes of `b` as two buffers, without the first `skipped` bytes.
 std::array<asio::const_buffer, 2> behind(std::size_t skipped, const std::string& a,
                                          const std::string& b,
-                                         std::size_t most_of_b = std::string::npos) {
+                                         std::size_t max_of_b = std::string::npos) {
   const auto of_a = std::min(skipped, a.size());
-  return {asio::buffer(a) + of_a, asio::buffer(b, most_of_b) + (skipped - of_a)};
+  return {asio::buffer(a) + of_a, asio::buffer(b, max_of_b) + (skipped - of_a)};
 }
 
 void append_chunk(std::string_view piece, bool is_last, std::string& out) {
@@ -41,25 +41,26 @@ void append_chunk(std::string_view piece, bool is_last, std::string& out) {
 
 }  // namespace
 
-// The route's last answer while it is fresh; otherwise a new one, kept.
-Connection::Next Connection::answer_kept() {
+// Replies with the route's cached answer while it is fresh, otherwise with a new one, which is
+// cached.
+Connection::Next Connection::answer_cached() {
   const auto& route = *match_.route;
-  const bool at_once = route.runs == Runs::at_once;
+  const bool at_once = route.execution == Execution::on_io_thread;
   query_ = canonical_query(request_.query());
   if (!query_) return at_once ? reply(call(route)) : Next::work;  // it says what is wrong
-  auto kept = at_once ? shard_.recent().find(match_.index, *query_, arrived_)
-                      : shard_.shared().recent.find(match_.index, *query_, arrived_);
+  auto kept = at_once ? shard_.response_cache().find(match_.index, *query_, arrived_)
+                      : shard_.shared().response_cache.find(match_.index, *query_, arrived_);
   if (!kept && !at_once) return Next::work;
   if (!kept) {
     auto fresh = call(route);
     if (fresh.status != 200) return reply(std::move(fresh));
-    kept = shard_.recent().keep(match_.index, *query_, std::move(fresh), shard_.date(),
-                                arrived_ + route.reuse);
+    kept = shard_.response_cache().keep(match_.index, *query_, std::move(fresh), shard_.date(),
+                                        arrived_ + route.reuse);
   }
-  return reply_kept(kept);
+  return reply_cached(kept);
 }
 
-Connection::Next Connection::reply_kept(const RecentAnswers::Shared& kept) {
+Connection::Next Connection::reply_cached(const ResponseCache::Shared& kept) {
   const bool head = request_.method == Method::head;
   const bool keep = request_.keep_alive && !shard_.draining();
   const bool large = !head && kept->response.body.size() > kLargeBody;
@@ -74,7 +75,7 @@ Connection::Next Connection::reply_kept(const RecentAnswers::Shared& kept) {
   return keep ? Next::again : Next::close;
 }
 
-// False when there is no room for it.
+// Returns false when the memory budget does not allow it.
 bool Connection::hold_large(std::shared_ptr<const std::string> body) {
   std::string().swap(request_.body);  // read; free it before the answer is charged
   large_ = std::move(body);
@@ -83,13 +84,13 @@ bool Connection::hold_large(std::shared_ptr<const std::string> body) {
   return false;
 }
 
-// For an answer of this size, which found no room: there may be some in a moment, or never.
+// The refusal of an answer of this size that exceeds the memory budget now, or always.
 Response Connection::does_not_fit(std::size_t answer) const {
-  const auto most = most_body_held();
-  if (answer <= most) return no_room();
-  return error_response(Error(Code::invalid_argument, "the answer has " + human_bytes(answer) +
-                                                          ", more than the " + human_bytes(most) +
-                                                          " that one client may hold here"));
+  const auto max_body = max_body_held();
+  if (answer <= max_body) return out_of_memory_response();
+  return error_response(
+      Error(Code::invalid_argument, "the answer has " + human_bytes(answer) + ", more than the " +
+                                        human_bytes(max_body) + " that one client may hold here"));
 }
 
 Connection::Next Connection::reply(Response response) {
@@ -101,7 +102,7 @@ Connection::Next Connection::reply(Response response) {
       return reply(does_not_fit(size));
   }
   const bool streams = response.stream != nullptr && !head;
-  const bool pieces = response.pieces != nullptr && !head;
+  const bool pieces = response.chunks != nullptr && !head;
   const bool ends_body = !streams && (!pieces || request_.version == 11);
   const bool keep = request_.keep_alive && !shard_.draining() && ends_body;
   write_response(response,
@@ -110,8 +111,8 @@ Connection::Next Connection::reply(Response response) {
   answered_.push_back({route, response.status});
   if (streams || pieces) {
     streaming_ = std::move(response);
-    keep_after_pieces_ = keep;
-    return streams ? Next::stream : Next::pieces;
+    keep_after_chunks_ = keep;
+    return streams ? Next::stream : Next::chunks;
   }
   if (!keep) return Next::close;
   match_.route = nullptr;  // answered: what check_header refused has no body to wait for
@@ -125,12 +126,12 @@ Connection::Next Connection::reply_and_close(Response response) {
 }
 
 Task<void> Connection::stream() {
-  auto& lane = shard_.lane();
-  lane.streams(1);
+  auto& counters = shard_.counters();
+  counters.streams(1);
   ErrorCode ignored;
   socket_.set_option(asio::socket_base::send_buffer_size(kStreamSendBuffer), ignored);
   while (!gone_ && !shard_.draining()) {
-    co_await others_turn();
+    co_await yield_to_others();
     if (gone_) break;
     now_ = Steady::now();
     const auto again = streaming_.stream->pull(now_, out_);
@@ -144,17 +145,17 @@ Task<void> Connection::stream() {
     if (!flush_now(written)) co_await flush_rest(written);
     after_flush();
   }
-  lane.streams(-1);
+  counters.streams(-1);
 }
 
 // False when the connection is to be closed.
-Task<bool> Connection::send_pieces() {
+Task<bool> Connection::send_chunks() {
   const bool chunked = request_.version == 11;
   std::string piece;
   std::size_t sent = 0;
   const auto begun = Steady::now();
   for (bool more = true; more && !gone_;) {
-    co_await others_turn();
+    co_await yield_to_others();
     // It holds memory until the last piece, so its time is that of all of them.
     if (Steady::now() - begun > time_to_send(sent)) {
       ++shard_.shared().traffic.timed_out;
@@ -163,7 +164,7 @@ Task<bool> Connection::send_pieces() {
     }
     try {
       piece.clear();
-      more = streaming_.pieces->next(piece);
+      more = streaming_.chunks->next(piece);
     } catch (const std::exception& e) {  // too late to say so: the client sees a body without end
       log::error("http: {} {}: {}", to_string(request_.method), request_.path(), e.what());
       gone_ = true;
@@ -179,16 +180,16 @@ Task<bool> Connection::send_pieces() {
     after_flush();
   }
   streaming_ = {};
-  co_return keep_after_pieces_ && !gone_;
+  co_return keep_after_chunks_ && !gone_;
 }
 
-// That a client may take for so many bytes.
+// The time that a client may take to receive so many bytes.
 Steady::duration Connection::time_to_send(std::size_t bytes) const {
   return shard_.limits().request_time + std::chrono::seconds(bytes / kSlowestBytesPerSecond);
 }
 
-// Whether everything went out at once. Most answers fit the socket's buffer, and
-// then no operation has to be queued.
+// Returns whether everything was written at once. Most answers fit the socket's buffer, and then
+// no operation has to be queued.
 bool Connection::flush_now(std::size_t& written) {
   ErrorCode failed;
   written = large_ ? socket_.write_some(behind(0, out_, *large_, kWrittenAtOnce), failed)
@@ -213,12 +214,12 @@ Task<void> Connection::flush_rest(std::size_t written) {
 }
 
 void Connection::after_flush() {
-  auto& lane = shard_.lane();
-  lane.sent(unsent());
+  auto& counters = shard_.counters();
+  counters.sent(unsent());
   if (!answered_.empty()) {
     now_ = Steady::now();
     const double seconds = seconds_between(arrived_, now_);
-    for (const auto& a : answered_) lane.request(a.route, a.status, seconds);
+    for (const auto& a : answered_) counters.request(a.route, a.status, seconds);
     answered_.clear();
     enter(Phase::reading, shard_.limits().request_time);  // of the next one, if it has begun
   }

@@ -68,7 +68,7 @@ bool is_json(std::string_view type) {
   return equal_ignoring_case(type, "application/json");
 }
 
-Response key_wanted(bool sent_one) {
+Response key_required(bool sent_one) {
   auto made = error_response(
       401, "unauthenticated", sent_one ? "the API key is wrong" : "this server needs an API key",
       "Send it as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'; a browser asks for it as the "
@@ -80,13 +80,13 @@ Response key_wanted(bool sent_one) {
 }  // namespace
 
 bool is_own_name(std::string_view host, const std::vector<std::string>& allowed) {
-  const auto asked = split_host(host);
-  if (!asked) return false;
-  if (equal_ignoring_case(asked->name, "localhost") || is_address(asked->name)) return true;
+  const auto requested = split_host(host);
+  if (!requested) return false;
+  if (equal_ignoring_case(requested->name, "localhost") || is_address(requested->name)) return true;
   return std::ranges::any_of(allowed, [&](const auto& own) {
     const auto ours = split_host(own);
-    return ours && equal_ignoring_case(ours->name, asked->name) &&
-           (!ours->port || ours->port == asked->port.value_or(kHttpPort));
+    return ours && equal_ignoring_case(ours->name, requested->name) &&
+           (!ours->port || ours->port == requested->port.value_or(kHttpPort));
   });
 }
 
@@ -142,7 +142,7 @@ std::optional<Response> refuse(const Request& request, bool open, const GuardCon
   const bool sent_one = sends_key(request);
   const bool guesses = sent_one && !config.admin_key.empty();
   if (needs_key(request) && !open && request.peer.key.empty() && (keyed || guesses))
-    return key_wanted(sent_one);
+    return key_required(sent_one);
   if (!request.over_socket && !keyed && !request.host.empty() &&
       !is_own_name(request.host, config.allowed_hosts))
     return error_response(

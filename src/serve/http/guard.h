@@ -1,4 +1,4 @@
-// Who may ask for what, decided from the request alone.
+// Access control, decided from the request alone.
 //
 // Two dangers on a machine of one's own are browsers: any page may send requests
 // to 127.0.0.1 (forgery), and a name the page's owner controls may be pointed at
@@ -28,7 +28,7 @@ bool sends_key(const Request& request) noexcept;
 bool wants_keys(const GuardConfig& config) noexcept;  // there is one to be guessed
 Response too_many_keys();                             // for KeyThrottle
 
-// Whether this client must show the key, where there is one: all but the owner over the socket.
+// Whether this client must send the key, if one is set: all but the owner over the Unix socket.
 bool needs_key(const Request& request) noexcept;
 
 // Sets request.peer.key and is_admin, which belongs to a client that shows the admin key and, over

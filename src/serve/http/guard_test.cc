@@ -22,7 +22,7 @@ struct Guard : testing::Test {
 
 TEST_F(Guard, WithoutAKeyALocalRequestPasses) { EXPECT_EQ(status(), 200); }
 
-TEST_F(Guard, WithAKeyEveryRouteButTheOpenOnesNeedsIt) {
+TEST_F(Guard, WithAKeyEveryClosedRouteNeedsIt) {
   config.api_key = Secret("correct horse");
   EXPECT_EQ(status(), 401);
   EXPECT_EQ(status(true), 200);
@@ -41,7 +41,7 @@ TEST_F(Guard, TheKeyIsTakenFromAnyOfThreeHeaders) {
   EXPECT_EQ(status(), 200);
 }
 
-TEST_F(Guard, AWrongKeyIsRefusedHoweverItIsWrong) {
+TEST_F(Guard, AWrongKeyIsRefused) {
   config.api_key = Secret("correct horse");
   for (const auto* wrong :
        {"Bearer", "Bearer ", "Bearer correct", "Bearer correct horsf",
@@ -57,7 +57,7 @@ TEST_F(Guard, AnEmptyKeyInTheRequestIsNoKey) {
   EXPECT_EQ(status(), 401);
 }
 
-TEST_F(Guard, TheAdminKeyMakesAnAdminAndDoesForTheOther) {
+TEST_F(Guard, TheAdminKeyAlsoCountsAsTheApiKey) {
   config.api_key = Secret("correct horse");
   config.admin_key = Secret("battery staple");
   request.api_key = "battery staple";
@@ -114,14 +114,14 @@ TEST_F(Guard, OverTcpNoUserIsAnAdmin) {
   EXPECT_FALSE(request.peer.is_admin);
 }
 
-TEST_F(Guard, AForeignNameIsRefusedWhereNoKeyProtects) {
+TEST_F(Guard, AForeignHostNameIsRefusedWithoutAKey) {
   request.host = "evil.example:8000";
   EXPECT_EQ(status(), 421);
   config.allowed_hosts = {"evil.example"};
   EXPECT_EQ(status(), 200);
 }
 
-TEST_F(Guard, ANameAllowedWithAPortIsOursWithThatPortOnly) {
+TEST_F(Guard, ANameAllowedWithAPortMatchesThatPortOnly) {
   EXPECT_TRUE(is_own_name("GPU.lan:8443", {"gpu.lan:8443"}));
   EXPECT_TRUE(is_own_name("gpu.lan", {"gpu.lan:80"}));
   EXPECT_FALSE(is_own_name("gpu.lan:8000", {"gpu.lan:8443"}));
@@ -129,7 +129,7 @@ TEST_F(Guard, ANameAllowedWithAPortIsOursWithThatPortOnly) {
   EXPECT_TRUE(is_own_name("gpu.lan:8000", {"gpu.lan"}));
 }
 
-TEST_F(Guard, AHostWithAPortThatIsNoneIsNobodys) {
+TEST_F(Guard, AHostWithAnInvalidPortIsRefused) {
   for (const auto* bad : {"localhost:", "localhost:80"}) EXPECT_TRUE(is_own_name(bad, {})) << bad;
   for (const auto* bad : {"localhost:x", "localhost:0", "127.0.0.1:65536", "localhost:80:80",
                           "[::1]80", "localhost:80@evil.example", "localhost:-1"})

@@ -33,12 +33,12 @@ void KeyThrottle::forget(Instant now) {
   has_peers_ = !peers_.empty();
 }
 
-// A peer that nobody knows is never held up by others: where there are too many, the one that
-// failed longest ago is forgotten.
+// An unknown peer is never delayed by others: if there are too many, the one whose failure is
+// oldest is removed.
 KeyThrottle::Bucket& KeyThrottle::bucket_of(const std::string& name, Instant now) {
-  if (peers_.size() >= kMostPeers && !peers_.contains(name)) {
+  if (peers_.size() >= kMaxPeers && !peers_.contains(name)) {
     forget(now);
-    if (peers_.size() >= kMostPeers)
+    if (peers_.size() >= kMaxPeers)
       peers_.erase(
           std::ranges::min_element(peers_, {}, [](const auto& one) { return one.second.at; }));
   }
@@ -53,21 +53,22 @@ void KeyThrottle::failed(const Peer& peer, Instant now) {
   const double left = left_of(bucket, now);
   bucket = {std::max(left - 1, 0.0), now};
   if (left >= kAtOnce)
-    tell(now, name + " sent a wrong key");
+    log_line(now, name + " sent a wrong key");
   else if (left < 2 && left >= 1)
-    tell(now, fmt::format("{} sent {:.0f} wrong keys; it may try one every {:.0f} s from now on",
-                          name, kAtOnce, 1 / kPerSecond));
+    log_line(now,
+             fmt::format("{} sent {:.0f} wrong keys; it may try one every {:.0f} s from now on",
+                         name, kAtOnce, 1 / kPerSecond));
 }
 
 // Lines of all peers together: there may be any number of those.
-void KeyThrottle::tell(Instant now, const std::string& what) {
+void KeyThrottle::log_line(Instant now, const std::string& what) {
   lines_.left = left_of(lines_, now), lines_.at = now;
   if (lines_.left < 1) {
-    ++untold_;
+    ++suppressed_;
     return;
   }
   lines_.left -= 1;
-  const auto before = std::exchange(untold_, 0);
+  const auto before = std::exchange(suppressed_, 0);
   log::warn("http: {}{}", what, before > 0 ? fmt::format(" ({} such lines left out)", before) : "");
 }
 

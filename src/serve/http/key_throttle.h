@@ -1,5 +1,5 @@
-// Guessing a key: each peer (Peer::origin) may send a few wrong ones, then a few a minute. Until
-// then its keys are not even looked at, so a right one is no use either.
+// Rate limit against guessing keys: each peer (Peer::origin) may send a few wrong keys, then a few
+// a minute. Beyond that its keys are not checked, so even the right one is refused.
 #pragma once
 
 #include <atomic>
@@ -18,12 +18,12 @@ class KeyThrottle {
  public:
   static constexpr double kAtOnce = 10;         // wrong keys
   static constexpr double kPerSecond = 1. / 6;  // after that
-  static constexpr std::size_t kMostPeers = 4096;
+  static constexpr std::size_t kMaxPeers = 4096;
 
-  // Whether a key of this peer may be looked at.
+  // Whether a key of this peer may be checked.
   bool may_try(const Peer& peer, Instant now);
-  // It was wrong. Told to the program's log the first time and when may_try() says no from now,
-  // at the same rate for all peers together.
+  // Records a wrong key. Logs the first one and the start of throttling, with the same rate limit
+  // over all peers.
   void failed(const Peer& peer, Instant now);
 
   // Nobody failed lately: may_try() would say yes to all. Takes no lock.
@@ -37,13 +37,13 @@ class KeyThrottle {
   static double left_of(const Bucket& bucket, Instant now);
   Bucket& bucket_of(const std::string& name, Instant now) REQUIRES(mutex_);
   void forget(Instant now) REQUIRES(mutex_);
-  void tell(Instant now, const std::string& what) REQUIRES(mutex_);
+  void log_line(Instant now, const std::string& what) REQUIRES(mutex_);
 
   Mutex mutex_;
   std::map<std::string, Bucket> peers_ GUARDED_BY(mutex_);
   Instant forgot_at_ GUARDED_BY(mutex_){};
   Bucket lines_ GUARDED_BY(mutex_);  // of the log
-  std::uint64_t untold_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t suppressed_ GUARDED_BY(mutex_) = 0;
   std::atomic<bool> has_peers_{false};
 };
 

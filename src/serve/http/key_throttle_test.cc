@@ -16,7 +16,7 @@ Peer from(const std::string& address, std::int64_t uid = -1) {
 struct Throttle : testing::Test {
   KeyThrottle throttle;
   Instant now = Steady::now();
-  // How many of `count` tries, one each `pause`, are looked at.
+  // The number of `count` tries, one each `pause`, whose key is checked.
   int tries(const Peer& peer, int count, Steady::duration pause) {
     int looked_at = 0;
     for (int i = 0; i < count; ++i, now += pause) {
@@ -28,14 +28,14 @@ struct Throttle : testing::Test {
   }
 };
 
-TEST_F(Throttle, TenWrongKeysAtOnceThenTenAMinute) {
+TEST_F(Throttle, TenWrongKeysAreAllowedThenTenAMinute) {
   EXPECT_TRUE(throttle.is_quiet());
   EXPECT_EQ(tries(from("10.0.0.9"), 100000, 10us), 10);
   EXPECT_FALSE(throttle.is_quiet());
   EXPECT_NEAR(tries(from("10.0.0.9"), 600, 1s), 100, 2);
 }
 
-TEST_F(Throttle, OthersAreNotHeldUp) {
+TEST_F(Throttle, OtherPeersAreNotDelayed) {
   tries(from("10.0.0.9"), 100, 1ms);
   tries(from("127.0.0.1", 1000), 100, 1ms);
   EXPECT_FALSE(throttle.may_try(from("10.0.0.9"), now));
@@ -50,7 +50,7 @@ TEST_F(Throttle, AllAddressesOfOneNetworkAreOnePeer) {
   EXPECT_TRUE(throttle.may_try(from("2001:db8:0:1::1"), now));
 }
 
-TEST_F(Throttle, ManyPeersThatFailHoldUpNoNewOne) {
+TEST_F(Throttle, ManyFailingPeersDelayNoNewPeer) {
   const auto other = [](int i) {
     return from("10.1." + std::to_string(i / 250) + "." + std::to_string(i % 250));
   };
@@ -60,14 +60,14 @@ TEST_F(Throttle, ManyPeersThatFailHoldUpNoNewOne) {
   EXPECT_EQ(tries(other(19999), 100, 1us), 9);  // who failed last is still known
 }
 
-TEST_F(Throttle, AllOfLoopbackWithoutAUserIsOnePeer) {
+TEST_F(Throttle, LoopbackWithoutAUserIsOnePeer) {
   for (int i = 1; i < 20; ++i) tries(from("127.0.3." + std::to_string(i)), 1, 1ms);
   EXPECT_FALSE(throttle.may_try(from("127.0.0.1"), now));
   EXPECT_FALSE(throttle.may_try(from("::1"), now));
   EXPECT_TRUE(throttle.may_try(from("127.0.0.1", 1000), now));
 }
 
-TEST_F(Throttle, IsQuietAgainWhenAllIsForgotten) {
+TEST_F(Throttle, TheThrottleIsQuietWhenAllPeersAreForgotten) {
   tries(from("10.0.0.9"), 10, 1ms);
   EXPECT_TRUE(throttle.may_try(from("10.0.0.8"), now += 30s));
   EXPECT_FALSE(throttle.is_quiet());

@@ -1,5 +1,5 @@
-// /v1/leases: who may use which GPU. Everything is decided by the broker; here bodies
-// become values and refusals become statuses.
+// The routes /v1/leases. The broker decides everything; this file converts bodies to values and
+// refusals to statuses.
 #include <atomic>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -23,13 +23,13 @@ using Outcome = broker::Ledger::Outcome;
 
 constexpr std::string_view kListed = "GET /v1/leases lists those there are.";
 
-Response answer_json(const broker::Answer& answer) {
+Response answer_json(const broker::LeaseResponse& answer) {
   return json_text(broker::to_json(answer, Steady::now(), std::chrono::system_clock::now()).dump());
 }
 
-// 404 nobody knows it, 410 it is over, 403 not yours, 409 an older token. With the last
-// comes the present one: the caller has proved to be the holder.
-Response turned_down(const LeaseError& e) {
+// 404: unknown; 410: over; 403: not the holder; 409: an older token. The last has the present
+// token, because the caller has proved to be the holder.
+Response lease_error_response(const LeaseError& e) {
   const auto made = [&](int status, std::string_view code, std::string_view fix) {
     auto response = error_response(status, code, e.reason(), fix);
     if (!e.current()) return response;
@@ -48,26 +48,26 @@ Response turned_down(const LeaseError& e) {
 }
 
 // 503 that says what becomes of leases meanwhile.
-Response store_down(const broker::StoreDown& e) {
+Response store_unavailable_response(const broker::StoreUnavailable& e) {
   auto made =
       error_response(503, "unavailable", e.reason(),
-                     "Make room on the disk of the state folder. Leases stay meanwhile, and "
+                     "Free space on the disk of the state folder. Leases stay meanwhile, and "
                      "have up to 15 s to be renewed afterwards. Try again.");
   made.headers.emplace_back("Retry-After", "1");
   return made;
 }
 
-using Handler = Response (*)(Service&, const Asked&);
+using Handler = Response (*)(Service&, const RouteContext&);
 
-// A route of one lease, whose refusals become statuses.
+// Wraps a route of one lease: its refusals become statuses.
 template <Handler handler>
-Response of_lease(Service& s, const Asked& asked) {
+Response of_lease(Service& s, const RouteContext& context) {
   try {
-    return handler(s, asked);
+    return handler(s, context);
   } catch (const LeaseError& e) {
-    return turned_down(e);
-  } catch (const broker::StoreDown& e) {
-    return store_down(e);
+    return lease_error_response(e);
+  } catch (const broker::StoreUnavailable& e) {
+    return store_unavailable_response(e);
   } catch (const Error& e) {
     if (e.code() != Code::not_found) throw;
     return error_response(404, "not_found", e.reason(), kListed);
@@ -76,9 +76,7 @@ Response of_lease(Service& s, const Asked& asked) {
 
 // ---- bodies ----------------------------------------------------------------------
 
-std::string shown(const std::string& text) {
-  return std::string(broker::whole_characters(text, 64));
-}
+std::string shown(const std::string& text) { return std::string(broker::utf8_prefix(text, 64)); }
 
 // An object with none but the known fields.
 Json object_of(const Request& request, std::span<const std::string_view> known) {
@@ -116,13 +114,13 @@ Token token_in(const Request& request, const Json& body) {
 
 // ---- asking ------------------------------------------------------------------------
 
-// Only a lease that was granted hangs on its connection: one who is refused may go on with it.
-bool binds(const broker::Answer& answer) {
-  return answer.lease.id != 0 && answer.lease.wanted.bound &&
+// Only a granted lease is bound to its connection: a refused client may reuse the connection.
+bool binds(const broker::LeaseResponse& answer) {
+  return answer.lease.id != 0 && answer.lease.request.bound &&
          answer.lease.state != broker::State::ended;
 }
 
-// A request in the queue. When nobody waits for the answer any more it leaves the queue.
+// A request in the queue. It leaves the queue when no client waits for the answer any more.
 class Waiting final : public Pending {
  public:
   Waiting(Broker& broker, Token token) : broker_(broker), token_(token) {}
@@ -134,16 +132,16 @@ class Waiting final : public Pending {
     }
   }
 
-  bool has_news() const noexcept override { return broker_.decisions() != seen_; }
+  bool has_update() const noexcept override { return broker_.decisions() != seen_; }
   bool blocks() const noexcept override { return true; }
 
   std::unique_ptr<Response> poll(Instant now, Instant& again) override {
     seen_ = broker_.decisions();
-    broker::Answer answer;
+    broker::LeaseResponse answer;
     try {
       answer = broker_.status(token_);
-    } catch (const broker::StoreDown& e) {
-      return std::make_unique<Response>(store_down(e));
+    } catch (const broker::StoreUnavailable& e) {
+      return std::make_unique<Response>(store_unavailable_response(e));
     }
     if (answer.verdict == broker::Verdict::waiting && answer.lease.state != broker::State::ended) {
       again = now + std::chrono::seconds(1);
@@ -159,41 +157,41 @@ class Waiting final : public Pending {
   Broker& broker_;
   const Token token_;
   bool decided_ = false;
-  std::atomic<std::uint64_t> seen_{0};  // of Broker::decisions(), before it was asked last
+  std::atomic<std::uint64_t> seen_{0};  // of Broker::decisions(), before the last poll
 };
 
 // The process that connected, if it still runs, unless the request names a process that it was
 // started by: a shell that asks through a program which ends with the answer. A connection may
 // have been handed on, and the number of a process that ended may be another's by now.
-broker::Holder holder_of(const broker::Wanted& wanted, const Request::Peer& peer) {
+broker::Holder holder_of(const broker::LeaseRequest& lease_request, const Request::Peer& peer) {
   const broker::Holder asking{.pid = peer.pid, .start_time = peer.start_time, .uid = peer.uid};
   const broker::Holder nobody{.uid = peer.uid};
-  const auto named = wanted.named_pid.value_or(peer.pid);
+  const auto named = lease_request.named_pid.value_or(peer.pid);
   if (named == 0) return nobody;
   const auto holder = broker::named_holder(named, asking, "/proc");
-  require(holder || !wanted.named_pid,
+  require(holder || !lease_request.named_pid,
           "pid must be the process that asks over the Unix socket, or one of the same user's that "
           "it was started by; 0 names none");
   return holder.value_or(nobody);
 }
 
-// Users that are not told apart must not be given each other's leases: their retries are known by
-// the connection as well.
+// Users that cannot be distinguished must not be given each other's leases: their retries are known
+// by the connection as well.
 std::string key_of(const Request& request) {
   auto key = broker::keyed(*request.idempotency_key, request.body);
   if (request.peer.uid != broker::kUnmappedUid) return key;
   return std::to_string(request.connection) + ":" + key;
 }
 
-Response ask_lease(Service& s, const Asked& asked) {
-  const auto& request = asked.request;
-  auto wanted = s.broker().read(request.body);
-  wanted.peer = request.peer.name();
-  wanted.holder = holder_of(wanted, request.peer);
-  wanted.by_admin = request.peer.is_admin;
-  if (wanted.bound) wanted.holder.connection = request.connection;
-  if (request.idempotency_key) wanted.idempotency_key = key_of(request);
-  const auto answer = s.broker().request(wanted);
+Response ask_lease(Service& s, const RouteContext& context) {
+  const auto& request = context.request;
+  auto lease_request = s.broker().read(request.body);
+  lease_request.peer = request.peer.name();
+  lease_request.holder = holder_of(lease_request, request.peer);
+  lease_request.by_admin = request.peer.is_admin;
+  if (lease_request.bound) lease_request.holder.connection = request.connection;
+  if (request.idempotency_key) lease_request.idempotency_key = key_of(request);
+  const auto answer = s.broker().request(lease_request);
   Response made;
   if (answer.verdict == broker::Verdict::waiting) {
     made.pending = std::make_unique<Waiting>(s.broker(), token_of(answer.lease));
@@ -204,19 +202,19 @@ Response ask_lease(Service& s, const Asked& asked) {
   return made;
 }
 
-Response request_lease(Service& s, const Asked& asked) {
+Response request_lease(Service& s, const RouteContext& context) {
   try {
-    return ask_lease(s, asked);
+    return ask_lease(s, context);
   } catch (const broker::KeyReused& e) {
     return error_response(422, "idempotency_key_reused", e.reason(),
                           "Send the request as it was, or choose another key for a new lease.");
-  } catch (const broker::StoreDown& e) {
-    return store_down(e);
-  } catch (const NoRoom&) {
+  } catch (const broker::StoreUnavailable& e) {
+    return store_unavailable_response(e);
+  } catch (const BudgetExhausted&) {
     throw;
   } catch (const Error& e) {
     if (e.code() != Code::exhausted) throw;
-    return error_response(429, "exhausted", e.reason(),  // time alone mends nothing
+    return error_response(429, "exhausted", e.reason(),  // waiting alone does not help
                           "Release leases that are no longer needed; docs/leases.md (How many) "
                           "names the settings.");
   }
@@ -225,21 +223,21 @@ Response request_lease(Service& s, const Asked& asked) {
 // ---- living --------------------------------------------------------------------------
 
 constexpr std::string_view kListTakes[] = {"limit", "cursor"};
-Response list(Service& s, const Asked& asked) {
+Response list(Service& s, const RouteContext& context) {
   broker::LeasePage page;
-  if (const auto* cursor = asked.query.find("cursor")) {
+  if (const auto* cursor = context.query.find("cursor")) {
     const auto found = broker::page_from(*cursor);
     require(found.has_value(), "query parameter 'cursor' must be the 'next' of an earlier answer");
     page = *found;
   }
-  const auto most = static_cast<int>(broker::LeasePage::kMost);
-  page.limit =
-      static_cast<std::size_t>(asked.query.whole("limit", static_cast<int>(page.limit), 1, most));
+  const auto max_limit = static_cast<int>(broker::LeasePage::kMaxLimit);
+  page.limit = static_cast<std::size_t>(
+      context.query.integer("limit", static_cast<int>(page.limit), 1, max_limit));
   return json_text(s.broker().leases_json(page).dump());
 }
 
-Response show(Service& s, const Asked& asked) {
-  return answer_json(s.broker().status(id_of(asked.request)));
+Response show(Service& s, const RouteContext& context) {
+  return answer_json(s.broker().status(id_of(context.request)));
 }
 
 double number_in(const Json& body, const std::string& name, double low, double high) {
@@ -250,56 +248,56 @@ double number_in(const Json& body, const std::string& name, double low, double h
   return body[name].get<double>();
 }
 
-Response renew(Service& s, const Asked& asked) {
+Response renew(Service& s, const RouteContext& context) {
   constexpr const char* kLimit = "client_limit_bytes";
   constexpr std::string_view known[] = {"token", kLimit};
-  constexpr double kMostBytes = 64.0 * 1024 * kGiB;
-  const auto body = object_of(asked.request, known);
-  const auto token = token_in(asked.request, body);
+  constexpr double kMaxBytes = 64.0 * 1024 * kGiB;
+  const auto body = object_of(context.request, known);
+  const auto token = token_in(context.request, body);
   std::optional<std::uint64_t> limit;
   if (body.contains(kLimit))
-    limit = static_cast<std::uint64_t>(number_in(body, kLimit, 0, kMostBytes));
+    limit = static_cast<std::uint64_t>(number_in(body, kLimit, 0, kMaxBytes));
   return answer_json(s.broker().renew(token, limit));
 }
 
 // The token in the body, or as a query parameter: many clients send no body with DELETE.
 constexpr std::string_view kReleaseTakes[] = {"token"};
-Response release(Service& s, const Asked& asked) {
+Response release(Service& s, const RouteContext& context) {
   Token token;
-  if (asked.request.body.empty()) {
-    token = token_from_text(asked.request, asked.query.text("token", ""));
+  if (context.request.body.empty()) {
+    token = token_from_text(context.request, context.query.text("token", ""));
   } else {
-    require(asked.query.empty(), "say the token in the body or in the query, not in both");
-    token = token_in(asked.request, object_of(asked.request, kReleaseTakes));
+    require(context.query.empty(), "say the token in the body or in the query, not in both");
+    token = token_in(context.request, object_of(context.request, kReleaseTakes));
   }
   s.broker().release(token);
   return json_text(Json{{"lease_id", std::to_string(token.id)}, {"released", true}}.dump());
 }
 
 bool is_own(const Request::Peer& peer, const broker::Lease& lease) {
-  return peer.uid >= 0 && peer.uid == lease.wanted.holder.uid;
+  return peer.uid >= 0 && peer.uid == lease.request.holder.uid;
 }
 
-Response revoke(Service& s, const Asked& asked) {
+Response revoke(Service& s, const RouteContext& context) {
   constexpr std::string_view known[] = {"reason"};
-  const auto body = object_of(asked.request, known);
+  const auto body = object_of(context.request, known);
   require(body.contains("reason") && body["reason"].is_string() &&
               !body["reason"].get_ref<const std::string&>().empty(),
-          "'reason' is missing: the holder is told why its lease ends");
-  const auto id = id_of(asked.request);
-  const bool own = is_own(asked.request.peer, s.broker().status(id).lease);
-  if (!own && !asked.request.peer.is_admin)
-    return admin_wanted(asked.request, "revoking the lease of another user");
+          "'reason' is missing: it is shown to the holder of the lease");
+  const auto id = id_of(context.request);
+  const bool own = is_own(context.request.peer, s.broker().status(id).lease);
+  if (!own && !context.request.peer.is_admin)
+    return admin_required(context.request, "revoking the lease of another user");
   s.broker().revoke(id, body["reason"].get_ref<const std::string&>());
   auto made = json_text(Json{{"lease_id", std::to_string(id)}, {"revoked", true}}.dump());
   made.is_own = own;
   return made;
 }
 
-Response report(Service& s, const Asked& asked) {
+Response report(Service& s, const RouteContext& context) {
   constexpr std::string_view known[] = {"token", "batch_size", "peak_memory_gb", "out_of_memory"};
-  const auto body = object_of(asked.request, known);
-  const auto token = token_in(asked.request, body);
+  const auto body = object_of(context.request, known);
+  const auto token = token_in(context.request, body);
   require(!body.contains("out_of_memory") || body["out_of_memory"].is_boolean(),
           "'out_of_memory' must be true or false");
   broker::UsageReport usage;
@@ -309,7 +307,7 @@ Response report(Service& s, const Asked& asked) {
   };
   if (is_given("batch_size")) {
     const double size = number_in(body, "batch_size", 1, 1 << 20);
-    require(size == std::floor(size), "'batch_size' must be a whole number");
+    require(size == std::floor(size), "'batch_size' must be an integer");
     usage.batch_size = static_cast<std::int64_t>(size);
   }
   if (is_given("peak_memory_gb"))
@@ -320,17 +318,17 @@ Response report(Service& s, const Asked& asked) {
 }
 
 constexpr std::string_view kTimelineTakes[] = {"from", "to", "limit", "before"};
-Response timeline(Service& s, const Asked& asked) {
+Response timeline(Service& s, const RouteContext& context) {
   constexpr double kFarFuture = 1e15;
   const auto now = unix_ms(std::chrono::system_clock::now());
-  const auto time_of = [&](std::string_view name, double otherwise) {
-    const double value = asked.query.number(name, otherwise, -kFarFuture, kFarFuture);
+  const auto time_of = [&](std::string_view name, double default_value) {
+    const double value = context.query.number(name, default_value, -kFarFuture, kFarFuture);
     return static_cast<std::int64_t>(value <= 0 ? static_cast<double>(now) + value * 1000 : value);
   };
   const auto from = time_of("from", -3600), to = time_of("to", 0);
   require(from < to, "query parameter 'from' must be before 'to'");
-  const auto limit = asked.query.whole("limit", 500, 1, Broker::kTimelineRows);
-  const auto before = asked.query.text("before", "");
+  const auto limit = context.query.integer("limit", 500, 1, Broker::kTimelineRows);
+  const auto before = context.query.text("before", "");
   return json_text(s.broker()
                        .timeline_json(from, to, static_cast<std::size_t>(limit),
                                       before.empty() ? 0 : id_from(before))

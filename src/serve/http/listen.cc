@@ -63,8 +63,8 @@ bool somebody_answers(io_context& io, const std::string& path) {
   return !failed;
 }
 
-// Every accepted socket inherits these. A client whose machine is gone without a word is noticed
-// within two minutes, and one that reads nothing makes the kernel hold no megabytes for it.
+// Accepted sockets inherit these options. A client whose machine disappeared is noticed within two
+// minutes, and the kernel buffers no megabytes for one that reads nothing.
 void set_for_clients(TcpAcceptor& acceptor) {
   const auto set = [&](int level, int name, int value) {
     ::setsockopt(acceptor.native_handle(), level, name, &value, sizeof value);
@@ -73,7 +73,17 @@ void set_for_clients(TcpAcceptor& acceptor) {
   set(IPPROTO_TCP, TCP_KEEPIDLE, 60);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 15);
   set(IPPROTO_TCP, TCP_KEEPCNT, 4);
-  set(SOL_SOCKET, SO_SNDBUF, 256 << 10);
+  set(SOL_SOCKET, SO_SNDBUF, 64 << 10);
+}
+
+void listen_on(TcpAcceptor& acceptor, const asio::ip::tcp::endpoint& endpoint, ErrorCode& failed) {
+  acceptor.open(endpoint.protocol(), failed);
+  // Allows binding over sockets of our last run that are closing, never over a live server: that
+  // needs SO_REUSEPORT, with which two servers would silently share a port.
+  if (!failed) acceptor.set_option(asio::socket_base::reuse_address(true), failed);
+  if (!failed) set_for_clients(acceptor);
+  if (!failed) acceptor.bind(endpoint, failed);
+  if (!failed) acceptor.listen(kBacklog, failed);
 }
 
 }  // namespace
@@ -83,15 +93,22 @@ TcpAcceptor listen_tcp(io_context& io, const ServeConfig& config) {
   require_key(config, endpoint);
   TcpAcceptor acceptor(io);
   ErrorCode failed;
-  acceptor.open(endpoint.protocol(), failed);
-  // Over the remains of our last run, never over a live one: that needs SO_REUSEPORT,
-  // with which two servers would share a port without a word.
-  if (!failed) acceptor.set_option(asio::socket_base::reuse_address(true), failed);
-  if (!failed) set_for_clients(acceptor);
-  if (!failed) acceptor.bind(endpoint, failed);
-  if (!failed) acceptor.listen(kBacklog, failed);
+  listen_on(acceptor, endpoint, failed);
   if (failed) cannot_listen(name_of(endpoint), failed);
   return acceptor;
+}
+
+std::optional<TcpAcceptor> listen_loopback6(io_context& io, const asio::ip::tcp::endpoint& v4,
+                                            std::string& problem) {
+  if (v4.address() != asio::ip::address_v4::loopback()) return std::nullopt;
+  const asio::ip::tcp::endpoint endpoint(asio::ip::address_v6::loopback(), v4.port());
+  TcpAcceptor acceptor(io);
+  ErrorCode failed;
+  listen_on(acceptor, endpoint, failed);
+  if (failed == asio::error::address_in_use)
+    problem = name_of(endpoint) + " is taken by another process: clients that name localhost may " +
+              "reach that one; name 127.0.0.1";
+  return failed ? std::nullopt : std::optional(std::move(acceptor));
 }
 
 UnixAcceptor listen_unix(io_context& io, const std::string& path, unsigned mode) {

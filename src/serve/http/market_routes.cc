@@ -1,4 +1,5 @@
-// /v1/market: bodies go to the desk as they are; the answer comes when it is calculated.
+// The routes /v1/market. Bodies are passed to the MarketService unchanged; the answer is sent when
+// it is calculated.
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
@@ -10,11 +11,11 @@ namespace sluice::serve::http {
 namespace {
 
 // A long answer, written as it is sent.
-class Answer final : public Pieces {
+class Answer final : public ChunkedBody {
  public:
-  Answer(MarketDesk& desk, JsonText text, std::shared_ptr<MarketDesk::Job> job)
-      : desk_(desk), text_(std::move(text)), job_(std::move(job)) {}
-  ~Answer() override { desk_.discard(std::move(text_), std::move(job_)); }
+  Answer(MarketService& market, JsonText text, std::shared_ptr<MarketService::Job> job)
+      : market_(market), text_(std::move(text)), job_(std::move(job)) {}
+  ~Answer() override { market_.discard(std::move(text_), std::move(job_)); }
 
   bool next(std::string& out) override {
     constexpr std::size_t kPiece = 16 << 10;  // 50 us of a thread that serves others
@@ -24,16 +25,16 @@ class Answer final : public Pieces {
   }
 
  private:
-  MarketDesk& desk_;
+  MarketService& market_;
   JsonText text_;
-  std::shared_ptr<MarketDesk::Job> job_;  // holds its charge
+  std::shared_ptr<MarketService::Job> job_;  // holds its charge
 };
 
 class Calculation final : public Pending {
  public:
-  Calculation(MarketDesk& desk, std::shared_ptr<MarketDesk::Job> job)
-      : desk_(desk), job_(std::move(job)) {}
-  ~Calculation() override { desk_.discard(std::move(job_)); }
+  Calculation(MarketService& market, std::shared_ptr<MarketService::Job> job)
+      : market_(market), job_(std::move(job)) {}
+  ~Calculation() override { market_.discard(std::move(job_)); }
 
   std::unique_ptr<Response> poll(Instant now, Instant& again) override {
     auto answer = job_->take(now);
@@ -43,25 +44,25 @@ class Calculation final : public Pending {
   }
 
  private:
-  Response response_of(MarketDesk::Answer answer) const {
+  Response response_of(MarketService::Answer answer) const {
     if (!answer.rest) return json_text(std::move(answer.text));
     Response made;
-    made.pieces = std::make_unique<Answer>(desk_, std::move(*answer.rest), job_);
+    made.chunks = std::make_unique<Answer>(market_, std::move(*answer.rest), job_);
     return made;
   }
 
-  MarketDesk& desk_;
-  std::shared_ptr<MarketDesk::Job> job_;
+  MarketService& market_;
+  std::shared_ptr<MarketService::Job> job_;
 };
 
-Response list_kinds(Service&, const Asked&) {
+Response list_kinds(Service&, const RouteContext&) {
   return json_text(Json{{"calculations", {"option", "risk", "portfolio", "montecarlo", "backtest"}},
                         {"indicators", market::indicator_list()}}
                        .dump());
 }
 
-Response calculate(Service& s, const Asked& asked) {
-  auto& request = asked.request;
+Response calculate(Service& s, const RouteContext& context) {
+  auto& request = context.request;
   Response made;
   made.pending = std::make_unique<Calculation>(
       s.market(), s.market().ask(request.peer.name(), request.captures.at(0),

@@ -136,7 +136,7 @@ std::string shortened(std::string_view message) {
 
 Response error_response(int status, std::string_view code, std::string_view message,
                         std::string_view fix) {
-  // Words of the caller may be in the message: what is not UTF-8 is replaced, not thrown at.
+  // The message may contain text of the caller: invalid UTF-8 is replaced and does not throw.
   const Json json = {{"error", {{"code", code}, {"message", shortened(message)}, {"fix", fix}}}};
   Response made;
   made.status = status;
@@ -147,13 +147,13 @@ Response error_response(int status, std::string_view code, std::string_view mess
 Response error_response(const Error& error) {
   auto made = error_response(status_of(error.code()).http, word_of(error.code()), error.reason(),
                              fix_of(error.code()));
-  if (dynamic_cast<const NoRoom*>(&error) != nullptr) made.status = 503;
+  if (dynamic_cast<const BudgetExhausted*>(&error) != nullptr) made.status = 503;
   if (error.code() == Code::exhausted) made.headers.emplace_back("Retry-After", "1");
   return made;
 }
 
-Response no_room() {
-  return error_response(NoRoom("there is no memory left for this request now"));
+Response out_of_memory_response() {
+  return error_response(BudgetExhausted("there is no memory left for this request now"));
 }
 
 std::string_view reason(int status) noexcept {
@@ -177,9 +177,9 @@ void write_response(const Response& response, const Framing& framing, std::strin
   out.append("HTTP/1.1 ").append(std::to_string(response.status)).append(" ");
   out.append(reason(response.status)).append("\r\n");
   if (!bodiless) out.append("Content-Type: ").append(response.type).append("\r\n");
-  const bool chunked = response.pieces != nullptr && framing.version == 11;
+  const bool chunked = response.chunks != nullptr && framing.version == 11;
   if (chunked) out.append("Transfer-Encoding: chunked\r\n");
-  if (!bodiless && response.stream == nullptr && response.pieces == nullptr)
+  if (!bodiless && response.stream == nullptr && response.chunks == nullptr)
     out.append("Content-Length: ")
         .append(std::to_string(framing.body_behind + body.size()))
         .append("\r\n");

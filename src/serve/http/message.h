@@ -1,5 +1,5 @@
-// A request as a handler sees it and the answer it gives. Nothing here knows a
-// socket: handlers are plain functions.
+// The request that a handler gets and the response that it returns. Nothing here knows a socket:
+// handlers are plain functions.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct Request {
   std::string target;        // as sent: path and query, still percent-encoded
   std::string host, origin, content_type, authorization, api_key, if_none_match, last_event_id;
   std::optional<std::string> idempotency_key;  // where it is repeated all, divided by commas
-  // Where what it makes the server hold is charged: its client's part of the budget.
+  // The client's share of the memory budget, which this request is charged to.
   std::shared_ptr<MemoryBudget> memory;
   MemoryBudget::Charge held;  // for the body; goes with it
   std::string body;
@@ -41,8 +41,8 @@ struct Request {
   bool has_body = false;     // a length above zero or chunks were announced
   bool over_socket = false;  // came through the Unix socket: its file mode let the caller in
   using Peer = http::Peer;
-  // Who asks. Set once per connection, but for the key. Over TCP the user is known to the
-  // handlers of blocking routes only, and where the client is on this machine.
+  // The client. Set once per connection, except for the key. Over TCP the user is known to the
+  // handlers of pooled routes only, and only for clients on this machine.
   Peer peer;
   bool takes_admin_key = false;  // serve.admin_key is set: showing it would make peer.is_admin
   std::uint64_t connection = 0;  // which one it came over; no other ever has this number
@@ -56,43 +56,43 @@ struct Request {
   std::size_t fields_capacity() const;  // bytes that all but the body hold
 };
 
-// An answer without an end, such as server-sent events. It is pulled, never
-// pushed: while a slow client's last write is under way nothing is asked for, so
-// nothing can pile up for it. Used by one thread at a time.
+// An endless response, such as server-sent events. It is pulled, never pushed: nothing is produced
+// while the last write to a slow client is pending, so no backlog can grow. Used by one thread at a
+// time.
 class Stream {
  public:
   virtual ~Stream() = default;
 
-  // Appends what is due at `now` and returns when to be asked again at the
-  // latest; Server::wake_streams asks at once.
+  // Appends what is due at `now` and returns the time of the next call at the latest;
+  // Server::wake_streams calls at once.
   virtual Instant pull(Instant now, std::string& out) = 0;
 };
 
-// A body that is made while it is sent, so that it never stands in memory whole. Used by one
-// thread at a time.
-class Pieces {
+// A body that is produced chunk by chunk while it is sent, so that it is never in memory as a
+// whole. Used by one thread at a time.
+class ChunkedBody {
  public:
-  virtual ~Pieces() = default;
+  virtual ~ChunkedBody() = default;
 
-  // Appends the next piece, best some 64 KB, and returns whether there are more. Runs on a
-  // thread that serves others: a millisecond is long. When it throws the connection is cut.
+  // Appends the next chunk, ideally about 64 KB, and returns whether more follow. Runs on an I/O
+  // thread, so it should take far less than a millisecond. An exception closes the connection.
   virtual bool next(std::string& out) = 0;
 };
 
 struct Response;
 
-// An answer that is not known yet; the client waits for it, no thread does. Destroyed
-// unanswered when the client goes or the server ends. Used by one thread at a time.
+// A response that is not known yet; the client waits for it, but no thread does. Destroyed
+// unanswered when the client leaves or the server stops. Used by one thread at a time.
 class Pending {
  public:
   virtual ~Pending() = default;
 
-  // The answer, or nothing, and then `again` is when to be asked at the latest;
-  // Server::wake_streams asks at once where there is news. May throw Error.
+  // Returns the response, or null and in `again` the time of the next poll at the latest;
+  // Server::wake_streams polls at once after an update. May throw Error.
   virtual std::unique_ptr<Response> poll(Instant now, Instant& again) = 0;
-  // Whether poll() may say something else than the last time: a quick look, from any thread.
-  virtual bool has_news() const noexcept { return true; }
-  // Whether poll() and the end may wait for a disk: then they run where blocking routes do.
+  // Whether poll() may return something else than the last time: cheap, from any thread.
+  virtual bool has_update() const noexcept { return true; }
+  // Whether poll() and the destructor may wait for a disk: then they run in the pool.
   virtual bool blocks() const noexcept { return false; }
 };
 
@@ -102,9 +102,9 @@ struct Response {
   std::string body;
   std::string_view fixed;  // sent instead of body when not empty; lives as long as the program
   std::vector<std::pair<std::string_view, std::string>> headers;
-  std::unique_ptr<Stream> stream;    // follows the header instead of a body
-  std::unique_ptr<Pieces> pieces;    // the body, instead of `body`
-  std::unique_ptr<Pending> pending;  // this one comes instead, later; of blocking routes only
+  std::unique_ptr<Stream> stream;       // follows the header instead of a body
+  std::unique_ptr<ChunkedBody> chunks;  // produce the body, instead of `body`
+  std::unique_ptr<Pending> pending;     // produces the response later; pooled routes only
   // Something of the client's now lives as long as its connection: that one may be idle
   // for any time, and Server::Options::on_close hears of its end.
   bool binds = false;
@@ -119,8 +119,8 @@ Response error_response(int status, std::string_view code, std::string_view mess
 // The same for an exception that reached the edge.
 Response error_response(const Error& error);
 
-// 503 with Retry-After: others hold the memory that this one needs.
-Response no_room();
+// 503 with Retry-After: the memory budget is used by other requests.
+Response out_of_memory_response();
 
 // Appends status line, header and body. `date` as in the Date field.
 struct Framing {

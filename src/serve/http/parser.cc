@@ -96,7 +96,7 @@ void Parser::on_body_init_impl(const boost::optional<std::uint64_t>& length, err
   if (length) length_ = *length;
 }
 
-// Grows with what has come, never with what is announced, and never beyond that either.
+// Grows with the bytes received, never with the announced length, and never beyond that.
 std::size_t Parser::append(string_view bytes) {
   auto& body = request_.body;
   const auto needed = body.size() + bytes.size();

@@ -6,6 +6,7 @@
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include <fstream>
 
 #include "broker/enforce/holder.h"
+#include "serve/http/subordinate_ids.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77  // Linux 6.5
@@ -40,7 +42,7 @@ class Descriptor {
   int fd_;
 };
 
-// One end of a TCP connection; an IPv4 address in IPv6 clothes is taken as what it is.
+// One end of a TCP connection; an IPv4-mapped IPv6 address is stored as IPv4.
 struct End {
   int family = AF_UNSPEC;
   std::array<std::uint32_t, 4> address{};  // in network order; IPv4 in the first
@@ -78,33 +80,33 @@ std::optional<Ends> ends_of(int socket) {
 
 struct DiagRequest {
   nlmsghdr header;
-  inet_diag_req_v2 wanted;
+  inet_diag_req_v2 query;
 };
 
-DiagRequest question(const Ends& ends, int family) {
+DiagRequest make_request(const Ends& ends, int family) {
   DiagRequest request{};
   request.header.nlmsg_len = sizeof request;
   request.header.nlmsg_type = SOCK_DIAG_BY_FAMILY;
   request.header.nlmsg_flags = NLM_F_REQUEST;
-  auto& wanted = request.wanted;
-  wanted.sdiag_family = static_cast<std::uint8_t>(family);
-  wanted.sdiag_protocol = IPPROTO_TCP;
-  wanted.idiag_states = ~0u;
-  wanted.id.idiag_sport = ends.theirs.port, wanted.id.idiag_dport = ends.ours.port;
-  std::memcpy(wanted.id.idiag_src, ends.theirs.address.data(), sizeof wanted.id.idiag_src);
-  std::memcpy(wanted.id.idiag_dst, ends.ours.address.data(), sizeof wanted.id.idiag_dst);
-  wanted.id.idiag_cookie[0] = wanted.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
+  auto& query = request.query;
+  query.sdiag_family = static_cast<std::uint8_t>(family);
+  query.sdiag_protocol = IPPROTO_TCP;
+  query.idiag_states = ~0u;
+  query.id.idiag_sport = ends.theirs.port, query.id.idiag_dport = ends.ours.port;
+  std::memcpy(query.id.idiag_src, ends.theirs.address.data(), sizeof query.id.idiag_src);
+  std::memcpy(query.id.idiag_dst, ends.ours.address.data(), sizeof query.id.idiag_dst);
+  query.id.idiag_cookie[0] = query.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
   return request;
 }
 
 enum class Found { yes, no, cannot_tell };
 
-// The socket whose local end is the other end of ours.
+// Returns the socket whose local end is the remote end of ours.
 Found ask_kernel(const Ends& ends, std::int64_t& uid) {
   const Descriptor netlink(
       ::socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG));
   if (netlink.get() < 0) return Found::cannot_tell;
-  const auto request = question(ends, ends.theirs.family);
+  const auto request = make_request(ends, ends.theirs.family);
   if (::send(netlink.get(), &request, sizeof request, 0) != sizeof request)
     return Found::cannot_tell;
   alignas(nlmsghdr) std::array<char, 1024> answer;
@@ -122,12 +124,17 @@ Found ask_kernel(const Ends& ends, std::int64_t& uid) {
       header->nlmsg_len < NLMSG_LENGTH(sizeof(inet_diag_msg)))
     return Found::cannot_tell;
   const auto* socket = reinterpret_cast<const inet_diag_msg*>(NLMSG_DATA(header));
+  // Without a connected socket the kernel answers with one that listens on the port, at any address
+  // of this machine: a client elsewhere chooses its port, so that would name a user of its choice.
+  if (socket->idiag_state == TCP_LISTEN || socket->id.idiag_sport != ends.theirs.port ||
+      socket->id.idiag_dport != ends.ours.port)
+    return Found::no;
   if (socket->idiag_inode == 0) return Found::no;  // closed by its owner: written as root's
   uid = socket->idiag_uid;
   return Found::yes;
 }
 
-// As /proc/net/tcp writes it: each word of the address in the machine's own order.
+// The form of /proc/net/tcp: each word of the address in host byte order.
 std::string in_table(const End& end, bool as_v6) {
   std::string text;
   if (as_v6 && end.family == AF_INET)
@@ -172,15 +179,16 @@ bool maps_all_users(std::istream& map) {
   return sum == 0 || sum >= kAllUsers;  // 0: it cannot be read
 }
 
-// As the kernel told it, or kUnmappedUid. A map is written once, before programs run under it.
+// The uid reported by the kernel, or kUnmappedUid. A uid map is written once, before programs run
+// under it.
 std::int64_t known_uid(std::int64_t uid, const std::string& proc) {
   static const auto here = overflow_uid();
   const auto overflow = proc == "/proc" ? here : overflow_uid(proc);
   return uid == overflow ? broker::kUnmappedUid : uid;
 }
 
-// Whether the process that connected still runs, where the kernel can tell (Linux 6.5): then
-// what was just read under its number is of that process.
+// Whether the process that connected still runs, where the kernel reports it (Linux 6.5): then
+// data just read under its pid belongs to that process.
 bool still_runs(int socket) {
   int pidfd = -1;
   socklen_t size = sizeof pidfd;
@@ -206,7 +214,7 @@ std::string Peer::name() const {
 }
 
 std::string Peer::origin() const {
-  if (uid >= 0) return "uid:" + std::to_string(uid);
+  if (uid >= 0) return "uid:" + std::to_string(SubordinateIds::here().owner(uid));
   if (uid == broker::kUnmappedUid) return "uid:unmapped";
   if (address.starts_with("127.") || address == "::1") return "addr:loopback";
   in6_addr network{};
@@ -218,13 +226,13 @@ std::string Peer::origin() const {
 
 Peer unix_peer(int socket, const std::string& proc) {
   Peer peer;
-  ucred told{};
-  socklen_t size = sizeof told;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &told, &size) != 0) return peer;
-  peer.uid = known_uid(static_cast<std::int64_t>(told.uid), proc);
-  const auto stat = broker::process_stat(told.pid, proc);
+  ucred peercred{};
+  socklen_t size = sizeof peercred;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peercred, &size) != 0) return peer;
+  peer.uid = known_uid(static_cast<std::int64_t>(peercred.uid), proc);
+  const auto stat = broker::process_stat(peercred.pid, proc);
   if (!stat || !still_runs(socket)) return peer;
-  peer.pid = told.pid;
+  peer.pid = peercred.pid;
   peer.start_time = stat->start_time;
   return peer;
 }

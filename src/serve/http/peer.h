@@ -1,5 +1,5 @@
-// Who is at the other end of a connection, as the kernel tells. What a client says of itself
-// counts only where it shows a key.
+// The identity of the other end of a connection, as the kernel reports it. A client's own claims
+// count only with a key.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ struct Peer {
   bool is_admin = false;         // may change what belongs to others
 
   // "uid:N" ("uid:unmapped"), else "key:NAME", else origin(): whose leases are counted as one, and
-  // who is in the audit log. A key says who asks only where the kernel does not.
+  // who is in the audit log. A key says who asks only where the kernel does not. A subordinate id
+  // is its owner here (subordinate_ids.h); what is somebody's own goes by `uid`.
   std::string name() const;
 
   // "uid:N", else "addr:A": whom all other limits count as one. Of IPv6 the network, which has
@@ -43,9 +44,9 @@ void forget_ended(Peer& peer, int socket);
 // The other end of a connected TCP socket: its address alone.
 Peer tcp_peer(int socket);
 
-// Which user has the other end of a TCP connection from this machine, whatever address it comes
-// from. -1 where it is from another one, is closed already, or nobody can tell. One question to the
-// kernel (NETLINK_SOCK_DIAG) whatever the number of sockets; where there is none of that and
+// The user of the other end of a TCP connection from this machine, whatever address it comes
+// from. -1 where it is from another one, is closed already, or cannot be determined. One query to
+// the kernel (NETLINK_SOCK_DIAG) whatever the number of sockets; where there is none of that and
 // `may_read_table`, /proc/net/tcp is read, which takes a millisecond for a thousand sockets.
 std::int64_t local_uid(int socket, bool may_read_table, const std::string& proc = "/proc");
 

@@ -4,14 +4,14 @@
 
 namespace sluice::serve::http {
 
-PeerLoad::One::One(std::string name_in, MemoryBudget& whole)
-    : name(std::move(name_in)), memory(whole.limit() / 2, &whole) {}
+PeerLoad::Entry::Entry(std::string name_in, MemoryBudget& total)
+    : name(std::move(name_in)), memory(total.limit() / 2, &total) {}
 
-std::shared_ptr<PeerLoad::One> PeerLoad::find(const std::string& name) {
+std::shared_ptr<PeerLoad::Entry> PeerLoad::find(const std::string& name) {
   const Lock lock(mutex_);
   auto& known = known_[name];
   if (auto there = known.lock()) return there;
-  auto made = std::make_shared<One>(name, memory_);
+  auto made = std::make_shared<Entry>(name, memory_);
   known = made;
   if (known_.size() >= sweep_at_) {
     std::erase_if(known_, [](const auto& one) { return one.second.expired(); });

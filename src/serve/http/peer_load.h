@@ -1,4 +1,4 @@
-// What each peer (Peer::origin) takes of the server: connections and memory.
+// Connections and memory that each peer (Peer::origin) uses.
 #pragma once
 
 #include <atomic>
@@ -17,19 +17,19 @@ class PeerLoad {
  public:
   explicit PeerLoad(MemoryBudget& memory) : memory_(memory) {}
 
-  struct One {
-    One(std::string name, MemoryBudget& whole);
+  struct Entry {
+    Entry(std::string name, MemoryBudget& total);
     const std::string name;
     std::atomic<std::int64_t> connections{0};
-    MemoryBudget memory;  // at most half of the whole
+    MemoryBudget memory;  // at most half of the total
   };
   // The same for the same name as long as somebody holds it.
-  std::shared_ptr<One> find(const std::string& name);
+  std::shared_ptr<Entry> find(const std::string& name);
 
  private:
   MemoryBudget& memory_;
   Mutex mutex_;
-  std::map<std::string, std::weak_ptr<One>> known_ GUARDED_BY(mutex_);
+  std::map<std::string, std::weak_ptr<Entry>> known_ GUARDED_BY(mutex_);
   std::size_t sweep_at_ GUARDED_BY(mutex_) = 64;  // so many known: those who left are dropped
 };
 

@@ -5,7 +5,7 @@
 namespace sluice::serve::http {
 namespace {
 
-TEST(PeerLoad, KnowsOneAsLongAsItIsThere) {
+TEST(PeerLoad, APeerIsKnownWhileItIsReferenced) {
   MemoryBudget memory(100);
   PeerLoad load(memory);
   auto one = load.find("a");
@@ -17,7 +17,7 @@ TEST(PeerLoad, KnowsOneAsLongAsItIsThere) {
   for (int i = 0; i < 1000; ++i) load.find(std::to_string(i));  // forgotten as they go
 }
 
-TEST(PeerLoad, LeavesHalfOfTheMemoryToOthers) {
+TEST(PeerLoad, APeerGetsAtMostHalfOfTheMemory) {
   MemoryBudget memory(100);
   PeerLoad load(memory);
   const auto a = load.find("a"), b = load.find("b");

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <ifaddrs.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "broker/enforce/holder.h"
 
@@ -48,7 +50,7 @@ struct Loop {
   bool is_open = false;
 };
 
-TEST(Peer, IsNamedByItsUserElseItsKeyElseItsAddress) {
+TEST(Peer, APeerIsNamedByUserElseKeyElseAddress) {
   Peer peer;
   peer.address = "10.0.0.9";
   EXPECT_EQ(peer.name(), "addr:10.0.0.9");
@@ -66,7 +68,7 @@ TEST(Peer, IsNamedByItsUserElseItsKeyElseItsAddress) {
 
 // Once all users that a rootless container does not map were one user, 65534, which revoked and
 // got the leases of all the others.
-TEST(Peer, OfAUserThatIsNotMappedIsNobodysOwn) {
+TEST(Peer, AnUnmappedUserOwnsNothing) {
   const auto proc =
       std::filesystem::temp_directory_path() / ("sluice-userns-" + std::to_string(::getpid()));
   std::filesystem::create_directories(proc / "self");
@@ -93,7 +95,7 @@ TEST(Peer, OfAUserThatIsNotMappedIsNobodysOwn) {
   std::filesystem::remove_all(proc);
 }
 
-TEST(Peer, OfANetworkIsOneWhateverItsAddress) {
+TEST(Peer, AddressesOfOneNetworkAreOnePeer) {
   const auto at = [](std::string address) {
     Peer peer;
     peer.address = std::move(address);
@@ -106,7 +108,7 @@ TEST(Peer, OfANetworkIsOneWhateverItsAddress) {
 }
 
 // The source may be any address of this machine's.
-TEST(Peer, FromAnotherAddressOfThisMachineHasItsUserToo) {
+TEST(Peer, AConnectionFromAnotherLocalAddressHasItsUser) {
   const int listener = ::socket(AF_INET, SOCK_STREAM, 0),
             client = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in to{}, from{};
@@ -132,26 +134,47 @@ TEST(Peer, FromAnotherAddressOfThisMachineHasItsUserToo) {
   for (const int fd : {listener, client, server}) ::close(fd);
 }
 
-TEST(Peer, OverTcpItsUserIsFoundOnThisMachine) {
+TEST(Peer, TheUserOfALocalTcpConnectionIsFound) {
   const Loop loop;
   EXPECT_EQ(tcp_peer(loop.server).address, "127.0.0.1");
   EXPECT_EQ(local_uid(loop.server, true), static_cast<std::int64_t>(::geteuid()));
 }
 
-TEST(Peer, OverADualStackSocketItsUserIsFoundToo) {
+TEST(Peer, TheUserIsFoundOverADualStackSocket) {
   const Loop loop(AF_INET6);
   if (!loop.is_open) GTEST_SKIP() << "no IPv6 here";
   EXPECT_EQ(tcp_peer(loop.server).address, "127.0.0.1");
   EXPECT_EQ(local_uid(loop.server, true), static_cast<std::int64_t>(::geteuid()));
 }
 
-TEST(Peer, ThatHasClosedItsEndIsNobodyNotRoot) {
+TEST(Peer, AClosedConnectionHasNoUserRatherThanRoot) {
   Loop loop;
   ::close(std::exchange(loop.client, -1));
   EXPECT_EQ(local_uid(loop.server, true), -1);
 }
 
-TEST(Peer, InATableOfSocketsOnlyAnOpenOneHasAUser) {
+// A client on another machine has no socket here; one that is removed without a packet to the
+// server stands for it. It chose the port on which a user of this machine listens.
+TEST(Peer, AListenerOnTheClientsPortIsNotTheClient) {
+  Loop loop;
+  ASSERT_TRUE(loop.is_open);
+  sockaddr_in client{};
+  socklen_t size = sizeof client;
+  ASSERT_EQ(::getsockname(loop.client, reinterpret_cast<sockaddr*>(&client), &size), 0);
+  const int on = 1;
+  if (::setsockopt(loop.client, IPPROTO_TCP, TCP_REPAIR, &on, sizeof on) != 0)
+    GTEST_SKIP() << "a socket cannot be removed silently here: " << std::strerror(errno);
+  ::close(std::exchange(loop.client, -1));
+  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  ASSERT_EQ(::setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
+  client.sin_addr.s_addr = htonl(INADDR_ANY);
+  ASSERT_EQ(::bind(listener, reinterpret_cast<const sockaddr*>(&client), size), 0);
+  ASSERT_EQ(::listen(listener, 1), 0);
+  EXPECT_EQ(local_uid(loop.server, true), -1);
+  ::close(listener);
+}
+
+TEST(Peer, OnlyAnOpenSocketInTheTableHasAUser) {
   const std::string local = "0100007F:E00E", remote = "0100007F:A029";
   const std::string line =
       "   2: 0100007F:E00E 0100007F:A029 01 00000000:00000000 00:00000000 "
@@ -167,7 +190,7 @@ TEST(Peer, InATableOfSocketsOnlyAnOpenOneHasAUser) {
 
 // A child connects, gives the connection away and ends: its number may be another's by the time
 // a request comes.
-TEST(Peer, OverTheUnixSocketAProcessThatHasEndedIsNone) {
+TEST(Peer, AnEndedProcessOverTheUnixSocketHasNoPid) {
   const auto path = std::filesystem::temp_directory_path() /
                     ("sluice-peer-test-" + std::to_string(::getpid()) + ".sock");
   std::filesystem::remove(path);
@@ -203,7 +226,7 @@ TEST(Peer, OverTheUnixSocketAProcessThatHasEndedIsNone) {
   std::filesystem::remove(path);
 }
 
-TEST(Peer, OverTheUnixSocketAProcessThatRunsIsNotForgotten) {
+TEST(Peer, ARunningProcessOverTheUnixSocketKeepsItsPid) {
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
   auto peer = unix_peer(ends[0]);
@@ -213,7 +236,7 @@ TEST(Peer, OverTheUnixSocketAProcessThatRunsIsNotForgotten) {
   for (const int fd : ends) ::close(fd);
 }
 
-TEST(Peer, OverTheUnixSocketItsProcessIsToldFromALaterOneByItsStart) {
+TEST(Peer, AReusedPidIsDetectedByTheStartTime) {
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
   const auto peer = unix_peer(ends[0]);

@@ -1,5 +1,5 @@
-// A route as a line of a table: what it answers to and the function that answers. Each
-// file of routes has one table; routes.cc puts them together.
+// A route as a row of a table: method, pattern and handler. Each file of routes has one table;
+// routes.cc joins them.
 #pragma once
 
 #include <span>
@@ -13,7 +13,7 @@
 
 namespace sluice::serve::http {
 
-struct Asked {
+struct RouteContext {
   Request& request;
   Query query;  // holds none but the parameters of the row
 };
@@ -27,23 +27,24 @@ enum class Access {
 struct Row {
   Method method;
   std::string_view pattern;
-  Response (*answer)(Service& service, const Asked& asked);
+  Response (*answer)(Service& service, const RouteContext& context);
   bool open = false;
-  Runs runs = Runs::at_once;
-  std::uint64_t most_body = 0;
+  Execution execution = Execution::on_io_thread;
+  std::uint64_t max_body = 0;
   int reuse_ms = 0;
   std::span<const std::string_view> parameters = {};  // of the query
   Access access = Access::anyone;
 };
 
 inline constexpr bool kOpen = true;
-inline constexpr auto kAtOnce = Runs::at_once, kBlocking = Runs::in_pool, kLease = Runs::as_lease;
+inline constexpr auto kAtOnce = Execution::on_io_thread, kBlocking = Execution::in_pool,
+                      kLease = Execution::in_lease_pool;
 inline constexpr std::uint64_t kNoBody = 0, kSmallBody = 64 << 10;
 
 Response json_text(std::string text);  // one line of JSON
 
 // 401 where showing the admin key would help, 403 otherwise. `what` as in "silencing alerts".
-Response admin_wanted(const Request& request, std::string_view what);
+Response admin_required(const Request& request, std::string_view what);
 
 std::span<const Row> lease_rows() noexcept;
 std::span<const Row> market_rows() noexcept;

@@ -21,7 +21,7 @@ std::vector<std::string_view> split(std::string_view path) {
 
 bool is_variable(std::string_view segment) { return segment.starts_with('{'); }
 
-Method wanted(Method method) { return method == Method::head ? Method::get : method; }
+Method method_served_as(Method method) { return method == Method::head ? Method::get : method; }
 
 }  // namespace
 
@@ -57,7 +57,7 @@ bool Router::matches(const Pattern& pattern, std::string_view path,
 Router::Match Router::find(Request& request) const {
   Match match;
   const auto path = request.path();
-  const auto method = wanted(request.method);
+  const auto method = method_served_as(request.method);
   const auto pattern_of = [this](std::size_t i) { return routes_[i].pattern; };
   auto consider = [&](std::size_t i) {
     if (routes_[i].method == method) {

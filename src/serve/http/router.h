@@ -1,5 +1,5 @@
-// Which function answers which method and path. The table is the list of routes:
-// adding one is adding a row where the table is made (routes.cc).
+// Maps a method and a path to the function that answers. To add a route, add a row to the table in
+// routes.cc.
 #pragma once
 
 #include <chrono>
@@ -19,9 +19,9 @@ namespace sluice::serve::http {
 // by several threads at once.
 using Handler = std::function<Response(Request&)>;
 
-// Where a handler runs: on the thread that reads the sockets, which it must not hold up, or in
-// a pool. Leases have one of their own: renewing one must not wait for anything else.
-enum class Runs { at_once, in_pool, as_lease };
+// The thread that runs a handler: the I/O thread, which it must not block, or a thread of a pool.
+// Leases have a separate pool, since a renewal must not wait for other work.
+enum class Execution { on_io_thread, in_pool, in_lease_pool };
 
 inline constexpr std::uint64_t kAnyBody = ~std::uint64_t{0};
 
@@ -32,10 +32,9 @@ struct Route {
   std::string_view pattern;
   Handler handler;
   bool open = false;  // answered without the API key
-  Runs runs = Runs::at_once;
-  std::uint64_t most_body = 0;  // bytes; the server's own limits hold beside it
-  // An answer to the same query may be given again for this long; the ages in it are wrong by
-  // at most that.
+  Execution execution = Execution::on_io_thread;
+  std::uint64_t max_body = 0;  // bytes; the server's own limits hold beside it
+  // An answer to the same query is cached for this long; the ages in it are wrong by at most that.
   std::chrono::milliseconds reuse{0};
 };
 

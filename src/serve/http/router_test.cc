@@ -72,13 +72,13 @@ TEST_F(Routing, AnUnknownPathNamesTheNearestOne) {
   EXPECT_NE(response.body.find("did you mean '/health'"), std::string::npos) << response.body;
 }
 
-TEST_F(Routing, AWrongMethodNamesThoseThatWork) {
+TEST_F(Routing, AWrongMethodListsTheAllowedOnes) {
   const auto response = refusal(Method::delete_, "/v1/leases");
   EXPECT_EQ(response.status, 405);
   EXPECT_EQ(header(response, "Allow"), "GET, HEAD, POST, OPTIONS");
 }
 
-TEST_F(Routing, AMethodThatNobodyKnowsIsNamedAsItWasSent) {
+TEST_F(Routing, AnUnknownMethodIsEchoed) {
   find(Method::other, "/health");
   request.other_method = "BREW";
   const auto response = router.refusal(request, router.find(request));

@@ -19,32 +19,32 @@ namespace {
 constexpr std::string_view kPrometheus = "text/plain; version=0.0.4; charset=utf-8";
 constexpr std::string_view kEventStream = "text/event-stream; charset=utf-8";
 constexpr double kLongestSilence = 366 * 86400.0;
-constexpr std::size_t kBytesOfPoint = 200;    // while its answer is made
-constexpr std::size_t kMostValues = 100'000;  // of an answer about history: some 3 MB
-constexpr double kFarFuture = 1e15;           // ms; beyond it a time is a slip
+constexpr std::size_t kBytesOfPoint = 200;   // while its answer is made
+constexpr std::size_t kMaxValues = 100'000;  // of an answer about history: some 3 MB
+constexpr double kFarFuture = 1e15;          // ms; beyond it a time is a slip
 
-Response health(Service& s, const Asked&) { return json_text(s.health()); }
+Response health(Service& s, const RouteContext&) { return json_text(s.health()); }
 
-Response live(Service&, const Asked&) { return json_text(R"({"live":true})"); }
+Response live(Service&, const RouteContext&) { return json_text(R"({"live":true})"); }
 
-Response ready(Service& s, const Asked&) {
+Response ready(Service& s, const RouteContext&) {
   const bool is = s.ready();
   auto made = json_text(is ? R"({"ready":true})" : R"({"ready":false})");
   if (!is) made.status = 503;
   return made;
 }
 
-Response gpu_health(Service& s, const Asked&) { return json_text(s.gpu_health()); }
-Response gpu_memory(Service& s, const Asked&) { return json_text(s.gpu_memory()); }
-Response performance(Service& s, const Asked&) { return json_text(s.performance()); }
-Response state(Service& s, const Asked&) { return json_text(s.state()); }
-Response devices(Service& s, const Asked&) { return json_text(s.devices()); }
-Response trends(Service& s, const Asked&) { return json_text(s.trends()); }
-Response alerts(Service& s, const Asked&) { return json_text(s.alerts()); }
+Response gpu_health(Service& s, const RouteContext&) { return json_text(s.gpu_health()); }
+Response gpu_memory(Service& s, const RouteContext&) { return json_text(s.gpu_memory()); }
+Response performance(Service& s, const RouteContext&) { return json_text(s.performance()); }
+Response state(Service& s, const RouteContext&) { return json_text(s.state()); }
+Response devices(Service& s, const RouteContext&) { return json_text(s.devices()); }
+Response trends(Service& s, const RouteContext&) { return json_text(s.trends()); }
+Response alerts(Service& s, const RouteContext&) { return json_text(s.alerts()); }
 
 constexpr std::string_view kMetricsTakes[] = {"labels"};
-Response metrics(Service& s, const Asked& asked) {
-  const auto* labels = asked.query.find("labels");
+Response metrics(Service& s, const RouteContext& context) {
+  const auto* labels = context.query.find("labels");
   require(labels == nullptr || *labels == "dcgm", "query parameter 'labels' can only be 'dcgm'");
   Response made;
   made.type = kPrometheus;
@@ -53,9 +53,9 @@ Response metrics(Service& s, const Asked& asked) {
 }
 
 // A time in ms since 1970, or in seconds before now when it is zero or negative.
-std::int64_t time_of(const Query& query, std::string_view name, double otherwise,
+std::int64_t time_of(const Query& query, std::string_view name, double default_value,
                      std::int64_t now_ms) {
-  const double value = query.number(name, otherwise, -kFarFuture, kFarFuture);
+  const double value = query.number(name, default_value, -kFarFuture, kFarFuture);
   return value <= 0 ? now_ms + std::llround(value * 1000) : std::llround(value);
 }
 
@@ -70,29 +70,29 @@ std::vector<std::string> split_names(std::string_view text) {
 }
 
 constexpr std::string_view kHistoryTakes[] = {"device", "metrics", "from", "to", "points"};
-Response history(Service& s, const Asked& asked) {
-  const auto& query = asked.query;
+Response history(Service& s, const RouteContext& context) {
+  const auto& parameters = context.query;
   const auto now_ms = unix_ms(std::chrono::system_clock::now());
-  watch::HistoryQuery wanted;
-  wanted.device = query.text("device", "cpu");
-  wanted.metrics = split_names(query.text("metrics", ""));
-  require(!wanted.metrics.empty(),
+  watch::HistoryQuery query;
+  query.device = parameters.text("device", "cpu");
+  query.metrics = split_names(parameters.text("metrics", ""));
+  require(!query.metrics.empty(),
           "query parameter 'metrics' is missing: name one or more, "
           "separated by commas, e.g. metrics=utilization,power");
-  wanted.from_ms = time_of(query, "from", -3600, now_ms);
-  wanted.to_ms = time_of(query, "to", 0, now_ms);
-  require(wanted.from_ms < wanted.to_ms, "query parameter 'from' must be before 'to'");
-  wanted.points = query.whole("points", 600, 1, 10000);
-  const auto series = std::min(wanted.metrics.size(), device::metrics().size());
-  require(series * static_cast<std::size_t>(wanted.points) <= kMostValues,
+  query.from_ms = time_of(parameters, "from", -3600, now_ms);
+  query.to_ms = time_of(parameters, "to", 0, now_ms);
+  require(query.from_ms < query.to_ms, "query parameter 'from' must be before 'to'");
+  query.points = parameters.integer("points", 600, 1, 10000);
+  const auto series = std::min(query.metrics.size(), device::metrics().size());
+  require(series * static_cast<std::size_t>(query.points) <= kMaxValues,
           fmt::format("{} metrics of {} points each are more than the {} values of one answer; ask "
                       "for fewer",
-                      series, wanted.points, kMostValues));
+                      series, query.points, kMaxValues));
   MemoryBudget::Charge held;
-  if (asked.request.memory)
-    held = asked.request.memory->charge(series * static_cast<std::size_t>(wanted.points) *
-                                        kBytesOfPoint);
-  return json_text(s.history(wanted));
+  if (context.request.memory)
+    held = context.request.memory->charge(series * static_cast<std::size_t>(query.points) *
+                                          kBytesOfPoint);
+  return json_text(s.history(query));
 }
 
 struct Silence {
@@ -127,30 +127,30 @@ Silence silence_from(const std::string& body) {
   return made;
 }
 
-Response silence(Service& s, const Asked& asked) {
-  const auto wanted = silence_from(asked.request.body);
-  s.silence(wanted.rule, wanted.device, wanted.for_s);
-  return json_text(to_text({{"rule", wanted.rule},
-                            {"device", wanted.device},
-                            {"for_s", wanted.for_s},
+Response silence(Service& s, const RouteContext& context) {
+  const auto requested = silence_from(context.request.body);
+  s.silence(requested.rule, requested.device, requested.for_s);
+  return json_text(to_text({{"rule", requested.rule},
+                            {"device", requested.device},
+                            {"for_s", requested.for_s},
                             {"silenced", true}}));
 }
 
 // The same body as POST, or query parameters: many clients send no body with DELETE.
 constexpr std::string_view kUnsilenceTakes[] = {"rule", "device"};
-Response unsilence(Service& s, const Asked& asked) {
-  Silence wanted;
-  if (asked.request.body.empty()) {
-    wanted.rule = asked.query.text("rule", "");
-    wanted.device = asked.query.text("device", "*");
-    require(!wanted.rule.empty(), "'rule' is missing: name an alert rule, or \"*\" for any");
+Response unsilence(Service& s, const RouteContext& context) {
+  Silence requested;
+  if (context.request.body.empty()) {
+    requested.rule = context.query.text("rule", "");
+    requested.device = context.query.text("device", "*");
+    require(!requested.rule.empty(), "'rule' is missing: name an alert rule, or \"*\" for any");
   } else {
-    require(asked.query.empty(), "say it in the body or in query parameters, not in both");
-    wanted = silence_from(asked.request.body);
+    require(context.query.empty(), "say it in the body or in query parameters, not in both");
+    requested = silence_from(context.request.body);
   }
-  s.unsilence(wanted.rule, wanted.device);
+  s.unsilence(requested.rule, requested.device);
   return json_text(
-      to_text({{"rule", wanted.rule}, {"device", wanted.device}, {"silenced", false}}));
+      to_text({{"rule", requested.rule}, {"device", requested.device}, {"silenced", false}}));
 }
 
 class EventStream final : public Stream {
@@ -163,17 +163,17 @@ class EventStream final : public Stream {
 };
 
 constexpr std::string_view kEventsTakes[] = {"interval", "last_event_id", "lease"};
-Response events(Service& s, const Asked& asked) {
-  const double interval = asked.query.number("interval", 1, 0, 3600);
+Response events(Service& s, const RouteContext& context) {
+  const double interval = context.query.number("interval", 1, 0, 3600);
   require(interval == 0 || interval >= 0.1,
           "query parameter 'interval' must be 0 (events only) or at least 0.1 seconds");
-  const auto last = asked.query.text("last_event_id", asked.request.last_event_id);
+  const auto last = context.query.text("last_event_id", context.request.last_event_id);
   Response made;
   made.type = kEventStream;
   made.headers.emplace_back("X-Accel-Buffering", "no");  // a proxy must not collect events
   made.stream = std::make_unique<EventStream>(
       s.listen(last, interval > 0 ? std::optional(Seconds(interval)) : std::nullopt,
-               asked.query.text("lease", ""), asked.request.peer.name()));
+               context.query.text("lease", ""), context.request.peer.name()));
   return made;
 }
 
@@ -204,9 +204,11 @@ Response asset_response(const Request& request, std::string_view path) {
   return made;
 }
 
-Response dashboard(Service&, const Asked& asked) { return asset_response(asked.request, "/"); }
-Response asset(Service&, const Asked& asked) {
-  return asset_response(asked.request, "/assets/" + asked.request.captures.at(0));
+Response dashboard(Service&, const RouteContext& context) {
+  return asset_response(context.request, "/");
+}
+Response asset(Service&, const RouteContext& context) {
+  return asset_response(context.request, "/assets/" + context.request.captures.at(0));
 }
 
 // Pages may be linked to and reloaded with anything behind '?'; their scripts read it.
@@ -248,9 +250,9 @@ constexpr Row kRoutes[] = {
 
 Response answer_to(Request& request, const Row& row, Service& service) {
   if (is_page(row)) return row.answer(service, {request, Query({})});
-  const Asked asked{request, Query(request.query())};
-  asked.query.only(row.parameters);
-  return row.answer(service, asked);
+  const RouteContext context{request, Query(request.query())};
+  context.query.only(row.parameters);
+  return row.answer(service, context);
 }
 
 // "done", or what the answer says was wrong.
@@ -273,15 +275,15 @@ AuditLog::Entry entry_of(const Request& request) {
           request.body};
 }
 
-// What administrators did or failed to do to others' things, and what others were refused. The
-// rest is ordinary use, which anybody may have as much of as they like.
+// Logs what administrators did, or failed to do, to the property of others, and what other users
+// were refused. Ordinary use is not logged.
 Response answer_audited(Request& request, const Row& row, Service& service) {
   auto entry = entry_of(request);
   const bool is_admin = request.peer.is_admin;
   try {
     const auto name = std::string(to_string(row.method)) + " " + std::string(row.pattern);
     const bool may = row.access != Access::admin || is_admin;
-    auto made = may ? answer_to(request, row, service) : admin_wanted(request, name);
+    auto made = may ? answer_to(request, row, service) : admin_required(request, name);
     entry.result = result_of(made);
     entry.refused = made.status == 401 || made.status == 403;
     if (entry.refused || (is_admin && !made.is_own)) service.audit(entry);
@@ -311,7 +313,7 @@ Response json_text(std::string text) {
   return made;
 }
 
-Response admin_wanted(const Request& request, std::string_view what) {
+Response admin_required(const Request& request, std::string_view what) {
   const auto message = std::string(what) + " is for administrators";
   if (request.takes_admin_key && request.peer.key.empty()) {
     auto made = error_response(401, "admin_only", message,
@@ -333,7 +335,7 @@ std::vector<Route> make_routes(Service& service) {
   each_row([&](const Row& row) {
     const auto answer = row.access == Access::anyone ? answer_to : answer_audited;
     auto handler = [&service, &row, answer](Request& r) { return answer(r, row, service); };
-    routes.push_back({row.method, row.pattern, handler, row.open, row.runs, row.most_body,
+    routes.push_back({row.method, row.pattern, handler, row.open, row.execution, row.max_body,
                       std::chrono::milliseconds(row.reuse_ms)});
   });
   return routes;

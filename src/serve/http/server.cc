@@ -25,14 +25,14 @@ namespace sluice::serve::http {
 
 namespace {
 
-// Gives way to the threads that read sockets and to those of leases. One client's long questions
-// leave a thread to others.
+// Has a lower priority than the I/O threads and the lease pool. Long requests of one client leave
+// a thread to others.
 constexpr FairPool::Options kWork{.threads = 2,
                                   .max_queued = 1024,
                                   .max_queued_per_client = 256,
                                   .max_running_per_client = 1,
                                   .niceness = 5};
-// As many as connections: who may connect may renew.
+// The queue holds as many tasks as there may be connections: every connected client may renew.
 constexpr FairPool::Options kLeases{
     .threads = 2, .max_queued = 16384, .max_queued_per_client = 4096};
 // Past three quarters of all connections, only peers that have fewer than this get more; and so
@@ -88,7 +88,7 @@ struct Server::Impl {
   void keep_accepting(Acceptor<Protocol>& acceptor, bool over_socket, Steady::duration wait = {});
   template <class Protocol>
   Task<void> accept(Acceptor<Protocol>& acceptor, bool over_socket, Steady::duration wait);
-  Task<void> turn_away(Shard& shard, Socket refused, bool by_itself);
+  Task<void> reject(Shard& shard, Socket refused, bool by_itself);
   Arrival arrival(Socket socket, bool over_socket);
   bool is_full(const Arrival& client) const;
   void limit_connections(std::int64_t files);
@@ -108,6 +108,7 @@ struct Server::Impl {
   Shared shared;
   std::vector<std::unique_ptr<Shard>> shards;
   TcpAcceptor tcp;
+  std::optional<TcpAcceptor> tcp6;  // of a server on 127.0.0.1
   std::optional<UnixAcceptor> local;
   std::string host, why_no_socket;
   std::size_t next = 0;  // the shard that gets the next connection
@@ -128,15 +129,15 @@ Server::Impl::Impl(Options options_in, const Router& router, Traffic& traffic_in
              traffic_in,
              work,
              leases,
-             LockedRecentAnswers(router.routes().size()),
+             SharedResponseCache(router.routes().size()),
              options.on_close,
              options.is_bound,
              static_cast<std::uint64_t>(unix_ms(std::chrono::system_clock::now())) << 20},
       shards([&] {
         std::vector<std::unique_ptr<Shard>> made;
         for (std::size_t i = 0; i < std::max<std::size_t>(options.threads, 1); ++i)
-          made.push_back(std::make_unique<Shard>(shared, traffic.lane(i), limits_of(options.config),
-                                                 guard_of(options.config)));
+          made.push_back(std::make_unique<Shard>(
+              shared, traffic.counters(i), limits_of(options.config), guard_of(options.config)));
         return made;
       }()),
       tcp(listen_tcp(shards[0]->io(), options.config)),
@@ -145,6 +146,10 @@ Server::Impl::Impl(Options options_in, const Router& router, Traffic& traffic_in
   return_large_blocks();
   open_socket();
   keep_accepting(tcp, false);
+  std::string problem;
+  tcp6 = listen_loopback6(shards[0]->io(), tcp.local_endpoint(), problem);
+  if (tcp6) keep_accepting(*tcp6, false);
+  if (!problem.empty()) log::warn("http: {}", problem);
   if (local) keep_accepting(*local, true);
   running = shards.size();
   for (std::size_t i = 0; i < shards.size(); ++i)
@@ -154,7 +159,7 @@ Server::Impl::Impl(Options options_in, const Router& router, Traffic& traffic_in
     });
 }
 
-// Without it the server still serves: the socket is a convenience.
+// The socket is optional: the server also runs without it.
 void Server::Impl::open_socket() {
   if (options.socket_path.empty()) return;
   try {
@@ -166,8 +171,8 @@ void Server::Impl::open_socket() {
   }
 }
 
-// Whatever ends accept() but the end of the acceptor is a fault that must not leave
-// a server that lives and lets nobody in: it starts again, after a pause.
+// If accept() ends while the acceptor is open, the server would accept no more clients: it restarts
+// after a pause.
 template <class Protocol>
 void Server::Impl::keep_accepting(Acceptor<Protocol>& acceptor, bool over_socket,
                                   Steady::duration wait) {
@@ -207,7 +212,7 @@ Task<void> Server::Impl::accept(Acceptor<Protocol>& acceptor, bool over_socket,
     if (by_itself || is_full(client)) {
       ++traffic.refused;
       if (refusals < kRefusalsAtOnce)
-        asio::co_spawn(shard.io(), turn_away(shard, std::move(client.socket), by_itself),
+        asio::co_spawn(shard.io(), reject(shard, std::move(client.socket), by_itself),
                        asio::detached);
       continue;
     }
@@ -218,11 +223,11 @@ Task<void> Server::Impl::accept(Acceptor<Protocol>& acceptor, bool over_socket,
 
 // A client that takes every file would keep all others out.
 void Server::Impl::limit_connections(std::int64_t files) {
-  const auto most = std::max(files - kFilesOfOurOwn, kForOwner);
-  if (max_connections <= most) return;
-  log::warn("http: {} connections at once, not {}: this process may have {} files open", most,
+  const auto limit = std::max(files - kFilesOfOurOwn, kForOwner);
+  if (max_connections <= limit) return;
+  log::warn("http: {} connections at once, not {}: this process may have {} files open", limit,
             max_connections.load(), files);
-  max_connections = most;
+  max_connections = limit;
 }
 
 bool Server::Impl::is_full(const Arrival& client) const {
@@ -241,13 +246,13 @@ Arrival Server::Impl::arrival(Socket socket, bool over_socket) {
 
 void Server::Impl::each_second() {
   if (options.each_second) options.each_second();
-  shared.recent.forget_expired(Steady::now());
-  // What large requests held is free now, but the allocator has it.
+  shared.response_cache.evict_expired(Steady::now());
+  // Returns memory of finished large requests from the allocator to the system.
   if (memory.has_returned_much()) work.post("", FairPool::Work([] { ::malloc_trim(0); }));
 }
 
 // 503, with time for the client to read it.
-Task<void> Server::Impl::turn_away(Shard& shard, Socket refused, bool by_itself) {
+Task<void> Server::Impl::reject(Shard& shard, Socket refused, bool by_itself) {
   ++refusals;
   const auto socket = std::make_shared<Socket>(std::move(refused));  // the timer may outlive us
   ErrorCode failed;
@@ -268,6 +273,7 @@ void Server::Impl::close_listeners() {
   asio::post(shards[0]->io(), [this] {
     ErrorCode ignored;
     tcp.close(ignored);
+    if (tcp6) tcp6->close(ignored);
     if (local) local->close(ignored);
   });
   if (!options.socket_path.empty()) ::unlink(options.socket_path.c_str());
@@ -282,7 +288,8 @@ bool Server::Impl::stop() {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   const bool clean = running == 0;
   for (auto& shard : shards) shard->abort();
-  threads.clear();  // joins
+  threads.clear();     // joins
+  work.drop_queued();  // the connections are closed; what leases wait for is still done
   work.join();
   leases.join();
   return clean;

@@ -18,12 +18,12 @@ class Server {
  public:
   struct Options {
     ServeConfig config;
-    std::size_t threads = 1;            // as many lanes as `traffic` has
+    std::size_t threads = 1;            // the number of thread counters of `traffic`
     std::string socket_path;            // of the Unix socket; empty for none
     std::function<void()> each_second;  // on a thread of the server; must be quick
     // The client of a connection that something was bound to (Response::binds) has gone.
     std::function<void(std::uint64_t connection)> on_close = nullptr;
-    // Whether something still is: then the connection may be idle for any time.
+    // Whether something is still bound to it: then the connection may be idle for any time.
     std::function<bool(std::uint64_t connection)> is_bound = nullptr;
     MemoryBudget* memory = nullptr;  // of requests and answers; null for no limit
   };
@@ -40,7 +40,7 @@ class Server {
   const std::string& socket_path() const noexcept;
   const std::string& why_no_socket() const noexcept;
 
-  // Asks every open stream for its news. Any thread.
+  // Pulls every open stream. Any thread.
   void wake_streams();
 
   // Takes over the settings that may change at run time. Throws invalid_argument,

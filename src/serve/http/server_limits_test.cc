@@ -1,4 +1,4 @@
-// What one client can do to the server and to others.
+// Limits on the effect of one client on the server and on others.
 #include <memory>
 #include <thread>
 #include <vector>
@@ -22,7 +22,7 @@ struct Working : testing::Test {
                     while (!may_end && Steady::now() < until) std::this_thread::sleep_for(1ms);
                     return text("worked");
                   },
-                  false, Runs::in_pool}}};
+                  false, Execution::in_pool}}};
   Traffic traffic{1, {"a"}};
   Server::Options options;
   Working() { options.config.port = 0; }
@@ -33,23 +33,23 @@ struct Working : testing::Test {
   }
 };
 
-TEST_F(Working, IsNotBegunForThoseWhoHaveLeft) {
+TEST_F(Working, WorkOfDisconnectedClientsIsNotStarted) {
   Server server(options, router, traffic);
   std::vector<std::unique_ptr<Client>> busy, leave;
   for (int i = 0; i < 2; ++i) busy.push_back(std::make_unique<Client>(server.port()));
-  for (auto& one : busy) one->say(get("/works"));
+  for (auto& one : busy) one->send(get("/works"));
   ASSERT_TRUE(soon(began));
   for (int i = 0; i < 50; ++i) {
     leave.push_back(std::make_unique<Client>(server.port()));
-    leave.back()->say(get("/works"));
+    leave.back()->send(get("/works"));
   }
   Client stays(server.port());
-  stays.say(get("/works"));
+  stays.send(get("/works"));
   std::this_thread::sleep_for(1200ms);
   leave.clear();
   std::this_thread::sleep_for(50ms);
   may_end = true;
-  EXPECT_TRUE(stays.hear().ends_with("worked"));
+  EXPECT_TRUE(stays.receive().ends_with("worked"));
   EXPECT_EQ(runs, 3);
 }
 
@@ -64,7 +64,7 @@ std::string with_length(std::size_t n) { return "Content-Length: " + std::to_str
 constexpr std::string_view kChunked = "Transfer-Encoding: chunked\r\n";
 
 // Errors are made by threads that serve others: one once took 60 MB and 0.8 s.
-TEST(ErrorResponse, IsShortWhateverItQuotes) {
+TEST(ErrorResponse, AnErrorResponseIsShortWhateverItQuotes) {
   std::string quoted(4095, 'x');
   for (int i = 0; i < 1000; ++i) quoted += "\u20ac";
   const auto made = error_response(Error(Code::invalid_argument, quoted));
@@ -75,7 +75,7 @@ TEST(ErrorResponse, IsShortWhateverItQuotes) {
             std::string::npos);
 }
 
-TEST_F(Serving, RefusesAQueryThatIsTooLong) {
+TEST_F(Serving, ATooLongQueryIsRefused) {
   options.config.max_header_bytes = 16384;
   start();
   std::string many = "/fresh?a0";
@@ -87,7 +87,7 @@ TEST_F(Serving, RefusesAQueryThatIsTooLong) {
   EXPECT_EQ(status_of(ask(get("/nowhere?" + std::string(9000, '&')))), 414);
 }
 
-TEST_F(Serving, AnswersALineBetweenChunksThatIsTooLong) {
+TEST_F(Serving, ATooLongLineBetweenChunksIsAnswered) {
   start();
   const std::string extension(200 << 10, 'x'), field(200 << 10, 'y');
   const auto answer = ask(post("/echo", kChunked, "1;" + extension + "\r\na\r\n0\r\n\r\n"));
@@ -99,9 +99,9 @@ TEST_F(Serving, AnswersALineBetweenChunksThatIsTooLong) {
   EXPECT_EQ(status_of(ask(post("/echo", kChunked, "1;a=b\r\na\r\n0\r\nX: y\r\n\r\n"))), 200);
 }
 
-TEST_F(Serving, ATrailerDoesNotChangeWhatWasAsked) {
+TEST_F(Serving, ATrailerDoesNotChangeTheRequest) {
   Router hosts{{{Method::post, "/host", [](const Request& r) { return text(r.host + r.api_key); },
-                 false, Runs::at_once, kAnyBody}}};
+                 false, Execution::on_io_thread, kAnyBody}}};
   Server one(options, hosts, traffic);
   const auto answer =
       Client(one.port())
@@ -109,10 +109,10 @@ TEST_F(Serving, ATrailerDoesNotChangeWhatWasAsked) {
   EXPECT_TRUE(answer.ends_with("\r\n\r\nlocalhost")) << answer;
 }
 
-TEST_F(Serving, ARouteMayTakeSmallBodiesOnly) {
+TEST_F(Serving, ARouteMayLimitItsBody) {
   options.config.max_body_bytes = 1 << 20;
   Router small{{{Method::post, "/small", [](const Request& r) { return text(r.body); }, false,
-                 Runs::at_once, 1000}}};
+                 Execution::on_io_thread, 1000}}};
   Server one(options, small, traffic);
   const auto status = [&](std::string_view fields, const std::string& body) {
     return status_of(Client(one.port()).ask(post("/small", fields, body)));
@@ -132,10 +132,10 @@ struct LittleMemory : Serving {
   }
 };
 
-TEST_F(LittleMemory, IsNotTakenByAnnouncingABody) {
+TEST_F(LittleMemory, AnAnnouncedBodyReservesNoMemory) {
   start();
   Client announces(server->port());
-  announces.say(post("/echo", with_length(2'000'000), "x"));
+  announces.send(post("/echo", with_length(2'000'000), "x"));
   std::this_thread::sleep_for(100ms);
   EXPECT_LT(memory.used(), 200u << 10);
   EXPECT_EQ(status_of(ask(post("/echo", with_length(3'000'000), ""))), 413);  // never fits
@@ -145,37 +145,37 @@ TEST_F(LittleMemory, ABodyTakesNoMoreThanItsLength) {
   start();
   const std::size_t length = 1'900'000;  // of the two million that one client may hold
   Client slow(server->port());
-  slow.say(post("/echo", with_length(length), ""));
+  slow.send(post("/echo", with_length(length), ""));
   for (std::size_t sent = 0; sent < length; sent += 100'000) {  // in steps that do not double
-    slow.say(std::string(100'000, 'x'));
+    slow.send(std::string(100'000, 'x'));
     std::this_thread::sleep_for(5ms);
   }
-  EXPECT_EQ(status_of(slow.hear()), 200);
+  EXPECT_EQ(status_of(slow.receive()), 200);
 }
 
-TEST_F(LittleMemory, RefusesABodyThatFindsNoRoomAndNotASmallOne) {
+TEST_F(LittleMemory, OverTheBudgetLargeBodiesAreRefusedAndSmallOnesAccepted) {
   start();
   Client first(server->port()), second(server->port());
-  const std::string most(1'000'000, 'x');
-  first.say(post("/echo", with_length(1'500'000), most));
-  for (int i = 0; i < 2000 && memory.used() < most.size(); ++i) std::this_thread::sleep_for(1ms);
-  second.say(post("/echo", with_length(1'500'000), most));
-  const auto answer = second.hear();
+  const std::string large(1'000'000, 'x');
+  first.send(post("/echo", with_length(1'500'000), large));
+  for (int i = 0; i < 2000 && memory.used() < large.size(); ++i) std::this_thread::sleep_for(1ms);
+  second.send(post("/echo", with_length(1'500'000), large));
+  const auto answer = second.receive();
   EXPECT_EQ(status_of(answer), 503) << answer.substr(0, 100);
   EXPECT_NE(answer.find("\r\nRetry-After: 1\r\n"), std::string::npos);
   EXPECT_EQ(status_of(ask(post("/echo", with_length(5), "small"))), 200);
-  first.say(std::string(500'000, 'x'));
-  EXPECT_EQ(status_of(first.hear()), 200);
+  first.send(std::string(500'000, 'x'));
+  EXPECT_EQ(status_of(first.receive()), 200);
   for (int i = 0; i < 2000 && memory.used() > 0; ++i) std::this_thread::sleep_for(1ms);
   EXPECT_EQ(memory.used(), 0u);
 }
 
-TEST_F(LittleMemory, HoldsALargeAnswerOnce) {
+TEST_F(LittleMemory, ALargeAnswerIsHeldOnce) {
   Router large{
       {{Method::get, "/large", [](const Request&) { return text(std::string(1 << 20, 'x')); },
-        false, Runs::in_pool},
+        false, Execution::in_pool},
        {Method::get, "/too-large", [](const Request&) { return text(std::string(3 << 20, 'x')); },
-        false, Runs::in_pool}}};
+        false, Execution::in_pool}}};
   Server one(options, large, traffic);
   const auto answer = Client(one.port()).ask(get("/large"));
   EXPECT_EQ(answer.size() - answer.find("\r\n\r\n") - 4, 1u << 20);
@@ -189,7 +189,7 @@ TEST_F(LittleMemory, HoldsALargeAnswerOnce) {
   EXPECT_NE(two.find("HTTP/1.1 400", 1 << 20), std::string::npos);  // in their order
 }
 
-struct Tens final : Pieces {
+struct Tens final : ChunkedBody {
   bool next(std::string& out) override {
     out += std::to_string(n) + ",";
     return ++n < 3;
@@ -197,14 +197,14 @@ struct Tens final : Pieces {
   int n = 0;
 };
 
-TEST_F(Serving, SendsABodyInPieces) {
+TEST_F(Serving, ABodyIsSentInChunks) {
   Router pieces{{{Method::get, "/pieces",
                   [](const Request&) {
                     Response answer;
-                    answer.pieces = std::make_unique<Tens>();
+                    answer.chunks = std::make_unique<Tens>();
                     return answer;
                   },
-                  false, Runs::in_pool}}};
+                  false, Execution::in_pool}}};
   Server one(options, pieces, traffic);
   const auto two = Client(one.port()).ask(get("/pieces", "") + get("/pieces"));
   const std::string body = "\r\n\r\n2\r\n0,\r\n2\r\n1,\r\n2\r\n2,\r\n0\r\n\r\n";
@@ -216,7 +216,7 @@ TEST_F(Serving, SendsABodyInPieces) {
 
 // ---- whom it delays ------------------------------------------------------------------
 
-TEST_F(Serving, WhatIsKeptIsGivenInEveryForm) {
+TEST_F(Serving, ACachedAnswerFitsEveryRequestForm) {
   options.threads = 1;  // each has its own
   start();
   EXPECT_TRUE(ask(get("/kept")).ends_with("kept 1"));
@@ -228,17 +228,17 @@ TEST_F(Serving, WhatIsKeptIsGivenInEveryForm) {
   EXPECT_EQ(made, 2);
 }
 
-TEST_F(Working, HoldsUpNoLease) {
+TEST_F(Working, SlowWorkDelaysNoLease) {
   std::vector<Route> routes{router.routes().begin(), router.routes().end()};
-  routes.push_back(
-      {Method::get, "/lease", [](const Request&) { return text("lease"); }, false, Runs::as_lease});
+  routes.push_back({Method::get, "/lease", [](const Request&) { return text("lease"); }, false,
+                    Execution::in_lease_pool});
   const Router both(routes);
   Traffic two{1, {"a", "b"}};
   Server server(options, both, two);
   std::vector<std::unique_ptr<Client>> busy;
   for (int i = 0; i < 300; ++i) {
     busy.push_back(std::make_unique<Client>(server.port()));
-    busy.back()->say(get("/works"));
+    busy.back()->send(get("/works"));
   }
   ASSERT_TRUE(soon(began));
   const auto start = Steady::now();
@@ -247,15 +247,15 @@ TEST_F(Working, HoldsUpNoLease) {
   may_end = true;
 }
 
-TEST_F(Serving, OnePeerHasSoManyConnections) {
+TEST_F(Serving, ConnectionsPerPeerAreLimited) {
   options.config.max_connections_per_peer = 2;
   start();
   {
     Client one(server->port()), two(server->port());
-    one.say(get("/fresh", ""));
-    two.say(get("/fresh", ""));
-    ASSERT_EQ(status_of(one.hear("localhost")), 200);
-    ASSERT_EQ(status_of(two.hear("localhost")), 200);
+    one.send(get("/fresh", ""));
+    two.send(get("/fresh", ""));
+    ASSERT_EQ(status_of(one.receive("localhost")), 200);
+    ASSERT_EQ(status_of(two.receive("localhost")), 200);
     const auto third = ask(get("/fresh"));
     EXPECT_EQ(status_of(third), 503);
     EXPECT_NE(third.find("max_connections_per_peer"), std::string::npos);
@@ -275,9 +275,9 @@ struct Bound : testing::Test {
                     made.binds = true;
                     return made;
                   },
-                  false, Runs::as_lease},
+                  false, Execution::in_lease_pool},
                  {Method::get, "/refused", [](const Request&) { return text("refused"); }, false,
-                  Runs::as_lease}}};
+                  Execution::in_lease_pool}}};
   Traffic traffic{1, {"a", "b"}};
   Server::Options options;
   Bound() {
@@ -287,27 +287,27 @@ struct Bound : testing::Test {
   }
 };
 
-TEST_F(Bound, AConnectionMayBeIdleAsLongAsSomethingHangsOnIt) {
+TEST_F(Bound, AnIdleConnectionStaysOpenWhileALeaseIsBoundToIt) {
   Server server(options, router, traffic);
   Client client(server.port());
-  client.say(get("/bind", ""));
-  ASSERT_EQ(status_of(client.hear("bound")), 200);
+  client.send(get("/bind", ""));
+  ASSERT_EQ(status_of(client.receive("bound")), 200);
   std::this_thread::sleep_for(1s);
-  client.say(get("/refused", ""));
-  EXPECT_EQ(status_of(client.hear("refused")), 200);
+  client.send(get("/refused", ""));
+  EXPECT_EQ(status_of(client.receive("refused")), 200);
   is_bound = false;
   const auto start = Steady::now();
-  EXPECT_EQ(client.hear(), "");
+  EXPECT_EQ(client.receive(), "");
   EXPECT_LT(Steady::now() - start, 3s);
 }
 
-TEST_F(Bound, OneThatWasRefusedEndsWhenItIsIdle) {
+TEST_F(Bound, AnUnboundConnectionEndsWhenIdle) {
   Server server(options, router, traffic);
   Client client(server.port());
-  client.say(get("/refused", ""));
-  ASSERT_EQ(status_of(client.hear("refused")), 200);
+  client.send(get("/refused", ""));
+  ASSERT_EQ(status_of(client.receive("refused")), 200);
   const auto start = Steady::now();
-  EXPECT_EQ(client.hear(), "");
+  EXPECT_EQ(client.receive(), "");
   EXPECT_LT(Steady::now() - start, 3s);
 }
 

@@ -22,7 +22,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST_F(Serving, AnswersARequest) {
+TEST_F(Serving, ARequestIsAnswered) {
   start();
   const auto answer = ask(get("/fresh"));
   EXPECT_EQ(status_of(answer), 200);
@@ -31,7 +31,7 @@ TEST_F(Serving, AnswersARequest) {
   EXPECT_TRUE(answer.ends_with("\r\n\r\nfresh localhost"));
 }
 
-TEST_F(Serving, AnswersPipelinedRequestsInOrder) {
+TEST_F(Serving, PipelinedRequestsAreAnsweredInOrder) {
   start();
   const auto answer = ask(get("/fresh", "") + get("/kept", "") + get("/disk", "") + get("/fresh"));
   const auto fresh = answer.find("fresh localhost"), kept = answer.find("kept 1"),
@@ -45,24 +45,24 @@ TEST_F(Serving, AnswersPipelinedRequestsInOrder) {
 TEST_F(Serving, ARequestMayArriveByteByByte) {
   options.config.request_timeout_s = 10;
   Client client(start());
-  for (const char c : get("/fresh")) client.say({&c, 1});
-  EXPECT_EQ(status_of(client.hear()), 200);
+  for (const char c : get("/fresh")) client.send({&c, 1});
+  EXPECT_EQ(status_of(client.receive()), 200);
 }
 
-TEST_F(Serving, AKeptAnswerIsMadeOnce) {
+TEST_F(Serving, ACachedAnswerIsComputedOnce) {
   options.threads = 1;
   Client client(start());
   for (int i = 0; i < 3; ++i) {
-    client.say(get("/kept", ""));
-    EXPECT_TRUE(client.hear("kept").ends_with("kept 1"));
+    client.send(get("/kept", ""));
+    EXPECT_TRUE(client.receive("kept").ends_with("kept 1"));
   }
-  client.say("HEAD /kept HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  const auto head = client.hear("\r\n\r\n");
+  client.send("HEAD /kept HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  const auto head = client.receive("\r\n\r\n");
   EXPECT_TRUE(head.ends_with("\r\n\r\n")) << head;
   EXPECT_NE(head.find("Content-Length: 6"), std::string::npos);
 }
 
-TEST_F(Serving, ABodyComesBackWholeHoweverItIsFramed) {
+TEST_F(Serving, ABodyIsReceivedUnchangedInAnyFraming) {
   start();
   const std::string json =
       "Host: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n";
@@ -73,25 +73,25 @@ TEST_F(Serving, ABodyComesBackWholeHoweverItIsFramed) {
                   .ends_with("[12]"));
 }
 
-TEST_F(Serving, AClientThatWaitsForLeaveToSendIsGivenIt) {
+TEST_F(Serving, AClientThatExpects100ContinueGetsIt) {
   Client client(start());
-  client.say(
+  client.send(
       "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
       "Connection: close\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
-  EXPECT_EQ(client.hear("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  EXPECT_EQ(client.receive("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
   EXPECT_EQ(status_of(client.ask("{}")), 200);
 }
 
-TEST_F(Serving, AClientOfHttp10IsGivenNoLeave) {
+TEST_F(Serving, AnHttp10ClientGetsNoContinue) {
   Client client(start());
-  client.say(
+  client.send(
       "POST /echo HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n"
       "Expect: 100-continue\r\nContent-Length: 2\r\n\r\n");
   std::this_thread::sleep_for(50ms);
   EXPECT_EQ(status_of(client.ask("{}")), 200);
 }
 
-TEST_F(Serving, WhatIsTooLargeIsRefusedAndSaidSo) {
+TEST_F(Serving, TooLargeRequestsAreRefusedWithAReason) {
   start();
   EXPECT_EQ(status_of(ask(get("/fresh", "X: " + std::string(2000, 'x') + "\r\n"))), 431);
   const std::string json = "Host: localhost\r\nContent-Type: application/json\r\n";
@@ -104,7 +104,7 @@ TEST_F(Serving, WhatIsTooLargeIsRefusedAndSaidSo) {
             413);
 }
 
-TEST_F(Serving, BadRequestsGetAnAnswerAndAreCutOff) {
+TEST_F(Serving, BadRequestsAreAnsweredAndDisconnected) {
   start();
   for (const auto* bad :
        {"nonsense\r\n\r\n", "GET /fresh HTTP/1.1\r\n\r\n", "GET fresh HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -118,7 +118,7 @@ TEST_F(Serving, BadRequestsGetAnAnswerAndAreCutOff) {
     EXPECT_EQ(status_of(ask(bad)), 400) << bad;
 }
 
-TEST_F(Serving, AnUnknownMethodIsRepeatedShortBesideThoseThatWork) {
+TEST_F(Serving, AnUnknownMethodIsEchoedTruncatedWithTheAllowedOnes) {
   start();
   for (const auto& sent : {std::string("BREW"), std::string("get"), std::string(500, 'X')}) {
     const auto answer = ask(sent + get("/fresh").substr(3));
@@ -128,94 +128,94 @@ TEST_F(Serving, AnUnknownMethodIsRepeatedShortBesideThoseThatWork) {
   }
 }
 
-TEST_F(Serving, ARequestThatDoesNotArriveInTimeIsTold) {
+TEST_F(Serving, ARequestThatDoesNotArriveInTimeGets408) {
   options.config.request_timeout_s = 0.3;
   Client client(start());
-  client.say("GET /fresh HTTP/1.1\r\nHost: loc");
+  client.send("GET /fresh HTTP/1.1\r\nHost: loc");
   const auto began = Steady::now();
-  EXPECT_EQ(status_of(client.hear()), 408);
+  EXPECT_EQ(status_of(client.receive()), 408);
   EXPECT_LT(seconds_between(began, Steady::now()), 4);
   EXPECT_EQ(traffic.totals().timed_out, 1u);
 }
 
-TEST_F(Serving, ABodyThatDoesNotArriveInTimeIsTold) {
+TEST_F(Serving, ABodyThatDoesNotArriveInTimeGets408) {
   options.config.request_timeout_s = 0.3;
   Client client(start());
-  client.say(
+  client.send(
       "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
       "Content-Length: 10\r\n\r\n{");
-  EXPECT_EQ(status_of(client.hear()), 408);
+  EXPECT_EQ(status_of(client.receive()), 408);
 }
 
-TEST_F(Serving, AnIdleConnectionIsClosedWithoutAWord) {
+TEST_F(Serving, AnIdleConnectionIsClosedSilently) {
   options.config.idle_timeout_s = 0.5;
   Client client(start());
-  client.say(get("/fresh", ""));
-  EXPECT_EQ(status_of(client.hear("localhost")), 200);
-  EXPECT_EQ(client.hear(), "");
+  client.send(get("/fresh", ""));
+  EXPECT_EQ(status_of(client.receive("localhost")), 200);
+  EXPECT_EQ(client.receive(), "");
 }
 
-TEST_F(Serving, AClientThatDoesNotReadIsCutOffAndHoldsNobodyUp) {
+TEST_F(Serving, AClientThatDoesNotReadIsDisconnectedAndDelaysNoOther) {
   options.threads = 1;
   options.config.request_timeout_s = 0.3;
   Client slow(start());
   constexpr int pieces = 3000;  // more than the buffers of both ends hold
   std::string requests;
   for (int i = 0; i < pieces; ++i) requests += get("/piece", "");
-  slow.say(requests);
+  slow.send(requests);
   EXPECT_EQ(status_of(ask(get("/fresh"))), 200);
   const auto patience = Steady::now() + 20s;
   while (traffic.connections > 0 && Steady::now() < patience) std::this_thread::sleep_for(5ms);
   EXPECT_EQ(traffic.connections, 0);
   EXPECT_EQ(traffic.totals().timed_out, 1u);
-  EXPECT_LT(slow.hear().size(), pieces * kPiece);
+  EXPECT_LT(slow.receive().size(), pieces * kPiece);
 }
 
-TEST_F(Serving, ConnectionsOverTheLimitAreToldToComeBack) {
+TEST_F(Serving, ConnectionsOverTheLimitGet503WithRetryAfter) {
   options.config.max_connections = 1;
   options.config.idle_timeout_s = options.config.request_timeout_s = 10;
   Client first(start());
-  first.say(get("/fresh", ""));
-  first.hear("localhost");
+  first.send(get("/fresh", ""));
+  first.receive("localhost");
   const auto answer = ask(get("/fresh"));
   EXPECT_EQ(status_of(answer), 503);
   EXPECT_NE(answer.find("Retry-After: 1"), std::string::npos);
   EXPECT_EQ(traffic.totals().refused, 1u);
 }
 
-TEST_F(Serving, WhatAHandlerThrowsIsNotShownToTheClient) {
+TEST_F(Serving, ExceptionTextIsNotShownToTheClient) {
   start();
   const auto answer = ask(get("/fails"));
   EXPECT_EQ(status_of(answer), 500);
   EXPECT_EQ(answer.find("secret"), std::string::npos);
 }
 
-TEST_F(Serving, AStreamGivesMoreWheneverItIsWoken) {
+TEST_F(Serving, AStreamSendsMoreWhenWoken) {
   Client client(start());
-  client.say(get("/stream", ""));
-  client.hear("data: 1\n\n");
-  ++news;
+  client.send(get("/stream", ""));
+  client.receive("data: 1\n\n");
+  ++sent_until;
   server->wake_streams();
-  EXPECT_TRUE(client.hear("data: 2\n\n").ends_with("data: 2\n\n"));
+  EXPECT_TRUE(client.receive("data: 2\n\n").ends_with("data: 2\n\n"));
   EXPECT_EQ(traffic.totals().streams, 1);
 }
 
-TEST_F(Serving, StoppingEndsStreamsAndIdleConnectionsSoon) {
+TEST_F(Serving, StoppingEndsStreamsAndIdleConnections) {
   options.config.drain_timeout_s = 10;
   options.config.idle_timeout_s = options.config.request_timeout_s = 60;
   Client idle(start()), streaming(server->port());
-  streaming.say(get("/stream", ""));
-  streaming.hear("data: 1\n\n");
+  streaming.send(get("/stream", ""));
+  streaming.receive("data: 1\n\n");
   const auto began = Steady::now();
   EXPECT_TRUE(server->stop());
   EXPECT_LT(seconds_between(began, Steady::now()), 4);
-  EXPECT_EQ(idle.hear(), "");
+  EXPECT_EQ(idle.receive(), "");
 }
 
-TEST_F(Serving, StoppingWaitsForARequestOfWhichALineHasCome) {
+TEST_F(Serving, StoppingWaitsForAPartlyReceivedRequest) {
   options.config.request_timeout_s = options.config.drain_timeout_s = 10;
   Client client(start());
-  client.say("GET /fresh HTTP/1.1\r\n");
+  client.send("GET /fresh HTTP/1.1\r\n");
   while (traffic.connections == 0) std::this_thread::yield();
   std::this_thread::sleep_for(200ms);  // the bytes themselves leave no trace to wait for
   bool clean = false;
@@ -226,11 +226,11 @@ TEST_F(Serving, StoppingWaitsForARequestOfWhichALineHasCome) {
   EXPECT_TRUE(clean);
 }
 
-TEST_F(Serving, StoppingCutsOffWhatTakesTooLong) {
+TEST_F(Serving, StoppingCutsOffSlowRequests) {
   options.config.request_timeout_s = 60;
   options.config.drain_timeout_s = 0.2;
   Client client(start());
-  client.say("GET /fresh HTT");
+  client.send("GET /fresh HTT");
   while (traffic.connections == 0) std::this_thread::yield();
   std::this_thread::sleep_for(200ms);  // the bytes themselves leave no trace to wait for
   EXPECT_FALSE(server->stop());
@@ -271,12 +271,12 @@ TEST_F(Serving, AnOpenAddressKeepsItsKeyWhenSettingsAreReadAgain) {
   EXPECT_EQ(status_of(ask(get("/fresh"))), 401);
 }
 
-TEST_F(Serving, ATakenPortIsSaidToBeTaken) {
+TEST_F(Serving, ATakenPortIsReported) {
   options.config.port = start();
   EXPECT_EQ(code_of([&] { Server(options, router, traffic); }), Code::unavailable);
 }
 
-TEST_F(Serving, TheUnixSocketIsTheOwnersAndIsRemoved) {
+TEST_F(Serving, TheUnixSocketIsPrivateAndRemovedAtTheEnd) {
   const auto folder =
       std::filesystem::temp_directory_path() / ("sluice" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);

@@ -1,4 +1,4 @@
-// A server on a free port and a client of few words: what the tests of the server share.
+// A server on a free port and a plain socket client, shared by the tests of the server.
 #pragma once
 
 #include <arpa/inet.h>
@@ -17,7 +17,7 @@
 
 namespace sluice::serve::http {
 
-// A client that says exactly what it is told to and hears exactly what comes.
+// A client that sends exactly the given text and receives exactly what comes.
 class Client {
  public:
   explicit Client(std::uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
@@ -37,10 +37,10 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  void say(std::string_view text) { ::send(fd_, text.data(), text.size(), MSG_NOSIGNAL); }
+  void send(std::string_view text) { ::send(fd_, text.data(), text.size(), MSG_NOSIGNAL); }
 
   // What comes until `end` has been seen, or until the server closes.
-  std::string hear(std::string_view end = {}) {
+  std::string receive(std::string_view end = {}) {
     std::string text;
     char buffer[4096];
     while (end.empty() || text.find(end) == std::string::npos) {
@@ -51,8 +51,8 @@ class Client {
     return text;
   }
   std::string ask(std::string_view request) {
-    say(request);
-    return hear();
+    send(request);
+    return receive();
   }
 
  private:
@@ -79,38 +79,38 @@ inline Response text(std::string body) {
   return made;
 }
 
-// Gives the numbers up to `news`, each once.
+// Gives the numbers up to `sent_until`, each once.
 struct Counting final : Stream {
-  explicit Counting(const std::atomic<int>& until) : news(until) {}
+  explicit Counting(const std::atomic<int>& until) : sent_until(until) {}
   Instant pull(Instant now, std::string& out) override {
-    while (given < news) out += "data: " + std::to_string(++given) + "\n\n";
+    while (given < sent_until) out += "data: " + std::to_string(++given) + "\n\n";
     return now + std::chrono::hours(1);
   }
-  const std::atomic<int>& news;
+  const std::atomic<int>& sent_until;
   int given = 0;
 };
 
 inline constexpr std::size_t kPiece = 15000;  // sent by itself, and owed no time beyond the limit
 
 struct Serving : testing::Test {
-  std::atomic<int> made{0}, news{1};
+  std::atomic<int> made{0}, sent_until{1};
   Router router{{
       {Method::get, "/kept",
        [this](const Request&) { return text("kept " + std::to_string(++made)); }, true,
-       Runs::at_once, 0, std::chrono::hours(1)},
+       Execution::on_io_thread, 0, std::chrono::hours(1)},
       {Method::get, "/fresh", [](const Request& r) { return text("fresh " + r.host); }},
-      {Method::post, "/echo", [](const Request& r) { return text(r.body); }, false, Runs::at_once,
-       kAnyBody},
+      {Method::post, "/echo", [](const Request& r) { return text(r.body); }, false,
+       Execution::on_io_thread, kAnyBody},
       {Method::get, "/disk", [](const Request&) { return text("from the disk"); }, false,
-       Runs::in_pool},
+       Execution::in_pool},
       {Method::get, "/piece", [](const Request&) { return text(std::string(kPiece, 'x')); }, false,
-       Runs::in_pool},
+       Execution::in_pool},
       {Method::get, "/fails",
        [](const Request&) -> Response { throw std::runtime_error("secret"); }},
       {Method::get, "/stream",
        [this](const Request&) {
          Response r;
-         r.stream = std::make_unique<Counting>(news);
+         r.stream = std::make_unique<Counting>(sent_until);
          return r;
        }},
   }};

@@ -13,7 +13,7 @@ namespace sluice::serve::http {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(100);  // how late a time limit may strike
-// How often streams are asked for their news: there may be thousands of each.
+// The interval of polling streams after an event: there may be thousands of streams and events.
 constexpr auto kWakeEvery = std::chrono::milliseconds(20);
 
 // The end of a coroutine: whatever it could not handle ends it alone.
@@ -27,13 +27,13 @@ void report_end(const std::exception_ptr& failed) {
 
 }  // namespace
 
-Shard::Shard(Shared& shared, Traffic::Lane& lane, Limits limits, GuardConfig guard)
+Shard::Shard(Shared& shared, Traffic::Counters& counters, Limits limits, GuardConfig guard)
     : shared_(shared),
-      lane_(lane),
+      counters_(counters),
       limits_(limits),
       guard_(std::move(guard)),
-      recent_(shared.router.routes().size()) {
-  tell_time();
+      response_cache_(shared.router.routes().size()) {
+  update_date();
 }
 
 Shard::~Shard() = default;
@@ -53,7 +53,7 @@ void Shard::reload(Limits limits, GuardConfig guard) {
 }
 
 void Shard::wake_streams() {
-  if (is_waking_.exchange(true)) return;  // one on its way sees this news too
+  if (is_waking_.exchange(true)) return;  // one that is posted already sees this event too
   asio::post(io_, [this] {
     is_waking_ = false;
     for (auto* connection : connections_) connection->wake_pending();
@@ -72,7 +72,7 @@ void Shard::wake_streams_soon() {
   });
 }
 
-void Shard::end_unless_bound(std::uint64_t number, const std::shared_ptr<PeerLoad::One>& load) {
+void Shard::end_unless_bound(std::uint64_t number, const std::shared_ptr<PeerLoad::Entry>& load) {
   if (!shared_.is_bound) return;
   shared_.leases.post(load->name, FairPool::Work([this, number] {
                         if (shared_.is_bound(number)) return;
@@ -105,9 +105,9 @@ Task<void> Shard::tick(const std::function<void()>& each_second) {
     timer_.expires_after(kTick);
     co_await timer_.async_wait(into(cancelled));
     const auto now = Steady::now();
-    tell_time();
+    update_date();
     sweep(now);
-    recent_.forget_expired(now);
+    response_cache_.evict_expired(now);
     if (each_second && now - second >= std::chrono::seconds(1)) {
       second = now;
       each_second();
@@ -119,7 +119,7 @@ void Shard::sweep(Instant now) {
   for (auto* connection : connections_) connection->sweep(now);
 }
 
-void Shard::tell_time() {
+void Shard::update_date() {
   const auto now = std::chrono::system_clock::now();
   const auto second = unix_ms(now) / 1000;
   if (second == date_second_) return;

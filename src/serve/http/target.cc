@@ -11,8 +11,8 @@ namespace sluice::serve::http {
 
 namespace {
 
-constexpr std::size_t kMostQueryBytes = 8 << 10;
-constexpr std::ptrdiff_t kMostParameters = 16;
+constexpr std::size_t kMaxQueryBytes = 8 << 10;
+constexpr std::ptrdiff_t kMaxParameters = 16;
 
 int hex(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -41,7 +41,7 @@ std::string list_of(std::span<const std::string_view> names) {
   return list;
 }
 
-// Nothing unless all of `text` is a number in [low, high].
+// Returns nothing unless all of `text` is a number in [low, high].
 template <class T>
 std::optional<T> parsed(const std::string& text, T low, T high) {
   T value{};
@@ -99,10 +99,10 @@ std::optional<AbsoluteForm> absolute_form(std::string_view target) {
 }
 
 std::string query_too_long(std::string_view query) {
-  if (query.size() > kMostQueryBytes)
-    return "the query is longer than " + std::to_string(kMostQueryBytes) + " bytes";
-  if (std::ranges::count(query, '&') >= kMostParameters)
-    return "the query has more than " + std::to_string(kMostParameters) + " parameters";
+  if (query.size() > kMaxQueryBytes)
+    return "the query is longer than " + std::to_string(kMaxQueryBytes) + " bytes";
+  if (std::ranges::count(query, '&') >= kMaxParameters)
+    return "the query has more than " + std::to_string(kMaxParameters) + " parameters";
   return {};
 }
 
@@ -154,24 +154,24 @@ const std::string* Query::find(std::string_view name) const {
   return found == parameters_.end() ? nullptr : &found->second;
 }
 
-std::string Query::text(std::string_view name, std::string_view otherwise) const {
+std::string Query::text(std::string_view name, std::string_view default_value) const {
   const auto* found = find(name);
-  return found == nullptr ? std::string(otherwise) : *found;
+  return found == nullptr ? std::string(default_value) : *found;
 }
 
-double Query::number(std::string_view name, double otherwise, double low, double high) const {
+double Query::number(std::string_view name, double default_value, double low, double high) const {
   const auto* found = find(name);
-  if (found == nullptr) return otherwise;
+  if (found == nullptr) return default_value;
   const auto value = parsed(*found, low, high);
   if (!value) wrong_number(name, *found, "a number", low, high);
   return *value;
 }
 
-int Query::whole(std::string_view name, int otherwise, int low, int high) const {
+int Query::integer(std::string_view name, int default_value, int low, int high) const {
   const auto* found = find(name);
-  if (found == nullptr) return otherwise;
+  if (found == nullptr) return default_value;
   const auto value = parsed(*found, low, high);
-  if (!value) wrong_number(name, *found, "a whole number", low, high);
+  if (!value) wrong_number(name, *found, "an integer", low, high);
   return *value;
 }
 

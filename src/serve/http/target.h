@@ -11,7 +11,7 @@
 
 namespace sluice::serve::http {
 
-// Nothing when a '%' is not followed by two hex digits or the result would hold a
+// Returns nothing when a '%' is not followed by two hex digits or the result would hold a
 // NUL. '+' means a space in a query and itself in a path.
 std::optional<std::string> percent_decode(std::string_view text, bool plus_is_space);
 
@@ -23,10 +23,10 @@ struct AbsoluteForm {
 };
 std::optional<AbsoluteForm> absolute_form(std::string_view target);
 
-// What is too much of a query: over 8 KB, or over 16 parameters; "" when nothing is.
+// Returns why a query is too long (over 8 KB, or over 16 parameters); "" when it is not.
 std::string query_too_long(std::string_view query);
 
-// The same text for all ways to write the same query; nothing when it makes no sense.
+// The canonical form of a query, equal for all spellings; nothing when the query is invalid.
 std::optional<std::string> canonical_query(std::string_view query);
 
 // The parameters behind '?', decoded, in order.
@@ -40,12 +40,12 @@ class Query {
   void only(std::span<const std::string_view> known) const;
 
   const std::string* find(std::string_view name) const;
-  std::string text(std::string_view name, std::string_view otherwise) const;
+  std::string text(std::string_view name, std::string_view default_value) const;
 
   // Throws invalid_argument unless it is a number in [low, high].
-  double number(std::string_view name, double otherwise, double low, double high) const;
-  // The same for whole numbers.
-  int whole(std::string_view name, int otherwise, int low, int high) const;
+  double number(std::string_view name, double default_value, double low, double high) const;
+  // The same for integers.
+  int integer(std::string_view name, int default_value, int low, int high) const;
 
   std::string canonical() const;  // of any order and spelling
 

@@ -9,18 +9,18 @@
 namespace sluice::serve::http {
 namespace {
 
-TEST(PercentDecode, TurnsEscapesIntoBytes) {
+TEST(PercentDecode, EscapesAreDecodedIntoBytes) {
   EXPECT_EQ(percent_decode("a%20b%2Fc", false), "a b/c");
   EXPECT_EQ(percent_decode("a+b", true), "a b");
   EXPECT_EQ(percent_decode("a+b", false), "a+b");
 }
 
-TEST(PercentDecode, RefusesWhatIsCutShortNotHexOrNul) {
+TEST(PercentDecode, TruncatedNonHexAndNulEscapesAreRefused) {
   for (const auto* bad : {"%", "%2", "a%zz", "%00", "x%-1"})
     EXPECT_FALSE(percent_decode(bad, true)) << bad;
 }
 
-TEST(AbsoluteForm, IsTakenApartIntoHostAndPath) {
+TEST(AbsoluteForm, AbsoluteFormIsSplitIntoHostAndPath) {
   for (const auto& [target, authority, path] :
        {std::tuple{"http://host:8000/a?b", "host:8000", "/a?b"},
         std::tuple{"HTTPS://[::1]", "[::1]", "/"},
@@ -34,7 +34,7 @@ TEST(AbsoluteForm, IsTakenApartIntoHostAndPath) {
     EXPECT_FALSE(absolute_form(other)) << other;
 }
 
-TEST(Query, ReadsParametersInAnyOrder) {
+TEST(Query, ParametersAreReadInAnyOrder) {
   const Query query("b=2&&a=x%26y&flag");
   EXPECT_EQ(query.text("a", ""), "x&y");
   EXPECT_EQ(query.number("b", 0, 0, 10), 2);
@@ -52,7 +52,7 @@ std::string refusal(const std::function<void()>& call) {
   return "accepted";
 }
 
-TEST(Query, NamesTheParameterThatIsWrong) {
+TEST(Query, TheInvalidParameterIsNamed) {
   EXPECT_NE(refusal([] { Query("points=%zz"); }).find("'%zz'"), std::string::npos);
   EXPECT_NE(refusal([] { Query("a=1&a=2"); }).find("'a' is given twice"), std::string::npos);
   for (const auto* bad : {"points=", "points=1x", "points=1e99", "points=nan", "points=-1"})
@@ -61,19 +61,19 @@ TEST(Query, NamesTheParameterThatIsWrong) {
         << bad;
 }
 
-TEST(Query, AWholeNumberHasNoFraction) {
-  EXPECT_EQ(Query("points=15").whole("points", 600, 1, 10000), 15);
-  EXPECT_EQ(Query("").whole("points", 600, 1, 10000), 600);
+TEST(Query, AnIntegerHasNoFraction) {
+  EXPECT_EQ(Query("points=15").integer("points", 600, 1, 10000), 15);
+  EXPECT_EQ(Query("").integer("points", 600, 1, 10000), 600);
   for (const auto* bad : {"points=1.5", "points=1e3", "points=", "points=0", "points=10001",
                           "points=99999999999999999999", "points=0x10", "points=+5"})
     EXPECT_NE(refusal([&] {
-                Query(bad).whole("points", 1, 1, 10000);
-              }).find("a whole number from 1 to 10000"),
+                Query(bad).integer("points", 1, 1, 10000);
+              }).find("an integer from 1 to 10000"),
               std::string::npos)
         << bad;
 }
 
-TEST(Query, SuggestsTheParameterThatWasMeant) {
+TEST(Query, TheNearestParameterIsSuggested) {
   constexpr std::string_view known[] = {"device", "metrics"};
   EXPECT_EQ(
       refusal([&] { Query("metric=a").only(known); }),
@@ -82,7 +82,7 @@ TEST(Query, SuggestsTheParameterThatWasMeant) {
             "no query parameter is named 'x'; this route takes none");
 }
 
-TEST(Query, HasOneFormForAllSpellings) {
+TEST(Query, AllSpellingsHaveOneCanonicalForm) {
   EXPECT_EQ(canonical_query(""), "");
   EXPECT_EQ(canonical_query("&&"), "");
   EXPECT_EQ(canonical_query("a=b&c"), canonical_query("c=&%61=%62&"));
@@ -92,7 +92,7 @@ TEST(Query, HasOneFormForAllSpellings) {
   EXPECT_EQ(canonical_query("a=%"), std::nullopt);
 }
 
-TEST(Query, OfAnyLengthIsRefusedInNoTime) {
+TEST(Query, ALongQueryIsRefusedQuickly) {
   std::string many;
   for (int i = 0; i < 1'000'000; ++i) many += "a" + std::to_string(i) + "&";
   EXPECT_FALSE(query_too_long(many).empty());

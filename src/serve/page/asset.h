@@ -21,7 +21,7 @@ std::span<const Asset> assets();
 // Null when there is none.
 const Asset* find_asset(std::string_view path);
 
-// What the page may load and do: its own files and its own server, nothing else.
+// The content security policy: the page loads its own files from its own server, nothing else.
 inline constexpr std::string_view kContentSecurityPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; font-src 'self'; manifest-src 'self'; base-uri 'none'; "

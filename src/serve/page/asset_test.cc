@@ -5,7 +5,7 @@
 namespace sluice::serve::page {
 namespace {
 
-TEST(Assets, TheChartLibraryIsInside) {
+TEST(Assets, TheChartLibraryIsEmbedded) {
   const auto* script = find_asset("/assets/dygraph.min.js");
   ASSERT_NE(script, nullptr);
   EXPECT_EQ(script->type, "text/javascript; charset=utf-8");
@@ -13,7 +13,7 @@ TEST(Assets, TheChartLibraryIsInside) {
   EXPECT_NE(script->bytes.find("Dygraph"), std::string_view::npos);
 }
 
-TEST(Assets, EachHasATagOfItsOwnBytes) {
+TEST(Assets, EachAssetHasAnEtagOfItsBytes) {
   for (const auto& a : assets()) {
     EXPECT_EQ(a.etag.size(), 18u) << a.path;
     for (const auto& b : assets())
@@ -21,14 +21,14 @@ TEST(Assets, EachHasATagOfItsOwnBytes) {
   }
 }
 
-TEST(Assets, ThePageNeedsNothingFromElsewhere) {
+TEST(Assets, ThePageLoadsNothingFromOtherHosts) {
   const auto* page = find_asset("/");
   ASSERT_NE(page, nullptr);
   for (const auto* remote : {"src=\"http", "href=\"http", "src=\"//", "href=\"//"})
     EXPECT_EQ(page->bytes.find(remote), std::string_view::npos) << remote;
 }
 
-TEST(Assets, WhatIsNotThereIsNull) {
+TEST(Assets, MissingAssetsAreNull) {
   EXPECT_EQ(find_asset("/assets/../CMakeLists.txt"), nullptr);
   EXPECT_EQ(find_asset(""), nullptr);
 }

@@ -1,4 +1,4 @@
-#include "serve/http/io_turns.h"
+#include "serve/http/io_scheduler.h"
 
 #include <boost/asio/post.hpp>
 #include <utility>
@@ -7,19 +7,19 @@ namespace sluice::serve::http {
 
 namespace {
 
-// How long turns are taken before sockets are looked at again.
+// The time for scheduled requests before sockets are polled again.
 constexpr auto kRun = std::chrono::microseconds(200);
 
 }  // namespace
 
-void IoTurns::queue(Peer peer, Turn turn) {
+void IoScheduler::queue(Peer peer, Turn turn) {
   auto& own = queued_[peer];
   if (own.empty()) order_.push_back(peer);
   own.push_back(std::move(turn));
   if (!std::exchange(is_posted_, true)) asio::post(io_, [this] { run(); });
 }
 
-IoTurns::Turn IoTurns::take() {
+IoScheduler::Turn IoScheduler::take() {
   const auto own = queued_.find(order_.front());
   order_.pop_front();
   Turn turn = std::move(own->second.front());
@@ -31,7 +31,7 @@ IoTurns::Turn IoTurns::take() {
   return turn;
 }
 
-void IoTurns::run() {
+void IoScheduler::run() {
   const auto until = Steady::now() + kRun;
   do {
     take()();

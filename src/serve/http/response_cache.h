@@ -1,5 +1,5 @@
-// Answers that may be given again for a while, whatever form the request has: GET or HEAD,
-// HTTP/1.0 or 1.1, the connection kept or closed, a query spelled in any way.
+// A cache of answers with an expiry time, for every form of the request: GET or HEAD, HTTP/1.0 or
+// 1.1, keep-alive or close, any spelling of the query.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,9 @@
 namespace sluice::serve::http {
 
 // Not thread-safe.
-class RecentAnswers {
+class ResponseCache {
  public:
-  explicit RecentAnswers(std::size_t routes) : by_route_(routes) {}
+  explicit ResponseCache(std::size_t routes) : by_route_(routes) {}
 
   struct Answer {
     Response response;
@@ -27,19 +27,19 @@ class RecentAnswers {
   };
   using Shared = std::shared_ptr<const Answer>;
 
-  // Nothing when there is none, or none that is good until after `now`. `query` in the form of
+  // Null when no answer is cached or it has expired at `now`. `query` is in the form of
   // Query::canonical().
   Shared find(std::size_t route, std::string_view query, Instant now) const;
 
-  // Keeps it until then, in the place of the oldest when the route has too many. `response`
-  // has a body, and no stream.
+  // Caches `response` until then, and evicts the oldest when the route has too many. `response` has
+  // a body, and no stream.
   Shared keep(std::size_t route, std::string query, Response response, std::string_view date,
               Instant until);
 
-  void forget_expired(Instant now);
+  void evict_expired(Instant now);
 
  private:
-  static constexpr std::size_t kMost = 8;  // of a route
+  static constexpr std::size_t kMaxPerRoute = 8;  // of a route
   struct Kept {
     std::string query;
     Instant until;
@@ -48,28 +48,28 @@ class RecentAnswers {
   std::vector<std::vector<Kept>> by_route_;
 };
 
-// The same for several threads.
-class LockedRecentAnswers {
+// A thread-safe ResponseCache.
+class SharedResponseCache {
  public:
-  explicit LockedRecentAnswers(std::size_t routes) : answers_(routes) {}
+  explicit SharedResponseCache(std::size_t routes) : answers_(routes) {}
 
-  RecentAnswers::Shared find(std::size_t route, std::string_view query, Instant now) {
+  ResponseCache::Shared find(std::size_t route, std::string_view query, Instant now) {
     const Lock lock(mutex_);
     return answers_.find(route, query, now);
   }
-  RecentAnswers::Shared keep(std::size_t route, std::string query, Response response,
+  ResponseCache::Shared keep(std::size_t route, std::string query, Response response,
                              std::string_view date, Instant until) {
     const Lock lock(mutex_);
     return answers_.keep(route, std::move(query), std::move(response), date, until);
   }
-  void forget_expired(Instant now) {
+  void evict_expired(Instant now) {
     const Lock lock(mutex_);
-    answers_.forget_expired(now);
+    answers_.evict_expired(now);
   }
 
  private:
   Mutex mutex_;
-  RecentAnswers answers_ GUARDED_BY(mutex_);
+  ResponseCache answers_ GUARDED_BY(mutex_);
 };
 
 }  // namespace sluice::serve::http

@@ -1,4 +1,4 @@
-#include "serve/http/io_turns.h"
+#include "serve/http/io_scheduler.h"
 
 #include <gtest/gtest.h>
 
@@ -9,15 +9,16 @@
 namespace sluice::serve::http {
 namespace {
 
-struct IoTurnsTest : testing::Test {
+struct IoSchedulerTest : testing::Test {
   const int greedy = 0, modest = 0;  // their addresses tell them apart
   std::string done;
   io_context io{1};
-  IoTurns turns{io};
+  IoScheduler turns{io};
 
   // A connection of `peer` that is ready `times` times.
-  void ready(IoTurns::Peer peer, char name, int times) {
-    const auto serve = [](IoTurnsTest& test, IoTurns::Peer of, char c, int left) -> Task<void> {
+  void ready(IoScheduler::Peer peer, char name, int times) {
+    const auto serve = [](IoSchedulerTest& test, IoScheduler::Peer of, char c,
+                          int left) -> Task<void> {
       for (; left > 0; --left) {
         co_await test.turns.next(of);
         test.done += c;
@@ -27,26 +28,26 @@ struct IoTurnsTest : testing::Test {
   }
 };
 
-TEST_F(IoTurnsTest, AreByPeerAndNotByConnection) {
+TEST_F(IoSchedulerTest, TurnsAreScheduledByPeer) {
   for (int i = 0; i < 5; ++i) ready(&greedy, 'g', 1);
   ready(&modest, 'm', 2);
   io.run();
   EXPECT_EQ(done, "gmgmggg");
 }
 
-TEST_F(IoTurnsTest, OfOnePeerAreInTheOrderTheyWereAskedFor) {
+TEST_F(IoSchedulerTest, TurnsOfOnePeerAreInOrder) {
   ready(&greedy, 'a', 2);
   ready(&greedy, 'b', 2);
   io.run();
   EXPECT_EQ(done, "abab");
 }
 
-TEST_F(IoTurnsTest, ThatWaitAreDroppedWhenTheLoopEnds) {
+TEST_F(IoSchedulerTest, WaitingTurnsAreDroppedWhenTheLoopEnds) {
   auto held = std::make_shared<int>(1);
   {
     io_context loop{1};
-    IoTurns own{loop};
-    const auto wait = [](IoTurns& of, std::shared_ptr<int> kept) -> Task<void> {
+    IoScheduler own{loop};
+    const auto wait = [](IoScheduler& of, std::shared_ptr<int> kept) -> Task<void> {
       co_await of.next(&of);
       *kept = 2;
     };

@@ -1,21 +1,21 @@
-#include "serve/http/recent_answers.h"
+#include "serve/http/response_cache.h"
 
 #include <algorithm>
 
 namespace sluice::serve::http {
 
-RecentAnswers::Shared RecentAnswers::find(std::size_t route, std::string_view query,
+ResponseCache::Shared ResponseCache::find(std::size_t route, std::string_view query,
                                           Instant now) const {
   for (const auto& kept : by_route_[route])
     if (kept.query == query) return now < kept.until ? kept.answer : nullptr;
   return nullptr;
 }
 
-RecentAnswers::Shared RecentAnswers::keep(std::size_t route, std::string query, Response response,
+ResponseCache::Shared ResponseCache::keep(std::size_t route, std::string query, Response response,
                                           std::string_view date, Instant until) {
   auto& all = by_route_[route];
   auto place = std::ranges::find(all, query, &Kept::query);
-  if (place == all.end() && all.size() >= kMost)
+  if (place == all.end() && all.size() >= kMaxPerRoute)
     place = std::ranges::min_element(all, {}, &Kept::until);
   if (place == all.end()) place = all.insert(all.end(), Kept{});
   auto made = std::make_shared<Answer>();
@@ -26,7 +26,7 @@ RecentAnswers::Shared RecentAnswers::keep(std::size_t route, std::string query, 
   return place->answer;
 }
 
-void RecentAnswers::forget_expired(Instant now) {
+void ResponseCache::evict_expired(Instant now) {
   for (auto& all : by_route_)
     std::erase_if(all, [now](const Kept& kept) { return kept.until <= now; });
 }

@@ -1,4 +1,4 @@
-#include "serve/market_desk.h"
+#include "serve/market_service.h"
 
 #include <gtest/gtest.h>
 
@@ -9,19 +9,19 @@
 namespace sluice::serve {
 namespace {
 
-struct Desk : testing::Test {
+struct MarketServiceTest : testing::Test {
   MemoryBudget memory{8 << 20};
   http::PeerLoad load{memory};
-  MarketDesk desk{{}, nullptr, [] {}};
+  MarketService market{{}, nullptr, [] {}};
   const std::string body = R"({"close": [1, 2, 3, 4], "timeperiod": 2})";
 
-  std::shared_ptr<MarketDesk::Job> ask(const std::string& client, std::string text) {
+  std::shared_ptr<MarketService::Job> ask(const std::string& client, std::string text) {
     const auto one = load.find(client);
-    return desk.ask(client, "sma", std::move(text), {one, &one->memory},
-                    MemoryBudget::Charge(one->memory));
+    return market.ask(client, "sma", std::move(text), {one, &one->memory},
+                      MemoryBudget::Charge(one->memory));
   }
   // Throws what the calculation did.
-  static std::string answer_of(MarketDesk::Job& job) {
+  static std::string answer_of(MarketService::Job& job) {
     for (int i = 0; i < 5000; ++i) {
       if (auto answer = job.take(Steady::now())) return answer->text;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -35,14 +35,14 @@ struct Desk : testing::Test {
   }
 };
 
-TEST_F(Desk, AClientThatHoldsItsPartLeavesTheOthersTheirs) {
+TEST_F(MarketServiceTest, AClientAtItsLimitDoesNotAffectOthers) {
   const auto greedy = load.find("greedy");
   const auto all = greedy->memory.charge(greedy->memory.limit() - 100);
-  EXPECT_THROW(answer_of(*ask("greedy", body)), NoRoom);
+  EXPECT_THROW(answer_of(*ask("greedy", body)), BudgetExhausted);
   EXPECT_NE(answer_of(*ask("modest", body)).find("SMA"), std::string::npos);
 }
 
-TEST_F(Desk, WorkAndAnswerAreChargedToTheClientAndGivenBack) {
+TEST_F(MarketServiceTest, WorkAndAnswerAreChargedToTheClientAndReleased) {
   auto job = ask("one", of(20'000));
   const auto one = load.find("one");
   const auto text = answer_of(*job);
@@ -54,7 +54,7 @@ TEST_F(Desk, WorkAndAnswerAreChargedToTheClientAndGivenBack) {
   EXPECT_EQ(memory.used(), 0u);
 }
 
-TEST_F(Desk, WhatOneClientCanNeverHoldIsRefusedForGood) {
+TEST_F(MarketServiceTest, ARequestAboveTheClientLimitIsInvalid) {
   try {
     answer_of(*ask("one", of(100'000)));
     FAIL();

@@ -12,12 +12,12 @@
 
 namespace sluice::serve::http {
 
-// For the thread of `io` alone.
-class IoTurns {
+// Used by the thread of `io` only.
+class IoScheduler {
  public:
-  explicit IoTurns(io_context& io) : io_(io) {}
-  IoTurns(const IoTurns&) = delete;
-  IoTurns& operator=(const IoTurns&) = delete;
+  explicit IoScheduler(io_context& io) : io_(io) {}
+  IoScheduler(const IoScheduler&) = delete;
+  IoScheduler& operator=(const IoScheduler&) = delete;
 
   using Peer = const void*;  // equal pointers are one; it lives while one of its turns is awaited
 

@@ -1,6 +1,6 @@
-// Market calculations of the server, on threads of their own: quick ones and long ones by their
-// estimates, so that no number of long ones keeps a quick one waiting, and each client in turn.
-// GPU work is done by a worker process.
+// Market calculations of the server, on two thread pools: short and long ones by their estimated
+// cost, so that long ones never delay a short one. Clients take turns. GPU work is done by a worker
+// process.
 #pragma once
 
 #include <atomic>
@@ -26,18 +26,18 @@
 namespace sluice::serve {
 
 struct MarketOptions {
-  std::string program{};  // this one: started again as the GPU's worker; empty: CPU only
-  std::string no_gpu = "GPUs are turned off";  // the reason that is given then
+  std::string program{};  // this executable, started again as the GPU worker; empty: CPU only
+  std::string no_gpu = "GPUs are turned off";  // the reason that is reported then
   std::filesystem::path costs{};               // file of measured costs
   memory::MemoryConfig pools{};                // of the worker's memory
-  // Steps that one request may ask for: some ten seconds on two cores. Its estimate can be
-  // wrong: it is ended after most_time in any case.
-  double most_work = 1e10;
-  Seconds most_time{30};
-  // What is quick: a quarter of a second, and bodies that are read as soon.
+  // The maximum estimated cost of a request, in steps: about ten seconds on two cores. The estimate
+  // can be wrong, so a request is ended after max_time in any case.
+  double max_work = 1e10;
+  Seconds max_time{30};
+  // The limits of a short calculation: a quarter of a second, and a body that is parsed as fast.
   double quick_work = 2.5e8;
   std::size_t quick_body = 4 << 20;
-  std::size_t most_text = 8 << 20;  // of an answer that is not written as it is sent
+  std::size_t max_text = 8 << 20;  // of an answer that is not written as it is sent
   FairPool::Options quick{.threads = 3,
                           .max_queued = 64,
                           .max_queued_per_client = 48,
@@ -50,9 +50,9 @@ struct MarketOptions {
                          .niceness = 10};
 };
 
-class MarketDesk {
+class MarketService {
  public:
-  // JSON: whole, or where it is long, to be written as it is sent.
+  // JSON as text; a long answer is serialized while it is sent.
   struct Answer {
     std::string text{};
     std::optional<JsonText> rest{};
@@ -67,12 +67,12 @@ class MarketDesk {
     void cancel() noexcept { stop_.request_stop(); }  // nobody waits any more
 
    private:
-    friend class MarketDesk;
+    friend class MarketService;
     std::string client_, what_, request_;
     std::shared_ptr<MemoryBudget> memory_;  // of the client
     MemoryBudget::Charge held_;             // for the body and the work, then for the answer
     std::stop_source stop_;
-    Seconds most_time_{};
+    Seconds max_time_{};
     Mutex mutex_;
     std::optional<Instant> begun_ GUARDED_BY(mutex_);
     bool expired_ GUARDED_BY(mutex_) = false;
@@ -81,10 +81,10 @@ class MarketDesk {
   };
 
   // `veto`: why the GPU must not be used now, or "". `on_done` is called on a thread of the
-  // desk's whenever a job has ended.
-  MarketDesk(MarketOptions options, std::function<std::string()> veto,
-             std::function<void()> on_done);
-  ~MarketDesk();  // cancels what is under way; the rest is dropped
+  // service whenever a job has ended.
+  MarketService(MarketOptions options, std::function<std::string()> veto,
+                std::function<void()> on_done);
+  ~MarketService();  // cancels what is under way; the rest is dropped
 
   // Begins no more and waits for what is under way; what still goes on after `limit` is
   // cancelled. False when that did not help in `limit` either: the GPU's worker is waited for.
@@ -96,17 +96,17 @@ class MarketDesk {
                            std::shared_ptr<MemoryBudget> memory = nullptr,
                            MemoryBudget::Charge held = {});
 
-  // Ends what nobody wants any more on a thread of the desk's: a large answer has millions of
+  // Ends what nobody wants any more on a thread of the service: a large answer has millions of
   // parts, and freeing them takes a second. `job` is charged until then; the first cancels it.
   void discard(std::shared_ptr<Job> job);
   void discard(JsonText rest, std::shared_ptr<Job> job);
 
-  struct Figures {
-    compute::ComputeFigures compute{};
+  struct Stats {
+    compute::ComputeStats compute{};
     std::size_t waiting = 0;                      // or being calculated
     std::vector<memory::PoolStatistics> pools{};  // of the worker, while it lives
   };
-  Figures figures() const;
+  Stats stats() const;
   const memory::MemoryConfig& pools() const noexcept { return options_.pools; }  // as set
 
  private:
@@ -114,9 +114,9 @@ class MarketDesk {
   class UnderWay;
 
   void post(FairPool& pool, std::shared_ptr<Job> job);
-  void work(const std::shared_ptr<Job>& job, double most_work);
+  void work(const std::shared_ptr<Job>& job, double max_work);
   void work_later(const std::shared_ptr<Job>& job);
-  Answer answer_of(Job& job, double most_work);
+  Answer answer_of(Job& job, double max_work);
   void finish(Job& job, Answer answer);
   void fail(Job& job, std::exception_ptr why);
   void cancel_all();

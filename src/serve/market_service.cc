@@ -1,4 +1,4 @@
-#include "serve/market_desk.h"
+#include "serve/market_service.h"
 
 #include <fmt/format.h>
 
@@ -13,8 +13,8 @@
 
 namespace sluice::serve {
 
-// One of the jobs that wait or are calculated.
-class MarketDesk::Counted {
+// Counts a job as waiting or running.
+class MarketService::Counted {
  public:
   explicit Counted(std::atomic<std::size_t>& count) noexcept : count_(&count) { ++count; }
   Counted(Counted&& other) noexcept : count_(std::exchange(other.count_, nullptr)) {}
@@ -28,17 +28,17 @@ class MarketDesk::Counted {
 };
 
 // A job while a thread works on it: it can be cancelled, and its time runs.
-class MarketDesk::UnderWay {
+class MarketService::UnderWay {
  public:
-  UnderWay(MarketDesk& desk, Job& job) : desk_(desk), job_(job) {
-    const Lock lock(desk_.mutex_);
-    desk_.under_way_.insert(&job_);
+  UnderWay(MarketService& market, Job& job) : market_(market), job_(job) {
+    const Lock lock(market_.mutex_);
+    market_.under_way_.insert(&job_);
     set_begun(Steady::now());
-    if (desk_.ending_) job_.cancel();
+    if (market_.ending_) job_.cancel();
   }
   ~UnderWay() {
-    const Lock lock(desk_.mutex_);
-    desk_.under_way_.erase(&job_);
+    const Lock lock(market_.mutex_);
+    market_.under_way_.erase(&job_);
     set_begun(std::nullopt);
   }
 
@@ -48,56 +48,56 @@ class MarketDesk::UnderWay {
     job_.begun_ = begun;
   }
 
-  MarketDesk& desk_;
+  MarketService& market_;
   Job& job_;
 };
 
-std::optional<MarketDesk::Answer> MarketDesk::Job::take(Instant now) {
+std::optional<MarketService::Answer> MarketService::Job::take(Instant now) {
   const Lock lock(mutex_);
   if (failed_) std::rethrow_exception(failed_);
-  if (!answer_ && begun_ && seconds_between(*begun_, now) > most_time_.count() && !expired_) {
+  if (!answer_ && begun_ && seconds_between(*begun_, now) > max_time_.count() && !expired_) {
     expired_ = true;
     stop_.request_stop();
   }
   return std::move(answer_);
 }
 
-MarketDesk::MarketDesk(MarketOptions options, std::function<std::string()> veto,
-                       std::function<void()> on_done)
+MarketService::MarketService(MarketOptions options, std::function<std::string()> veto,
+                             std::function<void()> on_done)
     : options_(std::move(options)),
       veto_(std::move(veto)),
       on_done_(std::move(on_done)),
       slow_(options_.slow),
       quick_(options_.quick) {}
 
-MarketDesk::~MarketDesk() {
+MarketService::~MarketService() {
   ending_ = true;
   cancel_all();
 }
 
-void MarketDesk::cancel_all() {
+void MarketService::cancel_all() {
   const Lock lock(mutex_);
   for (Job* job : under_way_) job->cancel();
 }
 
-bool MarketDesk::idle_within(Seconds limit) const {
+bool MarketService::idle_within(Seconds limit) const {
   const auto until = Steady::now() + std::chrono::duration_cast<Steady::duration>(limit);
   while (waiting_ > 0 && Steady::now() < until)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   return waiting_ == 0;
 }
 
-bool MarketDesk::end(Seconds limit) {
+bool MarketService::end(Seconds limit) {
   ending_ = true;
   if (idle_within(limit)) return true;
   cancel_all();
   return idle_within(limit);
 }
 
-std::shared_ptr<MarketDesk::Job> MarketDesk::ask(std::string client, std::string what,
-                                                 std::string request,
-                                                 std::shared_ptr<MemoryBudget> memory,
-                                                 MemoryBudget::Charge held) {
+std::shared_ptr<MarketService::Job> MarketService::ask(std::string client, std::string what,
+                                                       std::string request,
+                                                       std::shared_ptr<MemoryBudget> memory,
+                                                       MemoryBudget::Charge held) {
   held.hold(request.size());
   auto job = std::make_shared<Job>();
   job->memory_ = std::move(memory);
@@ -105,33 +105,34 @@ std::shared_ptr<MarketDesk::Job> MarketDesk::ask(std::string client, std::string
   job->client_ = std::move(client);
   job->what_ = std::move(what);
   job->request_ = std::move(request);
-  job->most_time_ = options_.most_time;
+  job->max_time_ = options_.max_time;
   post(job->request_.size() > options_.quick_body ? slow_ : quick_, job);
   return job;
 }
 
-void MarketDesk::post(FairPool& pool, std::shared_ptr<Job> job) {
+void MarketService::post(FairPool& pool, std::shared_ptr<Job> job) {
   const std::string client = job->client_;
-  if (!pool.has_room(client))
+  if (!pool.has_capacity(client))
     throw Error(Code::exhausted, "too many calculations are waiting; ask again in a moment");
-  const double most_work = &pool == &quick_ ? options_.quick_work : options_.most_work;
+  const double max_work = &pool == &quick_ ? options_.quick_work : options_.max_work;
   pool.post(client, FairPool::Work([this, counted = Counted(waiting_), job = std::move(job),
-                                    most_work]() mutable {
-              if (!ending_ && !job->stop_.stop_requested()) work(job, most_work);
+                                    max_work]() mutable {
+              if (!ending_ && !job->stop_.stop_requested()) work(job, max_work);
               job.reset();
               if (!ending_) on_done_();
             }));
 }
 
-void MarketDesk::work(const std::shared_ptr<Job>& job, double most_work) {
+void MarketService::work(const std::shared_ptr<Job>& job, double max_work) {
   try {
-    finish(*job, answer_of(*job, most_work));
+    finish(*job, answer_of(*job, max_work));
   } catch (const market::TooMuchWork& e) {
-    if (e.work() <= options_.most_work) return work_later(job);
+    if (e.work() <= options_.max_work) return work_later(job);
     fail(*job,
-         std::make_exception_ptr(market::TooMuchWork(e.work(), e.fields(), options_.most_work)));
+         std::make_exception_ptr(market::TooMuchWork(e.work(), e.fields(), options_.max_work)));
   } catch (const std::bad_alloc&) {
-    fail(*job, std::make_exception_ptr(NoRoom("there is not enough memory for this request")));
+    fail(*job,
+         std::make_exception_ptr(BudgetExhausted("there is not enough memory for this request")));
   } catch (const Error&) {
     fail(*job, std::current_exception());
   } catch (const std::exception& e) {
@@ -140,7 +141,7 @@ void MarketDesk::work(const std::shared_ptr<Job>& job, double most_work) {
 }
 
 // A long one: not here.
-void MarketDesk::work_later(const std::shared_ptr<Job>& job) {
+void MarketService::work_later(const std::shared_ptr<Job>& job) {
   try {
     post(slow_, job);
   } catch (const Error&) {
@@ -148,24 +149,24 @@ void MarketDesk::work_later(const std::shared_ptr<Job>& job) {
   }
 }
 
-MarketDesk::Answer MarketDesk::answer_of(Job& job, double most_work) {
+MarketService::Answer MarketService::answer_of(Job& job, double max_work) {
   const UnderWay under_way(*this, job);
   const std::stop_token token = job.stop_.get_token();
   const CancelScope scope(token);
   JsonText text = market::answer_body(compute(), job.what_, job.request_,
-                                      {.most_work = most_work, .memory = &job.held_});
-  if (text.size() > options_.most_text) return {{}, std::move(text)};
+                                      {.max_work = max_work, .memory = &job.held_});
+  if (text.size() > options_.max_text) return {{}, std::move(text)};
   return {to_text(std::move(text)), std::nullopt};
 }
 
-void MarketDesk::finish(Job& job, Answer answer) {
+void MarketService::finish(Job& job, Answer answer) {
   job.request_ = {};
   job.held_.hold(answer.rest ? answer.rest->memory() : answer.text.size(), "the answer needs");
   const Lock lock(job.mutex_);
   job.answer_ = std::move(answer);
 }
 
-void MarketDesk::discard(std::shared_ptr<Job> job) {
+void MarketService::discard(std::shared_ptr<Job> job) {
   job->cancel();
   {
     const Lock lock(job->mutex_);
@@ -175,13 +176,13 @@ void MarketDesk::discard(std::shared_ptr<Job> job) {
   quick_.post(client, FairPool::Work([left = std::move(job)] {}));
 }
 
-void MarketDesk::discard(JsonText rest, std::shared_ptr<Job> job) {
+void MarketService::discard(JsonText rest, std::shared_ptr<Job> job) {
   const std::string client = job->client_;
-  // The first of a pair ends last: the charge outlives what is charged for.
+  // Members of a pair are destroyed in reverse order, so the charge outlives what is charged for.
   quick_.post(client, FairPool::Work([left = std::pair(std::move(job), std::move(rest))] {}));
 }
 
-void MarketDesk::fail(Job& job, std::exception_ptr why) {
+void MarketService::fail(Job& job, std::exception_ptr why) {
   job.request_ = {};
   job.held_.release();
   const Lock lock(job.mutex_);
@@ -190,11 +191,11 @@ void MarketDesk::fail(Job& job, std::exception_ptr why) {
         Code::invalid_argument,
         fmt::format("the calculation was ended after {:.0f} s, which is all that one may take "
                     "here: ask for less at once",
-                    options_.most_time.count())));
+                    options_.max_time.count())));
   job.failed_ = std::move(why);
 }
 
-compute::Compute& MarketDesk::compute() {
+compute::Compute& MarketService::compute() {
   const Lock lock(mutex_);
   if (compute_) return *compute_;
   compute::ComputeOptions made{.no_accelerator = options_.no_gpu, .costs = options_.costs};
@@ -210,10 +211,10 @@ compute::Compute& MarketDesk::compute() {
   return *compute_;
 }
 
-MarketDesk::Figures MarketDesk::figures() const {
+MarketService::Stats MarketService::stats() const {
   const Lock lock(mutex_);
   if (!compute_) return {.waiting = waiting_};
-  return {compute_->figures(), waiting_, compute_->pools()};
+  return {compute_->stats(), waiting_, compute_->pools()};
 }
 
 }  // namespace sluice::serve
