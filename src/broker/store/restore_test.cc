@@ -17,11 +17,11 @@ Instant second(double s) {
 Lease held(double ttl_s, double expires_in_s) {
   Lease l;
   l.id = 1, l.secret = 42, l.renewals = 5;
-  l.wanted.ttl = Seconds(ttl_s);
-  l.wanted.holder = {4711, 99, -1, 8};
+  l.request.ttl = Seconds(ttl_s);
+  l.request.holder = {4711, 99, -1, 8};
   l.state = State::held;
   l.parts = {{"GPU-0", 1}};
-  l.asked_at = second(-100), l.granted_at = second(-50), l.expires_at = second(expires_in_s);
+  l.requested_at = second(-100), l.granted_at = second(-50), l.expires_at = second(expires_in_s);
   return l;
 }
 
@@ -38,7 +38,7 @@ TEST(Restore, ALeaseKeepsItsNumberSecretAndRenewals) {
   EXPECT_EQ(l.expires_at, second(40));
 }
 
-TEST(Restore, OneThatCouldNotBeRenewedMeanwhileGetsGrace) {
+TEST(Restore, ALeaseThatCouldNotBeRenewedMeanwhileGetsGrace) {
   EXPECT_EQ(only(restored({held(60, -30)}, true, kBoot)).expires_at, second(15));
   EXPECT_EQ(only(restored({held(60, 3)}, true, kBoot)).expires_at, second(15));
   EXPECT_EQ(only(restored({held(4, -30)}, true, kBoot)).expires_at, second(4));
@@ -49,21 +49,21 @@ TEST(Restore, AClockSetBackDoesNotMakeALeaseLonger) {
 }
 
 TEST(Restore, ConnectionsAreCut) {
-  EXPECT_EQ(only(restored({held(60, 40)}, true, kBoot)).wanted.holder.connection, 0U);
+  EXPECT_EQ(only(restored({held(60, 40)}, true, kBoot)).request.holder.connection, 0U);
 }
 
-TEST(Restore, WhoWaitedWasNotAnsweredAndIsGrantedNothing) {
+TEST(Restore, AWaitingRequestEndsAndIsGrantedNothing) {
   auto waiting = held(60, 200);
-  waiting.state = State::waiting, waiting.parts.clear(), waiting.wanted.wait = Seconds(300);
+  waiting.state = State::waiting, waiting.parts.clear(), waiting.request.wait = Seconds(300);
   const auto r = restored({waiting}, true, kBoot);
   EXPECT_THAT(r.live, IsEmpty());
   ASSERT_THAT(r.ended, SizeIs(1));
   EXPECT_EQ(r.ended[0].state, State::ended);
-  EXPECT_EQ(r.ended[0].ending, Ending::released);
+  EXPECT_EQ(r.ended[0].ending, EndReason::released);
   EXPECT_THAT(r.ended[0].reason, testing::HasSubstr("ask again"));
 }
 
-TEST(Restore, WhoIsOnTheCpuWasAnsweredAndStays) {
+TEST(Restore, ACpuLeaseStays) {
   auto on_cpu = held(60, 40);
   on_cpu.state = State::on_cpu, on_cpu.parts.clear();
   EXPECT_EQ(only(restored({on_cpu}, true, kBoot)).state, State::on_cpu);
@@ -73,28 +73,29 @@ TEST(Restore, NoProcessOutlivesABoot) {
   const auto r = restored({held(60, 40)}, false, kBoot);
   EXPECT_THAT(r.live, IsEmpty());
   ASSERT_THAT(r.ended, SizeIs(1));
-  EXPECT_EQ(r.ended[0].ending, Ending::holder_died);
+  EXPECT_EQ(r.ended[0].ending, EndReason::holder_died);
   EXPECT_EQ(r.ended[0].ended_at, kBoot.now);
 }
 
 TEST(Restore, AHolderKnownByItsRenewalsOnlyMayComeBackAfterABoot) {
   auto l = held(60, 40);
-  l.wanted.holder.pid = 0;
+  l.request.holder.pid = 0;
   EXPECT_THAT(restored({l}, false, kBoot).live, SizeIs(1));
 }
 
-TEST(Restore, WhatWasBeingGivenBackIsGivenBack) {
+TEST(Restore, ADrainingLeaseEnds) {
   auto l = held(60, 40);
-  l.state = State::draining, l.ending = Ending::expired, l.ended_at = second(-3), l.reason = "late";
+  l.state = State::draining, l.ending = EndReason::expired, l.ended_at = second(-3),
+  l.reason = "late";
   const auto r = restored({l}, true, kBoot);
   EXPECT_THAT(r.live, IsEmpty());
   ASSERT_THAT(r.ended, SizeIs(1));
   EXPECT_EQ(r.ended[0].state, State::ended);
-  EXPECT_EQ(r.ended[0].ending, Ending::expired);
+  EXPECT_EQ(r.ended[0].ending, EndReason::expired);
   EXPECT_EQ(r.ended[0].ended_at, second(-3));
 }
 
-TEST(Restore, WhoeverWasAskedToYieldIsHeldAsBefore) {
+TEST(Restore, AYieldingLeaseIsHeldAsBefore) {
   auto l = held(60, 40);
   l.state = State::yielding, l.yield_by = second(-5), l.yields_to = 2;
   const auto r = only(restored({l}, true, kBoot));

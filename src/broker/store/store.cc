@@ -118,8 +118,11 @@ struct Store::Impl {
   std::string most_ended GUARDED_BY(writing);  // the peer that had most when that was looked at
   unsigned looks_again_in GUARDED_BY(writing) = 0;
 
-  mutable Mutex reading, finding;            // a long look back holds up no short one
-  std::atomic<std::size_t> damaged_told{0};  // said once, not with every look
+  mutable Mutex reading, finding;  // a long look back holds up no short one
+  // Readers pass through it, so that those who read without pause let a checkpoint in: a mutex
+  // alone is often taken again by the thread that gave it back.
+  mutable Mutex entrance;
+  std::atomic<std::size_t> damaged_reported{0};  // logged once
 
   std::atomic<LeaseId> reserved{0};  // no number above is in use
   Mutex reserving;                   // taken after `writing`
@@ -253,7 +256,7 @@ void Store::Impl::note_position() {
         "SIGTERM, which saves what is in it: a crash would lose it");
 }
 
-// The next block is there before this one is used up, so that nobody waits for it.
+// The next block is reserved before this one is used up, so that no caller waits for it.
 void Store::Impl::require_reserved(LeaseId id) {
   if (id > reserved)
     reserve_above(id);
@@ -271,11 +274,12 @@ void Store::Impl::reserve_above(LeaseId id) {
 }
 
 // Most of the log is copied while the broker goes on writing. The log starts over only
-// when nothing of it is left, so the rest is copied while the writer waits: a
-// few pages, and the disk's answer.
+// when nothing of it is left and nobody reads from it, so the rest is copied while readers and the
+// writer wait: a few pages, and the disk's answer. Readers that begin afterwards read the file
+// alone.
 void Store::Impl::checkpoint() {
   for (int pass = 0; pass < 4 && !copy_pages(); ++pass) continue;
-  const Lock guard(writing);
+  const Lock no_reader(entrance), no_timeline(reading), no_look_up(finding), no_write(writing);
   copy_pages();
 }
 
@@ -303,7 +307,7 @@ Store::Loaded Store::load(const Moment& at) {
         db,
         "SELECT peer, agent, model_type, runs, at_ms FROM footprints ORDER BY at_ms DESC "
         "LIMIT ?");
-    runs.bind(static_cast<std::int64_t>(kMostFootprints));
+    runs.bind(static_cast<std::int64_t>(kMaxFootprints));
     while (runs.step())
       out.footprints[{runs.text(0), runs.text(1), runs.text(2)}] = {footprints_from(runs.text(3)),
                                                                     runs.number(4)};
@@ -348,7 +352,7 @@ void Store::write(std::span<const Lease* const> leases, const Moment& at) {
   if (all) all->commit();
   if (over == 0 && gone == 0) return;
   for (const auto* lease : leases)
-    if (lease->state == State::ended) ++impl_->ended_of[lease->wanted.peer];
+    if (lease->state == State::ended) ++impl_->ended_of[lease->request.peer];
   auto& most = impl_->ended_of[impl_->most_ended];
   impl_->ended += over;
   impl_->ended -= std::min(gone, impl_->ended);
@@ -415,9 +419,9 @@ void Store::forget_old(const Moment& at) {
   const auto before = unix_ms(at.wall - impl_->options.keep_for);
   impl_->forget->bind(before).bind(std::int64_t{kForgetAtOnce}).step();
   if (sqlite3_changes(impl_->db->get()) > 0) impl_->count_ended();
-  // Of a file that was written by an earlier version, perhaps: the broker keeps fewer.
+  // An earlier version may have written more than the broker keeps now.
   const auto surplus = impl_->db->number("SELECT count(*) FROM footprints") -
-                       static_cast<std::int64_t>(kMostFootprints);
+                       static_cast<std::int64_t>(kMaxFootprints);
   if (surplus > 0)
     Statement(*impl_->db,
               "DELETE FROM footprints WHERE (peer, agent, model_type) IN (SELECT peer, agent, "
@@ -427,6 +431,7 @@ void Store::forget_old(const Moment& at) {
 }
 
 std::optional<Lease> Store::find(LeaseId id, const Moment& at) const {
+  { const Lock turn(impl_->entrance); }
   const Lock guard(impl_->finder ? impl_->finding : impl_->writing);
   Statement s(impl_->finder ? *impl_->finder : *impl_->db, "SELECT * FROM leases WHERE id=?");
   s.bind(static_cast<std::int64_t>(id));
@@ -438,7 +443,8 @@ Store::Past Store::Impl::read_past(Statement& rows, const Moment& at) {
   Past past;
   const auto skip = [&](const std::string& which, const Error& e) {
     if (e.code() != Code::internal) throw e;
-    if (++past.damaged > damaged_told) log::warn("leases: {} is damaged: {}", which, e.reason());
+    if (++past.damaged > damaged_reported)
+      log::warn("leases: {} is damaged: {}", which, e.reason());
   };
   try {
     while (rows.step()) {
@@ -452,13 +458,14 @@ Store::Past Store::Impl::read_past(Statement& rows, const Moment& at) {
   } catch (const Error& e) {
     skip("leases.db", e);
   }
-  if (past.damaged > damaged_told) damaged_told = past.damaged;
+  if (past.damaged > damaged_reported) damaged_reported = past.damaged;
   std::ranges::reverse(past.leases);
   return past;
 }
 
 Store::Past Store::between(std::int64_t from_ms, std::int64_t to_ms, std::size_t limit,
                            const Moment& at, LeaseId before) const {
+  { const Lock turn(impl_->entrance); }
   const Lock guard(impl_->reader ? impl_->reading : impl_->writing);
   Statement s(impl_->reader ? *impl_->reader : *impl_->db,
               "SELECT * FROM leases WHERE asked_ms <= ? AND (ended_ms = 0 OR ended_ms >= ?) "

@@ -41,14 +41,14 @@ struct FootprintKey {
   std::string peer, agent, model_type;
   friend auto operator<=>(const FootprintKey&, const FootprintKey&) = default;
 };
-inline constexpr std::size_t kMostFootprints = 4096;  // of all peers
+inline constexpr std::size_t kMaxFootprints = 4096;  // of all peers
 struct Runs {
   std::vector<Footprint> runs;  // newest last
   std::int64_t at_ms = 0;       // of the newest
 };
 using Footprints = std::map<FootprintKey, Runs>;
 
-// What a change that was answered survives.
+// The failures that an acknowledged change survives.
 enum class Durability {
   process,  // the end of this process, by any signal
   power,    // the end of the machine, too: every write waits for the disk
@@ -89,10 +89,10 @@ class Store {
              const FootprintKey* instead = nullptr);
   // Throws where a lease could not be written now.
   void probe(const Moment& at);
-  // What was found damaged when the store was opened, until leases.damage is removed; lines with
-  // their time. Empty: nothing. Thread-safe.
+  // The damage found when the store was opened, until leases.damage is removed; lines with their
+  // time. Empty without damage. Thread-safe.
   std::string damage() const;
-  // Deletes some of what is kept no longer; cheap, for every minute or so.
+  // Deletes expired rows, a few at a time; cheap enough for every minute.
   void forget_old(const Moment& at);
 
   // Also one that has ended, as long as it is kept. Thread-safe.

@@ -1,4 +1,4 @@
-// What a store makes of files that were damaged, cut off, removed or replaced. A folder as a
+// The store with files that were damaged, cut off, removed or replaced. A folder as a
 // killed broker leaves it is a copy of one in use: all that was written is with the kernel.
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -41,9 +41,9 @@ class StoreDamageTest : public testing::Test {
   static void put(Store& store, LeaseId id) {
     Lease lease;
     lease.id = id, lease.secret = 7, lease.state = State::held;
-    lease.wanted = wanted("scout", 8);
+    lease.request = lease_request("scout", 8);
     lease.parts = {{"GPU-0", 8 * kGb}};
-    lease.asked_at = lease.granted_at = kThen.now;
+    lease.requested_at = lease.granted_at = kThen.now;
     lease.expires_at = kThen.now + std::chrono::seconds(60);
     const Lease* row = &lease;
     store.write({&row, 1}, kThen);
@@ -81,7 +81,7 @@ class StoreDamageTest : public testing::Test {
   std::string path = options.dir + "/leases.db", wal = path + "-wal";
 };
 
-TEST_F(StoreDamageTest, AKilledBrokerLeavesNone) {
+TEST_F(StoreDamageTest, AKilledBrokerLeavesNoDamage) {
   kill_a_broker();
   EXPECT_EQ(store_health(options.dir).damage, "");
   Store store(options);
@@ -89,7 +89,7 @@ TEST_F(StoreDamageTest, AKilledBrokerLeavesNone) {
   EXPECT_THAT(store.load(kThen).leases, SizeIs(6));
 }
 
-TEST_F(StoreDamageTest, AClosedStoreLeavesNone) {
+TEST_F(StoreDamageTest, AClosedStoreLeavesNoDamage) {
   { Store(options).load(kThen); }
   EXPECT_EQ(damage_at_start(), "");
   fs::remove(options.dir + "/leases.mark");
@@ -172,7 +172,7 @@ TEST_F(StoreDamageTest, ADamagedHeaderOfTheLogIsReported) {
 
 // A broker that was killed while it wrote leaves frames without an end. They lie behind what the
 // next one writes, and are no loss.
-TEST_F(StoreDamageTest, WhatWasCutOffWhileItWasWrittenIsNoDamage) {
+TEST_F(StoreDamageTest, ATornWriteIsNoDamage) {
   kill_a_broker();
   {
     std::ifstream in(wal, std::ios::binary);
@@ -236,7 +236,7 @@ TEST_F(StoreDamageTest, ADamagedMarkIsReportedAndNumbersGoOn) {
   EXPECT_GE(store.load(kThen).last_id, static_cast<LeaseId>(unix_ms(kThen.wall)) * 1000);
 }
 
-TEST_F(StoreDamageTest, OneCopyOfWhatIsDamagedIsKept) {
+TEST_F(StoreDamageTest, OneCopyOfADamagedFileIsKept) {
   std::vector<std::string> copies;
   for (int i = 0; i < 2; ++i) {
     kill_a_broker();
@@ -275,13 +275,13 @@ TEST_F(StoreDamageTest, ADamagedPageIsFoundWithoutStartingAndNothingIsChanged) {
   EXPECT_THAT(refusal(), HasSubstr("damaged"));
 }
 
-TEST_F(StoreDamageTest, ALeaseThatMakesNoSenseIsFoundWithoutStarting) {
+TEST_F(StoreDamageTest, AnInvalidLeaseIsFoundWithoutStarting) {
   kill_a_broker();
   Database(path, false).run("UPDATE leases SET state='strange'");
   EXPECT_THAT(store_health(options.dir).refusal, HasSubstr("strange"));
 }
 
-TEST_F(StoreDamageTest, WhoLooksAtItKeepsNoServerFromStarting) {
+TEST_F(StoreDamageTest, AnInspectionKeepsNoServerFromStarting) {
   { Store(options).load(kThen); }
   std::jthread looks([&](const std::stop_token& stop) {
     while (!stop.stop_requested()) store_health(options.dir);
@@ -335,7 +335,7 @@ TEST_F(ForeignStoreTest, ANewerDatabaseIsRefusedAndNotTouchedThoughOnlyItsLogSay
   expect_refused("it has version 99");
 }
 
-TEST_F(ForeignStoreTest, OneWithoutALogIsNotTouchedEither) {
+TEST_F(ForeignStoreTest, ADatabaseWithoutALogIsNotTouchedEither) {
   fs::create_directories(options.dir);
   Database(path, false).run("CREATE TABLE notes(text TEXT)");
   expect_refused("made by another program");

@@ -26,7 +26,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kCopies = "leases.db.damaged-";  // and the seconds since 1970
-constexpr std::size_t kMostDamage = 16 << 10;  // bytes of leases.damage; older lines are dropped
+constexpr std::size_t kMaxDamageBytes = 16
+                                        << 10;  // bytes of leases.damage; older lines are dropped
 
 std::string with_folder(std::string dir) {
   std::error_code failed;
@@ -101,7 +102,7 @@ bool is_locked(const StateFile& file) {
 std::string damage_file(const std::string& dir) { return dir + "/leases.damage"; }
 
 std::string read_damage(const std::string& dir) {
-  return read_state_file(damage_file(dir), 2 * kMostDamage).value_or("");
+  return read_state_file(damage_file(dir), 2 * kMaxDamageBytes).value_or("");
 }
 
 }  // namespace
@@ -110,7 +111,7 @@ void refuse_store(const std::string& path, std::string_view why) {
   throw Error(Code::unavailable,
               fmt::format("{} cannot be used: {}. Nothing was changed. Put a good copy in its "
                           "place, or move it away with the -wal and -shm files beside it to begin "
-                          "without leases; holders then hear that theirs are unknown",
+                          "without leases; those of holders are then unknown",
                           path, why));
 }
 
@@ -168,8 +169,8 @@ void StoreFolder::report(const std::string& what) noexcept try {
   has_damage_ = true;
   auto text =
       read_damage(dir_) + watch::iso_time(std::chrono::system_clock::now()) + " " + what + "\n";
-  if (text.size() > kMostDamage) {
-    text.erase(0, text.size() - kMostDamage);
+  if (text.size() > kMaxDamageBytes) {
+    text.erase(0, text.size() - kMaxDamageBytes);
     text.erase(0, text.find('\n') + 1);
   }
   NewFile file(damage_file(dir_));

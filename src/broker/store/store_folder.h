@@ -1,9 +1,9 @@
-// The folder that a store lives in: who uses it, and whether what is there is ours and whole.
+// The folder of a store: its lock, and checks that its files are ours and complete.
 //
 //   leases.db      the database, with -wal and -shm beside it while it is open
 //   leases.lock    locked by the one process that may write; names it
 //   leases.mark    numbers that were reserved, and where the log ended; see store_mark.h
-//   leases.damage  what was found damaged and when, one line each; whoever has read it removes it
+//   leases.damage  damage with its time, one line each; the operator removes it after reading
 //   leases.db.damaged-TIME  the database (and -wal) as it was found damaged last
 #pragma once
 
@@ -35,8 +35,8 @@ class StoreFolder {
   void sign();
   // The same of something found later. Thread-safe, as damage() is.
   void report(const std::string& what) noexcept;
-  // What is in leases.damage; empty where nothing is or it was removed. Cheap where nothing was
-  // found when the store was opened. Thread-safe.
+  // The content of leases.damage; empty when there is none. Cheap when no damage was found when
+  // the store was opened. Thread-safe.
   std::string damage() const noexcept;
 
  private:
@@ -56,7 +56,7 @@ class StoreFolder {
 // Throws unavailable with what to do about it.
 [[noreturn]] void refuse_store(const std::string& path, std::string_view why);
 
-// For `sluice doctor`. Changes nothing and may be asked while a server runs.
+// For `sluice doctor`. Changes nothing and may be used while a server runs.
 struct StoreHealth {
   bool exists = false;
   bool is_in_use = false;  // by a server; then its log is not looked at

@@ -1,5 +1,5 @@
-// What must be known of a store even when its database is lost, in a small file beside it
-// (leases.mark): up to which number leases were reserved, and where the database's log ended.
+// A small file (leases.mark) with the facts that must survive the loss of the database: the number
+// up to which leases were reserved, and where the database's log ended.
 //
 // Two lines of fixed length, each with a checksum, written in place: that takes no space, so it
 // works on a full disk.

@@ -23,7 +23,9 @@ std::int64_t wall_ms(Instant t, const Moment& at) {
   return t == Instant{} ? 0 : unix_ms(wall_of(t, at));
 }
 
-std::string_view spread_name(Spread s) { return s == Spread::spread ? "spread" : "best_fit"; }
+std::string_view spread_name(PlacementPolicy s) {
+  return s == PlacementPolicy::spread ? "spread" : "best_fit";
+}
 
 [[noreturn]] void damaged(std::string_view column, std::string_view text) {
   throw Error(Code::internal,
@@ -37,8 +39,8 @@ Instant instant(std::int64_t wall_ms, const Moment& at) {
 }
 
 Seconds span(std::int64_t ms) {
-  constexpr std::int64_t kLongest = 86'400'000;  // as check() allows
-  if (ms < 0 || ms > kLongest) damaged("the time span", std::to_string(ms));
+  constexpr std::int64_t kMaxMs = 86'400'000;  // as check() allows
+  if (ms < 0 || ms > kMaxMs) damaged("the time span", std::to_string(ms));
   return seconds(ms);
 }
 
@@ -75,7 +77,7 @@ std::vector<Part> parts_from(std::string_view text) {
   return parts;
 }
 
-void bind_wanted(Statement& s, const Wanted& w) {
+void bind_request(Statement& s, const LeaseRequest& w) {
   s.bind_kept(w.agent).bind(whole(w.bytes)).bind(whole(w.min_bytes));
   s.bind(static_cast<std::int64_t>(w.gpus))
       .bind_kept(to_string(w.priority))
@@ -97,29 +99,29 @@ std::int64_t between(std::string_view column, std::int64_t value, std::int64_t l
 void check_sound(const Lease& l) {
   const bool has_memory =
       l.state == State::held || l.state == State::yielding || l.state == State::draining;
-  if (l.wanted.agent.empty()) damaged("the agent", "");
-  if (l.state != State::ended && l.parts.size() != (has_memory ? l.wanted.gpus : 0))
+  if (l.request.agent.empty()) damaged("the agent", "");
+  if (l.state != State::ended && l.parts.size() != (has_memory ? l.request.gpus : 0))
     damaged("parts that do not go with its state", to_string(l.state));
   std::set<std::string_view> uuids;
   for (const auto& part : l.parts)
-    if (part.bytes == 0 || part.bytes > l.wanted.bytes || !uuids.insert(part.uuid).second)
+    if (part.bytes == 0 || part.bytes > l.request.bytes || !uuids.insert(part.uuid).second)
       damaged("a part that cannot be", part.uuid);
 }
 
-Wanted wanted_from(const Statement& row) {
-  constexpr std::int64_t kMostBytes = std::int64_t{64} << 40;  // these as check() allows
-  constexpr std::int64_t kMostGpus = 64;
-  Wanted w;
+LeaseRequest request_from(const Statement& row) {
+  constexpr std::int64_t kMaxBytes = std::int64_t{64} << 40;  // these as check() allows
+  constexpr std::int64_t kMaxGpus = 64;
+  LeaseRequest w;
   w.agent = name("agent", row.text(5));
-  w.bytes = bits(between("bytes", row.number(6), 1, kMostBytes));
+  w.bytes = bits(between("bytes", row.number(6), 1, kMaxBytes));
   w.min_bytes = bits(between("min_bytes", row.number(7), 0, row.number(6)));
-  w.gpus = static_cast<unsigned>(between("gpus", row.number(8), 1, kMostGpus));
+  w.gpus = static_cast<unsigned>(between("gpus", row.number(8), 1, kMaxGpus));
   w.priority = named("priority", row.text(9),
                      {Priority::low, Priority::normal, Priority::high, Priority::critical});
   w.model_type = name("model_type", row.text(10)), w.device = name("device", row.text(11));
   if (row.number(12) >= 0) w.numa_node = static_cast<int>(row.number(12));
   w.linked = row.number(13) != 0;
-  w.spread = row.text(14) == "spread" ? Spread::spread : Spread::best_fit;
+  w.spread = row.text(14) == "spread" ? PlacementPolicy::spread : PlacementPolicy::best_fit;
   w.ttl = span(row.number(15)), w.wait = span(row.number(16));
   w.on_unavailable = named("on_unavailable", row.text(17),
                            {OnUnavailable::cpu, OnUnavailable::wait, OnUnavailable::fail});
@@ -137,12 +139,14 @@ Wanted wanted_from(const Statement& row) {
 void bind_lease(Statement& s, const Lease& l, const Moment& at) {
   s.bind(whole(l.id)).bind(whole(l.secret)).bind(whole(l.renewals));
   s.bind_kept(to_string(l.state)).bind_kept(to_string(l.ending));
-  bind_wanted(s, l.wanted);
+  bind_request(s, l.request);
   s.bind(parts_text(l.parts)).bind_kept(to_string(l.enforcement)).bind_kept(l.reason);
-  s.bind(wall_ms(l.asked_at, at)).bind(wall_ms(l.granted_at, at)).bind(wall_ms(l.expires_at, at));
+  s.bind(wall_ms(l.requested_at, at))
+      .bind(wall_ms(l.granted_at, at))
+      .bind(wall_ms(l.expires_at, at));
   s.bind(wall_ms(l.yield_by, at)).bind(wall_ms(l.ended_at, at)).bind(whole(l.yields_to));
-  s.bind(wall_ms(l.yield_asked_at, at)).bind(wall_ms(l.yield_freed_at, at));
-  s.bind(whole(l.yield_kept)).bind_kept(l.wanted.peer).bind_kept(l.wanted.idempotency_key);
+  s.bind(wall_ms(l.yield_requested_at, at)).bind(wall_ms(l.yield_freed_at, at));
+  s.bind(whole(l.yield_kept)).bind_kept(l.request.peer).bind_kept(l.request.idempotency_key);
 }
 
 Lease lease_from(const Statement& row, const Moment& at) {
@@ -154,20 +158,21 @@ Lease lease_from(const Statement& row, const Moment& at) {
       "state", row.text(3),
       {State::waiting, State::on_cpu, State::held, State::yielding, State::draining, State::ended});
   l.ending = named("ending", row.text(4),
-                   {Ending::none, Ending::released, Ending::expired, Ending::holder_died,
-                    Ending::revoked, Ending::timed_out});
-  l.wanted = wanted_from(row);
+                   {EndReason::none, EndReason::released, EndReason::expired,
+                    EndReason::holder_died, EndReason::revoked, EndReason::timed_out});
+  l.request = request_from(row);
   l.parts = parts_from(row.text(22));
   l.enforcement = named("enforcement", row.text(23),
                         {Enforcement::none, Enforcement::observed, Enforcement::client,
                          Enforcement::mps, Enforcement::cgroup});
   l.reason = row.text(24);
   if (first_invalid_utf8(l.reason)) l.reason = "a text that cannot be read";
-  l.asked_at = instant(row.number(25), at), l.granted_at = instant(row.number(26), at);
+  l.requested_at = instant(row.number(25), at), l.granted_at = instant(row.number(26), at);
   l.expires_at = instant(row.number(27), at), l.yield_by = instant(row.number(28), at);
   l.ended_at = instant(row.number(29), at);
   l.yields_to = bits(row.number(30));
-  l.yield_asked_at = instant(row.number(31), at), l.yield_freed_at = instant(row.number(32), at);
+  l.yield_requested_at = instant(row.number(31), at),
+  l.yield_freed_at = instant(row.number(32), at);
   check_sound(l);
   l.yield_kept = bits(between("yield_kept", row.number(33), 0, whole(promised(l))));
   return l;

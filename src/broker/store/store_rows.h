@@ -75,8 +75,8 @@ void require_sound(Database& db, const Moment& at);
 // The lease must be there until the statement was stepped.
 void bind_lease(Statement& statement, const Lease& lease, const Moment& at);
 
-// Of "SELECT * FROM leases". Throws internal where a value has no meaning: the file
-// is damaged, or of another program.
+// Reads a row of "SELECT * FROM leases". Throws internal for an invalid value: the file is damaged,
+// or of another program.
 Lease lease_from(const Statement& row, const Moment& at);
 
 // "16 1073741824 0;32 2147483648 1": batch, bytes, whether memory ran out.

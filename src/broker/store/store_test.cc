@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
+#include <thread>
 
 #include "base/error.h"
 #include "base/sqlite/sqlite.h"
@@ -30,21 +32,21 @@ Instant at(double s) { return kNow.now + std::chrono::duration_cast<Steady::dura
 Lease lease(LeaseId id, State state = State::held) {
   Lease l;
   l.id = id, l.secret = 0xfedcba9876543210, l.renewals = 3;
-  l.wanted = wanted("scout", 8, OnUnavailable::wait);
-  l.wanted.min_bytes = 5, l.wanted.gpus = 2, l.wanted.priority = Priority::high;
-  l.wanted.model_type = "mini 'quoted'", l.wanted.device = "", l.wanted.numa_node = 1;
-  l.wanted.linked = true, l.wanted.spread = Spread::spread;
-  l.wanted.ttl = Seconds(2.5), l.wanted.wait = Seconds(7), l.wanted.client_limits = true;
-  l.wanted.holder = {4711, 99, 1000, 5};
-  l.wanted.peer = "key:team 'a'", l.wanted.idempotency_key = "retry-7";
+  l.request = lease_request("scout", 8, OnUnavailable::wait);
+  l.request.min_bytes = 5, l.request.gpus = 2, l.request.priority = Priority::high;
+  l.request.model_type = "mini 'quoted'", l.request.device = "", l.request.numa_node = 1;
+  l.request.linked = true, l.request.spread = PlacementPolicy::spread;
+  l.request.ttl = Seconds(2.5), l.request.wait = Seconds(7), l.request.client_limits = true;
+  l.request.holder = {4711, 99, 1000, 5};
+  l.request.peer = "key:team 'a'", l.request.idempotency_key = "retry-7";
   l.state = state;
   l.parts = {{"GPU-0", 8 * kGb}, {"AMD-0000:03:00.0", 8 * kGb}};
   l.enforcement = Enforcement::client;
   l.reason = "because";
-  l.asked_at = at(-10), l.granted_at = at(-5), l.expires_at = at(60);
+  l.requested_at = at(-10), l.granted_at = at(-5), l.expires_at = at(60);
   l.yields_to = 2;
-  l.yield_asked_at = at(-4), l.yield_freed_at = at(-2.5), l.yield_kept = kGb;
-  if (state == State::ended) l.ending = Ending::released, l.ended_at = at(-1);
+  l.yield_requested_at = at(-4), l.yield_freed_at = at(-2.5), l.yield_kept = kGb;
+  if (state == State::ended) l.ending = EndReason::released, l.ended_at = at(-1);
   return l;
 }
 
@@ -91,7 +93,7 @@ class StoreTest : public testing::Test {
   std::string path = options.dir + "/leases.db";
 };
 
-TEST_F(StoreTest, AnEmptyOneHasNothing) {
+TEST_F(StoreTest, AnEmptyStoreHasNothing) {
   Store store(options);
   const auto loaded = store.load(kNow);
   EXPECT_THAT(loaded.leases, IsEmpty());
@@ -111,8 +113,8 @@ TEST_F(StoreTest, AFileOfTheFirstVersionIsTakenOver) {
   Store store(options);
   const auto loaded = store.load(kNow);
   ASSERT_THAT(ids(loaded.leases), ElementsAre(7));
-  EXPECT_EQ(loaded.leases[0].wanted.agent, "scout");
-  EXPECT_EQ(loaded.leases[0].yield_asked_at, Instant{});
+  EXPECT_EQ(loaded.leases[0].request.agent, "scout");
+  EXPECT_EQ(loaded.leases[0].yield_requested_at, Instant{});
   write(store, {lease(9, State::ended)});
   EXPECT_EQ(store.find(9, kNow)->yield_freed_at, at(-2.5));
 }
@@ -158,14 +160,14 @@ TEST_F(StoreTest, AFileOfTheThirdVersionIsTakenOverAndItsLeasesHaveNoPeer) {
     Store store(options);
     const auto loaded = store.load(kNow);
     ASSERT_THAT(ids(loaded.leases), ElementsAre(7));
-    EXPECT_EQ(loaded.leases[0].wanted.peer, "");
-    EXPECT_EQ(loaded.leases[0].wanted.idempotency_key, "");
+    EXPECT_EQ(loaded.leases[0].request.peer, "");
+    EXPECT_EQ(loaded.leases[0].request.idempotency_key, "");
     write(store, {lease(8)});
   }
-  EXPECT_EQ(Store(options).find(8, kNow)->wanted.idempotency_key, "retry-7");
+  EXPECT_EQ(Store(options).find(8, kNow)->request.idempotency_key, "retry-7");
 }
 
-TEST_F(StoreTest, ALeaseComesBackAsItWas) {
+TEST_F(StoreTest, ALeaseRoundTrips) {
   const auto before = lease(7);
   write(*std::make_unique<Store>(options), {before});
   const auto loaded = Store(options).load(kNow);
@@ -174,41 +176,41 @@ TEST_F(StoreTest, ALeaseComesBackAsItWas) {
   EXPECT_EQ(after.secret, before.secret);
   EXPECT_EQ(after.renewals, 3U);
   EXPECT_EQ(after.parts, before.parts);
-  EXPECT_EQ(after.wanted.agent, "scout");
-  EXPECT_EQ(after.wanted.bytes, 8 * kGb);
-  EXPECT_EQ(after.wanted.min_bytes, 5U);
-  EXPECT_EQ(after.wanted.gpus, 2U);
-  EXPECT_EQ(after.wanted.priority, Priority::high);
-  EXPECT_EQ(after.wanted.model_type, "mini 'quoted'");
-  EXPECT_EQ(after.wanted.numa_node, 1);
-  EXPECT_TRUE(after.wanted.linked);
-  EXPECT_EQ(after.wanted.spread, Spread::spread);
-  EXPECT_EQ(after.wanted.ttl, Seconds(2.5));
-  EXPECT_EQ(after.wanted.wait, Seconds(7));
-  EXPECT_EQ(after.wanted.on_unavailable, OnUnavailable::wait);
-  EXPECT_TRUE(after.wanted.client_limits);
-  EXPECT_EQ(after.wanted.holder, (Holder{4711, 99, 1000, 0}));  // connections do not survive
-  EXPECT_EQ(after.wanted.peer, "key:team 'a'");
-  EXPECT_EQ(after.wanted.idempotency_key, "retry-7");
+  EXPECT_EQ(after.request.agent, "scout");
+  EXPECT_EQ(after.request.bytes, 8 * kGb);
+  EXPECT_EQ(after.request.min_bytes, 5U);
+  EXPECT_EQ(after.request.gpus, 2U);
+  EXPECT_EQ(after.request.priority, Priority::high);
+  EXPECT_EQ(after.request.model_type, "mini 'quoted'");
+  EXPECT_EQ(after.request.numa_node, 1);
+  EXPECT_TRUE(after.request.linked);
+  EXPECT_EQ(after.request.spread, PlacementPolicy::spread);
+  EXPECT_EQ(after.request.ttl, Seconds(2.5));
+  EXPECT_EQ(after.request.wait, Seconds(7));
+  EXPECT_EQ(after.request.on_unavailable, OnUnavailable::wait);
+  EXPECT_TRUE(after.request.client_limits);
+  EXPECT_EQ(after.request.holder, (Holder{4711, 99, 1000, 0}));  // connections do not survive
+  EXPECT_EQ(after.request.peer, "key:team 'a'");
+  EXPECT_EQ(after.request.idempotency_key, "retry-7");
   EXPECT_EQ(after.state, State::held);
   EXPECT_EQ(after.enforcement, Enforcement::client);
-  EXPECT_EQ(after.yield_asked_at, before.yield_asked_at);
+  EXPECT_EQ(after.yield_requested_at, before.yield_requested_at);
   EXPECT_EQ(after.yield_freed_at, before.yield_freed_at);
   EXPECT_EQ(after.yield_kept, before.yield_kept);
   EXPECT_EQ(after.reason, "because");
-  EXPECT_EQ(after.asked_at, before.asked_at);
+  EXPECT_EQ(after.requested_at, before.requested_at);
   EXPECT_EQ(after.granted_at, before.granted_at);
   EXPECT_EQ(after.expires_at, before.expires_at);
   EXPECT_EQ(after.ended_at, Instant{});
   EXPECT_EQ(after.yields_to, 2U);
 }
 
-TEST_F(StoreTest, TimesAreOfTheWallAndFollowANewSteadyClock) {
+TEST_F(StoreTest, TimesAreWallTimesAndFollowANewSteadyClock) {
   write(*std::make_unique<Store>(options), {lease(7)});
   const Moment later{Instant(std::chrono::seconds(3)), kNow.wall + std::chrono::seconds(20)};
   const auto after = Store(options).load(later).leases[0];
   EXPECT_DOUBLE_EQ(seconds_between(later.now, after.expires_at), 40);
-  EXPECT_DOUBLE_EQ(seconds_between(after.asked_at, later.now), 30);
+  EXPECT_DOUBLE_EQ(seconds_between(after.requested_at, later.now), 30);
 }
 
 // They are fencing tokens: those that were given out must not come again.
@@ -269,7 +271,7 @@ TEST_F(StoreTest, KnowsWhetherTheMachineWasBootedMeanwhile) {
   EXPECT_FALSE(Store({options.dir, ""}).load(kNow).same_boot);
 }
 
-TEST_F(StoreTest, FootprintsComeBack) {
+TEST_F(StoreTest, FootprintsRoundTrip) {
   const std::vector<Footprint> runs{{16, 5 * kGb, false}, {64, 9 * kGb, true}};
   Store(options).write({"uid:1", "scout", "mini"}, runs, kNow);
   const auto loaded = Store(options).load(kNow).footprints;
@@ -306,7 +308,7 @@ TEST_F(StoreTest, OnePeersManyEndedLeasesCostOthersNoneOfTheirs) {
     for (LeaseId id = 1; id <= 1000; ++id) {
       auto over = lease(id, State::ended);
       over.ended_at = at(static_cast<double>(id));
-      over.wanted.peer = id <= 20 ? "uid:1" : "uid:2";
+      over.request.peer = id <= 20 ? "uid:1" : "uid:2";
       write(store, {over}, then);
     }
     for (LeaseId id = 1; id <= 20; ++id) EXPECT_TRUE(store.find(id, kNow)) << id;
@@ -315,12 +317,12 @@ TEST_F(StoreTest, OnePeersManyEndedLeasesCostOthersNoneOfTheirs) {
   }
 }
 
-TEST_F(StoreTest, TheTimelineHasWhatOverlapsTheRange) {
+TEST_F(StoreTest, TheTimelineHasLeasesThatOverlapTheRange) {
   Store store(options);
   auto early = lease(1, State::ended), late = lease(2, State::ended), live = lease(3);
-  early.asked_at = at(-100), early.ended_at = at(-90);
-  late.asked_at = at(-50), late.ended_at = at(-10);
-  live.asked_at = at(-20);
+  early.requested_at = at(-100), early.ended_at = at(-90);
+  late.requested_at = at(-50), late.ended_at = at(-10);
+  live.requested_at = at(-20);
   write(store, {early, late, live});
   const auto now_ms = unix_ms(kNow.wall);
   EXPECT_THAT(ids(store.between(now_ms - 95'000, now_ms - 60'000, 9, kNow).leases), ElementsAre(1));
@@ -328,7 +330,7 @@ TEST_F(StoreTest, TheTimelineHasWhatOverlapsTheRange) {
   EXPECT_THAT(ids(store.between(now_ms - 200'000, now_ms, 2, kNow).leases), ElementsAre(2, 3));
 }
 
-TEST_F(StoreTest, ADamagedRowCostsTheTimelineItselfAndNoOther) {
+TEST_F(StoreTest, ADamagedRowIsTheOnlyOneMissingFromTheTimeline) {
   Store store(options);
   for (LeaseId id = 1; id <= 9; ++id) write(store, {lease(id, State::ended)});
   const auto damage = [&](int id, const std::string& what) {
@@ -345,7 +347,7 @@ TEST_F(StoreTest, ADamagedRowCostsTheTimelineItselfAndNoOther) {
   EXPECT_EQ(past.damaged, 5U);
 }
 
-TEST_F(StoreTest, ASecondBrokerIsToldWhoHasIt) {
+TEST_F(StoreTest, ASecondBrokerIsRefusedWithTheOwner) {
   const Store store(options);
   EXPECT_THAT(error_of(options), HasSubstr("belong to process " + std::to_string(::getpid())));
 }
@@ -440,6 +442,28 @@ TEST_F(StoreTest, TheLogIsMergedWhileWritingGoesOnAndThenStartsOver) {
     write(store, {lease(++id)});
   EXPECT_LE(log_size(), id * 4096 / 2);
   EXPECT_THAT(store.load(kNow).leases, SizeIs(id));
+}
+
+// A timeline that was read without pause kept the log from starting over: it grew without bound.
+TEST_F(StoreTest, TheLogStartsOverWhileTheTimelineIsReadWithoutPause) {
+  options.checkpoint_pages = 64;
+  Store store(options);
+  LeaseId id = 0;
+  while (id < 2000) write(store, {lease(++id, State::ended)});
+  std::vector<std::jthread> readers;
+  for (int i = 0; i < 2; ++i)
+    readers.emplace_back([&](std::stop_token stop) {
+      while (!stop.stop_requested()) store.between(0, unix_ms(kNow.wall), 2000, kNow);
+    });
+  const auto log_size = [&] { return std::filesystem::file_size(path + "-wal"); };
+  const auto until = Steady::now() + std::chrono::seconds(20);
+  std::uintmax_t largest = 0;
+  while (id < 12'000 && Steady::now() < until) {
+    write(store, {lease(++id, State::ended)});
+    largest = std::max(largest, log_size());
+  }
+  // Each write adds a page or more; a log that never starts over has all of them.
+  EXPECT_LE(largest, id * 4096 / 4);
 }
 
 TEST(StoreInMemory, WorksTheSameAndLeavesNothing) {
