@@ -1,4 +1,4 @@
-// Ends work that nobody waits for any more.
+// Cancels work whose result is no longer needed.
 //
 //   const CancelScope scope(token);   // on the thread that does the work
 //   ...
@@ -15,7 +15,7 @@ namespace sluice {
 
 class Cancelled : public Error {
  public:
-  explicit Cancelled(Where where = Where::here())
+  explicit Cancelled(SourceLocation where = SourceLocation::here())
       : Error(Code::exhausted, "the calculation was cancelled", where) {}
 };
 

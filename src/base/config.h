@@ -31,7 +31,7 @@ struct Ident {
   friend bool operator==(const Ident&, const Ident&) = default;
 };
 
-// What is wrong with one text (of a list or map: with one element); "" when nothing is.
+// Returns why a text (one element of a list or map) is invalid; "" when it is valid.
 using TextCheck = std::string (*)(std::string_view text);
 
 // The text of a foreign variable as this setting writes it; `cause` is filled

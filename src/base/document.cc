@@ -17,7 +17,7 @@ namespace sluice {
 
 namespace {
 
-constexpr std::size_t kMostProblemsShown = 50;
+constexpr std::size_t kMaxProblemsShown = 50;
 
 Node make(Node::Kind kind) {
   Node node;
@@ -37,7 +37,7 @@ std::string at_line(const std::string& name, std::string_view text, std::size_t 
   return fmt::format("{}:{}", name, lines);
 }
 
-// What stops a text from being read in any language.
+// Reports what makes a text unreadable in both formats.
 std::optional<Problem> unreadable(const std::string& name, std::string_view text) {
   if (text.size() > kMaxDocumentBytes)
     return Problem{name, "", fmt::format("larger than the limit of {} bytes", kMaxDocumentBytes)};
@@ -149,7 +149,7 @@ std::string_view kind_name(Node::Kind kind) noexcept {
   switch (kind) {
     case Node::Kind::null: return "null";
     case Node::Kind::boolean: return "true or false";
-    case Node::Kind::integer: return "a whole number";
+    case Node::Kind::integer: return "an integer";
     case Node::Kind::number: return "a number";
     case Node::Kind::text: return "text";
     case Node::Kind::date: return "a date or time";
@@ -168,10 +168,10 @@ void throw_if_any(const std::vector<Problem>& problems) {
   std::string message = problems.size() == 1
                             ? "1 problem in the configuration:"
                             : fmt::format("{} problems in the configuration:", problems.size());
-  for (std::size_t i = 0; i < std::min(problems.size(), kMostProblemsShown); ++i)
+  for (std::size_t i = 0; i < std::min(problems.size(), kMaxProblemsShown); ++i)
     message += "\n  " + to_string(problems[i]);
-  if (problems.size() > kMostProblemsShown)
-    message += fmt::format("\n  and {} more", problems.size() - kMostProblemsShown);
+  if (problems.size() > kMaxProblemsShown)
+    message += fmt::format("\n  and {} more", problems.size() - kMaxProblemsShown);
   throw Error(Code::invalid_argument, message);
 }
 

@@ -45,10 +45,10 @@ bool same(const Node& a, const Node& b);  // by value; lines do not matter
 Json to_json(const Node& node);
 const Node* find(const Node& table, std::string_view key);  // null when absent
 
-// "a whole number", "a table": for messages.
+// "an integer", "a table": for messages.
 std::string_view kind_name(Node::Kind kind) noexcept;
 
-// What is wrong with a configuration, and where.
+// One configuration error and its location.
 struct Problem {
   std::string where;  // "sluice.toml:12", "env GPU_ENABLED", "flag --port"
   std::string name;   // "serve.port", or empty when it is about the whole

@@ -52,7 +52,7 @@ class JsonReader {
     while (!at_end() && std::string_view(" \t\r\n").find(peek()) != std::string_view::npos) next();
   }
 
-  // What stands at the reader, for a message.
+  // Describes the token at the reader, for a message.
   std::string here() const {
     if (at_end()) return "end of file";
     const auto c = static_cast<unsigned char>(peek());

@@ -184,7 +184,7 @@ struct Files : testing::Test {
   }
 };
 
-TEST_F(Files, ThatCannotBeReadSayWhy) {
+TEST_F(Files, UnreadableFilesAreRefusedWithTheReason) {
   EXPECT_THAT(problem_of(folder / "none.toml"), HasSubstr("none.toml: no such file"));
   EXPECT_THAT(problem_of(folder), HasSubstr(": is a folder"));
   EXPECT_THAT(problem_of(write("a.yaml", "a: 1")), HasSubstr("is YAML by its name"));
@@ -192,7 +192,7 @@ TEST_F(Files, ThatCannotBeReadSayWhy) {
               HasSubstr("larger than the limit of 1048576 bytes"));
 }
 
-TEST_F(Files, AsLargeAsTheLimitAreRead) {
+TEST_F(Files, FilesAsLargeAsTheLimitAreRead) {
   std::vector<Problem> problems;
   read_document(write("a.toml", "#" + std::string(kMaxDocumentBytes - 1, 'x')), problems);
   EXPECT_TRUE(problems.empty());

@@ -18,7 +18,7 @@ constexpr std::array kUnits = {Unit{"d", 86'400'000}, Unit{"h", 3'600'000}, Unit
                                Unit{"s", 1000}, Unit{"ms", 1}};
 
 // The longest that a configuration may ask for, 100 years; keeps casts safe.
-constexpr double kLongestMs = 100 * 365 * 86'400'000.0;
+constexpr double kMaxMs = 100 * 365 * 86'400'000.0;
 
 std::size_t count_while(std::string_view text, bool (*is)(char)) {
   std::size_t n = 0;
@@ -53,7 +53,7 @@ std::optional<Duration> parse_duration(std::string_view text) {
     if (!number || next_unit == kUnits.size()) return std::nullopt;
     total_ms += *number * static_cast<double>(kUnits[next_unit++].ms);
   }
-  if (!(total_ms <= kLongestMs)) return std::nullopt;
+  if (!(total_ms <= kMaxMs)) return std::nullopt;
   return Duration{total_ms / 1000};
 }
 

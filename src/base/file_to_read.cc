@@ -35,14 +35,15 @@ int open_to_read(const std::filesystem::path& file) noexcept {
   return -1;
 }
 
-std::optional<std::string> read_named_file(const std::filesystem::path& file, std::size_t most) {
+std::optional<std::string> read_named_file(const std::filesystem::path& file,
+                                           std::size_t max_bytes) {
   const int fd = open_to_read(file);
   if (fd < 0) return std::nullopt;
   std::string text;
   std::array<char, 1 << 16> part;
   ssize_t got = 1;
-  while (got != 0 && text.size() < most) {
-    got = ::read(fd, part.data(), std::min(part.size(), most - text.size()));
+  while (got != 0 && text.size() < max_bytes) {
+    got = ::read(fd, part.data(), std::min(part.size(), max_bytes - text.size()));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) break;
     text.append(part.data(), static_cast<std::size_t>(got));

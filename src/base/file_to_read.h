@@ -14,8 +14,9 @@ namespace sluice {
 // or a pipe below /dev (/dev/stdin, `<(command)` of a shell). -1, and errno says why, for others.
 int open_to_read(const std::filesystem::path& file) noexcept;
 
-// All of it, or its first `most` bytes; none, and errno says why, where it cannot be read.
+// All of it, or its first `max_bytes` bytes; none, and errno says why, where it cannot be read.
 std::optional<std::string> read_named_file(
-    const std::filesystem::path& file, std::size_t most = std::numeric_limits<std::size_t>::max());
+    const std::filesystem::path& file,
+    std::size_t max_bytes = std::numeric_limits<std::size_t>::max());
 
 }  // namespace sluice

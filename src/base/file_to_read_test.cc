@@ -19,14 +19,14 @@ class FileToReadTest : public ::testing::Test {
       std::filesystem::temp_directory_path() / ("file_to_read_" + std::to_string(::getpid()));
 };
 
-TEST_F(FileToReadTest, AFileIsReadUpToAsMuchAsIsAsked) {
+TEST_F(FileToReadTest, AFileIsReadUpToTheRequestedSize) {
   std::ofstream(folder_ / "x") << std::string(200'000, 'x');
   EXPECT_EQ(read_named_file(folder_ / "x"), std::string(200'000, 'x'));
   EXPECT_EQ(read_named_file(folder_ / "x", 3), "xxx");
   EXPECT_EQ(read_named_file("/dev/null"), "");
 }
 
-TEST_F(FileToReadTest, WhatWaitsOrHasNoEndIsNotOpened) {
+TEST_F(FileToReadTest, BlockingOrEndlessFilesAreNotOpened) {
   ASSERT_EQ(::mkfifo((folder_ / "fifo").c_str(), 0600), 0);
   std::filesystem::create_symlink("/dev/zero", folder_ / "zero");
   for (const auto& file : {folder_ / "fifo", folder_ / "zero", folder_, folder_ / "none"}) {
@@ -36,7 +36,7 @@ TEST_F(FileToReadTest, WhatWaitsOrHasNoEndIsNotOpened) {
   EXPECT_FALSE(read_named_file("/dev/zero", 1));
 }
 
-TEST_F(FileToReadTest, APipeThatWeWereGivenIsRead) {
+TEST_F(FileToReadTest, AnInheritedPipeIsRead) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   ASSERT_EQ(::write(ends[1], "text", 4), 4);

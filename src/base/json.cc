@@ -19,7 +19,7 @@ namespace sluice {
 
 namespace {
 
-constexpr std::size_t kMostOfACause = 160;  // bytes: the parser repeats what it has read
+constexpr std::size_t kMaxCauseBytes = 160;  // bytes: the parser repeats what it has read
 // Each bracket of a body takes seventy times its size in memory.
 constexpr std::size_t kDeepest = 64;
 
@@ -34,7 +34,7 @@ std::string kind_of(const Json& json) {
 std::string cause_of(const Json::exception& e) {
   const std::string_view all = e.what();
   const auto end = all.find("] ");
-  return printable(all.substr(end == all.npos ? 0 : end + 2).substr(0, kMostOfACause));
+  return printable(all.substr(end == all.npos ? 0 : end + 2).substr(0, kMaxCauseBytes));
 }
 
 // Builds the document from what the parser reports. nlohmann's own builder looks for each

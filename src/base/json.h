@@ -12,8 +12,8 @@ using Json = nlohmann::ordered_json;
 
 // The object that a text from outside holds. Throws invalid_argument for
 // anything else: text that is not JSON, another kind of value, or an object, at any
-// depth, with a name given twice, of which nobody can say which was meant. `what` begins
-// the message, "the body"; an `example` helps whoever reads it.
+// depth, with a name given twice, which is ambiguous. `what` begins
+// the message, "the body"; an `example` helps the reader.
 // Takes time and memory in proportion to the text. With `packed`, lists of nothing but
 // numbers and nulls are packed (json_numbers.h).
 enum class NumberLists { plain, packed };

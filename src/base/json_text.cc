@@ -16,18 +16,18 @@ namespace sluice {
 namespace {
 
 // The longest text of a number with its comma, and of one byte of a string: "\\u001f".
-constexpr std::size_t kLongestNumber = 25, kLongestByte = 6;
+constexpr std::size_t kMaxNumberBytes = 25, kMaxEscapedBytes = 6;
 constexpr std::size_t kStep = 16 << 10;  // between two looks at whether anybody still waits
 
-// So much of a text as has at most `most` bytes, one character at least.
-std::string_view beginning(std::string_view text, std::size_t most) {
-  constexpr std::size_t kLongestCharacter = 4;
-  if (text.size() <= most) return text;
+// The longest prefix of a text that has at most `max_bytes` bytes, at least one character.
+std::string_view beginning(std::string_view text, std::size_t max_bytes) {
+  constexpr std::size_t kMaxCharacterBytes = 4;
+  if (text.size() <= max_bytes) return text;
   const auto is_inside = [&](std::size_t at) {
     return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;
   };
-  auto end = std::max<std::size_t>(most, 1);
-  for (std::size_t i = 1; i < kLongestCharacter && is_inside(end); ++i) ++end;
+  auto end = std::max<std::size_t>(max_bytes, 1);
+  for (std::size_t i = 1; i < kMaxCharacterBytes && is_inside(end); ++i) ++end;
   return text.substr(0, end);
 }
 
@@ -51,7 +51,7 @@ std::size_t written_size(const Json& json) {
   return sum;
 }
 
-// Of a text beside its own object, where that has no room for it.
+// Heap bytes of a string beyond its inline buffer.
 std::size_t held_by(const std::string& text) {
   constexpr std::size_t kInside = 15, kBlock = 17;  // with the zero and what the allocator adds
   return text.size() > kInside ? text.capacity() + kBlock : 0;
@@ -101,8 +101,8 @@ struct JsonText::Impl {
     text = whole;
   }
 
-  void write_text(std::string& out, std::size_t room) {
-    const auto part = beginning(*text, room / kLongestByte);
+  void write_text(std::string& out, std::size_t space) {
+    const auto part = beginning(*text, space / kMaxEscapedBytes);
     const std::string quoted = Json(part).dump();
     out.append(quoted, 1, quoted.size() - 2);
     text->remove_prefix(part.size());
@@ -119,9 +119,9 @@ struct JsonText::Impl {
     open.pop_back();
   }
 
-  void write_numbers(Open& top, std::string& out, std::size_t room) {
+  void write_numbers(Open& top, std::string& out, std::size_t space) {
     const std::size_t count = count_in(*top.json);
-    const std::size_t at_once = std::max<std::size_t>(room / kLongestNumber, 1);
+    const std::size_t at_once = std::max<std::size_t>(space / kMaxNumberBytes, 1);
     const std::size_t end = top.done + std::min(count - top.done, at_once);
     for (; top.done < end; ++top.done) {
       if (top.done > 0) out += ',';
@@ -149,12 +149,12 @@ struct JsonText::Impl {
 
   bool has_more() const { return text || !open.empty(); }
 
-  // A little more of the text, about `room` bytes at most.
-  void step(std::string& out, std::size_t room) {
-    if (text) return write_text(out, std::min(room, kStep));
+  // A little more of the text, about `space` bytes at most.
+  void step(std::string& out, std::size_t space) {
+    if (text) return write_text(out, std::min(space, kStep));
     auto& top = open.back();
     if (is_packed(*top.json))
-      write_numbers(top, out, std::min(room, kStep));
+      write_numbers(top, out, std::min(space, kStep));
     else if (top.json->is_array())
       write_element(top, out);
     else

@@ -26,8 +26,8 @@ void write_all(int fd, std::string_view text) {
     if (n > 0) {
       text.remove_prefix(static_cast<std::size_t>(n));
     } else if (errno == EAGAIN) {
-      pollfd room{fd, POLLOUT, 0};
-      ::poll(&room, 1, -1);
+      pollfd writable{fd, POLLOUT, 0};
+      ::poll(&writable, 1, -1);
     } else if (errno != EINTR) {
       return;
     }
@@ -38,11 +38,11 @@ void write_all(int fd, std::string_view text) {
 
 struct LineWriter::State {
   State(int to, Dropped words, std::size_t limit)
-      : fd(to), dropped_line(std::move(words)), most(limit) {}
+      : fd(to), dropped_line(std::move(words)), max_lines(limit) {}
 
   const int fd;
   const Dropped dropped_line;
-  const std::size_t most;
+  const std::size_t max_lines;
 
   Mutex mutex;
   std::condition_variable_any changed;
@@ -81,8 +81,8 @@ struct LineWriter::State {
   }
 };
 
-LineWriter::LineWriter(int fd, Dropped dropped, std::size_t most)
-    : state_(std::make_shared<State>(fd, std::move(dropped), most)) {}
+LineWriter::LineWriter(int fd, Dropped dropped, std::size_t max_lines)
+    : state_(std::make_shared<State>(fd, std::move(dropped), max_lines)) {}
 
 LineWriter::~LineWriter() {
   flush(std::chrono::milliseconds(500));
@@ -96,7 +96,7 @@ void LineWriter::add(std::string line) {
   bool start = false;
   {
     const Lock lock(state_->mutex);
-    if (state_->lines.size() >= state_->most) {
+    if (state_->lines.size() >= state_->max_lines) {
       ++state_->dropped;
       return;
     }

@@ -15,9 +15,9 @@ namespace sluice {
 class LineWriter {
  public:
   // `dropped` words how many lines were lost, as a line; it stands where they would
-  // have stood. At most `most` lines wait, those after them are lost.
+  // have stood. At most `max_lines` lines wait, those after them are lost.
   using Dropped = std::function<std::string(std::uint64_t lines)>;
-  LineWriter(int fd, Dropped dropped, std::size_t most = 1000);
+  LineWriter(int fd, Dropped dropped, std::size_t max_lines = 1000);
   // Writes what waits, but no longer than half a second. A thread that is stuck in
   // write() is left behind; `fd` must stay open for it.
   ~LineWriter();

@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 std::string lost(std::uint64_t n) { return "lost " + std::to_string(n) + "\n"; }
 
-// A pipe that holds a page; nobody reads it unless asked to.
+// A pipe that holds a page; it is read only on request.
 struct LineWriterTest : testing::Test {
   LineWriterTest() {
     EXPECT_EQ(pipe(ends.data()), 0);
@@ -34,7 +34,7 @@ struct LineWriterTest : testing::Test {
   std::array<int, 2> ends{};
 };
 
-TEST_F(LineWriterTest, WritesLinesInOrderAndTheRestInTheEnd) {
+TEST_F(LineWriterTest, WritesLinesInOrderAndTheRestAtTheEnd) {
   {
     LineWriter writer(ends[1], lost);
     for (int i = 0; i < 100; ++i) writer.add(std::to_string(i) + "\n");
@@ -46,7 +46,7 @@ TEST_F(LineWriterTest, WritesLinesInOrderAndTheRestInTheEnd) {
   EXPECT_TRUE(all.ends_with("98\n99\nlast\n")) << all;
 }
 
-TEST_F(LineWriterTest, AReaderThatStopsHoldsNobodyUpAndWhatIsLostIsCounted) {
+TEST_F(LineWriterTest, AStoppedReaderBlocksNoWriterAndLostLinesAreCounted) {
   LineWriter writer(ends[1], lost, 10);
   const std::string line(1023, 'x');
   const auto began = std::chrono::steady_clock::now();
@@ -67,7 +67,7 @@ TEST_F(LineWriterTest, AReaderThatStopsHoldsNobodyUpAndWhatIsLostIsCounted) {
   EXPECT_EQ(whole + counted, 1000u);
 }
 
-TEST_F(LineWriterTest, AReaderThatStopsDoesNotKeepTheProgramFromEnding) {
+TEST_F(LineWriterTest, AStoppedReaderDoesNotKeepTheProgramFromExiting) {
   const auto began = std::chrono::steady_clock::now();
   {
     LineWriter writer(ends[1], lost);
@@ -77,7 +77,7 @@ TEST_F(LineWriterTest, AReaderThatStopsDoesNotKeepTheProgramFromEnding) {
   ends[1] = -1;  // left open: its thread may still be writing
 }
 
-TEST_F(LineWriterTest, AReaderThatHasGoneIsNoEndOfTheProgram) {
+TEST_F(LineWriterTest, AClosedReaderDoesNotEndTheProgram) {
   close(ends[0]);
   ends[0] = open("/dev/null", O_RDONLY);
   LineWriter writer(ends[1], lost);

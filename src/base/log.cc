@@ -43,13 +43,13 @@ std::string_view ink(spdlog::level::level_enum level) {
   }
 }
 
-// What was said may come from outside: it may neither look like another event, nor speak to a
-// terminal, nor fill the log by itself. Further lines are marked as such.
+// The text may come from outside: it must not look like another event, control a terminal or fill
+// the log by itself. Continuation lines are marked as such.
 std::string one_event(std::string_view text) {
-  constexpr std::size_t kLongest = 8 << 10;
-  const bool is_cut = text.size() > kLongest;
+  constexpr std::size_t kMaxLineBytes = 8 << 10;
+  const bool is_cut = text.size() > kMaxLineBytes;
   if (is_cut) {
-    auto end = kLongest;
+    auto end = kMaxLineBytes;
     while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
     text = text.substr(0, end);
   }
@@ -104,7 +104,7 @@ struct Log {
   std::array<struct sigaction, kCrashes.size()> before_us{};  // what a crash did without us
 };
 
-// Never destroyed: whoever ends last may still have something to say.
+// Never destroyed: the last code to run may still log.
 Log& instance() {
   static Log& log = []() -> Log& {
     auto& made = *new Log;

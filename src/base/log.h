@@ -1,5 +1,5 @@
 // The program's log: one line per event on stderr, level first. Nothing here waits
-// for whoever reads it: when too much waits to be read, lines are dropped and counted
+// for its reader: when too much waits to be read, lines are dropped and counted
 // in the log itself.
 //
 //   log::info("listening on {}", address);

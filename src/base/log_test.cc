@@ -47,7 +47,7 @@ TEST(Log, OneLinePerEventWithTimeAndLevel) {
   EXPECT_THAT(pipe.read_all(), testing::MatchesRegex("....-..-.. ..:..:..\\.... warning 3 of 4\n"));
 }
 
-TEST(Log, TextFromOutsideCannotForgeAnEventOrSpeakToATerminal) {
+TEST(Log, ExternalTextCannotForgeAnEventOrControlATerminal) {
   const StderrPipe pipe;
   log::warn("agent {}", "a\n2026-11-16 10:00:00.000 error forged\x1b[2J\u009b31m");
   ASSERT_TRUE(log::flush(std::chrono::seconds(5)));
@@ -68,7 +68,7 @@ TEST(Log, ALongEventIsCut) {
   EXPECT_THAT(all, testing::EndsWith("x...\n"));
 }
 
-TEST(Log, AFullPipeHoldsNobodyUpAndTheLossIsSaid) {
+TEST(Log, AFullPipeBlocksNoWriterAndTheLossIsReported) {
   const StderrPipe pipe;
   for (int i = 0; i < 5000; ++i) log::info("{:1000}", i);
   EXPECT_FALSE(log::flush(std::chrono::milliseconds(10)));
@@ -89,16 +89,16 @@ struct LogDeathTest : testing::Test {
   }
 };
 
-TEST_F(LogDeathTest, QueuedLinesAreOutBeforeAnAbort) {
+TEST_F(LogDeathTest, QueuedLinesAreWrittenBeforeAnAbort) {
   EXPECT_EXIT((many_lines(), std::abort()), testing::KilledBySignal(SIGABRT), "line 899 of many");
 }
 
 // A sanitizer has its own way to end after these two, and is let to it.
-TEST_F(LogDeathTest, QueuedLinesAreOutBeforeASignalThatWasSent) {
+TEST_F(LogDeathTest, QueuedLinesAreWrittenBeforeASentSignal) {
   EXPECT_DEATH((many_lines(), raise(SIGFPE)), "line 899 of many");
 }
 
-TEST_F(LogDeathTest, QueuedLinesAreOutBeforeAFault) {
+TEST_F(LogDeathTest, QueuedLinesAreWrittenBeforeAFault) {
   const auto fault = [] {
     auto* nothing = mmap(nullptr, 1, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     many_lines();

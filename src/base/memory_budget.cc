@@ -12,18 +12,18 @@ bool MemoryBudget::take(std::uint64_t bytes) noexcept {
   auto used = used_.load(std::memory_order_relaxed);
   do {
     if (bytes > limit_ || used > limit_ - bytes) {
-      (whole_ != nullptr ? whole_ : this)->refused_.fetch_add(1, std::memory_order_relaxed);
+      (parent_ != nullptr ? parent_ : this)->refused_.fetch_add(1, std::memory_order_relaxed);
       return false;
     }
   } while (!used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
-  if (whole_ == nullptr || whole_->take(bytes)) return true;
+  if (parent_ == nullptr || parent_->take(bytes)) return true;
   used_.fetch_sub(bytes, std::memory_order_relaxed);
   return false;
 }
 
 void MemoryBudget::give(std::uint64_t bytes) noexcept {
   used_.fetch_sub(bytes, std::memory_order_relaxed);
-  if (whole_ != nullptr) return whole_->give(bytes);
+  if (parent_ != nullptr) return parent_->give(bytes);
   returned_.fetch_add(bytes, std::memory_order_relaxed);
 }
 
@@ -36,19 +36,19 @@ MemoryBudget::Charge MemoryBudget::charge(std::uint64_t bytes) {
 // `bytes` in all, `more` than before.
 void MemoryBudget::refuse(std::uint64_t bytes, std::uint64_t more, std::string_view what) const {
   const auto needs = fmt::format("{} {} of memory", what, human_bytes(bytes));
-  const auto most = whole_ != nullptr ? std::min(limit_, whole_->limit_) : limit_;
+  const auto max = parent_ != nullptr ? std::min(limit_, parent_->limit_) : limit_;
   const auto whose = [](const MemoryBudget& one) {
-    return one.whole_ != nullptr ? "one client may hold" : "all requests share";
+    return one.parent_ != nullptr ? "one client may hold" : "all requests share";
   };
-  if (bytes > most)
+  if (bytes > max)
     throw Error(Code::invalid_argument, fmt::format("{}, more than the {} that {}: ask for less",
-                                                    needs, human_bytes(most), whose(*this)));
+                                                    needs, human_bytes(max), whose(*this)));
   const auto used = used_.load();
-  const bool is_own = whole_ == nullptr || used > limit_ - more;
-  const auto& full = is_own ? *this : *whole_;
+  const bool is_own = parent_ == nullptr || used > limit_ - more;
+  const auto& full = is_own ? *this : *parent_;
   const auto left = full.limit_ - std::min(full.limit_, full.used_.load());
-  throw NoRoom(fmt::format("{}, and of the {} that {} {} are left now", needs,
-                           human_bytes(full.limit_), whose(full), human_bytes(left)));
+  throw BudgetExhausted(fmt::format("{}, and of the {} that {} {} are left now", needs,
+                                    human_bytes(full.limit_), whose(full), human_bytes(left)));
 }
 
 bool MemoryBudget::Charge::resize(std::uint64_t bytes) noexcept {

@@ -1,5 +1,5 @@
-// A limit on memory that many may take from: each says what it is about to hold, and is told
-// when there is no room for it. Counted, not measured: it is as good as what is said.
+// A limit on memory that many callers share: each reserves what it is about to hold, and the
+// reservation fails when it does not fit. Memory is counted as reserved, not measured.
 #pragma once
 
 #include <atomic>
@@ -11,24 +11,25 @@
 
 namespace sluice {
 
-// Others hold the memory that a request needs; the same call works in a moment. To HTTP this
+// Others hold the memory that a request needs; the same call may succeed later. To HTTP this
 // is 503, and not the caller's 429: pass it on as it is (std::exception_ptr), not as an Error.
-class NoRoom : public Error {
+class BudgetExhausted : public Error {
  public:
-  explicit NoRoom(const std::string& message, Where where = Where::here())
+  explicit BudgetExhausted(const std::string& message,
+                           SourceLocation where = SourceLocation::here())
       : Error(Code::exhausted, message, where) {}
 };
 
 // Thread-safe. Must outlive its charges.
 class MemoryBudget {
  public:
-  // A part of `whole`, for one client, when there is one: what is taken here is taken there too.
-  explicit MemoryBudget(std::uint64_t limit, MemoryBudget* whole = nullptr) noexcept
-      : limit_(limit), whole_(whole) {}
+  // With a `parent`, this is the share of one client: what is taken here is taken there too.
+  explicit MemoryBudget(std::uint64_t limit, MemoryBudget* parent = nullptr) noexcept
+      : limit_(limit), parent_(parent) {}
   MemoryBudget(const MemoryBudget&) = delete;
   MemoryBudget& operator=(const MemoryBudget&) = delete;
 
-  // What somebody holds; given back when it ends. Used by one thread at a time.
+  // A reservation; its destructor returns the bytes. Used by one thread at a time.
   class Charge {
    public:
     Charge() = default;  // of no budget: resize() always works
@@ -45,10 +46,10 @@ class MemoryBudget {
     }
 
     // Holds this many from now on. False, and nothing changes, when that is more than before
-    // and there is no room.
+    // and does not fit.
     [[nodiscard]] bool resize(std::uint64_t bytes) noexcept;
-    // The same, but throws where that says no: NoRoom, which tells whether the part or the whole
-    // is full, or invalid_argument where so much can never be had. `what` begins the message.
+    // The same, but throws instead: BudgetExhausted, whose message says whether this budget or
+    // its parent is full, or invalid_argument for more than the limit. `what` begins the message.
     void hold(std::uint64_t bytes, std::string_view what = "this needs");
     void release() noexcept;
     std::uint64_t bytes() const noexcept { return bytes_; }
@@ -62,9 +63,9 @@ class MemoryBudget {
 
   std::uint64_t limit() const noexcept { return limit_; }
   std::uint64_t used() const noexcept { return used_; }
-  std::uint64_t refused() const noexcept { return refused_; }  // how often, by parts too
+  std::uint64_t refused() const noexcept { return refused_; }  // count, with those of its children
 
-  // Whether so much was given back since this was last true that it is worth telling the
+  // True once kMuch has been given back since this was last true: it is worth asking the
   // allocator to return its free pages to the system. For one caller.
   static constexpr std::uint64_t kMuch = 16 << 20;
   bool has_returned_much() noexcept { return returned_ >= kMuch && returned_.exchange(0) >= kMuch; }
@@ -75,7 +76,7 @@ class MemoryBudget {
   void give(std::uint64_t bytes) noexcept;
 
   const std::uint64_t limit_;
-  MemoryBudget* const whole_;
+  MemoryBudget* const parent_;
   std::atomic<std::uint64_t> used_{0}, returned_{0}, refused_{0};
 };
 

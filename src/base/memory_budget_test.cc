@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-TEST(MemoryBudget, GivesNoMoreThanThereIs) {
+TEST(MemoryBudget, NeverExceedsItsLimit) {
   MemoryBudget budget(100);
   MemoryBudget::Charge a(budget), b(budget);
   EXPECT_TRUE(a.resize(60));
@@ -24,7 +24,7 @@ TEST(MemoryBudget, GivesNoMoreThanThereIs) {
   EXPECT_EQ(budget.used(), 100u);
 }
 
-TEST(MemoryBudget, HasBackWhatEnds) {
+TEST(MemoryBudget, ReleasedChargesAreReturned) {
   MemoryBudget budget(100);
   {
     auto one = budget.charge(70);
@@ -37,7 +37,7 @@ TEST(MemoryBudget, HasBackWhatEnds) {
   EXPECT_EQ(budget.used(), 0u);
 }
 
-TEST(MemoryBudget, SizesThatWouldWrapAreTooLarge) {
+TEST(MemoryBudget, SizesThatWouldOverflowAreRefused) {
   MemoryBudget budget(100);
   MemoryBudget::Charge a(budget), b(budget);
   ASSERT_TRUE(a.resize(50));
@@ -46,7 +46,7 @@ TEST(MemoryBudget, SizesThatWouldWrapAreTooLarge) {
   EXPECT_EQ(budget.used(), 50u);
 }
 
-TEST(MemoryBudget, APartTakesFromTheWhole) {
+TEST(MemoryBudget, AChildTakesFromItsParent) {
   MemoryBudget whole(100), part(60, &whole), other(60, &whole);
   MemoryBudget::Charge a(part), b(other);
   EXPECT_FALSE(a.resize(61));
@@ -59,13 +59,13 @@ TEST(MemoryBudget, APartTakesFromTheWhole) {
   EXPECT_EQ(whole.used(), 40u);
 }
 
-TEST(MemoryBudget, WhatDoesNotFitIsAskedForAgainLater) {
+TEST(MemoryBudget, AChargeThatDoesNotFitMaySucceedLater) {
   MemoryBudget budget(1 << 20);
   try {
     const auto others = budget.charge(1 << 19);
     budget.charge(1 << 20);
     FAIL();
-  } catch (const NoRoom& e) {
+  } catch (const BudgetExhausted& e) {
     EXPECT_EQ(e.code(), Code::exhausted);
     EXPECT_NE(std::string(e.what()).find("1.0 MiB"), std::string::npos) << e.what();
   }
@@ -81,7 +81,7 @@ std::string refusal(MemoryBudget& budget, std::uint64_t bytes, Code& code) {
   }
 }
 
-TEST(MemoryBudget, TellsWhichLimitRefused) {
+TEST(MemoryBudget, NamesTheLimitThatRefused) {
   MemoryBudget whole(100), part(50, &whole), other(50, &whole), third(50, &whole);
   Code code{};
   const auto says = [&](MemoryBudget& of, std::uint64_t bytes, const char* words) {
@@ -98,7 +98,7 @@ TEST(MemoryBudget, TellsWhichLimitRefused) {
   EXPECT_EQ(code, Code::exhausted);
 }
 
-TEST(MemoryBudget, WhatGrowsBeyondItsPartNeverFits) {
+TEST(MemoryBudget, GrowthBeyondTheChildsLimitNeverFits) {
   MemoryBudget whole(100), part(50, &whole);
   auto charge = part.charge(30);
   EXPECT_THROW(
@@ -114,7 +114,7 @@ TEST(MemoryBudget, WhatGrowsBeyondItsPartNeverFits) {
   EXPECT_EQ(part.used(), 30u);
 }
 
-TEST(MemoryBudget, TellsWhenMuchWasReturnedInPiecesToo) {
+TEST(MemoryBudget, ReportsWhenMuchWasReturnedInPiecesToo) {
   MemoryBudget whole(1 << 30), part(1 << 30, &whole);
   for (int i = 0; i < 15; ++i) part.charge(1 << 20);
   EXPECT_FALSE(whole.has_returned_much());
@@ -123,7 +123,7 @@ TEST(MemoryBudget, TellsWhenMuchWasReturnedInPiecesToo) {
   EXPECT_FALSE(whole.has_returned_much());
 }
 
-TEST(MemoryBudget, HoldsWithManyThreads) {
+TEST(MemoryBudget, KeepsItsLimitWithManyThreads) {
   MemoryBudget budget(1000);
   std::atomic<bool> over{false};
   {

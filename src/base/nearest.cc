@@ -7,7 +7,7 @@ namespace sluice {
 
 namespace {
 
-constexpr std::size_t kLongestWord = 64;  // nobody mistypes more, and distance() is quadratic
+constexpr std::size_t kMaxWordBytes = 64;  // nobody mistypes more, and distance() is quadratic
 
 // Edits (insert, delete, replace) that turn a into b.
 std::size_t distance(std::string_view a, std::string_view b) {
@@ -29,7 +29,7 @@ std::size_t distance(std::string_view a, std::string_view b) {
 
 std::optional<std::string_view> nearest(std::string_view word,
                                         std::span<const std::string_view> candidates) {
-  if (word.size() > kLongestWord) return std::nullopt;
+  if (word.size() > kMaxWordBytes) return std::nullopt;
   std::size_t best = std::max<std::size_t>(2, word.size() / 3) + 1;
   std::optional<std::string_view> found;
   for (const auto candidate : candidates) {

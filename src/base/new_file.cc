@@ -23,7 +23,7 @@ constexpr std::string_view kMark = ".new-";  // before the six letters that mkos
 constexpr std::size_t kLetters = 6;
 
 // "x.plan" of "x.plan.new-a1B2c3"; empty where it is no such name.
-std::string_view wanted_name(std::string_view name) {
+std::string_view target_name(std::string_view name) {
   const std::size_t mark = name.rfind(kMark);
   const bool ours = mark != name.npos && name.size() == mark + kMark.size() + kLetters;
   return ours ? name.substr(0, mark) : std::string_view();
@@ -37,13 +37,13 @@ void remove_if_left(const fs::path& file) {
   ::close(fd);
 }
 
-// Those of `name`, or of all where it is empty.
+// Removes the leftovers of `name`, or of every file where it is empty.
 void remove_left(const fs::path& folder, std::string_view name) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     const std::string here = entry.path().filename().string();
-    const std::string_view wanted = wanted_name(here);
-    if (!wanted.empty() && (name.empty() || wanted == name)) remove_if_left(entry.path());
+    const std::string_view original = target_name(here);
+    if (!original.empty() && (name.empty() || original == name)) remove_if_left(entry.path());
   }
 }
 
@@ -61,7 +61,7 @@ NewFile::NewFile(fs::path file) : file_(std::move(file)) {
   ::fchmod(fd_, 0644);
 }
 
-// Until the lock is taken another writer may think that nobody works on the file, and remove it.
+// Until the lock is taken another writer may take the file for a leftover and remove it.
 void NewFile::make() {
   for (;;) {
     std::string name = file_.string() + std::string(kMark) + std::string(kLetters, 'X');

@@ -1,6 +1,6 @@
 // A file that appears whole or not at all: it is written under another name, synced, and
 // renamed. A process that is killed leaves the old file as it was, and one of the other name
-// beside it, which the next who writes the file removes.
+// beside it, which the next writer of the file removes.
 #pragma once
 
 #include <filesystem>
@@ -19,7 +19,7 @@ class NewFile {
   void write(std::string_view bytes);
   void keep();
 
-  // What killed processes left in a folder, of any file. Those still at work are not disturbed.
+  // Removes temporary files that killed processes left in a folder; files of live writers stay.
   static void remove_leftovers(const std::filesystem::path& folder);
 
  private:

@@ -50,7 +50,7 @@ class NewFileTest : public ::testing::Test {
   const fs::path file_ = folder_ / "x.plan";
 };
 
-TEST_F(NewFileTest, NothingIsThereBeforeItIsKept) {
+TEST_F(NewFileTest, TheFileAppearsOnlyWhenItIsKept) {
   {
     NewFile dropped(file_);
     dropped.write("dropped");
@@ -64,7 +64,7 @@ TEST_F(NewFileTest, NothingIsThereBeforeItIsKept) {
   EXPECT_THAT(names(), ElementsAre("x.plan"));
 }
 
-TEST_F(NewFileTest, WhatAKilledWriterLeftGoesWithTheNext) {
+TEST_F(NewFileTest, FilesOfAKilledWriterAreRemovedByTheNext) {
   std::ofstream(file_) << "old";
   die_writing();
   EXPECT_EQ(text(), "old");
@@ -79,7 +79,7 @@ TEST_F(NewFileTest, WhatAKilledWriterLeftGoesWithTheNext) {
   EXPECT_THAT(names(), ElementsAre("x.plan"));
 }
 
-TEST_F(NewFileTest, AWriterAtWorkIsNotDisturbed) {
+TEST_F(NewFileTest, FilesOfALiveWriterAreKept) {
   NewFile first(file_), second(file_);
   first.write("first");
   NewFile::remove_leftovers(folder_);
@@ -90,7 +90,7 @@ TEST_F(NewFileTest, AWriterAtWorkIsNotDisturbed) {
   EXPECT_THAT(names(), ElementsAre("x.plan"));
 }
 
-TEST_F(NewFileTest, FilesWithOtherNamesStay) {
+TEST_F(NewFileTest, FilesWithOtherNamesAreKept) {
   std::ofstream(folder_ / "x.plan.newest") << "mine";
   std::ofstream(folder_ / "notes.new-day") << "mine";
   NewFile(file_).keep();

@@ -88,10 +88,10 @@ std::string printable(std::string_view text) {
 }
 
 std::string in_quotes(std::string_view text) {
-  constexpr std::size_t kMostQuoted = 60;
-  const bool long_one = text.size() > kMostQuoted;
+  constexpr std::size_t kMaxQuoted = 60;
+  const bool long_one = text.size() > kMaxQuoted;
   if (long_one) {
-    auto end = kMostQuoted;
+    auto end = kMaxQuoted;
     while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
     text = text.substr(0, end);
   }

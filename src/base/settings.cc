@@ -12,7 +12,7 @@ namespace sluice {
 
 namespace {
 
-constexpr std::size_t kLongestHinted = 64;  // a longer word is no slip of the pen
+constexpr std::size_t kMaxHintedBytes = 64;  // a longer word is no slip of the pen
 
 std::string join(std::string_view section, std::string_view name) {
   return section.empty() ? std::string(name) : fmt::format("{}.{}", section, name);
@@ -30,7 +30,7 @@ const Setting* find_in(const Section& section, std::string_view name) {
 }
 
 std::string hint(std::string_view word, const std::vector<std::string_view>& known) {
-  return word.size() <= kLongestHinted ? did_you_mean(word, known) : "";
+  return word.size() <= kMaxHintedBytes ? did_you_mean(word, known) : "";
 }
 
 std::vector<std::string_view> names_of(const Section& section) {
@@ -77,7 +77,7 @@ const Setting* subject(const Section& section, std::string_view sentence) {
 
 std::string to_string(const Origin& origin) {
   switch (origin.kind) {
-    case Origin::Kind::standard: return "default";
+    case Origin::Kind::default_value: return "default";
     case Origin::Kind::profile: return "profile " + origin.name;
     case Origin::Kind::file: return fmt::format("file {}:{}", origin.name, origin.line);
     case Origin::Kind::environment: return "env " + origin.name;

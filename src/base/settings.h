@@ -34,9 +34,9 @@ using Environment = std::map<std::string, std::string>;
 
 // Where a value came from.
 struct Origin {
-  enum class Kind { standard, profile, file, environment, flag };
+  enum class Kind { default_value, profile, file, environment, flag };
 
-  Kind kind = Kind::standard;
+  Kind kind = Kind::default_value;
   std::string name = {};  // of the profile, file, variable or flag
   int line = 0;           // in the file
 };
@@ -44,8 +44,8 @@ struct Origin {
 // "default", "profile a100-80", "file sluice.toml:12", "env GPU_ENABLED", "flag --port"
 std::string to_string(const Origin& origin);
 
-// By key ("serve.port"; an element of a map: "gpu.batch_sizes.scout"). What is not
-// in it has its default.
+// Keyed by setting ("serve.port"; an element of a map: "gpu.batch_sizes.scout"). A setting that is
+// not in it has its default.
 using Origins = std::map<std::string, Origin>;
 
 // A value given on the command line: {"--port", "serve.port", "8080"}.
@@ -106,14 +106,14 @@ struct TableSection {
 template <class C>
 Section make_section(std::string name, std::string help, C& config) {
   Section section{std::move(name), std::move(help), {}, {}};
-  const C standard{};
+  const C defaults{};
   const auto declare = [&](const auto& f) {
     auto& member = config.*f.member;
     auto rule = rule_for(member);
     rule.low = f.low, rule.high = f.high, rule.choices = f.choices, rule.check = f.text_check;
     rule.hidden = rule.hidden || f.hidden;
     auto variable = std::make_shared<VariableOf<std::remove_reference_t<decltype(member)>>>(member);
-    auto initial = to_node(standard.*f.member);
+    auto initial = to_node(defaults.*f.member);
     section.settings.push_back({section.name, std::string(f.name), f.help, rule, f.env_name,
                                 f.env_pattern, f.env_reader, f.may_reload, std::move(variable),
                                 std::move(initial)});
@@ -164,7 +164,7 @@ class Settings {
   // A default that depends on something else, such as gpu_type. `value` must be right.
   void preset(std::string_view key, const Node& value, const Origin& origin);
 
-  // What only several settings together can get wrong.
+  // Checks constraints between several settings.
   void check(std::vector<Problem>& problems);
 
   const std::vector<Section>& sections() const noexcept { return sections_; }

@@ -20,7 +20,7 @@ std::string lower_case(std::string_view text) {
   return out;
 }
 
-// What stands for * in `pattern`, or nothing when the variable does not match.
+// Returns the text that matches * in `pattern`, or nothing when the variable does not match.
 std::optional<std::string> match(std::string_view pattern, std::string_view variable) {
   const auto star = pattern.find('*');
   const auto before = pattern.substr(0, star), after = pattern.substr(star + 1);

@@ -137,14 +137,14 @@ void markdown_rows(std::string& out, const Section& section, bool in_list) {
     std::string variables = in_list ? "" : code(s.variable_name());
     for (const auto other : {s.env_name, s.env_pattern})
       if (!other.empty()) variables += " " + code(other);
-    const auto standard = shown(s.rule, s.initial);
-    out +=
-        fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", code(s.name), type_name(s.rule),
-                    code(standard.empty() ? "\"\"" : standard), code(range_text(s.rule)), variables,
-                    in_list  ? ""
-                    : s.live ? "reloads"
-                             : "restart",
-                    cell(s.help));
+    const auto default_text = shown(s.rule, s.initial);
+    out += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", code(s.name), type_name(s.rule),
+                       code(default_text.empty() ? "\"\"" : default_text), code(range_text(s.rule)),
+                       variables,
+                       in_list  ? ""
+                       : s.live ? "reloads"
+                                : "restart",
+                       cell(s.help));
   }
 }
 

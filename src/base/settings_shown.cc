@@ -1,4 +1,4 @@
-// How a setting's value and rule look to people, to programs and to a JSON schema.
+// Formats the value and the rule of a setting as text, as JSON and as a JSON schema.
 #include <fmt/core.h>
 
 #include <cmath>

@@ -89,7 +89,7 @@ struct Loading : testing::Test {
   std::string origin(const std::string& key) const { return to_string(settings.origin_of(key)); }
 };
 
-TEST_F(Loading, EveryTypeFromAFile) {
+TEST_F(Loading, ReadsEveryTypeFromAFile) {
   file(
       "[all]\non = false\ncount = 7\nratio = 1\nmode = 'slow'\ntoken = 't'\nwait = '1m'\n"
       "ids = [0, 'GPU-1']\nnumbers = []\nsizes = { a = 2 }\n");
@@ -105,7 +105,7 @@ TEST_F(Loading, EveryTypeFromAFile) {
   EXPECT_EQ(origin("all.count"), "file s.toml:3");
 }
 
-TEST_F(Loading, EveryTypeFromTheEnvironment) {
+TEST_F(Loading, ReadsEveryTypeFromTheEnvironment) {
   env({{"SLUICE_ALL_ON", "off"},
        {"SLUICE_ALL_COUNT", " 7 "},
        {"SLUICE_ALL_RATIO", "1e-1"},
@@ -126,7 +126,7 @@ TEST_F(Loading, EveryTypeFromTheEnvironment) {
   EXPECT_EQ(origin("all.sizes.b"), "env SLUICE_ALL_SIZES");
 }
 
-TEST_F(Loading, LaterSourcesWinAndEachValueKnowsItsOwn) {
+TEST_F(Loading, LaterSourcesOverrideEarlierOnesAndEachValueNamesItsSource) {
   file("[all]\ncount = 2\nratio = 0.1\n[all.sizes]\na = 1\nb = 2\n");
   env({{"SLUICE_ALL_COUNT", "3"}, {"SIZE_B", "5"}, {"OLD_ON", "0"}});
   flag("all.count", "4");
@@ -140,39 +140,38 @@ TEST_F(Loading, LaterSourcesWinAndEachValueKnowsItsOwn) {
   EXPECT_THAT(all.sizes, ElementsAre(Pair("a", 1), Pair("b", 5)));
 }
 
-TEST_F(Loading, OurOwnVariableWinsOverAnotherName) {
+TEST_F(Loading, OurOwnVariableOverridesAnotherName) {
   env({{"OLD_ON", "true"}, {"SLUICE_ALL_ON", "false"}});
   EXPECT_FALSE(all.on);
   EXPECT_EQ(origin("all.on"), "env SLUICE_ALL_ON");
 }
 
-TEST_F(Loading, AWrongValueIsReportedAndTheOneBeforeStays) {
+TEST_F(Loading, AnInvalidValueIsReportedAndThePreviousOneIsKept) {
   file("[all]\ncount = 11\n");
   EXPECT_EQ(all.count, 4);
   EXPECT_THAT(found(), ElementsAre("s.toml:2: all.count: 11 is too large; allowed is 1..10"));
   EXPECT_EQ(origin("all.count"), "default");
 }
 
-TEST_F(Loading, WholeNumbersWrittenAsFractionsAreTakenOnlyWhenWhole) {
+TEST_F(Loading, IntegersWrittenAsFractionsAreAcceptedOnlyWhenExact) {
   file("[all]\ncount = 7.0\n");
   EXPECT_EQ(all.count, 7);
   file("[all]\ncount = 7.5\n");
-  EXPECT_THAT(found(), ElementsAre("s.toml:2: all.count: must be a whole number, not 7.5"));
+  EXPECT_THAT(found(), ElementsAre("s.toml:2: all.count: must be an integer, not 7.5"));
 }
 
-TEST_F(Loading, WholeNumbersInTextAreDigitsAlone) {
+TEST_F(Loading, IntegersInTextAreDigitsOnly) {
   for (const auto* text : {"7.0", "1e0", "0x7", "+-7", "- 7", "99999999999999999999"}) {
     problems.clear();
     env({{"SLUICE_ALL_COUNT", text}, {"SLUICE_ALL_NUMBERS", text}, {"SLUICE_ALL_SIZES_A", text}});
     flag("all.count", text);
     EXPECT_EQ(problems.size(), 4u) << text;
-    for (const auto& p : problems)
-      EXPECT_THAT(p.cause, HasSubstr("must be a whole number")) << text;
+    for (const auto& p : problems) EXPECT_THAT(p.cause, HasSubstr("must be an integer")) << text;
   }
   EXPECT_EQ(all.count, 4);
   problems.clear();
   flag("all.count", "1e0");
-  EXPECT_THAT(found(), ElementsAre("flag --all.count: all.count: must be a whole number in plain "
+  EXPECT_THAT(found(), ElementsAre("flag --all.count: all.count: must be an integer in plain "
                                    "digits, not text '1e0'"));
   flag("all.count", "+7");
   EXPECT_EQ(all.count, 7);
@@ -181,7 +180,7 @@ TEST_F(Loading, WholeNumbersInTextAreDigitsAlone) {
 TEST_F(Loading, EveryProblemOfAListIsNamed) {
   file("[all]\nnumbers = [1, 100, 'x']\n");
   EXPECT_THAT(found(), ElementsAre("s.toml:2: all.numbers: element 2: 100 is too large; allowed is "
-                                   "0..99; element 3: must be a whole number, not text 'x'"));
+                                   "0..99; element 3: must be an integer, not text 'x'"));
 }
 
 TEST_F(Loading, EachWrongElementOfATableHasItsOwnLine) {
@@ -203,10 +202,10 @@ TEST_F(Loading, EmptyVariablesAreProblemsWhereTextWouldNotBe) {
   env({{"SLUICE_ALL_COUNT", ""}, {"SLUICE_ALL_EVEN", ""}});
   EXPECT_THAT(
       found(),
-      ElementsAre("env SLUICE_ALL_COUNT: all.count: is empty; unset it or give a whole number"));
+      ElementsAre("env SLUICE_ALL_COUNT: all.count: is empty; unset it or give an integer"));
 }
 
-TEST_F(Loading, BytesThatAreNoTextAreRefused) {
+TEST_F(Loading, BytesThatAreNotTextAreRefused) {
   env({{"SLUICE_ALL_EVEN", "\xFF\xFE"}, {"SLUICE_\x1B[2J", ""}});
   EXPECT_THAT(found(), ElementsAre("env SLUICE_ALL_EVEN: all.even: is not valid UTF-8",
                                    "env SLUICE_\\x1b[2J: no setting has this variable"));
@@ -233,7 +232,7 @@ TEST_F(Loading, RepeatedTablesBecomeElementsWithLines) {
   EXPECT_THAT(found(), ElementsAre("s.toml:5: rules[1].level: 10 is too large; allowed is 0..9"));
 }
 
-TEST_F(Loading, WhatOnlyTogetherIsWrongNamesTheLineOfItsSubject) {
+TEST_F(Loading, AConflictBetweenSettingsNamesTheLineOfItsSubject) {
   file("[all]\nmode = 'slow'\ncount = 9\n");
   settings.check(problems);
   EXPECT_THAT(found(), ElementsAre("s.toml:3: all: count is above 5, which needs mode fast"));
@@ -255,7 +254,7 @@ TEST_F(Loading, ASecretIsNeverQuoted) {
   EXPECT_THAT(settings_text(settings), HasSubstr("token = ***"));
 }
 
-TEST_F(Loading, ShownValuesLoadAsTheSameAgain) {
+TEST_F(Loading, PrintedValuesRoundTrip) {
   file(
       "[all]\non = false\nratio = 0.1\nwait = '30m15s'\nids = [3, 'GPU-x']\n[all.sizes]\na = 9\n"
       "[[rules]]\nname = 'r'\n");

@@ -13,8 +13,8 @@ namespace sluice {
 
 namespace {
 
-constexpr std::size_t kLongestWord = 256;              // of a map's key
-constexpr std::size_t kLongestMistake = 60;            // that a known word is looked for near
+constexpr std::size_t kMaxKeyBytes = 256;              // of a map's key
+constexpr std::size_t kMaxMistakeBytes = 60;           // that a known word is looked for near
 constexpr double kExactIntegers = 9007199254740992.0;  // 2^53
 
 std::vector<std::string_view> split(std::string_view text, char at) {
@@ -43,17 +43,17 @@ std::string lower(std::string_view text) {
 std::string_view wanted(ValueKind kind) {
   switch (kind) {
     case ValueKind::boolean: return "true or false";
-    case ValueKind::integer: return "a whole number";
+    case ValueKind::integer: return "an integer";
     case ValueKind::number: return "a number";
     case ValueKind::text:
     case ValueKind::secret: return "text";
     case ValueKind::duration: return "a duration such as \"30s\", \"5m\" or \"1h30m\"";
-    case ValueKind::ident: return "a whole number or text";
+    case ValueKind::ident: return "an integer or text";
   }
   return "a value";
 }
 
-// What was given, for a message; only its kind when the value must not be shown.
+// Describes the given value for a message; names only its kind when the value is hidden.
 std::string given(const ValueRule& rule, const Node& value) {
   if (rule.hidden) return std::string(kind_name(value.kind));
   switch (value.kind) {
@@ -77,7 +77,7 @@ std::string range_cause(const ValueRule& rule, double value, const std::string& 
 }
 
 template <class T>
-std::optional<T> parse_whole(std::string_view text) {
+std::optional<T> parse_number(std::string_view text) {
   T value{};
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -90,9 +90,9 @@ Node accept_integer(const ValueRule& rule, const Node& value, std::string& cause
   if (value.kind == Node::Kind::number && std::trunc(value.number) == value.number &&
       std::abs(value.number) <= kExactIntegers)
     out.integer = static_cast<std::int64_t>(value.number);
-  else if (value.kind == Node::Kind::text && !parse_whole<std::int64_t>(value.text) &&
-           parse_whole<double>(value.text))
-    cause = fmt::format("must be a whole number in plain digits, not {}", given(rule, value));
+  else if (value.kind == Node::Kind::text && !parse_number<std::int64_t>(value.text) &&
+           parse_number<double>(value.text))
+    cause = fmt::format("must be an integer in plain digits, not {}", given(rule, value));
   else if (value.kind != Node::Kind::integer)
     cause = mismatch(rule, value);
   if (cause.empty())
@@ -126,7 +126,7 @@ std::string choice_cause(const ValueRule& rule, const std::string& text) {
   const auto words = split(rule.choices, '|');
   if (std::ranges::find(words, text) != words.end()) return {};
   return fmt::format("{} is not one of {}{}", in_quotes(text), range_text(rule),
-                     text.size() <= kLongestMistake ? did_you_mean(lower(text), words) : "");
+                     text.size() <= kMaxMistakeBytes ? did_you_mean(lower(text), words) : "");
 }
 
 Node accept_text_kind(const ValueRule& rule, const Node& value, std::string& cause) {
@@ -200,11 +200,11 @@ Node literal(ValueKind kind, std::string_view text) {
       if (const auto v = parse_bool(word)) return Node::of(*v);
       break;
     case ValueKind::integer:
-      if (const auto v = parse_whole<std::int64_t>(word)) return Node::of(*v);
+      if (const auto v = parse_number<std::int64_t>(word)) return Node::of(*v);
       break;
     case ValueKind::number:
     case ValueKind::duration:
-      if (const auto v = parse_whole<double>(word)) return Node::of(*v);
+      if (const auto v = parse_number<double>(word)) return Node::of(*v);
       break;
     case ValueKind::text:
     case ValueKind::secret: return Node::of(std::string(text));
@@ -237,7 +237,7 @@ std::string name_cause(std::string_view key) {
            c == '-';
   };
   if (key.empty()) return "a name is missing";
-  if (key.size() > kLongestWord || !std::ranges::all_of(key, allowed))
+  if (key.size() > kMaxKeyBytes || !std::ranges::all_of(key, allowed))
     return in_quotes(key) + " is not a name: letters, digits, '_' and '-' only";
   return {};
 }

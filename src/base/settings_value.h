@@ -1,4 +1,4 @@
-// What a setting may hold: the rule that a value must keep, and the variable that
+// The type of a setting: the rule that validates a value, and the variable that
 // receives it. Values travel as Nodes, so the code that checks and shows them is
 // written once and not per type.
 #pragma once
@@ -42,7 +42,7 @@ Node accept_text(const ValueRule& rule, std::string_view text, std::string& caus
 // One element of a list or map.
 ValueRule element_of(const ValueRule& rule);
 
-// What is wrong with the name of a map's element; "" when nothing is.
+// Returns why a map key is invalid; "" when it is valid.
 std::string name_cause(std::string_view name);
 
 // As people read it: 5m, [0, 1], ***.

@@ -1,6 +1,6 @@
 // Opens the files that Sluice keeps for itself: leases, history, locks, records, caches.
 //
-// Somebody who may write to such a folder could put a link, a pipe or a file of their own in the
+// A user who may write to such a folder could put a link, a pipe or a file of their own in the
 // place of ours, to read what we write or to have us overwrite another file of ours. So a state
 // file is a regular file that this user or root owns, with one name (a hard link would let us write
 // to another file of ours), and the last part of its path is no symbolic link. The folder itself
@@ -32,16 +32,15 @@ class StateFile {
   int fd_ = -1;
 };
 
-// For a file that a library opens by its name: throws as StateFile does where something is there
-// that is not ours. Opens nothing: closing a descriptor would drop the locks that SQLite has on
-// the same file.
+// Checks a file that a library opens by its name: throws as StateFile does when it is not ours.
+// Opens nothing: closing a descriptor would drop the locks that SQLite has on the same file.
 void check_state_file(const std::string& path);
 
 // The whole file; nothing where there is none. Throws as StateFile does, and unavailable where it
 // has more than `max_bytes`.
 std::optional<std::string> read_state_file(const std::string& path, std::size_t max_bytes);
 
-// What is wrong with who may write to a state folder, and what to do; empty when nothing is.
+// Describes unsafe write permissions of a state folder and the fix; empty when they are safe.
 std::string folder_warning(const std::string& path);
 
 // Removes what is left of a Unix socket at `path`. Throws unavailable where anything else is

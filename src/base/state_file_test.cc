@@ -64,7 +64,7 @@ TEST_F(StateFileTest, AHardLinkIsRefusedAndTheOtherFileUntouched) {
   EXPECT_EQ(content(other), "precious");
 }
 
-TEST_F(StateFileTest, OneThatOthersMayReadIsTakenFromThem) {
+TEST_F(StateFileTest, AFileThatOthersMayReadIsMadePrivate) {
   std::ofstream(path()) << "text";
   fs::permissions(path(), fs::perms(0666));
   StateFile(path(), O_RDONLY);
@@ -73,7 +73,7 @@ TEST_F(StateFileTest, OneThatOthersMayReadIsTakenFromThem) {
   EXPECT_EQ(fs::status(path()).permissions(), fs::perms(0600));
 }
 
-TEST_F(StateFileTest, AFolderThatOthersMayWriteToIsWarnedOf) {
+TEST_F(StateFileTest, AFolderThatOthersMayWriteToGivesAWarning) {
   EXPECT_EQ(folder_warning(folder), "");
   fs::permissions(folder, fs::perms(0770));
   EXPECT_THAT(folder_warning(folder), HasSubstr("its group"));
@@ -92,7 +92,7 @@ TEST_F(StateFileTest, ASymbolicLinkIsRefusedAndItsTargetUntouched) {
   EXPECT_THROW(check_state_file(path()), Error);
 }
 
-TEST_F(StateFileTest, ALinkToNothingMakesNothing) {
+TEST_F(StateFileTest, ADanglingLinkCreatesNothing) {
   fs::create_symlink(folder + "/elsewhere", path());
   EXPECT_THAT(refusal(O_RDWR | O_CREAT), HasSubstr("symbolic link"));
   EXPECT_FALSE(fs::exists(folder + "/elsewhere"));
@@ -121,7 +121,7 @@ TEST_F(StateFileTest, AFileOfAnotherUserIsRefusedAndNotEmptied) {
   EXPECT_EQ(content(path()), "theirs");
 }
 
-TEST_F(StateFileTest, OnlyASocketIsRemovedAsOne) {
+TEST_F(StateFileTest, OnlyASocketIsRemovedAsASocket) {
   std::ofstream(path()) << "precious";
   EXPECT_THROW(remove_stale_socket(path()), Error);
   EXPECT_EQ(content(path()), "precious");

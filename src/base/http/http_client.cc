@@ -35,7 +35,7 @@ void Interrupt::now() {
   if (stop_ != nullptr) stop_(what_);
 }
 
-bool Interrupt::asked() const {
+bool Interrupt::requested() const {
   const Lock lock(mutex_);
   return asked_;
 }
@@ -53,10 +53,10 @@ void Interrupt::unwatch() {
 
 namespace {
 
-constexpr std::uint64_t kLargestBody = 64 << 20;
-constexpr std::size_t kMostAtOnce = 64 << 10;
+constexpr std::uint64_t kMaxBodyBytes = 64 << 20;
+constexpr std::size_t kMaxAtOnce = 64 << 10;
 
-// What failed and how; turned into HttpAnswer::error.
+// The failed operation and its error; becomes HttpAnswer::error.
 struct Failed {
   std::string what;
 };
@@ -109,7 +109,7 @@ HttpAnswer answer_of(const Parser& parser) {
   return answer;
 }
 
-// Whole lines at the front of `text`, which is shortened by them. False: no more wanted.
+// Whole lines at the front of `text`, which is shortened by them. False: stop.
 bool hand_over(std::string& text, const std::function<bool(std::string_view)>& line) {
   std::size_t begin = 0;
   bool goes_on = true;
@@ -153,14 +153,14 @@ struct HttpClient::Connection {
   void wait(const std::string& what, Start start) {
     interrupt.watch([](void* p) { static_cast<asio::io_context*>(p)->stop(); }, &io);
     const Unwatch at_the_end{interrupt};
-    if (interrupt.asked()) throw Failed{what + ": given up"};
+    if (interrupt.requested()) throw Failed{what + ": given up"};
     error_code result = asio::error::timed_out;
     bool done = false;
     start(Done{result, done});
     io.restart();
-    while (!done && !interrupt.asked() && io.run_one_until(deadline) > 0) {
+    while (!done && !interrupt.requested() && io.run_one_until(deadline) > 0) {
     }
-    if (!done && interrupt.asked()) throw Failed{what + ": given up"};
+    if (!done && interrupt.requested()) throw Failed{what + ": given up"};
     if (result) throw Failed{what + ": " + result.message()};
   }
 
@@ -218,14 +218,15 @@ struct HttpClient::Connection {
   // More bytes into the buffer; false when the server ended the stream.
   bool receive() {
     bool goes_on = true;
-    const auto room = buffer.prepare(beast::read_size(buffer, kMostAtOnce));
+    const auto free_space = buffer.prepare(beast::read_size(buffer, kMaxAtOnce));
     wait("answer", [&](Done done) {
       const auto received = [this, done, &goes_on](error_code ec, std::size_t bytes) {
         buffer.commit(bytes);
         goes_on = ec != asio::error::eof;
         done(goes_on ? ec : error_code());
       };
-      secure ? secure->async_read_some(room, received) : socket.async_read_some(room, received);
+      secure ? secure->async_read_some(free_space, received)
+             : socket.async_read_some(free_space, received);
     });
     return goes_on;
   }
@@ -278,7 +279,7 @@ HttpClient::Connection& HttpClient::connected(double timeout_s) {
 HttpAnswer HttpClient::call(const HttpCall& call, double timeout_s) {
   const bool is_reused = connection_ && connection_->is_used;
   auto answer = once(call, timeout_s);
-  if (answer.status == 0 && is_reused && !interrupt_.asked()) answer = once(call, timeout_s);
+  if (answer.status == 0 && is_reused && !interrupt_.requested()) answer = once(call, timeout_s);
   return answer;
 }
 
@@ -286,7 +287,7 @@ HttpAnswer HttpClient::once(const HttpCall& call, double timeout_s) try {
   auto& connection = connected(timeout_s);
   connection.send(call);
   Parser parser;
-  connection.read_header(parser, kLargestBody);
+  connection.read_header(parser, kMaxBodyBytes);
   while (call.wants_body && !parser.is_done()) connection.read_some(parser);
   auto answer = answer_of(parser);
   answer.body = std::move(parser.get().body());

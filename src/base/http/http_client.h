@@ -18,7 +18,7 @@ namespace sluice {
 class Interrupt {
  public:
   void now();  // this and every later call fail at once
-  bool asked() const;
+  bool requested() const;
 
   // For HttpClient: while set, `stop` (with `what`) is called by now().
   void watch(void (*stop)(void*), void* what);

@@ -14,7 +14,7 @@ std::string shown(std::string_view text) {
          u.host_header();
 }
 
-TEST(Url, IsTakenApart) {
+TEST(Url, IsParsedIntoItsParts) {
   EXPECT_EQ(shown("http://example.com"), "example.com 80 / example.com");
   EXPECT_EQ(shown("https://example.com/a/b?c=d#e"), "tls example.com 443 /a/b?c=d example.com");
   EXPECT_EQ(shown("HTTP://h:8080/x"), "h 8080 /x h:8080");
@@ -24,12 +24,12 @@ TEST(Url, IsTakenApart) {
   EXPECT_EQ(shown("https://[fe80::1]"), "tls fe80::1 443 / [fe80::1]");
 }
 
-TEST(Url, WhatMayBeLoggedHasNoPath) {
+TEST(Url, TheLoggedFormHasNoPath) {
   EXPECT_EQ(parse_url("https://hooks.example.com/T0/B0/secret").origin(),
             "https://hooks.example.com");
 }
 
-TEST(Url, SaysWhatIsWrong) {
+TEST(Url, NamesEachError) {
   const std::pair<const char*, const char*> cases[] = {
       {"", "empty"},
       {"example.com/x", "must begin with http:// or https://"},

@@ -26,16 +26,16 @@ class SpawnSettings {
     posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
     posix_spawn_file_actions_addclosefrom_np(&files,
                                              (file < 0 ? kSpawnedSocket : kSpawnedFile) + 1);
-    sigset_t none, standard;
+    sigset_t none, default_signals;
     sigemptyset(&none);
-    sigemptyset(&standard);
+    sigemptyset(&default_signals);
     for (const int s : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGCHLD, SIGUSR1, SIGUSR2})
-      sigaddset(&standard, s);
+      sigaddset(&default_signals, s);
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(
         &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
     posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &standard);
+    posix_spawnattr_setsigdefault(&attributes, &default_signals);
     posix_spawnattr_setpgroup(&attributes, 0);
   }
   ~SpawnSettings() {

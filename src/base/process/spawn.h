@@ -24,7 +24,7 @@ struct Spawned {
 Spawned spawn(const std::string& program, const std::vector<std::string>& arguments,
               int socket_type = SOCK_STREAM, int file = -1);
 
-// Of waitpid(): "exit code 1", "signal 9 (Killed)".
+// Describes a waitpid() status: "exit code 1", "signal 9 (Killed)".
 std::string how_it_ended(int status);
 
 }  // namespace sluice

@@ -29,7 +29,7 @@ std::string in_real_folder(const std::string& path) {
   return failed ? path : (folder / file.filename()).string();
 }
 
-// Who may read a database may lock it. As before where it cannot be changed.
+// A process that may read a database may lock it. A failure to change the mode is ignored.
 void close_to_others(const std::string& path) {
   struct stat facts {};
   if (::lstat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_uid == ::geteuid() &&

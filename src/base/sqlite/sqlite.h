@@ -14,7 +14,7 @@
 
 namespace sluice {
 
-// What failed, in SQLite's words alone: clients may hear of it. The statement is for the log.
+// The message has SQLite's text alone: clients may see it. The statement is for the log.
 class DatabaseError : public Error {
  public:
   DatabaseError(Code code, const std::string& message, std::string_view sql)

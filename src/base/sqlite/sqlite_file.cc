@@ -44,7 +44,7 @@ std::uint64_t size_of(const StateFile& file) {
   return ::fstat(file.fd(), &facts) == 0 ? static_cast<std::uint64_t>(facts.st_size) : 0;
 }
 
-// How much there was.
+// Returns the number of bytes read.
 std::size_t read_at(const StateFile& file, std::uint64_t at, std::span<unsigned char> into) {
   std::size_t done = 0;
   while (done < into.size()) {
@@ -77,7 +77,7 @@ struct Sum {
   }
 };
 
-// What page 1 says of the database.
+// Reads the database header on page 1.
 struct FirstPage {
   std::uint32_t user_version = 0, application_id = 0;
   bool is_database = false, has_tables = false;
@@ -204,13 +204,13 @@ std::string damaged_after(const WalFacts& wal) {
 }
 
 std::string loss_since(const WalPosition& known, const WalFacts& wal) {
-  constexpr std::uint32_t kMostSteps = 1 << 16;  // of a record that is behind
+  constexpr std::uint32_t kMaxSteps = 1 << 16;  // of a record that is behind
   if (!wal.position)
     return "the write-ahead log is gone: unless another program merged it, the newest changes are "
            "lost";
   const auto& found = *wal.position;
   // A log begins anew once all of it is in the database.
-  if (found.salt1 != known.salt1 && found.salt1 - known.salt1 < kMostSteps) return "";
+  if (found.salt1 != known.salt1 && found.salt1 - known.salt1 < kMaxSteps) return "";
   if (!is_same_log(found, known)) return "the write-ahead log is not the one that was written last";
   if (found.frames >= known.frames) return "";
   return wal.dropped > 0 ? damaged_after(wal)

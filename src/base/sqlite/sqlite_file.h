@@ -44,7 +44,7 @@ SqliteFacts inspect_sqlite(const std::string& path);
 
 // Throws invalid_argument where the file is of another program or of a version above
 // `known_version`, internal where it is no database. One that is missing, empty or without tables
-// is nobody's yet.
+// has no owner yet.
 void require_ours(const SqliteFacts& facts, std::int64_t application_id,
                   std::int64_t known_version);
 
