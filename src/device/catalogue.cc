@@ -15,7 +15,7 @@ constexpr double kTera = 1e12, kGiga = 1e9;
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 constexpr std::optional<double> kNone = std::nullopt;
 
-// In tera-operations per second; kNone where the card has no fast path.
+// A rate in tera-operations per second; kNone if the card has no fast path.
 using Rate = std::optional<double>;
 constexpr Peaks peaks(Rate fp64, Rate fp32, Rate tf32, Rate bf16, Rate fp16, Rate fp8, Rate int8) {
   const auto tera = [](Rate r) { return r ? Rate(*r * kTera) : r; };
@@ -61,7 +61,7 @@ constexpr Card kCards[] = {
 };
 // clang-format on
 
-// Of one multiprocessor in a clock, as the CUDA programming guide lists it.
+// Operations per clock of one multiprocessor, as the CUDA programming guide lists it.
 struct PerClock {
   int compute_major, compute_minor;
   double issued, fp32, fp64, special;
@@ -99,11 +99,11 @@ bool has(const Words& words, std::string_view word) {
 constexpr std::string_view kVariants[] = {"ti", "super", "laptop", "mobile", "max", "ada", "d"};
 
 bool names(const Card& card, const Words& driver_name) {
-  const Words wanted = words_of(card.match);
-  return std::all_of(wanted.begin(), wanted.end(),
+  const Words required = words_of(card.match);
+  return std::all_of(required.begin(), required.end(),
                      [&](const auto& w) { return has(driver_name, w); }) &&
          std::none_of(std::begin(kVariants), std::end(kVariants),
-                      [&](std::string_view v) { return has(driver_name, v) && !has(wanted, v); });
+                      [&](std::string_view v) { return has(driver_name, v) && !has(required, v); });
 }
 
 // Drivers report a little less than the nominal size; a different size is a

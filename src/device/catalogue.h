@@ -38,7 +38,7 @@ struct Card {
 
 std::span<const Card> catalogue() noexcept;
 
-// What a card's multiprocessors do in a second without their matrix units, all of them
+// Operations per second of a card's multiprocessors without tensor cores, all of them
 // together: operations of single threads, an FMA being one.
 struct VectorRates {
   double issued;  // of any kind
@@ -65,7 +65,7 @@ struct PrecisionChoice {
   std::string_view because;
 };
 
-// What inference should use: the fastest precision that keeps accuracy without
+// Recommends a precision for inference: the fastest precision that keeps accuracy without
 // calibration, judged from peaks and not from the card's name. A card whose fp16
 // is slower than its fp32 (P4: 1/64) never gets fp16.
 PrecisionChoice recommend(const Peaks& peaks) noexcept;

@@ -65,7 +65,7 @@ constexpr DriverName kDriverNames[] = {
     {"", 0, ""},
 };
 
-TEST(Catalogue, KnowsADriversNameAndLeavesItsNeighboursAlone) {
+TEST(Catalogue, MatchesADriversNameButNotSimilarNames) {
   for (const auto& row : kDriverNames) {
     const auto card = find_card(row.name, row.memory_mib * kMiB);
     EXPECT_EQ(card ? std::string(card->key) : "", row.key) << row.name << " " << row.memory_mib;

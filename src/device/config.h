@@ -76,11 +76,11 @@ struct GpuConfig {
               "wait after every kernel, so that an error names it; slow"}
             .env("CUDA_LAUNCH_BLOCKING"),
         Field{"container_devices", &C::container_devices,
-              "GPUs that the container runtime was told to pass in: all, none, void or a list"}
+              "GPUs that the container runtime passes in: all, none, void or a list"}
             .check(container_devices_cause)
             .env("NVIDIA_VISIBLE_DEVICES"),
         Field{"driver_capabilities", &C::driver_capabilities,
-              "driver parts that the container runtime was told to pass in"}
+              "driver parts that the container runtime passes in"}
             .check(capability_cause)
             .env("NVIDIA_DRIVER_CAPABILITIES"),
     };
@@ -105,16 +105,16 @@ struct AutoscalingConfig {
         Field{"target", &C::target, "value to hold; of a utilisation in percent"}.range(0.001, 1e9),
         Field{"min_instances", &C::min_instances, "never fewer"}.range(0, 10000),
         Field{"max_instances", &C::max_instances, "never more"}.range(1, 10000),
-        Field{"scale_up_cooldown", &C::scale_up_cooldown, "least time between two steps up"}.range(
-            0, 86400),
-        Field{"scale_down_cooldown", &C::scale_down_cooldown, "least time between two steps down"}
+        Field{"scale_up_cooldown", &C::scale_up_cooldown, "minimum time between two steps up"}
+            .range(0, 86400),
+        Field{"scale_down_cooldown", &C::scale_down_cooldown, "minimum time between two steps down"}
             .range(0, 86400),
     };
   }
   void check_together(std::vector<std::string>& found) const;
 };
 
-// What a profile says where nobody else does.
+// Defaults of a profile, for settings that nothing else sets.
 struct ProfileDefaults {
   std::string name;  // the card's key, "a100-80"
   double memory_gb;
@@ -124,7 +124,7 @@ struct ProfileDefaults {
   std::string precision;
 };
 
-// What the three agents of a news pipeline are used to: this batch in this much memory.
+// The default batch of each of the three agents of a news pipeline, and its memory.
 struct AgentDefault {
   std::string_view name;
   double memory_gb;
@@ -132,20 +132,20 @@ struct AgentDefault {
 };
 std::optional<AgentDefault> agent_default(std::string_view name) noexcept;
 
-// For a card: batch sizes by memory (4, 8, 12 and 24 GB rows), the three agents' memory
-// shrunk together where a card is too small for it, and the precision the card is
-// good at; a P4 never gets fp16.
+// Defaults for a card: batch sizes by memory (4, 8, 12 and 24 GB rows), the memory of the three
+// agents, scaled down together on a card that is too small for them, and the precision that is
+// fast on the card; a P4 never gets fp16.
 ProfileDefaults profile_defaults(const Card& card, double memory_fraction);
 
 // Nothing when gpu_type is empty or unknown.
 std::optional<ProfileDefaults> profile_of(const GpuConfig& config);
 
-// What a person should know about `config` on this machine: a gpu_type that
+// Warnings about `config` on this machine: a gpu_type that
 // contradicts the card found (names both), an agent that asks for more than a card
 // has, a precision the card is slow at. Empty when all agrees.
 std::vector<std::string> profile_warnings(const GpuConfig& config, const Inventory& inventory);
 
-// Of these, what can be said without looking at the machine.
+// The subset of these warnings that needs no look at the machine.
 std::vector<std::string> profile_warnings(const GpuConfig& config);
 
 }  // namespace sluice::device

@@ -44,7 +44,7 @@ TEST(Profile, BatchSizesFollowTheMemoryRows) {
   EXPECT_EQ(defaults_of("a100-80").batch_size, 64);
 }
 
-TEST(Profile, AgentsKeepTheirFiguresWhereTheCardCarriesThem) {
+TEST(Profile, AgentsKeepTheirDefaultsWhereTheCardHasTheMemory) {
   const auto large = defaults_of("a100-80");
   EXPECT_EQ(large.batch_sizes.at("synthesizer"), 16);
   EXPECT_EQ(large.batch_sizes.at("analyst"), 32);
@@ -87,7 +87,7 @@ TEST(ProfileWarnings, NameBothCardsWhenTheyDiffer) {
   EXPECT_THAT(profile_warnings(typed("v100-16"), with("Tesla V100-SXM2-32GB", 32)).size(), 1);
 }
 
-TEST(ProfileWarnings, AreSilentWhenTheCardIsOfTheFamily) {
+TEST(ProfileWarnings, AreEmptyWhenTheCardIsOfTheFamily) {
   EXPECT_THAT(profile_warnings(typed("A100"), with("NVIDIA A100-SXM4-80GB", 80)), IsEmpty());
   EXPECT_THAT(profile_warnings(typed("V100"), with("Tesla V100-SXM2-32GB", 32)), IsEmpty());
   EXPECT_THAT(profile_warnings(typed("RTX"), with("NVIDIA GeForce RTX 4090", 24)), IsEmpty());

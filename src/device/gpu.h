@@ -1,4 +1,4 @@
-// What a machine has: GPUs of any vendor and the CPU, as plain values.
+// The inventory of a machine: GPUs of any vendor and the CPU, as plain values.
 // A fact that could not be learned is absent; there are no sentinels.
 #pragma once
 
@@ -89,7 +89,7 @@ struct Cpu {
   std::optional<std::uint64_t> memory_limit;             // of our cgroup, when lower
 };
 
-// What a look at the machine found, and what could not be looked at and why.
+// The result of detection, with notes on what could not be read and why.
 struct Inventory {
   std::vector<Gpu> gpus;
   Cpu cpu;

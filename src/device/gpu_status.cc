@@ -81,7 +81,7 @@ Meaning meaning_of(GpuLibrary library, int code) {
   return of_nvrtc(code);
 }
 
-// What a call that failed without saying why means, on a device in this state.
+// Classifies an unspecified failure by the state of the device.
 GpuStatus by_state(int state) {
   if (state == 0) return GpuStatus::transient;
   switch (of_cuda(state)) {
@@ -122,7 +122,7 @@ GpuStatus classify(GpuLibrary library, int code, const std::function<int()>& ask
   return by_state(ask_device());
 }
 
-GpuError::GpuError(GpuStatus status, const std::string& message, Where where)
+GpuError::GpuError(GpuStatus status, const std::string& message, SourceLocation where)
     : Error(code_of(status), message, where), status_(status) {}
 
 GpuStatus gpu_status_of(const Error& error) noexcept {

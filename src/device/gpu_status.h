@@ -1,5 +1,5 @@
-// What a status code of CUDA, cuBLASLt, cuDNN or NVRTC means for the call and for the GPU. This is
-// the only place that decides it.
+// Classifies status codes of CUDA, cuBLASLt, cuDNN and NVRTC by their effect on the call and on the
+// GPU. This is the only place that decides it.
 #pragma once
 
 #include <functional>
@@ -22,22 +22,23 @@ enum class GpuStatus {
 std::string_view to_string(GpuStatus status) noexcept;
 
 // Some codes say only that something failed (EXECUTION_FAILED, INTERNAL_ERROR, unknown numbers).
-// For those `ask_device` is called, which returns CUDA's status of the device now: a fault there is
-// what the library saw.
+// For these, `ask_device` is called, which returns CUDA's present status of the device: a fault
+// there is the cause.
 GpuStatus classify(GpuLibrary library, int code, const std::function<int()>& ask_device);
 
 // Its code: unavailable where refused, exhausted where out of memory, internal otherwise.
 class GpuError : public Error {
  public:
-  GpuError(GpuStatus status, const std::string& message, Where where = Where::here());
+  GpuError(GpuStatus status, const std::string& message,
+           SourceLocation where = SourceLocation::here());
   GpuStatus status() const noexcept { return status_; }
 
  private:
   GpuStatus status_;
 };
 
-// Of any error that a call on the GPU threw. One that is no GpuError is judged by its code, where
-// internal is a loss.
+// Classifies any error that a call on the GPU threw. One that is no GpuError is judged by its code,
+// where internal is a loss.
 GpuStatus gpu_status_of(const Error& error) noexcept;
 
 }  // namespace sluice::device

@@ -10,7 +10,7 @@ struct Case {
   int code;
   const char* name;
   GpuStatus want;     // on a device that is well
-  bool asks = false;  // the code alone does not tell: on a faulted device it is lost
+  bool asks = false;  // the code alone does not decide: on a faulted device it is lost
 };
 
 constexpr auto kCuda = GpuLibrary::cuda, kLt = GpuLibrary::cublaslt, kDnn = GpuLibrary::cudnn,
@@ -133,19 +133,19 @@ constexpr Case kCases[] = {
     {kNvrtc, 16, "NVRTC_ERROR_CANCELLED", kTransient},
 };
 
-TEST(GpuStatus, EachCodeIsClassifiedOnADeviceThatIsWell) {
+TEST(GpuStatus, EachCodeIsClassifiedOnAHealthyDevice) {
   for (const Case& one : kCases) {
-    bool asked = false;
+    bool queried = false;
     const auto well = [&] {
-      asked = true;
+      queried = true;
       return 0;
     };
     EXPECT_EQ(to_string(classify(one.library, one.code, well)), to_string(one.want)) << one.name;
-    EXPECT_EQ(asked, one.asks) << one.name;
+    EXPECT_EQ(queried, one.asks) << one.name;
   }
 }
 
-TEST(GpuStatus, WhatALibraryCannotNameIsTheDevicesFaultWhereItHasOne) {
+TEST(GpuStatus, AnUnnamedFailureIsTheDevicesFaultWhereItHasOne) {
   for (const Case& one : kCases)
     for (const int fault : {700, 719, 999}) {
       const GpuStatus want = one.asks ? kLost : one.want;
@@ -153,7 +153,7 @@ TEST(GpuStatus, WhatALibraryCannotNameIsTheDevicesFaultWhereItHasOne) {
     }
 }
 
-TEST(GpuStatus, WhatALibraryCannotNameMayBeAWantOfMemory) {
+TEST(GpuStatus, AnUnnamedFailureMayBeALackOfMemory) {
   EXPECT_EQ(classify(kDnn, 1001, [] { return 2; }), kMemory);
   EXPECT_EQ(classify(kLt, 14, [] { return 600; }), kTransient);
 }

@@ -11,7 +11,7 @@
 namespace sluice::device {
 namespace {
 
-TEST(Gpu, SurvivesTheTripThroughJson) {
+TEST(Gpu, RoundTripsThroughJson) {
   const auto nvml = open_demo("eight-gpus");
   freeze_demo(*nvml, 12);
   std::vector<std::string> notes;

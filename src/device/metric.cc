@@ -17,8 +17,8 @@ constexpr double kMiB = 1.0 / (1024.0 * 1024.0);  // bytes to DCGM's unit of mem
 constexpr double kMillijoules = 1000;             // joules to DCGM's millijoules
 constexpr double kRatio = 0.01;                   // percent to Triton's 0..1
 
-// One line per metric, in the order of the enum. A DCGM or Triton name stands only
-// where ours measures the same thing: their NVLink names are rates, ours count bytes.
+// One line per metric, in the order of the enum. A DCGM or Triton name is given only if it measures
+// the same: their NVLink names are rates, ours count bytes.
 // clang-format off
 constexpr MetricInfo kMetrics[] = {
     {utilization, "utilization", "percent", "Share of time at least one kernel ran", kGpu, kGauge,

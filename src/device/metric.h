@@ -69,7 +69,7 @@ enum class Scope : std::uint8_t {
   gpu,
   cpu,
   server,
-  owner,  // who has memory: a lease, a pool of ours; nothing in the table below, rules only
+  owner,  // of memory: a lease or one of our pools; for rules only, not in the table below
 };
 enum class Kind : std::uint8_t { gauge, counter };
 

@@ -26,7 +26,7 @@ TEST(Metric, NoTwoMetricsShareAName) {
       EXPECT_TRUE(name.empty() || seen.insert(name).second) << name;
 }
 
-// What promtool's linter asks of a name: lower case, _total on counters only.
+// promtool's linter requires of a name: lower case, _total on counters only.
 TEST(Metric, PrometheusNamesFollowTheirConventions) {
   for (const auto& m : metrics()) {
     if (m.prometheus.empty()) continue;
@@ -50,14 +50,14 @@ TEST(Metric, NamesOfOtherExportersCarryTheirUnits) {
 TEST(Metric, KnownBoardsFindTheirNames) {
   std::set<std::string_view> names;
   for (const auto& m : metrics()) names.insert({m.dcgm, m.triton});
-  for (const auto* wanted :
+  for (const auto* expected :
        {"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_SM_CLOCK",
         "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE",
         "DCGM_FI_DEV_MEM_CLOCK", "DCGM_FI_DEV_MEMORY_TEMP", "DCGM_FI_DEV_XID_ERRORS",
         "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
         "nv_gpu_utilization", "nv_gpu_power_usage", "nv_gpu_power_limit", "nv_energy_consumption",
         "nv_gpu_memory_total_bytes", "nv_gpu_memory_used_bytes"})
-    EXPECT_TRUE(names.contains(wanted)) << wanted;
+    EXPECT_TRUE(names.contains(expected)) << expected;
 }
 
 }  // namespace

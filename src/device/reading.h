@@ -1,4 +1,4 @@
-// What was last measured on one device. Each value knows when it was taken; a
+// The latest readings of one device. Each value knows when it was taken; a
 // value that could not be read is absent.
 #pragma once
 
@@ -25,7 +25,7 @@ struct Process {
   std::string name;  // from /proc, empty when gone
   std::string user;
   std::string kind;                       // "compute", "graphics", "mps"
-  std::optional<std::uint64_t> memory;    // bytes; absent where the driver cannot tell
+  std::optional<std::uint64_t> memory;    // bytes; absent where the driver does not report it
   std::optional<double> utilization;      // % of SM time
   std::optional<double> memory_activity;  // %
 };

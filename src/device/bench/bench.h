@@ -1,5 +1,5 @@
-// How fast this machine really is: its memory, its links, its matrix units and
-// its launch path, each number beside the datasheet's peak where there is one.
+// Measures this machine: memory and link bandwidth, tensor core rates and
+// launch latency, each beside the datasheet's peak where there is one.
 //
 // Every figure is the median of repeats on random data, taken after a warm-up,
 // and its result was checked against a reference in double precision before it
@@ -20,7 +20,7 @@
 
 namespace sluice::device {
 
-// Who else did the same work in the same run, and how fast.
+// A reference implementation timed on the same work in the same run.
 struct BenchPeer {
   std::string name;
   double value;  // in the row's unit
@@ -37,7 +37,7 @@ struct BenchRow {
   double spread = 0;  // (90th - 10th percentile) / median, of the samples
   std::vector<BenchPeer> peers{};
 
-  // Of the peak, 0..100 and a little more; for rates only.
+  // Percentage of the peak, 0..100 and a little more; for rates only.
   std::optional<double> percent() const;
 };
 
@@ -49,7 +49,7 @@ struct BenchOptions {
   bool wants(std::string_view name) const;
 };
 
-// Told before each figure: its title and how many of the total are done.
+// Called before each measurement with its title and how many of the total are done.
 using BenchProgress = std::function<void(std::string_view title, std::size_t done, std::size_t of)>;
 
 // A GPU that CUDA can compute on, which may be fewer than the driver lists.

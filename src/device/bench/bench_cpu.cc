@@ -1,5 +1,5 @@
 // The CPU's figures: memory bandwidth over all cores we may use, and the matrix
-// product through oneDNN, which is what the CPU backend will run on.
+// GEMM through oneDNN, for comparison with the CPU backend.
 //
 // Stores bypass the cache. An ordinary store first reads the line it is about to
 // overwrite, and that hidden third stream would make the figure too small.
@@ -152,12 +152,12 @@ std::uint64_t last_level_cache(const Cpu& cpu) {
 }
 
 std::size_t array_bytes(const Cpu& cpu, bool quick) {
-  const std::uint64_t wanted =
+  const std::uint64_t needed =
       std::max<std::uint64_t>(last_level_cache(cpu) * (quick ? 2 : 4), std::uint64_t{64} << 20);
-  std::uint64_t room = cpu.memory_available;
-  if (cpu.memory_limit) room = std::min(room, *cpu.memory_limit);
-  const std::uint64_t most = std::max<std::uint64_t>(room / 8, std::uint64_t{16} << 20);
-  return std::min({wanted, most, std::uint64_t{1} << 30}) / 4096 * 4096;
+  std::uint64_t available = cpu.memory_available;
+  if (cpu.memory_limit) available = std::min(available, *cpu.memory_limit);
+  const std::uint64_t max_bytes = std::max<std::uint64_t>(available / 8, std::uint64_t{16} << 20);
+  return std::min({needed, max_bytes, std::uint64_t{1} << 30}) / 4096 * 4096;
 }
 
 unsigned threads_of(const Cpu& cpu) {
@@ -179,7 +179,7 @@ BenchRow memory_row(const Cpu& cpu, bool quick, bool triad) {
   return row;
 }
 
-// ---- matrix product --------------------------------------------------------
+// ---- GEMM ---------------------------------------------------------------
 
 class OneDnn {
  public:
@@ -199,10 +199,10 @@ class OneDnn {
 
   const std::string& version() const { return version_; }
 
-  bool product(std::int64_t n, const float* a, const float* b, float* c) const {
+  bool gemm(std::int64_t n, const float* a, const float* b, float* c) const {
     return sgemm_('N', 'N', n, n, n, 1, a, n, b, n, 0, c, n) == dnnl_success;
   }
-  bool product(std::int64_t n, const std::uint8_t* a, const std::int8_t* b, std::int32_t* c) const {
+  bool gemm(std::int64_t n, const std::uint8_t* a, const std::int8_t* b, std::int32_t* c) const {
     const std::int32_t zero = 0;
     return igemm_('N', 'N', 'F', n, n, n, 1, a, n, 0, b, n, 0, 0, c, n, &zero) == dnnl_success;
   }
@@ -235,9 +235,9 @@ struct Int8 {
 };
 
 template <class Type>
-class Product {
+class CpuGemm {
  public:
-  explicit Product(std::int64_t n) : n_(n), a_(size()), b_(size()), c_(size()) {}
+  explicit CpuGemm(std::int64_t n) : n_(n), a_(size()), b_(size()), c_(size()) {}
 
   void draw(std::uint64_t seed) {
     for (std::size_t i = 0; i < size(); ++i) {
@@ -249,11 +249,11 @@ class Product {
   }
 
   void run(const OneDnn& library) {
-    if (!library.product(n_, a_.data(), b_.data(), c_.data()))
-      throw Error(Code::unavailable, "oneDNN refused the product");
+    if (!library.gemm(n_, a_.data(), b_.data(), c_.data()))
+      throw Error(Code::unavailable, "oneDNN refused the GEMM");
   }
 
-  // Of 256 elements at random, against sums in double.
+  // The error of 256 random elements against sums in double.
   double error(std::uint64_t seed) const {
     const auto n = static_cast<std::size_t>(n_);
     std::vector<double> got, want;
@@ -280,7 +280,7 @@ class Product {
 // The largest of a few sizes that one repeat is done with in good time.
 template <class Type>
 std::int64_t choose_size(const OneDnn& library, bool quick) {
-  Product<Type> probe(512);
+  CpuGemm<Type> probe(512);
   probe.draw(1);
   probe.run(library);
   const double seconds = timed([&] { probe.run(library); });
@@ -295,13 +295,13 @@ template <class Type>
 BenchRow gemm_row(BenchName what, const char* unit, const Cpu& cpu, const BenchOptions& options) {
   const OneDnn library(options.library_dirs, threads_of(cpu));
   const auto n = choose_size<Type>(library, options.quick);
-  Product<Type> product(n);
+  CpuGemm<Type> gemm(n);
   std::vector<double> seconds;
   double worst = 0;
   for (std::uint64_t repeat = 0; repeat < (options.quick ? 3u : 7u); ++repeat) {
-    product.draw(repeat << 32);
-    seconds.push_back(timed([&] { product.run(library); }));
-    worst = std::max(worst, product.error(repeat));
+    gemm.draw(repeat << 32);
+    seconds.push_back(timed([&] { gemm.run(library); }));
+    worst = std::max(worst, gemm.error(repeat));
   }
   if (worst > Type::kTolerance)
     return missing_row(what, unit, fmt::format("wrong result: relative error {:.2g}", worst));
@@ -330,12 +330,12 @@ std::span<const std::string_view> bench_cpu_names() noexcept { return kNameList;
 
 std::vector<BenchRow> bench_cpu(const Cpu& cpu, const BenchOptions& options,
                                 const BenchProgress& progress) {
-  std::vector<std::size_t> wanted;
+  std::vector<std::size_t> selected;
   for (std::size_t i = 0; i < kNames.size(); ++i)
-    if (options.wants(kNames[i].name)) wanted.push_back(i);
+    if (options.wants(kNames[i].name)) selected.push_back(i);
   std::vector<BenchRow> rows;
-  for (const auto which : wanted) {
-    progress(kNames[which].title, rows.size(), wanted.size());
+  for (const auto which : selected) {
+    progress(kNames[which].title, rows.size(), selected.size());
     rows.push_back(row_of(which, cpu, options));
   }
   return rows;

@@ -1,4 +1,4 @@
-// Which figures there are for a GPU, and the loop over them.
+// The table of GPU measurements and the loop over them.
 #include "device/bench/bench_cuda.h"
 
 #include <fmt/core.h>
@@ -139,12 +139,12 @@ std::vector<BenchRow> bench_gpu(std::string_view uuid, const BenchOptions& optio
   BenchDevice device{stream, options, find_card(properties.name, properties.totalGlobalMem),
                      bus_text(id.value)};
 
-  std::vector<Figure> wanted;
-  std::ranges::copy_if(kFigures, std::back_inserter(wanted),
+  std::vector<Figure> selected;
+  std::ranges::copy_if(kFigures, std::back_inserter(selected),
                        [&](const Figure& f) { return options.wants(f.what.name); });
   std::vector<BenchRow> rows;
-  for (const auto& figure : wanted) {
-    progress(figure.what.title, rows.size(), wanted.size());
+  for (const auto& figure : selected) {
+    progress(figure.what.title, rows.size(), selected.size());
     std::size_t total = 0;
     check(cudaMemGetInfo(&device.free_bytes, &total));
     rows.push_back(row_of(figure, device));

@@ -48,7 +48,7 @@ class Event {
 std::vector<double> timed_on_device(const Stream& stream, std::size_t warm_ups, std::size_t repeats,
                                     const std::function<void()>& work);
 
-// What a figure may use. Lives as long as the benchmark of one GPU.
+// The context of a measurement. Lives as long as the benchmark of one GPU.
 struct BenchDevice {
   const Stream& stream;
   const BenchOptions& options;

@@ -1,5 +1,5 @@
-// The matrix product's rate per precision. What the library proposes first is
-// not always the fastest, so several of its ways are tried and the best is timed.
+// The GEMM rate per precision. What the library proposes first is
+// not always the fastest, so several of its algorithms are tried and the best is timed.
 #include "device/bench/bench_gemm.h"
 
 #include <fmt/core.h>
@@ -18,10 +18,10 @@ namespace sluice::device {
 
 namespace {
 
-constexpr int kMostWays = 8;
+constexpr int kMaxAlgorithms = 8;
 
 // Outputs are overwritten with this first: a NaN in every float type, and a sum
-// that no int8 product of ours reaches.
+// that no int8 GEMM here reaches.
 unsigned char poison_of(Precision precision) { return precision == Precision::int8 ? 0x80 : 0xff; }
 
 // Distinct positions spread over 0..size.
@@ -63,11 +63,11 @@ std::size_t room_for(std::int64_t n, Precision precision) {
 
 GemmShape cube(std::int64_t n) { return {n, n, n}; }
 
-double seconds_of(GemmProblem& problem, std::size_t way, const BenchDevice& device,
+double seconds_of(GemmProblem& problem, std::size_t algorithm, const BenchDevice& device,
                   std::size_t warm_ups, std::size_t repeats) {
-  return quantile(
-      timed_on_device(device.stream, warm_ups, repeats, [&] { problem.run(way, device.stream); }),
-      0.5);
+  return quantile(timed_on_device(device.stream, warm_ups, repeats,
+                                  [&] { problem.run(algorithm, device.stream); }),
+                  0.5);
 }
 
 // The largest size, up to 8192, that fits and takes no longer than a tenth of a
@@ -75,20 +75,20 @@ double seconds_of(GemmProblem& problem, std::size_t way, const BenchDevice& devi
 std::int64_t choose_size(const CublasLt& library, const BenchDevice& device, Precision precision) {
   GemmProblem probe(library, precision, cube(1024), 1, device.stream);
   const double small = seconds_of(probe, 0, device, 1, 3);
-  const std::int64_t most = device.options.quick ? 4096 : 8192;
+  const std::int64_t max_n = device.options.quick ? 4096 : 8192;
   std::int64_t n = 1024;
-  while (n < most && small * std::pow(2.0 * static_cast<double>(n) / 1024, 3) < 0.1 &&
+  while (n < max_n && small * std::pow(2.0 * static_cast<double>(n) / 1024, 3) < 0.1 &&
          room_for(2 * n, precision) < device.free_bytes / 2)
     n *= 2;
   return n;
 }
 
-std::size_t fastest_way(GemmProblem& problem, const BenchDevice& device) {
+std::size_t fastest_algorithm(GemmProblem& problem, const BenchDevice& device) {
   std::size_t best = 0;
   double least = std::numeric_limits<double>::infinity();
-  for (std::size_t way = 0; way < problem.ways(); ++way) {
-    const double seconds = seconds_of(problem, way, device, 2, 5);
-    if (seconds < least) least = seconds, best = way;
+  for (std::size_t algorithm = 0; algorithm < problem.algorithms(); ++algorithm) {
+    const double seconds = seconds_of(problem, algorithm, device, 2, 5);
+    if (seconds < least) least = seconds, best = algorithm;
   }
   return best;
 }
@@ -109,10 +109,10 @@ double gemm_tolerance(Precision precision) noexcept {
 }
 
 GemmProblem::GemmProblem(const CublasLt& library, Precision precision, GemmShape shape,
-                         int most_ways, const Stream& stream)
+                         int max_algorithms, const Stream& stream)
     : precision_(precision),
       shape_(shape),
-      gemm_(library, precision, shape, most_ways),
+      gemm_(library, precision, shape, max_algorithms),
       a_(device_buffer(elements(shape.m, shape.k) * input_bytes(precision))),
       b_(device_buffer(elements(shape.n, shape.k) * input_bytes(precision))),
       d_(device_buffer(elements(shape.m, shape.n) * output_bytes(precision))) {
@@ -128,18 +128,18 @@ void GemmProblem::draw(std::uint64_t seed, const Stream& stream) {
   fill_random(b_.get(), elements(shape_.n, shape_.k), precision_, mix(~seed), stream);
 }
 
-void GemmProblem::run(std::size_t way, const Stream& stream) const {
-  gemm_.run(way, a_.get(), b_.get(), d_.get(), stream);
+void GemmProblem::run(std::size_t algorithm, const Stream& stream) const {
+  gemm_.run(algorithm, a_.get(), b_.get(), d_.get(), stream);
 }
 
-double GemmProblem::error(std::size_t way, std::uint64_t seed, const Stream& stream) {
+double GemmProblem::error(std::size_t algorithm, std::uint64_t seed, const Stream& stream) {
   draw(seed, stream);
   const auto count = elements(shape_.m, shape_.n);
   const auto width = output_bytes(precision_);
   const auto counter = device_buffer(sizeof(unsigned long long));
   check(cudaMemsetAsync(counter.get(), 0, sizeof(unsigned long long), stream.get()));
   check(cudaMemsetAsync(d_.get(), poison_of(precision_), count * width, stream.get()));
-  run(way, stream);
+  run(algorithm, stream);
   count_poisoned(d_.get(), count, width, poison_of(precision_),
                  static_cast<unsigned long long*>(counter.get()), stream);
   stream.wait();
@@ -174,20 +174,20 @@ BenchRow bench_gemm(const BenchDevice& device, BenchName what) {
   const char* unit = precision == Precision::int8 ? "OP/s" : "FLOP/s";
   const CublasLt library(device.stream.device(), device.options.library_dirs);
   const auto n = choose_size(library, device, precision);
-  GemmProblem problem(library, precision, cube(n), device.options.quick ? 2 : kMostWays,
+  GemmProblem problem(library, precision, cube(n), device.options.quick ? 2 : kMaxAlgorithms,
                       device.stream);
-  const auto way = fastest_way(problem, device);
-  const double error = problem.error(way, 42, device.stream);
+  const auto algorithm = fastest_algorithm(problem, device);
+  const double error = problem.error(algorithm, 42, device.stream);
   if (!(error <= gemm_tolerance(precision)))
     return missing_row(what, unit, fmt::format("wrong result: relative error {:.2g}", error));
 
   const auto m = static_cast<double>(n);
   auto row = timed_row(what, unit, 2 * m * m * m,
                        timed_on_device(device.stream, 3, device.options.quick ? 5 : 20,
-                                       [&] { problem.run(way, device.stream); }));
+                                       [&] { problem.run(algorithm, device.stream); }));
   if (device.card) row.peak = device.card->peaks.of(precision);
-  row.detail = fmt::format("{0}x{0}x{0}, {1}, way {2} of {3}, error {4:.1g}", n, library.version(),
-                           way + 1, problem.ways(), error);
+  row.detail = fmt::format("{0}x{0}x{0}, {1}, algorithm {2} of {3}, error {4:.1g}", n,
+                           library.version(), algorithm + 1, problem.algorithms(), error);
   return row;
 }
 

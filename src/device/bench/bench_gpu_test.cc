@@ -1,4 +1,4 @@
-// The benchmarks' kernels and products against the CPU. Sizes are small, so that
+// The benchmarks' kernels and GEMMs against the CPU. Sizes are small, so that
 // compute-sanitizer gets through them too.
 #include <gmock/gmock.h>
 
@@ -38,7 +38,7 @@ struct CopyCase {
 
 class Copy : public OnGpu, public testing::WithParamInterface<CopyCase> {};
 
-TEST_P(Copy, MovesExactlyTheBytesAskedForAndNoOthers) {
+TEST_P(Copy, MovesExactlyTheRequestedBytes) {
   const auto [bytes, to_offset, from_offset] = GetParam();
   constexpr std::size_t kGuard = 64;
   const auto from = device_buffer(bytes + from_offset + kGuard);
@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Copy,
                                          CopyCase{1000003, 1, 0}, CopyCase{1000003, 3, 8},
                                          CopyCase{1 << 20, 16, 32}));
 
-TEST_F(OnGpu, RandomBytesAreTheSameAsTheCpuWouldDraw) {
+TEST_F(OnGpu, RandomBytesMatchTheCpuGenerator) {
   constexpr std::size_t kBytes = 1003;
   const auto buffer = device_buffer(kBytes);
   fill_random_bytes(buffer.get(), kBytes, 99, stream);
@@ -126,27 +126,28 @@ std::string name_of(const testing::TestParamInfo<Precision>& info) {
 }
 INSTANTIATE_TEST_SUITE_P(All, RandomValues, testing::ValuesIn(kAll), name_of);
 
-class Product : public OnGpu, public testing::WithParamInterface<Precision> {
+class GemmTest : public OnGpu, public testing::WithParamInterface<Precision> {
  protected:
-  // Every way the library proposes must be right, not only the fastest.
+  // Every algorithm the library proposes must be right, not only the fastest.
   void expect_right(GemmShape shape) try {
     const CublasLt library(DeviceId{0}, {});
     GemmProblem problem(library, GetParam(), shape, 3, stream);
-    for (std::size_t way = 0; way < problem.ways(); ++way)
-      EXPECT_LE(problem.error(way, 11 + way, stream), gemm_tolerance(GetParam())) << "way " << way;
+    for (std::size_t algorithm = 0; algorithm < problem.algorithms(); ++algorithm)
+      EXPECT_LE(problem.error(algorithm, 11 + algorithm, stream), gemm_tolerance(GetParam()))
+          << "algorithm " << algorithm;
   } catch (const Error& e) {
     if (e.code() != Code::unavailable) throw;
     GTEST_SKIP() << e.what();
   }
 };
 
-TEST_P(Product, AgreesWithTheSameProductInDouble) { expect_right({256, 512, 384}); }
-TEST_P(Product, AgreesWhenTheSizesAreNoTileMultiples) { expect_right({272, 144, 208}); }
-TEST_P(Product, AgreesWhenItIsTallAndThin) { expect_right({1040, 16, 64}); }
+TEST_P(GemmTest, MatchesTheSameGemmInDouble) { expect_right({256, 512, 384}); }
+TEST_P(GemmTest, MatchesWhenTheSizesAreNotTileMultiples) { expect_right({272, 144, 208}); }
+TEST_P(GemmTest, MatchesWhenItIsTallAndThin) { expect_right({1040, 16, 64}); }
 
-INSTANTIATE_TEST_SUITE_P(All, Product, testing::ValuesIn(kAll), name_of);
+INSTANTIATE_TEST_SUITE_P(All, GemmTest, testing::ValuesIn(kAll), name_of);
 
-TEST_F(OnGpu, AnOddSizedProductIsRightToo) {
+TEST_F(OnGpu, AnOddSizedGemmIsCorrectToo) {
   try {
     const CublasLt library(DeviceId{0}, {});
     for (const auto precision : {Precision::fp64, Precision::fp32}) {

@@ -1,4 +1,4 @@
-// What it costs to ask the device for anything: an empty kernel, alone, in a row,
+// Launch latency: an empty kernel, alone, in a row,
 // and a hundred of them as one graph.
 #include <array>
 #include <memory>

@@ -1,4 +1,4 @@
-// What the benchmarks share: medians, rows, and the clock around a repeat.
+// Shared by the benchmarks: medians, rows, and the clock around a repeat.
 #pragma once
 
 #include <chrono>

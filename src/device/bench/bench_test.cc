@@ -47,7 +47,7 @@ TEST(BenchStats, AClockThatSeesNoTimeGivesNoValue) {
   EXPECT_THAT(row.detail, HasSubstr("too coarse"));
 }
 
-TEST(BenchStats, ANanIsNeverARightResult) {
+TEST(BenchStats, ANanIsNeverACorrectResult) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_TRUE(std::isinf(relative_error(std::vector{1.0, nan}, std::vector{1.0, 2.0})));
   EXPECT_DOUBLE_EQ(relative_error(std::vector{3.0, 4.0}, std::vector{3.0, 4.0}), 0);
@@ -83,10 +83,11 @@ TEST(BenchCpu, MemoryFiguresAreMeasuredAndChecked) {
   BenchOptions options;
   options.quick = true;
   options.only = {"memory"};
-  std::vector<std::string> told;
+  std::vector<std::string> reported;
   const auto rows =
       bench_cpu(small_cpu(), options, [&](std::string_view title, auto done, auto of) {
-        told.push_back(std::string(title) + " " + std::to_string(done) + "/" + std::to_string(of));
+        reported.push_back(std::string(title) + " " + std::to_string(done) + "/" +
+                           std::to_string(of));
       });
   ASSERT_EQ(rows.size(), 2u);
   for (const auto& row : rows) {
@@ -95,10 +96,10 @@ TEST(BenchCpu, MemoryFiguresAreMeasuredAndChecked) {
     EXPECT_FALSE(row.peak.has_value());
     EXPECT_THAT(row.detail, HasSubstr("2 threads"));
   }
-  EXPECT_THAT(told, testing::ElementsAre("memory copy 0/2", "memory triad 1/2"));
+  EXPECT_THAT(reported, testing::ElementsAre("memory copy 0/2", "memory triad 1/2"));
 }
 
-TEST(BenchCpu, TheProductIsMeasuredOrSaysWhatIsMissing) {
+TEST(BenchCpu, TheGemmIsMeasuredOrSaysWhatIsMissing) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the sanitizers do not survive the threads of a library opened at run time";
 #endif

@@ -19,7 +19,7 @@ namespace {
 
 // ---- inside the device ---------------------------------------------------------
 
-struct CopyWay {
+struct CopyMethod {
   const char* name;
   void (*run)(void* to, const void* from, std::size_t bytes, const Stream& stream);
 };
@@ -33,7 +33,7 @@ void by_runtime(void* to, const void* from, std::size_t bytes, const Stream& str
   check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream.get()));
 }
 
-constexpr CopyWay kCopyWays[] = {
+constexpr CopyMethod kCopyMethods[] = {
     {"kernel, 4 loads", by_kernel<CopyShape::four>},
     {"kernel, 8 loads", by_kernel<CopyShape::eight>},
     {"kernel, 16 loads", by_kernel<CopyShape::sixteen>},
@@ -48,19 +48,19 @@ unsigned long long read_count(const void* counter, const Stream& stream) {
 }
 
 // Every byte compared, over a destination that was overwritten first.
-bool copies_right(const CopyWay& way, void* to, const void* from, std::size_t bytes,
+bool copies_right(const CopyMethod& method, void* to, const void* from, std::size_t bytes,
                   const Stream& stream) {
   const auto counter = device_buffer(sizeof(unsigned long long));
   check(cudaMemsetAsync(counter.get(), 0, sizeof(unsigned long long), stream.get()));
   check(cudaMemsetAsync(to, 0xa5, bytes, stream.get()));
-  way.run(to, from, bytes, stream);
+  method.run(to, from, bytes, stream);
   count_differences(to, from, bytes, static_cast<unsigned long long*>(counter.get()), stream);
   return read_count(counter.get(), stream) == 0;
 }
 
 // ---- between host and device ----------------------------------------------------
 
-enum class Way { to_device, to_host };
+enum class Direction { to_device, to_host };
 
 std::optional<double> link_rate(const std::string& bus) {
   const Path link = Path("/sys/bus/pci/devices") / bus;
@@ -76,11 +76,12 @@ void fill_host(void* host, const void* drawn, std::size_t bytes) {
 
 // A pageable copy is staged by the driver on the caller's thread: the host's clock
 // around it is the time a caller waits. A pinned one is timed on the device.
-std::vector<double> time_transfer(const BenchDevice& device, Way way, bool pinned, void* host,
-                                  void* on_device, std::size_t bytes) {
-  const auto kind = way == Way::to_device ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost;
-  void* to = way == Way::to_device ? on_device : host;
-  const void* from = way == Way::to_device ? host : on_device;
+std::vector<double> time_transfer(const BenchDevice& device, Direction direction, bool pinned,
+                                  void* host, void* on_device, std::size_t bytes) {
+  const auto kind =
+      direction == Direction::to_device ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost;
+  void* to = direction == Direction::to_device ? on_device : host;
+  const void* from = direction == Direction::to_device ? host : on_device;
   const std::size_t repeats = device.options.quick ? 5 : 15;
   if (pinned)
     return timed_on_device(device.stream, 2, repeats, [&] {
@@ -112,14 +113,14 @@ struct HostBuffer {
   void* data = nullptr;
 };
 
-// What arrived, brought back and compared with what was sent.
-bool transfer_right(Way way, HostBuffer& host, void* on_device, std::size_t bytes,
+// Copies the data back and compares it with what was sent.
+bool transfer_right(Direction direction, HostBuffer& host, void* on_device, std::size_t bytes,
                     const Stream& stream) {
   std::vector<unsigned char> sent(bytes), arrived(bytes, 0xa5);
   fill_random_bytes(on_device, bytes, 77, stream);
   stream.wait();
   fill_host(sent.data(), on_device, bytes);
-  if (way == Way::to_device) {
+  if (direction == Direction::to_device) {
     std::memcpy(host.data, sent.data(), bytes);
     check(cudaMemset(on_device, 0xa5, bytes));
     check(cudaMemcpy(on_device, host.data, bytes, cudaMemcpyHostToDevice));
@@ -132,14 +133,14 @@ bool transfer_right(Way way, HostBuffer& host, void* on_device, std::size_t byte
   return sent == arrived;
 }
 
-BenchRow transfer_row(const BenchDevice& device, BenchName what, Way way, bool pinned) {
+BenchRow transfer_row(const BenchDevice& device, BenchName what, Direction direction, bool pinned) {
   const std::size_t bytes = std::min<std::size_t>(
       std::size_t{device.options.quick ? 64u : 256u} << 20, device.free_bytes / 4);
   HostBuffer host(bytes, pinned);
   const auto on_device = device_buffer(bytes);
-  if (!transfer_right(way, host, on_device.get(), bytes, device.stream))
+  if (!transfer_right(direction, host, on_device.get(), bytes, device.stream))
     return missing_row(what, "B/s", "wrong result: what arrived is not what was sent");
-  auto seconds = time_transfer(device, way, pinned, host.data, on_device.get(), bytes);
+  auto seconds = time_transfer(device, direction, pinned, host.data, on_device.get(), bytes);
   auto row = timed_row(what, "B/s", static_cast<double>(bytes), std::move(seconds));
   row.peak = link_rate(device.bus);
   row.detail = human_bytes(bytes) + " per copy";
@@ -157,14 +158,14 @@ BenchRow bench_device_copy(const BenchDevice& device, BenchName what) {
 
   std::optional<BenchRow> best;
   std::string all;
-  for (const auto& way : kCopyWays) {
-    if (!copies_right(way, to.get(), from.get(), bytes, device.stream))
-      return missing_row(what, "B/s", std::string("wrong result: ") + way.name);
+  for (const auto& method : kCopyMethods) {
+    if (!copies_right(method, to.get(), from.get(), bytes, device.stream))
+      return missing_row(what, "B/s", std::string("wrong result: ") + method.name);
     auto row = timed_row(what, "B/s", 2.0 * static_cast<double>(bytes),
                          timed_on_device(device.stream, 3, device.options.quick ? 5 : 20, [&] {
-                           way.run(to.get(), from.get(), bytes, device.stream);
+                           method.run(to.get(), from.get(), bytes, device.stream);
                          }));
-    all += fmt::format("; {} {}", way.name, human_rate(row.value.value_or(0), "B"));
+    all += fmt::format("; {} {}", method.name, human_rate(row.value.value_or(0), "B"));
     if (!best || row.value > best->value) best = std::move(row);
   }
   best->detail = human_bytes(bytes) + " per copy, bytes read + written" + all;
@@ -173,16 +174,16 @@ BenchRow bench_device_copy(const BenchDevice& device, BenchName what) {
 }
 
 BenchRow bench_h2d_pageable(const BenchDevice& device, BenchName what) {
-  return transfer_row(device, what, Way::to_device, false);
+  return transfer_row(device, what, Direction::to_device, false);
 }
 BenchRow bench_h2d_pinned(const BenchDevice& device, BenchName what) {
-  return transfer_row(device, what, Way::to_device, true);
+  return transfer_row(device, what, Direction::to_device, true);
 }
 BenchRow bench_d2h_pageable(const BenchDevice& device, BenchName what) {
-  return transfer_row(device, what, Way::to_host, false);
+  return transfer_row(device, what, Direction::to_host, false);
 }
 BenchRow bench_d2h_pinned(const BenchDevice& device, BenchName what) {
-  return transfer_row(device, what, Way::to_host, true);
+  return transfer_row(device, what, Direction::to_host, true);
 }
 
 }  // namespace sluice::device

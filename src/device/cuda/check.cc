@@ -5,14 +5,14 @@
 
 namespace sluice::device {
 
-void check(cudaError_t status, Where where) {
+void check(cudaError_t status, SourceLocation where) {
   if (status == cudaSuccess) return;
   (void)cudaGetLastError();
   check(GpuLibrary::cuda, static_cast<int>(status),
         std::string(cudaGetErrorName(status)) + ": " + cudaGetErrorString(status), where);
 }
 
-void check(GpuLibrary library, int code, const std::string& what, Where where) {
+void check(GpuLibrary library, int code, const std::string& what, SourceLocation where) {
   if (code == 0) return;
   throw GpuError(classify(library, code, [] { return device_state(); }), what, where);
 }
@@ -42,7 +42,7 @@ bool survivable(cudaError_t status) noexcept {
   return classify(GpuLibrary::cuda, code, [code] { return code; }) != GpuStatus::lost;
 }
 
-void check_in_destructor(cudaError_t status, Where where) noexcept {
+void check_in_destructor(cudaError_t status, SourceLocation where) noexcept {
   if (status == cudaSuccess || status == cudaErrorCudartUnloading) return;
   (void)cudaGetLastError();
   std::fprintf(stderr, "%s:%d: %s\n", where.file, where.line, cudaGetErrorName(status));

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "base/where.h"
+#include "base/source_location.h"
 #include "device/cuda/device_scope.h"
 #include "device/gpu_status.h"
 
@@ -14,9 +14,10 @@ namespace sluice::device {
 
 // Throws GpuError, with the caller's file and line. Clears the runtime's pending error, so the next
 // call does not report it again.
-void check(cudaError_t status, Where where = Where::here());
+void check(cudaError_t status, SourceLocation where = SourceLocation::here());
 // The same for a code of another library, or of the driver; `what` names the call and the code.
-void check(GpuLibrary library, int code, const std::string& what, Where where = Where::here());
+void check(GpuLibrary library, int code, const std::string& what,
+           SourceLocation where = SourceLocation::here());
 
 // CUDA's status of this thread's device, or of another, once its work is done; well where nobody
 // has used it. A device that has faulted answers with its fault.
@@ -27,8 +28,9 @@ int device_state(DeviceId device) noexcept;
 // address that is not there, a trap) or the hardware, every further call fails with the same.
 bool survivable(cudaError_t status) noexcept;
 
-// For destructors: reports and carries on. A runtime that is already shutting
-// down is not worth reporting.
-void check_in_destructor(cudaError_t status, Where where = Where::here()) noexcept;
+// For destructors: reports the error and continues. A runtime that is already shutting
+// down is not reported.
+void check_in_destructor(cudaError_t status,
+                         SourceLocation where = SourceLocation::here()) noexcept;
 
 }  // namespace sluice::device

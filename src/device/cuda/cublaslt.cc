@@ -13,7 +13,7 @@ namespace sluice::device {
 
 namespace {
 
-constexpr std::size_t kScratch = std::size_t{64} << 20;  // Hopper's best ways ask for 32 MiB
+constexpr std::size_t kScratch = std::size_t{64} << 20;  // Hopper's best algorithms need 32 MiB
 constexpr std::array<std::string_view, 2> kNames{"libcublasLt.so.13", "libcublasLt.so.12"};
 
 struct Types {
@@ -34,7 +34,7 @@ Types types_of(Precision precision) {
   throw Error(Code::internal, "gemm: unknown precision");
 }
 
-// alpha = 1 and beta = 0 in the type the product is scaled in.
+// alpha = 1 and beta = 0 in the scale type of the GEMM.
 struct Scalars {
   explicit Scalars(cudaDataType_t type) {
     if (type == CUDA_R_64F)
@@ -82,7 +82,7 @@ CublasLtFunctions::CublasLtFunctions(const Library& library)
       matmul(SLUICE_FIND(cublasLtMatmul)) {}
 #undef SLUICE_FIND
 
-void CublasLtFunctions::check(cublasStatus_t status, Where where) const {
+void CublasLtFunctions::check(cublasStatus_t status, SourceLocation where) const {
   if (status == CUBLAS_STATUS_SUCCESS) return;
   device::check(GpuLibrary::cublaslt, static_cast<int>(status),
                 std::string("cuBLASLt: ") + status_name(status), where);
@@ -140,17 +140,20 @@ struct Gemm::Impl {
     call.check(call.layout_create(&d, types.output, m, n, shape.m));
   }
 
-  void find_ways(int most) {
+  void find_algorithms(int max_algorithms) {
     const auto& call = lt.call;
     call.check(call.preference_create(&preference));
     call.check(call.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &kScratch,
                                    sizeof kScratch));
-    ways.resize(static_cast<std::size_t>(most));
+    algorithms.resize(static_cast<std::size_t>(max_algorithms));
     int found = 0;
-    call.check(call.heuristic(lt.handle, desc, a, b, d, d, preference, most, ways.data(), &found));
-    ways.resize(static_cast<std::size_t>(found));
-    std::erase_if(ways, [](const auto& way) { return way.state != CUBLAS_STATUS_SUCCESS; });
-    if (ways.empty()) throw Error(Code::unavailable, "cuBLASLt has no kernel for it on this GPU");
+    call.check(call.heuristic(lt.handle, desc, a, b, d, d, preference, max_algorithms,
+                              algorithms.data(), &found));
+    algorithms.resize(static_cast<std::size_t>(found));
+    std::erase_if(algorithms,
+                  [](const auto& algorithm) { return algorithm.state != CUBLAS_STATUS_SUCCESS; });
+    if (algorithms.empty())
+      throw Error(Code::unavailable, "cuBLASLt has no kernel for it on this GPU");
   }
 
   CublasLt::Impl& lt;
@@ -159,26 +162,27 @@ struct Gemm::Impl {
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, d = nullptr;
   cublasLtMatmulPreference_t preference = nullptr;
-  std::vector<cublasLtMatmulHeuristicResult_t> ways;
+  std::vector<cublasLtMatmulHeuristicResult_t> algorithms;
 };
 
-Gemm::Gemm(const CublasLt& library, Precision precision, GemmShape shape, int most_ways)
+Gemm::Gemm(const CublasLt& library, Precision precision, GemmShape shape, int max_algorithms)
     : impl_(std::make_unique<Impl>(library, precision)) {
   impl_->describe(precision, shape);
-  impl_->find_ways(most_ways);
+  impl_->find_algorithms(max_algorithms);
 }
 
 Gemm::~Gemm() = default;
 Gemm::Gemm(Gemm&&) noexcept = default;
 
-std::size_t Gemm::ways() const noexcept { return impl_->ways.size(); }
+std::size_t Gemm::algorithms() const noexcept { return impl_->algorithms.size(); }
 
-void Gemm::run(std::size_t way, const void* a, const void* b, void* d, const Stream& stream) const {
+void Gemm::run(std::size_t algorithm, const void* a, const void* b, void* d,
+               const Stream& stream) const {
   const auto& x = *impl_;
   const DeviceScope on(stream.device());
-  x.lt.call.check(x.lt.call.matmul(x.lt.handle, x.desc, &x.scalars.as_double, a, x.a, b, x.b,
-                                   &x.scalars.zero, d, x.d, d, x.d, &x.ways.at(way).algo,
-                                   x.lt.scratch.get(), kScratch, stream.get()));
+  x.lt.call.check(x.lt.call.matmul(
+      x.lt.handle, x.desc, &x.scalars.as_double, a, x.a, b, x.b, &x.scalars.zero, d, x.d, d, x.d,
+      &x.algorithms.at(algorithm).algo, x.lt.scratch.get(), kScratch, stream.get()));
 }
 
 }  // namespace sluice::device

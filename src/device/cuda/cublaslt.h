@@ -1,4 +1,4 @@
-// Matrix products through cuBLASLt, opened at run time: the program carries no
+// GEMMs through cuBLASLt, opened at run time: the program carries no
 // 700 MB library and starts without one.
 #pragma once
 
@@ -24,20 +24,21 @@ struct GemmShape {
 
 class CublasLt;
 
-// One product, ready to run by any of the ways the library proposes for it.
+// One GEMM, ready to run with any algorithm that the cuBLASLt heuristic proposes.
 // The CublasLt must outlive it. Not thread-safe.
 class Gemm {
  public:
-  // Throws unavailable when the library has no way to do it on this device, as
-  // with fp8 before compute capability 8.9. `most_ways` at least 1.
-  Gemm(const CublasLt& library, Precision precision, GemmShape shape, int most_ways);
+  // Throws unavailable when the library has no algorithm for it on this device, as
+  // with fp8 before compute capability 8.9. `max_algorithms` at least 1.
+  Gemm(const CublasLt& library, Precision precision, GemmShape shape, int max_algorithms);
   ~Gemm();
   Gemm(Gemm&&) noexcept;
 
-  std::size_t ways() const noexcept;
+  std::size_t algorithms() const noexcept;
 
-  // Enqueues on `stream` by the `way`-th proposal.
-  void run(std::size_t way, const void* a, const void* b, void* d, const Stream& stream) const;
+  // Enqueues on `stream` by the `algorithm`-th proposal.
+  void run(std::size_t algorithm, const void* a, const void* b, void* d,
+           const Stream& stream) const;
 
  private:
   struct Impl;

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "base/where.h"
+#include "base/source_location.h"
 #include "device/library.h"
 
 namespace sluice::device {
@@ -19,7 +19,7 @@ struct CublasLtFunctions {
   explicit CublasLtFunctions(const Library& library);
 
   // Throws GpuError.
-  void check(cublasStatus_t status, Where where = Where::here()) const;
+  void check(cublasStatus_t status, SourceLocation where = SourceLocation::here()) const;
 
   decltype(cublasLtCreate)* create;
   decltype(cublasLtDestroy)* destroy;

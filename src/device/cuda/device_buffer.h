@@ -21,7 +21,7 @@ struct FreePinned {
 };
 using PinnedBuffer = std::unique_ptr<void, FreePinned>;
 
-// On the current device. Both throw exhausted when there is no room.
+// On the current device. Both throw exhausted when there is no memory.
 inline DeviceBuffer device_buffer(std::size_t bytes) {
   void* p = nullptr;
   check(cudaMalloc(&p, bytes));

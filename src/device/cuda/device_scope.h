@@ -8,7 +8,7 @@ struct DeviceId {
   friend bool operator==(DeviceId, DeviceId) = default;
 };
 
-// What a DeviceScope asks of CUDA.
+// The CUDA calls that a DeviceScope uses.
 struct DeviceCalls {
   int (*current)();         // this thread's
   void (*set)(int device);  // makes a context there where there is none
@@ -19,7 +19,7 @@ const DeviceCalls& cuda_device_calls();  // CUDA builds only
 
 // Makes `device` current for this thread until the end of the scope. The one before is current
 // again afterwards if it has a context: one that was only the default would get one by that, with
-// hundreds of megabytes on a GPU that nobody asked for.
+// hundreds of megabytes on a GPU that was not requested.
 class DeviceScope {
  public:
   explicit DeviceScope(DeviceId device, const DeviceCalls& calls = cuda_device_calls());

@@ -1,5 +1,5 @@
 // The one place that launches kernels. A stream cannot be forgotten, and a bad
-// launch is reported at the line that asked for it.
+// launch is reported at the line of its caller.
 #pragma once
 
 #include "device/cuda/check.h"
@@ -9,10 +9,10 @@ namespace sluice::device {
 
 // A stream plus the caller's position; made implicitly from a stream.
 struct On {
-  On(const Stream& s, Where w = Where::here()) : stream(s.get()), where(w) {}
-  On(cudaStream_t s, Where w = Where::here()) : stream(s), where(w) {}
+  On(const Stream& s, SourceLocation w = SourceLocation::here()) : stream(s.get()), where(w) {}
+  On(cudaStream_t s, SourceLocation w = SourceLocation::here()) : stream(s), where(w) {}
   cudaStream_t stream;
-  Where where;
+  SourceLocation where;
 };
 
 struct Grid {

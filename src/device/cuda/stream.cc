@@ -9,7 +9,7 @@ namespace sluice::device {
 
 namespace {
 
-// Of the driver: the runtime has no question that makes no context. Null where it is too old.
+// A driver function: every query of the runtime makes a context. Null where the driver is too old.
 using PrimaryState = decltype(&cuDevicePrimaryCtxGetState);
 PrimaryState primary_state() {
   static const PrimaryState found = []() -> PrimaryState {

@@ -31,8 +31,8 @@ std::string unique_path(int fd) {
   return path + "/" + std::to_string(fd);
 }
 
-// A file of its own in memory, so that two demos do not share one library. The
-// loader maps it, so the descriptor may be closed afterwards.
+// A separate memory file for each demo, so that two demos do not share one library. The loader maps
+// it, so the descriptor may be closed afterwards.
 void* open_fake_library() {
   const std::string_view image = demo_files()[0].bytes();
   const int fd = memfd_create("libnvidia-ml.so.1", MFD_CLOEXEC);

@@ -34,7 +34,7 @@ std::vector<std::string> demo_names();
 // The scenario's JSON; throws as open_demo does.
 std::string demo_scenario(const std::string& name);
 
-// What a canary kernel would find now on a demo GPU; nothing when `nvml` is not a
+// The result a canary kernel would have now on a demo GPU; nothing when `nvml` is not a
 // demo or does not know the GPU.
 std::optional<bool> demo_canary(const Nvml& nvml, const std::string& uuid);
 

@@ -1,4 +1,4 @@
-// What the build put into the program for demo.cc.
+// Demo scenarios that the build embeds for demo.cc.
 #pragma once
 
 #include <span>

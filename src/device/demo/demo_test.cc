@@ -32,7 +32,7 @@ std::string complaint(const std::string& scenario) {
   return "nothing was wrong";
 }
 
-TEST(Demo, ShipsTheScenariosPeopleAskFor) {
+TEST(Demo, ShipsTheCommonScenarios) {
   const auto names = demo_names();
   EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
   for (const char* name : {"eight-gpus", "mixed-cards", "gpu-falls-off", "xid-storm", "ecc-errors",
@@ -114,12 +114,12 @@ TEST(Demo, NamesThePlaceOfAMistakeInAScenario) {
       HasSubstr("after at_s"));
 }
 
-TEST(Demo, ADriverWithoutAGpuIsSaidOutright) {
+TEST(Demo, ADriverWithoutAGpuIsReported) {
   EXPECT_EQ(open_demo(file_with("none.json", R"({"gpus": []})"))->count().value, 0u);
   EXPECT_THAT(complaint(R"({"about": "a typo away", "driver": "580.1"})"), HasSubstr("no 'gpus'"));
 }
 
-TEST(Demo, ShowsNoMoreThanTheCardHasWhateverTheScriptAsks) {
+TEST(Demo, ReadingsNeverExceedTheCardWhateverTheScriptSays) {
   const auto nvml = open_demo(file_with("wild.json", R"({"gpus": [{"card": "t4", "load": {
       "utilization": {"steps": [[0, 1e300]]}, "memory_gib": 1e300, "temperature": -1e300,
       "power": 1e15, "sm_clock": 1e300, "memory_activity": -5},

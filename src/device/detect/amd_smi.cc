@@ -18,7 +18,7 @@ using Status = int;  // amdsmi_status_t; 0 is success
 using Handle = void*;
 constexpr std::uint64_t kInitGpus = 1 << 1;
 constexpr int kVram = 0;
-constexpr std::uint32_t kMostHandles = 256;
+constexpr std::uint32_t kMaxHandles = 256;
 
 struct Close {
   void operator()(void* library) const noexcept { dlclose(library); }
@@ -57,10 +57,10 @@ Functions load_all(void* library) {
 }
 
 std::string first_text(Status (*function)(Handle, void*), Handle handle) {
-  alignas(16) std::array<char, 8192> room{};
-  if (function == nullptr || function(handle, room.data()) != 0) return {};
-  room.back() = '\0';
-  std::string text(room.data());
+  alignas(16) std::array<char, 8192> buffer{};
+  if (function == nullptr || function(handle, buffer.data()) != 0) return {};
+  buffer.back() = '\0';
+  std::string text(buffer.data());
   return text == "N/A" ? std::string() : text;
 }
 
@@ -87,10 +87,10 @@ AmdDevice describe(const Functions& f, Handle handle) {
   return device;
 }
 
-// Both lists are asked twice: for the number, then for that many.
+// Both lists are read twice: for the count, then for that many.
 std::vector<Handle> socket_handles(const Functions& f) {
   std::uint32_t count = 0;
-  if (f.sockets(&count, nullptr) != 0 || count > kMostHandles) return {};
+  if (f.sockets(&count, nullptr) != 0 || count > kMaxHandles) return {};
   std::vector<Handle> handles(count);
   if (count == 0 || f.sockets(&count, handles.data()) != 0) return {};
   handles.resize(std::min<std::size_t>(count, handles.size()));
@@ -99,7 +99,7 @@ std::vector<Handle> socket_handles(const Functions& f) {
 
 std::vector<Handle> processor_handles(const Functions& f, Handle socket) {
   std::uint32_t count = 0;
-  if (f.processors(socket, &count, nullptr) != 0 || count > kMostHandles) return {};
+  if (f.processors(socket, &count, nullptr) != 0 || count > kMaxHandles) return {};
   std::vector<Handle> handles(count);
   if (count == 0 || f.processors(socket, &count, handles.data()) != 0) return {};
   handles.resize(std::min<std::size_t>(count, handles.size()));

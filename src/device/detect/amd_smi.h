@@ -1,4 +1,4 @@
-// The few questions we ask AMD's management library, opened at run time.
+// The few queries to AMD's management library, opened at run time.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct AmdAnswers {
   std::string problem;  // why there are none; empty when all went well
 };
 
-// Opens `library`, asks, shuts it down. A missing library, symbol or answer is a
+// Opens `library`, queries it, shuts it down. A missing library, symbol or answer is a
 // problem or an absent value, never an error. Not thread-safe, as the library.
 AmdAnswers ask_amd_smi(const std::string& library);
 

@@ -9,7 +9,7 @@
 #include "device/detect/detect_intel.h"
 #include "device/detect/detect_nvidia.h"
 #include "device/host/cpu.h"
-#include "device/nvml/patience.h"
+#include "device/nvml/driver_timeout.h"
 
 namespace sluice::device {
 
@@ -30,7 +30,7 @@ Found ask_driver(const DetectOptions& options) {
 }
 
 Found find_nvidia(const DetectOptions& options) try {
-  return within(options.patience, [options] { return ask_driver(options); });
+  return within(options.timeout, [options] { return ask_driver(options); });
 } catch (const Error& e) {
   if (e.code() == Code::invalid_argument) throw;
   const bool is_demo = !options.demo.empty();

@@ -51,7 +51,7 @@ TEST(DetectIntel, I915MemoryComesFromTheCardsOwnFile) {
   EXPECT_EQ(found.gpus[0].clocks.sm_max_mhz, 2400u);
 }
 
-TEST(DetectIntel, IntegratedGraphicsHasNoMemoryOfItsOwnAndSaysSo) {
+TEST(DetectIntel, IntegratedGraphicsHasNoDedicatedMemoryAndSaysSo) {
   Tree tree;
   add_intel(tree, "0000:00:02.0", "0x46a6\n", "i915");
   const auto found = detect_intel(tree.root());

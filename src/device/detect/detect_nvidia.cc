@@ -95,7 +95,7 @@ Gpu describe_nvidia(const Nvml& nvml, nvml::Device device) {
   const auto uuid = nvml.uuid(device);
   if (!uuid)
     throw Error(Code::unavailable,
-                fmt::format("it does not tell its UUID: {}", nvml::describe(uuid.code)));
+                fmt::format("it does not report its UUID: {}", nvml::describe(uuid.code)));
   Gpu gpu{};
   gpu.vendor = Vendor::nvidia;
   gpu.uuid = uuid.value;

@@ -12,10 +12,10 @@ namespace sluice::device {
 
 // Every GPU that answers, ordered by bus. One that does not is a sentence in
 // `notes` and does not hide the others; so is a machine with none. A fact the
-// driver does not tell is absent. Blocks as long as the driver does.
+// driver does not report is absent. Blocks as long as the driver does.
 std::vector<Gpu> detect_nvidia(const Nvml& nvml, std::vector<std::string>& notes);
 
-// One GPU, from its handle. Throws unavailable when it does not even tell its UUID.
+// One GPU, from its handle. Throws unavailable when it does not even report its UUID.
 Gpu describe_nvidia(const Nvml& nvml, nvml::Device device);
 
 // Whether a failure to open NVML is a fault. A library that came with some package does
@@ -23,7 +23,7 @@ Gpu describe_nvidia(const Nvml& nvml, nvml::Device device);
 // both are needed.
 bool has_nvidia_driver();
 
-// What the failure means for the `cards` of the machine, by bus: "NVIDIA: the GPU at … cannot
+// Explains the failure for the `cards` of the machine, by bus: "NVIDIA: the GPU at … cannot
 // be used: …".
 std::string unusable_nvidia(const std::vector<std::string>& cards, std::string_view reason);
 

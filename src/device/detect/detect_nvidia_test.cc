@@ -69,7 +69,7 @@ TEST(DetectNvidia, DoesNotLetALostGpuHideTheOthers) {
   EXPECT_THAT(found.notes[0], HasSubstr("the GPU is lost"));
 }
 
-TEST(DetectNvidia, KeepsFactsAbsentThatAnOldDriverDoesNotTell) {
+TEST(DetectNvidia, LeavesOutFactsThatAnOldDriverDoesNotReport) {
   const auto found = detect_at("old-driver", 1);
   ASSERT_EQ(found.gpus.size(), 2u);
   EXPECT_FALSE(found.gpus[0].sm_count);

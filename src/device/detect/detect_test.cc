@@ -62,7 +62,7 @@ TEST(Detect, ADriverThatHangsIsNamedAndDoesNotHangUs) {
   tree.file("/hangs.json", kHangs);
   DetectOptions options;
   options.demo = (tree.root() / "hangs.json").string();
-  options.patience = std::chrono::milliseconds(300);
+  options.timeout = std::chrono::milliseconds(300);
   const auto found = detect(options);
   EXPECT_THAT(found.gpus, IsEmpty());
   EXPECT_THAT(found.notes, Contains(HasSubstr("hangs in nvmlDeviceGetPersistenceMode")));
@@ -74,7 +74,7 @@ TEST(DoctorGather, ADriverThatHangsFailsTheDriverCheck) {
   tree.file("/hangs.json", kHangs);
   DoctorOptions options;
   options.demo = (tree.root() / "hangs.json").string();
-  options.patience = std::chrono::milliseconds(300);
+  options.timeout = std::chrono::milliseconds(300);
   const auto checks = diagnose(gather(options));
   EXPECT_TRUE(any_failed(checks));
   EXPECT_EQ(checks[1].id, "driver");

@@ -1,4 +1,4 @@
-// What one vendor's look at the machine found, and what stood in its way.
+// The GPUs that one vendor's detection found, and the problems it met.
 #pragma once
 
 #include <string>

@@ -12,13 +12,13 @@ namespace sluice::device {
 
 namespace {
 
-// Every question of every tier; not one may say that the GPU is not there.
+// Runs every query of every tier; none may report that the GPU is gone.
 CanaryReport read_everything(Probe& probe) {
   Sample sample;
   for (const auto tier : kTiers)
     if (const auto outcome = probe.read(tier, sample, 1); !outcome.answered)
       return {false, "the driver does not answer for it: " + outcome.why};
-  return {true, "the driver answers " + std::to_string(sample.values.size()) + " questions"};
+  return {true, "the driver answers " + std::to_string(sample.values.size()) + " queries"};
 }
 
 CanaryReport nvidia_canary(const Nvml& nvml, const std::string& uuid) {

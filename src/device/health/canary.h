@@ -1,5 +1,5 @@
-// Proof that a GPU computes: the last step before one that was lost gets work
-// again. Run in a process of its own, which may hang or die of it.
+// Checks that a GPU computes: the last step before a lost GPU gets work again. It runs in a
+// separate process, which may hang or crash.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct CanaryOptions {
   std::optional<std::int64_t> demo_epoch_ns;
 };
 
-// Asks the driver everything the sampler asks, then computes on the GPU where that
+// Runs every query of the sampler, then computes on the GPU where that
 // is possible, and says in the note when it was not. For a real NVIDIA GPU the
 // environment variable CUDA_VISIBLE_DEVICES must name it and nothing else.
 CanaryReport run_canary(const CanaryOptions& options);

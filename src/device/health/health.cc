@@ -199,7 +199,7 @@ Health step(const Health& before, const Evidence& evidence, const HealthPolicy& 
 }
 
 bool is_ghost_utilization(const Readings& readings) noexcept {
-  // A program's context alone takes a few hundred MiB, so less is nobody.
+  // A program's context alone takes a few hundred MiB, so less means that there is no program.
   constexpr double kNobodysMemory = 64.0 * 1024 * 1024;
   const auto busy = readings.value(Metric::utilization);
   const auto used = readings.value(Metric::memory_used);

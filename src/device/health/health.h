@@ -23,7 +23,7 @@ enum class HealthState { healthy, degraded, lost, probation };
 
 enum class Canary { none, running, passed, failed };
 
-// What is known now about one GPU.
+// Current evidence about one GPU.
 struct Evidence {
   bool gone = false;                    // the driver itself says that it is not there
   std::optional<Instant> silent_since;  // no answer since: its call hangs, or the sampler does
@@ -35,7 +35,7 @@ struct Evidence {
   bool rows_failed = false;
   double error_rate = 0;  // of work on it, 0..1; stays 0 until models run on GPUs and report it
   Canary canary = Canary::none;
-  std::string canary_note;  // what a failed one said
+  std::string canary_note;  // the message of a failed one
 };
 
 struct HealthPolicy {
@@ -66,7 +66,7 @@ Health step(const Health& before, const Evidence& evidence, const HealthPolicy& 
 // "Stuck at 100 % with no process and no memory": a latched counter, not load.
 bool is_ghost_utilization(const Readings& readings) noexcept;
 
-// What NVIDIA says an XID means and asks for.
+// NVIDIA's meaning of an XID and its recommended action.
 enum class XidAction { none, restart_app, check, drain_and_reset, reset_gpu, reboot };
 struct XidInfo {
   unsigned code;
@@ -75,7 +75,8 @@ struct XidInfo {
 };
 XidInfo xid_info(unsigned code) noexcept;  // an unknown code is `check`
 
-// What the driver asks for by field 230; 0 is "none". An unknown one is "unknown action".
+// The recovery action that the driver reports in field 230; 0 is "none". An unknown one is "unknown
+// action".
 std::string_view recovery_action_name(int action) noexcept;
 
 std::string_view to_string(HealthState state) noexcept;

@@ -158,7 +158,7 @@ std::vector<Story> stories() {
 }
 // clang-format on
 
-TEST(Health, FollowsTheDiagram) {
+TEST(Health, FollowsTheStateDiagram) {
   for (const auto& story : stories()) play(story);
 }
 
@@ -180,7 +180,7 @@ TEST(Health, WaitsTwiceAsLongAfterEachFailedCanaryUpToALimit) {
   EXPECT_EQ(health.failed_canaries, 11);
 }
 
-TEST(Health, WantsNoSecondCanaryWhileOneRuns) {
+TEST(Health, StartsNoSecondCanaryWhileOneRuns) {
   auto health = step({}, gone(), kPolicy, at(0));
   health = step(health, fine(), kPolicy, at(2));
   EXPECT_TRUE(health.wants_canary);
@@ -242,7 +242,7 @@ Readings load(double utilization, double used, double processes) {
   return r;
 }
 
-TEST(Health, FullLoadWithNobodyOnTheGpuIsAGhost) {
+TEST(Health, FullUtilizationWithoutProcessesIsAGhost) {
   EXPECT_TRUE(is_ghost_utilization(load(100, 0, 0)));
   EXPECT_TRUE(is_ghost_utilization(load(100, 4 << 20, 0)));
   EXPECT_FALSE(is_ghost_utilization(load(80, 0, 0)));

@@ -33,9 +33,10 @@ std::optional<Mount> find_mount(const Path& root, std::string_view mountinfo,
     const auto before = split(line.substr(0, dash), ' ');
     const auto after = split(line.substr(dash + 3), ' ');
     if (before.size() < 5 || after.size() < 3) continue;
-    const bool wanted = controller.empty() ? after[0] == "cgroup2"
-                                           : after[0] == "cgroup" && has_word(after[2], controller);
-    if (wanted) return Mount{std::string(before[3]), under(root, before[4])};
+    const bool matches = controller.empty()
+                             ? after[0] == "cgroup2"
+                             : after[0] == "cgroup" && has_word(after[2], controller);
+    if (matches) return Mount{std::string(before[3]), under(root, before[4])};
   }
   return std::nullopt;
 }
@@ -59,7 +60,7 @@ Chain chain_of(const Path& root, std::string_view groups, std::string_view mount
   const auto group = own_group(groups, controller);
   if (!mount || !group) return {};
   std::string_view below = *group;
-  // Without a namespace the path is the host's and the mount shows only our part.
+  // Without a namespace the path is the host's, and the mount shows only our part.
   if (mount->source != "/" && (*group + "/").starts_with(mount->source + "/"))
     below.remove_prefix(mount->source.size());
   // A path that leaves the namespace ("/../..") cannot be followed.
@@ -110,7 +111,7 @@ std::optional<double> quota_v1(const Path& group) {
   return static_cast<double>(*quota) / static_cast<double>(*period);
 }
 
-// File cache of a group that nobody used lately; counted as used, free in effect.
+// Inactive file cache of a group: counted as used, free in effect.
 std::uint64_t droppable(const Path& group) {
   const auto stat = read_text(group / "memory.stat").value_or("");
   for (const std::string_view key : {"total_inactive_file ", "inactive_file "})

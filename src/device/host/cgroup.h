@@ -1,4 +1,4 @@
-// What the control groups we run in allow us, so that a container's two cores are
+// Reads the limits of our control groups, so that a container's two cores are
 // not taken for the host's sixty-four.
 //
 // Versions 1 and 2 and the hybrid of both are read. Every group from ours up to

@@ -84,8 +84,8 @@ TEST(Cgroup, Version1SaysNoLimitWithMinusOneAndWithAHugeNumber) {
   EXPECT_FALSE(limits.memory);
 }
 
-// What Docker without a cgroup namespace shows: the host's path in /proc, while
-// the mount's top is our own group.
+// Docker without a cgroup namespace shows the host's path in /proc, while the top of the
+// mount is our own group.
 TEST(Cgroup, Version1FollowsTheHostsPathThroughABindMount) {
   Tree tree;
   tree.file("/proc/self/cgroup", "4:memory:/docker/4f2a/inner\n2:cpu,cpuacct:/docker/4f2a\n");

@@ -44,7 +44,7 @@ constexpr ArmPart kArmParts[] = {
     {0xc0, 0xac3, "Ampere-1"},
 };
 
-// The first value of each key: one CPU's block stands for all of them.
+// The first value of each key: the block of one CPU represents all.
 std::map<std::string, std::string, std::less<>> parse_cpuinfo(std::string_view text) {
   std::map<std::string, std::string, std::less<>> values;
   for (const auto line : split(text, '\n')) {
@@ -114,7 +114,7 @@ std::vector<unsigned> online_cpus(const Path& root, std::string_view cpuinfo) {
   return cpus;
 }
 
-// Counted by who shares what, because core numbers repeat on every socket.
+// Counts by sharing, because core numbers repeat on every socket.
 void read_topology(const Path& root, const std::vector<unsigned>& online, Cpu& cpu) {
   std::set<std::string> cores;
   std::set<std::int64_t> sockets;
@@ -130,7 +130,7 @@ void read_topology(const Path& root, const std::vector<unsigned>& online, Cpu& c
   cpu.sockets = static_cast<unsigned>(std::max<std::size_t>(1, sockets.size()));
 }
 
-// One entry per level and type. Cores of a hybrid CPU differ; the largest stands.
+// One entry per level and type. If the cores of a hybrid CPU differ, it is the largest.
 void read_caches(const Path& root, const std::vector<unsigned>& online, Cpu& cpu) {
   std::map<std::pair<unsigned, std::string>, std::uint64_t> sizes;
   for (const auto n : online) {

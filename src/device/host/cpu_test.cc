@@ -101,7 +101,7 @@ TEST(DetectCpu, AMemoryLimitAboveTheMachinesMemoryLimitsNothing) {
   EXPECT_FALSE(detect_cpu(tree.root()).memory_limit);
 }
 
-TEST(DetectCpu, AffinityAndCpusetAreToldApart) {
+TEST(DetectCpu, AffinityAndCpusetAreDistinguished) {
   Tree tree;
   two_sockets(tree);
   tree.file("/proc/self/status", "Name:\tx\nCpus_allowed_list:\t0-1,6\n");

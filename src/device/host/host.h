@@ -1,5 +1,5 @@
-// How busy this machine's CPU and memory are, from /proc and /sys: what our part
-// of it does where a control group limits us, the whole of it otherwise.
+// CPU utilization and memory use of this machine, from /proc and /sys: those of our control
+// group where one limits us, those of the whole machine otherwise.
 #pragma once
 
 #include <optional>

@@ -76,7 +76,7 @@ TEST(Host, MemoryIsWhatOurGroupMayUse) {
   EXPECT_EQ(r.value(Metric::host_memory_used), 2097152.0);  // the idle file cache is not use
 }
 
-TEST(Host, WhatTheMachineCannotSayIsAbsent) {
+TEST(Host, ReadingsThatTheMachineLacksAreAbsent) {
   Tree tree;
   HostSampler host(two_cores(), tree.root());
   Readings r;

@@ -2,8 +2,8 @@
 
 namespace sluice::device {
 
-// Without a soft limit: what lies above one may be ended by the driver, and memory below one is
-// kept from others even when it is not used.
+// Sets no soft limit: the driver may end what is above one, and memory below one is kept from
+// others even when it is not used.
 std::string limit_memory(const Nvml& nvml, const std::string& uuid, const std::string& group,
                          std::uint64_t bytes) {
   using nvml::Return;

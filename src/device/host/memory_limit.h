@@ -1,4 +1,4 @@
-// What NVIDIA's driver lets the processes of a control group take of a GPU's memory.
+// GPU memory limits that NVIDIA's driver enforces on the processes of a control group.
 #pragma once
 
 #include <cstdint>

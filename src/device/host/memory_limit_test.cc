@@ -16,7 +16,7 @@ using testing::HasSubstr;
 constexpr std::uint64_t kGiB = 1ull << 30;
 const std::string kGroup = "/sys/fs/cgroup/sluice/lease-12";
 
-// A machine with one card and the driver as told.
+// A machine with one card and a scripted driver.
 class MemoryLimit : public testing::Test {
  protected:
   ~MemoryLimit() override { std::remove(file_.c_str()); }
@@ -44,7 +44,7 @@ TEST_F(MemoryLimit, AnOlderDriverSaysThatItHasNone) {
   EXPECT_THAT(limit_memory(*nvml, uuid(*nvml), kGroup, kGiB), HasSubstr("r615"));
 }
 
-TEST_F(MemoryLimit, ADriverThatCannotReadItBackIsNotBelieved) {
+TEST_F(MemoryLimit, ALimitThatCannotBeReadBackIsNotTrusted) {
   const auto nvml =
       machine(R"("driver": "615.71.09", "missing": ["nvmlDeviceGetMemoryLimits_v1"])");
   EXPECT_THAT(limit_memory(*nvml, uuid(*nvml), kGroup, kGiB), HasSubstr("cannot be read back"));

@@ -1,6 +1,6 @@
 // NVIDIA's management library, opened at run time.
 //
-// One short method per question. A question that was not answered keeps NVML's
+// One short method per query. A query that failed keeps NVML's
 // code, so that the caller can tell "this card has no fan" (not_supported) from
 // "this card is gone" (gpu_is_lost). Nothing here throws except open().
 //
@@ -64,7 +64,7 @@ struct DeviceMemory {
   std::optional<std::uint64_t> reserved;  // absent from old drivers, which count it as used
 };
 
-// What the processes of a control group may take: the driver refuses past `hard`.
+// Memory limits of a control group: the driver refuses allocations past `hard`.
 struct MemoryLimits {
   std::uint64_t soft = 0, hard = 0, used = 0;
 };
@@ -155,7 +155,7 @@ class Nvml {
   Answer<nvml::Device> by_uuid(const std::string& uuid) const;
   Answer<nvml::Device> by_bus(const std::string& bus) const;
 
-  // What a device is.
+  // Static properties of a device.
   Answer<std::string> uuid(nvml::Device device) const;
   Answer<std::string> bus(nvml::Device device) const;  // "0000:04:00.0", lower case
   Answer<std::string> name(nvml::Device device) const;
@@ -218,7 +218,7 @@ class Nvml {
 
   Answer<EventSet> event_set() const;
 
-  // Of a control group, by its folder; drivers of r615 and later. Setting takes root.
+  // Limits of a control group, by its folder; drivers of r615 and later. Setting takes root.
   Answer<MemoryLimits> memory_limits(nvml::Device device, const std::string& group) const;
   nvml::Return set_memory_limits(nvml::Device device, const std::string& group, std::uint64_t soft,
                                  std::uint64_t hard) const;
@@ -238,7 +238,7 @@ class Nvml {
                                       unsigned sm_mhz) const;
   nvml::Return reset_application_clocks(nvml::Device device) const;
 
-  // What the clocks may be set to, highest first.
+  // Supported clocks, highest first.
   Answer<std::vector<unsigned>> supported_memory_clocks(nvml::Device device) const;
   Answer<std::vector<unsigned>> supported_sm_clocks(nvml::Device device, unsigned memory_mhz) const;
 

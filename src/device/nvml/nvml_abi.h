@@ -106,7 +106,7 @@ struct MemoryV2 {
 };
 static_assert(sizeof(MemoryV2) == 40 && offsetof(MemoryV2, used) == 32);
 
-// Of what the processes of a control group may take; since r615. `group` is its folder.
+// Memory limits of the processes of a control group; since r615. `group` is its folder.
 struct SetMemoryLimitsV1 {
   const char* group;
   std::uint64_t soft, hard;  // bytes
@@ -145,12 +145,12 @@ static_assert(sizeof(MarginTemperatureV1) == 8);
 
 struct ProcessInfo {
   std::uint32_t pid;
-  std::uint64_t used_memory;  // kNotAvailable where the driver cannot tell
+  std::uint64_t used_memory;  // kNotAvailable where the driver does not report it
   std::uint32_t gpu_instance, compute_instance;
 };
 static_assert(sizeof(ProcessInfo) == 24 && offsetof(ProcessInfo, gpu_instance) == 16);
 
-// What drivers 535.43 to 535.86 wrote from the same entry point.
+// The layout that drivers 535.43 to 535.86 wrote from the same entry point.
 struct ProcessInfo535 {
   ProcessInfo common;
   std::uint64_t protected_memory;

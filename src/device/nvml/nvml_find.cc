@@ -1,4 +1,4 @@
-// Which devices there are and what each is.
+// Enumerates devices and reads their static properties.
 #include <fstream>
 
 #include "device/nvml/nvml_functions.h"

@@ -1,7 +1,7 @@
 // NVML's entry points, looked up by name in an open library. Internal to nvml*.cc.
 //
 // A symbol that a driver does not have answers function_not_found, so that an old
-// driver is asked like a new one and the caller handles one kind of "no".
+// driver is called like a new one and the caller handles one kind of "no".
 #pragma once
 
 #include <dlfcn.h>

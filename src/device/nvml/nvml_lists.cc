@@ -35,16 +35,16 @@ std::vector<ProcessInfo> read_entries(std::span<const std::byte> bytes, std::siz
 }
 
 Answer<std::vector<ProcessInfo>> list_processes(const nvml::Functions::List& list, Device device) {
-  std::uint32_t room = 0;
+  std::uint32_t capacity = 0;
   std::vector<std::byte> buffer;
   for (int attempt = 0; attempt < kTries; ++attempt) {
-    std::uint32_t count = room;
-    const Return code = list(device, &count, room == 0 ? nullptr : buffer.data());
+    std::uint32_t count = capacity;
+    const Return code = list(device, &count, capacity == 0 ? nullptr : buffer.data());
     if (code == Return::success)
-      return {code, nvml::parse_processes(buffer, std::min(count, room))};
+      return {code, nvml::parse_processes(buffer, std::min(count, capacity))};
     if (code != Return::insufficient_size) return {code, {}};
-    room = std::max(count, room) * 2 + 8;
-    buffer.assign(room * kWideEntry, std::byte{0});
+    capacity = std::max(count, capacity) * 2 + 8;
+    buffer.assign(capacity * kWideEntry, std::byte{0});
   }
   return {Return::insufficient_size, {}};
 }
@@ -96,8 +96,9 @@ Answer<std::vector<RunningProcess>> Nvml::processes(Device device) const {
     }
     all.code = Return::success;
     for (const ProcessInfo& p : list.value) {
-      const bool told = p.used_memory != nvml::kNotAvailable;
-      all.value.push_back({p.pid, source.kind, told ? std::optional(p.used_memory) : std::nullopt});
+      const bool is_known = p.used_memory != nvml::kNotAvailable;
+      all.value.push_back(
+          {p.pid, source.kind, is_known ? std::optional(p.used_memory) : std::nullopt});
     }
   }
   return all;
@@ -140,8 +141,8 @@ EventSet::~EventSet() {
 Answer<std::uint64_t> EventSet::add(Device device, std::uint64_t mask) {
   if (handle_ == nullptr) return {Return::uninitialized, 0};
   std::uint64_t supported = 0;
-  const Return asked = functions_->supported_events(device, &supported);
-  if (asked != Return::success) return {asked, 0};
+  const Return code = functions_->supported_events(device, &supported);
+  if (code != Return::success) return {code, 0};
   if ((mask & supported) == 0) return {Return::not_supported, 0};
   return {functions_->register_events(device, mask & supported, handle_), mask & supported};
 }

@@ -1,5 +1,5 @@
-// What a device is doing now, its limits and its errors so far. Where NVML renamed
-// or versioned a question, the newest form is asked first.
+// Reads utilization, clocks, power, limits and error counters of a device. Where NVML renamed
+// or versioned a query, the newest form is tried first.
 #include <array>
 #include <cmath>
 
@@ -14,7 +14,7 @@ using nvml::Return;
 
 constexpr double kMilli = 1e-3;
 
-// True for the answers that mean "ask the older way".
+// True for the codes that mean "use the older form".
 bool is_unknown_here(Return code) {
   return code == Return::function_not_found || code == Return::argument_version_mismatch ||
          code == Return::not_supported || code == Return::invalid_argument ||
@@ -209,7 +209,7 @@ Answer<unsigned> Nvml::retired_pages(Device device) const {
   Answer<unsigned> sum{Return::success, 0};
   for (const auto cause :
        {nvml::RetirementCause::multiple_single_bit, nvml::RetirementCause::double_bit}) {
-    std::uint32_t pages = 0;  // asking with no room answers how much is needed
+    std::uint32_t pages = 0;  // a query without a buffer returns the size
     const Return code = nvml_->retired(device, cause, &pages, nullptr);
     if (code != Return::success && code != Return::insufficient_size) return {code, 0};
     sum.value += pages;
@@ -244,11 +244,11 @@ Answer<std::uint64_t> Nvml::nvlink_rx_bytes(Device device) const {
   return as_count(fields(device, {&query, 1})[0], 1024);
 }
 
-std::vector<Answer<double>> Nvml::fields(Device device, std::span<const FieldQuery> wanted) const {
-  std::vector<nvml::FieldValue> values(wanted.size());
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    values[i].field = wanted[i].field;
-    values[i].scope = wanted[i].scope;
+std::vector<Answer<double>> Nvml::fields(Device device, std::span<const FieldQuery> queries) const {
+  std::vector<nvml::FieldValue> values(queries.size());
+  for (std::size_t i = 0; i < queries.size(); ++i) {
+    values[i].field = queries[i].field;
+    values[i].scope = queries[i].scope;
     values[i].code = Return::unknown;
   }
   const Return all = nvml_->fields(device, static_cast<std::int32_t>(values.size()), values.data());

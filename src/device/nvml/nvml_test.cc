@@ -152,7 +152,7 @@ TEST(Nvml, ReadsTheProcessLayoutOf535AndOldStructVersions) {
   EXPECT_DOUBLE_EQ(nvml->temperature_margin(d).value + nvml->temperature(d).value, 90);
 }
 
-TEST(Nvml, AsksAnOldDriverTheOldWay) {
+TEST(Nvml, CallsAnOldDriverThroughItsOldFunctions) {
   const auto nvml = demo_at("old-driver", 10);
   const auto d = gpu(*nvml, 0);
   EXPECT_TRUE(nvml->memory(d));
@@ -163,7 +163,7 @@ TEST(Nvml, AsksAnOldDriverTheOldWay) {
   EXPECT_EQ(nvml->compute_capability(gpu(*nvml, 1)).value, std::pair(5, 2));
 }
 
-TEST(Nvml, AnswersLostForAGpuThatFellOffAndFindsItAgain) {
+TEST(Nvml, ReportsALostGpuAndFindsItAgain) {
   const auto nvml = demo_at("gpu-falls-off", 4);
   const auto d = gpu(*nvml, 1);
   const std::string uuid = nvml->uuid(d).value;
@@ -246,7 +246,7 @@ TEST(Nvml, CountsEccErrorsRowsAndPages) {
   EXPECT_EQ(nvml->retired_pages(old).value, 3u);
 }
 
-TEST(Nvml, TellsHeatFromPowerFromAnOrdinaryCap) {
+TEST(Nvml, DistinguishesThermalPowerAndOrdinaryLimits) {
   const auto nvml = demo_at("throttling", 12);
   using namespace nvml::throttle;
   EXPECT_EQ(nvml->throttle_reasons(gpu(*nvml, 0)).value, kSwThermal | kHwThermal | kHwSlowdown);
@@ -256,7 +256,7 @@ TEST(Nvml, TellsHeatFromPowerFromAnOrdinaryCap) {
   EXPECT_LT(nvml->clock_mhz(gpu(*nvml, 0), nvml::Clock::sm).value, 1000u);
 }
 
-TEST(Nvml, ShowsGhostLoadAsHundredPercentOfNothing) {
+TEST(Nvml, ReadsGhostUtilizationAsHundredPercentWithoutProcesses) {
   const auto nvml = demo_at("ghost-load", 10);
   const auto d = gpu(*nvml, 0);
   EXPECT_EQ(nvml->utilization(d).value.gpu, 100u);
@@ -298,7 +298,7 @@ TEST(Nvml, ChangesSettingsWithinTheirRangeAndReadsThemBack) {
   EXPECT_EQ(nvml->supported_memory_clocks(d).value.front(), 3201u);
 }
 
-TEST(Nvml, MayNotChangeAnythingWithoutPermission) {
+TEST(Nvml, RefusesChangesWithoutPermission) {
   const auto nvml = demo_at("no-permission", 10);
   const auto d = gpu(*nvml, 0);
   EXPECT_EQ(nvml->set_power_limit_w(d, 60), Return::no_permission);

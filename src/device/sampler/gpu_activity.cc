@@ -13,17 +13,17 @@ GpuActivity& GpuActivity::of(int device) {
   return all[device];
 }
 
-void GpuActivity::wait_until_idle(Seconds patience) const {
+void GpuActivity::wait_until_idle(Seconds timeout) const {
   const Instant start = Steady::now();
-  while (working_ > 0 && seconds_between(start, Steady::now()) < patience.count())
+  while (working_ > 0 && seconds_between(start, Steady::now()) < timeout.count())
     std::this_thread::sleep_for(std::chrono::microseconds(100));
 }
 
-bool GpuActivity::alone(const std::function<void()>& measure, Seconds patience) {
-  const int tries = patience.count() > 0 ? 3 : 1;
+bool GpuActivity::alone(const std::function<void()>& measure, Seconds timeout) {
+  const int tries = timeout.count() > 0 ? 3 : 1;
   const Lock lock(measuring_);
   for (int i = 0; i < tries; ++i) {
-    wait_until_idle(patience);
+    wait_until_idle(timeout);
     const std::uint64_t begun = begun_;
     const bool idle = working_ == 0;
     measure();

@@ -1,4 +1,4 @@
-// Who works on a GPU within this process, so that a measurement knows whether it was alone there.
+// Counts this process's concurrent users of a GPU, so that a benchmark knows whether it ran alone.
 #pragma once
 
 #include <atomic>
@@ -31,13 +31,13 @@ class GpuActivity {
     GpuActivity& on_;
   };
 
-  // Calls `measure` while nobody else measures: once the device is idle or `patience` is over, and
-  // twice again where somebody worked meanwhile. True: the last time it was alone. Without
-  // patience it is called once.
-  bool alone(const std::function<void()>& measure, Seconds patience);
+  // Calls `measure` while no other thread measures: once the device is idle or `timeout` is over,
+  // and twice again where other work ran meanwhile. True: the last time it was alone. Without a
+  // timeout it is called once.
+  bool alone(const std::function<void()>& measure, Seconds timeout);
 
  private:
-  void wait_until_idle(Seconds patience) const;
+  void wait_until_idle(Seconds timeout) const;
 
   std::atomic<int> working_{0};
   std::atomic<std::uint64_t> begun_{0};

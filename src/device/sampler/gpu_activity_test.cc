@@ -17,7 +17,7 @@ TEST(GpuActivity, AMeasurementOnAnIdleDeviceIsAlone) {
   EXPECT_EQ(calls, 1);
 }
 
-TEST(GpuActivity, OneBesideACallIsNot) {
+TEST(GpuActivity, AMeasurementBesideACallIsNotAlone) {
   GpuActivity activity;
   const GpuActivity::Working call(activity);
   int calls = 0;
@@ -36,7 +36,7 @@ TEST(GpuActivity, ACallThatHasNotEndedIsSeen) {
   EXPECT_FALSE(activity.alone([&] { call.emplace(activity); }, kNone));
 }
 
-TEST(GpuActivity, ItIsMeasuredAgainOnceTheDeviceIsIdle) {
+TEST(GpuActivity, TheMeasurementRepeatsOnceTheDeviceIsIdle) {
   GpuActivity activity;
   int calls = 0;
   EXPECT_TRUE(activity.alone(
@@ -47,7 +47,7 @@ TEST(GpuActivity, ItIsMeasuredAgainOnceTheDeviceIsIdle) {
   EXPECT_EQ(calls, 2);
 }
 
-TEST(GpuActivity, ItWaitsForTheEndOfACallNoLongerThanItsPatience) {
+TEST(GpuActivity, ItWaitsForTheEndOfACallNoLongerThanItsTimeout) {
   GpuActivity activity;
   std::optional<GpuActivity::Working> call(std::in_place, activity);
   const Instant start = Steady::now();
@@ -61,7 +61,7 @@ TEST(GpuActivity, ItWaitsForTheEndOfACallNoLongerThanItsPatience) {
   other.join();
 }
 
-TEST(GpuActivity, OneAtATimeMeasures) {
+TEST(GpuActivity, OnlyOneMeasurementRunsAtATime) {
   GpuActivity activity;
   std::atomic<int> measuring = 0, most = 0;
   std::vector<std::thread> threads;
@@ -79,7 +79,7 @@ TEST(GpuActivity, OneAtATimeMeasures) {
   EXPECT_EQ(most, 1);
 }
 
-TEST(GpuActivity, EachDeviceHasItsOwn) {
+TEST(GpuActivity, EachDeviceIsCountedSeparately) {
   const GpuActivity::Working call(GpuActivity::of(900));
   EXPECT_EQ(&GpuActivity::of(900), &GpuActivity::of(900));
   EXPECT_TRUE(GpuActivity::of(901).alone([] {}, kNone));

@@ -1,4 +1,4 @@
-// What a gpu_type fills in, and where it disagrees with the machine.
+// Applies the defaults of a gpu_type and warns where the machine differs.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -58,10 +58,10 @@ std::set<std::string> words(std::string_view text) {
 // an "RTX 3060" is no 3060 Ti.
 bool agrees(std::string_view name, const Card& profile, const Card& found) {
   if (profile.key == found.key) return true;
-  const auto asked = words(name);
+  const auto requested = words(name);
   const auto of_found = words(fmt::format("{} {}", found.key, found.title));
-  const bool exact = asked == words(profile.key) || asked == words(profile.title);
-  return std::ranges::includes(of_found, asked) &&
+  const bool exact = requested == words(profile.key) || requested == words(profile.title);
+  return std::ranges::includes(of_found, requested) &&
          (!exact || profile.memory_bytes == found.memory_bytes);
 }
 
@@ -119,7 +119,7 @@ std::optional<Card> card_of(const GpuConfig& config) {
   return find_profile(config.gpu_type);
 }
 
-// Without a profile the card itself is asked.
+// Checks the detected card if there is no profile.
 void judge_found(const GpuConfig& config, const Gpu& gpu, std::vector<std::string>& found) {
   if (gpu.card)
     if (auto slow = slow_precision(config, gpu.name, gpu.card->peaks); !slow.empty())
@@ -139,9 +139,9 @@ ProfileDefaults profile_defaults(const Card& card, double memory_fraction) {
   ProfileDefaults out{std::string(card.key), nominal_gb(card), 0, {}, {}, {}};
   const auto row = row_for(out.memory_gb);
   out.batch_size = row.low;
-  double wanted = 0;
-  for (const auto& agent : kAgents) wanted += agent.memory_gb;
-  const double scale = std::min(1.0, out.memory_gb * memory_fraction / wanted);
+  double total_gb = 0;
+  for (const auto& agent : kAgents) total_gb += agent.memory_gb;
+  const double scale = std::min(1.0, out.memory_gb * memory_fraction / total_gb);
   for (const auto& agent : kAgents) {
     const std::string name(agent.name);
     out.batch_sizes[name] = std::min(agent.batch, row.high);

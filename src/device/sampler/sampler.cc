@@ -23,9 +23,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Each wake-up costs tens of microseconds, for ever: nobody wakes without need.
-constexpr auto kQuiet = 1200ms;  // the longest that nothing is said; samples come every second
-constexpr auto kStuck = 150ms;   // a call that takes longer is told
+// Each wake-up costs tens of microseconds, so no thread wakes without need.
+constexpr auto kQuiet = 1200ms;  // maximum time without a message; samples come every second
+constexpr auto kStuck = 150ms;   // a call that takes longer is reported
 constexpr auto kCost = 5s;       // between two words about the cost
 constexpr auto kLook = 10s;
 constexpr auto kLookForTheGone = 500ms;
@@ -67,8 +67,8 @@ class Sampler {
   CallWatch event_calls_;
   CostMeter cost_;
   LineBuffer in_;
-  Instant measured_{};       // when the cost was told last
-  bool told_stuck_ = false;  // by the last beat
+  Instant measured_{};           // when the cost was last reported
+  bool reported_stuck_ = false;  // by the last beat
   std::atomic<bool> stop_{false}, opened_{false}, search_done_{false}, events_done_{false};
   std::atomic<bool> awaiting_{false};  // the event thread is in a wait that nothing can end
   std::mutex sleep_mutex_;
@@ -85,7 +85,7 @@ void Sampler::search() {
     opened_ = true;
     int quick = 0;  // looks in a row for GPUs that are missing
     while (!stop_) {
-      quick = search_.any_missing() || !search_.has_told_all() ? quick + 1 : 0;
+      quick = search_.any_missing() || !search_.has_sent_all() ? quick + 1 : 0;
       const bool soon = quick > 0 && quick <= kQuickLooks;
       sleep(soon ? Steady::duration(kLookForTheGone) : Steady::duration(kLook));
       if (!stop_) search_.look();
@@ -107,8 +107,8 @@ void Sampler::events() {
   events_done_ = true;
 }
 
-// With one event set, until a GPU comes or goes: a set cannot forget a GPU, and one
-// that is lost may fail the wait for all others.
+// Waits on one event set until a GPU appears or disappears: a set cannot remove a GPU, and a lost
+// GPU may fail the wait for all others.
 void Sampler::watch_events(const Nvml& nvml, std::uint64_t generation) {
   constexpr std::uint64_t kWanted = nvml::event::kXid | nvml::event::kDoubleBitEcc |
                                     nvml::event::kGpuUnavailable | nvml::event::kRecoveryAction;
@@ -208,11 +208,11 @@ void Sampler::measure(Beat& beat, const Spent& gathered) {
     auto spent = gathered;
     spent.cpu_s = process_cpu_s();
     cost_.add(beat.at, spent, tempo.pace.budget, window);
-    search_.set_stretch(cost_.stretch());
+    search_.set_interval_scale(cost_.interval_scale());
   }
   beat.cost.core_share = cost_.core_share();
   beat.cost.driver_share = cost_.driver_share();
-  beat.cost.stretch = cost_.stretch();
+  beat.cost.interval_scale = cost_.interval_scale();
 }
 
 // One that has not finished a round for so long that a sample is missing.
@@ -222,17 +222,17 @@ bool Sampler::any_late(Instant now) const {
   });
 }
 
-// A sample is a sign of life by itself. A beat is for what no sample tells: a call
-// that does not return, that it has returned, that there are no samples; and the cost.
+// A sample shows that the sampler works. A beat reports what no sample shows: a call that does not
+// return, its return, the absence of samples, and the cost.
 void Sampler::look_after() {
   Beat beat;
   beat.at = Steady::now();
   const auto spent = gather(beat);
   const bool stuck = !beat.busy.empty();
   const bool quiet = beat.at - out_.last_sent() >= kQuiet || any_late(beat.at);
-  if (!stuck && !told_stuck_ && !quiet && beat.at - measured_ < kCost) return;
+  if (!stuck && !reported_stuck_ && !quiet && beat.at - measured_ < kCost) return;
   measure(beat, spent);
-  told_stuck_ = stuck;
+  reported_stuck_ = stuck;
   out_.send(beat);
 }
 

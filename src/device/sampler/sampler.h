@@ -1,4 +1,4 @@
-// The process that asks the drivers, so that no other process has to. A call that
+// The process that queries the drivers, so that no other process has to. A call that
 // hangs stops one GPU's thread here and nothing else; a call that crashes ends
 // this process, and the program that started it starts another.
 #pragma once

@@ -20,11 +20,11 @@ bool is_error(nvml::Return code) {
 
 }  // namespace
 
-double next_stretch(double stretch, double share, double budget) noexcept {
+double next_interval_scale(double interval_scale, double share, double budget) noexcept {
   const double ratio = share / budget;
-  if (ratio > 1) return std::min(stretch * std::min(ratio, 4.0), kLongestStretch);
-  if (ratio > 0.8) return stretch;
-  return std::max({1.0, stretch * ratio / 0.8, stretch * 0.8});
+  if (ratio > 1) return std::min(interval_scale * std::min(ratio, 4.0), kMaxIntervalScale);
+  if (ratio > 0.8) return interval_scale;
+  return std::max({1.0, interval_scale * ratio / 0.8, interval_scale * 0.8});
 }
 
 void CallWatch::before(const char* function) noexcept {
@@ -33,11 +33,11 @@ void CallWatch::before(const char* function) noexcept {
 }
 
 void CallWatch::after(const char*, nvml::Return code, Steady::duration took) noexcept {
-  constexpr std::int64_t kMost = 100'000'000;
+  constexpr std::int64_t kMaxNs = 100'000'000;
   function_.store(nullptr, std::memory_order_release);
   ++calls_;
   if (is_error(code)) ++errors_;
-  driver_ns_ += std::min(ns(took), kMost);
+  driver_ns_ += std::min(ns(took), kMaxNs);
 }
 
 std::optional<CallWatch::Call> CallWatch::now() const noexcept {
@@ -67,7 +67,7 @@ void CostMeter::add(Instant now, const Spent& spent, double budget, double windo
   const double driver =
       spent.driver_s - before.driver_s - (spent.early_driver_s - before.early_driver_s);
   const double used = std::max(cpu, driver);
-  stretch_ = next_stretch(stretch_, used / elapsed, budget);
+  interval_scale_ = next_interval_scale(interval_scale_, used / elapsed, budget);
   judged_ = point;
 }
 

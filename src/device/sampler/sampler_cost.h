@@ -1,4 +1,4 @@
-// What sampling costs, and how far apart samples must be for it to stay within
+// Measures the cost of sampling and scales the intervals to keep it within
 // its budget.
 #pragma once
 
@@ -13,14 +13,14 @@
 
 namespace sluice::device {
 
-inline constexpr double kLongestStretch = 30;
+inline constexpr double kMaxIntervalScale = 30;
 
 // The next factor on the sampling intervals, given the share of a core or of the
-// driver that was used while `stretch` held. Grows at once, by at most 4; shrinks
-// slowly and only when there is room to spare, so that it does not swing.
-double next_stretch(double stretch, double share, double budget) noexcept;
+// driver that was used with the present one. Grows at once, by at most 4; shrinks
+// slowly and only with headroom, so that it does not oscillate.
+double next_interval_scale(double interval_scale, double share, double budget) noexcept;
 
-// What one thread asks the driver now and has asked so far. The thread itself is
+// Tracks one thread's driver call in progress and its totals. The thread itself is
 // the observer; any thread may read.
 class CallWatch final : public CallObserver {
  public:
@@ -46,23 +46,23 @@ class CallWatch final : public CallObserver {
 };
 
 // Seconds since the process began. The early ones are part of the others: for lists of
-// processes that somebody waited for. They are bounded where they are read, and stretching
-// the intervals would make that somebody wait.
+// processes that a caller waited for. They are bounded where they are read, and scaling up
+// the intervals would make that caller wait.
 struct Spent {
   double cpu_s = 0, driver_s = 0;
   double early_cpu_s = 0, early_driver_s = 0;
 };
 
-// Shares over the last minute, and the stretch that follows. For one thread.
+// Shares over the last minute, and the interval scale that follows. For one thread.
 class CostMeter {
  public:
   // `window_s` is how long every tier of samples needs to come round at the present
-  // stretch. The first call sets the zero.
+  // interval scale. The first call sets the zero.
   void add(Instant now, const Spent& spent, double budget, double window_s);
 
   double core_share() const noexcept { return core_share_; }
   double driver_share() const noexcept { return driver_share_; }
-  double stretch() const noexcept { return stretch_; }
+  double interval_scale() const noexcept { return interval_scale_; }
 
  private:
   struct Point {
@@ -71,7 +71,7 @@ class CostMeter {
   };
   std::deque<Point> minute_;
   std::optional<Point> judged_;
-  double core_share_ = 0, driver_share_ = 0, stretch_ = 1;
+  double core_share_ = 0, driver_share_ = 0, interval_scale_ = 1;
 };
 
 }  // namespace sluice::device

@@ -1,4 +1,4 @@
-// What is asked of an NVIDIA GPU, tier by tier.
+// NVML queries of an NVIDIA GPU, tier by tier.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -39,7 +39,7 @@ Answer<double> number(const Answer<T>& a) {
   return {a.code, static_cast<double>(a.value)};
 }
 
-// A question with one number as its answer.
+// A query with one number as its result.
 struct Question {
   Metric metric;
   Answer<double> (*ask)(const Nvml&, nvml::Device);
@@ -87,12 +87,12 @@ std::string_view name_of(ProcessKind kind) {
   return "";
 }
 
-// How long a question that took `took` is left alone. No longer than a reading may be
-// old before it is no longer believed.
+// The pause after a query that took `took`; at most the age at which a reading becomes
+// stale.
 Steady::duration rest_after(Steady::duration took, double budget) {
-  constexpr double kShare = 0.1, kLongest_s = 25;
+  constexpr double kShare = 0.1, kMaxPeriod_s = 25;
   if (took < std::chrono::microseconds(300)) return {};  // as nearly all do
-  const double s = std::min(Seconds(took).count() / (budget * kShare), kLongest_s);
+  const double s = std::min(Seconds(took).count() / (budget * kShare), kMaxPeriod_s);
   return std::chrono::duration_cast<Steady::duration>(Seconds(s));
 }
 
@@ -149,8 +149,8 @@ class NvidiaProbe final : public Probe {
   const Nvml& nvml_;
   const nvml::Device device_;
   const Enrich enrich_;
-  // What is not asked every time: a card without a fan for its fan, and what takes the
-  // driver long to find out (the energy meter of an H200: 4 ms).
+  // Skips queries for a while: unsupported ones, such as the fan of a card without a fan, and slow
+  // ones (the energy meter of an H200 takes 4 ms).
   struct Rest {
     Instant until{};
     Steady::duration last_took{};
@@ -169,7 +169,7 @@ void NvidiaProbe::ask(const Question& question, Round& round) {
   if (began < rest.until) return;
   const auto answer = question.ask(nvml_, device_);
   const auto took = Steady::now() - began;
-  // Twice in a row: a single delay says nothing about the question.
+  // Twice in a row: a single delay says nothing about the query.
   rest.until = began + rest_after(std::min(took, rest.last_took), budget_);
   rest.last_took = took;
   if (round.hear(answer)) return round.put(question.metric, answer.value);

@@ -13,17 +13,17 @@
 
 namespace sluice::device {
 
-// What belongs together by cost and by how fast it changes.
+// Sampling tiers: metrics of similar cost and rate of change.
 enum class Tier {
-  pulse,      // one cheap question: is it there, how busy is it
+  pulse,      // one cheap query: presence and utilization
   fast,       // memory, what holds the clock back
   slow,       // heat, power, clocks, errors, links
-  processes,  // who is on it: milliseconds under the driver's lock
+  processes,  // the process list: milliseconds under the driver's lock
 };
 inline constexpr Tier kTiers[] = {Tier::pulse, Tier::fast, Tier::slow, Tier::processes};
 
 struct Outcome {
-  bool answered = true;  // some question got an answer, be it "not supported"
+  bool answered = true;  // some query got an answer, be it "not supported"
   bool gone = false;     // the driver says that the GPU is not there
   std::string why;       // when not answered
 };
@@ -34,12 +34,12 @@ class Probe {
 
   virtual Gpu describe() = 0;  // throws unavailable
   // Adds what `tier` covers to `sample`; stops at the first sign that the GPU is gone.
-  // A question that takes long may be left out for a while, so that it alone takes no
-  // more than a tenth of `budget`, the share of time that all questions may take.
+  // A slow query may be left out for a while, so that it alone takes no more than a tenth of
+  // `budget`, the share of time that all queries may take.
   virtual Outcome read(Tier tier, Sample& sample, double budget) = 0;
 };
 
-// Adds who a process is: from /proc, or as a demo's library tells.
+// Adds the name and user of a process: from /proc, or from a demo's library.
 using Enrich = std::function<void(Process& process)>;
 void enrich_from_proc(Process& process);
 Enrich enrich_from_demo(const Nvml& nvml);  // `nvml` must outlive it

@@ -18,15 +18,15 @@ namespace {
 
 using testing::HasSubstr;
 
-struct Asked {
+struct Probed {
   Outcome outcome;
   Sample sample;
 };
 
-Asked ask(Probe& probe, std::initializer_list<Tier> tiers) {
-  Asked asked;
-  for (const auto tier : tiers) asked.outcome = probe.read(tier, asked.sample, 0.001);
-  return asked;
+Probed ask(Probe& probe, std::initializer_list<Tier> tiers) {
+  Probed probed;
+  for (const auto tier : tiers) probed.outcome = probe.read(tier, probed.sample, 0.001);
+  return probed;
 }
 
 std::set<Metric> known(const Sample& sample) {
@@ -35,30 +35,30 @@ std::set<Metric> known(const Sample& sample) {
   return all;
 }
 
-TEST(NvidiaProbe, AGoodDriverAnswersAllThatACardHas) {
+TEST(NvidiaProbe, AHealthyDriverGivesEveryReadingOfTheCard) {
   const auto nvml = open_demo("eight-gpus");
   const auto probe = make_nvidia_probe(*nvml, nvml->by_index(0).value, enrich_from_demo(*nvml));
-  const auto asked = ask(*probe, {Tier::pulse, Tier::fast, Tier::slow, Tier::processes});
-  EXPECT_TRUE(asked.outcome.answered);
-  const auto got = known(asked.sample);
+  const auto probed = ask(*probe, {Tier::pulse, Tier::fast, Tier::slow, Tier::processes});
+  EXPECT_TRUE(probed.outcome.answered);
+  const auto got = known(probed.sample);
   for (const auto metric : {Metric::utilization, Metric::memory_used, Metric::memory_reserved,
                             Metric::temperature, Metric::power, Metric::energy, Metric::sm_clock,
                             Metric::ecc_uncorrected, Metric::rows_failed, Metric::process_count})
     EXPECT_TRUE(got.contains(metric)) << info(metric).name;
-  ASSERT_TRUE(asked.sample.processes);
-  ASSERT_FALSE(asked.sample.processes->empty());
-  EXPECT_FALSE(asked.sample.processes->front().name.empty());
+  ASSERT_TRUE(probed.sample.processes);
+  ASSERT_FALSE(probed.sample.processes->empty());
+  EXPECT_FALSE(probed.sample.processes->front().name.empty());
 }
 
-TEST(NvidiaProbe, WhatADriverDoesNotTellIsAbsent) {
+TEST(NvidiaProbe, ReadingsThatADriverDoesNotGiveAreAbsent) {
   const auto nvml = open_demo("version-errors");
   const auto probe = make_nvidia_probe(*nvml, nvml->by_index(0).value, [](Process&) {});
-  const auto asked = ask(*probe, {Tier::pulse, Tier::fast, Tier::slow, Tier::processes});
-  EXPECT_TRUE(asked.outcome.answered);
-  EXPECT_FALSE(asked.sample.absent.empty());
-  const auto got = known(asked.sample);
-  for (const auto metric : asked.sample.absent) EXPECT_FALSE(got.contains(metric));
-  for (const auto& [metric, value] : asked.sample.values) {
+  const auto probed = ask(*probe, {Tier::pulse, Tier::fast, Tier::slow, Tier::processes});
+  EXPECT_TRUE(probed.outcome.answered);
+  EXPECT_FALSE(probed.sample.absent.empty());
+  const auto got = known(probed.sample);
+  for (const auto metric : probed.sample.absent) EXPECT_FALSE(got.contains(metric));
+  for (const auto& [metric, value] : probed.sample.values) {
     EXPECT_TRUE(std::isfinite(value)) << info(metric).name;
     EXPECT_LT(value, 1e18) << info(metric).name;  // a sentinel that slipped through
   }
@@ -69,10 +69,10 @@ TEST(NvidiaProbe, ALostGpuIsGone) {
   const auto probe = make_nvidia_probe(*nvml, nvml->by_index(1).value, [](Process&) {});
   EXPECT_TRUE(ask(*probe, {Tier::pulse}).outcome.answered);
   freeze_demo(*nvml, 6);
-  const auto asked = ask(*probe, {Tier::pulse});
-  EXPECT_TRUE(asked.outcome.gone);
-  EXPECT_FALSE(asked.outcome.answered);
-  EXPECT_THAT(asked.outcome.why, HasSubstr("lost"));
+  const auto probed = ask(*probe, {Tier::pulse});
+  EXPECT_TRUE(probed.outcome.gone);
+  EXPECT_FALSE(probed.outcome.answered);
+  EXPECT_THAT(probed.outcome.why, HasSubstr("lost"));
 }
 
 // One GPU of this kind with one event.
@@ -83,7 +83,7 @@ std::unique_ptr<Nvml> demo_with(const Tree& tree, const std::string& event) {
   return open_demo(path.string());
 }
 
-TEST(NvidiaProbe, LinksAreCountedAgainAfterAnErrorThatPassed) {
+TEST(NvidiaProbe, LinksAreCountedAgainAfterATransientError) {
   const Tree tree;
   const auto nvml = demo_with(tree, R"({"type": "fail", "call": "nvmlDeviceGetNvLinkState",
                                         "error": "UNKNOWN", "at_s": 0, "until_s": 5})");
@@ -94,15 +94,15 @@ TEST(NvidiaProbe, LinksAreCountedAgainAfterAnErrorThatPassed) {
   EXPECT_TRUE(known(ask(*probe, {Tier::slow}).sample).contains(Metric::nvlink_active));
 }
 
-TEST(NvidiaProbe, AQuestionThatTakesLongIsAskedMoreRarely) {
+TEST(NvidiaProbe, ASlowQueryRunsLessOften) {
   const Tree tree;
   const auto nvml = demo_with(tree, R"({"type": "slow", "seconds": 0.003,
                                         "call": "nvmlDeviceGetTotalEnergyConsumption"})");
   const auto probe = make_nvidia_probe(*nvml, nvml->by_index(0).value, [](Process&) {});
   const auto has_energy = [&] {
-    const auto asked = ask(*probe, {Tier::slow});
-    EXPECT_TRUE(known(asked.sample).contains(Metric::power));  // a cheap one
-    return known(asked.sample).contains(Metric::energy);
+    const auto probed = ask(*probe, {Tier::slow});
+    EXPECT_TRUE(known(probed.sample).contains(Metric::power));  // a cheap one
+    return known(probed.sample).contains(Metric::energy);
   };
   EXPECT_TRUE(has_energy());
   EXPECT_TRUE(has_energy());  // slow once may be a coincidence
@@ -119,14 +119,14 @@ struct OwnName {
   char before[16] = "";
 };
 
-TEST(Enrich, ANameThatWouldSpeakToTheTerminalOrForgeALogLineIsPlainText) {
+TEST(Enrich, ANameThatCouldControlTheTerminalOrForgeALogLineIsEscaped) {
   const OwnName own("a\x1b[2J\nb\xff");
   Process process{getpid(), "", "", "", {}, {}, {}};
   enrich_from_proc(process);
   EXPECT_EQ(process.name, "a\\x1b[2J\\x0ab\\xff");
 }
 
-TEST(Enrich, SoIsOneOfADemo) {
+TEST(Enrich, ANameOfADemoIsEscapedToo) {
   const Tree tree;
   const auto path = under(tree.root(), "/scenario.json");
   std::ofstream(path) << R"({"about": "test", "gpus": [{"card": "h100", "processes": [)"
@@ -150,13 +150,13 @@ TEST(SysfsProbe, ReadsWhatTheKernelOffers) {
   card.card = under(tree.root(), "/sys/class/drm/card0");
   card.device = under(tree.root(), device);
   const auto probe = make_sysfs_probe({}, card);
-  const auto asked = ask(*probe, {Tier::pulse, Tier::fast, Tier::slow});
-  EXPECT_TRUE(asked.outcome.answered);
-  EXPECT_THAT(asked.sample.values,
+  const auto probed = ask(*probe, {Tier::pulse, Tier::fast, Tier::slow});
+  EXPECT_TRUE(probed.outcome.answered);
+  EXPECT_THAT(probed.sample.values,
               testing::IsSupersetOf(
                   {std::pair(Metric::utilization, 42.0), std::pair(Metric::memory_free, 600.0),
                    std::pair(Metric::temperature, 56.0), std::pair(Metric::power, 123.0)}));
-  EXPECT_THAT(asked.sample.absent, testing::Contains(Metric::fan));
+  EXPECT_THAT(probed.sample.absent, testing::Contains(Metric::fan));
 
   std::filesystem::remove_all(card.device);
   EXPECT_TRUE(ask(*probe, {Tier::pulse}).outcome.gone);

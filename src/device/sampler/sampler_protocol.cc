@@ -79,8 +79,9 @@ void print(fmt::memory_buffer& out, const Beat& b) {
     comma = ",";
   }
   const auto& c = b.cost;
-  fmt::format_to(to, R"(],"cost":{{"core":{},"driver":{},"stretch":{},"calls":{},"errors":{}}}}})",
-                 c.core_share, c.driver_share, c.stretch, c.calls, c.errors);
+  fmt::format_to(
+      to, R"(],"cost":{{"core":{},"driver":{},"interval_scale":{},"calls":{},"errors":{}}}}})",
+      c.core_share, c.driver_share, c.interval_scale, c.calls, c.errors);
 }
 
 void print(fmt::memory_buffer& out, const Json& j) {
@@ -133,7 +134,7 @@ Message beat_from(const Json& j) {
   for (const auto& busy : j.at("busy"))
     b.busy.push_back({busy.at("gpu"), busy.at("call"), from_ns(busy.at("since"))});
   const auto& c = j.at("cost");
-  b.cost = {c.at("core"), c.at("driver"), c.at("stretch"), c.at("calls"), c.at("errors")};
+  b.cost = {c.at("core"), c.at("driver"), c.at("interval_scale"), c.at("calls"), c.at("errors")};
   return b;
 }
 

@@ -1,4 +1,4 @@
-// What the sampler process and the program that started it say to each other:
+// The protocol between the sampler process and its parent:
 // one JSON object per line, over one socket pair.
 //
 //   sampler ──▶ program
@@ -35,12 +35,12 @@
 
 namespace sluice::device {
 
-// What one round of questions to one GPU gave.
+// The result of one sampling round of one GPU.
 struct Sample {
   std::string gpu;
   Instant at{};
   std::vector<std::pair<Metric, double>> values;
-  std::vector<Metric> absent;  // asked and not answered: no longer known
+  std::vector<Metric> absent;  // queried and not answered: no longer known
   std::optional<std::vector<Process>> processes;
 };
 
@@ -65,7 +65,7 @@ struct Busy {
 // Since the first GPUs were found; the start itself is not counted.
 struct Cost {
   double core_share = 0, driver_share = 0;  // over the last minute
-  double stretch = 1;
+  double interval_scale = 1;
   std::uint64_t calls = 0, errors = 0;
 };
 
@@ -87,7 +87,7 @@ std::string encode(const Message& message);
 // Throws invalid_argument for anything that encode() did not write.
 Message decode(std::string_view line);
 
-// How often to ask.
+// The sampling intervals.
 struct Pace {
   double interval_s = 1, slow_interval_s = 5, process_interval_s = 10;
   double budget = 0.001;  // share of a core and of the driver
@@ -100,7 +100,7 @@ struct Follow {
   friend bool operator==(const Follow&, const Follow&) = default;
 };
 
-// All that the program ever tells a running sampler.
+// The only message from the program to a running sampler.
 using Order = std::variant<Pace, Follow>;
 std::string encode(const Order& order);
 Order decode_order(std::string_view line);  // throws invalid_argument

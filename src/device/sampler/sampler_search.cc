@@ -42,12 +42,12 @@ void Search::look() {
     send_found();
   }
   if (nvml()) look_nvidia();
-  if (!has_told_all()) send_found();
+  if (!has_sent_all()) send_found();
 }
 
-bool Search::has_told_all() const {
+bool Search::has_sent_all() const {
   const std::lock_guard lock(mutex_);
-  return has_told_all_;
+  return has_sent_all_;
 }
 
 bool Search::is_driver_down() const {
@@ -186,7 +186,7 @@ void Search::send_found() {
     found.driver_trouble = driver_trouble_;
     found.has_all =
         !is_looking_ && (described_.size() >= workers_.size() || Steady::now() >= all_by_);
-    has_told_all_ = found.has_all;
+    has_sent_all_ = found.has_all;
   }
   out_.send(found);
 }
@@ -220,9 +220,9 @@ void Search::follow(const Follow& follow) {
   }
 }
 
-void Search::set_stretch(double stretch) {
+void Search::set_interval_scale(double interval_scale) {
   const std::lock_guard lock(mutex_);
-  tempo_.stretch = stretch;
+  tempo_.interval_scale = interval_scale;
 }
 
 Tempo Search::tempo() const {

@@ -26,14 +26,14 @@ class Search final : public Worker::Listener {
 
   void set_pace(const Pace& pace);
   void follow(const Follow& follow);
-  void set_stretch(double stretch);
+  void set_interval_scale(double interval_scale);
   Tempo tempo() const override;
 
   const CallWatch& calls() const noexcept { return calls_; }
   std::shared_ptr<const Nvml> nvml() const;  // null without an NVIDIA driver
   std::vector<std::shared_ptr<Worker>> workers() const;
   bool any_missing() const;   // gone, or listed without an answer
-  bool has_told_all() const;  // the list that was sent last has every GPU found so far
+  bool has_sent_all() const;  // the list that was sent last has every GPU found so far
   End nothing() const;        // why there is nothing to watch
   std::uint64_t generation() const noexcept { return generation_; }  // grows when GPUs come or go
   // The handles that are good now, by uuid: none of a GPU that is gone.
@@ -65,8 +65,8 @@ class Search final : public Worker::Listener {
   std::map<std::string, nvml::Device> handles_;
   std::map<std::string, Gpu> described_;
   bool is_looking_ = true;  // there may be more GPUs than workers
-  Instant all_by_{};        // who has not described itself by then is not waited for
-  bool has_told_all_ = false;
+  Instant all_by_{};        // a GPU that has not described itself by then is not waited for
+  bool has_sent_all_ = false;
   std::vector<std::string> notes_;
   std::string driver_trouble_;     // why the NVIDIA driver that is here does not start
   std::vector<std::string> mute_;  // notes on GPUs that did not answer when last looked for

@@ -1,4 +1,4 @@
-// AMD and Intel GPUs through the kernel's files, and who a process is.
+// AMD and Intel GPUs through the kernel's files, and the identity of processes.
 #include <sys/stat.h>
 
 #include <optional>

@@ -55,7 +55,7 @@ TEST(SamplerProtocol, EveryOtherMessageArrivesToo) {
   ASSERT_EQ(beat.busy.size(), 1U);
   EXPECT_EQ(beat.busy[0].call, "nvmlDeviceGetPowerUsage");
   EXPECT_EQ(beat.busy[0].since, at(1));
-  EXPECT_EQ(beat.cost.stretch, 1.5);
+  EXPECT_EQ(beat.cost.interval_scale, 1.5);
   EXPECT_EQ(beat.cost.calls, 10U);
 
   const auto trouble = std::get<Trouble>(decode(encode(Trouble{"GPU-1", at(3), "lost", true})));
@@ -114,23 +114,25 @@ TEST(SamplerProtocol, LinesAreFoundHoweverTheBytesArrive) {
 
 // ---- cost
 
-TEST(SamplerCost, IntervalsStretchUntilTheBudgetHoldsAndRelaxAgain) {
-  // A driver whose questions cost 4 ms a second at the normal pace.
+TEST(SamplerCost, IntervalsGrowUntilTheBudgetHoldsAndShrinkAgain) {
+  // A driver whose calls cost 4 ms a second at the normal pace.
   const double budget = 0.001;
-  double stretch = 1;
-  for (int i = 0; i < 10; ++i) stretch = next_stretch(stretch, 0.004 / stretch, budget);
-  EXPECT_NEAR(0.004 / stretch, budget, budget * 0.25);
-  EXPECT_LE(0.004 / stretch, budget * 1.0001);
-  for (int i = 0; i < 30; ++i) stretch = next_stretch(stretch, 0.0001 / stretch, budget);
-  EXPECT_EQ(stretch, 1);
+  double interval_scale = 1;
+  for (int i = 0; i < 10; ++i)
+    interval_scale = next_interval_scale(interval_scale, 0.004 / interval_scale, budget);
+  EXPECT_NEAR(0.004 / interval_scale, budget, budget * 0.25);
+  EXPECT_LE(0.004 / interval_scale, budget * 1.0001);
+  for (int i = 0; i < 30; ++i)
+    interval_scale = next_interval_scale(interval_scale, 0.0001 / interval_scale, budget);
+  EXPECT_EQ(interval_scale, 1);
 }
 
-TEST(SamplerCost, TheStretchStaysWithinBoundsAndDoesNotSwing) {
-  EXPECT_EQ(next_stretch(1, 100, 0.001), 4);
-  EXPECT_EQ(next_stretch(20, 100, 0.001), kLongestStretch);
-  EXPECT_EQ(next_stretch(1, 0, 0.001), 1);
-  EXPECT_EQ(next_stretch(3, 0.0009, 0.001), 3);  // close to the budget: leave it
-  EXPECT_DOUBLE_EQ(next_stretch(10, 0, 0.001), 8);
+TEST(SamplerCost, TheIntervalScaleStaysWithinBoundsAndDoesNotOscillate) {
+  EXPECT_EQ(next_interval_scale(1, 100, 0.001), 4);
+  EXPECT_EQ(next_interval_scale(20, 100, 0.001), kMaxIntervalScale);
+  EXPECT_EQ(next_interval_scale(1, 0, 0.001), 1);
+  EXPECT_EQ(next_interval_scale(3, 0.0009, 0.001), 3);  // close to the budget: leave it
+  EXPECT_DOUBLE_EQ(next_interval_scale(10, 0, 0.001), 8);
 }
 
 TEST(SamplerCost, SharesAreOverTheLastMinute) {
@@ -143,15 +145,15 @@ TEST(SamplerCost, SharesAreOverTheLastMinute) {
   EXPECT_EQ(meter.core_share(), 0);
 }
 
-TEST(SamplerCost, EarlyListsAreToldButDoNotStretchTheIntervals) {
+TEST(SamplerCost, EarlyListsAreReportedButDoNotScaleTheIntervals) {
   CostMeter meter;
   meter.add(at(0), {}, 0.001, 5);
   meter.add(at(10), {0.05, 0.04, 0.049, 0.039}, 0.001, 5);
   EXPECT_NEAR(meter.core_share(), 0.005, 1e-9);
   EXPECT_NEAR(meter.driver_share(), 0.004, 1e-9);
-  EXPECT_EQ(meter.stretch(), 1);
+  EXPECT_EQ(meter.interval_scale(), 1);
   meter.add(at(20), {0.1, 0.04, 0.049, 0.039}, 0.001, 5);  // all of it at the usual pace
-  EXPECT_GT(meter.stretch(), 1);
+  EXPECT_GT(meter.interval_scale(), 1);
 }
 
 TEST(SamplerCost, TheWatchNamesTheCallThatHasNotReturned) {
@@ -173,12 +175,12 @@ TEST(SamplerCost, TheWatchNamesTheCallThatHasNotReturned) {
 
 // ---- search
 
-// What the search said of GPUs, until it said that these were all.
+// The lists that the search sent, up to the first complete one.
 std::vector<Found> lists_until_all(Search& search, int fd) {
   std::vector<Found> all;
   LineBuffer lines;
-  const auto patience = Steady::now() + std::chrono::seconds(10);
-  while ((all.empty() || !all.back().has_all) && Steady::now() < patience) {
+  const auto timeout = Steady::now() + std::chrono::seconds(10);
+  while ((all.empty() || !all.back().has_all) && Steady::now() < timeout) {
     char bytes[4096];
     const auto n = recv(fd, bytes, sizeof bytes, 0);
     if (n <= 0) break;
@@ -193,7 +195,7 @@ std::vector<Found> lists_until_all(Search& search, int fd) {
   return all;
 }
 
-TEST(Search, SaysOfNoListThatItHasAllGpusBeforeItHasThem) {
+TEST(Search, NoListClaimsToHaveAllGpusBeforeItHasThem) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
   {
@@ -206,14 +208,14 @@ TEST(Search, SaysOfNoListThatItHasAllGpusBeforeItHasThem) {
     ASSERT_FALSE(lists.empty());
     EXPECT_TRUE(lists.back().has_all);
     EXPECT_EQ(lists.back().gpus.size(), 8U);
-    EXPECT_TRUE(search.has_told_all());
+    EXPECT_TRUE(search.has_sent_all());
     shutdown(ends[0], SHUT_RDWR);  // nobody reads what the workers still say
   }
   close(ends[0]);
   close(ends[1]);
 }
 
-TEST(Search, AGpuThatIsGoneIsNoLongerAmongTheGoodHandles) {
+TEST(Search, ALostGpuIsNoLongerAmongTheGoodHandles) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
   fcntl(ends[1], F_SETFL, O_NONBLOCK);
@@ -227,8 +229,8 @@ TEST(Search, AGpuThatIsGoneIsNoLongerAmongTheGoodHandles) {
     const auto generation = search.generation();
     freeze_demo(*search.nvml(), 6);
     for (const auto& worker : search.workers()) worker->hurry();
-    const auto patience = Steady::now() + std::chrono::seconds(10);
-    while (!search.any_missing() && Steady::now() < patience)
+    const auto timeout = Steady::now() + std::chrono::seconds(10);
+    while (!search.any_missing() && Steady::now() < timeout)
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     EXPECT_EQ(search.handles().size(), all - 1);
     EXPECT_GT(search.generation(), generation);  // so that events are listened for anew

@@ -54,15 +54,15 @@ double interval_of(Tier tier, const Tempo& tempo) noexcept {
   // show within two. The other tiers keep to whole pulses, for fewer wake-ups.
   constexpr double kPulse = 1;
   const auto& pace = tempo.pace;
-  const double pulse = std::min(pace.interval_s * tempo.stretch, kPulse);
-  const auto stretched = [&](double s) {
-    return std::ceil(s * tempo.stretch / pulse - 1e-6) * pulse;
+  const double pulse = std::min(pace.interval_s * tempo.interval_scale, kPulse);
+  const auto scaled = [&](double s) {
+    return std::ceil(s * tempo.interval_scale / pulse - 1e-6) * pulse;
   };
   switch (tier) {
     case Tier::pulse: return pulse;
-    case Tier::fast: return stretched(pace.interval_s);
-    case Tier::slow: return stretched(pace.slow_interval_s);
-    case Tier::processes: return stretched(pace.process_interval_s);
+    case Tier::fast: return scaled(pace.interval_s);
+    case Tier::slow: return scaled(pace.slow_interval_s);
+    case Tier::processes: return scaled(pace.process_interval_s);
   }
   return pulse;
 }
@@ -75,7 +75,8 @@ std::vector<Tier> Schedule::due(Instant now, const Tempo& tempo) {
     if (next > now + seconds(kTogether)) continue;
     tiers.push_back(tier);
     const auto interval = seconds(interval_of(tier, tempo));
-    // On the beat while it is kept, so that tiers fall together; from now when late.
+    // Keeps the phase while in time, so that tiers coincide; a late tier is due one interval from
+    // now.
     next = next + interval > now ? next + interval : now + interval;
   }
   return tiers;
@@ -86,18 +87,18 @@ Instant Schedule::next() const noexcept { return std::ranges::min(next_); }
 void EarlyList::follow(std::optional<std::uint64_t> number) {
   if (number == number_) return;
   number_ = number;
-  is_asked_ = number.has_value();
+  is_requested_ = number.has_value();
 }
 
 bool EarlyList::is_due(std::optional<double> memory_used, Instant now) const {
   constexpr double kMuch = 32 << 20;  // half of what counts as over-use
   if (!number_ || now < rests_until_) return false;
-  return is_asked_ ||
+  return is_requested_ ||
          (memory_used && (!listed_used_ || std::abs(*memory_used - *listed_used_) > kMuch));
 }
 
 void EarlyList::listed(std::optional<double> memory_used) {
-  is_asked_ = false;
+  is_requested_ = false;
   if (memory_used) listed_used_ = memory_used;
 }
 
@@ -229,12 +230,12 @@ void Worker::round(const std::vector<Tier>& tiers, double budget) {
   sample.at = Steady::now();
   if (last.gone || !answered) return report(last, sample.at);
   const std::lock_guard lock(mutex_);
-  // Lost or replaced while the round ran: what the old handle said is of no use.
+  // The GPU was lost or replaced during the round: the values of the old handle are discarded.
   if (gone_ || probe != probe_) return;
   out_.send(sample);
 }
 
-// Before it is read: who asks for one meanwhile gets another.
+// Called before the list is read: a request made meanwhile gets another one.
 void Worker::will_list(const Sample& sample) {
   const std::lock_guard lock(mutex_);
   early_.listed(memory_used(sample));

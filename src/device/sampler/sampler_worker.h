@@ -1,4 +1,4 @@
-// One thread of the sampler: asks one GPU, tier by tier, for ever.
+// One thread of the sampler: queries one GPU, tier by tier.
 #pragma once
 
 #include <array>
@@ -33,10 +33,10 @@ class Outbox {
   std::atomic<Steady::rep> last_sent_{0};
 };
 
-// How often to ask just now; shared by all threads.
+// The current sampling intervals; shared by all threads.
 struct Tempo {
   Pace pace;
-  double stretch = 1;
+  double interval_scale = 1;
 };
 
 double interval_of(Tier tier, const Tempo& tempo) noexcept;
@@ -67,12 +67,12 @@ class EarlyList {
 
  private:
   std::optional<std::uint64_t> number_;
-  bool is_asked_ = false;
+  bool is_requested_ = false;
   std::optional<double> listed_used_;
   Instant rests_until_{};
 };
 
-// What one thread spent on early lists. Any thread may read.
+// The time one thread spent on early process lists. Any thread may read.
 class EarlyCost {
  public:
   void add(double cpu_s, double driver_s) noexcept;

@@ -25,7 +25,7 @@ Instant boot_and(double s) {
 
 // ---- schedule
 
-TEST(Schedule, EverythingAtOnceAndThenEachTierInItsTime) {
+TEST(Schedule, ReadsEveryTierAtOnceAndThenEachAtItsInterval) {
   const Tempo tempo{};  // 1 s, 5 s, 10 s
   Schedule schedule;
   EXPECT_EQ(schedule.due(boot_and(0), tempo).size(), 4U);
@@ -35,7 +35,7 @@ TEST(Schedule, EverythingAtOnceAndThenEachTierInItsTime) {
   EXPECT_THAT(schedule.due(boot_and(5), tempo), ElementsAre(Tier::pulse, Tier::fast, Tier::slow));
 }
 
-TEST(Schedule, AStretchSparesTheDriverButNotThePulse) {
+TEST(Schedule, ScalingSparesTheDriverButKeepsThePulse) {
   const Tempo tempo{{}, 4};
   Schedule schedule;
   schedule.due(boot_and(0), tempo);
@@ -45,7 +45,7 @@ TEST(Schedule, AStretchSparesTheDriverButNotThePulse) {
   EXPECT_THAT(schedule.due(boot_and(4), tempo), ElementsAre(Tier::pulse, Tier::fast));
 }
 
-TEST(Schedule, TiersKeepToWholePulsesSoThatTheyFallTogether) {
+TEST(Schedule, TiersRunOnWholePulsesSoThatTheyCoincide) {
   const Tempo tempo{{}, 1.5};
   EXPECT_EQ(interval_of(Tier::pulse, tempo), 1);
   EXPECT_EQ(interval_of(Tier::fast, tempo), 2);
@@ -56,7 +56,7 @@ TEST(Schedule, TiersKeepToWholePulsesSoThatTheyFallTogether) {
   EXPECT_NEAR(interval_of(Tier::slow, quick), 0.5, 1e-9);
 }
 
-TEST(Schedule, WhatIsLateDoesNotPileUp) {
+TEST(Schedule, LateRoundsDoNotPileUp) {
   Schedule schedule;
   schedule.due(boot_and(0), {});
   EXPECT_EQ(schedule.due(boot_and(100), {}).size(), 4U);
@@ -96,7 +96,7 @@ TEST(EarlyList, AFollowedGpuIsListedWhenItsMemoryChangedMuchAndNotWhenItDidNot) 
   EXPECT_TRUE(early.is_due(1040 * kMiB, boot_and(3)));
 }
 
-TEST(EarlyList, MemoryThatNeverRestsTakesTenTimesTheBudgetAtMost) {
+TEST(EarlyList, ConstantlyChangingMemoryTakesAtMostTenTimesTheBudget) {
   EarlyList early;
   early.follow(1);
   early.took(std::chrono::milliseconds(30), 0.001, boot_and(0));  // 1 % of 3 s
@@ -164,14 +164,14 @@ TEST(Worker, SaysOnceThatItsGpuIsGoneAndGoesOnWhenItReturns) {
   close(ends[0]);
 }
 
-// Answers only when told to.
+// Answers only when released.
 class Held final : public Probe {
  public:
-  Held(std::binary_semaphore& asked, std::binary_semaphore& go) : asked_(asked), go_(go) {}
+  Held(std::binary_semaphore& reading, std::binary_semaphore& go) : reading_(reading), go_(go) {}
   Gpu describe() override { return {}; }
   Outcome read(Tier, Sample& sample, double) override {
     if (std::exchange(first_, false)) {
-      asked_.release();
+      reading_.release();
       go_.acquire();
     }
     sample.values.emplace_back(Metric::power, 1);
@@ -179,19 +179,19 @@ class Held final : public Probe {
   }
 
  private:
-  std::binary_semaphore &asked_, &go_;
+  std::binary_semaphore &reading_, &go_;
   bool first_ = true;
 };
 
-TEST(Worker, ARoundInFlightWhenItsGpuIsLostSaysNothing) {
+TEST(Worker, ARoundInFlightWhenItsGpuIsLostReportsNothing) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
   Outbox out(ends[1]);
   Quiet listener;
-  std::binary_semaphore asked(0), go(0);
+  std::binary_semaphore reading(0), go(0);
   {
-    Worker worker("GPU-1", std::make_unique<Held>(asked, go), out, listener);
-    asked.acquire();
+    Worker worker("GPU-1", std::make_unique<Held>(reading, go), out, listener);
+    reading.acquire();
     worker.lose("the driver no longer lists it");
     EXPECT_TRUE(std::get<Trouble>(next_message(ends[0])).gone);
     go.release();
@@ -218,7 +218,7 @@ TEST(Worker, AnErrorThatIsNotALossIsTroubleWithoutAnEnd) {
   close(ends[0]);
 }
 
-// Memory as it is told to be; counts how often it is asked who uses it.
+// Memory as the test sets it; counts the queries for its process list.
 class Filled final : public Probe {
  public:
   Filled(std::atomic<double>& used, std::atomic<int>& lists) : used_(used), lists_(lists) {}

@@ -27,24 +27,24 @@ std::string words(ClockPair clocks) {
 
 std::string on_off(bool on) { return on ? "on" : "off"; }
 
-void plan_persistence(const Tuning& current, const Tuning& wanted, TunePlan& plan) {
-  if (!wanted.persistence) return;
+void plan_persistence(const Tuning& current, const Tuning& target, TunePlan& plan) {
+  if (!target.persistence) return;
   if (!current.persistence) {
     plan.problems.push_back("persistence mode: this GPU or driver does not have it");
-  } else if (*current.persistence != *wanted.persistence) {
+  } else if (*current.persistence != *target.persistence) {
     plan.from.persistence = current.persistence;
-    plan.to.persistence = wanted.persistence;
+    plan.to.persistence = target.persistence;
   }
 }
 
-void plan_power(const Tuning& current, const Tuning& wanted, const TuneLimits& limits,
+void plan_power(const Tuning& current, const Tuning& target, const TuneLimits& limits,
                 TunePlan& plan) {
-  if (!wanted.power_limit_w) return;
-  const double w = *wanted.power_limit_w;
+  if (!target.power_limit_w) return;
+  const double w = *target.power_limit_w;
   if (!current.power_limit_w) {
     plan.problems.push_back("power limit: this GPU does not have one that can be set");
   } else if (!limits.min_w || !limits.max_w) {
-    plan.problems.push_back("power limit: this GPU does not tell its allowed range");
+    plan.problems.push_back("power limit: this GPU does not report its allowed range");
   } else if (!(w >= *limits.min_w - kSameWatts && w <= *limits.max_w + kSameWatts)) {
     plan.problems.push_back(fmt::format("power limit {}: allowed are {} to {}", watts(w),
                                         watts(*limits.min_w), watts(*limits.max_w)));
@@ -54,41 +54,41 @@ void plan_power(const Tuning& current, const Tuning& wanted, const TuneLimits& l
   }
 }
 
-std::string nearest_to(unsigned wanted, const std::vector<unsigned>& highest_first) {
+std::string nearest_to(unsigned target, const std::vector<unsigned>& highest_first) {
   const auto below =
-      std::ranges::find_if(highest_first, [=](unsigned mhz) { return mhz < wanted; });
+      std::ranges::find_if(highest_first, [=](unsigned mhz) { return mhz < target; });
   if (below == highest_first.begin()) return fmt::format("the nearest is {}", *below);
   if (below == highest_first.end()) return fmt::format("the nearest is {}", highest_first.back());
   return fmt::format("the nearest are {} and {}", *below, *(below - 1));
 }
 
 // Empty when the card can run at these clocks.
-std::string clock_problem(ClockPair wanted, const TuneLimits& limits) {
-  if (wanted == ClockPair{}) return {};
+std::string clock_problem(ClockPair target, const TuneLimits& limits) {
+  if (target == ClockPair{}) return {};
   if (limits.clocks.empty()) return "clocks: this GPU does not let its clocks be set";
   std::vector<unsigned> memory;
   for (const auto& [mhz, sm] : limits.clocks) {
     memory.push_back(mhz);
-    if (mhz != wanted.memory_mhz) continue;
-    if (std::ranges::find(sm, wanted.sm_mhz) != sm.end()) return {};
+    if (mhz != target.memory_mhz) continue;
+    if (std::ranges::find(sm, target.sm_mhz) != sm.end()) return {};
     if (sm.empty()) return fmt::format("memory clock {} MHz has no SM clocks", mhz);
-    return fmt::format("SM clock {} MHz: allowed are steps from {} to {} MHz; {}", wanted.sm_mhz,
-                       sm.back(), sm.front(), nearest_to(wanted.sm_mhz, sm));
+    return fmt::format("SM clock {} MHz: allowed are steps from {} to {} MHz; {}", target.sm_mhz,
+                       sm.back(), sm.front(), nearest_to(target.sm_mhz, sm));
   }
-  return fmt::format("memory clock {} MHz: allowed are {} MHz", wanted.memory_mhz,
+  return fmt::format("memory clock {} MHz: allowed are {} MHz", target.memory_mhz,
                      fmt::join(memory, ", "));
 }
 
-void plan_clocks(const Tuning& current, const Tuning& wanted, const TuneLimits& limits,
+void plan_clocks(const Tuning& current, const Tuning& target, const TuneLimits& limits,
                  TunePlan& plan) {
-  if (!wanted.clocks) return;
-  if (auto problem = clock_problem(*wanted.clocks, limits); !problem.empty()) {
+  if (!target.clocks) return;
+  if (auto problem = clock_problem(*target.clocks, limits); !problem.empty()) {
     plan.problems.push_back(std::move(problem));
   } else if (!current.clocks) {
     plan.problems.push_back("clocks: this GPU does not let its clocks be set");
-  } else if (*current.clocks != *wanted.clocks || !limits.clocks_readable) {
+  } else if (*current.clocks != *target.clocks || !limits.clocks_readable) {
     plan.from.clocks = current.clocks;
-    plan.to.clocks = wanted.clocks;
+    plan.to.clocks = target.clocks;
   }
 }
 
@@ -99,7 +99,7 @@ std::string refused(std::string_view setting, nvml::Return code) {
 }
 
 // Sets one knob and reads it back; the reason it failed, or "".
-std::string turn_persistence(Knobs& knobs, bool on) {
+std::string set_persistence_checked(Knobs& knobs, bool on) {
   if (const auto code = knobs.set_persistence(on); code != nvml::Return::success)
     return refused("persistence mode", code);
   const auto now = knobs.read().persistence;
@@ -108,7 +108,7 @@ std::string turn_persistence(Knobs& knobs, bool on) {
                      now ? on_off(*now) : "nothing");
 }
 
-std::string turn_power(Knobs& knobs, double w) {
+std::string set_power_checked(Knobs& knobs, double w) {
   if (const auto code = knobs.set_power_limit(w); code != nvml::Return::success)
     return refused("power limit", code);
   const auto now = knobs.read().power_limit_w;
@@ -117,7 +117,7 @@ std::string turn_power(Knobs& knobs, double w) {
                      now ? watts(*now) : "nothing");
 }
 
-std::string turn_clocks(Knobs& knobs, ClockPair clocks) {
+std::string set_clocks_checked(Knobs& knobs, ClockPair clocks) {
   if (const auto code = knobs.set_clocks(clocks); code != nvml::Return::success)
     return refused("clocks", code);
   const auto now = knobs.read().clocks;
@@ -126,22 +126,22 @@ std::string turn_clocks(Knobs& knobs, ClockPair clocks) {
                      now ? words(*now) : "nothing");
 }
 
-// Turns what `to` has; fills `done` with what was at least tried, so that a failed
-// step is undone too.
-std::string turn_all(Knobs& knobs, const Tuning& to, Tuning& done) {
+// Applies the settings in `to`. `done` gets each attempted one, so that a failed step is undone
+// too.
+std::string set_all(Knobs& knobs, const Tuning& to, Tuning& done) {
   std::string problem;
   const auto persistence = [&] {
     done.persistence = to.persistence;
-    problem = turn_persistence(knobs, *to.persistence);
+    problem = set_persistence_checked(knobs, *to.persistence);
   };
   if (to.persistence == true) persistence();
   if (problem.empty() && to.power_limit_w) {
     done.power_limit_w = to.power_limit_w;
-    problem = turn_power(knobs, *to.power_limit_w);
+    problem = set_power_checked(knobs, *to.power_limit_w);
   }
   if (problem.empty() && to.clocks) {
     done.clocks = to.clocks;
-    problem = turn_clocks(knobs, *to.clocks);
+    problem = set_clocks_checked(knobs, *to.clocks);
   }
   if (problem.empty() && to.persistence == false) persistence();
   return problem;
@@ -156,20 +156,20 @@ Tuning undo_of(const Tuning& from, const Tuning& done) {
   return back;
 }
 
-bool matches(const Tuning& now, const Tuning& wanted) {
-  return (!wanted.persistence || now.persistence == wanted.persistence) &&
-         (!wanted.power_limit_w ||
-          (now.power_limit_w && same(*now.power_limit_w, *wanted.power_limit_w))) &&
-         (!wanted.clocks || now.clocks == wanted.clocks);
+bool matches(const Tuning& now, const Tuning& target) {
+  return (!target.persistence || now.persistence == target.persistence) &&
+         (!target.power_limit_w ||
+          (now.power_limit_w && same(*now.power_limit_w, *target.power_limit_w))) &&
+         (!target.clocks || now.clocks == target.clocks);
 }
 
 }  // namespace
 
-TunePlan plan_tuning(const Tuning& current, const Tuning& wanted, const TuneLimits& limits) {
+TunePlan plan_tuning(const Tuning& current, const Tuning& target, const TuneLimits& limits) {
   TunePlan plan;
-  plan_persistence(current, wanted, plan);
-  plan_power(current, wanted, limits, plan);
-  plan_clocks(current, wanted, limits, plan);
+  plan_persistence(current, target, plan);
+  plan_power(current, target, limits, plan);
+  plan_clocks(current, target, limits, plan);
   const bool keeps = plan.to.persistence.value_or(current.persistence.value_or(true));
   if (!keeps && (plan.to.power_limit_w || plan.to.clocks))
     plan.warnings.push_back(
@@ -196,14 +196,14 @@ TuneOutcome apply(Knobs& knobs, const TunePlan& plan) {
   require(plan.problems.empty(), "a plan with problems must not be applied");
   TuneOutcome outcome;
   Tuning done;
-  outcome.problem = turn_all(knobs, plan.to, done);
+  outcome.problem = set_all(knobs, plan.to, done);
   outcome.done = outcome.problem.empty();
   if (outcome.done) return outcome;
   const auto back = undo_of(plan.from, done);
   Tuning ignored;
-  turn_all(knobs, back, ignored);
-  // Judged by what is there, not by the answers: a driver that refuses every change
-  // has changed nothing.
+  set_all(knobs, back, ignored);
+  // Compares the present settings, not the return codes: a driver that refuses every change has
+  // changed nothing.
   outcome.rolled_back = matches(knobs.read(), back);
   return outcome;
 }

@@ -23,7 +23,7 @@ struct ClockPair {
   friend bool operator==(ClockPair, ClockPair) = default;
 };
 
-// A value that is absent cannot be had from this GPU, or is not asked for.
+// An absent value is not available on this GPU, or is not requested.
 struct Tuning {
   std::optional<bool> persistence;
   std::optional<double> power_limit_w;
@@ -47,9 +47,9 @@ struct TunePlan {
   std::vector<std::string> warnings;
 };
 
-// What to change so that `current` becomes `wanted`. A value that is out of range
+// Computes the changes that turn `current` into `target`. A value that is out of range
 // is a problem that names the range; nothing is moved to the nearest allowed one.
-TunePlan plan_tuning(const Tuning& current, const Tuning& wanted, const TuneLimits& limits);
+TunePlan plan_tuning(const Tuning& current, const Tuning& target, const TuneLimits& limits);
 
 struct TuneStep {
   std::string setting, from, to;  // "power limit", "700 W", "500 W"
@@ -67,7 +67,7 @@ class Knobs {
 };
 
 // Application clocks where the driver has them, because they can be read back;
-// locked clocks otherwise, of which only "not faster than asked" can be verified.
+// locked clocks otherwise, of which only "not faster than requested" can be verified.
 // `nvml` must outlive it.
 std::unique_ptr<Knobs> knobs_of(const Nvml& nvml, nvml::Device device);
 TuneLimits limits_of(const Nvml& nvml, nvml::Device device);

@@ -59,7 +59,7 @@ class NvmlKnobs final : public Knobs {
     return now == usual ? ClockPair{} : now;
   }
 
-  // NVML cannot tell a lock, only the clock of this moment: one that is higher than
+  // NVML cannot report a lock, only the present clock: one that is higher than
   // the lock we set shows that it did not take.
   std::optional<ClockPair> locked_clocks() const {
     if (locked_ == ClockPair{}) return locked_;

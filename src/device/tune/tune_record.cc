@@ -18,7 +18,7 @@ namespace sluice::device {
 namespace {
 
 constexpr int kFormat = 1;
-constexpr std::size_t kMostBytes = 4 << 20;
+constexpr std::size_t kMaxBytes = 4 << 20;
 
 [[noreturn]] void fail(const char* what, const Path& file) {
   throw Error(Code::internal, fmt::format("{} {}: {}", what, file.string(), std::strerror(errno)));
@@ -33,7 +33,7 @@ TuneRecord::TuneRecord(Path folder, std::string name)
 
 void TuneRecord::load() {
   originals_.clear();
-  const auto text = read_state_file(file().string(), kMostBytes);
+  const auto text = read_state_file(file().string(), kMaxBytes);
   if (!text) return;
   try {
     const auto json = Json::parse(*text);

@@ -1,4 +1,4 @@
-// What GPUs had before they were tuned, in a file of the state folder.
+// Stores the original settings of tuned GPUs in a file of the state folder.
 #pragma once
 
 #include <map>
@@ -24,7 +24,7 @@ class TuneRecord {
 
   const Tuning* of(const std::string& uuid) const;
 
-  // What was recorded first stays: it is the true original.
+  // Keeps the first record: it is the true original.
   void remember(const std::string& uuid, const Tuning& before);
   void replace(const std::string& uuid, const Tuning* original);  // null forgets it
 

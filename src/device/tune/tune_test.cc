@@ -33,7 +33,7 @@ TEST(TunePlan, ListsOnlyWhatChanges) {
   EXPECT_EQ(list[1].to, "memory 2619 MHz, SM 1950 MHz");
 }
 
-TEST(TunePlan, NothingWantedIsNothingToDo) {
+TEST(TunePlan, AnEmptyRequestChangesNothing) {
   EXPECT_TRUE(plan_tuning(kNow, {}, kLimits).to.empty());
   EXPECT_TRUE(plan_tuning(kNow, kNow, kLimits).to.empty());
 }
@@ -121,7 +121,7 @@ TEST(TuneApply, PersistenceGoesOffLast) {
   EXPECT_THAT(gpu.calls, ElementsAre("power 700", "clocks 0", "off"));
 }
 
-TEST(TuneApply, AValueThatDoesNotReadBackIsAFailureAndEverythingIsPutBack) {
+TEST(TuneApply, AValueThatDoesNotReadBackIsAFailureAndEverythingIsRolledBack) {
   FakeKnobs gpu;
   gpu.ignores = "clocks 1950";
   const auto outcome = apply(gpu, plan_tuning(gpu.now, kWanted, kLimits));
@@ -134,7 +134,7 @@ TEST(TuneApply, AValueThatDoesNotReadBackIsAFailureAndEverythingIsPutBack) {
   EXPECT_EQ(gpu.now.clocks, kNow.clocks);
 }
 
-TEST(TuneApply, WithoutTheRightItSaysSudoAndNothingHasChanged) {
+TEST(TuneApply, WithoutPermissionItNamesSudoAndChangesNothing) {
   FakeKnobs gpu;
   gpu.fails_at = "on";
   const auto outcome = apply(gpu, plan_tuning(gpu.now, kWanted, kLimits));
@@ -144,7 +144,7 @@ TEST(TuneApply, WithoutTheRightItSaysSudoAndNothingHasChanged) {
   EXPECT_EQ(gpu.now.power_limit_w, 700.0);
 }
 
-TEST(TuneApply, SaysWhenEvenTheWayBackFailed) {
+TEST(TuneApply, ReportsWhenTheRollbackFailedToo) {
   FakeKnobs gpu;
   gpu.fails_at = "clocks 1950";
   gpu.refusal = Return::unknown;
@@ -160,7 +160,7 @@ TEST(TuneApply, APlanWithProblemsIsRefused) {
   EXPECT_THAT(gpu.calls, IsEmpty());
 }
 
-TEST(TuneRecord, TheFirstOriginalStaysThroughLaterTunings) {
+TEST(TuneRecord, TheFirstOriginalIsKeptThroughLaterTunings) {
   Tree tree;
   {
     TuneRecord record(tree.root() / "state");

@@ -1,4 +1,4 @@
-// Asking a driver that may never answer.
+// Calls into a driver that may never return.
 #pragma once
 
 #include <fmt/core.h>
@@ -15,9 +15,9 @@
 
 namespace sluice::device {
 
-// What `ask` returns or throws, when it comes within `limit`. Otherwise throws
+// Returns or throws what `ask` does if it ends within `limit`. Otherwise throws
 // unavailable with the NVML function that hangs, and leaves the thread behind:
-// a call inside a stuck driver cannot be taken back. So `ask` must own whatever it
+// a call inside a stuck driver cannot be cancelled. So `ask` must own everything it
 // uses, and the program should end soon after.
 template <class Ask>
 auto within(std::chrono::milliseconds limit, Ask ask) {
