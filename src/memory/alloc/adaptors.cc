@@ -21,7 +21,7 @@ std::size_t LockedAllocator::trim() noexcept {
 }
 
 void* LimitedAllocator::allocate(std::size_t bytes) {
-  // Room is claimed before memory, so that two threads cannot both take the last of it.
+  // The budget is reserved before the memory, so that two threads cannot both take the rest.
   std::size_t in_use = in_use_.load(std::memory_order_relaxed);
   do {
     const std::size_t limit = limit_.load(std::memory_order_relaxed);

@@ -70,11 +70,11 @@ class CountingAllocator final : public Allocator {
   std::atomic<std::size_t> bytes_{0}, peak_{0};
 };
 
-// When there is no room: trims, asks `on_exhausted` whether to try again, and only
+// When memory is exhausted: trims, asks `on_exhausted` whether to try again, and only
 // then lets exhausted through. Safe to share when `upstream` is.
 class RetryingAllocator final : public Allocator {
  public:
-  // Given the bytes asked for and how often it failed; true tries again.
+  // Gets the requested bytes and the number of failures; true tries again.
   using OnExhausted = std::function<bool(std::size_t bytes, int attempt)>;
   RetryingAllocator(Allocator& upstream, OnExhausted on_exhausted);
   [[nodiscard]] void* allocate(std::size_t bytes) override;

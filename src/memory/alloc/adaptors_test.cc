@@ -18,7 +18,7 @@ struct Adaptors : testing::Test {
   Pool pool{"test", arena, {.growth = kMiB, .ceiling = 32 * kMiB}};
 };
 
-TEST_F(Adaptors, ALimitCountsWhatIsOutAndLetsItComeBack) {
+TEST_F(Adaptors, ALimitCountsLiveBytesAndReleasesThem) {
   LimitedAllocator limited(pool, 1000);
   Buffer a(limited, 600);
   EXPECT_THROW((void)limited.allocate(401), Error);
@@ -30,13 +30,13 @@ TEST_F(Adaptors, ALimitCountsWhatIsOutAndLetsItComeBack) {
   EXPECT_THROW((void)limited.allocate(1), Error);
 }
 
-TEST_F(Adaptors, ALimitIsNotUsedUpByWhatUpstreamRefuses) {
+TEST_F(Adaptors, AnUpstreamRefusalDoesNotUseUpTheLimit) {
   LimitedAllocator limited(pool, 100 * kMiB);
   EXPECT_THROW((void)limited.allocate(64 * kMiB), Error);
   EXPECT_EQ(limited.in_use(), 0u);
 }
 
-TEST_F(Adaptors, CountsKnowWhatIsOutTheMostAndWhatFailed) {
+TEST_F(Adaptors, CountsReportLiveBytesPeakAndFailures) {
   CountingAllocator counting(pool);
   { const Buffer a(counting, 1000), b(counting, 500); }
   const Buffer c(counting, 200);
@@ -51,27 +51,27 @@ TEST_F(Adaptors, CountsKnowWhatIsOutTheMostAndWhatFailed) {
   EXPECT_EQ(counts.total_bytes, 1700u);
 }
 
-TEST_F(Adaptors, ARetryHappensAfterSomeoneMadeRoom) {
+TEST_F(Adaptors, ARetryHappensAfterMemoryWasFreed) {
   Buffer cache(pool, 30 * kMiB);
-  int asked = 0;
+  int calls = 0;
   RetryingAllocator retrying(pool, [&](std::size_t bytes, int) {
     EXPECT_EQ(bytes, 20 * kMiB);
-    ++asked;
+    ++calls;
     cache.reset();
     return true;
   });
   const Buffer block(retrying, 20 * kMiB);
-  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(calls, 1);
 }
 
 TEST_F(Adaptors, ARetryEndsWhenThereIsNothingLeftToTry) {
-  int asked = 0;
+  int calls = 0;
   RetryingAllocator retrying(pool, [&](std::size_t, int attempt) {
-    ++asked;
+    ++calls;
     return attempt < 5;
   });
   EXPECT_THROW((void)retrying.allocate(64 * kMiB), Error);
-  EXPECT_EQ(asked, 5);
+  EXPECT_EQ(calls, 5);
   RetryingAllocator without(pool, nullptr);
   EXPECT_THROW((void)without.allocate(64 * kMiB), Error);
 }

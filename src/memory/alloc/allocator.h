@@ -24,13 +24,13 @@ class Allocator {
   virtual ~Allocator() = default;
 
   // At least `bytes` bytes, kAlignment-aligned; never null. Zero bytes is a valid
-  // request. Throws exhausted when there is no room, and then nothing has changed.
+  // request. Throws exhausted when there is no space, and then nothing has changed.
   [[nodiscard]] virtual void* allocate(std::size_t bytes) = 0;
 
   // `pointer` and `bytes` exactly as returned by and given to allocate.
   virtual void deallocate(void* pointer, std::size_t bytes) noexcept = 0;
 
-  // Gives memory that nobody uses back to where it came from; returns how many
+  // Returns unused memory to where it came from; returns how many
   // bytes. Blocks that are out stay where they are.
   virtual std::size_t trim() noexcept { return 0; }
 };

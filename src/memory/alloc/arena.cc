@@ -43,7 +43,7 @@ void HostArena::commit(std::size_t offset, std::size_t bytes) {
 
 void HostArena::decommit(std::size_t offset, std::size_t bytes) noexcept {
   // Mapping anew gives the memory back and ends access in one step. It fails only when
-  // the kernel has no room for another mapping; then the memory goes, access stays.
+  // the kernel has no space for another mapping; then the memory goes, access stays.
   if (::mmap(base_ + offset, bytes, PROT_NONE, kFlags | MAP_FIXED, -1, 0) == MAP_FAILED)
     ::madvise(base_ + offset, bytes, MADV_DONTNEED);
 }

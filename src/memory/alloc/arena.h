@@ -2,7 +2,7 @@
 // anything: addresses are reserved once, far more than there is memory, and memory
 // is put behind them granule by granule. What lies behind a free hole can be taken
 // out and put elsewhere while every block in use keeps its address, and that is how
-// a fragmented pool is mended.
+// a fragmented pool is defragmented.
 //
 // Not thread-safe; a Pool uses one arena alone.
 #pragma once
@@ -22,7 +22,7 @@ class Arena {
   virtual std::size_t addresses()
       const noexcept = 0;                            // bytes reserved; a pool uses at most 1023 GiB
   virtual std::size_t granule() const noexcept = 0;  // of commit and decommit; a power of two
-  // What may still be committed, as far as the arena knows.
+  // Bytes that may still be committed, as far as the arena knows.
   virtual std::size_t available() const noexcept { return static_cast<std::size_t>(-1); }
 
   // Both take whole granules. Puts memory behind [offset, offset + bytes), none of

@@ -18,7 +18,7 @@ namespace {
 constexpr int kSkip = 2;  // add() and allocate()
 
 #if __has_include(<execinfo.h>)
-int frames_here(void** frames, int most) { return ::backtrace(frames, most); }
+int frames_here(void** frames, int max_frames) { return ::backtrace(frames, max_frames); }
 
 // The function, or the file and the place in it where that is not exported.
 std::string name_of(void* frame) {

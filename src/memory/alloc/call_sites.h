@@ -1,5 +1,5 @@
-// Which code asked for the blocks that are out: the frames of the call, named only when
-// somebody asks.
+// Records the call sites of live blocks: the frames of the call, named only when
+// they are queried.
 #pragma once
 
 #include <array>

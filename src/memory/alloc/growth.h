@@ -21,7 +21,7 @@ class GrowthWindow {
   void add(double t, double value);
   std::optional<Line> line() const;  // once the samples fill half the window
 
-  // The slope of the line where it stands for growth that goes on: it explains at least 80 %
+  // The slope of the line when it shows continuing growth: it explains at least 80 %
   // of the variation, which one jump between two levels (75 %) does not, and the newest
   // quarter rises too, by at least a third of it, which a program that has finished loading
   // does not. Of growth that is `known` the newer half is enough: memory often grows in steps.

@@ -30,7 +30,7 @@ TEST(Growth, AStaircaseIsGrowth) {
   EXPECT_NEAR(window.growth_per_s(false).value(), 1e9 / 120, 2e6);
 }
 
-TEST(Growth, AJumpALevelAndALoadThatHasEndedAreNot) {
+TEST(Growth, AJumpALevelAndAnEndedLoadAreNotGrowth) {
   for (const double jump : {100.0, 300.0, 500.0})
     EXPECT_EQ(watched([&](double t) { return t < jump ? 1e9 : 9e9; }, 600).growth_per_s(false),
               0.0);
@@ -40,18 +40,18 @@ TEST(Growth, AJumpALevelAndALoadThatHasEndedAreNot) {
     EXPECT_EQ(watched([&](double t) { return std::min(t, loaded); }, 400).growth_per_s(false), 0.0);
 }
 
-TEST(Growth, OfLargeStepsIsKnownFromTheNewerHalf) {
+TEST(Growth, GrowthInLargeStepsIsDetectedInTheNewerHalf) {
   const auto window = watched([](double t) { return static_cast<int>(t / 240) * 1e9; }, 910);
   EXPECT_EQ(window.growth_per_s(false), 0.0);  // no step in the newest quarter
   EXPECT_GT(window.growth_per_s(true).value(), 1e6);
 }
 
-TEST(Growth, WhatFallsHasItsOwnSlope) {
+TEST(Growth, AFallHasItsOwnSlope) {
   EXPECT_NEAR(watched([](double t) { return 1e6 - 2 * t; }, 600).growth_per_s(false).value(), -2,
               1e-6);
 }
 
-TEST(Growth, BeganWhenTheLevelWasLeft) {
+TEST(Growth, GrowthBeginsWhereTheLevelWasLeft) {
   EXPECT_EQ(watched([](double t) { return 3 * t; }, 600).since(), 0);
   EXPECT_EQ(watched([](double t) { return std::max(0.0, t - 100); }, 600).since(), 100);
 }

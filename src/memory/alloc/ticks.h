@@ -35,7 +35,7 @@ inline double seconds_per_tick() {
   return value;
 }
 
-// What reading it twice costs, at the median.
+// The median overhead of two reads.
 inline std::uint64_t ticks_cost() {
   std::vector<std::uint64_t> costs(1001);
   for (auto& cost : costs) {

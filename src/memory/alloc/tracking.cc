@@ -30,7 +30,7 @@ struct Tracker::Owner {
   std::atomic<std::size_t> used{0}, peak{0}, count{0}, leaked{0};
   std::atomic<std::uint64_t> allocations{0};
   GrowthWindow window;   // this and the next under the tracker's mutex
-  bool growing = false;  // and told
+  bool growing = false;  // and reported
 };
 
 std::string to_string(const Leak& leak) {
@@ -77,7 +77,7 @@ void Tracker::sample(Instant now) {
       const double slope = owner->window.growth_per_s(owner->growing).value_or(0);
       if (!owner->growing && slope >= options_.growth_bytes_per_s)
         found.push_back({owner->name, slope, t - owner->window.since(), used});
-      // Half the threshold ends it, so that a slope at the edge is told once.
+      // Half the threshold ends it, so that a slope at the edge is reported once.
       owner->growing = slope >= options_.growth_bytes_per_s / (owner->growing ? 2 : 1);
     }
   }

@@ -1,4 +1,4 @@
-// Whose memory it is, what was never given back, and who grows without end. Always on:
+// Tracks memory by owner: usage, leaks and unbounded growth. Always on:
 // the cost is a few atomic additions per block.
 //
 //   Tracker tracker;
@@ -69,7 +69,7 @@ class Tracker {
   explicit Tracker(TrackerOptions options = {});
   ~Tracker();
 
-  // To be called now and then, every few seconds say. What counts as growth: growth.h.
+  // Call it periodically, for example every few seconds. growth.h defines growth.
   void sample(Instant now);
 
   std::vector<OwnerUse> owners() const;  // by name

@@ -32,7 +32,7 @@ struct Tracking : testing::Test {
   }
 };
 
-TEST_F(Tracking, EveryOwnerHasItsOwnFigures) {
+TEST_F(Tracking, EveryOwnerHasItsOwnStatistics) {
   TrackedAllocator scout(pool, tracker, "scout"), analyst(pool, tracker, "analyst");
   { const Buffer a(scout, 1000), b(scout, 500); }
   const Buffer c(scout, 100), d(analyst, 7);

@@ -43,7 +43,7 @@ class Workspace {
   std::size_t peak() const noexcept { return peak_; }
   std::size_t held() const noexcept;  // of chunks; they stay until the workspace ends
 
-  // Ends what was taken since, at the end of its own scope. Marks nest.
+  // Frees what was taken since, at the end of its own scope. Marks nest.
   class Mark {
    public:
     explicit Mark(Workspace& workspace)

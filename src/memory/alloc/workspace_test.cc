@@ -42,7 +42,7 @@ TEST_F(Scratch, BlocksAreAlignedAndApart) {
   EXPECT_NE(scratch.take(0), scratch.take(0));
 }
 
-TEST_F(Scratch, AMarkEndsWhatWasTakenSinceAndKeepsTheChunks) {
+TEST_F(Scratch, AMarkFreesWhatWasTakenSinceAndKeepsTheChunks) {
   Workspace scratch(counting, 64 << 10);
   void* const outer = scratch.take(1000);
   const std::size_t used = scratch.used();

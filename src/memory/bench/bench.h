@@ -1,4 +1,4 @@
-// What memory costs: a block of a pool beside the driver's own allocators, in one run
+// Allocation latency: a block of a pool beside the driver's own allocators, in one run
 // and over the same random sequence of sizes.
 //
 // A figure is the median time of one pair (a block freed, another allocated) while a few

@@ -11,11 +11,11 @@
 namespace sluice::memory {
 
 Pairs random_pairs(std::size_t count, std::size_t live, unsigned top_bits, std::uint64_t seed) {
-  constexpr unsigned kLeastBits = 8;
+  constexpr unsigned kMinBits = 8;
   std::mt19937_64 random(seed);
   Pairs made{std::vector<Pairs::Request>(count), live};
   for (auto& request : made.requests) {
-    const auto bits = kLeastBits + random() % (top_bits - kLeastBits);
+    const auto bits = kMinBits + random() % (top_bits - kMinBits);
     const auto least = std::size_t{1} << bits;
     request = {random() % live, least + random() % least};
   }

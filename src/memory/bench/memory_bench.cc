@@ -1,4 +1,4 @@
-// What a pool costs its caller: one block freed and one allocated, thousands of mixed
+// Pool latency as its caller sees it: one block freed and one allocated, thousands of mixed
 // sizes being out. The goal is under 100 ns at the median and 500 ns at the 99th
 // percentile for the pair, on one thread. Each pair is timed by itself; p50 and p99 have
 // the cost of reading the clock taken off, ns_per_pair is the plain mean.
@@ -52,15 +52,15 @@ void report(benchmark::State& state, std::vector<std::uint64_t>& times) {
 }
 
 void run_pairs(benchmark::State& state, Allocator& allocator, std::size_t live) {
-  const auto asked = requests(live);
+  const auto pairs = requests(live);
   std::vector<Block> blocks(live);
   for (std::size_t i = 0; i < live; ++i)
-    blocks[i] = {allocator.allocate(asked[i].bytes), asked[i].bytes};
+    blocks[i] = {allocator.allocate(pairs[i].bytes), pairs[i].bytes};
   std::vector<std::uint64_t> times;
   times.reserve(1 << 22);
   std::size_t next = 0;
   for (auto _ : state) {
-    const Request request = asked[next++ % kPairs];
+    const Request request = pairs[next++ % kPairs];
     const Block old = blocks[request.slot];
     const std::uint64_t begin = ticks();
     allocator.deallocate(old.pointer, old.bytes);

@@ -18,8 +18,8 @@ namespace sluice::memory {
 // a size that keeps mapping cheap. Throws unavailable where the card cannot.
 std::unique_ptr<Arena> make_cuda_arena(int device, std::size_t addresses, std::size_t granule = 0);
 
-// For cards that cannot: `bytes` by cudaMalloc, all there from the start. Committing
-// only counts.
+// For cards without virtual memory management: `bytes` by cudaMalloc, all committed from the
+// start. Committing only counts.
 std::unique_ptr<Arena> make_cuda_fixed_arena(int device, std::size_t bytes);
 
 // Host memory that the GPU copies from and to without a detour; pinned as it is committed.

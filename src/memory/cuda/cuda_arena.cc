@@ -68,7 +68,7 @@ class CudaArena final : public Arena {
       const device::DeviceScope on({device_});
       device::check(cudaMemGetInfo(&free, &total));
     } catch (const Error&) {
-      return 0;  // what cannot be asked is not there
+      return 0;  // a failed query means that none is there
     }
     return free / granule_ * granule_;
   }

@@ -23,7 +23,7 @@ struct CudaDriver {
 
   // Throws exhausted when there is no memory, internal otherwise.
   void check(CUresult result, const char* what) const;
-  // For clean-up: reports and carries on.
+  // For clean-up: reports the error and continues.
   void report(CUresult result, const char* what) const noexcept;
 };
 

@@ -1,4 +1,4 @@
-// Points in CUDA streams as events. An event is used again once nobody needs it.
+// Points in CUDA streams as events. An event is reused once it is not needed.
 #include <vector>
 
 #include "device/cuda/check.h"

@@ -1,4 +1,4 @@
-// A build without CUDA: every GPU source says so.
+// A build without CUDA: every GPU source throws unavailable.
 #include "base/error.h"
 #include "memory/cuda/cuda.h"
 

@@ -27,7 +27,7 @@ Backing::Backing(Arena& arena, Strategy& strategy, BackingOptions options)
       strategy_(strategy),
       options_(options),
       granule_(arena.granule()),
-      addresses_(std::min(arena.addresses(), kLargestArena)) {}
+      addresses_(std::min(arena.addresses(), kMaxArenaBytes)) {}
 
 void Backing::grow(std::size_t bytes) {
   bytes = round_up(bytes, granule_);
@@ -35,10 +35,10 @@ void Backing::grow(std::size_t bytes) {
   const Offset capacity = granules_.size() * granule_;
   if (bytes > addresses_ - capacity) throw Error(Code::exhausted, "no addresses left in the arena");
   arena_.commit(capacity, bytes);
-  ++figures_.commits;
+  ++stats_.commits;
   extend(bytes, Granule::committed);
-  figures_.committed += bytes;
-  figures_.peak_committed = std::max(figures_.peak_committed, figures_.committed);
+  stats_.committed += bytes;
+  stats_.peak_committed = std::max(stats_.peak_committed, stats_.committed);
 }
 
 void Backing::extend(std::size_t bytes, Granule as) {
@@ -48,7 +48,7 @@ void Backing::extend(std::size_t bytes, Granule as) {
 }
 
 std::optional<Offset> Backing::allocate(std::size_t bytes) {
-  if (bytes > kLargestBlock) return std::nullopt;
+  if (bytes > kMaxBlockBytes) return std::nullopt;
   const Lie now = lie();
   const auto place = find_place(now, bytes);
   if (!place) return std::nullopt;
@@ -58,7 +58,7 @@ std::optional<Offset> Backing::allocate(std::size_t bytes) {
 }
 
 std::size_t Backing::spare_granules() const {
-  const std::size_t below = options_.ceiling - std::min(options_.ceiling, figures_.committed);
+  const std::size_t below = options_.ceiling - std::min(options_.ceiling, stats_.committed);
   return std::min(below, arena_.available()) / granule_;
 }
 
@@ -182,13 +182,13 @@ bool Backing::commit_somehow(const std::vector<Offset>& granules) {
   const std::size_t short_by = granules.size() - std::min(spare, granules.size());
   if (take_from_holes(short_by).size() < short_by) return false;
   if (commit(granules)) {
-    figures_.remapped_bytes += short_by * granule_;
+    stats_.remapped_bytes += short_by * granule_;
     return true;
   }
   // The arena has less than it let us hope; what lies in holes is certain.
   const std::size_t more = granules.size() - short_by;
   if (more == 0 || take_from_holes(more).empty() || !commit(granules)) return false;
-  figures_.remapped_bytes += granules.size() * granule_;
+  stats_.remapped_bytes += granules.size() * granule_;
   return true;
 }
 
@@ -203,12 +203,12 @@ bool Backing::commit(const std::vector<Offset>& granules) {
       return false;
     }
     done.push_back(run);
-    ++figures_.commits;
+    ++stats_.commits;
   }
   for (const Offset at : granules) granules_[at / granule_] = Granule::committed;
   without_ -= granules.size();
-  figures_.committed += granules.size() * granule_;
-  figures_.peak_committed = std::max(figures_.peak_committed, figures_.committed);
+  stats_.committed += granules.size() * granule_;
+  stats_.peak_committed = std::max(stats_.peak_committed, stats_.committed);
   return true;
 }
 
@@ -224,7 +224,7 @@ std::vector<Offset> Backing::take_from_holes(std::size_t granules) {
   std::reverse(taken.begin(), taken.end());
   for (const Span& run : runs(taken, granule_)) arena_.decommit(run.offset, run.bytes);
   without_ += taken.size();
-  figures_.committed -= taken.size() * granule_;
+  stats_.committed -= taken.size() * granule_;
   return taken;
 }
 

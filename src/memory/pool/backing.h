@@ -1,6 +1,6 @@
 // The memory behind a pool's addresses. What the strategy knows as a hole always has
-// memory; granules without are withdrawn from it, so that the quick path of a pool never
-// asks. Here are the slow paths: growing, taking memory from holes for a block elsewhere
+// memory; granules without are withdrawn from it, so that the fast path of a pool never
+// checks. Here are the slow paths: growing, taking memory from holes for a block elsewhere
 // (remapping), and giving it back (trimming).
 #pragma once
 
@@ -28,13 +28,13 @@ class Backing {
   std::optional<Offset> allocate(std::size_t bytes);
 
   std::size_t trim() noexcept;
-  void release() noexcept;  // all memory, at the end; the strategy is not told
+  void release() noexcept;  // all memory, at the end; the strategy is not updated
 
-  struct Figures {
+  struct Stats {
     std::size_t committed = 0, peak_committed = 0;
     std::uint64_t commits = 0, remapped_bytes = 0;
   };
-  const Figures& figures() const noexcept { return figures_; }
+  const Stats& stats() const noexcept { return stats_; }
   std::size_t grantable() const;        // the largest block allocate() would give
   std::size_t whole_granules() const;   // bytes in holes that could be remapped
   std::vector<Span> withdrawn() const;  // in order, neighbours merged
@@ -49,7 +49,7 @@ class Backing {
     std::size_t bytes, room, lacking;  // room: from begin, before something is in the way
     std::size_t extension;             // of the capacity; 0 inside it
   };
-  // What a search for a place looks at; holds for a moment only.
+  // A snapshot for the search for free space; valid only briefly.
   struct Lie {
     std::vector<Span> open;        // holes and withdrawn granules, merged
     std::vector<Offset> in_holes;  // granules wholly in holes, ascending
@@ -77,7 +77,7 @@ class Backing {
   const std::size_t granule_, addresses_;
   std::vector<Granule> granules_;  // of the capacity
   std::size_t without_ = 0;        // of them withdrawn
-  Figures figures_;
+  Stats stats_;
 };
 
 }  // namespace sluice::memory

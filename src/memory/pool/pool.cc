@@ -73,9 +73,9 @@ void* Pool::allocate(std::size_t bytes) {
 
 void Pool::Impl::refuse(std::size_t bytes) {
   ++failures;
-  throw Error(Code::exhausted, "pool " + name + " has no room for " + human_bytes(bytes) + ": " +
+  throw Error(Code::exhausted, "pool " + name + " has no space for " + human_bytes(bytes) + ": " +
                                    human_bytes(used) + " in use, " +
-                                   human_bytes(backing.figures().committed) + " committed");
+                                   human_bytes(backing.stats().committed) + " committed");
 }
 
 void Pool::deallocate(void* pointer, std::size_t bytes) noexcept {
@@ -139,7 +139,7 @@ Moved Pool::defragment() {
 PoolStatistics Pool::statistics() const {
   const Impl& pool = *impl_;
   const StrategyUse use = pool.strategy->use();
-  const auto& backing = pool.backing.figures();
+  const auto& backing = pool.backing.stats();
   PoolStatistics s;
   s.name = pool.name;
   s.strategy = pool.options.strategy;
@@ -169,13 +169,13 @@ PoolStatistics Pool::statistics() const {
 
 std::vector<Pool::Piece> Pool::map() const {
   std::vector<Piece> all;
-  const auto add = [&](Stretch what) {
+  const auto add = [&](RangeState what) {
     return [&all, what](Offset offset, std::size_t n) { all.push_back({offset, n, what}); };
   };
-  impl_->strategy->visit_free(add(Stretch::free));
-  impl_->strategy->visit_taken(add(Stretch::taken));
+  impl_->strategy->visit_free(add(RangeState::free));
+  impl_->strategy->visit_taken(add(RangeState::taken));
   for (const Span& span : impl_->backing.withdrawn())
-    all.push_back({span.offset, span.bytes, Stretch::uncommitted});
+    all.push_back({span.offset, span.bytes, RangeState::uncommitted});
   std::sort(all.begin(), all.end(),
             [](const Piece& a, const Piece& b) { return a.offset < b.offset; });
   std::vector<Piece> pieces;

@@ -30,7 +30,7 @@ struct PoolOptions {
 struct PoolStatistics {
   std::string name;
   StrategyKind strategy{};
-  std::size_t used = 0;       // bytes asked for and out
+  std::size_t used = 0;       // requested bytes of live blocks
   std::size_t taken = 0;      // of them in blocks, after rounding
   std::size_t committed = 0;  // memory held
   std::size_t ceiling = 0;    // at most; the largest number where there is none
@@ -67,18 +67,18 @@ class Pool final : public Allocator {
   using Mover = std::function<void(void* from, void* to, std::size_t bytes)>;
   void set_mover(void* pointer, std::size_t bytes, Mover mover);
 
-  // Moves blocks that have a mover to lower addresses where there is room, highest first.
+  // Moves blocks that have a mover to lower addresses where there is space, highest first.
   Moved defragment();
 
   const std::string& name() const noexcept;
   PoolStatistics statistics() const;
 
   // The arena as a picture, in order of address; neighbours of one kind are one piece.
-  enum class Stretch { taken, free, uncommitted };
+  enum class RangeState { taken, free, uncommitted };
   struct Piece {
     Offset offset;
     std::size_t bytes;
-    Stretch what;
+    RangeState what;
   };
   std::vector<Piece> map() const;
 

@@ -148,7 +148,7 @@ TEST_P(EveryPool, ShowsItsArenaAsAMapWithoutGaps) {
   for (const auto& piece : pool.map()) {
     EXPECT_EQ(piece.offset, at);
     at += piece.bytes;
-    (piece.what == Pool::Stretch::taken ? taken : uncommitted) += piece.bytes;
+    (piece.what == Pool::RangeState::taken ? taken : uncommitted) += piece.bytes;
   }
   EXPECT_EQ(at, 4 * kMiB);
   EXPECT_EQ(taken, 2 * kMiB);
@@ -157,7 +157,7 @@ TEST_P(EveryPool, ShowsItsArenaAsAMapWithoutGaps) {
 
 // Whatever happens: blocks have memory behind them, sums agree, the ceiling holds, and
 // what is said to be grantable is granted.
-TEST_P(EveryPool, HoldsItsPromisesOverRandomOperations) {
+TEST_P(EveryPool, HoldsItsInvariantsOverRandomOperations) {
   StrictArena arena(512 * kMiB, 20 * kMiB);
   const std::size_t ceiling = 16 * kMiB;
   Pool pool("p", arena, options(ceiling, kMiB));
@@ -244,7 +244,7 @@ TEST_P(EveryPool, KeepsABlockWhoseMoverThrows) {
 INSTANTIATE_TEST_SUITE_P(All, EveryPool, testing::ValuesIn(kStrategyKinds),
                          [](const auto& kind) { return std::string(to_string(kind.param)); });
 
-TEST(Pool, SaysWhatRoundingAndHolesCost) {
+TEST(Pool, ReportsTheCostOfRoundingAndHoles) {
   ImaginaryArena arena(64 * kMiB);
   Pool pool("p", arena, {.strategy = StrategyKind::buddy, .initial = 4 * kMiB});
   const Buffer a(pool, 768 << 10);
@@ -261,13 +261,13 @@ TEST(Pool, RefusesAnInitialSizeAboveItsCeiling) {
   EXPECT_THROW(Pool("p", arena, {.initial = 2 * kMiB, .ceiling = kMiB}), Error);
 }
 
-TEST(Pool, RefusesAMoverForABlockThatIsNotOut) {
+TEST(Pool, RefusesAMoverForABlockThatIsNotLive) {
   ImaginaryArena arena(64 * kMiB);
   Pool pool("p", arena, {.initial = kMiB});
   EXPECT_THROW(pool.set_mover(arena.base(), 1, nullptr), Error);
 }
 
-TEST(HostArena, EndsAccessToWhatHasNoMemory) {
+TEST(HostArena, RevokesAccessToUncommittedPages) {
   HostArena arena(kMiB, kGranule);
   arena.commit(0, 2 * kGranule);
   arena.base()[kGranule] = std::byte{1};

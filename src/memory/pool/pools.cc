@@ -8,10 +8,11 @@
 namespace sluice::memory {
 namespace {
 
-// Room for a ceiling several times over: remapping uses new addresses before old ones.
+// Addresses for a ceiling several times over: remapping uses new addresses before old ones.
 std::size_t addresses_for(const PoolOptions& options) {
-  return options.ceiling >= kLargestArena / 4 ? kLargestArena
-                                              : std::max<std::size_t>(options.ceiling * 4, 1 << 30);
+  return options.ceiling >= kMaxArenaBytes / 4
+             ? kMaxArenaBytes
+             : std::max<std::size_t>(options.ceiling * 4, 1 << 30);
 }
 
 TrackerOptions tracker_options(std::string_view pool, const PoolsOptions& options) {
@@ -20,14 +21,14 @@ TrackerOptions tracker_options(std::string_view pool, const PoolsOptions& option
   made.growth_bytes_per_s = options.growth_bytes_per_s;
   const std::string prefix = std::string(pool) + "/";
   if (options.on_leak)
-    made.on_leak = [prefix, tell = options.on_leak](Leak leak) {
+    made.on_leak = [prefix, report = options.on_leak](Leak leak) {
       leak.owner = prefix + leak.owner;
-      tell(leak);
+      report(leak);
     };
   if (options.on_growth)
-    made.on_growth = [prefix, tell = options.on_growth](Growth growth) {
+    made.on_growth = [prefix, report = options.on_growth](Growth growth) {
       growth.owner = prefix + growth.owner;
-      tell(growth);
+      report(growth);
     };
   return made;
 }

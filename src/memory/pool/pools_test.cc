@@ -47,7 +47,7 @@ PoolsOptions on(Card& card) {
   }};
 }
 
-TEST(Pools, AreTheFourAndNoOther) {
+TEST(Pools, AreExactlyTheFourPools) {
   Pools pools({});
   std::vector<std::string> names;
   for (const PoolReport& report : pools.report()) names.push_back(report.pool.name);
@@ -55,14 +55,14 @@ TEST(Pools, AreTheFourAndNoOther) {
   EXPECT_THROW(pools.get("other"), Error);
 }
 
-TEST(Pools, AreOnlyThoseThatAreNamed) {
+TEST(Pools, AreOnlyTheNamedPools) {
   Pools pools({}, {.names = {"workspace"}});
   EXPECT_THAT(pools.report(), SizeIs(1));
   EXPECT_NO_THROW(pools.get("workspace"));
   EXPECT_THROW(pools.get("default"), Error);
 }
 
-TEST(Pools, KeepTogetherToOneBudgetAndGiveEachOtherWhatTheyDoNotUse) {
+TEST(Pools, ShareOneBudgetAndLendUnusedMemory) {
   Pools pools({}, {.names = {"workspace", "persistent"}, .budget = 32 * kMiB});
   Buffer kept(pools.get("persistent"), 10 * kMiB);
   Buffer scratch(pools.get("workspace"), 20 * kMiB);
@@ -127,7 +127,7 @@ TEST(Pools, ReportAnOwnerThatGrows) {
   EXPECT_EQ(growths[0].owner, "shared/scout");
 }
 
-TEST(Pools, TellTheirFiguresAsJson) {
+TEST(Pools, ReportTheirStatisticsAsJson) {
   Pools pools({});
   const auto scout = pools.lend("default", "scout");
   const Buffer block(*scout, 1000);
@@ -184,7 +184,7 @@ TEST(Pools, AreSafeToShareBetweenThreads) {
   for (const PoolReport& report : pools.report()) EXPECT_EQ(report.pool.used, 0u);
 }
 
-TEST(MemoryConfig, GoesFromOneProcessToAnother) {
+TEST(MemoryConfig, RoundTripsBetweenProcesses) {
   MemoryConfig config;
   config.strategy["shared"] = "buddy";
   config.initial_mb["default"] = 2;
@@ -199,7 +199,7 @@ TEST(MemoryConfig, GoesFromOneProcessToAnother) {
     EXPECT_THROW(memory_config_from(wrong), Error) << wrong;
 }
 
-TEST(MemoryConfig, SaysWhatIsWrong) {
+TEST(MemoryConfig, NamesEachError) {
   MemoryConfig config;
   std::vector<std::string> found;
   config.check_together(found);

@@ -11,7 +11,7 @@ namespace sluice::memory {
 namespace {
 
 constexpr std::size_t kSizesPerDouble = 8;  // sizes per power of two
-constexpr std::size_t kLargest = std::size_t{1} << 42;
+constexpr std::size_t kMaxRequestBytes = std::size_t{1} << 42;
 
 }  // namespace
 
@@ -59,8 +59,8 @@ void* StreamOrderedPool::take(Stream& from, std::size_t size_class, bool newest)
   void* const pointer = newest ? freed.back().pointer : freed.front().pointer;
   newest ? freed.pop_back() : static_cast<void>(freed.erase(freed.begin()));
   --from.blocks;
-  --figures_.cached_blocks;
-  figures_.cached_bytes -= class_bytes(size_class);
+  --stats_.cached_blocks;
+  stats_.cached_bytes -= class_bytes(size_class);
   return pointer;
 }
 
@@ -88,13 +88,13 @@ void StreamOrderedPool::settle(Stream& one) {
 }
 
 void* StreamOrderedPool::allocate(std::size_t bytes, StreamId stream_id) {
-  if (bytes > kLargest)
-    throw Error(Code::exhausted, "no memory has room for " + human_bytes(bytes));
+  if (bytes > kMaxRequestBytes)
+    throw Error(Code::exhausted, "not enough memory for " + human_bytes(bytes));
   const std::size_t size_class = class_of(bytes);
   const Lock lock(mutex_);
   Stream& own = stream(stream_id);
   if (!own.freed[size_class].empty()) {
-    ++figures_.same_stream;
+    ++stats_.same_stream;
     return take(own, size_class, true);
   }
   if (void* const pointer = take_passed(size_class)) return pointer;
@@ -107,7 +107,7 @@ void* StreamOrderedPool::take_passed(std::size_t size_class) {
     if (freed.empty()) continue;
     if (freed.front().epoch > other->passed_epoch) poll(*other);
     if (freed.front().epoch <= other->passed_epoch) {
-      ++figures_.passed;
+      ++stats_.passed;
       return take(*other, size_class, false);
     }
     if (other->points.empty()) mark(*other);  // so that it can have passed next time
@@ -126,7 +126,7 @@ void* StreamOrderedPool::take_held(std::size_t size_class, StreamId for_stream) 
       fences_.hold(for_stream, point.fence);
       break;
     }
-    ++figures_.held;
+    ++stats_.held;
     return take(*other, size_class, false);
   }
   return nullptr;
@@ -146,14 +146,14 @@ void* StreamOrderedPool::take_fresh(std::size_t size_class, StreamId for_stream)
   if (pointer == nullptr)
     if (void* const other = take_held(size_class, for_stream)) return other;
   if (pointer == nullptr) {
-    ++figures_.waited;
+    ++stats_.waited;
     for (const auto& one : streams_) {
       settle(*one);
       give_back(*one);
     }
     pointer = upstream_.allocate(bytes);
   }
-  ++figures_.fresh;
+  ++stats_.fresh;
   return pointer;
 }
 
@@ -164,8 +164,8 @@ void StreamOrderedPool::deallocate(void* pointer, std::size_t bytes, StreamId st
   own.freed[size_class].push_back({pointer, own.epoch});
   own.last_epoch = own.epoch;
   ++own.blocks;
-  ++figures_.cached_blocks;
-  figures_.cached_bytes += class_bytes(size_class);
+  ++stats_.cached_blocks;
+  stats_.cached_bytes += class_bytes(size_class);
 }
 
 std::size_t StreamOrderedPool::give_back(Stream& one) noexcept {
@@ -177,8 +177,8 @@ std::size_t StreamOrderedPool::give_back(Stream& one) noexcept {
       upstream_.deallocate(freed[n].pointer, class_bytes(size_class));
     freed.erase(freed.begin(), freed.begin() + static_cast<std::ptrdiff_t>(n));
     one.blocks -= n;
-    figures_.cached_blocks -= n;
-    figures_.cached_bytes -= n * class_bytes(size_class);
+    stats_.cached_blocks -= n;
+    stats_.cached_bytes -= n * class_bytes(size_class);
     bytes += n * class_bytes(size_class);
   }
   return bytes;
@@ -194,7 +194,7 @@ std::size_t StreamOrderedPool::trim() noexcept {
       if (one->blocks > 0 && one->last_epoch > marked) mark(*one);
       poll(*one);
     } catch (const std::exception& e) {
-      log::warn("memory: a stream could not be asked: {}", e.what());
+      log::warn("memory: a stream could not be queried: {}", e.what());
     }
     bytes += give_back(*one);
   }
@@ -212,9 +212,9 @@ void StreamOrderedPool::forget(StreamId id) {
   }
 }
 
-StreamOrderedPool::Figures StreamOrderedPool::figures() const {
+StreamOrderedPool::Stats StreamOrderedPool::stats() const {
   const Lock lock(mutex_);
-  return figures_;
+  return stats_;
 }
 
 }  // namespace sluice::memory

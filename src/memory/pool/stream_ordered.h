@@ -44,27 +44,27 @@ class StreamOrderedPool {
   StreamOrderedPool(const StreamOrderedPool&) = delete;
   StreamOrderedPool& operator=(const StreamOrderedPool&) = delete;
 
-  // To be used on `stream`, at once. In this order: a block freed on this stream, one
-  // freed on another that has come past, a new one, one freed on another that this
-  // stream then waits for, and a new one when all streams have been waited for. Throws
-  // exhausted after that.
+  // A block that `stream` may use at once. Tries in this order: a block freed on this stream, one
+  // freed on another stream that has passed the free, a new one, one freed on another stream that
+  // this stream then waits for, and a new one after synchronizing all streams. Throws exhausted
+  // after that.
   [[nodiscard]] void* allocate(std::size_t bytes, StreamId stream);
 
   // All work that uses the block must be queued on `stream`, or be ordered before what
   // is queued on it next.
   void deallocate(void* pointer, std::size_t bytes, StreamId stream) noexcept;
 
-  // Gives cached blocks back whose streams have come past; bytes. Blocks nobody.
+  // Frees cached blocks whose streams have passed them; returns the bytes. Does not block.
   std::size_t trim() noexcept;
 
   // Before a stream is destroyed: waits for it and gives its cached blocks back.
   void forget(StreamId stream);
 
-  struct Figures {
+  struct Stats {
     std::uint64_t same_stream = 0, passed = 0, held = 0, fresh = 0, waited = 0;
     std::size_t cached_bytes = 0, cached_blocks = 0;
   };
-  Figures figures() const;
+  Stats stats() const;
 
  private:
   static constexpr std::size_t kClasses = 288;
@@ -103,7 +103,7 @@ class StreamOrderedPool {
   Fences& fences_;
   mutable Mutex mutex_;
   std::vector<std::unique_ptr<Stream>> streams_ GUARDED_BY(mutex_);
-  Figures figures_ GUARDED_BY(mutex_);
+  Stats stats_ GUARDED_BY(mutex_);
 };
 
 // One stream of such a pool as an Allocator.

@@ -15,7 +15,7 @@
 namespace sluice::memory {
 namespace {
 
-// Streams that run when told to. Work names the bytes it uses; it is wrong when it runs
+// Streams that run on command. Work names the bytes it uses; it is wrong when it runs
 // before work that was queued earlier for the same bytes.
 class FakeDevice : public Fences {
  public:
@@ -101,7 +101,7 @@ TEST_F(StreamOrdered, ABlockIsReusedAtOnceOnItsOwnStreamWithoutAFence) {
   streams.deallocate(first, 1000, 1);
 }
 
-TEST_F(StreamOrdered, AnotherStreamGetsABlockOnlyWhenTheFirstHasComePast) {
+TEST_F(StreamOrdered, AnotherStreamGetsABlockOnlyAfterTheFirstHasPassedIt) {
   StreamOrderedPool streams(pool, device);
   void* const first = streams.allocate(1000, 1);
   device.queue_use(1, first, 1000);
@@ -110,7 +110,7 @@ TEST_F(StreamOrdered, AnotherStreamGetsABlockOnlyWhenTheFirstHasComePast) {
   EXPECT_NE(second, first);
   device.drain();
   EXPECT_EQ(streams.allocate(1000, 2), first);
-  EXPECT_EQ(streams.figures().passed, 1u);
+  EXPECT_EQ(streams.stats().passed, 1u);
   streams.deallocate(first, 1000, 2);
   streams.deallocate(second, 1000, 2);
 }
@@ -121,7 +121,7 @@ TEST_F(StreamOrdered, WhenMemoryIsShortTheOtherStreamWaitsForTheBlock) {
   device.queue_use(1, all, 4 * kMiB);
   streams.deallocate(all, 4 * kMiB, 1);
   EXPECT_EQ(streams.allocate(4 * kMiB, 2), all);
-  EXPECT_EQ(streams.figures().held, 1u);
+  EXPECT_EQ(streams.stats().held, 1u);
   device.queue_use(2, all, 4 * kMiB);
   EXPECT_FALSE(device.step(2));  // it waits
   device.drain();
@@ -129,7 +129,7 @@ TEST_F(StreamOrdered, WhenMemoryIsShortTheOtherStreamWaitsForTheBlock) {
   streams.deallocate(all, 4 * kMiB, 2);
 }
 
-TEST_F(StreamOrdered, BlocksOfOtherSizesBecomeRoomOnceTheStreamsHaveBeenWaitedFor) {
+TEST_F(StreamOrdered, BlocksOfOtherSizesAreReusedOnceTheStreamsWereSynchronized) {
   StreamOrderedPool streams(pool, device);
   std::vector<void*> small;
   for (int i = 0; i < 4; ++i) {
@@ -141,21 +141,21 @@ TEST_F(StreamOrdered, BlocksOfOtherSizesBecomeRoomOnceTheStreamsHaveBeenWaitedFo
   device.queue_use(2, large, 4 * kMiB);
   device.drain();
   EXPECT_EQ(device.wrong(), 0);
-  EXPECT_EQ(streams.figures().waited, 1u);
+  EXPECT_EQ(streams.stats().waited, 1u);
   EXPECT_THROW((void)streams.allocate(1, 1), Error);
   streams.deallocate(large, 4 * kMiB, 2);
 }
 
-TEST_F(StreamOrdered, TrimmingGivesBackOnlyWhatIsPast) {
+TEST_F(StreamOrdered, TrimmingFreesOnlyCompletedBlocks) {
   StreamOrderedPool streams(pool, device);
   void* const block = streams.allocate(kMiB, 1);
   device.queue_use(1, block, kMiB);
   streams.deallocate(block, kMiB, 1);
   streams.trim();
-  EXPECT_EQ(streams.figures().cached_blocks, 1u);
+  EXPECT_EQ(streams.stats().cached_blocks, 1u);
   device.drain();
   EXPECT_GE(streams.trim(), kMiB);
-  EXPECT_EQ(streams.figures().cached_bytes, 0u);
+  EXPECT_EQ(streams.stats().cached_bytes, 0u);
   EXPECT_EQ(pool.statistics().committed, 0u);
 }
 
@@ -166,7 +166,7 @@ TEST_F(StreamOrdered, AStreamThatIsForgottenLeavesNothingBehind) {
     streams.deallocate(block, kMiB, 1);
     streams.forget(1);
     streams.forget(99);
-    EXPECT_EQ(streams.figures().cached_blocks, 0u);
+    EXPECT_EQ(streams.stats().cached_blocks, 0u);
     EXPECT_EQ(pool.statistics().used, 0u);
   }
   EXPECT_EQ(device.alive(), 0);
@@ -207,9 +207,9 @@ int random_run(Pool& pool, FakeDevice& device, unsigned seed) {
   }
   for (const Held& block : held) streams.deallocate(block.pointer, block.bytes, block.stream);
   device.drain();
-  const auto figures = streams.figures();
-  EXPECT_GT(figures.same_stream, 0u);
-  EXPECT_GT(figures.passed, 0u);
+  const auto stats = streams.stats();
+  EXPECT_GT(stats.same_stream, 0u);
+  EXPECT_GT(stats.passed, 0u);
   return device.wrong();
 }
 

@@ -1,4 +1,4 @@
-// What the strategies are made of: blocks as nodes of one vector, linked by index, and
+// Shared by the strategies: blocks as nodes of one vector, linked by index, and
 // a map from offset to node. Nothing here asks the heap per operation, and nothing lies
 // in the memory it describes, which may be a GPU's.
 #pragma once
@@ -16,7 +16,7 @@ namespace sluice::memory {
 using NodeId = std::uint32_t;
 inline constexpr NodeId kNone = static_cast<NodeId>(-1);
 
-// Bytes of a block before a strategy rounds further; `bytes` is at most kLargestBlock.
+// Bytes of a block before a strategy rounds further; `bytes` is at most kMaxBlockBytes.
 constexpr std::size_t block_bytes(std::size_t bytes) {
   return bytes == 0 ? kAlignment : round_up(bytes, kAlignment);
 }
@@ -97,9 +97,9 @@ inline void unlink(Nodes& nodes, NodeId& head, NodeId id) {
   head = previous == kNone ? next : head;
 }
 
-// Offset (a multiple of kAlignment, below kLargestArena) -> node or other number. Buckets of
+// Offset (a multiple of kAlignment, below kMaxArenaBytes) -> node or other number. Buckets of
 // seven entries, one cache line each, a quarter full at most: all seven are compared at once,
-// without a branch. What its bucket has no room for goes to a list, which stays short. The
+// without a branch. Entries that do not fit their bucket go to a list, which stays short. The
 // offset is kept as its hash: multiplying by an odd number loses nothing.
 class OffsetMap {
  public:
@@ -129,9 +129,9 @@ class OffsetMap {
   static constexpr std::uint32_t hash(Offset offset) {
     return static_cast<std::uint32_t>(offset / kAlignment) * 0x9E3779B1u;
   }
-  // Of an offset above every arena.
+  // The key of an offset above every arena.
   static constexpr std::uint32_t kNoKey = static_cast<std::uint32_t>(-1) * 0x9E3779B1u;
-  static_assert(kLargestArena / kAlignment < static_cast<std::uint32_t>(-1));
+  static_assert(kMaxArenaBytes / kAlignment < static_cast<std::uint32_t>(-1));
 
   typedef std::uint32_t Four __attribute__((vector_size(16)));
   struct alignas(64) Bucket {

@@ -16,7 +16,7 @@ class Buddy final : public Strategy {
   Buddy() { heads_.fill(kNone); }
 
   std::optional<Offset> allocate(std::size_t bytes) override {
-    if (bytes > kLargestBlock) return std::nullopt;
+    if (bytes > kMaxBlockBytes) return std::nullopt;
     const std::size_t size = std::bit_ceil(block_bytes(bytes));
     const std::uint64_t fit = orders_ & (~std::uint64_t{0} << order_of(size));
     if (fit == 0) return std::nullopt;
@@ -24,7 +24,7 @@ class Buddy final : public Strategy {
   }
 
   std::optional<Offset> allocate_low(std::size_t bytes) override {
-    if (bytes > kLargestBlock) return std::nullopt;
+    if (bytes > kMaxBlockBytes) return std::nullopt;
     const std::size_t size = std::bit_ceil(block_bytes(bytes));
     NodeId lowest = kNone;
     for (unsigned order = order_of(size); order < heads_.size(); ++order)
@@ -65,7 +65,7 @@ class Buddy final : public Strategy {
   // A block of `size` can begin at the last multiple of it when all behind that is free,
   // and then what is free there is one hole per bit of the capacity.
   std::size_t missing(std::size_t bytes) const noexcept override {
-    if (bytes > kLargestBlock) return kNever;
+    if (bytes > kMaxBlockBytes) return kNever;
     const std::size_t size = std::bit_ceil(block_bytes(bytes));
     if ((orders_ & (~std::uint64_t{0} << order_of(size))) != 0) return 0;
     const std::size_t capacity = tally_.capacity, begin = capacity & ~(size - 1);
@@ -178,11 +178,11 @@ void Buddy::withdraw(std::size_t granule, const Want& want) {
     if (span.bytes >= granule) holes.push_back(span);
   std::sort(holes.begin(), holes.end(),
             [](const Span& a, const Span& b) { return a.offset > b.offset; });
-  std::vector<Offset> wanted;
+  std::vector<Offset> selected;
   for (const Span& hole : holes)
     for (Offset at = hole.offset + hole.bytes; at > hole.offset; at -= granule)
-      if (want(at - granule)) wanted.push_back(at - granule);
-  for (const Offset at : wanted) {
+      if (want(at - granule)) selected.push_back(at - granule);
+  for (const Offset at : selected) {
     Offset begin = at;  // of the hole it lies in, which shrinks as its granules leave
     NodeId id = find(at, NodeState::hole);
     for (std::size_t bit = granule; id == kNone || nodes_[id].offset + nodes_[id].bytes() <= at;

@@ -1,6 +1,6 @@
 // Holes in order of address, so that the lowest one that fits is found in O(log n): a
-// tree of maxima, eight children to a node, over equal stretches of the arena. A stretch
-// knows the holes that begin in it; where they become many, stretches are halved.
+// tree of maxima, eight children to a node, over equal regions of the arena. A region
+// knows the holes that begin in it; where they become many, regions are halved.
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -28,25 +28,25 @@ class HolesByAddress {
 
  private:
   using Units = std::uint32_t;  // of kAlignment, to keep the tree in the cache
-  static_assert(kLargestArena / kAlignment <= std::numeric_limits<Units>::max());
+  static_assert(kMaxArenaBytes / kAlignment <= std::numeric_limits<Units>::max());
   static constexpr std::size_t kFan = 8;
-  static constexpr std::size_t kPlenty = std::size_t{1} << 15;  // stretches for a large arena
-  static constexpr std::size_t kMostStretches = std::size_t{1} << 21;  // for many holes
-  static constexpr int kMany = 24;  // holes in a stretch before it is halved
+  static constexpr std::size_t kPlenty = std::size_t{1} << 15;      // regions for a large arena
+  static constexpr std::size_t kMaxRegions = std::size_t{1} << 21;  // for many holes
+  static constexpr int kMany = 24;  // holes in a region before it is halved
 
-  std::size_t stretch(Offset offset) const { return offset >> shift_; }
+  std::size_t region(Offset offset) const { return offset >> shift_; }
   void link(Nodes& nodes, NodeId id);
   void raise(std::size_t at, Units to);
   static Units units(std::size_t bytes) { return static_cast<Units>(bytes / kAlignment); }
   typedef Units Four __attribute__((vector_size(16)));
   static std::size_t first_that_fits(const Units* siblings, Units need);
-  static Units most_of(const Units* siblings);
+  static Units max_of(const Units* siblings);
   void settle(const Nodes& nodes, std::size_t at);  // after something left or shrank
-  void rebuild(Nodes& nodes, std::size_t stretches, int shift);
+  void rebuild(Nodes& nodes, std::size_t regions, int shift);
 
-  int shift_ = 16;                          // log2 of a stretch's bytes
-  std::vector<NodeId> heads_;               // first hole of each stretch
-  std::vector<std::vector<Units>> levels_;  // largest hole: per stretch, ..., of all
+  int shift_ = 16;                          // log2 of a region's bytes
+  std::vector<NodeId> heads_;               // first hole of each region
+  std::vector<std::vector<Units>> levels_;  // largest hole: per region, ..., of all
   int walked_ = 0;                          // by the last link()
 };
 
@@ -55,26 +55,26 @@ HolesByAddress::HolesByAddress() {
   rebuild(none, kFan * kFan * kFan, shift_);
 }
 
-void HolesByAddress::rebuild(Nodes& nodes, std::size_t stretches, int shift) {
+void HolesByAddress::rebuild(Nodes& nodes, std::size_t regions, int shift) {
   std::vector<NodeId> holes;
   for (const NodeId head : heads_)
     for (NodeId id = head; id != kNone; id = nodes[id].next) holes.push_back(id);
   shift_ = shift;
-  heads_.assign(stretches, kNone);
+  heads_.assign(regions, kNone);
   levels_.clear();
-  for (std::size_t n = stretches;; n /= kFan) {
+  for (std::size_t n = regions;; n /= kFan) {
     levels_.emplace_back(n, 0);
     if (n == 1) break;
   }
   for (auto id = holes.rbegin(); id != holes.rend(); ++id) {  // each goes in front
-    push_front(nodes, heads_[stretch(nodes[*id].offset)], *id);
-    raise(stretch(nodes[*id].offset), units(nodes[*id].bytes()));
+    push_front(nodes, heads_[region(nodes[*id].offset)], *id);
+    raise(region(nodes[*id].offset), units(nodes[*id].bytes()));
   }
 }
 
-// Into the list of its stretch, in order of address.
+// Inserts a hole into the free list of its region, in address order.
 void HolesByAddress::link(Nodes& nodes, NodeId id) {
-  NodeId& head = heads_[stretch(nodes[id].offset)];
+  NodeId& head = heads_[region(nodes[id].offset)];
   walked_ = 0;
   NodeId last = kNone;
   for (NodeId at = head; at != kNone && nodes[at].offset < nodes[id].offset; ++walked_) {
@@ -105,33 +105,33 @@ void HolesByAddress::settle(const Nodes& nodes, std::size_t at) {
     if (levels_[level][at] == most) return;
     levels_[level][at] = most;
     if (level + 1 == levels_.size()) return;
-    most = most_of(&levels_[level][at / kFan * kFan]);
+    most = max_of(&levels_[level][at / kFan * kFan]);
     at /= kFan;
   }
 }
 
 void HolesByAddress::insert(Nodes& nodes, NodeId id) {
-  while (stretch(nodes[id].offset) >= heads_.size()) {
+  while (region(nodes[id].offset) >= heads_.size()) {
     if (heads_.size() < kPlenty)
       rebuild(nodes, heads_.size() * kFan, shift_);
     else
       rebuild(nodes, heads_.size(), shift_ + 1);
   }
   link(nodes, id);
-  raise(stretch(nodes[id].offset), units(nodes[id].bytes()));
-  if (walked_ > kMany && heads_.size() < kMostStretches && shift_ > 11)
+  raise(region(nodes[id].offset), units(nodes[id].bytes()));
+  if (walked_ > kMany && heads_.size() < kMaxRegions && shift_ > 11)
     rebuild(nodes, heads_.size() * kFan, shift_ - 3);
 }
 
 void HolesByAddress::erase(Nodes& nodes, NodeId id) {
-  const std::size_t at = stretch(nodes[id].offset);
+  const std::size_t at = region(nodes[id].offset);
   unlink(nodes, heads_[at], id);
   if (units(nodes[id].bytes()) == levels_[0][at]) settle(nodes, at);
 }
 
 void HolesByAddress::change(Nodes& nodes, NodeId id, Offset offset, std::size_t bytes) {
-  const std::size_t at = stretch(nodes[id].offset), before = nodes[id].bytes();
-  if (stretch(offset) != at) {
+  const std::size_t at = region(nodes[id].offset), before = nodes[id].bytes();
+  if (region(offset) != at) {
     erase(nodes, id);
     nodes[id].offset = offset;
     nodes[id].set_bytes(bytes);
@@ -145,7 +145,7 @@ void HolesByAddress::change(Nodes& nodes, NodeId id, Offset offset, std::size_t 
     settle(nodes, at);
 }
 
-// Which of eight siblings, all at once: branches could not be predicted.
+// Selects one of eight siblings at once: branches could not be predicted.
 std::size_t HolesByAddress::first_that_fits(const Units* siblings, Units need) {
   constexpr Four kLow{1, 2, 4, 8}, kHigh{16, 32, 64, 128};
   Four low, high;
@@ -159,7 +159,7 @@ std::size_t HolesByAddress::first_that_fits(const Units* siblings, Units need) {
   return static_cast<std::size_t>(std::countr_zero(any | (any >> 32)));
 }
 
-HolesByAddress::Units HolesByAddress::most_of(const Units* siblings) {
+HolesByAddress::Units HolesByAddress::max_of(const Units* siblings) {
   Four low, high;
   std::memcpy(&low, siblings, sizeof low);
   std::memcpy(&high, siblings + 4, sizeof high);

@@ -21,7 +21,7 @@ class HolesBySize {
   // Gives the hole another place and size.
   void change(Nodes& nodes, NodeId id, Offset offset, std::size_t bytes);
 
-  // The smallest hole that is large enough, as far as bins tell; of nearly one size, the
+  // The smallest hole that is large enough, at the resolution of the bins; of nearly one size, the
   // smallest of the first kLook. kNone only when there is none at all.
   NodeId find(const Nodes& nodes, std::size_t bytes) const;
   std::size_t largest(const Nodes& nodes) const;

@@ -1,6 +1,6 @@
 // Blocks up to 64 KiB share slabs, each cut into equal slots of one of 48 sizes; larger
 // ones, and the slabs themselves, are placed by best fit. An empty slab goes back at
-// once, so that its place can become anything. Where there is room for a block but not
+// once, so that its place can become anything. Where there is space for a block but not
 // for a slab, the block is placed alone: a small request never fails for a large reason.
 #include <algorithm>
 #include <array>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kSmall = 64 << 10;       // larger blocks have no slab
 constexpr std::size_t kSlabBytes = 512 << 10;  // at most
-constexpr std::size_t kMostSlots = 64;         // bits of a mask
+constexpr std::size_t kMaxSlots = 64;          // bits of a mask
 constexpr std::size_t kSteps = 8;              // sizes per power of two
 constexpr std::size_t kClasses = 48;
 
@@ -41,7 +41,7 @@ struct Slab {
   std::uint64_t unused = 0;  // slots
   NodeId previous = kNone, next = kNone;
 
-  std::size_t slots() const { return std::min(kMostSlots, kSlabBytes / slot); }
+  std::size_t slots() const { return std::min(kMaxSlots, kSlabBytes / slot); }
   std::uint64_t all() const { return ~std::uint64_t{0} >> (64 - slots()); }
   std::size_t bytes() const { return slots() * slot; }
 };

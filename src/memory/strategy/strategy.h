@@ -1,4 +1,4 @@
-// Which part of an arena a block gets: four ways behind one interface. A strategy
+// Placement of blocks in an arena: four strategies behind one interface. A strategy
 // knows offsets only, never memory, so the same code serves host and GPU and is
 // tested with neither. Sizes are rounded up to kAlignment.
 //
@@ -19,7 +19,7 @@ using Offset = std::size_t;
 enum class StrategyKind {
   first_fit,  // lowest address that fits: keeps the end of the arena empty, so it trims best
   best_fit,   // smallest hole that fits: least waste on mixed sizes
-  buddy,      // powers of two: constant time and quick merging, wastes up to half a block
+  buddy,      // powers of two: constant time and fast merging, wastes up to half a block
   slab,       // equal sizes side by side: nothing between blocks of one size; large ones best fit
 };
 
@@ -43,8 +43,9 @@ struct Need {
   std::size_t bytes, alignment;
 };
 
-inline constexpr std::size_t kLargestArena = std::size_t{1023} << 30;  // a strategy manages no more
-inline constexpr std::size_t kLargestBlock = kLargestArena;
+inline constexpr std::size_t kMaxArenaBytes = std::size_t{1023}
+                                              << 30;  // a strategy manages no more
+inline constexpr std::size_t kMaxBlockBytes = kMaxArenaBytes;
 inline constexpr std::size_t kNever = static_cast<std::size_t>(-1);
 
 class Strategy {
@@ -72,7 +73,7 @@ class Strategy {
   // kNever when the block is too large for any arena.
   virtual void extend(std::size_t bytes) = 0;
   virtual std::size_t missing(std::size_t bytes) const noexcept = 0;
-  virtual Need need(std::size_t bytes) const noexcept = 0;  // of at most kLargestBlock
+  virtual Need need(std::size_t bytes) const noexcept = 0;  // of at most kMaxBlockBytes
 
   // Offers every granule that lies wholly in a hole, from the highest address down;
   // those that are wanted are out of use until restore() makes them a hole again.
@@ -86,7 +87,7 @@ class Strategy {
   // Every hole as [offset, offset + bytes), in order of address; neighbours are merged.
   using Visit = std::function<void(Offset offset, std::size_t bytes)>;
   virtual void visit_free(const Visit& visit) const = 0;
-  // Those of them, or parts, that serve blocks of any size.
+  // Visits the holes, or parts of them, that serve blocks of any size.
   virtual void visit_holes(const Visit& visit) const { visit_free(visit); }
   virtual void visit_taken(const Visit& visit) const = 0;  // any order
 };

@@ -117,11 +117,11 @@ TEST_P(EveryStrategy, GivesABlockForZeroBytes) {
 TEST_P(EveryStrategy, RefusesSizesThatOverflow) {
   const auto strategy = make_strategy(GetParam());
   strategy->extend(kMiB);
-  for (const std::size_t bytes : {kNever, kNever - 255, kNever / 2 + 2, kLargestBlock + 1}) {
+  for (const std::size_t bytes : {kNever, kNever - 255, kNever / 2 + 2, kMaxBlockBytes + 1}) {
     EXPECT_EQ(strategy->allocate(bytes), std::nullopt);
     EXPECT_EQ(strategy->missing(bytes), kNever);
   }
-  EXPECT_GT(strategy->missing(kLargestBlock), kMiB);
+  EXPECT_GT(strategy->missing(kMaxBlockBytes), kMiB);
 }
 
 TEST_P(EveryStrategy, TakesTheWholeArenaAndGivesItBackWhole) {

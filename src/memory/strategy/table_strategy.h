@@ -12,7 +12,7 @@ template <class Holes>
 class TableStrategy final : public Strategy {
  public:
   std::optional<Offset> allocate(std::size_t bytes) override {
-    if (bytes > kLargestBlock) return std::nullopt;
+    if (bytes > kMaxBlockBytes) return std::nullopt;
     const std::size_t size = block_bytes(bytes);
     const NodeId hole = holes_.find(nodes_, size);
     if (hole == kNone) return std::nullopt;
@@ -20,7 +20,7 @@ class TableStrategy final : public Strategy {
   }
 
   std::optional<Offset> allocate_low(std::size_t bytes) override {
-    if (bytes > kLargestBlock) return std::nullopt;
+    if (bytes > kMaxBlockBytes) return std::nullopt;
     const std::size_t size = block_bytes(bytes);
     for (NodeId id = first_; id != kNone; id = nodes_[id].after)
       if (nodes_[id].state() == NodeState::hole && nodes_[id].bytes() >= size)
@@ -57,7 +57,7 @@ class TableStrategy final : public Strategy {
   }
 
   std::size_t missing(std::size_t bytes) const noexcept override {
-    if (bytes > kLargestBlock) return kNever;
+    if (bytes > kMaxBlockBytes) return kNever;
     const std::size_t size = block_bytes(bytes);
     if (holes_.find(nodes_, size) != kNone) return 0;
     const bool hole_at_end = last_ != kNone && nodes_[last_].state() == NodeState::hole;

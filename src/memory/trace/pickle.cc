@@ -18,7 +18,7 @@ namespace sluice::memory {
 
 namespace {
 
-// Of one dict. Those that PyTorch writes have about ten; keys are looked for one after the other.
+// Keys of one dict. Dicts that PyTorch writes have about ten; the search is linear.
 constexpr std::size_t kMaxKeys = 1000;
 
 using Kind = PlainData::Kind;
@@ -71,7 +71,7 @@ enum Op : std::uint8_t {
   op_bytearray8 = 0x96,
 };
 
-// Those that would build or call something of the program that wrote the file.
+// Opcodes that would construct or call objects of the program that wrote the file.
 std::string_view refused_name(std::uint8_t op) {
   switch (op) {
     case 'c': return "GLOBAL";
@@ -215,7 +215,7 @@ class Machine {
   }
 
   Value fresh(Kind kind) {
-    held_ += 2;  // an empty one takes room too
+    held_ += 2;  // an empty one takes space too
     return data_.add_container(kind);
   }
 

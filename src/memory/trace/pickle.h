@@ -46,10 +46,10 @@ class PlainData {
   std::string_view text(Value value) const noexcept;
   // The items of a list, tuple or dict; none for anything else.
   const std::vector<Value>& items(Value value) const noexcept;
-  // What a dict has under a text key: the last of several, as Python has it.
+  // The value of a text key in a dict: the last of several, as Python has it.
   std::optional<Value> find(Value dict, std::string_view key) const noexcept;
 
-  // For those who fill one. `text` without `keep` must outlive the document.
+  // For readers that fill the document. `text` without `keep` must outlive it.
   Value add_text(Kind kind, std::string_view text, bool keep);
   Value add_container(Kind kind);
   std::vector<Value>& container(Value value) noexcept { return containers_[value.index]; }

@@ -132,7 +132,7 @@ TEST(Pickle, AListInsideItselfIsHeldAndDestroyed) {
   EXPECT_EQ(data.items(data.root())[0].index, data.root().index);
 }
 
-TEST(Pickle, TenThousandLevelsByAppendingAreNoProblem) {
+TEST(Pickle, TenThousandLevelsByAppendingAreRead) {
   std::string deep = "\x80\x04";
   for (int i = 0; i < 10'000; ++i) deep += ']';
   for (int i = 1; i < 10'000; ++i) deep += 'a';
@@ -146,7 +146,7 @@ TEST(PlainJson, ReadsTheSameDataAsAPickle) {
   EXPECT_EQ(data.text(data.find(data.find(data.root(), "a").value(), "b").value()), "last wins");
 }
 
-TEST(PlainJson, SaysWhereItIsBrokenAndHowDeepIsTooDeep) {
+TEST(PlainJson, NamesTheErrorPositionAndTheDepthLimit) {
   try {
     read_json(R"({"a": [1, )");
     FAIL();

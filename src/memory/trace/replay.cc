@@ -42,7 +42,7 @@ class Player {
     for (const auto& event : trace.events) sizes_[event.block] = event.bytes;
   }
 
-  // False when there was no room.
+  // False when the pool was exhausted.
   bool allocate(const TraceEvent& event) {
     try {
       out_[event.block] = pool_.allocate(event.bytes);
@@ -141,8 +141,8 @@ bool serves_all(const Trace& trace, const PoolOptions& options) {
 }
 
 // The least ceiling at which every request is served, to a granule; `enough` is one.
-std::size_t least_ceiling(const Trace& trace, PoolOptions options, std::size_t enough,
-                          const Step& step) {
+std::size_t min_ceiling(const Trace& trace, PoolOptions options, std::size_t enough,
+                        const Step& step) {
   std::size_t too_little = trace.header.peak_live_bytes / kGranule;
   std::size_t least = enough / kGranule;
   if (too_little > 0) --too_little;
@@ -177,7 +177,7 @@ double quantile(std::vector<double>& values, double q) {
   return values[static_cast<std::size_t>(at)];
 }
 
-// What two looks at the clock cost with nothing between them.
+// The overhead of two clock reads with nothing between them.
 double clock_overhead() {
   std::vector<double> costs(10'001);
   for (auto& cost : costs) {
@@ -244,7 +244,7 @@ ReplayResult replay(const Trace& trace, StrategyKind strategy, const ReplayOptio
     result.roomy = observe(trace, pool);
     step();
     result.roomy_times = times_of(trace, pool, options.passes, step);
-    pool.ceiling = least_ceiling(trace, pool, result.roomy->peak_committed, step);
+    pool.ceiling = min_ceiling(trace, pool, result.roomy->peak_committed, step);
   }
   result.figures = observe(trace, pool);
   step();

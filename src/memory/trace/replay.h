@@ -17,14 +17,14 @@ namespace sluice::memory {
 
 struct ReplayOptions {
   std::optional<std::size_t> ceiling;         // memory there is; nothing: see ReplayResult
-  std::size_t growth = PoolOptions{}.growth;  // of the pool, where there is room
+  std::size_t growth = PoolOptions{}.growth;  // of the pool, where there is space
   int passes = 5;                             // timed; the median of them counts
 };
 
 // Shares are 0..1. (1 - internal) * (1 - external) is the efficiency.
 struct ReplayFigures {
   std::size_t ceiling = 0;         // the pool's
-  std::size_t peak_used = 0;       // asked for and not yet freed, at the most
+  std::size_t peak_used = 0;       // maximum of requested and not yet freed bytes
   std::size_t peak_taken = 0;      // the same after rounding: in blocks
   std::size_t peak_committed = 0;  // memory held, at the most
   double efficiency = 0;           // peak_used / peak_committed
@@ -46,7 +46,7 @@ struct ReplayResult {
   // every request is served, found by trying.
   ReplayFigures figures;
   ReplayTimes times;
-  // Without a ceiling at all: what the pool takes when nobody stops it. Only where
+  // Without a ceiling at all: what the pool takes without a limit. Only where
   // ReplayOptions has no ceiling.
   std::optional<ReplayFigures> roomy;
   std::optional<ReplayTimes> roomy_times;
@@ -66,10 +66,9 @@ struct Recommendation {
   std::string reason;  // a sentence
 };
 
-// Of those that served everything (or the most), need about the least memory, remap
-// about the least and are about as quick as the quickest, the one that needs the least;
-// "about" leaves room for what a second run would show otherwise. `results` must not be
-// empty.
+// Recommends a strategy. Keeps the results that served the most requests, then those near the
+// minimum of memory, of remapping and of time, and takes the one that needs the least memory;
+// "near" allows for the variation of a second run. `results` must not be empty.
 Recommendation recommend(std::span<const ReplayResult> results);
 
 }  // namespace sluice::memory

@@ -20,9 +20,9 @@ double time_of(const ReplayResult* r) {
   return roomy ? std::min(roomy->quietest_pair, r->times.quietest_pair) : r->times.quietest_pair;
 }
 
-// Those whose figure is within `factor` of the least.
-Candidates about_least(const Candidates& all, double (*figure)(const ReplayResult*),
-                       double factor) {
+// The candidates whose figure is within `factor` of the minimum.
+Candidates near_minimum(const Candidates& all, double (*figure)(const ReplayResult*),
+                        double factor) {
   const double least = figure(*std::ranges::min_element(all, {}, figure));
   Candidates kept;
   std::ranges::copy_if(all, std::back_inserter(kept), [&](const ReplayResult* result) {
@@ -62,10 +62,10 @@ Recommendation recommend(std::span<const ReplayResult> results) {
   assert(!results.empty());
   Candidates all;
   for (const auto& result : results) all.push_back(&result);
-  const auto served = about_least(all, refused_by, 1);
-  const auto small = about_least(served, memory_of, 1.01);
-  const auto calm = about_least(small, remapped_by, 1.5);
-  const auto quick = about_least(calm, time_of, 1.5);
+  const auto served = near_minimum(all, refused_by, 1);
+  const auto small = near_minimum(served, memory_of, 1.01);
+  const auto calm = near_minimum(small, remapped_by, 1.5);
+  const auto quick = near_minimum(calm, time_of, 1.5);
   const auto* chosen = *std::ranges::min_element(quick, {}, memory_of);
   return {chosen->strategy, reason_of(*chosen, all, small)};
 }

@@ -30,7 +30,7 @@ Trace comb() {
   return std::move(builder).finish({});
 }
 
-TEST(Replay, WithoutACeilingItFindsTheLeastMemoryThatServesEverything) {
+TEST(Replay, WithoutACeilingItFindsTheMinimumMemoryThatServesEverything) {
   ReplayOptions options;
   options.growth = 2 * kMiB;
   options.passes = 1;
@@ -56,7 +56,7 @@ TEST(Replay, WithTooLittleMemoryRefusalsAreCounted) {
   EXPECT_FALSE(result.roomy.has_value());
 }
 
-// Of a shipped trace; computed once.
+// The results of a shipped trace; computed once.
 const std::vector<ReplayResult>& results_of(const std::string& name) {
   static std::map<std::string, std::vector<ReplayResult>> known;
   auto& results = known[name];
@@ -133,7 +133,7 @@ ReplayResult made(StrategyKind kind, std::size_t committed, std::uint64_t remapp
   return result;
 }
 
-TEST(Recommend, LeastMemoryFirstThenLeastRemapping) {
+TEST(Recommend, PrefersTheLeastMemoryThenTheLeastRemapping) {
   const std::vector results{made(StrategyKind::first_fit, 1000 * kMiB, 50 * kMiB),
                             made(StrategyKind::best_fit, 1005 * kMiB, 20 * kMiB),
                             made(StrategyKind::buddy, 1500 * kMiB, 0)};
@@ -144,7 +144,7 @@ TEST(Recommend, LeastMemoryFirstThenLeastRemapping) {
   EXPECT_THAT(advice.reason, HasSubstr("buddy takes 1.5 GiB"));
 }
 
-TEST(Recommend, AmongEqualsASlowOneLoses) {
+TEST(Recommend, PrefersTheFasterOfEquals) {
   std::vector results{made(StrategyKind::first_fit, 1000 * kMiB, 0),
                       made(StrategyKind::best_fit, 1002 * kMiB, 0)};
   results[0].times.quietest_pair = 300;

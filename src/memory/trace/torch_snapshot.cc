@@ -56,8 +56,8 @@ class Snapshot {
     const auto traces = data_.find(data_.root(), "device_traces");
     if (!traces) refuse_snapshot("there is no 'device_traces' in it; " + std::string(kHowToRecord));
     const auto& devices = data_.items(*traces);
-    const auto wanted = static_cast<std::size_t>(device);
-    if (wanted < devices.size() && !data_.items(devices[wanted]).empty()) return devices[wanted];
+    const auto index = static_cast<std::size_t>(device);
+    if (index < devices.size() && !data_.items(devices[index]).empty()) return devices[index];
     std::string others;
     for (std::size_t i = 0; i < devices.size(); ++i)
       if (!data_.items(devices[i]).empty())
@@ -71,7 +71,7 @@ class Snapshot {
   Event event(Value entry, std::size_t number) const {
     Event event;
     if (const auto action = data_.find(entry, "action")) event.action = data_.text(*action);
-    if (event.action.empty()) refuse_snapshot(fmt::format("event {} says no action", number));
+    if (event.action.empty()) refuse_snapshot(fmt::format("event {} has no action", number));
     if (!counts(event.action)) return event;
     event.address = unsigned_at(entry, "addr", number);
     event.bytes = unsigned_at(entry, "size", number);
@@ -92,7 +92,7 @@ class Snapshot {
       if (on && on->kind == Kind::integer && on->integer != device) continue;
       const auto size = data_.find(segment, "total_size");
       if (!size || size->kind != Kind::integer || size->integer < 0 ||
-          static_cast<std::uint64_t>(size->integer) > TraceBuilder::kMostBytes)
+          static_cast<std::uint64_t>(size->integer) > TraceBuilder::kMaxBytes)
         return std::nullopt;
       sum += static_cast<std::uint64_t>(size->integer);
     }
@@ -103,18 +103,18 @@ class Snapshot {
   std::uint64_t unsigned_at(Value entry, std::string_view key, std::size_t number) const {
     if (const auto found = data_.find(entry, key); found && found->kind == Kind::integer)
       return static_cast<std::uint64_t>(found->integer);
-    refuse_snapshot(fmt::format("event {} has no whole number under '{}'", number, key));
+    refuse_snapshot(fmt::format("event {} has no integer under '{}'", number, key));
   }
 
   const PlainData& data_;
 };
 
-// What PyTorch held over time, walked from the end, where it is known, to the start.
+// PyTorch's reserved memory over time, walked back from the end, where it is known.
 class Reserved {
  public:
   void add(const Event& event) {
     const int sign = reserves(event.action);
-    if (sign != 0 && event.bytes <= TraceBuilder::kMostBytes)
+    if (sign != 0 && event.bytes <= TraceBuilder::kMaxBytes)
       changes_.push_back(sign * static_cast<std::int64_t>(event.bytes));
   }
 

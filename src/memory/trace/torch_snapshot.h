@@ -23,7 +23,7 @@ struct TorchOptions {
 // in it (and says which have one), or when nothing was allocated.
 Trace read_torch_snapshot(std::string_view bytes, const TorchOptions& options);
 
-// By the first bytes alone: a pickle of protocol 2 or later, or a JSON object.
+// Checks the first bytes only: a pickle of protocol 2 or later, or a JSON object.
 bool is_torch_snapshot(std::string_view bytes) noexcept;
 
 }  // namespace sluice::memory

@@ -61,7 +61,7 @@ TEST(TorchSnapshot, FreesFromBeforeTheStartAndBlocksLeftAreCounted) {
   EXPECT_EQ(trace.header.streams, 1u);
 }
 
-TEST(TorchSnapshot, WhatPyTorchReservedIsFoundFromTheEndBackwards) {
+TEST(TorchSnapshot, ReservedMemoryIsReconstructedFromTheEnd) {
   // 100 before, +400, -300, +50: at most 500.
   const auto trace =
       read(snapshot({event("segment_alloc", 0x1000, 400, 1), event("alloc", 0x1000, 300, 1),
@@ -85,7 +85,7 @@ TEST(TorchSnapshot, EventsThatAllocateNothingMayLackAnAddress) {
   EXPECT_EQ(trace.events.size(), 1u);
 }
 
-TEST(TorchSnapshot, AnotherDeviceNamesThoseThatHaveAHistory) {
+TEST(TorchSnapshot, ADeviceWithoutHistoryNamesThoseThatHaveOne) {
   EXPECT_THAT(problem_of(snapshot({event("alloc", 0x1000, 300, 1)}), 3),
               HasSubstr("no history of device 3; choose --device 0"));
 }
@@ -100,12 +100,12 @@ TEST(TorchSnapshot, AFileWithoutHistorySaysHowToRecordOne) {
 TEST(TorchSnapshot, AnEventWithoutItsNumbersIsNamed) {
   EXPECT_THAT(
       problem_of(snapshot({event("alloc", 1, 1, 1), R"({"action": "alloc", "addr": "x"})"})),
-      HasSubstr("event 1 has no whole number under 'addr'"));
+      HasSubstr("event 1 has no integer under 'addr'"));
   EXPECT_THAT(problem_of(snapshot({event("alloc", 1, -1, 1)})),
               HasSubstr("larger than any memory"));
 }
 
-TEST(TorchSnapshot, TheSameAsAPickle) {
+TEST(TorchSnapshot, JsonGivesTheSameAsAPickle) {
   // pickle.dumps({'segments': [], 'device_traces': [[{'action': 'alloc', 'addr': 4096,
   //   'size': 300, 'stream': 0, 'time_us': 7}]]}, protocol=4)
   const std::string bytes(

@@ -23,8 +23,8 @@ namespace {
 
 constexpr std::string_view kMagic = "sluice trace ";
 constexpr int kVersion = 1;
-constexpr std::uint64_t kMostMicroseconds = std::uint64_t{1} << 60;
-constexpr std::size_t kLongestHeader = 64 << 10;
+constexpr std::uint64_t kMaxMicroseconds = std::uint64_t{1} << 60;
+constexpr std::size_t kMaxHeaderBytes = 64 << 10;
 
 // ---- bytes -------------------------------------------------------------------------
 
@@ -133,7 +133,7 @@ class EventReader {
     const auto first = bytes.varint();
     TraceEvent event;
     time_ += first >> 1;
-    if (time_ > kMostMicroseconds) refuse("times are not plausible");
+    if (time_ > kMaxMicroseconds) refuse("times are not plausible");
     event.time_us = time_;
     event.free = (first & 1) != 0;
     if (event.free)
@@ -151,12 +151,12 @@ class EventReader {
   static constexpr std::uint64_t kFreed = ~std::uint64_t{0};
 
   void hand_out(std::uint64_t bytes, TraceEvent& event) {
-    if (bytes > TraceBuilder::kMostBytes) refuse("a block larger than any memory");
+    if (bytes > TraceBuilder::kMaxBytes) refuse("a block larger than any memory");
     event.block = static_cast<std::uint32_t>(sizes_.size());
     event.bytes = bytes;
     sizes_.push_back(bytes);
     live_ += bytes;
-    if (live_ > TraceBuilder::kMostBytes) refuse("more in use than any memory");
+    if (live_ > TraceBuilder::kMaxBytes) refuse("more in use than any memory");
     peak_ = std::max(peak_, live_);
   }
 
@@ -177,14 +177,14 @@ class EventReader {
 }  // namespace
 
 std::uint64_t TraceBuilder::later(std::uint64_t time_us) {
-  last_us_ = std::min(std::max(last_us_, time_us), kMostMicroseconds);
+  last_us_ = std::min(std::max(last_us_, time_us), kMaxMicroseconds);
   return last_us_;
 }
 
 void TraceBuilder::allocated(std::uint64_t time_us, std::uint64_t address, std::uint64_t bytes) {
-  require(bytes <= kMostBytes, "a block larger than any memory");
+  require(bytes <= kMaxBytes, "a block larger than any memory");
   if (out_.contains(address)) freed(time_us, address);
-  require(live_ + bytes <= kMostBytes, "more in use than any memory");
+  require(live_ + bytes <= kMaxBytes, "more in use than any memory");
   require(blocks_ < UINT32_MAX, "more than 4 billion allocations; record less");
   events_.push_back({later(time_us), bytes, blocks_, false});
   out_.emplace(address, Block{blocks_++, bytes});
@@ -239,7 +239,7 @@ Trace decode(std::string_view bytes) {
   Bytes content(checked_content(bytes));
   content.line(64);
   Trace trace;
-  trace.header = header_from(content.line(kLongestHeader));
+  trace.header = header_from(content.line(kMaxHeaderBytes));
   EventReader reader;
   while (!content.empty()) {
     if (reader.blocks() == UINT32_MAX) refuse("more than 4 billion allocations");

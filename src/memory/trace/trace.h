@@ -1,4 +1,4 @@
-// What a program asked of its allocator, as a small file: the trace.
+// The trace: a program's allocator requests as a compact file.
 //
 //   sluice trace 1\n           magic and version
 //   {"name": "training", ...}\n  the header, one line of JSON: what head -2 shows
@@ -20,7 +20,7 @@
 
 namespace sluice::memory {
 
-// How the allocator that was recorded fared with the same requests.
+// The figures of the recorded allocator for the same requests.
 struct TracePeer {
   std::string name;                   // "PyTorch caching allocator"
   std::uint64_t peak_reserved = 0;    // the most it held, in bytes
@@ -35,7 +35,7 @@ struct TraceHeader {
   std::uint64_t unknown_frees = 0;    // of blocks from before the recording: left out
   std::uint64_t live_at_end = 0;      // blocks never freed
   std::uint64_t bytes_at_end = 0;     // in them
-  std::uint64_t peak_live_bytes = 0;  // asked for and not yet freed, at most
+  std::uint64_t peak_live_bytes = 0;  // maximum of requested and not yet freed bytes
   std::uint64_t streams = 0;          // that allocated
   std::optional<TracePeer> peer;
 };
@@ -55,15 +55,15 @@ struct Trace {
 // Puts a trace together from allocations and frees by address. Not thread-safe.
 class TraceBuilder {
  public:
-  static constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 44;  // live at once
+  static constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 44;  // live at once
 
   // A time before the last one counts as the last one. An address that is out already
-  // is freed first: its free was lost. Throws invalid_argument past kMostBytes.
+  // is freed first: its free was lost. Throws invalid_argument past kMaxBytes.
   void allocated(std::uint64_t time_us, std::uint64_t address, std::uint64_t bytes);
   // Unknown addresses are counted and left out.
   void freed(std::uint64_t time_us, std::uint64_t address);
 
-  // With the counts filled in; what else the header says is the caller's.
+  // Fills in the counts of the header; the caller fills in the rest.
   Trace finish(TraceHeader header) &&;
 
  private:
@@ -88,7 +88,7 @@ Trace decode(std::string_view bytes);
 // The CRC-32 at the end of a trace whose other bytes these are.
 std::uint32_t trace_checksum(std::string_view bytes) noexcept;
 
-// By the first bytes alone.
+// Checks the first bytes only.
 bool is_trace(std::string_view bytes) noexcept;
 
 // The traces inside this program, by name ("inference", "training").

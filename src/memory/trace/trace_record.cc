@@ -19,16 +19,16 @@ std::uint64_t number_of(const void* pointer) { return reinterpret_cast<std::uint
 
 }  // namespace
 
-RecordingAllocator::RecordingAllocator(Allocator& upstream, std::size_t most_events)
-    : upstream_(upstream), most_events_(most_events) {}
+RecordingAllocator::RecordingAllocator(Allocator& upstream, std::size_t max_events)
+    : upstream_(upstream), max_events_(max_events) {}
 
 std::uint64_t RecordingAllocator::now_us() const {
   return static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::microseconds>(Steady::now() - began_).count());
 }
 
-bool RecordingAllocator::room() {
-  if (events_ < most_events_) return true;
+bool RecordingAllocator::has_capacity() {
+  if (events_ < max_events_) return true;
   truncated_ = true;
   return false;
 }
@@ -37,7 +37,7 @@ void* RecordingAllocator::allocate(std::size_t bytes) {
   void* const pointer = upstream_.allocate(bytes);
   try {
     const Lock lock(mutex_);
-    if (room()) {
+    if (has_capacity()) {
       builder_.allocated(now_us(), number_of(pointer), bytes);
       ++events_;
     }
@@ -51,7 +51,7 @@ void* RecordingAllocator::allocate(std::size_t bytes) {
 void RecordingAllocator::deallocate(void* pointer, std::size_t bytes) noexcept {
   try {  // before the block goes back: another thread may have it the next moment
     const Lock lock(mutex_);
-    if (room()) {
+    if (has_capacity()) {
       builder_.freed(now_us(), number_of(pointer));
       ++events_;
     }

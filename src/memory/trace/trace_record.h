@@ -1,4 +1,4 @@
-// An allocator that writes down what is asked of the one below it, for
+// An allocator that records the requests to its upstream allocator, for
 // `sluice memory replay`:
 //
 //   RecordingAllocator recording(pool);
@@ -18,26 +18,26 @@
 namespace sluice::memory {
 
 // Safe to share when `upstream` is. Takes about 30 bytes per operation; past
-// `most_events` it passes requests on and records no more (truncated() says so).
+// `max_events` it passes requests on and records no more (truncated() says so).
 class RecordingAllocator final : public Allocator {
  public:
-  explicit RecordingAllocator(Allocator& upstream, std::size_t most_events = 10'000'000);
+  explicit RecordingAllocator(Allocator& upstream, std::size_t max_events = 10'000'000);
 
   [[nodiscard]] void* allocate(std::size_t bytes) override;
   void deallocate(void* pointer, std::size_t bytes) noexcept override;
   std::size_t trim() noexcept override { return upstream_.trim(); }
 
   bool truncated() const;
-  // What was recorded; recording begins anew, and blocks out now are unknown to it.
+  // Returns the recording and starts a new one, which does not know the blocks live now.
   Trace finish(TraceHeader header);
 
  private:
   std::uint64_t now_us() const;
-  bool room() REQUIRES(mutex_);
+  bool has_capacity() REQUIRES(mutex_);
 
   Allocator& upstream_;
   const Instant began_ = Steady::now();
-  const std::size_t most_events_;
+  const std::size_t max_events_;
   mutable Mutex mutex_;
   TraceBuilder builder_ GUARDED_BY(mutex_);
   std::size_t events_ GUARDED_BY(mutex_) = 0;

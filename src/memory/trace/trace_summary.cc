@@ -50,7 +50,7 @@ std::uint64_t median(std::vector<std::uint64_t> values) {
   return *middle;
 }
 
-// The highest point of each stretch, and the highest of all.
+// The high-water mark of each interval and of the whole trace.
 void follow(const Trace& trace, std::size_t moments, TraceSummary& summary) {
   const std::uint64_t length = summary.duration_us / std::max<std::size_t>(moments, 1) + 1;
   for (std::size_t i = 0; i < moments; ++i) summary.over_time.push_back({i * length, 0});

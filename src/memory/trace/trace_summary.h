@@ -1,4 +1,4 @@
-// What a trace contains, for `sluice memory report`. Pure.
+// Summarizes a trace for `sluice memory report`. Pure.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ struct TraceSummary {
   };
   struct Moment {
     std::uint64_t time_us = 0;
-    std::uint64_t live_bytes = 0;  // the most within the stretch of time that begins here
+    std::uint64_t live_bytes = 0;  // maximum within the interval that begins here
   };
   // Blocks of one size.
   struct Size {
@@ -31,7 +31,7 @@ struct TraceSummary {
   std::uint64_t median_lifetime_us = 0;
   std::vector<Size> largest;        // the largest sizes, at most 8
   std::vector<Size> most_frequent;  // at most 8
-  std::vector<Moment> over_time;    // `moments` stretches of equal length
+  std::vector<Moment> over_time;    // `moments` intervals of equal length
   std::vector<Size> live_at_end;    // by bytes in all, at most 8 sizes
 };
 

@@ -42,7 +42,7 @@ std::string problem_of_trace(std::string_view bytes) {
   return "none";
 }
 
-TEST(Trace, ComesBackAsItWasWritten) {
+TEST(Trace, RoundTripsExactly) {
   const auto before = small();
   const auto after = decode(encode(before));
   EXPECT_EQ(after.header.name, "small");
@@ -67,7 +67,7 @@ TEST(Trace, ItsFirstTwoLinesAreText) {
               HasSubstr("sluice trace 1\n{\"name\":\"small\",\"source\":\"a test\""));
 }
 
-TEST(Trace, WhatWouldTakeOverATerminalIsEscaped) {
+TEST(Trace, TerminalControlSequencesAreEscaped) {
   auto trace = small();
   trace.header.name = "\x1b[31mred", trace.header.source = "a\nb\x07";
   const auto read = decode(encode(trace));
@@ -76,7 +76,7 @@ TEST(Trace, WhatWouldTakeOverATerminalIsEscaped) {
   EXPECT_THAT(problem_of_trace("sluice trace \x1b[2J\n"), HasSubstr("version \\x1b[2J"));
 }
 
-TEST(Trace, AnyChangedOrMissingByteIsNoticed) {
+TEST(Trace, AnyChangedOrMissingByteIsDetected) {
   const auto whole = encode(small());
   for (std::size_t i = 0; i < whole.size(); ++i) {
     auto damaged = whole;
@@ -86,14 +86,14 @@ TEST(Trace, AnyChangedOrMissingByteIsNoticed) {
   }
 }
 
-TEST(Trace, AVersionOfTomorrowSaysSo) {
+TEST(Trace, ANewerVersionIsRefusedWithTheReason) {
   auto bytes = encode(small());
   bytes[13] = '2';
   EXPECT_THAT(problem_of_trace(bytes), HasSubstr("version 2 of the format; this program reads 1"));
   EXPECT_THAT(problem_of_trace("hello"), HasSubstr("not a trace"));
 }
 
-TEST(Trace, ImpossibleEventsAreRefusedEvenWithARightChecksum) {
+TEST(Trace, ImpossibleEventsAreRefusedEvenWithAValidChecksum) {
   auto twice = small();
   twice.events.push_back(twice.events[2]);
   ++twice.header.frees;
@@ -128,13 +128,13 @@ TEST(TraceBuilder, TimeNeverGoesBack) {
 class Malloc final : public Allocator {
  public:
   void* allocate(std::size_t bytes) override {
-    if (bytes > 1 << 30) throw Error(Code::exhausted, "no room");
+    if (bytes > 1 << 30) throw Error(Code::exhausted, "out of memory");
     return std::aligned_alloc(kAlignment, round_up(bytes + 1, kAlignment));
   }
   void deallocate(void* pointer, std::size_t) noexcept override { std::free(pointer); }
 };
 
-TEST(RecordingAllocator, WritesDownWhatIsAskedAndFreed) {
+TEST(RecordingAllocator, RecordsAllocationsAndFrees) {
   Malloc host;
   RecordingAllocator recording(host);
   { const Buffer a(recording, 100), b(recording, 2000); }
@@ -151,7 +151,7 @@ TEST(RecordingAllocator, WritesDownWhatIsAskedAndFreed) {
   EXPECT_EQ(recording.finish({}).header.unknown_frees, 1u);
 }
 
-TEST(RecordingAllocator, PastItsLimitItPassesOnAndSaysSo) {
+TEST(RecordingAllocator, PastItsLimitItForwardsAndReportsTheTruncation) {
   Malloc host;
   RecordingAllocator recording(host, 3);
   for (int i = 0; i < 4; ++i) const Buffer b(recording, 100);
@@ -182,7 +182,7 @@ struct TraceFolder : testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder); }
 };
 
-TEST_F(TraceFolder, AFileIsWrittenWholeAndNothingElseIsLeft) {
+TEST_F(TraceFolder, AFileIsWrittenCompletelyAndNothingElseIsLeft) {
   const auto path = folder / "x.trace";
   save_trace(path, small());
   EXPECT_EQ(decode(read_file(path)).header.name, "small");
@@ -191,7 +191,7 @@ TEST_F(TraceFolder, AFileIsWrittenWholeAndNothingElseIsLeft) {
   EXPECT_THROW(save_trace(path / "in a file", small()), Error);
 }
 
-TEST_F(TraceFolder, AMissingFileAndAFolderSayWhatIsWrong) {
+TEST_F(TraceFolder, AMissingFileAndAFolderAreRefusedWithTheReason) {
   try {
     read_file(folder / "none");
     FAIL();
@@ -202,7 +202,7 @@ TEST_F(TraceFolder, AMissingFileAndAFolderSayWhatIsWrong) {
   EXPECT_THROW(read_file(folder), Error);
 }
 
-TEST(ShippedTraces, AreSmallAndWhole) {
+TEST(ShippedTraces, AreSmallAndComplete) {
   std::size_t together = 0;
   std::vector<std::string> names;
   for (const auto& file : shipped_traces()) {
@@ -218,7 +218,7 @@ TEST(ShippedTraces, AreSmallAndWhole) {
   EXPECT_LT(together, 400u << 10);
 }
 
-TEST(TraceSummary, SizesLifetimesAndWhatIsLeft) {
+TEST(TraceSummary, SummarizesSizesLifetimesAndLeaks) {
   const auto summary = summarize(small(), 4);
   EXPECT_EQ(summary.duration_us, 1'000'000u);
   EXPECT_EQ(summary.peak_time_us, 5u);
