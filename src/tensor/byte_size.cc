@@ -7,14 +7,14 @@
 namespace sluice {
 namespace {
 
-// Offsets and differences of pointers are signed.
-constexpr std::size_t kMostBytes = std::numeric_limits<std::ptrdiff_t>::max();
+// Pointer differences are signed.
+constexpr std::size_t kMaxBytes = std::numeric_limits<std::ptrdiff_t>::max();
 
 }  // namespace
 
 std::size_t byte_size(std::span<const std::int64_t> dims, std::size_t element_bytes) {
   const auto count = static_cast<std::size_t>(checked_size(dims));
-  if (element_bytes > 0 && count > kMostBytes / element_bytes)
+  if (element_bytes > 0 && count > kMaxBytes / element_bytes)
     throw Error(Code::invalid_argument, std::to_string(count) + " elements of " +
                                             std::to_string(element_bytes) +
                                             " bytes: more than memory can hold");

@@ -1,6 +1,6 @@
-// How many bytes the elements of a tensor take. Every size in bytes that follows from dimensions
-// is computed here (tools/check_tree.py sees to it): dimensions come from files, and a product
-// that wraps around makes a few bytes of data look like enough.
+// Sizes of tensors in bytes. Every byte size that depends on dimensions is computed here (checked
+// by tools/check_tree.py): dimensions come from files, and an overflowing multiplication would
+// accept too little data.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,9 @@
 
 namespace sluice {
 
-// In memory, where elements of fewer than 8 bits take a byte each; 0 for strings. Throws
-// invalid_argument where a dimension is negative or the size is beyond what memory can address,
-// also for an empty tensor whose other dimensions are: its strides would wrap around.
+// The size in memory, where sub-byte elements take one byte each; 0 for strings. Throws
+// invalid_argument if a dimension is negative or the size is not addressable, even for an empty
+// tensor whose other dimensions overflow, because its strides would wrap around.
 std::size_t byte_size(std::span<const std::int64_t> dims, DType dtype);
 std::size_t byte_size(std::span<const std::int64_t> dims, std::size_t element_bytes);
 
@@ -25,7 +25,7 @@ inline std::size_t byte_size(const Shape& shape, std::size_t element_bytes) {
   return byte_size(shape.dims(), element_bytes);
 }
 
-// In a file, where elements of fewer than 8 bits lie side by side. Throws as byte_size does.
+// The size in a file, where sub-byte elements are packed. Throws as byte_size does.
 std::size_t packed_byte_size(std::span<const std::int64_t> dims, DType dtype);
 
 }  // namespace sluice

@@ -14,7 +14,7 @@ namespace {
 using Dims = std::vector<std::int64_t>;
 constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
 
-TEST(ByteSizeTest, ElementsTakeWholeBytesInMemoryAndLieSideBySideInFiles) {
+TEST(ByteSizeTest, SubByteElementsTakeOneByteInMemoryAndArePackedInFiles) {
   EXPECT_EQ(byte_size(Shape{3, 5}, DType::f32), 60u);
   EXPECT_EQ(byte_size(Shape{}, DType::c128), 16u);
   EXPECT_EQ(byte_size(Shape{5}, DType::i4), 5u);
@@ -26,8 +26,8 @@ TEST(ByteSizeTest, ElementsTakeWholeBytesInMemoryAndLieSideBySideInFiles) {
   EXPECT_EQ(byte_size(Shape{3}, 24), 72u);
 }
 
-// 2^58 + 1 elements of 64 bits are 64 bits more than 2^64 bits are.
-TEST(ByteSizeTest, SizesThatWrapAroundAreRefusedForEveryType) {
+// 2^58 + 1 elements of 64 bits overflow 2^64 bits by 64.
+TEST(ByteSizeTest, OverflowingSizesAreRejectedForEveryType) {
   for (int i = 1; i < kDTypes; ++i) {
     const auto type = static_cast<DType>(i);
     for (const Dims& dims : {Dims{kHuge}, Dims{kHuge / 2 + 1, 2}, Dims{1ll << 32, 1ll << 32},
@@ -42,12 +42,12 @@ TEST(ByteSizeTest, SizesThatWrapAroundAreRefusedForEveryType) {
   EXPECT_THROW(byte_size(Dims{1 << 20}, std::size_t{1} << 50), Error);
 }
 
-TEST(ByteSizeTest, NegativeDimensionsAreRefused) {
+TEST(ByteSizeTest, NegativeDimensionsAreRejected) {
   for (const Dims& dims : {Dims{-1}, Dims{-2, -2}, Dims{0, -1}, Dims{-kHuge - 1, 2}})
     EXPECT_THROW(byte_size(dims, DType::u8), Error);
 }
 
-TEST(ByteSizeTest, NoTensorIsMadeThatDoesNotFit) {
+TEST(ByteSizeTest, TensorsThatDoNotFitAreNotCreated) {
   const auto keep = std::make_shared<char>();
   EXPECT_THROW(Tensor::view(DType::i64, Shape{kHuge}, keep.get(), keep), Error);
   EXPECT_THROW(Tensor::view(DType::i64, Shape{-1}, keep.get(), keep), Error);

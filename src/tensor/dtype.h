@@ -1,4 +1,4 @@
-// What the elements of a tensor are. Numbered as in ONNX files.
+// Element types, numbered as in ONNX.
 #pragma once
 
 #include <cstddef>
@@ -40,10 +40,10 @@ inline constexpr int kDTypes = 27;
 
 std::string_view to_string(DType type) noexcept;
 
-// Of one element in a file: 2 to 128; 0 for strings and none.
+// Bits of one element in a file: 2 to 128; 0 for strings and none.
 int bits(DType type) noexcept;
 
-// Of one element in memory: the small types take a byte each there; 0 for strings and none.
+// Bytes of one element in memory, where sub-byte types take one byte; 0 for strings and none.
 inline std::size_t bytes(DType type) noexcept {
   return (static_cast<std::size_t>(bits(type)) + 7) / 8;
 }

@@ -9,7 +9,7 @@ namespace {
 
 std::uint32_t mask(int bits) { return (1u << bits) - 1u; }
 
-// The largest finite value's bits, without sign.
+// The bits of the largest finite value, without sign.
 std::uint32_t largest(const FloatLayout& f) {
   const std::uint32_t all = mask(f.exponent + f.mantissa);
   if (f.infinity) return all - mask(f.mantissa) - 1;  // below infinity
@@ -30,17 +30,18 @@ bool is_nan_bits(std::uint32_t bits, const FloatLayout& f) {
   return f.exponent >= 4 && magnitude == sign - 1;
 }
 
-// Magnitude, in units of the last place of the smallest exponent, rounded to even.
+// The magnitude as encoded bits, rounded to even.
 std::uint32_t round_magnitude(float value, const FloatLayout& f) {
   if (value == 0) return 0;
   int exponent = 0;
-  std::frexp(value, &exponent);                      // value in [0.5, 1) * 2^exponent
-  const int lowest = 1 - f.bias;                     // of a normal number
-  const int place = std::max(exponent - 1, lowest);  // of the leading bit
-  const float steps = std::nearbyint(std::ldexp(value, f.mantissa - place));
-  const auto count = static_cast<std::uint32_t>(steps);
-  // A subnormal's steps are its bits; a normal's leading bit is the exponent's lowest one.
-  return count + (static_cast<std::uint32_t>(place - lowest) << f.mantissa);
+  std::frexp(value, &exponent);                        // value in [0.5, 1) * 2^exponent
+  const int lowest = 1 - f.bias;                       // of a normal number
+  const int leading = std::max(exponent - 1, lowest);  // exponent of the leading bit
+  const float units = std::nearbyint(std::ldexp(value, f.mantissa - leading));
+  const auto count = static_cast<std::uint32_t>(units);
+  // The bits of a subnormal are its mantissa; the leading bit of a normal number carries into the
+  // exponent.
+  return count + (static_cast<std::uint32_t>(leading - lowest) << f.mantissa);
 }
 
 }  // namespace
@@ -66,13 +67,13 @@ std::uint32_t encode(float value, const FloatLayout& f, Overflow overflow) noexc
   const bool has_nan = f.exponent >= 4;
   if (std::isnan(value) && !has_nan) return 1u << (f.exponent + f.mantissa);  // -0
   if (std::isnan(value)) return nan_bits(f) | (f.negative_zero_is_nan ? 0u : sign);
-  const std::uint32_t most = largest(f);
+  const std::uint32_t max = largest(f);
   const bool endless = std::isinf(value);
-  std::uint32_t magnitude = endless ? most + 1 : round_magnitude(std::fabs(value), f);
-  if (magnitude > most) {
+  std::uint32_t magnitude = endless ? max + 1 : round_magnitude(std::fabs(value), f);
+  if (magnitude > max) {
     if (overflow == Overflow::infinity && has_nan)
-      return f.infinity ? sign | (most + 1) : nan_bits(f) | (f.negative_zero_is_nan ? 0u : sign);
-    magnitude = most;
+      return f.infinity ? sign | (max + 1) : nan_bits(f) | (f.negative_zero_is_nan ? 0u : sign);
+    magnitude = max;
   }
   if (magnitude == 0 && f.negative_zero_is_nan) return 0;
   return sign | magnitude;
@@ -83,7 +84,7 @@ float half_to_float(std::uint16_t bits) noexcept {
   const std::uint32_t magnitude = bits & 0x7fffu;
   if (magnitude >= 0x7c00u)  // infinity or NaN
     return std::bit_cast<float>(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);
-  // The exponent is off by 127 - 15; a multiplication mends it, for subnormals too.
+  // The exponent is off by 127 - 15; a multiplication corrects it, for subnormals too.
   const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scaled) | sign);
 }
@@ -94,7 +95,7 @@ std::uint16_t float_to_half(float value) noexcept {
   std::uint32_t magnitude = wide & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u);
   if (magnitude >= 0x477ff000u) return static_cast<std::uint16_t>(sign | 0x7c00u);
-  if (magnitude < 0x38800000u) {  // subnormal: let the addition round
+  if (magnitude < 0x38800000u) {  // subnormal: the addition rounds
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u));
   }
@@ -108,7 +109,7 @@ Float8E8M0::Float8E8M0(float value) noexcept {
     return;
   }
   const std::uint32_t wide = std::bit_cast<std::uint32_t>(std::fabs(value));
-  // 2^-127 is a float without a leading one: half of the smallest with.
+  // 2^-127 is a subnormal float: half of the smallest normal one.
   const std::uint32_t exponent =
       wide <= 0x400000u ? 0u : (wide >> 23) + ((wide & 0x7fffffu) != 0 ? 1u : 0u);
   bits = static_cast<std::uint8_t>(std::min(exponent, 254u));

@@ -1,5 +1,5 @@
-// Numbers of 16 bits and fewer that processors have no arithmetic for: kept in these types,
-// computed with as float. From float they round to the nearest, ties to even.
+// Storage types of 16 bits and fewer that CPUs have no arithmetic for; computation is in float.
+// Conversion from float rounds to nearest, ties to even.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// How `Bits` are laid out: `exponent` and `mantissa` bits below one sign bit (or none).
+// The bit layout: `exponent` and `mantissa` bits below one sign bit (or none).
 struct FloatLayout {
   int exponent;
   int mantissa;
@@ -16,7 +16,7 @@ struct FloatLayout {
   bool negative_zero_is_nan;
 };
 
-// What a value too large becomes.
+// The result of overflow.
 enum class Overflow { saturate, infinity };
 
 float decode(std::uint32_t bits, const FloatLayout& layout) noexcept;
@@ -52,8 +52,7 @@ struct BFloat16 {
   }
 };
 
-// One of the 8- and 4-bit floats. Made from a float it saturates, as the casts of ONNX do
-// unless told otherwise.
+// An 8-bit or 4-bit float. Conversion from float saturates by default, as ONNX casts do.
 template <const FloatLayout& kLayout>
 struct TinyFloat {
   std::uint8_t bits = 0;
@@ -75,28 +74,28 @@ using Float8E5M2 = TinyFloat<kE5M2>;
 using Float8E5M2FNUZ = TinyFloat<kE5M2FNUZ>;
 using Float4E2M1 = TinyFloat<kE2M1>;
 
-// A power of two, 2^-127 to 2^127, or a NaN: the scale of a block.
+// A power of two, 2^-127 to 2^127, or NaN: the scale of a block.
 struct Float8E8M0 {
   std::uint8_t bits = 0;
 
   Float8E8M0() = default;
-  Float8E8M0(float value) noexcept;  // rounds up to the next power, and saturates
+  Float8E8M0(float value) noexcept;  // rounds up to the next power of two, saturating
   operator float() const noexcept;
 };
 
-// Integers of 4 and 2 bits, one to a byte.
+// 4-bit and 2-bit integers, one per byte.
 template <int kBits, bool kSigned>
 struct TinyInt {
   std::int8_t value = 0;
 
-  static constexpr int kLeast = kSigned ? -(1 << (kBits - 1)) : 0;
-  static constexpr int kMost = kSigned ? (1 << (kBits - 1)) - 1 : (1 << kBits) - 1;
+  static constexpr int kMin = kSigned ? -(1 << (kBits - 1)) : 0;
+  static constexpr int kMax = kSigned ? (1 << (kBits - 1)) - 1 : (1 << kBits) - 1;
 
   TinyInt() = default;
-  // Keeps the low bits.
+  // Keeps the low bits of `from`.
   TinyInt(int from) noexcept {
     const int low = from & ((1 << kBits) - 1);
-    value = static_cast<std::int8_t>(low > kMost ? low - (1 << kBits) : low);
+    value = static_cast<std::int8_t>(low > kMax ? low - (1 << kBits) : low);
   }
   operator int() const noexcept { return value; }
 };

@@ -11,7 +11,7 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// Every bit pattern, to float and back, is itself (NaNs become the one NaN).
+// Every bit pattern survives conversion to float and back (NaNs become the canonical NaN).
 template <class T>
 void every_pattern_survives(std::uint32_t patterns) {
   for (std::uint32_t bits = 0; bits < patterns; ++bits) {
@@ -27,7 +27,7 @@ void every_pattern_survives(std::uint32_t patterns) {
   }
 }
 
-TEST(NarrowTest, EveryPatternSurvivesAWideningAndANarrowing) {
+TEST(NarrowTest, EveryBitPatternSurvivesARoundTrip) {
   every_pattern_survives<Half>(65536);
   every_pattern_survives<BFloat16>(65536);
   every_pattern_survives<Float8E4M3FN>(256);
@@ -36,7 +36,7 @@ TEST(NarrowTest, EveryPatternSurvivesAWideningAndANarrowing) {
   every_pattern_survives<Float8E8M0>(256);
 }
 
-// Brute force: no representable value is nearer than the one chosen.
+// Brute force: no representable value is nearer.
 template <class T>
 void rounds_to_the_nearest(int patterns, float from, float to) {
   for (int i = 0; i <= 2000; ++i) {
@@ -62,7 +62,7 @@ TEST(NarrowTest, FloatsRoundToTheNearest) {
   rounds_to_the_nearest<Half>(65536, -3e-7f, 3e-7f);
 }
 
-TEST(NarrowTest, TiesGoToTheEvenNeighbour) {
+TEST(NarrowTest, TiesRoundToEven) {
   EXPECT_EQ(static_cast<float>(Half(2049.0f)), 2048.0f);
   EXPECT_EQ(static_cast<float>(Half(2051.0f)), 2052.0f);
   EXPECT_EQ(static_cast<float>(Float4E2M1(2.5f)), 2.0f);
@@ -70,7 +70,7 @@ TEST(NarrowTest, TiesGoToTheEvenNeighbour) {
   EXPECT_EQ(static_cast<float>(Float8E4M3FN(17.0f)), 16.0f);
 }
 
-TEST(NarrowTest, TooLargeSaturatesOrBecomesInfiniteAsAsked) {
+TEST(NarrowTest, OverflowSaturatesOrBecomesInfinite) {
   EXPECT_EQ(static_cast<float>(Float8E4M3FN(1e9f)), 448.0f);
   EXPECT_EQ(static_cast<float>(Float8E5M2(-kInfinity)), -57344.0f);
   EXPECT_EQ(static_cast<float>(Float8E5M2(1e9f, Overflow::infinity)), kInfinity);
@@ -80,7 +80,7 @@ TEST(NarrowTest, TooLargeSaturatesOrBecomesInfiniteAsAsked) {
   EXPECT_EQ(static_cast<float>(Half(65520.0f)), kInfinity);
 }
 
-TEST(NarrowTest, WhereThereIsNoNanItBecomesMinusZero) {
+TEST(NarrowTest, NanBecomesMinusZeroIfTheTypeHasNoNan) {
   const float zero = Float4E2M1(kNan);
   EXPECT_EQ(zero, 0.0f);
   EXPECT_TRUE(std::signbit(zero));

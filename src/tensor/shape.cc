@@ -13,7 +13,7 @@ Shape::Shape(std::span<const std::int64_t> dims) {
 void Shape::push_back(std::int64_t dim) { insert(rank_, dim); }
 
 void Shape::insert(int axis, std::int64_t dim) {
-  require(rank_ < kMostDims, "a tensor has at most 16 dimensions");
+  require(rank_ < kMaxDims, "a tensor has at most 16 dimensions");
   std::copy_backward(begin() + axis, end(), dims_.data() + rank_ + 1);
   (*this)[axis] = dim;
   ++rank_;
@@ -25,7 +25,7 @@ void Shape::erase(int axis) {
 }
 
 std::int64_t Shape::size(int from, int to) const noexcept {
-  std::uint64_t product = 1;  // may wrap around, where another dimension is 0
+  std::uint64_t product = 1;  // may wrap around if another dimension is 0
   for (int i = from; i < to; ++i) product *= static_cast<std::uint64_t>((*this)[i]);
   return static_cast<std::int64_t>(product);
 }
@@ -60,7 +60,8 @@ Shape broadcast(const Shape& a, const Shape& b) {
 }
 
 std::int64_t checked_size(std::span<const std::int64_t> dims) {
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 16;  // in bytes too
+  constexpr std::int64_t kMax =
+      std::numeric_limits<std::int64_t>::max() / 16;  // so that bytes do not overflow either
   std::int64_t product = 1;
   bool empty = false;
   for (const std::int64_t dim : dims) {
@@ -69,7 +70,7 @@ std::int64_t checked_size(std::span<const std::int64_t> dims) {
       empty = true;
       continue;
     }
-    require(product <= kMost / dim, "more elements than memory can hold");
+    require(product <= kMax / dim, "more elements than memory can hold");
     product *= dim;
   }
   return empty ? 0 : product;

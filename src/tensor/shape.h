@@ -1,5 +1,4 @@
-// The sizes of a tensor's dimensions, the outermost first. Kept in place: making and copying
-// one costs no allocation.
+// The dimensions of a tensor, outermost first. Stored inline without allocation.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +10,13 @@
 
 namespace sluice {
 
-inline constexpr int kMostDims = 16;
+inline constexpr int kMaxDims = 16;
 
 class Shape {
  public:
-  Shape() = default;  // of a scalar
+  Shape() = default;  // a scalar
   Shape(std::initializer_list<std::int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
-  explicit Shape(std::span<const std::int64_t> dims);  // invalid_argument past kMostDims
+  explicit Shape(std::span<const std::int64_t> dims);  // throws invalid_argument above kMaxDims
 
   int rank() const noexcept { return rank_; }
   std::int64_t operator[](int axis) const { return dims_[static_cast<std::size_t>(axis)]; }
@@ -30,7 +29,7 @@ class Shape {
   void insert(int axis, std::int64_t dim);
   void erase(int axis);
 
-  // The product of all dimensions (1 for a scalar), or of those in [from, to).
+  // The number of elements (1 for a scalar), or the product of dimensions [from, to).
   std::int64_t size() const noexcept { return size(0, rank_); }
   std::int64_t size(int from, int to) const noexcept;
 
@@ -39,20 +38,20 @@ class Shape {
   }
 
  private:
-  std::array<std::int64_t, kMostDims> dims_{};
+  std::array<std::int64_t, kMaxDims> dims_{};
   int rank_ = 0;
 };
 
 std::string to_string(const Shape& shape);  // "[2, 3]"
 
-// `axis` counted from the end where negative; invalid_argument where there is none such.
+// Resolves a negative axis from the end; throws invalid_argument if it is out of range.
 int resolve_axis(std::int64_t axis, int rank);
 
-// What both stretch to by the rule of NumPy; invalid_argument where they do not match.
+// The NumPy broadcast of both shapes; throws invalid_argument if they do not match.
 Shape broadcast(const Shape& a, const Shape& b);
 
-// How many elements a tensor of these dimensions has, if no product overflows and none is
-// negative; invalid_argument otherwise. For dimensions that came from outside.
+// The number of elements, for untrusted dimensions; throws invalid_argument on overflow or negative
+// dimensions.
 std::int64_t checked_size(std::span<const std::int64_t> dims);
 
 }  // namespace sluice

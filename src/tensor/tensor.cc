@@ -17,15 +17,16 @@ namespace {
 class SystemMemory final : public memory::Allocator {
  public:
   void* allocate(std::size_t size) override {
-    const std::size_t whole = memory::round_up(std::max<std::size_t>(size, 1), memory::kAlignment);
-    if (void* const block = std::aligned_alloc(memory::kAlignment, whole)) return block;
+    const std::size_t rounded =
+        memory::round_up(std::max<std::size_t>(size, 1), memory::kAlignment);
+    if (void* const block = std::aligned_alloc(memory::kAlignment, rounded)) return block;
     throw Error(Code::exhausted, "no memory for a tensor of " + std::to_string(size) + " bytes");
   }
   void deallocate(void* pointer, std::size_t) noexcept override { std::free(pointer); }
 };
 
 struct Limited final : memory::Allocator {
-  explicit Limited(std::size_t most) : limited(system, most) {}
+  explicit Limited(std::size_t max) : limited(system, max) {}
   void* allocate(std::size_t size) override { return limited.allocate(size); }
   void deallocate(void* pointer, std::size_t size) noexcept override {
     limited.deallocate(pointer, size);
@@ -48,7 +49,7 @@ std::shared_ptr<memory::Allocator>& current_memory() {
   return current;
 }
 
-// A block, and where it came from, so that the one cannot outlive the other.
+// A block with its allocator, which it keeps alive.
 struct Block {
   Block(std::shared_ptr<memory::Allocator> from, std::size_t size)
       : source(std::move(from)), bytes(*source, size) {}
@@ -61,12 +62,14 @@ struct Block {
 
 struct Tensor::Strings {
   explicit Strings(const Shape& shape) {
-    hold(byte_size(shape, sizeof(std::string)));
+    reserve(byte_size(shape, sizeof(std::string)));
     values.resize(static_cast<std::size_t>(shape.size()));
   }
-  void hold(std::size_t size) { rooms.push_back(std::make_unique<Block>(current_memory(), size)); }
+  void reserve(std::size_t size) {
+    blocks.push_back(std::make_unique<Block>(current_memory(), size));
+  }
 
-  std::vector<std::unique_ptr<Block>> rooms;  // not used: they make strings count
+  std::vector<std::unique_ptr<Block>> blocks;  // account for the contents of strings
   std::vector<std::string> values;
 };
 
@@ -75,11 +78,11 @@ TensorMemory::TensorMemory(std::shared_ptr<memory::Allocator> from)
 
 TensorMemory::~TensorMemory() { current_memory() = std::move(before_); }
 
-std::shared_ptr<memory::Allocator> limited_memory(std::size_t most) {
-  return std::make_shared<Limited>(most);
+std::shared_ptr<memory::Allocator> limited_memory(std::size_t max_bytes) {
+  return std::make_shared<Limited>(max_bytes);
 }
 
-// bytes() need not check again what is checked here and in view().
+// The size is checked here and in view(), so bytes() need not check again.
 Tensor::Tensor(DType dtype, const Shape& shape) : shape_(shape), dtype_(dtype) {
   const std::size_t size = byte_size(shape, dtype);
   if (dtype == DType::string) {
@@ -94,14 +97,14 @@ Tensor::Tensor(DType dtype, const Shape& shape) : shape_(shape), dtype_(dtype) {
   }
 }
 
-void Tensor::hold(std::size_t count, std::size_t each) const {
+void Tensor::reserve_string_bytes(std::size_t count, std::size_t each) const {
   if (strings_ == nullptr || count == 0 || each == 0) return;
   if (each > std::numeric_limits<std::size_t>::max() / 2 / count)
-    throw Error(Code::exhausted, "strings of more bytes than memory can hold");
-  strings_->hold(count * each);
+    throw Error(Code::exhausted, "the strings exceed the available memory");
+  strings_->reserve(count * each);
 }
 
-std::size_t held_by(std::span<const std::string> strings) noexcept {
+std::size_t string_bytes(std::span<const std::string> strings) noexcept {
   static const std::size_t in_place = std::string().capacity();
   std::size_t sum = 0;
   for (const std::string& one : strings)
@@ -111,7 +114,7 @@ std::size_t held_by(std::span<const std::string> strings) noexcept {
 
 Tensor Tensor::view(DType dtype, const Shape& shape, void* data, std::shared_ptr<const void> keep) {
   Tensor tensor;
-  (void)byte_size(shape, dtype);  // throws where it does not fit
+  (void)byte_size(shape, dtype);  // throws if it is not addressable
   tensor.dtype_ = dtype;
   tensor.shape_ = shape;
   tensor.data_ = data;

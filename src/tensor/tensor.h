@@ -1,5 +1,5 @@
-// A block of elements in row-major order. Copies share the elements; whoever writes has just
-// made the tensor and is alone with it.
+// A tensor in row-major order. Copies share the elements; only the creator of a tensor writes to
+// it, before it is shared.
 #pragma once
 
 #include <cassert>
@@ -14,9 +14,9 @@
 
 namespace sluice {
 
-// While one lives, tensors made by this thread take their memory from `from`, which lives on
-// for as long as they do. Otherwise it is the system's own, in all no more than the machine has or
-// our control group may take, less a fifth: the system itself promises more than that.
+// Scoped allocator: while it lives, tensors created by this thread allocate from `from`, which they
+// keep alive. The default allocator is limited to four fifths of the memory of the machine or of
+// the control group, because the system overcommits.
 class TensorMemory {
  public:
   explicit TensorMemory(std::shared_ptr<memory::Allocator> from);
@@ -28,20 +28,20 @@ class TensorMemory {
   std::shared_ptr<memory::Allocator> before_;
 };
 
-// The system's own memory, `most` bytes of it at once.
-std::shared_ptr<memory::Allocator> limited_memory(std::size_t most);
+// An allocator of system memory, limited to `max_bytes`.
+std::shared_ptr<memory::Allocator> limited_memory(std::size_t max_bytes);
 
 class Tensor {
  public:
-  Tensor() = default;  // no value at all: dtype none
+  Tensor() = default;  // no value: dtype none
 
-  // Elements are not set (strings are empty). Host memory.
+  // Host memory, uninitialized (strings are empty).
   Tensor(DType dtype, const Shape& shape);
 
-  // Elements that lie elsewhere, for as long as `keep` lives.
+  // A view of external memory, which `keep` owns.
   static Tensor view(DType dtype, const Shape& shape, void* data, std::shared_ptr<const void> keep);
 
-  // One element, or a list of them.
+  // A scalar, or a 1-D tensor.
   template <class T>
   static Tensor of(T value);
   template <class T>
@@ -56,19 +56,20 @@ class Tensor {
     return static_cast<std::size_t>(size()) * sluice::bytes(dtype_);
   }
   void* data() const noexcept { return data_; }
-  // Tensors that hold the same memory, this one too; more where it is part of something larger.
+  // The number of tensors sharing the memory, including this one; more if it is a view of a larger
+  // block.
   long holders() const noexcept { return keep_.use_count(); }
 
-  // T must be the C++ type of dtype().
+  // Requires T to be the C++ type of dtype().
   template <class T>
   std::span<T> values() const;
 
-  // The contents of strings, `count` times `each` bytes, that are about to be written here: counted
-  // as this tensor's memory is. Whoever repeats strings says so first; exhausted where there is no
-  // room for them. Nothing where these are no strings, or a view.
-  void hold(std::size_t count, std::size_t each) const;
+  // Accounts for `count` times `each` bytes of string contents that are about to be written here.
+  // Call it before repeating strings. Throws exhausted if memory is not sufficient. No effect for
+  // views and other types.
+  void reserve_string_bytes(std::size_t count, std::size_t each) const;
 
-  // The same elements, otherwise arranged. `shape` has as many.
+  // The same elements with another shape of equal size.
   Tensor reshaped(const Shape& shape) const;
 
  private:
@@ -76,15 +77,15 @@ class Tensor {
 
   std::shared_ptr<const void> keep_;
   void* data_ = nullptr;
-  Strings* strings_ = nullptr;  // of those made here; `keep_` holds them
+  Strings* strings_ = nullptr;  // for strings created here; owned by `keep_`
   Shape shape_;
   DType dtype_ = DType::none;
 };
 
-// Bytes of their contents, besides what a string holds in itself.
-std::size_t held_by(std::span<const std::string> strings) noexcept;
+// Heap bytes of the contents, besides the string objects.
+std::size_t string_bytes(std::span<const std::string> strings) noexcept;
 
-// The C++ type of each DType's elements in memory, and back.
+// Maps between each DType and the C++ type of its elements.
 template <class T>
 inline constexpr DType kDTypeOf = DType::none;
 template <DType>

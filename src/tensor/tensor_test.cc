@@ -17,7 +17,7 @@ TEST(ShapeTest, BroadcastsAsNumPyDoes) {
   EXPECT_THROW(broadcast(Shape{2, 3}, Shape{2}), Error);
 }
 
-TEST(ShapeTest, DimensionsCanBePutInAndTakenOut) {
+TEST(ShapeTest, DimensionsCanBeInsertedAndErased) {
   Shape shape{2, 3};
   shape.insert(1, 7);
   EXPECT_EQ(to_string(shape), "[2, 7, 3]");
@@ -26,7 +26,7 @@ TEST(ShapeTest, DimensionsCanBePutInAndTakenOut) {
   EXPECT_EQ(shape.size(), 21);
 }
 
-TEST(ShapeTest, AbsurdSizesAreRefused) {
+TEST(ShapeTest, HugeSizesAreRejected) {
   const std::int64_t huge[] = {std::int64_t{1} << 40, std::int64_t{1} << 40};
   EXPECT_THROW(checked_size(huge), Error);
   const std::int64_t negative[] = {2, -1};
@@ -56,23 +56,23 @@ TEST(TensorTest, MemoryCanBeLimitedForAScope) {
   EXPECT_TRUE(Tensor(DType::f32, Shape{256}));
 }
 
-TEST(TensorTest, NoMoreThanTheMachineHasIsGivenOut) {
+TEST(TensorTest, AllocationsAreLimitedToPhysicalMemory) {
   const std::int64_t quarter = ::sysconf(_SC_PHYS_PAGES) / 4 * ::sysconf(_SC_PAGESIZE) + (1 << 20);
   std::vector<Tensor> taken;
   EXPECT_THROW(for (int i = 0; i < 4; ++i) taken.emplace_back(DType::u8, Shape{quarter}), Error);
 }
 
-TEST(TensorTest, TheContentsOfStringsCountForAsLongAsTheTensorLives) {
+TEST(TensorTest, StringContentsAreAccountedWhileTheTensorLives) {
   const TensorMemory limit(limited_memory(4096));
   {
     const Tensor words(DType::string, Shape{2}), same = words;
-    words.hold(2, 1024);
-    EXPECT_THROW(same.hold(2, 1024), Error);
-    EXPECT_THROW(words.hold(std::size_t{1} << 40, std::size_t{1} << 40), Error);
+    words.reserve_string_bytes(2, 1024);
+    EXPECT_THROW(same.reserve_string_bytes(2, 1024), Error);
+    EXPECT_THROW(words.reserve_string_bytes(std::size_t{1} << 40, std::size_t{1} << 40), Error);
   }
-  Tensor(DType::string, Shape{2}).hold(3, 1024);
+  Tensor(DType::string, Shape{2}).reserve_string_bytes(3, 1024);
   const std::string texts[] = {"short", std::string(100, 'x')};
-  EXPECT_EQ(held_by(texts), 100u);
+  EXPECT_EQ(string_bytes(texts), 100u);
 }
 
 TEST(TensorTest, StringsBeginEmpty) {
