@@ -21,8 +21,8 @@
 namespace sluice {
 namespace {
 
-// File systems whose leases end before any change. Of network file systems and of those in user
-// space another machine or process may change the files.
+// File systems that break leases before any change. On network and user-space file systems another
+// machine or process may change files.
 bool leases_hold(int fd) {
   constexpr decltype(statfs::f_type) kLocal[] = {
       EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, TMPFS_MAGIC, OVERLAYFS_SUPER_MAGIC};
@@ -37,7 +37,7 @@ void* copy_of_file(int fd, std::size_t size) {
       ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED)
     throw Error(Code::exhausted, "no memory for a copy of " + std::to_string(size) + " bytes");
-  ::madvise(at, size, MADV_HUGEPAGE);  // a third of the time
+  ::madvise(at, size, MADV_HUGEPAGE);  // three times faster
   std::string why;
   for (std::size_t done = 0; done < size && why.empty();) {
     const ssize_t got =
@@ -81,13 +81,13 @@ LeasedMaps::LeasedMaps() : process_(::getpid()) {
 }
 
 const void* LeasedMaps::map(int fd, std::size_t size) {
-  // A child that was forked has no such thread.
+  // A forked child has no such thread.
   if (thread_ == 0 || ::getpid() != process_ || !leases_hold(fd)) return nullptr;
-  const Lock lock(mutex_);  // a lease that ends at once is found among the mappings
+  const Lock lock(mutex_);  // so that an immediate lease break finds the mapping
   const f_owner_ex owner{F_OWNER_TID, thread_};
   if (::fcntl(fd, F_SETOWN_EX, &owner) != 0 || ::fcntl(fd, F_SETLEASE, F_RDLCK) != 0)
     return nullptr;
-  // The size was read before the lease.
+  // The size was read before the lease was taken.
   struct stat facts {};
   const bool same = ::fstat(fd, &facts) == 0 && static_cast<std::size_t>(facts.st_size) == size;
   void* const at = same ? ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
@@ -104,7 +104,7 @@ void LeasedMaps::unmap(const void* at) {
   const auto found = mappings_.find(at);
   ::munmap(const_cast<void*>(at), found->second.size);
   if (found->second.fd >= 0) {
-    // A forked child may have the file open still. Of what it unmaps itself the lease is its
+    // A forked child may still have the file open. If it unmaps the file, the lease remains its
     // parent's.
     if (::getpid() == process_) ::fcntl(found->second.fd, F_SETLEASE, F_UNLCK);
     ::close(found->second.fd);
@@ -112,8 +112,8 @@ void LeasedMaps::unmap(const void* at) {
   mappings_.erase(found);
 }
 
-// The lease is ours until F_UNLCK, so the bytes are still the old ones; and at any moment the
-// addresses hold them.
+// The lease is held until F_UNLCK, so the file still has the old bytes, and the addresses stay
+// valid at any moment.
 void LeasedMaps::make_private(void* at, Mapping& mapping) {
   struct stat before {
   }, after{};
@@ -142,7 +142,7 @@ void LeasedMaps::watch() {
       try {
         make_private(const_cast<void*>(at), mapping);
       } catch (const Error& error) {
-        // Weights that change under a model give wrong results: rather none.
+        // Abort: changed weights would give wrong results.
         log::error("a model file in use is being changed and cannot be copied: {}", error.reason());
         std::abort();
       }

@@ -1,4 +1,4 @@
-// Mapped files that nobody changes: see map_file.
+// File mappings under a lease: see map_file.
 #pragma once
 
 #include <cstddef>
@@ -8,24 +8,24 @@
 
 namespace sluice {
 
-// The first `size` bytes of a file in memory of their own, to be unmapped. Throws exhausted where
-// there is none, or the file ends early or cannot be read.
+// Copies the first `size` bytes of a file to anonymous memory, to be unmapped. Throws exhausted if
+// memory is not sufficient, or the file is too short or cannot be read.
 void* copy_of_file(int fd, std::size_t size);
 
-// All mappings under a lease, and the thread that hears when one of them is to end. The system
-// tells it by SIGIO, sent to this thread alone, where it is blocked.
+// All mappings under a lease, and the thread that handles lease breaks. The kernel notifies it by
+// SIGIO, which is directed to this thread and blocked there.
 class LeasedMaps {
  public:
   static LeasedMaps& instance();  // never destroyed: mappings may be held by what is
 
-  // Null where there is no lease: the file is another user's, is open for writing, or lies on a
-  // file system whose files others can change unseen. Takes `fd` over otherwise.
+  // Null if no lease is granted: the file belongs to another user, is open for writing, or is on a
+  // file system that others can change unnoticed. Otherwise takes ownership of `fd`.
   const void* map(int fd, std::size_t size);
   void unmap(const void* at);
 
  private:
   struct Mapping {
-    int fd;  // -1: a private copy by now
+    int fd;  // -1: replaced by a private copy
     std::size_t size;
   };
 
@@ -34,7 +34,7 @@ class LeasedMaps {
   static void make_private(void* at, Mapping& mapping);
 
   const int process_;
-  int thread_ = 0;  // 0: there is none
+  int thread_ = 0;  // 0: not started
   Mutex mutex_;
   std::map<const void*, Mapping> mappings_ GUARDED_BY(mutex_);
 };

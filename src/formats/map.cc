@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::size_t kSmall = 1u << 20;  // quicker copied than leased and mapped
+constexpr std::size_t kMinMappedBytes = 1u << 20;  // smaller files are faster to copy
 
 struct stat facts_of(int fd) {
   struct stat facts {};
@@ -26,7 +26,7 @@ bool same(const timespec& a, const timespec& b) {
   return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
 }
 
-// The copy of a file that may be written to meanwhile.
+// Copies a file that may be written concurrently.
 const void* whole_copy(int fd, const struct stat& before) {
   const auto size = static_cast<std::size_t>(before.st_size);
   void* const at = copy_of_file(fd, size);
@@ -46,7 +46,7 @@ std::string_view map_file(const std::filesystem::path& file, std::shared_ptr<con
   };
   std::error_code error;
   if (std::filesystem::exists(file, error) && !std::filesystem::is_regular_file(file, error))
-    throw fail(Code::invalid_argument, "it is not a file");  // to open a pipe would wait
+    throw fail(Code::invalid_argument, "it is not a file");  // opening a pipe would block
   const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) throw fail(Code::not_found, std::strerror(errno));
   const auto close = [](const int* open) { ::close(*open); };
@@ -55,9 +55,9 @@ std::string_view map_file(const std::filesystem::path& file, std::shared_ptr<con
   if (!S_ISREG(facts.st_mode)) throw fail(Code::invalid_argument, "it is not a file");
   const auto size = static_cast<std::size_t>(facts.st_size);
   if (size == 0) return {};
-  const void* at = size > kSmall ? LeasedMaps::instance().map(fd, size) : nullptr;
+  const void* at = size > kMinMappedBytes ? LeasedMaps::instance().map(fd, size) : nullptr;
   if (at != nullptr) {
-    (void)open.release();  // the mapping's
+    (void)open.release();  // owned by the mapping
     keep = std::shared_ptr<const void>(at, [](const void* p) { LeasedMaps::instance().unmap(p); });
     return {static_cast<const char*>(at), size};
   }

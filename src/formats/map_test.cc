@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Large enough to be mapped, of numbers that tell where they stand.
+// Large enough to be mapped; the contents encode their position.
 std::string numbers() {
   std::string text(5'000'003, '\0');
   std::iota(text.begin(), text.end(), '\0');
@@ -34,7 +34,7 @@ class MapTest : public ::testing::Test {
       fs::path(::testing::TempDir()) / ("map-test-" + std::to_string(::getpid()));
 };
 
-TEST_F(MapTest, AFileInUseStaysAsItWas) {
+TEST_F(MapTest, MappedFilesKeepTheirContents) {
   const std::string before = numbers();
   for (const bool leased : {true, false}) {
     put(before);
@@ -53,7 +53,7 @@ TEST_F(MapTest, AFileInUseStaysAsItWas) {
   }
 }
 
-TEST_F(MapTest, AFileIsTruncatedWhileOthersReadIt) {
+TEST_F(MapTest, FilesCanBeTruncatedWhileMapped) {
   const std::string before = numbers();
   put(before);
   std::shared_ptr<const void> keep;
@@ -68,7 +68,7 @@ TEST_F(MapTest, AFileIsTruncatedWhileOthersReadIt) {
   EXPECT_FALSE(wrong);
 }
 
-TEST_F(MapTest, WritersDoNotWaitForFilesThatAreNotInUseAnyMore) {
+TEST_F(MapTest, WritersDoNotWaitForUnmappedFiles) {
   put(numbers());
   std::shared_ptr<const void> keep;
   (void)map_file(file_, keep);
@@ -78,7 +78,7 @@ TEST_F(MapTest, WritersDoNotWaitForFilesThatAreNotInUseAnyMore) {
   ::close(fd);
 }
 
-TEST_F(MapTest, AForkedChildThatUnmapsAFileLeavesTheLeaseToItsParent) {
+TEST_F(MapTest, ForkedChildrenLeaveTheLeaseToTheirParent) {
   const std::string before = numbers();
   put(before);
   std::shared_ptr<const void> keep;
@@ -93,7 +93,7 @@ TEST_F(MapTest, AForkedChildThatUnmapsAFileLeavesTheLeaseToItsParent) {
   EXPECT_TRUE(bytes == before);
 }
 
-TEST_F(MapTest, APathThatCannotBeLookedAtIsNamed) {
+TEST_F(MapTest, InaccessiblePathsAreNamed) {
   EXPECT_TRUE(is_there(file_.parent_path()));
   EXPECT_FALSE(is_there(file_));
   try {
@@ -104,7 +104,7 @@ TEST_F(MapTest, APathThatCannotBeLookedAtIsNamed) {
   }
 }
 
-TEST_F(MapTest, WhatIsNoFileIsRefusedWithoutWaiting) {
+TEST_F(MapTest, NonRegularFilesAreRejectedWithoutBlocking) {
   ASSERT_EQ(::mkfifo(file_.c_str(), 0600), 0);
   std::shared_ptr<const void> keep;
   EXPECT_THROW(map_file(file_, keep), Error);

@@ -19,13 +19,12 @@ namespace fs = std::filesystem;
 
 // ---- reading ---------------------------------------------------------------------
 
-// Calls body(to, from) for each element, in the order of `shape`, where the file has the
-// first axis run fastest.
+// Calls body(to, from) for each element of a column-major file, in row-major order.
 template <class Body>
 void from_fortran(const Shape& shape, Body&& body) {
   const int rank = shape.rank();
   if (shape.size() == 0) return;
-  std::array<std::int64_t, kMostDims> step{}, at{};
+  std::array<std::int64_t, kMaxDims> step{}, at{};
   std::int64_t stride = 1;
   for (int axis = 0; axis < rank; ++axis) {
     step[static_cast<std::size_t>(axis)] = stride;
@@ -50,24 +49,24 @@ void each_element(const Header& header, const Shape& shape, Body&& body) {
   for (std::size_t i = 0; i < static_cast<std::size_t>(shape.size()); ++i) body(i, i);
 }
 
-std::uint32_t letter_at(const char* at, bool big) {
-  std::uint32_t letter = 0;
+std::uint32_t code_point_at(const char* at, bool big) {
+  std::uint32_t code_point = 0;
   for (std::size_t i = 0; i < 4; ++i)
-    letter |= std::uint32_t{static_cast<unsigned char>(at[i])} << (8 * (big ? 3 - i : i));
-  return letter;
+    code_point |= std::uint32_t{static_cast<unsigned char>(at[i])} << (8 * (big ? 3 - i : i));
+  return code_point;
 }
 
-// NumPy fills texts with zeros up to their width.
+// NumPy pads strings with zeros to their width.
 std::string text_at(const char* at, const Header& header) {
   std::string text;
   if (header.kind == 'S') {
     text.assign(at, header.width);
   } else {
     for (std::size_t i = 0; i < header.width; ++i) {
-      const std::uint32_t letter = letter_at(at + 4 * i, header.order == '>');
-      if (letter > 0x10ffff || (letter >= 0xd800 && letter < 0xe000))
-        refuse("a text in it holds something else than Unicode");
-      append_utf8(text, letter);
+      const std::uint32_t code_point = code_point_at(at + 4 * i, header.order == '>');
+      if (code_point > 0x10ffff || (code_point >= 0xd800 && code_point < 0xe000))
+        refuse("a string in it has an invalid code point");
+      append_utf8(text, code_point);
     }
   }
   const std::size_t last = text.find_last_not_of('\0');
@@ -125,9 +124,10 @@ Tensor as_numpy_has_it(const Tensor& tensor) {
   }
 }
 
-// UTF-8, which must be well-formed, as numbers of its letters.
-std::u32string letters(const std::string& text) {
-  if (first_invalid_utf8(text)) refuse("a text that is no UTF-8 has no place in a .npy file");
+// Decodes UTF-8, which must be well-formed, to code points.
+std::u32string code_points(const std::string& text) {
+  if (first_invalid_utf8(text))
+    refuse("a string that is not UTF-8 cannot be stored in a .npy file");
   std::u32string list;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -141,17 +141,17 @@ std::u32string letters(const std::string& text) {
   return list;
 }
 
-// Every text takes as much as the longest.
+// All strings are padded to the longest.
 std::string format_texts(const Tensor& tensor) {
   constexpr std::size_t kMaxBytes = std::size_t{1} << 30;
   std::size_t width = 1;
   for (const std::string& text : tensor.values<std::string>())
-    width = std::max(width, letters(text).size());
+    width = std::max(width, code_points(text).size());
   require(byte_size(tensor.shape(), 4 * width) <= kMaxBytes,
-          "texts of up to " + std::to_string(width) + " letters are too long for a .npy file");
+          "strings of up to " + std::to_string(width) + " characters are too long for a .npy file");
   std::string file = write_header("<U" + std::to_string(width), tensor.shape().dims());
   for (const std::string& text : tensor.values<std::string>()) {
-    std::u32string padded = letters(text);
+    std::u32string padded = code_points(text);
     padded.resize(width);
     file.append(reinterpret_cast<const char*>(padded.data()), 4 * width);
   }
@@ -165,7 +165,7 @@ Tensor parse(std::string_view bytes, const std::shared_ptr<const void>& keep) {
   const Shape shape{std::span<const std::int64_t>(header.shape)};
   const std::size_t have = bytes.size() - header.begin, width = header.element_bytes();
   const std::size_t want = byte_size(shape, width);
-  if (want != have || (width == 0 && shape.size() > 0))  // texts of no letters: any number of them
+  if (want != have || (width == 0 && shape.size() > 0))  // strings of width 0 may be any number
     refuse(std::to_string(have) + " bytes of data for a shape of " + to_string(shape) + " with " +
            std::to_string(width) + " bytes to an element" + (want > have ? ": it is cut off" : ""));
   const char* const from = bytes.data() + header.begin;

@@ -1,5 +1,5 @@
-// NumPy's .npy files: one array each. Versions 1 to 3, either byte order, either order of
-// elements; NumPy's texts (S and U) are strings here.
+// NumPy .npy files with one array each: versions 1 to 3, either byte order, C or Fortran order.
+// NumPy S and U arrays become strings.
 #pragma once
 
 #include <filesystem>
@@ -11,20 +11,18 @@
 
 namespace sluice::npy {
 
-// Mapped where the file's elements can be used as they lie, copied otherwise. Throws
-// not_found, or invalid_argument with the file and what is wrong: nothing is allocated on a
-// header's word.
+// Maps the file if its elements can be used in place, else copies it. Throws not_found, or
+// invalid_argument with the file and the reason. Sizes in the header are checked before allocation.
 Tensor read(const std::filesystem::path& file);
 
-// The same from memory, which `keep` holds.
+// The same from memory, which `keep` owns.
 Tensor parse(std::string_view bytes, const std::shared_ptr<const void>& keep);
 
-// A file of version 1. Types that NumPy lacks are widened: bf16 and the 8- and 4-bit floats
-// to f32, integers below 8 bits to 8. Throws invalid_argument where a string is no UTF-8.
+// Formats a version 1 file. Types that NumPy lacks are widened: bf16 and the 8- and 4-bit floats to
+// f32, sub-byte integers to 8 bits. Throws invalid_argument if a string is not UTF-8.
 std::string format(const Tensor& tensor);
 
-// The same into a file, which appears whole or not at all; its folder is made. Throws
-// unavailable where it cannot be written.
+// Writes a file atomically and creates its folder. Throws unavailable if it cannot be written.
 void write(const std::filesystem::path& file, const Tensor& tensor);
 
 }  // namespace sluice::npy

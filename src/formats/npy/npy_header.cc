@@ -9,23 +9,23 @@ namespace sluice::npy {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr std::size_t kLongest = 64 * 1024;  // of a header; NumPy's own take a hundred bytes
+constexpr std::size_t kLongest = 64 * 1024;  // of a header; NumPy writes about a hundred bytes
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(Code::invalid_argument, why); }
 
-// Python's literals, as far as headers hold them.
+// Parses the Python literals that headers contain.
 class Literals {
  public:
   explicit Literals(std::string_view text) : rest_(text) {}
 
-  bool take(char letter) {
+  bool take(char c) {
     skip_space();
-    if (rest_.empty() || rest_[0] != letter) return false;
+    if (rest_.empty() || rest_[0] != c) return false;
     rest_.remove_prefix(1);
     return true;
   }
-  void need(char letter) {
-    if (!take(letter)) refuse(std::string("its header lacks a '") + letter + "' where one belongs");
+  void need(char c) {
+    if (!take(c)) refuse(std::string("its header lacks a '") + c + "' where one belongs");
   }
   bool at_end() {
     skip_space();
@@ -62,7 +62,7 @@ class Literals {
     const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
     if (error != std::errc() || value < 0) refuse("its shape holds something else than a size");
     rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
-    take('L');  // as Python 2 wrote them
+    take('L');  // Python 2 long integers
     return value;
   }
 
@@ -107,7 +107,7 @@ void read_descr(std::string_view descr, Header& header) {
            " has no counterpart here: save it as another, x.astype('float32')");
 }
 
-// The dictionary's text; where the elements begin goes into `begin`.
+// Returns the text of the dictionary, and sets `begin` to the offset of the elements.
 std::string_view dictionary(std::string_view file, std::size_t& begin) {
   if (!file.starts_with(kMagic)) refuse("this is no .npy file: numpy.save writes them");
   if (file.size() < 10) refuse("it is cut off in its header");

@@ -12,25 +12,25 @@
 namespace sluice::npy {
 
 struct Header {
-  char order = '<';       // of bytes: < little, > big, | of no matter
-  char kind = 0;          // NumPy's letter: b i u f c S U
-  std::size_t width = 0;  // bytes of an element; letters of a U
-  bool fortran = false;   // the first axis runs fastest
+  char order = '<';       // byte order: < little, > big, | not applicable
+  char kind = 0;          // NumPy type kind: b i u f c S U
+  std::size_t width = 0;  // bytes of an element; characters for U
+  bool fortran = false;   // column-major
   std::vector<std::int64_t> shape{};
-  std::size_t begin = 0;  // of the elements in the file
+  std::size_t begin = 0;  // offset of the elements in the file
 
   std::size_t element_bytes() const noexcept { return kind == 'U' ? 4 * width : width; }
 };
 
-// Throws invalid_argument with what is wrong.
+// Throws invalid_argument with the reason.
 Header read_header(std::string_view file);
 
-// With the elements beginning at a multiple of 64. `descr` as "<f4".
+// Aligns the elements to 64 bytes. `descr` is a type such as "<f4".
 std::string write_header(std::string_view descr, std::span<const std::int64_t> shape);
 
-// none where NumPy's type has no counterpart.
+// none if the NumPy type has no counterpart.
 DType dtype_of(const Header& header) noexcept;
-// Empty where NumPy has no such type, and for strings, whose width is their own.
+// Empty if NumPy has no such type, and for strings, whose width varies.
 std::string_view descr_of(DType type) noexcept;
 
 }  // namespace sluice::npy

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// As numpy.save lays it out, with any dictionary.
+// A file in the layout of numpy.save, with any dictionary.
 std::string file_with(std::string_view dictionary, std::string_view data, char version = 1) {
   std::string text = "\x93NUMPY";
   text += version;
@@ -52,7 +52,7 @@ std::string raw(std::initializer_list<T> values) {
   return {reinterpret_cast<const char*>(values.begin()), values.size() * sizeof(T)};
 }
 
-TEST(NpyTest, AnArrayIsWhatTheFileSays) {
+TEST(NpyTest, ArraysMatchTheFile) {
   const Tensor tensor = parse_text(array_of("<f4", "(2, 3)", raw<float>({1, 2, 3, 4, 5, 6})));
   EXPECT_EQ(tensor.dtype(), DType::f32);
   EXPECT_EQ(tensor.shape(), (Shape{2, 3}));
@@ -71,7 +71,7 @@ TEST(NpyTest, VersionsTwoAndThreeHaveLongerHeaders) {
   }
 }
 
-TEST(NpyTest, TheOtherByteOrderIsTurned) {
+TEST(NpyTest, BigEndianFilesAreConverted) {
   EXPECT_THAT(parse_text(array_of(">i4", "(2,)", std::string("\0\0\0\1\0\0\1\0", 8)))
                   .values<std::int32_t>(),
               ElementsAre(1, 256));
@@ -80,14 +80,14 @@ TEST(NpyTest, TheOtherByteOrderIsTurned) {
   EXPECT_THAT(std::span(static_cast<float*>(complex.data()), 2), ElementsAre(1, 2));
 }
 
-TEST(NpyTest, ArraysByColumnAreReadByRow) {
+TEST(NpyTest, ColumnMajorArraysAreConverted) {
   const Tensor tensor =
       parse_text(array_of("<i2", "(2, 3)", raw<std::int16_t>({1, 4, 2, 5, 3, 6}), true));
   EXPECT_EQ(tensor.shape(), (Shape{2, 3}));
   EXPECT_THAT(tensor.values<std::int16_t>(), ElementsAre(1, 2, 3, 4, 5, 6));
 }
 
-TEST(NpyTest, TextsOfBothKindsAreStrings) {
+TEST(NpyTest, ByteAndUnicodeStringsAreStrings) {
   EXPECT_THAT(parse_text(array_of("|S3", "(2,)", std::string("ab\0xyz", 6))).values<std::string>(),
               ElementsAre("ab", "xyz"));
   const Tensor wide =
@@ -95,7 +95,7 @@ TEST(NpyTest, TextsOfBothKindsAreStrings) {
   EXPECT_THAT(wide.values<std::string>(), ElementsAre("\u00e9\U0001f600"));
 }
 
-TEST(NpyTest, WhatIsWrittenReadsBackTheSame) {
+TEST(NpyTest, WrittenFilesReadBackEqual) {
   const Tensor numbers = Tensor::of<double>(std::vector<double>{1.5, -2, 1e300}).reshaped({3, 1});
   const Tensor again = parse_text(format(numbers));
   EXPECT_EQ(again.shape(), numbers.shape());
@@ -107,7 +107,7 @@ TEST(NpyTest, WhatIsWrittenReadsBackTheSame) {
   EXPECT_EQ(parse_text(format(Tensor(DType::boolean, Shape{0, 4}))).shape(), (Shape{0, 4}));
 }
 
-TEST(NpyTest, ElementsBeginAtAMultipleOf64) {
+TEST(NpyTest, ElementsAreAlignedTo64Bytes) {
   for (const Shape& shape : {Shape{}, Shape{3}, Shape{1, 2, 3, 4, 5, 6, 7, 8}}) {
     const Tensor tensor(DType::u8, shape);
     EXPECT_EQ((format(tensor).size() - tensor.bytes()) % 64, 0u) << to_string(shape);
@@ -122,7 +122,7 @@ TEST(NpyTest, TypesThatNumPyLacksAreWidened) {
   EXPECT_EQ(parse_text(format(Tensor::of<Int4>(Int4(-3)))).values<std::int8_t>()[0], -3);
 }
 
-TEST(NpyTest, WhatCannotBeReadIsRefusedWithTheWayOut) {
+TEST(NpyTest, UnsupportedFilesAreRejectedWithAdvice) {
   EXPECT_THAT(refusal(array_of("|O", "(1,)", "x")), HasSubstr("astype('float32')"));
   EXPECT_THAT(refusal(array_of("<V2", "(1,)", "xx")), HasSubstr("'<V2' has no counterpart"));
   EXPECT_THAT(
@@ -141,10 +141,10 @@ TEST(NpyTest, HostileHeadersCostNothing) {
   EXPECT_THAT(refusal(file_with("{'descr': '<f4', 'descr': '<f4'", "")), HasSubstr("too many"));
   EXPECT_THAT(refusal("\x93NUMPY\2" + std::string("\0\xff\xff\xff\xff", 5)), HasSubstr("claims"));
   EXPECT_THAT(refusal(array_of("<U1", "(1,)", raw<std::uint32_t>({0xd800}))),
-              HasSubstr("something else than Unicode"));
+              HasSubstr("an invalid code point"));
 }
 
-TEST(NpyTest, SizesThatWrapAroundAreRefused) {
+TEST(NpyTest, OverflowingSizesAreRejected) {
   EXPECT_THAT(refusal(array_of("<i8", "(288230376151711745,)", "12345678")), HasSubstr("cut off"));
   EXPECT_THAT(refusal(array_of("<i8", "(2305843009213693953,)", "12345678")), HasSubstr("memory"));
   EXPECT_THAT(refusal(array_of("|u1", "(4294967296, 4294967296)", "")), HasSubstr("memory"));
@@ -168,6 +168,19 @@ TEST(NpyTest, FilesAreNamedInErrors) {
   EXPECT_THROW(write(file / "below.npy", Tensor::of<float>(1)), Error);
   fs::remove(file);
   EXPECT_THROW(read(file), Error);
+}
+
+// In a .npy file every string takes the size of the longest one.
+TEST(NpyTest, LongStringAmongManyIsRejectedInsteadOfPadded) {
+  std::vector<std::string> strings(100'000);
+  strings[0] = std::string(1 << 20, 'x');
+  try {
+    format(Tensor::of<std::string>(strings));
+    ADD_FAILURE() << "400 GB were written";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid_argument);
+    EXPECT_THAT(error.what(), HasSubstr("too long for a .npy file"));
+  }
 }
 
 }  // namespace

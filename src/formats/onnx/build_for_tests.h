@@ -1,4 +1,4 @@
-// Parts of models, broken ones too, for tests.
+// Builds messages of models, also malformed ones, for tests.
 #pragma once
 
 #include <initializer_list>

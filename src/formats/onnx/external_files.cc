@@ -10,7 +10,7 @@ namespace {
 
 enum class Part { model, graph, node, attribute, sparse, function, tensor, entry, none };
 
-// The messages that lead to tensors. Field numbers are the format's, as in read.cc.
+// The messages that contain tensors. Field numbers are those of the format, as in read.cc.
 Part part_in(Part part, int field) {
   switch (part) {
     case Part::model: return field == 7 ? Part::graph : field == 25 ? Part::function : Part::none;
@@ -33,7 +33,7 @@ Part part_in(Part part, int field) {
 class Locations {
  public:
   void find(Part part, std::string_view bytes, int depth = 0) {
-    constexpr int kDeepest = 256;  // of messages: more than 64 graphs are refused by read()
+    constexpr int kDeepest = 256;  // nested messages; read() rejects more than 64 nested graphs
     require(depth < kDeepest, "graphs nested too deep");
     if (part == Part::entry) return entry(bytes);
     for (Wire fields(bytes); fields.next();)
@@ -60,7 +60,7 @@ std::set<std::string> external_locations(std::string_view model) {
   Locations locations;
   try {
     locations.find(Part::model, model);
-  } catch (const Error&) {  // who reads it will say what is wrong
+  } catch (const Error&) {  // reading the model reports the error
   }
   return std::move(locations.found);
 }

@@ -1,4 +1,4 @@
-// The files beside an ONNX model that its tensors lie in.
+// External data files of an ONNX model.
 #pragma once
 
 #include <filesystem>
@@ -9,12 +9,12 @@
 
 namespace sluice::onnx {
 
-// The locations that tensors name, each once, as they stand there. Of what is no model, those up to
-// where it is broken.
+// The locations named by tensors, each once, unresolved. For malformed models, those up to the
+// error.
 std::set<std::string> external_locations(std::string_view model);
 
-// Those that read(file) takes data from, each once, by name. What it would refuse is left out.
-// Looks at messages only: weights are not read. Throws not_found where `file` cannot be opened.
+// The files that read(file) reads data from, each once, sorted by name, without those it would
+// reject. Parses messages only, not weights. Throws not_found if `file` cannot be opened.
 std::vector<std::filesystem::path> external_files(const std::filesystem::path& file);
 
 }  // namespace sluice::onnx

@@ -1,4 +1,4 @@
-// A Protocol Buffers message, built field by field.
+// Builds a Protocol Buffers message field by field.
 //
 //   Message().integer(1, 8).bytes(2, "sluice").message(7, graph)
 #pragma once

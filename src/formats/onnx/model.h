@@ -1,5 +1,5 @@
-// An ONNX file as it stands: names, nodes and where the weights lie. Nothing is judged here
-// but the form; engine/ makes a graph of it. Views point into the file, which `keep` holds.
+// The contents of an ONNX file. Only the format is checked here; engine/ builds the graph. Views
+// point into the file, which `keep` owns.
 #pragma once
 
 #include <filesystem>
@@ -22,10 +22,10 @@ struct Type {
   DType element = DType::none;
   struct Dim {
     std::int64_t size = -1;   // -1: not fixed
-    std::string_view symbol;  // its name, where it has one
+    std::string_view symbol;  // symbolic name, if any
   };
   std::optional<std::vector<Dim>> dims{};  // none: any rank
-  std::shared_ptr<Type> of{};              // of a sequence or an optional
+  std::shared_ptr<Type> of{};              // element type of a sequence or an optional
 };
 
 struct ValueInfo {
@@ -40,7 +40,7 @@ struct SparseTensor {
 };
 
 struct Attribute {
-  // Numbered as in the file.
+  // Numbered as in the format.
   enum class Kind {
     none = 0,
     real,
@@ -59,7 +59,7 @@ struct Attribute {
     types
   } kind = Kind::none;
   std::string_view name;
-  std::string_view refers_to;  // an attribute of the function this is inside of
+  std::string_view refers_to;  // ref_attr_name, inside a function
   float real = 0;
   std::int64_t integer = 0;
   std::string_view string;
@@ -70,13 +70,13 @@ struct Attribute {
   std::vector<std::string_view> strings;
   std::vector<Tensor> tensors;
   std::vector<std::shared_ptr<Graph>> graphs;
-  std::optional<SparseTensor> sparse;
+  std::shared_ptr<SparseTensor> sparse;
   std::optional<Type> type;
 };
 
 struct Node {
   std::string_view name, op, domain, overload;
-  std::vector<std::string_view> inputs, outputs;  // empty: left out
+  std::vector<std::string_view> inputs, outputs;  // empty: omitted
   std::vector<Attribute> attributes;
 };
 
@@ -88,7 +88,8 @@ struct Graph {
   std::vector<SparseTensor> sparse_initializers;
 };
 
-using Opsets = std::map<std::string_view, std::int64_t>;  // version by domain; "" is ONNX's own
+using Opsets =
+    std::map<std::string_view, std::int64_t>;  // version by domain; "" is the ONNX domain
 
 struct Function {
   std::string_view name, domain, overload;
@@ -108,26 +109,26 @@ struct Model {
   std::shared_ptr<const void> keep;
 };
 
-// Reads a file (and, when a tensor says so, files beside it, never outside its folder): by
-// mapping, so weights cost no memory before they are used. Throws not_found, or
-// invalid_argument with what is wrong and where.
+// Reads a file and its external data files, which must be inside its folder. Files are mapped, so
+// weights take no memory before they are used. Throws not_found, or invalid_argument with reason
+// and location.
 Model read(const std::filesystem::path& file);
 
-// The same from memory. `folder`: where external data may lie; empty refuses it. `own`: what
-// external data at the location kOwnData means.
+// The same from memory. `folder`: the folder of external data; empty rejects it. `own`: the bytes
+// of external data at the location kOwnData.
 inline constexpr std::string_view kOwnData = "@";
 Model parse(std::string_view bytes, std::shared_ptr<const void> keep,
             const std::filesystem::path& folder, std::string_view own = {});
 
-// A tensor's message, like one among the initializers. What is external lies in `own`.
+// Parses a TensorProto. External data is in `own`.
 Tensor parse_tensor(std::string_view bytes, std::shared_ptr<const void> keep, std::string_view own);
 
-// A value of a test's files: TensorProto, SequenceProto or OptionalProto.
+// A value of a test data file: TensorProto, SequenceProto or OptionalProto.
 struct Value {
   Type::Kind kind = Type::Kind::tensor;
-  Tensor tensor{};              // of a tensor, or of an optional that holds one
-  std::vector<Tensor> items{};  // of a sequence
-  bool present = true;          // of an optional
+  Tensor tensor{};              // for a tensor, or an optional with one
+  std::vector<Tensor> items{};  // for a sequence
+  bool present = true;          // for an optional
 };
 Value parse_value(std::string_view bytes, const Type& type, std::shared_ptr<const void> keep);
 Value read_value(const std::filesystem::path& file, const Type& type);

@@ -1,16 +1,16 @@
-// How the reader of ONNX files is cut: messages (read.cc), tensors (tensors.cc).
+// Internals shared by the ONNX reader: messages (read.cc), tensors (tensors.cc).
 #pragma once
 
 #include "formats/onnx/model.h"
 
 namespace sluice::onnx {
 
-// What every part of one file needs.
+// The state of reading one file.
 struct Source {
   std::shared_ptr<const void> keep;
   std::filesystem::path folder;
   std::map<std::string, std::pair<std::string_view, std::shared_ptr<const void>>, std::less<>>
-      beside;  // files with external data, mapped once
+      beside;  // external data files, each mapped once
 };
 
 struct NamedTensor {
@@ -19,8 +19,8 @@ struct NamedTensor {
 };
 NamedTensor read_tensor(std::string_view bytes, Source& source);
 
-// The file that external data at `location` lies in: a plain one below the model's folder, links
-// followed. Throws invalid_argument where it is elsewhere, not_found where there is none.
+// Resolves the file of external data at `location`: a regular file below the model's folder after
+// following links. Throws invalid_argument if it is elsewhere, not_found if it does not exist.
 std::filesystem::path external_file(const std::filesystem::path& folder, std::string_view location);
 
 }  // namespace sluice::onnx

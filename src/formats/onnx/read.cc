@@ -1,4 +1,4 @@
-// The messages of an ONNX file, each as its struct. Field numbers are the format's.
+// Parses the messages of an ONNX file. Field numbers are those of the format.
 #include "base/error.h"
 #include "formats/map.h"
 #include "formats/onnx/parts.h"
@@ -7,29 +7,35 @@
 namespace sluice::onnx {
 namespace {
 
-constexpr int kDeepest = 64;  // graphs in attributes of nodes of graphs ..., types of types
+constexpr int kDeepest = 64;  // nested graphs and types
+
+// An empty message takes two bytes in the file and up to hundreds in memory. Messages of real
+// models take less than 30 times their size.
+constexpr std::size_t kMaxGrowth = 64, kFreeBytes = std::size_t{16} << 20;
 
 class Reader {
  public:
-  explicit Reader(Source& source) : source_(source) {}
+  Reader(Source& source, std::size_t file_bytes)
+      : source_(source), free_bytes_(kFreeBytes + kMaxGrowth * file_bytes) {}
 
   void graph(std::string_view bytes, Graph& g) {
     const Deeper deeper(*this);
     for (Wire fields(bytes); fields.next();) {
       switch (fields.number()) {
-        case 1: g.nodes.push_back(node(fields.bytes())); break;
+        case 1: add(g.nodes, node(fields.bytes())); break;
         case 2: g.name = fields.name(); break;
         case 5: initializer(fields.bytes(), g); break;
-        case 11: g.inputs.push_back(value_info(fields.bytes())); break;
-        case 12: g.outputs.push_back(value_info(fields.bytes())); break;
-        case 13: g.values.push_back(value_info(fields.bytes())); break;
-        case 15: g.sparse_initializers.push_back(sparse(fields.bytes())); break;
+        case 11: add(g.inputs, value_info(fields.bytes())); break;
+        case 12: add(g.outputs, value_info(fields.bytes())); break;
+        case 13: add(g.values, value_info(fields.bytes())); break;
+        case 15: add(g.sparse_initializers, sparse(fields.bytes())); break;
         default: break;
       }
     }
   }
 
   Function function(std::string_view bytes) {
+    charge(sizeof(Function));
     Function f;
     for (Wire fields(bytes); fields.next();) {
       switch (fields.number()) {
@@ -37,10 +43,10 @@ class Reader {
         case 4: f.inputs.push_back(fields.name()); break;
         case 5: f.outputs.push_back(fields.name()); break;
         case 6: f.attributes.push_back(fields.name()); break;
-        case 7: f.nodes.push_back(node(fields.bytes())); break;
+        case 7: add(f.nodes, node(fields.bytes())); break;
         case 9: opset(fields.bytes(), f.opsets); break;
         case 10: f.domain = fields.name(); break;
-        case 11: f.defaults.push_back(attribute(fields.bytes())); break;
+        case 11: add(f.defaults, attribute(fields.bytes())); break;
         case 13: f.overload = fields.name(); break;
         default: break;
       }
@@ -84,6 +90,20 @@ class Reader {
     Reader& reader;
   };
 
+  // Counts the memory of messages. Throws invalid_argument if they take far more than the file.
+  void charge(std::size_t bytes) {
+    if (bytes > free_bytes_)
+      throw Error(Code::invalid_argument, "its messages take more than " +
+                                              std::to_string(kMaxGrowth) +
+                                              " times the size of the file in memory");
+    free_bytes_ -= bytes;
+  }
+  template <class T>
+  void add(std::vector<T>& list, T item) {
+    charge(sizeof(T));
+    list.push_back(std::move(item));
+  }
+
   std::shared_ptr<Type> inner(std::string_view bytes) {
     for (Wire fields(bytes); fields.next();)
       if (fields.number() == 1) return std::make_shared<Type>(type(fields.bytes()));
@@ -123,6 +143,7 @@ class Reader {
   }
 
   void initializer(std::string_view bytes, Graph& g) {
+    charge(sizeof(Tensor));
     NamedTensor named = read_tensor(bytes, source_);
     require(g.initializers.emplace(named.name, std::move(named.tensor)).second,
             "two initializers are called '" + std::string(named.name) + "'");
@@ -152,7 +173,7 @@ class Reader {
         case 2: n.outputs.push_back(fields.name()); break;
         case 3: n.name = fields.name(); break;
         case 4: n.op = fields.name(); break;
-        case 5: n.attributes.push_back(attribute(fields.bytes())); break;
+        case 5: add(n.attributes, attribute(fields.bytes())); break;
         case 7: n.domain = fields.name() == "ai.onnx" ? "" : fields.bytes(); break;
         case 8: n.overload = fields.name(); break;
         default: break;
@@ -162,6 +183,7 @@ class Reader {
   }
 
   std::shared_ptr<Graph> subgraph(std::string_view bytes) {
+    charge(sizeof(Graph));
     auto g = std::make_shared<Graph>();
     graph(bytes, *g);
     return g;
@@ -181,12 +203,15 @@ class Reader {
         case 7: fields.add_to(a.reals); break;
         case 8: fields.add_to(a.integers); break;
         case 9: a.strings.push_back(fields.bytes()); break;
-        case 10: a.tensors.push_back(read_tensor(fields.bytes(), source_).tensor); break;
-        case 11: a.graphs.push_back(subgraph(fields.bytes())); break;
+        case 10: add(a.tensors, read_tensor(fields.bytes(), source_).tensor); break;
+        case 11: add(a.graphs, subgraph(fields.bytes())); break;
         case 14: a.type = type(fields.bytes()); break;
         case 20: kind = fields.integer(); break;
         case 21: a.refers_to = fields.name(); break;
-        case 22: a.sparse = sparse(fields.bytes()); break;
+        case 22:
+          charge(sizeof(SparseTensor));
+          a.sparse = std::make_shared<SparseTensor>(sparse(fields.bytes()));
+          break;
         default: break;
       }
     }
@@ -197,6 +222,7 @@ class Reader {
   }
 
   Source& source_;
+  std::size_t free_bytes_;  // for messages
   int depth_ = 0;
 };
 
@@ -208,7 +234,7 @@ Model parse(std::string_view bytes, std::shared_ptr<const void> keep,
   model.keep = keep;
   Source source{.keep = keep, .folder = folder, .beside = {}};
   if (!own.empty()) source.beside.emplace(kOwnData, std::pair(own, keep));
-  Reader reader(source);
+  Reader reader(source, bytes.size());
   bool has_graph = false;
   for (Wire fields(bytes); fields.next();) {
     switch (fields.number()) {

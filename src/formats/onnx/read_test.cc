@@ -57,7 +57,7 @@ class OnnxFolderTest : public ::testing::Test {
   const fs::path folder_ = fs::temp_directory_path() / ("onnx-test-" + std::to_string(::getpid()));
 };
 
-TEST(OnnxReadTest, NodesTensorsAndTypesAreWhatTheFileSays) {
+TEST(OnnxReadTest, NodesTensorsAndTypesMatchTheFile) {
   const Model read = parse_message(model(Message()
                                              .message(1, node("Add", {"x", "w"}, {"y"}))
                                              .message(5, float_tensor("w", {2}, {1.5f, -2}))
@@ -70,7 +70,7 @@ TEST(OnnxReadTest, NodesTensorsAndTypesAreWhatTheFileSays) {
   EXPECT_EQ(read.graph.inputs[0].type->dims->at(0).size, 2);
 }
 
-TEST(OnnxReadTest, EveryTruncationIsRefusedAndNoneCrashes) {
+TEST(OnnxReadTest, TruncatedFilesAreRejectedWithoutCrashing) {
   const std::string whole = model(Message()
                                       .message(1, node("Add", {"x", "w"}, {"y"}))
                                       .message(5, float_tensor("w", {2}, {1.5f, -2})))
@@ -81,7 +81,7 @@ TEST(OnnxReadTest, EveryTruncationIsRefusedAndNoneCrashes) {
   }
 }
 
-TEST(OnnxReadTest, DataThatDoesNotFitItsShapeIsRefusedByName) {
+TEST(OnnxReadTest, MismatchedDataIsRejectedByName) {
   const Message claim =
       Message().integer(1, std::int64_t{1} << 40).integer(2, 1).bytes(8, "big").bytes(9, "1234");
   EXPECT_THAT(refusal_of_model(model(Message().message(5, claim))),
@@ -93,8 +93,8 @@ TEST(OnnxReadTest, DataThatDoesNotFitItsShapeIsRefusedByName) {
   EXPECT_THAT(refusal_of_model(model(Message().message(5, unknown))), HasSubstr("element type 99"));
 }
 
-// The number of bits of each wraps around to that of the data.
-TEST(OnnxReadTest, SizesThatWrapAroundAreRefusedByName) {
+// The number of bits overflows to that of the data.
+TEST(OnnxReadTest, OverflowingSizesAreRejectedByName) {
   struct Case {
     std::vector<std::int64_t> dims;
     DType dtype;
@@ -115,7 +115,25 @@ TEST(OnnxReadTest, SizesThatWrapAroundAreRefusedByName) {
   }
 }
 
-TEST(OnnxReadTest, GraphsNestedWithoutEndAreRefused) {
+TEST(OnnxReadTest, MillionsOfEmptyMessagesAreRejected) {
+  constexpr int kCount = 400'000;
+  Message attributes = node("Relu", {"x"}, {"y"}), graphs = Message().bytes(1, "z"), values, nodes;
+  for (int i = 0; i < kCount; ++i) {
+    attributes.bytes(5, "");
+    graphs.bytes(11, "");
+    values.bytes(13, "");
+    nodes.bytes(1, "");
+  }
+  const auto refusal = [](const Message& graph) { return refusal_of_model(model(graph)); };
+  EXPECT_THAT(refusal(Message().message(1, attributes)),
+              HasSubstr("64 times the size of the file"));
+  EXPECT_THAT(refusal(Message().message(1, node("If", {"x"}, {"y"}).message(5, graphs))),
+              HasSubstr("64 times the size of the file"));
+  EXPECT_EQ(refusal(values), "accepted");
+  EXPECT_EQ(refusal(nodes), "accepted");
+}
+
+TEST(OnnxReadTest, DeeplyNestedGraphsAreRejected) {
   Message graph;
   for (int i = 0; i < 100; ++i) {
     const Message attribute = Message().bytes(1, "body").integer(20, 5).message(6, graph);
@@ -124,18 +142,18 @@ TEST(OnnxReadTest, GraphsNestedWithoutEndAreRefused) {
   EXPECT_THAT(refusal_of_model(model(graph)), HasSubstr("nested more than 64 deep"));
 }
 
-TEST(OnnxReadTest, SomethingElseIsNoModel) {
+TEST(OnnxReadTest, OtherFilesAreNotModels) {
   EXPECT_THAT(refusal_of_model(Message()), HasSubstr("no ONNX model"));
   EXPECT_THROW(read("/no/such/file.onnx"), Error);
 }
 
-TEST_F(OnnxFolderTest, ExternalDataIsReadFromBesideTheModel) {
+TEST_F(OnnxFolderTest, ExternalDataIsReadFromTheModelFolder) {
   const Model read = parse_message(external("weights.bin", "8"), folder_ / "model");
   EXPECT_EQ(std::string_view(static_cast<const char*>(read.graph.initializers.at("w").data()), 8),
             "89abcdef");
 }
 
-TEST_F(OnnxFolderTest, TheFilesOfExternalDataAreFoundWhereverTheTensorIs) {
+TEST_F(OnnxFolderTest, ExternalDataFilesAreFoundForAllTensors) {
   const fs::path file = folder_ / "model" / "m.onnx";
   const auto tensor = [](std::string_view location) {
     const auto entry = Message().bytes(1, "location").bytes(2, location);
@@ -166,7 +184,7 @@ TEST_F(OnnxFolderTest, TheFilesOfExternalDataAreFoundWhereverTheTensorIs) {
   EXPECT_THROW(external_files(folder_ / "none"), Error);
 }
 
-TEST_F(OnnxFolderTest, ExternalDataStaysInTheModelsFolder) {
+TEST_F(OnnxFolderTest, ExternalDataMustBeInTheModelFolder) {
   fs::create_symlink(folder_ / "secret.bin", folder_ / "model" / "link.bin");
   const std::string absolute = (folder_ / "secret.bin").string();
   for (const std::string_view location :
@@ -177,7 +195,7 @@ TEST_F(OnnxFolderTest, ExternalDataStaysInTheModelsFolder) {
         << location;
 }
 
-TEST_F(OnnxFolderTest, ExternalDataPastItsFileIsRefused) {
+TEST_F(OnnxFolderTest, ExternalDataBeyondItsFileIsRejected) {
   const fs::path model = folder_ / "model";
   EXPECT_THAT(refusal_of_model(external("weights.bin", "17"), model),
               HasSubstr("begins after the end"));

@@ -1,4 +1,4 @@
-// Tensors of ONNX files: in the message as raw or typed data, or in a file beside it.
+// Tensors of ONNX files: raw data, typed data or external data.
 #include <charconv>
 #include <cstring>
 
@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(Code::invalid_argument, why); }
 
-// Unpacks elements of fewer than 8 bits, the lowest bits first.
+// Unpacks sub-byte elements, lowest bits first.
 template <class T>
 void unpack(std::string_view packed, Tensor& into, int width) {
   const auto values = into.values<T>();
@@ -41,7 +41,7 @@ void unpack(std::string_view packed, Tensor& into) {
   }
 }
 
-// One element's bits in an int32 or uint64 of the typed lists, cut to its width.
+// The bits of one element in an int32 or uint64 of the typed lists, truncated to its width.
 template <class From>
 void narrow_into(const std::vector<From>& list, Tensor& into) {
   const std::size_t width = bytes(into.dtype());
@@ -96,9 +96,9 @@ TensorFields read_fields(std::string_view bytes) {
   return t;
 }
 
-std::uint64_t number(const TensorFields& t, std::string_view key, std::uint64_t otherwise) {
+std::uint64_t number(const TensorFields& t, std::string_view key, std::uint64_t default_value) {
   const auto found = t.external.find(key);
-  if (found == t.external.end()) return otherwise;
+  if (found == t.external.end()) return default_value;
   std::uint64_t value = 0;
   const std::string_view text = found->second;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -140,7 +140,7 @@ Tensor from_raw(const TensorFields& t, const Shape& shape, std::string_view raw,
   Tensor tensor(t.dtype, shape);
   if (bits(t.dtype) < 8)
     unpack(raw, tensor);
-  else if (t.dtype == DType::boolean)  // any byte may stand there; a bool is 0 or 1
+  else if (t.dtype == DType::boolean)  // normalizes any byte to 0 or 1
     std::transform(raw.begin(), raw.end(), tensor.values<bool>().begin(),
                    [](char c) { return c != 0; });
   else if (!raw.empty())
@@ -196,7 +196,7 @@ Tensor from_lists(const TensorFields& t, const Shape& shape) {
       return tensor;
     }
     default: {
-      // Checked before it is made: what a file claims costs nothing.
+      // Checked before allocation: sizes in a file are not trusted.
       need_count(t.integers.size(), bits(t.dtype) < 8 ? packed_byte_size(t.dims, t.dtype) : count,
                  t, shape);
       Tensor tensor(t.dtype, shape);
@@ -207,7 +207,7 @@ Tensor from_lists(const TensorFields& t, const Shape& shape) {
 }
 
 Tensor make_tensor(const TensorFields& t, Source& source) {
-  (void)byte_size(t.dims, t.dtype);  // it fits, and so does all that is computed of it below
+  (void)byte_size(t.dims, t.dtype);  // throws if the size overflows
   const Shape shape{std::span<const std::int64_t>(t.dims)};
   if (t.outside) {
     std::shared_ptr<const void> keep;
@@ -223,12 +223,12 @@ Tensor make_tensor(const TensorFields& t, Source& source) {
 
 fs::path external_file(const fs::path& folder, std::string_view location) {
   if (folder.empty()) refuse("external data is not allowed here");
-  const fs::path wanted(location);
-  if (wanted.empty() || wanted.is_absolute())
+  const fs::path relative(location);
+  if (relative.empty() || relative.is_absolute())
     refuse("external data outside the model's folder: '" + std::string(location) + "'");
   std::error_code error;
   const fs::path base = fs::canonical(folder, error);
-  const fs::path file = fs::weakly_canonical(base / wanted, error);
+  const fs::path file = fs::weakly_canonical(base / relative, error);
   const auto [end, ignored] = std::mismatch(base.begin(), base.end(), file.begin(), file.end());
   if (error || end != base.end())
     refuse("external data outside the model's folder: '" + std::string(location) + "'");

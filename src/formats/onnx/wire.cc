@@ -10,7 +10,7 @@ namespace sluice::onnx {
 namespace {
 
 [[noreturn]] void broken(std::string_view why) {
-  throw Error(Code::invalid_argument, "not a whole Protocol Buffers message: " + std::string(why));
+  throw Error(Code::invalid_argument, "not a valid Protocol Buffers message: " + std::string(why));
 }
 
 std::uint64_t take_varint(std::string_view& rest) {
@@ -36,7 +36,7 @@ std::string_view take_bytes(std::string_view& rest, std::uint64_t count) {
 
 std::uint64_t take_fixed(std::string_view& rest, std::size_t width) {
   std::uint64_t value = 0;
-  std::memcpy(&value, take_bytes(rest, width).data(), width);  // little-endian, as we are
+  std::memcpy(&value, take_bytes(rest, width).data(), width);  // little-endian, as the host
   return value;
 }
 
@@ -60,7 +60,7 @@ bool Wire::next() {
 }
 
 void Wire::need(Kind kind) const {
-  if (kind_ != kind) broken("field " + std::to_string(number_) + " is of another kind");
+  if (kind_ != kind) broken("field " + std::to_string(number_) + " has the wrong wire type");
 }
 
 std::int64_t Wire::integer() const {

@@ -1,6 +1,5 @@
-// The fields of a Protocol Buffers message, read where they lie: nothing is copied, and
-// nothing is allocated on a file's word. Throws invalid_argument where the bytes are not a
-// message.
+// Reads the fields of a Protocol Buffers message in place, without copies or allocations. Throws
+// invalid_argument if the bytes are not a valid message.
 //
 //   for (Wire fields(bytes); fields.next();)
 //     if (fields.number() == 7) graph = read_graph(fields.bytes());
@@ -16,17 +15,17 @@ class Wire {
  public:
   explicit Wire(std::string_view message) : rest_(message) {}
 
-  // To the next field; false at the end.
+  // Advances to the next field; false at the end.
   bool next();
   int number() const noexcept { return number_; }
 
-  // The field's value. Throws where the field is of another kind.
+  // The value of the field. Throws if the field has another wire type.
   std::int64_t integer() const;
   float real() const;
   std::string_view bytes() const;  // a string, a message, or packed numbers
-  std::string_view name() const;   // text that can stand in a message: UTF-8, nothing unprintable
+  std::string_view name() const;   // printable UTF-8 text
 
-  // Adds what a repeated field holds here: one value, or many packed.
+  // Appends the values of a repeated field: one value, or a packed list.
   void add_to(std::vector<std::int64_t>& list) const;
   void add_to(std::vector<float>& list) const;
   void add_to(std::vector<double>& list) const;

@@ -1,4 +1,4 @@
-// Safetensors files, put together for tests.
+// Builds safetensors files for tests.
 #pragma once
 
 #include <map>
@@ -9,14 +9,14 @@
 
 namespace sluice::safetensors {
 
-// Any header with any data behind it.
+// A file with any header and data.
 inline std::string with_header(std::string_view header, std::string_view data = {}) {
   std::string text;
   for (std::size_t i = 0; i < 8; ++i) text += static_cast<char>(header.size() >> (8 * i) & 0xff);
   return text.append(header).append(data);
 }
 
-// Of f32 tensors.
+// A file with f32 tensors.
 inline std::string file_of(const std::map<std::string, Tensor>& tensors) {
   std::string header = "{\"__metadata__\":{\"format\":\"pt\"}", data;
   for (const auto& [name, tensor] : tensors) {

@@ -15,7 +15,7 @@
 namespace sluice::safetensors {
 namespace {
 
-constexpr std::uint64_t kLongest = 25u << 20;  // of a header: a quarter of a million tensors
+constexpr std::uint64_t kLongest = 25u << 20;  // of a header, enough for 250,000 tensors
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(Code::invalid_argument, why); }
 
@@ -49,10 +49,10 @@ struct Entry {
   std::string name;
   DType dtype = DType::none;
   std::optional<std::vector<std::int64_t>> shape{};
-  std::vector<std::int64_t> offsets{};  // begin and end in the data
+  std::vector<std::int64_t> offsets{};  // begin and end offsets in the data
 };
 
-// Takes the header's parts as the parser meets them.
+// SAX handler of the header.
 class Header final : public nlohmann::json_sax<nlohmann::json> {
  public:
   std::vector<Entry> entries;
@@ -128,7 +128,7 @@ class Header final : public nlohmann::json_sax<nlohmann::json> {
 
   std::set<std::string> names_;
   std::string key_;
-  std::vector<std::int64_t>* array_ = nullptr;  // being read
+  std::vector<std::int64_t>* array_ = nullptr;  // the array being parsed
   int depth_ = 0;
   bool in_metadata_ = false;
 };
@@ -149,7 +149,7 @@ Tensor tensor_of(const Entry& entry, std::string_view data,
       reinterpret_cast<std::uintptr_t>(from) % std::min<std::size_t>(bytes(entry.dtype), 8) == 0)
     return Tensor::view(entry.dtype, shape, const_cast<char*>(from), keep);
   Tensor copy(entry.dtype, shape);
-  if (entry.dtype == DType::boolean)  // any byte may stand there; a bool is 0 or 1
+  if (entry.dtype == DType::boolean)  // normalizes any byte to 0 or 1
     std::transform(from, from + copy.bytes(), copy.values<bool>().begin(),
                    [](char c) { return c != 0; });
   else if (copy.bytes() > 0)
@@ -157,7 +157,7 @@ Tensor tensor_of(const Entry& entry, std::string_view data,
   return copy;
 }
 
-// The format wants every byte to belong to one tensor.
+// The format requires that every byte belongs to exactly one tensor.
 void check_cover(std::vector<Entry>& entries, std::size_t size) {
   std::ranges::sort(entries, [](const Entry& a, const Entry& b) { return a.offsets < b.offsets; });
   std::int64_t at = 0;

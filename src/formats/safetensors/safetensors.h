@@ -1,5 +1,5 @@
-// Safetensors files: tensors by name, mapped. The header is JSON of a fixed form, read as it
-// comes, so that a hostile one costs no more than its length.
+// Safetensors files, mapped. The JSON header is parsed as a stream, so that a hostile header costs
+// no more than its length.
 #pragma once
 
 #include <filesystem>
@@ -17,12 +17,12 @@ struct File {
   std::map<std::string, std::string, std::less<>> metadata;
 };
 
-// Tensors lie in the file, which they keep, where they are aligned, and are copied otherwise.
-// Throws not_found, or invalid_argument with the file, the tensor and what is wrong: tensors
-// must cover the data without gaps or overlaps, as the format says.
+// Aligned tensors are views of the mapped file, others are copied. Throws not_found, or
+// invalid_argument with file, tensor and reason: tensors must cover the data without gaps or
+// overlaps, as the format requires.
 File read(const std::filesystem::path& file);
 
-// The same from memory, which `keep` holds.
+// The same from memory, which `keep` owns.
 File parse(std::string_view bytes, const std::shared_ptr<const void>& keep);
 
 }  // namespace sluice::safetensors

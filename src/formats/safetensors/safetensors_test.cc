@@ -26,7 +26,7 @@ std::string refusal_of_file(const std::string& text) {
   return "accepted";
 }
 
-TEST(SafetensorsTest, TensorsAreWhatTheFileSays) {
+TEST(SafetensorsTest, TensorsMatchTheFile) {
   const Tensor a = Tensor::of<float>(std::vector<float>{1, 2, 3, 4}).reshaped({2, 2});
   const File file = parse_file(file_of({{"a", a}, {"layer.b", Tensor::of<float>(5)}}));
   ASSERT_EQ(file.tensors.size(), 2u);
@@ -36,7 +36,7 @@ TEST(SafetensorsTest, TensorsAreWhatTheFileSays) {
   EXPECT_EQ(file.metadata.at("format"), "pt");
 }
 
-TEST(SafetensorsTest, DataThatIsNotAlignedIsCopied) {
+TEST(SafetensorsTest, UnalignedDataIsCopied) {
   const File file =
       parse_file(with_header(R"({"b":{"dtype":"BOOL","shape":[1],"data_offsets":[0,1]},)"
                              R"("x":{"dtype":"I32","shape":[1],"data_offsets":[1,5]}})",
@@ -45,7 +45,7 @@ TEST(SafetensorsTest, DataThatIsNotAlignedIsCopied) {
   EXPECT_THAT(file.tensors.at("x").values<std::int32_t>(), ElementsAre(7));
 }
 
-TEST(SafetensorsTest, AFileThatIsCutOffIsRefused) {
+TEST(SafetensorsTest, TruncatedFilesAreRejected) {
   EXPECT_THAT(refusal_of_file("1234"), HasSubstr("no safetensors file"));
   EXPECT_THAT(refusal_of_file(std::string("\xff\0\0\0\0\0\0\0{}", 10)),
               HasSubstr("claims 255 bytes"));
@@ -66,7 +66,7 @@ TEST(SafetensorsTest, EveryByteBelongsToOneTensor) {
               HasSubstr("lies over another"));
 }
 
-TEST(SafetensorsTest, HeadersThatSayTooMuchAreRefused) {
+TEST(SafetensorsTest, OversizedHeadersAreRejected) {
   const auto entry = [](std::string_view inner) {
     return with_header("{\"x\":{" + std::string(inner) + "}}", "abcd");
   };
