@@ -34,7 +34,7 @@ constexpr DerivedMetric kDerived[] = {
     {"noticeable_p50", "milliseconds", Scope::server, "request_p50, or 5 ms when that is less"},
     {"driver_down", "flag", Scope::server, "1 while a driver is installed and does not start"},
     {"sampler_down", "flag", Scope::server, "1 while the sampler process does not answer"},
-    {"sampler_stretch", "", Scope::server, "factor on the sampling intervals"},
+    {"sampler_interval_scale", "", Scope::server, "factor on the sampling intervals"},
     {"history_down", "flag", Scope::server, "1 while history cannot be written to disk"},
     {"leases_damaged", "flag", Scope::server, "1 until damage of the leases on disk was read"},
     {"leases_down", "flag", Scope::server, "1 while no lease can be stored"},

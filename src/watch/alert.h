@@ -44,7 +44,7 @@ struct Rule {
 // much a minute along a rising line, see memory::GrowthWindow.
 std::span<const std::string_view> conditions() noexcept;
 
-// What a rule may watch besides the metrics of device/metric.h: values the
+// Metrics a rule may use besides those of device/metric.h: values the
 // engine works out from a snapshot.
 struct DerivedMetric {
   std::string_view name;

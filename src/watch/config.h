@@ -12,7 +12,7 @@
 
 namespace sluice::watch {
 
-// What is wrong with the address of a webhook; "" when nothing is.
+// Returns why a webhook URL is invalid; "" when it is valid.
 std::string webhook_cause(std::string_view text);
 
 struct WatchConfig {
@@ -38,7 +38,7 @@ struct WatchConfig {
             .range(1, 600)
             .live(),
         Field{"cost_budget", &C::cost_budget,
-              "share of a core and of the driver lock the sampler may take; intervals stretch to "
+              "share of a core and of the driver lock the sampler may take; intervals grow to "
               "keep it"}
             .range(0.0001, 1)
             .live(),

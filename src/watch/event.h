@@ -1,4 +1,4 @@
-// What watchers are told besides snapshots: goes to server-sent events and webhooks.
+// An event that subscribers receive besides snapshots: goes to server-sent events and webhooks.
 #pragma once
 
 #include <string>

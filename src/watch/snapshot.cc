@@ -10,7 +10,8 @@ namespace {
 
 using device::Metric;
 
-// To the millisecond and never negative: clocks of two processes are read apart.
+// Rounded to the millisecond and never negative: two processes read their clocks at different
+// moments.
 double age(Instant then, Instant now) {
   return std::max(0.0, std::round(seconds_between(then, now) * 1000) / 1000);
 }
@@ -50,10 +51,14 @@ Json xid_json(const device::Xid& xid, Instant now) {
 }
 
 Json sampler_json(const SamplerCost& s) {
-  return {{"state", s.state},           {"pid", s.pid},
-          {"core_share", s.core_share}, {"driver_share", s.driver_share},
-          {"stretch", s.stretch},       {"calls", s.calls},
-          {"errors", s.errors},         {"restarts", s.restarts}};
+  return {{"state", s.state},
+          {"pid", s.pid},
+          {"core_share", s.core_share},
+          {"driver_share", s.driver_share},
+          {"interval_scale", s.interval_scale},
+          {"calls", s.calls},
+          {"errors", s.errors},
+          {"restarts", s.restarts}};
 }
 
 void add_memory_percent(Json& j, const device::Readings& readings) {

@@ -36,16 +36,16 @@ struct OwnerMemory {
   std::uint64_t promised = 0;  // bytes; 0 where nothing is
 };
 
-// How the leases on disk are; both empty when all is well.
+// Problems of the leases on disk; both empty when there are none.
 struct LeaseStore {
   std::string damage;   // what was found damaged, lines with their time
   std::string trouble;  // why no lease can be stored now
 };
 
 struct SamplerCost {
-  double core_share = 0;    // of one core, 0..1, over the last minute
-  double driver_share = 0;  // wall time inside driver calls, 0..1
-  double stretch = 1;       // factor on the sampling intervals to stay within the budget
+  double core_share = 0;      // of one core, 0..1, over the last minute
+  double driver_share = 0;    // wall time inside driver calls, 0..1
+  double interval_scale = 1;  // factor on the sampling intervals to stay within the budget
   std::uint64_t calls = 0, errors = 0, restarts = 0;
   std::int64_t pid = 0;  // 0 while no sampler runs
   // "running", "starting", "hung in nvmlInit_v2", "not needed: no NVIDIA library",

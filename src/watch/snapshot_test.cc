@@ -49,14 +49,14 @@ TEST(Snapshot, EveryValueCarriesItsAge) {
   EXPECT_EQ(j["xids"][0]["age_s"], 31.0);
 }
 
-TEST(Snapshot, WhatIsNotKnownIsNotThere) {
+TEST(Snapshot, UnknownValuesAreAbsent) {
   const auto j = to_json(GpuView{}, kTaken);
   EXPECT_TRUE(j["readings"].empty());
   for (const auto* key : {"age_s", "memory_percent", "throttle", "processes"})
     EXPECT_FALSE(j.contains(key)) << key;
 }
 
-TEST(Snapshot, AReadingFromAMomentAheadIsNew) {
+TEST(Snapshot, AReadingFromTheFutureIsNew) {
   auto view = busy_gpu();
   view.readings.set(Metric::power, 1, ago(-0.01));
   EXPECT_EQ(to_json(view, kTaken)["readings"]["power"]["age_s"], 0.0);

@@ -14,17 +14,17 @@ namespace sluice::watch {
 namespace {
 
 constexpr double kShortestSlope = 300;  // seconds; over less, a wave looks like a rise
-constexpr std::size_t kFewest = 8;
-constexpr std::size_t kMost = 256;
+constexpr std::size_t kMinPoints = 8;
+constexpr std::size_t kMaxPoints = 256;
 constexpr double kBucket_s = 10, kBaseline_s = 3600, kRecent_s = 60;
-constexpr std::size_t kFewestBuckets = 24;  // of the 30 in five minutes: a few may be missing
+constexpr std::size_t kMinBuckets = 24;  // of the 30 in five minutes: a few may be missing
 
-// At most kMost points, evenly taken, the last one always.
+// Returns at most kMaxPoints evenly spaced points, always including the last.
 std::vector<Point> thinned(std::span<const Point> series) {
-  if (series.size() <= kMost) return {series.begin(), series.end()};
+  if (series.size() <= kMaxPoints) return {series.begin(), series.end()};
   std::vector<Point> few;
-  for (std::size_t i = 0; i < kMost; ++i)
-    few.push_back(series[i * (series.size() - 1) / (kMost - 1)]);
+  for (std::size_t i = 0; i < kMaxPoints; ++i)
+    few.push_back(series[i * (series.size() - 1) / (kMaxPoints - 1)]);
   return few;
 }
 
@@ -40,7 +40,7 @@ double median_of(std::span<const Point> points) {
   return median(std::move(values));
 }
 
-// What a straight line leaves unexplained, as a sum of absolute distances.
+// The residual of a linear fit, as a sum of absolute distances.
 double line_error(std::span<const Point> points) {
   const auto line = slope(points);
   if (!line) return sum_of_absolute(points, median_of(points));
@@ -50,7 +50,7 @@ double line_error(std::span<const Point> points) {
   return sum;
 }
 
-// The cut that leaves the least unexplained, with at least kFewest / 2 points on
+// The cut that leaves the least unexplained, with at least kMinPoints / 2 points on
 // either side. Squares instead of medians: O(n), and the medians judge it after.
 std::size_t best_cut(std::span<const Point> points) {
   double left = 0, right = 0;
@@ -61,7 +61,7 @@ std::size_t best_cut(std::span<const Point> points) {
   for (std::size_t i = 1; i < points.size(); ++i) {
     left += points[i - 1].value;
     right -= points[i - 1].value;
-    if (i < kFewest / 2 || points.size() - i < kFewest / 2) continue;
+    if (i < kMinPoints / 2 || points.size() - i < kMinPoints / 2) continue;
     const double k = static_cast<double>(i);
     const double between = left * left / k + right * right / (n - k);  // larger: better apart
     if (cut == 0 || between > best) best = between, cut = i;
@@ -79,7 +79,7 @@ double median(std::vector<double> values) {
 }
 
 std::optional<Slope> slope(std::span<const Point> series) {
-  if (series.size() < kFewest) return std::nullopt;
+  if (series.size() < kMinPoints) return std::nullopt;
   const auto points = thinned(series);
   std::vector<double> slopes;
   slopes.reserve(points.size() * (points.size() - 1) / 2);
@@ -105,7 +105,7 @@ std::optional<Slope> slope(std::span<const Point> series) {
 }
 
 std::optional<Shift> level_shift(std::span<const Point> series) {
-  if (series.size() < 2 * kFewest) return std::nullopt;
+  if (series.size() < 2 * kMinPoints) return std::nullopt;
   const auto points = thinned(series);
   const std::span<const Point> all(points);
   const std::size_t cut = best_cut(all);
@@ -137,7 +137,7 @@ std::optional<double> Baseline::reference(double now) const {
   for (const auto& b : buckets_)
     if (b.t + kBucket_s <= now - kRecent_s && b.t >= now - kBaseline_s)
       means.push_back(b.sum / b.n);
-  if (means.size() < kFewestBuckets) return std::nullopt;
+  if (means.size() < kMinBuckets) return std::nullopt;
   return median(std::move(means));
 }
 

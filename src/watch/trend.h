@@ -1,4 +1,4 @@
-// Where a series is going and whether it jumped. Pure functions over points in
+// Slope and level shifts of a series. Pure functions over points in
 // time order; gaps and uneven spacing are fine, values must be finite.
 #pragma once
 
@@ -44,7 +44,7 @@ std::optional<Shift> level_shift(std::span<const Point> series);
 
 double median(std::vector<double> values);  // of at least one
 
-// What was normal during the last hour: the median of 10 s means, without the
+// The baseline of the last hour: the median of 10 s means, without the
 // most recent minute, so that a fall is not its own reference. A new level that
 // stays becomes the norm in about half an hour.
 class Baseline {

@@ -55,7 +55,7 @@ TEST(Trend, NoiseAloneIsSeldomCalledATrend) {
   EXPECT_LE(called, 12);
 }
 
-TEST(Trend, TooFewPointsOrNoTimeBetweenThemSayNothing) {
+TEST(Trend, TooFewPointsOrNoTimeBetweenThemGiveNothing) {
   EXPECT_FALSE(slope(series(7, 1, [](double t) { return t; })));
   EXPECT_FALSE(slope(series(20, 0, [](double t) { return t; })));
   EXPECT_FALSE(level_shift(series(15, 1, [](double t) { return t > 7 ? 9 : 1; })));
@@ -104,7 +104,7 @@ TEST(Trend, AnythingShorterThanFiveMinutesIsNoSlope) {
   EXPECT_EQ(trends_of("power", "watts", series(32, 10, rising), {}).size(), 1u);
 }
 
-TEST(Trend, ADropIsToldAsADropNotAsASlope) {
+TEST(Trend, ADropIsReportedAsADropNotAsASlope) {
   const auto points = series(360, 10, [](double t) { return t < 1800 ? 98.0 : 60.0; });
   const auto trends = trends_of("clock_ratio", "percent", points, {});
   ASSERT_EQ(trends.size(), 1u);
@@ -112,7 +112,7 @@ TEST(Trend, ADropIsToldAsADropNotAsASlope) {
   EXPECT_EQ(trends[0].text, "clock_ratio dropped from 98 % to 60 % 29 min 50 s ago");
 }
 
-TEST(Trend, WhatMovesTooLittleIsNotWorthASentence) {
+TEST(Trend, SmallMovementsGiveNoSentence) {
   EXPECT_THAT(
       trends_of("power", "watts", series(360, 10, [](double t) { return 100 + t / 3600; }), {}),
       IsEmpty());

@@ -19,7 +19,7 @@ struct Seed {
   int seconds;
 };
 
-TEST(DefaultRules, TheThresholdsPeopleAskedForAreThere) {
+TEST(DefaultRules, HaveTheRequestedThresholds) {
   for (const Seed& s : {Seed{"gpu-utilization", Metric::utilization, 96, 95, 70},
                         Seed{"gpu-temperature", Metric::temperature, 81, 80, 15},
                         Seed{"server-errors", Metric::request_error_rate, 5.1, 5, 15}}) {
@@ -79,7 +79,7 @@ TEST(DefaultRules, AnXidOfTheHardwareIsNotBlamedOnAProgram) {
   EXPECT_EQ(all[0].alert.rule, "gpu-xid-notice");
 }
 
-TEST(DefaultRules, ACardTakenOutOfServiceStillTellsItsDamageWhileItAnswers) {
+TEST(DefaultRules, ACardTakenOutOfServiceStillReportsItsDamageWhileItAnswers) {
   AlertEngine engine(default_rules());
   Scene scene;
   scene.hold(engine, Metric::rows_failed, 0, 1);
@@ -98,7 +98,7 @@ TEST(DefaultRules, BadMemoryRowsAndEccErrorsFireAtOnce) {
   EXPECT_EQ(scene.hold(engine, Metric::rows_failed, 1, 1).at(0).alert.rule, "gpu-rows-failed");
 }
 
-TEST(DefaultRules, AHungSamplerIsSaidWithTheCallItHangsIn) {
+TEST(DefaultRules, AHungSamplerIsReportedWithItsCall) {
   AlertEngine engine(default_rules());
   Scene scene;
   scene.snapshot.sampler.state = "hung in nvmlInit_v2";
@@ -111,7 +111,7 @@ TEST(DefaultRules, AHungSamplerIsSaidWithTheCallItHangsIn) {
   EXPECT_EQ(kinds(scene.wait(engine, 15)), "R");
 }
 
-TEST(DefaultRules, ADriverThatDoesNotStartIsSaidWithCauseAndFix) {
+TEST(DefaultRules, ADriverThatDoesNotStartIsReportedWithCauseAndFix) {
   AlertEngine engine(default_rules());
   Scene scene;
   auto& sampler = scene.snapshot.sampler;
@@ -146,7 +146,7 @@ TEST(DefaultRules, AServerIsSlowOnlyWhenSomeoneCouldNotice) {
   EXPECT_EQ(all[0].alert.rule, "server-slow");
 }
 
-TEST(DefaultRules, HistoryThatCannotBeWrittenIsSaidWithTheReason) {
+TEST(DefaultRules, HistoryThatCannotBeWrittenIsReportedWithTheReason) {
   AlertEngine engine(default_rules());
   Scene scene;
   scene.snapshot.history_trouble = "disk is full";
@@ -157,7 +157,7 @@ TEST(DefaultRules, HistoryThatCannotBeWrittenIsSaidWithTheReason) {
   EXPECT_EQ(kinds(scene.wait(engine, 40)), "R");
 }
 
-TEST(DefaultRules, DamagedLeasesAreSaidUntilTheReportIsRemoved) {
+TEST(DefaultRules, DamagedLeasesAreReportedUntilTheReportIsRemoved) {
   AlertEngine engine(default_rules());
   Scene scene;
   scene.snapshot.lease_store.damage = "Monday the log is damaged\nTuesday the log is gone\n";
@@ -169,7 +169,7 @@ TEST(DefaultRules, DamagedLeasesAreSaidUntilTheReportIsRemoved) {
   EXPECT_EQ(kinds(scene.wait(engine, 2)), "R");
 }
 
-TEST(DefaultRules, LeasesThatCannotBeStoredAreSaidWithTheReason) {
+TEST(DefaultRules, LeasesThatCannotBeStoredAreReportedWithTheReason) {
   AlertEngine engine(default_rules());
   Scene scene;
   scene.snapshot.lease_store.trouble = "the disk is full";

@@ -27,7 +27,7 @@ struct State {
   std::optional<Instant> evidence;  // newest reading that counted
   Measure measure;
   Alert alert;
-  bool delivered = false;  // people were told that it fired
+  bool delivered = false;  // the firing was delivered
 
   bool active() const noexcept { return phase == Phase::firing || phase == Phase::recovering; }
 };
@@ -72,7 +72,7 @@ struct AlertEngine::Impl {
   std::deque<Alert> recent;
   std::vector<Transition>* out = nullptr;  // of the evaluate() in progress
 
-  // Alerts of an earlier run, until the first evaluate() tells the time.
+  // Alerts of an earlier run, until the first evaluate() gives the time.
   struct Earlier {
     Alert alert;
     bool delivered;
@@ -91,23 +91,23 @@ struct AlertEngine::Impl {
   std::string gone_text(const std::string& rule) const;
   void settle_silences(WallTime wall);
   std::optional<WallTime> silenced_until(const std::string& rule, const std::string& device) const;
-  double patience_s(const Rule& rule) const;
+  double stale_limit_s(const Rule& rule) const;
   bool stale(const Rule& rule, const std::optional<device::Timed>& reading,
              const Snapshot& s) const;
 };
 
 // ---- one rule on one device
 
-// How old evidence may be. A slope does not age like a level: processes are listed as rarely as
-// every ten minutes, and a line over the window stands until the next list.
-double AlertEngine::Impl::patience_s(const Rule& rule) const {
+// The maximum age of evidence. A slope does not age like a level: processes are listed as rarely as
+// every ten minutes, and a line over the window is valid until the next list.
+double AlertEngine::Impl::stale_limit_s(const Rule& rule) const {
   return rule.condition == "grows" ? std::max(options.stale_after_s, rule.window_s / 4)
                                    : options.stale_after_s;
 }
 
 bool AlertEngine::Impl::stale(const Rule& rule, const std::optional<device::Timed>& reading,
                               const Snapshot& s) const {
-  const double limit = patience_s(rule) * std::max(1.0, s.sampler.stretch);
+  const double limit = stale_limit_s(rule) * std::max(1.0, s.sampler.interval_scale);
   return !reading || seconds_between(reading->at, s.at) > limit;
 }
 
@@ -136,8 +136,8 @@ void AlertEngine::Impl::step(const Rule& rule, const Subject& subject) {
   if (was_active && !state.active()) resolve(state, recovery_of(rule, *seen), s.wall);
 }
 
-// The diagram of the header. Time is that of the readings: one bad value that
-// nobody confirmed does not become an alert by waiting.
+// Implements the state diagram of the header. Time is that of the readings: one bad value that no
+// later reading confirms does not become an alert with time.
 void AlertEngine::Impl::advance(const Rule& rule, State& state, const Sighting& seen) {
   const auto enter = [&](Phase phase) { state.phase = phase, state.since = seen.at; };
   const auto lasted = [&] { return seconds_between(state.since, seen.at) >= rule.for_s; };
@@ -157,7 +157,7 @@ void AlertEngine::Impl::advance(const Rule& rule, State& state, const Sighting& 
 
 void AlertEngine::Impl::no_evidence(const Rule& rule, State& state, const Snapshot& s) const {
   const bool long_ago =
-      !state.evidence || seconds_between(*state.evidence, s.at) > patience_s(rule);
+      !state.evidence || seconds_between(*state.evidence, s.at) > stale_limit_s(rule);
   if (state.phase == Phase::pending && long_ago) state.phase = Phase::quiet;
   if (state.phase == Phase::recovering && long_ago) state.phase = Phase::firing;
 }
@@ -191,7 +191,7 @@ void AlertEngine::Impl::fire(State& state, const Snapshot& s) {
   out->push_back({Transition::Kind::fired, a, state.delivered});
 }
 
-// People hear the end of everything they heard the beginning of, silenced or not.
+// The end of an alert is delivered whenever its beginning was, silenced or not.
 void AlertEngine::Impl::resolve(State& state, std::string because, WallTime wall) {
   state.phase = Phase::quiet;
   state.alert.resolved = wall;
@@ -203,8 +203,8 @@ void AlertEngine::Impl::resolve(State& state, std::string because, WallTime wall
 
 // ---- everything together
 
-// Goes on with what was firing before a restart: nobody is told again, and its end is
-// told. A device that does not show up again has gone_after_s to do so.
+// Continues alerts that were firing before a restart: they are not delivered again, and their end
+// is. A device that does not show up again has gone_after_s to do so.
 void AlertEngine::Impl::resume(const Snapshot& s) {
   for (auto& [alert, delivered] : std::exchange(earlier, {})) {
     const auto lasted = std::chrono::duration_cast<Steady::duration>(s.wall - alert.since);

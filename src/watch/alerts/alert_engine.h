@@ -26,12 +26,12 @@
 
 namespace sluice::watch {
 
-// Something to tell people.
+// A notification.
 struct Transition {
   enum class Kind { fired, resolved, unsilenced };  // the last: still wrong after a silence ended
   Kind kind;
   Alert alert;
-  bool deliver = true;  // false when silenced: show it on the page, wake nobody
+  bool deliver = true;  // false when silenced: show it on the page only
 };
 
 struct Silence {
@@ -40,7 +40,7 @@ struct Silence {
 };
 
 struct AlertOptions {
-  double stale_after_s = 30;  // times the sampler's stretch; "grows": a quarter of its window
+  double stale_after_s = 30;  // times sampler.interval_scale; "grows": a quarter of its window
   double gone_after_s = 60;
   double give_up_s = 900;
   std::size_t recent = 100;  // resolved alerts that are remembered
@@ -71,7 +71,7 @@ class AlertEngine {
   // {"active": […], "recent": […], "rules": […], "silences": […]}
   Json to_json() const;
 
-  // What should survive a restart: active alerts, which then neither fire nor are
+  // The state kept across a restart: active alerts, which then neither fire nor are
   // forgotten, silences and recent alerts. For an engine that has evaluated nothing
   // yet; ignores what it does not understand.
   Json saved() const;

@@ -18,7 +18,7 @@ using testing::HasSubstr;
 
 // ---- the state machine, as a table
 
-struct Stretch {
+struct Segment {
   double value;
   int seconds;
 };
@@ -26,7 +26,7 @@ struct Case {
   const char* what;
   const char* condition;
   double threshold, clear, for_s;
-  std::vector<Stretch> series;
+  std::vector<Segment> series;
   const char* expected;  // F fired, R resolved
 };
 
@@ -147,7 +147,7 @@ TEST(AlertEngine, AnAlertNamesDeviceValueDurationCauseAndFix) {
             "NVIDIA H200 0000:04:00.0: temperature 84 C, above 80 C for 12.0 s");
 }
 
-TEST(AlertEngine, ARuleWithoutWordsOfItsOwnStillNamesCauseAndFix) {
+TEST(AlertEngine, ARuleWithoutItsOwnTextStillNamesCauseAndFix) {
   auto rule = hot();
   rule.cause.clear(), rule.fix.clear();
   AlertEngine engine({rule});
@@ -205,7 +205,7 @@ TEST(AlertEngine, OneBadReadingThatNobodyConfirmsIsNoAlert) {
   EXPECT_EQ(kinds(scene.wait(engine, 120)), "");
 }
 
-TEST(AlertEngine, AShortGapDoesNotStartTheWaitAnewButALongOneDoes) {
+TEST(AlertEngine, OnlyALongGapRestartsTheWait) {
   for (const auto& [gap, expected] : {std::pair{20, "F"}, {40, ""}}) {
     AlertEngine engine({hot()});
     Scene scene;
@@ -216,7 +216,7 @@ TEST(AlertEngine, AShortGapDoesNotStartTheWaitAnewButALongOneDoes) {
   }
 }
 
-TEST(AlertEngine, AStaleReadingKeepsAnAlertAndAtLastGivesUpWithTheReason) {
+TEST(AlertEngine, AStaleReadingKeepsAnAlertAndFinallyEndsItWithTheReason) {
   AlertEngine engine({hot()});
   Scene scene;
   scene.hold(engine, Metric::temperature, 84, 20);
@@ -227,10 +227,10 @@ TEST(AlertEngine, AStaleReadingKeepsAnAlertAndAtLastGivesUpWithTheReason) {
   EXPECT_EQ(all[0].alert.resolved_because, "no reading for too long");
 }
 
-TEST(AlertEngine, ASlowedSamplerStretchesWhatCountsAsStale) {
+TEST(AlertEngine, ASlowedSamplerRaisesTheStaleLimit) {
   AlertEngine engine({hot()});
   Scene scene;
-  scene.snapshot.sampler.stretch = 10;
+  scene.snapshot.sampler.interval_scale = 10;
   std::string seen;
   for (int i = 0; i < 3; ++i) {
     seen += kinds(scene.hold(engine, Metric::temperature, 84, 1));
@@ -239,7 +239,7 @@ TEST(AlertEngine, ASlowedSamplerStretchesWhatCountsAsStale) {
   EXPECT_EQ(seen, "F");
 }
 
-TEST(AlertEngine, ALostGpuEndsItsReadingAlertsAndSpeaksThroughHealthAlone) {
+TEST(AlertEngine, ALostGpuEndsItsReadingAlertsAndKeepsOnlyItsHealthAlert) {
   auto rules = default_rules();
   AlertEngine engine(rules);
   Scene scene;

@@ -27,7 +27,7 @@ class MemoryGrowth : public testing::Test {
   }
 
   // A sample every five seconds for so long, and a list of processes as often or more rarely;
-  // what was told on the way.
+  // what was reported on the way.
   std::vector<Transition> run(double seconds, const std::function<double(double)>& used,
                               double list_every = 5) {
     std::vector<Transition> all;
@@ -45,7 +45,7 @@ class MemoryGrowth : public testing::Test {
   double passed = 0;
 };
 
-TEST_F(MemoryGrowth, IsToldOnceWithOwnerRateBeginningAndPromise) {
+TEST_F(MemoryGrowth, IsReportedOnceWithOwnerRateBeginningAndPromise) {
   const auto leak = [](double t) { return kGiB + 100 * kMiB / 60 * t; };
   const std::string began = iso_time(scene.snapshot.wall + std::chrono::seconds(5));
   const auto all = run(1800, leak);
@@ -111,7 +111,7 @@ TEST_F(MemoryGrowth, ARuleMayBeForOneOwner) {
   EXPECT_EQ(kinds(run(900, [](double t) { return 2 * kMiB * t; })), "F");
 }
 
-TEST_F(MemoryGrowth, OfAPoolHasARuleOfItsOwn) {
+TEST_F(MemoryGrowth, GrowthOfAPoolHasItsOwnRule) {
   scene.snapshot.owners[0] = {
       OwnerMemory::Kind::pool, "pool-workspace", "workspace", "memory pool workspace", {}, 0};
   const auto all = run(900, [](double t) { return 2 * kMiB * t; });

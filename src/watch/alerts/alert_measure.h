@@ -1,4 +1,4 @@
-// How a rule looks at a metric: the value itself, or against its own past.
+// Evaluates a metric for a rule: its value, or its change against its own past.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ namespace sluice::watch {
 // The memory a condition needs, for one rule on one device.
 class Measure {
  public:
-  // What to hold against the threshold; nothing while the past is too short to
+  // The value compared with the threshold; nothing while the past is too short to
   // compare with. The same reading may be given again. `active`: its alert fires.
   std::optional<Sighting> take(const Rule& rule, const device::Timed& reading, bool active);
 

@@ -27,7 +27,7 @@ TEST(AlertEngine, ASilencedAlertIsShownButNotDelivered) {
   EXPECT_FALSE(all[0].deliver);
 }
 
-TEST(AlertEngine, WhatIsStillWrongWhenASilenceEndsIsDeliveredThen) {
+TEST(AlertEngine, AnAlertThatOutlastsItsSilenceIsDeliveredThen) {
   AlertEngine engine({hot()});
   Scene scene;
   scene.wait(engine, 1);
@@ -88,7 +88,7 @@ TEST(AlertEngine, SilencesAndRecentAlertsSurviveARestart) {
   EXPECT_NO_THROW(next.restore(Json(), now));
 }
 
-TEST(AlertEngine, AnActiveAlertGoesOnAfterARestartWithoutBeingToldAgain) {
+TEST(AlertEngine, AnActiveAlertContinuesAfterARestartWithoutBeingDeliveredAgain) {
   AlertEngine engine({hot()});
   Scene scene;
   ASSERT_EQ(kinds(scene.hold(engine, Metric::temperature, 84, 20)), "F");
@@ -118,7 +118,7 @@ TEST(AlertEngine, AnAlertOfADeviceThatIsGoneAfterARestartEnds) {
   EXPECT_EQ(end[0].alert.resolved_because, "the device is gone");
 }
 
-TEST(AlertEngine, AnAlertThatWasSilencedBeforeARestartIsToldWhenTheSilenceEnds) {
+TEST(AlertEngine, AnAlertThatWasSilencedBeforeARestartIsDeliveredWhenTheSilenceEnds) {
   AlertEngine engine({hot()});
   Scene scene;
   scene.wait(engine, 1);

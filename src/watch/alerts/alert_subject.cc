@@ -129,7 +129,8 @@ constexpr Derivation kDerivations[] = {
     {"noticeable_p50", noticeable_p50},
     {"driver_down", driver_down},
     {"sampler_down", sampler_down},
-    {"sampler_stretch", [](const Subject& s) { return now_value(s, s.snapshot->sampler.stretch); }},
+    {"sampler_interval_scale",
+     [](const Subject& s) { return now_value(s, s.snapshot->sampler.interval_scale); }},
     {"history_down",
      [](const Subject& s) { return now_value(s, s.snapshot->history_trouble.empty() ? 0 : 1); }},
     {"leases_damaged",
@@ -146,8 +147,8 @@ constexpr Derivation kDerivations[] = {
 constexpr std::array<std::string_view, 7> kKnownWhileLost{
     "health", "lost", "degraded", "sample_age", "xid_hardware", "xid_application", "xid_notice"};
 
-// What a card that was taken out of service says of its damage counts as long as it
-// still answers: often it is the very reason.
+// Damage readings of a card that was taken out of service count as long as it still answers:
+// often they are the reason.
 constexpr std::array<std::string_view, 3> kDamage{"ecc_uncorrected", "rows_pending", "rows_failed"};
 constexpr double kStillAnswers_s = 15;
 

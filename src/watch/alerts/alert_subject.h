@@ -1,4 +1,4 @@
-// What the rules look at: the devices of a snapshot, one by one.
+// The subjects of the rules: the devices of a snapshot, one by one.
 #pragma once
 
 #include <optional>

@@ -56,7 +56,7 @@ std::string throttle_text(const Context& c) {
   return names.empty() ? "nothing the driver names" : fmt::format("{}", fmt::join(names, ", "));
 }
 
-// "What is wrong; what mends it": the one part or the other, as the driver's opener put it.
+// "problem; fix": one part or the other, as the driver's loader wrote it.
 std::string driver_part(const Context& c, bool cause) {
   const std::string& all = c.subject.snapshot->sampler.driver_trouble;
   const auto end = all.find("; ");
@@ -99,7 +99,7 @@ std::string promised_text(const Context& c) {
   return text + ", reached in " + human_duration(left_s) + " at this rate";
 }
 
-// The newest line of what was found damaged, or why nothing can be stored.
+// Returns the newest line of the damage report, or the reason why nothing can be stored.
 std::string lease_store_text(const Context& c) {
   const auto& store = c.subject.snapshot->lease_store;
   if (c.rule.metric != "leases_damaged") return store.trouble;
@@ -165,7 +165,7 @@ void split(std::string_view text, Literal literal, Name name) {
   }
 }
 
-// What a flag says when it is set; other metrics are told by their number.
+// The text of a flag that is set; other metrics are shown by their value.
 struct Phrase {
   std::string_view metric, set, unset;
   std::string_view set_long = {};  // where "for 20 s" cannot follow `set`

@@ -21,8 +21,7 @@ std::string host_name() {
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
 }
 
-// What a document that came from drivers and process names may hold is not always
-// UTF-8; replace rather than fail.
+// Texts from drivers and process names are not always UTF-8: invalid bytes are replaced.
 std::string one_line(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -1,4 +1,4 @@
-// Tells people about alerts: the log and a webhook. Server-sent events are the
+// Delivers alerts to the log and a webhook. Server-sent events are the
 // monitor's subscribers; event_of gives them their form.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace sluice::watch {
 // "alert" or "alert_resolved", with the alert as one line of JSON.
 Event event_of(const Transition& transition, WallTime wall);
 
-// What the webhook receives; documented in docs/alerts.md.
+// The body of the webhook; documented in docs/alerts.md.
 std::string webhook_body(const Transition& transition, const std::string& host);
 
 // Thread-safe; deliver() never waits.

@@ -1,4 +1,4 @@
-// What can be wrong with a set of rules.
+// Validates a set of rules.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // The rules everyone starts with. The first five thresholds are the ones people
 // ask for (utilization 95 %, memory 90 %, temperature 80 C, errors 5 %, speed
-// 20 %); the others follow from what the device layer can tell.
+// 20 %); the others follow from what the device layer reports.
 #include "base/bytes.h"
 #include "watch/alert.h"
 
@@ -103,8 +103,9 @@ std::vector<Rule> machine_rules() {
        "It is restarted by itself. If this stays, a driver call hangs: see dmesg for NVRM lines, "
        "then reset the GPU or reboot.",
        "*", true},
-      {"sampler-slow", "sampler_stretch", "above", 5, 3, 60, Severity::info,
-       "Driver calls are so slow that sampling was stretched to {value} times its interval.",
+      {"sampler-slow", "sampler_interval_scale", "above", 5, 3, 60, Severity::info,
+       "Driver calls are so slow that sampling intervals were scaled to {value} times their "
+       "setting.",
        "Enable persistence mode (sluice tune --persistence on), or raise watch.cost_budget.", "*",
        true},
       {"history-down", "history_down", "above", 0, 0, 30, Severity::warning,
@@ -114,7 +115,8 @@ std::vector<Rule> machine_rules() {
        "by itself within a minute.",
        "*", true},
       {"leases-damaged", "leases_damaged", "above", 0, 0, 0, Severity::critical,
-       "{leases}. Leases that were lost are unknown to the server; their holders hear so and ask "
+       "{leases}. Leases that were lost are unknown to the server; their holders are notified and "
+       "ask "
        "again.",
        "Check the disk, and whether anything but Sluice touched the state folder. Then remove "
        "leases.damage in it: that ends this alert.",

@@ -124,7 +124,7 @@ TEST(Rules, ANewNameAddsARuleAndTheSameNameTwiceIsAProblem) {
   EXPECT_THAT(found[0].message, HasSubstr("used twice"));
 }
 
-TEST(Rules, JsonAndBackIsTheSameRule) {
+TEST(Rules, RulesRoundTripThroughJson) {
   for (const auto& rule : default_rules()) EXPECT_EQ(rule_from_json(to_json(rule)), rule);
 }
 

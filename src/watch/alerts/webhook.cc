@@ -67,7 +67,7 @@ void Webhook::Impl::loop() {
 bool Webhook::Impl::next(std::string& body) {
   const Lock lock(mutex);
   changed.wait(mutex, [this]() REQUIRES(mutex) { return stopping || !queue.empty(); });
-  if (queue.empty() || interrupt.asked()) return false;
+  if (queue.empty() || interrupt.requested()) return false;
   body = std::move(queue.front());
   queue.pop_front();
   busy = true;

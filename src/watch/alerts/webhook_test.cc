@@ -82,7 +82,7 @@ TEST(Webhook, AServerThatNeverAnswersCostsTheTimeoutOnly) {
   EXPECT_THAT(hook.stats().last_error, HasSubstr("answer: "));
 }
 
-TEST(Webhook, NothingListeningIsAReasonNotACrash) {
+TEST(Webhook, ARefusedConnectionGivesAReason) {
   std::string url;
   {
     WebServer server({200});
@@ -112,7 +112,7 @@ TEST(Webhook, DropsTheOldestWhenTheQueueIsFullAndCounts) {
   EXPECT_LT(seconds_between(start, Steady::now()), 3) << "stopping waits for nobody";
 }
 
-TEST(Webhook, WhatWaitsWhenWeStopIsStillSent) {
+TEST(Webhook, QueuedEventsAreSentOnShutdown) {
   WebServer server({200});
   {
     Webhook hook(quick(server));
@@ -130,7 +130,7 @@ TEST(Webhook, AnAddressItCannotUseIsRefused) {
 
 // ---- TLS
 
-TEST(Webhook, HttpsWithACertificateNobodyVouchesForIsNotTrusted) {
+TEST(Webhook, HttpsWithAnUnknownIssuerIsNotTrusted) {
   const Folder folder;
   WebServer server({200}, "IP:127.0.0.1", folder / "cert.pem");
   auto options = quick(server, "https");

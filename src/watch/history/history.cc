@@ -70,7 +70,7 @@ struct History::Impl {
   std::map<std::string, std::string> keeping GUARDED_BY(mutex);
   std::shared_ptr<const Batch> writing GUARDED_BY(mutex);  // shared with queries
   std::int64_t number GUARDED_BY(mutex) = 1;               // of the batch pending becomes
-  std::uint64_t asked GUARDED_BY(mutex) = 0, flushed GUARDED_BY(mutex) = 0;
+  std::uint64_t requested GUARDED_BY(mutex) = 0, flushed GUARDED_BY(mutex) = 0;
   HistoryStats stats GUARDED_BY(mutex);
   std::optional<WallTime> added_at GUARDED_BY(mutex);  // the clock that ages what is kept
 
@@ -113,11 +113,11 @@ void History::Impl::loop(std::stop_token stop) {
   }
 }
 
-// Waits until a flush is due, asked for, or the end has come.
+// Waits until a flush is due or requested, or until the end.
 std::shared_ptr<const Batch> History::Impl::next_batch(std::stop_token stop) {
   const Lock lock(mutex);
   changed.wait_for(mutex, stop, Seconds(options.flush_s),
-                   [this]() REQUIRES(mutex) { return asked > flushed; });
+                   [this]() REQUIRES(mutex) { return requested > flushed; });
   writing = std::make_shared<const Batch>(Batch{number++, pending.take(), std::move(keeping)});
   keeping.clear();
   return writing;
@@ -155,7 +155,7 @@ bool History::Impl::store_on_disk(const Batch& batch) {
   }
 }
 
-// What was kept in memory meanwhile goes along.
+// Rows that were kept in memory meanwhile are written too.
 void History::Impl::write_disk(const Batch& batch) {
   std::optional<Batch> all;
   {
@@ -191,7 +191,7 @@ void History::Impl::open_disk() {
   }
 }
 
-// A file that was damaged while nobody looked is found here, off everyone's path.
+// A damaged file is found here, in the writer's thread, without a delay for callers.
 void History::Impl::check_disk() try {
   const auto damage = disk ? disk->writer.damage() : "";
   if (!damage.empty()) replace_disk(damage);
@@ -293,8 +293,8 @@ Json History::query(const HistoryQuery& query, WallTime now) const {
   require(query.from_ms >= 0, "history: from must not be before 1970");
   require(query.from_ms <= query.to_ms, "history: from must not be after to");
   require(query.points >= 1 && query.points <= 100000, "history: points must be from 1 to 100000");
-  MetricSet wanted;
-  for (const auto& name : query.metrics) wanted.set(static_cast<std::size_t>(metric_named(name)));
+  MetricSet selected;
+  for (const auto& name : query.metrics) selected.set(static_cast<std::size_t>(metric_named(name)));
   const auto known = devices();
   if (std::ranges::find(known, query.device) == known.end())
     throw Error(Code::not_found, "no history of device '" + query.device + "'");
@@ -302,11 +302,11 @@ Json History::query(const HistoryQuery& query, WallTime now) const {
   const Choice choice =
       choose(query.from_ms / 1000, query.to_ms / 1000, query.points, unix_seconds(now));
   const bool all = query.metrics.empty();
-  Fold fold(choice, all ? ~wanted : wanted);
+  Fold fold(choice, all ? ~selected : selected);
   for (const auto& row : impl_->rows(query.device, choice)) fold.add(row);
   Json metrics = Json::object();
   for (const auto& m : device::metrics())
-    if (all ? fold.has(m.id) : wanted[static_cast<std::size_t>(m.id)])
+    if (all ? fold.has(m.id) : selected[static_cast<std::size_t>(m.id)])
       metrics[std::string(m.name)] = fold.json(m.id);
   return Json{{"device", query.device},
               {"step_s", choice.step_s},
@@ -378,7 +378,7 @@ std::string History::trouble() const {
 bool History::flush(double limit_s) {
   const Lock lock(impl_->mutex);
   const auto target = static_cast<std::uint64_t>(impl_->number);
-  impl_->asked = std::max(impl_->asked, target);
+  impl_->requested = std::max(impl_->requested, target);
   impl_->changed.notify_all();
   return impl_->changed.wait_for(impl_->mutex, Seconds(limit_s),
                                  [&]() REQUIRES(impl_->mutex) { return impl_->flushed >= target; });

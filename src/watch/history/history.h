@@ -1,10 +1,10 @@
-// What was measured, kept for 90 days: 1 s steps for an hour, 10 s for a day,
+// Stores readings for 90 days: 1 s steps for an hour, 10 s for a day,
 // 5 min for 90 days, each with minimum, mean and maximum. In SQLite, or in memory.
 //
 // add() only accumulates; a thread of its own writes. A slow disk therefore never
 // stalls the caller: what is waiting is bounded and what had to be dropped is
 // counted. When the file cannot be written (disk full, read-only folder) the
-// history goes on in memory, says so in trouble() and in the log, and is moved to
+// history continues in memory, reports it in trouble() and in the log, and is moved to
 // the file once that works again. docs/history.md has the file's format.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What history costs the thread that measures, and what an answer costs.
+// Measures the cost of recording and of a query.
 #include <benchmark/benchmark.h>
 
 #include <nlohmann/json.hpp>

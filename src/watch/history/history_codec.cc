@@ -9,8 +9,8 @@ namespace sluice::watch {
 
 namespace {
 
-enum Tag : unsigned { kSame = 0, kWhole = 1, kFloat = 2, kDouble = 3 };
-constexpr double kLargestWhole = 9007199254740992.0;  // 2^53
+enum Tag : unsigned { kSame = 0, kInteger = 1, kFloat = 2, kDouble = 3 };
+constexpr double kMaxExactInteger = 9007199254740992.0;  // 2^53
 
 void put_varint(std::string& out, std::uint64_t value) {
   for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));
@@ -27,11 +27,11 @@ void put_raw(std::string& out, T value) {
 // Returns the tag; `before` is the value just written.
 unsigned put_value(std::string& out, double value, double before) {
   if (value == before) return kSame;
-  if (value == std::floor(value) && std::abs(value) <= kLargestWhole) {
+  if (value == std::floor(value) && std::abs(value) <= kMaxExactInteger) {
     const auto whole = static_cast<std::int64_t>(value);
     put_varint(out,
                (static_cast<std::uint64_t>(whole) << 1) ^ static_cast<std::uint64_t>(whole >> 63));
-    return kWhole;
+    return kInteger;
   }
   if (static_cast<double>(static_cast<float>(value)) == value) {
     put_raw(out, static_cast<float>(value));
@@ -75,7 +75,7 @@ class Reader {
 
   double value(unsigned tag, double before) {
     switch (tag & 3) {
-      case kWhole: {
+      case kInteger: {
         const auto coded = varint();
         return static_cast<double>(static_cast<std::int64_t>(coded >> 1) ^
                                    -static_cast<std::int64_t>(coded & 1));

@@ -33,7 +33,7 @@ std::string move_aside(const std::string& path, const std::string& why) {
 namespace {
 
 std::unique_ptr<HistoryDisk> open_once(const std::string& path, std::uint64_t max_bytes) {
-  // In order: lock, writer (makes the file), reader.
+  // The order matters: lock, writer (creates the file), reader.
   std::unique_ptr<HistoryDisk> disk(new HistoryDisk{FileLock(path + ".lock"),
                                                     HistoryStore::writer(path, max_bytes),
                                                     HistoryStore::reader(path), 0});

@@ -1,4 +1,4 @@
-// The history's file: who may use it, and what happens when it cannot be used.
+// The history's file: its lock, and the fallback when it cannot be used.
 #pragma once
 
 #include <cstdint>

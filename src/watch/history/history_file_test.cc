@@ -226,7 +226,7 @@ TEST(HistoryFile, AFullFileTakesNewRowsOnceOldOnesAreDue) {
   EXPECT_EQ(history.stats().trouble, "");
 }
 
-TEST(HistoryFile, ASlowDiskNeverStallsTheCallerAndWhatIsDroppedIsCounted) {
+TEST(HistoryFile, ASlowDiskNeverBlocksTheCallerAndDroppedRowsAreCounted) {
   const Folder folder;
   auto options = kept_at(folder / "history.db");
   options.pending_rows = 100;
@@ -248,7 +248,7 @@ TEST(HistoryFile, ASlowDiskNeverStallsTheCallerAndWhatIsDroppedIsCounted) {
   EXPECT_TRUE(history.flush());
 }
 
-TEST(HistoryFile, AMoveFromMemoryToASlowDiskHoldsNoQueryUpAndCountsNothingTwice) {
+TEST(HistoryFile, AMoveFromMemoryToASlowDiskBlocksNoQueryAndCountsNothingTwice) {
   const Folder folder;
   History history(kept_at(folder / "history.db"));
   ASSERT_TRUE(history.flush());

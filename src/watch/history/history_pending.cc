@@ -53,7 +53,7 @@ void Pending::close(Device& device, std::size_t step, OpenRow& open) {
   if (open.has.none()) return;
   closed_[step].push_back(closed(device, step, open));
   open.has.reset();
-  if (closed_[step].size() <= most_rows_) return;
+  if (closed_[step].size() <= max_rows_) return;
   dropped_ += closed_[step].front().entries.size();
   closed_[step].pop_front();
 }

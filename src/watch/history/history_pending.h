@@ -1,4 +1,4 @@
-// What was measured and is not yet stored. Adding is a handful of comparisons per
+// Readings that are not yet stored. Adding is a handful of comparisons per
 // value: the rows of the current steps are dense arrays, one per metric.
 #pragma once
 
@@ -20,7 +20,7 @@ namespace sluice::watch {
 // Not thread-safe.
 class Pending {
  public:
-  explicit Pending(std::size_t most_rows) : most_rows_(most_rows) {}
+  explicit Pending(std::size_t max_rows) : max_rows_(max_rows) {}
 
   // See History::add. Returns how many values were new.
   std::size_t add(std::string_view device, const device::Readings& readings, Instant now,
@@ -55,7 +55,7 @@ class Pending {
   void add_value(Device& device, std::size_t metric, std::int64_t second, double value);
   void close(Device& device, std::size_t step, OpenRow& open);
 
-  std::size_t most_rows_;
+  std::size_t max_rows_;
   std::uint64_t dropped_ = 0;
   std::map<std::string, Device, std::less<>> devices_;
   std::array<std::deque<Row>, kSteps.size()> closed_;

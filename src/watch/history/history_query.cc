@@ -44,9 +44,9 @@ std::int64_t round_up(std::int64_t seconds) {
   return at != std::end(kRound) ? *at : (seconds + kDay - 1) / kDay * kDay;
 }
 
-// One step over everything, wherever it begins. From rows so short that what lies
-// outside of the range at its ends does not matter: a range as long as a round step gets
-// that step, without the row in which it begins.
+// Returns one step for the whole range, wherever it begins. It uses rows short enough that the
+// parts outside of the range do not matter: a range as long as a round step gets that step, without
+// the row in which it begins.
 Choice all_in_one(std::int64_t from, std::int64_t to, std::int64_t finest) {
   constexpr std::int64_t kRows = 100;
   std::size_t source = 0;
@@ -59,8 +59,8 @@ Choice all_in_one(std::int64_t from, std::int64_t to, std::int64_t finest) {
   return {source, step, begin, begin, end};
 }
 
-// In steps. The lower quartile, so that even many gaps do not pass for the usual;
-// a metric sampled every 5 s has 5 at a step of 1 s.
+// Returns the usual distance in steps: the lower quartile, so that many gaps do not change it. A
+// metric sampled every 5 s has 5 at a step of 1 s.
 double usual_distance(const std::vector<std::size_t>& places) {
   std::vector<std::size_t> distances{1};
   for (std::size_t i = 1; i < places.size(); ++i) distances.push_back(places[i] - places[i - 1]);
@@ -81,14 +81,15 @@ Choice choose(std::int64_t from_s, std::int64_t to_s, std::int64_t points, std::
   return {source, step, start_of(from_s, step), last, last + step};
 }
 
-Fold::Fold(const Choice& choice, const MetricSet& wanted) : choice_(choice), wanted_(wanted) {}
+Fold::Fold(const Choice& choice, const MetricSet& selected)
+    : choice_(choice), selected_(selected) {}
 
 void Fold::add(const Row& row) {
   if (row.t < choice_.from || row.t >= choice_.end) return;
   const auto count = static_cast<std::size_t>((choice_.to - choice_.from) / choice_.step_s + 1);
   const auto place = static_cast<std::size_t>((row.t - choice_.from) / choice_.step_s);
   for (const auto& [id, agg] : row.entries) {
-    if (id >= device::kMetricCount || !wanted_[id]) continue;
+    if (id >= device::kMetricCount || !selected_[id]) continue;
     if (aggs_[id].empty()) aggs_[id].resize(count);
     aggs_[id][place].merge(agg);
   }

@@ -1,4 +1,4 @@
-// Which step answers a question about the past, and the answer from the rows read.
+// Chooses the step size for a query and builds the result from the rows read.
 #pragma once
 
 #include <bitset>
@@ -31,7 +31,7 @@ using MetricSet = std::bitset<device::kMetricCount>;
 // Gathers rows into the steps of a choice.
 class Fold {
  public:
-  Fold(const Choice& choice, const MetricSet& wanted);
+  Fold(const Choice& choice, const MetricSet& selected);
 
   void add(const Row& row);
 
@@ -45,7 +45,7 @@ class Fold {
   std::vector<std::size_t> filled(device::Metric metric) const;
 
   Choice choice_;
-  MetricSet wanted_;
+  MetricSet selected_;
   std::array<std::vector<Agg>, device::kMetricCount> aggs_;  // by step; empty until used
 };
 

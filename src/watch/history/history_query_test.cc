@@ -15,28 +15,28 @@ namespace {
 
 constexpr std::int64_t kNow = 1'794'711'600;
 
-struct Question {
+struct QueryCase {
   std::int64_t ago_from, ago_to, points;
   std::int64_t step, source_step;
 };
 
-TEST(HistoryChoice, TheFinestRoundStepThatReachesBackAndFits) {
+TEST(HistoryChoice, ChoosesTheFinestRoundStepThatReachesBackAndFits) {
   for (const auto& q :
-       {Question{300, 0, 600, 1, 1},             //
-        Question{3600, 0, 600, 10, 10},          //
-        Question{3600, 0, 4000, 1, 1},           //
-        Question{900, 0, 600, 2, 1},             //
-        Question{3700, 3600, 600, 1, 1},         // still within the slack
-        Question{7200, 7100, 600, 10, 10},       //
-        Question{86400, 0, 600, 300, 300},       //
-        Question{86400, 0, 1000, 120, 10},       //
-        Question{86400, 0, 10000, 10, 10},       //
-        Question{7 * 86400, 0, 600, 1800, 300},  //
-        Question{90 * 86400, 0, 600, 21600, 300}, Question{90 * 86400, 0, 2, 47 * 86400, 300},
-        Question{90 * 86400, 0, 1, 90 * 86400, 300}, Question{90, 0, 1, 120, 1},
-        Question{3600, 0, 1, 3600, 10}, Question{3000, 0, 1, 3600, 10},
-        Question{100'000, 0, 1, 2 * 86400, 300}, Question{2 * 86400, 2 * 86400, 1, 300, 300},
-        Question{400 * 86400, 399 * 86400, 600, 300, 300}}) {
+       {QueryCase{300, 0, 600, 1, 1},             //
+        QueryCase{3600, 0, 600, 10, 10},          //
+        QueryCase{3600, 0, 4000, 1, 1},           //
+        QueryCase{900, 0, 600, 2, 1},             //
+        QueryCase{3700, 3600, 600, 1, 1},         // still within the slack
+        QueryCase{7200, 7100, 600, 10, 10},       //
+        QueryCase{86400, 0, 600, 300, 300},       //
+        QueryCase{86400, 0, 1000, 120, 10},       //
+        QueryCase{86400, 0, 10000, 10, 10},       //
+        QueryCase{7 * 86400, 0, 600, 1800, 300},  //
+        QueryCase{90 * 86400, 0, 600, 21600, 300}, QueryCase{90 * 86400, 0, 2, 47 * 86400, 300},
+        QueryCase{90 * 86400, 0, 1, 90 * 86400, 300}, QueryCase{90, 0, 1, 120, 1},
+        QueryCase{3600, 0, 1, 3600, 10}, QueryCase{3000, 0, 1, 3600, 10},
+        QueryCase{100'000, 0, 1, 2 * 86400, 300}, QueryCase{2 * 86400, 2 * 86400, 1, 300, 300},
+        QueryCase{400 * 86400, 399 * 86400, 600, 300, 300}}) {
     const auto c = choose(kNow - q.ago_from, kNow - q.ago_to, q.points, kNow);
     EXPECT_EQ(kSteps[c.source].seconds, q.source_step) << q.ago_from << " " << q.points;
     EXPECT_EQ(c.step_s, q.step) << q.ago_from << " " << q.points;
@@ -45,7 +45,7 @@ TEST(HistoryChoice, TheFinestRoundStepThatReachesBackAndFits) {
   }
 }
 
-TEST(HistoryChoice, OnePointIsOfTheRangeAndNothingElse) {
+TEST(HistoryChoice, OnePointCoversExactlyTheRange) {
   for (const std::int64_t shift : {0, 1, 7, 9})
     for (const std::int64_t length : {30, 90, 3000, 3600, 5000, 86400, 200'000}) {
       const auto to = kNow - 4000 - shift, from = to - length;
@@ -81,7 +81,7 @@ TEST(HistoryChoice, TheLongestRangeIsAnsweredAtOnce) {
   }
 }
 
-TEST(HistoryCodec, GivesBackExactlyWhatItWasGiven) {
+TEST(HistoryCodec, RoundTripsRowsExactly) {
   const double values[] = {0,
                            1,
                            -1,

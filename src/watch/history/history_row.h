@@ -48,7 +48,7 @@ struct Row {
   std::vector<Entry> entries;
 };
 
-// What is written together. Rows are additions: the same device, step and t may
+// One write transaction. Rows are additions: the same device, step and t may
 // come again, in this batch or a later one. Numbers grow, so that a reader knows
 // whether a batch is already part of what it read.
 struct Batch {

@@ -21,7 +21,7 @@ const HistoryOptions kInMemory{.path = "", .flush_s = 3600};
 
 Json power(const Json& answer) { return answer["metrics"]["power"]; }
 
-TEST(History, AValueIsThereAtOnceWithMinimumMeanAndMaximum) {
+TEST(History, AValueIsAvailableAtOnceWithMinimumMeanAndMaximum) {
   History history(kInMemory);
   Feeder feed(history);
   for (const double v : {100, 300, 200}) feed.put("GPU-1", Metric::power, kEpoch + 0.2, v);
@@ -129,7 +129,7 @@ std::string refusal(const History& history, const HistoryQuery& query) {
   return "";
 }
 
-TEST(History, AQuestionThatMakesNoSenseIsRefusedWithTheReason) {
+TEST(History, AnInvalidQueryIsRefusedWithTheReason) {
   History history(kInMemory);
   Feeder(history).put("GPU-1", Metric::power, kEpoch, 1);
   EXPECT_THAT(refusal(history, ask("GPU-1", "powr", kEpoch, kEpoch)),
@@ -158,7 +158,7 @@ TEST(History, TheMachinesTrendsNameWhatGrowsAndWhenItIsFull) {
   EXPECT_TRUE(trends["cpu"].empty());
 }
 
-TEST(History, AnAnswerNeverMissesWhatAnEarlierOneHadWhileOthersAddAndStore) {
+TEST(History, AQueryNeverMissesWhatAnEarlierOneReturnedDuringWrites) {
   const Folder folder;
   History history({.path = folder / "history.db", .flush_s = 0.002});
   Feeder feed(history);
@@ -186,7 +186,7 @@ struct Sample {
   double value;
 };
 
-// The same question answered by looking at every sample.
+// The same query answered from every sample.
 void expect_like_oracle(const Json& answer, const std::vector<Sample>& samples,
                         const HistoryQuery& q, Metric metric) {
   const std::int64_t step = answer["step_s"];
@@ -255,11 +255,11 @@ void run_against_oracle(std::uint64_t seed, const std::string& path) {
   }
 }
 
-TEST(History, AnySequenceInMemoryGivesWhatTheSamplesGive) {
+TEST(History, AnySequenceInMemoryMatchesTheSamples) {
   for (std::uint64_t seed = 1; seed <= 12; ++seed) run_against_oracle(seed, "");
 }
 
-TEST(History, AnySequenceOnDiskWithRestartsGivesWhatTheSamplesGive) {
+TEST(History, AnySequenceOnDiskWithRestartsMatchesTheSamples) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     const Folder folder;
     run_against_oracle(seed, folder / "history.db");

@@ -22,7 +22,7 @@ struct Watched {
 
 std::optional<double> none(const device::Readings&) { return std::nullopt; }
 
-// Where the card slows itself down: what it is at now, and what is left.
+// The slowdown temperature: the present temperature plus its margin.
 std::optional<double> slowdown(const device::Readings& r) {
   const auto now = r.value(Metric::temperature), left = r.value(Metric::temperature_margin);
   return now && left ? std::optional(*now + *left) : std::nullopt;

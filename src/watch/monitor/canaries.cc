@@ -16,16 +16,16 @@ namespace {
 Canaries::Result result_of(const std::string& uuid, const std::string& line) {
   const auto j = Json::parse(line, nullptr, false);
   if (!j.is_object() || !j.contains("passed") || !j["passed"].is_boolean())
-    return {uuid, false, "it said nothing that makes sense"};
+    return {uuid, false, "its output is invalid"};
   return {uuid, j["passed"].get<bool>(), j.value("note", "")};
 }
 
 }  // namespace
 
 void Canaries::start(const std::string& uuid, Instant now) {
-  constexpr std::ptrdiff_t kMostEnding = 4;
+  constexpr std::ptrdiff_t kMaxEnding = 4;
   if (running_.contains(uuid)) return;
-  if (std::ranges::count(ending_, uuid, &Ending::uuid) >= kMostEnding) {
+  if (std::ranges::count(ending_, uuid, &Ending::uuid) >= kMaxEnding) {
     failed_to_start_.push_back(
         {uuid, false, "earlier canaries hang in the driver and cannot be ended"});
     return;

@@ -64,7 +64,7 @@ void Fleet::take(const device::Trouble& trouble, Instant) {
 }
 
 void Fleet::take(const device::XidSeen& seen, Instant) {
-  constexpr std::size_t kMost = 32;
+  constexpr std::size_t kMaxXids = 32;
   const auto found = members_.find(seen.gpu);
   if (found == members_.end()) return;
   auto& member = found->second;
@@ -72,13 +72,13 @@ void Fleet::take(const device::XidSeen& seen, Instant) {
   member.new_xids.push_back(seen.xid);
   auto& kept = member.view.xids;
   kept.push_back(seen.xid);
-  if (kept.size() > kMost) kept.erase(kept.begin());
+  if (kept.size() > kMaxXids) kept.erase(kept.begin());
   member.view.readings.set(Metric::xid_last, seen.xid.code, seen.xid.at);
   member.view.readings.set(Metric::xid_count, static_cast<double>(member.xid_count), seen.xid.at);
 }
 
 // A call that has not returned is silence from its beginning; only the next sample
-// ends it, so that a new sampler which has not asked yet does not.
+// ends it, so that a new sampler which has not read it yet does not.
 void Fleet::take(const device::Beat& beat, Instant now) {
   constexpr double kNoticeable = 0.15;
   for (const auto& busy : beat.busy) {
@@ -132,7 +132,7 @@ device::Evidence Fleet::evidence(Member& member) {
   e.xids = member.new_xids;
   e.canary = member.canary;
   e.canary_note = member.canary_note;
-  // What was measured before it fell silent says nothing about it now.
+  // Readings from before it fell silent are no evidence now.
   if (member.silent_since) return e;
   if (const auto action = readings.value(Metric::recovery_action))
     e.recovery_action = static_cast<int>(*action);

@@ -35,8 +35,8 @@ class Fleet {
   std::vector<Change> step(Instant now);
 
   std::vector<std::string> wanting_canary() const;
-  // Some GPU is not there as far as the driver tells, or gives no useful answer; one
-  // whose call hangs does not count, the sampler's beats tell about that.
+  // Some GPU is missing according to the driver, or gives no useful answer; one whose call
+  // hangs does not count, the sampler's heartbeats report that.
   bool any_gone() const;
 
   std::vector<GpuView> views() const;  // ordered by bus

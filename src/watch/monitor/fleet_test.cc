@@ -133,7 +133,7 @@ TEST_F(FleetTest, ANewSamplerGetsAMomentForItsFirstSamples) {
   EXPECT_FALSE(fleet.any_gone());
 }
 
-TEST_F(FleetTest, OnlySilenceThatIsNotAHangAsksForAFreshSampler) {
+TEST_F(FleetTest, OnlySilenceWithoutAHangRequestsAFreshSampler) {
   fleet.apply(device::Beat{at(1), {{"A", "nvmlDeviceGetPowerUsage", at(0)}}, {}}, at(1));
   EXPECT_FALSE(fleet.any_gone());
   fleet.apply(device::Trouble{"B", at(1), "Unknown Error", false}, at(1));
@@ -224,7 +224,7 @@ TEST_F(FleetTest, OldReadingsOfASilentGpuAreNoEvidence) {
   EXPECT_EQ(fleet.find("A")->health.cause, "GPU is lost");
 }
 
-TEST_F(FleetTest, GhostLoadIsRecognised) {
+TEST_F(FleetTest, GhostUtilizationIsDetected) {
   sample("A", 1,
          {{Metric::utilization, 100}, {Metric::memory_used, 0}, {Metric::process_count, 0}});
   fleet.step(at(1));
@@ -232,7 +232,7 @@ TEST_F(FleetTest, GhostLoadIsRecognised) {
   EXPECT_FALSE(fleet.find("B")->ghost_utilization);
 }
 
-TEST_F(FleetTest, WordsAboutUnknownGpusAreIgnored) {
+TEST_F(FleetTest, MessagesAboutUnknownGpusAreIgnored) {
   fleet.apply(device::Trouble{"C", at(1), "lost", true}, at(1));
   fleet.apply(device::XidSeen{"C", {79, at(1), {}}}, at(1));
   sample("C", 1);

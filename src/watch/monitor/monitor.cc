@@ -93,7 +93,7 @@ Monitor::Impl::Impl(Options o)
   thread = std::thread([this] { run(); });
 }
 
-// With a damaged file what was kept in it is lost, not the watching.
+// A damaged file loses the kept alerts, but monitoring continues.
 void Monitor::Impl::restore_alerts() try {
   const Lock lock(alerts_mutex);
   const auto kept = history.kept(kAlertsKey);
@@ -122,7 +122,7 @@ void Monitor::Impl::run() {
       const auto now = Steady::now();
       const auto news = observation->advance(now);
       if (news.urgent || seconds_between(published, now) >= kPublish_s) publish(now);
-      for (const auto& event : news.events) subscribers.tell(event);
+      for (const auto& event : news.events) subscribers.publish(event);
     } catch (const std::exception& e) {
       log::error("monitor: {}", e.what());
     }
@@ -173,7 +173,7 @@ void Monitor::Impl::publish(Instant now) {
     const Lock lock(mutex);
     snapshot = ready;
   }
-  subscribers.tell(ready);
+  subscribers.publish(ready);
   deliver(transitions);
 }
 
@@ -188,7 +188,7 @@ std::vector<Transition> Monitor::Impl::evaluate(Snapshot& next) {
 void Monitor::Impl::deliver(const std::vector<Transition>& transitions) {
   for (const auto& transition : transitions) {
     notifier.deliver(transition);
-    subscribers.tell(event_of(transition, wall_now()));
+    subscribers.publish(event_of(transition, wall_now()));
   }
 }
 

@@ -56,12 +56,12 @@ class Monitor {
   // Readings of Scope::server come from outside.
   void report_server(device::Metric metric, double value);
 
-  // Who has how much memory by a lease or in a pool of ours; replaces what was said before.
+  // Sets the memory held by each lease and each of our pools; replaces the previous report.
   void report_owners(std::vector<OwnerMemory> owners);
   void report_lease_store(LeaseStore store);
 
   // GPUs whose processes matter now, by uuid, and a number that changes when their list
-  // should be read anew; see device::Follow. Replaces what was said before.
+  // should be read anew; see device::Follow. Replaces the previous report.
   void follow(const std::map<std::string, std::uint64_t>& gpus);
 
   // Rules and intervals that may change at run time.

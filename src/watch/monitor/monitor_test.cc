@@ -1,5 +1,5 @@
 // The monitor with a real sampler process over the fake driver. Every story is
-// short and told in real time, because its subject is time. The limits leave room
+// short and measured in real time, because its subject is time. The limits leave headroom
 // for a machine that is busy with other tests; the strict ones are measured apart.
 #include "watch/monitor/monitor.h"
 
@@ -196,14 +196,14 @@ TEST(Monitor, AGpuThatIsDeadFromTheStartIsNotedAndJoinsWhenItAnswers) {
   watched.until([](const Snapshot& s) { return s.notes.empty(); });
 }
 
-TEST(Monitor, AFullLoadOfNobodyIsAGhost) {
+TEST(Monitor, FullUtilizationWithoutProcessesIsReportedAsGhost) {
   const Scenario story(R"([{"type":"ghost","at_s":0}])");
   Watched watched(quick(story.path()));
   watched.until(
       [](const Snapshot& s) { return std::ranges::any_of(s.gpus, &GpuView::ghost_utilization); });
 }
 
-TEST(Monitor, WhatTheDriverDoesNotTellIsAbsent) {
+TEST(Monitor, ReadingsThatTheDriverDoesNotGiveAreAbsent) {
   Watched watched(quick("version-errors"));
   const auto s = watched.until_sampled(2);
   const auto j = to_json(*s, Steady::now());
@@ -232,7 +232,7 @@ TEST(Monitor, ADriverThatDoesNotStartIsAStateANoteAndAnAlertWithItsFix) {
 }
 
 // A process of 1 GiB on each GPU takes 3 GiB more after three seconds.
-TEST(Monitor, WhoTookMemoryOnAFollowedGpuIsKnownWithTheSampleThatShowsIt) {
+TEST(Monitor, TheProcessThatTookMemoryOnAFollowedGpuComesWithTheSampleThatShowsIt) {
   const Scenario story("[]", R"("processes":[{"pid":4711,"name":"greedy",
       "memory_gib":{"steps":[[0,1],[3,4]]}}],)");
   auto options = quick(story.path());
@@ -252,7 +252,7 @@ TEST(Monitor, WhoTookMemoryOnAFollowedGpuIsKnownWithTheSampleThatShowsIt) {
 }
 
 // Every word is a wake-up on both sides, for ever.
-TEST(Sampler, SaysLittleBesidesItsSamplesWhileAllIsWell) {
+TEST(Sampler, SendsLittleBesidesItsSamplesWhileHealthy) {
   const Scenario story("[]");
   Child child(std::filesystem::read_symlink("/proc/self/exe"),
               {"sampler", "--fd", std::to_string(Child::kFd), "--demo", story.path()});
@@ -279,7 +279,7 @@ TEST(Monitor, AMachineWithoutADriverNeedsNoSampler) {
   EXPECT_EQ(s->sampler.driver_trouble, "");
 }
 
-TEST(Monitor, TheCpuIsWatchedWhateverElseIsThere) {
+TEST(Monitor, TheCpuIsMonitoredOnEveryMachine) {
   Watched watched(quick(""));
   const auto s = watched.until([](const Snapshot& snapshot) {
     return snapshot.host.value(Metric::cpu_utilization).has_value();
@@ -289,7 +289,7 @@ TEST(Monitor, TheCpuIsWatchedWhateverElseIsThere) {
   EXPECT_TRUE(s->host.value(Metric::cpu_load));
 }
 
-TEST(Monitor, WatchersHearOfSnapshotsAndOfHealthUntilTheyLeave) {
+TEST(Monitor, SubscribersReceiveSnapshotsAndHealthUntilTheyUnsubscribe) {
   const Scenario story(R"([{"type":"lost","at_s":2,"until_s":100}])");
   Watched watched(quick(story.path()));
   std::mutex mutex;
@@ -318,7 +318,7 @@ TEST(Monitor, WatchersHearOfSnapshotsAndOfHealthUntilTheyLeave) {
   EXPECT_EQ(last, heard);
 }
 
-TEST(Monitor, HistoryAndAlertsAreWired) {
+TEST(Monitor, HistoryAndAlertsReceiveSnapshots) {
   auto options = quick("eight-gpus");
   Watched watched(options);
   const auto s = watched.until_sampled(8);
@@ -348,7 +348,7 @@ TEST(Monitor, HistoryAndAlertsAreWired) {
   EXPECT_TRUE(watched.monitor.alerts_json()["rules"].empty());
 }
 
-TEST(Monitor, ADamagedPageOfKeptAlertsIsNoReasonNotToWatch) {
+TEST(Monitor, ADamagedPageOfStoredAlertsDoesNotStopTheMonitor) {
   char folder[] = "/tmp/sluice-monitor-test-XXXXXX";
   auto options = quick("");
   options.state_dir = mkdtemp(folder);

@@ -50,7 +50,7 @@ Observation::News Observation::advance(Instant now) {
     fleet_.apply(message, now);
     if (const auto* xid = std::get_if<device::XidSeen>(&message))
       news.events.push_back(xid_event(*xid));
-    // A list is read rarely, or because somebody waits for it.
+    // A list is read rarely, or because a caller waits for it.
     const auto* sample = std::get_if<device::Sample>(&message);
     news.urgent = news.urgent || std::holds_alternative<device::Found>(message) ||
                   (sample != nullptr && sample->processes);

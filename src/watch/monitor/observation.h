@@ -1,4 +1,4 @@
-// What the monitor's thread looks at: the sampler process, the GPUs, their
+// The inputs of the monitor's thread: the sampler process, the GPUs, their
 // canaries and the host. For one thread; never waits.
 #pragma once
 

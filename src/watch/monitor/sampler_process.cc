@@ -81,7 +81,7 @@ void SamplerProcess::follow(const device::Follow& follow) {
     if (run != nullptr) run->child.say(device::encode(follow));
 }
 
-bool SamplerProcess::crowded() const noexcept { return ending_.size() >= kMostEnding; }
+bool SamplerProcess::crowded() const noexcept { return ending_.size() >= kMaxEnding; }
 
 void SamplerProcess::start(Instant now) {
   if (crowded()) return;
@@ -242,7 +242,7 @@ SamplerCost SamplerProcess::cost() const {
   SamplerCost cost;
   cost.core_share = last_cost_.core_share;
   cost.driver_share = last_cost_.driver_share;
-  cost.stretch = last_cost_.stretch;
+  cost.interval_scale = last_cost_.interval_scale;
   cost.calls = last_cost_.calls;
   cost.errors = last_cost_.errors;
   cost.restarts = restarts_;

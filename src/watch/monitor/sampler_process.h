@@ -42,10 +42,10 @@ class SamplerProcess {
     std::optional<Silence> silence;  // all GPUs are out of sight since then
     bool changed = false;            // the state text is another one
   };
-  // What has happened. `any_gone`: some GPU is gone or gives no useful answer.
+  // Returns what has happened. `any_gone`: some GPU is gone or gives no useful answer.
   Update advance(Instant now, bool any_gone);
 
-  // To wait on; advance() when one is readable, and at least every 250 ms.
+  // Descriptors to poll; call advance() when one is readable, and at least every 250 ms.
   std::vector<int> fds() const;
 
   void set_pace(const device::Pace& pace);
@@ -53,10 +53,10 @@ class SamplerProcess {
   SamplerCost cost() const;
 
  private:
-  struct Run;  // one process and what it told so far
+  struct Run;  // one process and what it reported so far
   // So many that cannot be ended, as a process inside the driver cannot, and no new
   // one is started: each would only join them.
-  static constexpr std::size_t kMostEnding = 4;
+  static constexpr std::size_t kMaxEnding = 4;
   bool crowded() const noexcept;
   void start(Instant now);
   void start_successor(Instant now);

@@ -25,15 +25,15 @@ Instant later(Instant t, double s) {
 // Real children, invented time: a child ends at its own pace, the supervisor waits
 // by the clock it is handed.
 void let_it_end(SamplerProcess& sampler, Instant now) {
-  const auto patience = Steady::now() + 10s;
-  while (sampler.cost().pid != 0 && Steady::now() < patience) {
+  const auto deadline = Steady::now() + 10s;
+  while (sampler.cost().pid != 0 && Steady::now() < deadline) {
     sampler.advance(now, false);
     std::this_thread::sleep_for(1ms);
   }
   ASSERT_EQ(sampler.cost().pid, 0);
 }
 
-TEST(SamplerProcess, ACrashingSamplerIsStartedAgainEverMoreRarely) {
+TEST(SamplerProcess, ACrashingSamplerIsRestartedWithGrowingDelays) {
   SamplerProcess::Options options;
   options.program = "/bin/false";
   options.timing.first_retry_s = 1;
@@ -63,7 +63,7 @@ TEST(SamplerProcess, AProgramThatCannotStartIsReportedAndTriedAgain) {
   EXPECT_TRUE(sampler.fds().empty());
 }
 
-TEST(SamplerProcess, ADriverThatIsDownBesideAnotherVendorsGpuIsTold) {
+TEST(SamplerProcess, ADriverThatIsDownBesideAnotherVendorsGpuIsReported) {
   const Folder folder;
   device::Gpu amd{};
   amd.vendor = device::Vendor::amd;
@@ -77,8 +77,8 @@ TEST(SamplerProcess, ADriverThatIsDownBesideAnotherVendorsGpuIsTold) {
   SamplerProcess::Options options;
   options.program = script;
   SamplerProcess sampler(options);
-  const auto patience = Steady::now() + 10s;
-  while (sampler.cost().driver_trouble.empty() && Steady::now() < patience) {
+  const auto deadline = Steady::now() + 10s;
+  while (sampler.cost().driver_trouble.empty() && Steady::now() < deadline) {
     sampler.advance(Steady::now(), false);
     std::this_thread::sleep_for(1ms);
   }
@@ -105,8 +105,8 @@ TEST(SamplerProcess, NoMoreAreStartedWhileFourCannotBeEnded) {
     sampler.advance(now, false);
     ASSERT_GT(sampler.cost().pid, 0);
     const auto ready = script + "." + std::to_string(sampler.cost().pid);
-    const auto patience = Steady::now() + 10s;
-    while (!std::filesystem::exists(ready) && Steady::now() < patience)
+    const auto deadline = Steady::now() + 10s;
+    while (!std::filesystem::exists(ready) && Steady::now() < deadline)
       std::this_thread::sleep_for(1ms);
     sampler.advance(now = later(now, 0.011), false);  // it has not beaten: another one is due
     now = later(now, 0.002);
@@ -117,7 +117,7 @@ TEST(SamplerProcess, NoMoreAreStartedWhileFourCannotBeEnded) {
   EXPECT_TRUE(sampler.fds().empty());
 }
 
-TEST(Child, TellsHowItEnded) {
+TEST(Child, ReportsHowItEnded) {
   Child child("/bin/sh", {"-c", "echo hello >&3; exit 7"});
   std::vector<std::string> lines;
   for (int i = 0; i < 2000 && !(child.closed() && child.has_ended()); ++i) {

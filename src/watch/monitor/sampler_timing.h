@@ -1,5 +1,5 @@
-// How patient the monitor is with the sampler process; the defaults are for real
-// drivers, tests are quicker.
+// Timeouts and retry delays for the sampler process; the defaults are for real
+// drivers, tests use shorter ones.
 #pragma once
 
 namespace sluice::watch {

@@ -30,14 +30,14 @@ std::vector<std::shared_ptr<Subscribers::One>> Subscribers::all() {
   return alive;
 }
 
-void Subscribers::tell(const std::shared_ptr<const Snapshot>& snapshot) {
+void Subscribers::publish(const std::shared_ptr<const Snapshot>& snapshot) {
   for (const auto& one : all()) {
     const std::lock_guard lock(one->mutex);
     if (!one->over && one->on_snapshot) one->on_snapshot(snapshot);
   }
 }
 
-void Subscribers::tell(const Event& event) {
+void Subscribers::publish(const Event& event) {
   for (const auto& one : all()) {
     const std::lock_guard lock(one->mutex);
     if (!one->over && one->on_event) one->on_event(event);

@@ -1,4 +1,4 @@
-// Who wants to hear of snapshots and events. Thread-safe.
+// Subscribers to snapshots and events. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -16,8 +16,8 @@ class Subscribers {
   // also be destroyed from within one.
   std::shared_ptr<void> add(Monitor::OnSnapshot on_snapshot, Monitor::OnEvent on_event);
 
-  void tell(const std::shared_ptr<const Snapshot>& snapshot);
-  void tell(const Event& event);
+  void publish(const std::shared_ptr<const Snapshot>& snapshot);
+  void publish(const Event& event);
 
  private:
   struct One {
