@@ -20,7 +20,7 @@ namespace sluice::broker {
 namespace {
 
 constexpr auto kForgetEvery = std::chrono::minutes(1);
-constexpr auto kLongestSleep = std::chrono::seconds(1);
+constexpr auto kMaxSleep = std::chrono::seconds(1);
 
 std::uint64_t random_secret() {
   std::uint64_t secret = 0;
@@ -58,11 +58,11 @@ Policy policy_of(const BrokerConfig& c) {
 }
 
 // One that was given before this limit was.
-void shorten_on_cpu(Lease& lease, Seconds most, Instant now) {
+void shorten_on_cpu(Lease& lease, Seconds max_ttl, Instant now) {
   if (lease.state != State::on_cpu) return;
-  lease.wanted.ttl = std::min(lease.wanted.ttl, most);
+  lease.request.ttl = std::min(lease.request.ttl, max_ttl);
   lease.expires_at =
-      std::min(lease.expires_at, now + std::chrono::duration_cast<Instant::duration>(most));
+      std::min(lease.expires_at, now + std::chrono::duration_cast<Instant::duration>(max_ttl));
 }
 
 Store::Options store_options(const Broker::Options& options) {
@@ -97,14 +97,14 @@ Broker::Impl::Impl(Options o)
   }
   if (!options.threads) return;
   thread = std::jthread([this](std::stop_token stop) { timer(stop); });
-  telling_thread = std::jthread([this](std::stop_token stop) { teller(stop); });
+  delivery_thread = std::jthread([this](std::stop_token stop) { deliver_loop(stop); });
 }
 
 // The callers of everything below first.
 Broker::Impl::~Impl() {
   thread = {};
   watch.reset();
-  telling_thread = {};
+  delivery_thread = {};
 }
 
 void Broker::Impl::restore() {
@@ -122,30 +122,30 @@ void Broker::Impl::restore() {
   for (const auto* lease : ledger.live()) follow_holder(*lease);
 }
 
-// ---- what callers ask
+// ---- requests of callers
 
 Broker::Broker(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
 Broker::~Broker() { on_event(nullptr); }
 
-Wanted Broker::Impl::completed(Wanted wanted) const {
-  if (wanted.bytes == 0) {
-    const auto known = gpu.memory_allocation.find(wanted.agent);
+LeaseRequest Broker::Impl::completed(LeaseRequest request) const {
+  if (request.bytes == 0) {
+    const auto known = gpu.memory_allocation.find(request.agent);
     require(known != gpu.memory_allocation.end(),
             "memory_gb is missing, and gpu.memory_allocation does not name this agent");
-    wanted.bytes = static_cast<std::uint64_t>(std::llround(known->second * kGiB));
+    request.bytes = static_cast<std::uint64_t>(std::llround(known->second * kGiB));
   }
-  // Of a card that is still to come the name stays as it is: the ledger knows it by that, too.
-  const bool may_come = !has_all && find_sights(sights, wanted.device).empty();
-  if (!wanted.device.empty() && !sights.empty() && !may_come)
-    wanted.device = uuid_of(wanted.device);
-  return wanted;
+  // The name of a card that is still to come is kept as it is: the ledger matches it, too.
+  const bool may_come = !has_all && find_card_snapshots(card_snapshots, request.device).empty();
+  if (!request.device.empty() && !card_snapshots.empty() && !may_come)
+    request.device = uuid_of(request.device);
+  return request;
 }
 
 std::string Broker::Impl::uuid_of(const std::string& device) const {
-  const auto found = find_sights(sights, device);
+  const auto found = find_card_snapshots(card_snapshots, device);
   if (found.size() == 1) return found.front()->card.uuid;
   std::string names;
-  for (const auto& s : sights)
+  for (const auto& s : card_snapshots)
     names +=
         fmt::format("{}{} {} ({})", names.empty() ? "" : ", ",
                     s.card.index.empty() ? s.card.bus : s.card.index, s.card.uuid, s.card.name);
@@ -154,19 +154,20 @@ std::string Broker::Impl::uuid_of(const std::string& device) const {
                           found.empty() ? "no GPU here" : "several GPUs", names));
 }
 
-Wanted Broker::read(std::string_view body) const {
+LeaseRequest Broker::read(std::string_view body) const {
   BrokerConfig limits;
   {
     const Lock lock(impl_->mutex);
     limits.default_ttl_s = impl_->config.default_ttl_s;
     limits.max_ttl_s = impl_->config.max_ttl_s;
   }
-  return wanted_from_json(body, limits);
+  return lease_request_from_json(body, limits);
 }
 
-// A retry under the key of a lease in force is told of that one.
-std::optional<Answer> Broker::Impl::asked_before(const Wanted& wanted, const Moment& at) {
-  const auto* lease = ledger.asked_before(wanted);
+// A retry under the key of a lease in force gets that lease.
+std::optional<LeaseResponse> Broker::Impl::find_retried(const LeaseRequest& request,
+                                                        const Moment& at) {
+  const auto* lease = ledger.find_retried(request);
   if (lease == nullptr) return std::nullopt;
   const auto token = token_of(*lease);
   Changes changes;
@@ -174,19 +175,19 @@ std::optional<Answer> Broker::Impl::asked_before(const Wanted& wanted, const Mom
   take(changes, at);
   if (outcome != Ledger::Outcome::done) return std::nullopt;  // its time is over
   lease = ledger.find(token.id);
-  if (lease->wanted.idempotency_key != wanted.idempotency_key)
-    throw KeyReused(wanted.idempotency_key);
+  if (lease->request.idempotency_key != request.idempotency_key)
+    throw KeyReused(request.idempotency_key);
   check_stored(*lease);
-  ledger.ask_again(token.id, wanted.holder.connection);
-  auto answer = describe(*lease, at.now);
-  if (const auto refusal = ledger.refusal(token.id)) add_refusal(answer, *refusal);
-  return answer;
+  ledger.add_retry(token.id, request.holder.connection);
+  auto response = describe(*lease, at.now);
+  if (const auto refusal = ledger.refusal(token.id)) add_refusal(response, *refusal);
+  return response;
 }
 
-Answer Broker::Impl::ask(Wanted wanted, std::uint64_t secret, const Moment& at) {
-  wanted = completed(std::move(wanted));
+LeaseResponse Broker::Impl::ask(LeaseRequest request, std::uint64_t secret, const Moment& at) {
+  request = completed(std::move(request));
   Changes changes;
-  const auto result = ledger.request(wanted, secret, at.now, changes);
+  const auto result = ledger.request(request, secret, at.now, changes);
   if (!take(changes, at) && result.id != 0) {
     Changes undone;
     ledger.release(result.id, secret, at.now, undone);
@@ -196,44 +197,44 @@ Answer Broker::Impl::ask(Wanted wanted, std::uint64_t secret, const Moment& at) 
   const auto* lease = result.id == 0 ? nullptr : ledger.find(result.id);
   Lease refused;
   if (lease == nullptr)
-    refused.wanted = std::move(wanted), refused.reason = result.refusal.reason,
-    refused.asked_at = at.now;
-  auto answer = describe(lease == nullptr ? refused : *lease, at.now);
-  answer.verdict = result.verdict;
-  add_refusal(answer, result.refusal);
-  if (result.verdict == Verdict::refused) ++figures.refused;
-  return answer;
+    refused.request = std::move(request), refused.reason = result.refusal.reason,
+    refused.requested_at = at.now;
+  auto response = describe(lease == nullptr ? refused : *lease, at.now);
+  response.verdict = result.verdict;
+  add_refusal(response, result.refusal);
+  if (result.verdict == Verdict::refused) ++stats.refused;
+  return response;
 }
 
-Answer Broker::request(const Wanted& asked) {
+LeaseResponse Broker::request(const LeaseRequest& original) {
   const auto start = Steady::now();
   const auto secret = random_secret();
-  auto wanted = asked;
-  wanted.holder = identified(wanted.holder, impl_->options.proc);
-  Answer answer;
+  auto request = original;
+  request.holder = identified(request.holder, impl_->options.proc);
+  LeaseResponse response;
   {
     const Lock lock(impl_->mutex);
     impl_->require_store();
     const auto at = impl_->moment();
-    if (auto before = impl_->asked_before(wanted, at)) {
-      answer = std::move(*before);
+    if (auto before = impl_->find_retried(request, at)) {
+      response = std::move(*before);
     } else {
-      answer = impl_->ask(std::move(wanted), secret, at);
-      if (answer.verdict == Verdict::granted)
+      response = impl_->ask(std::move(request), secret, at);
+      if (response.verdict == Verdict::granted)
         impl_->latencies.add(seconds_between(start, Steady::now()));
     }
-    answer.for_holder = true;
+    response.for_holder = true;
   }
   impl_->after();
-  if (answer.verdict == Verdict::granted && impl_->options.config.cgroups) {
+  if (response.verdict == Verdict::granted && impl_->options.config.cgroups) {
     const Lock lock(impl_->mutex);
-    const auto* lease = impl_->ledger.find(answer.lease.id);
-    if (lease != nullptr) answer.lease.enforcement = lease->enforcement;
+    const auto* lease = impl_->ledger.find(response.lease.id);
+    if (lease != nullptr) response.lease.enforcement = lease->enforcement;
   }
-  return answer;
+  return response;
 }
 
-Answer Broker::Impl::look_up(LeaseId id) const {
+LeaseResponse Broker::Impl::look_up(LeaseId id) const {
   const auto at = moment();
   {
     const Lock lock(mutex);
@@ -250,35 +251,35 @@ Answer Broker::Impl::look_up(LeaseId id) const {
   return describe(*ended, at.now);
 }
 
-Answer Broker::status(LeaseId id) const {
-  auto answer = impl_->look_up(id);
+LeaseResponse Broker::status(LeaseId id) const {
+  auto response = impl_->look_up(id);
   const Lock lock(impl_->mutex);
   if (const auto refusal = impl_->ledger.refusal(id)) {
-    impl_->add_refusal(answer, *refusal);
-    answer.lease.reason = refusal->reason;
+    impl_->add_refusal(response, *refusal);
+    response.lease.reason = refusal->reason;
   }
-  return answer;
+  return response;
 }
 
 std::uint64_t Broker::decisions() const noexcept { return impl_->decisions; }
 
-// Those who wait ask this often: not what stands in their way.
-Answer Broker::status(const Token& token) const {
-  auto answer = impl_->look_up(token.id);
-  if (answer.lease.secret != token.secret)
+// Waiting clients poll this often, so it leaves out the obstacles.
+LeaseResponse Broker::status(const Token& token) const {
+  auto response = impl_->look_up(token.id);
+  if (response.lease.secret != token.secret)
     throw LeaseError(Ledger::Outcome::wrong_secret,
                      fmt::format("the token is not that of lease {}", token.id), std::nullopt);
-  answer.for_holder = true;
-  if (answer.lease.ending == Ending::timed_out) {
+  response.for_holder = true;
+  if (response.lease.ending == EndReason::timed_out) {
     const Lock lock(impl_->mutex);
-    impl_->add_refusal(answer, impl_->ledger.refusal(answer.lease.wanted));
+    impl_->add_refusal(response, impl_->ledger.refusal(response.lease.request));
   }
-  return answer;
+  return response;
 }
 
-Answer Broker::renew(const Token& token, std::optional<std::uint64_t> client_limit) {
+LeaseResponse Broker::renew(const Token& token, std::optional<std::uint64_t> client_limit) {
   const auto came = impl_->options.now();  // who waits for the lock is not late for that
-  Answer answer;
+  LeaseResponse response;
   std::optional<LeaseError> refused;
   {
     const Lock lock(impl_->mutex);
@@ -293,17 +294,17 @@ Answer Broker::renew(const Token& token, std::optional<std::uint64_t> client_lim
     }
     const bool is_stored = impl_->take(changes, at);
     if (outcome != Ledger::Outcome::done) {
-      refused = impl_->turned_down(outcome, token, at);
+      refused = impl_->lease_error(outcome, token, at);
     } else if (!is_stored) {
       impl_->store_failed();
     } else {
-      answer = impl_->describe(*impl_->ledger.find(token.id), at.now);
-      answer.for_holder = true;
+      response = impl_->describe(*impl_->ledger.find(token.id), at.now);
+      response.for_holder = true;
     }
   }
   impl_->after();
   if (refused) throw *refused;
-  return answer;
+  return response;
 }
 
 template <class How>
@@ -315,7 +316,7 @@ void Broker::Impl::end(const Token& token, How how) {
     Changes changes;
     const auto outcome = how(ledger, at.now, changes);
     take(changes, at);  // where it cannot be stored now, it is as soon as it can
-    if (outcome != Ledger::Outcome::done) refused = turned_down(outcome, token, at);
+    if (outcome != Ledger::Outcome::done) refused = lease_error(outcome, token, at);
   }
   after();
   if (refused) throw *refused;
@@ -336,7 +337,7 @@ void Broker::leave(const Token& token) {
 void Broker::revoke(LeaseId id, std::string_view reason) {
   require(!reason.empty() && is_plain_text(reason),
           "a reason is UTF-8 text without control characters");
-  reason = whole_characters(reason, kLongestReason);
+  reason = utf8_prefix(reason, kMaxReasonBytes);
   impl_->end({id, 0, 0}, [&](Ledger& ledger, Instant now, Changes& changes) {
     return ledger.revoke(id, reason, now, changes);
   });
@@ -371,15 +372,15 @@ void Broker::observe(const watch::Snapshot& snapshot) {
     const Lock lock(impl_->mutex);
     holders = impl_->holders(), gpu = impl_->gpu, mps_dir = impl_->config.mps_dir;
   }
-  auto sights = sights_of(snapshot, gpu, holders, impl_->options.proc);
+  auto card_snapshots = card_snapshots_of(snapshot, gpu, holders, impl_->options.proc);
   const bool mps_daemon = mps_daemon_runs(mps_dir, impl_->options.proc);
   std::vector<Card> cards;
-  for (const auto& sight : sights) cards.push_back(sight.card);
+  for (const auto& card_snapshot : card_snapshots) cards.push_back(card_snapshot.card);
   {
     const Lock lock(impl_->mutex);
     if (snapshot.sequence != 0 && snapshot.sequence < impl_->sequence) return;
     impl_->sequence = snapshot.sequence;
-    impl_->sights = std::move(sights);
+    impl_->card_snapshots = std::move(card_snapshots);
     impl_->has_all = snapshot.has_all_gpus;
     impl_->mps_daemon = mps_daemon;
     const auto at = impl_->moment();
@@ -445,7 +446,7 @@ void Broker::Impl::timer(std::stop_token stop) {
     }
     const Lock lock(mutex);
     const auto now = options.now();
-    wake_at = std::min(now + kLongestSleep, ledger.next_tick());
+    wake_at = std::min(now + kMaxSleep, ledger.next_tick());
     for (auto t = now; t < wake_at && !stop.stop_requested(); t = options.now()) {
       wakes_sooner = false;
       woken.wait_for(mutex, stop, wake_at - t, [this]() REQUIRES(mutex) { return wakes_sooner; });

@@ -1,6 +1,6 @@
-// What a grant costs its caller in process, with the store on disk: asked for, placed,
-// written and answered. p50 and p99 are what is promised of it (50 and 500 us); the mean
-// that the benchmark itself prints includes the release between two grants.
+// The latency of a grant in process, with the store on disk: request, placement, write and
+// response. The targets are a p50 of 50 us and a p99 of 500 us; the mean that the benchmark
+// itself prints includes the release between two grants.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ struct Bench {
     host.options.wall = [] { return std::chrono::system_clock::now(); };
     broker = std::make_unique<Broker>(host.options);
     sample();
-    auto w = wanted("resident", 0.05);
+    auto w = lease_request("resident", 0.05);
     w.peer = "uid:1000";
     w.holder.pid = ::getpid();
     w.ttl = Seconds(86400);
@@ -56,7 +56,7 @@ struct Bench {
 };
 
 void grant(benchmark::State& state, Bench& bench) {
-  auto w = wanted("scout", 0.25);
+  auto w = lease_request("scout", 0.25);
   w.holder = identified({::getpid(), 0, -1, 0}, "/proc");  // as the transport knows its peer
   w.peer = "uid:1000";
   std::vector<double> us;
@@ -64,10 +64,10 @@ void grant(benchmark::State& state, Bench& bench) {
   auto sampled = Steady::now();
   for (auto _ : state) {
     const auto start = Steady::now();
-    const auto answer = bench.broker->request(w);
-    if (answer.verdict == Verdict::granted) {
+    const auto response = bench.broker->request(w);
+    if (response.verdict == Verdict::granted) {
       us.push_back(seconds_between(start, Steady::now()) * 1e6);
-      held.push_back(token_of(answer.lease));
+      held.push_back(token_of(response.lease));
     }
     if (held.size() > 16) {
       bench.broker->release(held.front());
@@ -98,7 +98,7 @@ BENCHMARK(BM_GrantThatSurvivesAPowerCut)->Iterations(2000)->Unit(benchmark::kMic
 
 void BM_RenewInProcess(benchmark::State& state) {
   Bench bench(state.range(0));
-  auto token = token_of(bench.broker->request(wanted("scout", 0.25)).lease);
+  auto token = token_of(bench.broker->request(lease_request("scout", 0.25)).lease);
   std::vector<double> us;
   for (auto _ : state) {
     const auto start = Steady::now();

@@ -1,4 +1,4 @@
-// A broker over a machine and a folder of its own, and what it told.
+// A broker over a machine and a folder of its own, and its events.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -22,8 +22,8 @@ class BrokerTest : public testing::Test {
     broker->on_event([this](const BrokerEvent& e) { events.push_back(e); });
     broker->observe(host.sample());
   }
-  Answer ask(const std::string& agent, double gb, OnUnavailable how = OnUnavailable::fail) {
-    return broker->request(wanted(agent, gb, how));
+  LeaseResponse ask(const std::string& agent, double gb, OnUnavailable how = OnUnavailable::fail) {
+    return broker->request(lease_request(agent, gb, how));
   }
   std::vector<std::string> types() const {
     std::vector<std::string> all;
@@ -47,6 +47,6 @@ class BrokerTest : public testing::Test {
   std::unique_ptr<Broker> broker;
 };
 
-inline Token token(const Answer& answer) { return token_of(answer.lease); }
+inline Token token(const LeaseResponse& response) { return token_of(response.lease); }
 
 }  // namespace sluice::broker

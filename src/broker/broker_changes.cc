@@ -1,5 +1,5 @@
-// What a change of the ledger leads to: a row in the store, a holder to watch, a group to
-// make, an event to tell.
+// Acts on the changes of the ledger: stores rows, watches holders, makes control groups and
+// delivers events.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -15,22 +15,22 @@ namespace sluice::broker {
 namespace {
 
 constexpr std::size_t kRecent = 64;
-constexpr std::size_t kMostUntold = 8192;            // events of one peer
-constexpr std::size_t kMostUnsavedEvents = 100'000;  // while nothing can be written
+constexpr std::size_t kMaxPendingEvents = 8192;     // events of one peer
+constexpr std::size_t kMaxUnsavedEvents = 100'000;  // while nothing can be written
 constexpr auto kStoreAgainAfter = std::chrono::milliseconds(250);
 using What = Change::What;
 
 // The lease is as all changes of one call left it: one that is granted and asked to yield in
-// the same turn of the queue was only held when it was granted.
+// the same scheduling pass was only held when it was granted.
 Lease as_of(const Change& change, Lease lease) {
   const bool is_earlier = change.what == What::granted || change.what == What::yield_withdrawn;
   if (is_earlier && lease.state == State::yielding) lease.state = State::held;
   return lease;
 }
 
-// Of a request that was not answered at once.
+// True for the final decision on a request that was not answered at once.
 bool is_decision(const Change& change, const Lease& lease) {
-  if (change.what == What::granted) return lease.granted_at != lease.asked_at;
+  if (change.what == What::granted) return lease.granted_at != lease.requested_at;
   return change.what == What::ended && lease.granted_at == Instant{};
 }
 
@@ -63,7 +63,7 @@ bool Broker::Impl::take(const Changes& changes, const Moment& at) {
   return is_saved;
 }
 
-// What ended is found only until the ledger's next change, so it is copied here.
+// A lease that ended is found only until the ledger's next change, so it is copied here.
 void Broker::Impl::note(const Change& change, const Moment& at) {
   if (const auto* found = ledger.find(change.lease)) {
     if (change.what == What::granted) {
@@ -73,25 +73,25 @@ void Broker::Impl::note(const Change& change, const Moment& at) {
     count(change, *found);
     if (is_decision(change, *found)) ++decisions;
     follow_holder(*found);
-    if (change.what == What::terminate) to_end.push_back(found->wanted.holder);
+    if (change.what == What::terminate) to_end.push_back(found->request.holder);
     if (is_over(*found)) leave_group(change.lease);
     if (change.what != What::renewed) unsaved_events.push_back({change, as_of(change, *found), at});
-    if (unsaved_events.size() > kMostUnsavedEvents) unsaved_events.pop_front();
+    if (unsaved_events.size() > kMaxUnsavedEvents) unsaved_events.pop_front();
     unsaved.insert_or_assign(change.lease, *found);
   }
 }
 
 void Broker::Impl::count(const Change& change, const Lease& lease) {
   switch (change.what) {
-    case What::granted: ++figures.granted; return;
-    case What::yield_asked: ++figures.yields_asked; return;
-    case What::over_use: ++figures.over_uses; return;
-    case What::sent_to_cpu: ++figures.sent_to_cpu; return;
+    case What::granted: ++stats.granted; return;
+    case What::yield_requested: ++stats.yields_requested; return;
+    case What::over_use: ++stats.over_uses; return;
+    case What::sent_to_cpu: ++stats.sent_to_cpu; return;
     case What::drained: return count_yield(lease);
     case What::ended:
-      if (lease.ending == Ending::expired) ++figures.expired;
-      if (lease.ending == Ending::holder_died) ++figures.holders_died;
-      if (lease.yield_asked_at != Instant{}) yielded.insert(lease.id);
+      if (lease.ending == EndReason::expired) ++stats.expired;
+      if (lease.ending == EndReason::holder_died) ++stats.holders_died;
+      if (lease.yield_requested_at != Instant{}) yielded.insert(lease.id);
       return show_ended(lease);
     default: return;
   }
@@ -102,20 +102,20 @@ void Broker::Impl::show_ended(const Lease& lease) {
   if (recent.size() > kRecent) recent.pop_front();
 }
 
-// What a preemption cost, once it is known of all cards; of several, the first that is told so.
+// Counts the cost of a preemption once it is known of all its cards.
 void Broker::Impl::count_yield(const Lease& lease) {
   if (lease.state != State::ended || yielded.erase(lease.id) == 0) return;
   if (lease.yield_freed_at == Instant{}) return;
   const auto shown = std::ranges::find(recent, lease.id, &Lease::id);
   if (shown != recent.end())
     shown->yield_freed_at = lease.yield_freed_at, shown->yield_kept = lease.yield_kept;
-  ++figures.yields_done;
-  figures.yield_s += seconds_between(lease.yield_asked_at, lease.yield_freed_at);
-  figures.yield_bytes += promised(lease) - lease.yield_kept;
+  ++stats.yields_done;
+  stats.yield_s += seconds_between(lease.yield_requested_at, lease.yield_freed_at);
+  stats.yield_bytes += promised(lease) - lease.yield_kept;
 }
 
 void Broker::Impl::follow_holder(const Lease& lease) {
-  const auto& holder = lease.wanted.holder;
+  const auto& holder = lease.request.holder;
   if (holder.pid == 0) return;
   const ProcessId id{holder.pid, holder.start_time};
   if (is_over(lease)) {
@@ -145,7 +145,7 @@ bool Broker::Impl::save(const Moment& at) {
     if (!is_boot_stored) store.remember_boot();  // after what the change of boot ended
     is_boot_stored = true;
   } catch (const Error& e) {
-    ++figures.stores_failed;
+    ++stats.stores_failed;
     if (store_trouble.empty()) log::error("leases: cannot be stored: {}", with_sql(e));
     store_trouble = e.reason();
     ledger.pause();
@@ -158,25 +158,25 @@ bool Broker::Impl::save(const Moment& at) {
   }
   store_trouble.clear();
   unsaved.clear();
-  if (tell)
-    for (auto& one : unsaved_events) tell_later(std::move(one));
-  if (!outbox.empty()) has_news.notify_one();
+  if (listener)
+    for (auto& one : unsaved_events) queue_event(std::move(one));
+  if (!outbox.empty()) has_events.notify_one();
   unsaved_events.clear();
   return true;
 }
 
-// Whoever makes events faster than they can be told misses some: its own, not those of others.
-// Renewals tell the same.
-void Broker::Impl::tell_later(Told news) {
-  auto& waiting = untold[news.lease.wanted.peer];
-  if (++waiting == kMostUntold)
-    log::warn("leases: events of {} come faster than they can be told; some are left out",
-              news.lease.wanted.peer);
-  if (waiting < kMostUntold) outbox.push_back(std::move(news));
+// A peer that makes events faster than they can be delivered misses some of its own, not those of
+// others. Renewals report the same state.
+void Broker::Impl::queue_event(PendingEvent event) {
+  auto& waiting = pending_by_peer[event.lease.request.peer];
+  if (++waiting == kMaxPendingEvents)
+    log::warn("leases: events of {} come faster than they can be delivered; some are dropped",
+              event.lease.request.peer);
+  if (waiting < kMaxPendingEvents) outbox.push_back(std::move(event));
 }
 
 void Broker::Impl::store_failed() const {
-  throw StoreDown("leases cannot be stored now: " + store_trouble);
+  throw StoreUnavailable("leases cannot be stored now: " + store_trouble);
 }
 
 void Broker::Impl::require_store() const {
@@ -192,7 +192,7 @@ std::optional<Lease> Broker::Impl::find_ended(LeaseId id, const Moment& at) cons
   return found == unsaved.end() ? store.find(id, at) : found->second;
 }
 
-LeaseError Broker::Impl::turned_down(Ledger::Outcome outcome, const Token& token,
+LeaseError Broker::Impl::lease_error(Ledger::Outcome outcome, const Token& token,
                                      const Moment& at) const {
   using Outcome = Ledger::Outcome;
   const auto* lease = ledger.find(token.id);
@@ -211,7 +211,7 @@ LeaseError Broker::Impl::turned_down(Ledger::Outcome outcome, const Token& token
     case Outcome::stale:
       return {outcome,
               fmt::format("the token was used before: lease {} has been renewed since, and the "
-                          "answer to that has the token to go on with",
+                          "response to that has the current token",
                           token.id),
               lease == nullptr ? std::nullopt : std::optional(token_of(*lease))};
     default: break;
@@ -233,40 +233,39 @@ void Broker::Impl::after() {
     if (terminate(holder, options.proc))
       log::warn("leases: process {} did not yield and was asked to end (SIGTERM)", holder.pid);
   if (has_groups) run_groups();
-  if (!options.threads) tell_all();
+  if (!options.threads) deliver_events();
 }
 
-// A thread of its own: an answer must not wait until the news of others are told.
-void Broker::Impl::teller(std::stop_token stop) {
+// Runs in its own thread: a response must not wait for the delivery of other events.
+void Broker::Impl::deliver_loop(std::stop_token stop) {
   while (!stop.stop_requested()) {
     {
       const Lock lock(mutex);
-      has_news.wait(mutex, stop, [this]() REQUIRES(mutex) { return !outbox.empty(); });
+      has_events.wait(mutex, stop, [this]() REQUIRES(mutex) { return !outbox.empty(); });
     }
-    tell_all();
+    deliver_events();
   }
 }
 
-// One at a time, without threads; whoever comes meanwhile leaves its events to the one who
-// tells.
-void Broker::Impl::tell_all() {
+// One thread delivers at a time; others leave their events to it.
+void Broker::Impl::deliver_events() {
   std::function<void(const BrokerEvent&)> to;
-  std::deque<Told> now;
+  std::deque<PendingEvent> now;
   {
     const Lock lock(mutex);
-    if (telling || outbox.empty()) return;
-    telling = true;
+    if (delivering || outbox.empty()) return;
+    delivering = true;
   }
   while (true) {
     {
       const Lock lock(mutex);
       now.clear();
       now.swap(outbox);
-      untold.clear();
-      to = tell;
+      pending_by_peer.clear();
+      to = listener;
       if (!to || now.empty()) {
-        telling = false;
-        told.notify_all();
+        delivering = false;
+        delivered.notify_all();
         return;
       }
     }
@@ -274,18 +273,18 @@ void Broker::Impl::tell_all() {
       try {
         to(event_of(one));
       } catch (const std::exception& e) {
-        log::error("leases: an event could not be told: {}", e.what());
+        log::error("leases: an event could not be delivered: {}", e.what());
       }
     }
   }
 }
 
-void Broker::on_event(std::function<void(const BrokerEvent&)> tell) {
+void Broker::on_event(std::function<void(const BrokerEvent&)> listener) {
   const Lock lock(impl_->mutex);
-  impl_->tell = std::move(tell);
-  if (!impl_->tell) impl_->outbox.clear(), impl_->untold.clear();
+  impl_->listener = std::move(listener);
+  if (!impl_->listener) impl_->outbox.clear(), impl_->pending_by_peer.clear();
   auto& impl = *impl_;
-  impl.told.wait(impl.mutex, [&impl]() REQUIRES(impl.mutex) { return !impl.telling; });
+  impl.delivered.wait(impl.mutex, [&impl]() REQUIRES(impl.mutex) { return !impl.delivering; });
 }
 
 }  // namespace sluice::broker

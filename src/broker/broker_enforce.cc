@@ -12,15 +12,16 @@ namespace sluice::broker {
 
 namespace {
 
-const Sight* sight_of(const std::vector<Sight>& sights, const std::string& uuid) {
-  for (const auto& s : sights)
+const CardSnapshot* card_snapshot_of(const std::vector<CardSnapshot>& card_snapshots,
+                                     const std::string& uuid) {
+  for (const auto& s : card_snapshots)
     if (s.card.uuid == uuid) return &s;
   return nullptr;
 }
 
-std::uint64_t used_on(const Sight& sight, const Holder& holder) {
+std::uint64_t used_on(const CardSnapshot& card_snapshot, const Holder& holder) {
   std::uint64_t bytes = 0;
-  for (const auto& p : sight.card.processes)
+  for (const auto& p : card_snapshot.card.processes)
     if (is_holder(holder, p)) bytes += p.bytes.value_or(0);
   return bytes;
 }
@@ -31,8 +32,9 @@ struct GroupJob {
   std::vector<DmemLimit> limits;
 };
 
-CardEvidence evidence_on(const Sight& sight, const Holder& holder, Instant now, Seconds stale) {
-  const auto& card = sight.card;
+CardEvidence evidence_on(const CardSnapshot& card_snapshot, const Holder& holder, Instant now,
+                         Seconds stale) {
+  const auto& card = card_snapshot.card;
   CardEvidence out;
   out.lists_memory = card.processes_at &&
                      seconds_between(*card.processes_at, now) <= 3 * stale.count() * card.slowness;
@@ -40,25 +42,25 @@ CardEvidence evidence_on(const Sight& sight, const Holder& holder, Instant now, 
     if (!p.bytes) out.lists_memory = false;
     if (is_holder(holder, p)) out.holder_seen = true;
   }
-  out.holder_uses_mps = sight.mps_limits.contains({holder.pid, holder.start_time});
+  out.holder_uses_mps = card_snapshot.mps_limits.contains({holder.pid, holder.start_time});
   return out;
 }
 
 }  // namespace
 
 Enforcement Broker::Impl::tier_of(const Lease& lease, Instant now) const {
-  const auto& holder = lease.wanted.holder;
+  const auto& holder = lease.request.holder;
   const ProcessId id{holder.pid, holder.start_time};
   Evidence seen;
   seen.host_pids = host_pids;
   seen.cgroup_verified = limited.contains(lease.id);
   seen.mps_limit_seen = mps_daemon && holder.pid != 0 && !lease.parts.empty();
   for (const auto& part : lease.parts) {
-    const auto* sight = sight_of(sights, part.uuid);
-    if (sight == nullptr) return Enforcement::none;
-    seen.cards.push_back(evidence_on(*sight, holder, now, Seconds(config.stale_s)));
-    const auto limit = sight->mps_limits.find(id);
-    if (limit == sight->mps_limits.end() || limit->second != mps_limit(lease))
+    const auto* card_snapshot = card_snapshot_of(card_snapshots, part.uuid);
+    if (card_snapshot == nullptr) return Enforcement::none;
+    seen.cards.push_back(evidence_on(*card_snapshot, holder, now, Seconds(config.stale_s)));
+    const auto limit = card_snapshot->mps_limits.find(id);
+    if (limit == card_snapshot->mps_limits.end() || limit->second != mps_limit(lease))
       seen.mps_limit_seen = false;
   }
   return enforcement_of(lease, seen);
@@ -99,17 +101,18 @@ bool Broker::Impl::shares_process(LeaseId id) {
 std::vector<DmemLimit> Broker::Impl::limits_for(const Lease& lease) const {
   std::vector<DmemLimit> limits;
   for (const auto& part : lease.parts) {
-    const auto* sight = sight_of(sights, part.uuid);
-    if (sight == nullptr || sight->vendor == device::Vendor::nvidia) return {};
-    limits.push_back({sight->card.bus, part.bytes, used_on(*sight, lease.wanted.holder)});
+    const auto* card_snapshot = card_snapshot_of(card_snapshots, part.uuid);
+    if (card_snapshot == nullptr || card_snapshot->vendor == device::Vendor::nvidia) return {};
+    limits.push_back(
+        {card_snapshot->card.bus, part.bytes, used_on(*card_snapshot, lease.request.holder)});
   }
   return limits;
 }
 
 bool Broker::Impl::is_for_driver(const Lease& lease) const {
   return std::ranges::all_of(lease.parts, [this](const Part& part) REQUIRES(mutex) {
-    const auto* sight = sight_of(sights, part.uuid);
-    return sight != nullptr && sight->vendor == device::Vendor::nvidia;
+    const auto* card_snapshot = card_snapshot_of(card_snapshots, part.uuid);
+    return card_snapshot != nullptr && card_snapshot->vendor == device::Vendor::nvidia;
   });
 }
 
@@ -128,9 +131,9 @@ std::string Broker::Impl::in_time(LeaseId id, const Holder& holder, Enter enter)
   return wrong;
 }
 
-// Into its group at once; the limit follows when the driver has answered.
+// Moves the process into its group at once; the limit follows when the driver has answered.
 void Broker::Impl::ask_driver(const Lease& lease, bool has_memory) {
-  const auto& holder = lease.wanted.holder;
+  const auto& holder = lease.request.holder;
   const auto wrong = in_time(lease.id, holder, [&]() REQUIRES(groups_mutex) {
     return groups.enter(lease.id, holder.pid, has_memory);
   });
@@ -185,7 +188,7 @@ void Broker::Impl::check_groups() {
     const Lock lock(mutex);
     for (const auto id : grouped)
       if (const auto* lease = ledger.find(id))
-        jobs.push_back({id, lease->wanted.holder, limits_for(*lease)});
+        jobs.push_back({id, lease->request.holder, limits_for(*lease)});
   }
   for (const auto& job : jobs) {
     const auto wrong = groups.stands(job.id, job.holder.pid, job.limits);
@@ -210,11 +213,11 @@ void Broker::Impl::run_groups() {
     const Lock lock(mutex);
     for (const auto id : std::exchange(to_limit, {})) {
       const auto* lease = ledger.find(id);
-      if (lease == nullptr || lease->wanted.holder.pid == 0 || tried.contains(id)) continue;
+      if (lease == nullptr || lease->request.holder.pid == 0 || tried.contains(id)) continue;
       if (shares_process(id)) continue;
-      const auto used = used_by(*lease, sights);
+      const auto used = used_by(*lease, card_snapshots);
       if (auto limits = limits_for(*lease); !limits.empty()) {
-        jobs.push_back({id, lease->wanted.holder, std::move(limits)});
+        jobs.push_back({id, lease->request.holder, std::move(limits)});
       } else if (used && driver_limits.is_possible() && is_for_driver(*lease)) {
         tried.insert(id);
         for_driver.emplace_back(*lease, used->value > 0);

@@ -1,4 +1,4 @@
-// How hard a promise is: claimed while it can be read back, and not longer.
+// Enforcement tiers: claimed only while the limit can be read back.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,9 +13,9 @@
 namespace sluice::broker {
 namespace {
 
-TEST_F(BrokerTest, ALimitReadBackCountsWithTheRenewalThatTellsItAndOnlyAsLongAsItIsWithin) {
+TEST_F(BrokerTest, AClientLimitCountsFromItsRenewalAndWhileTheHolderKeepsWithinIt) {
   open();
-  auto w = wanted("scout", 4);
+  auto w = lease_request("scout", 4);
   w.holder.pid = ::getpid(), w.client_limits = true;
   host.run(0, ::getpid(), kGb);
   broker->observe(host.sample());
@@ -65,8 +65,8 @@ class CgroupTest : public BrokerTest {
     std::ifstream file(path);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  Answer ask_as_holder(double gb) {
-    auto w = wanted("scout", gb);
+  LeaseResponse ask_as_holder(double gb) {
+    auto w = lease_request("scout", gb);
     w.holder.pid = kPid;
     return broker->request(w);
   }
@@ -82,9 +82,9 @@ class CgroupTest : public BrokerTest {
   std::string region = "drm/0000:00:00.0/vram0";
 };
 
-TEST_F(CgroupTest, AProcessThatGotTheNumberOfTheHolderLaterIsNotPutIntoItsGroup) {
+TEST_F(CgroupTest, AProcessThatReusesTheHoldersPidIsNotPutIntoItsGroup) {
   open();
-  auto w = wanted("scout", 4);
+  auto w = lease_request("scout", 4);
   w.holder.pid = kPid, w.holder.start_time = 76;  // /proc has one of 77
   broker->request(w);
   EXPECT_EQ(read(group + "/cgroup.procs"), "");
@@ -155,7 +155,7 @@ TEST_F(CgroupTest, AProcessWithSeveralLeasesIsInNoGroup) {
   EXPECT_EQ(read(root + "/user.slice/cgroup.procs"), "4711");
 }
 
-TEST_F(CgroupTest, WithTheLeaseTheLimitEndsAndTheProcessGoesBack) {
+TEST_F(CgroupTest, TheLimitEndsWithTheLeaseAndTheProcessMovesBack) {
   open();
   const auto a = ask_as_holder(4);
   broker->release(token(a));
@@ -163,13 +163,13 @@ TEST_F(CgroupTest, WithTheLeaseTheLimitEndsAndTheProcessGoesBack) {
   EXPECT_EQ(read(root + "/user.slice/cgroup.procs"), "4711");
 }
 
-// The driver's part is a program of its own; here, a script that notes what it was asked.
+// The driver's part is a program of its own; here, a script that notes its arguments.
 class DriverTest : public CgroupTest {
  protected:
-  void open_with(const std::string& answer) {
+  void open_with(const std::string& response) {
     for (auto& g : host.snapshot.gpus) g.gpu.vendor = device::Vendor::nvidia;
     host.options.program = folder.path + "/program";
-    write(host.options.program, "#!/bin/sh\necho \"$@\" >> " + asked + "\n" + answer + "\n");
+    write(host.options.program, "#!/bin/sh\necho \"$@\" >> " + arguments + "\n" + response + "\n");
     ::chmod(host.options.program.c_str(), 0700);
     open();
   }
@@ -183,7 +183,7 @@ class DriverTest : public CgroupTest {
   }
   bool has_gone_back() { return read(root + "/user.slice/cgroup.procs") == "4711"; }
 
-  std::string asked = folder.path + "/asked";
+  std::string arguments = folder.path + "/arguments";
 };
 
 TEST_F(DriverTest, TheTierIsClaimedWhenTheDriverHasReadTheLimitBack) {
@@ -192,7 +192,7 @@ TEST_F(DriverTest, TheTierIsClaimedWhenTheDriverHasReadTheLimitBack) {
   EXPECT_EQ(a.lease.enforcement, Enforcement::none);  // nobody has answered yet
   EXPECT_TRUE(comes_true(
       [&] { return broker->status(a.lease.id).lease.enforcement == Enforcement::cgroup; }));
-  EXPECT_EQ(read(asked),
+  EXPECT_EQ(read(arguments),
             "gpu-limit --group " + group + " --bytes 4294967296 --fd 3 --uuid GPU-0\n");
   EXPECT_EQ(tier(a.lease.id), Enforcement::cgroup);
   write(group + "/cgroup.procs", "");  // somebody moved it away
@@ -209,11 +209,11 @@ TEST_F(DriverTest, ADriverWithoutLimitsIsAskedOnceAndTheProcessGoesBack) {
   const auto a = ask_as_holder(4);
   EXPECT_TRUE(comes_true([&] { return has_gone_back(); }));
   for (int i = 0; i < 3; ++i) EXPECT_EQ(tier(a.lease.id), Enforcement::none);
-  const auto text = read(asked);
+  const auto text = read(arguments);
   EXPECT_EQ(std::ranges::count(text, '\n'), 1);
 }
 
-TEST_F(DriverTest, ADriverThatHangsHoldsNobodyUp) {
+TEST_F(DriverTest, ADriverThatHangsBlocksNoCaller) {
   open_with("exec sleep 60");
   const auto began = Steady::now();
   const auto a = ask_as_holder(4);

@@ -1,4 +1,4 @@
-// What is told of leases: in order, all of it, and nothing after listening ended.
+// Events of leases: complete, in order, and none after the listener is removed.
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -17,20 +17,20 @@ using What = Change::What;
 
 // ---- returns that come by the hundred
 
-TEST(Returns, AreToldInSlicesEachOnceAndAfterItsEnd) {
+TEST(Returns, AreReportedInSlicesEachOnceAndAfterItsEnd) {
   Machine m;
   std::vector<LeaseId> ids;
   for (int i = 0; i < 50; ++i) ids.push_back(m.get(want("a", 1)));
   for (const auto id : ids) m.release(id);
   m.second += 1;
   m.sample();
-  EXPECT_EQ(m.free_gib(), 80u) << "they count no more, told or not";
+  EXPECT_EQ(m.free_gib(), 80u) << "they no longer count, reported or not";
   EXPECT_EQ(m.times(What::drained), 16);
   EXPECT_LE(m.ledger.next_tick(), at_second(m.second + 0.01)) << "the rest does not wait long";
   for (int i = 1; i <= 4; ++i) m.tick_at(m.second + 0.01);
   EXPECT_GT(m.ledger.next_tick(), at_second(m.second + 1)) << "nothing is left to tell";
   std::map<LeaseId, std::vector<What>> lives;
-  for (const auto& change : m.told) lives[change.lease].push_back(change.what);
+  for (const auto& change : m.reported) lives[change.lease].push_back(change.what);
   for (const auto id : ids)
     EXPECT_THAT(lives.at(id), ElementsAre(What::granted, What::ended, What::drained)) << id;
 }
@@ -43,19 +43,19 @@ TEST(Returns, OneCallThatGrantsComesBetweenTheSlices) {
   m.second += 1;
   m.sample();
   m.get(want("b", 80));
-  EXPECT_EQ(m.told.back().what, What::granted);
+  EXPECT_EQ(m.reported.back().what, What::granted);
   for (int i = 0; i < 4; ++i) m.tick_at(m.second + 0.01);
   EXPECT_EQ(m.times(What::drained), 40);
 }
 
 // ---- what is said about one lease
 
-TEST_F(BrokerTest, OnlyTheAnswerToARequestThatWaitedIsADecision) {
+TEST_F(BrokerTest, OnlyTheResponseToAWaitingRequestIsADecision) {
   open();
   const auto before = broker->decisions();
   const auto held = ask("holder", 20);
   ask("other", 10);
-  auto w = wanted("late", 20, OnUnavailable::wait);
+  auto w = lease_request("late", 20, OnUnavailable::wait);
   w.wait = Seconds(30);
   broker->request(w);
   EXPECT_EQ(broker->decisions(), before);
@@ -63,7 +63,7 @@ TEST_F(BrokerTest, OnlyTheAnswerToARequestThatWaitedIsADecision) {
   broker->release(token(held));
   EXPECT_EQ(broker->decisions(), before);
   host.pass(1);
-  broker->observe(host.sample());  // shows the room
+  broker->observe(host.sample());  // shows the capacity
   EXPECT_EQ(broker->decisions(), before + 1);
   broker->request(w);
   host.pass(31);
@@ -71,14 +71,14 @@ TEST_F(BrokerTest, OnlyTheAnswerToARequestThatWaitedIsADecision) {
   EXPECT_EQ(broker->decisions(), before + 2);
 }
 
-TEST_F(BrokerTest, OneGrantedAndAskedToYieldInTheSameTurnWasHeldWhenItWasGranted) {
+TEST_F(BrokerTest, ALeaseGrantedAndYieldingInTheSamePassWasHeldWhenGranted) {
   host.options.config.ageing_s = 1;
   open();
-  auto full = wanted("full", 24), other = wanted("other", 16);
+  auto full = lease_request("full", 24), other = lease_request("other", 16);
   full.priority = other.priority = Priority::critical;
   const auto on_large = broker->request(full);
   broker->request(other);
-  auto low = wanted("low", 20, OnUnavailable::wait), high = low;
+  auto low = lease_request("low", 20, OnUnavailable::wait), high = low;
   low.priority = Priority::low, high.priority = Priority::high;
   low.wait = high.wait = Seconds(1000);
   const auto first = broker->request(low);
@@ -89,11 +89,11 @@ TEST_F(BrokerTest, OneGrantedAndAskedToYieldInTheSameTurnWasHeldWhenItWasGranted
   events.clear();
   host.pass(0.1);
   broker->observe(host.sample());
-  std::vector<std::string> told;
+  std::vector<std::string> reported;
   for (const auto& e : events)
     if (e.lease == first.lease.id)
-      told.push_back(e.type + " " + Json::parse(e.json)["state"].get<std::string>());
-  EXPECT_THAT(told, ElementsAre("lease_granted held", "lease_yield yielding"));
+      reported.push_back(e.type + " " + Json::parse(e.json)["state"].get<std::string>());
+  EXPECT_THAT(reported, ElementsAre("lease_granted held", "lease_yield yielding"));
 }
 
 // ---- many at once, on the broker's own threads
@@ -117,13 +117,13 @@ struct Busy {
     broker->observe(seen);
   }
 
-  // One life: wait for room, use it until it is over or wanted back.
-  void live(std::mt19937& dice) const {
-    const auto gb = static_cast<double>(2 + dice() % 10);
-    auto w = wanted("agent" + std::to_string(dice() % 5), gb, OnUnavailable::wait);
-    w.priority = static_cast<Priority>(dice() % 4), w.wait = Seconds(20);
+  // One life: wait for capacity, use it until it is over or requested back.
+  void live(std::mt19937& rng) const {
+    const auto gb = static_cast<double>(2 + rng() % 10);
+    auto w = lease_request("agent" + std::to_string(rng() % 5), gb, OnUnavailable::wait);
+    w.priority = static_cast<Priority>(rng() % 4), w.wait = Seconds(20);
     const auto mine = token(broker->request(w));
-    for (unsigned looks = 0, uses = dice() % 8; looks < 20'000; ++looks) {
+    for (unsigned looks = 0, uses = rng() % 8; looks < 20'000; ++looks) {
       const auto state = broker->status(mine).lease.state;
       if (state == State::yielding || (state == State::held && looks >= uses)) break;
       std::this_thread::sleep_for(std::chrono::microseconds(100));
@@ -139,9 +139,9 @@ struct Busy {
 };
 
 // "queued granted yield yield_withdrawn ended drained"
-bool is_a_life(const std::vector<std::string>& told) {
+bool is_a_life(const std::vector<std::string>& reported) {
   std::string state = "new";
-  for (const auto& type : told) {
+  for (const auto& type : reported) {
     const bool holds = state == "held" || state == "yielding";
     if (type == "lease_queued" && state == "new")
       state = "waiting";
@@ -162,17 +162,17 @@ bool is_a_life(const std::vector<std::string>& told) {
   return state == "over";
 }
 
-TEST(BrokerEvents, UnderLoadEveryLeaseIsToldWholeAndInOrder) {
+TEST(BrokerEvents, EveryLeaseIsReportedCompletelyAndInOrderUnderLoad) {
   Busy busy;
   std::mutex mutex;
   std::map<LeaseId, std::vector<std::string>> lives;
   std::size_t over = 0, yields = 0;
   busy.broker->on_event([&](const BrokerEvent& e) {
     const std::lock_guard lock(mutex);
-    auto& told = lives[e.lease];
-    told.push_back(e.type);
+    auto& reported = lives[e.lease];
+    reported.push_back(e.type);
     yields += e.type == "lease_yield" ? 1 : 0;
-    const bool never_held = std::ranges::find(told, "lease_granted") == told.end();
+    const bool never_held = std::ranges::find(reported, "lease_granted") == reported.end();
     if (e.type == "lease_drained" || (e.type == "lease_ended" && never_held)) ++over;
   });
   busy.sample();
@@ -181,76 +181,76 @@ TEST(BrokerEvents, UnderLoadEveryLeaseIsToldWholeAndInOrder) {
   std::vector<std::jthread> clients;
   for (unsigned t = 0; t < kThreads; ++t)
     clients.emplace_back([&, t] {
-      std::mt19937 dice(t);
-      for (std::size_t i = 0; i < kLives; ++i) busy.live(dice);
+      std::mt19937 rng(t);
+      for (std::size_t i = 0; i < kLives; ++i) busy.live(rng);
       --running;
     });
-  const auto is_told = [&] {
+  const auto is_reported = [&] {
     const std::lock_guard lock(mutex);
     return over == kThreads * kLives;
   };
   const auto until = Steady::now() + std::chrono::seconds(60);
-  while ((running > 0 || !is_told()) && Steady::now() < until) {
+  while ((running > 0 || !is_reported()) && Steady::now() < until) {
     busy.sample();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   clients.clear();
   busy.broker->on_event(nullptr);
   EXPECT_EQ(lives.size(), kThreads * kLives);
-  for (const auto& [id, told] : lives)
-    EXPECT_TRUE(is_a_life(told)) << id << ": " << testing::PrintToString(told);
+  for (const auto& [id, reported] : lives)
+    EXPECT_TRUE(is_a_life(reported)) << id << ": " << testing::PrintToString(reported);
   EXPECT_GT(yields, 0U) << "nobody was asked: the load proves nothing about yields";
 }
 
-TEST(BrokerEvents, NothingIsToldOnceListeningEndedHoweverMuchIsUnderWay) {
+TEST(BrokerEvents, NoEventIsDeliveredOnceTheListenerIsRemoved) {
   Busy busy;
   std::atomic<bool> listens{true};
-  std::atomic<int> told{0}, late{0};
+  std::atomic<int> reported{0}, late{0};
   busy.broker->on_event([&](const BrokerEvent&) {
     if (!listens) ++late;
-    ++told;
+    ++reported;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));  // slower than they come
   });
   busy.sample();
   for (int i = 0; i < 200; ++i) {
-    const auto a = busy.broker->request(wanted("a", 1));
+    const auto a = busy.broker->request(lease_request("a", 1));
     if (a.verdict == Verdict::granted) busy.broker->release(token(a));
     if (i % 8 == 0) busy.sample();
   }
   busy.broker->on_event(nullptr);
   listens = false;
-  const int heard = told;
-  busy.broker->request(wanted("a", 1));
+  const int heard = reported;
+  busy.broker->request(lease_request("a", 1));
   busy.broker.reset();
-  EXPECT_EQ(told, heard);
+  EXPECT_EQ(reported, heard);
   EXPECT_EQ(late, 0);
 }
 
-TEST(BrokerEvents, TheEndOfARequestThatCouldNotBeStoredIsToldWhenItIs) {
+TEST(BrokerEvents, TheEndOfAnUnstoredRequestIsReportedWhenItIsStored) {
   TemporaryFolder folder;
   Busy busy;
   busy.host.options.state_dir = folder.path;
   busy.broker = std::make_unique<Broker>(busy.host.options);
   std::mutex mutex;
   std::condition_variable_any news;
-  std::vector<std::string> told;
+  std::vector<std::string> reported;
   busy.broker->on_event([&](const BrokerEvent& e) {
     const std::lock_guard lock(mutex);
-    told.push_back(e.type);
+    reported.push_back(e.type);
     news.notify_all();
   });
   busy.sample();
   {
     Database other(folder.path + "/leases.db", false);
     other.run("BEGIN IMMEDIATE");
-    EXPECT_THROW(busy.broker->request(wanted("a", 1)), Error);
+    EXPECT_THROW(busy.broker->request(lease_request("a", 1)), Error);
   }
   busy.sample();
   std::unique_lock lock(mutex);
-  EXPECT_TRUE(news.wait_for(lock, std::chrono::seconds(10), [&] { return told.size() >= 2; }));
-  ASSERT_GE(told.size(), 2U);
-  EXPECT_EQ(told[0], "lease_granted");
-  EXPECT_EQ(told[1], "lease_ended");
+  EXPECT_TRUE(news.wait_for(lock, std::chrono::seconds(10), [&] { return reported.size() >= 2; }));
+  ASSERT_GE(reported.size(), 2U);
+  EXPECT_EQ(reported[0], "lease_granted");
+  EXPECT_EQ(reported[1], "lease_ended");
   lock.unlock();
   busy.broker.reset();  // before what it tells to
 }

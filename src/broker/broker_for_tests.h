@@ -91,9 +91,9 @@ class Host {
   std::atomic<std::int64_t> passed_ms{0};
 };
 
-inline Wanted wanted(const std::string& agent, double gb,
-                     OnUnavailable on_unavailable = OnUnavailable::fail) {
-  Wanted w;
+inline LeaseRequest lease_request(const std::string& agent, double gb,
+                                  OnUnavailable on_unavailable = OnUnavailable::fail) {
+  LeaseRequest w;
   w.agent = agent;
   w.bytes = static_cast<std::uint64_t>(gb * static_cast<double>(kGb));
   w.on_unavailable = on_unavailable;

@@ -1,5 +1,5 @@
-// The inside of Broker, shared by its files: one lock around the ledger, its store and
-// what the last sample showed; everything that acts on the outside happens after it.
+// The implementation of Broker, shared by its files: one lock around the ledger, its store and
+// the last samples; everything with outside effects happens after the lock is released.
 #pragma once
 
 #include <atomic>
@@ -12,11 +12,11 @@
 
 #include "base/mutex.h"
 #include "broker/broker.h"
+#include "broker/enforce/card_snapshot.h"
 #include "broker/enforce/driver_limits.h"
 #include "broker/enforce/enforce.h"
 #include "broker/enforce/enforce_cgroup.h"
 #include "broker/enforce/holder_watch.h"
-#include "broker/enforce/sight.h"
 #include "broker/store/store.h"
 
 namespace sluice::broker {
@@ -34,16 +34,17 @@ class Latencies {
 };
 
 // A change and the lease as it was right after it.
-struct Told {
+struct PendingEvent {
   Change change;
   Lease lease;
   Moment at;
 };
-BrokerEvent event_of(const Told& told);
+BrokerEvent event_of(const PendingEvent& pending);
 
-// What the holder's processes really have on the lease's cards, and the time of the oldest list
-// it is from; absent where nobody can tell.
-std::optional<device::Timed> used_by(const Lease& lease, std::span<const Sight> sights);
+// Memory that the holder's processes use on the lease's cards, with the time of the oldest process
+// list it is from; absent where it is not known.
+std::optional<device::Timed> used_by(const Lease& lease,
+                                     std::span<const CardSnapshot> card_snapshots);
 
 struct Broker::Impl {
   explicit Impl(Options o);
@@ -53,7 +54,7 @@ struct Broker::Impl {
 
   // ---- under the lock
   void restore() REQUIRES(mutex);
-  Wanted completed(Wanted wanted) const REQUIRES(mutex);
+  LeaseRequest completed(LeaseRequest request) const REQUIRES(mutex);
   UsageReport completed(UsageReport usage, const Lease& lease) const REQUIRES(mutex);
   Lease lease_of(const Token& token) REQUIRES(mutex);
   std::string uuid_of(const std::string& device) const REQUIRES(mutex);
@@ -66,9 +67,9 @@ struct Broker::Impl {
   void show_ended(const Lease& lease) REQUIRES(mutex);
   void follow_holder(const Lease& lease) REQUIRES(mutex);
   bool save(const Moment& at) REQUIRES(mutex);
-  void tell_later(Told news) REQUIRES(mutex);
+  void queue_event(PendingEvent event) REQUIRES(mutex);
   [[noreturn]] void store_failed() const REQUIRES(mutex);
-  // Throws while nothing can be written. Nothing is asked of the ledger or the disk then: only the
+  // Throws while nothing can be written. The ledger and the disk are not used then: only the
   // timer tries again, so a full disk costs neither memory nor time.
   void require_store() const REQUIRES(mutex);
   void judge_enforcement(const Moment& at) REQUIRES(mutex);
@@ -82,32 +83,33 @@ struct Broker::Impl {
   template <class Enter>
   std::string in_time(LeaseId id, const Holder& holder, Enter enter) REQUIRES(groups_mutex);
   void ask_driver(const Lease& lease, bool has_memory) REQUIRES(groups_mutex);
-  Answer ask(Wanted wanted, std::uint64_t secret, const Moment& at) REQUIRES(mutex);
-  std::optional<Answer> asked_before(const Wanted& wanted, const Moment& at) REQUIRES(mutex);
-  Answer describe(const Lease& lease, Instant now) const REQUIRES(mutex);
-  void add_env(Answer& answer) const REQUIRES(mutex);
+  LeaseResponse ask(LeaseRequest request, std::uint64_t secret, const Moment& at) REQUIRES(mutex);
+  std::optional<LeaseResponse> find_retried(const LeaseRequest& request, const Moment& at)
+      REQUIRES(mutex);
+  LeaseResponse describe(const Lease& lease, Instant now) const REQUIRES(mutex);
+  void add_env(LeaseResponse& response) const REQUIRES(mutex);
   BatchSize batch_for(const Lease& lease) const REQUIRES(mutex);
-  // Throws where what would be told of it is not on disk. That it is over may be told: see
-  // release().
+  // Throws when the state that would be reported is not on disk. The end of a lease may be
+  // reported: see release().
   void check_stored(const Lease& lease) const REQUIRES(mutex);
   std::optional<Lease> find_ended(LeaseId id, const Moment& at) const REQUIRES(mutex);
   std::set<ProcessId> holders() const REQUIRES(mutex);
   std::vector<LeaseId> live_ids() const REQUIRES(mutex);
-  LeaseError turned_down(Ledger::Outcome outcome, const Token& token, const Moment& at) const
+  LeaseError lease_error(Ledger::Outcome outcome, const Token& token, const Moment& at) const
       REQUIRES(mutex);
   void wake_timer() REQUIRES(mutex);
 
   // ---- without it
-  Answer look_up(LeaseId id) const;
-  void add_refusal(Answer& answer, const Refusal& refusal) const REQUIRES(mutex);
+  LeaseResponse look_up(LeaseId id) const;
+  void add_refusal(LeaseResponse& response, const Refusal& refusal) const REQUIRES(mutex);
   template <class How>  // a release or revocation
   void end(const Token& token, How how);
-  void after();  // what the changes ask for outside: groups, signals, events
+  void after();  // outside effects of the changes: groups, signals, events
   void run_groups();
   void check_groups();
   void collect_limits();
-  void tell_all();
-  void teller(std::stop_token stop);
+  void deliver_events();
+  void deliver_loop(std::stop_token stop);
   void holder_died(std::int64_t pid, std::uint64_t start_time);
   void check_holders();
   void tick();
@@ -126,15 +128,15 @@ struct Broker::Impl {
   bool is_boot_stored GUARDED_BY(mutex) = false;
   std::string store_trouble GUARDED_BY(mutex);
   Instant store_again_at GUARDED_BY(mutex){};  // not before this, while in trouble
-  std::deque<Told> unsaved_events GUARDED_BY(mutex);
+  std::deque<PendingEvent> unsaved_events GUARDED_BY(mutex);
   std::deque<Lease> recent GUARDED_BY(mutex);  // ended, newest last
   std::map<LeaseId, ProcessId> followed GUARDED_BY(mutex);
-  Figures figures GUARDED_BY(mutex);
+  Stats stats GUARDED_BY(mutex);
   Latencies latencies GUARDED_BY(mutex);
   std::atomic<std::uint64_t> decisions{0};
-  std::set<LeaseId> yielded GUARDED_BY(mutex);  // ended when asked to; not all seen free yet
+  std::set<LeaseId> yielded GUARDED_BY(mutex);  // ended on request; not all seen free yet
 
-  std::vector<Sight> sights GUARDED_BY(mutex);
+  std::vector<CardSnapshot> card_snapshots GUARDED_BY(mutex);
   bool has_all GUARDED_BY(mutex) = false;        // these are all GPUs of the machine
   std::uint64_t sequence GUARDED_BY(mutex) = 0;  // of the snapshot they are from
   bool mps_daemon GUARDED_BY(mutex) = false;
@@ -145,12 +147,12 @@ struct Broker::Impl {
   std::set<LeaseId> grouped GUARDED_BY(mutex);        // have a group of their own
   std::set<LeaseId> groups_before GUARDED_BY(mutex);  // the same, since before this broker
   std::set<LeaseId> limited GUARDED_BY(mutex);        // by it, when it was last read back
-  std::set<LeaseId> tried GUARDED_BY(mutex);          // NVIDIA's driver was asked, once
-  std::deque<Told> outbox GUARDED_BY(mutex);
-  std::map<std::string, std::size_t> untold GUARDED_BY(mutex);  // of the outbox, by peer
-  bool telling GUARDED_BY(mutex) = false;
-  std::function<void(const BrokerEvent&)> tell GUARDED_BY(mutex);
-  std::condition_variable_any told, has_news;
+  std::set<LeaseId> tried GUARDED_BY(mutex);          // NVIDIA's driver was called, once
+  std::deque<PendingEvent> outbox GUARDED_BY(mutex);
+  std::map<std::string, std::size_t> pending_by_peer GUARDED_BY(mutex);  // of the outbox, by peer
+  bool delivering GUARDED_BY(mutex) = false;
+  std::function<void(const BrokerEvent&)> listener GUARDED_BY(mutex);
+  std::condition_variable_any delivered, has_events;
 
   Mutex groups_mutex;  // taken before `mutex` where both are
   LeaseGroups groups GUARDED_BY(groups_mutex);
@@ -160,7 +162,7 @@ struct Broker::Impl {
   bool wakes_sooner GUARDED_BY(mutex) = false;
   Instant forget_at GUARDED_BY(mutex){};
   std::condition_variable_any woken;
-  std::jthread telling_thread;
+  std::jthread delivery_thread;
   std::unique_ptr<HolderWatch> watch;  // last but one: calls back
   std::jthread thread;                 // last: uses everything above
 };

@@ -1,4 +1,4 @@
-// What the holders of leases really have, by the newest lists of processes.
+// Memory use of the holders of leases, from the newest process lists.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -22,17 +22,19 @@ void add_parts(Lease& to, const Lease& more) {
 
 }  // namespace
 
-std::optional<device::Timed> used_by(const Lease& lease, std::span<const Sight> sights) {
-  if (lease.wanted.holder.pid == 0 || lease.parts.empty()) return std::nullopt;
+std::optional<device::Timed> used_by(const Lease& lease,
+                                     std::span<const CardSnapshot> card_snapshots) {
+  if (lease.request.holder.pid == 0 || lease.parts.empty()) return std::nullopt;
   std::uint64_t bytes = 0;
   Instant oldest = Instant::max();
   for (const auto& part : lease.parts) {
-    const auto sight =
-        std::ranges::find(sights, part.uuid, [](const Sight& s) { return s.card.uuid; });
-    if (sight == sights.end() || !sight->card.processes_at) return std::nullopt;
-    oldest = std::min(oldest, *sight->card.processes_at);
-    for (const auto& p : sight->card.processes) {
-      if (!is_holder(lease.wanted.holder, p)) continue;
+    const auto card_snapshot = std::ranges::find(card_snapshots, part.uuid,
+                                                 [](const CardSnapshot& s) { return s.card.uuid; });
+    if (card_snapshot == card_snapshots.end() || !card_snapshot->card.processes_at)
+      return std::nullopt;
+    oldest = std::min(oldest, *card_snapshot->card.processes_at);
+    for (const auto& p : card_snapshot->card.processes) {
+      if (!is_holder(lease.request.holder, p)) continue;
       if (!p.bytes) return std::nullopt;
       bytes += *p.bytes;
     }
@@ -47,15 +49,15 @@ std::vector<watch::OwnerMemory> Broker::memory_in_use() const {
   std::map<ProcessId, Lease> owners;
   for (const auto* lease : impl_->ledger.live()) {
     if (lease->state != State::held && lease->state != State::yielding) continue;
-    const auto& holder = lease->wanted.holder;
+    const auto& holder = lease->request.holder;
     const auto [owner, is_new] = owners.try_emplace({holder.pid, holder.start_time}, *lease);
     if (!is_new) add_parts(owner->second, *lease);
   }
   std::vector<watch::OwnerMemory> all;
   for (const auto& [process, lease] : owners) {
-    const auto used = used_by(lease, impl_->sights);
+    const auto used = used_by(lease, impl_->card_snapshots);
     if (!used) continue;
-    const auto& agent = lease.wanted.agent;
+    const auto& agent = lease.request.agent;
     all.push_back({watch::OwnerMemory::Kind::lease, fmt::format("lease-{}", lease.id), agent,
                    fmt::format("lease {} of {} (pid {})", lease.id, agent, process.first), *used,
                    promised(lease)});

@@ -29,8 +29,8 @@ class Process {
 // Invariant 5.
 TEST_F(BrokerTest, AHolderThatDiesLosesItsLeasesAndItsPlaceInTheQueue) {
   open();
-  auto w = wanted("scout", 24);
-  Answer held, waiting;
+  auto w = lease_request("scout", 24);
+  LeaseResponse held, waiting;
   {
     const Process holder;
     w.holder.pid = holder.pid;
@@ -41,14 +41,14 @@ TEST_F(BrokerTest, AHolderThatDiesLosesItsLeasesAndItsPlaceInTheQueue) {
     EXPECT_EQ(broker->status(held.lease.id).verdict, Verdict::granted);
   }
   broker->tick();
-  EXPECT_EQ(broker->status(held.lease.id).lease.ending, Ending::holder_died);
-  EXPECT_EQ(broker->status(waiting.lease.id).lease.ending, Ending::holder_died);
-  EXPECT_EQ(broker->figures().holders_died, 2U);
+  EXPECT_EQ(broker->status(held.lease.id).lease.ending, EndReason::holder_died);
+  EXPECT_EQ(broker->status(waiting.lease.id).lease.ending, EndReason::holder_died);
+  EXPECT_EQ(broker->stats().holders_died, 2U);
 }
 
-TEST_F(BrokerTest, AHolderThatDiedWhileTheBrokerWasDownIsFoundOut) {
+TEST_F(BrokerTest, AHolderThatDiedWhileTheBrokerWasDownIsDetected) {
   open();
-  auto w = wanted("scout", 8);
+  auto w = lease_request("scout", 8);
   LeaseId id = 0;
   {
     const Process holder;
@@ -58,12 +58,12 @@ TEST_F(BrokerTest, AHolderThatDiedWhileTheBrokerWasDownIsFoundOut) {
   }
   open();
   broker->tick();
-  EXPECT_EQ(broker->status(id).lease.ending, Ending::holder_died);
+  EXPECT_EQ(broker->status(id).lease.ending, EndReason::holder_died);
 }
 
 // Its connection went with the broker; its process is what is left to know it by.
 TEST_F(BrokerTest, ABoundLeaseEndsWithItsProcessAfterARestart) {
-  auto w = wanted("scout", 8);
+  auto w = lease_request("scout", 8);
   LeaseId id = 0;
   {
     const Process holder;  // first: it has no part in the store's lock
@@ -77,22 +77,22 @@ TEST_F(BrokerTest, ABoundLeaseEndsWithItsProcessAfterARestart) {
     EXPECT_EQ(broker->status(id).lease.state, State::held);
   }
   broker->tick();
-  EXPECT_EQ(broker->status(id).lease.ending, Ending::holder_died);
+  EXPECT_EQ(broker->status(id).lease.ending, EndReason::holder_died);
 }
 
 // Invariant 11.
 TEST_F(BrokerTest, PreemptionAsksFirstAndOnlyThenEndsTheOneProcessThatHoldsTheLease) {
   host.options.config.escalation = "terminate";
   host.options.config.yield_within_s = 5;
-  Process holder, stranger;
-  host.run(0, stranger.pid, 1 * kGb);
-  host.run(1, stranger.pid, 1 * kGb);
+  Process holder, unmanaged_process;
+  host.run(0, unmanaged_process.pid, 1 * kGb);
+  host.run(1, unmanaged_process.pid, 1 * kGb);
   open();
-  auto low = wanted("low", 22);
+  auto low = lease_request("low", 22);
   low.priority = Priority::low, low.holder.pid = holder.pid;
   const auto a = broker->request(low);
   ASSERT_EQ(a.verdict, Verdict::granted);
-  auto urgent = wanted("urgent", 20, OnUnavailable::wait);
+  auto urgent = lease_request("urgent", 20, OnUnavailable::wait);
   urgent.priority = Priority::critical, urgent.wait = Seconds(100);
   broker->request(urgent);
   ASSERT_THAT(types(), Contains("lease_yield"));
@@ -106,17 +106,17 @@ TEST_F(BrokerTest, PreemptionAsksFirstAndOnlyThenEndsTheOneProcessThatHoldsTheLe
   siginfo_t how{};
   ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(holder.pid), &how, WEXITED | WNOWAIT), 0);
   EXPECT_EQ(how.si_status, SIGTERM);
-  EXPECT_EQ(::waitpid(stranger.pid, nullptr, WNOHANG), 0);
+  EXPECT_EQ(::waitpid(unmanaged_process.pid, nullptr, WNOHANG), 0);
 }
 
-TEST_F(BrokerTest, WithTheDefaultNobodyIsKilled) {
+TEST_F(BrokerTest, NoProcessIsKilledByDefault) {
   host.options.config.yield_within_s = 5;
   const Process holder;
   open();
-  auto low = wanted("low", 24);
+  auto low = lease_request("low", 24);
   low.priority = Priority::low, low.holder.pid = holder.pid;
   broker->request(low);
-  auto urgent = wanted("urgent", 20, OnUnavailable::wait);
+  auto urgent = lease_request("urgent", 20, OnUnavailable::wait);
   urgent.priority = Priority::critical, urgent.wait = Seconds(100);
   broker->request(urgent);
   host.pass(6);
@@ -135,7 +135,7 @@ std::uint64_t promised(const Json& leases, const std::string& uuid) {
 }
 
 // Invariant 1.
-TEST_F(BrokerTest, EightThreadsThatAskAtOnceNeverGetMoreThanThereIs) {
+TEST_F(BrokerTest, EightConcurrentThreadsNeverGetMoreThanTheCapacity) {
   open();
   broker->on_event(nullptr);
   std::atomic<int> running{8};
@@ -164,7 +164,7 @@ TEST_F(BrokerTest, EightThreadsThatAskAtOnceNeverGetMoreThanThereIs) {
   threads.clear();
   host.pass(1);
   broker->observe(host.sample());
-  EXPECT_EQ(broker->figures().held, 0U);
+  EXPECT_EQ(broker->stats().held, 0U);
   EXPECT_EQ(promised(broker->leases_json(), "GPU-1"), 0U);
 }
 
@@ -200,19 +200,19 @@ TEST(BrokerThreads, ExpiryAndDeathAreNoticed) {
   std::promise<void> expired, died;
   broker.on_event([&](const BrokerEvent& e) {
     if (e.type != "lease_ended") return;
-    const auto ending = Json::parse(e.json)["ending"];
+    const auto ending = Json::parse(e.json)["end_reason"];
     if (ending == "expired") expired.set_value();
     if (ending == "holder_died") died.set_value();
   });
   auto& g = host.snapshot.gpus[0].readings;
   g.set(device::Metric::memory_used, 0, Steady::now());
   broker.observe(host.snapshot);
-  auto w = wanted("short", 1);
+  auto w = lease_request("short", 1);
   w.ttl = Seconds(1);
   ASSERT_EQ(broker.request(w).verdict, Verdict::granted);
   {
     const Process holder;
-    auto h = wanted("holder", 1);
+    auto h = lease_request("holder", 1);
     h.holder.pid = holder.pid;
     ASSERT_EQ(broker.request(h).verdict, Verdict::granted);
   }

@@ -1,4 +1,4 @@
-// What a broker finds again after a restart, and what it does when it cannot write.
+// State of a broker after a restart, and its behavior when it cannot write.
 #include <sys/resource.h>
 
 #include <csignal>
@@ -14,14 +14,14 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-TEST_F(BrokerTest, AfterARestartHoldersGoOnAsIfNothingHadBeen) {
+TEST_F(BrokerTest, HoldersContinueAfterARestart) {
   open();
   const auto a = ask("scout", 8);
   const auto b = broker->renew(token(a));
   const auto gone = ask("analyst", 1);
   broker->release(token(gone));
   const auto waits = [&] {
-    auto w = wanted("late", 24, OnUnavailable::wait);
+    auto w = lease_request("late", 24, OnUnavailable::wait);
     w.wait = Seconds(100);
     ask("other", 20);
     return broker->request(w);
@@ -33,7 +33,7 @@ TEST_F(BrokerTest, AfterARestartHoldersGoOnAsIfNothingHadBeen) {
   EXPECT_EQ(outcome([&] { broker->renew(token(a)); }), Outcome::stale);
   EXPECT_EQ(broker->renew(token(b)).lease.renewals, 2U);
   EXPECT_EQ(outcome([&] { broker->renew(token(gone)); }), Outcome::over);
-  EXPECT_EQ(broker->status(gone.lease.id).lease.ending, Ending::released);
+  EXPECT_EQ(broker->status(gone.lease.id).lease.ending, EndReason::released);
   EXPECT_EQ(ask("scout", 16).verdict, Verdict::refused);  // what is held is still counted
   EXPECT_GT(ask("scout", 1).lease.id, waits.lease.id);
 }
@@ -50,23 +50,23 @@ TEST_F(BrokerTest, ALeaseThatCouldNotBeRenewedWhileTheBrokerWasDownGetsGrace) {
   open();
   host.pass(16);
   broker->tick();
-  EXPECT_EQ(broker->status(a.lease.id).lease.ending, Ending::expired);
+  EXPECT_EQ(broker->status(a.lease.id).lease.ending, EndReason::expired);
 }
 
 struct PreemptionTest : BrokerTest {
-  // A lease whose holder was asked to make room for an urgent one.
+  // A lease whose holder was asked to make capacity for an urgent one.
   auto one_that_must_yield() {
-    auto low = wanted("low", 20);
+    auto low = lease_request("low", 20);
     low.priority = Priority::low;
     const auto held = broker->request(low);
-    auto urgent = wanted("urgent", 20, OnUnavailable::wait);
+    auto urgent = lease_request("urgent", 20, OnUnavailable::wait);
     urgent.priority = Priority::critical, urgent.wait = Seconds(100);
     broker->request(urgent);
     return held;
   }
 };
 
-TEST_F(PreemptionTest, WhatAPreemptionCostIsKnownAfterARestart) {
+TEST_F(PreemptionTest, ThePreemptionCostIsKnownAfterARestart) {
   open();
   const auto a = one_that_must_yield();
   host.pass(2);
@@ -94,8 +94,8 @@ TEST_F(PreemptionTest, CountsHoweverManyLeasesEndedMeanwhile) {
   host.pass(1);
   broker->observe(host.sample());
   for (int i = 0; i < 10; ++i) broker->tick();
-  EXPECT_EQ(broker->figures().yields_done, 1U);
-  EXPECT_EQ(broker->figures().yield_bytes, 20 * kGb);
+  EXPECT_EQ(broker->stats().yields_done, 1U);
+  EXPECT_EQ(broker->stats().yield_bytes, 20 * kGb);
 }
 
 TEST_F(PreemptionTest, AHolderThatNeedNotYieldAfterARestartHasNoCost) {
@@ -146,28 +146,28 @@ TEST_F(BrokerTest, WhenTheStoreCannotBeWrittenNothingIsPromised) {
   const auto next = ask("analyst", 14);  // nothing of the one before is left
   EXPECT_EQ(next.verdict, Verdict::granted);
   EXPECT_EQ(next.lease.parts.at(0).uuid, "GPU-0");
-  EXPECT_EQ(broker->figures().stores_failed, 1U);
+  EXPECT_EQ(broker->stats().stores_failed, 1U);
   open();
   EXPECT_EQ(broker->status(token(a)).verdict, Verdict::granted);
   EXPECT_EQ(broker->status(token(next)).verdict, Verdict::granted);
-  EXPECT_EQ(broker->figures().held, 2U);
+  EXPECT_EQ(broker->stats().held, 2U);
 }
 
-TEST_F(BrokerTest, WhileNothingCanBeStoredRequestsAreRefusedBeforeTheLedgerIsAsked) {
+TEST_F(BrokerTest, RequestsAreRefusedBeforeTheLedgerWhileNothingCanBeStored) {
   open();
   const auto held = ask("scout", 2);
   Database other(folder.path + "/leases.db", false);
   other.run("BEGIN IMMEDIATE");
   EXPECT_THROW(ask("analyst", 1), Error);
-  const auto last = broker->figures();
+  const auto last = broker->stats();
   const auto began = Steady::now();
   for (int i = 0; i < 1000; ++i) {
     EXPECT_THROW(ask("analyst", 1), Error);
     EXPECT_THROW(broker->renew(token(held)), Error);
   }
   EXPECT_LT(seconds_between(began, Steady::now()), 5);  // one that tried the disk took 50 ms
-  EXPECT_EQ(broker->figures().stores_failed, last.stores_failed);
-  EXPECT_EQ(broker->figures().granted, last.granted);
+  EXPECT_EQ(broker->stats().stores_failed, last.stores_failed);
+  EXPECT_EQ(broker->stats().granted, last.granted);
   EXPECT_THAT(broker->store_state().trouble, HasSubstr("locked"));
   other.run("ROLLBACK");
   host.pass(1);
@@ -180,18 +180,18 @@ TEST_F(BrokerTest, WhileNothingCanBeStoredRequestsAreRefusedBeforeTheLedgerIsAsk
 // A disk that is full for longer than a lease lives.
 TEST_F(BrokerTest, NoLeaseExpiresWhileNothingCanBeStored) {
   open();
-  auto brief = wanted("scout", 2);
+  auto brief = lease_request("scout", 2);
   brief.ttl = Seconds(2);
   const auto held = broker->request(brief), left = broker->request(brief);
   Database other(folder.path + "/leases.db", false);
   other.run("BEGIN IMMEDIATE");
-  EXPECT_THROW(broker->renew(token(held)), StoreDown);
+  EXPECT_THROW(broker->renew(token(held)), StoreUnavailable);
   for (int s = 0; s < 60; ++s) {
     host.pass(1);
     broker->tick();
-    EXPECT_THROW(broker->renew(token(held)), StoreDown);
+    EXPECT_THROW(broker->renew(token(held)), StoreUnavailable);
   }
-  EXPECT_EQ(broker->figures().held, 2U);
+  EXPECT_EQ(broker->stats().held, 2U);
   other.run("ROLLBACK");
   host.pass(1);
   broker->tick();
@@ -206,16 +206,16 @@ TEST_F(BrokerTest, NoLeaseExpiresWhileNothingCanBeStored) {
   }
   host.pass(1.5);
   broker->tick();
-  EXPECT_EQ(broker->figures().held, 1U);
-  EXPECT_EQ(broker->status(left.lease.id).lease.ending, Ending::expired);
+  EXPECT_EQ(broker->stats().held, 1U);
+  EXPECT_EQ(broker->status(left.lease.id).lease.ending, EndReason::expired);
 }
 
-TEST_F(BrokerTest, WhatIsGivenBackWhileNothingCanBeStoredIsOverAndStoredLater) {
+TEST_F(BrokerTest, AReturnWhileNothingCanBeStoredEndsTheLeaseAndIsStoredLater) {
   open();
   const auto released = ask("scout", 2), revoked = ask("analyst", 2);
   Database other(folder.path + "/leases.db", false);
   other.run("BEGIN IMMEDIATE");
-  EXPECT_THROW(ask("late", 1), StoreDown);
+  EXPECT_THROW(ask("late", 1), StoreUnavailable);
   broker->release(token(released));
   broker->revoke(revoked.lease.id, "the card is to be replaced");
   EXPECT_EQ(outcome([&] { broker->release(token(released)); }), Outcome::over);
@@ -230,7 +230,7 @@ TEST_F(BrokerTest, WhatIsGivenBackWhileNothingCanBeStoredIsOverAndStoredLater) {
   }
   try {
     broker->renew(token(released));
-  } catch (const StoreDown& e) {
+  } catch (const StoreUnavailable& e) {
     EXPECT_THAT(e.what(), testing::Not(HasSubstr("INSERT")));
   }
   EXPECT_EQ(outcome([&] { broker->release(token(revoked)); }), Outcome::over);
@@ -238,12 +238,12 @@ TEST_F(BrokerTest, WhatIsGivenBackWhileNothingCanBeStoredIsOverAndStoredLater) {
   host.pass(1);
   broker->tick();
   open();
-  EXPECT_EQ(broker->figures().held, 0U);
-  EXPECT_EQ(broker->status(released.lease.id).lease.ending, Ending::released);
-  EXPECT_EQ(broker->status(revoked.lease.id).lease.ending, Ending::revoked);
+  EXPECT_EQ(broker->stats().held, 0U);
+  EXPECT_EQ(broker->status(released.lease.id).lease.ending, EndReason::released);
+  EXPECT_EQ(broker->status(revoked.lease.id).lease.ending, EndReason::revoked);
 }
 
-// While this lives no file may be longer than so many bytes: a disk without room.
+// While this lives no file may be longer than so many bytes: a full disk.
 struct LongestFile {
   explicit LongestFile(std::uintmax_t bytes) {
     std::signal(SIGXFSZ, SIG_IGN);
@@ -268,7 +268,7 @@ TEST_F(BrokerTest, ABrokerStartsWhereNothingCanBeStored) {
     host.options.state_dir = killed;
     broker = std::make_unique<Broker>(host.options);
     EXPECT_NE(broker->store_state().trouble, "");
-    EXPECT_EQ(broker->figures().held, 1U);
+    EXPECT_EQ(broker->stats().held, 1U);
     host.pass(100);
     broker->tick();
   }
@@ -277,12 +277,12 @@ TEST_F(BrokerTest, ABrokerStartsWhereNothingCanBeStored) {
   EXPECT_EQ(broker->renew(token(held)).lease.renewals, 1U);
   broker.reset();
   broker = std::make_unique<Broker>(host.options);
-  EXPECT_EQ(broker->figures().held, 1U);
+  EXPECT_EQ(broker->stats().held, 1U);
 }
 
-TEST_F(BrokerTest, OfThoseThatEndedWithARestartTheLastAreShown) {
+TEST_F(BrokerTest, TheLastLeasesThatEndedWithARestartAreListed) {
   open();
-  auto w = wanted("late", 24, OnUnavailable::wait);
+  auto w = lease_request("late", 24, OnUnavailable::wait);
   w.wait = Seconds(100);
   ask("full", 24), ask("full", 16);
   for (int i = 0; i < 100; ++i) broker->request(w);

@@ -49,7 +49,7 @@ TEST_F(BrokerTest, MemoryMayComeFromTheSettings) {
 
 TEST_F(BrokerTest, ADeviceMayBeNamedByIndex) {
   open();
-  auto w = wanted("scout", 1);
+  auto w = lease_request("scout", 1);
   w.device = "1";
   EXPECT_EQ(broker->request(w).lease.parts.at(0).uuid, "GPU-1");
 }
@@ -60,20 +60,20 @@ TEST_F(BrokerTest, BeforeTheFirstSampleNothingIsPromised) {
   EXPECT_EQ(ask("scout", 1, OnUnavailable::cpu).verdict, Verdict::on_cpu);
 }
 
-TEST_F(BrokerTest, OnTheCpuTheGpusAreHiddenAndRoomIsToldLater) {
+TEST_F(BrokerTest, ACpuLeaseHidesTheGpusAndCapacityIsReportedLater) {
   open();
   const auto full = ask("analyst", 24);
   ask("other", 16);
   const auto a = ask("scout", 20, OnUnavailable::cpu);
   EXPECT_EQ(a.verdict, Verdict::on_cpu);
   EXPECT_THAT(a.env, ElementsAre(Pair("CUDA_VISIBLE_DEVICES", "-1")));
-  EXPECT_THAT(a.in_the_way, SizeIs(1));
-  EXPECT_EQ(a.in_the_way.at(0).wanted.agent, "analyst");
+  EXPECT_THAT(a.blocked_by, SizeIs(1));
+  EXPECT_EQ(a.blocked_by.at(0).request.agent, "analyst");
   EXPECT_TRUE(a.refusal.may_fit_in);
   broker->release(token(full));
   host.pass(1);
   broker->observe(host.sample());
-  EXPECT_THAT(types(), Contains("lease_room"));
+  EXPECT_THAT(types(), Contains("lease_capacity"));
 }
 
 TEST_F(BrokerTest, BadInputChangesNothing) {
@@ -92,7 +92,7 @@ TEST_F(BrokerTest, BadInputChangesNothing) {
   EXPECT_EQ(broker->leases_json().dump(), before);
 }
 
-TEST_F(BrokerTest, AReplayedRenewalIsTurnedDownWithTheTokenToGoOnWith) {
+TEST_F(BrokerTest, AReplayedRenewalIsRefusedWithTheCurrentToken) {
   open();
   const auto a = ask("scout", 8);
   const auto b = broker->renew(token(a));
@@ -122,11 +122,11 @@ TEST_F(BrokerTest, RenewingAnExpiredLeaseFailsAndSaysWhy) {
   }
   EXPECT_THAT(types(), Contains("lease_ended"));
   EXPECT_EQ(outcome([&] { broker->release(token(a)); }), Outcome::over);
-  EXPECT_EQ(broker->figures().expired, 1U);
+  EXPECT_EQ(broker->stats().expired, 1U);
 }
 
 // Invariant 4.
-TEST_F(BrokerTest, AGpuThatDoesNotAnswerHasNoRoom) {
+TEST_F(BrokerTest, AGpuThatDoesNotAnswerHasNoCapacity) {
   open();
   host.pass(11);
   EXPECT_EQ(ask("scout", 1).verdict, Verdict::refused);
@@ -139,14 +139,14 @@ TEST_F(BrokerTest, AGpuThatDoesNotAnswerHasNoRoom) {
 // Invariant 9.
 TEST_F(BrokerTest, ClosingTheConnectionReleases) {
   open();
-  auto w = wanted("scout", 8);
+  auto w = lease_request("scout", 8);
   w.holder.connection = 5;
   const auto a = broker->request(w);
   broker->connection_closed(6);
   EXPECT_EQ(broker->status(a.lease.id).lease.state, State::held);
   broker->connection_closed(5);
   EXPECT_EQ(outcome([&] { broker->renew(token(a)); }), Outcome::over);
-  EXPECT_EQ(broker->status(a.lease.id).lease.ending, Ending::released);
+  EXPECT_EQ(broker->status(a.lease.id).lease.ending, EndReason::released);
 }
 
 TEST_F(BrokerTest, FencingTokensGrow) {
@@ -157,10 +157,10 @@ TEST_F(BrokerTest, FencingTokensGrow) {
 }
 
 // Invariant 8.
-TEST_F(BrokerTest, WhatIsGivenBackCountsUntilASampleShowsItAndTheRestIsReported) {
+TEST_F(BrokerTest, ReturnedMemoryCountsUntilASampleShowsItAndTheRestIsReported) {
   host.options.proc = "/proc";
   open();
-  auto w = wanted("scout", 16);
+  auto w = lease_request("scout", 16);
   w.device = "0", w.holder.pid = ::getpid();
   const auto a = broker->request(w);
   host.run(0, ::getpid(), 15 * kGb);
@@ -180,9 +180,9 @@ TEST_F(BrokerTest, WhatIsGivenBackCountsUntilASampleShowsItAndTheRestIsReported)
   EXPECT_EQ(broker->request(w).verdict, Verdict::granted);
 }
 
-TEST_F(BrokerTest, AnOverUserIsToldOfWithTheFirstSampleThatShowsIt) {
+TEST_F(BrokerTest, OverUseIsReportedWithTheFirstSampleThatShowsIt) {
   open();
-  auto w = wanted("scout", 4);
+  auto w = lease_request("scout", 4);
   w.holder.pid = ::getpid();
   const auto a = broker->request(w);
   EXPECT_EQ(a.lease.enforcement, Enforcement::observed);
@@ -191,7 +191,7 @@ TEST_F(BrokerTest, AnOverUserIsToldOfWithTheFirstSampleThatShowsIt) {
   broker->observe(host.sample());
   ASSERT_THAT(types(), Contains("lease_over_use"));
   EXPECT_EQ(last_event()["used_gb"], 6);
-  EXPECT_EQ(broker->figures().over_uses, 1U);
+  EXPECT_EQ(broker->stats().over_uses, 1U);
   const auto row = [&] { return broker->leases_json()["leases"][0]; };
   EXPECT_EQ(row()["used_gb"], 6);
   EXPECT_EQ(row()["over_use"], 2 * kGb);
@@ -200,7 +200,7 @@ TEST_F(BrokerTest, AnOverUserIsToldOfWithTheFirstSampleThatShowsIt) {
   host.pass(1);
   broker->observe(host.sample());
   EXPECT_EQ(row()["over_use"], 3 * kGb);
-  EXPECT_EQ(broker->figures().over_uses, 1U);
+  EXPECT_EQ(broker->stats().over_uses, 1U);
   host.stop_all(0);
   host.pass(1);
   broker->observe(host.sample());
@@ -208,52 +208,52 @@ TEST_F(BrokerTest, AnOverUserIsToldOfWithTheFirstSampleThatShowsIt) {
   EXPECT_THAT(types(), Contains("lease_within_again"));
 }
 
-TEST_F(BrokerTest, WhoIsAskedToYieldSeesForWhomAndUntilWhenUntilARestart) {
+TEST_F(BrokerTest, AYieldingHolderSeesForWhomAndUntilWhenUntilARestart) {
   open();
-  auto low = wanted("low", 24);
+  auto low = lease_request("low", 24);
   low.priority = Priority::low;
   const auto a = broker->request(low);
-  auto urgent = wanted("urgent", 20, OnUnavailable::wait);
+  auto urgent = lease_request("urgent", 20, OnUnavailable::wait);
   urgent.priority = Priority::critical, urgent.wait = Seconds(100);
-  const auto asker = broker->request(urgent);
+  const auto requester = broker->request(urgent);
   const auto row = broker->leases_json()["leases"][0];
   EXPECT_EQ(row["yield_reason"], "urgent asks for 20.0 GiB with critical priority");
-  EXPECT_EQ(row["yields_to"], std::to_string(asker.lease.id));
+  EXPECT_EQ(row["yields_to"], std::to_string(requester.lease.id));
   EXPECT_GT(row["yield_in_s"], 0);
   EXPECT_EQ(row["yield_reason"], broker->status(a.lease.id).lease.yield_reason);
   open();  // whoever asked was not answered
   EXPECT_FALSE(broker->leases_json()["leases"][0].contains("yield_reason"));
 }
 
-TEST_F(BrokerTest, WhatOneThatWaitsIsWaitingForIsToldAsItIsNow) {
+TEST_F(BrokerTest, AWaitingRequestReportsItsCurrentObstacles) {
   open();
   const auto large = ask("large", 24), small = ask("small", 16);
-  auto w = wanted("late", 10, OnUnavailable::wait);
+  auto w = lease_request("late", 10, OnUnavailable::wait);
   w.wait = Seconds(100);
-  const auto asked = broker->request(w);
-  ASSERT_THAT(asked.refusal.obstacles, SizeIs(2));
-  EXPECT_EQ(asked.refusal.obstacles[1].free, 0u);
+  const auto requested = broker->request(w);
+  ASSERT_THAT(requested.refusal.obstacles, SizeIs(2));
+  EXPECT_EQ(requested.refusal.obstacles[1].free, 0u);
   broker->release(token(large));
   ask("other", 1);
-  const auto now = broker->status(asked.lease.id);
+  const auto now = broker->status(requested.lease.id);
   EXPECT_THAT(now.refusal.obstacles, SizeIs(2));
   EXPECT_EQ(now.lease.reason, now.refusal.reason);
-  EXPECT_THAT(broker->status(token(asked)).refusal.obstacles, IsEmpty());
+  EXPECT_THAT(broker->status(token(requested)).refusal.obstacles, IsEmpty());
   EXPECT_THAT(broker->status(small.lease.id).refusal.obstacles, IsEmpty());
 }
 
-TEST_F(BrokerTest, StrangersAreShownWithOwnerAndCounted) {
+TEST_F(BrokerTest, UnmanagedProcessesAreListedWithOwnerAndCounted) {
   host.run(0, 1, 10 * kGb);
   open();
-  auto w = wanted("scout", 8);
+  auto w = lease_request("scout", 8);
   w.device = "0";
   EXPECT_EQ(broker->request(w).verdict, Verdict::refused);
   const auto card = broker->leases_json()["cards"][0];
-  EXPECT_EQ(card["strangers_gb"], 10);
-  EXPECT_EQ(card["strangers"][0]["pid"], 1);
-  EXPECT_EQ(card["strangers"][0]["user"], "user");
-  EXPECT_EQ(card["strangers"][0]["name"], "job");
-  EXPECT_EQ(card["strangers"][0]["memory_gb"], 10);
+  EXPECT_EQ(card["unmanaged_gb"], 10);
+  EXPECT_EQ(card["unmanaged"][0]["pid"], 1);
+  EXPECT_EQ(card["unmanaged"][0]["user"], "user");
+  EXPECT_EQ(card["unmanaged"][0]["name"], "job");
+  EXPECT_EQ(card["unmanaged"][0]["memory_gb"], 10);
   EXPECT_EQ(card["free_gb"], 6);
 }
 
@@ -263,12 +263,12 @@ TEST_F(BrokerTest, AProcessMayBeNamedByAnyBytes) {
       "a\xff\xfe"
       "b";
   open();
-  EXPECT_EQ(Json::parse(broker->leases_json().dump())["cards"][0]["strangers"][0]["name"], "a??b");
+  EXPECT_EQ(Json::parse(broker->leases_json().dump())["cards"][0]["unmanaged"][0]["name"], "a??b");
 }
 
 TEST_F(BrokerTest, EnforcementRisesAndFallsWithTheEvidence) {
   open();
-  auto w = wanted("scout", 4);
+  auto w = lease_request("scout", 4);
   w.holder.pid = ::getpid();
   const auto id = broker->request(w).lease.id;
   EXPECT_EQ(broker->status(id).lease.enforcement, Enforcement::observed);
@@ -281,7 +281,7 @@ TEST_F(BrokerTest, EnforcementRisesAndFallsWithTheEvidence) {
 
 TEST_F(BrokerTest, TheBatchSizeFollowsWhatTheAgentReports) {
   open();
-  auto w = wanted("scout", 8);
+  auto w = lease_request("scout", 8);
   w.model_type = "mini";
   auto a = broker->request(w);
   broker->report(token(a), {16, 2 * kGb, false});
@@ -297,7 +297,7 @@ TEST_F(BrokerTest, TheBatchSizeFollowsWhatTheAgentReports) {
   EXPECT_LT(broker->request(w).batch.size, more.size);
 }
 
-TEST_F(BrokerTest, TheHolderIsAskedByTokenAndOthersSeeNoSecret) {
+TEST_F(BrokerTest, StatusByTokenIsForTheHolderAndOthersSeeNoSecret) {
   open();
   const auto a = ask("scout", 8);
   EXPECT_FALSE(broker->status(a.lease.id).for_holder);
@@ -312,7 +312,7 @@ TEST_F(BrokerTest, AnOperatorMayRevokeWithAReason) {
   open();
   const auto a = ask("scout", 8);
   broker->revoke(a.lease.id, "maintenance");
-  EXPECT_EQ(broker->status(a.lease.id).lease.ending, Ending::revoked);
+  EXPECT_EQ(broker->status(a.lease.id).lease.ending, EndReason::revoked);
   EXPECT_THAT(last_event()["reason"], "maintenance");
   EXPECT_EQ(outcome([&] { broker->revoke(a.lease.id, "again"); }), Outcome::over);
 }
@@ -326,7 +326,7 @@ TEST_F(BrokerTest, TheTimelineShowsWhatEndedToo) {
   const auto now = unix_ms(host.wall());
   const auto rows = broker->timeline_json(now - 9000, now)["leases"];
   ASSERT_THAT(rows, SizeIs(1));
-  EXPECT_EQ(rows[0]["ending"], "released");
+  EXPECT_EQ(rows[0]["end_reason"], "released");
   EXPECT_EQ(rows[0]["ended_ms"], now - 5000);
   EXPECT_THAT(broker->timeline_json(now - 2000, now)["leases"], IsEmpty());
   EXPECT_THROW(broker->timeline_json(2, 1), Error);
@@ -347,7 +347,7 @@ TEST_F(BrokerTest, TheTimelineSaysHowManyRowsWereDamagedAndShowsTheRest) {
 TEST_F(BrokerTest, TheGpusOfLeasesAreFollowedUntilTheirMemoryIsBack) {
   open();
   EXPECT_TRUE(broker->leased().empty());
-  auto w = wanted("scout", 4);
+  auto w = lease_request("scout", 4);
   w.holder.pid = ::getpid();
   const auto a = broker->request(w);
   const auto granted = broker->leased();

@@ -1,10 +1,10 @@
-// What the broker shows: the tables of leases and cards, the timeline, events, figures.
+// JSON views of the broker: tables of leases and cards, the timeline, events and statistics.
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "broker/answer_json.h"
 #include "broker/broker_impl.h"
+#include "broker/lease_response_json.h"
 #include "broker/ledger/place.h"
 #include "watch/alert.h"
 
@@ -15,8 +15,8 @@ namespace {
 using What = Change::What;
 
 struct CardView {
-  Sight sight;
-  Room room;
+  CardSnapshot card_snapshot;
+  CardCapacity capacity;
   std::vector<Promise> promises;
 };
 
@@ -40,26 +40,26 @@ Json process_json(const CardProcess& p) {
 }
 
 Json card_json(const CardView& view, const Moment& at) {
-  const auto& card = view.sight.card;
+  const auto& card = view.card_snapshot.card;
   Json json{{"gpu_uuid", card.uuid},
-            {"gpu_device", view.sight.index ? Json(*view.sight.index) : Json()},
+            {"gpu_device", view.card_snapshot.index ? Json(*view.card_snapshot.index) : Json()},
             {"bus", card.bus},
             {"name", card.name},
-            {"memory_gb", gb(view.sight.memory_total)},
+            {"memory_gb", gb(view.card_snapshot.memory_total)},
             {"total_gb", gb(card.total)},
-            {"free_gb", gb(view.room.free)},
-            {"promised_gb", gb(view.room.promised)},
+            {"free_gb", gb(view.capacity.free)},
+            {"promised_gb", gb(view.capacity.promised)},
             {"used_gb", card.sampled_at ? Json(gb(card.used)) : Json()},
-            {"strangers_gb", gb(view.room.strangers)},
+            {"unmanaged_gb", gb(view.capacity.unmanaged)},
             {"usable", card.usable},
-            {"why", view.room.why.empty() ? card.why_unusable : view.room.why}};
+            {"why", view.capacity.why.empty() ? card.why_unusable : view.capacity.why}};
   if (card.sampled_at)
     json["sample_age_s"] = thousandths(seconds_between(*card.sampled_at, at.now));
   if (card.processes_at)
     json["processes_age_s"] = thousandths(seconds_between(*card.processes_at, at.now));
-  json["strangers"] = Json::array();
+  json["unmanaged"] = Json::array();
   for (const auto& p : card.processes)
-    if (!is_holder_there(view, p)) json["strangers"].push_back(process_json(p));
+    if (!is_holder_there(view, p)) json["unmanaged"].push_back(process_json(p));
   return json;
 }
 
@@ -68,7 +68,7 @@ Json timeline_row(const Lease& l, const Moment& at) {
     return t == Instant{} ? Json() : Json(unix_ms(wall_of(t, at)));
   };
   auto json = lease_json(l, at);
-  json["asked_ms"] = ms(l.asked_at);
+  json["requested_ms"] = ms(l.requested_at);
   json["granted_ms"] = ms(l.granted_at);
   json["ended_ms"] = ms(l.ended_at);
   return json;
@@ -88,13 +88,13 @@ struct Listed {
   Moment at{};
 };
 
-// Those of a page, and where the next one goes on.
-std::vector<Live> live_page(const Ledger& ledger, std::span<const Sight> sights, bool on_cpu,
-                            std::uint64_t& after, std::size_t limit) {
+// The leases of one page; moves `after` to the beginning of the next page.
+std::vector<Live> live_page(const Ledger& ledger, std::span<const CardSnapshot> card_snapshots,
+                            bool on_cpu, std::uint64_t& after, std::size_t limit) {
   std::vector<Live> found;
   if (after == LeasePage::kDone) return found;
   for (const auto* l : ledger.page(on_cpu, after, limit))
-    found.push_back({*l, used_by(*l, sights)});
+    found.push_back({*l, used_by(*l, card_snapshots)});
   after = found.size() < limit ? LeasePage::kDone : found.back().lease.id;
   return found;
 }
@@ -108,16 +108,16 @@ std::vector<Lease> waiting_page(const Ledger& ledger, std::uint64_t& skip, std::
   return found;
 }
 
-Listed list_page(const Ledger& ledger, std::span<const Sight> sights, const LeasePage& page,
-                 const Moment& at) {
+Listed list_page(const Ledger& ledger, std::span<const CardSnapshot> card_snapshots,
+                 const LeasePage& page, const Moment& at) {
   Listed out;
   out.at = at, out.next = page, out.counts = ledger.count();
-  out.leases = live_page(ledger, sights, false, out.next.after, page.limit);
-  out.on_cpu = live_page(ledger, sights, true, out.next.cpu_after, page.limit);
+  out.leases = live_page(ledger, card_snapshots, false, out.next.after, page.limit);
+  out.on_cpu = live_page(ledger, card_snapshots, true, out.next.cpu_after, page.limit);
   out.waiting = waiting_page(ledger, out.next.skip_waiting, page.limit);
   if (page.is_first())
-    for (const auto& s : sights)
-      out.cards.push_back({s, ledger.room(s.card.uuid, at.now), ledger.promises(s.card.uuid)});
+    for (const auto& s : card_snapshots)
+      out.cards.push_back({s, ledger.capacity(s.card.uuid, at.now), ledger.promises(s.card.uuid)});
   return out;
 }
 
@@ -130,7 +130,7 @@ EventName name_of(What what) {
     case What::queued: return {"lease_queued"};
     case What::granted: return {"lease_granted"};
     case What::renewed: return {"lease_renewed"};
-    case What::yield_asked: return {"lease_yield"};
+    case What::yield_requested: return {"lease_yield"};
     case What::yield_withdrawn: return {"lease_yield_withdrawn"};
     case What::yield_overdue: return {"lease_yield_overdue"};
     case What::ended: return {"lease_ended"};
@@ -142,7 +142,7 @@ EventName name_of(What what) {
     case What::card_lost: return {"lease_gpu_lost"};
     case What::card_back: return {"lease_gpu_back"};
     case What::sent_to_cpu: return {"lease_on_cpu"};
-    case What::room: return {"lease_room"};
+    case What::capacity: return {"lease_capacity"};
   }
   return {"lease_changed"};
 }
@@ -150,23 +150,23 @@ EventName name_of(What what) {
 }  // namespace
 
 Json lease_json(const Lease& lease, const Moment& at) {
-  const auto& w = lease.wanted;
+  const auto& w = lease.request;
   Json json{{"lease_id", std::to_string(lease.id)},
             {"agent", w.agent},
             {"state", to_string(lease.state)},
             {"priority", to_string(w.priority)},
             {"model_type", w.model_type},
-            {"asked_gb", gb(w.bytes)},
+            {"requested_gb", gb(w.bytes)},
             {"memory_gb", gb(promised(lease))},
             {"enforcement", to_string(lease.enforcement)},
             {"reason", lease.reason}};
-  if (lease.ending != Ending::none) json["ending"] = to_string(lease.ending);
+  if (lease.ending != EndReason::none) json["end_reason"] = to_string(lease.ending);
   json["gpus"] = Json::array();
   for (const auto& part : lease.parts)
     json["gpus"].push_back({{"gpu_uuid", part.uuid}, {"memory_gb", gb(part.bytes)}});
   if (w.holder.pid != 0) json["pid"] = w.holder.pid;
   if (w.holder.uid >= 0) json["uid"] = w.holder.uid;
-  put_past(json, "asked", lease.asked_at, at);
+  put_past(json, "requested", lease.requested_at, at);
   put_past(json, "granted", lease.granted_at, at);
   if (lease.ended_at == Instant{}) put_future(json, "expires", lease.expires_at, at);
   put_trouble(json, lease, at);
@@ -175,23 +175,23 @@ Json lease_json(const Lease& lease, const Moment& at) {
   return json;
 }
 
-BrokerEvent event_of(const Told& told) {
-  const auto name = name_of(told.change.what);
-  Json json{{"type", name.type}, {"time", watch::iso_time(told.at.wall)}};
-  json.update(lease_json(told.lease, told.at));
-  if (!told.change.reason.empty()) json["reason"] = told.change.reason;
-  if (!told.change.uuid.empty()) json["gpu_uuid"] = told.change.uuid;
-  if (!name.bytes.empty()) json[std::string(name.bytes)] = gb(told.change.bytes);
-  return {std::string(name.type), told.lease.id,
-          json.dump(-1, ' ', false, Json::error_handler_t::replace), told.lease.wanted.peer,
-          told.change.is_own};
+BrokerEvent event_of(const PendingEvent& reported) {
+  const auto name = name_of(reported.change.what);
+  Json json{{"type", name.type}, {"time", watch::iso_time(reported.at.wall)}};
+  json.update(lease_json(reported.lease, reported.at));
+  if (!reported.change.reason.empty()) json["reason"] = reported.change.reason;
+  if (!reported.change.uuid.empty()) json["gpu_uuid"] = reported.change.uuid;
+  if (!name.bytes.empty()) json[std::string(name.bytes)] = gb(reported.change.bytes);
+  return {std::string(name.type), reported.lease.id,
+          json.dump(-1, ' ', false, Json::error_handler_t::replace), reported.lease.request.peer,
+          reported.change.is_own};
 }
 
 Json Broker::leases_json(const LeasePage& page) const {
   Listed shown;
   {
     const Lock lock(impl_->mutex);
-    shown = list_page(impl_->ledger, impl_->sights, page, impl_->moment());
+    shown = list_page(impl_->ledger, impl_->card_snapshots, page, impl_->moment());
     if (page.is_first()) shown.recent.assign(impl_->recent.rbegin(), impl_->recent.rend());
   }
   Json json{{"leases", Json::array()},
@@ -236,19 +236,19 @@ Broker::StoreState Broker::store_state() const {
   return {std::move(damage), impl_->store_trouble};
 }
 
-Broker::Figures Broker::figures() const {
+Broker::Stats Broker::stats() const {
   const Lock lock(impl_->mutex);
-  auto figures = impl_->figures;
+  auto stats = impl_->stats;
   for (const auto* lease : impl_->ledger.live()) {
-    if (lease->state == State::waiting) ++figures.waiting;
-    if (lease->state == State::on_cpu) ++figures.on_cpu;
+    if (lease->state == State::waiting) ++stats.waiting;
+    if (lease->state == State::on_cpu) ++stats.on_cpu;
     if (lease->state != State::held && lease->state != State::yielding) continue;
-    ++figures.held;
-    ++figures.held_by_tier[static_cast<std::size_t>(lease->enforcement)];
+    ++stats.held;
+    ++stats.held_by_tier[static_cast<std::size_t>(lease->enforcement)];
   }
-  figures.grant_p50_s = impl_->latencies.percentile(0.5);
-  figures.grant_p99_s = impl_->latencies.percentile(0.99);
-  return figures;
+  stats.grant_p50_s = impl_->latencies.percentile(0.5);
+  stats.grant_p99_s = impl_->latencies.percentile(0.99);
+  return stats;
 }
 
 }  // namespace sluice::broker

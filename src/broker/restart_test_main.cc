@@ -1,6 +1,6 @@
-// A broker killed by SIGKILL in mid-load, again and again. The child runs a broker over a
-// folder; clients in the parent ask it over sockets and note what they were told. After each
-// restart everything told must still hold: no lease lost, none doubled, every token good.
+// Kills a broker with SIGKILL under load, again and again. The child runs a broker over a
+// folder; clients in the parent query it over sockets and record the replies. After each
+// restart every reply must still hold: no lease lost, none doubled, every token valid.
 //
 //   broker_restart_test [kills]
 #include <fmt/core.h>
@@ -27,11 +27,11 @@ namespace {
 
 constexpr int kClients = 6;
 constexpr std::uint64_t kCardGb[] = {16, 24, 24, 32, 48, 48, 80, 80};
-constexpr double kWaitedForGb = 12;  // on the first card: there is room for one at a time
+constexpr double kWaitedForGb = 12;  // on the first card: there is capacity for one at a time
 
-// ---- one question and its answer; both of fixed size, so that a cut is seen
+// ---- a query and its reply; both of fixed size, so that a cut is seen
 
-struct Question {
+struct Query {
   enum class What : std::uint32_t { ask, wait, renew, release, show } what;
   std::uint32_t gb;
   Token token;
@@ -60,16 +60,16 @@ Reply::What refusal_of(const LeaseError& e) {
   }
 }
 
-Reply reply_of(const Answer& a) {
+Reply reply_of(const LeaseResponse& a) {
   if (a.verdict != Verdict::granted) return {Reply::What::no, 0, {}, 0};
   const auto& part = a.lease.parts.at(0);
   const auto card = static_cast<std::uint32_t>(std::stoul(part.uuid.substr(4)));
   return {Reply::What::done, card, token_of(a.lease), part.bytes};
 }
 
-// Like an HTTP request that waits: the answer comes when it is decided, or never.
-Reply wait_for_room(Broker& broker, const Holder& holder) {
-  auto w = wanted("agent", kWaitedForGb, OnUnavailable::wait);
+// Like an HTTP request that waits: the response comes when it is decided, or never.
+Reply wait_for_capacity(Broker& broker, const Holder& holder) {
+  auto w = lease_request("agent", kWaitedForGb, OnUnavailable::wait);
   w.wait = Seconds(0.3);
   w.device = "GPU-0";
   w.holder = holder;
@@ -81,20 +81,18 @@ Reply wait_for_room(Broker& broker, const Holder& holder) {
   return reply_of(a);
 }
 
-Reply answer(Broker& broker, const Question& q, const Holder& holder) {
+Reply run_query(Broker& broker, const Query& q, const Holder& holder) {
   try {
     switch (q.what) {
-      case Question::What::wait: return wait_for_room(broker, holder);
-      case Question::What::ask: {
-        auto w = wanted("agent", static_cast<double>(q.gb));
+      case Query::What::wait: return wait_for_capacity(broker, holder);
+      case Query::What::ask: {
+        auto w = lease_request("agent", static_cast<double>(q.gb));
         w.holder = holder;
         return reply_of(broker.request(w));
       }
-      case Question::What::renew: return reply_of(broker.renew(q.token));
-      case Question::What::show: return reply_of(broker.status(q.token));
-      case Question::What::release:
-        broker.release(q.token);
-        return {Reply::What::done, 0, q.token, 0};
+      case Query::What::renew: return reply_of(broker.renew(q.token));
+      case Query::What::show: return reply_of(broker.status(q.token));
+      case Query::What::release: broker.release(q.token); return {Reply::What::done, 0, q.token, 0};
     }
   } catch (const LeaseError& e) {
     return {refusal_of(e), 0, e.current().value_or(Token{}), 0};
@@ -105,9 +103,9 @@ Reply answer(Broker& broker, const Question& q, const Holder& holder) {
 }
 
 void serve(Broker& broker, int fd, const Holder& holder) {
-  Question q{};
+  Query q{};
   while (receive_all(fd, &q, sizeof q)) {
-    const auto reply = answer(broker, q, holder);
+    const auto reply = run_query(broker, q, holder);
     if (!send_all(fd, &reply, sizeof reply)) break;
   }
   ::close(fd);
@@ -120,7 +118,7 @@ void serve(Broker& broker, int fd, const Holder& holder) {
   host.options.now = [] { return Steady::now(); };
   host.options.wall = [] { return std::chrono::system_clock::now(); };
   Broker broker(host.options);
-  if (broker.figures().waiting > 0) ::_exit(4);  // for an answer that nobody hears
+  if (broker.stats().waiting > 0) ::_exit(4);  // nobody would receive the response
   const auto holder = identified({parent, 0, -1, 0}, "/proc");
   std::jthread sampler([&](std::stop_token stop) {
     while (!stop.stop_requested()) {
@@ -150,14 +148,14 @@ struct Held {
 struct Findings {
   std::mutex mutex;
   std::vector<std::string> wrong;
-  std::set<LeaseId> ids;  // every number ever told
+  std::set<LeaseId> ids;  // every number ever granted
   std::atomic<std::uint64_t> grants{0}, renewals{0}, releases{0}, cut{0}, cut_waiting{0}, proved{0};
 
   void add(std::string what) {
     const std::scoped_lock lock(mutex);
     if (wrong.size() < 20) wrong.push_back(std::move(what));
   }
-  void told(LeaseId id) {
+  void add_grant(LeaseId id) {
     const std::scoped_lock lock(mutex);
     if (!ids.insert(id).second) wrong.push_back(fmt::format("lease {} was given twice", id));
   }
@@ -175,7 +173,7 @@ class Client {
       step();
     }
   }
-  // Nothing is in flight any more: what was told must be there.
+  // Nothing is in flight any more: every lease that was granted must be there.
   void prove() {
     while (fd_ < 0) connect();
     for (auto& held : held_) prove(held);
@@ -201,17 +199,16 @@ class Client {
     if (fd_ >= 0) ::close(fd_);
     fd_ = -1;
   }
-  std::optional<Reply> say(const Question& question) {
+  std::optional<Reply> say(const Query& query) {
     Reply reply{};
-    if (fd_ >= 0 && send_all(fd_, &question, sizeof question) &&
-        receive_all(fd_, &reply, sizeof reply))
+    if (fd_ >= 0 && send_all(fd_, &query, sizeof query) && receive_all(fd_, &reply, sizeof reply))
       return reply;
     ++findings_.cut;
     cut();
     return std::nullopt;
   }
   void prove(Held& held) {
-    const auto reply = say({Question::What::show, 0, held.token});
+    const auto reply = say({Query::What::show, 0, held.token});
     if (!reply) return;
     if (reply->what != Reply::What::done)
       return findings_.add(fmt::format("lease {} is lost", held.token.id));
@@ -225,24 +222,24 @@ class Client {
     ++findings_.proved;
   }
   void step() {
-    const auto dice = random_() % 10;
-    if (held_.empty() || (dice < 3 && held_.size() < 12))
-      return ask(random_() % 4 == 0 ? Question::What::wait : Question::What::ask);
+    const auto roll = random_() % 10;
+    if (held_.empty() || (roll < 3 && held_.size() < 12))
+      return ask(random_() % 4 == 0 ? Query::What::wait : Query::What::ask);
     auto& one = held_[random_() % held_.size()];
-    if (dice < 8) return renew(one);
+    if (roll < 8) return renew(one);
     release(one);
   }
-  void ask(Question::What how) {
+  void ask(Query::What how) {
     const auto reply = say({how, 1 + static_cast<std::uint32_t>(random_() % 4), {}});
-    if (!reply && how == Question::What::wait) ++findings_.cut_waiting;
+    if (!reply && how == Query::What::wait) ++findings_.cut_waiting;
     if (!reply || reply->what == Reply::What::no) return;
     if (reply->what != Reply::What::done) return findings_.add("a request failed");
-    findings_.told(reply->token.id);
+    findings_.add_grant(reply->token.id);
     held_.push_back({reply->token, reply->card, reply->bytes});
     ++findings_.grants;
   }
   void renew(Held& held) {
-    const auto reply = say({Question::What::renew, 0, held.token});
+    const auto reply = say({Query::What::renew, 0, held.token});
     if (!reply) {
       unsure_ = held.token.id;  // it may or may not have been done
     } else if (reply->what != Reply::What::done) {
@@ -252,12 +249,12 @@ class Client {
       ++findings_.renewals;
     }
   }
-  // Whether or not the answer comes, we do not hold it any more.
+  // Whether or not the response comes, we do not hold it any more.
   void release(Held& held) {
     const auto token = held.token;
     std::swap(held, held_.back());
     held_.pop_back();
-    const auto reply = say({Question::What::release, 0, token});
+    const auto reply = say({Query::What::release, 0, token});
     if (!reply) return;
     if (reply->what != Reply::What::done) findings_.add("a lease was not released");
     ++findings_.releases;
@@ -336,7 +333,7 @@ class Brokers {
   int fd_ = -1;
 };
 
-// What the store holds at the end, against what the clients know.
+// Compares the store at the end with what the clients know.
 void compare(const std::string& folder, const std::vector<std::unique_ptr<Client>>& clients,
              Findings& findings) {
   Store store({folder, boot_id("/proc")});
@@ -385,8 +382,8 @@ int run(int kills) {
   brokers.kill();
   compare(folder.path, clients, findings);
   fmt::print(
-      "{} kills in {:.1f} s: {} grants, {} renewals, {} releases told; {} questions cut, {} of "
-      "them while they waited for room; {} leases proved after restarts\n",
+      "{} kills in {:.1f} s: {} grants, {} renewals, {} releases; {} queries cut, {} of them "
+      "while they waited for capacity; {} leases verified after restarts\n",
       kills, seconds_between(begin, Steady::now()), findings.grants.load(),
       findings.renewals.load(), findings.releases.load(), findings.cut.load(),
       findings.cut_waiting.load(), findings.proved.load());

@@ -13,10 +13,10 @@ namespace {
 
 constexpr double kUsable = 0.95;    // of a lease: the rest is for what a fit does not see
 constexpr double kHeadroom = 0.8;   // a run that took less than this of the lease may grow
-constexpr double kLargest = 65536;  // as the settings allow
+constexpr double kMaxSize = 65536;  // as the settings allow
 
 std::int64_t whole(double size) {
-  return static_cast<std::int64_t>(std::floor(std::clamp(size, 0.0, kLargest)));
+  return static_cast<std::int64_t>(std::floor(std::clamp(size, 0.0, kMaxSize)));
 }
 
 // A batch of n and one step up from it.
@@ -35,8 +35,8 @@ BatchSize of_fit(const FootprintFit& f, std::uint64_t lease_bytes, std::string_v
 }
 
 // Without a fit: what ran last, scaled to the lease when it would not fit, a step up
-// when it left room.
-std::optional<BatchSize> of_last_run(const BatchQuestion& q) {
+// when it left capacity.
+std::optional<BatchSize> of_last_run(const BatchSizeQuery& q) {
   const auto ran = std::find_if(q.history.rbegin(), q.history.rend(),
                                 [](const Footprint& f) { return !f.out_of_memory; });
   if (ran == q.history.rend() || ran->batch_size < 1) return std::nullopt;
@@ -47,7 +47,7 @@ std::optional<BatchSize> of_last_run(const BatchQuestion& q) {
     return BatchSize{
         std::max<std::int64_t>(1, whole(static_cast<double>(ran->batch_size) / share * kUsable)),
         took + ", more than this lease has"};
-  if (share < kHeadroom) return BatchSize{grown(ran->batch_size), took + ", which leaves room"};
+  if (share < kHeadroom) return BatchSize{grown(ran->batch_size), took + ", which leaves headroom"};
   return BatchSize{ran->batch_size, took};
 }
 
@@ -56,7 +56,7 @@ struct Ceiling {
   std::int64_t failed = 0, limit = 0;
   std::int64_t good_since = 0;
 };
-std::optional<Ceiling> ceiling_of(const BatchQuestion& q) {
+std::optional<Ceiling> ceiling_of(const BatchSizeQuery& q) {
   const auto newest = std::find_if(q.history.rbegin(), q.history.rend(),
                                    [](const Footprint& f) { return f.out_of_memory; });
   if (newest == q.history.rend()) return std::nullopt;
@@ -69,7 +69,7 @@ std::optional<Ceiling> ceiling_of(const BatchQuestion& q) {
   return Ceiling{newest->batch_size, std::max<std::int64_t>(1, whole(failed * steps)), good};
 }
 
-std::optional<BatchSize> of_history(const BatchQuestion& q) {
+std::optional<BatchSize> of_history(const BatchSizeQuery& q) {
   if (q.history.empty() || q.lease_bytes == 0) return std::nullopt;
   std::optional<BatchSize> found;
   if (const auto f = fit(q.history)) found = of_fit(*f, q.lease_bytes, "by its own history it");
@@ -98,7 +98,7 @@ std::string row_name(std::uint64_t bytes) { return human_bytes(bytes) + " of mem
 
 // An agent whose usual batch and memory are known gets that batch, or its share in a
 // smaller lease.
-std::optional<BatchSize> of_custom(const BatchQuestion& q, std::uint64_t memory) {
+std::optional<BatchSize> of_custom(const BatchSizeQuery& q, std::uint64_t memory) {
   for (const auto& name : {q.agent, q.model_type}) {
     const auto usual = device::agent_default(name);
     if (!usual) continue;
@@ -111,8 +111,8 @@ std::optional<BatchSize> of_custom(const BatchQuestion& q, std::uint64_t memory)
   return std::nullopt;
 }
 
-// What the settings say of this agent or model, else what the memory carries.
-BatchSize of_settings(const BatchQuestion& q, const device::GpuConfig& settings) {
+// The settings of this agent or model, or else the row of its memory size.
+BatchSize of_settings(const BatchSizeQuery& q, const device::GpuConfig& settings) {
   const auto profile = device::profile_of(settings);
   for (const auto& name : {q.agent, q.model_type}) {
     if (const auto set = settings.batch_sizes.find(name); set != settings.batch_sizes.end())
@@ -157,11 +157,11 @@ std::optional<FootprintFit> fit(std::span<const Footprint> history) {
   return through_origin(history);  // nothing takes less than no memory
 }
 
-BatchSize batch_size_for(const BatchQuestion& question, const device::GpuConfig& settings) {
-  if (auto own = of_history(question)) return *own;
-  if (question.plan && question.lease_bytes > 0 && question.plan->bytes_each > 0)
-    return of_fit(*question.plan, question.lease_bytes, "its compiled plan");
-  return of_settings(question, settings);
+BatchSize batch_size_for(const BatchSizeQuery& query, const device::GpuConfig& settings) {
+  if (auto own = of_history(query)) return *own;
+  if (query.plan && query.lease_bytes > 0 && query.plan->bytes_each > 0)
+    return of_fit(*query.plan, query.lease_bytes, "its compiled plan");
+  return of_settings(query, settings);
 }
 
 }  // namespace sluice::broker

@@ -1,4 +1,4 @@
-// How large a batch fits the memory of a lease, and why.
+// Computes the batch size that fits the memory of a lease, with the reason.
 #pragma once
 
 #include <cstdint>
@@ -29,16 +29,16 @@ struct FootprintFit {
 };
 std::optional<FootprintFit> fit(std::span<const Footprint> history);
 
-// By the agent's own history, newest last (after an out-of-memory below that batch,
-// and then growing again by small steps), else by the compiled plan's need, else by
-// the settings and the card's memory row. Pure.
-struct BatchQuestion {
+// Inputs of batch_size_for(). The agent's own history, newest last, comes first (after an
+// out-of-memory the batch is smaller and grows again in small steps), then the compiled plan's
+// need, then the settings and the card's memory row. Pure.
+struct BatchSizeQuery {
   std::string agent, model_type;
   std::uint64_t lease_bytes = 0;
   std::uint64_t card_bytes = 0;
   std::span<const Footprint> history;
   std::optional<FootprintFit> plan;
 };
-BatchSize batch_size_for(const BatchQuestion& question, const device::GpuConfig& settings);
+BatchSize batch_size_for(const BatchSizeQuery& query, const device::GpuConfig& settings);
 
 }  // namespace sluice::broker

@@ -17,16 +17,16 @@ Footprint failed(std::int64_t batch, double gib) {
   return out;
 }
 
-BatchSize asked(const std::string& agent, double gib, const std::vector<Footprint>& history = {},
-                const device::GpuConfig& settings = {}) {
-  BatchQuestion q;
+BatchSize advised(const std::string& agent, double gib, const std::vector<Footprint>& history = {},
+                  const device::GpuConfig& settings = {}) {
+  BatchSizeQuery q;
   q.agent = agent;
   q.lease_bytes = static_cast<std::uint64_t>(gib * static_cast<double>(kGiB));
   q.history = history;
   return batch_size_for(q, settings);
 }
 
-TEST(Fit, FindsTheFixedPartAndWhatEachItemTakes) {
+TEST(Fit, FindsTheFixedPartAndTheBytesPerItem) {
   const Footprint history[] = {ran(8, 2 + 0.8), ran(16, 2 + 1.6), failed(999, 1), ran(32, 2 + 3.2)};
   const auto found = fit(history);
   ASSERT_TRUE(found);
@@ -34,7 +34,7 @@ TEST(Fit, FindsTheFixedPartAndWhatEachItemTakes) {
   EXPECT_NEAR(found->bytes_each / static_cast<double>(kGiB), 0.1, 1e-9);
 }
 
-TEST(Fit, NothingTakesLessThanNoMemory) {
+TEST(Fit, NoTermIsNegative) {
   const Footprint steep[] = {ran(10, 1), ran(20, 4)};  // a line through them would begin below 0
   const auto found = fit(steep);
   ASSERT_TRUE(found);
@@ -42,7 +42,7 @@ TEST(Fit, NothingTakesLessThanNoMemory) {
   EXPECT_NEAR(found->bytes_each / static_cast<double>(kGiB), (10 * 1 + 20 * 4) / 500.0, 1e-9);
 }
 
-TEST(Fit, HasNoOpinionWhereOneBatchSizeRanOrMemoryFell) {
+TEST(Fit, GivesNothingForOneBatchSizeOrFallingMemory) {
   const Footprint same[] = {ran(8, 2), ran(8, 3)}, falling[] = {ran(8, 3), ran(16, 2)};
   EXPECT_FALSE(fit({}));
   EXPECT_FALSE(fit(same));
@@ -50,26 +50,26 @@ TEST(Fit, HasNoOpinionWhereOneBatchSizeRanOrMemoryFell) {
 }
 
 TEST(BatchSize, FollowsTheAgentsOwnHistory) {
-  const auto found = asked("scout", 10, {ran(8, 2.8), ran(32, 5.2)});  // 2 GiB and 0.1 each
-  EXPECT_EQ(found.size, 75);                                           // of 95 % of the lease
+  const auto found = advised("scout", 10, {ran(8, 2.8), ran(32, 5.2)});  // 2 GiB and 0.1 each
+  EXPECT_EQ(found.size, 75);                                             // of 95 % of the lease
   EXPECT_THAT(found.reason, AllOf(HasSubstr("history"), HasSubstr("2.0 GiB")));
 }
 
 TEST(BatchSize, SaysWhenNotOneItemFits) {
-  const auto found = asked("scout", 1, {ran(8, 2.8), ran(32, 5.2)});
+  const auto found = advised("scout", 1, {ran(8, 2.8), ran(32, 5.2)});
   EXPECT_EQ(found.size, 0);
   EXPECT_THAT(found.reason, HasSubstr("not one fits"));
 }
 
 TEST(BatchSize, ShrinksAfterOutOfMemoryAndGrowsAgainBySmallSteps) {
   std::vector<Footprint> history{ran(8, 2.8), ran(32, 5.2), failed(64, 10)};
-  const auto after = asked("scout", 10, history);
+  const auto after = advised("scout", 10, history);
   EXPECT_EQ(after.size, 48);
   EXPECT_THAT(after.reason, HasSubstr("a batch of 64 ran out of memory"));
   std::int64_t last = after.size;
   for (int run = 0; run < 20; ++run) {
     history.push_back(ran(last, 2 + 0.1 * static_cast<double>(last)));
-    const auto next = asked("scout", 10, history).size;
+    const auto next = advised("scout", 10, history).size;
     EXPECT_GE(next, last);
     EXPECT_LE(next - last, 64 / 8);
     last = next;
@@ -77,15 +77,15 @@ TEST(BatchSize, ShrinksAfterOutOfMemoryAndGrowsAgainBySmallSteps) {
   EXPECT_EQ(last, 75);  // what the fit allows, and no more
 }
 
-TEST(BatchSize, GrowsWhereOneBatchLeftRoomAndShrinksToASmallerLease) {
-  EXPECT_EQ(asked("scout", 10, {ran(16, 5)}).size, 18);
-  EXPECT_EQ(asked("scout", 10, {ran(16, 9)}).size, 16);
-  EXPECT_EQ(asked("scout", 5, {ran(16, 10)}).size, 7);
-  EXPECT_EQ(asked("scout", 10, {failed(16, 10)}).size, 12);
+TEST(BatchSize, GrowsWhereOneBatchLeftHeadroomAndShrinksToASmallerLease) {
+  EXPECT_EQ(advised("scout", 10, {ran(16, 5)}).size, 18);
+  EXPECT_EQ(advised("scout", 10, {ran(16, 9)}).size, 16);
+  EXPECT_EQ(advised("scout", 5, {ran(16, 10)}).size, 7);
+  EXPECT_EQ(advised("scout", 10, {failed(16, 10)}).size, 12);
 }
 
 TEST(BatchSize, FollowsTheCompiledPlanWithoutHistory) {
-  BatchQuestion q;
+  BatchSizeQuery q;
   q.agent = "scout", q.lease_bytes = 10 * kGiB;
   q.plan = FootprintFit{1.5 * static_cast<double>(kGiB), 0.5 * static_cast<double>(kGiB)};
   const auto found = batch_size_for(q, {});
@@ -93,24 +93,24 @@ TEST(BatchSize, FollowsTheCompiledPlanWithoutHistory) {
   EXPECT_THAT(found.reason, HasSubstr("plan"));
 }
 
-TEST(BatchSize, FollowsTheSettingsElse) {
+TEST(BatchSize, FollowsTheSettingsOtherwise) {
   device::GpuConfig settings;
   settings.batch_sizes["scout"] = 99;
-  EXPECT_EQ(asked("scout", 10, {}, settings).size, 99);
-  EXPECT_THAT(asked("scout", 10, {}, settings).reason, HasSubstr("gpu.batch_sizes"));
+  EXPECT_EQ(advised("scout", 10, {}, settings).size, 99);
+  EXPECT_THAT(advised("scout", 10, {}, settings).reason, HasSubstr("gpu.batch_sizes"));
 }
 
 TEST(BatchSize, KnowsTheUsualAgentsAndTheRowsOfMemory) {
-  EXPECT_EQ(asked("synthesizer", 24).size, 16);
-  EXPECT_EQ(asked("analyst", 24).size, 32);
-  EXPECT_EQ(asked("scout", 24).size, 64);
-  EXPECT_EQ(asked("synthesizer", 6).size, 16);  // each in the memory it is used to
-  EXPECT_EQ(asked("analyst", 4).size, 32);
-  EXPECT_EQ(asked("scout", 8).size, 64);
-  EXPECT_EQ(asked("scout", 4).size, 32);      // half the memory
-  EXPECT_EQ(asked("somebody", 24).size, 32);  // gpu.batch_size
-  EXPECT_EQ(asked("somebody", 4).size, 8);
-  BatchQuestion by_model;
+  EXPECT_EQ(advised("synthesizer", 24).size, 16);
+  EXPECT_EQ(advised("analyst", 24).size, 32);
+  EXPECT_EQ(advised("scout", 24).size, 64);
+  EXPECT_EQ(advised("synthesizer", 6).size, 16);  // each in the memory it is used to
+  EXPECT_EQ(advised("analyst", 4).size, 32);
+  EXPECT_EQ(advised("scout", 8).size, 64);
+  EXPECT_EQ(advised("scout", 4).size, 32);      // half the memory
+  EXPECT_EQ(advised("somebody", 24).size, 32);  // gpu.batch_size
+  EXPECT_EQ(advised("somebody", 4).size, 8);
+  BatchSizeQuery by_model;
   by_model.agent = "my-agent", by_model.model_type = "scout", by_model.lease_bytes = 24 * kGiB;
   EXPECT_EQ(batch_size_for(by_model, {}).size, 64);
 }

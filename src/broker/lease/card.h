@@ -1,4 +1,4 @@
-// What is known of one GPU when memory on it is promised.
+// The state of one GPU as the ledger sees it.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace sluice::broker {
 struct CardProcess {
   std::int64_t pid;
   std::uint64_t start_time;            // 0 when it could not be read
-  std::optional<std::uint64_t> bytes;  // absent where the driver cannot tell
+  std::optional<std::uint64_t> bytes;  // absent where the driver does not report it
   std::string name, user;
 };
 
@@ -30,9 +30,9 @@ struct Card {
   std::vector<std::string> linked_to;  // uuids reachable by NVLink
   std::vector<CardProcess> processes;
   std::optional<Instant> processes_at;  // when `processes` was read
-  std::string index;      // as CUDA counts it by PCI bus; empty where it is not counted
-  double slowness = 1;    // the sampler takes so many times longer than it was set to
-  bool among_all = true;  // all GPUs are listed: before that the beginning of a UUID names none
+  std::string index;       // as CUDA counts it by PCI bus; empty where it is not counted
+  double slowness = 1;     // the sampler takes so many times longer than it was set to
+  bool all_listed = true;  // all GPUs are listed: before that the beginning of a UUID names none
 };
 
 }  // namespace sluice::broker

@@ -52,12 +52,12 @@ struct BrokerConfig {
             .range(1, 86400)
             .live(),
         Field{"hold_after_s", &C::hold_after_s,
-              "a request that waited this long has room kept for it"}
+              "a request that waited this long has capacity kept for it"}
             .range(0, 86400)
             .live(),
         Field{"hold_for_s", &C::hold_for_s,
-              "room is kept for the requests of a peer this long at most, then only a fifth of the "
-              "time"}
+              "capacity is kept for the requests of a peer this long at most, then only a fifth of "
+              "the time"}
             .range(1, 86400)
             .live(),
         Field{"yield_within_s", &C::yield_within_s,

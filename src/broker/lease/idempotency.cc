@@ -25,9 +25,9 @@ std::string digest(std::string_view body) {
 
 std::string keyed(std::string_view key, std::string_view body) {
   require(
-      !key.empty() && key.size() <= kLongestIdempotencyKey && std::ranges::all_of(key, is_visible),
+      !key.empty() && key.size() <= kMaxIdempotencyKeyBytes && std::ranges::all_of(key, is_visible),
       fmt::format("Idempotency-Key must be 1 to {} visible ASCII characters, given once",
-                  kLongestIdempotencyKey));
+                  kMaxIdempotencyKeyBytes));
   return std::string(key) + kDivider + digest(body);
 }
 
@@ -37,7 +37,7 @@ std::string_view client_key(std::string_view kept) noexcept {
 
 KeyReused::KeyReused(std::string_view kept)
     : Error(Code::invalid_argument,
-            fmt::format("Idempotency-Key '{}' belongs to a lease that was asked for with another "
+            fmt::format("Idempotency-Key '{}' belongs to a lease that was requested with another "
                         "body",
                         client_key(kept))) {}
 

@@ -22,9 +22,9 @@ TEST(Idempotency, AKeyIsShortVisibleText) {
 
 class IdempotencyTest : public BrokerTest {
  protected:
-  Wanted asks(const std::string& key, double gb = 2, const std::string& peer = "uid:1",
-              OnUnavailable how = OnUnavailable::fail) {
-    auto w = wanted("scout", gb, how);
+  LeaseRequest asks(const std::string& key, double gb = 2, const std::string& peer = "uid:1",
+                    OnUnavailable how = OnUnavailable::fail) {
+    auto w = lease_request("scout", gb, how);
     w.peer = peer;
     w.idempotency_key = keyed(key, "[" + std::to_string(gb) + "]");
     if (how == OnUnavailable::wait) w.wait = Seconds(60);
@@ -32,7 +32,7 @@ class IdempotencyTest : public BrokerTest {
   }
 };
 
-TEST_F(IdempotencyTest, ARetryIsTheSameLeaseWithItsPresentToken) {
+TEST_F(IdempotencyTest, ARetryGetsTheSameLeaseWithItsCurrentToken) {
   open();
   const auto first = broker->request(asks("k"));
   const auto second = broker->request(asks("k"));
@@ -71,7 +71,7 @@ TEST_F(IdempotencyTest, AKeyLivesAsLongAsItsLease) {
   EXPECT_NE(broker->request(asks("k", 4)).lease.id, second.lease.id);
 }
 
-TEST_F(IdempotencyTest, ARetryAfterARestartIsTheSameLease) {
+TEST_F(IdempotencyTest, ARetryAfterARestartGetsTheSameLease) {
   open();
   const auto held = broker->request(asks("k"));
   const auto on_cpu = broker->request(asks("c", 100, "uid:1", OnUnavailable::cpu));
@@ -88,15 +88,15 @@ TEST_F(IdempotencyTest, ARetryAfterARestartBindsTheLeaseAgain) {
   const auto first = broker->request(wish);
   open();
   wish.holder.connection = 8;
-  EXPECT_TRUE(broker->request(wish).lease.wanted.bound);
+  EXPECT_TRUE(broker->request(wish).lease.request.bound);
   broker->connection_closed(8);
   EXPECT_EQ(broker->status(first.lease.id).lease.state, State::draining);
 }
 
-TEST_F(IdempotencyTest, WhoLeavesDoesNotEndWhatAnotherRetryWaitsFor) {
+TEST_F(IdempotencyTest, ALeavingRetryDoesNotEndWhatAnotherRetryWaitsFor) {
   open();
-  broker->request(wanted("big", 24));
-  broker->request(wanted("big", 16));
+  broker->request(lease_request("big", 24));
+  broker->request(lease_request("big", 16));
   const auto wish = asks("k", 10, "uid:1", OnUnavailable::wait);
   const auto first = broker->request(wish), second = broker->request(wish);
   ASSERT_EQ(first.verdict, Verdict::waiting);

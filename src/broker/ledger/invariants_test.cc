@@ -1,5 +1,5 @@
-// What other lease brokers got wrong, one test each: the ledger's part of it. Locks,
-// sockets, processes and clocks are the Broker's, and tested there.
+// Invariants that lease brokers are known to break, one test each: the ledger's part of them.
+// Locks, sockets, processes and clocks belong to the Broker and are tested there.
 #include <thread>
 
 #include "base/error.h"
@@ -30,7 +30,7 @@ TEST(Invariant, I02_NothingIsCountedTwiceOnceTheHolderHasAllocated) {
   m.process(0, 77, 40);
   m.sample_at(1002);
   EXPECT_EQ(m.free_gib(), 0u);
-  EXPECT_EQ(m.ledger.room("GPU-0", m.now()).promised, 80 * kGiB);
+  EXPECT_EQ(m.ledger.capacity("GPU-0", m.now()).promised, 80 * kGiB);
 }
 
 TEST(Invariant, I02_ASampleCountsFromWhenItWasTakenNotFromWhenItCame) {
@@ -55,7 +55,7 @@ TEST(Invariant, I03_AnExpiredLeaseIsNotRenewed) {
   const auto id = m.get(want("a", 50));
   m.second = 1060;  // its last moment has passed, and no tick has seen it
   EXPECT_EQ(m.renew(id), Outcome::over);
-  EXPECT_EQ(m.ledger.find(id)->ending, Ending::expired);
+  EXPECT_EQ(m.ledger.find(id)->ending, EndReason::expired);
   m.sample_at(1061);
   EXPECT_EQ(m.renew(id), Outcome::over);
   EXPECT_EQ(m.state(id), State::ended);
@@ -72,7 +72,7 @@ TEST(Invariant, I03_AnExpiredLeaseDoesNotComeBackFromTheStore) {
   EXPECT_EQ(m.renew(id), Outcome::over);
 }
 
-TEST(Invariant, I04_AFailedProbeMeansNoRoom) {
+TEST(Invariant, I04_AFailedProbeMeansNoCapacity) {
   Machine m({80});
   m.cards[0].sampled_at.reset();
   m.cards[0].used = 0;
@@ -81,7 +81,7 @@ TEST(Invariant, I04_AFailedProbeMeansNoRoom) {
   EXPECT_EQ(m.ask(want("a", 1)).verdict, Verdict::refused);
 }
 
-TEST(Invariant, I04_AnOldSampleMeansNoRoom) {
+TEST(Invariant, I04_AnOldSampleMeansNoCapacity) {
   Machine m({80});
   m.second = 1010.1;
   EXPECT_EQ(m.free_gib(), 0u);
@@ -93,8 +93,8 @@ TEST(Invariant, I05_TheLossOfAHolderFreesItsLeasesAndStopsItsQueuedRequests) {
   const auto held = m.get(by(want("a", 50), 5)), waiting = m.queue(by(want("a", 60), 5));
   const auto other = m.get(by(want("b", 10), 5, 8));  // the pid was used before
   m.note(m.ledger.holder_died(5, 7, m.now()));
-  EXPECT_EQ(m.ledger.find(held)->ending, Ending::holder_died);
-  EXPECT_EQ(m.ledger.find(waiting)->ending, Ending::holder_died);
+  EXPECT_EQ(m.ledger.find(held)->ending, EndReason::holder_died);
+  EXPECT_EQ(m.ledger.find(waiting)->ending, EndReason::holder_died);
   EXPECT_EQ(m.state(other), State::held);
   m.sample_at(1001);
   EXPECT_EQ(m.free_gib(), 70u);
@@ -103,7 +103,7 @@ TEST(Invariant, I05_TheLossOfAHolderFreesItsLeasesAndStopsItsQueuedRequests) {
 
 // One authority: what any method says follows from the leases alone, and a second
 // ledger made of them says the same.
-TEST(Invariant, I06_OneLedgerSaysAll) {
+TEST(Invariant, I06_OneLedgerHoldsAllState) {
   Machine m({80, 24});
   for (int i = 0; i < 5; ++i) m.ask(waits(want("agent" + std::to_string(i), 20)));
   std::vector<Lease> leases;
@@ -113,22 +113,22 @@ TEST(Invariant, I06_OneLedgerSaysAll) {
   second.observe(m.cards, m.now());
   EXPECT_EQ(second.broken_invariant(), "");
   for (const auto& card : m.cards) {
-    EXPECT_EQ(second.room(card.uuid, m.now()).free, m.ledger.room(card.uuid, m.now()).free);
+    EXPECT_EQ(second.capacity(card.uuid, m.now()).free, m.ledger.capacity(card.uuid, m.now()).free);
     EXPECT_EQ(second.promises(card.uuid).size(), m.ledger.promises(card.uuid).size());
   }
   ASSERT_EQ(second.waiting().size(), m.ledger.waiting().size());
 }
 
-// The ledger asks no driver: what it knows is what it was told, and it answers at once.
-TEST(Invariant, I07_NoAnswerWaitsForAProbe) {
+// The ledger calls no driver: it decides at once from the samples it was given.
+TEST(Invariant, I07_NoResponseWaitsForAProbe) {
   Ledger ledger{Policy{}};
   Changes changes;
-  const auto answer = ledger.request(want("a", 8), 1, at_second(1), changes);
-  EXPECT_EQ(answer.verdict, Verdict::refused);  // rather than look
-  EXPECT_THAT(answer.refusal.reason, testing::HasSubstr("no GPU has been seen yet"));
+  const auto response = ledger.request(want("a", 8), 1, at_second(1), changes);
+  EXPECT_EQ(response.verdict, Verdict::refused);  // rather than look
+  EXPECT_THAT(response.refusal.reason, testing::HasSubstr("no GPU has been seen yet"));
 }
 
-TEST(Invariant, I08_AReturnCountsOnceASampleConfirmsItAndTellsWhatIsRetained) {
+TEST(Invariant, I08_AReturnCountsOnceASampleConfirmsItAndReportsRetainedMemory) {
   Machine m({80});
   const auto id = m.get(by(want("a", 50), 5));
   m.process(0, 5, 50);
@@ -140,10 +140,10 @@ TEST(Invariant, I08_AReturnCountsOnceASampleConfirmsItAndTellsWhatIsRetained) {
   EXPECT_EQ(m.times(What::drained, id), 1);
   EXPECT_EQ(m.last(What::drained).bytes, 12 * kGiB);
   EXPECT_EQ(m.free_gib(), 68u);
-  EXPECT_EQ(m.ledger.room("GPU-0", m.now()).strangers, 12 * kGiB);
+  EXPECT_EQ(m.ledger.capacity("GPU-0", m.now()).unmanaged, 12 * kGiB);
 }
 
-TEST(Invariant, I08_TheListThatTellsWhatIsRetainedMayComeLater) {
+TEST(Invariant, I08_TheListThatShowsRetainedMemoryMayComeLater) {
   Machine m({80});
   const auto id = m.get(by(want("a", 50), 5));
   m.process(0, 5, 50);
@@ -152,7 +152,7 @@ TEST(Invariant, I08_TheListThatTellsWhatIsRetainedMayComeLater) {
   m.has_lists = false;  // samples come, their list stays that of second 1001
   m.cards[0].used = 0;
   m.sample_at(1002);
-  EXPECT_EQ(m.free_gib(), 80u);  // the sample is enough for the room
+  EXPECT_EQ(m.free_gib(), 80u);  // the sample is enough for the capacity
   EXPECT_EQ(m.times(What::drained), 0);
   EXPECT_EQ(m.state(id), State::draining);
   m.has_lists = true;
@@ -168,7 +168,7 @@ TEST(Invariant, I09_ClosingTheConnectionIsRelease) {
   bound.holder.connection = 3;
   const auto held = m.get(bound), waiting = m.queue(bound), other = m.get(want("b", 10));
   m.note(m.ledger.connection_closed(3, m.now()));
-  EXPECT_EQ(m.ledger.find(held)->ending, Ending::released);
+  EXPECT_EQ(m.ledger.find(held)->ending, EndReason::released);
   EXPECT_EQ(m.ledger.find(waiting)->state, State::ended);
   EXPECT_EQ(m.state(other), State::held);
   m.note(m.ledger.connection_closed(3, m.now()));
@@ -182,7 +182,7 @@ TEST(Invariant, I09_ALeaseWithoutAConnectionEndsByItsTimeAndItsTokenOnlyOnce) {
   EXPECT_EQ(m.ledger.renew(id, 42, 0, m.now(), changes), Outcome::done);
   EXPECT_EQ(m.ledger.renew(id, 42, 0, m.now(), changes), Outcome::stale);
   m.tick_at(1060);
-  EXPECT_EQ(m.ledger.find(id)->ending, Ending::expired);
+  EXPECT_EQ(m.ledger.find(id)->ending, EndReason::expired);
 }
 
 TEST(Invariant, I10_LowPriorityIsServedHoweverManyHigherOnesKeepComing) {
@@ -207,31 +207,31 @@ TEST(Invariant, I11_PreemptionAsksFirstThenSeesThenEnds) {
   Machine m({80}, policy);
   const auto low = m.get(by(want("low", 40, Priority::low), 5));
   m.process(0, 5, 40);
-  m.process(0, 99, 30);  // a stranger: never asked, never ended
+  m.process(0, 99, 30);  // an unmanaged process: never asked to yield, never terminated
   m.sample_at(1001);
-  const auto asker = m.queue(want("urgent", 40, Priority::high));
-  EXPECT_EQ(m.times(What::yield_asked, low), 1);
+  const auto requester = m.queue(want("urgent", 40, Priority::high));
+  EXPECT_EQ(m.times(What::yield_requested, low), 1);
   m.tick_at(1010.9);
   EXPECT_EQ(m.times(What::terminate), 0);
   m.tick_at(1011);
   ASSERT_EQ(m.times(What::terminate), 1);
   EXPECT_EQ(m.last(What::terminate).lease, low);
-  EXPECT_EQ(m.ledger.find(low)->wanted.holder.pid, 5);
+  EXPECT_EQ(m.ledger.find(low)->request.holder.pid, 5);
   m.sample_at(1012);
-  EXPECT_EQ(m.state(asker), State::waiting);  // it has not been seen to go
+  EXPECT_EQ(m.state(requester), State::waiting);  // it has not been seen to go
   m.process(0, 5, 0);
   m.sample_at(1013);
-  EXPECT_EQ(m.state(asker), State::held);
+  EXPECT_EQ(m.state(requester), State::held);
 }
 
-TEST(Invariant, I11_OneWithoutAKnownProcessIsRevokedAndNobodyIsEnded) {
+TEST(Invariant, I11_ALeaseWithoutAKnownProcessIsRevokedAndNoProcessIsEnded) {
   Policy policy;
   policy.escalate = Policy::Escalate::terminate;
   Machine m({80}, policy);
   const auto low = m.get(want("low", 80, Priority::low));
   m.queue(want("urgent", 40, Priority::high));
   m.tick_at(1010);
-  EXPECT_EQ(m.ledger.find(low)->ending, Ending::revoked);
+  EXPECT_EQ(m.ledger.find(low)->ending, EndReason::revoked);
   EXPECT_EQ(m.times(What::terminate), 0);
 }
 

@@ -23,9 +23,10 @@ constexpr Seconds kReturnsPause{0.002};  // between slices of returns: requests 
 
 std::string_view to_string(Change::What what) noexcept {
   static constexpr std::array<std::string_view, kChanges> kNames{
-      "queued",    "granted",   "renewed",     "yield_asked",  "yield_withdrawn", "yield_overdue",
-      "ended",     "drained",   "over_use",    "within_again", "preempted",       "terminate",
-      "card_lost", "card_back", "sent_to_cpu", "room"};
+      "queued",          "granted",       "renewed",     "yield_requested",
+      "yield_withdrawn", "yield_overdue", "ended",       "drained",
+      "over_use",        "within_again",  "preempted",   "terminate",
+      "card_lost",       "card_back",     "sent_to_cpu", "capacity"};
   const auto index = static_cast<std::size_t>(what);
   return index < kNames.size() ? kNames[index] : "unknown";
 }
@@ -34,7 +35,7 @@ std::string_view to_string(Change::What what) noexcept {
 
 void Ledger::Impl::begin(Instant t) {
   just_ended.clear();
-  returns_told = 0;
+  returns_reported = 0;
   now = std::max(now, t);
   if (agents.size() > std::max(kAgentsToSweep, 2 * agents_at_sweep)) forget_agents();
 }
@@ -73,10 +74,10 @@ Entry& Ledger::Impl::enter(Lease lease) {
   const auto id = lease.id;
   auto& entry = entries[id];
   entry.lease = std::move(lease);
-  entry.agent = &agent_named(entry.lease.wanted.agent);
+  entry.agent = &agent_named(entry.lease.request.agent);
   ++entry.agent->leases;
   join_peer(entry);
-  const auto& holder = entry.lease.wanted.holder;
+  const auto& holder = entry.lease.request.holder;
   if (holder.connection != 0) by_connection[holder.connection].push_back(id);
   if (holder.pid != 0) by_holder[{holder.pid, holder.start_time}].push_back(id);
   return entry;
@@ -90,7 +91,7 @@ void Ledger::Impl::watch_deadline(Entry& entry) {
   if (deadlines.size() > 2 * entries.size() + kDeadlinesToSweep) sweep_deadlines();
 }
 
-// Those of leases that ended long before their time.
+// Drops the deadlines of leases that ended long before them.
 void Ledger::Impl::sweep_deadlines() {
   std::vector<Deadline> live;
   for (const auto& [id, entry] : entries)
@@ -98,18 +99,18 @@ void Ledger::Impl::sweep_deadlines() {
   deadlines = decltype(deadlines)(std::greater<>(), std::move(live));
 }
 
-// Out of all lists but the cards'; what ended is found once more.
+// Removes the lease from all lists but the cards'; find() still returns it once.
 void Ledger::Impl::finish(Entry& entry) {
   set_state(entry, State::ended);
   --entry.agent->leases;
   const auto id = entry.lease.id;
-  const auto& holder = entry.lease.wanted.holder;
+  const auto& holder = entry.lease.request.holder;
   if (holder.connection != 0) drop_from(by_connection, holder.connection, id);
   if (holder.pid != 0) drop_from(by_holder, std::pair{holder.pid, holder.start_time}, id);
   just_ended.emplace(id, entries.extract(id));
 }
 
-void Ledger::Impl::end(Entry& entry, Ending ending, std::string reason, Changes& changes) {
+void Ledger::Impl::end(Entry& entry, EndReason ending, std::string reason, Changes& changes) {
   auto& lease = entry.lease;
   leave_key(entry);
   lease.ending = ending;
@@ -125,14 +126,14 @@ void Ledger::Impl::end(Entry& entry, Ending ending, std::string reason, Changes&
   set_state(entry, State::draining);
   lease.over_use = 0;
   accrue(*entry.agent, now);
-  for (std::size_t i = 0; i < entry.seats.size(); ++i) {
-    auto& state = cards[entry.seats[i].card];
+  for (std::size_t i = 0; i < entry.part_states.size(); ++i) {
+    auto& state = cards[entry.part_states[i].card];
     const auto bytes = lease.parts[i].bytes;
-    count_bytes(entry, entry.seats[i].card, bytes, false);
-    state.promises[entry.seats[i].index].given_back_at = now;
+    count_bytes(entry, entry.part_states[i].card, bytes, false);
+    state.promises[entry.part_states[i].index].given_back_at = now;
     state.draining += bytes;
     ++state.changes;
-    state.victims.erase({lease.wanted.priority, bytes, lease.id});
+    state.victims.erase({lease.request.priority, bytes, lease.id});
   }
   if (entry.agent->quota || policy.max_bytes_per_peer > 0) must_serve = true;
 }
@@ -140,21 +141,22 @@ void Ledger::Impl::end(Entry& entry, Ending ending, std::string reason, Changes&
 void Ledger::Impl::expire(Entry& entry, Changes& changes) {
   const auto& lease = entry.lease;
   if (lease.state == State::waiting) {
-    auto turn = new_turn();
-    keep_for_those_ahead(entry, turn);
-    const auto waited = human_duration(seconds_between(lease.asked_at, now));
-    return end(entry, Ending::timed_out,
-               fmt::format("waited {} and there was no room: {}", waited, reason_for(entry, turn)),
-               changes);
+    auto pass = begin_pass();
+    keep_for_those_ahead(entry, pass);
+    const auto waited = human_duration(seconds_between(lease.requested_at, now));
+    return end(
+        entry, EndReason::timed_out,
+        fmt::format("waited {} and there was no capacity: {}", waited, reason_for(entry, pass)),
+        changes);
   }
-  end(entry, Ending::expired,
-      fmt::format("not renewed within {}", human_duration(lease.wanted.ttl.count())), changes);
+  end(entry, EndReason::expired,
+      fmt::format("not renewed within {}", human_duration(lease.request.ttl.count())), changes);
 }
 
-// Not to one that waits: that it waited in vain can be told without a store.
+// Waiting requests get no time: the end of a wait can be reported without a store.
 void Ledger::Impl::give_time(Lease& lease) const {
   if (lease.state == State::waiting || lease.state == State::draining) return;
-  const auto until = later(now, std::min(lease.wanted.ttl, kGrace));
+  const auto until = later(now, std::min(lease.request.ttl, kGrace));
   lease.expires_at = std::max(lease.expires_at, until);
   if (lease.state == State::yielding) lease.yield_by = std::max(lease.yield_by, until);
 }
@@ -181,7 +183,8 @@ Ledger::Outcome Ledger::Impl::judge(LeaseId id, const std::uint64_t* secret, Ins
   return Outcome::over;
 }
 
-Changes Ledger::Impl::end_all(std::vector<LeaseId> ids, Ending ending, const std::string& reason) {
+Changes Ledger::Impl::end_all(std::vector<LeaseId> ids, EndReason ending,
+                              const std::string& reason) {
   Changes changes;
   for (const auto id : ids)
     if (const auto at = entries.find(id); at != entries.end())
@@ -190,15 +193,15 @@ Changes Ledger::Impl::end_all(std::vector<LeaseId> ids, Ending ending, const std
   return changes;
 }
 
-Ledger::Answer Ledger::Impl::turn_away(Entry& entry, Refusal refusal, Changes& changes) {
+Ledger::Decision Ledger::Impl::reject(Entry& entry, Refusal refusal, Changes& changes) {
   auto& lease = entry.lease;
   lease.reason = refusal.reason;
-  if (lease.wanted.on_unavailable != OnUnavailable::cpu)
+  if (lease.request.on_unavailable != OnUnavailable::cpu)
     return {Verdict::refused, 0, std::move(refusal)};
   lease.id = ++last_id;
   lease.state = State::on_cpu;
-  lease.wanted.ttl = std::min(lease.wanted.ttl, policy.cpu_ttl);
-  lease.expires_at = later(now, lease.wanted.ttl);
+  lease.request.ttl = std::min(lease.request.ttl, policy.cpu_ttl);
+  lease.expires_at = later(now, lease.request.ttl);
   auto& entered = enter(std::move(lease));
   enqueue(entered);
   watch_deadline(entered);
@@ -206,48 +209,50 @@ Ledger::Answer Ledger::Impl::turn_away(Entry& entry, Refusal refusal, Changes& c
   return {Verdict::on_cpu, last_id, std::move(refusal)};
 }
 
-Ledger::Answer Ledger::Impl::put_off(Entry& entry, Turn& turn, Refusal refusal, Changes& changes) {
+Ledger::Decision Ledger::Impl::defer(Entry& entry, SchedulingPass& pass, Refusal refusal,
+                                     Changes& changes) {
   auto& lease = entry.lease;
   lease.id = ++last_id;
   lease.state = State::waiting;
   lease.reason = refusal.reason;
-  lease.expires_at = later(now, lease.wanted.wait);
+  lease.expires_at = later(now, lease.request.wait);
   auto& entered = enter(std::move(lease));
   enqueue(entered);
   watch_deadline(entered);
   changes.push_back({Change::What::queued, last_id, 0, {}, refusal.reason});
-  ask_to_yield(entered, turn, changes);
+  ask_to_yield(entered, pass, changes);
   return {Verdict::waiting, last_id, std::move(refusal)};
 }
 
-Ledger::Answer Ledger::Impl::ask(const Wanted& wanted, std::uint64_t secret, Changes& changes) {
+Ledger::Decision Ledger::Impl::ask(const LeaseRequest& request, std::uint64_t secret,
+                                   Changes& changes) {
   Entry entry;  // becomes one of ours when it gets a number
-  entry.lease.wanted = wanted;
+  entry.lease.request = request;
   entry.lease.secret = secret;
-  entry.lease.asked_at = now;
-  entry.agent = &agent_named(wanted.agent);
-  entry.peer = peer_named(wanted.peer);
+  entry.lease.requested_at = now;
+  entry.agent = &agent_named(request.agent);
+  entry.peer = peer_named(request.peer);
   set_step(entry);
-  const bool may_use_cpu = wanted.on_unavailable == OnUnavailable::cpu;
-  if (auto never = why_never(wanted); !never.empty()) {
-    if (may_use_cpu) check_may_use_cpu(wanted);
-    return turn_away(entry, {std::move(never), {}, {}, {}}, changes);
+  const bool may_use_cpu = request.on_unavailable == OnUnavailable::cpu;
+  if (auto never = why_never(request); !never.empty()) {
+    if (may_use_cpu) check_may_use_cpu(request);
+    return reject(entry, {std::move(never), {}, {}, {}}, changes);
   }
-  auto turn = new_turn();
-  keep_for_those_ahead(entry, turn);
-  const auto sites = sites_for(entry, turn, false);
-  if (const auto choice = choose_for(entry, sites); !choice.sites.empty()) {
+  auto pass = begin_pass();
+  keep_for_those_ahead(entry, pass);
+  const auto candidates = candidates_for(entry, pass, false);
+  if (const auto choice = choose_for(entry, candidates); !choice.candidates.empty()) {
     entry.lease.id = ++last_id;
     auto& entered = enter(std::move(entry.lease));
-    grant(entered, choice, sites, changes);
+    grant(entered, choice, candidates, changes);
     return {Verdict::granted, last_id, {}};
   }
-  const bool may_wait = wanted.on_unavailable == OnUnavailable::wait && wanted.wait.count() > 0;
-  if (may_use_cpu) check_may_use_cpu(wanted);
-  if (may_wait) check_may_wait(wanted);
-  auto refusal = refusal_for(entry, turn);
-  if (may_wait) return put_off(entry, turn, std::move(refusal), changes);
-  return turn_away(entry, std::move(refusal), changes);
+  const bool may_wait = request.on_unavailable == OnUnavailable::wait && request.wait.count() > 0;
+  if (may_use_cpu) check_may_use_cpu(request);
+  if (may_wait) check_may_wait(request);
+  auto refusal = refusal_for(entry, pass);
+  if (may_wait) return defer(entry, pass, std::move(refusal), changes);
+  return reject(entry, std::move(refusal), changes);
 }
 
 // ---- The outside ----
@@ -257,12 +262,12 @@ Ledger::~Ledger() = default;
 Ledger::Ledger(Ledger&&) noexcept = default;
 Ledger& Ledger::operator=(Ledger&&) noexcept = default;
 
-Ledger::Answer Ledger::request(const Wanted& wanted, std::uint64_t secret, Instant now,
-                               Changes& changes) {
-  check(wanted);
+Ledger::Decision Ledger::request(const LeaseRequest& request, std::uint64_t secret, Instant now,
+                                 Changes& changes) {
+  check(request);
   impl_->begin(now);
-  impl_->check_limits(wanted);
-  return impl_->ask(wanted, secret, changes);
+  impl_->check_limits(request);
+  return impl_->ask(request, secret, changes);
 }
 
 Ledger::Outcome Ledger::verify(LeaseId id, std::uint64_t secret, std::uint64_t renewals,
@@ -281,7 +286,7 @@ Ledger::Outcome Ledger::renew(LeaseId id, std::uint64_t secret, std::uint64_t re
   if (outcome != Outcome::done) return outcome;
   auto& lease = impl_->entries.at(id).lease;
   ++lease.renewals;
-  if (lease.state != State::waiting) lease.expires_at = later(impl_->now, lease.wanted.ttl);
+  if (lease.state != State::waiting) lease.expires_at = later(impl_->now, lease.request.ttl);
   changes.push_back({Change::What::renewed, id, 0, {}, {}});
   return Outcome::done;
 }
@@ -291,7 +296,7 @@ Ledger::Outcome Ledger::release(LeaseId id, std::uint64_t secret, Instant now, C
   Entry* entry = nullptr;
   const auto outcome = impl_->judge(id, &secret, now, entry, changes);
   if (outcome == Outcome::done)
-    impl_->end(*entry, Ending::released, "released by its holder", changes);
+    impl_->end(*entry, EndReason::released, "released by its holder", changes);
   impl_->serve_if_needed(changes);
   return outcome;
 }
@@ -299,9 +304,9 @@ Ledger::Outcome Ledger::release(LeaseId id, std::uint64_t secret, Instant now, C
 Ledger::Outcome Ledger::leave(LeaseId id, std::uint64_t secret, Instant now, Changes& changes) {
   const auto at = impl_->entries.find(id);
   const bool others_ask =
-      at != impl_->entries.end() && at->second.lease.secret == secret && at->second.askers > 1;
+      at != impl_->entries.end() && at->second.lease.secret == secret && at->second.requesters > 1;
   if (!others_ask) return release(id, secret, now, changes);
-  --at->second.askers;
+  --at->second.requesters;
   return Outcome::done;
 }
 
@@ -309,7 +314,8 @@ Ledger::Outcome Ledger::revoke(LeaseId id, std::string_view reason, Instant now,
   impl_->begin(now);
   Entry* entry = nullptr;
   const auto outcome = impl_->judge(id, nullptr, now, entry, changes);
-  if (outcome == Outcome::done) impl_->end(*entry, Ending::revoked, std::string(reason), changes);
+  if (outcome == Outcome::done)
+    impl_->end(*entry, EndReason::revoked, std::string(reason), changes);
   impl_->serve_if_needed(changes);
   return outcome;
 }
@@ -333,7 +339,7 @@ Changes Ledger::connection_closed(std::uint64_t connection, Instant now) {
   const auto at = impl_->by_connection.find(connection);
   return at == impl_->by_connection.end()
              ? Changes{}
-             : impl_->end_all(at->second, Ending::released, "its connection was closed");
+             : impl_->end_all(at->second, EndReason::released, "its connection was closed");
 }
 
 bool Ledger::is_bound(std::uint64_t connection) const noexcept {
@@ -344,7 +350,7 @@ Changes Ledger::holder_died(std::int64_t pid, std::uint64_t start_time, Instant 
   impl_->begin(now);
   const auto at = impl_->by_holder.find({pid, start_time});
   return at == impl_->by_holder.end() ? Changes{}
-                                      : impl_->end_all(at->second, Ending::holder_died,
+                                      : impl_->end_all(at->second, EndReason::holder_died,
                                                        fmt::format("its process {} is gone", pid));
 }
 
@@ -361,7 +367,7 @@ Changes Ledger::tick(Instant now) {
     impl_->due(found->second, changes);
   }
   if (std::exchange(impl_->has_returns, false))
-    for (CardIndex i = 0; i < impl_->cards.size(); ++i) impl_->tell_returns(i, changes);
+    for (CardIndex i = 0; i < impl_->cards.size(); ++i) impl_->report_returns(i, changes);
   impl_->ticked_at = impl_->now;
   impl_->serve_if_needed(changes);
   return changes;

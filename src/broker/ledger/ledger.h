@@ -1,15 +1,15 @@
-// The one authority on who holds what: a state machine without clock, lock, disk or
+// The authority on which lease holds what: a state machine without clock, lock, disk or
 // socket. Every change goes through here, under one lock of its owner (Broker), and
-// comes out as a list of changes to store and to tell.
+// comes out as a list of changes to store and to report.
 //
 // The caller passes the time, which never goes back.
 //
-// Who goes first: the score is the rank of the priority plus one for each `ageing`
+// Order of service: the score is the rank of the priority plus one for each `ageing`
 // waited, in whole steps; at the same score the agent that held less of late (byte-
-// seconds, half of it forgotten every ten minutes), then who came first. Whoever fits
-// may go before whoever does not, except that room is kept for a request that waited
+// seconds with a half-life of ten minutes), then the first to come. A request that fits
+// may go before one that does not, except that capacity is kept for a request that waited
 // longer than `hold_after`, and for one that others were asked to yield to. Where leases of its own
-// peer are in its way it is kept from requests of the same peer only.
+// peer block it, the capacity is kept from requests of the same peer only.
 #pragma once
 
 #include <cstdint>
@@ -29,21 +29,21 @@ namespace sluice::broker {
 struct Policy {
   Seconds stale{10};       // a card's sample older than this is no knowledge
   Seconds ageing{30};      // waiting this long counts as one step of priority
-  Seconds hold_after{20};  // a request that waited this long has room kept for it
-  // Room is kept from others for the requests of a peer so long at most; as much of it comes back
-  // in four times that time without. Administrators' have no such limit, and go before what is kept
-  // for others.
+  Seconds hold_after{20};  // a request that waited this long has capacity kept for it
+  // Capacity is kept from others for the requests of a peer so long at most; as much of it comes
+  // back in four times that time without. Administrators' have no such limit, and go before what is
+  // kept for others.
   Seconds hold_for{300};
   Seconds yield_within{10};  // time a holder gets when asked to yield
   enum class Escalate { report, revoke, terminate } escalate = Escalate::report;
-  // Holders are asked to yield also by requests that could not preempt them, and told of it at
-  // most: who asks for high priority would otherwise end the work of other users.
+  // When true, a request may ask holders of other users to yield. It can never revoke their
+  // leases: a high priority would otherwise end the work of other users.
   bool preempt_other_users = false;
   std::size_t max_leases = 100'000, max_waiting = 10'000;
-  // What one peer may have at once, so that it takes nothing from others: leases held or waited
-  // for, those that wait, those on the CPU; and all of these of one agent of the peer. An agent is
-  // counted for each peer by itself: its name is anyone's choice. A peer that is not known, which
-  // is a caller in the same process, has the limits above alone.
+  // Limits of one peer, so that it takes nothing from others: leases held or waited for, those that
+  // wait, those on the CPU; and all of these of one agent of the peer. An agent is counted for each
+  // peer separately: anyone may choose its name. An unknown peer, which is a caller in the same
+  // process, has the limits above alone.
   std::size_t max_leases_per_peer = 4096, max_waiting_per_peer = 512;
   std::size_t max_cpu_leases_per_peer = 1024, max_leases_per_agent = 2048;
   Seconds cpu_ttl{60};  // longest time to live of a lease on the CPU, which holds nothing
@@ -52,49 +52,49 @@ struct Policy {
   std::map<std::string, std::uint64_t> quotas;
   std::map<std::string, std::uint64_t> reservations;  // bytes kept free for an agent
   // A lease is for all that its process takes, the CUDA context included. Over-use is
-  // told above both of these: rounding by the driver is not over-use.
+  // reported above both of these: rounding by the driver is not over-use.
   double over_use_share = 0.02;
   std::uint64_t over_use_bytes = 64 << 20;
 };
 
-// What the owner must do about it: store it, tell listeners, signal a process.
+// A change that the owner must act on: store it, notify listeners, signal a process.
 struct Change {
   enum class What {
     queued,
     granted,
     renewed,
-    yield_asked,      // the holder must hear of it
+    yield_requested,  // the holder must be notified
     yield_withdrawn,  // it need not yield any more: it is held as before
     yield_overdue,    // Escalate::report: it did not yield in time, and keeps its lease
     ended,
     drained,   // a sample confirmed the return; `bytes` still held by the holder's process
     over_use,  // the holder uses more than promised: `bytes` in all
     within_again,
-    preempted,  // Escalate::revoke, terminate: it has ended as revoked, for one that asked
-    terminate,  // Escalate::terminate: signal lease.wanted.holder; follows `preempted`
+    preempted,  // Escalate::revoke, terminate: it has ended as revoked, for a waiting request
+    terminate,  // Escalate::terminate: signal lease.request.holder; follows `preempted`
     card_lost,  // a card of this lease is unusable; the lease stays
     card_back,
     sent_to_cpu,  // State::on_cpu begins
-    room,         // there is room now for this one, which is on_cpu; told once per time
+    capacity,     // a GPU has capacity for this one, which is on_cpu; reported once per time
   };
   What what;
   LeaseId lease;
   std::uint64_t bytes = 0;
   std::string uuid;  // of the card, where one is meant
   std::string reason;
-  bool is_own = false;  // of preempted, terminate: who asked is the holder's own user
+  bool is_own = false;  // of preempted, terminate: the request is of the holder's own user
 };
 using Changes = std::vector<Change>;
 inline constexpr std::size_t kChanges = 16;  // kinds of them
 std::string_view to_string(Change::What what) noexcept;
 
-// Why a request could not be met, for the answer.
+// Why a request could not be met, for the response.
 struct Refusal {
   std::string reason;               // one sentence, however many cards there are
   std::vector<Obstacle> obstacles;  // what stands in the way on each
   // The cheapest set that would have to go: of the lowest priority, then the fewest,
   // then the smallest. Empty when no set would help, or waiting for a sample will.
-  std::vector<LeaseId> in_the_way;
+  std::vector<LeaseId> blocked_by;
   std::optional<Seconds> may_fit_in;  // when those end if none is renewed
 };
 
@@ -108,7 +108,7 @@ class Ledger {
   Ledger& operator=(Ledger&&) noexcept;
 
   // From the store, after a restart; before anything else. Ended ones are dropped. What
-  // is not in a Lease starts anew: who used how much of late, and what was told.
+  // is not in a Lease starts anew: recent use by agent, and what was reported.
   void restore(std::vector<Lease> leases, LeaseId last_id);
   void set_policy(Policy policy);
 
@@ -117,20 +117,21 @@ class Ledger {
   // other cards are still to come (`has_all` is false) nothing is refused as never fitting.
   Changes observe(std::span<const Card> cards, Instant now, bool has_all = true);
 
-  struct Answer {
+  struct Decision {
     Verdict verdict;
     LeaseId id = 0;   // 0 when refused
     Refusal refusal;  // unless granted
   };
   // `secret` is a random number of the caller's. Throws invalid_argument (check()),
   // exhausted (too many leases, of all or of the peer; nothing has changed then). What can never
-  // fit is refused, or sent to the CPU when that was asked for, with a ttl of at most cpu_ttl.
-  Answer request(const Wanted& wanted, std::uint64_t secret, Instant now, Changes& changes);
+  // fit is refused, or sent to the CPU when that was requested, with a ttl of at most cpu_ttl.
+  Decision request(const LeaseRequest& request, std::uint64_t secret, Instant now,
+                   Changes& changes);
 
-  // The lease in force that the same peer asked for with the same key; null without one.
-  const Lease* asked_before(const Wanted& wanted) const;
-  // It was asked for once more: `connection`, unless 0, is the one that it is bound to now.
-  void ask_again(LeaseId id, std::uint64_t connection);
+  // The lease in force that the same peer requested with the same key; null without one.
+  const Lease* find_retried(const LeaseRequest& request) const;
+  // It was requested once more: `connection`, unless 0, is the one that it is bound to now.
+  void add_retry(LeaseId id, std::uint64_t connection);
 
   enum class Outcome { done, unknown, over, wrong_secret, stale };
   // `renewals` is the number the holder believes in; anything but the present one is
@@ -138,30 +139,30 @@ class Ledger {
   Outcome renew(LeaseId id, std::uint64_t secret, std::uint64_t renewals, Instant now, Changes&,
                 Instant came = Instant::max());
   Outcome release(LeaseId id, std::uint64_t secret, Instant now, Changes&);
-  // One of those who asked for it hears no answer any more; the last of them releases it.
+  // One of its requesters is gone; the last of them releases the lease.
   Outcome leave(LeaseId id, std::uint64_t secret, Instant now, Changes&);
-  // Whether the holder's word counts: as renew() judges it, and nothing is renewed.
+  // Checks the token as renew() does and renews nothing.
   Outcome verify(LeaseId id, std::uint64_t secret, std::uint64_t renewals, Instant now, Changes&,
                  Instant came = Instant::max());
-  // By an operator; the reason is told to the holder.
+  // Called by an operator; the holder receives the reason.
   Outcome revoke(LeaseId id, std::string_view reason, Instant now, Changes&);
-  // What could be verified; false when the lease is over.
+  // Sets the verified enforcement tier; false when the lease is over.
   bool set_enforcement(LeaseId id, Enforcement enforcement);
   bool set_client_limit(LeaseId id, std::uint64_t bytes);
 
-  // What keeps one that waits, or is on the CPU, from being granted as of the last call;
-  // nothing for others.
+  // Why a lease that waits, or is on the CPU, was not granted as of the last call; nothing for
+  // others.
   std::optional<Refusal> refusal(LeaseId id) const;
-  // The same of a request that is not there any more, as if it were made anew.
-  Refusal refusal(const Wanted& wanted) const;
+  // The same for a request that has ended, as if it were made anew.
+  Refusal refusal(const LeaseRequest& request) const;
 
   Changes connection_closed(std::uint64_t connection, Instant now);
   bool is_bound(std::uint64_t connection) const noexcept;  // some lease is, to this one
   Changes holder_died(std::int64_t pid, std::uint64_t start_time, Instant now);
   Changes tick(Instant now);  // expiry, deadlines, waits that are over
 
-  // For a time in which nothing can be stored, so no holder can renew: nothing expires or is late,
-  // and those who wait are given nothing. Afterwards leases have kGrace to be renewed in.
+  // Pauses while nothing can be stored, so that no holder can renew: nothing expires or is late,
+  // and waiting requests are granted nothing. Afterwards leases have kGrace to be renewed.
   void pause();
   void resume(Instant now);
   Instant next_tick() const;  // not before this; Instant::max() when nothing is due
@@ -172,23 +173,23 @@ class Ledger {
   std::size_t size() const noexcept;          // all but the ended
   std::vector<const Lease*> live() const;     // by id; all but the ended
   std::vector<const Lease*> waiting() const;  // in the order they would be served now
-  // Those with a number above `after`, by id, at most so many: on the CPU, or neither there nor
+  // At most `limit` leases with a number above `after`, by id: on the CPU, or neither there nor
   // waiting.
-  std::vector<const Lease*> page(bool on_cpu, LeaseId after, std::size_t most) const;
+  std::vector<const Lease*> page(bool on_cpu, LeaseId after, std::size_t limit) const;
   struct Counts {
     std::size_t leases, waiting, on_cpu;  // held, yielding or draining; the others
   };
   Counts count() const noexcept;
-  Room room(const std::string& uuid, Instant now) const;
-  // Those that count: also what was given back and not yet confirmed by a sample.
+  CardCapacity capacity(const std::string& uuid, Instant now) const;
+  // The promises that count, with those given back and not yet confirmed by a sample.
   std::vector<Promise> promises(const std::string& uuid) const;
   // Cards with promises, or with returns whose rest no list of processes has shown yet; by
   // uuid, with a number that changes when a promise comes or is given back.
   std::map<std::string, std::uint64_t> leased() const;
   LeaseId last_id() const noexcept;
 
-  // Every promise in this class, checked from scratch; the first broken one as a
-  // sentence, empty when all hold. For tests and the simulation.
+  // Checks every invariant of this class from scratch. Returns the first broken one as a
+  // sentence; empty when all hold. For tests and the simulation.
   std::string broken_invariant() const;
 
   struct Impl;  // ledger_state.h

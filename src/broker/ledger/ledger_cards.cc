@@ -10,11 +10,11 @@ namespace sluice::broker {
 
 namespace {
 
-// Process lists come more rarely than samples. A return is told without one after this.
+// Process lists come more rarely than samples. After this a return is reported without one.
 constexpr Seconds kListPatience{60};
 constexpr std::size_t kReturnsAtOnce = 16;  // the owner stores them while others wait
 
-// What a holder's process has beyond what is still promised to it.
+// Bytes of a holder's process beyond what is still promised to it.
 std::uint64_t retained(const CardState& state, const Holder& holder) {
   std::uint64_t used = 0, promised = 0;
   for (const auto& process : state.card.processes)
@@ -54,33 +54,33 @@ std::uint64_t Ledger::Impl::free_on(CardState& state) {
   return state.card.total > taken ? state.card.total - taken : 0;
 }
 
-void Ledger::Impl::seat(Entry& entry, CardIndex card, std::uint64_t bytes) {
+void Ledger::Impl::add_promise(Entry& entry, CardIndex card, std::uint64_t bytes) {
   auto& state = cards[card];
   const auto& lease = entry.lease;
   const bool is_back = lease.state == State::draining;
-  if (lease.wanted.holder.pid == 0 && !state.before && state.card.sampled_at)
+  if (lease.request.holder.pid == 0 && !state.before && state.card.sampled_at)
     state.before = std::make_shared<const InUse>(in_use_on(state.card));
-  entry.seats.push_back({card, state.promises.size()});
-  state.promises.push_back({lease.id, bytes, lease.wanted.holder, lease.granted_at,
+  entry.part_states.push_back({card, state.promises.size()});
+  state.promises.push_back({lease.id, bytes, lease.request.holder, lease.granted_at,
                             is_back ? std::optional(lease.ended_at) : std::nullopt,
-                            lease.wanted.holder.pid == 0 ? state.before : nullptr});
+                            lease.request.holder.pid == 0 ? state.before : nullptr});
   state.owners.push_back(&entry);
   state.is_load_known = false;
   ++state.changes;
   if (is_back)
     state.draining += bytes;
   else
-    state.victims.insert({lease.wanted.priority, bytes, lease.id});
+    state.victims.insert({lease.request.priority, bytes, lease.id});
 }
 
 // The last promise takes the place of the one that goes.
-void Ledger::Impl::unseat(CardState& state, std::size_t index) {
+void Ledger::Impl::remove_promise(CardState& state, std::size_t index) {
   const auto last = state.promises.size() - 1;
   if (index != last) {
     state.promises[index] = state.promises[last];
     state.owners[index] = state.owners[last];
-    for (auto& seat : state.owners[index]->seats)
-      if (&cards[seat.card] == &state) seat.index = index;
+    for (auto& part_state : state.owners[index]->part_states)
+      if (&cards[part_state.card] == &state) part_state.index = index;
   }
   state.promises.pop_back();
   state.owners.pop_back();
@@ -96,58 +96,58 @@ void Ledger::Impl::confirm_returns(CardIndex index, Changes& changes) {
     }
     auto& entry = *state.owners[i];
     state.draining -= state.promises[i].bytes;
-    unseat(state, i);
-    for (auto& seat : entry.seats)
-      if (seat.card == index) seat.counts = false;
+    remove_promise(state, i);
+    for (auto& part_state : entry.part_states)
+      if (part_state.card == index) part_state.counts = false;
     state.unlisted.push_back(entry.lease.id);
   }
-  tell_returns(index, changes);
+  report_returns(index, changes);
 }
 
-// With what the process still has there, which only a later list tells. A list may confirm
-// thousands at once; they count no more, so the rest can wait for the next tick.
-void Ledger::Impl::tell_returns(CardIndex index, Changes& changes) {
+// Reports returns with the memory that the process still has there, which only a later list shows.
+// A list may confirm thousands at once; they no longer count, so the rest waits for the next tick.
+void Ledger::Impl::report_returns(CardIndex index, Changes& changes) {
   auto& state = cards[index];
   std::erase_if(state.unlisted, [&](LeaseId id) {
-    if (returns_told == kReturnsAtOnce) {
+    if (returns_reported == kReturnsAtOnce) {
       has_returns = true;
       return false;
     }
     auto& entry = entries.at(id);
     const auto& lease = entry.lease;
     const auto& listed_at = state.card.processes_at;
-    if (lease.wanted.holder.pid != 0 && listed_at && *listed_at <= lease.ended_at &&
+    if (lease.request.holder.pid != 0 && listed_at && *listed_at <= lease.ended_at &&
         now < later(lease.ended_at, kListPatience))
       return false;
-    tell_return(entry, index, changes);
-    ++returns_told;
+    report_return(entry, index, changes);
+    ++returns_reported;
     return true;
   });
 }
 
-// What nobody can tell is not said to be free, and not counted as freed by a preemption.
-void Ledger::Impl::tell_return(Entry& entry, CardIndex index, Changes& changes) {
+// Memory of unknown state is not reported as free, and not counted as freed by a preemption.
+void Ledger::Impl::report_return(Entry& entry, CardIndex index, Changes& changes) {
   const auto& state = cards[index];
   auto& lease = entry.lease;
-  const bool is_known = lease.wanted.holder.pid != 0;
+  const bool is_known = lease.request.holder.pid != 0;
   const bool is_listed = state.card.processes_at && *state.card.processes_at > lease.ended_at;
-  const auto left = is_listed ? retained(state, lease.wanted.holder) : 0;
+  const auto left = is_listed ? retained(state, lease.request.holder) : 0;
   std::string reason = "the memory is free again";
   if (left > 0)
     reason = fmt::format("its process still holds {}", human_bytes(left));
   else if (!is_known || !is_listed)
     reason = "given back; what its process still has there is not known";
   changes.push_back({Change::What::drained, lease.id, left, state.card.uuid, std::move(reason)});
-  for (std::size_t i = 0; i < entry.seats.size(); ++i) {
-    if (entry.seats[i].card != index) continue;
-    entry.seats[i].is_told = true;
+  for (std::size_t i = 0; i < entry.part_states.size(); ++i) {
+    if (entry.part_states[i].card != index) continue;
+    entry.part_states[i].is_reported = true;
     const auto kept = is_known && !is_listed ? lease.parts[i].bytes : left;
     lease.yield_kept += std::min(kept, lease.parts[i].bytes);
   }
   entry.seen_free_at =
       std::max(entry.seen_free_at, is_known && is_listed ? *state.card.processes_at : now);
-  if (!std::ranges::all_of(entry.seats, &Seat::is_told)) return;
-  if (lease.yield_asked_at != Instant{} && lease.yield_kept < promised(lease))
+  if (!std::ranges::all_of(entry.part_states, &PartState::is_reported)) return;
+  if (lease.yield_requested_at != Instant{} && lease.yield_kept < promised(lease))
     lease.yield_freed_at = entry.seen_free_at;
   finish(entry);
 }
@@ -160,23 +160,23 @@ void Ledger::Impl::judge_use(CardState& state, Changes& changes) {
     const auto use = std::ranges::find_if(holders, [&](const HolderUse& u) {
       return u.holder.pid == promise.holder.pid && u.holder.start_time == promise.holder.start_time;
     });
-    if (use == holders.end() || !use->is_told) continue;
-    judge_seat(*state.owners[i], state, *use, changes);
+    if (use == holders.end() || !use->is_reported) continue;
+    judge_part(*state.owners[i], state, *use, changes);
   }
 }
 
-// Told when it begins and when it ends; how much it is follows each list.
-void Ledger::Impl::judge_seat(Entry& owner, const CardState& state, const HolderUse& use,
+// Over-use is reported when it begins and when it ends; its size follows each process list.
+void Ledger::Impl::judge_part(Entry& owner, const CardState& state, const HolderUse& use,
                               Changes& changes) {
   const auto share = static_cast<double>(use.promised) * policy.over_use_share;
   const auto slack = std::max(policy.over_use_bytes, static_cast<std::uint64_t>(share));
   const auto over = use.used > use.promised + slack ? use.used - use.promised : 0;
   auto& lease = owner.lease;
-  for (auto& seat : owner.seats) {
-    if (&cards[seat.card] != &state) continue;
-    const bool was_over = seat.over > 0;
-    lease.over_use += over - seat.over;
-    seat.over = over;
+  for (auto& part_state : owner.part_states) {
+    if (&cards[part_state.card] != &state) continue;
+    const bool was_over = part_state.over > 0;
+    lease.over_use += over - part_state.over;
+    part_state.over = over;
     if (was_over == (over > 0)) continue;
     changes.push_back({over > 0 ? Change::What::over_use : Change::What::within_again, lease.id,
                        use.used, state.card.uuid,
@@ -185,7 +185,7 @@ void Ledger::Impl::judge_seat(Entry& owner, const CardState& state, const Holder
   }
 }
 
-void Ledger::Impl::tell_usable(CardState& state, Changes& changes) {
+void Ledger::Impl::report_usable(CardState& state, Changes& changes) {
   const bool is_usable = state.card.usable && !state.card.excluded;
   if (is_usable == state.was_usable) return;
   state.was_usable = is_usable;
@@ -217,7 +217,7 @@ void Ledger::Impl::observe_one(const Card& card, Changes& changes) {
   state.is_load_known = false;
   state.before.reset();
   sampled(index, is_new_list, changes);
-  tell_usable(state, changes);
+  report_usable(state, changes);
 }
 
 void Ledger::Impl::sampled(CardIndex index, bool is_new_list, Changes& changes) {
@@ -237,10 +237,10 @@ Changes Ledger::observe(std::span<const Card> cards, Instant now, bool has_all) 
   return changes;
 }
 
-Room Ledger::room(const std::string& uuid, Instant now) const {
+CardCapacity Ledger::capacity(const std::string& uuid, Instant now) const {
   const auto* state = impl_->find_card(uuid);
   if (state == nullptr || !state->is_seen) return {0, 0, 0, "this GPU has not been seen"};
-  return room_on(state->card, state->promises, now, impl_->policy.stale);
+  return capacity_on(state->card, state->promises, now, impl_->policy.stale);
 }
 
 std::map<std::string, std::uint64_t> Ledger::leased() const {

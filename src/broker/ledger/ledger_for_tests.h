@@ -18,24 +18,25 @@ inline Instant at_second(double s) {
   return Instant(std::chrono::duration_cast<Steady::duration>(Seconds(s)));
 }
 
-inline Wanted want(std::string agent, std::uint64_t gib, Priority priority = Priority::normal) {
-  Wanted wanted;
-  wanted.agent = std::move(agent);
-  wanted.bytes = gib * kGiB;
-  wanted.priority = priority;
-  wanted.on_unavailable = OnUnavailable::fail;
-  return wanted;
+inline LeaseRequest want(std::string agent, std::uint64_t gib,
+                         Priority priority = Priority::normal) {
+  LeaseRequest request;
+  request.agent = std::move(agent);
+  request.bytes = gib * kGiB;
+  request.priority = priority;
+  request.on_unavailable = OnUnavailable::fail;
+  return request;
 }
 
-inline Wanted waits(Wanted wanted, double seconds = 3600) {
-  wanted.on_unavailable = OnUnavailable::wait;
-  wanted.wait = Seconds(seconds);
-  return wanted;
+inline LeaseRequest waits(LeaseRequest request, double seconds = 3600) {
+  request.on_unavailable = OnUnavailable::wait;
+  request.wait = Seconds(seconds);
+  return request;
 }
 
-inline Wanted by(Wanted wanted, std::int64_t pid, std::uint64_t start = 7) {
-  wanted.holder.pid = pid, wanted.holder.start_time = start;
-  return wanted;
+inline LeaseRequest by(LeaseRequest request, std::int64_t pid, std::uint64_t start = 7) {
+  request.holder.pid = pid, request.holder.start_time = start;
+  return request;
 }
 
 inline Card card_of(int number, std::uint64_t gib) {
@@ -58,7 +59,7 @@ struct Machine {
 
   Instant now() const { return at_second(second); }
 
-  // What the samples say from now on; taken at this moment.
+  // Takes a sample of every card now.
   void sample() {
     for (auto& card : cards) {
       card.sampled_at = now();
@@ -84,21 +85,21 @@ struct Machine {
     for (const auto& p : to.processes) to.used += p.bytes.value_or(0);
   }
 
-  Ledger::Answer ask(const Wanted& wanted) {
+  Ledger::Decision ask(const LeaseRequest& request) {
     Changes changes;
-    auto answer = ledger.request(wanted, kSecret, now(), changes);
+    auto response = ledger.request(request, kSecret, now(), changes);
     note(std::move(changes));
-    return answer;
+    return response;
   }
-  LeaseId get(const Wanted& wanted) {
-    const auto answer = ask(wanted);
-    EXPECT_EQ(answer.verdict, Verdict::granted) << answer.refusal.reason;
-    return answer.id;
+  LeaseId get(const LeaseRequest& request) {
+    const auto response = ask(request);
+    EXPECT_EQ(response.verdict, Verdict::granted) << response.refusal.reason;
+    return response.id;
   }
-  LeaseId queue(const Wanted& wanted) {
-    const auto answer = ask(waits(wanted));
-    EXPECT_EQ(answer.verdict, Verdict::waiting);
-    return answer.id;
+  LeaseId queue(const LeaseRequest& request) {
+    const auto response = ask(waits(request));
+    EXPECT_EQ(response.verdict, Verdict::waiting);
+    return response.id;
   }
   Ledger::Outcome release(LeaseId id) {
     Changes changes;
@@ -120,7 +121,7 @@ struct Machine {
     return outcome;
   }
   void note(Changes changes) {
-    for (auto& change : changes) told.push_back(std::move(change));
+    for (auto& change : changes) reported.push_back(std::move(change));
     EXPECT_EQ(ledger.broken_invariant(), "");
   }
   State state(LeaseId id) const {
@@ -132,17 +133,17 @@ struct Machine {
     return lease == nullptr || lease->parts.empty() ? "" : lease->parts.front().uuid;
   }
   std::uint64_t free_gib(std::size_t card = 0) const {
-    return ledger.room(cards[card].uuid, now()).free / kGiB;
+    return ledger.capacity(cards[card].uuid, now()).free / kGiB;
   }
-  // How often this was told of the lease, or of any.
+  // The number of times this was reported of the lease, or of any.
   std::ptrdiff_t times(Change::What what, LeaseId id = 0) const {
     return std::ranges::count_if(
-        told, [&](const Change& c) { return c.what == what && (id == 0 || c.lease == id); });
+        reported, [&](const Change& c) { return c.what == what && (id == 0 || c.lease == id); });
   }
   const Change& last(Change::What what) const {
-    for (auto at = told.rbegin(); at != told.rend(); ++at)
+    for (auto at = reported.rbegin(); at != reported.rend(); ++at)
       if (at->what == what) return *at;
-    ADD_FAILURE() << "never told: " << to_string(what);
+    ADD_FAILURE() << "never reported: " << to_string(what);
     static const Change nothing{};
     return nothing;
   }
@@ -152,7 +153,7 @@ struct Machine {
   std::vector<Card> cards;
   double second = 1000;
   bool has_lists = true;
-  Changes told;
+  Changes reported;
 };
 
 }  // namespace sluice::broker

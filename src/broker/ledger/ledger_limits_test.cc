@@ -1,4 +1,4 @@
-// What one peer may have, however much it asks for, and that others have theirs.
+// Limits of one peer, however much it requests, and the shares of the others.
 #include <algorithm>
 
 #include "base/error.h"
@@ -9,30 +9,30 @@ namespace {
 
 using testing::HasSubstr;
 
-Wanted of(std::string peer, Wanted wanted) {
-  wanted.peer = std::move(peer);
-  return wanted;
+LeaseRequest of(std::string peer, LeaseRequest request) {
+  request.peer = std::move(peer);
+  return request;
 }
 
-Wanted or_cpu(Wanted wanted, double ttl = 60) {
-  wanted.on_unavailable = OnUnavailable::cpu;
-  wanted.ttl = Seconds(ttl);
-  return wanted;
+LeaseRequest or_cpu(LeaseRequest request, double ttl = 60) {
+  request.on_unavailable = OnUnavailable::cpu;
+  request.ttl = Seconds(ttl);
+  return request;
 }
 
-// Asks until it is refused; how often it was not, and what it was told then.
+// Requests until one is refused; returns the number of grants and the refusal.
 struct Greed {
   std::size_t got = 0;
-  std::string told;
+  std::string reported;
 };
-Greed take_all(Machine& m, const Wanted& wanted, std::size_t most = 1000) {
+Greed take_all(Machine& m, const LeaseRequest& request, std::size_t most = 1000) {
   Greed greed;
   try {
     Changes changes;
-    for (; greed.got < most; ++greed.got) m.ledger.request(wanted, 42, m.now(), changes);
+    for (; greed.got < most; ++greed.got) m.ledger.request(request, 42, m.now(), changes);
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), Code::exhausted);
-    greed.told = e.reason();
+    greed.reported = e.reason();
   }
   EXPECT_EQ(m.ledger.broken_invariant(), "");
   return greed;
@@ -46,22 +46,22 @@ Policy small() {
   return policy;
 }
 
-TEST(LedgerLimits, APeerHoldsNoMoreThanItsShareAndIsToldWhich) {
+TEST(LedgerLimits, APeerHoldsNoMoreThanItsLimitAndTheErrorNamesIt) {
   Machine m({80}, small());
   const auto greedy = take_all(m, of("uid:1", want("a", 1)));
   EXPECT_EQ(greedy.got, 30u);
-  EXPECT_THAT(greedy.told, HasSubstr("uid:1 holds or waits for 30 leases"));
-  EXPECT_THAT(greedy.told, HasSubstr("broker.max_leases_per_peer"));
+  EXPECT_THAT(greedy.reported, HasSubstr("uid:1 holds or waits for 30 leases"));
+  EXPECT_THAT(greedy.reported, HasSubstr("broker.max_leases_per_peer"));
   m.get(of("uid:2", want("a", 1)));
   m.get(want("in this process", 1));
 }
 
-TEST(LedgerLimits, WhatWaitsCountsAsHeldSinceItMayBeGranted) {
+TEST(LedgerLimits, WaitingRequestsCountAsHeldSinceTheyMayBeGranted) {
   Machine m({80}, small());
   take_all(m, of("uid:1", want("a", 4)), 20);  // the card is full
   const auto waiting = take_all(m, of("uid:1", waits(want("a", 4))));
   EXPECT_EQ(waiting.got, 10u);
-  EXPECT_THAT(waiting.told, HasSubstr("uid:1 holds or waits for 30 leases"));
+  EXPECT_THAT(waiting.reported, HasSubstr("uid:1 holds or waits for 30 leases"));
 }
 
 TEST(LedgerLimits, APeersWaitersLeaveTheQueueToOthers) {
@@ -69,7 +69,7 @@ TEST(LedgerLimits, APeersWaitersLeaveTheQueueToOthers) {
   m.get(want("big", 80));
   const auto greedy = take_all(m, of("uid:1", waits(want("a", 4))));
   EXPECT_EQ(greedy.got, 10u);
-  EXPECT_THAT(greedy.told, HasSubstr("broker.max_waiting_per_peer"));
+  EXPECT_THAT(greedy.reported, HasSubstr("broker.max_waiting_per_peer"));
   m.queue(of("uid:2", want("a", 4)));
 }
 
@@ -77,15 +77,15 @@ TEST(LedgerLimits, LeasesOnTheCpuAreCountedApart) {
   Machine m({80}, small());
   const auto greedy = take_all(m, of("uid:1", or_cpu(want("a", 100))));
   EXPECT_EQ(greedy.got, 20u);
-  EXPECT_THAT(greedy.told, HasSubstr("broker.max_cpu_leases_per_peer"));
-  m.get(of("uid:1", or_cpu(want("a", 1))));  // there is room for this one on a GPU
+  EXPECT_THAT(greedy.reported, HasSubstr("broker.max_cpu_leases_per_peer"));
+  m.get(of("uid:1", or_cpu(want("a", 1))));  // there is capacity for this one on a GPU
   EXPECT_EQ(m.ask(of("uid:2", or_cpu(want("a", 100)))).verdict, Verdict::on_cpu);
 }
 
 TEST(LedgerLimits, ALeaseOnTheCpuLivesShortlyUnlessItIsRenewed) {
   Machine m({80});
   const auto id = m.ask(of("uid:1", or_cpu(want("a", 100), 86400))).id;
-  EXPECT_EQ(m.ledger.find(id)->wanted.ttl, Seconds(60));
+  EXPECT_EQ(m.ledger.find(id)->request.ttl, Seconds(60));
   m.tick_at(1050);
   EXPECT_EQ(m.renew(id), Ledger::Outcome::done);
   m.tick_at(1109);
@@ -100,12 +100,12 @@ TEST(LedgerLimits, AnAgentIsCountedForEachPeerByItself) {
   Machine m({80}, policy);
   const auto greedy = take_all(m, of("uid:1", want("trainer", 1)));
   EXPECT_EQ(greedy.got, 5u);
-  EXPECT_THAT(greedy.told, HasSubstr("agent trainer of uid:1 has 5 leases"));
+  EXPECT_THAT(greedy.reported, HasSubstr("agent trainer of uid:1 has 5 leases"));
   m.get(of("uid:1", want("other", 1)));
   m.get(of("uid:2", want("trainer", 1)));  // the name is anyone's choice
 }
 
-TEST(LedgerLimits, WhatIsGivenBackMakesRoomForThePeer) {
+TEST(LedgerLimits, ReturnedLeasesNoLongerCountForThePeer) {
   auto policy = small();
   policy.max_leases_per_peer = 1;
   Machine m({80}, policy);
@@ -138,15 +138,15 @@ TEST(LedgerLimits, ManyGreedyPeersLeaveSomethingToOneThatHasNothing) {
   Machine m({80}, small());
   std::size_t got = 0;
   for (int peer = 1; peer <= 15; ++peer) {
-    auto wanted = of("uid:" + std::to_string(peer), want("a", 1));
-    wanted.bytes = 1 << 20;
-    got += take_all(m, wanted).got;
+    auto request = of("uid:" + std::to_string(peer), want("a", 1));
+    request.bytes = 1 << 20;
+    got += take_all(m, request).got;
   }
   EXPECT_LT(got, 400u);
   m.get(of("uid:99", want("a", 1)));
 }
 
-TEST(LedgerLimits, LeasesOfBeforeARestartCount) {
+TEST(LedgerLimits, LeasesFromBeforeARestartCount) {
   Machine m({80}, small());
   EXPECT_EQ(take_all(m, of("uid:1", or_cpu(want("a", 100)))).got, 20u);
   EXPECT_EQ(take_all(m, of("uid:1", want("a", 1))).got, 30u);
@@ -172,7 +172,7 @@ TEST(LedgerLimits, AQuotaIsCountedForEachPeerByItself) {
   EXPECT_EQ(refused.refusal.reason,
             "scout of uid:2 may hold 20.0 GiB at once (broker.quotas_gb) and holds 20.0 GiB now; "
             "lease 2 of its own ends in 1 min 0 s unless it is renewed");
-  EXPECT_THAT(refused.refusal.in_the_way, testing::ElementsAre(own));
+  EXPECT_THAT(refused.refusal.blocked_by, testing::ElementsAre(own));
   m.get(want("scout", 20));  // of nobody that is known
   m.give_back(own);
   m.get(of("uid:2", want("scout", 20)));
@@ -197,15 +197,16 @@ TEST(LedgerLimits, APeerHoldsNoMoreMemoryThanItMay) {
   const auto refused = m.ask(of("uid:1", want("b", 20)));
   EXPECT_THAT(refused.refusal.reason,
               HasSubstr("uid:1 may hold 30.0 GiB at once (broker.max_gb_per_peer) and holds 20.0"));
-  EXPECT_THAT(refused.refusal.in_the_way, testing::ElementsAre(first));
+  EXPECT_THAT(refused.refusal.blocked_by, testing::ElementsAre(first));
   const auto waiting = m.queue(of("uid:1", want("b", 20)));
   m.get(of("uid:2", want("a", 30)));
   m.get(want("in this process", 60));
   auto both = of("uid:3", want("a", 16));
   both.gpus = 2;
-  EXPECT_THAT(m.ask(both).refusal.reason, HasSubstr("2 times 16.0 GiB wanted, but uid:3 may hold"));
+  EXPECT_THAT(m.ask(both).refusal.reason,
+              HasSubstr("2 times 16.0 GiB requested, but uid:3 may hold"));
   m.release(first);
-  EXPECT_EQ(m.state(waiting), State::held);  // there was room, but for the limit
+  EXPECT_EQ(m.state(waiting), State::held);  // there was capacity, but for the limit
 }
 
 }  // namespace

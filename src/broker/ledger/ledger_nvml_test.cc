@@ -21,8 +21,8 @@ struct Demo {
     device::freeze_demo(*nvml, second);
     cards.clear();
     for (const auto& uuid : uuids) cards.push_back(card(uuid));
-    for (auto& change : ledger.tick(now)) told.push_back(std::move(change));
-    for (auto& change : ledger.observe(cards, now)) told.push_back(std::move(change));
+    for (auto& change : ledger.tick(now)) reported.push_back(std::move(change));
+    for (auto& change : ledger.observe(cards, now)) reported.push_back(std::move(change));
     EXPECT_EQ(ledger.broken_invariant(), "");
   }
 
@@ -44,10 +44,10 @@ struct Demo {
     return out;
   }
 
-  LeaseId ask(const Wanted& wanted) {
+  LeaseId ask(const LeaseRequest& request) {
     Changes changes;
-    const auto id = ledger.request(wanted, 1, now, changes).id;
-    told.insert(told.end(), changes.begin(), changes.end());
+    const auto id = ledger.request(request, 1, now, changes).id;
+    reported.insert(reported.end(), changes.begin(), changes.end());
     EXPECT_EQ(ledger.broken_invariant(), "");
     return id;
   }
@@ -57,27 +57,27 @@ struct Demo {
   std::vector<std::string> uuids;
   std::vector<Card> cards;
   Instant now{};
-  Changes told;
+  Changes reported;
 };
 
-TEST(LedgerOnFakeNvml, CountsStrangersThatTheDriverLists) {
+TEST(LedgerOnFakeNvml, CountsUnmanagedProcessesThatTheDriverLists) {
   Demo demo("gpu-falls-off");  // two H200, a process of 40 GiB on each
-  const auto room = demo.ledger.room(demo.uuids[0], demo.now);
-  EXPECT_EQ(room.strangers, 40 * kGiB);
-  EXPECT_LE(room.free, demo.cards[0].total - 40 * kGiB);
+  const auto capacity = demo.ledger.capacity(demo.uuids[0], demo.now);
+  EXPECT_EQ(capacity.unmanaged, 40 * kGiB);
+  EXPECT_LE(capacity.free, demo.cards[0].total - 40 * kGiB);
   EXPECT_NE(demo.ask(want("a", 90)), 0u);
   EXPECT_NE(demo.ask(want("b", 90)), 0u);
   EXPECT_EQ(demo.ask(want("c", 90)), 0u);
 }
 
-TEST(LedgerOnFakeNvml, KnowsTheStrangerAgainWhenItTakesALease) {
+TEST(LedgerOnFakeNvml, RecognizesAnUnmanagedProcessThatTakesALease) {
   Demo demo("gpu-falls-off");
-  auto wanted = by(want("embedder", 60), 7001, 0);
-  wanted.device = demo.uuids[0];
-  EXPECT_NE(demo.ask(wanted), 0u);
-  const auto room = demo.ledger.room(demo.uuids[0], demo.now);
-  EXPECT_EQ(room.strangers, 0u);
-  EXPECT_GE(room.free, demo.cards[0].total - 62 * kGiB);  // its 40 GiB are among the 60
+  auto request = by(want("embedder", 60), 7001, 0);
+  request.device = demo.uuids[0];
+  EXPECT_NE(demo.ask(request), 0u);
+  const auto capacity = demo.ledger.capacity(demo.uuids[0], demo.now);
+  EXPECT_EQ(capacity.unmanaged, 0u);
+  EXPECT_GE(capacity.free, demo.cards[0].total - 62 * kGiB);  // its 40 GiB are among the 60
 }
 
 TEST(LedgerOnFakeNvml, KeepsLeasesWhileAGpuIsOffTheBusAndGrantsWhenItIsBack) {
@@ -93,7 +93,9 @@ TEST(LedgerOnFakeNvml, KeepsLeasesWhileAGpuIsOffTheBusAndGrantsWhenItIsBack) {
   EXPECT_EQ(demo.ledger.find(waiting)->state, State::waiting);
   demo.look(16);
   EXPECT_EQ(demo.ledger.find(waiting)->state, State::held);
-  const auto times = [&](What what) { return std::ranges::count(demo.told, what, &Change::what); };
+  const auto times = [&](What what) {
+    return std::ranges::count(demo.reported, what, &Change::what);
+  };
   EXPECT_EQ(times(What::card_lost), 1);
   EXPECT_EQ(times(What::card_back), 1);
 }

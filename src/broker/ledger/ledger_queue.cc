@@ -1,4 +1,4 @@
-// Who is served next, and what is kept for whom.
+// The queue: which request is served next, and which capacity is kept for it.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -15,28 +15,30 @@ namespace {
 struct Place {
   std::int64_t step;
   double share;
-  Instant asked_at;
+  Instant requested_at;
   LeaseId id;
   Entry* entry;
   friend bool operator<(const Place& a, const Place& b) {
-    return std::tie(a.step, a.share, a.asked_at, a.id) <
-           std::tie(b.step, b.share, b.asked_at, b.id);
+    return std::tie(a.step, a.share, a.requested_at, a.id) <
+           std::tie(b.step, b.share, b.requested_at, b.id);
   }
 };
 
-QueueKey key_of(const Entry& entry) { return {entry.step, entry.lease.asked_at, entry.lease.id}; }
+QueueKey key_of(const Entry& entry) {
+  return {entry.step, entry.lease.requested_at, entry.lease.id};
+}
 
 std::uint64_t less(std::uint64_t from, std::uint64_t by) { return from > by ? from - by : 0; }
 
 }  // namespace
 
-// The score in whole steps, told by the time at which it was or will be zero: as all
-// grow older together, this never changes.
+// The score in integer steps, stored as the time at which it was or will be zero: since all
+// requests age together, this never changes.
 void Ledger::Impl::set_step(Entry& entry) const {
   const double ageing = std::max(policy.ageing.count(), 1e-3);
-  const double asked = Seconds(entry.lease.asked_at.time_since_epoch()).count();
-  entry.step = static_cast<std::int64_t>(std::floor(asked / ageing)) -
-               static_cast<std::int64_t>(entry.lease.wanted.priority);
+  const double requested = Seconds(entry.lease.requested_at.time_since_epoch()).count();
+  entry.step = static_cast<std::int64_t>(std::floor(requested / ageing)) -
+               static_cast<std::int64_t>(entry.lease.request.priority);
 }
 
 void Ledger::Impl::enqueue(Entry& entry) {
@@ -61,152 +63,157 @@ void Ledger::Impl::restep() {
     for (auto& [key, entry] : std::exchange(*list, {})) enqueue(*entry);
 }
 
-std::string Ledger::Impl::why_never(const Wanted& wanted) const {
-  if (auto over = why_over_quota(wanted); !over.empty()) return over;
-  return has_all ? never_fits(wanted, seen) : std::string();
+std::string Ledger::Impl::why_never(const LeaseRequest& request) const {
+  if (auto over = why_over_quota(request); !over.empty()) return over;
+  return has_all ? never_fits(request, seen) : std::string();
 }
 
-Turn Ledger::Impl::new_turn() {
-  Turn turn;
-  turn.free.resize(cards.size());
-  turn.reserved = reserved_for(nullptr);
-  turn.kept.resize(cards.size());
-  turn.claimed.resize(cards.size());
-  turn.of_users.resize(cards.size());
-  for (CardIndex i = 0; i < cards.size(); ++i) turn.free[i] = free_on(cards[i]);
-  turn.most_free = turn.free.empty() ? 0 : *std::ranges::max_element(turn.free);
+SchedulingPass Ledger::Impl::begin_pass() {
+  SchedulingPass pass;
+  pass.free.resize(cards.size());
+  pass.reserved = reserved_for(nullptr);
+  pass.kept.resize(cards.size());
+  pass.claimed.resize(cards.size());
+  pass.of_users.resize(cards.size());
+  for (CardIndex i = 0; i < cards.size(); ++i) pass.free[i] = free_on(cards[i]);
+  pass.most_free = pass.free.empty() ? 0 : *std::ranges::max_element(pass.free);
   for (const auto* keeper : keepers)
     for (std::size_t i = 0; i < keeper->claimed.size(); ++i)
-      keep(turn, &Turn::claimed, *keeper, keeper->targets[i],
+      keep(pass, &SchedulingPass::claimed, *keeper, keeper->targets[i],
            static_cast<std::int64_t>(keeper->claimed[i]));
-  return turn;
+  return pass;
 }
 
-void Ledger::Impl::keep(Turn& turn, Amounts Turn::*as, const Entry& keeper, CardIndex card,
-                        std::int64_t bytes) {
+void Ledger::Impl::keep(SchedulingPass& pass, Amounts SchedulingPass::*as, const Entry& keeper,
+                        CardIndex card, std::int64_t bytes) {
   const auto more = static_cast<std::uint64_t>(bytes);  // or less: it wraps around
-  (turn.*as)[card] += more;
-  if (!keeper.lease.wanted.by_admin) turn.of_users[card] += more;
+  (pass.*as)[card] += more;
+  if (!keeper.lease.request.by_admin) pass.of_users[card] += more;
 }
 
 // From here on it is kept for `keeper` in full, or not at all.
-void Ledger::Impl::release_claims(const Entry& keeper, Turn& turn) const {
+void Ledger::Impl::release_claims(const Entry& keeper, SchedulingPass& pass) const {
   for (std::size_t i = 0; i < keeper.claimed.size(); ++i)
-    keep(turn, &Turn::claimed, keeper, keeper.targets[i],
+    keep(pass, &SchedulingPass::claimed, keeper, keeper.targets[i],
          -static_cast<std::int64_t>(keeper.claimed[i]));
 }
 
-void Ledger::Impl::keep_for(const Entry& keeper, Turn& turn) const {
+void Ledger::Impl::keep_for(const Entry& keeper, SchedulingPass& pass) const {
   if (!keeper.is_holding) return;
-  release_claims(keeper, turn);
-  const auto least = least_bytes(keeper.lease.wanted);
+  release_claims(keeper, pass);
+  const auto min_bytes = min_bytes_per_gpu(keeper.lease.request);
   if (keeper.is_kept_from_all) {
     for (const auto card : keeper.targets)
-      keep(turn, &Turn::kept, keeper, card, static_cast<std::int64_t>(least));
+      keep(pass, &SchedulingPass::kept, keeper, card, static_cast<std::int64_t>(min_bytes));
     return;
   }
-  auto& within = turn.kept_within[keeper.peer];
+  auto& within = pass.kept_within[keeper.peer];
   within.resize(cards.size());
-  for (const auto card : keeper.targets) within[card] += least;
+  for (const auto card : keeper.targets) within[card] += min_bytes;
 }
 
 bool Ledger::Impl::is_ahead(const Entry& keeper, const Entry& newcomer) const {
-  if (newcomer.lease.wanted.by_admin && !keeper.lease.wanted.by_admin) return false;
+  if (newcomer.lease.request.by_admin && !keeper.lease.request.by_admin) return false;
   if (keeper.step != newcomer.step) return keeper.step < newcomer.step;
   return share_of(*keeper.agent, now) <= share_of(*newcomer.agent, now);
 }
 
-void Ledger::Impl::keep_for_those_ahead(const Entry& newcomer, Turn& turn) const {
+void Ledger::Impl::keep_for_those_ahead(const Entry& newcomer, SchedulingPass& pass) const {
   for (const auto* keeper : keepers)
     if (keeper != &newcomer && keeper->is_holding && is_ahead(*keeper, newcomer))
-      keep_for(*keeper, turn);
+      keep_for(*keeper, pass);
 }
 
-// For others than `entry`; what it claimed is its own, whoever is ahead.
-std::uint64_t Ledger::Impl::kept_on(CardIndex card, const Entry& entry, const Turn& turn) const {
-  auto all = turn.kept[card] + turn.claimed[card];
-  if (entry.lease.wanted.by_admin) all -= turn.of_users[card];
-  if (const auto own = turn.kept_within.find(entry.peer); own != turn.kept_within.end())
+// Bytes kept for requests other than `entry`. What it claimed is its own, whoever is ahead.
+std::uint64_t Ledger::Impl::kept_on(CardIndex card, const Entry& entry,
+                                    const SchedulingPass& pass) const {
+  auto all = pass.kept[card] + pass.claimed[card];
+  if (entry.lease.request.by_admin) all -= pass.of_users[card];
+  if (const auto own = pass.kept_within.find(entry.peer); own != pass.kept_within.end())
     all += own->second[card];
   for (std::size_t i = 0; i < entry.claimed.size(); ++i)
     if (entry.targets[i] == card)
-      return std::min(all - entry.claimed[i] + turn.reserved[card],
-                      less(turn.free[card] + cards[card].draining, entry.claimed[i]));
-  return all + turn.reserved[card];
+      return std::min(all - entry.claimed[i] + pass.reserved[card],
+                      less(pass.free[card] + cards[card].draining, entry.claimed[i]));
+  return all + pass.reserved[card];
 }
 
-// A quick no. The agent that room is reserved for takes the long way.
-bool Ledger::Impl::may_fit(const Entry& entry, const Turn& turn) const {
-  const auto least = least_bytes(entry.lease.wanted);
-  if (least > turn.most_free) return false;
+// Rejects most requests quickly. The agent that capacity is reserved for takes the full check.
+bool Ledger::Impl::may_fit(const Entry& entry, const SchedulingPass& pass) const {
+  const auto min_bytes = min_bytes_per_gpu(entry.lease.request);
+  if (min_bytes > pass.most_free) return false;
   if (entry.agent->is_reserved_for) return true;
-  for (CardIndex i = 0; i < turn.free.size(); ++i)
-    if (turn.free[i] >= least && turn.free[i] >= least + kept_on(i, entry, turn)) return true;
+  for (CardIndex i = 0; i < pass.free.size(); ++i)
+    if (pass.free[i] >= min_bytes && pass.free[i] >= min_bytes + kept_on(i, entry, pass))
+      return true;
   return false;
 }
 
 // One for each card, in the same order.
-std::vector<Site> Ledger::Impl::sites_for(const Entry& entry, const Turn& turn, bool with_reasons) {
-  std::vector<Site> sites(cards.size());
-  const auto own = entry.agent->is_reserved_for ? reserved_for(entry.agent) : turn.reserved;
+std::vector<CandidateCard> Ledger::Impl::candidates_for(const Entry& entry,
+                                                        const SchedulingPass& pass,
+                                                        bool with_reasons) {
+  std::vector<CandidateCard> candidates(cards.size());
+  const auto own = entry.agent->is_reserved_for ? reserved_for(entry.agent) : pass.reserved;
   for (CardIndex i = 0; i < cards.size(); ++i) {
-    auto& site = sites[i];
-    site.card = &cards[i].card;
-    site.room.free = turn.free[i];
-    site.held_back = less(kept_on(i, entry, turn), turn.reserved[i] - own[i]);
-    if (with_reasons) site.room.why = why_closed(*site.card, now, policy.stale);
+    auto& candidate = candidates[i];
+    candidate.card = &cards[i].card;
+    candidate.capacity.free = pass.free[i];
+    candidate.held_back = less(kept_on(i, entry, pass), pass.reserved[i] - own[i]);
+    if (with_reasons) candidate.capacity.why = why_closed(*candidate.card, now, policy.stale);
   }
-  return sites;
+  return candidates;
 }
 
-Choice Ledger::Impl::choose_for(const Entry& entry, std::span<const Site> sites) const {
+Choice Ledger::Impl::choose_for(const Entry& entry,
+                                std::span<const CandidateCard> candidates) const {
   const auto left = quota_left(entry);
-  if (!left || *left >= entry.lease.wanted.bytes) return choose(entry.lease.wanted, sites);
-  if (*left < least_bytes(entry.lease.wanted)) return {};
-  auto within = entry.lease.wanted;
+  if (!left || *left >= entry.lease.request.bytes) return choose(entry.lease.request, candidates);
+  if (*left < min_bytes_per_gpu(entry.lease.request)) return {};
+  auto within = entry.lease.request;
   within.bytes = *left;
-  return choose(within, sites);
+  return choose(within, candidates);
 }
 
-void Ledger::Impl::grant(Entry& entry, const Choice& choice, std::span<const Site> sites,
-                         Changes& changes) {
+void Ledger::Impl::grant(Entry& entry, const Choice& choice,
+                         std::span<const CandidateCard> candidates, Changes& changes) {
   auto& lease = entry.lease;
   if (lease.state == State::waiting) {
     dequeue(entry);
     withdraw_asks(entry, changes);
   }
-  lease.reason = explain(lease.wanted, sites, choice);
+  lease.reason = explain(lease.request, candidates, choice);
   set_state(entry, State::held);
   lease.granted_at = now;
-  lease.expires_at = later(now, lease.wanted.ttl);
+  lease.expires_at = later(now, lease.request.ttl);
   accrue(*entry.agent, now);
-  for (const auto site : choice.sites) {
-    lease.parts.push_back({sites[site].card->uuid, choice.bytes});
-    seat(entry, static_cast<CardIndex>(site), choice.bytes);
-    count_bytes(entry, static_cast<CardIndex>(site), choice.bytes, true);
+  for (const auto candidate : choice.candidates) {
+    lease.parts.push_back({candidates[candidate].card->uuid, choice.bytes});
+    add_promise(entry, static_cast<CardIndex>(candidate), choice.bytes);
+    count_bytes(entry, static_cast<CardIndex>(candidate), choice.bytes, true);
   }
   watch_deadline(entry);
   changes.push_back(
-      {Change::What::granted, lease.id, choice.bytes * choice.sites.size(), {}, lease.reason});
+      {Change::What::granted, lease.id, choice.bytes * choice.candidates.size(), {}, lease.reason});
 }
 
-bool Ledger::Impl::try_grant(Entry& entry, Turn& turn, Changes& changes) {
-  if (!may_fit(entry, turn)) return false;
-  const auto sites = sites_for(entry, turn, false);
-  const auto choice = choose_for(entry, sites);
-  if (choice.sites.empty()) return false;
-  release_claims(entry, turn);
-  grant(entry, choice, sites, changes);
-  for (const auto i : choice.sites) turn.free[i] = free_on(cards[i]);
-  if (entry.agent->is_reserved_for) turn.reserved = reserved_for(nullptr);
-  turn.most_free = *std::ranges::max_element(turn.free);
+bool Ledger::Impl::try_grant(Entry& entry, SchedulingPass& pass, Changes& changes) {
+  if (!may_fit(entry, pass)) return false;
+  const auto candidates = candidates_for(entry, pass, false);
+  const auto choice = choose_for(entry, candidates);
+  if (choice.candidates.empty()) return false;
+  release_claims(entry, pass);
+  grant(entry, choice, candidates, changes);
+  for (const auto i : choice.candidates) pass.free[i] = free_on(cards[i]);
+  if (entry.agent->is_reserved_for) pass.reserved = reserved_for(nullptr);
+  pass.most_free = *std::ranges::max_element(pass.free);
   return true;
 }
 
 bool Ledger::Impl::are_good_targets(const Entry& entry) const {
-  if (const auto left = quota_left(entry); left && *left < least_bytes(entry.lease.wanted))
+  if (const auto left = quota_left(entry); left && *left < min_bytes_per_gpu(entry.lease.request))
     return false;
-  return entry.targets.size() == entry.lease.wanted.gpus &&
+  return entry.targets.size() == entry.lease.request.gpus &&
          std::ranges::all_of(entry.targets, [&](CardIndex i) {
            return cards[i].card.usable && !cards[i].card.excluded;
          });
@@ -214,32 +221,32 @@ bool Ledger::Impl::are_good_targets(const Entry& entry) const {
 
 // The cards where the least is missing, of those that could carry it once all leases
 // were gone.
-void Ledger::Impl::choose_targets(Entry& entry, const Turn& turn) {
-  const auto& wanted = entry.lease.wanted;
-  const auto least = least_bytes(wanted);
+void Ledger::Impl::choose_targets(Entry& entry, const SchedulingPass& pass) {
+  const auto& request = entry.lease.request;
+  const auto min_bytes = min_bytes_per_gpu(request);
   entry.targets.clear();
-  if (const auto left = quota_left(entry); left && *left < least) return;
+  if (const auto left = quota_left(entry); left && *left < min_bytes) return;
   std::vector<std::pair<std::int64_t, CardIndex>> found;
   for (CardIndex i = 0; i < cards.size(); ++i) {
     auto& state = cards[i];
     if (!state.is_seen || !state.card.usable || state.card.excluded) continue;
-    const auto most = less(less(state.card.total, load(state).strangers), turn.reserved[i]);
-    if (!may_use(wanted, state.card) || most < least) continue;
+    const auto max_bytes = less(less(state.card.total, load(state).unmanaged), pass.reserved[i]);
+    if (!may_use(request, state.card) || max_bytes < min_bytes) continue;
     found.emplace_back(
-        static_cast<std::int64_t>(turn.kept[i] + turn.claimed[i] + turn.reserved[i]) -
-            static_cast<std::int64_t>(turn.free[i] + state.draining),
+        static_cast<std::int64_t>(pass.kept[i] + pass.claimed[i] + pass.reserved[i]) -
+            static_cast<std::int64_t>(pass.free[i] + state.draining),
         i);
   }
-  if (found.size() < wanted.gpus) return;
+  if (found.size() < request.gpus) return;
   std::ranges::sort(found);
-  for (unsigned i = 0; i < wanted.gpus; ++i) entry.targets.push_back(found[i].second);
+  for (unsigned i = 0; i < request.gpus; ++i) entry.targets.push_back(found[i].second);
 }
 
 std::vector<Entry*> Ledger::Impl::in_order(Instant t) const {
   std::vector<Place> places;
   places.reserve(queue.size());
   for (const auto& [key, entry] : queue)
-    places.push_back({key.step, share_of(*entry->agent, t), key.asked_at, key.id, entry});
+    places.push_back({key.step, share_of(*entry->agent, t), key.requested_at, key.id, entry});
   std::ranges::sort(places, std::less<>());
   std::vector<Entry*> order;
   order.reserve(places.size());
@@ -247,32 +254,32 @@ std::vector<Entry*> Ledger::Impl::in_order(Instant t) const {
   return order;
 }
 
-void Ledger::Impl::keep_room(Entry& entry, Turn& turn, Changes& changes) {
-  if (now >= later(entry.lease.asked_at, policy.hold_after)) entry.is_holding = true;
-  entry.is_kept_from_all = may_keep_room(entry) && !is_behind_its_own(entry);
+void Ledger::Impl::hold_capacity(Entry& entry, SchedulingPass& pass, Changes& changes) {
+  if (now >= later(entry.lease.requested_at, policy.hold_after)) entry.is_holding = true;
+  entry.is_kept_from_all = may_hold_capacity(entry) && !is_behind_its_own(entry);
   const bool is_asking = !entry.claimed.empty();
   if ((is_asking && !entry.is_kept_from_all) ||
       ((entry.is_holding || is_asking) && !are_good_targets(entry))) {
-    release_claims(entry, turn);
+    release_claims(entry, pass);
     withdraw_asks(entry, changes);
-    choose_targets(entry, turn);
+    choose_targets(entry, pass);
     entry.is_kept_from_all = entry.is_kept_from_all && !is_behind_its_own(entry);
   }
-  ask_to_yield(entry, turn, changes);
+  ask_to_yield(entry, pass, changes);
   if (entry.is_holding) make_keeper(entry);
   const bool is_kept = entry.is_holding ? !entry.targets.empty() : !entry.claimed.empty();
   if (is_kept && entry.is_kept_from_all) note_kept(entry);
-  keep_for(entry, turn);
+  keep_for(entry, pass);
 }
 
 void Ledger::Impl::serve(Changes& changes) {
   must_serve = is_paused;
   if (is_paused) return;
-  forget_keepings();
-  auto turn = new_turn();
+  forget_hold_budgets();
+  auto pass = begin_pass();
   for (auto* entry : in_order(now))
-    if (!try_grant(*entry, turn, changes)) keep_room(*entry, turn, changes);
-  tell_room(turn, changes);
+    if (!try_grant(*entry, pass, changes)) hold_capacity(*entry, pass, changes);
+  report_capacity(pass, changes);
   must_serve = false;
 }
 
@@ -280,20 +287,21 @@ void Ledger::Impl::serve_if_needed(Changes& changes) {
   if (must_serve) serve(changes);
 }
 
-// Those told first are not told again until it was gone; the same bytes are not offered
-// to two at once.
-void Ledger::Impl::tell_room(Turn& turn, Changes& changes) {
+// Each lease is notified once until the capacity was gone again; the same bytes are not offered
+// to two leases at once.
+void Ledger::Impl::report_capacity(SchedulingPass& pass, Changes& changes) {
   for (auto& [key, entry] : on_cpu) {
     Choice choice;
-    if (may_fit(*entry, turn)) choice = choose_for(*entry, sites_for(*entry, turn, false));
-    const bool is_news = !choice.sites.empty() && !entry->room_told;
-    entry->room_told = !choice.sites.empty();
+    if (may_fit(*entry, pass)) choice = choose_for(*entry, candidates_for(*entry, pass, false));
+    const bool is_news = !choice.candidates.empty() && !entry->capacity_reported;
+    entry->capacity_reported = !choice.candidates.empty();
     if (!is_news) continue;
-    for (const auto i : choice.sites) turn.free[i] -= choice.bytes;
-    turn.most_free = *std::ranges::max_element(turn.free);
-    changes.push_back({Change::What::room, entry->lease.id, choice.bytes * choice.sites.size(),
-                       cards[choice.sites.front()].card.uuid,
-                       "there is room for it on a GPU now; ask again"});
+    for (const auto i : choice.candidates) pass.free[i] -= choice.bytes;
+    pass.most_free = *std::ranges::max_element(pass.free);
+    changes.push_back({Change::What::capacity, entry->lease.id,
+                       choice.bytes * choice.candidates.size(),
+                       cards[choice.candidates.front()].card.uuid,
+                       "there is capacity for it on a GPU now; ask again"});
   }
 }
 

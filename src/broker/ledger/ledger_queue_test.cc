@@ -1,4 +1,4 @@
-// Who is served first, and for whom room is kept.
+// The order of service, and the capacity that is kept for waiting requests.
 #include "broker/ledger/ledger_for_tests.h"
 
 namespace sluice::broker {
@@ -10,14 +10,14 @@ using What = Change::What;
 // In the order in which they were granted, by the agents' names.
 std::vector<std::string> granted(const Machine& m) {
   std::vector<std::string> names;
-  for (const auto& change : m.told)
-    if (change.what == What::granted) names.push_back(m.ledger.find(change.lease)->wanted.agent);
+  for (const auto& change : m.reported)
+    if (change.what == What::granted) names.push_back(m.ledger.find(change.lease)->request.agent);
   return names;
 }
 
 std::vector<std::string> waiting(const Machine& m) {
   std::vector<std::string> names;
-  for (const auto* lease : m.ledger.waiting()) names.push_back(lease->wanted.agent);
+  for (const auto* lease : m.ledger.waiting()) names.push_back(lease->request.agent);
   return names;
 }
 
@@ -34,7 +34,7 @@ TEST(Queue, ServesTheHigherPriorityFirst) {
   m.queue(want("normal", 40));
   m.queue(want("high", 40, Priority::high));
   EXPECT_THAT(waiting(m), ElementsAre("critical", "high", "normal", "low"));
-  m.told.clear();
+  m.reported.clear();
   m.give_back(owner);
   EXPECT_THAT(granted(m), ElementsAre("critical", "high"));
 }
@@ -66,7 +66,7 @@ TEST(Queue, ServesTheAgentThatHeldLessWhereTheScoreIsTheSame) {
   EXPECT_THAT(waiting(m), ElementsAre());
 }
 
-TEST(Queue, LetsASmallOneGoBeforeALargeOneThatDoesNotFit) {
+TEST(Queue, LetsASmallRequestPassALargeOneThatDoesNotFit) {
   Machine m({80});
   m.get(want("owner", 60, Priority::critical));
   const auto large = m.queue(want("large", 70));
@@ -75,7 +75,7 @@ TEST(Queue, LetsASmallOneGoBeforeALargeOneThatDoesNotFit) {
   EXPECT_EQ(m.state(small), State::held);
 }
 
-TEST(Queue, KeepsRoomForOneThatWaitedLong) {
+TEST(Queue, KeepsCapacityForARequestThatWaitedLong) {
   Machine m({80});
   auto long_lived = want("owner", 60, Priority::critical);
   long_lived.ttl = Seconds(3600);
@@ -84,15 +84,15 @@ TEST(Queue, KeepsRoomForOneThatWaitedLong) {
   m.sample_at(1019);
   m.get(want("early", 5));
   m.sample_at(1021);
-  const auto answer = m.ask(want("late", 5));
-  EXPECT_EQ(answer.verdict, Verdict::refused);
-  EXPECT_THAT(answer.refusal.reason, testing::HasSubstr("kept for others"));
+  const auto response = m.ask(want("late", 5));
+  EXPECT_EQ(response.verdict, Verdict::refused);
+  EXPECT_THAT(response.refusal.reason, testing::HasSubstr("kept for others"));
   m.give_back(owner);
   EXPECT_EQ(m.state(large), State::held);
   m.get(want("late", 5));  // beyond its need
 }
 
-TEST(Queue, KeepsNoRoomFromThoseAhead) {
+TEST(Queue, KeepsNoCapacityFromRequestsAhead) {
   Machine m({80});
   auto long_lived = want("owner", 60, Priority::critical);
   long_lived.ttl = Seconds(3600);
@@ -103,7 +103,7 @@ TEST(Queue, KeepsNoRoomFromThoseAhead) {
   m.get(want("urgent", 5, Priority::critical));
 }
 
-TEST(Queue, KeepsRoomOnOneCardOnlyAndFreesItWhenTheWaitIsOver) {
+TEST(Queue, KeepsCapacityOnOneCardOnlyAndFreesItWhenTheWaitIsOver) {
   Machine m({80, 80});
   for (int i = 0; i < 2; ++i) {
     auto owner = want("owner", 60, Priority::critical);
@@ -118,11 +118,11 @@ TEST(Queue, KeepsRoomOnOneCardOnlyAndFreesItWhenTheWaitIsOver) {
   m.sample_at(1039);
   EXPECT_EQ(m.state(next), State::waiting);
   m.tick_at(1040);
-  EXPECT_EQ(m.ledger.find(large)->ending, Ending::timed_out);
+  EXPECT_EQ(m.ledger.find(large)->ending, EndReason::timed_out);
   EXPECT_EQ(m.state(next), State::held);  // at once
 }
 
-TEST(Queue, MovesTheRoomItKeepsAwayFromALostCard) {
+TEST(Queue, MovesKeptCapacityAwayFromALostCard) {
   Machine m({80, 80});
   for (int i = 0; i < 2; ++i) {
     auto owner = want("owner", 60, Priority::critical);
@@ -131,15 +131,15 @@ TEST(Queue, MovesTheRoomItKeepsAwayFromALostCard) {
   }
   m.queue(want("large", 70));
   m.sample_at(1021);
-  EXPECT_EQ(m.ask(want("x", 5)).verdict, Verdict::granted);  // GPU-1: room is kept on GPU-0
+  EXPECT_EQ(m.ask(want("x", 5)).verdict, Verdict::granted);  // GPU-1: capacity is kept on GPU-0
   m.cards[0].usable = false;
   m.sample_at(1022);
   EXPECT_EQ(m.ask(want("y", 5)).verdict, Verdict::refused);
 }
 
-TEST(Queue, GrantsToThoseWhoWaitInOrderWhenASampleShowsRoom) {
+TEST(Queue, GrantsInOrderWhenASampleShowsCapacity) {
   Machine m({80});
-  m.process(0, 9, 80);  // a stranger
+  m.process(0, 9, 80);  // an unmanaged process
   m.sample_at(1001);
   const auto first = m.queue(want("first", 30)), second = m.queue(want("second", 60)),
              third = m.queue(want("third", 40));
@@ -150,13 +150,13 @@ TEST(Queue, GrantsToThoseWhoWaitInOrderWhenASampleShowsRoom) {
   EXPECT_EQ(m.state(third), State::held);
 }
 
-Wanted of_peer(std::string peer, Wanted wanted) {
-  wanted.peer = std::move(peer);
-  return wanted;
+LeaseRequest of_peer(std::string peer, LeaseRequest request) {
+  request.peer = std::move(peer);
+  return request;
 }
 
-// Who could be served by giving back what is its own keeps nothing from others.
-TEST(Queue, NoRoomIsKeptWhereLeasesOfTheSamePeerAreInTheWay) {
+// A peer that could be served by returning its own leases keeps no capacity from others.
+TEST(Queue, NoCapacityIsKeptBehindLeasesOfTheSamePeer) {
   Machine m({80, 80});
   for (const char* device : {"GPU-0", "GPU-1"}) {
     auto tiny = of_peer("uid:1", want("x", 1)), all = of_peer("uid:1", want("x", 80));
@@ -174,8 +174,8 @@ TEST(Queue, NoRoomIsKeptWhereLeasesOfTheSamePeerAreInTheWay) {
   EXPECT_EQ(m.ask(of_peer("uid:2", want("small", 15))).verdict, Verdict::refused);
 }
 
-// Of one user's many small jobs and a large one, the large one is not starved.
-TEST(Queue, RoomBehindLeasesOfTheSamePeerIsKeptFromThatPeer) {
+// Many small jobs of a user do not starve a large job of the same user.
+TEST(Queue, CapacityBehindLeasesOfTheSamePeerIsKeptFromThatPeer) {
   Policy policy;
   policy.hold_for = Seconds(60);
   Machine m({80}, policy);
@@ -195,7 +195,7 @@ TEST(Queue, RoomBehindLeasesOfTheSamePeerIsKeptFromThatPeer) {
   EXPECT_EQ(m.state(large), State::held);
 }
 
-TEST(Queue, RoomIsKeptForAPeerForAWhileOnly) {
+TEST(Queue, CapacityIsKeptForAPeerForALimitedTimeOnly) {
   Policy policy;
   policy.hold_for = Seconds(100);
   Machine m({80}, policy);
@@ -204,9 +204,9 @@ TEST(Queue, RoomIsKeptForAPeerForAWhileOnly) {
   m.get(other);
   const auto is_free = [&](double second) {
     m.sample_at(second);
-    const auto answer = m.ask(of_peer("uid:2", want("modest", 40)));
-    if (answer.verdict == Verdict::granted) m.give_back(answer.id);
-    return answer.verdict == Verdict::granted;
+    const auto response = m.ask(of_peer("uid:2", want("modest", 40)));
+    if (response.verdict == Verdict::granted) m.give_back(response.id);
+    return response.verdict == Verdict::granted;
   };
   m.ask(waits(of_peer("uid:1", want("large", 60, Priority::critical)), 86400));
   m.sample_at(1021);
@@ -238,7 +238,7 @@ TEST(Queue, AnAdministratorGoesBeforeWhatIsKeptForOthers) {
 }
 
 // Many that wait for several GPUs, and thousands of small leases in their way.
-TEST(Queue, ATurnIsShortHoweverManyWait) {
+TEST(Queue, APassIsShortHoweverManyRequestsWait) {
   Machine m({80, 80, 80, 80, 80, 80, 80, 80});
   Changes changes;
   auto large = of_peer("uid:1", want("w", 72));
@@ -268,7 +268,7 @@ TEST(Queue, ATurnIsShortHoweverManyWait) {
   EXPECT_EQ(m.ledger.broken_invariant(), "");
 }
 
-TEST(Queue, AfterManyThatEndedTheOthersStillEndInTime) {
+TEST(Queue, RemainingLeasesExpireInTimeAfterManyEnded) {
   Machine m({80});
   auto brief = want("x", 1);
   brief.ttl = Seconds(86400);

@@ -1,4 +1,4 @@
-// What is set from outside rather than asked for: settings, and the leases of the store.
+// Applies settings and restores the leases of the store.
 #include <algorithm>
 
 #include "broker/ledger/ledger_state.h"
@@ -11,7 +11,8 @@ void Ledger::Impl::set_limits(Agent& agent) const {
   agent.is_reserved_for = policy.reservations.contains(agent.name);
 }
 
-// What each card could carry for `agent` now: neither strangers nor the leases of others.
+// Bytes of each card that `agent` could hold now: total without unmanaged processes and leases of
+// others.
 Amounts Ledger::Impl::carry_for(const Agent& agent) {
   Amounts amounts(cards.size(), 0);
   for (std::size_t i = 0; i < cards.size(); ++i) {
@@ -53,7 +54,7 @@ void Ledger::Impl::plan_reservations() {
   }
 }
 
-// What is kept on each card for agents other than `except` and not yet held by them.
+// Bytes reserved on each card for agents other than `except` and not yet held by them.
 Amounts Ledger::Impl::reserved_for(const Agent* except) const {
   Amounts sums(cards.size(), 0);
   for (const auto& plan : reserved) {
@@ -74,7 +75,7 @@ void Ledger::set_policy(Policy policy) {
   for (auto& [name, agent] : impl_->agents) impl_->set_limits(agent), agent.held_by.clear();
   for (const auto& [id, entry] : impl_->entries)
     if (entry.agent->quota && is_held(entry.lease))
-      entry.agent->held_by[entry.lease.wanted.peer] += promised(entry.lease);
+      entry.agent->held_by[entry.lease.request.peer] += promised(entry.lease);
   impl_->plan_reservations();
   impl_->restep();
   impl_->must_serve = true;
@@ -92,11 +93,12 @@ void Ledger::restore(std::vector<Lease> leases, LeaseId last_id) {
     if (entry.agent->leases == 1) entry.agent->share_at = entry.lease.granted_at;
     if (entry.lease.state == State::waiting || entry.lease.state == State::on_cpu)
       to.enqueue(entry);
-    for (const auto& part : entry.lease.parts) to.seat(entry, to.card_named(part.uuid), part.bytes);
+    for (const auto& part : entry.lease.parts)
+      to.add_promise(entry, to.card_named(part.uuid), part.bytes);
     if (is_held(entry.lease)) {
       to.accrue(*entry.agent, entry.lease.granted_at);
-      for (std::size_t i = 0; i < entry.seats.size(); ++i)
-        to.count_bytes(entry, entry.seats[i].card, entry.lease.parts[i].bytes, true);
+      for (std::size_t i = 0; i < entry.part_states.size(); ++i)
+        to.count_bytes(entry, entry.part_states[i].card, entry.lease.parts[i].bytes, true);
     }
     to.watch_deadline(entry);
   }

@@ -1,4 +1,4 @@
-// The inside of Ledger. Included by ledger*.cc only.
+// The implementation of Ledger. Included by ledger*.cc only.
 #pragma once
 
 #include <cstdint>
@@ -30,10 +30,10 @@ struct Agent {
   std::size_t leases = 0;  // live ones
   std::optional<std::uint64_t> quota;
   std::unordered_map<std::string, std::uint64_t> held_by;  // `held` by peer, of one with a quota
-  bool is_reserved_for = false;                            // room is kept for it by the settings
+  bool is_reserved_for = false;  // capacity is kept for it by the settings
 };
 
-// Whoever asks for leases, and how many it has.
+// A client that requests leases, and how many it has.
 struct Peer {
   std::string name;
   std::uint64_t bytes = 0;  // of leases held or yielding
@@ -46,35 +46,35 @@ struct Peer {
 };
 
 // One part of a lease on its card.
-struct Seat {
+struct PartState {
   CardIndex card;
-  std::size_t index = 0;   // in the card's promises, while it counts
-  bool counts = true;      // of a lease given back: until a sample was taken later
-  bool is_told = false;    // Change::drained
-  std::uint64_t over = 0;  // bytes past the promise; above 0: Change::over_use was told
+  std::size_t index = 0;     // in the card's promises, while it counts
+  bool counts = true;        // of a lease given back: until a sample was taken later
+  bool is_reported = false;  // Change::drained
+  std::uint64_t over = 0;    // bytes past the promise; above 0: Change::over_use was reported
 };
 
 struct Entry {
   Lease lease;
   Agent* agent = nullptr;
   Peer* peer = nullptr;                 // null: not known
-  unsigned askers = 1;                  // requests that are answered with it; see ask_again()
-  std::vector<Seat> seats;              // beside lease.parts
+  unsigned requesters = 1;              // requests that are answered with it; see add_retry()
+  std::vector<PartState> part_states;   // beside lease.parts
   Instant watched_at = Instant::max();  // its place among the deadlines
-  Instant seen_free_at{};               // of one given back: on the cards told so far
+  Instant seen_free_at{};               // of one given back: on the cards reported so far
 
   // While it waits.
   std::int64_t step = 0;           // lower goes first
   bool is_holding = false;         // waited longer than hold_after
   bool is_kept_from_all = true;    // what is kept for it; false: from requests of its own peer only
   bool is_keeper = false;          // among the keepers
-  std::vector<CardIndex> targets;  // where room is kept for it
+  std::vector<CardIndex> targets;  // where capacity is kept for it
   Amounts claimed;                 // beside targets, once others were asked to yield to it
-  std::vector<LeaseId> asked;      // those that have yet to yield to it
+  std::vector<LeaseId> pending_yields;   // leases that have yet to yield to it
   std::unordered_set<LeaseId> declined;  // those that did not in time
-  Instant asks_again_at{};
-  std::uint64_t planned_in = 0;  // of one that is held: the last plan in which it is to go
-  bool room_told = false;        // Change::room, for one that is on_cpu
+  Instant next_yield_request_at{};
+  std::uint64_t planned_in = 0;    // of one that is held: the last plan in which it is to go
+  bool capacity_reported = false;  // Change::capacity, for one that is on_cpu
 };
 
 // Leases held on a card, the ones that should go first in front.
@@ -112,7 +112,7 @@ struct Reserved {
 
 struct QueueKey {
   std::int64_t step;
-  Instant asked_at;
+  Instant requested_at;
   LeaseId id;
   friend auto operator<=>(const QueueKey&, const QueueKey&) = default;
 };
@@ -125,8 +125,8 @@ struct HolderHash {
   }
 };
 
-// One turn of the queue: what is free on each card and what is kept from whom.
-struct Turn {
+// One pass over the queue: free bytes by card, and the bytes held back from each request.
+struct SchedulingPass {
   Amounts free;      // on open cards
   Amounts reserved;  // for agents, by the settings
   Amounts kept;      // for requests ahead of the one looked at
@@ -137,8 +137,8 @@ struct Turn {
   std::uint64_t most_free = 0;
 };
 
-// How long room was kept for the requests of a peer.
-struct Keeping {
+// The time for which capacity was kept for the requests of a peer.
+struct HoldBudget {
   double used_s = 0;  // of Policy::hold_for; comes back while none is kept
   Instant as_of{};
   bool is_kept = false, is_spent = false;
@@ -159,7 +159,7 @@ struct Ledger::Impl {
   void accrue(Agent& agent, Instant t);
   double share_of(const Agent& agent, Instant t) const;
   Entry& enter(Lease lease);
-  void end(Entry& entry, Ending ending, std::string reason, Changes& changes);
+  void end(Entry& entry, EndReason ending, std::string reason, Changes& changes);
   void finish(Entry& entry);
   void forget_agents();
   void expire(Entry& entry, Changes& changes);
@@ -169,31 +169,31 @@ struct Ledger::Impl {
   void give_time(Lease& lease) const;
   Outcome judge(LeaseId id, const std::uint64_t* secret, Instant came, Entry*& found,
                 Changes& changes);
-  Changes end_all(std::vector<LeaseId> ids, Ending ending, const std::string& reason);
-  Answer ask(const Wanted& wanted, std::uint64_t secret, Changes& changes);
-  Answer turn_away(Entry& entry, Refusal refusal, Changes& changes);
-  Answer put_off(Entry& entry, Turn& turn, Refusal refusal, Changes& changes);
+  Changes end_all(std::vector<LeaseId> ids, EndReason ending, const std::string& reason);
+  Decision ask(const LeaseRequest& request, std::uint64_t secret, Changes& changes);
+  Decision reject(Entry& entry, Refusal refusal, Changes& changes);
+  Decision defer(Entry& entry, SchedulingPass& pass, Refusal refusal, Changes& changes);
 
   // ledger_limits.cc
   const Peer* find_peer(const std::string& name) const;
   Peer* peer_named(const std::string& name);  // null: it has no leases, or is not known
-  void check_limits(const Wanted& wanted) const;
-  void check_may_wait(const Wanted& wanted) const;
-  void check_may_use_cpu(const Wanted& wanted) const;
+  void check_limits(const LeaseRequest& request) const;
+  void check_may_wait(const LeaseRequest& request) const;
+  void check_may_use_cpu(const LeaseRequest& request) const;
   void join_peer(Entry& entry);
   void leave_key(const Entry& entry);
   void set_state(Entry& entry, State state);
   void count_bytes(const Entry& entry, CardIndex card, std::uint64_t bytes, bool is_held);
   bool is_behind_its_own(const Entry& entry) const;
-  std::uint64_t own_in_the_way(const Entry& entry, CardIndex card) const;
-  Keeping* keeping_of(const Entry& entry);
-  void forget_keepings();
-  bool may_keep_room(const Entry& entry);
+  std::uint64_t own_blocking(const Entry& entry, CardIndex card) const;
+  HoldBudget* hold_budget_of(const Entry& entry);
+  void forget_hold_budgets();
+  bool may_hold_capacity(const Entry& entry);
   void note_kept(const Entry& entry);
   std::uint64_t quota_used(const Entry& entry) const;
-  std::uint64_t peer_bytes(const Wanted& wanted) const;
+  std::uint64_t peer_bytes(const LeaseRequest& request) const;
   std::optional<std::uint64_t> quota_left(const Entry& entry) const;
-  std::string why_over_quota(const Wanted& wanted) const;
+  std::string why_over_quota(const LeaseRequest& request) const;
   std::string quota_text(const Entry& entry) const;
   Refusal over_quota(const Entry& entry) const;
 
@@ -203,13 +203,13 @@ struct Ledger::Impl {
   void observe_one(const Card& card, Changes& changes);
   void sampled(CardIndex index, bool is_new_list, Changes& changes);
   void confirm_returns(CardIndex index, Changes& changes);
-  void tell_returns(CardIndex index, Changes& changes);
-  void tell_return(Entry& entry, CardIndex index, Changes& changes);
+  void report_returns(CardIndex index, Changes& changes);
+  void report_return(Entry& entry, CardIndex index, Changes& changes);
   void judge_use(CardState& state, Changes& changes);
-  void judge_seat(Entry& owner, const CardState& state, const HolderUse& use, Changes& changes);
-  void tell_usable(CardState& state, Changes& changes);
-  void seat(Entry& entry, CardIndex card, std::uint64_t bytes);
-  void unseat(CardState& state, std::size_t index);
+  void judge_part(Entry& owner, const CardState& state, const HolderUse& use, Changes& changes);
+  void report_usable(CardState& state, Changes& changes);
+  void add_promise(Entry& entry, CardIndex card, std::uint64_t bytes);
+  void remove_promise(CardState& state, std::size_t index);
   const Load& load(CardState& state);
   std::uint64_t free_on(CardState& state);
 
@@ -224,70 +224,72 @@ struct Ledger::Impl {
   void dequeue(Entry& entry);
   void set_step(Entry& entry) const;
   void restep();
-  std::string why_never(const Wanted& wanted) const;
-  Turn new_turn();
-  static void keep(Turn& turn, Amounts Turn::*as, const Entry& keeper, CardIndex card,
-                   std::int64_t bytes);
-  void release_claims(const Entry& keeper, Turn& turn) const;
-  void keep_for(const Entry& keeper, Turn& turn) const;
+  std::string why_never(const LeaseRequest& request) const;
+  SchedulingPass begin_pass();
+  static void keep(SchedulingPass& pass, Amounts SchedulingPass::*as, const Entry& keeper,
+                   CardIndex card, std::int64_t bytes);
+  void release_claims(const Entry& keeper, SchedulingPass& pass) const;
+  void keep_for(const Entry& keeper, SchedulingPass& pass) const;
   bool is_ahead(const Entry& keeper, const Entry& newcomer) const;
-  void keep_for_those_ahead(const Entry& newcomer, Turn& turn) const;
-  std::uint64_t kept_on(CardIndex card, const Entry& entry, const Turn& turn) const;
-  bool may_fit(const Entry& entry, const Turn& turn) const;
-  std::vector<Site> sites_for(const Entry& entry, const Turn& turn, bool with_reasons);
-  Choice choose_for(const Entry& entry, std::span<const Site> sites) const;
-  bool try_grant(Entry& entry, Turn& turn, Changes& changes);
-  void grant(Entry& entry, const Choice& choice, std::span<const Site> sites, Changes& changes);
+  void keep_for_those_ahead(const Entry& newcomer, SchedulingPass& pass) const;
+  std::uint64_t kept_on(CardIndex card, const Entry& entry, const SchedulingPass& pass) const;
+  bool may_fit(const Entry& entry, const SchedulingPass& pass) const;
+  std::vector<CandidateCard> candidates_for(const Entry& entry, const SchedulingPass& pass,
+                                            bool with_reasons);
+  Choice choose_for(const Entry& entry, std::span<const CandidateCard> candidates) const;
+  bool try_grant(Entry& entry, SchedulingPass& pass, Changes& changes);
+  void grant(Entry& entry, const Choice& choice, std::span<const CandidateCard> candidates,
+             Changes& changes);
   bool are_good_targets(const Entry& entry) const;
-  void choose_targets(Entry& entry, const Turn& turn);
+  void choose_targets(Entry& entry, const SchedulingPass& pass);
   std::vector<Entry*> in_order(Instant t) const;
-  void keep_room(Entry& entry, Turn& turn, Changes& changes);
+  void hold_capacity(Entry& entry, SchedulingPass& pass, Changes& changes);
   void serve(Changes& changes);
   void serve_if_needed(Changes& changes);
-  void tell_room(Turn& turn, Changes& changes);
+  void report_capacity(SchedulingPass& pass, Changes& changes);
 
   // ledger_yield.cc
-  VictimPlan plan_victims(const Entry& entry, const Turn& turn, bool to_ask);
-  std::optional<CardIndex> cheapest_card(const Entry& entry, const Turn& turn, bool to_ask,
-                                         VictimPlan& plan, std::size_t& could_do);
-  bool may_plan(const Entry& entry, Turn& turn);
-  bool may_ask(const Wanted& asker, const Wanted& holder) const;
+  VictimPlan plan_victims(const Entry& entry, const SchedulingPass& pass, bool to_ask);
+  std::optional<CardIndex> cheapest_card(const Entry& entry, const SchedulingPass& pass,
+                                         bool to_ask, VictimPlan& plan, std::size_t& could_do);
+  bool may_plan(const Entry& entry, SchedulingPass& pass);
+  bool may_ask(const LeaseRequest& requester, const LeaseRequest& holder) const;
   bool may_go(const Victim& victim, const Entry& entry, bool to_ask) const;
-  std::vector<Victim> candidates(const CardState& state, const Entry& entry, std::uint64_t missing,
-                                 bool to_ask);
+  std::vector<Victim> victim_candidates(const CardState& state, const Entry& entry,
+                                        std::uint64_t missing, bool to_ask);
   bool cover(const Entry& entry, const CardState& state, std::uint64_t missing, bool to_ask,
              std::vector<Entry*>& chosen);
-  std::uint64_t have_on(const Entry& entry, CardIndex card, const Turn& turn) const;
-  std::uint64_t missing_on(const Entry& entry, CardIndex card, const Turn& turn,
+  std::uint64_t have_on(const Entry& entry, CardIndex card, const SchedulingPass& pass) const;
+  std::uint64_t missing_on(const Entry& entry, CardIndex card, const SchedulingPass& pass,
                            const std::vector<Entry*>& chosen);
-  void ask_to_yield(Entry& entry, Turn& turn, Changes& changes);
+  void ask_to_yield(Entry& entry, SchedulingPass& pass, Changes& changes);
   void yielded(Entry& yielder);
   void make_keeper(Entry& entry);
   void join_yield(Entry& yielder);
   void stop_yielding(Entry& yielder);
   void withdraw_asks(Entry& entry, Changes& changes);
   void yield_is_overdue(Entry& entry, Changes& changes);
-  Refusal refusal_for(const Entry& entry, const Turn& turn);
-  std::string reason_for(const Entry& entry, const Turn& turn);
+  Refusal refusal_for(const Entry& entry, const SchedulingPass& pass);
+  std::string reason_for(const Entry& entry, const SchedulingPass& pass);
 
   Policy policy;
   Instant now{};
   Instant ticked_at{};
   Instant policy_at{};
   LeaseId last_id = 0;
-  bool has_all = false;          // cards were observed, and all there are
-  std::size_t returns_told = 0;  // in this call
-  bool has_returns = false;      // more may be due than one call tells
-  bool must_serve = false;       // something ended that kept others waiting
-  bool is_paused = false;        // nothing can be stored
-  bool plan_again = false;       // the reservations: a card came, went or changed its size
+  bool has_all = false;              // cards were observed, and all there are
+  std::size_t returns_reported = 0;  // in this call
+  bool has_returns = false;          // more may be due than one call reports
+  bool must_serve = false;           // something ended that kept others waiting
+  bool is_paused = false;            // nothing can be stored
+  bool plan_again = false;           // the reservations: a card came, went or changed its size
 
   std::unordered_map<LeaseId, Entry> entries;
   std::map<LeaseId, std::unordered_map<LeaseId, Entry>::node_type> just_ended;
   std::unordered_map<std::string, Agent> agents;
-  std::unordered_map<std::string, Peer> peers;        // that have leases
-  std::unordered_map<std::string, Keeping> keepings;  // by peer
-  std::uint64_t plans = 0;                            // of leases to go; a number for each
+  std::unordered_map<std::string, Peer> peers;               // that have leases
+  std::unordered_map<std::string, HoldBudget> hold_budgets;  // by peer
+  std::uint64_t plans = 0;                                   // of leases to go; a number for each
   std::size_t agents_at_sweep = 0;
   std::deque<CardState> cards;
   std::unordered_map<std::string, CardIndex> card_index;
@@ -295,7 +297,7 @@ struct Ledger::Impl {
   std::vector<Reserved> reserved;
   Queue queue;                  // State::waiting
   Queue on_cpu;                 // State::on_cpu
-  std::vector<Entry*> keepers;  // of the queue, for whom room is kept
+  std::vector<Entry*> keepers;  // of the queue, for whom capacity is kept
   using Deadline = std::pair<Instant, LeaseId>;
   std::priority_queue<Deadline, std::vector<Deadline>, std::greater<>> deadlines;
   std::unordered_map<std::string, LeaseId> by_key;  // of leases in force; see keyed_by()
@@ -310,7 +312,7 @@ inline bool is_held(const Lease& lease) noexcept {
 inline Instant later(Instant from, Seconds by) {
   return from + std::chrono::duration_cast<Steady::duration>(by);
 }
-// When something happens to it by itself.
+// The time of its next automatic change.
 inline Instant deadline_of(const Lease& lease) noexcept {
   if (lease.state == State::draining || lease.state == State::ended) return Instant::max();
   return lease.state == State::yielding ? std::min(lease.yield_by, lease.expires_at)
@@ -321,7 +323,7 @@ void drop(std::vector<T>& from, const T& value) {
   std::erase(from, value);
 }
 
-// Out of an index of several leases for each key.
+// Removes `id` from an index of several leases for each key.
 template <class Index, class Key>
 void drop_from(Index& index, const Key& key, LeaseId id) {
   const auto at = index.find(key);

@@ -11,7 +11,7 @@ using testing::HasSubstr;
 using What = Change::What;
 using Outcome = Ledger::Outcome;
 
-TEST(Ledger, GrantsWhatFitsAndSaysWhyThere) {
+TEST(Ledger, GrantsWhatFitsAndExplainsThePlacement) {
   Machine m({24, 80});
   const auto id = m.get(want("scout", 20));
   const auto& lease = *m.ledger.find(id);
@@ -24,99 +24,99 @@ TEST(Ledger, GrantsWhatFitsAndSaysWhyThere) {
   EXPECT_THAT(m.ledger.promises("GPU-0"), testing::SizeIs(1));
 }
 
-TEST(Ledger, RefusesWithTheCheapestSetThatWouldHaveToGo) {
+TEST(Ledger, RefusesWithTheCheapestBlockingSet) {
   Machine m({80});
   auto brief = want("brief", 30, Priority::low);
   brief.ttl = Seconds(10);
   const auto high = m.get(want("big", 40, Priority::high)), low = m.get(brief);
-  const auto answer = m.ask(want("late", 20));
-  EXPECT_EQ(answer.verdict, Verdict::refused);
-  EXPECT_EQ(answer.id, 0u);
-  EXPECT_THAT(answer.refusal.reason,
-              HasSubstr("20.0 GiB wanted; Card (0000:00:00.0) has 10.0 GiB"));
-  EXPECT_THAT(answer.refusal.in_the_way, ElementsAre(low));
-  EXPECT_EQ(answer.refusal.may_fit_in, Seconds(10));
-  EXPECT_THAT(m.ask(want("later", 75)).refusal.in_the_way,
+  const auto response = m.ask(want("late", 20));
+  EXPECT_EQ(response.verdict, Verdict::refused);
+  EXPECT_EQ(response.id, 0u);
+  EXPECT_THAT(response.refusal.reason,
+              HasSubstr("20.0 GiB requested; Card (0000:00:00.0) has 10.0 GiB"));
+  EXPECT_THAT(response.refusal.blocked_by, ElementsAre(low));
+  EXPECT_EQ(response.refusal.may_fit_in, Seconds(10));
+  EXPECT_THAT(m.ask(want("later", 75)).refusal.blocked_by,
               testing::UnorderedElementsAre(low, high));
   EXPECT_EQ(m.ledger.size(), 2u);  // nothing else changed
 }
 
-TEST(Ledger, NamesNobodyWhereWaitingForASampleIsEnough) {
+TEST(Ledger, NamesNoBlockerWhereWaitingForASampleIsEnough) {
   Machine m({80});
   const auto id = m.get(want("a", 70));
   m.release(id);
-  const auto answer = m.ask(want("b", 20));
-  EXPECT_EQ(answer.verdict, Verdict::refused);
-  EXPECT_THAT(answer.refusal.in_the_way, ElementsAre());
-  EXPECT_EQ(answer.refusal.may_fit_in, Seconds(0));
+  const auto response = m.ask(want("b", 20));
+  EXPECT_EQ(response.verdict, Verdict::refused);
+  EXPECT_THAT(response.refusal.blocked_by, ElementsAre());
+  EXPECT_EQ(response.refusal.may_fit_in, Seconds(0));
 }
 
 TEST(Ledger, RefusesAtOnceWhatCanNeverFit) {
   Machine m({24});
-  const auto answer = m.ask(waits(want("scout", 30)));
-  EXPECT_EQ(answer.verdict, Verdict::refused);
-  EXPECT_THAT(answer.refusal.reason, HasSubstr("24.0 GiB in all"));
+  const auto response = m.ask(waits(want("scout", 30)));
+  EXPECT_EQ(response.verdict, Verdict::refused);
+  EXPECT_THAT(response.refusal.reason, HasSubstr("24.0 GiB in all"));
 }
 
-TEST(Ledger, SendsToTheCpuWhatCanNeverFitWhenThatIsWanted) {
+TEST(Ledger, SendsToTheCpuWhatCanNeverFitWhenThatIsRequested) {
   Machine m({24});
-  auto wanted = want("scout", 30);
-  wanted.on_unavailable = OnUnavailable::cpu;
-  const auto answer = m.ask(wanted);
-  EXPECT_EQ(answer.verdict, Verdict::on_cpu);
-  EXPECT_THAT(answer.refusal.reason, HasSubstr("24.0 GiB in all"));
+  auto request = want("scout", 30);
+  request.on_unavailable = OnUnavailable::cpu;
+  const auto response = m.ask(request);
+  EXPECT_EQ(response.verdict, Verdict::on_cpu);
+  EXPECT_THAT(response.refusal.reason, HasSubstr("24.0 GiB in all"));
 }
 
-TEST(Ledger, WaitsForTheFirstSampleRatherThanCallTheMachineEmpty) {
+TEST(Ledger, WaitsForTheFirstSampleBeforeItGrantsOrRefuses) {
   Ledger ledger{Policy{}};
   Changes changes;
   EXPECT_EQ(ledger.request(waits(want("a", 8)), 1, at_second(1), changes).verdict,
             Verdict::waiting);
   auto card = card_of(0, 24);
   card.sampled_at = at_second(2);
-  const auto told = ledger.observe({&card, 1}, at_second(2));
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(told[0].what, What::granted);
+  const auto reported = ledger.observe({&card, 1}, at_second(2));
+  ASSERT_EQ(reported.size(), 1u);
+  EXPECT_EQ(reported[0].what, What::granted);
   const auto none = Ledger(Policy{});
 }
 
-TEST(Ledger, TellsOneOnTheCpuOnceThatThereIsRoom) {
+TEST(Ledger, ReportsCapacityOnceToALeaseOnTheCpu) {
   Machine m({80});
   const auto big = m.get(want("big", 70));
-  auto wanted = want("scout", 20);
-  wanted.on_unavailable = OnUnavailable::cpu;
-  const auto answer = m.ask(wanted);
-  ASSERT_EQ(answer.verdict, Verdict::on_cpu);
-  EXPECT_EQ(m.times(What::sent_to_cpu, answer.id), 1);
-  EXPECT_THAT(answer.refusal.in_the_way, ElementsAre(big));
+  auto request = want("scout", 20);
+  request.on_unavailable = OnUnavailable::cpu;
+  const auto response = m.ask(request);
+  ASSERT_EQ(response.verdict, Verdict::on_cpu);
+  EXPECT_EQ(m.times(What::sent_to_cpu, response.id), 1);
+  EXPECT_THAT(response.refusal.blocked_by, ElementsAre(big));
   m.sample_at(1001);
-  EXPECT_EQ(m.times(What::room), 0);
+  EXPECT_EQ(m.times(What::capacity), 0);
   m.give_back(big);
   m.sample_at(1003);
-  EXPECT_EQ(m.times(What::room, answer.id), 1);
+  EXPECT_EQ(m.times(What::capacity, response.id), 1);
   const auto again = m.get(want("big", 70));
   m.sample_at(1004);
   m.give_back(again);
-  EXPECT_EQ(m.times(What::room, answer.id), 2);  // once per time
-  EXPECT_EQ(m.free_gib(), 80u);                  // it holds nothing
+  EXPECT_EQ(m.times(What::capacity, response.id), 2);  // once per time
+  EXPECT_EQ(m.free_gib(), 80u);                        // it holds nothing
 }
 
-TEST(Ledger, OffersTheSameRoomToOneOnly) {
+TEST(Ledger, OffersTheSameCapacityToOneLeaseOnly) {
   Machine m({80});
   const auto big = m.get(want("big", 70));
-  auto wanted = want("scout", 50);
-  wanted.on_unavailable = OnUnavailable::cpu;
-  const auto first = m.ask(wanted).id, second = m.ask(wanted).id;
+  auto request = want("scout", 50);
+  request.on_unavailable = OnUnavailable::cpu;
+  const auto first = m.ask(request).id, second = m.ask(request).id;
   m.give_back(big);
-  EXPECT_EQ(m.times(What::room, first), 1);
-  EXPECT_EQ(m.times(What::room, second), 0);
+  EXPECT_EQ(m.times(What::capacity, first), 1);
+  EXPECT_EQ(m.times(What::capacity, second), 0);
 }
 
-TEST(Ledger, EndsOneOnTheCpuThatIsNotRenewed) {
+TEST(Ledger, EndsACpuLeaseThatIsNotRenewed) {
   Machine m({24});
-  auto wanted = want("scout", 30);
-  wanted.on_unavailable = OnUnavailable::cpu;
-  const auto id = m.ask(wanted).id;
+  auto request = want("scout", 30);
+  request.on_unavailable = OnUnavailable::cpu;
+  const auto id = m.ask(request).id;
   m.tick_at(1050);
   EXPECT_EQ(m.renew(id), Outcome::done);
   m.tick_at(1100);
@@ -133,7 +133,7 @@ TEST(Ledger, EndsAWaitThatIsOver) {
   m.tick_at(1004.9);
   EXPECT_EQ(m.state(id), State::waiting);
   m.tick_at(1005);
-  EXPECT_EQ(m.ledger.find(id)->ending, Ending::timed_out);  // still found, to be stored
+  EXPECT_EQ(m.ledger.find(id)->ending, EndReason::timed_out);  // still found, to be stored
   m.tick_at(1006);
   EXPECT_EQ(m.ledger.find(id), nullptr);
 }
@@ -173,7 +173,7 @@ TEST(Ledger, AnOperatorRevokesWithoutASecret) {
   const auto id = m.get(want("a", 8));
   Changes changes;
   EXPECT_EQ(m.ledger.revoke(id, "the card is to be replaced", m.now(), changes), Outcome::done);
-  EXPECT_EQ(m.ledger.find(id)->ending, Ending::revoked);
+  EXPECT_EQ(m.ledger.find(id)->ending, EndReason::revoked);
   EXPECT_EQ(m.ledger.find(id)->reason, "the card is to be replaced");
 }
 
@@ -182,9 +182,9 @@ TEST(Ledger, KeepsAnAgentWithinItsQuota) {
   policy.quotas["scout"] = 20 * kGiB;
   Machine m({80}, policy);
   const auto first = m.get(want("scout", 15));
-  const auto answer = m.ask(want("scout", 10));
-  EXPECT_EQ(answer.verdict, Verdict::refused);
-  EXPECT_EQ(answer.refusal.reason,
+  const auto response = m.ask(want("scout", 10));
+  EXPECT_EQ(response.verdict, Verdict::refused);
+  EXPECT_EQ(response.refusal.reason,
             "scout may hold 20.0 GiB at once (broker.quotas_gb) and holds 15.0 GiB now; lease 1 of "
             "its own ends in 1 min "
             "0 s unless it is renewed");
@@ -196,17 +196,17 @@ TEST(Ledger, KeepsAnAgentWithinItsQuota) {
   EXPECT_THAT(m.ask(waits(want("scout", 21))).refusal.reason, HasSubstr("may hold 20.0 GiB"));
   const auto waiting = m.queue(want("scout", 12));
   m.release(first);
-  EXPECT_EQ(m.state(waiting), State::held);  // there was room, but for the quota
+  EXPECT_EQ(m.state(waiting), State::held);  // there was capacity, but for the quota
 }
 
-TEST(Ledger, KeepsReservedRoomForItsAgent) {
+TEST(Ledger, KeepsReservedCapacityForItsAgent) {
   Policy policy;
   policy.reservations["vip"] = 30 * kGiB;
   Machine m({80}, policy);
   m.get(want("other", 45));
-  const auto answer = m.ask(want("other", 10));
-  EXPECT_EQ(answer.verdict, Verdict::refused);
-  EXPECT_THAT(answer.refusal.reason, HasSubstr("30.0 GiB of it kept for others"));
+  const auto response = m.ask(want("other", 10));
+  EXPECT_EQ(response.verdict, Verdict::refused);
+  EXPECT_THAT(response.refusal.reason, HasSubstr("30.0 GiB of it kept for others"));
   const auto vip = m.get(want("vip", 25));
   m.get(want("other", 5));  // 5 GiB stay reserved
   EXPECT_EQ(m.ask(want("other", 1)).verdict, Verdict::refused);
@@ -217,7 +217,7 @@ TEST(Ledger, KeepsReservedRoomForItsAgent) {
   m.get(want("other", 30));
 }
 
-TEST(Ledger, CountsALeaseOfAnUnknownProcessBesideTheStrangersOfBefore) {
+TEST(Ledger, CountsALeaseOfAnUnknownProcessBesideEarlierUnmanagedMemory) {
   Machine m({80});
   m.process(0, 9, 60);
   m.sample_at(1001);
@@ -229,11 +229,11 @@ TEST(Ledger, CountsALeaseOfAnUnknownProcessBesideTheStrangersOfBefore) {
   EXPECT_EQ(m.free_gib(), 4u);
 }
 
-TEST(Ledger, ReservesWhereStrangersLeaveRoomAndMovesWhenTheyTakeIt) {
+TEST(Ledger, ReservesBesideUnmanagedProcessesAndMovesWhenTheyGrow) {
   Policy policy;
   policy.reservations["vip"] = 60 * kGiB;
   Machine m({80, 80, 80}, policy);
-  m.process(0, 9, 70);  // a stranger on the first
+  m.process(0, 9, 70);  // an unmanaged process on the first
   m.sample_at(1001);
   EXPECT_EQ(m.ask(want("other", 75)).verdict, Verdict::granted);  // where nothing is kept
   EXPECT_EQ(m.ask(want("other", 75)).verdict, Verdict::refused);
@@ -251,7 +251,7 @@ TEST(Ledger, ReservesAcrossCardsWhereNoneIsLargeEnough) {
   m.get(want("other", 20));
 }
 
-TEST(Ledger, TellsOverUseOnceAndItsEnd) {
+TEST(Ledger, ReportsOverUseOnceAndItsEnd) {
   Machine m({80});
   const auto id = m.get(by(want("a", 10), 5));
   m.process(0, 5, 10);
@@ -287,9 +287,9 @@ TEST(Ledger, KeepsLeasesOfALostCardAndPromisesNothingThere) {
 
 TEST(Ledger, TakesSeveralGpusInOneLeaseAndDrainsEach) {
   Machine m({40, 24, 40});
-  auto wanted = want("train", 30);
-  wanted.gpus = 2;
-  const auto id = m.get(wanted);
+  auto request = want("train", 30);
+  request.gpus = 2;
+  const auto id = m.get(request);
   EXPECT_EQ(m.free_gib(0), 10u);
   EXPECT_EQ(m.free_gib(2), 10u);
   m.release(id);
@@ -318,14 +318,14 @@ TEST(Ledger, RefusesMoreThanItMayKeepAndChangesNothing) {
   EXPECT_EQ(m.ledger.size(), 2u);
 }
 
-TEST(Ledger, ComesBackFromTheStoreAsItWas) {
+TEST(Ledger, RoundTripsThroughTheStore) {
   Machine m({80, 24});
   auto cpu = want("cpu", 60);
   cpu.on_unavailable = OnUnavailable::cpu;
   const auto held = m.get(by(want("a", 70), 5)), drained = m.get(want("b", 20));
   const auto waiting = m.queue(want("c", 30)), on_cpu = m.ask(cpu).id;
   const auto yielder = m.get(want("d", 4, Priority::low));
-  const auto asker = m.queue(want("e", 12, Priority::critical));
+  const auto requester = m.queue(want("e", 12, Priority::critical));
   m.release(drained);
   std::vector<Lease> stored;
   for (const auto* lease : m.ledger.live()) stored.push_back(*lease);
@@ -343,7 +343,7 @@ TEST(Ledger, ComesBackFromTheStoreAsItWas) {
   EXPECT_EQ(m.state(on_cpu), State::on_cpu);
   EXPECT_EQ(m.state(drained), State::ended);
   EXPECT_EQ(m.state(yielder), State::held);
-  EXPECT_EQ(m.state(asker), State::held);
+  EXPECT_EQ(m.state(requester), State::held);
   EXPECT_EQ(m.renew(held), Outcome::done);
   EXPECT_GT(m.get(want("new", 1)), last);
 }
@@ -353,12 +353,12 @@ TEST(Ledger, ARenewalThatCameInTimeIsNotLate) {
   const auto id = m.get(want("a", 8));
   Changes changes;
   EXPECT_EQ(m.ledger.renew(id, Machine::kSecret, 0, at_second(1061), changes, at_second(1059)),
-            Outcome::done);  // it waited two seconds for its turn
+            Outcome::done);  // it waited two seconds for the lock
   EXPECT_EQ(m.ledger.renew(id, Machine::kSecret, 1, at_second(1200), changes, at_second(1199)),
             Outcome::over);
 }
 
-TEST(Ledger, WhileItIsPausedNothingExpiresAndNothingIsGiven) {
+TEST(Ledger, NothingExpiresAndNothingIsGrantedWhilePaused) {
   Machine m({80});
   auto brief = want("brief", 40);
   brief.ttl = Seconds(2);
@@ -372,7 +372,7 @@ TEST(Ledger, WhileItIsPausedNothingExpiresAndNothingIsGiven) {
     EXPECT_GT(m.ledger.next_tick(), m.now());
   }
   EXPECT_EQ(m.state(waiting), State::waiting);
-  EXPECT_EQ(m.state(hasty), State::ended);  // that it waited in vain may be told
+  EXPECT_EQ(m.state(hasty), State::ended);  // the end of a wait may be reported
   m.second = 1600;
   EXPECT_EQ(m.renew(held), Outcome::done);  // ticked or not
   m.second = 1700;
@@ -381,7 +381,7 @@ TEST(Ledger, WhileItIsPausedNothingExpiresAndNothingIsGiven) {
   EXPECT_EQ(m.state(held), State::held);
   EXPECT_EQ(m.renew(held), Outcome::done);
   m.tick_at(1704);
-  EXPECT_EQ(m.ledger.find(held)->ending, Ending::expired);
+  EXPECT_EQ(m.ledger.find(held)->ending, EndReason::expired);
   m.sample_at(1705);
   EXPECT_EQ(m.state(waiting), State::held);
 }

@@ -21,14 +21,14 @@ std::vector<const Lease*> Ledger::live() const {
   return found;
 }
 
-std::vector<const Lease*> Ledger::page(bool on_cpu, LeaseId after, std::size_t most) const {
+std::vector<const Lease*> Ledger::page(bool on_cpu, LeaseId after, std::size_t limit) const {
   std::vector<const Lease*> found;
   for (const auto& [id, entry] : impl_->entries) {
     const auto state = entry.lease.state;
     if (id > after && state != State::waiting && (state == State::on_cpu) == on_cpu)
       found.push_back(&entry.lease);
   }
-  const auto end = found.begin() + static_cast<std::ptrdiff_t>(std::min(most, found.size()));
+  const auto end = found.begin() + static_cast<std::ptrdiff_t>(std::min(limit, found.size()));
   std::ranges::partial_sort(found, end, {}, &Lease::id);
   found.erase(end, found.end());
   return found;

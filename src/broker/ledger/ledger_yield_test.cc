@@ -12,15 +12,15 @@ TEST(Yield, AsksTheFewestAndSmallestOfLowerPriorityThatSuffice) {
   const auto tiny = m.get(want("tiny", 5, Priority::low)),
              small = m.get(want("small", 15, Priority::low)),
              large = m.get(want("large", 30, Priority::low)), normal = m.get(want("normal", 25));
-  const auto asker = m.queue(want("urgent", 15, Priority::high));  // 5 GiB are free
+  const auto requester = m.queue(want("urgent", 15, Priority::high));  // 5 GiB are free
   EXPECT_EQ(m.state(tiny), State::held);
   EXPECT_EQ(m.state(small), State::yielding);  // 10 missing: neither 5 nor 30
   EXPECT_EQ(m.state(large), State::held);
   EXPECT_EQ(m.state(normal), State::held);
   const auto& lease = *m.ledger.find(small);
-  EXPECT_EQ(lease.yields_to, asker);
+  EXPECT_EQ(lease.yields_to, requester);
   EXPECT_EQ(lease.yield_by, at_second(1010));
-  EXPECT_THAT(m.last(What::yield_asked).reason, HasSubstr("urgent asks for 15.0 GiB"));
+  EXPECT_THAT(m.last(What::yield_requested).reason, HasSubstr("urgent asks for 15.0 GiB"));
 }
 
 TEST(Yield, NeverAsksTheSamePriorityOrAHigherOne) {
@@ -29,7 +29,7 @@ TEST(Yield, NeverAsksTheSamePriorityOrAHigherOne) {
   m.queue(want("c", 40));
   EXPECT_EQ(m.state(high), State::held);
   EXPECT_EQ(m.state(same), State::held);
-  EXPECT_EQ(m.times(What::yield_asked), 0);
+  EXPECT_EQ(m.times(What::yield_requested), 0);
 }
 
 TEST(Yield, AsksNobodyWhereThatWouldNotBeEnough) {
@@ -37,33 +37,33 @@ TEST(Yield, AsksNobodyWhereThatWouldNotBeEnough) {
   m.get(want("low", 20, Priority::low));
   m.get(want("high", 60, Priority::high));
   m.queue(want("c", 40, Priority::high));
-  EXPECT_EQ(m.times(What::yield_asked), 0);
+  EXPECT_EQ(m.times(What::yield_requested), 0);
 }
 
-TEST(Yield, AsksNoMoreWhileAnAskIsOpen) {
+TEST(Yield, AsksNoMoreWhileARequestIsOpen) {
   Machine m({80});
   for (int i = 0; i < 4; ++i) m.get(want("low", 20, Priority::low));
   m.queue(want("urgent", 20, Priority::high));
   for (int s = 1; s < 9; ++s) m.sample_at(1000 + s);
-  EXPECT_EQ(m.times(What::yield_asked), 1);
+  EXPECT_EQ(m.times(What::yield_requested), 1);
   m.queue(want("also", 20, Priority::high));  // another one for another request
-  EXPECT_EQ(m.times(What::yield_asked), 2);
+  EXPECT_EQ(m.times(What::yield_requested), 2);
 }
 
-TEST(Yield, GivesTheRoomToTheOneThatAsked) {
+TEST(Yield, GivesTheMemoryToTheRequestThatAsked) {
   Machine m({80});
   const auto low = m.get(want("low", 80, Priority::low));
   const auto older = m.queue(want("older", 80, Priority::low));
-  m.sample_at(1030);  // room is kept for it by now
-  const auto asker = m.queue(want("urgent", 80, Priority::normal));
+  m.sample_at(1030);  // capacity is kept for it by now
+  const auto requester = m.queue(want("urgent", 80, Priority::normal));
   EXPECT_EQ(m.state(low), State::yielding);
   EXPECT_EQ(m.ledger.waiting().front()->id, older);  // it waited longer
   m.give_back(low);
-  EXPECT_EQ(m.state(asker), State::held);
+  EXPECT_EQ(m.state(requester), State::held);
   EXPECT_EQ(m.state(older), State::waiting);
 }
 
-TEST(Yield, LetsNobodyElseHaveWhatWasFreeForTheAskerEither) {
+TEST(Yield, KeepsTheFreeMemoryForTheRequestThatAskedToo) {
   Machine m({80});
   m.get(want("low", 60, Priority::low));
   m.queue(want("urgent", 70, Priority::high));  // 20 free and 60 to come
@@ -71,7 +71,7 @@ TEST(Yield, LetsNobodyElseHaveWhatWasFreeForTheAskerEither) {
   m.get(want("quick", 10));  // beyond what it needs
 }
 
-TEST(Yield, EachAskerGetsWhatItsOwnYieldersGaveBack) {
+TEST(Yield, EachRequestGetsWhatItsOwnYieldersGaveBack) {
   Machine m({80});
   const auto one = m.get(want("one", 40, Priority::low)),
              two = m.get(want("two", 40, Priority::low));
@@ -83,14 +83,14 @@ TEST(Yield, EachAskerGetsWhatItsOwnYieldersGaveBack) {
   EXPECT_EQ(m.state(first), State::waiting);
 }
 
-TEST(Yield, IsWithdrawnWhenTheAskerIsGoneOrServed) {
+TEST(Yield, IsWithdrawnWhenTheRequestIsGoneOrServed) {
   Machine m({80});
   const auto low = m.get(want("low", 60, Priority::low)),
              other = m.get(want("other", 20, Priority::high));
-  const auto asker = m.queue(want("urgent", 20, Priority::high));
+  const auto requester = m.queue(want("urgent", 20, Priority::high));
   EXPECT_EQ(m.state(low), State::yielding);
-  m.give_back(other);  // room from elsewhere
-  EXPECT_EQ(m.state(asker), State::held);
+  m.give_back(other);  // capacity from elsewhere
+  EXPECT_EQ(m.state(requester), State::held);
   EXPECT_EQ(m.state(low), State::held);
   EXPECT_EQ(m.ledger.find(low)->yields_to, 0u);
   EXPECT_EQ(m.times(What::yield_withdrawn, low), 1);
@@ -120,26 +120,26 @@ TEST(Yield, EndsInRevocationWhereTheSettingsSaySo) {
   policy.escalate = Policy::Escalate::revoke;
   Machine m({80}, policy);
   const auto low = m.get(by(want("low", 80, Priority::low), 5));
-  const auto asker = m.queue(want("urgent", 40, Priority::high));
+  const auto requester = m.queue(want("urgent", 40, Priority::high));
   m.tick_at(1010);
-  EXPECT_EQ(m.ledger.find(low)->ending, Ending::revoked);
+  EXPECT_EQ(m.ledger.find(low)->ending, EndReason::revoked);
   EXPECT_EQ(m.times(What::terminate), 0);
   EXPECT_EQ(m.times(What::preempted, low), 1);
   EXPECT_THAT(m.last(What::preempted).reason, HasSubstr("urgent"));
-  EXPECT_EQ(m.state(asker), State::waiting);  // nothing was seen to fall yet
-  m.process(0, 5, 80);                        // and it does not
+  EXPECT_EQ(m.state(requester), State::waiting);  // nothing was seen to fall yet
+  m.process(0, 5, 80);                            // and it does not
   m.sample_at(1011);
-  EXPECT_EQ(m.state(asker), State::waiting);
+  EXPECT_EQ(m.state(requester), State::waiting);
   EXPECT_EQ(m.last(What::drained).bytes, 80 * kGiB);
   m.process(0, 5, 0);
   m.sample_at(1012);
-  EXPECT_EQ(m.state(asker), State::held);
+  EXPECT_EQ(m.state(requester), State::held);
 }
 
-Wanted of_user(Wanted wanted, std::int64_t uid) {
-  wanted.holder.uid = uid;
-  wanted.peer = "uid:" + std::to_string(uid);
-  return wanted;
+LeaseRequest of_user(LeaseRequest request, std::int64_t uid) {
+  request.holder.uid = uid;
+  request.peer = "uid:" + std::to_string(uid);
+  return request;
 }
 
 // On the word of an unprivileged peer nobody loses a lease or a process to another user.
@@ -157,7 +157,7 @@ TEST(Yield, EndsInRevocationForTheSameUserAndAdministratorsOnly) {
         EXPECT_EQ(m.state(low), State::yielding);
         m.tick_at(1010);
         const bool may = same_user || by_admin;
-        EXPECT_EQ(m.ledger.find(low)->ending, may ? Ending::revoked : Ending::none);
+        EXPECT_EQ(m.ledger.find(low)->ending, may ? EndReason::revoked : EndReason::none);
         EXPECT_EQ(m.times(What::yield_overdue, low), may ? 0 : 1);
         EXPECT_EQ(m.times(What::preempted, low), may ? 1 : 0);
         EXPECT_EQ(may && m.last(What::preempted).is_own, same_user);
@@ -179,7 +179,7 @@ TEST(Yield, IsAskedByTheSameUserAndAdministratorsOnly) {
         m.queue(urgent);
         const bool is_asked = others_may || same_user || by_admin;
         EXPECT_EQ(m.state(low), is_asked ? State::yielding : State::held);
-        EXPECT_EQ(m.times(What::yield_asked), is_asked ? 1 : 0);
+        EXPECT_EQ(m.times(What::yield_requested), is_asked ? 1 : 0);
       }
 }
 
@@ -202,7 +202,7 @@ TEST(Yield, PassesOverTheLeasesOfOtherUsers) {
   EXPECT_EQ(m.state(own), State::yielding);
 }
 
-TEST(Yield, EndsInNoRevocationForAPeerThatIsNotToldApart) {
+TEST(Yield, EndsInNoRevocationForAPeerThatIsNotDistinguished) {
   Policy policy;
   policy.escalate = Policy::Escalate::terminate, policy.preempt_other_users = true;
   Machine m({80}, policy);
@@ -242,14 +242,14 @@ TEST(Yield, FreesSeveralGpusForOneLease) {
   Machine m({80, 80, 80});
   std::vector<LeaseId> low;
   for (int i = 0; i < 3; ++i) low.push_back(m.get(want("low", 70, Priority::low)));
-  auto wanted = want("train", 60, Priority::high);
-  wanted.gpus = 2;
-  const auto asker = m.queue(wanted);
-  EXPECT_EQ(m.times(What::yield_asked), 2);
+  auto request = want("train", 60, Priority::high);
+  request.gpus = 2;
+  const auto requester = m.queue(request);
+  EXPECT_EQ(m.times(What::yield_requested), 2);
   for (const auto id : low)
     if (m.state(id) == State::yielding) m.release(id);
   m.sample_at(1001);
-  EXPECT_EQ(m.state(asker), State::held);
+  EXPECT_EQ(m.state(requester), State::held);
 }
 
 // A lease of process 5 with 60 GiB, asked to yield and given back at second 1001.
@@ -267,7 +267,7 @@ LeaseId one_that_yielded(Machine& m, std::vector<std::uint64_t> used) {
   return id;
 }
 
-TEST(Yield, WhatTheProcessKeptIsNoPartOfWhatItFreed) {
+TEST(Yield, RetainedMemoryIsNotCountedAsFreed) {
   Machine m({80});
   const auto id = one_that_yielded(m, {1});
   m.sample_at(1003);
@@ -276,7 +276,7 @@ TEST(Yield, WhatTheProcessKeptIsNoPartOfWhatItFreed) {
   EXPECT_EQ(ended.yield_kept, kGiB);
 }
 
-TEST(Yield, OneThatGivesItsLeaseBackAndKeepsTheMemoryFreedNothing) {
+TEST(Yield, AReturnedLeaseWhoseProcessKeepsTheMemoryFreesNothing) {
   Machine m({80});
   const auto id = one_that_yielded(m, {60});
   m.sample_at(1003);
@@ -286,7 +286,7 @@ TEST(Yield, OneThatGivesItsLeaseBackAndKeepsTheMemoryFreedNothing) {
   EXPECT_EQ(ended.yield_kept, promised(ended));
 }
 
-TEST(Yield, OfSeveralCardsTheLastOneSeenFreeEndsTheCost) {
+TEST(Yield, TheLastOfSeveralCardsSeenFreeEndsTheCost) {
   Machine m({80, 80});
   const auto id = one_that_yielded(m, {0, 0});
   auto both = m.cards;
@@ -302,8 +302,8 @@ TEST(Yield, OfSeveralCardsTheLastOneSeenFreeEndsTheCost) {
   EXPECT_EQ(m.ledger.find(id)->yield_kept, 0U);
 }
 
-// Samples alone show that the card has room, not whose memory went.
-TEST(Yield, WithoutAListOfProcessesNothingIsSaidToBeFreed) {
+// Samples alone show that the card has capacity, not whose memory went.
+TEST(Yield, WithoutAProcessListNothingIsReportedAsFreed) {
   Machine m({80});
   const auto id = one_that_yielded(m, {0});
   m.has_lists = false;

@@ -22,19 +22,21 @@ bool is_linked(const Card& a, const Card& b) {
 }
 
 // Sites that can give `bytes`, the preferred ones first.
-std::vector<std::size_t> ranked(const Wanted& wanted, std::span<const Site> sites,
-                                std::uint64_t bytes) {
+std::vector<std::size_t> ranked(const LeaseRequest& request,
+                                std::span<const CandidateCard> candidates, std::uint64_t bytes) {
   std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < sites.size(); ++i)
-    if (may_use(wanted, *sites[i].card) && sites[i].available() >= bytes) order.push_back(i);
+  for (std::size_t i = 0; i < candidates.size(); ++i)
+    if (may_use(request, *candidates[i].card) && candidates[i].available() >= bytes)
+      order.push_back(i);
   std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
-    const auto &one = *sites[a].card, &other = *sites[b].card;
-    if (wanted.numa_node) {
-      const bool near = one.numa_node == wanted.numa_node;
-      if (near != (other.numa_node == wanted.numa_node)) return near;
+    const auto &one = *candidates[a].card, &other = *candidates[b].card;
+    if (request.numa_node) {
+      const bool near = one.numa_node == request.numa_node;
+      if (near != (other.numa_node == request.numa_node)) return near;
     }
-    if (sites[a].available() != sites[b].available())
-      return (sites[a].available() < sites[b].available()) == (wanted.spread == Spread::best_fit);
+    if (candidates[a].available() != candidates[b].available())
+      return (candidates[a].available() < candidates[b].available()) ==
+             (request.spread == PlacementPolicy::best_fit);
     return one.bus < other.bus;
   });
   return order;
@@ -44,8 +46,9 @@ std::vector<std::size_t> ranked(const Wanted& wanted, std::span<const Site> site
 // there are none. Tries all, which are few; on a machine with very many it gives up in time.
 class LinkedSet {
  public:
-  LinkedSet(std::span<const Site> sites, const std::vector<std::size_t>& order, std::size_t count)
-      : sites_(sites), order_(order), count_(count) {}
+  LinkedSet(std::span<const CandidateCard> candidates, const std::vector<std::size_t>& order,
+            std::size_t count)
+      : candidates_(candidates), order_(order), count_(count) {}
   std::vector<std::size_t> find() { return extend(0) ? chosen_ : std::vector<std::size_t>{}; }
 
  private:
@@ -54,7 +57,7 @@ class LinkedSet {
     for (auto i = from; i + (count_ - chosen_.size()) <= order_.size() && steps_ < kSteps; ++i) {
       ++steps_;
       const bool reaches_all = std::ranges::all_of(chosen_, [&](std::size_t other) {
-        return is_linked(*sites_[order_[i]].card, *sites_[other].card);
+        return is_linked(*candidates_[order_[i]].card, *candidates_[other].card);
       });
       if (!reaches_all) continue;
       chosen_.push_back(order_[i]);
@@ -65,88 +68,91 @@ class LinkedSet {
   }
 
   static constexpr std::size_t kSteps = 20'000;
-  std::span<const Site> sites_;
+  std::span<const CandidateCard> candidates_;
   const std::vector<std::size_t>& order_;
   std::size_t count_, steps_ = 0;
   std::vector<std::size_t> chosen_;
 };
 
-// As much as `gpus` sites can give at once, at most what is wanted.
-std::uint64_t size_to_give(const Wanted& wanted, std::span<const Site> sites) {
+// The bytes that `gpus` candidates can each give at once, at most what is requested.
+std::uint64_t size_to_give(const LeaseRequest& request, std::span<const CandidateCard> candidates) {
   std::uint64_t best = 0;
-  if (wanted.gpus == 1) {
-    for (const auto& site : sites)
-      if (may_use(wanted, *site.card)) best = std::max(best, site.available());
-    return std::min(best, wanted.bytes);
+  if (request.gpus == 1) {
+    for (const auto& candidate : candidates)
+      if (may_use(request, *candidate.card)) best = std::max(best, candidate.available());
+    return std::min(best, request.bytes);
   }
   std::vector<std::uint64_t> free;
-  for (const auto& site : sites)
-    if (may_use(wanted, *site.card)) free.push_back(site.available());
-  if (free.size() < wanted.gpus) return 0;
-  const auto nth = free.begin() + (wanted.gpus - 1);
+  for (const auto& candidate : candidates)
+    if (may_use(request, *candidate.card)) free.push_back(candidate.available());
+  if (free.size() < request.gpus) return 0;
+  const auto nth = free.begin() + (request.gpus - 1);
   std::nth_element(free.begin(), nth, free.end(), std::greater<>());
-  return std::min(*nth, wanted.bytes);
+  return std::min(*nth, request.bytes);
 }
 
-std::string why_here(const Wanted& wanted, std::span<const Site> sites, const Choice& choice) {
+std::string why_here(const LeaseRequest& request, std::span<const CandidateCard> candidates,
+                     const Choice& choice) {
   std::string names, left;
-  for (const auto i : choice.sites) {
-    names += (names.empty() ? "" : " and ") + label(*sites[i].card);
-    left += (left.empty() ? "" : " and ") + human_bytes(sites[i].available() - choice.bytes);
+  for (const auto i : choice.candidates) {
+    names += (names.empty() ? "" : " and ") + label(*candidates[i].card);
+    left += (left.empty() ? "" : " and ") + human_bytes(candidates[i].available() - choice.bytes);
   }
-  std::string out =
-      fmt::format("{} on {}: {} stay free",
-                  wanted.spread == Spread::spread ? "most room" : "best fit", names, left);
-  if (choice.bytes < wanted.bytes)
-    out += fmt::format("; {} of the {} asked for", human_bytes(choice.bytes),
-                       human_bytes(wanted.bytes));
-  if (wanted.gpus > 1 && wanted.linked)
+  std::string out = fmt::format(
+      "{} on {}: {} stay free",
+      request.spread == PlacementPolicy::spread ? "most free memory" : "best fit", names, left);
+  if (choice.bytes < request.bytes)
+    out += fmt::format("; {} of the {} requested", human_bytes(choice.bytes),
+                       human_bytes(request.bytes));
+  if (request.gpus > 1 && request.linked)
     out += choice.linked ? "; linked by NVLink" : "; no such set is linked by NVLink";
   return out;
 }
 
-std::string in_the_way(const Site& site) {
-  if (!site.room.why.empty()) return fmt::format("{}: {}", label(*site.card), site.room.why);
-  auto text = fmt::format("{} has {} free", label(*site.card), human_bytes(site.room.free));
-  if (site.held_back > 0)
+std::string shortage_on(const CandidateCard& candidate) {
+  if (!candidate.capacity.why.empty())
+    return fmt::format("{}: {}", label(*candidate.card), candidate.capacity.why);
+  auto text =
+      fmt::format("{} has {} free", label(*candidate.card), human_bytes(candidate.capacity.free));
+  if (candidate.held_back > 0)
     text += fmt::format(", {} of it kept for others",
-                        human_bytes(std::min(site.held_back, site.room.free)));
+                        human_bytes(std::min(candidate.held_back, candidate.capacity.free)));
   return text;
 }
 
-// What could carry it on no account comes last.
-bool is_better(const Site& a, const Site& b) {
-  if (a.room.why.empty() != b.room.why.empty()) return a.room.why.empty();
+// Unusable cards come last.
+bool is_better(const CandidateCard& a, const CandidateCard& b) {
+  if (a.capacity.why.empty() != b.capacity.why.empty()) return a.capacity.why.empty();
   return a.available() > b.available();
 }
 
-// The card where the least is missing and how many others there are: a sentence stays one on
-// a machine with many.
-std::string why_not(const Wanted& wanted, std::span<const Site> sites) {
-  const auto least = least_bytes(wanted);
-  auto out = wanted.gpus == 1
-                 ? fmt::format("{} wanted", human_bytes(least))
-                 : fmt::format("{} on each of {} GPUs wanted", human_bytes(least), wanted.gpus);
-  const Site* best = nullptr;
+// Names the card where the least is missing and counts the others, so that the reason stays one
+// sentence on a machine with many cards.
+std::string why_not(const LeaseRequest& request, std::span<const CandidateCard> candidates) {
+  const auto min_bytes = min_bytes_per_gpu(request);
+  auto out = request.gpus == 1 ? fmt::format("{} requested", human_bytes(min_bytes))
+                               : fmt::format("{} on each of {} GPUs requested",
+                                             human_bytes(min_bytes), request.gpus);
+  const CandidateCard* best = nullptr;
   std::size_t enough = 0, less = 0, closed = 0;
-  for (const auto& site : sites) {
-    if (!may_use(wanted, *site.card)) continue;
-    const bool is_closed = !site.room.why.empty();
-    if (!is_closed && site.available() >= least) {
+  for (const auto& candidate : candidates) {
+    if (!may_use(request, *candidate.card)) continue;
+    const bool is_closed = !candidate.capacity.why.empty();
+    if (!is_closed && candidate.available() >= min_bytes) {
       ++enough;
       continue;
     }
     ++(is_closed ? closed : less);
-    if (best == nullptr || is_better(site, *best)) best = &site;
+    if (best == nullptr || is_better(candidate, *best)) best = &candidate;
   }
   if (enough > 0) out += fmt::format(", and {} {} it", enough, enough == 1 ? "has" : "have");
   if (best == nullptr && enough == 0)
-    return out + (wanted.device.empty()
+    return out + (request.device.empty()
                       ? "; no GPU has been seen yet"
-                      : fmt::format("; GPU {} has not been seen yet", wanted.device));
+                      : fmt::format("; GPU {} has not been seen yet", request.device));
   if (best == nullptr) return out;
-  --(best->room.why.empty() ? less : closed);
-  out += "; " + in_the_way(*best);
+  --(best->capacity.why.empty() ? less : closed);
+  out += "; " + shortage_on(*best);
   if (less > 0) out += fmt::format(", {} other{} no more", less, less == 1 ? " has" : "s have");
   if (closed > 0) out += fmt::format(", {} other{} cannot be used", closed, closed == 1 ? "" : "s");
   return out;
@@ -154,77 +160,82 @@ std::string why_not(const Wanted& wanted, std::span<const Site> sites) {
 
 }  // namespace
 
-std::uint64_t least_bytes(const Wanted& wanted) noexcept {
-  return wanted.min_bytes > 0 ? wanted.min_bytes : wanted.bytes;
+std::uint64_t min_bytes_per_gpu(const LeaseRequest& request) noexcept {
+  return request.min_bytes > 0 ? request.min_bytes : request.bytes;
 }
 
-bool may_use(const Wanted& wanted, const Card& card) noexcept {
-  const auto& device = wanted.device;
+bool may_use(const LeaseRequest& request, const Card& card) noexcept {
+  const auto& device = request.device;
   return device.empty() || device == card.uuid || device == card.bus || device == card.index ||
-         (card.among_all && device.starts_with("GPU-") && card.uuid.starts_with(device));
+         (card.all_listed && device.starts_with("GPU-") && card.uuid.starts_with(device));
 }
 
-Choice choose(const Wanted& wanted, std::span<const Site> sites) {
+Choice choose(const LeaseRequest& request, std::span<const CandidateCard> candidates) {
   Choice out;
-  out.bytes = size_to_give(wanted, sites);
-  if (out.bytes < least_bytes(wanted)) return {};
-  auto order = ranked(wanted, sites, out.bytes);
-  if (wanted.gpus > 1 && wanted.linked) {
-    out.sites = LinkedSet(sites, order, wanted.gpus).find();
-    out.linked = !out.sites.empty();
+  out.bytes = size_to_give(request, candidates);
+  if (out.bytes < min_bytes_per_gpu(request)) return {};
+  auto order = ranked(request, candidates, out.bytes);
+  if (request.gpus > 1 && request.linked) {
+    out.candidates = LinkedSet(candidates, order, request.gpus).find();
+    out.linked = !out.candidates.empty();
     if (out.linked) return out;
   }
-  order.resize(wanted.gpus);
-  out.sites = std::move(order);
+  order.resize(request.gpus);
+  out.candidates = std::move(order);
   return out;
 }
 
-std::vector<Obstacle> obstacles(const Wanted& wanted, std::span<const Site> sites) {
+std::vector<Obstacle> obstacles(const LeaseRequest& request,
+                                std::span<const CandidateCard> candidates) {
   std::vector<Obstacle> all;
-  for (const auto& site : sites) {
-    const auto& card = *site.card;
-    if (!may_use(wanted, card)) continue;
-    if (site.room.why.empty() && site.available() >= least_bytes(wanted)) continue;
-    all.push_back({card.uuid, card.bus, card.name, site.room.free,
-                   std::min(site.held_back, site.room.free), site.room.why});
+  for (const auto& candidate : candidates) {
+    const auto& card = *candidate.card;
+    if (!may_use(request, card)) continue;
+    if (candidate.capacity.why.empty() && candidate.available() >= min_bytes_per_gpu(request))
+      continue;
+    all.push_back({card.uuid, card.bus, card.name, candidate.capacity.free,
+                   std::min(candidate.held_back, candidate.capacity.free), candidate.capacity.why});
   }
   return all;
 }
 
-std::string explain(const Wanted& wanted, std::span<const Site> sites, const Choice& choice) {
-  return choice.sites.empty() ? why_not(wanted, sites) : why_here(wanted, sites, choice);
+std::string explain(const LeaseRequest& request, std::span<const CandidateCard> candidates,
+                    const Choice& choice) {
+  return choice.candidates.empty() ? why_not(request, candidates)
+                                   : why_here(request, candidates, choice);
 }
 
-Placement place(const Wanted& wanted, std::span<const Site> sites) {
-  const auto choice = choose(wanted, sites);
+Placement place(const LeaseRequest& request, std::span<const CandidateCard> candidates) {
+  const auto choice = choose(request, candidates);
   Placement out;
-  for (const auto i : choice.sites) out.parts.push_back({sites[i].card->uuid, choice.bytes});
-  out.reason = explain(wanted, sites, choice);
+  for (const auto i : choice.candidates)
+    out.parts.push_back({candidates[i].card->uuid, choice.bytes});
+  out.reason = explain(request, candidates, choice);
   return out;
 }
 
-std::string never_fits(const Wanted& wanted, std::span<const Card* const> cards) {
+std::string never_fits(const LeaseRequest& request, std::span<const Card* const> cards) {
   std::size_t enough = 0;
   const Card *largest = nullptr, *named = nullptr;
-  const auto least = least_bytes(wanted);
+  const auto min_bytes = min_bytes_per_gpu(request);
   for (const auto* card : cards) {
-    if (!may_use(wanted, *card)) continue;
+    if (!may_use(request, *card)) continue;
     named = card;
     if (card->excluded) continue;
     if (largest == nullptr || card->total > largest->total) largest = card;
-    if (card->total >= least) ++enough;
+    if (card->total >= min_bytes) ++enough;
   }
-  if (enough >= wanted.gpus) return {};
+  if (enough >= request.gpus) return {};
   if (cards.empty()) return "there is no GPU on this machine";
-  if (named == nullptr) return fmt::format("no GPU here is named {}", wanted.device);
+  if (named == nullptr) return fmt::format("no GPU here is named {}", request.device);
   if (largest == nullptr)
-    return wanted.device.empty() ? "no GPU of this machine is chosen for work"
-                                 : fmt::format("{} is not chosen for work", label(*named));
+    return request.device.empty() ? "no GPU of this machine is chosen for work"
+                                  : fmt::format("{} is not chosen for work", label(*named));
   if (enough == 0)
-    return fmt::format("{} wanted, but {} has {} in all, and it is the largest", human_bytes(least),
-                       label(*largest), human_bytes(largest->total));
-  return fmt::format("{} on each of {} GPUs wanted, but only {} here {} that much",
-                     human_bytes(least), wanted.gpus, enough, enough == 1 ? "has" : "have");
+    return fmt::format("{} requested, but {} has {} in all, and it is the largest",
+                       human_bytes(min_bytes), label(*largest), human_bytes(largest->total));
+  return fmt::format("{} on each of {} GPUs requested, but only {} here {} that much",
+                     human_bytes(min_bytes), request.gpus, enough, enough == 1 ? "has" : "have");
 }
 
 }  // namespace sluice::broker

@@ -27,19 +27,24 @@ struct Scene {
   std::uint64_t used;
   std::vector<CardProcess> processes;
   std::vector<Promise> promises;
-  std::uint64_t free, strangers;
+  std::uint64_t free, unmanaged;
 };
 
-TEST(Room, CountsEveryByteOnceWhoeverUsesIt) {
+TEST(CardCapacity, CountsEveryByteOnceWhoeverUsesIt) {
   const std::vector<Scene> scenes = {
       {"empty", 0, {}, {}, 80, 0},
       {"promised, not yet allocated", 0, {}, {promise(30, 5)}, 50, 0},
       {"promised and allocated", 30, {process(5, 30)}, {promise(30, 5)}, 50, 0},
       {"half allocated", 15, {process(5, 15)}, {promise(30, 5)}, 50, 0},
       {"an over-user", 45, {process(5, 45)}, {promise(30, 5)}, 35, 0},
-      {"a stranger", 20, {process(6, 20)}, {}, 60, 20},
-      {"a stranger beside a promise not yet used", 20, {process(6, 20)}, {promise(30, 5)}, 30, 20},
-      {"a stranger beside one in use",
+      {"an unmanaged process", 20, {process(6, 20)}, {}, 60, 20},
+      {"an unmanaged process beside a promise not yet used",
+       20,
+       {process(6, 20)},
+       {promise(30, 5)},
+       30,
+       20},
+      {"an unmanaged process beside one in use",
        50,
        {process(6, 20), process(5, 30)},
        {promise(30, 5)},
@@ -49,7 +54,7 @@ TEST(Room, CountsEveryByteOnceWhoeverUsesIt) {
       {"memory of no process", 25, {}, {promise(10, 5)}, 55, 0},
       {"a holder that nobody can tell", 30, {process(9, 30)}, {promise(30, 0)}, 50, 30},
       {"such a holder, and it holds less", 10, {process(9, 10)}, {promise(30, 0)}, 50, 10},
-      {"a reused pid is a stranger", 20, {process(5, 20, 8)}, {promise(30, 5)}, 30, 20},
+      {"a reused pid is an unmanaged process", 20, {process(5, 20, 8)}, {promise(30, 5)}, 30, 20},
       {"no start time: the pid decides", 20, {process(5, 20, 0)}, {promise(30, 5)}, 50, 0},
       {"more than there is", 90, {process(6, 90)}, {promise(30, 5)}, 0, 90},
   };
@@ -58,33 +63,34 @@ TEST(Room, CountsEveryByteOnceWhoeverUsesIt) {
     card.used = scene.used * kGiB;
     card.processes = scene.processes;
     card.sampled_at = card.processes_at = at_second(999);
-    const auto room = room_on(card, scene.promises, kPlaced, Seconds(10));
-    EXPECT_EQ(room.free / kGiB, scene.free) << scene.name;
-    EXPECT_EQ(room.strangers / kGiB, scene.strangers) << scene.name;
-    EXPECT_EQ(room.why, "") << scene.name;
+    const auto capacity = capacity_on(card, scene.promises, kPlaced, Seconds(10));
+    EXPECT_EQ(capacity.free / kGiB, scene.free) << scene.name;
+    EXPECT_EQ(capacity.unmanaged / kGiB, scene.unmanaged) << scene.name;
+    EXPECT_EQ(capacity.why, "") << scene.name;
   }
 }
 
-TEST(Room, AddsWhatWasPromisedAfterTheSampleToWhatItShows) {
+TEST(CardCapacity, AddsWhatWasPromisedAfterTheSampleToWhatItShows) {
   auto card = card_of(0, 80);
   card.used = 20 * kGiB;  // by whom, no list tells
   card.sampled_at = at_second(999);
   const Promise before[] = {promise(20, 0, 998)}, after[] = {promise(20, 0, 999.5)};
-  EXPECT_EQ(room_on(card, before, kPlaced, Seconds(10)).free / kGiB, 60u);  // it may be the same
-  EXPECT_EQ(room_on(card, after, kPlaced, Seconds(10)).free / kGiB, 40u);   // it cannot be
+  EXPECT_EQ(capacity_on(card, before, kPlaced, Seconds(10)).free / kGiB,
+            60u);                                                              // it may be the same
+  EXPECT_EQ(capacity_on(card, after, kPlaced, Seconds(10)).free / kGiB, 40u);  // it cannot be
 }
 
-TEST(Room, CountsAHolderWhoseMemoryTheDriverHidesAsPromised) {
+TEST(CardCapacity, CountsAHolderWhoseMemoryTheDriverHidesAsPromised) {
   auto card = card_of(0, 80);
   card.used = 30 * kGiB;
   card.sampled_at = card.processes_at = at_second(999);
   card.processes = {{5, 7, std::nullopt, "python", "ann"}};
   const Promise promises[] = {promise(30, 5)};
-  EXPECT_EQ(room_on(card, promises, kPlaced, Seconds(10)).free / kGiB, 50u);
+  EXPECT_EQ(capacity_on(card, promises, kPlaced, Seconds(10)).free / kGiB, 50u);
 }
 
-// The holder's process is not known; the stranger had its memory before the grant.
-TEST(Room, MemoryThatAStrangerHadBeforeTheGrantIsNotTheHolders) {
+// The holder's process is not known; the unmanaged process had its memory before the grant.
+TEST(CardCapacity, UnmanagedMemoryFromBeforeTheGrantIsNotTheHolders) {
   auto card = card_of(0, 80);
   card.used = 60 * kGiB;
   card.processes = {process(6, 60)};
@@ -95,243 +101,246 @@ TEST(Room, MemoryThatAStrangerHadBeforeTheGrantIsNotTheHolders) {
     card.processes = std::move(processes), card.used = 0;
     for (const auto& p : card.processes) card.used += *p.bytes;
     card.sampled_at = card.processes_at = at_second(999);
-    return room_on(card, {&lease, 1}, kPlaced, Seconds(10)).free / kGiB;
+    return capacity_on(card, {&lease, 1}, kPlaced, Seconds(10)).free / kGiB;
   };
   EXPECT_EQ(free_with({process(6, 60)}), 12u);                 // not allocated yet
   EXPECT_EQ(free_with({process(6, 60), process(9, 8)}), 12u);  // this may be it
-  EXPECT_EQ(free_with({process(9, 60)}), 20u);                 // the stranger left
+  EXPECT_EQ(free_with({process(9, 60)}), 20u);                 // the unmanaged process left
   EXPECT_EQ(free_with({process(6, 60, 8)}), 20u);  // as before, and its number is used again
   lease.before = nullptr;                          // after a restart nobody knows
   EXPECT_EQ(free_with({process(6, 60)}), 12u);
 }
 
-TEST(Room, EachLeaseIsAmongWhatStrangersTookSinceItsOwnGrant) {
+TEST(CardCapacity, EachLeaseIsAmongUnmanagedMemorySinceItsOwnGrant) {
   auto card = card_of(0, 80);
   card.sampled_at = card.processes_at = at_second(899);
   Promise leases[] = {promise(10, 0, 900), promise(10, 0, 950)};
   card.processes = {process(6, 10)}, card.used = 10 * kGiB;  // the first has allocated
   leases[1].before = std::make_shared<const InUse>(in_use_on(card));
   card.sampled_at = card.processes_at = at_second(999);
-  EXPECT_EQ(room_on(card, leases, kPlaced, Seconds(10)).free / kGiB, 60u);
+  EXPECT_EQ(capacity_on(card, leases, kPlaced, Seconds(10)).free / kGiB, 60u);
   card.processes.push_back(process(7, 10)), card.used = 20 * kGiB;
-  EXPECT_EQ(room_on(card, leases, kPlaced, Seconds(10)).free / kGiB, 60u);
+  EXPECT_EQ(capacity_on(card, leases, kPlaced, Seconds(10)).free / kGiB, 60u);
   card.processes_at = at_second(980), card.used = 10 * kGiB;  // one has left since
-  EXPECT_EQ(room_on(card, leases, kPlaced, Seconds(10)).free / kGiB, 60u);
+  EXPECT_EQ(capacity_on(card, leases, kPlaced, Seconds(10)).free / kGiB, 60u);
 }
 
-TEST(Room, WhatWasUsedBesideTheListAtTheGrantIsNotTheHoldersEither) {
+TEST(CardCapacity, UnlistedMemoryAtTheGrantIsNotTheHoldersEither) {
   auto card = card_of(0, 80);
-  card.used = 60 * kGiB;  // a stranger of 40 has grown since the list
+  card.used = 60 * kGiB;  // an unmanaged process of 40 has grown since the list
   card.processes = {process(6, 40)};
   card.sampled_at = at_second(899), card.processes_at = at_second(890);
   auto lease = promise(8, 0);
   lease.before = std::make_shared<const InUse>(in_use_on(card));
   card.processes = {process(6, 60)};
   card.sampled_at = card.processes_at = at_second(999);
-  EXPECT_EQ(room_on(card, {&lease, 1}, kPlaced, Seconds(10)).free / kGiB, 12u);
+  EXPECT_EQ(capacity_on(card, {&lease, 1}, kPlaced, Seconds(10)).free / kGiB, 12u);
 }
 
-TEST(Room, BelievesTheSampleWhereTheListIsOlder) {
+TEST(CardCapacity, BelievesTheSampleWhereTheListIsOlder) {
   auto card = card_of(0, 80);
-  card.used = 5 * kGiB;  // the stranger has left
+  card.used = 5 * kGiB;  // the unmanaged process has left
   card.processes = {process(6, 40)};
   card.processes_at = at_second(990);
   card.sampled_at = at_second(999);
-  EXPECT_EQ(room_on(card, {}, kPlaced, Seconds(10)).free / kGiB, 75u);
+  EXPECT_EQ(capacity_on(card, {}, kPlaced, Seconds(10)).free / kGiB, 75u);
 }
 
-TEST(Room, IsNoneOnACardOfWhichNothingIsKnown) {
+TEST(CardCapacity, IsZeroOnACardWithoutReadings) {
   auto card = card_of(0, 80);
-  EXPECT_THAT(room_on(card, {}, kPlaced, Seconds(10)).why, HasSubstr("not been sampled"));
+  EXPECT_THAT(capacity_on(card, {}, kPlaced, Seconds(10)).why, HasSubstr("not been sampled"));
   card.sampled_at = at_second(985);
-  auto room = room_on(card, {}, kPlaced, Seconds(10));
-  EXPECT_EQ(room.free, 0u);
-  EXPECT_THAT(room.why, HasSubstr("15.0 s old"));
+  auto capacity = capacity_on(card, {}, kPlaced, Seconds(10));
+  EXPECT_EQ(capacity.free, 0u);
+  EXPECT_THAT(capacity.why, HasSubstr("15.0 s old"));
   card.sampled_at = kPlaced;
   card.usable = false, card.why_unusable = "lost since 12:03";
-  room = room_on(card, {}, kPlaced, Seconds(10));
-  EXPECT_EQ(room.free, 0u);
-  EXPECT_EQ(room.why, "lost since 12:03");
+  capacity = capacity_on(card, {}, kPlaced, Seconds(10));
+  EXPECT_EQ(capacity.free, 0u);
+  EXPECT_EQ(capacity.why, "lost since 12:03");
 }
 
-TEST(Room, CountsWhatWasGivenBackUntilALaterSample) {
+TEST(CardCapacity, CountsReturnedMemoryUntilALaterSample) {
   auto card = card_of(0, 80);
   card.sampled_at = at_second(999);
   Promise back[] = {promise(30, 5)};
   back[0].given_back_at = at_second(999);  // not before the sample was taken
-  EXPECT_EQ(room_on(card, back, kPlaced, Seconds(10)).free / kGiB, 50u);
+  EXPECT_EQ(capacity_on(card, back, kPlaced, Seconds(10)).free / kGiB, 50u);
   card.sampled_at = at_second(999.1);
-  EXPECT_EQ(room_on(card, back, kPlaced, Seconds(10)).free / kGiB, 80u);
+  EXPECT_EQ(capacity_on(card, back, kPlaced, Seconds(10)).free / kGiB, 80u);
 }
 
-// Cards with this much free, and all of it to give.
-struct Sites {
-  explicit Sites(std::vector<std::uint64_t> free_gib) {
+// Cards with this much free, and all of it available.
+struct TestCards {
+  explicit TestCards(std::vector<std::uint64_t> free_gib) {
     for (std::size_t i = 0; i < free_gib.size(); ++i)
       cards.push_back(card_of(static_cast<int>(i), 80));
     for (std::size_t i = 0; i < cards.size(); ++i) {
-      sites.push_back({&cards[i], {}, 0});
-      sites.back().room.free = free_gib[i] * kGiB;
+      candidates.push_back({&cards[i], {}, 0});
+      candidates.back().capacity.free = free_gib[i] * kGiB;
     }
   }
-  std::vector<std::string> where(const Wanted& wanted) const {
+  std::vector<std::string> where(const LeaseRequest& request) const {
     std::vector<std::string> uuids;
-    for (const auto& part : place(wanted, sites).parts) uuids.push_back(part.uuid);
+    for (const auto& part : place(request, candidates).parts) uuids.push_back(part.uuid);
     return uuids;
   }
   std::vector<Card> cards;
-  std::vector<Site> sites;
+  std::vector<CandidateCard> candidates;
 };
 
 TEST(Place, TakesTheCardThatItFillsBest) {
-  EXPECT_THAT(Sites({40, 12, 20}).where(want("a", 10)), ElementsAre("GPU-1"));
-  EXPECT_THAT(Sites({40, 8, 20}).where(want("a", 10)), ElementsAre("GPU-2"));
+  EXPECT_THAT(TestCards({40, 12, 20}).where(want("a", 10)), ElementsAre("GPU-1"));
+  EXPECT_THAT(TestCards({40, 8, 20}).where(want("a", 10)), ElementsAre("GPU-2"));
 }
 
-TEST(Place, TakesTheEmptiestCardWhenAskedToSpread) {
-  auto wanted = want("a", 10);
-  wanted.spread = Spread::spread;
-  EXPECT_THAT(Sites({20, 40, 12}).where(wanted), ElementsAre("GPU-1"));
+TEST(Place, TakesTheEmptiestCardToSpread) {
+  auto request = want("a", 10);
+  request.spread = PlacementPolicy::spread;
+  EXPECT_THAT(TestCards({20, 40, 12}).where(request), ElementsAre("GPU-1"));
 }
 
 TEST(Place, TakesTheLowerBusOfTwoAlike) {
-  Sites sites({20, 20});
-  std::swap(sites.cards[0].bus, sites.cards[1].bus);
-  EXPECT_THAT(sites.where(want("a", 10)), ElementsAre("GPU-1"));
+  TestCards all({20, 20});
+  std::swap(all.cards[0].bus, all.cards[1].bus);
+  EXPECT_THAT(all.where(want("a", 10)), ElementsAre("GPU-1"));
 }
 
-TEST(Place, SaysWhatStandsInTheWayOnTheBestCardAndHowManyOthersThereAre) {
-  Sites sites({3, 20, 0});
-  sites.sites[1].held_back = 15 * kGiB;
-  sites.sites[2].room.why = "lost since 12:03";
-  const auto placement = place(want("a", 10), sites.sites);
+TEST(Place, NamesTheObstacleOnTheBestCardAndCountsTheOthers) {
+  TestCards all({3, 20, 0});
+  all.candidates[1].held_back = 15 * kGiB;
+  all.candidates[2].capacity.why = "lost since 12:03";
+  const auto placement = place(want("a", 10), all.candidates);
   EXPECT_TRUE(placement.parts.empty());
   EXPECT_EQ(placement.reason,
-            "10.0 GiB wanted; Card (0000:01:00.0) has 20.0 GiB free, 15.0 GiB of it kept for "
+            "10.0 GiB requested; Card (0000:01:00.0) has 20.0 GiB free, 15.0 GiB of it kept for "
             "others, 1 other has no more, 1 other cannot be used");
-  const auto all = obstacles(want("a", 10), sites.sites);
-  ASSERT_EQ(all.size(), 3u);
-  EXPECT_EQ(all[1].uuid, "GPU-1");
-  EXPECT_EQ(all[1].free, 20 * kGiB);
-  EXPECT_EQ(all[1].kept, 15 * kGiB);
-  EXPECT_EQ(all[2].why, "lost since 12:03");
+  const auto found = obstacles(want("a", 10), all.candidates);
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_EQ(found[1].uuid, "GPU-1");
+  EXPECT_EQ(found[1].free, 20 * kGiB);
+  EXPECT_EQ(found[1].kept, 15 * kGiB);
+  EXPECT_EQ(found[2].why, "lost since 12:03");
 }
 
 TEST(Place, AReasonStaysASentenceOnAMachineWithManyCards) {
-  const Sites sites({1, 2, 3, 4, 5, 6, 7, 8});
-  const auto reason = place(want("a", 30), sites.sites).reason;
-  EXPECT_EQ(reason, "30.0 GiB wanted; Card (0000:07:00.0) has 8.0 GiB free, 7 others have no more");
-  EXPECT_EQ(obstacles(want("a", 30), sites.sites).size(), 8u);
+  const TestCards all({1, 2, 3, 4, 5, 6, 7, 8});
+  const auto reason = place(want("a", 30), all.candidates).reason;
+  EXPECT_EQ(reason,
+            "30.0 GiB requested; Card (0000:07:00.0) has 8.0 GiB free, 7 others have no more");
+  EXPECT_EQ(obstacles(want("a", 30), all.candidates).size(), 8u);
 }
 
 TEST(Place, SaysHowManyOfSeveralCardsWereFound) {
-  auto wanted = want("a", 20);
-  wanted.gpus = 4;
-  const Sites sites({30, 25, 10, 5, 5});
-  EXPECT_EQ(place(wanted, sites.sites).reason,
-            "20.0 GiB on each of 4 GPUs wanted, and 2 have it; Card (0000:02:00.0) has 10.0 GiB "
+  auto request = want("a", 20);
+  request.gpus = 4;
+  const TestCards all({30, 25, 10, 5, 5});
+  EXPECT_EQ(place(request, all.candidates).reason,
+            "20.0 GiB on each of 4 GPUs requested, and 2 have it; Card (0000:02:00.0) has 10.0 GiB "
             "free, 2 others have no more");
-  EXPECT_EQ(obstacles(wanted, sites.sites).size(), 3u);
+  EXPECT_EQ(obstacles(request, all.candidates).size(), 3u);
 }
 
-TEST(Place, OfCardsThatCannotBeUsedOneSaysWhy) {
-  Sites sites({8, 8, 8});
-  for (auto& site : sites.sites) site.room = {0, 0, 0, "it has not been sampled yet"};
-  EXPECT_EQ(place(want("a", 4), sites.sites).reason,
-            "4.0 GiB wanted; Card (0000:00:00.0): it has not been sampled yet, 2 others cannot be "
-            "used");
+TEST(Place, OneUnusableCardGivesTheReason) {
+  TestCards all({8, 8, 8});
+  for (auto& candidate : all.candidates)
+    candidate.capacity = {0, 0, 0, "it has not been sampled yet"};
+  EXPECT_EQ(
+      place(want("a", 4), all.candidates).reason,
+      "4.0 GiB requested; Card (0000:00:00.0): it has not been sampled yet, 2 others cannot be "
+      "used");
 }
 
 TEST(Place, TakesLessRatherThanNothingWhenAllowed) {
-  auto wanted = want("a", 30);
-  wanted.min_bytes = 10 * kGiB;
-  const auto placement = place(wanted, Sites({12, 25, 8}).sites);
+  auto request = want("a", 30);
+  request.min_bytes = 10 * kGiB;
+  const auto placement = place(request, TestCards({12, 25, 8}).candidates);
   EXPECT_THAT(placement.parts, ElementsAre(Part{"GPU-1", 25 * kGiB}));
   EXPECT_THAT(placement.reason, HasSubstr("25.0 GiB of the 30.0 GiB"));
-  EXPECT_TRUE(Sites({9, 5}).where(wanted).empty());
+  EXPECT_TRUE(TestCards({9, 5}).where(request).empty());
 }
 
 TEST(Place, GivesTheSameOnEachOfSeveralGpus) {
-  auto wanted = want("a", 30);
-  wanted.gpus = 2, wanted.min_bytes = 10 * kGiB;
-  EXPECT_THAT(place(wanted, Sites({40, 15, 20}).sites).parts,
+  auto request = want("a", 30);
+  request.gpus = 2, request.min_bytes = 10 * kGiB;
+  EXPECT_THAT(place(request, TestCards({40, 15, 20}).candidates).parts,
               ElementsAre(Part{"GPU-2", 20 * kGiB}, Part{"GPU-0", 20 * kGiB}));
-  EXPECT_TRUE(Sites({40, 5, 5}).where(wanted).empty());
-  wanted.gpus = 4;
-  EXPECT_TRUE(Sites({40, 40, 40}).where(wanted).empty());
+  EXPECT_TRUE(TestCards({40, 5, 5}).where(request).empty());
+  request.gpus = 4;
+  EXPECT_TRUE(TestCards({40, 40, 40}).where(request).empty());
 }
 
-TEST(Place, PrefersTheWantedNumaNodeToTheBetterFit) {
-  Sites sites({12, 40});
-  sites.cards[0].numa_node = 0, sites.cards[1].numa_node = 1;
-  auto wanted = want("a", 10);
-  wanted.numa_node = 1;
-  EXPECT_THAT(sites.where(wanted), ElementsAre("GPU-1"));
-  wanted.bytes = 50 * kGiB, wanted.min_bytes = 1;
-  EXPECT_THAT(sites.where(wanted), ElementsAre("GPU-1"));
+TEST(Place, PrefersTheRequestedNumaNodeToTheBetterFit) {
+  TestCards all({12, 40});
+  all.cards[0].numa_node = 0, all.cards[1].numa_node = 1;
+  auto request = want("a", 10);
+  request.numa_node = 1;
+  EXPECT_THAT(all.where(request), ElementsAre("GPU-1"));
+  request.bytes = 50 * kGiB, request.min_bytes = 1;
+  EXPECT_THAT(all.where(request), ElementsAre("GPU-1"));
 }
 
 TEST(Place, FindsGpusThatReachEachOtherBehindADeadEnd) {
-  Sites sites({12, 13, 14, 15});  // the first two are linked, but to no third
-  sites.cards[0].linked_to = {"GPU-1", "GPU-2", "GPU-3"};
-  sites.cards[2].linked_to = {"GPU-3"};
-  auto wanted = want("a", 10);
-  wanted.gpus = 3, wanted.linked = true;
-  EXPECT_THAT(sites.where(wanted), ElementsAre("GPU-0", "GPU-2", "GPU-3"));
+  TestCards all({12, 13, 14, 15});  // the first two are linked, but to no third
+  all.cards[0].linked_to = {"GPU-1", "GPU-2", "GPU-3"};
+  all.cards[2].linked_to = {"GPU-3"};
+  auto request = want("a", 10);
+  request.gpus = 3, request.linked = true;
+  EXPECT_THAT(all.where(request), ElementsAre("GPU-0", "GPU-2", "GPU-3"));
 }
 
 TEST(Place, KnowsACardByItsIndexAndTheBeginningOfItsUuid) {
-  Sites sites({12, 13});
-  sites.cards[0].index = "0", sites.cards[1].index = "1";
-  auto wanted = want("a", 10);
+  TestCards all({12, 13});
+  all.cards[0].index = "0", all.cards[1].index = "1";
+  auto request = want("a", 10);
   for (const auto* device : {"1", "GPU-1"}) {
-    wanted.device = device;
-    EXPECT_THAT(sites.where(wanted), ElementsAre("GPU-1"));
+    request.device = device;
+    EXPECT_THAT(all.where(request), ElementsAre("GPU-1"));
   }
-  wanted.device = "2";
-  EXPECT_THAT(sites.where(wanted), testing::IsEmpty());
+  request.device = "2";
+  EXPECT_THAT(all.where(request), testing::IsEmpty());
 }
 
 TEST(Place, PrefersGpusThatReachEachOther) {
-  Sites sites({12, 13, 40, 41});
-  sites.cards[2].linked_to = {"GPU-3"};
-  auto wanted = want("a", 10);
-  wanted.gpus = 2;
-  EXPECT_THAT(sites.where(wanted), ElementsAre("GPU-0", "GPU-1"));
-  wanted.linked = true;
-  EXPECT_THAT(sites.where(wanted), ElementsAre("GPU-2", "GPU-3"));
-  EXPECT_THAT(place(wanted, sites.sites).reason, HasSubstr("linked by NVLink"));
-  sites.sites[3].room.free = 0;  // then any two
-  EXPECT_THAT(sites.where(wanted), ElementsAre("GPU-0", "GPU-1"));
+  TestCards all({12, 13, 40, 41});
+  all.cards[2].linked_to = {"GPU-3"};
+  auto request = want("a", 10);
+  request.gpus = 2;
+  EXPECT_THAT(all.where(request), ElementsAre("GPU-0", "GPU-1"));
+  request.linked = true;
+  EXPECT_THAT(all.where(request), ElementsAre("GPU-2", "GPU-3"));
+  EXPECT_THAT(place(request, all.candidates).reason, HasSubstr("linked by NVLink"));
+  all.candidates[3].capacity.free = 0;  // then any two
+  EXPECT_THAT(all.where(request), ElementsAre("GPU-0", "GPU-1"));
 }
 
 TEST(Place, TakesTheNamedCardOnly) {
-  auto wanted = want("a", 10);
-  wanted.device = "GPU-1";
-  EXPECT_THAT(Sites({12, 40}).where(wanted), ElementsAre("GPU-1"));
-  wanted.device = "0000:01:00.0";
-  EXPECT_THAT(Sites({12, 40}).where(wanted), ElementsAre("GPU-1"));
-  EXPECT_TRUE(Sites({12, 4}).where(wanted).empty());
+  auto request = want("a", 10);
+  request.device = "GPU-1";
+  EXPECT_THAT(TestCards({12, 40}).where(request), ElementsAre("GPU-1"));
+  request.device = "0000:01:00.0";
+  EXPECT_THAT(TestCards({12, 40}).where(request), ElementsAre("GPU-1"));
+  EXPECT_TRUE(TestCards({12, 4}).where(request).empty());
 }
 
-TEST(NeverFits, SaysWhyNoPatienceWillHelp) {
+TEST(NeverFits, SaysWhyWaitingWouldNotHelp) {
   auto small = card_of(0, 24), large = card_of(1, 80), other = card_of(2, 192);
   other.excluded = true;
   large.usable = false;  // it may return
   const Card* cards[] = {&small, &large, &other};
   const Card* none_chosen[] = {&other};
-  auto wanted = want("a", 70);
-  EXPECT_EQ(never_fits(wanted, cards), "");
+  auto request = want("a", 70);
+  EXPECT_EQ(never_fits(request, cards), "");
   EXPECT_THAT(never_fits(want("a", 81), cards), HasSubstr("80.0 GiB in all"));
-  EXPECT_THAT(never_fits(wanted, {}), HasSubstr("no GPU on this machine"));
-  EXPECT_THAT(never_fits(wanted, none_chosen), HasSubstr("chosen for work"));
-  wanted.gpus = 2;
-  EXPECT_THAT(never_fits(wanted, cards), HasSubstr("only 1 here has"));
-  wanted = want("a", 70);
-  wanted.device = "GPU-0";
-  EXPECT_THAT(never_fits(wanted, cards), HasSubstr("24.0 GiB in all"));
-  wanted.device = "GPU-9";
-  EXPECT_THAT(never_fits(wanted, cards), HasSubstr("named GPU-9"));
+  EXPECT_THAT(never_fits(request, {}), HasSubstr("no GPU on this machine"));
+  EXPECT_THAT(never_fits(request, none_chosen), HasSubstr("chosen for work"));
+  request.gpus = 2;
+  EXPECT_THAT(never_fits(request, cards), HasSubstr("only 1 here has"));
+  request = want("a", 70);
+  request.device = "GPU-0";
+  EXPECT_THAT(never_fits(request, cards), HasSubstr("24.0 GiB in all"));
+  request.device = "GPU-9";
+  EXPECT_THAT(never_fits(request, cards), HasSubstr("named GPU-9"));
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ SimulationReport simulate(const SimulationOptions& options, const std::vector<Ca
   SimulationRun run(options, cards);
   auto report = run.go();
   for (std::size_t i = 0; i < report.waits.size(); ++i)
-    report.waits[i] = summary(run.books().waits()[i]);
+    report.waits[i] = summary(run.accounting().waits()[i]);
   report.wall_s = seconds_between(began, Steady::now());
   report.cpu_s = static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC;
   return report;

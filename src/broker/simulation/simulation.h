@@ -1,5 +1,5 @@
 // Many agents, a few unlike GPUs, and everything that goes wrong: crashes, forgotten
-// leases, over-users, holders that do not yield, strangers, samples that are late, lost
+// leases, over-users, holders that do not yield, unmanaged processes, samples that are late, lost
 // GPUs and broker restarts. Runs the ledger under a virtual clock and keeps books of
 // its own beside it. The same options give the same run.
 #pragma once
@@ -21,7 +21,7 @@ struct SimulationOptions {
   std::uint64_t events = 10'000'000;  // of agents, GPUs and samples; ticks come on top
   unsigned agents = 1000;
   std::uint64_t full_check_every = 50'000;  // events between two broken_invariant()
-  // Only agents that keep their word, all of them known by their pid: then nobody may run
+  // Agents use no more than they hold, and all are known by their pid: then no agent may run
   // out of memory within its lease.
   bool honest = false;
   Seconds longest_wait{1800};  // a request that waits longer was starved
@@ -48,7 +48,7 @@ SimulationReport simulate(const SimulationOptions& options, const std::vector<Ca
 
 std::string to_string(const SimulationReport& report, const SimulationOptions& options);
 
-// What a run found, for a result file; what it ran on is its caller's to add.
+// The results of a run, for a result file; the caller adds the machine it ran on.
 Json to_json(const SimulationReport& report, const SimulationOptions& options, std::size_t gpus);
 
 }  // namespace sluice::broker

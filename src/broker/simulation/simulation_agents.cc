@@ -1,4 +1,4 @@
-// What the agents of the simulation do.
+// The agents of the simulation.
 #include <algorithm>
 
 #include "broker/simulation/simulation_run.h"
@@ -10,82 +10,82 @@ namespace {
 constexpr std::uint64_t kMiB = 1 << 20;
 
 // Many small ones and a few large.
-std::uint64_t some_bytes(Dice& dice) {
-  const double r = dice.share();
-  if (r < 0.80) return (32 + dice.below(480)) * kMiB;
-  if (r < 0.98) return (512 + dice.below(2048)) * kMiB;
-  if (r < 0.998) return (2048 + dice.below(16384)) * kMiB;
-  return (16384 + dice.below(65536)) * kMiB;
+std::uint64_t some_bytes(Rng& rng) {
+  const double r = rng.share();
+  if (r < 0.80) return (32 + rng.below(480)) * kMiB;
+  if (r < 0.98) return (512 + rng.below(2048)) * kMiB;
+  if (r < 0.998) return (2048 + rng.below(16384)) * kMiB;
+  return (16384 + rng.below(65536)) * kMiB;
 }
 
-// As much as can be had while strangers come and go, on as many GPUs as that.
-std::uint64_t sensible(const SimulationGpus& gpus, const Wanted& wanted) {
+// A size that can be granted on that many GPUs while unmanaged processes come and go.
+std::uint64_t sensible(const SimulationGpus& gpus, const LeaseRequest& request) {
   std::vector<std::uint64_t> totals;
   for (std::size_t i = 0; i < gpus.size(); ++i)
-    if (may_use(wanted, gpus.card(i))) totals.push_back(gpus.card(i).total);
+    if (may_use(request, gpus.card(i))) totals.push_back(gpus.card(i).total);
   std::ranges::sort(totals, std::greater<>());
-  return totals[std::min<std::size_t>(wanted.gpus, totals.size()) - 1] / 10 * 7;
+  return totals[std::min<std::size_t>(request.gpus, totals.size()) - 1] / 10 * 7;
 }
 
 }  // namespace
 
-Nature SimulationRun::some_nature() {
-  Nature nature;
-  nature.crashes = dice_.chance(0.1);
-  nature.forgets = dice_.chance(0.1);
-  nature.is_stubborn = dice_.chance(0.15);
-  nature.is_bound = dice_.chance(0.1);
-  if (options_.honest) return nature;
-  nature.over_uses = dice_.chance(0.05);
-  nature.is_anonymous = dice_.chance(0.3);
-  nature.is_idle = dice_.chance(0.2);
-  return nature;
+AgentBehavior SimulationRun::random_behavior() {
+  AgentBehavior behavior;
+  behavior.crashes = rng_.chance(0.1);
+  behavior.forgets = rng_.chance(0.1);
+  behavior.is_stubborn = rng_.chance(0.15);
+  behavior.is_bound = rng_.chance(0.1);
+  if (options_.honest) return behavior;
+  behavior.over_uses = rng_.chance(0.05);
+  behavior.is_anonymous = rng_.chance(0.3);
+  behavior.is_idle = rng_.chance(0.2);
+  return behavior;
 }
 
-void SimulationRun::reborn(SimulatedAgent& agent) {
+void SimulationRun::restart_process(SimulatedAgent& agent) {
   agent.process = {static_cast<std::int64_t>(++next_pid_), next_pid_, 1000,
-                   agent.nature.is_bound ? next_pid_ : 0};
+                   agent.behavior.is_bound ? next_pid_ : 0};
 }
 
-Wanted SimulationRun::some_wish(SimulatedAgent& agent) {
-  Wanted wanted;
-  wanted.agent = agent.name;
-  wanted.priority = agent.priority;
-  if (dice_.chance(0.03)) wanted.gpus = 2 + static_cast<unsigned>(dice_.below(2));
-  if (wanted.gpus == 1 && dice_.chance(0.05))
-    wanted.device = gpus_.card(dice_.below(gpus_.size())).uuid;
-  wanted.bytes = std::min(some_bytes(dice_), sensible(gpus_, wanted));
-  if (dice_.chance(0.001)) wanted.bytes = 1ull << 40;  // no card is that large
-  if (dice_.chance(0.1)) wanted.min_bytes = std::max<std::uint64_t>(1, wanted.bytes / 3);
-  if (dice_.chance(0.2)) wanted.spread = Spread::spread;
-  wanted.ttl = Seconds(dice_.between(8, 30));
-  const double r = dice_.share();
-  wanted.on_unavailable = r < 0.7    ? OnUnavailable::wait
-                          : r < 0.85 ? OnUnavailable::cpu
-                                     : OnUnavailable::fail;
-  wanted.wait = Seconds(dice_.chance(0.7) ? 86400 : dice_.between(5, 120));
-  wanted.holder = agent.process;
-  if (agent.nature.is_anonymous) wanted.holder.pid = 0, wanted.holder.start_time = 0;
-  return wanted;
+LeaseRequest SimulationRun::random_request(SimulatedAgent& agent) {
+  LeaseRequest request;
+  request.agent = agent.name;
+  request.priority = agent.priority;
+  if (rng_.chance(0.03)) request.gpus = 2 + static_cast<unsigned>(rng_.below(2));
+  if (request.gpus == 1 && rng_.chance(0.05))
+    request.device = gpus_.card(rng_.below(gpus_.size())).uuid;
+  request.bytes = std::min(some_bytes(rng_), sensible(gpus_, request));
+  if (rng_.chance(0.001)) request.bytes = 1ull << 40;  // no card is that large
+  if (rng_.chance(0.1)) request.min_bytes = std::max<std::uint64_t>(1, request.bytes / 3);
+  if (rng_.chance(0.2)) request.spread = PlacementPolicy::spread;
+  request.ttl = Seconds(rng_.between(8, 30));
+  const double r = rng_.share();
+  request.on_unavailable = r < 0.7    ? OnUnavailable::wait
+                           : r < 0.85 ? OnUnavailable::cpu
+                                      : OnUnavailable::fail;
+  request.wait = Seconds(rng_.chance(0.7) ? 86400 : rng_.between(5, 120));
+  request.holder = agent.process;
+  if (agent.behavior.is_anonymous) request.holder.pid = 0, request.holder.start_time = 0;
+  return request;
 }
 
 void SimulationRun::ask(std::size_t who) {
   auto& agent = agents_[who];
-  ++agent.turn;
-  agent.secret = dice_.roll();
+  ++agent.generation;
+  agent.secret = rng_.roll();
   agent.renewals = 0;
   agent.lease = 0;
   Changes changes;
-  const auto answer = ledger_.request(some_wish(agent), agent.secret, now_, changes);
-  if (answer.id == 0) {
-    plan_for(who, dice_.between(5, 40), Kind::ask);
+  const auto response = ledger_.request(random_request(agent), agent.secret, now_, changes);
+  if (response.id == 0) {
+    plan_for(who, rng_.between(5, 40), Kind::ask);
     return read(changes);
   }
-  agent.lease = answer.id;
-  holder_of_[answer.id] = who;
-  agent.works_s = dice_.between(2, 40);
-  if (answer.verdict == Verdict::on_cpu) {
-    plan_for(who, ledger_.find(answer.id)->wanted.ttl.count() / 3, Kind::renew);
+  agent.lease = response.id;
+  holder_of_[response.id] = who;
+  agent.works_s = rng_.between(2, 40);
+  if (response.verdict == Verdict::on_cpu) {
+    plan_for(who, ledger_.find(response.id)->request.ttl.count() / 3, Kind::renew);
     plan_for(who, agent.works_s, Kind::finish);
   }
   read(changes);
@@ -97,20 +97,20 @@ void SimulationRun::has_lease(std::size_t who) {
   agent.promised.clear();
   for (const auto& part : lease.parts)
     agent.promised.emplace_back(gpus_.index(part.uuid), part.bytes);
-  plan_for(who, dice_.between(0, 1.5), Kind::allocate);
-  if (agent.nature.crashes && dice_.chance(0.3))
-    plan_for(who, dice_.between(0, agent.works_s), Kind::crash);
-  if (agent.nature.forgets && dice_.chance(0.3)) return;
-  plan_for(who, lease.wanted.ttl.count() / 3, Kind::renew);
+  plan_for(who, rng_.between(0, 1.5), Kind::allocate);
+  if (agent.behavior.crashes && rng_.chance(0.3))
+    plan_for(who, rng_.between(0, agent.works_s), Kind::crash);
+  if (agent.behavior.forgets && rng_.chance(0.3)) return;
+  plan_for(who, lease.request.ttl.count() / 3, Kind::renew);
   plan_for(who, agent.works_s, Kind::finish);
 }
 
 void SimulationRun::allocate(std::size_t who) {
   auto& agent = agents_[who];
-  if (agent.nature.is_idle) return;
+  if (agent.behavior.is_idle) return;
   for (const auto& [card, bytes] : agent.promised) {
-    const auto wanted = agent.nature.over_uses ? bytes + bytes / 3 : bytes;
-    if (gpus_.set(card, agent.process, wanted)) continue;
+    const auto used = agent.behavior.over_uses ? bytes + bytes / 3 : bytes;
+    if (gpus_.set(card, agent.process, used)) continue;
     ++report_.counts["out of memory"];
     if (options_.honest) breaks("a lease was granted and there was no memory for it");
   }
@@ -118,7 +118,7 @@ void SimulationRun::allocate(std::size_t who) {
 
 void SimulationRun::renew(std::size_t who) {
   auto& agent = agents_[who];
-  if (dice_.chance(0.01)) {  // the answer was lost, and it is sent again
+  if (rng_.chance(0.01)) {  // the response was lost, and it is sent again
     Changes none;
     if (ledger_.renew(agent.lease, agent.secret, agent.renewals + 1, now_, none) !=
             Ledger::Outcome::stale ||
@@ -128,17 +128,17 @@ void SimulationRun::renew(std::size_t who) {
   Changes changes;
   const auto outcome = ledger_.renew(agent.lease, agent.secret, agent.renewals, now_, changes);
   read(changes);
-  books_.renewed(agent.lease, outcome, now_);
+  accounting_.renewed(agent.lease, outcome, now_);
   if (outcome != Ledger::Outcome::done) return;
   ++agent.renewals;
-  plan_for(who, ledger_.find(agent.lease)->wanted.ttl.count() * dice_.between(0.25, 0.5),
+  plan_for(who, ledger_.find(agent.lease)->request.ttl.count() * rng_.between(0.25, 0.5),
            Kind::renew);
 }
 
 void SimulationRun::finish(std::size_t who) {
   auto& agent = agents_[who];
   Changes changes;
-  if (agent.nature.is_bound) {
+  if (agent.behavior.is_bound) {
     changes = ledger_.connection_closed(agent.process.connection, now_);
   } else if (ledger_.release(agent.lease, agent.secret, now_, changes) != Ledger::Outcome::done) {
     breaks("a lease was lost: its holder could not release it");
@@ -146,13 +146,13 @@ void SimulationRun::finish(std::size_t who) {
   read(changes);
 }
 
-// By whatever cause; the memory follows a little later.
+// Handles the end of a lease for any reason; the memory is freed a little later.
 void SimulationRun::lost_lease(std::size_t who) {
   auto& agent = agents_[who];
   holder_of_.erase(agent.lease);
-  ++agent.turn;
-  if (agent.nature.is_bound) agent.process.connection = ++next_pid_;
-  plan_for(who, agent.nature.forgets ? dice_.between(0, 20) : dice_.between(0, 1.5), Kind::let_go);
+  ++agent.generation;
+  if (agent.behavior.is_bound) agent.process.connection = ++next_pid_;
+  plan_for(who, agent.behavior.forgets ? rng_.between(0, 20) : rng_.between(0, 1.5), Kind::let_go);
 }
 
 void SimulationRun::let_go(std::size_t who) {
@@ -160,34 +160,35 @@ void SimulationRun::let_go(std::size_t who) {
   for (const auto& [card, bytes] : agent.promised) gpus_.set(card, agent.process, 0);
   agent.promised.clear();
   agent.lease = 0;
-  plan_for(who, dice_.between(1, 40), Kind::ask);
+  plan_for(who, rng_.between(1, 40), Kind::ask);
 }
 
 void SimulationRun::crash(std::size_t who) {
   auto& agent = agents_[who];
-  ++agent.turn;
+  ++agent.generation;
   gpus_.process_ends(agent.process);
   agent.promised.clear();
-  plan_for(who, dice_.between(0.05, 2), Kind::death_noticed);
+  plan_for(who, rng_.between(0.05, 2), Kind::death_noticed);
 }
 
 void SimulationRun::death_noticed(std::size_t who) {
   auto& agent = agents_[who];
   const auto process = agent.process;
   const auto lease = agent.lease;
-  holder_of_.erase(lease);  // nobody is left to hear of it
-  ++agent.turn;
-  reborn(agent);
-  plan_for(who, dice_.between(1, 40), Kind::ask);
+  holder_of_.erase(lease);  // its process is gone
+  ++agent.generation;
+  restart_process(agent);
+  plan_for(who, rng_.between(1, 40), Kind::ask);
   Changes changes;
   if (process.connection != 0) changes = ledger_.connection_closed(process.connection, now_);
-  if (!agent.nature.is_anonymous) {
+  if (!agent.behavior.is_anonymous) {
     auto more = ledger_.holder_died(process.pid, process.start_time, now_);
     changes.insert(changes.end(), std::make_move_iterator(more.begin()),
                    std::make_move_iterator(more.end()));
   }
   read(changes);
-  if (!agent.nature.is_anonymous && books_.is_live(lease)) breaks("a lease outlived its holder");
+  if (!agent.behavior.is_anonymous && accounting_.is_live(lease))
+    breaks("a lease outlived its holder");
 }
 
 }  // namespace sluice::broker

@@ -11,9 +11,9 @@
 
 namespace sluice::broker {
 
-class Dice {
+class Rng {
  public:
-  explicit Dice(std::uint64_t seed) : state_(seed) {}
+  explicit Rng(std::uint64_t seed) : state_(seed) {}
   std::uint64_t roll() noexcept {  // splitmix64
     std::uint64_t z = state_ += 0x9E3779B97F4A7C15u;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;

@@ -11,13 +11,13 @@
 
 #include "broker/ledger/ledger.h"
 #include "broker/simulation/simulation.h"
-#include "broker/simulation/simulation_books.h"
+#include "broker/simulation/simulation_accounting.h"
 #include "broker/simulation/simulation_gpus.h"
 
 namespace sluice::broker {
 
-// How an agent is; most are none of it.
-struct Nature {
+// Traits of an agent; most agents have none.
+struct AgentBehavior {
   bool crashes = false;       // dies in the middle of its work at times
   bool forgets = false;       // stops renewing at times, and keeps its memory for a while
   bool over_uses = false;     // takes more than it was promised
@@ -30,11 +30,11 @@ struct Nature {
 struct SimulatedAgent {
   std::string name;
   Priority priority;
-  Nature nature;
+  AgentBehavior behavior;
   Holder process;  // as it really is
   LeaseId lease = 0;
   std::uint64_t secret = 0, renewals = 0;
-  std::uint64_t turn = 0;  // grows; events of an earlier one are void
+  std::uint64_t generation = 0;  // grows; events of an earlier one are void
   double works_s = 0;
   std::vector<std::pair<std::size_t, std::uint64_t>> promised;
 };
@@ -43,7 +43,7 @@ class SimulationRun {
  public:
   SimulationRun(const SimulationOptions& options, const std::vector<Card>& cards);
   SimulationReport go();
-  const SimulationBooks& books() const noexcept { return books_; }
+  const SimulationAccounting& accounting() const noexcept { return accounting_; }
 
  private:
   enum class Kind {
@@ -58,8 +58,8 @@ class SimulationRun {
     sample_arrives,
     gpu_lost,
     gpu_back,
-    stranger_comes,
-    stranger_goes,  // a GPU
+    unmanaged_starts,
+    unmanaged_exits,  // a GPU
     restart,
   };
   struct Event {
@@ -67,14 +67,14 @@ class SimulationRun {
     std::uint64_t order;  // of those at the same instant
     Kind kind;
     std::uint32_t who;
-    std::uint64_t turn;
+    std::uint64_t generation;
     friend bool operator>(const Event& a, const Event& b) {
       return a.at != b.at ? a.at > b.at : a.order > b.order;
     }
   };
   static const char* name_of(Kind kind);
 
-  void plan(double after_s, Kind kind, std::size_t who, std::uint64_t turn = 0);
+  void plan(double after_s, Kind kind, std::size_t who, std::uint64_t generation = 0);
   void plan_for(std::size_t agent, double after_s, Kind kind);
   void happen(const Event& event);
   void agent_event(const Event& event);
@@ -83,8 +83,8 @@ class SimulationRun {
   void check_all();
   void breaks(const std::string& what);
 
-  Nature some_nature();
-  Wanted some_wish(SimulatedAgent& agent);
+  AgentBehavior random_behavior();
+  LeaseRequest random_request(SimulatedAgent& agent);
   void ask(std::size_t agent);
   void has_lease(std::size_t agent);
   void allocate(std::size_t agent);
@@ -94,22 +94,22 @@ class SimulationRun {
   void death_noticed(std::size_t agent);
   void let_go(std::size_t agent);
   void lost_lease(std::size_t agent);
-  void reborn(SimulatedAgent& agent);
+  void restart_process(SimulatedAgent& agent);
 
   void sample(std::size_t card);
   void sample_arrives(std::uint64_t slot);
   void gpu_lost(std::size_t card);
-  void stranger_comes(std::size_t card);
-  void stranger_goes(std::uint64_t number);
-  void tell_books(std::size_t card, const Card& sample);
+  void unmanaged_starts(std::size_t card);
+  void unmanaged_exits(std::uint64_t number);
+  void update_accounting(std::size_t card, const Card& sample);
   void restart();
 
   SimulationOptions options_;
   Policy policy_;
-  Dice dice_;
+  Rng rng_;
   Instant now_;
   SimulationGpus gpus_;
-  SimulationBooks books_;
+  SimulationAccounting accounting_;
   Ledger ledger_;
   SimulationReport report_;
   std::vector<SimulatedAgent> agents_;
@@ -117,10 +117,10 @@ class SimulationRun {
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::uint64_t order_ = 0, next_pid_ = 1000, samples_ = 0, slots_ = 0;
   std::unordered_map<std::uint64_t, std::pair<std::size_t, Card>> on_the_way_;
-  std::vector<std::pair<std::size_t, Holder>> strangers_;
-  std::set<std::int64_t> strangers_now_;        // by pid
+  std::vector<std::pair<std::size_t, Holder>> unmanaged_;
+  std::set<std::int64_t> unmanaged_now_;        // by pid
   std::vector<std::optional<Instant>> newest_;  // sample of each card that the ledger knows
-  std::vector<std::uint64_t> lists_, kinds_, told_;
+  std::vector<std::uint64_t> lists_, kinds_, reported_;
   double promised_sum_ = 0;
   std::uint64_t memory_ = 0;
 };

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "broker/ledger/ledger_for_tests.h"
-#include "broker/simulation/simulation_books.h"
+#include "broker/simulation/simulation_accounting.h"
 
 namespace sluice::broker {
 namespace {
@@ -44,7 +44,7 @@ TEST(Simulation, KeepsEveryInvariantForManySeeds) {
   }
 }
 
-TEST(Simulation, SaysHowToSeeAFailureAgain) {
+TEST(Simulation, SaysHowToReproduceAFailure) {
   SimulationOptions options;
   options.events = 5000, options.seed = 7;
   options.longest_wait = Seconds(1);  // nobody is that quick
@@ -53,7 +53,7 @@ TEST(Simulation, SaysHowToSeeAFailureAgain) {
   EXPECT_THAT(to_string(report, options), HasSubstr("--seed 7 --events 5000"));
 }
 
-TEST(Simulation, ItsResultHasTheFiguresAndWhetherAnythingBroke) {
+TEST(Simulation, TheResultHasTheStatisticsAndAnyViolation) {
   SimulationOptions options;
   options.events = 20'000, options.agents = 200;
   auto report = simulate(options, cards_of_fake_nvml());
@@ -68,74 +68,74 @@ TEST(Simulation, ItsResultHasTheFiguresAndWhetherAnythingBroke) {
   EXPECT_EQ(to_json(report, options, 8)["verdict"], report.broken);
 }
 
-// The books, told things that a ledger must never tell.
+// The accounting with changes that a ledger must never report.
 struct Books {
-  Books() : machine({80}), books(machine.cards, Seconds(100)) {}
-  void tell(const Changes& changes) { books.read(changes, machine.ledger, machine.now()); }
+  Books() : machine({80}), accounting(machine.cards, Seconds(100)) {}
+  void report(const Changes& changes) { accounting.read(changes, machine.ledger, machine.now()); }
   Machine machine;
-  SimulationBooks books;
+  SimulationAccounting accounting;
 };
 
-TEST(SimulationBooks, NoticeAnOverCommit) {
+TEST(SimulationAccounting, DetectsAnOvercommit) {
   Books b;
   Machine other({800});  // its ledger believes in a larger card
   const auto id = other.get(want("a", 81));
-  b.books.read({{What::granted, id, 0, {}, {}}}, other.ledger, other.now());
-  EXPECT_THAT(b.books.broken(), HasSubstr("more than the card has"));
+  b.accounting.read({{What::granted, id, 0, {}, {}}}, other.ledger, other.now());
+  EXPECT_THAT(b.accounting.broken(), HasSubstr("more than the card has"));
 }
 
-TEST(SimulationBooks, NoticeAPromiseOfWhatAStrangerWasKnownToHave) {
+TEST(SimulationAccounting, DetectsAPromiseOfUnmanagedMemory) {
   Books b;
-  b.books.listed(0, {{6, 40 * kGiB}}, b.machine.now());
+  b.accounting.listed(0, {{6, 40 * kGiB}}, b.machine.now());
   b.machine.get(want("a", 40));
-  b.tell(b.machine.told);
-  EXPECT_EQ(b.books.broken(), "");
-  b.machine.told.clear();
-  b.machine.get(want("b", 1));  // its ledger was told of no stranger
-  b.tell(b.machine.told);
-  EXPECT_THAT(b.books.broken(), HasSubstr("a stranger was known to have"));
+  b.report(b.machine.reported);
+  EXPECT_EQ(b.accounting.broken(), "");
+  b.machine.reported.clear();
+  b.machine.get(want("b", 1));  // its ledger has seen no unmanaged process
+  b.report(b.machine.reported);
+  EXPECT_THAT(b.accounting.broken(), HasSubstr("an unmanaged process was known to have"));
 
   Books later;
   later.machine.get(want("a", 40));
-  later.tell(later.machine.told);
-  later.machine.second += 1, later.machine.told.clear();
-  later.books.listed(0, {{6, 40 * kGiB}}, later.machine.now());  // it may be a's
+  later.report(later.machine.reported);
+  later.machine.second += 1, later.machine.reported.clear();
+  later.accounting.listed(0, {{6, 40 * kGiB}}, later.machine.now());  // it may be a's
   later.machine.get(want("b", 40));
-  later.tell(later.machine.told);
-  EXPECT_EQ(later.books.broken(), "");
+  later.report(later.machine.reported);
+  EXPECT_EQ(later.accounting.broken(), "");
 }
 
-TEST(SimulationBooks, NoticeALeaseThatIsGrantedOrEndsTwice) {
+TEST(SimulationAccounting, DetectsALeaseThatIsGrantedOrEndsTwice) {
   Books twice;
   const auto id = twice.machine.get(want("a", 8));
-  twice.tell(twice.machine.told);
-  EXPECT_EQ(twice.books.broken(), "");
-  twice.tell({{What::granted, id, 0, {}, {}}});
-  EXPECT_THAT(twice.books.broken(), HasSubstr("granted twice"));
+  twice.report(twice.machine.reported);
+  EXPECT_EQ(twice.accounting.broken(), "");
+  twice.report({{What::granted, id, 0, {}, {}}});
+  EXPECT_THAT(twice.accounting.broken(), HasSubstr("granted twice"));
 
   Books ends;
   const auto other = ends.machine.get(want("a", 8));
-  ends.tell(ends.machine.told);
-  ends.tell({{What::ended, other, 0, {}, {}}});
-  ends.tell({{What::ended, other, 0, {}, {}}});
-  EXPECT_THAT(ends.books.broken(), HasSubstr("ended twice"));
+  ends.report(ends.machine.reported);
+  ends.report({{What::ended, other, 0, {}, {}}});
+  ends.report({{What::ended, other, 0, {}, {}}});
+  EXPECT_THAT(ends.accounting.broken(), HasSubstr("ended twice"));
 }
 
-TEST(SimulationBooks, NoticeARevivedLeaseAndALostOne) {
+TEST(SimulationAccounting, DetectsARevivedLeaseAndALostOne) {
   Books revived;
   const auto id = revived.machine.get(want("a", 8));
-  revived.tell(revived.machine.told);
-  revived.tell({{What::ended, id, 0, {}, {}}});
-  revived.books.renewed(id, Ledger::Outcome::done, revived.machine.now());
-  EXPECT_THAT(revived.books.broken(), HasSubstr("came back after its end"));
+  revived.report(revived.machine.reported);
+  revived.report({{What::ended, id, 0, {}, {}}});
+  revived.accounting.renewed(id, Ledger::Outcome::done, revived.machine.now());
+  EXPECT_THAT(revived.accounting.broken(), HasSubstr("came back after its end"));
 
   Books lost;
   lost.machine.get(want("a", 8));
-  lost.tell(lost.machine.told);
-  lost.books.compare(lost.machine.ledger);
-  EXPECT_EQ(lost.books.broken(), "");
-  lost.books.compare(Ledger(Policy{}));
-  EXPECT_THAT(lost.books.broken(), HasSubstr("was lost"));
+  lost.report(lost.machine.reported);
+  lost.accounting.compare(lost.machine.ledger);
+  EXPECT_EQ(lost.accounting.broken(), "");
+  lost.accounting.compare(Ledger(Policy{}));
+  EXPECT_THAT(lost.accounting.broken(), HasSubstr("was lost"));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // The body of POST /v1/leases. Everything in it comes from outside: each field is
-// checked for itself, all problems are told at once, and what is repeated back is short.
+// checked separately, all problems are reported at once, and quoted input is short.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -20,12 +20,12 @@ namespace sluice::broker {
 
 namespace {
 
-constexpr double kLeastGb = 0.001, kMostGb = 65536;
+constexpr double kMinGb = 0.001, kMaxGb = 65536;
 constexpr double kDay = 86400;
 constexpr double kDefaultWait_s = 60;
 constexpr std::size_t kShown = 64;  // of a text from outside, in bytes
-constexpr std::size_t kMostProblems = 8;
-constexpr std::size_t kLargestBody = 64 << 10;
+constexpr std::size_t kMaxProblems = 8;
+constexpr std::size_t kMaxBodyBytes = 64 << 10;
 
 constexpr std::array<std::string_view, 4> kPriorities{"low", "normal", "high", "critical"};
 constexpr std::array<std::string_view, 3> kOnUnavailable{"cpu", "wait", "fail"};
@@ -49,7 +49,7 @@ std::string type_of(const Json& json) {
 }
 
 struct Reading {
-  Wanted wanted;
+  LeaseRequest request;
   const BrokerConfig& config;
   std::set<std::string, std::less<>> given;
 };
@@ -66,67 +66,67 @@ std::string read_number(const Json& json, double low, double high, std::string_v
   return "";
 }
 
-template <std::uint64_t Wanted::*member>
+template <std::uint64_t LeaseRequest::*member>
 std::string read_gb(const Json& json, Reading& r) {
   double gb = 0;
-  auto wrong = read_number(json, kLeastGb, kMostGb, " GB (of 2^30 bytes)", gb);
-  if (wrong.empty()) r.wanted.*member = static_cast<std::uint64_t>(std::llround(gb * kGiB));
+  auto wrong = read_number(json, kMinGb, kMaxGb, " GB (of 2^30 bytes)", gb);
+  if (wrong.empty()) r.request.*member = static_cast<std::uint64_t>(std::llround(gb * kGiB));
   return wrong;
 }
 
-template <std::string Wanted::*member>
+template <std::string LeaseRequest::*member>
 std::string read_text(const Json& json, Reading& r) {
-  constexpr std::size_t kLongest = 128;
+  constexpr std::size_t kMaxBytes = 128;
   if (!json.is_string()) return "must be a text, not " + type_of(json);
   const auto& text = json.get_ref<const std::string&>();
-  if (text.size() > kLongest)
-    return fmt::format("has {} bytes; at most {} are allowed", text.size(), kLongest);
-  r.wanted.*member = text;
+  if (text.size() > kMaxBytes)
+    return fmt::format("has {} bytes; at most {} are allowed", text.size(), kMaxBytes);
+  r.request.*member = text;
   return "";
 }
 
-// An index is told from a name by its type, and found by the broker, which knows the cards.
+// The JSON type distinguishes an index from a name; the broker, which knows the cards, resolves it.
 std::string read_device(const Json& json, Reading& r) {
-  if (json.is_string()) return read_text<&Wanted::device>(json, r);
+  if (json.is_string()) return read_text<&LeaseRequest::device>(json, r);
   const bool is_index = json.is_number_unsigned() && json.get<std::uint64_t>() <= 1024;
   if (!is_index) return "must be a GPU's UUID, its PCI bus or its index, not " + type_of(json);
-  r.wanted.device = json.dump();
+  r.request.device = json.dump();
   return "";
 }
 
 std::string read_ttl(const Json& json, Reading& r) {
   double s = 0;
   auto wrong = read_number(json, 1, r.config.max_ttl_s, " seconds (broker.max_ttl_s)", s);
-  if (wrong.empty()) r.wanted.ttl = Seconds(s);
+  if (wrong.empty()) r.request.ttl = Seconds(s);
   return wrong;
 }
 
 std::string read_wait(const Json& json, Reading& r) {
   double s = 0;
   auto wrong = read_number(json, 0, kDay, " seconds", s);
-  if (wrong.empty()) r.wanted.wait = Seconds(s);
+  if (wrong.empty()) r.request.wait = Seconds(s);
   return wrong;
 }
 
 std::string read_gpus(const Json& json, Reading& r) {
   const bool is_good = json.is_number_unsigned() && json.get<std::uint64_t>() >= 1 &&
                        json.get<std::uint64_t>() <= 64;
-  if (!is_good) return "must be a whole number from 1 to 64, not " + type_of(json);
-  r.wanted.gpus = json.get<unsigned>();
+  if (!is_good) return "must be an integer from 1 to 64, not " + type_of(json);
+  r.request.gpus = json.get<unsigned>();
   return "";
 }
 
 std::string read_node(const Json& json, Reading& r) {
   const bool is_good = json.is_number_unsigned() && json.get<std::uint64_t>() <= 1023;
-  if (!is_good) return "must be a whole number from 0 to 1023, not " + type_of(json);
-  r.wanted.numa_node = json.get<int>();
+  if (!is_good) return "must be an integer from 0 to 1023, not " + type_of(json);
+  r.request.numa_node = json.get<int>();
   return "";
 }
 
-template <bool Wanted::*member>
+template <bool LeaseRequest::*member>
 std::string read_flag(const Json& json, Reading& r) {
   if (!json.is_boolean()) return "must be true or false, not " + type_of(json);
-  r.wanted.*member = json.get<bool>();
+  r.request.*member = json.get<bool>();
   return "";
 }
 
@@ -145,28 +145,29 @@ std::string one_of(const Json& json, const std::array<std::string_view, N>& word
 std::string read_priority(const Json& json, Reading& r) {
   std::size_t index = 0;
   auto wrong = one_of(json, kPriorities, index);
-  if (wrong.empty()) r.wanted.priority = *priority_named(kPriorities[index]);
+  if (wrong.empty()) r.request.priority = *priority_from(kPriorities[index]);
   return wrong;
 }
 
 std::string read_on_unavailable(const Json& json, Reading& r) {
   std::size_t index = 0;
   auto wrong = one_of(json, kOnUnavailable, index);
-  if (wrong.empty()) r.wanted.on_unavailable = *on_unavailable_named(kOnUnavailable[index]);
+  if (wrong.empty()) r.request.on_unavailable = *on_unavailable_from(kOnUnavailable[index]);
   return wrong;
 }
 
 std::string read_placement(const Json& json, Reading& r) {
   std::size_t index = 0;
   auto wrong = one_of(json, kPlacements, index);
-  if (wrong.empty()) r.wanted.spread = index == 0 ? Spread::best_fit : Spread::spread;
+  if (wrong.empty())
+    r.request.spread = index == 0 ? PlacementPolicy::best_fit : PlacementPolicy::spread;
   return wrong;
 }
 
 std::string read_bind(const Json& json, Reading& r) {
   std::size_t index = 0;
   auto wrong = one_of(json, kBinds, index);
-  r.wanted.bound = index == 1;
+  r.request.bound = index == 1;
   return wrong;
 }
 
@@ -175,7 +176,7 @@ std::string read_pid(const Json& json, Reading& r) {
   const bool is_good = json.is_number_unsigned() && json.get<std::uint64_t>() <= kHighest;
   if (!is_good)
     return "must be a process number, or 0 for a lease that no process holds, not " + type_of(json);
-  r.wanted.named_pid = json.get<std::int64_t>();
+  r.request.named_pid = json.get<std::int64_t>();
   return "";
 }
 
@@ -184,20 +185,20 @@ struct FieldInfo {
   Read read;
 };
 constexpr FieldInfo kFields[] = {
-    {"agent", read_text<&Wanted::agent>},
-    {"memory_gb", read_gb<&Wanted::bytes>},
-    {"min_memory_gb", read_gb<&Wanted::min_bytes>},
+    {"agent", read_text<&LeaseRequest::agent>},
+    {"memory_gb", read_gb<&LeaseRequest::bytes>},
+    {"min_memory_gb", read_gb<&LeaseRequest::min_bytes>},
     {"priority", read_priority},
-    {"model_type", read_text<&Wanted::model_type>},
+    {"model_type", read_text<&LeaseRequest::model_type>},
     {"device", read_device},
     {"gpus", read_gpus},
     {"numa_node", read_node},
-    {"linked", read_flag<&Wanted::linked>},
+    {"linked", read_flag<&LeaseRequest::linked>},
     {"placement", read_placement},
     {"ttl_s", read_ttl},
     {"wait_s", read_wait},
     {"on_unavailable", read_on_unavailable},
-    {"client_limits", read_flag<&Wanted::client_limits>},
+    {"client_limits", read_flag<&LeaseRequest::client_limits>},
     {"bind", read_bind},
     {"pid", read_pid},
 };
@@ -213,9 +214,9 @@ std::vector<std::string_view> field_names() {
 }
 
 Json parse(std::string_view body) {
-  if (body.size() > kLargestBody)
-    refuse_all(
-        fmt::format("the request has {} bytes; at most {} are allowed", body.size(), kLargestBody));
+  if (body.size() > kMaxBodyBytes)
+    refuse_all(fmt::format("the request has {} bytes; at most {} are allowed", body.size(),
+                           kMaxBodyBytes));
   return parse_json_object(body, "the request");
 }
 
@@ -231,13 +232,13 @@ void read_all(const Json& json, Reading& reading, std::vector<std::string>& prob
     } else {
       reading.given.insert(std::string(key));
     }
-    if (problems.size() == kMostProblems) return;
+    if (problems.size() == kMaxProblems) return;
   }
 }
 
 // Waiting has two fields; one of them is enough to mean it.
 void settle_waiting(Reading& r, std::vector<std::string>& problems) {
-  auto& w = r.wanted;
+  auto& w = r.request;
   const bool how = r.given.contains("on_unavailable"), how_long = r.given.contains("wait_s");
   if (!how && how_long && w.wait.count() > 0) w.on_unavailable = OnUnavailable::wait;
   if (w.on_unavailable == OnUnavailable::wait && !how_long) w.wait = Seconds(kDefaultWait_s);
@@ -248,19 +249,20 @@ void settle_waiting(Reading& r, std::vector<std::string>& problems) {
 
 }  // namespace
 
-Wanted wanted_from_json(std::string_view body, const BrokerConfig& config) {
+LeaseRequest lease_request_from_json(std::string_view body, const BrokerConfig& config) {
   const auto json = parse(body);
   std::vector<std::string> problems;
   Reading reading{{}, config, {}};
-  reading.wanted.ttl = Seconds(config.default_ttl_s);
+  reading.request.ttl = Seconds(config.default_ttl_s);
   read_all(json, reading, problems);
-  if (!json.contains("agent")) problems.push_back("agent is missing: it names who asks");
+  if (!json.contains("agent"))
+    problems.push_back("agent is missing: it names the requesting agent");
   settle_waiting(reading, problems);
   if (!problems.empty()) refuse_all(fmt::format("{}", fmt::join(problems, "; ")));
-  auto checked = reading.wanted;  // without memory_gb the broker's settings may know it
+  auto checked = reading.request;  // without memory_gb the broker's settings may know it
   if (checked.bytes == 0) checked.bytes = std::max<std::uint64_t>(1, checked.min_bytes);
   check(checked);
-  return std::move(reading.wanted);
+  return std::move(reading.request);
 }
 
 }  // namespace sluice::broker

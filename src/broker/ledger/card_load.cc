@@ -1,4 +1,4 @@
-// What is free on one card: load_on() and room_on() of place.h.
+// The load and the free capacity of one card: load_on() and capacity_on() of place.h.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -54,28 +54,30 @@ std::vector<HolderUse> holders_of(const Card& card, std::span<const Promise> pro
   return holders;
 }
 
-// Adds what each holder really uses; answers with what strangers do, and who they are.
+// Adds what each holder really uses. Returns the bytes of unmanaged processes, which it adds to
+// `found`.
 std::uint64_t read_list(const Card& card, std::vector<HolderUse>& holders,
-                        std::vector<CardProcess>* who) {
+                        std::vector<CardProcess>* found) {
   if (!card.processes_at) return 0;
-  std::uint64_t strangers = 0;
+  std::uint64_t unmanaged = 0;
   for (const auto& process : card.processes) {
     auto at = std::ranges::lower_bound(holders, process.pid, {},
                                        [](const HolderUse& u) { return u.holder.pid; });
     while (at != holders.end() && at->holder.pid == process.pid && !is_holder(at->holder, process))
       ++at;
     if (at == holders.end() || !is_holder(at->holder, process)) {
-      strangers += process.bytes.value_or(0);
-      if (who != nullptr) who->push_back({process.pid, process.start_time, process.bytes, {}, {}});
+      unmanaged += process.bytes.value_or(0);
+      if (found != nullptr)
+        found->push_back({process.pid, process.start_time, process.bytes, {}, {}});
     } else if (process.bytes) {
       at->used += *process.bytes;
     } else {
-      at->is_told = false;
+      at->is_reported = false;
     }
   }
   // A list older than the sample cannot know better than it.
   const bool is_older = card.sampled_at && *card.processes_at < *card.sampled_at;
-  return is_older ? std::min(strangers, card.used) : strangers;
+  return is_older ? std::min(unmanaged, card.used) : unmanaged;
 }
 
 bool comes_before(const CardProcess& a, const CardProcess& b) {
@@ -96,11 +98,11 @@ std::vector<CardProcess> sorted(std::vector<CardProcess> processes) {
   return one_each;
 }
 
-// What `strangers` took since `before`; both in the order of sorted().
-std::uint64_t taken_since(const InUse& before, std::span<const CardProcess> strangers) {
+// The bytes that `unmanaged` took since `before`; both in the order of sorted().
+std::uint64_t taken_since(const InUse& before, std::span<const CardProcess> unmanaged) {
   std::uint64_t grown = 0;
   auto had = before.processes.begin();
-  for (const auto& now : strangers) {
+  for (const auto& now : unmanaged) {
     while (had != before.processes.end() && comes_before(*had, now)) ++had;
     const bool is_known = had != before.processes.end() && !comes_before(now, *had);
     const auto then = is_known ? *had->bytes : 0;
@@ -109,11 +111,11 @@ std::uint64_t taken_since(const InUse& before, std::span<const CardProcess> stra
   return grown > before.unlisted ? grown - before.unlisted : 0;
 }
 
-// As much of what was promised to holders without a pid as may be among the strangers'
-// memory. Later promises first: what they may have is a part of what earlier ones may. What
-// an old list has beyond `used` is gone, and may have been just that.
-std::uint64_t among_strangers(const Card& card, std::span<const Promise> promises,
-                              std::uint64_t used, std::vector<CardProcess> strangers) {
+// The promises to holders without a pid whose memory may be among that of unmanaged processes.
+// Later promises come first: their memory is a part of what earlier ones may have. The bytes
+// that an old list has beyond `used` are gone, and may have been these.
+std::uint64_t among_unmanaged(const Card& card, std::span<const Promise> promises,
+                              std::uint64_t used, std::vector<CardProcess> unmanaged) {
   std::vector<const Promise*> unknown;
   for (const auto& promise : promises)
     if (promise.holder.pid == 0 && promise.before && counts(promise, card) &&
@@ -121,16 +123,16 @@ std::uint64_t among_strangers(const Card& card, std::span<const Promise> promise
       unknown.push_back(&promise);
   if (unknown.empty()) return 0;
   std::ranges::sort(unknown, std::greater<>(), &Promise::granted_at);
-  strangers = sorted(std::move(strangers));
-  std::uint64_t sum = 0, most = 0;
+  unmanaged = sorted(std::move(unmanaged));
+  std::uint64_t sum = 0, max_taken = 0;
   const InUse* last = nullptr;
   for (const auto* promise : unknown) {
-    if (promise->before.get() != last) most = taken_since(*promise->before, strangers);
+    if (promise->before.get() != last) max_taken = taken_since(*promise->before, unmanaged);
     last = promise->before.get();
-    sum = std::max(sum, std::min(sum + promise->bytes, most));
+    sum = std::max(sum, std::min(sum + promise->bytes, max_taken));
   }
   std::uint64_t listed = 0;
-  for (const auto& stranger : strangers) listed += *stranger.bytes;
+  for (const auto& unmanaged_process : unmanaged) listed += *unmanaged_process.bytes;
   const auto gone = listed - std::min(listed, used);
   return sum - std::min(sum, gone);
 }
@@ -156,24 +158,24 @@ bool counts(const Promise& promise, const Card& card) noexcept {
 
 CardUse use_on(const Card& card, std::span<const Promise> promises) {
   CardUse use{holders_of(card, promises), 0};
-  use.strangers = read_list(card, use.holders, nullptr);
+  use.unmanaged = read_list(card, use.holders, nullptr);
   return use;
 }
 
 Load load_on(const Card& card, std::span<const Promise> promises) {
   auto holders = holders_of(card, promises);
   const bool has_unknown = !holders.empty() && holders.front().holder.pid == 0;
-  std::vector<CardProcess> strangers;
-  Load load{0, read_list(card, holders, has_unknown ? &strangers : nullptr), 0};
+  std::vector<CardProcess> unmanaged;
+  Load load{0, read_list(card, holders, has_unknown ? &unmanaged : nullptr), 0};
   std::uint64_t physical = card.used;  // and what cannot have been in it yet
-  std::uint64_t known = load.strangers;
+  std::uint64_t known = load.unmanaged;
   for (const auto& holder : holders) {
     load.promised += holder.promised;
     const auto settled = std::max(holder.used, holder.promised - holder.fresh);
     physical += holder.promised - std::min(holder.promised, settled);
     known += std::max(holder.promised, holder.used);
   }
-  if (!strangers.empty()) known -= among_strangers(card, promises, load.strangers, strangers);
+  if (!unmanaged.empty()) known -= among_unmanaged(card, promises, load.unmanaged, unmanaged);
   load.taken = std::max(physical, known);
   return load;
 }
@@ -192,11 +194,12 @@ std::string why_closed(const Card& card, Instant now, Seconds stale) {
                      human_duration(seconds_between(*card.sampled_at, now)));
 }
 
-Room room_on(const Card& card, std::span<const Promise> promises, Instant now, Seconds stale) {
+CardCapacity capacity_on(const Card& card, std::span<const Promise> promises, Instant now,
+                         Seconds stale) {
   const auto load = load_on(card, promises);
-  Room room{0, load.promised, load.strangers, why_closed(card, now, stale)};
-  if (room.why.empty() && card.total > load.taken) room.free = card.total - load.taken;
-  return room;
+  CardCapacity capacity{0, load.promised, load.unmanaged, why_closed(card, now, stale)};
+  if (capacity.why.empty() && card.total > load.taken) capacity.free = card.total - load.taken;
+  return capacity;
 }
 
 }  // namespace sluice::broker

@@ -1,4 +1,4 @@
-// The simulation's own record of every lease, worked out from what the ledger tells and
+// The simulation's own record of every lease, derived from what the ledger reports and
 // from nothing inside it.
 #pragma once
 
@@ -15,20 +15,20 @@
 
 namespace sluice::broker {
 
-class SimulationBooks {
+class SimulationAccounting {
  public:
-  SimulationBooks(const std::vector<Card>& cards, Seconds longest_wait);
+  SimulationAccounting(const std::vector<Card>& cards, Seconds longest_wait);
 
-  // What the ledger told at `now`. The leases themselves are looked up there.
+  // Takes in the changes that the ledger reported at `now`. The leases are looked up there.
   void read(const Changes& changes, const Ledger& ledger, Instant now);
   // A sample of the card reached the ledger.
   void sampled(std::size_t card, Instant taken_at);
-  // A list reached it, with these strangers that never had to do with leases.
-  void listed(std::size_t card, const std::map<std::int64_t, std::uint64_t>& strangers,
+  // A list reached it, with these unmanaged processes that never had to do with leases.
+  void listed(std::size_t card, const std::map<std::int64_t, std::uint64_t>& unmanaged,
               Instant now);
-  void stranger_left(std::size_t card, std::int64_t pid) { cards_[card].strangers.erase(pid); }
+  void unmanaged_left(std::size_t card, std::int64_t pid) { cards_[card].unmanaged.erase(pid); }
   void restarted();  // it knows no list any more
-  // The answer to a renewal.
+  // The response to a renewal.
   void renewed(LeaseId id, Ledger::Outcome outcome, Instant now);
   // Everything that lives by these books lives there too, and nothing else.
   void compare(const Ledger& ledger);
@@ -42,7 +42,7 @@ class SimulationBooks {
  private:
   struct Row {
     Priority priority;
-    Instant asked_at, expires_at;
+    Instant requested_at, expires_at;
     bool is_granted = false, is_waiting = false;
     std::vector<std::pair<std::size_t, std::uint64_t>> parts;
   };
@@ -51,22 +51,22 @@ class SimulationBooks {
     Instant at;
     std::uint64_t bytes;
   };
-  struct Stranger {
+  struct UnmanagedProcess {
     std::uint64_t bytes;
     Instant known_since;
   };
-  struct Unknown {  // a lease whose process the ledger cannot tell from a stranger
+  struct Unknown {  // a lease whose process the ledger cannot tell from an unmanaged process
     LeaseId id;
     Instant granted_at;
     std::uint64_t bytes;
   };
-  struct CardBook {
+  struct CardAccount {
     std::uint64_t total, promised = 0;
     std::vector<GivenBack> given_back;
-    std::map<std::int64_t, Stranger> strangers;  // by pid
-    std::vector<Unknown> unknown;                // in the order they were granted
+    std::map<std::int64_t, UnmanagedProcess> unmanaged;  // by pid
+    std::vector<Unknown> unknown;                        // in the order they were granted
   };
-  static std::uint64_t may_be_strangers(const CardBook& card);
+  static std::uint64_t may_be_unmanaged(const CardAccount& card);
 
   void breaks(LeaseId id, const char* what);
   void enter(LeaseId id, const Ledger& ledger);
@@ -75,7 +75,7 @@ class SimulationBooks {
 
   Seconds longest_wait_;
   std::unordered_map<std::string, std::size_t> index_;
-  std::vector<CardBook> cards_;
+  std::vector<CardAccount> cards_;
   std::unordered_map<LeaseId, Row> leases_;  // live: neither ended nor refused
   std::set<std::pair<Instant, LeaseId>> queue_;
   std::array<std::vector<float>, 4> waits_;

@@ -1,4 +1,4 @@
-#include "broker/answer_json.h"
+#include "broker/lease_response_json.h"
 
 #include <algorithm>
 #include <charconv>
@@ -11,11 +11,11 @@ namespace sluice::broker {
 
 namespace {
 
-std::string_view status_of(const Answer& answer) {
-  const auto state = answer.lease.state;
-  if (answer.lease.ending == Ending::timed_out) return "failed";  // it never had anything
-  if (answer.lease.id != 0 && (state == State::ended || state == State::draining)) return "ended";
-  switch (answer.verdict) {
+std::string_view status_of(const LeaseResponse& response) {
+  const auto state = response.lease.state;
+  if (response.lease.ending == EndReason::timed_out) return "failed";  // it never had anything
+  if (response.lease.id != 0 && (state == State::ended || state == State::draining)) return "ended";
+  switch (response.verdict) {
     case Verdict::granted: return "allocated";
     case Verdict::waiting: return "waiting";
     case Verdict::on_cpu: return "cpu_fallback";
@@ -24,45 +24,45 @@ std::string_view status_of(const Answer& answer) {
   return "failed";
 }
 
-Json index_at(const Answer& answer, std::size_t part) {
-  return part < answer.device_indexes.size() ? Json(answer.device_indexes[part]) : Json();
+Json index_at(const LeaseResponse& response, std::size_t part) {
+  return part < response.device_indexes.size() ? Json(response.device_indexes[part]) : Json();
 }
 
-void add_gpus(Json& json, const Answer& answer) {
+void add_gpus(Json& json, const LeaseResponse& response) {
   json["gpus"] = Json::array();
-  for (std::size_t i = 0; i < answer.lease.parts.size(); ++i) {
-    const auto& part = answer.lease.parts[i];
+  for (std::size_t i = 0; i < response.lease.parts.size(); ++i) {
+    const auto& part = response.lease.parts[i];
     json["gpus"].push_back({{"gpu_uuid", part.uuid},
-                            {"gpu_device", index_at(answer, i)},
+                            {"gpu_device", index_at(response, i)},
                             {"memory_gb", gb(part.bytes)}});
   }
 }
 
-void add_refusal(Json& json, const Answer& answer) {
-  if (answer.verdict == Verdict::granted) return;
-  json["would_have_to_go"] = Json::array();
-  for (const auto& lease : answer.in_the_way) {
-    json["would_have_to_go"].push_back({{"lease_id", std::to_string(lease.id)},
-                                        {"agent", lease.wanted.agent},
-                                        {"priority", to_string(lease.wanted.priority)},
-                                        {"memory_gb", gb(promised(lease))}});
+void add_refusal(Json& json, const LeaseResponse& response) {
+  if (response.verdict == Verdict::granted) return;
+  json["blocked_by"] = Json::array();
+  for (const auto& lease : response.blocked_by) {
+    json["blocked_by"].push_back({{"lease_id", std::to_string(lease.id)},
+                                  {"agent", lease.request.agent},
+                                  {"priority", to_string(lease.request.priority)},
+                                  {"memory_gb", gb(promised(lease))}});
   }
   json["obstacles"] = Json::array();
-  for (const auto& card : answer.refusal.obstacles) {
+  for (const auto& card : response.refusal.obstacles) {
     Json one{{"gpu_uuid", card.uuid}, {"bus", card.bus}, {"name", card.name}};
     one["free_gb"] = gb(card.free), one["kept_gb"] = gb(card.kept);
     if (!card.why.empty()) one["why"] = card.why;
     json["obstacles"].push_back(std::move(one));
   }
-  const auto& when = answer.refusal.may_fit_in;
+  const auto& when = response.refusal.may_fit_in;
   json["may_fit_in_s"] = when ? Json(thousandths(when->count())) : Json();
 }
 
-void add_holders_part(Json& json, const Answer& answer) {
-  if (answer.lease.ending != Ending::none) return;  // nothing can be done with it any more
-  if (answer.lease.id != 0) json["token"] = to_string(token_of(answer.lease));
+void add_holders_part(Json& json, const LeaseResponse& response) {
+  if (response.lease.ending != EndReason::none) return;  // nothing can be done with it any more
+  if (response.lease.id != 0) json["token"] = to_string(token_of(response.lease));
   json["env"] = Json::object();
-  for (const auto& [name, value] : answer.env) json["env"][name] = value;
+  for (const auto& [name, value] : response.env) json["env"][name] = value;
 }
 
 // "<number><end>" at the front of `text`, which is shortened by it.
@@ -107,9 +107,9 @@ void put_trouble(Json& json, const Lease& lease, const Moment& at) {
 }
 
 void put_yield_cost(Json& json, const Lease& lease) {
-  if (lease.yield_asked_at == Instant{} || lease.yield_freed_at == Instant{}) return;
+  if (lease.yield_requested_at == Instant{} || lease.yield_freed_at == Instant{}) return;
   json["yield_cost"] = {
-      {"seconds", thousandths(seconds_between(lease.yield_asked_at, lease.yield_freed_at))},
+      {"seconds", thousandths(seconds_between(lease.yield_requested_at, lease.yield_freed_at))},
       {"memory_gb", gb(promised(lease) - lease.yield_kept)}};
 }
 
@@ -152,28 +152,28 @@ LeaseError::LeaseError(Ledger::Outcome outcome, const std::string& message,
       outcome_(outcome),
       current_(std::move(current)) {}
 
-Json to_json(const Answer& answer, Instant now, WallTime wall) {
+Json to_json(const LeaseResponse& response, Instant now, WallTime wall) {
   const Moment at{now, wall};
-  const auto& lease = answer.lease;
+  const auto& lease = response.lease;
   const bool has_gpu = !lease.parts.empty();
-  Json json{{"status", status_of(answer)},
-            {"gpu_device", has_gpu ? index_at(answer, 0) : Json()},
+  Json json{{"status", status_of(response)},
+            {"gpu_device", has_gpu ? index_at(response, 0) : Json()},
             {"allocated_memory_gb", has_gpu ? gb(lease.parts.front().bytes) : 0.0},
-            {"batch_size", answer.batch.size > 0 ? Json(answer.batch.size) : Json()},
-            {"batch_reason", answer.batch.reason},
-            {"agent", lease.wanted.agent},
+            {"batch_size", response.batch.size > 0 ? Json(response.batch.size) : Json()},
+            {"batch_reason", response.batch.reason},
+            {"agent", lease.request.agent},
             {"lease_id", lease.id != 0 ? Json(std::to_string(lease.id)) : Json()},
             {"fencing_token", lease.id != 0 ? Json(lease.id) : Json()},
             {"gpu_uuid", has_gpu ? Json(lease.parts.front().uuid) : Json()},
             {"enforcement", to_string(lease.enforcement)},
             {"reason", lease.reason},
-            {"ttl_s", thousandths(lease.wanted.ttl.count())}};
-  add_gpus(json, answer);
-  if (lease.ending == Ending::none) put_future(json, "expires", lease.expires_at, at);
+            {"ttl_s", thousandths(lease.request.ttl.count())}};
+  add_gpus(json, response);
+  if (lease.ending == EndReason::none) put_future(json, "expires", lease.expires_at, at);
   put_trouble(json, lease, at);
   put_yield_cost(json, lease);
-  if (answer.for_holder) add_holders_part(json, answer);
-  add_refusal(json, answer);
+  if (response.for_holder) add_holders_part(json, response);
+  add_refusal(json, response);
   return json;
 }
 

@@ -1,4 +1,4 @@
-#include "broker/answer_json.h"
+#include "broker/lease_response_json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,13 +11,13 @@ namespace {
 constexpr std::uint64_t kCard = std::uint64_t{1} << 30;
 const Moment kNow{Instant(std::chrono::hours(2)), WallTime(std::chrono::hours(480000))};
 
-Answer granted() {
-  Answer a;
+LeaseResponse granted() {
+  LeaseResponse a;
   a.verdict = Verdict::granted;
   a.for_holder = true;
   a.lease.id = 12, a.lease.secret = 0xab, a.lease.renewals = 3;
   a.lease.state = State::held;
-  a.lease.wanted.agent = "scout";
+  a.lease.request.agent = "scout";
   a.lease.parts = {{"GPU-1", 8 * kCard}};
   a.lease.enforcement = Enforcement::observed;
   a.lease.reason = "fits best";
@@ -28,7 +28,7 @@ Answer granted() {
   return a;
 }
 
-TEST(AnswerJson, AGrantSaysWhereHowMuchAndForHowLong) {
+TEST(LeaseResponseJson, AGrantSaysWhereHowMuchAndForHowLong) {
   const auto json = to_json(granted(), kNow.now, kNow.wall);
   EXPECT_EQ(json["status"], "allocated");
   EXPECT_EQ(json["gpu_device"], 1);
@@ -47,22 +47,22 @@ TEST(AnswerJson, AGrantSaysWhereHowMuchAndForHowLong) {
   EXPECT_FALSE(json.contains("may_fit_in_s"));
 }
 
-TEST(AnswerJson, OthersDoNotSeeTheToken) {
-  auto answer = granted();
-  answer.for_holder = false;
-  const auto text = to_json(answer, kNow.now, kNow.wall).dump();
+TEST(LeaseResponseJson, OthersDoNotSeeTheToken) {
+  auto response = granted();
+  response.for_holder = false;
+  const auto text = to_json(response, kNow.now, kNow.wall).dump();
   EXPECT_EQ(text.find("00ab"), text.npos);
   EXPECT_EQ(text.find("\"token\""), text.npos);
 }
 
-TEST(AnswerJson, ARefusalSaysWhatWouldHaveToGoAndWhen) {
-  Answer a;
+TEST(LeaseResponseJson, ARefusalNamesTheBlockingLeasesAndWhenTheyEnd) {
+  LeaseResponse a;
   a.verdict = Verdict::refused;
   a.for_holder = true;
   a.lease.reason = "full";
   Lease other;
-  other.id = 7, other.wanted.agent = "analyst", other.parts = {{"GPU-0", kCard}, {"GPU-1", kCard}};
-  a.in_the_way = {other};
+  other.id = 7, other.request.agent = "analyst", other.parts = {{"GPU-0", kCard}, {"GPU-1", kCard}};
+  a.blocked_by = {other};
   a.refusal.may_fit_in = Seconds(12.5);
   a.refusal.obstacles = {{"GPU-0", "0000:01:00.0", "Card", 4 * kCard, kCard, ""},
                          {"GPU-1", "0000:02:00.0", "Card", 0, 0, "lost"}};
@@ -71,8 +71,8 @@ TEST(AnswerJson, ARefusalSaysWhatWouldHaveToGoAndWhen) {
   EXPECT_TRUE(json["gpu_device"].is_null());
   EXPECT_TRUE(json["lease_id"].is_null());
   EXPECT_EQ(json["allocated_memory_gb"], 0);
-  EXPECT_EQ(json["would_have_to_go"][0]["lease_id"], "7");
-  EXPECT_EQ(json["would_have_to_go"][0]["memory_gb"], 2);
+  EXPECT_EQ(json["blocked_by"][0]["lease_id"], "7");
+  EXPECT_EQ(json["blocked_by"][0]["memory_gb"], 2);
   EXPECT_EQ(json["may_fit_in_s"], 12.5);
   EXPECT_EQ(json["obstacles"][0],
             Json::parse(R"({"gpu_uuid": "GPU-0", "bus": "0000:01:00.0", "name": "Card",
@@ -81,7 +81,7 @@ TEST(AnswerJson, ARefusalSaysWhatWouldHaveToGoAndWhen) {
   EXPECT_FALSE(json.contains("token"));
 }
 
-TEST(AnswerJson, EachVerdictHasItsWord) {
+TEST(LeaseResponseJson, EachVerdictHasItsStatus) {
   auto a = granted();
   a.verdict = Verdict::on_cpu, a.lease.state = State::on_cpu, a.lease.parts.clear();
   EXPECT_EQ(to_json(a, kNow.now, kNow.wall)["status"], "cpu_fallback");
@@ -91,7 +91,7 @@ TEST(AnswerJson, EachVerdictHasItsWord) {
   EXPECT_EQ(to_json(a, kNow.now, kNow.wall)["status"], "ended");
 }
 
-TEST(AnswerJson, AHolderAskedToYieldSeesUntilWhenAndWhy) {
+TEST(LeaseResponseJson, AHolderAskedToYieldSeesUntilWhenAndWhy) {
   auto a = granted();
   EXPECT_FALSE(to_json(a, kNow.now, kNow.wall).contains("yield_reason"));
   a.lease.state = State::yielding, a.lease.yield_by = kNow.now + std::chrono::seconds(10);
@@ -102,20 +102,20 @@ TEST(AnswerJson, AHolderAskedToYieldSeesUntilWhenAndWhy) {
   EXPECT_EQ(json["yield_reason"], "urgent asks for 8.0 GiB");
 }
 
-TEST(AnswerJson, OverUseIsInBytesAndAbsentWithoutAny) {
+TEST(LeaseResponseJson, OverUseIsInBytesAndAbsentWithoutAny) {
   auto a = granted();
   EXPECT_FALSE(to_json(a, kNow.now, kNow.wall).contains("over_use"));
   a.lease.over_use = 3 * kCard;
   EXPECT_EQ(to_json(a, kNow.now, kNow.wall)["over_use"], 3221225472u);
 }
 
-TEST(AnswerJson, MemoryIsRoundedDown) {
+TEST(LeaseResponseJson, MemoryIsRoundedDown) {
   EXPECT_EQ(gb(8 * kCard - 1), 7.999);
   EXPECT_EQ(gb(kCard - 1), 0.999999);
   EXPECT_EQ(gb(8 * kCard), 8);
 }
 
-TEST(Token, IsReadAsItWasWritten) {
+TEST(Token, RoundTripsThroughItsText) {
   const Token token{18446744073709551615u, 7, 0x0123456789abcdef};
   const auto back = token_from(to_string(token));
   ASSERT_TRUE(back);
@@ -124,7 +124,7 @@ TEST(Token, IsReadAsItWasWritten) {
   EXPECT_EQ(back->secret, token.secret);
 }
 
-TEST(Token, NothingElseIsOne) {
+TEST(Token, RefusesEverythingElse) {
   for (const char* text : {"", ".", "..", "1", "1.2", "1.2.", "1.2.xyz", "1.2.ab.cd", "-1.2.ab",
                            " 1.2.ab", "1.2.ab ", "99999999999999999999.1.ab", "1..ab", "0x1.2.ab"})
     EXPECT_FALSE(token_from(text)) << text;

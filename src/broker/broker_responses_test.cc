@@ -1,5 +1,5 @@
-// What those who ask are told: of names that fit no card, waits that were in vain, quotas,
-// reports that do not count, and the cost of a preemption.
+// Responses: names that fit no card, waits that time out, quotas, reports that do not count, and
+// the cost of a preemption.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
@@ -28,56 +28,56 @@ std::string refusal_of(const std::function<void()>& work) {
   return "it was accepted";
 }
 
-TEST_F(BrokerTest, AnIndexAskedForBeforeTheFirstSampleIsFoundWhenTheCardsAre) {
+TEST_F(BrokerTest, AnIndexRequestedBeforeTheFirstSampleIsResolvedOnceTheCardsAreKnown) {
   broker = std::make_unique<Broker>(host.options);
-  auto w = wanted("early", 1, OnUnavailable::wait);
+  auto w = lease_request("early", 1, OnUnavailable::wait);
   w.device = "1", w.wait = Seconds(8);
-  const auto asked = broker->request(w);
-  EXPECT_EQ(asked.verdict, Verdict::waiting);
+  const auto requested = broker->request(w);
+  EXPECT_EQ(requested.verdict, Verdict::waiting);
   broker->observe(host.sample());
-  const auto now = broker->status(token(asked));
+  const auto now = broker->status(token(requested));
   ASSERT_EQ(now.verdict, Verdict::granted);
   EXPECT_EQ(now.lease.parts[0].uuid, "GPU-1");
 }
 
 // GPU-0 is still to come: "0" would be GPU-1, and "1" nobody.
-TEST_F(BrokerTest, AnIndexIsNotCountedInHalfAListAndAUuidWorksAtOnce) {
+TEST_F(BrokerTest, AnIndexWaitsForTheCompleteListAndAUuidWorksAtOnce) {
   broker = std::make_unique<Broker>(host.options);
   auto half = host.sample();
   half.gpus.erase(half.gpus.begin());
   half.has_all_gpus = false;
   broker->observe(half);
-  std::vector<Answer> asked;
+  std::vector<LeaseResponse> requested;
   for (const auto* device : {"0", "1", "GPU-0", "GPU-1"}) {
-    auto w = wanted("early", 1, OnUnavailable::wait);
+    auto w = lease_request("early", 1, OnUnavailable::wait);
     w.device = device, w.wait = Seconds(8);
-    asked.push_back(broker->request(w));
+    requested.push_back(broker->request(w));
   }
-  EXPECT_EQ(asked[0].verdict, Verdict::waiting);
-  EXPECT_THAT(asked[0].refusal.reason, HasSubstr("GPU 0 has not been seen yet"));
-  EXPECT_EQ(asked[1].verdict, Verdict::waiting);
-  EXPECT_EQ(asked[2].verdict, Verdict::waiting);
-  ASSERT_EQ(asked[3].verdict, Verdict::granted);
-  EXPECT_THAT(asked[3].device_indexes, IsEmpty());
-  auto both = wanted("early", 1, OnUnavailable::wait);
+  EXPECT_EQ(requested[0].verdict, Verdict::waiting);
+  EXPECT_THAT(requested[0].refusal.reason, HasSubstr("GPU 0 has not been seen yet"));
+  EXPECT_EQ(requested[1].verdict, Verdict::waiting);
+  EXPECT_EQ(requested[2].verdict, Verdict::waiting);
+  ASSERT_EQ(requested[3].verdict, Verdict::granted);
+  EXPECT_THAT(requested[3].device_indexes, IsEmpty());
+  auto both = lease_request("early", 1, OnUnavailable::wait);
   both.gpus = 2, both.wait = Seconds(8);
-  asked.push_back(broker->request(both));
-  EXPECT_EQ(asked[4].verdict, Verdict::waiting);  // not refused for good
+  requested.push_back(broker->request(both));
+  EXPECT_EQ(requested[4].verdict, Verdict::waiting);  // not refused for good
 
   broker->observe(host.sample());
   const char* const uuids[] = {"GPU-0", "GPU-1", "GPU-0", "GPU-1"};
   for (std::size_t i = 0; i < 4; ++i) {
-    const auto now = broker->status(token(asked[i]));
+    const auto now = broker->status(token(requested[i]));
     ASSERT_EQ(now.verdict, Verdict::granted) << i;
     EXPECT_EQ(now.lease.parts[0].uuid, uuids[i]) << i;
     EXPECT_THAT(now.device_indexes, SizeIs(1));
   }
-  EXPECT_EQ(broker->status(token(asked[4])).verdict, Verdict::granted);
+  EXPECT_EQ(broker->status(token(requested[4])).verdict, Verdict::granted);
 }
 
-TEST_F(BrokerTest, ADeviceThatNamesNoCardOrSeveralIsAMistake) {
+TEST_F(BrokerTest, ADeviceThatNamesNoCardOrSeveralIsRefused) {
   open();
-  auto w = wanted("scout", 1);
+  auto w = lease_request("scout", 1);
   for (const auto* device : {"GPU-", "99", "0000:99:00.0"}) {
     w.device = device;
     EXPECT_THAT(refusal_of([&] { broker->request(w); }),
@@ -88,52 +88,52 @@ TEST_F(BrokerTest, ADeviceThatNamesNoCardOrSeveralIsAMistake) {
 }
 
 // GPU-abc0 is still to come, and fits "GPU-abc" as well as the one that is there.
-TEST_F(BrokerTest, TheBeginningOfAUuidNamesNoCardInHalfAList) {
+TEST_F(BrokerTest, AUuidPrefixNamesNoCardInAnIncompleteList) {
   host.snapshot.gpus[0].gpu.uuid = "GPU-abc0", host.snapshot.gpus[1].gpu.uuid = "GPU-abc1";
   broker = std::make_unique<Broker>(host.options);
   auto half = host.sample();
   half.gpus.erase(half.gpus.begin());
   half.has_all_gpus = false;
   broker->observe(half);
-  std::vector<Answer> asked;
+  std::vector<LeaseResponse> requested;
   for (const auto* device : {"GPU-abc", "GPU-abc1", "GPU-abc0"}) {
-    auto w = wanted("early", 1, OnUnavailable::wait);
+    auto w = lease_request("early", 1, OnUnavailable::wait);
     w.device = device, w.wait = Seconds(8);
-    asked.push_back(broker->request(w));
+    requested.push_back(broker->request(w));
   }
-  EXPECT_EQ(asked[0].verdict, Verdict::waiting);
-  EXPECT_THAT(asked[0].refusal.reason, HasSubstr("GPU GPU-abc has not been seen yet"));
-  EXPECT_EQ(asked[1].verdict, Verdict::granted);
-  EXPECT_EQ(asked[2].verdict, Verdict::waiting);
+  EXPECT_EQ(requested[0].verdict, Verdict::waiting);
+  EXPECT_THAT(requested[0].refusal.reason, HasSubstr("GPU GPU-abc has not been seen yet"));
+  EXPECT_EQ(requested[1].verdict, Verdict::granted);
+  EXPECT_EQ(requested[2].verdict, Verdict::waiting);
 
   broker->observe(host.sample());
-  EXPECT_EQ(broker->status(token(asked[2])).lease.parts[0].uuid, "GPU-abc0");
-  auto w = wanted("late", 1);
+  EXPECT_EQ(broker->status(token(requested[2])).lease.parts[0].uuid, "GPU-abc0");
+  auto w = lease_request("late", 1);
   w.device = "GPU-abc";
   EXPECT_THAT(refusal_of([&] { broker->request(w); }), HasSubstr("names several GPUs"));
 }
 
-TEST_F(BrokerTest, AWaitInVainFailsWithWhatStandsInTheWay) {
+TEST_F(BrokerTest, ATimedOutWaitFailsWithItsObstacles) {
   open();
   const auto holder = ask("holder", 20);
-  auto w = wanted("late", 20, OnUnavailable::wait);
+  auto w = lease_request("late", 20, OnUnavailable::wait);
   w.wait = Seconds(3);
-  const auto asked = broker->request(w);
+  const auto requested = broker->request(w);
   host.pass(3);
   broker->observe(host.sample());
   broker->tick();
-  const auto json = to_json(broker->status(token(asked)), host.now(), host.wall());
+  const auto json = to_json(broker->status(token(requested)), host.now(), host.wall());
   EXPECT_EQ(json["status"], "failed");
   EXPECT_THAT(json["reason"].get<std::string>(),
-              AllOf(HasSubstr("waited 3.0 s"), HasSubstr("20.0 GiB wanted")));
+              AllOf(HasSubstr("waited 3.0 s"), HasSubstr("20.0 GiB requested")));
   EXPECT_FALSE(json.contains("token"));
   EXPECT_FALSE(json.contains("expires_in_s"));
   EXPECT_THAT(json["obstacles"], SizeIs(2));
-  EXPECT_EQ(json["would_have_to_go"][0]["lease_id"], std::to_string(holder.lease.id));
+  EXPECT_EQ(json["blocked_by"][0]["lease_id"], std::to_string(holder.lease.id));
   EXPECT_GT(json["may_fit_in_s"], 50);
 }
 
-TEST_F(BrokerTest, OverItsQuotaAnAgentIsToldWhichLeaseOfItsOwnEndsFirst) {
+TEST_F(BrokerTest, AnAgentOverItsQuotaLearnsWhichOfItsLeasesEndsFirst) {
   host.options.config.quotas_gb["capped"] = 8;
   open();
   const auto own = ask("capped", 6);
@@ -141,12 +141,12 @@ TEST_F(BrokerTest, OverItsQuotaAnAgentIsToldWhichLeaseOfItsOwnEndsFirst) {
   EXPECT_EQ(more.verdict, Verdict::refused);
   EXPECT_THAT(more.refusal.reason,
               HasSubstr(fmt::format("lease {} of its own ends in 1 min", own.lease.id)));
-  ASSERT_THAT(more.in_the_way, SizeIs(1));
-  EXPECT_EQ(more.in_the_way[0].id, own.lease.id);
+  ASSERT_THAT(more.blocked_by, SizeIs(1));
+  EXPECT_EQ(more.blocked_by[0].id, own.lease.id);
   EXPECT_EQ(more.refusal.may_fit_in, Seconds(60));
 }
 
-TEST_F(BrokerTest, AReportCountsOnlyFromWhoHoldsTheLeaseNow) {
+TEST_F(BrokerTest, AReportCountsOnlyFromTheCurrentHolder) {
   open();
   const auto first = ask("scout", 8);
   const auto renewed = broker->renew(token(first));
@@ -164,7 +164,7 @@ TEST_F(BrokerTest, WithoutReportsTheBatchFollowsTheModelsCompiledPlan) {
   constexpr double kEach = 0.5 * static_cast<double>(kGb);
   host.options.plans = {{"encoder", {1.6 * static_cast<double>(kGb), kEach}}};
   open();
-  auto w = wanted("scout", 8);
+  auto w = lease_request("scout", 8);
   w.model_type = "encoder";
   const auto planned = broker->request(w);
   EXPECT_EQ(planned.batch.size, 12);  // (7.6 GB - 1.6 GB) / 0.5 GB
@@ -175,7 +175,7 @@ TEST_F(BrokerTest, WithoutReportsTheBatchFollowsTheModelsCompiledPlan) {
   EXPECT_THAT(broker->request(w).batch.reason, HasSubstr("its last batch of 4"));
 }
 
-TEST_F(BrokerTest, AReportedPeakIsWithinTheCardAndRunningOutNeedsNone) {
+TEST_F(BrokerTest, AReportedPeakIsWithinTheCardAndOutOfMemoryNeedsNone) {
   open();
   const auto a = ask("scout", 8);
   EXPECT_THAT(refusal_of([&] {
@@ -211,30 +211,30 @@ TEST_F(BrokerTest, AReasonIsPlainTextAndCutBetweenCharacters) {
   EXPECT_EQ(broker->status(a.lease.id).lease.reason, reason.substr(0, 511));
 }
 
-TEST_F(BrokerTest, APreemptionIsRecordedWithWhatItTookAndFreed) {
+TEST_F(BrokerTest, APreemptionIsRecordedWithItsTimeAndFreedBytes) {
   open();
-  auto low = wanted("low", 20);
+  auto low = lease_request("low", 20);
   low.priority = Priority::low;
   const auto a = broker->request(low);
-  auto urgent = wanted("urgent", 20, OnUnavailable::wait);
+  auto urgent = lease_request("urgent", 20, OnUnavailable::wait);
   urgent.priority = Priority::critical, urgent.wait = Seconds(100);
   broker->request(urgent);
   host.pass(2);
   broker->release(token(a));
-  EXPECT_EQ(broker->figures().yields_done, 0U);  // no sample has shown it free
+  EXPECT_EQ(broker->stats().yields_done, 0U);  // no sample has shown it free
   host.pass(1);
   broker->observe(host.sample());
   const auto ended = broker->leases_json()["recent"][0];
   EXPECT_EQ(ended["yield_cost"]["seconds"], 3.0);
   EXPECT_EQ(ended["yield_cost"]["memory_gb"], 20.0);
-  EXPECT_EQ(broker->figures().yields_done, 1U);
-  EXPECT_EQ(broker->figures().yield_bytes, 20 * kGb);
-  EXPECT_EQ(broker->figures().yield_s, 3.0);
+  EXPECT_EQ(broker->stats().yields_done, 1U);
+  EXPECT_EQ(broker->stats().yield_bytes, 20 * kGb);
+  EXPECT_EQ(broker->stats().yield_s, 3.0);
 }
 
-TEST_F(BrokerTest, ASamplerThatMustGoSlowDoesNotCloseTheCards) {
+TEST_F(BrokerTest, ASlowedSamplerDoesNotCloseTheCards) {
   open();
-  host.snapshot.sampler.stretch = 3;
+  host.snapshot.sampler.interval_scale = 3;
   broker->observe(host.sample());
   host.pass(29);
   EXPECT_EQ(ask("scout", 1).verdict, Verdict::granted);
@@ -243,7 +243,7 @@ TEST_F(BrokerTest, ASamplerThatMustGoSlowDoesNotCloseTheCards) {
 }
 
 // /proc hangs, as that of a process in a driver's call may: nobody else waits for it.
-TEST_F(BrokerTest, I07_NoAnswerWaitsForAProbeThatHangs) {
+TEST_F(BrokerTest, I07_NoResponseWaitsForAProbeThatHangs) {
   open();
   const TemporaryFolder proc;
   const auto stat = proc.path + "/4711/stat";
@@ -267,9 +267,9 @@ TEST_F(BrokerTest, I07_NoAnswerWaitsForAProbeThatHangs) {
   }
 }
 
-TEST_F(BrokerTest, WhatOthersReportUnderTheSameNameIsNoHistoryOfItsOwn) {
+TEST_F(BrokerTest, ReportsOfOtherPeersUnderTheSameNameAreNotItsHistory) {
   open();
-  auto mine = wanted("scout", 4), theirs = mine;
+  auto mine = lease_request("scout", 4), theirs = mine;
   mine.peer = "uid:1", theirs.peer = "uid:2";
   const auto a = broker->request(mine), b = broker->request(theirs);
   for (const int size : {16, 32})
@@ -278,14 +278,14 @@ TEST_F(BrokerTest, WhatOthersReportUnderTheSameNameIsNoHistoryOfItsOwn) {
   EXPECT_EQ(broker->status(token(a)).batch.reason, a.batch.reason);
 }
 
-TEST_F(BrokerTest, ManyReportsOfOnePeerPushOutItsOwnOldestAlone) {
+TEST_F(BrokerTest, ManyReportsOfOnePeerEvictOnlyItsOwnOldest) {
   open();
-  auto mine = wanted("aaa", 1), theirs = wanted("many", 1);
+  auto mine = lease_request("aaa", 1), theirs = lease_request("many", 1);
   mine.peer = "uid:1", theirs.peer = "uid:2";
   const auto first = broker->request(mine);
-  const auto report = [&](const Answer& answer) {
+  const auto report = [&](const LeaseResponse& response) {
     for (const int size : {16, 32})
-      broker->report(token(answer), {size, static_cast<std::uint64_t>(size) * kGb / 64, false});
+      broker->report(token(response), {size, static_cast<std::uint64_t>(size) * kGb / 64, false});
   };
   report(first);
   for (int i = 0; i < 300; ++i) {
@@ -296,10 +296,10 @@ TEST_F(BrokerTest, ManyReportsOfOnePeerPushOutItsOwnOldestAlone) {
     broker->release(token(one));
     if (i % 10 == 0) broker->observe(host.sample());
   }
-  const auto knows = [&](const Wanted& w) {
-    const auto answer = broker->request(w);
-    broker->release(token(answer));
-    return answer.batch.reason.find("history") != std::string::npos;
+  const auto knows = [&](const LeaseRequest& w) {
+    const auto response = broker->request(w);
+    broker->release(token(response));
+    return response.batch.reason.find("history") != std::string::npos;
   };
   for (int round = 0; round < 2; ++round) {
     broker->observe(host.sample());

@@ -20,13 +20,13 @@ double thousandths(double value);
 void put_future(Json& json, const std::string& name, Instant t, const Moment& at);
 void put_past(Json& json, const std::string& name, Instant t, const Moment& at);
 
-// What is amiss: over_use in bytes, and while it is asked to yield why and until when.
+// Adds problems: over_use in bytes, and while it is asked to yield the reason and the deadline.
 void put_trouble(Json& json, const Lease& lease, const Moment& at);
 
-// Of a preemption that was seen through: seconds from asking until the memory was free.
+// Adds the cost of a completed preemption: seconds from the request until the memory was free.
 void put_yield_cost(Json& json, const Lease& lease);
 
-// What anyone may see of a lease.
+// The public fields of a lease.
 Json lease_json(const Lease& lease, const Moment& at);
 
 }  // namespace sluice::broker
