@@ -1,5 +1,5 @@
-// What a mask that is the same for all heads and queries means for stretches of keys: some are
-// shut out for a whole entry of the batch, some are left alone.
+// Masks that are the same for all heads and queries, by blocks of keys: blocks that are masked out
+// for a complete sequence are skipped, and blocks that the mask does not change do not read it.
 #pragma once
 
 #include "kernels/attention/attention.h"
@@ -7,16 +7,16 @@
 
 namespace sluice::kernels::cuda {
 
-inline constexpr int kKeys = 64;  // at a time
-inline constexpr int kMostWarps = 4;
+inline constexpr int kKeys = 64;  // of a block
+inline constexpr int kMaxWarps = 4;
 inline constexpr float kLog2E = 1.4426950408889634f;
-// What is below the largest of a mask by this much weighs nothing.
-inline constexpr float kShutOut = 9000.0f * kLog2E;
+// Keys whose mask is below the largest by this much get a weight of 0.
+inline constexpr float kMaskedOut = 9000.0f * kLog2E;
 
-// How scores of a stretch of keys meet the mask.
-enum Meet { kLeftAlone, kKeptMask, kReadMask };
+// Where the mask of a block of keys is read: nowhere, in shared memory, in global memory.
+enum MaskMode { kNoMask, kSharedMask, kGlobalMask };
 
-// One element of a mask, in powers of two. The least finite values stay finite.
+// One element of a mask times log2(e). The lowest finite values stay finite.
 template <class T>
 __device__ float mask_at(const AttentionCall& call, std::int64_t at) {
   const float value = call.mask_is_f32 ? static_cast<const float*>(call.mask)[at]
@@ -24,44 +24,47 @@ __device__ float mask_at(const AttentionCall& call, std::int64_t at) {
   return value < -2e38f && value > -INFINITY ? -2e38f * kLog2E : value * kLog2E;
 }
 
-// The mask of an entry of the batch to shared memory, and what it says of each stretch.
+// Copies the mask of a sequence to shared memory; finds the maximum and the mode of each block.
 template <class T>
-__device__ void keep_mask(const AttentionCall& call, int entry, int stretches, float* kept,
-                          float* most, int* meets) {
+__device__ void load_mask(const AttentionCall& call, int sequence, int key_blocks,
+                          float* shared_mask, float* mask_max, int* modes) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int lane = thread % 32;
-  for (int key = thread; key < stretches * kKeys; key += threads)
-    kept[key] = key < call.keys ? mask_at<T>(call, entry * call.mask_batch + key * call.mask_key)
-                                : -INFINITY;
+  for (int key = thread; key < key_blocks * kKeys; key += threads)
+    shared_mask[key] = key < call.keys
+                           ? mask_at<T>(call, sequence * call.mask_batch + key * call.mask_key)
+                           : -INFINITY;
   __syncthreads();
-  for (int i = thread / 32; i < stretches; i += threads / 32) {
-    const float a = kept[i * kKeys + lane], b = kept[i * kKeys + lane + 32];
+  for (int i = thread / 32; i < key_blocks; i += threads / 32) {
+    const float a = shared_mask[i * kKeys + lane], b = shared_mask[i * kKeys + lane + 32];
     const float top = warp_max(fmaxf(a, b));
-    const bool alone = __all_sync(kAllLanes, a == 0 && b == 0) != 0;
-    if (lane == 0) most[i] = top, meets[i] = alone && call.scale > 0 ? kLeftAlone : kKeptMask;
+    const bool is_zero = __all_sync(kAllLanes, a == 0 && b == 0) != 0;
+    if (lane == 0) mask_max[i] = top, modes[i] = is_zero && call.scale > 0 ? kNoMask : kSharedMask;
   }
   __syncthreads();
 }
 
-// The stretches to read, one after the other, with how each meets the mask in the low two
-// bits; returns how many.
+// Lists the key blocks to read, each as block * 4 + mode. Returns how many there are.
 template <class T>
-__device__ int list_stretches(const AttentionCall& call, int entry, bool keeps, int stretches,
-                              int* list, float* most, float* kept) {
+__device__ int list_key_blocks(const AttentionCall& call, int sequence, bool use_shared_mask,
+                               int key_blocks, int* blocks_to_read, float* mask_max,
+                               float* shared_mask) {
   __shared__ int count;
-  if (keeps) keep_mask<T>(call, entry, stretches, kept, most, list);
+  if (use_shared_mask)
+    load_mask<T>(call, sequence, key_blocks, shared_mask, mask_max, blocks_to_read);
   if (threadIdx.x == 0) {
     float top = -INFINITY;
-    for (int i = 0; keeps && i < stretches; ++i) top = fmaxf(top, most[i]);
+    for (int i = 0; use_shared_mask && i < key_blocks; ++i) top = fmaxf(top, mask_max[i]);
     int n = 0;
-    for (int i = 0; i < stretches; ++i) {
-      const bool whole = (i + 1) * kKeys <= call.keys;
-      int meet = whole && call.mask == nullptr && call.scale > 0 ? kLeftAlone : kReadMask;
-      if (keeps) {
-        if (top > -INFINITY && most[i] <= top - kShutOut) continue;
-        meet = list[i];  // read before it is written over: n <= i
+    for (int i = 0; i < key_blocks; ++i) {
+      const bool complete = (i + 1) * kKeys <= call.keys;
+      int mode = complete && call.mask == nullptr && call.scale > 0 ? kNoMask : kGlobalMask;
+      if (use_shared_mask) {
+        // The difference of equal masks is 0, however low they are.
+        if (top > -INFINITY && top - mask_max[i] >= kMaskedOut) continue;
+        mode = blocks_to_read[i];  // read before it is overwritten: n <= i
       }
-      list[n++] = i * 4 + meet;
+      blocks_to_read[n++] = i * 4 + mode;
     }
     count = n;
   }

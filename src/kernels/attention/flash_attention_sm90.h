@@ -1,14 +1,15 @@
-// Attention by Hopper's groups of four warps.
+// Flash attention with wgmma for compute capability 9.0.
 #pragma once
 
 #include "kernels/attention/attention.h"
 
 namespace sluice::kernels::cuda {
 
-// Of f16 and bf16, heads of 32 or 64, sequences whose keys and values fit into shared memory, and
-// masks that are the same for all heads and queries.
-bool hopper_attends(const AttentionCall& call);
-void prepare_hopper_attention(RealType type, int size);
-void hopper_attention(RealType type, const AttentionCall& call, const LaunchArgs& args);
+// Whether the kernel can do it, for f16 and bf16: head sizes of 32 and 64, keys and values of a
+// head that fit in shared memory, and a mask that is the same for all heads and queries.
+bool flash_attention_sm90_supports(const AttentionCall& call);
+// Sets the kernels' shared memory limits on the current device; call it before the first launch.
+void prepare_flash_attention_sm90(RealType type, int head_size);
+void flash_attention_sm90(RealType type, const AttentionCall& call, const LaunchArgs& args);
 
 }  // namespace sluice::kernels::cuda

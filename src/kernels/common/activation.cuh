@@ -1,4 +1,4 @@
-// Activations of single numbers on the device.
+// Activation functions on the device.
 #pragma once
 
 #include "kernels/common/activation.h"
@@ -10,27 +10,27 @@ struct ActivationKind {
   static constexpr Activation value = kActivation;
 };
 
-// Gelu for results of 16 bits or fewer, in half the instructions of erff(): off by 3e-5 at most, or
-// by 5e-5 of the result. Between its ends it is x (1 / 2 + x p(x x)).
-__device__ inline float gelu_of_few_bits(float x) {
+// GELU for results of 16 bits or fewer, with half the instructions of erff(): the error is at most
+// 3e-5, or 5e-5 of the result. For |x| below kEnd it is x * (1 / 2 + x * p(x * x)).
+__device__ inline float gelu_low_precision(float x) {
   constexpr float kEnd = 4.5f;
-  const float held = x < -kEnd ? -kEnd : x;  // NaN stays
-  const float within = fminf(held, kEnd), square = within * within;
+  const float above = x < -kEnd ? -kEnd : x;  // NaN propagates
+  const float within = fminf(above, kEnd), square = within * within;
   float sum = -1.39998375e-12f;
   for (const float next :
        {1.69722014e-10f, -9.19339449e-9f, 2.95881563e-7f, -6.36513914e-6f, 9.78703465e-5f,
         -1.12267316e-3f, 9.83316917e-3f, -6.63370341e-2f, 0.39888379f})
     sum = sum * square + next;
-  return held * (within * sum + 0.5f);
+  return above * (within * sum + 0.5f);
 }
 
-template <bool kFewBits = false>
+template <bool kLowPrecision = false>
 __device__ float activated(float x, Activation activation, float low, float high) {
   switch (activation) {
     case Activation::none: return x;
-    case Activation::relu: return x < 0 ? 0 : x;  // NaN stays
+    case Activation::relu: return x < 0 ? 0 : x;  // NaN propagates
     case Activation::gelu:
-      if constexpr (kFewBits) return gelu_of_few_bits(x);
+      if constexpr (kLowPrecision) return gelu_low_precision(x);
       return 0.5f * x * (1 + erff(x * 0.70710678118654752f));
     case Activation::gelu_tanh:
       return 0.5f * x * (1 + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
@@ -43,12 +43,12 @@ __device__ float activated(float x, Activation activation, float low, float high
   return x;
 }
 
-// Of many: what to do is asked once, so that the way of each is short.
-template <bool kFewBits = false, int N>
+// Applies the activation to an array; the switch is taken once.
+template <bool kLowPrecision = false, int N>
 __device__ void activate(float (&x)[N], Activation activation, float low, float high) {
   const auto each = [&](auto kind) {
 #pragma unroll
-    for (float& one : x) one = activated<kFewBits>(one, decltype(kind)::value, low, high);
+    for (float& one : x) one = activated<kLowPrecision>(one, decltype(kind)::value, low, high);
   };
   switch (activation) {
     case Activation::none: return;

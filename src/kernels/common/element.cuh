@@ -1,4 +1,4 @@
-// Elements on the device: 16-bit floats are computed with as float.
+// Elements on the device. 16-bit floats are converted to float for arithmetic.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -8,7 +8,7 @@
 
 namespace sluice::kernels::cuda {
 
-// A block's own memory, as much as its launch asked for.
+// The dynamic shared memory of a block.
 extern __shared__ __align__(16) unsigned char shared_bytes[];
 
 inline constexpr unsigned kAllLanes = 0xffffffffu;
@@ -32,13 +32,13 @@ __device__ inline __nv_bfloat16 narrow<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
-// N elements that are read and written at once.
+// N elements that are loaded and stored as one vector.
 template <class T, int N>
 struct alignas(sizeof(T) * N) Pack {
   T at[N];
 };
 
-// Of all lanes; the order of the sum does not depend on anything.
+// Reductions over the lanes of a warp, in a fixed order.
 __device__ inline float warp_sum(float x) {
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(kAllLanes, x, step);

@@ -1,4 +1,4 @@
-// What a GEMM or convolution applies to each result before it is stored.
+// The activation that a GEMM or convolution applies to each result before it is stored.
 #pragma once
 
 #include <optional>

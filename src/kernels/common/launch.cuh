@@ -1,4 +1,4 @@
-// Launches for kernels of the engine, whose stream comes with their arguments.
+// Kernel launches on the stream of LaunchArgs.
 #pragma once
 
 #include "device/cuda/launch.cuh"
@@ -9,7 +9,7 @@ namespace sluice::kernels::cuda {
 using device::Grid;
 using device::launch;
 
-// Of this thread's device.
+// Multiprocessors of the current device.
 inline int multiprocessors() {
   int device = 0, count = 0;
   device::check(cudaGetDevice(&device));

@@ -1,12 +1,12 @@
-// What every CUDA launch is given besides its operands.
+// The arguments of every CUDA launch besides its operands.
 #pragma once
 
 namespace sluice::kernels {
 
-// A kernel cannot throw: it reports values that it cannot work with (an index out of range) here.
-// The number of the first step that did stays.
+// Where a kernel reports invalid values, such as an index out of range: a kernel cannot throw. The
+// lowest step number that reported is kept.
 struct ErrorFlag {
-  unsigned* first = nullptr;  // device memory; null: nobody asks
+  unsigned* first = nullptr;  // device memory; null: errors are ignored
   unsigned step = 0;          // the step that runs now
 };
 

@@ -1,18 +1,18 @@
-// Functions of float vectors, for kernels that compile once per instruction set: include it
-// after <hwy/highway.h> in a file that foreach_target.h includes again.
+// Math functions of float vectors, for sources that are compiled once for each instruction set:
+// include it after <hwy/highway.h> in a file that foreach_target.h includes again.
 //
-// Errors are the largest seen over floats of all magnitudes (functions_test.cc); with fused
-// multiply-adds they are smaller. NaN gives NaN where there are vectors. Rational functions have
-// positive coefficients only, so that no digits cancel.
+// Errors are the largest over floats of all magnitudes (math_test.cc); with FMA they are smaller.
+// NaN gives NaN, except with HWY_SCALAR. Rational functions have positive coefficients only, which
+// avoids cancellation.
 #include <hwy/highway.h>
 
 #include "kernels/common/epilogue.h"
 
-#if defined(SLUICE_ENGINE_CPU_FUNCTIONS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SLUICE_ENGINE_CPU_FUNCTIONS_INL_H_
-#undef SLUICE_ENGINE_CPU_FUNCTIONS_INL_H_
+#if defined(SLUICE_KERNELS_COMMON_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_KERNELS_COMMON_MATH_INL_H_
+#undef SLUICE_KERNELS_COMMON_MATH_INL_H_
 #else
-#define SLUICE_ENGINE_CPU_FUNCTIONS_INL_H_
+#define SLUICE_KERNELS_COMMON_MATH_INL_H_
 #endif
 
 HWY_BEFORE_NAMESPACE();
@@ -20,7 +20,7 @@ namespace sluice::kernels::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Coefficients from that of the highest power on, which `sum` is.
+// Horner's scheme; `sum` is the coefficient of the highest power.
 template <class D, class V, class... More>
 HWY_INLINE V PolynomialFrom(D d, V x, V sum, float next, More... more) {
   sum = hn::MulAdd(sum, x, hn::Set(d, next));
@@ -33,9 +33,9 @@ HWY_INLINE V PolynomialFrom(D d, V x, V sum, float next, More... more) {
 // At most 2 ulp; 0 where the result is below 2^-125.5, infinity above the largest float.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Exp(D d, V x) {
-  // Twice e^r, so that 2^(n - 1) is a float for the largest n, and 0 for the least.
+  // Twice e^r, so that 2^(n - 1) is a float for the largest n, and 0 for the smallest.
   x = hn::Min(hn::Set(d, 89.0f), hn::Max(hn::Set(d, -87.3365448f), x));
-  const auto shift = hn::Set(d, 12582912.0f);  // 1.5 * 2^23: what is added to it is rounded
+  const auto shift = hn::Set(d, 12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
   const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), shift);
   const V n = hn::Sub(shifted, shift);
   V r = hn::NegMulAdd(n, hn::Set(d, 0.693145752f), x);
@@ -102,7 +102,7 @@ HWY_INLINE V HardSwish(D d, V x) {
   return hn::Mul(x, hn::Min(hn::Set(d, 1.0f), hn::Max(hn::Zero(d), gate)));
 }
 
-// What Epilogue says, of a vector.
+// Epilogue::operator() for vectors.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Activate(D d, const Epilogue& epilogue, V x) {
   switch (epilogue.activation) {

@@ -66,14 +66,13 @@ void for_floats(const Apply& apply, const Check& check) {
         if (std::isnan(x[i]))
           ASSERT_TRUE(std::isnan(y[i]) || !vectors) << x[i];
         else
-          ASSERT_TRUE(check(static_cast<double>(x[i]), y[i]))
-              << "of " << x[i] << " is given as " << y[i];
+          ASSERT_TRUE(check(static_cast<double>(x[i]), y[i])) << "f(" << x[i] << ") = " << y[i];
       }
     }
   });
 }
 
-// Of a result that should be `exact`.
+// The error of a result in units in the last place.
 double ulps(float is, double exact) {
   const auto rounded = static_cast<float>(exact);
   if (is == rounded) return 0;
@@ -83,7 +82,7 @@ double ulps(float is, double exact) {
   return std::abs(static_cast<double>(is) - exact) / ulp;
 }
 
-TEST(FunctionsTest, ExponentialsAreWithinTwoUlps) {
+TEST(MathTest, ExpIsWithinTwoUlps) {
   for_floats(
       [](const float* x, float* y) {
         HWY_DYNAMIC_DISPATCH(applyExp)
@@ -95,7 +94,7 @@ TEST(FunctionsTest, ExponentialsAreWithinTwoUlps) {
       });
 }
 
-TEST(FunctionsTest, ErrorFunctionsAreCloseAndEndAtOne) {
+TEST(MathTest, ErfIsAccurateAndSaturatesAtOne) {
   for_floats(
       [](const float* x, float* y) {
         HWY_DYNAMIC_DISPATCH(applyErf)
@@ -107,7 +106,7 @@ TEST(FunctionsTest, ErrorFunctionsAreCloseAndEndAtOne) {
       });
 }
 
-TEST(FunctionsTest, HyperbolicTangentsAreWithinSixUlpsAndEndAtOne) {
+TEST(MathTest, TanhIsWithinSixUlpsAndSaturatesAtOne) {
   for_floats(
       [](const float* x, float* y) {
         HWY_DYNAMIC_DISPATCH(applyTanh)
@@ -119,7 +118,7 @@ TEST(FunctionsTest, HyperbolicTangentsAreWithinSixUlpsAndEndAtOne) {
       });
 }
 
-TEST(FunctionsTest, SigmoidsAreWithinThreeUlps) {
+TEST(MathTest, SigmoidIsWithinThreeUlps) {
   for_floats(
       [](const float* x, float* y) {
         HWY_DYNAMIC_DISPATCH(applySigmoid)
@@ -131,7 +130,7 @@ TEST(FunctionsTest, SigmoidsAreWithinThreeUlps) {
       });
 }
 
-TEST(FunctionsTest, BothFormsOfGeluAreCloseEverywhere) {
+TEST(MathTest, GeluAndGeluTanhAreAccurate) {
   const auto near = [](double x, float y, double exact) {
     if (std::isinf(x)) return true;  // 0 times infinity
     return std::abs(static_cast<double>(y) - exact) <= 2.5e-7 * std::max(1.0, std::abs(x));

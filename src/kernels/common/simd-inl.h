@@ -1,15 +1,15 @@
-// Vectors of floats, and rows that end within one. Included again for each instruction set,
-// like functions-inl.h.
+// Loads and stores of float vectors, and of partial vectors at the end of rows. Included again for
+// each instruction set, as math-inl.h is.
 #include <hwy/highway.h>
 
 #include <algorithm>
 #include <cstring>
 
-#if defined(SLUICE_ENGINE_CPU_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SLUICE_ENGINE_CPU_LANES_INL_H_
-#undef SLUICE_ENGINE_CPU_LANES_INL_H_
+#if defined(SLUICE_KERNELS_COMMON_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_KERNELS_COMMON_SIMD_INL_H_
+#undef SLUICE_KERNELS_COMMON_SIMD_INL_H_
 #else
-#define SLUICE_ENGINE_CPU_LANES_INL_H_
+#define SLUICE_KERNELS_COMMON_SIMD_INL_H_
 #endif
 
 HWY_BEFORE_NAMESPACE();
@@ -22,7 +22,7 @@ using V = hn::Vec<D>;
 constexpr D kFloats{};
 constexpr std::size_t kLanes = hn::MaxLanes(D());
 
-// The first `count` lanes from memory, which may end there; the others are `fill`.
+// Loads `count` lanes and reads no further; the other lanes are `fill`.
 HWY_INLINE V load(const float* from, std::size_t count, float fill = 0) {
   if (count == kLanes) return hn::LoadU(kFloats, from);
   HWY_ALIGN float lanes[kLanes];

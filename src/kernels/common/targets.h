@@ -1,6 +1,6 @@
-// The instruction sets kernels are compiled for: include it before anything of Highway. Those
-// left out bring nothing over the ones below them, or have vectors without a size, which cannot
-// be in arrays.
+// The instruction sets that kernels are compiled for; include it before Highway. The excluded ones
+// are no faster than the ones below them, or have vectors without a fixed size, which cannot be
+// array elements.
 #pragma once
 
 #ifndef HWY_DISABLED_TARGETS

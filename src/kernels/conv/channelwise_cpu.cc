@@ -1,7 +1,7 @@
-// Limit: loads, one for each value a result sees. Several results of a row are made together
-// where a common kernel fits inside the image: they share weights and most of what they see, so
-// that multiply-adds are the limit. Compiled for each instruction set that makes a difference;
-// picked at run time.
+// Limit: loads, one for each value in a window. With common kernels several results of a row are
+// computed at once where their windows are inside the image: they share weights and most of their
+// inputs, so that FMAs are the limit. Compiled for several instruction sets; dispatched at run
+// time.
 #include "kernels/conv/channelwise_cpu.h"
 
 #include <algorithm>
@@ -26,12 +26,12 @@ using D = hn::CappedTag<float, 16>;
 using V = hn::Vec<D>;
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
 
-// A vector, of which only some lanes are in memory where it is the last of a pixel.
-struct Whole {
+// Loads and stores a vector of channels; of a pixel's last vector only some lanes are in memory.
+struct FullVector {
   HWY_INLINE V load(const float* from) const { return hn::LoadU(D(), from); }
   HWY_INLINE void store(V value, float* to) const { hn::StoreU(value, D(), to); }
 };
-struct Some {
+struct PartialVector {
   std::size_t count;
   HWY_INLINE V load(const float* from) const {
     HWY_ALIGN float lanes[kLanes] = {};
@@ -45,9 +45,9 @@ struct Some {
   }
 };
 
-// What one result sees: places [first, last) of the kernel along both axes.
-struct Seen {
-  const float* from;  // the place (0, 0), which may lie outside
+// The kernel positions of one result that are inside the image: [top, bottom) x [left, right).
+struct KernelRange {
+  const float* from;  // the pixel of position (0, 0), which may be outside
   std::int64_t row_step, column_step;
   std::int64_t top, bottom, left, right;
 
@@ -56,7 +56,7 @@ struct Seen {
   }
 };
 
-struct Products {
+struct DepthwiseSum {
   const ChannelWise& what;
   std::int64_t columns, channels;
   const float* residual;  // of this pixel; null: none
@@ -67,26 +67,27 @@ struct Products {
     return residual == nullptr ? bias : hn::Add(bias, part.load(residual + channel));
   }
   template <class Part>
-  HWY_INLINE V add(const Part& part, V sum, V x, std::int64_t place, std::int64_t channel) const {
-    return hn::MulAdd(x, part.load(what.weights + place * channels + channel), sum);
+  HWY_INLINE V add(const Part& part, V sum, V x, std::int64_t position,
+                   std::int64_t channel) const {
+    return hn::MulAdd(x, part.load(what.weights + position * channels + channel), sum);
   }
   HWY_INLINE V end(V sum) const { return Activate(D(), what.epilogue, sum); }
 };
 
-// A NaN stays.
-struct Largest {
+// NaN propagates.
+struct MaxOf {
   template <class Part>
   HWY_INLINE V begin(const Part&, std::int64_t) const {
     return hn::Set(D(), -std::numeric_limits<float>::infinity());
   }
   template <class Part>
-  HWY_INLINE V add(const Part&, V most, V x, std::int64_t, std::int64_t) const {
-    return hn::IfThenElse(hn::Or(hn::Gt(x, most), hn::IsNaN(x)), x, most);
+  HWY_INLINE V add(const Part&, V max, V x, std::int64_t, std::int64_t) const {
+    return hn::IfThenElse(hn::Or(hn::Gt(x, max), hn::IsNaN(x)), x, max);
   }
-  HWY_INLINE V end(V most) const { return most; }
+  HWY_INLINE V end(V max) const { return max; }
 };
 
-struct Mean {
+struct MeanOf {
   float count;
 
   template <class Part>
@@ -100,15 +101,15 @@ struct Mean {
   HWY_INLINE V end(V sum) const { return hn::Div(sum, hn::Set(D(), count)); }
 };
 
-// kVectors of channels of one result.
+// kVectors vectors of channels of one result.
 template <int kVectors, class Part, class Of>
-HWY_INLINE void some_channels(const Part& part, const Of& of, const Seen& seen,
+HWY_INLINE void some_channels(const Part& part, const Of& of, const KernelRange& range,
                               std::int64_t columns, std::int64_t channel, float* y) {
   V sums[kVectors];
   for (int i = 0; i < kVectors; ++i) sums[i] = of.begin(part, channel + i * kLanes);
-  for (std::int64_t r = seen.top; r < seen.bottom; ++r)
-    for (std::int64_t c = seen.left; c < seen.right; ++c) {
-      const float* const x = seen.from + r * seen.row_step + c * seen.column_step + channel;
+  for (std::int64_t r = range.top; r < range.bottom; ++r)
+    for (std::int64_t c = range.left; c < range.right; ++c) {
+      const float* const x = range.from + r * range.row_step + c * range.column_step + channel;
       for (int i = 0; i < kVectors; ++i)
         sums[i] =
             of.add(part, sums[i], part.load(x + i * kLanes), r * columns + c, channel + i * kLanes);
@@ -117,121 +118,128 @@ HWY_INLINE void some_channels(const Part& part, const Of& of, const Seen& seen,
 }
 
 template <class Of>
-HWY_INLINE void one_result(const Of& of, const Seen& seen, const ImageWindow& window, float* y) {
+HWY_INLINE void one_result(const Of& of, const KernelRange& range, const ImageWindow& window,
+                           float* y) {
   const std::int64_t columns = window.wide.kernel, channels = window.channels;
   std::int64_t i = 0;
   for (; i + 4 * kLanes <= channels; i += 4 * kLanes)
-    some_channels<4>(Whole(), of, seen, columns, i, y);
-  for (; i + kLanes <= channels; i += kLanes) some_channels<1>(Whole(), of, seen, columns, i, y);
+    some_channels<4>(FullVector(), of, range, columns, i, y);
+  for (; i + kLanes <= channels; i += kLanes)
+    some_channels<1>(FullVector(), of, range, columns, i, y);
   if (i < channels)
-    some_channels<1>(Some{static_cast<std::size_t>(channels - i)}, of, seen, columns, i, y);
+    some_channels<1>(PartialVector{static_cast<std::size_t>(channels - i)}, of, range, columns, i,
+                     y);
 }
 
-// Results that are made together: their sums stay in registers.
-constexpr int kTogether = 4;
+// Results that are computed at once; their sums stay in registers.
+constexpr int kResultsAtOnce = 4;
 
 template <int N>
 using Upto = std::make_integer_sequence<int, N>;
 
-template <int kKernel, int kPlace>
-HWY_INLINE V add_if_seen(V sum, V x, const V (&weights)[kKernel]) {
-  if constexpr (kPlace >= 0 && kPlace < kKernel)
-    return hn::MulAdd(x, weights[kPlace], sum);
+template <int kKernel, int kPosition>
+HWY_INLINE V add_if_inside(V sum, V x, const V (&weights)[kKernel]) {
+  if constexpr (kPosition >= 0 && kPosition < kKernel)
+    return hn::MulAdd(x, weights[kPosition], sum);
   else
     return sum;
 }
 
-// Column J of those that results I see.
+// Adds input column J to the results I whose windows contain it.
 template <int kKernel, int kStride, int J, int... I>
-HWY_INLINE void add_column(V (&sums)[kTogether], V x, const V (&weights)[kKernel],
+HWY_INLINE void add_column(V (&sums)[kResultsAtOnce], V x, const V (&weights)[kKernel],
                            std::integer_sequence<int, I...>) {
-  ((sums[I] = add_if_seen<kKernel, J - I * kStride>(sums[I], x, weights)), ...);
+  ((sums[I] = add_if_inside<kKernel, J - I * kStride>(sums[I], x, weights)), ...);
 }
 
 template <int kKernel, int kStride, class Part, int... J, int... C>
-HWY_INLINE void add_line(V (&sums)[kTogether], const Part& part, const float* x,
+HWY_INLINE void add_line(V (&sums)[kResultsAtOnce], const Part& part, const float* x,
                          const float* weights, std::int64_t channels,
                          std::integer_sequence<int, J...>, std::integer_sequence<int, C...>) {
   const V all[] = {part.load(weights + C * channels)...};
-  (add_column<kKernel, kStride, J>(sums, part.load(x + J * channels), all, Upto<kTogether>()), ...);
+  (add_column<kKernel, kStride, J>(sums, part.load(x + J * channels), all, Upto<kResultsAtOnce>()),
+   ...);
 }
 
-// One vector of channels, kTogether results beside each other.
+// One vector of channels of kResultsAtOnce neighbouring results.
 template <int kKernel, int kStride, class Part>
-HWY_INLINE void some_results(const Part& part, const Products& of, const Seen& seen,
+HWY_INLINE void some_results(const Part& part, const DepthwiseSum& of, const KernelRange& range,
                              std::int64_t channel, float* y) {
   const std::int64_t channels = of.channels;
-  V sums[kTogether];
+  V sums[kResultsAtOnce];
   const V bias = part.load(of.what.bias + channel);
   for (V& sum : sums) sum = bias;
   if (of.residual != nullptr)
-    for (int i = 0; i < kTogether; ++i)
+    for (int i = 0; i < kResultsAtOnce; ++i)
       sums[i] = hn::Add(sums[i], part.load(of.residual + i * channels + channel));
-  for (std::int64_t r = seen.top; r < seen.bottom; ++r)
-    add_line<kKernel, kStride>(sums, part, seen.from + r * seen.row_step + channel,
+  for (std::int64_t r = range.top; r < range.bottom; ++r)
+    add_line<kKernel, kStride>(sums, part, range.from + r * range.row_step + channel,
                                of.what.weights + r * kKernel * channels + channel, channels,
-                               Upto<(kTogether - 1) * kStride + kKernel>(), Upto<kKernel>());
-  for (int i = 0; i < kTogether; ++i) part.store(of.end(sums[i]), y + i * channels + channel);
+                               Upto<(kResultsAtOnce - 1) * kStride + kKernel>(), Upto<kKernel>());
+  for (int i = 0; i < kResultsAtOnce; ++i) part.store(of.end(sums[i]), y + i * channels + channel);
 }
 
 template <int kKernel, int kStride>
-void results_together(const Products& of, const Seen& seen, float* y) {
+void results_at_once(const DepthwiseSum& of, const KernelRange& range, float* y) {
   std::int64_t i = 0;
   for (; i + kLanes <= of.channels; i += kLanes)
-    some_results<kKernel, kStride>(Whole(), of, seen, i, y);
+    some_results<kKernel, kStride>(FullVector(), of, range, i, y);
   if (i < of.channels)
-    some_results<kKernel, kStride>(Some{static_cast<std::size_t>(of.channels - i)}, of, seen, i, y);
+    some_results<kKernel, kStride>(PartialVector{static_cast<std::size_t>(of.channels - i)}, of,
+                                   range, i, y);
 }
 
-using Together = void (*)(const Products&, const Seen&, float*);
+using Unrolled = void (*)(const DepthwiseSum&, const KernelRange&, float*);
 
-// Null where there is none for such a kernel.
-Together together_for(const ChannelWise& what) {
+// The unrolled function for this kernel and stride; null: there is none.
+Unrolled unrolled_for(const ChannelWise& what) {
   const Window::Axis& wide = what.window.wide;
-  if (what.kind != ChannelWise::Kind::sum_of_products || wide.dilation != 1) return nullptr;
-  if (wide.kernel == 3 && wide.stride == 1) return results_together<3, 1>;
-  if (wide.kernel == 3 && wide.stride == 2) return results_together<3, 2>;
-  if (wide.kernel == 5 && wide.stride == 1) return results_together<5, 1>;
-  if (wide.kernel == 5 && wide.stride == 2) return results_together<5, 2>;
+  if (what.kind != ChannelWise::Kind::depthwise || wide.dilation != 1) return nullptr;
+  if (wide.kernel == 3 && wide.stride == 1) return results_at_once<3, 1>;
+  if (wide.kernel == 3 && wide.stride == 2) return results_at_once<3, 2>;
+  if (wide.kernel == 5 && wide.stride == 1) return results_at_once<5, 1>;
+  if (wide.kernel == 5 && wide.stride == 2) return results_at_once<5, 2>;
   return nullptr;
 }
 
-void one_result_of(const ChannelWise& what, const Products& products, const Seen& seen, float* y) {
+void one_result_of(const ChannelWise& what, const DepthwiseSum& depthwise, const KernelRange& range,
+                   float* y) {
   const ImageWindow& w = what.window;
-  const std::int64_t count = what.counts_padding ? w.high.kernel * w.wide.kernel : seen.count();
+  const std::int64_t count = what.counts_padding ? w.high.kernel * w.wide.kernel : range.count();
   switch (what.kind) {
-    case ChannelWise::Kind::sum_of_products: return one_result(products, seen, w, y);
-    case ChannelWise::Kind::largest: return one_result(Largest(), seen, w, y);
-    case ChannelWise::Kind::mean: return one_result(Mean{static_cast<float>(count)}, seen, w, y);
+    case ChannelWise::Kind::depthwise: return one_result(depthwise, range, w, y);
+    case ChannelWise::Kind::max_pool: return one_result(MaxOf(), range, w, y);
+    case ChannelWise::Kind::average_pool:
+      return one_result(MeanOf{static_cast<float>(count)}, range, w, y);
   }
 }
 
 void one_row(const ChannelWise& what, std::int64_t row, const float* x, const float* residual,
              float* y) {
   const ImageWindow& w = what.window;
-  const Together together = together_for(what);
+  const Unrolled unrolled = unrolled_for(what);
   const std::int64_t image = row / w.high.out, down = w.high.start(row % w.high.out);
-  Seen seen{.from = nullptr,
-            .row_step = w.high.dilation * w.wide.in * w.channels,
-            .column_step = w.wide.dilation * w.channels,
-            .top = w.high.first(down),
-            .bottom = w.high.last(down),
-            .left = 0,
-            .right = 0};
+  KernelRange range{.from = nullptr,
+                    .row_step = w.high.dilation * w.wide.in * w.channels,
+                    .column_step = w.wide.dilation * w.channels,
+                    .top = w.high.first(down),
+                    .bottom = w.high.last(down),
+                    .left = 0,
+                    .right = 0};
   for (std::int64_t column = 0; column < w.wide.out;) {
     const std::int64_t across = w.wide.start(column), at = (row * w.wide.out + column) * w.channels;
-    seen.from = x + ((image * w.high.in + down) * w.wide.in + across) * w.channels;
-    seen.left = w.wide.first(across);
-    seen.right = w.wide.last(across);
-    const Products products{what, w.wide.kernel, w.channels,
-                            residual == nullptr ? nullptr : residual + at};
-    const std::int64_t end = column + kTogether;
-    if (together != nullptr && across >= 0 && end <= w.wide.out &&
+    range.from = x + ((image * w.high.in + down) * w.wide.in + across) * w.channels;
+    range.left = w.wide.first(across);
+    range.right = w.wide.last(across);
+    const DepthwiseSum depthwise{what, w.wide.kernel, w.channels,
+                                 residual == nullptr ? nullptr : residual + at};
+    const std::int64_t end = column + kResultsAtOnce;
+    if (unrolled != nullptr && across >= 0 && end <= w.wide.out &&
         w.wide.start(end - 1) + w.wide.kernel <= w.wide.in) {
-      together(products, seen, y + at);
+      unrolled(depthwise, range, y + at);
       column = end;
     } else {
-      one_result_of(what, products, seen, y + at);
+      one_result_of(what, depthwise, range, y + at);
       ++column;
     }
   }

@@ -1,5 +1,5 @@
-// What kernels over images [batch, height, width, channels] share: the window they slide, and
-// loops with the channels in vectors.
+// Depthwise convolution, max pooling and average pooling over NHWC images on the CPU, with the
+// channels in SIMD vectors.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@ struct ImageWindow {
   std::int64_t batch, channels;
   Window::Axis high, wide;
 
-  std::int64_t outs() const { return batch * high.out * wide.out; }  // pixels of the result
+  std::int64_t outs() const { return batch * high.out * wide.out; }  // output pixels
 };
 
-// A kernel per channel: its values times what it sees, or the largest of those, or their mean.
+// An operator that works on each channel by itself.
 struct ChannelWise {
-  enum class Kind { sum_of_products, largest, mean };
+  enum class Kind { depthwise, max_pool, average_pool };
   Kind kind;
   ImageWindow window;
-  const float* weights = nullptr;  // of products: [rows, columns, channels]
-  const float* bias = nullptr;     // of products: [channels]
-  Epilogue epilogue{};             // of products
-  bool counts_padding = false;     // of a mean
+  const float* weights = nullptr;  // of depthwise: [rows, columns, channels]
+  const float* bias = nullptr;     // of depthwise: [channels]
+  Epilogue epilogue{};             // of depthwise
+  bool counts_padding = false;     // count_include_pad of average_pool
 };
 
-// One row of results (of batch * high.out). `residual` (null: none) is as large as the result.
+// Computes output row `row` of batch * high.out. `residual` (null: none) is as large as the result.
 void run(const ChannelWise& what, std::int64_t row, const float* x, const float* residual,
          float* y);
 

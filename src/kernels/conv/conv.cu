@@ -6,23 +6,23 @@ namespace sluice::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kTile = 64, kDeep = 16;  // outputs are made in tiles of 64 x 64
+constexpr int kTile = 64, kTileDepth = 16;  // tiles of 64 pixels x 64 outputs
 constexpr int kPitch = kTile + 4;
 
 template <class T>
-__device__ T finished(const ConvCall& call, float sum, long long pixel, int o) {
+__device__ T apply_epilogue(const ConvCall& call, float sum, long long pixel, int o) {
   if (call.bias != nullptr) sum += wide(static_cast<const T*>(call.bias)[o]);
   if (call.residual != nullptr)
     sum += wide(static_cast<const T*>(call.residual)[pixel * call.out + o]);
   return narrow<T>(activated(sum, call.activation, call.low, call.high));
 }
 
-using Tile = float[kDeep][kPitch];
+using Tile = float[kTileDepth][kPitch];
 
-// What one block computes: pixels from `first` on, outputs from `first_out` on of one group.
+// The tile of a block: pixels from `first` on, outputs of one group from `first_out` on.
 struct Block {
   long long first, all;
-  int first_out, group, ins, outs, deep;
+  int first_out, group, ins, outs, depth;
 
   __device__ explicit Block(const ConvCall& call)
       : first(static_cast<long long>(blockIdx.x) * kTile),
@@ -32,25 +32,25 @@ struct Block {
         group(static_cast<int>(blockIdx.z)),
         ins(call.in / call.group),
         outs(call.out / call.group),
-        deep(call.window.rows * call.window.columns * ins) {}
+        depth(call.window.rows * call.window.columns * ins) {}
 };
 
-// The next stretch along k of one pixel and of one output's weights a thread, four of each.
+// Loads kTileDepth values along k: each thread four of a pixel and four of an output's weights.
 template <class T>
-__device__ void load(const ConvCall& call, const Block& block, const Corner& corner, int k0,
+__device__ void load(const ConvCall& call, const Block& block, const WindowCorner& corner, int k0,
                      Tile& pixels, Tile& weights) {
   const int row = static_cast<int>(threadIdx.x) / 4, part = static_cast<int>(threadIdx.x) % 4 * 4;
-  const Sliding& w = call.window;
+  const SlidingWindow& w = call.window;
   const T* const x = static_cast<const T*>(call.x) + block.group * block.ins;
   const long long out = static_cast<long long>(block.group) * block.outs + block.first_out + row;
-  const T* const mine = static_cast<const T*>(call.w) + out * block.deep;
+  const T* const mine = static_cast<const T*>(call.w) + out * block.depth;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const int k = k0 + part + i, place = k / block.ins;
     long long at = -1;
-    if (block.first + row < block.all && k < block.deep)
+    if (block.first + row < block.all && k < block.depth)
       at = pixel_at(w, corner, place / w.columns, place % w.columns);
-    const bool weighs = k < block.deep && block.first_out + row < block.outs;
+    const bool weighs = k < block.depth && block.first_out + row < block.outs;
     pixels[part + i][row] = at < 0 ? 0 : wide(x[at * call.in + k % block.ins]);
     weights[part + i][row] = weighs ? wide(mine[k]) : 0;
   }
@@ -66,27 +66,27 @@ __device__ void store(const ConvCall& call, const Block& block, int row, int col
       const long long pixel = block.first + row + i;
       if (pixel >= block.all || block.first_out + column + j >= block.outs) continue;
       const int o = block.group * block.outs + block.first_out + column + j;
-      static_cast<T*>(call.y)[pixel * call.out + o] = finished<T>(call, sums[i][j], pixel, o);
+      static_cast<T*>(call.y)[pixel * call.out + o] = apply_epilogue<T>(call, sums[i][j], pixel, o);
     }
 }
 
-// A product of pixels with weights, whose left side is gathered from the image. Blocks: tiles of
-// pixels, tiles of a group's outputs, groups. Sums run along k from first to last, whatever else
-// is computed. Limit: the multiplier-adders, at 16 fused operations for 8 reads of shared memory.
+// A convolution as an implicit GEMM whose A operand is gathered from the image. Grid: tiles of
+// pixels, tiles of a group's outputs, groups. Each sum runs along k in order, so results do not
+// depend on the tiling. Limit: the FMA units, at 16 FMAs for 8 reads of shared memory.
 template <class T>
-__global__ void __launch_bounds__(kThreads) gathered_product(const ConvCall call) {
+__global__ void __launch_bounds__(kThreads) implicit_gemm_conv(const ConvCall call) {
   __shared__ Tile pixels, weights;
   const Block block(call);
   const int tid = static_cast<int>(threadIdx.x);
   const long long mine = block.first + tid / 4;
-  const Corner corner = corner_of(call.window, mine < block.all ? mine : 0);
+  const WindowCorner corner = corner_of(call.window, mine < block.all ? mine : 0);
   const int row = tid / 16 * 4, column = tid % 16 * 4;
   float sums[4][4] = {};
-  for (int k0 = 0; k0 < block.deep; k0 += kDeep) {
+  for (int k0 = 0; k0 < block.depth; k0 += kTileDepth) {
     load<T>(call, block, corner, k0, pixels, weights);
     __syncthreads();
 #pragma unroll
-    for (int k = 0; k < kDeep; ++k)
+    for (int k = 0; k < kTileDepth; ++k)
 #pragma unroll
       for (int i = 0; i < 4; ++i)
 #pragma unroll
@@ -97,17 +97,18 @@ __global__ void __launch_bounds__(kThreads) gathered_product(const ConvCall call
   store<T>(call, block, row, column, sums);
 }
 
-// N channels of one pixel a thread. Limit: memory, each pixel once where the cache holds rows.
+// Each thread computes N channels of a pixel. Limit: memory, which is read once where rows stay in
+// cache.
 template <class T, int N>
-__global__ void __launch_bounds__(kThreads) depthwise(const ConvCall call, long long packs) {
+__global__ void __launch_bounds__(kThreads) depthwise_conv(const ConvCall call, long long packs) {
   using P = Pack<T, N>;
   const long long i = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= packs) return;
-  const Sliding& w = call.window;
+  const SlidingWindow& w = call.window;
   const int parts = call.out / N, o = static_cast<int>(i % parts) * N;
-  const int channel = o / (call.out / call.in);  // the same, but for several outputs a channel
+  const int channel = o / (call.out / call.in);  // equals o unless a channel has several outputs
   const long long pixel = i / parts;
-  const Corner corner = corner_of(w, pixel);
+  const WindowCorner corner = corner_of(w, pixel);
   float sums[N] = {};
   for (int row = 0; row < w.rows; ++row)
     for (int column = 0; column < w.columns; ++column) {
@@ -122,23 +123,23 @@ __global__ void __launch_bounds__(kThreads) depthwise(const ConvCall call, long 
     }
   P made;
 #pragma unroll
-  for (int e = 0; e < N; ++e) made.at[e] = finished<T>(call, sums[e], pixel, o + e);
+  for (int e = 0; e < N; ++e) made.at[e] = apply_epilogue<T>(call, sums[e], pixel, o + e);
   *reinterpret_cast<P*>(static_cast<T*>(call.y) + pixel * call.out + o) = made;
 }
 
 template <class T, int N>
-void enqueue_depthwise_as(const ConvCall& call, cudaStream_t stream) {
+void enqueue_depthwise_packed(const ConvCall& call, cudaStream_t stream) {
   const long long packs = pixels_of(call.window) * (call.out / N);
-  if (packs > 0) launch(stream, one_each(packs, kThreads), depthwise<T, N>, call, packs);
+  if (packs > 0) launch(stream, one_each(packs, kThreads), depthwise_conv<T, N>, call, packs);
 }
 
 template <class T>
 void enqueue_depthwise_of(const ConvCall& call, cudaStream_t stream) {
-  constexpr int kMost = 16 / sizeof(T);
-  if (call.in == call.out && call.out % kMost == 0)
-    enqueue_depthwise_as<T, kMost>(call, stream);
+  constexpr int kVector = 16 / sizeof(T);
+  if (call.in == call.out && call.out % kVector == 0)
+    enqueue_depthwise_packed<T, kVector>(call, stream);
   else
-    enqueue_depthwise_as<T, 1>(call, stream);
+    enqueue_depthwise_packed<T, 1>(call, stream);
 }
 
 template <class T>
@@ -149,7 +150,7 @@ void enqueue_convolution_of(const ConvCall& call, cudaStream_t stream) {
                        static_cast<unsigned>((call.out / call.group + kTile - 1) / kTile),
                        static_cast<unsigned>(call.group)),
                   dim3(kThreads)};
-  launch(stream, grid, gathered_product<T>, call);
+  launch(stream, grid, implicit_gemm_conv<T>, call);
 }
 
 }  // namespace

@@ -1,14 +1,15 @@
-// Two neighbouring pixels of up to four channels are a spot of 16 bytes: what the tensor cores take
-// for eight numbers of a column of their right side. They are told where the first column is, and
-// how far it is from eight numbers to the next eight: one spot on. So columns of the right side,
-// which are windows, overlap in shared memory as they do in the image, and nothing is written
-// twice. Filters are the left side. One group of four warps makes bands of lines that are copied
-// meanwhile, two multiply in turn, so that one writes while the other multiplies.
+// Convolution over few channels with wgmma, as an implicit GEMM whose B operand is read from the
+// image rows in shared memory. A pixel pair, two neighbouring pixels of up to four channels, is 16
+// bytes: one core matrix row of eight 16-bit values. The B descriptor's leading byte offset is one
+// pixel pair, so the columns of B, which are windows, overlap in shared memory as they do in the
+// image: there is no im2col copy. Filters are A. A producer warpgroup expands row tiles, whose
+// lines are copied by cp.async.bulk; two consumer warpgroups run wgmma in a fixed order, so that
+// one stores while the other multiplies.
 //
-// Limit: memory, which reads the image and writes the results: 57 us for ResNet-50's first
-// convolution of 128 images; the tensor cores, 56 cycles for 64 filters, 112 pixels and two spots,
-// take 49. Seen 109, 52 %: products alone take 69, and what is made of sums and stored does not all
-// hide behind them.
+// Limit: memory, which reads the image and writes the results: 57 us for the first convolution of
+// ResNet-50 at batch 128. The tensor cores take 49 us (56 cycles for 64 filters, 112 pixels and two
+// pixel pairs). Measured: 109 us, 52 %. wgmma alone takes 69 us; the epilogue and the stores are
+// not fully hidden behind it.
 #include "kernels/common/activation.cuh"
 #include "kernels/common/launch.cuh"
 #include "kernels/conv/conv_few_channels_sm90.h"
@@ -18,72 +19,79 @@
 namespace sluice::kernels::cuda {
 namespace {
 
-constexpr int kFilters = 64, kPixels = 112;  // of a tile
+constexpr int kFilters = 64, kPixels = 112;  // of an output tile
 constexpr int kSums = kFilters * kPixels / 128;
-constexpr int kGroups = 2, kOfGroup = 128, kThreads = (kGroups + 1) * kOfGroup;
-constexpr int kBuffers = 2;                                // for bands
-constexpr unsigned kSpot = 16, kSpots = kFilters * kSpot;  // of weights: one of each filter
-constexpr unsigned kPixel = kFilters * 2 + 16;  // of a tile on its way out: no two lanes meet
-constexpr unsigned kTile = kPixels * kPixel;
-constexpr unsigned kMostShared = 224 << 10;
+constexpr int kConsumers = 2, kWarpgroupThreads = 128,
+              kThreads = (kConsumers + 1) * kWarpgroupThreads;
+constexpr int kStages = 2;  // row tiles in flight
+constexpr unsigned kPairBytes = 16,
+                   kFilterPairBytes = kFilters * kPairBytes;  // one k pair of all filters
+constexpr unsigned kPixelPitch =
+    kFilters * 2 + 16;  // of a staged output tile, padded against bank conflicts
+constexpr unsigned kTile = kPixels * kPixelPitch;
+constexpr unsigned kMaxShared = 224 << 10;
 
-// How images are cut.
-struct Band {
+// How images are split into row tiles.
+struct RowTiling {
   ConvCall call;
-  int rows = 1;    // of results in a band
-  int bands = 1;   // of an image
-  int spots = 0;   // of a line
-  int pairs = 1;   // of spots in a row of the window
-  int across = 1;  // tiles of a row of results
+  int rows = 1;          // output rows of a row tile
+  int row_tiles = 1;     // row tiles of an image
+  int line_pairs = 0;    // pixel pairs of a line
+  int k_pairs = 1;       // k steps of two pixel pairs in a row of the kernel
+  int column_tiles = 1;  // output tiles of an output row
 
   __host__ __device__ unsigned weights() const {
-    return static_cast<unsigned>(call.window.rows * pairs) * 2 * kSpots;
+    return static_cast<unsigned>(call.window.rows * k_pairs) * 2 * kFilterPairBytes;
   }
-  __host__ __device__ int lines(int of) const {  // of the image, for so many rows of results
-    return (of - 1) * call.window.stride_y + call.window.rows;
+  __host__ __device__ int lines(
+      int result_rows) const {  // image lines that so many output rows read
+    return (result_rows - 1) * call.window.stride_y + call.window.rows;
   }
-  __host__ __device__ unsigned bytes(int of) const {  // of a band
-    return static_cast<unsigned>(lines(of) * spots) * kSpot;
+  __host__ __device__ unsigned bytes(int result_rows) const {  // of a row tile
+    return static_cast<unsigned>(lines(result_rows) * line_pairs) * kPairBytes;
   }
-  __host__ __device__ unsigned line() const {  // of the image, in bytes
+  __host__ __device__ unsigned line() const {  // bytes of an image line
     return static_cast<unsigned>(call.window.width * call.in) * 2;
   }
-  __host__ __device__ unsigned raw(int of) const {  // lines as they are
-    return static_cast<unsigned>(lines(of)) * line();
+  __host__ __device__ unsigned raw(
+      int result_rows) const {  // bytes of the lines before they are expanded
+    return static_cast<unsigned>(lines(result_rows)) * line();
   }
-  unsigned shared(int of) const {
-    return weights() + kBuffers * (bytes(of) + raw(of)) + kGroups * kTile;
+  unsigned shared(int result_rows) const {
+    return weights() + kStages * (bytes(result_rows) + raw(result_rows)) + kConsumers * kTile;
   }
 };
 
-// Where a side of a product lies in shared memory: how far eight numbers are from the next eight,
-// and eight rows from the next eight.
-__device__ Side side(unsigned at, unsigned numbers, unsigned rows) {
-  return (at & 0x3ffff) >> 4 | Side{numbers >> 4} << 16 | Side{rows >> 4} << 32;
+// A wgmma descriptor without swizzle: the leading byte offset between core matrices along k, and
+// the stride byte offset between groups of eight rows.
+__device__ MatrixDescriptor descriptor(unsigned at, unsigned leading, unsigned stride) {
+  return (at & 0x3ffff) >> 4 | MatrixDescriptor{leading >> 4} << 16 |
+         MatrixDescriptor{stride >> 4} << 32;
 }
 
-__device__ void await_group(int group) {
-  asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(kOfGroup) : "memory");
+__device__ void named_barrier_sync(int group) {
+  asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(kWarpgroupThreads) : "memory");
 }
 
-// ---- what makes bands ----------------------------------------------------------------------
+// ---- producer: expands row tiles ---------------------------------------------------------------
 
-// The lines of an image that a band is made of.
-struct Lines {
-  int image, first, begin, end;  // first may be outside; [begin, end) are in the image
+// The image lines that a row tile is made of.
+struct ImageLines {
+  int image, first, begin, end;  // first may be in the padding; [begin, end) is inside
 
-  __device__ Lines(const Band& b, int item) : image(item / b.bands) {
-    const Sliding& w = b.call.window;
-    first = item % b.bands * b.rows * w.stride_y - w.top;
+  __device__ ImageLines(const RowTiling& b, int item) : image(item / b.row_tiles) {
+    const SlidingWindow& w = b.call.window;
+    first = item % b.row_tiles * b.rows * w.stride_y - w.top;
     begin = max(first, 0);
     end = min(first + b.lines(b.rows), w.height);
   }
 };
 
-__device__ void fetch_lines(const Band& b, const Lines& lines, unsigned to, unsigned barrier) {
+__device__ void load_lines(const RowTiling& b, const ImageLines& lines, unsigned to,
+                           unsigned barrier) {
   const auto bytes = static_cast<unsigned>(max(lines.end - lines.begin, 0)) * b.line();
   const auto row = std::int64_t{lines.image} * b.call.window.height + lines.begin;
-  arrive_with(barrier, bytes);
+  mbarrier_arrive_expect_tx(barrier, bytes);
   if (bytes == 0) return;
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
@@ -92,285 +100,296 @@ __device__ void fetch_lines(const Band& b, const Lines& lines, unsigned to, unsi
       : "memory");
 }
 
-// Two pixels, the first of them at `column`, of a line of the image; zeros outside, and for null.
-__device__ uint4 spot_of(const unsigned short* line, int width, int in, int column) {
-  Pack<unsigned short, 8> both;
+// The pixel pair at `column` of an image line; zeros in the padding, and where the line is null.
+__device__ uint4 load_pair(const unsigned short* line, int width, int in, int column) {
+  Pack<unsigned short, 8> values;
 #pragma unroll
   for (int k = 0; k < 8; ++k) {
     const int at = column + k / 4;
     const bool is = line != nullptr && k % 4 < in && at >= 0 && at < width;
-    both.at[k] = is ? line[at * in + k % 4] : static_cast<unsigned short>(0);
+    values.at[k] = is ? line[at * in + k % 4] : static_cast<unsigned short>(0);
   }
-  return *reinterpret_cast<const uint4*>(&both);
+  return *reinterpret_cast<const uint4*>(&values);
 }
 
-// A warp each line.
-__device__ void make_band(const Band& b, const Lines& lines, const unsigned char* from, uint4* to) {
-  const Sliding& w = b.call.window;
-  const int warp = static_cast<int>(threadIdx.x) % kOfGroup / 32;
+// Expands lines to pixel pairs, one warp for each line.
+__device__ void expand_row_tile(const RowTiling& b, const ImageLines& lines,
+                                const unsigned char* from, uint4* to) {
+  const SlidingWindow& w = b.call.window;
+  const int warp = static_cast<int>(threadIdx.x) % kWarpgroupThreads / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  for (int i = warp; i < b.lines(b.rows); i += kOfGroup / 32) {
+  for (int i = warp; i < b.lines(b.rows); i += kWarpgroupThreads / 32) {
     const int y = lines.first + i;
     const unsigned char* const at = from + (y - lines.begin) * static_cast<int>(b.line());
     const auto* const line =
         y >= lines.begin && y < lines.end ? reinterpret_cast<const unsigned short*>(at) : nullptr;
-    for (int spot = lane; spot < b.spots; spot += 4 * 32) {
-      uint4 made[4];  // all are read before any is written, so that none waits for another
+    for (int pair = lane; pair < b.line_pairs; pair += 4 * 32) {
+      uint4 made[4];  // all loads are issued before the first store
 #pragma unroll
       for (int k = 0; k < 4; ++k)
-        made[k] = spot_of(line, w.width, b.call.in, 2 * (spot + k * 32) - w.left);
+        made[k] = load_pair(line, w.width, b.call.in, 2 * (pair + k * 32) - w.left);
 #pragma unroll
       for (int k = 0; k < 4; ++k)
-        if (spot + k * 32 < b.spots) to[i * b.spots + spot + k * 32] = made[k];
+        if (pair + k * 32 < b.line_pairs) to[i * b.line_pairs + pair + k * 32] = made[k];
     }
   }
 }
 
-// ---- what multiplies -----------------------------------------------------------------------
+// ---- consumers: wgmma and epilogue --------------------------------------------------------------
 
-// 8 x 8 numbers each of four, turned; lane l gives the address of row l % 8 of tile l / 8.
-__device__ void store_turned(unsigned to, const unsigned (&from)[4]) {
+// Stores four 8 x 8 matrices transposed; lane l gives the address of row l % 8 of matrix l / 8.
+__device__ void stmatrix_x4_trans(unsigned to, const unsigned (&from)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
                "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])
                : "memory");
 }
 
-// NaN stays.
-__device__ __half2 not_below_zero(__half2 x) { return __hmax2_nan(x, __half2{0.0f, 0.0f}); }
-__device__ __nv_bfloat162 not_below_zero(__nv_bfloat162 x) {
+// NaN propagates.
+__device__ __half2 relu2(__half2 x) { return __hmax2_nan(x, __half2{0.0f, 0.0f}); }
+__device__ __nv_bfloat162 relu2(__nv_bfloat162 x) {
   return __hmax2_nan(x, __nv_bfloat162{0.0f, 0.0f});
 }
-__device__ __half2 both(float low, float high, __half) { return __floats2half2_rn(low, high); }
-__device__ __nv_bfloat162 both(float low, float high, __nv_bfloat16) {
+__device__ __half2 pack_pair(float low, float high, __half) { return __floats2half2_rn(low, high); }
+__device__ __nv_bfloat162 pack_pair(float low, float high, __nv_bfloat16) {
   return __floats2bfloat162_rn(low, high);
 }
 
 template <class T>
-__device__ unsigned two(float low, float high, bool relu) {
-  auto made = both(low, high, T());
-  if (relu) made = not_below_zero(made);
+__device__ unsigned pack_relu(float low, float high, bool relu) {
+  auto made = pack_pair(low, high, T());
+  if (relu) made = relu2(made);
   return *reinterpret_cast<const unsigned*>(&made);
 }
 
-// Sums of some filters, to where they go: pixels [column, column + kPixels) of a row of results.
+// Bias, activation and stores of one output tile: kFilters filters by kPixels pixels of an output
+// row.
 template <class T>
-struct Finish {
-  const Band& b;
+struct ConvEpilogue {
+  const RowTiling& b;
   unsigned char* tile;
-  int group, first;  // filter
+  int group, first;  // first: of the filters
   float bias[2];     // of this thread's filters, eight apart
 
-  __device__ void put(float (&sum)[kSums]) const {
+  __device__ void store_shared(float (&sum)[kSums]) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int warp = static_cast<int>(threadIdx.x) % kOfGroup / 32;
+    const int warp = static_cast<int>(threadIdx.x) % kWarpgroupThreads / 32;
     const bool relu = b.call.activation == Activation::relu;
 #pragma unroll
     for (int i = 0; i < kSums; ++i) sum[i] += bias[i / 2 % 2];
     if (!relu) activate<true>(sum, b.call.activation, b.call.low, b.call.high);
-    await_group(group);  // the tile before has gone
+    named_barrier_sync(group);  // the previous tile has been read
     const unsigned to = shared_address(tile) +
-                        static_cast<unsigned>(lane / 16 * 8 + lane % 8) * kPixel +
+                        static_cast<unsigned>(lane / 16 * 8 + lane % 8) * kPixelPitch +
                         static_cast<unsigned>(warp * 16 + lane / 8 % 2 * 8) * 2;
 #pragma unroll
     for (int i = 0; i < kSums / 8; ++i) {
       const float* const s = sum + 8 * i;
-      const unsigned four[] = {two<T>(s[0], s[1], relu), two<T>(s[2], s[3], relu),
-                               two<T>(s[4], s[5], relu), two<T>(s[6], s[7], relu)};
-      store_turned(to + static_cast<unsigned>(i) * 16 * kPixel, four);
+      const unsigned four[] = {pack_relu<T>(s[0], s[1], relu), pack_relu<T>(s[2], s[3], relu),
+                               pack_relu<T>(s[4], s[5], relu), pack_relu<T>(s[6], s[7], relu)};
+      stmatrix_x4_trans(to + static_cast<unsigned>(i) * 16 * kPixelPitch, four);
     }
-    await_group(group);
+    named_barrier_sync(group);
   }
 
-  __device__ void write(std::int64_t row, int column) const {
-    const int own = static_cast<int>(threadIdx.x) % kOfGroup, eight = own % 8;
+  __device__ void store_global(std::int64_t row, int column) const {
+    const int own = static_cast<int>(threadIdx.x) % kWarpgroupThreads, eight = own % 8;
     if (first + eight * 8 >= b.call.out) return;
-    constexpr int kTimes = kPixels * 8 / kOfGroup;
-    uint4 some[kTimes];  // all are read before any is written, so that none waits for another
+    constexpr int kTimes = kPixels * 8 / kWarpgroupThreads;
+    uint4 some[kTimes];  // all loads are issued before the first store
 #pragma unroll
     for (int k = 0; k < kTimes; ++k)
       some[k] = *reinterpret_cast<const uint4*>(
-          tile + (own + k * kOfGroup) / 8 * static_cast<int>(kPixel) + eight * 16);
+          tile + (own + k * kWarpgroupThreads) / 8 * static_cast<int>(kPixelPitch) + eight * 16);
     const int left = b.call.window.out_width - column;
     T* const to = static_cast<T*>(b.call.y) +
                   (row * b.call.window.out_width + column) * b.call.out + first + eight * 8;
 #pragma unroll
     for (int k = 0; k < kTimes; ++k) {
-      const int pixel = (own + k * kOfGroup) / 8;
+      const int pixel = (own + k * kWarpgroupThreads) / 8;
       if (pixel < left) *reinterpret_cast<uint4*>(to + pixel * b.call.out) = some[k];
     }
   }
 };
 
-// Groups multiply one after the other, always in the same order.
-__device__ void await_turn(int group) {
-  asm volatile("bar.sync %0, %1;" ::"r"(kGroups + 2 + group), "n"(2 * kOfGroup) : "memory");
+// An ordered barrier: the consumer warpgroups issue wgmma in turn.
+__device__ void mma_order_wait(int group) {
+  asm volatile("bar.sync %0, %1;" ::"r"(kConsumers + 2 + group), "n"(2 * kWarpgroupThreads)
+               : "memory");
 }
-__device__ void pass_turn(int group) {
-  const int next = group + 1 == kGroups ? 0 : group + 1;
-  asm volatile("bar.arrive %0, %1;" ::"r"(kGroups + 2 + next), "n"(2 * kOfGroup) : "memory");
+__device__ void mma_order_arrive(int group) {
+  const int next = group + 1 == kConsumers ? 0 : group + 1;
+  asm volatile("bar.arrive %0, %1;" ::"r"(kConsumers + 2 + next), "n"(2 * kWarpgroupThreads)
+               : "memory");
 }
 
-// Nothing but products between their beginning and their end, or they would wait for each other.
-template <class P, int kPairs>
-__device__ void multiply(const Band& b, int group, unsigned weights, unsigned spots,
+// Between fence and commit there is nothing but wgmma: other instructions would serialize them.
+template <class P, int kKPairs>
+__device__ void mma_tile(const RowTiling& b, int group, unsigned weights, unsigned pairs,
                          float (&sum)[kSums]) {
 #pragma unroll
   for (float& one : sum) one = 0;
-  Side left = side(weights, kSpots, 8 * kSpot), right = side(spots, kSpot, 8 * kSpot);
-  await_turn(group);
-  begin_products();
+  MatrixDescriptor a = descriptor(weights, kFilterPairBytes, 8 * kPairBytes),
+                   b_matrix = descriptor(pairs, kPairBytes, 8 * kPairBytes);
+  mma_order_wait(group);
+  wgmma_fence();
 #pragma unroll 1
   for (int y = 0; y < b.call.window.rows; ++y) {
 #pragma unroll
-    for (unsigned pair = 0; pair < kPairs; ++pair)
-      P::add(sum, left + pair * 2 * kSpots / 16, right + pair * 2 * kSpot / 16);
-    left += kPairs * 2 * kSpots / 16;
-    right += static_cast<unsigned>(b.spots) * kSpot / 16;
+    for (unsigned k_pair = 0; k_pair < kKPairs; ++k_pair)
+      P::mma(sum, a + k_pair * 2 * kFilterPairBytes / 16, b_matrix + k_pair * 2 * kPairBytes / 16);
+    a += kKPairs * 2 * kFilterPairBytes / 16;
+    b_matrix += static_cast<unsigned>(b.line_pairs) * kPairBytes / 16;
   }
-  end_products();
-  pass_turn(group);
-  await_products<0>();
+  wgmma_commit();
+  mma_order_arrive(group);
+  wgmma_wait<0>();
 }
 
-// This group's tiles of a band, from tile `first` on. Returns which is its first of the next.
-template <class T, class P, int kPairs>
-__device__ int convolve_band(const Band& b, int item, int first, unsigned band,
-                             const Finish<T>& finish) {
-  const Sliding& w = b.call.window;
-  const int image = item / b.bands, top = item % b.bands * b.rows;
-  const int tiles = min(b.rows, w.out_height - top) * b.across;
+// Computes this warpgroup's output tiles of a row tile, from `first` on. Returns its first output
+// tile of the next row tile.
+template <class T, class P, int kKPairs>
+__device__ int convolve_row_tile(const RowTiling& b, int item, int first, unsigned row_tile,
+                                 const ConvEpilogue<T>& epilogue) {
+  const SlidingWindow& w = b.call.window;
+  const int image = item / b.row_tiles, top = item % b.row_tiles * b.rows;
+  const int tiles = min(b.rows, w.out_height - top) * b.column_tiles;
   int i = first;
-  for (; i < tiles; i += kGroups) {
-    const int row = i / b.across, column = i % b.across * kPixels;
-    const auto at = static_cast<unsigned>(row * w.stride_y * b.spots + column) * kSpot;
+  for (; i < tiles; i += kConsumers) {
+    const int row = i / b.column_tiles, column = i % b.column_tiles * kPixels;
+    const auto at = static_cast<unsigned>(row * w.stride_y * b.line_pairs + column) * kPairBytes;
     float sum[kSums];
-    multiply<P, kPairs>(b, finish.group, shared_address(shared_bytes), band + at, sum);
-    finish.put(sum);
-    finish.write(std::int64_t{image} * w.out_height + top + row, column);
+    mma_tile<P, kKPairs>(b, epilogue.group, shared_address(shared_bytes), row_tile + at, sum);
+    epilogue.store_shared(sum);
+    epilogue.store_global(std::int64_t{image} * w.out_height + top + row, column);
   }
   return i - tiles;
 }
 
 template <class T>
-__device__ float bias_at(const Band& b, int filter) {
+__device__ float bias_at(const RowTiling& b, int filter) {
   if (b.call.bias == nullptr || filter >= b.call.out) return 0;
   return wide(static_cast<const T*>(b.call.bias)[filter]);
 }
 
-struct BandBarriers {
+struct RowTileBarriers {
   unsigned at;
-  __device__ unsigned full(int buffer) const { return at + static_cast<unsigned>(buffer) * 24; }
-  __device__ unsigned empty(int buffer) const { return full(buffer) + 8; }
-  __device__ unsigned raw(int buffer) const { return full(buffer) + 16; }
+  __device__ unsigned full(int stage) const { return at + static_cast<unsigned>(stage) * 24; }
+  __device__ unsigned empty(int stage) const { return full(stage) + 8; }
+  __device__ unsigned raw(int stage) const { return full(stage) + 16; }
 
   __device__ void init() const {
-    for (int i = 0; i < kBuffers; ++i) {
-      init_barrier(full(i), kOfGroup / 32);
-      init_barrier(empty(i), kGroups * kOfGroup / 32);
-      init_barrier(raw(i), 1);
+    for (int i = 0; i < kStages; ++i) {
+      mbarrier_init(full(i), kWarpgroupThreads / 32);
+      mbarrier_init(empty(i), kConsumers * kWarpgroupThreads / 32);
+      mbarrier_init(raw(i), 1);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
 };
 
-// A block's share of the bands, one after the other through its buffers.
-struct Share {
-  int item, step, count, at = 0;
+// The row tiles of a block, in order, and the stage that holds each.
+struct TileSchedule {
+  int item, step, count, stage = 0;
   unsigned phase = 0;
 
-  __device__ explicit Share(const Band& b)
+  __device__ explicit TileSchedule(const RowTiling& b)
       : item(static_cast<int>(blockIdx.x)),
         step(static_cast<int>(gridDim.x)),
-        count(b.call.window.batch * b.bands) {}
+        count(b.call.window.batch * b.row_tiles) {}
   __device__ bool more() const { return item < count; }
   __device__ void next() {
     item += step;
-    if (++at == kBuffers) at = 0, phase ^= 1;
+    if (++stage == kStages) stage = 0, phase ^= 1;
   }
 };
 
-__device__ void make_bands(const Band& b, const BandBarriers& barriers, unsigned char* bands) {
-  unsigned char* const raw = bands + kBuffers * b.bytes(b.rows);
-  const bool fetches = threadIdx.x % kOfGroup == 0;
-  const auto fetch = [&](const Share& share) {
-    if (fetches && share.more())
-      fetch_lines(b, Lines(b, share.item),
-                  shared_address(raw) + static_cast<unsigned>(share.at) * b.raw(b.rows),
-                  barriers.raw(share.at));
+__device__ void produce_row_tiles(const RowTiling& b, const RowTileBarriers& barriers,
+                                  unsigned char* row_tiles) {
+  unsigned char* const raw = row_tiles + kStages * b.bytes(b.rows);
+  const bool loads = threadIdx.x % kWarpgroupThreads == 0;
+  const auto load = [&](const TileSchedule& work) {
+    if (loads && work.more())
+      load_lines(b, ImageLines(b, work.item),
+                 shared_address(raw) + static_cast<unsigned>(work.stage) * b.raw(b.rows),
+                 barriers.raw(work.stage));
   };
-  Share ahead(b);
-  fetch(ahead);
-  for (Share share(b); share.more(); share.next()) {
+  TileSchedule ahead(b);
+  load(ahead);
+  for (TileSchedule work(b); work.more(); work.next()) {
     ahead.next();
-    fetch(ahead);
-    await(barriers.raw(share.at), share.phase);
-    await(barriers.empty(share.at), share.phase ^ 1);
-    make_band(b, Lines(b, share.item), raw + static_cast<unsigned>(share.at) * b.raw(b.rows),
-              reinterpret_cast<uint4*>(bands + static_cast<unsigned>(share.at) * b.bytes(b.rows)));
-    show_to_others();
-    arrive_as_warp(barriers.full(share.at));
-    await_group(kGroups);  // all have read the lines before more are fetched there
+    load(ahead);
+    mbarrier_wait(barriers.raw(work.stage), work.phase);
+    mbarrier_wait(barriers.empty(work.stage), work.phase ^ 1);
+    expand_row_tile(
+        b, ImageLines(b, work.item), raw + static_cast<unsigned>(work.stage) * b.raw(b.rows),
+        reinterpret_cast<uint4*>(row_tiles + static_cast<unsigned>(work.stage) * b.bytes(b.rows)));
+    fence_proxy_async();
+    mbarrier_arrive_warp(barriers.full(work.stage));
+    named_barrier_sync(kConsumers);  // the lines are read before they are overwritten
   }
 }
 
-template <class T, class P, int kPairs>
-__global__ void __launch_bounds__(kThreads, 1) convolve(const __grid_constant__ Band b) {
-  __shared__ unsigned long long room[3 * kBuffers];
-  const BandBarriers barriers{shared_address(room)};
-  unsigned char* const bands = shared_bytes + b.weights();
-  const int thread = static_cast<int>(threadIdx.x), group = thread / kOfGroup;
+template <class T, class P, int kKPairs>
+__global__ void __launch_bounds__(kThreads, 1)
+    conv_few_channels_sm90(const __grid_constant__ RowTiling b) {
+  __shared__ unsigned long long storage[3 * kStages];
+  const RowTileBarriers barriers{shared_address(storage)};
+  unsigned char* const row_tiles = shared_bytes + b.weights();
+  const int thread = static_cast<int>(threadIdx.x), group = thread / kWarpgroupThreads;
   const int first = static_cast<int>(blockIdx.y) * kFilters;
   const auto* const filters = static_cast<const uint4*>(b.call.w) + blockIdx.y * b.weights() / 16;
   for (int i = thread; i < static_cast<int>(b.weights() / 16); i += kThreads)
     reinterpret_cast<uint4*>(shared_bytes)[i] = filters[i];
   if (thread == 0) barriers.init();
-  show_to_others();
+  fence_proxy_async();
   __syncthreads();
-  if (group == kGroups) return make_bands(b, barriers, bands);
-  const int filter = first + thread % kOfGroup / 32 * 16 + thread % 32 / 4;
-  unsigned char* const tiles = bands + kBuffers * (b.bytes(b.rows) + b.raw(b.rows));
-  const Finish<T> finish{
+  if (group == kConsumers) return produce_row_tiles(b, barriers, row_tiles);
+  const int filter = first + thread % kWarpgroupThreads / 32 * 16 + thread % 32 / 4;
+  unsigned char* const tiles = row_tiles + kStages * (b.bytes(b.rows) + b.raw(b.rows));
+  const ConvEpilogue<T> epilogue{
       b, tiles + group * kTile, group, first, {bias_at<T>(b, filter), bias_at<T>(b, filter + 8)}};
-  if (group + 1 == kGroups) pass_turn(group);  // to the first
+  if (group + 1 == kConsumers) mma_order_arrive(group);  // consumer 0 begins
   int next = group;
-  for (Share share(b); share.more(); share.next()) {
-    const unsigned char* const band = bands + static_cast<unsigned>(share.at) * b.bytes(b.rows);
-    await(barriers.full(share.at), share.phase);
-    next = convolve_band<T, P, kPairs>(b, share.item, next, shared_address(band), finish);
-    arrive_as_warp(barriers.empty(share.at));
+  for (TileSchedule work(b); work.more(); work.next()) {
+    const unsigned char* const row_tile =
+        row_tiles + static_cast<unsigned>(work.stage) * b.bytes(b.rows);
+    mbarrier_wait(barriers.full(work.stage), work.phase);
+    next = convolve_row_tile<T, P, kKPairs>(b, work.item, next, shared_address(row_tile), epilogue);
+    mbarrier_arrive_warp(barriers.empty(work.stage));
   }
 }
 
 // ---- launch --------------------------------------------------------------------------------
 
-Band shape_of(const ConvCall& call) {
-  const Sliding& w = call.window;
-  Band b{call};
-  b.pairs = (w.columns + 3) / 4;
-  b.across = (w.out_width + kPixels - 1) / kPixels;
-  b.spots = b.across * kPixels + 2 * b.pairs - 1;
+RowTiling tiling_of(const ConvCall& call) {
+  const SlidingWindow& w = call.window;
+  RowTiling b{call};
+  b.k_pairs = (w.columns + 3) / 4;
+  b.column_tiles = (w.out_width + kPixels - 1) / kPixels;
+  b.line_pairs = b.column_tiles * kPixels + 2 * b.k_pairs - 1;
   return b;
 }
 
-// As many rows in a band as fit, unless blocks would be idle.
-Band cut(const ConvCall& call, int blocks) {
-  const Sliding& w = call.window;
-  Band b = shape_of(call);
+// As many rows in a row tile as fit, unless blocks would be idle.
+RowTiling tiling_for(const ConvCall& call, int blocks) {
+  const SlidingWindow& w = call.window;
+  RowTiling b = tiling_of(call);
   const int even = static_cast<int>(std::int64_t{w.batch} * w.out_height / blocks);
-  int most = 1;
-  while (most < even && most < w.out_height && b.shared(most + 1) <= kMostShared) ++most;
-  b.bands = (w.out_height + most - 1) / most;
-  b.rows = (w.out_height + b.bands - 1) / b.bands;
+  int rows = 1;
+  while (rows < even && rows < w.out_height && b.shared(rows + 1) <= kMaxShared) ++rows;
+  b.row_tiles = (w.out_height + rows - 1) / rows;
+  b.rows = (w.out_height + b.row_tiles - 1) / b.row_tiles;
   return b;
 }
 
 template <class T, class P>
-void start(const Band& b, int blocks, CUstream_st* stream) {
-  const auto kernel = b.pairs == 1 ? convolve<T, P, 1> : convolve<T, P, 2>;
+void enqueue_type(const RowTiling& b, int blocks, CUstream_st* stream) {
+  const auto kernel =
+      b.k_pairs == 1 ? conv_few_channels_sm90<T, P, 1> : conv_few_channels_sm90<T, P, 2>;
   device::check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     static_cast<int>(kMostShared)));
+                                     static_cast<int>(kMaxShared)));
   const int tiles = (b.call.out + kFilters - 1) / kFilters;
-  const int items = b.call.window.batch * b.bands;
+  const int items = b.call.window.batch * b.row_tiles;
   launch(stream,
          {dim3(static_cast<unsigned>(min(items, blocks)), static_cast<unsigned>(tiles)),
           dim3(kThreads), b.shared(b.rows)},
@@ -379,26 +398,26 @@ void start(const Band& b, int blocks, CUstream_st* stream) {
 
 }  // namespace
 
-// Lines are copied in pieces of 16 bytes. Sizes are such that numbers of 32 bits hold all of them.
-bool band_takes(const ConvCall& call) {
-  const Sliding& w = call.window;
+// cp.async.bulk copies lines in multiples of 16 bytes. The limits keep all offsets within 32 bits.
+bool conv_few_channels_supports(const ConvCall& call) {
+  const SlidingWindow& w = call.window;
   const bool small = w.batch > 0 && w.width <= 4096 && w.height <= 1 << 20 && w.left <= 64 &&
                      w.top <= 64 && w.out_width <= 4096 && w.out_height <= 1 << 20 &&
                      call.out <= 1 << 12;
   return small && call.type != RealType::f32 && call.in <= 4 && call.group == 1 &&
          call.out % 8 == 0 && call.residual == nullptr && w.stride_x == 2 && w.dilation_x == 1 &&
          w.dilation_y == 1 && w.columns <= 8 && w.rows <= 8 && w.stride_y <= 4 &&
-         w.width * call.in % 8 == 0 && shape_of(call).shared(1) <= kMostShared;
+         w.width * call.in % 8 == 0 && tiling_of(call).shared(1) <= kMaxShared;
 }
 
-void enqueue_band(const ConvCall& call, CUstream_st* stream) {
+void enqueue_conv_few_channels(const ConvCall& call, CUstream_st* stream) {
   const int tiles = (call.out + kFilters - 1) / kFilters;
   const int blocks = max(1, multiprocessors() / tiles);  // for each tile of filters
-  const Band band = cut(call, blocks);
+  const RowTiling tiling = tiling_for(call, blocks);
   if (call.type == RealType::bf16)
-    start<__nv_bfloat16, BHalves>(band, blocks, stream);
+    enqueue_type<__nv_bfloat16, WgmmaBf16>(tiling, blocks, stream);
   else
-    start<__half, Halves>(band, blocks, stream);
+    enqueue_type<__half, WgmmaF16>(tiling, blocks, stream);
 }
 
 }  // namespace sluice::kernels::cuda

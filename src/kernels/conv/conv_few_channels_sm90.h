@@ -1,5 +1,6 @@
-// Convolutions of halves that see few channels and go by two pixels, as the first of most networks
-// do, on Hopper: a band of an image's rows lies in shared memory, and windows overlap there.
+// Convolutions with f16 or bf16 images of at most four channels and a horizontal stride of two,
+// such as the first layer of most networks, on sm_90: tiles of image rows stay in shared memory,
+// where windows overlap.
 #pragma once
 
 #include "kernels/common/real_type.h"
@@ -8,14 +9,15 @@
 
 namespace sluice::kernels::cuda {
 
-// Whether enqueue_band() is for it: not with a residual. Windows are widened to a multiple of four
-// pixels by weights of zero, so that an infinite pixel up to three behind a window makes it NaN.
-bool band_takes(const ConvCall& call);
+// Whether enqueue_conv_few_channels() can do it. A residual is not supported. The kernel reads up
+// to three pixels to the right of a window with weights of zero, so that an infinite pixel there
+// makes the result NaN.
+bool conv_few_channels_supports(const ConvCall& call);
 
-// Weights [out, in, rows, columns] in the order that the tensor cores want.
-Tensor band_weights(const ConvCall& call, const Tensor& weight);
+// Weights [out, in, rows, columns] in the layout of wgmma's A operand.
+Tensor conv_few_channels_weights(const ConvCall& call, const Tensor& weight);
 
-// On images [batch, height, width, channels]; call.w as band_weights() has made them.
-void enqueue_band(const ConvCall& call, CUstream_st* stream);
+// x and y are NHWC; call.w is made by conv_few_channels_weights().
+void enqueue_conv_few_channels(const ConvCall& call, CUstream_st* stream);
 
 }  // namespace sluice::kernels::cuda

@@ -1,4 +1,4 @@
-// The windows that a convolution sees as the rows of a GEMM (im2col), and space-to-depth.
+// im2col: the windows of a convolution as the rows of a GEMM operand; and space-to-depth.
 #pragma once
 
 #include <cstdint>
@@ -7,43 +7,46 @@ struct CUstream_st;
 
 namespace sluice::kernels::cuda {
 
-// What results of a convolution see, a row each, of `row` bytes: [places, channels], and zeros up
-// to its end. A matrix is an image of one column with a window of one place.
-struct SmallRows {
-  const void* x = nullptr;  // [batch, high, wide, channels] of bytes
+// The A operand of a convolution as a GEMM: one row of `row_bytes` bytes for each output pixel, in
+// the order [kernel_height, kernel_width, channels], filled up with zeros. It describes both an
+// explicit im2col (enqueue() writes rows to `to`) and an implicit one (the kernel reads x itself).
+// A matrix is an image of one column under a kernel of 1 x 1. Elements are bytes: channels of f16
+// count twice.
+struct Im2col {
+  const void* x = nullptr;  // [batch, height, width, channels] of bytes
   void* to = nullptr;
-  std::int64_t first = 0, count = 0;  // rows
-  std::int64_t row = 0;
-  int high = 1, wide = 1, channels = 0;  // of x
-  int pixel = 0;                         // bytes from one to the next; fewer where they overlap
-  int out_high = 1, out_wide = 1;        // of the results
-  int kernel_high = 1, kernel_wide = 1;  // of the window
-  int stride_high = 1, stride_wide = 1;
-  int dilation_high = 1, dilation_wide = 1;
-  int top = 0, left = 0;      // padding
-  unsigned char outside = 0;  // of x, where there is no pixel
-  unsigned char flip = 0;     // 128: u8 as i8, 128 less
+  std::int64_t first = 0, count = 0;  // rows to write
+  std::int64_t row_bytes = 0;
+  int height = 1, width = 1, channels = 0;  // of x
+  int pixel_stride = 0;                     // bytes; less than channels where pixels overlap
+  int out_height = 1, out_width = 1;
+  int kernel_height = 1, kernel_width = 1;
+  int stride_y = 1, stride_x = 1;
+  int dilation_y = 1, dilation_x = 1;
+  int pad_top = 0, pad_left = 0;
+  unsigned char pad_value = 0;  // the zero point of x
+  unsigned char sign_flip = 0;  // 128: writes u8 as i8, 128 less
 };
-void enqueue(const SmallRows& rows, CUstream_st* stream);
-// Whether they are there already, one behind the other.
-inline bool lies_as_rows(const SmallRows& r) {
-  return r.kernel_high * r.kernel_wide == 1 && r.stride_high == 1 && r.stride_wide == 1 &&
-         r.out_high == r.high && r.out_wide == r.wide;
+void enqueue(const Im2col& rows, CUstream_st* stream);
+// Whether the rows are x itself: a 1 x 1 kernel with stride 1, or a matrix.
+inline bool is_pointwise(const Im2col& r) {
+  return r.kernel_height * r.kernel_width == 1 && r.stride_y == 1 && r.stride_x == 1 &&
+         r.out_height == r.height && r.out_width == r.width;
 }
 
-// An image whose pixels are as many neighbours of another's, down x across of them, channels of one
-// behind the other's, and zeros up to a multiple of 16. So a window that goes by steps goes by
-// pixels, and few channels are many.
-struct SmallFold {
-  const void* x = nullptr;  // [batch, high, wide, channels] of bytes
-  void* to = nullptr;       // [batch, out_high, out_wide, out_channels]
+// Space-to-depth: block_height x block_width neighbouring pixels become one, with their channels
+// one after the other and zeros up to a multiple of 16. A strided convolution over few channels
+// becomes one of stride 1 over many.
+struct SpaceToDepthCall {
+  const void* x = nullptr;  // [batch, height, width, channels] of bytes
+  void* to = nullptr;       // [batch, out_height, out_width, out_channels]
   std::int64_t batch = 0;
-  int high = 1, wide = 1, channels = 0;
-  int down = 1, across = 1;
-  int top = 0, left = 0;  // pixels of the padding that come first
-  int out_high = 1, out_wide = 1, out_channels = 0;
-  unsigned char outside = 0;  // of x, where there is no pixel
+  int height = 1, width = 1, channels = 0;
+  int block_height = 1, block_width = 1;
+  int pad_top = 0, pad_left = 0;
+  int out_height = 1, out_width = 1, out_channels = 0;
+  unsigned char pad_value = 0;  // the zero point of x
 };
-void enqueue(const SmallFold& fold, CUstream_st* stream);
+void enqueue(const SpaceToDepthCall& call, CUstream_st* stream);
 
 }  // namespace sluice::kernels::cuda

@@ -4,32 +4,32 @@
 namespace sluice::kernels::cuda {
 namespace {
 
-// The kernel's places [first, last) that lie inside when it begins at `start`.
-struct Span {
-  int start, first, last, padded;  // padded: how many lie on the input or its padding
+// The kernel positions [first, last) that are inside the input when the window begins at `start`.
+struct KernelRange {
+  int start, first, last, padded;  // padded: positions in the input or its padding
 
-  __device__ Span(const WindowAxis& axis, int out) {
+  __device__ KernelRange(const PoolAxis& axis, int out) {
     start = out * axis.stride - axis.before;
     first = start < 0 ? min(axis.kernel, (-start + axis.dilation - 1) / axis.dilation) : 0;
-    last = fitting(axis, axis.in - start);
-    padded = fitting(axis, axis.in + axis.after - start);
+    last = positions_within(axis, axis.in - start);
+    padded = positions_within(axis, axis.in + axis.after - start);
   }
-  __device__ static int fitting(const WindowAxis& axis, int room) {
-    return room <= 0 ? 0 : min(axis.kernel, (room + axis.dilation - 1) / axis.dilation);
+  __device__ static int positions_within(const PoolAxis& axis, int size) {
+    return size <= 0 ? 0 : min(axis.kernel, (size + axis.dilation - 1) / axis.dilation);
   }
   __device__ int count() const { return max(0, last - first); }
 };
 
 template <class T>
-struct Seen {
+struct WindowValue {
   float value;
-  std::int64_t place;
+  std::int64_t index;
 
-  __device__ Seen(const WindowCall& call, const T* from, const Span& a, const Span& b,
-                  const Span& c) {
-    const bool most = call.kind == WindowCall::Kind::most;
-    value = most ? -INFINITY : 0;
-    place = -1;
+  __device__ WindowValue(const PoolNdCall& call, const T* from, const KernelRange& a,
+                         const KernelRange& b, const KernelRange& c) {
+    const bool is_max = call.kind == PoolNdCall::Kind::max;
+    value = is_max ? -INFINITY : 0;
+    index = -1;
     for (int i = a.first; i < a.last; ++i)
       for (int j = b.first; j < b.last; ++j)
         for (int k = c.first; k < c.last; ++k) {
@@ -39,53 +39,53 @@ struct Seen {
                   call.axis[2].in +
               c.start + k * call.axis[2].dilation;
           const float x = wide(from[at]);
-          if (most) {
-            if (place < 0 || x > value) value = x, place = at;
+          if (is_max) {
+            if (index < 0 || x > value) value = x, index = at;
           } else {
-            value += call.kind == WindowCall::Kind::average ? x : powf(fabsf(x), call.p);
+            value += call.kind == PoolNdCall::Kind::average ? x : powf(fabsf(x), call.p);
           }
         }
   }
 };
 
-__device__ std::int64_t column_major(const WindowCall& call, std::int64_t place) {
+__device__ std::int64_t column_major_index(const PoolNdCall& call, std::int64_t place) {
   const std::int64_t c = place % call.axis[2].in, b = place / call.axis[2].in % call.axis[1].in,
                      a = place / call.axis[2].in / call.axis[1].in;
   return a + call.axis[0].in * (b + call.axis[1].in * c);
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) window_kernel(const WindowCall call) {
+__global__ void __launch_bounds__(kThreads) pool_nd(const PoolNdCall call) {
   const std::int64_t outs =
       static_cast<std::int64_t>(call.axis[0].out) * call.axis[1].out * call.axis[2].out;
-  const std::int64_t i = place();
+  const std::int64_t i = thread_index();
   if (i >= call.channels * outs) return;
   const std::int64_t channel = i / outs;
   const int at = static_cast<int>(i % outs);
-  const Span c(call.axis[2], at % call.axis[2].out);
-  const Span b(call.axis[1], at / call.axis[2].out % call.axis[1].out);
-  const Span a(call.axis[0], at / call.axis[2].out / call.axis[1].out);
+  const KernelRange c(call.axis[2], at % call.axis[2].out);
+  const KernelRange b(call.axis[1], at / call.axis[2].out % call.axis[1].out);
+  const KernelRange a(call.axis[0], at / call.axis[2].out / call.axis[1].out);
   const std::int64_t ins =
       static_cast<std::int64_t>(call.axis[0].in) * call.axis[1].in * call.axis[2].in;
-  const Seen<T> seen(call, static_cast<const T*>(call.from) + channel * ins, a, b, c);
-  float value = seen.value;
-  if (call.kind == WindowCall::Kind::average) {
+  const WindowValue<T> window(call, static_cast<const T*>(call.from) + channel * ins, a, b, c);
+  float value = window.value;
+  if (call.kind == PoolNdCall::Kind::average) {
     const int count =
-        call.padding_counts ? a.padded * b.padded * c.padded : a.count() * b.count() * c.count();
+        call.counts_padding ? a.padded * b.padded * c.padded : a.count() * b.count() * c.count();
     value = count == 0 ? 0 : value / static_cast<float>(count);
-  } else if (call.kind == WindowCall::Kind::norm) {
+  } else if (call.kind == PoolNdCall::Kind::lp) {
     value = powf(value, 1 / call.p);
   }
   static_cast<T*>(call.to)[i] = narrow<T>(value);
-  if (call.places == nullptr) return;
-  std::int64_t where = seen.place < 0 ? 0 : seen.place;
-  if (call.by_columns && seen.place >= 0) where = column_major(call, where);
-  call.places[i] = channel * ins + where;
+  if (call.indices == nullptr) return;
+  std::int64_t index = window.index < 0 ? 0 : window.index;
+  if (call.column_major && window.index >= 0) index = column_major_index(call, index);
+  call.indices[i] = channel * ins + index;
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) across_kernel(const AcrossChannels call) {
-  const std::int64_t i = place();
+__global__ void __launch_bounds__(kThreads) local_response_norm(const LrnCall call) {
+  const std::int64_t i = thread_index();
   if (i >= call.images * call.channels * call.pixels) return;
   const T* const from = static_cast<const T*>(call.from);
   const std::int64_t c = i / call.pixels % call.channels;
@@ -108,18 +108,18 @@ void with_real(RealType type, const Body& body) {
 
 }  // namespace
 
-void run_window(RealType type, const WindowCall& call, const LaunchArgs& args) {
+void run_pool_nd(RealType type, const PoolNdCall& call, const LaunchArgs& args) {
   const std::int64_t outs =
       static_cast<std::int64_t>(call.axis[0].out) * call.axis[1].out * call.axis[2].out;
   with_real(type, [&]<class T>(T) {
-    launch(stream_of(args), grid_for(call.channels * outs), window_kernel<T>, call);
+    launch(stream_of(args), grid_for(call.channels * outs), pool_nd<T>, call);
   });
 }
 
-void run_across_channels(RealType type, const AcrossChannels& call, const LaunchArgs& args) {
+void run_lrn(RealType type, const LrnCall& call, const LaunchArgs& args) {
   with_real(type, [&]<class T>(T) {
-    launch(stream_of(args), grid_for(call.images * call.channels * call.pixels), across_kernel<T>,
-           call);
+    launch(stream_of(args), grid_for(call.images * call.channels * call.pixels),
+           local_response_norm<T>, call);
   });
 }
 

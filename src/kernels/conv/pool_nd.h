@@ -1,4 +1,5 @@
-// What the kernels are told whose outputs see a window of the input, [batch, channels, ...].
+// MaxPool, AveragePool, LpPool and LRN on tensors [batch, channels, ...] with one to three spatial
+// axes.
 #pragma once
 
 #include <cstdint>
@@ -8,32 +9,31 @@
 
 namespace sluice::kernels::cuda {
 
-// One to three axes, with axes of one in front.
-struct WindowAxis {
-  int in, out, kernel, stride, dilation, before, after;
+struct PoolAxis {
+  int in, out, kernel, stride, dilation, before, after;  // before, after: padding
 };
 
-struct WindowCall {
-  enum class Kind { most, average, norm } kind;
+struct PoolNdCall {
+  enum class Kind { max, average, lp } kind;
   const void* from;
   void* to;
-  std::int64_t* places;   // of the largest, or null
-  std::int64_t channels;  // of all images
-  WindowAxis axis[3];
-  float p;              // of norm
-  bool padding_counts;  // of average
-  bool by_columns;      // places count with the first axis innermost
+  std::int64_t* indices;  // of the maxima; may be null
+  std::int64_t channels;  // batch * channels
+  PoolAxis axis[3];       // with fewer than three axes, the first have size 1
+  float p;                // of lp
+  bool counts_padding;    // count_include_pad of average
+  bool column_major;      // storage_order of the indices
 };
-void run_window(RealType type, const WindowCall& call, const LaunchArgs& args);
+void run_pool_nd(RealType type, const PoolNdCall& call, const LaunchArgs& args);
 
-// x / (bias + alpha / size * squares of the channels around)^beta.
-struct AcrossChannels {
+// y = x / (bias + alpha * sum of x^2 over neighbouring channels)^beta.
+struct LrnCall {
   const void* from;
   void* to;
   std::int64_t images, channels, pixels;
-  int before, after;
-  float alpha, beta, bias;  // alpha is divided by the size
+  int before, after;        // neighbouring channels
+  float alpha, beta, bias;  // alpha is divided by the size already
 };
-void run_across_channels(RealType type, const AcrossChannels& call, const LaunchArgs& args);
+void run_lrn(RealType type, const LrnCall& call, const LaunchArgs& args);
 
 }  // namespace sluice::kernels::cuda

@@ -5,33 +5,36 @@
 
 namespace sluice::kernels::cuda {
 
-bool is_dense(const SmallRows& rows) {
-  return rows.dilation_high == 1 && rows.dilation_wide == 1 &&
-         rows.stride_high <= rows.kernel_high && rows.stride_wide <= rows.kernel_wide;
+bool covers_all_pixels(const Im2col& rows) {
+  return rows.dilation_y == 1 && rows.dilation_x == 1 && rows.stride_y <= rows.kernel_height &&
+         rows.stride_x <= rows.kernel_width;
 }
 
-SmallFold fold_for(SmallRows& rows, std::int64_t batch) {
-  SmallFold f{.batch = batch, .high = rows.high, .wide = rows.wide, .channels = rows.channels};
-  f.outside = rows.outside;
-  f.out_high = rows.high, f.out_wide = rows.wide;
-  if (is_dense(rows)) {
-    f.down = std::exchange(rows.stride_high, 1), f.across = std::exchange(rows.stride_wide, 1);
-    f.top = std::exchange(rows.top, 0), f.left = std::exchange(rows.left, 0);
-    rows.kernel_high = (rows.kernel_high + f.down - 1) / f.down;
-    rows.kernel_wide = (rows.kernel_wide + f.across - 1) / f.across;
-    rows.high = f.out_high = rows.out_high + rows.kernel_high - 1;
-    rows.wide = f.out_wide = rows.out_wide + rows.kernel_wide - 1;
+SpaceToDepthCall plan_space_to_depth(Im2col& rows, std::int64_t batch) {
+  SpaceToDepthCall f{
+      .batch = batch, .height = rows.height, .width = rows.width, .channels = rows.channels};
+  f.pad_value = rows.pad_value;
+  f.out_height = rows.height, f.out_width = rows.width;
+  if (covers_all_pixels(rows)) {
+    f.block_height = std::exchange(rows.stride_y, 1),
+    f.block_width = std::exchange(rows.stride_x, 1);
+    f.pad_top = std::exchange(rows.pad_top, 0), f.pad_left = std::exchange(rows.pad_left, 0);
+    rows.kernel_height = (rows.kernel_height + f.block_height - 1) / f.block_height;
+    rows.kernel_width = (rows.kernel_width + f.block_width - 1) / f.block_width;
+    rows.height = f.out_height = rows.out_height + rows.kernel_height - 1;
+    rows.width = f.out_width = rows.out_width + rows.kernel_width - 1;
   }
-  f.out_channels = static_cast<int>((std::int64_t{f.down} * f.across * f.channels + 15) / 16 * 16);
-  rows.channels = rows.pixel = f.out_channels;
-  rows.row = std::int64_t{rows.kernel_high} * rows.kernel_wide * rows.channels;
+  f.out_channels =
+      static_cast<int>((std::int64_t{f.block_height} * f.block_width * f.channels + 15) / 16 * 16);
+  rows.channels = rows.pixel_stride = f.out_channels;
+  rows.row_bytes = std::int64_t{rows.kernel_height} * rows.kernel_width * rows.channels;
   return f;
 }
 
-void join_pixels(SmallRows& rows) {
-  const int last = (rows.out_wide - 1) * rows.stride_wide + rows.kernel_wide;
-  if (rows.dilation_wide > 1 || rows.left > 0 || last > rows.wide) return;
-  rows.channels *= std::exchange(rows.kernel_wide, 1);
+void merge_row_pixels(Im2col& rows) {
+  const int last = (rows.out_width - 1) * rows.stride_x + rows.kernel_width;
+  if (rows.dilation_x > 1 || rows.pad_left > 0 || last > rows.width) return;
+  rows.channels *= std::exchange(rows.kernel_width, 1);
 }
 
 std::vector<std::uint8_t> channels_last(const Tensor& weight) {
@@ -47,18 +50,19 @@ std::vector<std::uint8_t> channels_last(const Tensor& weight) {
   return to;
 }
 
-std::vector<std::uint8_t> folded(const std::vector<std::uint8_t>& filters, std::int64_t n,
-                                 const SmallRows& before, const SmallFold& fold,
-                                 const SmallRows& after) {
-  std::vector<std::uint8_t> all(static_cast<std::size_t>(n * after.row));
-  const std::int64_t places = std::int64_t{before.kernel_high} * before.kernel_wide;
+std::vector<std::uint8_t> space_to_depth_weights(const std::vector<std::uint8_t>& filters,
+                                                 std::int64_t n, const Im2col& before,
+                                                 const SpaceToDepthCall& fold,
+                                                 const Im2col& after) {
+  std::vector<std::uint8_t> all(static_cast<std::size_t>(n * after.row_bytes));
+  const std::int64_t places = std::int64_t{before.kernel_height} * before.kernel_width;
   for (std::int64_t i = 0; i < n * places; ++i) {
-    const std::int64_t y = i % places / before.kernel_wide, x = i % places % before.kernel_wide;
-    const std::int64_t pixel = y / fold.down * after.kernel_wide + x / fold.across;
-    const std::int64_t neighbour = y % fold.down * fold.across + x % fold.across;
-    std::copy_n(
-        filters.begin() + i * fold.channels, fold.channels,
-        all.begin() + i / places * after.row + pixel * after.channels + neighbour * fold.channels);
+    const std::int64_t y = i % places / before.kernel_width, x = i % places % before.kernel_width;
+    const std::int64_t pixel = y / fold.block_height * after.kernel_width + x / fold.block_width;
+    const std::int64_t neighbour = y % fold.block_height * fold.block_width + x % fold.block_width;
+    std::copy_n(filters.begin() + i * fold.channels, fold.channels,
+                all.begin() + i / places * after.row_bytes + pixel * after.channels +
+                    neighbour * fold.channels);
   }
   return all;
 }

@@ -1,4 +1,5 @@
-// Images whose neighbouring pixels are made one, for windows that see few channels.
+// Space-to-depth for convolutions over few channels: neighbouring pixels become one pixel of more
+// channels, and the strided window becomes a smaller one of stride 1.
 #pragma once
 
 #include <cstdint>
@@ -9,28 +10,29 @@
 
 namespace sluice::kernels::cuda {
 
-// Whether windows see each pixel between their first and their last, and miss none between them:
-// only then neighbours are made one; else channels alone are rounded up.
-bool is_dense(const SmallRows& rows);
+// Whether windows read every pixel between their first and last one, and leave no gaps between
+// windows. Otherwise pixels are not merged, and only their channels are padded.
+bool covers_all_pixels(const Im2col& rows);
 
-// Of images that windows of `rows` see, whose channels are then bytes in sixteens; and `rows` as
-// they see that.
-SmallFold fold_for(SmallRows& rows, std::int64_t batch);
+// Plans the copy that makes the channels of x a multiple of 16 bytes, and changes `rows` so that it
+// describes the windows over the copy.
+SpaceToDepthCall plan_space_to_depth(Im2col& rows, std::int64_t batch);
 
-// Pixels of a window that lie side by side, as one, where all of them are in the image.
-void join_pixels(SmallRows& rows);
+// Reads the pixels of a window's row as one pixel of more channels, where no window reaches outside
+// of the image.
+void merge_row_pixels(Im2col& rows);
 
-// Bytes of weights [filters, channels, high, wide] in the order [filters, places, channels].
+// Bytes of weights [filters, channels, height, width] as [filters, height, width, channels].
 std::vector<std::uint8_t> channels_last(const Tensor& weight);
 
-// Weights of n filters, bytes in the order [places, channels] of `before`, as windows of `after`
-// meet them.
-std::vector<std::uint8_t> folded(const std::vector<std::uint8_t>& filters, std::int64_t n,
-                                 const SmallRows& before, const SmallFold& fold,
-                                 const SmallRows& after);
+// The weights of n filters, [filters, height, width, channels] for the windows of `before`, as the
+// windows of `after` read them.
+std::vector<std::uint8_t> space_to_depth_weights(const std::vector<std::uint8_t>& filters,
+                                                 std::int64_t n, const Im2col& before,
+                                                 const SpaceToDepthCall& call, const Im2col& after);
 
-inline std::int64_t bytes_of(const SmallFold& f) {
-  return f.batch * f.out_high * f.out_wide * f.out_channels;
+inline std::int64_t bytes_of(const SpaceToDepthCall& call) {
+  return call.batch * call.out_height * call.out_width * call.out_channels;
 }
 
 }  // namespace sluice::kernels::cuda

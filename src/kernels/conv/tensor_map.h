@@ -1,5 +1,5 @@
-// Maps of tensors of bytes, by which Hopper copies boxes of them to shared memory and back by
-// itself. What a box has beyond the tensor is zero, and is not written. CUDA builds only.
+// TMA descriptors (tensor maps) for byte tensors. Out-of-bounds reads are zero; writes are dropped.
+// CUDA builds only. Throws where the driver rejects a map.
 #pragma once
 
 #include <cuda.h>
@@ -10,18 +10,20 @@
 
 namespace sluice::kernels::cuda {
 
-// In shared memory a box is rows of 64 or 128 bytes, whose parts of 16 are turned by the row.
-struct BoxSize {
-  int wide, rows;
+// A box in shared memory: rows of 64 or 128 bytes with the swizzle of that width.
+struct BoxShape {
+  int row_bytes, rows;
 };
 
-// Of `rows` rows of `bytes` bytes each, a multiple of 16.
-CUtensorMap map_rows(const void* x, std::int64_t rows, std::int64_t bytes, BoxSize box);
+// A tiled 2D map of `rows` rows of `bytes` bytes each, a multiple of 16.
+CUtensorMap tensor_map_2d(const void* x, std::int64_t rows, std::int64_t bytes, BoxShape box);
 
-// Of what windows of `r` see at one of their places, a row for each, as they come, over images.
-CUtensorMap map_windows(const SmallRows& r, std::int64_t images, BoxSize box);
+// An im2col map of the windows of `r` over `images` images: a row of a box is one kernel position
+// of one output pixel.
+CUtensorMap tensor_map_im2col(const Im2col& r, std::int64_t images, BoxShape box);
 
-// Whether windows can be mapped: numbers of the map are small, and padding is zero.
-bool windows_can_be_mapped(const SmallRows& r);
+// Whether an im2col map can describe `r`: its corners, offsets and strides are in the ranges of the
+// hardware, and its padding is zero.
+bool im2col_map_supports(const Im2col& r);
 
 }  // namespace sluice::kernels::cuda

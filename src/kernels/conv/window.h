@@ -1,4 +1,4 @@
-// A kernel that slides over the spatial axes of a tensor [N, C, ...].
+// The window of a convolution or pool over the spatial axes of a tensor [N, C, ...].
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace sluice::kernels {
 
-// One to three axes; fewer than three have axes of size 1 in front, so that loops are always
-// over three.
+// One to three axes. With fewer than three the first have size 1, so that loops are always over
+// three.
 struct Window {
   static constexpr std::size_t kAxes = 3;
   struct Axis {
@@ -20,17 +20,18 @@ struct Window {
 
     std::int64_t extent() const { return (kernel - 1) * dilation + 1; }
     std::int64_t start(std::int64_t at) const { return at * stride - before; }
-    // The kernel's places [first, last) that lie inside the input when it begins at `from`.
+    // The kernel positions [first, last) that are inside the input when the window begins at
+    // `from`.
     std::int64_t first(std::int64_t from) const {
       return from < 0 ? std::min(kernel, (-from + dilation - 1) / dilation) : 0;
     }
     std::int64_t last(std::int64_t from) const {
-      const std::int64_t room = in - from;
-      return room <= 0 ? 0 : std::min(kernel, (room + dilation - 1) / dilation);
+      const std::int64_t size = in - from;
+      return size <= 0 ? 0 : std::min(kernel, (size + dilation - 1) / dilation);
     }
   };
   std::array<Axis, kAxes> axis{};
-  int rank = 0;  // spatial axes there are
+  int rank = 0;  // spatial axes in use
 
   std::span<Axis> axes() { return std::span(axis).subspan(kAxes - static_cast<std::size_t>(rank)); }
   std::span<const Axis> axes() const {

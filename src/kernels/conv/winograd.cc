@@ -1,5 +1,5 @@
-// Limit: loads and stores, four for each pixel and channel on the way there, about three on the
-// way back. Compiled for each instruction set that makes a difference; picked at run time.
+// Limit: loads and stores, four for each pixel and channel in the input transform, about three in
+// the output transform. Compiled for several instruction sets; dispatched at run time.
 #include "kernels/conv/winograd.h"
 
 #include <algorithm>
@@ -27,9 +27,10 @@ using Side = std::integral_constant<int, kSide>;
 
 HWY_INLINE V number(double value) { return hn::Set(kFloats, static_cast<float>(value)); }
 
-// One line of a tile, along either axis: d(i) reads place i, to(i, value) writes it.
+// The transform of one line of a tile, along either axis: d(i) reads position i, to(i, value)
+// writes it.
 template <class Read, class Write>
-HWY_INLINE void turn_line(Side<2>, const Read& d, const Write& to) {
+HWY_INLINE void input_transform_1d(Side<2>, const Read& d, const Write& to) {
   const V d0 = d(0), d1 = d(1), d2 = d(2), d3 = d(3);
   to(0, hn::Sub(d0, d2));
   to(1, hn::Add(d1, d2));
@@ -38,8 +39,9 @@ HWY_INLINE void turn_line(Side<2>, const Read& d, const Write& to) {
 }
 
 template <class Read, class Write>
-HWY_INLINE void turn_line(Side<4>, const Read& d, const Write& to) {
-  static_assert(kNear * kFar > 0.999999 && kNear * kFar < 1.000001);  // so one product is left out
+HWY_INLINE void input_transform_1d(Side<4>, const Read& d, const Write& to) {
+  static_assert(kNear * kFar > 0.999999 &&
+                kNear * kFar < 1.000001);  // so one multiplication is left out
   const V near = number(kNear), far = number(kFar);
   const V near2 = number(kNear * kNear), far2 = number(kFar * kFar);
   const V both = number(kNear * kNear + kFar * kFar);
@@ -55,14 +57,14 @@ HWY_INLINE void turn_line(Side<4>, const Read& d, const Write& to) {
 }
 
 template <class Read, class Write>
-HWY_INLINE void turn_line_back(Side<2>, const Read& m, const Write& to) {
+HWY_INLINE void output_transform_1d(Side<2>, const Read& m, const Write& to) {
   const V m1 = m(1), m2 = m(2);
   to(0, hn::Add(m(0), hn::Add(m1, m2)));
   to(1, hn::Sub(hn::Sub(m1, m2), m(3)));
 }
 
 template <class Read, class Write>
-HWY_INLINE void turn_line_back(Side<4>, const Read& m, const Write& to) {
+HWY_INLINE void output_transform_1d(Side<4>, const Read& m, const Write& to) {
   const V near = number(kNear), far = number(kFar);
   const V near2 = number(kNear * kNear), far2 = number(kFar * kFar);
   const V near3 = number(kNear * kNear * kNear), far3 = number(kFar * kFar * kFar);
@@ -76,75 +78,84 @@ HWY_INLINE void turn_line_back(Side<4>, const Read& m, const Write& to) {
 }
 
 template <int kSide>
-void turn(const float* const* pixels, std::int64_t channels, float* to, std::int64_t step) {
+void input_transform(const float* const* pixels, std::int64_t channels, float* to,
+                     std::int64_t step) {
   constexpr int kPixels = kSide + 2;
-  HWY_ALIGN float half[kPixels * kPixels * kLanes];  // turned along one axis
-  const auto place = [&](int row, int column) { return half + (row * kPixels + column) * kWide; };
+  HWY_ALIGN float half[kPixels * kPixels * kLanes];  // transformed along one axis
+  const auto value_at = [&](int row, int column) {
+    return half + (row * kPixels + column) * kWide;
+  };
   for (std::int64_t c = 0; c < channels; c += kWide, to += kWide) {
     for (int column = 0; column < kPixels; ++column)
-      turn_line(
+      input_transform_1d(
           Side<kSide>(),
           [&](int i) { return hn::LoadU(kFloats, pixels[i * kPixels + column] + c); },
-          [&](int i, V value) { hn::Store(value, kFloats, place(i, column)); });
+          [&](int i, V value) { hn::Store(value, kFloats, value_at(i, column)); });
     for (int row = 0; row < kPixels; ++row)
-      turn_line(
-          Side<kSide>(), [&](int i) { return hn::Load(kFloats, place(row, i)); },
+      input_transform_1d(
+          Side<kSide>(), [&](int i) { return hn::Load(kFloats, value_at(row, i)); },
           [&](int i, V value) { hn::StoreU(value, kFloats, to + (row * kPixels + i) * step); });
   }
 }
 
-// Limits are done in any case; they are infinite where there are none.
-struct Finish {
+// Clamping is always done; bounds are infinite where there are none.
+struct Clamp {
   V low, high;
-  bool other;  // than limits
+  bool has_activation;  // an activation that is not a clamp
 
-  explicit Finish(const Epilogue& e)
+  explicit Clamp(const Epilogue& e)
       : low(hn::Set(kFloats, -std::numeric_limits<float>::infinity())),
         high(hn::Set(kFloats, std::numeric_limits<float>::infinity())),
-        other(false) {
+        has_activation(false) {
     switch (e.activation) {
       case Activation::none: break;
       case Activation::relu: low = hn::Zero(kFloats); break;
       case Activation::clip: low = hn::Set(kFloats, e.low), high = hn::Set(kFloats, e.high); break;
-      default: other = true;
+      default: has_activation = true;
     }
   }
 };
 
-HWY_INLINE void finish(const TurnedSums& s, const Finish& how, V sum, std::int64_t at) {
+HWY_INLINE void store_result(const WinogradOutput& s, const Clamp& clamp, V sum, std::int64_t at) {
   if (s.residual != nullptr) sum = hn::Add(sum, hn::LoadU(kFloats, s.residual + at));
-  sum = hn::Min(how.high, hn::Max(how.low, sum));
-  if (how.other) sum = Activate(kFloats, s.epilogue, sum);
+  sum = hn::Min(clamp.high, hn::Max(clamp.low, sum));
+  if (clamp.has_activation) sum = Activate(kFloats, s.epilogue, sum);
   hn::StoreU(sum, kFloats, s.y + at);
 }
 
 template <int kSide>
-void back(const TurnedSums& s) {
+void output_transform(const WinogradOutput& s) {
   constexpr int kPixels = kSide + 2;
-  const Finish how(s.epilogue);
+  const Clamp clamp(s.epilogue);
   HWY_ALIGN float half[kSide * kPixels * kLanes];
-  const auto place = [&](int row, int column) { return half + (row * kPixels + column) * kWide; };
+  const auto value_at = [&](int row, int column) {
+    return half + (row * kPixels + column) * kWide;
+  };
   for (std::int64_t c = 0; c < s.channels; c += kWide) {
     const V bias = hn::LoadU(kFloats, s.bias + c);
     for (int column = 0; column < kPixels; ++column)
-      turn_line_back(
+      output_transform_1d(
           Side<kSide>(),
           [&](int i) { return hn::LoadU(kFloats, s.from + (i * kPixels + column) * s.step + c); },
-          [&](int i, V value) { hn::Store(value, kFloats, place(i, column)); });
+          [&](int i, V value) { hn::Store(value, kFloats, value_at(i, column)); });
     for (int row = 0; row < s.rows; ++row)
-      turn_line_back(
-          Side<kSide>(), [&](int i) { return hn::Load(kFloats, place(row, i)); },
+      output_transform_1d(
+          Side<kSide>(), [&](int i) { return hn::Load(kFloats, value_at(row, i)); },
           [&](int i, V value) {
-            if (i < s.columns) finish(s, how, hn::Add(value, bias), row * s.row + i * s.pixel + c);
+            if (i < s.columns)
+              store_result(s, clamp, hn::Add(value, bias), row * s.row + i * s.pixel + c);
           });
   }
 }
 
-void turn_any(int side, const float* const* pixels, std::int64_t channels, float* to,
-              std::int64_t step) {
-  side == 2 ? turn<2>(pixels, channels, to, step) : turn<4>(pixels, channels, to, step);
+void input_transform_any(int side, const float* const* pixels, std::int64_t channels, float* to,
+                         std::int64_t step) {
+  side == 2 ? input_transform<2>(pixels, channels, to, step)
+            : input_transform<4>(pixels, channels, to, step);
 }
-void back_any(int side, const TurnedSums& sums) { side == 2 ? back<2>(sums) : back<4>(sums); }
+void output_transform_any(int side, const WinogradOutput& sums) {
+  side == 2 ? output_transform<2>(sums) : output_transform<4>(sums);
+}
 
 }  // namespace
 }  // namespace sluice::kernels::cpu::HWY_NAMESPACE
@@ -153,14 +164,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace sluice::kernels::cpu {
 
-HWY_EXPORT(turn_any);
-HWY_EXPORT(back_any);
+HWY_EXPORT(input_transform_any);
+HWY_EXPORT(output_transform_any);
 
-void turn_tile(int side, const float* const* pixels, std::int64_t channels, float* to,
-               std::int64_t step) {
-  HWY_DYNAMIC_DISPATCH(turn_any)(side, pixels, channels, to, step);
+void winograd_input_transform(int side, const float* const* pixels, std::int64_t channels,
+                              float* to, std::int64_t step) {
+  HWY_DYNAMIC_DISPATCH(input_transform_any)(side, pixels, channels, to, step);
 }
-void turn_back(int side, const TurnedSums& sums) { HWY_DYNAMIC_DISPATCH(back_any)(side, sums); }
+void winograd_output_transform(int side, const WinogradOutput& sums) {
+  HWY_DYNAMIC_DISPATCH(output_transform_any)(side, sums);
+}
 
 }  // namespace sluice::kernels::cpu
 #endif

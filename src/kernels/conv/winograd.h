@@ -1,8 +1,8 @@
-// Convolutions 3 x 3 with fewer products (Winograd's minimal filters). Tiles of the image and
-// the filters are turned so that each place of a turned tile meets its own place of the turned
-// filter alone; those products are summed over the channels, and the sums are turned back.
-// A tile of 2 x 2 results takes 4 x 4 = 16 products for each channel instead of 36, one of
-// 4 x 4 results 6 x 6 = 36 instead of 144.
+// Winograd convolution for 3 x 3 kernels, F(2 x 2, 3 x 3) and F(4 x 4, 3 x 3). Input tiles and
+// filters are transformed so that each position of a transformed tile meets only its own position
+// of the transformed filter; those products are summed over the channels by GEMMs, and the sums are
+// transformed back. F(2 x 2) takes 16 multiplications for each channel instead of 36, F(4 x 4)
+// takes 36 instead of 144.
 #pragma once
 
 #include <cstdint>
@@ -11,27 +11,27 @@
 
 namespace sluice::kernels::cpu {
 
-// Where the polynomials of 4 x 4 results are taken besides 0 and infinity, at both signs of
-// each. With these, results are off about twice as far as sums in order are (2e-6 of the
-// largest result with 256 channels); with 1 and 2 it would be six times as far.
+// The interpolation points of F(4 x 4) besides 0 and infinity, each with both signs. With these the
+// error is about twice that of a direct convolution (2e-6 of the largest result with 256 channels);
+// with 1 and 2 it would be six times.
 inline constexpr double kNear = 0.70710678118654752, kFar = 1.41421356237309505;
 
 constexpr int tile_pixels(int side) { return (side + 2) * (side + 2); }
 
-// A tile of side x side results (2 or 4), of the pixels it sees row by row: channel c of place i
-// is to[i * step + c]. Channels are whole vectors: a multiple of 16.
-void turn_tile(int side, const float* const* pixels, std::int64_t channels, float* to,
-               std::int64_t step);
+// Transforms the input tile of side x side results (2 or 4). `pixels` are the pixels it reads, row
+// by row; channel c of position i goes to to[i * step + c]. `channels` is a multiple of 16.
+void winograd_input_transform(int side, const float* const* pixels, std::int64_t channels,
+                              float* to, std::int64_t step);
 
-struct TurnedSums {
-  const float* from;  // as turn_tile() has it
+struct WinogradOutput {
+  const float* from;  // GEMM results, in the layout of winograd_input_transform()
   std::int64_t step, channels;
-  const float *bias, *residual;  // residual lies as y does; null: none
+  const float *bias, *residual;  // residual has the layout of y; null: none
   float* y;
-  std::int64_t row, pixel;  // from a row of results to the next, and from one to the next
-  int rows, columns;        // the results there are: fewer than the side where the image ends
+  std::int64_t row, pixel;  // strides of y from a row of results to the next, and between results
+  int rows, columns;        // results to write: fewer than the side at the edge of the image
   Epilogue epilogue;
 };
-void turn_back(int side, const TurnedSums& sums);
+void winograd_output_transform(int side, const WinogradOutput& output);
 
 }  // namespace sluice::kernels::cpu

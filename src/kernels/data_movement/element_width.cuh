@@ -1,9 +1,10 @@
-// Elements by width alone, and one thread for each of many places.
+// Elements identified by their width in bytes, and helpers for kernels with one thread for each
+// element.
 #pragma once
 
 #include "kernels/common/element.cuh"
 #include "kernels/common/grid.cuh"
-#include "kernels/data_movement/moves.h"
+#include "kernels/data_movement/data_movement.h"
 
 namespace sluice::kernels::cuda {
 
@@ -12,12 +13,12 @@ inline constexpr int kThreads = 256;
 __device__ inline unsigned quotient(const Divisor& by, unsigned n) {
   return (__umulhi(n, by.multiply) + n) >> by.shift;
 }
-__device__ inline std::int64_t place() {
+__device__ inline std::int64_t thread_index() {
   return static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
 }
-inline Grid grid_for(std::int64_t places) { return one_each(places, kThreads); }
+inline Grid grid_for(std::int64_t threads) { return one_each(threads, kThreads); }
 
-// Calls body(T{}) with a T of that many bytes.
+// Calls body(T{}) with a T of that pixels bytes.
 template <class Body>
 void with_width(int width, const Body& body) {
   switch (width) {
@@ -33,41 +34,42 @@ __device__ inline std::int64_t index_at(const void* indices, bool is_long, std::
   return is_long ? static_cast<const std::int64_t*>(indices)[i]
                  : static_cast<const std::int32_t*>(indices)[i];
 }
-__device__ inline void tell(const ErrorFlag& error) {
+__device__ inline void report(const ErrorFlag& error) {
   if (error.first != nullptr) atomicMin(error.first, error.step);
 }
-// Counted from the end where negative; -1 where there is no such, which is told.
-__device__ inline std::int64_t resolved(std::int64_t index, std::int64_t size,
-                                        const ErrorFlag& error) {
+// Resolves a negative index from the end. Returns -1 and reports an index out of range.
+__device__ inline std::int64_t resolve_index(std::int64_t index, std::int64_t size,
+                                             const ErrorFlag& error) {
   if (index < 0) index += size;
   if (index >= 0 && index < size) return index;
-  tell(error);
+  report(error);
   return -1;
 }
-// Of a sequence of at most `most`; what is no such is told, and cut.
+// The length of a sequence. Reports a length outside of [0, max_length] and clamps it to
+// max_length.
 __device__ inline std::int64_t length_at(const void* lengths, bool is_long, std::int64_t i,
-                                         std::int64_t most, const ErrorFlag& error) {
+                                         std::int64_t max_length, const ErrorFlag& error) {
   const std::int64_t length = index_at(lengths, is_long, i);
-  if (length < 0 || length > most) tell(error);
-  return min(most, length);
+  if (length < 0 || length > max_length) report(error);
+  return min(max_length, length);
 }
 
-// Where the block that a tuple names begins; -1 where there is none.
-__device__ inline std::int64_t tuple_place(const Tuples& tuples, std::int64_t which) {
-  std::int64_t at = which / tuples.in_batch * tuples.batch_step;
+// The offset of the slice that an index tuple selects; -1 where an index is out of range.
+__device__ inline std::int64_t tuple_offset(const GatherNdIndices& tuples, std::int64_t which) {
+  std::int64_t at = which / tuples.tuples_per_batch * tuples.batch_stride;
   for (int d = 0; d < tuples.depth; ++d) {
     const std::int64_t index =
-        resolved(index_at(tuples.indices, tuples.long_indices, which * tuples.depth + d),
-                 tuples.size[d], tuples.error);
+        resolve_index(index_at(tuples.indices, tuples.long_indices, which * tuples.depth + d),
+                      tuples.size[d], tuples.error);
     if (index < 0) return -1;
-    at += index * tuples.step[d];
+    at += index * tuples.stride[d];
   }
   return at;
 }
 
 // Calls body(T{}) with the type.
 template <class Body>
-void with_number(NumberType type, const Body& body) {
+void with_numeric_type(NumberType type, const Body& body) {
   switch (type) {
     case NumberType::f32: return body(float{});
     case NumberType::f16: return body(__half{});

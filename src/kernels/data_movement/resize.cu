@@ -7,12 +7,12 @@ namespace sluice::kernels::cuda {
 namespace {
 
 template <class From, class To>
-__global__ void __launch_bounds__(kThreads) resize_kernel(const ResizeAxis call) {
-  const std::int64_t i = place();
-  if (i >= call.outer * call.made * call.inner) return;
-  const std::int64_t k = i % call.inner, which = i / call.inner % call.made;
-  const From* const from =
-      static_cast<const From*>(call.from) + i / call.inner / call.made * call.size * call.inner + k;
+__global__ void __launch_bounds__(kThreads) resize_axis(const ResizeAxis call) {
+  const std::int64_t i = thread_index();
+  if (i >= call.outer * call.out_size * call.inner) return;
+  const std::int64_t k = i % call.inner, which = i / call.inner % call.out_size;
+  const From* const from = static_cast<const From*>(call.from) +
+                           i / call.inner / call.out_size * call.size * call.inner + k;
   const std::int64_t first = call.first[which];
   float sum = 0;
   for (int tap = 0; tap < call.taps; ++tap) {
@@ -20,12 +20,12 @@ __global__ void __launch_bounds__(kThreads) resize_kernel(const ResizeAxis call)
     const std::int64_t at = min(max(first + tap, std::int64_t{0}), call.size - 1);
     if (weight != 0) sum = fmaf(weight, wide(from[at * call.inner]), sum);
   }
-  static_cast<To*>(call.to)[i] = narrow<To>(first == INT_MIN ? call.otherwise : sum);
+  static_cast<To*>(call.to)[i] = narrow<To>(first == INT_MIN ? call.extrapolation_value : sum);
 }
 
 template <class From, class To>
 void run(const ResizeAxis& call, const LaunchArgs& args) {
-  launch(stream_of(args), grid_for(call.outer * call.made * call.inner), resize_kernel<From, To>,
+  launch(stream_of(args), grid_for(call.outer * call.out_size * call.inner), resize_axis<From, To>,
          call);
 }
 

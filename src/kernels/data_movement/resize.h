@@ -1,4 +1,4 @@
-// One axis of a tensor made larger or smaller by weighing neighbours.
+// Resize along one axis: each output element is a weighted sum of neighbouring inputs.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ struct ResizeAxis {
   const void* from;
   void* to;
   RealType from_type, to_type;  // one of them f32, or both the same
-  const std::int32_t* first;    // of each new element; the least number: it is `otherwise`
+  const std::int32_t* first;    // first input of each output; INT_MIN: it is extrapolation_value
   const float* weights;
-  std::int64_t outer, size, made, inner;
+  std::int64_t outer, size, out_size, inner;
   int taps;
-  float otherwise;
+  float extrapolation_value;
 };
 void run_resize_axis(const ResizeAxis& call, const LaunchArgs& args);
 

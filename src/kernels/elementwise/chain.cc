@@ -7,11 +7,11 @@ namespace sluice::kernels {
 namespace {
 
 using enum Chain::Op;
-struct Known {
+struct OpInfo {
   std::string_view name;
   int operands;
 };
-constexpr std::array<Known, 27> kSteps = {{
+constexpr std::array<OpInfo, 27> kOps = {{
     {"constant", 0},    {"add", 2},        {"subtract", 2},       {"multiply", 2},
     {"divide", 2},      {"power", 2},      {"minimum", 2},        {"maximum", 2},
     {"negate", 1},      {"absolute", 1},   {"reciprocal", 1},     {"square_root", 1},
@@ -20,19 +20,19 @@ constexpr std::array<Known, 27> kSteps = {{
     {"silu", 1},        {"hard_swish", 1}, {"softplus", 1},       {"floor", 1},
     {"ceil", 1},        {"sine", 1},       {"cosine", 1},
 }};
-static_assert(kSteps[static_cast<std::size_t>(cosine)].name == "cosine");
-static_assert(kSteps[static_cast<std::size_t>(gelu)].name == "gelu");
+static_assert(kOps[static_cast<std::size_t>(cosine)].name == "cosine");
+static_assert(kOps[static_cast<std::size_t>(gelu)].name == "gelu");
 
-const Known& known(Chain::Op op) { return kSteps[static_cast<std::size_t>(op)]; }
+const OpInfo& info(Chain::Op op) { return kOps[static_cast<std::size_t>(op)]; }
 
 }  // namespace
 
-int Chain::operands(Op op) { return known(op).operands; }
-std::string_view Chain::name(Op op) { return known(op).name; }
+int Chain::operands(Op op) { return info(op).operands; }
+std::string_view Chain::name(Op op) { return info(op).name; }
 
 std::optional<Chain::Op> Chain::op_named(std::string_view name) {
-  for (std::size_t i = 0; i < kSteps.size(); ++i)
-    if (kSteps[i].name == name) return static_cast<Op>(i);
+  for (std::size_t i = 0; i < kOps.size(); ++i)
+    if (kOps[i].name == name) return static_cast<Op>(i);
   return std::nullopt;
 }
 

@@ -1,4 +1,4 @@
-// Elementwise operators that follow each other, as one function.
+// A chain of elementwise operators, fused into one function.
 #pragma once
 
 #include <optional>
@@ -7,8 +7,8 @@
 
 namespace sluice::kernels {
 
-// A function of elements, in steps. Values are numbered: the inputs first, then one for each
-// step; the last is the result. Computed in float, whatever the element type.
+// A function of elements as a list of steps. Values are numbered: the inputs first, then one for
+// each step; the last one is the result. It is computed in float for all element types.
 struct Chain {
   enum class Op {
     constant,
@@ -18,14 +18,14 @@ struct Chain {
     divide,
     power,
     minimum,
-    maximum,  // two
+    maximum,  // the last one with two operands
     negate,
     absolute,
     reciprocal,
     square_root,
     exponential,
     logarithm,
-    error_function,  // one
+    error_function,
     tanh,
     sigmoid,
     relu,
@@ -41,7 +41,7 @@ struct Chain {
   };
   struct Step {
     Op op;
-    int a = -1, b = -1;  // operands; b of those with two
+    int a = -1, b = -1;  // operands; b: -1 with one operand
     float value = 0;     // of constant
   };
   int inputs = 0;

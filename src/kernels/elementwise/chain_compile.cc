@@ -12,28 +12,28 @@ class Compiler {
     code_.inputs = chain.inputs;
     for (int i = 0; i < chain.inputs; ++i) values_.push_back({i, false});
     for (const Chain::Step& step : chain.steps) values_.push_back(lower(step));
-    share_registers();
+    allocate_registers();
     return std::move(code_);
   }
 
  private:
-  // A value of the chain: an input, a constant, or what instruction `index` makes.
+  // A value of the chain: an input, a constant, or the result of instruction `index`.
   struct Value {
     int index;
-    bool made;
+    bool is_result;
     std::optional<float> constant{};
   };
-  // Operands of instructions, before registers are shared: inputs, then constants and what
-  // instructions make, each as a number of its own.
+  // The operands of instructions before register allocation: inputs, constants and results, each
+  // with a number of its own.
   struct Name {
-    bool made;
+    bool is_result;
     int index;
   };
 
   const Value& value(int i) const { return values_[static_cast<std::size_t>(i)]; }
 
   int name(const Value& v) {
-    names_.push_back({v.made, v.constant ? code_.inputs + v.index : v.index});
+    names_.push_back({v.is_result, v.constant ? code_.inputs + v.index : v.index});
     return static_cast<int>(names_.size()) - 1;
   }
 
@@ -60,9 +60,9 @@ class Compiler {
     return emit(Chain::Op::multiply, square, &a);
   }
 
-  // What an instruction makes may lie where an operand lay that nobody needs any more: each
-  // element is read before it is written.
-  void share_registers() {
+  // A result may reuse the register of an operand that is dead afterwards: each element is read
+  // before it is written.
+  void allocate_registers() {
     std::vector<ChainInstruction>& all = code_.instructions;
     std::vector<std::size_t> last(all.size(), 0);
     const auto operands = [&](ChainInstruction& of, const auto& body) {
@@ -71,15 +71,15 @@ class Compiler {
     };
     for (std::size_t i = 0; i < all.size(); ++i)
       operands(all[i], [&](int n) {
-        if (named(n).made) last[static_cast<std::size_t>(named(n).index)] = i;
+        if (named(n).is_result) last[static_cast<std::size_t>(named(n).index)] = i;
       });
     std::vector<int> free;
     const int first = code_.first_temporary();
     for (std::size_t i = 0; i < all.size(); ++i) {
       operands(all[i], [&](int& n) {
         const Name by = named(n);
-        n = by.made ? all[static_cast<std::size_t>(by.index)].to : by.index;
-        if (by.made && last[static_cast<std::size_t>(by.index)] == i &&
+        n = by.is_result ? all[static_cast<std::size_t>(by.index)].to : by.index;
+        if (by.is_result && last[static_cast<std::size_t>(by.index)] == i &&
             std::find(free.begin(), free.end(), n) == free.end())
           free.push_back(n);
       });

@@ -1,5 +1,5 @@
-// One loop over a block for each instruction. Compiled for each instruction set that Highway
-// knows; picked at run time.
+// One loop over a block for each instruction. Compiled for several instruction sets; dispatched at
+// run time.
 #include "kernels/elementwise/chain_cpu.h"
 
 #include <cmath>
@@ -17,54 +17,57 @@
 HWY_BEFORE_NAMESPACE();
 namespace sluice::kernels::cpu::HWY_NAMESPACE {
 
-static_assert(kLanes <= kMostChainLanes);
+static_assert(kLanes <= kMaxChainLanes);
 
-// A register as an operand: one vector again and again where all of it is the same.
+// A register as an operand; a scalar register repeats one vector.
 struct Operand {
   const float* at;
-  std::size_t kept;  // bits of the place
+  std::size_t kept;  // mask of the index: 0 for scalars
 
-  explicit Operand(const ChainRegister& r) : at(r.at), kept(r.one ? 0 : ~std::size_t{0}) {}
-  HWY_INLINE V whole(std::size_t i) const { return hn::LoadU(kFloats, at + (i & kept)); }
-  HWY_INLINE V some(std::size_t i, std::size_t count) const { return load(at + (i & kept), count); }
+  explicit Operand(const ChainRegister& r) : at(r.at), kept(r.is_scalar ? 0 : ~std::size_t{0}) {}
+  HWY_INLINE V vector(std::size_t i) const { return hn::LoadU(kFloats, at + (i & kept)); }
+  HWY_INLINE V partial(std::size_t i, std::size_t count) const {
+    return load(at + (i & kept), count);
+  }
 };
 
 template <class F>
-HWY_INLINE void each(const Operand& a, float* to, std::size_t count, const F& f) {
+HWY_INLINE void unary(const Operand& a, float* to, std::size_t count, const F& f) {
   std::size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) hn::StoreU(f(a.whole(i)), kFloats, to + i);
-  if (i < count) store(f(a.some(i, count - i)), to + i, count - i);
+  for (; i + kLanes <= count; i += kLanes) hn::StoreU(f(a.vector(i)), kFloats, to + i);
+  if (i < count) store(f(a.partial(i, count - i)), to + i, count - i);
 }
 
 template <class F>
-HWY_INLINE void each2(const Operand& a, const Operand& b, float* to, std::size_t count,
-                      const F& f) {
+HWY_INLINE void binary(const Operand& a, const Operand& b, float* to, std::size_t count,
+                       const F& f) {
   std::size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) hn::StoreU(f(a.whole(i), b.whole(i)), kFloats, to + i);
-  if (i < count) store(f(a.some(i, count - i), b.some(i, count - i)), to + i, count - i);
+  for (; i + kLanes <= count; i += kLanes) hn::StoreU(f(a.vector(i), b.vector(i)), kFloats, to + i);
+  if (i < count) store(f(a.partial(i, count - i), b.partial(i, count - i)), to + i, count - i);
 }
 
-// For functions that are rare.
+// For rare functions, without SIMD.
 template <class F>
-void each_alone(const Operand& a, float* to, std::size_t count, const F& f) {
+void each_scalar(const Operand& a, float* to, std::size_t count, const F& f) {
   for (std::size_t i = 0; i < count; ++i) to[i] = f(a.at[i & a.kept]);
 }
 
-void two(Chain::Op op, const Operand& a, const Operand& b, float* to, std::size_t n) {
+void binary_op(Chain::Op op, const Operand& a, const Operand& b, float* to, std::size_t n) {
   switch (op) {
-    case Chain::Op::add: return each2(a, b, to, n, [](V x, V y) HWY_ATTR { return hn::Add(x, y); });
+    case Chain::Op::add:
+      return binary(a, b, to, n, [](V x, V y) HWY_ATTR { return hn::Add(x, y); });
     case Chain::Op::subtract:
-      return each2(a, b, to, n, [](V x, V y) HWY_ATTR { return hn::Sub(x, y); });
+      return binary(a, b, to, n, [](V x, V y) HWY_ATTR { return hn::Sub(x, y); });
     case Chain::Op::multiply:
-      return each2(a, b, to, n, [](V x, V y) HWY_ATTR { return hn::Mul(x, y); });
+      return binary(a, b, to, n, [](V x, V y) HWY_ATTR { return hn::Mul(x, y); });
     case Chain::Op::divide:
-      return each2(a, b, to, n, [](V x, V y) HWY_ATTR { return hn::Div(x, y); });
-    case Chain::Op::minimum:  // what is no number wins
-      return each2(a, b, to, n, [](V x, V y) HWY_ATTR {
+      return binary(a, b, to, n, [](V x, V y) HWY_ATTR { return hn::Div(x, y); });
+    case Chain::Op::minimum:  // NaN propagates
+      return binary(a, b, to, n, [](V x, V y) HWY_ATTR {
         return hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::IsNaN(x)), x, y);
       });
     case Chain::Op::maximum:
-      return each2(a, b, to, n, [](V x, V y) HWY_ATTR {
+      return binary(a, b, to, n, [](V x, V y) HWY_ATTR {
         return hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::IsNaN(x)), x, y);
       });
     default:
@@ -73,7 +76,7 @@ void two(Chain::Op op, const Operand& a, const Operand& b, float* to, std::size_
 }
 
 void activate(Activation activation, const Operand& a, float* to, std::size_t n) {
-  const auto with = [&](const auto& f) HWY_ATTR { each(a, to, n, f); };
+  const auto with = [&](const auto& f) HWY_ATTR { unary(a, to, n, f); };
   switch (activation) {
     case Activation::relu: return with([](V x) HWY_ATTR { return hn::Max(hn::Zero(kFloats), x); });
     case Activation::gelu: return with([](V x) HWY_ATTR { return Gelu(kFloats, x); });
@@ -87,20 +90,20 @@ void activate(Activation activation, const Operand& a, float* to, std::size_t n)
   }
 }
 
-void alone(Chain::Op op, const Operand& a, float* to, std::size_t n) {
+void scalar_op(Chain::Op op, const Operand& a, float* to, std::size_t n) {
   switch (op) {
-    case Chain::Op::logarithm: return each_alone(a, to, n, [](float x) { return std::log(x); });
-    case Chain::Op::sine: return each_alone(a, to, n, [](float x) { return std::sin(x); });
-    case Chain::Op::cosine: return each_alone(a, to, n, [](float x) { return std::cos(x); });
+    case Chain::Op::logarithm: return each_scalar(a, to, n, [](float x) { return std::log(x); });
+    case Chain::Op::sine: return each_scalar(a, to, n, [](float x) { return std::sin(x); });
+    case Chain::Op::cosine: return each_scalar(a, to, n, [](float x) { return std::cos(x); });
     default:
-      return each_alone(a, to, n, [](float x) {
+      return each_scalar(a, to, n, [](float x) {
         return std::max(x, 0.0f) + std::log1p(std::exp(-std::fabs(x)));  // softplus
       });
   }
 }
 
-void one(Chain::Op op, const Operand& a, float* to, std::size_t n) {
-  const auto with = [&](const auto& f) HWY_ATTR { each(a, to, n, f); };
+void unary_op(Chain::Op op, const Operand& a, float* to, std::size_t n) {
+  const auto with = [&](const auto& f) HWY_ATTR { unary(a, to, n, f); };
   switch (op) {
     case Chain::Op::negate: return with([](V x) HWY_ATTR { return hn::Neg(x); });
     case Chain::Op::absolute: return with([](V x) HWY_ATTR { return hn::Abs(x); });
@@ -118,7 +121,7 @@ void one(Chain::Op op, const Operand& a, float* to, std::size_t n) {
     case Chain::Op::sigmoid: return activate(Activation::sigmoid, a, to, n);
     case Chain::Op::silu: return activate(Activation::silu, a, to, n);
     case Chain::Op::hard_swish: return activate(Activation::hard_swish, a, to, n);
-    default: return alone(op, a, to, n);
+    default: return scalar_op(op, a, to, n);
   }
 }
 
@@ -127,9 +130,9 @@ void run_instruction(const ChainInstruction& step, const ChainRegister* register
   const Operand a(registers[step.a]);
   float* const to = registers[step.to].at;
   if (step.b >= 0)
-    two(step.op, a, Operand(registers[step.b]), to, count);
+    binary_op(step.op, a, Operand(registers[step.b]), to, count);
   else
-    one(step.op, a, to, count);
+    unary_op(step.op, a, to, count);
 }
 
 }  // namespace sluice::kernels::cpu::HWY_NAMESPACE

@@ -1,4 +1,4 @@
-// A chain as a list of instructions over registers, each a block of floats.
+// A chain compiled to instructions over registers, each a block of floats.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,10 @@ inline constexpr std::size_t kChainBlock = 1024;  // floats: the blocks of a cha
 
 struct ChainInstruction {
   Chain::Op op;
-  int a, b, to;  // registers; b is -1 for those of one
+  int a, b, to;  // registers; b: -1 with one operand
 };
 
-// Registers: the inputs, then the constants, then those for what is made on the way; the last
-// is the result.
+// Registers: inputs, constants, temporaries, and last the result.
 struct ChainCode {
   int inputs = 0;
   std::vector<float> constants;
@@ -28,17 +27,17 @@ struct ChainCode {
   int first_temporary() const { return inputs + static_cast<int>(constants.size()); }
 };
 
-// Powers with a known exponent become products; registers are used again.
+// Powers with a constant exponent become multiplications; registers are reused.
 ChainCode compile(const Chain& chain);
 
-// A register while a block is computed.
+// A register while a block runs.
 struct ChainRegister {
-  float* at = nullptr;  // kMostChainLanes floats that are all the same, or a block
-  bool one = false;
+  float* at = nullptr;  // a block, or kMaxChainLanes equal floats
+  bool is_scalar = false;
 };
-inline constexpr std::size_t kMostChainLanes = 16;
+inline constexpr std::size_t kMaxChainLanes = 16;
 
-// `count` is at most kChainBlock. The result may lie where an input lies.
+// Runs `count` elements, at most kChainBlock. The result may be in place of an input.
 void run_block(const ChainCode& code, std::span<const ChainRegister> registers, std::size_t count);
 
 }  // namespace sluice::kernels::cpu

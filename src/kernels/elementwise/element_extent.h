@@ -5,7 +5,7 @@ namespace sluice::kernels::cuda {
 
 #include "kernels/elementwise/element_extent.inc"
 
-inline constexpr int kMostElementAxes = 8, kMostElementInputs = 16;
+inline constexpr int kMaxElementAxes = 8, kMaxElementInputs = 16;
 inline constexpr unsigned kElementThreads = 256;
 
 }  // namespace sluice::kernels::cuda

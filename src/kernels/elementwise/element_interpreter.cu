@@ -16,7 +16,7 @@ __device__ inline unsigned short double_to_half(double x) {
   return __half_as_ushort(__double2half(x));
 }
 
-#pragma nv_diag_suppress 186  // integers of both kinds are asked whether they are below 0
+#pragma nv_diag_suppress 186  // unsigned integers are compared with 0
 #define SLUICE_CODE(...) __VA_ARGS__
 #include "kernels/elementwise/element_ops.inc"
 #undef SLUICE_CODE
@@ -24,8 +24,8 @@ __device__ inline unsigned short double_to_half(double x) {
 union Value {
   float f32;
   double f64;
-  i64 whole;
-  u64 natural;
+  i64 i64_value;
+  u64 u64_value;
 };
 
 template <class W>
@@ -40,11 +40,11 @@ __device__ double get<double>(const Value& value) {
 }
 template <>
 __device__ i64 get<i64>(const Value& value) {
-  return value.whole;
+  return value.i64_value;
 }
 template <>
 __device__ u64 get<u64>(const Value& value) {
-  return value.natural;
+  return value.u64_value;
 }
 __device__ Value value_of(float x) {
   Value v;
@@ -58,17 +58,17 @@ __device__ Value value_of(double x) {
 }
 __device__ Value value_of(i64 x) {
   Value v;
-  v.whole = x;
+  v.i64_value = x;
   return v;
 }
 __device__ Value value_of(u64 x) {
   Value v;
-  v.natural = x;
+  v.u64_value = x;
   return v;
 }
 
 struct Inputs {
-  const void* at[kMostElementInputs];
+  const void* at[kMaxElementInputs];
 };
 
 __device__ Value load(DType type, const void* from, std::int64_t i) {
@@ -120,16 +120,16 @@ __device__ Value converted(ElementKind from, ElementKind to, const Value& x) {
   switch (from) {
     case ElementKind::f32: return as(x.f32);
     case ElementKind::f64: return as(x.f64);
-    case ElementKind::u64: return as(x.natural);
-    default: return as(x.whole);
+    case ElementKind::u64: return as(x.u64_value);
+    default: return as(x.i64_value);
   }
 }
 
-// Functions of f64 take long to compile for how seldom they are wanted.
+// For f64 only basic functions are compiled: the others take long and are rare.
 constexpr ElementOp kLastBasicUnary = ElementOp::relu, kLastBasicBinary = ElementOp::maximum;
 
 template <class W>
-__device__ Value applied(ElementOp op, const Value& a, const Value& b) {
+__device__ Value apply(ElementOp op, const Value& a, const Value& b) {
   const W x = get<W>(a), y = get<W>(b);
   switch (op) {
 #define SLUICE_CASE(NAME)                                                           \
@@ -148,28 +148,29 @@ __device__ Value applied(ElementOp op, const Value& a, const Value& b) {
 #undef SLUICE_CASE
 #define SLUICE_CASE(NAME) \
   case ElementOp::NAME: return value_of(static_cast<i64>(op_##NAME<W>(x, y)));
-    SLUICE_ELEMENT_TEST(SLUICE_CASE)
+    SLUICE_ELEMENT_COMPARISON(SLUICE_CASE)
 #undef SLUICE_CASE
     default: break;
   }
   return value_of(W(0));
 }
 
-__device__ Value stepped(const ElementStep& step, const Value* values, const ElementKind* kinds) {
+__device__ Value step_value(const ElementStep& step, const Value* values,
+                            const ElementKind* kinds) {
   if (step.op == ElementOp::constant) {
     if (step.kind == ElementKind::f32) return value_of(static_cast<float>(step.real));
     if (step.kind == ElementKind::f64) return value_of(step.real);
-    return value_of(static_cast<i64>(step.whole));
+    return value_of(static_cast<i64>(step.integer));
   }
   const Value& a = values[step.a];
   if (step.op == ElementOp::convert) return converted(kinds[step.a], step.kind, a);
-  if (step.op == ElementOp::select) return a.whole != 0 ? values[step.b] : values[step.c];
+  if (step.op == ElementOp::select) return a.i64_value != 0 ? values[step.b] : values[step.c];
   const Value& b = step.b >= 0 ? values[step.b] : a;
   switch (step.kind) {
-    case ElementKind::f32: return applied<float>(step.op, a, b);
-    case ElementKind::f64: return applied<double>(step.op, a, b);
-    case ElementKind::u64: return applied<u64>(step.op, a, b);
-    default: return applied<i64>(step.op, a, b);
+    case ElementKind::f32: return apply<float>(step.op, a, b);
+    case ElementKind::f64: return apply<double>(step.op, a, b);
+    case ElementKind::u64: return apply<u64>(step.op, a, b);
+    default: return apply<i64>(step.op, a, b);
   }
 }
 
@@ -181,17 +182,18 @@ __device__ ElementKind input_kind(DType type) {
 }
 
 __global__ void __launch_bounds__(kElementThreads)
-    steps_kernel(const ElementTable table, const Extent extent, const Inputs inputs, void* output) {
+    elementwise_interpreter(const ElementTable table, const Extent extent, const Inputs inputs,
+                            void* output) {
   const unsigned i = blockIdx.x * kElementThreads + threadIdx.x;
   if (i >= extent.total) return;
-  Value values[kMostElementValues];
-  ElementKind kinds[kMostElementValues];
+  Value values[kMaxElementValues];
+  ElementKind kinds[kMaxElementValues];
   for (int k = 0; k < table.inputs; ++k) {
     std::int64_t at = 0;
     unsigned rest = i;
     for (int axis = extent.rank - 1; axis >= 0; --axis) {
       const unsigned outer = quotient(extent, axis, rest);
-      at += static_cast<std::int64_t>(rest - outer * extent.size[axis]) * extent.step[k][axis];
+      at += static_cast<std::int64_t>(rest - outer * extent.size[axis]) * extent.stride[k][axis];
       rest = outer;
     }
     values[k] = load(table.types[k], inputs.at[k], at);
@@ -199,22 +201,22 @@ __global__ void __launch_bounds__(kElementThreads)
   }
   for (int k = 0; k < table.count; ++k) {
     const ElementStep step = table.steps[k];
-    values[table.inputs + k] = stepped(step, values, kinds);
+    values[table.inputs + k] = step_value(step, values, kinds);
     kinds[table.inputs + k] = step.op >= ElementOp::equal ? ElementKind::i64 : step.kind;
   }
   const Value& result = values[table.result];
   switch (kinds[table.result]) {
     case ElementKind::f32: return store(table.output, output, i, result.f32);
     case ElementKind::f64: return store(table.output, output, i, result.f64);
-    case ElementKind::u64: return store(table.output, output, i, result.natural);
-    default: return store(table.output, output, i, result.whole);
+    case ElementKind::u64: return store(table.output, output, i, result.u64_value);
+    default: return store(table.output, output, i, result.i64_value);
   }
 }
 
 }  // namespace
 
-bool goes_by_steps(const ElementProgram& program) {
-  if (program.values() > kMostElementValues) return false;
+bool element_interpreter_supports(const ElementProgram& program) {
+  if (program.values() > kMaxElementValues) return false;
   for (const ElementStep& step : program.steps()) {
     const bool basic = step.op <= kLastBasicUnary ||
                        (step.op >= ElementOp::add && step.op <= kLastBasicBinary) ||
@@ -224,13 +226,13 @@ bool goes_by_steps(const ElementProgram& program) {
   return true;
 }
 
-void run_steps(const ElementTable& table, const Extent& extent, const LaunchArgs& args,
-               const void* const* inputs, void* output) {
+void run_element_interpreter(const ElementTable& table, const Extent& extent,
+                             const LaunchArgs& args, const void* const* inputs, void* output) {
   Inputs all{};
   for (int i = 0; i < table.inputs; ++i) all.at[i] = inputs[i];
   const unsigned blocks = (extent.total + kElementThreads - 1) / kElementThreads;
-  launch(stream_of(args), {dim3(blocks), dim3(kElementThreads)}, steps_kernel, table, extent, all,
-         output);
+  launch(stream_of(args), {dim3(blocks), dim3(kElementThreads)}, elementwise_interpreter, table,
+         extent, all, output);
 }
 
 }  // namespace sluice::kernels::cuda

@@ -1,4 +1,5 @@
-// An element program as a kernel that looks up each step: slow, for where nothing compiles.
+// Runs an element program with a kernel that interprets it step by step: slow, for where NVRTC is
+// missing.
 #pragma once
 
 #include "kernels/common/launch_args.h"
@@ -7,18 +8,18 @@
 
 namespace sluice::kernels::cuda {
 
-inline constexpr int kMostElementValues = 48;
+inline constexpr int kMaxElementValues = 48;
 
 struct ElementTable {
   const ElementStep* steps;  // on the device
   int inputs, count, result;
-  DType types[kMostElementInputs], output;
+  DType types[kMaxElementInputs], output;
 };
 
-// Whether it knows all the steps.
-bool goes_by_steps(const ElementProgram& program);
+// Whether it implements all steps of the program.
+bool element_interpreter_supports(const ElementProgram& program);
 
-void run_steps(const ElementTable& table, const Extent& extent, const LaunchArgs& args,
-               const void* const* inputs, void* output);
+void run_element_interpreter(const ElementTable& table, const Extent& extent,
+                             const LaunchArgs& args, const void* const* inputs, void* output);
 
 }  // namespace sluice::kernels::cuda

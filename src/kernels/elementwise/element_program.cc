@@ -9,10 +9,10 @@ namespace {
 constexpr std::array kNames = {std::string_view("constant"), std::string_view("convert"),
                                std::string_view("select"),
                                SLUICE_ELEMENT_UNARY(SLUICE_NAME) SLUICE_ELEMENT_BINARY(SLUICE_NAME)
-                                   SLUICE_ELEMENT_TEST(SLUICE_NAME)};
+                                   SLUICE_ELEMENT_COMPARISON(SLUICE_NAME)};
 #undef SLUICE_NAME
 
-bool is_test(ElementOp op) { return op >= ElementOp::equal; }
+bool is_comparison(ElementOp op) { return op >= ElementOp::equal; }
 
 }  // namespace
 
@@ -65,7 +65,7 @@ int ElementProgram::add(ElementStep step) {
 int ElementProgram::constant(ElementKind kind, double value) {
   ElementStep step{ElementOp::constant, kind};
   step.real = value;
-  step.whole =
+  step.integer =
       static_cast<std::int64_t>(kind == ElementKind::f32 || kind == ElementKind::f64 ? 0 : value);
   return add(step);
 }
@@ -88,7 +88,7 @@ ElementKind ElementProgram::kind(int value) const {
   const auto i = static_cast<std::size_t>(value);
   if (i < inputs_.size()) return kind_of(inputs_[i]);
   const ElementStep& step = steps_[i - inputs_.size()];
-  return is_test(step.op) ? ElementKind::i64 : step.kind;
+  return is_comparison(step.op) ? ElementKind::i64 : step.kind;
 }
 
 void ElementProgram::result(int value, DType type) {

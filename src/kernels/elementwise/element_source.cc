@@ -17,7 +17,7 @@ constexpr std::string_view kOps =
     ;
 #undef SLUICE_CODE
 
-// What the ops call, without a header of CUDA's, which takes long to read.
+// The helpers that element_ops.inc calls, without CUDA's headers, which are slow to parse.
 constexpr std::string_view kHalves = R"(
 __device__ inline float half_to_float(unsigned short x) {
   float y;
@@ -38,7 +38,7 @@ template <class T, int N> struct alignas(sizeof(T) * N) Pack { T at[N]; };
 )";
 
 struct StoredAs {
-  std::string_view type, name;  // of the element in memory, of its functions
+  std::string_view type, name;  // C type in memory; suffix of its load and store functions
 };
 
 StoredAs stored_as(DType type) {
@@ -76,10 +76,10 @@ std::string constant_of(const ElementStep& step) {
   if (step.kind == ElementKind::f64)
     return fmt::format("__longlong_as_double(0x{:x}ll)", std::bit_cast<std::uint64_t>(step.real));
   return fmt::format("static_cast<{}>(0x{:x}ull)", type_of_kind(step.kind),
-                     static_cast<std::uint64_t>(step.whole));
+                     static_cast<std::uint64_t>(step.integer));
 }
 
-// x^2 and the like need no logarithm.
+// Constant exponents need no pow().
 std::string power_of(const ElementProgram& program, const ElementStep& step) {
   const int first = static_cast<int>(program.inputs().size());
   if (step.b >= first && step.kind != ElementKind::i64 && step.kind != ElementKind::u64) {
@@ -108,46 +108,48 @@ std::string expression_of(const ElementProgram& program, const ElementStep& step
   return fmt::format("op_{}(v{}, v{})", name_of(step.op), step.a, step.b);
 }
 
-bool by_steps(ElementReach reach) {
-  return reach == ElementReach::packed || reach == ElementReach::spread;
+bool is_strided(ElementAccess access) {
+  return access == ElementAccess::strided || access == ElementAccess::broadcast;
 }
 
-// Where each input that goes by steps has its element.
-std::string places_of(const ElementLayout& layout) {
+// Code that computes the offset of each strided input.
+std::string offsets_of(const ElementLayout& layout) {
   std::string text;
-  for (std::size_t i = 0; i < layout.reach.size(); ++i)
-    if (by_steps(layout.reach[i])) text += fmt::format("  int at{} = 0;\n", i);
+  for (std::size_t i = 0; i < layout.access.size(); ++i)
+    if (is_strided(layout.access[i])) text += fmt::format("  int at{} = 0;\n", i);
   if (text.empty()) return text;
   text += "  unsigned rest = i;\n#pragma unroll\n";
   text += fmt::format("  for (int axis = {}; axis >= 0; --axis) {{\n", layout.rank - 1);
   text += "    const unsigned outer = quotient(e, axis, rest);\n";
   text += "    const int own = static_cast<int>(rest - outer * e.size[axis]);\n";
-  for (std::size_t i = 0; i < layout.reach.size(); ++i)
-    if (by_steps(layout.reach[i]))
-      text += fmt::format("    at{0} += own * e.step[{0}][axis];\n", i);
+  for (std::size_t i = 0; i < layout.access.size(); ++i)
+    if (is_strided(layout.access[i]))
+      text += fmt::format("    at{0} += own * e.stride[{0}][axis];\n", i);
   return text + "    rest = outer;\n  }\n";
 }
 
-std::string load_of(std::size_t i, ElementReach reach, std::string_view type, int width) {
+std::string load_of(std::size_t i, ElementAccess access, std::string_view type, int width) {
   const std::string pack =
       fmt::format("  const Pack<{0}, {1}> x{2} = *reinterpret_cast<const Pack<{0}, {1}>*>(p{2}",
                   type, width, i);
-  switch (reach) {
-    case ElementReach::along: return pack + fmt::format(" + static_cast<u64>(i) * {});\n", width);
-    case ElementReach::packed: return pack + fmt::format(" + at{});\n", i);
-    case ElementReach::spread: return fmt::format("  const {} x{} = p{}[at{}];\n", type, i, i, i);
-    case ElementReach::single: break;
+  switch (access) {
+    case ElementAccess::contiguous:
+      return pack + fmt::format(" + static_cast<u64>(i) * {});\n", width);
+    case ElementAccess::strided: return pack + fmt::format(" + at{});\n", i);
+    case ElementAccess::broadcast:
+      return fmt::format("  const {} x{} = p{}[at{}];\n", type, i, i, i);
+    case ElementAccess::scalar: break;
   }
   return fmt::format("  const {} x{} = *p{};\n", type, i, i);
 }
 
-// One element, number k of the vector.
+// Code for element k of the vector.
 std::string body_of(const ElementProgram& program, const ElementLayout& layout) {
   std::string text;
   int value = 0;
-  for (std::size_t i = 0; i < layout.reach.size(); ++i, ++value) {
+  for (std::size_t i = 0; i < layout.access.size(); ++i, ++value) {
     const bool many =
-        layout.reach[i] == ElementReach::along || layout.reach[i] == ElementReach::packed;
+        layout.access[i] == ElementAccess::contiguous || layout.access[i] == ElementAccess::strided;
     text += fmt::format("    const {} v{} = load_{}(x{}{});\n", type_of_kind(program.kind(value)),
                         value, stored_as(program.inputs()[i]).name, i, many ? ".at[k]" : "");
   }
@@ -164,15 +166,15 @@ std::string body_of(const ElementProgram& program, const ElementLayout& layout) 
 
 std::string element_source(const ElementProgram& program, const ElementLayout& layout) {
   std::string text = fmt::format("{}\n{}\n{}\n", kExtent, kHalves, kOps);
-  text += "extern \"C\" __global__ void __launch_bounds__(256) elements(const Extent e";
-  for (std::size_t i = 0; i < layout.reach.size(); ++i)
+  text += "extern \"C\" __global__ void __launch_bounds__(256) elementwise_fused(const Extent e";
+  for (std::size_t i = 0; i < layout.access.size(); ++i)
     text += fmt::format(", const {}* p{}", stored_as(program.inputs()[i]).type, i);
   const std::string_view out = stored_as(program.output()).type;
   text += fmt::format(", {}* out) {{\n", out);
   text += "  const unsigned i = blockIdx.x * 256u + threadIdx.x;\n  if (i >= e.total) return;\n";
-  text += places_of(layout);
-  for (std::size_t i = 0; i < layout.reach.size(); ++i)
-    text += load_of(i, layout.reach[i], stored_as(program.inputs()[i]).type, layout.width);
+  text += offsets_of(layout);
+  for (std::size_t i = 0; i < layout.access.size(); ++i)
+    text += load_of(i, layout.access[i], stored_as(program.inputs()[i]).type, layout.width);
   text += fmt::format("  Pack<{}, {}> y;\n#pragma unroll\n", out, layout.width);
   text += fmt::format("  for (int k = 0; k < {}; ++k) {{\n", layout.width);
   text += body_of(program, layout);

@@ -1,4 +1,4 @@
-// The source of a kernel for an element program.
+// The CUDA source of a kernel for an element program.
 #pragma once
 
 #include <string>
@@ -8,21 +8,21 @@
 
 namespace sluice::kernels::cuda {
 
-// How the elements of an input are found.
-enum class ElementReach : char {
-  along = 'a',   // it lies as the output does
-  single = 's',  // one element for all
-  packed = 'p',  // by steps; neighbours of the output are neighbours here
-  spread = 'b',  // by steps; one element for neighbours of the output
+// How a thread addresses the elements of an input.
+enum class ElementAccess : char {
+  contiguous = 'a',  // same layout as the output
+  scalar = 's',      // one element for all
+  strided = 'p',     // by strides; contiguous along a thread's elements
+  broadcast = 'b',   // by strides; one element for all of a thread's elements
 };
 
 struct ElementLayout {
   int rank;   // of Extent
-  int width;  // elements that a thread makes, neighbours
-  std::vector<ElementReach> reach;
+  int width;  // neighbouring elements that a thread computes
+  std::vector<ElementAccess> access;
 };
 
-// extern "C" __global__ void elements(Extent, inputs..., output).
+// extern "C" __global__ void elementwise_fused(Extent, inputs..., output).
 std::string element_source(const ElementProgram& program, const ElementLayout& layout);
 
 }  // namespace sluice::kernels::cuda

@@ -1,4 +1,5 @@
-// What follows a product or a convolution where the library does not do it itself.
+// The epilogue of a GEMM or convolution as a kernel of its own, for what cuBLASLt or cuDNN does not
+// fuse.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +11,18 @@ struct CUstream_st;
 
 namespace sluice::kernels::cuda {
 
-// x = activation(x + bias + before) + behind, in place; null: left out.
-struct After {
+// x = activation(x + bias + residual) + residual_after, in place. Null operands are left out.
+struct EpilogueCall {
   RealType type{};
   void* x = nullptr;  // rows * n
   std::int64_t rows = 0, n = 0;
-  const void* bias = nullptr;    // n
-  const void* before = nullptr;  // rows * n, as behind
-  const void* behind = nullptr;
+  const void* bias = nullptr;      // n
+  const void* residual = nullptr;  // rows * n, as is residual_after
+  const void* residual_after = nullptr;
   Activation activation = Activation::none;
-  float low = 0, high = 0;  // of clip
+  float low = 0, high = 0;  // bounds of clip
 };
 
-void enqueue(const After& after, CUstream_st* stream);
+void enqueue(const EpilogueCall& call, CUstream_st* stream);
 
 }  // namespace sluice::kernels::cuda

@@ -9,18 +9,18 @@
 namespace sluice::kernels {
 namespace {
 
-constexpr std::int64_t kDepth = 256;  // of a block: a tile's columns stay in the first cache
-constexpr std::int64_t kWidth = 512;  // of a block: all its columns stay in the second
+constexpr std::int64_t kDepth = 256;  // of a block: the columns of a tile stay in the L1 cache
+constexpr std::int64_t kWidth = 512;  // of a block: all its columns stay in the L2 cache
 constexpr std::int64_t kBlockRows = 16 * gemm::kRows;
-constexpr std::int64_t kFewRows = 2 * gemm::kRows;  // not worth packing columns for
-constexpr std::int64_t kWork = 1 << 15;             // multiplications worth another thread
+constexpr std::int64_t kFewRows = 2 * gemm::kRows;  // not worth packing b for
+constexpr std::int64_t kWork = 1 << 15;             // multiplications that are worth another thread
 
 std::size_t grain_of(std::int64_t work_per_item) {
   return static_cast<std::size_t>(
       std::max<std::int64_t>(1, kWork / std::max<std::int64_t>(1, work_per_item)));
 }
 
-// Row by row, each a sum of rows of b: for integers, and for a vector.
+// Row by row, each a sum of rows of b: for integers and for vectors.
 template <class T>
 void multiply_rows(compute::Workers& workers, std::int64_t m, std::int64_t n, std::int64_t k,
                    MatrixView<T> a, MatrixView<T> b, T* c, std::int64_t c_row) {
@@ -41,7 +41,7 @@ void multiply_rows(compute::Workers& workers, std::int64_t m, std::int64_t n, st
       });
 }
 
-// One block of rows of a, as strips of a tile's rows, zeros below its edge.
+// Packs a block of rows of a to strips of a tile's rows, padded with zeros.
 template <class T>
 void pack_rows(MatrixView<T> a, std::int64_t rows, std::int64_t depth, T* to) {
   for (std::int64_t strip = 0; strip < rows; strip += gemm::kRows, to += gemm::kRows * depth)
@@ -52,7 +52,7 @@ void pack_rows(MatrixView<T> a, std::int64_t rows, std::int64_t depth, T* to) {
     }
 }
 
-// A tile's worth of columns of b, zeros behind its edge.
+// Packs the columns of a tile of b, padded with zeros.
 template <class T>
 void pack_columns(MatrixView<T> b, std::int64_t columns, std::int64_t width, std::int64_t depth,
                   T* to) {
@@ -66,12 +66,12 @@ void pack_columns(MatrixView<T> b, std::int64_t columns, std::int64_t width, std
   }
 }
 
-// A part of c, made by one thread: rows of a times columns of b.
+// A block of c, computed by one thread: rows of a times columns of b.
 template <class T>
-class Part {
+class Block {
  public:
-  Part(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, T* c,
-       std::int64_t c_row)
+  Block(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, T* c,
+        std::int64_t c_row)
       : m_(m), n_(n), k_(k), a_(a), b_(b), c_(c), c_row_(c_row), width_(gemm::columns(T())) {
     const std::int64_t depth = std::min(k, kDepth);
     const std::int64_t columns = (n + width_ - 1) / width_ * width_;
@@ -99,7 +99,7 @@ class Part {
   }
   bool packs() const { return m_ > kFewRows || b_.column != 1; }
 
-  // Returns where they are.
+  // Returns the packed columns.
   const T* pack_columns_at(std::int64_t depth, std::int64_t deep, std::int64_t x) {
     T* const to = columns_.get() + (packs() ? x * deep : 0);
     pack_columns<T>({b_.data + depth * b_.row + x * b_.column, b_.row, b_.column},
@@ -116,7 +116,7 @@ class Part {
       from = b_.data + depth * b_.row + x, from_row = b_.row;
     else if (!packs())
       from = pack_columns_at(depth, deep, x);
-    alignas(64) T edge[gemm::kRows * gemm::kMostColumns];
+    alignas(64) T edge[gemm::kRows * gemm::kMaxColumns];
     for (std::int64_t r = 0; r < rows; r += gemm::kRows) {
       T* to = c_ + (row + r) * c_row_ + x;
       const T* const strip = rows_.get() + r * deep;
@@ -138,7 +138,7 @@ class Part {
   std::unique_ptr<T[]> rows_, columns_;
 };
 
-// In parts of some columns, and of some rows where there are too few columns for all threads.
+// Splits c by columns, and by rows too where there are too few columns for all threads.
 template <class T>
 void multiply_blocks(compute::Workers& workers, std::int64_t m, std::int64_t n, std::int64_t k,
                      MatrixView<T> a, MatrixView<T> b, T* c, std::int64_t c_row) {
@@ -153,38 +153,38 @@ void multiply_blocks(compute::Workers& workers, std::int64_t m, std::int64_t n, 
                  for (auto i = static_cast<std::int64_t>(begin); i < static_cast<std::int64_t>(end);
                       ++i) {
                    const std::int64_t x = i % across * wide, y = i / across * tall;
-                   Part<T>(std::min(tall, m - y), std::min(wide, n - x), k,
-                           {a.data + y * a.row, a.row, a.column},
-                           {b.data + x * b.column, b.row, b.column}, c + y * c_row + x, c_row)
+                   Block<T>(std::min(tall, m - y), std::min(wide, n - x), k,
+                            {a.data + y * a.row, a.row, a.column},
+                            {b.data + x * b.column, b.row, b.column}, c + y * c_row + x, c_row)
                        .run();
                  }
                });
 }
 
-// The way of the engine's own kernels, with panels that are used once.
+// Packs b to panels for packed_gemm().
 void multiply_panels(compute::Workers& workers, std::int64_t m, std::int64_t n, std::int64_t k,
                      MatrixView<float> a, MatrixView<float> b, float* c, std::int64_t c_row) {
   const auto panels =
       hwy::AllocateAligned<float>(static_cast<std::size_t>(cpu::panel_values(k, n)));
   cpu::pack(k, n, b, panels.get());
   const cpu::Floats bias = cpu::packed_bias(n, nullptr);
-  cpu::multiply(workers,
-                {.m = m,
-                 .n = n,
-                 .segments = 1,
-                 .depth = k,
-                 .panels = panels.get(),
-                 .bias = bias.get(),
-                 .c = c,
-                 .c_row = c_row},
-                cpu::MatrixRows(a.data, a.row));
+  cpu::packed_gemm(workers,
+                   {.m = m,
+                    .n = n,
+                    .segments = 1,
+                    .depth = k,
+                    .panels = panels.get(),
+                    .bias = bias.get(),
+                    .c = c,
+                    .c_row = c_row},
+                   cpu::MatrixRows(a.data, a.row));
 }
 
 }  // namespace
 
 template <class T>
-void multiply(compute::Workers& workers, std::int64_t m, std::int64_t n, std::int64_t k,
-              MatrixView<T> a, MatrixView<T> b, T* c, std::int64_t c_row) {
+void matmul(compute::Workers& workers, std::int64_t m, std::int64_t n, std::int64_t k,
+            MatrixView<T> a, MatrixView<T> b, T* c, std::int64_t c_row) {
   if (m == 0 || n == 0) return;
   if constexpr (std::is_same_v<T, float>)
     if (n > 1 && k > 0 && m > kFewRows && a.column == 1)
@@ -194,15 +194,15 @@ void multiply(compute::Workers& workers, std::int64_t m, std::int64_t n, std::in
   multiply_rows(workers, m, n, k, a, b, c, c_row);
 }
 
-template void multiply(compute::Workers&, std::int64_t, std::int64_t, std::int64_t,
-                       MatrixView<float>, MatrixView<float>, float*, std::int64_t);
-template void multiply(compute::Workers&, std::int64_t, std::int64_t, std::int64_t,
-                       MatrixView<double>, MatrixView<double>, double*, std::int64_t);
-template void multiply(compute::Workers&, std::int64_t, std::int64_t, std::int64_t,
-                       MatrixView<std::uint32_t>, MatrixView<std::uint32_t>, std::uint32_t*,
-                       std::int64_t);
-template void multiply(compute::Workers&, std::int64_t, std::int64_t, std::int64_t,
-                       MatrixView<std::uint64_t>, MatrixView<std::uint64_t>, std::uint64_t*,
-                       std::int64_t);
+template void matmul(compute::Workers&, std::int64_t, std::int64_t, std::int64_t, MatrixView<float>,
+                     MatrixView<float>, float*, std::int64_t);
+template void matmul(compute::Workers&, std::int64_t, std::int64_t, std::int64_t,
+                     MatrixView<double>, MatrixView<double>, double*, std::int64_t);
+template void matmul(compute::Workers&, std::int64_t, std::int64_t, std::int64_t,
+                     MatrixView<std::uint32_t>, MatrixView<std::uint32_t>, std::uint32_t*,
+                     std::int64_t);
+template void matmul(compute::Workers&, std::int64_t, std::int64_t, std::int64_t,
+                     MatrixView<std::uint64_t>, MatrixView<std::uint64_t>, std::uint64_t*,
+                     std::int64_t);
 
 }  // namespace sluice::kernels

@@ -1,4 +1,4 @@
-// Products of matrices, on all cores.
+// Matrix multiplication on all CPU cores.
 #pragma once
 
 #include <cstdint>
@@ -7,30 +7,30 @@
 
 namespace sluice::kernels {
 
-// Where the elements of a matrix lie: steps in memory to the next row and column.
+// A matrix in memory, with its row and column strides.
 template <class T>
 struct MatrixView {
   const T* data;
   std::int64_t row, column;
 };
 
-// c (m x n, rows `c_row` apart) = a (m x k) * b (k x n); all zeros where k is 0. T is float,
+// c (m x n, row stride `c_row`) = a (m x k) * b (k x n); zeros where k is 0. T is float,
 // double, std::uint32_t or std::uint64_t: the signed integers of that width give the same
 // bits, since both wrap around.
 template <class T>
-void multiply(compute::Workers& workers, std::int64_t m, std::int64_t n, std::int64_t k,
-              MatrixView<T> a, MatrixView<T> b, T* c, std::int64_t c_row);
+void matmul(compute::Workers& workers, std::int64_t m, std::int64_t n, std::int64_t k,
+            MatrixView<T> a, MatrixView<T> b, T* c, std::int64_t c_row);
 
-// What multiply() calls for its innermost part, in the processor's own vector width.
+// The micro-kernels of matmul(), in the vector width of the processor.
 namespace gemm {
 
 inline constexpr int kRows = 6;  // of a tile
-inline constexpr int kMostColumns = 32;
+inline constexpr int kMaxColumns = 32;
 
 int columns(float);  // of a tile
 int columns(double);
-// to (kRows x columns(), rows `to_row` apart) = or += a (k x kRows, packed) * b (k x columns(),
-// rows `b_row` apart)
+// to (kRows x columns(), row stride `to_row`) = or += a (k x kRows, packed) * b (k x columns(), row
+// stride `b_row`).
 void tile(const float* a, const float* b, std::int64_t b_row, std::int64_t k, float* to,
           std::int64_t to_row, bool add);
 void tile(const double* a, const double* b, std::int64_t b_row, std::int64_t k, double* to,

@@ -1,4 +1,4 @@
-// Compiled for each instruction set that Highway knows; picked at run time.
+// Compiled for several instruction sets; dispatched at run time.
 #include "kernels/gemm/gemm.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -17,7 +17,7 @@ using Lanes = hn::CappedTag<T, 64 / sizeof(T)>;
 int columns_f32() { return 2 * static_cast<int>(hn::Lanes(Lanes<float>())); }
 int columns_f64() { return 2 * static_cast<int>(hn::Lanes(Lanes<double>())); }
 
-// Limit: two multiply-adds a cycle; the twelve sums stay in registers.
+// Limit: two FMAs a cycle; the twelve accumulators stay in registers.
 template <class T>
 HWY_INLINE void tile_of(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, std::int64_t b_row,
                         std::int64_t k, T* HWY_RESTRICT to, std::int64_t to_row, bool add) {

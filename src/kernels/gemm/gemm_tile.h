@@ -1,5 +1,5 @@
-// The innermost part of products and convolutions: rows times panels of weights, in the
-// processor's own vector width, with what follows done while the sums are at hand.
+// The GEMM micro-kernel on the CPU: rows times panels of weights in the vector width of the
+// processor, with the epilogue applied while the accumulators are in cache.
 #pragma once
 
 #include <cstdint>
@@ -8,39 +8,39 @@
 
 namespace sluice::kernels::cpu {
 
-// A tile of sums stays in registers: this many rows at most, by one panel's columns.
+// A tile whose accumulators stay in registers: the maximum of rows, and the columns of a panel.
 struct TileShape {
   int rows, columns;
 };
 TileShape tile_shape();
 
-inline constexpr int kMostTileRows = 6;
-inline constexpr int kMostTileColumns = 64;
+inline constexpr int kMaxTileRows = 6;
+inline constexpr int kMaxTileColumns = 64;
 
-// c = finish(start + a * b), for all rows by some panels. Each sum is made in the order of k,
-// one multiply-add at a time, so it does not depend on how rows, columns and k are split.
+// c = epilogue(start + a * b) for all rows by some panels. Each sum runs in the order of k, one FMA
+// at a time, so it does not depend on how rows, columns and k are split.
 struct TileBlock {
   // Row r of a is `segments` runs of `depth` values; run s begins at rows[s * count + r] + offset.
   const float* const* rows;
   std::int64_t count, segments, depth, offset;
 
-  // Panels: rows of tile_shape().columns values, one row for each value of a's rows. The next
-  // panel begins `panel_step` further; the last has zeros behind the columns there are.
+  // Panels: rows of tile_shape().columns values, one row for each value along k. The next panel
+  // begins `panel_step` further; the last one is padded with zeros.
   const float* panels;
   std::int64_t panel_step, columns;
 
   float* c;
-  std::int64_t c_row;  // from a row to the next, of residual too
+  std::int64_t c_row;  // row stride of c, residual and last
 
-  // Sums start from bias (as long as the panels) and residual (null: none) where the block
-  // begins k, and from c where it goes on.
+  // Accumulators start from bias (padded to whole panels) and residual (null: none) where the block
+  // begins k, and from c where it continues.
   bool begins = true, ends = true;
   const float* bias = nullptr;
   const float* residual = nullptr;
-  Epilogue epilogue{};          // where it ends
-  const float* last = nullptr;  // added after the epilogue; null: nothing
+  Epilogue epilogue{};          // applied where the block ends k
+  const float* last = nullptr;  // added after the epilogue; null: none
 
-  // Panels that are probably read next: they are brought nearer meanwhile.
+  // Panels that are probably read next, to prefetch.
   const float* ahead = nullptr;
   std::int64_t ahead_values = 0;
 };

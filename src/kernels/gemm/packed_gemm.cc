@@ -9,48 +9,51 @@
 namespace sluice::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kDeep = 768;              // of k at a time
-constexpr std::int64_t kBlockValues = 96 << 10;  // of rows at a time: they stay in the second cache
-constexpr std::int64_t kWork = 1 << 18;          // multiply-adds worth another thread
-constexpr std::int64_t kSharesPerThread = 6;     // so that all end at about the same time
-constexpr std::int64_t kFewWeights = 64 << 10;   // that every thread may read: rows are cut then
+constexpr std::int64_t kBlockDepth = 768;  // along k, of a block
+constexpr std::int64_t kBlockValues = 96
+                                      << 10;    // of the rows of a block: they stay in the L2 cache
+constexpr std::int64_t kWork = 1 << 18;         // multiply-adds that are worth another thread
+constexpr std::int64_t kTasksPerThread = 6;     // for load balance
+constexpr std::int64_t kFewWeights = 64 << 10;  // all threads may read them: only rows are split
 
 std::int64_t up(std::int64_t x, std::int64_t by) { return (x + by - 1) / by; }
 
-// How rows, columns and k are cut.
-struct Cut {
-  std::int64_t rows, columns;    // of a share
-  std::int64_t segments, depth;  // of a block along k; depth is all where segments is not 1
+// How rows, columns and k are split.
+struct GemmBlocking {
+  std::int64_t rows, columns;    // of a task
+  std::int64_t segments, depth;  // of a block along k; with several segments depth is not split
 
-  Cut(const Product& p, std::int64_t threads) {
+  GemmBlocking(const PackedGemm& p, std::int64_t threads) {
     const TileShape tile = tile_shape();
-    const std::int64_t pieces = up(p.depth, kDeep);
+    const std::int64_t pieces = up(p.depth, kBlockDepth);
     depth = p.segments == 1 ? up(up(p.depth, std::max<std::int64_t>(1, pieces)), 8) * 8 : p.depth;
-    segments = std::clamp<std::int64_t>(kDeep / std::max<std::int64_t>(1, depth), 1, p.segments);
+    segments =
+        std::clamp<std::int64_t>(kBlockDepth / std::max<std::int64_t>(1, depth), 1, p.segments);
     const std::int64_t fit = kBlockValues / std::max<std::int64_t>(1, segments * depth);
-    const std::int64_t most = std::clamp<std::int64_t>(fit, tile.rows, 40 * tile.rows);
-    rows = up(p.m, up(p.m, most));
+    const std::int64_t max_rows = std::clamp<std::int64_t>(fit, tile.rows, 40 * tile.rows);
+    rows = up(p.m, up(p.m, max_rows));
     const std::int64_t work = p.m * p.n * std::max<std::int64_t>(1, p.segments * p.depth);
-    const std::int64_t shares =
-        threads == 1 ? 1 : std::min(threads * kSharesPerThread, up(work, kWork));
+    const std::int64_t tasks =
+        threads == 1 ? 1 : std::min(threads * kTasksPerThread, up(work, kWork));
     const bool small = p.n * p.segments * p.depth <= kFewWeights;
-    const std::int64_t across = small ? 1 : std::max<std::int64_t>(1, shares / up(p.m, rows));
+    const std::int64_t across = small ? 1 : std::max<std::int64_t>(1, tasks / up(p.m, rows));
     const std::int64_t panels = up(p.n, tile.columns);
     std::int64_t each = up(panels, across);
     while (each > 1 && !small && up(panels, each) % threads != 0)
-      --each;  // as many for each thread
+      --each;  // the same number of tasks for each thread
     columns = each * tile.columns;
-    const std::int64_t least = std::min(shares, threads * kSharesPerThread / 2);
-    const std::int64_t down = up(least, up(p.n, columns));  // so that there are enough of them
+    const std::int64_t min_tasks = std::min(tasks, threads * kTasksPerThread / 2);
+    const std::int64_t down = up(min_tasks, up(p.n, columns));  // so that there are enough tasks
     rows = std::min(rows, std::max<std::int64_t>(tile.rows, up(p.m, down)));
   }
 };
 
-// Rows [row, row + count) by columns [first, first + wide), along all of k. `next` is the first
-// column of what this thread will probably do then; the same where that needs the same panels.
-void multiply_share(const Product& p, const RowSource& source, const Cut& cut, std::int64_t row,
-                    std::int64_t first, std::int64_t next) {
-  const std::int64_t count = std::min(cut.rows, p.m - row), k = p.segments * p.depth;
+// Computes rows from `row` on by columns from `first` on, along all of k. `next` is the first
+// column of the task that this thread probably runs next; equal to `first` if that needs the same
+// panels.
+void run_task(const PackedGemm& p, const RowSource& source, const GemmBlocking& blocking,
+              std::int64_t row, std::int64_t first, std::int64_t next) {
+  const std::int64_t count = std::min(blocking.rows, p.m - row), k = p.segments * p.depth;
   const std::int64_t width = tile_shape().columns;
   std::vector<const float*> rows(static_cast<std::size_t>(count * p.segments));
   source.point(row, count, rows.data());
@@ -64,7 +67,7 @@ void multiply_share(const Product& p, const RowSource& source, const Cut& cut, s
                   .offset = 0,
                   .panels = p.panels + first * k,
                   .panel_step = width * k,
-                  .columns = std::min(cut.columns, p.n - first),
+                  .columns = std::min(blocking.columns, p.n - first),
                   .c = p.c + row * p.c_row + first,
                   .c_row = p.c_row,
                   .bias = p.bias + first,
@@ -73,15 +76,16 @@ void multiply_share(const Product& p, const RowSource& source, const Cut& cut, s
                   .last = moved(p.last)};
   std::int64_t done = 0;
   do {
-    block.segments = std::min(cut.segments, p.segments - done / std::max<std::int64_t>(1, p.depth));
-    block.depth = std::min(cut.depth, p.depth - block.offset);
+    block.segments =
+        std::min(blocking.segments, p.segments - done / std::max<std::int64_t>(1, p.depth));
+    block.depth = std::min(blocking.depth, p.depth - block.offset);
     block.begins = done == 0;
     const std::int64_t deep = block.segments * block.depth;
     block.ends = done + deep == k;
-    const bool whole = block.begins && block.ends && deep * cut.columns <= kFewWeights;
+    const bool single_block = block.begins && block.ends && deep * blocking.columns <= kFewWeights;
     block.ahead =
         block.ends ? (next == first ? nullptr : p.panels + next * k) : block.panels + deep * width;
-    block.ahead_values = deep * (whole ? cut.columns : width);
+    block.ahead_values = deep * (single_block ? blocking.columns : width);
     run(block);
     done += deep;
     block.panels += deep * width;
@@ -92,15 +96,16 @@ void multiply_share(const Product& p, const RowSource& source, const Cut& cut, s
   } while (done < k);
 }
 
-void multiply_by(const Product& p, const RowSource& source, std::int64_t threads,
-                 const auto& each) {
+void run_tasks(const PackedGemm& p, const RowSource& source, std::int64_t threads,
+               const auto& each) {
   if (p.m == 0 || p.n == 0) return;
-  const Cut cut(p, threads);
-  const std::int64_t down = up(p.m, cut.rows), across = up(p.n, cut.columns);
-  each(static_cast<std::size_t>(down * across), [&](std::size_t share, std::size_t) {
-    const auto i = static_cast<std::int64_t>(share);
+  const GemmBlocking blocking(p, threads);
+  const std::int64_t down = up(p.m, blocking.rows), across = up(p.n, blocking.columns);
+  each(static_cast<std::size_t>(down * across), [&](std::size_t task, std::size_t) {
+    const auto i = static_cast<std::int64_t>(task);
     const std::int64_t next = std::min((i + 1) / down, across - 1);
-    multiply_share(p, source, cut, i % down * cut.rows, i / down * cut.columns, next * cut.columns);
+    run_task(p, source, blocking, i % down * blocking.rows, i / down * blocking.columns,
+             next * blocking.columns);
   });
 }
 
@@ -132,8 +137,8 @@ Tensor panels_of(std::int64_t k, std::int64_t n, MatrixView<float> from) {
   return panels;
 }
 
-std::string panel_way(std::string_view of) {
-  return std::string(of) + " " + std::to_string(tile_shape().columns);
+std::string panel_format(std::string_view layout) {
+  return std::string(layout) + " " + std::to_string(tile_shape().columns);
 }
 
 Floats packed_bias(std::int64_t n, const float* bias) {
@@ -144,15 +149,15 @@ Floats packed_bias(std::int64_t n, const float* bias) {
   return result;
 }
 
-void multiply(const Product& product, const RowSource& rows) {
-  multiply_by(product, rows, 1, [](std::size_t count, const auto& body) {
+void packed_gemm(const PackedGemm& gemm, const RowSource& rows) {
+  run_tasks(gemm, rows, 1, [](std::size_t count, const auto& body) {
     for (std::size_t i = 0; i < count; ++i) body(i, std::size_t{0});
   });
 }
 
-void multiply(compute::Workers& workers, const Product& product, const RowSource& rows) {
-  multiply_by(product, rows, workers.threads(),
-              [&](std::size_t count, const auto& body) { each_task(workers, count, body); });
+void packed_gemm(compute::Workers& workers, const PackedGemm& gemm, const RowSource& rows) {
+  run_tasks(gemm, rows, workers.threads(),
+            [&](std::size_t count, const auto& body) { each_task(workers, count, body); });
 }
 
 }  // namespace sluice::kernels::cpu

@@ -1,4 +1,4 @@
-// Products with weights that are laid out once: rows of any origin times panels, on all cores.
+// GEMM on all CPU cores with weights that are packed to panels once. The rows of A may be anywhere.
 #pragma once
 
 #include <hwy/aligned_allocator.h>
@@ -15,20 +15,20 @@ namespace sluice::kernels::cpu {
 
 using Floats = hwy::AlignedFreeUniquePtr<float[]>;
 
-// A matrix k x n as panels of tile_shape().columns.
-std::int64_t panel_columns(std::int64_t n);  // n, rounded up
+// Packing of a k x n matrix to panels of tile_shape().columns columns.
+std::int64_t panel_columns(std::int64_t n);  // n, padded to whole panels
 inline std::int64_t panel_values(std::int64_t k, std::int64_t n) { return k * panel_columns(n); }
 void pack(std::int64_t k, std::int64_t n, MatrixView<float> from, float* to);
 Tensor panels_of(std::int64_t k, std::int64_t n, MatrixView<float> from);
-std::string panel_way(std::string_view of);  // what Context::packed() is told: with the width
+std::string panel_format(std::string_view layout);  // key for Context::packed()
 
-// n values, with zeros up to the end of the last panel; all zeros where `bias` is null.
+// n values, padded with zeros to whole panels; all zeros where `bias` is null.
 Floats packed_bias(std::int64_t n, const float* bias);
 
-// Where rows lie: each is `segments` runs of `depth` values.
+// The source of the rows of A; each row is `segments` runs of `depth` values.
 class RowSource {
  public:
-  // to[s * count + i] = where run s of row first + i begins
+  // Sets to[s * count + i] to the begin of run s of row first + i.
   virtual void point(std::int64_t first, std::int64_t count, const float** to) const = 0;
 
  protected:
@@ -47,7 +47,7 @@ class MatrixRows final : public RowSource {
   std::int64_t row_;
 };
 
-struct Product {
+struct PackedGemm {
   std::int64_t m, n;
   std::int64_t segments, depth;  // k is segments * depth
   const float *panels, *bias;
@@ -58,8 +58,8 @@ struct Product {
   Epilogue epilogue{};
 };
 
-// Alone, or shared out over all cores: the same bits.
-void multiply(const Product& product, const RowSource& rows);
-void multiply(compute::Workers& workers, const Product& product, const RowSource& rows);
+// On the calling thread, or on all cores: both give the same bits.
+void packed_gemm(const PackedGemm& gemm, const RowSource& rows);
+void packed_gemm(compute::Workers& workers, const PackedGemm& gemm, const RowSource& rows);
 
 }  // namespace sluice::kernels::cpu

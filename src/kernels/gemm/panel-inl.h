@@ -1,14 +1,13 @@
-// The size of the tiles that products of rows with panels of weights are made in. Included again
-// for each instruction set, like functions-inl.h.
+// The tile size of the CPU GEMMs. Included again for each instruction set, as math-inl.h is.
 #include <hwy/highway.h>
 
 #include <utility>
 
-#if defined(SLUICE_ENGINE_CPU_PANEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SLUICE_ENGINE_CPU_PANEL_INL_H_
-#undef SLUICE_ENGINE_CPU_PANEL_INL_H_
+#if defined(SLUICE_KERNELS_GEMM_PANEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_KERNELS_GEMM_PANEL_INL_H_
+#undef SLUICE_KERNELS_GEMM_PANEL_INL_H_
 #else
-#define SLUICE_ENGINE_CPU_PANEL_INL_H_
+#define SLUICE_KERNELS_GEMM_PANEL_INL_H_
 #endif
 
 HWY_BEFORE_NAMESPACE();
@@ -18,13 +17,13 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::CappedTag<float, 16>;
 using V = hn::Vec<D>;
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
-// Six rows by two vectors leave four of sixteen registers for operands. With 32 registers it is
-// six by four: twelve by two ran out of registers for addresses and lost a tenth.
+// Six rows by two vectors leave four of sixteen registers for operands. With 32 registers it is six
+// by four: twelve by two ran out of address registers and was a tenth slower.
 constexpr int kVectors = kLanes == 16 ? 4 : 2;  // of a panel's row
 constexpr int kColumns = kVectors * kLanes;
 constexpr int kRows = 6;
 
-// Indices that are constants, so that what they index stays in registers.
+// Constant indices, which keep arrays in registers.
 template <int N>
 using Upto = std::make_integer_sequence<int, N>;
 

@@ -16,8 +16,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace sluice::kernels::cpu::HWY_NAMESPACE {
 
-// What passes do to a vector at place i; `count` is kLanes but for the last of a row. These are
-// no lambdas so that all of them are certainly inlined.
+// The passes over a row, each for the vector at element i; `count` is kLanes except at the end of
+// the row. They are functors, not lambdas, so that they are inlined.
 struct AddRow {
   const float *x, *residual;  // residual may be null
   float* y;                   // may be x
@@ -34,7 +34,7 @@ HWY_INLINE V first_lanes(V value, std::size_t count) {
   return count == kLanes ? value : hn::IfThenElseZero(hn::FirstN(kFloats, count), value);
 }
 
-struct SquareOff {
+struct SquaredDeviation {
   const float* y;
   V mean;
 
@@ -56,19 +56,19 @@ struct ScaleRow {
   }
 };
 
-struct Power {
+struct ExpMinusMax {
   const float* x;
   float* y;
-  V most;
+  V max;
 
   HWY_INLINE V operator()(std::size_t i, std::size_t count) const {
-    const V power = first_lanes(Exp(kFloats, hn::Sub(load(x + i, count), most)), count);
+    const V power = first_lanes(Exp(kFloats, hn::Sub(load(x + i, count), max)), count);
     store(power, y + i, count);
     return power;
   }
 };
 
-struct Multiply {
+struct ScaleBy {
   float* y;
   V by;
 
@@ -84,28 +84,27 @@ HWY_INLINE void each_vector(std::size_t n, const Body& body) {
   if (i < n) body(i, n - i);
 }
 
-// Sums of two streams of vectors each, so that additions overlap. The order of additions
-// depends on n alone.
-template <class Of>
-HWY_INLINE V sum_of(std::size_t n, const Of& of) {
+// Sums with two accumulators, so that additions overlap. The order of additions depends on n alone.
+template <class Term>
+HWY_INLINE V sum_of(std::size_t n, const Term& term) {
   V even = hn::Zero(kFloats), odd = even;
   std::size_t i = 0;
   for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
-    even = hn::Add(even, of(i, kLanes));
-    odd = hn::Add(odd, of(i + kLanes, kLanes));
+    even = hn::Add(even, term(i, kLanes));
+    odd = hn::Add(odd, term(i + kLanes, kLanes));
   }
-  for (; i < n; i += kLanes) even = hn::Add(even, of(i, std::min(kLanes, n - i)));
+  for (; i < n; i += kLanes) even = hn::Add(even, term(i, std::min(kLanes, n - i)));
   return hn::SumOfLanes(kFloats, hn::Add(even, odd));
 }
 
 HWY_INLINE void softmax_row(const float* x, float* y, std::size_t n) {
-  constexpr float kLeast = -std::numeric_limits<float>::infinity();
-  V most = hn::Set(kFloats, kLeast);
+  constexpr float kLowest = -std::numeric_limits<float>::infinity();
+  V max = hn::Set(kFloats, kLowest);
   for (std::size_t i = 0; i < n; i += kLanes)
-    most = hn::Max(most, load(x + i, std::min(kLanes, n - i), kLeast));
-  most = hn::MaxOfLanes(kFloats, most);
-  const V sum = sum_of(n, Power{x, y, most});
-  each_vector(n, Multiply{y, hn::Div(hn::Set(kFloats, 1.0f), sum)});
+    max = hn::Max(max, load(x + i, std::min(kLanes, n - i), kLowest));
+  max = hn::MaxOfLanes(kFloats, max);
+  const V sum = sum_of(n, ExpMinusMax{x, y, max});
+  each_vector(n, ScaleBy{y, hn::Div(hn::Set(kFloats, 1.0f), sum)});
 }
 
 // Limit: three passes over each row, which stays in the L1 cache.
@@ -114,7 +113,7 @@ void norm_rows(const float* x, const float* residual, const float* scale, const 
   const V per = hn::Set(kFloats, 1.0f / static_cast<float>(n));
   for (std::size_t i = 0; i < rows; ++i, x += n, y += n) {
     const V mean = hn::Mul(per, sum_of(n, AddRow{x, residual, y}));
-    const V variance = hn::Mul(per, sum_of(n, SquareOff{y, mean}));
+    const V variance = hn::Mul(per, sum_of(n, SquaredDeviation{y, mean}));
     const V off = hn::Sqrt(hn::Add(variance, hn::Set(kFloats, epsilon)));
     each_vector(n, ScaleRow{scale, bias, y, mean, hn::Div(hn::Set(kFloats, 1.0f), off)});
     if (residual != nullptr) residual += n;

@@ -1,4 +1,4 @@
-// Layer norm and softmax of rows that follow each other in memory, by one thread.
+// Layer norm and softmax of contiguous rows on the CPU, by the calling thread.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Barriers in shared memory, and copies of boxes that arrive at them. Those who wait name the phase
-// that is to end: 0, 1, 0, and so on.
+// mbarrier and TMA instructions of sm_90. Addresses are in shared memory; a wait names the parity
+// of the phase that it waits for: 0, 1, 0, and so on.
 #pragma once
 
 #include <cuda.h>
@@ -8,39 +8,40 @@
 
 namespace sluice::kernels::cuda {
 
-__device__ inline void init_barrier(unsigned at, unsigned arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(arrivals) : "memory");
+__device__ inline void mbarrier_init(unsigned barrier, unsigned arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-__device__ inline void arrive(unsigned at) {
-  asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(at) : "memory");
+__device__ inline void mbarrier_arrive(unsigned barrier) {
+  asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-__device__ inline void arrive_as_warp(unsigned at) {
+// One arrival for the whole warp.
+__device__ inline void mbarrier_arrive_warp(unsigned barrier) {
   __syncwarp();
-  if (threadIdx.x % 32 == 0) arrive(at);
+  if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
 }
-// And that many bytes of copies are to arrive, too.
-__device__ inline void arrive_with(unsigned at, unsigned bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(at),
+// Arrives, and makes the phase wait for that many bytes of TMA loads too.
+__device__ inline void mbarrier_arrive_expect_tx(unsigned barrier, unsigned bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
                "r"(bytes)
                : "memory");
 }
 
-__device__ inline void await(unsigned at, unsigned phase) {
+__device__ inline void mbarrier_wait(unsigned barrier, unsigned phase) {
   asm volatile(
       "{.reg .pred done; again: "
       "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 done, [%0], %1; "
-      "@!done bra again; }" ::"r"(at),
+      "@!done bra again; }" ::"r"(barrier),
       "r"(phase)
       : "memory");
 }
 
-// What threads wrote to shared memory is there for tensor cores and copies of boxes.
-__device__ inline void show_to_others() { asm volatile("fence.proxy.async;" ::: "memory"); }
+// Makes writes to shared memory visible to the async proxy: wgmma and TMA.
+__device__ inline void fence_proxy_async() { asm volatile("fence.proxy.async;" ::: "memory"); }
 
-// The box that begins at this byte and row.
-__device__ inline void fetch_box(unsigned to, const CUtensorMap& map, int byte, int row,
-                                 unsigned barrier) {
+// Loads the box of a 2D tensor map that begins at this byte and row.
+__device__ inline void tma_load_2d(unsigned to, const CUtensorMap& map, int byte, int row,
+                                   unsigned barrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
       "[%0], [%1, {%2, %3}], [%4];" ::"r"(to),
@@ -48,30 +49,31 @@ __device__ inline void fetch_box(unsigned to, const CUtensorMap& map, int byte, 
       : "memory");
 }
 
-// A window's first pixel, and how far from there its place is.
-struct WindowPlace {
-  int x, y, image;
-  int across, down;
+// The coordinates of an im2col load: the first pixel of the window, and the im2col offsets of the
+// kernel position.
+struct Im2colCoord {
+  int w, h, n;
+  int offset_w, offset_h;
 };
-__device__ inline void fetch_windows(unsigned to, const CUtensorMap& map, int byte,
-                                     const WindowPlace& at, unsigned barrier) {
+__device__ inline void tma_load_im2col(unsigned to, const CUtensorMap& map, int byte,
+                                       const Im2colCoord& at, unsigned barrier) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
       "[%0], [%1, {%2, %3, %4, %5}], [%6], {%7, %8};" ::"r"(to),
-      "l"(&map), "r"(byte), "r"(at.x), "r"(at.y), "r"(at.image), "r"(barrier),
-      "h"(static_cast<unsigned short>(at.across)), "h"(static_cast<unsigned short>(at.down))
+      "l"(&map), "r"(byte), "r"(at.w), "r"(at.h), "r"(at.n), "r"(barrier),
+      "h"(static_cast<unsigned short>(at.offset_w)), "h"(static_cast<unsigned short>(at.offset_h))
       : "memory");
 }
 
-__device__ inline void write_box(const CUtensorMap& map, int byte, int row, unsigned from) {
+__device__ inline void tma_store_2d(const CUtensorMap& map, int byte, int row, unsigned from) {
   asm volatile(
       "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(
           &map),
       "r"(byte), "r"(row), "r"(from)
       : "memory");
 }
-// Until the boxes that this thread writes are read from shared memory.
-__device__ inline void await_written() {
+// Waits until shared memory of this thread's TMA stores has been read and may be written again.
+__device__ inline void tma_store_wait() {
   asm volatile("cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 

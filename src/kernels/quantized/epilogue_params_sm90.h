@@ -1,4 +1,4 @@
-// What becomes of sums on Hopper, made ready for its kernels.
+// Epilogue parameters that the sm90 kernels take, computed on the host.
 #pragma once
 
 #include <vector>
@@ -7,25 +7,28 @@
 
 namespace sluice::kernels::cuda {
 
-// Results that are steps: in 256ths, so that a number between two of them is still between them.
-// From 0 to 1 an addition holds them for nothing; they need 256 of the 257 numbers there. Their
-// zero is added before they are rounded where it is even, and else one more, which is taken off
-// again: half a step goes to the even one of those that count from the zero.
-struct InSteps {
-  bool is = false, has_low = false, has_high = false;  // bounds other than 0 and 1
+// Parameters of the fast path for u8 and i8 results. Results are scaled by 1/256, so that the
+// saturating FMA, which clamps to [0, 1], clamps them for free; of the 257 levels in that range 256
+// are used. The zero point is added before rounding. An odd zero point is made even before and
+// corrected after, so that ties round to even relative to it.
+struct SaturatingEpilogue {
+  bool enabled = false;
+  bool has_low = false, has_high = false;  // bounds other than 0 and 1
   float low = 0, high = 1;
   float residual_scale = 0, residual_zero = 0;
-  unsigned residual_flip = 0, flip = 0;  // of four bytes, from i8 to u8
-  unsigned less = 0;                     // of four bytes, to take off
+  unsigned residual_sign_flip = 0, sign_flip = 0;  // for four bytes: between i8 and u8
+  unsigned odd_zero_correction = 0;                // subtracted from four bytes
 };
-InSteps in_steps(const SmallFinish& finish);
+// Not enabled where the result is not u8 or i8, or the activation is more than a clamp.
+SaturatingEpilogue saturating_epilogue(const QuantEpilogue& epilogue);
 
-// What finishes sums of a column.
-SmallColumn hopper_column(const SmallFinish& finish, float scale, float bias, std::int32_t shift);
+// The scale and bias of a column, with the zero point compensation folded in.
+ScaleBias sm90_scale_bias(const QuantEpilogue& epilogue, float scale, float bias,
+                          std::int32_t compensation);
 
-// Weights of n columns, `row` bytes each, as its kernels want them: a multiple of 16 columns, in an
-// order by which a thread has four neighbours of every 16.
-std::vector<std::uint8_t> in_hopper_order(const std::uint8_t* weights, std::int64_t n,
-                                          std::int64_t row);
+// Permutes the weights of n columns, `row` bytes each, and pads them to a multiple of 16 columns.
+// In this order a thread's accumulators of every 16 columns are four neighbours.
+std::vector<std::uint8_t> sm90_weight_order(const std::uint8_t* weights, std::int64_t n,
+                                            std::int64_t row);
 
 }  // namespace sluice::kernels::cuda

@@ -1,6 +1,7 @@
-// What a group of four warps makes of its sums, from the registers that the tensor cores left them
-// in: each thread has, of every 16 columns, four neighbours in two rows (weights lie in an order
-// that makes them neighbours, see in_hopper_order()). Results go to a box in shared memory.
+// The epilogue of one warpgroup, straight from the wgmma accumulators in registers. Of every 16
+// columns a thread holds four neighbours in two rows; sm90_weight_order() permutes the weights so
+// that they are neighbours. Results go to a swizzled tile in shared memory, from where TMA stores
+// them.
 #pragma once
 
 #include <algorithm>
@@ -12,158 +13,162 @@
 
 namespace sluice::kernels::cuda {
 
-__device__ inline int size_of(SmallType type) {
-  if (type == SmallType::f32) return 4;
-  return type == SmallType::f16 || type == SmallType::bf16 ? 2 : 1;
+__device__ inline int element_bytes(GemmType type) {
+  if (type == GemmType::f32) return 4;
+  return type == GemmType::f16 || type == GemmType::bf16 ? 2 : 1;
 }
 
-// Where a group's sums go, and what they meet on the way.
-struct Finishing {
-  const SmallFinish& f;
-  const InSteps& steps;
-  const SmallColumn* columns;         // the tile's
-  unsigned char *residual, *results;  // boxes
+struct EpilogueArgs {
+  const QuantEpilogue& f;
+  const SaturatingEpilogue& saturating;
+  const ScaleBias* columns;           // of the tile's columns
+  unsigned char *residual, *results;  // swizzled tiles in shared memory
 };
 
-__device__ inline float held_sum(float x, float y, float z) {  // x y + z, from 0 to 1
-  float held;
-  asm("fma.rn.sat.f32 %0, %1, %2, %3;" : "=f"(held) : "f"(x), "f"(y), "f"(z));
-  return held;
+__device__ inline float saturating_fma(float x, float y, float z) {  // clamp(x * y + z, 0, 1)
+  float sum;
+  asm("fma.rn.sat.f32 %0, %1, %2, %3;" : "=f"(sum) : "f"(x), "f"(y), "f"(z));
+  return sum;
 }
 
-// A few numbers of a thread, so that they stay in registers whatever becomes of them: those of 32
-// columns, in two rows.
+// The values of a thread in 32 columns and two rows: few enough that they stay in registers.
 template <class S>
-class Share {
+class EpilogueFragment {
  public:
-  __device__ Share(const Finishing& to, unsigned row, unsigned column)
-      : to_(to), row_(row), column_(column) {}
+  __device__ EpilogueFragment(const EpilogueArgs& args, unsigned row, unsigned column)
+      : args_(args), row_(row), column_(column) {}
 
   template <class Sum>
-  __device__ void make(const Sum* sums) {
-    if (to_.steps.is) return make_steps(sums);
+  __device__ void run(const Sum* sums) {
+    if (args_.saturating.enabled) return store_quantized(sums);
     scale(sums);
-    const SmallFinish& f = to_.f;
-    if (f.residual_first) add();
+    const QuantEpilogue& f = args_.f;
+    if (f.residual_first) add_residual();
     activate();
-    if (!f.residual_first) add();
+    if (!f.residual_first) add_residual();
     store();
   }
 
  private:
-  using Four = float[4];
+  using Quad = float[4];
 
   template <class T>
-  static constexpr int kStrip = std::min(128, S::kColumns* static_cast<int>(sizeof(T)));
+  static constexpr int kStripBytes = std::min(128, S::kColumns* static_cast<int>(sizeof(T)));
 
-  // In a box: strips of up to 128 bytes of columns, whose parts of 16 are turned by the row.
+  // Address in a tile: strips of up to 128 bytes of columns, whose 16-byte chunks are swizzled as
+  // TMA swizzles them.
   template <class T>
-  __device__ static Pack<T, 4>& find(unsigned char* box, unsigned row, unsigned column) {
-    constexpr unsigned kWide = kStrip<T>;
+  __device__ static Pack<T, 4>& at(unsigned char* tile, unsigned row, unsigned column) {
+    constexpr unsigned kWide = kStripBytes<T>;
     const unsigned byte = column * static_cast<unsigned>(sizeof(T));
-    const unsigned turn = kWide == 64 ? row / 2 % 4 : row % 8;
-    return *reinterpret_cast<Pack<T, 4>*>(box + byte / kWide * (S::kRows * kWide) + row * kWide +
-                                          (byte % kWide ^ turn * 16));
+    const unsigned swizzle = kWide == 64 ? row / 2 % 4 : row % 8;
+    return *reinterpret_cast<Pack<T, 4>*>(tile + byte / kWide * (S::kRows * kWide) + row * kWide +
+                                          (byte % kWide ^ swizzle * 16));
   }
 
-  // what(its four numbers, row, column) for each.
-  template <class What>
-  __device__ void each(const What& what) {
+  // Calls body(four values, row, column) for each group of four.
+  template <class Body>
+  __device__ void each(const Body& body) {
 #pragma unroll
     for (int i = 0; i < 2; ++i)
 #pragma unroll
-      for (int half = 0; half < 2; ++half) what(at_[i][half], row_ + half * 8u, column_ + i * 16u);
+      for (int half = 0; half < 2; ++half)
+        body(values_[i][half], row_ + half * 8u, column_ + i * 16u);
   }
 
-  template <class What>
-  __device__ void all(const What& what) {
-    each([&](Four& four, unsigned, unsigned) {
-      for (float& x : four) x = what(x);
+  template <class Body>
+  __device__ void all(const Body& body) {
+    each([&](Quad& four, unsigned, unsigned) {
+      for (float& x : four) x = body(x);
     });
   }
 
-  // sums: [eight columns][row][two]; each number is what(sum, column).
-  template <class Sum, class What>
-  __device__ void from_sums(const Sum* sums, const What& what) {
+  // sums: accumulators as [eight columns][row][two]. Each value becomes body(sum, column).
+  template <class Sum, class Body>
+  __device__ void from_sums(const Sum* sums, const Body& body) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const auto* const from =
-          reinterpret_cast<const Pack<SmallColumn, 2>*>(to_.columns + column_ + i * 16);
-      const Pack<SmallColumn, 2> columns[2] = {from[0], from[1]};
+          reinterpret_cast<const Pack<ScaleBias, 2>*>(args_.columns + column_ + i * 16);
+      const Pack<ScaleBias, 2> columns[2] = {from[0], from[1]};
 #pragma unroll
       for (int half = 0; half < 2; ++half)
 #pragma unroll
         for (int e = 0; e < 4; ++e)
-          at_[i][half][e] = what(static_cast<float>(sums[(2 * i + e / 2) * 4 + half * 2 + e % 2]),
-                                 columns[e / 2].at[e % 2]);
+          values_[i][half][e] =
+              body(static_cast<float>(sums[(2 * i + e / 2) * 4 + half * 2 + e % 2]),
+                   columns[e / 2].at[e % 2]);
     }
   }
 
   template <class Sum>
   __device__ void scale(const Sum* sums) {
-    from_sums(sums, [](float sum, const SmallColumn& c) { return sum * c.scale + c.bias; });
+    from_sums(sums, [](float sum, const ScaleBias& c) { return sum * c.scale + c.bias; });
   }
 
-  // ---- steps -------------------------------------------------------------------------------
+  // ---- saturating path, u8 and i8
+  // ---------------------------------------------------------------------------
 
   template <class Sum>
-  __device__ void make_steps(const Sum* sums) {
-    const InSteps& steps = to_.steps;
-    if (to_.f.residual_type == SmallType::none) {
+  __device__ void store_quantized(const Sum* sums) {
+    const SaturatingEpilogue& saturating = args_.saturating;
+    if (args_.f.residual_type == GemmType::none) {
       from_sums(sums,
-                [](float sum, const SmallColumn& c) { return held_sum(sum, c.scale, c.bias); });
+                [](float sum, const ScaleBias& c) { return saturating_fma(sum, c.scale, c.bias); });
     } else {
       scale(sums);
-      add_in_steps();
+      add_residual_saturating();
     }
-    if (steps.has_low) all([&](float x) { return fmaxf(x, steps.low); });
-    if (steps.has_high) all([&](float x) { return fminf(x, steps.high); });
-    each([&](const Four& four, unsigned row, unsigned column) {
+    if (saturating.has_low) all([&](float x) { return fmaxf(x, saturating.low); });
+    if (saturating.has_high) all([&](float x) { return fminf(x, saturating.high); });
+    each([&](const Quad& four, unsigned row, unsigned column) {
       unsigned bits[4];
 #pragma unroll
-      for (int e = 0; e < 4; ++e) bits[e] = __float_as_uint(four[e] * 256 + kRounder);
+      for (int e = 0; e < 4; ++e) bits[e] = __float_as_uint(four[e] * 256 + kRoundMagic);
       unsigned bytes = __byte_perm(__byte_perm(bits[0], bits[1], 0x40),
                                    __byte_perm(bits[2], bits[3], 0x40), 0x5410);
-      if (steps.less != 0) bytes = __vsub4(bytes, steps.less);
-      reinterpret_cast<unsigned&>(find<unsigned char>(to_.results, row, column)) =
-          bytes ^ steps.flip;
+      if (saturating.odd_zero_correction != 0)
+        bytes = __vsub4(bytes, saturating.odd_zero_correction);
+      reinterpret_cast<unsigned&>(at<unsigned char>(args_.results, row, column)) =
+          bytes ^ saturating.sign_flip;
     });
   }
 
-  __device__ void add_in_steps() {
-    const InSteps& steps = to_.steps;
-    const auto reals = [&]<class T>() {
-      each([&](Four& four, unsigned row, unsigned column) {
-        const Pack<T, 4> own = find<T>(to_.residual, row, column);
+  __device__ void add_residual_saturating() {
+    const SaturatingEpilogue& saturating = args_.saturating;
+    const auto add_real = [&]<class T>() {
+      each([&](Quad& four, unsigned row, unsigned column) {
+        const Pack<T, 4> own = at<T>(args_.residual, row, column);
 #pragma unroll
         for (int e = 0; e < 4; ++e)
-          four[e] = held_sum(wide(own.at[e]), steps.residual_scale, four[e]);
+          four[e] = saturating_fma(wide(own.at[e]), saturating.residual_scale, four[e]);
       });
     };
-    switch (to_.f.residual_type) {
-      case SmallType::f32: return reals.template operator()<float>();
-      case SmallType::f16: return reals.template operator()<__half>();
-      case SmallType::bf16: return reals.template operator()<__nv_bfloat16>();
+    switch (args_.f.residual_type) {
+      case GemmType::f32: return add_real.template operator()<float>();
+      case GemmType::f16: return add_real.template operator()<__half>();
+      case GemmType::bf16: return add_real.template operator()<__nv_bfloat16>();
       default: break;
     }
-    const float zero = kRounder + steps.residual_zero;
-    each([&](Four& four, unsigned row, unsigned column) {
+    const float zero = kRoundMagic + saturating.residual_zero;
+    each([&](Quad& four, unsigned row, unsigned column) {
       const unsigned bytes =
-          reinterpret_cast<const unsigned&>(find<unsigned char>(to_.residual, row, column)) ^
-          steps.residual_flip;
+          reinterpret_cast<const unsigned&>(at<unsigned char>(args_.residual, row, column)) ^
+          saturating.residual_sign_flip;
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        four[e] = held_sum(__uint_as_float(__byte_perm(bytes, kRounderBits, 0x7640 + e)) - zero,
-                           steps.residual_scale, four[e]);
+        four[e] =
+            saturating_fma(__uint_as_float(__byte_perm(bytes, kRoundMagicBits, 0x7640 + e)) - zero,
+                           saturating.residual_scale, four[e]);
     });
   }
 
-  // ---- anything else -----------------------------------------------------------------------
+  // ---- general path ------------------------------------------------------------------------
 
   template <class T, class Number>
   __device__ void add_as(const Number& number) {
-    each([&](Four& four, unsigned row, unsigned column) {
-      const Pack<T, 4> own = find<T>(to_.residual, row, column);
+    each([&](Quad& four, unsigned row, unsigned column) {
+      const Pack<T, 4> own = at<T>(args_.residual, row, column);
 #pragma unroll
       for (int e = 0; e < 4; ++e) four[e] += number(own.at[e]);
     });
@@ -171,33 +176,34 @@ class Share {
 
   template <class T, class Number>
   __device__ void store_as(const Number& number) {
-    each([&](const Four& four, unsigned row, unsigned column) {
-      find<T>(to_.results, row, column) = {number(four[0]), number(four[1]), number(four[2]),
+    each([&](const Quad& four, unsigned row, unsigned column) {
+      at<T>(args_.results, row, column) = {number(four[0]), number(four[1]), number(four[2]),
                                            number(four[3])};
     });
   }
 
-  __device__ void add() {
-    const SmallFinish& f = to_.f;
+  __device__ void add_residual() {
+    const QuantEpilogue& f = args_.f;
     const auto real = [](auto x) { return wide(x); };
-    const auto small = [&](unsigned flip) {
-      const float zero = static_cast<float>(f.residual_zero + static_cast<int>(flip));
-      add_as<unsigned char>(
-          [&](unsigned char x) { return (number_of(x ^ flip) - zero) * f.residual_scale; });
+    const auto quantized = [&](unsigned sign_flip) {
+      const float zero = static_cast<float>(f.residual_zero + static_cast<int>(sign_flip));
+      add_as<unsigned char>([&](unsigned char x) {
+        return (byte_to_float(x ^ sign_flip) - zero) * f.residual_scale;
+      });
     };
     switch (f.residual_type) {
-      case SmallType::f32: return add_as<float>(real);
-      case SmallType::f16: return add_as<__half>(real);
-      case SmallType::bf16: return add_as<__nv_bfloat16>(real);
-      case SmallType::u8: return small(0);
-      case SmallType::i8: return small(0x80);
+      case GemmType::f32: return add_as<float>(real);
+      case GemmType::f16: return add_as<__half>(real);
+      case GemmType::bf16: return add_as<__nv_bfloat16>(real);
+      case GemmType::u8: return quantized(0);
+      case GemmType::i8: return quantized(0x80);
       default: return;
     }
   }
 
-  // Those that hopper_takes() lets in.
+  // Handles the activations that int8_gemm_sm90_supports() accepts.
   __device__ void activate() {
-    const SmallFinish& f = to_.f;
+    const QuantEpilogue& f = args_.f;
     const auto as = [&](auto kind) {
       all([&](float x) { return activated<true>(x, decltype(kind)::value, f.low, f.high); });
     };
@@ -210,28 +216,31 @@ class Share {
   }
 
   __device__ void store() {
-    const SmallFinish& f = to_.f;
+    const QuantEpilogue& f = args_.f;
     switch (f.to) {
-      case SmallType::f32: return store_as<float>(narrow<float>);
-      case SmallType::f16: return store_as<__half>(narrow<__half>);
-      case SmallType::bf16: return store_as<__nv_bfloat16>(narrow<__nv_bfloat16>);
-      default: return store_as<unsigned char>(Steps(f.to, f.to_scale, f.to_zero));
+      case GemmType::f32: return store_as<float>(narrow<float>);
+      case GemmType::f16: return store_as<__half>(narrow<__half>);
+      case GemmType::bf16: return store_as<__nv_bfloat16>(narrow<__nv_bfloat16>);
+      default: return store_as<unsigned char>(Quantizer(f.to, f.to_scale, f.to_zero));
     }
   }
 
-  const Finishing& to_;
-  Four at_[2][2];          // [16 columns][row]
-  unsigned row_, column_;  // of the first, in the tile
+  const EpilogueArgs& args_;
+  Quad values_[2][2];      // [16 columns][row]
+  unsigned row_, column_;  // of the first value in the tile
 };
 
-// All sums of a group, whose rows begin at `first`.
+// Finishes all accumulators of a warpgroup, whose rows begin at `first`.
 template <class S, class Sum>
-__device__ void finish_group(const Finishing& to, unsigned first, const Sum* sums) {
-  unsigned thread = threadIdx.x % kGroup;
-  asm volatile("" : "+r"(thread));  // else places are computed once for all tiles, and spilled
+__device__ void warpgroup_epilogue(const EpilogueArgs& args, unsigned first, const Sum* sums) {
+  unsigned thread = threadIdx.x % kWarpgroupThreads;
+  asm volatile(
+      ""
+      : "+r"(thread));  // keeps addresses from being hoisted out of the tile loop and spilled
   const unsigned row = first + thread / 32 * 16 + thread % 32 / 4, column = thread % 4 * 4;
 #pragma unroll
-  for (int j = 0; j < S::kColumns / 8; j += 4) Share<S>(to, row, column + j * 8).make(sums + j * 4);
+  for (int j = 0; j < S::kColumns / 8; j += 4)
+    EpilogueFragment<S>(args, row, column + j * 8).run(sums + j * 4);
 }
 
 }  // namespace sluice::kernels::cuda

@@ -8,29 +8,29 @@
 namespace sluice::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kBlockBytes = 192 << 10;  // of rows at a time: they stay in the second cache
-constexpr std::int64_t kWork = 1 << 19;          // multiply-adds worth another thread
-constexpr std::int64_t kSharesPerThread = 6;
+constexpr std::int64_t kBlockBytes = 192 << 10;  // rows of a block: they stay in the L2 cache
+constexpr std::int64_t kWork = 1 << 19;          // multiply-adds that are worth another thread
+constexpr std::int64_t kTasksPerThread = 6;
 
 std::int64_t up(std::int64_t x, std::int64_t by) { return (x + by - 1) / by; }
 
-std::int64_t most_rows(const Int8Depth& depth) {
+std::int64_t max_block_rows(const Int8Depth& depth) {
   const std::int64_t tile = int8_shape().rows;
   return std::clamp<std::int64_t>(kBlockBytes / std::max<std::int64_t>(1, depth.row_bytes()), tile,
                                   64 * tile);
 }
 
-// How rows and columns are cut.
-struct Cut {
+// How rows and columns are split into tasks.
+struct Int8Blocking {
   std::int64_t rows, columns;
 
-  Cut(const Int8Product& p, std::int64_t threads) {
+  Int8Blocking(const Int8Gemm& p, std::int64_t threads) {
     const std::int64_t n = p.weights->n;
-    rows = up(p.m, up(p.m, most_rows(p.weights->depth)));
+    rows = up(p.m, up(p.m, max_block_rows(p.weights->depth)));
     const std::int64_t work = p.m * n * p.weights->depth.row_bytes();
-    const std::int64_t shares =
-        threads == 1 ? 1 : std::min(threads * kSharesPerThread, up(work, kWork));
-    const std::int64_t across = std::max<std::int64_t>(1, shares / up(p.m, rows));
+    const std::int64_t tasks =
+        threads == 1 ? 1 : std::min(threads * kTasksPerThread, up(work, kWork));
+    const std::int64_t across = std::max<std::int64_t>(1, tasks / up(p.m, rows));
     const std::int64_t width = int8_shape().columns;
     columns = up(up(n, across), width) * width;
   }
@@ -48,23 +48,23 @@ void write_rows(const Int8Rows& source, std::int64_t first, std::int64_t count,
   }
 }
 
-// Rows from `row` on by columns from `first` on, with a share of the scratch.
-void multiply_share(const Int8Product& p, const Int8Rows& rows, const Cut& cut, std::int64_t row,
-                    std::int64_t first, std::uint8_t* own) {
+// Rows from `row` on by columns from `first` on, with this slot's part of the scratch.
+void run_task(const Int8Gemm& p, const Int8Rows& rows, const Int8Blocking& blocking,
+              std::int64_t row, std::int64_t first, std::uint8_t* own) {
   const Int8Weights& w = *p.weights;
-  const std::int64_t count = std::min(cut.rows, p.m - row);
-  const std::int64_t written = p.as_they_lie ? 0 : most_rows(w.depth) * w.depth.row_bytes();
+  const std::int64_t count = std::min(blocking.rows, p.m - row);
+  const std::int64_t written = p.in_place_rows ? 0 : max_block_rows(w.depth) * w.depth.row_bytes();
   auto** const pointers = reinterpret_cast<const std::uint8_t**>(own + up(written, 64) * 64);
-  if (p.as_they_lie)
+  if (p.in_place_rows)
     rows.point(row, count, pointers);
   else
     write_rows(rows, row, count, w.depth, p.has_sign, own, pointers);
-  Int8Finish finish = *p.finish;
-  finish.scale += first;
-  finish.bias += first;
+  Int8Epilogue epilogue = *p.epilogue;
+  epilogue.scale += first;
+  epilogue.bias += first;
   const std::int64_t begin = row * w.n + first;
-  const std::int64_t c_bytes = finish.rounding.to == DType::f32 ? 4 : 1;
-  const std::int64_t residual_bytes = finish.residual_type == DType::f32 ? 4 : 1;
+  const std::int64_t c_bytes = epilogue.quant.to == DType::f32 ? 4 : 1;
+  const std::int64_t residual_bytes = epilogue.residual_type == DType::f32 ? 4 : 1;
   const auto* const residual = static_cast<const std::uint8_t*>(p.residual);
   run(Int8Block{.rows = pointers,
                 .count = count,
@@ -73,12 +73,12 @@ void multiply_share(const Int8Product& p, const Int8Rows& rows, const Cut& cut, 
                 .panels = w.panels.values<std::uint8_t>().data() +
                           first / int8_shape().columns * w.panel_bytes(),
                 .panel_step = w.panel_bytes(),
-                .columns = std::min(cut.columns, w.n - first),
-                .start = w.start.data() + first,
+                .columns = std::min(blocking.columns, w.n - first),
+                .compensation = w.compensation.data() + first,
                 .c = static_cast<std::uint8_t*>(p.c) + begin * c_bytes,
                 .residual = residual == nullptr ? nullptr : residual + begin * residual_bytes,
                 .c_row = w.n,
-                .finish = &finish});
+                .epilogue = &epilogue});
 }
 
 }  // namespace
@@ -136,20 +136,20 @@ Tensor int8_panels(const Int8Depth& depth, std::int64_t n, const Int8At& at) {
   return panels;
 }
 
-std::vector<std::int32_t> int8_start(const Int8Depth& depth, std::int64_t n, int zero,
-                                     const Int8At& at) {
+std::vector<std::int32_t> int8_compensation(const Int8Depth& depth, std::int64_t n, int zero,
+                                            const Int8At& at) {
   const std::int64_t width = int8_shape().columns;
-  std::vector<std::int32_t> start(static_cast<std::size_t>(up(n, width) * width), 0);
+  std::vector<std::int32_t> compensation(static_cast<std::size_t>(up(n, width) * width), 0);
   for (std::int64_t s = 0; s < depth.segments; ++s)
     for (std::int64_t d = 0; d < depth.depth; ++d)
       for (std::int64_t column = 0; column < n; ++column)
-        start[static_cast<std::size_t>(column)] -= zero * at(s, d, column);
-  return start;
+        compensation[static_cast<std::size_t>(column)] -= zero * at(s, d, column);
+  return compensation;
 }
 
-std::string int8_way(std::string_view of) {
+std::string int8_panel_format(std::string_view layout) {
   const Int8Shape shape = int8_shape();
-  return std::string(of) + " words of " + std::to_string(shape.together()) + " by " +
+  return std::string(layout) + " words of " + std::to_string(shape.together()) + " by " +
          std::to_string(shape.columns);
 }
 
@@ -161,26 +161,26 @@ std::vector<float> int8_columns(std::int64_t n, const float* values) {
 }
 
 std::size_t int8_scratch(const compute::Workers& workers, const Int8Depth& depth,
-                         bool as_they_lie) {
-  const std::int64_t rows = most_rows(depth);
+                         bool in_place_rows) {
+  const std::int64_t rows = max_block_rows(depth);
   const std::int64_t each =
       rows * depth.segments * static_cast<std::int64_t>(sizeof(std::uint8_t*)) +
-      (as_they_lie ? 0 : up(rows * depth.row_bytes(), 64) * 64);
+      (in_place_rows ? 0 : up(rows * depth.row_bytes(), 64) * 64);
   return static_cast<std::size_t>(workers.threads() * up(each, 64) * 64);
 }
 
-void multiply(compute::Workers& workers, const Int8Product& p, const Int8Rows& rows) {
+void int8_gemm(compute::Workers& workers, const Int8Gemm& p, const Int8Rows& rows) {
   const Int8Weights& w = *p.weights;
   if (p.m == 0 || w.n == 0) return;
-  const Cut cut(p, workers.threads());
-  const std::int64_t down = up(p.m, cut.rows), across = up(w.n, cut.columns);
+  const Int8Blocking blocking(p, workers.threads());
+  const std::int64_t down = up(p.m, blocking.rows), across = up(w.n, blocking.columns);
   const std::size_t each =
-      int8_scratch(workers, w.depth, p.as_they_lie) / static_cast<std::size_t>(workers.threads());
+      int8_scratch(workers, w.depth, p.in_place_rows) / static_cast<std::size_t>(workers.threads());
   each_task(workers, static_cast<std::size_t>(down * across),
             [&](std::size_t task, std::size_t slot) {
               const auto at = static_cast<std::int64_t>(task);
-              multiply_share(p, rows, cut, at % down * cut.rows, at / down * cut.columns,
-                             p.scratch + slot * each);
+              run_task(p, rows, blocking, at % down * blocking.rows, at / down * blocking.columns,
+                       p.scratch + slot * each);
             });
 }
 

@@ -1,4 +1,4 @@
-// Products of bytes with weights that are laid out once, on all cores.
+// int8 GEMM on all CPU cores, with weights that are packed to panels once.
 #pragma once
 
 #include <functional>
@@ -11,24 +11,24 @@
 
 namespace sluice::kernels::cpu {
 
-// A row of k values: `segments` runs of `depth`.
+// A row of k values, as `segments` runs of `depth` values.
 struct Int8Depth {
   std::int64_t segments, depth;
 
-  // Of a run, once it is filled up.
+  // Words of a run, padded.
   std::int64_t words() const;
   std::int64_t row_bytes() const { return segments * words() * 4; }
 };
 
-// Rows as the tiles want them, one value after the other.
+// Writes rows in the layout of the tile kernel, one value after the other.
 class Int8RowWriter {
  public:
-  // Of signed values 128 more, so that all count from 0.
+  // Signed values are offset by 128, so that all are unsigned.
   Int8RowWriter(std::uint8_t* to, bool has_sign) : to_(to), flip_(has_sign ? 0x80 : 0) {}
 
   void put(const std::uint8_t* values, std::int64_t count);
   void fill(std::uint8_t value, std::int64_t count);
-  void end_run();  // fills up the last word
+  void end_run();  // pads the last word
 
  private:
   std::uint8_t* to_;
@@ -37,11 +37,10 @@ class Int8RowWriter {
   std::int64_t written_ = 0;  // in this run
 };
 
-// Where rows come from.
+// The source of the rows of A.
 class Int8Rows {
  public:
-  // to[s * count + i] = where run s of row first + i begins; only where rows can be read as they
-  // lie.
+  // Sets to[s * count + i] to the begin of run s of row first + i. Called with in_place_rows only.
   virtual void point(std::int64_t first, std::int64_t count, const std::uint8_t** to) const = 0;
   // Writes one row.
   virtual void write(std::int64_t row, Int8RowWriter& to) const = 0;
@@ -50,39 +49,41 @@ class Int8Rows {
   ~Int8Rows() = default;
 };
 
-// Weights k x n in panels, with the sums that x begins with.
+// Weights k x n in panels, with their zero point compensation.
 struct Int8Weights {
   Int8Depth depth;
   std::int64_t n;
   Tensor panels;
-  std::vector<std::int32_t> start;  // minus what x's zero adds to each column
+  std::vector<std::int32_t> compensation;  // the accumulators begin with it
 
-  std::int64_t panel_bytes() const;  // of one
-  std::size_t bytes() const;         // of all
+  std::int64_t panel_bytes() const;  // of one panel
+  std::size_t bytes() const;         // of all panels
 };
 
-// `at(s, d, column)` is the weight of value d of run s. `zero` counts as x does in rows.
+// `at(s, d, column)` is the weight of value d of run s. `zero` is x's zero point as rows are
+// written.
 using Int8At = std::function<std::int8_t(std::int64_t s, std::int64_t d, std::int64_t column)>;
 Tensor int8_panels(const Int8Depth& depth, std::int64_t n, const Int8At& at);
-std::vector<std::int32_t> int8_start(const Int8Depth& depth, std::int64_t n, int zero,
-                                     const Int8At& at);
-std::string int8_way(std::string_view of);  // what Context::packed() is told
+std::vector<std::int32_t> int8_compensation(const Int8Depth& depth, std::int64_t n, int zero,
+                                            const Int8At& at);
+std::string int8_panel_format(std::string_view layout);  // key for Context::packed()
 
-struct Int8Product {
+struct Int8Gemm {
   std::int64_t m;
   const Int8Weights* weights;
-  const Int8Finish* finish;  // scale and bias as long as the panels
+  const Int8Epilogue* epilogue;  // scale and bias are padded to whole panels
   const void* residual;
   void* c;
-  bool as_they_lie;  // rows are pointed to; written otherwise
-  bool has_sign;     // of x
+  bool in_place_rows;  // rows are read where they are; otherwise they are copied
+  bool has_sign;       // x is i8
   std::uint8_t* scratch;
 };
 
-std::size_t int8_scratch(const compute::Workers& workers, const Int8Depth& depth, bool as_they_lie);
-void multiply(compute::Workers& workers, const Int8Product& product, const Int8Rows& rows);
+std::size_t int8_scratch(const compute::Workers& workers, const Int8Depth& depth,
+                         bool in_place_rows);
+void int8_gemm(compute::Workers& workers, const Int8Gemm& gemm, const Int8Rows& rows);
 
-// n values (null: zeros) with zeros up to the end of the last panel.
+// n values (null: zeros), padded with zeros to the end of the last panel.
 std::vector<float> int8_columns(std::int64_t n, const float* values);
 
 }  // namespace sluice::kernels::cpu

@@ -1,19 +1,19 @@
-// Products of small numbers by instructions that GPUs of compute capability 9.0 alone have.
+// The int8 GEMM for GPUs of compute capability 9.0 (TMA, wgmma).
 #pragma once
 
 #include "kernels/quantized/int8_gemm.h"
 
 namespace sluice::kernels::cuda {
 
-inline constexpr int kHopper = 90;  // compute capability
+inline bool is_sm90(GemmTile tile) { return tile >= GemmTile::sm90_m128n128; }
 
-inline bool is_on_hopper(SmallTile tile) { return tile >= SmallTile::hopper; }
+// Whether the kernel can do `call` with its tile, which is an sm90 tile: the activation is none,
+// relu, clip or gelu (gelu not to f32), rows of results and residuals are multiples of 16 bytes,
+// the window can be mapped, and at least two pipeline stages fit. The addresses in `call` are not
+// looked at.
+bool int8_gemm_sm90_supports(const Int8GemmCall& call);
 
-// Whether it can be made of its tile, which is one of those that are named after Hopper. What it
-// reads and writes need not be there yet.
-bool hopper_takes(const SmallProduct& product);
-
-// With weights in the order of hopper_row(), and hopper_column()s.
-void enqueue_on_hopper(const SmallProduct& product, CUstream_st* stream);
+// call.weight is in sm90_weight_order(), call.scale_bias is made of sm90_scale_bias().
+void enqueue_int8_gemm_sm90(const Int8GemmCall& call, CUstream_st* stream);
 
 }  // namespace sluice::kernels::cuda

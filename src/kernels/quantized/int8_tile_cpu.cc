@@ -1,11 +1,11 @@
-// Compiled for each instruction set that makes a difference; picked at run time.
+// Compiled for several instruction sets; dispatched at run time.
 #include "kernels/quantized/int8_tile_cpu.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-// As targets.h, but with the processors that multiply bytes.
+// As targets.h, but with VNNI (AVX3_DL).
 #define HWY_WANT_AVX3_DL 1
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 
@@ -23,12 +23,12 @@ namespace {
 
 using DI = hn::RebindToSigned<D>;
 using VI = hn::Vec<DI>;
-static_assert(kRows <= kMostInt8Rows && kColumns <= kMostInt8Columns);
+static_assert(kRows <= kMaxInt8Rows && kColumns <= kMaxInt8Columns);
 
-// The products of the values of a word, added to the sum.
+// Adds the dot product of two words to the sum.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
 constexpr int kBytes = 1;
-// Not by its intrinsic: some versions of Highway leave the instruction out of what they enable.
+// No intrinsic: some versions of Highway do not enable the instruction.
 HWY_INLINE VI dot(VI sum, VI a, VI b) {
   asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
   return sum;
@@ -63,7 +63,7 @@ HWY_INLINE void multiply_row(VI* HWY_RESTRICT sums, const VI* HWY_RESTRICT b, VI
   ((sums[W] = dot(sums[W], a, b[W])), ...);
 }
 
-// One word of each row, times one row of the panel.
+// One word of each row times one row of the panel.
 template <int... R, int... W>
 HWY_INLINE void step(VI* HWY_RESTRICT sums, const std::uint8_t* const (&a)[sizeof...(R)],
                      std::int64_t at, const std::uint8_t* HWY_RESTRICT b,
@@ -72,11 +72,11 @@ HWY_INLINE void step(VI* HWY_RESTRICT sums, const std::uint8_t* const (&a)[sizeo
   (multiply_row(sums + R * static_cast<int>(sizeof...(W)), columns, word_at(a[R] + at), wide), ...);
 }
 
-// By constants only, so that the sums stay in registers.
+// Constant indices keep the accumulators in registers.
 template <int kWide, int... I>
-HWY_INLINE void begin(VI* HWY_RESTRICT sums, const std::int32_t* start,
+HWY_INLINE void begin(VI* HWY_RESTRICT sums, const std::int32_t* compensation,
                       std::integer_sequence<int, I...>) {
-  ((sums[I] = hn::LoadU(DI(), start + I % kWide * kLanes)), ...);
+  ((sums[I] = hn::LoadU(DI(), compensation + I % kWide * kLanes)), ...);
 }
 template <int kWide, int... I>
 HWY_INLINE void store(const VI* HWY_RESTRICT sums, std::int32_t* to,
@@ -87,11 +87,11 @@ HWY_INLINE void store(const VI* HWY_RESTRICT sums, std::int32_t* to,
 // The first `kWide` vectors of a panel. Limit: two dots a cycle.
 template <int kHigh, int kWide, int... R>
 HWY_NOINLINE void sum_tile(const Int8Block& block, const std::uint8_t* const* rows,
-                           const std::uint8_t* HWY_RESTRICT b, const std::int32_t* start,
+                           const std::uint8_t* HWY_RESTRICT b, const std::int32_t* compensation,
                            std::int32_t* to, std::integer_sequence<int, R...> high) {
   const Upto<kWide> wide;
   VI sums[kHigh * kWide];
-  begin<kWide>(sums, start, Upto<kHigh * kWide>());
+  begin<kWide>(sums, compensation, Upto<kHigh * kWide>());
   for (std::int64_t s = 0; s < block.segments; ++s, rows += block.count) {
     const std::uint8_t* const a[] = {rows[R]...};
     std::int64_t at = 0;
@@ -110,8 +110,8 @@ using SumTile = void (*)(const Int8Block&, const std::uint8_t* const*, const std
 
 template <int kHigh, int kWide>
 void sum_rows(const Int8Block& block, const std::uint8_t* const* rows, const std::uint8_t* b,
-              const std::int32_t* start, std::int32_t* to) {
-  sum_tile<kHigh, kWide>(block, rows, b, start, to, Upto<kHigh>());
+              const std::int32_t* compensation, std::int32_t* to) {
+  sum_tile<kHigh, kWide>(block, rows, b, compensation, to, Upto<kHigh>());
 }
 
 template <int kWide, int... R>
@@ -126,7 +126,7 @@ SumTile tile_of(int rows, int vectors, std::integer_sequence<int, W...>) {
   return found;
 }
 
-// Four floats' worth of bytes as floats.
+// A vector of bytes as floats.
 HWY_INLINE V bytes_at(const std::uint8_t* from, bool has_sign) {
   if (has_sign) {
     const hn::Rebind<std::int8_t, D> d8;
@@ -137,43 +137,43 @@ HWY_INLINE V bytes_at(const std::uint8_t* from, bool has_sign) {
   return hn::ConvertTo(D(), hn::PromoteTo(DI(), hn::LoadU(d8, from)));
 }
 
-// Numbers in steps, half to even.
-struct Rounder {
+// Quantizes vectors of floats, ties to even.
+struct Quantizer {
   V by, low, high;
   VI zero;
   bool has_sign;
 
-  explicit Rounder(const QuantParams& r) : has_sign(r.to == DType::i8) {
+  explicit Quantizer(const QuantParams& r) : has_sign(r.to == DType::i8) {
     const D d;
-    const float least = has_sign ? -128.0f : 0.0f, most = least + 255.0f;
+    const float lowest = has_sign ? -128.0f : 0.0f, highest = lowest + 255.0f;
     const auto from_zero = static_cast<float>(r.to_zero);
     by = hn::Set(d, 1 / r.to_scale);
-    low = hn::Set(d, least - from_zero);
-    high = hn::Set(d, most - from_zero);
+    low = hn::Set(d, lowest - from_zero);
+    high = hn::Set(d, highest - from_zero);
     zero = hn::Set(DI(), r.to_zero);
   }
 
   HWY_INLINE void store(V x, std::uint8_t* to) const {
-    const V held = hn::Min(high, hn::Max(low, hn::Mul(x, by)));
-    const VI steps = hn::Add(hn::NearestInt(held), zero);
+    const V clamped = hn::Min(high, hn::Max(low, hn::Mul(x, by)));
+    const VI levels = hn::Add(hn::NearestInt(clamped), zero);
     if (has_sign) {
       const hn::Rebind<std::int8_t, D> d8;
-      hn::StoreU(hn::DemoteTo(d8, steps), d8, reinterpret_cast<std::int8_t*>(to));
+      hn::StoreU(hn::DemoteTo(d8, levels), d8, reinterpret_cast<std::int8_t*>(to));
     } else {
       const hn::Rebind<std::uint8_t, D> d8;
-      hn::StoreU(hn::DemoteTo(d8, steps), d8, to);
+      hn::StoreU(hn::DemoteTo(d8, levels), d8, to);
     }
   }
 };
 
-// What a tile's sums become. Columns are whole vectors here.
-class Finisher {
+// The epilogue of a tile; columns are complete vectors.
+class TileEpilogue {
  public:
-  explicit Finisher(const Int8Finish& f)
+  explicit TileEpilogue(const Int8Epilogue& f)
       : f_(f),
-        rounder_(f.rounding),
-        residual_scale_(hn::Set(D(), f.rounding.residual_scale)),
-        residual_zero_(hn::Set(D(), static_cast<float>(f.rounding.residual_zero))) {}
+        quantizer_(f.quant),
+        residual_scale_(hn::Set(D(), f.quant.residual_scale)),
+        residual_zero_(hn::Set(D(), static_cast<float>(f.quant.residual_zero))) {}
 
   HWY_INLINE void row(const std::int32_t* sums, const float* scale, const float* bias,
                       const std::uint8_t* residual, std::uint8_t* c, int columns) const {
@@ -182,12 +182,12 @@ class Finisher {
       V x = hn::ConvertTo(d, hn::Load(DI(), sums + i));
       x = hn::MulAdd(x, hn::LoadU(d, scale + i), hn::LoadU(d, bias + i));
       if (residual != nullptr && f_.residual_first) x = hn::Add(x, residual_at(residual, i));
-      x = Activate(d, f_.epilogue, x);
+      x = Activate(d, f_.activation, x);
       if (residual != nullptr && !f_.residual_first) x = hn::Add(x, residual_at(residual, i));
-      if (f_.rounding.to == DType::f32)
+      if (f_.quant.to == DType::f32)
         hn::StoreU(x, d, reinterpret_cast<float*>(c) + i);
       else
-        rounder_.store(x, c + i);
+        quantizer_.store(x, c + i);
     }
   }
 
@@ -195,12 +195,12 @@ class Finisher {
   HWY_INLINE V residual_at(const std::uint8_t* residual, int i) const {
     if (f_.residual_type == DType::f32)
       return hn::LoadU(D(), reinterpret_cast<const float*>(residual) + i);
-    const V steps = bytes_at(residual + i, f_.residual_type == DType::i8);
-    return hn::Mul(hn::Sub(steps, residual_zero_), residual_scale_);
+    const V levels = bytes_at(residual + i, f_.residual_type == DType::i8);
+    return hn::Mul(hn::Sub(levels, residual_zero_), residual_scale_);
   }
 
-  const Int8Finish& f_;
-  Rounder rounder_;
+  const Int8Epilogue& f_;
+  Quantizer quantizer_;
   V residual_scale_, residual_zero_;
 };
 
@@ -208,11 +208,11 @@ class Walk {
  public:
   explicit Walk(const Int8Block& block)
       : block_(block),
-        finisher_(*block.finish),
-        c_bytes_(block.finish->rounding.to == DType::f32 ? 4 : 1),
-        residual_bytes_(block.finish->residual_type == DType::f32 ? 4 : 1) {}
+        epilogue_(*block.epilogue),
+        c_bytes_(block.epilogue->quant.to == DType::f32 ? 4 : 1),
+        residual_bytes_(block.epilogue->residual_type == DType::f32 ? 4 : 1) {}
 
-  // Of panels that fit the second cache with a few rows each is read for all rows in turn.
+  // The loop over rows is the inner one: a panel stays in the L2 cache for all of them.
   void run() const {
     const std::int64_t tiles = (block_.count + kRows - 1) / kRows;
     for (std::int64_t first = 0; first < block_.columns; first += kColumns)
@@ -227,29 +227,29 @@ class Walk {
     const auto columns = static_cast<int>(std::min<std::int64_t>(kColumns, block_.columns - first));
     const SumTile sum = tile_of(rows, (columns + kLanes - 1) / kLanes, Upto<kVectors>());
     sum(block_, block_.rows + row, block_.panels + first / kColumns * block_.panel_step,
-        block_.start + first, sums);
+        block_.compensation + first, sums);
     for (int r = 0; r < rows; ++r) {
       const std::int64_t at = (row + r) * block_.c_row + first;
       const std::uint8_t* const residual =
           block_.residual == nullptr ? nullptr : block_.residual + at * residual_bytes_;
-      finish(sums + r * kColumns, first, residual, block_.c + at * c_bytes_, columns);
+      finish_row(sums + r * kColumns, first, residual, block_.c + at * c_bytes_, columns);
     }
   }
 
-  // The last panel has columns that c has not.
-  void finish(const std::int32_t* sums, std::int64_t first, const std::uint8_t* residual,
-              std::uint8_t* c, int columns) const {
-    const float *scale = block_.finish->scale + first, *bias = block_.finish->bias + first;
-    if (columns == kColumns) return finisher_.row(sums, scale, bias, residual, c, columns);
+  // The last panel has padding columns, which are not stored.
+  void finish_row(const std::int32_t* sums, std::int64_t first, const std::uint8_t* residual,
+                  std::uint8_t* c, int columns) const {
+    const float *scale = block_.epilogue->scale + first, *bias = block_.epilogue->bias + first;
+    if (columns == kColumns) return epilogue_.row(sums, scale, bias, residual, c, columns);
     alignas(64) std::uint8_t own_residual[4 * kColumns] = {}, own[4 * kColumns];
     if (residual != nullptr) std::copy_n(residual, columns * residual_bytes_, own_residual);
-    finisher_.row(sums, scale, bias, residual == nullptr ? nullptr : own_residual, own,
+    epilogue_.row(sums, scale, bias, residual == nullptr ? nullptr : own_residual, own,
                   (columns + kLanes - 1) / kLanes * kLanes);
     std::copy_n(own, columns * c_bytes_, c);
   }
 
   const Int8Block& block_;
-  Finisher finisher_;
+  TileEpilogue epilogue_;
   std::int64_t c_bytes_, residual_bytes_;  // of an element
 };
 
@@ -257,30 +257,31 @@ void run_block(const Int8Block& block) { Walk(block).run(); }
 
 Int8Shape shape() { return {kRows, kColumns, kBytes}; }
 
-void steps_of(const float* from, std::size_t count, const QuantParams& rounding, std::uint8_t* to) {
-  const Rounder rounder(rounding);
+void quantize_all(const float* from, std::size_t count, const QuantParams& quant,
+                  std::uint8_t* to) {
+  const Quantizer quantizer(quant);
   const D d;
   std::size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) rounder.store(hn::LoadU(d, from + i), to + i);
+  for (; i + kLanes <= count; i += kLanes) quantizer.store(hn::LoadU(d, from + i), to + i);
   if (i == count) return;
   float last[kLanes] = {};
-  std::uint8_t steps[kLanes];
+  std::uint8_t levels[kLanes];
   std::copy(from + i, from + count, last);
-  rounder.store(hn::LoadU(d, last), steps);
-  std::copy_n(steps, count - i, to + i);
+  quantizer.store(hn::LoadU(d, last), levels);
+  std::copy_n(levels, count - i, to + i);
 }
 
-void numbers_of(const std::uint8_t* from, std::size_t count, DType type, float scale, int zero,
-                float* to) {
+void dequantize_all(const std::uint8_t* from, std::size_t count, DType type, float scale, int zero,
+                    float* to) {
   const D d;
-  const V by = hn::Set(d, scale), start = hn::Set(d, static_cast<float>(zero));
+  const V by = hn::Set(d, scale), zero_point = hn::Set(d, static_cast<float>(zero));
   const bool has_sign = type == DType::i8;
   std::size_t i = 0;
   for (; i + kLanes <= count; i += kLanes)
-    hn::StoreU(hn::Mul(hn::Sub(bytes_at(from + i, has_sign), start), by), d, to + i);
+    hn::StoreU(hn::Mul(hn::Sub(bytes_at(from + i, has_sign), zero_point), by), d, to + i);
   for (; i < count; ++i) {
-    const int steps = has_sign ? static_cast<std::int8_t>(from[i]) : from[i];
-    to[i] = static_cast<float>(steps - zero) * scale;
+    const int levels = has_sign ? static_cast<std::int8_t>(from[i]) : from[i];
+    to[i] = static_cast<float>(levels - zero) * scale;
   }
 }
 
@@ -293,17 +294,18 @@ namespace sluice::kernels::cpu {
 
 HWY_EXPORT(run_block);
 HWY_EXPORT(shape);
-HWY_EXPORT(steps_of);
-HWY_EXPORT(numbers_of);
+HWY_EXPORT(quantize_all);
+HWY_EXPORT(dequantize_all);
 
 Int8Shape int8_shape() { return HWY_DYNAMIC_DISPATCH(shape)(); }
 void run(const Int8Block& block) { HWY_DYNAMIC_DISPATCH(run_block)(block); }
-void to_steps(const float* from, std::size_t count, const QuantParams& rounding, std::uint8_t* to) {
-  HWY_DYNAMIC_DISPATCH(steps_of)(from, count, rounding, to);
+void quantize_linear(const float* from, std::size_t count, const QuantParams& quant,
+                     std::uint8_t* to) {
+  HWY_DYNAMIC_DISPATCH(quantize_all)(from, count, quant, to);
 }
-void from_steps(const std::uint8_t* from, std::size_t count, DType type, float scale, int zero,
-                float* to) {
-  HWY_DYNAMIC_DISPATCH(numbers_of)(from, count, type, scale, zero, to);
+void dequantize_linear(const std::uint8_t* from, std::size_t count, DType type, float scale,
+                       int zero, float* to) {
+  HWY_DYNAMIC_DISPATCH(dequantize_all)(from, count, type, scale, zero, to);
 }
 
 }  // namespace sluice::kernels::cpu

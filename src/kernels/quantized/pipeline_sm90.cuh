@@ -1,4 +1,5 @@
-// A block of a kernel that multiplies on Hopper: its warps, its memory and what they wait for.
+// The warp-specialized pipeline of the sm90 GEMM: a TMA load warp (producer), two consumer
+// warpgroups (wgmma) and a TMA store warp, with mbarriers between them.
 #pragma once
 
 #include <algorithm>
@@ -8,90 +9,92 @@
 
 namespace sluice::kernels::cuda {
 
-constexpr int kGroup = 128;                          // threads
-constexpr int kGroups = 2;                           // that multiply
-constexpr int kThreads = kGroups * kGroup + 2 * 32;  // and the two other warps
-constexpr int kFetcher = kGroups * kGroup, kWriter = kFetcher + 32;
-constexpr int kPattern = 1024;  // bytes after which it repeats; a stage begins at such
+constexpr int kWarpgroupThreads = 128;
+constexpr int kConsumers = 2;  // warpgroups that run wgmma
+constexpr int kThreads =
+    kConsumers * kWarpgroupThreads + 2 * 32;  // plus the load and the store warp
+constexpr int kProducerThread = kConsumers * kWarpgroupThreads, kStoreThread = kProducerThread + 32;
+constexpr int kSwizzleAlignment = 1024;  // of stages: bytes after which the pattern repeats
 
-constexpr int kBlocks = 2;                           // on a multiprocessor
-constexpr int kBytes = 228 * 1024 / kBlocks - 1024;  // of memory, less the system's
+constexpr int kBlocksPerSm = 2;
+// Shared memory of a block; CUDA reserves 1 KiB.
+constexpr int kBytes = 228 * 1024 / kBlocksPerSm - 1024;
 
-// kRows x kColumns results, by kDepth bytes of k at a time.
+// An output tile of kRows x kColumns; a pipeline stage holds kDepth bytes along k.
 template <int kColumnsOf, int kDepthOf>
 struct Shape {
   static constexpr int kColumns = kColumnsOf, kDepth = kDepthOf;
-  static constexpr int kGroupRows = 64, kRows = kGroups * kGroupRows;
-  static constexpr int kLeft = kRows * kDepth, kRight = kColumns * kDepth;  // bytes of a stage
+  static constexpr int kWarpgroupRows = 64, kRows = kConsumers * kWarpgroupRows;
+  static constexpr int kBytesA = kRows * kDepth, kBytesB = kColumns * kDepth;  // of a stage
 };
 
-// Stages, then boxes of results, each with what it is added to, if that does not lie in the same
-// place, then the right side, if it is kept for all tiles, then barriers. The same for all blocks.
-struct Room {
+// Shared memory of a block: pipeline stages, then epilogue buffers, each for the results of a tile
+// and for a residual that has another size, then B where it stays resident, then the mbarriers.
+struct SharedLayout {
   int stages = 0, stage_bytes = 0;
-  int boxes = 0, box_bytes = 0, residual = 0;  // where in a box that is
-  int right = 0, right_bytes = 0;              // 0: in the stages
+  int buffers = 0, buffer_bytes = 0, residual = 0;  // offset in a buffer
+  int resident_b = 0, resident_b_bytes = 0;         // 0: B is loaded in stages
   int barriers = 0, bytes = 0;
 };
 
 struct Barriers {
   unsigned at;
-  static constexpr int kMostStages = 8, kMostBoxes = 4;
-  static constexpr int kBytes = (2 * (kMostStages + kMostBoxes) + 1) * 8;
+  static constexpr int kMaxStages = 8, kMaxBuffers = 4;
+  static constexpr int kBytes = (2 * (kMaxStages + kMaxBuffers) + 1) * 8;
 
   __device__ unsigned full(int stage) const { return at + static_cast<unsigned>(stage) * 16; }
   __device__ unsigned empty(int stage) const { return full(stage) + 8; }
-  __device__ unsigned ready(int box) const { return full(kMostStages + box); }
-  __device__ unsigned made(int box) const { return empty(kMostStages + box); }
-  __device__ unsigned right() const { return full(kMostStages + kMostBoxes); }
+  __device__ unsigned residual_full(int buffer) const { return full(kMaxStages + buffer); }
+  __device__ unsigned result_full(int buffer) const { return empty(kMaxStages + buffer); }
+  __device__ unsigned resident_b() const { return full(kMaxStages + kMaxBuffers); }
 
   __device__ void init() const {
-    for (int i = 0; i < kMostStages + kMostBoxes; ++i) {
-      init_barrier(full(i), 1);
-      init_barrier(empty(i), kGroups * kGroup / 32);
+    for (int i = 0; i < kMaxStages + kMaxBuffers; ++i) {
+      mbarrier_init(full(i), 1);
+      mbarrier_init(empty(i), kConsumers * kWarpgroupThreads / 32);
     }
-    init_barrier(right(), 1);
+    mbarrier_init(resident_b(), 1);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
 };
 
-// Whose turn it is in a ring.
-struct Turn {
-  int at = 0;
+// A position in a ring of mbarriers: the index, and the parity of the phase.
+struct PipelineState {
+  int index = 0;
   unsigned phase = 0;
 
   __device__ void next(int count) {
-    if (++at == count) at = 0, phase ^= 1;
+    if (++index == count) index = 0, phase ^= 1;
   }
 };
 
-// More boxes where tiles follow each other quickly, more stages otherwise; and a right side that is
-// the same for all is kept where it takes no more than a part of it.
+// Short main loops get more epilogue buffers, long ones more stages. B stays resident where all
+// tiles use the same columns and it takes at most two fifths of the memory.
 template <class S>
-Room room_of(const SmallFinish& f, int steps) {
-  const int of_results = S::kRows * S::kColumns * bytes_of(f.to);
-  const int of_residual = S::kRows * S::kColumns * bytes_of(f.residual_type);
-  Room room{.stage_bytes = S::kLeft + S::kRight, .box_bytes = of_results};
-  if (f.residual_type != SmallType::none && of_residual != of_results) {
-    room.residual = of_results;
-    room.box_bytes += of_residual;
+SharedLayout shared_layout(const QuantEpilogue& f, int steps) {
+  const int result_bytes = S::kRows * S::kColumns * bytes_of(f.to);
+  const int residual_bytes = S::kRows * S::kColumns * bytes_of(f.residual_type);
+  SharedLayout layout{.stage_bytes = S::kBytesA + S::kBytesB, .buffer_bytes = result_bytes};
+  if (f.residual_type != GemmType::none && residual_bytes != result_bytes) {
+    layout.residual = result_bytes;
+    layout.buffer_bytes += residual_bytes;
   }
-  int left = kBytes - Barriers::kBytes;
-  if (f.n <= S::kColumns && steps * S::kRight <= kBytes * 2 / 5) {
-    room.right_bytes = steps * S::kRight;
-    room.stage_bytes = S::kLeft;
-    left -= room.right_bytes;
+  int free = kBytes - Barriers::kBytes;
+  if (f.n <= S::kColumns && steps * S::kBytesB <= kBytes * 2 / 5) {
+    layout.resident_b_bytes = steps * S::kBytesB;
+    layout.stage_bytes = S::kBytesA;
+    free -= layout.resident_b_bytes;
   }
-  const int stages = steps <= 2 ? 2 : steps <= 4 ? 3 : Barriers::kMostStages;  // if there is room
-  room.boxes =
-      std::clamp((left - stages * room.stage_bytes) / room.box_bytes, 1, Barriers::kMostBoxes);
-  room.stages =
-      std::min((left - room.boxes * room.box_bytes) / room.stage_bytes, Barriers::kMostStages);
-  const int end = room.stages * room.stage_bytes + room.boxes * room.box_bytes;
-  if (room.right_bytes > 0) room.right = end;
-  room.barriers = end + room.right_bytes;
-  room.bytes = room.barriers + Barriers::kBytes;
-  return room;
+  const int stages = steps <= 2 ? 2 : steps <= 4 ? 3 : Barriers::kMaxStages;  // as many as fit
+  layout.buffers = std::clamp((free - stages * layout.stage_bytes) / layout.buffer_bytes, 1,
+                              Barriers::kMaxBuffers);
+  layout.stages = std::min((free - layout.buffers * layout.buffer_bytes) / layout.stage_bytes,
+                           Barriers::kMaxStages);
+  const int end = layout.stages * layout.stage_bytes + layout.buffers * layout.buffer_bytes;
+  if (layout.resident_b_bytes > 0) layout.resident_b = end;
+  layout.barriers = end + layout.resident_b_bytes;
+  layout.bytes = layout.barriers + Barriers::kBytes;
+  return layout;
 }
 
 }  // namespace sluice::kernels::cuda

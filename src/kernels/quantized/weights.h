@@ -1,4 +1,4 @@
-// Weights of products of small numbers, before they go to a GPU.
+// Quantized weights on the host, packed for the int8 GEMMs.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace sluice::kernels::cuda {
 
-// Of n columns, k values each, as rows of `row` bytes, in the order [places, channels], and rows of
-// zeros up to a multiple of 16.
-Tensor packed_weights(const std::vector<std::uint8_t>& columns, std::int64_t n, std::int64_t k,
-                      std::int64_t row);
+// Packs n columns of k values, in the order [kernel positions, channels], as rows of `row` bytes;
+// rows of zeros fill up to a multiple of 16.
+Tensor pack_weight_rows(const std::vector<std::uint8_t>& columns, std::int64_t n, std::int64_t k,
+                        std::int64_t row);
 
-// What the zero of x adds to each sum.
-std::vector<std::int32_t> shift_of(const std::vector<std::uint8_t>& columns, std::int64_t n,
-                                   std::int64_t k, int zero);
-// Whether a float loses something of it.
-bool is_large(const std::vector<std::int32_t>& shift);
+// Zero point compensation: what the zero point of x adds to each accumulator.
+std::vector<std::int32_t> zero_point_compensation(const std::vector<std::uint8_t>& columns,
+                                                  std::int64_t n, std::int64_t k, int zero);
+// Whether a float cannot hold it exactly beside an accumulator.
+bool exceeds_float_precision(const std::vector<std::int32_t>& compensation);
 
 }  // namespace sluice::kernels::cuda

@@ -1,5 +1,5 @@
-// The largest of many values, for the elements of one word of 32 bits at a time. A NaN stays, and
-// of a zero and a negative zero the first that was seen.
+// A running maximum of the elements packed in 32-bit words. NaN propagates; of +0 and -0 the first
+// one seen stays.
 #pragma once
 
 #include <cmath>
@@ -8,37 +8,36 @@
 
 namespace sluice::kernels::cuda {
 
-// see(word) for each, then word(); one that has seen none is the least there is.
+// Call update() for each word, then word(). Without an update it is the lowest value of the type.
 template <class T>
-class Largest;
+class PackedMax;
 
 template <>
-class Largest<float> {
+class PackedMax<float> {
  public:
-  __device__ void see(unsigned word) {
+  __device__ void update(unsigned word) {
     const float value = __uint_as_float(word);
-    if (value > most_ || value != value) most_ = value;
+    if (value > max_ || value != value) max_ = value;
   }
-  __device__ unsigned word() const { return __float_as_uint(most_); }
+  __device__ unsigned word() const { return __float_as_uint(max_); }
 
  private:
-  float most_ = -INFINITY;
+  float max_ = -INFINITY;
 };
 
-// The instruction for a maximum alone would not do: to it, zero is more than negative zero. So it
-// only says where there was a NaN.
+// The max instruction orders +0 above -0, so it is used only to find NaN.
 template <class Pair>
-class LargestHalves {
+class PackedMaxHalves {
  public:
-  __device__ explicit LargestHalves(unsigned least) : most_(least), or_nan_(least) {}
-  __device__ void see(unsigned word) {
-    const unsigned more = __hgt2_mask(pair(word), pair(most_));
-    most_ = (word & more) | (most_ & ~more);
+  __device__ explicit PackedMaxHalves(unsigned lowest) : max_(lowest), or_nan_(lowest) {}
+  __device__ void update(unsigned word) {
+    const unsigned more = __hgt2_mask(pair(word), pair(max_));
+    max_ = (word & more) | (max_ & ~more);
     or_nan_ = bits(__hmax2_nan(pair(or_nan_), pair(word)));
   }
   __device__ unsigned word() const {
     const unsigned nan = __hneu2_mask(pair(or_nan_), pair(or_nan_));
-    return (or_nan_ & nan) | (most_ & ~nan);
+    return (or_nan_ & nan) | (max_ & ~nan);
   }
 
  private:
@@ -47,43 +46,43 @@ class LargestHalves {
     return *reinterpret_cast<const unsigned*>(&pair);
   }
 
-  unsigned most_, or_nan_;
+  unsigned max_, or_nan_;
 };
 
 template <>
-class Largest<__half> : public LargestHalves<__half2> {
+class PackedMax<__half> : public PackedMaxHalves<__half2> {
  public:
-  __device__ Largest() : LargestHalves(0xfc00fc00u) {}
+  __device__ PackedMax() : PackedMaxHalves(0xfc00fc00u) {}
 };
 template <>
-class Largest<__nv_bfloat16> : public LargestHalves<__nv_bfloat162> {
+class PackedMax<__nv_bfloat16> : public PackedMaxHalves<__nv_bfloat162> {
  public:
-  __device__ Largest() : LargestHalves(0xff80ff80u) {}
+  __device__ PackedMax() : PackedMaxHalves(0xff80ff80u) {}
 };
 
-// Of two numbers of 16 bits whose upper bytes differ, these say which is larger. So all bytes are
-// compared by two instructions that GPUs have for pairs, where one for four bytes is many.
+// Compares bytes as the upper bytes of 16-bit pairs: two pair instructions, where the one for four
+// bytes is emulated.
 template <bool kSigned>
-class LargestBytes {
+class PackedMaxBytes {
  public:
-  __device__ void see(unsigned word) {
-    odd_ = most(odd_, word);
-    even_ = most(even_, word << 8);
+  __device__ void update(unsigned word) {
+    odd_ = max2(odd_, word);
+    even_ = max2(even_, word << 8);
   }
   __device__ unsigned word() const { return __byte_perm(even_, odd_, 0x7351); }
 
  private:
-  __device__ static unsigned most(unsigned a, unsigned b) {
+  __device__ static unsigned max2(unsigned a, unsigned b) {
     return kSigned ? __vmaxs2(a, b) : __vmaxu2(a, b);
   }
 
-  static constexpr unsigned kLeast = kSigned ? 0x80008000u : 0;
-  unsigned odd_ = kLeast, even_ = kLeast;  // their upper bytes
+  static constexpr unsigned kLowest = kSigned ? 0x80008000u : 0;
+  unsigned odd_ = kLowest, even_ = kLowest;  // their upper bytes
 };
 
 template <>
-class Largest<std::uint8_t> : public LargestBytes<false> {};
+class PackedMax<std::uint8_t> : public PackedMaxBytes<false> {};
 template <>
-class Largest<std::int8_t> : public LargestBytes<true> {};
+class PackedMax<std::int8_t> : public PackedMaxBytes<true> {};
 
 }  // namespace sluice::kernels::cuda

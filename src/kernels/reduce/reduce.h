@@ -1,24 +1,24 @@
-// What the kernels are told that make several elements one.
+// Reductions, ArgMax, ArgMin and TopK on CUDA.
 #pragma once
 
 #include <cstdint>
 
 #include "kernels/common/launch_args.h"
 #include "kernels/common/real_type.h"
-#include "kernels/data_movement/moves.h"
+#include "kernels/data_movement/data_movement.h"
 
 namespace sluice::kernels::cuda {
 
-inline constexpr int kMostGroups = 4;
+inline constexpr int kMaxAxisGroups = 4;
 
-// Axes of one fate, the outermost first; neighbours merged.
+// Axes that are all kept or all reduced, the outermost first; neighbouring axes are merged.
 struct AxisGroups {
   int rank = 0;
-  std::int64_t count = 1;  // of all combinations
-  std::int64_t size[kMostGroups] = {}, step[kMostGroups] = {};
+  std::int64_t count = 1;  // product of the sizes
+  std::int64_t size[kMaxAxisGroups] = {}, stride[kMaxAxisGroups] = {};
 };
 
-enum class Reduce { sum, mean, l1, l2, sum_square, log_sum, log_sum_exp, product, most, least };
+enum class Reduce { sum, mean, l1, l2, sum_square, log_sum, log_sum_exp, product, max, min };
 
 struct ReduceCall {
   const void* from;
@@ -28,26 +28,27 @@ struct ReduceCall {
 };
 void run_reduce(NumberType type, const ReduceCall& call, const LaunchArgs& args);
 
-// Groups of elements brought to a mean of 0 and a variance of 1.
+// MeanVarianceNormalization: the reduced elements get a mean of 0 and a variance of 1.
 void run_mean_variance(RealType type, const ReduceCall& call, const LaunchArgs& args);
 
-// Along the middle of outer x n x inner: the place of the largest (or least).
-struct ArgCall {
+// ArgMax and ArgMin along the middle axis of outer x n x inner.
+struct ArgReduceCall {
   const void* from;
   std::int64_t* to;
   std::int64_t outer, n, inner;
-  bool most, last;  // last of equals, otherwise the first
+  bool max;                // false: ArgMin
+  bool select_last_index;  // of equal elements
 };
-void run_arg(NumberType type, const ArgCall& call, const LaunchArgs& args);
+void run_arg_reduce(NumberType type, const ArgReduceCall& call, const LaunchArgs& args);
 
-// The k largest (or least), in order; the first of equals first.
-struct TopCall {
+// TopK along the middle axis, sorted; of equal elements the first comes first.
+struct TopKCall {
   const void* from;
   void* values;           // or null
   std::int64_t* indices;  // or null
   std::int64_t outer, n, inner, k;
-  bool most;
+  bool largest;  // false: the smallest
 };
-void run_top(NumberType type, const TopCall& call, const LaunchArgs& args);
+void run_top_k(NumberType type, const TopKCall& call, const LaunchArgs& args);
 
 }  // namespace sluice::kernels::cuda

@@ -1,4 +1,4 @@
-// What the kernels of recurrent layers are told.
+// RNN, GRU and LSTM of ONNX on CUDA.
 #pragma once
 
 #include <cstdint>
@@ -8,32 +8,32 @@
 
 namespace sluice::kernels::cuda {
 
-// A function between gates; `kind` is that of recurrent_cells.h.
-struct Squash {
+// An activation function; `kind` is the enumerator in rnn_cells.h.
+struct RnnActivation {
   int kind;
   float alpha, beta;
 };
 
-struct RecurrentCall {
+struct RnnCall {
   enum class Kind { rnn, gru, lstm } kind;
-  // As ONNX has them; null where left out. Lengths are i32 or i64.
+  // The inputs and outputs of the ONNX operators; null where absent. Lengths are i32 or i64.
   const void *x, *w, *r, *b, *lengths, *first_h, *first_c, *peepholes;
   void *y, *last_h, *last_c;
-  // Scratch, [directions, batch, hidden] each: the state before and after a step, the cells,
-  // and of GRU what the gates left.
+  // Scratch, [directions, batch, hidden] each: the hidden state before and after a step, the cell
+  // state, and the gates of GRU.
   float *h[2], *c, *update, *reset;
   std::int64_t steps, batch, input, hidden, directions;
-  Squash f[2][3];  // by direction
-  float clip;      // 0: none
+  RnnActivation f[2][3];  // by direction
+  float clip;             // 0: none
   bool long_lengths, batch_first, reversed, coupled, late_reset;
   ErrorFlag error;
 };
 
 // Floats of scratch.
-inline std::int64_t recurrent_scratch(const RecurrentCall& call) {
+inline std::int64_t rnn_scratch_floats(const RnnCall& call) {
   return 5 * call.directions * call.batch * call.hidden;
 }
-// All steps, one launch (of GRU two) for each.
-void run_recurrent(RealType type, RecurrentCall call, float* scratch, const LaunchArgs& args);
+// Runs all time steps, with one launch for each (GRU: two).
+void run_rnn(RealType type, RnnCall call, float* scratch, const LaunchArgs& args);
 
 }  // namespace sluice::kernels::cuda

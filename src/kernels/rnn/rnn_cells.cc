@@ -1,5 +1,5 @@
-// Limit: the exponential functions, five for each unit of an LSTM. Compiled for each instruction
-// set that makes a difference; picked at run time.
+// Limit: the exponential functions, five for each unit of an LSTM. Compiled for several instruction
+// sets; dispatched at run time.
 #include "kernels/rnn/rnn_cells.h"
 
 #include "kernels/common/targets.h"
@@ -25,51 +25,53 @@ HWY_INLINE V clipped(V x, float clip) {
 HWY_INLINE V sigmoid(V x, float clip) { return Sigmoid(kFloats, clipped(x, clip)); }
 HWY_INLINE V tanh(V x, float clip) { return Tanh(kFloats, clipped(x, clip)); }
 
-HWY_INLINE V peeped(V sum, const float* peephole, V c) {
+HWY_INLINE V with_peephole(V sum, const float* peephole, V c) {
   return peephole == nullptr ? sum : hn::MulAdd(at(peephole), c, sum);
 }
 
-void lstm(const CellUnits& of, const float* gates, const float* peepholes, std::int64_t step,
+void lstm(const RnnCellUnits& cell, const float* gates, const float* peepholes, std::int64_t step,
           float* c, float* h) {
   const auto peephole = [&](std::int64_t which, std::int64_t i) {
     return peepholes == nullptr ? nullptr : peepholes + which * step + i;
   };
-  for (std::int64_t i = 0; i < of.units; i += kWide) {
+  for (std::int64_t i = 0; i < cell.units; i += kWide) {
     const V before = at(c + i);
-    const V in = sigmoid(peeped(at(gates + i), peephole(0, i), before), of.clip);
-    const V keep = sigmoid(peeped(at(gates + 2 * of.units + i), peephole(2, i), before), of.clip);
-    const V made = tanh(at(gates + 3 * of.units + i), of.clip);
-    const V after = hn::MulAdd(keep, before, hn::Mul(in, made));
-    const V out = sigmoid(peeped(at(gates + of.units + i), peephole(1, i), after), of.clip);
+    const V in = sigmoid(with_peephole(at(gates + i), peephole(0, i), before), cell.clip);
+    const V forget =
+        sigmoid(with_peephole(at(gates + 2 * cell.units + i), peephole(2, i), before), cell.clip);
+    const V candidate = tanh(at(gates + 3 * cell.units + i), cell.clip);
+    const V after = hn::MulAdd(forget, before, hn::Mul(in, candidate));
+    const V out =
+        sigmoid(with_peephole(at(gates + cell.units + i), peephole(1, i), after), cell.clip);
     hn::StoreU(after, kFloats, c + i);
-    hn::StoreU(hn::Mul(out, tanh(after, of.clip)), kFloats, h + i);
+    hn::StoreU(hn::Mul(out, tanh(after, cell.clip)), kFloats, h + i);
   }
 }
 
-void rnn(const CellUnits& of, const float* sums, bool relu, float* h) {
-  for (std::int64_t i = 0; i < of.units; i += kWide) {
-    const V x = clipped(at(sums + i), of.clip);
+void rnn(const RnnCellUnits& cell, const float* sums, bool relu, float* h) {
+  for (std::int64_t i = 0; i < cell.units; i += kWide) {
+    const V x = clipped(at(sums + i), cell.clip);
     hn::StoreU(relu ? hn::Max(hn::Zero(kFloats), x) : Tanh(kFloats, x), kFloats, h + i);
   }
 }
 
-void gru_gates(const CellUnits& of, const float* x, float* sums, const float* h, float* kept) {
-  for (std::int64_t i = 0; i < of.units; i += kWide) {
-    const std::int64_t second = of.units + i;
-    hn::StoreU(sigmoid(hn::Add(at(x + i), at(sums + i)), of.clip), kFloats, sums + i);
-    const V reset = sigmoid(hn::Add(at(x + second), at(sums + second)), of.clip);
+void gru_gates(const RnnCellUnits& cell, const float* x, float* sums, const float* h, float* kept) {
+  for (std::int64_t i = 0; i < cell.units; i += kWide) {
+    const std::int64_t second = cell.units + i;
+    hn::StoreU(sigmoid(hn::Add(at(x + i), at(sums + i)), cell.clip), kFloats, sums + i);
+    const V reset = sigmoid(hn::Add(at(x + second), at(sums + second)), cell.clip);
     hn::StoreU(reset, kFloats, sums + second);
     hn::StoreU(hn::Mul(reset, at(h + i)), kFloats, kept + i);
   }
 }
 
-void gru_state(const CellUnits& of, const float* x, const float* sums, const float* gates,
+void gru_state(const RnnCellUnits& cell, const float* x, const float* sums, const float* gates,
                bool late, const float* before, float* h) {
-  for (std::int64_t i = 0; i < of.units; i += kWide) {
-    const V update = at(gates + i), reset = at(gates + of.units + i);
+  for (std::int64_t i = 0; i < cell.units; i += kWide) {
+    const V update = at(gates + i), reset = at(gates + cell.units + i);
     const V part = late ? hn::Mul(reset, at(sums + i)) : at(sums + i);
-    const V made = tanh(hn::Add(at(x + i), part), of.clip);
-    const V fresh = hn::Mul(hn::Sub(hn::Set(kFloats, 1.0f), update), made);
+    const V candidate = tanh(hn::Add(at(x + i), part), cell.clip);
+    const V fresh = hn::Mul(hn::Sub(hn::Set(kFloats, 1.0f), update), candidate);
     hn::StoreU(hn::MulAdd(update, at(before + i), fresh), kFloats, h + i);
   }
 }
@@ -89,18 +91,18 @@ HWY_EXPORT(gru_state);
 
 }  // namespace
 
-void CellUnits::lstm(const float* gates, const float* peepholes, std::int64_t peephole_step,
-                     float* c, float* h) const {
+void RnnCellUnits::lstm(const float* gates, const float* peepholes, std::int64_t peephole_step,
+                        float* c, float* h) const {
   HWY_DYNAMIC_DISPATCH(lstm)(*this, gates, peepholes, peephole_step, c, h);
 }
-void CellUnits::rnn(const float* sums, bool relu, float* h) const {
+void RnnCellUnits::rnn(const float* sums, bool relu, float* h) const {
   HWY_DYNAMIC_DISPATCH(rnn)(*this, sums, relu, h);
 }
-void CellUnits::gru_gates(const float* x, float* sums, const float* h, float* kept) const {
+void RnnCellUnits::gru_gates(const float* x, float* sums, const float* h, float* kept) const {
   HWY_DYNAMIC_DISPATCH(gru_gates)(*this, x, sums, h, kept);
 }
-void CellUnits::gru_state(const float* x, const float* sums, const float* gates, bool late,
-                          const float* before, float* h) const {
+void RnnCellUnits::gru_state(const float* x, const float* sums, const float* gates, bool late,
+                             const float* before, float* h) const {
   HWY_DYNAMIC_DISPATCH(gru_state)(*this, x, sums, gates, late, before, h);
 }
 

@@ -1,25 +1,25 @@
-// What recurrent layers do with the sums of their gates: one sequence at one step, some units at
-// a time (whole vectors: a multiple of 16). The operators in ops/recurrent_cells.h say what is
-// computed.
+// The cells of RNN, GRU and LSTM on the CPU: activations and state updates from the gate sums of
+// one sequence at one time step.
 #pragma once
 
 #include <cstdint>
 
 namespace sluice::kernels::cpu {
 
-struct CellUnits {
-  std::int64_t units;  // from a gate to the next, too
+struct RnnCellUnits {
+  std::int64_t units;  // a multiple of 16; also the stride from a gate to the next
   float clip;          // infinity: none
 
-  // Gates: input, output, forget, new value. With `peepholes` (null: none), which are input,
-  // output, forget, `peephole_step` apart.
+  // Gates are input, output, forget, cell. Peepholes (null: none) are input, output, forget,
+  // `peephole_step` apart.
   void lstm(const float* gates, const float* peepholes, std::int64_t peephole_step, float* c,
             float* h) const;
   void rnn(const float* sums, bool relu, float* h) const;
 
-  // GRU, before its new value: `sums` (update, reset) become the gates; kept = reset * h.
+  // The first part of GRU: `sums` (update, reset) become the gates; kept = reset * h.
   void gru_gates(const float* x, float* sums, const float* h, float* kept) const;
-  // And after: `x` and `sums` are those of the new value. With `late`, sums are reset here.
+  // The second part, from `x` and `sums` of the hidden gate. With `late` (linear_before_reset), the
+  // reset gate is applied to sums here.
   void gru_state(const float* x, const float* sums, const float* gates, bool late,
                  const float* before, float* h) const;
 };
