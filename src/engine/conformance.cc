@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/exec/cuda/cuda_program.h"
 #include "engine/session/session.h"
 
 namespace sluice::engine {
@@ -22,7 +23,7 @@ Datum value_in(const fs::path& file, const onnx::Type& type) {
   return to_datum(onnx::read_value(file, type));
 }
 
-// "3 of 24 values differ, the first at 7: 0.5, not 0.25"; empty where they agree.
+// A message such as "3 of 24 values differ, the first at 7: 0.5, not 0.25"; empty if they agree.
 template <class T>
 std::string differ(const Tensor& got, const Tensor& want) {
   const auto a = got.values<T>(), b = want.values<T>();
@@ -73,7 +74,7 @@ std::string compare(const Tensor& got, const Tensor& want) {
 }
 
 std::string compare(const Datum& got, const Datum& want) {
-  if (got.kind != want.kind) return "a value of another kind";
+  if (got.kind != want.kind) return "a value with the wrong type";
   if (got.kind == Datum::Kind::tensor) return compare(got.tensor, want.tensor);
   if (got.kind == Datum::Kind::none) return {};
   if (got.items->size() != want.items->size())
@@ -85,7 +86,7 @@ std::string compare(const Datum& got, const Datum& want) {
   return {};
 }
 
-// Inputs of a light model, which are not stored: i / n in row-major order.
+// Generates the inputs of a light model, which are not stored: i / n in row-major order.
 Datum counting(const onnx::Type& type) {
   Shape shape;
   for (const onnx::Type::Dim& dim : type.dims.value_or(std::vector<onnx::Type::Dim>{}))
@@ -99,15 +100,15 @@ Datum counting(const onnx::Type& type) {
 
 struct DataSet {
   std::vector<Datum> inputs;
-  std::vector<std::pair<std::size_t, Datum>> outputs;  // by place
+  std::vector<std::pair<std::size_t, Datum>> outputs;  // by index
 };
 
 onnx::Type type_of(const std::vector<onnx::ValueInfo>& list, std::size_t i) {
   return i < list.size() ? list[i].type.value_or(onnx::Type{}) : onnx::Type{};
 }
 
-// The graph's own inputs: initializers may be listed with them.
-std::vector<onnx::ValueInfo> asked(const onnx::Graph& graph) {
+// The inputs of the graph without initializers.
+std::vector<onnx::ValueInfo> required_inputs(const onnx::Graph& graph) {
   std::vector<onnx::ValueInfo> inputs;
   for (const auto& info : graph.inputs)
     if (!graph.initializers.contains(info.name)) inputs.push_back(info);
@@ -115,7 +116,7 @@ std::vector<onnx::ValueInfo> asked(const onnx::Graph& graph) {
 }
 
 std::vector<DataSet> read_data(const fs::path& file, const onnx::Model& model) {
-  const std::vector<onnx::ValueInfo> inputs = asked(model.graph);
+  const std::vector<onnx::ValueInfo> inputs = required_inputs(model.graph);
   std::vector<DataSet> sets;
   const fs::path light = file.parent_path() / (file.stem().string() + "_output_0.pb");
   if (fs::exists(light)) {
@@ -155,23 +156,23 @@ RanOn ran_on(const Session& session, const DataSet& set) {
   return report.device_steps > 0 ? RanOn::both : RanOn::cpu;
 }
 
-// What it ran on.
+// The devices it ran on.
 RanOn run_checked(const fs::path& file, compute::Workers& workers,
                   const std::shared_ptr<cuda::Context>& gpu) {
   const onnx::Model model = onnx::read(file);
   const std::vector<DataSet> sets = read_data(file, model);
   require(!sets.empty(), "there are no expected outputs beside it");
-  std::vector<SessionOptions> ways{{.compile = false}, {}};
-  if (gpu) ways = {{.gpu = gpu}};
+  std::vector<SessionOptions> configurations{{.compile = false}, {}};
+  if (gpu) configurations = {{.gpu = gpu}};
   RanOn where = gpu ? RanOn::gpu : RanOn::cpu;
-  for (const SessionOptions& way : ways) {
-    const Session session(import_onnx(model), workers, way);
+  for (const SessionOptions& configuration : configurations) {
+    const Session session(import_onnx(model), workers, configuration);
     for (const DataSet& set : sets) {
       const std::vector<Datum> results = session.run(set.inputs);
-      for (const auto& [place, want] : set.outputs)
-        if (std::string why = compare(results[place], want); !why.empty())
-          throw Error(Code::internal, std::string(way.compile ? "compiled, " : "") + "output " +
-                                          std::to_string(place) + ": " + why);
+      for (const auto& [index, want] : set.outputs)
+        if (std::string why = compare(results[index], want); !why.empty())
+          throw Error(Code::internal, std::string(configuration.compile ? "compiled, " : "") +
+                                          "output " + std::to_string(index) + ": " + why);
       if (gpu) where = std::min(where, ran_on(session, set));
     }
     if (const std::string why = session.gpu_failure(); !why.empty())

@@ -1,4 +1,4 @@
-// A small encoder as exporters write it, with sequences of several lengths for it.
+// A small encoder as exporters write it, and variable-length inputs for it.
 #pragma once
 
 #include <cmath>
@@ -11,27 +11,27 @@
 
 namespace sluice::engine {
 
-// What is made of the last layer.
-enum class EncoderEnd { hidden, first, masked_mean, all, mean, last, mean_of_rest, backwards };
-// What is odd about its attention.
-enum class EncoderTwist { none, first_is_seen, keys_of_others, queries_with_others };
+// The output derived from the last layer.
+enum class EncoderOutput { hidden, first, masked_mean, all, mean, last, mean_of_rest, backwards };
+// Variants of the attention.
+enum class EncoderVariant { none, first_is_seen, keys_of_others, queries_with_others };
 
 class EncoderForTests {
  public:
-  static constexpr std::int64_t kWords = 50, kPlaces = 96, kHeads = 2, kSize = 16,
+  static constexpr std::int64_t kWords = 50, kPositions = 96, kHeads = 2, kSize = 16,
                                 kWidth = kHeads * kSize;
 
-  // `as_rows`: products are of [batch * length, width].
-  explicit EncoderForTests(EncoderEnd end, bool as_rows = false,
-                           EncoderTwist twist = EncoderTwist::none)
+  // `as_rows`: GEMMs have [batch * length, width] rows.
+  explicit EncoderForTests(EncoderOutput end, bool as_rows = false,
+                           EncoderVariant twist = EncoderVariant::none)
       : as_rows_(as_rows) {
     ids_ = b_.input("ids", DType::i64);
     mask_ = b_.input("mask", DType::i64);
-    if (twist == EncoderTwist::keys_of_others) others_ = b_.input("others");
-    if (twist == EncoderTwist::queries_with_others) added_ = b_.input("others");
+    if (twist == EncoderVariant::keys_of_others) others_ = b_.input("others");
+    if (twist == EncoderVariant::queries_with_others) added_ = b_.input("others");
     const ValueId real = b_.node("Cast", {mask_}, {{"to", kFloat}});
     ValueId wide = b_.node("Unsqueeze", {real, b_.integers({1, 2})});
-    if (twist == EncoderTwist::first_is_seen) {
+    if (twist == EncoderVariant::first_is_seen) {
       const Tensor always(DType::f32, {1, 1, 1, 64});
       for (std::size_t i = 0; i < 64; ++i) always.values<float>()[i] = i == 0 ? 1 : 0;
       wide = b_.node("Max", {wide, b_.constant(always)});
@@ -39,9 +39,9 @@ class EncoderForTests {
     shut_ = b_.node("Mul", {b_.node("Sub", {number(1), wide}), number(-3.4e38f)});
     ValueId x = b_.node("Gather", {b_.constant(varied({kWords, kWidth}, 3)), ids_});
     const ValueId length = b_.node("Gather", {b_.node("Shape", {ids_}), b_.integers({1})});
-    const ValueId places = b_.node("Slice", {b_.constant(varied({1, kPlaces, kWidth}, 4)),
-                                             b_.integers({0}), length, b_.integers({1})});
-    x = norm(b_.node("Add", {x, places}));
+    const ValueId positions = b_.node("Slice", {b_.constant(varied({1, kPositions, kWidth}, 4)),
+                                                b_.integers({0}), length, b_.integers({1})});
+    x = norm(b_.node("Add", {x, positions}));
     for (int i = 0; i < 2; ++i) x = layer(x);
     finish(x, real, end);
   }
@@ -73,9 +73,9 @@ class EncoderForTests {
     return b_.node("Transpose", {four}, {{"perm", std::move(order)}});
   }
   ValueId layer(ValueId x) {
-    ValueId asked = linear(x, kWidth, kWidth);
-    if (added_ != kNoValue) asked = b_.node("Add", {asked, added_});
-    const ValueId q = heads(asked, {0, 2, 1, 3});
+    ValueId query = linear(x, kWidth, kWidth);
+    if (added_ != kNoValue) query = b_.node("Add", {query, added_});
+    const ValueId q = heads(query, {0, 2, 1, 3});
     const ValueId seen_by = others_ != kNoValue ? others_ : x;
     const ValueId k = heads(linear(seen_by, kWidth, kWidth), {0, 2, 3, 1});
     const ValueId v = heads(linear(seen_by, kWidth, kWidth), {0, 2, 1, 3});
@@ -96,20 +96,20 @@ class EncoderForTests {
         b_.node("ReduceSum", {each, b_.integers({1})}, {{"keepdims", std::int64_t{0}}});
     return b_.node("Div", {sum, b_.node("Max", {count, number(1e-9f)})});
   }
-  void finish(ValueId x, ValueId real, EncoderEnd end) {
-    const bool all = end == EncoderEnd::all;
-    if (all || end == EncoderEnd::hidden) b_.output(b_.node("Identity", {x}));
-    if (all || end == EncoderEnd::first) b_.output(b_.node("Tanh", {place(x, 0)}));
-    if (end == EncoderEnd::last) b_.output(place(x, -1));
-    if (all || end == EncoderEnd::masked_mean) b_.output(masked_mean(x, real));
-    if (end == EncoderEnd::mean) b_.output(mean(x));
-    if (end == EncoderEnd::mean_of_rest) b_.output(mean(slice(x, 1, 1 << 20, 1)));
-    if (end == EncoderEnd::backwards) b_.output(slice(x, -1, -(1 << 20), -1));
+  void finish(ValueId x, ValueId real, EncoderOutput end) {
+    const bool all = end == EncoderOutput::all;
+    if (all || end == EncoderOutput::hidden) b_.output(b_.node("Identity", {x}));
+    if (all || end == EncoderOutput::first) b_.output(b_.node("Tanh", {position(x, 0)}));
+    if (end == EncoderOutput::last) b_.output(position(x, -1));
+    if (all || end == EncoderOutput::masked_mean) b_.output(masked_mean(x, real));
+    if (end == EncoderOutput::mean) b_.output(mean(x));
+    if (end == EncoderOutput::mean_of_rest) b_.output(mean(slice(x, 1, 1 << 20, 1)));
+    if (end == EncoderOutput::backwards) b_.output(slice(x, -1, -(1 << 20), -1));
   }
   ValueId mean(ValueId x) {
     return b_.node("ReduceMean", {x}, {{"axes", std::vector<std::int64_t>{1}}});
   }
-  ValueId place(ValueId x, std::int64_t at) {
+  ValueId position(ValueId x, std::int64_t at) {
     return b_.node("Gather", {x, b_.constant(Tensor::of(at))}, {{"axis", std::int64_t{1}}});
   }
   ValueId slice(ValueId x, std::int64_t from, std::int64_t to, std::int64_t step) {
@@ -124,7 +124,7 @@ class EncoderForTests {
           added_ = kNoValue;
 };
 
-// Ids and a mask, of sequences with these lengths; `first`: where they begin.
+// Ids and mask of sequences with these lengths, starting at position `first`.
 inline std::vector<Tensor> sequences(const std::vector<std::int64_t>& lengths, std::int64_t longest,
                                      std::int64_t first = 0) {
   const Shape shape{static_cast<std::int64_t>(lengths.size()), longest};
@@ -140,7 +140,7 @@ inline std::vector<Tensor> sequences(const std::vector<std::int64_t>& lengths, s
   return {ids, mask};
 }
 
-// `want` with zeros where there is no token; as it is where it has no places.
+// `want` with zeros at padding; unchanged if it has no token axis.
 inline Tensor without_padding(const Tensor& want, const Tensor& mask) {
   if (want.rank() < 3) return want;
   const Tensor made(want.dtype(), want.shape());

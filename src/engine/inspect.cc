@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "engine/exec/cpu/cpu_program.h"
+#include "engine/exec/cuda/cuda_program.h"
 #include "engine/ops/op.h"
 #include "engine/passes/constant_folding.h"
 #include "engine/shapes/flops.h"
@@ -23,7 +24,7 @@ void count_nodes(const Graph& graph, std::map<Key, OperatorUse>& uses) {
     use.domain = node.domain;
     ++use.nodes;
     use.supported = use.supported && find_op(node) != nullptr;
-    for (const auto& [name, body] : node.bodies) count_nodes(*body, uses);
+    for (const auto& [name, body] : node.subgraphs) count_nodes(*body, uses);
   }
 }
 
@@ -37,9 +38,9 @@ void count_parameters(const Graph& graph, std::map<DType, ParameterUse>& uses) {
     use.bytes += value.constant.bytes();
   }
   for (const Node& node : graph.nodes)
-    for (const auto& [name, body] : node.bodies) {
-      Graph own = *body;  // what it takes from around it is counted there
-      for (const Graph::Captured& captured : own.captured) own[captured.here].constant = {};
+    for (const auto& [name, body] : node.subgraphs) {
+      Graph own = *body;  // captured values are counted in the outer graph
+      for (const Graph::Captured& captured : own.captured) own[captured.inner].constant = {};
       count_parameters(own, uses);
     }
 }
@@ -63,7 +64,7 @@ CompiledUse compile(const Graph& graph, std::span<const TensorType> inputs, cons
   use.passes = optimize(special, nullptr, target.cuda ? Backend::cuda : Backend::cpu);
   const auto host = std::make_shared<cpu::Context>(target.workers);
   if (target.cuda && target.precision != DType::f32) {
-    Editor edit(special);
+    GraphEditor edit(special);
     to_precision(edit, target.precision);
     edit.finish();
   }
@@ -75,7 +76,7 @@ CompiledUse compile(const Graph& graph, std::span<const TensorType> inputs, cons
   return use;
 }
 
-// Of those that a node reads, whether as they are or in an order of its kernel's.
+// Bytes of constants that nodes read, directly or packed by their kernel.
 std::size_t constant_bytes(const Graph& graph) {
   std::set<const void*> seen;
   std::size_t bytes = 0;
@@ -97,8 +98,8 @@ auto sorted(const Map& map, Less&& less) {
 
 }  // namespace
 
-double ProgramUse::over_least() const {
-  return least == 0 ? 1 : static_cast<double>(arena) / static_cast<double>(least);
+double ProgramUse::arena_overhead() const {
+  return min_arena == 0 ? 1 : static_cast<double>(arena) / static_cast<double>(min_arena);
 }
 
 ProgramUse use_of(const Program& program) {
@@ -107,8 +108,8 @@ ProgramUse use_of(const Program& program) {
                  .weights = constant_bytes(program.graph()),
                  .unshared = schedule.unshared,
                  .arena = schedule.arena,
-                 .least = schedule.least,
-                 .places = {}};
+                 .min_arena = schedule.peak_live,
+                 .placements = {}};
   std::set<std::string> on_host;
   const auto* const gpu = dynamic_cast<const CudaProgram*>(&program);
   if (gpu != nullptr) {
@@ -121,8 +122,9 @@ ProgramUse use_of(const Program& program) {
   }
   for (const Step& step : schedule.steps) {
     const bool on_gpu = gpu != nullptr && !on_host.contains(describe(*step.node));
-    use.places.push_back({step.node->name, step.node->op, on_gpu ? "cuda" : "cpu",
-                          std::string(step.kernel->what()), flops(program.graph(), *step.node)});
+    use.placements.push_back({step.node->name, step.node->op, on_gpu ? "cuda" : "cpu",
+                              std::string(step.kernel->name()),
+                              flops(program.graph(), *step.node)});
   }
   return use;
 }

@@ -1,5 +1,4 @@
-// What a model is and what it costs: operators, parameters, arithmetic, memory, and what runs
-// each of its nodes.
+// Describes a model: operators, parameters, FLOPs, memory, and the kernel of each node.
 #pragma once
 
 #include <optional>
@@ -7,7 +6,7 @@
 #include <vector>
 
 #include "compute/workers.h"
-#include "engine/exec/cuda/cuda_program.h"
+#include "engine/exec/gpu.h"
 #include "engine/passes/passes.h"
 
 namespace sluice::engine {
@@ -15,8 +14,8 @@ namespace sluice::engine {
 struct OperatorUse {
   std::string op, domain;
   int nodes = 0;
-  double flops = 0;       // of all of them, where shapes are known
-  bool supported = true;  // an operator here runs it, in this version
+  double flops = 0;       // of all nodes, if shapes are known
+  bool supported = true;  // whether this version of the operator is implemented
 };
 
 struct ParameterUse {
@@ -24,45 +23,45 @@ struct ParameterUse {
   std::size_t tensors = 0, elements = 0, bytes = 0;
 };
 
-// How one node of the compiled graph runs.
-struct NodePlace {
+// The device and kernel of one node of the compiled graph.
+struct NodePlacement {
   std::string node, op;
   std::string device;  // "cpu" or "cuda"
-  std::string kernel;  // "operator" where no kernel was made for it
+  std::string kernel;  // "operator" if there is no specialized kernel
   double flops;
 };
 
-// What a program runs and takes.
+// The nodes and memory of a program.
 struct ProgramUse {
   std::size_t nodes = 0;
-  std::size_t weights = 0;        // bytes of constants
-  std::size_t unshared = 0;       // bytes of all values, were nothing shared
-  std::size_t arena = 0;          // bytes of the memory they lie in
-  std::size_t least = 0;          // bytes alive at once: no placement takes less
-  std::vector<NodePlace> places;  // in the order they run
-  std::size_t copied = 0;         // bytes to the CPU and back, for nodes the GPU lacks
+  std::size_t weights = 0;                // bytes of constants
+  std::size_t unshared = 0;               // bytes of all values without sharing
+  std::size_t arena = 0;                  // bytes of the planned memory
+  std::size_t min_arena = 0;              // peak bytes alive at once: the lower bound of any plan
+  std::vector<NodePlacement> placements;  // in execution order
+  std::size_t copied = 0;  // bytes copied to the CPU and back, for nodes without a GPU kernel
 
-  // How much more the arena is than it must be, at least 1.
-  double over_least() const;
+  // The arena relative to its lower bound, at least 1.
+  double arena_overhead() const;
 };
 ProgramUse use_of(const Program& program);
 
 struct CompiledUse : ProgramUse {
   std::vector<TensorType> inputs;
-  double flops = 0;  // of the graph before it was fused
+  double flops = 0;  // of the graph before fusion
   std::vector<PassReport> passes;
 };
 
 struct Inspection {
-  std::size_t nodes = 0;                 // with those in bodies
-  std::vector<OperatorUse> operators;    // the most used first; with those in bodies
-  std::vector<ParameterUse> parameters;  // the most bytes first
+  std::size_t nodes = 0;                 // including subgraphs
+  std::vector<OperatorUse> operators;    // most used first; including subgraphs
+  std::vector<ParameterUse> parameters;  // largest first
   std::optional<CompiledUse> compiled;
-  std::string why_not;  // compiled, where it is not
+  std::string why_not;  // the reason if it cannot be compiled
 };
 
-// `inputs`: the types to compile it for. With `cuda` it is compiled for that GPU, where nodes it
-// has no kernel for run on the CPU; what is f32 computes in `precision` there.
+// `inputs`: the types to compile for. With `cuda`, compiles for that GPU with `precision` instead
+// of f32; nodes without a GPU kernel run on the CPU.
 Inspection inspect(const Graph& graph, std::span<const TensorType> inputs,
                    compute::Workers& workers, const std::shared_ptr<cuda::Context>& cuda = nullptr,
                    DType precision = DType::f32);

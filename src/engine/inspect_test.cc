@@ -37,7 +37,7 @@ Message ints(std::string_view name, std::initializer_list<std::int64_t> list) {
   return m;
 }
 
-TEST(FlopsTest, ProductsAndConvolutionsAreCountedExactly) {
+TEST(FlopsTest, GemmsAndConvolutionsAreCountedExactly) {
   EXPECT_EQ(flops_of(one(node("MatMul", {"in0", "in1"}, {"out"})), {f32({3, 5, 7}), f32({7, 2})}),
             2 * 3 * 5 * 7 * 2);
   EXPECT_EQ(flops_of(one(node("Gemm", {"in0", "in1", "in2"}, {"out"})),
@@ -49,7 +49,7 @@ TEST(FlopsTest, ProductsAndConvolutionsAreCountedExactly) {
       2 * (2 * 6 * 8 * 8) * (3 * 3 * 3));
 }
 
-TEST(FlopsTest, OthersCountElementsAndMovesNothing) {
+TEST(FlopsTest, OtherOperatorsCountElementsAndDataMovementCountsZero) {
   EXPECT_EQ(flops_of(one(node("Relu", {"in0"}, {"out"})), {f32({3, 5})}), 15);
   EXPECT_EQ(flops_of(one(node("GlobalAveragePool", {"in0"}, {"out"})), {f32({1, 3, 4, 4})}), 48);
   EXPECT_EQ(flops_of(one(node("Transpose", {"in0"}, {"out"})), {f32({3, 5})}), 0);
@@ -68,7 +68,7 @@ Graph two_products() {
                                   .message(12, onnx::value_info("y", 1, {3, 2}))));
 }
 
-TEST(InspectTest, CountsWhatIsThere) {
+TEST(InspectTest, CountsOperatorsAndParameters) {
   compute::Workers workers(1);
   const std::vector<TensorType> inputs{f32({3, 2})};
   const Inspection found = inspect(two_products(), inputs, workers);
@@ -82,15 +82,15 @@ TEST(InspectTest, CountsWhatIsThere) {
   EXPECT_EQ(found.parameters[0].bytes, 24u);
   ASSERT_TRUE(found.compiled);
   EXPECT_EQ(found.compiled->flops, 2 * 24 + 6 + 6);
-  EXPECT_LE(found.compiled->least, found.compiled->arena);
-  ASSERT_FALSE(found.compiled->places.empty());
-  for (const NodePlace& place : found.compiled->places) {
+  EXPECT_LE(found.compiled->min_arena, found.compiled->arena);
+  ASSERT_FALSE(found.compiled->placements.empty());
+  for (const NodePlacement& place : found.compiled->placements) {
     EXPECT_EQ(place.device, "cpu");
     EXPECT_FALSE(place.kernel.empty());
   }
 }
 
-TEST(InspectTest, AnOperatorNobodyRunsIsSaid) {
+TEST(InspectTest, UnsupportedOperatorsAreReported) {
   const Graph graph = imported(onnx::model(Message()
                                                .message(1, node("Frobnicate", {"x"}, {"y"}))
                                                .message(11, onnx::value_info("x", 1, {3}))

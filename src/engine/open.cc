@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/state_file.h"
+#include "engine/exec/cuda/cuda_program.h"
 #include "engine/io/hf_import.h"
 #include "engine/io/model_stamp.h"
 
@@ -17,7 +18,7 @@ std::string precision_name(const SessionOptions& options) {
   return options.gpu->options.tf32 ? "tf32" : "fp32";
 }
 
-// False where the plan is not for here; `opened.refused` says why.
+// False if the plan does not match this machine; `opened.refused` gives the reason.
 bool from_plan(const fs::path& file, compute::Workers& workers, const OpenOptions& options,
                OpenModel& opened) {
   opened.refused = why_stale(read_plan_key(file), opened.key);
@@ -32,7 +33,7 @@ bool from_plan(const fs::path& file, compute::Workers& workers, const OpenOption
   return true;
 }
 
-// A plan that nobody named is left aside where it is damaged.
+// A damaged cached plan is ignored.
 bool from_kept(const fs::path& file, compute::Workers& workers, const OpenOptions& options,
                OpenModel& opened) {
   std::error_code ignored;
@@ -73,7 +74,7 @@ OpenModel open_model(const fs::path& path, compute::Workers& workers, const Open
   const std::string refused = opened.refused;
   if (looks && !plan &&
       from_kept(plan_file(options.plans.folder, opened.key), workers, options, opened)) {
-    opened.refused = refused;  // of the plan that was named
+    opened.refused = refused;  // for the plan given as `path`
     return opened;
   }
   if (!refused.empty()) opened.refused = refused;
@@ -83,7 +84,7 @@ OpenModel open_model(const fs::path& path, compute::Workers& workers, const Open
 }
 
 bool keep_plan(const OpenModel& model, const PlanCache& plans) {
-  // A plan that somebody made may claim to be of any model: it answers for itself alone.
+  // A plan given as `path` may claim any model, so it is not added to the cache.
   if (plans.folder.empty() || model.is_named_plan) return false;
   const Plan plan = model.session->plan(model.key);
   return plan.shapes.size() > model.shapes && put_plan(plans, plan);

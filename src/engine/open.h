@@ -1,4 +1,4 @@
-// A model from disk, ready to run: from a plan where there is one that fits.
+// Opens a model from disk, from a cached plan if a matching one exists.
 #pragma once
 
 #include <filesystem>
@@ -12,30 +12,30 @@ namespace sluice::engine {
 
 struct OpenOptions {
   SessionOptions session{};
-  PlanCache plans{};      // where plans are looked for
-  std::string version{};  // of Sluice; plans of others are not used
+  PlanCache plans{};      // the plan cache to search
+  std::string version{};  // of Sluice; plans of other versions are not used
 };
 
 struct OpenModel {
   std::unique_ptr<Session> session;
-  PlanKey key{};                 // what a plan of it is good for, here
-  std::filesystem::path from{};  // the plan it came from; empty: the model itself
-  std::size_t shapes = 0;        // that it brought
-  std::string refused{};         // why a plan that is there was not used
-  bool is_named_plan = false;    // `path` was a plan: whose model it is, it says itself
+  PlanKey key{};                 // the key of a plan for this model and machine
+  std::filesystem::path from{};  // the plan it was loaded from; empty: the model itself
+  std::size_t shapes = 0;        // compiled shapes in the plan
+  std::string refused{};         // why an existing plan was not used
+  bool is_named_plan = false;    // `path` was a plan, which identifies its model itself
 };
 
-// What a plan of a model with this stamp is good for here.
+// The key of a plan for a model with this stamp on this machine.
 PlanKey plan_key(std::string model, const OpenOptions& options);
 
-// `path`: a plan, an .onnx file, or a folder that import_model takes. A plan for another version,
-// device or driver is not used: it says so in `refused`, and the model is compiled again, from
-// the plan's own copy of it where the plan was named here.
+// `path`: a plan, an .onnx file, or a folder for import_model. A plan for another version, device
+// or driver is not used: `refused` gives the reason, and the model is compiled again, from the copy
+// in the plan if `path` was a plan.
 OpenModel open_model(const std::filesystem::path& path, compute::Workers& workers,
                      const OpenOptions& options);
 
-// Puts what is compiled into `plans`, so that the next open_model() finds it. False where plans
-// are not kept, the one that it came from has it all, or `path` was a plan.
+// Stores the compiled programs in `plans` for the next open_model(). False if plans are not kept,
+// the loaded plan already has all of them, or `path` was a plan.
 bool keep_plan(const OpenModel& model, const PlanCache& plans);
 
 }  // namespace sluice::engine

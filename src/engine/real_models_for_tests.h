@@ -1,5 +1,5 @@
-// Models that others have trained, with what ONNX Runtime makes of some inputs in fp32:
-// `tools/real-models real-models` makes the folder, which is looked for where the test runs.
+// Pretrained models with reference outputs of ONNX Runtime in fp32. `tools/real-models real-models`
+// creates the folder, which is searched in the working directory of the test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ inline RealModel read_real_model(const std::filesystem::path& folder) {
 
 class RealModelsTest : public testing::Test {
  protected:
-  static constexpr std::size_t kLeast = 13;
+  static constexpr std::size_t kMinModels = 13;
 
   void SetUp() override {
     if (!std::filesystem::is_directory("real-models"))
@@ -55,7 +55,7 @@ class RealModelsTest : public testing::Test {
     for (const auto& entry : std::filesystem::directory_iterator("real-models"))
       if (std::filesystem::exists(entry.path() / "model.onnx")) folders_.push_back(entry.path());
     std::sort(folders_.begin(), folders_.end());
-    ASSERT_GE(folders_.size(), kLeast) << "tools/real-models makes as many";
+    ASSERT_GE(folders_.size(), kMinModels) << "tools/real-models makes as many";
   }
 
   template <class Check>
@@ -66,7 +66,7 @@ class RealModelsTest : public testing::Test {
     }
   }
 
-  // Of what a session makes of a case.
+  // The loss of a session on a case.
   static double loss(const Session& session, const RealCase& of) {
     std::vector<Tensor> made;
     for (const Datum& datum : session.run(of.inputs)) made.push_back(datum.tensor);

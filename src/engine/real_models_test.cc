@@ -1,4 +1,4 @@
-// Real models in f16 without a GPU: what the GPU would compute runs on the CPU.
+// Real models in f16, emulated on the CPU.
 #include <limits>
 
 #include "engine/real_models_for_tests.h"
@@ -7,7 +7,7 @@
 namespace sluice::engine {
 namespace {
 
-TEST_F(RealModelsTest, InF16TheyAreWithinTheLossThatIsAllowed) {
+TEST_F(RealModelsTest, F16LossIsWithinTheLimit) {
   for_each_model([&](const RealModel& model) {
     const auto narrow = [&](double max_loss) {
       return Session(model.graph, workers,

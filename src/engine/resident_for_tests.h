@@ -8,7 +8,7 @@
 
 namespace sluice::engine {
 
-// Bytes of this process that are in memory, without what malloc has but nobody uses.
+// Resident bytes of this process, without free malloc memory.
 inline std::size_t resident() {
   malloc_trim(0);
   std::ifstream in("/proc/self/statm");

@@ -4,47 +4,47 @@
 
 namespace sluice::engine {
 
-ChoiceTable::Choice ChoiceTable::find(const std::string& of) {
-  const auto found = places_.find(of);
-  if (found == places_.end()) return nullptr;
+AlgorithmCache::Choice AlgorithmCache::find(const std::string& key) {
+  const auto found = index_.find(key);
+  if (found == index_.end()) return nullptr;
   entries_.splice(entries_.begin(), entries_, found->second);
-  return found->second->what;
+  return found->second->value;
 }
 
-void ChoiceTable::set(const std::string& of, std::string what) {
-  erase(of);
-  entries_.push_front({of, std::make_shared<const std::string>(std::move(what))});
-  places_.emplace(entries_.front().of, entries_.begin());
+void AlgorithmCache::set(const std::string& key, std::string value) {
+  erase(key);
+  entries_.push_front({key, std::make_shared<const std::string>(std::move(value))});
+  index_.emplace(entries_.front().key, entries_.begin());
   bytes_ += entries_.front().bytes();
-  make_room();
+  evict();
 }
 
-void ChoiceTable::erase(const std::string& of) {
-  const auto found = places_.find(of);
-  if (found == places_.end()) return;
+void AlgorithmCache::erase(const std::string& key) {
+  const auto found = index_.find(key);
+  if (found == index_.end()) return;
   const auto entry = found->second;
   bytes_ -= entry->bytes();
-  places_.erase(found);
+  index_.erase(found);
   entries_.erase(entry);
 }
 
-// One that is larger than the table by itself stays until the next comes.
-void ChoiceTable::make_room() {
-  while (bytes_ > most_ && entries_.size() > 1) {
+// An entry larger than the limit stays until the next one is added.
+void AlgorithmCache::evict() {
+  while (bytes_ > max_bytes_ && entries_.size() > 1) {
     bytes_ -= entries_.back().bytes();
-    places_.erase(entries_.back().of);
+    index_.erase(entries_.back().key);
     entries_.pop_back();
   }
 }
 
-void ChoiceTable::merge(Choices choices) {
-  for (auto& [of, what] : choices)
-    if (!places_.contains(of)) set(of, std::move(what));
+void AlgorithmCache::merge(Choices choices) {
+  for (auto& [key, value] : choices)
+    if (!index_.contains(key)) set(key, std::move(value));
 }
 
-ChoiceTable::Choices ChoiceTable::all() const {
+AlgorithmCache::Choices AlgorithmCache::all() const {
   Choices all;
-  for (const Entry& entry : entries_) all.emplace(entry.of, *entry.what);
+  for (const Entry& entry : entries_) all.emplace(entry.key, *entry.value);
   return all;
 }
 

@@ -1,4 +1,4 @@
-// What measuring found, by what it was measured for: the texts that plans keep.
+// Chosen algorithms by problem description, and compiled code by source text; plans store them.
 #pragma once
 
 #include <list>
@@ -10,36 +10,36 @@
 
 namespace sluice::engine {
 
-// Holds a number of bytes at most, keys included; what was not asked for longest goes, and is
-// measured anew where it is needed again.
-class ChoiceTable {
+// An LRU cache with a limit in bytes, keys included. An evicted algorithm is measured again when
+// it is needed.
+class AlgorithmCache {
  public:
   using Choices = std::map<std::string, std::string>;
-  using Choice = std::shared_ptr<const std::string>;  // stays when the table forgets it
+  using Choice = std::shared_ptr<const std::string>;  // remains valid after eviction
 
-  static constexpr std::size_t kMostBytes = std::size_t{24} << 20;
-  explicit ChoiceTable(std::size_t most_bytes = kMostBytes) : most_(most_bytes) {}
+  static constexpr std::size_t kMaxBytes = std::size_t{24} << 20;
+  explicit AlgorithmCache(std::size_t max_bytes = kMaxBytes) : max_bytes_(max_bytes) {}
 
-  Choice find(const std::string& of);  // null: not known
-  void set(const std::string& of, std::string what);
-  void erase(const std::string& of);
-  void merge(Choices choices);  // those that are not here yet
+  Choice find(const std::string& key);  // null: not known
+  void set(const std::string& key, std::string value);
+  void erase(const std::string& key);
+  void merge(Choices choices);  // adds those whose keys are not known yet
 
   Choices all() const;
   std::size_t bytes() const noexcept { return bytes_; }
 
  private:
   struct Entry {
-    std::string of;
-    Choice what;
-    std::size_t bytes() const noexcept { return of.size() + what->size(); }
+    std::string key;
+    Choice value;
+    std::size_t bytes() const noexcept { return key.size() + value->size(); }
   };
-  void make_room();
+  void evict();
 
-  const std::size_t most_;
+  const std::size_t max_bytes_;
   std::size_t bytes_ = 0;
-  std::list<Entry> entries_;  // the last used first
-  std::unordered_map<std::string_view, std::list<Entry>::iterator> places_;
+  std::list<Entry> entries_;  // most recently used first
+  std::unordered_map<std::string_view, std::list<Entry>::iterator> index_;
 };
 
 }  // namespace sluice::engine

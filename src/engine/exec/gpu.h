@@ -1,5 +1,4 @@
-// The GPU that a session's graphs run on, as the session sees it: CUDA's, or one that a test
-// makes up.
+// The interface between a session and its GPU: implemented for CUDA, and by a fake for tests.
 #pragma once
 
 #include <map>
@@ -23,23 +22,23 @@ class Gpu {
  public:
   virtual ~Gpu() = default;
 
-  // `graph` is specialized and optimized. Throws unavailable and invalid_argument where it can
-  // only run on the CPU. This and a run of what it made throw exhausted where there is no memory
-  // for it, with nothing harmed, and internal when the device failed.
+  // `graph` is specialized and optimized. Throws unavailable or invalid_argument if it can only
+  // run on the CPU. Compiling and running throw exhausted when memory is insufficient, without
+  // side effects, and internal when the device failed.
   virtual std::shared_ptr<const Program> compile(Graph graph,
                                                  const std::shared_ptr<cpu::Context>& host) = 0;
 
-  // After a failure: proves that the device computes, and makes anew what programs share.
-  // Programs from before are not run again. Throws what is still wrong; unavailable: for good,
-  // as far as this process goes.
+  // Recovers from a failure: runs a canary on the device and recreates what programs share.
+  // Programs compiled before are not run again. Throws what is still wrong; unavailable means
+  // permanently, for this process.
   virtual void revive() = 0;
 
-  // What measuring found; see cuda::Context.
+  // The algorithms chosen by measurement; see cuda::Context.
   using Choices = std::map<std::string, std::string>;
   virtual Choices choices() const { return {}; }
-  virtual void bring(Choices) {}
+  virtual void restore_choices(Choices) {}
 
-  // Its failures and returns are told by this clock.
+  // The clock that times its failures and recoveries.
   virtual Instant now() const { return Steady::now(); }
 };
 

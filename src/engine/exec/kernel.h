@@ -1,5 +1,5 @@
-// A node made ready to run on one backend: shapes, weights and choices are settled, what is
-// left is where the data lies.
+// A node compiled for one backend: shapes, weights and algorithms are fixed; only the addresses of
+// the data are passed to each run.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,10 @@ using kernels::ErrorFlag;
 using kernels::LaunchArgs;
 
 struct KernelArgs {
-  std::span<void* const> inputs;   // null where left out
-  std::span<void* const> outputs;  // null where nobody wants it
+  std::span<void* const> inputs;   // null for an omitted optional input
+  std::span<void* const> outputs;  // null for an output that nothing reads
   void* scratch = nullptr;
-  void* stream = nullptr;  // of CUDA
+  void* stream = nullptr;  // a cudaStream_t
   ErrorFlag error{};
 
   operator LaunchArgs() const { return {stream, error}; }
@@ -33,13 +33,13 @@ class Kernel {
 
   virtual void run(const KernelArgs& args) const = 0;
 
-  // What it is called in reports: "oneDNN brgemm + bias + gelu".
-  virtual std::string_view what() const = 0;
-  // Bytes it needs besides inputs and outputs while it runs.
+  // The kernel's name in profiles and reports: "cuBLASLt GEMM + bias + gelu".
+  virtual std::string_view name() const = 0;
+  // Bytes of workspace that it needs while it runs.
   virtual std::size_t scratch() const { return 0; }
-  // Output 0 may lie where this input lies, if nobody needs that any more; -1: none may.
+  // The input that output 0 may overwrite if nothing reads it afterwards; -1: none.
   virtual int in_place() const { return -1; }
-  // It asks for the bytes of a constant input when it runs; false: it has its own copy.
+  // Whether it reads the bytes of a constant input when it runs; false: it has its own copy.
   virtual bool reads_constant(std::size_t /*input*/) const { return true; }
 };
 

@@ -9,18 +9,18 @@
 namespace sluice::engine {
 namespace {
 
-std::size_t most_alive(std::span<const Block> blocks) {
+std::size_t peak_live_bytes(std::span<const Block> blocks) {
   std::map<int, std::ptrdiff_t> changes;
   for (const Block& block : blocks) {
     changes[block.first] += static_cast<std::ptrdiff_t>(block.bytes);
     changes[block.last + 1] -= static_cast<std::ptrdiff_t>(block.bytes);
   }
-  std::ptrdiff_t now = 0, most = 0;
-  for (const auto& [step, change] : changes) most = std::max(most, now += change);
-  return static_cast<std::size_t>(most);
+  std::ptrdiff_t now = 0, peak = 0;
+  for (const auto& [step, change] : changes) peak = std::max(peak, now += change);
+  return static_cast<std::size_t>(peak);
 }
 
-// The smallest hole below the end that `bytes` fit in, among blocks in the order of offsets.
+// Best fit: the smallest hole below the end that holds `bytes`. `taken` is sorted by offset.
 struct Span {
   std::size_t from, to;
 };
@@ -38,20 +38,20 @@ std::size_t hole_for(std::span<const Span> taken, std::size_t bytes) {
 }
 
 using Order = std::vector<std::size_t>;
-constexpr std::size_t kMostSearched = 8192;  // blocks: the search for holes looks at all of them
+constexpr std::size_t kMaxSearched = 8192;  // blocks: the search for holes is quadratic in them
 
 class Placer {
  public:
   Placer(std::span<const Block> blocks, std::size_t alignment)
-      : blocks_(blocks), least_(most_alive(blocks)) {
+      : blocks_(blocks), peak_live_(peak_live_bytes(blocks)) {
     for (const Block& block : blocks) bytes_.push_back(memory::round_up(block.bytes, alignment));
   }
 
   Placement run() {
     Placement best;
     Order order;
-    // The largest first: small ones then fill the holes between them. Where that leaves holes,
-    // those that live for long may fit better when they are placed before.
+    // Largest blocks first: small ones then fill the holes between them. If holes remain, placing
+    // long-lived blocks first may pack better.
     for (const auto& weight : {&Placer::size, &Placer::area, &Placer::length}) {
       const Order tried = by(weight);
       const Placement made = in(tried);
@@ -80,12 +80,12 @@ class Placer {
     return order;
   }
 
-  bool is_tight(const Placement& made) const { return made.bytes <= least_ + least_ / 50; }
+  bool is_tight(const Placement& made) const { return made.bytes <= peak_live_ + peak_live_ / 50; }
 
-  // What sticks out at the end is placed earlier, for as long as there is time.
+  // Local search: moves the block that ends last to the front of the order.
   void improve(Order order, Placement& best) const {
-    constexpr std::size_t kWork = 20'000'000, kMostRounds = 100;
-    const std::size_t rounds = std::min(kMostRounds, kWork / (1 + order.size() * order.size()));
+    constexpr std::size_t kMaxWork = 20'000'000, kMaxRounds = 100;
+    const std::size_t rounds = std::min(kMaxRounds, kMaxWork / (1 + order.size() * order.size()));
     Placement now = best;
     for (std::size_t round = 0; round < rounds && !is_tight(best); ++round) {
       const auto last = std::ranges::max_element(
@@ -97,10 +97,10 @@ class Placer {
   }
 
   Placement in(const Order& order) const {
-    Placement made{std::vector<std::size_t>(blocks_.size()), 0, least_};
-    Order placed;  // in the order of offsets
+    Placement made{std::vector<std::size_t>(blocks_.size()), 0, peak_live_};
+    Order placed;  // sorted by offset
     std::vector<Span> taken;
-    const std::size_t searched = std::min(order.size(), kMostSearched);
+    const std::size_t searched = std::min(order.size(), kMaxSearched);
     for (const std::size_t i : std::span(order).first(searched)) {
       taken.clear();
       for (const std::size_t other : placed)
@@ -118,12 +118,12 @@ class Placer {
     return made;
   }
 
-  // Blocks behind all others, in the order of time: each in the smallest hole that one before it
-  // has left.
+  // Places the remaining blocks behind all others in order of their first step: each into the
+  // smallest hole that an expired block left.
   void append(Order order, Placement& made) const {
     std::ranges::sort(order, {}, [&](std::size_t i) { return blocks_[i].first; });
     std::multimap<int, std::size_t> alive;          // by the last step
-    std::multimap<std::size_t, std::size_t> holes;  // by size: where
+    std::multimap<std::size_t, std::size_t> holes;  // offset by size
     for (const std::size_t i : order) {
       while (!alive.empty() && alive.begin()->first < blocks_[i].first) {
         const std::size_t gone = alive.extract(alive.begin()).mapped();
@@ -144,13 +144,13 @@ class Placer {
   }
 
   const std::span<const Block> blocks_;
-  const std::size_t least_;
-  std::vector<std::size_t> bytes_;  // of each, as far as the next may begin
+  const std::size_t peak_live_;
+  std::vector<std::size_t> bytes_;  // of each block, rounded up to the alignment
 };
 
 }  // namespace
 
-Placement place(std::span<const Block> blocks, std::size_t alignment) {
+Placement plan_memory(std::span<const Block> blocks, std::size_t alignment) {
   return Placer(blocks, alignment).run();
 }
 

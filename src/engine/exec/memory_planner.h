@@ -1,4 +1,5 @@
-// Where blocks that live for a while lie in one stretch of memory, so that it is short.
+// Static memory planning: assigns an arena offset to each block by its lifetime, so that the arena
+// is small.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +10,16 @@ namespace sluice::engine {
 
 struct Block {
   std::size_t bytes;
-  int first, last;  // the steps it is alive in, both included
+  int first, last;  // the steps during which it is alive, inclusive
 };
 
 struct Placement {
   std::vector<std::size_t> offsets;  // of each block
-  std::size_t bytes = 0;             // of the stretch
-  std::size_t least = 0;             // what is alive at once at most: no placement takes less
+  std::size_t bytes = 0;             // of the arena
+  std::size_t peak_live = 0;         // maximum bytes alive at once: a lower bound of `bytes`
 };
 
 // Offsets are multiples of `alignment`; no two blocks alive at the same step overlap.
-Placement place(std::span<const Block> blocks, std::size_t alignment);
+Placement plan_memory(std::span<const Block> blocks, std::size_t alignment);
 
 }  // namespace sluice::engine

@@ -23,7 +23,7 @@ void expect_apart(std::span<const Block> blocks, const Placement& placed) {
   }
 }
 
-TEST(PlacementTest, BlocksAliveAtOnceLieApart) {
+TEST(MemoryPlannerTest, BlocksAliveAtTheSameTimeDoNotOverlap) {
   std::mt19937 random(3);
   for (int round = 0; round < 200; ++round) {
     std::vector<Block> blocks(1 + random() % 60);
@@ -32,26 +32,26 @@ TEST(PlacementTest, BlocksAliveAtOnceLieApart) {
       block.first = static_cast<int>(random() % 30);
       block.last = block.first + static_cast<int>(random() % 8);
     }
-    const Placement placed = place(blocks, kAlignment);
+    const Placement placed = plan_memory(blocks, kAlignment);
     expect_apart(blocks, placed);
-    EXPECT_GE(placed.bytes, placed.least);
+    EXPECT_GE(placed.bytes, placed.peak_live);
   }
 }
 
-TEST(PlacementTest, ManyBlocksArePlacedInLittleTime) {
+TEST(MemoryPlannerTest, PlanningManyBlocksIsFast) {
   std::mt19937 random(7);
   std::vector<Block> blocks;
   for (int i = 0; i < 9'000; ++i) {
     const int first = static_cast<int>(random() % 9'000);
     blocks.push_back({1 + random() % 5000, first, first + static_cast<int>(random() % 8)});
   }
-  expect_apart(blocks, place(blocks, kAlignment));
+  expect_apart(blocks, plan_memory(blocks, kAlignment));
   const std::vector<Block> together(200'000, Block{64, 0, 1});  // all alive at once
-  EXPECT_EQ(place(together, kAlignment).bytes, together.size() * 64);
+  EXPECT_EQ(plan_memory(together, kAlignment).bytes, together.size() * 64);
 }
 
-// Layers of a network: each value dies when the next is made, with a residual around every two.
-TEST(PlacementTest, ANetworkTakesHardlyMoreThanWhatIsAliveAtOnce) {
+// Layers of a network: each value dies at the next layer, with a residual around every two.
+TEST(MemoryPlannerTest, ArenaOfANetworkIsCloseToItsPeakLiveBytes) {
   for (const std::size_t wide : {std::size_t{3072}, std::size_t{4096}}) {
     std::vector<Block> blocks;
     for (int layer = 0; layer < 12; ++layer) {
@@ -61,36 +61,37 @@ TEST(PlacementTest, ANetworkTakesHardlyMoreThanWhatIsAliveAtOnce) {
       blocks.push_back({768 * 64, at + 2, at + 3});
       blocks.push_back({wide * 64, at + 3, at + 4});
     }
-    const Placement placed = place(blocks, kAlignment);
+    const Placement placed = plan_memory(blocks, kAlignment);
     expect_apart(blocks, placed);
-    EXPECT_LE(placed.bytes, placed.least * 115 / 100);
+    EXPECT_LE(placed.bytes, placed.peak_live * 115 / 100);
   }
 }
 
-// Levels that live until the way back reaches them, each half as large as the one before.
-TEST(PlacementTest, AnHourglassDoesToo) {
+// An encoder-decoder: each level is half as large as the previous and lives until its skip
+// connection.
+TEST(MemoryPlannerTest, ArenaOfAnHourglassIsCloseToItsPeakLiveBytes) {
   for (const int depth : {2, 3, 4, 5, 6}) {
     std::vector<Block> blocks;
     const int end = 4 * depth;
     for (int level = 0; level < depth; ++level) {
       const std::size_t bytes = std::size_t{1 << 16} >> level;
       const int down = 2 * level, up = end - 2 * level;
-      blocks.push_back({bytes, down, up + 1});  // kept
+      blocks.push_back({bytes, down, up + 1});  // skip connection
       blocks.push_back({bytes / 2, down + 1, down + 2});
-      blocks.push_back({2 * bytes, up, up + 1});      // made twice as large
-      blocks.push_back({3 * bytes, up + 1, up + 2});  // joined
+      blocks.push_back({2 * bytes, up, up + 1});      // upsampled
+      blocks.push_back({3 * bytes, up + 1, up + 2});  // concatenated
       blocks.push_back({bytes, up + 2, up + 3});
     }
-    const Placement placed = place(blocks, kAlignment);
+    const Placement placed = plan_memory(blocks, kAlignment);
     expect_apart(blocks, placed);
-    EXPECT_LE(placed.bytes, placed.least * 115 / 100) << depth;
+    EXPECT_LE(placed.bytes, placed.peak_live * 115 / 100) << depth;
   }
 }
 
-TEST(PlacementTest, TheLeastIsTheLargestSumOfOneStep) {
+TEST(MemoryPlannerTest, PeakLiveIsTheLargestSumOfAStep) {
   const Block blocks[] = {{100, 0, 1}, {50, 1, 2}, {70, 2, 3}};
-  EXPECT_EQ(place(blocks, kAlignment).least, 150u);
-  EXPECT_EQ(place({}, kAlignment).bytes, 0u);
+  EXPECT_EQ(plan_memory(blocks, kAlignment).peak_live, 150u);
+  EXPECT_EQ(plan_memory({}, kAlignment).bytes, 0u);
 }
 
 }  // namespace

@@ -1,16 +1,16 @@
-// Stretches of time with a name, as NVIDIA's profilers show them (nsys, ncu). They cost next to
-// nothing while none is attached, and are nothing in a build without NVTX.
+// NVTX ranges, shown by Nsight Systems and Nsight Compute. Their cost is negligible without an
+// attached profiler; a build without NVTX compiles them to nothing.
 #pragma once
 
 namespace sluice::engine {
 
-// Until the end of the scope, on this thread.
-class Range {
+// Pushes a range on this thread and pops it at the end of the scope.
+class NvtxRange {
  public:
-  explicit Range(const char* name) noexcept;
-  ~Range();
-  Range(const Range&) = delete;
-  Range& operator=(const Range&) = delete;
+  explicit NvtxRange(const char* name) noexcept;
+  ~NvtxRange();
+  NvtxRange(const NvtxRange&) = delete;
+  NvtxRange& operator=(const NvtxRange&) = delete;
 };
 
 }  // namespace sluice::engine

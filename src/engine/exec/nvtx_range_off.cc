@@ -1,10 +1,10 @@
-// A build without NVTX: nobody is told.
+// NVTX ranges in a build without NVTX do nothing.
 #include "engine/exec/nvtx_range.h"
 
 namespace sluice::engine {
 
-Range::Range(const char*) noexcept {}
+NvtxRange::NvtxRange(const char*) noexcept {}
 
-Range::~Range() = default;
+NvtxRange::~NvtxRange() = default;
 
 }  // namespace sluice::engine

@@ -4,8 +4,8 @@
 
 namespace sluice::engine {
 
-Range::Range(const char* name) noexcept { nvtxRangePushA(name); }
+NvtxRange::NvtxRange(const char* name) noexcept { nvtxRangePushA(name); }
 
-Range::~Range() { nvtxRangePop(); }
+NvtxRange::~NvtxRange() { nvtxRangePop(); }
 
 }  // namespace sluice::engine

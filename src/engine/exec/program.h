@@ -1,4 +1,4 @@
-// A graph for one set of input shapes, compiled.
+// A graph compiled for one set of input shapes.
 #pragma once
 
 #include <span>
@@ -9,14 +9,14 @@
 
 namespace sluice::engine {
 
-// When a step began and how long it took, and what it ran on.
+// Start, duration and location of one step: a row of a profile.
 struct StepTime {
-  enum class Lane { cpu, stream, copies };
+  enum class Track { cpu, stream, copies };
 
-  const Node* node;  // null: a copy of the graph's inputs or outputs
+  const Node* node;  // null for the copies of the graph's inputs and outputs
   std::string_view kernel;
   double begin_us, us;
-  Lane lane = Lane::cpu;
+  Track track = Track::cpu;
 };
 
 // Safe to run from several threads at once.
@@ -27,12 +27,12 @@ class Program {
   virtual const Graph& graph() const noexcept = 0;
   virtual const Schedule& schedule() const noexcept = 0;
 
-  // Inputs as the graph says. With `times`, one entry for each step is added to it, and
-  // for copies to the device and back.
+  // `inputs` are in the order of the graph's. With `times`, one entry is appended for each step
+  // and for the copies to the device and back.
   virtual std::vector<Tensor> run(std::span<const Tensor> inputs,
                                   std::vector<StepTime>* times = nullptr) const = 0;
 
-  // Gives memory that is kept for later runs back; bytes.
+  // Releases memory that is cached for later runs; returns the bytes released.
   virtual std::size_t trim() const noexcept { return 0; }
 };
 

@@ -13,13 +13,16 @@ std::size_t at(int id) { return static_cast<std::size_t>(id); }
 class Scheduler {
  public:
   Scheduler(const Graph& graph, std::span<const std::unique_ptr<Kernel>> kernels)
-      : graph_(graph), kernels_(kernels), root_(graph.values.size()), where_(graph.values.size()) {
+      : graph_(graph),
+        kernels_(kernels),
+        root_(graph.values.size()),
+        locations_(graph.values.size()) {
     for (std::size_t i = 0; i < root_.size(); ++i) root_[i] = static_cast<ValueId>(i);
   }
 
   Schedule run(std::size_t alignment) {
     find_roots();
-    settle_ends();
+    locate_io();
     find_lifetimes();
     share_in_place();
     return lay_out(alignment);
@@ -33,18 +36,18 @@ class Scheduler {
       if (is_view(node)) root_[at(node.outputs[0])] = root(node.inputs[0]);
   }
 
-  // Constants, inputs, and outputs, which have memory of their own.
-  void settle_ends() {
+  // Constants, inputs and outputs lie outside the arena.
+  void locate_io() {
     for (std::size_t i = 0; i < graph_.values.size(); ++i)
-      if (graph_.values[i].constant) where_[i] = {Where::Kind::constant, i};
+      if (graph_.values[i].constant) locations_[i] = {ValueLocation::Kind::constant, i};
     for (std::size_t i = 0; i < graph_.inputs.size(); ++i)
-      where_[at(graph_.inputs[i])] = {Where::Kind::input, i};
+      locations_[at(graph_.inputs[i])] = {ValueLocation::Kind::input, i};
     for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
-      Where& place = where_[at(root(graph_.outputs[i]))];
-      if (place.kind == Where::Kind::none)
-        place = {Where::Kind::output, i};
+      ValueLocation& location = locations_[at(root(graph_.outputs[i]))];
+      if (location.kind == ValueLocation::Kind::none)
+        location = {ValueLocation::Kind::output, i};
       else
-        made_.copies.push_back({place, i});
+        made_.copies.push_back({location, i});
     }
   }
 
@@ -55,7 +58,7 @@ class Scheduler {
       if (is_view(node)) continue;
       const int now = static_cast<int>(i);
       for (const ValueId id : node.outputs) {
-        if (id == kNoValue || where_[at(id)].kind != Where::Kind::none) continue;
+        if (id == kNoValue || locations_[at(id)].kind != ValueLocation::Kind::none) continue;
         block_of_[at(id)] = static_cast<int>(blocks_.size());
         blocks_.push_back({type_of(graph_[id]).bytes(), now, now});
       }
@@ -65,7 +68,7 @@ class Scheduler {
     }
   }
 
-  // A block that dies in a step whose kernel can write over it becomes the one it writes.
+  // A block whose last use is a step that can run in place becomes that step's output block.
   void share_in_place() {
     into_.resize(blocks_.size());
     for (std::size_t i = 0; i < into_.size(); ++i) into_[i] = static_cast<int>(i);
@@ -106,46 +109,49 @@ class Scheduler {
       if (kernels_[i])
         placed.push_back({kernels_[i]->scratch(), static_cast<int>(i), static_cast<int>(i)});
     check_sum(placed, alignment);
-    const Placement placement = place(placed, alignment);
+    const Placement placement = plan_memory(placed, alignment);
     for (std::size_t id = 0; id < block_of_.size(); ++id)
       if (block_of_[id] >= 0)
-        where_[id] = {Where::Kind::arena, placement.offsets[index[at(into_[at(block_of_[id])])]]};
+        locations_[id] = {ValueLocation::Kind::arena,
+                          placement.offsets[index[at(into_[at(block_of_[id])])]]};
     made_.arena = placement.bytes;
-    made_.least = placement.least;
+    made_.peak_live = placement.peak_live;
     add_steps(std::span(placement.offsets).subspan(values));
     return std::move(made_);
   }
 
-  // Offsets that wrap around would lie in an arena that is too small.
+  // Offsets that overflow would lie in an arena that is too small.
   static void check_sum(std::span<const Block> blocks, std::size_t alignment) {
-    constexpr std::size_t kMost = std::size_t{1} << 60;
+    constexpr std::size_t kMaxArena = std::size_t{1} << 60;
     std::size_t sum = 0;
     for (const Block& block : blocks) {
-      if (block.bytes >= kMost || sum >= kMost)
+      if (block.bytes >= kMaxArena || sum >= kMaxArena)
         throw Error(Code::exhausted, "its values take more memory than can be addressed");
       sum += block.bytes + alignment;
     }
   }
 
   void add_steps(std::span<const std::size_t> scratch) {
-    const auto where = [&](ValueId id) { return id == kNoValue ? Where() : where_[at(root(id))]; };
+    const auto location = [&](ValueId id) {
+      return id == kNoValue ? ValueLocation() : locations_[at(root(id))];
+    };
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (!kernels_[i]) continue;
       const Node& node = graph_.nodes[i];
       Step step{&node, kernels_[i].get(), {}, {}, scratch[made_.steps.size()]};
-      for (const ValueId id : node.inputs) step.inputs.push_back(where(id));
-      for (const ValueId id : node.outputs) step.outputs.push_back(where(id));
+      for (const ValueId id : node.inputs) step.inputs.push_back(location(id));
+      for (const ValueId id : node.outputs) step.outputs.push_back(location(id));
       made_.steps.push_back(std::move(step));
     }
   }
 
   const Graph& graph_;
   const std::span<const std::unique_ptr<Kernel>> kernels_;
-  std::vector<ValueId> root_;  // of a value, the one whose memory it shows
-  std::vector<Where> where_;   // of roots
-  std::vector<int> block_of_;  // of roots in the arena
+  std::vector<ValueId> root_;             // by value: the value whose memory it shares
+  std::vector<ValueLocation> locations_;  // of roots
+  std::vector<int> block_of_;             // of roots in the arena
   std::vector<Block> blocks_;
-  std::vector<int> into_;  // the block whose memory a block takes over, or itself
+  std::vector<int> into_;  // the block whose memory a block reuses, or itself
   Schedule made_;
 };
 

@@ -1,4 +1,4 @@
-// The order in which a specialized graph runs, and where each of its values lies.
+// The execution order of a specialized graph and the memory location of each of its values.
 #pragma once
 
 #include <vector>
@@ -8,36 +8,35 @@
 
 namespace sluice::engine {
 
-// Where a value lies. Values that only show others in another shape (Reshape, ...) lie where
-// those lie.
-struct Where {
+// The memory location of a value. Views (Reshape, ...) share the location of what they view.
+struct ValueLocation {
   enum class Kind { none, constant, input, output, arena };
   Kind kind = Kind::none;
-  std::size_t at = 0;  // constant: its ValueId; input, output: which of the graph's; arena: offset
+  std::size_t at = 0;  // constant: ValueId; input, output: the graph's index; arena: offset
 };
 
 struct Step {
   const Node* node;
   const Kernel* kernel;
-  std::vector<Where> inputs, outputs;
-  std::size_t scratch;  // its offset in the arena
+  std::vector<ValueLocation> inputs, outputs;
+  std::size_t scratch;  // offset of its workspace in the arena
 };
 
-// An output of the graph that is an input, a constant or another output: it is copied at the end.
-struct LastCopy {
-  Where from;
+// A graph output that is an input, a constant or another output: it is copied at the end.
+struct OutputCopy {
+  ValueLocation from;
   std::size_t output;
 };
 
 struct Schedule {
   std::vector<Step> steps;
-  std::vector<LastCopy> copies;
-  std::size_t arena = 0;     // bytes
-  std::size_t least = 0;     // alive at once at most
-  std::size_t unshared = 0;  // the sum of all, were nothing shared
+  std::vector<OutputCopy> copies;
+  std::size_t arena = 0;      // bytes
+  std::size_t peak_live = 0;  // maximum bytes alive at once
+  std::size_t unshared = 0;   // bytes if no memory were shared
 };
 
-// `kernels`: one for each node that is no view, null for views. The graph outlives the result.
+// `kernels`: one for each node, null for views. The graph outlives the result.
 Schedule make_schedule(const Graph& graph, std::span<const std::unique_ptr<Kernel>> kernels,
                        std::size_t alignment);
 

@@ -10,14 +10,14 @@
 namespace sluice::engine {
 namespace {
 
-using Kind = Where::Kind;
+using Kind = ValueLocation::Kind;
 constexpr std::size_t kAlignment = 64;
 
 class FakeKernel final : public Kernel {
  public:
   FakeKernel(int in_place, std::size_t scratch) : in_place_(in_place), scratch_(scratch) {}
   void run(const KernelArgs&) const override {}
-  std::string_view what() const override { return "fake"; }
+  std::string_view name() const override { return "fake"; }
   std::size_t scratch() const override { return scratch_; }
   int in_place() const override { return in_place_; }
 
@@ -26,7 +26,7 @@ class FakeKernel final : public Kernel {
   std::size_t scratch_;
 };
 
-// A graph of values of i8, so that a value has as many bytes as elements.
+// A graph with i8 values, which have as many bytes as elements.
 class Built {
  public:
   ValueId value(std::int64_t bytes) {
@@ -60,7 +60,7 @@ class Built {
   std::vector<std::unique_ptr<Kernel>> kernels;
 };
 
-TEST(ScheduleTest, ValuesWhoseSumWrapsAroundAreRefused) {
+TEST(ScheduleTest, ValuesWhoseTotalSizeOverflowsAreRefused) {
   Built b;
   const ValueId x = b.input(1);
   std::vector<ValueId> parts;
@@ -69,7 +69,7 @@ TEST(ScheduleTest, ValuesWhoseSumWrapsAroundAreRefused) {
   EXPECT_THROW(b.schedule(), Error);
 }
 
-TEST(ScheduleTest, ViewsLieWhereTheyLook) {
+TEST(ScheduleTest, ViewsShareTheLocationOfTheirInput) {
   Built b;
   const ValueId x = b.input(100), y = b.node("Neg", {x}, 100);
   const ValueId view = b.node("Reshape", {y}, 100), again = b.node("Squeeze", {view}, 100);
@@ -83,7 +83,7 @@ TEST(ScheduleTest, ViewsLieWhereTheyLook) {
   EXPECT_EQ(made.unshared, 100u);
 }
 
-TEST(ScheduleTest, WhatNobodyNeedsAnyMoreIsWrittenOver) {
+TEST(ScheduleTest, DeadValuesAreOverwritten) {
   Built b;
   const ValueId y = b.node("Neg", {b.input(1000)}, 1000);
   const ValueId z = b.node("Add", {y, b.constant(1000)}, 1000, 0);
@@ -95,7 +95,7 @@ TEST(ScheduleTest, WhatNobodyNeedsAnyMoreIsWrittenOver) {
   EXPECT_EQ(made.steps[1].inputs[1].kind, Kind::constant);
 }
 
-TEST(ScheduleTest, NeitherInputsNorConstantsNorWhatIsUsedTwiceIsWrittenOver) {
+TEST(ScheduleTest, InputsConstantsAndValuesUsedTwiceAreNotOverwritten) {
   Built b;
   const ValueId x = b.input(1000), y = b.node("Neg", {x}, 1000, 0);
   const ValueId z = b.node("Add", {y, y}, 1000, 0);
@@ -124,7 +124,7 @@ TEST(ScheduleTest, OutputsThatAreInputsConstantsOrOtherOutputsAreCopied) {
   EXPECT_EQ(made.arena, 0u);
 }
 
-// Runs a schedule with the number of the value as its contents, byte by byte.
+// Simulates a schedule with the value's id as the contents of each byte.
 class Replay {
  public:
   explicit Replay(const Built& built) : built_(built), made_(built.schedule()) {}
@@ -160,7 +160,7 @@ class Replay {
     for (std::size_t i = 0; i < size(id); ++i) ASSERT_EQ(arena[at + i], id) << "byte " << i;
   }
 
-  // It must not lie on what the step reads.
+  // It must not overlap the step's inputs.
   template <class Real>
   void check_scratch(const Step& step, const std::vector<int>& arena, const Real& real) const {
     for (const ValueId id : step.node->inputs)
@@ -172,7 +172,7 @@ class Replay {
   Schedule made_;
 };
 
-TEST(ScheduleTest, EachStepFindsWhatWasMadeForIt) {
+TEST(ScheduleTest, EachStepReadsTheValuesMadeForIt) {
   std::mt19937 random(7);
   for (int round = 0; round < 100; ++round) {
     Built b;

@@ -1,4 +1,4 @@
-// The settings of a node, by name.
+// The attributes of a node, by name.
 #pragma once
 
 #include <cstdint>
@@ -30,22 +30,22 @@ class Attributes {
   void erase(std::string_view name);
   const std::map<std::string, Any, std::less<>>& all() const noexcept { return all_; }
 
-  // The value, or what stands in for it where there is none. Throws invalid_argument where
-  // it is of another kind, and the forms without a stand-in where it is missing.
-  std::int64_t integer(std::string_view name, std::int64_t otherwise) const;
+  // The value, or `default_value` if it is missing. Throws invalid_argument if it has another kind,
+  // or if it is missing and there is no default.
+  std::int64_t integer(std::string_view name, std::int64_t default_value) const;
   std::int64_t integer(std::string_view name) const;
-  bool flag(std::string_view name, bool otherwise = false) const {
-    return integer(name, otherwise ? 1 : 0) != 0;
+  bool flag(std::string_view name, bool default_value = false) const {
+    return integer(name, default_value ? 1 : 0) != 0;
   }
-  float real(std::string_view name, float otherwise) const;
-  std::string string(std::string_view name, std::string_view otherwise) const;
-  Integers integers(std::string_view name, Integers otherwise = {}) const;
-  Reals reals(std::string_view name, Reals otherwise = {}) const;
-  Strings strings(std::string_view name, Strings otherwise = {}) const;
-  Tensor tensor(std::string_view name) const;  // none where there is none
-  DType dtype(std::string_view name, DType otherwise) const;
+  float real(std::string_view name, float default_value) const;
+  std::string string(std::string_view name, std::string_view default_value) const;
+  Integers integers(std::string_view name, Integers default_value = {}) const;
+  Reals reals(std::string_view name, Reals default_value = {}) const;
+  Strings strings(std::string_view name, Strings default_value = {}) const;
+  Tensor tensor(std::string_view name) const;  // empty if missing
+  DType dtype(std::string_view name, DType default_value) const;
 
-  // Null where there is none.
+  // Null if missing.
   template <class T>
   const T* find(std::string_view name) const {
     const auto found = all_.find(name);

@@ -12,13 +12,13 @@
 namespace sluice::engine {
 namespace {
 
-// All of `text` as a number.
+// Parses the entire `text` as a number.
 template <class T>
 T number(const std::string& text, const std::string& code) {
   T value{};
   const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
   require(read.ec == std::errc() && read.ptr == text.data() + text.size(),
-          "'" + code + "' is no step of a chain");
+          "'" + code + "' is no instruction of a chain");
   return value;
 }
 
@@ -27,19 +27,19 @@ std::string to_text(float value) {
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }
 
-// `values`: how many are made before it.
-Chain::Step parse_step(const std::string& code, int values) {
+// `values`: the number of values computed before it.
+Chain::Step parse_instruction(const std::string& code, int values) {
   std::istringstream words(code);
   std::string word;
   std::vector<std::string> rest;
   words >> word;
   const std::optional<Chain::Op> op = Chain::op_named(word);
-  require(op.has_value(), "'" + code + "' names no step of a chain");
+  require(op.has_value(), "'" + code + "' names no instruction of a chain");
   Chain::Step step{*op};
   while (words >> word) rest.push_back(word);
   const int operands = Chain::operands(*op);
   require(static_cast<int>(rest.size()) == std::max(1, operands),
-          "'" + code + "' is no step of a chain");
+          "'" + code + "' is no instruction of a chain");
   if (step.op == Chain::Op::constant) {
     step.value = number<float>(rest[0], code);
     return step;
@@ -48,7 +48,7 @@ Chain::Step parse_step(const std::string& code, int values) {
   if (operands == 2) step.b = number<int>(rest[1], code);
   const auto made = [&](int value) { return value >= 0 && value < values; };
   require(made(step.a) && (operands < 2 || made(step.b)),
-          "'" + code + "' uses a value that is not made yet");
+          "'" + code + "' uses a value that is not computed yet");
   return step;
 }
 
@@ -81,8 +81,9 @@ void write(const Epilogue& epilogue, Attributes& to) {
 Chain chain_of(const Attributes& attributes, std::size_t inputs) {
   Chain chain{static_cast<int>(inputs), {}};
   for (const std::string& code : attributes.strings("code"))
-    chain.steps.push_back(parse_step(code, chain.inputs + static_cast<int>(chain.steps.size())));
-  require(!chain.steps.empty(), "the chain has no steps");
+    chain.steps.push_back(
+        parse_instruction(code, chain.inputs + static_cast<int>(chain.steps.size())));
+  require(!chain.steps.empty(), "the chain has no instructions");
   return chain;
 }
 

@@ -1,4 +1,4 @@
-// A model as the engine sees it: values, and nodes that make them, each after those it needs.
+// The graph of a model: values, and nodes in topological order.
 #pragma once
 
 #include <memory>
@@ -11,31 +11,32 @@
 namespace sluice::engine {
 
 using ValueId = int;
-inline constexpr ValueId kNoValue = -1;  // an input or output that is left out
+inline constexpr ValueId kNoValue = -1;  // an omitted input or output
 
 struct Dim {
-  std::int64_t size = -1;  // -1: known when it runs
-  std::string symbol;      // equal names are equal sizes
+  std::int64_t size = -1;  // -1: dynamic
+  std::string symbol;      // dimensions with equal names have equal sizes
 };
 
 struct Value {
   std::string name;
   onnx::Type::Kind kind = onnx::Type::Kind::tensor;
-  DType dtype = DType::none;               // none: not known
-  std::optional<std::vector<Dim>> dims{};  // none: not known
-  Tensor constant{};                       // of an initializer
+  DType dtype = DType::none;               // none: unknown
+  std::optional<std::vector<Dim>> dims{};  // none: unknown
+  Tensor constant{};                       // set for initializers
 };
 
 struct Graph;
 
 struct Node {
   std::string name, op, domain;
-  int version = 0;  // of the operator's domain that the model asks for
+  int version = 0;  // opset version of the domain that the model imports
   Attributes attributes{};
   std::vector<ValueId> inputs{}, outputs{};
-  std::vector<std::pair<std::string, std::shared_ptr<const Graph>>> bodies{};  // by attribute
+  std::vector<std::pair<std::string, std::shared_ptr<const Graph>>>
+      subgraphs{};  // by attribute name
 
-  const Graph* body(std::string_view attribute) const;
+  const Graph* subgraph(std::string_view attribute) const;
 };
 
 // "MatMul node 'encoder/query'".
@@ -47,9 +48,9 @@ struct Graph {
   std::vector<Node> nodes;
   std::vector<ValueId> inputs, outputs;
 
-  // Of a body: what it uses of the graph around it, as a value there and here.
+  // For subgraphs: the values captured from the enclosing graph.
   struct Captured {
-    ValueId outside, here;
+    ValueId outer, inner;
   };
   std::vector<Captured> captured;
 
@@ -57,12 +58,12 @@ struct Graph {
   const Value& operator[](ValueId id) const { return values[static_cast<std::size_t>(id)]; }
 };
 
-// Makes a graph of a file: names resolved, nodes put in order, functions put in their place.
-// Throws invalid_argument with node and reason: a value nobody makes or two make, a cycle,
-// an opset or IR that is not known, a function that calls itself.
+// Builds the graph of a model file: resolves names, sorts nodes topologically and inlines
+// functions. Throws invalid_argument with node and reason for a value with no or two producers, a
+// cycle, an unknown opset or IR version, or a recursive function.
 Graph import_onnx(const onnx::Model& model);
 
-// What a node is called in profiles: its name, or its operator where it has none.
+// The name of a node in profiles: its own, or its operator if it has none.
 inline const char* name_of(const Node& node) {
   return (node.name.empty() ? node.op : node.name).c_str();
 }

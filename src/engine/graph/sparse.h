@@ -1,11 +1,12 @@
-// Tensors that a file stores by their elements that are not zero.
+// Sparse tensors of ONNX files.
 #pragma once
 
 #include "formats/onnx/model.h"
 
 namespace sluice::engine {
 
-// All elements. Throws invalid_argument where an index is outside, or there are too many.
+// Converts to a dense tensor. Throws invalid_argument if an index is out of range or the tensor is
+// too large.
 Tensor dense(const onnx::SparseTensor& sparse);
 
 }  // namespace sluice::engine

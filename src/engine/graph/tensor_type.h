@@ -14,13 +14,13 @@ struct TensorType {
   friend bool operator==(const TensorType&, const TensorType&) = default;
 };
 
-// Of a value in a specialized graph.
+// The type of a value in a specialized graph.
 TensorType type_of(const Value& value);
 
-// Operators that may differ from run to run.
+// Operators whose results may differ between runs.
 bool is_random(const Node& node);
 
-// Reshape, Squeeze and their kin make nothing new, so that no kernel is needed.
+// Reshape, Squeeze and similar operators share their input's data and need no kernel.
 bool is_view(const Node& node);
 
 }  // namespace sluice::engine

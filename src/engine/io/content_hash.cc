@@ -27,7 +27,7 @@ std::string_view bytes_of(const std::uint64_t& word) {
 
 }  // namespace
 
-// FNV-1a on eight bytes at once, eight such at a time: a processor multiplies them side by side.
+// FNV-1a on 8-byte words in eight independent lanes.
 std::uint64_t plan_hash(std::string_view bytes) {
   constexpr std::size_t kLanes = 8;
   constexpr std::uint64_t kBegin = 0xcbf29ce484222325ULL;
@@ -46,17 +46,17 @@ std::uint64_t plan_hash(std::string_view bytes) {
 
 void FileHash::add(std::string_view bytes) {
   while (!bytes.empty()) {
-    const std::size_t taken = std::min(bytes.size(), kPiece - begun_.size());
-    begun_ += bytes.substr(0, taken);
+    const std::size_t taken = std::min(bytes.size(), kPiece - partial_.size());
+    partial_ += bytes.substr(0, taken);
     bytes.remove_prefix(taken);
-    if (begun_.size() < kPiece) return;
-    hashes_ += bytes_of(plan_hash(begun_));
-    begun_.clear();
+    if (partial_.size() < kPiece) return;
+    hashes_ += bytes_of(plan_hash(partial_));
+    partial_.clear();
   }
 }
 
 std::uint64_t FileHash::finish() {
-  if (!begun_.empty()) hashes_ += bytes_of(plan_hash(begun_));
+  if (!partial_.empty()) hashes_ += bytes_of(plan_hash(partial_));
   return plan_hash(hashes_);
 }
 

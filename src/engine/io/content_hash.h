@@ -1,5 +1,5 @@
-// Hashes that tell files and names apart, and whole plans from damaged ones. Not for those who
-// choose the bytes: two texts with the same hash are made with ease.
+// Non-cryptographic hashes of files and names, and checksums of plans. Collisions are easy to
+// construct on purpose.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,17 @@
 
 namespace sluice::engine {
 
-// Another one whenever eight bytes at a multiple of eight, or a part of them, are others; of texts
-// that differ more, almost always.
+// Always differs if exactly one aligned 8-byte word differs; almost always for other differences.
 std::uint64_t plan_hash(std::string_view bytes);
 
-// The same for what comes in parts and for files, on all cores: a hash of the hashes of pieces.
+// A streaming and parallel hash: the hash of the hashes of fixed-size blocks.
 class FileHash {
  public:
   void add(std::string_view bytes);
   std::uint64_t finish();
 
  private:
-  std::string begun_, hashes_;  // of the piece that is not whole yet; of those before it
+  std::string partial_, hashes_;  // the incomplete block; hashes of the blocks before it
 };
 std::uint64_t file_hash(std::string_view bytes, compute::Workers& workers);
 

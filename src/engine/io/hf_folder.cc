@@ -12,7 +12,7 @@ namespace sluice::engine {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::size_t kLongestText = 1u << 20;  // of config.json and of the index
+constexpr std::size_t kLongestText = 1u << 20;  // bytes of config.json and of the index
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(Code::invalid_argument, why); }
 
@@ -31,7 +31,7 @@ Tensor widened(const Tensor& tensor) {
   return wide;
 }
 
-// The files that an index names.
+// The files named by an index.
 std::set<std::string> shards_in(const fs::path& index) {
   const Json json = json_in(index);
   const auto map = json.find("weight_map");
@@ -87,31 +87,31 @@ const Json* HfFolder::find(std::string_view key) const {
   return found == config_->end() || found->is_null() ? nullptr : &*found;
 }
 
-std::int64_t HfFolder::integer(std::string_view key, std::int64_t least, std::int64_t most) const {
+std::int64_t HfFolder::integer(std::string_view key, std::int64_t min, std::int64_t max) const {
   const Json* const value = find(key);
   if (value == nullptr) refuse("config.json lacks " + in_quotes(key));
-  if (!value->is_number_integer() || *value < least || *value > most)
-    refuse("config.json: " + std::string(key) + " must be a whole number from " +
-           std::to_string(least) + " to " + std::to_string(most));
+  if (!value->is_number_integer() || *value < min || *value > max)
+    refuse("config.json: " + std::string(key) + " must be an integer from " + std::to_string(min) +
+           " to " + std::to_string(max));
   return value->get<std::int64_t>();
 }
 
-std::int64_t HfFolder::integer(std::string_view key, std::int64_t least, std::int64_t most,
-                               std::int64_t otherwise) const {
-  return find(key) == nullptr ? otherwise : integer(key, least, most);
+std::int64_t HfFolder::integer(std::string_view key, std::int64_t min, std::int64_t max,
+                               std::int64_t default_value) const {
+  return find(key) == nullptr ? default_value : integer(key, min, max);
 }
 
-double HfFolder::real(std::string_view key, double otherwise) const {
+double HfFolder::real(std::string_view key, double default_value) const {
   const Json* const value = find(key);
-  if (value == nullptr) return otherwise;
+  if (value == nullptr) return default_value;
   if (!value->is_number() || !std::isfinite(value->get<double>()))
     refuse("config.json: " + std::string(key) + " must be a number");
   return value->get<double>();
 }
 
-std::string HfFolder::text(std::string_view key, std::string_view otherwise) const {
+std::string HfFolder::text(std::string_view key, std::string_view default_value) const {
   const Json* const value = find(key);
-  if (value == nullptr) return std::string(otherwise);
+  if (value == nullptr) return std::string(default_value);
   if (!value->is_string()) refuse("config.json: " + std::string(key) + " must be a text");
   return value->get<std::string>();
 }

@@ -1,5 +1,5 @@
-// A model's folder as Hugging Face lays it out: config.json beside model.safetensors, or
-// beside several such files with their index.
+// A Hugging Face model folder: config.json and model.safetensors, or several such files with an
+// index.
 #pragma once
 
 #include <filesystem>
@@ -15,26 +15,25 @@ namespace sluice::engine {
 
 class HfFolder {
  public:
-  // Files are named in it by plain names only: nothing a file says leads elsewhere. Throws
-  // not_found or invalid_argument, with what is missing or wrong.
+  // File names in the index must be plain names, so nothing outside the folder is read. Throws
+  // not_found or invalid_argument with the reason.
   explicit HfFolder(const std::filesystem::path& folder);
   ~HfFolder();
 
-  // Those that the constructor reads. Throws as it does.
+  // The files that the constructor reads. Throws as it does.
   static std::vector<std::filesystem::path> files(const std::filesystem::path& folder);
 
-  // Of config.json. Throws invalid_argument where it is missing (in the forms without a
-  // stand-in) or of another kind.
-  std::int64_t integer(std::string_view key, std::int64_t least, std::int64_t most) const;
-  std::int64_t integer(std::string_view key, std::int64_t least, std::int64_t most,
-                       std::int64_t otherwise) const;
-  double real(std::string_view key, double otherwise) const;
-  std::string text(std::string_view key, std::string_view otherwise) const;
-  bool flag(std::string_view key) const;  // false where it is missing
+  // Values of config.json. Throws invalid_argument if a value without a default is missing, or if
+  // it has another type.
+  std::int64_t integer(std::string_view key, std::int64_t min, std::int64_t max) const;
+  std::int64_t integer(std::string_view key, std::int64_t min, std::int64_t max,
+                       std::int64_t default_value) const;
+  double real(std::string_view key, double default_value) const;
+  std::string text(std::string_view key, std::string_view default_value) const;
+  bool flag(std::string_view key) const;  // false if missing
 
   bool has(std::string_view tensor) const { return tensors_.find(tensor) != tensors_.end(); }
-  // As f32, whatever it is stored as. Throws invalid_argument where it is missing or of
-  // another shape.
+  // The tensor converted to f32. Throws invalid_argument if it is missing or has another shape.
   Tensor tensor(std::string_view name, const Shape& shape) const;
   // The size of its first dimension.
   std::int64_t rows(std::string_view name) const;

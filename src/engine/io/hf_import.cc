@@ -14,12 +14,12 @@ namespace sluice::engine {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr int kOpset = 20;  // the first with Gelu
+constexpr int kOpset = 20;  // the first opset with Gelu
 constexpr float kMasked = -3.4028234663852886e38f;
 
-// How one family calls its parts.
+// The tensor names of one model family.
 struct Family {
-  std::string_view prefix;  // of all tensors; a model saved without its head leaves it out
+  std::string_view prefix;  // of all tensor names; omitted in models saved without a head
   std::string_view layers, query, key, value, out, out_norm, up, down, down_norm;
 };
 constexpr Family kBert{"bert.",
@@ -43,8 +43,8 @@ struct Config {
   std::string type;
   Family family;
   std::int64_t hidden, layers, heads, inner, positions;
-  std::int64_t token_types = 0;           // 0: the model knows none
-  std::optional<std::int64_t> padding{};  // roberta: positions count from behind this token
+  std::int64_t token_types = 0;           // 0: the model has none
+  std::optional<std::int64_t> padding{};  // roberta: the padding index, after which positions start
   std::string activation;
   float epsilon;
   bool distil = false;
@@ -52,7 +52,7 @@ struct Config {
 
 // ---- weights ---------------------------------------------------------------------
 
-// [rows, columns] to [columns, rows], in squares that fit the cache.
+// Transposes [rows, columns] in cache-sized tiles.
 Tensor transposed(const Tensor& tensor) {
   const std::int64_t rows = tensor.shape()[0], columns = tensor.shape()[1];
   Tensor result(DType::f32, Shape{columns, rows});
@@ -138,11 +138,11 @@ class Encoder {
   }
   ValueId linear(const std::string& name, ValueId x, std::int64_t in, std::int64_t out) {
     const Tensor by_output = folder_.tensor(prefix_ + name + ".weight", Shape{out, in});
-    const ValueId product = add("MatMul", {x, value(name + ".weight", transposed(by_output))});
-    return add("Add", {product, weight(name + ".bias", Shape{out})});
+    const ValueId matmul = add("MatMul", {x, value(name + ".weight", transposed(by_output))});
+    return add("Add", {matmul, weight(name + ".bias", Shape{out})});
   }
   ValueId norm(const std::string& name, ValueId x) {
-    const bool old = folder_.has(prefix_ + name + ".gamma");  // as TensorFlow called them
+    const bool old = folder_.has(prefix_ + name + ".gamma");  // TensorFlow names
     const Shape shape{config_.hidden};
     Attributes attributes;
     attributes.set("axis", std::int64_t{-1});
@@ -186,17 +186,17 @@ ValueId Encoder::embeddings(ValueId ids) {
   if (config_.token_types > 0) {
     const ValueId types = weight("embeddings.token_type_embeddings.weight",
                                  Shape{config_.token_types, config_.hidden});
-    // Where there is one type alone, exports do not ask for it.
+    // Exports have no token_type_ids input if there is only one type.
     const ValueId which = config_.token_types > 1 ? input("token_type_ids") : integers({0});
     x = add("Add", {x, add("Gather", {types, which})});
   }
-  const ValueId places =
+  const ValueId position_table =
       weight("embeddings.position_embeddings.weight", Shape{config_.positions, config_.hidden});
-  x = add("Add", {x, add("Gather", {places, positions(ids)})});
+  x = add("Add", {x, add("Gather", {position_table, positions(ids)})});
   return norm("embeddings.LayerNorm", x);
 }
 
-// 0, 1, 2, ... or, for roberta, counted from behind the padding token and without it.
+// Position ids 0, 1, 2, ...; for roberta, counted from padding + 1 without padding tokens.
 ValueId Encoder::positions(ValueId ids) {
   if (!config_.padding) {
     const ValueId length =
@@ -211,7 +211,7 @@ ValueId Encoder::positions(ValueId ids) {
   return add("Add", {add("Mul", {count, real}), padding});
 }
 
-// What is added to scores: 0 where the mask is 1, the least float where it is 0.
+// The attention bias: 0 where the mask is 1, the lowest float where it is 0.
 ValueId Encoder::mask_of(ValueId attention) {
   where_ = "mask/";
   const ValueId wide = add("Unsqueeze", {attention, integers({1, 2})});
@@ -266,7 +266,7 @@ void Encoder::pooler(ValueId x) {
 
 // ---- config.json -----------------------------------------------------------------
 
-constexpr std::int64_t kMost = 1 << 20;
+constexpr std::int64_t kMax = 1 << 20;
 
 [[noreturn]] void not_this_one(const std::string& what) {
   throw Error(Code::unavailable, what +
@@ -289,16 +289,16 @@ Config config_of(const HfFolder& folder) {
                 .family = distil    ? kDistil
                           : roberta ? kRoberta
                                     : kBert,
-                .hidden = folder.integer(distil ? "dim" : "hidden_size", 1, kMost),
+                .hidden = folder.integer(distil ? "dim" : "hidden_size", 1, kMax),
                 .layers = folder.integer(distil ? "n_layers" : "num_hidden_layers", 1, 1000),
-                .heads = folder.integer(distil ? "n_heads" : "num_attention_heads", 1, kMost),
-                .inner = folder.integer(distil ? "hidden_dim" : "intermediate_size", 1, kMost),
-                .positions = folder.integer("max_position_embeddings", 1, kMost),
+                .heads = folder.integer(distil ? "n_heads" : "num_attention_heads", 1, kMax),
+                .inner = folder.integer(distil ? "hidden_dim" : "intermediate_size", 1, kMax),
+                .positions = folder.integer("max_position_embeddings", 1, kMax),
                 .activation = folder.text(distil ? "activation" : "hidden_act", "gelu"),
                 .epsilon = static_cast<float>(folder.real("layer_norm_eps", 1e-12)),
                 .distil = distil};
-  if (!distil) config.token_types = folder.integer("type_vocab_size", 0, kMost, 2);
-  if (roberta) config.padding = folder.integer("pad_token_id", 0, kMost, 1);
+  if (!distil) config.token_types = folder.integer("type_vocab_size", 0, kMax, 2);
+  if (roberta) config.padding = folder.integer("pad_token_id", 0, kMax, 1);
   require(config.hidden % config.heads == 0, "config.json: " + std::to_string(config.heads) +
                                                  " heads do not share a width of " +
                                                  std::to_string(config.hidden));
@@ -353,7 +353,7 @@ Imported import_once(const fs::path& path) {
 }  // namespace
 
 Imported import_file(const fs::path& path) {
-  if (!is_there(path)) return import_once(path);  // says so
+  if (!is_there(path)) return import_once(path);  // throws not_found
   const std::string version = model_version(path);
   Imported imported = import_once(path);
   require_version(path, version);

@@ -1,4 +1,4 @@
-// Models that are no ONNX files: encoders in Hugging Face's folders.
+// Imports models: ONNX files and Hugging Face encoder folders.
 #pragma once
 
 #include <filesystem>
@@ -9,14 +9,14 @@
 
 namespace sluice::engine {
 
-// The encoder in a folder with config.json and model.safetensors (or several such files and
-// their index): bert (MiniLM too), roberta, xlm-roberta, camembert, distilbert. The graph is the
-// one an export to ONNX gives: inputs input_ids, attention_mask and, where the model tells token
-// types apart, token_type_ids, i64 [batch, sequence]; outputs last_hidden_state and, where it
-// has the weights, pooler_output. Throws unavailable for other models, with the way out.
+// Imports an encoder from a folder with config.json and model.safetensors (or several such files
+// and their index): bert (also MiniLM), roberta, xlm-roberta, camembert, distilbert. The graph
+// equals an export to ONNX: inputs input_ids, attention_mask and, if the model has token types,
+// token_type_ids, i64 [batch, sequence]; outputs last_hidden_state and, if the weights exist,
+// pooler_output. Throws unavailable for other models, with advice.
 Graph import_hf(const std::filesystem::path& folder);
 
-// What a model is besides its graph.
+// A graph with the metadata of its model.
 struct Imported {
   Graph graph;
   std::string format;                   // "ONNX, IR 8", "Hugging Face folder, bert"
@@ -24,8 +24,8 @@ struct Imported {
   std::map<std::string, int> opsets{};  // by domain
 };
 
-// An .onnx file, a folder with a model.onnx, or one that import_hf takes. Throws not_found,
-// or as the import does, with the path in front.
+// Imports an .onnx file, a folder with a model.onnx, or a folder for import_hf. Throws not_found,
+// or as the import does, prefixed with the path.
 Imported import_file(const std::filesystem::path& path);
 inline Graph import_model(const std::filesystem::path& path) { return import_file(path).graph; }
 

@@ -1,4 +1,4 @@
-// Encoders in folders, against an encoder written down plainly here, in double precision.
+// Imports encoder folders and compares them with a plain reference encoder in double precision.
 #include "engine/io/hf_import.h"
 
 #include <gmock/gmock.h>
@@ -87,20 +87,20 @@ Weights random_weights(const Names& names, std::int64_t types, bool pooler) {
   return weights;
 }
 
-// ---- the encoder, plainly --------------------------------------------------------
+// ---- reference encoder -----------------------------------------------------------
 
 class Plain {
  public:
   Plain(const Names& names, const Weights& weights) : names_(names), weights_(weights) {}
 
-  // One sequence; rows of `types` and `places` for each token.
+  // One sequence; `types` and `positions` are row indices for each token.
   Matrix encode(const std::vector<std::int64_t>& ids, const std::vector<std::int64_t>& types,
-                const std::vector<std::int64_t>& places, const std::vector<bool>& mask) const {
+                const std::vector<std::int64_t>& positions, const std::vector<bool>& mask) const {
     Matrix x;
     for (std::size_t i = 0; i < ids.size(); ++i) {
       std::vector<double> row = embedding("word_embeddings", ids[i]);
-      const auto place = embedding("position_embeddings", places[i]);
-      for (std::size_t c = 0; c < row.size(); ++c) row[c] += place[c];
+      const auto position = embedding("position_embeddings", positions[i]);
+      for (std::size_t c = 0; c < row.size(); ++c) row[c] += position[c];
       if (!types.empty()) {
         const auto type = embedding("token_type_embeddings", types[i]);
         for (std::size_t c = 0; c < row.size(); ++c) row[c] += type[c];
@@ -252,7 +252,7 @@ class ImportHfTest : public ::testing::Test {
   const std::vector<std::int64_t> counted_{0, 1, 2, 3, 4};
 };
 
-TEST_F(ImportHfTest, ABertGivesWhatItsFormulasGive) {
+TEST_F(ImportHfTest, BertMatchesItsReferenceFormulas) {
   const Weights weights = random_weights(kBert, 2, true);
   config("bert");
   write("model.safetensors", safetensors::file_of(weights));
@@ -274,7 +274,7 @@ TEST_F(ImportHfTest, ABertGivesWhatItsFormulasGive) {
                 1e-5);
 }
 
-TEST_F(ImportHfTest, ARobertaCountsItsPlacesFromBehindThePadding) {
+TEST_F(ImportHfTest, RobertaPositionsStartAfterThePaddingIndex) {
   Names names = kBert;
   names.prefix = "roberta.";
   const Weights weights = random_weights(names, 1, false);
@@ -286,13 +286,13 @@ TEST_F(ImportHfTest, ARobertaCountsItsPlacesFromBehindThePadding) {
   const auto out = session.run(std::vector<Datum>{ids_, mask_});
   ASSERT_EQ(out.size(), 1u);
   const Plain plain(names, weights);
-  // Token 1 is the padding: it has place 1 wherever it stands, and is not counted.
+  // Token 1 is padding: its position is always 1, and it is not counted.
   expect_near(out[0].tensor, plain.encode(first_, {0, 0, 0, 0, 0}, {2, 3, 1, 4, 5}, all_), 0, all_);
   expect_near(out[0].tensor, plain.encode(second_, {0, 0, 0, 0, 0}, {2, 3, 4, 1, 1}, some_), 1,
               some_);
 }
 
-TEST_F(ImportHfTest, ADistilBertInSeveralFilesWithoutPrefixGivesTheSame) {
+TEST_F(ImportHfTest, ShardedDistilBertWithoutPrefixGivesTheSameResult) {
   const Weights weights = random_weights(kDistil, 0, false);
   Weights one, two;
   for (const auto& [name, tensor] : weights) {
@@ -310,7 +310,7 @@ TEST_F(ImportHfTest, ADistilBertInSeveralFilesWithoutPrefixGivesTheSame) {
   expect_near(out[0].tensor, Plain(kDistil, weights).encode(first_, {}, counted_, all_), 0, all_);
 }
 
-TEST_F(ImportHfTest, PaddingOfAnyOfThemCanBeSkipped) {
+TEST_F(ImportHfTest, PaddingCanBeSkippedForAllFamilies) {
   for (const std::string type : {"bert", "roberta", "distilbert"}) {
     SCOPED_TRACE(type);
     Names names = type == "distilbert" ? kDistil : kBert;
@@ -334,7 +334,7 @@ TEST_F(ImportHfTest, PaddingOfAnyOfThemCanBeSkipped) {
   }
 }
 
-TEST_F(ImportHfTest, OtherModelsAreRefusedWithTheWayOut) {
+TEST_F(ImportHfTest, UnsupportedModelsAreRejectedWithAdvice) {
   config("mpnet");
   write("model.safetensors", safetensors::file_of({}));
   EXPECT_THAT(refusal(), HasSubstr("'mpnet' are not read (bert, roberta"));
@@ -345,7 +345,7 @@ TEST_F(ImportHfTest, OtherModelsAreRefusedWithTheWayOut) {
   EXPECT_THAT(refusal(), HasSubstr("decoder"));
 }
 
-TEST_F(ImportHfTest, WhatDoesNotFitTogetherIsNamed) {
+TEST_F(ImportHfTest, InconsistentTensorsAreNamedInErrors) {
   Weights weights = random_weights(kBert, 2, false);
   config("bert");
   EXPECT_THAT(refusal(), HasSubstr("has no model.safetensors"));
@@ -359,10 +359,10 @@ TEST_F(ImportHfTest, WhatDoesNotFitTogetherIsNamed) {
   config("bert", R"(,"num_attention_heads":2)");
   EXPECT_THAT(refusal(), HasSubstr("given twice"));
   write("config.json", R"({"model_type":"bert","hidden_size":-4})");
-  EXPECT_THAT(refusal(), HasSubstr("hidden_size must be a whole number"));
+  EXPECT_THAT(refusal(), HasSubstr("hidden_size must be an integer"));
 }
 
-TEST_F(ImportHfTest, AnIndexLeadsNowhereElse) {
+TEST_F(ImportHfTest, IndexFilesCannotReferToOtherFolders) {
   config("bert");
   for (const std::string file : {"../secret", "/etc/passwd", "..", "", "a/b"}) {
     write("model.safetensors.index.json", R"({"weight_map":{"x":")" + file + "\"}}");

@@ -21,7 +21,8 @@ constexpr std::size_t kSamples = 16, kSample = 4096;
 
 std::string stamp_of(std::string_view bytes) { return fmt::format("{:016x}", plan_hash(bytes)); }
 
-// Hashes of parts of a file, or of all of a small one. Read, not mapped: it may be truncated now.
+// Hashes samples of a file, or all of a small one. Reads instead of mapping, because the file may
+// be truncated meanwhile.
 std::string hash_of_samples(const fs::path& file) {
   const int fd = open_to_read(file);
   if (fd < 0) return "none";
@@ -44,7 +45,7 @@ std::string hash_of_all(const fs::path& file) {
   return stamp_of(map_file(file, keep));
 }
 
-// Where a file of the model lies from the model itself.
+// The path of a model file relative to the model.
 std::string name_from(const fs::path& model, const fs::path& file) {
   const auto whole = [](const fs::path& path) {
     std::error_code error;
@@ -69,7 +70,7 @@ std::string version_of(const fs::path& file) {
 }  // namespace
 
 std::size_t sample_offset(std::size_t size, std::size_t sample) {
-  const std::size_t last = size - kSample;  // times `sample` it may wrap around
+  const std::size_t last = size - kSample;  // `last * sample` could overflow
   return last / (kSamples - 1) * sample + last % (kSamples - 1) * sample / (kSamples - 1);
 }
 

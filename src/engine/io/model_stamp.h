@@ -1,4 +1,4 @@
-// What tells a model on disk from another.
+// Identifies models on disk.
 #pragma once
 
 #include <filesystem>
@@ -8,27 +8,26 @@
 
 namespace sluice::engine {
 
-// The files that import_file(path) reads: the .onnx file with those its tensors lie in, whatever
-// they are called, or what a Hugging Face folder is made of. Throws not_found.
+// The files that import_file(path) reads: the .onnx file with its external data files, or the files
+// of a Hugging Face folder. Throws not_found.
 std::vector<std::filesystem::path> model_files(const std::filesystem::path& path);
 
-// Changes whenever one of model_files() is written to or replaced, also by one of the same size and
-// time: of each file the path, inode, size and times (that of the last change of the inode cannot
-// be set by anyone), without looking inside.
+// Changes whenever one of model_files() is written or replaced, even by a file of the same size and
+// time. Built from path, inode, size, mtime and ctime of each file, without reading contents.
 std::string model_version(const std::filesystem::path& path);
 
-// Throws exhausted where model_version() is another by now: of several files some may be old.
+// Throws exhausted if model_version() has changed meanwhile: some of several files may be old.
 void require_version(const std::filesystem::path& path, std::string_view version);
 
-// What plans are kept by: model_version() and a hash of every file's bytes, of 16 samples of 4 KB
-// where it is larger than that. Made without reading all, which takes longer than loading a plan.
+// The key of cached plans: model_version() and a hash of every file, sampled at 16 blocks of 4 KB
+// for larger files, because reading everything takes longer than loading a plan.
 std::string model_stamp(const std::filesystem::path& path);
 
-// Where a sample of such a file begins, of 0 to 15: the first at its beginning, the last at the
-// end less 4 KB.
+// The offset of sample 0 to 15 of a larger file: the first is at the start, the last ends at the
+// end.
 std::size_t sample_offset(std::size_t size, std::size_t sample);
 
-// Of all bytes of all files, wherever they lie: two models with the same one are the same.
+// The hash of all bytes of all files, independent of their location.
 std::string model_content(const std::filesystem::path& path);
 
 }  // namespace sluice::engine

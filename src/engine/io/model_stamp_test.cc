@@ -36,7 +36,7 @@ class ModelStampTest : public ::testing::Test {
             13, Message().bytes(1, "location").bytes(2, location));
     return put("m.onnx", onnx::model(Message().message(5, tensor)).text());
   }
-  // Other bytes in the middle of the file, away from every sample; its size and time stay.
+  // Changes bytes in the middle of the file, outside all samples; size and time are kept.
   static void replace_unseen(const fs::path& file) {
     struct stat before {};
     ASSERT_EQ(::stat(file.c_str(), &before), 0);
@@ -54,7 +54,7 @@ class ModelStampTest : public ::testing::Test {
       fs::path(::testing::TempDir()) / ("model-stamp-" + std::to_string(::getpid()));
 };
 
-TEST_F(ModelStampTest, ReplacedWeightsOfTheSameSizeAndTimeAreAnotherModel) {
+TEST_F(ModelStampTest, ReplacedWeightsOfEqualSizeAndTimeChangeTheStamp) {
   const std::string weights(1'000'000, 'a');
   for (const std::string name : {"w.onnx_data", "weights", "m.onnx.data"}) {
     const fs::path model = model_with(name), data = put(name, weights);
@@ -69,7 +69,7 @@ TEST_F(ModelStampTest, ReplacedWeightsOfTheSameSizeAndTimeAreAnotherModel) {
   }
 }
 
-TEST_F(ModelStampTest, EveryFileOfAHuggingFaceFolderCounts) {
+TEST_F(ModelStampTest, EveryFileOfAHuggingFaceFolderChangesTheStamp) {
   put("config.json", "{}");
   put("model.safetensors.index.json", R"({"weight_map":{"a":"one.safetensors","b":"two"}})");
   for (const std::string name : {"one.safetensors", "two"}) put(name, std::string(500'000, 'a'));
@@ -88,7 +88,7 @@ TEST_F(ModelStampTest, EveryFileOfAHuggingFaceFolderCounts) {
   EXPECT_EQ(model_stamp(folder_), stamp);
 }
 
-TEST_F(ModelStampTest, ContentIsTheSameWhereverItLies) {
+TEST_F(ModelStampTest, ContentHashIsIndependentOfTheLocation) {
   const fs::path model = model_with("weights");
   put("weights", "12345678");
   const std::string content = model_content(model);
@@ -99,7 +99,7 @@ TEST_F(ModelStampTest, ContentIsTheSameWhereverItLies) {
   EXPECT_NE(model_stamp(folder_ / "copy" / "m.onnx"), model_stamp(model));
 }
 
-TEST_F(ModelStampTest, SamplesReachFromTheFirstByteToTheLast) {
+TEST_F(ModelStampTest, SamplesCoverTheFirstAndTheLastByte) {
   for (const std::size_t size : {std::size_t{65'537}, std::size_t{65'550}, ~std::size_t{0}}) {
     EXPECT_EQ(sample_offset(size, 0), 0u);
     EXPECT_EQ(sample_offset(size, 15), size - 4096);
@@ -108,7 +108,7 @@ TEST_F(ModelStampTest, SamplesReachFromTheFirstByteToTheLast) {
   }
 }
 
-TEST_F(ModelStampTest, ABareNameIsOfAFileInTheCurrentFolder) {
+TEST_F(ModelStampTest, BareNamesReferToTheCurrentFolder) {
   const fs::path model = model_with("weights"), before = fs::current_path();
   put("weights", "12345678");
   const std::string content = model_content(model);
@@ -117,7 +117,7 @@ TEST_F(ModelStampTest, ABareNameIsOfAFileInTheCurrentFolder) {
   fs::current_path(before);
 }
 
-TEST_F(ModelStampTest, APathThatCannotBeLookedAtIsNamedInTheError) {
+TEST_F(ModelStampTest, InaccessiblePathsAreNamedInTheError) {
   const fs::path path = folder_ / std::string(300, 'n');  // longer than names are
   for (const auto& look : {model_stamp, model_content, model_version}) try {
       look(path);
@@ -128,7 +128,7 @@ TEST_F(ModelStampTest, APathThatCannotBeLookedAtIsNamedInTheError) {
     }
 }
 
-TEST_F(ModelStampTest, WhatIsNotThereIsNotFound) {
+TEST_F(ModelStampTest, MissingFilesAreNotFound) {
   EXPECT_THROW(model_stamp(folder_ / "none.onnx"), Error);
   EXPECT_THAT(model_files(folder_), ::testing::IsEmpty());
   EXPECT_FALSE(device_stamp().empty());

@@ -16,11 +16,12 @@ using onnx::Message;
 using Kind = onnx::Attribute::Kind;
 
 constexpr std::size_t kAlignment = 64;
-constexpr std::string_view kVersion = "_version";  // of a node that is not its domain's
+constexpr std::string_view kVersion =
+    "_version";  // marks a node whose version differs from its domain's
 constexpr int kIrVersion = 10;
-constexpr std::size_t kMostWithin = 64u << 20;  // bytes of tensors in the model's own file
+constexpr std::size_t kMaxInlineBytes = 64u << 20;  // tensors kept in the model file itself
 
-// Elements of fewer than 8 bits as the file has them, the lowest bits first.
+// Packs sub-byte elements, lowest bits first.
 std::string packed(const Tensor& tensor) {
   const int width = bits(tensor.dtype());
   std::string bytes(packed_byte_size(tensor.shape().dims(), tensor.dtype()), '\0');
@@ -58,7 +59,7 @@ class Exporter {
     std::map<std::string, int> seen;
     for (const Node& node : graph.nodes) {
       seen[node.domain] = std::max(seen[node.domain], node.version);
-      for (const auto& [name, body] : node.bodies) find_versions(*body);
+      for (const auto& [name, body] : node.subgraphs) find_versions(*body);
     }
     for (const auto& [domain, version] : seen) {
       int& known = versions_[domain];
@@ -75,8 +76,8 @@ class Exporter {
   Message graph(const Graph& graph, const Names& outer) {
     Names names(graph.values.size());
     for (const Graph::Captured& captured : graph.captured)
-      names[static_cast<std::size_t>(captured.here)] =
-          outer[static_cast<std::size_t>(captured.outside)];
+      names[static_cast<std::size_t>(captured.inner)] =
+          outer[static_cast<std::size_t>(captured.outer)];
     for (std::size_t i = 0; i < names.size(); ++i)
       if (names[i].empty()) names[i] = unique(graph.values[i].name, static_cast<ValueId>(i));
     Message made;
@@ -88,8 +89,8 @@ class Exporter {
     };
     for (const Node& node : graph.nodes) {
       std::for_each(node.inputs.begin(), node.inputs.end(), need);
-      for (const auto& [name, body] : node.bodies)
-        for (const Graph::Captured& captured : body->captured) need(captured.outside);
+      for (const auto& [name, body] : node.subgraphs)
+        for (const Graph::Captured& captured : body->captured) need(captured.outer);
     }
     std::for_each(graph.outputs.begin(), graph.outputs.end(), need);
     for (std::size_t i = 0; i < names.size(); ++i)
@@ -138,7 +139,7 @@ class Exporter {
     for (const ValueId id : node.outputs) made.bytes(2, name(id));
     made.bytes(3, node.name).bytes(4, node.op).bytes(7, node.domain);
     for (const auto& [key, value] : node.attributes.all()) made.message(5, attribute(key, value));
-    for (const auto& [key, body] : node.bodies)
+    for (const auto& [key, body] : node.subgraphs)
       made.message(5, Message()
                           .bytes(1, key)
                           .integer(20, static_cast<int>(Kind::graph))
@@ -194,7 +195,7 @@ onnx::Message TensorStore::message(std::string_view name, const Tensor& tensor) 
     return made;
   }
   if (bits(tensor.dtype()) < 8) return made.bytes(9, packed(tensor));
-  if (tensor.bytes() < smallest_)
+  if (tensor.bytes() < min_bytes_)
     return made.bytes(9, {static_cast<const char*>(tensor.data()), tensor.bytes()});
   const auto [found, added] = known_.try_emplace({tensor.data(), tensor.bytes()}, entries_.size());
   if (added) {
@@ -227,7 +228,7 @@ void write_onnx(const Graph& graph, const std::filesystem::path& file) {
   TensorStore outside(beside.filename().string());
   std::size_t bytes = 0;
   for (const Value& value : graph.values) bytes += value.constant.bytes();
-  const bool split = bytes > kMostWithin;
+  const bool split = bytes > kMaxInlineBytes;
   const std::string model = export_onnx(graph, split ? outside : within);
   if (split) {
     NewFile data(beside);

@@ -1,4 +1,4 @@
-// A graph as an ONNX model, so that other programs can read it, and as the parts of a plan.
+// Exports a graph as an ONNX model, for other programs and for plans.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace sluice::engine {
 
-// Tensors that are written after the messages which name them, each once, however many do.
+// Tensors stored outside the messages that refer to them, each once.
 class TensorStore {
  public:
-  // Smaller ones stay in their message.
-  explicit TensorStore(std::string location, std::size_t smallest = 1024)
-      : location_(std::move(location)), smallest_(smallest) {}
+  // Tensors smaller than `min_bytes` stay in their message.
+  explicit TensorStore(std::string location, std::size_t min_bytes = 1024)
+      : location_(std::move(location)), min_bytes_(min_bytes) {}
 
-  // The message of a tensor. Its data is put here unless it is small or of strings.
+  // The TensorProto of a tensor. Its data is stored here unless it is small or strings.
   onnx::Message message(std::string_view name, const Tensor& tensor);
 
   struct Entry {
@@ -32,24 +32,22 @@ class TensorStore {
 
  private:
   std::string location_;
-  std::size_t smallest_;
+  std::size_t min_bytes_;
   std::map<std::pair<const void*, std::size_t>, std::size_t> known_;  // entry by address, bytes
   std::vector<Entry> entries_;
   std::uint64_t bytes_ = 0;
 };
 
-// The bytes of a ModelProto. Values keep their names where no two have the same; the types of
-// all that are known stand in it.
+// Serializes a ModelProto. Values keep unique names; all known types are included.
 std::string export_onnx(const Graph& graph, TensorStore& tensors);
 
-// Writes `graph` to `file`, its tensors into `file`.data beside it where there are more than
-// 64 MiB of them.
+// Writes `graph` to `file`, and its tensors to `file`.data if they exceed 64 MiB.
 void write_onnx(const Graph& graph, const std::filesystem::path& file);
 
-// The data of all tensors in parts, each at its offset from the first.
+// Writes the data of all tensors, each at its offset.
 void write_tensors(const TensorStore& tensors, const std::function<void(std::string_view)>& write);
 
-// Undoes what export_onnx did to nodes of one domain with different versions.
+// Restores the versions of nodes that export_onnx wrote with another version of their domain.
 void restore_versions(Graph& graph);
 
 }  // namespace sluice::engine

@@ -11,10 +11,10 @@ namespace sluice::engine {
 namespace {
 
 constexpr std::int64_t kNewestIr = 13, kOldestOpset = 1, kNewestOpset = 28;
-constexpr std::size_t kMostNodes = 4'000'000;  // after functions are put in place
-// What calls of functions may make of a file: names that are bound, nodes, values; and bytes of
-// attributes and names. A few functions that call each other twice make millions.
-constexpr std::size_t kMostMade = 8'000'000, kMostCopied = 1 << 30;
+constexpr std::size_t kMaxNodes = 4'000'000;  // after inlining functions
+// Limits of function inlining: bound names, nodes and values; and bytes of attributes and names. A
+// few nested functions could expand to millions.
+constexpr std::size_t kMaxCalls = 8'000'000, kMaxCopiedBytes = 1 << 30;
 constexpr int kDeepestCall = 32;
 
 using Kind = onnx::Attribute::Kind;
@@ -44,13 +44,13 @@ Attributes::Any plain(const onnx::Attribute& a, Kind kind) {
     case Kind::strings: return Attributes::Strings(a.strings.begin(), a.strings.end());
     case Kind::tensors: return a.tensors;
     case Kind::type: return a.type.value_or(onnx::Type{});
-    case Kind::sparse_tensor: return a.sparse.value_or(onnx::SparseTensor{});
+    case Kind::sparse_tensor: return a.sparse ? *a.sparse : onnx::SparseTensor{};
     default: break;
   }
   throw Error(Code::invalid_argument, "attribute '" + std::string(a.name) + "' has no known kind");
 }
 
-// Files of IR 1 and 2 leave the kind out.
+// IR versions 1 and 2 omit the attribute type.
 Kind kind_of(const onnx::Attribute& a) {
   if (a.kind != Kind::none) return a.kind;
   if (a.tensor) return Kind::tensor;
@@ -80,12 +80,12 @@ void set_type(Value& value, const onnx::Type& type) {
     value.dims->push_back({.size = dim.size, .symbol = std::string(dim.symbol)});
 }
 
-// What all graphs of one model share.
+// State shared by all graphs of one model.
 struct Shared {
   using Name = std::tuple<std::string_view, std::string_view, std::string_view>;
   std::map<Name, const onnx::Function*> functions{};  // by domain, name, overload
-  std::size_t nodes = 0;                              // and calls of functions
-  std::size_t made = 0, copied = 0;                   // by calls of functions
+  std::size_t nodes = 0;                              // including function calls
+  std::size_t made = 0, copied = 0;                   // by inlining
 
   explicit Shared(const onnx::Model& model) {
     for (const onnx::Function& f : model.functions)
@@ -93,7 +93,7 @@ struct Shared {
   }
 };
 
-// Names of one graph or function body, and of those around it.
+// The names in scope of one graph or function body.
 class Importer {
  public:
   Importer(Shared& shared, Graph& graph, Importer* around, const onnx::Opsets& opsets)
@@ -131,7 +131,7 @@ class Importer {
     count(1, inner.name.size());
     graph_.values.push_back(std::move(inner));
     const auto here = static_cast<ValueId>(graph_.values.size() - 1);
-    graph_.captured.push_back({.outside = outside, .here = here});
+    graph_.captured.push_back({.outer = outside, .inner = here});
     names_.emplace(name, here);
     return here;
   }
@@ -141,12 +141,12 @@ class Importer {
   void deeper(int calls) { calls_ = calls; }
 
  private:
-  // Within a call: what is made may be many times what the file holds.
+  // While inlining: the expansion may be much larger than the file.
   void count(std::size_t things, std::size_t bytes) {
     if (calls_ == 0) return;
     shared_.made += things;
     shared_.copied += bytes;
-    require(shared_.made <= kMostMade && shared_.copied <= kMostCopied,
+    require(shared_.made <= kMaxCalls && shared_.copied <= kMaxCopiedBytes,
             "the model's functions make more than 8,000,000 values or 1 GB of copies");
   }
 
@@ -167,7 +167,7 @@ class Importer {
     std::erase(graph_.inputs, id);
   }
 
-  // None where it is left out, here or by who called the function this is in.
+  // None if it is omitted here or by the caller of the function.
   ValueId input_of(const onnx::Node& node, std::string_view name) {
     const ValueId id = name.empty() ? kNoValue : find(name);
     if (id == kNoValue && !name.empty() && !names_.contains(name))
@@ -193,12 +193,12 @@ class Importer {
   Graph& graph_;
   Importer* around_;
   const onnx::Opsets& opsets_;
-  const AttributesByName* given_ = nullptr;  // of the call this is the body of
+  const AttributesByName* given_ = nullptr;  // attributes of the call being inlined
   std::unordered_map<std::string_view, ValueId> names_;
   int calls_ = 0;
 };
 
-// What a node needs of this graph: its inputs, and what its bodies take from around them.
+// Collects the names a node needs from this graph: its inputs and the captures of its subgraphs.
 void Importer::collect_needs(const onnx::Node& node, std::set<std::string_view>& needs) {
   for (const std::string_view input : node.inputs)
     if (!input.empty()) needs.insert(input);
@@ -212,7 +212,7 @@ void Importer::collect_needs(const onnx::Node& node, std::set<std::string_view>&
   }
 }
 
-// Kahn's order, first come first: files in order stay as they are.
+// Stable Kahn's algorithm: sorted files keep their order.
 std::vector<const onnx::Node*> Importer::in_order(const std::vector<onnx::Node>& list) {
   std::unordered_map<std::string_view, std::size_t> maker;
   for (std::size_t i = 0; i < list.size(); ++i)
@@ -266,7 +266,7 @@ void Importer::attributes(const onnx::Node& from, Node& node) {
       if (given_ == nullptr)
         refuse(from,
                "attribute '" + std::string(own.name) + "' refers to a function's, outside of one");
-      if (found == given_->end()) continue;  // not given: the operator's own default
+      if (found == given_->end()) continue;  // not given: the operator's default applies
       a = found->second;
     }
     const Kind kind = kind_of(*a);
@@ -278,7 +278,7 @@ void Importer::attributes(const onnx::Node& from, Node& node) {
       inner.calls_ = calls_;
       require(a->graph != nullptr, "a graph attribute without a graph");
       inner.run(*a->graph);
-      node.bodies.emplace_back(std::string(own.name), std::move(body));
+      node.subgraphs.emplace_back(std::string(own.name), std::move(body));
     } else if (kind != Kind::graphs) {
       node.attributes.set(own.name, plain(*a, kind));
     }
@@ -286,7 +286,7 @@ void Importer::attributes(const onnx::Node& from, Node& node) {
 }
 
 void Importer::add(const onnx::Node& from) {
-  if (++shared_.nodes > kMostNodes) refuse(from, "the model has more than 4,000,000 nodes");
+  if (++shared_.nodes > kMaxNodes) refuse(from, "the model has more than 4,000,000 nodes");
   count(1 + from.inputs.size(), from.name.size() + from.op.size() + from.domain.size());
   if (const onnx::Function* function = function_of(from)) return call(from, *function);
   Node node{.name = std::string(from.name),
@@ -310,7 +310,7 @@ void Importer::add(const onnx::Node& from) {
   graph_.nodes.push_back(std::move(node));
 }
 
-// Puts a function's nodes where it is called, its own names kept apart.
+// Inlines a function at its call, in its own name scope.
 void Importer::call(const onnx::Node& from, const onnx::Function& function) {
   if (calls_ >= kDeepestCall) refuse(from, "functions call each other more than 32 deep");
   Importer body(shared_, graph_, nullptr, function.opsets);
@@ -318,7 +318,7 @@ void Importer::call(const onnx::Node& from, const onnx::Function& function) {
   body.count(function.inputs.size() + function.nodes.size() + function.defaults.size(), 0);
   AttributesByName given;
   for (const onnx::Attribute& a : function.defaults) given[a.name] = &a;
-  std::vector<onnx::Attribute> resolved;  // references to the attributes of our own call
+  std::vector<onnx::Attribute> resolved;  // with references to the caller's attributes resolved
   resolved.reserve(from.attributes.size());
   for (const onnx::Attribute& a : from.attributes) {
     const onnx::Attribute* actual = &a;
@@ -358,8 +358,8 @@ void check_versions(const onnx::Model& model) {
 
 }  // namespace
 
-const Graph* Node::body(std::string_view attribute) const {
-  for (const auto& [key, graph] : bodies)
+const Graph* Node::subgraph(std::string_view attribute) const {
+  for (const auto& [key, graph] : subgraphs)
     if (key == attribute) return graph.get();
   return nullptr;
 }

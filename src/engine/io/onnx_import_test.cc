@@ -28,7 +28,7 @@ std::string refusal(const Message& message) {
 
 Message with_input() { return Message().message(11, onnx::value_info("x", 1, {2})); }
 
-TEST(ImportTest, NodesArePutInOrder) {
+TEST(ImportTest, NodesAreSortedTopologically) {
   const Graph graph = import(onnx::model(with_input()
                                              .message(1, node("Neg", {"a"}, {"y"}))
                                              .message(1, node("Abs", {"x"}, {"a"}))
@@ -37,7 +37,7 @@ TEST(ImportTest, NodesArePutInOrder) {
   EXPECT_EQ(graph.nodes[0].op, "Abs");
 }
 
-TEST(ImportTest, AGraphThatCannotRunIsRefusedWithItsNode) {
+TEST(ImportTest, InvalidGraphsAreRejectedWithTheirNode) {
   EXPECT_THAT(refusal(onnx::model(with_input()
                                       .message(1, node("Neg", {"b"}, {"a"}))
                                       .message(1, node("Abs", {"a"}, {"b"})))),
@@ -52,7 +52,7 @@ TEST(ImportTest, AGraphThatCannotRunIsRefusedWithItsNode) {
               HasSubstr("nothing makes the output 'y'"));
 }
 
-TEST(ImportTest, UnknownVersionsAreRefused) {
+TEST(ImportTest, UnknownVersionsAreRejected) {
   EXPECT_THAT(refusal(onnx::model(with_input(), 99)), HasSubstr("opset 99 is not known"));
   EXPECT_THAT(refusal(Message().integer(1, 77).message(7, with_input())),
               HasSubstr("IR version 77"));
@@ -73,7 +73,7 @@ Message call(std::string_view op, std::string_view in, std::string_view out) {
   return node(op, {in}, {out}).bytes(7, "mine");
 }
 
-TEST(ImportTest, FunctionsArePutInTheirPlace) {
+TEST(ImportTest, FunctionsAreInlined) {
   Message model = onnx::model(
       with_input().message(1, call("F", "x", "y")).message(12, onnx::value_info("y", 1, {2})));
   const Graph graph = import(model.message(25, function("F", node("Neg", {"in"}, {"out"}))));
@@ -82,7 +82,7 @@ TEST(ImportTest, FunctionsArePutInTheirPlace) {
   EXPECT_EQ(graph.nodes[0].inputs[0], graph.inputs[0]);
 }
 
-TEST(ImportTest, AFunctionThatCallsItselfIsRefused) {
+TEST(ImportTest, RecursiveFunctionsAreRejected) {
   Message model = onnx::model(with_input().message(1, call("F", "x", "y")));
   EXPECT_THAT(refusal(model.message(25, function("F", call("F", "in", "out")))),
               HasSubstr("32 deep"));
@@ -102,7 +102,7 @@ Message doubling(int depth, const Message& leaf) {
   return model;
 }
 
-TEST(ImportTest, FunctionsThatMakeMuchOfLittleAreRefused) {
+TEST(ImportTest, ExplodingFunctionExpansionIsRejected) {
   const Message neg = node("Neg", {"in"}, {"out"});
   EXPECT_EQ(refusal(doubling(10, function("F0", neg))), "accepted");
   EXPECT_THAT(refusal(doubling(22, function("F0", neg))), HasSubstr("functions make more than"));

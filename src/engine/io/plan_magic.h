@@ -1,4 +1,4 @@
-// How a plan file begins, to tell it from a model.
+// The magic bytes of plan files.
 #pragma once
 
 #include <filesystem>

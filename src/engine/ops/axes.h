@@ -1,4 +1,4 @@
-// Axes, sizes and places in memory, as operators' attributes and inputs name them.
+// Axes, sizes and strides from operators' attributes and inputs.
 #pragma once
 
 #include <array>
@@ -9,25 +9,24 @@
 
 namespace sluice::engine {
 
-using Steps = std::array<std::int64_t, kMostDims>;
+using Strides = std::array<std::int64_t, kMaxDims>;
 
-// How far apart, in elements, neighbours along each axis lie in row-major order.
-inline Steps steps_of(const Shape& shape) {
-  Steps steps{};
-  std::uint64_t step = 1;  // may wrap around, where another axis is empty
+// Row-major strides, in elements.
+inline Strides strides_of(const Shape& shape) {
+  Strides strides{};
+  std::uint64_t stride = 1;  // may wrap around if another axis is empty
   for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-    steps[static_cast<std::size_t>(axis)] = static_cast<std::int64_t>(step);
-    step *= static_cast<std::uint64_t>(shape[axis]);
+    strides[static_cast<std::size_t>(axis)] = static_cast<std::int64_t>(stride);
+    stride *= static_cast<std::uint64_t>(shape[axis]);
   }
-  return steps;
+  return strides;
 }
 
-inline std::int64_t at(const Steps& steps, int axis) {
-  return steps[static_cast<std::size_t>(axis)];
+inline std::int64_t at(const Strides& strides, int axis) {
+  return strides[static_cast<std::size_t>(axis)];
 }
 
-// A list that older versions have as an attribute and newer ones as an input; none where it
-// is left out.
+// A list that is an attribute in older opsets and an input in newer ones; none if omitted.
 inline std::optional<std::vector<std::int64_t>> list_of(const OpCall& call, std::size_t input,
                                                         std::string_view attribute) {
   if (call.has(input)) return call.integers(input);
@@ -35,7 +34,7 @@ inline std::optional<std::vector<std::int64_t>> list_of(const OpCall& call, std:
   return std::nullopt;
 }
 
-// Counted from the front, each named once at most.
+// Non-negative axes without duplicates.
 inline std::vector<int> resolve_axes(std::span<const std::int64_t> axes, int rank) {
   std::vector<int> resolved;
   std::uint32_t seen = 0;
@@ -70,14 +69,14 @@ inline bool flag_of(const OpCall& call, std::size_t input) {
   return tensor.values<bool>()[0];
 }
 
-// `index` counted from the end where negative; throws where it is outside.
+// Resolves a negative index from the end; throws if it is out of range.
 inline std::int64_t resolve_index(std::int64_t index, std::int64_t size) {
   require(index >= -size && index < size,
           "index " + std::to_string(index) + " of " + std::to_string(size));
   return index < 0 ? index + size : index;
 }
 
-// A shape that came from a model: rank and size are checked.
+// A shape from a model, with rank and size checked.
 inline Shape checked_shape(std::span<const std::int64_t> dims) {
   const Shape shape(dims);
   checked_size(dims);

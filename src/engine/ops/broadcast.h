@@ -1,4 +1,4 @@
-// Loops over tensors that are stretched to one shape.
+// Loops over tensors that are broadcast to one shape.
 #pragma once
 
 #include <array>
@@ -7,14 +7,14 @@
 
 namespace sluice::engine {
 
-// For N inputs: how far each moves in memory when an axis of the common shape advances by
-// one; 0 along axes it is stretched over. Axes that lie behind each other in all are merged.
+// Strides of N inputs over their common shape; 0 along broadcast axes. Axes that are contiguous in
+// all inputs are merged.
 template <std::size_t N>
-struct Stretched {
+struct BroadcastLoop {
   Shape shape;  // merged
-  std::array<std::array<std::int64_t, kMostDims>, N> step{};
+  std::array<std::array<std::int64_t, kMaxDims>, N> step{};
 
-  Stretched(const Shape& common, const std::array<Shape, N>& inputs) {
+  BroadcastLoop(const Shape& common, const std::array<Shape, N>& inputs) {
     std::array<std::int64_t, N> size;
     size.fill(1);
     for (int axis = common.rank() - 1; axis >= 0; --axis) {
@@ -33,8 +33,7 @@ struct Stretched {
     }
   }
 
-  // Calls body(offset in the output, offsets of the inputs, how many, steps of the inputs)
-  // for each innermost row.
+  // Calls body(output offset, input offsets, count, input strides) for each innermost row.
   template <class Body>
   void each_row(Body&& body) const {
     const int rank = shape.rank();
@@ -43,7 +42,7 @@ struct Stretched {
     std::array<std::int64_t, N> steps{}, at{};
     for (std::size_t i = 0; i < N; ++i)
       steps[i] = rank > 0 ? step[i][static_cast<std::size_t>(rank - 1)] : 0;
-    std::array<std::int64_t, kMostDims> index{};
+    std::array<std::int64_t, kMaxDims> index{};
     for (std::int64_t row = 0; row < rows; ++row) {
       body(row * inner, at, inner, steps);
       for (int axis = rank - 2; axis >= 0; --axis) {
@@ -72,8 +71,8 @@ struct Stretched {
   }
 };
 
-// Input 1. Before opset 7 it was stretched to input 0 only where `broadcast` said so, from
-// `axis` on.
+// Input 1. Before opset 7 it was broadcast to input 0 only if `broadcast` was set, starting at
+// `axis`.
 inline Tensor second_input(OpCall& call) {
   const Tensor& b = call.input(1);
   if (call.version() >= 7 || !call.attributes().flag("broadcast")) return b;
@@ -85,10 +84,10 @@ inline Tensor second_input(OpCall& call) {
   return b.reshaped(shape);
 }
 
-// out[...] = f(a[...], b[...]), all of `out`'s shape or stretched to it.
+// out[...] = f(a[...], b[...]), with a and b broadcast to the shape of `out`.
 template <class A, class B, class R, class F>
 void map2(const Tensor& a, const Tensor& b, const Tensor& out, F&& f) {
-  const Stretched<2> loop(out.shape(), {a.shape(), b.shape()});
+  const BroadcastLoop<2> loop(out.shape(), {a.shape(), b.shape()});
   const A* const x = as<A>(a).data();
   const B* const y = as<B>(b).data();
   R* const z = as<R>(out).data();

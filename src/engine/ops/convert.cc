@@ -16,7 +16,7 @@ inline constexpr bool kIsWholeNumber =
     std::is_integral_v<T> || std::is_same_v<T, Int4> || std::is_same_v<T, UInt4> ||
     std::is_same_v<T, Int2> || std::is_same_v<T, UInt2>;
 
-// What stands between two element types: every value of T is one of these.
+// The intermediate type of a conversion, which represents every value of T.
 template <class T>
 using Between = std::conditional_t<std::is_same_v<T, std::uint64_t>, std::uint64_t,
                                    std::conditional_t<kIsWholeNumber<T>, std::int64_t, double>>;
@@ -73,7 +73,7 @@ T narrowed(B value, const CastRules& rules) {
   }
 }
 
-// [begin, end) of the elements of `from`, as B.
+// Elements [begin, end) of `from` as B.
 template <class B>
 void load(const Tensor& from, std::size_t begin, std::size_t end, B* to) {
   visit_elements(from.dtype(), [&]<class T>() {
@@ -112,7 +112,7 @@ void convert_numbers(const Tensor& from, const Tensor& to, const CastRules& rule
   convert_by<double>(from, to, rules);
 }
 
-// As short as it can be and still be read back as the same; "1.0", "0.47892547", "1e-07".
+// The shortest text that parses to the same value: "1.0", "0.47892547", "1e-07".
 template <class W>
 std::string text_of(W value) {
   if (std::isnan(value)) return "NaN";
@@ -195,7 +195,7 @@ std::int64_t to_integer(double value) {
 float to_odd(double value) {
   const auto near = static_cast<float>(value);
   if (static_cast<double>(near) == value || !std::isfinite(near)) return near;
-  // Of the two floats around the value, the one whose last bit is set.
+  // Of the two neighboring floats, the one whose last bit is set.
   if ((std::bit_cast<std::uint32_t>(near) & 1u) != 0) return near;
   const float toward = value > static_cast<double>(near) ? std::numeric_limits<float>::infinity()
                                                          : -std::numeric_limits<float>::infinity();

@@ -19,7 +19,7 @@ std::vector<To> cast(std::vector<From> values) {
                              {tensor_of(Shape{size}, std::move(values))}));
 }
 
-TEST(CastTest, WordsAreReadAndWrittenAsNumbers) {
+TEST(CastTest, StringsAreParsedAndFormattedAsNumbers) {
   EXPECT_THAT((cast<std::string, float>({"3.5", "1e-3", "-INF", "+inf"})),
               ElementsAre(3.5f, 1e-3f, -std::numeric_limits<float>::infinity(),
                           std::numeric_limits<float>::infinity()));
@@ -32,7 +32,7 @@ TEST(CastTest, WordsAreReadAndWrittenAsNumbers) {
               ElementsAre("18446744073709551615"));
 }
 
-TEST(CastTest, WhatIsNoNumberIsRefused) {
+TEST(CastTest, InvalidNumbersAreRejected) {
   const OneNode to_float{"Cast", 13, {{"to", std::int64_t{1}}}};
   EXPECT_THAT(refusal(to_float, {tensor_of<std::string>({1}, {"4 apples"})}),
               HasSubstr("'4 apples' is no number"));
@@ -42,7 +42,7 @@ TEST(CastTest, WhatIsNoNumberIsRefused) {
   EXPECT_THAT(refusal({"Cast", 13}, {tensor_of<float>({1}, {1})}), HasSubstr("'to'"));
 }
 
-TEST(CastTest, IntegersKeepTheirLowBitsAndFloatsTheirWholePart) {
+TEST(CastTest, IntegersKeepTheirLowBitsAndFloatsAreTruncated) {
   EXPECT_THAT((cast<std::int64_t, std::int8_t>({300, -129})), ElementsAre(44, 127));
   EXPECT_THAT((cast<double, std::int32_t>({2.9, -2.9})), ElementsAre(2, -2));
   EXPECT_THAT((cast<double, std::uint64_t>({0x1p63})), ElementsAre(std::uint64_t{1} << 63));
@@ -53,12 +53,13 @@ TEST(CastTest, IntegersKeepTheirLowBitsAndFloatsTheirWholePart) {
 }
 
 TEST(CastTest, DoublesAreRoundedOnce) {
-  // Just above halfway between two halves: by way of a float it would be exactly halfway.
+  // Just above the midpoint of two halves; converted through float it would be exactly the
+  // midpoint.
   const double above = 1.0 + 0x1p-11 + 0x1p-40;
   EXPECT_EQ(static_cast<float>((cast<double, Half>({above})[0])), 1.0f + 0x1p-10f);
 }
 
-TEST(CastTest, PowersOfTwoAreRoundedAsAsked) {
+TEST(CastTest, PowersOfTwoFollowTheRoundMode) {
   const auto cast_by = [](const char* mode, float value) {
     const OneNode node{"Cast", 25, {{"to", std::int64_t{24}}, {"round_mode", std::string(mode)}}};
     return static_cast<float>(
@@ -71,12 +72,12 @@ TEST(CastTest, PowersOfTwoAreRoundedAsAsked) {
   EXPECT_EQ(cast_by("up", 0x1.8p127f), 0x1p127f);
 }
 
-TEST(BitCastTest, OtherWidthsAreRefused) {
+TEST(BitCastTest, DifferentWidthsAreRejected) {
   EXPECT_THAT(refusal({"BitCast", 26, {{"to", std::int64_t{7}}}}, {tensor_of<float>({1}, {1})}),
               HasSubstr("other bits"));
 }
 
-TEST(QuantizeTest, ScalesMustFitTheirAxisAndBlocks) {
+TEST(QuantizeTest, ScalesMustMatchTheirAxisAndBlocks) {
   const Tensor x = tensor_of<float>({2, 4}, {1, 2, 3, 4, 5, 6, 7, 8});
   const Tensor three = tensor_of<float>({3}, {1, 1, 1});
   EXPECT_THAT(refusal({"QuantizeLinear", 21}, {x, three}), HasSubstr("scales of shape"));
@@ -90,7 +91,7 @@ TEST(QuantizeTest, ScalesMustFitTheirAxisAndBlocks) {
   EXPECT_THAT(refusal({"QuantizeLinear", 21}, {x, blocks}), HasSubstr("scales of shape"));
 }
 
-TEST(EinsumTest, EquationsThatDoNotFitAreRefused) {
+TEST(EinsumTest, MismatchedEquationsAreRejected) {
   const Tensor x = tensor_of<float>({2, 2}, {1, 2, 3, 4});
   const auto ask = [&](const char* equation, std::vector<Datum> inputs) {
     return refusal({"Einsum", 12, {{"equation", std::string(equation)}}}, inputs);
@@ -103,7 +104,7 @@ TEST(EinsumTest, EquationsThatDoNotFitAreRefused) {
   EXPECT_THAT(ask("ij,j->i", {x, tensor_of<float>({3}, {1, 2, 3})}), HasSubstr("sizes 2 and 3"));
 }
 
-TEST(EinsumTest, DiagonalsStretchingAndThreeInputsWork) {
+TEST(EinsumTest, DiagonalsBroadcastingAndThreeInputsWork) {
   const Tensor x = tensor_of<float>({2, 2}, {1, 2, 3, 4}), y = tensor_of<float>({2}, {10, 100});
   const auto ask = [&](const char* equation, std::vector<Datum> inputs) {
     return list_of<float>(run_one({"Einsum", 12, {{"equation", std::string(equation)}}}, inputs));
@@ -115,7 +116,7 @@ TEST(EinsumTest, DiagonalsStretchingAndThreeInputsWork) {
   EXPECT_THAT(ask("i,ij,j", {y, x, y}), ElementsAre(1 * 100 + 2 * 1000 + 3 * 1000 + 4 * 10000));
 }
 
-TEST(NormalizeTest, ScalesOfAnotherSizeAreRefused) {
+TEST(NormalizeTest, ScalesOfAnotherSizeAreRejected) {
   const Tensor x = tensor_of<float>({1, 2, 2}, {1, 2, 3, 4}),
                three = tensor_of<float>({3}, {1, 1, 1});
   EXPECT_NE(refusal({"LayerNormalization", 17}, {x, three}), "accepted");
@@ -140,7 +141,7 @@ TEST(NormalizeTest, HugeShapesWithoutElementsCostNothing) {
               HasSubstr("rows without elements"));
 }
 
-TEST(NormalizeTest, BatchStatisticsMoveTheRunningOnesInTraining) {
+TEST(NormalizeTest, TrainingUpdatesRunningStatistics) {
   const Tensor x = tensor_of<float>({2, 1}, {1, 3}), one = tensor_of<float>({1}, {1});
   const Tensor zero = tensor_of<float>({1}, {0});
   const OneNode node{"BatchNormalization",
@@ -153,7 +154,7 @@ TEST(NormalizeTest, BatchStatisticsMoveTheRunningOnesInTraining) {
   EXPECT_THAT(list_of<float>(outputs[2].tensor), ElementsAre(1));
 }
 
-TEST(NormalizeTest, ALengthOfZeroGivesZeros) {
+TEST(NormalizeTest, ZeroNormGivesZeros) {
   EXPECT_THAT(list_of<float>(run_one({"LpNormalization", 22}, {tensor_of<float>({2}, {0, 0})})),
               ElementsAre(0, 0));
 }

@@ -1,4 +1,4 @@
-// Loops that make each element of one tensor alone, on all cores.
+// Elementwise loops over one tensor, on all cores.
 #pragma once
 
 #include "engine/ops/op.h"
@@ -18,7 +18,7 @@ void map(OpCall& call, const Tensor& in, const Tensor& out, F&& f) {
   });
 }
 
-// Output 0 is f of input 0, of the same type: f takes float and double.
+// Sets output 0 to f of input 0, with the same type; f takes float and double.
 template <class F>
 void map_reals(OpCall& call, F&& f) {
   const Tensor& in = call.input(0);

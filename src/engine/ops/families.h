@@ -1,4 +1,4 @@
-// The operators, a file for each family of them.
+// The operators, one file per family.
 #pragma once
 
 #include <span>
@@ -9,56 +9,56 @@
 
 namespace sluice::engine {
 
-inline constexpr std::string_view kMlDomain = "ai.onnx.ml";  // of classical models
+inline constexpr std::string_view kMlDomain = "ai.onnx.ml";  // classical machine learning models
 
-std::span<const Op> binary_ops();   // two tensors in, stretched to each other's shape
-std::span<const Op> shape_ops();    // constants, and shapes that change around elements that stay
-std::span<const Op> layout_ops();   // elements that change places
-std::span<const Op> gather_ops();   // elements picked by indices or conditions
-std::span<const Op> control_ops();  // nodes that run other graphs
-std::span<const Op> unary_ops();    // one tensor in, a function of each element out
-std::span<const Op> activation_ops();    // the functions between the layers of a network
-std::span<const Op> compare_ops();       // questions about two tensors
-std::span<const Op> variadic_ops();      // any number of tensors in
-std::span<const Op> cast_ops();          // one element type as another
-std::span<const Op> pad_ops();           // edges added or cut off
-std::span<const Op> scatter_ops();       // elements written to places that indices name
-std::span<const Op> generate_ops();      // tensors made by rule
-std::span<const Op> col2im_ops();        // columns put back to pictures
-std::span<const Op> sort_ops();          // the largest, the smallest, the different ones
-std::span<const Op> sequence_ops();      // sequences of tensors and optional values
-std::span<const Op> scan_ops();          // a body along tensors
-std::span<const Op> quantize_ops();      // numbers in steps from a zero point
-std::span<const Op> reduce_ops();        // axes made one
-std::span<const Op> softmax_ops();       // along one axis: softmax, running sums
-std::span<const Op> matmul_ops();        // products of matrices
-std::span<const Op> einsum_ops();        // sums of products by an equation
-std::span<const Op> normalize_ops();     // mean 0 and variance 1
-std::span<const Op> conv_ops();          // convolutions, plain and quantized
-std::span<const Op> conv_special_ops();  // transposed, deformed, with a state
-std::span<const Op> pool_ops();          // windows made one number
-std::span<const Op> region_ops();        // boxes in images
-std::span<const Op> grid_ops();          // images read at places a grid says
-std::span<const Op> recurrent_ops();     // layers that walk along sequences
+std::span<const Op> binary_ops();        // two broadcast tensors
+std::span<const Op> shape_ops();         // constants and views
+std::span<const Op> layout_ops();        // transpose, slice, concat, tile
+std::span<const Op> gather_ops();        // gather and compress
+std::span<const Op> control_ops();       // If and Loop
+std::span<const Op> unary_ops();         // elementwise functions of one tensor
+std::span<const Op> activation_ops();    // activation functions
+std::span<const Op> compare_ops();       // comparison and logical operators, and Where
+std::span<const Op> variadic_ops();      // Max, Min, Sum, Mean, Clip
+std::span<const Op> cast_ops();          // type conversion
+std::span<const Op> pad_ops();           // Pad
+std::span<const Op> scatter_ops();       // scatter
+std::span<const Op> generate_ops();      // Range, EyeLike, Trilu, OneHot
+std::span<const Op> col2im_ops();        // Col2Im
+std::span<const Op> sort_ops();          // TopK and Unique
+std::span<const Op> sequence_ops();      // Sequence and Optional
+std::span<const Op> scan_ops();          // Scan
+std::span<const Op> quantize_ops();      // QuantizeLinear and DequantizeLinear
+std::span<const Op> reduce_ops();        // reductions, ArgMax and ArgMin
+std::span<const Op> softmax_ops();       // softmax and cumulative sums
+std::span<const Op> matmul_ops();        // MatMul and Gemm, also quantized
+std::span<const Op> einsum_ops();        // Einsum and Det
+std::span<const Op> normalize_ops();     // normalization
+std::span<const Op> conv_ops();          // convolutions, float and quantized
+std::span<const Op> conv_special_ops();  // transposed, deformable and causal convolutions
+std::span<const Op> pool_ops();          // pooling
+std::span<const Op> region_ops();        // RoiAlign, MaxRoiPool, NonMaxSuppression
+std::span<const Op> grid_ops();          // GridSample and AffineGrid
+std::span<const Op> recurrent_ops();     // RNN, GRU, LSTM
 std::span<const Op> attention_ops();
-std::span<const Op> attention_more_ops();   // flexible, linear; positions as angles
-std::span<const Op> loss_ops();             // predictions and their targets
-std::span<const Op> signal_ops();           // signals and their spectra
-std::span<const Op> image_ops();            // image files
-std::span<const Op> training_ops();         // steps of training
-std::span<const Op> resize_ops();           // pictures at other sizes
-std::span<const Op> random_ops();           // random numbers
-std::span<const Op> text_ops();             // strings
-std::span<const Op> tfidf_ops();            // counts of n-grams
-std::span<const Op> encoder_ops();          // categories as numbers and back
-std::span<const Op> feature_ops();          // rows of numbers prepared
-std::span<const Op> linear_ops();           // linear models
-std::span<const Op> svm_ops();              // support vector machines
-std::span<const Op> tree_ops();             // decision trees
-std::span<const Op> fused_attention_ops();  // and what sequences without padding need
-std::span<const Op> fused_ops();            // what fusing makes, see fused.h
-std::span<const Op> fused_chain_ops();      // elementwise operators in one
-std::span<const Op> fused_quantized_ops();  // products of small numbers
+std::span<const Op> attention_variant_ops();  // flex and linear attention; rotary embedding
+std::span<const Op> loss_ops();               // loss functions
+std::span<const Op> signal_ops();             // DFT, STFT, window functions
+std::span<const Op> image_ops();              // ImageDecoder
+std::span<const Op> training_ops();           // optimizers: Adagrad, Adam, Momentum
+std::span<const Op> resize_ops();             // Resize and Upsample
+std::span<const Op> random_ops();             // random numbers
+std::span<const Op> text_ops();               // strings
+std::span<const Op> tfidf_ops();              // TfIdfVectorizer
+std::span<const Op> encoder_ops();            // label and category encoders
+std::span<const Op> feature_ops();            // feature preprocessing
+std::span<const Op> linear_ops();             // linear models
+std::span<const Op> svm_ops();                // support vector machines
+std::span<const Op> tree_ops();               // decision trees
+std::span<const Op> fused_attention_ops();    // fused Attention and PadTokens
+std::span<const Op> fused_ops();              // fused Linear, Conv, Norm, pools: see fused_ops.h
+std::span<const Op> fused_chain_ops();        // fused elementwise Chain
+std::span<const Op> fused_quantized_ops();    // fused quantized Linear and Conv
 
 inline std::vector<std::span<const Op>> families() {
   return {binary_ops(),
@@ -91,7 +91,7 @@ inline std::vector<std::span<const Op>> families() {
           grid_ops(),
           recurrent_ops(),
           attention_ops(),
-          attention_more_ops(),
+          attention_variant_ops(),
           loss_ops(),
           signal_ops(),
           image_ops(),

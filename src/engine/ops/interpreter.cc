@@ -3,32 +3,32 @@
 namespace sluice::engine {
 namespace {
 
-using StepsByGraph = Interpreter::StepsByGraph;
+using ScheduleByGraph = Interpreter::ScheduleByGraph;
 
-void prepare(const Graph& graph, StepsByGraph& all) {
-  all.emplace(&graph, Interpreter::Steps(graph));
+void prepare(const Graph& graph, ScheduleByGraph& all) {
+  all.emplace(&graph, Interpreter::Schedule(graph));
   for (const Node& node : graph.nodes)
-    for (const auto& [name, body] : node.bodies) prepare(*body, all);
+    for (const auto& [name, body] : node.subgraphs) prepare(*body, all);
 }
 
-// How many nodes a call has run, in all its graphs.
+// The number of nodes a call has run in all graphs.
 struct Count {
   std::int64_t nodes = 0;
-  const std::int64_t most;
+  const std::int64_t max;
 
   void add() {
-    require(nodes < most, "stopped after " + std::to_string(most) +
-                              " nodes: a loop has no end, or takes too long");
+    require(nodes < max, "stopped after " + std::to_string(max) +
+                             " nodes: a loop has no end, or takes too long");
     ++nodes;
   }
 };
 
 // One run of a graph.
-class Run final : public BodyRunner {
+class Run final : public SubgraphRunner {
  public:
-  Run(const Graph& graph, const StepsByGraph& steps, compute::Workers& workers, Count& count)
+  Run(const Graph& graph, const ScheduleByGraph& schedules, compute::Workers& workers, Count& count)
       : graph_(graph),
-        all_steps_(steps),
+        schedules_(schedules),
         workers_(workers),
         count_(count),
         values_(graph.values.size()) {
@@ -41,10 +41,10 @@ class Run final : public BodyRunner {
             "the model takes " + std::to_string(graph_.inputs.size()) + " inputs, not " +
                 std::to_string(inputs.size()));
     for (std::size_t i = 0; i < inputs.size(); ++i) at(graph_.inputs[i]) = inputs[i];
-    const Interpreter::Steps& steps = all_steps_.at(&graph_);
+    const Interpreter::Schedule& schedule = schedules_.at(&graph_);
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
-      step(graph_.nodes[i], *steps.ops[i]);
-      for (const ValueId id : steps.dropped[i]) at(id) = Datum();
+      step(graph_.nodes[i], *schedule.ops[i]);
+      for (const ValueId id : schedule.last_used[i]) at(id) = Datum();
     }
     std::vector<Datum> results;
     for (const ValueId id : graph_.outputs) results.push_back(at(id));
@@ -52,10 +52,10 @@ class Run final : public BodyRunner {
   }
 
   std::vector<Datum> run(const Graph& body, std::span<const Datum> inputs) override {
-    count_.add();  // so that loops over nothing end too
-    Run inner(body, all_steps_, workers_, count_);
+    count_.add();  // bounds loops with empty bodies too
+    Run inner(body, schedules_, workers_, count_);
     for (const Graph::Captured& captured : body.captured)
-      inner.at(captured.here) = at(captured.outside);
+      inner.at(captured.inner) = at(captured.outer);
     return inner.run(inputs);
   }
 
@@ -78,7 +78,7 @@ class Run final : public BodyRunner {
   }
 
   const Graph& graph_;
-  const StepsByGraph& all_steps_;
+  const ScheduleByGraph& schedules_;
   compute::Workers& workers_;
   Count& count_;
   std::vector<Datum> values_;
@@ -86,7 +86,7 @@ class Run final : public BodyRunner {
 
 }  // namespace
 
-Interpreter::Steps::Steps(const Graph& graph) {
+Interpreter::Schedule::Schedule(const Graph& graph) {
   std::vector<int> last(graph.values.size(), -1);
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
@@ -96,24 +96,24 @@ Interpreter::Steps::Steps(const Graph& graph) {
     };
     for (const ValueId id : node.inputs) use(id);
     for (const ValueId id : node.outputs) use(id);
-    for (const auto& [name, body] : node.bodies)
-      for (const Graph::Captured& captured : body->captured) use(captured.outside);
+    for (const auto& [name, body] : node.subgraphs)
+      for (const Graph::Captured& captured : body->captured) use(captured.outer);
   }
   for (const ValueId id : graph.outputs) last[static_cast<std::size_t>(id)] = -1;
-  dropped.resize(graph.nodes.size());
+  last_used.resize(graph.nodes.size());
   for (std::size_t id = 0; id < last.size(); ++id)
     if (last[id] >= 0 && !graph.values[id].constant)
-      dropped[static_cast<std::size_t>(last[id])].push_back(static_cast<ValueId>(id));
+      last_used[static_cast<std::size_t>(last[id])].push_back(static_cast<ValueId>(id));
 }
 
-Interpreter::Interpreter(const Graph& graph, compute::Workers& workers, std::int64_t most_nodes)
-    : graph_(graph), workers_(workers), most_nodes_(most_nodes) {
-  prepare(graph_, steps_);
+Interpreter::Interpreter(const Graph& graph, compute::Workers& workers, std::int64_t max_nodes)
+    : graph_(graph), workers_(workers), max_nodes_(max_nodes) {
+  prepare(graph_, schedules_);
 }
 
 std::vector<Datum> Interpreter::run(std::span<const Datum> inputs) const {
-  Count count{.nodes = 0, .most = most_nodes_};
-  return Run(graph_, steps_, workers_, count).run(inputs);
+  Count count{.nodes = 0, .max = max_nodes_};
+  return Run(graph_, schedules_, workers_, count).run(inputs);
 }
 
 }  // namespace sluice::engine

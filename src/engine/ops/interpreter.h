@@ -1,5 +1,5 @@
-// A graph run node by node, as its operators are: the reference for all that is compiled, and
-// the way for graphs whose shapes depend on what their inputs hold.
+// Runs a graph node by node: the reference for compiled programs, and the fallback for graphs with
+// data-dependent shapes.
 #pragma once
 
 #include <cstdint>
@@ -14,28 +14,28 @@ namespace sluice::engine {
 // Safe to run from several threads at once. A value is dropped after its last use.
 class Interpreter {
  public:
-  // `graph` outlives it. A run ends with an error after `most_nodes`, those of bodies counted
-  // each time: no file can say of itself that its loops end. Throws unavailable, naming operator
-  // and node, where there is one that no one can run.
-  Interpreter(const Graph& graph, compute::Workers& workers, std::int64_t most_nodes);
+  // `graph` must outlive it. A run fails after `max_nodes` nodes, counting each execution in a
+  // subgraph, because a loop in a file may never end. Throws unavailable with operator and node if
+  // an operator is not supported.
+  Interpreter(const Graph& graph, compute::Workers& workers, std::int64_t max_nodes);
 
   // Values in the order of the graph's inputs and outputs. Errors name the node.
   std::vector<Datum> run(std::span<const Datum> inputs) const;
 
-  // Of one graph or body: the operator of each node, and which values it is the last to use.
-  struct Steps {
-    explicit Steps(const Graph& graph);
+  // For one graph or subgraph: the operator of each node, and the values it uses last.
+  struct Schedule {
+    explicit Schedule(const Graph& graph);
 
     std::vector<const Op*> ops;
-    std::vector<std::vector<ValueId>> dropped;
+    std::vector<std::vector<ValueId>> last_used;
   };
-  using StepsByGraph = std::map<const Graph*, Steps>;
+  using ScheduleByGraph = std::map<const Graph*, Schedule>;
 
  private:
   const Graph& graph_;
   compute::Workers& workers_;
-  const std::int64_t most_nodes_;
-  StepsByGraph steps_;
+  const std::int64_t max_nodes_;
+  ScheduleByGraph schedules_;
 };
 
 }  // namespace sluice::engine

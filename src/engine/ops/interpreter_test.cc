@@ -1,4 +1,4 @@
-// Loops that no file can promise to end.
+// Limits of loops.
 #include "engine/ops/interpreter.h"
 
 #include "engine/passes/model_for_tests.h"
@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Goes on for ever; each turn gives the same tensor once more.
+// An infinite loop that outputs the same tensor in every iteration.
 Graph endless() {
   Model body;
   body.input({});  // the turn
@@ -16,7 +16,7 @@ Graph endless() {
   body.output(body.op("Identity", {body.number(1)}));
   Model m;
   const ValueId rows = m.op("Loop", {kNoValue, kNoValue});
-  m.graph.nodes.back().bodies.emplace_back("body", std::make_shared<Graph>(body.graph));
+  m.graph.nodes.back().subgraphs.emplace_back("body", std::make_shared<Graph>(body.graph));
   m.output(rows);
   return m.graph;
 }
@@ -31,11 +31,11 @@ std::string error_of(const SessionOptions& options) {
   return "";
 }
 
-TEST(InterpreterTest, ALoopWithoutEndIsStopped) {
+TEST(InterpreterTest, InfiniteLoopsAreStopped) {
   EXPECT_THAT(error_of({.nodes = 1000}), HasSubstr("stopped after 1000 nodes"));
 }
 
-TEST(InterpreterTest, WhatALoopCollectsCountsThoughItIsTheSameTensorEachTime) {
+TEST(InterpreterTest, LoopOutputsAreAccountedEvenIfTensorsAreShared) {
   EXPECT_THAT(error_of({.memory = 1 << 20, .nodes = 100'000}), HasSubstr("a limit of 1.0 MiB"));
 }
 

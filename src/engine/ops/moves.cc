@@ -8,19 +8,18 @@
 namespace sluice::engine {
 namespace {
 
-constexpr std::int64_t kTile = 32;           // a tile of 4-byte elements fits the first cache twice
-constexpr std::int64_t kPerPiece = 1 << 15;  // elements worth a thread's while
+constexpr std::int64_t kTile = 32;           // two tiles of 4-byte elements fit the L1 cache
+constexpr std::int64_t kPerPiece = 1 << 15;  // minimum work per task, in elements
 
-// Without axes of one, in the order of the target, neighbours that lie behind each other in
-// both merged.
-std::vector<Move> simplified(std::vector<Move> axes) {
-  std::erase_if(axes, [](const Move& axis) { return axis.size == 1; });
+// Drops axes of size 1, sorts by target stride and merges axes that are contiguous in both.
+std::vector<CopyAxis> simplified(std::vector<CopyAxis> axes) {
+  std::erase_if(axes, [](const CopyAxis& axis) { return axis.size == 1; });
   std::stable_sort(axes.begin(), axes.end(),
-                   [](const Move& a, const Move& b) { return a.to > b.to; });
-  std::vector<Move> merged;
-  for (const Move& axis : axes) {
+                   [](const CopyAxis& a, const CopyAxis& b) { return a.to > b.to; });
+  std::vector<CopyAxis> merged;
+  for (const CopyAxis& axis : axes) {
     if (!merged.empty()) {
-      Move& outer = merged.back();
+      CopyAxis& outer = merged.back();
       if (outer.from == axis.from * axis.size && outer.to == axis.to * axis.size) {
         outer = {outer.size * axis.size, axis.from, axis.to};
         continue;
@@ -31,14 +30,14 @@ std::vector<Move> simplified(std::vector<Move> axes) {
   return merged;
 }
 
-// A copy cut into rows: `row` is done at once; where neighbours in the source lie along
-// another axis, `across`, a tile of both.
+// A copy cut into rows: `row` is copied at once, or a tile of `row` and `across` if the contiguous
+// axis of the source is another one.
 struct CopyPlan {
-  std::vector<Move> outer;
-  Move row{1, 1, 1}, across{1, 1, 1};
+  std::vector<CopyAxis> outer;
+  CopyAxis row{1, 1, 1}, across{1, 1, 1};
   std::int64_t tiles = 1;  // along `across`
 
-  explicit CopyPlan(std::vector<Move> axes) : outer(std::move(axes)) {
+  explicit CopyPlan(std::vector<CopyAxis> axes) : outer(std::move(axes)) {
     if (outer.empty()) return;
     row = outer.back();
     outer.pop_back();
@@ -54,13 +53,13 @@ struct CopyPlan {
 
   std::int64_t count() const {
     std::int64_t product = tiles;
-    for (const Move& axis : outer) product *= axis.size;
+    for (const CopyAxis& axis : outer) product *= axis.size;
     return product;
   }
 };
 
 template <class T>
-void copy_row(const T* from, T* to, const Move& row) {
+void copy_row(const T* from, T* to, const CopyAxis& row) {
   if (row.from == 1 && row.to == 1) {
     std::copy_n(from, row.size, to);
   } else if (row.from == 0 && row.to == 1) {
@@ -71,7 +70,8 @@ void copy_row(const T* from, T* to, const Move& row) {
 }
 
 template <class T>
-void copy_tile(const T* from, T* to, const Move& row, const Move& across, std::int64_t wide) {
+void copy_tile(const T* from, T* to, const CopyAxis& row, const CopyAxis& across,
+               std::int64_t wide) {
   for (std::int64_t begin = 0; begin < row.size; begin += kTile) {
     const std::int64_t end = std::min(begin + kTile, row.size);
     for (std::int64_t j = 0; j < wide; ++j)
@@ -85,7 +85,7 @@ void copy_piece(const CopyPlan& plan, const T* from, T* to, std::int64_t item) {
   const std::int64_t tile = item % plan.tiles * kTile;
   item /= plan.tiles;
   for (std::size_t i = plan.outer.size(); i-- > 0;) {
-    const Move& axis = plan.outer[i];
+    const CopyAxis& axis = plan.outer[i];
     from += item % axis.size * axis.from;
     to += item % axis.size * axis.to;
     item /= axis.size;
@@ -95,27 +95,29 @@ void copy_piece(const CopyPlan& plan, const T* from, T* to, std::int64_t item) {
   copy_tile(from + tile, to + tile * plan.across.to, plan.row, plan.across, wide);
 }
 
-// Bytes of strings that a copy makes.
-double contents_of(const std::string* from, std::span<const Move> axes) {
-  if (axes.empty()) return static_cast<double>(held_by({from, 1}));
-  const auto [size, step, to] = axes.front();
-  if (step == 0) return static_cast<double>(size) * contents_of(from, axes.subspan(1));
+// Bytes of the strings that a copy creates.
+double contents_of(const std::string* from, std::span<const CopyAxis> axes) {
+  if (axes.empty()) return static_cast<double>(string_bytes({from, 1}));
+  const auto [size, stride, to] = axes.front();
+  if (stride == 0) return static_cast<double>(size) * contents_of(from, axes.subspan(1));
   double sum = 0;
-  for (std::int64_t i = 0; i < size; ++i) sum += contents_of(from + i * step, axes.subspan(1));
+  for (std::int64_t i = 0; i < size; ++i) sum += contents_of(from + i * stride, axes.subspan(1));
   return sum;
 }
 
 }  // namespace
 
-void hold_strings(const Tensor& tensor, double bytes) {
-  tensor.hold(1, static_cast<std::size_t>(std::min(bytes, 1e18)));
+void reserve_string_bytes(const Tensor& tensor, double bytes) {
+  tensor.reserve_string_bytes(1, static_cast<std::size_t>(std::min(bytes, 1e18)));
 }
 
-void move_elements(Place from, Place to, std::vector<Move> axes, compute::Workers& workers) {
-  for (const Move& axis : axes)
+void move_elements(TensorOffset from, TensorOffset to, std::vector<CopyAxis> axes,
+                   compute::Workers& workers) {
+  for (const CopyAxis& axis : axes)
     if (axis.size == 0) return;
   if (from.tensor.dtype() == DType::string)
-    hold_strings(to.tensor, contents_of(as<std::string>(from.tensor).data() + from.at, axes));
+    reserve_string_bytes(to.tensor,
+                         contents_of(as<std::string>(from.tensor).data() + from.at, axes));
   const CopyPlan plan(simplified(std::move(axes)));
   const std::int64_t each = plan.row.size * std::min(plan.across.size, kTile);
   const auto grain = static_cast<std::size_t>(std::max<std::int64_t>(1, kPerPiece / each));
@@ -134,8 +136,9 @@ void move_elements(Place from, Place to, std::vector<Move> axes, compute::Worker
 
 void fill(const Tensor& tensor, const Tensor& value) {
   if (tensor.dtype() == DType::string)
-    hold_strings(tensor, static_cast<double>(tensor.size()) *
-                             static_cast<double>(held_by(as<std::string>(value).first(1))));
+    reserve_string_bytes(tensor,
+                         static_cast<double>(tensor.size()) *
+                             static_cast<double>(string_bytes(as<std::string>(value).first(1))));
   visit_widths(tensor.dtype(), [&]<class T>() {
     const auto all = as<T>(tensor);
     std::fill(all.begin(), all.end(), *static_cast<const T*>(value.data()));
@@ -155,32 +158,32 @@ Tensor transposed(const Tensor& tensor, const std::vector<int>& order, compute::
   Shape shape;
   for (const int axis : order) shape.push_back(tensor.shape()[axis]);
   Tensor out(tensor.dtype(), shape);
-  const Steps from = steps_of(tensor.shape()), to = steps_of(shape);
-  std::vector<Move> axes;
+  const Strides from = strides_of(tensor.shape()), to = strides_of(shape);
+  std::vector<CopyAxis> axes;
   for (int axis = 0; axis < shape.rank(); ++axis)
     axes.push_back({shape[axis], at(from, order[static_cast<std::size_t>(axis)]), at(to, axis)});
   move_elements({tensor}, {out}, std::move(axes), workers);
   return out;
 }
 
-Shape joined_shape(const std::vector<Tensor>& parts, int axis) {
+Shape concatenated_shape(const std::vector<Tensor>& parts, int axis) {
   Shape shape = parts.at(0).shape();
   shape[axis] = 0;
   for (const Tensor& part : parts) {
-    require(part.dtype() == parts[0].dtype(), "parts of different element types");
+    require(part.dtype() == parts[0].dtype(), "tensors of different element types");
     Shape like = part.shape();
     require(like.rank() == shape.rank(),
-            "parts of shapes " + to_string(parts[0].shape()) + " and " + to_string(part.shape()));
+            "tensors of shapes " + to_string(parts[0].shape()) + " and " + to_string(part.shape()));
     shape[axis] += like[axis];
     like[axis] = shape[axis];
-    require(like == shape, "parts of shapes " + to_string(parts[0].shape()) + " and " +
+    require(like == shape, "tensors of shapes " + to_string(parts[0].shape()) + " and " +
                                to_string(part.shape()) + " along axis " + std::to_string(axis));
   }
   return shape;
 }
 
-Tensor joined(const std::vector<Tensor>& parts, int axis, compute::Workers& workers) {
-  const Shape shape = joined_shape(parts, axis);
+Tensor concatenated(const std::vector<Tensor>& parts, int axis, compute::Workers& workers) {
+  const Shape shape = concatenated_shape(parts, axis);
   Tensor out(parts[0].dtype(), shape);
   const std::int64_t inner = shape.size(axis + 1, shape.rank());
   std::int64_t done = 0;
@@ -193,53 +196,53 @@ Tensor joined(const std::vector<Tensor>& parts, int axis, compute::Workers& work
   return out;
 }
 
-Tensor part_of(const Tensor& tensor, int axis, std::int64_t begin, std::int64_t count,
-               compute::Workers& workers) {
+Tensor slice_of(const Tensor& tensor, int axis, std::int64_t begin, std::int64_t count,
+                compute::Workers& workers) {
   Shape shape = tensor.shape();
-  const std::int64_t whole = shape[axis];
+  const std::int64_t size = shape[axis];
   const std::int64_t inner = shape.size(axis + 1, shape.rank());
   shape[axis] = count;
   Tensor out(tensor.dtype(), shape);
   move_elements({tensor, begin * inner}, {out},
-                {{shape.size(0, axis), whole * inner, count * inner}, {count * inner, 1, 1}},
+                {{shape.size(0, axis), size * inner, count * inner}, {count * inner, 1, 1}},
                 workers);
   return out;
 }
 
-void copy_blocks(const Tensor& from, const Tensor& to, const std::vector<std::int64_t>& places,
-                 std::int64_t size, compute::Workers& workers) {
+void gather_blocks(const Tensor& from, const Tensor& to, const std::vector<std::int64_t>& offsets,
+                   std::int64_t size, compute::Workers& workers) {
   if (size == 0) return;
   if (from.dtype() == DType::string) {
     double bytes = 0;
-    for (const std::int64_t place : places)
-      bytes += contents_of(as<std::string>(from).data() + place, std::array{Move{size, 1, 1}});
-    hold_strings(to, bytes);
+    for (const std::int64_t offset : offsets)
+      bytes += contents_of(as<std::string>(from).data() + offset, std::array{CopyAxis{size, 1, 1}});
+    reserve_string_bytes(to, bytes);
   }
   const auto grain = static_cast<std::size_t>(std::max<std::int64_t>(1, kPerPiece / size));
   visit_widths(from.dtype(), [&]<class T>() {
     const T* const source = as<T>(from).data();
     T* const target = as<T>(to).data();
-    workers.each(places.size(), grain, [&](std::size_t begin, std::size_t end) {
+    workers.each(offsets.size(), grain, [&](std::size_t begin, std::size_t end) {
       for (std::size_t i = begin; i < end; ++i)
-        std::copy_n(source + places[i], size, target + static_cast<std::int64_t>(i) * size);
+        std::copy_n(source + offsets[i], size, target + static_cast<std::int64_t>(i) * size);
     });
   });
 }
 
-Tensor taken(const Tensor& tensor, int axis, const std::vector<std::int64_t>& indices,
-             compute::Workers& workers) {
+Tensor gathered(const Tensor& tensor, int axis, const std::vector<std::int64_t>& indices,
+                compute::Workers& workers) {
   Shape shape = tensor.shape();
-  const std::int64_t whole = shape[axis];
+  const std::int64_t size = shape[axis];
   shape[axis] = static_cast<std::int64_t>(indices.size());
   Tensor out(tensor.dtype(), shape);
   const std::int64_t inner = shape.size(axis + 1, shape.rank());
   const std::int64_t outer = inner == 0 || indices.empty() ? 0 : shape.size(0, axis);
-  const Tensor room(DType::i64, Shape{outer, shape[axis]});  // not used: it makes `places` count
-  std::vector<std::int64_t> places;
-  places.reserve(static_cast<std::size_t>(outer) * indices.size());
+  const Tensor reservation(DType::i64, Shape{outer, shape[axis]});  // accounts for `offsets`
+  std::vector<std::int64_t> offsets;
+  offsets.reserve(static_cast<std::size_t>(outer) * indices.size());
   for (std::int64_t i = 0; i < outer; ++i)
-    for (const std::int64_t index : indices) places.push_back((i * whole + index) * inner);
-  copy_blocks(tensor, out, places, inner, workers);
+    for (const std::int64_t index : indices) offsets.push_back((i * size + index) * inner);
+  gather_blocks(tensor, out, offsets, inner, workers);
   return out;
 }
 

@@ -1,5 +1,4 @@
-// Copies of elements from one arrangement in memory to another: what operators that only move
-// elements are made of.
+// Strided copies of elements, from which data movement operators are built.
 #pragma once
 
 #include <vector>
@@ -9,48 +8,49 @@
 
 namespace sluice::engine {
 
-// One axis of a copy: how many elements, and how far apart they lie in the source (0 where
-// one is repeated, negative where they are turned round) and in the target.
-struct Move {
+// One axis of a copy: its size, and the strides in the source (0 repeats an element, negative
+// reverses) and in the target.
+struct CopyAxis {
   std::int64_t size, from, to;
 };
 
-// A tensor, and where in it the first element of a copy lies.
-struct Place {
+// A tensor and the offset of the first element to copy.
+struct TensorOffset {
   const Tensor& tensor;
   std::int64_t at = 0;
 };
 
-// The order of the axes is free; no two elements may go to one place. Both tensors have
-// elements of one width, and the caller has checked that all lies within them.
-void move_elements(Place from, Place to, std::vector<Move> axes, compute::Workers& workers);
+// The axes may come in any order; no two elements may have the same target. Both tensors have
+// elements of the same width, and the caller has checked the bounds.
+void move_elements(TensorOffset from, TensorOffset to, std::vector<CopyAxis> axes,
+                   compute::Workers& workers);
 
-// Counts the contents of strings that are about to be written to `tensor` as its memory.
-void hold_strings(const Tensor& tensor, double bytes);
+// Accounts for the bytes of strings that are about to be written to `tensor`.
+void reserve_string_bytes(const Tensor& tensor, double bytes);
 
-// All elements become that of `value`, which has one.
+// Sets all elements to the single element of `value`.
 void fill(const Tensor& tensor, const Tensor& value);
 
-// All bytes become zero (strings: empty).
+// Sets all bytes to zero (strings become empty).
 void fill_zero(const Tensor& tensor);
 
-// The axes of a tensor in another order, in memory too.
+// The tensor with permuted axes, contiguous in memory.
 Tensor transposed(const Tensor& tensor, const std::vector<int>& order, compute::Workers& workers);
 
-// The tensors behind each other along an axis. They agree in type and all other dimensions.
-Tensor joined(const std::vector<Tensor>& parts, int axis, compute::Workers& workers);
-Shape joined_shape(const std::vector<Tensor>& parts, int axis);
+// Concatenates along an axis. Types and all other dimensions must agree.
+Tensor concatenated(const std::vector<Tensor>& parts, int axis, compute::Workers& workers);
+Shape concatenated_shape(const std::vector<Tensor>& parts, int axis);
 
-// `count` elements along an axis, from `begin` on. The caller has checked the range.
-Tensor part_of(const Tensor& tensor, int axis, std::int64_t begin, std::int64_t count,
-               compute::Workers& workers);
+// `count` elements along an axis starting at `begin`. The caller has checked the range.
+Tensor slice_of(const Tensor& tensor, int axis, std::int64_t begin, std::int64_t count,
+                compute::Workers& workers);
 
-// Puts the blocks of `size` elements that begin at `places` behind each other.
-void copy_blocks(const Tensor& from, const Tensor& to, const std::vector<std::int64_t>& places,
-                 std::int64_t size, compute::Workers& workers);
+// Copies the blocks of `size` elements that begin at `offsets`, one after the other.
+void gather_blocks(const Tensor& from, const Tensor& to, const std::vector<std::int64_t>& offsets,
+                   std::int64_t size, compute::Workers& workers);
 
-// What lies at the indices along an axis. The caller has checked them.
-Tensor taken(const Tensor& tensor, int axis, const std::vector<std::int64_t>& indices,
-             compute::Workers& workers);
+// Gathers indices along an axis. The caller has checked them.
+Tensor gathered(const Tensor& tensor, int axis, const std::vector<std::int64_t>& indices,
+                compute::Workers& workers);
 
 }  // namespace sluice::engine

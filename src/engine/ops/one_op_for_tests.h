@@ -1,4 +1,4 @@
-// Operators with many settings, named one by one.
+// Builder for tests of operators with many attributes.
 #pragma once
 
 #include "engine/ops/run_for_tests.h"
@@ -15,7 +15,7 @@ class OneOp {
     return *this;
   }
 
-  // A tensor that is none is an input left out.
+  // An empty tensor is an omitted input.
   std::vector<Tensor> run(const std::vector<Tensor>& inputs, int outputs = 1) {
     node_.outputs = outputs;
     std::vector<Tensor> results;
@@ -36,7 +36,7 @@ class OneOp {
   OneNode node_;
 };
 
-// Values from -1 to 1 that differ and repeat from run to run.
+// Reproducible pseudo-random values from -1 to 1.
 inline Tensor varied(const Shape& shape, unsigned seed = 1) {
   const Tensor tensor(DType::f32, shape);
   for (float& value : tensor.values<float>()) {

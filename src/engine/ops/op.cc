@@ -9,8 +9,8 @@ namespace sluice::engine {
 void TensorList::add(Tensor tensor) {
   if (all_.size() == all_.capacity()) {
     const std::size_t count = std::max<std::size_t>(8, 2 * all_.size());
-    constexpr std::size_t kEach = 2 * sizeof(Tensor);  // itself, and what copies of it share
-    room_ = Tensor(DType::u8, {static_cast<std::int64_t>(count * kEach)});
+    constexpr std::size_t kEach = 2 * sizeof(Tensor);  // the tensor and its control block
+    reservation_ = Tensor(DType::u8, {static_cast<std::int64_t>(count * kEach)});
     all_.reserve(count);
   }
   all_.push_back(std::move(tensor));
@@ -57,16 +57,16 @@ std::vector<std::int64_t> OpCall::integers(std::size_t i) const {
 }
 
 Tensor OpCall::output(std::size_t i, DType dtype, const Shape& shape) {
-  const bool elsewhere = places_ != nullptr && wants(i);
-  const Tensor made = elsewhere ? places_->make(i, dtype, shape) : Tensor(dtype, shape);
-  if (places_ == nullptr && i < outputs_.size()) outputs_[i] = made;
+  const bool elsewhere = sink_ != nullptr && wants(i);
+  const Tensor made = elsewhere ? sink_->allocate(i, dtype, shape) : Tensor(dtype, shape);
+  if (sink_ == nullptr && i < outputs_.size()) outputs_[i] = made;
   made_.push_back(made);
   return made;
 }
 
-void OpCall::give(std::size_t i, Datum value) {
-  if (places_ != nullptr) {
-    if (wants(i)) places_->give(i, value);
+void OpCall::set_output(std::size_t i, Datum value) {
+  if (sink_ != nullptr) {
+    if (wants(i)) sink_->set(i, value);
   } else if (i < outputs_.size()) {
     outputs_[i] = std::move(value);
   }

@@ -1,5 +1,4 @@
-// What an operator is on the CPU: a function over tensors, for the versions and element types
-// it says.
+// An operator on the CPU: a function over tensors, for given opset versions and element types.
 #pragma once
 
 #include <initializer_list>
@@ -14,8 +13,8 @@
 
 namespace sluice::engine {
 
-// Tensors that are collected one by one. What the list itself takes counts as a tensor's memory
-// does: a loop may collect many that have no elements, or the same ones.
+// A growing list of tensors. The list itself is accounted as tensor memory, because a loop may
+// collect many empty or shared tensors.
 class TensorList {
  public:
   void add(Tensor tensor);
@@ -23,16 +22,16 @@ class TensorList {
 
  private:
   std::vector<Tensor> all_;
-  Tensor room_;  // not used: it makes the list count
+  Tensor reservation_;  // accounts for the memory of the list
 };
 
-// What a value is while a graph runs.
+// A value at run time.
 struct Datum {
   enum class Kind {
     none,
     tensor,
     sequence
-  } kind = Kind::none;  // none: left out, or an empty optional
+  } kind = Kind::none;  // none: omitted, or an empty optional
   Tensor tensor;
   std::shared_ptr<const std::vector<Tensor>> items;
 
@@ -43,36 +42,36 @@ struct Datum {
   explicit operator bool() const noexcept { return kind != Kind::none; }
 };
 
-// Runs the body of a node (of If, Loop, Scan) with what it captured.
-class BodyRunner {
+// Runs a subgraph of a node (If, Loop, Scan) with the values it captured.
+class SubgraphRunner {
  public:
   virtual std::vector<Datum> run(const Graph& body, std::span<const Datum> inputs) = 0;
 
  protected:
-  ~BodyRunner() = default;
+  ~SubgraphRunner() = default;
 };
 
-// Where the outputs of a call go, if not into tensors of their own.
-class OutputPlaces {
+// Receives the outputs of a call, instead of new tensors.
+class OutputSink {
  public:
-  virtual Tensor make(std::size_t i, DType dtype, const Shape& shape) = 0;
-  virtual void give(std::size_t i, const Datum& value) = 0;
-  // What output i will be, before the work for it: whoever asks for types alone has enough.
-  virtual void tell(std::size_t /*i*/, DType /*dtype*/, const Shape& /*shape*/) {}
+  virtual Tensor allocate(std::size_t i, DType dtype, const Shape& shape) = 0;
+  virtual void set(std::size_t i, const Datum& value) = 0;
+  // The type of output i, before it is computed: enough for shape inference.
+  virtual void declare(std::size_t /*i*/, DType /*dtype*/, const Shape& /*shape*/) {}
 
  protected:
-  ~OutputPlaces() = default;
+  ~OutputSink() = default;
 };
 
 // One run of one node.
 class OpCall {
  public:
   OpCall(const Node& of, std::span<const Datum> inputs, std::span<Datum> outputs,
-         compute::Workers& on, BodyRunner& bodies)
-      : node(of), workers(on), inputs_(inputs), outputs_(outputs), bodies_(&bodies) {}
-  // Of a node without bodies.
-  OpCall(const Node& of, std::span<const Datum> inputs, OutputPlaces& places, compute::Workers& on)
-      : node(of), workers(on), inputs_(inputs), places_(&places) {}
+         compute::Workers& on, SubgraphRunner& subgraphs)
+      : node(of), workers(on), inputs_(inputs), outputs_(outputs), subgraphs_(&subgraphs) {}
+  // For a node without subgraphs.
+  OpCall(const Node& of, std::span<const Datum> inputs, OutputSink& sink, compute::Workers& on)
+      : node(of), workers(on), inputs_(inputs), sink_(&sink) {}
 
   const Node& node;
   compute::Workers& workers;
@@ -82,39 +81,38 @@ class OpCall {
 
   std::size_t inputs() const noexcept { return inputs_.size(); }
   bool has(std::size_t i) const noexcept { return i < inputs_.size() && inputs_[i]; }
-  const Tensor& input(std::size_t i) const;  // throws where it is left out or no tensor
+  const Tensor& input(std::size_t i) const;  // throws if it is omitted or not a tensor
   Tensor input_or_none(std::size_t i) const { return has(i) ? input(i) : Tensor(); }
   const std::vector<Tensor>& sequence(std::size_t i) const;
   const Datum& datum(std::size_t i) const;
-  // All integers of an i64 or i32 tensor.
+  // The elements of an i64 or i32 tensor.
   std::vector<std::int64_t> integers(std::size_t i) const;
 
   std::size_t outputs() const noexcept { return node.outputs.size(); }
   bool wants(std::size_t i) const noexcept {
     return i < node.outputs.size() && node.outputs[i] != kNoValue;
   }
-  // A new tensor that is output i, kept until the call ends. Writing to one nobody wants is
-  // allowed.
+  // Allocates output i, which is kept until the call ends. Writing to an unused output is allowed.
   Tensor output(std::size_t i, DType dtype, const Shape& shape);
-  void give(std::size_t i, Datum value);
-  // Before the work for an output that is given, not made: see OutputPlaces.
-  void tell(std::size_t i, DType dtype, const Shape& shape) {
-    if (places_ != nullptr && wants(i)) places_->tell(i, dtype, shape);
+  void set_output(std::size_t i, Datum value);
+  // Declares the type of an output before computing it with set_output: see OutputSink.
+  void declare_output(std::size_t i, DType dtype, const Shape& shape) {
+    if (sink_ != nullptr && wants(i)) sink_->declare(i, dtype, shape);
   }
 
-  std::vector<Datum> run_body(const Graph& body, std::span<const Datum> with) {
-    return bodies_->run(body, with);
+  std::vector<Datum> run_subgraph(const Graph& body, std::span<const Datum> with) {
+    return subgraphs_->run(body, with);
   }
 
  private:
   std::span<const Datum> inputs_;
   std::span<Datum> outputs_{};
-  BodyRunner* bodies_ = nullptr;
-  OutputPlaces* places_ = nullptr;
+  SubgraphRunner* subgraphs_ = nullptr;
+  OutputSink* sink_ = nullptr;
   std::vector<Tensor> made_;  // operators write through pointers into them
 };
 
-// Element types, as a set.
+// A set of element types.
 class Types {
  public:
   constexpr Types() = default;
@@ -136,34 +134,34 @@ inline constexpr Types kReals{DType::f32, DType::f64, DType::f16, DType::bf16};
 inline constexpr Types kIntegers{DType::i8, DType::i16, DType::i32, DType::i64,
                                  DType::u8, DType::u16, DType::u32, DType::u64};
 inline constexpr Types kNumbers = kReals | kIntegers;
-inline constexpr Types kSmall{DType::f8e4m3fn, DType::f8e4m3fnuz, DType::f8e5m2, DType::f8e5m2fnuz,
-                              DType::u4,       DType::i4,         DType::f4e2m1, DType::f8e8m0,
-                              DType::u2,       DType::i2};
+inline constexpr Types kLowPrecision{
+    DType::f8e4m3fn, DType::f8e4m3fnuz, DType::f8e5m2, DType::f8e5m2fnuz, DType::u4,
+    DType::i4,       DType::f4e2m1,     DType::f8e8m0, DType::u2,         DType::i2};
 inline constexpr Types kAnyType =
-    kNumbers | kSmall | Types{DType::boolean, DType::string, DType::c64, DType::c128};
+    kNumbers | kLowPrecision | Types{DType::boolean, DType::string, DType::c64, DType::c128};
 
 struct Op {
   std::string_view name;
-  int since;    // the opset version this one begins with; it ends where the next begins
-  Types types;  // of the first input that is a tensor; where there is none, not looked at
+  int since;    // the first opset version; valid until the next entry of this operator
+  Types types;  // of the first tensor input; ignored if there is none
   void (*run)(OpCall&);
   std::string_view domain = "";
 };
 
-// The operator a node means, or null.
+// The operator of a node, or null.
 const Op* find_op(const Node& node);
 
-// The same; throws unavailable, naming node, operator and opset, where there is none.
+// As find_op, but throws unavailable with node, operator and opset if there is none.
 const Op& op_of(const Node& node);
 
-// Throws unavailable where `op` does not take the first tensor among `inputs`.
+// Throws unavailable if `op` does not support the type of the first tensor in `inputs`.
 void check_type(const Op& op, std::span<const Datum> inputs);
 
-// All there are, by domain, name and version.
+// All operators, sorted by domain, name and version.
 std::vector<const Op*> all_ops();
 
-// Calls body.operator()<T>() with the C++ type of `type`, which is one of Ts; throws
-// unavailable, naming the type, where it is none of them.
+// Calls body.operator()<T>() with the C++ type of `type`; throws unavailable with the type if it is
+// not one of Ts.
 [[noreturn]] void unsupported_type(DType type);
 
 template <class... Ts, class Body>
@@ -183,7 +181,7 @@ void visit_numbers(DType type, Body&& body) {
               std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t>(type,
                                                                          std::forward<Body>(body));
 }
-// By width alone, for what only moves elements: strings too.
+// By element width only, for data movement; strings too.
 template <class Body>
 void visit_widths(DType type, Body&& body) {
   struct Pair {
@@ -199,13 +197,13 @@ void visit_widths(DType type, Body&& body) {
     default: unsupported_type(type);
   }
 }
-// The elements as that type.
+// The elements as type T.
 template <class T>
 std::span<T> as(const Tensor& tensor) {
   return {static_cast<T*>(tensor.data()), static_cast<std::size_t>(tensor.size())};
 }
 
-// What T is computed in: narrow floats in float, others in themselves.
+// The compute type of T: float for narrow floats, T itself otherwise.
 template <class T>
 using Wide = std::conditional_t<std::is_arithmetic_v<T>, T, float>;
 

@@ -8,7 +8,7 @@
 namespace sluice::engine {
 namespace {
 
-// What is computed when a graph is compiled, so that no device runs it.
+// Operators evaluated when a graph is compiled, so that no device runs them.
 constexpr std::string_view kFolded[] = {"Constant", "ConstantOfShape", "Range", "Shape", "Size"};
 
 bool on_cuda(const OperatorRow& row, const std::vector<CudaOperator>& kernels) {
@@ -16,7 +16,7 @@ bool on_cuda(const OperatorRow& row, const std::vector<CudaOperator>& kernels) {
   Node node;
   node.op = row.name;
   node.version = row.versions.back();
-  // Fusing makes our own operator of the same name out of ONNX's.
+  // Passes replace the ONNX operator by the fused one of the same name.
   const bool kernel = std::ranges::any_of(kernels, [&](const CudaOperator& has) {
     return has.op == row.name && (has.domain.empty() || has.domain == kFused);
   });
@@ -28,7 +28,7 @@ struct Group {
   Types types;
 };
 const Group kGroups[] = {
-    {"floats", kReals},         {"integers", kIntegers},     {"small", kSmall},
+    {"floats", kReals},         {"integers", kIntegers},     {"low precision", kLowPrecision},
     {"bool", {DType::boolean}}, {"string", {DType::string}}, {"complex", {DType::c64, DType::c128}},
 };
 
@@ -73,7 +73,7 @@ std::string types_text(Types types) {
       if (group.types.has(type) && types.has(type)) add(to_string(type));
     }
   }
-  return text.empty() ? "any" : text;  // it does not look at a first tensor
+  return text.empty() ? "any" : text;  // it has no tensor input to check
 }
 
 }  // namespace sluice::engine

@@ -1,4 +1,4 @@
-// Which operators there are, for people: a row for each, with its versions and types.
+// The table of supported operators, with versions and types.
 #pragma once
 
 #include <optional>
@@ -11,18 +11,18 @@ namespace sluice::engine {
 
 struct OperatorRow {
   std::string domain, name;
-  std::vector<int> versions;  // opsets in which its meaning changed, the oldest first
+  std::vector<int> versions;  // opsets in which its semantics changed, oldest first
   Types types;                // of the newest version
   std::optional<bool> cuda;   // none in a build without CUDA
 };
 
-// By domain and name; those that only fusing makes are not among them.
+// Sorted by domain and name, without the fused operators.
 std::vector<OperatorRow> operator_rows();
 
-// "floats, integers, bool": groups where all of a group are in it, names otherwise.
+// "floats, integers, bool": a group name if the whole group is included, else type names.
 std::string types_text(Types types);
 
-// Operators that CUDA has a kernel for, of ONNX or of our own; none in a build without CUDA.
+// Operators with a CUDA kernel, of ONNX and fused ones; none in a build without CUDA.
 struct CudaOperator {
   std::string_view op, domain;
 };

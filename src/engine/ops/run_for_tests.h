@@ -1,4 +1,4 @@
-// One operator, run alone: what tests of operators begin with.
+// Runs a single operator, for tests.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ struct OneNode {
   std::string domain{};
 };
 
-// The outputs. An input of Datum() is left out.
+// Returns the outputs. An input Datum() is omitted.
 inline std::vector<Datum> run_alone(const OneNode& what, const std::vector<Datum>& inputs) {
   Graph graph;
   Node node{.name = "", .op = what.op, .domain = what.domain, .version = what.version};
@@ -47,7 +47,7 @@ inline Tensor run_one(const OneNode& what, const std::vector<Datum>& inputs) {
   return run_alone(what, inputs)[0].tensor;
 }
 
-// Why it was refused, or "accepted".
+// The error, or "accepted".
 inline std::string refusal(const OneNode& what, const std::vector<Datum>& inputs) {
   try {
     run_alone(what, inputs);

@@ -1,23 +1,22 @@
-// Whole tensors in a type there is arithmetic for, for operators that are not worth a copy of
-// their code for each element type.
+// Tensors widened to a compute type, for operators that are not instantiated per element type.
 #pragma once
 
 #include "engine/ops/convert.h"
 
 namespace sluice::engine {
 
-// f16 and bf16 as f32; integers and booleans as f64, which holds more of them.
+// f32 for f16 and bf16; f64 for integers and booleans, which it represents more exactly.
 inline DType wide_type(DType type) {
   const bool single = type == DType::f32 || type == DType::f16 || type == DType::bf16;
   return single ? DType::f32 : DType::f64;
 }
 
-// None stays none.
+// An omitted tensor stays omitted.
 inline Tensor widened(const Tensor& tensor) {
   return tensor ? converted(tensor, wide_type(tensor.dtype())) : tensor;
 }
 
-// A tensor that was widened, or made from such, as what it came from.
+// Converts a widened result back to its original type.
 inline Tensor narrowed(const Tensor& tensor, DType to) { return converted(tensor, to); }
 
 template <class Body>
@@ -25,7 +24,7 @@ void visit_wide(DType type, Body&& body) {
   visit_wide_reals(type, std::forward<Body>(body));
 }
 
-// The one number of a tensor of numbers.
+// The value of a tensor with one element.
 inline double number(const Tensor& tensor) {
   require(tensor.size() == 1, "one number is needed, not a tensor of " + to_string(tensor.shape()));
   return as<double>(converted(tensor, DType::f64))[0];

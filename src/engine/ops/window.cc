@@ -3,15 +3,15 @@
 namespace sluice::engine {
 namespace {
 
-// Larger ones are mistakes; with these no product below overflows.
-constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 1;
+// Upper bounds of attributes, so that no multiplication below overflows.
+constexpr std::int64_t kMax = (std::int64_t{1} << 31) - 1;
 
 void check_list(std::string_view name, const std::vector<std::int64_t>& list, std::size_t size,
-                std::int64_t least) {
+                std::int64_t min) {
   require(list.size() == size, std::string(name) + " has " + std::to_string(list.size()) +
                                    " values, not " + std::to_string(size));
   for (const std::int64_t value : list)
-    require(value >= least && value <= kMost,
+    require(value >= min && value <= kMax,
             std::string(name) + " has a value of " + std::to_string(value));
 }
 
@@ -47,13 +47,13 @@ void pad_same(Window::Axis& axis, bool upper) {
 }
 
 void size_axis(Window::Axis& axis, LastWindow last) {
-  const std::int64_t room = axis.in + axis.before + axis.after - axis.extent();
-  if (room < 0) {
+  const std::int64_t span = axis.in + axis.before + axis.after - axis.extent();
+  if (span < 0) {
     axis.out = 0;
     return;
   }
   const bool kept = last == LastWindow::kept_where_it_begins_inside;
-  axis.out = (room + (kept ? axis.stride - 1 : 0)) / axis.stride + 1;
+  axis.out = (span + (kept ? axis.stride - 1 : 0)) / axis.stride + 1;
   if (kept && (axis.out - 1) * axis.stride >= axis.in + axis.before) --axis.out;
 }
 
@@ -75,7 +75,7 @@ Window read_kernel(const Attributes& attributes, const Shape& input, const Tenso
     axis.kernel = kernel[i];
     axis.stride = strides[i];
     axis.dilation = dilations[i];
-    require(axis.kernel <= kMost / axis.dilation, "the kernel is too large");
+    require(axis.kernel <= kMax / axis.dilation, "the kernel is too large");
   }
   return window;
 }

@@ -1,9 +1,11 @@
-// GELU, SiLU and hard swish as exporters spell them. There are many spellings of one function,
-// so what the nodes between a value and a candidate compute is tried at some points and compared
-// with the functions themselves.
+// Fuses GELU, SiLU and hard swish as exporters write them. There are many forms, so the nodes
+// between a value x and a candidate are expanded to a polynomial of x and of one characteristic
+// function of x, and compared with the polynomials of the activations, term by term. So a match
+// holds for all x.
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <initializer_list>
 #include <numbers>
 
 #include "engine/passes/match.h"
@@ -12,105 +14,204 @@
 namespace sluice::engine {
 namespace {
 
-constexpr int kDeepest = 12;  // nodes from a function's result back to its argument
-constexpr int kAfter = 4;     // and from the part that names it to its result
-constexpr std::array kPoints{-9.0, -4.0, -3.0, -2.6, -2.0, -1.3, -0.7, -0.2,
-                             0.1,  0.4,  0.9,  1.7,  2.3,  2.9,  3.4,  7.0};
+constexpr int kDeepest = 12;  // maximum nodes from a function's result back to its argument
+constexpr int kAfter = 4;     // maximum nodes from the characteristic node to the result
 
-double gelu(double x) { return 0.5 * x * (1 + std::erf(x * std::numbers::sqrt2 / 2)); }
-double gelu_tanh(double x) {
-  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+constexpr double kTolerance = 1e-6;  // relative; constants and their products are rounded to f32
+constexpr double kTanhScale = 0.7978845608028654;  // sqrt(2 / pi)
+constexpr double kTanhCubic = 0.044715;
+
+// A constant of the activations that half precision rounds, as itself: sqrt(2) is 1.4140625 in f16.
+double unrounded(double number, DType type) {
+  constexpr double kKnown[] = {std::numbers::sqrt2, std::numbers::sqrt2 / 2, kTanhScale, kTanhCubic,
+                               1.0 / 6};
+  for (const double known : kKnown) {
+    const auto single = static_cast<float>(known);
+    const float rounded = type == DType::f16    ? static_cast<float>(Half(single))
+                          : type == DType::bf16 ? static_cast<float>(BFloat16(single))
+                                                : single;
+    if (static_cast<double>(rounded) == number) return known;
+  }
+  return number;
 }
-double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
-double silu(double x) { return x * sigmoid(x); }
-double hard_swish(double x) { return x * std::clamp(x / 6 + 0.5, 0.0, 1.0); }
 
-// The part that only one of the functions has, and that function.
-struct Form {
-  std::string_view part;
-  Chain::Op step;
-  double (*function)(double);
-};
-constexpr Form kForms[] = {
-    {"Erf", Chain::Op::gelu, gelu},
-    {"Tanh", Chain::Op::gelu_tanh, gelu_tanh},
-    {"Sigmoid", Chain::Op::silu, silu},
-    {"Clip", Chain::Op::hard_swish, hard_swish},
-    {"HardSigmoid", Chain::Op::hard_swish, hard_swish},
-};
-
-// What a value is where `x` is `at`; none where it depends on anything else.
-class Trial {
+// The sum of c[i][j] * x^i * g^j, where g is the characteristic function.
+class Polynomial {
  public:
-  Trial(const Editor& edit, ValueId x, double at) : edit_(edit), x_(x), at_(at) {}
+  static constexpr std::size_t kPowersOfX = 4, kPowersOfG = 2;
+  struct Term {
+    std::size_t i, j;
+    double c;
+  };
 
-  std::optional<double> of(ValueId value, int depth = kDeepest) const {
-    if (value == x_) return at_;
-    if (const auto number = edit_.scalar(value)) return static_cast<double>(*number);
-    const NodeId id = edit_.maker(value);
-    if (id == kNoNode || depth == 0 || !edit_.node(id).domain.empty()) return {};
-    const Node& node = edit_.node(id);
-    if (node.op == "Clip") return clip(id, depth);
-    if (node.inputs.size() == 1) return one(node, of(node.inputs[0], depth - 1));
-    if (node.inputs.size() != 2 || !is_onnx(node, node.op)) return {};
-    const auto a = of(node.inputs[0], depth - 1);
-    return a ? two(node.op, *a, of(node.inputs[1], depth - 1)) : std::nullopt;
+  Polynomial() = default;
+  Polynomial(std::initializer_list<Term> terms) {
+    for (const Term& term : terms) c_[term.i][term.j] = term.c;
+  }
+
+  // Whether it stays one: false if a term exists already, has too high a power, or is so large or
+  // small that intermediate values of this form overflow or vanish earlier than the activation.
+  [[nodiscard]] bool add(std::size_t i, std::size_t j, double c) {
+    if (c == 0) return true;
+    if (i >= kPowersOfX || j >= kPowersOfG || c_[i][j] != 0) return false;
+    if (!(std::abs(c) >= 0.01 && std::abs(c) <= 100)) return false;
+    c_[i][j] = c;
+    return true;
+  }
+  double at(std::size_t i, std::size_t j) const { return c_[i][j]; }
+
+  static std::optional<Polynomial> constant(double number) {
+    Polynomial p;
+    return p.add(0, 0, number) ? std::optional(p) : std::nullopt;
+  }
+  std::optional<double> as_constant() const {
+    for (std::size_t i = 0; i < kPowersOfX; ++i)
+      for (std::size_t j = 0; j < kPowersOfG; ++j)
+        if (i + j > 0 && c_[i][j] != 0) return {};
+    return c_[0][0];
+  }
+
+  bool is_near(const Polynomial& other) const {
+    for (std::size_t i = 0; i < kPowersOfX; ++i)
+      for (std::size_t j = 0; j < kPowersOfG; ++j)
+        if (!(std::abs(c_[i][j] - other.c_[i][j]) <= kTolerance * std::abs(other.c_[i][j])))
+          return false;
+    return true;
   }
 
  private:
-  std::optional<double> clip(NodeId id, int depth) const {
-    const auto bounds = bounds_of(edit_, id);
-    auto value = of(edit_.node(id).inputs[0], depth - 1);
-    if (!bounds || !value) return {};
-    if (bounds->low) value = std::max(*value, static_cast<double>(*bounds->low));
-    if (bounds->high) value = std::min(*value, static_cast<double>(*bounds->high));
-    return value;
-  }
-
-  static std::optional<double> one(const Node& node, std::optional<double> a) {
-    if (!a) return {};
-    if (node.op == "Erf") return std::erf(*a);
-    if (node.op == "Tanh") return std::tanh(*a);
-    if (node.op == "Sigmoid") return sigmoid(*a);
-    if (node.op == "Neg") return -*a;
-    if (node.op == "HardSigmoid")
-      return std::clamp(static_cast<double>(node.attributes.real("alpha", 0.2f)) * *a +
-                            static_cast<double>(node.attributes.real("beta", 0.5f)),
-                        0.0, 1.0);
-    return {};
-  }
-
-  static std::optional<double> two(std::string_view op, double a, std::optional<double> b) {
-    if (!b) return {};
-    if (op == "Add") return a + *b;
-    if (op == "Sub") return a - *b;
-    if (op == "Mul") return a * *b;
-    if (op == "Div") return a / *b;
-    if (op == "Pow") return std::pow(a, *b);
-    return {};
-  }
-
-  const Editor& edit_;
-  ValueId x_;
-  double at_;
+  std::array<std::array<double, kPowersOfG>, kPowersOfX> c_{};
 };
 
-bool computes(const Editor& edit, ValueId from, ValueId to, const Form& form) {
-  // Narrow types have narrow constants: sqrt(2) is 1.4140625 there.
-  const double most = edit.type(from).dtype == DType::f32 ? 1e-5 : 1e-2;
-  for (const double at : kPoints) {
-    const auto value = Trial(edit, from, at).of(to);
-    if (!value || !(std::abs(*value - form.function(at)) <= most * (1 + std::abs(at))))
-      return false;
-  }
-  return true;
+using Result = std::optional<Polynomial>;
+
+Result sum(const Polynomial& a, const Polynomial& b, double sign) {
+  Polynomial result = a;
+  for (std::size_t i = 0; i < Polynomial::kPowersOfX; ++i)
+    for (std::size_t j = 0; j < Polynomial::kPowersOfG; ++j)
+      if (!result.add(i, j, sign * b.at(i, j))) return {};
+  return result;
 }
 
-// Values before `id` that may be what the function is of, the nearest first.
-std::vector<ValueId> arguments(const Editor& edit, NodeId id) {
+Result multiplied(const Polynomial& a, const Polynomial& b) {
+  Polynomial result;
+  for (std::size_t i = 0; i < Polynomial::kPowersOfX * Polynomial::kPowersOfX; ++i)
+    for (std::size_t j = 0; j < Polynomial::kPowersOfG * Polynomial::kPowersOfG; ++j) {
+      const std::size_t ai = i / Polynomial::kPowersOfX, bi = i % Polynomial::kPowersOfX;
+      const std::size_t aj = j / Polynomial::kPowersOfG, bj = j % Polynomial::kPowersOfG;
+      if (!result.add(ai + bi, aj + bj, a.at(ai, aj) * b.at(bi, bj))) return {};
+    }
+  return result;
+}
+
+Result power(const Polynomial& a, double exponent) {
+  if (exponent != 2 && exponent != 3) return {};
+  Result result = multiplied(a, a);
+  return result && exponent == 3 ? multiplied(*result, a) : result;
+}
+
+// Expands a value to a polynomial of `x` and `g`; none if it depends on anything else.
+class Expansion {
+ public:
+  Expansion(const GraphEditor& edit, ValueId x, ValueId g) : edit_(edit), x_(x), g_(g) {}
+
+  Result of(ValueId value, int depth = kDeepest) const {
+    if (value == kNoValue) return {};
+    if (value == x_) return Polynomial{{1, 0, 1.0}};
+    if (value == g_) return Polynomial{{0, 1, 1.0}};
+    if (const auto number = edit_.scalar(value))
+      return Polynomial::constant(unrounded(*number, edit_.constant(value).dtype()));
+    const NodeId id = edit_.producer(value);
+    if (id == kNoNode || depth == 0) return {};
+    const Node& node = edit_.node(id);
+    if (!is_onnx(node, node.op) || node.inputs.empty() || node.inputs.size() > 2) return {};
+    const Result a = of(node.inputs[0], depth - 1);
+    if (!a) return {};
+    if (node.inputs.size() == 1) return node.op == "Neg" ? sum(Polynomial(), *a, -1) : std::nullopt;
+    const Result b = of(node.inputs[1], depth - 1);
+    return b ? two(node.op, *a, *b) : std::nullopt;
+  }
+
+ private:
+  static Result two(std::string_view op, const Polynomial& a, const Polynomial& b) {
+    if (op == "Add") return sum(a, b, 1);
+    if (op == "Sub") return sum(a, b, -1);
+    if (op == "Mul") return multiplied(a, b);
+    const auto number = b.as_constant();
+    if (!number || *number == 0) return {};
+    if (op == "Pow") return power(a, *number);
+    const Result inverse = Polynomial::constant(1 / *number);
+    return op == "Div" && inverse ? multiplied(a, *inverse) : std::nullopt;
+  }
+
+  const GraphEditor& edit_;
+  ValueId x_, g_;
+};
+
+// The characteristic function of hard swish: the argument, limited to [0, high].
+struct Ramp {
+  Polynomial argument;
+  double high;
+};
+
+std::optional<Ramp> ramp_of(const GraphEditor& edit, NodeId id, const Polynomial& argument) {
+  const Node& node = edit.node(id);
+  if (node.op == "Clip") {
+    const auto bounds = bounds_of(edit, id);
+    if (!bounds || bounds->low != 0.0f || !bounds->high) return {};
+    return Ramp{argument, static_cast<double>(*bounds->high)};
+  }
+  const Result factor =
+      Polynomial::constant(static_cast<double>(node.attributes.real("alpha", 0.2f)));
+  const Result shift =
+      Polynomial::constant(static_cast<double>(node.attributes.real("beta", 0.5f)));
+  const Result product = factor ? multiplied(argument, *factor) : std::nullopt;
+  const Result total = product && shift ? sum(*product, *shift, 1) : std::nullopt;
+  return total ? std::optional(Ramp{*total, 1}) : std::nullopt;
+}
+
+// Whether result = x * clamp(x / 6 + 1 / 2, 0, 1), for result = factor * x * ramp.
+bool is_hard_swish(const Ramp& ramp, const Polynomial& result) {
+  const double factor = result.at(1, 1);
+  const Result gate = multiplied(ramp.argument, Polynomial{{0, 0, factor}});
+  return gate && gate->is_near({{1, 0, 1.0 / 6}, {0, 0, 0.5}}) &&
+         std::abs(factor * ramp.high - 1) <= kTolerance && result.is_near({{1, 1, factor}});
+}
+
+// The activation of `x` that `result` is, by the characteristic node `part`.
+std::optional<Chain::Op> activation_of(const GraphEditor& edit, NodeId part, ValueId x,
+                                       ValueId result) {
+  const Node& node = edit.node(part);
+  const Result argument = Expansion(edit, x, kNoValue).of(node.inputs[0]);
+  if (!argument) return {};
+  const Result expanded = Expansion(edit, x, node.outputs[0]).of(result);
+  if (!expanded) return {};
+  const Polynomial half_of_both{{1, 0, 0.5}, {1, 1, 0.5}};
+  if (node.op == "Erf") {
+    const Polynomial scaled{{1, 0, std::numbers::sqrt2 / 2}};
+    if (argument->is_near(scaled) && expanded->is_near(half_of_both)) return Chain::Op::gelu;
+  } else if (node.op == "Tanh") {
+    const Polynomial cubic{{1, 0, kTanhScale}, {3, 0, kTanhScale * kTanhCubic}};
+    if (argument->is_near(cubic) && expanded->is_near(half_of_both)) return Chain::Op::gelu_tanh;
+  } else if (node.op == "Sigmoid") {
+    if (argument->is_near({{1, 0, 1.0}}) && expanded->is_near({{1, 1, 1.0}}))
+      return Chain::Op::silu;
+  } else if (const auto ramp = ramp_of(edit, part, *argument)) {
+    if (is_hard_swish(*ramp, *expanded)) return Chain::Op::hard_swish;
+  }
+  return {};
+}
+
+bool is_characteristic(const Node& node) {
+  constexpr std::string_view kOps[] = {"Erf", "Tanh", "Sigmoid", "Clip", "HardSigmoid"};
+  return is_onnx(node, node.op) && std::ranges::find(kOps, node.op) != std::end(kOps);
+}
+
+// Candidate arguments of the function, nearest first.
+std::vector<ValueId> arguments(const GraphEditor& edit, NodeId id) {
   std::vector<ValueId> found{edit.node(id).inputs[0]};
   for (std::size_t i = 0; i < found.size() && found.size() < 16; ++i) {
-    const NodeId maker = edit.maker(found[i]);
+    const NodeId maker = edit.producer(found[i]);
     if (maker == kNoNode || edit.node(maker).inputs.size() > 2) continue;
     for (const ValueId input : edit.node(maker).inputs)
       if (input != kNoValue && !edit.constant(input) &&
@@ -120,14 +221,14 @@ std::vector<ValueId> arguments(const Editor& edit, NodeId id) {
   return found;
 }
 
-void put_step(Editor& edit, NodeId old, ValueId from, Chain::Op step) {
+void put_step(GraphEditor& edit, NodeId old, ValueId from, Chain::Op step) {
   const Node& node = edit.node(old);
   Node chain = fused("Chain", node.name, {from}, {node.outputs[0]});
   write(Chain{1, {{step, 0}}}, chain.attributes);
-  put(edit, old, std::move(chain));
+  replace_node(edit, old, std::move(chain));
 }
 
-bool from_parts(Editor& edit, NodeId part, const Form& form) {
+bool from_parts(GraphEditor& edit, NodeId part) {
   const std::vector<ValueId> from = arguments(edit, part);
   NodeId last = part;
   for (int i = 0; i < kAfter; ++i) {
@@ -135,16 +236,18 @@ bool from_parts(Editor& edit, NodeId part, const Form& form) {
     if (last == kNoNode || edit.node(last).outputs.size() != 1) return false;
     const ValueId result = edit.node(last).outputs[0];
     for (const ValueId x : from) {
-      if (edit.type(x) != edit.type(result) || !computes(edit, x, result, form)) continue;
-      put_step(edit, last, x, form.step);
+      if (edit.type(x) != edit.type(result)) continue;
+      const auto step = activation_of(edit, part, x, result);
+      if (!step) continue;
+      put_step(edit, last, x, *step);
       return true;
     }
   }
   return false;
 }
 
-// Operators of ONNX that are such a function already.
-std::optional<Chain::Op> whole(const Node& node) {
+// ONNX operators that are such a function.
+std::optional<Chain::Op> onnx_activation(const Node& node) {
   if (is_onnx(node, "Gelu"))
     return node.attributes.string("approximate", "none") == "tanh" ? Chain::Op::gelu_tanh
                                                                    : Chain::Op::gelu;
@@ -155,7 +258,7 @@ std::optional<Chain::Op> whole(const Node& node) {
 
 }  // namespace
 
-int fuse_activations(Editor& edit) {
+int fuse_activations(GraphEditor& edit) {
   int changes = 0;
   for (const NodeId id : edit.nodes()) {
     if (edit.removed(id)) continue;
@@ -163,16 +266,12 @@ int fuse_activations(Editor& edit) {
     if (node.inputs.empty() || node.inputs[0] == kNoValue || node.outputs.size() != 1 ||
         !is_fusable(edit.type(node.inputs[0]).dtype))
       continue;
-    if (const auto step = whole(node)) {
+    if (const auto step = onnx_activation(node)) {
       put_step(edit, id, node.inputs[0], *step);
       ++changes;
       continue;
     }
-    for (const Form& form : kForms)
-      if (is_onnx(node, form.part) && from_parts(edit, id, form)) {
-        ++changes;
-        break;
-      }
+    if (is_characteristic(node) && from_parts(edit, id)) ++changes;
   }
   return changes;
 }

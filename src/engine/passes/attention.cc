@@ -1,5 +1,5 @@
-// Attention as exporters spell it: softmax(q * k' * scale + mask) * v, each of q, k and v split
-// into heads and turned.
+// Fuses attention as exporters write it: softmax(q * k' * scale + mask) * v, with q, k and v split
+// into heads and transposed.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -12,30 +12,30 @@ namespace sluice::engine {
 namespace {
 
 struct Scores {
-  ValueId q, k;  // as they are multiplied
+  ValueId q, k;  // operands of the matmul
   float scale = 1;
-  ValueId mask = kNoValue;  // added
-  NodeId hidden = kNoNode;  // or a Where that puts a large negative number
+  ValueId mask = kNoValue;  // additive mask
+  NodeId hidden = kNoNode;  // or a Where that replaces scores by a large negative number
 };
 
-std::optional<Scores> plain_scores(const Editor& edit, ValueId value) {
+std::optional<Scores> plain_scores(const GraphEditor& edit, ValueId value) {
   Scores scores{};
-  const NodeId product = edit.maker(unscaled(edit, value, scores.scale), "MatMul");
-  if (product == kNoNode) return {};
-  scores.q = edit.node(product).inputs[0];
-  scores.k = edit.node(product).inputs[1];
+  const NodeId matmul = edit.producer(unscaled(edit, value, scores.scale), "MatMul");
+  if (matmul == kNoNode) return {};
+  scores.q = edit.node(matmul).inputs[0];
+  scores.k = edit.node(matmul).inputs[1];
   return scores;
 }
 
-// Where(c, number, scores): as if the number were added where c holds. The same only where the
-// number swallows what it is added to.
-bool hides(const Editor& edit, ValueId number) {
+// Where(c, number, scores) equals an additive mask if the number dominates the scores: hidden keys
+// have no weight, and rows without other keys give all keys the same weight.
+bool hides(const GraphEditor& edit, ValueId number) {
   const auto value = edit.scalar(number);
-  return value && *value <= -1e9f && edit.type(number).dtype == DType::f32;
+  return value && *value <= -1e9 && edit.type(number).dtype == DType::f32;
 }
 
-std::optional<Scores> read_scores(const Editor& edit, ValueId value) {
-  const NodeId id = edit.maker(value);
+std::optional<Scores> read_scores(const GraphEditor& edit, ValueId value) {
+  const NodeId id = edit.producer(value);
   if (id == kNoNode) return {};
   const Node& node = edit.node(id);
   if (is_onnx(node, "Where")) {
@@ -55,7 +55,7 @@ std::optional<Scores> read_scores(const Editor& edit, ValueId value) {
   return {};
 }
 
-bool is_last_softmax(const Editor& edit, NodeId id) {
+bool is_last_softmax(const GraphEditor& edit, NodeId id) {
   if (id == kNoNode) return false;
   const Node& node = edit.node(id);
   const int rank = edit.type(node.inputs[0]).shape.rank();
@@ -63,7 +63,7 @@ bool is_last_softmax(const Editor& edit, NodeId id) {
   return rank == 4 && (axis == -1 || axis == rank - 1);
 }
 
-bool fits(const Editor& edit, ValueId mask, DType dtype, const Shape& scores) {
+bool fits(const GraphEditor& edit, ValueId mask, DType dtype, const Shape& scores) {
   const TensorType type = edit.type(mask);
   if (type.dtype != dtype || type.shape.rank() > 4) return false;
   for (int i = 1; i <= type.shape.rank(); ++i)
@@ -73,20 +73,25 @@ bool fits(const Editor& edit, ValueId mask, DType dtype, const Shape& scores) {
   return true;
 }
 
-// Attention stretches its mask itself.
-ValueId before_expand(const Editor& edit, ValueId value) {
-  const NodeId expand = edit.maker(value, "Expand");
+// Skips an Expand of the mask, because Attention broadcasts it.
+ValueId before_expand(const GraphEditor& edit, ValueId value) {
+  const NodeId expand = edit.producer(value, "Expand");
   return expand != kNoNode ? edit.node(expand).inputs[0] : value;
 }
 
-// What the scores get added; kNoValue where nothing is.
-ValueId mask_of(Editor& edit, const Scores& scores) {
+// The additive mask of the scores; kNoValue if there is none.
+ValueId mask_of(GraphEditor& edit, const Scores& scores) {
   ValueId mask = scores.mask;
   if (scores.hidden != kNoNode) {
     Node where = edit.node(scores.hidden);
     const std::size_t kept = hides(edit, where.inputs[1]) ? 2 : 1;
     where.inputs[0] = before_expand(edit, where.inputs[0]);
     where.inputs[kept] = edit.add_constant(where.name + "/zero", Tensor::of(0.0f));
+    // The sum with the lowest number is that number, as if it replaced the score. The sum with a
+    // number such as -1e9 still depends on the score.
+    if (std::isfinite(*edit.scalar(where.inputs[3 - kept])))
+      where.inputs[3 - kept] = edit.add_constant(where.name + "/lowest",
+                                                 Tensor::of(std::numeric_limits<float>::lowest()));
     const Shape shape =
         broadcast(edit.type(where.inputs[0]).shape, edit.type(where.inputs[3 - kept]).shape);
     where.outputs = {edit.add_value(where.name + "/mask", {DType::f32, shape})};
@@ -96,10 +101,10 @@ ValueId mask_of(Editor& edit, const Scores& scores) {
   return before_expand(edit, mask);
 }
 
-// A product with weights and perhaps a bias, and nothing else, for this use alone.
-NodeId plain_linear(const Editor& edit, ValueId value) {
-  const NodeId id = edit.maker(value);
-  if (id == kNoNode || !is_fused_product(edit.node(id), "Linear") || !edit.used_once(value))
+// Matches a Linear with weights and optional bias only, and with a single use.
+NodeId plain_linear(const GraphEditor& edit, ValueId value) {
+  const NodeId id = edit.producer(value);
+  if (id == kNoNode || !is_fused_or_quantized(edit.node(id), "Linear") || !edit.used_once(value))
     return kNoNode;
   const Node& node = edit.node(id);
   const bool plain = (node.inputs.size() <= 3 || node.inputs[3] == kNoValue) &&
@@ -107,7 +112,7 @@ NodeId plain_linear(const Editor& edit, ValueId value) {
   return plain ? id : kNoNode;
 }
 
-// Columns of all behind each other, row by row.
+// Concatenates columns.
 Tensor columns_joined(const std::vector<Tensor>& parts) {
   const std::int64_t rows = parts[0].size() / parts[0].shape()[parts[0].rank() - 1];
   const std::size_t each = parts[0].bytes() / static_cast<std::size_t>(rows);
@@ -123,8 +128,8 @@ Tensor columns_joined(const std::vector<Tensor>& parts) {
   return all;
 }
 
-// One Linear for three of the same x; kNoValue where they are not such.
-ValueId side_by_side(Editor& edit, const std::vector<ValueId>& values) {
+// Merges three Linear nodes of the same x into one; kNoValue if they do not match.
+ValueId side_by_side(GraphEditor& edit, const std::vector<ValueId>& values) {
   std::vector<Node> linears;
   for (const ValueId value : values) {
     const NodeId id = plain_linear(edit, value);
@@ -162,21 +167,21 @@ struct Parts {
   bool match() const {
     return q.batch == k.batch && k.batch == v.batch && k.length == v.length && q.count == k.count &&
            k.count == v.count && q.size == k.size && k.size == v.size && v.scale == 1 &&
-           q.batch * q.length * k.length > 0;
+           q.batch * q.length * k.length * q.count * q.size > 0;
   }
-  bool whole() const {
-    return q.whole != kNoValue && q.whole == k.whole && k.whole == v.whole && q.part == 0 &&
-           k.part == 1 && v.part == 2;
+  bool is_packed() const {
+    return q.packed_qkv != kNoValue && q.packed_qkv == k.packed_qkv &&
+           k.packed_qkv == v.packed_qkv && q.qkv_index == 0 && k.qkv_index == 1 && v.qkv_index == 2;
   }
   bool separate() const { return q.from != kNoValue && k.from != kNoValue && v.from != kNoValue; }
 };
 
-// q, k, v; or all of them in the first.
-std::vector<ValueId> inputs_of(Editor& edit, const Parts& parts, bool& packed) {
+// q, k and v, or the packed QKV in the first element.
+std::vector<ValueId> inputs_of(GraphEditor& edit, const Parts& parts, bool& packed) {
   Shape all = parts.q.shape();
   all[2] *= 3;
   packed = true;
-  if (parts.whole()) return {reshaped(edit, parts.q.whole, all), kNoValue, kNoValue};
+  if (parts.is_packed()) return {reshaped(edit, parts.q.packed_qkv, all), kNoValue, kNoValue};
   const bool same = parts.q.length == parts.k.length;
   const ValueId joined =
       same ? side_by_side(edit, {parts.q.from, parts.k.from, parts.v.from}) : kNoValue;
@@ -187,64 +192,65 @@ std::vector<ValueId> inputs_of(Editor& edit, const Parts& parts, bool& packed) {
           reshaped(edit, parts.v.from, parts.v.shape())};
 }
 
-// What Where(IsNaN(value), 0, value) guards; the value itself where it is no such.
-ValueId guarded_by(const Editor& edit, ValueId value) {
-  const NodeId where = edit.maker(value, "Where");
-  if (where == kNoNode || edit.scalar(edit.node(where).inputs[1]) != 0.0f) return value;
+// Matches Where(IsNaN(value), 0, value); returns the value itself otherwise.
+ValueId guarded_by(const GraphEditor& edit, ValueId value) {
+  const NodeId where = edit.producer(value, "Where");
+  if (where == kNoNode || edit.scalar(edit.node(where).inputs[1]) != 0.0) return value;
   const ValueId inner = edit.node(where).inputs[2];
-  const NodeId test = edit.maker(edit.node(where).inputs[0], "IsNaN");
+  const NodeId test = edit.producer(edit.node(where).inputs[0], "IsNaN");
   const bool guards = test != kNoNode && edit.node(test).inputs[0] == inner &&
                       edit.used_once(edit.node(test).outputs[0]) && edit.users(inner).size() == 2 &&
                       !edit.is_output(inner);
   return guards ? inner : value;
 }
 
-// All that one Attention is made of.
+// The nodes and values of one attention.
 struct Found {
   Parts parts;
   Scores scores;
-  NodeId turn;  // that puts the heads back
-  Shape shape;  // of the scores
+  NodeId transpose;  // merges the heads
+  Shape shape;       // of the scores
   DType dtype;
-  bool guarded;  // rows that see nothing are zeros
+  bool guarded;  // fully masked rows are zero
 };
 
-bool takes_mask(const Editor& edit, const Found& found) {
+bool takes_mask(const GraphEditor& edit, const Found& found) {
   if (found.scores.hidden != kNoNode)
     return fits(edit, edit.node(found.scores.hidden).inputs[0], DType::boolean, found.shape);
   return found.scores.mask == kNoValue || fits(edit, found.scores.mask, found.dtype, found.shape);
 }
 
-// The node that puts the heads of `value` back behind each other.
-NodeId turned_back(const Editor& edit, ValueId value) {
-  const NodeId turn = edit.only_user(value);
-  const bool back = turn != kNoNode && is_onnx(edit.node(turn), "Transpose") &&
-                    order_of(edit, turn) == kHeadsFirst;
-  return back ? turn : kNoNode;
+// The node that merges the heads of `value`.
+NodeId merging_transpose(const GraphEditor& edit, ValueId value) {
+  const NodeId transpose = edit.only_user(value);
+  const bool back = transpose != kNoNode && is_onnx(edit.node(transpose), "Transpose") &&
+                    order_of(edit, transpose) == kHeadsFirst;
+  return back ? transpose : kNoNode;
 }
 
-std::optional<Found> find(const Editor& edit, NodeId mix) {
+std::optional<Found> find(const GraphEditor& edit, NodeId mix) {
   const Node& node = edit.node(mix);
   if (!is_onnx(node, "MatMul")) return {};
   const ValueId weights = guarded_by(edit, node.inputs[0]);
-  const NodeId softmax = edit.maker(weights, "Softmax");
+  const NodeId softmax = edit.producer(weights, "Softmax");
   if (!is_last_softmax(edit, softmax) || !edit.used_once(node.inputs[0])) return {};
   const ValueId soft = edit.node(softmax).inputs[0];
   const auto scores = read_scores(edit, soft);
-  const NodeId turn = turned_back(edit, node.outputs[0]);
-  if (!scores || turn == kNoNode) return {};
+  const NodeId transpose = merging_transpose(edit, node.outputs[0]);
+  if (!scores || transpose == kNoNode) return {};
   const auto q = read_heads(edit, scores->q, kHeadsFirst),
-             k = read_heads(edit, scores->k, kHeadsFirstFlipped),
+             k = read_heads(edit, scores->k, kHeadsFirstTransposed),
              v = read_heads(edit, node.inputs[1], kHeadsFirst);
   if (!q || !k || !v) return {};
   const TensorType type = edit.type(soft);
-  const Found found{{*q, *k, *v}, *scores, turn, type.shape, type.dtype, weights != node.inputs[0]};
+  const Found found{{*q, *k, *v}, *scores,    transpose,
+                    type.shape,   type.dtype, weights != node.inputs[0]};
   const bool fit = found.parts.match() && is_fusable(type.dtype) && takes_mask(edit, found);
   return fit ? std::optional(found) : std::nullopt;
 }
 
-// Rows of no number, which are those that see nothing, as zeros.
-ValueId zeros_for_nan(Editor& edit, const std::string& name, ValueId value) {
+// Replaces NaN rows, which are fully masked, by zeros.
+ValueId zeros_for_nan(GraphEditor& edit, const std::string& name, ValueId value) {
   const TensorType type = edit.type(value);
   const ValueId test = edit.add_value(name + "/blind", {DType::boolean, type.shape});
   const ValueId zero = edit.add_constant(name + "/zero", tensor_of({0}, type.dtype, Shape()));
@@ -264,8 +270,8 @@ ValueId zeros_for_nan(Editor& edit, const std::string& name, ValueId value) {
   return kept;
 }
 
-// `name` is a copy: nodes move when one is added.
-void put_attention(Editor& edit, std::string name, const Found& found) {
+// `name` is a copy, because adding a node may move the others.
+void put_attention(GraphEditor& edit, std::string name, const Found& found) {
   bool packed = false;
   std::vector<ValueId> inputs = inputs_of(edit, found.parts, packed);
   if (const ValueId mask = mask_of(edit, found.scores); mask != kNoValue) inputs.push_back(mask);
@@ -277,11 +283,11 @@ void put_attention(Editor& edit, std::string name, const Found& found) {
   attention.attributes.set("packed", std::int64_t{packed ? 1 : 0});
   edit.add(std::move(attention));
   const ValueId kept = found.guarded ? zeros_for_nan(edit, name, out) : out;
-  const ValueId to = edit.node(found.turn).outputs[0];
-  put(edit, found.turn, reshape_node(edit, name + "/heads", kept, to));
+  const ValueId to = edit.node(found.transpose).outputs[0];
+  replace_node(edit, found.transpose, reshape_node(edit, name + "/heads", kept, to));
 }
 
-// ONNX's own operator shows nothing where a row may see nothing, which Attention does not.
+// The ONNX operator gives zeros for fully masked rows, the fused one does not.
 bool sees_something(const Tensor& mask) {
   const std::vector<float> list = numbers(mask);
   const auto row = static_cast<std::size_t>(mask.rank() > 0 ? mask.shape()[mask.rank() - 1] : 1);
@@ -293,8 +299,8 @@ bool sees_something(const Tensor& mask) {
   return true;
 }
 
-// The operator with what Attention has, and no more.
-bool is_plain_operator(const Editor& edit, const Node& node) {
+// Whether the ONNX operator uses only features of the fused one.
+bool is_plain_operator(const GraphEditor& edit, const Node& node) {
   if (!is_onnx(node, "Attention") || node.inputs.size() < 3) return false;
   for (std::size_t i = 1; i < node.outputs.size(); ++i)
     if (node.outputs[i] != kNoValue) return false;
@@ -305,7 +311,7 @@ bool is_plain_operator(const Editor& edit, const Node& node) {
   return node.attributes.integer("is_causal", 0) == 0 && node.attributes.real("softcap", 0) == 0;
 }
 
-bool from_operator(Editor& edit, NodeId id) {
+bool from_operator(GraphEditor& edit, NodeId id) {
   const Node node = edit.node(id);
   if (!is_plain_operator(edit, node)) return false;
   const Shape q = edit.type(node.inputs[0]).shape, k = edit.type(node.inputs[1]).shape,
@@ -329,11 +335,11 @@ bool from_operator(Editor& edit, NodeId id) {
   attention.attributes.set("packed", std::int64_t{0});
   attention.attributes.set(
       "scale", scale != nullptr ? *scale : 1 / std::sqrt(static_cast<float>(q[2] / heads)));
-  put(edit, id, std::move(attention));
+  replace_node(edit, id, std::move(attention));
   return true;
 }
 
-bool from_parts(Editor& edit, NodeId mix) {
+bool from_parts(GraphEditor& edit, NodeId mix) {
   const auto found = find(edit, mix);
   if (found) put_attention(edit, edit.node(mix).name, *found);
   return found.has_value();
@@ -341,7 +347,7 @@ bool from_parts(Editor& edit, NodeId mix) {
 
 }  // namespace
 
-int fuse_attention(Editor& edit) {
+int fuse_attention(GraphEditor& edit) {
   int changes = 0;
   for (const NodeId id : edit.nodes())
     if (!edit.removed(id) && (from_parts(edit, id) || from_operator(edit, id))) ++changes;

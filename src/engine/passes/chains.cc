@@ -1,5 +1,5 @@
-// Elementwise operators that follow each other, as one Chain: a group whose values between its
-// nodes nobody else uses. All of them are used inside, so that no way leads out and back in.
+// Fuses connected elementwise operators to one Chain. Intermediate values must have no users
+// outside the group, so that no path leaves and reenters it.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -10,7 +10,7 @@
 namespace sluice::engine {
 namespace {
 
-constexpr std::size_t kMostInputs = 8, kMostSteps = 32;
+constexpr std::size_t kMaxInputs = 8, kMaxSteps = 32;
 using Primitive = Chain::Op;
 
 struct Known {
@@ -47,16 +47,27 @@ std::optional<Primitive> find(const Known (&all)[N], std::string_view op) {
   return {};
 }
 
-// A slope that makes the larger of x and its part what LeakyRelu is.
+// Chains compute in f32: the scalar operand of a node, if f32 holds its value.
+std::optional<float> scalar_of(const GraphEditor& edit, ValueId value) {
+  const auto exact = edit.scalar(value);
+  if (!exact) return {};
+  const auto number = static_cast<float>(*exact);
+  if (edit.constant(value).dtype() == DType::f64 && static_cast<double>(number) != *exact)
+    return {};
+  return number;
+}
+
+// max(x, slope * x) is LeakyRelu for slopes in [0, 1].
 bool is_slope(float alpha) { return alpha > 0 && alpha <= 1; }
 
-bool is_step(const Editor& edit, NodeId id) {
+bool is_step(const GraphEditor& edit, NodeId id) {
   const Node& node = edit.node(id);
   if (node.outputs.size() != 1 || node.outputs[0] == kNoValue || node.inputs.empty()) return false;
   const DType dtype = edit.type(node.outputs[0]).dtype;
   if (!is_fusable(dtype)) return false;
   for (const ValueId input : node.inputs)
-    if (input != kNoValue && edit.type(input).dtype != dtype && !edit.scalar(input)) return false;
+    if (input != kNoValue && edit.type(input).dtype != dtype && !scalar_of(edit, input))
+      return false;
   if (node.domain == kFused) return node.op == "Chain";
   if (!is_onnx(node, node.op)) return false;
   if (node.op == "Clip") return bounds_of(edit, id).has_value();
@@ -68,12 +79,12 @@ bool is_step(const Editor& edit, NodeId id) {
 
 class Group {
  public:
-  Group(const Editor& edit, NodeId root) : edit_(edit), root_(root), members_{root} {}
+  Group(const GraphEditor& edit, NodeId root) : edit_(edit), root_(root), members_{root} {}
 
   const std::vector<ValueId>& inputs() const { return inputs_; }
   const Chain& chain() const { return chain_; }
 
-  // Takes in what comes before for as long as it fits; false where that is nothing.
+  // Adds producers to the group as long as they fit; false if none does.
   bool grow() {
     while (take_one()) {
     }
@@ -84,7 +95,7 @@ class Group {
   bool take_one() {
     for (const NodeId member : members_)
       for (const ValueId value : edit_.node(member).inputs) {
-        const NodeId maker = edit_.maker(value);
+        const NodeId maker = edit_.producer(value);
         if (maker == kNoNode || members_.contains(maker) || refused_.contains(maker) ||
             !belongs(maker))
           continue;
@@ -106,8 +117,8 @@ class Group {
                        [&](NodeId user) { return members_.contains(user); });
   }
 
-  // The chain of all members; false where it is too long, or where a constant that it has no
-  // place for gave the result its shape.
+  // Builds the chain; false if it is too long, or if the shape comes from a constant that is not an
+  // input of it.
   bool build() {
     inputs_.clear();
     numbers_.clear();
@@ -115,17 +126,17 @@ class Group {
     for (const NodeId id : members_)
       for (const ValueId value : edit_.node(id).inputs) note_input(value);
     chain_.inputs = static_cast<int>(inputs_.size());
-    // Nodes are numbered in the order they run.
+    // Nodes are numbered in topological order.
     for (const NodeId id : members_) numbers_[edit_.node(id).outputs[0]] = add(id);
     Shape shape;
     for (const ValueId value : inputs_) shape = broadcast(shape, edit_.type(value).shape);
-    return inputs_.size() <= kMostInputs && chain_.steps.size() <= kMostSteps &&
+    return inputs_.size() <= kMaxInputs && chain_.steps.size() <= kMaxSteps &&
            shape == edit_.type(edit_.node(root_).outputs[0]).shape;
   }
 
   void note_input(ValueId value) {
-    if (value == kNoValue || edit_.scalar(value) || numbers_.contains(value)) return;
-    const NodeId maker = edit_.maker(value);
+    if (value == kNoValue || scalar_of(edit_, value) || numbers_.contains(value)) return;
+    const NodeId maker = edit_.producer(value);
     if (maker != kNoNode && members_.contains(maker)) return;
     numbers_[value] = static_cast<int>(inputs_.size());
     inputs_.push_back(value);
@@ -139,7 +150,7 @@ class Group {
   }
   int number(ValueId value) {
     if (const auto found = numbers_.find(value); found != numbers_.end()) return found->second;
-    return numbers_[value] = constant(*edit_.scalar(value));
+    return numbers_[value] = constant(*scalar_of(edit_, value));
   }
 
   int add(NodeId id) {
@@ -156,7 +167,7 @@ class Group {
       return step(Primitive::maximum, step(Primitive::minimum, sum, constant(1)), constant(0));
     }
     if (node.inputs.size() == 1) return step(*find(kOne, node.op), x);
-    if (node.op == "Pow" && edit_.scalar(node.inputs[1]) == 2.0f)
+    if (node.op == "Pow" && edit_.scalar(node.inputs[1]) == 2.0)
       return step(Primitive::multiply, x, x);
     return step(*find(kTwo, node.op), x, number(node.inputs[1]));
   }
@@ -181,28 +192,28 @@ class Group {
     return at.back();
   }
 
-  const Editor& edit_;
+  const GraphEditor& edit_;
   NodeId root_;
   std::set<NodeId> members_, refused_;
   std::vector<ValueId> inputs_;
-  std::map<ValueId, int> numbers_;  // of values, in the chain
+  std::map<ValueId, int> numbers_;  // value numbers in the chain
   Chain chain_;
 };
 
-// All members are gone with the root, since nobody else uses what they make.
-bool fuse(Editor& edit, NodeId root) {
+// All members are removed with the root, because their values have no other users.
+bool fuse(GraphEditor& edit, NodeId root) {
   Group group(edit, root);
   if (!group.grow()) return false;
   const Node& node = edit.node(root);
   Node chain = fused("Chain", node.name, group.inputs(), {node.outputs[0]});
   write(group.chain(), chain.attributes);
-  put(edit, root, std::move(chain));
+  replace_node(edit, root, std::move(chain));
   return true;
 }
 
 }  // namespace
 
-int fuse_chains(Editor& edit) {
+int fuse_chains(GraphEditor& edit) {
   int changes = 0;
   std::vector<NodeId> nodes = edit.nodes();
   std::reverse(nodes.begin(), nodes.end());

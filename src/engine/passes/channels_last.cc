@@ -1,6 +1,5 @@
-// Images with their channels innermost, [batch, height, width, channels], which is how
-// convolutions are fast. A node that is turned so also gives out what it made as it was before;
-// where nobody asks for that, it goes when the graph is cleaned up.
+// Converts image operators to channels-last (NHWC), which is faster. A converted node also gets a
+// Transpose back to NCHW, which is removed as dead if it has no users.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -14,11 +13,11 @@ namespace sluice::engine {
 namespace {
 
 const Order kToLast{0, 2, 3, 1}, kToFirst{0, 3, 1, 2};
-constexpr std::int64_t kPlace[] = {0, 3, 1, 2};  // of an axis, once channels are last
+constexpr std::int64_t kNhwcAxis[] = {0, 3, 1, 2};  // the NHWC axis of each NCHW axis
 
-std::int64_t place_of(std::int64_t axis) { return kPlace[axis < 0 ? axis + 4 : axis]; }
+std::int64_t nhwc_axis(std::int64_t axis) { return kNhwcAxis[axis < 0 ? axis + 4 : axis]; }
 
-bool is_elementwise(const Editor& edit, const Node& node) {
+bool is_elementwise(const GraphEditor& edit, const Node& node) {
   constexpr std::string_view kOps[] = {"Abs",         "Add",
                                        "Cast",        "Ceil",
                                        "Celu",        "Clip",
@@ -44,13 +43,13 @@ bool is_elementwise(const Editor& edit, const Node& node) {
          (node.version >= 7 || node.inputs.size() == 1);
 }
 
-// The padding on height and width alone, by zeros; none where a Pad does anything else.
-std::optional<std::vector<std::int64_t>> image_edges(const Editor& edit, NodeId pad) {
+// The zero padding of height and width; none if the Pad does anything else.
+std::optional<std::vector<std::int64_t>> image_edges(const GraphEditor& edit, NodeId pad) {
   const Node& node = edit.node(pad);
   const auto pads = list_of(edit, pad, 1, "pads");
   const bool has_value = node.inputs.size() > 2 && node.inputs[2] != kNoValue;
   const bool zeros =
-      has_value ? edit.scalar(node.inputs[2]) == 0.0f : node.attributes.real("value", 0) == 0;
+      has_value ? edit.scalar(node.inputs[2]) == 0.0 : node.attributes.real("value", 0) == 0;
   if (!pads || pads->size() != 8 || !zeros || node.inputs.size() > 3 ||
       node.attributes.string("mode", "constant") != "constant")
     return {};
@@ -61,7 +60,7 @@ std::optional<std::vector<std::int64_t>> image_edges(const Editor& edit, NodeId 
   return grows ? std::optional(edges) : std::nullopt;
 }
 
-bool is_image_conv(const Editor& edit, const Node& node) {
+bool is_image_conv(const GraphEditor& edit, const Node& node) {
   if (!is_onnx(node, "Conv")) return false;
   const TensorType x = edit.type(node.inputs[0]);
   const Tensor& weights = edit.constant(node.inputs[1]);
@@ -88,7 +87,8 @@ void set_window(Node& node, const Window& window) {
     node.attributes.set("kernel", kernel);
 }
 
-// A window with the edges that let the last one fit whole; none where that would not be the same.
+// The window with padding that completes the last window (ceil_mode); none if that is not
+// equivalent.
 std::optional<Window> pool_window(const Node& node, const Shape& shape) {
   const bool kept = node.attributes.flag("ceil_mode");
   Window window = read_window(node.attributes, shape, Tensor(),
@@ -105,15 +105,15 @@ std::optional<Window> pool_window(const Node& node, const Shape& shape) {
 
 class ChannelsLast {
  public:
-  explicit ChannelsLast(Editor& edit) : edit_(edit) {}
+  explicit ChannelsLast(GraphEditor& edit) : edit_(edit) {}
 
   int run() {
     int changes = 0;
     const std::vector<NodeId> nodes = edit_.nodes();
     for (const NodeId id : nodes) {
-      take_edges(id);
+      fold_padding(id);
       if (!edit_.removed(id) && is_quantized_conv(edit_, edit_.node(id)))
-        small_convs_.emplace(id, quantized_conv(edit_, edit_.node(id)));
+        quantized_convs_.emplace(id, quantized_conv(edit_, edit_.node(id)));
     }
     for (const NodeId id : nodes)
       if (!edit_.removed(id) && convert(id)) ++changes;
@@ -121,10 +121,10 @@ class ChannelsLast {
   }
 
  private:
-  // Zeros around the image as the convolution's own.
-  void take_edges(NodeId id) {
+  // Folds zero padding into the convolution.
+  void fold_padding(NodeId id) {
     if (edit_.removed(id) || !is_image_conv(edit_, edit_.node(id))) return;
-    const NodeId pad = edit_.maker(edit_.node(id).inputs[0], "Pad");
+    const NodeId pad = edit_.producer(edit_.node(id).inputs[0], "Pad");
     const auto edges = pad == kNoNode ? std::nullopt : image_edges(edit_, pad);
     if (!edges) return;
     Node& node = edit_.node(id);
@@ -143,7 +143,7 @@ class ChannelsLast {
   bool convert(NodeId id) {
     const Node& node = edit_.node(id);
     if (is_image_conv(edit_, node)) return conv(id);
-    if (small_convs_.contains(id)) return small_conv(id);
+    if (quantized_convs_.contains(id)) return quantized_image_conv(id);
     if (is_onnx(node, "Reshape")) return shuffle(id);
     if (!std::any_of(node.inputs.begin(), node.inputs.end(),
                      [&](ValueId value) { return native_.contains(value); }))
@@ -158,14 +158,14 @@ class ChannelsLast {
     return node.op == "Pad" && pad(id);
   }
 
-  // A value with its channels last.
+  // The NHWC form of a value.
   ValueId last(ValueId value) {
     const auto found = last_.find(value);
     if (found != last_.end()) return found->second;
     return last_[value] = transposed(edit_, value, kToLast);
   }
 
-  // The node in the place of `old`, with outputs turned.
+  // Replaces `old` by a node with NHWC outputs.
   void put_last(NodeId old, Node node) {
     const std::vector<ValueId> before = edit_.node(old).outputs;
     node.outputs.clear();
@@ -200,9 +200,9 @@ class ChannelsLast {
     return true;
   }
 
-  bool small_conv(NodeId id) {
+  bool quantized_image_conv(NodeId id) {
     const Node old = edit_.node(id);
-    Node node = small_convs_.at(id);
+    Node node = quantized_convs_.at(id);
     node.inputs[0] = last(node.inputs[0]);
     set_window(node, read_window(old.attributes, edit_.type(old.inputs[0]).shape,
                                  edit_.constant(node.inputs[1])));
@@ -252,7 +252,7 @@ class ChannelsLast {
                   node.attributes.flag("keepdims", true));
   }
 
-  // A node whose operands stretch to one shape of four axes.
+  // An elementwise node whose operands broadcast to four axes.
   bool elementwise(NodeId id) {
     Node node = edit_.node(id);
     if (node.outputs.size() != 1 || edit_.type(node.outputs[0]).shape.rank() != 4) return false;
@@ -274,7 +274,7 @@ class ChannelsLast {
   bool along_axis(NodeId id) {
     Node node = edit_.node(id);
     if (node.op == "Concat" && node.version < 4) return false;
-    node.attributes.set("axis", place_of(node.attributes.integer("axis", 0)));
+    node.attributes.set("axis", nhwc_axis(node.attributes.integer("axis", 0)));
     const std::size_t images = node.op == "Concat" ? node.inputs.size() : 1;
     for (std::size_t i = 0; i < images; ++i) node.inputs[i] = last(node.inputs[i]);
     put_last(id, std::move(node));
@@ -285,27 +285,27 @@ class ChannelsLast {
     Node node = edit_.node(id);
     const auto pads = list_of(edit_, id, 1, "pads");
     if (!pads || pads->size() != 8 || node.inputs.size() > 3) return false;
-    Attributes::Integers turned;
+    Attributes::Integers nhwc_pads;
     for (const std::size_t side : {0u, 4u})
       for (const int axis : kToLast)
-        turned.push_back((*pads)[side + static_cast<std::size_t>(axis)]);
+        nhwc_pads.push_back((*pads)[side + static_cast<std::size_t>(axis)]);
     node.inputs[0] = last(node.inputs[0]);
     if (node.inputs.size() > 1)
       node.inputs[1] = edit_.add_constant(node.name + "/pads",
-                                          Tensor::of(std::span<const std::int64_t>(turned)));
+                                          Tensor::of(std::span<const std::int64_t>(nhwc_pads)));
     else
-      node.attributes.set("pads", turned);
+      node.attributes.set("pads", nhwc_pads);
     put_last(id, std::move(node));
     return true;
   }
 
-  // Channels as a table that is read by columns: Reshape, Transpose, Reshape.
+  // Channel shuffle: Reshape, Transpose, Reshape.
   bool shuffle(NodeId id) {
     const ValueId out = edit_.node(id).outputs[0];
-    const NodeId turn = edit_.maker(edit_.node(id).inputs[0], "Transpose");
-    if (turn == kNoNode || order_of(edit_, turn) != Order{0, 2, 1, 3, 4}) return false;
-    const ValueId table = edit_.node(turn).inputs[0];
-    const NodeId view = edit_.maker(table, "Reshape");
+    const NodeId transpose = edit_.producer(edit_.node(id).inputs[0], "Transpose");
+    if (transpose == kNoNode || order_of(edit_, transpose) != Order{0, 2, 1, 3, 4}) return false;
+    const ValueId table = edit_.node(transpose).inputs[0];
+    const NodeId view = edit_.producer(table, "Reshape");
     if (view == kNoNode || !native_.contains(edit_.node(view).inputs[0])) return false;
     const ValueId from = edit_.node(view).inputs[0];
     const Shape s = edit_.type(from).shape, five = edit_.type(table).shape;
@@ -313,8 +313,8 @@ class ChannelsLast {
         five[3] != s[2])
       return false;
     const ValueId cut = reshaped(edit_, last(from), {s[0], s[2], s[3], five[1], five[2]});
-    const ValueId turned = transposed(edit_, cut, {0, 1, 2, 4, 3});
-    put_last(id, reshape_to(turned, {s[0], s[2], s[3], s[1]}, edit_.node(id).name));
+    const ValueId shuffled = transposed(edit_, cut, {0, 1, 2, 4, 3});
+    put_last(id, reshape_to(shuffled, {s[0], s[2], s[3], s[1]}, edit_.node(id).name));
     return true;
   }
 
@@ -323,14 +323,14 @@ class ChannelsLast {
     return reshape_node(edit_, name, from, like);
   }
 
-  Editor& edit_;
-  std::map<NodeId, Node> small_convs_;  // of small numbers, as found before anything was turned
-  std::map<ValueId, ValueId> last_;     // of a value, the same with channels last
-  std::set<ValueId> native_;            // those that are made so
+  GraphEditor& edit_;
+  std::map<NodeId, Node> quantized_convs_;  // matched before anything is transposed
+  std::map<ValueId, ValueId> last_;         // the NHWC form of a value
+  std::set<ValueId> native_;                // values that are produced in NHWC
 };
 
 }  // namespace
 
-int to_channels_last(Editor& edit) { return ChannelsLast(edit).run(); }
+int to_channels_last(GraphEditor& edit) { return ChannelsLast(edit).run(); }
 
 }  // namespace sluice::engine

@@ -8,17 +8,17 @@
 namespace sluice::engine {
 namespace {
 
-// None of them makes more than it is given.
+// None of them produces more than it is given.
 bool moves(const Node& node) {
   constexpr std::string_view kOps[] = {"Concat",  "Constant", "Flatten",   "Identity",
                                        "Reshape", "Squeeze",  "Transpose", "Unsqueeze"};
-  return node.domain.empty() && node.bodies.empty() && node.outputs.size() == 1 &&
+  return node.domain.empty() && node.subgraphs.empty() && node.outputs.size() == 1 &&
          node.outputs[0] != kNoValue &&
          std::find(std::begin(kOps), std::end(kOps), node.op) != std::end(kOps);
 }
 
-// What products and convolutions multiply with. Where a model makes such weights rather than
-// storing them, they are worth their memory: kernels want them as constants.
+// The weights of GEMMs and convolutions. If a model expands weights instead of storing them,
+// folding pays off, because kernels need constant weights.
 std::set<ValueId> weights_of(const Graph& graph) {
   constexpr std::string_view kOps[] = {"Conv", "ConvTranspose", "GRU", "Gemm",
                                        "LSTM", "MatMul",        "RNN"};
@@ -36,12 +36,12 @@ bool makes_weight(const Graph& graph, const Node& node, const std::set<ValueId>&
          weights.contains(node.outputs[0]) && graph[node.inputs[0]].constant.dtype() == DType::i64;
 }
 
-// At most, of a node that moves elements or makes a weight.
+// The maximum output of a node that moves elements or expands a weight.
 double bytes_made(const Node& node, std::span<const Datum> inputs) {
   double bytes = 0;
   for (const Datum& input : inputs) bytes += static_cast<double>(input.tensor.bytes());
   if (node.op != "ConstantOfShape") return bytes;
-  bytes = 8;  // of the widest element
+  bytes = 8;  // the widest element type
   for (const std::int64_t size : inputs[0].tensor.values<std::int64_t>())
     bytes *= static_cast<double>(size);
   return bytes;
@@ -54,18 +54,18 @@ double bytes_of_constants(const Graph& graph) {
   return bytes;
 }
 
-class NoBodies final : public BodyRunner {
+class NoSubgraphs final : public SubgraphRunner {
  public:
   std::vector<Datum> run(const Graph&, std::span<const Datum>) override { return {}; }
 };
 
-// The node's output, or none where it cannot be made.
+// The node's output, or none if it fails.
 Tensor made_by(const Node& node, std::span<const Datum> inputs, compute::Workers& workers) {
   const Op* const op = find_op(node);
   if (op == nullptr) return {};
   try {
     check_type(*op, inputs);
-    NoBodies none;
+    NoSubgraphs none;
     Datum output;
     OpCall call(node, inputs, std::span(&output, 1), workers, none);
     op->run(call);
@@ -77,11 +77,11 @@ Tensor made_by(const Node& node, std::span<const Datum> inputs, compute::Workers
 
 }  // namespace
 
-Graph fold_moves(Graph graph, compute::Workers& workers, double most_made) {
-  // An input's constant is only its default.
+Graph fold_moves(Graph graph, compute::Workers& workers, double max_bytes) {
+  // The constant of an input is only its default.
   const std::set<ValueId> given(graph.inputs.begin(), graph.inputs.end());
   const std::set<ValueId> weights = weights_of(graph);
-  double room = most_made + 4 * bytes_of_constants(graph);
+  double budget = max_bytes + 4 * bytes_of_constants(graph);
   std::vector<Node> kept;
   for (Node& node : graph.nodes) {
     std::vector<Datum> inputs;
@@ -91,12 +91,12 @@ Graph fold_moves(Graph graph, compute::Workers& workers, double most_made) {
       if (known) inputs.push_back(id == kNoValue ? Datum() : Datum(graph[id].constant));
     }
     const double bytes = known ? bytes_made(node, inputs) : 0;
-    const Tensor made = known && bytes <= room ? made_by(node, inputs, workers) : Tensor();
+    const Tensor made = known && bytes <= budget ? made_by(node, inputs, workers) : Tensor();
     if (!made) {
       kept.push_back(std::move(node));
       continue;
     }
-    room -= std::max(0.0, bytes);
+    budget -= std::max(0.0, bytes);
     graph[node.outputs[0]].constant = made;
   }
   graph.nodes = std::move(kept);

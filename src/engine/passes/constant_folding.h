@@ -1,5 +1,5 @@
-// What a graph makes of constants alone by moving elements, and weights of products that it makes
-// of one number: done once for all the shapes it runs with, which then share the result.
+// Folds data movement of constants, and constant weights that a graph expands, once for all shapes
+// the graph is compiled for.
 #pragma once
 
 #include "compute/workers.h"
@@ -7,9 +7,9 @@
 
 namespace sluice::engine {
 
-// Nodes that cannot be run stay, for whoever runs the graph to tell about. So do those that would
-// make more, in all, than `most_made` bytes and four times what the constants have: a short chain
-// of nodes may double what it gets each time.
-Graph fold_moves(Graph graph, compute::Workers& workers, double most_made = 1e9);
+// Nodes that fail stay in the graph and report their error at run time. Folding stops at
+// `max_bytes` in total plus four times the bytes of the constants, because a short chain of nodes
+// may double its input each time.
+Graph fold_moves(Graph graph, compute::Workers& workers, double max_bytes = 1e9);
 
 }  // namespace sluice::engine

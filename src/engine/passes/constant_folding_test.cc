@@ -8,18 +8,18 @@ namespace {
 
 using Ints = Attributes::Integers;
 
-TEST(FoldTest, WeightsAreTurnedOnce) {
+TEST(FoldTest, WeightsAreTransposedOnce) {
   Model m;
   const ValueId x = m.input(varied({2, 3}));
-  const ValueId turned = m.op("Transpose", {m.weights({4, 3})}, {{"perm", Ints{1, 0}}});
-  m.output(m.op("MatMul", {x, m.op("Identity", {turned})}));
+  const ValueId transposed = m.op("Transpose", {m.weights({4, 3})}, {{"perm", Ints{1, 0}}});
+  m.output(m.op("MatMul", {x, m.op("Identity", {transposed})}));
   compute::Workers workers(1);
   const Graph folded = fold_moves(m.graph, workers);
   ASSERT_EQ(folded.nodes.size(), 1u);
   EXPECT_EQ(folded[folded.nodes[0].inputs[1]].constant.shape(), (Shape{3, 4}));
 }
 
-TEST(FoldTest, ADefaultThatACallerMayReplaceIsNoConstant) {
+TEST(FoldTest, OverridableDefaultsAreNotFolded) {
   Model m;
   const ValueId x = m.input(varied({2, 3}));
   m.graph[x].constant = varied({2, 3}, 9);
@@ -28,14 +28,14 @@ TEST(FoldTest, ADefaultThatACallerMayReplaceIsNoConstant) {
   EXPECT_EQ(fold_moves(m.graph, workers).nodes.size(), 1u);
 }
 
-TEST(FoldTest, ANodeThatCannotRunStays) {
+TEST(FoldTest, FailingNodesAreKept) {
   Model m;
   m.output(m.op("Reshape", {m.weights({4, 3}), m.list({5, 5})}));
   compute::Workers workers(1);
   EXPECT_EQ(fold_moves(m.graph, workers).nodes.size(), 1u);
 }
 
-TEST(FoldTest, AChainThatDoublesWhatItGetsIsNotFollowedToItsEnd) {
+TEST(FoldTest, ExplodingConstantChainsAreNotFolded) {
   Model m;
   ValueId x = m.weights({1000});
   for (int i = 0; i < 60; ++i) x = m.op("Concat", {x, x}, {{"axis", std::int64_t{0}}});
@@ -45,12 +45,12 @@ TEST(FoldTest, AChainThatDoublesWhatItGetsIsNotFollowedToItsEnd) {
   EXPECT_THAT(folded.nodes.size(), ::testing::AllOf(::testing::Gt(40u), ::testing::Lt(60u)));
 }
 
-TEST(DerivedTest, ConstantsThatPassesMakeAreSharedByAllShapes) {
+TEST(DerivedConstantsTest, DerivedConstantsAreSharedByAllShapes) {
   Model m;
   const ValueId x = m.input(varied({2, 3}));
   m.output(m.op("Gemm", {x, m.weights({4, 3})}, {{"transB", std::int64_t{1}}}));
   compute::Workers workers(1);
-  Derived derived(m.graph);
+  DerivedConstants derived(m.graph);
   const auto weights = [&](std::int64_t rows) {
     const TensorType type{DType::f32, Shape{rows, 3}};
     Graph graph = specialize(m.graph, std::span(&type, 1), workers);
@@ -62,11 +62,11 @@ TEST(DerivedTest, ConstantsThatPassesMakeAreSharedByAllShapes) {
   EXPECT_EQ(weights(5).data(), first.data());
 }
 
-TEST(DerivedTest, TheSameElementsInTwoShapesAreTwoConstants) {
+TEST(DerivedConstantsTest, SameElementsInTwoShapesAreTwoConstants) {
   Model m;
   const Tensor list = varied({16});
   m.constant(list);
-  Derived derived(m.graph);
+  DerivedConstants derived(m.graph);
   const auto made = [&](const Shape& shape) {
     const Tensor seen = list.reshaped(shape);
     return derived.get(std::span(&seen, 1), "copy", [&] { return Tensor(DType::f32, shape); });

@@ -1,27 +1,28 @@
-// Values that are split into heads, and where they come from.
+// Recognizes values that are split into attention heads.
 #pragma once
 
 #include "engine/passes/match.h"
 
 namespace sluice::engine {
 
-// Orders of [batch, length, heads, size]: as queries and values are multiplied, and as keys are.
-inline const Order kHeadsFirst{0, 2, 1, 3}, kHeadsFirstFlipped{0, 2, 3, 1};
+// Permutations of [batch, length, heads, size]: for queries and values, and for transposed keys.
+inline const Order kHeadsFirst{0, 2, 1, 3}, kHeadsFirstTransposed{0, 2, 3, 1};
 
 struct Heads {
-  ValueId from = kNoValue;   // [batch, length, heads * size], or as many rows; none: only `whole`
-  ValueId whole = kNoValue;  // what this is a third of along the last axis, if it is
-  int part = -1;             // and which
+  ValueId from = kNoValue;  // [batch, length, heads * size], or as rows; none: only `packed_qkv`
+  ValueId packed_qkv = kNoValue;  // the packed Q, K, V this is one third of along the last axis
+  int qkv_index = -1;             // 0: Q, 1: K, 2: V
   std::int64_t batch = 0, length = 0, count = 0, size = 0;
-  float scale = 1;  // what they are multiplied by on the way
+  float scale = 1;  // accumulated scale
 
   Shape shape() const { return {batch, length, count * size}; }
 };
 
-// Of a value with four axes that Reshape and a Transpose of order `want` made, perhaps scaled.
-std::optional<Heads> read_heads(const Editor& edit, ValueId value, const Order& want);
+// Matches a value with four axes produced by Reshape and a Transpose of order `want`, perhaps
+// scaled.
+std::optional<Heads> read_heads(const GraphEditor& edit, ValueId value, const Order& want);
 
-// Goes back over what only scales.
-ValueId unscaled(const Editor& edit, ValueId value, float& scale);
+// Skips scaling nodes backwards, and multiplies `scale` by their factors.
+ValueId unscaled(const GraphEditor& edit, ValueId value, float& scale);
 
 }  // namespace sluice::engine

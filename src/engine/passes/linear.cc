@@ -1,4 +1,4 @@
-// Products with constant weights, and the bias and activation that follow, as Linear.
+// Fuses GEMMs with constant weights and the following bias and activation to Linear.
 #include "engine/passes/match.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/quantized.h"
@@ -6,15 +6,15 @@
 namespace sluice::engine {
 namespace {
 
-// Constant, two axes, and of the type of x, which has at least two.
-bool are_weights(const Editor& edit, ValueId x, ValueId weights) {
+// Whether `weights` is a constant matrix of the type of x, which has at least two axes.
+bool are_weights(const GraphEditor& edit, ValueId x, ValueId weights) {
   const TensorType type = edit.type(x);
   const Tensor& tensor = edit.constant(weights);
   return is_fusable(type.dtype) && type.shape.rank() >= 2 && tensor && tensor.rank() == 2 &&
          tensor.dtype() == type.dtype && type.shape.size() > 0 && tensor.size() > 0;
 }
 
-ValueId multiplied(Editor& edit, ValueId value, float by) {
+ValueId multiplied(GraphEditor& edit, ValueId value, float by) {
   if (by == 1) return value;
   const Tensor tensor = edit.constant(value);
   return edit.derive({value}, "times " + exact(by), [&] {
@@ -24,8 +24,8 @@ ValueId multiplied(Editor& edit, ValueId value, float by) {
   });
 }
 
-// One number for each column: a list of n, or one number for all.
-ValueId bias_list(Editor& edit, ValueId value, std::int64_t n) {
+// The bias per column, from a list of n or a scalar.
+ValueId bias_list(GraphEditor& edit, ValueId value, std::int64_t n) {
   const Tensor tensor = edit.constant(value);
   if (!tensor) return kNoValue;
   const int rank = tensor.rank();
@@ -38,14 +38,14 @@ ValueId bias_list(Editor& edit, ValueId value, std::int64_t n) {
   });
 }
 
-NodeId from_matmul(Editor& edit, NodeId id) {
+NodeId from_matmul(GraphEditor& edit, NodeId id) {
   const Node& node = edit.node(id);
   if (!is_onnx(node, "MatMul") || !are_weights(edit, node.inputs[0], node.inputs[1]))
     return kNoNode;
-  return put(edit, id, fused("Linear", node.name, node.inputs, node.outputs));
+  return replace_node(edit, id, fused("Linear", node.name, node.inputs, node.outputs));
 }
 
-NodeId from_gemm(Editor& edit, NodeId id) {
+NodeId from_gemm(GraphEditor& edit, NodeId id) {
   const Node node = edit.node(id);
   const Attributes& a = node.attributes;
   if (!is_onnx(node, "Gemm") || a.flag("transA") ||
@@ -60,13 +60,13 @@ NodeId from_gemm(Editor& edit, NodeId id) {
   }
   if (a.flag("transB")) linear.inputs[1] = transposed(edit, linear.inputs[1], {1, 0});
   linear.inputs[1] = multiplied(edit, linear.inputs[1], a.real("alpha", 1));
-  return put(edit, id, std::move(linear));
+  return replace_node(edit, id, std::move(linear));
 }
 
-// x * w that only shows its rows otherwise arranged: on x as it was, and arranged afterwards.
-void before_reshape(Editor& edit, NodeId id) {
+// Moves a Reshape of the rows of x after the GEMM.
+void before_reshape(GraphEditor& edit, NodeId id) {
   const ValueId x = edit.node(id).inputs[0], out = edit.node(id).outputs[0];
-  const NodeId view = edit.maker(x, "Reshape");
+  const NodeId view = edit.producer(x, "Reshape");
   if (view == kNoNode) return;
   const ValueId from = edit.node(view).inputs[0];
   TensorType type = edit.type(from);
@@ -78,10 +78,10 @@ void before_reshape(Editor& edit, NodeId id) {
   linear.outputs = {edit.add_value(linear.name + "/rows", type)};
   const ValueId made = linear.outputs[0];
   edit.add(std::move(linear));
-  put(edit, id, reshape_node(edit, edit.node(id).name + "/view", made, out));
+  replace_node(edit, id, reshape_node(edit, edit.node(id).name + "/view", made, out));
 }
 
-bool take_bias(Editor& edit, NodeId id) {
+bool fuse_bias(GraphEditor& edit, NodeId id) {
   const ValueId out = edit.node(id).outputs[0];
   const NodeId next = edit.only_user(out);
   if (next == kNoNode || !is_onnx(edit.node(next), "Add") || has_input(edit.node(id), 2))
@@ -93,30 +93,30 @@ bool take_bias(Editor& edit, NodeId id) {
   if (bias == kNoValue) return false;
   put_input(edit, id, 2, bias);
   edit.set_output(id, sum);
-  drop(edit, next);
+  remove_dead_node(edit, next);
   return true;
 }
 
-bool take_activation(Editor& edit, NodeId id) {
+bool fuse_activation(GraphEditor& edit, NodeId id) {
   const NodeId next = edit.only_user(edit.node(id).outputs[0]);
   if (next == kNoNode) return false;
   const auto epilogue = epilogue_of(edit, next);
   if (!epilogue) return false;
   write(*epilogue, edit.node(id).attributes);
   edit.set_output(id, edit.node(next).outputs[0]);
-  drop(edit, next);
+  remove_dead_node(edit, next);
   return true;
 }
 
-// Made before, with room for what follows.
+// Whether a Linear can still take a bias or an activation.
 bool is_open(const Node& node) {
-  return is_fused_product(node, "Linear") && !has_input(node, 3) &&
+  return is_fused_or_quantized(node, "Linear") && !has_input(node, 3) &&
          epilogue_of(node.attributes).activation == Activation::none;
 }
 
 }  // namespace
 
-int fuse_linear(Editor& edit) {
+int fuse_linear(GraphEditor& edit) {
   int changes = 0;
   for (const NodeId id : edit.nodes()) {
     if (edit.removed(id)) continue;
@@ -125,8 +125,8 @@ int fuse_linear(Editor& edit) {
     if (linear == kNoNode) linear = quantized_linear(edit, id);
     if (linear == kNoNode) continue;
     changes += linear == id ? 0 : 1;
-    changes += take_bias(edit, linear) ? 1 : 0;
-    changes += take_activation(edit, linear) ? 1 : 0;
+    changes += fuse_bias(edit, linear) ? 1 : 0;
+    changes += fuse_activation(edit, linear) ? 1 : 0;
     before_reshape(edit, linear);
   }
   return changes;

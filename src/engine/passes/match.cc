@@ -10,14 +10,14 @@
 namespace sluice::engine {
 namespace {
 
-bool unused(const Editor& edit, NodeId id) {
+bool unused(const GraphEditor& edit, NodeId id) {
   const std::vector<ValueId>& outputs = edit.node(id).outputs;
   return std::all_of(outputs.begin(), outputs.end(), [&](ValueId value) {
     return value == kNoValue || (edit.users(value).empty() && !edit.is_output(value));
   });
 }
 
-Tensor turned(const Tensor& tensor, const Order& order) {
+Tensor permuted_copy(const Tensor& tensor, const Order& order) {
   compute::Workers alone(1);
   return transposed(tensor, order, alone);
 }
@@ -29,24 +29,24 @@ bool is_onnx(const Node& node, std::string_view op) {
          (node.inputs.size() != 2 || node.version >= 7 || !node.attributes.has("broadcast"));
 }
 
-std::optional<WithNumber> with_number(const Editor& edit, NodeId id) {
+std::optional<ScalarOperand> scalar_operand(const GraphEditor& edit, NodeId id) {
   const Node& node = edit.node(id);
   if (!is_onnx(node, node.op) || node.inputs.size() != 2 || node.outputs.size() != 1) return {};
   for (const bool first : {false, true}) {
     const ValueId value = node.inputs[first ? 1 : 0];
     const auto number = edit.scalar(node.inputs[first ? 0 : 1]);
     if (number && value != kNoValue && edit.type(value) == edit.type(node.outputs[0]))
-      return WithNumber{value, *number, first};
+      return ScalarOperand{value, *number, first};
   }
   return {};
 }
 
-std::optional<WithNumber> scaled(const Editor& edit, NodeId id) {
-  auto found = with_number(edit, id);
+std::optional<ScalarOperand> scaled(const GraphEditor& edit, NodeId id) {
+  auto found = scalar_operand(edit, id);
   if (!found) return {};
   if (is_onnx(edit.node(id), "Mul")) return found;
-  if (!is_onnx(edit.node(id), "Div") || found->number_first || found->number == 0) return {};
-  found->number = 1 / found->number;
+  if (!is_onnx(edit.node(id), "Div") || found->scalar_first || found->scalar == 0) return {};
+  found->scalar = 1 / found->scalar;
   return found;
 }
 
@@ -54,7 +54,7 @@ ValueId other_input(const Node& node, ValueId value) {
   return node.inputs[0] == value ? node.inputs[1] : node.inputs[0];
 }
 
-std::optional<std::vector<std::int64_t>> integers(const Editor& edit, ValueId value) {
+std::optional<std::vector<std::int64_t>> integers(const GraphEditor& edit, ValueId value) {
   const Tensor& tensor = edit.constant(value);
   if (!tensor || (tensor.dtype() != DType::i64 && tensor.dtype() != DType::i32)) return {};
   const Tensor list = converted(tensor, DType::i64);
@@ -62,8 +62,8 @@ std::optional<std::vector<std::int64_t>> integers(const Editor& edit, ValueId va
   return std::vector<std::int64_t>(values.begin(), values.end());
 }
 
-std::optional<std::vector<std::int64_t>> list_of(const Editor& edit, NodeId id, std::size_t input,
-                                                 std::string_view attribute) {
+std::optional<std::vector<std::int64_t>> list_of(const GraphEditor& edit, NodeId id,
+                                                 std::size_t input, std::string_view attribute) {
   const Node& node = edit.node(id);
   if (input < node.inputs.size() && node.inputs[input] != kNoValue)
     return integers(edit, node.inputs[input]);
@@ -71,7 +71,7 @@ std::optional<std::vector<std::int64_t>> list_of(const Editor& edit, NodeId id, 
   return {};
 }
 
-Order order_of(const Editor& edit, NodeId transpose) {
+Order order_of(const GraphEditor& edit, NodeId transpose) {
   const Node& node = edit.node(transpose);
   const int rank = edit.type(node.inputs[0]).shape.rank();
   Order order;
@@ -94,7 +94,7 @@ Shape permuted(const Shape& shape, const Order& order) {
   return result;
 }
 
-std::optional<Bounds> bounds_of(const Editor& edit, NodeId clip) {
+std::optional<Bounds> bounds_of(const GraphEditor& edit, NodeId clip) {
   const Node& node = edit.node(clip);
   Bounds bounds;
   if (node.version < 11) {
@@ -104,14 +104,14 @@ std::optional<Bounds> bounds_of(const Editor& edit, NodeId clip) {
   }
   const auto read = [&](std::size_t i, std::optional<float>& to) {
     if (i >= node.inputs.size() || node.inputs[i] == kNoValue) return true;
-    to = edit.scalar(node.inputs[i]);
+    if (const auto number = edit.scalar(node.inputs[i])) to = static_cast<float>(*number);
     return to.has_value();
   };
   if (!read(1, bounds.low) || !read(2, bounds.high)) return {};
   return bounds;
 }
 
-std::optional<Epilogue> epilogue_of(const Editor& edit, NodeId id) {
+std::optional<Epilogue> epilogue_of(const GraphEditor& edit, NodeId id) {
   const Node& node = edit.node(id);
   if (is_onnx(node, "Relu")) return Epilogue{Activation::relu};
   if (is_onnx(node, "Tanh")) return Epilogue{Activation::tanh};
@@ -129,7 +129,7 @@ std::optional<Epilogue> epilogue_of(const Editor& edit, NodeId id) {
   return Epilogue{*activation};
 }
 
-void drop(Editor& edit, NodeId id) {
+void remove_dead_node(GraphEditor& edit, NodeId id) {
   std::vector<NodeId> useless{id};
   while (!useless.empty()) {
     const NodeId gone = useless.back();
@@ -138,23 +138,23 @@ void drop(Editor& edit, NodeId id) {
     const std::vector<ValueId> inputs = edit.node(gone).inputs;
     edit.remove(gone);
     for (const ValueId value : inputs)
-      if (const NodeId maker = edit.maker(value); maker != kNoNode && unused(edit, maker))
+      if (const NodeId maker = edit.producer(value); maker != kNoNode && unused(edit, maker))
         useless.push_back(maker);
   }
 }
 
-NodeId put(Editor& edit, NodeId old, Node node) {
+NodeId replace_node(GraphEditor& edit, NodeId old, Node node) {
   const NodeId added = edit.add(std::move(node));
-  drop(edit, old);
+  remove_dead_node(edit, old);
   return added;
 }
 
-void bypass(Editor& edit, NodeId id, ValueId to) {
+void bypass(GraphEditor& edit, NodeId id, ValueId to) {
   edit.replace(edit.node(id).outputs[0], to);
-  drop(edit, id);
+  remove_dead_node(edit, id);
 }
 
-Node reshape_node(Editor& edit, std::string name, ValueId from, ValueId to) {
+Node reshape_node(GraphEditor& edit, std::string name, ValueId from, ValueId to) {
   const Shape shape = edit.type(to).shape;
   const ValueId list =
       edit.add_constant(name + "/shape", Tensor::of(std::span<const std::int64_t>(shape.dims())));
@@ -173,7 +173,7 @@ Node transpose_node(std::string name, ValueId from, ValueId to, const Order& ord
   return node;
 }
 
-ValueId reshaped(Editor& edit, ValueId value, const Shape& shape) {
+ValueId reshaped(GraphEditor& edit, ValueId value, const Shape& shape) {
   const TensorType type = edit.type(value);
   if (type.shape == shape) return value;
   if (const Tensor tensor = edit.constant(value))
@@ -184,16 +184,16 @@ ValueId reshaped(Editor& edit, ValueId value, const Shape& shape) {
   return to;
 }
 
-ValueId transposed(Editor& edit, ValueId value, const Order& order) {
+ValueId transposed(GraphEditor& edit, ValueId value, const Order& order) {
   const TensorType type = edit.type(value);
   Order same(order.size());
   std::iota(same.begin(), same.end(), 0);
   if (order == same) return value;
   const Shape shape = permuted(type.shape, order);
-  std::string way = "turned";
-  for (const int axis : order) way += ' ' + std::to_string(axis);
+  std::string key = "transposed";
+  for (const int axis : order) key += ' ' + std::to_string(axis);
   if (const Tensor tensor = edit.constant(value))
-    return edit.derive({value}, way, [&] { return turned(tensor, order); });
+    return edit.derive({value}, key, [&] { return permuted_copy(tensor, order); });
   const std::string name = edit.graph()[value].name + "/transposed";
   const ValueId to = edit.add_value(name, {type.dtype, shape});
   edit.add(transpose_node(name, value, to, order));

@@ -1,5 +1,4 @@
-// What the passes have in common: reading what a node says, and putting new nodes and constants
-// in the place of old ones.
+// Helpers of the passes: matching nodes, and replacing nodes and constants.
 #pragma once
 
 #include <functional>
@@ -12,9 +11,9 @@
 
 namespace sluice::engine {
 
-using Order = std::vector<int>;  // of axes, as Transpose has it
+using Order = std::vector<int>;  // a permutation of axes, as in Transpose
 
-// What the fused operators take: computed in float.
+// The element types of the fused operators.
 inline bool is_fusable(DType type) {
   return type == DType::f32 || type == DType::f16 || type == DType::bf16;
 }
@@ -23,63 +22,63 @@ inline bool has_input(const Node& node, std::size_t i) {
   return i < node.inputs.size() && node.inputs[i] != kNoValue;
 }
 
-// A node of ONNX; of two inputs only where they stretch to each other as NumPy's do.
+// Whether a node is this ONNX operator; binary operators only with NumPy broadcasting.
 bool is_onnx(const Node& node, std::string_view op);
 
-// Of a node with two inputs, one of them a constant number, that keeps the other's type.
-struct WithNumber {
+// A binary node with one constant scalar that keeps the type of the other input.
+struct ScalarOperand {
   ValueId value;
-  float number;
-  bool number_first;
+  double scalar;
+  bool scalar_first;
 };
-std::optional<WithNumber> with_number(const Editor& edit, NodeId id);
+std::optional<ScalarOperand> scalar_operand(const GraphEditor& edit, NodeId id);
 
-// value * by or value / by, as a factor.
-std::optional<WithNumber> scaled(const Editor& edit, NodeId id);
+// Matches value * factor or value / divisor, as a factor.
+std::optional<ScalarOperand> scaled(const GraphEditor& edit, NodeId id);
 
-// The input of a node with two that is not `value`.
+// The other input of a binary node.
 ValueId other_input(const Node& node, ValueId value);
 
-// All numbers of a constant list; none where the input is no such.
-std::optional<std::vector<std::int64_t>> integers(const Editor& edit, ValueId value);
-// A list that older versions have as an attribute and newer ones as an input.
-std::optional<std::vector<std::int64_t>> list_of(const Editor& edit, NodeId id, std::size_t input,
-                                                 std::string_view attribute);
+// The elements of a constant integer list; none if the input is not constant.
+std::optional<std::vector<std::int64_t>> integers(const GraphEditor& edit, ValueId value);
+// A list that is an attribute in older opsets and an input in newer ones.
+std::optional<std::vector<std::int64_t>> list_of(const GraphEditor& edit, NodeId id,
+                                                 std::size_t input, std::string_view attribute);
 
-// The axes of a Transpose.
-Order order_of(const Editor& edit, NodeId transpose);
-// Of turning by `first`, then by `second`.
+// The permutation of a Transpose.
+Order order_of(const GraphEditor& edit, NodeId transpose);
+// The composition of two permutations, `first` applied first.
 Order composed(const Order& first, const Order& second);
 Shape permuted(const Shape& shape, const Order& order);
 
-// What a node with one input applies to each element, if an epilogue can.
-std::optional<Epilogue> epilogue_of(const Editor& edit, NodeId id);
-// The bounds of a Clip; none where they are not constant.
+// The epilogue equivalent to a unary node, if there is one.
+std::optional<Epilogue> epilogue_of(const GraphEditor& edit, NodeId id);
+// The bounds of a Clip; none if they are not constant.
 struct Bounds {
   std::optional<float> low, high;
 };
-std::optional<Bounds> bounds_of(const Editor& edit, NodeId clip);
+std::optional<Bounds> bounds_of(const GraphEditor& edit, NodeId clip);
 
-// A new node that makes what `old` made in output 0; `old` and what only it used are gone.
-NodeId put(Editor& edit, NodeId old, Node node);
-// A node whose outputs nobody uses any more, and what only it used.
-void drop(Editor& edit, NodeId id);
-// Whoever used what `id` makes uses `to`; `id` is gone.
-void bypass(Editor& edit, NodeId id, ValueId to);
+// Replaces `old` by a new node with the same output 0; removes `old` and its dead inputs.
+NodeId replace_node(GraphEditor& edit, NodeId old, Node node);
+// Removes a dead node and its dead inputs.
+void remove_dead_node(GraphEditor& edit, NodeId id);
+// Replaces all uses of the output of `id` by `to`, and removes `id`.
+void bypass(GraphEditor& edit, NodeId id, ValueId to);
 
-// The value in another shape or order: a constant of its own where it is constant, a node's
-// output otherwise; the value itself where nothing changes.
-ValueId reshaped(Editor& edit, ValueId value, const Shape& shape);
-ValueId transposed(Editor& edit, ValueId value, const Order& order);
-Node reshape_node(Editor& edit, std::string name, ValueId from, ValueId to);
+// The value reshaped or transposed: a derived constant if it is constant, else the output of a new
+// node; the value itself if nothing changes.
+ValueId reshaped(GraphEditor& edit, ValueId value, const Shape& shape);
+ValueId transposed(GraphEditor& edit, ValueId value, const Order& order);
+Node reshape_node(GraphEditor& edit, std::string name, ValueId from, ValueId to);
 Node transpose_node(std::string name, ValueId from, ValueId to, const Order& order);
 
-inline ValueId derived(Editor& edit, const std::vector<ValueId>& from, const std::string& way,
+inline ValueId derived(GraphEditor& edit, const std::vector<ValueId>& from, const std::string& key,
                        const std::function<Tensor()>& make) {
-  return edit.derive(from, way, make);
+  return edit.derive(from, key, make);
 }
 
-// A number as text that says all of it.
+// The exact text of a number.
 std::string exact(float number);
 
 std::vector<float> numbers(const Tensor& tensor);

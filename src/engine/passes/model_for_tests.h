@@ -1,4 +1,4 @@
-// Models made node by node, optimised, and both run as they are: what tests of passes begin with.
+// Builds models node by node, and compares them with their optimized form, for tests of passes.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -33,10 +33,10 @@ class Model {
   ValueId list(const std::vector<std::int64_t>& numbers) {
     return constant(Tensor::of(std::span<const std::int64_t>(numbers)));
   }
-  // Weights that differ from each other and from model to model.
-  ValueId weights(const Shape& shape, float most = 0.5f) {
+  // Distinct weights with magnitudes up to `max`.
+  ValueId weights(const Shape& shape, float max = 0.5f) {
     const Tensor tensor = varied(shape, ++seed_);
-    for (float& x : tensor.values<float>()) x *= most;
+    for (float& x : tensor.values<float>()) x *= max;
     return constant(tensor);
   }
   using Settings = std::vector<std::pair<std::string, Attributes::Any>>;
@@ -70,12 +70,12 @@ class Model {
   unsigned seed_ = 100;
 };
 
-class NoBodiesForTests final : public BodyRunner {
+class NoSubgraphsForTests final : public SubgraphRunner {
  public:
   std::vector<Datum> run(const Graph&, std::span<const Datum>) override { return {}; }
 };
 
-// Node by node, without any of what is tested here.
+// Runs a graph node by node, independent of the code under test.
 inline std::vector<Tensor> run_plainly(const Graph& graph, const std::vector<Tensor>& given) {
   compute::Workers workers(1);
   std::vector<Datum> values(graph.values.size());
@@ -86,7 +86,7 @@ inline std::vector<Tensor> run_plainly(const Graph& graph, const std::vector<Ten
   for (const Node& node : graph.nodes) {
     std::vector<Datum> inputs, outputs(node.outputs.size());
     for (const ValueId id : node.inputs) inputs.push_back(id == kNoValue ? Datum() : at(id));
-    NoBodiesForTests none;
+    NoSubgraphsForTests none;
     OpCall call(node, inputs, outputs, workers, none);
     op_of(node).run(call);
     for (std::size_t k = 0; k < outputs.size(); ++k) {
@@ -102,19 +102,18 @@ inline std::vector<Tensor> run_plainly(const Graph& graph, const std::vector<Ten
   return results;
 }
 
-inline void expect_near(const Tensor& got, const Tensor& want, float most) {
+inline void expect_near(const Tensor& got, const Tensor& want, float max) {
   ASSERT_EQ(got.dtype(), want.dtype());
   ASSERT_EQ(to_string(got.shape()), to_string(want.shape()));
   const auto a = got.values<float>(), b = want.values<float>();
   for (std::size_t i = 0; i < b.size(); ++i) {
     if (std::isnan(b[i]) && std::isnan(a[i])) continue;
     if (a[i] == b[i]) continue;  // infinite
-    ASSERT_NEAR(a[i], b[i], most * (1 + std::abs(b[i]))) << "at " << i;
+    ASSERT_NEAR(a[i], b[i], max * (1 + std::abs(b[i]))) << "at " << i;
   }
 }
 
-// Optimises a model, checks that it computes the same, and gives what it is made of: the names
-// of its operators, those without a kernel left out.
+// Optimizes a model, checks that it computes the same, and returns its operators without views.
 inline std::vector<std::string> optimized_ops(const Model& model, Graph* made = nullptr,
                                               Backend backend = Backend::cpu) {
   compute::Workers workers(1);

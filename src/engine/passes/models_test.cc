@@ -1,4 +1,4 @@
-// Whole blocks of the models that count, as exporters write them.
+// Complete blocks of common models, as exporters write them.
 #include <cmath>
 #include <limits>
 
@@ -14,12 +14,14 @@ using Ints = Attributes::Integers;
 
 constexpr std::int64_t kBatch = 2, kLength = 5, kHeads = 3, kSize = 4, kWidth = kHeads * kSize;
 
-// How one exporter writes an encoder's layer.
+// The form in which an exporter writes an encoder layer.
 struct Spelling {
   bool spelled_norms = true, keys_in_two_turns = false, as_rows = false;
   enum class Scale { divided, multiplied, on_both } scale = Scale::divided;
-  enum class Mask { none, added, chosen, stretched } mask = Mask::added;
-  bool guarded = false;  // rows that see nothing become zeros
+  enum class Mask { none, added, chosen, broadcast } mask = Mask::added;
+  bool guarded = false;                                    // rows that see nothing become zeros
+  float hidden = -std::numeric_limits<float>::infinity();  // the score of masks that are chosen
+  float gain = 1;                                          // multiplies the scores
 };
 
 class Encoder {
@@ -32,7 +34,7 @@ class Encoder {
   Model m{17};
   ValueId out() const { return x_; }
 
-  // The norm after each part, as BERT has it, or before.
+  // Post-norm, as in BERT, or pre-norm.
   void layer(bool norm_first) {
     const ValueId seen = attention(norm_first ? norm(x_) : x_);
     x_ = m.op("Add", {linear(seen, kWidth, kWidth), x_});
@@ -51,7 +53,7 @@ class Encoder {
       mask_ = m.op("Equal", {mask_, m.number(0)});
       return;
     }
-    if (how_.mask == Spelling::Mask::stretched)
+    if (how_.mask == Spelling::Mask::broadcast)
       mask_ = m.op("Expand", {mask_, m.list({kBatch, 1, kLength, kLength})});
     mask_ = m.op("Mul", {m.op("Sub", {m.number(1), mask_}), m.number(-3.4e38f)});
   }
@@ -86,7 +88,7 @@ class Encoder {
   ValueId masked(ValueId scores) {
     if (how_.mask == Spelling::Mask::none) return scores;
     if (how_.mask != Spelling::Mask::chosen) return m.op("Add", {scores, mask_});
-    return m.op("Where", {mask_, m.number(-std::numeric_limits<float>::infinity()), scores});
+    return m.op("Where", {mask_, m.number(how_.hidden), scores});
   }
 
   ValueId attention(ValueId x) {
@@ -104,6 +106,7 @@ class Encoder {
     if (how_.scale == Spelling::Scale::divided) scores = m.op("Div", {scores, m.number(root)});
     if (how_.scale == Spelling::Scale::multiplied)
       scores = m.op("Mul", {m.number(1 / root), scores});
+    if (how_.gain != 1) scores = m.op("Mul", {scores, m.number(how_.gain)});
     ValueId weights = m.op("Softmax", {masked(scores)}, {{"axis", std::int64_t{-1}}});
     if (how_.guarded) weights = m.op("Where", {m.op("IsNaN", {weights}), m.number(0), weights});
     const ValueId mixed =
@@ -121,7 +124,7 @@ std::vector<std::string> without_mask(std::vector<std::string> ops) {
   return ops;
 }
 
-TEST(EncoderTest, ALayerAfterBertIsSevenNodesHoweverItIsSpelled) {
+TEST(EncoderTest, BertLayerIsFusedToSevenNodesInEveryForm) {
   for (int how = 0; how < 48; ++how) {
     Encoder encoder({.spelled_norms = how % 2 == 0,
                      .keys_in_two_turns = how % 3 == 0,
@@ -145,7 +148,7 @@ TEST(EncoderTest, ALayerAfterBertIsSevenNodesHoweverItIsSpelled) {
   }
 }
 
-TEST(EncoderTest, ARowThatSeesNothingIsZerosWhereTheModelSaysSo) {
+TEST(EncoderTest, FullyMaskedRowsAreZeroIfTheModelGuardsThem) {
   Encoder encoder({.mask = Spelling::Mask::chosen, .guarded = true});
   for (float& keep : encoder.m.given[1].values<float>()) keep = 0;
   encoder.layer(false);
@@ -155,7 +158,26 @@ TEST(EncoderTest, ARowThatSeesNothingIsZerosWhereTheModelSaysSo) {
   EXPECT_THAT(ops, Not(Contains("Softmax")));
 }
 
-TEST(EncoderTest, ALayerWithItsNormsFirstHasItsSumsInTheProducts) {
+TEST(EncoderTest, FullyMaskedRowsWeighAllKeysEquallyForAnyLowNumber) {
+  for (const float hidden : {-1e9f, -1e30f, std::numeric_limits<float>::lowest()})
+    for (const float gain : {1.0f, 300.0f}) {  // scores below and above 32
+      Encoder encoder({.mask = Spelling::Mask::chosen, .hidden = hidden, .gain = gain});
+      for (float& keep : encoder.m.given[1].values<float>().first(kLength)) keep = 0;
+      encoder.layer(false);
+      encoder.m.output(encoder.out());
+      EXPECT_THAT(optimized_ops(encoder.m), Contains("sluice.Attention")) << hidden;
+      EXPECT_FALSE(HasFailure()) << hidden << " gain " << gain;
+    }
+}
+
+TEST(EncoderTest, NumbersThatScoresMayReachAreNotFusedAsMasks) {
+  Encoder encoder({.mask = Spelling::Mask::chosen, .hidden = -1e4f});
+  encoder.layer(false);
+  encoder.m.output(encoder.out());
+  EXPECT_THAT(optimized_ops(encoder.m), Not(Contains("sluice.Attention")));
+}
+
+TEST(EncoderTest, PreNormLayersFuseResidualsIntoLinear) {
   Encoder encoder({.mask = Spelling::Mask::none});
   encoder.layer(true);
   encoder.layer(true);
@@ -168,14 +190,14 @@ TEST(EncoderTest, ALayerWithItsNormsFirstHasItsSumsInTheProducts) {
   EXPECT_EQ(optimized_ops(encoder.m), two);
 }
 
-// One product for all three, split: along the last axis, or as the first axis of five.
+// Packed QKV, split along the last axis or along the first of five axes.
 ValueId packed_attention(Model& m, ValueId all, bool stacked) {
   std::vector<ValueId> parts;
   if (stacked) {
     const ValueId five = m.op("Reshape", {all, m.list({kBatch, kLength, 3, kHeads, kSize})});
-    const ValueId turned = m.op("Transpose", {five}, {{"perm", Ints{2, 0, 3, 1, 4}}});
+    const ValueId transposed = m.op("Transpose", {five}, {{"perm", Ints{2, 0, 3, 1, 4}}});
     for (std::int64_t i = 0; i < 3; ++i)
-      parts.push_back(m.op("Gather", {turned, m.constant(Tensor::of(i))}));
+      parts.push_back(m.op("Gather", {transposed, m.constant(Tensor::of(i))}));
   } else {
     for (const ValueId part : m.many("Split", {all}, 3, {{"axis", std::int64_t{-1}}})) {
       const ValueId four = m.op("Reshape", {part, m.list({0, 0, kHeads, kSize})});
@@ -193,7 +215,7 @@ ValueId packed_attention(Model& m, ValueId all, bool stacked) {
   return m.op("Reshape", {mixed, m.list({kBatch, kLength, kWidth})});
 }
 
-TEST(DecoderTest, QueriesKeysAndValuesThatAreOneProductStayOne) {
+TEST(DecoderTest, PackedQkvStaysOneGemm) {
   for (const bool stacked : {false, true}) {
     Model m;
     const ValueId x = m.input(varied({kBatch, kLength, kWidth}));
@@ -205,7 +227,7 @@ TEST(DecoderTest, QueriesKeysAndValuesThatAreOneProductStayOne) {
   }
 }
 
-TEST(DecoderTest, AttentionThatIsNotCertainStays) {
+TEST(DecoderTest, UncertainAttentionIsNotFused) {
   Model m;
   const ValueId x = m.input(varied({kBatch, kLength, kWidth}));
   const ValueId four = m.op("Reshape", {x, m.list({0, 0, kHeads, kSize})});
@@ -217,7 +239,7 @@ TEST(DecoderTest, AttentionThatIsNotCertainStays) {
   EXPECT_THAT(optimized_ops(m), Not(Contains("sluice.Attention")));
 }
 
-TEST(DecoderTest, TheOperatorOfItsOwnIsTakenWhereItIsPlain) {
+TEST(DecoderTest, PlainOnnxAttentionIsFused) {
   const float inf = std::numeric_limits<float>::infinity();
   for (const bool blind : {false, true}) {
     Model m(23);
@@ -269,7 +291,7 @@ class Images {
 
 const Model::Settings kSame{{"pads", Ints{1, 1, 1, 1}}};
 
-TEST(ImagesTest, AResidualBlockIsItsConvolutions) {
+TEST(ImagesTest, ResidualBlocksAreFusedToConvolutions) {
   Images net({2, 3, 16, 16});
   net.conv(8, 7, {{"pads", Ints{3, 3, 3, 3}}, {"strides", Ints{2, 2}}});
   net.norm();
@@ -298,7 +320,7 @@ TEST(ImagesTest, AResidualBlockIsItsConvolutions) {
                                                 "sluice.Conv", "ReduceMean", "sluice.Linear"));
 }
 
-TEST(ImagesTest, ABlockWithDepthwiseConvolutionsAndGatesStaysTurned) {
+TEST(ImagesTest, DepthwiseBlocksWithGatesStayChannelsLast) {
   for (const bool hard : {false, true}) {
     Images net({2, 4, 9, 9});
     const ValueId before = net.x();
@@ -326,7 +348,7 @@ TEST(ImagesTest, ABlockWithDepthwiseConvolutionsAndGatesStaysTurned) {
   }
 }
 
-TEST(ImagesTest, ADenseBlockJoinsChannelsInPlace) {
+TEST(ImagesTest, DenseBlocksConcatenateChannelsInPlace) {
   Images net({1, 6, 8, 8});
   net.conv(6, 3, kSame);
   for (int i = 0; i < 3; ++i) {
@@ -351,7 +373,7 @@ TEST(ImagesTest, ADenseBlockJoinsChannelsInPlace) {
   EXPECT_EQ(std::count(ops.begin(), ops.end(), "sluice.Chain"), 3);
 }
 
-TEST(ImagesTest, ShuffledSplitAndPaddedChannelsStayTurned) {
+TEST(ImagesTest, ShuffledSplitAndPaddedChannelsStayChannelsLast) {
   Images net({1, 3, 7, 7});
   const ValueId edged = net.m.op("Pad", {net.x(), net.m.list({0, 0, 1, 2, 0, 0, 1, 0})});
   net.set(edged, 3);
@@ -362,8 +384,8 @@ TEST(ImagesTest, ShuffledSplitAndPaddedChannelsStayTurned) {
   net.conv(4, 1);
   net.set(net.m.op("Concat", {net.x(), halves[1]}, {{"axis", std::int64_t{1}}}), 8);
   const ValueId table = net.m.op("Reshape", {net.x(), net.m.list({1, 2, 4, 5, 7})});
-  const ValueId turned = net.m.op("Transpose", {table}, {{"perm", Ints{0, 2, 1, 3, 4}}});
-  net.set(net.m.op("Reshape", {turned, net.m.list({1, 8, 5, 7})}), 8);
+  const ValueId transposed = net.m.op("Transpose", {table}, {{"perm", Ints{0, 2, 1, 3, 4}}});
+  net.set(net.m.op("Reshape", {transposed, net.m.list({1, 8, 5, 7})}), 8);
   net.set(net.m.op("Pad", {net.x(), net.m.list({0, 0, 0, 1, 0, 0, 1, 0}), net.m.number(-1)}), 8);
   net.set(
       net.m.op(
@@ -376,7 +398,7 @@ TEST(ImagesTest, ShuffledSplitAndPaddedChannelsStayTurned) {
                           "Pad", "sluice.MaxPool", "ReduceMean"));
 }
 
-TEST(ImagesTest, WhatHasNoTurnedFormGetsItsImagesAsTheyWere) {
+TEST(ImagesTest, UnsupportedNodesGetTheirImagesInNchw) {
   Images net({1, 4, 6, 6});
   net.conv(4, 3, kSame);
   net.set(net.m.op("LRN", {net.x()}, {{"size", std::int64_t{3}}}), 4);

@@ -1,4 +1,5 @@
-// Layer norms as exporters spell them, and batch norms, whose statistics are constants.
+// Fuses layer norms as exporters write them, and folds batch norms with constant statistics.
+#include <algorithm>
 #include <cmath>
 
 #include "engine/passes/match.h"
@@ -7,8 +8,8 @@
 namespace sluice::engine {
 namespace {
 
-// The mean along the last axis, which stays as one of one element.
-bool is_last_mean(const Editor& edit, NodeId id) {
+// Matches the mean along the last axis with keepdims.
+bool is_last_mean(const GraphEditor& edit, NodeId id) {
   if (id == kNoNode || !is_onnx(edit.node(id), "ReduceMean")) return false;
   const int rank = edit.type(edit.node(id).inputs[0]).shape.rank();
   const auto axes = list_of(edit, id, 1, "axes");
@@ -16,23 +17,23 @@ bool is_last_mean(const Editor& edit, NodeId id) {
          edit.node(id).attributes.flag("keepdims", true);
 }
 
-// What a value is the square of.
-ValueId root_of(const Editor& edit, ValueId value) {
-  if (const NodeId product = edit.maker(value, "Mul"); product != kNoNode) {
+// Matches the square of a value.
+ValueId root_of(const GraphEditor& edit, ValueId value) {
+  if (const NodeId product = edit.producer(value, "Mul"); product != kNoNode) {
     const std::vector<ValueId>& inputs = edit.node(product).inputs;
     return inputs[0] == inputs[1] ? inputs[0] : kNoValue;
   }
-  const NodeId power = edit.maker(value, "Pow");
-  if (power == kNoNode || edit.scalar(edit.node(power).inputs[1]) != 2.0f) return kNoValue;
+  const NodeId power = edit.producer(value, "Pow");
+  if (power == kNoNode || edit.scalar(edit.node(power).inputs[1]) != 2.0) return kNoValue;
   return edit.node(power).inputs[0];
 }
 
-// What a value is the difference of to its own mean.
-ValueId centred(const Editor& edit, ValueId value) {
-  const NodeId minus = edit.maker(value, "Sub");
+// Matches x - mean(x).
+ValueId centred(const GraphEditor& edit, ValueId value) {
+  const NodeId minus = edit.producer(value, "Sub");
   if (minus == kNoNode || edit.node(minus).inputs.size() != 2) return kNoValue;
   const ValueId x = edit.node(minus).inputs[0];
-  const NodeId mean = edit.maker(edit.node(minus).inputs[1], "ReduceMean");
+  const NodeId mean = edit.producer(edit.node(minus).inputs[1], "ReduceMean");
   return is_last_mean(edit, mean) && edit.node(mean).inputs[0] == x ? x : kNoValue;
 }
 
@@ -41,38 +42,38 @@ struct Deviation {
   float epsilon;
 };
 
-// Of sqrt(mean(square(x - mean(x))) + epsilon), from what is under the root.
-std::optional<Deviation> deviation(const Editor& edit, ValueId under) {
-  const NodeId plus = edit.maker(under, "Add");
+// Matches mean(square(x - mean(x))) + epsilon, the argument of the square root.
+std::optional<Deviation> deviation(const GraphEditor& edit, ValueId under) {
+  const NodeId plus = edit.producer(under, "Add");
   if (plus == kNoNode) return {};
-  const auto sum = with_number(edit, plus);
+  const auto sum = scalar_operand(edit, plus);
   if (!sum) return {};
-  const NodeId mean = edit.maker(sum->value, "ReduceMean");
+  const NodeId mean = edit.producer(sum->value, "ReduceMean");
   if (!is_last_mean(edit, mean)) return {};
   const ValueId difference = root_of(edit, edit.node(mean).inputs[0]);
   const ValueId x = difference == kNoValue ? kNoValue : centred(edit, difference);
   if (x == kNoValue) return {};
-  return Deviation{x, sum->number};
+  return Deviation{x, static_cast<float>(sum->scalar)};
 }
 
-// Of a node that makes the deviation, or one over it.
-std::optional<Deviation> deviation_by(const Editor& edit, NodeId id, bool& inverse) {
+// Matches the standard deviation or its reciprocal.
+std::optional<Deviation> deviation_by(const GraphEditor& edit, NodeId id, bool& inverse) {
   const Node& node = edit.node(id);
   inverse = false;
   if (is_onnx(node, "Sqrt")) return deviation(edit, node.inputs[0]);
   if (is_onnx(node, "Pow")) {
     const auto exponent = edit.scalar(node.inputs[1]);
-    inverse = exponent == -0.5f;
-    if (inverse || exponent == 0.5f) return deviation(edit, node.inputs[0]);
+    inverse = exponent == -0.5;
+    if (inverse || exponent == 0.5) return deviation(edit, node.inputs[0]);
   }
-  const NodeId root = is_onnx(node, "Reciprocal") ? edit.maker(node.inputs[0], "Sqrt") : kNoNode;
+  const NodeId root = is_onnx(node, "Reciprocal") ? edit.producer(node.inputs[0], "Sqrt") : kNoNode;
   if (root == kNoNode) return {};
   inverse = true;
   return deviation(edit, edit.node(root).inputs[0]);
 }
 
-// Of a node with another input that has one number for each place of the last axis: that.
-ValueId along_last(const Editor& edit, NodeId id, std::string_view op, ValueId value) {
+// The other input of a node, if it has one value per element of the last axis.
+ValueId along_last(const GraphEditor& edit, NodeId id, std::string_view op, ValueId value) {
   if (id == kNoNode || !is_onnx(edit.node(id), op)) return kNoValue;
   const ValueId other = other_input(edit.node(id), value);
   const TensorType type = edit.type(value), one = edit.type(other);
@@ -83,13 +84,13 @@ ValueId along_last(const Editor& edit, NodeId id, std::string_view op, ValueId v
   return fits ? other : kNoValue;
 }
 
-ValueId ones(Editor& edit, const std::string& name, DType dtype, std::int64_t count) {
+ValueId ones(GraphEditor& edit, const std::string& name, DType dtype, std::int64_t count) {
   const std::vector<float> list(static_cast<std::size_t>(count), 1.0f);
   return edit.add_constant(name + "/ones", tensor_of(list, dtype, Shape{count}));
 }
 
-// Makes a Norm in the place of `last` and the factor and bias that may come after it.
-void put_norm(Editor& edit, NodeId last, const Deviation& by) {
+// Replaces `last` and an optional following scale and bias by a Norm.
+void put_norm(GraphEditor& edit, NodeId last, const Deviation& by) {
   ValueId out = edit.node(last).outputs[0];
   const TensorType type = edit.type(out);
   const std::int64_t n = type.shape[type.shape.rank() - 1];
@@ -108,10 +109,10 @@ void put_norm(Editor& edit, NodeId last, const Deviation& by) {
   Node norm = fused("Norm", name, {by.of, kNoValue, scale}, {out});
   if (bias != kNoValue) norm.inputs.push_back(bias);
   norm.attributes.set("epsilon", by.epsilon);
-  put(edit, last, std::move(norm));
+  replace_node(edit, last, std::move(norm));
 }
 
-bool spelled_out(Editor& edit, NodeId id) {
+bool spelled_out(GraphEditor& edit, NodeId id) {
   bool inverse = false;
   const auto by = deviation_by(edit, id, inverse);
   if (!by || !is_fusable(edit.type(by->of).dtype)) return false;
@@ -127,7 +128,7 @@ bool spelled_out(Editor& edit, NodeId id) {
   return false;
 }
 
-bool layer_norm(Editor& edit, NodeId id) {
+bool layer_norm(GraphEditor& edit, NodeId id) {
   const Node& node = edit.node(id);
   if (!is_onnx(node, "LayerNormalization") || node.inputs.size() < 2) return false;
   for (std::size_t i = 1; i < node.outputs.size(); ++i)
@@ -146,16 +147,16 @@ bool layer_norm(Editor& edit, NodeId id) {
   for (std::size_t i = 2; i < norm.inputs.size(); ++i)
     if (edit.type(norm.inputs[i]) != list) return false;
   norm.attributes.set("epsilon", node.attributes.real("epsilon", 1e-5f));
-  put(edit, id, std::move(norm));
+  replace_node(edit, id, std::move(norm));
   return true;
 }
 
-// Each channel times `factor` plus `shift`.
+// Per channel: x * factor + shift.
 struct Affine {
   std::vector<float> factor, shift;
 };
 
-bool is_inference(const Editor& edit, const Node& node) {
+bool is_inference(const GraphEditor& edit, const Node& node) {
   if (!is_onnx(node, "BatchNormalization") || node.inputs.size() != 5 ||
       node.attributes.flag("training_mode") ||
       (node.version < 9 && !node.attributes.flag("spatial", true)))
@@ -165,10 +166,13 @@ bool is_inference(const Editor& edit, const Node& node) {
   for (std::size_t i = 1; i < 5; ++i)
     if (!edit.constant(node.inputs[i])) return false;
   const TensorType type = edit.type(node.inputs[0]);
-  return is_fusable(type.dtype) && type.shape.rank() >= 2;
+  if (!is_fusable(type.dtype) || type.shape.rank() < 2 || type.shape.size() == 0) return false;
+  return std::all_of(node.inputs.begin() + 1, node.inputs.end(), [&](ValueId list) {
+    return edit.constant(list).shape() == Shape{type.shape[1]};
+  });
 }
 
-Affine affine_of(const Editor& edit, const Node& node) {
+Affine affine_of(const GraphEditor& edit, const Node& node) {
   std::vector<float> part[4];
   for (std::size_t i = 0; i < 4; ++i) part[i] = numbers(edit.constant(node.inputs[i + 1]));
   const auto epsilon = static_cast<double>(node.attributes.real("epsilon", 1e-5f));
@@ -183,14 +187,14 @@ Affine affine_of(const Editor& edit, const Node& node) {
   return affine;
 }
 
-std::string way_of(const Node& norm) {
+std::string key_of(const Node& norm) {
   return "with batch norm of epsilon " + exact(norm.attributes.real("epsilon", 1e-5f));
 }
 
-// The convolution's own weights and bias do what the batch norm would.
-bool into_weights(Editor& edit, NodeId id, const Affine& affine) {
+// Folds the batch norm into weights and bias of the convolution.
+bool into_weights(GraphEditor& edit, NodeId id, const Affine& affine) {
   const Node& norm = edit.node(id);
-  const NodeId conv = edit.maker(norm.inputs[0], "Conv");
+  const NodeId conv = edit.producer(norm.inputs[0], "Conv");
   if (conv == kNoNode || !edit.used_once(norm.inputs[0])) return false;
   const Node& node = edit.node(conv);
   const bool has_bias = node.inputs.size() > 2 && node.inputs[2] != kNoValue;
@@ -203,30 +207,30 @@ bool into_weights(Editor& edit, NodeId id, const Affine& affine) {
   Node folded = node;
   folded.outputs = {norm.outputs[0]};
   folded.inputs.resize(3);
-  const std::string way = way_of(norm);
-  folded.inputs[1] = edit.derive(from, way, [&] {
+  const std::string key = key_of(norm);
+  folded.inputs[1] = edit.derive(from, key, [&] {
     std::vector<float> list = numbers(weights);
     const std::size_t each = list.size() / affine.factor.size();
     for (std::size_t i = 0; i < list.size(); ++i) list[i] *= affine.factor[i / each];
     return tensor_of(list, weights.dtype(), weights.shape());
   });
-  folded.inputs[2] = edit.derive(from, way + ", bias", [&] {
+  folded.inputs[2] = edit.derive(from, key + ", bias", [&] {
     std::vector<float> list = affine.shift, own = bias ? numbers(bias) : std::vector<float>();
     for (std::size_t i = 0; i < own.size(); ++i) list[i] += own[i] * affine.factor[i];
     return tensor_of(list, weights.dtype(), Shape{static_cast<std::int64_t>(list.size())});
   });
-  put(edit, id, std::move(folded));
+  replace_node(edit, id, std::move(folded));
   return true;
 }
 
-void as_two(Editor& edit, NodeId id, const Affine& affine) {
+void as_two(GraphEditor& edit, NodeId id, const Affine& affine) {
   const Node norm = edit.node(id);
   const TensorType type = edit.type(norm.inputs[0]);
   const auto list = [&](const std::vector<float>& numbers, const char* what) {
     Shape shape{static_cast<std::int64_t>(numbers.size())};
     while (shape.rank() < type.shape.rank() - 1) shape.push_back(1);
     const std::vector<ValueId> from(norm.inputs.begin() + 1, norm.inputs.end());
-    return edit.derive(from, way_of(norm) + what + to_string(shape),
+    return edit.derive(from, key_of(norm) + what + to_string(shape),
                        [&] { return tensor_of(numbers, type.dtype, shape); });
   };
   const ValueId factor = list(affine.factor, ", factor "), shift = list(affine.shift, ", shift ");
@@ -237,16 +241,16 @@ void as_two(Editor& edit, NodeId id, const Affine& affine) {
             .version = 14,
             .inputs = {norm.inputs[0], factor},
             .outputs = {product}});
-  put(edit, id,
-      {.name = norm.name,
-       .op = "Add",
-       .domain = "",
-       .version = 14,
-       .inputs = {product, shift},
-       .outputs = {norm.outputs[0]}});
+  replace_node(edit, id,
+               {.name = norm.name,
+                .op = "Add",
+                .domain = "",
+                .version = 14,
+                .inputs = {product, shift},
+                .outputs = {norm.outputs[0]}});
 }
 
-bool batch_norm(Editor& edit, NodeId id) {
+bool batch_norm(GraphEditor& edit, NodeId id) {
   if (!is_inference(edit, edit.node(id))) return false;
   const Affine affine = affine_of(edit, edit.node(id));
   if (!into_weights(edit, id, affine)) as_two(edit, id, affine);
@@ -255,7 +259,7 @@ bool batch_norm(Editor& edit, NodeId id) {
 
 }  // namespace
 
-int fuse_norms(Editor& edit) {
+int fuse_norms(GraphEditor& edit) {
   int changes = 0;
   for (const NodeId id : edit.nodes()) {
     if (edit.removed(id)) continue;

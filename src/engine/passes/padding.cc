@@ -11,49 +11,48 @@
 namespace sluice::engine {
 namespace {
 
-// Makes the part that works on tokens smaller.
-class Packer {
+// Rewrites the token region of a graph for packed (varlen) sequences.
+class Unpadder {
  public:
-  Packer(Editor& edit, const Tokens& part, std::int64_t tokens)
-      : edit_(edit), part_(part), tokens_(tokens) {
-    const auto types = packing_types(part.batch(), part.length(), tokens);
+  Unpadder(GraphEditor& edit, const TokenRegion& region, std::int64_t tokens)
+      : edit_(edit), region_(region), tokens_(tokens) {
+    const auto types = varlen_types(region.batch(), region.length(), tokens);
     for (std::size_t i = 0; i < types.size(); ++i) {
-      const std::string& mask = edit_.graph()[part.mask()].name;
-      parts_[i] = edit_.add_value(part_name(mask, i, part.looks_at_first()), types[i]);
-      edit_.graph().inputs.push_back(parts_[i]);
+      const std::string& mask = edit_.graph()[region.mask()].name;
+      inputs_[i] = edit_.add_value(varlen_input_name(mask, i, region.looks_at_first()), types[i]);
+      edit_.graph().inputs.push_back(inputs_[i]);
     }
   }
 
   void run() {
-    for (const auto& [id, takes] : part_.nodes()) give_inputs(id, takes);
-    for (const auto& [id, takes] : part_.nodes()) give_outputs(id);
-    for (const auto& [id, takes] : part_.nodes()) change_shape(id);
+    for (const auto& [id, uses] : region_.nodes()) pack_inputs(id, uses);
+    for (const auto& [id, uses] : region_.nodes()) pad_outputs(id);
+    for (const auto& [id, uses] : region_.nodes()) change_shape(id);
   }
 
  private:
-  enum Part { rows, positions, places, offsets };
+  enum Input { rows, positions, token_index, cu_seqlens };
 
   Shape packed(const Shape& shape, int lead) const {
     Shape made = lead == 2 ? Shape{1, tokens_} : Shape{tokens_};
     for (int i = lead; i < shape.rank(); ++i) made.push_back(shape[i]);
     return made;
   }
-  ValueId gathered(ValueId value, std::int64_t from, int lead, Part by);
-  void give_inputs(NodeId id, const Takes& takes);
-  void give_outputs(NodeId id);
-  void place(ValueId value, const TensorType& type, const Shape& small);
+  ValueId gather_tokens(ValueId value, std::int64_t from, int lead, Input by);
+  void pack_inputs(NodeId id, const TokenInputs& uses);
+  void pad_outputs(NodeId id);
+  void pad(ValueId value, const TensorType& type, const Shape& packed_shape);
   void change_shape(NodeId id);
 
-  Editor& edit_;
-  const Tokens& part_;
+  GraphEditor& edit_;
+  const TokenRegion& region_;
   const std::int64_t tokens_;
-  std::array<ValueId, Packing::kParts> parts_{};
-  std::map<std::pair<ValueId, Part>, ValueId> gathered_;
+  std::array<ValueId, VarlenBatch::kInputs> inputs_{};
+  std::map<std::pair<ValueId, Input>, ValueId> gathered_;
 };
 
-// Of a value whose first axes, `lead` of them, make `from` rows: those of the tokens, as
-// [1, tokens, ...].
-ValueId Packer::gathered(ValueId value, std::int64_t from, int lead, Part by) {
+// The rows of the tokens, [1, tokens, ...], from a value whose first `lead` axes hold `from` rows.
+ValueId Unpadder::gather_tokens(ValueId value, std::int64_t from, int lead, Input by) {
   const auto [found, is_new] = gathered_.try_emplace({value, by}, kNoValue);
   if (!is_new) return found->second;
   const TensorType type = edit_.type(value);
@@ -68,75 +67,75 @@ ValueId Packer::gathered(ValueId value, std::int64_t from, int lead, Part by) {
             .op = "Gather",
             .domain = "",
             .version = 13,
-            .inputs = {reshaped(edit_, value, flat), parts_[by]},
+            .inputs = {reshaped(edit_, value, flat), inputs_[by]},
             .outputs = {made}};
   node.attributes.set("axis", std::int64_t{0});
   edit_.add(std::move(node));
   return found->second = made;
 }
 
-void Packer::give_inputs(NodeId id, const Takes& takes) {
+void Unpadder::pack_inputs(NodeId id, const TokenInputs& uses) {
   const int rank = edit_.type(edit_.node(id).outputs[0]).shape.rank();
-  for (std::size_t i = 0; i < takes.size(); ++i) {
+  for (std::size_t i = 0; i < uses.size(); ++i) {
     const ValueId value = edit_.node(id).inputs[i];
-    if (takes[i] == Take::not_at_all) edit_.set_input(id, i, kNoValue);
-    if (takes[i] == Take::by_position) {
+    if (uses[i] == TokenInput::removed) edit_.set_input(id, i, kNoValue);
+    if (uses[i] == TokenInput::by_position) {
       const int lead = edit_.type(value).shape.rank() == rank ? 2 : 1;
-      edit_.set_input(id, i, gathered(value, part_.length(), lead, positions));
+      edit_.set_input(id, i, gather_tokens(value, region_.length(), lead, positions));
     }
-    if (takes[i] != Take::by_token || part_.has(edit_.maker(value))) continue;
+    if (uses[i] != TokenInput::by_token || region_.has(edit_.producer(value))) continue;
     const Shape shape = edit_.type(value).shape;
-    const int lead = part_.lead(shape);
-    const ValueId small = gathered(value, part_.batch() * part_.length(), lead, rows);
+    const int lead = region_.lead(shape);
+    const ValueId small = gather_tokens(value, region_.batch() * region_.length(), lead, rows);
     edit_.set_input(id, i, reshaped(edit_, small, packed(shape, lead)));
   }
   if (!is_fused(edit_.node(id), "Attention")) return;
-  edit_.node(id).attributes.set("longest", std::min(part_.length(), tokens_));
-  edit_.add_input(id, parts_[offsets]);
+  edit_.node(id).attributes.set("max_seqlen", std::min(region_.length(), tokens_));
+  edit_.add_input(id, inputs_[cu_seqlens]);
 }
 
-// What others than the part's nodes use has its places again, and its name.
-void Packer::give_outputs(NodeId id) {
+// Values used outside the region get their padded shape back, and keep their name.
+void Unpadder::pad_outputs(NodeId id) {
   for (const ValueId value : std::vector<ValueId>(edit_.node(id).outputs)) {
     if (value == kNoValue) continue;
     const TensorType type = edit_.type(value);
-    const Shape small = packed(type.shape, part_.lead(type.shape));
+    const Shape small = packed(type.shape, region_.lead(type.shape));
     const std::vector<NodeId> users = edit_.users(value);
     const bool leaves = edit_.is_output(value) || !std::ranges::all_of(users, [&](NodeId user) {
-                          return part_.takes_tokens_only(user, value);
+                          return region_.takes_tokens_only(user, value);
                         });
     std::vector<Dim>& dims = *edit_.graph()[value].dims;
     for (std::size_t i = 0; i < dims.size(); ++i) dims[i].size = small[static_cast<int>(i)];
-    if (leaves) place(value, type, small);
+    if (leaves) pad(value, type, small);
   }
 }
 
-// `value`, which is `small` now, as it was for all but the part.
-void Packer::place(ValueId value, const TensorType& type, const Shape& small) {
+// Gives all users outside the region the padded form of `value`, which is packed now.
+void Unpadder::pad(ValueId value, const TensorType& type, const Shape& packed_shape) {
   const std::vector<NodeId> users = edit_.users(value);
   const std::string name = edit_.graph()[value].name;
-  const ValueId placed = edit_.add_value(name, type);
+  const ValueId output = edit_.add_value(name, type);
   edit_.graph()[value].name += " of tokens";
-  edit_.replace(value, placed);
+  edit_.replace(value, output);
   for (const NodeId user : users)
     for (std::size_t i = 0; i < edit_.node(user).inputs.size(); ++i)
-      if (edit_.node(user).inputs[i] == placed && part_.takes_tokens(user, i))
+      if (edit_.node(user).inputs[i] == output && region_.takes_tokens(user, i))
         edit_.set_input(user, i, value);
-  if (part_.lead(type.shape) == 2) {
-    edit_.add(fused("Place", name + " placed", {value, parts_[places]}, {placed}));
+  if (region_.lead(type.shape) == 2) {
+    edit_.add(fused("PadTokens", name + " padded", {value, inputs_[token_index]}, {output}));
     return;
   }
-  Shape tokens = small, whole{part_.batch(), part_.length()};
+  Shape tokens = packed_shape, padded{region_.batch(), region_.length()};
   tokens.insert(0, 1);
-  for (int i = 1; i < small.rank(); ++i) whole.push_back(small[i]);
-  const ValueId made = edit_.add_value(name + " by place", {type.dtype, whole});
-  edit_.add(
-      fused("Place", name + " placed", {reshaped(edit_, value, tokens), parts_[places]}, {made}));
-  edit_.add(reshape_node(edit_, name + " as rows", made, placed));
+  for (int i = 1; i < packed_shape.rank(); ++i) padded.push_back(packed_shape[i]);
+  const ValueId made = edit_.add_value(name + " by position", {type.dtype, padded});
+  edit_.add(fused("PadTokens", name + " padded",
+                  {reshaped(edit_, value, tokens), inputs_[token_index]}, {made}));
+  edit_.add(reshape_node(edit_, name + " as rows", made, output));
 }
 
-// Of nodes that are told the shape of what they make.
-void Packer::change_shape(NodeId id) {
+// Updates nodes that take the shape of their output as an input.
+void Unpadder::change_shape(NodeId id) {
   const Node node = edit_.node(id);
   if (!node.domain.empty()) return;
   const ValueId made = node.outputs[0];
@@ -154,14 +153,14 @@ void Packer::change_shape(NodeId id) {
 
 }  // namespace
 
-int skip_padding(Editor& edit, SkipPadding& how) {
-  const Tokens part(edit, how.proved);
+int skip_padding(GraphEditor& edit, SkipPadding& how) {
+  const TokenRegion region(edit, how.proved);
   const std::vector<ValueId>& inputs = edit.graph().inputs;
-  how.mask = {static_cast<std::size_t>(std::ranges::find(inputs, part.mask()) - inputs.begin()),
-              part.looks_at_first()};
+  how.mask = {static_cast<std::size_t>(std::ranges::find(inputs, region.mask()) - inputs.begin()),
+              region.looks_at_first()};
   if (how.tokens == 0) return 0;
-  Packer(edit, part, how.tokens).run();
-  return static_cast<int>(part.nodes().size());
+  Unpadder(edit, region, how.tokens).run();
+  return static_cast<int>(region.nodes().size());
 }
 
 }  // namespace sluice::engine

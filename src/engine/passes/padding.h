@@ -1,4 +1,4 @@
-// Encoders without what they compute for padding.
+// Removes padding from encoders (unpadding).
 #pragma once
 
 #include "engine/graph/graph_editor.h"
@@ -6,23 +6,22 @@
 
 namespace sluice::engine {
 
-// `tokens` 0: only `mask` is found.
+// With `tokens` 0, only the mask is searched.
 struct SkipPadding {
-  std::int64_t tokens = 0;  // that are left, see packing.h
-  // That it is a mask was found for these types before, and is not computed again; its number and
-  // what is asked of it are found in any case.
+  std::int64_t tokens = 0;  // tokens without padding, see varlen.h
+  // The mask was verified for these types before and is not verified again.
   bool proved = false;
-  PaddingMask mask{};  // found
+  PaddingMask mask{};  // result
 };
 
-// What is computed for each token by itself, and the attention among them, is computed for the
-// tokens of the mask alone: [batch, length, ...] becomes [1, tokens, ...] in between, and the
-// graph has the inputs of a Packing more. What it gives out is zero where there is no token, and
-// as before where there is one. Returns how many nodes are smaller now.
+// Restricts token-wise nodes and the attention between tokens to the tokens of the mask:
+// [batch, length, ...] becomes [1, tokens, ...] inside, and the graph gets the inputs of a
+// VarlenBatch. Outputs are zero at padding and unchanged at tokens. Returns the number of rewritten
+// nodes.
 //
-// Throws unavailable, with the reason, where that is not certain: masks that are no function of
-// one input, or a node that would see the zeros. One that looks at the first place of sequences is
-// none where there is a token, see PaddingMask.
-int skip_padding(Editor& edit, SkipPadding& how);
+// Throws unavailable with the reason if this is not provably correct: the mask is no function of
+// one input, or a node may read padding. Reading the first position is safe if it holds a token,
+// see PaddingMask.
+int skip_padding(GraphEditor& edit, SkipPadding& how);
 
 }  // namespace sluice::engine

@@ -12,24 +12,24 @@
 namespace sluice::engine {
 namespace {
 
-// They move no element to another token's place: each is of its own, or stretched.
-constexpr std::string_view kOfSingleElements[] = {
+// These operators never move an element to another token's position.
+constexpr std::string_view kPositionPreserving[] = {
     "Add", "And", "Cast", "Div", "Equal", "Expand",  "Greater", "Identity",  "Less",  "Max",
     "Min", "Mul", "Neg",  "Not", "Or",    "Reshape", "Sub",     "Unsqueeze", "Where",
 };
-constexpr float kShutOut = -9000;  // as far below, a key weighs nothing
+constexpr float kMaskedScore = -9000;  // scores below it have zero weight after softmax
 
-// The nodes that make a value, makers first; empty where one of them is of another kind.
-std::vector<NodeId> makers_of(const Editor& edit, ValueId value) {
+// The nodes a value depends on, in topological order; empty if one of them is another operator.
+std::vector<NodeId> producers_of(const GraphEditor& edit, ValueId value) {
   std::set<NodeId> found;
   std::vector<ValueId> open{value};
   while (!open.empty()) {
-    const NodeId id = edit.maker(open.back());
+    const NodeId id = edit.producer(open.back());
     open.pop_back();
     if (id == kNoNode || !found.insert(id).second) continue;
     const Node& node = edit.node(id);
     if (!node.domain.empty() ||
-        std::ranges::find(kOfSingleElements, node.op) == std::end(kOfSingleElements))
+        std::ranges::find(kPositionPreserving, node.op) == std::end(kPositionPreserving))
       return {};
     for (const ValueId input : node.inputs)
       if (input != kNoValue) open.push_back(input);
@@ -40,7 +40,7 @@ std::vector<NodeId> makers_of(const Editor& edit, ValueId value) {
   return ordered;
 }
 
-// Zeros and ones without an order that a mistake could keep.
+// Pseudo-random zeros and ones.
 std::vector<bool> pattern(std::int64_t size) {
   std::vector<bool> bits;
   std::uint64_t state = 88172645463325252u;
@@ -53,8 +53,9 @@ std::vector<bool> pattern(std::int64_t size) {
   return bits;
 }
 
-// The value for a mask of such bits.
-Tensor computed(const Editor& edit, ValueId value, ValueId input, const std::vector<bool>& bits) {
+// Evaluates the value for a mask of these bits.
+Tensor computed(const GraphEditor& edit, ValueId value, ValueId input,
+                const std::vector<bool>& bits) {
   const TensorType type = edit.type(input);
   std::vector<float> numbers(bits.begin(), bits.end());
   const Tensor mask = converted(tensor_of(numbers, DType::f32, type.shape), type.dtype);
@@ -62,44 +63,44 @@ Tensor computed(const Editor& edit, ValueId value, ValueId input, const std::vec
   part.values = edit.graph().values;
   part.inputs = {input};
   part.outputs = {value};
-  for (const NodeId id : makers_of(edit, value)) part.nodes.push_back(edit.node(id));
+  for (const NodeId id : producers_of(edit, value)) part.nodes.push_back(edit.node(id));
   compute::Workers workers(1);
   const Interpreter interpreter(part, workers, 1'000'000);
   return converted(interpreter.run(std::vector<Datum>{mask})[0].tensor, DType::f32);
 }
 
-// Whether a mask of so many entries is as it has to be for such bits.
-bool shuts_out(const Tensor& mask, const std::vector<bool>& bits, std::int64_t keys,
-               std::int64_t entries) {
+// Whether a bias with `entries` batch entries excludes exactly the padding of these bits.
+bool masks_padding(const Tensor& mask, const std::vector<bool>& bits, std::int64_t keys,
+                   std::int64_t entries) {
   const std::int64_t each = mask.size() / entries;
   for (std::int64_t i = 0; i < mask.size(); ++i) {
     const float number = mask.values<float>()[static_cast<std::size_t>(i)];
     const bool token = bits[static_cast<std::size_t>(i / each * keys + i % keys)];
-    if (token ? number != 0 : !(number <= kShutOut)) return false;
+    if (token ? number != 0 : !(number <= kMaskedScore)) return false;
   }
   return true;
 }
 
 }  // namespace
 
-ValueId only_input_of(const Editor& edit, ValueId value) {
+ValueId sole_graph_input(const GraphEditor& edit, ValueId value) {
   std::set<ValueId> inputs;
-  for (const NodeId id : makers_of(edit, value))
+  for (const NodeId id : producers_of(edit, value))
     for (const ValueId input : edit.node(id).inputs)
-      if (input != kNoValue && edit.maker(input) == kNoNode && !edit.constant(input))
+      if (input != kNoValue && edit.producer(input) == kNoNode && !edit.constant(input))
         inputs.insert(input);
   return inputs.size() == 1 ? *inputs.begin() : kNoValue;
 }
 
-bool is_mask_of(const Editor& edit, ValueId value, ValueId input) {
-  const Shape places = edit.type(input).shape, shape = edit.type(value).shape;
+bool is_padding_mask(const GraphEditor& edit, ValueId value, ValueId input) {
+  const Shape positions = edit.type(input).shape, shape = edit.type(value).shape;
   const int rank = shape.rank();
   const std::int64_t keys = rank > 0 ? shape[rank - 1] : 1, entries = rank == 4 ? shape[0] : 1;
-  if (keys != places[1] || entries != places[0]) return false;
-  // Each place is tried with 0 and with 1, since what it becomes depends on itself alone.
-  std::vector<bool> bits = pattern(places.size());
-  for (int turn = 0; turn < 2; ++turn, bits.flip())
-    if (!shuts_out(computed(edit, value, input, bits), bits, keys, entries)) return false;
+  if (keys != positions[1] || entries != positions[0]) return false;
+  // Tests each position with 0 and with 1; each result depends on its own position only.
+  std::vector<bool> bits = pattern(positions.size());
+  for (int pass = 0; pass < 2; ++pass, bits.flip())
+    if (!masks_padding(computed(edit, value, input, bits), bits, keys, entries)) return false;
   return true;
 }
 

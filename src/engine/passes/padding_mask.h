@@ -1,16 +1,16 @@
-// What a mask of attention is made of.
+// Verifies padding masks of attention.
 #pragma once
 
 #include "engine/graph/graph_editor.h"
 
 namespace sluice::engine {
 
-// Whether it is 0 for keys whose number in `input` [batch, length] is 1, and shuts out those
-// whose number is 0, whatever head and query. `value` stretches to [batch, heads, length, length].
-bool is_mask_of(const Editor& edit, ValueId value, ValueId input);
+// Whether the attention bias `value` is 0 for keys where `input` [batch, length] is 1, and excludes
+// keys where it is 0, for every head and query. `value` broadcasts to [batch, heads, length,
+// length].
+bool is_padding_mask(const GraphEditor& edit, ValueId value, ValueId input);
 
-// The one input of the graph that a value depends on, by operators of single elements; kNoValue
-// where there is no such.
-ValueId only_input_of(const Editor& edit, ValueId value);
+// The only graph input that a value depends on through elementwise operators; kNoValue otherwise.
+ValueId sole_graph_input(const GraphEditor& edit, ValueId value);
 
 }  // namespace sluice::engine

@@ -1,5 +1,5 @@
-// What makes a specialized graph smaller and faster without changing what it computes. Each
-// pass returns how many places it changed; run them through optimize(), in its order.
+// The optimization passes of a specialized graph. Each returns the number of changes; run them with
+// optimize(), in its order.
 #pragma once
 
 #include <set>
@@ -11,31 +11,30 @@
 
 namespace sluice::engine {
 
-int simplify(Editor& edit);          // nodes that change nothing; pairs that cancel out
-int turn_as_views(Editor& edit);     // transposes that move only axes of one element
-int merge_equal(Editor& edit);       // nodes that compute the same
-int fuse_activations(Editor& edit);  // the parts of GELU, SiLU and hard swish, each to one node
-int fuse_norms(Editor& edit);        // the parts of a LayerNorm to one Norm, batch norms to weights
-int fuse_linear(Editor& edit);       // MatMul, Gemm, bias and activation to Linear
-int fuse_attention(
-    Editor& edit);  // scores, mask, softmax and mix to Attention; Q, K, V side by side
-int fuse_residuals(Editor& edit);     // a sum before a Norm or after a Linear
-int to_channels_last(Editor& edit);   // Conv, pools and what is between them on NHWC
-int fuse_convolutions(Editor& edit);  // bias, residual and activation to their Conv on NHWC
-int fuse_chains(Editor& edit);        // elementwise operators to Chain
-int expand_constants(Editor& edit);   // small constants that no product takes as they are
-int fuse_quantized(Editor& edit);     // steps before and behind products of small numbers
-int pool_in_steps(Editor& edit);      // steps before a MaxPool on NHWC, not behind it
-int steps_of_norms(Editor& edit);     // steps of what a Norm makes, as its second output
+int simplify(GraphEditor& edit);              // removes no-ops and pairs that cancel out
+int transposes_to_views(GraphEditor& edit);   // transposes that only move axes of size 1
+int merge_equal(GraphEditor& edit);           // common subexpression elimination
+int fuse_activations(GraphEditor& edit);      // GELU, SiLU and hard swish
+int fuse_norms(GraphEditor& edit);            // LayerNorm to Norm; folds batch norms into weights
+int fuse_linear(GraphEditor& edit);           // MatMul, Gemm, bias and activation to Linear
+int fuse_attention(GraphEditor& edit);        // QK^T, mask, softmax, V to Attention; merges Q, K, V
+int fuse_residuals(GraphEditor& edit);        // an Add before a Norm or after a Linear
+int to_channels_last(GraphEditor& edit);      // converts Conv, pools and nodes between them to NHWC
+int fuse_convolutions(GraphEditor& edit);     // fuses bias, residual and activation into Conv
+int fuse_chains(GraphEditor& edit);           // elementwise operators to Chain
+int expand_constants(GraphEditor& edit);      // dequantizes constants that no quantized GEMM takes
+int fuse_quantized(GraphEditor& edit);        // QuantizeLinear and DequantizeLinear around GEMMs
+int quantize_before_pool(GraphEditor& edit);  // moves QuantizeLinear before MaxPool
+int fuse_norm_quantize(GraphEditor& edit);    // QuantizeLinear as second output of Norm
 
-// After the others, and then edit.finish(): what was f32 is f16 or bf16, but for the graph's
-// inputs and outputs and for operators that need the range. Finite numbers stay finite: weights
-// and the numbers of masks become the largest there are. Nodes whose first output is named in
-// `wide` stay as they are. Returns how many nodes compute in `to`.
-int to_precision(Editor& edit, DType to, const std::set<std::string>& wide = {});
+// Runs after the other passes, before edit.finish(): converts f32 to f16 or bf16, except for graph
+// inputs and outputs and for operators that need the range of f32. Finite numbers stay finite:
+// weights and mask constants are clamped. Nodes whose first output is named in `wide` stay f32.
+// Returns the number of nodes that compute in `to`.
+int to_precision(GraphEditor& edit, DType to, const std::set<std::string>& wide = {});
 
-// For those who want to know before what it does: by node, whether it would compute in `to`;
-// whether an input of such a node stays f32; what becomes of the constants inside such a node.
+// Predicts to_precision: by node, whether it would compute in `to`; whether an input of such a node
+// stays f32; and how the constants inside such a node change.
 std::vector<bool> narrow_nodes(Graph& graph, DType to);
 bool stays_f32(const Node& node, std::size_t input);
 float narrow_limit(DType to);  // the largest finite number
@@ -45,10 +44,10 @@ struct PassReport {
   std::string pass;
   int changes;
 };
-// Which kernels are quick differs from one to the other.
+// The target backend: the fast kernels differ.
 enum class Backend { cpu, cuda };
-// `skip`, if any: padding is left out, or unavailable is thrown.
-std::vector<PassReport> optimize(Graph& graph, Derived* derived = nullptr,
+// With `skip`, padding is removed, or unavailable is thrown.
+std::vector<PassReport> optimize(Graph& graph, DerivedConstants* derived = nullptr,
                                  Backend backend = Backend::cpu, SkipPadding* skip = nullptr);
 
 }  // namespace sluice::engine

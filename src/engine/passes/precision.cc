@@ -1,5 +1,5 @@
-// f32 graphs in a narrower type: weights and what is between the operators, with casts where the
-// graph begins and ends and around what must stay as it is.
+// Converts f32 graphs to f16 or bf16: weights and intermediate values, with casts at the inputs and
+// outputs of the graph and around operators that must stay f32.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -14,8 +14,8 @@
 namespace sluice::engine {
 namespace {
 
-// Sums and powers that leave the range of f16 soon, and operators whose type is not their
-// input's: all of them stay in f32.
+// Operators that stay f32: sums and powers that easily overflow f16, and operators whose output
+// type differs from their input type.
 constexpr std::string_view kWide[] = {
     "Bernoulli",
     "BlackmanWindow",
@@ -54,16 +54,16 @@ constexpr std::string_view kWide[] = {
     "Scan",
 };
 
-// Inputs that are f32 whatever the others are.
+// Inputs that are always f32.
 struct Fixed {
   std::string_view op;
   std::size_t first, last;
 };
 constexpr Fixed kFixed[] = {{"QuantizeLinear", 1, 1}, {"Resize", 1, 2}, {"Upsample", 1, 1}};
 
-float least_of(DType type) { return type == DType::f16 ? std::ldexp(1.0f, -24) : 0; }
+float smallest_positive(DType type) { return type == DType::f16 ? std::ldexp(1.0f, -24) : 0; }
 
-// Finite numbers stay finite: masks are made of the lowest number there is.
+// Clamps finite numbers to the range: masks use the lowest float.
 float clamped(float number, DType type) {
   return std::isfinite(number) ? std::clamp(number, -narrow_limit(type), narrow_limit(type))
                                : number;
@@ -84,7 +84,7 @@ void clamp_chain(Attributes& attributes, std::size_t inputs, DType to) {
 
 class Narrower {
  public:
-  Narrower(Editor& edit, DType to, const std::set<std::string>& wide)
+  Narrower(GraphEditor& edit, DType to, const std::set<std::string>& wide)
       : edit_(edit), to_(to), wide_(wide) {
     for (const Value& value : edit.graph().values)
       before_.push_back(value.constant ? value.constant.dtype() : value.dtype);
@@ -118,21 +118,22 @@ class Narrower {
            before_[static_cast<std::size_t>(id)] == DType::f32;
   }
 
-  // Whether a node may compute in the narrow type, and has something that is to become so.
+  // Whether a node may compute in the narrow type and has an f32 input or output.
   bool takes(NodeId id) const {
     const Node& node = edit_.node(id);
     const auto f32 = [&](ValueId value) { return was_f32(value); };
     if (!std::any_of(node.outputs.begin(), node.outputs.end(), f32) &&
         !std::any_of(node.inputs.begin(), node.inputs.end(), f32))
       return false;
-    if (!node.bodies.empty() || (node.domain.empty() && is_wide(node.op))) return false;
+    if (!node.subgraphs.empty() || (node.domain.empty() && is_wide(node.op))) return false;
     if (is_quantize(node) && only_quantized(node.inputs[0])) return false;
     const Op* const op = find_op(node);
     if (op == nullptr) return false;
     for (const ValueId value : node.inputs) {
-      const std::optional<float> number = edit_.scalar(value);
-      if (was_f32(value) && number && *number != 0 && std::abs(*number) < least_of(to_))
-        return false;  // it would be 0
+      const std::optional<double> number = edit_.scalar(value);
+      if (was_f32(value) && number && *number != 0 &&
+          std::abs(*number) < static_cast<double>(smallest_positive(to_)))
+        return false;  // it would underflow to 0
     }
     return node.inputs.empty() || !was_f32(node.inputs[0]) || op->types.has(to_);
   }
@@ -142,7 +143,7 @@ class Narrower {
   static bool is_quantize(const Node& node) {
     return node.domain.empty() && node.op == "QuantizeLinear";
   }
-  // Whether a value is still f32 and would become narrow only to be rounded once more.
+  // Whether a value is f32 and only quantized, so that narrowing would round it twice.
   bool only_quantized(ValueId value) const {
     const std::vector<NodeId>& users = edit_.users(value);
     return edit_.type(value).dtype == DType::f32 &&
@@ -175,7 +176,7 @@ class Narrower {
     narrow_attributes(edit_.node(id), to_);
   }
 
-  // A value that was f32 as `type`, which it is, or is cast to once for all who ask.
+  // The value in `type`, cast once and shared.
   ValueId as(ValueId value, DType type) {
     if (edit_.type(value).dtype == type) return value;
     const auto [found, is_new] = cast_.try_emplace({value, type}, kNoValue);
@@ -201,12 +202,12 @@ class Narrower {
               .attributes = {},
               .inputs = {from},
               .outputs = {to},
-              .bodies = {}};
+              .subgraphs = {}};
     node.attributes.set("to", static_cast<std::int64_t>(type));
     edit_.add(std::move(node));
   }
 
-  // What the graph gives out keeps its type and its name.
+  // Graph outputs keep their type and name.
   void widen_outputs() {
     for (std::size_t i = 0; i < edit_.graph().outputs.size(); ++i) {
       const ValueId output = edit_.graph().outputs[i];
@@ -219,7 +220,7 @@ class Narrower {
     }
   }
 
-  Editor& edit_;
+  GraphEditor& edit_;
   const DType to_;
   const std::set<std::string>& wide_;
   std::vector<DType> before_;  // by value
@@ -229,18 +230,18 @@ class Narrower {
 
 }  // namespace
 
-int to_precision(Editor& edit, DType to, const std::set<std::string>& wide) {
+int to_precision(GraphEditor& edit, DType to, const std::set<std::string>& wide) {
   require(to == DType::f16 || to == DType::bf16, "a graph is made narrower to f16 or bf16");
   return Narrower(edit, to, wide).run();
 }
 
 std::vector<bool> narrow_nodes(Graph& graph, DType to) {
-  Editor edit(graph);
+  GraphEditor edit(graph);
   return Narrower(edit, to, {}).takes();
 }
 
 bool stays_f32(const Node& node, std::size_t input) {
-  if (is_quantized(node)) return input != 3;  // bias and scales, which leave the range
+  if (is_quantized(node)) return input != 3;  // bias and scales may exceed the range
   return node.domain.empty() && std::any_of(std::begin(kFixed), std::end(kFixed), [&](auto& f) {
            return node.op == f.op && input >= f.first && input <= f.last;
          });

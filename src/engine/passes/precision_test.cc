@@ -21,7 +21,7 @@ class PrecisionTest : public testing::Test {
     std::vector<TensorType> types;
     for (const Tensor& input : inputs) types.push_back({input.dtype(), input.shape()});
     Graph made = specialize(graph, types, workers);
-    Editor edit(made);
+    GraphEditor edit(made);
     edit.finish();
     changes = to_precision(edit, to);
     edit.finish();
@@ -42,7 +42,7 @@ class PrecisionTest : public testing::Test {
   int changes = 0;
 };
 
-TEST_F(PrecisionTest, WeightsAndWhatIsBetweenAreNarrowAndTheEndsAreNot) {
+TEST_F(PrecisionTest, WeightsAndIntermediatesAreNarrowedAndGraphEndsAreNot) {
   for (const DType to : {DType::f16, DType::bf16}) {
     GraphBuilder b;
     const ValueId x = b.input("x");
@@ -66,7 +66,7 @@ TEST_F(PrecisionTest, WeightsAndWhatIsBetweenAreNarrowAndTheEndsAreNot) {
   }
 }
 
-TEST_F(PrecisionTest, TheLowestNumberOfAMaskStaysFiniteAndInfinityStaysInfinite) {
+TEST_F(PrecisionTest, LowestMaskValueStaysFiniteAndInfinityStaysInfinite) {
   const float infinity = std::numeric_limits<float>::infinity();
   GraphBuilder b;
   const ValueId x = b.input("x");
@@ -92,17 +92,17 @@ TEST_F(PrecisionTest, NumbersInsideAChainStayFiniteToo) {
               testing::ElementsAre(-65504.0f, -0.0f));
 }
 
-TEST_F(PrecisionTest, ANumberThatWouldBecomeZeroKeepsItsOperatorWide) {
+TEST_F(PrecisionTest, UnderflowingConstantsKeepTheirOperatorInF32) {
   GraphBuilder b;
   const ValueId x = b.input("x");
-  const ValueId least = b.node("Max", {x, b.constant(Tensor::of(1e-9f))});
-  const Graph graph = b.output(b.node("Relu", {least})).take();
+  const ValueId min = b.node("Max", {x, b.constant(Tensor::of(1e-9f))});
+  const Graph graph = b.output(b.node("Relu", {min})).take();
   const Graph made = narrow(graph, {varied({4}, 1)});
   EXPECT_EQ(type_of(made[only(made, "Max").outputs[0]]).dtype, DType::f32);
   EXPECT_EQ(type_of(made[only(made, "Relu").outputs[0]]).dtype, DType::f16);
 }
 
-TEST_F(PrecisionTest, IntegersAreLeftAloneAndCastsFromThemAreNarrow) {
+TEST_F(PrecisionTest, IntegersAreUnchangedAndCastsFromThemAreNarrowed) {
   GraphBuilder b;
   const ValueId ids = b.input("ids", DType::i64);
   const ValueId rows = b.node("Gather", {b.constant(varied({9, 4}, 2)), ids});
@@ -118,7 +118,7 @@ TEST_F(PrecisionTest, IntegersAreLeftAloneAndCastsFromThemAreNarrow) {
   EXPECT_NEAR(got.values<float>()[4], 8 * varied({9, 4}, 2).values<float>()[32], 8e-3);
 }
 
-TEST_F(PrecisionTest, OperatorsThatNeedTheRangeStayWideBetweenCasts) {
+TEST_F(PrecisionTest, OperatorsThatNeedTheRangeStayF32BetweenCasts) {
   GraphBuilder b;
   const ValueId x = b.input("x");
   const ValueId big = b.node("Exp", {b.node("Relu", {x})});
@@ -130,7 +130,7 @@ TEST_F(PrecisionTest, OperatorsThatNeedTheRangeStayWideBetweenCasts) {
   EXPECT_THAT(list_of<float>(run(made, inputs)), testing::ElementsAre(20.0f, 1.0f));
 }
 
-TEST_F(PrecisionTest, AnOutputThatIsUsedInsideIsNarrowThere) {
+TEST_F(PrecisionTest, OutputsUsedInsideAreNarrowedThere) {
   GraphBuilder b;
   const ValueId x = b.input("x");
   const ValueId y = b.node("Relu", {x}), z = b.node("Tanh", {y});
@@ -139,7 +139,7 @@ TEST_F(PrecisionTest, AnOutputThatIsUsedInsideIsNarrowThere) {
   EXPECT_EQ(type_of(made[only(made, "Tanh").inputs[0]]).dtype, DType::f16);
 }
 
-TEST_F(PrecisionTest, TheScalesOfAResizeStayWide) {
+TEST_F(PrecisionTest, ResizeScalesStayF32) {
   GraphBuilder b(19);
   const ValueId x = b.input("x");
   const ValueId scales = b.constant(tensor_of<float>({4}, {1, 1, 2, 2}));
@@ -151,7 +151,7 @@ TEST_F(PrecisionTest, TheScalesOfAResizeStayWide) {
   EXPECT_EQ(run(made, inputs).shape(), Shape({1, 2, 6, 6}));
 }
 
-// x in steps of 0.01 around 100.
+// Quantizes x with scale 0.01 around 100.
 ValueId in_steps(GraphBuilder& b, ValueId x) {
   return b.node("QuantizeLinear",
                 {x, b.constant(Tensor::of(0.01f)), b.constant(Tensor::of(std::uint8_t{100}))});
@@ -161,7 +161,7 @@ std::ptrdiff_t casts(const Graph& graph) {
                        [](const Node& node) { return node.op == "Cast"; });
 }
 
-TEST_F(PrecisionTest, AnInputThatIsOnlyQuantizedIsNotMadeNarrowFirst) {
+TEST_F(PrecisionTest, InputsThatAreOnlyQuantizedAreNotNarrowed) {
   GraphBuilder b;
   const ValueId x = b.input("x");
   const Graph graph = b.output(in_steps(b, x)).output(in_steps(b, x)).take();
@@ -173,7 +173,7 @@ TEST_F(PrecisionTest, AnInputThatIsOnlyQuantizedIsNotMadeNarrowFirst) {
   EXPECT_THAT(list_of<std::uint8_t>(run(made, inputs)), testing::ElementsAre(201, 50));
 }
 
-TEST_F(PrecisionTest, WhatAWideOperatorMakesIsQuantizedAsItIs) {
+TEST_F(PrecisionTest, ResultsOfF32OperatorsAreQuantizedDirectly) {
   GraphBuilder b;
   const ValueId x = b.input("x");
   const Graph graph = b.output(in_steps(b, b.node("Exp", {b.node("Relu", {x})}))).take();
@@ -182,7 +182,7 @@ TEST_F(PrecisionTest, WhatAWideOperatorMakesIsQuantizedAsItIs) {
   EXPECT_EQ(type_of(made[only(made, "QuantizeLinear").inputs[0]]).dtype, DType::f32);
 }
 
-TEST_F(PrecisionTest, WhatIsNarrowAnywayIsQuantizedSo) {
+TEST_F(PrecisionTest, NarrowedValuesAreQuantizedDirectly) {
   for (const bool quantized_first : {false, true}) {
     GraphBuilder b;
     const ValueId x = b.input("x");

@@ -1,5 +1,4 @@
-// Products and convolutions of small numbers, as models have them: DequantizeLinear before, and
-// QuantizeLinear behind.
+// Recognizes quantized GEMMs and convolutions: DequantizeLinear before, QuantizeLinear after.
 #pragma once
 
 #include <optional>
@@ -8,30 +7,29 @@
 
 namespace sluice::engine {
 
-// What DequantizeLinear makes wide: small numbers with one scale and one zero.
-struct SmallValue {
+// The input of a DequantizeLinear with one scale and one zero point.
+struct DequantizedValue {
   ValueId value;
   float scale;
-  int zero;
+  int zero_point;
 };
-std::optional<SmallValue> small_value(const Editor& edit, ValueId wide);
+std::optional<DequantizedValue> dequantized_value(const GraphEditor& edit, ValueId value);
 
-// A MatMul or Gemm of small x and small constant weights as QuantizedLinear; kNoNode where it is
-// none.
-NodeId quantized_linear(Editor& edit, NodeId id);
+// Converts a MatMul or Gemm of quantized x and quantized constant weights to QuantizedLinear;
+// kNoNode if it has another form.
+NodeId quantized_linear(GraphEditor& edit, NodeId id);
 
-// A convolution of an image with small x and small constant weights, and a constant bias.
-bool is_quantized_conv(const Editor& edit, const Node& node);
-// Its QuantizedConv, with x still in the order of ONNX, and neither window nor outputs. Where
-// it is_quantized_conv.
-Node quantized_conv(Editor& edit, const Node& node);
+// Whether a node is a 2-D convolution of quantized x, quantized constant weights and constant bias.
+bool is_quantized_conv(const GraphEditor& edit, const Node& node);
+// The QuantizedConv of such a node, with x still in NCHW, without window and outputs.
+Node quantized_conv(GraphEditor& edit, const Node& node);
 
-// Linear or Conv, of small numbers or not.
-bool is_fused_product(const Node& node, std::string_view op);
+// Whether a node is the fused operator `op` (Linear or Conv) or its quantized form.
+bool is_fused_or_quantized(const Node& node, std::string_view op);
 inline bool is_quantized(const Node& node) {
   return node.domain == kFused && node.op.starts_with("Quantized");
 }
-// Input `i` of a node that may have fewer.
-void put_input(Editor& edit, NodeId id, std::size_t i, ValueId value);
+// Sets input `i` of a node that may have fewer inputs.
+void put_input(GraphEditor& edit, NodeId id, std::size_t i, ValueId value);
 
 }  // namespace sluice::engine

@@ -1,4 +1,4 @@
-// Nodes that change nothing, pairs that cancel out, and nodes that compute the same.
+// Removes no-ops, pairs that cancel out, and common subexpressions.
 #include <cstring>
 #include <map>
 #include <numeric>
@@ -10,16 +10,16 @@
 namespace sluice::engine {
 namespace {
 
-bool same_type(const Editor& edit, NodeId id) {
+bool same_type(const GraphEditor& edit, NodeId id) {
   const Node& node = edit.node(id);
   return edit.type(node.inputs[0]) == edit.type(node.outputs[0]);
 }
 
-bool nobody_wants(const Editor& edit, ValueId value) {
+bool nobody_wants(const GraphEditor& edit, ValueId value) {
   return value == kNoValue || (edit.users(value).empty() && !edit.is_output(value));
 }
 
-bool drops_nothing(const Editor& edit, const Node& node) {
+bool drops_nothing(const GraphEditor& edit, const Node& node) {
   if (node.outputs.size() > 1 && !nobody_wants(edit, node.outputs[1])) return false;
   if (node.version < 7) return node.attributes.flag("is_test");
   if (node.inputs.size() < 3 || node.inputs[2] == kNoValue) return true;
@@ -27,31 +27,31 @@ bool drops_nothing(const Editor& edit, const Node& node) {
   return trains && trains.size() == 1 && !trains.values<bool>()[0];
 }
 
-bool takes_all(const Editor& edit, NodeId id) {
+bool takes_all(const GraphEditor& edit, NodeId id) {
   const Node& node = edit.node(id);
   if (node.inputs.size() < 5 || node.inputs[4] == kNoValue) return true;
   const auto steps = integers(edit, node.inputs[4]);
   return steps && std::all_of(steps->begin(), steps->end(), [](auto step) { return step == 1; });
 }
 
-bool adds_no_edge(const Editor& edit, NodeId id) {
+bool adds_no_edge(const GraphEditor& edit, NodeId id) {
   const auto pads = list_of(edit, id, 1, edit.node(id).version < 2 ? "paddings" : "pads");
   return pads && std::all_of(pads->begin(), pads->end(), [](auto pad) { return pad == 0; });
 }
 
-bool keeps_numbers(const Editor& edit, NodeId id) {
-  const auto found = with_number(edit, id);
+bool keeps_numbers(const GraphEditor& edit, NodeId id) {
+  const auto found = scalar_operand(edit, id);
   if (!found) return false;
   const std::string& op = edit.node(id).op;
-  if (op == "Add") return found->number == 0;
-  if (op == "Mul") return found->number == 1;
-  if (found->number_first) return false;
-  return (op == "Sub" && found->number == 0) ||
-         ((op == "Div" || op == "Pow") && found->number == 1);
+  if (op == "Add") return found->scalar == 0;
+  if (op == "Mul") return found->scalar == 1;
+  if (found->scalar_first) return false;
+  return (op == "Sub" && found->scalar == 0) ||
+         ((op == "Div" || op == "Pow") && found->scalar == 1);
 }
 
-// Output 0 is what input 0 is.
-bool changes_nothing(const Editor& edit, NodeId id) {
+// Whether output 0 equals input 0.
+bool changes_nothing(const GraphEditor& edit, NodeId id) {
   const Node& node = edit.node(id);
   if (!node.domain.empty() || node.inputs.empty() || node.inputs[0] == kNoValue) return false;
   const std::string& op = node.op;
@@ -66,31 +66,31 @@ bool changes_nothing(const Editor& edit, NodeId id) {
   return op == "Pad" && adds_no_edge(edit, id);
 }
 
-bool without_effect(Editor& edit, NodeId id) {
+bool without_effect(GraphEditor& edit, NodeId id) {
   if (changes_nothing(edit, id)) {
     bypass(edit, id, edit.node(id).inputs[0]);
     return true;
   }
   if (!keeps_numbers(edit, id)) return false;
-  bypass(edit, id, with_number(edit, id)->value);
+  bypass(edit, id, scalar_operand(edit, id)->value);
   return true;
 }
 
-// A view of a view is one of the first; all are Reshape, for those who look for them.
-bool views(Editor& edit, NodeId id) {
+// Merges consecutive views, and converts all of them to Reshape.
+bool views(GraphEditor& edit, NodeId id) {
   const Node& node = edit.node(id);
   if (!is_view(node) || node.inputs[0] == kNoValue) return false;
   const ValueId out = node.outputs[0];
   ValueId from = node.inputs[0];
-  for (NodeId maker = edit.maker(from); maker != kNoNode && is_view(edit.node(maker));
-       maker = edit.maker(from))
+  for (NodeId maker = edit.producer(from); maker != kNoNode && is_view(edit.node(maker));
+       maker = edit.producer(from))
     from = edit.node(maker).inputs[0];
   if (edit.type(from) == edit.type(out)) {
     bypass(edit, id, from);
     return true;
   }
   if (node.op == "Reshape" && from == node.inputs[0]) return false;
-  put(edit, id, reshape_node(edit, node.name, from, out));
+  replace_node(edit, id, reshape_node(edit, node.name, from, out));
   return true;
 }
 
@@ -100,7 +100,7 @@ bool is_same_order(const Order& order) {
   return order == same;
 }
 
-bool turns(Editor& edit, NodeId id) {
+bool merge_transposes(GraphEditor& edit, NodeId id) {
   const Node& node = edit.node(id);
   if (!is_onnx(node, "Transpose")) return false;
   const Order order = order_of(edit, id);
@@ -108,25 +108,26 @@ bool turns(Editor& edit, NodeId id) {
     bypass(edit, id, node.inputs[0]);
     return true;
   }
-  const NodeId before = edit.maker(node.inputs[0], "Transpose");
+  const NodeId before = edit.producer(node.inputs[0], "Transpose");
   if (before == kNoNode) return false;
   const Order both = composed(order_of(edit, before), order);
   const ValueId from = edit.node(before).inputs[0];
   if (is_same_order(both))
     bypass(edit, id, from);
   else
-    put(edit, id, transpose_node(node.name, from, node.outputs[0], both));
+    replace_node(edit, id, transpose_node(node.name, from, node.outputs[0], both));
   return true;
 }
 
-bool sum_of_two(Editor& edit, NodeId id) {
+bool sum_of_two(GraphEditor& edit, NodeId id) {
   Node& node = edit.node(id);
   if (!is_onnx(node, "Sum") || node.inputs.size() != 2 || node.version < 8) return false;
   node.op = "Add";
   return true;
 }
 
-// An operator on each element of what was stretched: stretched afterwards, it has less to do.
+// Moves an Expand behind an elementwise operator, which then processes fewer elements. Scalars may
+// have more axes than the source of the Expand.
 bool is_elementwise(const Node& node) {
   constexpr std::string_view kOps[] = {
       "Add",   "Sub",   "Mul",  "Div",     "Cast", "Not", "Neg",         "Exp",
@@ -135,13 +136,13 @@ bool is_elementwise(const Node& node) {
          std::find(std::begin(kOps), std::end(kOps), node.op) != std::end(kOps);
 }
 
-// What all inputs but single constants are stretched from; none where they differ.
-std::optional<Shape> stretched_from(const Editor& edit, const Node& node, const Shape& to) {
+// The common source of all expanded inputs besides scalars; none if they differ.
+std::optional<Shape> expanded_from(const GraphEditor& edit, const Node& node, const Shape& to) {
   std::optional<Shape> from;
   for (const ValueId input : node.inputs) {
     if (input == kNoValue) return {};
     if (edit.constant(input) && edit.constant(input).size() == 1) continue;
-    const NodeId expand = edit.maker(input, "Expand");
+    const NodeId expand = edit.producer(input, "Expand");
     if (expand == kNoNode || !edit.used_once(input) || edit.type(input).shape != to) return {};
     const Shape shape = edit.type(edit.node(expand).inputs[0]).shape;
     if (from && *from != shape) return {};
@@ -150,29 +151,31 @@ std::optional<Shape> stretched_from(const Editor& edit, const Node& node, const 
   return from;
 }
 
-bool stretches_late(Editor& edit, NodeId id) {
+bool expand_after_elementwise(GraphEditor& edit, NodeId id) {
   if (!is_elementwise(edit.node(id))) return false;
   const ValueId out = edit.node(id).outputs[0];
   const TensorType type = edit.type(out);
-  const auto from = stretched_from(edit, edit.node(id), type.shape);
+  const auto from = expanded_from(edit, edit.node(id), type.shape);
   if (!from || from->size() == type.shape.size()) return false;
   Node node = edit.node(id);
   Node expand{.name = node.name + "/expand", .op = "Expand", .domain = "", .version = 13};
   for (ValueId& input : node.inputs)
-    if (const NodeId maker = edit.maker(input, "Expand"); maker != kNoNode)
+    if (const NodeId maker = edit.producer(input, "Expand"); maker != kNoNode)
       input = edit.node(maker).inputs[0];
-  node.outputs[0] = edit.add_value(node.name + "/small", {type.dtype, *from});
+  Shape small;
+  for (const ValueId input : node.inputs) small = broadcast(small, edit.type(input).shape);
+  node.outputs[0] = edit.add_value(node.name + "/small", {type.dtype, small});
   const ValueId shape = edit.add_constant(
       expand.name + "/shape", Tensor::of(std::span<const std::int64_t>(type.shape.dims())));
   expand.inputs = {node.outputs[0], shape};
   expand.outputs = {out};
   edit.add(std::move(node));
-  put(edit, id, std::move(expand));
+  replace_node(edit, id, std::move(expand));
   return true;
 }
 
-// Where only axes of one element change places, elements stay where they are.
-bool keeps_places(const Shape& shape, const Order& order) {
+// A transpose that only moves axes of size 1 leaves the elements in place.
+bool keeps_element_order(const Shape& shape, const Order& order) {
   int last = -1;
   for (const int axis : order) {
     if (shape[axis] == 1) continue;
@@ -182,8 +185,8 @@ bool keeps_places(const Shape& shape, const Order& order) {
   return true;
 }
 
-// What a value is for those who ask whether two are equal: small constants by what they hold.
-std::string identity_of(const Editor& edit, ValueId value) {
+// The identity of a value for comparison; small constants compare by content.
+std::string identity_of(const GraphEditor& edit, ValueId value) {
   constexpr std::size_t kSmall = 256;
   if (value == kNoValue) return "-";
   const Tensor& tensor = edit.constant(value);
@@ -205,7 +208,7 @@ std::string text_of(const T& value) {
   }
 }
 
-// None where an attribute is of a kind that is not compared.
+// None if an attribute has a type that cannot be compared.
 std::optional<std::string> attributes_of(const Node& node) {
   std::string key;
   bool simple = true;
@@ -229,9 +232,9 @@ std::optional<std::string> attributes_of(const Node& node) {
   return key;
 }
 
-std::optional<std::string> key_of(const Editor& edit, NodeId id) {
+std::optional<std::string> key_of(const GraphEditor& edit, NodeId id) {
   const Node& node = edit.node(id);
-  if (is_random(node) || !node.bodies.empty()) return {};
+  if (is_random(node) || !node.subgraphs.empty()) return {};
   const auto attributes = attributes_of(node);
   if (!attributes) return {};
   std::string key =
@@ -243,9 +246,9 @@ std::optional<std::string> key_of(const Editor& edit, NodeId id) {
 
 }  // namespace
 
-int simplify(Editor& edit) {
-  constexpr bool (*kRules[])(Editor&, NodeId) = {without_effect, views, turns, sum_of_two,
-                                                 stretches_late};
+int simplify(GraphEditor& edit) {
+  constexpr bool (*kRules[])(GraphEditor&, NodeId) = {without_effect, views, merge_transposes,
+                                                      sum_of_two, expand_after_elementwise};
   int changes = 0;
   for (const NodeId id : edit.nodes())
     for (const auto rule : kRules) {
@@ -255,21 +258,21 @@ int simplify(Editor& edit) {
   return changes;
 }
 
-int turn_as_views(Editor& edit) {
+int transposes_to_views(GraphEditor& edit) {
   int changes = 0;
   for (const NodeId id : edit.nodes()) {
     if (edit.removed(id) || !is_onnx(edit.node(id), "Transpose")) continue;
     const ValueId from = edit.node(id).inputs[0], to = edit.node(id).outputs[0];
-    if (!keeps_places(edit.type(from).shape, order_of(edit, id))) continue;
-    put(edit, id, reshape_node(edit, edit.node(id).name, from, to));
+    if (!keeps_element_order(edit.type(from).shape, order_of(edit, id))) continue;
+    replace_node(edit, id, reshape_node(edit, edit.node(id).name, from, to));
     ++changes;
   }
   return changes;
 }
 
-int merge_equal(Editor& edit) {
-  // An input of a user is looked for among all it has: too much where many have very many.
-  constexpr std::size_t kMostLooks = 100'000'000;
+int merge_equal(GraphEditor& edit) {
+  // Bounds the search through the inputs of users, which is quadratic for very many inputs.
+  constexpr std::size_t kMaxComparisons = 100'000'000;
   std::size_t looks = 0;
   int changes = 0;
   std::map<std::string, NodeId> first;
@@ -281,7 +284,7 @@ int merge_equal(Editor& edit) {
     for (const ValueId value : edit.node(id).outputs)
       if (value != kNoValue)
         for (const NodeId user : edit.users(value)) looks += edit.node(user).inputs.size();
-    if (looks > kMostLooks) break;
+    if (looks > kMaxComparisons) break;
     const std::vector<ValueId> before = edit.node(found->second).outputs;
     for (std::size_t i = 0; i < before.size(); ++i)
       if (before[i] != kNoValue) edit.replace(edit.node(id).outputs[i], before[i]);

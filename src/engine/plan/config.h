@@ -1,4 +1,4 @@
-// Settings of the [engine] section, and where they say that plans are kept.
+// The settings of the [engine] section and the plan cache they configure.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace sluice::engine {
 
-// A folder in which plans are kept by themselves, within a size.
+// A folder in which plans are cached, with a size limit.
 struct PlanCache {
-  std::filesystem::path folder{};  // empty: none are kept
-  std::uint64_t most_bytes = std::uint64_t{10} << 30;
+  std::filesystem::path folder{};  // empty: plans are not cached
+  std::uint64_t max_bytes = std::uint64_t{10} << 30;
 };
 
 struct EngineConfig {
@@ -23,9 +23,9 @@ struct EngineConfig {
     using C = EngineConfig;
     return std::tuple{
         Field{"plans", &C::plans,
-              "keep what was compiled of a model in the cache folder, and start from it next time"},
+              "cache compiled models (plans) on disk and load them at the next start"},
         Field{"plans_gb", &C::plans_gb,
-              "GiB that kept plans take at most; those unused for longest go"}
+              "maximum size of the plan cache in GiB; the least recently used plans are removed"}
             .range(0.001, 1 << 20),
     };
   }

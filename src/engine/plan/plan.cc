@@ -22,18 +22,18 @@ namespace fs = std::filesystem;
 using onnx::Message;
 using onnx::Wire;
 
-// Magic, the bytes of the head and its hash; the head; tensors from the next multiple of 64; the
-// hash of all these.
+// File format: magic, size and hash of the head; the head; tensors from the next multiple of 64;
+// the hash of everything before.
 struct Front {
   char magic[8];
   std::uint64_t head, hash;
 };
-constexpr std::string_view kMagic = "SLUICEP3";
-constexpr std::size_t kHash = sizeof(std::uint64_t);
+constexpr std::string_view kMagic = "SLUICEP4";
+constexpr std::size_t kHashBytes = sizeof(std::uint64_t);
 constexpr std::string_view kDamaged = "it is damaged: compile the model again";
 constexpr std::size_t kAlignment = 64;
 
-// The head is a message of these.
+// The fields of the head, in the protobuf wire format.
 enum PlanField { kKey = 1, kModel, kShape, kPacked, kChoice, kPrecision };
 
 std::string hex(std::uint64_t value) {
@@ -67,7 +67,7 @@ PlanKey key_of(std::string_view bytes) {
   return key;
 }
 
-// The types of the inputs, which the file says; all others are found again.
+// The types of the inputs are stored; all others are inferred again.
 std::vector<TensorType> input_types(const Graph& graph) {
   std::vector<TensorType> types;
   for (const ValueId id : graph.inputs) {
@@ -81,19 +81,19 @@ std::vector<TensorType> input_types(const Graph& graph) {
 
 struct Opened {
   std::shared_ptr<const void> keep;
-  std::string_view all, head, tensors;  // `all` but its hash
+  std::string_view all, head, tensors;  // `all` without its hash
 };
 
-// With a head that is whole.
+// Opens a plan and verifies its head.
 Opened open_plan(const fs::path& file) {
   Opened opened;
   const std::string_view bytes = map_file(file, opened.keep);
   require(bytes.starts_with(kPlanMagic), "it is no plan");
   require(bytes.starts_with(kMagic), "it is a plan of another version: compile the model again");
   Front front;
-  require(bytes.size() >= sizeof front + kHash, kDamaged);
+  require(bytes.size() >= sizeof front + kHashBytes, kDamaged);
   std::memcpy(&front, bytes.data(), sizeof front);
-  opened.all = bytes.substr(0, bytes.size() - kHash);
+  opened.all = bytes.substr(0, bytes.size() - kHashBytes);
   require(front.head <= opened.all.size() - sizeof front, kDamaged);
   opened.head = opened.all.substr(sizeof front, front.head);
   require(plan_hash(opened.head) == front.hash, kDamaged);
@@ -110,7 +110,7 @@ Opened open_whole(const fs::path& file, compute::Workers& workers) {
   return opened;
 }
 
-// The first of these in the head, valid as long as `opened` is.
+// The first such field in the head, valid as long as `opened` is.
 std::string_view part_of(const Opened& opened, PlanField which) {
   for (Wire fields(opened.head); fields.next();)
     if (fields.number() == which) return fields.bytes();
@@ -123,7 +123,7 @@ Graph read_graph(std::string_view bytes, const Opened& from) {
   return graph;
 }
 
-// Kernels may load whole vectors from where packed weights begin; a file may put them anywhere.
+// Kernels use aligned vector loads of packed weights; a file may put them at any offset.
 Tensor aligned(const Tensor& tensor) {
   if (reinterpret_cast<std::uintptr_t>(tensor.data()) % kAlignment == 0) return tensor;
   Tensor copy(tensor.dtype(), tensor.shape());
@@ -136,7 +136,7 @@ cpu::Context::Packed read_packed(std::string_view bytes, const Opened& from) {
   for (Wire fields(bytes); fields.next();) {
     if (fields.number() == 1)
       packed.constant = onnx::parse_tensor(fields.bytes(), from.keep, from.tensors);
-    if (fields.number() == 2) packed.way = fields.name();
+    if (fields.number() == 2) packed.layout = fields.name();
     if (fields.number() == 3)
       packed.result = onnx::parse_tensor(fields.bytes(), from.keep, from.tensors);
   }
@@ -165,7 +165,7 @@ auto with_name(const fs::path& file, Read&& read) {
   }
 }
 
-// What runs a graph gives its results the names of the model's.
+// A session names the results of a graph after the model's outputs.
 void require_same_outputs(const Graph& shape, const Graph& model) {
   bool same = shape.outputs.size() == model.outputs.size();
   for (std::size_t i = 0; same && i < model.outputs.size(); ++i) {
@@ -200,10 +200,10 @@ void write_plan(const fs::path& file, const Plan& plan) {
   for (const cpu::Context::Packed& packed : plan.packed)
     head.message(kPacked, Message()
                               .message(1, tensors.message("", packed.constant))
-                              .bytes(2, packed.way)
+                              .bytes(2, packed.layout)
                               .message(3, tensors.message("", packed.result)));
-  for (const auto& [of, what] : plan.choices)
-    head.message(kChoice, Message().bytes(1, of).bytes(2, what));
+  for (const auto& [key, value] : plan.choices)
+    head.message(kChoice, Message().bytes(1, key).bytes(2, value));
   for (const PrecisionReport& report : plan.precision)
     head.message(kPrecision, precision_message(report));
   Front front{.magic = {}, .head = head.text().size(), .hash = plan_hash(head.text())};

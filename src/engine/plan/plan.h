@@ -1,7 +1,6 @@
-// A compiled model as a file: the model, its graphs for some input shapes as the passes left
-// them, and what kernels were made with: on the CPU weights in the order they read, on a GPU what
-// measuring found and code that was compiled. Mapped when read, so that a start costs
-// milliseconds.
+// A compiled model as a file: the model, its optimized graphs for some input shapes, and what its
+// kernels need: packed weights on the CPU; chosen algorithms and compiled code on a GPU. The file
+// is mapped, so that a start takes milliseconds.
 #pragma once
 
 #include <filesystem>
@@ -9,52 +8,53 @@
 #include <string>
 #include <vector>
 
-#include "engine/exec/cpu/backend.h"
+#include "compute/workers.h"
+#include "engine/exec/packed_constant.h"
 #include "engine/io/plan_magic.h"
 #include "engine/precision/precision_choice.h"
 
 namespace sluice::engine {
 
-// What a plan is good for.
+// What a plan is valid for.
 struct PlanKey {
-  std::string model;      // what it was made of: model_stamp(), or model_content()
-  std::string device;     // as device_stamp() says, or cuda_stamp()
-  std::string software;   // driver and libraries of a GPU; empty for the CPU
+  std::string model;      // model_stamp() or model_content()
+  std::string device;     // device_stamp() or cuda_stamp()
+  std::string software;   // GPU driver and libraries; empty for the CPU
   std::string precision;  // "fp32"
   std::string version;    // of Sluice
 
   friend bool operator==(const PlanKey&, const PlanKey&) = default;
 };
 
-// "x.plan was made for ..., this is ...: compile the model again"; empty where it fits.
+// "x.plan was made for ..., this is ...: compile the model again"; empty if the plan is valid.
 std::string why_stale(const PlanKey& made, const PlanKey& here);
 
 struct Plan {
   PlanKey key;
   Graph graph;                                   // for shapes that were not planned
   std::vector<Graph> shapes;                     // specialized and optimized
-  std::vector<cpu::Context::Packed> packed;      // of constants in `shapes`
+  std::vector<PackedConstant> packed;            // constants of `shapes`
   std::map<std::string, std::string> choices{};  // see cuda::Context
-  std::vector<PrecisionReport> precision{};      // what `shapes` lose, by the types of their inputs
+  std::vector<PrecisionReport> precision{};      // of `shapes`, by the types of their inputs
 };
 
-// Appears whole or not at all.
+// Atomic: the file is complete or does not exist.
 void write_plan(const std::filesystem::path& file, const Plan& plan);
 
-// Throws not_found, or invalid_argument where it is no plan, one of another version, or a damaged
-// one: every byte is hashed. Every graph is checked as if it came from a model; of packed weights
-// type and size are, by the kernel that is to read them (cpu::Context::packed), not the numbers.
+// Throws not_found, or invalid_argument if the file is not a plan, has another version or is
+// damaged: every byte is hashed. Graphs are validated like a model's; the kernel that reads packed
+// weights checks their type and size (cpu::Context::packed), not their values.
 Plan read_plan(const std::filesystem::path& file, compute::Workers& workers);
 Graph read_plan_model(const std::filesystem::path& file, compute::Workers& workers);
 
-// The key alone, for which no more than the head is looked at.
+// Reads the key only, from the head.
 PlanKey read_plan_key(const std::filesystem::path& file);
 
-// The processor and the instructions that kernels were chosen for.
+// The processor and the instruction set that kernels were chosen for.
 std::string device_stamp();
 
-// Where plans are kept by themselves: the file in `folder` for this model, device and precision.
-// One of another version, or for other software, has the same name: it is replaced.
+// The cache file in `folder` for this model, device and precision. Plans of other versions or for
+// other software have the same name: they are replaced.
 std::filesystem::path plan_file(const std::filesystem::path& folder, const PlanKey& key);
 
 }  // namespace sluice::engine

@@ -16,7 +16,7 @@ struct Kept {
   std::uint64_t bytes;
 };
 
-// Others may remove the same files at the same time: what is gone is no error.
+// Other processes may remove the same files at the same time: a missing file is not an error.
 std::vector<Kept> all_in(const fs::path& folder) {
   std::vector<Kept> all;
   std::error_code error;
@@ -37,14 +37,14 @@ void trim(const PlanCache& cache) {
   std::error_code ignored;
   for (const Kept& kept : all) {
     bytes += kept.bytes;
-    if (bytes > cache.most_bytes) fs::remove(kept.file, ignored);
+    if (bytes > cache.max_bytes) fs::remove(kept.file, ignored);
   }
 }
 
 }  // namespace
 
 void touch_plan(const fs::path& file) {
-  std::error_code ignored;  // it may not be ours to change
+  std::error_code ignored;  // the file may belong to another user
   fs::last_write_time(file, fs::file_time_type::clock::now(), ignored);
 }
 

@@ -1,4 +1,4 @@
-// Plans that are kept by themselves.
+// The plan cache: an LRU cache of plan files.
 #pragma once
 
 #include <filesystem>
@@ -8,12 +8,12 @@
 
 namespace sluice::engine {
 
-// The plan is among those used last.
+// Marks the plan as recently used.
 void touch_plan(const std::filesystem::path& file);
 
-// Writes a plan where plan_file() says and removes those that were not used for longest until
-// the rest fits, with what writers left behind that were killed. False where it alone is too
-// large. Throws as write_plan does.
+// Writes a plan to plan_file(), then removes the least recently used plans until the rest fits, and
+// temporary files of killed writers. False if the plan alone is too large. Throws like
+// write_plan().
 bool put_plan(const PlanCache& cache, const Plan& plan);
 
 }  // namespace sluice::engine

@@ -1,4 +1,4 @@
-// Plans that are kept by themselves: which are used, which go, and what a kill leaves.
+// The plan cache: which plans are used, which are evicted, and what a killed writer leaves.
 #include "engine/plan/plan_cache.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-Graph product(std::int64_t k, std::int64_t n) {
+Graph gemm_softmax(std::int64_t k, std::int64_t n) {
   GraphBuilder b;
   const ValueId sum = b.node("MatMul", {b.input("x"), b.constant(varied({k, n}))});
   Graph graph = b.output(b.node("Softmax", {sum})).take();
@@ -34,7 +34,7 @@ class PlanCacheTest : public ::testing::Test {
  protected:
   void SetUp() override {
     fs::create_directories(folder_);
-    write_onnx(product(64, 48), model_);
+    write_onnx(gemm_softmax(64, 48), model_);
   }
   void TearDown() override { fs::remove_all(folder_); }
 
@@ -45,7 +45,7 @@ class PlanCacheTest : public ::testing::Test {
     const Datum given(varied({rows, 64}, 9));
     return list_of<float>(session.run(std::span(&given, 1))[0].tensor);
   }
-  // A start of a process that runs the model with that many rows.
+  // Simulates a process that runs the model with that many rows.
   OpenModel start(std::int64_t rows, const std::string& version = "1") {
     OpenModel opened = open_model(model_, workers_, options(version));
     run(*opened.session, rows);
@@ -66,7 +66,7 @@ class PlanCacheTest : public ::testing::Test {
   bool kept_ = false;
 };
 
-TEST_F(PlanCacheTest, TheSecondStartIsFromThePlanAndComputesTheSame) {
+TEST_F(PlanCacheTest, SecondStartUsesThePlanAndComputesTheSameResults) {
   const OpenModel first = start(5);
   EXPECT_EQ(first.from, "");
   EXPECT_TRUE(kept_);
@@ -85,7 +85,7 @@ TEST_F(PlanCacheTest, ShapesOfLaterStartsAreAdded) {
   EXPECT_EQ(plans().size(), 1u);
 }
 
-TEST_F(PlanCacheTest, APlanOfAnotherVersionIsRefusedWithTheReasonAndReplaced) {
+TEST_F(PlanCacheTest, PlanOfAnotherVersionIsRefusedWithTheReasonAndReplaced) {
   start(5);
   const OpenModel newer = start(5, "2");
   EXPECT_EQ(newer.from, "");
@@ -96,7 +96,7 @@ TEST_F(PlanCacheTest, APlanOfAnotherVersionIsRefusedWithTheReasonAndReplaced) {
   EXPECT_NE(again.from, "");
 }
 
-TEST_F(PlanCacheTest, ANamedPlanThatDoesNotFitIsCompiledAgainFromItself) {
+TEST_F(PlanCacheTest, NamedStalePlanIsCompiledAgainFromItsModel) {
   const OpenModel first = start(5);
   const fs::path named = folder_ / "named.plan";
   write_plan(named, first.session->plan(first.key));
@@ -107,7 +107,7 @@ TEST_F(PlanCacheTest, ANamedPlanThatDoesNotFitIsCompiledAgainFromItself) {
   EXPECT_EQ(run(*stale.session, 5), run(*first.session, 5));
 }
 
-TEST_F(PlanCacheTest, ADamagedPlanIsReplaced) {
+TEST_F(PlanCacheTest, DamagedPlanIsReplaced) {
   start(5);
   std::ofstream(plans()[0], std::ios::binary) << "no plan";
   const OpenModel opened = start(5);
@@ -115,7 +115,7 @@ TEST_F(PlanCacheTest, ADamagedPlanIsReplaced) {
   EXPECT_NE(start(5).from, "");
 }
 
-TEST_F(PlanCacheTest, AFlippedBitIsFoundAndTheModelIsCompiledAgain) {
+TEST_F(PlanCacheTest, FlippedBitIsDetectedAndTheModelIsCompiledAgain) {
   const OpenModel first = start(5);
   const std::vector<float> right = run(*first.session, 5);
   std::mt19937 random(3);  // NOLINT: the same each time
@@ -136,20 +136,20 @@ TEST_F(PlanCacheTest, AFlippedBitIsFoundAndTheModelIsCompiledAgain) {
   }
 }
 
-TEST_F(PlanCacheTest, APlanIsOneWhateverItsNameIs) {
+TEST_F(PlanCacheTest, PlanIsRecognizedByItsContent) {
   const OpenModel first = start(5);
   const fs::path named = folder_ / "compiled";
   write_plan(named, first.session->plan(first.key));
   EXPECT_EQ(open_model(named, workers_, options()).from, named);
 }
 
-TEST_F(PlanCacheTest, ThoseUnusedForLongestGo) {
-  const auto put = [&](const std::string& model, std::uint64_t most) {
+TEST_F(PlanCacheTest, LeastRecentlyUsedPlansAreRemoved) {
+  const auto put = [&](const std::string& model, std::uint64_t max_bytes) {
     Plan plan{.key = {model, "cpu", "", "fp32", "1"},
-              .graph = product(64, 64),
+              .graph = gemm_softmax(64, 64),
               .shapes = {},
               .packed = {}};
-    return put_plan({cache_.folder, most}, plan);
+    return put_plan({cache_.folder, max_bytes}, plan);
   };
   const auto age = [&](const std::string& model, int hours) {
     fs::last_write_time(plan_file(cache_.folder, {model, "cpu", "", "fp32", "1"}),
@@ -172,13 +172,13 @@ TEST_F(PlanCacheTest, ThoseUnusedForLongestGo) {
 }
 
 // A writer that is killed with SIGKILL at any moment leaves the old plan or the new one.
-TEST(PlanKillTest, APlanIsWholeWheneverItsWriterWasKilled) {
+TEST(PlanKillTest, PlanIsCompleteWheneverItsWriterWasKilled) {
   const fs::path folder =
       fs::path(::testing::TempDir()) / ("plan-kill-" + std::to_string(::getpid()));
   const fs::path file = folder / "x.plan";
   const auto plan = [](const std::string& model, std::int64_t k) {
     return Plan{.key = {model, "cpu", "", "fp32", "1"},
-                .graph = product(k, 512),
+                .graph = gemm_softmax(k, 512),
                 .shapes = {},
                 .packed = {},
                 .choices = {{"of", std::string(20'000, model[0])}}};
@@ -212,6 +212,24 @@ TEST(PlanKillTest, APlanIsWholeWheneverItsWriterWasKilled) {
   write_plan(file, a);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 1);
   fs::remove_all(folder);
+}
+
+// A plan names the model it was made from, but it may be forged.
+TEST_F(PlanCacheTest, NamedPlanAddsNothingToTheCache) {
+  const OpenModel first = start(5);
+  Plan forged = first.session->plan(first.key);
+  forged.graph = gemm_softmax(64, 48);
+  for (Value& value : forged.graph.values)
+    if (value.constant) std::fill_n(static_cast<float*>(value.constant.data()), 64 * 48, 0.0f);
+  forged.shapes.clear(), forged.packed.clear();
+  const fs::path named = folder_ / "forged.plan";
+  write_plan(named, forged);
+  fs::remove_all(cache_.folder);
+  const OpenModel opened = open_model(named, workers_, options());
+  run(*opened.session, 5);
+  EXPECT_FALSE(keep_plan(opened, cache_));
+  EXPECT_FALSE(fs::exists(plan_file(cache_.folder, opened.key)));
+  EXPECT_EQ(run(*start(5).session, 5), run(*first.session, 5));
 }
 
 }  // namespace

@@ -33,12 +33,12 @@ WideNode read_wide_node(std::string_view bytes) {
 onnx::Message precision_message(const PrecisionReport& report) {
   onnx::Message message;
   message.bytes(kTypes, report.types)
-      .bytes(kWanted, report.wanted)
+      .bytes(kWanted, report.requested)
       .bytes(kMeasured, report.measured)
       .integer(kNarrow, report.narrow)
       .bytes(kRefused, report.refused)
-      .real(kLimit, static_cast<float>(report.limit))
-      .real(kAsked, static_cast<float>(report.asked));
+      .real(kLimit, static_cast<float>(report.allowed_loss))
+      .real(kAsked, static_cast<float>(report.requested_loss));
   if (report.loss) message.real(kLoss, static_cast<float>(*report.loss));
   for (const WideNode& node : report.wide)
     message.message(kWideNode,
@@ -51,18 +51,18 @@ PrecisionReport read_precision(std::string_view bytes) {
   for (onnx::Wire fields(bytes); fields.next();) {
     switch (fields.number()) {
       case kTypes: report.types = fields.name(); break;
-      case kWanted: report.wanted = fields.name(); break;
+      case kWanted: report.requested = fields.name(); break;
       case kLoss: report.loss = static_cast<double>(fields.real()); break;
       case kMeasured: report.measured = fields.name(); break;
       case kNarrow: report.narrow = static_cast<int>(fields.integer()); break;
       case kWideNode: report.wide.push_back(read_wide_node(fields.bytes())); break;
       case kRefused: report.refused = fields.name(); break;
-      case kLimit: report.limit = static_cast<double>(fields.real()); break;
-      case kAsked: report.asked = static_cast<double>(fields.real()); break;
+      case kLimit: report.allowed_loss = static_cast<double>(fields.real()); break;
+      case kAsked: report.requested_loss = static_cast<double>(fields.real()); break;
       default: break;
     }
   }
-  require(report.loss.value_or(0) >= 0 && report.limit >= 0, "a loss that is no number");
+  require(report.loss.value_or(0) >= 0 && report.allowed_loss >= 0, "a loss that is no number");
   return report;
 }
 

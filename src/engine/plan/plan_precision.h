@@ -1,4 +1,4 @@
-// What a plan says of the precision of its graphs, as bytes.
+// Serialization of the precision reports of a plan.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@
 namespace sluice::engine {
 
 onnx::Message precision_message(const PrecisionReport& report);
-// Throws invalid_argument where it is none.
+// Throws invalid_argument if the bytes are not a report.
 PrecisionReport read_precision(std::string_view bytes);
 
 }  // namespace sluice::engine

@@ -52,7 +52,7 @@ class PlanTest : public ::testing::Test {
   Graph graph_;
 };
 
-TEST_F(PlanTest, WhatIsReadBackRunsAsBefore) {
+TEST_F(PlanTest, PlanReadBackRunsAsBefore) {
   write_plan(file_, compiled());
   Plan plan = read_plan(file_, workers_);
   EXPECT_EQ(plan.key, (PlanKey{"model", "cpu", "", "fp32", "1"}));
@@ -60,10 +60,10 @@ TEST_F(PlanTest, WhatIsReadBackRunsAsBefore) {
   ASSERT_EQ(plan.shapes.size(), 1u);
   const Session before(graph_, workers_), after(std::move(plan), workers_);
   EXPECT_EQ(run(after, 5), run(before, 5));  // planned
-  EXPECT_EQ(run(after, 7), run(before, 7));  // compiled from the model within
+  EXPECT_EQ(run(after, 7), run(before, 7));  // compiled from the plan's model
 }
 
-TEST_F(PlanTest, AStalePlanSaysWhatDiffers) {
+TEST_F(PlanTest, StalePlanReportsWhatDiffers) {
   const PlanKey made{"model", "AVX2", "", "fp32", "1"};
   EXPECT_EQ(why_stale(made, made), "");
   EXPECT_THAT(why_stale(made, {"model", "AVX3", "", "fp32", "1"}),
@@ -74,7 +74,7 @@ TEST_F(PlanTest, AStalePlanSaysWhatDiffers) {
               HasSubstr("driver and libraries 'driver 570', this is 'driver 580'"));
 }
 
-TEST_F(PlanTest, ABitFlippedAnywhereOrACutIsRefused) {
+TEST_F(PlanTest, FlippedBitOrTruncationIsRefused) {
   write_plan(file_, compiled());
   const std::string good = bytes();
   unsigned seed = 5;
@@ -99,7 +99,7 @@ TEST_F(PlanTest, ABitFlippedAnywhereOrACutIsRefused) {
   EXPECT_THROW(read_plan(file_, workers_), Error);
 }
 
-TEST_F(PlanTest, APlanOfAnotherVersionSaysSo) {
+TEST_F(PlanTest, PlanOfAnotherVersionIsReported) {
   write_plan(file_, compiled());
   std::string other = bytes();
   other[7] = '2';
@@ -115,7 +115,7 @@ TEST_F(PlanTest, APlanOfAnotherVersionSaysSo) {
   EXPECT_FALSE(is_plan(file_));
 }
 
-TEST_F(PlanTest, AFileHasOneHashInPartsAndWhole) {
+TEST_F(PlanTest, FileHashDoesNotDependOnChunks) {
   std::string text(3'500'003, '\0');
   for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * i >> 7);
   for (const std::size_t size : {std::size_t{0}, std::size_t{9}, std::size_t{1} << 20, text.size()})
@@ -146,7 +146,7 @@ TEST_F(PlanTest, PackedWeightsMayBeginAnywhereInTheFile) {
 }
 
 // A plan may hold other weights than those its graphs were compiled with.
-TEST_F(PlanTest, ConstantsOfAnotherShapeOrTypeAreRefusedOrRunAsTheyAre) {
+TEST_F(PlanTest, ConstantsOfAnotherShapeOrTypeAreRefusedOrRun) {
   const Plan whole = compiled();
   std::vector<Tensor> others{Tensor::of(1.0f), Tensor(DType::f32, {0}), Tensor(DType::u8, {48})};
   for (std::size_t g = 0; g < whole.shapes.size(); ++g)
@@ -167,6 +167,23 @@ TEST_F(PlanTest, ConstantsOfAnotherShapeOrTypeAreRefusedOrRunAsTheyAre) {
           EXPECT_EQ(error.code(), Code::invalid_argument) << error.what();
         }
       }
+}
+
+TEST_F(PlanTest, GraphWithOtherOutputsThanTheModelIsRefused) {
+  const Plan whole = compiled();
+  Plan fewer = whole, more = whole, other = whole;
+  fewer.shapes[0].outputs.clear();
+  more.shapes[0].outputs.push_back(more.shapes[0].outputs[0]);
+  other.graph[other.graph.outputs[0]].dtype = DType::i64;
+  for (const Plan& plan : {fewer, more, other}) {
+    try {
+      write_plan(file_, plan);
+      read_plan(file_, workers_);
+      ADD_FAILURE() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::invalid_argument) << error.what();
+    }
+  }
 }
 
 }  // namespace

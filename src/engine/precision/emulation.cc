@@ -14,16 +14,16 @@
 namespace sluice::engine {
 namespace {
 
-constexpr float kRoom = 4;  // other inputs than the samples may make larger numbers
+constexpr float kHeadroom = 4;  // inputs other than the samples may yield larger values
 
 std::size_t index(ValueId id) { return static_cast<std::size_t>(id); }
 
-// As Half and BFloat16 round, in a loop that a compiler makes vectors of.
+// Rounds like Half and BFloat16, in a form that compilers vectorize.
 float rounded_to_f16(float x) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t magnitude = bits & 0x7fffffffu;
   const float even = std::bit_cast<float>((bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu);
-  const float small = std::copysign((std::fabs(x) + 0.5f) - 0.5f, x);  // steps of 2^-24
+  const float small = std::copysign((std::fabs(x) + 0.5f) - 0.5f, x);  // subnormal: 2^-24 apart
   const float past = std::copysign(std::numeric_limits<float>::infinity(), x);
   const float finite = magnitude < 0x38800000u ? small : magnitude >= 0x477ff000u ? past : even;
   return magnitude > 0x7f800000u ? x : finite;
@@ -33,14 +33,14 @@ float rounded_to(float x, DType to) {
   return to == DType::f16 ? rounded_to_f16(x) : static_cast<float>(BFloat16(x));
 }
 
-constexpr std::size_t kStretch = 1 << 16;  // elements, for one thread at a time
+constexpr std::size_t kChunk = 1 << 16;  // elements
 
 template <class Change>
 Tensor changed_by(const Tensor& from, compute::Workers& workers, Change&& change) {
   const Tensor made(DType::f32, from.shape());
   const std::span<const float> in = from.values<float>();
   const std::span<float> out = made.values<float>();
-  workers.each(in.size(), kStretch, [&](std::size_t begin, std::size_t end) {
+  workers.each(in.size(), kChunk, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) out[i] = change(in[i]);
   });
   return made;
@@ -51,7 +51,7 @@ Tensor rounded(const Tensor& from, DType to, compute::Workers& workers) {
   return changed_by(from, workers, [&](float x) { return rounded_to(x, to); });
 }
 
-// As narrowed() makes them: finite numbers stay finite.
+// Rounds like narrowed(): finite values stay finite.
 Tensor rounded_constant(const Tensor& from, DType to, compute::Workers& workers) {
   const float limit = narrow_limit(to);
   return changed_by(from, workers, [&](float x) {
@@ -59,10 +59,10 @@ Tensor rounded_constant(const Tensor& from, DType to, compute::Workers& workers)
   });
 }
 
-float most_of(const Tensor& tensor) {
-  float most = 0;
-  for (const float x : tensor.values<float>()) most = std::max(most, std::fabs(x));
-  return most;
+float max_magnitude(const Tensor& tensor) {
+  float max = 0;
+  for (const float x : tensor.values<float>()) max = std::max(max, std::fabs(x));
+  return max;
 }
 
 bool same_kind(double a, double b) {
@@ -71,25 +71,25 @@ bool same_kind(double a, double b) {
 
 }  // namespace
 
-double loss_of(const Tensor& should, const Tensor& is) {
-  require(should.shape() == is.shape(), "outputs of other shapes than in f32");
-  const Tensor wide_a = converted(should, DType::f64), wide_b = converted(is, DType::f64);
+double loss_of(const Tensor& expected, const Tensor& actual) {
+  require(expected.shape() == actual.shape(), "outputs of other shapes than in f32");
+  const Tensor wide_a = converted(expected, DType::f64), wide_b = converted(actual, DType::f64);
   const auto a = wide_a.values<double>(), b = wide_b.values<double>();
-  double most = 0, off = 0;
+  double max_expected = 0, off = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (same_kind(a[i], b[i])) continue;
     if (!std::isfinite(a[i]) || !std::isfinite(b[i]))
       return std::numeric_limits<double>::infinity();
-    most = std::max(most, std::fabs(a[i]));
+    max_expected = std::max(max_expected, std::fabs(a[i]));
     off = std::max(off, std::fabs(a[i] - b[i]));
   }
-  return most > 0 ? off / most : off;
+  return max_expected > 0 ? off / max_expected : off;
 }
 
-double loss_of(std::span<const Tensor> should, std::span<const Tensor> is) {
+double loss_of(std::span<const Tensor> expected, std::span<const Tensor> actual) {
   double loss = 0;
-  for (std::size_t i = 0; i < should.size(); ++i)
-    if (kReals.has(should[i].dtype())) loss = std::max(loss, loss_of(should[i], is[i]));
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    if (kReals.has(expected[i].dtype())) loss = std::max(loss, loss_of(expected[i], actual[i]));
   return loss;
 }
 
@@ -117,11 +117,12 @@ Emulation::Emulation(const Graph& graph, DType to, std::vector<Tensor> inputs,
     compute(i, false, values_, values_);
     for (const ValueId id : wide_.nodes[i].outputs)
       if (id != kNoValue && values_[index(id)].dtype() == DType::f32)
-        ranges_[i].most = std::max(ranges_[i].most, most_of(values_[index(id)]));
+        ranges_[i].max_magnitude =
+            std::max(ranges_[i].max_magnitude, max_magnitude(values_[index(id)]));
   }
 }
 
-// A candidate's constants, clamped as those of the narrow graph are.
+// Rounds and clamps the constants of candidates like those of the narrow graph.
 void Emulation::make_narrow_constants() {
   std::map<ValueId, ValueId> made;
   for (std::size_t n = 0; n < narrow_.nodes.size(); ++n) {
@@ -145,7 +146,7 @@ void Emulation::make_narrow_constants() {
   }
 }
 
-std::vector<Tensor> Emulation::should_be() const {
+std::vector<Tensor> Emulation::expected_outputs() const {
   std::vector<Tensor> outputs;
   for (const ValueId id : wide_.outputs)
     outputs.push_back(wide_[id].constant ? wide_[id].constant : values_[index(id)]);
@@ -161,7 +162,7 @@ const Kernel& Emulation::kernel(std::size_t node, bool narrow) {
   return *made;
 }
 
-// What `from` lacks is taken as f32 made it. Tensors that are inputs here keep their elements.
+// Values that `from` lacks are taken from the f32 run. Input tensors are not modified.
 void Emulation::compute(std::size_t node, bool narrow, const Values& from, Values& to) {
   const Graph& graph = narrow ? narrow_ : wide_;
   const Node& of = graph.nodes[node];
@@ -192,7 +193,7 @@ void Emulation::compute(std::size_t node, bool narrow, const Values& from, Value
   spent_ += node < flops_.size() ? flops_[node] : 0;
 }
 
-// `changed` has what differs from f32.
+// `changed` has the values that differ from the f32 run.
 void Emulation::compute_rounded(std::size_t node, const Values& changed, Values& to) {
   Values inputs(changed.size());
   const Node& of = narrow_.nodes[node];
@@ -215,18 +216,20 @@ bool Emulation::is_read_changed(std::size_t node, const Values& changed) const {
   });
 }
 
-// Numbers of masks are clamped to the limit itself, which is meant to be so.
+// Mask values are clamped to the limit itself on purpose.
 bool Emulation::overflows(std::size_t node, const Values& made) {
   const float limit = narrow_limit(to_);
   NodeRange& range = ranges_[node];
   for (const ValueId id : wide_.nodes[node].outputs) {
     if (id == kNoValue || made[index(id)].dtype() != DType::f32) continue;
-    const auto is = made[index(id)].values<float>(), should = values_[index(id)].values<float>();
-    for (std::size_t i = 0; i < is.size(); ++i) {
-      const float magnitude = std::fabs(is[i]);
-      if (magnitude <= limit / kRoom || magnitude == limit || !std::isfinite(should[i])) continue;
+    const auto actual = made[index(id)].values<float>(),
+               expected = values_[index(id)].values<float>();
+    for (std::size_t i = 0; i < actual.size(); ++i) {
+      const float magnitude = std::fabs(actual[i]);
+      if (magnitude <= limit / kHeadroom || magnitude == limit || !std::isfinite(expected[i]))
+        continue;
       range.overflows = true;
-      range.infinite = range.infinite || !std::isfinite(is[i]);
+      range.infinite = range.infinite || !std::isfinite(actual[i]);
     }
   }
   return range.overflows;
@@ -251,15 +254,16 @@ double Emulation::run(std::vector<bool>& narrow, bool repair) {
 double Emulation::outputs_lost(const Values& changed) const {
   double loss = 0;
   for (const ValueId id : wide_.outputs) {
-    const Tensor& is = changed[index(id)];
-    if (is && kReals.has(is.dtype())) loss = std::max(loss, loss_of(values_[index(id)], is));
+    const Tensor& actual = changed[index(id)];
+    if (actual && kReals.has(actual.dtype()))
+      loss = std::max(loss, loss_of(values_[index(id)], actual));
   }
   return loss;
 }
 
 double Emulation::loss(const std::vector<bool>& narrow) {
-  std::vector<bool> as_asked = narrow;
-  return run(as_asked, false);
+  std::vector<bool> nodes = narrow;
+  return run(nodes, false);
 }
 
 double Emulation::loss_without_overflow(std::vector<bool>& narrow) { return run(narrow, true); }

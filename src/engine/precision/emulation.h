@@ -1,6 +1,5 @@
-// What a graph makes of some inputs when some of its nodes compute in f16 or bf16, on the CPU:
-// such a node reads what is rounded to the type, sums in f32, and rounds what it makes. That is
-// what a GPU does, but for the order of its sums.
+// Emulates f16 and bf16 nodes of a graph on the CPU: such a node reads rounded inputs, accumulates
+// in f32 and rounds its outputs. A GPU does the same, except for the order of its sums.
 #pragma once
 
 #include <map>
@@ -11,46 +10,47 @@
 
 namespace sluice::engine {
 
-// How far an output is from what it should be: the largest difference, of the largest number
-// that it should have. What is no number, or infinite, where it should not be is infinitely far.
-double loss_of(const Tensor& should, const Tensor& is);
-// The largest of those of the outputs that are floats; others count for nothing.
-double loss_of(std::span<const Tensor> should, std::span<const Tensor> is);
+// The loss of an output: the largest difference relative to the largest expected value. An
+// unexpected NaN or infinity is an infinite loss.
+double loss_of(const Tensor& expected, const Tensor& actual);
+// The largest loss of the floating-point outputs; others are ignored.
+double loss_of(std::span<const Tensor> expected, std::span<const Tensor> actual);
 
-// What was seen of a node that computed in the narrow type.
+// The range of a node's outputs.
 struct NodeRange {
-  float most = 0;  // the largest magnitude of what it made in f32
-  // It made more than a quarter of what the type can hold, or infinity, where f32 did not.
+  float max_magnitude = 0;  // in f32
+  // In the narrow type an output exceeded a quarter of the largest finite value, and in f32 it was
+  // finite.
   bool overflows = false;
-  bool infinite = false;  // or no number
+  bool infinite = false;  // an output was infinite or NaN
 };
 
 // Not safe to use from several threads at once.
 class Emulation {
  public:
   // Runs `graph`, which is specialized and optimized, in f32 and keeps every value. `workers`
-  // outlives it. Throws what running it throws.
+  // outlives it. Throws what running the graph throws.
   Emulation(const Graph& graph, DType to, std::vector<Tensor> inputs, compute::Workers& workers);
 
   const Graph& graph() const noexcept { return wide_; }
-  // By node: whether it may compute in the narrow type.
+  // Whether each node may compute in the narrow type.
   const std::vector<bool>& candidates() const noexcept { return candidates_; }
-  // By node, of what f32 made.
+  // The range of each node.
   const std::vector<NodeRange>& ranges() const noexcept { return ranges_; }
-  std::vector<Tensor> should_be() const;  // the outputs in f32
+  std::vector<Tensor> expected_outputs() const;  // the outputs in f32
 
-  // The loss of the outputs where these nodes, by their place, are narrow.
+  // The loss of the outputs with the nodes of this mask in the narrow type.
   double loss(const std::vector<bool>& narrow);
-  // The same with all that may be; those that overflow are made wide on the way, taken out of
-  // `narrow`, and marked in ranges().
+  // The same, but nodes that overflow stay in f32: they are removed from `narrow` and marked in
+  // ranges().
   double loss_without_overflow(std::vector<bool>& narrow);
-  // What a node loses by itself: narrow on the inputs that it has in f32, of its largest result.
+  // The loss of a node's own outputs if it alone is narrow.
   double own_loss(std::size_t node);
 
-  // Multiplications and additions of all runs so far.
+  // FLOPs of all runs so far.
   double spent() const noexcept { return spent_; }
 
-  // Bytes that it takes: every value, and the constants twice.
+  // The memory that an emulation takes: every value, and the constants twice.
   static double bytes(const Graph& graph);
 
  private:
@@ -66,7 +66,7 @@ class Emulation {
   double outputs_lost(const Values& changed) const;
 
   const Graph wide_;
-  Graph narrow_;  // nodes that are candidates read constants that are rounded
+  Graph narrow_;  // candidates read rounded constants
   const DType to_;
   cpu::Context context_;
   std::vector<bool> candidates_;
@@ -74,7 +74,7 @@ class Emulation {
   std::vector<double> flops_;
   std::vector<std::unique_ptr<Kernel>> kernels_[2];  // wide and narrow, made when first needed
   Values values_;                                    // in f32
-  Tensor scratch_;                                   // aligned, as kernels want it
+  Tensor scratch_;                                   // aligned for kernels
   double spent_ = 0;
 };
 

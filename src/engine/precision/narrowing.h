@@ -1,6 +1,6 @@
-// How a session comes to graphs in f16 or bf16: what its model's nodes lose on sample inputs is
-// measured when a graph is first made, never when a plan brings it, and a graph that loses more
-// than is allowed is not used.
+// Mixed precision: chooses which nodes of a session's graphs compute in f16 or bf16. The loss on
+// sample inputs is measured when a graph is first compiled, never when it comes from a plan; a
+// graph that loses more than is allowed is not used.
 #pragma once
 
 #include <functional>
@@ -21,11 +21,11 @@ namespace sluice::engine {
 std::string precision_name(DType type);  // "fp16"
 
 struct NarrowingOptions {
-  DType to = DType::f32;  // f32: nothing is made narrow
-  // Of the largest number of an output; infinite: nothing is measured. None: 0.01, and in bf16,
-  // whose steps are eight times as wide, 0.08.
+  DType to = DType::f32;  // f32: nothing is narrowed
+  // Relative to the largest value of an output; infinite: nothing is measured. Default: 0.01, and
+  // 0.08 for bf16, whose epsilon is eight times as large.
   std::optional<double> max_loss{};
-  double sample_flops = 2e11;  // on the CPU; larger models are measured on the GPU, as a whole
+  double sample_flops = 2e11;  // limit on the CPU; larger models are measured as a whole on the GPU
 
   double allowed() const { return max_loss.value_or(to == DType::bf16 ? 0.08 : 0.01); }
 };
@@ -34,75 +34,74 @@ struct NarrowingOptions {
 class Narrowing {
  public:
   // All of them outlive it.
-  Narrowing(const Graph& model, Derived& derived, compute::Workers& workers,
+  Narrowing(const Graph& model, DerivedConstants& derived, compute::Workers& workers,
             const NarrowingOptions& options);
 
-  // What a program is to be made for.
-  struct Wanted {
+  // The program to make.
+  struct Request {
     const Graph& graph;  // in f32, optimized
-    // Of its inputs: the model's, and more where padding is skipped.
+    // The types of its inputs: the model's, and more if padding is skipped.
     std::span<const TensorType> types;
-    // Values of them to measure with; none, or nothing but the same number: random ones.
+    // Inputs to measure with; random ones are used if it is empty or constant.
     std::vector<Tensor> sample;
   };
   struct Made {
     std::shared_ptr<const Program> program;
     PrecisionReport report;
   };
-  // `compile` makes a program of a graph for the GPU. The narrow one is run once on the samples
-  // and used if it loses no more than is allowed, otherwise the one in f32 is made and used; so is
-  // it where what the narrow one loses cannot be measured. One at a time: others wait here, but
-  // not for reports.
+  // `compile` compiles a graph for the GPU. The narrow program is run once on the samples and used
+  // if it loses no more than is allowed; otherwise, or if its loss cannot be measured, the f32
+  // program is compiled and used. Calls are serialized; reports() does not wait for them.
   using Compile = std::function<std::shared_ptr<const Program>(Graph)>;
-  Made make(const Wanted& wanted, const Compile& compile);
+  Made make(const Request& request, const Compile& compile);
 
-  // Reports of graphs that are made or came with a plan; none for types that it has none for.
+  // Reports of graphs that were compiled or came from a plan.
   std::vector<PrecisionReport> reports() const;
-  void bring(std::vector<PrecisionReport> reports);
+  void restore(std::vector<PrecisionReport> reports);
   std::optional<PrecisionReport> report(std::span<const TensorType> types) const;
 
  private:
-  // What was measured with inputs of one type, rows left out.
+  // The measurement with inputs of some types, for a batch of one.
   struct Evidence {
     std::vector<TensorType> types;
-    std::vector<Tensor> sample, should_be;  // to compare a GPU's with, whatever its rows are
-    std::set<std::string> wide;             // values
+    std::vector<Tensor> sample, expected_outputs;  // to compare a GPU's with, whatever its rows are
+    std::set<std::string> wide;                    // values
     PrecisionReport report;
-    std::string why_not;     // measured
-    bool too_large = false;  // for the CPU
-    bool random = false;     // it makes random numbers
-    bool of_steps = false;   // of small numbers
+    std::string why_not;        // why it was not measured
+    bool too_large = false;     // for the CPU
+    bool random = false;        // the graph generates random numbers
+    bool is_quantized = false;  // the graph has quantized nodes
   };
 
   struct Found {
     Evidence& of;
-    bool exact;  // for such inputs, not for others
+    bool exact;  // measured with inputs of these types
   };
 
-  std::span<const TensorType> own(const Wanted& wanted) const;
+  std::span<const TensorType> own(const Request& request) const;
   Graph graph_for(std::span<const TensorType> types) const;
-  std::string blamed(const Evidence& evidence) const;
-  Found measured(const Wanted& wanted) REQUIRES(making_);
-  void measure(const Wanted& wanted, Evidence& evidence);
-  void take_sample(const Wanted& wanted, const Graph& graph, Evidence& evidence);
+  std::string blamed_nodes(const Evidence& evidence) const;
+  Found measured(const Request& request) REQUIRES(making_);
+  void measure(const Request& request, Evidence& evidence);
+  void take_sample(const Request& request, const Graph& graph, Evidence& evidence);
   void choose(const Graph& graph, double max_loss, Evidence& evidence);
-  Made narrow_program(const Wanted& wanted, const Compile& compile, const Found& found)
+  Made narrow_program(const Request& request, const Compile& compile, const Found& found)
       REQUIRES(making_);
   std::vector<std::vector<Tensor>> others(const Evidence& evidence) const;
-  std::string measure_whole(const Wanted& wanted, const Compile& compile, Made& made) const;
-  Made in_f32(const Wanted& wanted, const Compile& compile, PrecisionReport report);
-  std::optional<double> loss_on_gpu(const Wanted& wanted, const Evidence& evidence,
+  std::string measure_whole(const Request& request, const Compile& compile, Made& made) const;
+  Made in_f32(const Request& request, const Compile& compile, PrecisionReport report);
+  std::optional<double> loss_on_gpu(const Request& request, const Evidence& evidence,
                                     const Program& program) const;
   void keep(const PrecisionReport& report);
 
   const Graph& model_;
-  Derived& derived_;
+  DerivedConstants& derived_;
   compute::Workers& workers_;
   const NarrowingOptions options_;
-  Mutex making_;  // held for seconds: programs are compiled, run and ended
+  Mutex making_;  // held for seconds, while programs are compiled and run
   std::list<Evidence> evidence_ GUARDED_BY(making_);
   mutable Mutex mutex_;
-  std::list<PrecisionReport> reports_ GUARDED_BY(mutex_);  // the last made first
+  std::list<PrecisionReport> reports_ GUARDED_BY(mutex_);  // newest first
 };
 
 }  // namespace sluice::engine

@@ -31,7 +31,7 @@ bool is_narrow(const Program& program) {
 
 class NarrowingTest : public testing::Test {
  protected:
-  // As a GPU does that has room for so many more graphs in f32.
+  // Simulates a GPU whose memory is full for a number of f32 graphs.
   std::shared_ptr<const Program> compile(Graph graph) {
     auto program = std::make_shared<const CpuProgram>(std::move(graph), context_);
     if (!is_narrow(*program) && full_-- > 0) throw Error(Code::exhausted, "the GPU is full");
@@ -50,12 +50,12 @@ class NarrowingTest : public testing::Test {
 
   compute::Workers workers_{2};
   const Graph model_ = two_layers();
-  Derived derived_{model_};
+  DerivedConstants derived_{model_};
   const std::shared_ptr<cpu::Context> context_ = std::make_shared<cpu::Context>(workers_);
-  int full_ = 0;  // times that f32 finds no room
+  int full_ = 0;  // compilations in f32 that fail for lack of memory
 };
 
-TEST_F(NarrowingTest, WhatIsTooLargeForTheCpuIsMeasuredOnTheGpu) {
+TEST_F(NarrowingTest, ModelTooLargeForTheCpuIsMeasuredOnTheGpu) {
   Narrowing narrowing(model_, derived_, workers_, too_large_for_the_cpu());
   const Narrowing::Made made = make(narrowing, varied({5, 8}));
   EXPECT_EQ(made.report.measured, "gpu");
@@ -63,18 +63,19 @@ TEST_F(NarrowingTest, WhatIsTooLargeForTheCpuIsMeasuredOnTheGpu) {
   EXPECT_TRUE(is_narrow(*made.program));
 }
 
-TEST_F(NarrowingTest, WhatCannotBeMeasuredIsNotUsed) {
+TEST_F(NarrowingTest, NarrowProgramThatCannotBeMeasuredIsNotUsed) {
   Narrowing narrowing(model_, derived_, workers_, too_large_for_the_cpu());
   full_ = 1;
   const Narrowing::Made made = make(narrowing, varied({5, 8}));
   EXPECT_FALSE(is_narrow(*made.program));
   EXPECT_EQ(made.report.loss, std::nullopt);
   EXPECT_EQ(made.report.measured, "");
-  EXPECT_THAT(made.report.refused, HasSubstr("fp16 was not measured: no room to compare"));
+  EXPECT_THAT(made.report.refused,
+              HasSubstr("fp16 was not measured: not enough memory to compare"));
   EXPECT_EQ(narrowing.reports().at(0).refused, made.report.refused);
 }
 
-TEST_F(NarrowingTest, WhatCannotBeMeasuredIsUsedWhereAnyLossIsAllowed) {
+TEST_F(NarrowingTest, NarrowProgramIsUsedUnmeasuredIfAnyLossIsAllowed) {
   Narrowing narrowing(model_, derived_, workers_,
                       too_large_for_the_cpu(std::numeric_limits<double>::infinity()));
   full_ = 1;
@@ -83,15 +84,16 @@ TEST_F(NarrowingTest, WhatCannotBeMeasuredIsUsedWhereAnyLossIsAllowed) {
   EXPECT_EQ(made.report.loss, std::nullopt);
 }
 
-TEST_F(NarrowingTest, AReportWithoutALossStaysOneInAPlanAndIsGoodForNoLimit) {
-  const PrecisionReport report{.types = "f32[1]", .wanted = "fp16", .asked = 0.01, .limit = 0.01};
+TEST_F(NarrowingTest, ReportWithoutALossRoundTripsAndAllowsNoLoss) {
+  const PrecisionReport report{
+      .types = "f32[1]", .requested = "fp16", .requested_loss = 0.01, .allowed_loss = 0.01};
   const PrecisionReport again = read_precision(precision_message(report).text());
   EXPECT_EQ(again.loss, std::nullopt);
   EXPECT_FALSE(again.good_for(0.01));
   EXPECT_FALSE(again.good_for(0.5));
 }
 
-TEST_F(NarrowingTest, TheLossOfAnotherShapeIsNotClaimedAsItsOwn) {
+TEST_F(NarrowingTest, LossOfAnotherShapeIsReportedAsSuch) {
   Narrowing narrowing(model_, derived_, workers_, {.to = DType::f16});
   for (std::int64_t kind = 1; kind <= 4; ++kind)
     EXPECT_EQ(make(narrowing, varied({1, kind, 8})).report.measured, "gpu");
@@ -103,7 +105,7 @@ TEST_F(NarrowingTest, TheLossOfAnotherShapeIsNotClaimedAsItsOwn) {
   }
 }
 
-TEST_F(NarrowingTest, ReportsDoNotWaitForAProgramThatIsBeingMade) {
+TEST_F(NarrowingTest, ReportsDoNotWaitForACompilation) {
   Narrowing narrowing(model_, derived_, workers_, {.to = DType::f16});
   make(narrowing, varied({5, 8}));
   const TensorType known{DType::f32, {5, 8}}, other{DType::f32, {6, 8}};

@@ -11,10 +11,10 @@
 namespace sluice::engine {
 namespace {
 
-constexpr double kMostFlops = 3e11;  // for settling which nodes lose too much, with a sample
-constexpr double kMostSeconds = 2;
-constexpr double kAccepted = 0.8;  // of the loss that is allowed, where nothing need be settled
-constexpr double kMuch = 2, kCareful = 5;  // times the loss that is allowed
+constexpr double kMaxFlops = 3e11;  // of the search, for each sample
+constexpr double kMaxSeconds = 2;
+constexpr double kAccepted = 0.8;          // share of the allowed loss that needs no search
+constexpr double kMuch = 2, kCareful = 5;  // multiples of the allowed loss
 constexpr int kRounds = 3;
 constexpr std::size_t kNamed = 3;
 
@@ -29,10 +29,10 @@ class Chooser {
     choice.loss = run_.loss_without_overflow(choice.narrow);
     for (std::size_t i = 0; i < why_.size(); ++i)
       if (run_.ranges()[i].overflows)
-        why_[i] = fmt::format("{} where f32 makes up to {:.3g}",
-                              run_.ranges()[i].infinite ? "is infinite, or no number,"
-                                                        : "is too near to the largest number",
-                              run_.ranges()[i].most);
+        why_[i] = fmt::format(
+            "{} where f32 makes up to {:.3g}",
+            run_.ranges()[i].infinite ? "is infinite or NaN" : "is too close to the largest number",
+            run_.ranges()[i].max_magnitude);
     if (!(choice.loss <= kAccepted * max_loss_)) settle(choice);
     for (std::size_t i = 0; i < why_.size(); ++i)
       if (before.narrow[i] && !choice.narrow[i]) choice.wide.push_back(described(i));
@@ -40,8 +40,8 @@ class Chooser {
   }
 
  private:
-  // Errors that have nothing to do with each other add up as squares do, so a share of the nodes
-  // may lose the root of that share. Where they do have to do with each other, less is allowed.
+  // Independent errors add in quadrature, so a share of the nodes may lose the square root of that
+  // share. If errors are correlated, less is allowed.
   void settle(PrecisionChoice& choice) {
     const bool grows = !(choice.loss <= kMuch * max_loss_);
     goal_ = max_loss_ / (grows ? kCareful : 2);
@@ -64,7 +64,7 @@ class Chooser {
   }
 
   bool is_over() const {
-    return run_.spent() > kMostFlops || seconds_between(begin_, Steady::now()) > kMostSeconds;
+    return run_.spent() > kMaxFlops || seconds_between(begin_, Steady::now()) > kMaxSeconds;
   }
 
   double alone(std::size_t begin, std::size_t end) {
@@ -80,7 +80,7 @@ class Chooser {
     const double share = static_cast<double>(end - begin) / static_cast<double>(nodes_.size());
     if (is_over()) {
       for (std::size_t i = begin; i < end; ++i)
-        if (why_[nodes_[i]].empty()) why_[nodes_[i]] = "was not settled in time";
+        if (why_[nodes_[i]].empty()) why_[nodes_[i]] = "was not decided in time";
       return;
     }
     const double loss = alone(begin, end);
@@ -97,8 +97,8 @@ class Chooser {
     split(middle, end, allowed);
   }
 
-  // Where errors grow, to round what a node reads is as bad as to round what it makes: all that
-  // leads to one that loses too much is kept exact, whether the samples showed it or not.
+  // If errors grow, rounding a node's inputs is as bad as rounding its outputs: all ancestors of a
+  // node that loses too much stay in f32, whether the samples showed it or not.
   void widen_makers() {
     std::vector<bool> lost(narrow_.size()), is_read(graph_.values.size());
     for (const std::size_t i : nodes_) lost[i] = !narrow_[i];
@@ -116,7 +116,7 @@ class Chooser {
     }
   }
 
-  // What only moves numbers that a wide node made would be a cast more.
+  // A data movement node that reads a wide node's output stays wide, which saves a cast.
   void widen_moves() {
     std::vector<bool> is_wide(graph_.values.size());
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -146,7 +146,7 @@ class Chooser {
   double goal_ = 0;
   const Instant begin_;
   std::vector<std::string> why_;    // by node
-  std::vector<std::size_t> nodes_;  // that are to be settled
+  std::vector<std::size_t> nodes_;  // to be decided
   std::vector<bool> narrow_;        // by node
   std::map<std::pair<std::size_t, std::size_t>, double> alone_;
 };

@@ -39,7 +39,7 @@ class PrecisionChoiceTest : public testing::Test {
   compute::Workers workers{2};
 };
 
-TEST_F(PrecisionChoiceTest, TheEmulationRoundsAsTheTypesDo) {
+TEST_F(PrecisionChoiceTest, EmulationRoundsLikeTheTypes) {
   GraphBuilder b;
   const Graph graph = b.output(b.node("Abs", {b.input("x")})).take();
   for (const float x : {1.0f, 1.0005f, 0.3333f, 6.1e-5f, 5.9e-6f, 2.9e-8f, 65503.0f, 12345.67f}) {
@@ -53,7 +53,7 @@ TEST_F(PrecisionChoiceTest, TheEmulationRoundsAsTheTypesDo) {
             std::numeric_limits<double>::infinity());
 }
 
-// The third makes 1e6, which the fourth would have to read.
+// The third node outputs 1e6, which the fourth reads.
 Graph large_between() {
   GraphBuilder b;
   ValueId x = b.node("Tanh", {b.input("x")});
@@ -61,24 +61,23 @@ Graph large_between() {
   return b.output(b.node("Tanh", {x})).take();
 }
 
-TEST_F(PrecisionChoiceTest, NodesThatOverflowStayInF32AndTheOthersDoNot) {
+TEST_F(PrecisionChoiceTest, OnlyNodesThatOverflowStayInF32) {
   Emulation run = emulation(large_between(), tensor_of<float>({3}, {1, -0.5f, 2}));
   const PrecisionChoice choice = choose_precision(run, 0.01);
   EXPECT_THAT(choice.narrow, ElementsAre(true, true, false, false, true));
   ASSERT_EQ(choice.wide.size(), 2u);
   EXPECT_THAT(choice.wide[0].node, HasSubstr("Mul node 'Mul"));
-  EXPECT_THAT(choice.wide[0].why,
-              HasSubstr("is infinite, or no number, where f32 makes up to 9.64e+05"));
+  EXPECT_THAT(choice.wide[0].why, HasSubstr("is infinite or NaN where f32 makes up to 9.64e+05"));
   EXPECT_GT(choice.loss, 0);
   EXPECT_LT(choice.loss, 2e-3);
 }
 
-TEST_F(PrecisionChoiceTest, InBfloat16TheyHaveTheRange) {
+TEST_F(PrecisionChoiceTest, Bfloat16HasTheRangeOfF32) {
   Emulation run = emulation(large_between(), tensor_of<float>({3}, {1, -0.5f, 2}), DType::bf16);
   EXPECT_THAT(choose_precision(run, 0.1).narrow, ElementsAre(true, true, true, true, true));
 }
 
-TEST_F(PrecisionChoiceTest, TheNumbersOfMasksAreNoOverflow) {
+TEST_F(PrecisionChoiceTest, MaskValuesAreNotAnOverflow) {
   GraphBuilder b;
   const ValueId x = b.input("x");
   const Tensor mask = tensor_of<float>({4}, {0, -3.4028235e38f, -1e9f, 0});
@@ -89,7 +88,7 @@ TEST_F(PrecisionChoiceTest, TheNumbersOfMasksAreNoOverflow) {
   EXPECT_LT(choice.loss, 1e-3);
 }
 
-// x + 1000 keeps nothing below 0.5 of x in f16.
+// In f16, x + 1000 loses everything of x below 0.5.
 Graph cancels() {
   GraphBuilder b;
   const ValueId x = b.node("Tanh", {b.input("x")});
@@ -102,14 +101,14 @@ TEST_F(PrecisionChoiceTest, NodesThatLoseTooMuchStayInF32AndAreNamed) {
   Emulation run = emulation(cancels(), varied({64}));
   EXPECT_GT(run.loss({true, true, true, true}), 0.1);
   const PrecisionChoice choice = choose_precision(run, 0.01);
-  EXPECT_THAT(choice.narrow, ElementsAre(false, false, false, true));  // and what leads to them
+  EXPECT_THAT(choice.narrow, ElementsAre(false, false, false, true));  // and their ancestors
   EXPECT_THAT(choice.wide, Contains(Field(&WideNode::node, HasSubstr("Add"))));
   EXPECT_THAT(choice.wide, Contains(Field(&WideNode::why, HasSubstr("of the largest output"))));
   EXPECT_LE(choice.loss, 0.005);
   EXPECT_EQ(run.loss(choice.narrow), choice.loss);
 }
 
-TEST_F(PrecisionChoiceTest, WithoutAnyLossAllowedAllStaysInF32) {
+TEST_F(PrecisionChoiceTest, AllNodesStayInF32IfNoLossIsAllowed) {
   Emulation run = emulation(cancels(), varied({64}));
   const PrecisionChoice choice = choose_precision(run, 0);
   EXPECT_THAT(ops(run, choice.narrow), ElementsAre());
@@ -131,7 +130,7 @@ TEST_F(PrecisionChoiceTest, IntegersThatAFloatCarriesAreNotRounded) {
 
 // ---- sessions ---------------------------------------------------------------------------------
 
-// Multiplies what it makes in f16.
+// A GPU that scales the results of f16 programs.
 class SkewedGpu final : public Gpu {
  public:
   explicit SkewedGpu(float by) : by_(by) {}
@@ -183,7 +182,7 @@ class NarrowSessionTest : public PrecisionChoiceTest {
   }
 };
 
-TEST_F(NarrowSessionTest, TheLossOnTheGpuIsRecordedAndKeptInThePlan) {
+TEST_F(NarrowSessionTest, LossOnTheGpuIsRecordedAndStoredInThePlan) {
   const Session made = session(layers());
   const PrecisionReport seen = report(made, varied({5, 8}));
   EXPECT_EQ(seen.measured, "gpu");
@@ -202,7 +201,7 @@ TEST_F(NarrowSessionTest, TheLossOnTheGpuIsRecordedAndKeptInThePlan) {
   EXPECT_EQ(plan.precision[0].narrow, seen.narrow);
 }
 
-TEST_F(NarrowSessionTest, WhatLosesMoreThanAllowedOnTheGpuIsRefusedAndItsNodesAreNamed) {
+TEST_F(NarrowSessionTest, ProgramThatLosesTooMuchOnTheGpuIsRefusedAndNamesNodes) {
   const Session made = session(layers(), 1.05f);
   const Tensor x = varied({5, 8});
   const PrecisionReport seen = report(made, x);
@@ -216,7 +215,7 @@ TEST_F(NarrowSessionTest, WhatLosesMoreThanAllowedOnTheGpuIsRefusedAndItsNodesAr
   EXPECT_EQ(report(session(layers(), 1.05f, 0.1), x).refused, "");
 }
 
-TEST_F(NarrowSessionTest, NodesThatOverflowAreWideInTheProgram) {
+TEST_F(NarrowSessionTest, NodesThatOverflowAreF32InTheProgram) {
   GraphBuilder b;
   ValueId value = b.input("x");
   for (const float by : {300.0f, 300.0f, 1e-5f}) {
@@ -228,12 +227,12 @@ TEST_F(NarrowSessionTest, NodesThatOverflowAreWideInTheProgram) {
   const Tensor x = varied({4, 16});
   const PrecisionReport seen = report(made, x);
   EXPECT_EQ(seen.refused, "");
-  EXPECT_EQ(seen.wide.size(), 2u);  // one makes what the other reads
+  EXPECT_EQ(seen.wide.size(), 2u);  // one reads the other's output
   EXPECT_EQ(seen.narrow, 1);
   EXPECT_LT(seen.loss.value(), 0.01);
 }
 
-TEST_F(NarrowSessionTest, APlanThatLosesMoreThanIsAllowedNowIsNotUsed) {
+TEST_F(NarrowSessionTest, PlanThatLosesMoreThanAllowedIsNotUsed) {
   const Session made = session(layers(), 1.05f, 0.1), plain(layers(), workers);
   const Tensor x = varied({5, 8});
   EXPECT_EQ(report(made, x).refused, "");
@@ -251,7 +250,7 @@ TEST_F(NarrowSessionTest, APlanThatLosesMoreThanIsAllowedNowIsNotUsed) {
   }
 }
 
-TEST_F(NarrowSessionTest, NothingIsMeasuredWhereNothingIsAsked) {
+TEST_F(NarrowSessionTest, NothingIsMeasuredForAnInfiniteLoss) {
   const Session made = session(layers(), 1.05f, std::numeric_limits<double>::infinity());
   const PrecisionReport seen = report(made, varied({5, 8}));
   EXPECT_EQ(seen.measured, "");

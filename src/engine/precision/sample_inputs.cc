@@ -6,6 +6,7 @@
 #include <optional>
 #include <random>
 #include <set>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "base/nearest.h"
@@ -16,7 +17,7 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(Code::invalid_argument, why); }
 
-// Names of sizes that inputs leave open.
+// The symbols of dynamic dimensions.
 std::set<std::string> symbols_of(const Graph& graph) {
   std::set<std::string> symbols;
   for (const ValueId id : graph.inputs)
@@ -44,32 +45,64 @@ Shape fitted(const Value& value, const std::vector<std::int64_t>& given) {
   return shape;
 }
 
-// How many rows the tables have that these numbers look up; none where they look up nothing.
-std::optional<std::int64_t> rows_looked_up(const Graph& graph, ValueId id, int depth = 0) {
-  std::optional<std::int64_t> least;
-  for (const Node& node : graph.nodes) {
-    const bool passes = node.op == "Cast" || node.op == "Identity" || node.op == "Unsqueeze" ||
-                        node.op == "Reshape" || node.op == "Flatten";
-    std::optional<std::int64_t> rows;
-    if (node.op == "Gather" && node.inputs.size() == 2 && node.inputs[1] == id &&
-        node.inputs[0] != kNoValue && graph[node.inputs[0]].constant.rank() > 0) {
-      const Tensor& table = graph[node.inputs[0]].constant;
-      rows = table.shape()[resolve_axis(node.attributes.integer("axis", 0), table.rank())];
-    } else if (passes && depth < 8 && !node.inputs.empty() && node.inputs[0] == id) {
-      rows = rows_looked_up(graph, node.outputs.at(0), depth + 1);
-    }
-    if (rows) least = std::min(least.value_or(*rows), *rows);
-  }
-  return least;
+// The operators that pass indices on to the tables they index.
+bool passes_indices(const Node& node) {
+  return node.op == "Cast" || node.op == "Identity" || node.op == "Unsqueeze" ||
+         node.op == "Reshape" || node.op == "Flatten";
 }
+
+// Finds the tables that inputs index.
+class IndexedTables {
+ public:
+  explicit IndexedTables(const Graph& graph) : graph_(graph) {
+    for (const Node& node : graph.nodes) {
+      const std::size_t i = node.op == "Gather" ? 1 : 0;
+      if ((i == 1 || passes_indices(node)) && i < node.inputs.size() && node.inputs[i] != kNoValue)
+        users_[node.inputs[i]].push_back(&node);
+    }
+  }
+
+  // The minimum number of rows of the tables that this input indexes; none if it indexes none.
+  // Every value has one producer, so that no two inputs share nodes, and the time for all of them
+  // is linear.
+  std::optional<std::int64_t> min_rows(ValueId input) const {
+    std::optional<std::int64_t> min;
+    std::set<ValueId> seen{input};
+    std::vector<ValueId> open{input};
+    while (!open.empty()) {
+      const auto users = users_.find(open.back());
+      open.pop_back();
+      if (users == users_.end()) continue;
+      for (const Node* node : users->second) {
+        if (node->op == "Gather") {
+          if (const auto rows = rows_of(*node)) min = std::min(min.value_or(*rows), *rows);
+          continue;
+        }
+        const ValueId passed = node->outputs.empty() ? kNoValue : node->outputs[0];
+        if (passed != kNoValue && seen.insert(passed).second) open.push_back(passed);
+      }
+    }
+    return min;
+  }
+
+ private:
+  std::optional<std::int64_t> rows_of(const Node& gather) const {
+    if (gather.inputs[0] == kNoValue || graph_[gather.inputs[0]].constant.rank() == 0) return {};
+    const Tensor& table = graph_[gather.inputs[0]].constant;
+    return table.shape()[resolve_axis(gather.attributes.integer("axis", 0), table.rank())];
+  }
+
+  const Graph& graph_;
+  std::unordered_map<ValueId, std::vector<const Node*>> users_;  // of values that may be indices
+};
 
 using Random = std::mt19937_64;
 
 template <class T>
 void fill(const Tensor& tensor, std::optional<std::int64_t> rows, Random& random) {
   if constexpr (std::is_integral_v<T>) {
-    constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<T>::max());
-    const std::uint64_t below = rows ? std::min(static_cast<std::uint64_t>(*rows), kMost) : 0;
+    constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<T>::max());
+    const std::uint64_t below = rows ? std::min(static_cast<std::uint64_t>(*rows), kMax) : 0;
     for (T& x : tensor.values<T>()) x = below > 0 ? static_cast<T>(random() % below) : T{1};
   } else {
     std::normal_distribution<float> normal;
@@ -106,14 +139,15 @@ std::string list_inputs(const Graph& graph) {
 void Sizes::add(std::string_view text) {
   const std::size_t equals = text.rfind('=');
   if (equals == std::string_view::npos || equals == 0)
-    refuse("'" + std::string(text) + "' is no shape: NAME=1x128 for an input, NAME=8 for a size");
+    refuse("'" + std::string(text) +
+           "' is not a shape: NAME=1x128 for an input, NAME=8 for a size");
   std::vector<std::int64_t> sizes;
   for (const char* at = text.data() + equals + 1; at <= text.data() + text.size(); ++at) {
     std::int64_t size = -1;
     const auto [end, error] = std::from_chars(at, text.data() + text.size(), size);
     const bool last = end == text.data() + text.size();
     if (error != std::errc() || size < 0 || (!last && *end != 'x'))
-      refuse("'" + std::string(text) + "' is no shape: sizes are whole numbers with x between");
+      refuse("'" + std::string(text) + "' is not a shape: sizes are integers separated by x");
     sizes.push_back(size);
     at = end;
   }
@@ -144,18 +178,20 @@ std::vector<TensorType> Sizes::types(const Graph& graph) const {
 std::vector<Tensor> random_inputs(const Graph& graph, std::span<const TensorType> types,
                                   std::uint64_t seed) {
   Random random(seed);
+  const IndexedTables tables(graph);
   std::vector<Tensor> inputs;
   for (std::size_t i = 0; i < types.size(); ++i) {
     const ValueId id = graph.inputs[i];
     if (graph[id].kind != onnx::Type::Kind::tensor)
-      throw Error(Code::unavailable, "input '" + graph[id].name + "' is no tensor: give it one");
+      throw Error(Code::unavailable,
+                  "input '" + graph[id].name + "' is not a tensor: provide a value for it");
     checked_size(types[i].shape.dims());
     Tensor tensor(types[i].dtype, types[i].shape);
     if (types[i].dtype == DType::boolean)
       std::ranges::fill(tensor.values<bool>(), true);
     else if (types[i].dtype != DType::string)
       visit_numbers(types[i].dtype,
-                    [&]<class T>() { fill<T>(tensor, rows_looked_up(graph, id), random); });
+                    [&]<class T>() { fill<T>(tensor, tables.min_rows(id), random); });
     inputs.push_back(tensor);
   }
   return inputs;

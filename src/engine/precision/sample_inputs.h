@@ -1,5 +1,4 @@
-// Inputs for a model nobody has given any: shapes from what it declares, and numbers it can
-// compute with.
+// Sample inputs for a model: shapes from its declaration and valid random values.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +11,12 @@
 
 namespace sluice::engine {
 
-// "i64[batch, sequence]"; "?" stands for what is not declared.
+// "i64[batch, sequence]"; "?" stands for an undeclared dimension.
 std::string declared(const Value& value);
 // One line for each input: "  input_ids  i64[batch, sequence]\n".
 std::string list_inputs(const Graph& graph);
 
-// Sizes that the user gives for what a model leaves open.
+// Sizes that the user gives for dynamic dimensions.
 class Sizes {
  public:
   // "input_ids=1x128" for an input, "sequence=128" for a symbol. Throws invalid_argument.
@@ -25,8 +24,8 @@ class Sizes {
   // The first dimension of every input.
   void set_batch(std::int64_t size) { batch_ = size; }
 
-  // One type for each input; what is left open is 1. Throws invalid_argument, listing what
-  // the inputs are, where a name is none of them or a size is not what the model declares.
+  // One type for each input; dynamic dimensions default to 1. Throws invalid_argument, with a list
+  // of the inputs, if a name is unknown or a size contradicts the model's declaration.
   std::vector<TensorType> types(const Graph& graph) const;
 
  private:
@@ -34,9 +33,9 @@ class Sizes {
   std::int64_t batch_ = 0;
 };
 
-// Floats around 0; integers that are rows of the tables they look up, and 1 elsewhere, so
-// that masks let everything through. The same for the same seed. Throws unavailable for an
-// input that is no tensor of numbers, texts or booleans.
+// Normally distributed floats; integers are valid indices of the tables that they index, and 1
+// elsewhere, so that masks keep everything. Deterministic for a seed. Throws unavailable for an
+// input that is not a tensor of numbers, strings or booleans.
 std::vector<Tensor> random_inputs(const Graph& graph, std::span<const TensorType> types,
                                   std::uint64_t seed = 1);
 

@@ -18,7 +18,7 @@ ValueId value(Graph& graph, Value made) {
   return static_cast<ValueId>(graph.values.size() - 1);
 }
 
-// ids [batch, 4] look up rows of a table of 3; mask [batch, 4]; x f32 [batch, 2, ?].
+// ids [batch, 4] index a table of 3 rows; mask [batch, 4]; x f32 [batch, 2, ?].
 Graph example() {
   Graph graph;
   const Dim batch{-1, "batch"}, open{-1, ""};
@@ -54,7 +54,7 @@ std::string refusal(const Graph& graph, std::initializer_list<std::string_view> 
   return "accepted";
 }
 
-TEST(SampleInputsTest, WhatIsLeftOpenIsOneUnlessGiven) {
+TEST(SampleInputsTest, DynamicDimensionsAreOneUnlessGiven) {
   const Graph graph = example();
   auto types = Sizes().types(graph);
   EXPECT_EQ(types[0].shape, (Shape{1, 4}));
@@ -69,7 +69,7 @@ TEST(SampleInputsTest, WhatIsLeftOpenIsOneUnlessGiven) {
   EXPECT_EQ(types[2].shape, (Shape{3, 2, 9}));
 }
 
-TEST(SampleInputsTest, WrongNamesAndSizesAreToldWithWhatTheInputsAre) {
+TEST(SampleInputsTest, UnknownNamesAndSizesAreReportedWithTheInputs) {
   const Graph graph = example();
   EXPECT_THAT(refusal(graph, {"bach=2"}), HasSubstr("'bach'; did you mean"));
   EXPECT_THAT(refusal(graph, {"bach=2"}),
@@ -77,10 +77,10 @@ TEST(SampleInputsTest, WrongNamesAndSizesAreToldWithWhatTheInputsAre) {
   EXPECT_THAT(refusal(graph, {"x=1x3x9"}), HasSubstr("'x' is f32[batch, 2, ?], not [1, 3, 9]"));
   EXPECT_THAT(refusal(graph, {"x=1x2"}), HasSubstr("not [1, 2]"));
   for (const auto bad : {"x", "=3", "x=", "x=1x", "x=1y2", "x=-1", "x=1xx2"})
-    EXPECT_THAT(refusal(graph, {bad}), HasSubstr("is no shape")) << bad;
+    EXPECT_THAT(refusal(graph, {bad}), HasSubstr("is not a shape")) << bad;
 }
 
-TEST(SampleInputsTest, NumbersAreOnesTheModelCanComputeWith) {
+TEST(SampleInputsTest, RandomInputsAreValidForTheModel) {
   const Graph graph = example();
   const auto inputs = random_inputs(graph, sizes({"batch=50"}).types(graph));
   const auto ids = inputs[0].values<std::int64_t>();
@@ -91,6 +91,38 @@ TEST(SampleInputsTest, NumbersAreOnesTheModelCanComputeWith) {
               ::testing::SizeIs(::testing::Gt(90u)));
   const auto again = random_inputs(graph, sizes({"batch=50"}).types(graph));
   EXPECT_TRUE(std::ranges::equal(ids, again[0].values<std::int64_t>()));
+}
+
+// Nodes without an output, and very many users: a search by paths would not end.
+TEST(SampleInputsTest, IndicesAreFollowedInLinearTime) {
+  Graph graph = example();
+  const auto pass = [&](ValueId from, std::vector<ValueId> to) {
+    graph.nodes.push_back(
+        {.name = "", .op = "Identity", .domain = "", .inputs = {from}, .outputs = std::move(to)});
+  };
+  pass(graph.inputs[0], {});
+  for (int i = 0; i < 30; ++i) {
+    pass(graph.inputs[0], {kNoValue});
+    pass(kNoValue, {kNoValue});
+  }
+  for (int i = 0; i < 50'000; ++i) pass(graph.inputs[0], {value(graph, {.name = "unused"})});
+  ValueId last = graph.inputs[1];
+  for (int i = 0; i < 20; ++i) {
+    const ValueId next = value(graph, {.name = "passed"});
+    pass(last, {next});
+    last = next;
+  }
+  const ValueId table = value(graph, {.name = "two", .constant = Tensor(DType::f32, {2, 5})});
+  graph.nodes.push_back({.name = "",
+                         .op = "Gather",
+                         .domain = "",
+                         .inputs = {table, last},
+                         .outputs = {value(graph, {.name = "found"})}});
+  const auto inputs = random_inputs(graph, sizes({"batch=50"}).types(graph));
+  EXPECT_THAT(inputs[0].values<std::int64_t>(),
+              Each(::testing::AllOf(::testing::Ge(0), ::testing::Lt(3))));
+  EXPECT_THAT(inputs[1].values<std::int64_t>(),
+              Each(::testing::AllOf(::testing::Ge(0), ::testing::Lt(2))));
 }
 
 }  // namespace

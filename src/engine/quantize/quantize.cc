@@ -17,38 +17,38 @@
 namespace sluice::engine {
 namespace {
 
-using What = QuantizeOptions::What;
+using Scheme = QuantizeOptions::Scheme;
 
-int opset_for(What what) {
-  switch (what) {
-    case What::int8:
-    case What::int8_weights: return 13;  // a scale for each channel
-    case What::fp8: return 19;
-    case What::int4_weights: return 21;
+int opset_for(Scheme scheme) {
+  switch (scheme) {
+    case Scheme::int8:
+    case Scheme::int8_weights: return 13;  // scales per channel
+    case Scheme::fp8: return 19;
+    case Scheme::int4_weights: return 21;
   }
   return 13;
 }
 
-// Where the zero of a range is, and how large a step.
-struct Steps {
+// The quantization parameters of a value.
+struct ScaleZeroPoint {
   float scale;
-  int zero;
+  int zero_point;
 };
 
-Steps steps_of(const ValueRange& range, What what, DType type) {
+ScaleZeroPoint params_for(const ValueRange& range, Scheme scheme, DType type) {
   const float low = std::min(0.0f, range.low), high = std::max(0.0f, range.high);
-  const float most = std::max(-low, high);
-  if (most == 0) return {1.0f, 0};
-  if (what == What::fp8) return {most / kMostFp8, 0};
-  if (type == DType::i8) return {most / 127, 0};
+  const float max = std::max(-low, high);
+  if (max == 0) return {1.0f, 0};
+  if (scheme == Scheme::fp8) return {max / kMaxFp8, 0};
+  if (type == DType::i8) return {max / 127, 0};
   const float scale = std::max((high - low) / 255, std::numeric_limits<float>::min());
   return {scale, static_cast<int>(std::clamp(std::nearbyint(-low / scale), 0.0f, 255.0f))};
 }
 
-Tensor zero_of(const Steps& steps, What what, DType type) {
-  if (what == What::fp8) return Tensor::of(Float8E4M3FN(0.0f));
-  if (type == DType::i8) return Tensor::of(static_cast<std::int8_t>(steps.zero));
-  return Tensor::of(static_cast<std::uint8_t>(steps.zero));
+Tensor zero_point_tensor(const ScaleZeroPoint& params, Scheme scheme, DType type) {
+  if (scheme == Scheme::fp8) return Tensor::of(Float8E4M3FN(0.0f));
+  if (type == DType::i8) return Tensor::of(static_cast<std::int8_t>(params.zero_point));
+  return Tensor::of(static_cast<std::uint8_t>(params.zero_point));
 }
 
 class Quantizer {
@@ -57,7 +57,7 @@ class Quantizer {
 
   void run(const std::vector<QuantizeSite>& sites, const std::map<ValueId, ValueRange>& ranges) {
     for (const QuantizeSite& site : sites) quantize_weights(site);
-    if (needs_ranges(options_.what)) quantize_values(sites, ranges);
+    if (needs_ranges(options_.scheme)) quantize_values(sites, ranges);
     put_nodes();
   }
 
@@ -86,65 +86,67 @@ class Quantizer {
   void quantize_weights(const QuantizeSite& site) {
     ValueId& input = graph_.nodes[site.node].inputs[1];
     const auto [found, added] = weights_.try_emplace({input, site.channels}, kNoValue);
-    if (added) found->second = smaller_weights(graph_.nodes[site.node], input, site.channels);
+    if (added) found->second = dequantized_weights(graph_.nodes[site.node], input, site.channels);
     input = found->second;
   }
 
-  ValueId smaller_weights(const Node& of, ValueId value, int channels) {
+  ValueId dequantized_weights(const Node& of, ValueId value, int channels) {
     const bool conv = of.op == "Conv";
     const Tensor weights = graph_[value].constant;
     const std::string name = graph_[value].name;
-    SmallWeights small = options_.what == What::fp8 ? fp8_weights(weights)
-                         : options_.what == What::int4_weights && !conv
-                             ? int4_weights(weights, 1 - channels, options_.block)
-                             : int8_weights(weights, channels);
-    const ValueId q = add_constant(name + "/small", small.values);
-    const ValueId scale = add_constant(name + "/scale", small.scales);
-    const ValueId out = add_value(name + "/wide", DType::f32);
-    Node wide = node("DequantizeLinear", name + "/wide", {q, scale}, out, version());
-    if (small.axis >= 0) wide.attributes.set("axis", std::int64_t{small.axis});
-    if (small.block > 0) wide.attributes.set("block_size", small.block);
-    first_.push_back(std::move(wide));
+    QuantizedWeights quantized = options_.scheme == Scheme::fp8 ? fp8_weights(weights)
+                                 : options_.scheme == Scheme::int4_weights && !conv
+                                     ? int4_weights(weights, 1 - channels, options_.block)
+                                     : int8_weights(weights, channels);
+    const ValueId q = add_constant(name + "/quantized", quantized.values);
+    const ValueId scale = add_constant(name + "/scale", quantized.scales);
+    const ValueId out = add_value(name + "/dequantized", DType::f32);
+    Node dequantize = node("DequantizeLinear", name + "/dequantized", {q, scale}, out, version());
+    if (quantized.axis >= 0) dequantize.attributes.set("axis", std::int64_t{quantized.axis});
+    if (quantized.block > 0) dequantize.attributes.set("block_size", quantized.block);
+    first_.push_back(std::move(dequantize));
     return out;
   }
 
-  // In front of the products alone; where one is a convolution, of sums too, so that what they
-  // add need not be kept in f32.
+  // Quantizes the inputs of the quantized nodes; for convolutions also those of Add, so that
+  // residuals need not be kept in f32.
   void quantize_values(const std::vector<QuantizeSite>& sites,
                        const std::map<ValueId, ValueRange>& ranges) {
     std::set<ValueId> of_images;
-    std::set<std::size_t> products;
+    std::set<std::size_t> quantized_nodes;
     for (const QuantizeSite& site : sites) {
-      products.insert(site.node);
+      quantized_nodes.insert(site.node);
       if (graph_.nodes[site.node].op == "Conv") of_images.insert(graph_.nodes[site.node].inputs[0]);
     }
-    for (const auto& [value, range] : ranges) wide_[value] = rounded(value, range);
+    for (const auto& [value, range] : ranges)
+      dequantized_[value] = quantize_dequantize(value, range);
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       Node& user = graph_.nodes[i];
       const bool sum = user.op == "Add" && user.domain.empty();
       for (std::size_t k = 0; k < user.inputs.size(); ++k) {
-        const auto found = wide_.find(user.inputs[k]);
-        if (found == wide_.end()) continue;
-        if ((products.contains(i) && k == 0) || (sum && of_images.contains(found->first)))
+        const auto found = dequantized_.find(user.inputs[k]);
+        if (found == dequantized_.end()) continue;
+        if ((quantized_nodes.contains(i) && k == 0) || (sum && of_images.contains(found->first)))
           user.inputs[k] = found->second;
       }
     }
   }
 
-  // The value through small numbers.
-  ValueId rounded(ValueId value, const ValueRange& range) {
+  // The value through QuantizeLinear and DequantizeLinear.
+  ValueId quantize_dequantize(ValueId value, const ValueRange& range) {
     const std::string name = graph_[value].name;
-    const DType type = options_.what == What::fp8 ? DType::f8e4m3fn : options_.activations;
-    const Steps steps = steps_of(range, options_.what, options_.activations);
-    const ValueId scale = add_constant(name + "/scale", Tensor::of(steps.scale));
-    const ValueId zero =
-        add_constant(name + "/zero", zero_of(steps, options_.what, options_.activations));
-    const ValueId small = add_value(name + "/small", type, &graph_[value]);
-    const ValueId wide = add_value(name + "/wide", DType::f32, &graph_[value]);
+    const DType type = options_.scheme == Scheme::fp8 ? DType::f8e4m3fn : options_.activations;
+    const ScaleZeroPoint params = params_for(range, options_.scheme, options_.activations);
+    const ValueId scale = add_constant(name + "/scale", Tensor::of(params.scale));
+    const ValueId zero = add_constant(
+        name + "/zero_point", zero_point_tensor(params, options_.scheme, options_.activations));
+    const ValueId quantized = add_value(name + "/quantized", type, &graph_[value]);
+    const ValueId dequantized = add_value(name + "/dequantized", DType::f32, &graph_[value]);
     after_[value] = {
-        node("QuantizeLinear", name + "/small", {value, scale, zero}, small, version()),
-        node("DequantizeLinear", name + "/wide", {small, scale, zero}, wide, version())};
-    return wide;
+        node("QuantizeLinear", name + "/quantized", {value, scale, zero}, quantized, version()),
+        node("DequantizeLinear", name + "/dequantized", {quantized, scale, zero}, dequantized,
+             version())};
+    return dequantized;
   }
 
   void put_nodes() {
@@ -169,13 +171,13 @@ class Quantizer {
   Graph& graph_;
   const QuantizeOptions& options_;
   const int opset_ = opset_of(graph_);
-  std::map<std::pair<ValueId, int>, ValueId> weights_;  // by value and axis of the channels
-  std::map<ValueId, ValueId> wide_;                     // what stands for a value
-  std::map<ValueId, std::vector<Node>> after_;          // the maker of a value
-  std::vector<Node> first_;                             // of all
+  std::map<std::pair<ValueId, int>, ValueId> weights_;  // by value and channel axis
+  std::map<ValueId, ValueId> dequantized_;              // replaces a value
+  std::map<ValueId, std::vector<Node>> after_;          // runs after the producer of a value
+  std::vector<Node> first_;                             // runs before all other nodes
 };
 
-// The axis of constant weights that is one of a node's output; -1: it stays as it is.
+// The output channel axis of a node's constant weights; -1: the node is not quantized.
 int channel_axis(const Graph& graph, const Node& node) {
   const auto given = [&](ValueId id) {
     return std::find(graph.inputs.begin(), graph.inputs.end(), id) != graph.inputs.end();
@@ -190,14 +192,14 @@ int channel_axis(const Graph& graph, const Node& node) {
   return node.op == "Conv" && node.attributes.integer("group", 1) == 1 ? 0 : -1;
 }
 
-// Constants that nobody reads any more take no memory, and no place in a file.
+// Drops unused constants from memory and from the file.
 void drop_unused(Graph& graph) {
   std::set<ValueId> used(graph.outputs.begin(), graph.outputs.end());
   used.insert(graph.inputs.begin(), graph.inputs.end());
   for (const Node& node : graph.nodes) {
     used.insert(node.inputs.begin(), node.inputs.end());
-    for (const auto& [name, body] : node.bodies)
-      for (const Graph::Captured& captured : body->captured) used.insert(captured.outside);
+    for (const auto& [name, body] : node.subgraphs)
+      for (const Graph::Captured& captured : body->captured) used.insert(captured.outer);
   }
   for (std::size_t i = 0; i < graph.values.size(); ++i)
     if (!used.contains(static_cast<ValueId>(i))) graph.values[i].constant = {};
@@ -205,7 +207,7 @@ void drop_unused(Graph& graph) {
 
 }  // namespace
 
-bool needs_ranges(What what) { return what == What::int8 || what == What::fp8; }
+bool needs_ranges(Scheme scheme) { return scheme == Scheme::int8 || scheme == Scheme::fp8; }
 
 Graph prepare_to_quantize(Graph graph, compute::Workers& workers) {
   return fold_batch_norms(fold_moves(std::move(graph), workers));
@@ -229,7 +231,7 @@ std::vector<QuantizeSite> sites_to_quantize(const Graph& graph, const QuantizeOp
 
 std::vector<ValueId> values_to_quantize(const Graph& graph, const QuantizeOptions& options) {
   std::set<ValueId> values;
-  if (!needs_ranges(options.what)) return {};
+  if (!needs_ranges(options.scheme)) return {};
   for (const QuantizeSite& site : sites_to_quantize(graph, options))
     values.insert(graph.nodes[site.node].inputs[0]);
   return {values.begin(), values.end()};
@@ -241,7 +243,7 @@ Graph quantize(Graph graph, const std::map<ValueId, ValueRange>& ranges,
   if (sites.empty())
     throw Error(Code::unavailable,
                 "nothing to quantize: no MatMul, Gemm or Conv has constant weights of f32");
-  raise_opset(graph, std::max(opset_of(graph), opset_for(options.what)));
+  raise_opset(graph, std::max(opset_of(graph), opset_for(options.scheme)));
   Quantizer(graph, options).run(sites, ranges);
   quantize_tables(graph, options.keep);
   drop_unused(graph);

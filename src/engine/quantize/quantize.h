@@ -1,6 +1,6 @@
-// A model with smaller numbers: the weights of its products and convolutions, and what goes into
-// them, as integers or floats of 8 bits or 4, between QuantizeLinear and DequantizeLinear. The
-// result is a model of ONNX like any other.
+// Post-training quantization: weights and activations of GEMMs and convolutions become int8, int4
+// or fp8, with QuantizeLinear and DequantizeLinear around them. The result is a standard ONNX
+// model.
 #pragma once
 
 #include <map>
@@ -15,43 +15,41 @@
 namespace sluice::engine {
 
 struct QuantizeOptions {
-  // What becomes small. Weights have a scale for each output channel, or, of 4 bits, for each
-  // `block` values of one; fp8 has one for a whole tensor.
-  enum class What { int8, fp8, int8_weights, int4_weights } what = What::int8;
-  // Of int8: u8, whose zero is anywhere, or i8, whose zero is 0.
+  // The quantization scheme. Scales of weights are per output channel; for int4 per block of
+  // `block` values of a channel; for fp8 per tensor.
+  enum class Scheme { int8, fp8, int8_weights, int4_weights } scheme = Scheme::int8;
+  // Activations of int8: u8 with any zero point, or i8 with zero point 0.
   DType activations = DType::u8;
   std::int64_t block = 32;
-  std::set<std::string> keep{};  // nodes that stay as they are, by name
+  std::set<std::string> keep{};  // names of nodes that are not quantized
 };
 
-// Whether what goes into the products becomes small too, so that its range must be known.
-bool needs_ranges(QuantizeOptions::What what);
+// Whether activations are quantized too, so that their ranges are needed.
+bool needs_ranges(QuantizeOptions::Scheme scheme);
 
-// A product or convolution that becomes small: input 1 is constant.
+// A GEMM or convolution to quantize; input 1 is constant.
 struct QuantizeSite {
   std::size_t node;
-  int channels;  // the axis of its weights that is one of its output
+  int channels;  // the output channel axis of its weights
 };
 
-// `graph` in the shape that quantizing needs: what moves constants is folded, and so are batch
-// norms after convolutions.
+// Prepares `graph`: folds data movement of constants, and batch norms into convolutions.
 Graph prepare_to_quantize(Graph graph, compute::Workers& workers);
 
-// MatMul, Gemm and Conv of f32 with constant weights; a Conv of one group. Throws
-// invalid_argument where `keep` names none of them.
+// The f32 MatMul, Gemm and Conv (group 1) nodes with constant weights. Throws invalid_argument if
+// `keep` names a node that is none of them.
 std::vector<QuantizeSite> sites_to_quantize(const Graph& graph, const QuantizeOptions& options);
 
-// The values whose ranges are needed for them.
+// The values whose ranges are needed.
 std::vector<ValueId> values_to_quantize(const Graph& graph, const QuantizeOptions& options);
 
-// Weights, what goes into products where that has ranges, and tables that rows are looked up in.
-// `graph` is prepared; `ranges` has all of values_to_quantize where they are needed. Its opset
-// becomes as new as the small types ask for; throws unavailable, with the node, where one of its
-// operators means something else there.
+// Quantizes weights, activations with ranges, and embedding tables of a prepared graph. `ranges`
+// has all of values_to_quantize if they are needed. Raises the opset as the types require; throws
+// unavailable with the node if the semantics of one of its operators differ there.
 Graph quantize(Graph graph, const std::map<ValueId, ValueRange>& ranges,
                const QuantizeOptions& options);
 
-// Bytes of all constants, each once, as a file has them.
+// Bytes of all constants in a file, each counted once.
 std::size_t weight_bytes(const Graph& graph);
 
 }  // namespace sluice::engine

@@ -15,8 +15,8 @@ class Folder {
       for (const ValueId id : graph.nodes[i].inputs) ++uses_[id];
       for (const ValueId id : graph.nodes[i].outputs)
         if (id != kNoValue) maker_[id] = i;
-      for (const auto& [name, body] : graph.nodes[i].bodies)
-        for (const Graph::Captured& captured : body->captured) ++uses_[captured.outside];
+      for (const auto& [name, body] : graph.nodes[i].subgraphs)
+        for (const Graph::Captured& captured : body->captured) ++uses_[captured.outer];
     }
     for (const ValueId id : graph.outputs) ++uses_[id];
   }
@@ -31,7 +31,7 @@ class Folder {
   }
 
  private:
-  // A constant of f32 with n elements; none where it is not.
+  // An f32 constant with n elements; none otherwise.
   Tensor numbers(const Node& node, std::size_t i, std::int64_t n) const {
     if (i >= node.inputs.size() || node.inputs[i] == kNoValue || given_.contains(node.inputs[i]))
       return {};

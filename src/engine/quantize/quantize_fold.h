@@ -1,11 +1,11 @@
-// Batch norms as part of the convolutions before them, in a graph whose shapes are open.
+// Folds batch norms into preceding convolutions, in a graph with dynamic shapes.
 #pragma once
 
 #include "engine/graph/graph.h"
 
 namespace sluice::engine {
 
-// Where the convolution's result is used for nothing else, and all that both hold is constant.
+// Only if the convolution has no other users, and all parameters are constant.
 Graph fold_batch_norms(Graph graph);
 
 }  // namespace sluice::engine

@@ -1,4 +1,4 @@
-// How far the results of a model with smaller numbers are from those of the model it was.
+// The accuracy loss of a quantized model relative to the original.
 #pragma once
 
 #include <optional>
@@ -11,22 +11,22 @@
 namespace sluice::engine {
 
 struct OutputLoss {
-  double relative = 0;  // length of the difference, relative to that of what it should be
-  double cosine = 1;    // of what both are, row by row, in the mean
-  // Of a table: how often the largest of a row is at the same place.
-  std::optional<double> same_largest{};
+  double relative = 0;  // norm of the difference, relative to the norm of the reference
+  double cosine = 1;    // mean cosine similarity of rows
+  // For 2-D outputs: the share of rows with the same argmax.
+  std::optional<double> top1_agreement{};
 };
 
-// Of one output, over any number of runs.
+// Accumulates the loss of one output over any number of runs.
 class LossMeter {
  public:
-  // Numbers of any type, of one shape. What is no number is as far off as can be.
-  void add(const Tensor& should, const Tensor& is);
+  // Numbers of any type, of one shape. NaN counts as the maximum loss.
+  void add(const Tensor& expected, const Tensor& actual);
 
   OutputLoss loss() const;
 
  private:
-  double off_ = 0, length_ = 0;  // squares
+  double difference_ = 0, norm_ = 0;  // sums of squares
   double cosines_ = 0;
   std::size_t rows_ = 0, tables_ = 0, same_ = 0;
 };

@@ -7,12 +7,12 @@
 namespace sluice::engine {
 namespace {
 
-// What changed about an operator in a version, besides the types it takes and settings whose
-// default is what was before.
+// Incompatible changes of operators by version; new types and new attributes whose default keeps
+// the behavior are compatible.
 struct Change {
   std::string_view op;
   int since;
-  // The attribute that became input `input`; empty: nothing can be done.
+  // The attribute that became input `input`; empty: not convertible.
   std::string_view attribute;
   std::size_t input = 1;
 };
@@ -22,9 +22,9 @@ constexpr Change kChanges[] = {
     {"Clip", 11, "min", 1},
     {"Clip", 11, "max", 2},
     {"Dropout", 12, "ratio", 1},
-    {"GridSample", 20, ""},  // the names of its modes
+    {"GridSample", 20, ""},  // its mode names changed
     {"GroupNormalization", 21, ""},
-    {"Hardmax", 13, ""},  // and Softmax: the axes that are one row
+    {"Hardmax", 13, ""},  // also Softmax: the axes were flattened
     {"LogSoftmax", 13, ""},
     {"Pad", 11, "pads", 1},
     {"Pad", 11, "value", 2},
@@ -71,7 +71,7 @@ void move_attribute(Graph& graph, Node& node, const Change& change) {
   node.attributes.erase(change.attribute);
 }
 
-// A Split that says neither sizes nor how many has to say how many.
+// A Split without sizes must have num_outputs.
 void count_parts(Node& node, int to) {
   const bool sized = node.inputs.size() > 1 && node.inputs[1] != kNoValue;
   if (node.op == "Split" && to >= 18 && !sized && !node.attributes.has("num_outputs"))
@@ -98,7 +98,7 @@ void raise(Graph& graph, Node& node, int to) {
 void raise_opset(Graph& graph, int to) {
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     raise(graph, graph.nodes[i], to);
-    for (auto& [name, body] : graph.nodes[i].bodies) {
+    for (auto& [name, body] : graph.nodes[i].subgraphs) {
       Graph raised = *body;
       raise_opset(raised, to);
       body = std::make_shared<const Graph>(std::move(raised));
@@ -107,12 +107,12 @@ void raise_opset(Graph& graph, int to) {
 }
 
 int opset_of(const Graph& graph) {
-  int most = 0;
+  int max = 0;
   for (const Node& node : graph.nodes) {
-    if (node.domain.empty()) most = std::max(most, node.version);
-    for (const auto& [name, body] : node.bodies) most = std::max(most, opset_of(*body));
+    if (node.domain.empty()) max = std::max(max, node.version);
+    for (const auto& [name, body] : node.subgraphs) max = std::max(max, opset_of(*body));
   }
-  return most;
+  return max;
 }
 
 }  // namespace sluice::engine

@@ -1,16 +1,16 @@
-// A graph in a newer version of ONNX's operators.
+// Converts a graph to a newer ONNX opset.
 #pragma once
 
 #include "engine/graph/graph.h"
 
 namespace sluice::engine {
 
-// All nodes of ONNX's own domain are of version `to` afterwards, those in bodies too. What moved
-// from an attribute to an input is moved. Throws unavailable, naming the node, where an operator
-// has come to mean something else.
+// Converts all nodes of the ONNX domain to version `to`, also in subgraphs, and moves attributes
+// that became inputs. Throws unavailable with the node if the semantics of an operator have
+// changed.
 void raise_opset(Graph& graph, int to);
 
-// The newest version that one of its nodes is of.
+// The newest opset version among its nodes.
 int opset_of(const Graph& graph);
 
 }  // namespace sluice::engine

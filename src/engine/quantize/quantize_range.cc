@@ -10,13 +10,12 @@
 namespace sluice::engine {
 namespace {
 
-constexpr int kLevels = 128;  // magnitudes of 8 bits with a sign
+constexpr int kLevels = 128;  // magnitudes of signed 8 bits
 
-// The graph with `values` among its outputs, and where each of them is: an output, or, past
-// those, an input.
-class Watched {
+// Runs the graph with `values` added to its outputs. Indices past the outputs refer to inputs.
+class Observer {
  public:
-  Watched(const Graph& graph, const std::vector<ValueId>& values, compute::Workers& workers)
+  Observer(const Graph& graph, const std::vector<ValueId>& values, compute::Workers& workers)
       : values_(values), session_(with_outputs(graph), workers) {}
 
   // Calls body(i, value i) for one run.
@@ -25,7 +24,7 @@ class Watched {
     const std::vector<Datum> given(sample.begin(), sample.end());
     const std::vector<Datum> made = session_.run(given);
     for (std::size_t i = 0; i < values_.size(); ++i) {
-      const std::size_t at = places_[i];
+      const std::size_t at = indices_[i];
       body(i, at < made.size() ? made[at].tensor : sample[at - made.size()]);
     }
   }
@@ -37,19 +36,19 @@ class Watched {
       const auto given = std::find(graph.inputs.begin(), graph.inputs.end(), value);
       const auto known = std::find(graph.outputs.begin(), graph.outputs.end(), value);
       if (given != graph.inputs.end()) {
-        from_inputs.push_back(places_.size());
-        places_.push_back(static_cast<std::size_t>(given - graph.inputs.begin()));
+        from_inputs.push_back(indices_.size());
+        indices_.push_back(static_cast<std::size_t>(given - graph.inputs.begin()));
         continue;
       }
-      places_.push_back(static_cast<std::size_t>(known - graph.outputs.begin()));
+      indices_.push_back(static_cast<std::size_t>(known - graph.outputs.begin()));
       if (known == graph.outputs.end()) graph.outputs.push_back(value);
     }
-    for (const std::size_t i : from_inputs) places_[i] += graph.outputs.size();
+    for (const std::size_t i : from_inputs) indices_[i] += graph.outputs.size();
     return graph;
   }
 
   std::vector<ValueId> values_;
-  std::vector<std::size_t> places_;
+  std::vector<std::size_t> indices_;
   Session session_;
 };
 
@@ -58,7 +57,7 @@ void widen(ValueRange& range, std::span<const float> values, const std::string& 
   for (const float x : values) {
     low = std::min(low, x);
     high = std::max(high, x);
-    odd += x * 0;  // not 0 where one is infinite or no number
+    odd += x * 0;  // NaN if any value is infinite or NaN
   }
   if (!(odd == 0))
     throw Error(Code::invalid_argument,
@@ -71,8 +70,8 @@ float limit_of(const Histogram& histogram, const RangeMethod& method) {
                                                       : entropy_limit(histogram, kLevels);
 }
 
-// The information lost where counts[0, end), what is beyond among the last of them, are told
-// apart in `levels` steps.
+// The KL divergence of quantizing counts[0, end) to `levels` levels, with values beyond clamped to
+// the last bin.
 double divergence(const Histogram& h, std::size_t end, std::size_t levels) {
   std::vector<double> p(h.counts.begin(), h.counts.begin() + static_cast<std::ptrdiff_t>(end));
   for (std::size_t i = end; i < Histogram::kBins; ++i)
@@ -92,20 +91,20 @@ double divergence(const Histogram& h, std::size_t end, std::size_t levels) {
   }
   for (std::size_t i = 0; i < end; ++i) sum_p += p[i], sum_q += q[i];
   if (sum_q == 0) return std::numeric_limits<double>::infinity();
-  double lost = 0;
+  double sum = 0;
   for (std::size_t i = 0; i < end; ++i) {
     if (p[i] == 0) continue;
-    const double least = 1e-9;  // where q has nothing of what p has
-    lost += p[i] / sum_p * std::log(p[i] / sum_p / std::max(least, q[i] / sum_q));
+    const double min = 1e-9;  // smoothing where q is 0
+    sum += p[i] / sum_p * std::log(p[i] / sum_p / std::max(min, q[i] / sum_q));
   }
-  return lost;
+  return sum;
 }
 
 }  // namespace
 
 void Histogram::add(std::span<const float> values) {
-  if (most <= 0) return;
-  const float by = static_cast<float>(kBins) / most;
+  if (max <= 0) return;
+  const float by = static_cast<float>(kBins) / max;
   for (const float x : values)
     ++counts[std::min(kBins - 1, static_cast<std::size_t>(std::fabs(x) * by))];
 }
@@ -116,49 +115,49 @@ float percentile_limit(const Histogram& histogram, double percent) {
   std::size_t bins = 0;
   while (bins < Histogram::kBins && seen < all * percent / 100)
     seen += static_cast<double>(histogram.counts[bins++]);
-  return histogram.most * static_cast<float>(std::max<std::size_t>(1, bins)) /
+  return histogram.max * static_cast<float>(std::max<std::size_t>(1, bins)) /
          static_cast<float>(Histogram::kBins);
 }
 
 float entropy_limit(const Histogram& histogram, int levels) {
   const auto steps = static_cast<std::size_t>(levels);
-  double least = std::numeric_limits<double>::infinity();
+  double min = std::numeric_limits<double>::infinity();
   std::size_t best = Histogram::kBins;
   for (std::size_t end = steps; end <= Histogram::kBins; end += 16) {
-    const double lost = divergence(histogram, end, steps);
-    if (lost < least) least = lost, best = end;
+    const double loss = divergence(histogram, end, steps);
+    if (loss < min) min = loss, best = end;
   }
-  return histogram.most * static_cast<float>(best) / static_cast<float>(Histogram::kBins);
+  return histogram.max * static_cast<float>(best) / static_cast<float>(Histogram::kBins);
 }
 
 std::map<ValueId, ValueRange> find_ranges(const Graph& graph, const std::vector<ValueId>& values,
                                           std::size_t samples,
                                           const std::function<Sample(std::size_t)>& sample,
                                           const RangeMethod& method, compute::Workers& workers,
-                                          const std::function<void(double)>& step) {
-  const Watched watched(graph, values, workers);
+                                          const std::function<void(double)>& progress) {
+  const Observer observer(graph, values, workers);
   const bool twice = method.kind != RangeMethod::Kind::minmax;
   const double runs = static_cast<double>(samples * (twice ? 2 : 1));
   std::vector<ValueRange> ranges(values.size());
   for (std::size_t k = 0; k < samples; ++k) {
-    watched.run(sample(k), [&](std::size_t i, const Tensor& tensor) {
+    observer.run(sample(k), [&](std::size_t i, const Tensor& tensor) {
       widen(ranges[i], tensor.values<float>(), graph[values[i]].name);
     });
-    step(static_cast<double>(k + 1) / runs);
+    progress(static_cast<double>(k + 1) / runs);
   }
   if (twice) {
     std::vector<Histogram> seen(values.size());
     for (std::size_t i = 0; i < values.size(); ++i)
-      seen[i].most = std::max(-ranges[i].low, ranges[i].high);
+      seen[i].max = std::max(-ranges[i].low, ranges[i].high);
     for (std::size_t k = 0; k < samples; ++k) {
-      watched.run(sample(k), [&](std::size_t i, const Tensor& tensor) {
+      observer.run(sample(k), [&](std::size_t i, const Tensor& tensor) {
         seen[i].add(tensor.values<float>());
       });
-      step(static_cast<double>(samples + k + 1) / runs);
+      progress(static_cast<double>(samples + k + 1) / runs);
     }
     for (std::size_t i = 0; i < values.size(); ++i) {
-      const float most = limit_of(seen[i], method);
-      ranges[i] = {std::max(ranges[i].low, -most), std::min(ranges[i].high, most)};
+      const float max = limit_of(seen[i], method);
+      ranges[i] = {std::max(ranges[i].low, -max), std::min(ranges[i].high, max)};
     }
   }
   std::map<ValueId, ValueRange> found;

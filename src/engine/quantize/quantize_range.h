@@ -1,4 +1,4 @@
-// Which range of numbers a value has while a model runs on data like what it is made for.
+// Calibration: the ranges of values while a model runs on representative data.
 #pragma once
 
 #include <array>
@@ -15,44 +15,43 @@
 namespace sluice::engine {
 
 struct ValueRange {
-  float low = 0, high = 0;  // 0 is between them
+  float low = 0, high = 0;  // the range includes 0
 };
 
-// How much of what was seen a range covers: all of it, or less where that makes the steps finer
-// for the rest.
+// How a range is chosen from the observed values: all of them, or fewer for a higher resolution.
 struct RangeMethod {
   enum class Kind {
     minmax,
-    percentile,  // `percent` of the values
-    entropy,     // where the steps lose least of the distribution's information
+    percentile,  // covers `percent` of the values
+    entropy,     // minimizes the KL divergence of the quantized distribution
   } kind = Kind::minmax;
   double percent = 99.99;
 };
 
-// How often magnitudes were seen, in equal bins up to `most`.
+// Counts of magnitudes in equal bins up to `max`.
 struct Histogram {
   static constexpr std::size_t kBins = 2048;
-  float most = 0;
+  float max = 0;
   std::array<std::uint64_t, kBins> counts{};
 
   void add(std::span<const float> values);
 };
 
-// The magnitude up to which a range should reach.
+// The magnitude that a range should cover.
 float percentile_limit(const Histogram& histogram, double percent);
-// `levels`: how many magnitudes can be told apart, 128 of 8 bits with a sign.
+// `levels`: the number of quantized magnitudes, 128 for signed 8 bits.
 float entropy_limit(const Histogram& histogram, int levels);
 
-// One set of inputs, in the order of the graph's.
+// One set of inputs, in graph order.
 using Sample = std::vector<Tensor>;
 
-// The ranges of `values` while the graph runs on the samples, which `sample` gives as often as
-// asked. `step` is called after each run with the share of the work that is done. Throws
-// invalid_argument where a value is no number or infinite.
+// The ranges of `values` while the graph runs on the samples; `sample` may be called repeatedly for
+// the same index. `progress` is called after each run with the completed fraction. Throws
+// invalid_argument if a value is NaN or infinite.
 std::map<ValueId, ValueRange> find_ranges(const Graph& graph, const std::vector<ValueId>& values,
                                           std::size_t samples,
                                           const std::function<Sample(std::size_t)>& sample,
                                           const RangeMethod& method, compute::Workers& workers,
-                                          const std::function<void(double)>& step);
+                                          const std::function<void(double)>& progress);
 
 }  // namespace sluice::engine

@@ -8,44 +8,43 @@
 namespace sluice::engine {
 namespace {
 
-constexpr std::int64_t kWorth = 1 << 16;  // elements of a table
+constexpr std::int64_t kMinTableElements = 1 << 16;  // minimum elements of a table
 
 class Tables {
  public:
   Tables(Graph& graph, const std::set<std::string>& keep) : graph_(graph) {
-    for (const ValueId id : graph.inputs) used_otherwise_.insert(id);
-    for (const ValueId id : graph.outputs) used_otherwise_.insert(id);
+    for (const ValueId id : graph.inputs) other_uses_.insert(id);
+    for (const ValueId id : graph.outputs) other_uses_.insert(id);
     for (const Node& node : graph.nodes) {
-      const bool takes = looks_up(node) && !keep.contains(node.name);
+      const bool takes = is_table_lookup(node) && !keep.contains(node.name);
       for (std::size_t i = takes ? 1 : 0; i < node.inputs.size(); ++i)
-        used_otherwise_.insert(node.inputs[i]);
-      for (const auto& [name, body] : node.bodies)
-        for (const Graph::Captured& captured : body->captured)
-          used_otherwise_.insert(captured.outside);
+        other_uses_.insert(node.inputs[i]);
+      for (const auto& [name, body] : node.subgraphs)
+        for (const Graph::Captured& captured : body->captured) other_uses_.insert(captured.outer);
     }
   }
 
   int run() {
     for (Node& node : graph_.nodes)
-      if (looks_up(node) && !used_otherwise_.contains(node.inputs[0]))
-        put(node, small_of(node.inputs[0]));
+      if (is_table_lookup(node) && !other_uses_.contains(node.inputs[0]))
+        replace_gather(node, quantized_table(node.inputs[0]));
       else
         nodes_.push_back(std::move(node));
     graph_.nodes = std::move(nodes_);
-    return static_cast<int>(small_.size());
+    return static_cast<int>(tables_.size());
   }
 
  private:
-  struct Small {
+  struct QuantizedTable {
     ValueId values, scales;
   };
 
-  bool looks_up(const Node& node) const {
+  bool is_table_lookup(const Node& node) const {
     if (node.op != "Gather" || !node.domain.empty() || node.inputs.size() != 2 ||
         node.attributes.integer("axis", 0) != 0)
       return false;
     const Tensor& table = graph_[node.inputs[0]].constant;
-    return table.dtype() == DType::f32 && table.rank() == 2 && table.size() >= kWorth;
+    return table.dtype() == DType::f32 && table.rank() == 2 && table.size() >= kMinTableElements;
   }
 
   ValueId add(std::string name, DType dtype, const Tensor& constant = {}) {
@@ -54,39 +53,39 @@ class Tables {
     return static_cast<ValueId>(graph_.values.size() - 1);
   }
 
-  Small small_of(ValueId table) {
-    const auto [found, is_new] = small_.try_emplace(table, Small{});
+  QuantizedTable quantized_table(ValueId table) {
+    const auto [found, is_new] = tables_.try_emplace(table, QuantizedTable{});
     if (!is_new) return found->second;
-    const SmallWeights small = int8_weights(graph_[table].constant, 0);
+    const QuantizedWeights quantized = int8_weights(graph_[table].constant, 0);
     const std::string name = graph_[table].name;
-    const Tensor scales = small.scales.reshaped({small.scales.size(), 1});
-    return found->second = {add(name + "/small", DType::i8, small.values),
-                            add(name + "/scales", DType::f32, scales)};
+    const Tensor scales = quantized.scales.reshaped({quantized.scales.size(), 1});
+    return found->second = {add(name + "/quantized", DType::i8, quantized.values),
+                            add(name + "/scale", DType::f32, scales)};
   }
 
-  void put(const Node& gather, const Small& small) {
+  void replace_gather(const Node& gather, const QuantizedTable& table) {
     const std::string name = gather.name;
-    const auto node = [&](std::string op, const std::string& what, std::vector<ValueId> inputs,
+    const auto node = [&](std::string op, const std::string& suffix, std::vector<ValueId> inputs,
                           DType dtype) {
-      nodes_.push_back({.name = name + what,
+      nodes_.push_back({.name = name + suffix,
                         .op = std::move(op),
                         .domain = "",
                         .version = gather.version,
                         .inputs = std::move(inputs),
-                        .outputs = {add(name + what, dtype)}});
+                        .outputs = {add(name + suffix, dtype)}});
       return nodes_.back().outputs[0];
     };
-    const ValueId rows = node("Gather", "/small", {small.values, gather.inputs[1]}, DType::i8);
-    const ValueId scales = node("Gather", "/scales", {small.scales, gather.inputs[1]}, DType::f32);
-    const ValueId wide = node("Cast", "/wide", {rows}, DType::f32);
+    const ValueId rows = node("Gather", "/quantized", {table.values, gather.inputs[1]}, DType::i8);
+    const ValueId scales = node("Gather", "/scale", {table.scales, gather.inputs[1]}, DType::f32);
+    const ValueId dequantized = node("Cast", "/dequantized", {rows}, DType::f32);
     nodes_.back().attributes.set("to", static_cast<std::int64_t>(DType::f32));
-    node("Mul", "/scaled", {wide, scales}, DType::f32);
+    node("Mul", "/scaled", {dequantized, scales}, DType::f32);
     nodes_.back().outputs = gather.outputs;
   }
 
   Graph& graph_;
-  std::set<ValueId> used_otherwise_;
-  std::map<ValueId, Small> small_;
+  std::set<ValueId> other_uses_;
+  std::map<ValueId, QuantizedTable> tables_;
   std::vector<Node> nodes_;
 };
 

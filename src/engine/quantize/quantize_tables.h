@@ -1,4 +1,4 @@
-// Tables that rows are looked up in (embeddings), in bytes with a scale for each row.
+// Quantizes embedding tables to int8 with a scale per row.
 #pragma once
 
 #include <set>
@@ -8,9 +8,9 @@
 
 namespace sluice::engine {
 
-// Constant tables of f32 with two axes and many elements, where all who use them are a Gather of
-// rows: each then looks up bytes and scales, and multiplies. Nodes in `keep` stay as they are.
-// Returns how many tables became small.
+// Large constant f32 tables with two axes that are only used by Gather along axis 0: each Gather
+// then reads int8 values and scales and multiplies them. Nodes in `keep` are not changed. Returns
+// the number of quantized tables.
 int quantize_tables(Graph& graph, const std::set<std::string>& keep);
 
 }  // namespace sluice::engine

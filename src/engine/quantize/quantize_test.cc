@@ -17,7 +17,7 @@ namespace sluice::engine {
 namespace {
 
 using testing::HasSubstr;
-using What = QuantizeOptions::What;
+using Scheme = QuantizeOptions::Scheme;
 
 std::string reason_of(const std::function<void()>& body) {
   try {
@@ -30,7 +30,7 @@ std::string reason_of(const std::function<void()>& body) {
 
 class QuantizeModelTest : public testing::Test {
  protected:
-  // Two products with an activation between, [n, 32] to [n, 8].
+  // Two GEMMs with an activation in between, [n, 32] to [n, 8].
   static Graph mlp(int opset = 17) {
     GraphBuilder b(opset);
     const ValueId x = b.input("x");
@@ -41,7 +41,8 @@ class QuantizeModelTest : public testing::Test {
   }
   static Sample sample(std::size_t i) { return {varied({6, 32}, 10 + static_cast<unsigned>(i))}; }
 
-  Graph small(const Graph& graph, const QuantizeOptions& options, const RangeMethod& method = {}) {
+  Graph quantized_model(const Graph& graph, const QuantizeOptions& options,
+                        const RangeMethod& method = {}) {
     const Graph ready = prepare_to_quantize(graph, workers);
     double last = 0;
     const auto ranges = find_ranges(ready, values_to_quantize(ready, options), 4, sample, method,
@@ -64,29 +65,29 @@ class QuantizeModelTest : public testing::Test {
   compute::Workers workers{2};
 };
 
-TEST_F(QuantizeModelTest, EveryKindLosesLittleAndIsSmaller) {
+TEST_F(QuantizeModelTest, EverySchemeReducesSizeWithLowLoss) {
   const Graph before = mlp();
   struct Kind {
-    What what;
-    double most, smaller;
+    Scheme scheme;
+    double max, smaller;
   };
-  for (const auto& [what, most, smaller] :
-       {Kind{What::int8, 0.02, 3}, Kind{What::fp8, 0.08, 3}, Kind{What::int8_weights, 0.01, 3},
-        Kind{What::int4_weights, 0.15, 5}}) {
-    SCOPED_TRACE(static_cast<int>(what));
-    const Graph after = small(before, {.what = what});
+  for (const auto& [scheme, max, smaller] :
+       {Kind{Scheme::int8, 0.02, 3}, Kind{Scheme::fp8, 0.08, 3},
+        Kind{Scheme::int8_weights, 0.01, 3}, Kind{Scheme::int4_weights, 0.15, 5}}) {
+    SCOPED_TRACE(static_cast<int>(scheme));
+    const Graph after = quantized_model(before, {.scheme = scheme});
     const double lost = loss(before, after);
     EXPECT_GT(lost, 0);
-    EXPECT_LT(lost, most);
+    EXPECT_LT(lost, max);
     EXPECT_GT(static_cast<double>(weight_bytes(before)),
               smaller * static_cast<double>(weight_bytes(after)));
   }
 }
 
-TEST_F(QuantizeModelTest, APlanOfItRunsAsItDoes) {
-  for (const What what : {What::int8, What::fp8, What::int4_weights}) {
-    SCOPED_TRACE(static_cast<int>(what));
-    const Session session(small(mlp(), {.what = what}), workers);
+TEST_F(QuantizeModelTest, PlansOfQuantizedModelsGiveTheSameResult) {
+  for (const Scheme scheme : {Scheme::int8, Scheme::fp8, Scheme::int4_weights}) {
+    SCOPED_TRACE(static_cast<int>(scheme));
+    const Session session(quantized_model(mlp(), {.scheme = scheme}), workers);
     const std::vector<Datum> given{sample(7)[0]};
     const Tensor before = session.run(given)[0].tensor;
     const std::string file = testing::TempDir() + "quantized-" + std::to_string(::getpid());
@@ -99,8 +100,8 @@ TEST_F(QuantizeModelTest, APlanOfItRunsAsItDoes) {
   }
 }
 
-TEST_F(QuantizeModelTest, SignedActivationsHaveTheirZeroInTheMiddle) {
-  const Graph after = small(mlp(), {.activations = DType::i8});
+TEST_F(QuantizeModelTest, SignedActivationsHaveZeroPointZero) {
+  const Graph after = quantized_model(mlp(), {.activations = DType::i8});
   for (const Node& node : after.nodes)
     if (node.op == "QuantizeLinear") {
       EXPECT_EQ(after[node.inputs[2]].constant.values<std::int8_t>()[0], 0);
@@ -109,25 +110,27 @@ TEST_F(QuantizeModelTest, SignedActivationsHaveTheirZeroInTheMiddle) {
 }
 
 TEST_F(QuantizeModelTest, EveryMethodFindsARange) {
-  EXPECT_LT(loss(mlp(), small(mlp(), {}, {RangeMethod::Kind::minmax})), 0.02);
-  EXPECT_LT(loss(mlp(), small(mlp(), {}, {RangeMethod::Kind::percentile})), 0.05);
-  EXPECT_LT(loss(mlp(), small(mlp(), {}, {RangeMethod::Kind::entropy})), 0.15);  // of little data
+  EXPECT_LT(loss(mlp(), quantized_model(mlp(), {}, {RangeMethod::Kind::minmax})), 0.02);
+  EXPECT_LT(loss(mlp(), quantized_model(mlp(), {}, {RangeMethod::Kind::percentile})), 0.05);
+  EXPECT_LT(loss(mlp(), quantized_model(mlp(), {}, {RangeMethod::Kind::entropy})),
+            0.15);  // of little data
 }
 
 TEST_F(QuantizeModelTest, NodesCanBeKeptByName) {
   const Graph graph = mlp();
-  const Graph after = small(graph, {.keep = {graph.nodes[0].name}});
+  const Graph after = quantized_model(graph, {.keep = {graph.nodes[0].name}});
   EXPECT_EQ(std::ranges::count(after.nodes, "QuantizeLinear", &Node::op), 1);
-  EXPECT_THAT(reason_of([&] { small(graph, {.keep = {"nobody"}}); }), HasSubstr("'nobody'"));
+  EXPECT_THAT(reason_of([&] { quantized_model(graph, {.keep = {"nobody"}}); }),
+              HasSubstr("'nobody'"));
 }
 
-TEST_F(QuantizeModelTest, AGraphWithoutProductsIsRefused) {
+TEST_F(QuantizeModelTest, GraphsWithoutGemmsAreRejected) {
   GraphBuilder b;
   const Graph graph = b.output(b.node("Relu", {b.input("x")})).take();
   EXPECT_THAT(reason_of([&] { quantize(graph, {}, {}); }), HasSubstr("nothing to quantize"));
 }
 
-TEST_F(QuantizeModelTest, DataWithoutARangeIsRefusedByName) {
+TEST_F(QuantizeModelTest, ValuesWithoutARangeAreRejectedByName) {
   const Graph graph = mlp();
   const auto infinite = [](std::size_t) -> Sample {
     Tensor x = varied({6, 32});
@@ -141,7 +144,7 @@ TEST_F(QuantizeModelTest, DataWithoutARangeIsRefusedByName) {
               HasSubstr("'x' is infinite"));
 }
 
-TEST_F(QuantizeModelTest, BatchNormsBecomePartOfTheirConvolution) {
+TEST_F(QuantizeModelTest, BatchNormsAreFoldedIntoConvolutions) {
   GraphBuilder b;
   const ValueId conv =
       b.node("Conv", {b.input("x"), b.constant(varied({4, 3, 1, 1})), b.constant(varied({4}))});
@@ -160,9 +163,9 @@ TEST_F(QuantizeModelTest, BatchNormsBecomePartOfTheirConvolution) {
   EXPECT_LT(meter.loss().relative, 1e-6);
 }
 
-TEST(QuantizeRangeTest, AFewFarValuesDoNotDecideARange) {
+TEST(QuantizeRangeTest, OutliersDoNotDetermineTheRange) {
   Histogram seen;
-  seen.most = 100;
+  seen.max = 100;
   std::vector<float> values(100'000);
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = static_cast<float>(i % 1000) / 1000.0f;
@@ -176,7 +179,7 @@ TEST(QuantizeRangeTest, AFewFarValuesDoNotDecideARange) {
 TEST(QuantizeWeightsTest, EachChannelHasItsOwnScale) {
   const Tensor w = varied({16, 3});
   for (std::size_t i = 0; i < 16; ++i) w.values<float>()[3 * i + 1] *= 100;
-  const SmallWeights small = int8_weights(w, 1);
+  const QuantizedWeights small = int8_weights(w, 1);
   for (std::size_t i = 0; i < 48; ++i) {
     const float scale = small.scales.values<float>()[i % 3];
     EXPECT_NEAR(static_cast<float>(small.values.values<std::int8_t>()[i]) * scale,
@@ -184,9 +187,9 @@ TEST(QuantizeWeightsTest, EachChannelHasItsOwnScale) {
   }
 }
 
-TEST(QuantizeWeightsTest, FourBitsHaveAScaleForEachBlock) {
+TEST(QuantizeWeightsTest, Int4WeightsHaveAScalePerBlock) {
   const Tensor w = varied({40, 3});
-  const SmallWeights small = int4_weights(w, 0, 16);
+  const QuantizedWeights small = int4_weights(w, 0, 16);
   EXPECT_EQ(small.scales.shape(), (Shape{3, 3}));
   const Tensor back = run_one(
       {"DequantizeLinear", 21, {{"axis", std::int64_t{0}}, {"block_size", std::int64_t{16}}}},
@@ -214,18 +217,18 @@ TEST(QuantizeOpsetTest, AttributesThatBecameInputsAreMoved) {
   EXPECT_EQ(before[0].tensor.values<float>()[2], after[0].tensor.values<float>()[2]);
 }
 
-TEST(QuantizeOpsetTest, AnOperatorThatMeansSomethingElseIsRefused) {
+TEST(QuantizeOpsetTest, OperatorsWithChangedSemanticsAreRejected) {
   GraphBuilder b(11);
   Graph graph = b.output(b.node("Softmax", {b.input("x")})).take();
   EXPECT_THAT(reason_of([&] { raise_opset(graph, 13); }), HasSubstr("Softmax"));
 }
 
-TEST(QuantizeLossTest, CountsWhatIsOffAndWhetherTheLargestStays) {
+TEST(QuantizeLossTest, MeasuresErrorAndTop1Agreement) {
   const auto table = [](std::vector<float> values) { return tensor_of<float>({2, 2}, values); };
   LossMeter meter;
   meter.add(table({3, 0, 0, 4}), table({3, 0, 5, 4}));
   EXPECT_DOUBLE_EQ(meter.loss().relative, 1);
-  EXPECT_DOUBLE_EQ(*meter.loss().same_largest, 0.5);
+  EXPECT_DOUBLE_EQ(*meter.loss().top1_agreement, 0.5);
   LossMeter nan;
   nan.add(table({1, 1, 1, 1}), table({1, NAN, 1, 1}));
   EXPECT_TRUE(std::isinf(nan.loss().relative));

@@ -1,4 +1,4 @@
-// Weights in fewer bits, with the scales that make them what they were, nearly.
+// Quantization of weights.
 #pragma once
 
 #include <cstdint>
@@ -7,18 +7,18 @@
 
 namespace sluice::engine {
 
-struct SmallWeights {
+struct QuantizedWeights {
   Tensor values, scales;
-  int axis = -1;           // that has the scales; -1: there is one for all
-  std::int64_t block = 0;  // values along the axis that share one; 0: each has its own
+  int axis = -1;           // the axis of the scales; -1: one scale per tensor
+  std::int64_t block = 0;  // values along the axis per scale; 0: one scale per index of the axis
 };
 
-inline constexpr float kMostFp8 = 448;  // of e4m3
+inline constexpr float kMaxFp8 = 448;  // the largest finite e4m3 value
 
-// `weights` are f32. One scale for each place along `axis`, from -127 to 127.
-SmallWeights int8_weights(const Tensor& weights, int axis);
-// One scale for each `block` values along `axis`, from -7 to 7.
-SmallWeights int4_weights(const Tensor& weights, int axis, std::int64_t block);
-SmallWeights fp8_weights(const Tensor& weights);
+// `weights` are f32. One scale per index of `axis`, values from -127 to 127.
+QuantizedWeights int8_weights(const Tensor& weights, int axis);
+// One scale per `block` values along `axis`, values from -7 to 7.
+QuantizedWeights int4_weights(const Tensor& weights, int axis, std::int64_t block);
+QuantizedWeights fp8_weights(const Tensor& weights);
 
 }  // namespace sluice::engine

@@ -1,4 +1,4 @@
-// Follows the dimension of the rows from value to value.
+// Propagates the batch axis from value to value.
 #include "engine/shapes/batch_axis.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace sluice::engine {
 namespace {
 
-// So many that no other size is likely to be a multiple of them.
+// Two batch sizes of which no other size is likely to be a multiple.
 constexpr std::int64_t kMore = 97, kFewer = 89;
 
 bool same_bytes(const Tensor& a, const Tensor& b) {
@@ -20,15 +20,15 @@ bool same_bytes(const Tensor& a, const Tensor& b) {
   return a.dtype() != DType::string && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
 }
 
-class Follower {
+class BatchAxisPropagation {
  public:
-  Follower(const Graph& more, const Graph& fewer)
-      : more_(more), fewer_(fewer), along_(more.values.size()) {}
+  BatchAxisPropagation(const Graph& more, const Graph& fewer)
+      : more_(more), fewer_(fewer), axes_(more.values.size()) {}
 
-  bool run(const Rows& rows) {
+  bool run(const BatchInputs& rows) {
     if (more_.nodes.size() != fewer_.nodes.size()) return false;
     for (std::size_t i = 0; i < rows.inputs.size(); ++i)
-      if (rows.inputs[i]) at(more_.inputs[i]) = Along{};
+      if (rows.inputs[i]) at(more_.inputs[i]) = BatchAxis{};
     for (std::size_t i = 0; i < more_.nodes.size(); ++i)
       if (more_.nodes[i].outputs != fewer_.nodes[i].outputs || !step(more_.nodes[i])) return false;
     return std::all_of(more_.outputs.begin(), more_.outputs.end(), [&](ValueId id) {
@@ -37,9 +37,9 @@ class Follower {
   }
 
  private:
-  MaybeAlong& at(ValueId id) { return along_[static_cast<std::size_t>(id)]; }
+  MaybeBatchAxis& at(ValueId id) { return axes_[static_cast<std::size_t>(id)]; }
 
-  // A constant is the same for any number of rows, or repeats what it holds for each of them.
+  // A constant must be the same for any batch size, or repeat the same row.
   bool constant_or(ValueId id) {
     const Tensor &more = more_[id].constant, &fewer = fewer_[id].constant;
     if (!more && !fewer) return true;
@@ -48,7 +48,7 @@ class Follower {
   }
   bool repeats(ValueId id, const Tensor& more, const Tensor& fewer);
 
-  // Its sizes are the same for any number of rows but for the one along which they lie.
+  // All dimensions besides the batch axis must be independent of the batch size.
   bool fits(ValueId id) {
     const Shape a = type_of(more_[id]).shape, b = type_of(fewer_[id]).shape;
     if (a.rank() != b.rank()) return false;
@@ -63,21 +63,21 @@ class Follower {
   bool step(const Node& node);
 
   const Graph &more_, &fewer_;
-  std::vector<MaybeAlong> along_;  // by value; none: it is the same for all rows
+  std::vector<MaybeBatchAxis> axes_;  // by value; none: no batch axis
 };
 
-bool Follower::repeats(ValueId id, const Tensor& more, const Tensor& fewer) {
+bool BatchAxisPropagation::repeats(ValueId id, const Tensor& more, const Tensor& fewer) {
   if (more.rank() != fewer.rank() || more.dtype() == DType::string) return false;
   for (int axis = 0; axis < more.rank(); ++axis) {
     if (more.shape()[axis] % kMore != 0) continue;
-    at(id) = Along{axis, more.shape()[axis] / kMore};
+    at(id) = BatchAxis{axis, more.shape()[axis] / kMore};
     if (!fits(id)) continue;
     Shape of_row(more.shape().dims().subspan(static_cast<std::size_t>(axis)));
     of_row[0] = at(id)->each;
     const std::size_t row = byte_size(of_row, more.dtype());
     const auto* const first = static_cast<const std::byte*>(more.data());
     const auto* const other = static_cast<const std::byte*>(fewer.data());
-    const auto before = static_cast<std::size_t>(product(more.shape(), 0, axis));
+    const auto before = static_cast<std::size_t>(size_of_axes(more.shape(), 0, axis));
     bool same = true;
     for (std::size_t p = 0; p < before && same; ++p)
       for (std::size_t r = 0; r < kMore && same; ++r)
@@ -90,9 +90,9 @@ bool Follower::repeats(ValueId id, const Tensor& more, const Tensor& fewer) {
   return false;
 }
 
-bool Follower::step(const Node& node) {
+bool BatchAxisPropagation::step(const Node& node) {
   const bool shape_second = node.op == "Reshape" || node.op == "Expand";
-  RowSite site{more_, node, kMore, {}, std::vector<MaybeAlong>(node.outputs.size())};
+  BatchAxisNode site{more_, node, kMore, {}, std::vector<MaybeBatchAxis>(node.outputs.size())};
   bool any = false;
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     site.given.emplace_back();
@@ -101,7 +101,8 @@ bool Follower::step(const Node& node) {
     site.given.back() = at(node.inputs[i]);
     any = any || site.given.back();
   }
-  if (is_random(node) || (any && (!node.domain.empty() || !follow_rows(site)))) return false;
+  if (is_random(node) || (any && (!node.domain.empty() || !propagate_batch_axis(site))))
+    return false;
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i] == kNoValue) continue;
     at(node.outputs[i]) = site.out[i];
@@ -112,9 +113,9 @@ bool Follower::step(const Node& node) {
 
 }  // namespace
 
-std::optional<Rows> rows_of(const Graph& graph, std::span<const TensorType> inputs) {
+std::optional<BatchInputs> batch_inputs_of(const Graph& graph, std::span<const TensorType> inputs) {
   std::string name;
-  Rows rows;
+  BatchInputs rows;
   for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
     const auto& dims = graph[graph.inputs[i]].dims;
     if (!dims || inputs[i].dtype == DType::string) return std::nullopt;
@@ -132,8 +133,8 @@ std::optional<Rows> rows_of(const Graph& graph, std::span<const TensorType> inpu
   return rows.count > 0 ? std::optional(rows) : std::nullopt;
 }
 
-bool rows_are_independent(const Graph& graph, std::span<const TensorType> inputs, const Rows& rows,
-                          compute::Workers& workers) {
+bool batch_is_independent(const Graph& graph, std::span<const TensorType> inputs,
+                          const BatchInputs& rows, compute::Workers& workers) {
   const auto with = [&](std::int64_t count) {
     std::vector<TensorType> types(inputs.begin(), inputs.end());
     for (std::size_t i = 0; i < types.size(); ++i)
@@ -142,7 +143,7 @@ bool rows_are_independent(const Graph& graph, std::span<const TensorType> inputs
   };
   try {
     const Graph more = with(kMore), fewer = with(kFewer);
-    return Follower(more, fewer).run(rows);
+    return BatchAxisPropagation(more, fewer).run(rows);
   } catch (const Error&) {
     return false;
   }

@@ -1,4 +1,4 @@
-// Whether the rows of a batch have nothing to do with each other, so that it may be cut.
+// Determines whether the rows of a batch are independent, so that the batch may be split.
 #pragma once
 
 #include <span>
@@ -8,14 +8,15 @@
 
 namespace sluice::engine {
 
-// The inputs whose first size has, by the model's own words, the name that the first input's has;
-// none where that is nameless, where it names another size too, or an input has no known sizes.
-std::optional<Rows> rows_of(const Graph& graph, std::span<const TensorType> inputs);
+// The inputs whose first dimension has the same symbol as that of the first input. None if that
+// dimension has no symbol, if the symbol names another dimension too, or if an input has no known
+// shape.
+std::optional<BatchInputs> batch_inputs_of(const Graph& graph, std::span<const TensorType> inputs);
 
-// True where it is certain: every operator on the way from such an input is known to keep rows
-// apart, and every output has its rows first. By two graphs for other numbers of rows, so that
-// numbers made of the number of rows are found too. False where nothing can be said.
-bool rows_are_independent(const Graph& graph, std::span<const TensorType> inputs, const Rows& rows,
-                          compute::Workers& workers);
+// True if provable: every operator that depends on such an input is known to keep rows independent,
+// and every output has its rows first. Checked by specializing the graph at two batch sizes, which
+// also finds values derived from the batch size. False if unknown.
+bool batch_is_independent(const Graph& graph, std::span<const TensorType> inputs,
+                          const BatchInputs& rows, compute::Workers& workers);
 
 }  // namespace sluice::engine

@@ -5,11 +5,11 @@
 namespace sluice::engine {
 namespace {
 
-int whole_axis(std::int64_t axis, int rank) {
+int positive_axis(std::int64_t axis, int rank) {
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 
-// `ops`: names with a space before and behind each.
+// `ops`: names surrounded by spaces.
 bool is_one_of(std::string_view op, std::string_view ops) {
   return ops.find(" " + std::string(op) + " ") != std::string_view::npos;
 }
@@ -29,14 +29,14 @@ constexpr std::string_view kLines =
     " Hardmax LayerNormalization LogSoftmax LpNormalization RMSNormalization Softmax ";
 constexpr std::string_view kViews = " Flatten Identity Reshape Squeeze Unsqueeze ";
 
-// Axes are counted from the last: that is where shapes of several ranks meet.
-bool elements(RowSite& s) {
-  if (s.node.attributes.has("axis")) return false;  // as it was before opset 7
+// Axes are counted from the last one, where broadcasting aligns shapes.
+bool elements(BatchAxisNode& s) {
+  if (s.node.attributes.has("axis")) return false;  // broadcasting before opset 7
   const std::size_t count = s.node.op == "Expand" ? 1 : s.node.inputs.size();
-  MaybeAlong from_last;
+  MaybeBatchAxis from_last;
   for (std::size_t i = 0; i < count; ++i) {
     if (!s.in(i)) continue;
-    const Along mine{s.shape(i).rank() - s.in(i)->axis, s.in(i)->each};
+    const BatchAxis mine{s.shape(i).rank() - s.in(i)->axis, s.in(i)->each};
     if (from_last && !(*from_last == mine)) return false;
     from_last = mine;
   }
@@ -46,32 +46,32 @@ bool elements(RowSite& s) {
     const int axis = given.rank() - from_last->axis;
     if (axis >= 0 && given[axis] != 1) return false;  // it differs from row to row
   }
-  s.out[0] = Along{s.made().rank() - from_last->axis, from_last->each};
+  s.out[0] = BatchAxis{s.made().rank() - from_last->axis, from_last->each};
   return true;
 }
 
-bool view(RowSite& s) {
+bool view(BatchAxisNode& s) {
   const Shape from = s.shape(0), to = s.made();
-  const std::int64_t before = product(from, 0, s.in(0)->axis);
+  const std::int64_t before = size_of_axes(from, 0, s.in(0)->axis);
   for (int axis = 0; axis < to.rank(); ++axis)
-    if (product(to, 0, axis) == before && to[axis] % s.rows == 0) {
-      s.out[0] = Along{axis, to[axis] / s.rows};
+    if (size_of_axes(to, 0, axis) == before && to[axis] % s.rows == 0) {
+      s.out[0] = BatchAxis{axis, to[axis] / s.rows};
       return true;
     }
   return false;
 }
 
-bool transpose(RowSite& s) {
+bool transpose(BatchAxisNode& s) {
   const int rank = s.shape(0).rank();
   Attributes::Integers order = s.node.attributes.integers("perm");
   for (int i = rank - 1; i >= 0 && static_cast<int>(order.size()) < rank; --i) order.push_back(i);
   const auto found = std::find(order.begin(), order.end(), s.in(0)->axis);
   if (found == order.end()) return false;
-  s.out[0] = Along{static_cast<int>(found - order.begin()), s.in(0)->each};
+  s.out[0] = BatchAxis{static_cast<int>(found - order.begin()), s.in(0)->each};
   return true;
 }
 
-bool matmul(RowSite& s) {
+bool matmul(BatchAxisNode& s) {
   const Shape a = s.shape(0), b = s.shape(1);
   if (a.rank() < 2 || b.rank() < 2) return false;
   const auto from_last = [&](std::size_t i, int rank) {
@@ -85,11 +85,11 @@ bool matmul(RowSite& s) {
     return given.rank() >= axis && given[given.rank() - axis] != 1;
   };
   if (axis > 2 && ((left == 0 && differs(a)) || (right == 0 && differs(b)))) return false;
-  s.out[0] = Along{s.made().rank() - axis, s.in(left != 0 ? 0 : 1)->each};
+  s.out[0] = BatchAxis{s.made().rank() - axis, s.in(left != 0 ? 0 : 1)->each};
   return true;
 }
 
-bool gemm(RowSite& s) {
+bool gemm(BatchAxisNode& s) {
   if (!s.only_first() || s.node.attributes.flag("transA") || s.in(0)->axis != 0) return false;
   if (s.node.inputs.size() > 2 && s.node.inputs[2] != kNoValue) {
     const Shape bias = s.shape(2);
@@ -99,8 +99,8 @@ bool gemm(RowSite& s) {
   return true;
 }
 
-// Indices of MaxPool count from the first image; a batch norm that learns looks at all of them.
-bool images(RowSite& s) {
+// Indices of MaxPool are relative to the whole batch; batch norm in training mode mixes rows.
+bool images(BatchAxisNode& s) {
   const bool more = std::count_if(s.node.outputs.begin(), s.node.outputs.end(),
                                   [](ValueId id) { return id != kNoValue; }) > 1;
   const bool learns = s.node.op == "BatchNormalization" &&
@@ -110,28 +110,29 @@ bool images(RowSite& s) {
   return true;
 }
 
-bool quantized(RowSite& s) {
+bool quantized(BatchAxisNode& s) {
   if (!s.only_first()) return false;
   const Shape given = s.shape(0), scale = s.shape(1);
-  const int axis = whole_axis(s.node.attributes.integer("axis", 1), given.rank());
+  const int axis = positive_axis(s.node.attributes.integer("axis", 1), given.rank());
   if (scale.rank() > 1 || (scale.rank() == 1 && scale[0] != 1 && axis == s.in(0)->axis))
     return false;
   s.out[0] = s.in(0);
   return true;
 }
 
-// What is computed along an axis, or from it on: the rows lie before it.
-bool lines(RowSite& s) {
+// Operators along an axis, or from it on: the batch axis must precede it.
+bool lines(BatchAxisNode& s) {
   if (!s.only_first() || s.node.outputs.size() > 1) return false;
   const bool softmax = s.node.op.ends_with("max");
-  const std::int64_t otherwise = softmax && s.node.version < 13 ? 1 : -1;
-  const int axis = whole_axis(s.node.attributes.integer("axis", otherwise), s.shape(0).rank());
+  const std::int64_t default_value = softmax && s.node.version < 13 ? 1 : -1;
+  const int axis =
+      positive_axis(s.node.attributes.integer("axis", default_value), s.shape(0).rank());
   if (s.in(0)->axis >= axis) return false;
   s.out[0] = s.in(0);
   return true;
 }
 
-std::optional<Attributes::Integers> list(const RowSite& s, std::size_t input,
+std::optional<Attributes::Integers> list(const BatchAxisNode& s, std::size_t input,
                                          std::string_view attribute) {
   if (s.node.attributes.has(attribute)) return s.node.attributes.integers(attribute);
   if (input >= s.node.inputs.size() || s.node.inputs[input] == kNoValue) return std::nullopt;
@@ -146,67 +147,68 @@ std::optional<Attributes::Integers> list(const RowSite& s, std::size_t input,
   return numbers;
 }
 
-bool reduce(RowSite& s) {
+bool reduce(BatchAxisNode& s) {
   const auto axes = list(s, 1, "axes");
   if (!axes || axes->empty()) return false;
-  const Along from = *s.in(0);
+  const BatchAxis from = *s.in(0);
   int before = 0;
   for (const std::int64_t given : *axes) {
-    const int axis = whole_axis(given, s.shape(0).rank());
+    const int axis = positive_axis(given, s.shape(0).rank());
     if (axis == from.axis) return false;
     if (axis < from.axis) ++before;
   }
   const bool kept = s.node.attributes.flag("keepdims", true);
-  s.out[0] = Along{from.axis - (kept ? 0 : before), from.each};
+  s.out[0] = BatchAxis{from.axis - (kept ? 0 : before), from.each};
   return true;
 }
 
-bool one_axis(RowSite& s) {
+bool one_axis(BatchAxisNode& s) {
   if (!s.only_first()) return false;
   const bool last = s.node.op == "TopK";
-  const Along from = *s.in(0);
-  const int axis = whole_axis(s.node.attributes.integer("axis", last ? -1 : 0), s.shape(0).rank());
+  const BatchAxis from = *s.in(0);
+  const int axis =
+      positive_axis(s.node.attributes.integer("axis", last ? -1 : 0), s.shape(0).rank());
   if (axis == from.axis) return false;
   const bool gone = s.node.op.starts_with("Arg") && !s.node.attributes.flag("keepdims", true);
-  s.out.assign(s.out.size(), Along{from.axis - (gone && axis < from.axis ? 1 : 0), from.each});
+  s.out.assign(s.out.size(), BatchAxis{from.axis - (gone && axis < from.axis ? 1 : 0), from.each});
   return true;
 }
 
-bool gather(RowSite& s) {
-  const MaybeAlong data = s.in(0), index = s.in(1);
+bool gather(BatchAxisNode& s) {
+  const MaybeBatchAxis data = s.in(0), index = s.in(1);
   if (data && index) return false;
-  const int axis = whole_axis(s.node.attributes.integer("axis", 0), s.shape(0).rank());
+  const int axis = positive_axis(s.node.attributes.integer("axis", 0), s.shape(0).rank());
   if (index) {
-    s.out[0] = Along{axis + index->axis, index->each};
+    s.out[0] = BatchAxis{axis + index->axis, index->each};
     return true;
   }
   if (data->axis == axis) return false;
   const int shift = axis < data->axis ? s.shape(1).rank() - 1 : 0;
-  s.out[0] = Along{data->axis + shift, data->each};
+  s.out[0] = BatchAxis{data->axis + shift, data->each};
   return true;
 }
 
-bool concat(RowSite& s) {
-  const MaybeAlong first = s.in(0);
-  const int axis = whole_axis(s.node.attributes.integer("axis", 0), s.shape(0).rank());
+bool concat(BatchAxisNode& s) {
+  const MaybeBatchAxis first = s.in(0);
+  const int axis = positive_axis(s.node.attributes.integer("axis", 0), s.shape(0).rank());
   for (std::size_t i = 0; i < s.node.inputs.size(); ++i)
     if (!first || !s.in(i) || !(*s.in(i) == *first) || first->axis == axis) return false;
   s.out[0] = first;
   return true;
 }
 
-bool slice(RowSite& s) {
+bool slice(BatchAxisNode& s) {
   if (!s.only_first()) return false;
   const int rank = s.shape(0).rank();
   const auto axes = list(s, 3, "axes");
   if (!axes) return false;  // all of them
   for (const std::int64_t axis : *axes)
-    if (whole_axis(axis, rank) == s.in(0)->axis) return false;
+    if (positive_axis(axis, rank) == s.in(0)->axis) return false;
   s.out[0] = s.in(0);
   return true;
 }
 
-bool pad(RowSite& s) {
+bool pad(BatchAxisNode& s) {
   if (!s.only_first() || (s.node.inputs.size() > 3 && s.node.inputs[3] != kNoValue)) return false;
   const auto pads = list(s, 1, "pads");
   const int rank = s.shape(0).rank();
@@ -217,39 +219,41 @@ bool pad(RowSite& s) {
   return true;
 }
 
-// [steps, rows, ...], or with `layout` [rows, steps, ...]; the results have a direction more.
-bool recurrent(RowSite& s) {
+// [time, batch, ...], or with `layout` [batch, time, ...]; outputs have an additional direction
+// axis.
+bool recurrent(BatchAxisNode& s) {
   const bool first = s.node.attributes.flag("layout");
   const int axis = first ? 0 : 1;
-  const auto lies = [&](std::size_t i, int at) { return s.in(i) && *s.in(i) == Along{at, 1}; };
+  const auto lies = [&](std::size_t i, int at) { return s.in(i) && *s.in(i) == BatchAxis{at, 1}; };
   for (std::size_t i = 0; i < s.node.inputs.size(); ++i) {
     if (s.node.inputs[i] == kNoValue) continue;
     const bool state = i == 0 || i == 5 || (i == 6 && s.node.op == "LSTM"), lengths = i == 4;
     if (state ? !lies(i, axis) : lengths ? !lies(i, 0) : s.in(i).has_value()) return false;
   }
-  s.out[0] = Along{first ? 0 : 2, 1};
-  for (std::size_t i = 1; i < s.out.size(); ++i) s.out[i] = Along{axis, 1};
+  s.out[0] = BatchAxis{first ? 0 : 2, 1};
+  for (std::size_t i = 1; i < s.out.size(); ++i) s.out[i] = BatchAxis{axis, 1};
   return true;
 }
 
 }  // namespace
 
-std::int64_t product(const Shape& shape, int begin, int end) {
+std::int64_t size_of_axes(const Shape& shape, int begin, int end) {
   std::int64_t size = 1;
   for (int i = begin; i < end; ++i) size *= shape[i];
   return size;
 }
 
-bool follow_rows(RowSite& s) {
+bool propagate_batch_axis(BatchAxisNode& s) {
   const std::string_view op = s.node.op;
-  const bool recurs = op == "LSTM" || op == "GRU" || op == "RNN";  // may give its last state alone
+  const bool recurs =
+      op == "LSTM" || op == "GRU" || op == "RNN";  // may have only the last state as output
   if (s.node.outputs.empty() || (s.node.outputs[0] == kNoValue && !recurs)) return false;
   if (is_one_of(op, kElements)) return elements(s);
   if (is_one_of(op, kViews)) return view(s);
   if (is_one_of(op, kImages)) return images(s);
   if (is_one_of(op, kLines)) return lines(s);
   if (op.starts_with("Reduce")) return reduce(s);
-  using Rule = bool (*)(RowSite&);
+  using Rule = bool (*)(BatchAxisNode&);
   struct Known {
     std::string_view op;
     Rule rule;

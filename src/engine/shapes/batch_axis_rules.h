@@ -1,4 +1,4 @@
-// Which operators keep the rows of a batch apart, and where they leave them.
+// Rules for operators that keep the rows of a batch independent, and the resulting batch axis.
 #pragma once
 
 #include <optional>
@@ -8,23 +8,23 @@
 
 namespace sluice::engine {
 
-// Where a value has its rows: `each` elements of that axis belong to one.
-struct Along {
+// The batch axis of a value; `each` consecutive elements of the axis belong to one row.
+struct BatchAxis {
   int axis = 0;
   std::int64_t each = 1;
-  friend bool operator==(const Along&, const Along&) = default;
+  friend bool operator==(const BatchAxis&, const BatchAxis&) = default;
 };
-using MaybeAlong = std::optional<Along>;  // none: it is the same for all rows
+using MaybeBatchAxis = std::optional<BatchAxis>;  // none: the value is the same for all rows
 
-// A node of a graph that is specialized for so many rows.
-struct RowSite {
+// A node of a graph that is specialized for `rows` rows.
+struct BatchAxisNode {
   const Graph& graph;
   const Node& node;
   std::int64_t rows;
-  std::vector<MaybeAlong> given;  // by input
-  std::vector<MaybeAlong> out;    // by output, none yet
+  std::vector<MaybeBatchAxis> given;  // by input
+  std::vector<MaybeBatchAxis> out;    // by output, to be set
 
-  MaybeAlong in(std::size_t i) const { return i < given.size() ? given[i] : MaybeAlong(); }
+  MaybeBatchAxis in(std::size_t i) const { return i < given.size() ? given[i] : MaybeBatchAxis(); }
   Shape shape(std::size_t i) const { return type_of(graph[node.inputs[i]]).shape; }
   Shape made() const { return type_of(graph[node.outputs[0]]).shape; }
   bool only_first() const {
@@ -34,11 +34,10 @@ struct RowSite {
   }
 };
 
-// Sets `out`, by rules for the operators that keep rows apart. False where there is no rule: the
-// operator mixes them, as far as anybody knows here.
-bool follow_rows(RowSite& site);
+// Sets `out` by the rule of the operator. False if there is no rule, so the operator may mix rows.
+bool propagate_batch_axis(BatchAxisNode& site);
 
-// Of the sizes [begin, end).
-std::int64_t product(const Shape& shape, int begin, int end);
+// The number of elements of dimensions [begin, end).
+std::int64_t size_of_axes(const Shape& shape, int begin, int end);
 
 }  // namespace sluice::engine

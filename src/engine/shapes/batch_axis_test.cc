@@ -10,7 +10,7 @@ namespace {
 
 using Integers = std::vector<std::int64_t>;
 
-// A graph with one input [batch, 3, 4] and what it makes of that.
+// A graph with one input [batch, 3, 4].
 template <class Make>
 Graph graph_of(Make&& make) {
   GraphBuilder b;
@@ -25,29 +25,29 @@ bool independent(Make&& make) {
   compute::Workers workers(1);
   const Graph graph = graph_of(make);
   const TensorType type{DType::f32, {6, 3, 4}};
-  const auto rows = rows_of(graph, std::span(&type, 1));
-  return rows && rows_are_independent(graph, std::span(&type, 1), *rows, workers);
+  const auto rows = batch_inputs_of(graph, std::span(&type, 1));
+  return rows && batch_is_independent(graph, std::span(&type, 1), *rows, workers);
 }
 
-// The number of rows as the graph itself would count them.
+// The batch size as computed by the graph.
 ValueId count(GraphBuilder& b, ValueId x) {
   return b.node("Gather", {b.node("Shape", {x}), b.integers({0})});
 }
 
-TEST(RowsTest, OperatorsOfSingleElementsKeepThemApart) {
+TEST(BatchAxisTest, ElementwiseOperatorsKeepRowsIndependent) {
   EXPECT_TRUE(independent([](GraphBuilder& b, ValueId x) {
     return b.node("Tanh", {b.node("Add", {x, b.constant(varied({3, 4}))})});
   }));
 }
 
-TEST(RowsTest, ProductsKeepThemApart) {
+TEST(BatchAxisTest, GemmsKeepRowsIndependent) {
   EXPECT_TRUE(independent([](GraphBuilder& b, ValueId x) {
     const ValueId y = b.node("MatMul", {x, b.constant(varied({4, 5}))});
     return b.node("MatMul", {y, b.node("Transpose", {y}, {{"perm", Integers{0, 2, 1}}})});
   }));
 }
 
-TEST(RowsTest, TheyAreFollowedThroughShapesThatTheGraphComputes) {
+TEST(BatchAxisTest, BatchAxisIsTrackedThroughComputedShapes) {
   EXPECT_TRUE(independent([](GraphBuilder& b, ValueId x) {
     const ValueId flat = b.node("Reshape", {x, b.integers({-1, 4})});  // three lines of each row
     const ValueId y = b.node("MatMul", {flat, b.constant(varied({4, 2}))});
@@ -59,7 +59,7 @@ TEST(RowsTest, TheyAreFollowedThroughShapesThatTheGraphComputes) {
   }));
 }
 
-TEST(RowsTest, WhatIsRepeatedForEachRowKeepsThemApart) {
+TEST(BatchAxisTest, RepeatedConstantsKeepRowsIndependent) {
   EXPECT_TRUE(independent([](GraphBuilder& b, ValueId x) {
     const ValueId shape =
         b.node("Concat", {count(b, x), b.integers({1, 4})}, {{"axis", std::int64_t{0}}});
@@ -68,7 +68,7 @@ TEST(RowsTest, WhatIsRepeatedForEachRowKeepsThemApart) {
   }));
 }
 
-TEST(RowsTest, SumsOverThemDoNot) {
+TEST(BatchAxisTest, ReductionsOverTheBatchMixRows) {
   EXPECT_FALSE(independent([](GraphBuilder& b, ValueId x) {
     return b.node("Sub", {x, b.node("ReduceMean", {x}, {{"axes", Integers{0}}})});
   }));
@@ -81,7 +81,7 @@ TEST(RowsTest, SumsOverThemDoNot) {
   }));
 }
 
-TEST(RowsTest, NeitherDoesTheirNumberNorTheirPlace) {
+TEST(BatchAxisTest, BatchSizeAndRowIndexMixRows) {
   EXPECT_FALSE(independent([](GraphBuilder& b, ValueId x) {
     return b.node("Div", {x, b.node("Cast", {count(b, x)}, {{"to", std::int64_t{1}}})});
   }));
@@ -102,7 +102,7 @@ TEST(RowsTest, NeitherDoesTheirNumberNorTheirPlace) {
   }));
 }
 
-TEST(RowsTest, OutputsHaveTheirRowsFirst) {
+TEST(BatchAxisTest, OutputsMustHaveTheBatchAxisFirst) {
   EXPECT_FALSE(independent([](GraphBuilder& b, ValueId x) {
     return b.node("Transpose", {x}, {{"perm", Integers{1, 0, 2}}});
   }));
@@ -111,27 +111,27 @@ TEST(RowsTest, OutputsHaveTheirRowsFirst) {
   }));
 }
 
-TEST(RowsTest, OperatorsWithoutARuleMixThem) {
+TEST(BatchAxisTest, OperatorsWithoutARuleMixRows) {
   EXPECT_FALSE(independent([](GraphBuilder& b, ValueId x) {
     return b.node("CumSum", {x, b.constant(Tensor::of<std::int64_t>(1))});
   }));
 }
 
-TEST(RowsTest, AModelThatDoesNotNameThemHasNone) {
+TEST(BatchAxisTest, ModelsWithoutABatchSymbolHaveNoBatchInputs) {
   Graph graph = graph_of([](GraphBuilder& b, ValueId x) { return b.node("Relu", {x}); });
   const TensorType type{DType::f32, {6, 3, 4}};
-  EXPECT_TRUE(rows_of(graph, std::span(&type, 1)));
+  EXPECT_TRUE(batch_inputs_of(graph, std::span(&type, 1)));
   graph[graph.inputs[0]].dims->front() = {6, ""};
-  EXPECT_FALSE(rows_of(graph, std::span(&type, 1)));
+  EXPECT_FALSE(batch_inputs_of(graph, std::span(&type, 1)));
   graph[graph.inputs[0]].dims = {{-1, "n"}, {-1, "n"}, {4, ""}};
-  EXPECT_FALSE(rows_of(graph, std::span(&type, 1)));
+  EXPECT_FALSE(batch_inputs_of(graph, std::span(&type, 1)));
   graph[graph.inputs[0]].dims.reset();
-  EXPECT_FALSE(rows_of(graph, std::span(&type, 1)));
+  EXPECT_FALSE(batch_inputs_of(graph, std::span(&type, 1)));
 }
 
-// The whole of what encoders, networks of convolutions and recurrent layers are made of: cutting
-// must be found possible, and must change nothing.
-TEST(RowsTest, LayersOfModelsKeepThemApart) {
+// Complete encoders, convolutional networks and recurrent layers: splitting must be recognized as
+// possible, and must not change the results.
+TEST(BatchAxisTest, ModelLayersKeepRowsIndependent) {
   EXPECT_TRUE(independent([](GraphBuilder& b, ValueId x) {
     const ValueId image = b.node("Unsqueeze", {x, b.integers({1})});
     const ValueId conv =

@@ -25,7 +25,7 @@ class Counted {
     const std::string& op = node_.op;
     if (is_view(node_) || std::ranges::find(kMoves, op) != std::end(kMoves)) return 0;
     if (node_.domain == kFused) return fused();
-    if (op == "MatMul" || op == "MatMulInteger" || op == "QLinearMatMul") return product();
+    if (op == "MatMul" || op == "MatMulInteger" || op == "QLinearMatMul") return matmul();
     if (op == "Gemm") return gemm();
     if (op == "Conv" || op == "ConvInteger") return convolution(1);
     if (op == "QLinearConv") return convolution(3);
@@ -50,22 +50,22 @@ class Counted {
   }
   double groups() const { return static_cast<double>(node_.attributes.integer("group", 1)); }
 
-  // Elements of a weight for each of its first dimension.
+  // Elements of a weight per index of its first dimension.
   static double per_output(const Shape& weight) {
     return weight.rank() < 1 ? 0 : static_cast<double>(weight.size(1, weight.rank()));
   }
   double convolution(std::size_t weight) const {
     return 2 * size_out() * per_output(shape_in(weight));
   }
-  double product() const {
+  double matmul() const {
     const Shape a = shape_in(0);
     return a.rank() == 0 ? 0 : 2 * size_out() * static_cast<double>(a[a.rank() - 1]);
   }
   double gemm() const {
     const Shape a = shape_in(0);
     if (a.rank() != 2) return 0;
-    const bool turned = node_.attributes.flag("transA");
-    return 2 * size_out() * static_cast<double>(a[turned ? 0 : 1]) +
+    const bool transposed_a = node_.attributes.flag("transA");
+    return 2 * size_out() * static_cast<double>(a[transposed_a ? 0 : 1]) +
            (node_.inputs.size() > 2 ? size_out() : 0);
   }
   double pool(std::string_view kernel) const {
@@ -104,7 +104,7 @@ class Counted {
     const Shape q = shape_in(0);
     const bool packed = node_.attributes.flag("packed");
     double keys = static_cast<double>(packed ? q[1] : shape_in(1)[1]);
-    // Sequences one after the other, as if all had the same length, which is the least it can be.
+    // Varlen sequences, as if all had the same length, which is a lower bound.
     if (node_.inputs.size() > 4) keys /= std::max(1.0, size_in(4) - 1);
     return 4 * size_out() * keys;
   }

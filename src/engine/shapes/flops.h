@@ -1,13 +1,12 @@
-// How much a node of a specialized graph computes.
+// Floating-point operations of the nodes of a specialized graph.
 #pragma once
 
 #include "engine/graph/tensor_type.h"
 
 namespace sluice::engine {
 
-// Products, convolutions, attention and recurrent layers exactly, a multiplication and an
-// addition as two; pools by what they look at; others one for each element; 0 for what only
-// moves data.
+// Exact for GEMMs, convolutions, attention and recurrent layers, with a multiply-add as two; pools
+// count their window, other operators one per element, data movement 0.
 double flops(const Graph& graph, const Node& node);
 double flops(const Graph& graph);
 

@@ -12,17 +12,17 @@
 namespace sluice::engine {
 namespace {
 
-constexpr std::size_t kMostFolded = 1u << 20;  // bytes a folded value may add to the model
-constexpr double kMostFoldingWork = 2e10;      // operations, of all nodes that are folded
-constexpr std::size_t kMostBytes = std::size_t{1} << 47;  // of one value: what can be addressed
+constexpr std::size_t kMaxFoldedBytes = 1u << 20;        // bytes that a folded value may add
+constexpr double kMaxFoldingOps = 2e10;                  // operations of all folded nodes
+constexpr std::size_t kMaxBytes = std::size_t{1} << 47;  // of one value: the addressable memory
 
-// Inputs whose contents, and not only their shapes, decide the shapes of what an operator makes.
-struct Deciding {
+// Inputs whose contents determine the output shapes of an operator.
+struct ShapeInput {
   std::string_view op;
   std::size_t first, last;
 };
 constexpr std::size_t kAll = 1000;
-constexpr Deciding kDeciding[] = {
+constexpr ShapeInput kShapeInputs[] = {
     {"AffineGrid", 1, 1},
     {"BlackmanWindow", 0, 0},
     {"CenterCropPad", 1, 1},
@@ -68,11 +68,13 @@ constexpr Deciding kDeciding[] = {
     {"Upsample", 1, 1},
 };
 
-// Constants that are small on purpose: what makes them large is for the passes to decide on.
-bool stays_small(const Node& node) { return node.domain.empty() && node.op == "DequantizeLinear"; }
+// Quantized constants stay quantized; the passes decide where to dequantize them.
+bool stays_quantized(const Node& node) {
+  return node.domain.empty() && node.op == "DequantizeLinear";
+}
 
-// About what folding a node costs. Where attributes decide on it, and not the sizes of what it
-// takes and makes, it is for the run to do.
+// The estimated cost of folding a node; infinite if it depends on attributes rather than on the
+// sizes of inputs and outputs.
 double folding_work(const Graph& graph, const Node& node, std::span<const Datum> inputs) {
   constexpr std::string_view kByAttributes[] = {"Det", "MaxRoiPool", "RegexFullMatch", "RoiAlign",
                                                 "TfIdfVectorizer"};
@@ -80,13 +82,13 @@ double folding_work(const Graph& graph, const Node& node, std::span<const Datum>
     return std::numeric_limits<double>::infinity();
   double work = flops(graph, node);
   if (node.op != "Einsum" && node.op != "DeformConv") return work;
-  work = 1;  // all with all, at most
+  work = 1;  // upper bound: the product of all input sizes
   for (const Datum& input : inputs) work *= std::max(1.0, static_cast<double>(input.tensor.size()));
   return work;
 }
 
-// Operators that ask for the shape of their input alone.
-bool reads_shape_alone(const Node& node) {
+// Operators that read only the shape of their input.
+bool reads_shape_only(const Node& node) {
   return node.domain.empty() && (node.op == "Shape" || node.op == "Size" || node.op == "EyeLike");
 }
 
@@ -94,8 +96,8 @@ bool reads_shape_alone(const Node& node) {
   throw Error(Code::unavailable, describe(node) + ": " + why);
 }
 
-// What stands for the contents of a value that only a run will know: zeros that take no memory.
-class Unknown {
+// A placeholder for the contents of run-time values: zero pages that take no memory.
+class Placeholder {
  public:
   Tensor tensor(const TensorType& type) {
     if (type.dtype == DType::string) return {type.dtype, type.shape};
@@ -117,10 +119,10 @@ class Unknown {
   std::size_t bytes_ = 0;
 };
 
-// Finds the types of a node's outputs by running it up to where it has named the last of them.
-class Probe final : public OutputPlaces {
+// Infers the output types of a node by running it until it has declared all of them.
+class TypeProbe final : public OutputSink {
  public:
-  explicit Probe(const Node& node) : node_(node), types_(node.outputs.size()) {
+  explicit TypeProbe(const Node& node) : node_(node), types_(node.outputs.size()) {
     for (const ValueId id : node.outputs)
       if (id != kNoValue) ++left_;
   }
@@ -130,30 +132,30 @@ class Probe final : public OutputPlaces {
     try {
       OpCall call(node_, inputs, *this, workers);
       op.run(call);
-    } catch (const AllNamed&) {
+    } catch (const AllDeclared&) {
     }
-    if (left_ > 0) refuse(node_, "not all of its outputs were made");
+    if (left_ > 0) refuse(node_, "not all of its outputs were declared");
     return std::move(types_);
   }
 
-  Tensor make(std::size_t i, DType dtype, const Shape& shape) override {
+  Tensor allocate(std::size_t i, DType dtype, const Shape& shape) override {
     note(i, {dtype, shape});
     return {dtype, shape};
   }
-  void give(std::size_t i, const Datum& value) override {
-    if (value.kind != Datum::Kind::tensor) refuse(node_, "it makes something else than a tensor");
+  void set(std::size_t i, const Datum& value) override {
+    if (value.kind != Datum::Kind::tensor) refuse(node_, "an output is not a tensor");
     note(i, {value.tensor.dtype(), value.tensor.shape()});
   }
-  void tell(std::size_t i, DType dtype, const Shape& shape) override { note(i, {dtype, shape}); }
+  void declare(std::size_t i, DType dtype, const Shape& shape) override { note(i, {dtype, shape}); }
 
  private:
-  struct AllNamed {};
+  struct AllDeclared {};
 
   void note(std::size_t i, const TensorType& type) {
-    require(type.bytes() < kMostBytes, "more elements than memory can hold");
+    require(type.bytes() < kMaxBytes, "more elements than memory can hold");
     if (!types_[i]) --left_;
     types_[i] = type;
-    if (left_ == 0) throw AllNamed();
+    if (left_ == 0) throw AllDeclared();
   }
 
   const Node& node_;
@@ -161,10 +163,10 @@ class Probe final : public OutputPlaces {
   int left_ = 0;
 };
 
-class NoBodies final : public BodyRunner {
+class NoSubgraphs final : public SubgraphRunner {
  public:
   std::vector<Datum> run(const Graph&, std::span<const Datum>) override {
-    throw Error(Code::internal, "a node with bodies was folded");
+    throw Error(Code::internal, "a node with subgraphs was folded");
   }
 };
 
@@ -185,7 +187,7 @@ class Specializer {
             "the model takes " + std::to_string(graph.inputs.size()) + " inputs, not " +
                 std::to_string(inputs.size()));
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      made_[graph.inputs[i]].constant = {};  // a default that the caller has replaced
+      made_[graph.inputs[i]].constant = {};  // replaces the default
       set_type(graph.inputs[i], inputs[i]);
     }
     for (Value& value : made_.values)
@@ -203,8 +205,8 @@ class Specializer {
   }
 
   void step(const Node& node) {
-    if (const Graph* const body = taken_branch(node)) return put_in(*body, node);
-    if (!node.bodies.empty()) refuse(node, "it runs other graphs");
+    if (const Graph* const body = taken_branch(node)) return inline_graph(*body, node);
+    if (!node.subgraphs.empty()) refuse(node, "it runs other graphs");
     refuse_unknown_shape(node);
     std::vector<Datum> inputs;
     bool known = !is_random(node);
@@ -212,37 +214,37 @@ class Specializer {
     for (const ValueId id : node.inputs) {
       inputs.push_back(id == kNoValue ? Datum() : datum(node, id));
       if (id == kNoValue) continue;
-      known = known && (made_[id].constant || reads_shape_alone(node));
+      known = known && (made_[id].constant || reads_shape_only(node));
       bytes += inputs.back().tensor.bytes();
     }
     const Op& op = op_of(node);
     check_type(op, inputs);
-    const auto types = Probe(node).run(op, inputs, workers_);
+    const auto types = TypeProbe(node).run(op, inputs, workers_);
     std::size_t added = 0;
     for (const auto& type : types)
       if (type) added += type->bytes();
     for (std::size_t i = 0; i < types.size(); ++i)
       if (types[i]) set_type(node.outputs[i], *types[i]);
-    known = known && !stays_small(node) && added <= std::max(kMostFolded, bytes);
+    known = known && !stays_quantized(node) && added <= std::max(kMaxFoldedBytes, bytes);
     const double work = known ? folding_work(made_, node, inputs) : 0;
     if (!known || work > work_left_) return made_.nodes.push_back(node);
     work_left_ -= work;
     fold(node, op, inputs);
   }
 
-  // Of an If whose condition is known.
+  // The taken branch of an If whose condition is constant.
   const Graph* taken_branch(const Node& node) const {
     if (!node.domain.empty() || node.op != "If" || node.inputs.size() != 1) return nullptr;
     const Tensor& condition = made_[node.inputs[0]].constant;
     if (!condition || condition.dtype() != DType::boolean || condition.size() != 1) return nullptr;
-    return node.body(condition.values<bool>()[0] ? "then_branch" : "else_branch");
+    return node.subgraph(condition.values<bool>()[0] ? "then_branch" : "else_branch");
   }
 
-  // The nodes of a body in the place of `node`, whose outputs are the body's.
-  void put_in(const Graph& body, const Node& node) {
+  // Inlines a subgraph in place of `node`.
+  void inline_graph(const Graph& body, const Node& node) {
     std::vector<ValueId> here(body.values.size(), kNoValue);
     for (const Graph::Captured& captured : body.captured)
-      here[static_cast<std::size_t>(captured.here)] = captured.outside;
+      here[static_cast<std::size_t>(captured.inner)] = captured.outer;
     for (std::size_t i = 0; i < here.size(); ++i) {
       if (here[i] != kNoValue) continue;
       here[i] = static_cast<ValueId>(made_.values.size());
@@ -256,10 +258,9 @@ class Specializer {
     for (Node inner : body.nodes) {
       std::ranges::transform(inner.inputs, inner.inputs.begin(), to_here);
       std::ranges::transform(inner.outputs, inner.outputs.begin(), to_here);
-      for (auto& [name, nested] : inner.bodies) {
+      for (auto& [name, nested] : inner.subgraphs) {
         auto moved = std::make_shared<Graph>(*nested);
-        for (Graph::Captured& captured : moved->captured)
-          captured.outside = to_here(captured.outside);
+        for (Graph::Captured& captured : moved->captured) captured.outer = to_here(captured.outer);
         nested = std::move(moved);
       }
       step(inner);
@@ -276,7 +277,7 @@ class Specializer {
 
   void refuse_unknown_shape(const Node& node) const {
     if (!node.domain.empty()) return;
-    for (const Deciding& rule : kDeciding) {
+    for (const ShapeInput& rule : kShapeInputs) {
       if (rule.op != node.op) continue;
       for (std::size_t i = rule.first; i <= rule.last && i < node.inputs.size(); ++i)
         if (node.inputs[i] != kNoValue && !made_[node.inputs[i]].constant)
@@ -289,12 +290,12 @@ class Specializer {
     if (value.constant) return value.constant;
     if (value.kind != onnx::Type::Kind::tensor || !value.dims)
       refuse(node, "'" + value.name + "' is no tensor");
-    return unknown_.tensor(type_of(value));
+    return placeholder_.tensor(type_of(value));
   }
 
   void fold(const Node& node, const Op& op, std::span<const Datum> inputs) {
     std::vector<Datum> outputs(node.outputs.size());
-    NoBodies none;
+    NoSubgraphs none;
     OpCall call(node, inputs, outputs, workers_, none);
     op.run(call);
     for (std::size_t i = 0; i < outputs.size(); ++i)
@@ -303,8 +304,8 @@ class Specializer {
 
   Graph made_;
   compute::Workers& workers_;
-  Unknown unknown_;
-  double work_left_ = kMostFoldingWork;
+  Placeholder placeholder_;
+  double work_left_ = kMaxFoldingOps;
 };
 
 }  // namespace

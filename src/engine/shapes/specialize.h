@@ -1,5 +1,5 @@
-// A graph for inputs whose shapes are known: every size in it is a number, and what depends
-// on shapes and constants alone is computed.
+// Specializes a graph for given input shapes: all shapes are inferred, and values that depend only
+// on shapes and constants are folded.
 #pragma once
 
 #include <span>
@@ -9,8 +9,8 @@
 
 namespace sluice::engine {
 
-// Throws unavailable, with node and reason, where shapes depend on what the inputs hold, or
-// where a value is no tensor: such a graph runs node by node.
+// Throws unavailable with node and reason if shapes are data-dependent or a value is not a tensor;
+// such a graph runs in the interpreter.
 Graph specialize(const Graph& graph, std::span<const TensorType> inputs, compute::Workers& workers);
 
 }  // namespace sluice::engine

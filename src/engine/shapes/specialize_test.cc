@@ -16,13 +16,13 @@ std::vector<std::string> operators(const Graph& graph) {
   return all;
 }
 
-// One node on a value of the graph around it and, if it has one, a constant of its own.
+// A subgraph of one node on a captured value and an optional constant.
 std::shared_ptr<const Graph> branch(const std::string& op, ValueId outside, float number) {
   GraphBuilder b;
   const ValueId x = b.input("captured");
   Graph body = b.output(b.node(op, {x, b.constant(Tensor::of<float>(number))})).take();
   body.inputs.clear();
-  body.captured.push_back({.outside = outside, .here = x});
+  body.captured.push_back({.outer = outside, .inner = x});
   return std::make_shared<const Graph>(std::move(body));
 }
 
@@ -34,11 +34,11 @@ Graph chooses(const std::function<ValueId(GraphBuilder&)>& condition) {
   Graph graph = b.output(b.node("Relu", {made})).take();
   for (Node& node : graph.nodes)
     if (node.op == "If")
-      node.bodies = {{"then_branch", branch("Add", x, 2)}, {"else_branch", branch("Mul", x, 3)}};
+      node.subgraphs = {{"then_branch", branch("Add", x, 2)}, {"else_branch", branch("Mul", x, 3)}};
   return graph;
 }
 
-TEST(SpecializeTest, ABranchThatIsCertainStandsInThePlaceOfItsIf) {
+TEST(SpecializeTest, ConstantBranchesAreInlined) {
   compute::Workers workers(1);
   const TensorType type{DType::f32, {4}};
   const auto given = [](bool which) {
@@ -57,15 +57,15 @@ TEST(SpecializeTest, ABranchThatIsCertainStandsInThePlaceOfItsIf) {
   }
 }
 
-TEST(SpecializeTest, AConditionThatAnInputDecidesRunsNodeByNode) {
+TEST(SpecializeTest, DataDependentConditionsRunInTheInterpreter) {
   compute::Workers workers(1);
   const Graph graph = chooses([](GraphBuilder& b) { return b.input("which", DType::boolean); });
   const TensorType types[] = {{DType::f32, {4}}, {DType::boolean, {}}};
   EXPECT_THROW(specialize(graph, types, workers), Error);
 }
 
-// Otherwise a plan would take longer to read than to make; this one would take hours.
-TEST(SpecializeTest, AskingWhatFusedNodesMakeComputesNothing) {
+// Otherwise loading a plan would take longer than compiling it; this one would take hours.
+TEST(SpecializeTest, TypeInferenceOfFusedNodesComputesNothing) {
   compute::Workers workers(1);
   GraphBuilder b;
   const ValueId x = b.input("x");
@@ -80,7 +80,7 @@ TEST(SpecializeTest, AskingWhatFusedNodesMakeComputesNothing) {
   EXPECT_EQ(type_of(special[special.outputs[0]]).shape, (Shape{256, 1024, 1024, 96}));
 }
 
-TEST(SpecializeTest, AskingWhatNodesOfBytesMakeComputesNothing) {
+TEST(SpecializeTest, TypeInferenceOfQuantizedNodesComputesNothing) {
   compute::Workers workers(1);
   GraphBuilder b;
   const ValueId x = b.input("x", DType::u8), scale = b.constant(varied({1024}));
@@ -98,8 +98,8 @@ TEST(SpecializeTest, AskingWhatNodesOfBytesMakeComputesNothing) {
   EXPECT_EQ(type_of(special[special.outputs[0]]), (TensorType{DType::i32, type.shape}));
 }
 
-// As does a model's first compilation.
-TEST(SpecializeTest, AskingWhatNodesOfOnnxMakeComputesNothing) {
+// The same holds for the first compilation of a model.
+TEST(SpecializeTest, TypeInferenceOfOnnxNodesComputesNothing) {
   compute::Workers workers(1);
   GraphBuilder b;
   const ValueId ones = b.constant(varied({64}));
@@ -124,8 +124,8 @@ TEST(SpecializeTest, AskingWhatNodesOfOnnxMakeComputesNothing) {
   EXPECT_EQ(type_of(special[special.outputs[0]]), (TensorType{DType::f16, {2048, 2, 1, 128}}));
 }
 
-// What a run would refuse is refused although nothing is computed.
-TEST(SpecializeTest, MistakesAreFoundBeforeTypesAreNamed) {
+// Errors of a run are reported although nothing is computed.
+TEST(SpecializeTest, ErrorsAreFoundBeforeTypesAreDeclared) {
   compute::Workers workers(1);
   const auto refuses = [&](Graph graph) {
     const TensorType type{DType::f32, {5, 5}};
@@ -140,8 +140,8 @@ TEST(SpecializeTest, MistakesAreFoundBeforeTypesAreNamed) {
   refuses(split.output(split.node("Split", {split.input("x"), split.integers({4})})).take());
 }
 
-// 2^64 elements, which is none where it wraps around.
-TEST(SpecializeTest, ValuesThatNoMachineCanAddressAreRefused) {
+// 2^64 elements, which overflows to 0.
+TEST(SpecializeTest, UnaddressableValuesAreRejected) {
   compute::Workers workers(1);
   GraphBuilder b;
   const ValueId x = b.input("x"), huge = b.integers({std::int64_t{1} << 32, 1});
@@ -152,7 +152,7 @@ TEST(SpecializeTest, ValuesThatNoMachineCanAddressAreRefused) {
   EXPECT_THROW(specialize(graph, std::span(&type, 1), workers), Error);
 }
 
-TEST(SpecializeTest, LargeWeightsThatAModelMakesAreConstants) {
+TEST(SpecializeTest, LargeExpandedWeightsAreConstants) {
   compute::Workers workers(1);
   GraphBuilder b;
   const ValueId weight = b.node("ConstantOfShape", {b.integers({1024, 512})});

@@ -9,11 +9,11 @@
 namespace sluice::engine {
 namespace {
 
-// Numbers of tokens are multiples of the places' 32nd part: 2 % are computed in vain, and a
-// server that sees any lengths compiles a few programs.
-constexpr std::int64_t kSteps = 32;
+// The number of tokens is rounded up to 1/32 of the padded size. This wastes about 2 % of the work,
+// but limits the number of programs for arbitrary lengths.
+constexpr std::int64_t kTokenBuckets = 32;
 
-// 1 where there is a token; none where there are other numbers than 0 and 1.
+// Whether each position holds a token; none if there are values other than 0 and 1.
 template <class T>
 std::optional<std::vector<bool>> tokens_in(const Tensor& mask) {
   std::vector<bool> is;
@@ -35,16 +35,16 @@ std::optional<std::vector<bool>> tokens_of(const Tensor& mask) {
   }
 }
 
-// How many are computed for so many; all: no fewer.
-std::int64_t stepped(std::int64_t tokens, std::int64_t places) {
-  const std::int64_t step = (places + kSteps - 1) / kSteps;
-  return std::min(places, std::max(step, (tokens + step - 1) / step * step));
+// Rounds the number of tokens up to the next bucket.
+std::int64_t rounded_up(std::int64_t tokens, std::int64_t positions) {
+  const std::int64_t step = (positions + kTokenBuckets - 1) / kTokenBuckets;
+  return std::min(positions, std::max(step, (tokens + step - 1) / step * step));
 }
 
 }  // namespace
 
-std::array<TensorType, Packing::kParts> packing_types(std::int64_t batch, std::int64_t length,
-                                                      std::int64_t tokens) {
+std::array<TensorType, VarlenBatch::kInputs> varlen_types(std::int64_t batch, std::int64_t length,
+                                                          std::int64_t tokens) {
   return {TensorType{DType::i32, {1, tokens}},
           {DType::i32, {1, tokens}},
           {DType::i32, {batch, length}},
@@ -55,8 +55,8 @@ bool is_mask_type(DType type) {
   return type == DType::i64 || type == DType::i32 || type == DType::boolean || type == DType::f32;
 }
 
-std::optional<Packing> pack(const Tensor& mask, bool first) {
-  if (mask.rank() != 2 || mask.size() < kFewestPlaces || !is_mask_type(mask.dtype()) ||
+std::optional<VarlenBatch> pack_varlen(const Tensor& mask, bool first) {
+  if (mask.rank() != 2 || mask.size() < kMinMaskSize || !is_mask_type(mask.dtype()) ||
       mask.size() > std::numeric_limits<std::int32_t>::max())
     return std::nullopt;
   const auto is = tokens_of(mask);
@@ -65,41 +65,42 @@ std::optional<Packing> pack(const Tensor& mask, bool first) {
   for (std::size_t i = 0; first && i < is->size(); i += static_cast<std::size_t>(length))
     if (!(*is)[i])
       throw Error(Code::unavailable,
-                  "a sequence has no token at its first place, which the model looks at");
-  Packing packing{.parts = {}, .tokens = stepped(std::ranges::count(*is, true), mask.size())};
-  if (packing.tokens == mask.size()) return std::nullopt;
-  const auto types = packing_types(batch, length, packing.tokens);
+                  "a sequence has no token at its first position, which the model reads");
+  VarlenBatch varlen{.inputs = {},
+                     .tokens = rounded_up(std::ranges::count(*is, true), mask.size())};
+  if (varlen.tokens == mask.size()) return std::nullopt;
+  const auto types = varlen_types(batch, length, varlen.tokens);
   for (std::size_t i = 0; i < types.size(); ++i)
-    packing.parts[i] = Tensor(types[i].dtype, types[i].shape);
-  const auto part = [&](std::size_t i) { return packing.parts[i].values<std::int32_t>(); };
-  const auto rows = part(0), positions = part(1), places = part(2), offsets = part(3);
+    varlen.inputs[i] = Tensor(types[i].dtype, types[i].shape);
+  const auto input = [&](std::size_t i) { return varlen.inputs[i].values<std::int32_t>(); };
+  const auto rows = input(0), positions = input(1), token_index = input(2), cu_seqlens = input(3);
   std::size_t token = 0;
   for (std::size_t i = 0; i < is->size(); ++i) {
     const auto at = static_cast<std::int64_t>(i);
     if (at % length == 0)
-      offsets[static_cast<std::size_t>(at / length)] = static_cast<std::int32_t>(token);
-    places[i] = static_cast<std::int32_t>((*is)[i] ? token : packing.parts[0].size());
+      cu_seqlens[static_cast<std::size_t>(at / length)] = static_cast<std::int32_t>(token);
+    token_index[i] = static_cast<std::int32_t>((*is)[i] ? token : varlen.inputs[0].size());
     if (!(*is)[i]) continue;
     rows[token] = static_cast<std::int32_t>(at);
     positions[token++] = static_cast<std::int32_t>(at % length);
   }
-  offsets[static_cast<std::size_t>(batch)] = static_cast<std::int32_t>(token);
+  cu_seqlens[static_cast<std::size_t>(batch)] = static_cast<std::int32_t>(token);
   const std::int32_t like = token > 0 ? rows[0] : 0;
   std::ranges::fill(rows.subspan(token), like);
   std::ranges::fill(positions.subspan(token), like % static_cast<std::int32_t>(length));
-  return packing;
+  return varlen;
 }
 
-std::string part_name(const std::string& mask, std::size_t part, bool first) {
-  return mask + (first ? "/first, " : "/") + Packing::kNames[part];
+std::string varlen_input_name(const std::string& mask, std::size_t index, bool first) {
+  return mask + (first ? "/first, " : "/") + VarlenBatch::kNames[index];
 }
 
-std::optional<PaddingMask> mask_of_packed(const Graph& special, std::size_t inputs) {
-  if (special.inputs.size() != inputs + Packing::kParts) return std::nullopt;
+std::optional<PaddingMask> mask_of_varlen(const Graph& special, std::size_t inputs) {
+  if (special.inputs.size() != inputs + VarlenBatch::kInputs) return std::nullopt;
   const std::string& name = special[special.inputs[inputs]].name;
   for (std::size_t i = 0; i < inputs; ++i)
     for (const bool first : {false, true})
-      if (name == part_name(special[special.inputs[i]].name, 0, first))
+      if (name == varlen_input_name(special[special.inputs[i]].name, 0, first))
         return PaddingMask{i, first};
   return std::nullopt;
 }

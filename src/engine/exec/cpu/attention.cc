@@ -1,4 +1,4 @@
-// Attention in one pass, some queries of one head at a time.
+// Flash attention: one pass over the keys for a block of queries of one head.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -14,19 +14,19 @@ namespace sluice::engine::cpu {
 namespace {
 
 struct Sizes {
-  std::size_t batch, heads, queries, keys, size;  // of the longest, where sequences differ
+  std::size_t batch, heads, queries, keys, size;  // of the longest sequence, if varlen
   bool packed;
   float scale;
-  std::array<std::size_t, 4> mask{};  // steps to the next of each; 0 where it is stretched
-  bool in_sequences = false;          // one after the other, from offset to offset, in
-  std::size_t tokens = 0;             // so many rows
+  std::array<std::size_t, 4> mask{};  // strides; 0 where it is broadcast
+  bool varlen = false;                // packed sequences, delimited by cu_seqlens
+  std::size_t tokens = 0;             // total rows, if varlen
 
   std::size_t width() const { return heads * size; }
   std::size_t row() const { return packed ? 3 * width() : width(); }  // of q, k and v
 };
 
-// Queries of one head, all of them where there are heads enough to keep all threads busy:
-// keys and values are packed anew for each task.
+// The queries of a task: all of a head's if there are enough heads to keep all threads busy, since
+// each task packs keys and values again.
 std::size_t queries_of_a_task(const Sizes& sizes, std::size_t threads) {
   const std::size_t at_once = attention_queries(), heads = sizes.batch * sizes.heads;
   const std::size_t blocks = (sizes.queries + at_once - 1) / at_once;
@@ -53,31 +53,31 @@ class AttentionKernel final : public Kernel {
                 part.scratch = static_cast<float*>(args.scratch) + slot * slot_;
                 attend(part);
               });
-    if (sizes_.in_sequences) clear_rest(args);
+    if (sizes_.varlen) clear_rest(args);
   }
-  std::string_view what() const override { return "attention"; }
+  std::string_view name() const override { return "attention"; }
   std::size_t scratch() const override {
     return byte_size(Shape{workers_.threads(), static_cast<std::int64_t>(slot_)}, DType::f32);
   }
 
  private:
-  // One of the batch: its rows among all.
+  // An entry of the batch: its rows in q, k and v.
   struct Entry {
-    std::size_t number, query, queries, key, keys;
+    std::size_t index, query, queries, key, keys;
   };
   Entry entry_of(const KernelArgs& args, std::size_t i) const {
     const Sizes& s = sizes_;
-    if (!s.in_sequences) return {i, i * s.queries, s.queries, i * s.keys, s.keys};
-    const auto* const offsets = static_cast<const std::int32_t*>(args.inputs[4]);
+    if (!s.varlen) return {i, i * s.queries, s.queries, i * s.keys, s.keys};
+    const auto* const cu_seqlens = static_cast<const std::int32_t*>(args.inputs[4]);
     const auto tokens = static_cast<std::int32_t>(s.tokens);
-    const std::int32_t first = std::clamp(offsets[i], 0, tokens);
-    const std::int32_t end = std::clamp(offsets[i + 1], first, tokens);
+    const std::int32_t first = std::clamp(cu_seqlens[i], 0, tokens);
+    const std::int32_t end = std::clamp(cu_seqlens[i + 1], first, tokens);
     const auto at = static_cast<std::size_t>(first);
     const std::size_t count = std::min(static_cast<std::size_t>(end - first), s.queries);
     return {0, at, count, at, count};
   }
 
-  // Tokens of no sequence.
+  // Clears the outputs of tokens that are in no sequence.
   void clear_rest(const KernelArgs& args) const {
     float* const out = static_cast<float*>(args.outputs[0]);
     const auto clear = [&](std::size_t from, std::size_t to) {
@@ -100,7 +100,7 @@ class AttentionKernel final : public Kernel {
     const float* const v = s.packed ? q + 2 * s.width() : floats(args, 2);
     const float* const mask = floats(args, 3);
     const std::size_t keys_at = entry.key * s.row() + head * s.size;
-    const std::size_t mask_at = entry.number * s.mask[0] + head * s.mask[1] + query * s.mask[2];
+    const std::size_t mask_at = entry.index * s.mask[0] + head * s.mask[1] + query * s.mask[2];
     return {.queries = std::min(rows_, entry.queries - query),
             .keys = entry.keys,
             .size = s.size,
@@ -125,7 +125,7 @@ class AttentionKernel final : public Kernel {
   std::size_t rows_, slot_;  // queries of a task; floats a thread needs
 };
 
-// False where it does not stretch to the scores.
+// False if it does not broadcast to the scores.
 bool read_mask(const Shape& mask, Sizes& sizes) {
   const std::array<std::size_t, 4> scores{sizes.batch, sizes.heads, sizes.queries, sizes.keys};
   if (mask.rank() > 4) return false;
@@ -140,18 +140,18 @@ bool read_mask(const Shape& mask, Sizes& sizes) {
   return true;
 }
 
-// False where they cannot lie one after the other.
-bool read_sequences(const Node& node, const TensorType& offsets, const TensorType& mask,
-                    Sizes& sizes) {
-  const std::int64_t longest = node.attributes.integer("longest", 0);
-  if (offsets.dtype != DType::i32 || offsets.shape.rank() != 1 || offsets.shape[0] < 2 ||
+// Reads cu_seqlens; false if the inputs are not packed sequences.
+bool read_cu_seqlens(const Node& node, const TensorType& cu_seqlens, const TensorType& mask,
+                     Sizes& sizes) {
+  const std::int64_t longest = node.attributes.integer("max_seqlen", 0);
+  if (cu_seqlens.dtype != DType::i32 || cu_seqlens.shape.rank() != 1 || cu_seqlens.shape[0] < 2 ||
       sizes.batch != 1 || sizes.queries != sizes.keys || mask.dtype != DType::none || longest < 1 ||
       static_cast<std::size_t>(longest) > sizes.queries ||
       sizes.queries > std::numeric_limits<std::int32_t>::max())
     return false;
-  sizes.in_sequences = true;
+  sizes.varlen = true;
   sizes.tokens = sizes.queries;
-  sizes.batch = static_cast<std::size_t>(offsets.shape[0] - 1);
+  sizes.batch = static_cast<std::size_t>(cu_seqlens.shape[0] - 1);
   sizes.queries = sizes.keys = static_cast<std::size_t>(longest);
   return true;
 }
@@ -166,7 +166,7 @@ std::unique_ptr<Kernel> make_attention(const Graph& graph, const Node& node, Con
   const bool fits = k.dtype == DType::f32 && k.shape.rank() == 3 && k.shape.size() > 0 && k == v &&
                     k.shape[0] == q.shape[0] && k.shape[2] == width && heads > 0 &&
                     heads <= width && width % (heads * (packed ? 3 : 1)) == 0;
-  if (!fits) return nullptr;  // the operator says why
+  if (!fits) return nullptr;  // the reference operator reports the error
   Sizes sizes{.batch = static_cast<std::size_t>(q.shape[0]),
               .heads = static_cast<std::size_t>(heads),
               .queries = static_cast<std::size_t>(q.shape[1]),
@@ -176,8 +176,8 @@ std::unique_ptr<Kernel> make_attention(const Graph& graph, const Node& node, Con
               .scale = node.attributes.real("scale", 1)};
   if (mask.dtype != DType::none && (mask.dtype != DType::f32 || !read_mask(mask.shape, sizes)))
     return nullptr;
-  if (const TensorType offsets = input_type(graph, node, 4);
-      offsets.dtype != DType::none && !read_sequences(node, offsets, mask, sizes))
+  if (const TensorType cu_seqlens = input_type(graph, node, 4);
+      cu_seqlens.dtype != DType::none && !read_cu_seqlens(node, cu_seqlens, mask, sizes))
     return nullptr;
   return std::make_unique<AttentionKernel>(context, sizes);
 }

@@ -19,7 +19,7 @@ std::vector<float> first(const Tensor& tensor, std::size_t count) {
   return {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count)};
 }
 
-TEST(AttentionKernelTest, IsTheOperatorForAnyLengthAndSizeOfHeads) {
+TEST(AttentionKernelTest, MatchesTheOperatorForAnyLengthAndHeadSize) {
   struct Case {
     Integer batch, heads, queries, keys, size;
   };
@@ -28,19 +28,19 @@ TEST(AttentionKernelTest, IsTheOperatorForAnyLengthAndSizeOfHeads) {
     const Shape q{c.batch, c.queries, c.heads * c.size}, k{c.batch, c.keys, c.heads * c.size};
     for_each_target([&] {
       const KernelTest test(attention(c.heads), {varied(q), varied(k, 2), varied(k, 3)});
-      EXPECT_EQ(test.kernel().what(), "attention");
+      EXPECT_EQ(test.kernel().name(), "attention");
       EXPECT_LT(test.difference(), 3e-6) << to_string(q) << to_string(k);
     });
   }
 }
 
-TEST(AttentionKernelTest, QueriesKeysAndValuesMayLieSideBySide) {
+TEST(AttentionKernelTest, PackedQueriesKeysAndValuesMatchTheOperator) {
   const KernelTest test(attention(4, true), {varied({3, 50, 3 * 4 * 24})});
-  EXPECT_EQ(test.kernel().what(), "attention");
+  EXPECT_EQ(test.kernel().name(), "attention");
   EXPECT_LT(test.difference(), 3e-6);
 }
 
-TEST(AttentionKernelTest, MasksAreStretched) {
+TEST(AttentionKernelTest, MasksAreBroadcast) {
   const Tensor x = varied({2, 37, 3 * 2 * 32});
   for (const Shape& shape : {Shape{2, 1, 1, 37}, Shape{37, 37}, Shape{2, 2, 37, 37},
                              Shape{1, 2, 37, 1}, Shape{37}, Shape{1, 1, 1, 1}}) {
@@ -49,28 +49,41 @@ TEST(AttentionKernelTest, MasksAreStretched) {
       if (shape[shape.rank() - 1] > 1 && value > 0.5f) value = std::numeric_limits<float>::lowest();
     for_each_target([&] {
       const KernelTest test(attention(2, true), {x, Tensor(), Tensor(), mask});
-      EXPECT_EQ(test.kernel().what(), "attention");
+      EXPECT_EQ(test.kernel().name(), "attention");
       EXPECT_LT(test.difference(), 3e-6) << to_string(shape);
     });
   }
 }
 
-TEST(AttentionKernelTest, SequencesMayLieOneAfterTheOther) {
+// The sum with a mask of -1e9 is a multiple of 64, also for the kernel.
+TEST(AttentionKernelTest, LargeMasksAreAddedToTheRoundedScores) {
+  const Tensor x = varied({2, 37, 3 * 2 * 32}), by_query(DType::f32, {37, 37});
+  for (float& value : x.values<float>()) value *= 8;
+  std::ranges::fill(by_query.values<float>(), -1e9f);
+  for (const Tensor& mask : {tensor_of<float>({1}, {-1e9f}), by_query})
+    for_each_target([&] {
+      const KernelTest test(attention(2, true), {x, Tensor(), Tensor(), mask});
+      EXPECT_EQ(test.kernel().name(), "attention");
+      EXPECT_LT(test.difference(), 1e-4) << to_string(mask.shape());
+    });
+}
+
+TEST(AttentionKernelTest, VarlenSequencesMatchTheOperator) {
   Node node = attention(2, true);
-  node.attributes.set("longest", Integer{70});
+  node.attributes.set("max_seqlen", Integer{70});
   const Tensor offsets(DType::i32, {6});
   std::copy_n(std::array{0, 1, 71, 71, 104, 120}.begin(), 6,
               offsets.values<std::int32_t>().begin());
   const Tensor x = varied({1, 120, 3 * 2 * 24});
   for_each_target([&] {
     const KernelTest test(node, {x, Tensor(), Tensor(), Tensor(), offsets});
-    EXPECT_EQ(test.kernel().what(), "attention");
+    EXPECT_EQ(test.kernel().name(), "attention");
     EXPECT_LT(test.difference(), 3e-6);
   });
 }
 
-// The kernel's own care: a model may claim anything, and the operator is not asked.
-TEST(AttentionKernelTest, WhatSequencesCannotBeHasNoKernel) {
+// The kernel validates its inputs itself: a model may be malformed, and the operator does not run.
+TEST(AttentionKernelTest, InvalidVarlenInputsHaveNoKernel) {
   const auto has_kernel = [](Integer longest, Integer offsets, Integer keys) {
     Graph graph;
     const auto value = [&](DType dtype, const Shape& shape) {
@@ -79,7 +92,7 @@ TEST(AttentionKernelTest, WhatSequencesCannotBeHasNoKernel) {
       return static_cast<ValueId>(graph.values.size() - 1);
     };
     Node node = attention(2);
-    node.attributes.set("longest", longest);
+    node.attributes.set("max_seqlen", longest);
     const ValueId k = value(DType::f32, {1, keys, 48});
     node.inputs = {value(DType::f32, {1, 64, 48}), k, k, kNoValue, value(DType::i32, {offsets})};
     node.outputs = {value(DType::f32, {1, 64, 48})};
@@ -87,7 +100,7 @@ TEST(AttentionKernelTest, WhatSequencesCannotBeHasNoKernel) {
     compute::Workers workers(1);
     Context context(workers);
     const auto kernel = make_kernel(graph, graph.nodes[0], context);
-    return kernel && kernel->what() == "attention";
+    return kernel && kernel->name() == "attention";
   };
   EXPECT_TRUE(has_kernel(64, 3, 64));
   for (const Integer longest : {Integer{0}, Integer{-1}, Integer{65}, Integer{1} << 62})
@@ -97,7 +110,7 @@ TEST(AttentionKernelTest, WhatSequencesCannotBeHasNoKernel) {
   EXPECT_FALSE(has_kernel(64, 3, 63));
 }
 
-TEST(AttentionKernelTest, WhereNoKeyMayBeSeenThereIsNoNumber) {
+TEST(AttentionKernelTest, FullyMaskedQueriesAreNan) {
   const Tensor mask = varied({1, 1, 4, 4});
   for (float& value : mask.values<float>().first(4))
     value = -std::numeric_limits<float>::infinity();
@@ -106,7 +119,7 @@ TEST(AttentionKernelTest, WhereNoKeyMayBeSeenThereIsNoNumber) {
   EXPECT_LT(test.difference(), 3e-6);
 }
 
-TEST(AttentionKernelTest, AResultDoesNotDependOnTheRestOfTheBatchNorOnThreads) {
+TEST(AttentionKernelTest, ResultDoesNotDependOnTheBatchOrTheThreads) {
   const Tensor all = varied({3, 70, 3 * 2 * 48});
   const Tensor one = all.reshaped({3 * 70, 3 * 2 * 48});
   const Tensor alone(DType::f32, {1, 70, 3 * 2 * 48});

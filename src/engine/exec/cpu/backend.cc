@@ -7,17 +7,17 @@
 namespace sluice::engine::cpu {
 namespace {
 
-// Outputs that lie where the schedule says.
-class Placed final : public OutputPlaces {
+// Outputs at the addresses that the schedule assigned.
+class Placed final : public OutputSink {
  public:
   Placed(std::span<void* const> outputs, std::span<const TensorType> types)
       : outputs_(outputs), types_(types) {}
 
-  Tensor make(std::size_t i, DType dtype, const Shape& shape) override {
+  Tensor allocate(std::size_t i, DType dtype, const Shape& shape) override {
     check(i, dtype, shape);
     return Tensor::view(dtype, shape, outputs_[i], nullptr);
   }
-  void give(std::size_t i, const Datum& value) override {
+  void set(std::size_t i, const Datum& value) override {
     check(i, value.tensor.dtype(), value.tensor.shape());
     if (value.tensor.bytes() > 0 && value.tensor.data() != outputs_[i])
       std::memcpy(outputs_[i], value.tensor.data(), value.tensor.bytes());
@@ -34,7 +34,7 @@ class Placed final : public OutputPlaces {
   std::span<const TensorType> types_;
 };
 
-// An operator as it is.
+// Runs the reference operator.
 class OpKernel final : public Kernel {
  public:
   OpKernel(const Graph& graph, const Node& node, compute::Workers& workers)
@@ -54,7 +54,7 @@ class OpKernel final : public Kernel {
     OpCall call(node_, inputs, places, workers_);
     op_.run(call);
   }
-  std::string_view what() const override { return "operator"; }
+  std::string_view name() const override { return "operator"; }
 
  private:
   static TensorType type(const Graph& graph, ValueId id) {
@@ -73,19 +73,20 @@ class OpKernel final : public Kernel {
 
 }  // namespace
 
-Tensor Context::packed(const Tensor& constant, const std::string& way, const TensorType& type,
+Tensor Context::packed(const Tensor& constant, const std::string& layout, const TensorType& type,
                        const std::function<Tensor()>& make) {
-  // Constants of two shapes may share their elements: a reshaped one.
-  const std::string whole = way + " of " + to_string(constant.shape());
+  // Constants of different shapes may share their data, after a reshape.
+  const std::string full_layout = layout + " of " + to_string(constant.shape());
   const Lock lock(mutex_);
-  const Packed* known = packed_.find({constant.data(), whole});
+  const Packed* known = packed_.find({constant.data(), full_layout});
   const Tensor result = known != nullptr ? known->result : make();
   if (result.dtype() != type.dtype || result.bytes() != type.bytes())
     throw Error(Code::invalid_argument,
                 "packed weights are " + std::string(to_string(result.dtype())) +
                     to_string(result.shape()) + ", not " + std::string(to_string(type.dtype)) +
                     to_string(type.shape));
-  if (known == nullptr) packed_.add({constant.data(), whole}, {constant, whole, result});
+  if (known == nullptr)
+    packed_.add({constant.data(), full_layout}, {constant, full_layout, result});
   return result;
 }
 
@@ -94,16 +95,16 @@ std::vector<Context::Packed> Context::all_packed() const {
   return packed_.all();
 }
 
-void Context::bring(Packed packed) {
+void Context::restore(Packed packed) {
   const Lock lock(mutex_);
-  const auto key = std::pair(static_cast<const void*>(packed.constant.data()), packed.way);
-  packed_.bring(key, std::move(packed));
+  const auto key = std::pair(static_cast<const void*>(packed.constant.data()), packed.layout);
+  packed_.preload(key, std::move(packed));
 }
 
 std::unique_ptr<Kernel> make_kernel(const Graph& graph, const Node& node, Context& context) {
   for (const std::span<const Maker> family :
        {linear_kernels(), int8_kernels(), fp8_kernels(), conv_kernels(), norm_kernels(),
-        attention_kernels(), chain_kernels(), recurrent_kernels(), move_kernels()})
+        attention_kernels(), chain_kernels(), rnn_kernels(), data_movement_kernels()})
     for (const Maker& maker : family)
       if (maker.op == node.op && maker.domain == node.domain)
         if (auto kernel = maker.make(graph, node, context)) return kernel;

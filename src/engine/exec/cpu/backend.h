@@ -1,5 +1,5 @@
-// The CPU's kernels. A file for each family gives a list of makers; a node that none of them
-// takes runs by its operator in ops/.
+// The CPU backend. Each operator family has a file with a list of kernel makers; a node that no
+// maker accepts runs by its reference operator in ops/.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,8 @@
 #include "base/mutex.h"
 #include "compute/workers.h"
 #include "engine/exec/kernel.h"
-#include "engine/graph/made_tensors.h"
+#include "engine/exec/packed_constant.h"
+#include "engine/graph/tensor_cache.h"
 #include "engine/graph/tensor_type.h"
 
 namespace sluice::kernels::cpu {}
@@ -20,36 +21,31 @@ namespace sluice::engine::cpu {
 
 using namespace kernels::cpu;  // this backend binds them to nodes
 
-// What the kernels of one session share: cores, and weights in the order that kernels read.
+// What the kernels of one session share: threads and packed weights.
 class Context {
  public:
   explicit Context(compute::Workers& on) : workers(on) {}
 
   compute::Workers& workers;
 
-  // A constant in the order that a kernel reads it: `type` is what the kernel will read. `make` is
-  // called once for each constant and way, or never where a plan file has brought the result
-  // along; so `way` says all that it depends on besides the constant and its shape: "panels 16".
-  // It is kept as MadeTensors does. Throws invalid_argument where a plan brought something of
-  // another type or size.
-  Tensor packed(const Tensor& constant, const std::string& way, const TensorType& type,
+  // A constant in the layout that a kernel reads, of `type`. `make` is called once for each
+  // constant and layout, or never if a plan stored the result; so `layout` names everything that
+  // the result depends on besides the constant and its shape: "panels 16". See TensorCache for its
+  // lifetime. Throws invalid_argument if the plan's data has another type or size.
+  Tensor packed(const Tensor& constant, const std::string& layout, const TensorType& type,
                 const std::function<Tensor()>& make);
 
-  // All there are now, to be written to a plan; and what a plan has brought.
-  struct Packed {
-    Tensor constant;
-    std::string way;
-    Tensor result;
-  };
+  // All packed weights, to be written to a plan; and those that a plan stored.
+  using Packed = PackedConstant;
   std::vector<Packed> all_packed() const;
-  void bring(Packed packed);
+  void restore(Packed packed);
 
  private:
   mutable Mutex mutex_;
-  MadeTensors<std::pair<const void*, std::string>, Packed> packed_ GUARDED_BY(mutex_);
+  TensorCache<std::pair<const void*, std::string>, Packed> packed_ GUARDED_BY(mutex_);
 };
 
-// Null where it does not take this node: another type, an odd shape.
+// Null if it does not support the node, for its types or shapes.
 using Make = std::unique_ptr<Kernel> (*)(const Graph& graph, const Node& node, Context& context);
 
 struct Maker {
@@ -57,18 +53,18 @@ struct Maker {
   Make make;
 };
 
-std::span<const Maker> linear_kernels();     // products with weights
-std::span<const Maker> conv_kernels();       // convolutions and pools
-std::span<const Maker> int8_kernels();       // both of bytes; QuantizeLinear, DequantizeLinear
-std::span<const Maker> fp8_kernels();        // products of fp8; QuantizeLinear, DequantizeLinear
-std::span<const Maker> norm_kernels();       // Norm, LayerNormalization, Softmax
-std::span<const Maker> attention_kernels();  // Attention
-std::span<const Maker> chain_kernels();      // Chain, and elementwise operators alone
-std::span<const Maker> recurrent_kernels();  // LSTM, GRU, RNN
-std::span<const Maker> move_kernels();       // Transpose, Concat, Split, Gather
+std::span<const Maker> linear_kernels();         // Linear, MatMul
+std::span<const Maker> conv_kernels();           // convolutions and pools
+std::span<const Maker> int8_kernels();           // int8 Linear and Conv; (De)QuantizeLinear
+std::span<const Maker> fp8_kernels();            // fp8 Linear; (De)QuantizeLinear
+std::span<const Maker> norm_kernels();           // Norm, LayerNormalization, Softmax
+std::span<const Maker> attention_kernels();      // Attention
+std::span<const Maker> chain_kernels();          // Chain, and single elementwise operators
+std::span<const Maker> rnn_kernels();            // LSTM, GRU, RNN
+std::span<const Maker> data_movement_kernels();  // Transpose, Concat, Split, Gather
 
-// Never null: the operator itself where there is nothing better. Throws unavailable where
-// there is no such operator, or a value holds strings.
+// Never null: falls back to the reference operator. Throws unavailable if there is no such operator
+// or a value holds strings.
 std::unique_ptr<Kernel> make_kernel(const Graph& graph, const Node& node, Context& context);
 
 }  // namespace sluice::engine::cpu

@@ -1,4 +1,4 @@
-// Chains of elementwise operators, and such operators alone, a block at a time.
+// Fused chains of elementwise operators, and single ones, a block at a time.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kBlocksOfATask = 16;
 
-// Rows of `length` elements, of which an input shows its own or a single one.
+// The output as rows of `length` elements; an input has a row of its own or broadcasts one element.
 struct Rows {
   std::size_t length = 1;
   Shape outer;  // how many, by axis
@@ -33,12 +33,12 @@ struct Rows {
 
 struct Input {
   std::size_t index;  // of the node's
-  enum class Kind { whole, one, stretched } kind = Kind::whole;
-  std::vector<std::size_t> steps{};  // of stretched: to the next along each outer axis,
+  enum class Kind { full, scalar, broadcast } kind = Kind::full;
+  std::vector<std::size_t> steps{};  // broadcast: strides along the outer axes,
   bool along = false;                //   and whether it has a row of its own
 };
 
-// The axes of `common`, merged as far as all inputs lie behind each other in them.
+// Merges the axes of `common` along which all inputs are contiguous.
 Rows merge(const Shape& common, std::span<const Shape> shapes, std::vector<Input>& inputs) {
   Shape merged;
   std::vector<std::vector<std::size_t>> steps(shapes.size());  // the innermost first
@@ -83,10 +83,10 @@ class ChainKernel final : public Kernel {
         rows_(merge(shape, shapes, inputs_)),
         size_(static_cast<std::size_t>(shape.size())) {
     for (std::size_t i = 0; i < shapes.size(); ++i) {
-      inputs_[i].kind = shapes[i].size() == 1              ? Input::Kind::one
-                        : shapes[i].size() == shape.size() ? Input::Kind::whole
-                                                           : Input::Kind::stretched;
-      if (size_ == 1) inputs_[i].kind = Input::Kind::whole;
+      inputs_[i].kind = shapes[i].size() == 1              ? Input::Kind::scalar
+                        : shapes[i].size() == shape.size() ? Input::Kind::full
+                                                           : Input::Kind::broadcast;
+      if (size_ == 1) inputs_[i].kind = Input::Kind::full;
       if (in_place_ < 0 && shapes[i] == shape) in_place_ = static_cast<int>(inputs_[i].index);
     }
   }
@@ -105,7 +105,7 @@ class ChainKernel final : public Kernel {
       }
     });
   }
-  std::string_view what() const override { return "elementwise"; }
+  std::string_view name() const override { return "elementwise"; }
   std::size_t scratch() const override {
     return byte_size(Shape{workers_.threads(), static_cast<std::int64_t>(slot_floats())},
                      DType::f32);
@@ -116,7 +116,7 @@ class ChainKernel final : public Kernel {
   // A block for each input and each temporary, a vector for each constant.
   std::size_t slot_floats() const {
     return (inputs_.size() + static_cast<std::size_t>(code_.temporaries)) * kChainBlock +
-           code_.constants.size() * kMostChainLanes;
+           code_.constants.size() * kMaxChainLanes;
   }
 
   std::vector<ChainRegister> prepare(const KernelArgs& args, float* memory) const {
@@ -124,25 +124,25 @@ class ChainKernel final : public Kernel {
     for (std::size_t i = 0; i < registers.size() - 1; ++i) {
       registers[i].at = memory;
       const std::size_t constant = i - inputs_.size();
-      registers[i].one = i < inputs_.size() ? inputs_[i].kind == Input::Kind::one
-                                            : constant < code_.constants.size();
-      if (registers[i].one)
-        std::fill(memory, memory + kMostChainLanes,
+      registers[i].is_scalar = i < inputs_.size() ? inputs_[i].kind == Input::Kind::scalar
+                                                  : constant < code_.constants.size();
+      if (registers[i].is_scalar)
+        std::fill(memory, memory + kMaxChainLanes,
                   i < inputs_.size() ? *floats(args, inputs_[i].index) : code_.constants[constant]);
-      const bool vector = i >= inputs_.size() && registers[i].one;
-      memory += vector ? kMostChainLanes : kChainBlock;
+      const bool vector = i >= inputs_.size() && registers[i].is_scalar;
+      memory += vector ? kMaxChainLanes : kChainBlock;
     }
     return registers;
   }
 
-  // Elements [at, at + count) of the input, as they lie where they lie side by side.
+  // Elements [at, at + count) of the input: its own memory if contiguous, else a copy.
   void read(const KernelArgs& args, std::size_t i, std::size_t at, std::size_t count,
             ChainRegister& to) const {
     const Input& input = inputs_[i];
-    if (input.kind == Input::Kind::one) return;
+    if (input.kind == Input::Kind::scalar) return;
     const float* const from = floats(args, input.index);
-    if (input.kind == Input::Kind::whole) {
-      to.at = const_cast<float*>(from) + at;  // no instruction writes to an input
+    if (input.kind == Input::Kind::full) {
+      to.at = const_cast<float*>(from) + at;  // instructions do not write to inputs
       return;
     }
     float* out = to.at;
@@ -167,7 +167,7 @@ class ChainKernel final : public Kernel {
   int in_place_ = -1;
 };
 
-// Null where an input is of another type, or there is nothing to do.
+// Null if an input has another type or the output is empty.
 std::unique_ptr<Kernel> make(const Graph& graph, const Node& node, Context& context,
                              const Chain& chain, std::span<const std::size_t> from) {
   std::vector<Shape> shapes;

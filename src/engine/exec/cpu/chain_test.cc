@@ -17,7 +17,7 @@ Node chain_node(const Chain& chain) {
 }
 
 Chain random_chain(int inputs, int steps, std::mt19937& random) {
-  // Those whose results stay small and have no edges.
+  // Operators with small results and without discontinuities.
   constexpr Op kSafe[] = {Op::add,  Op::subtract, Op::multiply,  Op::minimum, Op::maximum,
                           Op::tanh, Op::sigmoid,  Op::gelu_tanh, Op::sine,    Op::absolute,
                           Op::relu, Op::constant, Op::gelu,      Op::silu,    Op::error_function};
@@ -38,7 +38,7 @@ Chain random_chain(int inputs, int steps, std::mt19937& random) {
   return chain;
 }
 
-TEST(ChainKernelTest, AnyChainOfAnyStretchedInputsIsTheOperator) {
+TEST(ChainKernelTest, AnyChainWithBroadcastInputsMatchesTheOperator) {
   std::mt19937 random(5);
   const std::vector<std::vector<Shape>> shapes = {
       {{3, 700}, {3, 700}},
@@ -56,7 +56,7 @@ TEST(ChainKernelTest, AnyChainOfAnyStretchedInputsIsTheOperator) {
         inputs.push_back(varied(shape, static_cast<unsigned>(random())));
       const Chain chain = random_chain(static_cast<int>(set.size()), 1 + round * 2, random);
       const KernelTest test(chain_node(chain), inputs);
-      ASSERT_EQ(test.kernel().what(), "elementwise");
+      ASSERT_EQ(test.kernel().name(), "elementwise");
       EXPECT_LT(test.difference(), 1e-5) << to_string(set[0]) << " in round " << round;
       if (test.kernel().in_place() >= 0) {
         EXPECT_LT(KernelTest::difference(test.run(true), test.expected()), 1e-5);
@@ -64,7 +64,7 @@ TEST(ChainKernelTest, AnyChainOfAnyStretchedInputsIsTheOperator) {
     }
 }
 
-TEST(ChainKernelTest, EachStepIsTheOperatorsToo) {
+TEST(ChainKernelTest, EachStepMatchesItsOperator) {
   const Tensor x = varied({1, 101}), y = varied({101}, 2);
   for (float& value : x.values<float>()) value = std::fabs(value) * 3 + 0.01f;
   for (int op = 1; op <= static_cast<int>(Op::cosine); ++op) {
@@ -77,7 +77,7 @@ TEST(ChainKernelTest, EachStepIsTheOperatorsToo) {
   }
 }
 
-TEST(ChainKernelTest, KnownPowersAreProducts) {
+TEST(ChainKernelTest, SmallPowersAreMultiplications) {
   for (const float exponent : {2.0f, 3.0f, 0.5f, -1.0f, 1.7f}) {
     const Tensor x = varied({77});
     for (float& value : x.values<float>()) value = std::fabs(value) + 0.1f;
@@ -86,7 +86,7 @@ TEST(ChainKernelTest, KnownPowersAreProducts) {
   }
 }
 
-TEST(ChainKernelTest, OperatorsAloneAreChainsOfOneStep) {
+TEST(ChainKernelTest, SingleOperatorsAreChainsOfOneStep) {
   const Tensor x = varied({5, 60}), y = varied({60}, 3), low = Tensor::of(-0.25f);
   struct Case {
     Node node;
@@ -105,12 +105,12 @@ TEST(ChainKernelTest, OperatorsAloneAreChainsOfOneStep) {
   };
   for (const Case& c : cases) {
     const KernelTest test(c.node, c.inputs);
-    EXPECT_EQ(test.kernel().what(), "elementwise") << c.node.op;
+    EXPECT_EQ(test.kernel().name(), "elementwise") << c.node.op;
     EXPECT_LT(test.difference(), 1e-6) << c.node.op;
   }
 }
 
-TEST(ChainKernelTest, WhatIsNoNumberStaysNone) {
+TEST(ChainKernelTest, NanStaysNan) {
   const float none = std::numeric_limits<float>::quiet_NaN();
   const Tensor x = tensor_of<float>({2}, {none, 1}), y = tensor_of<float>({2}, {1, none});
   for (const char* op : {"Min", "Max", "Add"}) {
@@ -121,7 +121,7 @@ TEST(ChainKernelTest, WhatIsNoNumberStaysNone) {
     EXPECT_TRUE(std::isnan(KernelTest(onnx_node(op, 14), {x}).run().values<float>()[0])) << op;
 }
 
-TEST(ChainTest, IsWrittenSoThatItReadsBackExactly) {
+TEST(ChainTest, SerializationRoundTripIsExact) {
   const Chain chain{2, {{Op::constant, -1, -1, 0.1f}, {Op::add, 0, 2}, {Op::relu, 3}}};
   Attributes written;
   write(chain, written);

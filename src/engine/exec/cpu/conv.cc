@@ -1,5 +1,5 @@
-// Convolutions over images with the channels last, as products: a row of the left side is what
-// one result sees, read where it lies; the right side is the weights, laid out once.
+// NHWC convolution as an implicit GEMM: the rows of the left operand are read in place from the
+// image; the right operand is the packed weights.
 #include "engine/exec/cpu/conv.h"
 
 #include <algorithm>
@@ -17,12 +17,12 @@
 namespace sluice::engine::cpu {
 namespace {
 
-constexpr std::int64_t kFewChannels = 8;  // for runs of one place to be worth their overhead
+constexpr std::int64_t kFewChannels = 8;  // up to here runs of one tap are too short
 
-// Runs of one place of the kernel each; zeros where that is outside the image.
-class PlaceRows final : public RowSource {
+// im2col rows with one run for each tap of the kernel; zeros for padding.
+class Im2colRows final : public RowSource {
  public:
-  PlaceRows(const ImageWindow& window, const float* x, const float* zeros)
+  Im2colRows(const ImageWindow& window, const float* x, const float* zeros)
       : w_(window), x_(x), zeros_(zeros) {}
 
   void point(std::int64_t first, std::int64_t count, const float** to) const override {
@@ -35,16 +35,16 @@ class PlaceRows final : public RowSource {
     }
     for (std::int64_t r = 0; r < w_.high.kernel; ++r)
       for (std::int64_t c = 0; c < w_.wide.kernel; ++c, to += count)
-        point_place(all, r * w_.high.dilation, c * w_.wide.dilation, to);
+        point_tap(all, r * w_.high.dilation, c * w_.wide.dilation, to);
   }
 
  private:
   struct At {
-    std::int64_t image, top, left;  // image: its first pixel
+    std::int64_t image, top, left;  // image: index of its first pixel
   };
 
-  void point_place(const std::vector<At>& all, std::int64_t down, std::int64_t right,
-                   const float** to) const {
+  void point_tap(const std::vector<At>& all, std::int64_t down, std::int64_t right,
+                 const float** to) const {
     const auto high = static_cast<std::uint64_t>(w_.high.in);
     const auto wide = static_cast<std::uint64_t>(w_.wide.in);
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -59,7 +59,7 @@ class PlaceRows final : public RowSource {
   const float *x_, *zeros_;
 };
 
-// The image with its padding around it.
+// The image with its padding.
 struct Padded {
   std::int64_t high, wide, channels;
 
@@ -70,7 +70,7 @@ struct Padded {
   std::int64_t row() const { return wide * channels; }
   std::int64_t image() const { return high * row(); }
 
-  // Row `at` of all images' rows.
+  // Fills row `at`, counted over all images.
   void fill_row(const ImageWindow& w, const float* x, std::int64_t at, float* to) const {
     const std::int64_t y = at % high - w.high.before;
     to += at * row();
@@ -85,10 +85,10 @@ struct Padded {
   }
 };
 
-// Runs of one row of the kernel each, out of a padded image.
-class LineRows final : public RowSource {
+// im2col rows with one run for each row of the kernel, from a padded image.
+class Im2colLineRows final : public RowSource {
  public:
-  LineRows(const ImageWindow& window, const float* padded)
+  Im2colLineRows(const ImageWindow& window, const float* padded)
       : w_(window), padded_(window), x_(padded) {}
 
   void point(std::int64_t first, std::int64_t count, const float** to) const override {
@@ -113,17 +113,17 @@ class LineRows final : public RowSource {
   const float* x_;
 };
 
-// [rows, columns, channels of a group] by the filters of a group, in panels; group by group.
+// [rows, columns, channels of a group] x [filters of a group] as panels, group by group.
 Tensor packed_filters(const ConvNode& conv) {
-  const std::int64_t n = conv.filters / conv.groups, places = conv.places(), depth = conv.depth();
-  const std::int64_t k = places * depth;
+  const std::int64_t n = conv.filters / conv.groups, taps = conv.taps(), depth = conv.depth();
+  const std::int64_t k = taps * depth;
   const float* from = as<float>(conv.weights).data();
   const Tensor panels(DType::f32, {conv.groups * panel_values(k, n)});
   std::vector<float> matrix(static_cast<std::size_t>(k * n));
   for (std::int64_t group = 0; group < conv.groups; ++group, from += n * k) {
     for (std::int64_t filter = 0; filter < n; ++filter)
       for (std::int64_t i = 0; i < k; ++i)
-        matrix[static_cast<std::size_t>((i % places * depth + i / places) * n + filter)] =
+        matrix[static_cast<std::size_t>((i % taps * depth + i / taps) * n + filter)] =
             from[filter * k + i];
     pack(k, n, {matrix.data(), n, 1}, as<float>(panels).data() + group * panel_values(k, n));
   }
@@ -133,55 +133,59 @@ Tensor packed_filters(const ConvNode& conv) {
 class ConvKernel final : public Kernel {
  public:
   ConvKernel(const ConvNode& conv, Context& context)
-      : workers_(context.workers), conv_(conv), what_(conv.named(way_name(way()))) {
+      : workers_(context.workers),
+        conv_(conv),
+        name_(conv.name_with_epilogue(algorithm_name(algorithm()))) {
     const std::int64_t n = conv.filters / conv.groups;
     panels_ = context.packed(
-        conv.weights, panel_way("filters of " + std::to_string(conv.groups) + " groups"),
-        {DType::f32, {conv.groups * panel_values(conv.places() * conv.depth(), n)}},
+        conv.weights, panel_format("filters of " + std::to_string(conv.groups) + " groups"),
+        {DType::f32, {conv.groups * panel_values(conv.taps() * conv.depth(), n)}},
         [&] { return packed_filters(conv); });
     for (std::int64_t group = 0; group < conv.groups; ++group)
       bias_.push_back(
           packed_bias(n, conv.bias ? as<float>(conv.bias).data() + group * n : nullptr));
     zeros_ = packed_bias(conv.depth(), nullptr);
-    conv_.weights = conv_.bias = Tensor();  // not needed any more
+    conv_.weights = conv_.bias = Tensor();  // packed
     depth_ = conv.depth();
   }
 
   void run(const KernelArgs& args) const override {
-    if (way() == Way::lines) pad(args);
+    if (algorithm() == Algorithm::im2col_lines) pad(args);
     if (conv_.groups >= workers_.threads()) {
       each_task(workers_, static_cast<std::size_t>(conv_.groups),
                 [&](std::size_t group, std::size_t) {
                   run_group(args, static_cast<std::int64_t>(group),
-                            [](const auto&... all) { multiply(all...); });
+                            [](const auto&... all) { packed_gemm(all...); });
                 });
       return;
     }
     for (std::int64_t group = 0; group < conv_.groups; ++group)
-      run_group(args, group, [&](const auto&... all) { multiply(workers_, all...); });
+      run_group(args, group, [&](const auto&... all) { packed_gemm(workers_, all...); });
   }
-  std::string_view what() const override { return what_; }
+  std::string_view name() const override { return name_; }
   std::size_t scratch() const override {
-    if (way() != Way::lines) return 0;
+    if (algorithm() != Algorithm::im2col_lines) return 0;
     return byte_size(Shape{conv_.window.batch, Padded(conv_.window).image()}, DType::f32);
   }
   int in_place() const override { return conv_.residual ? 3 : -1; }
   bool reads_constant(std::size_t input) const override { return input != 1 && input != 2; }
 
  private:
-  enum class Way { pixels, places, lines };
+  enum class Algorithm { pointwise, im2col, im2col_lines };
 
-  Way way() const {
+  Algorithm algorithm() const {
     const kernels::Window::Axis &high = conv_.window.high, &wide = conv_.window.wide;
-    const auto plain = [](const kernels::Window::Axis& axis) {
+    const auto is_pointwise = [](const kernels::Window::Axis& axis) {
       return axis.kernel == 1 && axis.stride == 1 && axis.before == 0 && axis.after == 0;
     };
-    if (plain(high) && plain(wide)) return Way::pixels;
+    if (is_pointwise(high) && is_pointwise(wide)) return Algorithm::pointwise;
     const bool few = conv_.window.channels <= kFewChannels && conv_.groups == 1;
-    return few && wide.dilation == 1 ? Way::lines : Way::places;
+    return few && wide.dilation == 1 ? Algorithm::im2col_lines : Algorithm::im2col;
   }
-  static std::string way_name(Way way) {
-    return way == Way::pixels ? "tiles" : way == Way::lines ? "tiles of lines" : "tiles of places";
+  static std::string algorithm_name(Algorithm algorithm) {
+    return algorithm == Algorithm::pointwise      ? "GEMM"
+           : algorithm == Algorithm::im2col_lines ? "implicit GEMM, kernel rows"
+                                                  : "implicit GEMM";
   }
 
   void pad(const KernelArgs& args) const {
@@ -199,7 +203,7 @@ class ConvKernel final : public Kernel {
     const ImageWindow& w = conv_.window;
     const std::int64_t n = conv_.filters / conv_.groups, k = w.high.kernel * w.wide.kernel * depth_;
     const float* const residual = conv_.residual ? floats(args, 3) + group * n : nullptr;
-    Product product{.m = w.outs(),
+    PackedGemm gemm{.m = w.outs(),
                     .n = n,
                     .segments = 1,
                     .depth = k,
@@ -210,14 +214,14 @@ class ConvKernel final : public Kernel {
                     .residual = residual,
                     .epilogue = conv_.epilogue};
     const float* const x = floats(args, 0) + group * depth_;
-    switch (way()) {
-      case Way::pixels: return multiply(product, MatrixRows(x, w.channels));
-      case Way::places:
-        product.segments = w.high.kernel * w.wide.kernel, product.depth = depth_;
-        return multiply(product, PlaceRows(w, x, zeros_.get()));
-      case Way::lines:
-        product.segments = w.high.kernel, product.depth = w.wide.kernel * depth_;
-        return multiply(product, LineRows(w, static_cast<const float*>(args.scratch)));
+    switch (algorithm()) {
+      case Algorithm::pointwise: return multiply(gemm, MatrixRows(x, w.channels));
+      case Algorithm::im2col:
+        gemm.segments = w.high.kernel * w.wide.kernel, gemm.depth = depth_;
+        return multiply(gemm, Im2colRows(w, x, zeros_.get()));
+      case Algorithm::im2col_lines:
+        gemm.segments = w.high.kernel, gemm.depth = w.wide.kernel * depth_;
+        return multiply(gemm, Im2colLineRows(w, static_cast<const float*>(args.scratch)));
     }
   }
 
@@ -227,7 +231,7 @@ class ConvKernel final : public Kernel {
   Tensor panels_;
   std::vector<Floats> bias_;  // by group
   Floats zeros_;
-  std::string what_;
+  std::string name_;
 };
 
 std::unique_ptr<Kernel> make_conv(const Graph& graph, const Node& node, Context& context) {

@@ -1,4 +1,4 @@
-// What all convolutions are made of.
+// The parameters of a convolution, shared by its algorithms.
 #pragma once
 
 #include <string>
@@ -17,19 +17,19 @@ struct ConvNode {
   bool residual;
   Epilogue epilogue;
 
-  std::int64_t depth() const { return weights.shape()[1]; }  // channels of a group
-  std::int64_t places() const { return window.high.kernel * window.wide.kernel; }
+  std::int64_t depth() const { return weights.shape()[1]; }  // input channels of a group
+  std::int64_t taps() const { return window.high.kernel * window.wide.kernel; }
 
-  std::string named(std::string what) const {
-    if (bias) what += " + bias";
-    if (residual) what += " + residual";
+  std::string name_with_epilogue(std::string name) const {
+    if (bias) name += " + bias";
+    if (residual) name += " + residual";
     if (epilogue.activation != Activation::none)
-      what += " + " + std::string(to_string(epilogue.activation));
-    return what;
+      name += " + " + std::string(to_string(epilogue.activation));
+    return name;
   }
 };
 
-// Null where they do not take this one.
+// Null if the algorithm does not support the convolution.
 std::unique_ptr<Kernel> make_depthwise(const ConvNode& conv, Context& context);
 std::unique_ptr<Kernel> make_winograd(const ConvNode& conv, Context& context);
 

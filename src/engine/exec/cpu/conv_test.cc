@@ -4,7 +4,7 @@ namespace sluice::engine::cpu {
 namespace {
 
 using Ints = std::vector<std::int64_t>;
-constexpr float kTolerance = 2e-5f;  // of sums of some hundred products
+constexpr float kTolerance = 2e-5f;  // for sums of a few hundred terms
 
 struct Geometry {
   std::int64_t batch, high, wide, in, out, group;
@@ -56,16 +56,16 @@ void expect_right(const Geometry& g, const std::string& activation, bool residua
   if (residual) expect_close(of.made(g.result(g.out), 2, true), expected, tolerance);
 }
 
-TEST(ConvTest, KnownKindsOfLayersAreRightOnAllInstructionSets) {
+TEST(ConvTest, CommonLayersAreRightOnAllInstructionSets) {
   for_each_target([] {
     for (const Geometry& g : {
-             Geometry{1, 7, 7, 40, 33, 1, {1, 1}},                                 // pixels
-             Geometry{2, 9, 8, 20, 40, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}},   // places
-             Geometry{1, 9, 9, 16, 12, 1, {1, 1}, {2, 2}},                         // fewer pixels
-             Geometry{2, 20, 23, 3, 18, 1, {7, 7}, {2, 2}, {1, 1}, {3, 3, 3, 3}},  // lines
-             Geometry{2, 9, 8, 37, 37, 37, {3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}},  // by channel
-             Geometry{1, 6, 6, 12, 8, 4, {3, 3}, {1, 1}, {1, 1}, {0, 1, 1, 0}},    // groups
-             Geometry{1, 5, 5, 4, 8, 4, {3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}},     // two each
+             Geometry{1, 7, 7, 40, 33, 1, {1, 1}},                                 // pointwise
+             Geometry{2, 9, 8, 20, 40, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}},   // im2col
+             Geometry{1, 9, 9, 16, 12, 1, {1, 1}, {2, 2}},                         // strided
+             Geometry{2, 20, 23, 3, 18, 1, {7, 7}, {2, 2}, {1, 1}, {3, 3, 3, 3}},  // im2col_lines
+             Geometry{2, 9, 8, 37, 37, 37, {3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}},  // depthwise
+             Geometry{1, 6, 6, 12, 8, 4, {3, 3}, {1, 1}, {1, 1}, {0, 1, 1, 0}},    // grouped
+             Geometry{1, 5, 5, 4, 8, 4, {3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}},     // grouped
          })
       expect_right(g, "relu", true);
   });
@@ -101,7 +101,7 @@ TEST(ConvTest, RandomGeometriesAreRight) {
   }
 }
 
-TEST(ConvTest, ChannelByChannelIsRightWithCommonKernelsOnAllInstructionSets) {
+TEST(ConvTest, DepthwiseIsRightWithCommonKernelsOnAllInstructionSets) {
   for_each_target([] {
     for (const std::int64_t kernel : {3, 5})
       for (const std::int64_t stride : {1, 2})
@@ -122,7 +122,7 @@ TEST(ConvTest, ChannelByChannelIsRightWithCommonKernelsOnAllInstructionSets) {
   });
 }
 
-TEST(ConvTest, ManyChannelsAndPlacesGoOnWhereTheyStopped) {
+TEST(ConvTest, ManyChannelsAndTapsContinueTheirSums) {
   expect_right({1, 5, 5, 300, 40, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}}, "relu", true, 2e-4f);
 }
 
@@ -131,7 +131,7 @@ Geometry three_by_three(std::int64_t batch, std::int64_t high, std::int64_t wide
   return {batch, high, wide, in, out, 1, {3, 3}, {1, 1}, {1, 1}, std::move(pads)};
 }
 
-// Of inputs and weights from -1 to 1, with sums of some hundred products.
+// For inputs and weights from -1 to 1, with sums of a few hundred terms.
 constexpr float kWinogradTolerance = 5e-5f;
 
 TEST(WinogradTest, TilesOfBothSizesAreRightOnAllInstructionSets) {
@@ -144,7 +144,7 @@ TEST(WinogradTest, TilesOfBothSizesAreRightOnAllInstructionSets) {
   });
 }
 
-TEST(WinogradTest, WithManyChannelsResultsAreAFewMillionthsOfTheLargestOff) {
+TEST(WinogradTest, ErrorWithManyChannelsIsAFewMillionthsOfTheMaximum) {
   for (const std::int64_t size : {14, 28}) {  // tiles of 2 x 2, of 4 x 4
     const Geometry g = three_by_three(1, size, size, 256, 64);
     const KernelCase of = conv(g, "none", false, false);
@@ -166,7 +166,7 @@ TEST(WinogradTest, EveryActivationIsRight) {
       expect_right(three_by_three(1, 14, 13, 32, 32), activation, residual, kWinogradTolerance);
 }
 
-TEST(WinogradTest, AnImageIsTheSameWhateverIsBesideItAndHoweverManyThreadsThereAre) {
+TEST(WinogradTest, ImageDoesNotDependOnTheBatchOrTheThreads) {
   for (const std::int64_t size : {14, 28}) {
     const Geometry g = three_by_three(5, size, size, 64, 64);
     const KernelCase many = conv(g, "relu", true, false);
@@ -215,7 +215,7 @@ TEST(PoolTest, RandomWindowsAreRightOnAllInstructionSets) {
   }
 }
 
-TEST(PoolTest, TheMeanOfAnImageIsRightWithItsAxesKeptOrNot) {
+TEST(PoolTest, GlobalMeanIsRightWithAndWithoutKeptAxes) {
   for (const std::int64_t keep : {0, 1}) {
     const KernelCase of{{"ReduceMean", 13, {{"axes", Ints{1, 2}}, {"keepdims", keep}}},
                         {random_tensor({2, 7, 9, 37}, 1)}};
@@ -224,7 +224,7 @@ TEST(PoolTest, TheMeanOfAnImageIsRightWithItsAxesKeptOrNot) {
   }
 }
 
-TEST(PoolTest, ANotANumberStaysTheLargest) {
+TEST(PoolTest, NanIsTheMaximum) {
   const Tensor x = random_tensor({1, 2, 2, 40}, 1);
   x.values<float>()[0] = x.values<float>()[45] = std::numeric_limits<float>::quiet_NaN();
   const KernelCase of{{"MaxPool", 1, {{"kernel", Ints{2, 2}}}, 1, "sluice"}, {x}};

@@ -10,7 +10,7 @@ namespace sluice::engine {
 namespace {
 
 constexpr std::size_t kCacheLine = 64;
-constexpr std::size_t kMostKept = 8;  // arenas
+constexpr std::size_t kMaxFreeArenas = 8;  // arenas
 
 using Clock = std::chrono::steady_clock;
 
@@ -33,7 +33,7 @@ class CpuProgram::Arenas {
   }
   void put_back(Tensor arena) {
     const Lock lock(mutex_);
-    if (free_.size() < kMostKept) free_.push_back(std::move(arena));
+    if (free_.size() < kMaxFreeArenas) free_.push_back(std::move(arena));
   }
   std::size_t trim() noexcept {
     const Lock lock(mutex_);
@@ -50,7 +50,7 @@ class CpuProgram::Arenas {
 
 CpuProgram::CpuProgram(Graph graph, std::shared_ptr<cpu::Context> context)
     : graph_(std::move(graph)), context_(std::move(context)), arenas_(std::make_unique<Arenas>()) {
-  for (const ValueId id : graph_.outputs)  // they are made and copied as bytes
+  for (const ValueId id : graph_.outputs)  // outputs are copied as bytes
     if (graph_[id].dtype == DType::string)
       throw Error(Code::unavailable, "output '" + graph_[id].name + "' holds strings");
   for (const Node& node : graph_.nodes)
@@ -70,13 +70,13 @@ std::vector<Tensor> CpuProgram::run(std::span<const Tensor> inputs,
     outputs.emplace_back(type.dtype, type.shape);
   }
   const Tensor arena = arenas_->take(schedule_.arena);
-  const auto address = [&](const Where& where) -> void* {
-    switch (where.kind) {
-      case Where::Kind::none: return nullptr;
-      case Where::Kind::constant: return graph_.values[where.at].constant.data();
-      case Where::Kind::input: return inputs[where.at].data();
-      case Where::Kind::output: return outputs[where.at].data();
-      case Where::Kind::arena: return static_cast<std::byte*>(arena.data()) + where.at;
+  const auto address = [&](const ValueLocation& location) -> void* {
+    switch (location.kind) {
+      case ValueLocation::Kind::none: return nullptr;
+      case ValueLocation::Kind::constant: return graph_.values[location.at].constant.data();
+      case ValueLocation::Kind::input: return inputs[location.at].data();
+      case ValueLocation::Kind::output: return outputs[location.at].data();
+      case ValueLocation::Kind::arena: return static_cast<std::byte*>(arena.data()) + location.at;
     }
     return nullptr;
   };
@@ -85,10 +85,10 @@ std::vector<Tensor> CpuProgram::run(std::span<const Tensor> inputs,
   for (const Step& step : schedule_.steps) {
     from.clear();
     to.clear();
-    for (const Where& where : step.inputs) from.push_back(address(where));
-    for (const Where& where : step.outputs) to.push_back(address(where));
+    for (const ValueLocation& location : step.inputs) from.push_back(address(location));
+    for (const ValueLocation& location : step.outputs) to.push_back(address(location));
     const Clock::time_point begin = times == nullptr ? start : Clock::now();
-    const Range range(name_of(*step.node));
+    const NvtxRange range(name_of(*step.node));
     try {
       step.kernel->run({from, to, static_cast<std::byte*>(arena.data()) + step.scratch});
     } catch (const Error& error) {
@@ -96,9 +96,9 @@ std::vector<Tensor> CpuProgram::run(std::span<const Tensor> inputs,
     }
     if (times != nullptr)
       times->push_back(
-          {step.node, step.kernel->what(), us(begin - start), us(Clock::now() - begin)});
+          {step.node, step.kernel->name(), us(begin - start), us(Clock::now() - begin)});
   }
-  for (const LastCopy& copy : schedule_.copies)
+  for (const OutputCopy& copy : schedule_.copies)
     if (outputs[copy.output].bytes() > 0)
       std::memcpy(outputs[copy.output].data(), address(copy.from), outputs[copy.output].bytes());
   arenas_->put_back(arena);

@@ -10,7 +10,7 @@
 
 namespace sluice::engine {
 
-// On the CPU. Each run has an arena of its own, and arenas are kept for the next.
+// Each run takes an arena; later runs reuse it.
 class CpuProgram final : public Program {
  public:
   // `graph` is specialized and optimized.

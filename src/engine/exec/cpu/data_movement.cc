@@ -1,4 +1,4 @@
-// Elements that only change places, straight to where the results lie.
+// Data movement operators as strided copies into the output.
 #include <string>
 #include <vector>
 
@@ -11,7 +11,7 @@
 namespace sluice::engine::cpu {
 namespace {
 
-// Bits move as they are, so the elements are unsigned integers of their width; 0: of none.
+// The size of an element in bytes, which is copied as an unsigned integer; 0: not supported.
 std::int64_t width_of(DType dtype) {
   switch (dtype) {
     case DType::f64:
@@ -35,18 +35,18 @@ Tensor at(const TensorType& type, void* data) {
   return Tensor::view(type.dtype, type.shape, data, nullptr);
 }
 
-// Copies between arrangements that are settled.
+// Strided copies that are known when the kernel is made.
 class MoveKernel final : public Kernel {
  public:
   struct Part {
     std::size_t input, output;
     std::int64_t from, to;  // the first elements
-    std::vector<Move> axes;
+    std::vector<CopyAxis> axes;
   };
 
   MoveKernel(const Graph& graph, const Node& node, Context& context, std::string what,
              std::vector<Part> parts)
-      : workers_(context.workers), what_(std::move(what)), parts_(std::move(parts)) {
+      : workers_(context.workers), name_(std::move(what)), parts_(std::move(parts)) {
     for (std::size_t i = 0; i < node.inputs.size(); ++i)
       inputs_.push_back(input_type(graph, node, i));
     for (const ValueId id : node.outputs)
@@ -61,20 +61,20 @@ class MoveKernel final : public Kernel {
       move_elements({from, part.from}, {to, part.to}, part.axes, workers_);
     }
   }
-  std::string_view what() const override { return what_; }
+  std::string_view name() const override { return name_; }
 
  private:
   compute::Workers& workers_;
-  std::string what_;
+  std::string name_;
   std::vector<Part> parts_;
   std::vector<TensorType> inputs_, outputs_;
 };
 
-// A few planes of floats as one image with its channels innermost: what networks over images
-// begin with. Limit: memory; three planes by move_elements() took four times as long.
+// NCHW to NHWC interleave of images with few channels, the first step of image networks. Bound by
+// memory bandwidth; move_elements() took four times as long for three planes.
 class Interleave final : public Kernel {
  public:
-  static constexpr std::int64_t kMostPlanes = 4;
+  static constexpr std::int64_t kMaxPlanes = 4;
 
   Interleave(std::int64_t images, std::int64_t planes, std::int64_t size, Context& context)
       : workers_(context.workers), images_(images), planes_(planes), size_(size) {}
@@ -82,13 +82,13 @@ class Interleave final : public Kernel {
   void run(const KernelArgs& args) const override {
     const float* const x = floats(args, 0);
     float* const y = static_cast<float*>(args.outputs[0]);
-    const std::int64_t pieces = (size_ + kPiece - 1) / kPiece;
-    each_task(workers_, static_cast<std::size_t>(images_ * pieces),
+    const std::int64_t chunks = (size_ + kChunk - 1) / kChunk;
+    each_task(workers_, static_cast<std::size_t>(images_ * chunks),
               [&](std::size_t i, std::size_t) {
                 const auto task = static_cast<std::int64_t>(i);
-                const std::int64_t image = task / pieces * planes_ * size_,
-                                   begin = task % pieces * kPiece;
-                const std::int64_t count = std::min(kPiece, size_ - begin);
+                const std::int64_t image = task / chunks * planes_ * size_,
+                                   begin = task % chunks * kChunk;
+                const std::int64_t count = std::min(kChunk, size_ - begin);
                 const float* const from = x + image + begin;
                 float* const to = y + image + begin * planes_;
                 switch (planes_) {
@@ -98,10 +98,10 @@ class Interleave final : public Kernel {
                 }
               });
   }
-  std::string_view what() const override { return "planes interleaved"; }
+  std::string_view name() const override { return "NCHW to NHWC interleave"; }
 
  private:
-  static constexpr std::int64_t kPiece = 4096;
+  static constexpr std::int64_t kChunk = 4096;
 
   template <int kPlanes>
   void merge(const float* from, std::int64_t count, float* to) const {
@@ -123,24 +123,24 @@ std::unique_ptr<Kernel> make_transpose(const Graph& graph, const Node& node, Con
   for (int i = 0; i < rank; ++i) order.push_back(rank - 1 - i);
   if (node.attributes.has("perm")) order = resolve_axes(node.attributes.integers("perm"), rank);
   if (is_f32(x) && order == std::vector{0, 2, 3, 1} && x.shape[1] > 1 &&
-      x.shape[1] <= Interleave::kMostPlanes)
+      x.shape[1] <= Interleave::kMaxPlanes)
     return std::make_unique<Interleave>(x.shape[0], x.shape[1], x.shape[2] * x.shape[3], context);
   const Shape y = type_of(graph[node.outputs[0]]).shape;
-  const Steps from = steps_of(x.shape), to = steps_of(y);
-  std::vector<Move> axes;
+  const Strides from = strides_of(x.shape), to = strides_of(y);
+  std::vector<CopyAxis> axes;
   for (int i = 0; i < rank; ++i)
     axes.push_back({y[i], engine::at(from, order[static_cast<std::size_t>(i)]), engine::at(to, i)});
-  return std::make_unique<MoveKernel>(graph, node, context, "turned",
+  return std::make_unique<MoveKernel>(graph, node, context, "transpose",
                                       std::vector{MoveKernel::Part{0, 0, 0, 0, axes}});
 }
 
-// Rows of a whole and of one of its parts along an axis.
+// The row lengths of a tensor and of one of its parts along an axis.
 struct Run {
-  std::int64_t rows, whole, part;
+  std::int64_t rows, total, part;
 
   Run(const Shape& all, const Shape& some, int axis)
       : rows(all.size(0, axis)),
-        whole(all.size(axis, all.rank())),
+        total(all.size(axis, all.rank())),
         part(some.size(axis, some.rank())) {}
 };
 
@@ -154,11 +154,11 @@ std::unique_ptr<Kernel> make_concat(const Graph& graph, const Node& node, Contex
     const TensorType part = input_type(graph, node, i);
     if (part.dtype != y.dtype || part.shape.rank() != y.shape.rank()) return nullptr;
     const Run run(y.shape, part.shape, axis);
-    parts.push_back({i, 0, 0, done, {{run.rows, run.part, run.whole}, {run.part, 1, 1}}});
+    parts.push_back({i, 0, 0, done, {{run.rows, run.part, run.total}, {run.part, 1, 1}}});
     done += run.part;
   }
   if (done != y.shape.size(axis, y.shape.rank())) return nullptr;
-  return std::make_unique<MoveKernel>(graph, node, context, "joined", std::move(parts));
+  return std::make_unique<MoveKernel>(graph, node, context, "concat", std::move(parts));
 }
 
 std::unique_ptr<Kernel> make_split(const Graph& graph, const Node& node, Context& context) {
@@ -170,14 +170,14 @@ std::unique_ptr<Kernel> make_split(const Graph& graph, const Node& node, Context
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i] == kNoValue) return nullptr;  // its size is not known
     const Run run(x.shape, type_of(graph[node.outputs[i]]).shape, axis);
-    parts.push_back({0, i, done, 0, {{run.rows, run.whole, run.part}, {run.part, 1, 1}}});
+    parts.push_back({0, i, done, 0, {{run.rows, run.total, run.part}, {run.part, 1, 1}}});
     done += run.part;
   }
   if (done != x.shape.size(axis, x.shape.rank())) return nullptr;
-  return std::make_unique<MoveKernel>(graph, node, context, "cut", std::move(parts));
+  return std::make_unique<MoveKernel>(graph, node, context, "split", std::move(parts));
 }
 
-// Rows that indices pick, which come when it runs.
+// Gather with indices that are known only at run time.
 class GatherKernel final : public Kernel {
  public:
   GatherKernel(const TensorType& x, const TensorType& indices, const TensorType& y, int axis,
@@ -188,14 +188,14 @@ class GatherKernel final : public Kernel {
     const std::int64_t size = x_.shape[axis_];
     const std::int64_t inner = x_.shape.size(axis_ + 1, x_.shape.rank());
     const auto count = static_cast<std::size_t>(indices_.shape.size());
-    std::vector<std::int64_t> places(static_cast<std::size_t>(x_.shape.size(0, axis_)) * count);
-    for (std::size_t i = 0; i < places.size(); ++i) {
+    std::vector<std::int64_t> offsets(static_cast<std::size_t>(x_.shape.size(0, axis_)) * count);
+    for (std::size_t i = 0; i < offsets.size(); ++i) {
       const std::int64_t index = resolve_index(read(args.inputs[1], i % count), size);
-      places[i] = (static_cast<std::int64_t>(i / count) * size + index) * inner;
+      offsets[i] = (static_cast<std::int64_t>(i / count) * size + index) * inner;
     }
-    copy_blocks(at(x_, args.inputs[0]), at(y_, args.outputs[0]), places, inner, workers_);
+    gather_blocks(at(x_, args.inputs[0]), at(y_, args.outputs[0]), offsets, inner, workers_);
   }
-  std::string_view what() const override { return "picked"; }
+  std::string_view name() const override { return "gather"; }
 
  private:
   std::int64_t read(const void* from, std::size_t i) const {
@@ -226,6 +226,6 @@ constexpr Maker kMoveMakers[] = {
 
 }  // namespace
 
-std::span<const Maker> move_kernels() { return kMoveMakers; }
+std::span<const Maker> data_movement_kernels() { return kMoveMakers; }
 
 }  // namespace sluice::engine::cpu

@@ -55,7 +55,7 @@ class Builder {
   Single made_;
 };
 
-// All inputs joined by one operator of two.
+// A variadic operator, applied pairwise from the left.
 Single join(Chain::Op op, std::size_t inputs) {
   std::vector<std::size_t> all(inputs);
   for (std::size_t i = 0; i < inputs; ++i) all[i] = i;

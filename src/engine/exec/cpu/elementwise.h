@@ -1,4 +1,4 @@
-// Elementwise operators of ONNX as chains of their own.
+// Converts single elementwise ONNX operators to chains.
 #pragma once
 
 #include <optional>
@@ -11,10 +11,10 @@ namespace sluice::engine::cpu {
 
 struct Single {
   Chain chain;
-  std::vector<std::size_t> inputs;  // of the node, that are the chain's
+  std::vector<std::size_t> inputs;  // the node's inputs that the chain reads
 };
 
-// None where it is another operator, or one with settings that no chain has.
+// None if chains do not support the operator or its attributes.
 std::optional<Single> as_chain(const Node& node);
 
 }  // namespace sluice::engine::cpu

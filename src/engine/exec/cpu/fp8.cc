@@ -1,5 +1,5 @@
-// Products of fp8, computed in f32, and the numbers between both. A CPU has no arithmetic for
-// fp8: this is for models that were made for a GPU.
+// fp8 GEMM computed in f32, and conversions between fp8 and f32. CPUs have no fp8 arithmetic: this
+// runs models that were quantized for a GPU.
 #include <array>
 #include <string>
 
@@ -19,9 +19,9 @@ constexpr std::size_t kFp8Grain = 16 << 10;
 std::array<float, 256> all_values() {
   std::array<float, 256> values{};
   for (std::size_t i = 0; i < values.size(); ++i) {
-    Fp8 small;
-    small.bits = static_cast<std::uint8_t>(i);
-    values[i] = small;
+    Fp8 quantized;
+    quantized.bits = static_cast<std::uint8_t>(i);
+    values[i] = quantized;
   }
   return values;
 }
@@ -41,16 +41,16 @@ void from_fp8(compute::Workers& workers, const void* from, std::size_t count,
   });
 }
 
-class Fp8Linear final : public Kernel {
+class Fp8LinearKernel final : public Kernel {
  public:
-  Fp8Linear(const Graph& graph, const Node& node, const Tensor& w, Context& context)
+  Fp8LinearKernel(const Graph& graph, const Node& node, const Tensor& w, Context& context)
       : workers_(context.workers),
         k_(w.shape()[0]),
         n_(w.shape()[1]),
         m_(input_type(graph, node, 0).shape.size() / k_),
         residual_(input_type(graph, node, 3).dtype),
         epilogue_(epilogue_of(node.attributes)),
-        rounding_(quant_params_of(node.attributes)) {
+        quant_(quant_params_of(node.attributes)) {
     const Tensor bias = constant(graph, node, 2);
     bias_ = packed_bias(n_, bias ? as<float>(bias).data() : nullptr);
     panels_ = panels_of(k_, n_, {as<float>(scaled(w, constant(graph, node, 4))).data(), n_, 1});
@@ -58,9 +58,9 @@ class Fp8Linear final : public Kernel {
 
   void run(const KernelArgs& args) const override {
     auto* const x = static_cast<float*>(args.scratch);
-    float* const y = small() ? x + m_ * k_ : static_cast<float*>(args.outputs[0]);
+    float* const y = is_quantized() ? x + m_ * k_ : static_cast<float*>(args.outputs[0]);
     from_fp8(workers_, args.inputs[0], static_cast<std::size_t>(m_ * k_), values_, 1, x);
-    const Product product{.m = m_,
+    const PackedGemm gemm{.m = m_,
                           .n = n_,
                           .segments = 1,
                           .depth = k_,
@@ -70,21 +70,21 @@ class Fp8Linear final : public Kernel {
                           .c_row = n_,
                           .last = residual_ == DType::f32 ? floats(args, 3) : nullptr,
                           .epilogue = epilogue_};
-    multiply(workers_, product, MatrixRows(x, k_));
-    if (small())
-      to_fp8(workers_, y, static_cast<std::size_t>(m_ * n_), rounding_.to_scale,
+    packed_gemm(workers_, gemm, MatrixRows(x, k_));
+    if (is_quantized())
+      to_fp8(workers_, y, static_cast<std::size_t>(m_ * n_), quant_.to_scale,
              static_cast<std::uint8_t*>(args.outputs[0]));
   }
-  std::string_view what() const override { return "fp8 as f32, tiles"; }
+  std::string_view name() const override { return "fp8 GEMM in f32"; }
   std::size_t scratch() const override {
-    return byte_size(Shape{m_, k_ + (small() ? n_ : 0)}, DType::f32);
+    return byte_size(Shape{m_, k_ + (is_quantized() ? n_ : 0)}, DType::f32);
   }
   bool reads_constant(std::size_t input) const override { return input == 0 || input == 3; }
 
  private:
-  bool small() const { return rounding_.to != DType::f32; }
+  bool is_quantized() const { return quant_.to != DType::f32; }
 
-  // What the weights stand for.
+  // The dequantized weights.
   Tensor scaled(const Tensor& w, const Tensor& scale) const {
     const Tensor wide(DType::f32, w.shape());
     for (std::size_t i = 0; i < static_cast<std::size_t>(w.size()); ++i)
@@ -97,7 +97,7 @@ class Fp8Linear final : public Kernel {
   std::int64_t k_, n_, m_;
   DType residual_;
   Epilogue epilogue_;
-  QuantParams rounding_;
+  QuantParams quant_;
   std::array<float, 256> values_ = all_values();
   Floats bias_;
   Tensor panels_;
@@ -114,49 +114,51 @@ std::unique_ptr<Kernel> make_fp8_linear(const Graph& graph, const Node& node, Co
       w.size() == 0 || (residual != DType::none && residual != DType::f32) ||
       (to != DType::f32 && to != DType::f8e4m3fn))
     return nullptr;
-  return std::make_unique<Fp8Linear>(graph, node, w, context);
+  return std::make_unique<Fp8LinearKernel>(graph, node, w, context);
 }
 
-class Fp8Steps final : public Kernel {
+class Fp8QuantizeKernel final : public Kernel {
  public:
-  Fp8Steps(bool back, std::size_t count, float scale, Context& context)
-      : workers_(context.workers), back_(back), count_(count), scale_(scale) {}
+  Fp8QuantizeKernel(bool dequantizes, std::size_t count, float scale, Context& context)
+      : workers_(context.workers), dequantizes_(dequantizes), count_(count), scale_(scale) {}
 
   void run(const KernelArgs& args) const override {
-    if (back_)
+    if (dequantizes_)
       from_fp8(workers_, args.inputs[0], count_, values_, scale_,
                static_cast<float*>(args.outputs[0]));
     else
       to_fp8(workers_, floats(args, 0), count_, scale_,
              static_cast<std::uint8_t*>(args.outputs[0]));
   }
-  std::string_view what() const override { return back_ ? "floats of fp8" : "fp8 of floats"; }
+  std::string_view name() const override {
+    return dequantizes_ ? "dequantize fp8" : "quantize fp8";
+  }
   bool reads_constant(std::size_t input) const override { return input == 0; }
 
  private:
   compute::Workers& workers_;
-  bool back_;
+  bool dequantizes_;
   std::size_t count_;
   float scale_;
   std::array<float, 256> values_ = all_values();
 };
 
-std::unique_ptr<Kernel> make_fp8_steps(const Graph& graph, const Node& node, Context& context) {
+std::unique_ptr<Kernel> make_fp8_quantize(const Graph& graph, const Node& node, Context& context) {
   const TensorType x = input_type(graph, node, 0), y = type_of(graph[node.outputs[0]]);
   const Tensor scale = constant(graph, node, 1);
-  const bool back = x.dtype == DType::f8e4m3fn;
-  const DType small = back ? x.dtype : y.dtype, wide = back ? y.dtype : x.dtype;
-  if (small != DType::f8e4m3fn || wide != DType::f32 || scale.dtype() != DType::f32 ||
+  const bool dequantizes = x.dtype == DType::f8e4m3fn;
+  const DType quantized = dequantizes ? x.dtype : y.dtype, real = dequantizes ? y.dtype : x.dtype;
+  if (quantized != DType::f8e4m3fn || real != DType::f32 || scale.dtype() != DType::f32 ||
       scale.size() != 1 || node.attributes.integer("block_size", 0) != 0 ||
       node.attributes.has("precision") || !node.attributes.flag("saturate", true))
     return nullptr;
-  return std::make_unique<Fp8Steps>(back, static_cast<std::size_t>(x.shape.size()),
-                                    as<float>(scale)[0], context);
+  return std::make_unique<Fp8QuantizeKernel>(dequantizes, static_cast<std::size_t>(x.shape.size()),
+                                             as<float>(scale)[0], context);
 }
 
 constexpr Maker kFp8Makers[] = {
-    {"DequantizeLinear", "", make_fp8_steps},
-    {"QuantizeLinear", "", make_fp8_steps},
+    {"DequantizeLinear", "", make_fp8_quantize},
+    {"QuantizeLinear", "", make_fp8_quantize},
     {"QuantizedLinear", "sluice", make_fp8_linear},
 };
 

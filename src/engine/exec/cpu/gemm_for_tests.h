@@ -1,4 +1,4 @@
-// A kernel with weights, run alone, beside the operator that says what it should give.
+// Runs a kernel with weights and its reference operator on the same inputs.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,10 +20,10 @@ inline Tensor random_tensor(const Shape& shape, unsigned seed) {
   return tensor;
 }
 
-// One node; inputs 1 and 2 are constants where `weights` says so.
+// One node; with `weights`, inputs 1 and 2 are constants.
 struct KernelCase {
   OneNode what;
-  std::vector<Tensor> inputs;  // none: left out
+  std::vector<Tensor> inputs;  // empty: omitted
   bool weights = true;
 
   Node node() const {
@@ -33,22 +33,22 @@ struct KernelCase {
   }
 
   Tensor expected() const {
-    class NoBodies final : public BodyRunner {
+    class NoSubgraphs final : public SubgraphRunner {
       std::vector<Datum> run(const Graph&, std::span<const Datum>) override { return {}; }
-    } bodies;
+    } subgraphs;
     std::vector<Datum> given;
     for (const Tensor& input : inputs) given.push_back(input ? Datum(input) : Datum());
     std::vector<Datum> outputs(1);
     Node of = node();
     of.outputs = {0};
     compute::Workers workers(2);
-    OpCall call(of, given, outputs, workers, bodies);
+    OpCall call(of, given, outputs, workers, subgraphs);
     op_of(of).run(call);
     return outputs[0].tensor;
   }
 
-  // What its own kernel makes, on so many threads; the output is `shape`. With `in_place`, it
-  // lies where the kernel allows it to.
+  // Runs the kernel; the output has `shape`. With `in_place` it overwrites the input that the
+  // kernel allows.
   Tensor made(const Shape& shape, int threads, bool in_place = false) const {
     Graph graph;
     Node of = node();
@@ -67,7 +67,7 @@ struct KernelCase {
     compute::Workers workers(threads);
     Context context(workers);
     const auto kernel = make_kernel(graph, of, context);
-    EXPECT_NE(kernel->what(), "operator");
+    EXPECT_NE(kernel->name(), "operator");
     return run(*kernel, shape, in_place);
   }
 

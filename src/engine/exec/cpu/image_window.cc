@@ -19,8 +19,8 @@ Window::Axis axis_of(const Attributes& attributes, std::size_t i, std::int64_t i
                     .dilation = at("dilations", i, 1),
                     .before = at("pads", i, 0),
                     .after = at("pads", i + 2, 0)};
-  const std::int64_t room = in + axis.before + axis.after - axis.extent();
-  axis.out = room < 0 ? 0 : room / axis.stride + 1;
+  const std::int64_t extent = in + axis.before + axis.after - axis.extent();
+  axis.out = extent < 0 ? 0 : extent / axis.stride + 1;
   return axis;
 }
 

@@ -9,7 +9,7 @@ namespace sluice::engine::cpu {
 
 using kernels::cpu::ImageWindow;
 
-// Of a node with strides, dilations and pads.
+// Reads strides, dilations and pads of a node.
 ImageWindow image_window(const Attributes& attributes, const Shape& in, std::int64_t rows,
                          std::int64_t columns);
 

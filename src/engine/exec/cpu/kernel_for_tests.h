@@ -1,4 +1,4 @@
-// A node run by the kernel the CPU has for it, and by its operator: what kernels are tested by.
+// Runs a node by its CPU kernel and by its reference operator.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace sluice::engine::cpu {
 
 class KernelTest {
  public:
-  // A tensor that is none is an input left out.
+  // An empty Tensor is an omitted input.
   KernelTest(Node node, std::vector<Tensor> inputs, int threads = 2)
       : inputs_(std::move(inputs)), workers_(threads) {
     for (const Tensor& tensor : inputs_) {
@@ -30,7 +30,7 @@ class KernelTest {
   const Kernel& kernel() const { return *kernel_; }
   const Tensor& expected() const { return expected_; }
 
-  // What the kernel makes; where it can, over its input.
+  // Runs the kernel; with `in_place` the output overwrites the input.
   Tensor run(bool in_place = false) const {
     std::vector<Tensor> inputs;
     std::vector<void*> from;
@@ -48,15 +48,15 @@ class KernelTest {
 
   // The largest difference of any element, relative to max(1, |expected|).
   static double difference(const Tensor& a, const Tensor& expected) {
-    double most = 0;
+    double max = 0;
     for (std::size_t i = 0; i < expected.values<float>().size(); ++i) {
       const double x = static_cast<double>(a.values<float>()[i]);
       const double y = static_cast<double>(expected.values<float>()[i]);
       if (std::isnan(x) != std::isnan(y)) return HUGE_VAL;
       if (x != y && !std::isnan(x))
-        most = std::max(most, std::fabs(x - y) / std::max(1.0, std::fabs(y)));
+        max = std::max(max, std::fabs(x - y) / std::max(1.0, std::fabs(y)));
     }
-    return most;
+    return max;
   }
   double difference() const { return difference(run(), expected_); }
 
@@ -77,14 +77,14 @@ class KernelTest {
   }
 
   Tensor by_operator() {
-    class NoBodies final : public BodyRunner {
+    class NoSubgraphs final : public SubgraphRunner {
       std::vector<Datum> run(const Graph&, std::span<const Datum>) override { return {}; }
-    } bodies;
+    } subgraphs;
     std::vector<Datum> given, outputs(1);
     for (const Tensor& tensor : inputs_) given.push_back(tensor ? Datum(tensor) : Datum());
     Node node = graph_.nodes[0];
     node.outputs = {0};
-    OpCall call(node, given, outputs, workers_, bodies);
+    OpCall call(node, given, outputs, workers_, subgraphs);
     op_of(node).run(call);
     return outputs[0].tensor;
   }

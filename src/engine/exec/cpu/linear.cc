@@ -1,4 +1,4 @@
-// Products with constant weights, and of two matrices that are both made when it runs.
+// Linear with constant weights, and MatMul of two dynamic operands.
 #include <string>
 
 #include "engine/exec/cpu/backend.h"
@@ -24,19 +24,19 @@ class LinearKernel final : public Kernel {
         epilogue_(epilogue_of(node.attributes)),
         bias_(packed_bias(n_, bias ? as<float>(bias).data() : nullptr)) {
     panels_ =
-        context.packed(weights, panel_way("panels"), {DType::f32, {panel_values(k_, n_)}}, [&] {
+        context.packed(weights, panel_format("panels"), {DType::f32, {panel_values(k_, n_)}}, [&] {
           return panels_of(k_, n_, {as<float>(weights).data(), n_, 1});
         });
-    what_ = "tiles";
-    if (bias) what_ += " + bias";
+    name_ = "GEMM";
+    if (bias) name_ += " + bias";
     if (epilogue_.activation != Activation::none)
-      what_ += " + " + std::string(to_string(epilogue_.activation));
-    if (residual_) what_ += " + residual";
+      name_ += " + " + std::string(to_string(epilogue_.activation));
+    if (residual_) name_ += " + residual";
   }
 
   void run(const KernelArgs& args) const override {
     const float* const residual = residual_ ? floats(args, 3) : nullptr;
-    const Product product{.m = m_,
+    const PackedGemm gemm{.m = m_,
                           .n = n_,
                           .segments = 1,
                           .depth = k_,
@@ -47,9 +47,9 @@ class LinearKernel final : public Kernel {
                           .residual = residual_begins() ? residual : nullptr,
                           .last = residual_begins() ? nullptr : residual,
                           .epilogue = epilogue_};
-    multiply(workers_, product, MatrixRows(floats(args, 0), k_));
+    packed_gemm(workers_, gemm, MatrixRows(floats(args, 0), k_));
   }
-  std::string_view what() const override { return what_; }
+  std::string_view name() const override { return name_; }
   int in_place() const override { return residual_ && residual_begins() ? 3 : -1; }
   bool reads_constant(std::size_t input) const override { return input != 1 && input != 2; }
 
@@ -62,7 +62,7 @@ class LinearKernel final : public Kernel {
   Epilogue epilogue_;
   Floats bias_;
   Tensor panels_;
-  std::string what_;
+  std::string name_;
 };
 
 std::unique_ptr<Kernel> make_linear(const Graph& graph, const Node& node, Context& context) {
@@ -74,8 +74,8 @@ std::unique_ptr<Kernel> make_linear(const Graph& graph, const Node& node, Contex
                                         residual.dtype != DType::none, context);
 }
 
-// Stacks of matrices, stretched to each other. The right one is laid out in panels when it
-// runs: by each thread for itself where there are enough of them, once for all otherwise.
+// Batched matmul with broadcasting. The right operand is packed at run time: by each thread for its
+// own matrices if there are enough of them, else once for all threads.
 class MatMulKernel final : public Kernel {
  public:
   MatMulKernel(const Shape& a, const Shape& b, Context& context) : workers_(context.workers) {
@@ -85,7 +85,7 @@ class MatMulKernel final : public Kernel {
       return Shape(s.dims().first(static_cast<std::size_t>(s.rank() - 2)));
     };
     const Shape common = broadcast(stack(a), stack(b));
-    const Stretched<2> loop(common, {stack(a), stack(b)});
+    const BroadcastLoop<2> loop(common, {stack(a), stack(b)});
     loop.each_row([&](std::int64_t, const auto& at, std::int64_t count, const auto& step) {
       for (std::int64_t i = 0; i < count; ++i)
         pairs_.push_back({(at[0] + i * step[0]) * m_ * k_, (at[1] + i * step[1]) * k_ * n_});
@@ -101,14 +101,14 @@ class MatMulKernel final : public Kernel {
     if (alone()) {
       each_task(workers_, pairs_.size(), [&](std::size_t i, std::size_t slot) {
         float* const panels = scratch + static_cast<std::int64_t>(slot) * panel_values(k_, n_);
-        multiply(laid_out(args, i, panels), rows(args, i));
+        packed_gemm(laid_out(args, i, panels), rows(args, i));
       });
       return;
     }
     for (std::size_t i = 0; i < pairs_.size(); ++i)
-      multiply(workers_, laid_out(args, i, scratch), rows(args, i));
+      packed_gemm(workers_, laid_out(args, i, scratch), rows(args, i));
   }
-  std::string_view what() const override { return "tiles, both sides made"; }
+  std::string_view name() const override { return "GEMM, both operands dynamic"; }
   std::size_t scratch() const override {
     return byte_size(Shape{alone() ? workers_.threads() : 1, panel_values(k_, n_)}, DType::f32);
   }
@@ -124,7 +124,7 @@ class MatMulKernel final : public Kernel {
     return {floats(args, 0) + pairs_[i].a, k_};
   }
 
-  Product laid_out(const KernelArgs& args, std::size_t i, float* panels) const {
+  PackedGemm laid_out(const KernelArgs& args, std::size_t i, float* panels) const {
     pack(k_, n_, {floats(args, 1) + pairs_[i].b, n_, 1}, panels);
     return {.m = m_,
             .n = n_,

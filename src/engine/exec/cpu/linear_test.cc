@@ -4,7 +4,7 @@
 namespace sluice::engine::cpu {
 namespace {
 
-constexpr float kLinearTolerance = 2e-5f;  // of sums of some hundred products
+constexpr float kLinearTolerance = 2e-5f;  // for sums of a few hundred terms
 
 KernelCase linear(std::int64_t m, std::int64_t n, std::int64_t k, const std::string& activation,
                   bool bias, bool residual) {
@@ -43,19 +43,19 @@ TEST(LinearTest, EveryActivationWithBiasAndResidualIsRight) {
   });
 }
 
-TEST(LinearTest, DeepProductsGoOnWhereTheyStopped) {
+TEST(LinearTest, DeepGemmsContinueTheirSums) {
   for_each_target([] {
     const KernelCase of = linear(30, 50, 2600, "gelu", true, true);
     expect_close(of.made({30, 50}, 2), of.expected(), 2e-4f);
   });
 }
 
-TEST(LinearTest, TheResultMayLieWhereTheResidualLies) {
+TEST(LinearTest, ResultMayOverwriteTheResidual) {
   const KernelCase of = linear(30, 50, 2600, "none", true, true);
   expect_close(of.made({30, 50}, 2, true), of.expected(), 2e-4f);
 }
 
-TEST(LinearTest, ARowIsTheSameWhateverIsBesideItAndHoweverManyThreadsThereAre) {
+TEST(LinearTest, RowDoesNotDependOnTheBatchOrTheThreads) {
   const std::int64_t n = 100, k = 1500;
   const KernelCase many = linear(77, n, k, "gelu", true, true);
   const Tensor all = many.made({77, n}, 3);
@@ -73,12 +73,12 @@ TEST(LinearTest, ARowIsTheSameWhateverIsBesideItAndHoweverManyThreadsThereAre) {
   }
 }
 
-TEST(LinearTest, AProductWithoutDepthIsTheBias) {
+TEST(LinearTest, GemmWithoutDepthIsTheBias) {
   const KernelCase of = linear(3, 5, 0, "none", true, false);
   expect_close(of.made({3, 5}, 2), of.expected(), 0);
 }
 
-TEST(LinearTest, NodesThatShareWeightsShareTheirPanels) {
+TEST(LinearTest, NodesThatShareWeightsSharePanels) {
   compute::Workers workers(1);
   Context context(workers);
   const Tensor weights = random_tensor({8, 8}, 1);
@@ -89,7 +89,7 @@ TEST(LinearTest, NodesThatShareWeightsShareTheirPanels) {
   EXPECT_EQ(context.packed(weights, "panels", type, pack).data(), one.data());
   EXPECT_EQ(made, 1);
   context.packed(weights.reshaped({4, 16}), "panels", type, pack);
-  EXPECT_EQ(made, 2) << "another shape of the same elements is packed otherwise";
+  EXPECT_EQ(made, 2) << "another shape of the same elements is packed differently";
   EXPECT_THROW(context.packed(weights, "panels", {DType::f32, {65}}, pack), Error);
   EXPECT_THROW(context.packed(weights, "panels", {DType::u8, type.shape}, pack), Error);
 }
@@ -98,7 +98,7 @@ KernelCase matmul(const Shape& a, const Shape& b) {
   return {{"MatMul", 13}, {random_tensor(a, 1), random_tensor(b, 2)}, false};
 }
 
-TEST(MatMulKernelTest, StacksAreStretchedToEachOther) {
+TEST(MatMulKernelTest, BatchedMatricesAreBroadcast) {
   struct Case {
     Shape a, b, c;
   };
@@ -107,16 +107,16 @@ TEST(MatMulKernelTest, StacksAreStretchedToEachOther) {
         Case{{3, 1, 17, 40}, {2, 40, 70}, {3, 2, 17, 70}}, Case{{4, 17, 40}, {40, 70}, {4, 17, 70}},
         Case{{17, 40}, {5, 40, 7}, {5, 17, 7}}, Case{{1, 300}, {300, 1}, {1, 1}}}) {
     SCOPED_TRACE(to_string(of.a) + " by " + to_string(of.b));
-    const KernelCase product = matmul(of.a, of.b);
+    const KernelCase gemm = matmul(of.a, of.b);
     for (const int threads : {1, 2, 5})
-      expect_close(product.made(of.c, threads), product.expected(), kLinearTolerance);
+      expect_close(gemm.made(of.c, threads), gemm.expected(), kLinearTolerance);
   }
 }
 
-TEST(MatMulKernelTest, AConstantOnTheRightIsPackedOnce) {
-  KernelCase product = matmul({2, 17, 40}, {40, 70});
-  product.weights = true;
-  expect_close(product.made({2, 17, 70}, 2), product.expected(), kLinearTolerance);
+TEST(MatMulKernelTest, ConstantRightOperandIsPackedOnce) {
+  KernelCase gemm = matmul({2, 17, 40}, {40, 70});
+  gemm.weights = true;
+  expect_close(gemm.made({2, 17, 70}, 2), gemm.expected(), kLinearTolerance);
 }
 
 }  // namespace

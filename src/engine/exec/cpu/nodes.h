@@ -1,4 +1,4 @@
-// What kernels ask of their node, and of what they are given when they run.
+// Helpers to read a node's inputs and a kernel's arguments.
 #pragma once
 
 #include "engine/exec/kernel.h"
@@ -6,7 +6,7 @@
 
 namespace sluice::engine::cpu {
 
-// Of input i; dtype none where it is left out.
+// The type of input i; dtype none if it is omitted.
 inline TensorType input_type(const Graph& graph, const Node& node, std::size_t i) {
   if (i >= node.inputs.size() || node.inputs[i] == kNoValue) return {};
   return type_of(graph[node.inputs[i]]);
@@ -14,13 +14,13 @@ inline TensorType input_type(const Graph& graph, const Node& node, std::size_t i
 
 inline bool is_f32(const TensorType& type) { return type.dtype == DType::f32; }
 
-// Input i where it is a constant; none otherwise.
+// Input i if it is a constant, else an empty Tensor.
 inline Tensor constant(const Graph& graph, const Node& node, std::size_t i) {
   if (i >= node.inputs.size() || node.inputs[i] == kNoValue) return {};
   return graph[node.inputs[i]].constant;
 }
 
-// Null where it is left out.
+// Null if the input is omitted.
 inline const float* floats(const KernelArgs& args, std::size_t input) {
   return input < args.inputs.size() ? static_cast<const float*>(args.inputs[input]) : nullptr;
 }

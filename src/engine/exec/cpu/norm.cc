@@ -8,7 +8,7 @@
 namespace sluice::engine::cpu {
 namespace {
 
-constexpr std::size_t kGrain = 1 << 14;  // elements worth waking a thread for
+constexpr std::size_t kGrain = 1 << 14;  // minimum elements for another thread
 
 std::size_t rows_at_once(std::size_t n) { return std::max<std::size_t>(1, kGrain / n); }
 
@@ -39,7 +39,7 @@ class NormKernel final : public Kernel {
                 floats(args, inputs_.bias), y + at, end - begin, n_, epsilon_);
     });
   }
-  std::string_view what() const override {
+  std::string_view name() const override {
     return residual_ ? "layer norm + residual" : "layer norm";
   }
   int in_place() const override { return 0; }
@@ -64,7 +64,7 @@ class SoftmaxKernel final : public Kernel {
       softmax_rows(x + begin * n_, y + begin * n_, end - begin, n_);
     });
   }
-  std::string_view what() const override { return "softmax"; }
+  std::string_view name() const override { return "softmax"; }
   int in_place() const override { return 0; }
 
  private:
@@ -88,7 +88,7 @@ std::unique_ptr<Kernel> make_norm(const Graph& graph, const Node& node, Context&
                                       static_cast<std::size_t>(x.shape.size()) / n, n);
 }
 
-// One output, and a scale and a bias for each element of a row.
+// Supports one output, with a scale and a bias for each element of a row.
 std::unique_ptr<Kernel> make_layer_norm(const Graph& graph, const Node& node, Context& context) {
   const TensorType x = input_type(graph, node, 0), scale = input_type(graph, node, 1);
   if (x.dtype != DType::f32 || x.shape.rank() == 0 || x.shape.size() == 0) return nullptr;
@@ -103,7 +103,7 @@ std::unique_ptr<Kernel> make_layer_norm(const Graph& graph, const Node& node, Co
                                       static_cast<std::size_t>(x.shape.size()) / n, n);
 }
 
-// Before opset 13 all axes from `axis` on were one.
+// Before opset 13, softmax flattens all axes from `axis` on.
 std::unique_ptr<Kernel> make_softmax(const Graph& graph, const Node& node, Context& context) {
   const TensorType x = input_type(graph, node, 0);
   const int rank = x.shape.rank();

@@ -15,10 +15,10 @@ class PoolKernel final : public Kernel {
   PoolKernel(const ChannelWise& what, Context& context) : workers_(context.workers), what_(what) {}
 
   void run(const KernelArgs& args) const override {
-    each_row(workers_, what_, floats(args, 0), nullptr, static_cast<float*>(args.outputs[0]));
+    for_each_row(workers_, what_, floats(args, 0), nullptr, static_cast<float*>(args.outputs[0]));
   }
-  std::string_view what() const override {
-    return what_.kind == ChannelWise::Kind::mean ? "means by channel" : "largest by channel";
+  std::string_view name() const override {
+    return what_.kind == ChannelWise::Kind::average_pool ? "average pool" : "max pool";
   }
 
  private:
@@ -37,24 +37,24 @@ std::unique_ptr<Kernel> make(const Graph& graph, const Node& node, Context& cont
   return std::make_unique<PoolKernel>(what, context);
 }
 
-// Without edges, over all of the image.
-std::unique_ptr<Kernel> make_whole(const Graph& graph, const Node& node, Context& context) {
+// A global average pool.
+std::unique_ptr<Kernel> make_global_mean(const Graph& graph, const Node& node, Context& context) {
   const TensorType x = input_type(graph, node, 0);
   const auto axes = node.attributes.integers("axes");
   if (!is_f32(x) || x.shape.rank() != 4 || x.shape.size() == 0 || axes.size() != 2 ||
       axes[0] != 1 || axes[1] != 2 || node.inputs.size() > 1)
     return nullptr;
-  const ChannelWise what{.kind = ChannelWise::Kind::mean,
+  const ChannelWise what{.kind = ChannelWise::Kind::average_pool,
                          .window = image_window(Attributes(), x.shape, x.shape[1], x.shape[2])};
   return std::make_unique<PoolKernel>(what, context);
 }
 
 }  // namespace
 
-void each_row(compute::Workers& workers, const ChannelWise& what, const float* x,
-              const float* residual, float* y) {
-  constexpr std::int64_t kWork = 1 << 14;      // values worth another thread
-  constexpr std::int64_t kTasksPerThread = 4;  // neighbours see the same rows
+void for_each_row(compute::Workers& workers, const ChannelWise& what, const float* x,
+                  const float* residual, float* y) {
+  constexpr std::int64_t kWork = 1 << 14;      // minimum values for another thread
+  constexpr std::int64_t kTasksPerThread = 4;  // adjacent rows share input rows
   const ImageWindow& w = what.window;
   const std::int64_t work = w.wide.out * w.channels * w.high.kernel * w.wide.kernel;
   const std::int64_t rows = w.batch * w.high.out;
@@ -68,13 +68,13 @@ void each_row(compute::Workers& workers, const ChannelWise& what, const float* x
 }
 
 std::unique_ptr<Kernel> make_max_pool(const Graph& graph, const Node& node, Context& context) {
-  return make(graph, node, context, ChannelWise::Kind::largest);
+  return make(graph, node, context, ChannelWise::Kind::max_pool);
 }
 std::unique_ptr<Kernel> make_image_mean(const Graph& graph, const Node& node, Context& context) {
-  return make_whole(graph, node, context);
+  return make_global_mean(graph, node, context);
 }
 std::unique_ptr<Kernel> make_average_pool(const Graph& graph, const Node& node, Context& context) {
-  return make(graph, node, context, ChannelWise::Kind::mean);
+  return make(graph, node, context, ChannelWise::Kind::average_pool);
 }
 
 }  // namespace sluice::engine::cpu

@@ -1,4 +1,4 @@
-// Loops over images that conv.cc needs too.
+// Pooling kernels, and the loop over image rows that depthwise convolution shares.
 #pragma once
 
 #include "engine/exec/cpu/backend.h"
@@ -6,9 +6,9 @@
 
 namespace sluice::engine::cpu {
 
-// All of it, on all cores.
-void each_row(compute::Workers& workers, const ChannelWise& what, const float* x,
-              const float* residual, float* y);
+// Runs `what` over all rows on all threads.
+void for_each_row(compute::Workers& workers, const ChannelWise& what, const float* x,
+                  const float* residual, float* y);
 
 std::unique_ptr<Kernel> make_max_pool(const Graph& graph, const Node& node, Context& context);
 // ReduceMean over height and width.

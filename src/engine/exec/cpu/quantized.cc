@@ -1,4 +1,4 @@
-// Products and convolutions of bytes, and the steps between bytes and floats.
+// int8 GEMM and convolution, QuantizeLinear and DequantizeLinear.
 #include <string>
 #include <vector>
 
@@ -13,13 +13,13 @@
 namespace sluice::engine::cpu {
 namespace {
 
-constexpr std::int64_t kDeepest = 60'000;  // whose sums certainly fit 32 bits
+constexpr std::int64_t kMaxDepth = 60'000;  // 32-bit accumulators cannot overflow
 
 bool is_byte(DType type) { return type == DType::u8 || type == DType::i8; }
 
-class MatrixBytes final : public Int8Rows {
+class Int8MatrixRows final : public Int8Rows {
  public:
-  MatrixBytes(const void* data, std::int64_t k)
+  Int8MatrixRows(const void* data, std::int64_t k)
       : data_(static_cast<const std::uint8_t*>(data)), k_(k) {}
 
   void point(std::int64_t first, std::int64_t count, const std::uint8_t** to) const override {
@@ -35,16 +35,16 @@ class MatrixBytes final : public Int8Rows {
   std::int64_t k_;
 };
 
-// What one result of a convolution sees. Runs are one place of the kernel each, or one row of it
-// (`lines`), which has to be written; what is outside the image is x's zero.
-class ImageBytes final : public Int8Rows {
+// The im2col rows of a convolution. A run is one tap of the kernel or, with `lines`, one row of it,
+// which has to be written. Padding is x's zero point.
+class Int8ImageRows final : public Int8Rows {
  public:
-  ImageBytes(const ImageWindow& window, const void* x, const std::uint8_t* zeros, bool lines)
+  Int8ImageRows(const ImageWindow& window, const void* x, const std::uint8_t* zeros, bool lines)
       : w_(window), x_(static_cast<const std::uint8_t*>(x)), zeros_(zeros), lines_(lines) {}
 
   void point(std::int64_t first, std::int64_t count, const std::uint8_t** to) const override {
     for (std::int64_t i = 0; i < count; ++i) {
-      const At at = place(first + i);
+      const At at = pixel_of(first + i);
       for (std::int64_t r = 0; r < w_.high.kernel; ++r)
         for (std::int64_t c = 0; c < w_.wide.kernel; ++c)
           to[(r * w_.wide.kernel + c) * count + i] = pixel(at, r, c);
@@ -52,7 +52,7 @@ class ImageBytes final : public Int8Rows {
   }
 
   void write(std::int64_t row, Int8RowWriter& to) const override {
-    const At at = place(row);
+    const At at = pixel_of(row);
     for (std::int64_t r = 0; r < w_.high.kernel; ++r) {
       if (lines_) {
         write_line(at, r, to);
@@ -71,7 +71,7 @@ class ImageBytes final : public Int8Rows {
     std::int64_t top, left;
   };
 
-  At place(std::int64_t row) const {
+  At pixel_of(std::int64_t row) const {
     const std::int64_t column = row % w_.wide.out, line = row / w_.wide.out;
     return {x_ + line / w_.high.out * w_.high.in * w_.wide.in * w_.channels,
             w_.high.start(line % w_.high.out), w_.wide.start(column)};
@@ -83,7 +83,7 @@ class ImageBytes final : public Int8Rows {
     return inside ? at.image + (y * w_.wide.in + x) * w_.channels : zeros_;
   }
 
-  // Columns lie side by side.
+  // The taps of a kernel row are contiguous in memory.
   void write_line(const At& at, std::int64_t r, Int8RowWriter& to) const {
     const std::int64_t y = at.top + r * w_.high.dilation;
     const bool inside = y >= 0 && y < w_.high.in;
@@ -100,7 +100,7 @@ class ImageBytes final : public Int8Rows {
   bool lines_;
 };
 
-// What products and convolutions have in common.
+// The common part of GEMM and convolution.
 class Int8Kernel : public Kernel {
  public:
   Int8Kernel(const Graph& graph, const Node& node, std::int64_t n, bool residual_first,
@@ -111,65 +111,67 @@ class Int8Kernel : public Kernel {
         scale_(int8_columns(n, as<float>(constant(graph, node, 4)).data())) {
     const Tensor bias = constant(graph, node, 2);
     bias_ = int8_columns(n, bias ? as<float>(bias).data() : nullptr);
-    finish_ = {.scale = scale_.data(),
-               .bias = bias_.data(),
-               .epilogue = epilogue_of(node.attributes),
-               .rounding = quant_params_of(node.attributes),
-               .residual_type = input_type(graph, node, 3).dtype,
-               .residual_first = residual_first};
-    what_ = int8_shape().value_bytes == 1 ? "tiles of bytes" : "tiles of bytes as words";
-    if (bias) what_ += " + bias";
-    if (finish_.residual_type != DType::none && residual_first) what_ += " + residual";
-    if (finish_.epilogue.activation != Activation::none)
-      what_ += " + " + std::string(to_string(finish_.epilogue.activation));
-    if (finish_.residual_type != DType::none && !residual_first) what_ += " + residual";
-    if (finish_.rounding.to != DType::f32) what_ += " + steps";
+    epilogue_ = {.scale = scale_.data(),
+                 .bias = bias_.data(),
+                 .activation = epilogue_of(node.attributes),
+                 .quant = quant_params_of(node.attributes),
+                 .residual_type = input_type(graph, node, 3).dtype,
+                 .residual_first = residual_first};
+    name_ = int8_shape().value_bytes == 1 ? "int8 GEMM" : "int8 GEMM in int16";
+    if (bias) name_ += " + bias";
+    if (epilogue_.residual_type != DType::none && residual_first) name_ += " + residual";
+    if (epilogue_.activation.activation != Activation::none)
+      name_ += " + " + std::string(to_string(epilogue_.activation.activation));
+    if (epilogue_.residual_type != DType::none && !residual_first) name_ += " + residual";
+    if (epilogue_.quant.to != DType::f32) name_ += " + quantize";
   }
 
-  std::string_view what() const override { return what_; }
-  std::size_t scratch() const override { return int8_scratch(workers_, weights_.depth, lie()); }
+  std::string_view name() const override { return name_; }
+  std::size_t scratch() const override {
+    return int8_scratch(workers_, weights_.depth, reads_in_place());
+  }
   bool reads_constant(std::size_t input) const override { return input == 0 || input == 3; }
-  // What a result is made of is read before it is written.
+  // A residual element is read before its result is written.
   int in_place() const override {
-    if (finish_.residual_type == DType::none) return -1;
-    return bytes(finish_.residual_type) == bytes(finish_.rounding.to) ? 3 : -1;
+    if (epilogue_.residual_type == DType::none) return -1;
+    return bytes(epilogue_.residual_type) == bytes(epilogue_.quant.to) ? 3 : -1;
   }
 
  protected:
-  void lay_out(const Tensor& weights, const Int8Depth& depth, std::int64_t n, std::string_view way,
-               const Int8At& at, Context& context) {
-    weights_ = {depth, n, {}, int8_start(depth, n, zero_, at)};
-    weights_.panels = context.packed(weights, int8_way(way),
+  void lay_out(const Tensor& weights, const Int8Depth& depth, std::int64_t n,
+               std::string_view layout, const Int8At& at, Context& context) {
+    weights_ = {depth, n, {}, int8_compensation(depth, n, zero_, at)};
+    weights_.panels = context.packed(weights, int8_panel_format(layout),
                                      {DType::u8, {static_cast<std::int64_t>(weights_.bytes())}},
                                      [&] { return int8_panels(depth, n, at); });
   }
 
-  // Rows are read where they are.
-  bool lie() const {
+  // Whether rows of x are read without being copied first.
+  bool reads_in_place() const {
     const Int8Shape shape = int8_shape();
     return shape.value_bytes == 1 && !has_sign_ && weights_.depth.depth % 4 == 0;
   }
 
   void multiply_rows(const KernelArgs& args, std::int64_t m, const Int8Rows& rows) const {
-    multiply(workers_,
-             {.m = m,
-              .weights = &weights_,
-              .finish = &finish_,
-              .residual = finish_.residual_type == DType::none ? nullptr : args.inputs[3],
-              .c = args.outputs[0],
-              .as_they_lie = lie(),
-              .has_sign = has_sign_,
-              .scratch = static_cast<std::uint8_t*>(args.scratch)},
-             rows);
+    int8_gemm(workers_,
+              {.m = m,
+               .weights = &weights_,
+               .epilogue = &epilogue_,
+               .residual = epilogue_.residual_type == DType::none ? nullptr : args.inputs[3],
+               .c = args.outputs[0],
+               .in_place_rows = reads_in_place(),
+               .has_sign = has_sign_,
+               .scratch = static_cast<std::uint8_t*>(args.scratch)},
+              rows);
   }
 
   compute::Workers& workers_;
   bool has_sign_;
-  int zero_;  // as rows count
+  int zero_;  // zero point of x as u8
   std::vector<float> scale_, bias_;
-  Int8Finish finish_;
+  Int8Epilogue epilogue_;
   Int8Weights weights_{};
-  std::string what_;
+  std::string name_;
 };
 
 class Int8Linear final : public Int8Kernel {
@@ -186,7 +188,7 @@ class Int8Linear final : public Int8Kernel {
   }
 
   void run(const KernelArgs& args) const override {
-    multiply_rows(args, m_, MatrixBytes(args.inputs[0], k_));
+    multiply_rows(args, m_, Int8MatrixRows(args.inputs[0], k_));
   }
 
  private:
@@ -201,27 +203,28 @@ class Int8Conv final : public Int8Kernel {
                              w.shape()[3])),
         zeros_(static_cast<std::size_t>(w.shape()[1]),
                static_cast<std::uint8_t>(node.attributes.integer("zero", 0))) {
-    const std::int64_t ins = w.shape()[1], rows = w.shape()[2], columns = w.shape()[3];
-    const bool bytes = int8_shape().value_bytes == 1 && !has_sign_ && ins % 4 == 0;
+    const std::int64_t in_channels = w.shape()[1], rows = w.shape()[2], columns = w.shape()[3];
+    const bool bytes = int8_shape().value_bytes == 1 && !has_sign_ && in_channels % 4 == 0;
     lines_ = !bytes && window_.wide.dilation == 1;
     const std::int8_t* const from = as<std::int8_t>(w).data();
-    const std::int64_t places = rows * columns;
-    const auto by_place = [=](std::int64_t s, std::int64_t d, std::int64_t filter) {
-      return from[(filter * ins + d) * places + s];
+    const std::int64_t taps = rows * columns;
+    const auto by_tap = [=](std::int64_t s, std::int64_t d, std::int64_t filter) {
+      return from[(filter * in_channels + d) * taps + s];
     };
     if (lines_)
       lay_out(
-          w, {rows, columns * ins}, w.shape()[0], "lines,",
+          w, {rows, columns * in_channels}, w.shape()[0], "lines,",
           [=](std::int64_t s, std::int64_t d, std::int64_t filter) {
-            return by_place(s * columns + d / ins, d % ins, filter);
+            return by_tap(s * columns + d / in_channels, d % in_channels, filter);
           },
           context);
     else
-      lay_out(w, {places, ins}, w.shape()[0], "places,", by_place, context);
+      lay_out(w, {taps, in_channels}, w.shape()[0], "places,", by_tap, context);
   }
 
   void run(const KernelArgs& args) const override {
-    multiply_rows(args, window_.outs(), ImageBytes(window_, args.inputs[0], zeros_.data(), lines_));
+    multiply_rows(args, window_.outs(),
+                  Int8ImageRows(window_, args.inputs[0], zeros_.data(), lines_));
   }
 
  private:
@@ -244,45 +247,45 @@ bool has_constants(const Graph& graph, const Node& node) {
 std::unique_ptr<Kernel> make_int8_linear(const Graph& graph, const Node& node, Context& context) {
   if (!has_constants(graph, node)) return nullptr;
   const Tensor w = constant(graph, node, 1);
-  if (w.rank() != 2 || w.shape()[0] > kDeepest || w.size() == 0) return nullptr;
+  if (w.rank() != 2 || w.shape()[0] > kMaxDepth || w.size() == 0) return nullptr;
   return std::make_unique<Int8Linear>(graph, node, w, context);
 }
 
 std::unique_ptr<Kernel> make_int8_conv(const Graph& graph, const Node& node, Context& context) {
   if (!has_constants(graph, node)) return nullptr;
   const Tensor w = constant(graph, node, 1);
-  if (w.rank() != 4 || w.size() == 0 || w.size() / w.shape()[0] > kDeepest) return nullptr;
+  if (w.rank() != 4 || w.size() == 0 || w.size() / w.shape()[0] > kMaxDepth) return nullptr;
   return std::make_unique<Int8Conv>(graph, node, w, context);
 }
 
-// ---- steps -------------------------------------------------------------------------------
+// ---- quantize ----------------------------------------------------------------------------
 
 constexpr std::size_t kGrain = 64 << 10;  // less is not worth another thread
 
-class StepsKernel final : public Kernel {
+class QuantizeKernel final : public Kernel {
  public:
-  StepsKernel(std::size_t count, const QuantParams& rounding, Context& context)
-      : workers_(context.workers), count_(count), rounding_(rounding) {}
+  QuantizeKernel(std::size_t count, const QuantParams& params, Context& context)
+      : workers_(context.workers), count_(count), quant_(params) {}
 
   void run(const KernelArgs& args) const override {
     const float* const from = floats(args, 0);
     auto* const to = static_cast<std::uint8_t*>(args.outputs[0]);
     workers_.each(count_, kGrain, [&](std::size_t begin, std::size_t end) {
-      to_steps(from + begin, end - begin, rounding_, to + begin);
+      quantize_linear(from + begin, end - begin, quant_, to + begin);
     });
   }
-  std::string_view what() const override { return "steps"; }
+  std::string_view name() const override { return "quantize"; }
   bool reads_constant(std::size_t input) const override { return input == 0; }
 
  private:
   compute::Workers& workers_;
   std::size_t count_;
-  QuantParams rounding_;
+  QuantParams quant_;
 };
 
-class NumbersKernel final : public Kernel {
+class DequantizeKernel final : public Kernel {
  public:
-  NumbersKernel(const TensorType& type, float scale, int zero, Context& context)
+  DequantizeKernel(const TensorType& type, float scale, int zero, Context& context)
       : workers_(context.workers), type_(type), scale_(scale), zero_(zero) {}
 
   void run(const KernelArgs& args) const override {
@@ -290,10 +293,11 @@ class NumbersKernel final : public Kernel {
     auto* const to = static_cast<float*>(args.outputs[0]);
     workers_.each(static_cast<std::size_t>(type_.shape.size()), kGrain,
                   [&](std::size_t begin, std::size_t end) {
-                    from_steps(from + begin, end - begin, type_.dtype, scale_, zero_, to + begin);
+                    dequantize_linear(from + begin, end - begin, type_.dtype, scale_, zero_,
+                                      to + begin);
                   });
   }
-  std::string_view what() const override { return "steps to numbers"; }
+  std::string_view name() const override { return "dequantize"; }
   bool reads_constant(std::size_t input) const override { return input == 0; }
 
  private:
@@ -303,37 +307,39 @@ class NumbersKernel final : public Kernel {
   int zero_;
 };
 
-// The one scale and zero of a node; none where it has more or others.
-std::optional<QuantParams> one_step(const Graph& graph, const Node& node, DType small) {
+// Scale and zero point of a per-tensor quantized node; none for other granularities or types.
+std::optional<QuantParams> per_tensor_params(const Graph& graph, const Node& node,
+                                             DType quantized) {
   const Tensor scale = constant(graph, node, 1), zero = constant(graph, node, 2);
   const bool has_zero = input_type(graph, node, 2).dtype != DType::none;
-  if (!is_byte(small) || scale.dtype() != DType::f32 || scale.size() != 1 ||
+  if (!is_byte(quantized) || scale.dtype() != DType::f32 || scale.size() != 1 ||
       node.attributes.integer("block_size", 0) != 0 || (has_zero && zero.size() != 1) ||
-      (has_zero && zero.dtype() != small))
+      (has_zero && zero.dtype() != quantized))
     return {};
-  QuantParams rounding{.to_scale = as<float>(scale)[0], .to = small};
+  QuantParams params{.to_scale = as<float>(scale)[0], .to = quantized};
   if (has_zero)
-    rounding.to_zero = small == DType::i8 ? as<std::int8_t>(zero)[0] : as<std::uint8_t>(zero)[0];
-  return rounding;
+    params.to_zero = quantized == DType::i8 ? as<std::int8_t>(zero)[0] : as<std::uint8_t>(zero)[0];
+  return params;
 }
 
-std::unique_ptr<Kernel> make_int8_steps(const Graph& graph, const Node& node, Context& context) {
+std::unique_ptr<Kernel> make_quantize(const Graph& graph, const Node& node, Context& context) {
   const TensorType x = input_type(graph, node, 0);
-  const auto step = one_step(graph, node, type_of(graph[node.outputs[0]]).dtype);
-  if (!is_f32(x) || !step || node.attributes.has("precision")) return nullptr;
-  return std::make_unique<StepsKernel>(static_cast<std::size_t>(x.shape.size()), *step, context);
+  const auto params = per_tensor_params(graph, node, type_of(graph[node.outputs[0]]).dtype);
+  if (!is_f32(x) || !params || node.attributes.has("precision")) return nullptr;
+  return std::make_unique<QuantizeKernel>(static_cast<std::size_t>(x.shape.size()), *params,
+                                          context);
 }
 
-std::unique_ptr<Kernel> make_numbers(const Graph& graph, const Node& node, Context& context) {
+std::unique_ptr<Kernel> make_dequantize(const Graph& graph, const Node& node, Context& context) {
   const TensorType x = input_type(graph, node, 0);
-  const auto step = one_step(graph, node, x.dtype);
-  if (!step || !is_f32(type_of(graph[node.outputs[0]]))) return nullptr;
-  return std::make_unique<NumbersKernel>(x, step->to_scale, step->to_zero, context);
+  const auto params = per_tensor_params(graph, node, x.dtype);
+  if (!params || !is_f32(type_of(graph[node.outputs[0]]))) return nullptr;
+  return std::make_unique<DequantizeKernel>(x, params->to_scale, params->to_zero, context);
 }
 
 constexpr Maker kInt8Makers[] = {
-    {"DequantizeLinear", "", make_numbers},
-    {"QuantizeLinear", "", make_int8_steps},
+    {"DequantizeLinear", "", make_dequantize},
+    {"QuantizeLinear", "", make_quantize},
     {"QuantizedConv", "sluice", make_int8_conv},
     {"QuantizedLinear", "sluice", make_int8_linear},
 };

@@ -31,22 +31,22 @@ Tensor random_bytes(DType type, const Shape& shape, unsigned seed) {
                            : random_tensor<std::int8_t>(shape, seed, -128, 127);
 }
 
-// One node, run by its operator and by its kernel; all inputs but x and the residual constant.
+// Runs one node by its operator and by its kernel; all inputs but x and the residual are constants.
 struct Case {
   Node node;
   std::vector<Tensor> inputs;
   int threads = 2;
 
   Tensor expected() const {
-    class NoBodies final : public BodyRunner {
+    class NoSubgraphs final : public SubgraphRunner {
       std::vector<Datum> run(const Graph&, std::span<const Datum>) override { return {}; }
-    } bodies;
+    } subgraphs;
     std::vector<Datum> given, outputs(1);
     for (const Tensor& input : inputs) given.push_back(input ? Datum(input) : Datum());
     Node of = node;
     of.outputs = {0};
     compute::Workers workers(2);
-    OpCall call(of, given, outputs, workers, bodies);
+    OpCall call(of, given, outputs, workers, subgraphs);
     op_of(of).run(call);
     return outputs[0].tensor;
   }
@@ -70,7 +70,7 @@ struct Case {
     compute::Workers workers(threads);
     Context context(workers);
     const auto kernel = make_kernel(graph, of, context);
-    EXPECT_NE(kernel->what(), "operator");
+    EXPECT_NE(kernel->name(), "operator");
     const Tensor out(type.dtype, type.shape);
     const Tensor scratch(DType::u8, {static_cast<std::int64_t>(kernel->scratch())});
     std::vector<void*> from;
@@ -93,7 +93,7 @@ void expect_same(const Case& of, bool in_place = false) {
     if (want.dtype() == DType::f32) {
       const float should = want.values<float>()[i];
       ASSERT_NEAR(got.values<float>()[i], should, 1e-5f * std::max(1.0f, std::abs(should))) << i;
-    } else if (want.dtype() == DType::u8) {  // half a step may round either way
+    } else if (want.dtype() == DType::u8) {  // ties may round either way
       ASSERT_NEAR(got.values<std::uint8_t>()[i], want.values<std::uint8_t>()[i], 1) << i;
     } else {
       ASSERT_NEAR(got.values<std::int8_t>()[i], want.values<std::int8_t>()[i], 1) << i;
@@ -174,7 +174,7 @@ TEST(Int8LinearTest, EveryActivationResidualAndResultIsRight) {
   });
 }
 
-TEST(Int8LinearTest, TheLargestValuesDoNotOverflow) {
+TEST(Int8LinearTest, LargestValuesDoNotOverflow) {
   for_each_target([] {
     Case of = linear(7, 20, 4096, {});
     std::ranges::fill(of.inputs[0].values<std::uint8_t>(), std::uint8_t{255});
@@ -184,12 +184,12 @@ TEST(Int8LinearTest, TheLargestValuesDoNotOverflow) {
   });
 }
 
-TEST(Int8LinearTest, TheResultMayLieWhereTheResidualLies) {
+TEST(Int8LinearTest, ResultMayOverwriteTheResidual) {
   expect_same(linear(30, 50, 64, {.residual = DType::f32}), true);
   expect_same(linear(30, 50, 64, {.residual = DType::u8, .to = DType::u8}), true);
 }
 
-TEST(Int8LinearTest, ARowIsTheSameHoweverManyThereAreAndOnHoweverManyThreads) {
+TEST(Int8LinearTest, RowDoesNotDependOnTheBatchOrTheThreads) {
   Case all = linear(100, 90, 256, {.residual = DType::f32, .activation = "gelu"});
   all.threads = 3;
   const Tensor made = all.made({DType::f32, {100, 90}});
@@ -252,7 +252,7 @@ TEST(Int8ConvTest, EveryGeometryIsRightOnAllInstructionSets) {
   });
 }
 
-TEST(Fp8LinearTest, AgreesWithItsOperator) {
+TEST(Fp8LinearTest, MatchesItsOperator) {
   for (const bool small : {false, true}) {
     Case of{.node = fused("QuantizedLinear", "", {}, {}), .inputs = {}};
     of.node.attributes.set("activation", std::string("relu"));
@@ -279,7 +279,7 @@ TEST(Fp8LinearTest, AgreesWithItsOperator) {
   }
 }
 
-TEST(Int8StepsTest, NumbersBecomeStepsAndStepsNumbers) {
+TEST(Int8QuantizeTest, QuantizeAndDequantizeMatchTheirOperators) {
   for_each_target([] {
     for (const DType type : {DType::u8, DType::i8}) {
       Case steps{.node = {.name = "", .op = "QuantizeLinear", .domain = "", .version = 13},

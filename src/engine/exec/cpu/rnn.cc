@@ -1,6 +1,6 @@
-// LSTM, GRU and RNN: one product for the inputs of all steps; then, step by step, the state by
-// its panels, in groups of units that one thread takes through product and gates. Sums go on from
-// the inputs' part, in the order of the state's units.
+// LSTM, GRU and RNN: one GEMM for the inputs of all time steps; then for each time step a GEMM of
+// the state and the gates, in groups of units that one thread computes. The state's GEMM
+// accumulates onto the inputs' sums, in the order of the state's units.
 #include "engine/exec/cpu/rnn.h"
 
 #include <algorithm>
@@ -17,9 +17,9 @@
 namespace sluice::engine::cpu {
 namespace {
 
-constexpr std::int64_t kStepWork = 1 << 16;  // multiply-adds of a step worth another thread
+constexpr std::int64_t kStepWork = 1 << 16;  // minimum multiply-adds of a step for another thread
 
-// The input's rows in the order they are walked; zeros behind the end of a sequence.
+// The input rows in the order of time steps; zeros past the end of a sequence.
 class StepRows final : public RowSource {
  public:
   StepRows(const RecurrentLayer& layer, bool back, const std::vector<std::int64_t>& lengths,
@@ -45,14 +45,14 @@ class StepRows final : public RowSource {
   const float *x_, *zeros_;
 };
 
-// Memory of a run, one direction after the other.
-struct Memory {
+// The workspace of a run; directions use it one after the other.
+struct Workspace {
   float *x, *sums, *h, *next, *c, *kept;
 
   static std::int64_t values(const RecurrentLayer& l) {
     return (l.steps + 1) * l.batch * l.columns() + 4 * l.batch * l.padded();
   }
-  Memory(const RecurrentLayer& l, float* at) {
+  Workspace(const RecurrentLayer& l, float* at) {
     const std::int64_t state = l.batch * l.padded();
     x = at;
     sums = x + l.steps * l.batch * l.columns();
@@ -62,28 +62,28 @@ struct Memory {
   }
 };
 
-// One run of one direction.
-class Walk {
+// Runs one direction.
+class DirectionRun {
  public:
-  Walk(compute::Workers& workers, const RecurrentLayer& layer, const RecurrentWeights& of,
-       const StepRows& rows, float* memory)
-      : workers_(workers), l_(layer), of_(of), rows_(rows), memory_(layer, memory) {
-    multiply(workers_,
-             {.m = l_.steps * l_.batch,
-              .n = l_.columns(),
-              .segments = 1,
-              .depth = l_.input,
-              .panels = as<float>(of.panels).data(),
-              .bias = of.bias.get(),
-              .c = memory_.x,
-              .c_row = l_.columns()},
-             rows);
+  DirectionRun(compute::Workers& workers, const RecurrentLayer& layer, const RecurrentWeights& of,
+               const StepRows& rows, float* memory)
+      : workers_(workers), l_(layer), of_(of), rows_(rows), workspace_(layer, memory) {
+    packed_gemm(workers_,
+                {.m = l_.steps * l_.batch,
+                 .n = l_.columns(),
+                 .segments = 1,
+                 .depth = l_.input,
+                 .panels = as<float>(of.panels).data(),
+                 .bias = of.bias.get(),
+                 .c = workspace_.x,
+                 .c_row = l_.columns()},
+                rows);
   }
 
-  float* h() const { return memory_.h; }
-  float* c() const { return memory_.c; }
+  float* h() const { return workspace_.h; }
+  float* c() const { return workspace_.c; }
 
-  // `y` (null: nobody wants it) is where the first sequence's result at `time` would go.
+  // `y`: the outputs of all time steps; may be null.
   void run(std::int64_t direction, float* y) {
     for (std::int64_t step = 0; step < l_.steps; ++step) {
       if (l_.kind == Recurrent::gru) each_group([&](std::int64_t group) { gru_gates(group); });
@@ -91,7 +91,8 @@ class Walk {
         multiply_group(group);
         for (std::int64_t s = 0; s < l_.batch; ++s) {
           if (step >= rows_.length(s)) {
-            std::copy_n(memory_.h + state(s, group), l_.units(), memory_.next + state(s, group));
+            std::copy_n(workspace_.h + state(s, group), l_.units(),
+                        workspace_.next + state(s, group));
             continue;
           }
           advance(s, group);
@@ -99,8 +100,8 @@ class Walk {
             give(s, group, y + l_.out(rows_.time(step, s), direction, s) * l_.hidden);
         }
       });
-      std::swap(memory_.h, memory_.next);
-      memory_.x += l_.batch * l_.columns();
+      std::swap(workspace_.h, workspace_.next);
+      workspace_.x += l_.batch * l_.columns();
     }
   }
 
@@ -111,24 +112,24 @@ class Walk {
   std::int64_t sum(std::int64_t s, std::int64_t group) const {
     return s * l_.columns() + group * l_.gates() * l_.units();
   }
-  std::int64_t new_value() const { return 2 * l_.units(); }  // of a GRU, behind its gates
-  CellUnits cell() const { return {l_.units(), l_.clip}; }
+  std::int64_t candidate() const { return 2 * l_.units(); }  // GRU: offset behind the gates
+  RnnCellUnits cell() const { return {l_.units(), l_.clip}; }
 
-  // The same groups for a thread at each step, as far as can be: its panels stay in its cache.
+  // Threads get the same groups at each step as far as possible, so panels stay in their caches.
   template <class Body>
   void each_group(const Body& body) const {
     const std::int64_t groups = l_.groups(), work = l_.batch * l_.hidden * l_.columns();
-    const std::int64_t most = std::min<std::int64_t>(workers_.threads(), groups);
-    const std::int64_t pieces = std::clamp<std::int64_t>(work / kStepWork, 1, most);
-    workers_.each(static_cast<std::size_t>(pieces), 1, [&](std::size_t begin, std::size_t) {
-      const auto piece = static_cast<std::int64_t>(begin);
-      for (std::int64_t g = groups * piece / pieces; g < groups * (piece + 1) / pieces; ++g)
+    const std::int64_t max_chunks = std::min<std::int64_t>(workers_.threads(), groups);
+    const std::int64_t chunks = std::clamp<std::int64_t>(work / kStepWork, 1, max_chunks);
+    workers_.each(static_cast<std::size_t>(chunks), 1, [&](std::size_t begin, std::size_t) {
+      const auto chunk = static_cast<std::int64_t>(begin);
+      for (std::int64_t g = groups * chunk / chunks; g < groups * (chunk + 1) / chunks; ++g)
         body(g);
     });
   }
 
-  // Sums of a part: on top of what is at `to`, or of the part's own bias.
-  void multiply_state(const StatePart& part, std::int64_t group, const float* from, float* to,
+  // The GEMM of some gates, accumulated onto `to`, or onto the gates' own bias.
+  void multiply_state(const StateGates& part, std::int64_t group, const float* from, float* to,
                       bool on_top) const {
     const std::int64_t wide = part.gates * l_.units();
     std::vector<const float*> rows(static_cast<std::size_t>(l_.batch));
@@ -150,46 +151,48 @@ class Walk {
   }
 
   void gru_gates(std::int64_t group) const {
-    multiply_state(of_.parts[0], group, memory_.h, memory_.sums + sum(0, group), false);
+    multiply_state(of_.parts[0], group, workspace_.h, workspace_.sums + sum(0, group), false);
     for (std::int64_t s = 0; s < l_.batch; ++s)
-      cell().gru_gates(memory_.x + sum(s, group), memory_.sums + sum(s, group),
-                       memory_.h + state(s, group), memory_.kept + state(s, group));
+      cell().gru_gates(workspace_.x + sum(s, group), workspace_.sums + sum(s, group),
+                       workspace_.h + state(s, group), workspace_.kept + state(s, group));
   }
 
-  // What comes right before the next state.
+  // The GEMM before the next state.
   void multiply_group(std::int64_t group) const {
     if (l_.kind == Recurrent::gru)
-      multiply_state(of_.parts[1], group, l_.late_reset ? memory_.h : memory_.kept,
-                     memory_.sums + sum(0, group) + new_value(), false);
+      multiply_state(of_.parts[1], group, l_.late_reset ? workspace_.h : workspace_.kept,
+                     workspace_.sums + sum(0, group) + candidate(), false);
     else
-      multiply_state(of_.parts[0], group, memory_.h, memory_.x + sum(0, group), true);
+      multiply_state(of_.parts[0], group, workspace_.h, workspace_.x + sum(0, group), true);
   }
 
   void advance(std::int64_t s, std::int64_t group) const {
-    const float *const x = memory_.x + sum(s, group), *const sums = memory_.sums + sum(s, group);
+    const float *const x = workspace_.x + sum(s, group), *const sums =
+                                                             workspace_.sums + sum(s, group);
     const float* const peepholes =
         of_.peepholes ? of_.peepholes.get() + group * l_.units() : nullptr;
-    float* const to = memory_.next + state(s, group);
+    float* const to = workspace_.next + state(s, group);
     switch (l_.kind) {
       case Recurrent::rnn: return cell().rnn(x, l_.relu, to);
       case Recurrent::lstm:
-        return cell().lstm(x, peepholes, l_.padded(), memory_.c + state(s, group), to);
+        return cell().lstm(x, peepholes, l_.padded(), workspace_.c + state(s, group), to);
       case Recurrent::gru:
-        return cell().gru_state(x + new_value(), sums + new_value(), sums, l_.late_reset,
-                                memory_.h + state(s, group), to);
+        return cell().gru_state(x + candidate(), sums + candidate(), sums, l_.late_reset,
+                                workspace_.h + state(s, group), to);
     }
   }
 
   void give(std::int64_t s, std::int64_t group, float* y) const {
     const std::int64_t unit = group * l_.units();
-    std::copy_n(memory_.next + state(s, group), std::min(l_.units(), l_.hidden - unit), y + unit);
+    std::copy_n(workspace_.next + state(s, group), std::min(l_.units(), l_.hidden - unit),
+                y + unit);
   }
 
   compute::Workers& workers_;
   const RecurrentLayer& l_;
   const RecurrentWeights& of_;
   const StepRows& rows_;
-  Memory memory_;
+  Workspace workspace_;
 };
 
 class RecurrentKernel final : public Kernel {
@@ -209,17 +212,19 @@ class RecurrentKernel final : public Kernel {
       std::fill_n(y, l_.steps * l_.batch * l_.directions * l_.hidden, 0.0f);
     for (std::int64_t d = 0; d < l_.directions; ++d) {
       const StepRows rows(l_, l_.reversed || d == 1, lengths, floats(args, 0), zeros_.get());
-      Walk walk(workers_, l_, directions_[static_cast<std::size_t>(d)], rows,
-                static_cast<float*>(args.scratch));
-      take(floats(args, 5), d, walk.h());
-      if (l_.kind == Recurrent::lstm) take(floats(args, 6), d, walk.c());
-      walk.run(d, y);
-      give(walk.h(), d, output(args, 1));
-      if (l_.kind == Recurrent::lstm) give(walk.c(), d, output(args, 2));
+      DirectionRun run_direction(workers_, l_, directions_[static_cast<std::size_t>(d)], rows,
+                                 static_cast<float*>(args.scratch));
+      take(floats(args, 5), d, run_direction.h());
+      if (l_.kind == Recurrent::lstm) take(floats(args, 6), d, run_direction.c());
+      run_direction.run(d, y);
+      give(run_direction.h(), d, output(args, 1));
+      if (l_.kind == Recurrent::lstm) give(run_direction.c(), d, output(args, 2));
     }
   }
-  std::string_view what() const override { return "steps by groups of units"; }
-  std::size_t scratch() const override { return byte_size(Shape{Memory::values(l_)}, DType::f32); }
+  std::string_view name() const override { return "recurrent layer"; }
+  std::size_t scratch() const override {
+    return byte_size(Shape{Workspace::values(l_)}, DType::f32);
+  }
   bool reads_constant(std::size_t input) const override {
     return input == 0 || (input >= 4 && input <= 6);
   }
@@ -253,19 +258,19 @@ class RecurrentKernel final : public Kernel {
   std::vector<RecurrentWeights> directions_;
 };
 
-// The usual functions, or for an RNN all relu; false where it names others.
-bool usual_functions(const Node& node, Recurrent kind, bool& relu) {
-  std::vector<std::string> usual{"Tanh"};
-  if (kind != Recurrent::rnn) usual.insert(usual.begin(), "Sigmoid");
-  if (kind == Recurrent::lstm) usual.push_back("Tanh");
+// Whether the activations are the default ones, or for an RNN all Relu.
+bool has_supported_activations(const Node& node, Recurrent kind, bool& relu) {
+  std::vector<std::string> defaults{"Tanh"};
+  if (kind != Recurrent::rnn) defaults.insert(defaults.begin(), "Sigmoid");
+  if (kind == Recurrent::lstm) defaults.push_back("Tanh");
   const std::vector<std::string> named = node.attributes.strings("activations");
   relu = kind == Recurrent::rnn && !named.empty() && named[0] == "Relu";
   for (std::size_t i = 0; i < named.size(); ++i)
-    if (named[i] != (relu ? "Relu" : usual[i % usual.size()])) return false;
-  return named.size() % usual.size() == 0;
+    if (named[i] != (relu ? "Relu" : defaults[i % defaults.size()])) return false;
+  return named.size() % defaults.size() == 0;
 }
 
-// False where an input is not what the layer says, which its operator then complains about.
+// False if an input does not match the layer: the reference operator then reports the error.
 bool fits(const RecurrentLayer& l, const Graph& graph, const Node& node) {
   const std::int64_t rows = l.gates() * l.hidden;
   const Shape state = l.batch_first ? Shape{l.batch, l.directions, l.hidden}
@@ -292,7 +297,8 @@ std::unique_ptr<Kernel> make(const Graph& graph, const Node& node, Context& cont
   const TensorType x = input_type(graph, node, 0), r = input_type(graph, node, 2);
   bool relu = false;
   if (!is_f32(x) || x.shape.rank() != 3 || r.shape.rank() != 3 ||
-      !usual_functions(node, kKind, relu) || node.attributes.integer("input_forget", 0) != 0)
+      !has_supported_activations(node, kKind, relu) ||
+      node.attributes.integer("input_forget", 0) != 0)
     return nullptr;
   const bool batch_first = node.attributes.integer("layout", 0) != 0;
   const std::string direction = node.attributes.string("direction", "forward");
@@ -321,6 +327,6 @@ constexpr Maker kRecurrentMakers[] = {
 
 }  // namespace
 
-std::span<const Maker> recurrent_kernels() { return kRecurrentMakers; }
+std::span<const Maker> rnn_kernels() { return kRecurrentMakers; }
 
 }  // namespace sluice::engine::cpu

@@ -1,4 +1,4 @@
-// LSTM, GRU and RNN: sizes, and weights that lie as the gates want them, in groups of units.
+// LSTM, GRU and RNN: layer sizes, and weights packed by gates in groups of units.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ struct RecurrentLayer {
   float clip;
 
   std::int64_t gates() const { return kind == Recurrent::rnn ? 1 : kind == Recurrent::gru ? 3 : 4; }
-  // Units of a group: panels are full with whole groups, of common sizes.
+  // The units of a group, such that groups of common sizes fill panels.
   std::int64_t units() const {
     return std::min<std::int64_t>(kind == Recurrent::lstm ? 32 : 64, (hidden + 15) / 16 * 16);
   }
@@ -26,7 +26,7 @@ struct RecurrentLayer {
   std::int64_t padded() const { return groups() * units(); }
   std::int64_t columns() const { return gates() * padded(); }
 
-  // Where a row lies among those of its tensor.
+  // Row indices of the input, output and state tensors.
   std::int64_t in(std::int64_t time, std::int64_t s) const {
     return batch_first ? s * steps + time : time * batch + s;
   }
@@ -39,21 +39,21 @@ struct RecurrentLayer {
   }
 };
 
-// The state's part of some gates, panels of each group one after the other.
-struct StatePart {
+// The recurrent weights of some gates, as panels group by group.
+struct StateGates {
   std::int64_t gates;
   Tensor panels;
-  Floats bias;  // by group, as sums have it
+  Floats bias;  // by group, in the order of the sums
 };
 
 // The weights of one direction.
 struct RecurrentWeights {
-  Tensor panels;  // of the input
+  Tensor panels;  // input weights
   Floats bias;
-  std::vector<StatePart> parts;  // of a GRU update and reset, then the new value; else one
-  Floats peepholes;              // input, output, forget; null: none
+  std::vector<StateGates> parts;  // GRU: update and reset gates, then the candidate; else one
+  Floats peepholes;               // input, output, forget; null: none
 };
-// Of a node with constant weights of the layer's sizes.
+// Packs the weights of a node; they are constants of the layer's sizes.
 RecurrentWeights recurrent_weights(const RecurrentLayer& layer, std::int64_t direction,
                                    const Graph& graph, const Node& node, Context& context);
 

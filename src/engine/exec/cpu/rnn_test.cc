@@ -14,7 +14,7 @@ struct Recurrent {
   std::vector<std::int32_t> lengths{};
   float clip = 0;
   std::vector<std::string> functions{};
-  Tensor x{};  // none: random
+  Tensor x{};  // empty: random
 
   std::int64_t directions() const { return direction == "bidirectional" ? 2 : 1; }
   std::int64_t rows() const { return (op == "LSTM" ? 4 : op == "GRU" ? 3 : 1) * hidden; }
@@ -33,7 +33,7 @@ struct Recurrent {
     return node;
   }
 
-  // Small enough that states do not run away from each other.
+  // Small enough that rounding errors of states do not grow.
   Tensor weights(const Shape& shape, unsigned seed) const {
     const Tensor made = random_tensor(shape, seed);
     for (float& value : made.values<float>()) value /= std::sqrt(static_cast<float>(hidden));
@@ -58,22 +58,22 @@ struct Recurrent {
   }
 
   std::vector<Tensor> expected() const {
-    class NoBodies final : public BodyRunner {
+    class NoSubgraphs final : public SubgraphRunner {
       std::vector<Datum> run(const Graph&, std::span<const Datum>) override { return {}; }
-    } bodies;
+    } subgraphs;
     std::vector<Datum> given, outputs(op == "LSTM" ? 3 : 2);
     for (const Tensor& tensor : inputs()) given.push_back(tensor ? Datum(tensor) : Datum());
     Node of = node();
     for (std::size_t i = 0; i < outputs.size(); ++i) of.outputs.push_back(static_cast<ValueId>(i));
     compute::Workers workers(1);
-    OpCall call(of, given, outputs, workers, bodies);
+    OpCall call(of, given, outputs, workers, subgraphs);
     op_of(of).run(call);
     std::vector<Tensor> all;
     for (const Datum& datum : outputs) all.push_back(datum.tensor);
     return all;
   }
 
-  // A graph of it alone, with its weights as constants.
+  // A graph of this node, with its weights as constants.
   Graph graph() const {
     Graph graph;
     Node of = node();
@@ -91,13 +91,13 @@ struct Recurrent {
     return graph;
   }
 
-  // What its kernel makes of it.
+  // Runs its kernel.
   std::vector<Tensor> made(int threads) const {
     const Graph of = graph();
     compute::Workers workers(threads);
     Context context(workers);
     const auto kernel = make_kernel(of, of.nodes[0], context);
-    EXPECT_NE(kernel->what(), "operator");
+    EXPECT_NE(kernel->name(), "operator");
     const std::vector<Tensor> given = inputs();
     std::vector<void*> from, to;
     for (std::size_t i = 0; i < given.size(); ++i)
@@ -123,7 +123,7 @@ void expect_right(const Recurrent& of) {
   }
 }
 
-TEST(RecurrentKernelTest, AllKindsAreTheirOperatorsOnAllInstructionSets) {
+TEST(RecurrentKernelTest, AllKindsMatchTheirOperatorsOnAllInstructionSets) {
   for_each_target([] {
     for (const char* op : {"LSTM", "GRU", "RNN"})
       for (const char* direction : {"forward", "reverse", "bidirectional"})
@@ -132,7 +132,7 @@ TEST(RecurrentKernelTest, AllKindsAreTheirOperatorsOnAllInstructionSets) {
   });
 }
 
-TEST(RecurrentKernelTest, ShorterSequencesKeepTheirLastStateAndBatchesMayComeFirst) {
+TEST(RecurrentKernelTest, ShortSequencesKeepTheirLastStateInBothLayouts) {
   for (const char* op : {"LSTM", "GRU", "RNN"})
     for (const std::int64_t layout : {0, 1})
       for (const char* direction : {"forward", "bidirectional"})
@@ -149,11 +149,11 @@ TEST(RecurrentKernelTest, SettingsOfEachKindAreRight) {
   expect_right({.op = "RNN", .functions = {"Relu"}});
 }
 
-TEST(RecurrentKernelTest, OtherFunctionsAndWrongShapesAreLeftToTheOperator) {
+TEST(RecurrentKernelTest, OtherActivationsAndInvalidShapesUseTheOperator) {
   const auto kernel_of = [](const Graph& graph) {
     compute::Workers workers(1);
     Context context(workers);
-    return std::string(make_kernel(graph, graph.nodes[0], context)->what());
+    return std::string(make_kernel(graph, graph.nodes[0], context)->name());
   };
   EXPECT_EQ(kernel_of(Recurrent{.op = "RNN", .functions = {"Softsign"}}.graph()), "operator");
   Graph wrong = Recurrent{.op = "LSTM"}.graph();
@@ -162,7 +162,7 @@ TEST(RecurrentKernelTest, OtherFunctionsAndWrongShapesAreLeftToTheOperator) {
   EXPECT_EQ(kernel_of(wrong), "operator");
 }
 
-TEST(RecurrentKernelTest, ASequenceIsTheSameWhateverIsBesideItAndHoweverManyThreadsThereAre) {
+TEST(RecurrentKernelTest, SequenceDoesNotDependOnTheBatchOrTheThreads) {
   for (const char* op : {"LSTM", "GRU", "RNN"}) {
     const Recurrent many{.op = op, .batch = 9, .hidden = 200, .layout = 1, .states = false};
     Recurrent one = many;

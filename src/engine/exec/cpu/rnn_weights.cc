@@ -5,8 +5,8 @@
 namespace sluice::engine::cpu {
 namespace {
 
-// `count` gates from `first` on, of [gates * hidden, depth], as [depth, groups, gates, units];
-// zeros for units there are not. A group is `depth` rows of count * units values where `apart`.
+// `count` gates from `first` on, of [gates * hidden, depth], as [depth, groups, gates, units],
+// zero-padded. With `apart` each group is a matrix of `depth` rows of count * units values.
 std::vector<float> by_group(const RecurrentLayer& l, const float* from, std::int64_t depth,
                             std::int64_t first, std::int64_t count, bool apart) {
   const std::int64_t units = l.units(), wide = count * units;
@@ -23,13 +23,14 @@ std::vector<float> by_group(const RecurrentLayer& l, const float* from, std::int
   return to;
 }
 
-StatePart state_part(const RecurrentLayer& l, std::int64_t first, std::int64_t count,
-                     const Tensor& r, std::int64_t direction, Context& context) {
+StateGates state_part(const RecurrentLayer& l, std::int64_t first, std::int64_t count,
+                      const Tensor& r, std::int64_t direction, Context& context) {
   const std::int64_t wide = count * l.units(), size = panel_values(l.hidden, wide);
-  const std::string way = "state " + std::to_string(direction) + " gates " + std::to_string(first) +
-                          " and " + std::to_string(count) + " units " + std::to_string(l.units());
-  StatePart part{count, {}, packed_bias(wide * l.groups(), nullptr)};
-  part.panels = context.packed(r, panel_way(way), {DType::f32, {l.groups() * size}}, [&] {
+  const std::string layout = "state " + std::to_string(direction) + " gates " +
+                             std::to_string(first) + " and " + std::to_string(count) + " units " +
+                             std::to_string(l.units());
+  StateGates part{count, {}, packed_bias(wide * l.groups(), nullptr)};
+  part.panels = context.packed(r, panel_format(layout), {DType::f32, {l.groups() * size}}, [&] {
     const float* const from = as<float>(r).data() + direction * l.gates() * l.hidden * l.hidden;
     const std::vector<float> all = by_group(l, from, l.hidden, first, count, true);
     const Tensor made(DType::f32, {l.groups() * size});
@@ -43,17 +44,18 @@ StatePart state_part(const RecurrentLayer& l, std::int64_t first, std::int64_t c
 
 Tensor input_panels(const RecurrentLayer& l, const Tensor& w, std::int64_t direction,
                     Context& context) {
-  const std::string way =
+  const std::string layout =
       "inputs of direction " + std::to_string(direction) + " units " + std::to_string(l.units());
   const TensorType type{DType::f32, {panel_values(l.input, l.columns())}};
-  return context.packed(w, panel_way(way), type, [&] {
+  return context.packed(w, panel_format(layout), type, [&] {
     const float* const from = as<float>(w).data() + direction * l.gates() * l.hidden * l.input;
     const std::vector<float> all = by_group(l, from, l.input, 0, l.gates(), false);
     return panels_of(l.input, l.columns(), {all.data(), l.columns(), 1});
   });
 }
 
-// Both biases with the input's part; but that of a late reset with the state's.
+// Adds both biases to the input's sums; with linear_before_reset the candidate's recurrent bias is
+// added to the state's sums.
 void add_biases(const RecurrentLayer& l, const float* b, RecurrentWeights& to) {
   const std::int64_t rows = l.gates() * l.hidden;
   const float* const of_r = b + rows;

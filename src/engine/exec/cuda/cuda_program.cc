@@ -9,17 +9,17 @@
 namespace sluice::engine {
 namespace {
 
-using cuda::Ends;
-using cuda::HostStep;
-using cuda::Lane;
-using cuda::Lanes;
-using cuda::Recorded;
+using cuda::CapturedGraphs;
+using cuda::ExecutionSlot;
+using cuda::HostKernel;
+using cuda::IoAddresses;
+using cuda::SlotPool;
 
 constexpr std::size_t kAlignment = 256;
-constexpr std::size_t kMostRecorded = 4;  // places of the ends that a lane has graphs for
+constexpr std::size_t kMaxCaptured = 4;  // sets of I/O addresses that a slot has graphs for
 
-// Steps of the device that follow each other; after all but the last comes one of the host.
-struct Stretch {
+// Consecutive steps on the device; a step on the host follows each segment but the last.
+struct Segment {
   std::size_t begin, end;
 };
 
@@ -35,7 +35,7 @@ class DeviceProgram final : public CudaProgram {
                           std::vector<StepTime>* times) const override;
   double run_on_device(std::span<void* const> inputs, std::span<void* const> outputs,
                        int runs) const override;
-  std::size_t trim() const noexcept override { return lanes_->trim(); }
+  std::size_t trim() const noexcept override { return slots_->trim(); }
 
  private:
   class Timer;
@@ -43,20 +43,21 @@ class DeviceProgram final : public CudaProgram {
   void make_kernels();
   void upload_constants();
   void split();
-  cuda::LaneSize lane_size() const;
+  cuda::SlotSize slot_size() const;
 
   void check_inputs(std::span<const Tensor> inputs) const;
   void copy(void* to, const void* from, std::size_t bytes) const;
-  void* address(const Where& where, const Lane& lane, const Ends& ends, bool on_host) const;
-  void enqueue_step(std::size_t i, Lane& lane, const Ends& ends) const;
-  void enqueue_stretch(std::size_t i, Lane& lane, const Ends& ends) const;
-  void enqueue_end(Lane& lane, const Ends& ends) const;
-  void enqueue(Lane& lane, const Ends& ends) const;
-  void record(Recorded& recorded, Lane& lane, const Ends& ends) const;
-  void execute(Lane& lane, const Ends& ends) const;
-  void execute_timed(Lane& lane, std::vector<StepTime>& times) const;
-  // Throws where a step told of an error; the lane is good for the next run.
-  void check_error(Lanes::Taken& taken) const;
+  void* address(const ValueLocation& location, const ExecutionSlot& slot, const IoAddresses& io,
+                bool on_host) const;
+  void enqueue_step(std::size_t i, ExecutionSlot& slot, const IoAddresses& io) const;
+  void enqueue_segment(std::size_t i, ExecutionSlot& slot, const IoAddresses& io) const;
+  void enqueue_end(ExecutionSlot& slot, const IoAddresses& io) const;
+  void enqueue(ExecutionSlot& slot, const IoAddresses& io) const;
+  void capture(CapturedGraphs& captured, ExecutionSlot& slot, const IoAddresses& io) const;
+  void execute(ExecutionSlot& slot, const IoAddresses& io) const;
+  void execute_timed(ExecutionSlot& slot, std::vector<StepTime>& times) const;
+  // Throws if a step reported an error; the slot remains usable.
+  void check_error(SlotPool::Guard& taken) const;
 
   Graph graph_;
   std::shared_ptr<cuda::Context> context_;
@@ -64,14 +65,14 @@ class DeviceProgram final : public CudaProgram {
   std::vector<std::unique_ptr<Kernel>> kernels_;  // by node, null for views
   std::vector<cuda::ConstMemory> constants_;      // by value, those that are on the device
   Schedule schedule_;
-  std::vector<const HostStep*> host_steps_;  // by step, null on the device
-  std::vector<Stretch> stretches_;
-  std::unique_ptr<Lanes> lanes_;
+  std::vector<const HostKernel*> host_kernels_;  // by step, null on the device
+  std::vector<Segment> segments_;
+  std::unique_ptr<SlotPool> slots_;
   mutable Mutex mutex_;
-  mutable std::string not_recorded_ GUARDED_BY(mutex_);
+  mutable std::string not_captured_ GUARDED_BY(mutex_);
 };
 
-// Events before each step and after the last.
+// Records CUDA events before each step and after the last.
 class DeviceProgram::Timer {
  public:
   ~Timer() {
@@ -106,49 +107,50 @@ DeviceProgram::DeviceProgram(Graph graph, std::shared_ptr<cuda::Context> context
   schedule_ = make_schedule(graph_, kernels_, kAlignment);
   split();
   upload_constants();
-  lanes_ = std::make_unique<Lanes>(
-      [this] { return std::make_unique<Lane>(*context_, lane_size()); }, context_->options.lanes);
+  slots_ = std::make_unique<SlotPool>(
+      [this] { return std::make_unique<ExecutionSlot>(*context_, slot_size()); },
+      context_->options.slots);
 }
 
 void DeviceProgram::make_kernels() {
   for (const Node& node : graph_.nodes) {
     std::unique_ptr<Kernel> kernel;
     if (!is_view(node)) kernel = cuda::make_kernel(graph_, node, *context_);
-    if (!is_view(node) && !kernel) kernel = std::make_unique<HostStep>(graph_, node, *host_);
+    if (!is_view(node) && !kernel) kernel = std::make_unique<HostKernel>(graph_, node, *host_);
     kernels_.push_back(std::move(kernel));
   }
 }
 
 void DeviceProgram::upload_constants() {
   constants_.resize(graph_.values.size());
-  const auto upload = [&](const Where& where) {
-    if (where.kind == Where::Kind::constant && !constants_[where.at])
-      constants_[where.at] = context_->constant(graph_.values[where.at].constant);
+  const auto upload = [&](const ValueLocation& location) {
+    if (location.kind == ValueLocation::Kind::constant && !constants_[location.at])
+      constants_[location.at] = context_->constant(graph_.values[location.at].constant);
   };
   for (std::size_t s = 0; s < schedule_.steps.size(); ++s) {
     const Step& step = schedule_.steps[s];
     for (std::size_t i = 0; i < step.inputs.size(); ++i)
-      if (host_steps_[s] == nullptr && step.kernel->reads_constant(i)) upload(step.inputs[i]);
+      if (host_kernels_[s] == nullptr && step.kernel->reads_constant(i)) upload(step.inputs[i]);
   }
-  for (const LastCopy& copy : schedule_.copies) upload(copy.from);
+  for (const OutputCopy& copy : schedule_.copies) upload(copy.from);
 }
 
 void DeviceProgram::split() {
   std::size_t begin = 0;
   for (std::size_t i = 0; i < schedule_.steps.size(); ++i) {
-    host_steps_.push_back(dynamic_cast<const HostStep*>(schedule_.steps[i].kernel));
-    if (host_steps_.back() == nullptr) continue;
-    stretches_.push_back({begin, i});
+    host_kernels_.push_back(dynamic_cast<const HostKernel*>(schedule_.steps[i].kernel));
+    if (host_kernels_.back() == nullptr) continue;
+    segments_.push_back({begin, i});
     begin = i + 1;
   }
-  stretches_.push_back({begin, schedule_.steps.size()});
+  segments_.push_back({begin, schedule_.steps.size()});
 }
 
-cuda::LaneSize DeviceProgram::lane_size() const {
-  cuda::LaneSize size{.inputs = {}, .outputs = {}, .arena = schedule_.arena};
+cuda::SlotSize DeviceProgram::slot_size() const {
+  cuda::SlotSize size{.inputs = {}, .outputs = {}, .arena = schedule_.arena};
   for (const ValueId id : graph_.inputs) size.inputs.push_back(type_of(graph_[id]).bytes());
   for (const ValueId id : graph_.outputs) size.outputs.push_back(type_of(graph_[id]).bytes());
-  for (const HostStep* step : host_steps_)
+  for (const HostKernel* step : host_kernels_)
     if (step != nullptr) size.host = std::max(size.host, step->host_bytes());
   return size;
 }
@@ -157,20 +159,20 @@ CudaReport DeviceProgram::report() const {
   CudaReport report{.on_host = {},
                     .constants = context_->constant_bytes(),
                     .arena = schedule_.arena,
-                    .least = schedule_.least,
+                    .peak_live = schedule_.peak_live,
                     .unshared = schedule_.unshared,
-                    .not_recorded = {}};
-  for (std::size_t i = 0; i < host_steps_.size(); ++i)
-    if (host_steps_[i] == nullptr)
+                    .not_captured = {}};
+  for (std::size_t i = 0; i < host_kernels_.size(); ++i)
+    if (host_kernels_[i] == nullptr)
       ++report.device_steps;
     else
-      report.on_host.push_back({describe(*schedule_.steps[i].node), host_steps_[i]->copied()});
-  const cuda::LaneSize size = lane_size();
-  for (const std::size_t bytes : size.inputs) report.ends += bytes;
-  for (const std::size_t bytes : size.outputs) report.ends += bytes;
+      report.on_host.push_back({describe(*schedule_.steps[i].node), host_kernels_[i]->copied()});
+  const cuda::SlotSize size = slot_size();
+  for (const std::size_t bytes : size.inputs) report.io_bytes += bytes;
+  for (const std::size_t bytes : size.outputs) report.io_bytes += bytes;
   report.pinned = size.pinned();
   const Lock lock(mutex_);
-  report.not_recorded = not_recorded_;
+  report.not_captured = not_captured_;
   return report;
 }
 
@@ -187,41 +189,43 @@ void DeviceProgram::check_inputs(std::span<const Tensor> inputs) const {
   }
 }
 
-// To and from pinned memory; a single core would be slower than the bus.
+// Copies to and from pinned memory on all cores: a single core would be slower than the bus.
 void DeviceProgram::copy(void* to, const void* from, std::size_t bytes) const {
-  constexpr std::size_t kPiece = 1 << 20;
-  host_->workers.each(bytes, kPiece, [&](std::size_t begin, std::size_t end) {
+  constexpr std::size_t kChunk = 1 << 20;
+  host_->workers.each(bytes, kChunk, [&](std::size_t begin, std::size_t end) {
     std::memcpy(static_cast<std::byte*>(to) + begin, static_cast<const std::byte*>(from) + begin,
                 end - begin);
   });
 }
 
-void* DeviceProgram::address(const Where& where, const Lane& lane, const Ends& ends,
-                             bool on_host) const {
-  switch (where.kind) {
-    case Where::Kind::none: return nullptr;
-    case Where::Kind::constant:
-      return on_host ? graph_.values[where.at].constant.data()
-                     : const_cast<void*>(constants_[where.at].get());
-    case Where::Kind::input: return ends.inputs[where.at];
-    case Where::Kind::output: return ends.outputs[where.at];
-    case Where::Kind::arena: return static_cast<std::byte*>(lane.arena.get()) + where.at;
+void* DeviceProgram::address(const ValueLocation& location, const ExecutionSlot& slot,
+                             const IoAddresses& io, bool on_host) const {
+  switch (location.kind) {
+    case ValueLocation::Kind::none: return nullptr;
+    case ValueLocation::Kind::constant:
+      return on_host ? graph_.values[location.at].constant.data()
+                     : const_cast<void*>(constants_[location.at].get());
+    case ValueLocation::Kind::input: return io.inputs[location.at];
+    case ValueLocation::Kind::output: return io.outputs[location.at];
+    case ValueLocation::Kind::arena: return static_cast<std::byte*>(slot.arena.get()) + location.at;
   }
   return nullptr;
 }
 
-void DeviceProgram::enqueue_step(std::size_t i, Lane& lane, const Ends& ends) const {
+void DeviceProgram::enqueue_step(std::size_t i, ExecutionSlot& slot, const IoAddresses& io) const {
   const Step& step = schedule_.steps[i];
-  const bool on_host = host_steps_[i] != nullptr;
+  const bool on_host = host_kernels_[i] != nullptr;
   std::vector<void*> from, to;
-  for (const Where& where : step.inputs) from.push_back(address(where, lane, ends, on_host));
-  for (const Where& where : step.outputs) to.push_back(address(where, lane, ends, on_host));
+  for (const ValueLocation& location : step.inputs)
+    from.push_back(address(location, slot, io, on_host));
+  for (const ValueLocation& location : step.outputs)
+    to.push_back(address(location, slot, io, on_host));
   void* const scratch =
-      on_host ? lane.host.get() : static_cast<std::byte*>(lane.arena.get()) + step.scratch;
-  const Range range(name_of(*step.node));
+      on_host ? slot.host.get() : static_cast<std::byte*>(slot.arena.get()) + step.scratch;
+  const NvtxRange range(name_of(*step.node));
   try {
     step.kernel->run(
-        {from, to, scratch, lane.stream.get(), {lane.error_flag(), static_cast<unsigned>(i)}});
+        {from, to, scratch, slot.stream.get(), {slot.error_flag(), static_cast<unsigned>(i)}});
   } catch (const device::GpuError& error) {
     throw device::GpuError(error.status(),
                            describe(*step.node) + ": " + std::string(error.reason()));
@@ -230,84 +234,86 @@ void DeviceProgram::enqueue_step(std::size_t i, Lane& lane, const Ends& ends) co
   }
 }
 
-void DeviceProgram::enqueue_stretch(std::size_t i, Lane& lane, const Ends& ends) const {
-  if (i == 0 && ends == lane.own) lane.copy_in();
-  for (std::size_t s = stretches_[i].begin; s < stretches_[i].end; ++s) enqueue_step(s, lane, ends);
-  if (i + 1 == stretches_.size()) enqueue_end(lane, ends);
+void DeviceProgram::enqueue_segment(std::size_t i, ExecutionSlot& slot,
+                                    const IoAddresses& io) const {
+  if (i == 0 && io == slot.device_io) slot.copy_in();
+  for (std::size_t s = segments_[i].begin; s < segments_[i].end; ++s) enqueue_step(s, slot, io);
+  if (i + 1 == segments_.size()) enqueue_end(slot, io);
 }
 
-void DeviceProgram::enqueue_end(Lane& lane, const Ends& ends) const {
-  for (const LastCopy& copy : schedule_.copies) {
+void DeviceProgram::enqueue_end(ExecutionSlot& slot, const IoAddresses& io) const {
+  for (const OutputCopy& copy : schedule_.copies) {
     const std::size_t bytes = type_of(graph_[graph_.outputs[copy.output]]).bytes();
     if (bytes > 0)
-      device::check(cudaMemcpyAsync(ends.outputs[copy.output],
-                                    address(copy.from, lane, ends, false), bytes,
-                                    cudaMemcpyDeviceToDevice, lane.stream.get()));
+      device::check(cudaMemcpyAsync(io.outputs[copy.output], address(copy.from, slot, io, false),
+                                    bytes, cudaMemcpyDeviceToDevice, slot.stream.get()));
   }
-  if (ends == lane.own) lane.copy_out();
+  if (io == slot.device_io) slot.copy_out();
 }
 
-void DeviceProgram::enqueue(Lane& lane, const Ends& ends) const {
-  for (std::size_t i = 0; i < stretches_.size(); ++i) {
-    enqueue_stretch(i, lane, ends);
-    if (i + 1 < stretches_.size()) enqueue_step(stretches_[i].end, lane, ends);
+void DeviceProgram::enqueue(ExecutionSlot& slot, const IoAddresses& io) const {
+  for (std::size_t i = 0; i < segments_.size(); ++i) {
+    enqueue_segment(i, slot, io);
+    if (i + 1 < segments_.size()) enqueue_step(segments_[i].end, slot, io);
   }
 }
 
-void DeviceProgram::record(Recorded& recorded, Lane& lane, const Ends& ends) const {
+void DeviceProgram::capture(CapturedGraphs& captured, ExecutionSlot& slot,
+                            const IoAddresses& io) const {
   try {
-    for (std::size_t i = 0; i < stretches_.size(); ++i)
-      recorded.stretches.push_back(
-          cuda::GraphExec::capture(lane.stream.get(), [&] { enqueue_stretch(i, lane, ends); }));
-    recorded.state = Recorded::State::recorded;
+    for (std::size_t i = 0; i < segments_.size(); ++i)
+      captured.segments.push_back(
+          cuda::GraphExec::capture(slot.stream.get(), [&] { enqueue_segment(i, slot, io); }));
+    captured.state = CapturedGraphs::State::captured;
   } catch (const Error& error) {
     if (device::gpu_status_of(error) == device::GpuStatus::lost) throw;
-    recorded = {.state = Recorded::State::refused, .stretches = {}};
+    captured = {.state = CapturedGraphs::State::refused, .segments = {}};
     const Lock lock(mutex_);
-    not_recorded_ = error.reason();
+    not_captured_ = error.reason();
   }
 }
 
-// The first time one by one, since libraries load code and choose then.
-void DeviceProgram::execute(Lane& lane, const Ends& ends) const {
-  if (lane.recorded.size() > kMostRecorded) lane.recorded.clear();
-  Recorded& recorded = lane.recorded[ends];
-  if (recorded.state == Recorded::State::warm) record(recorded, lane, ends);
-  if (recorded.state != Recorded::State::recorded) {
-    enqueue(lane, ends);
-    if (recorded.state == Recorded::State::fresh) recorded.state = Recorded::State::warm;
+// The first run launches steps one by one, since libraries load code and choose algorithms then.
+void DeviceProgram::execute(ExecutionSlot& slot, const IoAddresses& io) const {
+  if (slot.captured.size() > kMaxCaptured) slot.captured.clear();
+  CapturedGraphs& captured = slot.captured[io];
+  if (captured.state == CapturedGraphs::State::warm) capture(captured, slot, io);
+  if (captured.state != CapturedGraphs::State::captured) {
+    enqueue(slot, io);
+    if (captured.state == CapturedGraphs::State::fresh)
+      captured.state = CapturedGraphs::State::warm;
     return;
   }
-  for (std::size_t i = 0; i < stretches_.size(); ++i) {
-    recorded.stretches[i].launch(lane.stream.get());
-    if (i + 1 < stretches_.size()) enqueue_step(stretches_[i].end, lane, ends);
+  for (std::size_t i = 0; i < segments_.size(); ++i) {
+    captured.segments[i].launch(slot.stream.get());
+    if (i + 1 < segments_.size()) enqueue_step(segments_[i].end, slot, io);
   }
 }
 
-void DeviceProgram::execute_timed(Lane& lane, std::vector<StepTime>& times) const {
-  Timer timer;  // its marks: before the copy in, before each step, before the copy out, after it
-  timer.mark(lane.stream.get());
-  lane.copy_in();
+void DeviceProgram::execute_timed(ExecutionSlot& slot, std::vector<StepTime>& times) const {
+  Timer timer;  // marks: before the input copy, each step and the output copy, and at the end
+  timer.mark(slot.stream.get());
+  slot.copy_in();
   for (std::size_t i = 0; i < schedule_.steps.size(); ++i) {
-    timer.mark(lane.stream.get());
-    enqueue_step(i, lane, lane.own);
+    timer.mark(slot.stream.get());
+    enqueue_step(i, slot, slot.device_io);
   }
-  timer.mark(lane.stream.get());
-  enqueue_end(lane, lane.own);
-  timer.mark(lane.stream.get());
-  lane.stream.wait();
-  const auto add = [&](const Node* node, std::string_view what, std::size_t mark,
-                       StepTime::Lane on) {
-    times.push_back({node, what, timer.us(0, mark), timer.us(mark, mark + 1), on});
+  timer.mark(slot.stream.get());
+  enqueue_end(slot, slot.device_io);
+  timer.mark(slot.stream.get());
+  slot.stream.wait();
+  const auto add = [&](const Node* node, std::string_view name, std::size_t mark,
+                       StepTime::Track on) {
+    times.push_back({node, name, timer.us(0, mark), timer.us(mark, mark + 1), on});
   };
-  add(nullptr, "copy of the inputs", 0, StepTime::Lane::copies);
+  add(nullptr, "H2D copy of the inputs", 0, StepTime::Track::copies);
   for (std::size_t i = 0; i < schedule_.steps.size(); ++i)
-    add(schedule_.steps[i].node, schedule_.steps[i].kernel->what(), i + 1,
-        host_steps_[i] != nullptr ? StepTime::Lane::cpu : StepTime::Lane::stream);
-  add(nullptr, "copy of the outputs", schedule_.steps.size() + 1, StepTime::Lane::copies);
+    add(schedule_.steps[i].node, schedule_.steps[i].kernel->name(), i + 1,
+        host_kernels_[i] != nullptr ? StepTime::Track::cpu : StepTime::Track::stream);
+  add(nullptr, "D2H copy of the outputs", schedule_.steps.size() + 1, StepTime::Track::copies);
 }
 
-void DeviceProgram::check_error(Lanes::Taken& taken) const {
+void DeviceProgram::check_error(SlotPool::Guard& taken) const {
   const std::optional<unsigned> step = (*taken).take_error();
   if (!step) return;
   taken.done();
@@ -322,23 +328,23 @@ std::vector<Tensor> DeviceProgram::run(std::span<const Tensor> inputs,
                                        std::vector<StepTime>* times) const {
   check_inputs(inputs);
   const device::DeviceScope on({context_->options.device});
-  const Range range("run");
+  const NvtxRange range("run");
   const device::GpuActivity::Working working(context_->activity());
-  Lanes::Taken taken(*lanes_);
-  Lane& lane = *taken;
+  SlotPool::Guard taken(*slots_);
+  ExecutionSlot& slot = *taken;
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    copy(lane.mirror.inputs[i], inputs[i].data(), inputs[i].bytes());
+    copy(slot.host_io.inputs[i], inputs[i].data(), inputs[i].bytes());
   if (times != nullptr)
-    execute_timed(lane, *times);
+    execute_timed(slot, *times);
   else
-    execute(lane, lane.own);
-  lane.stream.wait();
+    execute(slot, slot.device_io);
+  slot.stream.wait();
   check_error(taken);
   std::vector<Tensor> outputs;
   for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
     const TensorType type = type_of(graph_[graph_.outputs[i]]);
     outputs.emplace_back(type.dtype, type.shape);
-    copy(outputs.back().data(), lane.mirror.outputs[i], outputs.back().bytes());
+    copy(outputs.back().data(), slot.host_io.outputs[i], outputs.back().bytes());
   }
   taken.done();
   return outputs;
@@ -347,18 +353,18 @@ std::vector<Tensor> DeviceProgram::run(std::span<const Tensor> inputs,
 double DeviceProgram::run_on_device(std::span<void* const> inputs, std::span<void* const> outputs,
                                     int runs) const {
   require(inputs.size() == graph_.inputs.size() && outputs.size() == graph_.outputs.size(),
-          "as many inputs and outputs as the model has");
+          "as many inputs and outputs are needed as the model has");
   const device::DeviceScope on({context_->options.device});
   const device::GpuActivity::Working working(context_->activity());
-  Lanes::Taken taken(*lanes_);
-  Lane& lane = *taken;
-  const Ends ends{{inputs.begin(), inputs.end()}, {outputs.begin(), outputs.end()}};
+  SlotPool::Guard taken(*slots_);
+  ExecutionSlot& slot = *taken;
+  const IoAddresses io{{inputs.begin(), inputs.end()}, {outputs.begin(), outputs.end()}};
   Timer timer;
-  timer.mark(lane.stream.get());
-  for (int i = 0; i < runs; ++i) execute(lane, ends);
-  timer.mark(lane.stream.get());
-  lane.copy_error_flag();
-  lane.stream.wait();
+  timer.mark(slot.stream.get());
+  for (int i = 0; i < runs; ++i) execute(slot, io);
+  timer.mark(slot.stream.get());
+  slot.copy_error_flag();
+  slot.stream.wait();
   check_error(taken);
   taken.done();
   return timer.us(0, 1);

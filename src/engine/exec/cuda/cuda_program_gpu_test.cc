@@ -1,4 +1,4 @@
-// Whole graphs on the GPU against the operators on the CPU, and how programs run.
+// Whole graphs on the GPU against the operators on the CPU, and the execution of programs.
 #include <cuda_runtime_api.h>
 
 #include <atomic>
@@ -15,7 +15,7 @@ namespace {
 
 // ---- whole graphs -----------------------------------------------------------------------------
 
-// A layer of an encoder as exporters write it, with a mask of 0 and 1.
+// An encoder layer as exporters write it, with a mask of 0 and 1.
 Graph encoder_layer(std::int64_t batch, std::int64_t length, std::int64_t heads,
                     std::int64_t size) {
   GraphBuilder b;
@@ -66,7 +66,7 @@ std::vector<Tensor> encoder_inputs(std::int64_t batch, std::int64_t length, std:
   return {varied({batch, length, width}, seed), mask};
 }
 
-TEST_F(CudaProgramTest, AnEncoderLayerAgreesForOtherInputsToo) {
+TEST_F(CudaProgramTest, EncoderLayerMatchesForOtherInputsToo) {
   const Graph graph = encoder_layer(3, 48, 4, 32);
   for (const Precision precision : kAll) {
     SCOPED_TRACE(name(precision));
@@ -78,11 +78,11 @@ TEST_F(CudaProgramTest, AnEncoderLayerAgreesForOtherInputsToo) {
                    3 * tolerance(precision));
     }
     EXPECT_THAT(program->report().on_host, testing::IsEmpty()) << kernels(*program);
-    EXPECT_EQ(program->report().not_recorded, "");
+    EXPECT_EQ(program->report().not_captured, "");
   }
 }
 
-// A bottleneck block of a residual network, between its first pool and its last.
+// Bottleneck blocks of a residual network, between its first and last pool.
 Graph residual_block() {
   GraphBuilder b;
   using List = std::vector<std::int64_t>;
@@ -111,7 +111,7 @@ Graph residual_block() {
       .take();
 }
 
-TEST_F(CudaProgramTest, AResidualBlockAgreesForOtherInputsToo) {
+TEST_F(CudaProgramTest, ResidualBlockMatchesForOtherInputsToo) {
   const Graph graph = residual_block();
   for (const Precision precision : kAll) {
     SCOPED_TRACE(name(precision));
@@ -123,13 +123,13 @@ TEST_F(CudaProgramTest, AResidualBlockAgreesForOtherInputsToo) {
                    3 * tolerance(precision));
     }
     EXPECT_THAT(program->report().on_host, testing::IsEmpty()) << kernels(*program);
-    EXPECT_EQ(program->report().not_recorded, "");
+    EXPECT_EQ(program->report().not_captured, "");
   }
 }
 
-// ---- how programs run -------------------------------------------------------------------------
+// ---- execution of programs --------------------------------------------------------------------
 
-TEST_F(CudaProgramTest, ANodeWithoutAKernelRunsOnTheCpuInTheMiddle) {
+TEST_F(CudaProgramTest, NodeWithoutACudaKernelRunsOnTheCpu) {
   GraphBuilder b;
   const ValueId x = b.input("x");
   const ValueId made = b.node("MatMul", {x, b.constant(weights({4, 4}, 4, 2))});
@@ -145,7 +145,7 @@ TEST_F(CudaProgramTest, ANodeWithoutAKernelRunsOnTheCpuInTheMiddle) {
   }
 }
 
-TEST_F(CudaProgramTest, SeveralThreadsRunItAtOnce) {
+TEST_F(CudaProgramTest, SeveralThreadsRunAProgramAtOnce) {
   const Graph graph = encoder_layer(2, 32, 4, 32);
   const auto program = compile(graph, encoder_inputs(2, 32, 128, 1), Precision::f16);
   std::vector<std::thread> threads;
@@ -161,7 +161,7 @@ TEST_F(CudaProgramTest, SeveralThreadsRunItAtOnce) {
   EXPECT_EQ(wrong, 0);
 }
 
-TEST_F(CudaProgramTest, WhatLiesOnTheDeviceNeedNotBeCopied) {
+TEST_F(CudaProgramTest, InputsAndOutputsOnTheDeviceAreNotCopied) {
   const Graph graph = linear(96, 64, "gelu", true, false);
   const Tensor x = varied({40, 96}, 5);
   const auto program = compile(graph, {x}, Precision::f32);
@@ -188,11 +188,11 @@ TEST_F(CudaProgramTest, TimesNameEveryStep) {
   ASSERT_EQ(times.size(), program->schedule().steps.size() + 2);
   for (const StepTime& time : times) {
     EXPECT_GE(time.us, 0) << time.kernel;
-    EXPECT_EQ(time.node == nullptr, time.lane == StepTime::Lane::copies) << time.kernel;
+    EXPECT_EQ(time.node == nullptr, time.track == StepTime::Track::copies) << time.kernel;
   }
 }
 
-TEST_F(CudaProgramTest, WhatWasChosenOnceIsNotMeasuredAgain) {
+TEST_F(CudaProgramTest, ChosenAlgorithmsAreNotMeasuredAgain) {
   const Graph graph = residual_block();
   const std::vector<Tensor> inputs{varied({2, 3, 64, 64}, 1)};
   const auto program = compile(graph, inputs, Precision::f16);
@@ -205,7 +205,7 @@ TEST_F(CudaProgramTest, WhatWasChosenOnceIsNotMeasuredAgain) {
   EXPECT_EQ(std::memcmp(a.data(), b.data(), a.bytes()), 0);
 }
 
-TEST_F(CudaProgramTest, EqualWeightsAreOnTheDeviceOnce) {
+TEST_F(CudaProgramTest, EqualWeightsShareDeviceMemory) {
   const auto one =
       compile(linear(512, 512, "none", true, false), {varied({4, 512}, 1)}, Precision::f32);
   const std::size_t bytes = context(Precision::f32)->constant_bytes();

@@ -22,11 +22,11 @@ class CudaGpu final : public Gpu {
 
   void revive() override {
     const std::shared_ptr<cuda::Context> before = context();
-    prove(before->options.device);
+    run_canary(before->options.device);
     std::shared_ptr<cuda::Context> fresh = make_cuda_context(before->options);
-    fresh->bring(choices());
+    fresh->restore_choices(choices());
     const Lock lock(mutex_);
-    context_.swap(fresh);  // the one before ends after the lock
+    context_.swap(fresh);  // the old context is destroyed after the lock is released
   }
 
   Choices choices() const override {
@@ -34,10 +34,10 @@ class CudaGpu final : public Gpu {
     const Lock lock(from->making);
     return from->choices();
   }
-  void bring(Choices choices) override {
+  void restore_choices(Choices choices) override {
     const std::shared_ptr<cuda::Context> to = context();
     const Lock lock(to->making);
-    to->bring(std::move(choices));
+    to->restore_choices(std::move(choices));
   }
 
  private:
@@ -46,8 +46,8 @@ class CudaGpu final : public Gpu {
     return context_;
   }
 
-  // A context that has faulted answers every question with its fault.
-  static void prove(int device) {
+  // A context with a sticky error returns it from every call.
+  static void run_canary(int device) {
     std::string why_not;
     const auto canary = device::compute_canary(why_not, device);
     if (canary && canary->passed) return;

@@ -1,5 +1,5 @@
-// Sessions on the GPU under load of all kinds: many shapes, building beside running, measuring
-// beside others, sources that do not compile, faults that a library sees first.
+// Sessions on the GPU under stress: many shapes, compiling while others run, measuring during other
+// work, sources that do not compile, faults that a library reports first.
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 
@@ -10,6 +10,7 @@
 
 #include "device/cuda/check.h"
 #include "engine/exec/cuda/context/nvrtc.h"
+#include "engine/exec/cuda/cuda_program.h"
 #include "engine/exec/cuda/cudnn/cudnn_fusion.h"
 #include "engine/exec/cuda/program_for_gpu_tests.h"
 #include "engine/resident_for_tests.h"
@@ -54,7 +55,7 @@ class CudaHardeningTest : public testing::Test {
 
 // ---- memory -----------------------------------------------------------------------------------
 
-TEST_F(CudaHardeningTest, TwoThousandShapesTakeNoMoreMemoryOfTheHost) {
+TEST_F(CudaHardeningTest, HostMemoryDoesNotGrowOverTwoThousandShapes) {
   const Session session(layers(), workers,
                         {.gpu = make_cuda_context({.measure = false}),
                          .precision = DType::f16,
@@ -80,7 +81,7 @@ TEST_F(CudaHardeningTest, PinnedMemoryIsCountedAndBounded) {
   const Session plain(graph, workers);
   const Session limited(graph, workers,
                         {.memory = 900'000, .gpu = make_cuda_context({.measure = false})});
-  EXPECT_LT(distance(run(limited, x), run(plain, x)), tolerance(Precision::f32));  // in parts
+  EXPECT_LT(distance(run(limited, x), run(plain, x)), tolerance(Precision::f32));  // split
   EXPECT_EQ(limited.gpu_failure(), "");
   const TensorType types[] = {{DType::f32, {4096, kIn}}, {DType::f32, {2048, kIn}}};
   const auto pinned = [&](const Session& of, const TensorType& type) {
@@ -93,14 +94,14 @@ TEST_F(CudaHardeningTest, PinnedMemoryIsCountedAndBounded) {
 
 // ---- threads ----------------------------------------------------------------------------------
 
-// New shapes are built, with measuring and without, while others run: cuDNN's handles, cuBLASLt's
-// and the lanes have one owner each.
-TEST_F(CudaHardeningTest, PlansAreBuiltWhileOthersRun) {
+// New shapes are compiled, with and without measuring, while others run: the handles of cuDNN and
+// cuBLASLt and the execution slots have one owner each.
+TEST_F(CudaHardeningTest, ProgramsAreCompiledWhileOthersRun) {
   const Graph graph = convolutions();
   const Session plain(graph, workers);
   for (const bool measure : {false, true}) {
     const Session session(graph, workers,
-                          {.gpu = make_cuda_context({.lanes = 4, .measure = measure})});
+                          {.gpu = make_cuda_context({.slots = 4, .measure = measure})});
     const Tensor x = varied({2, 8, 20, 20}, 7), want = run(plain, x);
     run(session, x);
     std::atomic<bool> building = true;
@@ -131,7 +132,7 @@ TEST_F(CudaHardeningTest, PlansAreBuiltWhileOthersRun) {
   }
 }
 
-TEST_F(CudaHardeningTest, ChoicesMeasuredBesideOtherWorkAreNotKept) {
+TEST_F(CudaHardeningTest, ChoicesMeasuredDuringOtherWorkAreNotCached) {
   const Graph graph = convolutions();
   const Tensor x = varied({2, 8, 20, 20}, 7);
   const auto busy = make_cuda_context({}), idle = make_cuda_context({});
@@ -155,10 +156,10 @@ TEST_F(CudaHardeningTest, ChoicesMeasuredBesideOtherWorkAreNotKept) {
 
 // ---- failures ---------------------------------------------------------------------------------
 
-TEST_F(CudaHardeningTest, ASourceThatDoesNotCompileIsNotTheGpusFault) {
+TEST_F(CudaHardeningTest, SourceThatDoesNotCompileIsNotAGpuFailure) {
   const auto context = make_cuda_context({});
   const Lock lock(context->making);
-  auto& sources = context->part<cuda::Sources>();
+  auto& sources = context->part<cuda::NvrtcKernels>();
   if (!sources.available()) GTEST_SKIP() << "NVRTC is not here";
   for (int i = 0; i < 2; ++i)
     EXPECT_EQ(sources.get("extern \"C\" __global__ void wrong() { no such thing; }", "wrong"),
@@ -167,16 +168,16 @@ TEST_F(CudaHardeningTest, ASourceThatDoesNotCompileIsNotTheGpusFault) {
   EXPECT_TRUE(context->choices().size() == 1u);
 }
 
-cuda::DnnFusion small_convolution() {
+cuda::CudnnFusion small_convolution() {
   return {.dtype = DType::f16, .x = {1, 8, 16, 16}, .w = {32, 8, 3, 3}, .y = {1, 32, 14, 14}};
 }
 
-// In a process of its own, since CUDA does not survive it there.
+// Runs in a child process, since CUDA does not survive the fault.
 int fault_seen_by_cudnn() {
   const auto context = make_cuda_context({.measure = false});
   const Lock lock(context->making);
-  const auto plan = cuda::plan_dnn(*context, small_convolution());
-  const auto bad = context->part<cuda::Sources>().get(
+  const auto plan = cuda::plan_cudnn(*context, small_convolution());
+  const auto bad = context->part<cuda::NvrtcKernels>().get(
       "extern \"C\" __global__ void bad(int* at) { *at = 1; }", "bad");
   if (!plan || !bad) return 2;
   const auto memory = context->allocate(std::size_t{64} << 20);
@@ -195,12 +196,12 @@ int fault_seen_by_cudnn() {
   }
 }
 
-TEST_F(CudaHardeningTest, AFaultThatCudnnSeesFirstIsTheGpus) {
+TEST_F(CudaHardeningTest, FaultReportedByCudnnIsAGpuFailure) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(_exit(fault_seen_by_cudnn()), testing::ExitedWithCode(0), "");
 }
 
-TEST_F(CudaHardeningTest, ADeviceThatIsWellIsNotLostByACallThatIsWrong) {
+TEST_F(CudaHardeningTest, InvalidCallDoesNotMarkAHealthyDeviceAsLost) {
   void* made = nullptr;
   try {
     device::check(cudaMalloc(&made, std::size_t{1} << 60));

@@ -1,4 +1,4 @@
-// A node that CUDA has no kernel for, among those it has one for: it runs on the CPU.
+// Runs a node without a CUDA kernel on the CPU, as a step of a CUDA program.
 #pragma once
 
 #include <vector>
@@ -8,28 +8,28 @@
 
 namespace sluice::engine::cuda {
 
-class HostStep final : public Kernel {
+class HostKernel final : public Kernel {
  public:
-  HostStep(const Graph& graph, const Node& node, cpu::Context& context);
+  HostKernel(const Graph& graph, const Node& node, cpu::Context& context);
 
-  // Unlike a kernel of the device it waits. Constants lie on the host, all else on the device;
-  // `scratch` is pinned memory of host_bytes().
+  // Waits for the stream, unlike a device kernel. Constants lie on the host, everything else on
+  // the device; `scratch` is pinned memory of host_bytes().
   void run(const KernelArgs& args) const override;
-  std::string_view what() const override { return what_; }
+  std::string_view name() const override { return name_; }
 
   std::size_t host_bytes() const noexcept { return bytes_; }
-  std::size_t copied() const noexcept { return copied_; }  // there and back in each run
+  std::size_t copied() const noexcept { return copied_; }  // bytes, both directions, each run
 
  private:
-  struct Place {
+  struct StagingBuffer {
     std::size_t offset = 0, bytes = 0;
-    bool copied = false;  // else left out, or a constant that is read where it lies
+    bool copied = false;  // false: omitted, or a constant that is read in place
   };
-  Place place(const Graph& graph, ValueId id);
+  StagingBuffer stage(const Graph& graph, ValueId id);
 
   std::unique_ptr<Kernel> kernel_;
-  std::string what_;
-  std::vector<Place> inputs_, outputs_;
+  std::string name_;
+  std::vector<StagingBuffer> inputs_, outputs_;
   std::size_t scratch_ = 0, bytes_ = 0, copied_ = 0;
 };
 

@@ -7,9 +7,9 @@ namespace cuda {
 namespace {
 
 std::vector<std::span<const Maker>> families() {
-  return {gemm_kernels(),      conv_kernels(),        norm_kernels(), attention_kernels(),
-          chain_kernels(),     elementwise_kernels(), move_kernels(), reduce_kernels(),
-          recurrent_kernels(), quantized_kernels()};
+  return {gemm_kernels(),  conv_kernels(),        norm_kernels(),          attention_kernels(),
+          chain_kernels(), elementwise_kernels(), data_movement_kernels(), reduce_kernels(),
+          rnn_kernels(),   quantized_kernels()};
 }
 
 }  // namespace

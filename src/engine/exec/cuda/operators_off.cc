@@ -1,4 +1,4 @@
-// A build without CUDA does not know what CUDA would run.
+// A build without CUDA does not know which operators have a CUDA kernel.
 #include "engine/ops/operators.h"
 
 namespace sluice::engine {

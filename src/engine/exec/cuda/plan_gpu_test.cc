@@ -1,10 +1,11 @@
-// Plans for a GPU: what was chosen and compiled once is read back, and what does not work is
-// found anew.
+// Plans for a GPU: chosen algorithms and compiled code are restored; those that do not work are
+// made again.
 #include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
 
+#include "engine/exec/cuda/cuda_program.h"
 #include "engine/exec/cuda/program_for_gpu_tests.h"
 #include "engine/io/onnx_export.h"
 #include "engine/open.h"
@@ -15,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using Choices = cuda::Context::Choices;
 
-// Convolutions of three kinds, a product with GELU and an elementwise chain.
+// Convolutions of three kinds, a GEMM with GELU and an elementwise chain.
 Graph network() {
   GraphBuilder b;
   using List = std::vector<std::int64_t>;
@@ -50,7 +51,7 @@ class CudaPlanTest : public CudaProgramTest {
 
   Session session(const Choices& brought, std::shared_ptr<cuda::Context>& context) {
     context = make_cuda_context({});
-    context->bring(brought);
+    context->restore_choices(brought);
     return {network(), workers, {.gpu = context, .precision = DType::f16}};
   }
   static Tensor run(const Session& session) {
@@ -69,7 +70,7 @@ class CudaPlanTest : public CudaProgramTest {
   const fs::path folder_ = fs::path(testing::TempDir()) / ("cuda-plan-" + std::to_string(getpid()));
 };
 
-TEST_F(CudaPlanTest, ChoicesThatWereBroughtAreTakenAsTheyAre) {
+TEST_F(CudaPlanTest, RestoredChoicesAreUsedUnchanged) {
   std::shared_ptr<cuda::Context> first, second;
   const Session before = session({}, first);
   const Tensor want = run(before);
@@ -86,7 +87,7 @@ TEST_F(CudaPlanTest, ChoicesThatWereBroughtAreTakenAsTheyAre) {
   EXPECT_EQ(second->choices(), choices) << "something was measured again";
 }
 
-TEST_F(CudaPlanTest, ChoicesThatDoNotWorkAreFoundAnew) {
+TEST_F(CudaPlanTest, ChoicesThatDoNotWorkAreMadeAgain) {
   std::shared_ptr<cuda::Context> first, second;
   const Tensor want = run(session({}, first));
   for (const std::string& wrong :
@@ -100,7 +101,7 @@ TEST_F(CudaPlanTest, ChoicesThatDoNotWorkAreFoundAnew) {
   }
 }
 
-TEST_F(CudaPlanTest, TheSecondStartIsFromThePlanAndComputesTheSame) {
+TEST_F(CudaPlanTest, SecondStartUsesThePlanAndComputesTheSameResults) {
   const fs::path model = folder_ / "model.onnx";
   write_onnx(network(), model);
   const OpenOptions here = options();

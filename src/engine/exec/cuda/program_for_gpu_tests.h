@@ -1,10 +1,11 @@
-// Programs on the GPU and what the operators on the CPU make of the same graph.
+// Runs graphs as GPU programs and by the operators on the CPU.
 #pragma once
 
 #include <gmock/gmock.h>
 
 #include <cmath>
 
+#include "engine/exec/cuda/case_name_for_tests.h"
 #include "engine/exec/cuda/cuda_program.h"
 #include "engine/graph/graph_for_tests.h"
 #include "engine/ops/one_op_for_tests.h"
@@ -17,7 +18,7 @@ namespace sluice::engine {
 enum class Precision { f32, tf32, f16, bf16 };
 constexpr Precision kAll[] = {Precision::f32, Precision::tf32, Precision::f16, Precision::bf16};
 
-// Of the length of the difference to that of the result.
+// The allowed norm of the difference relative to the norm of the result.
 inline double tolerance(Precision precision) {
   switch (precision) {
     case Precision::f32: return 2e-5;
@@ -32,7 +33,7 @@ inline const char* name(Precision precision) {
   return kNames[static_cast<int>(precision)];
 }
 
-// Weights so small that a row of k of them keeps the size of what it is multiplied with.
+// Weights scaled by 1/sqrt(k), so that a GEMM keeps the magnitude of its input.
 inline Tensor weights(const Shape& shape, std::int64_t k, unsigned seed) {
   const Tensor made = varied(shape, seed);
   for (float& w : made.values<float>()) w *= std::sqrt(3.0f / static_cast<float>(k));
@@ -42,11 +43,11 @@ inline Tensor weights(const Shape& shape, std::int64_t k, unsigned seed) {
 inline std::string kernels(const CudaProgram& program) {
   std::string all;
   for (const Step& step : program.schedule().steps)
-    all += "  " + describe(*step.node) + ": " + std::string(step.kernel->what()) + "\n";
+    all += "  " + describe(*step.node) + ": " + std::string(step.kernel->name()) + "\n";
   const CudaReport report = program.report();
   all += "  arena " + std::to_string(report.arena) + " bytes, at least " +
-         std::to_string(report.least) + ", weights " + std::to_string(report.constants);
-  if (!report.not_recorded.empty()) all += ", not recorded: " + report.not_recorded;
+         std::to_string(report.peak_live) + ", weights " + std::to_string(report.constants);
+  if (!report.not_captured.empty()) all += ", not captured: " + report.not_captured;
   return all + "\n";
 }
 
@@ -62,13 +63,26 @@ inline double distance(const Tensor& got, const Tensor& want) {
   return std::sqrt(off / size);  // NaN where one is
 }
 
-class CudaProgramTest : public testing::Test {
- protected:
-  std::shared_ptr<cuda::Context> context(Precision precision) {
+// A context for each precision, made when it is first needed.
+class ContextsByPrecision {
+ public:
+  std::shared_ptr<cuda::Context> get(Precision precision) {
     auto& made = contexts_[static_cast<int>(precision)];
     if (!made) made = make_cuda_context({.tf32 = precision == Precision::tf32});
     return made;
   }
+
+ private:
+  std::shared_ptr<cuda::Context> contexts_[4];
+};
+
+class CudaProgramTest : public testing::Test {
+ protected:
+  CudaProgramTest() : CudaProgramTest(std::make_shared<ContextsByPrecision>()) {}
+  explicit CudaProgramTest(std::shared_ptr<ContextsByPrecision> contexts)
+      : contexts_(std::move(contexts)) {}
+
+  std::shared_ptr<cuda::Context> context(Precision precision) { return contexts_->get(precision); }
 
   std::unique_ptr<CudaProgram> compile(const Graph& graph, const std::vector<Tensor>& inputs,
                                        Precision precision, bool passes = true) {
@@ -77,7 +91,7 @@ class CudaProgramTest : public testing::Test {
     Graph made = specialize(graph, types, workers);
     if (passes) optimize(made, nullptr, Backend::cuda);
     if (precision == Precision::f16 || precision == Precision::bf16) {
-      Editor edit(made);
+      GraphEditor edit(made);
       to_precision(edit, precision == Precision::f16 ? DType::f16 : DType::bf16);
       edit.finish();
     }
@@ -103,7 +117,7 @@ class CudaProgramTest : public testing::Test {
     }
   }
 
-  // Three runs: one by one, recorded, replayed.
+  // Three runs: launched one by one, captured, replayed.
   void check(const Graph& graph, const std::vector<Tensor>& inputs, Precision precision,
              double slack = 1) {
     SCOPED_TRACE(name(precision));
@@ -112,14 +126,28 @@ class CudaProgramTest : public testing::Test {
     for (int i = 0; i < 3; ++i)
       expect_close(*program, program->run(inputs), want, slack * tolerance(precision));
     EXPECT_THAT(program->report().on_host, testing::IsEmpty()) << kernels(*program);
-    EXPECT_EQ(program->report().not_recorded, "");
+    EXPECT_EQ(program->report().not_captured, "");
   }
 
   compute::Workers workers;
   std::shared_ptr<cpu::Context> host = std::make_shared<cpu::Context>(workers);
 
  private:
-  std::shared_ptr<cuda::Context> contexts_[4];
+  const std::shared_ptr<ContextsByPrecision> contexts_;
+};
+
+// Runs the cases of a table, each as a test. The tests share their contexts, since making one and
+// choosing its algorithms takes time.
+template <class Case, class Base = CudaProgramTest>
+class CudaProgramCases : public Base, public testing::WithParamInterface<Case> {
+ protected:
+  CudaProgramCases() : Base(shared_contexts_) {}
+
+  static void SetUpTestSuite() { shared_contexts_ = std::make_shared<ContextsByPrecision>(); }
+  static void TearDownTestSuite() { shared_contexts_.reset(); }
+
+ private:
+  inline static std::shared_ptr<ContextsByPrecision> shared_contexts_;
 };
 
 inline Graph linear(std::int64_t k, std::int64_t n, const std::string& activation, bool bias,

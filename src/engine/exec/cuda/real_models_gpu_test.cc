@@ -1,4 +1,4 @@
-// Real models on the GPU: in f32 as ONNX Runtime's, in f16 within the loss that is allowed.
+// Real models on the GPU: f32 matches ONNX Runtime, f16 is within the allowed loss.
 #include <limits>
 
 #include "engine/exec/cuda/cuda_program.h"
@@ -7,7 +7,7 @@
 namespace sluice::engine {
 namespace {
 
-TEST_F(RealModelsTest, InF16TheyAreWithinTheLossThatIsAllowed) {
+TEST_F(RealModelsTest, F16ModelsAreWithinTheAllowedLoss) {
   for_each_model([&](const RealModel& model) {
     const auto session = [&](DType precision, double max_loss) {
       return Session(model.graph, workers,
@@ -20,7 +20,7 @@ TEST_F(RealModelsTest, InF16TheyAreWithinTheLossThatIsAllowed) {
     const PrecisionReport seen = report(measured, model.cases[0]);
     const double other = loss(measured, model.cases[1]);
     print(model.name, plain, all, seen, other);
-    EXPECT_LT(plain, 1e-3);  // the detector makes small differences large
+    EXPECT_LT(plain, 1e-3);  // the detector amplifies small differences
     EXPECT_LT(loss(measured, model.cases[0]), 0.01);
     EXPECT_LT(other, 0.01);
     EXPECT_EQ(seen.measured, "gpu");

@@ -1,5 +1,5 @@
-// Sessions on the GPU: with too little memory, through failures and back, from many threads, and
-// what a row's neighbours may change in it.
+// Sessions on the GPU: with too little memory, through failures and recovery, from many threads,
+// and whether the batch changes the bits of a row.
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 
@@ -11,6 +11,7 @@
 #include "compute/device_pools.h"
 #include "device/cuda/device_buffer.h"
 #include "engine/encoder_for_tests.h"
+#include "engine/exec/cuda/cuda_program.h"
 #include "engine/exec/cuda/program_for_gpu_tests.h"
 
 namespace sluice::engine {
@@ -18,7 +19,7 @@ namespace {
 
 constexpr std::int64_t kIn = 64;
 
-// [batch, 64] to [batch, wide] and back; what lies between takes 4 * wide bytes a row, twice.
+// [batch, 64] to [batch, wide] and back; the intermediates take 4 * wide bytes a row, twice.
 Graph wide_layers(std::int64_t wide, unsigned seed = 1) {
   GraphBuilder b;
   const ValueId x = b.input("x");
@@ -35,7 +36,7 @@ Tensor run(const Session& session, const Tensor& x) {
   return session.run(std::span(&given, 1))[0].tensor;
 }
 
-// CUDA, but for runs that are told to fail.
+// CUDA, with runs that fail on request.
 class Flaky final : public Gpu {
  public:
   explicit Flaky(std::shared_ptr<cuda::Context> context)
@@ -60,7 +61,7 @@ class Flaky final : public Gpu {
     const Schedule& schedule() const noexcept override { return program->schedule(); }
     std::vector<Tensor> run(std::span<const Tensor> inputs,
                             std::vector<StepTime>* times) const override {
-      if (of.faults.fetch_sub(1) > 0) throw Error(Code::internal, "told to fail");
+      if (of.faults.fetch_sub(1) > 0) throw Error(Code::internal, "scripted failure");
       of.faults = 0;
       ++of.runs;
       return program->run(inputs, times);
@@ -79,7 +80,7 @@ class CudaSessionTest : public testing::Test {
 
 // ---- memory -----------------------------------------------------------------------------------
 
-TEST_F(CudaSessionTest, ABatchThatDoesNotFitIntoItsShareOfThePoolsRunsInParts) {
+TEST_F(CudaSessionTest, BatchThatExceedsItsShareOfThePoolsIsSplit) {
   constexpr std::int64_t kWide = 16384, kRows = 1024;
   constexpr std::size_t kShare = std::size_t{64} << 20;
   const Graph graph = wide_layers(kWide);
@@ -87,25 +88,25 @@ TEST_F(CudaSessionTest, ABatchThatDoesNotFitIntoItsShareOfThePoolsRunsInParts) {
   const std::shared_ptr<memory::Allocator> memory(pools, &pools->get("default"));
   const Session limited(graph, workers, {.gpu = make_cuda_context({.memory = memory})});
   const Session whole(graph, workers, {.gpu = make_cuda_context({})}), plain(graph, workers);
-  const Tensor x = varied({kRows, kIn}, 5);  // 64 MiB between the products, and weights
+  const Tensor x = varied({kRows, kIn}, 5);  // 64 MiB of intermediates, and weights
   const Tensor got = run(limited, x);
   EXPECT_LT(distance(got, run(plain, x)), tolerance(Precision::f32));
   EXPECT_LT(distance(got, run(whole, x)), tolerance(Precision::f32));
   EXPECT_EQ(limited.gpu_failure(), "");
   std::size_t used = 0;
   for (const memory::PoolReport& report : pools->report()) used += report.counts.bytes;
-  EXPECT_GT(used, std::size_t{5} << 20);  // weights: it did run there
+  EXPECT_GT(used, std::size_t{5} << 20);  // weights: it ran on the GPU
   EXPECT_LE(used, kShare);
 }
 
-TEST_F(CudaSessionTest, ABatchRunsInPartsWhileOthersHaveTheMemoryAndWholeAfterwards) {
-  constexpr std::int64_t kWide = 65536, kRows = 4096;  // 1 GiB between the products
+TEST_F(CudaSessionTest, BatchIsSplitOnlyWhileOthersHoldTheMemory) {
+  constexpr std::int64_t kWide = 65536, kRows = 4096;  // 1 GiB of intermediates
   const Graph graph = wide_layers(kWide);
   auto counted = std::make_unique<Flaky>(make_cuda_context({}));
   Flaky& gpu = *counted;
   const Session session(graph, workers, std::move(counted)), plain(graph, workers);
   const Tensor x = varied({kRows, kIn}, 5), want = run(plain, x);
-  run(session, varied({16, kIn}, 5));  // weights and libraries are there
+  run(session, varied({16, kIn}, 5));  // loads weights and libraries
   std::size_t free = 0, total = 0;
   device::check(cudaMemGetInfo(&free, &total));
   {
@@ -116,7 +117,7 @@ TEST_F(CudaSessionTest, ABatchRunsInPartsWhileOthersHaveTheMemoryAndWholeAfterwa
     EXPECT_EQ(session.gpu_failure(), "");
     EXPECT_GT(gpu.runs, 1);
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(1200));  // until the whole is tried again
+  std::this_thread::sleep_for(std::chrono::milliseconds(1200));  // until the full batch is retried
   gpu.runs = 0;
   EXPECT_LT(distance(run(session, x), want), tolerance(Precision::f32));
   EXPECT_EQ(gpu.runs, 1);
@@ -124,7 +125,7 @@ TEST_F(CudaSessionTest, ABatchRunsInPartsWhileOthersHaveTheMemoryAndWholeAfterwa
 
 // ---- failures ---------------------------------------------------------------------------------
 
-TEST_F(CudaSessionTest, ItReturnsToTheGpuAfterAFailureThatTheProcessSurvives) {
+TEST_F(CudaSessionTest, SessionReturnsToTheGpuAfterARecoverableFailure) {
   const Graph graph = wide_layers(512);
   auto flaky = std::make_unique<Flaky>(make_cuda_context({}));
   Flaky& gpu = *flaky;
@@ -135,7 +136,7 @@ TEST_F(CudaSessionTest, ItReturnsToTheGpuAfterAFailureThatTheProcessSurvives) {
   run(session, x);
   gpu.faults = 1;
   EXPECT_LT(distance(run(session, x), want), 1e-6);  // on the CPU
-  EXPECT_THAT(session.gpu_failure(), testing::HasSubstr("told to fail"));
+  EXPECT_THAT(session.gpu_failure(), testing::HasSubstr("scripted failure"));
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   gpu.runs = 0;
   EXPECT_LT(distance(run(session, x), want), tolerance(Precision::f32));
@@ -144,7 +145,7 @@ TEST_F(CudaSessionTest, ItReturnsToTheGpuAfterAFailureThatTheProcessSurvives) {
   EXPECT_EQ(gpu.runs, 1);
 }
 
-// In a process of its own, since CUDA does not survive it there.
+// Runs in a child process, since CUDA does not survive the fault.
 int lose_the_device() {
   compute::Workers workers;
   const Graph graph = wide_layers(512);
@@ -169,7 +170,7 @@ int lose_the_device() {
   return 0;
 }
 
-TEST_F(CudaSessionTest, AfterAFaultThatEndsCudaItStaysOnTheCpuAndSaysSo) {
+TEST_F(CudaSessionTest, SessionStaysOnTheCpuAfterAStickyCudaErrorAndReportsIt) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(_exit(lose_the_device()), testing::ExitedWithCode(0), "cannot be used in it again");
 }
@@ -178,16 +179,16 @@ TEST_F(CudaSessionTest, AfterAFaultThatEndsCudaItStaysOnTheCpuAndSaysSo) {
 
 TEST_F(CudaSessionTest, SixtyFourThreadsShareEightSessions) {
   std::vector<std::unique_ptr<Session>> sessions;
-  std::vector<std::vector<Tensor>> wanted;
+  std::vector<std::vector<Tensor>> expected;
   constexpr std::int64_t kBatches[] = {1, 2, 5};
   for (unsigned i = 0; i < 8; ++i) {
     const Graph graph = wide_layers(256 + 64 * i, i + 1);
     sessions.push_back(std::make_unique<Session>(
         graph, workers, SessionOptions{.gpu = make_cuda_context({.measure = false})}));
     const Session plain(graph, workers);
-    wanted.emplace_back();
+    expected.emplace_back();
     for (const std::int64_t batch : kBatches)
-      wanted.back().push_back(run(plain, varied({batch, kIn}, i)));
+      expected.back().push_back(run(plain, varied({batch, kIn}, i)));
   }
   std::atomic<int> wrong = 0;
   std::vector<std::thread> threads;
@@ -196,7 +197,7 @@ TEST_F(CudaSessionTest, SixtyFourThreadsShareEightSessions) {
       for (unsigned k = 0; k < 24; ++k) {
         const unsigned session = (t + k) % 8, shape = (t + k) % 3;
         const Tensor got = run(*sessions[session], varied({kBatches[shape], kIn}, session));
-        if (!(distance(got, wanted[session][shape]) < tolerance(Precision::f32))) ++wrong;
+        if (!(distance(got, expected[session][shape]) < tolerance(Precision::f32))) ++wrong;
       }
     });
   for (std::thread& thread : threads) thread.join();
@@ -206,8 +207,8 @@ TEST_F(CudaSessionTest, SixtyFourThreadsShareEightSessions) {
 
 // ---- padding ----------------------------------------------------------------------------------
 
-TEST_F(CudaSessionTest, WithoutPaddingTokensAreAsBeforeAndOthersZero) {
-  const Graph graph = EncoderForTests(EncoderEnd::all).take();
+TEST_F(CudaSessionTest, SkippingPaddingKeepsTokensAndZeroesTheRest) {
+  const Graph graph = EncoderForTests(EncoderOutput::all).take();
   const Session plain(graph, workers, {.compile = false});
   const std::pair<DType, Precision> kinds[] = {
       {DType::f32, Precision::f32}, {DType::f16, Precision::f16}, {DType::bf16, Precision::bf16}};
@@ -224,7 +225,7 @@ TEST_F(CudaSessionTest, WithoutPaddingTokensAreAsBeforeAndOthersZero) {
       EXPECT_THAT(program.report().on_host, testing::IsEmpty());
       EXPECT_GT(ready.inputs.size(), inputs.size());
       const auto want = plain.run(given);
-      for (int time = 0; time < 3; ++time) {  // one by one, recorded, replayed
+      for (int time = 0; time < 3; ++time) {  // launched one by one, captured, replayed
         const auto got = packed.run(given);
         EXPECT_EQ(packed.gpu_failure(), "");
         for (std::size_t i = 0; i < want.size(); ++i)
@@ -245,7 +246,7 @@ bool same_row(const Tensor& a, std::int64_t i, const Tensor& b, std::int64_t j) 
                      row) == 0;
 }
 
-// `row` at place `at` of a batch of others.
+// A batch with `row` at index `at` among others.
 Tensor batch_with(const Tensor& row, std::int64_t rows, std::int64_t at, unsigned seed) {
   Shape shape = row.shape();
   shape[0] = rows;
@@ -268,35 +269,45 @@ Graph small_network() {
   return b.output(b.node("Gemm", {flat, b.constant(weights({64, 10}, 64, 4))})).take();
 }
 
-// The same shape runs by the same kernels: there, who shares the batch and where in it a row is
-// changes no bit. Another number of rows may choose other kernels (cuBLASLt's and cuDNN's by
-// measurement), whose sums may have another order; what came of that here is printed.
-TEST_F(CudaSessionTest, NeighboursOfARowChangeNoneOfItsBits) {
-  struct Case {
-    const char* name;
-    Graph graph;
-    Tensor row;
-  };
-  const Case cases[] = {{"products", wide_layers(1024), varied({1, kIn}, 77)},
-                        {"convolutions", small_network(), varied({1, 8, 14, 14}, 77)}};
-  for (const Case& one : cases)
-    for (const DType precision : {DType::f32, DType::f16, DType::bf16}) {
-      SCOPED_TRACE(std::string(one.name) + " in " + std::string(to_string(precision)));
-      const Session session(one.graph, workers,
-                            {.gpu = make_cuda_context({}), .precision = precision});
-      const Tensor first = run(session, batch_with(one.row, 24, 0, 1));
-      for (unsigned seed = 2; seed < 6; ++seed) {
-        const std::int64_t at = (seed * 7) % 24;
-        const Tensor other = run(session, batch_with(one.row, 24, at, seed));
-        EXPECT_TRUE(same_row(first, 0, other, at)) << "at " << at;
-      }
-      std::cout << one.name << " in " << to_string(precision) << ": the bits of 24 rows in";
-      for (const std::int64_t rows : {1, 2, 3, 8, 16, 32, 100, 257})
-        if (same_row(first, 0, run(session, batch_with(one.row, rows, 0, 9)), 0))
-          std::cout << " " << rows;
-      std::cout << " rows too\n";
+struct RowCase {
+  const char* name;
+  Graph (*graph)();
+  Shape row;
+};
+std::ostream& operator<<(std::ostream& to, const RowCase& one) { return to << one.name; }
+
+class CudaSessionRowTest : public CudaSessionTest, public testing::WithParamInterface<RowCase> {};
+
+// A shape always runs the same kernels: the other rows of the batch and the position of a row
+// change no bit. Another batch size may choose other kernels of cuBLASLt and cuDNN, by measurement,
+// with another order of summation; the resulting differences are printed.
+TEST_P(CudaSessionRowTest, NeighboursDoNotChangeTheBitsOfARow) {
+  const RowCase& one = GetParam();
+  const Graph graph = one.graph();
+  const Tensor row = varied(one.row, 77);
+  for (const DType precision : {DType::f32, DType::f16, DType::bf16}) {
+    SCOPED_TRACE(to_string(precision));
+    const Session session(graph, workers, {.gpu = make_cuda_context({}), .precision = precision});
+    const Tensor first = run(session, batch_with(row, 24, 0, 1));
+    for (unsigned seed = 2; seed < 6; ++seed) {
+      const std::int64_t at = (seed * 7) % 24;
+      const Tensor other = run(session, batch_with(row, 24, at, seed));
+      EXPECT_TRUE(same_row(first, 0, other, at)) << "at " << at;
     }
+    std::cout << one.name << " in " << to_string(precision) << ": the bits of 24 rows in";
+    for (const std::int64_t rows : {1, 2, 3, 8, 16, 32, 100, 257})
+      if (same_row(first, 0, run(session, batch_with(row, rows, 0, 9)), 0))
+        std::cout << " " << rows;
+    std::cout << " rows too\n";
+  }
 }
+
+Graph gemm_layers() { return wide_layers(1024); }
+
+INSTANTIATE_TEST_SUITE_P(Networks, CudaSessionRowTest,
+                         testing::Values(RowCase{"Gemms", gemm_layers, {1, kIn}},
+                                         RowCase{"Convolutions", small_network, {1, 8, 14, 14}}),
+                         [](const auto& one) { return case_name(one.param.name); });
 
 }  // namespace
 }  // namespace sluice::engine

@@ -11,7 +11,7 @@
 namespace sluice::engine {
 namespace {
 
-// The kernel module's; empty where it does not tell.
+// The version of the kernel module; empty if it is not published.
 std::string driver_version() {
   std::ifstream in("/sys/module/nvidia/version");
   std::string version;
@@ -25,19 +25,22 @@ std::string or_none(const std::string& version) { return version.empty() ? "none
 
 CudaStamp cuda_stamp(cuda::Context& context) {
   const Lock lock(context.making);
-  cudaDeviceProp facts{};
-  device::check(cudaGetDeviceProperties(&facts, context.options.device));
+  cudaDeviceProp properties{};
+  device::check(cudaGetDeviceProperties(&properties, context.options.device));
   int cuda = 0;  // 13000
   device::check(cudaDriverGetVersion(&cuda));
   const std::string driver = driver_version();
+  const int code = context.code_capability();
   return {
-      fmt::format("{}, compute capability {}.{}, {} multiprocessors", facts.name,
-                  context.capability() / 10, context.capability() % 10, context.multiprocessors()),
+      fmt::format(
+          "{}, compute capability {}.{}, {} multiprocessors{}", properties.name,
+          context.capability() / 10, context.capability() % 10, context.multiprocessors(),
+          code == context.capability() ? "" : fmt::format(", code of {}.{}", code / 10, code % 10)),
       fmt::format("driver {}(CUDA {}.{}), cuBLASLt {}, cuDNN {}{}",
                   driver.empty() ? "" : driver + " ", cuda / 1000, cuda % 1000 / 10,
                   or_none(cublaslt_version(context)),
-                  or_none(context.part<cuda::dnn::Library>().version),
-                  context.options.split_sums ? ", sums may be split" : "")};
+                  or_none(context.part<cuda::cudnn::Library>().version),
+                  context.options.split_k ? ", sums may be split" : "")};
 }
 
 }  // namespace sluice::engine

@@ -1,5 +1,5 @@
-// The operators that fusing makes, as plainly as they can be written: all in double, one
-// output after the other. fused.h says what each computes.
+// Reference implementations of the fused operators, in double, one output after the other.
+// fused_ops.h documents each operator.
 #include "engine/ops/fused/fused.h"
 
 #include <array>
@@ -17,7 +17,7 @@
 namespace sluice::engine {
 namespace {
 
-constexpr std::int64_t kMost = 1 << 28;  // of a size that an attribute names
+constexpr std::int64_t kMax = 1 << 28;  // of a size in an attribute
 
 template <class Body>
 void each(OpCall& call, std::int64_t count, const Body& body) {
@@ -27,9 +27,9 @@ void each(OpCall& call, std::int64_t count, const Body& body) {
 }
 
 void linear(OpCall& call) {
-  Tensor x = given(call, 0), bias = given(call, 2), residual = given(call, 3);
+  Tensor x = fused_input(call, 0), bias = fused_input(call, 2), residual = fused_input(call, 3);
   require(call.has(1), "weights are missing");
-  Tensor w = given(call, 1);
+  Tensor w = fused_input(call, 1);
   const int last = x.rank() - 1;
   require(last >= 0 && w.rank() == 2 && x.shape()[last] == w.shape()[0],
           "weights of shape " + to_string(w.shape()) + " for an input of " + to_string(x.shape()));
@@ -42,8 +42,8 @@ void linear(OpCall& call) {
   const DoubleResult result(call, shape);
   const Tensor& y = result.y;
   widen(x, w, bias, residual);
-  kernels::multiply<double>(call.workers, rows, n, k, {doubles(x), k, 1}, {doubles(w), n, 1},
-                            doubles(y), n);
+  kernels::matmul<double>(call.workers, rows, n, k, {doubles(x), k, 1}, {doubles(w), n, 1},
+                          doubles(y), n);
   each(call, rows, [&](std::int64_t row) {
     for (std::int64_t i = 0; i < n; ++i) {
       double& value = doubles(y)[row * n + i];
@@ -51,31 +51,32 @@ void linear(OpCall& call) {
       if (residual) value += doubles(residual)[row * n + i];
     }
   });
-  result.give();
+  result.store();
 }
 
-// Output 1: what was made, rounded to its type, in steps.
-void give_steps(OpCall& call, const Tensor& made) {
-  const QuantParams rounding = quant_params_of(call.attributes());
-  const Tensor steps = converted(made, DType::f64), zeros(DType::f64, made.shape());
-  for (double& x : steps.values<double>())
-    x = static_cast<double>(static_cast<float>(x) / rounding.to_scale);
-  std::fill_n(doubles(zeros), zeros.size(), static_cast<double>(rounding.to_zero));
-  call.give(1, quantized(steps, zeros, rounding.to, true));
+// Output 1: output 0, rounded to its type and quantized.
+void set_quantized_output(OpCall& call, const Tensor& made) {
+  const QuantParams params = quant_params_of(call.attributes());
+  const Tensor scaled = converted(made, DType::f64), zero_points(DType::f64, made.shape());
+  for (double& x : scaled.values<double>())
+    x = static_cast<double>(static_cast<float>(x) / params.to_scale);
+  std::fill_n(doubles(zero_points), zero_points.size(), static_cast<double>(params.to_zero));
+  call.set_output(1, quantized(scaled, zero_points, params.to, true));
 }
 
 void norm(OpCall& call) {
-  Tensor x = given(call, 0), residual = given(call, 1), bias = given(call, 3);
+  Tensor x = fused_input(call, 0), residual = fused_input(call, 1), bias = fused_input(call, 3);
   require(x.rank() > 0 && call.has(2), "an input with axes and a scale are needed");
-  Tensor scale = given(call, 2);
+  Tensor scale = fused_input(call, 2);
   const std::int64_t n = x.shape()[x.rank() - 1];
   require(n > 0, "rows without elements have no mean");
   require_shape(residual, "residual", x.shape());
   require_shape(scale, "scale", {n});
   require_shape(bias, "bias", {n});
-  const DType steps = quant_params_of(call.attributes()).to;
-  require(!call.wants(1) || steps == DType::u8 || steps == DType::i8, "steps of u8 or i8 only");
-  call.tell(1, steps, x.shape());
+  const DType quantized_type = quant_params_of(call.attributes()).to;
+  require(!call.wants(1) || quantized_type == DType::u8 || quantized_type == DType::i8,
+          "the quantized output must be u8 or i8");
+  call.declare_output(1, quantized_type, x.shape());
   const DoubleResult result(call, x.shape());
   const Tensor& y = result.y;
   widen(x, residual, scale, bias);
@@ -91,23 +92,23 @@ void norm(OpCall& call) {
     for (std::int64_t i = 0; i < n; ++i)
       to[i] = (to[i] - mean) * by * doubles(scale)[i] + (bias ? doubles(bias)[i] : 0);
   });
-  result.give();
-  if (call.wants(1)) give_steps(call, result.out);
+  result.store();
+  if (call.wants(1)) set_quantized_output(call, result.out);
 }
 
 std::vector<std::int64_t> sizes(OpCall& call, std::string_view name, std::size_t count,
-                                std::int64_t otherwise, std::int64_t least) {
+                                std::int64_t default_value, std::int64_t min) {
   std::vector<std::int64_t> all =
-      call.attributes().integers(name, std::vector<std::int64_t>(count, otherwise));
+      call.attributes().integers(name, std::vector<std::int64_t>(count, default_value));
   require(all.size() == count,
           std::string(name) + " must be " + std::to_string(count) + " numbers");
   for (const std::int64_t size : all)
-    require(size >= least && size <= kMost,
+    require(size >= min && size <= kMax,
             std::string(name) + " has a value of " + std::to_string(size));
   return all;
 }
 
-// A window on images [batch, height, width, channels]; the axes are height and width.
+// The window over height and width of images [batch, height, width, channels].
 std::array<Window::Axis, 2> window(OpCall& call, const Shape& in, std::int64_t rows,
                                    std::int64_t columns) {
   const auto strides = sizes(call, "strides", 2, 1, 1),
@@ -115,21 +116,21 @@ std::array<Window::Axis, 2> window(OpCall& call, const Shape& in, std::int64_t r
   const auto pads = sizes(call, "pads", 4, 0, 0);
   const std::int64_t kernel[] = {rows, columns};
   for (const std::int64_t size : {in[1], in[2], rows, columns})
-    require(size <= kMost, "a side of " + std::to_string(size) + " elements");
+    require(size <= kMax, "a side of " + std::to_string(size) + " elements");
   std::array<Window::Axis, 2> axes{};
   for (std::size_t i = 0; i < 2; ++i) {
     Window::Axis& axis = axes[i];
     axis = {in[static_cast<int>(i) + 1], kernel[i], strides[i], dilations[i], pads[i], pads[i + 2]};
-    const std::int64_t room = axis.in + axis.before + axis.after - axis.extent();
-    axis.out = room < 0 ? 0 : room / axis.stride + 1;
+    const std::int64_t span = axis.in + axis.before + axis.after - axis.extent();
+    axis.out = span < 0 ? 0 : span / axis.stride + 1;
   }
   return axes;
 }
 
-// Calls body(place in the kernel, pixel of the input) for what output (row, column) sees.
+// Calls body(kernel position, input pixel) for the window of output (row, column).
 template <class Body>
-void each_seen(const std::array<Window::Axis, 2>& axes, std::int64_t row, std::int64_t column,
-               Body&& body) {
+void each_window_pixel(const std::array<Window::Axis, 2>& axes, std::int64_t row,
+                       std::int64_t column, Body&& body) {
   const auto& [high, broad] = axes;
   const std::int64_t top = high.start(row), left = broad.start(column);
   for (std::int64_t r = high.first(top); r < high.last(top); ++r)
@@ -138,12 +139,12 @@ void each_seen(const std::array<Window::Axis, 2>& axes, std::int64_t row, std::i
 }
 
 void conv(OpCall& call) {
-  Tensor x = given(call, 0), bias = given(call, 2), residual = given(call, 3);
+  Tensor x = fused_input(call, 0), bias = fused_input(call, 2), residual = fused_input(call, 3);
   require(call.has(1), "weights are missing");
-  Tensor w = given(call, 1);
+  Tensor w = fused_input(call, 1);
   const std::int64_t group = call.attributes().integer("group", 1);
   require(x.rank() == 4 && w.rank() == 4 && group > 0 && w.shape()[0] % group == 0 &&
-              w.shape()[1] <= kMost && group <= kMost && w.shape()[1] * group == x.shape()[3],
+              w.shape()[1] <= kMax && group <= kMax && w.shape()[1] * group == x.shape()[3],
           "weights of shape " + to_string(w.shape()) + " for an input of " + to_string(x.shape()) +
               " and " + std::to_string(group) + " groups");
   const auto axes = window(call, x.shape(), w.shape()[2], w.shape()[3]);
@@ -161,7 +162,7 @@ void conv(OpCall& call) {
     const double* const image = doubles(x) + at / shape[2] / shape[1] * pixels * ins * group;
     for (std::int64_t o = 0; o < outs; ++o) {
       double sum = bias ? doubles(bias)[o] : 0;
-      each_seen(axes, row, column, [&](std::int64_t place, std::int64_t pixel) {
+      each_window_pixel(axes, row, column, [&](std::int64_t place, std::int64_t pixel) {
         const double* const from = image + pixel * ins * group + o / each_out * ins;
         for (std::int64_t i = 0; i < ins; ++i)
           sum += from[i] * doubles(w)[(o * ins + i) * places + place];
@@ -170,13 +171,14 @@ void conv(OpCall& call) {
       doubles(y)[at * outs + o] = epilogue(sum);
     }
   });
-  result.give();
+  result.store();
 }
 
-// Body(sum or most so far, value) from `start` on; then end(it, how many were seen).
+// Folds body(accumulator, value) over each window from `start`; then applies end(accumulator,
+// count).
 template <class Body, class End>
 void pool(OpCall& call, double start, Body&& body, End&& end) {
-  Tensor x = given(call, 0);
+  Tensor x = fused_input(call, 0);
   require(x.rank() == 4, "an input of shape " + to_string(x.shape()));
   const auto kernel = sizes(call, "kernel", 2, 0, 1);
   const auto axes = window(call, x.shape(), kernel[0], kernel[1]);
@@ -190,28 +192,28 @@ void pool(OpCall& call, double start, Body&& body, End&& end) {
     const double* const image =
         doubles(x) + at / shape[2] / shape[1] * axes[0].in * axes[1].in * channels;
     for (std::int64_t c = 0; c < channels; ++c) {
-      double so_far = start;
+      double accumulator = start;
       std::int64_t seen = 0;
-      each_seen(axes, row, column, [&](std::int64_t, std::int64_t pixel) {
-        so_far = body(so_far, image[pixel * channels + c]);
+      each_window_pixel(axes, row, column, [&](std::int64_t, std::int64_t pixel) {
+        accumulator = body(accumulator, image[pixel * channels + c]);
         ++seen;
       });
-      doubles(y)[at * channels + c] = end(so_far, seen);
+      doubles(y)[at * channels + c] = end(accumulator, seen);
     }
   });
-  result.give();
+  result.store();
 }
 
-double largest_of_none(DType type) {
+double lowest_of(DType type) {
   if (type == DType::u8) return 0;
   return type == DType::i8 ? -128 : -std::numeric_limits<double>::infinity();
 }
 
 void max_pool(OpCall& call) {
   pool(
-      call, largest_of_none(given(call, 0).dtype()),
+      call, lowest_of(fused_input(call, 0).dtype()),
       [](double a, double b) { return b > a || b != b ? b : a; },
-      [](double most, std::int64_t) { return most; });
+      [](double max, std::int64_t) { return max; });
 }
 
 void average_pool(OpCall& call) {

@@ -1,5 +1,5 @@
-// Attention and what it needs of sequences without padding, as plainly as they can be written.
-// fused.h says what each computes.
+// Reference implementations of Attention, also varlen, and PadTokens. fused_ops.h documents each
+// operator.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -14,13 +14,13 @@
 namespace sluice::engine {
 namespace {
 
-// Where q, k and v lie, [batch, length, heads * size] each, rows `step` apart.
+// The layout of q, k and v, [batch, length, heads * size] each, with row stride `step`.
 struct Heads {
   std::int64_t batch, queries, keys, heads, size, step_q, step_k, step_v;
   Tensor q, k, v;
-  std::int64_t at_k = 0, at_v = 0;  // in k and v, where both are q
+  std::int64_t at_k = 0, at_v = 0;  // offsets in q if packed
 
-  explicit Heads(OpCall& call) : q(given(call, 0)), k(q), v(q) {
+  explicit Heads(OpCall& call) : q(fused_input(call, 0)), k(q), v(q) {
     const bool packed = call.attributes().flag("packed");
     require(q.rank() == 3, "queries of shape " + to_string(q.shape()));
     heads = call.attributes().integer("heads");
@@ -34,7 +34,7 @@ struct Heads {
       at_k = width;
       at_v = 2 * width;
     } else {
-      take_apart(call, width);
+      read_inputs(call, width);
     }
     batch = q.shape()[0];
     queries = q.shape()[1];
@@ -51,30 +51,30 @@ struct Heads {
   }
 
  private:
-  void take_apart(OpCall& call, std::int64_t width) {
+  void read_inputs(OpCall& call, std::int64_t width) {
     require(call.has(1) && call.has(2), "keys or values are missing");
-    k = given(call, 1);
-    v = given(call, 2);
+    k = fused_input(call, 1);
+    v = fused_input(call, 2);
     require(k.rank() == 3, "keys of shape " + to_string(k.shape()));
     require_shape(k, "keys", {q.shape()[0], k.shape()[1], width});
     require_shape(v, "values", k.shape());
   }
 };
 
-// Queries and keys that see each other, by their rows among all.
+// A group of queries and keys that attend to each other, by row ranges.
 struct Group {
   std::int64_t entry, query, queries, key, keys;
 };
 
-std::vector<Group> sequences_of(OpCall& call, const Heads& h) {
-  const std::vector<std::int64_t> offsets = call.integers(4);
-  const std::int64_t longest = call.attributes().integer("longest");
-  require(!call.has(3) && h.batch == 1 && h.queries == h.keys && !offsets.empty(),
-          "sequences one after the other are of one entry and have no mask");
+std::vector<Group> varlen_groups(OpCall& call, const Heads& h) {
+  const std::vector<std::int64_t> cu_seqlens = call.integers(4);
+  const std::int64_t max_seqlen = call.attributes().integer("max_seqlen");
+  require(!call.has(3) && h.batch == 1 && h.queries == h.keys && !cu_seqlens.empty(),
+          "packed sequences need one batch entry and no mask");
   std::vector<Group> groups;
-  for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
-    const std::int64_t first = offsets[i], end = offsets[i + 1];
-    require(0 <= first && first <= end && end <= h.queries && end - first <= longest,
+  for (std::size_t i = 0; i + 1 < cu_seqlens.size(); ++i) {
+    const std::int64_t first = cu_seqlens[i], end = cu_seqlens[i + 1];
+    require(0 <= first && first <= end && end <= h.queries && end - first <= max_seqlen,
             "a sequence from " + std::to_string(first) + " to " + std::to_string(end));
     groups.push_back({0, first, end - first, first, end - first});
   }
@@ -82,22 +82,22 @@ std::vector<Group> sequences_of(OpCall& call, const Heads& h) {
 }
 
 std::vector<Group> groups_of(OpCall& call, const Heads& h) {
-  if (call.has(4)) return sequences_of(call, h);
+  if (call.has(4)) return varlen_groups(call, h);
   std::vector<Group> groups;
   for (std::int64_t b = 0; b < h.batch; ++b)
     groups.push_back({b, b * h.queries, h.queries, b * h.keys, h.keys});
   return groups;
 }
 
-void soften(double* row, std::int64_t n) {
-  double most = -std::numeric_limits<double>::infinity(), sum = 0;
-  for (std::int64_t i = 0; i < n; ++i) most = std::max(most, row[i]);
-  for (std::int64_t i = 0; i < n; ++i) sum += row[i] = std::exp(row[i] - most);
+void softmax_row(double* row, std::int64_t n) {
+  double max = -std::numeric_limits<double>::infinity(), sum = 0;
+  for (std::int64_t i = 0; i < n; ++i) max = std::max(max, row[i]);
+  for (std::int64_t i = 0; i < n; ++i) sum += row[i] = std::exp(row[i] - max);
   for (std::int64_t i = 0; i < n; ++i) row[i] /= sum;
 }
 
-// Where the element for `index` lies in a tensor that is stretched to as many axes.
-std::int64_t place_in(const Shape& shape, const std::array<std::int64_t, 4>& index) {
+// The offset of the element at `index` in a tensor that is broadcast to four axes.
+std::int64_t broadcast_offset(const Shape& shape, const std::array<std::int64_t, 4>& index) {
   std::int64_t offset = 0;
   for (int axis = 0; axis < shape.rank(); ++axis) {
     const auto i = static_cast<std::size_t>(4 - shape.rank() + axis);
@@ -106,25 +106,29 @@ std::int64_t place_in(const Shape& shape, const std::array<std::int64_t, 4>& ind
   return offset;
 }
 
-// The scores of one head: scaled products, mask, softmax.
+// The attention weights of one head: scaled QK^T, mask, softmax.
 void score(OpCall& call, const Heads& h, const Group& g, std::int64_t head, const Tensor& mask,
            const Tensor& scores) {
   double* const s = doubles(scores);
   const double* const q = doubles(h.q) + g.query * h.step_q + head * h.size;
   const double* const k = doubles(h.k) + g.key * h.step_k + h.at_k + head * h.size;
-  kernels::multiply<double>(call.workers, g.queries, g.keys, h.size, {q, h.step_q, 1},
-                            {k, 1, h.step_k}, s, g.keys);
+  kernels::matmul<double>(call.workers, g.queries, g.keys, h.size, {q, h.step_q, 1},
+                          {k, 1, h.step_k}, s, g.keys);
   const double scale = static_cast<double>(call.attributes().real("scale", 1));
   for (std::int64_t i = 0; i < g.queries * g.keys; ++i) s[i] *= scale;
   if (mask)
-    for (std::int64_t i = 0; i < g.queries * g.keys; ++i)
-      s[i] += doubles(mask)[place_in(mask.shape(), {g.entry, head, i / g.keys, i % g.keys})];
-  for (std::int64_t i = 0; i < g.queries; ++i) soften(s + i * g.keys, g.keys);
+    for (std::int64_t i = 0; i < g.queries * g.keys; ++i) {
+      const double bias =
+          doubles(mask)[broadcast_offset(mask.shape(), {g.entry, head, i / g.keys, i % g.keys})];
+      // Rounded as the Add of the model: a mask of -1e9 in f32 absorbs small scores.
+      s[i] = static_cast<double>(static_cast<float>(s[i] + bias));
+    }
+  for (std::int64_t i = 0; i < g.queries; ++i) softmax_row(s + i * g.keys, g.keys);
 }
 
 void attention(OpCall& call) {
   Heads h(call);
-  Tensor mask = given(call, 3);
+  Tensor mask = fused_input(call, 3);
   const Shape all{h.batch, h.heads, h.queries, h.keys};
   require(!mask || broadcast(mask.shape(), all) == all,
           "mask of shape " + to_string(mask.shape()) + " for scores of " + to_string(all));
@@ -132,9 +136,9 @@ void attention(OpCall& call) {
   checked_size(Shape{h.queries, h.keys}.dims());
   const DoubleResult result(call, {h.batch, h.queries, width});
   const std::vector<Group> groups = groups_of(call, h);
-  std::int64_t most = 0;
-  for (const Group& g : groups) most = std::max(most, g.queries * g.keys);
-  const Tensor &y = result.y, scores(DType::f64, {most});
+  std::int64_t largest = 0;
+  for (const Group& g : groups) largest = std::max(largest, g.queries * g.keys);
+  const Tensor &y = result.y, scores(DType::f64, {largest});
   std::fill_n(doubles(y), y.size(), 0.0);
   h.widen_all();
   widen(mask);
@@ -142,21 +146,21 @@ void attention(OpCall& call) {
     for (std::int64_t head = 0; head < h.heads; ++head) {
       score(call, h, g, head, mask, scores);
       const double* const v = doubles(h.v) + g.key * h.step_v + h.at_v + head * h.size;
-      kernels::multiply<double>(call.workers, g.queries, h.size, g.keys,
-                                {doubles(scores), g.keys, 1}, {v, h.step_v, 1},
-                                doubles(y) + g.query * width + head * h.size, width);
+      kernels::matmul<double>(call.workers, g.queries, h.size, g.keys, {doubles(scores), g.keys, 1},
+                              {v, h.step_v, 1}, doubles(y) + g.query * width + head * h.size,
+                              width);
     }
-  result.give();
+  result.store();
 }
 
-void place(OpCall& call) {
-  const Tensor &x = call.input(0), &places = call.input(1);
-  require(
-      x.rank() >= 2 && x.shape()[0] == 1 && places.rank() == 2,
-      "tokens of shape " + to_string(x.shape()) + " for places of " + to_string(places.shape()));
+void pad_tokens(OpCall& call) {
+  const Tensor &x = call.input(0), &token_index = call.input(1);
+  require(x.rank() >= 2 && x.shape()[0] == 1 && token_index.rank() == 2,
+          "tokens of shape " + to_string(x.shape()) + " for token indices of shape " +
+              to_string(token_index.shape()));
   Shape shape = x.shape();
-  shape[0] = places.shape()[0];
-  shape[1] = places.shape()[1];
+  shape[0] = token_index.shape()[0];
+  shape[1] = token_index.shape()[1];
   checked_size(shape.dims());
   const Tensor out = call.output(0, x.dtype(), shape);
   const std::int64_t tokens = x.shape()[1];
@@ -177,7 +181,7 @@ void place(OpCall& call) {
 
 constexpr Op kFusedAttentionOps[] = {
     {"Attention", 1, kReals, attention, "sluice"},
-    {"Place", 1, kNumbers | Types{DType::boolean}, place, "sluice"},
+    {"PadTokens", 1, kNumbers | Types{DType::boolean}, pad_tokens, "sluice"},
 };
 
 }  // namespace

@@ -19,7 +19,7 @@ W two(Chain::Op op, W a, W b) {
     case multiply: return a * b;
     case divide: return a / b;
     case power: return std::pow(a, b);
-    case minimum: return a < b || a != a ? a : b;  // what is no number wins
+    case minimum: return a < b || a != a ? a : b;  // NaN wins
     case maximum: return a > b || a != a ? a : b;
     default: throw Error(Code::internal, "no operator of two");
   }
@@ -57,12 +57,12 @@ W one(Chain::Op op, W x) {
   }
 }
 
-// All elements of `from`, stretched to `shape`, as W.
+// The elements of `from`, broadcast to `shape`, as W.
 template <class W>
-std::vector<W> stretched(const Tensor& from, const Shape& shape) {
+std::vector<W> broadcast_to(const Tensor& from, const Shape& shape) {
   const Tensor wide = converted(from, kDTypeOf<W>);
   std::vector<W> all(static_cast<std::size_t>(shape.size()));
-  Stretched<1>(shape, {from.shape()})
+  BroadcastLoop<1>(shape, {from.shape()})
       .each_row([&](std::int64_t to, const auto& at, std::int64_t count, const auto& step) {
         for (std::int64_t i = 0; i < count; ++i)
           all[static_cast<std::size_t>(to + i)] =
@@ -76,7 +76,7 @@ void evaluate(OpCall& call, const Chain& chain, const Shape& shape) {
   const Tensor out = call.output(0, call.input(0).dtype(), shape);
   std::vector<std::vector<W>> inputs;
   for (std::size_t i = 0; i < call.inputs(); ++i)
-    inputs.push_back(stretched<W>(call.input(i), shape));
+    inputs.push_back(broadcast_to<W>(call.input(i), shape));
   const Tensor result(kDTypeOf<W>, shape);
   std::vector<W> values(inputs.size() + chain.steps.size());
   for (std::size_t at = 0; at < as<W>(result).size(); ++at) {

@@ -1,5 +1,5 @@
-// Products and convolutions of small numbers, as plainly as they can be written: the numbers they
-// stand for, in double. fused.h says what each computes.
+// Reference implementations of the quantized Linear and Conv: dequantized, in double. fused_ops.h
+// documents each operator.
 #include "engine/graph/fused_ops.h"
 #include "engine/ops/convert.h"
 #include "engine/ops/families.h"
@@ -11,46 +11,47 @@
 namespace sluice::engine {
 namespace {
 
-// Small numbers as what they stand for; none where left out.
-Tensor wide(OpCall& call, std::size_t i, double zero = 0, double scale = 1) {
+// Dequantizes input i; none if omitted.
+Tensor dequantized(OpCall& call, std::size_t i, double zero = 0, double scale = 1) {
   if (!call.has(i)) return {};
-  const Tensor& small = call.input(i);
-  const Tensor made = converted(small, DType::f64);
-  if (bits(small.dtype()) > 8) return made;
+  const Tensor& input = call.input(i);
+  const Tensor made = converted(input, DType::f64);
+  if (bits(input.dtype()) > 8) return made;
   for (double& x : made.values<double>()) x = (x - zero) * scale;
   return made;
 }
 
-// All there is besides x and w.
-struct Rest {
+// The inputs and parameters besides x and w.
+struct EpilogueInputs {
   Tensor bias, residual, scale;
   Epilogue epilogue;
-  QuantParams rounding;
+  QuantParams params;
 
-  Rest(OpCall& call, const Shape& shape)
-      : epilogue(epilogue_of(call.attributes())), rounding(quant_params_of(call.attributes())) {
+  EpilogueInputs(OpCall& call, const Shape& shape)
+      : epilogue(epilogue_of(call.attributes())), params(quant_params_of(call.attributes())) {
     const std::int64_t n = shape[shape.rank() - 1];
     require(call.has(4), "scales are missing");
     require_shape(call.input(4), "scale", {n});
     require_shape(call.input_or_none(2), "bias", {n});
     require_shape(call.input_or_none(3), "residual", shape);
-    call.tell(0, rounding.to, shape);
-    bias = wide(call, 2);
-    scale = wide(call, 4);
-    residual = wide(call, 3, rounding.residual_zero, static_cast<double>(rounding.residual_scale));
+    call.declare_output(0, params.to, shape);
+    bias = dequantized(call, 2);
+    scale = dequantized(call, 4);
+    residual =
+        dequantized(call, 3, params.residual_zero, static_cast<double>(params.residual_scale));
   }
 
-  void give(OpCall& call, const Tensor& y) const {
-    if (!rounding.is_quantized()) return call.give(0, converted(y, rounding.to));
-    const Tensor zeros(DType::f64, y.shape());
-    std::fill_n(doubles(zeros), zeros.size(), static_cast<double>(rounding.to_zero));
-    for (double& x : y.values<double>()) x /= static_cast<double>(rounding.to_scale);
-    call.give(0, quantized(y, zeros, rounding.to, true));
+  void store(OpCall& call, const Tensor& y) const {
+    if (!params.is_quantized()) return call.set_output(0, converted(y, params.to));
+    const Tensor zero_points(DType::f64, y.shape());
+    std::fill_n(doubles(zero_points), zero_points.size(), static_cast<double>(params.to_zero));
+    for (double& x : y.values<double>()) x /= static_cast<double>(params.to_scale);
+    call.set_output(0, quantized(y, zero_points, params.to, true));
   }
 };
 
-Tensor small_x(OpCall& call) {
-  return wide(call, 0, static_cast<double>(call.attributes().integer("zero", 0)));
+Tensor dequantized_x(OpCall& call) {
+  return dequantized(call, 0, static_cast<double>(call.attributes().integer("zero", 0)));
 }
 
 void quantized_linear(OpCall& call) {
@@ -62,21 +63,21 @@ void quantized_linear(OpCall& call) {
   const std::int64_t k = of_w[0], n = of_w[1], rows = in.size(0, last);
   Shape shape = in;
   shape[last] = n;
-  const Rest rest(call, shape);
-  const Tensor x = small_x(call), w = wide(call, 1), y(DType::f64, shape);
-  kernels::multiply<double>(call.workers, rows, n, k, {doubles(x), k, 1}, {doubles(w), n, 1},
-                            doubles(y), n);
+  const EpilogueInputs rest(call, shape);
+  const Tensor x = dequantized_x(call), w = dequantized(call, 1), y(DType::f64, shape);
+  kernels::matmul<double>(call.workers, rows, n, k, {doubles(x), k, 1}, {doubles(w), n, 1},
+                          doubles(y), n);
   for (std::int64_t i = 0; i < rows * n; ++i) {
     double& value = doubles(y)[i];
     value = value * doubles(rest.scale)[i % n] + (rest.bias ? doubles(rest.bias)[i % n] : 0);
     value = rest.epilogue(value) + (rest.residual ? doubles(rest.residual)[i] : 0);
   }
-  rest.give(call, y);
+  rest.store(call, y);
 }
 
 // The window of a convolution over [batch, height, width, channels].
 Window window_of(OpCall& call, const Shape& in, const Tensor& weights) {
-  // Kernels read `pads` alone: with another size than the operator's they would write elsewhere.
+  // Kernels read `pads` only; with auto_pad they would compute another output size.
   require(!call.attributes().has("auto_pad"), "auto_pad is not known here: give pads");
   return read_window(call.attributes(), {in[0], in[3], in[1], in[2]}, weights);
 }
@@ -90,8 +91,8 @@ void quantized_conv(OpCall& call) {
   const Window::Axis &high = window.axes()[0], &broad = window.axes()[1];
   const std::int64_t outs = of_w[0], ins = of_w[1], places = of_w[2] * of_w[3];
   const Shape shape{in[0], high.out, broad.out, outs};
-  const Rest rest(call, shape);
-  const Tensor x = small_x(call), w = wide(call, 1), y(DType::f64, shape);
+  const EpilogueInputs rest(call, shape);
+  const Tensor x = dequantized_x(call), w = dequantized(call, 1), y(DType::f64, shape);
   for (std::int64_t i = 0; i < shape.size(); ++i) {
     const std::int64_t o = i % outs, column = i / outs % broad.out,
                        row = i / outs / broad.out % high.out;
@@ -108,7 +109,7 @@ void quantized_conv(OpCall& call) {
     sum = sum * doubles(rest.scale)[o] + (rest.bias ? doubles(rest.bias)[o] : 0);
     doubles(y)[i] = rest.epilogue(sum + (rest.residual ? doubles(rest.residual)[i] : 0));
   }
-  rest.give(call, y);
+  rest.store(call, y);
 }
 
 constexpr Op kFusedQuantizedOps[] = {

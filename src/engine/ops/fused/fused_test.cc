@@ -38,7 +38,7 @@ std::string refusal_of_fused(const std::string& op, const Named& with, std::vect
 
 const Integers kLast{0, 2, 3, 1}, kFirst{0, 3, 1, 2};
 
-TEST(FusedTest, ConvIsThatOfOnnxWithChannelsLast) {
+TEST(FusedTest, ConvMatchesOnnxWithChannelsLast) {
   const Tensor x = random_tensor({2, 7, 6, 4}, 1), w = random_tensor({6, 2, 3, 2}, 2);
   const Tensor bias = random_tensor({6}, 3), residual = random_tensor({2, 4, 5, 6}, 4);
   const Named with{{"strides", Integers{2, 1}},
@@ -53,7 +53,7 @@ TEST(FusedTest, ConvIsThatOfOnnxWithChannelsLast) {
                1e-5f);
 }
 
-TEST(FusedTest, PoolsAreThoseOfOnnxWithChannelsLast) {
+TEST(FusedTest, PoolsMatchOnnxWithChannelsLast) {
   const Tensor x = random_tensor({1, 5, 6, 3}, 1);
   for (const Integer all : {0, 1})
     for (const std::string op : {"MaxPool", "AveragePool"}) {
@@ -67,7 +67,7 @@ TEST(FusedTest, PoolsAreThoseOfOnnxWithChannelsLast) {
     }
 }
 
-TEST(FusedTest, TheLargestOfBytesIsThatOfOnnxWithChannelsLast) {
+TEST(FusedTest, Int8MaxPoolMatchesOnnxWithChannelsLast) {
   for (const DType type : {DType::u8, DType::i8}) {
     const Tensor x(type, {1, 5, 6, 3});
     for (std::size_t i = 0; i < x.bytes(); ++i)
@@ -92,7 +92,7 @@ TEST(FusedTest, LinearAppliesBiasThenActivationThenResidual) {
   EXPECT_EQ(list_of<float>(y), (std::vector<float>{-3, 7}));
 }
 
-TEST(FusedTest, WhatDoesNotFitIsRefused) {
+TEST(FusedTest, MismatchedShapesAreRejected) {
   const Tensor x = random_tensor({2, 3, 6}, 1), w = random_tensor({5, 4}, 2);
   EXPECT_THAT(refusal_of_fused("Linear", {}, {x, w}), HasSubstr("weights of shape"));
   EXPECT_THAT(refusal_of_fused("Linear", {}, {x}), HasSubstr("missing"));

@@ -1,4 +1,4 @@
-// The functions between the layers of a network, most of them with a few settings.
+// Activation functions.
 #include <cmath>
 #include <numbers>
 
@@ -58,7 +58,7 @@ void celu(OpCall& call) {
   });
 }
 
-// Opset 1 had the constants with fewer digits.
+// Opset 1 specified the constants with fewer digits.
 void selu(OpCall& call) {
   const bool first = call.version() < 6;
   const float alpha = call.attributes().real("alpha", first ? 1.6732f : 1.67326319217681884765625f);
@@ -122,7 +122,7 @@ void swish(OpCall& call) {
   });
 }
 
-// Swish of the first, times the second.
+// SwiGLU: swish of the first input times the second.
 void swiglu(OpCall& call) {
   const Tensor &a = call.input(0), &b = call.input(1);
   require(a.dtype() == b.dtype(), "inputs of two element types");
@@ -154,7 +154,7 @@ void shrink(OpCall& call) {
   });
 }
 
-// The slope is stretched to the input; before opset 7 it was one number, or one per channel.
+// The slope broadcasts to the input; before opset 7 it was one value, or one per channel.
 void prelu(OpCall& call) {
   const Tensor& in = call.input(0);
   Tensor slope = call.input(1);
@@ -165,7 +165,7 @@ void prelu(OpCall& call) {
     slope = slope.reshaped(channels);
   }
   require(broadcast(in.shape(), slope.shape()) == in.shape(),
-          "slope of shape " + to_string(slope.shape()) + " does not stretch to the input's " +
+          "slope of shape " + to_string(slope.shape()) + " does not broadcast to the input's " +
               to_string(in.shape()));
   const Tensor out = call.output(0, in.dtype(), in.shape());
   visit_types<float, double, Half, BFloat16, std::int32_t, std::int64_t, std::uint32_t,

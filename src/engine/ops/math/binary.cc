@@ -1,4 +1,4 @@
-// Arithmetic of two tensors, stretched to each other's shape.
+// Binary arithmetic with broadcasting.
 #include <cmath>
 
 #include "engine/ops/broadcast.h"
@@ -40,7 +40,7 @@ struct Over {
   }
 };
 
-// Integers wrap around, as the files' other runtimes do.
+// Integers wrap around, as in other runtimes.
 template <class F, class W>
 W apply(W a, W b) {
   if constexpr (std::is_integral_v<W> && std::is_signed_v<W> && !std::is_same_v<F, Over>) {
@@ -63,7 +63,7 @@ void arithmetic(OpCall& call) {
   });
 }
 
-// The sign of the first, as C's fmod; or, for integers, of the second.
+// Takes the sign of the dividend, as fmod does, or of the divisor for integers.
 template <class T>
 T remainder(T a, T b, bool fmod) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -91,7 +91,7 @@ void mod(OpCall& call) {
   });
 }
 
-// Wraps around; 1 / a^-b, rounded toward zero, where b is negative.
+// Integer power with wrap-around; for negative b, 1 / a^-b rounded toward zero.
 template <class T>
 T integer_power(T a, std::int64_t b) {
   using U = std::make_unsigned_t<T>;
@@ -110,11 +110,11 @@ void pow(OpCall& call) {
   const Tensor& a = call.input(0);
   const Tensor b = second_input(call);
   const Tensor out = call.output(0, a.dtype(), broadcast(a.shape(), b.shape()));
-  const bool whole = is_integer(a.dtype()) && is_integer(b.dtype());
-  const Tensor exponent = converted(b, whole ? DType::i64 : DType::f64);
+  const bool integers = is_integer(a.dtype()) && is_integer(b.dtype());
+  const Tensor exponent = converted(b, integers ? DType::i64 : DType::f64);
   visit_types<float, double, Half, BFloat16, std::int32_t, std::int64_t>(a.dtype(), [&]<class T>() {
     if constexpr (std::is_integral_v<T>) {
-      if (whole) return map2<T, std::int64_t, T>(a, exponent, out, integer_power<T>);
+      if (integers) return map2<T, std::int64_t, T>(a, exponent, out, integer_power<T>);
       map2<T, double, T>(a, exponent, out, [](T x, double y) {
         return static_cast<T>(to_integer(std::pow(static_cast<double>(x), y)));
       });
@@ -126,7 +126,7 @@ void pow(OpCall& call) {
   });
 }
 
-// Of integers of any sign: the bits.
+// Bitwise operators.
 template <class F>
 void bitwise(OpCall& call) {
   const Tensor &a = call.input(0), &b = call.input(1);

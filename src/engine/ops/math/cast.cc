@@ -1,4 +1,4 @@
-// Tensors of one element type as another.
+// Cast, CastLike and BitCast.
 #include <cstring>
 
 #include "engine/ops/convert.h"
@@ -27,7 +27,7 @@ constexpr std::pair<std::string_view, DType> kNames[] = {
     {"DOUBLE", DType::f64},   {"UINT32", DType::u32},   {"UINT64", DType::u64},
     {"STRING", DType::string}};
 
-// Before opset 6 the type was named in words.
+// Before opset 6 the type was a string.
 DType named_type(const std::string& name) {
   for (const auto& [known, type] : kNames)
     if (known == name) return type;
@@ -38,8 +38,8 @@ void cast_to(OpCall& call, DType to) {
   require(to != DType::none, "attribute 'to' is missing");
   if (to == DType::c64 || to == DType::c128) unsupported_type(to);
   const CastRules rules = rules_of(call);
-  call.tell(0, to, call.input(0).shape());
-  call.give(0, converted(call.input(0), to, rules));
+  call.declare_output(0, to, call.input(0).shape());
+  call.set_output(0, converted(call.input(0), to, rules));
 }
 
 void cast_named(OpCall& call) { cast_to(call, named_type(call.attributes().string("to", ""))); }
@@ -58,7 +58,7 @@ void bit_cast(OpCall& call) {
       std::string(to_string(in.dtype())) + " has other bits than " + std::string(to_string(to)));
   const Tensor out = call.output(0, to, in.shape());
   if (in.bytes() > 0) std::memcpy(out.data(), in.data(), in.bytes());
-  // Small integers are kept with their sign in a byte each, small floats without.
+  // Sub-byte integers are sign-extended to a byte each, low-precision floats are not.
   const auto raw = static_cast<unsigned char*>(out.data());
   const auto fix = [&](unsigned mask) {
     for (std::int64_t i = 0; i < out.size(); ++i) {
@@ -73,13 +73,14 @@ void bit_cast(OpCall& call) {
   }
 }
 
-constexpr Types kCastable = kNumbers | kSmall | Types{DType::boolean, DType::string};
+constexpr Types kCastable = kNumbers | kLowPrecision | Types{DType::boolean, DType::string};
 
 constexpr Op kCastOps[] = {
     {"Cast", 1, kCastable, cast_named},
     {"Cast", 6, kCastable, cast},
     {"CastLike", 15, kCastable, cast_like},
-    {"BitCast", 26, kNumbers | kSmall | Types{DType::boolean, DType::c64, DType::c128}, bit_cast},
+    {"BitCast", 26, kNumbers | kLowPrecision | Types{DType::boolean, DType::c64, DType::c128},
+     bit_cast},
 };
 
 }  // namespace

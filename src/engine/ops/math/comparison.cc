@@ -1,4 +1,4 @@
-// Questions about two tensors, stretched to each other's shape, and what to do with answers.
+// Comparison and logical operators with broadcasting, and Where.
 #include "engine/ops/broadcast.h"
 #include "engine/ops/families.h"
 #include "engine/ops/moves.h"
@@ -6,33 +6,33 @@
 namespace sluice::engine {
 namespace {
 
-// The two inputs, and the tensor that says of each pair of elements whether something holds.
-struct Question {
+// The two inputs and the boolean output.
+struct Comparison {
   Tensor a, b, out;
 
-  explicit Question(OpCall& call) : a(call.input(0)), b(second_input(call)) {
+  explicit Comparison(OpCall& call) : a(call.input(0)), b(second_input(call)) {
     require(a.dtype() == b.dtype(), "inputs of two element types");
     out = call.output(0, DType::boolean, broadcast(a.shape(), b.shape()));
   }
 };
 
-// Integers of one width are equal where their bits are.
+// Integers of one width are equal if their bits are.
 void equal(OpCall& call) {
-  const Question q(call);
-  const auto ask = [&]<class T>() {
-    map2<T, T, bool>(q.a, q.b, q.out, [](const T& x, const T& y) { return x == y; });
+  const Comparison c(call);
+  const auto compare = [&]<class T>() {
+    map2<T, T, bool>(c.a, c.b, c.out, [](const T& x, const T& y) { return x == y; });
   };
-  if (is_integer(q.a.dtype()) || q.a.dtype() == DType::boolean)
-    return visit_widths(q.a.dtype(), [&]<class T>() {
-      if constexpr (std::is_unsigned_v<T>) ask.template operator()<T>();
+  if (is_integer(c.a.dtype()) || c.a.dtype() == DType::boolean)
+    return visit_widths(c.a.dtype(), [&]<class T>() {
+      if constexpr (std::is_unsigned_v<T>) compare.template operator()<T>();
     });
-  visit_types<float, double, Half, BFloat16, std::string>(q.a.dtype(), ask);
+  visit_types<float, double, Half, BFloat16, std::string>(c.a.dtype(), compare);
 }
 
 template <bool kOrEqual>
-void ordered(const Question& q, const Tensor& less, const Tensor& more) {
-  visit_numbers(q.a.dtype(), [&]<class T>() {
-    map2<T, T, bool>(less, more, q.out, [](Wide<T> x, Wide<T> y) {
+void ordered(const Comparison& c, const Tensor& less, const Tensor& more) {
+  visit_numbers(c.a.dtype(), [&]<class T>() {
+    map2<T, T, bool>(less, more, c.out, [](Wide<T> x, Wide<T> y) {
       if constexpr (kOrEqual)
         return x <= y;
       else
@@ -42,26 +42,26 @@ void ordered(const Question& q, const Tensor& less, const Tensor& more) {
 }
 
 void less(OpCall& call) {
-  const Question q(call);
-  ordered<false>(q, q.a, q.b);
+  const Comparison c(call);
+  ordered<false>(c, c.a, c.b);
 }
 void greater(OpCall& call) {
-  const Question q(call);
-  ordered<false>(q, q.b, q.a);
+  const Comparison c(call);
+  ordered<false>(c, c.b, c.a);
 }
 void less_or_equal(OpCall& call) {
-  const Question q(call);
-  ordered<true>(q, q.a, q.b);
+  const Comparison c(call);
+  ordered<true>(c, c.a, c.b);
 }
 void greater_or_equal(OpCall& call) {
-  const Question q(call);
-  ordered<true>(q, q.b, q.a);
+  const Comparison c(call);
+  ordered<true>(c, c.b, c.a);
 }
 
 template <class F>
 void logic(OpCall& call) {
-  const Question q(call);
-  map2<bool, bool, bool>(q.a, q.b, q.out, [](bool x, bool y) { return F::of(x, y); });
+  const Comparison c(call);
+  map2<bool, bool, bool>(c.a, c.b, c.out, [](bool x, bool y) { return F::of(x, y); });
 }
 struct And {
   static bool of(bool a, bool b) { return a && b; }
@@ -80,9 +80,10 @@ void where(OpCall& call) {
   const Tensor out = call.output(0, a.dtype(), shape);
   if (a.dtype() == DType::string)
     for (const Tensor& from : {a, b})
-      hold_strings(out, static_cast<double>(from.size() == 0 ? 0 : out.size() / from.size()) *
-                            static_cast<double>(held_by(as<std::string>(from))));
-  const Stretched<3> loop(shape, {which.shape(), a.shape(), b.shape()});
+      reserve_string_bytes(out,
+                           static_cast<double>(from.size() == 0 ? 0 : out.size() / from.size()) *
+                               static_cast<double>(string_bytes(as<std::string>(from))));
+  const BroadcastLoop<3> loop(shape, {which.shape(), a.shape(), b.shape()});
   visit_widths(a.dtype(), [&]<class T>() {
     const bool* const w = as<bool>(which).data();
     const T *const x = as<T>(a).data(), *const y = as<T>(b).data();

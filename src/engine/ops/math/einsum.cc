@@ -1,4 +1,4 @@
-// Sums of products by an equation over named axes; and determinants.
+// Einsum and Det.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,15 +12,15 @@
 namespace sluice::engine {
 namespace {
 
-// The axes of one side of the equation, as numbers: letters 0 to 51, then those of "...".
+// The axes of one term of the equation as numbers: letters are 0 to 51, then the axes of "...".
 using Names = std::vector<int>;
-constexpr int kLetters = 52, kMostNames = kLetters + kMostDims;
+constexpr int kLetters = 52, kMaxNames = kLetters + kMaxDims;
 
-// "ij,jk->ik" taken apart.
+// A parsed equation such as "ij,jk->ik".
 struct Equation {
   std::vector<Names> terms;
   Names result;
-  std::array<std::int64_t, kMostNames> size;  // -1: not used
+  std::array<std::int64_t, kMaxNames> size;  // -1: not used
 
   Equation(std::string text, const std::vector<Tensor>& inputs) {
     size.fill(-1);
@@ -37,7 +37,7 @@ struct Equation {
     }
     require(from == left.size() + 1, "the equation has more terms than there are inputs");
     result = arrow == std::string::npos ? implicit() : names(text.substr(arrow + 2), -1);
-    std::array<bool, kMostNames> seen{};
+    std::array<bool, kMaxNames> seen{};
     for (const int name : result) {
       const auto i = static_cast<std::size_t>(name);
       require(size[i] >= 0 && !seen[i], "the result names an axis twice, or one no input has");
@@ -53,7 +53,7 @@ struct Equation {
   }
 
  private:
-  int dots = 0;  // how many axes "..." is at most
+  int dots = 0;  // the maximum number of axes of "..."
 
   static int letter(char c) {
     if (c >= 'A' && c <= 'Z') return c - 'A';
@@ -61,7 +61,7 @@ struct Equation {
     return c - 'a' + 26;
   }
 
-  // rank -1: of the result, whose "..." is the longest among the inputs.
+  // rank -1: the result, whose "..." is the longest among the inputs.
   Names names(const std::string& term, int rank) {
     const std::size_t at = term.find("...");
     const int letters = static_cast<int>(term.size()) - (at == std::string::npos ? 0 : 3);
@@ -75,8 +75,8 @@ struct Equation {
         list.push_back(letter(term[i]));
         continue;
       }
-      // Counted from the last, since they are stretched to each other from there.
-      for (int k = unnamed; k > 0; --k) list.push_back(kMostNames - k);
+      // Numbered from the last axis, because broadcasting aligns the last axes.
+      for (int k = unnamed; k > 0; --k) list.push_back(kMaxNames - k);
       i += 2;
     }
     return list;
@@ -92,11 +92,11 @@ struct Equation {
     }
   }
 
-  // "..." and then the letters used once, in order.
+  // The implicit result: "..." and then the letters used once, in order.
   Names implicit() const {
     Names list;
-    for (int k = dots; k > 0; --k) list.push_back(kMostNames - k);
-    std::array<int, kMostNames> uses{};
+    for (int k = dots; k > 0; --k) list.push_back(kMaxNames - k);
+    std::array<int, kMaxNames> uses{};
     for (const Names& term : terms)
       for (const int name : term) ++uses[static_cast<std::size_t>(name)];
     for (int name = 0; name < kLetters; ++name)
@@ -105,17 +105,17 @@ struct Equation {
   }
 };
 
-// How far a tensor with these axes moves when each of `order` advances by one.
+// The strides of a tensor with these axes along each axis of `order`.
 std::vector<std::int64_t> steps_along(const Names& order, const Names& own, const Shape& shape) {
   std::vector<std::int64_t> steps(order.size(), 0);
-  const Steps dense = steps_of(shape);
+  const Strides dense = strides_of(shape);
   for (std::size_t i = 0; i < order.size(); ++i)
     for (std::size_t k = 0; k < own.size(); ++k)
       if (own[k] == order[i] && shape[static_cast<int>(k)] != 1) steps[i] += dense[k];
   return steps;
 }
 
-// Goes through all places of a shape; at[i] is where input i is.
+// Iterates over a shape; at[i] is the offset in input i.
 struct Walk {
   std::vector<std::int64_t> sizes;
   std::vector<std::vector<std::int64_t>> steps;  // by input
@@ -156,8 +156,7 @@ bool has(const Names& list, int name) {
   return std::find(list.begin(), list.end(), name) != list.end();
 }
 
-// Two inputs whose axes are each of the result, or summed over and in both: a product of
-// matrices. None where it is another case.
+// Computes a term of two inputs as a batched GEMM. None if the equation has another form.
 std::optional<Tensor> as_matmul(OpCall& call, const Equation& equation,
                                 const std::vector<Tensor>& inputs) {
   if (inputs.size() != 2 || inputs[0].size() == 0 || inputs[1].size() == 0) return {};
@@ -184,16 +183,16 @@ std::optional<Tensor> as_matmul(OpCall& call, const Equation& equation,
   const std::int64_t z = count(batch), m = count(rows), n = count(columns), k = count(summed);
   const Tensor left = arranged(equation, inputs[0], a, join(batch, rows, summed));
   const Tensor right = arranged(equation, inputs[1], b, join(batch, summed, columns));
-  const Tensor product =
-      matrix_product(call, left.reshaped(Shape{z, m, k}), right.reshaped(Shape{z, k, n}));
+  const Tensor gemm_result =
+      batched_matmul(call, left.reshaped(Shape{z, m, k}), right.reshaped(Shape{z, k, n}));
   const Names order = join(batch, rows, columns);
-  return arranged(equation, product.reshaped(equation.shape(order)), order, equation.result);
+  return arranged(equation, gemm_result.reshaped(equation.shape(order)), order, equation.result);
 }
 
 Tensor summed_products(const Equation& equation, const std::vector<Tensor>& inputs) {
   Names order = equation.result;
   std::vector<std::int64_t> summed;
-  for (int name = 0; name < kMostNames; ++name)
+  for (int name = 0; name < kMaxNames; ++name)
     if (equation.of(name) >= 0 && !has(equation.result, name)) {
       order.push_back(name);
       summed.push_back(equation.of(name));
@@ -227,13 +226,14 @@ void einsum(OpCall& call) {
     inputs.push_back(call.input(i));
   }
   const Equation equation(call.attributes().string("equation", ""), inputs);
-  call.tell(0, type, equation.shape(equation.result));
+  call.declare_output(0, type, equation.shape(equation.result));
   for (Tensor& input : inputs) input = converted(input, wide_number(type));
-  const std::optional<Tensor> product = as_matmul(call, equation, inputs);
-  call.give(0, converted(product ? *product : summed_products(equation, inputs), type));
+  const std::optional<Tensor> gemm_result = as_matmul(call, equation, inputs);
+  call.set_output(0,
+                  converted(gemm_result ? *gemm_result : summed_products(equation, inputs), type));
 }
 
-// By elimination, each time from the row with the largest first element.
+// Gaussian elimination with partial pivoting.
 double determinant(std::vector<double>& a, std::size_t n) {
   double result = 1;
   for (std::size_t column = 0; column < n; ++column) {
@@ -261,7 +261,7 @@ void det(OpCall& call) {
           "the last two axes must be a square matrix, not " + to_string(in.shape()));
   const auto n = static_cast<std::size_t>(in.shape()[rank - 1]);
   const Shape shape(in.shape().dims().first(static_cast<std::size_t>(rank - 2)));
-  call.tell(0, in.dtype(), shape);
+  call.declare_output(0, in.dtype(), shape);
   const Tensor wide = converted(in, DType::f64), out(DType::f64, shape);
   const double* from = wide.values<double>().data();
   for (double& value : out.values<double>()) {
@@ -269,7 +269,7 @@ void det(OpCall& call) {
     value = determinant(matrix, n);
     from += n * n;
   }
-  call.give(0, converted(out, in.dtype()));
+  call.set_output(0, converted(out, in.dtype()));
 }
 
 constexpr Op kEinsumOps[] = {

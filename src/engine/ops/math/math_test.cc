@@ -21,9 +21,9 @@ Tensor ints(const Shape& shape, std::vector<std::int64_t> values) {
   return tensor_of(shape, values);
 }
 
-// Against sums in double, one by one.
+// Compares with a naive GEMM in double.
 template <class T>
-void expect_product(std::int64_t m, std::int64_t n, std::int64_t k, bool flip) {
+void expect_gemm(std::int64_t m, std::int64_t n, std::int64_t k, bool flip) {
   std::mt19937 random(7);
   std::uniform_real_distribution<double> value(-1, 1);
   std::vector<T> a(static_cast<std::size_t>(m * k)), b(static_cast<std::size_t>(k * n));
@@ -34,7 +34,7 @@ void expect_product(std::int64_t m, std::int64_t n, std::int64_t k, bool flip) {
   const kernels::MatrixView<T> left{a.data(), k, 1};
   const kernels::MatrixView<T> right =
       flip ? kernels::MatrixView<T>{b.data(), 1, k} : kernels::MatrixView<T>{b.data(), n, 1};
-  kernels::multiply<T>(workers, m, n, k, left, right, c.data(), n);
+  kernels::matmul<T>(workers, m, n, k, left, right, c.data(), n);
   for (std::int64_t i = 0; i < m; ++i)
     for (std::int64_t j = 0; j < n; ++j) {
       double sum = 0;
@@ -46,35 +46,35 @@ void expect_product(std::int64_t m, std::int64_t n, std::int64_t k, bool flip) {
     }
 }
 
-TEST(GemmTest, ProductsOfAllShapesAreRight) {
+TEST(GemmTest, GemmIsCorrectForAllShapes) {
   for (const std::int64_t m : {1, 5, 6, 7, 97})
     for (const std::int64_t n : {1, 15, 33, 70})
       for (const std::int64_t k : {0, 1, 255, 300}) {
-        expect_product<float>(m, n, k, false);
-        expect_product<double>(m, n, k, true);
+        expect_gemm<float>(m, n, k, false);
+        expect_gemm<double>(m, n, k, true);
       }
 }
 
-TEST(MatMulTest, StacksAreStretchedToEachOther) {
+TEST(MatMulTest, BatchDimensionsAreBroadcast) {
   const Tensor a = floats({2, 1, 1, 2}, {1, 2, 3, 4}), b = floats({3, 2, 1}, {1, 0, 0, 1, 1, 1});
   const Tensor c = run_one({"MatMul", 13}, {a, b});
   EXPECT_EQ(c.shape(), (Shape{2, 3, 1, 1}));
   EXPECT_THAT(list_of<float>(c), ElementsAre(1, 2, 3, 3, 4, 7));
 }
 
-TEST(MatMulTest, NothingTimesNothingIsZero) {
+TEST(MatMulTest, EmptyInnerDimensionGivesZeros) {
   const Tensor c = run_one({"MatMul", 13}, {floats({2, 0}, {}), floats({0, 1}, {})});
   EXPECT_THAT(list_of<float>(c), ElementsAre(0, 0));
 }
 
-TEST(MatMulTest, HugeStacksOfEmptyMatricesCostNothing) {
+TEST(MatMulTest, HugeBatchesOfEmptyMatricesCostNothing) {
   const std::int64_t huge = std::int64_t{1} << 40;
   const Tensor c =
       run_one({"MatMul", 13}, {floats({huge, 0, 3}, {}), floats({1, 3, 2}, {0, 0, 0, 0, 0, 0})});
   EXPECT_EQ(c.shape(), (Shape{huge, 0, 2}));
 }
 
-TEST(MatMulTest, ShapesThatDoNotFitAreRefused) {
+TEST(MatMulTest, MismatchedShapesAreRejected) {
   EXPECT_THAT(refusal({"MatMul", 13}, {floats({2, 3}, {1, 2, 3, 4, 5, 6}), floats({2}, {1, 2})}),
               HasSubstr("do not fit"));
   EXPECT_THAT(refusal({"MatMul", 13}, {floats({}, {1}), floats({1}, {1})}), HasSubstr("scalar"));
@@ -83,7 +83,7 @@ TEST(MatMulTest, ShapesThatDoNotFitAreRefused) {
       HasSubstr("bias"));
 }
 
-TEST(ReduceTest, AnEmptySetHasTheTypesOwnLimits) {
+TEST(ReduceTest, EmptyReductionsGiveTheLimitsOfTheType) {
   const Tensor nothing(DType::i32, Shape{2, 0});
   const Tensor axis = ints({1}, {1});
   EXPECT_THAT(list_of<std::int32_t>(
@@ -96,7 +96,7 @@ TEST(ReduceTest, AnEmptySetHasTheTypesOwnLimits) {
               ElementsAre(1));
 }
 
-TEST(ReduceTest, AxesNeedNotBeNeighbours) {
+TEST(ReduceTest, NonAdjacentAxesAreReduced) {
   std::vector<float> values(2 * 3 * 4 * 5);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
   const Tensor sums =
@@ -112,19 +112,19 @@ TEST(ReduceTest, AxesNeedNotBeNeighbours) {
     }
 }
 
-TEST(ReduceTest, WithoutAxesTheStepsBesideTheSumAreStillTaken) {
+TEST(ReduceTest, EmptyAxesStillApplyTheElementwiseFunction) {
   const OneNode node{"ReduceSumSquare", 18, {{"noop_with_empty_axes", std::int64_t{1}}}};
   EXPECT_THAT(list_of<float>(run_one(node, {floats({2}, {2, 3})})), ElementsAre(4, 9));
 }
 
-TEST(ReduceTest, AxesOutsideOrTwiceAreRefused) {
+TEST(ReduceTest, InvalidOrDuplicateAxesAreRejected) {
   const Tensor x = floats({2}, {1, 2});
   EXPECT_THAT(refusal({"ReduceSum", 13}, {x, ints({1}, {1})}), HasSubstr("axis"));
   EXPECT_THAT(refusal({"ReduceSum", 13}, {x, ints({2}, {0, -1})}), HasSubstr("twice"));
   EXPECT_THAT(refusal({"ArgMax", 13}, {floats({0}, {})}), HasSubstr("no elements"));
 }
 
-TEST(SoftmaxTest, BeforeOpset13AllAxesFromTheNamedOneAreOne) {
+TEST(SoftmaxTest, SoftmaxFlattensTrailingAxesBeforeOpset13) {
   const Tensor x = floats({1, 2, 2}, {0, 0, 0, 0});
   EXPECT_THAT(list_of<float>(run_one({"Softmax", 11}, {x})), ElementsAre(.25, .25, .25, .25));
   EXPECT_THAT(list_of<float>(run_one({"Softmax", 13}, {x})), ElementsAre(.5, .5, .5, .5));
@@ -137,17 +137,17 @@ TEST(RunningTest, HugeShapesWithoutElementsCostNothing) {
   EXPECT_EQ(run_one({"Softmax", 13}, {x}).shape(), (Shape{huge, 0}));
 }
 
-TEST(DivisionTest, ByZeroOfIntegersIsRefusedAndTheLeastByMinusOneIsNot) {
-  const std::int64_t least = std::numeric_limits<std::int64_t>::min();
+TEST(DivisionTest, IntegerDivisionByZeroIsRejectedAndMinByMinusOneWraps) {
+  const std::int64_t min = std::numeric_limits<std::int64_t>::min();
   EXPECT_THAT(refusal({"Div", 14}, {ints({1}, {1}), ints({1}, {0})}), HasSubstr("by zero"));
   EXPECT_THAT(refusal({"Mod", 13}, {ints({1}, {1}), ints({1}, {0})}), HasSubstr("by zero"));
-  EXPECT_THAT(list_of<std::int64_t>(run_one({"Div", 14}, {ints({1}, {least}), ints({1}, {-1})})),
-              ElementsAre(least));
-  EXPECT_THAT(list_of<std::int64_t>(run_one({"Mod", 13}, {ints({1}, {least}), ints({1}, {-1})})),
+  EXPECT_THAT(list_of<std::int64_t>(run_one({"Div", 14}, {ints({1}, {min}), ints({1}, {-1})})),
+              ElementsAre(min));
+  EXPECT_THAT(list_of<std::int64_t>(run_one({"Mod", 13}, {ints({1}, {min}), ints({1}, {-1})})),
               ElementsAre(0));
 }
 
-TEST(BinaryTest, BeforeOpset7AnAxisSaysWhereTheSecondIsStretched) {
+TEST(BinaryTest, AxisAttributeControlsBroadcastingBeforeOpset7) {
   const OneNode node{"Add", 6, {{"broadcast", std::int64_t{1}}, {"axis", std::int64_t{0}}}};
   const Tensor x = floats({2, 2}, {0, 0, 0, 0});
   EXPECT_THAT(list_of<float>(run_one(node, {x, floats({2}, {1, 2})})), ElementsAre(1, 1, 2, 2));

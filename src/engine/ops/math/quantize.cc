@@ -13,10 +13,10 @@
 namespace sluice::engine {
 namespace {
 
-// Which scale each element has.
+// The scale index of each element.
 struct Scales {
-  std::int64_t n = 1, inner = 1;      // of the axis, and behind it
-  std::int64_t block = 1, parts = 1;  // elements along the axis that share one; scales along it
+  std::int64_t n = 1, inner = 1;      // elements along the axis, and inner elements
+  std::int64_t block = 1, parts = 1;  // block size, and number of scales along the axis
   bool one = true;
 
   Scales(OpCall& call, const Shape& x, const Shape& scale) {
@@ -27,7 +27,7 @@ struct Scales {
     if (size == 0 && count == 1 && scale.rank() <= 1) return;
     one = false;
     const std::int64_t named = call.attributes().integer("axis", 1);
-    // One scale per element of a vector: the default axis, 1, is past its end.
+    // One scale per element of a vector: the default axis, 1, is out of range.
     const int axis = x.rank() == 1 && named == 1 ? 0 : resolve_axis(named, x.rank());
     n = x[axis];
     inner = x.size(axis + 1, x.rank());
@@ -54,21 +54,21 @@ struct Scales {
 };
 
 template <class T>
-void round_to(const Tensor& steps, const Tensor& zeros, const Tensor& out, double least,
-              double most) {
-  const auto x = steps.values<double>(), zero = zeros.values<double>();
+void round_to(const Tensor& scaled, const Tensor& zero_points, const Tensor& out, double min,
+              double max) {
+  const auto x = scaled.values<double>(), zero = zero_points.values<double>();
   const auto y = as<T>(out);
   for (std::size_t i = 0; i < y.size(); ++i) {
     const double value = std::nearbyint(x[i]) + zero[i];
-    const double held = std::isnan(value) ? 0 : std::max(least, std::min(most, value));
+    const double clamped = std::isnan(value) ? 0 : std::max(min, std::min(max, value));
     if constexpr (std::is_integral_v<T>)
-      y[i] = static_cast<T>(held);
+      y[i] = static_cast<T>(clamped);
     else
-      y[i] = T(static_cast<int>(held));
+      y[i] = T(static_cast<int>(clamped));
   }
 }
 
-// The zero point, as f64, of each element; zeros where there is none.
+// The zero point of each element as f64; zeros if there is none.
 Tensor zeros_for(const Tensor& zero, const Shape& shape, const Scales& scales) {
   const Tensor zeros(DType::f64, shape);
   const auto z = zeros.values<double>();
@@ -86,16 +86,16 @@ Tensor zero_point(OpCall& call, const Tensor& scale) {
   return zero;
 }
 
-// An attribute that names an element type, or 0 for none.
-DType asked_type(OpCall& call, std::string_view name) {
+// Reads an attribute with an element type, 0 for none.
+DType type_attribute(OpCall& call, std::string_view name) {
   return call.attributes().integer(name, 0) == 0 ? DType::none
                                                  : call.attributes().dtype(name, DType::f32);
 }
 
-// x / scale is rounded as the types it is computed in have it.
+// The type in which x / scale is computed and rounded.
 DType division_type(OpCall& call, const Tensor& x, const Tensor& scale) {
-  const DType asked = asked_type(call, "precision");
-  if (asked != DType::none) return asked;
+  const DType requested = type_attribute(call, "precision");
+  if (requested != DType::none) return requested;
   if (x.dtype() == scale.dtype() && is_float(x.dtype())) return x.dtype();
   return DType::f32;
 }
@@ -104,14 +104,14 @@ void quantize(OpCall& call) {
   const Tensor &in = call.input(0), &scale = call.input(1);
   const Scales scales(call, in.shape(), scale.shape());
   const Tensor zero = zero_point(call, scale);
-  const DType asked = asked_type(call, "output_dtype");
-  const DType to = zero ? zero.dtype() : asked == DType::none ? DType::u8 : asked;
-  require(asked == DType::none || asked == to, "output_dtype is not the zero point's type");
-  call.tell(0, to, in.shape());
+  const DType requested = type_attribute(call, "output_dtype");
+  const DType to = zero ? zero.dtype() : requested == DType::none ? DType::u8 : requested;
+  require(requested == DType::none || requested == to, "output_dtype is not the zero point's type");
+  call.declare_output(0, to, in.shape());
   const DType precision = division_type(call, in, scale);
   const Tensor x = converted(in, precision), s = converted(scale, precision);
-  const Tensor steps(DType::f64, in.shape());
-  const auto y = steps.values<double>();
+  const Tensor scaled(DType::f64, in.shape());
+  const auto y = scaled.values<double>();
   visit_reals(precision, [&]<class T>() {
     const auto from = as<T>(x), by = as<T>(s);
     for (std::size_t i = 0; i < y.size(); ++i) {
@@ -120,13 +120,13 @@ void quantize(OpCall& call) {
       y[i] = static_cast<double>(static_cast<W>(T(static_cast<W>(from[i]) / divisor)));
     }
   });
-  call.give(0, quantized(steps, zeros_for(zero, in.shape(), scales), to,
-                         call.attributes().flag("saturate", true)));
+  call.set_output(0, quantized(scaled, zeros_for(zero, in.shape(), scales), to,
+                               call.attributes().flag("saturate", true)));
 }
 
 std::uint8_t* as_bytes(const Tensor& tensor) { return static_cast<std::uint8_t*>(tensor.data()); }
 
-// Weights are many: as little as can be is done for each.
+// Fast path for weights, which may be many.
 void scale_bytes(const Tensor& in, std::span<const float> scale, const Scales& scales,
                  std::span<float> y) {
   std::array<float, 256> numbers{};
@@ -144,8 +144,8 @@ void dequantize(OpCall& call) {
   const Scales scales(call, in.shape(), scale.shape());
   const Tensor zero = zero_point(call, scale);
   require(!zero || zero.dtype() == in.dtype(), "the zero point is of another element type");
-  const DType asked = asked_type(call, "output_dtype");
-  const DType to = asked == DType::none ? scale.dtype() : asked;
+  const DType requested = type_attribute(call, "output_dtype");
+  const DType to = requested == DType::none ? scale.dtype() : requested;
   const Tensor made = call.output(0, to, in.shape());
   if (to == DType::f32 && scale.dtype() == DType::f32 && !zero && bits(in.dtype()) <= 8)
     return scale_bytes(in, scale.values<float>(), scales, made.values<float>());
@@ -157,35 +157,36 @@ void dequantize(OpCall& call) {
     const auto which = static_cast<std::size_t>(scales(static_cast<std::int64_t>(i)));
     y[i] = (x.values<double>()[i] - zeros.values<double>()[i]) * s.values<double>()[which];
   }
-  call.give(0, converted(out, to));
+  call.set_output(0, converted(out, to));
 }
 
-// Scale and zero point from the range of the values, widened to hold 0.
+// Scale and zero point from the range of the values, extended to include 0.
 void dynamic_quantize(OpCall& call) {
   const Tensor& in = call.input(0);
-  call.tell(0, DType::u8, in.shape());
-  call.tell(1, DType::f32, {});
-  call.tell(2, DType::u8, {});
-  float least = 0, most = 0;
+  call.declare_output(0, DType::u8, in.shape());
+  call.declare_output(1, DType::f32, {});
+  call.declare_output(2, DType::u8, {});
+  float min = 0, max = 0;
   for (const float x : in.values<float>()) {
-    least = std::min(least, x);
-    most = std::max(most, x);
+    min = std::min(min, x);
+    max = std::max(max, x);
   }
-  const float scale = (most - least) / 255.0f;
-  const float start = scale == 0 ? 0 : std::nearbyint(std::clamp(0 - least / scale, 0.0f, 255.0f));
+  const float scale = (max - min) / 255.0f;
+  const float start = scale == 0 ? 0 : std::nearbyint(std::clamp(0 - min / scale, 0.0f, 255.0f));
   const Tensor out = call.output(0, DType::u8, in.shape());
   const auto y = out.values<std::uint8_t>();
   for (std::size_t i = 0; i < y.size(); ++i) {
-    const float steps = scale == 0 ? 0 : std::nearbyint(in.values<float>()[i] / scale);
-    const float value = std::clamp(steps + start, 0.0f, 255.0f);
+    const float scaled = scale == 0 ? 0 : std::nearbyint(in.values<float>()[i] / scale);
+    const float value = std::clamp(scaled + start, 0.0f, 255.0f);
     y[i] = std::isnan(value) ? std::uint8_t(0) : static_cast<std::uint8_t>(value);
   }
-  call.give(1, Tensor::of(scale));
-  call.give(2, Tensor::of(std::isnan(start) ? std::uint8_t(0) : static_cast<std::uint8_t>(start)));
+  call.set_output(1, Tensor::of(scale));
+  call.set_output(
+      2, Tensor::of(std::isnan(start) ? std::uint8_t(0) : static_cast<std::uint8_t>(start)));
 }
 
 constexpr Types kQuantized =
-    kSmall | Types{DType::i8, DType::u8, DType::i16, DType::u16, DType::i32};
+    kLowPrecision | Types{DType::i8, DType::u8, DType::i16, DType::u16, DType::i32};
 
 constexpr Op kQuantizeOps[] = {
     {"DequantizeLinear", 10, kQuantized, dequantize},
@@ -195,22 +196,22 @@ constexpr Op kQuantizeOps[] = {
 
 }  // namespace
 
-Tensor quantized(const Tensor& steps, const Tensor& zeros, DType to, bool saturate) {
-  const Tensor out(to, steps.shape());
+Tensor quantized(const Tensor& scaled, const Tensor& zero_points, DType to, bool saturate) {
+  const Tensor out(to, scaled.shape());
   if (is_integer(to)) {
     visit_types<std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t, Int4, UInt4,
                 Int2, UInt2>(to, [&]<class T>() {
       if constexpr (std::is_integral_v<T>)
-        round_to<T>(steps, zeros, out, std::numeric_limits<T>::lowest(),
+        round_to<T>(scaled, zero_points, out, std::numeric_limits<T>::lowest(),
                     std::numeric_limits<T>::max());
       else
-        round_to<T>(steps, zeros, out, T::kLeast, T::kMost);
+        round_to<T>(scaled, zero_points, out, T::kMin, T::kMax);
     });
     return out;
   }
   if (!is_float(to) || bits(to) > 8) unsupported_type(to);
-  const Tensor moved(DType::f64, steps.shape());
-  const auto from = steps.values<double>(), zero = zeros.values<double>();
+  const Tensor moved(DType::f64, scaled.shape());
+  const auto from = scaled.values<double>(), zero = zero_points.values<double>();
   for (std::size_t i = 0; i < from.size(); ++i) moved.values<double>()[i] = from[i] + zero[i];
   return converted(moved, to, {.saturate = saturate});
 }

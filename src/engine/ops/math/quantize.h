@@ -1,13 +1,12 @@
-// Numbers as small integers or floats, counted in steps from a zero point.
+// Quantization to integers or 8-bit and 4-bit floats.
 #pragma once
 
 #include "engine/ops/op.h"
 
 namespace sluice::engine {
 
-// Of each element of `steps`, f64: rounded to the nearest integer (half to even), moved by that
-// of `zeros`, also f64 and of its shape, and held within `to`'s limits; a float of few bits
-// where `to` is one.
-Tensor quantized(const Tensor& steps, const Tensor& zeros, DType to, bool saturate);
+// saturate(round(scaled) + zero_points) as type `to`: `scaled` is x / scale, f64, rounded half to
+// even; `zero_points` is f64 of the same shape. Rounds to `to` directly if it is a float type.
+Tensor quantized(const Tensor& scaled, const Tensor& zero_points, DType to, bool saturate);
 
 }  // namespace sluice::engine

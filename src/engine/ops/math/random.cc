@@ -1,6 +1,5 @@
-// Random numbers. A node's seed makes its numbers: those of numpy.random.RandomState(seed) for
-// uniform and normal ones and for Dropout, so runs can be repeated and compared elsewhere. A
-// node without a seed draws other numbers in every run.
+// Random numbers. With a seed, uniform and normal numbers and Dropout masks equal those of
+// numpy.random.RandomState(seed), so runs are reproducible. Without a seed every run differs.
 #include <cmath>
 #include <random>
 
@@ -43,7 +42,7 @@ class Random {
   bool has_spare_ = false;
 };
 
-// Most operators have the seed as a real number, Dropout as an integer.
+// The seed is a float attribute, except in Dropout, where it is an integer.
 Random random_of(const OpCall& call) {
   const Attributes& a = call.attributes();
   if (!a.has("seed")) return Random(std::random_device{}());
@@ -87,7 +86,7 @@ void like(OpCall& call) {
   draw(call, call.attributes().dtype("dtype", model.dtype()), model.shape());
 }
 
-// 1 with the probability that the input says.
+// Bernoulli: 1 with the probability given by the input.
 void bernoulli(OpCall& call) {
   const Tensor& data = call.input(0);
   const Tensor out = call.output(0, call.attributes().dtype("dtype", data.dtype()), data.shape());
@@ -106,7 +105,7 @@ void bernoulli(OpCall& call) {
       });
 }
 
-// Classes drawn by log-probabilities that need not be normalized.
+// Multinomial: samples classes from unnormalized log-probabilities.
 void multinomial(OpCall& call) {
   const Tensor& data = call.input(0);
   require(data.rank() == 2 && data.shape()[1] > 0, "rows of log-probabilities");
@@ -122,11 +121,11 @@ void multinomial(OpCall& call) {
   visit_reals(data.dtype(), [&]<class T>() {
     for (std::int64_t row = 0; row < rows; ++row) {
       const T* const logs = data.values<T>().data() + row * data.shape()[1];
-      const auto most = static_cast<double>(*std::max_element(logs, logs + classes));
+      const auto max = static_cast<double>(*std::max_element(logs, logs + classes));
       std::vector<double> sums;
       double sum = 0;
       for (std::size_t c = 0; c < classes; ++c)
-        sums.push_back(sum += std::exp(static_cast<double>(logs[c]) - most));
+        sums.push_back(sum += std::exp(static_cast<double>(logs[c]) - max));
       for (std::int64_t i = 0; i < count; ++i, ++written) {
         const auto found = std::upper_bound(sums.begin(), sums.end(), random.uniform() * sum);
         const std::int64_t chosen =
@@ -164,7 +163,7 @@ void dropout(OpCall& call) {
   const auto flags = kept.values<bool>();
   if (!drops) {
     std::fill(flags.begin(), flags.end(), true);
-    call.give(0, data);
+    call.set_output(0, data);
   } else {
     require(ratio > 0 && ratio < 1, "a ratio of " + std::to_string(ratio));
     Random random = random_of(call);
@@ -179,8 +178,9 @@ void dropout(OpCall& call) {
     });
   }
   if (!call.wants(1)) return;
-  if (call.version() >= 10) return call.give(1, kept);
-  const Tensor mask = call.output(1, data.dtype(), data.shape());  // once of the data's type
+  if (call.version() >= 10) return call.set_output(1, kept);
+  const Tensor mask =
+      call.output(1, data.dtype(), data.shape());  // the data's type in early opsets
   visit_reals(data.dtype(), [&]<class T>() {
     std::transform(flags.begin(), flags.end(), mask.values<T>().begin(),
                    [](bool flag) { return T(flag ? 1.0f : 0.0f); });
@@ -194,7 +194,7 @@ constexpr Op kRandomOps[] = {
     {"RandomNormalLike", 1, kAnyType, like<normal>},
     {"Bernoulli", 15, kReals, bernoulli},
     {"Multinomial", 7, kReals, multinomial},
-    {"Dropout", 1, kReals | kSmall, dropout},
+    {"Dropout", 1, kReals | kLowPrecision, dropout},
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Axes made one: sums, products, norms and extremes, and where the extremes are.
+// Reductions, ArgMax and ArgMin.
 #include <cmath>
 #include <limits>
 
@@ -9,7 +9,7 @@
 namespace sluice::engine {
 namespace {
 
-// Axes that lie behind each other and are all kept, or all reduced, are one.
+// Merges adjacent axes that are all kept or all reduced.
 struct Groups {
   struct Group {
     std::int64_t size, step;
@@ -19,7 +19,7 @@ struct Groups {
 
   Groups(const Shape& shape, const std::vector<bool>& reduces) {
     std::int64_t step = 1;
-    int last = -1;  // which list the axis behind this one is in
+    int last = -1;  // the list of the previous axis
     for (int axis = shape.rank() - 1; axis >= 0; --axis) {
       const bool reduce = reduces[static_cast<std::size_t>(axis)];
       std::vector<Group>& list = reduce ? reduced : kept;
@@ -35,7 +35,7 @@ struct Groups {
     }
   }
 
-  // Where in memory element `index`, counted in row-major order of the list, lies.
+  // The memory offset of element `index` in row-major order of the list.
   static std::int64_t place(const std::vector<Group>& list, std::int64_t index) {
     std::int64_t at = 0;
     for (auto group = list.rbegin(); group != list.rend(); ++group) {
@@ -46,7 +46,7 @@ struct Groups {
   }
 };
 
-// Sums of floats gather in double; integers wrap around.
+// Float sums accumulate in double; integers wrap around.
 template <class T>
 using Sum = std::conditional_t<std::is_floating_point_v<T>, double, std::uint64_t>;
 
@@ -111,43 +111,42 @@ struct ProductOf {
   void add(T x) { product *= static_cast<Sum<T>>(x); }
   T result(std::int64_t) const { return static_cast<T>(product); }
 };
-// A value that is no number wins.
+// NaN wins.
 template <class T>
 struct MostOf {
-  T most = std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity()
-                                                : std::numeric_limits<T>::lowest();
+  T max = std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity()
+                                               : std::numeric_limits<T>::lowest();
   void add(T x) {
-    if (x > most || x != x) most = x;
+    if (x > max || x != x) max = x;
   }
-  T result(std::int64_t) const { return most; }
+  T result(std::int64_t) const { return max; }
 };
 template <class T>
 struct LeastOf {
-  T least = std::numeric_limits<T>::has_infinity ? std::numeric_limits<T>::infinity()
-                                                 : std::numeric_limits<T>::max();
+  T min = std::numeric_limits<T>::has_infinity ? std::numeric_limits<T>::infinity()
+                                               : std::numeric_limits<T>::max();
   void add(T x) {
-    if (x < least || x != x) least = x;
+    if (x < min || x != x) min = x;
   }
-  T result(std::int64_t) const { return least; }
+  T result(std::int64_t) const { return min; }
 };
-// Relative to the largest so far, so that nothing overflows.
+// Relative to the running maximum, to avoid overflow.
 template <class T>
 struct LogSumExpOf {
-  double most = -std::numeric_limits<double>::infinity(), sum = 0;
+  double max = -std::numeric_limits<double>::infinity(), sum = 0;
   void add(T value) {
     const auto x = static_cast<double>(value);
-    if (x > most) {
-      sum = sum * std::exp(most - x) + 1;
-      most = x;
+    if (x > max) {
+      sum = sum * std::exp(max - x) + 1;
+      max = x;
     } else {
-      sum += x == most ? 1 : std::exp(x - most);
+      sum += x == max ? 1 : std::exp(x - max);
     }
   }
-  T result(std::int64_t) const { return from_real<T>(most + std::log(sum)); }
+  T result(std::int64_t) const { return from_real<T>(max + std::log(sum)); }
 };
 
-// Results [begin, end) that lie next to each other are made together, since what they are
-// made of does too.
+// Computes adjacent results [begin, end) together, because their inputs are adjacent too.
 template <class T, template <class> class Reducer>
 void reduce_some(const Groups& groups, const T* x, T* y, std::int64_t begin, std::int64_t end) {
   constexpr std::int64_t kTogether = 32;
@@ -184,8 +183,8 @@ Tensor reduced(OpCall& call, const Tensor& in, const Groups& groups, const Shape
   return converted(out, in.dtype());
 }
 
-// The axes are an attribute in older versions and an input in newer ones; none means all
-// unless noop_with_empty_axes is set.
+// The axes are an attribute in older opsets and an input in newer ones; none means all axes unless
+// noop_with_empty_axes is set.
 std::vector<bool> axes_to_reduce(OpCall& call, int rank) {
   const auto named = list_of(call, 1, "axes").value_or(std::vector<std::int64_t>{});
   const bool all = named.empty() && !call.attributes().flag("noop_with_empty_axes");
@@ -210,13 +209,13 @@ void reduce(OpCall& call) {
   const Tensor& in = call.input(0);
   const std::vector<bool> reduces = axes_to_reduce(call, in.rank());
   const Shape shape = shape_without(in.shape(), reduces, call.attributes().flag("keepdims", true));
-  call.tell(0, in.dtype(), shape);
-  call.give(0, reduced<Reducer>(call, in, Groups(in.shape(), reduces), shape));
+  call.declare_output(0, in.dtype(), shape);
+  call.set_output(0, reduced<Reducer>(call, in, Groups(in.shape(), reduces), shape));
 }
 
-// The largest of nothing is the least value of the type; of an integer type there may be
-// narrower ones than what is computed in.
-template <template <class> class Reducer, bool kLeast>
+// The maximum of an empty set is the lowest value of the element type, which may be narrower than
+// the compute type.
+template <template <class> class Reducer, bool kMin>
 void extreme(OpCall& call) {
   const Tensor& in = call.input(0);
   reduce<Reducer>(call);
@@ -227,12 +226,12 @@ void extreme(OpCall& call) {
   visit_types<std::int8_t, std::int16_t, std::int32_t, std::int64_t, std::uint8_t, std::uint16_t,
               std::uint32_t, std::uint64_t, bool>(in.dtype(), [&]<class T>() {
     using Limits = std::numeric_limits<T>;
-    for (T& value : as<T>(out)) value = kLeast ? Limits::lowest() : Limits::max();
+    for (T& value : as<T>(out)) value = kMin ? Limits::lowest() : Limits::max();
   });
 }
 
-// Place of the largest (or least) along an axis, the first or last of equals.
-template <class T, bool kMost>
+// ArgMax or ArgMin along an axis; the first or last index among equals.
+template <class T, bool kMax>
 void find_extremes(const Tensor& in, int axis, bool last, const Tensor& out) {
   const Shape& shape = in.shape();
   const std::int64_t outer = shape.size(0, axis), n = shape[axis];
@@ -244,13 +243,13 @@ void find_extremes(const Tensor& in, int axis, bool last, const Tensor& out) {
       std::int64_t best = 0;
       for (std::int64_t k = 1; k < n; ++k) {
         const T value = x[k * inner + i], other = x[best * inner + i];
-        if ((kMost ? value > other : value < other) || (last && value == other)) best = k;
+        if ((kMax ? value > other : value < other) || (last && value == other)) best = k;
       }
       *y++ = best;
     }
 }
 
-template <bool kMost>
+template <bool kMax>
 void arg_extreme(OpCall& call) {
   const Tensor in = converted(call.input(0), wide_number(call.input(0).dtype()));
   const int axis = resolve_axis(call.attributes().integer("axis", 0), in.rank());
@@ -262,7 +261,7 @@ void arg_extreme(OpCall& call) {
     shape.erase(axis);
   const Tensor out = call.output(0, DType::i64, shape);
   const bool last = call.attributes().flag("select_last_index");
-  visit_wide_numbers(in.dtype(), [&]<class T>() { find_extremes<T, kMost>(in, axis, last, out); });
+  visit_wide_numbers(in.dtype(), [&]<class T>() { find_extremes<T, kMax>(in, axis, last, out); });
 }
 
 constexpr Types kExtremes = kNumbers | Types{DType::boolean};

@@ -1,4 +1,4 @@
-// What goes along one axis: softmax and its kin, and running sums and products.
+// Softmax, LogSoftmax, Hardmax, CumSum and CumProd.
 #include <cmath>
 
 #include "engine/ops/axes.h"
@@ -8,23 +8,23 @@
 namespace sluice::engine {
 namespace {
 
-// A tensor as outer x n x inner, n being what is worked along.
-struct Along {
+// A tensor as outer x n x inner, where n is the axis.
+struct AxisSplit {
   std::int64_t outer, n, inner;
 
-  Along(const Shape& shape, int axis)
+  AxisSplit(const Shape& shape, int axis)
       : outer(shape.size(0, axis)), n(shape[axis]), inner(shape.size(axis + 1, shape.rank())) {}
 
-  // Before opset 13 all axes from `axis` on were one.
-  static Along of(OpCall& call) {
+  // Before opset 13 the axes from `axis` on were flattened.
+  static AxisSplit of(OpCall& call) {
     const Tensor& in = call.input(0);
     if (call.version() >= 13)
-      return Along(in.shape(), resolve_axis(call.attributes().integer("axis", -1), in.rank()));
+      return AxisSplit(in.shape(), resolve_axis(call.attributes().integer("axis", -1), in.rank()));
     std::int64_t axis = call.attributes().integer("axis", 1);
     if (axis < 0) axis += in.rank();
     require(axis >= 0 && axis <= in.rank(), "axis " + std::to_string(axis) + " is outside");
     const auto from = static_cast<int>(axis);
-    Along all({1}, 0);
+    AxisSplit all({1}, 0);
     all.outer = in.shape().size(0, from);
     all.n = in.shape().size(from, in.rank());
     return all;
@@ -35,40 +35,40 @@ struct Along {
 template <class F>
 void each_line(OpCall& call, F&& f) {
   const Tensor& in = call.input(0);
-  const Along along = Along::of(call);
-  call.tell(0, in.dtype(), in.shape());
+  const AxisSplit split = AxisSplit::of(call);
+  call.declare_output(0, in.dtype(), in.shape());
   const Tensor wide = converted(in, wide_real(in.dtype()));
   const Tensor out(wide.dtype(), in.shape());
   if (in.size() > 0)
     visit_wide_reals(wide.dtype(), [&]<class T>() {
-      const auto grain = static_cast<std::size_t>(std::max<std::int64_t>(1, (1 << 13) / along.n));
-      call.workers.each(static_cast<std::size_t>(along.outer * along.inner), grain,
+      const auto grain = static_cast<std::size_t>(std::max<std::int64_t>(1, (1 << 13) / split.n));
+      call.workers.each(static_cast<std::size_t>(split.outer * split.inner), grain,
                         [&](std::size_t begin, std::size_t end) {
                           for (std::size_t i = begin; i < end; ++i) {
                             const auto line = static_cast<std::int64_t>(i);
                             const std::int64_t at =
-                                line / along.inner * along.n * along.inner + line % along.inner;
-                            f(as<T>(wide).data() + at, as<T>(out).data() + at, along.n,
-                              along.inner);
+                                line / split.inner * split.n * split.inner + line % split.inner;
+                            f(as<T>(wide).data() + at, as<T>(out).data() + at, split.n,
+                              split.inner);
                           }
                         });
     });
-  call.give(0, converted(out, in.dtype()));
+  call.set_output(0, converted(out, in.dtype()));
 }
 
 template <class T>
 T peak(const T* x, std::int64_t n, std::int64_t step) {
-  T most = x[0];
-  for (std::int64_t i = 1; i < n; ++i) most = std::max(most, x[i * step]);
-  return most;
+  T max = x[0];
+  for (std::int64_t i = 1; i < n; ++i) max = std::max(max, x[i * step]);
+  return max;
 }
 
 void softmax(OpCall& call) {
   each_line(call, []<class T>(const T* x, T* y, std::int64_t n, std::int64_t step) {
-    const T most = peak(x, n, step);
+    const T max = peak(x, n, step);
     double sum = 0;
     for (std::int64_t i = 0; i < n; ++i) {
-      y[i * step] = std::exp(x[i * step] - most);
+      y[i * step] = std::exp(x[i * step] - max);
       sum += static_cast<double>(y[i * step]);
     }
     const T scale = static_cast<T>(1 / sum);
@@ -78,11 +78,11 @@ void softmax(OpCall& call) {
 
 void log_softmax(OpCall& call) {
   each_line(call, []<class T>(const T* x, T* y, std::int64_t n, std::int64_t step) {
-    const T most = peak(x, n, step);
+    const T max = peak(x, n, step);
     double sum = 0;
-    for (std::int64_t i = 0; i < n; ++i) sum += static_cast<double>(std::exp(x[i * step] - most));
+    for (std::int64_t i = 0; i < n; ++i) sum += static_cast<double>(std::exp(x[i * step] - max));
     const T off = static_cast<T>(std::log(sum));
-    for (std::int64_t i = 0; i < n; ++i) y[i * step] = x[i * step] - most - off;
+    for (std::int64_t i = 0; i < n; ++i) y[i * step] = x[i * step] - max - off;
   });
 }
 
@@ -105,14 +105,14 @@ struct Times {
 };
 
 template <class F, class T>
-void run_along(const Along& along, const T* x, T* y, bool exclusive, bool reverse) {
+void cumulate(const AxisSplit& split, const T* x, T* y, bool exclusive, bool reverse) {
   using S = std::conditional_t<std::is_floating_point_v<T>, double, std::uint64_t>;
-  for (std::int64_t o = 0; o < along.outer; ++o)
-    for (std::int64_t i = 0; i < along.inner; ++i) {
+  for (std::int64_t o = 0; o < split.outer; ++o)
+    for (std::int64_t i = 0; i < split.inner; ++i) {
       S so_far = F::kStart;
-      for (std::int64_t k = 0; k < along.n; ++k) {
-        const std::int64_t place = reverse ? along.n - 1 - k : k;
-        const std::int64_t at = (o * along.n + place) * along.inner + i;
+      for (std::int64_t k = 0; k < split.n; ++k) {
+        const std::int64_t place = reverse ? split.n - 1 - k : k;
+        const std::int64_t at = (o * split.n + place) * split.inner + i;
         if (exclusive) y[at] = static_cast<T>(so_far);
         so_far = F::of(so_far, static_cast<S>(x[at]));
         if (!exclusive) y[at] = static_cast<T>(so_far);
@@ -124,15 +124,15 @@ template <class F>
 void running(OpCall& call) {
   const Tensor& in = call.input(0);
   const int axis = resolve_axis(integer_of(call, 1), in.rank());
-  call.tell(0, in.dtype(), in.shape());
+  call.declare_output(0, in.dtype(), in.shape());
   const Tensor wide = converted(in, wide_number(in.dtype()));
   const Tensor out(wide.dtype(), in.shape());
-  if (in.size() == 0) return call.give(0, converted(out, in.dtype()));
+  if (in.size() == 0) return call.set_output(0, converted(out, in.dtype()));
   visit_wide_numbers(wide.dtype(), [&]<class T>() {
-    run_along<F>(Along(in.shape(), axis), as<T>(wide).data(), as<T>(out).data(),
-                 call.attributes().flag("exclusive"), call.attributes().flag("reverse"));
+    cumulate<F>(AxisSplit(in.shape(), axis), as<T>(wide).data(), as<T>(out).data(),
+                call.attributes().flag("exclusive"), call.attributes().flag("reverse"));
   });
-  call.give(0, converted(out, in.dtype()));
+  call.set_output(0, converted(out, in.dtype()));
 }
 
 constexpr Types kRunning = kReals | Types{DType::i32, DType::i64, DType::u32, DType::u64};

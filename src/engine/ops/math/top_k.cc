@@ -1,4 +1,4 @@
-// The largest, the smallest, the different ones.
+// TopK and Unique.
 #include <cmath>
 #include <numeric>
 
@@ -9,7 +9,7 @@
 namespace sluice::engine {
 namespace {
 
-// An order of all values: NaN is above the rest and equal to itself.
+// A total order: NaN is the largest value and equal to itself.
 template <class T>
 bool below(const T& a, const T& b) {
   if constexpr (std::is_same_v<T, std::string> || std::is_integral_v<T>) {
@@ -25,7 +25,7 @@ struct Best {
   bool largest;
 };
 
-// Equal values come in the order they stand in.
+// Equal values keep their order.
 template <class T>
 void best_of(const Best& plan, const T* from, T* values, std::int64_t* indices, std::size_t begin,
              std::size_t end) {
@@ -75,10 +75,11 @@ void top_k(OpCall& call) {
   });
 }
 
-// What is the same among `count` rows of `width` elements.
+// Groups equal rows among `count` rows of `width` elements.
 struct Groups {
-  std::vector<std::int64_t> first, counts;  // of each group: the first of it, and how many
-  std::vector<std::int64_t> of;             // the group of each row
+  std::vector<std::int64_t> first,
+      counts;                    // of each group: the index of its first row, and its size
+  std::vector<std::int64_t> of;  // the group of each row
 };
 
 template <class T>
@@ -102,15 +103,15 @@ Groups groups_of(const T* rows, std::int64_t count, std::int64_t width, bool sor
         static_cast<std::int64_t>(groups.first.size()) - 1;
   }
   if (sorted) return groups;
-  std::vector<std::int64_t> by_place(groups.first.size());  // by where each comes first
-  std::iota(by_place.begin(), by_place.end(), 0);
+  std::vector<std::int64_t> by_first(groups.first.size());  // by first occurrence
+  std::iota(by_first.begin(), by_first.end(), 0);
   const auto at_of = [](std::int64_t i) { return static_cast<std::size_t>(i); };
-  std::sort(by_place.begin(), by_place.end(), [&](std::int64_t a, std::int64_t b) {
+  std::sort(by_first.begin(), by_first.end(), [&](std::int64_t a, std::int64_t b) {
     return groups.first[at_of(a)] < groups.first[at_of(b)];
   });
   Groups placed;
-  std::vector<std::int64_t> now(by_place.size());
-  for (const std::int64_t group : by_place) {
+  std::vector<std::int64_t> now(by_first.size());
+  for (const std::int64_t group : by_first) {
     now[at_of(group)] = static_cast<std::int64_t>(placed.first.size());
     placed.first.push_back(groups.first[at_of(group)]);
     placed.counts.push_back(groups.counts[at_of(group)]);
@@ -138,13 +139,13 @@ void unique(OpCall& call) {
         groups = groups_of<T>(rows.values<T>().data(), count, rows.shape().size(1, rows.rank()),
                               call.attributes().flag("sorted", true));
       });
-  call.give(0, taken(data, axis, groups.first, call.workers));
+  call.set_output(0, gathered(data, axis, groups.first, call.workers));
   const auto list = [](const std::vector<std::int64_t>& of) {
     return Tensor::of(std::span<const std::int64_t>(of));
   };
-  call.give(1, list(groups.first));
-  call.give(2, list(groups.of));
-  call.give(3, list(groups.counts));
+  call.set_output(1, list(groups.first));
+  call.set_output(2, list(groups.of));
+  call.set_output(3, list(groups.counts));
 }
 
 constexpr Op kSortOps[] = {

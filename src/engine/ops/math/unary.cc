@@ -1,4 +1,4 @@
-// One tensor in, a function of each element out.
+// Elementwise functions of one tensor.
 #include <cmath>
 #include <limits>
 
@@ -8,13 +8,13 @@
 namespace sluice::engine {
 namespace {
 
-// `f` of each element of input 0, a real.
+// Applies `f` to each element of a float input.
 template <class F>
 void real(OpCall& call) {
   map_reals(call, [](auto x) { return F::of(x); });
 }
 
-// The same, of any number.
+// Applies `f` to each element of a numeric input.
 template <class F>
 void number(OpCall& call) {
   const Tensor& in = call.input(0);
@@ -80,7 +80,7 @@ struct Neg {
   static W of(W x) {
     if constexpr (std::is_floating_point_v<W>)
       return -x;
-    else  // the least value is its own opposite
+    else  // the minimum value is its own negation
       return static_cast<W>(std::make_unsigned_t<W>(0) - static_cast<std::make_unsigned_t<W>>(x));
   }
 };
@@ -99,7 +99,7 @@ struct Sign {
 
 constexpr Types kTinyFloats{DType::f8e4m3fn, DType::f8e4m3fnuz, DType::f8e5m2, DType::f8e5m2fnuz};
 
-// Output 0 is whether `test` holds for each element of input 0.
+// Sets output 0 to whether `test` holds for each element of input 0.
 template <class Test>
 void ask(OpCall& call, Test&& test) {
   const Tensor& in = call.input(0);

@@ -1,4 +1,4 @@
-// Any number of tensors in, stretched to one shape; and values kept within bounds.
+// Max, Min, Sum, Mean and Clip.
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -17,7 +17,7 @@ struct Plus {
     return a + b;
   }
 };
-// A value that is no number wins.
+// NaN wins.
 struct Least {
   template <class W>
   static W of(W a, W b) {
@@ -31,20 +31,20 @@ struct Most {
   }
 };
 
-void tell_stretched(OpCall& call) {
+void declare_broadcast(OpCall& call) {
   require(call.inputs() > 0, "there is no input");
   Shape shape = call.input(0).shape();
   for (std::size_t i = 1; i < call.inputs(); ++i) {
     require(call.input(i).dtype() == call.input(0).dtype(), "inputs of different element types");
     shape = broadcast(shape, call.input(i).shape());
   }
-  call.tell(0, call.input(0).dtype(), shape);
+  call.declare_output(0, call.input(0).dtype(), shape);
 }
 
-// The inputs joined by F, one after the other, as their wide type.
+// Folds the inputs with F in their compute type.
 template <class F>
-Tensor joined(OpCall& call) {
-  tell_stretched(call);
+Tensor folded(OpCall& call) {
+  declare_broadcast(call);
   const DType type = call.input(0).dtype(), wide = wide_number(type);
   Tensor result = converted(call.input(0), wide);
   for (std::size_t i = 1; i < call.inputs(); ++i) {
@@ -60,19 +60,19 @@ Tensor joined(OpCall& call) {
 
 template <class F>
 void join(OpCall& call) {
-  call.give(0, converted(joined<F>(call), call.input(0).dtype()));
+  call.set_output(0, converted(folded<F>(call), call.input(0).dtype()));
 }
 
 void mean(OpCall& call) {
-  const Tensor sum = joined<Plus>(call);
+  const Tensor sum = folded<Plus>(call);
   const Tensor out(sum.dtype(), sum.shape());
   visit_wide_reals(sum.dtype(), [&]<class W>() {
     map<W, W>(call, sum, out, [n = static_cast<W>(call.inputs())](W x) { return x / n; });
   });
-  call.give(0, converted(out, call.input(0).dtype()));
+  call.set_output(0, converted(out, call.input(0).dtype()));
 }
 
-// One number of input i, if it is there.
+// The scalar input i, if present.
 template <class T>
 std::optional<T> bound(OpCall& call, std::size_t i) {
   if (!call.has(i)) return {};
@@ -83,32 +83,32 @@ std::optional<T> bound(OpCall& call, std::size_t i) {
 }
 
 template <class T>
-void clip_to(OpCall& call, std::optional<Wide<T>> least, std::optional<Wide<T>> most) {
+void clip_to(OpCall& call, std::optional<Wide<T>> min, std::optional<Wide<T>> max) {
   const Tensor& in = call.input(0);
   const Tensor out = call.output(0, in.dtype(), in.shape());
   map<T, T>(call, in, out, [=](Wide<T> x) {
-    if (least && x < *least) x = *least;
-    if (most && x > *most) x = *most;
+    if (min && x < *min) x = *min;
+    if (max && x > *max) x = *max;
     return x;
   });
 }
 
 void clip_by_attributes(OpCall& call) {
-  const float* const least = call.attributes().find<float>("min");
-  const float* const most = call.attributes().find<float>("max");
+  const float* const min = call.attributes().find<float>("min");
+  const float* const max = call.attributes().find<float>("max");
   visit_reals(call.input(0).dtype(), [&]<class T>() {
     const auto value = [](const float* x) {
       return x != nullptr ? std::optional<Wide<T>>(static_cast<Wide<T>>(*x)) : std::nullopt;
     };
-    clip_to<T>(call, value(least), value(most));
+    clip_to<T>(call, value(min), value(max));
   });
 }
 
 void clip(OpCall& call) {
   visit_numbers(call.input(0).dtype(), [&]<class T>() {
-    const std::optional<T> least = bound<T>(call, 1), most = bound<T>(call, 2);
-    clip_to<T>(call, least ? std::optional<Wide<T>>(*least) : std::nullopt,
-               most ? std::optional<Wide<T>>(*most) : std::nullopt);
+    const std::optional<T> min = bound<T>(call, 1), max = bound<T>(call, 2);
+    clip_to<T>(call, min ? std::optional<Wide<T>>(*min) : std::nullopt,
+               max ? std::optional<Wide<T>>(*max) : std::nullopt);
   });
 }
 

@@ -25,11 +25,11 @@ struct Before {
   }
 };
 
-// For each element of `data` its place in `keys`; their count where it is none of them.
-std::vector<std::int64_t> places_in(const Tensor& keys, const Tensor& data) {
+// The index in `keys` of each element of `data`; the number of keys if it is missing.
+std::vector<std::int64_t> indices_in(const Tensor& keys, const Tensor& data) {
   require(keys.dtype() == data.dtype(), "keys of " + std::string(to_string(keys.dtype())) +
                                             " for data of " + std::string(to_string(data.dtype())));
-  std::vector<std::int64_t> places;
+  std::vector<std::int64_t> indices;
   visit_types<std::string, std::int64_t, float, double, std::int32_t, std::int16_t>(
       data.dtype(), [&]<class T>() {
         std::map<T, std::int64_t, Before> known;
@@ -38,18 +38,18 @@ std::vector<std::int64_t> places_in(const Tensor& keys, const Tensor& data) {
         require(static_cast<std::int64_t>(known.size()) == keys.size(), "a key that comes twice");
         for (const T& value : data.values<T>()) {
           const auto found = known.find(key(value));
-          places.push_back(found == known.end() ? keys.size() : found->second);
+          indices.push_back(found == known.end() ? keys.size() : found->second);
         }
       });
-  return places;
+  return indices;
 }
 
-// What stands at the places, which count `values` and, behind them, `otherwise`.
-Tensor looked_up(OpCall& call, const std::vector<std::int64_t>& places, const Tensor& values,
-                 const Tensor& otherwise) {
-  const Tensor all = joined({values.reshaped(Shape{values.size()}), otherwise.reshaped(Shape{1})},
-                            0, call.workers);
-  return taken(all, 0, places, call.workers).reshaped(call.input(0).shape());
+// Gathers from `values`, followed by `default_value`.
+Tensor looked_up(OpCall& call, const std::vector<std::int64_t>& indices, const Tensor& values,
+                 const Tensor& default_value) {
+  const Tensor all = concatenated(
+      {values.reshaped(Shape{values.size()}), default_value.reshaped(Shape{1})}, 0, call.workers);
+  return gathered(all, 0, indices, call.workers).reshaped(call.input(0).shape());
 }
 
 template <class T>
@@ -57,7 +57,7 @@ Tensor list(const std::vector<T>& values) {
   return Tensor::of(std::span<const T>(values));
 }
 
-// keys_* or values_* in any of their forms; none where there is none.
+// keys_* or values_* of any type; none if missing.
 Tensor any_list(const Attributes& a, const std::string& prefix) {
   if (a.has(prefix + "_tensor")) return a.tensor(prefix + "_tensor");
   if (a.has(prefix + "_strings")) return list(a.strings(prefix + "_strings"));
@@ -83,14 +83,14 @@ Tensor default_of(const Attributes& a, DType dtype) {
   }
 }
 
-// Strings to numbers or numbers to strings, by two lists that go together.
+// Maps strings to integers or integers to strings by two parallel lists.
 void by_two_lists(OpCall& call, const Tensor& strings, const Tensor& numbers) {
   require(strings.size() == numbers.size(), "lists of different lengths");
   const bool from_strings = call.input(0).dtype() == DType::string;
   const Tensor& keys = from_strings ? strings : numbers;
   const Tensor& values = from_strings ? numbers : strings;
-  call.give(0, looked_up(call, places_in(keys, call.input(0)), values,
-                         default_of(call.attributes(), values.dtype())));
+  call.set_output(0, looked_up(call, indices_in(keys, call.input(0)), values,
+                               default_of(call.attributes(), values.dtype())));
 }
 
 void label_encoder_1(OpCall& call) {
@@ -109,11 +109,11 @@ void label_encoder(OpCall& call) {
   const Attributes& a = call.attributes();
   const Tensor keys = any_list(a, "keys"), values = any_list(a, "values");
   require(keys && values && keys.size() == values.size(), "keys and values do not go together");
-  call.give(0,
-            looked_up(call, places_in(keys, call.input(0)), values, default_of(a, values.dtype())));
+  call.set_output(
+      0, looked_up(call, indices_in(keys, call.input(0)), values, default_of(a, values.dtype())));
 }
 
-// Categories that are integers are compared with numbers of any type, cut to whole ones.
+// Integer categories are compared with numbers of any type, truncated to integers.
 Tensor whole(const Tensor& data) {
   if (data.dtype() == DType::string || data.dtype() == DType::i64) return data;
   Tensor out(DType::i64, data.shape());
@@ -133,17 +133,17 @@ void one_hot_encoder(OpCall& call) {
   const Attributes& a = call.attributes();
   const Tensor categories = data.dtype() == DType::string ? list(a.strings("cats_strings"))
                                                           : list(a.integers("cats_int64s"));
-  const std::vector<std::int64_t> places = places_in(categories, data);
+  const std::vector<std::int64_t> indices = indices_in(categories, data);
   const std::int64_t width = categories.size();
   Shape shape = data.shape();
   shape.push_back(width);
   const Tensor out = call.output(0, DType::f32, shape);
   fill_zero(out);
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    require(places[i] < width || a.flag("zeros", true), "a category that is not known");
-    if (places[i] < width)
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    require(indices[i] < width || a.flag("zeros", true), "a category that is not known");
+    if (indices[i] < width)
       out.values<float>()[i * static_cast<std::size_t>(width) +
-                          static_cast<std::size_t>(places[i])] = 1;
+                          static_cast<std::size_t>(indices[i])] = 1;
   }
 }
 

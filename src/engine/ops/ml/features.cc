@@ -17,7 +17,7 @@ void binarizer(OpCall& call) {
   });
 }
 
-// Rows of all inputs behind each other.
+// Concatenates the rows of all inputs.
 void feature_vectorizer(OpCall& call) {
   const auto widths = call.attributes().integers("inputdimensions");
   std::vector<ScoreRows> parts;
@@ -36,7 +36,7 @@ void feature_vectorizer(OpCall& call) {
     for (const ScoreRows& part : parts) to = std::copy_n(part.row(row), part.width, to);
 }
 
-// One value for all columns, or one for each.
+// One value for all columns, or one per column.
 template <class T>
 const T& of_column(const std::vector<T>& list, std::int64_t column) {
   return list.size() == 1 ? list[0] : list[static_cast<std::size_t>(column)];

@@ -1,14 +1,14 @@
-// Classical models that are sums of products.
+// Linear classifiers and regressors.
 #include "engine/ops/families.h"
 #include "engine/ops/ml/scores.h"
 
 namespace sluice::engine {
 namespace {
 
-// One row of scores: a product with each row of coefficients, and its intercept.
-std::vector<float> products(const std::vector<float>& coefficients,
-                            const std::vector<float>& intercepts, const float* row,
-                            std::int64_t width, std::size_t count) {
+// One row of scores: dot products with the coefficient rows, plus intercepts.
+std::vector<float> linear_scores(const std::vector<float>& coefficients,
+                                 const std::vector<float>& intercepts, const float* row,
+                                 std::int64_t width, std::size_t count) {
   require(coefficients.size() == count * static_cast<std::size_t>(width),
           std::to_string(coefficients.size()) + " coefficients for " + std::to_string(count) +
               " scores of " + std::to_string(width) + " columns");
@@ -32,14 +32,14 @@ void linear_regressor(OpCall& call) {
           std::to_string(targets) + " targets");
   float* to = call.output(0, DType::f32, {rows.count, targets}).values<float>().data();
   for (std::int64_t i = 0; i < rows.count; ++i) {
-    std::vector<float> scores = products(coefficients, intercepts, rows.row(i), rows.width,
-                                         static_cast<std::size_t>(targets));
+    std::vector<float> scores = linear_scores(coefficients, intercepts, rows.row(i), rows.width,
+                                              static_cast<std::size_t>(targets));
     transform_scores(how, scores);
     to = std::copy(scores.begin(), scores.end(), to);
   }
 }
 
-// A lone score of two classes is that of the second; the first has what is left.
+// A single score of two classes is that of the second class.
 std::vector<float> both_classes(float score, PostTransform how) {
   if (how != PostTransform::logistic) return {1 - score, score};
   std::vector<float> both{-score, score};
@@ -60,8 +60,9 @@ void linear_classifier(OpCall& call) {
   const auto width = static_cast<std::int64_t>(lone ? 2 : count);
   float* to = call.output(1, DType::f32, {rows.count, width}).values<float>().data();
   for (std::int64_t i = 0; i < rows.count; ++i) {
-    std::vector<float> scores = products(coefficients, intercepts, rows.row(i), rows.width, count);
-    labels.write(chosen, i, lone ? (scores[0] > 0 ? 1 : 0) : largest(scores));
+    std::vector<float> scores =
+        linear_scores(coefficients, intercepts, rows.row(i), rows.width, count);
+    labels.write(chosen, i, lone ? (scores[0] > 0 ? 1 : 0) : argmax(scores));
     if (lone)
       scores = both_classes(scores[0], how);
     else

@@ -18,12 +18,12 @@ float probit(float x) {
   return 1.41421356f * (y < 0 ? -root : root);
 }
 
-// `zeros_stay`: a score of exactly 0 says nothing and remains.
+// `zeros_stay`: scores of exactly 0 are not transformed.
 void softmax(std::span<float> row, bool zeros_stay) {
-  float most = -std::numeric_limits<float>::infinity(), sum = 0;
-  for (const float x : row) most = std::max(most, x);
+  float max = -std::numeric_limits<float>::infinity(), sum = 0;
+  for (const float x : row) max = std::max(max, x);
   for (float& x : row) {
-    x = zeros_stay && x == 0 ? 0 : std::exp(x - most);
+    x = zeros_stay && x == 0 ? 0 : std::exp(x - max);
     sum += x;
   }
   for (float& x : row) x = sum > 0 ? x / sum : x;
@@ -66,7 +66,7 @@ double dot(const float* a, const float* b, std::int64_t count) {
   return sum;
 }
 
-std::size_t largest(std::span<const float> scores) {
+std::size_t argmax(std::span<const float> scores) {
   return static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
 }
 
@@ -91,8 +91,8 @@ Labels::Labels(const Attributes& attributes, std::string_view integers, std::str
 Tensor Labels::output(OpCall& call, std::int64_t count) const {
   const Tensor out = call.output(0, of_strings_ ? DType::string : DType::i64, Shape{count});
   std::size_t longest = 0;
-  for (const std::string& label : strings_) longest = std::max(longest, held_by({&label, 1}));
-  out.hold(static_cast<std::size_t>(count), longest);
+  for (const std::string& label : strings_) longest = std::max(longest, string_bytes({&label, 1}));
+  out.reserve_string_bytes(static_cast<std::size_t>(count), longest);
   return out;
 }
 

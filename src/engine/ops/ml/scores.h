@@ -1,5 +1,4 @@
-// Scores of classical models: what becomes of them before they are given out, and the labels
-// they stand for.
+// Scores of classical models: post-transforms and class labels.
 #pragma once
 
 #include <span>
@@ -21,11 +20,11 @@ PostTransform post_transform_of(const Attributes& attributes);
 // One row of scores, in place.
 void transform_scores(PostTransform how, std::span<float> row);
 
-// The sum of products; and where the largest stands, the first of equal ones.
+// The dot product; and the index of the largest score, the first among equals.
 double dot(const float* a, const float* b, std::int64_t count);
-std::size_t largest(std::span<const float> scores);
+std::size_t argmax(std::span<const float> scores);
 
-// Rows of numbers, as float: of a tensor [C] (one row) or [N, C] of any number type.
+// Rows as float, from a tensor [C] (one row) or [N, C] of any numeric type.
 struct ScoreRows {
   std::int64_t count = 0, width = 0;
   std::vector<float> values{};
@@ -41,7 +40,7 @@ class Labels {
 
   std::size_t size() const { return of_strings_ ? strings_.size() : integers_.size(); }
   Tensor output(OpCall& call, std::int64_t count) const;  // output 0
-  // Without labels the number of the class itself.
+  // Writes the class index if there are no labels.
   void write(const Tensor& out, std::int64_t row, std::size_t which) const;
 
  private:

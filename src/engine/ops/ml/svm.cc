@@ -67,8 +67,8 @@ void svm_regressor(OpCall& call) {
   }
 }
 
-// Probabilities of classes from those of each against each, as Wu, Lin and Weng (2004) couple
-// them: the minimum of a quadratic form, by iteration.
+// Class probabilities from pairwise probabilities by iterative pairwise coupling (Wu, Lin and Weng,
+// 2004).
 std::vector<float> coupled(const std::vector<std::vector<double>>& against) {
   const std::size_t n = against.size();
   std::vector<std::vector<double>> q(n, std::vector<double>(n, 0));
@@ -101,7 +101,7 @@ std::vector<float> coupled(const std::vector<std::vector<double>>& against) {
   return {p.begin(), p.end()};
 }
 
-// A classifier of each class against each.
+// A one-vs-one classifier.
 class EachAgainstEach {
  public:
   EachAgainstEach(const Attributes& a, std::int64_t width)
@@ -126,7 +126,7 @@ class EachAgainstEach {
   bool probable() const { return !a_.empty(); }
   std::size_t classes() const { return begins_.size() - 1; }
 
-  // Probabilities, or how many other classes each wins against.
+  // Class probabilities, or votes.
   std::vector<float> scores(const float* row) const {
     std::vector<double> kernels;
     for (std::size_t i = 0; i < begins_.back(); ++i)
@@ -149,7 +149,7 @@ class EachAgainstEach {
   }
 
  private:
-  // What the vectors of class i say against class j.
+  // The decision value of class i against class j.
   double part(const std::vector<double>& kernels, std::size_t i, std::size_t j) const {
     const std::size_t row = j > i ? j - 1 : j;
     double sum = 0;
@@ -164,7 +164,7 @@ class EachAgainstEach {
   std::vector<std::size_t> begins_{0};
 };
 
-// Without support vectors: one score for each class.
+// Without support vectors: one linear score per class.
 std::vector<float> class_scores(const Attributes& a, const float* row, std::int64_t width,
                                 std::size_t classes) {
   const KernelFunction kernel(a);
@@ -194,7 +194,7 @@ void svm_classifier(OpCall& call) {
   for (std::int64_t i = 0; i < rows.count; ++i) {
     std::vector<float> scores =
         machine ? machine->scores(rows.row(i)) : class_scores(a, rows.row(i), rows.width, classes);
-    labels.write(chosen, i, largest(scores));
+    labels.write(chosen, i, argmax(scores));
     transform_scores(post_transform_of(a), scores);
     to = std::copy(scores.begin(), scores.end(), to);
   }

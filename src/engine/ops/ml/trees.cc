@@ -1,4 +1,4 @@
-// Ensembles of decision trees: one form for the three operators that describe them.
+// Tree ensembles: one representation for the three operators.
 #include <cmath>
 #include <map>
 #include <set>
@@ -19,7 +19,7 @@ struct TreeNode {
   bool missing_is_true = false;
   std::size_t yes = 0, no = 0;
   std::set<double> members{};
-  std::vector<std::pair<std::size_t, double>> weights{};  // of a leaf: targets and what they get
+  std::vector<std::pair<std::size_t, double>> weights{};  // for leaves: targets and weights
 
   bool holds(double x) const {
     if (std::isnan(x) && missing_is_true) return true;
@@ -40,7 +40,7 @@ struct TreeNode {
 struct Forest {
   std::vector<TreeNode> nodes{};
   std::vector<std::size_t> roots{};
-  std::vector<double> base{};  // added to each target
+  std::vector<double> base{};  // base value per target
   std::size_t targets = 1;
   Aggregate aggregate = Aggregate::sum;
 
@@ -87,7 +87,7 @@ std::vector<double> doubles(const Tensor& tensor) {
   return list;
 }
 
-// A list of reals, or from version 3 on a tensor beside it.
+// A float list or, from version 3, a tensor attribute.
 std::vector<double> real_list(const Attributes& a, const std::string& name) {
   if (const Tensor tensor = a.tensor(name + "_as_tensor")) return doubles(tensor);
   const auto list = a.reals(name);
@@ -116,7 +116,7 @@ Aggregate aggregate_named(const std::string& name) {
   return Aggregate::sum;
 }
 
-// The older description: nodes by tree and number; a tree's root is the first of its nodes.
+// The older format: nodes by tree id and node id; the first node of a tree is its root.
 class OldForest {
  public:
   explicit OldForest(const Attributes& a) {
@@ -132,7 +132,7 @@ class OldForest {
       require(size == count, "lists of nodes of different lengths");
     require(missing.empty() || missing.size() == count, "lists of nodes of different lengths");
     for (std::size_t i = 0; i < count; ++i)
-      require(places_.emplace(std::pair(trees[i], ids[i]), i).second,
+      require(positions_.emplace(std::pair(trees[i], ids[i]), i).second,
               "node " + std::to_string(ids[i]) + " comes twice in a tree");
     std::set<std::int64_t> seen;
     for (std::size_t i = 0; i < count; ++i) {
@@ -147,7 +147,7 @@ class OldForest {
     }
   }
 
-  // What leaves give, from lists whose names begin with `prefix`.
+  // Reads leaf weights from the lists with `prefix`.
   void weights(const Attributes& a, const std::string& prefix, std::size_t targets) {
     const auto trees = a.integers(prefix + "_treeids"), ids = a.integers(prefix + "_nodeids");
     const auto classes = a.integers(prefix + "_ids");
@@ -168,12 +168,12 @@ class OldForest {
 
  private:
   std::size_t place(std::int64_t tree, std::int64_t id) const {
-    const auto found = places_.find({tree, id});
-    require(found != places_.end(), "a tree without its node " + std::to_string(id));
+    const auto found = positions_.find({tree, id});
+    require(found != positions_.end(), "a tree without its node " + std::to_string(id));
     return found->second;
   }
 
-  std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> places_;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> positions_;
   Forest forest_;
 };
 
@@ -194,7 +194,7 @@ struct DoubleRows {
   }
 };
 
-// Rows of results, of the type asked for.
+// The output rows in the requested type.
 void write_scores(OpCall& call, const Forest& forest, DType dtype) {
   const DoubleRows rows(call.input(0));
   const PostTransform how = post_transform_of(call.attributes());
@@ -229,8 +229,8 @@ void regressor(OpCall& call) {
   write_scores(call, forest, DType::f32);
 }
 
-// A single score stands for the second of two classes. Where all leaves vote with positive
-// weights it is a probability, otherwise a distance from 0.
+// A single score is that of the second of two classes: a probability if all leaf weights are
+// positive, otherwise a margin around 0.
 struct LoneScore {
   bool positive = true;
 
@@ -270,15 +270,15 @@ void classifier(OpCall& call) {
       labels.write(chosen, i, two.chosen(score));
       scores = two.both(score, how);
     } else {
-      labels.write(chosen, i, largest(scores));
+      labels.write(chosen, i, argmax(scores));
       transform_scores(how, scores);
     }
     to = std::copy(scores.begin(), scores.end(), to);
   }
 }
 
-// The sets of member nodes lie behind each other, a NaN after each.
-void give_members(std::vector<TreeNode>& nodes, const Tensor& values) {
+// Member sets are concatenated, each terminated by NaN.
+void set_members(std::vector<TreeNode>& nodes, const Tensor& values) {
   const std::vector<double> list = values ? doubles(values) : std::vector<double>{};
   std::size_t at = 0;
   for (TreeNode& node : nodes) {
@@ -289,7 +289,7 @@ void give_members(std::vector<TreeNode>& nodes, const Tensor& values) {
   }
 }
 
-// The newer description: nodes and leaves by their places in lists.
+// The newer format (TreeEnsemble): nodes and leaves by index.
 Forest new_forest(const Attributes& a) {
   const auto features = a.integers("nodes_featureids");
   const auto yes = a.integers("nodes_truenodeids"), no = a.integers("nodes_falsenodeids");
@@ -323,7 +323,7 @@ Forest new_forest(const Attributes& a) {
     node.no = goes_to(no[i], no_leaf[i]);
     forest.nodes.push_back(std::move(node));
   }
-  give_members(forest.nodes, a.tensor("membership_values"));
+  set_members(forest.nodes, a.tensor("membership_values"));
   for (std::size_t i = 0; i < weights.size(); ++i)
     forest.nodes.push_back(
         {.weights = {{checked(targets[i], forest.targets, "target"), weights[i]}}});

@@ -1,26 +1,26 @@
-// Attention, with masks and what is remembered of earlier keys and values.
+// Attention with masks and a KV cache.
 #include "engine/ops/families.h"
-#include "engine/ops/nn/attention_parts.h"
+#include "engine/ops/nn/attention_layout.h"
 #include "engine/ops/wide.h"
 
 namespace sluice::engine {
 namespace {
 
-// The step after which scores are also an output.
-enum class Shown { product, capped, masked, softmax };
+// The stage after which the scores are an output (qk_matmul_output_mode).
+enum class Shown { qk, capped, masked, softmax };
 
 struct Inputs {
-  HeadParts q, k, v;
-  std::int64_t past = 0, keys = 0;    // keys: the past ones too
+  HeadLayout q, k, v;
+  std::int64_t past = 0, keys = 0;    // keys: including past ones
   Tensor key{}, value{};              // [batch, heads, keys, size], widened
-  Tensor mask{};                      // widened; 0 or -inf where it was boolean
-  bool mask_stretches = true;         // over all keys, where it has one
-  std::vector<std::int64_t> valid{};  // keys of each image; empty: all
+  Tensor mask{};                      // widened; a boolean mask becomes 0 or -inf
+  bool broadcast_mask = true;         // a mask of one key applies to all keys
+  std::vector<std::int64_t> valid{};  // valid keys per batch entry; empty: all
   bool causal = false;
   double root_scale = 1, cap = 0;
-  Shown shown = Shown::product;
+  Shown shown = Shown::qk;
 
-  // Key `j` may be seen by query `i` of an image.
+  // Whether query `i` of an image may attend to key `j`.
   bool sees(std::int64_t image, std::int64_t i, std::int64_t j) const {
     const auto own = static_cast<std::size_t>(image);
     if (!valid.empty() && j >= valid[own]) return false;
@@ -30,9 +30,9 @@ struct Inputs {
   }
 };
 
-// The past ones, then the new ones.
+// Concatenates past and new keys or values.
 template <class T>
-void join(const Tensor& past, const Tensor& now, const HeadParts& heads, const Tensor& both) {
+void join(const Tensor& past, const Tensor& now, const HeadLayout& heads, const Tensor& both) {
   const std::int64_t all = both.shape()[2], before = all - heads.length;
   T* to = as<T>(both).data();
   for (std::int64_t image = 0; image < heads.batch; ++image)
@@ -45,7 +45,7 @@ void join(const Tensor& past, const Tensor& now, const HeadParts& heads, const T
     }
 }
 
-Tensor joined(const Tensor& past, const Tensor& now, const HeadParts& heads) {
+Tensor with_past(const Tensor& past, const Tensor& now, const HeadLayout& heads) {
   std::int64_t before = 0;
   if (past) {
     require(past.rank() == 4 && past.dtype() == now.dtype() && past.shape()[0] == heads.batch &&
@@ -74,7 +74,7 @@ Tensor read_mask(OpCall& call, const Inputs& in) {
   const auto fits = [&](int axis, std::int64_t size) {
     return shape[axis] == 1 || shape[axis] == size;
   };
-  const bool keys = shape[3] == in.keys || (in.mask_stretches ? shape[3] == 1 : shape[3] < in.keys);
+  const bool keys = shape[3] == in.keys || (in.broadcast_mask ? shape[3] == 1 : shape[3] < in.keys);
   require(fits(0, in.q.batch) && fits(1, in.q.count) && fits(2, in.q.length) && keys,
           "a mask of " + to_string(mask.shape()) + " for " + std::to_string(in.keys) + " keys");
   return mask.reshaped(shape);
@@ -99,14 +99,14 @@ Inputs read_inputs(OpCall& call) {
   const Attributes& attributes = call.attributes();
   const std::int64_t q_heads = attributes.integer("q_num_heads", 0);
   const std::int64_t kv_heads = attributes.integer("kv_num_heads", 0);
-  Inputs in{.q = HeadParts::of(call.input(0).shape(), q_heads, "Q"),
-            .k = HeadParts::of(call.input(1).shape(), kv_heads, "K"),
-            .v = HeadParts::of(call.input(2).shape(), kv_heads, "V")};
+  Inputs in{.q = HeadLayout::of(call.input(0).shape(), q_heads, "Q"),
+            .k = HeadLayout::of(call.input(1).shape(), kv_heads, "K"),
+            .v = HeadLayout::of(call.input(2).shape(), kv_heads, "V")};
   check_heads(in);
   require(call.input(1).dtype() == call.input(0).dtype(), "Q and K of two element types");
-  require(call.has(4) == call.has(5), "a past key without its value, or the other way round");
-  in.key = joined(call.input_or_none(4), call.input(1), in.k);
-  in.value = joined(call.input_or_none(5), call.input(2), in.v);
+  require(call.has(4) == call.has(5), "past_key and past_value must be given together");
+  in.key = with_past(call.input_or_none(4), call.input(1), in.k);
+  in.value = with_past(call.input_or_none(5), call.input(2), in.v);
   in.keys = in.key.shape()[2];
   in.past = in.keys - in.k.length;
   require(in.value.shape()[2] == in.keys, "past keys and values of two lengths");
@@ -116,7 +116,7 @@ Inputs read_inputs(OpCall& call) {
             "nonpad_kv_seqlen is not one for each image");
   }
   // From opset 24 on a shorter mask hides the keys behind it.
-  in.mask_stretches = call.version() < 24;
+  in.broadcast_mask = call.version() < 24;
   in.mask = read_mask(call, in);
   in.causal = attributes.integer("is_causal", 0) != 0;
   in.root_scale = std::sqrt(attention_scale(attributes, in.q.size));
@@ -125,7 +125,7 @@ Inputs read_inputs(OpCall& call) {
   return in;
 }
 
-// Rows of one head of one image. Rounds where the definition's steps do: to T after each.
+// One head of one batch entry. Rounds to T after each operation, as the definition does.
 template <class T>
 class Head {
  public:
@@ -144,7 +144,7 @@ class Head {
     scores_.resize(static_cast<std::size_t>(in.keys));
   }
 
-  // `shown` may be null.
+  // `shown`: the optional output of the scores.
   void row(std::int64_t i, T* to, T* shown) {
     const W scale = rounded(static_cast<W>(in_.root_scale));
     std::vector<W> q(static_cast<std::size_t>(in_.q.size));
@@ -152,7 +152,7 @@ class Head {
     for (std::size_t k = 0; k < q.size(); ++k) q[k] = rounded(static_cast<W>(from[k]) * scale);
     for (std::int64_t j = 0; j < in_.keys; ++j)
       score(j) = rounded(dot(q.data(), keys_.data() + j * in_.q.size, in_.q.size));
-    show(Shown::product, shown);
+    show(Shown::qk, shown);
     if (in_.cap > 0) {
       const W cap = static_cast<W>(in_.cap);
       for (W& s : scores_) s = rounded(std::tanh(s / cap) * cap);
@@ -183,13 +183,13 @@ class Head {
     const auto along = [&](int axis, std::int64_t at) { return shape[axis] == 1 ? 0 : at; };
     const std::int64_t row =
         (along(0, image_) * shape[1] + along(1, head_)) * shape[2] + along(2, i);
-    if (j >= shape[3] && !in_.mask_stretches) return -std::numeric_limits<W>::infinity();
+    if (j >= shape[3] && !in_.broadcast_mask) return -std::numeric_limits<W>::infinity();
     const auto at = static_cast<std::size_t>(row * shape[3] + along(3, j));
     return in_.mask.dtype() == DType::f32 ? static_cast<W>(as<float>(in_.mask)[at])
                                           : static_cast<W>(as<double>(in_.mask)[at]);
   }
 
-  // False where the row may see nothing at all.
+  // False if the row is fully masked.
   bool add_bias(std::int64_t i) {
     bool any = false;
     for (std::int64_t j = 0; j < in_.keys; ++j) {
@@ -219,7 +219,7 @@ class Head {
 template <class T>
 void attend(OpCall& call, const Inputs& in, const Tensor& value, const Tensor& y,
             const Tensor& shown) {
-  const HeadParts out{in.q.batch, in.q.count, in.q.length, in.v.size, in.q.packed};
+  const HeadLayout out{in.q.batch, in.q.count, in.q.length, in.v.size, in.q.packed};
   call.workers.each(
       static_cast<std::size_t>(in.q.batch * in.q.count), 1,
       [&](std::size_t begin, std::size_t end) {
@@ -239,16 +239,16 @@ void attention(OpCall& call) {
   const Inputs in = read_inputs(call);
   const Shape shape = in.q.packed ? Shape{in.q.batch, in.q.length, in.q.count * in.v.size}
                                   : Shape{in.q.batch, in.q.count, in.q.length, in.v.size};
-  call.tell(1, in.key.dtype(), in.key.shape());
-  call.tell(2, in.value.dtype(), in.value.shape());
+  call.declare_output(1, in.key.dtype(), in.key.shape());
+  call.declare_output(2, in.value.dtype(), in.value.shape());
   const Tensor y = call.output(0, type, shape);
   Tensor shown;
   if (call.wants(3))
     shown = call.output(3, type, Shape{in.q.batch, in.q.count, in.q.length, in.keys});
   const Tensor value = in.value.dtype() == type ? in.value : narrowed(widened(in.value), type);
   visit_reals(type, [&]<class T>() { attend<T>(call, in, value, y, shown); });
-  call.give(1, in.key);
-  call.give(2, in.value);
+  call.set_output(1, in.key);
+  call.set_output(2, in.value);
 }
 
 constexpr Op kAttentionOps[] = {{"Attention", 23, kReals, attention}};

@@ -1,15 +1,15 @@
-// Attention of other kinds: with scores that other graphs change, and with a state in place
-// of scores; and positions as angles.
+// FlexAttention (score modifiers as subgraphs), linear attention (a recurrent state) and
+// RotaryEmbedding.
 #include "engine/ops/families.h"
-#include "engine/ops/nn/attention_parts.h"
+#include "engine/ops/nn/attention_layout.h"
 #include "engine/ops/wide.h"
 
 namespace sluice::engine {
 namespace {
 
-// Scores [batch, heads, queries, keys] of one head of queries each.
+// Scores [batch, heads, queries, keys], one query head at a time.
 template <class T>
-void score_all(OpCall& call, const HeadParts& q, const HeadParts& k, double scale,
+void score_all(OpCall& call, const HeadLayout& q, const HeadLayout& k, double scale,
                const Tensor& query, const Tensor& key, const Tensor& scores) {
   const std::int64_t group = q.count / k.count;
   call.workers.each(
@@ -28,7 +28,7 @@ void score_all(OpCall& call, const HeadParts& q, const HeadParts& k, double scal
 }
 
 template <class T>
-void mix_all(OpCall& call, const HeadParts& q, const HeadParts& v, const Tensor& scores,
+void mix_all(OpCall& call, const HeadLayout& q, const HeadLayout& v, const Tensor& scores,
              const Tensor& value, const Tensor& y) {
   const std::int64_t group = q.count / v.count;
   std::fill(as<T>(y).begin(), as<T>(y).end(), T(0));
@@ -48,13 +48,13 @@ void mix_all(OpCall& call, const HeadParts& q, const HeadParts& v, const Tensor&
                     });
 }
 
-// What a graph makes of a tensor, whose shape and type stay.
+// Applies a subgraph to a tensor; shape and type must not change.
 Tensor changed(OpCall& call, std::string_view name, const Tensor& tensor) {
-  const Graph* const body = call.node.body(name);
+  const Graph* const body = call.node.subgraph(name);
   if (body == nullptr) return tensor;
   const Datum given(tensor);
   require(body->inputs.size() == 1, std::string(name) + " takes one tensor");
-  const std::vector<Datum> results = call.run_body(*body, std::span(&given, 1));
+  const std::vector<Datum> results = call.run_subgraph(*body, std::span(&given, 1));
   require(results.size() == 1 && results[0].kind == Datum::Kind::tensor &&
               results[0].tensor.shape() == tensor.shape() &&
               results[0].tensor.dtype() == tensor.dtype(),
@@ -67,15 +67,16 @@ void flex_attention(OpCall& call) {
   for (std::size_t i = 0; i < 3; ++i)
     require(call.input(i).rank() == 4 && call.input(i).dtype() == type,
             "Q, K and V have four axes and one element type");
-  const HeadParts q = HeadParts::of(call.input(0).shape(), 0, "Q"),
-                  k = HeadParts::of(call.input(1).shape(), 0, "K"),
-                  v = HeadParts::of(call.input(2).shape(), 0, "V");
+  const HeadLayout q = HeadLayout::of(call.input(0).shape(), 0, "Q"),
+                   k = HeadLayout::of(call.input(1).shape(), 0, "K"),
+                   v = HeadLayout::of(call.input(2).shape(), 0, "V");
   require(q.batch == k.batch && k.batch == v.batch && k.count == v.count && k.length == v.length &&
               q.size == k.size && k.count > 0 && q.count % k.count == 0,
           "Q, K and V do not match");
-  // Half precision is too coarse for scores: those are f32 unless the node asks otherwise.
+  // Scores are f32 unless the node sets another type: half precision is too coarse.
   const DType precision = call.attributes().dtype("softmax_precision", wide_type(type));
-  if (call.node.bodies.empty()) call.tell(0, type, Shape{q.batch, q.count, q.length, v.size});
+  if (call.node.subgraphs.empty())
+    call.declare_output(0, type, Shape{q.batch, q.count, q.length, v.size});
   const Tensor query = widened(call.input(0)), key = widened(call.input(1)),
                value = widened(call.input(2));
   const Tensor scores(query.dtype(), Shape{q.batch, q.count, q.length, k.length});
@@ -92,14 +93,14 @@ void flex_attention(OpCall& call) {
         narrowed(widened(changed(call, "prob_mod", narrowed(chances, precision))), scores.dtype());
     mix_all<T>(call, q, v, mixed, value, y);
   });
-  call.give(0, narrowed(y, type));
+  call.set_output(0, narrowed(y, type));
 }
 
-// S is [size of keys, size of values] for each head; a step first fades it, then writes to it.
+// The state S is [key size, value size] per head; each step first decays it, then updates it.
 struct Linear {
-  HeadParts q, k, v;
+  HeadLayout q, k, v;
   Tensor query{}, key{}, value{}, past{}, decay{}, beta{};
-  bool fades = false, corrects = false;  // corrects: writes what it does not hold already
+  bool decays = false, corrects = false;  // corrects: delta rule
   double scale = 1;
 };
 
@@ -110,10 +111,10 @@ Linear read_linear(OpCall& call) {
           "update_rule '" + rule + "' is not known");
   const std::int64_t q_heads = attributes.integer("q_num_heads");
   const std::int64_t kv_heads = attributes.integer("kv_num_heads");
-  Linear l{.q = HeadParts::of(call.input(0).shape(), q_heads, "query"),
-           .k = HeadParts::of(call.input(1).shape(), kv_heads, "key"),
-           .v = HeadParts::of(call.input(2).shape(), kv_heads, "value"),
-           .fades = rule.starts_with("gated"),
+  Linear l{.q = HeadLayout::of(call.input(0).shape(), q_heads, "query"),
+           .k = HeadLayout::of(call.input(1).shape(), kv_heads, "key"),
+           .v = HeadLayout::of(call.input(2).shape(), kv_heads, "value"),
+           .decays = rule.starts_with("gated"),
            .corrects = rule.ends_with("delta")};
   for (std::size_t i = 0; i < 6; ++i)
     require(!call.has(i) || call.input(i).dtype() == call.input(0).dtype() || i == 3,
@@ -122,7 +123,7 @@ Linear read_linear(OpCall& call) {
   l.key = widened(call.input(1));
   l.value = widened(call.input(2));
   l.past = call.has(3) ? narrowed(widened(call.input(3)), l.query.dtype()) : Tensor();
-  if (l.fades) l.decay = widened(call.input(4));
+  if (l.decays) l.decay = widened(call.input(4));
   if (l.corrects) l.beta = widened(call.input(5));
   l.scale = attributes.real("scale", 0) != 0 ? static_cast<double>(attributes.real("scale", 0))
                                              : 1 / std::sqrt(static_cast<double>(l.k.size));
@@ -145,13 +146,14 @@ void check_linear(const Linear& l) {
           "a state of " + to_string(l.past.shape()));
 }
 
-// One step of one head: fades the state, writes to it.
+// One time step of one head: decays and updates the state.
 template <class T>
 void write_state(const Linear& l, std::int64_t image, std::int64_t head, std::int64_t step,
                  T* state) {
   const std::int64_t keys = l.k.size, values = l.v.size, row = image * l.k.length + step;
-  if (l.fades) {
-    const std::int64_t each = l.decay.shape()[2] / l.k.count;  // for a head, or for each key
+  if (l.decays) {
+    const std::int64_t each =
+        l.decay.shape()[2] / l.k.count;  // one per head, or one per key element
     const T* const decay = as<T>(l.decay).data() + (row * l.k.count + head) * each;
     for (std::int64_t i = 0; i < keys; ++i) {
       const T by = std::exp(decay[each == 1 ? 0 : i]);
@@ -178,7 +180,7 @@ template <class T>
 void walk_head(const Linear& l, std::int64_t image, std::int64_t head, T* state,
                const Tensor& out) {
   const std::int64_t group = l.q.count / l.k.count;
-  const HeadParts y{l.q.batch, l.q.count, l.q.length, l.v.size, true};
+  const HeadLayout y{l.q.batch, l.q.count, l.q.length, l.v.size, true};
   for (std::int64_t step = 0; step < l.k.length; ++step) {
     write_state(l, image, head, step, state);
     for (std::int64_t h = head * group; h < (head + 1) * group; ++h) {
@@ -198,8 +200,8 @@ void linear_attention(OpCall& call) {
   check_linear(l);
   const Shape made{l.q.batch, l.q.length, l.q.count * l.v.size},
       kept{l.k.batch, l.k.count, l.k.size, l.v.size};
-  call.tell(0, type, made);
-  call.tell(1, call.has(3) ? call.input(3).dtype() : type, kept);
+  call.declare_output(0, type, made);
+  call.declare_output(1, call.has(3) ? call.input(3).dtype() : type, kept);
   const Tensor out(l.query.dtype(), made), state(l.query.dtype(), kept);
   visit_wide(l.query.dtype(), [&]<class T>() {
     if (l.past)
@@ -215,17 +217,17 @@ void linear_attention(OpCall& call) {
                         }
                       });
   });
-  call.give(0, narrowed(out, type));
-  call.give(1, narrowed(state, call.has(3) ? call.input(3).dtype() : type));
+  call.set_output(0, narrowed(out, type));
+  call.set_output(1, narrowed(state, call.has(3) ? call.input(3).dtype() : type));
 }
 
-// Angles are rows of a cache by position, or given for each place.
+// Sine and cosine are rows of a cache by position, or given per token.
 struct Rotary {
-  HeadParts heads;
+  HeadLayout heads;
   std::int64_t pairs = 0;
   bool interleaved = false;
   Tensor cos{}, sin{};
-  std::vector<std::int64_t> positions{};  // empty: a row for each place
+  std::vector<std::int64_t> positions{};  // empty: one row per token
 
   std::int64_t row(std::int64_t image, std::int64_t place) const {
     const std::int64_t at = image * heads.length + place;
@@ -236,14 +238,14 @@ struct Rotary {
 Rotary read_rotary(OpCall& call) {
   const Attributes& attributes = call.attributes();
   Rotary r{
-      .heads = HeadParts::of(call.input(0).shape(), attributes.integer("num_heads", 0), "input"),
+      .heads = HeadLayout::of(call.input(0).shape(), attributes.integer("num_heads", 0), "input"),
       .interleaved = attributes.flag("interleaved"),
       .cos = widened(call.input(1)),
       .sin = widened(call.input(2))};
-  const std::int64_t turned = attributes.integer("rotary_embedding_dim", 0);
-  require(turned >= 0 && turned <= r.heads.size && turned % 2 == 0,
-          "rotary_embedding_dim " + std::to_string(turned));
-  r.pairs = (turned == 0 ? r.heads.size : turned) / 2;
+  const std::int64_t rotary_dim = attributes.integer("rotary_embedding_dim", 0);
+  require(rotary_dim >= 0 && rotary_dim <= r.heads.size && rotary_dim % 2 == 0,
+          "rotary_embedding_dim " + std::to_string(rotary_dim));
+  r.pairs = (rotary_dim == 0 ? r.heads.size : rotary_dim) / 2;
   require(r.cos.shape() == r.sin.shape() && call.input(1).dtype() == call.input(0).dtype() &&
               call.input(2).dtype() == call.input(0).dtype(),
           "cos and sin of two shapes or element types");
@@ -275,7 +277,7 @@ void rotate(const Rotary& r, const T* from, const T* cos, const T* sin, T* to) {
 
 void rotary_embedding(OpCall& call) {
   const Rotary r = read_rotary(call);
-  call.tell(0, call.input(0).dtype(), call.input(0).shape());
+  call.declare_output(0, call.input(0).dtype(), call.input(0).shape());
   const Tensor x = widened(call.input(0)), y(x.dtype(), x.shape());
   visit_wide(x.dtype(), [&]<class T>() {
     for (std::int64_t image = 0; image < r.heads.batch; ++image)
@@ -287,7 +289,7 @@ void rotary_embedding(OpCall& call) {
                  as<T>(r.sin).data() + angles, as<T>(y).data() + at);
         }
   });
-  call.give(0, narrowed(y, call.input(0).dtype()));
+  call.set_output(0, narrowed(y, call.input(0).dtype()));
 }
 
 constexpr Op kAttentionMoreOps[] = {
@@ -298,6 +300,6 @@ constexpr Op kAttentionMoreOps[] = {
 
 }  // namespace
 
-std::span<const Op> attention_more_ops() { return kAttentionMoreOps; }
+std::span<const Op> attention_variant_ops() { return kAttentionMoreOps; }
 
 }  // namespace sluice::engine

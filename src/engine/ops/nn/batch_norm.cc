@@ -6,8 +6,7 @@
 namespace sluice::engine {
 namespace {
 
-// What a statistic is over: a channel; or, before opset 9 where `spatial` is 0, each place of
-// an image by itself.
+// Statistics are per channel or, before opset 9 with `spatial` 0, per channel and pixel.
 struct Layout {
   std::int64_t images, parts, pixels;
 
@@ -31,10 +30,10 @@ std::vector<double> reals(OpCall& call, std::size_t i, std::int64_t count) {
   return {values.begin(), values.end()};
 }
 
-// f(value, part, image and pixel's place) for all elements.
+// Calls f(value, part, offset) for all elements.
 template <class F>
 void each_element(const Layout& layout, F&& f) {
-  if (layout.parts == 0 || layout.pixels == 0) return;  // and any number of images
+  if (layout.parts == 0 || layout.pixels == 0) return;  // there may be any number of images
   std::size_t at = 0;
   for (std::int64_t image = 0; image < layout.images; ++image)
     for (std::int64_t part = 0; part < layout.parts; ++part)
@@ -62,14 +61,14 @@ Statistics of_batch(const Layout& layout, const Tensor& x) {
   return found;
 }
 
-// Outputs from `first` on: the running statistics, and before opset 14 the batch's own.
+// Sets the statistics outputs: the running ones and, before opset 14, those of the batch.
 void give_statistics(OpCall& call, const Statistics& known, const Statistics& batch) {
   const auto momentum = static_cast<double>(call.attributes().real("momentum", 0.9f));
   const auto give = [&](std::size_t i, const std::vector<double>& values, std::size_t like) {
     if (!call.wants(i)) return;
     const Tensor list = Tensor::of(std::span<const double>(values));
     const Tensor& old = call.input(like);
-    call.give(i, converted(list.reshaped(old.shape()), old.dtype()));
+    call.set_output(i, converted(list.reshaped(old.shape()), old.dtype()));
   };
   const auto moved = [&](const std::vector<double>& from, const std::vector<double>& to) {
     std::vector<double> result(from.size());
@@ -91,9 +90,9 @@ void batch_norm(OpCall& call) {
   const std::vector<double> scale = reals(call, 1, layout.parts),
                             bias = reals(call, 2, layout.parts);
   Statistics used{reals(call, 3, layout.parts), reals(call, 4, layout.parts)};
-  call.tell(0, in.dtype(), in.shape());
+  call.declare_output(0, in.dtype(), in.shape());
   const Tensor x = converted(in, wide_real(in.dtype())), y(x.dtype(), in.shape());
-  // Before opset 14 asking for the statistics meant training.
+  // Before opset 14 an output of statistics meant training mode.
   const bool trains = call.version() >= 14 ? call.attributes().flag("training_mode")
                                            : call.wants(1) || call.wants(2) || call.wants(3);
   if (trains) {
@@ -112,7 +111,7 @@ void batch_norm(OpCall& call) {
                              bias[part]);
     });
   });
-  call.give(0, converted(y, in.dtype()));
+  call.set_output(0, converted(y, in.dtype()));
 }
 
 }  // namespace sluice::engine

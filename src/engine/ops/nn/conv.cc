@@ -1,4 +1,4 @@
-// Convolutions, of real numbers and of quantized ones.
+// Float and quantized convolutions.
 #include <cmath>
 #include <limits>
 
@@ -29,17 +29,17 @@ void conv(OpCall& call) {
   const Tensor bias = checked_bias(call, 2, c.filters);
   require(!bias || bias.dtype() == type, "inputs of two element types");
   const Shape shape = c.window.output(c.batch, c.filters);
-  call.tell(0, type, shape);
+  call.declare_output(0, type, shape);
   const Tensor x = widened(call.input(0)), w = widened(call.input(1)), wide_bias = widened(bias);
   const Tensor y(x.dtype(), shape);
   visit_wide(x.dtype(), [&]<class T>() {
     convolve<T>(call.workers, c, as<T>(x).data(), as<T>(w).data(), data_or_null<T>(wide_bias),
                 as<T>(y).data());
   });
-  call.give(0, narrowed(y, type));
+  call.set_output(0, narrowed(y, type));
 }
 
-// Values less their zero point, of which there is one, or one for each slice along axis 0.
+// Subtracts the zero point, which is one value or one per slice along axis 0.
 std::vector<std::uint32_t> centred(const Tensor& values, const Tensor& zero) {
   std::vector<std::uint32_t> result(static_cast<std::size_t>(values.size()));
   require(!zero || zero.dtype() == values.dtype(), "a zero point of another element type");
@@ -68,7 +68,7 @@ void conv_integer(OpCall& call) {
                           static_cast<std::uint32_t*>(y.data()));
 }
 
-// One for each filter, where there may be one for all.
+// Expands a single value to one per filter.
 std::vector<double> scales(const Tensor& tensor, std::int64_t filters) {
   require(tensor.size() == 1 || tensor.size() == filters,
           std::to_string(tensor.size()) + " scales for " + std::to_string(filters) + " filters");
@@ -84,12 +84,12 @@ std::vector<double> scales(const Tensor& tensor, std::int64_t filters) {
 template <class T>
 void requantize(const std::vector<std::uint32_t>& sums, const std::vector<double>& factors,
                 std::int64_t outs, double zero, T* y) {
-  constexpr double kLeast = std::numeric_limits<T>::min(), kMost = std::numeric_limits<T>::max();
+  constexpr double kMin = std::numeric_limits<T>::min(), kMax = std::numeric_limits<T>::max();
   for (std::size_t i = 0; i < sums.size(); ++i) {
     const std::size_t filter = i / static_cast<std::size_t>(outs) % factors.size();
     const double value =
         std::nearbyint(static_cast<std::int32_t>(sums[i]) * factors[filter]) + zero;
-    y[i] = static_cast<T>(std::isnan(value) ? kLeast : std::clamp(value, kLeast, kMost));
+    y[i] = static_cast<T>(std::isnan(value) ? kMin : std::clamp(value, kMin, kMax));
   }
 }
 

@@ -1,4 +1,4 @@
-// Convolutions of other shapes: transposed, deformed, and one that goes on from a state.
+// Transposed and deformable convolutions, and causal convolution with state.
 #include <cmath>
 
 #include "engine/ops/families.h"
@@ -8,15 +8,15 @@
 namespace sluice::engine {
 namespace {
 
-// `axis.in` is the smaller side here, and `axis.out` what it spreads to.
-void size_transposed(Window::Axis& axis, std::int64_t extra, std::int64_t wanted, bool upper,
+// For ConvTranspose, `axis.in` is the smaller side and `axis.out` the larger one.
+void size_transposed(Window::Axis& axis, std::int64_t extra, std::int64_t output_shape, bool upper,
                      std::int64_t before, std::int64_t after) {
   require(axis.in <= (std::int64_t{1} << 31), "an axis of " + std::to_string(axis.in));
   const std::int64_t whole = axis.stride * (axis.in - 1) + extra + axis.extent();
-  if (wanted >= 0) {
-    const std::int64_t total = std::max<std::int64_t>(0, whole - wanted);
+  if (output_shape >= 0) {
+    const std::int64_t total = std::max<std::int64_t>(0, whole - output_shape);
     axis.before = upper ? total / 2 : total - total / 2;
-    axis.out = wanted;
+    axis.out = output_shape;
     return;
   }
   axis.before = before;
@@ -24,13 +24,13 @@ void size_transposed(Window::Axis& axis, std::int64_t extra, std::int64_t wanted
 }
 
 std::vector<std::int64_t> list_or(const Attributes& attributes, std::string_view name,
-                                  std::size_t size, std::int64_t otherwise) {
+                                  std::size_t size, std::int64_t default_value) {
   auto list = attributes.integers(name);
-  if (list.empty()) list.assign(size, otherwise);
+  if (list.empty()) list.assign(size, default_value);
   require(list.size() == size, std::string(name) + " has " + std::to_string(list.size()) +
                                    " values, not " + std::to_string(size));
   for (const std::int64_t value : list)
-    require(value >= otherwise && value < (std::int64_t{1} << 31),
+    require(value >= default_value && value < (std::int64_t{1} << 31),
             std::string(name) + " has a value of " + std::to_string(value));
   return list;
 }
@@ -42,14 +42,16 @@ Window read_transposed(const Attributes& attributes, const Shape& input, const T
   const bool same = automatic.starts_with("SAME_");
   const auto pads = list_or(attributes, "pads", 2 * axes, 0);
   const auto extra = list_or(attributes, "output_padding", axes, 0);
-  auto wanted = attributes.integers("output_shape");
-  if (wanted.size() == axes + 2) wanted.erase(wanted.begin(), wanted.begin() + 2);
-  require(wanted.empty() || wanted.size() == axes, "output_shape is not one for each axis");
+  auto output_shape = attributes.integers("output_shape");
+  if (output_shape.size() == axes + 2)
+    output_shape.erase(output_shape.begin(), output_shape.begin() + 2);
+  require(output_shape.empty() || output_shape.size() == axes,
+          "output_shape is not one for each axis");
   for (std::size_t i = 0; i < axes; ++i) {
     Window::Axis& axis = window.axes()[i];
     std::int64_t out = -1;
-    if (!wanted.empty()) {
-      out = wanted[i];
+    if (!output_shape.empty()) {
+      out = output_shape[i];
       require(out >= 0 && out < (std::int64_t{1} << 31), "an output of " + std::to_string(out));
     } else if (same) {
       out = axis.in * axis.stride;
@@ -61,7 +63,7 @@ Window read_transposed(const Attributes& attributes, const Shape& input, const T
   return window;
 }
 
-// Adds to one channel of the output what one channel of the input spreads into it.
+// Scatters one input channel into one output channel.
 template <class T>
 void spread(const Window& window, const T* x, const T* w, T* y) {
   const auto& [deep, high, wide] = window.axis;
@@ -88,7 +90,7 @@ template <class T>
 void transpose_convolve(OpCall& call, const Convolution& c, const Tensor& x, const Tensor& w,
                         const Tensor& bias, const Tensor& y) {
   const std::int64_t own = c.channels / c.groups, made = c.filters / c.groups;
-  const std::int64_t outs = c.window.outs(), places = c.window.places();
+  const std::int64_t outs = c.window.outs(), taps = c.window.places();
   const T *const from = as<T>(x).data(), *const weights = as<T>(w).data();
   const auto jobs = static_cast<std::size_t>(c.batch * c.filters);
   call.workers.each(jobs, 1, [&](std::size_t begin, std::size_t end) {
@@ -100,7 +102,7 @@ void transpose_convolve(OpCall& call, const Convolution& c, const Tensor& x, con
       for (std::int64_t k = 0; k < own; ++k) {
         const std::int64_t channel = filter / made * own + k;
         spread(c.window, from + (image * c.channels + channel) * c.window.ins(),
-               weights + (channel * made + filter % made) * places, to);
+               weights + (channel * made + filter % made) * taps, to);
       }
     }
   });
@@ -120,14 +122,14 @@ void conv_transpose(OpCall& call) {
   c.filters = checked_size(filters);
   require(!given || given.size() == c.filters, "the bias is not one for each filter");
   const Shape shape = c.window.output(c.batch, c.filters);
-  call.tell(0, type, shape);
+  call.declare_output(0, type, shape);
   const Tensor x = widened(call.input(0)), w = widened(call.input(1)), bias = widened(given);
   const Tensor y(x.dtype(), shape);
   visit_wide(x.dtype(), [&]<class T>() { transpose_convolve<T>(call, c, x, w, bias, y); });
-  call.give(0, narrowed(y, type));
+  call.set_output(0, narrowed(y, type));
 }
 
-// The image at a place between pixels; zeros around it.
+// Bilinear sample of the image, zero outside.
 template <class T>
 T between(const T* image, const Window& window, T y, T x) {
   const std::int64_t height = window.axis[1].in, width = window.axis[2].in;
@@ -142,8 +144,7 @@ T between(const T* image, const Window& window, T y, T x) {
          down * ((1 - right) * pixel(i + 1, j) + right * pixel(i + 1, j + 1));
 }
 
-// What moves the places that the kernel sees: offsets (y, x) and a factor for each, in as many
-// groups of channels as `groups`.
+// Offsets (y, x) and a mask factor for each kernel position, in `groups` channel groups.
 struct Deformation {
   Tensor offsets, mask;
   std::int64_t groups;
@@ -164,7 +165,7 @@ Deformation read_deformation(OpCall& call, const Convolution& c) {
   return d;
 }
 
-// One row of a column matrix: what place (i, j) of the kernel sees of one channel.
+// One im2col row: kernel position (i, j) of one channel.
 template <class T>
 void fill_deformed(const T* image, const Window& window, std::int64_t i, std::int64_t j,
                    const T* offsets, const T* mask, std::int64_t first, std::int64_t count, T* to) {
@@ -182,15 +183,15 @@ template <class T>
 void deform_convolve(OpCall& call, const Convolution& c, const Deformation& d, const Tensor& x,
                      const Tensor& w, const Tensor& bias, const Tensor& y) {
   const std::int64_t own = c.channels / c.groups, size = c.window.ins(), outs = c.window.outs();
-  const std::int64_t places = c.window.places(), wide = c.window.axis[2].kernel;
+  const std::int64_t taps = c.window.places(), wide = c.window.axis[2].kernel;
   convolve_columns<T>(
       call.workers, c, as<T>(w).data(), bias ? as<T>(bias).data() : nullptr, as<T>(y).data(),
       [&](std::int64_t image, std::int64_t group, std::int64_t first, std::int64_t count, T* to) {
         for (std::int64_t k = 0; k < own; ++k) {
           const std::int64_t channel = group * own + k;
           const std::int64_t moved = image * d.groups + channel / (c.channels / d.groups);
-          for (std::int64_t place = 0; place < places; ++place, to += count) {
-            const std::int64_t at = (moved * places + place) * outs;
+          for (std::int64_t place = 0; place < taps; ++place, to += count) {
+            const std::int64_t at = (moved * taps + place) * outs;
             fill_deformed(as<T>(x).data() + (image * c.channels + channel) * size, c.window,
                           place / wide, place % wide, as<T>(d.offsets).data() + 2 * at,
                           d.mask ? as<T>(d.mask).data() + at : nullptr, first, count, to);
@@ -210,13 +211,13 @@ void deform_conv(OpCall& call) {
   require(!bias || bias.size() == c.filters, "the bias is not one for each filter");
   const Deformation d = read_deformation(call, c);
   const Shape shape = c.window.output(c.batch, c.filters);
-  call.tell(0, type, shape);
+  call.declare_output(0, type, shape);
   const Tensor y(x.dtype(), shape);
   visit_wide(x.dtype(), [&]<class T>() { deform_convolve<T>(call, c, d, x, w, bias, y); });
-  call.give(0, narrowed(y, type));
+  call.set_output(0, narrowed(y, type));
 }
 
-// The state and the input after it, as [B, C, kernel - 1 + length].
+// Concatenates state and input to [B, C, kernel - 1 + length].
 template <class T>
 Tensor with_state(const Tensor& x, const Tensor& past, std::int64_t kept) {
   const std::int64_t rows = x.shape()[0] * x.shape()[1], length = x.shape()[2];
@@ -250,11 +251,11 @@ void causal(OpCall& call, DType type, const Tensor& both, const Tensor& w, const
   const Tensor present(both.dtype(), Shape{shape[0], shape[1], kept});
   for (std::int64_t r = 0; r < rows; ++r)
     std::copy_n(as<T>(both).data() + r * all + length, kept, as<T>(present).data() + r * kept);
-  call.give(0, narrowed(y, type));
-  call.give(1, narrowed(present, type));
+  call.set_output(0, narrowed(y, type));
+  call.set_output(1, narrowed(present, type));
 }
 
-// Each channel by a kernel of its own that sees only what came before.
+// Depthwise causal convolution.
 void causal_conv_with_state(OpCall& call) {
   const DType type = call.input(0).dtype();
   const Tensor x = widened(call.input(0)), w = widened(call.input(1));
@@ -269,8 +270,8 @@ void causal_conv_with_state(OpCall& call) {
   require(!bias || bias.size() == x.shape()[1], "the bias is not one for each channel");
   require(!past || past.shape() == Shape({x.shape()[0], x.shape()[1], kept}),
           "a state of shape " + to_string(past.shape()));
-  call.tell(0, type, x.shape());
-  call.tell(1, type, Shape{x.shape()[0], x.shape()[1], kept});
+  call.declare_output(0, type, x.shape());
+  call.declare_output(1, type, Shape{x.shape()[0], x.shape()[1], kept});
   visit_wide(x.dtype(), [&]<class T>() {
     causal<T>(call, type, with_state<T>(x, past, kept), w, bias, kept);
   });

@@ -20,7 +20,7 @@ double inner(const Tensor& a, const Tensor& b) {
   return sum;
 }
 
-TEST(ConvTest, GroupsAreConvolutionsOfTheirOwnChannels) {
+TEST(ConvTest, GroupsConvolveTheirOwnChannels) {
   const Tensor x = varied({1, 4, 5, 6}), w = varied({6, 2, 3, 2}, 2), b = varied({6}, 3);
   const auto both =
       list_of<float>(OneOp("Conv", 22).set("group", std::int64_t{2}).run({x, w, b})[0]);
@@ -39,7 +39,7 @@ TEST(ConvTest, GroupsAreConvolutionsOfTheirOwnChannels) {
 }
 
 // <conv(x), y> = <x, transposed(y)> for all x and y.
-TEST(ConvTest, TheTransposedOneIsTheAdjoint) {
+TEST(ConvTest, ConvTransposeIsTheAdjointOfConv) {
   struct Case {
     Shape x, w, y;
     Integers strides, pads, dilations;
@@ -78,14 +78,14 @@ TEST(ConvTest, IntegersArePaddedWithTheirZeroPoint) {
   EXPECT_THAT(list_of<std::int32_t>(op.run({x, w, zero})[0]), ElementsAre(2, 3, -1));
 }
 
-TEST(ConvTest, EmptyAndTooSmallImagesGiveEmptyOnes) {
+TEST(ConvTest, EmptyAndTooSmallImagesGiveEmptyOutputs) {
   EXPECT_EQ(OneOp("Conv", 22).run({varied({0, 1, 4}), varied({2, 1, 3})})[0].shape(),
             Shape({0, 2, 2}));
   EXPECT_EQ(OneOp("Conv", 22).run({varied({1, 1, 2}), varied({2, 1, 3})})[0].shape(),
             Shape({1, 2, 0}));
 }
 
-TEST(ConvTest, WhatDoesNotFitIsRefused) {
+TEST(ConvTest, MismatchedShapesAreRejected) {
   const Tensor x = varied({1, 4, 5, 5}), w = varied({2, 3, 3, 3});
   EXPECT_THAT(OneOp("Conv", 22).refusal({x, w}), HasSubstr("weights of shape"));
   EXPECT_THAT(OneOp("Conv", 22).set("group", std::int64_t{0}).refusal({x, w}),

@@ -3,8 +3,8 @@
 namespace sluice::engine {
 namespace {
 
-// One row of the output that one place of the kernel sees: `count` from `at` on, along the
-// last axis, of the input's row `from`.
+// The values of one kernel position for one output row: `count` elements from `at` on along the
+// last axis of the input row `from`.
 template <class T>
 void copy_seen(const T* from, const Window::Axis& axis, std::int64_t place, std::int64_t at,
                std::int64_t count, T* to) {
@@ -13,7 +13,7 @@ void copy_seen(const T* from, const Window::Axis& axis, std::int64_t place, std:
     to[k] = i >= 0 && i < axis.in ? from[i] : T(0);
 }
 
-// What place (a, b, c) of the kernel sees of one channel, for columns [first, first + count).
+// One im2col row: kernel position (a, b, c) of one channel, columns [first, first + count).
 template <class T>
 void fill_row(const T* channel, const Window& window, std::array<std::int64_t, 3> place,
               std::int64_t first, std::int64_t count, T* to) {
@@ -33,7 +33,7 @@ void fill_row(const T* channel, const Window& window, std::array<std::int64_t, 3
   }
 }
 
-// A column is then a place of the image, for which the image itself is the matrix.
+// A 1x1 convolution: the image itself is the column matrix.
 bool sees_one_place(const Window& window) {
   return std::all_of(window.axis.begin(), window.axis.end(), [](const Window::Axis& axis) {
     return axis.kernel == 1 && axis.stride == 1 && axis.before == 0 && axis.after == 0;
@@ -47,8 +47,8 @@ void convolve_places(compute::Workers& workers, const Convolution& c, const T* x
   const std::int64_t rows = c.filters / c.groups;
   for (std::int64_t at = 0; at < c.batch * c.groups; ++at) {
     const std::int64_t group = at % c.groups;
-    kernels::multiply<T>(workers, rows, size, depth, {weights + group * rows * depth, depth, 1},
-                         {x + at * depth * size, size, 1}, y + at * rows * size, size);
+    kernels::matmul<T>(workers, rows, size, depth, {weights + group * rows * depth, depth, 1},
+                       {x + at * depth * size, size, 1}, y + at * rows * size, size);
     for (std::int64_t r = 0; bias != nullptr && r < rows; ++r)
       for (std::int64_t i = 0; i < size; ++i)
         y[(at * rows + r) * size + i] += bias[group * rows + r];

@@ -1,4 +1,4 @@
-// How far predictions are from their targets, as one number or one for each.
+// Loss functions, reduced or per element.
 #include <cmath>
 #include <limits>
 
@@ -36,11 +36,11 @@ struct Sizes {
 };
 
 struct Picked {
-  const std::int64_t* ignored;  // null: none
+  const std::int64_t* ignored;  // null: no ignore_index
   Tensor weights;
 };
 
-// out[i] = -weight * log_p[target]; the sums of those and of the weights.
+// out[i] = -weight * log_p[target]; returns the sums of the losses and of the weights.
 template <class T>
 std::pair<double, double> pick(const Sizes& sizes, const T* log_p,
                                const std::vector<std::int64_t>& targets, const Picked& how,
@@ -65,7 +65,7 @@ std::pair<double, double> pick(const Sizes& sizes, const T* log_p,
 void tell_loss(OpCall& call) {
   const Sizes sizes(call.input(0).shape(), call.input(1).shape());
   const bool each = read_reduction(call.attributes()) == Reduction::none;
-  call.tell(0, call.input(0).dtype(), each ? sizes.target : Shape());
+  call.declare_output(0, call.input(0).dtype(), each ? sizes.target : Shape());
 }
 
 void give_loss(OpCall& call, const Tensor& log_p) {
@@ -84,7 +84,7 @@ void give_loss(OpCall& call, const Tensor& log_p) {
         pick(sizes, as<T>(log_p).data(), targets, how, as<T>(each).data());
     as<T>(one)[0] = static_cast<T>(reduction == Reduction::mean ? total / weights : total);
   });
-  call.give(0, narrowed(reduction == Reduction::none ? each : one, type));
+  call.set_output(0, narrowed(reduction == Reduction::none ? each : one, type));
 }
 
 void negative_log_likelihood(OpCall& call) {
@@ -94,19 +94,19 @@ void negative_log_likelihood(OpCall& call) {
 
 template <class T>
 void log_softmax(const T* from, std::int64_t classes, std::int64_t step, T* to) {
-  T most = -std::numeric_limits<T>::infinity();
-  for (std::int64_t c = 0; c < classes; ++c) most = std::max(most, from[c * step]);
+  T max = -std::numeric_limits<T>::infinity();
+  for (std::int64_t c = 0; c < classes; ++c) max = std::max(max, from[c * step]);
   double sum = 0;
   for (std::int64_t c = 0; c < classes; ++c)
-    sum += std::exp(static_cast<double>(from[c * step] - most));
+    sum += std::exp(static_cast<double>(from[c * step] - max));
   const double log_sum = std::log(sum);
   for (std::int64_t c = 0; c < classes; ++c)
-    to[c * step] = static_cast<T>(static_cast<double>(from[c * step] - most) - log_sum);
+    to[c * step] = static_cast<T>(static_cast<double>(from[c * step] - max) - log_sum);
 }
 
 void softmax_cross_entropy(OpCall& call) {
   tell_loss(call);
-  call.tell(1, call.input(0).dtype(), call.input(0).shape());
+  call.declare_output(1, call.input(0).dtype(), call.input(0).shape());
   const Tensor scores = widened(call.input(0));
   const Sizes sizes(scores.shape(), call.input(1).shape());
   const Tensor log_p(scores.dtype(), scores.shape());
@@ -117,7 +117,7 @@ void softmax_cross_entropy(OpCall& call) {
     }
   });
   give_loss(call, log_p);
-  call.give(1, narrowed(log_p, call.input(0).dtype()));
+  call.set_output(1, narrowed(log_p, call.input(0).dtype()));
 }
 
 constexpr Op kLossOps[] = {

@@ -1,4 +1,4 @@
-// Values brought to a mean of 0 and a variance of 1, over the axes each operator names.
+// Layer, group, instance, RMS and Lp normalization, and LRN.
 #include "engine/ops/nn/normalize.h"
 
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace sluice::engine {
 namespace {
 
-// In several sums side by side, which vectors can hold.
+// Accumulates in several independent sums, for SIMD.
 template <class T, class F>
 double sum_of(const T* x, std::int64_t n, F&& f) {
   constexpr std::int64_t kSums = 8;
@@ -42,7 +42,7 @@ double inverse(double variance, float epsilon) {
   return 1 / std::sqrt(variance + static_cast<double>(epsilon));
 }
 
-// Rows of n elements each; where that is none there may be any number of rows, with no work.
+// Rows of n elements; no work if n is 0, however many rows there are.
 void each_row(OpCall& call, std::int64_t rows, std::int64_t n,
               const std::function<void(std::int64_t)>& body) {
   if (n == 0) return;
@@ -53,15 +53,15 @@ void each_row(OpCall& call, std::int64_t rows, std::int64_t n,
   });
 }
 
-Tensor stretched_to(const Tensor& from, const Shape& shape) {
+Tensor broadcast_to(const Tensor& from, const Shape& shape) {
   require(broadcast(from.shape(), shape) == shape,
-          "shape " + to_string(from.shape()) + " does not stretch to " + to_string(shape));
+          "shape " + to_string(from.shape()) + " does not broadcast to " + to_string(shape));
   if (from.shape() == shape) return from;
   const Tensor to(from.dtype(), shape);
   visit_wide_reals(from.dtype(), [&]<class T>() {
     const T* const x = as<T>(from).data();
     T* const y = as<T>(to).data();
-    Stretched<1>(shape, {from.shape()})
+    BroadcastLoop<1>(shape, {from.shape()})
         .each_row([&](std::int64_t at, const auto& own, std::int64_t count, const auto& step) {
           for (std::int64_t i = 0; i < count; ++i) y[at + i] = x[own[0] + i * step[0]];
         });
@@ -69,11 +69,10 @@ Tensor stretched_to(const Tensor& from, const Shape& shape) {
   return to;
 }
 
-// What the elements of each row are multiplied with, or have added: one list for all rows
-// where it can be, or one for each.
+// The scale or bias of each row: one list for all rows if possible, else one per row.
 struct Factors {
   Tensor values;
-  std::int64_t step = 0;  // from row to row
+  std::int64_t step = 0;  // row stride
 
   Factors(const Tensor& from, DType wide, const Shape& shape, int axis) {
     if (!from) return;
@@ -83,7 +82,7 @@ struct Factors {
     for (int i = 1; same && i <= all.rank(); ++i)
       same =
           all.shape()[all.rank() - i] == 1 || all.shape()[all.rank() - i] == tail[tail.rank() - i];
-    values = stretched_to(all, same ? tail : shape);
+    values = broadcast_to(all, same ? tail : shape);
     if (!same) step = tail.size();
   }
   template <class T>
@@ -92,7 +91,7 @@ struct Factors {
   }
 };
 
-// Rows from `axis` on. `centre`: less their mean, which RMSNormalization leaves out.
+// Normalizes over the axes from `axis` on. `centre`: subtracts the mean (not in RMSNormalization).
 void normalize_rows(OpCall& call, bool centre) {
   const Tensor& in = call.input(0);
   const int axis = resolve_axis(call.attributes().integer("axis", -1), in.rank());
@@ -105,8 +104,8 @@ void normalize_rows(OpCall& call, bool centre) {
   require(n > 0, "rows without elements have no mean");
   Shape stats = in.shape();
   for (int i = axis; i < stats.rank(); ++i) stats[i] = 1;
-  call.tell(0, in.dtype(), in.shape());
-  if (centre) call.tell(1, stash, stats), call.tell(2, stash, stats);
+  call.declare_output(0, in.dtype(), in.shape());
+  if (centre) call.declare_output(1, stash, stats), call.declare_output(2, stash, stats);
   const Tensor x = converted(in, wide), y(wide, in.shape());
   const Tensor mean(DType::f64, stats), inv(DType::f64, stats);
   visit_wide_reals(wide, [&]<class T>() {
@@ -128,16 +127,16 @@ void normalize_rows(OpCall& call, bool centre) {
       inv.values<double>()[static_cast<std::size_t>(row)] = by;
     });
   });
-  call.give(0, converted(y, in.dtype()));
+  call.set_output(0, converted(y, in.dtype()));
   if (!centre) return;
-  if (call.wants(1)) call.give(1, converted(mean, stash));
-  if (call.wants(2)) call.give(2, converted(inv, stash));
+  if (call.wants(1)) call.set_output(1, converted(mean, stash));
+  if (call.wants(2)) call.set_output(2, converted(inv, stash));
 }
 
 void layer_norm(OpCall& call) { normalize_rows(call, true); }
 void rms_norm(OpCall& call) { normalize_rows(call, false); }
 
-// Of input i, as wide; one number for each of `count`.
+// Input i widened, with one value for each of `count`.
 Tensor numbers(OpCall& call, std::size_t i, DType wide, std::int64_t count) {
   const Tensor& tensor = call.input(i);
   require(tensor.size() == count, "input " + std::to_string(i) + " must have " +
@@ -146,8 +145,8 @@ Tensor numbers(OpCall& call, std::size_t i, DType wide, std::int64_t count) {
   return converted(tensor, wide);
 }
 
-// Each of `groups` parts of the channels of each image; then a scale and bias per channel, or
-// per group in the first version of GroupNormalization.
+// Normalizes each of `groups` channel groups per image; scale and bias are per channel, or per
+// group in the first version of GroupNormalization.
 void normalize_groups(OpCall& call, std::int64_t groups, bool per_group) {
   const Tensor& in = call.input(0);
   const std::int64_t channels = in.shape()[1];
@@ -158,7 +157,7 @@ void normalize_groups(OpCall& call, std::int64_t groups, bool per_group) {
   const DType wide = wide_real(in.dtype());
   const std::int64_t count = per_group ? groups : channels;
   const Tensor scale = numbers(call, 1, wide, count), bias = numbers(call, 2, wide, count);
-  call.tell(0, in.dtype(), in.shape());
+  call.declare_output(0, in.dtype(), in.shape());
   const Tensor x = converted(in, wide), y(wide, in.shape());
   const float epsilon = call.attributes().real("epsilon", 1e-5f);
   visit_wide_reals(wide, [&]<class T>() {
@@ -177,7 +176,7 @@ void normalize_groups(OpCall& call, std::int64_t groups, bool per_group) {
       }
     });
   });
-  call.give(0, converted(y, in.dtype()));
+  call.set_output(0, converted(y, in.dtype()));
 }
 
 void need_channels(const Tensor& in) {
@@ -194,18 +193,18 @@ void instance_norm(OpCall& call) {
   normalize_groups(call, std::max<std::int64_t>(1, call.input(0).shape()[1]), false);
 }
 
-// Over given axes, of any tensor.
+// MeanVarianceNormalization.
 void mean_variance(OpCall& call) {
   const Tensor& in = call.input(0);
   const DType wide = wide_real(in.dtype());
   Shape stats = in.shape();
   const auto axes = call.attributes().integers("axes", {0, 2, 3});
   for (const int axis : resolve_axes(axes, in.rank())) stats[axis] = 1;
-  call.tell(0, in.dtype(), in.shape());
+  call.declare_output(0, in.dtype(), in.shape());
   const Tensor x = converted(in, wide), y(wide, in.shape());
-  if (in.size() == 0) return call.give(0, converted(y, in.dtype()));
+  if (in.size() == 0) return call.set_output(0, converted(y, in.dtype()));
   std::vector<double> mean(static_cast<std::size_t>(stats.size())), power(mean.size());
-  const Stretched<1> loop(in.shape(), {stats});
+  const BroadcastLoop<1> loop(in.shape(), {stats});
   visit_wide_reals(wide, [&]<class T>() {
     const auto each = [&](const auto& body) {
       loop.each_row([&](std::int64_t at, const auto& own, std::int64_t count, const auto& step) {
@@ -225,17 +224,17 @@ void mean_variance(OpCall& call) {
           static_cast<T>((static_cast<double>(from[i]) - mean[k]) / (std::sqrt(power[k]) + 1e-9));
     });
   });
-  call.give(0, converted(y, in.dtype()));
+  call.set_output(0, converted(y, in.dtype()));
 }
 
-// Lines along an axis divided by their length; a line of zeros stays one.
+// LpNormalization: vectors of zeros stay zero.
 void lp_norm(OpCall& call) {
   const Tensor& in = call.input(0);
   const int axis = resolve_axis(call.attributes().integer("axis", -1), in.rank());
   const std::int64_t p = call.attributes().integer("p", 2);
   require(p == 1 || p == 2, "p must be 1 or 2, not " + std::to_string(p));
   const std::int64_t n = in.shape()[axis], inner = in.shape().size(axis + 1, in.rank());
-  call.tell(0, in.dtype(), in.shape());
+  call.declare_output(0, in.dtype(), in.shape());
   const DType wide = wide_real(in.dtype());
   const Tensor x = converted(in, wide), y(wide, in.shape());
   const std::int64_t lines = in.size() == 0 ? 0 : in.size() / n;
@@ -255,10 +254,10 @@ void lp_norm(OpCall& call) {
             length == 0 ? T(0) : static_cast<T>(static_cast<double>(from[i * inner]) / length);
     });
   });
-  call.give(0, converted(y, in.dtype()));
+  call.set_output(0, converted(y, in.dtype()));
 }
 
-// Each element divided by a power of the sum of squares over the channels around its own.
+// LRN across channels.
 void lrn(OpCall& call) {
   const Tensor& in = call.input(0);
   need_channels(in);
@@ -269,7 +268,7 @@ void lrn(OpCall& call) {
   const double bias = static_cast<double>(call.attributes().real("bias", 1));
   const std::int64_t pixels = in.shape().size(2, in.rank());
   const std::int64_t before = (size - 1) / 2, after = size - 1 - before;
-  call.tell(0, in.dtype(), in.shape());
+  call.declare_output(0, in.dtype(), in.shape());
   const DType wide = wide_real(in.dtype());
   const Tensor x = converted(in, wide), y(wide, in.shape());
   if (in.size() > 0)
@@ -291,7 +290,7 @@ void lrn(OpCall& call) {
         }
       });
     });
-  call.give(0, converted(y, in.dtype()));
+  call.set_output(0, converted(y, in.dtype()));
 }
 
 constexpr Op kNormalizeOps[] = {

@@ -1,11 +1,11 @@
-// The normalization that has a file of its own.
+// Batch normalization.
 #pragma once
 
 #include "engine/ops/op.h"
 
 namespace sluice::engine {
 
-// Of each channel, with given statistics or, in training, with the batch's own.
+// Normalizes each channel with the given statistics or, in training, with those of the batch.
 void batch_norm(OpCall& call);
 
 }  // namespace sluice::engine

@@ -1,4 +1,4 @@
-// What a window sees as one number: the largest, the mean, or a norm; and the way back.
+// Pooling: max, average, Lp, global; and MaxUnpool.
 #include <cmath>
 #include <limits>
 
@@ -9,7 +9,7 @@
 namespace sluice::engine {
 namespace {
 
-// The part of the input that one output sees.
+// The input window of one output.
 struct Seen {
   std::array<std::int64_t, Window::kAxes> start{}, first{}, last{};
 
@@ -30,7 +30,7 @@ struct Seen {
     return product;
   }
 
-  // Calls body with the place of each element in its channel.
+  // Calls body with the offset of each element in its channel.
   template <class Body>
   void each(const Window& window, Body&& body) const {
     const auto& [deep, high, wide] = window.axis;
@@ -43,7 +43,7 @@ struct Seen {
   }
 };
 
-// How many places of the window lie on the input or on its padding.
+// The number of window positions on the input or its padding.
 std::int64_t padded_count(const Window& window, const Seen& seen) {
   std::int64_t product = 1;
   for (std::size_t i = 0; i < Window::kAxes; ++i) {
@@ -60,7 +60,7 @@ Window pooling_window(OpCall& call) {
                      ceil ? LastWindow::kept_where_it_begins_inside : LastWindow::dropped);
 }
 
-// body(channel, output in the channel, what it sees), on all cores.
+// Calls body(channel, output offset, window) on all cores.
 template <class Body>
 void each_output(OpCall& call, const Window& window, const Body& body) {
   const Shape& shape = call.input(0).shape();
@@ -77,9 +77,9 @@ Shape output_of(const OpCall& call, const Window& window) {
   return window.output(call.input(0).shape()[0], call.input(0).shape()[1]);
 }
 
-// The input to compute with, once the output is told of.
+// The widened input, after declaring the output.
 Tensor widened_for(OpCall& call, const Window& window) {
-  call.tell(0, call.input(0).dtype(), output_of(call, window));
+  call.declare_output(0, call.input(0).dtype(), output_of(call, window));
   return widened(call.input(0));
 }
 
@@ -100,10 +100,10 @@ void average_pool(OpCall& call) {
           static_cast<T>(count == 0 ? 0 : sum / static_cast<double>(count));
     });
   });
-  call.give(0, narrowed(y, call.input(0).dtype()));
+  call.set_output(0, narrowed(y, call.input(0).dtype()));
 }
 
-// The place of an element as counted with the first axis innermost.
+// Converts an offset to column-major order.
 std::int64_t column_major(const Window& window, std::int64_t place) {
   const auto& [deep, high, wide] = window.axis;
   const std::int64_t c = place % wide.in, b = place / wide.in % high.in,
@@ -138,16 +138,16 @@ void max_pool(OpCall& call) {
   const bool bytes = type == DType::i8 || type == DType::u8;
   const Window window = pooling_window(call);
   const Shape shape = output_of(call, window);
-  call.tell(0, type, shape);
+  call.declare_output(0, type, shape);
   const Tensor x = bytes ? call.input(0) : widened(call.input(0));
   const Tensor y(x.dtype(), shape);
   const Tensor places = call.wants(1) ? call.output(1, DType::i64, shape) : Tensor();
   visit_types<float, double, std::int8_t, std::uint8_t>(
       x.dtype(), [&]<class T>() { largest<T>(call, window, x, y, places); });
-  call.give(0, bytes ? y : narrowed(y, type));
+  call.set_output(0, bytes ? y : narrowed(y, type));
 }
 
-// p was a real number in the first version.
+// p was a float in the first version.
 double norm_of(OpCall& call) {
   const double p = call.version() < 2 ? static_cast<double>(call.attributes().real("p", 2))
                                       : static_cast<double>(call.attributes().integer("p", 2));
@@ -172,16 +172,16 @@ void lp_pool(OpCall& call) {
       out[channel * window.outs() + at] = static_cast<T>(std::pow(sum, 1 / p));
     });
   });
-  call.give(0, narrowed(y, call.input(0).dtype()));
+  call.set_output(0, narrowed(y, call.input(0).dtype()));
 }
 
-// reduce(values of a channel) is its one number.
+// Global pooling: reduce(values of a channel) gives one value.
 template <class Reduce>
 void global_pool(OpCall& call, const Reduce& reduce) {
   Shape shape = call.input(0).shape();
   require(shape.rank() >= 2, "an input of shape " + to_string(shape) + " has no channels");
   for (int i = 2; i < shape.rank(); ++i) shape[i] = 1;
-  call.tell(0, call.input(0).dtype(), shape);
+  call.declare_output(0, call.input(0).dtype(), shape);
   const Tensor x = widened(call.input(0));
   const auto size = static_cast<std::size_t>(x.shape().size(2, x.rank()));
   const Tensor y(x.dtype(), shape);
@@ -192,7 +192,7 @@ void global_pool(OpCall& call, const Reduce& reduce) {
                           as<T>(y)[i] = static_cast<T>(reduce(as<T>(x).subspan(i * size, size)));
                       });
   });
-  call.give(0, narrowed(y, call.input(0).dtype()));
+  call.set_output(0, narrowed(y, call.input(0).dtype()));
 }
 
 void global_average_pool(OpCall& call) {
@@ -205,9 +205,9 @@ void global_average_pool(OpCall& call) {
 
 void global_max_pool(OpCall& call) {
   global_pool(call, [](auto values) {
-    double most = -std::numeric_limits<double>::infinity();
-    for (const auto value : values) most = std::max(most, static_cast<double>(value));
-    return most;
+    double max = -std::numeric_limits<double>::infinity();
+    for (const auto value : values) max = std::max(max, static_cast<double>(value));
+    return max;
   });
 }
 
@@ -219,7 +219,7 @@ void global_lp_pool(OpCall& call) {
   });
 }
 
-// The image that was pooled, as the window says, not as the third input asks.
+// The shape of the pooled image by the window, not by output_shape.
 Shape unpooled(OpCall& call, const Shape& input) {
   const Window window = read_window(call.attributes(), input, Tensor());
   Shape shape{input[0], input[1]};
@@ -229,7 +229,7 @@ Shape unpooled(OpCall& call, const Shape& input) {
   return shape;
 }
 
-// Places count in the image that was pooled; a larger output has zeros behind it.
+// Indices refer to the pooled image; a larger output is padded with zeros.
 void max_unpool(OpCall& call) {
   const Tensor &x = call.input(0), &places = call.input(1);
   const Shape pooled = unpooled(call, x.shape());
@@ -242,13 +242,13 @@ void max_unpool(OpCall& call) {
     require(shape[i] >= pooled[i], "an output of " + to_string(shape) +
                                        " is smaller than what was pooled, " + to_string(pooled));
   const Tensor y = call.output(0, x.dtype(), shape);
-  const std::int64_t most = checked_size(pooled.dims());
+  const std::int64_t max = checked_size(pooled.dims());
   visit_widths(x.dtype(), [&]<class T>() {
     std::fill(as<T>(y).begin(), as<T>(y).end(), T{});
     for (std::size_t i = 0; i < as<T>(x).size(); ++i) {
       std::int64_t place = as<std::int64_t>(places)[i], to = 0, step = 1;
-      require(place >= 0 && place < most,
-              "place " + std::to_string(place) + " is outside of " + to_string(pooled));
+      require(place >= 0 && place < max,
+              "index " + std::to_string(place) + " is outside of " + to_string(pooled));
       for (int a = shape.rank() - 1; a >= 0; --a) {
         to += place % pooled[a] * step;
         place /= pooled[a];

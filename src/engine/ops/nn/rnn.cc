@@ -1,4 +1,4 @@
-// Layers that walk along sequences.
+// Recurrent layers.
 #include "engine/ops/families.h"
 #include "engine/ops/nn/rnn_cells.h"
 #include "engine/ops/wide.h"
@@ -19,13 +19,13 @@ struct Layer {
   bool batch_first, reversed = false;
   std::int64_t steps = 0, batch = 0, input = 0, hidden = 0, directions = 1, gates = 1;
   Tensor x{}, w{}, r{}, b{}, h{}, c{}, p{};
-  std::vector<std::int64_t> lengths{};  // of each sequence; empty: all steps
+  std::vector<std::int64_t> lengths{};  // of each sequence; empty: all time steps
 
-  // Where a sequence's row at a step lies, among those of the input.
+  // The input row of a sequence at a time step.
   std::int64_t row(std::int64_t step, std::int64_t sequence) const {
     return batch_first ? sequence * steps + step : step * batch + sequence;
   }
-  // Where its state lies, among those of one direction for each sequence.
+  // The row of a sequence's state within one direction.
   std::int64_t state(std::int64_t direction, std::int64_t sequence) const {
     return batch_first ? sequence * directions + direction : direction * batch + sequence;
   }
@@ -99,9 +99,9 @@ std::vector<T> zeros(std::int64_t count) {
   return std::vector<T>(static_cast<std::size_t>(count));
 }
 
-// [rows, columns] turned to [columns, rows].
+// Transposes [rows, columns].
 template <class T>
-std::vector<T> turned(const T* from, std::int64_t rows, std::int64_t columns) {
+std::vector<T> transposed(const T* from, std::int64_t rows, std::int64_t columns) {
   std::vector<T> to = zeros<T>(rows * columns);
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = 0; j < columns; ++j)
@@ -120,13 +120,14 @@ class Walk {
         cell_(cell),
         late_reset_(late_reset),
         wide_(layer.gates * layer.hidden),
-        room_(kDTypeOf<T>, Shape{layer.steps + 6, layer.batch, wide_}),
-        r_(turned(as<T>(layer.r).data() + direction * wide_ * layer.hidden, wide_, layer.hidden)),
+        reservation_(kDTypeOf<T>, Shape{layer.steps + 6, layer.batch, wide_}),
+        r_(transposed(as<T>(layer.r).data() + direction * wide_ * layer.hidden, wide_,
+                      layer.hidden)),
         h_(zeros<T>(layer.batch * layer.hidden)),
         c_(h_),
         kept_(h_),
         gates_(zeros<T>(layer.batch * 2 * layer.hidden)),
-        product_(zeros<T>(layer.batch * wide_)) {
+        recurrent_(zeros<T>(layer.batch * wide_)) {
     start(layer.h, h_);
     start(layer.c, c_);
     if (layer.p) cell_.peepholes = as<T>(layer.p).data() + direction * 3 * layer.hidden;
@@ -135,7 +136,7 @@ class Walk {
 
   void run(const Tensor& y, const Tensor& last_h, const Tensor& last_c) {
     for (std::int64_t step = 0; step < l_.steps; ++step) {
-      multiply_state(h_.data(), 0, wide_, product_.data());
+      multiply_state(h_.data(), 0, wide_, recurrent_.data());
       if (l_.kind == LayerKind::gru) prepare_gru(step);
       for (std::int64_t s = 0; s < l_.batch; ++s) {
         if (step >= length(s)) continue;
@@ -170,13 +171,14 @@ class Walk {
                   as<T>(to).data() + l_.state(d_, s) * l_.hidden);
   }
 
-  // The input's part of all gates at all steps, with the biases that do not wait for a reset.
+  // The input part of all gates at all time steps, with the biases that are added before the reset.
   void project() {
     const std::int64_t rows = l_.steps * l_.batch;
-    const std::vector<T> w = turned(as<T>(l_.w).data() + d_ * wide_ * l_.input, wide_, l_.input);
+    const std::vector<T> w =
+        transposed(as<T>(l_.w).data() + d_ * wide_ * l_.input, wide_, l_.input);
     x_ = zeros<T>(rows * wide_);
-    kernels::multiply<T>(call_.workers, rows, wide_, l_.input, {as<T>(l_.x).data(), l_.input, 1},
-                         {w.data(), wide_, 1}, x_.data(), wide_);
+    kernels::matmul<T>(call_.workers, rows, wide_, l_.input, {as<T>(l_.x).data(), l_.input, 1},
+                       {w.data(), wide_, 1}, x_.data(), wide_);
     late_bias_ = zeros<T>(l_.hidden);
     if (late_reset_) cell_.late_bias = late_bias_.data();
     if (!l_.b) return;
@@ -188,23 +190,23 @@ class Walk {
         x_[static_cast<std::size_t>(row * wide_ + i)] += of_w[i] + (i < early ? of_r[i] : T(0));
   }
 
-  // Rows of `from` by gates [first, first + count) of R.
+  // Multiplies rows of `from` by gates [first, first + count) of R.
   void multiply_state(const T* from, std::int64_t first, std::int64_t count, T* to) {
-    kernels::multiply<T>(call_.workers, l_.batch, count, l_.hidden, {from, l_.hidden, 1},
-                         {r_.data() + first, wide_, 1}, to + first, wide_);
+    kernels::matmul<T>(call_.workers, l_.batch, count, l_.hidden, {from, l_.hidden, 1},
+                       {r_.data() + first, wide_, 1}, to + first, wide_);
   }
 
   void prepare_gru(std::int64_t step) {
     for (std::int64_t s = 0; s < l_.batch; ++s)
       if (step < length(s))
-        cell_.gru_gates(input(time(step, s), s), product_.data() + s * wide_,
+        cell_.gru_gates(input(time(step, s), s), recurrent_.data() + s * wide_,
                         h_.data() + s * l_.hidden, gates_.data() + s * 2 * l_.hidden,
                         kept_.data() + s * l_.hidden);
-    if (!late_reset_) multiply_state(kept_.data(), 2 * l_.hidden, l_.hidden, product_.data());
+    if (!late_reset_) multiply_state(kept_.data(), 2 * l_.hidden, l_.hidden, recurrent_.data());
   }
 
   void advance(std::int64_t at, std::int64_t s) {
-    const T *const x = input(at, s), *const r = product_.data() + s * wide_;
+    const T *const x = input(at, s), *const r = recurrent_.data() + s * wide_;
     T* const h = h_.data() + s * l_.hidden;
     switch (l_.kind) {
       case LayerKind::rnn: return cell_.rnn(x, r, h);
@@ -220,8 +222,8 @@ class Walk {
   Cell<T> cell_;
   bool late_reset_;
   std::int64_t wide_;
-  Tensor room_;  // not used: it makes what follows count
-  std::vector<T> r_, h_, c_, kept_, gates_, product_, x_, late_bias_;
+  Tensor reservation_;  // accounts for the memory of the members below
+  std::vector<T> r_, h_, c_, kept_, gates_, recurrent_, x_, late_bias_;
 };
 
 std::vector<std::string> default_activations(LayerKind kind) {
@@ -240,9 +242,9 @@ void recurrent(OpCall& call) {
   const bool late_reset =
       kKind == LayerKind::gru && call.attributes().integer("linear_before_reset", 0) != 0;
   const DType wide = layer.x.dtype();
-  call.tell(0, type, layer.output_shape());
-  call.tell(1, type, layer.state_shape());
-  if (kKind == LayerKind::lstm) call.tell(2, type, layer.state_shape());
+  call.declare_output(0, type, layer.output_shape());
+  call.declare_output(1, type, layer.state_shape());
+  if (kKind == LayerKind::lstm) call.declare_output(2, type, layer.state_shape());
   const Tensor y(wide, layer.output_shape()), h(wide, layer.state_shape());
   const Tensor c = kKind == LayerKind::lstm ? Tensor(wide, layer.state_shape()) : Tensor();
   visit_wide(wide, [&]<class T>() {
@@ -256,9 +258,9 @@ void recurrent(OpCall& call) {
       Walk<T>(call, layer, d, cell, late_reset).run(y, h, c);
     }
   });
-  call.give(0, narrowed(y, type));
-  call.give(1, narrowed(h, type));
-  if (c) call.give(2, narrowed(c, type));
+  call.set_output(0, narrowed(y, type));
+  call.set_output(1, narrowed(h, type));
+  if (c) call.set_output(2, narrowed(c, type));
 }
 
 constexpr Op kRecurrentOps[] = {

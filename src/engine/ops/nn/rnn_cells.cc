@@ -11,7 +11,7 @@ namespace {
 struct Named {
   std::string_view name;
   CellActivation activation;  // with the defaults
-  bool alpha, beta;           // has such
+  bool alpha, beta;           // whether the function takes it
 };
 
 constexpr float kNoDefault = 1;

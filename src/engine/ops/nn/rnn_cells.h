@@ -1,4 +1,4 @@
-// What a recurrent layer does with one step of its sequences.
+// The cells of recurrent layers: one time step.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace sluice::engine {
 
-// A function between -1, 0 or 1 and more, of the kinds that recurrent layers may name.
+// An activation function of a recurrent layer.
 struct CellActivation {
   enum class Kind {
     relu,
@@ -30,30 +30,30 @@ struct CellActivation {
   T operator()(T x) const;
 };
 
-// Those of all directions, `defaults` for each where the node names none. Takes alphas and
-// betas in order, for those that have such.
+// Reads the activations of all directions, `defaults` for each if the node has none. Alphas and
+// betas are consumed in order by the functions that take them.
 std::vector<CellActivation> read_activations(const Attributes& attributes,
                                              const std::vector<std::string>& defaults,
                                              std::size_t directions);
 
-// Settings of one direction, and the rows of one sequence at one step.
+// The parameters of one direction, applied to one sequence at one time step.
 template <class T>
 struct Cell {
   std::int64_t hidden;
   std::array<CellActivation, 3> f{};
   T clip = 0;                    // 0: none
-  bool coupled = false;          // LSTM: what is forgotten is what is not taken in
+  bool coupled = false;          // LSTM: coupled input and forget gates
   const T* peepholes = nullptr;  // LSTM: [input, output, forget]
-  const T* late_bias = nullptr;  // GRU: of the new value, where it is reset after the product
+  const T* late_bias = nullptr;  // GRU: recurrent bias of the hidden gate, with linear_before_reset
 
-  // `x` is the input's part of all gates with the biases, `r` the state's; `h` and `c` are
-  // the state, which changes.
+  // `x` is the input part of all gates with the biases, `r` the recurrent part; updates the states
+  // `h` and `c`.
   void rnn(const T* x, const T* r, T* h) const;
   void lstm(const T* x, const T* r, T* h, T* c) const;
-  // In two halves, since where the reset comes before the product, the product lies between:
-  // the first leaves the gates in `gates` (update, reset) and the state times reset in `kept`.
+  // Two halves, because the recurrent GEMM lies between them if the reset is applied first. The
+  // first half stores the gates (update, reset) in `gates` and the state times reset in `kept`.
   void gru_gates(const T* x, const T* r, const T* h, T* gates, T* kept) const;
-  // `r` is then what the product of the new value gave.
+  // `r` is the recurrent part of the hidden gate.
   void gru_state(const T* x, const T* r, const T* gates, T* h) const;
 
  private:

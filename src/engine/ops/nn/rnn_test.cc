@@ -34,7 +34,7 @@ class RecurrentTest : public ::testing::TestWithParam<Kind> {
   }
 };
 
-// [a, b, rest] as [b, a, rest].
+// Transposes [a, b, rest] to [b, a, rest].
 Tensor swapped(const Tensor& x) {
   const Shape& s = x.shape();
   const std::int64_t rest = s.size(2, s.rank());
@@ -57,7 +57,7 @@ Tensor reversed(const Tensor& x) {
   return y;
 }
 
-TEST_P(RecurrentTest, BackwardIsForwardOverTheSequenceReversed) {
+TEST_P(RecurrentTest, BackwardEqualsForwardOverTheReversedSequence) {
   const Tensor x = varied({kSteps, kBatch, kInput});
   const std::vector<Tensor> rest = {weights(1, kInput, 2), weights(1, kHidden, 3), bias(1)};
   const auto back = op("reverse").run({x, rest[0], rest[1], rest[2]}, 2);
@@ -66,7 +66,7 @@ TEST_P(RecurrentTest, BackwardIsForwardOverTheSequenceReversed) {
   EXPECT_EQ(list_of<float>(back[1]), list_of<float>(forth[1]));
 }
 
-TEST_P(RecurrentTest, BothDirectionsAreEachByItself) {
+TEST_P(RecurrentTest, BidirectionalLayersAreTwoIndependentDirections) {
   const Tensor x = varied({kSteps, kBatch, kInput});
   const Tensor w = weights(2, kInput, 2), r = weights(2, kHidden, 3);
   const auto first = [](const Tensor& t) {
@@ -97,7 +97,7 @@ TEST_P(RecurrentTest, ASequenceEndsAtItsLength) {
   }
 }
 
-TEST_P(RecurrentTest, TheBatchMayComeFirst) {
+TEST_P(RecurrentTest, BatchFirstLayoutIsSupported) {
   const Tensor x = varied({kSteps, kBatch, kInput});
   const Tensor w = weights(1, kInput, 2), r = weights(1, kHidden, 3);
   const auto steps_first = op("forward").run({x, w, r}, 2);
@@ -108,7 +108,7 @@ TEST_P(RecurrentTest, TheBatchMayComeFirst) {
               Pointwise(FloatNear(1e-6f), list_of<float>(steps_first[1])));
 }
 
-TEST_P(RecurrentTest, WhatDoesNotFitIsRefused) {
+TEST_P(RecurrentTest, MismatchedShapesAreRejected) {
   const Tensor x = varied({kSteps, kBatch, kInput});
   const Tensor w = weights(1, kInput, 2), r = weights(1, kHidden, 3);
   EXPECT_THAT(op("sideways").refusal({x, w, r}), HasSubstr("'sideways' is not known"));
@@ -121,8 +121,9 @@ INSTANTIATE_TEST_SUITE_P(Layers, RecurrentTest,
                          ::testing::Values(Kind{"RNN", 1}, Kind{"GRU", 3}, Kind{"LSTM", 4}),
                          [](const auto& each) { return std::string(each.param.op); });
 
-TEST(GruTest, TheResetComesBeforeOrAfterTheProduct) {
-  // One unit; the gates see nothing, so both are 1/2; the recurrent bias tells the two apart.
+TEST(GruTest, ResetIsAppliedBeforeOrAfterTheRecurrentGemm) {
+  // One unit; both gates are 1/2 because their inputs are 0; the recurrent bias distinguishes the
+  // forms.
   const Tensor x = tensor_of<float>({1, 1, 1}, {0}), w = tensor_of<float>({1, 3, 1}, {0, 0, 0});
   const Tensor r = tensor_of<float>({1, 3, 1}, {0, 0, 1});
   const Tensor b = tensor_of<float>({1, 6}, {0, 0, 0, 0, 0, 0.5f});
@@ -134,7 +135,7 @@ TEST(GruTest, TheResetComesBeforeOrAfterTheProduct) {
   EXPECT_NEAR(run(), 0.5 * std::tanh(0.5 * (0.5 + 0.5)) + 0.25, 1e-6);
 }
 
-TEST(RnnTest, ActivationsTakeTheirNumbersInOrder) {
+TEST(RnnTest, ActivationsConsumeAlphasAndBetasInOrder) {
   const Tensor x = tensor_of<float>({1, 1, 1}, {-2}), w = tensor_of<float>({2, 1, 1}, {1, 1});
   const Tensor r = tensor_of<float>({2, 1, 1}, {0, 0});
   OneOp op("RNN", 22);

@@ -1,4 +1,4 @@
-// Steps of training: weights and what is remembered of their gradients.
+// Optimizer steps: Adagrad, Adam, Momentum.
 #include <cmath>
 
 #include "engine/ops/families.h"
@@ -7,8 +7,8 @@
 namespace sluice::engine {
 namespace {
 
-// Inputs are the rate, the count of steps, then `kinds` lists of as many tensors each: values,
-// gradients, and what is remembered. Outputs: all of them but the gradients.
+// Inputs are the learning rate, the step count, then `kinds` lists of equal length: values,
+// gradients, and optimizer states. Outputs are all lists but the gradients.
 class Step {
  public:
   Step(OpCall& call, std::size_t kinds) : call_(call), kinds_(kinds) {
@@ -22,8 +22,8 @@ class Step {
   double rate;
   std::int64_t steps;
 
-  // update(value, gradient, remembered...) changes an element and what is remembered of it;
-  // what it is given are doubles, in the order of the inputs.
+  // update(value, gradient, states...) updates an element and its states, as doubles in the order
+  // of the inputs.
   template <class Update>
   void each(const Update& update) const {
     for (std::size_t i = 0; i < count_; ++i) {
@@ -37,7 +37,7 @@ class Step {
       visit_wide(in[0].dtype(), [&]<class T>() { elements<T>(in, out, update); });
       for (std::size_t kind = 0, to = i; kind < kinds_; ++kind) {
         if (kind == 1) continue;
-        call_.give(to, out[kind]);
+        call_.set_output(to, out[kind]);
         to += count_;
       }
     }
@@ -61,8 +61,8 @@ class Step {
   std::size_t kinds_, count_ = 0;
 };
 
-double real(const OpCall& call, std::string_view name, float otherwise = 0) {
-  return static_cast<double>(call.attributes().real(name, otherwise));
+double real(const OpCall& call, std::string_view name, float default_value = 0) {
+  return static_cast<double>(call.attributes().real(name, default_value));
 }
 
 void adagrad(OpCall& call) {

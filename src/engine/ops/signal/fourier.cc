@@ -8,7 +8,7 @@ namespace sluice::engine {
 namespace {
 
 std::size_t smallest_factor(std::size_t n) {
-  if (n % 4 == 0) return 4;  // in one step what would take two
+  if (n % 4 == 0) return 4;  // radix 4
   for (std::size_t f = 2; f * f <= n; ++f)
     if (n % f == 0) return f;
   return n;
@@ -20,17 +20,17 @@ std::size_t largest_factor(std::size_t n) {
   return largest;
 }
 
-constexpr std::size_t kMostFactor = 64;  // a larger one costs more than a chirp does
+constexpr std::size_t kMaxFactor = 64;  // above it Bluestein's algorithm is faster
 
 }  // namespace
 
 Fourier::Fourier(std::size_t length, bool inverse) : length_(length), inverse_(inverse) {
-  if (largest_factor(length) > kMostFactor) {
+  if (largest_factor(length) > kMaxFactor) {
     prepare_chirp();
     return;
   }
   const auto count = static_cast<std::int64_t>(length);
-  room_ = Tensor(DType::f64, Shape{count, 2});
+  reservation_ = Tensor(DType::f64, Shape{count, 2});
   roots_.resize(length);
   const double turn = (inverse ? 2 : -2) * std::numbers::pi;
   for (std::size_t i = 0; i < length; ++i)
@@ -39,24 +39,24 @@ Fourier::Fourier(std::size_t length, bool inverse) : length_(length), inverse_(i
 
 // jk = (j^2 + k^2 - (k - j)^2) / 2: the transform is a convolution with exp(i pi k^2 / length).
 void Fourier::prepare_chirp() {
-  const std::size_t whole = std::bit_ceil(2 * length_);
-  longer_ = std::make_unique<Fourier>(whole, false);
-  room_ = Tensor(DType::f64, Shape{static_cast<std::int64_t>(length_ + 3 * whole), 2});
+  const std::size_t padded = std::bit_ceil(2 * length_);
+  longer_ = std::make_unique<Fourier>(padded, false);
+  reservation_ = Tensor(DType::f64, Shape{static_cast<std::int64_t>(length_ + 3 * padded), 2});
   const double turn = (inverse_ ? 1 : -1) * std::numbers::pi;
-  Row around(whole);
+  Row around(padded);
   for (std::size_t k = 0; k < length_; ++k) {
     const auto square = static_cast<double>(k * k % (2 * length_));
     chirp_.push_back(std::polar(1.0, turn * square / static_cast<double>(length_)));
-    around[k] = around[(whole - k) % whole] = std::conj(chirp_[k]);
+    around[k] = around[(padded - k) % padded] = std::conj(chirp_[k]);
   }
   spectrum_ = (*longer_)(std::move(around));
 }
 
-Fourier::Row Fourier::by_chirp(const Row& row) const {
+Fourier::Row Fourier::bluestein(const Row& row) const {
   Row wide(spectrum_.size());
   for (std::size_t i = 0; i < row.size(); ++i) wide[i] = row[i] * chirp_[i];
   wide = (*longer_)(std::move(wide));
-  // Back by the same transform, of conjugates.
+  // The inverse, by conjugation.
   for (std::size_t i = 0; i < wide.size(); ++i) wide[i] = std::conj(wide[i] * spectrum_[i]);
   wide = (*longer_)(std::move(wide));
   Row result(row.size());
@@ -65,7 +65,7 @@ Fourier::Row Fourier::by_chirp(const Row& row) const {
   return result;
 }
 
-Tensor Fourier::room(int threads) const {
+Tensor Fourier::workspace(int threads) const {
   const std::size_t rows = 2 * length_ + 2 * spectrum_.size();
   return {DType::f64, Shape{threads, static_cast<std::int64_t>(rows), 2}};
 }
@@ -75,7 +75,7 @@ Fourier::Row Fourier::operator()(Row row) const {
   Row result(row.size());
   if (row.empty()) return result;
   if (longer_ != nullptr)
-    result = by_chirp(row);
+    result = bluestein(row);
   else
     transform(row.data(), row.size(), 1, result.data());
   if (inverse_)
@@ -95,7 +95,7 @@ void Fourier::transform(const std::complex<double>* from, std::size_t count, std
   combine(count, factor, to);
 }
 
-// Of `factor` transforms behind each other, the one of what they were parts of.
+// Combines `factor` consecutive transforms into one.
 void Fourier::combine(std::size_t count, std::size_t factor, std::complex<double>* to) const {
   const std::size_t part = count / factor, step = roots_.size() / count;
   std::vector<std::complex<double>> parts(factor);

@@ -9,7 +9,7 @@
 
 namespace sluice::engine {
 
-// Any length, in time that grows little faster than the length. The inverse divides by it.
+// FFT of any length in O(n log n). The inverse is scaled by 1 / length.
 class Fourier {
  public:
   using Row = std::vector<std::complex<double>>;
@@ -18,24 +18,23 @@ class Fourier {
 
   Row operator()(Row row) const;
 
-  // What `threads` rows take at once, counted as memory of tensors while it lives.
-  Tensor room(int threads) const;
+  // Accounts for the workspace of `threads` concurrent rows while the tensor lives.
+  Tensor workspace(int threads) const;
 
  private:
-  // Transforms `count` of `from`, `step` apart, to `to`.
+  // Transforms `count` elements of `from` with stride `step` to `to`.
   void transform(const std::complex<double>* from, std::size_t count, std::size_t step,
                  std::complex<double>* to) const;
   void combine(std::size_t count, std::size_t factor, std::complex<double>* to) const;
 
   void prepare_chirp();
-  Row by_chirp(const Row& row) const;
+  Row bluestein(const Row& row) const;
 
   std::size_t length_;
   bool inverse_;
-  Tensor room_;  // not used: it makes what follows count
-  Row roots_;    // of one, as many as the length
-  // Lengths with a large prime factor: a product with a chirp (Bluestein), by a transform of a
-  // length that has small ones.
+  Tensor reservation_;  // accounts for the memory of the members below
+  Row roots_;           // the roots of unity
+  // Lengths with a large prime factor use Bluestein's algorithm with a transform of a power of two.
   std::unique_ptr<Fourier> longer_;
   Row chirp_, spectrum_;
 };

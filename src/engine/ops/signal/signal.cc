@@ -11,10 +11,10 @@ namespace {
 
 using Row = std::vector<std::complex<double>>;
 
-// Longer ones are mistakes.
+// Longer transforms are rejected.
 constexpr std::int64_t kLongest = 1 << 28;
 
-// Rows along one axis of a tensor whose last axis is 1 (real) or 2 (complex).
+// Rows along one axis of a tensor whose last axis has size 1 (real) or 2 (complex).
 struct Rows {
   std::int64_t outer, length, inner, parts;
 
@@ -30,8 +30,8 @@ struct Rows {
 };
 
 template <class T>
-Row read_row(const Rows& rows, const T* from, std::int64_t row, std::int64_t most) {
-  Row values(static_cast<std::size_t>(std::min(rows.length, most)));
+Row read_row(const Rows& rows, const T* from, std::int64_t row, std::int64_t max) {
+  Row values(static_cast<std::size_t>(std::min(rows.length, max)));
   for (std::size_t i = 0; i < values.size(); ++i) {
     const T* const value = from + rows.at(row, static_cast<std::int64_t>(i));
     values[i] = {static_cast<double>(value[0]),
@@ -49,7 +49,7 @@ void write_row(const Rows& rows, const Row& values, std::int64_t row, T* to) {
   }
 }
 
-// The other half of a real signal's spectrum mirrors the half there is.
+// Restores the full spectrum of a real signal from its one-sided half.
 void mirror(Row& spectrum, std::int64_t length) {
   const auto half = static_cast<std::size_t>(length / 2 + 1);
   spectrum.resize(half);
@@ -59,7 +59,7 @@ void mirror(Row& spectrum, std::int64_t length) {
 
 struct Transform {
   int axis;
-  std::int64_t length;  // of the transform
+  std::int64_t length;  // transform length
   bool inverse, one_sided;
 };
 
@@ -81,7 +81,7 @@ Transform read_transform(OpCall& call, const Shape& shape) {
 template <class T>
 void transform_rows(OpCall& call, const Transform& t, const Tensor& x, const Tensor& y) {
   const Fourier fourier(static_cast<std::size_t>(t.length), t.inverse);
-  const Tensor room = fourier.room(call.workers.threads());
+  const Tensor workspace = fourier.workspace(call.workers.threads());
   const Rows from(x.shape(), t.axis), to(y.shape(), t.axis);
   const bool mirrored = t.inverse && t.one_sided;
   call.workers.each(static_cast<std::size_t>(from.outer * from.inner), 1,
@@ -95,7 +95,7 @@ void transform_rows(OpCall& call, const Transform& t, const Tensor& x, const Ten
                     });
 }
 
-// One-sided: of a real signal the half of its spectrum that says all, and back.
+// A one-sided transform maps a real signal to the first half of its spectrum, and back.
 void dft(OpCall& call) {
   Shape shape = call.input(0).shape();
   const int last = shape.rank() - 1;
@@ -106,10 +106,10 @@ void dft(OpCall& call) {
           "only a real signal has a one-sided spectrum");
   shape[t.axis] = t.one_sided && !t.inverse ? t.length / 2 + 1 : t.length;
   shape[last] = t.one_sided && t.inverse ? 1 : 2;
-  call.tell(0, call.input(0).dtype(), shape);
+  call.declare_output(0, call.input(0).dtype(), shape);
   const Tensor x = widened(call.input(0)), y(x.dtype(), shape);
   visit_wide(x.dtype(), [&]<class T>() { transform_rows<T>(call, t, x, y); });
-  call.give(0, narrowed(y, call.input(0).dtype()));
+  call.set_output(0, narrowed(y, call.input(0).dtype()));
 }
 
 struct Frames {
@@ -141,7 +141,7 @@ Frames read_frames(OpCall& call, const Shape& shape) {
 template <class T>
 void transform_frames(OpCall& call, const Frames& f, const Tensor& x, const Tensor& y) {
   const Fourier fourier(static_cast<std::size_t>(f.length), false);
-  const Tensor room = fourier.room(call.workers.threads());
+  const Tensor workspace = fourier.workspace(call.workers.threads());
   const std::int64_t parts = x.shape()[2];
   const auto frames = static_cast<std::size_t>(x.shape()[0] * f.count);
   call.workers.each(frames, 1, [&](std::size_t begin, std::size_t end) {
@@ -170,20 +170,20 @@ void stft(OpCall& call) {
           "a signal of shape " + to_string(x.shape()));
   const Frames frames = read_frames(call, x.shape());
   const Shape shape{x.shape()[0], frames.count, frames.bins, 2};
-  call.tell(0, call.input(0).dtype(), shape);
+  call.declare_output(0, call.input(0).dtype(), shape);
   const Tensor y(x.dtype(), shape);
   visit_wide(x.dtype(), [&]<class T>() { transform_frames<T>(call, frames, x, y); });
-  call.give(0, narrowed(y, call.input(0).dtype()));
+  call.set_output(0, narrowed(y, call.input(0).dtype()));
 }
 
-// a0 - a1 cos(x) + a2 cos(2x), once around.
+// The window a0 - a1 cos(x) + a2 cos(2x).
 template <class Coefficients>
 void window(OpCall& call) {
   const std::int64_t size = integer(call.input(0));
   require(size >= 0 && size <= kLongest, "a window of " + std::to_string(size));
   const bool periodic = call.attributes().flag("periodic", true);
   const DType type = call.attributes().dtype("output_datatype", DType::f32);
-  call.tell(0, type, Shape{size});
+  call.declare_output(0, type, Shape{size});
   const Tensor y(DType::f64, Shape{size});
   const auto around = static_cast<double>(periodic ? size : size - 1);
   for (std::size_t i = 0; i < as<double>(y).size(); ++i) {
@@ -192,7 +192,7 @@ void window(OpCall& call) {
                                  : Coefficients::a0 - Coefficients::a1 * std::cos(x) +
                                        Coefficients::a2 * std::cos(2 * x);
   }
-  call.give(0, narrowed(y, type));
+  call.set_output(0, narrowed(y, type));
 }
 
 struct Hann {
@@ -205,7 +205,7 @@ struct Blackman {
   static constexpr double a0 = 0.42, a1 = 0.5, a2 = 0.08;
 };
 
-// Where the triangles of the mel scale begin, peak and end, in bins of the spectrum.
+// Start, peak and end of the triangular mel filters, in spectrum bins.
 std::vector<std::int64_t> mel_edges(std::int64_t bins, std::int64_t length, double rate,
                                     double lower, double upper) {
   const auto to_mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
@@ -230,7 +230,7 @@ void mel_weight_matrix(OpCall& call) {
   const auto edges = mel_edges(bins, length, rate, number(call.input(3)), number(call.input(4)));
   const std::int64_t rows = length / 2 + 1;
   const DType type = call.attributes().dtype("output_datatype", DType::f32);
-  call.tell(0, type, Shape{rows, bins});
+  call.declare_output(0, type, Shape{rows, bins});
   const Tensor y(DType::f64, Shape{rows, bins});
   std::fill(as<double>(y).begin(), as<double>(y).end(), 0.0);
   for (std::int64_t i = 0; i < bins; ++i) {
@@ -245,7 +245,7 @@ void mel_weight_matrix(OpCall& call) {
     for (std::int64_t j = edge[1]; fall > 0 && j < edge[2]; ++j)
       set(j, static_cast<double>(edge[2] - j) / static_cast<double>(fall));
   }
-  call.give(0, narrowed(y, type));
+  call.set_output(0, narrowed(y, type));
 }
 
 constexpr Types kSizes{DType::i32, DType::i64};

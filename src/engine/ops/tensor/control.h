@@ -1,14 +1,14 @@
-// What nodes that run other graphs share.
+// Helpers of operators with subgraphs.
 #pragma once
 
 #include "engine/ops/op.h"
 
 namespace sluice::engine {
 
-// The graph an attribute holds; throws where there is none.
-const Graph& body_of(const OpCall& call, std::string_view attribute);
+// The subgraph of an attribute; throws if missing.
+const Graph& subgraph_of(const OpCall& call, std::string_view attribute);
 
-// The tensors as rows of one. Where there are none: no rows, of what `like` says.
-Tensor stacked(const std::vector<Tensor>& items, const Value& like, compute::Workers& workers);
+// Stacks tensors along a new first axis. Without tensors: no rows, with the type of `like`.
+Tensor stack(const std::vector<Tensor>& items, const Value& like, compute::Workers& workers);
 
 }  // namespace sluice::engine

@@ -1,4 +1,4 @@
-// Elements picked by indices or by conditions.
+// Gather, GatherElements, GatherND, Compress, NonZero, ArrayFeatureExtractor.
 #include "engine/ops/axes.h"
 #include "engine/ops/families.h"
 #include "engine/ops/moves.h"
@@ -7,7 +7,7 @@
 namespace sluice::engine {
 namespace {
 
-// The indices of an input, counted from the front and checked.
+// The indices of an input, non-negative and checked.
 std::vector<std::int64_t> indices_of(const OpCall& call, std::size_t input, std::int64_t size) {
   std::vector<std::int64_t> indices = call.integers(input);
   for (std::int64_t& index : indices) index = resolve_index(index, size);
@@ -21,15 +21,15 @@ void gather(OpCall& call) {
   Shape shape = data.shape();
   shape.erase(axis);
   for (int i = call.input(1).rank() - 1; i >= 0; --i) shape.insert(axis, call.input(1).shape()[i]);
-  call.tell(0, data.dtype(), shape);
-  call.give(0, taken(data, axis, indices, call.workers).reshaped(shape));
+  call.declare_output(0, data.dtype(), shape);
+  call.set_output(0, gathered(data, axis, indices, call.workers).reshaped(shape));
 }
 
 void gather_elements(OpCall& call) {
   const Tensor& data = call.input(0);
   const int axis = resolve_axis(call.attributes().integer("axis", 0), data.rank());
   const Tensor out = call.output(0, data.dtype(), call.input(1).shape());
-  copy_blocks(data, out, element_places(call, 1, data.shape(), axis), 1, call.workers);
+  gather_blocks(data, out, gather_offsets(call, 1, data.shape(), axis), 1, call.workers);
 }
 
 void gather_nd(OpCall& call) {
@@ -38,11 +38,11 @@ void gather_nd(OpCall& call) {
   const std::int64_t batch_dims = call.attributes().integer("batch_dims", 0);
   require(batch_dims >= 0 && batch_dims < std::min(data.rank(), call.input(1).rank()),
           std::to_string(batch_dims) + " batch dimensions");
-  const TuplePlaces found = tuple_places(call, 1, from, static_cast<int>(batch_dims));
+  const GatherNdOffsets found = gather_nd_offsets(call, 1, from, static_cast<int>(batch_dims));
   Shape shape = found.tuples;
   for (int i = found.used; i < from.rank(); ++i) shape.push_back(from[i]);
   const Tensor out = call.output(0, data.dtype(), checked_shape(shape.dims()));
-  copy_blocks(data, out, found.places, from.size(found.used, from.rank()), call.workers);
+  gather_blocks(data, out, found.offsets, from.size(found.used, from.rank()), call.workers);
 }
 
 void compress(OpCall& call) {
@@ -59,7 +59,7 @@ void compress(OpCall& call) {
   const auto flags = condition.values<bool>();
   for (std::size_t i = 0; i < flags.size(); ++i)
     if (flags[i]) chosen.push_back(resolve_index(static_cast<std::int64_t>(i), data.shape()[axis]));
-  call.give(0, taken(data, axis, chosen, call.workers));
+  call.set_output(0, gathered(data, axis, chosen, call.workers));
 }
 
 template <class T>
@@ -80,23 +80,24 @@ void non_zero(OpCall& call) {
         for (std::size_t i = 0; i < values.size(); ++i)
           if (!is_zero<T>(values[i])) found.push_back(static_cast<std::int64_t>(i));
       });
-  const Shape shape = data.rank() == 0 ? Shape{1} : data.shape();  // a scalar is a list of one
+  const Shape shape =
+      data.rank() == 0 ? Shape{1} : data.shape();  // a scalar is treated as a list of one
   const auto count = static_cast<std::int64_t>(found.size());
   const auto out = call.output(0, DType::i64, {shape.rank(), count}).values<std::int64_t>();
-  const Steps steps = steps_of(shape);
+  const Strides steps = strides_of(shape);
   for (int axis = 0; axis < shape.rank(); ++axis)
     for (std::size_t i = 0; i < found.size(); ++i)
       out[static_cast<std::size_t>(axis) * found.size() + i] =
           found[i] / at(steps, axis) % shape[axis];
 }
 
-// The columns that the second input names, of the last axis.
+// Gathers columns of the last axis.
 void array_feature_extractor(OpCall& call) {
   const Tensor& data = call.input(0);
   require(data.rank() >= 1, "the data is a scalar");
   const int axis = data.rank() - 1;
-  const Tensor out = taken(data, axis, indices_of(call, 1, data.shape()[axis]), call.workers);
-  call.give(0, data.rank() == 1 ? out.reshaped(Shape{1, out.size()}) : out);
+  const Tensor out = gathered(data, axis, indices_of(call, 1, data.shape()[axis]), call.workers);
+  call.set_output(0, data.rank() == 1 ? out.reshaped(Shape{1, out.size()}) : out);
 }
 
 constexpr Op kGatherOps[] = {

@@ -1,21 +1,23 @@
-// Where the elements lie that a tensor of indices names.
+// Memory offsets of the elements that a tensor of indices addresses.
 #pragma once
 
 #include "engine/ops/op.h"
 
 namespace sluice::engine {
 
-// For each index of that input, which replaces the index's own along `axis`: the place in
-// data of that shape. Checked.
-std::vector<std::int64_t> element_places(const OpCall& call, std::size_t input, const Shape& data,
+// GatherElements and ScatterElements: for each index, which replaces its own coordinate along
+// `axis`, the offset in data of that shape. Bounds are checked.
+std::vector<std::int64_t> gather_offsets(const OpCall& call, std::size_t input, const Shape& data,
                                          int axis);
 
-// Indices whose last axis is a tuple, which names a block of the data.
-struct TuplePlaces {
-  std::vector<std::int64_t> places;  // where each block begins
-  Shape tuples;                      // of the indices without their last axis
-  int used;                          // axes of the data that tuples and batches go through
+// GatherND and ScatterND: the last axis of the indices is a tuple that addresses a block of the
+// data.
+struct GatherNdOffsets {
+  std::vector<std::int64_t> offsets;  // where each block begins
+  Shape tuples;                       // shape of the indices without their last axis
+  int used;                           // leading axes of the data that batch and tuple index
 };
-TuplePlaces tuple_places(const OpCall& call, std::size_t input, const Shape& data, int batch_dims);
+GatherNdOffsets gather_nd_offsets(const OpCall& call, std::size_t input, const Shape& data,
+                                  int batch_dims);
 
 }  // namespace sluice::engine

@@ -1,4 +1,4 @@
-// Tensors made by rule: ranges, diagonals, triangles, one among many; and pictures of columns.
+// Range, EyeLike, Trilu, OneHot.
 #include <cmath>
 
 #include "engine/ops/axes.h"
@@ -16,9 +16,9 @@ T scalar(const OpCall& call, std::size_t input) {
   return tensor.values<T>()[0];
 }
 
-constexpr std::int64_t kMostInRange = std::int64_t{1} << 40;
+constexpr std::int64_t kMaxRangeSize = std::int64_t{1} << 40;
 
-// How many steps lead from start to the limit, which is not reached.
+// The number of elements from start to limit, exclusive.
 template <class T>
 std::int64_t count_between(T start, T limit, T delta) {
   if constexpr (std::is_integral_v<T>) {
@@ -28,12 +28,12 @@ std::int64_t count_between(T start, T limit, T delta) {
     const std::uint64_t apart = static_cast<std::uint64_t>(std::max(start, limit)) - low;
     const auto wide = static_cast<std::uint64_t>(delta);
     const std::uint64_t count = (apart - 1) / (delta > 0 ? wide : 0 - wide) + 1;
-    require(count < static_cast<std::uint64_t>(kMostInRange), "a range that is too long");
+    require(count < static_cast<std::uint64_t>(kMaxRangeSize), "a range that is too long");
     return static_cast<std::int64_t>(count);
   } else {
     const double count = std::ceil((static_cast<double>(limit) - static_cast<double>(start)) /
                                    static_cast<double>(delta));
-    require(count < static_cast<double>(kMostInRange) && count == count,
+    require(count < static_cast<double>(kMaxRangeSize) && count == count,
             "a range from " + std::to_string(static_cast<double>(start)) + " to " +
                 std::to_string(static_cast<double>(limit)) + " in steps of " +
                 std::to_string(static_cast<double>(delta)));
@@ -93,8 +93,8 @@ void trilu(OpCall& call) {
   });
 }
 
-// Of any number type, toward zero.
-std::vector<std::int64_t> whole_numbers(const Tensor& tensor) {
+// An integer from a tensor of any numeric type, truncated toward zero.
+std::vector<std::int64_t> integers_of(const Tensor& tensor) {
   std::vector<std::int64_t> out;
   visit_numbers(tensor.dtype(), [&]<class T>() {
     for (const T& value : tensor.values<T>()) {
@@ -108,7 +108,7 @@ std::vector<std::int64_t> whole_numbers(const Tensor& tensor) {
 
 void one_hot(OpCall& call) {
   const Tensor& indices = call.input(0);
-  const std::vector<std::int64_t> depths = whole_numbers(call.input(1));
+  const std::vector<std::int64_t> depths = integers_of(call.input(1));
   require(depths.size() == 1 && depths[0] >= 0, "the depth is one number, not below 0");
   const std::int64_t depth = depths[0];
   const Tensor& values = call.input(2);
@@ -118,15 +118,16 @@ void one_hot(OpCall& call) {
   shape.insert(axis, depth);
   const Tensor out = call.output(0, values.dtype(), checked_shape(shape.dims()));
   const std::int64_t inner = shape.size(axis + 1, shape.rank());
-  const std::vector<std::int64_t> numbers = whole_numbers(indices);
+  const std::vector<std::int64_t> numbers = integers_of(indices);
   if (values.dtype() == DType::string)
-    out.hold(static_cast<std::size_t>(out.size()), held_by(as<std::string>(values)));
+    out.reserve_string_bytes(static_cast<std::size_t>(out.size()),
+                             string_bytes(as<std::string>(values)));
   visit_widths(values.dtype(), [&]<class T>() {
     const auto to = as<T>(out);
     std::fill(to.begin(), to.end(), as<T>(values)[0]);
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       const std::int64_t index = numbers[i] < 0 ? numbers[i] + depth : numbers[i];
-      if (index < 0 || index >= depth) continue;  // all off
+      if (index < 0 || index >= depth) continue;  // no hot element
       const auto place = static_cast<std::int64_t>(i);
       to[static_cast<std::size_t>((place / inner * depth + index) * inner + place % inner)] =
           as<T>(values)[1];

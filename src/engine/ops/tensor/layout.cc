@@ -1,4 +1,4 @@
-// Elements that only change places: turned, cut, joined, repeated.
+// Data movement: Transpose, Slice, Split, Concat, Tile, Expand, DepthToSpace, SpaceToDepth.
 #include "engine/ops/axes.h"
 #include "engine/ops/families.h"
 #include "engine/ops/moves.h"
@@ -19,19 +19,19 @@ void transpose(OpCall& call) {
   }
   Shape shape;
   for (const int axis : order) shape.push_back(data.shape()[axis]);
-  call.tell(0, data.dtype(), shape);
-  call.give(0, transposed(data, order, call.workers));
+  call.declare_output(0, data.dtype(), shape);
+  call.set_output(0, transposed(data, order, call.workers));
 }
 
 void concat(OpCall& call) {
   std::vector<Tensor> parts;
   for (std::size_t i = 0; i < call.inputs(); ++i) parts.push_back(call.input(i));
   require(!parts.empty(), "nothing to join");
-  const std::int64_t asked =
+  const std::int64_t requested_axis =
       call.version() < 4 ? call.attributes().integer("axis", 1) : call.attributes().integer("axis");
-  const int axis = resolve_axis(asked, parts[0].rank());
-  call.tell(0, parts[0].dtype(), joined_shape(parts, axis));
-  call.give(0, joined(parts, axis, call.workers));
+  const int axis = resolve_axis(requested_axis, parts[0].rank());
+  call.declare_output(0, parts[0].dtype(), concatenated_shape(parts, axis));
+  call.set_output(0, concatenated(parts, axis, call.workers));
 }
 
 std::vector<std::int64_t> split_sizes(const OpCall& call, std::int64_t whole) {
@@ -58,15 +58,15 @@ void split(OpCall& call) {
                                               std::to_string(call.outputs()) + " outputs");
   std::int64_t left = whole;
   for (const std::int64_t size : sizes) left = size >= 0 && size <= left ? left - size : -1;
-  require(left == 0, "the parts do not add up to " + std::to_string(whole) + " elements");
+  require(left == 0, "the split sizes do not add up to " + std::to_string(whole) + " elements");
   Shape shape = data.shape();
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     shape[axis] = sizes[i];
-    call.tell(i, data.dtype(), shape);
+    call.declare_output(i, data.dtype(), shape);
   }
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < sizes.size(); begin += sizes[i++])
-    if (call.wants(i)) call.give(i, part_of(data, axis, begin, sizes[i], call.workers));
+    if (call.wants(i)) call.set_output(i, slice_of(data, axis, begin, sizes[i], call.workers));
 }
 
 struct Range {
@@ -101,19 +101,19 @@ void slice(OpCall& call) {
   require(axes.size() == begins->size() && (!steps || steps->size() == axes.size()),
           "starts, ends, axes and steps are of different lengths");
   Shape shape = data.shape();
-  Steps from = steps_of(shape);
+  Strides from = strides_of(shape);
   std::int64_t first = 0;
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const Range range =
         clamp_range((*begins)[i], (*ends)[i], steps ? (*steps)[i] : 1, data.shape()[axes[i]]);
     auto& step = from[static_cast<std::size_t>(axes[i])];
     first += range.begin * step;
-    step = range.count > 1 ? step * range.step : 0;  // a lone element's step may be beyond all
+    step = range.count > 1 ? step * range.step : 0;  // the step of a single element may be huge
     shape[axes[i]] = range.count;
   }
   const Tensor out = call.output(0, data.dtype(), shape);
-  const Steps to = steps_of(shape);
-  std::vector<Move> moves;
+  const Strides to = strides_of(shape);
+  std::vector<CopyAxis> moves;
   for (int i = 0; i < shape.rank(); ++i) moves.push_back({shape[i], at(from, i), at(to, i)});
   move_elements({data, first}, {out}, std::move(moves), call.workers);
 }
@@ -123,17 +123,17 @@ void expand(OpCall& call) {
   const Shape shape = broadcast(data.shape(), checked_shape(call.integers(1)));
   checked_size(shape.dims());
   const Tensor out = call.output(0, data.dtype(), shape);
-  const Steps from = steps_of(data.shape()), to = steps_of(shape);
-  std::vector<Move> moves;
+  const Strides from = strides_of(data.shape()), to = strides_of(shape);
+  std::vector<CopyAxis> moves;
   for (int i = 0; i < shape.rank(); ++i) {
     const int own = i - (shape.rank() - data.rank());
-    const bool stretched = own < 0 || data.shape()[own] == 1;
-    moves.push_back({shape[i], stretched ? 0 : at(from, own), at(to, i)});
+    const bool is_broadcast = own < 0 || data.shape()[own] == 1;
+    moves.push_back({shape[i], is_broadcast ? 0 : at(from, own), at(to, i)});
   }
   move_elements({data}, {out}, std::move(moves), call.workers);
 }
 
-// Before opset 6: one axis, and how often along it.
+// Tile before opset 6: one axis and its repeat count.
 std::vector<std::int64_t> repeats_of(const OpCall& call, int rank) {
   if (call.version() >= 6) return call.integers(1);
   const auto one = [&](std::size_t i) {
@@ -158,8 +158,8 @@ void tile(OpCall& call) {
     shape[i] = checked_size(times);
   }
   const Tensor out = call.output(0, data.dtype(), checked_shape(shape.dims()));
-  const Steps from = steps_of(data.shape()), to = steps_of(shape);
-  std::vector<Move> moves;
+  const Strides from = strides_of(data.shape()), to = strides_of(shape);
+  std::vector<CopyAxis> moves;
   for (int i = 0; i < shape.rank(); ++i) {
     const std::int64_t dim = data.shape()[i];
     moves.push_back({repeats[static_cast<std::size_t>(i)], 0, at(to, i) * dim});
@@ -168,11 +168,11 @@ void tile(OpCall& call) {
   move_elements({data}, {out}, std::move(moves), call.workers);
 }
 
-// Channels as blocks of the picture and back: both are a transposition of six axes.
+// DepthToSpace and SpaceToDepth: both are transposes of six axes.
 void reorder(OpCall& call, const Shape& cut, const std::vector<int>& order, const Shape& shape) {
-  call.tell(0, call.input(0).dtype(), shape);
-  const Tensor turned = transposed(call.input(0).reshaped(cut), order, call.workers);
-  call.give(0, turned.reshaped(shape));
+  call.declare_output(0, call.input(0).dtype(), shape);
+  const Tensor reordered = transposed(call.input(0).reshaped(cut), order, call.workers);
+  call.set_output(0, reordered.reshaped(shape));
 }
 
 std::int64_t block_size(const OpCall& call) {
@@ -217,12 +217,12 @@ void reverse_sequence(OpCall& call) {
   require(static_cast<std::int64_t>(lengths.size()) == shape[batch],
           std::to_string(lengths.size()) + " lengths for " + std::to_string(shape[batch]));
   const Tensor out = call.output(0, data.dtype(), shape);
-  const Steps steps = steps_of(shape);
+  const Strides steps = strides_of(shape);
   for (std::int64_t b = 0; b < shape[batch]; ++b) {
     const std::int64_t length = lengths[static_cast<std::size_t>(b)];
     require(length >= 0 && length <= shape[time],
             "a length of " + std::to_string(length) + " in " + std::to_string(shape[time]));
-    std::vector<Move> moves;
+    std::vector<CopyAxis> moves;
     for (int i = 0; i < shape.rank(); ++i)
       if (i != batch && i != time) moves.push_back({shape[i], at(steps, i), at(steps, i)});
     const std::int64_t step = at(steps, time), base = b * at(steps, batch);

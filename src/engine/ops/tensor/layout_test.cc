@@ -1,4 +1,4 @@
-// Shapes, layout, indices and edges: what the ONNX cases do not show.
+// Shapes, layout, indices and padding, beyond the ONNX test cases.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,8 +15,8 @@ using Integers = Attributes::Integers;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMin = std::numeric_limits<std::int64_t>::min();
+constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
 Tensor integers(const Shape& shape, std::vector<std::int64_t> values) {
   return tensor_of(shape, std::move(values));
@@ -33,7 +33,7 @@ std::vector<std::int64_t> result(OneOp op, const std::vector<Tensor>& inputs) {
   return list_of<std::int64_t>(op.run(inputs)[0]);
 }
 
-TEST(TransposeTest, LargeTensorsOfEveryOrderAreRight) {
+TEST(TransposeTest, LargeTensorsAreTransposedCorrectlyForEveryPermutation) {
   compute::Workers workers(2);
   const Shape shape{5, 67, 3, 41};
   const Tensor data = counted(shape);
@@ -54,19 +54,18 @@ TEST(TransposeTest, LargeTensorsOfEveryOrderAreRight) {
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
-TEST(TransposeTest, AnOrderThatNamesAnAxisTwiceIsRefused) {
+TEST(TransposeTest, DuplicateAxesInPermutationsAreRejected) {
   EXPECT_THAT(OneOp("Transpose", 13).set("perm", Integers{0, 0}).refusal({counted({2, 2})}),
               HasSubstr("named twice"));
 }
 
-TEST(SliceTest, ExtremesOfStartEndAndStepStayInside) {
+TEST(SliceTest, ExtremeStartEndAndStepValuesAreClamped) {
   const Tensor x = counted({5});
-  EXPECT_THAT(result(OneOp("Slice", 13), {x, list({kMost}), list({kLeast}), list({0}), list({-1})}),
+  EXPECT_THAT(result(OneOp("Slice", 13), {x, list({kMax}), list({kMin}), list({0}), list({-1})}),
               ElementsAre(4, 3, 2, 1, 0));
-  EXPECT_THAT(
-      result(OneOp("Slice", 13), {x, list({-1}), list({kLeast}), list({0}), list({kLeast})}),
-      ElementsAre(4));
-  EXPECT_THAT(result(OneOp("Slice", 13), {x, list({1}), list({kMost}), list({0}), list({kMost})}),
+  EXPECT_THAT(result(OneOp("Slice", 13), {x, list({-1}), list({kMin}), list({0}), list({kMin})}),
+              ElementsAre(4));
+  EXPECT_THAT(result(OneOp("Slice", 13), {x, list({1}), list({kMax}), list({0}), list({kMax})}),
               ElementsAre(1));
   EXPECT_THAT(
       result(OneOp("Slice", 13), {counted({0}), list({5}), list({-9}), list({0}), list({-2})}),
@@ -75,13 +74,13 @@ TEST(SliceTest, ExtremesOfStartEndAndStepStayInside) {
               HasSubstr("a step of 0"));
 }
 
-TEST(SliceTest, OldVersionsHaveAttributes) {
+TEST(SliceTest, OldVersionsUseAttributes) {
   OneOp op("Slice", 1);
-  op.set("starts", Integers{1, -2}).set("ends", Integers{kMost, -1}).set("axes", Integers{0, 1});
+  op.set("starts", Integers{1, -2}).set("ends", Integers{kMax, -1}).set("axes", Integers{0, 1});
   EXPECT_THAT(result(op, {counted({3, 3})}), ElementsAre(4, 7));
 }
 
-TEST(ReshapeTest, OnlyWhatFitsIsAccepted) {
+TEST(ReshapeTest, OnlyMatchingShapesAreAccepted) {
   const Tensor x = counted({2, 3});
   EXPECT_EQ(OneOp("Reshape", 14).run({x, list({0, -1, 1})})[0].shape(), Shape({2, 3, 1}));
   EXPECT_EQ(OneOp("Reshape", 14)
@@ -89,35 +88,35 @@ TEST(ReshapeTest, OnlyWhatFitsIsAccepted) {
                 .run({counted({0, 3}), list({3, 0})})[0]
                 .shape(),
             Shape({3, 0}));
-  for (const auto& asked :
-       {list({4, -1}), list({-1, -1}), list({2, 3, 0}), list({kMost, kMost}), list({-2, 3})})
-    EXPECT_NE(OneOp("Reshape", 14).refusal({x, asked}), "accepted");
+  for (const auto& requested :
+       {list({4, -1}), list({-1, -1}), list({2, 3, 0}), list({kMax, kMax}), list({-2, 3})})
+    EXPECT_NE(OneOp("Reshape", 14).refusal({x, requested}), "accepted");
 }
 
-TEST(SplitTest, PartsMustAddUp) {
-  EXPECT_THAT(OneOp("Split", 13).refusal({counted({5}), list({kMost})}), HasSubstr("add up"));
+TEST(SplitTest, SplitSizesMustAddUp) {
+  EXPECT_THAT(OneOp("Split", 13).refusal({counted({5}), list({kMax})}), HasSubstr("add up"));
   EXPECT_THAT(OneOp("Split", 13).refusal({counted({5}), list({-5})}), HasSubstr("add up"));
   OneOp op("Split", 18);
   op.set("num_outputs", std::int64_t{3});
   EXPECT_THAT(list_of<std::int64_t>(op.run({counted({7})}, 3)[2]), ElementsAre(6));
 }
 
-TEST(SizesTest, ClaimsThatNoMemoryHoldsAreRefused) {
+TEST(SizesTest, SizesBeyondMemoryAreRejected) {
   const Tensor one = counted({1});
-  EXPECT_THAT(OneOp("ConstantOfShape", 9).refusal({list({kMost, kMost})}), HasSubstr("memory"));
-  EXPECT_THAT(OneOp("Expand", 13).refusal({one, list({kMost, 3})}), HasSubstr("memory"));
-  EXPECT_THAT(OneOp("Tile", 13).refusal({counted({2}), list({kMost})}), HasSubstr("memory"));
-  EXPECT_NE(OneOp("Pad", 18).refusal({one, list({kMost, kMost})}), "accepted");
-  EXPECT_NE(OneOp("Pad", 18).refusal({one, list({kLeast, 0})}), "accepted");
+  EXPECT_THAT(OneOp("ConstantOfShape", 9).refusal({list({kMax, kMax})}), HasSubstr("memory"));
+  EXPECT_THAT(OneOp("Expand", 13).refusal({one, list({kMax, 3})}), HasSubstr("memory"));
+  EXPECT_THAT(OneOp("Tile", 13).refusal({counted({2}), list({kMax})}), HasSubstr("memory"));
+  EXPECT_NE(OneOp("Pad", 18).refusal({one, list({kMax, kMax})}), "accepted");
+  EXPECT_NE(OneOp("Pad", 18).refusal({one, list({kMin, 0})}), "accepted");
   EXPECT_NE(
-      OneOp("Range", 11).refusal({integers({}, {0}), integers({}, {kMost}), integers({}, {1})}),
+      OneOp("Range", 11).refusal({integers({}, {0}), integers({}, {kMax}), integers({}, {1})}),
       "accepted");
-  EXPECT_NE(OneOp("OneHot", 11).refusal({one, integers({}, {kMost}), list({0, 1})}), "accepted");
+  EXPECT_NE(OneOp("OneHot", 11).refusal({one, integers({}, {kMax}), list({0, 1})}), "accepted");
 }
 
-TEST(GatherTest, IndicesOutsideAreRefused) {
+TEST(GatherTest, IndicesOutOfRangeAreRejected) {
   const Tensor x = counted({2, 3});
-  for (const std::int64_t index : {std::int64_t{2}, std::int64_t{-3}, kLeast, kMost}) {
+  for (const std::int64_t index : {std::int64_t{2}, std::int64_t{-3}, kMin, kMax}) {
     EXPECT_THAT(OneOp("Gather", 13).refusal({x, list({index})}), HasSubstr("index"));
     EXPECT_THAT(OneOp("GatherElements", 13).refusal({x, integers({1, 1}, {index})}),
                 HasSubstr("index"));
@@ -131,7 +130,7 @@ TEST(GatherTest, IndicesOutsideAreRefused) {
   EXPECT_THAT(OneOp("Gather", 13).refusal({counted({0}), list({0})}), HasSubstr("index"));
 }
 
-TEST(GatherTest, EmptyOnesStayEmpty) {
+TEST(GatherTest, EmptyTensorsStayEmpty) {
   EXPECT_EQ(OneOp("Gather", 13).run({counted({3, 0}), list({1, 2})})[0].shape(), Shape({2, 0}));
   EXPECT_EQ(OneOp("Gather", 13).run({counted({3}), Tensor(DType::i64, {0, 4})})[0].shape(),
             Shape({0, 4}));
@@ -139,7 +138,7 @@ TEST(GatherTest, EmptyOnesStayEmpty) {
             Shape({5, 2, 3}));
 }
 
-TEST(ScatterTest, UpdatesOfAnotherShapeOrTypeAreRefused) {
+TEST(ScatterTest, UpdatesOfAnotherShapeOrTypeAreRejected) {
   const Tensor x = counted({3});
   EXPECT_NE(OneOp("ScatterND", 18).refusal({x, integers({2, 1}, {0, 1}), counted({1})}),
             "accepted");
@@ -148,7 +147,7 @@ TEST(ScatterTest, UpdatesOfAnotherShapeOrTypeAreRefused) {
             "accepted");
 }
 
-TEST(ScatterTest, ACacheOverItsEndIsRefusedUnlessItGoesRound) {
+TEST(ScatterTest, CacheOverflowIsRejectedUnlessCircular) {
   const Tensor cache = counted({1, 3, 1}), update = integers({1, 2, 1}, {7, 8});
   EXPECT_THAT(OneOp("TensorScatter", 24).refusal({cache, update, list({2})}),
               HasSubstr("write index 2 of 3"));
@@ -158,7 +157,7 @@ TEST(ScatterTest, ACacheOverItsEndIsRefusedUnlessItGoesRound) {
   EXPECT_NE(round.refusal({cache, update, list({-1})}), "accepted");
 }
 
-TEST(PadTest, NegativePaddingCutsBeforeTheRestIsContinued) {
+TEST(PadTest, NegativePaddingIsRemovedBeforePadding) {
   const Tensor x = counted({4});
   EXPECT_THAT(result(OneOp("Pad", 19), {x, list({-1, 2})}), ElementsAre(1, 2, 3, 0, 0));
   OneOp reflect("Pad", 19);
@@ -170,8 +169,8 @@ TEST(PadTest, NegativePaddingCutsBeforeTheRestIsContinued) {
   EXPECT_THAT(wrap.refusal({counted({0}), list({1, 0})}), HasSubstr("empty"));
 }
 
-// Element by element, by where each one comes from.
-TEST(PadTest, EveryModeContinuesEveryAxisHoweverFarItGoes) {
+// Reference implementation by source index of each element.
+TEST(PadTest, EveryModeExtendsEveryAxisByAnyLength) {
   const auto source = [](const std::string& mode, std::int64_t i, std::int64_t size) {
     if (mode == "edge") return std::clamp<std::int64_t>(i, 0, size - 1);
     if (mode == "wrap") return (i % size + size) % size;
@@ -198,7 +197,7 @@ TEST(PadTest, EveryModeContinuesEveryAxisHoweverFarItGoes) {
   }
 }
 
-TEST(PadTest, APaddingOfManyBytesTakesNoMoreMemoryThanItsOutput) {
+TEST(PadTest, LargePaddingTakesNoMoreMemoryThanItsOutput) {
   Model m;
   m.output(m.op("Pad", {m.input(varied({3})), m.list({1 << 20, 1 << 20})},
                 {{"mode", std::string("reflect")}}));
@@ -208,13 +207,13 @@ TEST(PadTest, APaddingOfManyBytesTakesNoMoreMemoryThanItsOutput) {
   EXPECT_EQ(session.run(inputs)[0].tensor.size(), (2 << 20) + 3);
 }
 
-TEST(PadTest, TheFirstVersionsHaveAttributes) {
+TEST(PadTest, FirstVersionsUseAttributes) {
   OneOp op("Pad", 2);
   op.set("pads", Integers{1, 1}).set("value", 2.5f);
   EXPECT_THAT(list_of<float>(op.run({tensor_of<float>({1}, {1})})[0]), ElementsAre(2.5f, 1, 2.5f));
 }
 
-TEST(TopKTest, NanIsTheLargestAndEqualOnesKeepTheirOrder) {
+TEST(TopKTest, NanIsTheLargestValueAndOrderIsStable) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Tensor x = tensor_of<float>({5}, {1, nan, 3, 3, nan});
   EXPECT_THAT(list_of<std::int64_t>(OneOp("TopK", 11).run({x, list({4})}, 2)[1]),
@@ -240,7 +239,7 @@ TEST(SizesTest, HugeShapesWithoutElementsCostNothing) {
   EXPECT_EQ(OneOp("Gather", 13).set("axis", std::int64_t{2}).run({x, none})[0].shape(),
             Shape({huge, 2, 0}));
   EXPECT_EQ(OneOp("Transpose", 13).run({x})[0].shape(), Shape({0, 2, huge}));
-  EXPECT_EQ(OneOp("Slice", 13).run({x, list({1}), list({kMost}), list({0})})[0].shape(),
+  EXPECT_EQ(OneOp("Slice", 13).run({x, list({1}), list({kMax}), list({0})})[0].shape(),
             Shape({huge - 1, 2, 0}));
   OneOp edge("Pad", 13);
   edge.set("mode", std::string("edge"));
@@ -250,7 +249,7 @@ TEST(SizesTest, HugeShapesWithoutElementsCostNothing) {
   EXPECT_NE(OneOp("SplitToSequence", 11).refusal({x}), "accepted");
 }
 
-TEST(ResizeTest, SizesAndScalesFromOutsideAreChecked) {
+TEST(ResizeTest, UntrustedSizesAndScalesAreChecked) {
   const Tensor x = varied({1, 1, 2, 2}), none;
   const auto scales = [](float s) { return tensor_of<float>({4}, {1, 1, s, s}); };
   for (const float bad : {0.0f, -1.0f, 1e30f, std::numeric_limits<float>::quiet_NaN()})
@@ -260,7 +259,7 @@ TEST(ResizeTest, SizesAndScalesFromOutsideAreChecked) {
             Shape({1, 1, 0, 2}));
 }
 
-TEST(ResizeTest, TheTenthVersionTakesTheNextOneWhenItShrinks) {
+TEST(ResizeTest, Opset10RoundsUpWhenDownsampling) {
   const Tensor x = tensor_of<float>({1, 4}, {1, 2, 3, 4});
   EXPECT_THAT(list_of<float>(OneOp("Resize", 10).run({x, tensor_of<float>({2}, {1, 0.6f})})[0]),
               ElementsAre(1, 3));

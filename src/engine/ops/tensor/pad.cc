@@ -1,4 +1,4 @@
-// Tensors made larger or smaller at their edges.
+// Pad and CenterCropPad.
 #include "engine/ops/axes.h"
 #include "engine/ops/families.h"
 #include "engine/ops/moves.h"
@@ -6,7 +6,7 @@
 namespace sluice::engine {
 namespace {
 
-// How many elements come before and after each axis; negative: how many go.
+// Elements to add before and after each axis; negative: to remove.
 struct Padding {
   std::vector<std::int64_t> before, after;
 
@@ -16,8 +16,8 @@ struct Padding {
     Shape out = shape;
     for (int i = 0; i < shape.rank(); ++i) {
       const auto a = static_cast<std::size_t>(i);
-      constexpr std::int64_t kMost = std::int64_t{1} << 48;
-      require(before[a] > -kMost && before[a] < kMost && after[a] > -kMost && after[a] < kMost &&
+      constexpr std::int64_t kMax = std::int64_t{1} << 48;
+      require(before[a] > -kMax && before[a] < kMax && after[a] > -kMax && after[a] < kMax &&
                   shape[i] + before[a] + after[a] >= 0,
               "padding of " + std::to_string(before[a]) + " and " + std::to_string(after[a]) +
                   " for " + std::to_string(shape[i]) + " elements");
@@ -27,11 +27,11 @@ struct Padding {
   }
 };
 
-// The part of the input that the output shows goes to its place; all else is left.
+// Copies the input region that is part of the output; leaves the rest uninitialized.
 void place_inside(OpCall& call, const Tensor& data, const Tensor& out, const Padding& padding) {
-  const Steps from = steps_of(data.shape()), to = steps_of(out.shape());
+  const Strides from = strides_of(data.shape()), to = strides_of(out.shape());
   std::int64_t source = 0, target = 0;
-  std::vector<Move> moves;
+  std::vector<CopyAxis> moves;
   for (int i = 0; i < data.rank(); ++i) {
     const std::int64_t shift = padding.before[static_cast<std::size_t>(i)];
     const std::int64_t begin = std::max<std::int64_t>(0, -shift);
@@ -54,17 +54,17 @@ Mode mode_of(const OpCall& call) {
   return Mode::wrap;
 }
 
-// Fills what lies around the input's elements, which are in `out` already, by copies within it.
+// Fills the padding by copies within `out`, which already contains the input.
 class Continued {
  public:
-  // Where the input's elements lie along an axis.
+  // The range of the input along an axis.
   struct Inside {
     std::int64_t begin, size;
   };
 
   Continued(const Tensor& out, Mode mode, std::vector<Inside> inside, compute::Workers& workers)
       : out_(out),
-        steps_(steps_of(out.shape())),
+        steps_(strides_of(out.shape())),
         mode_(mode),
         inside_(std::move(inside)),
         workers_(workers) {}
@@ -92,7 +92,7 @@ class Continued {
     repeat(axis, begin - before, end + after, 2 * (size - 1));
   }
 
-  // What is there from `low` to `high` goes on both ways; more is copied each time.
+  // Continues [low, high) periodically in both directions, copying more each time.
   void repeat(int axis, std::int64_t low, std::int64_t high, std::int64_t period) const {
     const auto whole = [&] { return (high - low) / period * period; };
     for (const std::int64_t all = out_.shape()[axis]; high < all;) {
@@ -107,15 +107,15 @@ class Continued {
     }
   }
 
-  // Rows along `axis`, each `step` after the one before, to `to` and behind it.
+  // Copies rows along `axis` with the given step to `to`.
   void copy(int axis, std::int64_t from, std::int64_t step, std::int64_t to,
             std::int64_t count) const {
-    std::vector<Move> moves;
+    std::vector<CopyAxis> moves;
     std::int64_t source = 0, target = 0;
     for (int i = 0; i < out_.rank(); ++i) {
       const Inside here = inside_[static_cast<std::size_t>(i)];
       const std::int64_t one = at(steps_, i);
-      moves.push_back(i == axis ? Move{count, step * one, one} : Move{here.size, one, one});
+      moves.push_back(i == axis ? CopyAxis{count, step * one, one} : CopyAxis{here.size, one, one});
       source += (i == axis ? from : here.begin) * one;
       target += (i == axis ? to : here.begin) * one;
     }
@@ -123,16 +123,17 @@ class Continued {
   }
 
   const Tensor& out_;
-  const Steps steps_;
+  const Strides steps_;
   const Mode mode_;
   std::vector<Inside> inside_;
   compute::Workers& workers_;
 };
 
-// What is cut off is gone before the rest is looked at to continue it.
+// Negative padding is removed before the rest is extended.
 void continued(OpCall& call, Mode mode, const Padding& padding, const Shape& shape) {
   const Tensor& data = call.input(0);
-  const Tensor out = call.output(0, data.dtype(), shape);  // first: there may be no room for it
+  const Tensor out =
+      call.output(0, data.dtype(), shape);  // first, because memory may not be sufficient
   std::vector<Continued::Inside> inside;
   for (int axis = 0; axis < data.rank(); ++axis) {
     const auto a = static_cast<std::size_t>(axis);

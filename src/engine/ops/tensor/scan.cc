@@ -1,4 +1,4 @@
-// Scan: a body that goes along tensors element by element, carrying a state.
+// Scan: runs a subgraph over slices of tensors, carrying a state.
 #include "engine/ops/axes.h"
 #include "engine/ops/families.h"
 #include "engine/ops/moves.h"
@@ -21,7 +21,7 @@ Tensor without_axis(const Tensor& tensor, int axis) {
   return tensor.reshaped(shape);
 }
 
-// Goes `length` steps; the state is changed, and what each step gives is added to `lists`.
+// Runs `length` iterations; updates the state and appends the scan outputs to `lists`.
 void go(OpCall& call, const Graph& body, std::vector<Tensor>& state,
         const std::vector<Scanned>& inputs, std::int64_t length, Lists& lists) {
   require(body.inputs.size() == state.size() + inputs.size() &&
@@ -32,9 +32,9 @@ void go(OpCall& call, const Graph& body, std::vector<Tensor>& state,
     for (const Scanned& input : inputs) {
       const std::int64_t i = input.backward ? length - 1 - step : step;
       values.push_back(
-          without_axis(part_of(input.tensor, input.axis, i, 1, call.workers), input.axis));
+          without_axis(slice_of(input.tensor, input.axis, i, 1, call.workers), input.axis));
     }
-    const std::vector<Datum> results = call.run_body(body, values);
+    const std::vector<Datum> results = call.run_subgraph(body, values);
     for (std::size_t i = 0; i < results.size(); ++i) {
       require(results[i].kind == Datum::Kind::tensor, "the body must give tensors");
       if (i < state.size())
@@ -45,7 +45,7 @@ void go(OpCall& call, const Graph& body, std::vector<Tensor>& state,
   }
 }
 
-// Checked element of a list that may be left out.
+// A checked element of an optional list.
 std::int64_t element(const std::vector<std::int64_t>& list, std::size_t i, std::size_t count) {
   require(list.empty() || list.size() == count, "a list of axes or directions does not fit");
   return list.empty() ? 0 : list[i];
@@ -70,7 +70,7 @@ Counts counts_of(const OpCall& call, const Graph& body, std::size_t first) {
 Tensor collected(OpCall& call, std::vector<Tensor> items, const Value& like, std::int64_t axis,
                  bool backward) {
   if (backward) std::reverse(items.begin(), items.end());
-  const Tensor rows = stacked(items, like, call.workers);
+  const Tensor rows = stack(items, like, call.workers);
   const int to = resolve_axis(axis, rows.rank());
   if (to == 0) return rows;
   std::vector<int> order = all_axes(rows.rank());
@@ -79,7 +79,7 @@ Tensor collected(OpCall& call, std::vector<Tensor> items, const Value& like, std
 }
 
 void scan(OpCall& call) {
-  const Graph& body = body_of(call, "body");
+  const Graph& body = subgraph_of(call, "body");
   const Counts counts = counts_of(call, body, 0);
   const Attributes& a = call.attributes();
   std::vector<Tensor> state;
@@ -97,19 +97,20 @@ void scan(OpCall& call) {
   }
   Lists lists(counts.collected);
   go(call, body, state, inputs, length, lists);
-  for (std::size_t i = 0; i < counts.carried; ++i) call.give(i, state[i]);
+  for (std::size_t i = 0; i < counts.carried; ++i) call.set_output(i, state[i]);
   for (std::size_t i = 0; i < counts.collected; ++i)
-    call.give(counts.carried + i,
-              collected(call, lists[i].all(), body[body.outputs[counts.carried + i]],
-                        element(a.integers("scan_output_axes"), i, counts.collected),
-                        element(a.integers("scan_output_directions"), i, counts.collected) != 0));
+    call.set_output(
+        counts.carried + i,
+        collected(call, lists[i].all(), body[body.outputs[counts.carried + i]],
+                  element(a.integers("scan_output_axes"), i, counts.collected),
+                  element(a.integers("scan_output_directions"), i, counts.collected) != 0));
 }
 
 Tensor row_of(OpCall& call, const Tensor& tensor, std::int64_t row) {
-  return without_axis(part_of(tensor, 0, row, 1, call.workers), 0);
+  return without_axis(slice_of(tensor, 0, row, 1, call.workers), 0);
 }
 
-// That many rows: those that lack are zero.
+// Pads with zero rows to that many rows.
 Tensor lengthened(OpCall& call, const Tensor& tensor, std::int64_t rows) {
   Shape shape = tensor.shape();
   shape[0] = rows;
@@ -119,27 +120,27 @@ Tensor lengthened(OpCall& call, const Tensor& tensor, std::int64_t rows) {
   return all;
 }
 
-// Opset 8: for each row of a batch by itself, and rows may be shorter than the tensors.
+// Opset 8: each batch row is scanned separately, with its own length.
 void scan_batch(OpCall& call) {
-  const Graph& body = body_of(call, "body");
+  const Graph& body = subgraph_of(call, "body");
   const Counts counts = counts_of(call, body, 1);
   const Tensor& leader = call.input(1 + counts.carried);
   require(leader.rank() >= 2, "a scanned input without batch and time");
-  const std::int64_t batch = leader.shape()[0], most = leader.shape()[1];
+  const std::int64_t batch = leader.shape()[0], max = leader.shape()[1];
   const auto lengths = call.has(0)
                            ? call.integers(0)
-                           : std::vector<std::int64_t>(static_cast<std::size_t>(batch), most);
+                           : std::vector<std::int64_t>(static_cast<std::size_t>(batch), max);
   require(static_cast<std::int64_t>(lengths.size()) == batch && batch > 0,
           "one length for each row of the batch");
   for (std::size_t i = 1; i < call.inputs(); ++i)
-    require(call.input(i).rank() >= 1 && call.input(i).shape()[0] == batch &&
-                (i <= counts.carried ||
-                 (call.input(i).rank() >= 2 && call.input(i).shape()[1] == most)),
-            "inputs of different batches or lengths");
+    require(
+        call.input(i).rank() >= 1 && call.input(i).shape()[0] == batch &&
+            (i <= counts.carried || (call.input(i).rank() >= 2 && call.input(i).shape()[1] == max)),
+        "inputs of different batches or lengths");
   Lists states(counts.carried), rows(counts.collected);
   for (std::int64_t b = 0; b < batch; ++b) {
     const std::int64_t length = lengths[static_cast<std::size_t>(b)];
-    require(length >= 0 && length <= most, "a length of " + std::to_string(length));
+    require(length >= 0 && length <= max, "a length of " + std::to_string(length));
     std::vector<Tensor> state;
     std::vector<Scanned> inputs;
     for (std::size_t i = 0; i < counts.carried; ++i)
@@ -152,13 +153,13 @@ void scan_batch(OpCall& call) {
     for (std::size_t i = 0; i < counts.carried; ++i) states[i].add(state[i]);
     for (std::size_t i = 0; i < counts.collected; ++i) {
       const Value& like = body[body.outputs[counts.carried + i]];
-      rows[i].add(lengthened(call, stacked(lists[i].all(), like, call.workers), most));
+      rows[i].add(lengthened(call, stack(lists[i].all(), like, call.workers), max));
     }
   }
   for (std::size_t i = 0; i < counts.carried; ++i)
-    call.give(i, stacked(states[i].all(), {}, call.workers));
+    call.set_output(i, stack(states[i].all(), {}, call.workers));
   for (std::size_t i = 0; i < counts.collected; ++i)
-    call.give(counts.carried + i, stacked(rows[i].all(), {}, call.workers));
+    call.set_output(counts.carried + i, stack(rows[i].all(), {}, call.workers));
 }
 
 constexpr Op kScanOps[] = {

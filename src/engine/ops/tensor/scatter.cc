@@ -1,4 +1,4 @@
-// Elements written to places that indices name.
+// Scatter, ScatterElements, ScatterND, TensorScatter.
 #include <cmath>
 
 #include "engine/ops/axes.h"
@@ -44,11 +44,12 @@ T reduced(Reduction how, T a, T b) {
   return b;
 }
 
-// Blocks of `size` updates go to `places`, in order: of two to one place the later wins.
+// Writes blocks of `size` updates to `offsets` in order: the last write to an offset wins.
 void write_blocks(const Tensor& out, const Tensor& updates, std::span<const std::int64_t> places,
                   std::int64_t size, Reduction how) {
   require(updates.dtype() == out.dtype(), "updates of another element type");
-  if (out.dtype() == DType::string) out.hold(1, held_by(as<std::string>(updates)));
+  if (out.dtype() == DType::string)
+    out.reserve_string_bytes(1, string_bytes(as<std::string>(updates)));
   if (how == Reduction::none)
     return visit_widths(out.dtype(), [&]<class T>() {
       const T* from = as<T>(updates).data();
@@ -69,22 +70,22 @@ void scatter_elements(OpCall& call) {
   const Tensor& data = call.input(0);
   const int axis = resolve_axis(call.attributes().integer("axis", 0), data.rank());
   require(call.input(1).shape() == call.input(2).shape(), "indices and updates differ in shape");
-  const std::vector<std::int64_t> places = element_places(call, 1, data.shape(), axis);
+  const std::vector<std::int64_t> places = gather_offsets(call, 1, data.shape(), axis);
   write_blocks(copy_of(call, data), call.input(2), places, 1, reduction_of(call));
 }
 
 void scatter_nd(OpCall& call) {
   const Tensor& data = call.input(0);
-  const TuplePlaces found = tuple_places(call, 1, data.shape(), 0);
+  const GatherNdOffsets found = gather_nd_offsets(call, 1, data.shape(), 0);
   Shape shape = found.tuples;
   for (int i = found.used; i < data.rank(); ++i) shape.push_back(data.shape()[i]);
   require(call.input(2).shape() == shape,
           "updates of shape " + to_string(call.input(2).shape()) + ", not " + to_string(shape));
-  write_blocks(copy_of(call, data), call.input(2), found.places,
+  write_blocks(copy_of(call, data), call.input(2), found.offsets,
                data.shape().size(found.used, data.rank()), reduction_of(call));
 }
 
-// A cache of past keys or values: each sequence's update goes to its own place in time.
+// TensorScatter: updates a KV cache at the write index of each sequence.
 void tensor_scatter(OpCall& call) {
   const Tensor& cache = call.input(0);
   const Tensor& update = call.input(1);
@@ -92,11 +93,11 @@ void tensor_scatter(OpCall& call) {
   require(axis > 0, "axis 0 is the batch");
   Shape like = update.shape();
   require(like.rank() == cache.rank(), "cache and update differ in rank");
-  const std::int64_t most = cache.shape()[axis], steps = like[axis], batch = like[0];
-  like[axis] = most;
-  require(like == cache.shape() && update.dtype() == cache.dtype() && steps <= most,
+  const std::int64_t capacity = cache.shape()[axis], steps = like[axis], batch = like[0];
+  like[axis] = capacity;
+  require(like == cache.shape() && update.dtype() == cache.dtype() && steps <= capacity,
           "an update of " + to_string(update.shape()) + " to " + to_string(cache.shape()));
-  if (update.size() == 0) return call.give(0, cache);
+  if (update.size() == 0) return call.set_output(0, cache);
   const std::string mode = call.attributes().string("mode", "linear");
   require(mode == "linear" || mode == "circular", "no mode " + mode);
   const auto begins = call.has(2) ? call.integers(2)
@@ -106,13 +107,14 @@ void tensor_scatter(OpCall& call) {
   const std::int64_t inner = like.size(axis + 1, like.rank()), outer = like.size(1, axis);
   for (std::int64_t b = 0; b < batch; ++b) {
     const std::int64_t begin = begins[static_cast<std::size_t>(b)];
-    require(begin >= 0 && (mode == "circular" ? begin < most || steps == 0 : begin <= most - steps),
-            "write index " + std::to_string(begin) + " of " + std::to_string(most));
-    const std::int64_t first = std::min(steps, most - begin);  // the rest begins anew
+    require(begin >= 0 &&
+                (mode == "circular" ? begin < capacity || steps == 0 : begin <= capacity - steps),
+            "write index " + std::to_string(begin) + " of " + std::to_string(capacity));
+    const std::int64_t first = std::min(steps, capacity - begin);  // the rest wraps around
     const auto write = [&](std::int64_t from, std::int64_t to, std::int64_t count) {
-      move_elements({update, (b * outer * steps + from) * inner},
-                    {out, (b * outer * most + to) * inner},
-                    {{outer, steps * inner, most * inner}, {count * inner, 1, 1}}, call.workers);
+      move_elements(
+          {update, (b * outer * steps + from) * inner}, {out, (b * outer * capacity + to) * inner},
+          {{outer, steps * inner, capacity * inner}, {count * inner, 1, 1}}, call.workers);
     };
     write(0, begin, first);
     write(first, 0, steps - first);

@@ -14,7 +14,7 @@ std::int64_t length(const std::vector<Tensor>& items) {
 void sequence_at(OpCall& call) {
   const auto& items = call.sequence(0);
   const std::int64_t i = resolve_index(integer_of(call, 1), length(items));
-  call.give(0, items[static_cast<std::size_t>(i)]);
+  call.set_output(0, items[static_cast<std::size_t>(i)]);
 }
 
 void sequence_construct(OpCall& call) {
@@ -23,16 +23,16 @@ void sequence_construct(OpCall& call) {
     items.push_back(call.input(i));
     require(items[i].dtype() == items[0].dtype(), "items of different element types");
   }
-  call.give(0, std::move(items));
+  call.set_output(0, std::move(items));
 }
 
-void sequence_empty(OpCall& call) { call.give(0, std::vector<Tensor>{}); }
+void sequence_empty(OpCall& call) { call.set_output(0, std::vector<Tensor>{}); }
 
 void sequence_erase(OpCall& call) {
   std::vector<Tensor> items = call.sequence(0);
   const std::int64_t i = resolve_index(call.has(1) ? integer_of(call, 1) : -1, length(items));
   items.erase(items.begin() + i);
-  call.give(0, std::move(items));
+  call.set_output(0, std::move(items));
 }
 
 void sequence_insert(OpCall& call) {
@@ -45,17 +45,17 @@ void sequence_insert(OpCall& call) {
           "position " + std::to_string(i) + " in a sequence of " + std::to_string(size));
   if (i < 0) i += size;
   items.insert(items.begin() + i, call.input(1));
-  call.give(0, std::move(items));
+  call.set_output(0, std::move(items));
 }
 
-void sequence_length(OpCall& call) { call.give(0, Tensor::of(length(call.sequence(0)))); }
+void sequence_length(OpCall& call) { call.set_output(0, Tensor::of(length(call.sequence(0)))); }
 
-// One size for all parts but the last, or a list of sizes.
+// One size for all chunks but the last, or a list of sizes.
 std::vector<std::int64_t> part_sizes(const OpCall& call, std::int64_t whole) {
   if (call.has(1) && call.input(1).rank() > 0) return call.integers(1);
   const std::int64_t each = call.has(1) ? integer_of(call, 1) : 1;
   require(each > 0, "parts of " + std::to_string(each));
-  require(whole / each < (1 << 24), "more than 16 million parts");
+  require(whole / each < (1 << 24), "more than 16 million chunks");
   std::vector<std::int64_t> sizes;
   for (std::int64_t rest = whole; rest > 0; rest -= each) sizes.push_back(std::min(each, rest));
   return sizes;
@@ -70,8 +70,8 @@ void split_to_sequence(OpCall& call) {
   std::int64_t begin = 0;
   for (const std::int64_t size : part_sizes(call, whole)) {
     require(size >= 0 && size <= whole - begin,
-            "the parts do not add up to " + std::to_string(whole) + " elements");
-    Tensor item = part_of(data, axis, begin, size, call.workers);
+            "the split sizes do not add up to " + std::to_string(whole) + " elements");
+    Tensor item = slice_of(data, axis, begin, size, call.workers);
     if (drop) {
       Shape shape = item.shape();
       shape.erase(axis);
@@ -80,8 +80,9 @@ void split_to_sequence(OpCall& call) {
     items.add(std::move(item));
     begin += size;
   }
-  require(begin == whole, "the parts do not add up to " + std::to_string(whole) + " elements");
-  call.give(0, std::move(items));
+  require(begin == whole,
+          "the split sizes do not add up to " + std::to_string(whole) + " elements");
+  call.set_output(0, std::move(items));
 }
 
 void concat_from_sequence(OpCall& call) {
@@ -97,11 +98,11 @@ void concat_from_sequence(OpCall& call) {
     shape.insert(axis, 1);
     item = item.reshaped(shape);
   }
-  call.give(0, joined(items, axis, call.workers));
+  call.set_output(0, concatenated(items, axis, call.workers));
 }
 
 void sequence_map(OpCall& call) {
-  const Graph& body = body_of(call, "body");
+  const Graph& body = subgraph_of(call, "body");
   const std::size_t count = call.sequence(0).size();
   std::vector<TensorList> lists(call.outputs());
   require(body.outputs.size() >= lists.size(), "the body gives too few values");
@@ -116,22 +117,22 @@ void sequence_map(OpCall& call) {
         inputs.push_back(given);
       }
     }
-    const std::vector<Datum> results = call.run_body(body, inputs);
+    const std::vector<Datum> results = call.run_subgraph(body, inputs);
     for (std::size_t i = 0; i < lists.size(); ++i) {
       require(results[i].kind == Datum::Kind::tensor, "the body must give tensors");
       lists[i].add(results[i].tensor);
     }
   }
-  for (std::size_t i = 0; i < lists.size(); ++i) call.give(i, std::move(lists[i]));
+  for (std::size_t i = 0; i < lists.size(); ++i) call.set_output(i, std::move(lists[i]));
 }
 
-void optional(OpCall& call) { call.give(0, call.has(0) ? call.datum(0) : Datum()); }
+void optional(OpCall& call) { call.set_output(0, call.has(0) ? call.datum(0) : Datum()); }
 
-void optional_has_element(OpCall& call) { call.give(0, Tensor::of(call.has(0))); }
+void optional_has_element(OpCall& call) { call.set_output(0, Tensor::of(call.has(0))); }
 
 void optional_get_element(OpCall& call) {
   require(call.has(0), "the optional is empty");
-  call.give(0, call.datum(0));
+  call.set_output(0, call.datum(0));
 }
 
 constexpr Op kSequenceOps[] = {

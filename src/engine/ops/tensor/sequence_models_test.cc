@@ -1,4 +1,4 @@
-// Attention, signals, losses and steps of training.
+// Attention, signals, losses and optimizers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
 
-TEST(AttentionTest, TheLastQueryOfALongerPastSeesTheSame) {
+TEST(AttentionTest, LastQueryWithAPastMatchesFullAttention) {
   const Tensor q = varied({1, 1, 3, 4}), k = varied({1, 1, 3, 4}, 2), v = varied({1, 1, 3, 4}, 3);
   const auto rows = [](const Tensor& t, int from, int count) {
     const auto all = list_of<float>(t);
@@ -32,7 +32,7 @@ TEST(AttentionTest, TheLastQueryOfALongerPastSeesTheSame) {
   EXPECT_EQ(list_of<float>(step[1]), list_of<float>(k));
 }
 
-TEST(AttentionTest, AShortMaskHidesTheKeysBehindItFromOpset24On) {
+TEST(AttentionTest, ShortMasksHideTrailingKeysSinceOpset24) {
   const Tensor q = varied({1, 1, 1, 2}), k = varied({1, 1, 2, 2}, 2);
   const Tensor v = tensor_of<float>({1, 1, 2, 1}, {3, 100});
   const Tensor mask = tensor_of<float>({1, 1}, {0});
@@ -40,14 +40,14 @@ TEST(AttentionTest, AShortMaskHidesTheKeysBehindItFromOpset24On) {
   EXPECT_GT(OneOp("Attention", 23).run({q, k, v, mask})[0].values<float>()[0], 3.5f);
 }
 
-TEST(AttentionTest, HeadsThatDoNotFitAreRefused) {
+TEST(AttentionTest, MismatchedHeadsAreRejected) {
   const Tensor q = varied({1, 3, 2, 4}), kv = varied({1, 2, 2, 4});
   EXPECT_THAT(OneOp("Attention", 23).refusal({q, kv, kv}), HasSubstr("3 heads of queries for 2"));
   EXPECT_THAT(OneOp("Attention", 23).refusal({varied({1, 2, 8}), kv, kv}), HasSubstr("in 0 heads"));
   EXPECT_THAT(OneOp("Attention", 23).refusal({kv, kv, kv, varied({3, 2})}), HasSubstr("a mask of"));
 }
 
-TEST(RotaryTest, APositionOutsideOfTheCacheIsRefused) {
+TEST(RotaryTest, PositionsOutsideTheCacheAreRejected) {
   const Tensor x = varied({1, 1, 1, 4}), angles = varied({3, 2});
   EXPECT_THAT(OneOp("RotaryEmbedding", 23)
                   .refusal({x, angles, angles, tensor_of<std::int64_t>({1, 1}, {3})}),
@@ -56,7 +56,7 @@ TEST(RotaryTest, APositionOutsideOfTheCacheIsRefused) {
 
 class DftTest : public ::testing::TestWithParam<int> {};
 
-TEST_P(DftTest, TheInverseGivesTheSignalBack) {
+TEST_P(DftTest, InverseRestoresTheSignal) {
   const int n = GetParam();
   const Tensor x = varied({2, n, 1}), length = tensor_of<std::int64_t>({}, {n});
   for (const int one_sided : {0, 1}) {
@@ -75,7 +75,7 @@ TEST_P(DftTest, TheInverseGivesTheSignalBack) {
 
 INSTANTIATE_TEST_SUITE_P(Lengths, DftTest, ::testing::Values(1, 2, 7, 12, 64, 90, 101));
 
-TEST(DftTest, SettingsThatMakeNoSenseAreRefused) {
+TEST(DftTest, InvalidSettingsAreRejected) {
   const Tensor x = varied({1, 4, 2});
   EXPECT_THAT(OneOp("DFT", 20).set("onesided", std::int64_t{1}).refusal({x}),
               HasSubstr("only a real signal"));
@@ -88,7 +88,7 @@ TEST(DftTest, SettingsThatMakeNoSenseAreRefused) {
               HasSubstr("each 0"));
 }
 
-TEST(WindowTest, ASymmetricWindowEndsAsItBegins) {
+TEST(WindowTest, SymmetricWindowsEndAsTheyBegin) {
   const Tensor size = tensor_of<std::int64_t>({}, {5});
   for (const char* name : {"HannWindow", "HammingWindow", "BlackmanWindow"}) {
     const auto values =
@@ -98,7 +98,7 @@ TEST(WindowTest, ASymmetricWindowEndsAsItBegins) {
   }
 }
 
-TEST(LossTest, ATargetThatIsNoClassIsRefusedUnlessIgnored) {
+TEST(LossTest, InvalidTargetsAreRejectedUnlessIgnored) {
   const Tensor x = varied({1, 3}), target = tensor_of<std::int64_t>({1}, {3});
   EXPECT_THAT(OneOp("SoftmaxCrossEntropyLoss", 13).refusal({x, target}),
               HasSubstr("target 3 of 3 classes"));
@@ -107,7 +107,7 @@ TEST(LossTest, ATargetThatIsNoClassIsRefusedUnlessIgnored) {
   EXPECT_THAT(list_of<float>(op.run({x, target})[0]), ElementsAre(0));
 }
 
-TEST(TrainingTest, TheFirstStepOfMomentumTakesTheWholeGradient) {
+TEST(TrainingTest, FirstMomentumStepUsesTheFullGradient) {
   const Tensor one = tensor_of<float>({1}, {1}), zero = tensor_of<float>({1}, {0});
   OneOp op("Momentum", 1, "ai.onnx.preview.training");
   op.set("alpha", 0.5f).set("beta", 0.25f).set("mode", std::string("standard"));

@@ -1,4 +1,4 @@
-// Constants, and tensors whose elements stay where they are while their shape changes.
+// Constants, Shape, Size and views.
 #include "engine/graph/sparse.h"
 #include "engine/ops/axes.h"
 #include "engine/ops/families.h"
@@ -9,20 +9,21 @@ namespace {
 
 void constant(OpCall& call) {
   const Attributes& a = call.attributes();
-  if (const auto* value = a.find<Tensor>("value")) return call.give(0, *value);
+  if (const auto* value = a.find<Tensor>("value")) return call.set_output(0, *value);
   if (const auto* value = a.find<onnx::SparseTensor>("sparse_value"))
-    return call.give(0, dense(*value));
-  if (const auto* value = a.find<float>("value_float")) return call.give(0, Tensor::of(*value));
+    return call.set_output(0, dense(*value));
+  if (const auto* value = a.find<float>("value_float"))
+    return call.set_output(0, Tensor::of(*value));
   if (const auto* value = a.find<std::int64_t>("value_int"))
-    return call.give(0, Tensor::of(*value));
+    return call.set_output(0, Tensor::of(*value));
   if (const auto* value = a.find<std::string>("value_string"))
-    return call.give(0, Tensor::of(*value));
+    return call.set_output(0, Tensor::of(*value));
   if (const auto* list = a.find<Attributes::Reals>("value_floats"))
-    return call.give(0, Tensor::of(std::span<const float>(*list)));
+    return call.set_output(0, Tensor::of(std::span<const float>(*list)));
   if (const auto* list = a.find<Attributes::Integers>("value_ints"))
-    return call.give(0, Tensor::of(std::span<const std::int64_t>(*list)));
+    return call.set_output(0, Tensor::of(std::span<const std::int64_t>(*list)));
   if (const auto* list = a.find<Attributes::Strings>("value_strings"))
-    return call.give(0, Tensor::of(std::span<const std::string>(*list)));
+    return call.set_output(0, Tensor::of(std::span<const std::string>(*list)));
   throw Error(Code::invalid_argument, "a constant without a value");
 }
 
@@ -34,24 +35,24 @@ void constant_of_shape(OpCall& call) {
   fill(call.output(0, value.dtype(), shape), value);
 }
 
-// From opset 15 on only a stretch of the dimensions may be asked for.
+// Since opset 15 Shape may return a range of the dimensions.
 void shape_of(OpCall& call) {
   const Shape& shape = call.input(0).shape();
-  const auto bound = [&](std::string_view name, std::int64_t otherwise) {
-    const std::int64_t given = call.attributes().integer(name, otherwise);
+  const auto bound = [&](std::string_view name, std::int64_t default_value) {
+    const std::int64_t given = call.attributes().integer(name, default_value);
     return std::clamp<std::int64_t>(given < 0 ? given + shape.rank() : given, 0, shape.rank());
   };
   const std::int64_t begin = bound("start", 0), end = bound("end", shape.rank());
   const auto count = static_cast<std::size_t>(std::max<std::int64_t>(0, end - begin));
-  call.give(0, Tensor::of(shape.dims().subspan(static_cast<std::size_t>(begin), count)));
+  call.set_output(0, Tensor::of(shape.dims().subspan(static_cast<std::size_t>(begin), count)));
 }
 
-void size_of(OpCall& call) { call.give(0, Tensor::of(call.input(0).size())); }
+void size_of(OpCall& call) { call.set_output(0, Tensor::of(call.input(0).size())); }
 
-void identity(OpCall& call) { call.give(0, call.has(0) ? call.datum(0) : Datum()); }
+void identity(OpCall& call) { call.set_output(0, call.has(0) ? call.datum(0) : Datum()); }
 
-Shape reshape_to(const Shape& from, std::span<const std::int64_t> asked, bool zero_is_zero) {
-  Shape shape(asked);
+Shape reshape_to(const Shape& from, std::span<const std::int64_t> requested, bool zero_is_zero) {
+  Shape shape(requested);
   int open = -1;
   for (int i = 0; i < shape.rank(); ++i) {
     if (shape[i] == 0 && !zero_is_zero) {
@@ -67,16 +68,16 @@ Shape reshape_to(const Shape& from, std::span<const std::int64_t> asked, bool ze
   const std::int64_t known = checked_size(shape.dims());
   if (open >= 0 && known > 0 && from.size() % known == 0) shape[open] = from.size() / known;
   require(shape.size() == from.size() && (open < 0 || known > 0),
-          "shape " + to_string(from) + " cannot become " + to_string(Shape(asked)));
+          "shape " + to_string(from) + " cannot become " + to_string(Shape(requested)));
   return shape;
 }
 
 void reshape(OpCall& call) {
   const Tensor& data = call.input(0);
-  const auto asked = list_of(call, 1, "shape");
-  require(asked.has_value(), "the shape is missing");
-  call.give(0,
-            data.reshaped(reshape_to(data.shape(), *asked, call.attributes().flag("allowzero"))));
+  const auto requested = list_of(call, 1, "shape");
+  require(requested.has_value(), "the shape is missing");
+  call.set_output(
+      0, data.reshaped(reshape_to(data.shape(), *requested, call.attributes().flag("allowzero"))));
 }
 
 void flatten(OpCall& call) {
@@ -87,15 +88,15 @@ void flatten(OpCall& call) {
                                              std::to_string(rank) + " dimensions");
   if (axis < 0) axis += rank;
   const auto cut = static_cast<int>(axis);
-  call.give(0, data.reshaped(Shape{data.shape().size(0, cut), data.shape().size(cut, rank)}));
+  call.set_output(0, data.reshaped(Shape{data.shape().size(0, cut), data.shape().size(cut, rank)}));
 }
 
 void squeeze(OpCall& call) {
   const Tensor& data = call.input(0);
-  const auto asked = list_of(call, 1, "axes");
+  const auto requested = list_of(call, 1, "axes");
   std::vector<int> axes;
-  if (asked) {
-    axes = resolve_axes(*asked, data.rank());
+  if (requested) {
+    axes = resolve_axes(*requested, data.rank());
   } else {
     for (int i = 0; i < data.rank(); ++i)
       if (data.shape()[i] == 1) axes.push_back(i);
@@ -107,20 +108,21 @@ void squeeze(OpCall& call) {
             "axis " + std::to_string(axis) + " has " + std::to_string(shape[axis]) + " elements");
     shape.erase(axis);
   }
-  call.give(0, data.reshaped(shape));
+  call.set_output(0, data.reshaped(shape));
 }
 
 void unsqueeze(OpCall& call) {
   const Tensor& data = call.input(0);
-  const auto asked = list_of(call, 1, "axes");
-  require(asked.has_value(), "the axes are missing");
-  require(asked->size() <= static_cast<std::size_t>(kMostDims - data.rank()),
+  const auto requested = list_of(call, 1, "axes");
+  require(requested.has_value(), "the axes are missing");
+  require(requested->size() <= static_cast<std::size_t>(kMaxDims - data.rank()),
           "a tensor has at most 16 dimensions");
-  std::vector<int> axes = resolve_axes(*asked, data.rank() + static_cast<int>(asked->size()));
+  std::vector<int> axes =
+      resolve_axes(*requested, data.rank() + static_cast<int>(requested->size()));
   std::sort(axes.begin(), axes.end());
   Shape shape = data.shape();
   for (const int axis : axes) shape.insert(axis, 1);
-  call.give(0, data.reshaped(shape));
+  call.set_output(0, data.reshaped(shape));
 }
 
 constexpr Op kShapeOps[] = {

@@ -1,4 +1,4 @@
-// Columns of blocks put back to the picture they were cut from, overlaps added up.
+// Col2Im: sums columns of blocks into the image.
 #include "engine/ops/axes.h"
 #include "engine/ops/families.h"
 #include "engine/ops/moves.h"
@@ -6,28 +6,28 @@
 namespace sluice::engine {
 namespace {
 
-// One axis of the picture.
+// One axis of the image.
 struct Axis {
   std::int64_t size, block, places, stride, dilation, before;
 };
 
 std::vector<std::int64_t> list_or(const OpCall& call, std::string_view name, std::size_t count,
-                                  std::int64_t otherwise) {
+                                  std::int64_t default_value) {
   std::vector<std::int64_t> list = call.attributes().integers(name);
-  if (list.empty()) list.assign(count, otherwise);
+  if (list.empty()) list.assign(count, default_value);
   require(list.size() == count, "attribute '" + std::string(name) + "' has " +
                                     std::to_string(list.size()) + " numbers, not " +
                                     std::to_string(count));
   for (const std::int64_t number : list)
-    require(number >= otherwise && number < (1 << 30),
+    require(number >= default_value && number < (1 << 30),
             "attribute '" + std::string(name) + "' holds " + std::to_string(number));
   return list;
 }
 
 std::vector<Axis> axes_of(const OpCall& call) {
   const auto sizes = call.integers(1), blocks = call.integers(2);
-  require(sizes.size() == blocks.size() && !sizes.empty() && sizes.size() <= kMostDims - 2,
-          "picture and block differ in rank");
+  require(sizes.size() == blocks.size() && !sizes.empty() && sizes.size() <= kMaxDims - 2,
+          "image and block differ in rank");
   const std::size_t rank = sizes.size();
   const auto dilations = list_or(call, "dilations", rank, 1);
   const auto strides = list_or(call, "strides", rank, 1);
@@ -37,16 +37,16 @@ std::vector<Axis> axes_of(const OpCall& call) {
   std::vector<Axis> axes;
   for (std::size_t i = 0; i < rank; ++i) {
     require(blocks[i] > 0 && blocks[i] < (1 << 30), "a block of " + std::to_string(blocks[i]));
-    const std::int64_t room = sizes[i] + pads[i] + pads[i + rank] - dilations[i] * (blocks[i] - 1);
-    require(room > 0, "a block that is larger than the picture");
-    const std::int64_t places = (room - 1) / strides[i] + 1;
+    const std::int64_t span = sizes[i] + pads[i] + pads[i + rank] - dilations[i] * (blocks[i] - 1);
+    require(span > 0, "a block that is larger than the image");
+    const std::int64_t places = (span - 1) / strides[i] + 1;
     axes.push_back({sizes[i], blocks[i], places, strides[i], dilations[i], pads[i]});
   }
   return axes;
 }
 
-// For each element of a block and each place of it, in the columns' order: where in the
-// picture it lies; -1 in the padding.
+// For each block element and block position, in column order: the offset in the image, or -1 in the
+// padding.
 std::vector<std::int64_t> targets(const std::vector<Axis>& axes, std::int64_t blocks,
                                   std::int64_t places) {
   std::vector<std::int64_t> list;
@@ -86,16 +86,16 @@ void col2im(OpCall& call) {
   Shape shape{from[0], from[1] / blocks};
   for (const Axis& axis : axes) shape.push_back(axis.size);
   const Tensor out = call.output(0, columns.dtype(), checked_shape(shape.dims()));
-  const std::int64_t picture = shape.size(2, shape.rank()), pictures = shape[0] * shape[1];
-  if (pictures == 0 || picture == 0) return;
+  const std::int64_t image_size = shape.size(2, shape.rank()), images = shape[0] * shape[1];
+  if (images == 0 || image_size == 0) return;
   const std::vector<std::int64_t> to = targets(axes, blocks, places);
   visit_numbers(columns.dtype(), [&]<class T>() {
     using Sum = std::conditional_t<std::is_integral_v<T>, std::uint64_t, double>;
     std::vector<Sum> sums;
     const T* source = columns.values<T>().data();
     T* target = out.values<T>().data();
-    for (std::int64_t i = 0; i < pictures; ++i) {
-      sums.assign(static_cast<std::size_t>(picture), Sum(0));
+    for (std::int64_t i = 0; i < images; ++i) {
+      sums.assign(static_cast<std::size_t>(image_size), Sum(0));
       for (const std::int64_t place : to) {
         const auto value = static_cast<Sum>(static_cast<Wide<T>>(*source++));
         if (place >= 0) sums[static_cast<std::size_t>(place)] += value;

@@ -1,4 +1,4 @@
-// Images read at places that a grid says, and grids that turn and stretch them.
+// GridSample and AffineGrid.
 #include <cmath>
 
 #include "engine/ops/families.h"
@@ -36,20 +36,20 @@ Settings read_settings(const Attributes& attributes, int axes) {
   return s;
 }
 
-// Mirrored at the edges until it lies between them.
+// Reflects a coordinate into the bounds.
 template <class F>
-F reflected(F at, F least, F most) {
-  const F range = most - least;
-  if (range <= 0) return least;
-  const bool below = at < least;
-  if (!below && at <= most) return at;
-  const F past = below ? least - at : at - most;
+F reflected(F at, F min, F max) {
+  const F range = max - min;
+  if (range <= 0) return min;
+  const bool below = at < min;
+  if (!below && at <= max) return at;
+  const F past = below ? min - at : at - max;
   const F times = std::floor(past / range), rest = past - times * range;
   const bool even = std::fmod(times, F(2)) == 0;
-  return below == even ? least + rest : most - rest;
+  return below == even ? min + rest : max - rest;
 }
 
-// The pixels along one axis that one place is made of; index -1 is a zero.
+// The pixels and weights of one sample along one axis; index -1 reads zero.
 template <class F>
 struct Taps {
   std::array<std::int64_t, 4> index{};
@@ -71,8 +71,8 @@ class AxisReader {
   AxisReader(const Settings& settings, std::int64_t size)
       : s_(settings),
         size_(size),
-        least_(settings.corners ? F(0) : F(-0.5)),
-        most_(static_cast<F>(size) - (settings.corners ? F(1) : F(0.5))) {}
+        min_(settings.corners ? F(0) : F(-0.5)),
+        max_(static_cast<F>(size) - (settings.corners ? F(1) : F(0.5))) {}
 
   Taps<F> at(F normal) const {
     const auto size = static_cast<F>(size_);
@@ -97,11 +97,11 @@ class AxisReader {
   }
 
  private:
-  // A place that can be turned into an index.
+  // A coordinate that can be converted to an index.
   F inside(F x) const {
-    if (s_.around == Around::border && (x < least_ || x > most_))
+    if (s_.around == Around::border && (x < min_ || x > max_))
       x = std::clamp(x, F(0), static_cast<F>(size_ - 1));
-    if (s_.around == Around::reflection && std::isfinite(x)) x = reflected(x, least_, most_);
+    if (s_.around == Around::reflection && std::isfinite(x)) x = reflected(x, min_, max_);
     if (std::isnan(x)) return F(-8);
     return std::clamp(x, F(-8), static_cast<F>(size_) + 8);
   }
@@ -109,22 +109,22 @@ class AxisReader {
   std::int64_t pixel(std::int64_t i) const {
     if (s_.around == Around::zeros) return i >= 0 && i < size_ ? i : -1;
     if (s_.around == Around::reflection)
-      i = static_cast<std::int64_t>(reflected(static_cast<F>(i), least_, most_));
+      i = static_cast<std::int64_t>(reflected(static_cast<F>(i), min_, max_));
     return std::clamp<std::int64_t>(i, 0, size_ - 1);
   }
 
   Settings s_;
   std::int64_t size_;
-  F least_, most_;
+  F min_, max_;
 };
 
 template <class F>
-using Place = std::array<Taps<F>, 3>;
+using Sample = std::array<Taps<F>, 3>;
 
 template <class F>
-F read_place(const F* image, const std::array<std::int64_t, 3>& size, const Place<F>& place) {
+F read_sample(const F* image, const std::array<std::int64_t, 3>& size, const Sample<F>& sample) {
   F sum = 0;
-  const auto& [deep, high, wide] = place;
+  const auto& [deep, high, wide] = sample;
   for (std::size_t i = 0; i < static_cast<std::size_t>(deep.count); ++i) {
     if (deep.index[i] < 0) continue;
     for (std::size_t j = 0; j < static_cast<std::size_t>(high.count); ++j) {
@@ -152,16 +152,16 @@ void sample(OpCall& call, const Settings& s, const Tensor& x, const Tensor& grid
   const auto count = static_cast<std::size_t>(x.shape()[0] * places);
   call.workers.each(count, 1024, [&](std::size_t begin, std::size_t end) {
     for (auto at = static_cast<std::int64_t>(begin); at < static_cast<std::int64_t>(end); ++at) {
-      // The grid names the last axis first.
+      // The grid stores the last axis first.
       const F* const normal = as<F>(grid).data() + at * s.axes;
-      Place<F> place;
+      Sample<F> taps;
       for (int i = 0; i < s.axes; ++i)
-        place[static_cast<std::size_t>(3 - s.axes + i)] =
+        taps[static_cast<std::size_t>(3 - s.axes + i)] =
             readers[static_cast<std::size_t>(i)].at(normal[s.axes - 1 - i]);
       const std::int64_t n = at / places;
       for (std::int64_t c = 0; c < channels; ++c)
         as<F>(y)[static_cast<std::size_t>((n * channels + c) * places + at % places)] =
-            read_place(as<F>(x).data() + (n * channels + c) * image, size, place);
+            read_sample(as<F>(x).data() + (n * channels + c) * image, size, taps);
     }
   });
 }
@@ -178,16 +178,16 @@ void grid_sample(OpCall& call) {
   for (int i = 1; i <= axes; ++i) shape.push_back(grid.shape()[i]);
   require(x.size() > 0 || shape.size() == 0, "the image is empty");
   const Settings settings = read_settings(call.attributes(), axes);
-  if (kReals.has(grid.dtype())) call.tell(0, x.dtype(), shape);
+  if (kReals.has(grid.dtype())) call.declare_output(0, x.dtype(), shape);
   x = widened(x);
   grid = narrowed(widened(grid), x.dtype());
   const Tensor y(x.dtype(), shape);
   visit_wide(x.dtype(), [&]<class F>() { sample<F>(call, settings, x, grid, y); });
-  call.give(0, narrowed(y, call.input(0).dtype()));
+  call.set_output(0, narrowed(y, call.input(0).dtype()));
 }
 
-// The place of each pixel along an axis, from -1 to 1.
-std::vector<double> places_of(std::int64_t size, bool corners) {
+// The coordinate of each pixel along an axis, from -1 to 1.
+std::vector<double> coordinates_of(std::int64_t size, bool corners) {
   std::vector<double> places(static_cast<std::size_t>(size));
   const auto n = static_cast<double>(size);
   for (std::size_t i = 0; i < places.size(); ++i) {
@@ -231,13 +231,13 @@ void affine_grid(OpCall& call) {
   std::array<std::vector<double>, 3> places{std::vector<double>{0}};
   for (int i = 0; i < axes; ++i) shape.push_back(size[static_cast<std::size_t>(i) + 2]);
   shape.push_back(axes);
-  call.tell(0, call.input(0).dtype(), shape);
+  call.declare_output(0, call.input(0).dtype(), shape);
   const Tensor grid(theta.dtype(), shape);
   for (int i = 0; i < axes; ++i)
     places[static_cast<std::size_t>(3 - axes + i)] =
-        places_of(size[static_cast<std::size_t>(i) + 2], corners);
+        coordinates_of(size[static_cast<std::size_t>(i) + 2], corners);
   visit_wide(theta.dtype(), [&]<class F>() { affine<F>(theta, places, axes, grid); });
-  call.give(0, narrowed(grid, call.input(0).dtype()));
+  call.set_output(0, narrowed(grid, call.input(0).dtype()));
 }
 
 constexpr Op kGridOps[] = {

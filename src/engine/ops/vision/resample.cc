@@ -6,14 +6,14 @@
 namespace sluice::engine {
 namespace {
 
-// Where the new element lies among the old ones.
+// The source coordinate of an output element.
 double place_of(Coordinates how, const AxisSize& axis, std::int64_t i) {
   const auto x = static_cast<double>(i), from = static_cast<double>(axis.from);
   const double to = axis.scale * from;
   switch (how) {
     case Coordinates::half_pixel: return (x + 0.5) / axis.scale - 0.5;
     case Coordinates::half_pixel_symmetric:
-      // The centre stays the centre, though the size is cut to a whole number.
+      // Keeps the center fixed although the size is rounded to an integer.
       return from / 2 * (1 - static_cast<double>(axis.to) / to) + (x + 0.5) / axis.scale - 0.5;
     case Coordinates::pytorch_half_pixel: return axis.to == 1 ? 0 : (x + 0.5) / axis.scale - 0.5;
     case Coordinates::align_corners: return axis.to == 1 ? 0 : x * (from - 1) / (to - 1);
@@ -30,7 +30,7 @@ double place_of(Coordinates how, const AxisSize& axis, std::int64_t i) {
 }
 
 bool takes_right(Nearest how, double ratio, double scale) {
-  if (ratio == 1) return true;  // exactly there
+  if (ratio == 1) return true;  // exactly on the element
   switch (how) {
     case Nearest::round_prefer_floor: return ratio > 0.5;
     case Nearest::round_prefer_ceil: return ratio >= 0.5;
@@ -48,8 +48,8 @@ double cubic(double a, double x) {
   return 0;
 }
 
-// Of elements at -count / 2 + 1 to count / 2 from the one to the left of the place, which is
-// `ratio` past it. Shrinking with antialias widens the kernel to all that is shrunk to one.
+// The weights of elements -count / 2 + 1 to count / 2 relative to the left neighbor; `ratio` is the
+// distance from it. With antialias, downsampling widens the kernel by the scale.
 std::vector<double> weights_of(const Resampling& how, double ratio, double scale) {
   const double narrow = how.antialias ? std::min(scale, 1.0) : 1.0;
   const double reach = how.kernel == Resampler::cubic ? 2 : 1;
@@ -73,9 +73,9 @@ Taps taps_at(const Resampling& how, const AxisSize& axis, std::int64_t i) {
   const double place = place_of(how.coordinates, axis, i);
   const auto size = static_cast<double>(axis.from);
   Taps taps;
-  taps.beyond =
+  taps.outside_roi =
       how.coordinates == Coordinates::tf_crop_and_resize && !(place >= 0 && place <= size - 1);
-  const double near = std::clamp(place, -2.0, size + 1);         // farther out all is the edge
+  const double near = std::clamp(place, -2.0, size + 1);  // beyond that only the edge matters
   const double left = std::ceil(near) - 1, ratio = near - left;  // in (0, 1]
   if (how.kernel == Resampler::nearest) {
     taps.first =
@@ -100,14 +100,14 @@ struct Pass {
   T* to;
   std::int64_t size, inner;
   const std::vector<Taps>& taps;
-  T otherwise;
+  T extrapolation;
 
   void row(std::int64_t outer, std::size_t i) const {
     T* const target =
         to +
         (outer * static_cast<std::int64_t>(taps.size()) + static_cast<std::int64_t>(i)) * inner;
-    if (taps[i].beyond) {
-      std::fill_n(target, inner, otherwise);
+    if (taps[i].outside_roi) {
+      std::fill_n(target, inner, extrapolation);
       return;
     }
     std::fill_n(target, inner, T(0));
@@ -145,8 +145,8 @@ std::vector<std::int64_t> nearest_of(const std::vector<Taps>& taps, std::int64_t
   return indices;
 }
 
-Tensor resampled(const Tensor& tensor, int axis, const std::vector<Taps>& taps, double otherwise,
-                 compute::Workers& workers) {
+Tensor resampled(const Tensor& tensor, int axis, const std::vector<Taps>& taps,
+                 double extrapolation, compute::Workers& workers) {
   Shape shape = tensor.shape();
   const std::int64_t size = shape[axis];
   shape[axis] = static_cast<std::int64_t>(taps.size());
@@ -155,8 +155,8 @@ Tensor resampled(const Tensor& tensor, int axis, const std::vector<Taps>& taps, 
   const auto rows = static_cast<std::size_t>(shape.size(0, axis)) * taps.size();
   const auto grain = static_cast<std::size_t>(1 + 4096 / (inner + 1));
   visit_types<float, double>(tensor.dtype(), [&]<class T>() {
-    const Pass<T> pass{tensor.values<T>().data(), out.values<T>().data(), size, inner, taps,
-                       static_cast<T>(otherwise)};
+    const Pass<T> pass{tensor.values<T>().data(),    out.values<T>().data(), size, inner, taps,
+                       static_cast<T>(extrapolation)};
     workers.each(rows, grain, [&](std::size_t begin, std::size_t end) {
       for (std::size_t i = begin; i < end; ++i)
         pass.row(static_cast<std::int64_t>(i / taps.size()), i % taps.size());

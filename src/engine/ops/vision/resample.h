@@ -1,5 +1,4 @@
-// One axis of a picture at another size: which elements each new one is made of, and how much
-// of each.
+// Resampling along one axis: the source elements and weights of each output element.
 #pragma once
 
 #include <string>
@@ -9,7 +8,7 @@
 
 namespace sluice::engine {
 
-// How a new element's place is found among the old ones.
+// coordinate_transformation_mode of Resize.
 enum class Coordinates {
   half_pixel,
   half_pixel_symmetric,
@@ -33,36 +32,36 @@ struct Resampling {
 
 struct AxisSize {
   std::int64_t from, to;
-  double scale;                       // about to / from, but what the model says
-  double roi_begin = 0, roi_end = 1;  // of tf_crop_and_resize
+  double scale;                       // to / from, or as given by the model
+  double roi_begin = 0, roi_end = 1;  // for tf_crop_and_resize
 
   bool same() const { return from == to && scale == 1 && roi_begin == 0 && roi_end == 1; }
 };
 
-// One new element: weights of the old ones from `first` on, which may lie outside.
+// One output element: weights of source elements starting at `first`, which may be out of bounds.
 struct Taps {
   std::int64_t first = 0;
   std::vector<double> weights{};
-  bool beyond = false;  // of the region that is looked at: it is made of nothing
+  bool outside_roi = false;  // takes the extrapolation value
 };
 
-// Of all new elements.
+// The taps of all output elements.
 struct AxisTaps {
-  Tensor room;  // not used: it makes them count as memory of tensors
+  Tensor reservation;  // accounts for the memory of `all`
   std::vector<Taps> all{};
 };
 
-// Throws where an element would be made of too many.
+// Throws if an output element would need too many source elements.
 void check_antialias(const Resampling& how, const AxisSize& axis);
 
 AxisTaps taps_of(const Resampling& how, const AxisSize& axis);
 
-// The nearest old element of each new one.
+// The nearest source element of each output element.
 std::vector<std::int64_t> nearest_of(const std::vector<Taps>& taps, std::int64_t size);
 
-// The axis resampled; float or double. Elements outside are those at the edge; new ones that
-// are beyond become `otherwise`.
-Tensor resampled(const Tensor& tensor, int axis, const std::vector<Taps>& taps, double otherwise,
-                 compute::Workers& workers);
+// Resamples an axis; float or double. Out-of-bounds elements repeat the edge; outputs outside the
+// region of interest become `extrapolation`.
+Tensor resampled(const Tensor& tensor, int axis, const std::vector<Taps>& taps,
+                 double extrapolation, compute::Workers& workers);
 
 }  // namespace sluice::engine

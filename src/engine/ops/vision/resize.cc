@@ -1,4 +1,4 @@
-// Tensors made larger or smaller by interpolation.
+// Resize and Upsample.
 #include <cmath>
 
 #include "engine/ops/axes.h"
@@ -17,9 +17,9 @@ struct Named {
 };
 
 template <class T, std::size_t N>
-T one_of(const Attributes& attributes, std::string_view attribute, std::string_view otherwise,
+T one_of(const Attributes& attributes, std::string_view attribute, std::string_view default_value,
          const Named<T> (&names)[N]) {
-  const std::string given = attributes.string(attribute, otherwise);
+  const std::string given = attributes.string(attribute, default_value);
   for (const Named<T>& named : names)
     if (named.name == given) return named.value;
   throw Error(Code::invalid_argument, "no " + std::string(attribute) + " '" + given + "'");
@@ -77,7 +77,7 @@ std::int64_t checked_dim(double size) {
   return static_cast<std::int64_t>(size);
 }
 
-// `scales` and `sizes` for some axes; the others stay.
+// `scales` and `sizes` may be given for some axes only.
 void set_scales(std::vector<AxisSize>& all, const std::vector<int>& axes,
                 const std::vector<double>& scales) {
   require(scales.size() == axes.size(),
@@ -160,32 +160,33 @@ std::vector<AxisSize> sizes_of(const OpCall& call, const Resampling& how) {
   return all;
 }
 
-// Nearest: elements are moved, so any type will do.
+// Nearest: elements are copied, so any type works.
 Tensor moved(OpCall& call, const Resampling& how, const std::vector<AxisSize>& sizes) {
   Tensor data = call.input(0);
-  const double otherwise = static_cast<double>(call.attributes().real("extrapolation_value", 0));
+  const double extrapolation =
+      static_cast<double>(call.attributes().real("extrapolation_value", 0));
   for (int axis = 0; axis < data.rank(); ++axis) {
     const AxisSize& size = sizes[static_cast<std::size_t>(axis)];
     if (size.same()) continue;
     const AxisTaps held = taps_of(how, size);
     const std::vector<Taps>& taps = held.all;
-    data = taken(data, axis, nearest_of(taps, size.from), call.workers);
+    data = gathered(data, axis, nearest_of(taps, size.from), call.workers);
     const std::int64_t inner = data.shape().size(axis + 1, data.rank());
     const std::int64_t outer = data.shape().size(0, axis);
     for (std::size_t i = 0; i < taps.size(); ++i) {
-      if (!taps[i].beyond) continue;
+      if (!taps[i].outside_roi) continue;
       visit_numbers(data.dtype(), [&]<class T>() {
         for (std::int64_t o = 0; o < outer; ++o)
           std::fill_n(
               data.values<T>().data() + (o * size.to + static_cast<std::int64_t>(i)) * inner, inner,
-              static_cast<T>(static_cast<Wide<T>>(otherwise)));
+              static_cast<T>(static_cast<Wide<T>>(extrapolation)));
       });
     }
   }
   return data;
 }
 
-// Between the type of the data and that which is calculated in.
+// Converts between the data type and the compute type.
 Tensor converted(const Tensor& from, DType to) {
   if (from.dtype() == to) return from;
   Tensor out(to, from.shape());
@@ -196,11 +197,11 @@ Tensor converted(const Tensor& from, DType to) {
       if (widen) {
         wide[i] = static_cast<Wider>(static_cast<Wide<T>>(narrow[i]));
       } else if constexpr (std::is_integral_v<T>) {
-        const auto least = static_cast<double>(std::numeric_limits<T>::min());
-        const auto most = static_cast<double>(std::numeric_limits<T>::max());
+        const auto min = static_cast<double>(std::numeric_limits<T>::min());
+        const auto max = static_cast<double>(std::numeric_limits<T>::max());
         const auto value = static_cast<double>(wide[i]);
         narrow[i] =
-            value >= most ? std::numeric_limits<T>::max() : static_cast<T>(std::max(value, least));
+            value >= max ? std::numeric_limits<T>::max() : static_cast<T>(std::max(value, min));
       } else {
         narrow[i] = static_cast<T>(static_cast<Wide<T>>(wide[i]));
       }
@@ -228,17 +229,19 @@ void resize(OpCall& call) {
   }
   require(data.size() > 0, "an empty tensor cannot be made larger");
   for (const AxisSize& size : sizes) check_antialias(how, size);
-  // What it cannot compute with is found further on.
-  if (kNumbers.has(data.dtype())) call.tell(0, data.dtype(), shape);
-  if (how.kernel == Resampler::nearest) return call.give(0, moved(call, how, sizes));
-  const double otherwise = static_cast<double>(call.attributes().real("extrapolation_value", 0));
+  // Unsupported types are reported later.
+  if (kNumbers.has(data.dtype())) call.declare_output(0, data.dtype(), shape);
+  if (how.kernel == Resampler::nearest) return call.set_output(0, moved(call, how, sizes));
+  const double extrapolation =
+      static_cast<double>(call.attributes().real("extrapolation_value", 0));
   const bool whole = is_integer(data.dtype());
   Tensor now = data.dtype() == DType::f64 ? data : converted(data, whole ? DType::f64 : DType::f32);
   for (int axis = 0; axis < data.rank(); ++axis) {
     const AxisSize& size = sizes[static_cast<std::size_t>(axis)];
-    if (!size.same()) now = resampled(now, axis, taps_of(how, size).all, otherwise, call.workers);
+    if (!size.same())
+      now = resampled(now, axis, taps_of(how, size).all, extrapolation, call.workers);
   }
-  call.give(0, converted(now, data.dtype()));
+  call.set_output(0, converted(now, data.dtype()));
 }
 
 constexpr Op kResizeOps[] = {
@@ -252,7 +255,7 @@ ResizePlan resize_plan(const OpCall& call) {
   const Resampling how = resampling_of(call);
   ResizePlan plan;
   plan.nearest = how.kernel == Resampler::nearest;
-  plan.otherwise = call.attributes().real("extrapolation_value", 0);
+  plan.extrapolation = call.attributes().real("extrapolation_value", 0);
   const std::vector<AxisSize> sizes = sizes_of(call, how);
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i].same()) continue;
@@ -264,7 +267,7 @@ ResizePlan resize_plan(const OpCall& call) {
       axis.taps = static_cast<int>(taps.weights.size());
       axis.first.push_back(taps.first);
       axis.weights.insert(axis.weights.end(), taps.weights.begin(), taps.weights.end());
-      axis.beyond.push_back(taps.beyond);
+      axis.outside_roi.push_back(taps.outside_roi);
     }
   }
   return plan;

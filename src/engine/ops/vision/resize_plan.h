@@ -1,4 +1,4 @@
-// What resizing a tensor comes to, axis by axis: for backends that do it their own way.
+// The plan of a resize, axis by axis, for backends with their own kernels.
 #pragma once
 
 #include <vector>
@@ -7,24 +7,24 @@
 
 namespace sluice::engine {
 
-// New element i of an axis is made of old ones from first[i] on (those outside are the one at
-// the edge), with weights [i * taps, (i + 1) * taps).
+// Output element i of an axis is the sum of source elements starting at first[i] (out-of-bounds
+// elements repeat the edge) with weights [i * taps, (i + 1) * taps).
 struct ResizedAxis {
   int axis;
   std::int64_t from;
   int taps = 1;
   std::vector<std::int64_t> first{};
   std::vector<float> weights{};
-  std::vector<bool> beyond{};  // of the region that is looked at: it becomes `otherwise`
+  std::vector<bool> outside_roi{};  // takes `extrapolation`
 };
 
 struct ResizePlan {
-  bool nearest = false;  // elements are moved as they are
-  float otherwise = 0;
-  std::vector<ResizedAxis> axes{};  // those that change
+  bool nearest = false;  // copies elements without interpolation
+  float extrapolation = 0;
+  std::vector<ResizedAxis> axes{};  // the axes that change
 };
 
-// Of a Resize or Upsample. Only the shape of input 0 is looked at.
+// The plan of a Resize or Upsample. Only the shape of input 0 is used.
 ResizePlan resize_plan(const OpCall& call);
 
 }  // namespace sluice::engine

@@ -1,4 +1,4 @@
-// Boxes in images: what lies in them, and which of them say the same.
+// RoiAlign, MaxRoiPool and NonMaxSuppression.
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -26,14 +26,14 @@ std::int64_t pooled_size(std::int64_t size) {
   return size;
 }
 
-// One axis of a box in whole pixels, cut into `bins`.
+// One axis of a box in integer pixels, divided into `bins`.
 struct Cut {
   std::int64_t start;
   double bin;
   std::int64_t size;
 
   Cut(double from, double to, std::int64_t bins, std::int64_t of) : size(of) {
-    // Boxes far outside would overflow; there is nothing to see there.
+    // Clamps boxes far outside, which would overflow.
     const auto whole = [](double x) {
       return static_cast<std::int64_t>(std::round(std::clamp(std::isnan(x) ? 0 : x, -1e9, 1e9)));
     };
@@ -73,7 +73,7 @@ std::int64_t image_of(double index, const Image& image) {
   return static_cast<std::int64_t>(index);
 }
 
-// How many there are, in rows of `width` numbers.
+// The number of regions, in rows of `width` values.
 std::int64_t regions_of(const OpCall& call, std::int64_t width) {
   const Shape& shape = call.input(1).shape();
   require(shape.rank() == 2 && shape[1] == width &&
@@ -91,7 +91,7 @@ void max_roi_pool(OpCall& call) {
   const double scale = static_cast<double>(call.attributes().real("spatial_scale", 1));
   const std::int64_t count = regions_of(call, 5);
   const Shape shape{count, image.channels, height, width};
-  call.tell(0, call.input(0).dtype(), shape);
+  call.declare_output(0, call.input(0).dtype(), shape);
   const Tensor x = widened(call.input(0)), rois = widened(call.input(1)), y(x.dtype(), shape);
   visit_wide(x.dtype(), [&]<class T>() {
     T* to = as<T>(y).data();
@@ -105,10 +105,10 @@ void max_roi_pool(OpCall& call) {
                  rows, columns, height, width, to);
     }
   });
-  call.give(0, narrowed(y, call.input(0).dtype()));
+  call.set_output(0, narrowed(y, call.input(0).dtype()));
 }
 
-// A place between four pixels, and how much of each.
+// A bilinear sample: four pixels and their weights.
 struct Sample {
   std::array<std::int64_t, 4> place{};
   std::array<double, 4> weight{};
@@ -156,7 +156,7 @@ struct Region {
   }
 };
 
-// One bin of one channel. The largest is that of the weighted pixels, not of their sums.
+// One bin of one channel. Max mode takes the maximum of the weighted pixels, not of the samples.
 template <class T>
 double pool_samples(const T* channel, std::span<const Sample> samples, bool average) {
   double sum = 0;
@@ -223,7 +223,7 @@ void roi_align(OpCall& call) {
   require(align.image.height > 0 && align.image.width > 0, "the image is empty");
   const std::int64_t each = align.image.channels * align.height * align.width;
   const Shape shape{count, align.image.channels, align.height, align.width};
-  call.tell(0, call.input(0).dtype(), shape);
+  call.declare_output(0, call.input(0).dtype(), shape);
   const Tensor x = widened(call.input(0)), rois = widened(call.input(1)), y(x.dtype(), shape);
   const std::vector<std::int64_t> images = call.integers(2);
   visit_wide(x.dtype(), [&]<class T>() {
@@ -234,7 +234,7 @@ void roi_align(OpCall& call) {
                      as<T>(y).data() + static_cast<std::int64_t>(r) * each);
     });
   });
-  call.give(0, narrowed(y, call.input(0).dtype()));
+  call.set_output(0, narrowed(y, call.input(0).dtype()));
 }
 
 struct Box {
@@ -256,20 +256,20 @@ struct Box {
   float area() const { return (bottom - top) * (right - left); }
 };
 
-bool overlap(const Box& a, const Box& b, float most) {
+bool overlap(const Box& a, const Box& b, float max) {
   const float height = std::min(a.bottom, b.bottom) - std::max(a.top, b.top);
   const float width = std::min(a.right, b.right) - std::max(a.left, b.left);
   if (!(height > 0 && width > 0)) return false;
   const float both = height * width, either = a.area() + b.area() - both;
-  return either > 0 && both / either > most;
+  return either > 0 && both / either > max;
 }
 
 struct Limits {
-  std::int64_t most = 0;
+  std::int64_t max = 0;
   float overlap = 0, score = -std::numeric_limits<float>::infinity();
 };
 
-// The boxes of one class to keep, the best first.
+// The selected boxes of one class, best first.
 std::vector<std::int64_t> best_boxes(std::span<const Box> boxes, const float* scores,
                                      const Limits& limits) {
   std::vector<std::int64_t> order(boxes.size()), kept;
@@ -278,7 +278,7 @@ std::vector<std::int64_t> best_boxes(std::span<const Box> boxes, const float* sc
   std::stable_sort(order.begin(), order.end(),
                    [&](std::int64_t a, std::int64_t b) { return scores[a] > scores[b]; });
   for (const std::int64_t i : order) {
-    if (static_cast<std::int64_t>(kept.size()) >= limits.most) break;
+    if (static_cast<std::int64_t>(kept.size()) >= limits.max) break;
     const bool same = std::any_of(kept.begin(), kept.end(), [&](std::int64_t other) {
       return overlap(boxes[static_cast<std::size_t>(i)], boxes[static_cast<std::size_t>(other)],
                      limits.overlap);
@@ -295,7 +295,7 @@ void non_max_suppression(OpCall& call) {
               boxes.shape()[0] == scores.shape()[0] && boxes.shape()[1] == scores.shape()[2],
           "boxes of " + to_string(boxes.shape()) + " and scores of " + to_string(scores.shape()));
   Limits limits;
-  if (call.has(2)) limits.most = integer(call.input(2));
+  if (call.has(2)) limits.max = integer(call.input(2));
   if (call.has(3)) limits.overlap = static_cast<float>(number(call.input(3)));
   if (call.has(4)) limits.score = static_cast<float>(number(call.input(4)));
   const bool centred = call.attributes().integer("center_point_box", 0) != 0;

@@ -1,10 +1,10 @@
-// CUDA's kernels. A file for each family gives a list of makers; a node that none of them
-// takes runs on the CPU.
+// The CUDA backend. Each operator family has a file with a list of kernel makers; a node that no
+// maker accepts runs on the CPU.
 //
-// KernelArgs of these: every address lies on the device (a constant's too, where
-// reads_constant() says so), aligned to 256 bytes; `stream` is the cudaStream_t to enqueue on.
-// run() is captured into a CUDA graph: it only enqueues, asks for no memory and waits for
-// nothing. What it needs to do first, it does where it is made.
+// KernelArgs: all addresses are device addresses (of constants too, if reads_constant() says so),
+// aligned to 256 bytes; `stream` is the cudaStream_t to enqueue on. run() is captured into a CUDA
+// graph: it only enqueues work, and neither allocates nor waits. Preparation happens when the
+// kernel is made.
 #pragma once
 
 #include <array>
@@ -36,29 +36,29 @@ using namespace kernels::cuda;  // this backend binds them to nodes
 
 struct Options {
   int device = 0;                               // CUDA's number
-  std::vector<std::string> library_dirs{};      // looked in after the loader's own places
-  std::shared_ptr<memory::Allocator> memory{};  // of the device, for threads; none: the driver's
-  int lanes = 2;                                // runs of a program at the same time, at most
-  // Products of f32 may run on the tensor cores, which read 10 bits of the mantissa.
+  std::vector<std::string> library_dirs{};      // searched after the loader's default paths
+  std::shared_ptr<memory::Allocator> memory{};  // thread-safe device allocator; none: cudaMalloc
+  int slots = 2;                                // execution slots: maximum concurrent runs
+  // GEMMs of f32 may run on the tensor cores in TF32, with 10 bits of mantissa.
   bool tf32 = false;
-  // Sums may be split into parts, always added in the same order, whose number depends on the
-  // batch: quicker for small batches (BERT-base of one: 20 %), and then a row's last bits depend
-  // on how many rows there are.
-  bool split_sums = true;
-  // Each choice among kernels is measured; false: the first that the library proposes, or one of
-  // our own that is probably better.
+  // GEMMs may use split-K with a deterministic reduction. The number of splits depends on the
+  // batch: faster for small batches (BERT-base with batch 1: 20 %), but the last bits of a row
+  // then depend on the number of rows.
+  bool split_k = true;
+  // Algorithms are chosen by measurement; false: the library's first heuristic result, or one of
+  // our kernels that is probably faster.
   bool measure = true;
 };
 
-// Device memory, or what is in it, for as long as someone holds it.
+// Reference-counted device memory.
 using Memory = std::shared_ptr<void>;
 using ConstMemory = std::shared_ptr<const void>;
 
 // What the kernels of one session share on a device. Kernels are made by one thread at a time
-// (CudaProgram sees to it), so makers may use all of it freely.
+// (CudaProgram holds `making`), so makers need no lock.
 class Context {
  public:
-  // Throws unavailable where there is no such device.
+  // Throws unavailable if there is no such device.
   explicit Context(Options options);
   ~Context();
   Context(const Context&) = delete;
@@ -66,26 +66,31 @@ class Context {
 
   const Options options;
 
-  // What is uploaded, packed and measured while kernels are made runs here.
+  // Uploads, packing and measurements run on this stream while kernels are made.
   CUstream_st* stream() const noexcept { return stream_; }
   int multiprocessors() const noexcept { return multiprocessors_; }
-  int capability() const noexcept { return capability_; }            // 90 is 9.0
-  std::size_t most_shared() const noexcept { return most_shared_; }  // bytes a block may have
+  int capability() const noexcept { return capability_; }  // of the device; 90 is 9.0
+  // The capability whose code of this binary the device runs (device/gpu_code.h): kernels are
+  // chosen by it. Lower than capability() where the driver compiles PTX of an older one.
+  int code_capability() const noexcept { return code_capability_; }
+  bool has_sm90() const noexcept { return code_capability_ == 90 && capability_ == 90; }
+  // Maximum dynamic shared memory of a block, in bytes.
+  std::size_t max_shared() const noexcept { return max_shared_; }
 
   Memory allocate(std::size_t bytes) const;
 
-  // On the device, one copy for all constants that hold the same.
+  // The constant in device memory; constants with equal contents share one copy.
   ConstMemory constant(const Tensor& constant);
-  // The same in another order: `make(from, to)` enqueues on stream() what reads the constant
-  // as it is and writes `bytes`. Made once for each content and `way`, which says all that the
-  // result depends on besides the constant.
+  // The constant in another layout: `make(from, to)` enqueues on stream() the kernel that reads the
+  // constant and writes `bytes`. Packed once for each content and `layout`, which names everything
+  // that the result depends on besides the constant.
   using Packer = std::function<void(const void* from, void* to)>;
-  ConstMemory packed(const Tensor& constant, std::string_view way, std::size_t bytes,
+  ConstMemory packed(const Tensor& constant, std::string_view layout, std::size_t bytes,
                      const Packer& make);
-  std::size_t constant_bytes() const noexcept { return *constant_bytes_; }  // there now
+  std::size_t constant_bytes() const noexcept { return *constant_bytes_; }  // currently allocated
 
-  // The one object of a type that the kernels of a family share (a library's handle, compiled
-  // sources), made by T(Context&) when it is first asked for.
+  // The one object of a type that the kernels of a family share (a library handle, compiled
+  // kernels), constructed by T(Context&) on first use.
   template <class T>
   T& part() {
     std::shared_ptr<void>& kept = parts_[std::type_index(typeid(T))];
@@ -93,48 +98,46 @@ class Context {
     return *static_cast<T*>(kept.get());
   }
 
-  // Microseconds that what `enqueue` puts on stream() takes, as part of a CUDA graph. Measured
-  // while the device is otherwise idle, as far as this process knows; where it is not, for all
-  // patience, what is chosen by it is not kept.
+  // Measures the microseconds of what `enqueue` puts on stream(), as part of a CUDA graph, while
+  // the device is otherwise idle as far as this process knows. If it does not become idle in time,
+  // the choices based on the measurement are not cached.
   double measure_us(const std::function<void()>& enqueue);
-  // Memory to measure with: numbers between -1 and 1 of that type. One for each `slot`, which
-  // stays until the next call for it.
+  // A buffer to measure with, filled with numbers between -1 and 1. There is one for each `slot`;
+  // it is valid until the next call for that slot.
   void* sample(std::size_t slot, std::size_t bytes, DType dtype);
-  void end_making();  // drops them, and choices that are not kept
+  void end_making();  // frees sample buffers and temporary choices
 
-  // What measuring found, by what it was measured for, and code that was compiled, by its
-  // source; kept in plans. Whoever reads one checks that it still works, and finds it anew
-  // where it does not. A choice is kept only if nothing went wrong `since` it was begun: no
-  // measurement was disturbed, no library failed for the moment. Otherwise it is good until
-  // end_making().
-  using Choices = ChoiceTable::Choices;
+  // Chosen algorithms by problem description, and compiled code by source text; plans store them.
+  // A reader checks that a choice still works, and chooses again if it does not. A choice is cached
+  // only if nothing went wrong `since` the mark: no measurement was disturbed and no library failed
+  // transiently. Otherwise it is valid until end_making().
+  using Choices = AlgorithmCache::Choices;
   using Mark = std::uint64_t;
   Mark mark() const noexcept { return disturbances_; }
-  ChoiceTable::Choice choice(const std::string& of);
-  void choose(const std::string& of, std::string what, Mark since);
-  void forget(const std::string& of);  // nobody will ask for it
-  void bring(Choices choices) { choices_.merge(std::move(choices)); }
+  AlgorithmCache::Choice choice(const std::string& key);
+  void choose(const std::string& key, std::string value, Mark since);
+  void forget(const std::string& key);  // it is not needed any more
+  void restore_choices(Choices choices) { choices_.merge(std::move(choices)); }
   Choices choices() const { return choices_.all(); }
 
-  // For an error that is being handled, where there are other ways: false where this one is
-  // refused, true where it failed for the moment only; throws it on where it says something about
-  // others.
-  static bool pass_over(const Error& error);
-  void disturb() noexcept { ++disturbances_; }  // what is chosen now is not kept
+  // Called in a handler when other algorithms remain: returns false if this algorithm is not
+  // supported and true if it failed transiently; rethrows errors that concern other algorithms too.
+  static bool skip_algorithm(const Error& error);
+  void disturb() noexcept { ++disturbances_; }  // choices made now are not cached
 
-  // Calls on this device, of the whole process.
+  // Calls on this device by the whole process.
   device::GpuActivity& activity() const noexcept { return activity_; }
 
-  // Libraries keep the stream that they ran on last, and look at it again when they get another:
-  // each is told, by any thread, before a stream of a lane ends.
-  using StreamEnd = std::function<void(CUstream_st* stream)>;
-  void tell_of_stream_ends(StreamEnd tell);
-  void end_of_stream(CUstream_st* stream) const;
+  // Libraries remember their last stream and use it again when they get another: callbacks are
+  // called, on any thread, before the stream of an execution slot is destroyed.
+  using StreamCallback = std::function<void(CUstream_st* stream)>;
+  void on_stream_destroy(StreamCallback callback);
+  void notify_stream_destroy(CUstream_st* stream) const;
 
-  Mutex making;  // held by whoever makes kernels
+  Mutex making;  // held while kernels are made
 
  private:
-  using Key = std::array<std::uint64_t, 3>;  // of the content
+  using Key = std::array<std::uint64_t, 3>;  // content hash
   struct Sample {
     Memory memory;
     std::size_t bytes = 0;
@@ -143,24 +146,24 @@ class Context {
   static Key key_of(const Tensor& constant);
   ConstMemory keep(Memory memory, std::size_t bytes);
 
-  int multiprocessors_ = 0, capability_ = 0;
-  std::size_t most_shared_ = 0;
+  int multiprocessors_ = 0, capability_ = 0, code_capability_ = 0;
+  std::size_t max_shared_ = 0;
   CUstream_st* stream_ = nullptr;
   std::map<std::pair<Key, std::string>, std::weak_ptr<const void>> constants_;
-  std::size_t sweep_at_ = 1024;  // entries of it, when those that have ended go
+  std::size_t sweep_at_ = 1024;  // number of entries at which expired ones are erased
   std::map<std::type_index, std::shared_ptr<void>> parts_;
   std::vector<Sample> samples_;
   device::GpuActivity& activity_;
-  ChoiceTable choices_;
-  Choices passing_;        // those that are not kept
-  Mark disturbances_ = 0;  // so far
-  bool patient_ = true;    // until a device does not get idle
+  AlgorithmCache choices_;
+  Choices temporary_choices_;  // not cached
+  Mark disturbances_ = 0;
+  bool waits_for_idle_ = true;  // until the device does not become idle in time
   std::shared_ptr<std::atomic<std::size_t>> constant_bytes_;
-  mutable Mutex telling_;
-  std::vector<StreamEnd> stream_ends_ GUARDED_BY(telling_);
+  mutable Mutex callbacks_mutex_;
+  std::vector<StreamCallback> stream_callbacks_ GUARDED_BY(callbacks_mutex_);
 };
 
-// Null where it does not take this node: another type, an odd shape.
+// Null if it does not support the node, for its types or shapes.
 using Make = std::unique_ptr<Kernel> (*)(const Graph& graph, const Node& node, Context& context);
 
 struct Maker {
@@ -168,18 +171,18 @@ struct Maker {
   Make make;
 };
 
-std::span<const Maker> gemm_kernels();         // Linear, MatMul, Gemm
-std::span<const Maker> conv_kernels();         // Conv, MaxPool, AveragePool of "sluice"
-std::span<const Maker> norm_kernels();         // Norm, LayerNormalization, Softmax
-std::span<const Maker> attention_kernels();    // Attention
-std::span<const Maker> chain_kernels();        // Chain
-std::span<const Maker> elementwise_kernels();  // the operators of single elements
-std::span<const Maker> move_kernels();         // Transpose, Gather, Concat, Slice, ...
-std::span<const Maker> reduce_kernels();       // ReduceMean, GlobalAveragePool, ...
-std::span<const Maker> recurrent_kernels();    // LSTM, GRU, RNN
-std::span<const Maker> quantized_kernels();    // products and convolutions of small numbers
+std::span<const Maker> gemm_kernels();           // Linear, MatMul, Gemm
+std::span<const Maker> conv_kernels();           // Conv, MaxPool, AveragePool in domain "sluice"
+std::span<const Maker> norm_kernels();           // Norm, LayerNormalization, Softmax
+std::span<const Maker> attention_kernels();      // Attention
+std::span<const Maker> chain_kernels();          // Chain
+std::span<const Maker> elementwise_kernels();    // elementwise operators
+std::span<const Maker> data_movement_kernels();  // Transpose, Gather, Concat, Slice, ...
+std::span<const Maker> reduce_kernels();         // ReduceMean, GlobalAveragePool, ...
+std::span<const Maker> rnn_kernels();            // LSTM, GRU, RNN
+std::span<const Maker> quantized_kernels();      // int8 and fp8 GEMM and convolution
 
-// Null: CUDA has none.
+// Null if there is no CUDA kernel.
 std::unique_ptr<Kernel> make_kernel(const Graph& graph, const Node& node, Context& context);
 
 }  // namespace sluice::engine::cuda

@@ -10,6 +10,7 @@
 #include "device/cuda/check.h"
 #include "device/cuda/cublaslt_functions.h"
 #include "device/cuda/stream.h"
+#include "device/gpu_code.h"
 #include "engine/exec/cuda/context/backend.h"
 #include "engine/exec/cuda/context/cuda_graph.h"
 #include "tensor/byte_size.h"
@@ -28,7 +29,7 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
   return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
 }
 
-// The first numbers of a sample, which then repeat.
+// The first numbers of a sample buffer, which are then repeated.
 std::vector<std::byte> random_numbers(DType dtype) {
   constexpr std::size_t kNumbers = 1 << 16;
   std::mt19937 random(1);  // NOLINT: the same each time
@@ -44,24 +45,24 @@ std::vector<std::byte> random_numbers(DType dtype) {
     case DType::f32: fill(0.0f); break;
     case DType::f16: fill(Half()); break;
     case DType::bf16: fill(BFloat16()); break;
-    default: break;  // zeros: indices that are there
+    default: break;  // zeros: valid indices
   }
   return made;
 }
 
-// Opens cuBLASLt, which takes as long as CUDA takes to start, while CUDA does. It stays open.
-class Opening {
+// Opens cuBLASLt in the background while CUDA initializes, which takes as long. It stays open.
+class BackgroundOpen {
  public:
-  explicit Opening(const std::vector<std::string>& dirs)
+  explicit BackgroundOpen(const std::vector<std::string>& dirs)
       : thread_([dirs] {
           try {
             (void)device::open_cublaslt(dirs);
-          } catch (const Error&) {  // whoever needs it will be told
+          } catch (const Error&) {  // reported on first use
           }
         }) {}
-  ~Opening() { thread_.join(); }
-  Opening(const Opening&) = delete;
-  Opening& operator=(const Opening&) = delete;
+  ~BackgroundOpen() { thread_.join(); }
+  BackgroundOpen(const BackgroundOpen&) = delete;
+  BackgroundOpen& operator=(const BackgroundOpen&) = delete;
 
  private:
   std::thread thread_;
@@ -95,15 +96,15 @@ class Events {
   cudaEvent_t begin = nullptr, end = nullptr;
 };
 
-// As part of a CUDA graph, of the best of three times.
+// The best of three launches, as part of a CUDA graph.
 double timed_us(cudaStream_t stream, const std::function<void()>& enqueue) {
-  constexpr double kEnough = 400;  // microseconds that a measurement should last
-  constexpr int kMost = 16;
-  enqueue();  // what is loaded at first use is loaded now
+  constexpr double kTarget_us = 400;  // duration of a measurement
+  constexpr int kMaxRepeats = 16;
+  enqueue();  // warm-up: loads code
   device::check(cudaStreamSynchronize(stream));
   Events events;
   const double once = events.us(stream, enqueue);
-  const int times = std::clamp(static_cast<int>(kEnough / std::max(once, 1.0)), 1, kMost);
+  const int times = std::clamp(static_cast<int>(kTarget_us / std::max(once, 1.0)), 1, kMaxRepeats);
   const GraphExec graph = GraphExec::capture(stream, [&] {
     for (int i = 0; i < times; ++i) enqueue();
   });
@@ -122,7 +123,7 @@ Context::Context(Options given)
       constant_bytes_(std::make_shared<std::atomic<std::size_t>>(0)) {
   int count = 0;
   device::check(cudaDriverGetVersion(&count));  // opens the driver, before the other libraries
-  std::optional<Opening> libraries;
+  std::optional<BackgroundOpen> libraries;
   if (count > 0) libraries.emplace(options.library_dirs);
   device::check(cudaGetDeviceCount(&count));
   if (options.device < 0 || options.device >= count)
@@ -131,25 +132,26 @@ Context::Context(Options given)
   multiprocessors_ = attribute(cudaDevAttrMultiProcessorCount, options.device);
   capability_ = 10 * attribute(cudaDevAttrComputeCapabilityMajor, options.device) +
                 attribute(cudaDevAttrComputeCapabilityMinor, options.device);
-  most_shared_ =
+  code_capability_ = device::require_code_for(capability_);
+  max_shared_ =
       static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, options.device));
   device::check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
 }
 
 Context::~Context() {
-  parts_.clear();  // libraries may look at the stream once more
+  parts_.clear();  // libraries may use the stream once more
   device::check_in_destructor(cudaStreamSynchronize(stream_));
   device::check_in_destructor(cudaStreamDestroy(stream_));
 }
 
-void Context::tell_of_stream_ends(StreamEnd tell) {
-  const Lock lock(telling_);
-  stream_ends_.push_back(std::move(tell));
+void Context::on_stream_destroy(StreamCallback callback) {
+  const Lock lock(callbacks_mutex_);
+  stream_callbacks_.push_back(std::move(callback));
 }
 
-void Context::end_of_stream(CUstream_st* stream) const {
-  const Lock lock(telling_);
-  for (const StreamEnd& tell : stream_ends_) tell(stream);
+void Context::notify_stream_destroy(CUstream_st* stream) const {
+  const Lock lock(callbacks_mutex_);
+  for (const StreamCallback& callback : stream_callbacks_) callback(stream);
 }
 
 Memory Context::allocate(std::size_t bytes) const {
@@ -163,7 +165,7 @@ Memory Context::allocate(std::size_t bytes) const {
   return {made, [](void* p) { device::check_in_destructor(cudaFree(p)); }};
 }
 
-// Programs for other shapes, and passes that run again, make tensors anew that hold the same.
+// The key is a content hash: programs for other shapes and repeated passes create equal tensors.
 Context::Key Context::key_of(const Tensor& constant) {
   std::array<std::uint64_t, 4> sums{0x9e3779b97f4a7c15u, 0xc2b2ae3d27d4eb4fu, 0x165667b19e3779f9u,
                                     0x27d4eb2f165667c5u};
@@ -191,13 +193,13 @@ ConstMemory Context::constant(const Tensor& constant) {
   return packed(constant, "", constant.bytes(), nullptr);
 }
 
-ConstMemory Context::packed(const Tensor& constant, std::string_view way, std::size_t bytes,
+ConstMemory Context::packed(const Tensor& constant, std::string_view layout, std::size_t bytes,
                             const Packer& make) {
   if (constants_.size() >= sweep_at_) {
     std::erase_if(constants_, [](const auto& one) { return one.second.expired(); });
     sweep_at_ = 2 * constants_.size() + 1024;
   }
-  std::weak_ptr<const void>& kept = constants_[{key_of(constant), std::string(way)}];
+  std::weak_ptr<const void>& kept = constants_[{key_of(constant), std::string(layout)}];
   if (ConstMemory found = kept.lock()) return found;
   const device::DeviceScope on({options.device});
   Memory made = allocate(bytes);
@@ -212,13 +214,13 @@ ConstMemory Context::packed(const Tensor& constant, std::string_view way, std::s
   return result;
 }
 
-// A device that does not get idle once is not waited for again until the program is made.
+// Once the device did not become idle in time, the rest of the program is measured without waiting.
 double Context::measure_us(const std::function<void()>& enqueue) {
   constexpr Seconds kPatience(0.05);
   double us = 0;
   const auto measure = [&] { us = timed_us(stream_, enqueue); };
-  if (!activity_.alone(measure, patient_ ? kPatience : Seconds(0))) {
-    patient_ = false;
+  if (!activity_.alone(measure, waits_for_idle_ ? kPatience : Seconds(0))) {
+    waits_for_idle_ = false;
     disturb();
   }
   return us;
@@ -243,29 +245,29 @@ void* Context::sample(std::size_t slot, std::size_t bytes, DType dtype) {
 
 void Context::end_making() {
   samples_.clear();
-  passing_.clear();
-  patient_ = true;
+  temporary_choices_.clear();
+  waits_for_idle_ = true;
 }
 
-ChoiceTable::Choice Context::choice(const std::string& of) {
-  if (const auto found = passing_.find(of); found != passing_.end())
-    return std::make_shared<const std::string>(found->second);
-  return choices_.find(of);
+AlgorithmCache::Choice Context::choice(const std::string& key) {
+  const auto found = temporary_choices_.find(key);
+  if (found != temporary_choices_.end()) return std::make_shared<const std::string>(found->second);
+  return choices_.find(key);
 }
 
-void Context::choose(const std::string& of, std::string what, Mark since) {
+void Context::choose(const std::string& key, std::string value, Mark since) {
   if (since == disturbances_)
-    choices_.set(of, std::move(what));
+    choices_.set(key, std::move(value));
   else
-    passing_.insert_or_assign(of, std::move(what));
+    temporary_choices_.insert_or_assign(key, std::move(value));
 }
 
-void Context::forget(const std::string& of) {
-  choices_.erase(of);
-  passing_.erase(of);
+void Context::forget(const std::string& key) {
+  choices_.erase(key);
+  temporary_choices_.erase(key);
 }
 
-bool Context::pass_over(const Error& error) {
+bool Context::skip_algorithm(const Error& error) {
   const device::GpuStatus status = device::gpu_status_of(error);
   if (status == device::GpuStatus::out_of_memory || status == device::GpuStatus::lost) throw;
   return status == device::GpuStatus::transient;

@@ -12,8 +12,7 @@ struct DestroyGraph {
 }  // namespace
 
 GraphExec GraphExec::capture(cudaStream_t stream, const std::function<void()>& enqueue) {
-  // Relaxed: libraries may load code or ask for memory while they are recorded, and so may
-  // other threads.
+  // Relaxed mode: libraries and other threads may load code or allocate memory during capture.
   device::check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
   cudaGraph_t raw = nullptr;
   try {

@@ -1,4 +1,4 @@
-// Work that was recorded once and is launched as a whole.
+// Executable CUDA graphs: work that is captured once and launched as a whole.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,7 +14,7 @@ class GraphExec {
  public:
   GraphExec() = default;
 
-  // What `enqueue` puts on `stream`; nothing of it runs yet. Empty where it puts nothing there.
+  // Captures what `enqueue` puts on `stream`, without running it. Empty if it enqueues nothing.
   static GraphExec capture(cudaStream_t stream, const std::function<void()>& enqueue);
 
   void launch(cudaStream_t stream) const {

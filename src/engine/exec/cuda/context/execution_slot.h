@@ -1,4 +1,4 @@
-// What one run of a program on a device has for itself, and the lanes that runs take in turn.
+// Execution slots: the stream and the memory of one run of a program on a device.
 #pragma once
 
 #include <compare>
@@ -14,48 +14,48 @@
 
 namespace sluice::engine::cuda {
 
-// Where a run's inputs and outputs lie on the device.
-struct Ends {
+// The addresses of a run's inputs and outputs.
+struct IoAddresses {
   std::vector<void*> inputs, outputs;
-  friend auto operator<=>(const Ends&, const Ends&) = default;
+  friend auto operator<=>(const IoAddresses&, const IoAddresses&) = default;
 };
 
-// The stretches between steps of the host, recorded for one place of the ends.
-struct Recorded {
-  enum class State { fresh, warm, recorded, refused } state = State::fresh;
-  std::vector<GraphExec> stretches;
+// The segments between steps on the host, captured as CUDA graphs for one set of I/O addresses.
+struct CapturedGraphs {
+  enum class State { fresh, warm, captured, refused } state = State::fresh;
+  std::vector<GraphExec> segments;
 };
 
-// How much memory a lane takes.
-struct LaneSize {
+// The memory that a slot takes.
+struct SlotSize {
   std::vector<std::size_t> inputs, outputs;  // bytes of each
   std::size_t arena = 0, host = 0;
 
-  std::size_t pinned() const;  // bytes of the host's memory
+  std::size_t pinned() const;  // bytes of pinned host memory
 };
 
-class Lane {
+class ExecutionSlot {
  public:
-  Lane(const Context& context, const LaneSize& size);
-  ~Lane();
-  Lane(const Lane&) = delete;
-  Lane& operator=(const Lane&) = delete;
+  ExecutionSlot(const Context& context, const SlotSize& size);
+  ~ExecutionSlot();
+  ExecutionSlot(const ExecutionSlot&) = delete;
+  ExecutionSlot& operator=(const ExecutionSlot&) = delete;
 
   device::Stream stream;
   Memory arena;
-  device::PinnedBuffer host;  // for the steps of the host
-  Ends own;                   // this lane's own places for inputs and outputs
-  Ends mirror;                // the same on the host, pinned
-  // All inputs lie side by side, as do all outputs: one copy moves them.
+  device::PinnedBuffer host;  // staging memory for steps on the host
+  IoAddresses device_io;      // this slot's inputs and outputs on the device
+  IoAddresses host_io;        // the same in pinned host memory
+  // Inputs are contiguous, and so are outputs: one copy moves them.
   std::size_t input_bytes = 0, output_bytes = 0;
-  std::map<Ends, Recorded> recorded;
+  std::map<IoAddresses, CapturedGraphs> captured;
   std::size_t bytes() const noexcept { return arena_bytes_ + input_bytes + output_bytes; }
 
-  void copy_in();   // enqueues it, from mirror to own
-  void copy_out();  // the other way, with the error flag
+  void copy_in();   // enqueues the copy from host_io to device_io
+  void copy_out();  // enqueues the copy back, with the error flag
 
-  // Where kernels tell of errors, and what they told once it was copied and waited for: the first
-  // step that did. Asking for it makes room for the next.
+  // Kernels report errors in this flag. Once it was copied and waited for, take_error() returns the
+  // first step that reported one and clears the flag.
   unsigned* error_flag() const noexcept;
   void copy_error_flag();
   std::optional<unsigned> take_error();
@@ -65,53 +65,53 @@ class Lane {
 
   const Context& context_;
   std::size_t arena_bytes_;
-  Memory ends_;  // inputs, outputs, the error flag
+  Memory io_;  // inputs, outputs, the error flag
   device::PinnedBuffer pinned_;
-  Tensor room_;  // not used: it makes what is pinned count as the session's memory
+  Tensor pinned_accounting_;  // counts the pinned memory against the session's limit
 };
 
 // Thread-safe.
-class Lanes {
+class SlotPool {
  public:
-  // `make` may take long and may wait for the device: nobody else waits for it meanwhile.
-  Lanes(std::function<std::unique_ptr<Lane>()> make, int most)
-      : make_(std::move(make)), all_(most), most_(most) {}
+  // `make` may take long and may wait for the device: it is called without the lock.
+  SlotPool(std::function<std::unique_ptr<ExecutionSlot>()> make, int max_slots)
+      : make_(std::move(make)), configured_max_(max_slots), max_slots_(max_slots) {}
 
-  // A lane until the end of the scope. One that was not done() is not used again.
-  class Taken {
+  // Holds a slot until the end of the scope. A slot that was not done() is destroyed.
+  class Guard {
    public:
-    explicit Taken(Lanes& from) : from_(from), lane_(from.take()) {}
-    ~Taken() {
-      if (!done_) (void)cudaStreamSynchronize(lane_->stream.get());  // before its memory goes
-      if (!done_) lane_.reset();
-      from_.put_back(std::move(lane_));
+    explicit Guard(SlotPool& from) : from_(from), slot_(from.take()) {}
+    ~Guard() {
+      if (!done_) (void)cudaStreamSynchronize(slot_->stream.get());  // before its memory goes
+      if (!done_) slot_.reset();
+      from_.put_back(std::move(slot_));
     }
-    Taken(const Taken&) = delete;
-    Taken& operator=(const Taken&) = delete;
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
 
-    Lane& operator*() noexcept { return *lane_; }
+    ExecutionSlot& operator*() noexcept { return *slot_; }
     void done() noexcept { done_ = true; }
 
    private:
-    Lanes& from_;
-    std::unique_ptr<Lane> lane_;
+    SlotPool& from_;
+    std::unique_ptr<ExecutionSlot> slot_;
     bool done_ = false;
   };
 
-  std::size_t trim() noexcept;  // ends those that nobody has; bytes of the device
+  std::size_t trim() noexcept;  // destroys free slots; returns the bytes of device memory
 
  private:
-  std::unique_ptr<Lane> take();
-  std::unique_ptr<Lane> make();  // null: there is no memory for another, and others have one
-  void put_back(std::unique_ptr<Lane> lane) noexcept;  // null: it is no more
+  std::unique_ptr<ExecutionSlot> take();
+  std::unique_ptr<ExecutionSlot> make();  // null: no memory for another, but other slots exist
+  void put_back(std::unique_ptr<ExecutionSlot> slot) noexcept;  // null: it was destroyed
 
-  const std::function<std::unique_ptr<Lane>()> make_;
-  const int all_;
+  const std::function<std::unique_ptr<ExecutionSlot>()> make_;
+  const int configured_max_;
   Mutex mutex_;
   std::condition_variable_any returned_;
-  int most_ GUARDED_BY(mutex_);  // fewer where there was no memory for another
+  int max_slots_ GUARDED_BY(mutex_);  // lowered when there was no memory for another
   int made_ GUARDED_BY(mutex_) = 0;
-  std::vector<std::unique_ptr<Lane>> free_ GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<ExecutionSlot>> free_ GUARDED_BY(mutex_);
 };
 
 }  // namespace sluice::engine::cuda

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::array<std::string_view, 2> kNames{"libnvrtc.so.13", "libnvrtc.so.12"};
 
-// The driver's part, found through the runtime: the program links no libcuda.
+// Driver functions, looked up through the runtime: the program does not link libcuda.
 struct Driver {
   decltype(&cuModuleLoadData) load;
   decltype(&cuModuleUnload) unload;
@@ -33,7 +33,7 @@ struct Driver {
   }
 };
 
-void check(CUresult result, const char* what, Where where = Where::here()) {
+void check(CUresult result, const char* what, SourceLocation where = SourceLocation::here()) {
   if (result != CUDA_SUCCESS)
     device::check(device::GpuLibrary::cuda, static_cast<int>(result),
                   std::string(what) + ": error " + std::to_string(static_cast<int>(result)) +
@@ -80,7 +80,7 @@ class Compiler {
     const std::array<const char*, 3> options{architecture.c_str(), "--std=c++17",
                                              "--device-as-default-execution-space"};
     const nvrtcResult built = build(program, static_cast<int>(options.size()), options.data());
-    if (built != NVRTC_SUCCESS) check(built, words_of(program));
+    if (built != NVRTC_SUCCESS) check(built, log_of(program));
     std::size_t size = 0;
     check(cubin_size(program, &size));
     std::string cubin(size, '\0');
@@ -93,17 +93,18 @@ class Compiler {
     decltype(&nvrtcDestroyProgram) destroy;
     void operator()(nvrtcProgram* program) const { destroy(program); }
   };
-  void check(nvrtcResult result, const std::string& words = {}, Where where = Where::here()) const {
+  void check(nvrtcResult result, const std::string& log = {},
+             SourceLocation where = SourceLocation::here()) const {
     if (result != NVRTC_SUCCESS)
       device::check(device::GpuLibrary::nvrtc, static_cast<int>(result),
-                    std::string("NVRTC: ") + error_string(result) + words, where);
+                    std::string("NVRTC: ") + error_string(result) + log, where);
   }
-  // What the compiler said of it; empty where it said nothing.
-  std::string words_of(nvrtcProgram program) const {
+  // The compiler's log; empty if there is none.
+  std::string log_of(nvrtcProgram program) const {
     std::size_t size = 0;
     if (log_size(program, &size) != NVRTC_SUCCESS || size <= 1) return {};
-    std::string words(size, '\0');
-    return get_log(program, words.data()) == NVRTC_SUCCESS ? ": " + words : std::string();
+    std::string text(size, '\0');
+    return get_log(program, text.data()) == NVRTC_SUCCESS ? ": " + text : std::string();
   }
 
   device::Library library;
@@ -122,15 +123,15 @@ class Compiler {
 
 }  // namespace
 
-struct Sources::Impl {
-  // Null where there is none.
+struct NvrtcKernels::Impl {
+  // Null if NVRTC is not installed.
   const Compiler* nvrtc() {
-    if (looked) return compiler.get();
-    looked = true;
+    if (opened) return compiler.get();
+    opened = true;
     try {
       compiler = std::make_unique<Compiler>(context);
     } catch (const Error& error) {
-      log::warn("elementwise kernels run step by step, which is slower: {}", error.reason());
+      log::warn("elementwise kernels are interpreted, which is slower: {}", error.reason());
     }
     return compiler.get();
   }
@@ -141,9 +142,9 @@ struct Sources::Impl {
     return std::make_shared<Loaded>(driver, code, name);
   }
 
-  // What a plan brought, where the driver takes it.
-  std::shared_ptr<const CompiledKernel> brought(const std::string& of, const char* name) {
-    const ChoiceTable::Choice code = context.choice(of);
+  // The cubin of a plan, if the driver accepts it.
+  std::shared_ptr<const CompiledKernel> load_cached(const std::string& key, const char* name) {
+    const AlgorithmCache::Choice code = context.choice(key);
     if (code == nullptr) return nullptr;
     try {
       return load(*code, name);
@@ -154,44 +155,45 @@ struct Sources::Impl {
     }
   }
 
-  // Empty where it does not compile, which is a mistake of ours and not the GPU's.
+  // Empty if it does not compile, which is our bug and not a GPU failure.
   std::string compile(const std::string& source) {
-    if (wrong.contains(source)) return {};
+    if (failed_sources.contains(source)) return {};
     try {
       return nvrtc()->compile(source);
     } catch (const Error& error) {
       if (device::gpu_status_of(error) != device::GpuStatus::refused) throw;
-      log::error("elements run step by step, which is slower: {}", error.reason());
-      wrong.insert(source);
+      log::error("an elementwise kernel is interpreted, which is slower: {}", error.reason());
+      failed_sources.insert(source);
       return {};
     }
   }
 
   Context& context;
-  std::set<std::string> wrong{};  // sources that do not compile
+  std::set<std::string> failed_sources{};  // do not compile
   std::shared_ptr<const Driver> driver{};
   std::unique_ptr<Compiler> compiler{};
-  bool looked = false;
+  bool opened = false;
 };
 
-Sources::Sources(Context& context) : impl_(new Impl{context}) {}
+NvrtcKernels::NvrtcKernels(Context& context) : impl_(new Impl{context}) {}
 
-Sources::~Sources() = default;
+NvrtcKernels::~NvrtcKernels() = default;
 
-bool Sources::available() { return impl_->nvrtc() != nullptr; }
+bool NvrtcKernels::available() { return impl_->nvrtc() != nullptr; }
 
-std::shared_ptr<const CompiledKernel> Sources::get(const std::string& source, const char* name) {
-  constexpr std::size_t kMostKnown = 512;  // besides those that programs have
-  if (known_.size() > kMostKnown)
+std::shared_ptr<const CompiledKernel> NvrtcKernels::get(const std::string& source,
+                                                        const char* name) {
+  constexpr std::size_t kMaxKnown = 512;  // besides those that programs use
+  if (known_.size() > kMaxKnown)
     std::erase_if(known_, [](const auto& one) { return one.second.use_count() <= 1; });
   std::shared_ptr<const CompiledKernel>& kept = known_[source];
-  const std::string of = "code of " + source;
-  if (!kept) kept = impl_->brought(of, name);
+  const std::string key = "code of " + source;
+  if (!kept) kept = impl_->load_cached(key, name);
   if (kept || impl_->nvrtc() == nullptr) return kept;
   const std::string code = impl_->compile(source);
   if (code.empty()) return nullptr;
   kept = impl_->load(code, name);
-  impl_->context.choose(of, code, impl_->context.mark());
+  impl_->context.choose(key, code, impl_->context.mark());
   return kept;
 }
 

@@ -1,5 +1,5 @@
-// Kernels from source text, compiled while kernels are made, or as a plan brought them. NVRTC is
-// opened at run time, when it is first needed; where there is none, whoever asks has another way.
+// Runtime compilation by NVRTC: kernels from source text, or from cubins that a plan stored. NVRTC
+// is opened on first use; callers have a fallback where it is not installed.
 #pragma once
 
 #include <map>
@@ -10,24 +10,24 @@
 
 namespace sluice::engine::cuda {
 
-// One kernel, loaded. Safe to launch from several threads at once.
+// A loaded kernel. Safe to launch from several threads at once.
 class CompiledKernel {
  public:
   virtual ~CompiledKernel() = default;
-  // `parameters`: the address of each.
+  // `parameters`: the address of each kernel parameter.
   virtual void launch(unsigned blocks, unsigned threads, void** parameters,
                       const KernelArgs& args) const = 0;
 };
 
-// What a session has compiled, by source text.
-class Sources {
+// The compiled kernels of a session, by source text.
+class NvrtcKernels {
  public:
-  explicit Sources(Context& context);
-  ~Sources();
+  explicit NvrtcKernels(Context& context);
+  ~NvrtcKernels();
 
-  bool available();  // NVRTC is here
-  // The kernel `name` (extern "C") of a source, compiled once; null where it would have to be
-  // and NVRTC is not here, and where it does not compile, which is logged.
+  bool available();  // NVRTC is installed
+  // The kernel `name` (extern "C") of a source, compiled once. Null if NVRTC is needed but not
+  // installed, or if the source does not compile, which is logged.
   std::shared_ptr<const CompiledKernel> get(const std::string& source, const char* name);
 
  private:

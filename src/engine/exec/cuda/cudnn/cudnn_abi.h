@@ -1,5 +1,5 @@
-// The part of cuDNN 9's backend interface that we use, written from its documented values: the
-// library is opened at run time, so none of its headers is needed to build. Names are ours.
+// The part of the cuDNN 9 backend API that is used here, with its documented values: the library is
+// opened at run time, so its headers are not needed to build. The names are shortened.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 struct CUstream_st;
 
-namespace sluice::engine::cuda::dnn {
+namespace sluice::engine::cuda::cudnn {
 
 using Handle = struct OpaqueHandle*;
 using Descriptor = void*;
@@ -139,4 +139,4 @@ using SetAttribute = int(Descriptor, Attribute, Type, std::int64_t, const void*)
 using GetAttribute = int(Descriptor, Attribute, Type, std::int64_t, std::int64_t*, void*);
 using Execute = int(Handle, Descriptor, Descriptor);
 
-}  // namespace sluice::engine::cuda::dnn
+}  // namespace sluice::engine::cuda::cudnn

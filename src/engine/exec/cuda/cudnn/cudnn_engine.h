@@ -1,7 +1,6 @@
-// Which engine of cuDNN runs a graph of operations, and how that is written down. An engine is
-// kept by its number and the settings of its knobs, since its place among the proposals changes
-// with what the machine is doing; and as cuDNN writes a plan itself, which is read back without
-// compiling it again.
+// Chooses and serializes the cuDNN engine of an operation graph. An engine is stored by its index
+// and knob values, since the order of the heuristic's results varies with the machine's load, and
+// as cuDNN's own serialized execution plan, which loads without compiling again.
 #pragma once
 
 #include <optional>
@@ -10,32 +9,34 @@
 
 #include "engine/exec/cuda/cudnn/cudnn_library.h"
 
-namespace sluice::engine::cuda::dnn {
+namespace sluice::engine::cuda::cudnn {
 
-// Configurations of engines that a heuristic proposes, the best first.
-std::vector<Thing> proposals(const Library& library, const Thing& graph, HeuristicsMode mode);
+// The engine configurations that a heuristic returns, best first.
+std::vector<BackendDescriptor> engine_configs(const Library& library,
+                                              const BackendDescriptor& graph, HeuristicsMode mode);
 
-// Whether an engine computes as we promise: the same each time, and f32 in full unless told.
-bool keeps_promises(const Library& library, const Thing& config, bool full_f32);
+// Whether an engine is deterministic and, if `full_f32`, does not reduce the precision of f32.
+bool is_acceptable(const Library& library, const BackendDescriptor& config, bool full_f32);
 
-// An engine that is ready to run.
+// A finalized execution plan.
 struct Engine {
-  std::optional<Thing> config;  // none where it was read back
-  Thing plan;
+  std::optional<BackendDescriptor> config;  // none if it was deserialized
+  BackendDescriptor plan;
   std::size_t scratch;
 };
 
-// None where this engine cannot, or asks for more scratch than `most`.
-std::optional<Engine> make_engine(const Library& library, Thing config, std::size_t most);
+// None if this engine does not support the graph or needs more workspace than `max_workspace`.
+std::optional<Engine> make_engine(const Library& library, BackendDescriptor config,
+                                  std::size_t max_workspace);
 
-// "28 4=2 7=0": the engine's number and its knobs; and on the next line, where cuDNN can write it
-// and read it back, the plan.
-std::string written(const Library& library, const Engine& engine, std::size_t most);
+// "28 4=2 7=0": the engine's index and its knobs; on the next line the execution plan as JSON, if
+// cuDNN can serialize and deserialize it.
+std::string serialize(const Library& library, const Engine& engine, std::size_t max_workspace);
 
-// `graph` gives the operations, and is asked for only where the plan itself cannot be read. None
-// where what is written does not work here.
-using GraphMaker = std::function<const Thing&()>;
+// `graph` returns the operation graph; it is called only if the JSON cannot be deserialized. None
+// if the text does not work with this library.
+using GraphMaker = std::function<const BackendDescriptor&()>;
 std::optional<Engine> read_engine(const Library& library, std::string_view text,
-                                  const GraphMaker& graph, std::size_t most);
+                                  const GraphMaker& graph, std::size_t max_workspace);
 
-}  // namespace sluice::engine::cuda::dnn
+}  // namespace sluice::engine::cuda::cudnn

@@ -1,5 +1,5 @@
-// Convolutions and products with all that follows them as one kernel of cuDNN, opened at run
-// time; the engine that measured best.
+// Convolutions and GEMMs with a fused epilogue as one cuDNN kernel, run by the engine that measured
+// fastest. cuDNN is opened at run time.
 #pragma once
 
 #include <array>
@@ -9,52 +9,51 @@
 
 namespace sluice::engine::cuda {
 
-// y = activation(x w + residual + bias), of one element type, sums in f32. Without `tf32` of the
-// context, f32 stays f32.
-struct DnnFusion {
+// y = activation(x w + residual + bias), with one element type and accumulation in f32. f32 is not
+// reduced to TF32 unless the context's `tf32` is set.
+struct CudnnFusion {
   DType dtype = DType::none;
-  // Of a convolution: [batch, channels, height, width], with the channels of one pixel side by
-  // side in memory, w as [out, rows, columns, in / group]. Of a product: x [1, m, k],
-  // w [1, k, n], y [1, m, n], row by row in memory.
+  // Convolution: dimensions in the order NCHW, NHWC in memory, w as [out, rows, columns, in /
+  // group]. GEMM: x [1, m, k], w [1, k, n], y [1, m, n], row-major.
   std::vector<std::int64_t> x, w, y;
-  bool product = false;
-  std::array<std::int64_t, 2> strides{1, 1}, dilations{1, 1}, before{}, behind{};  // padding
+  bool gemm = false;
+  std::array<std::int64_t, 2> strides{1, 1}, dilations{1, 1}, pre_padding{}, post_padding{};
   bool bias = false, residual = false;
   Activation activation = Activation::none;
   float low = 0, high = 0;
 };
 
-// All that a choice among engines depends on, besides the device and cuDNN.
-std::string name_of(const DnnFusion& fusion, const Options& options);
+// Everything that the choice of an engine depends on, besides the device and cuDNN. Plans store it:
+// its text must not change.
+std::string name_of(const CudnnFusion& fusion, const Options& options);
 
 // Thread-safe.
-class DnnPlan {
+class CudnnPlan {
  public:
-  // Throws unavailable where cuDNN is not here or has no way to do it. To be made by whoever holds
-  // Context::making; runs need not.
-  DnnPlan(Context& context, const DnnFusion& fusion);
-  ~DnnPlan();
-  DnnPlan(const DnnPlan&) = delete;
-  DnnPlan& operator=(const DnnPlan&) = delete;
+  // Throws unavailable if cuDNN is not installed or has no engine for it. The caller holds
+  // Context::making; run() does not need it.
+  CudnnPlan(Context& context, const CudnnFusion& fusion);
+  ~CudnnPlan();
+  CudnnPlan(const CudnnPlan&) = delete;
+  CudnnPlan& operator=(const CudnnPlan&) = delete;
 
   std::size_t scratch() const noexcept;
 
-  struct Places {
-    const void *x, *w, *bias, *residual;  // the last two null where there are none
+  struct Pointers {
+    const void *x, *w, *bias, *residual;  // bias and residual may be null
     void *y, *scratch;
   };
-  void run(const Places& at, CUstream_st* stream) const;
+  void run(const Pointers& at, CUstream_st* stream) const;
 
-  double us() const noexcept;  // as ProductPlan has it
-  // Of the choice that the context keeps.
-  const std::string& name() const noexcept;
+  double us() const noexcept;               // see CublasltPlan
+  const std::string& key() const noexcept;  // of the choice in the context
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-// The same, null where cuDNN refuses, or fails this time only.
-std::unique_ptr<DnnPlan> plan_dnn(Context& context, const DnnFusion& fusion);
+// Null if cuDNN does not support it or failed transiently.
+std::unique_ptr<CudnnPlan> plan_cudnn(Context& context, const CudnnFusion& fusion);
 
 }  // namespace sluice::engine::cuda

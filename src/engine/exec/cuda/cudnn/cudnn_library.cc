@@ -6,7 +6,7 @@
 #include "device/cuda/check.h"
 #include "device/library.h"
 
-namespace sluice::engine::cuda::dnn {
+namespace sluice::engine::cuda::cudnn {
 
 Library::Library(Context& context) : device_(context.options.device) {
   constexpr std::array<std::string_view, 1> kNames{"libcudnn.so.9"};
@@ -26,13 +26,13 @@ Library::Library(Context& context) : device_(context.options.device) {
   } catch (const Error& error) {
     why_not = error.reason();
   }
-  context.tell_of_stream_ends([this](CUstream_st* stream) { leave(stream); });
+  context.on_stream_destroy([this](CUstream_st* stream) { release_stream(stream); });
 }
 
 void Library::start() {
   if (!why_not.empty()) throw Error(Code::unavailable, why_not);
   const Lock lock(running);
-  if (!rest_) rest_.emplace(device::DeviceId{device_});
+  if (!idle_stream_) idle_stream_.emplace(device::DeviceId{device_});
   if (runner == nullptr) check(create(&runner), "a handle to run with");
   if (builder == nullptr) check(create(&builder), "a handle to build with");
 }
@@ -42,13 +42,13 @@ void Library::run_on(CUstream_st* stream) {
   runs_on_ = stream;
 }
 
-// cuDNN records an event on the stream that it had when it gets another: after the end of that
-// stream it would crash there. What fails is told by the next run.
-void Library::leave(CUstream_st* stream) {
+// When its stream is changed, cuDNN records an event on the previous one, which would crash if that
+// stream were destroyed. Errors surface in the next run.
+void Library::release_stream(CUstream_st* stream) {
   const Lock lock(running);
   if (runner == nullptr || runs_on_ != stream) return;
-  (void)set_stream(runner, rest_->get());
-  runs_on_ = rest_->get();
+  (void)set_stream(runner, idle_stream_->get());
+  runs_on_ = idle_stream_->get();
 }
 
 Library::~Library() {
@@ -61,21 +61,21 @@ void Library::fail(int status, const char* what) const {
                 std::string("cuDNN, ") + what + ": " + error_string(status));
 }
 
-Thing::Thing(const Library& library, Kind kind) : library_(&library) {
+BackendDescriptor::BackendDescriptor(const Library& library, Kind kind) : library_(&library) {
   library.check(library.create_descriptor(kind, &made_), "a descriptor");
 }
 
-Thing::~Thing() {
+BackendDescriptor::~BackendDescriptor() {
   if (made_ != nullptr) library_->destroy_descriptor(made_);
 }
 
-Thing::Thing(Thing&& other) noexcept
+BackendDescriptor::BackendDescriptor(BackendDescriptor&& other) noexcept
     : library_(other.library_), made_(std::exchange(other.made_, nullptr)) {}
 
-std::size_t Thing::count(Attribute what, Type type) const {
+std::size_t BackendDescriptor::count(Attribute what, Type type) const {
   std::int64_t count = 0;
   library_->check(library_->get_attribute(made_, what, type, 0, &count, nullptr), "a list");
   return static_cast<std::size_t>(count);
 }
 
-}  // namespace sluice::engine::cuda::dnn
+}  // namespace sluice::engine::cuda::cudnn

@@ -1,4 +1,4 @@
-// cuDNN and its descriptors, as values that clean up after themselves.
+// The cuDNN library, its handles and RAII backend descriptors.
 #pragma once
 
 #include <initializer_list>
@@ -13,30 +13,31 @@
 #include "engine/exec/cuda/context/backend.h"
 #include "engine/exec/cuda/cudnn/cudnn_abi.h"
 
-namespace sluice::engine::cuda::dnn {
+namespace sluice::engine::cuda::cudnn {
 
-// A part of the Context: the library and its handle, or why there is none.
+// A part of the Context: the library and its handles, or why it is not available.
 class Library {
  public:
-  // Opens it, which is quick, and no more.
+  // Only opens the library, which is fast.
   explicit Library(Context& context);
   ~Library();
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  // Makes the handles, once, which loads most of cuDNN. Throws unavailable where it is not here.
+  // Creates the handles, once, which loads most of cuDNN. Throws unavailable if it is not
+  // installed.
   void start();
 
-  // One owner for each handle: plans are made and measured with the builder's, by whoever holds
-  // Context::making; programs run with the other.
+  // Plans are built and measured with `builder`, by the thread that holds Context::making; programs
+  // run with `runner`.
   Mutex running;             // the runner has one stream at a time
   Handle builder = nullptr;  // null: not started
   Handle runner GUARDED_BY(running) = nullptr;
-  void run_on(CUstream_st* stream) REQUIRES(running);  // what the runner does from now on
-  std::string why_not;                                 // it is not here; empty: it is
+  void run_on(CUstream_st* stream) REQUIRES(running);  // sets the runner's stream
+  std::string why_not;                                 // why it is not available; empty: it is
   std::string version;
 
-  // Throws GpuError: what cuDNN refuses, others may do; a fault that it saw first is the GPU's.
+  // Throws GpuError: refused if cuDNN does not support it, lost if cuDNN reports a GPU fault.
   void check(int status, const char* what) const {
     if (status != kSuccess) fail(status, what);
   }
@@ -54,19 +55,19 @@ class Library {
 
  private:
   void fail(int status, const char* what) const;
-  void leave(CUstream_st* stream);
+  void release_stream(CUstream_st* stream);
 
   const int device_;
-  std::optional<device::Stream> rest_;  // has nothing to do; there where the handles are
+  std::optional<device::Stream> idle_stream_;  // exists once the handles do
   CUstream_st* runs_on_ GUARDED_BY(running) = nullptr;
 };
 
-class Thing {
+class BackendDescriptor {
  public:
-  Thing(const Library& library, Kind kind);
-  ~Thing();
-  Thing(Thing&& other) noexcept;
-  Thing& operator=(Thing&& other) noexcept {
+  BackendDescriptor(const Library& library, Kind kind);
+  ~BackendDescriptor();
+  BackendDescriptor(BackendDescriptor&& other) noexcept;
+  BackendDescriptor& operator=(BackendDescriptor&& other) noexcept {
     std::swap(library_, other.library_);
     std::swap(made_, other.made_);
     return *this;
@@ -75,34 +76,34 @@ class Thing {
   Descriptor get() const noexcept { return made_; }
 
   template <class T>
-  Thing& set(Attribute what, Type type, const T& value) {
+  BackendDescriptor& set(Attribute what, Type type, const T& value) {
     library_->check(library_->set_attribute(made_, what, type, 1, &value), "an attribute");
     return *this;
   }
   template <class T>
-  Thing& set_list(Attribute what, Type type, const T& values) {
+  BackendDescriptor& set_list(Attribute what, Type type, const T& values) {
     library_->check(
         library_->set_attribute(made_, what, type, static_cast<std::int64_t>(std::size(values)),
                                 std::data(values)),
         "an attribute");
     return *this;
   }
-  Thing& set(Attribute what, const Thing& other) {
+  BackendDescriptor& set(Attribute what, const BackendDescriptor& other) {
     return set(what, Type::descriptor, other.made_);
   }
-  // At most `most` values.
+  // Returns at most `max_count` values.
   template <class T>
-  std::vector<T> list(Attribute what, Type type, std::size_t most) const {
-    std::vector<T> values(most);
+  std::vector<T> list(Attribute what, Type type, std::size_t max_count) const {
+    std::vector<T> values(max_count);
     std::int64_t count = 0;
-    library_->check(library_->get_attribute(made_, what, type, static_cast<std::int64_t>(most),
+    library_->check(library_->get_attribute(made_, what, type, static_cast<std::int64_t>(max_count),
                                             &count, values.data()),
                     "an attribute");
-    values.resize(std::min(most, static_cast<std::size_t>(count)));
+    values.resize(std::min(max_count, static_cast<std::size_t>(count)));
     return values;
   }
   std::size_t count(Attribute what, Type type) const;
-  Thing& finish(const char* what) {
+  BackendDescriptor& finish(const char* what) {
     library_->check(library_->finalize(made_), what);
     return *this;
   }
@@ -112,4 +113,4 @@ class Thing {
   Descriptor made_ = nullptr;
 };
 
-}  // namespace sluice::engine::cuda::dnn
+}  // namespace sluice::engine::cuda::cudnn

@@ -1,4 +1,4 @@
-// What a DnnFusion is in cuDNN's terms.
+// Translates a CudnnFusion to a cuDNN operation graph.
 #pragma once
 
 #include <deque>
@@ -7,42 +7,46 @@
 #include "engine/exec/cuda/cudnn/cudnn_fusion.h"
 #include "engine/exec/cuda/cudnn/cudnn_library.h"
 
-namespace sluice::engine::cuda::dnn {
+namespace sluice::engine::cuda::cudnn {
 
-// Of the tensors, by which addresses are given for a run.
+// Tensor ids, by which a variant pack assigns addresses.
 enum Id : std::int64_t { kX = 1, kW, kY, kBias, kResidual, kFirstVirtual = 100 };
 
-// Whether cuDNN has the element type and the activation.
-bool knows(const DnnFusion& fusion);
+// Whether cuDNN supports the element type and the activation.
+bool supports(const CudnnFusion& fusion);
 
-// The operations of a fusion, and the descriptors they are made of.
+// The operation graph of a fusion, with the descriptors it refers to.
 class Operations {
  public:
-  // Throws unavailable where cuDNN does not know its type, its activation or such shapes.
-  Operations(const Library& library, const DnnFusion& fusion);
+  // Throws unavailable if cuDNN does not support its type, activation or shapes.
+  Operations(const Library& library, const CudnnFusion& fusion);
 
-  const Thing& graph() const noexcept { return *graph_; }
+  const BackendDescriptor& graph() const noexcept { return *graph_; }
 
  private:
-  Thing& thing(Kind kind) { return things_.emplace_back(library_, kind); }
-  Thing& operation(Kind kind) { return operations_.emplace_back(library_, kind); }
-  const Thing& tensor(std::int64_t id, const std::vector<std::int64_t>& dims);
-  const Thing& bias();
-  const Thing& next();
-  void convolution(const Thing& x, const Thing& w, const Thing& y);
-  void product(const Thing& x, const Thing& w, const Thing& y);
-  Thing& started(Pointwise mode);
-  const Thing& plain(Pointwise mode) { return started(mode).finish("an operation"); }
-  const Thing& activation();
-  const Thing& pointwise(const Thing& how, const Thing& x, const Thing* b);
+  BackendDescriptor& descriptor(Kind kind) { return descriptors_.emplace_back(library_, kind); }
+  BackendDescriptor& operation(Kind kind) { return operations_.emplace_back(library_, kind); }
+  const BackendDescriptor& tensor(std::int64_t id, const std::vector<std::int64_t>& dims);
+  const BackendDescriptor& bias();
+  const BackendDescriptor& next();
+  void convolution(const BackendDescriptor& x, const BackendDescriptor& w,
+                   const BackendDescriptor& y);
+  void matmul(const BackendDescriptor& x, const BackendDescriptor& w, const BackendDescriptor& y);
+  BackendDescriptor& pointwise_mode(Pointwise mode);
+  const BackendDescriptor& plain(Pointwise mode) {
+    return pointwise_mode(mode).finish("an operation");
+  }
+  const BackendDescriptor& activation();
+  const BackendDescriptor& pointwise(const BackendDescriptor& how, const BackendDescriptor& x,
+                                     const BackendDescriptor* b);
 
   const Library& library_;
-  const DnnFusion& fusion_;
+  const CudnnFusion& fusion_;
   const DataType type_;
-  int left_ = 0;  // operations after this one
+  int remaining_ = 0;  // operations after this one
   std::int64_t virtual_ = kFirstVirtual;
-  std::deque<Thing> things_, operations_;  // they refer to each other: none moves
-  const Thing* graph_ = nullptr;
+  std::deque<BackendDescriptor> descriptors_, operations_;  // they refer to each other: none moves
+  const BackendDescriptor* graph_ = nullptr;
 };
 
-}  // namespace sluice::engine::cuda::dnn
+}  // namespace sluice::engine::cuda::cudnn

@@ -1,4 +1,6 @@
-// Attention on CUDA against the CPU's, and against itself in other company.
+// Attention on CUDA against the CPU, and against itself in other batches.
+#include <limits>
+
 #include "engine/exec/cuda/nodes/op_cases_for_tests.h"
 #include "engine/graph/graph_editor.h"
 
@@ -13,7 +15,7 @@ struct Setting {
   bool packed;
 };
 
-// The last keys of each entry are shut out, of some a whole stretch or more.
+// Masks the last keys of each entry, for some a whole block or more.
 Tensor padding(Random& r, const Setting& s) {
   const Tensor mask(DType::f32, {s.batch, 1, 1, s.keys});
   for (int64_t b = 0; b < s.batch; ++b) {
@@ -58,7 +60,7 @@ void compare(const OpCase& what, const Setting& s) {
   std::printf("Attention %-44s worst %6.2f roundings\n", text.c_str(), error);
 }
 
-TEST(CudaAttention, LengthsOfAllSizesGiveWhatTheCpuGives) {
+TEST(CudaAttention, AllSequenceLengthsMatchTheCpu) {
   Random r(1);
   for (const DType type : {DType::f16, DType::bf16, DType::f32})
     for (const int64_t size : {32, 64, 128})
@@ -68,7 +70,7 @@ TEST(CudaAttention, LengthsOfAllSizesGiveWhatTheCpuGives) {
       }
 }
 
-TEST(CudaAttention, HeadsOfOddSizesGiveWhatTheCpuGives) {
+TEST(CudaAttention, OddHeadSizesMatchTheCpu) {
   Random r(2);
   for (const DType type : {DType::f16, DType::bf16, DType::f32})
     for (const int64_t size : {1, 8, 20, 24, 40, 48, 80, 96, 104, 160}) {
@@ -77,7 +79,7 @@ TEST(CudaAttention, HeadsOfOddSizesGiveWhatTheCpuGives) {
     }
 }
 
-TEST(CudaAttention, MasksOfEveryShapeGiveWhatTheCpuGives) {
+TEST(CudaAttention, MasksOfEveryShapeMatchTheCpu) {
   Random r(3);
   for (const DType type : {DType::f16, DType::f32})
     for (const int64_t size : {32, 64, 128})
@@ -90,9 +92,9 @@ TEST(CudaAttention, MasksOfEveryShapeGiveWhatTheCpuGives) {
       }
 }
 
-TEST(CudaAttention, EntriesThatAreShutOutWhollyAreTheMeanOfAll) {
+TEST(CudaAttention, FullyMaskedEntriesAreTheMeanOfAllValues) {
   Random r(4);
-  for (const float low : {-10000.0f, -65504.0f}) {
+  for (const float low : {-10000.0f, -65504.0f, std::numeric_limits<float>::lowest()}) {
     const Setting s{DType::f16, 2, 2, 64, 130, 130, false};
     const Tensor mask = padding(r, s);
     for (int64_t k = 0; k < s.keys; ++k)
@@ -101,7 +103,7 @@ TEST(CudaAttention, EntriesThatAreShutOutWhollyAreTheMeanOfAll) {
   }
 }
 
-TEST(CudaAttention, KeysShutOutByInfinityWeighNothing) {
+TEST(CudaAttention, KeysMaskedByInfinityHaveNoWeight) {
   Random r(5);
   const Setting s{DType::f16, 2, 2, 64, 130, 260, false};
   const Tensor mask = padding(r, s);
@@ -110,7 +112,7 @@ TEST(CudaAttention, KeysShutOutByInfinityWeighNothing) {
   compare(attention(r, s, mask), s);
 }
 
-// Sequences one after the other, of which some are empty and some tokens in none.
+// Packed sequences (varlen): some are empty, and some tokens belong to none.
 OpCase in_sequences(Random& r, Setting s, const std::vector<int64_t>& lengths, int64_t spare) {
   const Tensor offsets(DType::i32, {static_cast<int64_t>(lengths.size()) + 1});
   int64_t longest = 1, tokens = 0;
@@ -125,11 +127,11 @@ OpCase in_sequences(Random& r, Setting s, const std::vector<int64_t>& lengths, i
   OpCase c = attention(r, s, Tensor());
   c.inputs.resize(5);
   c.inputs[4] = offsets;
-  c.set("longest", longest);
+  c.set("max_seqlen", longest);
   return c;
 }
 
-TEST(CudaAttention, SequencesOneAfterTheOtherGiveWhatTheCpuGives) {
+TEST(CudaAttention, VarlenSequencesMatchTheCpu) {
   Random r(7);
   for (const DType type : {DType::f16, DType::bf16, DType::f32})
     for (const int64_t size : {20, 32, 64, 128})
@@ -141,7 +143,7 @@ TEST(CudaAttention, SequencesOneAfterTheOtherGiveWhatTheCpuGives) {
       }
 }
 
-TEST(CudaAttention, OffsetsThatSomeoneMadeUpReadNothingElse) {
+TEST(CudaAttention, InvalidCuSeqlensDoNotReadOutOfBounds) {
   Random r(8);
   OpCase what = in_sequences(r, {DType::f16, 1, 2, 64, 0, 0, true}, {40, 50, 60}, 10);
   const auto like = on_cpu(what);
@@ -150,7 +152,7 @@ TEST(CudaAttention, OffsetsThatSomeoneMadeUpReadNothingElse) {
   EXPECT_FALSE(on_gpu(what, like, test_context()).empty());  // for compute-sanitizer
 }
 
-TEST(CudaAttention, ARowHasTheSameBitsWhateverThePadding) {
+TEST(CudaAttention, RowHasTheSameBitsForAnyPadding) {
   Random r(6);
   const Setting alone{DType::f16, 1, 2, 64, 70, 70, false};
   const OpCase small = attention(r, alone, Tensor());

@@ -1,4 +1,4 @@
-// A Chain of elementwise steps as one kernel.
+// A fused chain of elementwise operators as one kernel.
 #include "engine/exec/cuda/nodes/element_kernels.h"
 #include "engine/exec/cuda/nodes/node_view.h"
 #include "engine/graph/fused_ops.h"
@@ -7,7 +7,7 @@
 namespace sluice::engine::cuda {
 namespace {
 
-// Appends a chain's step; false where programs have none such.
+// Appends an operator of the chain; false if element programs do not have it.
 bool append(ElementProgram& program, const Chain::Step& step, ElementKind kind) {
   if (step.op == Chain::Op::constant) {
     program.constant(kind, static_cast<double>(step.value));
@@ -20,22 +20,22 @@ bool append(ElementProgram& program, const Chain::Step& step, ElementKind kind) 
 }
 
 std::unique_ptr<Kernel> make_chain(const Graph& graph, const Node& node, Context& context) {
-  const Site site(graph, node);
-  const Chain chain = chain_of(node.attributes, site.inputs());
-  const DType type = site.in(0).dtype;
+  const NodeView view(graph, node);
+  const Chain chain = chain_of(node.attributes, view.inputs());
+  const DType type = view.in(0).dtype;
   if (!is_computed_real(type) && type != DType::f64) return nullptr;
   ElementProgram program;
   std::vector<ElementInput> inputs;
-  for (std::size_t i = 0; i < site.inputs(); ++i) {
-    if (!site.has(i) || site.in(i).dtype != type) return nullptr;
+  for (std::size_t i = 0; i < view.inputs(); ++i) {
+    if (!view.has(i) || view.in(i).dtype != type) return nullptr;
     program.input(type);
-    inputs.push_back({i, site.in(i).shape});
+    inputs.push_back({i, view.in(i).shape});
   }
   for (const Chain::Step& step : chain.steps)
     if (!append(program, step, kind_of(type))) return nullptr;
   program.result(program.values() - 1, type);
-  return make_elements("chain of " + std::to_string(chain.steps.size()), program, inputs,
-                       site.out(0).shape, context);
+  return make_elements("elementwise chain of " + std::to_string(chain.steps.size()), program,
+                       inputs, view.out(0).shape, context);
 }
 
 constexpr Maker kChainMakers[] = {{"Chain", kFused, make_chain}};

@@ -1,4 +1,4 @@
-// A way to compute a convolution, and the kernel that goes it.
+// An algorithm for a convolution, and the kernel that runs it.
 #pragma once
 
 #include <memory>
@@ -15,31 +15,31 @@
 
 namespace sluice::engine::cuda {
 
-// One way to compute it.
-struct Way {
-  std::string name;  // by which it is chosen again: "dnn 4"
-  std::unique_ptr<ProductPlan> product{};
-  std::unique_ptr<DnnPlan> dnn{};
-  std::optional<BoxConvolution> boxes{};
-  void (*own)(const ConvCall&, CUstream_st*) = nullptr;  // one of these four
-  bool bare = false;                                     // bias and residual are left for `rest`
-  bool after = false;                                    // `rest` follows
-  After rest{};
-  int channels = 0;  // of the input after it was widened; 0: as it is
-  SmallFold fold{};  // of the input; no channels: as it is
+// One of cublaslt, cudnn, tma and direct is set.
+struct ConvAlgorithm {
+  std::string name;  // stored in plans: "dnn 4"
+  std::unique_ptr<CublasltPlan> cublaslt{};
+  std::unique_ptr<CudnnPlan> cudnn{};
+  std::optional<TmaConvolution> tma{};
+  void (*direct)(const ConvCall&, CUstream_st*) = nullptr;
+  bool conv_only = false;     // `epilogue` adds bias and residual
+  bool has_epilogue = false;  // a separate kernel runs `epilogue`
+  EpilogueCall epilogue{};
+  int padded_channels = 0;            // of the input; 0: not padded
+  SpaceToDepthCall space_to_depth{};  // of the input; without channels: none
   ConstMemory weight{};
   double us = 0;
-  std::string what{};
+  std::string kernel_name{};
 };
 
 class Convolution final : public Kernel {
  public:
-  Convolution(ConvCall call, Way way, bool residual)
-      : call_(call), way_(std::move(way)), residual_(residual) {
-    std::size_t bytes = static_cast<std::size_t>(bytes_of(way_.fold));
-    if (way_.channels > 0)
-      bytes = static_cast<std::size_t>(pixels_in() * way_.channels) * element();
-    changed_ = memory::round_up(bytes, memory::kAlignment);
+  Convolution(ConvCall call, ConvAlgorithm algorithm, bool residual)
+      : call_(call), algorithm_(std::move(algorithm)), residual_(residual) {
+    std::size_t bytes = static_cast<std::size_t>(bytes_of(algorithm_.space_to_depth));
+    if (algorithm_.padded_channels > 0)
+      bytes = static_cast<std::size_t>(pixels_in() * algorithm_.padded_channels) * element();
+    prepared_bytes_ = memory::round_up(bytes, memory::kAlignment);
   }
 
   void run(const KernelArgs& args) const override {
@@ -47,51 +47,54 @@ class Convolution final : public Kernel {
     const auto input = [&](std::size_t i) {
       return i < args.inputs.size() ? args.inputs[i] : nullptr;
     };
-    const void *x = input(0), *bias = way_.bare ? nullptr : input(2),
-               *residual = way_.bare ? nullptr : input(3);
+    const void *x = input(0), *bias = algorithm_.conv_only ? nullptr : input(2),
+               *residual = algorithm_.conv_only ? nullptr : input(3);
     void *const y = args.outputs[0], *scratch = args.scratch;
-    if (changed_ > 0) {
-      change(x, scratch, stream);
+    if (prepared_bytes_ > 0) {
+      prepare_input(x, scratch, stream);
       x = scratch;
-      scratch = static_cast<std::byte*>(scratch) + changed_;
+      scratch = static_cast<std::byte*>(scratch) + prepared_bytes_;
     }
-    if (way_.product) way_.product->run({x, way_.weight.get(), residual, bias, y, scratch}, stream);
-    if (way_.dnn) way_.dnn->run({x, way_.weight.get(), bias, residual, y, scratch}, stream);
-    if (way_.boxes) {
-      SmallProduct product = way_.boxes->product;
-      product.rows.x = x;
-      product.finish.residual = residual;
-      product.finish.y = y;
-      enqueue(product, stream);
+    if (algorithm_.cublaslt)
+      algorithm_.cublaslt->run({x, algorithm_.weight.get(), residual, bias, y, scratch}, stream);
+    if (algorithm_.cudnn)
+      algorithm_.cudnn->run({x, algorithm_.weight.get(), bias, residual, y, scratch}, stream);
+    if (algorithm_.tma) {
+      Int8GemmCall gemm = algorithm_.tma->gemm;
+      gemm.rows.x = x;
+      gemm.epilogue.residual = residual;
+      gemm.epilogue.y = y;
+      enqueue(gemm, stream);
     }
-    if (way_.own != nullptr) {
+    if (algorithm_.direct != nullptr) {
       ConvCall call = call_;
-      call.x = x, call.w = way_.weight.get(), call.bias = bias, call.residual = residual;
+      call.x = x, call.w = algorithm_.weight.get(), call.bias = bias, call.residual = residual;
       call.y = y;
-      way_.own(call, stream);
+      algorithm_.direct(call, stream);
     }
-    if (!way_.after) return;
-    After rest = way_.rest;
-    rest.x = y;
-    rest.bias = way_.bare ? input(2) : nullptr;
-    rest.before = way_.bare ? input(3) : nullptr;
-    enqueue(rest, stream);
+    if (!algorithm_.has_epilogue) return;
+    EpilogueCall epilogue = algorithm_.epilogue;
+    epilogue.x = y;
+    epilogue.bias = algorithm_.conv_only ? input(2) : nullptr;
+    epilogue.residual = algorithm_.conv_only ? input(3) : nullptr;
+    enqueue(epilogue, stream);
   }
-  std::string_view what() const override { return way_.what; }
+  std::string_view name() const override { return algorithm_.kernel_name; }
   std::size_t scratch() const override {
-    return changed_ + (way_.product ? way_.product->scratch() : 0) +
-           (way_.dnn ? way_.dnn->scratch() : 0);
+    return prepared_bytes_ + (algorithm_.cublaslt ? algorithm_.cublaslt->scratch() : 0) +
+           (algorithm_.cudnn ? algorithm_.cudnn->scratch() : 0);
   }
-  int in_place() const override { return way_.product && residual_ ? 3 : -1; }
+  int in_place() const override { return algorithm_.cublaslt && residual_ ? 3 : -1; }
   bool reads_constant(std::size_t input) const override { return input != 1; }
 
  private:
-  void change(const void* x, void* to, CUstream_st* stream) const {
-    if (way_.channels > 0)
-      return enqueue_widen(x, to, pixels_in(), call_.in, way_.channels, element(), stream);
-    SmallFold fold = way_.fold;
-    fold.x = x, fold.to = to;
-    enqueue(fold, stream);
+  void prepare_input(const void* x, void* to, CUstream_st* stream) const {
+    if (algorithm_.padded_channels > 0)
+      return enqueue_pad_columns(x, to, pixels_in(), call_.in, algorithm_.padded_channels,
+                                 element(), stream);
+    SpaceToDepthCall call = algorithm_.space_to_depth;
+    call.x = x, call.to = to;
+    enqueue(call, stream);
   }
   std::int64_t pixels_in() const {
     return static_cast<std::int64_t>(call_.window.batch) * call_.window.height * call_.window.width;
@@ -99,9 +102,9 @@ class Convolution final : public Kernel {
   std::size_t element() const { return call_.type == RealType::f32 ? 4 : 2; }
 
   ConvCall call_;
-  Way way_;
+  ConvAlgorithm algorithm_;
   bool residual_;
-  std::size_t changed_ = 0;  // bytes of the input as it is widened or folded
+  std::size_t prepared_bytes_ = 0;  // of the input after channel padding or space-to-depth
 };
 
 }  // namespace sluice::engine::cuda

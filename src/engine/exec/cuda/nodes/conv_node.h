@@ -1,4 +1,4 @@
-// A Conv or pool of fused.h as numbers.
+// The window of a fused Conv or pool node for CUDA kernels.
 #pragma once
 
 #include <optional>
@@ -8,10 +8,11 @@
 
 namespace sluice::engine::cuda {
 
-// Nothing where a number does not fit an int.
-std::optional<Sliding> sliding_of(const Site& site, std::int64_t rows, std::int64_t columns);
+// None if a size does not fit an int.
+std::optional<SlidingWindow> sliding_of(const NodeView& view, std::int64_t rows,
+                                        std::int64_t columns);
 
-// MaxPool and AveragePool of fused.h.
+// The fused MaxPool and AveragePool.
 std::unique_ptr<Kernel> make_pool(const Graph& graph, const Node& node, Context& context);
 
 }  // namespace sluice::engine::cuda

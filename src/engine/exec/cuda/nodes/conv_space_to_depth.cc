@@ -8,30 +8,30 @@
 namespace sluice::engine::cuda {
 namespace {
 
-SmallRows rows_of(const Sliding& w, int channels) {
-  return {.high = w.height,
-          .wide = w.width,
+Im2col rows_of(const SlidingWindow& w, int channels) {
+  return {.height = w.height,
+          .width = w.width,
           .channels = channels,
-          .pixel = channels,
-          .out_high = w.out_height,
-          .out_wide = w.out_width,
-          .kernel_high = w.rows,
-          .kernel_wide = w.columns,
-          .stride_high = w.stride_y,
-          .stride_wide = w.stride_x,
-          .dilation_high = w.dilation_y,
-          .dilation_wide = w.dilation_x,
-          .top = w.top,
-          .left = w.left};
+          .pixel_stride = channels,
+          .out_height = w.out_height,
+          .out_width = w.out_width,
+          .kernel_height = w.rows,
+          .kernel_width = w.columns,
+          .stride_y = w.stride_y,
+          .stride_x = w.stride_x,
+          .dilation_y = w.dilation_y,
+          .dilation_x = w.dilation_x,
+          .pad_top = w.top,
+          .pad_left = w.left};
 }
 
-SmallFinish finish_of(const ConvCall& call, SmallType type, bool has_residual) {
-  const Sliding& w = call.window;
-  SmallFinish f;
-  f.whole = false;
+QuantEpilogue quant_epilogue_of(const ConvCall& call, GemmType type, bool has_residual) {
+  const SlidingWindow& w = call.window;
+  QuantEpilogue f;
+  f.int32_sums = false;
   f.rows = std::int64_t{w.batch} * w.out_height * w.out_width;
   f.n = call.out;
-  f.residual_type = has_residual ? type : SmallType::none;
+  f.residual_type = has_residual ? type : GemmType::none;
   f.to = type;
   f.residual_first = true;
   f.activation = call.activation;
@@ -51,42 +51,44 @@ float number_at(const Tensor& values, std::size_t i) {
 
 }  // namespace
 
-std::optional<FoldedConvolution> fold_convolution(const ConvCall& call, const Tensor& weight) {
-  const Sliding& w = call.window;
+std::optional<SpaceToDepthConvolution> space_to_depth_convolution(const ConvCall& call,
+                                                                  const Tensor& weight) {
+  const SlidingWindow& w = call.window;
   const int element = static_cast<int>(bytes(weight.dtype()));
-  const SmallRows before = rows_of(w, call.in * element);
+  const Im2col before = rows_of(w, call.in * element);
   if (call.in * element >= 16 || call.group != 1 || element != 2 || w.stride_x * w.stride_y == 1 ||
-      !is_dense(before))
+      !covers_all_pixels(before))
     return {};
-  FoldedConvolution made;
-  made.rows = before;
-  made.fold = fold_for(made.rows, w.batch);
-  made.weights = folded(channels_last(weight), call.out, before, made.fold, made.rows);
+  SpaceToDepthConvolution made;
+  made.im2col = before;
+  made.space_to_depth = plan_space_to_depth(made.im2col, w.batch);
+  made.weights = space_to_depth_weights(channels_last(weight), call.out, before,
+                                        made.space_to_depth, made.im2col);
   return made;
 }
 
-std::optional<BoxConvolution> plan_boxes(Context& context, const ConvCall& call,
-                                         const FoldedConvolution& folded, const Tensor& bias,
-                                         bool has_residual) {
-  if (context.capability() != kHopper) return {};
-  BoxConvolution made;
-  SmallProduct& p = made.product;
-  p.from = call.type == RealType::bf16 ? SmallType::bf16 : SmallType::f16;
-  p.rows = folded.rows;
-  join_pixels(p.rows);
-  p.finish = finish_of(call, p.from, has_residual);
-  p.tile = call.out <= 64 ? SmallTile::hopper_narrow : SmallTile::hopper;
-  if (p.finish.rows > kMostSmallRows || !hopper_takes(p)) return {};
+std::optional<TmaConvolution> plan_tma_convolution(Context& context, const ConvCall& call,
+                                                   const SpaceToDepthConvolution& conv,
+                                                   const Tensor& bias, bool has_residual) {
+  if (!context.has_sm90()) return {};
+  TmaConvolution made;
+  Int8GemmCall& p = made.gemm;
+  p.from = call.type == RealType::bf16 ? GemmType::bf16 : GemmType::f16;
+  p.rows = conv.im2col;
+  merge_row_pixels(p.rows);
+  p.epilogue = quant_epilogue_of(call, p.from, has_residual);
+  p.tile = call.out <= 64 ? GemmTile::sm90_m128n64 : GemmTile::sm90_m128n128;
+  if (p.epilogue.rows > kInt8GemmMaxRows || !int8_gemm_sm90_supports(p)) return {};
   const auto n = static_cast<std::size_t>(call.out);
-  std::vector<float> columns(2 * ((n + kMostColumns - 1) / kMostColumns * kMostColumns));
+  std::vector<float> columns(2 * ((n + kMaxTileColumns - 1) / kMaxTileColumns * kMaxTileColumns));
   for (std::size_t i = 0; i < n; ++i) {
     columns[2 * i] = 1;
     if (bias) columns[2 * i + 1] = number_at(bias, i);
   }
-  made.weight = upload(context, in_hopper_order(folded.weights.data(), call.out, p.rows.row));
+  made.weight = upload(context, sm90_weight_order(conv.weights.data(), call.out, p.rows.row_bytes));
   made.columns = context.constant(Tensor::of(std::span<const float>(columns)));
   p.weight = made.weight.get();
-  p.columns = static_cast<const SmallColumn*>(made.columns.get());
+  p.scale_bias = static_cast<const ScaleBias*>(made.columns.get());
   return made;
 }
 

@@ -1,5 +1,5 @@
-// Convolutions of halves that see few channels and go by steps: of an image whose pixels are
-// folded.
+// Strided f16 and bf16 convolutions over few channels: space-to-depth makes them convolutions of
+// stride 1 over more channels.
 #pragma once
 
 #include <optional>
@@ -11,23 +11,24 @@
 
 namespace sluice::engine::cuda {
 
-// What a window sees of such an image, and the weights as it meets them; channels are bytes.
-struct FoldedConvolution {
-  SmallFold fold;
-  SmallRows rows;
-  std::vector<std::uint8_t> weights;  // [filters, places, channels]
+// The convolution after space-to-depth; channels are counted in bytes.
+struct SpaceToDepthConvolution {
+  SpaceToDepthCall space_to_depth;
+  Im2col im2col;
+  std::vector<std::uint8_t> weights;  // [filters, kernel_height * kernel_width, channels]
 };
-// None where there is nothing to gain.
-std::optional<FoldedConvolution> fold_convolution(const ConvCall& call, const Tensor& weight);
+// None if it would not be faster.
+std::optional<SpaceToDepthConvolution> space_to_depth_convolution(const ConvCall& call,
+                                                                  const Tensor& weight);
 
-// With all that follows, by Hopper's boxes, as products of bytes are made.
-struct BoxConvolution {
-  SmallProduct product;  // without what it reads and writes
+// An implicit GEMM with TMA and a fused epilogue, on Hopper, by the kernel of the int8 GEMM.
+struct TmaConvolution {
+  Int8GemmCall gemm;  // without the pointers of input, residual and output
   ConstMemory weight, columns;
 };
-// None where the GPU has none, or what follows is not for it. The bias is a constant, or empty.
-std::optional<BoxConvolution> plan_boxes(Context& context, const ConvCall& call,
-                                         const FoldedConvolution& folded, const Tensor& bias,
-                                         bool has_residual);
+// None if the GPU is not Hopper or the kernel does not support it. `bias` is a constant or empty.
+std::optional<TmaConvolution> plan_tma_convolution(Context& context, const ConvCall& call,
+                                                   const SpaceToDepthConvolution& conv,
+                                                   const Tensor& bias, bool has_residual);
 
 }  // namespace sluice::engine::cuda

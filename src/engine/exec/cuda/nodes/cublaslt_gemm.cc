@@ -13,10 +13,11 @@
 namespace sluice::engine::cuda {
 namespace {
 
-constexpr std::size_t kMostScratch = std::size_t{32} << 20;  // what Hopper's best ways ask for
-constexpr int kMostWays = 12;
+constexpr std::size_t kMaxWorkspace = std::size_t{32}
+                                      << 20;  // the best algorithms on Hopper use it
+constexpr int kMaxAlgorithms = 12;
 
-// The library and its handle, or why there is none.
+// The library and its handle, or why it is not available.
 struct Lt {
   explicit Lt(Context& context) {
     try {
@@ -35,7 +36,7 @@ struct Lt {
   Lt& operator=(const Lt&) = delete;
 
   std::optional<device::CublasLtFunctions> call;
-  cublasLtHandle_t handle = nullptr;  // null: it is not here
+  cublasLtHandle_t handle = nullptr;  // null: not available
   std::string why_not;
 };
 
@@ -59,36 +60,37 @@ std::optional<Types> types_of(DType dtype, bool tf32) {
   }
 }
 
-cublasLtEpilogue_t epilogue_of(const Product& product) {
-  switch (product.after) {
-    case Product::After::relu:
-      return product.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
-    case Product::After::gelu_tanh:
-      return product.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
-    case Product::After::nothing: break;
+cublasLtEpilogue_t epilogue_of(const CublasltGemm& gemm) {
+  switch (gemm.epilogue) {
+    case CublasltGemm::Epilogue::relu:
+      return gemm.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    case CublasltGemm::Epilogue::gelu_tanh:
+      return gemm.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    case CublasltGemm::Epilogue::none: break;
   }
-  return product.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  return gemm.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-std::string name_of(const Product& p, const Options& options) {
+// Plans store it: its text must not change.
+std::string name_of(const CublasltGemm& p, const Options& options) {
   return fmt::format("product {}{} {}{}x{}{}x{} {}x{},{},{} {} {} {} {} {}{}", to_string(p.dtype),
                      options.tf32 && p.dtype == DType::f32 ? "/tf32" : "", p.m,
                      p.transposed_a ? "t" : "", p.k, p.transposed_b ? "t" : "", p.n, p.batch,
                      p.stride_a, p.stride_b, p.stride_d, p.alpha, p.beta, p.bias,
-                     static_cast<int>(p.after), p.alignment, options.split_sums ? " split" : "");
+                     static_cast<int>(p.epilogue), p.alignment, options.split_k ? " split" : "");
 }
 
 std::uint64_t unsigned_of(std::int64_t size) { return static_cast<std::uint64_t>(size); }
 
-// A number in the type that products are scaled in.
+// A number in the scale type of the GEMM.
 struct Scalar {
   Scalar(float value, cudaDataType_t type) {
     if (type == CUDA_R_64F) {
       const double wide = value;
       std::memcpy(bytes, &wide, sizeof wide);
     } else if (type == CUDA_R_32I) {
-      const auto whole = static_cast<std::int32_t>(value);
-      std::memcpy(bytes, &whole, sizeof whole);
+      const auto integer = static_cast<std::int32_t>(value);
+      std::memcpy(bytes, &integer, sizeof integer);
     } else {
       std::memcpy(bytes, &value, sizeof value);
     }
@@ -98,10 +100,10 @@ struct Scalar {
 
 }  // namespace
 
-// cuBLASLt counts columns first: its A is our b, its B our a, and all are transposed.
-struct ProductPlan::Impl {
-  Impl(Context& context, const Product& of, Lt& library, const Types& as)
-      : product(of),
+// cuBLASLt is column-major: its A is our b and its B our a.
+struct CublasltPlan::Impl {
+  Impl(Context& context, const CublasltGemm& of, Lt& library, const Types& as)
+      : gemm(of),
         types(as),
         lt(library),
         call(*library.call),
@@ -125,24 +127,24 @@ struct ProductPlan::Impl {
     cublasLtMatrixLayout_t made = nullptr;
     call.check(call.layout_create(&made, type, unsigned_of(rows), unsigned_of(columns), rows));
     Layout owner(made, call.layout_destroy);
-    if (product.batch == 1) return owner;
-    const auto count = static_cast<std::int32_t>(product.batch);
+    if (gemm.batch == 1) return owner;
+    const auto count = static_cast<std::int32_t>(gemm.batch);
     call.check(call.layout_set(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count));
     call.check(
         call.layout_set(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride));
     return owner;
   }
 
-  // With the bias' address in it, so one for each run.
+  // It holds the address of the bias, so each run makes one.
   struct Desc {
     Desc(const Impl& of, const void* bias) : call(of.call) {
       const cublasOperation_t transposed = CUBLAS_OP_T;
-      const cublasLtEpilogue_t epilogue = epilogue_of(of.product);
+      const cublasLtEpilogue_t epilogue = epilogue_of(of.gemm);
       call.check(call.desc_create(&desc, of.types.compute, of.types.scale));
-      if (of.product.transposed_b) set(CUBLASLT_MATMUL_DESC_TRANSA, transposed);
-      if (of.product.transposed_a) set(CUBLASLT_MATMUL_DESC_TRANSB, transposed);
+      if (of.gemm.transposed_b) set(CUBLASLT_MATMUL_DESC_TRANSA, transposed);
+      if (of.gemm.transposed_a) set(CUBLASLT_MATMUL_DESC_TRANSB, transposed);
       set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
-      if (of.product.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+      if (of.gemm.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
     }
     ~Desc() { call.desc_destroy(desc); }
     Desc(const Desc&) = delete;
@@ -158,14 +160,14 @@ struct ProductPlan::Impl {
   };
 
   void choose(Context& context);
-  bool take(const std::string& choice);
-  std::string written() const;
-  std::vector<cublasLtMatmulHeuristicResult_t> ways(const Context& context) const;
-  Places samples(Context& context) const;
-  void run(const Places& at, const cublasLtMatmulAlgo_t& algo, std::size_t room,
+  bool restore(const std::string& choice);
+  std::string serialized() const;
+  std::vector<cublasLtMatmulHeuristicResult_t> algorithms(const Context& context) const;
+  Pointers samples(Context& context) const;
+  void run(const Pointers& at, const cublasLtMatmulAlgo_t& algo, std::size_t workspace,
            cudaStream_t stream) const;
 
-  const Product product;
+  const CublasltGemm gemm;
   const Types types;
   Lt& lt;
   const device::CublasLtFunctions& call;
@@ -176,43 +178,44 @@ struct ProductPlan::Impl {
   double us = 0;
 };
 
-void ProductPlan::Impl::choose(Context& context) {
-  const std::string name = name_of(product, context.options);
+void CublasltPlan::Impl::choose(Context& context) {
+  const std::string key = name_of(gemm, context.options);
   const Context::Mark since = context.mark();
-  if (const ChoiceTable::Choice known = context.choice(name); known != nullptr && take(*known))
+  if (const AlgorithmCache::Choice known = context.choice(key); known != nullptr && restore(*known))
     return;
-  const auto found = ways(context);
+  const auto found = algorithms(context);
   best = found.front().algo;
   scratch = found.front().workspaceSize;
   if (context.options.measure) {
-    const Places at = samples(context);
+    const Pointers at = samples(context);
     us = 1e300;
-    bool doubtful = false;  // a way failed for the moment
-    for (const auto& way : found) try {
+    bool had_transient_failure = false;
+    for (const auto& algorithm : found) try {
         const double took =
-            context.measure_us([&] { run(at, way.algo, kMostScratch, context.stream()); });
+            context.measure_us([&] { run(at, algorithm.algo, kMaxWorkspace, context.stream()); });
         if (took >= us) continue;
         us = took;
-        best = way.algo;
-        scratch = way.workspaceSize;
-      } catch (const Error& error) {  // proposed, and yet it cannot
-        doubtful |= Context::pass_over(error);
+        best = algorithm.algo;
+        scratch = algorithm.workspaceSize;
+      } catch (const Error& error) {  // returned by the heuristic, but not supported
+        had_transient_failure |= Context::skip_algorithm(error);
       }
-    if (us == 1e300 && doubtful)
-      throw device::GpuError(device::GpuStatus::transient, "no product now: " + name);
-    if (us == 1e300) throw Error(Code::unavailable, "no way that cuBLASLt proposes works: " + name);
+    if (us == 1e300 && had_transient_failure)
+      throw device::GpuError(device::GpuStatus::transient, "no GEMM algorithm works now: " + key);
+    if (us == 1e300)
+      throw Error(Code::unavailable, "no algorithm of cuBLASLt's heuristic works: " + key);
   }
-  context.choose(name, written(), since);
+  context.choose(key, serialized(), since);
 }
 
-// "11 hexadecimal words": the time in nanoseconds, the scratch, the library's own choice.
-std::string ProductPlan::Impl::written() const {
+// Hexadecimal words: the time in nanoseconds, the workspace size and the cublasLtMatmulAlgo_t.
+std::string CublasltPlan::Impl::serialized() const {
   std::string text = fmt::format("{:x} {:x}", static_cast<std::uint64_t>(us * 1000), scratch);
   for (const std::uint64_t word : best.data) text += fmt::format(" {:x}", word);
   return text;
 }
 
-bool ProductPlan::Impl::take(const std::string& choice) {
+bool CublasltPlan::Impl::restore(const std::string& choice) {
   std::vector<std::uint64_t> words;
   const char* at = choice.c_str();
   for (char* end = nullptr;; at = end) {
@@ -229,10 +232,11 @@ bool ProductPlan::Impl::take(const std::string& choice) {
     return false;
   us = static_cast<double>(words[0]) / 1000;
   scratch = result.workspaceSize;
-  return scratch <= kMostScratch;
+  return scratch <= kMaxWorkspace;
 }
 
-std::vector<cublasLtMatmulHeuristicResult_t> ProductPlan::Impl::ways(const Context& context) const {
+std::vector<cublasLtMatmulHeuristicResult_t> CublasltPlan::Impl::algorithms(
+    const Context& context) const {
   cublasLtMatmulPreference_t preference = nullptr;
   call.check(call.preference_create(&preference));
   const std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, decltype(call.preference_destroy)> owner(
@@ -240,65 +244,66 @@ std::vector<cublasLtMatmulHeuristicResult_t> ProductPlan::Impl::ways(const Conte
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t what, const auto& value) {
     call.check(call.preference_set(preference, what, &value, sizeof value));
   };
-  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostScratch);
-  // In place, parts would be added as they come.
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMaxWorkspace);
+  // The in-place reduction scheme adds the splits in any order: it is not deterministic.
   const std::uint32_t split = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, context.options.split_sums ? split : 0u);
-  const auto aligned = static_cast<std::uint32_t>(product.alignment);
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, context.options.split_k ? split : 0u);
+  const auto aligned = static_cast<std::uint32_t>(gemm.alignment);
   for (const auto which :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     set(which, aligned);
   const Desc desc(*this, nullptr);
-  std::vector<cublasLtMatmulHeuristicResult_t> found(kMostWays);
+  std::vector<cublasLtMatmulHeuristicResult_t> found(kMaxAlgorithms);
   int count = 0;
   call.check(call.heuristic(lt.handle, desc.desc, b.get(), a.get(), d.get(), d.get(), preference,
-                            kMostWays, found.data(), &count));
+                            kMaxAlgorithms, found.data(), &count));
   found.resize(static_cast<std::size_t>(count));
-  std::erase_if(found, [](const auto& way) { return way.state != CUBLAS_STATUS_SUCCESS; });
-  if (found.empty()) throw Error(Code::unavailable, "cuBLASLt has no way to do it on this GPU");
+  std::erase_if(found, [](const auto& one) { return one.state != CUBLAS_STATUS_SUCCESS; });
+  if (found.empty())
+    throw Error(Code::unavailable, "cuBLASLt has no algorithm for this GEMM on this GPU");
   return found;
 }
 
-ProductPlan::Places ProductPlan::Impl::samples(Context& context) const {
+CublasltPlan::Pointers CublasltPlan::Impl::samples(Context& context) const {
   const auto sample = [&](std::size_t slot, std::int64_t one, std::int64_t stride) {
-    const std::int64_t all = one + stride * (product.batch - 1);
-    return context.sample(slot, byte_size(Shape{all}, product.dtype), product.dtype);
+    const std::int64_t all = one + stride * (gemm.batch - 1);
+    return context.sample(slot, byte_size(Shape{all}, gemm.dtype), gemm.dtype);
   };
-  Places at{};
-  at.a = sample(0, product.m * product.k, product.stride_a);
-  at.b = sample(1, product.k * product.n, product.stride_b);
-  const bool wider = types.result != types.data;  // f32 or i32 of bytes
-  at.d = sample(2, product.m * product.n * (wider ? 4 : 1), product.stride_d);
-  at.c = product.beta != 0 ? sample(3, product.m * product.n, product.stride_d) : at.d;
-  if (product.bias) at.bias = sample(4, product.n, 0);
-  at.scratch = context.sample(5, kMostScratch, DType::u8);
+  Pointers at{};
+  at.a = sample(0, gemm.m * gemm.k, gemm.stride_a);
+  at.b = sample(1, gemm.k * gemm.n, gemm.stride_b);
+  const bool wider = types.result != types.data;  // f32 or i32 from 8-bit operands
+  at.d = sample(2, gemm.m * gemm.n * (wider ? 4 : 1), gemm.stride_d);
+  at.c = gemm.beta != 0 ? sample(3, gemm.m * gemm.n, gemm.stride_d) : at.d;
+  if (gemm.bias) at.bias = sample(4, gemm.n, 0);
+  at.scratch = context.sample(5, kMaxWorkspace, DType::u8);
   return at;
 }
 
-void ProductPlan::Impl::run(const Places& at, const cublasLtMatmulAlgo_t& algo, std::size_t room,
-                            cudaStream_t stream) const {
+void CublasltPlan::Impl::run(const Pointers& at, const cublasLtMatmulAlgo_t& algo,
+                             std::size_t workspace, cudaStream_t stream) const {
   const Desc desc(*this, at.bias);
   call.check(call.matmul(lt.handle, desc.desc, alpha.bytes, at.b, b.get(), at.a, a.get(),
                          beta.bytes, at.c == nullptr ? at.d : at.c, d.get(), at.d, d.get(), &algo,
-                         at.scratch, room, stream));
+                         at.scratch, workspace, stream));
 }
 
-ProductPlan::ProductPlan(Context& context, const Product& product) {
-  const std::optional<Types> types = types_of(product.dtype, context.options.tf32);
-  if (!types) throw Error(Code::unavailable, "cuBLASLt has no products of this type");
+CublasltPlan::CublasltPlan(Context& context, const CublasltGemm& gemm) {
+  const std::optional<Types> types = types_of(gemm.dtype, context.options.tf32);
+  if (!types) throw Error(Code::unavailable, "cuBLASLt does not support this type");
   Lt& lt = context.part<Lt>();
   if (lt.handle == nullptr) throw Error(Code::unavailable, lt.why_not);
   const device::DeviceScope on({context.options.device});
-  impl_ = std::make_unique<Impl>(context, product, lt, *types);
+  impl_ = std::make_unique<Impl>(context, gemm, lt, *types);
 }
 
-ProductPlan::~ProductPlan() = default;
+CublasltPlan::~CublasltPlan() = default;
 
-std::size_t ProductPlan::scratch() const noexcept { return impl_->scratch; }
-double ProductPlan::us() const noexcept { return impl_->us; }
+std::size_t CublasltPlan::scratch() const noexcept { return impl_->scratch; }
+double CublasltPlan::us() const noexcept { return impl_->us; }
 
-void ProductPlan::run(const Places& at, CUstream_st* stream) const {
+void CublasltPlan::run(const Pointers& at, CUstream_st* stream) const {
   impl_->run(at, impl_->best, impl_->scratch, stream);
 }
 
@@ -309,8 +314,8 @@ std::string cublaslt_version(Context& context) {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-std::unique_ptr<ProductPlan> plan_product(Context& context, const Product& product) try {
-  return std::make_unique<ProductPlan>(context, product);
+std::unique_ptr<CublasltPlan> plan_cublaslt(Context& context, const CublasltGemm& gemm) try {
+  return std::make_unique<CublasltPlan>(context, gemm);
 } catch (const Error& error) {
   if (error.code() != Code::unavailable) throw;
   return nullptr;

@@ -1,4 +1,4 @@
-// Matrix products by cuBLASLt, with the way that measured best.
+// GEMM by cuBLASLt, with the algorithm that measured fastest.
 #pragma once
 
 #include <optional>
@@ -7,38 +7,38 @@
 
 namespace sluice::engine::cuda {
 
-// d = after(alpha * a * b + beta * c + bias), row by row in memory; `batch` of them. c may be d.
-struct Product {
-  // Of a, b, c, d and bias; of i8 the result is i32, and of f8e4m3fn f32.
+// d = epilogue(alpha * a * b + beta * c + bias), row-major, batched with strides. c may be d.
+struct CublasltGemm {
+  // The type of a, b, c, d and bias; d is i32 for i8, and f32 for f8e4m3fn.
   DType dtype = DType::none;
   std::int64_t m = 0, n = 0, k = 0;                 // a is m x k, b is k x n
-  bool transposed_a = false, transposed_b = false;  // lies as k x m, as n x k
+  bool transposed_a = false, transposed_b = false;  // stored as k x m, as n x k
   std::int64_t batch = 1;
-  std::int64_t stride_a = 0, stride_b = 0, stride_d = 0;  // elements from one to the next; c as d
+  std::int64_t stride_a = 0, stride_b = 0, stride_d = 0;  // batch strides in elements; c as d
   float alpha = 1, beta = 0;
-  bool bias = false;  // n numbers, added to each row
-  enum class After { nothing, relu, gelu_tanh } after = After::nothing;
-  std::size_t alignment = 256;  // of addresses, bytes
+  bool bias = false;  // n values, added to each row
+  enum class Epilogue { none, relu, gelu_tanh } epilogue = Epilogue::none;
+  std::size_t alignment = 256;  // of the pointers, in bytes
 };
 
 // Thread-safe.
-class ProductPlan {
+class CublasltPlan {
  public:
-  // Throws unavailable where cuBLASLt is not here or has no way to do it.
-  ProductPlan(Context& context, const Product& product);
-  ~ProductPlan();
-  ProductPlan(const ProductPlan&) = delete;
-  ProductPlan& operator=(const ProductPlan&) = delete;
+  // Throws unavailable if cuBLASLt is not installed or has no algorithm for it.
+  CublasltPlan(Context& context, const CublasltGemm& gemm);
+  ~CublasltPlan();
+  CublasltPlan(const CublasltPlan&) = delete;
+  CublasltPlan& operator=(const CublasltPlan&) = delete;
 
   std::size_t scratch() const noexcept;
 
-  struct Places {
-    const void *a, *b, *c, *bias;  // c and bias null where there are none
+  struct Pointers {
+    const void *a, *b, *c, *bias;  // c and bias may be null
     void *d, *scratch;
   };
-  void run(const Places& at, CUstream_st* stream) const;
+  void run(const Pointers& at, CUstream_st* stream) const;
 
-  // How long it takes on numbers that are made up; 0 where nothing is measured.
+  // Measured time on random values; 0 if nothing is measured.
   double us() const noexcept;
 
  private:
@@ -46,10 +46,10 @@ class ProductPlan {
   std::unique_ptr<Impl> impl_;
 };
 
-// "13.1.0", or empty where the library is not here.
+// "13.1.0", or empty if cuBLASLt is not installed.
 std::string cublaslt_version(Context& context);
 
-// Where it may be asked for on `context`: null where the library is not here.
-std::unique_ptr<ProductPlan> plan_product(Context& context, const Product& product);
+// Null if cuBLASLt is not installed or has no algorithm for it.
+std::unique_ptr<CublasltPlan> plan_cublaslt(Context& context, const CublasltGemm& gemm);
 
 }  // namespace sluice::engine::cuda

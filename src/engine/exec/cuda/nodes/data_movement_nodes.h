@@ -1,36 +1,37 @@
-// Parts that the makers of moves share.
+// Helpers for the makers of data movement kernels.
 #pragma once
 
 #include "engine/exec/cuda/nodes/node_view.h"
-#include "kernels/data_movement/moves.h"
+#include "kernels/data_movement/data_movement.h"
 
 namespace sluice::engine::cuda {
 
-inline std::vector<std::int64_t> steps_of(const Shape& shape) {
-  std::vector<std::int64_t> steps(static_cast<std::size_t>(shape.rank()), 1);
-  for (std::size_t i = steps.size(); i-- > 1;) steps[i - 1] = steps[i] * shape[static_cast<int>(i)];
-  return steps;
+inline std::vector<std::int64_t> strides_of(const Shape& shape) {
+  std::vector<std::int64_t> strides(static_cast<std::size_t>(shape.rank()), 1);
+  for (std::size_t i = strides.size(); i-- > 1;)
+    strides[i - 1] = strides[i] * shape[static_cast<int>(i)];
+  return strides;
 }
 
-// Elements that have a width, of few enough.
-inline bool moves(const TensorType& type) {
+// Whether the kernels support the element type and the number of elements.
+inline bool is_copyable(const TensorType& type) {
   return bytes(type.dtype) > 0 && type.shape.size() < std::int64_t{1} << 31;
 }
 inline int width_of(const TensorType& type) { return static_cast<int>(bytes(type.dtype)); }
 
-// One move of input 0 to output 0.
-inline std::unique_ptr<Kernel> moved(std::string what, std::vector<MoveAxis> axes,
-                                     std::int64_t from_first, int width) {
-  Move plan;
-  if (!plan_move(std::move(axes), from_first, 0, width, plan)) return nullptr;
+// A strided copy of input 0 to output 0.
+inline std::unique_ptr<Kernel> strided_copy(std::string name, std::vector<CopyAxis> axes,
+                                            std::int64_t from_first, int width) {
+  StridedCopyCall plan;
+  if (!plan_strided_copy(std::move(axes), from_first, 0, width, plan)) return nullptr;
   if (plan.total == 0) return nothing_to_do();
   return launched(
-      std::move(what),
+      std::move(name),
       [plan](const KernelArgs& args) {
-        Move now = plan;
+        StridedCopyCall now = plan;
         now.from = args.inputs[0];
         now.to = args.outputs[0];
-        run_move(now, args);
+        run_strided_copy(now, args);
       },
       1u);
 }

@@ -1,5 +1,4 @@
-// Kernels for element programs: how inputs are stretched, how wide memory is read, and which
-// of the two ways it is done.
+// Broadcasting and vectorized loads of element programs, compiled by NVRTC or interpreted.
 #include "engine/exec/cuda/nodes/element_kernels.h"
 
 #include <algorithm>
@@ -15,10 +14,10 @@
 namespace sluice::engine::cuda {
 namespace {
 
-// Axes of the output, the innermost first, that some input does not merge with the next.
+// The axes of the output, innermost first, merged where all inputs allow it.
 struct Axes {
   std::vector<std::int64_t> size;
-  std::vector<std::vector<std::int64_t>> step;  // of each, by input
+  std::vector<std::vector<std::int64_t>> step;  // strides by axis and input
 
   Axes(const Shape& out, const std::vector<ElementInput>& inputs) {
     std::vector<std::int64_t> behind(inputs.size(), 1);
@@ -47,7 +46,7 @@ struct Axes {
   }
 };
 
-ElementReach reach_of(const Axes& axes, std::size_t input) {
+ElementAccess access_of(const Axes& axes, std::size_t input) {
   std::int64_t expected = 1;
   bool all = true, none = true;
   for (std::size_t a = 0; a < axes.size.size(); ++a) {
@@ -55,12 +54,12 @@ ElementReach reach_of(const Axes& axes, std::size_t input) {
     none = none && axes.step[a][input] == 0;
     expected *= axes.size[a];
   }
-  if (none) return ElementReach::single;
-  if (all) return ElementReach::along;
-  return axes.step[0][input] == 0 ? ElementReach::spread : ElementReach::packed;
+  if (none) return ElementAccess::scalar;
+  if (all) return ElementAccess::contiguous;
+  return axes.step[0][input] == 0 ? ElementAccess::broadcast : ElementAccess::strided;
 }
 
-// Whether threads can make that many neighbours each.
+// Whether each thread can compute `width` consecutive elements.
 bool fits(const Axes& axes, std::int64_t width, std::size_t inputs) {
   if (width == 1) return true;
   if (axes.size.empty() || axes.size[0] % width != 0) return false;
@@ -94,35 +93,36 @@ Extent extent_of(const Axes& axes, std::size_t inputs, int width) {
     const std::uint64_t power = std::uint64_t{1} << extent.shift[i];
     extent.multiply[i] = static_cast<unsigned>(((power - n) << 32) / n + 1);
     for (std::size_t k = 0; k < inputs; ++k)
-      extent.step[k][i] = static_cast<int>(axes.step[a][k] * (a == 0 ? width : 1));
+      extent.stride[k][i] = static_cast<int>(axes.step[a][k] * (a == 0 ? width : 1));
   }
   extent.total = static_cast<unsigned>(total);
   return extent;
 }
 
-// The input that the output may lie in: each thread reads its own elements of it first.
+// The input that the output may overwrite: each thread reads its elements before it writes.
 int overwritten(const ElementProgram& program, const std::vector<ElementInput>& inputs,
-                const std::vector<ElementReach>& reach) {
+                const std::vector<ElementAccess>& reach) {
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    if (reach[i] == ElementReach::along && bytes(program.inputs()[i]) == bytes(program.output()))
+    if (reach[i] == ElementAccess::contiguous &&
+        bytes(program.inputs()[i]) == bytes(program.output()))
       return static_cast<int>(inputs[i].of);
   return -1;
 }
 
-// Null where nothing compiles it.
-std::unique_ptr<Kernel> compiled(const std::string& what, const ElementProgram& program,
+// Null if it cannot be compiled.
+std::unique_ptr<Kernel> compiled(const std::string& name, const ElementProgram& program,
                                  const std::vector<ElementInput>& inputs, const Axes& axes,
-                                 Sources& sources) {
+                                 NvrtcKernels& sources) {
   ElementLayout layout{static_cast<int>(axes.size.size()), width_of(program, axes), {}};
-  for (std::size_t i = 0; i < inputs.size(); ++i) layout.reach.push_back(reach_of(axes, i));
+  for (std::size_t i = 0; i < inputs.size(); ++i) layout.access.push_back(access_of(axes, i));
   const Extent extent = extent_of(axes, inputs.size(), layout.width);
   std::vector<std::size_t> of;
   for (const ElementInput& input : inputs) of.push_back(input.of);
-  const auto kernel = sources.get(element_source(program, layout), "elements");
+  const auto kernel = sources.get(element_source(program, layout), "elementwise_fused");
   if (!kernel) return nullptr;
   const auto run = [extent, of, kernel](const KernelArgs& args) {
-    std::array<void*, kMostElementInputs + 1> addresses{};
-    std::array<void*, kMostElementInputs + 2> parameters{const_cast<Extent*>(&extent)};
+    std::array<void*, kMaxElementInputs + 1> addresses{};
+    std::array<void*, kMaxElementInputs + 2> parameters{const_cast<Extent*>(&extent)};
     for (std::size_t i = 0; i <= of.size(); ++i) {
       addresses[i] = i < of.size() ? args.inputs[of[i]] : args.outputs[0];
       parameters[i + 1] = &addresses[i];
@@ -130,13 +130,13 @@ std::unique_ptr<Kernel> compiled(const std::string& what, const ElementProgram& 
     const unsigned blocks = (extent.total + kElementThreads - 1) / kElementThreads;
     kernel->launch(blocks, kElementThreads, parameters.data(), args);
   };
-  return launched(what, run, kReadsAll, 0, overwritten(program, inputs, layout.reach));
+  return launched(name, run, kReadsAll, 0, overwritten(program, inputs, layout.access));
 }
 
-std::unique_ptr<Kernel> by_steps(std::string what, const ElementProgram& program,
-                                 const std::vector<ElementInput>& inputs, const Axes& axes,
-                                 Context& context) {
-  if (!goes_by_steps(program)) return nullptr;
+std::unique_ptr<Kernel> interpreted(std::string name, const ElementProgram& program,
+                                    const std::vector<ElementInput>& inputs, const Axes& axes,
+                                    Context& context) {
+  if (!element_interpreter_supports(program)) return nullptr;
   const std::size_t size = program.steps().size() * sizeof(ElementStep);
   Tensor steps(DType::u8, {static_cast<std::int64_t>(size)});
   if (size > 0) std::memcpy(steps.data(), program.steps().data(), size);
@@ -151,21 +151,21 @@ std::unique_ptr<Kernel> by_steps(std::string what, const ElementProgram& program
   std::vector<std::size_t> of;
   for (const ElementInput& input : inputs) of.push_back(input.of);
   const Extent extent = extent_of(axes, inputs.size(), 1);
-  return launched(what + ", step by step", [table, extent, of, held](const KernelArgs& args) {
-    std::array<const void*, kMostElementInputs> from{};
+  return launched(name + ", interpreted", [table, extent, of, held](const KernelArgs& args) {
+    std::array<const void*, kMaxElementInputs> from{};
     for (std::size_t i = 0; i < of.size(); ++i) from[i] = args.inputs[of[i]];
-    run_steps(table, extent, args, from.data(), args.outputs[0]);
+    run_element_interpreter(table, extent, args, from.data(), args.outputs[0]);
   });
 }
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_elements(std::string what, const ElementProgram& program,
+std::unique_ptr<Kernel> make_elements(std::string name, const ElementProgram& program,
                                       const std::vector<ElementInput>& inputs, const Shape& out,
                                       Context& context) {
   if (out.size() == 0) return nothing_to_do();
   if (out.size() >= std::int64_t{1} << 31 || inputs.empty() ||
-      inputs.size() > static_cast<std::size_t>(kMostElementInputs) ||
+      inputs.size() > static_cast<std::size_t>(kMaxElementInputs) ||
       !is_element_type(program.output()))
     return nullptr;
   for (const DType type : program.inputs())
@@ -173,9 +173,10 @@ std::unique_ptr<Kernel> make_elements(std::string what, const ElementProgram& pr
   for (const ElementInput& input : inputs)
     if (!(broadcast(input.shape, out) == out)) return nullptr;
   const Axes axes(out, inputs);
-  if (axes.size.size() > static_cast<std::size_t>(kMostElementAxes)) return nullptr;
-  if (auto kernel = compiled(what, program, inputs, axes, context.part<Sources>())) return kernel;
-  return by_steps(std::move(what), program, inputs, axes, context);
+  if (axes.size.size() > static_cast<std::size_t>(kMaxElementAxes)) return nullptr;
+  if (auto kernel = compiled(name, program, inputs, axes, context.part<NvrtcKernels>()))
+    return kernel;
+  return interpreted(std::move(name), program, inputs, axes, context);
 }
 
 }  // namespace sluice::engine::cuda

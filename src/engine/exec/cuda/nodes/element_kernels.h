@@ -1,4 +1,4 @@
-// Kernels for element programs.
+// Kernels for element programs: compiled by NVRTC, or interpreted.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@
 
 namespace sluice::engine::cuda {
 
-// One of a program's inputs: which of the node's, and its shape as it is stretched.
+// An input of a program: the index of the node's input and the shape that is broadcast.
 struct ElementInput {
   std::size_t of;
   Shape shape;
 };
-// Null where it is too large or has types that programs do not take. Outputs [0] of `out`.
-std::unique_ptr<Kernel> make_elements(std::string what, const ElementProgram& program,
+// Null if it is too large or has unsupported types. Output 0 has the shape `out`.
+std::unique_ptr<Kernel> make_elements(std::string name, const ElementProgram& program,
                                       const std::vector<ElementInput>& inputs, const Shape& out,
                                       Context& context);
 

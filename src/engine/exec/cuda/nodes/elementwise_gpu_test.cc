@@ -1,4 +1,4 @@
-// Every elementwise operator on CUDA against the CPU's.
+// Every elementwise operator on CUDA against the CPU.
 #include "engine/exec/cuda/context/nvrtc.h"
 #include "engine/exec/cuda/nodes/op_cases_for_tests.h"
 #include "engine/graph/fused_ops.h"
@@ -7,10 +7,10 @@
 namespace sluice::engine::cuda {
 namespace {
 
-// Two shapes that stretch to each other.
-std::pair<Shape, Shape> stretching(Random& random) {
+// Two shapes that broadcast to each other.
+std::pair<Shape, Shape> broadcast_shapes(Random& random) {
   Shape a = random.shape(1, 4), b;
-  if (random.coin()) a[a.rank() - 1] *= 8;  // wide enough for whole vectors
+  if (random.coin()) a[a.rank() - 1] *= 8;  // wide enough for vector loads
   const auto skip = static_cast<int>(random.between(0, a.rank()));
   for (int i = skip; i < a.rank(); ++i) b.push_back(random.coin() ? a[i] : 1);
   if (random.coin() && a.rank() > 1) a[0] = 1;
@@ -23,6 +23,7 @@ struct Unary {
   double low, high;
   bool integers;
 };
+std::ostream& operator<<(std::ostream& to, const Unary& unary) { return to << unary.op; }
 
 const Unary kUnary[] = {
     {"Abs", 13, -3, 3, true},          {"Acos", 22, -1, 1, false},
@@ -46,27 +47,31 @@ const Unary kUnary[] = {
     {"Tanh", 13, -4, 4, false},        {"ThresholdedRelu", 22, -3, 3, false},
 };
 
-TEST(CudaElementwise, FunctionsOfOneElementGiveWhatTheCpuGives) {
-  for (const Unary& unary : kUnary) {
-    std::vector<DType> types = kRealTypes;
-    if (unary.integers) types.insert(types.end(), {DType::i8, DType::i32, DType::i64});
-    for (const DType type : types)
-      for (unsigned seed = 0; seed < 2; ++seed) {
-        Random random(seed);
-        const OpCase what(unary.op, unary.version,
-                          {random.numbers(type, random.shape(0, 4, 17), unary.low, unary.high)});
-        SCOPED_TRACE(std::string(unary.op) + " of " + std::string(to_string(type)));
-        const auto want = on_cpu(what), got = on_gpu(what, want, test_context());
-        if (got.empty()) continue;
-        const double error = worst_error(got[0], want[0]);
-        EXPECT_LE(error, 16);
-        if (seed == 1)
-          std::printf("%-18s %-5s worst %6.2f roundings, at %s\n", unary.op,
-                      std::string(to_string(type)).c_str(), error,
-                      to_string(want[0].shape()).c_str());
-      }
-  }
+class CudaUnaryFunction : public testing::TestWithParam<Unary> {};
+
+TEST_P(CudaUnaryFunction, MatchesTheCpu) {
+  const Unary& unary = GetParam();
+  std::vector<DType> types = kRealTypes;
+  if (unary.integers) types.insert(types.end(), {DType::i8, DType::i32, DType::i64});
+  for (const DType type : types)
+    for (unsigned seed = 0; seed < 2; ++seed) {
+      Random random(seed);
+      const OpCase what(unary.op, unary.version,
+                        {random.numbers(type, random.shape(0, 4, 17), unary.low, unary.high)});
+      SCOPED_TRACE(std::string(unary.op) + " of " + std::string(to_string(type)));
+      const auto want = on_cpu(what), got = on_gpu(what, want, test_context());
+      if (got.empty()) continue;
+      const double error = worst_error(got[0], want[0]);
+      EXPECT_LE(error, 16);
+      if (seed == 1)
+        std::printf("%-18s %-5s worst %6.2f roundings, at %s\n", unary.op,
+                    std::string(to_string(type)).c_str(), error,
+                    to_string(want[0].shape()).c_str());
+    }
 }
+
+INSTANTIATE_TEST_SUITE_P(Elementwise, CudaUnaryFunction, testing::ValuesIn(kUnary),
+                         [](const auto& unary) { return case_name(unary.param.op); });
 
 struct Binary {
   const char* op;
@@ -74,6 +79,8 @@ struct Binary {
   double low, high;
   std::vector<DType> types;
 };
+std::ostream& operator<<(std::ostream& to, const Binary& binary) { return to << binary.op; }
+
 const std::vector<DType> kOrdered{DType::f32, DType::f16, DType::bf16, DType::i8,
                                   DType::i32, DType::i64, DType::u64};
 const std::vector<DType> kBits{DType::u8, DType::i32, DType::u64};
@@ -93,29 +100,34 @@ const Binary kBinary[] = {
     {"Or", 7, 0, 1, kTruth},           {"Xor", 7, 0, 1, kTruth},
 };
 
-TEST(CudaElementwise, FunctionsOfTwoStretchedTensorsGiveWhatTheCpuGives) {
-  for (const Binary& binary : kBinary)
-    for (const DType type : binary.types)
-      for (unsigned seed = 0; seed < 4; ++seed) {
-        Random random(seed + 31);
-        const auto [a, b] = stretching(random);
-        const bool one_way = std::string_view(binary.op) == "PRelu";
-        const OpCase what(
-            binary.op, binary.version,
-            {random.numbers(type, one_way ? broadcast(a, b) : a, binary.low, binary.high),
-             random.numbers(type, b, binary.low, binary.high)});
-        SCOPED_TRACE(std::string(binary.op) + " of " + std::string(to_string(type)) + " " +
-                     to_string(a) + " and " + to_string(b));
-        const auto want = on_cpu(what), got = on_gpu(what, want, test_context());
-        if (got.empty()) continue;
-        const double error = worst_error(got[0], want[0]);
-        EXPECT_LE(error, 16);
-        if (seed == 3)
-          std::printf("%-18s %-7s worst %6.2f roundings, at %s and %s\n", binary.op,
-                      std::string(to_string(type)).c_str(), error, to_string(a).c_str(),
-                      to_string(b).c_str());
-      }
+class CudaBinaryFunction : public testing::TestWithParam<Binary> {};
+
+TEST_P(CudaBinaryFunction, MatchesTheCpuWithBroadcast) {
+  const Binary& binary = GetParam();
+  for (const DType type : binary.types)
+    for (unsigned seed = 0; seed < 4; ++seed) {
+      Random random(seed + 31);
+      const auto [a, b] = broadcast_shapes(random);
+      const bool one_sided = std::string_view(binary.op) == "PRelu";
+      const OpCase what(
+          binary.op, binary.version,
+          {random.numbers(type, one_sided ? broadcast(a, b) : a, binary.low, binary.high),
+           random.numbers(type, b, binary.low, binary.high)});
+      SCOPED_TRACE(std::string(binary.op) + " of " + std::string(to_string(type)) + " " +
+                   to_string(a) + " and " + to_string(b));
+      const auto want = on_cpu(what), got = on_gpu(what, want, test_context());
+      if (got.empty()) continue;
+      const double error = worst_error(got[0], want[0]);
+      EXPECT_LE(error, 16);
+      if (seed == 3)
+        std::printf("%-18s %-7s worst %6.2f roundings, at %s and %s\n", binary.op,
+                    std::string(to_string(type)).c_str(), error, to_string(a).c_str(),
+                    to_string(b).c_str());
+    }
 }
+
+INSTANTIATE_TEST_SUITE_P(Elementwise, CudaBinaryFunction, testing::ValuesIn(kBinary),
+                         [](const auto& binary) { return case_name(binary.param.op); });
 
 const OpRow kRows[] = {
     {"Mod",
@@ -173,7 +185,7 @@ const OpRow kRows[] = {
      }},
     {"Where", kMovedTypes,
      [](Random& r, DType type) {
-       const auto [a, b] = stretching(r);
+       const auto [a, b] = broadcast_shapes(r);
        return OpCase(
            "Where", 16,
            {r.numbers(DType::boolean, b), r.numbers(type, a, 0, 99), r.numbers(type, b, 0, 99)});
@@ -230,7 +242,7 @@ const OpRow kRows[] = {
      }},
     {"Chain", kRealTypes,
      [](Random& r, DType type) {
-       const auto [a, b] = stretching(r);
+       const auto [a, b] = broadcast_shapes(r);
        using Op = engine::Chain::Op;
        engine::Chain chain{3, {}};
        chain.steps = {
@@ -243,12 +255,19 @@ const OpRow kRows[] = {
      }},
 };
 
-TEST(CudaElementwise, OperatorsWithSettingsGiveWhatTheCpuGives) {
-  std::printf("kernels are %s\n", test_context().part<Sources>().available()
-                                      ? "compiled by NVRTC"
-                                      : "run step by step, there is no NVRTC");
-  for (const OpRow& row : kRows) check(row, test_context());
-}
+class CudaElementwiseOperator : public testing::TestWithParam<OpRow> {
+ protected:
+  static void SetUpTestSuite() {
+    std::printf("kernels are %s\n", test_context().part<NvrtcKernels>().available()
+                                        ? "compiled by NVRTC"
+                                        : "interpreted, NVRTC is not installed");
+  }
+};
+
+TEST_P(CudaElementwiseOperator, MatchesTheCpu) { check(GetParam(), test_context()); }
+
+INSTANTIATE_TEST_SUITE_P(Elementwise, CudaElementwiseOperator, testing::ValuesIn(kRows),
+                         name_of_row);
 
 }  // namespace
 }  // namespace sluice::engine::cuda

@@ -1,5 +1,4 @@
-// Linear, MatMul and Gemm: cuBLASLt, or cuDNN where it does the activation in the same kernel
-// and that is quicker.
+// Linear, MatMul and Gemm by cuBLASLt, or by cuDNN if fusing the activation there is faster.
 #include "engine/exec/cuda/cudnn/cudnn_fusion.h"
 #include "engine/exec/cuda/nodes/cublaslt_gemm.h"
 #include "engine/exec/cuda/nodes/node_view.h"
@@ -14,59 +13,59 @@ namespace {
 
 // ---- Linear -------------------------------------------------------------------------------
 
-struct LinearParts {
-  std::unique_ptr<ProductPlan> product;  // one of the two
-  std::unique_ptr<DnnPlan> dnn;
-  ConstMemory weight;  // in another order than the graph has it; null: as it is
-  bool adds = false;   // the product adds the residual itself
-  bool bare = false;   // the bias is left for `rest`
-  bool after = false;  // something is left for `rest`
-  After rest;
-  std::string what;
+struct LinearPlan {
+  std::unique_ptr<CublasltPlan> cublaslt;
+  std::unique_ptr<CudnnPlan> cudnn;  // preferred if set
+  ConstMemory weight;                // transposed; null: as in the graph
+  bool adds_residual = false;        // the GEMM adds the residual itself
+  bool defers_bias = false;          // `epilogue` adds the bias
+  bool has_epilogue = false;         // a separate kernel runs `epilogue`
+  EpilogueCall epilogue;
+  std::string kernel_name;
 };
 
 class Linear final : public Kernel {
  public:
-  explicit Linear(LinearParts parts) : parts_(std::move(parts)) {}
+  explicit Linear(LinearPlan plan) : plan_(std::move(plan)) {}
 
   void run(const KernelArgs& args) const override {
     const auto input = [&](std::size_t i) {
       return i < args.inputs.size() ? args.inputs[i] : nullptr;
     };
-    const void* const w = parts_.weight ? parts_.weight.get() : input(1);
+    const void* const w = plan_.weight ? plan_.weight.get() : input(1);
     auto* const stream = static_cast<CUstream_st*>(args.stream);
     void* const y = args.outputs[0];
-    if (parts_.dnn)
-      parts_.dnn->run({input(0), w, input(2), nullptr, y, args.scratch}, stream);
+    if (plan_.cudnn)
+      plan_.cudnn->run({input(0), w, input(2), nullptr, y, args.scratch}, stream);
     else
-      parts_.product->run({input(0), w, parts_.adds ? input(3) : nullptr,
-                           parts_.bare ? nullptr : input(2), y, args.scratch},
+      plan_.cublaslt->run({input(0), w, plan_.adds_residual ? input(3) : nullptr,
+                           plan_.defers_bias ? nullptr : input(2), y, args.scratch},
                           stream);
-    if (!parts_.after) return;
-    After rest = parts_.rest;
-    rest.x = y;
-    rest.bias = parts_.bare ? input(2) : nullptr;
-    rest.behind = parts_.adds ? nullptr : input(3);
-    enqueue(rest, stream);
+    if (!plan_.has_epilogue) return;
+    EpilogueCall epilogue = plan_.epilogue;
+    epilogue.x = y;
+    epilogue.bias = plan_.defers_bias ? input(2) : nullptr;
+    epilogue.residual_after = plan_.adds_residual ? nullptr : input(3);
+    enqueue(epilogue, stream);
   }
-  std::string_view what() const override { return parts_.what; }
+  std::string_view name() const override { return plan_.kernel_name; }
   std::size_t scratch() const override {
-    return parts_.dnn ? parts_.dnn->scratch() : parts_.product->scratch();
+    return plan_.cudnn ? plan_.cudnn->scratch() : plan_.cublaslt->scratch();
   }
-  int in_place() const override { return parts_.adds ? 3 : -1; }
-  bool reads_constant(std::size_t input) const override { return input != 1 || !parts_.weight; }
+  int in_place() const override { return plan_.adds_residual ? 3 : -1; }
+  bool reads_constant(std::size_t input) const override { return input != 1 || !plan_.weight; }
 
  private:
-  LinearParts parts_;
+  LinearPlan plan_;
 };
 
-Product::After fused_after(Activation activation) {
-  if (activation == Activation::relu) return Product::After::relu;
-  if (activation == Activation::gelu_tanh) return Product::After::gelu_tanh;
-  return Product::After::nothing;
+CublasltGemm::Epilogue fused_epilogue(Activation activation) {
+  if (activation == Activation::relu) return CublasltGemm::Epilogue::relu;
+  if (activation == Activation::gelu_tanh) return CublasltGemm::Epilogue::gelu_tanh;
+  return CublasltGemm::Epilogue::none;
 }
 
-// On Hopper's tensor cores tf32 wants both operands along k.
+// TF32 on Hopper's tensor cores needs both operands K-major.
 ConstMemory transposed_weight(const Tensor& w, Context& context) {
   if (w.dtype() != DType::f32 || !context.options.tf32) return nullptr;
   return context.packed(w, "transposed of " + std::to_string(w.shape()[1]), w.bytes(),
@@ -76,117 +75,120 @@ ConstMemory transposed_weight(const Tensor& w, Context& context) {
                         });
 }
 
-double after_us(Context& context, After rest, DType dtype) {
-  const std::size_t size = byte_size(Shape{rest.rows, rest.n}, dtype);
-  rest.x = context.sample(2, size, dtype);
-  return context.measure_us([&] { enqueue(rest, context.stream()); });
+double epilogue_us(Context& context, EpilogueCall epilogue, DType dtype) {
+  const std::size_t size = byte_size(Shape{epilogue.rows, epilogue.n}, dtype);
+  epilogue.x = context.sample(2, size, dtype);
+  return context.measure_us([&] { enqueue(epilogue, context.stream()); });
 }
 
-// With the activation in cuDNN's kernel, where that is quicker than after cuBLASLt's.
-std::unique_ptr<DnnPlan> quicker(Context& context, const Product& of, const LinearParts& parts) {
-  if (!context.options.measure || parts.weight || of.m == 0) return nullptr;
-  // Its products of f32 are rounded to tf32 whatever is asked.
+// cuDNN with a fused activation, if that is faster than cuBLASLt and a separate epilogue.
+std::unique_ptr<CudnnPlan> faster_cudnn_plan(Context& context, const CublasltGemm& of,
+                                             const LinearPlan& plan) {
+  if (!context.options.measure || plan.weight || of.m == 0) return nullptr;
+  // Its f32 GEMMs are always rounded to TF32.
   if (of.dtype == DType::f32 && !context.options.tf32) return nullptr;
-  DnnFusion fusion{.dtype = of.dtype,
-                   .x = {1, of.m, of.k},
-                   .w = {1, of.k, of.n},
-                   .y = {1, of.m, of.n},
-                   .product = true,
-                   .bias = of.bias,
-                   .activation = parts.rest.activation,
-                   .low = parts.rest.low,
-                   .high = parts.rest.high};
-  const std::string name = "whether cuDNN is quicker for a " + name_of(fusion, context.options);
-  const ChoiceTable::Choice known = context.choice(name);
+  CudnnFusion fusion{.dtype = of.dtype,
+                     .x = {1, of.m, of.k},
+                     .w = {1, of.k, of.n},
+                     .y = {1, of.m, of.n},
+                     .gemm = true,
+                     .bias = of.bias,
+                     .activation = plan.epilogue.activation,
+                     .low = plan.epilogue.low,
+                     .high = plan.epilogue.high};
+  // Plans store the key: its text must not change.
+  const std::string key = "whether cuDNN is quicker for a " + name_of(fusion, context.options);
+  const AlgorithmCache::Choice known = context.choice(key);
   if (known != nullptr && *known == "no") return nullptr;
   const Context::Mark since = context.mark();
-  auto plan = plan_dnn(context, fusion);
-  if (plan && known != nullptr && *known == "yes") return plan;
+  auto fused = plan_cudnn(context, fusion);
+  if (fused && known != nullptr && *known == "yes") return fused;
   const bool yes =
-      plan && plan->us() < parts.product->us() + after_us(context, parts.rest, of.dtype);
-  context.choose(name, yes ? "yes" : "no", since);
-  if (plan && !yes) context.forget(plan->name());
-  return yes ? std::move(plan) : nullptr;
+      fused && fused->us() < plan.cublaslt->us() + epilogue_us(context, plan.epilogue, of.dtype);
+  context.choose(key, yes ? "yes" : "no", since);
+  if (fused && !yes) context.forget(fused->key());
+  return yes ? std::move(fused) : nullptr;
 }
 
-// cuBLASLt has no epilogue for some shapes and types.
-void make_bare(Context& context, Product product, Activation activation, LinearParts& parts) {
-  product.bias = false;
-  product.after = Product::After::nothing;
-  parts.rest.activation = activation;
-  parts.bare = true;
-  parts.product = plan_product(context, product);
+// For shapes and types that cuBLASLt has no epilogue for.
+void plan_without_bias(Context& context, CublasltGemm gemm, Activation activation,
+                       LinearPlan& plan) {
+  gemm.bias = false;
+  gemm.epilogue = CublasltGemm::Epilogue::none;
+  plan.epilogue.activation = activation;
+  plan.defers_bias = true;
+  plan.cublaslt = plan_cublaslt(context, gemm);
 }
 
-bool takes(const Site& site) {
-  const TensorType x = site.in(0), w = site.in(1), y = site.out(0);
+bool takes(const NodeView& view) {
+  const TensorType x = view.in(0), w = view.in(1), y = view.out(0);
   return is_computed_real(x.dtype) && w.dtype == x.dtype && w.shape.rank() == 2 && w.shape[0] > 0 &&
-         (!site.has(2) || site.in(2).shape.size() == w.shape[1]) &&
-         (!site.has(3) || site.in(3).shape == y.shape);
+         (!view.has(2) || view.in(2).shape.size() == w.shape[1]) &&
+         (!view.has(3) || view.in(3).shape == y.shape);
 }
 
-std::string describe(const LinearParts& parts, const Product& product, Activation activation,
+std::string describe(const LinearPlan& plan, const CublasltGemm& gemm, Activation activation,
                      bool residual) {
-  std::string what = parts.dnn ? "cuDNN product" : "cuBLASLt product";
-  if (product.bias) what += " + bias";
-  const bool apart = parts.rest.activation != Activation::none && !parts.dnn;
+  std::string name = plan.cudnn ? "cuDNN GEMM" : "cuBLASLt GEMM";
+  if (gemm.bias) name += " + bias";
+  const bool is_separate = plan.epilogue.activation != Activation::none && !plan.cudnn;
   if (activation != Activation::none)
-    what += (apart ? ", then " : " + ") + std::string(to_string(activation));
-  if (residual) what += parts.adds ? " + residual" : ", then residual";
-  return what;
+    name += (is_separate ? ", then " : " + ") + std::string(to_string(activation));
+  if (residual) name += plan.adds_residual ? " + residual" : ", then residual";
+  return name;
 }
 
 std::unique_ptr<Kernel> linear(const Graph& graph, const Node& node, Context& context) {
-  const Site site(graph, node);
-  if (!takes(site)) return nullptr;
-  if (site.out(0).shape.size() == 0) return nothing_to_do();
-  const TensorType x = site.in(0);
-  const std::int64_t k = site.in(1).shape[0], n = site.in(1).shape[1];
+  const NodeView view(graph, node);
+  if (!takes(view)) return nullptr;
+  if (view.out(0).shape.size() == 0) return nothing_to_do();
+  const TensorType x = view.in(0);
+  const std::int64_t k = view.in(1).shape[0], n = view.in(1).shape[1];
   const Epilogue epilogue = epilogue_of(node.attributes);
-  Product product{.dtype = x.dtype, .m = x.shape.size() / k, .n = n, .k = k, .bias = site.has(2)};
-  product.after = fused_after(epilogue.activation);
-  LinearParts parts;
-  parts.adds = site.has(3) && epilogue.activation == Activation::none;
-  product.beta = parts.adds ? 1 : 0;
-  parts.rest = {.type = real_type(x.dtype), .rows = product.m, .n = n};
-  const bool activates = product.after == Product::After::nothing;
-  if (activates) parts.rest.activation = epilogue.activation;
-  parts.rest.low = epilogue.low;
-  parts.rest.high = epilogue.high;
-  if (const Tensor weight = site.constant(1)) parts.weight = transposed_weight(weight, context);
-  product.transposed_b = parts.weight != nullptr;
-  parts.product = plan_product(context, product);
-  if (!parts.product) make_bare(context, product, epilogue.activation, parts);
-  if (!parts.product) return nullptr;
-  if (parts.rest.activation != Activation::none && !parts.bare)
-    parts.dnn = quicker(context, product, parts);
-  parts.what = describe(parts, product, epilogue.activation, site.has(3));
-  if (parts.dnn) parts.rest.activation = Activation::none;  // it is done
-  parts.after =
-      parts.bare || parts.rest.activation != Activation::none || (site.has(3) && !parts.adds);
-  return std::make_unique<Linear>(std::move(parts));
+  CublasltGemm gemm{.dtype = x.dtype, .m = x.shape.size() / k, .n = n, .k = k, .bias = view.has(2)};
+  gemm.epilogue = fused_epilogue(epilogue.activation);
+  LinearPlan plan;
+  plan.adds_residual = view.has(3) && epilogue.activation == Activation::none;
+  gemm.beta = plan.adds_residual ? 1 : 0;
+  plan.epilogue = {.type = real_type(x.dtype), .rows = gemm.m, .n = n};
+  const bool activates = gemm.epilogue == CublasltGemm::Epilogue::none;
+  if (activates) plan.epilogue.activation = epilogue.activation;
+  plan.epilogue.low = epilogue.low;
+  plan.epilogue.high = epilogue.high;
+  if (const Tensor weight = view.constant(1)) plan.weight = transposed_weight(weight, context);
+  gemm.transposed_b = plan.weight != nullptr;
+  plan.cublaslt = plan_cublaslt(context, gemm);
+  if (!plan.cublaslt) plan_without_bias(context, gemm, epilogue.activation, plan);
+  if (!plan.cublaslt) return nullptr;
+  if (plan.epilogue.activation != Activation::none && !plan.defers_bias)
+    plan.cudnn = faster_cudnn_plan(context, gemm, plan);
+  plan.kernel_name = describe(plan, gemm, epilogue.activation, view.has(3));
+  if (plan.cudnn) plan.epilogue.activation = Activation::none;  // cuDNN applies it
+  plan.has_epilogue = plan.defers_bias || plan.epilogue.activation != Activation::none ||
+                      (view.has(3) && !plan.adds_residual);
+  return std::make_unique<Linear>(std::move(plan));
 }
 
 // ---- MatMul -------------------------------------------------------------------------------
 
-// The products of a MatMul: `one` of them at each offset (in elements).
-struct Batches {
-  Product one;
+// The GEMMs of a MatMul: `one` at each set of offsets, in elements.
+struct BatchedGemm {
+  CublasltGemm one;
   struct Offset {
     std::int64_t a, b, d;
   };
   std::vector<Offset> offsets;
 };
 
-std::size_t alignment_of(const Batches& batches, std::size_t element) {
+std::size_t alignment_of(const BatchedGemm& batched, std::size_t element) {
   std::uint64_t all = 256;
-  for (const Batches::Offset& at : batches.offsets)
+  for (const BatchedGemm::Offset& at : batched.offsets)
     for (const std::int64_t offset : {at.a, at.b, at.d})
       all |= static_cast<std::uint64_t>(offset) * element;
-  return static_cast<std::size_t>(all & (~all + 1));  // the largest power of two in all of them
+  return static_cast<std::size_t>(all & (~all + 1));  // the largest common power of two
 }
 
-// The axes before the last two, each with how far apart its matrices lie in a and in b.
+// A batch axis: its size and its strides in a and b.
 struct Axis {
   std::int64_t size, a, b;
 };
@@ -205,15 +207,15 @@ std::vector<Axis> batch_axes(const Shape& a, const Shape& b, const Shape& all) {
   return axes;
 }
 
-Batches batches_of(const Shape& a, const Shape& b, const Shape& d, DType dtype) {
-  Batches made;
-  Product& one = made.one;
+BatchedGemm batched_gemm(const Shape& a, const Shape& b, const Shape& d, DType dtype) {
+  BatchedGemm made;
+  CublasltGemm& one = made.one;
   one.dtype = dtype;
   one.m = a[a.rank() - 2];
   one.k = a[a.rank() - 1];
   one.n = b[b.rank() - 1];
   made.offsets = {{0, 0, 0}};
-  if (b.size() == one.k * one.n) {  // the rows of all matrices as one
+  if (b.size() == one.k * one.n) {  // one b for all: a is a single tall matrix
     one.m = a.size() / one.k;
     return made;
   }
@@ -231,9 +233,9 @@ Batches batches_of(const Shape& a, const Shape& b, const Shape& d, DType dtype) 
   one.stride_d = one.m * one.n;
   std::int64_t in_d = one.batch * one.stride_d;
   for (; i < axes.size(); in_d *= axes[i].size, ++i) {
-    std::vector<Batches::Offset> more;
+    std::vector<BatchedGemm::Offset> more;
     for (std::int64_t k = 0; k < axes[i].size; ++k)
-      for (const Batches::Offset& at : made.offsets)
+      for (const BatchedGemm::Offset& at : made.offsets)
         more.push_back({at.a + k * axes[i].a, at.b + k * axes[i].b, at.d + k * in_d});
     made.offsets = std::move(more);
   }
@@ -242,28 +244,28 @@ Batches batches_of(const Shape& a, const Shape& b, const Shape& d, DType dtype) 
 }
 
 std::unique_ptr<Kernel> matmul(const Graph& graph, const Node& node, Context& context) {
-  constexpr std::size_t kMostLaunches = 256;
-  const Site site(graph, node);
-  Shape a = site.in(0).shape, b = site.in(1).shape, d = site.out(0).shape;
-  const DType dtype = site.in(0).dtype;
-  if (site.in(1).dtype != dtype || a.rank() == 0 || b.rank() == 0) return nullptr;
+  constexpr std::size_t kMaxLaunches = 256;
+  const NodeView view(graph, node);
+  Shape a = view.in(0).shape, b = view.in(1).shape, d = view.out(0).shape;
+  const DType dtype = view.in(0).dtype;
+  if (view.in(1).dtype != dtype || a.rank() == 0 || b.rank() == 0) return nullptr;
   if (d.size() == 0) return nothing_to_do();
   if (b.rank() == 1) b.push_back(1), d.push_back(1);
   if (a.rank() == 1) a.insert(0, 1), d.insert(d.rank() - 1, 1);
   if (a[a.rank() - 1] == 0) return nullptr;
-  const Batches batches = batches_of(a, b, d, dtype);
-  if (batches.offsets.size() > kMostLaunches) return nullptr;
-  std::shared_ptr<const ProductPlan> plan = plan_product(context, batches.one);
+  const BatchedGemm batched = batched_gemm(a, b, d, dtype);
+  if (batched.offsets.size() > kMaxLaunches) return nullptr;
+  std::shared_ptr<const CublasltPlan> plan = plan_cublaslt(context, batched.one);
   if (!plan) return nullptr;
   const auto element = static_cast<std::int64_t>(bytes(dtype));
   const std::size_t scratch = plan->scratch();
   return launched(
-      batches.one.batch > 1 ? "cuBLASLt products" : "cuBLASLt product",
-      [plan, offsets = batches.offsets, element](const KernelArgs& args) {
+      batched.one.batch > 1 ? "cuBLASLt batched GEMM" : "cuBLASLt GEMM",
+      [plan, offsets = batched.offsets, element](const KernelArgs& args) {
         const auto at = [&](void* base, std::int64_t offset) {
           return static_cast<std::byte*>(base) + offset * element;
         };
-        for (const Batches::Offset& offset : offsets)
+        for (const BatchedGemm::Offset& offset : offsets)
           plan->run({at(args.inputs[0], offset.a), at(args.inputs[1], offset.b), nullptr, nullptr,
                      at(args.outputs[0], offset.d), args.scratch},
                     static_cast<CUstream_st*>(args.stream));
@@ -273,32 +275,32 @@ std::unique_ptr<Kernel> matmul(const Graph& graph, const Node& node, Context& co
 
 // ---- Gemm ---------------------------------------------------------------------------------
 
-std::unique_ptr<Kernel> gemm(const Graph& graph, const Node& node, Context& context) {
-  const Site site(graph, node);
-  const TensorType a = site.in(0), d = site.out(0);
-  if (site.in(1).dtype != a.dtype || a.shape.rank() != 2) return nullptr;
+std::unique_ptr<Kernel> make_gemm(const Graph& graph, const Node& node, Context& context) {
+  const NodeView view(graph, node);
+  const TensorType a = view.in(0), d = view.out(0);
+  if (view.in(1).dtype != a.dtype || a.shape.rank() != 2) return nullptr;
   if (d.shape.size() == 0) return nothing_to_do();
-  Product product{.dtype = a.dtype, .m = d.shape[0], .n = d.shape[1]};
-  product.transposed_a = site.attributes().flag("transA");
-  product.transposed_b = site.attributes().flag("transB");
-  product.k = a.shape[product.transposed_a ? 0 : 1];
-  product.alpha = site.attributes().real("alpha", 1);
-  const float beta = site.attributes().real("beta", 1);
-  if (product.k == 0) return nullptr;
+  CublasltGemm gemm{.dtype = a.dtype, .m = d.shape[0], .n = d.shape[1]};
+  gemm.transposed_a = view.attributes().flag("transA");
+  gemm.transposed_b = view.attributes().flag("transB");
+  gemm.k = a.shape[gemm.transposed_a ? 0 : 1];
+  gemm.alpha = view.attributes().real("alpha", 1);
+  const float beta = view.attributes().real("beta", 1);
+  if (gemm.k == 0) return nullptr;
   bool adds = false;
-  if (site.has(2) && beta != 0) {
-    const Shape c = site.in(2).shape;
-    adds = c == d.shape && product.m > 1;
-    product.bias = !adds && c.size() == product.n && c.rank() > 0 && c[c.rank() - 1] == product.n;
-    if (!adds && (!product.bias || beta != 1)) return nullptr;
-    product.beta = adds ? beta : 0;
+  if (view.has(2) && beta != 0) {
+    const Shape c = view.in(2).shape;
+    adds = c == d.shape && gemm.m > 1;
+    gemm.bias = !adds && c.size() == gemm.n && c.rank() > 0 && c[c.rank() - 1] == gemm.n;
+    if (!adds && (!gemm.bias || beta != 1)) return nullptr;
+    gemm.beta = adds ? beta : 0;
   }
-  std::shared_ptr<const ProductPlan> plan = plan_product(context, product);
+  std::shared_ptr<const CublasltPlan> plan = plan_cublaslt(context, gemm);
   if (!plan) return nullptr;
   const std::size_t scratch = plan->scratch();
   return launched(
-      product.bias ? "cuBLASLt product + bias" : "cuBLASLt product",
-      [plan, adds, bias = product.bias](const KernelArgs& args) {
+      gemm.bias ? "cuBLASLt GEMM + bias" : "cuBLASLt GEMM",
+      [plan, adds, bias = gemm.bias](const KernelArgs& args) {
         plan->run({args.inputs[0], args.inputs[1], adds ? args.inputs[2] : nullptr,
                    bias ? args.inputs[2] : nullptr, args.outputs[0], args.scratch},
                   static_cast<CUstream_st*>(args.stream));
@@ -312,7 +314,7 @@ std::span<const Maker> gemm_kernels() {
   static constexpr Maker kGemmMakers[] = {
       {"Linear", kFused, linear},
       {"MatMul", "", matmul},
-      {"Gemm", "", gemm},
+      {"Gemm", "", make_gemm},
   };
   return kGemmMakers;
 }

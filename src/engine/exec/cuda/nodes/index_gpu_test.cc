@@ -1,6 +1,7 @@
 // Indices and lengths that are out of range: an error that names the node, as on the CPU.
 #include "device/cuda/device_buffer.h"
 #include "engine/encoder_for_tests.h"
+#include "engine/exec/cuda/cuda_program.h"
 #include "engine/exec/cuda/program_for_gpu_tests.h"
 
 namespace sluice::engine {
@@ -10,7 +11,7 @@ using testing::HasSubstr;
 
 constexpr std::int64_t kRows = 10, kWide = 12;
 
-// Another in each row: which of two updates of one place is the last is nobody's promise.
+// Distinct indices in each row: the order of two updates of one element is undefined.
 Tensor indices(DType dtype, const Shape& shape, std::int64_t first) {
   const Tensor made(dtype, shape);
   const std::int64_t wide = shape[shape.rank() - 1];
@@ -23,7 +24,7 @@ Tensor indices(DType dtype, const Shape& shape, std::int64_t first) {
   }
   return made;
 }
-// One of them is another.
+// Replaces one of the indices.
 Tensor with(Tensor all, std::int64_t at, std::int64_t index) {
   if (all.dtype() == DType::i64)
     all.values<std::int64_t>()[static_cast<std::size_t>(at)] = index;
@@ -33,65 +34,76 @@ Tensor with(Tensor all, std::int64_t at, std::int64_t index) {
 }
 
 struct IndexOp {
+  const char* name;
   const char* op;
   Shape indices;
   Shape updates;  // rank 0: none
   std::vector<std::pair<std::string, Attributes::Any>> attributes{};
 };
+std::ostream& operator<<(std::ostream& to, const IndexOp& one) { return to << one.name; }
+
 const IndexOp kOps[] = {
-    {"Gather", {2, 5}, {}},
-    {"Gather", {7}, {}, {{"axis", std::int64_t{0}}}},
-    {"GatherElements", {4, kWide}, {}},
-    {"GatherND", {6, 1}, {}},
-    {"GatherND", {3, 2}, {}},
-    {"ScatterElements", {3, kWide}, {3, kWide}},
-    {"ScatterElements", {3, kWide}, {3, kWide}, {{"reduction", std::string("add")}}},
-    {"ScatterND", {4, 1}, {4, kWide}},
-    {"ScatterND", {4, 1}, {4, kWide}, {{"reduction", std::string("max")}}},
+    {"Gather", "Gather", {2, 5}, {}},
+    {"GatherAlongAxis0", "Gather", {7}, {}, {{"axis", std::int64_t{0}}}},
+    {"GatherElements", "GatherElements", {4, kWide}, {}},
+    {"GatherNdOfRows", "GatherND", {6, 1}, {}},
+    {"GatherNdOfElements", "GatherND", {3, 2}, {}},
+    {"ScatterElements", "ScatterElements", {3, kWide}, {3, kWide}},
+    {"ScatterElementsAdd",
+     "ScatterElements",
+     {3, kWide},
+     {3, kWide},
+     {{"reduction", std::string("add")}}},
+    {"ScatterNd", "ScatterND", {4, 1}, {4, kWide}},
+    {"ScatterNdMax", "ScatterND", {4, 1}, {4, kWide}, {{"reduction", std::string("max")}}},
 };
 
-class CudaIndexTest : public CudaProgramTest {
- protected:
-  static std::string refusal(const Program& program, const std::vector<Tensor>& inputs) {
-    try {
-      program.run(inputs);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::invalid_argument) << error.what();
-      return error.what();
-    }
-    return "none";
+std::string refusal(const Program& program, const std::vector<Tensor>& inputs) {
+  try {
+    program.run(inputs);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid_argument) << error.what();
+    return error.what();
   }
-};
-
-TEST_F(CudaIndexTest, OneThatIsOutOfRangeNamesItsNode) {
-  for (const IndexOp& one : kOps)
-    for (const DType dtype : {DType::i64, DType::i32}) {
-      SCOPED_TRACE(std::string(one.op) + " " + std::string(to_string(dtype)));
-      GraphBuilder b(18);
-      const ValueId data = b.input("data"), at = b.input("at", dtype);
-      std::vector<ValueId> from{data, at};
-      if (one.updates.rank() > 0) from.push_back(b.constant(varied(one.updates, 3)));
-      const Graph graph = b.output(b.node(one.op, from, one.attributes)).take();
-      const Tensor x = varied({kRows, kWide}, 1), good = indices(dtype, one.indices, 1);
-      const auto program = compile(graph, {x, good}, Precision::f32);
-      ASSERT_THAT(program->report().on_host, testing::IsEmpty());
-      const std::vector<Tensor> want = expected(graph, {x, good});
-      std::vector<std::int64_t> wrong{kRows + kWide, -kRows - kWide - 1};
-      if (dtype == DType::i64)
-        for (const std::int64_t far : {std::int64_t{1} << 40, -(std::int64_t{1} << 40), INT64_MIN,
-                                       INT64_MAX, (std::int64_t{1} << 32) + 1})
-          wrong.push_back(far);
-      for (const std::int64_t index : wrong) {  // one by one, recorded, replayed
-        const Tensor bad = with(indices(dtype, one.indices, 1), good.size() - 1, index);
-        EXPECT_THAT(refusal(*program, {x, bad}), HasSubstr(std::string(one.op) + " node")) << index;
-        expect_close(*program, program->run(std::vector<Tensor>{x, good}), want, 1e-6);
-      }
-      const Tensor last = with(indices(dtype, one.indices, 1), 0, -1);  // counted from the end
-      EXPECT_EQ(refusal(*program, {x, last}), "none");
-    }
+  return "none";
 }
 
-TEST_F(CudaIndexTest, TheFirstOfTwoNodesIsNamed) {
+class CudaIndexOpTest : public CudaProgramCases<IndexOp> {};
+
+TEST_P(CudaIndexOpTest, IndexOutOfRangeNamesItsNode) {
+  const IndexOp& one = GetParam();
+  for (const DType dtype : {DType::i64, DType::i32}) {
+    SCOPED_TRACE(std::string(one.op) + " " + std::string(to_string(dtype)));
+    GraphBuilder b(18);
+    const ValueId data = b.input("data"), at = b.input("at", dtype);
+    std::vector<ValueId> from{data, at};
+    if (one.updates.rank() > 0) from.push_back(b.constant(varied(one.updates, 3)));
+    const Graph graph = b.output(b.node(one.op, from, one.attributes)).take();
+    const Tensor x = varied({kRows, kWide}, 1), good = indices(dtype, one.indices, 1);
+    const auto program = compile(graph, {x, good}, Precision::f32);
+    ASSERT_THAT(program->report().on_host, testing::IsEmpty());
+    const std::vector<Tensor> want = expected(graph, {x, good});
+    std::vector<std::int64_t> wrong{kRows + kWide, -kRows - kWide - 1};
+    if (dtype == DType::i64)
+      for (const std::int64_t far : {std::int64_t{1} << 40, -(std::int64_t{1} << 40), INT64_MIN,
+                                     INT64_MAX, (std::int64_t{1} << 32) + 1})
+        wrong.push_back(far);
+    for (const std::int64_t index : wrong) {  // launched one by one, captured, replayed
+      const Tensor bad = with(indices(dtype, one.indices, 1), good.size() - 1, index);
+      EXPECT_THAT(refusal(*program, {x, bad}), HasSubstr(std::string(one.op) + " node")) << index;
+      expect_close(*program, program->run(std::vector<Tensor>{x, good}), want, 1e-6);
+    }
+    const Tensor last = with(indices(dtype, one.indices, 1), 0, -1);  // counted from the end
+    EXPECT_EQ(refusal(*program, {x, last}), "none");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Operators, CudaIndexOpTest, testing::ValuesIn(kOps),
+                         [](const auto& one) { return case_name(one.param.name); });
+
+class CudaIndexTest : public CudaProgramTest {};
+
+TEST_F(CudaIndexTest, FirstOfTwoFailingNodesIsNamed) {
   GraphBuilder b;
   const ValueId first = b.input("first", DType::i64), second = b.input("second", DType::i64);
   const ValueId table = b.constant(varied({kRows, kWide}, 1));
@@ -121,7 +133,7 @@ TEST_F(CudaIndexTest, InputsOnTheDeviceAreCheckedToo) {
   }
 }
 
-TEST_F(CudaIndexTest, LengthsThatAreOutOfRangeNameTheirNode) {
+TEST_F(CudaIndexTest, LengthsOutOfRangeNameTheirNode) {
   const Tensor x = varied({5, 3, 8}, 1);  // time, batch, values
   const std::vector<Tensor> lengths{indices(DType::i32, {3}, 5),
                                     with(indices(DType::i32, {3}, 5), 1, 6),
@@ -139,9 +151,9 @@ TEST_F(CudaIndexTest, LengthsThatAreOutOfRangeNameTheirNode) {
     EXPECT_THAT(refusal(*program, {x, bad}), HasSubstr("LSTM node"));
 }
 
-// An encoder whose padding is skipped, recorded or not.
-TEST_F(CudaIndexTest, ATokenThatIsNotInTheVocabularyNamesTheEmbedding) {
-  const Graph graph = EncoderForTests(EncoderEnd::all).take();
+// An encoder that skips padding, with and without CUDA graphs.
+TEST_F(CudaIndexTest, TokenOutsideTheVocabularyNamesTheEmbedding) {
+  const Graph graph = EncoderForTests(EncoderOutput::all).take();
   for (const bool skips : {false, true}) {
     const Session session(graph, workers, {.gpu = make_cuda_context({}), .skip_padding = skips});
     for (int time = 0; time < 3; ++time) {

@@ -13,70 +13,74 @@
 namespace sluice::engine::cuda {
 namespace {
 
-using NamedTile = std::pair<SmallTile, const char*>;
-constexpr NamedTile kTiles[] = {{SmallTile::large, "128 x 128"},
-                                {SmallTile::tall, "128 x 64"},
-                                {SmallTile::little, "64 x 64"},
-                                {SmallTile::hopper, "128 x 128 on Hopper"},
-                                {SmallTile::hopper_narrow, "128 x 64 on Hopper"}};
-constexpr std::size_t kAnywhere = 3;  // of them
+using NamedTile = std::pair<GemmTile, const char*>;
+constexpr NamedTile kTiles[] = {{GemmTile::m128n128, "128 x 128"},
+                                {GemmTile::m128n64, "128 x 64"},
+                                {GemmTile::m64n64, "64 x 64"},
+                                {GemmTile::sm90_m128n128, "128 x 128 on Hopper"},
+                                {GemmTile::sm90_m128n64, "128 x 64 on Hopper"}};
+constexpr std::size_t kPortableTiles = 3;  // the first of them run on every GPU
 
-bool is_for(const Context& context, SmallProduct p, SmallTile tile) {
+bool supports_sm90(const Context& context, Int8GemmCall p, GemmTile tile) {
   p.tile = tile;
-  return context.capability() == kHopper && hopper_takes(p);
+  return context.has_sm90() && int8_gemm_sm90_supports(p);
 }
 
-std::vector<NamedTile> tiles_for(const Context& context, const SmallProduct& p) {
-  std::vector<NamedTile> tiles(kTiles, kTiles + kAnywhere);
-  for (const NamedTile& one : std::span(kTiles).subspan(kAnywhere))
-    if (is_for(context, p, one.first)) tiles.push_back(one);
+std::vector<NamedTile> tiles_for(const Context& context, const Int8GemmCall& p) {
+  std::vector<NamedTile> tiles(kTiles, kTiles + kPortableTiles);
+  for (const NamedTile& one : std::span(kTiles).subspan(kPortableTiles))
+    if (supports_sm90(context, p, one.first)) tiles.push_back(one);
   return tiles;
 }
 
-std::string name_of(const SmallProduct& p) {
-  const SmallRows& r = p.rows;
+// Plans store it: its text must not change.
+std::string name_of(const Int8GemmCall& p) {
+  const Im2col& r = p.rows;
   return fmt::format(
       "tile of a product {} x {} x {}, {} channels, window {} x {} by {}, {} {} {} {}",
-      p.finish.rows, p.finish.n, r.row, r.channels, r.kernel_high, r.kernel_wide, r.stride_high,
-      static_cast<int>(p.from), static_cast<int>(p.finish.to),
-      static_cast<int>(p.finish.residual_type), static_cast<int>(p.finish.activation));
+      p.epilogue.rows, p.epilogue.n, r.row_bytes, r.channels, r.kernel_height, r.kernel_width,
+      r.stride_y, static_cast<int>(p.from), static_cast<int>(p.epilogue.to),
+      static_cast<int>(p.epilogue.residual_type), static_cast<int>(p.epilogue.activation));
 }
 
-// With made-up numbers wherever it reads.
-SmallProduct sample_of(Context& context, SmallProduct p) {
+// The call with sample buffers for all its pointers.
+Int8GemmCall sample_of(Context& context, Int8GemmCall p) {
   const auto sample = [&](std::size_t slot, std::int64_t count, DType dtype) {
     return context.sample(slot, byte_size(Shape{count}, dtype), dtype);
   };
-  const std::int64_t images = p.finish.rows / (std::int64_t{p.rows.out_high} * p.rows.out_wide);
-  const std::int64_t size = p.finish.rows * p.finish.n;
-  p.rows.x = sample(0, images * p.rows.high * p.rows.wide * p.rows.pixel, DType::u8);
-  const std::int64_t columns = (p.finish.n + kMostColumns - 1) / kMostColumns * kMostColumns;
+  const std::int64_t images =
+      p.epilogue.rows / (std::int64_t{p.rows.out_height} * p.rows.out_width);
+  const std::int64_t size = p.epilogue.rows * p.epilogue.n;
+  p.rows.x = sample(0, images * p.rows.height * p.rows.width * p.rows.pixel_stride, DType::u8);
+  const std::int64_t columns =
+      (p.epilogue.n + kMaxTileColumns - 1) / kMaxTileColumns * kMaxTileColumns;
   const void* const numbers = sample(1, 2 * columns, DType::f32);
-  p.finish.scale = static_cast<const float*>(numbers);
-  p.columns = static_cast<const SmallColumn*>(numbers);
-  p.finish.y = sample(2, size * bytes_of(p.finish.to), DType::u8);
-  if (p.finish.residual_type != SmallType::none)
-    p.finish.residual = sample(3, size * bytes_of(p.finish.residual_type), DType::u8);
+  p.epilogue.scale = static_cast<const float*>(numbers);
+  p.scale_bias = static_cast<const ScaleBias*>(numbers);
+  p.epilogue.y = sample(2, size * bytes_of(p.epilogue.to), DType::u8);
+  if (p.epilogue.residual_type != GemmType::none)
+    p.epilogue.residual = sample(3, size * bytes_of(p.epilogue.residual_type), DType::u8);
   return p;
 }
 
-SmallTile guess(const Context& context, const SmallProduct& p) {
-  const auto large = (p.finish.rows + 127) / 128 * ((p.finish.n + 127) / 128);
-  if (large < context.multiprocessors()) return SmallTile::little;
-  return is_for(context, p, SmallTile::hopper) ? SmallTile::hopper : SmallTile::large;
+GemmTile guess(const Context& context, const Int8GemmCall& p) {
+  const auto large = (p.epilogue.rows + 127) / 128 * ((p.epilogue.n + 127) / 128);
+  if (large < context.multiprocessors()) return GemmTile::m64n64;
+  return supports_sm90(context, p, GemmTile::sm90_m128n128) ? GemmTile::sm90_m128n128
+                                                            : GemmTile::m128n128;
 }
 
 }  // namespace
 
-SmallTile quickest_tile(Context& context, const SmallProduct& product) {
-  const std::string of = name_of(product);
-  const std::vector<NamedTile> tiles = tiles_for(context, product);
-  if (const ChoiceTable::Choice known = context.choice(of))
+GemmTile fastest_tile(Context& context, const Int8GemmCall& gemm) {
+  const std::string key = name_of(gemm);
+  const std::vector<NamedTile> tiles = tiles_for(context, gemm);
+  if (const AlgorithmCache::Choice known = context.choice(key))
     for (const auto& [tile, name] : tiles)
       if (name == *known) return tile;
-  if (!context.options.measure) return guess(context, product);
+  if (!context.options.measure) return guess(context, gemm);
   const Context::Mark since = context.mark();
-  SmallProduct sample = sample_of(context, product);
+  Int8GemmCall sample = sample_of(context, gemm);
   double best = std::numeric_limits<double>::max();
   const NamedTile* chosen = kTiles;
   for (const NamedTile& one : tiles) {
@@ -84,7 +88,7 @@ SmallTile quickest_tile(Context& context, const SmallProduct& product) {
     const double us = context.measure_us([&] { enqueue(sample, context.stream()); });
     if (us < best) best = us, chosen = &one;
   }
-  context.choose(of, chosen->second, since);
+  context.choose(key, chosen->second, since);
   return chosen->first;
 }
 

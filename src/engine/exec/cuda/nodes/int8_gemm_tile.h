@@ -1,4 +1,4 @@
-// Which tile a product of small numbers is made of.
+// Chooses the output tile of an int8 GEMM.
 #pragma once
 
 #include "engine/exec/cuda/context/backend.h"
@@ -6,8 +6,8 @@
 
 namespace sluice::engine::cuda {
 
-// The one that measured best, as `context` knows or finds out; a guess where nothing is measured.
-// `product` has its weight, and nothing else of what it reads and writes.
-SmallTile quickest_tile(Context& context, const SmallProduct& product);
+// The tile that measured fastest, from the context's cache or measured now; a heuristic if nothing
+// is measured. `gemm` has its weight but no other pointers.
+GemmTile fastest_tile(Context& context, const Int8GemmCall& gemm);
 
 }  // namespace sluice::engine::cuda

@@ -4,7 +4,7 @@
 
 namespace sluice::engine::cuda {
 
-std::optional<std::vector<std::int64_t>> Site::integers(std::size_t i) const {
+std::optional<std::vector<std::int64_t>> NodeView::integers(std::size_t i) const {
   const Tensor tensor = constant(i);
   if (tensor.dtype() != DType::i64 && tensor.dtype() != DType::i32) return std::nullopt;
   const Tensor wide = converted(tensor, DType::i64);
@@ -12,15 +12,15 @@ std::optional<std::vector<std::int64_t>> Site::integers(std::size_t i) const {
   return std::vector<std::int64_t>(values.begin(), values.end());
 }
 
-std::optional<double> Site::number(std::size_t i) const {
+std::optional<double> NodeView::number(std::size_t i) const {
   const Tensor tensor = constant(i);
   if (!tensor || tensor.size() != 1 || !(is_float(tensor.dtype()) || is_integer(tensor.dtype())))
     return std::nullopt;
   return converted(tensor, DType::f64).values<double>()[0];
 }
 
-std::optional<std::vector<std::int64_t>> Site::list(std::size_t input,
-                                                    std::string_view attribute) const {
+std::optional<std::vector<std::int64_t>> NodeView::list(std::size_t input,
+                                                        std::string_view attribute) const {
   if (has(input)) return integers(input);
   if (attributes().has(attribute)) return attributes().integers(attribute);
   return std::nullopt;

@@ -1,4 +1,4 @@
-// A node as its kernel's maker looks at it, and kernels that are one function.
+// Access to a node's types, attributes and constants for kernel makers, and kernels from a lambda.
 #pragma once
 
 #include <memory>
@@ -12,9 +12,9 @@
 
 namespace sluice::engine::cuda {
 
-class Site {
+class NodeView {
  public:
-  Site(const Graph& graph, const Node& node) : graph_(&graph), node_(&node) {}
+  NodeView(const Graph& graph, const Node& node) : graph_(&graph), node_(&node) {}
 
   const Node& node() const noexcept { return *node_; }
   const Attributes& attributes() const noexcept { return node_->attributes; }
@@ -27,15 +27,15 @@ class Site {
   TensorType in(std::size_t i) const { return type_of((*graph_)[node_->inputs[i]]); }
   TensorType out(std::size_t i) const { return type_of((*graph_)[node_->outputs[i]]); }
 
-  // None where it is left out or no constant.
+  // None if it is omitted or not a constant.
   Tensor constant(std::size_t i) const {
     return has(i) ? (*graph_)[node_->inputs[i]].constant : Tensor();
   }
-  // All of a constant of i64 or i32; none where it is no such.
+  // The values of a constant of i64 or i32; none if it is not one.
   std::optional<std::vector<std::int64_t>> integers(std::size_t i) const;
-  // The one number of a constant.
+  // The value of a scalar constant.
   std::optional<double> number(std::size_t i) const;
-  // What older versions have as an attribute and newer ones as an input.
+  // A list that older opsets have as an attribute and newer ones as an input.
   std::optional<std::vector<std::int64_t>> list(std::size_t input,
                                                 std::string_view attribute) const;
 
@@ -44,19 +44,19 @@ class Site {
   const Node* node_;
 };
 
-// A kernel that calls `run(args)`. `reads`: the inputs whose constants it asks for, a bit each.
+// A kernel that calls `run(args)`. `reads`: a bit mask of the inputs whose constants it reads.
 template <class Run>
 class Launched final : public Kernel {
  public:
-  Launched(std::string what, std::uint32_t reads, std::size_t scratch, int in_place, Run run)
-      : what_(std::move(what)),
+  Launched(std::string name, std::uint32_t reads, std::size_t scratch, int in_place, Run run)
+      : name_(std::move(name)),
         reads_(reads),
         scratch_(scratch),
         in_place_(in_place),
         run_(std::move(run)) {}
 
   void run(const KernelArgs& args) const override { run_(args); }
-  std::string_view what() const override { return what_; }
+  std::string_view name() const override { return name_; }
   std::size_t scratch() const override { return scratch_; }
   int in_place() const override { return in_place_; }
   bool reads_constant(std::size_t input) const override {
@@ -64,7 +64,7 @@ class Launched final : public Kernel {
   }
 
  private:
-  std::string what_;
+  std::string name_;
   std::uint32_t reads_;
   std::size_t scratch_;
   int in_place_;
@@ -74,22 +74,22 @@ class Launched final : public Kernel {
 inline constexpr std::uint32_t kReadsAll = 0xffffffffu;
 
 template <class Run>
-std::unique_ptr<Kernel> launched(std::string what, Run run, std::uint32_t reads = kReadsAll,
+std::unique_ptr<Kernel> launched(std::string name, Run run, std::uint32_t reads = kReadsAll,
                                  std::size_t scratch = 0, int in_place = -1) {
-  return std::make_unique<Launched<Run>>(std::move(what), reads, scratch, in_place, std::move(run));
+  return std::make_unique<Launched<Run>>(std::move(name), reads, scratch, in_place, std::move(run));
 }
 
-// For a node whose outputs have no elements.
+// The kernel of a node whose outputs have no elements.
 inline std::unique_ptr<Kernel> nothing_to_do() {
   return launched(
-      "nothing", [](const KernelArgs&) {}, 0);
+      "no-op", [](const KernelArgs&) {}, 0);
 }
 
 // f32, f16 or bf16.
 inline bool is_computed_real(DType type) {
   return type == DType::f32 || type == DType::f16 || type == DType::bf16;
 }
-// Of such a type.
+// `type` is one of these.
 inline RealType real_type(DType type) {
   if (type == DType::f32) return RealType::f32;
   return type == DType::f16 ? RealType::f16 : RealType::bf16;

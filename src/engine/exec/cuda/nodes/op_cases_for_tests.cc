@@ -31,13 +31,13 @@ Tensor Random::numbers(DType type, const Shape& shape, double low, double high) 
 
 namespace {
 
-class Kept final : public OutputPlaces {
+class Kept final : public OutputSink {
  public:
   explicit Kept(int count) : all(static_cast<std::size_t>(count)) {}
-  Tensor make(std::size_t i, DType dtype, const Shape& shape) override {
+  Tensor allocate(std::size_t i, DType dtype, const Shape& shape) override {
     return all[i] = Tensor(dtype, shape);
   }
-  void give(std::size_t i, const Datum& value) override { all[i] = value.tensor; }
+  void set(std::size_t i, const Datum& value) override { all[i] = value.tensor; }
 
   std::vector<Tensor> all;
 };
@@ -47,7 +47,7 @@ void name_outputs(OpCase& what) {
   for (int i = 0; i < what.outputs; ++i) what.node.outputs.push_back(100 + i);
 }
 
-// A value of the graph for each input and output.
+// A graph with a value for each input and output.
 Graph graph_of(OpCase& what, const std::vector<Tensor>& like) {
   Graph graph;
   const auto add = [&](const Tensor& of) {
@@ -168,7 +168,7 @@ void check(const OpRow& row, Context& context) {
       SCOPED_TRACE(text);
       const std::vector<Tensor> want = on_cpu(what), got = on_gpu(what, want, context);
       if (got.size() != want.size()) return;
-      most = 8 * what.times;  // a few roundings on either side
+      most = 8 * what.times;  // a few rounding errors on either side
       for (std::size_t i = 0; i < want.size(); ++i) {
         const double error = worst_error(got[i], want[i]);
         EXPECT_LE(error, most) << "output " << i;

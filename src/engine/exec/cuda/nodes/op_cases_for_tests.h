@@ -5,10 +5,12 @@
 
 #include <cmath>
 #include <cstdint>
+#include <ostream>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "engine/exec/cuda/case_name_for_tests.h"
 #include "engine/exec/cuda/context/backend.h"
 #include "engine/ops/op.h"
 
@@ -23,7 +25,7 @@ class Random {
   }
   bool coin() { return between(0, 1) == 1; }
   Shape shape(int least, int most, std::int64_t largest = 9);
-  // Numbers of any type between two.
+  // Random numbers in [low, high], of any type.
   Tensor numbers(DType type, const Shape& shape, double low = -2, double high = 2);
   static Tensor integers(const std::vector<std::int64_t>& values) {
     return Tensor::of(std::span<const std::int64_t>(values));
@@ -39,10 +41,10 @@ inline Tensor tensor_of_floats(const std::vector<float>& values) {
 
 struct OpCase {
   Node node;
-  std::vector<Tensor> inputs;   // none: left out
-  std::uint32_t constants = 0;  // those that the graph knows, a bit each
+  std::vector<Tensor> inputs;   // empty: omitted
+  std::uint32_t constants = 0;  // bit mask of the inputs that are constants
   int outputs = 1;
-  double times = 1;  // how much more error than one operation makes is allowed
+  double times = 1;  // allowed error, as a multiple of one operation's
 
   OpCase(std::string op, int version, std::vector<Tensor> with, std::string domain = "")
       : node{.name = "", .op = std::move(op), .domain = std::move(domain), .version = version},
@@ -65,12 +67,17 @@ struct OpCase {
   }
 };
 
-// One operator: cases of these types.
+// The cases of one operator, for these types.
 struct OpRow {
   std::string name;
   std::vector<DType> types;
   OpCase (*make)(Random& random, DType type);
 };
+
+inline std::ostream& operator<<(std::ostream& to, const OpRow& row) { return to << row.name; }
+inline std::string name_of_row(const testing::TestParamInfo<OpRow>& row) {
+  return case_name(row.param.name);
+}
 
 inline const std::vector<DType> kRealTypes{DType::f32, DType::f16, DType::bf16};
 inline const std::vector<DType> kNumberTypes{DType::f32, DType::f16, DType::bf16, DType::i32,
@@ -78,13 +85,13 @@ inline const std::vector<DType> kNumberTypes{DType::f32, DType::f16, DType::bf16
 inline const std::vector<DType> kMovedTypes{DType::f32, DType::f16, DType::i64, DType::u8};
 
 std::vector<Tensor> on_cpu(const OpCase& what);
-// Fails the test, and gives nothing, where there is no kernel.
+// Fails the test and returns nothing if there is no kernel.
 std::vector<Tensor> on_gpu(OpCase what, const std::vector<Tensor>& like, Context& context);
 
-// The largest difference, in units of what one rounding of the type makes.
+// The largest error, in units of the type's rounding error.
 double worst_error(const Tensor& got, const Tensor& want);
 
-// All cases of a row; prints the worst.
+// Runs all cases of a row and prints the worst error.
 void check(const OpRow& row, Context& context);
 
 Context& test_context();

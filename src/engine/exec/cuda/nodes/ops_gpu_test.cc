@@ -1,4 +1,4 @@
-// Operators that move, join and walk along elements, on CUDA against the CPU's.
+// Data movement, gather, scatter and scan operators on CUDA against the CPU.
 #include "engine/exec/cuda/nodes/op_cases_for_tests.h"
 #include "engine/graph/graph_editor.h"
 
@@ -10,7 +10,7 @@ using std::int64_t;
 
 int64_t axis_of(Random& r, const Shape& shape) { return r.between(0, shape.rank() - 1); }
 
-// ---- moves ----
+// ---- data movement ----
 
 const OpRow kMoves[] = {
     {"Transpose", kMovedTypes,
@@ -251,13 +251,15 @@ const OpRow kMoves[] = {
      }},
 };
 
-TEST(CudaOperators, MovesGiveWhatTheCpuGives) {
-  for (const OpRow& row : kMoves) check(row, test_context());
-}
+class CudaDataMovement : public testing::TestWithParam<OpRow> {};
 
-// Images of a few planes with their channels last, and back: sides that are and are not a
-// multiple of what a thread takes, less than a block's and more.
-TEST(CudaOperators, FewPlanesAreWovenAsOnTheCpu) {
+TEST_P(CudaDataMovement, MatchesTheCpu) { check(GetParam(), test_context()); }
+
+INSTANTIATE_TEST_SUITE_P(Operators, CudaDataMovement, testing::ValuesIn(kMoves), name_of_row);
+
+// NCHW to NHWC interleave of few channels, and back: sizes below and above a block's, and ones that
+// are not a multiple of a thread's.
+TEST(CudaOperators, InterleaveOfFewChannelsMatchesTheCpu) {
   Random r(3);
   for (const DType type : kMovedTypes)
     for (const int64_t few : {2, 3, 4, 5})

@@ -1,4 +1,4 @@
-// Pad and Resize: each axis has a table that says where its elements come from.
+// Pad and Resize: a table for each axis maps output positions to input positions.
 #include <algorithm>
 #include <climits>
 #include <cstring>
@@ -14,10 +14,10 @@
 namespace sluice::engine::cuda {
 namespace {
 
-// For each axis of the output: which element of the input's stands there; -1: none.
+// For each axis of the output: the source index of each position; -1: the fill value.
 using Tables = std::vector<std::vector<std::int64_t>>;
 
-// On the device.
+// Copies the values to the device.
 template <class T>
 ConstMemory uploaded(Context& context, const std::vector<T>& values) {
   Tensor tensor(DType::u8, {static_cast<std::int64_t>(std::span(values).size_bytes())});
@@ -26,50 +26,50 @@ ConstMemory uploaded(Context& context, const std::vector<T>& values) {
 }
 
 struct TablePlan {
-  TableMove move{};
+  IndexTableCopyCall move{};
   ConstMemory tables, fill;  // fill: null for zeros
-  int fill_input = -1;       // or an input that has it
+  int fill_input = -1;       // the input with the fill value; -1: `fill`
 };
 
-std::unique_ptr<Kernel> by_tables(std::string what, const Site& site, const Tables& tables,
+std::unique_ptr<Kernel> by_tables(std::string name, const NodeView& view, const Tables& tables,
                                   ConstMemory fill, int fill_input, Context& context) {
-  const TensorType in = site.in(0), out = site.out(0);
-  if (!moves(in) || !moves(out) || out.shape.rank() > kMostMoveAxes) return nullptr;
+  const TensorType in = view.in(0), out = view.out(0);
+  if (!is_copyable(in) || !is_copyable(out) || out.shape.rank() > kMaxCopyAxes) return nullptr;
   if (out.shape.size() == 0) return nothing_to_do();
   TablePlan plan{{}, nullptr, std::move(fill), fill_input};
-  TableMove& move = plan.move;
+  IndexTableCopyCall& move = plan.move;
   move.width = width_of(in);
   move.rank = out.shape.rank();
   move.total = out.shape.size();
-  const auto steps = steps_of(in.shape);
+  const auto strides = strides_of(in.shape);
   std::vector<std::int32_t> all;
   for (int axis = 0; axis < move.rank; ++axis) {
     const auto a = static_cast<std::size_t>(axis);
     move.size[axis] = Divisor(out.shape[axis]);
     move.table[axis] = static_cast<int>(all.size());
     for (const std::int64_t from : tables[a])
-      all.push_back(from < 0 ? -1 : static_cast<std::int32_t>(from * steps[a]));
+      all.push_back(from < 0 ? -1 : static_cast<std::int32_t>(from * strides[a]));
   }
   plan.tables = uploaded(context, all);
   move.tables = static_cast<const std::int32_t*>(plan.tables.get());
   const std::uint32_t reads = 1u | (fill_input > 0 ? 1u << fill_input : 0u);
   return launched(
-      std::move(what),
+      std::move(name),
       [plan](const KernelArgs& args) {
-        TableMove now = plan.move;
+        IndexTableCopyCall now = plan.move;
         now.from = args.inputs[0];
         now.to = args.outputs[0];
         now.fill = plan.fill_input >= 0 ? args.inputs[static_cast<std::size_t>(plan.fill_input)]
                                         : plan.fill.get();
-        run_table_move(now, args);
+        run_index_table_copy(now, args);
       },
       reads);
 }
 
 enum class PadMode { constant, reflect, edge, wrap };
 
-std::optional<PadMode> pad_mode(const Site& site) {
-  const std::string name = site.attributes().string("mode", "constant");
+std::optional<PadMode> pad_mode(const NodeView& view) {
+  const std::string name = view.attributes().string("mode", "constant");
   if (name == "constant") return PadMode::constant;
   if (name == "reflect") return PadMode::reflect;
   if (name == "edge") return PadMode::edge;
@@ -77,7 +77,7 @@ std::optional<PadMode> pad_mode(const Site& site) {
   return std::nullopt;
 }
 
-// Which element of `size` stands at `i`, which may lie outside.
+// The source index of position `i`, which may be outside of [0, size).
 std::int64_t stands_at(PadMode mode, std::int64_t i, std::int64_t size) {
   if (mode == PadMode::constant) return i >= 0 && i < size ? i : -1;
   if (mode == PadMode::edge) return std::clamp<std::int64_t>(i, 0, size - 1);
@@ -87,7 +87,7 @@ std::int64_t stands_at(PadMode mode, std::int64_t i, std::int64_t size) {
   return phase < size ? phase : period - phase;
 }
 
-// What is cut off is gone before the rest is looked at to continue it.
+// Negative pads crop first; the mode then extends the cropped axis.
 std::vector<std::int64_t> pad_table(PadMode mode, std::int64_t size, std::int64_t before,
                                     std::int64_t after) {
   const std::int64_t cut = std::max<std::int64_t>(0, -before);
@@ -101,13 +101,13 @@ std::vector<std::int64_t> pad_table(PadMode mode, std::int64_t size, std::int64_
 }
 
 std::unique_ptr<Kernel> pad(const Graph& graph, const Node& node, Context& context) {
-  const Site site(graph, node);
-  const TensorType in = site.in(0);
+  const NodeView view(graph, node);
+  const TensorType in = view.in(0);
   const int rank = in.shape.rank();
-  const auto pads = site.list(1, site.version() < 2 ? "paddings" : "pads");
-  const auto axes = site.integers(3);
-  const auto mode = pad_mode(site);
-  if (!pads || !mode || (site.has(3) && !axes) || in.shape.size() == 0) return nullptr;
+  const auto pads = view.list(1, view.version() < 2 ? "paddings" : "pads");
+  const auto axes = view.integers(3);
+  const auto mode = pad_mode(view);
+  if (!pads || !mode || (view.has(3) && !axes) || in.shape.size() == 0) return nullptr;
   std::vector<std::int64_t> before(static_cast<std::size_t>(rank)), after(before);
   const std::size_t count = axes ? axes->size() : static_cast<std::size_t>(rank);
   if (pads->size() != 2 * count) return nullptr;
@@ -121,34 +121,36 @@ std::unique_ptr<Kernel> pad(const Graph& graph, const Node& node, Context& conte
     const auto a = static_cast<std::size_t>(i);
     tables.push_back(pad_table(*mode, in.shape[i], before[a], after[a]));
   }
-  const float value = site.attributes().real("value", 0);
+  const float value = view.attributes().real("value", 0);
   if (value != 0 && in.dtype != DType::f32) return nullptr;
   ConstMemory fill = value != 0 ? uploaded(context, std::vector<float>{value}) : nullptr;
-  return by_tables("pad", site, tables, std::move(fill), site.has(2) ? 2 : -1, context);
+  return by_tables("pad", view, tables, std::move(fill), view.has(2) ? 2 : -1, context);
 }
 
-// The plan of the CPU's operator, which knows the rules; it looks at shapes and constants.
-std::optional<ResizePlan> plan_of(const Site& site) {
-  struct Nowhere final : OutputPlaces {
-    Tensor make(std::size_t, DType dtype, const Shape& shape) override { return {dtype, shape}; }
-    void give(std::size_t, const Datum&) override {}
+// The plan of the CPU operator, from shapes and constants.
+std::optional<ResizePlan> plan_of(const NodeView& view) {
+  struct Nowhere final : OutputSink {
+    Tensor allocate(std::size_t, DType dtype, const Shape& shape) override {
+      return {dtype, shape};
+    }
+    void set(std::size_t, const Datum&) override {}
   };
-  std::vector<Datum> inputs(site.inputs());
-  inputs[0] = Tensor::view(site.in(0).dtype, site.in(0).shape, nullptr, nullptr);
+  std::vector<Datum> inputs(view.inputs());
+  inputs[0] = Tensor::view(view.in(0).dtype, view.in(0).shape, nullptr, nullptr);
   for (std::size_t i = 1; i < inputs.size(); ++i) {
-    if (!site.has(i)) continue;
-    if (!site.constant(i)) return std::nullopt;
-    inputs[i] = site.constant(i);
+    if (!view.has(i)) continue;
+    if (!view.constant(i)) return std::nullopt;
+    inputs[i] = view.constant(i);
   }
   Nowhere nowhere;
   compute::Workers alone(1);
-  const OpCall call(site.node(), inputs, nowhere, alone);
+  const OpCall call(view.node(), inputs, nowhere, alone);
   return resize_plan(call);
 }
 
-std::unique_ptr<Kernel> nearest(const Site& site, const ResizePlan& plan, Context& context) {
+std::unique_ptr<Kernel> nearest(const NodeView& view, const ResizePlan& plan, Context& context) {
   Tables tables;
-  const Shape in = site.in(0).shape;
+  const Shape in = view.in(0).shape;
   for (int i = 0; i < in.rank(); ++i) {
     std::vector<std::int64_t>& table = tables.emplace_back();
     for (std::int64_t k = 0; k < in[i]; ++k) table.push_back(k);
@@ -156,21 +158,21 @@ std::unique_ptr<Kernel> nearest(const Site& site, const ResizePlan& plan, Contex
   for (const ResizedAxis& axis : plan.axes) {
     std::vector<std::int64_t> table;
     for (std::size_t k = 0; k < axis.first.size(); ++k)
-      table.push_back(axis.beyond[k] ? -1
-                                     : std::clamp<std::int64_t>(axis.first[k], 0, axis.from - 1));
+      table.push_back(
+          axis.outside_roi[k] ? -1 : std::clamp<std::int64_t>(axis.first[k], 0, axis.from - 1));
     tables[static_cast<std::size_t>(axis.axis)] = std::move(table);
   }
-  if (plan.otherwise != 0 && site.in(0).dtype != DType::f32) return nullptr;
+  if (plan.extrapolation != 0 && view.in(0).dtype != DType::f32) return nullptr;
   ConstMemory fill =
-      plan.otherwise != 0 ? uploaded(context, std::vector<float>{plan.otherwise}) : nullptr;
-  return by_tables("resize, nearest", site, tables, std::move(fill), -1, context);
+      plan.extrapolation != 0 ? uploaded(context, std::vector<float>{plan.extrapolation}) : nullptr;
+  return by_tables("resize, nearest", view, tables, std::move(fill), -1, context);
 }
 
-// One axis after the other, with two places for what lies between.
+// Resizes one axis after the other, with two alternating intermediate buffers.
 struct Passes {
   std::vector<ResizeAxis> calls{};
   std::vector<ConstMemory> held{};
-  std::size_t half = 0;  // bytes of one of the places
+  std::size_t half = 0;  // bytes of one buffer
 
   void run(const KernelArgs& args) const {
     for (std::size_t i = 0; i < calls.size(); ++i) {
@@ -183,8 +185,8 @@ struct Passes {
   }
 };
 
-std::unique_ptr<Kernel> weighed(const Site& site, const ResizePlan& plan, Context& context) {
-  const TensorType in = site.in(0);
+std::unique_ptr<Kernel> weighed(const NodeView& view, const ResizePlan& plan, Context& context) {
+  const TensorType in = view.in(0);
   if (!is_computed_real(in.dtype) || plan.axes.empty()) return nullptr;
   Passes passes;
   Shape shape = in.shape;
@@ -195,14 +197,14 @@ std::unique_ptr<Kernel> weighed(const Site& site, const ResizePlan& plan, Contex
     call.to_type = i + 1 == plan.axes.size() ? real_type(in.dtype) : RealType::f32;
     call.outer = shape.size(0, axis.axis);
     call.size = axis.from;
-    call.made = static_cast<std::int64_t>(axis.first.size());
+    call.out_size = static_cast<std::int64_t>(axis.first.size());
     call.inner = shape.size(axis.axis + 1, shape.rank());
     call.taps = axis.taps;
-    call.otherwise = plan.otherwise;
-    shape[axis.axis] = call.made;
+    call.extrapolation_value = plan.extrapolation;
+    shape[axis.axis] = call.out_size;
     std::vector<std::int32_t> first;
     for (std::size_t k = 0; k < axis.first.size(); ++k)
-      first.push_back(axis.beyond[k] ? INT_MIN : static_cast<std::int32_t>(axis.first[k]));
+      first.push_back(axis.outside_roi[k] ? INT_MIN : static_cast<std::int32_t>(axis.first[k]));
     passes.held.push_back(uploaded(context, first));
     call.first = static_cast<const std::int32_t*>(passes.held.back().get());
     passes.held.push_back(uploaded(context, axis.weights));
@@ -217,16 +219,17 @@ std::unique_ptr<Kernel> weighed(const Site& site, const ResizePlan& plan, Contex
 }
 
 std::unique_ptr<Kernel> resize(const Graph& graph, const Node& node, Context& context) {
-  const Site site(graph, node);
-  if (!moves(site.in(0)) || !moves(site.out(0)) || site.in(0).shape.size() == 0) return nullptr;
-  if (site.out(0).shape.size() == 0) return nothing_to_do();
-  const std::optional<ResizePlan> plan = plan_of(site);
+  const NodeView view(graph, node);
+  if (!is_copyable(view.in(0)) || !is_copyable(view.out(0)) || view.in(0).shape.size() == 0)
+    return nullptr;
+  if (view.out(0).shape.size() == 0) return nothing_to_do();
+  const std::optional<ResizePlan> plan = plan_of(view);
   if (!plan) return nullptr;
-  return plan->nearest || plan->axes.empty() ? nearest(site, *plan, context)
-                                             : weighed(site, *plan, context);
+  return plan->nearest || plan->axes.empty() ? nearest(view, *plan, context)
+                                             : weighed(view, *plan, context);
 }
 
-constexpr Maker kTableMakers[] = {
+constexpr Maker kPadResizeMakers[] = {
     {"Pad", "", pad},
     {"Resize", "", resize},
     {"Upsample", "", resize},
@@ -234,6 +237,6 @@ constexpr Maker kTableMakers[] = {
 
 }  // namespace
 
-std::span<const Maker> table_makers() { return kTableMakers; }
+std::span<const Maker> pad_resize_makers() { return kPadResizeMakers; }
 
 }  // namespace sluice::engine::cuda

@@ -18,15 +18,16 @@ std::optional<PoolType> pool_type(DType type, bool maximum) {
 
 }  // namespace
 
-std::optional<Sliding> sliding_of(const Site& site, std::int64_t rows, std::int64_t columns) {
-  const Shape x = site.in(0).shape, y = site.out(0).shape;
-  const auto strides = site.attributes().integers("strides", {1, 1});
-  const auto dilations = site.attributes().integers("dilations", {1, 1});
-  const auto pads = site.attributes().integers("pads", {0, 0, 0, 0});
+std::optional<SlidingWindow> sliding_of(const NodeView& view, std::int64_t rows,
+                                        std::int64_t columns) {
+  const Shape x = view.in(0).shape, y = view.out(0).shape;
+  const auto strides = view.attributes().integers("strides", {1, 1});
+  const auto dilations = view.attributes().integers("dilations", {1, 1});
+  const auto pads = view.attributes().integers("pads", {0, 0, 0, 0});
   if (x.rank() != 4 || y.rank() != 4 || strides.size() != 2 || dilations.size() != 2 ||
       pads.size() != 4)
     return std::nullopt;
-  Sliding made;
+  SlidingWindow made;
   const std::pair<int*, std::int64_t> all[] = {
       {&made.batch, x[0]},
       {&made.height, x[1]},
@@ -50,18 +51,18 @@ std::optional<Sliding> sliding_of(const Site& site, std::int64_t rows, std::int6
 }
 
 std::unique_ptr<Kernel> make_pool(const Graph& graph, const Node& node, Context&) {
-  const Site site(graph, node);
-  const TensorType x = site.in(0);
-  const auto kernel = site.attributes().integers("kernel");
+  const NodeView view(graph, node);
+  const TensorType x = view.in(0);
+  const auto kernel = view.attributes().integers("kernel");
   const std::optional<PoolType> type = pool_type(x.dtype, node.op == "MaxPool");
   if (!type || kernel.size() != 2) return nullptr;
-  const std::optional<Sliding> window = sliding_of(site, kernel[0], kernel[1]);
+  const std::optional<SlidingWindow> window = sliding_of(view, kernel[0], kernel[1]);
   if (!window || x.shape[3] > std::numeric_limits<int>::max()) return nullptr;
   const PoolCall call{.type = *type,
                       .window = *window,
                       .channels = static_cast<int>(x.shape[3]),
                       .maximum = node.op == "MaxPool",
-                      .counts_padding = site.attributes().flag("count_include_pad")};
+                      .counts_padding = view.attributes().flag("count_include_pad")};
   return launched(call.maximum ? "max pool" : "average pool", [call](const KernelArgs& args) {
     PoolCall now = call;
     now.x = args.inputs[0];

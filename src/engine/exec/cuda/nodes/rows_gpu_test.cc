@@ -1,4 +1,4 @@
-// Reductions, normalizations, windows and recurrent layers on CUDA against the CPU's.
+// Reductions, normalizations, pools and recurrent layers on CUDA against the CPU.
 #include <limits>
 
 #include "engine/exec/cuda/nodes/op_cases_for_tests.h"
@@ -11,7 +11,7 @@ namespace {
 using Integers = Attributes::Integers;
 using std::int64_t;
 
-// Some of the axes.
+// A random subset of the axes.
 Integers some_axes(Random& r, const Shape& shape) {
   Integers axes;
   for (int i = 0; i < shape.rank(); ++i)
@@ -19,66 +19,78 @@ Integers some_axes(Random& r, const Shape& shape) {
   return axes;
 }
 
-// Long lines now and then, so that every kernel has its turn.
+// Long axes now and then, so that every kernel is used.
 Shape long_shape(Random& r) {
   Shape shape = r.shape(1, 4);
   if (r.coin()) shape[static_cast<int>(r.between(0, shape.rank() - 1))] *= r.between(30, 300);
   return shape;
 }
 
-TEST(CudaOperators, ReductionsGiveWhatTheCpuGives) {
-  for (const char* op :
-       {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2",
-        "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare"})
-    for (const DType type : kNumberTypes)
-      for (unsigned seed = 0; seed < 5; ++seed) {
-        Random r(seed + 5);
-        const Shape shape = long_shape(r);
-        const bool product = std::string_view(op) == "ReduceProd";
-        const bool real = is_float(type);
-        const OpCase what =
-            OpCase(op, 18,
-                   {r.numbers(type, shape, real ? (product ? 0.99 : 0.1) : 1, product ? 1.01 : 2),
-                    Random::integers(some_axes(r, shape))})
-                .set("keepdims", int64_t{r.coin() ? 1 : 0})
-                .known(2);
-        SCOPED_TRACE(std::string(op) + " of " + std::string(to_string(type)) + " " +
-                     to_string(shape));
-        const auto want = on_cpu(what), got = on_gpu(what, want, test_context());
-        if (got.empty()) continue;
-        const double error = worst_error(got[0], want[0]);
-        EXPECT_LE(error, type == DType::f32 ? 256 : 8);
-        if (seed == 4)
-          std::printf("%-16s %-5s worst %6.2f roundings, at %s\n", op,
-                      std::string(to_string(type)).c_str(), error, to_string(shape).c_str());
-      }
+class CudaReduction : public testing::TestWithParam<const char*> {};
+
+TEST_P(CudaReduction, MatchesTheCpu) {
+  const char* const op = GetParam();
+  for (const DType type : kNumberTypes)
+    for (unsigned seed = 0; seed < 5; ++seed) {
+      Random r(seed + 5);
+      const Shape shape = long_shape(r);
+      const bool product = std::string_view(op) == "ReduceProd";
+      const bool real = is_float(type);
+      const OpCase what =
+          OpCase(op, 18,
+                 {r.numbers(type, shape, real ? (product ? 0.99 : 0.1) : 1, product ? 1.01 : 2),
+                  Random::integers(some_axes(r, shape))})
+              .set("keepdims", int64_t{r.coin() ? 1 : 0})
+              .known(2);
+      SCOPED_TRACE(std::string(op) + " of " + std::string(to_string(type)) + " " +
+                   to_string(shape));
+      const auto want = on_cpu(what), got = on_gpu(what, want, test_context());
+      if (got.empty()) continue;
+      const double error = worst_error(got[0], want[0]);
+      EXPECT_LE(error, type == DType::f32 ? 256 : 8);
+      if (seed == 4)
+        std::printf("%-16s %-5s worst %6.2f roundings, at %s\n", op,
+                    std::string(to_string(type)).c_str(), error, to_string(shape).c_str());
+    }
 }
 
-// [outer, n, inner], of which n goes: results that come in packs and others.
-TEST(CudaOperators, ReductionsAcrossRowsGiveWhatTheCpuGives) {
+INSTANTIATE_TEST_SUITE_P(Operators, CudaReduction,
+                         testing::Values("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin",
+                                         "ReduceProd", "ReduceL1", "ReduceL2", "ReduceLogSum",
+                                         "ReduceLogSumExp", "ReduceSumSquare"),
+                         [](const auto& op) { return case_name(op.param); });
+
+// Reduces n of [outer, n, inner]: results that are vectorized and others.
+class CudaReductionAcrossRows : public testing::TestWithParam<const char*> {};
+
+TEST_P(CudaReductionAcrossRows, MatchesTheCpu) {
+  const char* const op = GetParam();
   const Shape shapes[] = {{3, 49, 64}, {1, 7, 2048}, {128, 49, 24}, {2, 200, 8},
                           {5, 1, 16},  {4, 65, 12},  {3, 9, 7},     {300, 3, 8}};
-  for (const char* op : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd",
-                         "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp"})
-    for (const DType type : kNumberTypes)
-      for (const Shape& shape : shapes) {
-        Random r(static_cast<unsigned>(shape.size()));
-        const bool product = std::string_view(op) == "ReduceProd";
-        const double low = is_float(type) ? (product ? 0.99 : 0.1) : 1;
-        const OpCase what =
-            OpCase(op, 18,
-                   {r.numbers(type, shape, low, product ? 1.01 : 2.9), Random::integers({1})})
-                .known(2);
-        SCOPED_TRACE(std::string(op) + " of " + std::string(to_string(type)) + " " +
-                     to_string(shape));
-        const auto want = on_cpu(what), got = on_gpu(what, want, test_context());
-        ASSERT_EQ(got.size(), 1u);
-        EXPECT_LE(worst_error(got[0], want[0]), type == DType::f32 ? 256 : 8);
-      }
+  for (const DType type : kNumberTypes)
+    for (const Shape& shape : shapes) {
+      Random r(static_cast<unsigned>(shape.size()));
+      const bool product = std::string_view(op) == "ReduceProd";
+      const double low = is_float(type) ? (product ? 0.99 : 0.1) : 1;
+      const OpCase what =
+          OpCase(op, 18, {r.numbers(type, shape, low, product ? 1.01 : 2.9), Random::integers({1})})
+              .known(2);
+      SCOPED_TRACE(std::string(op) + " of " + std::string(to_string(type)) + " " +
+                   to_string(shape));
+      const auto want = on_cpu(what), got = on_gpu(what, want, test_context());
+      ASSERT_EQ(got.size(), 1u);
+      EXPECT_LE(worst_error(got[0], want[0]), type == DType::f32 ? 256 : 8);
+    }
 }
 
-// How many results there are does not change any: those that come in packs are those alone.
-TEST(CudaOperators, AMeanAcrossRowsDoesNotDependOnItsNeighbours) {
+INSTANTIATE_TEST_SUITE_P(Operators, CudaReductionAcrossRows,
+                         testing::Values("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin",
+                                         "ReduceProd", "ReduceL1", "ReduceL2", "ReduceLogSum",
+                                         "ReduceLogSumExp"),
+                         [](const auto& op) { return case_name(op.param); });
+
+// The number of results changes none of them: vectorized and scalar results are equal.
+TEST(CudaOperators, MeanAcrossRowsDoesNotDependOnItsNeighbours) {
   Random r(9);
   const Tensor all = r.numbers(DType::f32, {2, 49, 64}), odd(DType::f32, {2, 49, 63});
   for (std::size_t row = 0; row < 2 * 49; ++row)
@@ -259,12 +271,15 @@ const OpRow kRows[] = {
     {"RNN", kRealTypes, [](Random& r, DType t) { return recurrent(r, t, "RNN", 1); }},
 };
 
-TEST(CudaOperators, RowsWindowsAndSequencesGiveWhatTheCpuGives) {
-  for (const OpRow& row : kRows) check(row, test_context());
-}
+class CudaNormPoolOrRecurrentLayer : public testing::TestWithParam<OpRow> {};
 
-// The scale is a power of two: to divide by it is exact on both, and so they round alike.
-TEST(CudaOperators, ANormMakesTheStepsOfItsResult) {
+TEST_P(CudaNormPoolOrRecurrentLayer, MatchesTheCpu) { check(GetParam(), test_context()); }
+
+INSTANTIATE_TEST_SUITE_P(Operators, CudaNormPoolOrRecurrentLayer, testing::ValuesIn(kRows),
+                         name_of_row);
+
+// The scale is a power of two: dividing by it is exact, so CPU and GPU round equally.
+TEST(CudaOperators, NormQuantizesItsResult) {
   for (const DType type : kRealTypes)
     for (const DType to : {DType::u8, DType::i8})
       for (const int64_t n : {8, 37, 384, 768, 1024, 1600}) {
@@ -289,7 +304,7 @@ TEST(CudaOperators, ANormMakesTheStepsOfItsResult) {
       }
 }
 
-// ---- the largest with channels last -------------------------------------------------------------
+// ---- NHWC max pool ------------------------------------------------------------------------------
 
 struct Images {
   Shape shape;  // without channels
@@ -307,10 +322,10 @@ const Images kImages[] = {
     {{1, 1, 17}, {1, 3}, {1, 2}, {0, 1, 0, 1}, {1, 1}},
     {{1, 6, 6}, {1, 1}, {2, 3}, {0, 0, 0, 0}, {2, 2}},
     {{1, 11, 10}, {3, 3}, {1, 2}, {2, 2, 2, 2}, {2, 2}},  // gaps
-    {{1, 4, 4}, {2, 2}, {1, 1}, {2, 2, 2, 2}, {1, 1}},    // windows that see nothing
+    {{1, 4, 4}, {2, 2}, {1, 1}, {2, 2, 2, 2}, {1, 1}},    // windows of padding only
 };
 
-// With numbers whose order is a matter of rules: zeros of both signs, infinities, NaN.
+// Fills with values whose order needs rules: zeros of both signs, infinities, NaN.
 Tensor unruly(Random& r, DType type, const Shape& shape) {
   if (!is_float(type)) {
     const double least = type == DType::i8 ? -128 : 0;
@@ -324,7 +339,7 @@ Tensor unruly(Random& r, DType type, const Shape& shape) {
   return converted(wide, type);
 }
 
-// How many differ, the sign of zero too; a NaN is like any other.
+// Counts the values that differ, including the sign of zero; all NaNs are equal.
 int64_t differing(const Tensor& got, const Tensor& want) {
   const Tensor a = converted(got, DType::f64), b = converted(want, DType::f64);
   int64_t count = 0;
@@ -336,7 +351,7 @@ int64_t differing(const Tensor& got, const Tensor& want) {
   return count;
 }
 
-TEST(CudaOperators, TheLargestOfImagesIsExactlyWhatTheCpuGives) {
+TEST(CudaOperators, MaxPoolMatchesTheCpuExactly) {
   for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::u8, DType::i8})
     for (const Images& images : kImages)
       for (const int64_t channels : {1, 5, 8, 16, 24, 64, 80}) {

@@ -1,4 +1,4 @@
-// Tensors that are made once for each key and shared by all who ask for them.
+// Caches tensors by key, so that users of the same key share one tensor.
 #pragma once
 
 #include <algorithm>
@@ -11,33 +11,33 @@
 
 namespace sluice::engine {
 
-// `Value` has the tensor as its member `result`. Of those that nobody else holds any more,
-// kMostUnused bytes are kept, the last used; and of all, those of the last kMostCalls.
+// `Value` holds the tensor in its member `result`. Entries that nobody else holds are evicted in
+// LRU order beyond kMaxUnusedBytes, and any entry after kMaxIdleCalls calls without a use.
 template <class Key, class Value>
-class MadeTensors {
+class TensorCache {
  public:
-  static constexpr std::size_t kMostUnused = std::size_t{8} << 20;
-  static constexpr std::uint64_t kMostCalls = 16384;
+  static constexpr std::size_t kMaxUnusedBytes = std::size_t{8} << 20;
+  static constexpr std::uint64_t kMaxIdleCalls = 16384;
 
-  const Value* find(const Key& key) {  // null: not made yet
+  const Value* find(const Key& key) {  // null: not cached
     const auto found = entries_.find(key);
     if (found == entries_.end()) return nullptr;
     found->second.used = ++calls_;
     return &found->second.value;
   }
 
-  // Returns those that had to go for it.
+  // Returns the evicted values.
   std::vector<Value> add(Key key, Value value) {
     fresh_ += value.result.bytes();
     ++fresh_count_;
     entries_.insert_or_assign(std::move(key), Entry{std::move(value), ++calls_});
-    if (fresh_ < kMostUnused / 4 && fresh_count_ < entries_.size() / 4 + kFewest) return {};
+    if (fresh_ < kMaxUnusedBytes / 4 && fresh_count_ < entries_.size() / 4 + kMinFresh) return {};
     fresh_ = fresh_count_ = 0;
     return drop_unused();
   }
 
-  // It stays at least until it is asked for.
-  void bring(Key key, Value value) {
+  // Preloads an entry, which stays at least until its first use.
+  void preload(Key key, Value value) {
     entries_.insert_or_assign(std::move(key), Entry{std::move(value), 0});
   }
 
@@ -49,34 +49,34 @@ class MadeTensors {
   std::size_t size() const noexcept { return entries_.size(); }
 
  private:
-  static constexpr std::size_t kFewest = 64;
+  static constexpr std::size_t kMinFresh = 64;
 
   struct Entry {
     Value value;
-    std::uint64_t used;  // the last time, counted in calls; 0: not yet
+    std::uint64_t used;  // call number of the last use; 0: not used yet
   };
-  using Place = typename std::map<Key, Entry>::iterator;
+  using Position = typename std::map<Key, Entry>::iterator;
 
   std::vector<Value> drop_unused() {
-    std::vector<Place> unused, old;
+    std::vector<Position> unused, old;
     std::size_t bytes = 0;
     for (auto at = entries_.begin(); at != entries_.end(); ++at) {
       const Entry& entry = at->second;
       if (entry.used == 0) continue;
-      if (entry.used + kMostCalls < calls_) {
+      if (entry.used + kMaxIdleCalls < calls_) {
         old.push_back(at);
       } else if (entry.value.result.holders() <= 1) {
         unused.push_back(at);
         bytes += entry.value.result.bytes();
       }
     }
-    std::ranges::sort(unused, {}, [](const Place& at) { return at->second.used; });
-    for (auto at = unused.begin(); at != unused.end() && bytes > kMostUnused; ++at) {
+    std::ranges::sort(unused, {}, [](const Position& at) { return at->second.used; });
+    for (auto at = unused.begin(); at != unused.end() && bytes > kMaxUnusedBytes; ++at) {
       bytes -= (*at)->second.value.result.bytes();
       old.push_back(*at);
     }
     std::vector<Value> dropped;
-    for (const Place& at : old) {
+    for (const Position& at : old) {
       dropped.push_back(std::move(at->second.value));
       entries_.erase(at);
     }
@@ -85,7 +85,7 @@ class MadeTensors {
 
   std::map<Key, Entry> entries_;
   std::uint64_t calls_ = 0;
-  std::size_t fresh_ = 0, fresh_count_ = 0;  // bytes and entries since the last look
+  std::size_t fresh_ = 0, fresh_count_ = 0;  // bytes and entries since the last eviction check
 };
 
 }  // namespace sluice::engine

@@ -1,4 +1,4 @@
-// What the kinds of attention have in common.
+// Head layout and math shared by the attention operators.
 #pragma once
 
 #include <algorithm>
@@ -9,13 +9,13 @@
 
 namespace sluice::engine {
 
-// How heads lie in memory: [batch, heads, length, size], or [batch, length, heads * size].
-struct HeadParts {
+// The layout of heads in memory: [batch, heads, length, size] or [batch, length, heads * size].
+struct HeadLayout {
   std::int64_t batch, count, length, size;
   bool packed;
 
-  // `count` is asked for where the tensor has three axes, which then holds that many.
-  static HeadParts of(const Shape& shape, std::int64_t count, std::string_view name) {
+  // `count` is the number of heads of a tensor with three axes.
+  static HeadLayout of(const Shape& shape, std::int64_t count, std::string_view name) {
     if (shape.rank() == 4) return {shape[0], shape[1], shape[2], shape[3], false};
     require(
         shape.rank() == 3 && count > 0 && count <= std::max<std::int64_t>(shape[2], 1) &&
@@ -30,7 +30,7 @@ struct HeadParts {
   }
 };
 
-// In eight sums side by side, which processors can add at once.
+// Accumulates in eight independent sums, for SIMD.
 template <class W>
 W dot(const W* a, const W* b, std::int64_t count) {
   W sums[8] = {};
@@ -45,13 +45,13 @@ W dot(const W* a, const W* b, std::int64_t count) {
 
 template <class W>
 void softmax(W* row, std::int64_t count) {
-  const W most = count > 0 ? *std::max_element(row, row + count) : W(0);
+  const W max = count > 0 ? *std::max_element(row, row + count) : W(0);
   W sum = 0;
-  for (std::int64_t i = 0; i < count; ++i) sum += row[i] = std::exp(row[i] - most);
+  for (std::int64_t i = 0; i < count; ++i) sum += row[i] = std::exp(row[i] - max);
   for (std::int64_t i = 0; i < count; ++i) row[i] /= sum;
 }
 
-// What scores are multiplied by.
+// The scale of the scores.
 inline double attention_scale(const Attributes& attributes, std::int64_t size) {
   const float* const given = attributes.find<float>("scale");
   return given != nullptr ? static_cast<double>(*given) : 1 / std::sqrt(static_cast<double>(size));
