@@ -18,7 +18,7 @@ namespace sluice::market {
 std::span<const compute::Operation* const> operations() {
   static const auto all = [] {
     std::vector<const compute::Operation*> list;
-    for (auto rule = 0; rule <= static_cast<int>(Rule::swing_signal); ++rule)
+    for (std::size_t rule = 0; rule < kRuleCount; ++rule)
       list.push_back(&operation_of(static_cast<Rule>(rule)));
     for (const compute::Operation* one :
          {&black_scholes_operation<double>(), &black_scholes_operation<float>(),

@@ -64,7 +64,7 @@ Workload backtest_load(std::string_view which, Scale scale) {
                 .operation = &sweep_operation(),
                 .call = sweep->call->call(),
                 .work = sweep->call->bars_traded() * static_cast<double>(sets),
-                .needs = steps ? Needs{.issued = 22} : Needs{.shared_bytes = 8},
+                .needs = steps ? ResourceNeeds{.issued = 22} : ResourceNeeds{.shared_bytes = 8},
                 .tolerance = 1e-9,
                 .note = fmt::format("{} tickers x {} bars x {} sets", tickers, kBars, sets)};
   load.kept.push_back(sweep);

@@ -20,11 +20,12 @@ using device::BenchRow;
 
 // ---- the CPU -------------------------------------------------------------------------------
 
-BenchRow on_cpu(const Figure& figure, compute::Workers& workers, const Limits& limits, bool quick) {
-  const Workload load = figure.make(figure.which, quick ? Scale::quick : Scale::cpu);
+BenchRow on_cpu(const BenchCase& bench_case, compute::Workers& workers, const Limits& limits,
+                bool quick) {
+  const Workload load = bench_case.make(bench_case.which, quick ? Scale::quick : Scale::cpu);
   const auto seconds = repeated(
       quick, [&] { return device::timed([&] { load.operation->cpu(load.call, workers); }); });
-  BenchRow row = device::timed_row(figure.what, std::string(load.unit), load.work, seconds);
+  BenchRow row = device::timed_row(bench_case.what, std::string(load.unit), load.work, seconds);
   row.peak = limit_of(load.needs, limits);
   row.detail = workers.threads() == 1 ? "one thread" : fmt::format("{} threads", workers.threads());
   if (!load.note.empty()) row.detail += "; " + load.note;
@@ -44,8 +45,8 @@ std::vector<Bytes> results_of(const Call& call) {
   return results;
 }
 
-// As a share of the value. Whole numbers in the place of doubles are no normal ones: they
-// must be the same.
+// The largest relative difference. Integers stored in place of doubles are subnormal: they must be
+// equal.
 template <class T>
 double difference(const Bytes& got, const Bytes& want) {
   double worst = 0;
@@ -55,15 +56,15 @@ double difference(const Bytes& got, const Bytes& want) {
     std::memcpy(&a, &got[at], sizeof a);
     std::memcpy(&b, &want[at], sizeof b);
     if (a == b || (std::isnan(a) && std::isnan(b))) continue;
-    const bool whole = std::fpclassify(b) == FP_SUBNORMAL;
+    const bool integer = std::fpclassify(b) == FP_SUBNORMAL;
     const double apart = std::fabs(static_cast<double>(a) - static_cast<double>(b)) /
                          std::fmax(1, std::fabs(static_cast<double>(b)));
-    worst = whole || std::isnan(apart) ? HUGE_VAL : std::fmax(worst, apart);
+    worst = integer || std::isnan(apart) ? HUGE_VAL : std::fmax(worst, apart);
   }
   return worst;
 }
 
-// Of the first items' results.
+// The difference of the results of the first items.
 double difference(const Workload& load, Accelerator& gpu, compute::Workers& workers) {
   const Call head = slice(load.call, 0, std::min(load.checked, load.call.items));
   load.operation->cpu(head, workers);
@@ -109,16 +110,16 @@ std::vector<double> from_the_host(const compute::Operation& operation, const Cal
   });
 }
 
-BenchRow on_gpu(const Figure& figure, Accelerator& gpu, compute::Workers& workers,
+BenchRow on_gpu(const BenchCase& bench_case, Accelerator& gpu, compute::Workers& workers,
                 const Limits& limits, bool quick) {
-  const Workload load = figure.make(figure.which, quick ? Scale::quick : Scale::gpu);
+  const Workload load = bench_case.make(bench_case.which, quick ? Scale::quick : Scale::gpu);
   const double apart = difference(load, gpu, workers);
   if (!(apart <= load.tolerance))
-    return device::missing_row(figure.what, std::string(load.unit),
+    return device::missing_row(bench_case.what, std::string(load.unit),
                                fmt::format("CPU and GPU differ by {:.2g}", apart));
-  const bool host = figure.measured == Measured::from_host_to_host_on_gpu;
+  const bool host = bench_case.measured == Measured::from_host_to_host_on_gpu;
   BenchRow row = device::timed_row(
-      figure.what, std::string(load.unit), load.work,
+      bench_case.what, std::string(load.unit), load.work,
       (host ? from_the_host : on_the_card)(*load.operation, load.call, gpu, quick));
   row.peak = limit_of(load.needs, limits);
   row.detail = fmt::format("{}; {:.2g} from the CPU's result{}{}",
@@ -140,16 +141,16 @@ std::vector<BenchRow> rows_of(const Limits& limits, Measured not_these,
                               const device::BenchProgress& progress, Run run) {
   std::vector<BenchRow> rows;
   if (options.wants(limits.copy.name)) rows.push_back(limits.copy);
-  for (const Figure& figure : figures()) {
-    const bool elsewhere =
-        figure.measured == not_these ||
-        (not_these == Measured::on_gpu && figure.measured == Measured::from_host_to_host_on_gpu);
-    if (elsewhere || !options.wants(figure.what.name)) continue;
-    progress(figure.what.title, rows.size(), figures().size());
+  for (const BenchCase& bench_case : bench_cases()) {
+    const bool elsewhere = bench_case.measured == not_these ||
+                           (not_these == Measured::on_gpu &&
+                            bench_case.measured == Measured::from_host_to_host_on_gpu);
+    if (elsewhere || !options.wants(bench_case.what.name)) continue;
+    progress(bench_case.what.title, rows.size(), bench_cases().size());
     try {
-      rows.push_back(run(figure));
+      rows.push_back(run(bench_case));
     } catch (const Error& error) {
-      rows.push_back(device::missing_row(figure.what, "", std::string(error.reason())));
+      rows.push_back(device::missing_row(bench_case.what, "", std::string(error.reason())));
     }
   }
   return rows;
@@ -161,9 +162,9 @@ std::vector<BenchRow> bench_cpu(compute::Workers& workers, const device::BenchOp
                                 const device::BenchProgress& progress) {
   const Limits limits = limits_of(workers, options.quick);
   compute::Workers one(1);
-  return rows_of(limits, Measured::on_gpu, options, progress, [&](const Figure& figure) {
-    const bool alone = figure.measured == Measured::on_one_core;
-    return on_cpu(figure, alone ? one : workers, limits, options.quick);
+  return rows_of(limits, Measured::on_gpu, options, progress, [&](const BenchCase& bench_case) {
+    const bool alone = bench_case.measured == Measured::on_one_core;
+    return on_cpu(bench_case, alone ? one : workers, limits, options.quick);
   });
 }
 
@@ -172,14 +173,15 @@ std::vector<BenchRow> bench_gpu(const std::shared_ptr<Accelerator>& gpu,
                                 const device::BenchProgress& progress) {
   compute::Workers workers;
   const Limits limits = limits_of(*gpu, options.quick);
-  return rows_of(limits, Measured::on_one_core, options, progress, [&](const Figure& figure) {
-    return on_gpu(figure, *gpu, workers, limits, options.quick);
-  });
+  return rows_of(limits, Measured::on_one_core, options, progress,
+                 [&](const BenchCase& bench_case) {
+                   return on_gpu(bench_case, *gpu, workers, limits, options.quick);
+                 });
 }
 
 std::vector<std::string_view> bench_names() {
   std::vector<std::string_view> names{"copy"};
-  for (const Figure& figure : figures()) names.push_back(figure.what.name);
+  for (const BenchCase& bench_case : bench_cases()) names.push_back(bench_case.what.name);
   return names;
 }
 

@@ -1,8 +1,7 @@
-// How fast market analytics are on this machine, beside the hardware's limit.
+// Benchmarks of market analytics on this machine, with the hardware's limits.
 //
-// On a GPU arrays lie in its memory, as for callers who keep them there, and the time is the
-// device's own; but for the row that says "host to host". Results are compared with the
-// CPU's before they count.
+// On a GPU the arrays are in device memory and the time is measured on the device, except for the
+// row "host to host". Results are compared with the CPU's before a row is reported.
 #pragma once
 
 #include <string_view>
@@ -23,7 +22,7 @@ std::vector<device::BenchRow> bench_gpu(const std::shared_ptr<compute::Accelerat
                                         const device::BenchOptions& options,
                                         const device::BenchProgress& progress);
 
-// The names of all figures, for --only.
+// The names of all benchmark cases, for --only.
 std::vector<std::string_view> bench_names();
 
 }  // namespace sluice::market

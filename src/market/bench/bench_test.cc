@@ -47,18 +47,18 @@ Limits h200_limits() {
   return limits;
 }
 
-const Figure& figure(std::string_view name) {
-  for (const Figure& one : figures())
+const BenchCase& case_named(std::string_view name) {
+  for (const BenchCase& one : bench_cases())
     if (one.what.name == name) return one;
   throw Error(Code::not_found, std::string(name));
 }
 
 double h200_limit(std::string_view name) {
-  const Figure& one = figure(name);
+  const BenchCase& one = case_named(name);
   return limit_of(one.make(one.which, Scale::quick).needs, h200_limits()).value();
 }
 
-TEST(BenchMarket, TheScarcestOfWhatWorkNeedsIsItsLimit) {
+TEST(BenchMarket, TheScarcestResourceIsTheLimit) {
   const Limits limits{.bytes = 100, .fp64 = 30};
   EXPECT_EQ(limit_of({.bytes = 10, .fp64 = 1}, limits), 10);
   EXPECT_EQ(limit_of({.bytes = 10, .fp64 = 6}, limits), 5);
@@ -66,7 +66,7 @@ TEST(BenchMarket, TheScarcestOfWhatWorkNeedsIsItsLimit) {
   EXPECT_EQ(limit_of({}, limits), std::nullopt);
 }
 
-TEST(BenchMarket, TheLimitsOnAnH200AreThoseOfItsDatasheet) {
+TEST(BenchMarket, TheLimitsOfAnH200AreThoseOfItsDatasheet) {
   EXPECT_NEAR(h200_limit("ema"), 269e9, 1e9);
   EXPECT_NEAR(h200_limit("bbands"), 134e9, 1e9);
   EXPECT_NEAR(h200_limit("black_scholes"), 106e9, 1e9);
@@ -77,7 +77,7 @@ TEST(BenchMarket, TheLimitsOnAnH200AreThoseOfItsDatasheet) {
   EXPECT_NEAR(h200_limit("backtest"), 4.2e12, 0.1e12);
 }
 
-TEST(BenchMarket, EveryFigureOfAGpuHasAValueAndALimit) {
+TEST(BenchMarket, EveryGpuCaseHasAValueAndALimit) {
   const auto rows = bench_gpu(std::make_shared<MadeUpGpu>(), {.quick = true}, kSilent);
   EXPECT_EQ(rows.at(0).name, "copy");
   for (const auto& row : rows) {
@@ -91,7 +91,7 @@ TEST(BenchMarket, EveryFigureOfAGpuHasAValueAndALimit) {
   EXPECT_NEAR(*row("backtest")->value / *row("backtest_host")->value, 4, 1e-9);  // with copies
 }
 
-TEST(BenchMarket, AResultThatIsNotTheCpusHasNoRate) {
+TEST(BenchMarket, AResultThatDiffersFromTheCpuHasNoRate) {
   const auto gpu = std::make_shared<MadeUpGpu>();
   gpu->wrong = true;
   const auto rows = bench_gpu(gpu, {.quick = true, .only = {"american_fast"}}, kSilent);
@@ -100,7 +100,7 @@ TEST(BenchMarket, AResultThatIsNotTheCpusHasNoRate) {
   EXPECT_THAT(rows[0].detail, HasSubstr("CPU and GPU differ"));
 }
 
-TEST(BenchMarket, TheCpusFiguresHaveLimitsThatWereMeasured) {
+TEST(BenchMarket, CpuCasesHaveMeasuredLimits) {
   compute::Workers workers(2);
   const auto rows = bench_cpu(
       workers, {.quick = true, .only = {"copy", "roc", "risk", "american_fast"}}, kSilent);

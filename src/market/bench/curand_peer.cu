@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "compute/lane.h"
+#include "compute/launch_context.h"
 #include "device/cuda/launch.cuh"
 #include "market/bench/curand_peer.h"
 
@@ -32,10 +32,10 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // Items are blocks of kThreads paths.
-void run_curand(const compute::Call& call, compute::Lane& lane) {
+void run_curand(const compute::Call& call, compute::LaunchContext& context) {
   constexpr float kLn2 = 0.69314718f;  // the plan counts in powers of two
   const auto& plan = call.with<AsianPlan>();
-  device::launch(lane.stream(), {dim3(static_cast<unsigned>(call.items)), dim3(kThreads)},
+  device::launch(context.stream(), {dim3(static_cast<unsigned>(call.items)), dim3(kThreads)},
                  curand_asian, static_cast<unsigned long long>(plan.seed), plan.fixings,
                  plan.drift * kLn2, plan.vol * kLn2, call.output<float>(0));
 }

@@ -51,7 +51,7 @@ Workload one_series(std::string_view which, Scale scale) {
   return indicator_load(which, 1, scale == Scale::quick ? 1'000'000 : 100'000'000);
 }
 
-// Of a size that a core's second cache holds, so that memory is no limit.
+// Series that fit the L2 cache of a core, so that memory is no limit.
 Workload cached_series(std::string_view which, Scale) {
   Workload load = indicator_load(which, 32, 1000);
   load.needs = {};

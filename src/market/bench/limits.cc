@@ -53,10 +53,10 @@ Limits limits_of(compute::Workers& workers, bool quick) {
   return limits;
 }
 
-std::optional<double> limit_of(const Needs& needs, const Limits& limits) {
-  std::optional<double> least;
+std::optional<double> limit_of(const ResourceNeeds& needs, const Limits& limits) {
+  std::optional<double> lowest;
   const auto take = [&](double need, std::optional<double> has) {
-    if (need > 0 && has && (!least || *has / need < *least)) least = *has / need;
+    if (need > 0 && has && (!lowest || *has / need < *lowest)) lowest = *has / need;
   };
   take(needs.bytes, limits.bytes);
   take(needs.fp64, limits.fp64);
@@ -64,7 +64,7 @@ std::optional<double> limit_of(const Needs& needs, const Limits& limits) {
   take(needs.issued, limits.issued);
   take(needs.special, limits.special);
   take(needs.shared_bytes, limits.shared_bytes);
-  return least;
+  return lowest;
 }
 
 }  // namespace sluice::market

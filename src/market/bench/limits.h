@@ -1,4 +1,4 @@
-// What a machine has of what work needs, and so how fast the work can be at most.
+// Hardware limits of a machine and the roofline of a workload: its highest possible rate.
 #pragma once
 
 #include <optional>
@@ -9,20 +9,21 @@
 
 namespace sluice::market {
 
-// A second. Absent: not known, and no limit.
+// Rates per second. An absent rate is unknown and no limit.
 struct Limits {
   std::optional<double> bytes{};  // as a copy reaches them, read and written
   std::optional<double> fp64{}, matrix_fp64{}, issued{}, special{}, shared_bytes{};
   device::BenchRow copy{};  // how `bytes` was measured
 };
 
-// Measured; of the units, by the card's datasheet.
+// Memory bandwidth is measured; the rates of the units are those of the datasheet.
 Limits limits_of(compute::Accelerator& gpu, bool quick);
 
-// Measured: memory, and multiply-adds of the vector units. There is none for integer work.
+// Memory bandwidth and multiply-adds of the vector units are measured. There is no limit for
+// integer work.
 Limits limits_of(compute::Workers& workers, bool quick);
 
-// Units of work a second; the scarcest decides.
-std::optional<double> limit_of(const Needs& needs, const Limits& limits);
+// Units of work a second; the scarcest resource decides.
+std::optional<double> limit_of(const ResourceNeeds& needs, const Limits& limits);
 
 }  // namespace sluice::market

@@ -16,7 +16,8 @@ namespace sluice::market::multiply_adds::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// How many it did. As many sums as two units with a latency of five need; each tends to 2.
+// Returns the number of multiply-adds. Ten sums keep two units with a latency of five busy; each
+// tends to 2.
 std::size_t run(std::size_t rounds, double* sum) {
   const hn::ScalableTag<double> d;
   const auto factor = hn::Set(d, 0.5), one = hn::Set(d, 1.0);

@@ -1,12 +1,12 @@
-// How many multiply-adds in double precision the CPU's vector units do: the limit of what
-// calculates more than it reads.
+// The rate of double precision multiply-adds of the CPU's vector units: the limit of compute-bound
+// work.
 #pragma once
 
 #include "compute/workers.h"
 
 namespace sluice::market {
 
-// All threads do nothing else for some milliseconds; of all lanes, a second.
+// Multiply-adds a second of all lanes and threads, measured over some milliseconds.
 double multiply_adds_per_second(compute::Workers& workers);
 
 }  // namespace sluice::market

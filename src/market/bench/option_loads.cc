@@ -18,7 +18,7 @@ namespace {
 // Instructions in double precision that the kernels were counted to need.
 constexpr double kPairInstructions = 158, kNodeInstructions = 3;
 
-// For a point of an American option's integrals. Where a thread has an option of its own the
+// Instructions of a point of an American option's integrals. With an option per thread the
 // exponentials and the series are done at each; in vectors a row of a matrix remains of them.
 double point_instructions(Scale scale, int nodes) { return scale == Scale::cpu ? 71 + nodes : 170; }
 
@@ -96,8 +96,9 @@ Workload binomial_load(std::string_view, Scale scale) {
                                              : scale == Scale::cpu ? 4000
                                                                    : 100);
   load.needs = {.fp64 = kNodeInstructions * kNodes};
-  load.note = fmt::format("the limit is the whole tree's, of which {:.0f} % has to be calculated",
-                          100 * visited(load, kSteps, kNodes));
+  load.note =
+      fmt::format("the limit is that of the full tree, of which {:.0f} % has to be calculated",
+                  100 * visited(load, kSteps, kNodes));
   set_parameters(load, TreeParameters{.call = 0, .american = 1, .steps = kSteps});
   return load;
 }
@@ -118,23 +119,23 @@ Workload american_load(std::string_view which, Scale scale) {
 // for each path.
 Workload asian_load(std::string_view which, Scale scale) {
   constexpr int kFixings = 252;
-  const bool mirrored = which == "mirrored";
+  const bool antithetic = which == "antithetic";
   const AsianOption option{
       .fixings = kFixings, .first_fixing = 1.0 / kFixings, .span = (kFixings - 1.0) / kFixings};
   const std::size_t blocks = scale == Scale::gpu ? 16384 : scale == Scale::cpu ? 128 : 16;
-  const std::size_t paths = blocks * kAsianBlock * (mirrored ? 2 : 1);
-  Workload load{
-      .unit = "step/s",
-      .operation = &asian_operation(),
-      .work = static_cast<double>(paths) * kFixings,
-      .needs = mirrored ? Needs{.issued = 12.5, .special = 2} : Needs{.issued = 18.5, .special = 3},
-      .tolerance = 1e-3,
-      .checked = 8};
+  const std::size_t paths = blocks * kAsianBlock * (antithetic ? 2 : 1);
+  Workload load{.unit = "step/s",
+                .operation = &asian_operation(),
+                .work = static_cast<double>(paths) * kFixings,
+                .needs = antithetic ? ResourceNeeds{.issued = 12.5, .special = 2}
+                                    : ResourceNeeds{.issued = 18.5, .special = 3},
+                .tolerance = 1e-3,
+                .checked = 8};
   load.call.items = blocks;
   add_output<BlockSums>(load);
-  const AsianPlan plan = asian_plan(option, {.antithetic = mirrored});
+  const AsianPlan plan = asian_plan(option, {.antithetic = antithetic});
   set_parameters(load, plan);
-  if (!mirrored) load.peer = curand_peer(plan, paths);
+  if (!antithetic) load.peer = curand_peer(plan, paths);
   return load;
 }
 

@@ -1,4 +1,4 @@
-// How often a figure is measured: the one place for it.
+// The number of repetitions of a measurement.
 #pragma once
 
 #include <functional>

@@ -5,7 +5,7 @@ namespace {
 
 constexpr auto kOneCore = Measured::on_one_core, kGpu = Measured::on_gpu;
 
-constexpr Figure kFigures[] = {
+constexpr BenchCase kBenchCases[] = {
     {{"ema_cached", "EMA, 32 x 1,000"}, cached_series, "EMA", kOneCore},
     {{"sma_cached", "SMA, 32 x 1,000"}, cached_series, "SMA", kOneCore},
     {{"rsi_cached", "RSI, 32 x 1,000"}, cached_series, "RSI", kOneCore},
@@ -31,7 +31,7 @@ constexpr Figure kFigures[] = {
     {{"american_fast", "American, fixed point, fast"}, american_load, "fast"},
     {{"american_standard", "American, fixed point"}, american_load, "standard"},
     {{"asian", "Asian Monte Carlo"}, asian_load, "plain"},
-    {{"asian_mirrored", "Asian, mirrored paths"}, asian_load, "mirrored"},
+    {{"asian_antithetic", "Asian, antithetic paths"}, asian_load, "antithetic"},
     {{"risk", "risk metrics"}, metrics_load, "many"},
     {{"risk_recovery", "risk metrics with recovery"}, metrics_load, "recovery"},
     {{"risk_long", "risk metrics, one long series"}, metrics_load, "long"},
@@ -45,12 +45,12 @@ constexpr Figure kFigures[] = {
      "sma",
      Measured::from_host_to_host_on_gpu},
     {{"backtest_ema", "backtest, exponential averages"}, backtest_load, "ema"},
-    {{"backtest_stops", "backtest, both ways with stops"}, backtest_load, "stops"},
+    {{"backtest_stops", "backtest, long and short with stops"}, backtest_load, "stops"},
 };
 
 }  // namespace
 
-std::span<const Figure> figures() { return kFigures; }
+std::span<const BenchCase> bench_cases() { return kBenchCases; }
 
 double uniform(std::uint64_t i) { return static_cast<double>(device::mix(i) >> 11) * 0x1p-53; }
 

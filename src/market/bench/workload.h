@@ -1,5 +1,5 @@
-// The figures of `sluice bench market`: what is computed, how much work that is, and what of
-// a machine it needs at least.
+// The cases of `sluice bench market`: the calculation, its amount of work, and the minimum of the
+// machine's resources that it needs.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,8 @@
 
 namespace sluice::market {
 
-// Of one unit of work. What a machine has of each is its limit; 0 does not count.
-struct Needs {
+// Resources of one unit of work. 0 does not count.
+struct ResourceNeeds {
   double bytes = 0;         // read and written
   double fp64 = 0;          // double precision instructions of a thread; an FMA is one
   double matrix_fp64 = 0;   // operations that matrix units can do; an FMA is two
@@ -28,7 +28,7 @@ struct Needs {
 
 enum class Number { fp64, fp32 };
 
-// Another's way to do the same, on a GPU.
+// A peer's implementation of the same calculation on a GPU.
 struct PeerLoad {
   std::string_view name;
   const compute::Operation* operation = nullptr;
@@ -41,12 +41,12 @@ struct Workload {
   std::string_view unit;  // "pt/s"
   const compute::Operation* operation = nullptr;
   compute::Call call{};
-  double work = 0;  // units in the whole call
-  Needs needs{};
+  double work = 0;  // units in the full call
+  ResourceNeeds needs{};
   double tolerance = 0;  // greatest difference of a GPU's result, as a share of the value
   Number results = Number::fp64;
   std::size_t checked = 1;  // items whose results are compared
-  std::string note{};       // what must be known of the figure
+  std::string note{};       // a remark for the reader
   std::optional<PeerLoad> peer{};
   std::vector<std::shared_ptr<void>> kept{};  // what the call refers to
 };
@@ -54,18 +54,18 @@ struct Workload {
 enum class Scale { quick, cpu, gpu };
 enum class Measured { everywhere, on_one_core, on_gpu, from_host_to_host_on_gpu };
 
-struct Figure {
+struct BenchCase {
   device::BenchName what;
   Workload (*make)(std::string_view which, Scale scale);
   std::string_view which{};
   Measured measured = Measured::everywhere;
 };
-std::span<const Figure> figures();
+std::span<const BenchCase> bench_cases();
 
-// ---- for those who make workloads ----------------------------------------------------------
+// ---- for functions that make workloads ----------------------------------------------------------
 
 // Memory for the call, for as long as the workload lives. From the beginning of a cache line
-// on, so that a figure does not depend on where the arrays of another one lay.
+// on, so that a case does not depend on the arrays of the one before.
 template <class T>
 T* reserve(Workload& load, std::size_t count) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -119,7 +119,7 @@ Workload cached_series(std::string_view which, Scale scale);
 Workload black_scholes_load(std::string_view which, Scale scale);  // "double", "float"
 Workload binomial_load(std::string_view which, Scale scale);
 Workload american_load(std::string_view which, Scale scale);  // "fast", "standard"
-Workload asian_load(std::string_view which, Scale scale);     // "plain", "mirrored"
+Workload asian_load(std::string_view which, Scale scale);     // "plain", "antithetic"
 
 Workload metrics_load(std::string_view which, Scale scale);     // "many", "recovery", "long"
 Workload tail_load(std::string_view which, Scale scale);        // "many", "long"

@@ -17,17 +17,11 @@ namespace {
 
 using compute::Call;
 
-// A line must be so many times longer than what it reads before its first output.
+// A segment is at least this many times longer than the bars it reads before its first output.
 constexpr std::int64_t kOverhead = 12;
 
-// Bytes of output that are written past the caches: more than the last level holds for us.
+// Outputs above this many bytes bypass the caches: more than the share of the last level.
 constexpr std::size_t kLarge = 16 << 20;
-
-constexpr std::array<std::string_view, 19> kNames = {
-    "market/sma",   "market/ema",      "market/wma",       "market/macd",  "market/spread",
-    "market/rsi",   "market/change",   "market/range",     "market/trend", "market/extreme",
-    "market/stoch", "market/stochrsi", "market/willr",     "market/cci",   "market/obv",
-    "market/vwap",  "market/momentum", "market/reversion", "market/swing"};
 
 // The first bar that no input has a NaN in.
 template <class T>
@@ -42,10 +36,10 @@ std::int64_t first_complete(const Call& call, const Batch& batch, std::int64_t s
   return bar;
 }
 
-// Bars before `bar`, and not before `least`, in which no input changed.
+// Bars before `bar`, and not before `first`, in which no input changed.
 template <class T>
-std::int64_t still_before(const Call& call, const Batch& batch, std::int64_t series,
-                          std::int64_t bar, std::int64_t least) {
+std::int64_t unchanged_before(const Call& call, const Batch& batch, std::int64_t series,
+                              std::int64_t bar, std::int64_t first) {
   const auto moved = [&](std::int64_t t) {
     for (std::size_t k = 0; k < call.in.size(); ++k) {
       const T* row = call.input<T>(k) + series * batch.bars;
@@ -54,47 +48,47 @@ std::int64_t still_before(const Call& call, const Batch& batch, std::int64_t ser
     return false;
   };
   std::int64_t t = bar;
-  while (t > least && !moved(t)) --t;
+  while (t > first && !moved(t)) --t;
   return bar - t;
 }
 
 template <class T>
-void add_lines(const Call& call, const Batch& batch, std::int64_t series, std::int64_t begin,
-               std::int64_t parts, std::vector<Line>& lines) {
-  if (parts == 1) return lines.push_back({series, begin, begin, batch.bars});
-  std::int64_t first_before = begin, still = 0;
+void add_segments(const Call& call, const Batch& batch, std::int64_t series, std::int64_t begin,
+                  std::int64_t parts, std::vector<Segment>& segments) {
+  if (parts == 1) return segments.push_back({series, begin, begin, batch.bars});
+  std::int64_t first_before = begin, unchanged = 0;
   for (std::int64_t part = 0; part < parts; ++part) {
-    const std::int64_t first = line_of(batch.plan, series, begin, batch.bars, part, parts).first;
+    const std::int64_t first = segment_of(batch.plan, series, begin, batch.bars, part, parts).first;
     if (batch.plan.ratio != 0 && part > 0) {
-      const std::int64_t now = still_before<T>(call, batch, series, first, first_before);
-      // After a part without any movement a new line would read all of it again.
+      const std::int64_t now = unchanged_before<T>(call, batch, series, first, first_before);
+      // After a part without any movement a new segment would read all of it again.
       if (now == first - first_before) {
-        lines.back().end = line_of(batch.plan, series, begin, batch.bars, part, parts).end;
+        segments.back().end = segment_of(batch.plan, series, begin, batch.bars, part, parts).end;
         first_before = first;
         continue;
       }
-      still = now;
+      unchanged = now;
     }
-    lines.push_back(line_of(batch.plan, series, begin, batch.bars, part, parts, still));
+    segments.push_back(segment_of(batch.plan, series, begin, batch.bars, part, parts, unchanged));
     first_before = first;
   }
 }
 
 template <class T>
-std::vector<Line> all_lines(const Call& call, const Batch& batch) {
+std::vector<Segment> all_segments(const Call& call, const Batch& batch) {
   const auto series = static_cast<std::int64_t>(call.items);
-  std::vector<Line> lines;
-  lines.reserve(call.items);
+  std::vector<Segment> segments;
+  segments.reserve(call.items);
   for (std::int64_t s = 0; s < series; ++s) {
     const std::int64_t begin = first_complete<T>(call, batch, s);
     const std::int64_t quiet = std::min(begin + batch.plan.lookback, batch.bars);
     for (std::size_t k = 0; k < call.out.size(); ++k)
       std::fill_n(call.output<T>(k) + s * batch.bars, quiet, std::numeric_limits<T>::quiet_NaN());
     if (quiet == batch.bars) continue;
-    const std::int64_t parts = lines_of(batch.plan, batch.bars - begin, series, kOverhead);
-    add_lines<T>(call, batch, s, begin, parts, lines);
+    const std::int64_t parts = segment_count(batch.plan, batch.bars - begin, series, kOverhead);
+    add_segments<T>(call, batch, s, begin, parts, segments);
   }
-  return lines;
+  return segments;
 }
 
 template <class T>
@@ -112,7 +106,8 @@ Call call_of(const Batch& batch, const Arrays<const T>& in, const Arrays<T>& out
 
 template <class T>
 compute::Outcome run_arrays(compute::Compute& compute, const Plan& plan, const Arrays<const T>& in,
-                            const Arrays<T>& out, std::size_t bars, compute::Where where) {
+                            const Arrays<T>& out, std::size_t bars,
+                            compute::DevicePreference where) {
   require(in.size() == static_cast<std::size_t>(plan.inputs),
           fmt::format("{} input arrays; this indicator reads {}", in.size(), plan.inputs));
   require(out.size() == static_cast<std::size_t>(plan.outputs),
@@ -122,7 +117,7 @@ compute::Outcome run_arrays(compute::Compute& compute, const Plan& plan, const A
   for (const auto& array : out) require_length("output", array.size(), length);
   if (bars == 0) bars = length;
   require(bars == 0 || length % bars == 0,
-          fmt::format("{} values are no whole number of series of {} bars", length, bars));
+          fmt::format("{} values are not a multiple of {} bars", length, bars));
   if (length == 0) return {};
   const Batch batch{.plan = plan,
                     .bars = static_cast<std::int64_t>(bars),
@@ -134,9 +129,9 @@ compute::Outcome run_arrays(compute::Compute& compute, const Plan& plan, const A
 
 const compute::Operation& operation_of(Rule rule) {
   static const auto operations = [] {
-    std::array<compute::Operation, kNames.size()> table{};
+    std::array<compute::Operation, kRuleCount> table{};
     for (std::size_t i = 0; i < table.size(); ++i)
-      table[i] = {.name = kNames[i], .cpu = batch_on_cpu, .gpu = batch_gpu_function()};
+      table[i] = {.name = kRuleOperations[i], .cpu = batch_on_cpu, .gpu = batch_gpu_function()};
     return table;
   }();
   return operations[static_cast<std::size_t>(rule)];
@@ -153,38 +148,38 @@ Call make_call<float>(const Batch& batch, const Arrays<const float>& in, const A
 }
 
 compute::Outcome run(compute::Compute& compute, const Plan& plan, const Arrays<const double>& in,
-                     const Arrays<double>& out, std::size_t bars, compute::Where where) {
+                     const Arrays<double>& out, std::size_t bars, compute::DevicePreference where) {
   return run_arrays(compute, plan, in, out, bars, where);
 }
 compute::Outcome run(compute::Compute& compute, const Plan& plan, const Arrays<const float>& in,
-                     const Arrays<float>& out, std::size_t bars, compute::Where where) {
+                     const Arrays<float>& out, std::size_t bars, compute::DevicePreference where) {
   return run_arrays(compute, plan, in, out, bars, where);
 }
 
 void batch_on_cpu(const Call& call, compute::Workers& workers) {
   const auto& batch = call.with<Batch>();
-  const std::vector<Line> lines =
-      batch.floats != 0 ? all_lines<float>(call, batch) : all_lines<double>(call, batch);
+  const std::vector<Segment> segments =
+      batch.floats != 0 ? all_segments<float>(call, batch) : all_segments<double>(call, batch);
   std::vector<void*> in, out;
   for (const compute::Operand& operand : call.in) in.push_back(operand.data);
   for (const compute::Operand& operand : call.out) out.push_back(operand.data);
-  const std::size_t width = lines_per_group(batch.plan);
+  const std::size_t width = segments_per_group(batch.plan);
   const bool large = compute::traffic(call).out > kLarge;
   const std::size_t ring = static_cast<std::size_t>(batch.plan.ring) * width;
-  // Few lines are shared out evenly: a group takes as long with some lanes idle.
+  // Few segments are distributed evenly over the threads: idle lanes cost no time.
   const auto threads = static_cast<std::size_t>(workers.threads());
   const std::size_t each =
-      std::clamp<std::size_t>((lines.size() + threads - 1) / threads, 1, width);
-  workers.each((lines.size() + each - 1) / each, 1, [&](std::size_t begin, std::size_t end) {
+      std::clamp<std::size_t>((segments.size() + threads - 1) / threads, 1, width);
+  workers.each((segments.size() + each - 1) / each, 1, [&](std::size_t begin, std::size_t end) {
     const auto memory = hwy::AllocateAligned<double>(std::max<std::size_t>(ring, 1));
     for (std::size_t g = begin; g < end; ++g)
-      run_lines({.batch = batch,
-                 .in = in.data(),
-                 .out = out.data(),
-                 .lines = lines.data() + g * each,
-                 .count = std::min(each, lines.size() - g * each),
-                 .large = large,
-                 .ring = memory.get()});
+      run_segments({.batch = batch,
+                    .in = in.data(),
+                    .out = out.data(),
+                    .segments = segments.data() + g * each,
+                    .count = std::min(each, segments.size() - g * each),
+                    .large = large,
+                    .ring = memory.get()});
   });
 }
 

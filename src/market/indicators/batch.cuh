@@ -1,12 +1,12 @@
-// A block runs up to 32 lines with three warps: one reads tiles of bars ahead, one computes,
-// a line in each thread, one writes. They meet once a tile, so what moves never waits for
-// what computes within one, nor the other way round.
+// A block runs up to 32 segments with three warps: one reads tiles of bars ahead, one computes,
+// a segment in each thread, one writes. They synchronise once a tile, so that copies and
+// computation of a tile overlap.
 //
 // Limit: memory. Each input is read once and each output written once: 16 bytes a point for
-// one double in and out, 269 Gpt/s at 4.3 TB/s; what a line reads before its first output
+// one double in and out, 269 Gpt/s at 4.3 TB/s; what a segment reads before its first output
 // (the halo) comes on top. In flight: stages x 4 KiB a block, against the 10 to 20 KiB a
-// multiprocessor that the latency of memory asks for. 10,000 lines are 2.4 blocks for each
-// of an H200's multiprocessors: a bar of a line may take 70 cycles, so the chain from bar to
+// multiprocessor that the latency of memory asks for. 10,000 segments are 2.4 blocks for each
+// of an H200's multiprocessors: a bar of a segment may take 70 cycles, so the chain from bar to
 // bar is all that may be left in it (Group).
 #pragma once
 
@@ -21,39 +21,39 @@
 
 namespace sluice::market::on_gpu {
 
-// A line's past in shared memory, beside those of the other lanes.
-struct OwnRing {
+// The ring of a segment in shared memory, interleaved with those of the other lanes.
+struct SharedRing {
   Cell* at;
 
   __device__ __forceinline__ Cell& operator[](int i) const { return at[i * kWarp]; }
-  __device__ __forceinline__ OwnRing operator+(int i) const { return {at + i * kWarp}; }
+  __device__ __forceinline__ SharedRing operator+(int i) const { return {at + i * kWarp}; }
 };
 
-// The same in global memory, where periods are long.
-struct FarRing {
+// The same in global memory, for long periods.
+struct GlobalRing {
   Cell* at;
   std::int64_t stride;
 
   __device__ __forceinline__ Cell& operator[](int i) const { return at[i * stride]; }
-  __device__ __forceinline__ FarRing operator+(int i) const { return {at + i * stride, stride}; }
+  __device__ __forceinline__ GlobalRing operator+(int i) const { return {at + i * stride, stride}; }
 };
 
 // ---- the three warps ----------------------------------------------------------------------
 
-enum Role { kComputes, kReads, kWrites, kRoles };
+enum WarpRole { kComputeWarp, kLoadWarp, kStoreWarp, kWarpRoles };
 
-// Of a multiprocessor: enough that some compute while others wait; what registers allow.
-constexpr int kLeastBlocks = 3, kMostBlocks = 4;
+// Blocks of a multiprocessor: enough to hide latencies, and what registers allow.
+constexpr int kMinBlocks = 3, kMaxBlocks = 4;
 
-__device__ __forceinline__ void meet() {
-  asm volatile("bar.sync 1, %0;" ::"n"(kRoles * kWarp) : "memory");
+__device__ __forceinline__ void sync_warps() {
+  asm volatile("bar.sync 1, %0;" ::"n"(kWarpRoles * kWarp) : "memory");
 }
 
-// What a block holds in shared memory.
+// The shared memory of a block.
 template <class S, class T>
 struct Shared {
-  T* in;   // [input][line][in_pitch]
-  T* out;  // [output][line][kOutPitch]: two tiles, and what is past the second
+  T* in;   // [input][segment][in_pitch]
+  T* out;  // [output][segment][kOutPitch]: two tiles, and what is past the second
   Cell* ring;
   int pitch;
 
@@ -73,14 +73,14 @@ struct Shared {
 };
 
 template <class S, class T>
-__device__ __forceinline__ void read_lines(const Job<T>& job, const Rows& rows,
-                                           const Shared<S, T>& shared, int tiles) {
-  const Share<T> share(rows);
+__device__ __forceinline__ void load_segments(const Job<T>& job, const Rows& rows,
+                                              const Shared<S, T>& shared, int tiles) {
+  const TileChunks<T> chunks(rows);
   int slot = 0;
   const auto next = [&](int tile) {
 #pragma unroll
     for (int k = 0; k < S::kInputs; ++k)
-      fetch(share, job.in[k], shared.in + k * kWarp * shared.pitch + slot * kBars, shared.pitch,
+      fetch(chunks, job.in[k], shared.in + k * kWarp * shared.pitch + slot * kBars, shared.pitch,
             tile * kBars, job.wide);
     __pipeline_commit();
     slot = slot + 1 == job.stages ? 0 : slot + 1;
@@ -88,49 +88,49 @@ __device__ __forceinline__ void read_lines(const Job<T>& job, const Rows& rows,
   for (int tile = 0; tile < job.stages - 1; ++tile) next(tile);
   const int ahead = job.stages - (rows.shifted ? 3 : 2);
   __pipeline_wait_prior(ahead);
-  meet();
+  sync_warps();
   for (int tile = 0; tile < tiles; ++tile) {
     next(tile + job.stages - 1);
     __pipeline_wait_prior(ahead);
-    meet();
+    sync_warps();
   }
   __pipeline_wait_prior(0);
 }
 
 template <class S, class T>
-__device__ __forceinline__ void write_lines(const Job<T>& job, const Rows& rows,
-                                            const Shared<S, T>& shared, int tiles) {
-  const Share<T> share(rows);
-  meet();
+__device__ __forceinline__ void store_segments(const Job<T>& job, const Rows& rows,
+                                               const Shared<S, T>& shared, int tiles) {
+  const TileChunks<T> chunks(rows);
+  sync_warps();
   for (int tile = 0; tile < tiles; ++tile) {
-    meet();
+    sync_warps();
 #pragma unroll
     for (int k = 0; k < S::kOutputs; ++k)
-      write(share, job.out[k], shared.out + k * kWarp * shared.kPitch + tile % 2 * kBars,
+      write(chunks, job.out[k], shared.out + k * kWarp * shared.kPitch + tile % 2 * kBars,
             tile * kBars, job.wide);
   }
 }
 
-// Some bars of a line at once: what does not need the bar before overlaps.
+// Some bars of a segment at once: what does not need the bar before overlaps.
 template <class S, int kSize>
 struct Group {
   Cell in[kSize][S::kInputs], out[kSize][S::kOutputs];
 
   template <class R>
   __device__ __forceinline__ void update(S& state, const Plan& plan, R ring) {
-    if constexpr (kSize > 1 && requires { state.room(plan); }) {
-      if (state.room(plan) >= kSize) return take(state, plan, ring, std::false_type());
+    if constexpr (kSize > 1 && requires { state.block_remaining(plan); }) {
+      if (state.block_remaining(plan) >= kSize) return take(state, plan, ring, std::false_type());
     }
     take(state, plan, ring, std::true_type());
   }
 
-  template <class R, class Turns>
-  __device__ __forceinline__ void take(S& state, const Plan& plan, R ring, Turns) {
+  template <class R, class BlockEnds>
+  __device__ __forceinline__ void take(S& state, const Plan& plan, R ring, BlockEnds) {
     if constexpr (requires { S::kRaw; }) {
       Cell raw[kSize][S::kRaw];
 #pragma unroll
       for (int i = 0; i < kSize; ++i)
-        if constexpr (Turns::value)
+        if constexpr (BlockEnds::value)
           state.advance(plan, in[i], ring, raw[i]);
         else
           state.template advance<false>(plan, in[i], ring, raw[i]);
@@ -140,7 +140,7 @@ struct Group {
       for (int i = 0; i < kSize; ++i) {
 #pragma unroll
         for (int k = 0; k < S::kOutputs; ++k) out[i][k] = Cell(0);
-        if constexpr (Turns::value)
+        if constexpr (BlockEnds::value)
           state.update(plan, in[i], ring, out[i]);
         else
           state.template update<false>(plan, in[i], ring, out[i]);
@@ -148,7 +148,7 @@ struct Group {
     }
   }
 
-  // Roughly first; again where that did not do.
+  // Approximately first; exactly where that failed.
   template <int kRaw>
   __device__ __forceinline__ void finish(const Plan& plan, const Cell (&raw)[kSize][kRaw]) {
     unsigned rough = 0;
@@ -170,7 +170,7 @@ struct Group {
   }
 };
 
-// The tile from bar t on of this thread's line.
+// The tile from bar t on of this thread's segment.
 template <class S, class T, class R>
 struct Computing {
   static constexpr int kPitch = Shared<S, T>::kPitch;
@@ -216,7 +216,7 @@ struct Computing {
     slot = next;
   }
 
-  // What the tile before this one made past its end.
+  // Copies the outputs that the previous tile made past its end.
   __device__ __forceinline__ void take_over(int t) {
     T* const to = shared.out + threadIdx.x * kPitch;
     for (int i = 0; i < shift; ++i)
@@ -226,7 +226,7 @@ struct Computing {
   }
 
   __device__ __forceinline__ void run(int tiles) {
-    meet();
+    sync_warps();
     for (int i = 0; i < tiles; ++i) {
       const int t = i * kBars;
       take_over(t);
@@ -234,33 +234,33 @@ struct Computing {
         tile<true>(t);
       else
         tile<false>(t);
-      meet();
+      sync_warps();
     }
   }
 };
 
-template <class S, class T, bool kOwn>
-__global__ void __launch_bounds__(kRoles* kWarp, kMostBlocks)
-    run_lines(const __grid_constant__ Job<T> job) {
+template <class S, class T, bool kRingInShared>
+__global__ void __launch_bounds__(kWarpRoles* kWarp, kMaxBlocks)
+    run_segments(const __grid_constant__ Job<T> job) {
   extern __shared__ double2 memory[];
   __shared__ Rows rows;
   const Shared<S, T> shared(memory, job.stages);
   const int role = static_cast<int>(threadIdx.x) / kWarp, lane = threadIdx.x % kWarp;
   int shift = 0;
-  if (role == kComputes) shift = rows.set(own_line(job), job.bars, job.wide ? kWide<T> : 1);
+  if (role == kComputeWarp) shift = rows.set(own_segment(job), job.bars, job.wide ? kWide<T> : 1);
   __syncthreads();
   const int tiles = (rows.longest + kBars - 1) / kBars;
-  if (role == kReads) {
-    read_lines<S>(job, rows, shared, tiles);
-  } else if (role == kWrites) {
-    write_lines<S>(job, rows, shared, tiles);
+  if (role == kLoadWarp) {
+    load_segments<S>(job, rows, shared, tiles);
+  } else if (role == kStoreWarp) {
+    store_segments<S>(job, rows, shared, tiles);
   } else {
     const auto ring = [&] {
-      if constexpr (kOwn)
-        return OwnRing{shared.ring + lane};
+      if constexpr (kRingInShared)
+        return SharedRing{shared.ring + lane};
       else
-        return FarRing{job.ring + std::int64_t{blockIdx.x} * kWarp + lane,
-                       std::int64_t{gridDim.x} * kWarp};
+        return GlobalRing{job.ring + std::int64_t{blockIdx.x} * kWarp + lane,
+                          std::int64_t{gridDim.x} * kWarp};
     }();
     for (int i = 0; i < job.plan.ring; ++i) ring[i] = Cell(0);
     Computing<S, T, decltype(ring)>{job.plan, shared, ring, shift, job.stages}.run(tiles);
@@ -287,7 +287,7 @@ inline Card this_card() {
 template <class T>
 struct Launch {
   const compute::Call& call;
-  compute::Lane& lane;
+  compute::LaunchContext& context;
   Job<T> job;
   Card card;
 
@@ -295,43 +295,46 @@ struct Launch {
   void run() {
     using Memory = Shared<S, T>;
     std::size_t ring = static_cast<std::size_t>(job.plan.ring) * kWarp * sizeof(Cell);
-    const bool far = 2 * Memory::bytes(kLeastStages, ring) > static_cast<std::size_t>(card.shared);
-    if (far) ring = 0;
+    const bool ring_in_global =
+        2 * Memory::bytes(kMinStages, ring) > static_cast<std::size_t>(card.shared);
+    if (ring_in_global) ring = 0;
     const auto fit = [&](int stages) {
       constexpr std::size_t kReserved = 1024 + sizeof(Rows);  // of each block
       return card.shared / static_cast<std::int64_t>(Memory::bytes(stages, ring) + kReserved);
     };
-    const std::int64_t room = std::min<std::int64_t>(fit(kLeastStages), kMostBlocks);
-    if (job.plan.align != 0) job.parts = parts_for(std::min<std::int64_t>(room, kLeastBlocks));
-    const std::int64_t each = share_out(std::min<std::int64_t>(room, kLeastBlocks));
-    const std::int64_t blocks = (job.series * job.parts + job.lines - 1) / job.lines;
-    job.stages = kMostStages;
-    while (job.stages > kLeastStages && fit(job.stages) < std::min(each, room)) --job.stages;
-    if (far)
-      job.ring = lane.scratch<Cell>(static_cast<std::size_t>(job.plan.ring * blocks) * kWarp);
-    auto kernel = run_lines<S, T, true>;
-    if constexpr (S::kKeeps)
-      if (far) kernel = run_lines<S, T, false>;
+    const std::int64_t fitting = std::min<std::int64_t>(fit(kMinStages), kMaxBlocks);
+    if (job.plan.align != 0) job.parts = parts_for(std::min<std::int64_t>(fitting, kMinBlocks));
+    const std::int64_t each = distribute(std::min<std::int64_t>(fitting, kMinBlocks));
+    const std::int64_t blocks = (job.series * job.parts + job.segments - 1) / job.segments;
+    job.stages = kMaxStages;
+    while (job.stages > kMinStages && fit(job.stages) < std::min(each, fitting)) --job.stages;
+    if (ring_in_global)
+      job.ring = context.scratch<Cell>(static_cast<std::size_t>(job.plan.ring * blocks) * kWarp);
+    auto kernel = run_segments<S, T, true>;
+    if constexpr (S::kUsesRing)
+      if (ring_in_global) kernel = run_segments<S, T, false>;
     start(kernel, blocks, Memory::bytes(job.stages, ring));
   }
 
-  // The same number of blocks, of about as many lines, for each multiprocessor: they share
-  // the memory's bandwidth evenly, so one that has more to do would go on alone at the end.
+  // The same number of blocks, of about as many segments, for each multiprocessor: they share
+  // the memory bandwidth evenly, so one with more work would run alone at the end.
   // Returns that number.
-  std::int64_t share_out(std::int64_t least) {
+  std::int64_t distribute(std::int64_t min_blocks) {
     const std::int64_t all = job.series * job.parts, processors = card.processors;
-    const std::int64_t full = kWarp * processors, each = std::max((all + full - 1) / full, least);
-    job.lines = static_cast<int>((all + each * processors - 1) / (each * processors));
+    const std::int64_t full = kWarp * processors,
+                       each = std::max((all + full - 1) / full, min_blocks);
+    job.segments = static_cast<int>((all + each * processors - 1) / (each * processors));
     return each;
   }
 
-  // Lines per series, for rules whose lines give the same bits anyway: all that run at once.
-  std::int64_t parts_for(std::int64_t room) const {
+  // Segments per series, for rules whose segments give the same bits anyway: all that run at once.
+  std::int64_t parts_for(std::int64_t fitting) const {
     constexpr std::int64_t kShortest = 512, kOverhead = 16;
     if (job.plan.halo == kEndless) return 1;
     const std::int64_t reach = job.plan.halo + job.plan.lookback + job.plan.align;
-    const std::int64_t most = job.bars / std::max(kOverhead * reach, kShortest);
-    return std::max<std::int64_t>(std::min(room * card.processors * kWarp / job.series, most), 1);
+    const std::int64_t max_parts = job.bars / std::max(kOverhead * reach, kShortest);
+    return std::max<std::int64_t>(
+        std::min(fitting * card.processors * kWarp / job.series, max_parts), 1);
   }
 
   void start(void (*kernel)(Job<T>), std::int64_t blocks, std::size_t shared) {
@@ -339,8 +342,8 @@ struct Launch {
                                        static_cast<int>(shared)));
     device::check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                                        cudaSharedmemCarveoutMaxShared));
-    device::launch(lane.stream(),
-                   {dim3(static_cast<unsigned>(blocks)), dim3(kRoles * kWarp), shared}, kernel,
+    device::launch(context.stream(),
+                   {dim3(static_cast<unsigned>(blocks)), dim3(kWarpRoles * kWarp), shared}, kernel,
                    job);
   }
 };
@@ -355,33 +358,34 @@ bool all_wide(const compute::Call& call) {
 }
 
 template <class T>
-void batch_on(const compute::Call& call, compute::Lane& lane) {
+void batch_on(const compute::Call& call, compute::LaunchContext& context) {
   constexpr std::int64_t kOverhead = 10;
   const auto& batch = call.with<Batch>();
   if (call.items == 0 || batch.bars == 0) return;
-  Launch<T> launch{call, lane, {}, this_card()};
+  Launch<T> launch{call, context, {}, this_card()};
   Job<T>& job = launch.job;
   job.plan = batch.plan;
   job.bars = batch.bars;
   job.series = static_cast<std::int64_t>(call.items);
-  job.parts = lines_of(batch.plan, batch.bars, job.series, kOverhead);
+  job.parts = segment_count(batch.plan, batch.bars, job.series, kOverhead);
   job.wide = all_wide<T>(call);
   if (batch.bars / job.parts > 1 << 30)
     throw Error(Code::exhausted, "a series too long for one thread of a GPU");
   for (std::size_t k = 0; k < call.in.size(); ++k) job.in[k] = call.input<T>(k);
   for (std::size_t k = 0; k < call.out.size(); ++k) job.out[k] = call.output<T>(k);
-  auto* const begins = lane.scratch<std::int64_t>(call.items);
-  job.begins = begins;
-  const std::int64_t lookers = (job.series + kSeriesEach - 1) / kSeriesEach;
-  device::launch(lane.stream(), {dim3(static_cast<unsigned>(lookers)), dim3(kWarp, kSeriesEach)},
-                 find_begins<T>, job, begins);
+  auto* const first_complete = context.scratch<std::int64_t>(call.items);
+  job.first_complete = first_complete;
+  const std::int64_t blocks = (job.series + kSeriesPerBlock - 1) / kSeriesPerBlock;
+  device::launch(context.stream(),
+                 {dim3(static_cast<unsigned>(blocks)), dim3(kWarp, kSeriesPerBlock)},
+                 find_first_complete<T>, job, first_complete);
   if (batch.plan.ratio != 0 && job.parts > 1) {
-    const std::int64_t lines = job.series * job.parts;
-    auto* const still = lane.scratch<Still>(static_cast<std::size_t>(lines));
-    job.still = still;
-    device::launch(lane.stream(),
-                   {dim3(static_cast<unsigned>((lines + kWarp - 1) / kWarp)), dim3(kWarp)},
-                   find_still<T>, job, still);
+    const std::int64_t segments = job.series * job.parts;
+    auto* const unchanged = context.scratch<Unchanged>(static_cast<std::size_t>(segments));
+    job.unchanged = unchanged;
+    device::launch(context.stream(),
+                   {dim3(static_cast<unsigned>((segments + kWarp - 1) / kWarp)), dim3(kWarp)},
+                   find_unchanged<T>, job, unchanged);
   }
   visit_rule<Cell>(batch.plan, launch);
 }

@@ -9,14 +9,14 @@ namespace {
 std::size_t run_lanes(const Plan& plan, const GroupCall* call) {
   for (const auto lanes :
        {lanes_of_averages, lanes_of_spreads, lanes_of_changes, lanes_of_ranges, lanes_of_extremes})
-    if (const std::size_t lines = lanes(plan, call); lines > 0) return lines;
+    if (const std::size_t segments = lanes(plan, call); segments > 0) return segments;
   return 1;
 }
 
 }  // namespace
 
-std::size_t lines_per_group(const Plan& plan) { return run_lanes(plan, nullptr); }
+std::size_t segments_per_group(const Plan& plan) { return run_lanes(plan, nullptr); }
 
-void run_lines(const GroupCall& call) { (void)run_lanes(call.batch.plan, &call); }
+void run_segments(const GroupCall& call) { (void)run_lanes(call.batch.plan, &call); }
 
 }  // namespace sluice::market

@@ -2,8 +2,8 @@
 
 namespace sluice::market {
 
-void batch_doubles(const compute::Call& call, compute::Lane& lane) {
-  on_gpu::batch_on<double>(call, lane);
+void batch_doubles(const compute::Call& call, compute::LaunchContext& context) {
+  on_gpu::batch_on<double>(call, context);
 }
 
 }  // namespace sluice::market

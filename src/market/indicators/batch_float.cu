@@ -2,8 +2,8 @@
 
 namespace sluice::market {
 
-void batch_floats(const compute::Call& call, compute::Lane& lane) {
-  on_gpu::batch_on<float>(call, lane);
+void batch_floats(const compute::Call& call, compute::LaunchContext& context) {
+  on_gpu::batch_on<float>(call, context);
 }
 
 }  // namespace sluice::market

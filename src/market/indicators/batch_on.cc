@@ -4,11 +4,11 @@
 namespace sluice::market {
 namespace {
 
-void on_gpu(const compute::Call& call, compute::Lane& lane) {
+void on_gpu(const compute::Call& call, compute::LaunchContext& context) {
   if (call.with<Batch>().floats != 0)
-    batch_floats(call, lane);
+    batch_floats(call, context);
   else
-    batch_doubles(call, lane);
+    batch_doubles(call, context);
 }
 
 }  // namespace

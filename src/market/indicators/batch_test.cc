@@ -56,19 +56,19 @@ bool identical(const Outputs& a, const Outputs& b) {
 }
 
 double worst(const Outputs& a, const Outputs& b, double floor) {
-  double most = 0;
+  double worst = 0;
   for (std::size_t k = 0; k < a.size(); ++k)
     for (std::size_t i = 0; i < a[k].size(); ++i) {
       if (std::isnan(a[k][i]) && std::isnan(b[k][i])) continue;
       const double size = std::max({std::fabs(a[k][i]), std::fabs(b[k][i]), floor});
       const double off = std::fabs(a[k][i] - b[k][i]) / size;
-      if (!(off <= most)) most = off;
+      if (!(off <= worst)) worst = off;
       if (std::isnan(off)) return off;
     }
-  return most;
+  return worst;
 }
 
-TEST(Batch, GivesTheSameBitsAsTheStreamForEveryIndicator) {
+TEST(Batch, BatchAndStreamGiveTheSameBitsForEveryIndicator) {
   for (const std::size_t series : {1u, 3u, 40u, 67u}) {
     const Market market(series, 301);
     for (const Indicator& one : indicators()) {
@@ -79,7 +79,7 @@ TEST(Batch, GivesTheSameBitsAsTheStreamForEveryIndicator) {
   }
 }
 
-TEST(Batch, GivesTheSameBitsOnEveryInstructionSet) {
+TEST(Batch, EveryInstructionSetGivesTheSameBits) {
   const Market market(21, 130);
   for (const std::int64_t target : {HWY_AVX3, HWY_AVX2, HWY_SSE4, HWY_SCALAR}) {
     if ((hwy::SupportedTargets() & target) == 0) continue;
@@ -96,7 +96,7 @@ TEST(Batch, GivesTheSameBitsOnEveryInstructionSet) {
 }
 
 // Sums, variances and roots that are infinite, tiny, denormal, zero or NaN.
-TEST(Batch, GivesTheSameBitsAsTheStreamForPricesOfAnySize) {
+TEST(Batch, BatchAndStreamGiveTheSameBitsForPricesOfAnyMagnitude) {
   Market market(16, 700);
   for (std::size_t i = 0; i < market.column[3].size(); ++i) {
     const std::size_t series = i / 700, t = i % 700;
@@ -112,11 +112,11 @@ TEST(Batch, GivesTheSameBitsAsTheStreamForPricesOfAnySize) {
   }
 }
 
-TEST(Batch, LongSeriesRunInPartsWithinTwelveDigits) {
+TEST(Batch, SegmentsOfLongSeriesAgreeToTwelveDigits) {
   const Market market(2, 60000);
   for (const Indicator& one : indicators()) {
     SCOPED_TRACE(one.name);
-    const auto parts = lines_of(one.plan(), 60000, 2, 12);
+    const auto parts = segment_count(one.plan(), 60000, 2, 12);
     const auto off =
         worst(run_batch(one, one.plan(), market), run_stream(one, one.plan(), market), 1.0);
     EXPECT_LE(off, 1e-12) << parts << " parts";
@@ -126,7 +126,7 @@ TEST(Batch, LongSeriesRunInPartsWithinTwelveDigits) {
   }
 }
 
-TEST(Batch, PartsThatBeginInAStretchWithoutMovementKnowWhatWasBefore) {
+TEST(Batch, SegmentsThatBeginInUnchangedBarsReadTheBarsBefore) {
   Market market(1, 60000);
   for (auto& column : market.column) {
     std::fill(column.begin() + 9000, column.begin() + 30000, column[9000]);
@@ -134,14 +134,14 @@ TEST(Batch, PartsThatBeginInAStretchWithoutMovementKnowWhatWasBefore) {
   }
   for (const std::string_view name : {"RSI", "ADX", "DX", "PLUS_DI"}) {
     const Indicator& one = indicator(name);
-    ASSERT_GT(lines_of(one.plan(), 60000, 1, 12), 2) << name;
+    ASSERT_GT(segment_count(one.plan(), 60000, 1, 12), 2) << name;
     const Outputs parts = run_batch(one, one.plan(), market);
     const Outputs serial = run_stream(one, one.plan(), market);
     EXPECT_LE(worst(parts, serial, 1.0), 1e-12) << name;
   }
 }
 
-TEST(Batch, DoesNotDependOnTheNumberOfThreads) {
+TEST(Batch, ResultsDoNotDependOnTheNumberOfThreads) {
   const Market market(5, 30000);
   for (const std::string_view name : {"EMA", "RSI", "BBANDS", "ADX", "STOCH"}) {
     const Indicator& one = indicator(name);
@@ -150,7 +150,7 @@ TEST(Batch, DoesNotDependOnTheNumberOfThreads) {
   }
 }
 
-TEST(Batch, SkipsLeadingNansOfEachSeriesOnItsOwn) {
+TEST(Batch, LeadingNansAreSkippedPerSeries) {
   Market market(37, 200);
   for (std::size_t s = 0; s < market.series; ++s)
     for (std::size_t t = 0; t < s * 6; ++t)
@@ -161,7 +161,7 @@ TEST(Batch, SkipsLeadingNansOfEachSeriesOnItsOwn) {
   }
 }
 
-TEST(Batch, SeriesShorterThanTheLookBackAreAllNan) {
+TEST(Batch, SeriesShorterThanTheLookbackAreAllNan) {
   for (const std::size_t bars : {1u, 2u, 5u})
     for (const Indicator& one : indicators()) {
       const Market market(3, bars);
@@ -172,10 +172,12 @@ TEST(Batch, SeriesShorterThanTheLookBackAreAllNan) {
     }
 }
 
-TEST(Batch, EmptyArraysAreFine) {
+TEST(Batch, EmptyArraysAreAccepted) {
   compute::Compute compute({.threads = 1});
   std::vector<double> none;
-  run(compute, indicator("EMA").plan(), {none}, {none});
+  const compute::Outcome outcome = run(compute, indicator("EMA").plan(), {none}, {none});
+  EXPECT_EQ(outcome.items_on_cpu + outcome.items_on_gpu, 0u);
+  EXPECT_EQ(outcome.fallback, "");
 }
 
 TEST(Batch, ArraysThatDoNotFitAreRefused) {
@@ -206,7 +208,7 @@ TEST(Batch, FloatsAreComputedAsDoubles) {
 
 // ---- windows -----------------------------------------------------------------------------
 
-TEST(Windows, ASpikeThatLeftLeavesNoTrace) {
+TEST(Windows, ASpikeOutsideTheWindowHasNoEffect) {
   Market market(1, 400), spiked(1, 400);
   spiked.column[3][100] = 1e15;
   for (const std::string_view name : {"SMA", "WMA", "BBANDS", "STDDEV", "VAR", "ZSCORE"}) {
@@ -256,7 +258,7 @@ void add_hard_roots(int bits, std::int64_t c, std::vector<double>& to) {
   }
 }
 
-TEST(Windows, RootsInLanesAreThoseOfTheLibraryToTheBit) {
+TEST(Windows, RootsInLanesEqualStdSqrtToTheBit) {
   std::vector<double> x = {0, -0.0, 1, 2, 4, 1e-320, 1e-300, 1e300, 1.7e308, INFINITY, kNan, -1};
   for (std::int64_t c = -4095; c < 4096; c += 8) {
     add_hard_roots(54, c, x);
@@ -269,13 +271,13 @@ TEST(Windows, RootsInLanesAreThoseOfTheLibraryToTheBit) {
     x.push_back(std::ldexp(1 + static_cast<double>(seed >> 12) * 0x1p-52, i % 2098 - 1074));
   }
   std::vector<double> made(2 * x.size());
-  for (const double least : {0.0, 1e-14, 1e200}) {
-    roots_in_lanes(least, x.data(), made.data(), x.size());
+  for (const double min_value : {0.0, 1e-14, 1e200}) {
+    roots_in_lanes(min_value, x.data(), made.data(), x.size());
     for (std::size_t i = 0; i < made.size(); ++i) {
-      const double right = x[i / 2] < least ? 0 : std::sqrt(x[i / 2]);
+      const double right = x[i / 2] < min_value ? 0 : std::sqrt(x[i / 2]);
       if (std::isnan(right) && std::isnan(made[i])) continue;
       ASSERT_EQ(std::bit_cast<std::uint64_t>(made[i]), std::bit_cast<std::uint64_t>(right))
-          << x[i / 2] << " from " << least;
+          << x[i / 2] << " from " << min_value;
     }
   }
 }
@@ -311,7 +313,7 @@ TEST(Windows, ANanStaysInTrends) {
   }
 }
 
-TEST(Windows, ANanOfFlatPricesIsNoNumber) {
+TEST(Windows, ANanAmongConstantPricesGivesNan) {
   Market market(1, 60);
   for (auto& column : market.column) std::fill(column.begin(), column.end(), 100.0);
   market.column[3][50] = kNan;
@@ -320,8 +322,8 @@ TEST(Windows, ANanOfFlatPricesIsNoNumber) {
         << name;
 }
 
-// A line for each part would read the flat bars before it again.
-TEST(Windows, FlatPricesCostNoMoreThanOthers) {
+// A segment for each part would read the flat bars before it again.
+TEST(Windows, ConstantPricesTakeNoMoreTime) {
   Market flat(1, 4'000'000);
   for (auto& column : flat.column) std::fill(column.begin(), column.end(), 100.0);
   flat.column[3][10] = 101;
@@ -332,7 +334,7 @@ TEST(Windows, FlatPricesCostNoMoreThanOthers) {
 
 // ---- streams -----------------------------------------------------------------------------
 
-TEST(Streams, PeekChangesNothingAndASavedStateGoesOn) {
+TEST(Streams, PeekChangesNothingAndASavedStateContinues) {
   const Market market(1, 250);
   for (const Indicator& one : indicators()) {
     SCOPED_TRACE(one.name);

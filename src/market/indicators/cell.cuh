@@ -1,4 +1,4 @@
-// What rules compute with on a GPU: a value of one line, in a register of its thread.
+// The value type of the rules on a GPU: a value of one segment in a register of its thread.
 #pragma once
 
 #define SLUICE_RULES on_gpu
@@ -52,7 +52,7 @@ __device__ __forceinline__ CellOf<e> pick_lt(CellOf<e> a, CellOf<e> b, CellOf<e>
   return CellOf<e>(a.x < b.x ? yes.x : no.x);
 }
 
-// Whether the approximations below can start from a value with this upper half: neither
+// Returns whether the approximations below work for a value with this upper half: neither
 // zero, denormal, past 2^1021 nor what is not finite.
 __device__ __forceinline__ bool ordinary(unsigned high) {
   return (high & 0x7fffffffu) - 0x00100000u < 0x7fc00000u - 0x00100000u;

@@ -70,18 +70,19 @@ bool near(double a, double b) {
 
 class Golden : public testing::TestWithParam<Case> {};
 
-TEST_P(Golden, ValuesAreTaLibsFromBatchAndStream) {
+TEST_P(Golden, BatchAndStreamAgreeWithTaLib) {
   const Columns golden = read_golden();
   if (golden.empty()) GTEST_SKIP() << "no reference values at " SLUICE_TEST_DATA;
   const Indicator& one = indicator(GetParam().name);
   const Plan plan = one.plan(GetParam().values);
   const auto batch = compute_all(one, plan, golden), stream = stream_all(one, plan, golden);
   for (std::size_t k = 0; k < one.outputs.size(); ++k) {
-    const auto& wanted = golden.at(GetParam().expected[k]);
-    for (std::size_t t = 0; t < wanted.size(); ++t) {
-      ASSERT_TRUE(near(batch[k][t], wanted[t]))
-          << GetParam().expected[k] << '[' << t << "] " << batch[k][t] << " for " << wanted[t];
-      ASSERT_TRUE(near(stream[k][t], wanted[t]))
+    const auto& expected_values = golden.at(GetParam().expected[k]);
+    for (std::size_t t = 0; t < expected_values.size(); ++t) {
+      ASSERT_TRUE(near(batch[k][t], expected_values[t]))
+          << GetParam().expected[k] << '[' << t << "] " << batch[k][t] << " for "
+          << expected_values[t];
+      ASSERT_TRUE(near(stream[k][t], expected_values[t]))
           << "stream " << GetParam().expected[k] << '[' << t << "] " << stream[k][t];
     }
   }

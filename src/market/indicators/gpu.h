@@ -1,13 +1,13 @@
-// The GPU's side of a batch: what batch.cu needs to know, and its two element types.
+// The GPU side of a batch for its two element types.
 #pragma once
 
-#include "compute/lane.h"
+#include "compute/launch_context.h"
 #include "compute/operation.h"
-#include "market/indicators/lines.h"
+#include "market/indicators/segments.h"
 
 namespace sluice::market {
 
-void batch_doubles(const compute::Call& call, compute::Lane& lane);
-void batch_floats(const compute::Call& call, compute::Lane& lane);
+void batch_doubles(const compute::Call& call, compute::LaunchContext& context);
+void batch_floats(const compute::Call& call, compute::LaunchContext& context);
 
 }  // namespace sluice::market

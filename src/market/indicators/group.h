@@ -1,10 +1,10 @@
-// Some lines that run together in the lanes of vectors: the part of a batch that is
-// compiled for each instruction set.
+// A group of segments that run together in SIMD lanes: the part of a batch that is compiled for
+// each instruction set.
 #pragma once
 
 #include <cstddef>
 
-#include "market/indicators/lines.h"
+#include "market/indicators/segments.h"
 
 namespace sluice::market {
 
@@ -12,27 +12,27 @@ struct GroupCall {
   const Batch& batch;
   void* const* in;
   void* const* out;
-  const Line* lines;
-  std::size_t count;  // 1 to lines_per_group()
+  const Segment* segments;
+  std::size_t count;  // 1 to segments_per_group()
   bool large;         // the outputs do not fit the caches
-  double* ring;       // aligned; plan.ring x lines_per_group() values
+  double* ring;       // aligned; plan.ring x segments_per_group() values
 };
 
-// As many as the lanes of this machine hold, for this plan's rule.
-std::size_t lines_per_group(const Plan& plan);
+// The number of segments in a group on this machine, for this plan's rule.
+std::size_t segments_per_group(const Plan& plan);
 
-void run_lines(const GroupCall& call);
+void run_segments(const GroupCall& call);
 
-// Those of some rules each, compiled apart: run the call, unless there is none. They return
-// the lines of a group, or 0 where the plan is of another's rules.
+// Each handles some of the rules and is compiled separately. They run the call unless it is null,
+// and return the segments of a group, or 0 for rules of another function.
 std::size_t lanes_of_averages(const Plan& plan, const GroupCall* call);
 std::size_t lanes_of_spreads(const Plan& plan, const GroupCall* call);
 std::size_t lanes_of_changes(const Plan& plan, const GroupCall* call);
 std::size_t lanes_of_ranges(const Plan& plan, const GroupCall* call);
 std::size_t lanes_of_extremes(const Plan& plan, const GroupCall* call);
 
-// Roots as the lanes take them, 0 for what is under `least`, each in both ways that there are:
-// out[2 i] and out[2 i + 1]. For tests: they are std::sqrt's to the bit.
-void roots_in_lanes(double least, const double* in, double* out, std::size_t count);
+// Square roots in SIMD lanes, 0 for values under `min_value`, by both algorithms: out[2 i] and
+// out[2 i + 1]. For tests: both equal std::sqrt to the bit.
+void roots_in_lanes(double min_value, const double* in, double* out, std::size_t count);
 
 }  // namespace sluice::market

@@ -15,19 +15,19 @@
 namespace sluice::market {
 namespace {
 
-constexpr double kMost = kMostBars;
+constexpr double kMaxPeriod = kMaxBars;
 const std::vector<Input> kClose{Input::close};
 const std::vector<Input> kBar{Input::high, Input::low, Input::close};
 const std::vector<std::string_view> kReal{"real"};
 
-Parameter period(double standard, double least = 1, std::string_view name = "timeperiod") {
-  return {name, standard, least, kMost, true, "bars"};
+Parameter period(double default_value, double min = 1, std::string_view name = "timeperiod") {
+  return {name, default_value, min, kMaxPeriod, true, "bars"};
 }
 Parameter matype(std::string_view name = "matype") {
   return {name, 0, 0, 2, true, "average: 0 SMA, 1 EMA, 2 WMA"};
 }
-Parameter deviations(std::string_view name, double standard) {
-  return {name, standard, -3e37, 3e37, false, "deviations"};
+Parameter deviations(std::string_view name, double default_value) {
+  return {name, default_value, -3e37, 3e37, false, "deviations"};
 }
 Parameter cliff() {
   return {"zero_variance",
@@ -278,7 +278,7 @@ std::vector<Indicator> signals() {
        "signals",
        kClose,
        true,
-       {period(10), {"threshold", 0, 0, 1e9, false, "least change, as a fraction"}},
+       {period(10), {"threshold", 0, 0, 1e9, false, "minimum change, as a fraction"}},
        {"signal"},
        make::momentum_signal},
       {"MEAN_REVERSION_SIGNAL",
@@ -333,20 +333,20 @@ std::string_view to_string(Input input) noexcept {
 Plan Indicator::plan(std::span<const double> values) const {
   require(values.size() <= parameters.size(),
           fmt::format("{} has {} parameters, not {}", name, parameters.size(), values.size()));
-  std::vector<double> whole(values.begin(), values.end());
+  std::vector<double> all(values.begin(), values.end());
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& parameter = parameters[i];
-    if (i >= whole.size()) whole.push_back(parameter.standard);
-    require_range(parameter.name, whole[i], parameter.least, parameter.most);
-    require(!parameter.whole || whole[i] == std::floor(whole[i]),
-            fmt::format("{} is {}; it must be a whole number", parameter.name, whole[i]));
+    if (i >= all.size()) all.push_back(parameter.default_value);
+    require_range(parameter.name, all[i], parameter.min, parameter.max);
+    require(!parameter.integer || all[i] == std::floor(all[i]),
+            fmt::format("{} is {}; it must be an integer", parameter.name, all[i]));
   }
-  return make(whole);
+  return make(all);
 }
 
 Plan Indicator::plan(const Arguments& arguments) const {
   std::vector<double> values;
-  for (const Parameter& parameter : parameters) values.push_back(parameter.standard);
+  for (const Parameter& parameter : parameters) values.push_back(parameter.default_value);
   for (const auto& [key, value] : arguments) {
     const auto found = std::ranges::find(parameters, key, &Parameter::name);
     if (found == parameters.end()) {

@@ -17,9 +17,9 @@ namespace sluice::market {
 
 struct Parameter {
   std::string_view name;  // TA-Lib's: timeperiod, nbdevup, matype, fastk_period, ...
-  double standard;        // its default
-  double least, most;
-  bool whole;  // an integer
+  double default_value;
+  double min, max;
+  bool integer;
   std::string_view help;
 };
 
@@ -46,7 +46,7 @@ struct Indicator {
   Plan plan(std::span<const double> values) const;
 };
 
-// In the order of the documentation.
+// The indicators in the order of the documentation.
 std::span<const Indicator> indicators();
 
 // Letter case does not count. Throws not_found with the nearest names.

@@ -6,7 +6,7 @@
 #include <hwy/highway.h>
 
 #include "market/indicators/group.h"
-#include "market/indicators/sweep-inl.h"
+#include "market/indicators/group_kernel-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::market::HWY_NAMESPACE {
@@ -14,7 +14,7 @@ namespace sluice::market::HWY_NAMESPACE {
 std::size_t extremes(const Plan& plan, const GroupCall* call) {
   RunGroup group{call};
   (void)(visit_extreme<Row>(plan, group));
-  return group.lines;
+  return group.segments;
 }
 
 }  // namespace sluice::market::HWY_NAMESPACE

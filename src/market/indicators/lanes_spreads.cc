@@ -6,7 +6,7 @@
 #include <hwy/highway.h>
 
 #include "market/indicators/group.h"
-#include "market/indicators/sweep-inl.h"
+#include "market/indicators/group_kernel-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::market::HWY_NAMESPACE {
@@ -14,18 +14,18 @@ namespace sluice::market::HWY_NAMESPACE {
 std::size_t spreads(const Plan& plan, const GroupCall* call) {
   RunGroup group{call};
   (void)(visit_spread<Row>(plan, group));
-  return group.lines;
+  return group.segments;
 }
 
-void lane_roots(double least, const double* in, double* out, std::size_t count) {
+void lane_roots(double min_value, const double* in, double* out, std::size_t count) {
   using V = Pack<2>;
-  HWY_ALIGN double block[V::kLines] = {};
+  HWY_ALIGN double block[V::kWidth] = {};
   for (std::size_t i = 0; i < count; ++i) {
-    std::fill_n(block, V::kLines, in[i]);
-    store_pack(root_from(V(least), load_pack<V>(block)), block);
-    // One way and the other.
+    std::fill_n(block, V::kWidth, in[i]);
+    store_pack(root_from(V(min_value), load_pack<V>(block)), block);
+    // Both algorithms.
     out[2 * i] = block[0];
-    out[2 * i + 1] = block[V::kLines - 1];
+    out[2 * i + 1] = block[V::kWidth - 1];
   }
 }
 
@@ -42,8 +42,8 @@ std::size_t lanes_of_spreads(const Plan& plan, const GroupCall* call) {
   return HWY_DYNAMIC_DISPATCH(spreads)(plan, call);
 }
 
-void roots_in_lanes(double least, const double* in, double* out, std::size_t count) {
-  HWY_DYNAMIC_DISPATCH(lane_roots)(least, in, out, count);
+void roots_in_lanes(double min_value, const double* in, double* out, std::size_t count) {
+  HWY_DYNAMIC_DISPATCH(lane_roots)(min_value, in, out, count);
 }
 
 }  // namespace sluice::market

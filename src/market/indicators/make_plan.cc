@@ -6,7 +6,7 @@
 namespace sluice::market::make {
 namespace {
 
-int whole(double value) { return static_cast<int>(value); }
+int to_int(double value) { return static_cast<int>(value); }
 
 // Bars after which a factor `keep` per bar has shrunk what was before to 2^-80 of itself:
 // less than a double shows even of a price 10^8 times as high.
@@ -26,7 +26,7 @@ Plan window(Rule rule, int n, int lookback) {
 }
 
 Plan spread(SpreadForm form, Values v) {
-  const int n = whole(v[0]);
+  const int n = to_int(v[0]);
   Plan plan = window(Rule::spread, n, n - 1);
   plan.form = static_cast<int>(form);
   plan.ring = 2 * n;
@@ -35,13 +35,13 @@ Plan spread(SpreadForm form, Values v) {
 }
 
 Plan change(ChangeForm form, Values v) {
-  Plan plan = window(Rule::change, whole(v[0]), whole(v[0]));
+  Plan plan = window(Rule::change, to_int(v[0]), to_int(v[0]));
   plan.form = static_cast<int>(form);
   return plan;
 }
 
 Plan extreme(ExtremeForm form, Values v) {
-  Plan plan = window(Rule::extreme, whole(v[0]), whole(v[0]) - 1);
+  Plan plan = window(Rule::extreme, to_int(v[0]), to_int(v[0]) - 1);
   plan.form = static_cast<int>(form);
   return plan;
 }
@@ -61,7 +61,7 @@ Plan range(RangeForm form, int n) {
 }
 
 Plan trend(TrendForm form, Values v) {
-  Plan plan = wilder(Rule::trend, static_cast<int>(form), whole(v[0]));
+  Plan plan = wilder(Rule::trend, static_cast<int>(form), to_int(v[0]));
   plan.inputs = 3;
   plan.ratio = 1;
   if (form == TrendForm::adx) {
@@ -93,18 +93,18 @@ Plan stochastic(int fast_k, int slow_k, Average k_type, int slow_d, Average d_ty
   return plan;
 }
 
-Average average(double value) { return static_cast<Average>(whole(value)); }
+Average average(double value) { return static_cast<Average>(to_int(value)); }
 
 }  // namespace
 
 Plan sma(Values v) {
-  Plan plan = window(Rule::sma, whole(v[0]), whole(v[0]) - 1);
+  Plan plan = window(Rule::sma, to_int(v[0]), to_int(v[0]) - 1);
   plan.k[0] = 1 / v[0];
   return plan;
 }
 
 Plan ema(Values v) {
-  const int n = whole(v[0]);
+  const int n = to_int(v[0]);
   Plan plan{.rule = Rule::ema, .lookback = n - 1, .halo = n + fade_ema(n)};
   plan.n[0] = n;
   plan.k[0] = 2.0 / (n + 1);
@@ -112,23 +112,23 @@ Plan ema(Values v) {
 }
 
 Plan wma(Values v) {
-  Plan plan = window(Rule::wma, whole(v[0]), whole(v[0]) - 1);
+  Plan plan = window(Rule::wma, to_int(v[0]), to_int(v[0]) - 1);
   plan.k[0] = 2 / (v[0] * (v[0] + 1));
   return plan;
 }
 
 Plan macd(Values v) {
-  const int fast = whole(std::min(v[0], v[1])), slow = whole(std::max(v[0], v[1]));
-  return macd_plan(fast, slow, whole(v[2]), 2.0 / (fast + 1), 2.0 / (slow + 1));
+  const int fast = to_int(std::min(v[0], v[1])), slow = to_int(std::max(v[0], v[1]));
+  return macd_plan(fast, slow, to_int(v[2]), 2.0 / (fast + 1), 2.0 / (slow + 1));
 }
-Plan macdfix(Values v) { return macd_plan(12, 26, whole(v[0]), 0.15, 0.075); }
+Plan macdfix(Values v) { return macd_plan(12, 26, to_int(v[0]), 0.15, 0.075); }
 
 Plan bbands(Values v) {
   Plan plan = spread(SpreadForm::bands, v);
   plan.outputs = 3;
   const double of_root = std::sqrt(plan.k[0]);  // of n times the variance
   plan.k[1] = v[1] * of_root, plan.k[2] = v[2] * of_root;
-  plan.n[1] = whole(v[3]);
+  plan.n[1] = to_int(v[3]);
   plan.k[3] = v[4] * v[0];
   if (average(v[3]) != Average::sma) {
     plan.form = static_cast<int>(SpreadForm::other_bands);
@@ -149,7 +149,7 @@ Plan var(Values v) { return spread(SpreadForm::variance, v); }
 Plan zscore(Values v) { return spread(SpreadForm::score, v); }
 
 Plan rsi(Values v) {
-  Plan plan = wilder(Rule::rsi, 0, whole(v[0]));
+  Plan plan = wilder(Rule::rsi, 0, to_int(v[0]));
   plan.ratio = 1;
   return plan;
 }
@@ -165,8 +165,8 @@ Plan trange(Values) {
   plan.halo = 2;
   return plan;
 }
-Plan atr(Values v) { return range(RangeForm::atr, whole(v[0])); }
-Plan natr(Values v) { return range(RangeForm::natr, whole(v[0])); }
+Plan atr(Values v) { return range(RangeForm::atr, to_int(v[0])); }
+Plan natr(Values v) { return range(RangeForm::natr, to_int(v[0])); }
 
 Plan adx(Values v) { return trend(TrendForm::adx, v); }
 Plan dx(Values v) { return trend(TrendForm::dx, v); }
@@ -177,18 +177,18 @@ Plan max(Values v) { return extreme(ExtremeForm::max, v); }
 Plan min(Values v) { return extreme(ExtremeForm::min, v); }
 
 Plan stoch(Values v) {
-  return stochastic(whole(v[0]), whole(v[1]), average(v[2]), whole(v[3]), average(v[4]));
+  return stochastic(to_int(v[0]), to_int(v[1]), average(v[2]), to_int(v[3]), average(v[4]));
 }
 Plan stochf(Values v) {
-  return stochastic(whole(v[0]), 1, Average::sma, whole(v[1]), average(v[2]));
+  return stochastic(to_int(v[0]), 1, Average::sma, to_int(v[1]), average(v[2]));
 }
 
 Plan stochrsi(Values v) {
-  Plan plan = stochastic(whole(v[1]), 1, Average::sma, whole(v[2]), average(v[3]));
+  Plan plan = stochastic(to_int(v[1]), 1, Average::sma, to_int(v[2]), average(v[3]));
   const Plan strength = rsi(v);
   plan.rule = Rule::stochrsi;
   plan.inputs = 1;
-  plan.form = whole(v[3]);
+  plan.form = to_int(v[3]);
   plan.n[3] = strength.n[0];
   plan.k[0] = strength.k[0];
   plan.ratio = 1;
@@ -198,14 +198,14 @@ Plan stochrsi(Values v) {
 }
 
 Plan willr(Values v) {
-  Plan plan = window(Rule::willr, whole(v[0]), whole(v[0]) - 1);
+  Plan plan = window(Rule::willr, to_int(v[0]), to_int(v[0]) - 1);
   plan.inputs = 3;
   plan.ring = 2 * plan.n[0];
   return plan;
 }
 
 Plan cci(Values v) {
-  Plan plan = window(Rule::cci, whole(v[0]), whole(v[0]) - 1);
+  Plan plan = window(Rule::cci, to_int(v[0]), to_int(v[0]) - 1);
   plan.inputs = 3;
   plan.k[0] = 0.015 / v[0];
   plan.k[1] = v[0] * 0x1p-52;
@@ -215,7 +215,7 @@ Plan cci(Values v) {
 Plan obv(Values) { return {.rule = Rule::obv, .inputs = 2, .halo = kEndless}; }
 
 Plan vwap(Values v) {
-  const int n = whole(v[0]);
+  const int n = to_int(v[0]);
   if (n == 0) return {.rule = Rule::vwap, .inputs = 4, .halo = kEndless};
   Plan plan = window(Rule::vwap, n, n - 1);
   plan.inputs = 4;
@@ -224,7 +224,7 @@ Plan vwap(Values v) {
 }
 
 Plan momentum_signal(Values v) {
-  Plan plan = window(Rule::momentum_signal, whole(v[0]), whole(v[0]));
+  Plan plan = window(Rule::momentum_signal, to_int(v[0]), to_int(v[0]));
   plan.k[0] = v[1];
   return plan;
 }
@@ -238,7 +238,7 @@ Plan reversion_signal(Values v) {
 }
 
 Plan swing_signal(Values v) {
-  const int fast = whole(v[0]), slow = whole(v[1]), strength = whole(v[2]);
+  const int fast = to_int(v[0]), slow = to_int(v[1]), strength = to_int(v[2]);
   Plan plan = wilder(Rule::swing_signal, 0, strength);
   plan.n[1] = fast, plan.n[2] = slow;
   plan.k[3] = v[3], plan.k[4] = 2.0 / (fast + 1), plan.k[5] = 2.0 / (slow + 1);

@@ -1,5 +1,5 @@
-// The values of many lines at once, one in each lane of some vectors: what rules compute
-// with on the CPU. Included once per instruction set.
+// The values of many segments, one in each lane of some vectors: the value type of the rules on the
+// CPU. Included once per instruction set.
 #include <hwy/highway.h>
 
 #include "market/indicators/values-inl.h"
@@ -55,7 +55,7 @@ HWY_INLINE void store_bundle(Bundle<n> x, double* to, int apart) {
   }
 }
 
-// Of squares: bar i of n x kLanes lines.
+// Bar i of n x kLanes segments, from squares.
 template <int n>
 HWY_INLINE Bundle<n> bundle_at(const Vec (*square)[kLanes], int i) {
   if constexpr (n == 1)
@@ -82,10 +82,10 @@ HWY_INLINE Bundle<n> fill_bundle(Vec x) {
     return {fill_bundle<n / 2>(x), fill_bundle<n / 2>(x)};
 }
 
-// Values of n x kLanes lines.
+// Values of n x kLanes segments.
 template <int n>
 struct Pack {
-  static constexpr int kLines = n * kLanes;
+  static constexpr int kWidth = n * kLanes;
   Bundle<n> v;
 
   Pack() = default;
@@ -129,31 +129,31 @@ struct MultiplyTake {
 #endif
   }
 };
-// Of what is not under `least`; 0 for what is.
+// The root of values that are not under `min_value`; 0 for others.
 struct Root {
-  static HWY_INLINE Vec of(Vec x, Vec least) {
+  static HWY_INLINE Vec of(Vec x, Vec min_value) {
 #if HWY_TARGET == HWY_AVX3
-    const __mmask8 counts = _mm512_cmp_pd_mask(x.raw, least.raw, _CMP_NLT_UQ);
+    const __mmask8 counts = _mm512_cmp_pd_mask(x.raw, min_value.raw, _CMP_NLT_UQ);
     return Vec{_mm512_maskz_sqrt_pd(counts, x.raw)};
 #else
-    return hn::Sqrt(hn::IfThenZeroElse(hn::Lt(x, least), x));
+    return hn::Sqrt(hn::IfThenZeroElse(hn::Lt(x, min_value), x));
 #endif
   }
 };
 #if HWY_TARGET == HWY_AVX3
 // The same bits by multiplications: the unit for roots takes 24 cycles for a vector and is
-// idle for none of them, so that every other vector goes this way. From 14 bits two steps
+// idle for none of them, so that every other vector uses this algorithm. From 14 bits two steps
 // make 53, give or take one; the last adds what is left of x exactly, so that only a root
 // within 2^-104 of the middle between two numbers could be rounded to the wrong one. There
 // are few of them: a test takes all.
 struct RootInSteps {
-  static HWY_INLINE Vec of(Vec x, Vec least) {
+  static HWY_INLINE Vec of(Vec x, Vec min_value) {
     const hn::RebindToUnsigned<D> u;
     const Vec highest = hn::Set(D(), 0x1p500);
-    const auto from = hn::BitCast(u, hn::Clamp(least, hn::Set(D(), 0x1p-500), highest));
+    const auto from = hn::BitCast(u, hn::Clamp(min_value, hn::Set(D(), 0x1p-500), highest));
     const auto past = hn::Sub(hn::BitCast(u, x), from);
-    const auto room = hn::Sub(hn::BitCast(u, highest), from);
-    if (HWY_UNLIKELY(!hn::AllTrue(u, hn::Lt(past, room)))) return Root::of(x, least);
+    const auto range = hn::Sub(hn::BitCast(u, highest), from);
+    if (HWY_UNLIKELY(!hn::AllTrue(u, hn::Lt(past, range)))) return Root::of(x, min_value);
     const Vec half = hn::Set(D(), 0.5), y{_mm512_rsqrt14_pd(x.raw)};
     Vec g = hn::Mul(x, y), h = hn::Mul(half, y);
     for (int i = 0; i < 2; ++i) {
@@ -207,17 +207,17 @@ HWY_INLINE Pack<n> quotient(Pack<n> x, Pack<n> y) {
   return map<Divide>(x.v, y.v);
 }
 template <int n>
-HWY_INLINE Bundle<n> root_bundle(Bundle<n> x, Bundle<n> least) {
+HWY_INLINE Bundle<n> root_bundle(Bundle<n> x, Bundle<n> min_value) {
   if constexpr (n == 1)
-    return map<Root>(x, least);
+    return map<Root>(x, min_value);
   else if constexpr (n == 2)
-    return {map<Root>(x.a, least.a), map<RootInSteps>(x.b, least.b)};
+    return {map<Root>(x.a, min_value.a), map<RootInSteps>(x.b, min_value.b)};
   else
-    return {root_bundle<n / 2>(x.a, least.a), root_bundle<n / 2>(x.b, least.b)};
+    return {root_bundle<n / 2>(x.a, min_value.a), root_bundle<n / 2>(x.b, min_value.b)};
 }
 template <int n>
-HWY_INLINE Pack<n> root_from(Pack<n> least, Pack<n> x) {
-  return root_bundle<n>(x.v, least.v);
+HWY_INLINE Pack<n> root_from(Pack<n> min_value, Pack<n> x) {
+  return root_bundle<n>(x.v, min_value.v);
 }
 template <int n>
 HWY_INLINE Pack<n> magnitude(Pack<n> x) {
@@ -235,19 +235,19 @@ HWY_INLINE Pack<n> larger(Pack<n> x, Pack<n> y) {
 // Vectors that lie so far apart in memory, aligned.
 template <class P>
 HWY_INLINE P load_pack(const double* from, int apart = kLanes) {
-  return load_bundle<P::kLines / kLanes>(from, apart);
+  return load_bundle<P::kWidth / kLanes>(from, apart);
 }
 template <int n>
 HWY_INLINE void store_pack(Pack<n> pack, double* to, int apart = kLanes) {
   store_bundle(pack.v, to, apart);
 }
 
-// ---- kLanes bars of kLanes lines ------------------------------------------------------
+// ---- kLanes bars of kLanes segments ------------------------------------------------------
 
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE void transpose(Vec*) {}
 #elif HWY_TARGET == HWY_AVX3
-// In three rounds of pairs; none of these shuffles overwrites what it reads.
+// Three rounds of pairs; none of these shuffles overwrites what it reads.
 HWY_INLINE void transpose(Vec* v) {
   Vec even[4], odd[4];
   for (int i = 0; i < 4; ++i) {
@@ -294,7 +294,7 @@ HWY_INLINE void store_bars(Vec v, float* to) {
   const hn::Rebind<float, D> narrow;
   hn::StoreU(hn::DemoteTo(narrow, v), narrow, to);
 }
-// Past the caches: the line is not read first. `to` is aligned.
+// Bypasses the caches, so that the cache line is not read first. `to` is aligned.
 HWY_INLINE void stream_bars(Vec v, double* to) { hn::Stream(v, D(), to); }
 HWY_INLINE void stream_bars(Vec v, float* to) { store_bars(v, to); }
 

@@ -1,33 +1,45 @@
-// An indicator with its parameters worked out: what the rules, the CPU and the GPU need to
-// run it, and nothing else.
+// An indicator with its parameters resolved: everything that the rules, the CPU and the GPU need to
+// run it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <string_view>
 
 namespace sluice::market {
 
-// The state machines of rules*-inl.h.
-enum class Rule : std::int32_t {
-  sma,
-  ema,
-  wma,
-  macd,
-  spread,  // BBANDS (about the mean, or about another average), STDDEV, VAR, z-score
-  rsi,
-  change,   // MOM and ROC in their four forms
-  range,    // TRANGE, ATR, NATR
-  trend,    // ADX, DX, PLUS_DI, MINUS_DI
-  extreme,  // MAX, MIN
-  stoch,
-  stochrsi,
-  willr,
-  cci,
-  obv,
-  vwap,
-  momentum_signal,
-  reversion_signal,
-  swing_signal,
-};
+// The state machines of rules*-inl.h, each with the name of its operation, which its measured costs
+// are stored under.
+#define SLUICE_MARKET_RULES(X)                                                      \
+  X(sma, "market/sma")                                                              \
+  X(ema, "market/ema")                                                              \
+  X(wma, "market/wma")                                                              \
+  X(macd, "market/macd")                                                            \
+  X(spread, "market/spread") /* BBANDS (about any average), STDDEV, VAR, z-score */ \
+  X(rsi, "market/rsi")                                                              \
+  X(change, "market/change")   /* MOM and ROC in their four forms */                \
+  X(range, "market/range")     /* TRANGE, ATR, NATR */                              \
+  X(trend, "market/trend")     /* ADX, DX, PLUS_DI, MINUS_DI */                     \
+  X(extreme, "market/extreme") /* MAX, MIN */                                       \
+  X(stoch, "market/stoch")                                                          \
+  X(stochrsi, "market/stochrsi")                                                    \
+  X(willr, "market/willr")                                                          \
+  X(cci, "market/cci")                                                              \
+  X(obv, "market/obv")                                                              \
+  X(vwap, "market/vwap")                                                            \
+  X(momentum_signal, "market/momentum")                                             \
+  X(reversion_signal, "market/reversion")                                           \
+  X(swing_signal, "market/swing")
+
+#define SLUICE_RULE_VALUE(RULE, OPERATION) RULE,
+enum class Rule : std::int32_t { SLUICE_MARKET_RULES(SLUICE_RULE_VALUE) };
+#undef SLUICE_RULE_VALUE
+
+#define SLUICE_RULE_NAME(RULE, OPERATION) OPERATION,
+inline constexpr std::string_view kRuleOperations[] = {SLUICE_MARKET_RULES(SLUICE_RULE_NAME)};
+#undef SLUICE_RULE_NAME
+inline constexpr std::size_t kRuleCount = std::size(kRuleOperations);
 
 enum class Average : std::int32_t { sma = 0, ema = 1, wma = 2 };  // TA-Lib's matype
 enum class SpreadForm : std::int32_t { bands, deviation, variance, score, other_bands };
@@ -46,19 +58,19 @@ struct Plan {
   std::int32_t inputs = 1;    // arrays read
   std::int32_t outputs = 1;   // arrays written
   std::int32_t lookback = 0;  // bars before the first output
-  std::int32_t ring = 0;      // values of the past that a line keeps
-  // 1: a ratio of averages, which keeps its value while nothing moves, so that what was
-  // before a stretch without movement still shows after it.
+  std::int32_t ring = 0;      // values of the past that a segment keeps
+  // 1: a ratio of averages, which keeps its value while no input changes, so that bars before
+  // a run of unchanged bars still have an effect after it.
   std::int32_t ratio = 0;
   std::int32_t unused = 0;
-  std::int64_t halo = 0;   // bars after which what was before does not show; or kEndless
-  std::int64_t align = 0;  // lines that begin at multiples of it give the same bits; 0: none
+  std::int64_t halo = 0;   // bars after which earlier bars have no effect; or kEndless
+  std::int64_t align = 0;  // segments that begin at multiples of it give the same bits; 0: none
 };
 
-inline constexpr int kMostInputs = 4;
-inline constexpr int kMostOutputs = 3;
+inline constexpr int kMaxInputs = 4;
+inline constexpr int kMaxOutputs = 3;
 
-// Of TA-Lib: what is nearer to zero is taken for zero.
+// TA-Lib treats smaller magnitudes as zero.
 inline constexpr double kEpsilon = 1e-14;
 
 }  // namespace sluice::market

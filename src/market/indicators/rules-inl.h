@@ -1,16 +1,16 @@
 // The indicators as state machines: one struct each, whose update() takes one bar and gives
 // the outputs, which count from the plan's lookback on. The same code runs one series at a
 // time (Stream), lanes of many on the CPU and a thread of each on a GPU, so all agree.
-// Branches depend on time alone, never on values, since the lanes of V share them. kKeeps:
+// Branches depend on time alone, never on values, since the lanes of V share them. kUsesRing:
 // the rule uses its ring. settle(), where there is one, may be called once the look-back is
-// over: the rule does not look whether it is any more. Where a rule has advance() and
-// finish(), update() is one after the other: only the first needs the bar before. Where it
-// has room(), that many bars may be taken in with kTurns false. kCarries: how many values go
+// over: the rule then no longer checks for it. Where a rule has advance() and finish(), update()
+// calls both: only advance() depends on the bar before. Where it has block_remaining(), that many
+// bars may be updated with kBlockEnds false. kStateValues is the number of values that are carried
 // from bar to bar.
 //
-// What needs no bar before it can be done for bars side by side as well as for lines: where
-// a rule has gather() and take(), or make() and widen(), update() is one after the other,
-// and kTaken or kMade values lie between them; refine() makes one of them ready, kRefined.
+// Steps that do not depend on the bar before can run for consecutive bars as well as for segments.
+// Where a rule has gather() and take(), or make() and widen(), update() calls both, with kTaken or
+// kMade values in between; refine() completes one of them, kRefined.
 #include "market/indicators/rules_window-inl.h"
 
 #if defined(SLUICE_MARKET_RULES_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -79,22 +79,22 @@ struct AnyAverage {
 
 template <class V>
 struct SmaRule {
-  static constexpr int kInputs = 1, kOutputs = 1, kCarries = 1;
-  static constexpr bool kKeeps = true;
+  static constexpr int kInputs = 1, kOutputs = 1, kStateValues = 1;
+  static constexpr bool kUsesRing = true;
   Sum<V> sum;
 
-  template <bool kTurns = true, class R>
+  template <bool kBlockEnds = true, class R>
   SLUICE_RULE void update(const Plan& p, const V* in, R ring, V* out) {
-    out[0] = sum.template update<kTurns>(p.n[0], in[0], ring) * V(p.k[0]);
+    out[0] = sum.template update<kBlockEnds>(p.n[0], in[0], ring) * V(p.k[0]);
   }
 
-  SLUICE_RULE int room(const Plan& p) const { return p.n[0] - 1 - sum.at; }
+  SLUICE_RULE int block_remaining(const Plan& p) const { return p.n[0] - 1 - sum.at; }
 };
 
 template <class V>
 struct EmaRule {
-  static constexpr int kInputs = 1, kOutputs = 1, kCarries = 1;
-  static constexpr bool kKeeps = false;
+  static constexpr int kInputs = 1, kOutputs = 1, kStateValues = 1;
+  static constexpr bool kUsesRing = false;
   Smooth<V> average;
 
   template <class R>
@@ -107,23 +107,23 @@ struct EmaRule {
 
 template <class V>
 struct WmaRule {
-  static constexpr int kInputs = 1, kOutputs = 1, kCarries = 2;
-  static constexpr bool kKeeps = true;
+  static constexpr int kInputs = 1, kOutputs = 1, kStateValues = 2;
+  static constexpr bool kUsesRing = true;
   WeightedSum<V> sum;
 
-  template <bool kTurns = true, class R>
+  template <bool kBlockEnds = true, class R>
   SLUICE_RULE void update(const Plan& p, const V* in, R ring, V* out) {
-    out[0] = sum.template update<kTurns>(p.n[0], in[0], ring) * V(p.k[0]);
+    out[0] = sum.template update<kBlockEnds>(p.n[0], in[0], ring) * V(p.k[0]);
   }
 
-  SLUICE_RULE int room(const Plan& p) const { return p.n[0] - 1 - sum.at; }
+  SLUICE_RULE int block_remaining(const Plan& p) const { return p.n[0] - 1 - sum.at; }
 };
 
 // The first means of both averages end on the same bar, so the fast one begins later.
 template <class V>
 struct MacdRule {
-  static constexpr int kInputs = 1, kOutputs = 3, kMade = 2, kCarries = 3;
-  static constexpr bool kKeeps = false;
+  static constexpr int kInputs = 1, kOutputs = 3, kMade = 2, kStateValues = 3;
+  static constexpr bool kUsesRing = false;
   Smooth<V> fast, slow, signal;
   int waited = 0;
 
@@ -134,7 +134,7 @@ struct MacdRule {
     widen(p, made, out);
   }
 
-  template <bool kTurns = true, class R>
+  template <bool kBlockEnds = true, class R>
   SLUICE_RULE void make(const Plan& p, const V* in, R, V* made) {
     slow.update(p.n[1], p.k[1], in[0]);
     if (waited < p.n[1] - p.n[0]) {
@@ -161,14 +161,14 @@ struct MacdRule {
 };
 
 // BBANDS, STDDEV, VAR, z-score. A variance under k[3], 0 or more, is taken for 0 (rounding
-// may make it negative; TA-Lib's rule, when asked for). Bands do with n times the variance, which
+// may make it negative; TA-Lib's rule, if requested). Bands do with n times the variance, which
 // is a multiplication less: their k[1] to k[3] are for that.
 template <class V, SpreadForm kForm>
 struct SpreadRule {
   static constexpr bool kOther = kForm == SpreadForm::other_bands;
-  static constexpr bool kBands = kForm == SpreadForm::bands || kOther, kKeeps = true;
+  static constexpr bool kBands = kForm == SpreadForm::bands || kOther, kUsesRing = true;
   static constexpr int kInputs = 1, kOutputs = kBands ? 3 : 1, kMade = kBands ? 2 : 1;
-  static constexpr int kCarries = kOther ? 5 : 3, kRefined = kMade - 1;
+  static constexpr int kStateValues = kOther ? 5 : 3, kRefined = kMade - 1;
   static constexpr int kRaw = kOther || kForm == SpreadForm::score ? 4 : 3;
   struct None {};
   Moments<V> window;
@@ -181,17 +181,17 @@ struct SpreadRule {
     finish(p, raw, out);
   }
 
-  template <bool kTurns = true, class R>
+  template <bool kBlockEnds = true, class R>
   SLUICE_RULE void make(const Plan& p, const V* in, R ring, V* made) {
     V raw[kRaw];
-    advance<kTurns>(p, in, ring, raw);
+    advance<kBlockEnds>(p, in, ring, raw);
     condense(p, raw, made);
   }
 
   // The window's centre and sums; the middle of bands, or the value to score.
-  template <bool kTurns = true, class R>
+  template <bool kBlockEnds = true, class R>
   SLUICE_RULE void advance(const Plan& p, const V* in, R ring, V* raw) {
-    window.template update<kTurns>(p.n[0], in[0], ring, raw[1], raw[2]);
+    window.template update<kBlockEnds>(p.n[0], in[0], ring, raw[1], raw[2]);
     raw[0] = window.centre;
     if constexpr (kForm == SpreadForm::score) raw[3] = in[0];
     if constexpr (kOther) raw[3] = middle.update(Average(p.n[1]), p.n[0], in[0], ring + 2 * p.n[0]);
@@ -207,7 +207,7 @@ struct SpreadRule {
 
   template <class W>
   SLUICE_RULE static void condense(const Plan& p, const W* raw, W* made) {
-    const W offset = raw[1] * W(p.k[0]), mean = raw[0] + offset, least = W(p.k[3]);
+    const W offset = raw[1] * W(p.k[0]), mean = raw[0] + offset, min_variance = W(p.k[3]);
     if constexpr (kBands) {
       made[0] = mean;
       if constexpr (kOther) made[0] = raw[3];
@@ -217,15 +217,15 @@ struct SpreadRule {
       if constexpr (kForm == SpreadForm::deviation) {
         made[0] = v;
       } else if constexpr (kForm == SpreadForm::variance) {
-        made[0] = pick_lt(v, least, W(0), v);
+        made[0] = pick_lt(v, min_variance, W(0), v);
       } else {
-        const W deviation = root_from(least, v), score = quotient(raw[3] - mean, deviation);
+        const W deviation = root_from(min_variance, v), score = quotient(raw[3] - mean, deviation);
         made[0] = pick_lt(W(0), deviation, score, deviation);  // 0, or a NaN, where there is none
       }
     }
   }
 
-  // Of what is made, value kRefined.
+  // Completes value kRefined of those made.
   template <class W>
   SLUICE_RULE static W refine(const Plan& p, W value) {
     if constexpr (kBands) return root_from(W(p.k[3]), value);
@@ -244,14 +244,16 @@ struct SpreadRule {
     }
   }
 
-  SLUICE_RULE int room(const Plan& p) const { return kOther ? 0 : p.n[0] - 1 - window.at; }
+  SLUICE_RULE int block_remaining(const Plan& p) const {
+    return kOther ? 0 : p.n[0] - 1 - window.at;
+  }
 };
 
 // Sums in place of averages: their ratio is the same.
 template <class V>
 struct RsiRule {
-  static constexpr int kInputs = 1, kOutputs = 1, kRaw = 2, kCarries = 3;
-  static constexpr bool kKeeps = false;
+  static constexpr int kInputs = 1, kOutputs = 1, kRaw = 2, kStateValues = 3;
+  static constexpr bool kUsesRing = false;
   V before = V(0);
   Wilder<V> gains, losses;
   bool begun = false;
@@ -291,8 +293,8 @@ struct RsiRule {
 
 template <class V, ChangeForm kForm>
 struct ChangeRule {
-  static constexpr int kInputs = 1, kOutputs = 1, kRaw = 2, kCarries = 1;
-  static constexpr bool kKeeps = true;
+  static constexpr int kInputs = 1, kOutputs = 1, kRaw = 2, kStateValues = 1;
+  static constexpr bool kUsesRing = true;
   Delay<V> delay;
 
   template <class R>

@@ -1,4 +1,4 @@
-// Indicators of whole bars: high, low, close, volume.
+// Indicators of several columns: high, low, close, volume.
 #include "market/indicators/rules-inl.h"
 
 #if defined(SLUICE_MARKET_RULES_BAR_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -18,8 +18,8 @@ SLUICE_RULE V true_range(V high, V low, V close_before) {
 
 template <class V, RangeForm kForm>
 struct RangeRule {
-  static constexpr bool kNatr = kForm == RangeForm::natr, kKeeps = false;
-  static constexpr int kInputs = 3, kOutputs = 1, kTaken = kNatr ? 2 : 1, kCarries = 1;
+  static constexpr bool kNatr = kForm == RangeForm::natr, kUsesRing = false;
+  static constexpr int kInputs = 3, kOutputs = 1, kTaken = kNatr ? 2 : 1, kStateValues = 1;
   static constexpr int kBefore = 2;  // the input whose bar before gather() needs
   V before = V(0);
   Wilder<V> ranges;
@@ -67,8 +67,8 @@ struct RangeRule {
 // sum of ranges, and all are one from then on.
 template <class V, TrendForm kForm>
 struct TrendRule {
-  static constexpr int kInputs = 3, kOutputs = 1, kCarries = 8;
-  static constexpr bool kKeeps = false;
+  static constexpr int kInputs = 3, kOutputs = 1, kStateValues = 8;
+  static constexpr bool kUsesRing = false;
   V high = V(0), low = V(0), close = V(0);
   Wilder<V> up, down, range;  // sums of n - 1 values at first
   V dx = V(0), adx = V(0);
@@ -133,19 +133,19 @@ struct TrendRule {
 
 template <class V, ExtremeForm kForm>
 struct ExtremeRule {
-  static constexpr int kInputs = 1, kOutputs = 1, kCarries = 1;
-  static constexpr bool kKeeps = true;
+  static constexpr int kInputs = 1, kOutputs = 1, kStateValues = 1;
+  static constexpr bool kUsesRing = true;
   Extreme<V, kForm == ExtremeForm::max> window;
 
-  template <bool kTurns = true, class R>
+  template <bool kBlockEnds = true, class R>
   SLUICE_RULE void update(const Plan& p, const V* in, R ring, V* out) {
-    out[0] = window.template update<kTurns>(p.n[0], in[0], ring);
+    out[0] = window.template update<kBlockEnds>(p.n[0], in[0], ring);
   }
 
-  SLUICE_RULE int room(const Plan& p) const { return p.n[0] - 1 - window.at; }
+  SLUICE_RULE int block_remaining(const Plan& p) const { return p.n[0] - 1 - window.at; }
 };
 
-// Where the close lies between the lowest low and the highest high, smoothed twice.
+// The position of the close between the lowest low and the highest high, smoothed twice.
 template <class V>
 struct Stochastic {
   Extreme<V, true> highest;
@@ -172,8 +172,8 @@ struct Stochastic {
 
 template <class V>
 struct StochRule {
-  static constexpr int kInputs = 3, kOutputs = 2, kCarries = 4;
-  static constexpr bool kKeeps = true;
+  static constexpr int kInputs = 3, kOutputs = 2, kStateValues = 4;
+  static constexpr bool kUsesRing = true;
   Stochastic<V> stochastic;
 
   template <class R>
@@ -186,8 +186,8 @@ struct StochRule {
 // The fast stochastic of the RSI. n[3] is the RSI's period.
 template <class V>
 struct StochRsiRule {
-  static constexpr int kInputs = 1, kOutputs = 2, kCarries = 7;
-  static constexpr bool kKeeps = true;
+  static constexpr int kInputs = 1, kOutputs = 2, kStateValues = 7;
+  static constexpr bool kUsesRing = true;
   RsiRule<V> rsi;
   Stochastic<V> stochastic;
   int bars = 0;
@@ -208,8 +208,8 @@ struct StochRsiRule {
 
 template <class V>
 struct WillrRule {
-  static constexpr int kInputs = 3, kOutputs = 1, kRaw = 3, kCarries = 2;
-  static constexpr bool kKeeps = true;
+  static constexpr int kInputs = 3, kOutputs = 1, kRaw = 3, kStateValues = 2;
+  static constexpr bool kUsesRing = true;
   Extreme<V, true> highest;
   Extreme<V, false> lowest;
 
@@ -237,8 +237,8 @@ struct WillrRule {
 // The mean absolute deviation has no running form: each bar reads its window twice.
 template <class V>
 struct CciRule {
-  static constexpr int kInputs = 3, kOutputs = 1, kCarries = 2;
-  static constexpr bool kKeeps = true;
+  static constexpr int kInputs = 3, kOutputs = 1, kStateValues = 2;
+  static constexpr bool kUsesRing = true;
   int at = 0;
 
   template <class R>
@@ -260,8 +260,8 @@ struct CciRule {
 
 template <class V>
 struct ObvRule {
-  static constexpr int kInputs = 2, kOutputs = 1, kCarries = 2;
-  static constexpr bool kKeeps = false;
+  static constexpr int kInputs = 2, kOutputs = 1, kStateValues = 2;
+  static constexpr bool kUsesRing = false;
   V before = V(0), volume = V(0);
   bool begun = false;
 
@@ -275,11 +275,11 @@ struct ObvRule {
   }
 };
 
-// Of the last n[0] bars, or of all when that is 0. A NaN while nothing was traded.
+// The average over the last n[0] bars, or over all when that is 0. NaN while nothing was traded.
 template <class V>
 struct VwapRule {
-  static constexpr int kInputs = 4, kOutputs = 1, kCarries = 2;
-  static constexpr bool kKeeps = true;
+  static constexpr int kInputs = 4, kOutputs = 1, kStateValues = 2;
+  static constexpr bool kUsesRing = true;
   Sum<V> value, volume;
 
   template <class R>

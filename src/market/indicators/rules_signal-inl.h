@@ -15,8 +15,8 @@ namespace sluice::market::SLUICE_RULES {
 // Long while the price has risen by more than k[0] over n bars, short while it fell so.
 template <class V>
 struct MomentumSignalRule {
-  static constexpr int kInputs = 1, kOutputs = 1, kCarries = 1;
-  static constexpr bool kKeeps = true;
+  static constexpr int kInputs = 1, kOutputs = 1, kStateValues = 1;
+  static constexpr bool kUsesRing = true;
   ChangeRule<V, ChangeForm::rocp> change;
 
   template <class R>
@@ -31,8 +31,8 @@ struct MomentumSignalRule {
 // Enters against a z-score beyond k[1], leaves when it is back within k[2].
 template <class V>
 struct ReversionSignalRule {
-  static constexpr int kInputs = 1, kOutputs = 1, kCarries = 4;
-  static constexpr bool kKeeps = true;
+  static constexpr int kInputs = 1, kOutputs = 1, kStateValues = 4;
+  static constexpr bool kUsesRing = true;
   SpreadRule<V, SpreadForm::score> spread;
   V position = V(0);
   int bars = 0;
@@ -55,8 +55,8 @@ struct ReversionSignalRule {
 // 100 - k[3], when it falls. Leaves when the trend turns.
 template <class V>
 struct SwingSignalRule {
-  static constexpr int kInputs = 1, kOutputs = 1, kCarries = 7;
-  static constexpr bool kKeeps = false;
+  static constexpr int kInputs = 1, kOutputs = 1, kStateValues = 7;
+  static constexpr bool kUsesRing = false;
   Smooth<V> fast, slow;
   RsiRule<V> rsi;
   V before = V(50), position = V(0);

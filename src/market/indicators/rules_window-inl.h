@@ -1,13 +1,13 @@
-// Sums, extremes and moments of the last n values, without a subtraction: time falls into
+// Sums, extremes and moments of the last n values without subtraction. Time is split into
 // blocks of n bars, and a window is the end of one block and the beginning of the next.
 // The beginnings are summed as bars come, the ends backwards when a block is full, into
 // the ring. So a spike that leaves the window leaves no trace, nothing drifts, and each
 // bar costs the same, whatever n.
 //
 // update() may be called from the first bar on; its result counts from the n-th. `ring` is
-// the line's memory of the past: ring[i] is a V&. A NaN stays in the running part for good,
-// as it does in TA-Lib's running sums. kTurns: a block may end at this bar; who knows that
-// it does not spares the question.
+// the segment's memory of the past: ring[i] is a V&. A NaN stays in the running part for good,
+// as it does in TA-Lib's running sums. kBlockEnds: a block may end at this bar; false
+// saves the check.
 #include "market/indicators/values-inl.h"
 
 #if defined(SLUICE_MARKET_RULES_WINDOW_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -26,10 +26,10 @@ struct Sum {
   V head = V(0);  // of this block
   int at = 0;     // in this block
 
-  template <bool kTurns = true, class R>
+  template <bool kBlockEnds = true, class R>
   SLUICE_RULE V update(int n, V x, R ring) {
     head = head + x;
-    if (!kTurns || at + 1 < n) {
+    if (!kBlockEnds || at + 1 < n) {
       const V sum = head + ring[at + 1];
       ring[at++] = x;
       return sum;
@@ -53,11 +53,11 @@ struct WeightedSum {
   V head = V(0), weighted = V(0);
   int at = 0;
 
-  template <bool kTurns = true, class R>
+  template <bool kBlockEnds = true, class R>
   SLUICE_RULE V update(int n, V x, R ring) {
     head = head + x;
     weighted = weighted + x * V(at + 1);
-    if (!kTurns || at + 1 < n) {
+    if (!kBlockEnds || at + 1 < n) {
       const V sum = (weighted + ring[at + 1]) + head * V(n - 1 - at);
       ring[at++] = x;
       return sum;
@@ -77,7 +77,7 @@ struct WeightedSum {
   }
 };
 
-// What mean and population variance are made of: sums of distances from a centre that is
+// The sums for mean and population variance: sums of distances from a centre that is
 // itself in every window it serves, and of their squares, so that what cancels is never
 // more than n times the variance, however small that is beside the values. Keeps 2 n values.
 template <class V>
@@ -87,9 +87,9 @@ struct Moments {
 
   // ring[2 i]: a value of this block, or a sum of the end of the last; ring[2 i + 1]: a sum
   // of squares.
-  template <bool kTurns = true, class R>
+  template <bool kBlockEnds = true, class R>
   SLUICE_RULE void update(int n, V x, R ring, V& sum, V& sum_of_squares) {
-    if (!kTurns || at + 1 < n) {
+    if (!kBlockEnds || at + 1 < n) {
       const V d = x - centre;
       head = head + d;
       squares = plus_product(squares, d, d);
@@ -143,10 +143,10 @@ struct Extreme {
     return kLargest ? pick_lt(worst(), best, best, V(NAN)) : pick_lt(best, worst(), best, V(NAN));
   }
 
-  template <bool kTurns = true, class R>
+  template <bool kBlockEnds = true, class R>
   SLUICE_RULE V update(int n, V x, R ring) {
     head = better(at == 0 ? worst() : head, x);
-    if (!kTurns || at + 1 < n) {
+    if (!kBlockEnds || at + 1 < n) {
       const V best = better(head, ring[at + 1]);
       ring[at++] = x;
       return checked(best);

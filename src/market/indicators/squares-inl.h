@@ -1,4 +1,4 @@
-// Squares of kLanes bars of kLanes lines on their way between memory, where lines are rows,
+// Squares of kLanes bars of kLanes segments on their way between memory, where segments are rows,
 // and registers, where bars are vectors. Where shuffles have one port and loads and stores
 // two, halves of rows are joined as they are loaded and parted as they are stored, so that a
 // round of shuffles less does. Included once per instruction set.

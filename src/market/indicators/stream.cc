@@ -63,7 +63,7 @@ void Stream::update(std::span<const double> in, std::span<double> out) {
   require_length("bar", in.size(), static_cast<std::size_t>(plan_.inputs));
   require_length("out", out.size(), static_cast<std::size_t>(plan_.outputs));
   const bool complete = std::ranges::none_of(in, [](double x) { return std::isnan(x); });
-  double made[kMostOutputs] = {};
+  double made[kMaxOutputs] = {};
   if (bars_ > 0 || complete) {
     rules::visit_rule<double>(plan_, Step{plan_, rule_.data(), in.data(), ring_.data(), made});
     ++bars_;

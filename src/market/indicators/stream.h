@@ -19,13 +19,13 @@ class Stream {
   // look-back. Bars before the first that is complete (without a NaN) do not count.
   void update(std::span<const double> in, std::span<double> out);
 
-  // What update() would give, without taking the bar in: for a bar that is not closed yet.
+  // The outputs of update() without a change of the state, for a bar that is not closed yet.
   void peek(std::span<const double> in, std::span<double> out) const;
 
   const Plan& plan() const noexcept { return plan_; }
   std::int64_t bars() const noexcept { return bars_; }  // taken in that counted
 
-  // The whole state, for the same build on the same kind of machine. load() throws
+  // The complete state, for the same build on the same kind of machine. load() throws
   // invalid_argument for a state that is not of such a plan.
   std::vector<std::byte> save() const;
   void load(std::span<const std::byte> state);

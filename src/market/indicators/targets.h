@@ -1,4 +1,4 @@
-// The instruction sets that lanes are compiled for: included before anything of Highway.
+// The instruction sets that the SIMD code is compiled for: included before anything of Highway.
 // Those left out bring little over the ones below them, or have vectors without a size.
 #pragma once
 

@@ -1,9 +1,9 @@
-// How the bars of 32 lines travel between global memory and a block: tiles of kBars bars,
-// 16 bytes at a time, through rings of tiles in shared memory.
+// Copies the bars of 32 segments between global memory and a block: tiles of kBars bars, 16 bytes
+// at a time, through rings of tiles in shared memory.
 //
-// A line may begin anywhere, a copy of 16 bytes only at a multiple of 16. So a line's row
+// A segment may begin anywhere, a copy of 16 bytes only at a multiple of 16. So a segment's row
 // begins at the multiple before it, `shift` elements earlier, and so do all of its tiles:
-// what the line needs of a tile ends in the next one.
+// what the segment needs of a tile ends in the next one.
 #pragma once
 
 #include <cuda_pipeline.h>
@@ -11,14 +11,14 @@
 #include <cstdint>
 
 #include "market/indicators/cell.cuh"
-#include "market/indicators/lines.h"
+#include "market/indicators/segments.h"
 
 namespace sluice::market::on_gpu {
 
 constexpr int kWarp = 32;
-constexpr int kBars = 16;        // of a tile: 128 bytes of a row of doubles
-constexpr int kMostStages = 6;   // tiles of an input; more of them do not help
-constexpr int kLeastStages = 4;  // two that are read, one that comes, one that is free
+constexpr int kBars = 16;      // of a tile: 128 bytes of a row of doubles
+constexpr int kMaxStages = 6;  // tiles of an input; more of them do not help
+constexpr int kMinStages = 4;  // two that are read, one in flight, one that is free
 
 template <class T>
 constexpr int kWide = 16 / static_cast<int>(sizeof(T));  // elements that move together
@@ -32,37 +32,37 @@ SLUICE_HD constexpr int in_pitch(int stages) {
 template <class T>
 constexpr int kOutPitch = 2 * kBars + kWide<T> - 1;
 
-// The rows of a block's lines, in elements from the first of the arrays.
+// The rows of a block's segments, in elements from the first of the arrays.
 struct Rows {
   std::int64_t at[kWarp];
   int begin[kWarp], end[kWarp];  // to be stored
   int longest;                   // end
   bool shifted;                  // some of them
 
-  // By the first warp; 16 bytes are `wide` elements.
-  __device__ __forceinline__ int set(const Line& line, std::int64_t bars, int wide) {
-    const std::int64_t first = line.series * bars + line.from;
+  // Called by the first warp; 16 bytes are `wide` elements.
+  __device__ __forceinline__ int set(const Segment& segment, std::int64_t bars, int wide) {
+    const std::int64_t first = segment.series * bars + segment.from;
     const int lane = threadIdx.x, shift = static_cast<int>(first % wide);
     at[lane] = first - shift;
-    begin[lane] = static_cast<int>(line.first - line.from) + shift;
-    end[lane] = static_cast<int>(line.end - line.from) + shift;
-    const int most = __reduce_max_sync(~0u, end[lane]);
+    begin[lane] = static_cast<int>(segment.first - segment.from) + shift;
+    end[lane] = static_cast<int>(segment.end - segment.from) + shift;
+    const int max_end = __reduce_max_sync(~0u, end[lane]);
     const bool some = __any_sync(~0u, shift != 0);
-    if (lane == 0) longest = most, shifted = some;
+    if (lane == 0) longest = max_end, shifted = some;
     return shift;
   }
 };
 
-// A lane's share of a tile: one chunk of every kStep-th row.
+// The chunks of a tile that a lane copies: one of every kStep-th row.
 template <class T>
-struct Share {
+struct TileChunks {
   static constexpr int kChunks = kBars / kWide<T>, kStep = kWarp / kChunks;
   static_assert(kStep * kChunks == kWarp);
   std::int64_t at[kChunks];
   int begin[kChunks], end[kChunks];
   int row, bar;  // of the first
 
-  __device__ __forceinline__ explicit Share(const Rows& rows) {
+  __device__ __forceinline__ explicit TileChunks(const Rows& rows) {
     const int lane = threadIdx.x % kWarp;
     row = lane / kChunks, bar = lane % kChunks * kWide<T>;
 #pragma unroll
@@ -89,14 +89,14 @@ __device__ __forceinline__ void copy_chunk(void* to, const void* from) {
 
 // Begins to copy the bars from t on of the rows into a tile.
 template <class T>
-__device__ __forceinline__ void fetch(const Share<T>& share, const T* from, T* tile, int pitch,
-                                      int t, bool wide) {
-  constexpr int kStep = Share<T>::kStep;
+__device__ __forceinline__ void fetch(const TileChunks<T>& chunks, const T* from, T* tile,
+                                      int pitch, int t, bool wide) {
+  constexpr int kStep = TileChunks<T>::kStep;
 #pragma unroll
-  for (int i = 0; i < Share<T>::kChunks; ++i) {
-    T* const to = tile + (share.row + i * kStep) * pitch + share.bar;
-    const T* const source = from + share.at[i] + t;
-    const int left = share.end[i] - t;
+  for (int i = 0; i < TileChunks<T>::kChunks; ++i) {
+    T* const to = tile + (chunks.row + i * kStep) * pitch + chunks.bar;
+    const T* const source = from + chunks.at[i] + t;
+    const int left = chunks.end[i] - t;
     if (wide && left >= kWide<T>) {
       copy_chunk(to, source);
     } else {
@@ -109,22 +109,22 @@ __device__ __forceinline__ void fetch(const Share<T>& share, const T* from, T* t
 
 // Stores a tile's bars from t on.
 template <class T>
-__device__ __forceinline__ void write(const Share<T>& share, T* to, const T* tile, int t,
+__device__ __forceinline__ void write(const TileChunks<T>& chunks, T* to, const T* tile, int t,
                                       bool wide) {
-  constexpr int kStep = Share<T>::kStep;
+  constexpr int kStep = TileChunks<T>::kStep;
 #pragma unroll
-  for (int i = 0; i < Share<T>::kChunks; ++i) {
-    const T* const from = tile + (share.row + i * kStep) * kOutPitch<T> + share.bar;
+  for (int i = 0; i < TileChunks<T>::kChunks; ++i) {
+    const T* const from = tile + (chunks.row + i * kStep) * kOutPitch<T> + chunks.bar;
     alignas(16) T chunk[kWide<T>];
 #pragma unroll
     for (int j = 0; j < kWide<T>; ++j) chunk[j] = from[j];
-    T* const target = to + share.at[i] + t;
-    if (wide && t >= share.begin[i] && t + kWide<T> <= share.end[i]) {
+    T* const target = to + chunks.at[i] + t;
+    if (wide && t >= chunks.begin[i] && t + kWide<T> <= chunks.end[i]) {
       *reinterpret_cast<int4*>(target) = *reinterpret_cast<const int4*>(chunk);
     } else {
 #pragma unroll
       for (int j = 0; j < kWide<T>; ++j)
-        if (t + j >= share.begin[i] && t + j < share.end[i]) __stcs(target + j, chunk[j]);
+        if (t + j >= chunks.begin[i] && t + j < chunks.end[i]) __stcs(target + j, chunk[j]);
     }
   }
 }

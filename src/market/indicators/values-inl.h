@@ -28,7 +28,7 @@
 SLUICE_RULES_BEGIN;
 namespace sluice::market::SLUICE_RULES {
 
-// Of a count of bars: past every period.
+// A count of bars above every period.
 inline constexpr int kSettled = INT_MAX;
 
 // a < b ? yes : no; a comparison with a NaN is false.
@@ -40,10 +40,10 @@ SLUICE_RULE double quotient(double a, double b) { return a / b; }
 SLUICE_RULE double plus_product(double c, double a, double b) { return std::fma(a, b, c); }
 SLUICE_RULE double minus_product(double c, double a, double b) { return std::fma(-a, b, c); }
 
-// Of what is not under `least`; 0 for what is.
+// The root of values that are not under `min_value`; 0 for others.
 template <class V>
-SLUICE_RULE V root_from(V least, V a) {
-  return root(pick_lt(a, least, V(0), a));
+SLUICE_RULE V root_from(V min_value, V a) {
+  return root(pick_lt(a, min_value, V(0), a));
 }
 
 template <class V>

@@ -33,7 +33,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
 }
 
-// Whichever the first line has most of.
+// The separator that occurs most often in the first line.
 char separator_of(std::string_view text) {
   const std::string_view line = text.substr(0, text.find_first_of("\r\n"));
   char best = ',';
@@ -42,9 +42,9 @@ char separator_of(std::string_view text) {
   return best;
 }
 
-// Fit for a message: a table may hold anything.
-std::string shortened(std::string_view text, std::size_t most = 40) {
-  return printable(text.substr(0, most)) + (text.size() > most ? "..." : "");
+// A text from a table made fit for a message.
+std::string shortened(std::string_view text, std::size_t limit = 40) {
+  return printable(text.substr(0, limit)) + (text.size() > limit ? "..." : "");
 }
 
 std::string lower(std::string_view text) {
@@ -54,30 +54,30 @@ std::string lower(std::string_view text) {
   return low;
 }
 
-std::string all_of(std::istream& in, const std::string& name, std::size_t most) {
+std::string all_of(std::istream& in, const std::string& name, std::size_t limit) {
   std::string text;
   for (std::size_t had = 0; in; text.resize(had)) {
-    text.resize(std::min(std::max<std::size_t>(2 * had, 1 << 20), most + 1));
+    text.resize(std::min(std::max<std::size_t>(2 * had, 1 << 20), limit + 1));
     in.read(text.data() + had, static_cast<std::streamsize>(text.size() - had));
     had += static_cast<std::size_t>(in.gcount());
-    require(had <= most, fmt::format("{}: more than {} bytes are too many", name, most));
+    require(had <= limit, fmt::format("{}: more than {} bytes are too many", name, limit));
   }
   return text;
 }
 
-// Devices have no end.
+// Devices have no end of file.
 bool has_an_end(const std::string& file) {
   std::error_code ignored;
   const auto status = std::filesystem::status(file, ignored);
   return std::filesystem::is_regular_file(status) || std::filesystem::is_fifo(status);
 }
 
-std::string content_of(const std::string& file, std::size_t most) {
+std::string content_of(const std::string& file, std::size_t limit) {
   std::ifstream in(file, std::ios::binary);
   if (!in) throw Error(Code::not_found, "cannot read " + file);
   try {
     if (has_an_end(file)) {
-      std::string text = all_of(in, file, most);
+      std::string text = all_of(in, file, limit);
       if (!in.bad()) return text;
     }
   } catch (const std::ios_base::failure&) {  // a disk that fails
@@ -85,7 +85,7 @@ std::string content_of(const std::string& file, std::size_t most) {
   throw Error(Code::not_found, "cannot read " + file + ": not a file, or not readable to its end");
 }
 
-// Nothing but a number, or nothing at all.
+// Parses a number; an empty field is a NaN.
 bool number(std::string_view field, double& value) {
   std::string_view text = trimmed(field);
   value = std::numeric_limits<double>::quiet_NaN();
@@ -106,19 +106,19 @@ Csv Csv::parse(std::string text, std::string name) {
   return csv;
 }
 
-std::size_t Csv::most_bytes() {
+std::size_t Csv::max_bytes() {
   const auto memory = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
                       static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   return std::min<std::size_t>(std::size_t{4} << 30, memory / 4);
 }
 
-Csv Csv::read(const std::string& file, std::istream& standard_input, std::size_t most) {
-  if (file == "-") return parse(all_of(standard_input, "stdin", most), "stdin");
-  return parse(content_of(file, most), file);
+Csv Csv::read(const std::string& file, std::istream& standard_input, std::size_t limit) {
+  if (file == "-") return parse(all_of(standard_input, "stdin", limit), "stdin");
+  return parse(content_of(file, limit), file);
 }
 
 void Csv::split() {
-  require(!text_.empty(), name_ + ": is empty; a line of column names is wanted");
+  require(!text_.empty(), name_ + ": is empty; a line of column names is expected");
   const char separator = separator_of(text_);
   std::vector<Field> fields;
   std::size_t at = split_line(0, separator, fields);
@@ -150,7 +150,7 @@ std::size_t Csv::split_line(std::size_t at, char separator, std::vector<Field>& 
     ++at;
   }
   require(here() == '\n' || here() == '\r',
-          fmt::format("{}:{}: text behind a closing quote", name_, line_));
+          fmt::format("{}:{}: text after a closing quote", name_, line_));
   if (here() == '\r') ++at;
   if (here() == '\n') ++at;
   ++line_;

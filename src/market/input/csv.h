@@ -19,17 +19,17 @@ class Csv {
   // `name` is the file's, for errors.
   static Csv parse(std::string text, std::string name);
   // "-" reads `standard_input`. Throws not_found when there is no such file, or it is a folder or a
-  // device, and invalid_argument when there are more than `most` bytes of it.
+  // device, and invalid_argument when there are more than `limit` bytes of it.
   static Csv read(const std::string& file, std::istream& standard_input,
-                  std::size_t most = most_bytes());
-  static std::size_t most_bytes();  // 4 GB, or a quarter of the memory where that is less
+                  std::size_t limit = max_bytes());
+  static std::size_t max_bytes();  // 4 GB, or a quarter of the memory where that is less
 
   const std::string& name() const noexcept { return name_; }
   std::size_t rows() const noexcept { return lines_.size(); }
   const std::vector<std::string>& header() const noexcept { return header_; }
 
-  // Which column that is, case aside. Throws invalid_argument, naming the nearest and
-  // all there are.
+  // The index of a column by its case-insensitive name. Throws invalid_argument, naming the nearest
+  // and all there are.
   std::size_t column(std::string_view name) const;
   bool has(std::string_view name) const noexcept;
 

@@ -7,16 +7,16 @@
 
 namespace sluice::market {
 
-inline constexpr int kMostBars = 100000;  // a period may span, as in TA-Lib
+inline constexpr int kMaxBars = 100000;  // a period may span, as in TA-Lib
 
 // Throws invalid_argument: "timeperiod is 0; it may be 1 to 100000".
-void require_range(std::string_view name, int value, int least, int most = kMostBars);
-void require_range(std::string_view name, double value, double least, double most);
+void require_range(std::string_view name, int value, int min, int max = kMaxBars);
+void require_range(std::string_view name, double value, double min, double max);
 
-// Of a name from outside, fit for a message: printable and not too long.
+// An untrusted name made fit for a message: printable and not too long.
 std::string short_name(std::string_view name);
 
 // Throws invalid_argument unless all arrays are as long as the first.
-void require_length(std::string_view name, std::size_t length, std::size_t wanted);
+void require_length(std::string_view name, std::size_t length, std::size_t expected);
 
 }  // namespace sluice::market

@@ -8,7 +8,7 @@
 namespace sluice::market {
 
 namespace {
-constexpr std::size_t kRowsPerLook = 32;  // rows between two looks whether anybody still waits
+constexpr std::size_t kRowsPerLook = 32;  // rows between two checks for cancellation
 }
 
 double dot(std::span<const double> a, std::span<const double> b) {
@@ -24,7 +24,7 @@ double dot(std::span<const double> a, std::span<const double> b) {
   return (s0 + s1) + (s2 + s3);
 }
 
-std::size_t cholesky(std::span<double> a, std::size_t n, double least, double instead) {
+std::size_t cholesky(std::span<double> a, std::size_t n, double min_pivot, double replacement) {
   std::size_t raised = 0;
   for (std::size_t i = 0; i < n; ++i) {
     if (i % kRowsPerLook == kRowsPerLook - 1) throw_if_cancelled();
@@ -32,7 +32,7 @@ std::size_t cholesky(std::span<double> a, std::size_t n, double least, double in
     for (std::size_t j = 0; j < i; ++j)
       row[j] = (row[j] - dot(row.first(j), a.subspan(j * n, j))) / a[j * n + j];
     double pivot = row[i] - dot(row.first(i), row.first(i));
-    if (!(pivot > least)) pivot = instead, ++raised;
+    if (!(pivot > min_pivot)) pivot = replacement, ++raised;
     row[i] = std::sqrt(pivot);
   }
   return raised;

@@ -7,9 +7,9 @@
 
 namespace sluice::market {
 
-// L L' = a, in place in the lower triangle. A pivot that is not above `least` is raised to
-// `instead`: the direction is then left as it is. Returns how many were.
-std::size_t cholesky(std::span<double> a, std::size_t n, double least, double instead);
+// L L' = a, in place in the lower triangle. A pivot that is not above `min_pivot` is replaced by
+// `replacement`: the direction is then left as it is. Returns how many were.
+std::size_t cholesky(std::span<double> a, std::size_t n, double min_pivot, double replacement);
 
 // Solves L L' x = b in place.
 void cholesky_solve(std::span<const double> l, std::size_t n, std::span<double> b);

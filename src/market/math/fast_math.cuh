@@ -1,4 +1,4 @@
-// How an NVIDIA GPU divides and takes roots quickly: the approximate instruction (good to
+// Fast division and square roots on an NVIDIA GPU: the approximate instruction (good to
 // 2^-22) and one step of third order, instead of the library's exactly rounded routines.
 // Comparisons that only keep a number in a range look at its upper half, as an integer: they
 // do not wait for the double-precision units, which are the limit of these formulas.
@@ -27,18 +27,18 @@ struct DeviceMath {
   template <class T>
   using Tables = DeviceTables<T>;
 
-  // Of x that is not below zero, or NaN. `least` has no bits in its lower half that count.
+  // max(x, lower) for x >= 0 or NaN. The lower half of the bits of `lower` must be zero.
   // Unsigned: the NaN that a GPU makes of 0 * infinity has its sign bit set.
-  __device__ static double at_least(double x, double least) {
+  __device__ static double at_least(double x, double lower) {
     const auto high = static_cast<unsigned>(__double2hiint(x));
-    const auto lowest = static_cast<unsigned>(__double2hiint(least));
+    const auto lowest = static_cast<unsigned>(__double2hiint(lower));
     return __hiloint2double(static_cast<int>(max(high, lowest)), __double2loint(x));
   }
   __device__ static double within(double x, double limit) {
     const int high = __double2hiint(x), size = min(high & 0x7fffffff, __double2hiint(limit));
     return __hiloint2double(size | (high & ~0x7fffffff), __double2loint(x));
   }
-  __device__ static float at_least(float x, float least) { return x < least ? least : x; }
+  __device__ static float at_least(float x, float lower) { return x < lower ? lower : x; }
   __device__ static float within(float x, float limit) { return fminf(fmaxf(x, -limit), limit); }
 
   __device__ static double reciprocal(double x) {
@@ -47,7 +47,7 @@ struct DeviceMath {
     const double e = ::fma(-x, y, 1.0);
     return ::fma(y, ::fma(e, e, e), y);
   }
-  // Of x >= 0; 0 for numbers under 1e-300.
+  // The square root of x >= 0; 0 for numbers under 1e-300.
   __device__ static double sqrt(double x) {
     double y;
     asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(at_least(x, 1e-300)));

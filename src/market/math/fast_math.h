@@ -50,9 +50,9 @@ struct Poly<double> {
   static constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds
   static constexpr double kInteger = 4503599627370496.0;
   static constexpr double kLn2Hi = 0x1.62e42fefa0000p-1, kLn2Lo = 0x1.cf79abc9e3b3ap-40;
-  static constexpr double kMostExp = 708;
+  static constexpr double kMaxExp = 708;
   static constexpr double kFarOut = 37.6, kTiny = 1e-290, kTailShift = 5;
-  static constexpr double kLeastPrice = 1e-150;
+  static constexpr double kMinPrice = 1e-150;
   SLUICE_HD static constexpr Terms<double, 9> exp() {
     return {{2.7476726987446306e-07, 2.763501314522495e-06, 2.4801932042449027e-05,
              0.00019841185184720338, 0.001388888851577645, 0.008333333370907076,
@@ -79,9 +79,9 @@ struct Poly<float> {
   static constexpr int kMantissa = 23, kBias = 127;
   static constexpr float kRound = 12582912.0f, kInteger = 8388608.0f;
   static constexpr float kLn2Hi = 0.693145752f, kLn2Lo = 1.42860677e-6f;
-  static constexpr float kMostExp = 87;
+  static constexpr float kMaxExp = 87;
   static constexpr float kFarOut = 13.1f, kTiny = 1e-30f, kTailShift = 3;
-  static constexpr float kLeastPrice = 1e-25f;
+  static constexpr float kMinPrice = 1e-25f;
   SLUICE_HD static constexpr Terms<float, 5> exp() {
     return {{0.0013814544366409205f, 0.008368721775800574f, 0.04166838916810443f,
              0.16666520579042715f, 0.4999999344226747f}};
@@ -99,13 +99,13 @@ struct Poly<float> {
 };
 
 // Tables: where the coefficients come from. A NaN is not `negative`, and at_least keeps it;
-// within may not on a GPU, so that what it is given must reach the result by another way, too.
+// within may not on a GPU, so that what it is given must reach the result on another path, too.
 struct HostMath {
   template <class T>
   using Tables = Poly<T>;
   template <class T>
-  [[gnu::always_inline]] static T at_least(T x, T least) {
-    return x < least ? least : x;
+  [[gnu::always_inline]] static T at_least(T x, T lower) {
+    return x < lower ? lower : x;
   }
   template <class T>
   [[gnu::always_inline]] static T within(T x, T limit) {
@@ -151,7 +151,7 @@ SLUICE_FLAT T exp_within(T x) {
 // The same for any x, taken into that range first.
 template <class M, class T>
 SLUICE_FLAT T exp(T x) {
-  return exp_within<M>(M::within(x, Poly<T>::kMostExp));
+  return exp_within<M>(M::within(x, Poly<T>::kMaxExp));
 }
 
 // log(a / b) of positive normal numbers, with one division.
@@ -161,7 +161,7 @@ SLUICE_FLAT T log_ratio(T a, T b) {
   constexpr Bits<T> one = Bits<T>(P::kBias) << P::kMantissa;
   constexpr Bits<T> exponent_field = Bits<T>(2 * P::kBias + 1) << P::kMantissa;
   // The bits of a positive number grow almost like its logarithm: their difference,
-  // rounded to a whole exponent, leaves a ratio within 2^+-0.586.
+  // rounded to an integer exponent, leaves a ratio within 2^+-0.586.
   const Bits<T> ratio = bits(a) - bits(b) + one + (Bits<T>(1) << (P::kMantissa - 1));
   const Bits<T> power = ratio & exponent_field;
   const T near = b * from_bits<T>(power);

@@ -37,14 +37,14 @@ SLUICE_FLAT TwoNormals box_muller(std::uint32_t radius_word, std::uint32_t angle
   const float log = fast::log_ratio<fast::HostMath>(uniform(radius_word), 1.0f);
   const float radius = std::sqrt(std::fabs(-2.0f * log));
   const float turns = half_turns(angle_word), size = std::fabs(turns);
-  const bool behind = size > 0.5f;
-  const float a = behind ? 1.0f - size : size, a2 = a * a;
+  const bool second_half = size > 0.5f;
+  const float a = second_half ? 1.0f - size : size, a2 = a * a;
   const fast::Terms<float, 5> sine{
       {0.077218192f, -0.598044205f, 2.55003122f, -5.16770687f, 3.14159258f}};
   const fast::Terms<float, 6> cosine{
       {-0.0243961621f, 0.234937247f, -1.335212f, 4.05870916f, -4.93480214f, 1.0f}};
   const float c = fast::horner(cosine, a2), s = a * fast::horner(sine, a2);
-  return {radius * (behind ? -c : c), radius * std::copysign(s, turns)};
+  return {radius * (second_half ? -c : c), radius * std::copysign(s, turns)};
 }
 
 }  // namespace sluice::market::normals

@@ -6,9 +6,9 @@
 
 namespace sluice::market::philox {
 
-struct DeviceProducts {
-  __device__ static Halves product(std::uint32_t a, std::uint32_t b) {
-    Halves p;
+struct DeviceMulHiLo {
+  __device__ static HiLo mulhilo(std::uint32_t a, std::uint32_t b) {
+    HiLo p;
     asm("{ .reg .u64 wide; mul.wide.u32 wide, %2, %3; mov.b64 {%0, %1}, wide; }"
         : "=r"(p.low), "=r"(p.high)
         : "r"(a), "r"(b));

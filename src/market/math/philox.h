@@ -32,27 +32,27 @@ SLUICE_HD constexpr Words counter(std::uint64_t path, std::uint32_t step,
 }
 
 // Both halves of a product. A GPU has an instruction for it: see philox.cuh.
-struct Halves {
+struct HiLo {
   std::uint32_t low, high;
 };
-struct HostProducts {
-  SLUICE_HD static constexpr Halves product(std::uint32_t a, std::uint32_t b) {
+struct HostMulHiLo {
+  SLUICE_HD static constexpr HiLo mulhilo(std::uint32_t a, std::uint32_t b) {
     const std::uint64_t p = std::uint64_t{a} * b;
     return {static_cast<std::uint32_t>(p), static_cast<std::uint32_t>(p >> 32)};
   }
 };
 
-template <class Products>
+template <class MulHiLo>
 SLUICE_HD constexpr Words round(Words x, Key key) {
-  const Halves p0 = Products::product(kMultiply0, x.x0);
-  const Halves p1 = Products::product(kMultiply1, x.x2);
+  const HiLo p0 = MulHiLo::mulhilo(kMultiply0, x.x0);
+  const HiLo p1 = MulHiLo::mulhilo(kMultiply1, x.x2);
   return {p1.high ^ x.x1 ^ key.k0, p1.low, p0.high ^ x.x3 ^ key.k1, p0.low};
 }
 
-template <class Products = HostProducts>
+template <class MulHiLo = HostMulHiLo>
 SLUICE_HD constexpr Words random(Words counter, Key key) {
   for (int i = 0; i < kRounds; ++i) {
-    counter = round<Products>(counter, key);
+    counter = round<MulHiLo>(counter, key);
     key = {key.k0 + kWeyl0, key.k1 + kWeyl1};
   }
   return counter;

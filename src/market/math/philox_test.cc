@@ -10,7 +10,7 @@ using testing::ElementsAre;
 auto words(Words w) { return std::vector<std::uint32_t>{w.x0, w.x1, w.x2, w.x3}; }
 
 // The known answers that come with Random123.
-TEST(Philox, GivesThePublishedNumbers) {
+TEST(Philox, PhiloxGivesThePublishedNumbers) {
   EXPECT_THAT(words(random({0, 0, 0, 0}, {0, 0})),
               ElementsAre(0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8));
   EXPECT_THAT(words(random({~0u, ~0u, ~0u, ~0u}, {~0u, ~0u})),

@@ -8,7 +8,7 @@
 #include "base/cancellation.h"
 #include "base/error.h"
 #include "market/math/dense.h"
-#include "market/math/qp_sides.h"
+#include "market/math/qp_standard_form.h"
 
 namespace sluice::market {
 namespace {
@@ -21,17 +21,17 @@ double largest(const Vector& v) {
   return m;
 }
 
-constexpr double kGood = 1e-8;        // miss() of a solution
+constexpr double kTolerance = 1e-8;   // residual() of a solution
 constexpr std::size_t kLongRow = 64;  // terms of a row whose squares take a while
 
 // One run of Mehrotra's predictor and corrector.
 class Interior {
  public:
-  Interior(const QpProblem& problem, const QpSides& sides)
-      : qp_(problem), sides_(sides), n_(problem.q.size()), m_(sides.limits.size()) {
+  Interior(const QpProblem& problem, const QpStandardForm& form)
+      : qp_(problem), form_(form), n_(problem.q.size()), m_(form.limits.size()) {
     size_ = std::max({largest(qp_.p), largest(qp_.q), 1e-300});
     x_.assign(n_, 0);
-    y_.assign(sides_.equal.size(), 0);
+    y_.assign(form_.equal.size(), 0);
     s_.assign(m_, 1);
     z_.assign(m_, size_);
   }
@@ -43,7 +43,7 @@ class Interior {
     for (iterations_ = 0; iterations_ < 100; ++iterations_) {
       throw_if_cancelled();
       residuals();
-      const double now = miss();
+      const double now = residual();
       if (now < best) {
         best = now;
         out.solution = {x_, multipliers(), iterations_, false};
@@ -51,9 +51,9 @@ class Interior {
         out.z = z_;
       }
       // Once the slacks drown in rounding a step can spoil everything: the best counts.
-      if (best <= 1e-12 || (best <= kGood && now > 100 * best) || !step()) break;
+      if (best <= 1e-12 || (best <= kTolerance && now > 100 * best) || !step()) break;
     }
-    out.converged = best <= kGood && largest(out.solution.x) < 1e7;
+    out.converged = best <= kTolerance && largest(out.solution.x) < 1e7;
     return out;
   }
 
@@ -63,8 +63,8 @@ class Interior {
     factor();
     Vector dx = qp_.q, dy(y_.size());
     for (double& v : dx) v = -v;
-    for (std::size_t k = 0; k < m_; ++k) add_side(k, size_ * sides_.limits[k].h, dx);
-    for (std::size_t k = 0; k < y_.size(); ++k) dy[k] = qp_.rows[sides_.equal[k]].lower;
+    for (std::size_t k = 0; k < m_; ++k) add_inequality(k, size_ * form_.limits[k].h, dx);
+    for (std::size_t k = 0; k < y_.size(); ++k) dy[k] = qp_.rows[form_.equal[k]].lower;
     solve_step(dx, dy);
     x_ = dx;
     y_ = dy;
@@ -74,18 +74,18 @@ class Interior {
   }
 
   double slack_of(std::size_t k) const {
-    const QpSide& side = sides_.limits[k];
-    return side.h - side.sign * value_of(qp_.rows[side.row], x_);
+    const QpInequality& inequality = form_.limits[k];
+    return inequality.h - inequality.sign * value_of(qp_.rows[inequality.row], x_);
   }
 
-  void add_side(std::size_t k, double factor, Vector& to) const {
-    const QpSide& side = sides_.limits[k];
-    for (const auto& [i, c] : qp_.rows[side.row].terms) to[i] += factor * side.sign * c;
+  void add_inequality(std::size_t k, double factor, Vector& to) const {
+    const QpInequality& inequality = form_.limits[k];
+    for (const auto& [i, c] : qp_.rows[inequality.row].terms) to[i] += factor * inequality.sign * c;
   }
 
-  double side_times(std::size_t k, const Vector& v) const {
-    const QpSide& side = sides_.limits[k];
-    return side.sign * value_of(qp_.rows[side.row], v);
+  double inequality_times(std::size_t k, const Vector& v) const {
+    const QpInequality& inequality = form_.limits[k];
+    return inequality.sign * value_of(qp_.rows[inequality.row], v);
   }
 
   void residuals() {
@@ -94,22 +94,22 @@ class Interior {
       rd_[i] += dot({qp_.p.data() + i * n_, n_}, {x_.data(), n_});
     rp_.resize(y_.size());
     for (std::size_t k = 0; k < y_.size(); ++k) {
-      const QpRow& row = qp_.rows[sides_.equal[k]];
+      const QpRow& row = qp_.rows[form_.equal[k]];
       for (const auto& [i, c] : row.terms) rd_[i] += y_[k] * c;
       rp_[k] = value_of(row, x_) - row.lower;
     }
     rg_.resize(m_);
     mu_ = 0;
     for (std::size_t k = 0; k < m_; ++k) {
-      add_side(k, z_[k], rd_);
+      add_inequality(k, z_[k], rd_);
       rg_[k] = s_[k] - slack_of(k);
       mu_ += s_[k] * z_[k];
     }
     if (m_ > 0) mu_ /= static_cast<double>(m_);
   }
 
-  // How far the conditions of an optimum are from being met, relative to the data's size.
-  double miss() const {
+  // The largest violation of the optimality conditions, relative to the data's size.
+  double residual() const {
     return std::max({largest(rd_) / size_, largest(rp_), largest(rg_), mu_ / size_}) /
            (1 + largest(x_));
   }
@@ -118,7 +118,7 @@ class Interior {
   void factor() {
     k_ = qp_.p;
     for (std::size_t k = 0; k < m_; ++k) {
-      const auto& terms = qp_.rows[sides_.limits[k].row].terms;
+      const auto& terms = qp_.rows[form_.limits[k].row].terms;
       if (terms.size() > kLongRow) throw_if_cancelled();
       const double w = z_[k] / s_[k];
       for (const auto& [i, a] : terms)
@@ -134,18 +134,18 @@ class Interior {
     schur_.assign(e * e, 0.0);
     for (std::size_t k = 0; k < e; ++k) {
       throw_if_cancelled();
-      for (const auto& [i, c] : qp_.rows[sides_.equal[k]].terms) columns_[k][i] += c;
+      for (const auto& [i, c] : qp_.rows[form_.equal[k]].terms) columns_[k][i] += c;
       cholesky_solve(k_, n_, columns_[k]);
       for (std::size_t j = 0; j < e; ++j)
-        schur_[j * e + k] = value_of(qp_.rows[sides_.equal[j]], columns_[k]);
+        schur_[j * e + k] = value_of(qp_.rows[form_.equal[j]], columns_[k]);
     }
     double widest = 0;
     for (std::size_t k = 0; k < e; ++k) widest = std::max(widest, schur_[k * e + k]);
     cholesky(schur_, e, 1e-14 * widest, widest);
   }
 
-  // In: the right sides of the two rows of the reduced system; out: dx and dy. Solved, and
-  // twice more for what is left, since the factors are of a slightly different matrix.
+  // In: the right-hand sides of the two rows of the reduced system; out: dx and dy. Two rounds of
+  // iterative refinement follow, since the factors are of a slightly different matrix.
   void solve_step(Vector& dx, Vector& dy) const {
     Vector left_x = dx, left_y = dy;
     std::fill(dx.begin(), dx.end(), 0.0);
@@ -159,12 +159,13 @@ class Interior {
     }
   }
 
-  // What x and y give of the right sides.
+  // Subtracts the contribution of x and y from the right-hand sides.
   void take_off(const Vector& x, const Vector& y, Vector& left_x, Vector& left_y) const {
     for (std::size_t i = 0; i < n_; ++i) left_x[i] -= dot({qp_.p.data() + i * n_, n_}, x);
-    for (std::size_t k = 0; k < m_; ++k) add_side(k, -z_[k] / s_[k] * side_times(k, x), left_x);
+    for (std::size_t k = 0; k < m_; ++k)
+      add_inequality(k, -z_[k] / s_[k] * inequality_times(k, x), left_x);
     for (std::size_t k = 0; k < y.size(); ++k) {
-      const QpRow& row = qp_.rows[sides_.equal[k]];
+      const QpRow& row = qp_.rows[form_.equal[k]];
       for (const auto& [i, c] : row.terms) left_x[i] -= y[k] * c;
       left_y[k] -= value_of(row, x);
     }
@@ -173,7 +174,7 @@ class Interior {
   void solve_factored(Vector& dx, Vector& dy) const {
     const std::size_t e = y_.size();
     cholesky_solve(k_, n_, dx);
-    for (std::size_t k = 0; k < e; ++k) dy[k] = value_of(qp_.rows[sides_.equal[k]], dx) - dy[k];
+    for (std::size_t k = 0; k < e; ++k) dy[k] = value_of(qp_.rows[form_.equal[k]], dx) - dy[k];
     cholesky_solve(schur_, e, dy);
     for (std::size_t k = 0; k < e; ++k)
       for (std::size_t i = 0; i < n_; ++i) dx[i] -= columns_[k][i] * dy[k];
@@ -188,24 +189,24 @@ class Interior {
     Direction d{rd_, rp_, Vector(m_), Vector(m_)};
     for (double& v : d.x) v = -v;
     for (double& v : d.y) v = -v;
-    for (std::size_t k = 0; k < m_; ++k) add_side(k, (rc[k] - z_[k] * rg_[k]) / s_[k], d.x);
+    for (std::size_t k = 0; k < m_; ++k) add_inequality(k, (rc[k] - z_[k] * rg_[k]) / s_[k], d.x);
     solve_step(d.x, d.y);
     for (std::size_t k = 0; k < m_; ++k) {
-      d.s[k] = -rg_[k] - side_times(k, d.x);
+      d.s[k] = -rg_[k] - inequality_times(k, d.x);
       d.z[k] = (-rc[k] - z_[k] * d.s[k]) / s_[k];
     }
     return d;
   }
 
-  // The part of the way until something would be 0.
-  static double room(const Vector& v, const Vector& dv) {
+  // The largest step in [0, 1] that keeps v positive.
+  static double max_step(const Vector& v, const Vector& dv) {
     double part = 1;
     for (std::size_t k = 0; k < v.size(); ++k)
       if (dv[k] < 0) part = std::min(part, -v[k] / dv[k]);
     return part;
   }
 
-  // The mean of s z behind a part of a step.
+  // The mean of s z after a step of length a.
   double mu_behind(const Direction& d, double a) const {
     double sum = 0;
     for (std::size_t k = 0; k < m_; ++k) sum += (s_[k] + a * d.s[k]) * (z_[k] + a * d.z[k]);
@@ -213,7 +214,8 @@ class Interior {
   }
 
   double length(const Direction& d) const {
-    return std::min(1.0, 0.995 * std::min(room(s_, d.s), room(z_, d.z)) + (m_ == 0 ? 0.005 : 0.0));
+    return std::min(
+        1.0, 0.995 * std::min(max_step(s_, d.s), max_step(z_, d.z)) + (m_ == 0 ? 0.005 : 0.0));
   }
 
   // Mehrotra's: first as if s z could be 0 at once, then with what that left out.
@@ -222,7 +224,7 @@ class Interior {
     for (std::size_t k = 0; k < m_; ++k) rc[k] = s_[k] * z_[k];
     const Direction d = direction(rc);
     if (m_ == 0) return d;
-    const double ratio = mu_behind(d, std::min(room(s_, d.s), room(z_, d.z))) / mu_;
+    const double ratio = mu_behind(d, std::min(max_step(s_, d.s), max_step(z_, d.z))) / mu_;
     for (std::size_t k = 0; k < m_; ++k) rc[k] += d.s[k] * d.z[k] - ratio * ratio * ratio * mu_;
     return direction(rc);
   }
@@ -255,13 +257,13 @@ class Interior {
 
   Vector multipliers() const {
     Vector out(qp_.rows.size(), 0.0);
-    for (std::size_t k = 0; k < y_.size(); ++k) out[sides_.equal[k]] = y_[k];
-    for (std::size_t k = 0; k < m_; ++k) out[sides_.limits[k].row] += sides_.limits[k].sign * z_[k];
+    for (std::size_t k = 0; k < y_.size(); ++k) out[form_.equal[k]] = y_[k];
+    for (std::size_t k = 0; k < m_; ++k) out[form_.limits[k].row] += form_.limits[k].sign * z_[k];
     return out;
   }
 
   const QpProblem& qp_;
-  const QpSides& sides_;
+  const QpStandardForm& form_;
   std::size_t n_, m_;
   double size_ = 1, mu_ = 0;
   int iterations_ = 0;
@@ -282,23 +284,23 @@ void check(const QpProblem& problem) {
 
 }  // namespace
 
-InteriorPoint interior_point(const QpProblem& problem, const QpSides& sides) {
-  return Interior(problem, sides).run();
+InteriorPoint interior_point(const QpProblem& problem, const QpStandardForm& form) {
+  return Interior(problem, form).run();
 }
 
-std::optional<QpSolution> attempt(const QpProblem& problem) {
+std::optional<QpSolution> try_solve(const QpProblem& problem) {
   check(problem);
-  const QpSides sides = sides_of(problem);
-  InteriorPoint point = interior_point(problem, sides);
+  const QpStandardForm form = standard_form(problem);
+  InteriorPoint point = interior_point(problem, form);
   if (point.converged || std::isfinite(largest(point.solution.x)))
-    point.solution.polished = polish(problem, sides, point.slack, point.z, point.solution);
+    point.solution.polished = polish(problem, form, point.slack, point.z, point.solution);
   if (!point.converged && !point.solution.polished) return std::nullopt;
   return std::move(point.solution);
 }
 
 QpSolution solve(const QpProblem& problem) {
-  auto found = attempt(problem);
-  if (!found) refuse(problem);
+  auto found = try_solve(problem);
+  if (!found) throw_infeasible(problem);
   return *std::move(found);
 }
 

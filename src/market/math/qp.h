@@ -21,7 +21,8 @@ struct QpRow {
                      // not worth naming
 };
 
-// Least x' p x / 2 + q' x; p is symmetric, has no negative eigenvalue, and is given whole.
+// Minimises x' p x / 2 + q' x; p is symmetric, has no negative eigenvalue, and both triangles are
+// given.
 struct QpProblem {
   std::vector<double> p, q;
   std::vector<QpRow> rows;
@@ -35,17 +36,19 @@ struct QpSolution {
 };
 
 // Throws invalid_argument that names the rows in conflict when no x fulfils all, and
-// one that says so when the least value has no bound.
+// one that says so when the minimum is unbounded.
 QpSolution solve(const QpProblem& problem);
-// None where solve() throws, without a search for the reason.
-std::optional<QpSolution> attempt(const QpProblem& problem);
-[[noreturn]] void refuse(const QpProblem& problem);  // as solve() does what has no solution
+// Returns nothing where solve() throws, without a search for the reason.
+std::optional<QpSolution> try_solve(const QpProblem& problem);
+[[noreturn]] void throw_infeasible(
+    const QpProblem& problem);  // as solve() does for a problem without a solution
 
-// Variables and limits of several of them beyond which no conflict is searched for: it would
-// take longer than the problem itself.
-inline constexpr std::size_t kWidestSearch = 600;
+// Above this number of variables and multi-variable limits no search for conflicting rows is made:
+// it would take longer than the problem itself.
+inline constexpr std::size_t kMaxSearchWidth = 600;
 
-// The names of rows that cannot hold together; empty when all can, or when there are too many.
-std::vector<std::string> conflict(const QpProblem& problem);
+// The names of rows that are infeasible together; empty when the problem is feasible, or when there
+// are too many rows.
+std::vector<std::string> infeasible_rows(const QpProblem& problem);
 
 }  // namespace sluice::market

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "market/math/dense.h"
-#include "market/math/qp_sides.h"
+#include "market/math/qp_standard_form.h"
 
 namespace sluice::market {
 namespace {
@@ -21,7 +21,7 @@ struct Face {
   std::vector<std::size_t> free;
 };
 
-Face face_of(const QpProblem& qp, const QpSides& sides, const std::vector<double>& slack,
+Face face_of(const QpProblem& qp, const QpStandardForm& form, const std::vector<double>& slack,
              const std::vector<double>& z, std::vector<double>& x) {
   Face face;
   face.fixing.assign(qp.q.size(), kFree);
@@ -34,9 +34,9 @@ Face face_of(const QpProblem& qp, const QpSides& sides, const std::vector<double
       face.rows.push_back({r, value});
     }
   };
-  for (const std::size_t r : sides.equal) hold(r, qp.rows[r].lower);
-  for (std::size_t k = 0; k < sides.limits.size(); ++k)
-    if (z[k] > slack[k]) hold(sides.limits[k].row, sides.limits[k].sign * sides.limits[k].h);
+  for (const std::size_t r : form.equal) hold(r, qp.rows[r].lower);
+  for (std::size_t k = 0; k < form.limits.size(); ++k)
+    if (z[k] > slack[k]) hold(form.limits[k].row, form.limits[k].sign * form.limits[k].h);
   for (std::size_t i = 0; i < x.size(); ++i)
     if (face.fixing[i] == kFree) face.free.push_back(i);
   return face;
@@ -110,10 +110,10 @@ bool fulfilled(const QpProblem& qp, const std::vector<double>& x,
 
 }  // namespace
 
-bool polish(const QpProblem& problem, const QpSides& sides, const std::vector<double>& slack,
+bool polish(const QpProblem& problem, const QpStandardForm& form, const std::vector<double>& slack,
             const std::vector<double>& z, QpSolution& solution) {
   std::vector<double> x = solution.x, y;
-  const Face face = face_of(problem, sides, slack, z, x);
+  const Face face = face_of(problem, form, slack, z, x);
   if (face.rows.size() > face.free.size() || !solve_face(problem, face, x, y)) return false;
   const auto multipliers = multipliers_of(problem, face, x, y);
   if (!fulfilled(problem, x, multipliers)) return false;

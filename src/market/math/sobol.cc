@@ -5,7 +5,7 @@
 namespace sluice::market {
 namespace {
 
-SobolDirections make() {
+SobolDirections make_directions() {
   SobolDirections s{};
   for (int b = 0; b < kSobolBits; ++b) s.at[0][b] = 1u << (31 - b);
   const std::uint16_t* numbers = kSobolNumbers;
@@ -26,7 +26,7 @@ SobolDirections make() {
 }  // namespace
 
 const SobolDirections& sobol_directions() {
-  static const SobolDirections directions = make();
+  static const SobolDirections directions = make_directions();
   return directions;
 }
 

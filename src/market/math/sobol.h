@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "market/math/fast_math.h"
+#include "compute/hd.h"
 
 namespace sluice::market {
 
@@ -25,20 +25,6 @@ SLUICE_HD inline std::uint32_t sobol(const std::uint32_t* directions, std::uint3
   std::uint32_t x = shift;
   for (int b = 0; number >> b != 0; ++b) x ^= (number >> b & 1) != 0 ? directions[b] : 0;
   return x;
-}
-
-// The x with Phi(x) = p, for p of (0, 1): a rough start and two steps of third order.
-template <class M>
-SLUICE_HD double normal_quantile(double p) {
-  const bool low = p < 0.5;
-  const double tail = low ? p : 1 - p, t = std::sqrt(-2 * std::log(tail));
-  double x = t - (2.30753 + 0.27061 * t) / (1 + t * (0.99229 + 0.04481 * t));
-  for (int i = 0; i < 2; ++i) {
-    const auto n = fast::normal<M>(x);
-    const double e = (tail - n.above) / (n.bell * 0.3989422804014327);
-    x -= e / (1 + 0.5 * x * e);
-  }
-  return low ? -x : x;
 }
 
 }  // namespace sluice::market

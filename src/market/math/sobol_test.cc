@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "market/math/normal.h"
 #include "market/montecarlo/asian.h"
 #include "market/montecarlo/paths.h"
 #include "market/options/black_scholes.h"
@@ -18,7 +19,7 @@ std::uint32_t at(int dimension, std::uint32_t number) {
 }
 
 // Points 5 and 1000 of SciPy's sequence, which counts in Gray code.
-TEST(Sobol, GivesThePublishedPoints) {
+TEST(Sobol, PointsAreThosePublished) {
   const int dimensions[] = {0, 1, 2, 20, 100, 255};
   const std::uint32_t five[] = {3758096384, 3758096384, 536870912,
                                 2684354560, 536870912,  3758096384};
@@ -30,7 +31,7 @@ TEST(Sobol, GivesThePublishedPoints) {
   }
 }
 
-TEST(Sobol, FillsEveryDimensionEvenly) {
+TEST(Sobol, EveryDimensionIsFilledEvenly) {
   for (int d = 0; d < kSobolDimensions; ++d) {
     std::set<std::uint32_t> cells;
     for (std::uint32_t i = 0; i < 256; ++i) cells.insert(at(d, i) >> 24);
@@ -38,7 +39,7 @@ TEST(Sobol, FillsEveryDimensionEvenly) {
   }
 }
 
-TEST(NormalQuantile, TurnsTheDistributionAround) {
+TEST(NormalQuantile, TheQuantileInvertsTheDistribution) {
   for (const double x : {-8.0, -5.0, -2.0, -0.3, 0.0, 1e-3, 0.7, 3.0, 6.0})
     EXPECT_NEAR(normal_quantile<fast::HostMath>(0.5 * std::erfc(-x / std::sqrt(2.0))), x,
                 1e-12 + (x > 4 ? 1e-7 : 0))
@@ -50,7 +51,7 @@ class QuasiPaths : public testing::Test {
   compute::Compute compute{{.threads = 2}};
 };
 
-TEST_F(QuasiPaths, AreMuchMorePreciseThanRandomOnes) {
+TEST_F(QuasiPaths, SobolPathsAreMuchMorePreciseThanRandomOnes) {
   const PathModel model{.rate = 0.04, .assets = {{100, 0, 0.25}}, .steps = 16};
   const PathPayoff payoff{.payoff = Payoff::asian_price};
   SimulationOptions s{.paths = 1 << 16, .antithetic = false, .control_variate = false};
@@ -65,7 +66,7 @@ TEST_F(QuasiPaths, AreMuchMorePreciseThanRandomOnes) {
   EXPECT_NEAR(quasi.price, exact.price, 4 * (quasi.standard_error + exact.standard_error) + 1e-4);
 }
 
-TEST_F(QuasiPaths, PriceSeveralCorrelatedAssets) {
+TEST_F(QuasiPaths, SobolPathsPriceSeveralCorrelatedAssets) {
   PathModel model{.assets = {{100, 0, 0.2}, {95, 0, 0.3}}};
   model.correlation = {1, 0.4, 0.4, 1};
   double call = 0, put = 0;
@@ -77,7 +78,7 @@ TEST_F(QuasiPaths, PriceSeveralCorrelatedAssets) {
   EXPECT_LT(e.standard_error, 0.02);
 }
 
-TEST_F(QuasiPaths, HaveNoMoreThan256Dimensions) {
+TEST_F(QuasiPaths, SobolPathsHaveAtMost256Dimensions) {
   EXPECT_THROW(simulate(compute, {.steps = 257}, {}, {.paths = 1000, .sobol = true}), Error);
 }
 

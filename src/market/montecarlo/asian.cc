@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "market/input/require.h"
+#include "market/math/normal.h"
 #include "market/montecarlo/asian_kernels.h"
 #include "market/montecarlo/gpu.h"
 
@@ -26,8 +27,6 @@ void validate(const AsianOption& o, const SimulationOptions& s) {
 
 double step(const AsianOption& o) { return o.fixings > 1 ? o.span / (o.fixings - 1) : 0; }
 
-double below(double x) { return 0.5 * std::erfc(-x * std::numbers::sqrt2 / 2); }
-
 // Mean of max(w (G - strike), 0), not discounted.
 double geometric_mean_payoff(const AsianOption& o) {
   const double n = o.fixings, drift = o.rate - o.div_yield - 0.5 * o.vol * o.vol, dt = step(o);
@@ -38,7 +37,7 @@ double geometric_mean_payoff(const AsianOption& o) {
   const double w = o.kind == OptionKind::call ? 1 : -1, forward = std::exp(mu + var / 2);
   if (sd <= 0 || o.strike <= 0) return std::max(w * (forward - o.strike), 0.0);
   const double d2 = (mu - std::log(o.strike)) / sd, d1 = d2 + sd;
-  return w * (forward * below(w * d1) - o.strike * below(w * d2));
+  return w * (forward * normal_cdf(w * d1) - o.strike * normal_cdf(w * d2));
 }
 
 }  // namespace
@@ -74,7 +73,7 @@ const compute::Operation& asian_operation() {
 }
 
 Estimate asian(compute::Compute& compute, const AsianOption& option,
-               const SimulationOptions& simulation, compute::Where where) {
+               const SimulationOptions& simulation, compute::DevicePreference where) {
   validate(option, simulation);
   const int each = simulation.antithetic ? 2 : 1;
   const std::size_t per_block = kAsianBlock * static_cast<std::size_t>(each);

@@ -23,9 +23,9 @@ struct AsianOption {
 // and exponential differ in their last bits there, and a price by less than 1e-5 of spot.
 Estimate asian(compute::Compute& compute, const AsianOption& option,
                const SimulationOptions& simulation = {},
-               compute::Where where = compute::Where::automatic);
+               compute::DevicePreference where = compute::DevicePreference::automatic);
 
-// The paths that are really simulated: whole blocks.
+// The paths that are actually simulated: full blocks.
 std::uint64_t simulated_asian_paths(const SimulationOptions& simulation);
 
 // The same option on the geometric mean, exactly.

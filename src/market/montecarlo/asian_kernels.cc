@@ -1,7 +1,7 @@
 // Eight or sixteen paths side by side. Random words come from Philox in vectors of 64-bit
 // lanes, where one multiplication gives both halves of a product; the rest is loops over
 // paths that the compiler makes vectors of. Everything stays in the L1 cache.
-// About 5 instructions a path-step with mirrored paths and 8 lanes.
+// About 5 instructions a path-step with antithetic paths and 8 lanes.
 #include "market/montecarlo/asian_kernels.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace sluice::market::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr std::size_t kPaths = 256;  // side by side; divides kAsianBlock
-constexpr int kStepsPerLook = 64;    // steps between two looks whether anybody still waits
+constexpr int kStepsPerLook = 64;    // steps between two checks for cancellation
 
 struct Group {
   alignas(64) std::uint32_t words[4][kPaths];

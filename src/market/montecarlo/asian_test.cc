@@ -30,7 +30,7 @@ class Asian : public testing::Test {
   compute::Compute compute{{.threads = 2}};
 };
 
-TEST(Normals, AreTheBoxMullerTransformOfTheirWords) {
+TEST(Normals, NormalsAreTheBoxMullerTransformOfTheirWords) {
   for (std::uint32_t i = 0; i < 20000; ++i) {
     const auto w = philox::random(philox::counter(i, 0), philox::key_of(7));
     const auto z = normals::box_muller(w.x0, w.x1);
@@ -42,13 +42,13 @@ TEST(Normals, AreTheBoxMullerTransformOfTheirWords) {
   }
 }
 
-TEST(Normals, AreFiniteAtTheEndsOfTheRange) {
+TEST(Normals, NormalsAreFiniteAtTheEndsOfTheRange) {
   for (const std::uint32_t word : {0u, 1u, 2u, 0x7fffffffu, 0x80000000u, 0xfffffffeu, 0xffffffffu})
     EXPECT_TRUE(std::isfinite(normals::box_muller(word, word).first)) << word;
   EXPECT_GT(std::hypot(normals::box_muller(0, 0).first, normals::box_muller(0, 0).second), 6.5f);
 }
 
-TEST(Normals, HaveTheMomentsOfANormalDistribution) {
+TEST(Normals, NormalsHaveTheMomentsOfANormalDistribution) {
   double m1 = 0, m2 = 0, m3 = 0, m4 = 0;
   constexpr int kDraws = 1 << 20;
   for (std::uint32_t i = 0; i < kDraws / 2; ++i) {
@@ -67,7 +67,7 @@ TEST(Normals, HaveTheMomentsOfANormalDistribution) {
   EXPECT_NEAR(m4 / kDraws, 3, 5e-2);
 }
 
-TEST_F(Asian, OnTheGeometricMeanIsExact) {
+TEST_F(Asian, TheGeometricMeanOptionIsExact) {
   int checked = 0;
   for (const auto& row : option_reference())
     if (row.text("product") == "asian_discrete_price" && row.text("method") == "analytic") {
@@ -77,7 +77,7 @@ TEST_F(Asian, OnTheGeometricMeanIsExact) {
   if (checked == 0) GTEST_SKIP() << "no " << option_reference_file();
 }
 
-TEST_F(Asian, PricesThePublishedArithmeticOptions) {
+TEST_F(Asian, ArithmeticPricesMatchThePublishedOnes) {
   int checked = 0;
   for (const auto& row : option_reference()) {
     if (row.text("product") != "asian_discrete_price" || row.text("method") != "levy_1997")
@@ -90,14 +90,14 @@ TEST_F(Asian, PricesThePublishedArithmeticOptions) {
   EXPECT_EQ(checked, 30);
 }
 
-TEST_F(Asian, TheControlVariateTakesAlmostAllOfTheError) {
+TEST_F(Asian, TheControlVariateRemovesAlmostAllOfTheError) {
   const auto with = asian(compute, {}, {.paths = 1 << 16});
   const auto without = asian(compute, {}, {.paths = 1 << 16, .control_variate = false});
   EXPECT_LT(with.standard_error * 10, without.standard_error);
   EXPECT_NEAR(with.price, without.price, 4 * without.standard_error);
 }
 
-TEST_F(Asian, StandardErrorsSayHowFarSeedsLieApart) {
+TEST_F(Asian, StandardErrorsMatchTheSpreadOverSeeds) {
   double sum = 0, squares = 0, claimed = 0;
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     const auto e = asian(compute, {}, {.paths = 1 << 14, .seed = seed, .control_variate = false});
@@ -119,7 +119,7 @@ TEST_F(Asian, AnyNumberOfThreadsGivesTheSameBits) {
   EXPECT_GE(a.paths, 100000u);
 }
 
-TEST_F(Asian, WithoutVolatilityIsTheMeanOfTheForwards) {
+TEST_F(Asian, ThePriceWithoutVolatilityIsThatOfTheMeanForward) {
   const AsianOption o{
       .strike = 90, .rate = 0.1, .vol = 0, .fixings = 4, .first_fixing = 0.25, .span = 0.75};
   double mean = 0;
@@ -127,7 +127,7 @@ TEST_F(Asian, WithoutVolatilityIsTheMeanOfTheForwards) {
   EXPECT_NEAR(asian(compute, o, {.paths = 4096}).price, (mean - 90) * std::exp(-0.1), 1e-4);
 }
 
-TEST_F(Asian, RefusesWhatCannotBe) {
+TEST_F(Asian, InvalidOptionsAreRefused) {
   EXPECT_THROW(asian(compute, {.fixings = 0}), Error);
   EXPECT_THROW(asian(compute, {.vol = std::nan("")}), Error);
 }

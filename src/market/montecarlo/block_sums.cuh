@@ -16,7 +16,7 @@ __device__ inline void add(BlockSums& s, double x, double c) {
   s.xc += x * c;
 }
 
-// By all threads of the block; thread 0 writes.
+// Called by all threads of the block; thread 0 writes.
 template <int kThreads>
 __device__ void reduce(const BlockSums& mine, BlockSums* out) {
   __shared__ double sums[kSumCount][kThreads / 32];

@@ -20,7 +20,7 @@ BlockSums sum(std::span<const BlockSums> blocks) {
   return s;
 }
 
-// Of the mean of groups of equal size, each with the control taken off.
+// The standard error of the mean over groups of equal size, with the control variate applied.
 double error_of_groups(std::span<const BlockSums> blocks, int groups, double beta) {
   const std::size_t size = blocks.size() / static_cast<std::size_t>(groups);
   double total = 0, squares = 0;

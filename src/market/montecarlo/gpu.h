@@ -6,8 +6,8 @@
 namespace sluice::market {
 
 struct MonteCarloOnGpu {
-  void (*asian)(const compute::Call&, compute::Lane&) = nullptr;
-  void (*paths)(const compute::Call&, compute::Lane&) = nullptr;
+  void (*asian)(const compute::Call&, compute::LaunchContext&) = nullptr;
+  void (*paths)(const compute::Call&, compute::LaunchContext&) = nullptr;
 };
 
 MonteCarloOnGpu montecarlo_on_gpu();

@@ -1,12 +1,12 @@
-// What the .cu files of this folder give; exists in CUDA builds only.
+// Functions of the .cu files of this folder, in CUDA builds only.
 #pragma once
 
-#include "compute/lane.h"
+#include "compute/launch_context.h"
 #include "compute/operation.h"
 
 namespace sluice::market {
 
-void asian_gpu(const compute::Call& call, compute::Lane& lane);
-void paths_gpu(const compute::Call& call, compute::Lane& lane);
+void asian_gpu(const compute::Call& call, compute::LaunchContext& context);
+void paths_gpu(const compute::Call& call, compute::LaunchContext& context);
 
 }  // namespace sluice::market

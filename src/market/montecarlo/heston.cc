@@ -27,7 +27,7 @@ Complex characteristic(const Heston& h, double t, Complex u) {
   return std::exp(level + h.v0 / s2 * (beta - d) * (1.0 - decay) / (1.0 - g * decay));
 }
 
-constexpr int kPoints = 16, kMostPanels = 200000;
+constexpr int kPoints = 16, kMaxPanels = 200000;
 constexpr double kAt[] = {0.0950125098376374, 0.2816035507792589, 0.4580167776572274,
                           0.6178762444026438, 0.7554044083550030, 0.8656312023878318,
                           0.9445750230732326, 0.9894009349916499};
@@ -43,7 +43,7 @@ double integral(const Heston& h, double t, double k) {
   const double width = panel_width(k);
   double sum = 0;
   for (int panel = 0;; ++panel) {
-    if (panel == kMostPanels)
+    if (panel == kMaxPanels)
       throw Error(Code::invalid_argument,
                   fmt::format("Heston's integral hardly falls with t = {}, v0 = {}, kappa = {}, "
                               "theta = {}, sigma = {}, rho = {}: the price cannot be calculated",
@@ -82,7 +82,7 @@ void validate(const HestonOption& o) {
 }  // namespace
 
 // Its integrand falls as a Gauss curve of the total variance at first, then with the exponential
-// of u, or of its root where the correlation is whole.
+// of u, or of its root where the correlation is 1 or -1.
 double heston_panels(const HestonOption& o) {
   constexpr double kFall = 33;  // its logarithm, until the rest does not count
   const Heston& h = o.model;
@@ -93,7 +93,7 @@ double heston_panels(const HestonOption& o) {
   const double tail = std::min(a / std::sqrt(1 - h.rho * h.rho), std::max(a, a * a));
   const double end = std::max(std::sqrt(2 * kFall / variance), tail);
   const double panels = end / panel_width(log_forward(o));
-  return panels < kMostPanels ? std::max(panels, 1.0) : level > 0 ? kMostPanels : 1;
+  return panels < kMaxPanels ? std::max(panels, 1.0) : level > 0 ? kMaxPanels : 1;
 }
 
 double heston_price(const HestonOption& o) {

@@ -11,7 +11,7 @@ namespace sluice::market {
 namespace {
 
 // By QuantLib 1.44's AnalyticHestonEngine.
-TEST(HestonPrice, AgreesWithQuantLib) {
+TEST(HestonPrice, PricesAgreeWithQuantLib) {
   struct Case {
     HestonOption option;
     double want;
@@ -26,7 +26,7 @@ TEST(HestonPrice, AgreesWithQuantLib) {
     EXPECT_NEAR(heston_price(option), want, 1e-8) << option.strike << ' ' << option.t;
 }
 
-TEST(HestonPrice, WithAlmostNoVolatilityOfVolatilityIsBlackAndScholes) {
+TEST(HestonPrice, PricesApproachBlackScholesWithoutVolatilityOfVolatility) {
   compute::Compute compute{{.threads = 1}};
   double call = 0, put = 0;
   black_scholes<double>(compute, {100.0, 110.0, 2.0, 0.03, 0.01, 0.3}, {&call, 1}, {&put, 1});
@@ -38,14 +38,14 @@ TEST(HestonPrice, WithAlmostNoVolatilityOfVolatilityIsBlackAndScholes) {
   EXPECT_NEAR(heston_price(o), call, 1e-5);
 }
 
-TEST(HestonPrice, WithoutAnyVarianceIsTheForwardAgainstTheStrike) {
+TEST(HestonPrice, PricesWithoutVarianceAreTheDiscountedIntrinsicValue) {
   HestonOption o{.t = 1e-6, .model = {.v0 = 0, .kappa = 0, .theta = 0}};
   EXPECT_EQ(heston_price(o), 0);
   o.strike = 90;
   EXPECT_NEAR(heston_price(o), 10, 1e-12);
 }
 
-TEST(HestonPrice, WhoseIntegralHardlyFallsIsRefusedAndEstimatedToBeLong) {
+TEST(HestonPrice, ASlowlyDecayingIntegralIsRefusedAndEstimatedAsExpensive) {
   const HestonOption o{.t = 1e-6, .model = {.v0 = 1e-9, .theta = 1e-9, .sigma = 1e-4}};
   EXPECT_THROW(heston_price(o), Error);
   EXPECT_EQ(heston_panels(o), 200000);
@@ -53,7 +53,7 @@ TEST(HestonPrice, WhoseIntegralHardlyFallsIsRefusedAndEstimatedToBeLong) {
   EXPECT_GT(heston_panels({.t = 1e-4}), 500);
 }
 
-TEST(HestonPrice, RefusesParametersOutOfRange) {
+TEST(HestonPrice, ParametersOutOfRangeAreRefused) {
   EXPECT_THROW(heston_price({.model = {.rho = -1.5}}), Error);
   EXPECT_THROW(heston_price({.t = 0}), Error);
 }

@@ -22,7 +22,7 @@ void paths_cpu(const compute::Call& call, compute::Workers& workers) {
   const auto& plan = *call.input<PathPlan>(0);
   const auto* quasi = call.in.size() > 1 ? call.input<QuasiTables>(1) : nullptr;
   auto* out = call.output<BlockSums>(0);
-  // Samples between two looks whether anybody still waits: some 100 us.
+  // Samples between two checks for cancellation: some 100 us.
   const std::size_t look = std::clamp<std::size_t>(
       10000 / (static_cast<std::size_t>(plan.steps) * static_cast<std::size_t>(plan.assets)), 1,
       kPathBlock);
@@ -60,7 +60,7 @@ void validate_correlation(const PathModel& m) {
 }
 
 void validate(const PathModel& m, const PathPayoff& p) {
-  require_range("assets", static_cast<int>(m.assets.size()), 1, kMostAssets);
+  require_range("assets", static_cast<int>(m.assets.size()), 1, kMaxAssets);
   require_range("steps", m.steps, 1);
   require_range("t", m.t, 1e-9, 1000.0);
   require_range("rate", m.rate, -10.0, 10.0);
@@ -86,7 +86,7 @@ void validate(const PathModel& m, const PathPayoff& p) {
   require_range("rho", m.heston.rho, -1.0, 1.0);
 }
 
-void cholesky(const PathModel& m, double* root) {
+void correlation_root(const PathModel& m, double* root) {
   const std::size_t n = m.assets.size();
   const auto at = [&](std::size_t r, std::size_t c) -> double& {
     return root[r * (r + 1) / 2 + c];
@@ -130,7 +130,7 @@ PathPlan make_plan(const PathModel& m, const PathPayoff& p, const SimulationOpti
                      : p.payoff == Payoff::best_of || a == 0 ? 1
                                                              : 0;
   }
-  cholesky(m, plan.root);
+  correlation_root(m, plan.root);
   plan.heston = m.heston;
   plan.yield = m.assets[0].div_yield;
   return plan;
@@ -192,7 +192,7 @@ std::uint64_t simulated_paths(const SimulationOptions& s) {
   const std::uint64_t per_block = kPathBlock * (s.antithetic ? 2 : 1);
   const std::uint64_t blocks = (s.paths + per_block - 1) / per_block;
   if (!s.sobol) return blocks * per_block;
-  // Whole powers of two of the sequence are its even parts.
+  // Blocks of power-of-two length of the sequence fill the cube evenly.
   return std::bit_ceil((blocks + kSobolShifts - 1) / kSobolShifts) * kSobolShifts * per_block;
 }
 
@@ -202,7 +202,7 @@ const compute::Operation& paths_operation() {
 }
 
 Estimate simulate(compute::Compute& compute, const PathModel& model, const PathPayoff& payoff,
-                  const SimulationOptions& simulation, compute::Where where) {
+                  const SimulationOptions& simulation, compute::DevicePreference where) {
   validate(model, payoff);
   require_range("paths", static_cast<double>(simulation.paths), 1.0, 1e12);
   PathPlan plan = make_plan(model, payoff, simulation);

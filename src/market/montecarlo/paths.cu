@@ -28,10 +28,10 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void paths_gpu(const compute::Call& call, compute::Lane& lane) {
+void paths_gpu(const compute::Call& call, compute::LaunchContext& context) {
   if (call.items == 0) return;
   const device::Grid grid{dim3(static_cast<unsigned>(call.items)), dim3(kThreads)};
-  device::launch(lane.stream(), grid, path_blocks, call.input<formula::PathPlan>(0),
+  device::launch(context.stream(), grid, path_blocks, call.input<formula::PathPlan>(0),
                  call.in.size() > 1 ? call.input<formula::QuasiTables>(1) : nullptr,
                  std::uint64_t{call.first}, call.output<BlockSums>(0));
 }

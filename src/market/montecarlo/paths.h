@@ -12,7 +12,7 @@
 
 namespace sluice::market {
 
-inline constexpr int kMostAssets = 16;
+inline constexpr int kMaxAssets = 16;
 
 enum class Payoff {
   european,           // of the first asset
@@ -37,8 +37,8 @@ struct PathPayoff {
   // Watch barrier and extreme between the steps too, by the law of the bridge between
   // them (exact for one asset with constant volatility); else at the steps alone.
   bool continuous = false;
-  double extreme = 0;                         // seen before now, by a lookback; 0: none
-  std::array<double, kMostAssets> weights{};  // of a basket
+  double extreme = 0;                        // seen before now, by a lookback; 0: none
+  std::array<double, kMaxAssets> weights{};  // of a basket
 };
 
 struct Asset {
@@ -64,14 +64,14 @@ struct PathModel {
   double first = -1;
 };
 
-// The control variate, where asked for, is the discounted last price (of the basket, the
+// The control variate, if enabled, is the discounted last price (of the basket, the
 // weighted sum; of best_of, the sum), whose mean is known. The same numbers on every
 // device; prices agree within 1e-9 of spot.
 Estimate simulate(compute::Compute& compute, const PathModel& model, const PathPayoff& payoff,
                   const SimulationOptions& simulation = {},
-                  compute::Where where = compute::Where::automatic);
+                  compute::DevicePreference where = compute::DevicePreference::automatic);
 
-// The paths that are really simulated: whole blocks, and with Sobol's sequence powers of two.
+// The paths that are actually simulated: full blocks, and with Sobol's sequence powers of two.
 std::uint64_t simulated_paths(const SimulationOptions& simulation);
 
 const compute::Operation& paths_operation();

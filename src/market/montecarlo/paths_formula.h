@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "market/math/normal.h"
 #include "market/math/philox.h"
 #include "market/math/sobol.h"
 #include "market/montecarlo/paths.h"
@@ -11,7 +12,7 @@ namespace sluice::market::formula {
 
 inline constexpr std::size_t kPathBlock = 1024;  // samples an item
 
-// What simulate() makes of its arguments: all a path needs, and nothing on the heap.
+// The arguments of simulate() in the form that a path needs, without heap memory.
 struct PathPlan {
   Payoff payoff;
   Barrier barrier;
@@ -19,16 +20,16 @@ struct PathPlan {
   int assets, steps;
   std::uint64_t seed;
   double w, strike, level, rebate, rate, t;
-  double dt, first_dt, first_share, first_root;                    // first_dt / dt and its root
-  double extreme;                                                  // log of it over spot
-  double spot[kMostAssets], drift[kMostAssets], vol[kMostAssets];  // a step's, of the log
-  double weight[kMostAssets];
-  double root[kMostAssets * (kMostAssets + 1) / 2];  // Cholesky, rows of the lower half
+  double dt, first_dt, first_share, first_root;                 // first_dt / dt and its root
+  double extreme;                                               // log of it over spot
+  double spot[kMaxAssets], drift[kMaxAssets], vol[kMaxAssets];  // a step's, of the log
+  double weight[kMaxAssets];
+  double root[kMaxAssets * (kMaxAssets + 1) / 2];  // Cholesky, rows of the lower half
   Heston heston;
   double yield;
 };
 
-// How Sobol's points become paths: the most important coordinates fix the end, then the
+// Tables that turn Sobol points into paths. The most important coordinates fix the end, then the
 // middle, then the quarters (a Brownian bridge), so that few coordinates hold most of the
 // variance. Point j sets W[at] = from_left W[left] + from_right W[right] + spread z.
 struct QuasiTables {
@@ -61,8 +62,8 @@ SLUICE_HD void quasi_normals(const QuasiTables& q, std::uint64_t seed, std::uint
   }
 }
 
-// Normals of a path in order: given ones, or of two words each; the mirrored path has the
-// signs turned.
+// Normals of a path in order: given ones, or of two words each; the antithetic path has the
+// signs flipped.
 class PathNormals {
  public:
   SLUICE_HD PathNormals(std::uint64_t seed, std::uint64_t path, double sign, const double* given)
@@ -82,7 +83,7 @@ class PathNormals {
     has_ = true;
     return radius * std::cos(angle);
   }
-  // On (0, 1), from a stream of its own; the mirrored path has the same.
+  // Uniform on (0, 1), from a separate stream; the antithetic path uses the same number.
   SLUICE_HD double uniform(std::uint32_t step) const {
     const auto w = philox::random(philox::counter(path_, step, 2), key_);
     return (w.x0 + (w.x1 >> 11) * 0x1p-21 + 0x1p-22) * 0x1p-32;
@@ -101,10 +102,10 @@ struct PathSample {
   double x, c;  // discounted payoff, control
 };
 
-// What has been seen of a path so far.
+// The state of a path after a step.
 struct PathState {
-  double log_price[kMostAssets];  // over spot
-  double variance;                // Heston's
+  double log_price[kMaxAssets];  // over spot
+  double variance;               // Heston's
   double sum = 0, low = 0, high = 0;
   double hit = -1;  // when the barrier was; negative: not yet
 };
@@ -120,7 +121,7 @@ SLUICE_HD inline void step_assets(const PathPlan& p, bool first, PathNormals& no
                   p.heston.sigma * root * (rho * z1 + std::sqrt(1 - rho * rho) * z2);
     return;
   }
-  double z[kMostAssets];
+  double z[kMaxAssets];
   for (int a = 0; a < p.assets; ++a) z[a] = normals.next();
   for (int a = 0, row = 0; a < p.assets; row += ++a) {
     double mixed = 0;

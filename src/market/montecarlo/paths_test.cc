@@ -30,7 +30,7 @@ class Paths : public testing::Test {
 
 OptionKind kind(const ReferenceRow& row) { return row.call() ? OptionKind::call : OptionKind::put; }
 
-TEST_F(Paths, EuropeanPriceIsBlackAndScholes) {
+TEST_F(Paths, EuropeanPricesAgreeWithBlackScholes) {
   double call = 0, put = 0;
   black_scholes<double>(compute, {100.0, 105.0, 1.0, 0.05, 0.02, 0.3}, {&call, 1}, {&put, 1});
   const PathModel model{.rate = 0.05, .assets = {{100, 0.02, 0.3}}, .steps = 3};
@@ -39,18 +39,18 @@ TEST_F(Paths, EuropeanPriceIsBlackAndScholes) {
   EXPECT_LT(e.standard_error, 0.05);
 }
 
-TEST_F(Paths, MirroringAndControlEachMakeTheErrorSmaller) {
+TEST_F(Paths, AntitheticPathsAndTheControlVariateEachReduceTheError) {
   const PathModel model{.rate = 0.05, .assets = {{100, 0.02, 0.3}}};
-  const auto error = [&](bool mirror, bool control) {
+  const auto error = [&](bool antithetic, bool control) {
     return simulate(compute, model, {},
-                    {.paths = 1 << 16, .antithetic = mirror, .control_variate = control})
+                    {.paths = 1 << 16, .antithetic = antithetic, .control_variate = control})
         .standard_error;
   };
   EXPECT_LT(error(true, false), 0.9 * error(false, false));
   EXPECT_LT(error(false, true), 0.6 * error(false, false));
 }
 
-TEST_F(Paths, BarriersWatchedAllTheTimeMatchPublishedPrices) {
+TEST_F(Paths, ContinuouslyMonitoredBarriersMatchPublishedPrices) {
   int checked = 0;
   for (const auto& row : option_reference()) {
     if (row.text("product") != "barrier" || row.text("exercise") != "european") continue;
@@ -74,7 +74,7 @@ TEST_F(Paths, BarriersWatchedAllTheTimeMatchPublishedPrices) {
   EXPECT_EQ(checked, 83);
 }
 
-TEST_F(Paths, LookbacksWatchedAllTheTimeMatchPublishedPrices) {
+TEST_F(Paths, ContinuouslyMonitoredLookbacksMatchPublishedPrices) {
   int checked = 0;
   for (const auto& row : option_reference()) {
     const bool fixed = row.text("product") == "lookback_fixed";
@@ -110,7 +110,7 @@ TEST_F(Paths, AverageStrikesMatchPublishedPrices) {
 // best-of, partial lookbacks, double barriers, digitals, continuous averages, averages with
 // a volatility that changes (haug_table_4_28), the geometric average strike, and formulas
 // that approximate American options (Barone-Adesi and Whaley, Bjerksund and Stensland, Ju).
-TEST_F(Paths, ABarrierWatchedAtTheStepsAloneIsHitLessOften) {
+TEST_F(Paths, ADiscretelyMonitoredBarrierIsHitLessOften) {
   const PathModel model{.assets = {{100, 0, 0.3}}, .steps = 12};
   PathPayoff payoff{.payoff = Payoff::barrier, .strike = 90, .level = 85};
   const double seldom = simulate(compute, model, payoff, {.paths = 1 << 15}).price;
@@ -130,7 +130,7 @@ TEST_F(Paths, CorrelatedAssetsMoveAsOneWhenCorrelationIsAlmostOne) {
 }
 
 // Stulz 1982: the better of two assets against strike 0 is worth one plus an exchange.
-TEST_F(Paths, TheBetterOfTwoIsOneAndTheRightToExchange) {
+TEST_F(Paths, TheBestOfTwoIsOneAssetPlusTheExchangeOption) {
   PathModel model{.assets = {{100, 0, 0.2}, {95, 0, 0.3}}};
   model.correlation = {1, 0.4, 0.4, 1};
   const PathPayoff payoff{.payoff = Payoff::best_of, .strike = 0};
@@ -158,7 +158,7 @@ TEST_F(Paths, AnyNumberOfThreadsGivesTheSameBits) {
             simulate(compute, model, payoff, {.paths = 50000}).price);
 }
 
-TEST_F(Paths, RefusesWhatCannotBe) {
+TEST_F(Paths, InvalidModelsAreRefused) {
   PathModel model{.assets = {{100, 0, 0.2}, {100, 0, 0.2}}};
   model.correlation = {1, 2, 2, 1};
   EXPECT_THROW(simulate(compute, model, {}), Error);

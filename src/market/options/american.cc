@@ -65,7 +65,7 @@ const compute::Operation& american_operation() {
 
 compute::Outcome american(compute::Compute& compute, const OptionColumns<double>& options,
                           OptionKind kind, std::span<double> price, AmericanAccuracy accuracy,
-                          compute::Where where) {
+                          compute::DevicePreference where) {
   AmericanTables tables = american_tables(accuracy, kind);
   compute::Call call = option_call(options, price.size());
   call.in.push_back({.data = &tables, .item_bytes = 0, .shared_bytes = sizeof tables});

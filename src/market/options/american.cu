@@ -32,12 +32,12 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void american_gpu(const compute::Call& call, compute::Lane& lane) {
+void american_gpu(const compute::Call& call, compute::LaunchContext& context) {
   if (call.items == 0) return;
   static_assert(sizeof(formula::AmericanTables) % sizeof(double) == 0);
   const device::Grid grid{dim3(static_cast<unsigned>((call.items + kThreads - 1) / kThreads)),
                           dim3(kThreads)};
-  device::launch(lane.stream(), grid, americans, device_options<double>(call),
+  device::launch(context.stream(), grid, americans, device_options<double>(call),
                  call.input<formula::AmericanTables>(6), call.output<double>(0), call.items);
 }
 

@@ -7,7 +7,7 @@
 
 namespace sluice::market {
 
-// How fine the method works. Largest errors seen, as a share of strike, for rates under 4 vol^2
+// Discretization of the method. Largest errors seen, as a share of strike, for rates under 4 vol^2
 // and up to 3 years: fast 5e-6, standard 1e-7, fine 2e-8; half of all are under 4e-8, 3e-10 and
 // 2e-11. (QuantLib's accurate scheme on the same options: 1e-6.) Beyond that: 1e-5, 1e-6 and 1e-7.
 enum class AmericanAccuracy { fast, standard, fine };
@@ -20,7 +20,7 @@ enum class AmericanAccuracy { fast, standard, fine };
 compute::Outcome american(compute::Compute& compute, const OptionColumns<double>& options,
                           OptionKind kind, std::span<double> price,
                           AmericanAccuracy accuracy = AmericanAccuracy::standard,
-                          compute::Where where = compute::Where::automatic);
+                          compute::DevicePreference where = compute::DevicePreference::automatic);
 
 // The operation takes the six columns and these tables, shared by all options.
 namespace formula {

@@ -1,4 +1,4 @@
-// What the CPU's loops over American options work on.
+// Blocks of options and matrices for the CPU's loops over American options.
 #pragma once
 
 #include <vector>
@@ -14,12 +14,12 @@ using Lanes = double[kPutLanes];
 struct alignas(64) PutBlock {
   Lanes spot, strike, t, rate, yield, vol;
   Lanes root_t, log_start, log_price;
-  Lanes level[kMostNodes], next[kMostNodes], square[kMostNodes];
+  Lanes level[kMaxNodes], next[kMaxNodes], square[kMaxNodes];
   Lanes value;
-  Lanes strange;  // not 0: numbers too extreme for the vectors' logarithm, `value` is wrong
-  // For each node and point.
-  Lanes of_rate[kMostNodes * kMostPoints], of_yield[kMostNodes * kMostPoints];
-  Lanes at_points[kMostNodes * kMostPoints];  // the boundary; also at the final points
+  Lanes out_of_range;  // not 0: inputs out of range of the vector logarithm, `value` is wrong
+  // One row for each node and point.
+  Lanes of_rate[kMaxNodes * kMaxPoints], of_yield[kMaxNodes * kMaxPoints];
+  Lanes at_points[kMaxNodes * kMaxPoints];  // the boundary; also at the final points
 
   void set(int lane, const Put& p) {
     const PutTerms o = put_terms(p);
@@ -32,7 +32,7 @@ struct alignas(64) PutBlock {
     root_t[lane] = std::sqrt(p.t);
     log_start[lane] = o.log_start;
     log_price[lane] = std::log(p.spot / p.strike);
-    strange[lane] = 0;
+    out_of_range[lane] = 0;
   }
 };
 
@@ -53,7 +53,7 @@ struct AmericanMatrix {
  private:
   void add_row(std::vector<double>& rows, double share_of_root) const {
     const int n = tables.nodes;
-    double weights[kMostNodes + 1], sum = 0;
+    double weights[kMaxNodes + 1], sum = 0;
     for (int k = 0; k <= n; ++k) {
       const double weight = (k % 2 == 0 ? 1 : -1) * (k == 0 || k == n ? 0.5 : 1);
       weights[k] = weight / (share_of_root - node_share(tables, k));

@@ -6,7 +6,7 @@
 
 namespace sluice::market::formula {
 
-inline constexpr int kMostNodes = 24, kMostPoints = 48, kMostFinalPoints = 96;
+inline constexpr int kMaxNodes = 24, kMaxPoints = 48, kMaxFinalPoints = 96;
 
 // Quadrature and Chebyshev nodes; the same for all options of a call.
 struct AmericanTables {
@@ -14,10 +14,10 @@ struct AmericanTables {
   int call;
   // An integral over [0, t] is taken in the angle a with t' = t cos^2 a, in which the
   // integrands have no root left at either end.
-  double sine[kMostPoints], cosine_of[kMostPoints], weight[kMostPoints];
-  double final_sine[kMostFinalPoints], final_cosine[kMostFinalPoints];
-  double final_weight[kMostFinalPoints];
-  double cosine[2 * kMostNodes];  // cos(pi i / nodes)
+  double sine[kMaxPoints], cosine_of[kMaxPoints], weight[kMaxPoints];
+  double final_sine[kMaxFinalPoints], final_cosine[kMaxFinalPoints];
+  double final_weight[kMaxFinalPoints];
+  double cosine[2 * kMaxNodes];  // cos(pi i / nodes)
 };
 
 struct PutTerms {
@@ -28,9 +28,9 @@ struct PutTerms {
 // L(t) = log(boundary / its limit at expiry) <= 0 at time t to expiry: sqrt(L^2), L^2 being
 // a Chebyshev series in sqrt(t).
 struct Boundary {
-  double series[kMostNodes + 1];
-  double level[kMostNodes + 1];  // L at the nodes
-  double root_t;                 // of the option
+  double series[kMaxNodes + 1];
+  double level[kMaxNodes + 1];  // L at the nodes
+  double root_t;                // of the option
 };
 
 SLUICE_HD inline double level_at(const Boundary& b, int nodes, double root) {
@@ -63,7 +63,7 @@ SLUICE_HD inline double node_share(const AmericanTables& tables, int i) {
 }
 
 // The fixed point's two integrals, of the forms A and B of the paper: A (which has the
-// slope of the option match) converges quicker, but not at all for a rate far above vol^2.
+// slope of the option match) converges faster, but not at all for a rate far above vol^2.
 SLUICE_HD inline bool takes_form_a(double rate, double vol) { return rate < 4 * vol * vol; }
 
 struct Integrals {
@@ -105,8 +105,8 @@ SLUICE_HD double improved_level(const PutTerms& o, const Boundary& b, const Amer
   return possible_level(std::log(sums.numerator / sums.denominator) - spread * tau - o.log_start);
 }
 
-// What of the QD+ approximation (Li 2010) does not depend on the price, at one time to
-// expiry. The start of the iteration is where it is zero.
+// Terms of the QD+ approximation (Li 2010) that do not depend on the price, at one time to
+// expiry. The iteration starts at its root.
 struct QdTerms {
   double inverse, half;      // 1 / deviation, deviation / 2
   double drift;              // rate - yield, for all the time
@@ -211,14 +211,14 @@ SLUICE_HD void find_boundary(const PutTerms& o, const AmericanTables& tables, Bo
   const bool form_a = takes_form_a(o.rate, o.vol);
   for (int k = 0; k < (form_a ? 1 : 2) * tables.iterations; ++k) {
     fit(b, tables);
-    double next[kMostNodes];
+    double next[kMaxNodes];
     for (int i = 0; i < n; ++i) next[i] = improved_level<M>(o, b, tables, i, form_a);
     for (int i = 0; i < n; ++i) b.level[i] = next[i];
   }
   fit(b, tables);
 }
 
-// What being exercised s^2 years from now adds, by the year; `above` is the logarithm of the
+// The rate at which exercise s^2 years from now adds value; `above` is the logarithm of the
 // price over that of the boundary. strike is 1.
 template <class M>
 SLUICE_FLAT double exercise_gain(const PutTerms& o, double spot, double above, double s) {
@@ -229,7 +229,7 @@ SLUICE_FLAT double exercise_gain(const PutTerms& o, double spot, double above, d
          o.yield * spot * fast::exp<M>(-o.yield * gone) * up.above;
 }
 
-// What the right to exercise early adds, for a price above the boundary.
+// The early exercise premium for a price above the boundary.
 template <class M>
 SLUICE_HD double premium(const PutTerms& o, const AmericanTables& tables, const Boundary& b,
                          double log_price) {
@@ -279,7 +279,7 @@ SLUICE_HD inline double certain_put(const Put& p) {
   return best;
 }
 
-// Of a put that is exercised now, if that pays.
+// The value of a put that is exercised now; 0 out of the money.
 SLUICE_FLAT double intrinsic(double spot, double strike) {
   return strike > spot ? strike - spot : 0;
 }

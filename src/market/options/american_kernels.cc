@@ -110,7 +110,7 @@ void start_levels(const PutBlock& b, double node, const double* above, double* l
   }
 }
 
-// What the integrals' points weigh, for each of the nodes.
+// The weights of the integrals' points for each node.
 void weigh_points(PutBlock& b, const formula::AmericanTables& tables) {
   for (int i = 0, row = 0; i < tables.nodes; ++i) {
     const double node = formula::node_share(tables, i);
@@ -202,7 +202,7 @@ void improve(PutBlock& b, const formula::AmericanTables& tables, int i) {
   for (int l = 0; l < kPutLanes; ++l) {
     const double up = sums.numerator[l], down = sums.denominator[l];
     const bool good = (up > 1e-150) & (up < 1e150) & (down > 1e-150) & (down < 1e150);
-    b.strange[l] = good ? b.strange[l] : 1;
+    b.out_of_range[l] = good ? b.out_of_range[l] : 1;
     b.next[i][l] = formula::possible_level(fast::log_ratio<HostMath>(up, down) - sums.drift[l] -
                                            b.log_start[l]);
   }
@@ -293,8 +293,8 @@ class Queue {
     throw_if_cancelled();
     HWY_DYNAMIC_DISPATCH(price_puts)(block_, matrix_, form_a_);
     for (int l = 0; l < count_; ++l) {
-      if (block_.strange[l] != 0) throw_if_cancelled();  // one by one is slow
-      out_[places_[l]] = block_.strange[l] == 0
+      if (block_.out_of_range[l] != 0) throw_if_cancelled();  // one by one is slow
+      out_[places_[l]] = block_.out_of_range[l] == 0
                              ? block_.value[l]
                              : formula::american_put<fast::HostMath>(puts_[l], matrix_.tables);
     }

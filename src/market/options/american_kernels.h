@@ -1,4 +1,4 @@
-// The CPU's way to price American options: blocks of options, each in a lane.
+// American options on the CPU: blocks of options with one option per SIMD lane.
 #pragma once
 
 #include "compute/operation.h"

@@ -76,7 +76,7 @@ class American : public testing::Test {
   std::vector<double> prices(compute::Compute& by, const Options& o, OptionKind kind,
                              AmericanAccuracy accuracy = AmericanAccuracy::standard) {
     std::vector<double> out(o.size(), -1);
-    american(by, o.columns(), kind, out, accuracy, compute::Where::cpu);
+    american(by, o.columns(), kind, out, accuracy, compute::DevicePreference::cpu);
     return out;
   }
 };
@@ -85,7 +85,7 @@ class American : public testing::Test {
 // exercising it pays), and six rows up to 0.03 from the prices of QuantLib's fixed point
 // method. Three of those were seen to be what its QD+ approximation gives; for the other
 // three that is inferred.
-TEST_F(American, MatchesThePublishedEdgeCases) {
+TEST_F(American, PricesMatchThePublishedEdgeCases) {
   int checked = 0;
   for (const auto& row : option_reference()) {
     const int id = static_cast<int>(row.number("id"));
@@ -103,7 +103,7 @@ TEST_F(American, MatchesThePublishedEdgeCases) {
 // itself. Rows 195 and 196 are the same option and nodes by both schemes, printed to 1e-9,
 // and are 5.7e-7 apart: no price can meet both. So a row is held to its tolerance or to 6e-7,
 // whichever is larger (2e-5 for rows 199 and 200, which are 1.2e-5 apart).
-TEST_F(American, MatchesThePublishedPremiums) {
+TEST_F(American, PremiumsMatchThePublishedOnes) {
   int checked = 0;
   for (const auto& row : option_reference()) {
     if (row.text("quantity") != "early_exercise_premium") continue;
@@ -122,7 +122,7 @@ TEST_F(American, MatchesThePublishedPremiums) {
   EXPECT_EQ(checked, 20);
 }
 
-TEST_F(American, AgreesWithALargeTree) {
+TEST_F(American, PricesAgreeWithALargeTree) {
   for (const auto kind : {OptionKind::put, OptionKind::call})
     for (const double rate : {0.01, 0.05, 0.1})
       for (const double yield : {0.0, 0.03, 0.08}) {
@@ -133,7 +133,7 @@ TEST_F(American, AgreesWithALargeTree) {
       }
 }
 
-TEST_F(American, GrowsAsExactAsItSays) {
+TEST_F(American, AccuracyLevelsHaveTheStatedErrors) {
   for (const double rate : {0.02, 0.05, 0.09})
     for (const double yield : {0.0, 0.05, 0.1})
       for (const double spot : {85.0, 100.0, 115.0}) {
@@ -147,21 +147,21 @@ TEST_F(American, GrowsAsExactAsItSays) {
       }
 }
 
-TEST_F(American, WithoutAReasonToExerciseIsEuropean) {
+TEST_F(American, OptionsThatAreNeverExercisedAreEuropean) {
   double call = 0, put = 0;
   black_scholes<double>(compute, {100.0, 90.0, 1.0, 0.05, 0.0, 0.3}, {&call, 1}, {&put, 1});
   EXPECT_NEAR(price(OptionKind::call, 100, 90, 1, 0.05, 0, 0.3), call, 1e-13);
   EXPECT_GT(price(OptionKind::put, 100, 90, 1, 0.05, 0, 0.3), put + 0.01);
 }
 
-TEST_F(American, SaysNanForWhatItCannotDo) {
+TEST_F(American, UnsupportedOptionsGiveNan) {
   EXPECT_TRUE(std::isnan(price(OptionKind::put, 100, 100, 1, -0.01, -0.05, 0.2)));
   EXPECT_TRUE(std::isnan(price(OptionKind::put, -1, 100, 1, 0.05, 0, 0.2)));
   EXPECT_TRUE(std::isnan(price(OptionKind::put, 100, 100, 1, 0.05, 0, std::nan(""))));
 }
 
 // The CPU takes blocks of options through vectors; the formula for one is the GPU's.
-TEST_F(American, GivesInVectorsWhatTheFormulaGives) {
+TEST_F(American, VectorCodeAgreesWithTheFormula) {
   struct Case {
     AmericanAccuracy accuracy;
     std::size_t options;
@@ -175,9 +175,9 @@ TEST_F(American, GivesInVectorsWhatTheFormulaGives) {
       const auto tables = american_tables(accuracy, kind);
       for (std::size_t i = 0; i < o.size(); ++i) {
         const formula::Put put{o.spot[i], o.strike[i], o.t[i], o.rate[i], o.yield[i], o.vol[i]};
-        const formula::Put turned{put.strike, put.spot, put.t, put.yield, put.rate, put.vol};
+        const formula::Put swapped{put.strike, put.spot, put.t, put.yield, put.rate, put.vol};
         const double one =
-            formula::american_put<fast::HostMath>(kind == OptionKind::call ? turned : put, tables);
+            formula::american_put<fast::HostMath>(kind == OptionKind::call ? swapped : put, tables);
         ASSERT_EQ(std::isnan(out[i]), std::isnan(one)) << i;
         if (std::isnan(one) || out[i] == one) continue;  // infinities are equal, too
         ASSERT_NEAR(out[i], one, 1e-12 * (put.spot + put.strike))
@@ -187,7 +187,7 @@ TEST_F(American, GivesInVectorsWhatTheFormulaGives) {
     }
 }
 
-TEST_F(American, IsNeverWorthLessThanNothing) {
+TEST_F(American, PricesAreNeverNegative) {
   const auto tables = american_tables(AmericanAccuracy::standard, OptionKind::put);
   for (const auto& [spot, strike] :
        {std::pair{1e5, 1e-3}, {1e299, 1e-9}, {1e200, 1e-200}, {100.0, 1e-30}, {1e3, 100.0}}) {
@@ -195,13 +195,13 @@ TEST_F(American, IsNeverWorthLessThanNothing) {
     o.add(spot, strike, 1, 0.05, 0.02, 0.2);
     EXPECT_GE(prices(compute, o, OptionKind::put)[0], 0) << spot << ' ' << strike;
     EXPECT_GE(formula::american_put<fast::HostMath>({spot, strike, 1, 0.05, 0.02, 0.2}, tables), 0);
-    Options turned;
-    turned.add(strike, spot, 1, 0.02, 0.05, 0.2);
-    EXPECT_GE(prices(compute, turned, OptionKind::call)[0], 0) << strike << ' ' << spot;
+    Options swapped;
+    swapped.add(strike, spot, 1, 0.02, 0.05, 0.2);
+    EXPECT_GE(prices(compute, swapped, OptionKind::call)[0], 0) << strike << ' ' << spot;
   }
 }
 
-TEST_F(American, DoesNotDependOnNeighboursOrThreads) {
+TEST_F(American, PricesDoNotDependOnNeighboursOrThreads) {
   const Options all = mixed_options(437);
   compute::Compute alone{{.threads = 1}};
   const std::vector<double> expected = prices(alone, all, OptionKind::put);

@@ -13,8 +13,8 @@ const compute::Operation& binomial_operation() {
 
 compute::Outcome binomial(compute::Compute& compute, const OptionColumns<double>& options,
                           const BinomialOptions& tree, std::span<double> price,
-                          compute::Where where) {
-  require_range("steps", tree.steps, 1, kMostTreeSteps);
+                          compute::DevicePreference where) {
+  require_range("steps", tree.steps, 1, kMaxTreeSteps);
   const TreeParameters parameters{.call = tree.kind == OptionKind::call,
                                   .american = tree.exercise == Exercise::american,
                                   .steps = tree.steps};

@@ -79,7 +79,7 @@ struct Registers {
 
 // Options whose strip has (kLess, 32 kEach] nodes. Limit, near the money and 1,024 steps:
 // some 290 nodes at each step, 3 double-precision instructions each: 18 M options/s at
-// 16.75e12/s; 10.6 M/s for the whole tree.
+// 16.75e12/s; 10.6 M/s for the full tree.
 template <int kLess, int kEach, bool kAmerican>
 __global__ void __launch_bounds__(kWarps * 32)
     trees(DeviceOptions<double> in, TreeParameters tree, double* out, std::size_t n) {
@@ -148,30 +148,30 @@ constexpr int kNarrow = 10, kMiddle = 18, kBroad = 34;  // nodes a lane
 constexpr std::size_t kWideBlocks = 264;
 
 template <bool kAmerican>
-void price_trees(const compute::Call& call, compute::Lane& lane) {
+void price_trees(const compute::Call& call, compute::LaunchContext& context) {
   const auto tree = call.with<TreeParameters>();
   const auto in = device_options<double>(call);
   auto* out = call.output<double>(0);
   const std::size_t n = call.items;
   const device::Grid grid{dim3(static_cast<unsigned>((n + kWarps - 1) / kWarps)),
                           dim3(kWarps * 32)};
-  device::launch(lane.stream(), grid, trees<0, kNarrow, kAmerican>, in, tree, out, n);
-  device::launch(lane.stream(), grid, trees<32 * kNarrow, kMiddle, kAmerican>, in, tree, out, n);
-  device::launch(lane.stream(), grid, trees<32 * kMiddle, kBroad, kAmerican>, in, tree, out, n);
+  device::launch(context.stream(), grid, trees<0, kNarrow, kAmerican>, in, tree, out, n);
+  device::launch(context.stream(), grid, trees<32 * kNarrow, kMiddle, kAmerican>, in, tree, out, n);
+  device::launch(context.stream(), grid, trees<32 * kMiddle, kBroad, kAmerican>, in, tree, out, n);
   if (tree.steps + 4 <= 32 * kBroad) return;  // no strip can be wider
   const std::size_t row = static_cast<std::size_t>(tree.steps) + 8;
   const std::size_t blocks = n < kWideBlocks ? n : kWideBlocks;
-  double* rows = lane.scratch<double>(2 * row * blocks);
-  device::launch(lane.stream(), {dim3(static_cast<unsigned>(blocks)), dim3(kWideThreads)},
+  double* rows = context.scratch<double>(2 * row * blocks);
+  device::launch(context.stream(), {dim3(static_cast<unsigned>(blocks)), dim3(kWideThreads)},
                  wide_trees<kAmerican>, 32 * kBroad, in, tree, rows, row, out, n);
 }
 
 }  // namespace
 
-void binomial_gpu(const compute::Call& call, compute::Lane& lane) {
+void binomial_gpu(const compute::Call& call, compute::LaunchContext& context) {
   if (call.items == 0) return;
-  call.with<TreeParameters>().american != 0 ? price_trees<true>(call, lane)
-                                            : price_trees<false>(call, lane);
+  call.with<TreeParameters>().american != 0 ? price_trees<true>(call, context)
+                                            : price_trees<false>(call, context);
 }
 
 }  // namespace sluice::market

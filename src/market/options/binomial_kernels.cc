@@ -23,7 +23,7 @@ using formula::kTreeLanes;
 using formula::Payoffs;
 using formula::TreePlan;
 
-constexpr int kTreeStepsPerLook = 64;  // steps between two looks whether anybody still waits
+constexpr int kTreeStepsPerLook = 64;  // steps between two checks for cancellation
 
 // v[j] holds node j of the later step and becomes node j of this one. Up to kTreeLanes - 1
 // nodes more are done at the end: they are worthless and stay so, or are no part of the
@@ -53,7 +53,7 @@ double american(const TreePlan& p, const Payoffs& payoffs, std::vector<double>& 
   int exercised = formula::with_parity(certain, n);  // all m up to this, at the step done last
   for (int i = n - 1; i >= 0; --i) {
     if (i % kTreeStepsPerLook == 0) throw_if_cancelled();
-    if (exercised >= i + 1) return payoffs.at(0);  // the whole step is
+    if (exercised >= i + 1) return payoffs.at(0);  // all nodes of the step are
     const int begin = std::max(0, (exercised + 1 + i) / 2);
     const double* exercise = payoffs.of_step(i);
     const bool known = exercised >= -(i + 1);

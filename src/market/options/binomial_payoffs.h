@@ -1,4 +1,4 @@
-// What exercising pays at the nodes of a tree, laid out for the CPU's loops.
+// Exercise values at the nodes of a tree, laid out for the CPU's loops.
 #pragma once
 
 #include <algorithm>
@@ -9,11 +9,11 @@
 
 namespace sluice::market::formula {
 
-// Nodes done together; rows end with room for as many. Vectors of 64 bytes are slower here:
+// Nodes calculated together; rows are padded by as many. Vectors of 64 bytes are slower here:
 // each is loaded across two that were just stored.
 inline constexpr int kTreeLanes = 4;
 
-// What exercising pays at m = -steps .. steps, even and odd m apart, so that the nodes of
+// Exercise values at m = -steps .. steps, even and odd m apart, so that the nodes of
 // a step lie side by side: of_step(i)[j] belongs to m = 2j - i.
 class Payoffs {
  public:
@@ -51,8 +51,8 @@ class Payoffs {
 inline int last_certain(const TreePlan& p, double discount, double yield_discount) {
   const double gain = p.strike * (1 - discount), loss = 1 - yield_discount;
   if (!(gain > 0)) return -p.steps - 3;
-  const double most = loss > 0 ? std::min(p.strike, gain / loss) : p.strike;
-  const double m = std::floor(std::log(most / p.spot) / p.log_up - 1e-9);
+  const double threshold = loss > 0 ? std::min(p.strike, gain / loss) : p.strike;
+  const double m = std::floor(std::log(threshold / p.spot) / p.log_up - 1e-9);
   return static_cast<int>(std::clamp(m, -p.steps - 3.0, p.steps + 3.0));
 }
 

@@ -1,13 +1,13 @@
-// What has to be calculated of a tree, and what is known beforehand, for one option.
+// The nodes of a tree that must be calculated for one option, and those known beforehand.
 //
 // A call on (spot, strike, rate, yield) is worth a put on (strike, spot, yield, rate), on
 // the tree as well: only puts are calculated. Nodes are numbered by m, the price there
 // being spot u^m; at step i there are those with m = -i, -i+2 .. i.
 //   Worthless: at step i all m >= worthless + (steps - i).
-//   Exercised at every step: all m <= exercised, by the tree of an option without end,
+//   Exercised at every step: all m <= exercised, by the tree of a perpetual option,
 //     which is worth more than this one at every node: where even that is exercised, so
 //     is this.
-// What is left is a strip; a third of the tree for an option near the money.
+// The rest is a strip: a third of the tree for an option near the money.
 #pragma once
 
 #include <cmath>
@@ -29,19 +29,19 @@ struct TreeInput {
   double spot, strike, t, rate, yield, vol;
 };
 
-// The first whole number m with x u^m >= k, a hair on the safe side for worthless nodes.
+// The first integer m with x u^m >= k, a hair on the safe side for worthless nodes.
 SLUICE_HD inline int level(double log_ratio, double log_up, int steps) {
   const double m = std::ceil(log_ratio / log_up + 1e-9);
   return m > steps + 2 ? steps + 2 : m < -steps - 2 ? -steps - 2 : static_cast<int>(m);
 }
 
-// Without end, value falls by the factor `shrink` from one node up to the next; exercising
+// Without expiry, the value falls by the factor `shrink` from one node up to the next; exercising
 // at m or below is best for the m that makes (strike - spot u^m) / shrink^m greatest.
 SLUICE_HD inline int always_exercised(const TreePlan& p) {
   const double root = std::sqrt(1 - 4 * p.up * p.down);
   const double shrink = (1 - root) / (2 * p.up);
   if (!(shrink > 0 && shrink < 1)) return -p.steps - 2;
-  // Continuous optimum S = K b / (1 + b), b = -log(shrink) / log_up; the best whole m is
+  // Continuous optimum S = K b / (1 + b), b = -log(shrink) / log_up; the best integer m is
   // within 1 of it, and one step more is left for rounding.
   const double b = -std::log(shrink) / p.log_up;
   const double m = std::floor((std::log(p.strike / p.spot) + std::log(b / (1 + b))) / p.log_up) - 3;

@@ -57,7 +57,7 @@ class Binomial : public testing::Test {
   }
 };
 
-TEST_F(Binomial, LeavesOutOnlyWhatChangesNothing) {
+TEST_F(Binomial, SkippedNodesDoNotChangeThePrice) {
   std::mt19937_64 random(5);
   const auto draw = [&](double low, double high) {
     return std::uniform_real_distribution<double>(low, high)(random);
@@ -68,7 +68,7 @@ TEST_F(Binomial, LeavesOutOnlyWhatChangesNothing) {
                       40 + i % 100);
 }
 
-TEST_F(Binomial, IsRightForRatesAtZeroAndFarFromTheMoney) {
+TEST_F(Binomial, PricesAreRightAtZeroRatesAndFarFromTheMoney) {
   for (const double rate : {0.0, 0.05, -0.01})
     for (const double yield : {0.0, 0.05, 0.12, -0.01})
       for (const double spot : {20.0, 70.0, 99.0, 100.0, 130.0, 400.0})
@@ -76,7 +76,7 @@ TEST_F(Binomial, IsRightForRatesAtZeroAndFarFromTheMoney) {
           expect_whole_tree({spot, 100, 1, rate, yield, 0.3}, steps);
 }
 
-TEST_F(Binomial, EuropeanPricesApproachBlackAndScholes) {
+TEST_F(Binomial, EuropeanPricesApproachBlackScholes) {
   double call = 0, put = 0;
   black_scholes<double>(compute, {100.0, 105.0, 0.7, 0.04, 0.01, 0.3}, {&call, 1}, {&put, 1});
   const Option o{100, 105, 0.7, 0.04, 0.01, 0.3};
@@ -91,9 +91,9 @@ TEST_F(Binomial, ATreeThatCannotBeBuiltGivesNan) {
   EXPECT_TRUE(std::isnan(price({100, 100, 1, 0.05, 0, std::nan("")}, false, true, 10)));
 }
 
-TEST_F(Binomial, RefusesStepsOutsideItsRange) {
+TEST_F(Binomial, StepsOutOfRangeAreRefused) {
   EXPECT_THROW(price({100, 100, 1, 0.05, 0, 0.2}, false, true, 0), Error);
-  EXPECT_THROW(price({100, 100, 1, 0.05, 0, 0.2}, false, true, kMostTreeSteps + 1), Error);
+  EXPECT_THROW(price({100, 100, 1, 0.05, 0, 0.2}, false, true, kMaxTreeSteps + 1), Error);
 }
 
 }  // namespace

@@ -38,7 +38,8 @@ void write_to(Call& call, std::span<T> column) {
 
 template <class T>
 compute::Outcome black_scholes(compute::Compute& compute, const OptionColumns<T>& options,
-                               std::span<T> call, std::span<T> put, compute::Where where) {
+                               std::span<T> call, std::span<T> put,
+                               compute::DevicePreference where) {
   require_length("put", put.size(), call.size());
   Call c = option_call(options, call.size());
   write_to(c, call);
@@ -55,7 +56,8 @@ std::string_view name(Greek greek) {
 
 template <class T>
 Greeks<T> black_scholes_greeks(compute::Compute& compute, const OptionColumns<T>& options,
-                               OptionKind kind, std::size_t count, compute::Where where) {
+                               OptionKind kind, std::size_t count,
+                               compute::DevicePreference where) {
   Greeks<T> out(count);
   Call call = option_call(options, count);
   const OptionSign parameters = sign(kind);
@@ -81,9 +83,9 @@ std::string_view explain(ImpliedReason reason) {
 compute::Outcome implied_volatility(compute::Compute& compute, Column<double> price,
                                     const OptionColumns<double>& options, OptionKind kind,
                                     std::span<double> vol, std::span<ImpliedReason> reasons,
-                                    compute::Where where) {
+                                    compute::DevicePreference where) {
   require_length("reasons", reasons.size(), vol.size());
-  if (!price.one_for_all()) require_length("price", price.size(), vol.size());
+  if (!price.is_scalar()) require_length("price", price.size(), vol.size());
   OptionColumns<double> others = options;
   others.vol = 0.0;
   Call call = option_call(others, vol.size());
@@ -127,12 +129,14 @@ const compute::Operation& implied_volatility_operation() {
 }
 
 template compute::Outcome black_scholes(compute::Compute&, const OptionColumns<double>&,
-                                        std::span<double>, std::span<double>, compute::Where);
+                                        std::span<double>, std::span<double>,
+                                        compute::DevicePreference);
 template compute::Outcome black_scholes(compute::Compute&, const OptionColumns<float>&,
-                                        std::span<float>, std::span<float>, compute::Where);
+                                        std::span<float>, std::span<float>,
+                                        compute::DevicePreference);
 template Greeks<double> black_scholes_greeks(compute::Compute&, const OptionColumns<double>&,
-                                             OptionKind, std::size_t, compute::Where);
+                                             OptionKind, std::size_t, compute::DevicePreference);
 template Greeks<float> black_scholes_greeks(compute::Compute&, const OptionColumns<float>&,
-                                            OptionKind, std::size_t, compute::Where);
+                                            OptionKind, std::size_t, compute::DevicePreference);
 
 }  // namespace sluice::market

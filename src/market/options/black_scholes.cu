@@ -12,7 +12,7 @@ namespace sluice::market {
 namespace {
 
 using compute::Call;
-using compute::Lane;
+using compute::LaunchContext;
 
 constexpr unsigned kThreads = 256;
 
@@ -76,32 +76,40 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T>
-void price_all(const Call& call, Lane& lane) {
+void price_all(const Call& call, LaunchContext& context) {
   if (call.items == 0) return;
-  device::launch(lane.stream(), grid_for((call.items + kEach - 1) / kEach), prices<T>,
+  device::launch(context.stream(), grid_for((call.items + kEach - 1) / kEach), prices<T>,
                  device_options<T>(call), call.output<T>(0), call.output<T>(1), call.items);
 }
 
 template <class T>
-void greeks_of_all(const Call& call, Lane& lane) {
+void greeks_of_all(const Call& call, LaunchContext& context) {
   if (call.items == 0) return;
   GreekPointers<T> out;
   for (std::size_t g = 0; g < formula::kGreeks; ++g) out.at[g] = call.output<T>(g);
-  device::launch(lane.stream(), grid_for(call.items), all_greeks<T>,
+  device::launch(context.stream(), grid_for(call.items), all_greeks<T>,
                  static_cast<T>(call.with<OptionSign>().w), device_options<T>(call), out,
                  call.items);
 }
 
 }  // namespace
 
-void black_scholes_gpu_double(const Call& call, Lane& lane) { price_all<double>(call, lane); }
-void black_scholes_gpu_float(const Call& call, Lane& lane) { price_all<float>(call, lane); }
-void greeks_gpu_double(const Call& call, Lane& lane) { greeks_of_all<double>(call, lane); }
-void greeks_gpu_float(const Call& call, Lane& lane) { greeks_of_all<float>(call, lane); }
+void black_scholes_gpu_double(const Call& call, LaunchContext& context) {
+  price_all<double>(call, context);
+}
+void black_scholes_gpu_float(const Call& call, LaunchContext& context) {
+  price_all<float>(call, context);
+}
+void greeks_gpu_double(const Call& call, LaunchContext& context) {
+  greeks_of_all<double>(call, context);
+}
+void greeks_gpu_float(const Call& call, LaunchContext& context) {
+  greeks_of_all<float>(call, context);
+}
 
-void implied_volatility_gpu(const Call& call, Lane& lane) {
+void implied_volatility_gpu(const Call& call, LaunchContext& context) {
   if (call.items == 0) return;
-  device::launch(lane.stream(), grid_for(call.items), implied, call.with<OptionSign>().w,
+  device::launch(context.stream(), grid_for(call.items), implied, call.with<OptionSign>().w,
                  device_column<double>(call, 0), device_options<double>(call, 1),
                  call.output<double>(0), call.output<unsigned char>(1), call.items);
 }

@@ -17,9 +17,9 @@ namespace sluice::market {
 // strike of zero; a negative spot, strike, t or vol, or a number that is not finite (rate and
 // yield times t, and vol times its root, included), gives NaN: call and put.
 template <class T>
-compute::Outcome black_scholes(compute::Compute& compute, const OptionColumns<T>& options,
-                               std::span<T> call, std::span<T> put,
-                               compute::Where where = compute::Where::automatic);
+compute::Outcome black_scholes(
+    compute::Compute& compute, const OptionColumns<T>& options, std::span<T> call, std::span<T> put,
+    compute::DevicePreference where = compute::DevicePreference::automatic);
 
 // Per year and per 1.00 of rate or volatility. `theta`, `charm` and `color` are changes
 // as the calendar moves on; theta per day is theta / 365.
@@ -58,14 +58,14 @@ class Greeks {
   std::array<std::vector<T>, kGreekCount> columns_;
 };
 
-// Where nothing is uncertain (t or vol of zero, spot or strike of zero, tens of deviations
+// Where the outcome is certain (t or vol of zero, spot or strike of zero, tens of deviations
 // from the strike) they are those of the discounted difference: gamma, vega and the higher
 // ones 0, the elasticity of a price of 0 NaN. With t or vol of zero exactly at the money some
 // are NaN. Where black_scholes() gives NaN, every Greek is one.
 template <class T>
-Greeks<T> black_scholes_greeks(compute::Compute& compute, const OptionColumns<T>& options,
-                               OptionKind kind, std::size_t count,
-                               compute::Where where = compute::Where::automatic);
+Greeks<T> black_scholes_greeks(
+    compute::Compute& compute, const OptionColumns<T>& options, OptionKind kind, std::size_t count,
+    compute::DevicePreference where = compute::DevicePreference::automatic);
 
 // Why there is no implied volatility.
 enum class ImpliedReason : std::uint8_t {
@@ -79,10 +79,10 @@ std::string_view explain(ImpliedReason reason);
 
 // The volatility that gives `price`; `options.vol` is not read. Relative error under 1e-10
 // wherever the price determines it so far; NaN with a reason, or 0 for no_time_value.
-compute::Outcome implied_volatility(compute::Compute& compute, Column<double> price,
-                                    const OptionColumns<double>& options, OptionKind kind,
-                                    std::span<double> vol, std::span<ImpliedReason> reasons,
-                                    compute::Where where = compute::Where::automatic);
+compute::Outcome implied_volatility(
+    compute::Compute& compute, Column<double> price, const OptionColumns<double>& options,
+    OptionKind kind, std::span<double> vol, std::span<ImpliedReason> reasons,
+    compute::DevicePreference where = compute::DevicePreference::automatic);
 
 // The operations themselves, for benchmarks and tests of one device.
 template <class T>

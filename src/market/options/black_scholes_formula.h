@@ -10,7 +10,7 @@ struct Pair {
   T call, put;
 };
 
-// What price and Greeks share.
+// Terms that price and Greeks share.
 template <class T>
 struct Terms {
   T spot, strike;  // discounted: by the dividend yield, by the rate
@@ -35,7 +35,7 @@ SLUICE_FLAT Terms<T> terms(T spot, T strike, T t, T rate, T yield, T vol) {
   o.spot = spot * o.payout;
   const T growth = payout - discount;
   const T moneyness =
-      fast::log_ratio<M>(M::at_least(spot, P::kLeastPrice), M::at_least(strike, P::kLeastPrice)) +
+      fast::log_ratio<M>(M::at_least(spot, P::kMinPrice), M::at_least(strike, P::kMinPrice)) +
       growth;
   o.d1 = std::fma(T(0.5), o.deviation, moneyness * M::reciprocal(o.deviation));
   // Infinite prices are NaN in the logarithm already.

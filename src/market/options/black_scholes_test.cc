@@ -14,7 +14,7 @@
 namespace sluice::market {
 namespace {
 
-using compute::Where;
+using compute::DevicePreference;
 
 struct Batch {
   std::vector<double> spot, strike, t, rate, div_yield, vol;
@@ -67,7 +67,7 @@ class BlackScholes : public testing::Test {
   }
 };
 
-TEST_F(BlackScholes, IsWithin1e15OfTheScaleOfLongDouble) {
+TEST_F(BlackScholes, DoublePricesAreWithin1e15OfTheScaleOfLongDouble) {
   const Batch b(10007);
   std::vector<double> call(b.spot.size()), put(b.spot.size());
   black_scholes<double>(compute, b.columns(), call, put);
@@ -79,7 +79,7 @@ TEST_F(BlackScholes, IsWithin1e15OfTheScaleOfLongDouble) {
   }
 }
 
-TEST_F(BlackScholes, InFloatIsWithin3e7OfTheScale) {
+TEST_F(BlackScholes, FloatPricesAreWithin3e7OfTheScale) {
   const Batch b(4099);
   std::vector<float> f[6], call(4099), put(4099);
   const std::vector<double>* columns[] = {&b.spot, &b.strike, &b.t, &b.rate, &b.div_yield, &b.vol};
@@ -93,7 +93,7 @@ TEST_F(BlackScholes, InFloatIsWithin3e7OfTheScale) {
   }
 }
 
-TEST_F(BlackScholes, OneValueForAllIsAnArrayOfThatValue) {
+TEST_F(BlackScholes, AScalarColumnEqualsAConstantArray) {
   const Batch b(1500);
   std::vector<double> call(1500), put(1500), call_of_arrays(1500), put_of_arrays(1500);
   const std::vector<double> rate(1500, 0.03), vol(1500, 0.25);
@@ -104,7 +104,7 @@ TEST_F(BlackScholes, OneValueForAllIsAnArrayOfThatValue) {
   EXPECT_EQ(put, put_of_arrays);
 }
 
-TEST_F(BlackScholes, NoTimeOrNoVolatilityLeavesTheDiscountedIntrinsicValue) {
+TEST_F(BlackScholes, ZeroTimeOrVolatilityGivesTheDiscountedIntrinsicValue) {
   EXPECT_EQ(one(110, 100, 0, 0.05, 0.02, 0.3), std::pair(10.0, 0.0));
   EXPECT_EQ(one(90, 100, 0, 0.05, 0.02, 0.3), std::pair(0.0, 10.0));
   const auto [call, put] = one(100, 100, 1, 0.05, 0, 0);
@@ -112,7 +112,7 @@ TEST_F(BlackScholes, NoTimeOrNoVolatilityLeavesTheDiscountedIntrinsicValue) {
   EXPECT_NEAR(put, 0, 1e-13);
 }
 
-TEST_F(BlackScholes, AnAssetWorthNothingOrAStrikeOfZeroLeavesTheDiscountedIntrinsicValue) {
+TEST_F(BlackScholes, AZeroSpotOrStrikeGivesTheDiscountedIntrinsicValue) {
   for (const double vol : {0.0, 0.2, 9.0}) {
     const auto [call, put] = one(0, 100, 2, 0.05, 0.01, vol);
     EXPECT_EQ(call, 0) << vol;
@@ -129,7 +129,7 @@ TEST_F(BlackScholes, AnAssetWorthNothingOrAStrikeOfZeroLeavesTheDiscountedIntrin
   EXPECT_EQ(put, (std::vector<float>{100, 0}));
 }
 
-TEST_F(BlackScholes, GreeksOfWhatIsCertainAreThoseOfTheDiscountedDifference) {
+TEST_F(BlackScholes, GreeksOfACertainOutcomeAreThoseOfTheDiscountedDifference) {
   struct Certain {
     double spot, strike, t, vol;
   };
@@ -164,7 +164,7 @@ TEST_F(BlackScholes, APriceAmongTheGreeksIsNeverBelowZero) {
       EXPECT_GE(greeks(kind, spot, at, 0.1, 0.03, 0.01, 0.2)["price"], 0) << strike;
 }
 
-TEST_F(BlackScholes, InputsThatCannotBeGiveNan) {
+TEST_F(BlackScholes, InvalidInputsGiveNan) {
   const double good[] = {100, 100, 1, 0.05, 0.01, 0.2};
   const auto expect_nan = [&](const double(&x)[6]) {
     SCOPED_TRACE(testing::PrintToString(x));
@@ -188,12 +188,12 @@ TEST_F(BlackScholes, InputsThatCannotBeGiveNan) {
   expect_nan({100, 100, INFINITY, 0, 0, 0});
 }
 
-TEST_F(BlackScholes, ColumnsOfAnotherLengthAreRefused) {
+TEST_F(BlackScholes, ColumnsOfDifferentLengthsAreRefused) {
   std::vector<double> three(3), two(2);
   EXPECT_THROW(black_scholes<double>(compute, {two, 1.0, 1.0, 0.0, 0.0, 0.2}, three, three), Error);
 }
 
-TEST_F(BlackScholes, MatchesEveryPublishedEuropeanPriceAndGreek) {
+TEST_F(BlackScholes, PricesAndGreeksMatchEveryPublishedValue) {
   const auto rows = option_reference();
   if (rows.empty()) GTEST_SKIP() << "no " << option_reference_file();
   int checked = 0;
@@ -211,7 +211,7 @@ TEST_F(BlackScholes, MatchesEveryPublishedEuropeanPriceAndGreek) {
 }
 
 // Each Greek is a derivative of another; h is chosen for an error near 1e-7 relative.
-TEST_F(BlackScholes, GreeksAreTheDerivativesTheyClaimToBe) {
+TEST_F(BlackScholes, GreeksEqualNumericalDerivatives) {
   const double s = 97, k = 105, t = 0.8, r = 0.04, q = 0.015, v = 0.27, h = 1e-4;
   for (const auto kind : {OptionKind::call, OptionKind::put}) {
     const auto g = greeks(kind, s, k, t, r, q, v);
@@ -251,7 +251,7 @@ class Implied : public BlackScholes {
 };
 
 // A price determines the volatility as far as its last bit changes it.
-TEST_F(Implied, FindsTheVolatilityAPriceWasMadeWith) {
+TEST_F(Implied, TheVolatilityOfAPriceIsRecovered) {
   const Batch b(20000, 3);
   std::vector<double> call(20000), put(20000), vol(20000);
   std::vector<ImpliedReason> reasons(20000);
@@ -272,7 +272,7 @@ TEST_F(Implied, FindsTheVolatilityAPriceWasMadeWith) {
   }
 }
 
-TEST_F(Implied, HoldsFromFarOutOfTheMoneyToLargeVolatility) {
+TEST_F(Implied, ExtremeStrikesAndVolatilitiesAreSolved) {
   for (const double strike : {20.0, 60.0, 99.0, 100.0, 101.0, 170.0, 500.0, 2000.0})
     for (const double vol : {0.05, 0.2, 0.8, 2.0, 5.0}) {
       const auto kind = strike < 100 ? OptionKind::put : OptionKind::call;  // out of the money
@@ -285,7 +285,7 @@ TEST_F(Implied, HoldsFromFarOutOfTheMoneyToLargeVolatility) {
     }
 }
 
-TEST_F(Implied, SaysWhyThereIsNone) {
+TEST_F(Implied, TheReasonForAMissingVolatilityIsReported) {
   const auto reason = [&](double price, double s, double t) {
     return of(OptionKind::call, price, s, 100, t, 0, 0).second;
   };

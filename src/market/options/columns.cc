@@ -8,7 +8,7 @@ template <class T>
 compute::Call option_call(const OptionColumns<T>& c, std::size_t items) {
   compute::Call call{.items = items};
   const auto add = [&](const char* name, const Column<T>& column) {
-    if (!column.one_for_all()) require_length(name, column.size(), items);
+    if (!column.is_scalar()) require_length(name, column.size(), items);
     call.in.push_back(column.operand());
   };
   add("spot", c.spot);

@@ -1,5 +1,4 @@
-// How batches of options are given: column by column, a column being an array or one value
-// that holds for all.
+// Batches of options as columns. A column is an array, or one value for all options.
 #pragma once
 
 #include <span>
@@ -19,13 +18,13 @@ class Column {
   requires std::convertible_to<const A&, std::span<const T>> Column(const A& values)
       : values_(values) {}  // NOLINT
 
-  bool one_for_all() const noexcept { return values_.data() == nullptr; }
+  bool is_scalar() const noexcept { return values_.data() == nullptr; }
   std::size_t size() const noexcept { return values_.size(); }
-  T operator[](std::size_t i) const { return one_for_all() ? value_ : values_[i]; }
+  T operator[](std::size_t i) const { return is_scalar() ? value_ : values_[i]; }
 
   // Refers to this column, which must outlive the call.
   compute::Operand operand() const {
-    if (one_for_all())
+    if (is_scalar())
       return {.data = const_cast<T*>(&value_), .item_bytes = 0, .shared_bytes = sizeof(T)};
     return {.data = const_cast<T*>(values_.data()), .item_bytes = sizeof(T)};
   }

@@ -5,7 +5,7 @@
 
 namespace sluice::market {
 
-using OnGpu = void (*)(const compute::Call&, compute::Lane&);
+using OnGpu = void (*)(const compute::Call&, compute::LaunchContext&);
 
 struct OptionsOnGpu {
   OnGpu black_scholes_double = nullptr, black_scholes_float = nullptr;

@@ -10,8 +10,8 @@ struct Implied {
   int reason;  // as ImpliedReason
 };
 
-// Of the out-of-the-money option with log-moneyness x <= 0, as a share of sqrt(spot
-// strike) discounted, at total deviation s: value, what is missing to the greatest
+// Normalised price of the out-of-the-money option with log-moneyness x <= 0, as a share of
+// sqrt(spot strike) discounted, at total deviation s: value, what is missing to the greatest
 // possible value e^(x/2), and slope. Each is without cancellation where it is used.
 struct Normalised {
   double value, missing, slope;
@@ -25,13 +25,13 @@ SLUICE_HD Normalised normalised(double x, double s) {
   const double near_tail = fast::scaled_tail<M>(std::fabs(inner));
   Normalised n;
   n.slope = bell * 0.3989422804014327;
-  const double most = std::exp(0.5 * x);
+  const double upper_bound = std::exp(0.5 * x);
   if (inner < 0) {
     n.value = bell * (near_tail - far_tail);
-    n.missing = most - n.value;
+    n.missing = upper_bound - n.value;
   } else {
     n.missing = bell * (near_tail + far_tail);
-    n.value = most - n.missing;
+    n.value = upper_bound - n.missing;
   }
   return n;
 }
@@ -45,9 +45,9 @@ SLUICE_HD inline double halley(double f, double slope, double curvature) {
 
 template <class M>
 SLUICE_HD double implied_deviation(double x, double target) {
-  const double steepest = std::sqrt(-2 * x), most = std::exp(0.5 * x);
+  const double steepest = std::sqrt(-2 * x), upper_bound = std::exp(0.5 * x);
   const bool lower = x < 0 && target < normalised<M>(x, steepest).value;
-  const double aim = lower ? 1 / std::log(target) : std::log(most - target);
+  const double aim = lower ? 1 / std::log(target) : std::log(upper_bound - target);
   double lo = lower ? 0 : steepest, hi = lower ? steepest : 100;
   double s = lower ? -x / std::sqrt(-2 * std::log(target)) : steepest;
   if (x == 0) s = 2.5066282746310002 * target;

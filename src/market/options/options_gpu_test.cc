@@ -14,7 +14,7 @@
 namespace sluice::market {
 namespace {
 
-using compute::Where;
+using compute::DevicePreference;
 
 struct Columns {
   std::vector<double> spot, strike, t, rate, div_yield, vol;
@@ -51,9 +51,9 @@ class OptionsOnGpuTest : public testing::Test {
   void compare(const Columns& c, double tolerance, Run run) {
     const std::size_t n = c.spot.size();
     Prices cpu(n), gpu(n, -1), again(n, -2);
-    run(cpu, Where::cpu);
-    const auto outcome = run(gpu, Where::gpu);
-    run(again, Where::gpu);
+    run(cpu, DevicePreference::cpu);
+    const auto outcome = run(gpu, DevicePreference::gpu);
+    run(again, DevicePreference::gpu);
     ASSERT_EQ(outcome.items_on_gpu, n) << outcome.fallback;
     EXPECT_TRUE(same_bits(gpu, again));
     for (std::size_t i = 0; i < n; ++i)
@@ -61,20 +61,20 @@ class OptionsOnGpuTest : public testing::Test {
   }
 };
 
-TEST_F(OptionsOnGpuTest, BlackScholesPrices) {
+TEST_F(OptionsOnGpuTest, BlackScholesPricesAgreeWithTheCpu) {
   for (const std::size_t n : {1u, 255u, 513u, 100003u}) {
     const Columns c(n);
     Prices other(n);
-    compare(c, 2e-15, [&](Prices& out, Where where) {
+    compare(c, 2e-15, [&](Prices& out, DevicePreference where) {
       return black_scholes<double>(*compute, c.columns(), out, other, where);
     });
-    compare(c, 2e-15, [&](Prices& out, Where where) {
+    compare(c, 2e-15, [&](Prices& out, DevicePreference where) {
       return black_scholes<double>(*compute, c.columns(), other, out, where);
     });
   }
 }
 
-TEST_F(OptionsOnGpuTest, BlackScholesEdges) {
+TEST_F(OptionsOnGpuTest, BlackScholesEdgeCasesAgreeWithTheCpu) {
   const double nan = NAN, inf = INFINITY;
   const std::vector<std::array<double, 6>> edges{
       {110, 100, 0, 0.05, 0, 0.2},    {100, 100, 1, 0.05, 0, 0},
@@ -94,8 +94,8 @@ TEST_F(OptionsOnGpuTest, BlackScholesEdges) {
   for (const auto& edge : edges)
     for (std::size_t c = 0; c < 6; ++c) in[c].push_back(edge[c]);
   const OptionColumns<double> columns{in[0], in[1], in[2], in[3], in[4], in[5]};
-  black_scholes<double>(*compute, columns, cpu, put_cpu, Where::cpu);
-  black_scholes<double>(*compute, columns, gpu, put_gpu, Where::gpu);
+  black_scholes<double>(*compute, columns, cpu, put_cpu, DevicePreference::cpu);
+  black_scholes<double>(*compute, columns, gpu, put_gpu, DevicePreference::gpu);
   for (std::size_t i = 0; i < n; ++i) {
     if (i < finite) {
       EXPECT_NEAR(gpu[i], cpu[i], 1e-12) << i;
@@ -108,11 +108,11 @@ TEST_F(OptionsOnGpuTest, BlackScholesEdges) {
   EXPECT_NEAR(put_cpu[2], 100 * std::exp(-0.05), 1e-12);
 }
 
-TEST_F(OptionsOnGpuTest, Greeks) {
+TEST_F(OptionsOnGpuTest, GreeksAgreeWithTheCpu) {
   const Columns c(3001);
   for (const auto kind : {OptionKind::call, OptionKind::put}) {
-    const auto cpu = black_scholes_greeks(*compute, c.columns(), kind, 3001, Where::cpu);
-    const auto gpu = black_scholes_greeks(*compute, c.columns(), kind, 3001, Where::gpu);
+    const auto cpu = black_scholes_greeks(*compute, c.columns(), kind, 3001, DevicePreference::cpu);
+    const auto gpu = black_scholes_greeks(*compute, c.columns(), kind, 3001, DevicePreference::gpu);
     for (std::size_t g = 0; g < kGreekCount; ++g)
       for (std::size_t i = 0; i < 3001; ++i) {
         const double want = cpu[static_cast<Greek>(g)][i];
@@ -122,13 +122,15 @@ TEST_F(OptionsOnGpuTest, Greeks) {
   }
 }
 
-TEST_F(OptionsOnGpuTest, GreeksOfWhatIsCertain) {
+TEST_F(OptionsOnGpuTest, GreeksOfACertainOutcomeAgreeWithTheCpu) {
   const std::vector<double> spot{110, 90, 110, 90, 0, 100}, strike{100, 100, 100, 100, 100, 0};
   const std::vector<double> t{0, 0, 1, 1, 1, 1}, vol{0.2, 0.2, 0, 0, 0.2, 0.2};
   const OptionColumns<double> columns{spot, strike, t, 0.05, 0.02, vol};
   for (const auto kind : {OptionKind::call, OptionKind::put}) {
-    const auto cpu = black_scholes_greeks(*compute, columns, kind, spot.size(), Where::cpu);
-    const auto gpu = black_scholes_greeks(*compute, columns, kind, spot.size(), Where::gpu);
+    const auto cpu =
+        black_scholes_greeks(*compute, columns, kind, spot.size(), DevicePreference::cpu);
+    const auto gpu =
+        black_scholes_greeks(*compute, columns, kind, spot.size(), DevicePreference::gpu);
     for (std::size_t g = 0; g < kGreekCount; ++g)
       for (std::size_t i = 0; i < spot.size(); ++i) {
         const double want = cpu[static_cast<Greek>(g)][i], got = gpu[static_cast<Greek>(g)][i];
@@ -138,14 +140,15 @@ TEST_F(OptionsOnGpuTest, GreeksOfWhatIsCertain) {
   }
 }
 
-TEST_F(OptionsOnGpuTest, ImpliedVolatility) {
+TEST_F(OptionsOnGpuTest, ImpliedVolatilitiesAgreeWithTheCpu) {
   const Columns c(2049);
   Prices call(2049), put(2049), vol(2049);
   std::vector<ImpliedReason> reasons(2049);
-  black_scholes<double>(*compute, c.columns(), call, put, Where::cpu);
+  black_scholes<double>(*compute, c.columns(), call, put, DevicePreference::cpu);
   const auto greeks =
-      black_scholes_greeks(*compute, c.columns(), OptionKind::put, 2049, Where::cpu);
-  implied_volatility(*compute, put, c.columns(), OptionKind::put, vol, reasons, Where::gpu);
+      black_scholes_greeks(*compute, c.columns(), OptionKind::put, 2049, DevicePreference::cpu);
+  implied_volatility(*compute, put, c.columns(), OptionKind::put, vol, reasons,
+                     DevicePreference::gpu);
   for (std::size_t i = 0; i < 2049; ++i) {
     if (4e-16 * c.scale(i) / greeks[Greek::vega][i] > 1e-11) continue;  // the price does not tell
     ASSERT_EQ(reasons[i], ImpliedReason::found) << i;
@@ -159,23 +162,23 @@ struct Trees {
 };
 
 // Steps for which strips are narrow, broad and wider than registers hold.
-TEST_F(OptionsOnGpuTest, BinomialTrees) {
+TEST_F(OptionsOnGpuTest, BinomialPricesAgreeWithTheCpu) {
   for (const Trees& trees : {Trees{1, 33}, {2, 5}, {77, 501}, {1024, 301}, {3000, 21}})
     for (const auto kind : {OptionKind::call, OptionKind::put})
       for (const auto exercise : {Exercise::american, Exercise::european}) {
         const Columns c(trees.options, static_cast<unsigned>(trees.steps));
-        compare(c, 1e-12, [&](Prices& out, Where where) {
+        compare(c, 1e-12, [&](Prices& out, DevicePreference where) {
           return binomial(*compute, c.columns(),
                           {.kind = kind, .exercise = exercise, .steps = trees.steps}, out, where);
         });
       }
 }
 
-TEST_F(OptionsOnGpuTest, AmericanByFixedPoint) {
+TEST_F(OptionsOnGpuTest, AmericanPricesAgreeWithTheCpu) {
   for (const auto accuracy : {AmericanAccuracy::fast, AmericanAccuracy::standard})
     for (const auto kind : {OptionKind::call, OptionKind::put}) {
       const Columns c(777);
-      compare(c, 1e-11, [&](Prices& out, Where where) {
+      compare(c, 1e-11, [&](Prices& out, DevicePreference where) {
         return american(*compute, c.columns(), kind, out, accuracy, where);
       });
     }

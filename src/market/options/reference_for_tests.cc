@@ -15,9 +15,9 @@ std::vector<std::string> split(const std::string& line) {
 
 }  // namespace
 
-double ReferenceRow::number(const std::string& column, double otherwise) const {
+double ReferenceRow::number(const std::string& column, double default_value) const {
   const std::string& cell = text(column);
-  return cell.empty() ? otherwise : std::stod(cell);
+  return cell.empty() ? default_value : std::stod(cell);
 }
 
 std::filesystem::path option_reference_file() {

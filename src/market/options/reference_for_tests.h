@@ -12,7 +12,7 @@ class ReferenceRow {
  public:
   explicit ReferenceRow(std::map<std::string, std::string> cells) : cells_(std::move(cells)) {}
   const std::string& text(const std::string& column) const { return cells_.at(column); }
-  double number(const std::string& column, double otherwise = 0) const;
+  double number(const std::string& column, double default_value = 0) const;
   bool call() const { return text("option_type") == "call"; }
 
  private:

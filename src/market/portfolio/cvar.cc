@@ -13,7 +13,7 @@
 namespace sluice::market {
 namespace {
 
-constexpr double kClose = 1e-6;  // of the size of the returns
+constexpr double kGap = 1e-6;  // of the size of the returns
 
 class CuttingPlanes {
  public:
@@ -50,14 +50,14 @@ class CuttingPlanes {
     add_cut(out.weights);
     bool close = false;
     for (out.cuts = 1; !close; ++out.cuts) {
-      require(out.cuts < goal_.most_cuts,
-              fmt::format("the least CVaR is not found: {} cuts are too few for these scenarios; "
+      require(out.cuts < goal_.max_cuts,
+              fmt::format("the minimum CVaR is not found: {} cuts are too few for these scenarios; "
                           "ask for fewer assets or scenarios",
-                          goal_.most_cuts));
+                          goal_.max_cuts));
       const auto x = solve(qp_).x;
       out.weights.assign(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(n_));
       out.cvar = add_cut(out.weights);
-      close = out.cvar <= (x[loss_] + kClose) * unit_;
+      close = out.cvar <= (x[loss_] + kGap) * unit_;
     }
     if (!s_.mean.empty()) out.expected_return = dot(s_.mean, out.weights);
     return out;
@@ -109,7 +109,7 @@ double cvar_of(std::span<const double> losses, double beta, std::vector<double>*
 
 // Measured: grows with the assets, and with the scenarios as their tail has more choices.
 double expected_cuts(double assets, double scenarios) {
-  return std::min<double>(CvarGoal{}.most_cuts,
+  return std::min<double>(CvarGoal{}.max_cuts,
                           45 * std::pow(assets, 0.45) * std::sqrt(std::max(scenarios, 25.0) / 250));
 }
 

@@ -8,16 +8,16 @@ namespace sluice::market {
 // Refers to the caller's arrays.
 struct Scenarios {
   std::span<const double> mean;     // expected returns, a year's; empty where none is needed
-  std::span<const double> returns;  // the assets behind each other, a return for each scenario
+  std::span<const double> returns;  // one asset after another, a return for each scenario
   std::span<const std::string> names{};
 };
 
 struct CvarGoal {
   enum class Kind { min_cvar, target_return, target_risk };
   Kind kind = Kind::min_cvar;
-  double value = 0;    // least return a year, or most CVaR
+  double value = 0;    // minimum return a year, or maximum CVaR
   double beta = 0.95;  // the worst 1 - beta of the scenarios count
-  int most_cuts = 2000;
+  int max_cuts = 2000;
 };
 
 struct CvarPortfolio {
@@ -27,9 +27,10 @@ struct CvarPortfolio {
   int cuts = 0;     // that were needed
 };
 
-// Within a millionth of a usual return of the least CVaR. Cutting planes: the CVaR is the greatest
-// of the mean losses over all choices of the worst scenarios; those that matter are added one by
-// one. `l2` of the limits is not used. Throws as optimise() does, and when `most_cuts` do not do.
+// The CVaR is within a millionth of a usual return of the minimum. Cutting planes: the CVaR is the
+// greatest of the mean losses over all choices of the worst scenarios; those that matter are added
+// one by one. `l2` of the limits is not used. Throws as optimise() does, and when `max_cuts` do not
+// do.
 CvarPortfolio optimise_cvar(const Scenarios& scenarios, const CvarGoal& goal,
                             const PortfolioLimits& limits = {});
 

@@ -49,7 +49,7 @@ void add_weights(std::span<const std::string> names, const PortfolioLimits& limi
   }
 }
 
-// Messages are made when they are needed: there may be millions of assets in all sectors.
+// Messages are formatted only on failure, since there may be millions of assets in all sectors.
 [[noreturn]] void refuse_sector(const std::string& message) {
   throw Error(Code::invalid_argument, message);
 }
@@ -66,22 +66,22 @@ void add_sectors(const PortfolioLimits& limits, std::size_t n, LimitRows& out) {
       has[i] = true;
       row.terms.emplace_back(i, 1.0);
     }
-    require(sector.least <= sector.most, fmt::format("sector {} must be at least {} and at most {}",
-                                                     name, sector.least, sector.most));
-    if (sector.least > -kNoLimit)
-      out.rows.push_back({row.terms, sector.least, kNoLimit,
-                          fmt::format("sector {} is at least {}", name, sector.least)});
-    if (sector.most < kNoLimit)
-      out.rows.push_back({row.terms, -kNoLimit, sector.most,
-                          fmt::format("sector {} is at most {}", name, sector.most)});
+    require(sector.min <= sector.max, fmt::format("sector {} must be at least {} and at most {}",
+                                                  name, sector.min, sector.max));
+    if (sector.min > -kNoLimit)
+      out.rows.push_back({row.terms, sector.min, kNoLimit,
+                          fmt::format("sector {} is at least {}", name, sector.min)});
+    if (sector.max < kNoLimit)
+      out.rows.push_back({row.terms, -kNoLimit, sector.max,
+                          fmt::format("sector {} is at most {}", name, sector.max)});
   }
 }
 
-// sum of |weight - from| <= most, by a variable above each distance.
-void add_distance(std::size_t n, const std::vector<double>& from, double most, const char* what,
+// sum of |weight - from| <= limit, by a variable above each distance.
+void add_distance(std::size_t n, const std::vector<double>& from, double limit, const char* what,
                   LimitRows& out) {
-  require(most >= 0, fmt::format("{} is {}; it must be 0 or more", what, most));
-  QpRow total{{}, -kNoLimit, most, fmt::format("{} is at most {}", what, most)};
+  require(limit >= 0, fmt::format("{} is {}; it must be 0 or more", what, limit));
+  QpRow total{{}, -kNoLimit, limit, fmt::format("{} is at most {}", what, limit)};
   for (std::size_t i = 0; i < n; ++i) {
     const std::size_t d = out.variables++;
     const double c = from.empty() ? 0 : from[i];

@@ -30,76 +30,77 @@ class Markowitz {
     require(std::isfinite(limits.l2) && limits.l2 >= 0, "l2 must be 0 or more");
   }
 
-  // Least (risk w'Cw) / 2 + l2 w'w - reward mean'w.
-  Vector least(double risk, double reward, double l2) const {
+  // Minimises (risk w'Cw) / 2 + l2 w'w - reward mean'w.
+  Vector minimise(double risk, double reward, double l2) const {
     return first(solve(program(rows_, risk, reward, l2)).x);
   }
 
-  Vector min_volatility() const { return least(2, 0, l2_); }
+  Vector min_volatility() const { return minimise(2, 0, l2_); }
 
   Vector target_return(double target) const {
     QpProblem qp = program(rows_, 2, 0, l2_);
     QpRow row{{}, target, kNoLimit, fmt::format("the return is at least {}", target)};
     for (std::size_t i = 0; i < n_; ++i) row.terms.emplace_back(i, assets_.mean[i]);
     qp.rows.push_back(std::move(row));
-    if (const auto found = attempt(qp)) return first(found->x);
-    // A target that is the highest return there is leaves the solver no room.
+    if (const auto found = try_solve(qp)) return first(found->x);
+    // A target equal to the highest return leaves the solver no interior.
     Vector best = max_return();
-    if (dot(assets_.mean, best) < target - 1e-9 * std::max(1.0, std::abs(target))) refuse(qp);
+    if (dot(assets_.mean, best) < target - 1e-9 * std::max(1.0, std::abs(target)))
+      throw_infeasible(qp);
     return best;
   }
 
   // With w = y / scale and the return of y above the risk-free one set to 1, the best
-  // ratio is the least variance of y.
+  // ratio is the lowest variance of y.
   Vector max_sharpe(double risk_free) const {
     require(sum_ != 0, "the best Sharpe ratio needs weights whose sum is not 0");
     QpProblem qp = program(scaled(rows_), 2, 0, l2_);
     QpRow row{{}, 1, 1, fmt::format("the return is above the risk-free {}", risk_free)};
     for (std::size_t i = 0; i < n_; ++i) row.terms.emplace_back(i, assets_.mean[i] - risk_free);
     qp.rows.push_back(std::move(row));
-    const auto found = attempt(qp);
+    const auto found = try_solve(qp);
     if (!found) {
-      say_why_no_ratio(risk_free);
-      refuse(qp);
+      throw_no_ratio(risk_free);
+      throw_infeasible(qp);
     }
     const Vector& x = found->x;
     const double scale = x[rows_.variables];
-    if (!(scale > 1e-12)) say_why_no_ratio(risk_free);
+    if (!(scale > 1e-12)) throw_no_ratio(risk_free);
     require(scale > 1e-12, "the best Sharpe ratio has no bound: a portfolio has no variance");
     Vector w = first(x);
     for (double& v : w) v /= scale;
     return w;
   }
 
-  // The highest return; of several the one with the least variance.
+  // The highest return; of several the one with the lowest variance.
   Vector max_return() const {
     const double size = variance_scale();
-    return least(1e-9 / size, 1, l2_);
+    return minimise(1e-9 / size, 1, l2_);
   }
 
   // Least variance / 2 - reward * return has a variance that grows with the reward, and
   // between changes of the active limits as a + b reward^2: regula falsi on that. Where it
-  // jumps, since at one reward several portfolios are best, a mixture of two is wanted.
+  // jumps, since at one reward several portfolios are best, a convex combination of two is needed.
   Vector target_risk(double target) const {
     require(target > 0, fmt::format("the target risk is {}; it must be above 0", target));
-    const double wanted = target * target;
-    Side low{0, least(1, 0, 0), 0}, high{};
-    low.miss = variance(low.weights) - wanted;
-    if (low.miss > 1e-12 * wanted)
+    const double target_variance = target * target;
+    RewardPoint low{0, minimise(1, 0, 0), 0}, high{};
+    low.excess = variance(low.weights) - target_variance;
+    if (low.excess > 1e-12 * target_variance)
       throw Error(
           Code::invalid_argument,
-          fmt::format("no portfolio within the limits has a volatility of {}; the least is {}",
+          fmt::format("no portfolio within the limits has a volatility of {}; the lowest is {}",
                       target, std::sqrt(variance(low.weights))));
     double largest_mean = 1e-300;
     for (const double m : assets_.mean) largest_mean = std::max(largest_mean, std::abs(m));
     const double unit = variance_scale() / largest_mean;  // of a reward that matters
     for (double reward = 1e-3 * unit;; reward *= 4) {
-      high = at_reward(reward, wanted);
-      if (high.miss >= 0 || reward > 1e4 * unit) break;
+      high = at_reward(reward, target_variance);
+      if (high.excess >= 0 || reward > 1e4 * unit) break;
       low = high;
     }
-    if (high.miss < 0) return high.weights;  // even the highest return is less risky
-    return between(std::move(low), std::move(high), wanted);
+    if (high.excess < 0) return high.weights;  // even the highest return is less risky
+    return between(std::move(low), std::move(high), target_variance);
   }
 
   Portfolio described(Vector weights, double risk_free) const {
@@ -124,53 +125,55 @@ class Markowitz {
     return static_cast<std::size_t>(std::llround(std::sqrt(static_cast<double>(matrix.size()))));
   }
 
-  // In multiples of the weights every limit takes part in a conflict: the plain ones, and then
-  // the highest return, tell what is the matter. Returns where neither is.
-  void say_why_no_ratio(double risk_free) const {
-    const auto names = conflict(program(rows_, 0, 0, 0));
+  // In multiples of the weights every limit takes part in a conflict, so the plain limits and then
+  // the highest return are checked. Returns when neither is the cause.
+  void throw_no_ratio(double risk_free) const {
+    const auto names = infeasible_rows(program(rows_, 0, 0, 0));
     require(names.empty(), fmt::format("no portfolio fulfils all of: {}", fmt::join(names, "; ")));
-    const double most = dot(assets_.mean, max_return());
-    require(most > risk_free,
+    const double highest = dot(assets_.mean, max_return());
+    require(highest > risk_free,
             fmt::format("no portfolio within the limits has a return above the risk-free {}; the "
                         "highest is {}",
-                        risk_free, most));
+                        risk_free, highest));
   }
 
   double variance_scale() const {
-    double most = 1e-300;
-    for (std::size_t i = 0; i < n_; ++i) most = std::max(most, assets_.covariance[i * n_ + i]);
-    return most;
+    double largest = 1e-300;
+    for (std::size_t i = 0; i < n_; ++i)
+      largest = std::max(largest, assets_.covariance[i * n_ + i]);
+    return largest;
   }
 
-  // The best portfolio for a reward, and how far its variance is from the wanted one.
-  struct Side {
+  // The best portfolio for a reward, and how far its variance is from the target.
+  struct RewardPoint {
     double reward = 0;
     Vector weights{};
-    double miss = 0;
+    double excess = 0;
   };
 
-  Side at_reward(double reward, double wanted) const {
-    Side side{reward, least(1, reward, reward * l2_), 0};
-    side.miss = variance(side.weights) - wanted;
-    return side;
+  RewardPoint at_reward(double reward, double target_variance) const {
+    RewardPoint point{reward, minimise(1, reward, reward * l2_), 0};
+    point.excess = variance(point.weights) - target_variance;
+    return point;
   }
 
-  // low.miss <= 0 <= high.miss. The side that stays twice counts half (Illinois): no slow
+  // low.excess <= 0 <= high.excess. The side that stays twice counts half (Illinois): no slow
   // creep from one side.
-  Vector between(Side low, Side high, double wanted) const {
-    double below = low.miss, above = high.miss;
+  Vector between(RewardPoint low, RewardPoint high, double target_variance) const {
+    double below = low.excess, above = high.excess;
     int last = 0;
     for (int i = 0; i < 60; ++i) {
       const double a = low.reward * low.reward, b = high.reward * high.reward;
-      if (b - a <= 1e-15 * b || above - below <= 1e-13 * wanted) break;
-      Side next = at_reward(std::sqrt(b - above * (b - a) / (above - below)), wanted);
-      if (std::abs(next.miss) <= 1e-13 * wanted) return next.weights;
-      if (next.miss > 0) {
-        high = std::move(next), above = high.miss;
+      if (b - a <= 1e-15 * b || above - below <= 1e-13 * target_variance) break;
+      RewardPoint next =
+          at_reward(std::sqrt(b - above * (b - a) / (above - below)), target_variance);
+      if (std::abs(next.excess) <= 1e-13 * target_variance) return next.weights;
+      if (next.excess > 0) {
+        high = std::move(next), above = high.excess;
         if (last > 0) below /= 2;
         last = 1;
       } else {
-        low = std::move(next), below = low.miss;
+        low = std::move(next), below = low.excess;
         if (last < 0) above /= 2;
         last = -1;
       }
@@ -178,15 +181,15 @@ class Markowitz {
     return mixed(low, high);
   }
 
-  // On the way from one to the other, where the variance is the wanted one.
-  Vector mixed(const Side& low, const Side& high) const {
-    Vector way(n_), w = low.weights;
-    for (std::size_t i = 0; i < n_; ++i) way[i] = high.weights[i] - low.weights[i];
-    const double start = low.miss, square = variance(way);
-    const double linear = high.miss - low.miss - square;
+  // The convex combination of both with the target variance.
+  Vector mixed(const RewardPoint& low, const RewardPoint& high) const {
+    Vector difference(n_), w = low.weights;
+    for (std::size_t i = 0; i < n_; ++i) difference[i] = high.weights[i] - low.weights[i];
+    const double start = low.excess, square = variance(difference);
+    const double linear = high.excess - low.excess - square;
     const double root = std::sqrt(std::max(linear * linear - 4 * square * start, 0.0));
     const double sum = linear + root, part = sum > 0 ? std::clamp(-2 * start / sum, 0.0, 1.0) : 0;
-    for (std::size_t i = 0; i < n_; ++i) w[i] += part * way[i];
+    for (std::size_t i = 0; i < n_; ++i) w[i] += part * difference[i];
     return w;
   }
 
@@ -213,7 +216,7 @@ class Markowitz {
   LimitRows rows_;
 };
 
-// QuantParams and a covariance of pairs with gaps leave a little; more is no covariance, and its
+// Rounding and a covariance of pairs with gaps leave a little; more is no covariance, and its
 // "optimum" would be a portfolio of negative variance.
 constexpr double kAsymmetry = 1e-9, kNegative = 1e-7;  // of the largest variance
 
@@ -237,7 +240,7 @@ void check_covariance(std::span<const double> covariance, std::size_t n) {
           "returns that all assets have? ledoit_wolf helps)");
 }
 
-// Its weights are above 0 and sum to 1, and nothing else can be asked of them.
+// Risk parity: the weights are above 0 and sum to 1, and no other limits are possible.
 void check_no_limits(const PortfolioLimits& limits) {
   const auto all_at = [](const Vector& side, double usual) {
     return std::ranges::all_of(side, [&](double v) { return v == usual; });
@@ -276,7 +279,7 @@ Portfolio optimise(const Assets& assets, const Goal& goal, const PortfolioLimits
       case Goal::Kind::target_risk: return problem.target_risk(goal.value);
       case Goal::Kind::max_quadratic_utility: {
         require(goal.value > 0, "the risk aversion must be above 0");
-        return problem.least(goal.value, 1, limits.l2);
+        return problem.minimise(goal.value, 1, limits.l2);
       }
       case Goal::Kind::risk_parity: {
         check_no_limits(limits);

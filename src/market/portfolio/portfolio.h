@@ -11,7 +11,7 @@
 
 namespace sluice::market {
 
-// What is known of the assets, a year's values. Refers to the caller's arrays.
+// Yearly means and covariance of the assets. Refers to the caller's arrays.
 struct Assets {
   std::span<const double> mean;          // expected returns; may be empty where none is needed
   std::span<const double> covariance;    // assets x assets, symmetric, no negative eigenvalue
@@ -21,7 +21,7 @@ struct Assets {
 struct SectorLimit {
   std::string name;
   std::vector<std::size_t> assets;
-  double least = -kNoLimit, most = kNoLimit;  // of the sum of their weights
+  double min = -kNoLimit, max = kNoLimit;  // of the sum of their weights
 };
 
 struct PortfolioLimits {
@@ -30,17 +30,18 @@ struct PortfolioLimits {
   double sum = 1;  // of all weights; 0: market neutral
   std::vector<SectorLimit> sectors{};
   std::vector<double> held{};        // the weights now; empty: none
-  std::optional<double> turnover{};  // most of the sum of |weight - held|
-  std::optional<double> leverage{};  // most of the sum of |weight|
-  double l2 = 0;  // adds l2 * (sum of squared weights) to what is made least: PyPortfolioOpt's
+  std::optional<double> turnover{};  // upper limit of the sum of |weight - held|
+  std::optional<double> leverage{};  // upper limit of the sum of |weight|
+  double l2 =
+      0;  // adds l2 * (sum of squared weights) to the minimised objective, as in PyPortfolioOpt
 };
 
-// What a portfolio should be.
+// The objective of a portfolio.
 struct Goal {
   enum class Kind {
     min_volatility,
     max_sharpe,             // of (return - risk_free) / volatility; sum must not be 0
-    target_return,          // least volatility with a return of at least `value`
+    target_return,          // lowest volatility with a return of at least `value`
     target_risk,            // highest return with a volatility of at most `value`
     max_quadratic_utility,  // of return - value / 2 * variance
     risk_parity             // equal shares of the variance, or as `shares` says; takes no limits
@@ -61,11 +62,11 @@ struct Portfolio {
 // that do not fit, and for limits that exclude each other, naming those.
 Portfolio optimise(const Assets& assets, const Goal& goal, const PortfolioLimits& limits = {});
 
-// `points` portfolios from least volatility to highest return, at equal steps of return.
+// `points` portfolios from the lowest volatility to highest return, at equal steps of return.
 std::vector<Portfolio> efficient_frontier(const Assets& assets, std::size_t points,
                                           const PortfolioLimits& limits = {}, double risk_free = 0);
 
-// Many at once, on all cores. One that cannot be solved says why and harms no other.
+// Solves many problems on all cores. One that cannot be solved gets an error and affects no other.
 struct PortfolioTask {
   Assets assets;
   Goal goal;

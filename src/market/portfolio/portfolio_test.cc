@@ -108,7 +108,7 @@ PortfolioLimits limits_of(const Row& row) {
   return limits;
 }
 
-TEST_F(Reference, MeanVarianceRowsAreMetWithinTheirTolerance) {
+TEST_F(Reference, MeanVarianceReferencesAreMatchedWithinTheirTolerance) {
   int rows = 0;
   for (const Row& row : read("portfolio_reference.csv")) {
     if (row.at("risk_measure") != "volatility") continue;
@@ -130,7 +130,7 @@ TEST_F(Reference, WeightsAreThoseOfAnExactSolver) {
               Pointwise(DoubleNear(1e-12), max_sharpe));
 }
 
-TEST_F(Reference, TheFrontierRisesFromLeastRiskToTheBestAsset) {
+TEST_F(Reference, TheFrontierRisesFromMinimumRiskToTheBestAsset) {
   const auto frontier = efficient_frontier(assets(), 20);
   ASSERT_EQ(frontier.size(), 20u);
   EXPECT_THAT(frontier[0].weights, Pointwise(DoubleNear(1e-12), min_vol));
@@ -212,14 +212,14 @@ TEST_F(Reference, ConflictingLimitsAreNamed) {
   EXPECT_THAT(error_of([&] {
                 optimise(assets(), {.kind = Goal::Kind::target_risk, .value = 0.1}, limits);
               }),
-              HasSubstr("the least is 0.159"));
+              HasSubstr("the lowest is 0.159"));
   limits.held.assign(20, 0.0);
   limits.turnover = 0.5;
   EXPECT_THAT(error_of([&] { optimise(assets(), {}, limits); }),
               HasSubstr("turnover is at most 0.5"));
 }
 
-TEST_F(Reference, OfABestRatioOnlyTheLimitsInConflictAreNamed) {
+TEST_F(Reference, AnInfeasibleMaxSharpeNamesOnlyTheConflictingLimits) {
   const Goal best{.kind = Goal::Kind::max_sharpe};
   PortfolioLimits limits{.leverage = 0.5};
   EXPECT_THAT(
@@ -233,7 +233,7 @@ TEST_F(Reference, OfABestRatioOnlyTheLimitsInConflictAreNamed) {
       AllOf(HasSubstr("above the risk-free 5"), HasSubstr("the highest is 0.3")));
 }
 
-TEST_F(Reference, WithoutLimitsAnUnboundedGoalIsRefused) {
+TEST_F(Reference, AnUnboundedGoalIsRefused) {
   const PortfolioLimits none{.lower = {-kNoLimit}, .upper = {kNoLimit}, .sum = 0};
   const std::vector<double> zero(400, 0.0);
   EXPECT_THAT(error_of([&] {
@@ -253,7 +253,7 @@ TEST_F(Reference, RiskParityGivesEachAssetItsShare) {
   for (std::size_t i = 0; i < 20; ++i) EXPECT_NEAR(shares[i], budgets.shares[i] / 2870, 1e-13);
 }
 
-TEST_F(Reference, ABatchGivesWhatItsTasksGiveAlone) {
+TEST_F(Reference, ABatchGivesTheResultsOfSingleTasks) {
   compute::Workers workers(2);
   const PortfolioLimits impossible{.upper = {0.01}};
   std::vector<PortfolioTask> tasks(40, {assets(), {}});
@@ -283,7 +283,7 @@ std::vector<std::vector<double>> full_prices() {
   return days;
 }
 
-TEST_F(Reference, CvarRowsAreMetWithinTheirTolerance) {
+TEST_F(Reference, CvarReferencesAreMatchedWithinTheirTolerance) {
   const auto days = full_prices();
   if (days.size() < 100) GTEST_SKIP() << "xz cannot unpack the prices";
   const std::size_t n = names.size(), count = days.size() - 1;
@@ -298,14 +298,14 @@ TEST_F(Reference, CvarRowsAreMetWithinTheirTolerance) {
     if (row.at("risk_measure") != "cvar_daily") continue;
     SCOPED_TRACE(row.at("source_test"));
     using K = CvarGoal::Kind;
-    const bool least = row.at("objective").starts_with("min_cvar");
+    const bool is_min_cvar = row.at("objective").starts_with("min_cvar");
     const CvarGoal goal{
-        .kind = least ? K::min_cvar
+        .kind = is_min_cvar ? K::min_cvar
                 : row.at("objective").starts_with("efficient_r") && row.at("objective")[11] == 'i'
                     ? K::target_risk
                     : K::target_return,
         .value = number(row, "target")};
-    const auto p = optimise_cvar({least ? mean : growth, returns, names}, goal);
+    const auto p = optimise_cvar({is_min_cvar ? mean : growth, returns, names}, goal);
     EXPECT_NEAR(p.expected_return, number(row, "expected_return"), number(row, "tol_abs"));
     EXPECT_NEAR(p.cvar, number(row, "expected_risk"), number(row, "tol_abs"));
     ++rows;
@@ -313,14 +313,14 @@ TEST_F(Reference, CvarRowsAreMetWithinTheirTolerance) {
   EXPECT_EQ(rows, 3);
 }
 
-TEST(Cvar, CountsTheWorstScenariosTheLastInPart) {
+TEST(Cvar, TheWorstScenariosCountTheLastInPart) {
   const std::vector<double> losses{1, 5, 3, 2, 4};
   EXPECT_DOUBLE_EQ(cvar_of(losses, 0.8), 5);
   EXPECT_DOUBLE_EQ(cvar_of(losses, 0.7), (5 + 0.5 * 4) / 1.5);
 }
 
 // A singular covariance: more assets than bars.
-TEST(Portfolio, OfMoreAssetsThanTheCovarianceKnowsIsStillWithinItsLimits) {
+TEST(Portfolio, ASingularCovarianceGivesWeightsWithinTheLimits) {
   std::mt19937_64 random(5);
   std::normal_distribution<double> normal;
   const std::size_t n = 60, bars = 20;
@@ -359,7 +359,7 @@ struct RandomAssets {
 };
 
 // The steps of the solver once went in circles for some of these.
-TEST(Portfolio, OfATargetRiskIsFoundForEveryTurnover) {
+TEST(Portfolio, ATargetRiskIsFoundForEveryTurnover) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE(seed);
     const RandomAssets a(5 + seed, seed);
@@ -378,17 +378,17 @@ TEST(Portfolio, OfATargetRiskIsFoundForEveryTurnover) {
   }
 }
 
-TEST(Portfolio, OfTheHighestReturnThereIsIsThatAsset) {
+TEST(Portfolio, TheHighestTargetReturnGivesThatAsset) {
   const RandomAssets a(8, 3);
   const auto best = std::max_element(a.mean.begin(), a.mean.end());
   const Portfolio p =
       optimise({a.mean, a.covariance}, {.kind = Goal::Kind::target_return, .value = *best});
   EXPECT_NEAR(p.weights[static_cast<std::size_t>(best - a.mean.begin())], 1, 1e-7);
   const std::vector<double> same(8, 0.07);
-  const auto least = optimise({same, a.covariance}, {});
+  const auto lowest = optimise({same, a.covariance}, {});
   EXPECT_NEAR(
       optimise({same, a.covariance}, {.kind = Goal::Kind::target_return, .value = 0.07}).volatility,
-      least.volatility, 1e-4 * least.volatility);
+      lowest.volatility, 1e-4 * lowest.volatility);
 }
 
 }  // namespace

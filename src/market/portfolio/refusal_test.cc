@@ -1,4 +1,4 @@
-// What is no portfolio problem, or has no answer, is said rather than solved.
+// Invalid and infeasible portfolio problems are refused with a reason.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -28,7 +28,7 @@ std::string refusal_of(const std::function<void()>& f) {
   return "none";
 }
 
-TEST(Portfolio, WhatIsNoCovarianceIsRefused) {
+TEST(Portfolio, AnInvalidCovarianceIsRefused) {
   const std::vector<double> mean{0.1, 0.2};
   for (const std::vector<double>& wrong :
        {std::vector<double>{1, 2, 2, 1}, {-1, 0, 0, 1}, {1, 0.3, 0.1, 1}})
@@ -39,7 +39,7 @@ TEST(Portfolio, WhatIsNoCovarianceIsRefused) {
                   HasSubstr("covariance"));
 }
 
-TEST(Portfolio, RiskParityTakesNoLimitsRatherThanBreakThem) {
+TEST(Portfolio, RiskParityRefusesLimits) {
   const std::vector<double> mean{0.1, 0.2}, covariance{0.01, 0, 0, 0.09};
   const std::vector<std::string> names{"A", "B"};
   const Goal goal{.kind = Goal::Kind::risk_parity};
@@ -58,14 +58,14 @@ TEST(Portfolio, RiskParityTakesNoLimitsRatherThanBreakThem) {
               HasSubstr("B has no variance"));
 }
 
-TEST(Portfolio, WithoutMeansHasNoReturn) {
+TEST(Portfolio, APortfolioWithoutMeansHasNoReturn) {
   const std::vector<double> covariance{0.01, 0, 0, 0.09};
   const auto found = optimise({{}, covariance}, {});
   EXPECT_TRUE(std::isnan(found.expected_return) && std::isnan(found.sharpe));
   EXPECT_NEAR(found.weights[0], 0.9, 1e-12);
 }
 
-TEST(Portfolio, DataThatDoNotFitAreRefused) {
+TEST(Portfolio, DataOfDifferentSizesAreRefused) {
   const std::vector<double> mean{0.1, 0.2}, c{1, 0, 0, 1}, wrong{1, 2, 3}, bad{1, NAN, NAN, 1};
   EXPECT_THAT(refusal_of([&] { optimise({mean, wrong}, {}); }), HasSubstr("square"));
   EXPECT_THAT(refusal_of([&] { optimise({mean, bad}, {}); }), HasSubstr("finite"));
@@ -90,7 +90,7 @@ TEST(Portfolio, ASectorWithoutAssetsIsRefusedByName) {
   EXPECT_EQ(refusal_of([&] { optimise({{}, c}, {}, limits); }), "sector tech has no assets");
 }
 
-TEST(Portfolio, OfVeryManyLimitsNoneIsNamed) {
+TEST(Portfolio, NoLimitIsNamedAmongVeryMany) {
   const std::vector<double> c{1, 0, 0, 1};
   PortfolioLimits limits;
   limits.sectors.assign(100, {"tech", {0, 1}, 5, 6});
@@ -102,13 +102,13 @@ TEST(Portfolio, OfVeryManyLimitsNoneIsNamed) {
               AllOf(HasSubstr("too many limits"), Not(HasSubstr("tech"))));
 }
 
-TEST(Cvar, ThatIsNotFoundIsSaid) {
+TEST(Cvar, AMissingOptimumIsReported) {
   std::vector<double> returns;
   for (int i = 0; i < 300; ++i) returns.push_back(std::sin(i * i));
   const std::vector<double> mean{0.1, 0.2, 0.3};
   EXPECT_GT(optimise_cvar({mean, returns}, {}).cuts, 3);
   EXPECT_THAT(refusal_of([&] {
-                optimise_cvar({mean, returns}, {.most_cuts = 3});
+                optimise_cvar({mean, returns}, {.max_cuts = 3});
               }),
               HasSubstr("3 cuts are too few"));
 }

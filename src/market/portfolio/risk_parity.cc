@@ -44,9 +44,9 @@ double newton(std::span<const double> c, std::span<const double> b, std::vector<
   cholesky_solve(hessian, n, step);
   const double decrement = dot(gradient, step);
   // Far away the step is cut so that the function, self-concordant, surely falls.
-  double least_share = 1;
-  for (const double v : b) least_share = std::min(least_share, v);
-  const double length = std::sqrt(std::max(decrement, 0.0) / least_share);
+  double min_share = 1;
+  for (const double v : b) min_share = std::min(min_share, v);
+  const double length = std::sqrt(std::max(decrement, 0.0) / min_share);
   const double part = length > 0.25 ? 1 / (1 + length) : 1;
   for (std::size_t i = 0; i < n; ++i) x[i] -= part * step[i];
   return decrement;

@@ -13,14 +13,14 @@
 #include "market/backtest/report/report.h"
 #include "market/backtest/sweep/set_code.h"
 #include "market/input/require.h"
-#include "market/request/asking.h"
 #include "market/request/dimension.h"
+#include "market/request/request_context.h"
 
 namespace sluice::market {
 
 namespace {
 
-constexpr double kMostSets = 1e6;
+constexpr double kMaxSets = 1e6;
 constexpr std::array<std::string_view, 3> kSides{"long", "short", "both"};
 constexpr std::array<std::string_view, 2> kFills{"next_open", "next_close"};
 constexpr std::array<std::string_view, 3> kSizings{"fraction", "cash", "volatility"};
@@ -46,7 +46,7 @@ Trading read_trading(const Json& json) {
   t.cash = f.number("cash", t.cash);
   t.target_volatility = f.number("target_volatility", t.target_volatility);
   t.volatility_period =
-      static_cast<std::int32_t>(f.whole("volatility_period", t.volatility_period, 1, 100000));
+      static_cast<std::int32_t>(f.integer("volatility_period", t.volatility_period, 1, 100000));
   t.max_leverage = f.number("max_leverage", t.max_leverage);
   t.stop_loss = f.number("stop_loss", t.stop_loss);
   t.take_profit = f.number("take_profit", t.take_profit);
@@ -77,8 +77,8 @@ std::vector<ParameterSet> read_sets(Fields& fields, Strategy strategy) {
     }
     f.finish();
   }
-  require(sets <= kMostSets,
-          fmt::format("'parameters' make {:.3g} sets; at most {:.3g}", sets, kMostSets));
+  require(sets <= kMaxSets,
+          fmt::format("'parameters' make {:.3g} sets; at most {:.3g}", sets, kMaxSets));
   return grid(strategy, axes);
 }
 
@@ -88,8 +88,8 @@ void read_walk_forward(Fields& fields, StudyRequest& request) {
   WalkForwardOptions made;
   const Json none = Json::object();
   Fields f(*given == true ? none : *given, "walk_forward");
-  made.in_sample = f.whole("in_sample", made.in_sample, 1, 1LL << 40);
-  made.out_of_sample = f.whole("out_of_sample", made.out_of_sample, 1, 1LL << 40);
+  made.in_sample = f.integer("in_sample", made.in_sample, 1, 1LL << 40);
+  made.out_of_sample = f.integer("out_of_sample", made.out_of_sample, 1, 1LL << 40);
   made.anchored = f.flag("anchored", false);
   f.finish();
   request.walk_forward = made;
@@ -129,7 +129,8 @@ PriceHistory history_of(Fields& f, std::string ticker) {
   return history;
 }
 
-// Rows of indicator values that the sets share: one for each period. At most, for many sets.
+// The number of indicator rows that the sets share, one for each period. An upper bound for many
+// sets.
 double distinct_rows(const StudyRequest& request) {
   constexpr std::size_t kMany = 100'000;
   const std::size_t sets = request.sweep.sets.size();
@@ -193,18 +194,17 @@ double memory_of(const StudyRequest& request, int threads) {
 }
 
 double memory_of_page(const StudyRequest& request) {
-  constexpr double kPage = 5e5, kPoint = 20, kWindow = 250, kTicker = 2000, kMostTickers = 500;
-  constexpr double kCopies = 3;  // its parts, all of them behind each other, and the whole
+  constexpr double kPage = 5e5, kPoint = 20, kWindow = 250, kTicker = 2000, kMaxTickers = 500;
+  constexpr double kCopies = 3;  // the parts, their concatenation and the page
   double longest = 0;
   for (const auto& history : request.histories)
     longest = std::max(longest, static_cast<double>(history.size()));
-  return kCopies *
-         (kPage + (request.walk_forward ? kWindow : kPoint) * longest +
-          kTicker * std::min(static_cast<double>(request.histories.size()), kMostTickers));
+  return kCopies * (kPage + (request.walk_forward ? kWindow : kPoint) * longest +
+                    kTicker * std::min(static_cast<double>(request.histories.size()), kMaxTickers));
 }
 
 double work_of(const StudyRequest& request) {
-  // Of one bar in one window: indicators and the account that is shown, set aside the sets.
+  // Steps of one bar in one window apart from the sets: indicators and the account that is shown.
   constexpr double kBarOfWindow = 300;
   constexpr double kSetShown = 1e5;  // a set is some kilobytes of the answer
   constexpr double kTickerShown = 1e5, kBarShown = 2000;
@@ -228,7 +228,7 @@ double work_of(const StudyRequest& request) {
 
 Study run_study(compute::Compute& compute, const StudyRequest& request,
                 const StudyProgress& progress) {
-  const auto tell = [&](double share, const std::string& what) {
+  const auto report = [&](double share, const std::string& what) {
     if (progress) progress(share, what);
   };
   const auto shown = std::ranges::find(request.histories, request.ticker, &PriceHistory::ticker);
@@ -236,21 +236,22 @@ Study run_study(compute::Compute& compute, const StudyRequest& request,
           fmt::format("no ticker is named {}", in_quotes(request.ticker)));
   SweepOptions options = request.sweep;
   options.progress = [&](const SweepProgress& p) {
-    tell(static_cast<double>(p.done) / static_cast<double>(std::max<std::size_t>(1, p.total)),
-         fmt::format("sweep: {} of {}, {:.3g} bars x sets/s", p.done, p.total,
-                     p.bar_sets / std::max(1e-9, p.seconds)));
+    report(static_cast<double>(p.done) / static_cast<double>(std::max<std::size_t>(1, p.total)),
+           fmt::format("sweep: {} of {}, {:.3g} bars x sets/s", p.done, p.total,
+                       p.bar_sets / std::max(1e-9, p.seconds)));
   };
   Study study{sweep(compute, request.histories, options), {}};
   study.shown = run_backtest(request.ticker.empty() ? request.histories[0] : *shown,
                              {options.strategy, study.sweep.sets[study.sweep.best()].parameters,
                               options.trading, options.span});
-  if (study.sweep.sets.size() > 1) study.luck = check_luck(study.sweep, study.shown);
+  if (study.sweep.sets.size() > 1)
+    study.deflated_sharpe = deflated_sharpe(study.sweep, study.shown);
   if (request.walk_forward) {
     WalkForwardOptions walk = *request.walk_forward;
     walk.sweep = request.sweep;
     walk.progress = [&](std::size_t done, std::size_t windows) {
-      tell(static_cast<double>(done) / static_cast<double>(std::max<std::size_t>(1, windows)),
-           fmt::format("walk-forward: window {} of {}", done, windows));
+      report(static_cast<double>(done) / static_cast<double>(std::max<std::size_t>(1, windows)),
+             fmt::format("walk-forward: window {} of {}", done, windows));
     };
     study.walk_forward = walk_forward(compute, request.histories, walk);
   }
@@ -261,7 +262,7 @@ Json to_json(const Study& study) {
   Json all = {{"backtest", to_json(study.shown)}};
   if (study.sweep.sets.size() > 1 || study.sweep.tickers.size() > 1)
     all["sweep"] = to_json(study.sweep);
-  if (study.luck) all["luck"] = to_json(*study.luck);
+  if (study.deflated_sharpe) all["deflated_sharpe"] = to_json(*study.deflated_sharpe);
   if (study.walk_forward) all["walk_forward"] = to_json(*study.walk_forward, study.sweep.strategy);
   return all;
 }
@@ -272,22 +273,22 @@ std::string to_page(const Study& study) {
                   study.walk_forward ? &*study.walk_forward : nullptr});
 }
 
-Json answer_backtest(Asking& asking) {
+Json answer_backtest(RequestContext& context) {
   StudyRequest request;
-  read_rules(asking.fields, request);
-  request.sweep.where = asking.where;
-  request.histories = read_histories(asking.fields);
+  read_rules(context.fields, request);
+  request.sweep.where = context.where;
+  request.histories = read_histories(context.fields);
   settle(request);
-  const bool html = asking.fields.flag("html", false);
-  asking.fields.finish();
-  asking.check_work(work_of(request), "the bars and 'parameters'");
-  asking.charge(
-      memory_of(request, asking.compute.workers().threads()) + (html ? memory_of_page(request) : 0),
-      "the bars and 'parameters'");
-  const Study study = run_study(asking.compute, request);
+  const bool html = context.fields.flag("html", false);
+  context.fields.finish();
+  context.check_work(work_of(request), "the bars and 'parameters'");
+  context.charge(memory_of(request, context.compute.workers().threads()) +
+                     (html ? memory_of_page(request) : 0),
+                 "the bars and 'parameters'");
+  const Study study = run_study(context.compute, request);
   Json answer = to_json(study);
   if (html) answer["html"] = to_page(study);
-  if (asking.explain) answer["ran"] = {{"reason", study.sweep.ran_on}};
+  if (context.explain) answer["ran"] = {{"reason", study.sweep.ran_on}};
   return answer;
 }
 

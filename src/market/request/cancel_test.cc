@@ -66,7 +66,7 @@ std::vector<Long> long_ones() {
        "montecarlo",
        {{"payoff", "asian_price"}, {"steps", 100000}, {"paths", 1e6}}},
       {"paths of one step", "montecarlo", {{"payoff", "european"}, {"paths", 1e9}}},
-      {"quick paths", "montecarlo", {{"payoff", "asian"}, {"steps", 100000}, {"paths", 1e7}}},
+      {"fast paths", "montecarlo", {{"payoff", "asian"}, {"steps", 100000}, {"paths", 1e7}}},
       {"deep trees", "option", option("binomial", {{"steps", 16384}})},
       {"deep trees of Europeans", "option",
        option("binomial", {{"steps", 16384}, {"exercise", "european"}})},
@@ -110,7 +110,7 @@ std::vector<Long> long_ones() {
 
 class Cancelling : public testing::TestWithParam<std::size_t> {};
 
-TEST_P(Cancelling, EndsSoon) {
+TEST_P(Cancelling, CancelledCalculationsEndSoon) {
   const Long one = long_ones()[GetParam()];
   SCOPED_TRACE(one.name);
   compute::Compute compute({.threads = 2});
@@ -133,7 +133,7 @@ TEST_P(Cancelling, EndsSoon) {
 }
 
 // Requests are read and estimated for nobody, too: a text of 32 million values took 4 s.
-TEST(CancelledBefore, NothingIsReadOrEstimatedToItsEnd) {
+TEST(CancelledBefore, ReadingAndEstimatingStop) {
   compute::Compute compute({.threads = 2});
   std::stop_source stop;
   stop.request_stop();
@@ -145,7 +145,7 @@ TEST(CancelledBefore, NothingIsReadOrEstimatedToItsEnd) {
   EXPECT_THROW(answer_text(compute, "option", texts + "]}"), Cancelled);
   const Json many = {
       {"model", "heston"}, {"spot", 1}, {"t", 1}, {"strike", std::vector<double>(1'000'000, 1)}};
-  EXPECT_THROW(answer(compute, "option", many, {.most_work = 1}), Cancelled);
+  EXPECT_THROW(answer(compute, "option", many, {.max_work = 1}), Cancelled);
 }
 
 INSTANTIATE_TEST_SUITE_P(LongOnes, Cancelling, testing::Range<std::size_t>(0, 14));

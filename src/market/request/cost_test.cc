@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/memory_budget.h"
+#include "base/sanitized_for_tests.h"
 #include "market/request/request.h"
 
 namespace sluice::market::costs {
@@ -14,7 +15,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr double kMostWork = 1e10;
+constexpr double kMaxWork = 1e10;
 
 struct Costly {
   const char *what, *names;
@@ -118,30 +119,31 @@ std::vector<Costly> too_long() {
   };
 }
 
-TEST(Costs, WhatTakesTooLongIsRefusedByItsEstimateBeforeItBegins) {
+TEST(Costs, RequestsOverTheTimeLimitAreRefusedBeforeTheyBegin) {
   compute::Compute compute({.threads = 2});
   for (const Costly& one : too_long()) {
     const auto begun = std::chrono::steady_clock::now();
     try {
-      answer(compute, one.what, one.request, {.most_work = kMostWork});
+      answer(compute, one.what, one.request, {.max_work = kMaxWork});
       ADD_FAILURE() << "answered: " << one.what << " " << one.request.dump().substr(0, 80);
     } catch (const TooMuchWork& e) {
       EXPECT_THAT(e.what(), AllOf(HasSubstr(one.names), HasSubstr("steps"), HasSubstr("1e+10"),
                                   HasSubstr("ask for less")));
-      EXPECT_GT(e.work(), kMostWork);
+      EXPECT_GT(e.work(), kMaxWork);
     }
-    EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(5)) << one.what;
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(5 * kPatience))
+        << one.what;
   }
 }
 
 // Paths come in whole blocks, however few are asked for.
-TEST(Costs, AFewPathsAreEstimatedAsTheBlockTheyAre) {
+TEST(Costs, FewPathsAreEstimatedAsAFullBlock) {
   compute::Compute compute({.threads = 2});
   for (const Json& request :
        {Json{{"payoff", "asian_price"}, {"steps", 100000}, {"paths", 1}},
         Json{{"payoff", "asian_price"}, {"steps", 256}, {"sobol", true}, {"paths", 1}},
         Json{{"payoff", "asian"}, {"steps", 100000}, {"paths", 1}}})
-    EXPECT_THROW(answer(compute, "montecarlo", request, {.most_work = 2.5e8}), TooMuchWork);
+    EXPECT_THROW(answer(compute, "montecarlo", request, {.max_work = 2.5e8}), TooMuchWork);
 }
 
 std::string refusal(MemoryBudget& memory, std::string_view what, const Json& request, Code& code) {
@@ -156,10 +158,10 @@ std::string refusal(MemoryBudget& memory, std::string_view what, const Json& req
 }
 
 // Small bodies that once took any amount of memory.
-TEST(Costs, WhatNeedsTooMuchMemoryIsRefusedByItsEstimate) {
+TEST(Costs, RequestsOverTheMemoryLimitAreRefusedByTheirEstimate) {
   Json tickers = Json::object();
   for (int i = 0; i < 1000; ++i) tickers[std::to_string(i)] = Json{1.0, 2.0};
-  tickers["long"] = series(100'000);  // each ticker has room for as many bars
+  tickers["long"] = series(100'000);  // each ticker has space for as many bars
   const Costly kCases[] = {
       {"backtest", "bars", {{"prices", tickers}}},
       {"backtest", "bars", {{"close", series(100'000)}, {"parameters", {{"fast", "1:300"}}}}},
@@ -181,7 +183,7 @@ TEST(Costs, WhatNeedsTooMuchMemoryIsRefusedByItsEstimate) {
   }
 }
 
-TEST(Costs, MemoryThatOthersHoldMakesARequestWait) {
+TEST(Costs, ARequestIsRefusedWhileOthersHoldTheMemory) {
   MemoryBudget memory(100 << 20);
   const Json request = {{"spot", series(50'000)}, {"strike", 1}, {"t", 1}, {"vol", 1}};
   Code code{};

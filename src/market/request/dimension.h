@@ -8,7 +8,7 @@
 
 namespace sluice::market {
 
-// What several fields have in common: the assets, the bars, the options. The first field
+// A size that several fields have in common: the assets, the bars, the options. The first field
 // that has it sets its size; all others must agree.
 class Dimension {
  public:

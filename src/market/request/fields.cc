@@ -42,9 +42,9 @@ void append(Panel& panel, Dimension& bars, std::string name, const Json& list,
 
 }  // namespace
 
-void refuse_field(std::string_view path, std::string_view wanted, const Json& found) {
+void refuse_field(std::string_view path, std::string_view expected, const Json& found) {
   throw Error(Code::invalid_argument,
-              fmt::format("'{}' must be {}, not {}", path, wanted, kind_of(found)));
+              fmt::format("'{}' must be {}, not {}", path, expected, kind_of(found)));
 }
 
 Fields::Fields(const Json& object, std::string path) : object_(object), path_(std::move(path)) {
@@ -57,7 +57,7 @@ bool Fields::has(std::string_view name) const {
 }
 
 const Json* Fields::find(std::string_view name) {
-  asked_.emplace(name);
+  requested_.emplace(name);
   const auto found = object_.find(name);
   return found == object_.end() || found->is_null() ? nullptr : &*found;
 }
@@ -72,47 +72,46 @@ std::string Fields::path(std::string_view name) const {
   return path_.empty() ? std::string(name) : path_ + "." + std::string(name);
 }
 
-double Fields::number(std::string_view name, double otherwise, double least, double most) {
+double Fields::number(std::string_view name, double default_value, double min, double max) {
   const Json* found = find(name);
-  if (found == nullptr) return otherwise;
+  if (found == nullptr) return default_value;
   const bool good =
-      found->is_number() && found->get<double>() >= least && found->get<double>() <= most;
+      found->is_number() && found->get<double>() >= min && found->get<double>() <= max;
   if (good) return found->get<double>();
-  const bool bounded = std::isfinite(least) || std::isfinite(most);
+  const bool bounded = std::isfinite(min) || std::isfinite(max);
   refuse_field(path(name),
-               bounded ? fmt::format("a number from {:g} to {:g}", least, most) : "a number",
-               *found);
+               bounded ? fmt::format("a number from {:g} to {:g}", min, max) : "a number", *found);
 }
 
-std::int64_t Fields::whole(std::string_view name, std::int64_t otherwise, std::int64_t least,
-                           std::int64_t most) {
+std::int64_t Fields::integer(std::string_view name, std::int64_t default_value, std::int64_t min,
+                             std::int64_t max) {
   const Json* found = find(name);
-  if (found == nullptr) return otherwise;
+  if (found == nullptr) return default_value;
   const double value = found->is_number() ? found->get<double>() : NAN;
-  if (value >= static_cast<double>(least) && value <= static_cast<double>(most) &&
+  if (value >= static_cast<double>(min) && value <= static_cast<double>(max) &&
       value == std::floor(value))
     return static_cast<std::int64_t>(value);
-  refuse_field(path(name), fmt::format("a whole number from {} to {}", least, most), *found);
+  refuse_field(path(name), fmt::format("an integer from {} to {}", min, max), *found);
 }
 
-bool Fields::flag(std::string_view name, bool otherwise) {
+bool Fields::flag(std::string_view name, bool default_value) {
   const Json* found = find(name);
-  if (found == nullptr) return otherwise;
+  if (found == nullptr) return default_value;
   if (!found->is_boolean()) refuse_field(path(name), "true or false", *found);
   return found->get<bool>();
 }
 
-std::string Fields::text(std::string_view name, std::string_view otherwise) {
+std::string Fields::text(std::string_view name, std::string_view default_value) {
   const Json* found = find(name);
-  if (found == nullptr) return std::string(otherwise);
+  if (found == nullptr) return std::string(default_value);
   if (!found->is_string()) refuse_field(path(name), "a text", *found);
   return found->get<std::string>();
 }
 
 std::size_t Fields::one_of(std::string_view name, std::span<const std::string_view> words,
-                           std::size_t otherwise) {
+                           std::size_t default_value) {
   const Json* found = find(name);
-  if (found == nullptr) return otherwise;
+  if (found == nullptr) return default_value;
   const std::string_view text =
       found->is_string() ? std::string_view(found->get_ref<const std::string&>()) : "";
   const auto at = std::ranges::find(words, text);
@@ -128,9 +127,9 @@ std::vector<double> Fields::numbers(std::string_view name) {
 }
 
 void Fields::finish() const {
-  const std::vector<std::string_view> known(asked_.begin(), asked_.end());
+  const std::vector<std::string_view> known(requested_.begin(), requested_.end());
   for (const auto& item : object_.items()) {
-    if (asked_.contains(item.key())) continue;
+    if (requested_.contains(item.key())) continue;
     throw Error(Code::invalid_argument,
                 fmt::format("no field is named {}{}; there are {}",
                             in_quotes(path(item.key().substr(0, kShown))),

@@ -1,5 +1,5 @@
-// Reading JSON that came from outside, field by field: every error names the field, what
-// was wanted and what was found, and is short whatever was sent.
+// Reads untrusted JSON field by field. Every error names the field, the expected and the actual
+// value, and is short whatever was sent.
 #pragma once
 
 #include <limits>
@@ -14,7 +14,7 @@
 namespace sluice::market {
 
 // Throws invalid_argument: "'trading.fee' must be a number, not the text 'x'".
-[[noreturn]] void refuse_field(std::string_view path, std::string_view wanted, const Json& found);
+[[noreturn]] void refuse_field(std::string_view path, std::string_view expected, const Json& found);
 
 inline constexpr double kAnyNumber = std::numeric_limits<double>::infinity();
 
@@ -25,29 +25,29 @@ class Fields {
   explicit Fields(const Json& object, std::string path = {});
 
   bool has(std::string_view name) const;
-  // Null when it is not there. Counts as asked for; a null counts as not there.
+  // Returns null when the field is missing or null, and marks it as known.
   const Json* find(std::string_view name);
   const Json& need(std::string_view name, std::string_view what);  // throws when it is not there
   std::string path(std::string_view name) const;
 
-  double number(std::string_view name, double otherwise, double least = -kAnyNumber,
-                double most = kAnyNumber);
-  std::int64_t whole(std::string_view name, std::int64_t otherwise, std::int64_t least,
-                     std::int64_t most);
-  bool flag(std::string_view name, bool otherwise);
-  std::string text(std::string_view name, std::string_view otherwise);
-  // Which of `words`; `otherwise` when it is not there.
+  double number(std::string_view name, double default_value, double min = -kAnyNumber,
+                double max = kAnyNumber);
+  std::int64_t integer(std::string_view name, std::int64_t default_value, std::int64_t min,
+                       std::int64_t max);
+  bool flag(std::string_view name, bool default_value);
+  std::string text(std::string_view name, std::string_view default_value);
+  // The index of the value in `words`; `default_value` when the field is missing.
   std::size_t one_of(std::string_view name, std::span<const std::string_view> words,
-                     std::size_t otherwise);
-  std::vector<double> numbers(std::string_view name);  // empty when it is not there
+                     std::size_t default_value);
+  std::vector<double> numbers(std::string_view name);  // empty when the field is missing
 
-  // Throws for a field that nothing asked for, naming the nearest that something did.
+  // Throws for a field that was never requested, naming the nearest known one.
   void finish() const;
 
  private:
   const Json& object_;
   std::string path_;
-  std::set<std::string, std::less<>> asked_;
+  std::set<std::string, std::less<>> requested_;
 };
 
 // A list of numbers, plain or packed; null is a NaN.
@@ -55,7 +55,7 @@ std::vector<double> numbers_of(const Json& list, std::string_view path);
 bool is_list(const Json& json) noexcept;           // plain or packed
 bool is_list_of_lists(const Json& json) noexcept;  // by its first element
 
-// Some series of one length, behind each other.
+// Series of one length, stored one after another.
 struct Panel {
   enum class Shape { one, list, named } shape = Shape::one;
   std::vector<std::string> names;  // "0", "1" ... of a list

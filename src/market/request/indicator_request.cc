@@ -2,51 +2,41 @@
 // {"series": {"AAPL": [...]}}, {"series": {"AAPL": {"high": [...], ...}}}.
 #include <fmt/format.h>
 
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/cancellation.h"
 #include "base/error.h"
-#include "market/indicators/batch.h"
 #include "market/indicators/indicator.h"
+#include "market/indicators/run_series.h"
 #include "market/input/require.h"
-#include "market/request/asking.h"
 #include "market/request/dimension.h"
+#include "market/request/request_context.h"
 
 namespace sluice::market {
 
 namespace {
 
-using Columns = std::vector<std::vector<double>>;
-
-// One series: a column for each input.
-struct Series {
-  std::string name;
-  Columns in, out;
-  std::size_t bars() const { return in[0].size(); }
-};
-
-Plan plan_of(Asking& asking, const Indicator& one) {
+Plan plan_of(RequestContext& context, const Indicator& one) {
   Arguments arguments;
   for (const Parameter& parameter : one.parameters)
-    if (asking.fields.has(parameter.name))
-      arguments[std::string(parameter.name)] = asking.fields.number(parameter.name, 0);
+    if (context.fields.has(parameter.name))
+      arguments[std::string(parameter.name)] = context.fields.number(parameter.name, 0);
     else
-      asking.fields.find(parameter.name);
+      context.fields.find(parameter.name);
   return one.plan(arguments);
 }
 
-void check_lengths(const Series& series, const Indicator& one, const std::string& path) {
+void check_lengths(const IndicatorSeries& series, const Indicator& one, const std::string& path) {
   if (series.in.size() < 2) return;
   Dimension bars("values");
   for (std::size_t i = 0; i < series.in.size(); ++i)
     bars.agree(path + std::string(to_string(one.inputs[i])), series.in[i].size());
 }
 
-Series named_series(const Indicator& one, const std::string& name, const Json& json) {
+IndicatorSeries named_series(const Indicator& one, const std::string& name, const Json& json) {
   throw_if_cancelled();
   const std::string path = "series." + short_name(name);
-  Series series{name, {}, {}};
+  IndicatorSeries series{name, {}, {}};
   if (one.inputs.size() == 1 && is_list(json)) {
     series.in.push_back(numbers_of(json, path));
     return series;
@@ -60,16 +50,17 @@ Series named_series(const Indicator& one, const std::string& name, const Json& j
 }
 
 // The field that holds an input: its name, or "real" where any price will do.
-std::string field_of(Asking& asking, const Indicator& one, Input input) {
-  return one.any_price && asking.fields.has("real") ? "real" : std::string(to_string(input));
+std::string field_of(RequestContext& context, const Indicator& one, Input input) {
+  return one.any_price && context.fields.has("real") ? "real" : std::string(to_string(input));
 }
 
-std::vector<Series> plain_series(Asking& asking, const Indicator& one, bool& many) {
-  std::vector<Series> all;
+std::vector<IndicatorSeries> plain_series(RequestContext& context, const Indicator& one,
+                                          bool& many) {
+  std::vector<IndicatorSeries> all;
   Dimension count("series");
   for (const Input input : one.inputs) {
-    const std::string field = field_of(asking, one, input);
-    const Json& json = asking.fields.need(field, "a list of numbers, oldest first");
+    const std::string field = field_of(context, one, input);
+    const Json& json = context.fields.need(field, "a list of numbers, oldest first");
     many = is_list_of_lists(json);
     count.agree(field, many ? json.size() : 1);
     all.resize(count.size());
@@ -77,7 +68,7 @@ std::vector<Series> plain_series(Asking& asking, const Indicator& one, bool& man
       all[i].in.push_back(many ? numbers_of(json[i], fmt::format("{}[{}]", field, i))
                                : numbers_of(json, field));
   }
-  for (const Series& series : all) check_lengths(series, one, "");
+  for (const IndicatorSeries& series : all) check_lengths(series, one, "");
   return all;
 }
 
@@ -87,38 +78,17 @@ std::vector<Series> plain_series(Asking& asking, const Indicator& one, bool& man
 double work_of_bar(const Plan& plan) { return plan.rule == Rule::cci ? 4.0 * plan.n[0] : 0; }
 
 // Numbers in: as given, as series and as batches. Numbers out: twice, and as text.
-void check_cost(Asking& asking, const Plan& plan, const std::vector<Series>& all) {
+void check_cost(RequestContext& context, const Plan& plan,
+                const std::vector<IndicatorSeries>& all) {
   double in = 0;
-  for (const Series& series : all) in += static_cast<double>(series.bars() * series.in.size());
+  for (const IndicatorSeries& series : all)
+    in += static_cast<double>(series.bars() * series.in.size());
   const double out = in / plan.inputs * plan.outputs, count = static_cast<double>(all.size());
   constexpr double kSeriesBytes = 1000, kSeriesWork = 2000;
-  asking.charge(16 * in + (16 + kNumberBytes) * out + kSeriesBytes * count, "so many bars");
+  context.charge(16 * in + (16 + kNumberBytes) * out + kSeriesBytes * count, "so many bars");
   const double bars = in / plan.inputs;
-  asking.check_work(20 * in + work_of_bar(plan) * bars + kNumberWork * out + kSeriesWork * count,
-                    plan.rule == Rule::cci ? "so many bars of this 'timeperiod'" : "so many bars");
-}
-
-// Series of one length run together.
-compute::Outcome run_all(Asking& asking, const Plan& plan, std::vector<Series>& all) {
-  std::map<std::size_t, std::vector<Series*>> by_length;
-  for (Series& series : all) by_length[series.bars()].push_back(&series);
-  compute::Outcome outcome;
-  const auto outputs = static_cast<std::size_t>(plan.outputs);
-  for (const auto& [bars, batch] : by_length) {
-    Columns from(batch[0]->in.size()), to(outputs, std::vector<double>(bars * batch.size()));
-    for (const Series* series : batch)
-      for (std::size_t c = 0; c < from.size(); ++c)
-        from[c].insert(from[c].end(), series->in[c].begin(), series->in[c].end());
-    if (bars > 0)
-      outcome = run(asking.compute, plan, Arrays<const double>(from.begin(), from.end()),
-                    Arrays<double>(to.begin(), to.end()), bars, asking.where);
-    for (std::size_t s = 0; s < batch.size(); ++s)
-      for (const auto& column : to) {
-        const auto begin = column.begin() + static_cast<std::ptrdiff_t>(s * bars);
-        batch[s]->out.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(bars));
-      }
-  }
-  return outcome;
+  context.check_work(20 * in + work_of_bar(plan) * bars + kNumberWork * out + kSeriesWork * count,
+                     plan.rule == Rule::cci ? "so many bars of this 'timeperiod'" : "so many bars");
 }
 
 // Gives each column back as soon as it is part of the answer.
@@ -128,7 +98,7 @@ Json taken(std::vector<double>& column) {
   return list;
 }
 
-Json outputs_of(const Indicator& one, Series& series) {
+Json outputs_of(const Indicator& one, IndicatorSeries& series) {
   throw_if_cancelled();
   Json outputs = Json::object();
   for (std::size_t i = 0; i < one.outputs.size(); ++i)
@@ -142,12 +112,12 @@ std::string output_name(const Indicator& one, std::size_t i) {
   return std::string(one.outputs.size() == 1 ? one.name : one.outputs[i]);
 }
 
-Json answer_indicator(Asking& asking, std::string_view name) {
+Json answer_indicator(RequestContext& context, std::string_view name) {
   const Indicator& one = indicator(name);
-  const Plan plan = plan_of(asking, one);
-  std::vector<Series> all;
+  const Plan plan = plan_of(context, one);
+  std::vector<IndicatorSeries> all;
   bool many = false;
-  const Json* named = asking.fields.find("series");
+  const Json* named = context.fields.find("series");
   if (named != nullptr && !named->is_object()) {
     if (!one.any_price) refuse_field("series", "an object of series by name", *named);
     refuse_field("series", "an object of series by name; a single one is 'close'", *named);
@@ -156,23 +126,23 @@ Json answer_indicator(Asking& asking, std::string_view name) {
     for (const auto& item : named->items())
       all.push_back(named_series(one, item.key(), item.value()));
   else
-    all = plain_series(asking, one, many);
-  asking.fields.finish();
-  check_cost(asking, plan, all);
-  const auto outcome = run_all(asking, plan, all);
+    all = plain_series(context, one, many);
+  context.fields.finish();
+  check_cost(context, plan, all);
+  const auto outcomes = run_series(context.compute, plan, all, context.where);
   Json answer = {{"indicator", one.name}, {"lookback", plan.lookback}};
   if (named != nullptr) {
     answer["series"] = Json::object();
-    for (Series& series : all)
+    for (IndicatorSeries& series : all)
       append_member(answer["series"], series.name, outputs_of(one, series));
   } else if (!many) {
     answer["outputs"] = outputs_of(one, all[0]);
   } else {
     for (std::size_t i = 0; i < one.outputs.size(); ++i)
-      for (Series& series : all)
+      for (IndicatorSeries& series : all)
         answer["outputs"][output_name(one, i)].push_back(taken(series.out[i]));
   }
-  asking.tell(answer, outcome);
+  context.report_run(answer, outcomes.empty() ? compute::Outcome() : outcomes.back());
   return answer;
 }
 

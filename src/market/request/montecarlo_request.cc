@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "market/montecarlo/asian.h"
 #include "market/montecarlo/paths.h"
-#include "market/request/asking.h"
 #include "market/request/dimension.h"
+#include "market/request/request_context.h"
 
 namespace sluice::market {
 
@@ -25,7 +25,7 @@ enum : std::size_t {
   kLookbackFloating,
   kBasket,
   kBestOf,
-  kQuickAsian
+  kFastAsian
 };
 constexpr std::array<std::string_view, 4> kBarriers{"down_and_out", "up_and_out", "down_and_in",
                                                     "up_and_in"};
@@ -34,15 +34,15 @@ Asset asset_of(Fields& f) {
   return {f.number("spot", 100), f.number("div_yield", 0), f.number("vol", 0.2)};
 }
 
-void read_assets(Asking& asking, PathModel& model, Dimension& count) {
-  const Json* list = asking.fields.find("assets");
+void read_assets(RequestContext& context, PathModel& model, Dimension& count) {
+  const Json* list = context.fields.find("assets");
   if (list == nullptr) {
-    model.assets = {asset_of(asking.fields)};
+    model.assets = {asset_of(context.fields)};
     return;
   }
   if (!list->is_array()) refuse_field("assets", "a list of objects", *list);
-  require(list->size() <= std::size_t{kMostAssets},
-          fmt::format("'assets' has {} assets; at most {}", list->size(), kMostAssets));
+  require(list->size() <= std::size_t{kMaxAssets},
+          fmt::format("'assets' has {} assets; at most {}", list->size(), kMaxAssets));
   count.agree("assets", list->size());
   model.assets.clear();
   for (const Json& each : *list) {
@@ -50,7 +50,7 @@ void read_assets(Asking& asking, PathModel& model, Dimension& count) {
     model.assets.push_back(asset_of(f));
     f.finish();
   }
-  const Json* correlation = asking.fields.find("correlation");
+  const Json* correlation = context.fields.find("correlation");
   if (correlation == nullptr) return;
   const Panel matrix = panel_of(*correlation, "correlation");
   count.agree("correlation", matrix.series());
@@ -58,34 +58,34 @@ void read_assets(Asking& asking, PathModel& model, Dimension& count) {
   model.correlation = matrix.values;
 }
 
-void read_heston(Asking& asking, PathModel& model) {
-  const Json* found = asking.fields.find("heston");
+void read_heston(RequestContext& context, PathModel& model) {
+  const Json* found = context.fields.find("heston");
   if (found == nullptr) return;
   Fields f(*found, "heston");
   model.stochastic_volatility = true;
-  const Heston standard;
-  model.heston = {f.number("v0", standard.v0), f.number("kappa", standard.kappa),
-                  f.number("theta", standard.theta), f.number("sigma", standard.sigma),
-                  f.number("rho", standard.rho)};
+  const Heston defaults;
+  model.heston = {f.number("v0", defaults.v0), f.number("kappa", defaults.kappa),
+                  f.number("theta", defaults.theta), f.number("sigma", defaults.sigma),
+                  f.number("rho", defaults.rho)};
   f.finish();
 }
 
-PathModel read_model(Asking& asking, Dimension& assets) {
+PathModel read_model(RequestContext& context, Dimension& assets) {
   PathModel model;
-  Fields& f = asking.fields;
+  Fields& f = context.fields;
   model.rate = f.number("rate", 0);
   model.t = f.number("t", 1);
-  model.steps = static_cast<int>(f.whole("steps", 1, 1, 100000));
+  model.steps = static_cast<int>(f.integer("steps", 1, 1, 100000));
   model.first = f.number("first", -1);
-  read_assets(asking, model, assets);
-  read_heston(asking, model);
+  read_assets(context, model, assets);
+  read_heston(context, model);
   return model;
 }
 
-std::array<double, kMostAssets> read_weights(Fields& f, std::size_t assets, Dimension& count) {
+std::array<double, kMaxAssets> read_weights(Fields& f, std::size_t assets, Dimension& count) {
   const auto given = f.numbers("weights");
   if (!given.empty()) count.agree("weights", given.size());
-  std::array<double, kMostAssets> weights{};
+  std::array<double, kMaxAssets> weights{};
   for (std::size_t i = 0; i < std::min(assets, weights.size()); ++i) {
     weights[i] = given.empty() ? 1.0 / static_cast<double>(assets) : given[i];
     require(std::isfinite(weights[i]), fmt::format("'weights[{}]' is missing", i));
@@ -94,10 +94,11 @@ std::array<double, kMostAssets> read_weights(Fields& f, std::size_t assets, Dime
 }
 
 // Fields that the payoff has no use for stay unread, and are refused like any unknown one.
-PathPayoff read_payoff(Asking& asking, std::size_t payoff, std::size_t assets, Dimension& count) {
-  Fields& f = asking.fields;
+PathPayoff read_payoff(RequestContext& context, std::size_t payoff, std::size_t assets,
+                       Dimension& count) {
+  Fields& f = context.fields;
   PathPayoff made;
-  made.payoff = payoff == kQuickAsian ? Payoff::asian_price : static_cast<Payoff>(payoff);
+  made.payoff = payoff == kFastAsian ? Payoff::asian_price : static_cast<Payoff>(payoff);
   made.kind = static_cast<OptionKind>(f.one_of("kind", kOptionKinds, 0));
   made.strike = f.number("strike", 100);
   const bool lookback = payoff == kLookbackFixed || payoff == kLookbackFloating;
@@ -115,20 +116,20 @@ PathPayoff read_payoff(Asking& asking, std::size_t payoff, std::size_t assets, D
   return made;
 }
 
-SimulationOptions read_simulation(Asking& asking, std::size_t payoff) {
-  Fields& f = asking.fields;
+SimulationOptions read_simulation(RequestContext& context, std::size_t payoff) {
+  Fields& f = context.fields;
   SimulationOptions made;
-  made.paths = static_cast<std::uint64_t>(f.whole("paths", 1 << 20, 1, 1LL << 40));
-  made.seed = static_cast<std::uint64_t>(f.whole("seed", 42, 0, 1LL << 53));
+  made.paths = static_cast<std::uint64_t>(f.integer("paths", 1 << 20, 1, 1LL << 40));
+  made.seed = static_cast<std::uint64_t>(f.integer("seed", 42, 0, 1LL << 53));
   made.antithetic = f.flag("antithetic", true);
   made.control_variate = f.flag("control_variate", true);
   made.sobol = f.flag("sobol", false);
-  require(!made.sobol || payoff != kQuickAsian,
+  require(!made.sobol || payoff != kFastAsian,
           "'sobol' is not for 'payoff' asian; take asian_price");
   return made;
 }
 
-// Fixings at equal steps up to t: what asian() is quick at.
+// Fixings at equal steps up to t: what asian() is fast at.
 AsianOption asian_of(const PathModel& model, const PathPayoff& payoff) {
   require(model.assets.size() == 1 && !model.stochastic_volatility,
           "'payoff' asian is for one asset of constant volatility; take asian_price");
@@ -139,7 +140,7 @@ AsianOption asian_of(const PathModel& model, const PathPayoff& payoff) {
 }
 
 // Measured: mostly for the random numbers of its steps.
-constexpr double kQuickPath = 4;
+constexpr double kFastPath = 4;
 double work_of_path(const PathModel& model, const PathPayoff& payoff,
                     const SimulationOptions& simulation) {
   constexpr double kEnd = 30, kStep = 2, kBridge = 9, kNormal = 8, kSobolNormal = 60, kMixed = 0.1;
@@ -162,27 +163,28 @@ Json to_json(const Estimate& e) {
 
 }  // namespace
 
-Json answer_montecarlo(Asking& asking) {
-  const std::size_t payoff = asking.fields.one_of("payoff", kPayoffs, 0);
+Json answer_montecarlo(RequestContext& context) {
+  const std::size_t payoff = context.fields.one_of("payoff", kPayoffs, 0);
   Dimension count("assets");
-  const PathModel model = read_model(asking, count);
+  const PathModel model = read_model(context, count);
   count.agree("assets", model.assets.size());  // one, where there is no list of them
-  const PathPayoff paid = read_payoff(asking, payoff, model.assets.size(), count);
-  const SimulationOptions simulation = read_simulation(asking, payoff);
-  asking.fields.finish();
-  const auto paths = static_cast<double>(payoff == kQuickAsian ? simulated_asian_paths(simulation)
-                                                               : simulated_paths(simulation));
-  asking.check_work(paths * (payoff == kQuickAsian ? kQuickPath + model.steps
+  const PathPayoff paid = read_payoff(context, payoff, model.assets.size(), count);
+  const SimulationOptions simulation = read_simulation(context, payoff);
+  context.fields.finish();
+  const auto paths = static_cast<double>(payoff == kFastAsian ? simulated_asian_paths(simulation)
+                                                              : simulated_paths(simulation));
+  context.check_work(paths * (payoff == kFastAsian ? kFastPath + model.steps
                                                    : work_of_path(model, paid, simulation)),
-                    "'paths', 'steps' and the assets");
-  asking.charge(paths, "'paths'");  // sums of blocks of them, and little else
+                     "'paths', 'steps' and the assets");
+  context.charge(paths, "'paths'");  // sums of blocks of them, and little else
   const Estimate found =
-      payoff == kQuickAsian ? asian(asking.compute, asian_of(model, paid), simulation, asking.where)
-                            : simulate(asking.compute, model, paid, simulation, asking.where);
+      payoff == kFastAsian
+          ? asian(context.compute, asian_of(model, paid), simulation, context.where)
+          : simulate(context.compute, model, paid, simulation, context.where);
   Json answer = {{"payoff", kPayoffs[payoff]},
                  {"kind", kOptionKinds[static_cast<std::size_t>(paid.kind)]}};
   answer.update(to_json(found));
-  asking.tell(answer, found.ran);
+  context.report_run(answer, found.ran);
   return answer;
 }
 

@@ -16,8 +16,8 @@
 #include "market/options/american.h"
 #include "market/options/binomial.h"
 #include "market/options/black_scholes.h"
-#include "market/request/asking.h"
 #include "market/request/dimension.h"
+#include "market/request/request_context.h"
 
 namespace sluice::market {
 
@@ -29,7 +29,7 @@ enum Model : std::size_t { black_scholes_model, tree_model, american_model, hest
 constexpr std::array<std::string_view, 2> kExercises{"european", "american"};
 constexpr std::array<std::string_view, 3> kAccuracies{"fast", "standard", "fine"};
 
-struct Given {
+struct OptionInput {
   double one = 0;
   std::vector<double> many;  // empty: `one` for all
   double at(std::size_t i) const { return many.empty() ? one : many[i]; }
@@ -38,10 +38,10 @@ struct Given {
   }
 };
 
-struct Book {
+struct OptionRequest {
   std::size_t model = 0, count = 1;
   Dimension options{"options"};  // that lists are of
-  Given spot, strike, t, rate, div_yield, vol, price;
+  OptionInput spot, strike, t, rate, div_yield, vol, price;
   std::vector<OptionKind> kinds;  // one for all, or one each
   BinomialOptions tree{};
   AmericanAccuracy accuracy{};
@@ -60,19 +60,21 @@ struct Result {
   compute::Outcome outcome;
 };
 
-// Null: it must be given.
-Given read(Asking& asking, Book& book, std::string_view name, const double* otherwise) {
-  const Json* found = asking.fields.find(name);
+// `default_value` is null for a required column.
+OptionInput read(RequestContext& context, OptionRequest& request, std::string_view name,
+                 const double* default_value) {
+  const Json* found = context.fields.find(name);
   if (found == nullptr) {
-    require(otherwise != nullptr, fmt::format("'{}' is missing: a number or a list of them", name));
-    return {*otherwise, {}};
+    require(default_value != nullptr,
+            fmt::format("'{}' is missing: a number or a list of them", name));
+    return {*default_value, {}};
   }
   if (found->is_number()) return {found->get<double>(), {}};
   if (!is_list(*found)) refuse_field(name, "a number or a list of numbers", *found);
-  Given given{0, numbers_of(*found, name)};
+  OptionInput given{0, numbers_of(*found, name)};
   require(!given.many.empty(), fmt::format("'{}' is empty", name));
-  book.options.agree(name, given.many.size());
-  book.count = given.many.size();
+  request.options.agree(name, given.many.size());
+  request.count = given.many.size();
   return given;
 }
 
@@ -83,103 +85,109 @@ OptionKind kind_from(const Json& json, std::optional<std::size_t> number) {
   refuse_field(number ? fmt::format("kind[{}]", *number) : "kind", "call or put", json);
 }
 
-void read_kinds(Asking& asking, Book& book) {
-  const Json* found = asking.fields.find("kind");
+void read_kinds(RequestContext& context, OptionRequest& request) {
+  const Json* found = context.fields.find("kind");
   if (found == nullptr || !found->is_array()) {
-    book.kinds = {found == nullptr ? OptionKind::call : kind_from(*found, std::nullopt)};
+    request.kinds = {found == nullptr ? OptionKind::call : kind_from(*found, std::nullopt)};
     return;
   }
-  require(!book.single(), "'kind' is a list; so must be 'spot', 'strike' or another column");
-  book.options.agree("kind", found->size());
-  for (std::size_t i = 0; i < found->size(); ++i) book.kinds.push_back(kind_from((*found)[i], i));
+  require(!request.single(), "'kind' is a list; so must be 'spot', 'strike' or another column");
+  request.options.agree("kind", found->size());
+  for (std::size_t i = 0; i < found->size(); ++i)
+    request.kinds.push_back(kind_from((*found)[i], i));
 }
 
-void read_model(Asking& asking, Book& book) {
-  Fields& f = asking.fields;
-  if (book.model == tree_model) {
-    book.tree.exercise =
+void read_model(RequestContext& context, OptionRequest& request) {
+  Fields& f = context.fields;
+  if (request.model == tree_model) {
+    request.tree.exercise =
         f.one_of("exercise", kExercises, 1) == 0 ? Exercise::european : Exercise::american;
-    book.tree.steps = static_cast<int>(f.whole("steps", 1024, 1, kMostTreeSteps));
+    request.tree.steps = static_cast<int>(f.integer("steps", 1024, 1, kMaxTreeSteps));
   }
-  if (book.model == american_model)
-    book.accuracy = static_cast<AmericanAccuracy>(f.one_of("accuracy", kAccuracies, 1));
-  if (book.model == heston_model) {
-    book.heston = {f.number("v0", 0.04), f.number("kappa", 1), f.number("theta", 0.04),
-                   f.number("sigma", 0.5), f.number("rho", -0.7)};
+  if (request.model == american_model)
+    request.accuracy = static_cast<AmericanAccuracy>(f.one_of("accuracy", kAccuracies, 1));
+  if (request.model == heston_model) {
+    request.heston = {f.number("v0", 0.04), f.number("kappa", 1), f.number("theta", 0.04),
+                      f.number("sigma", 0.5), f.number("rho", -0.7)};
   }
 }
 
 // Steps that one option of the model takes.
-double work_of_one(const Book& book) {
+double work_of_one(const OptionRequest& request) {
   constexpr double kAmerican[] = {2e3, 1.6e4, 1.3e5};  // by accuracy
-  switch (book.model) {
-    case tree_model: return 0.5 * book.tree.steps * book.tree.steps;
-    case american_model: return kAmerican[static_cast<std::size_t>(book.accuracy)];
+  switch (request.model) {
+    case tree_model: return 0.5 * request.tree.steps * request.tree.steps;
+    case american_model: return kAmerican[static_cast<std::size_t>(request.accuracy)];
     case implied: return 1500;
     default: return 300;
   }
 }
 
-HestonOption heston_option(const Book& book, OptionKind kind, std::size_t i) {
-  return {kind,         book.spot.at(i), book.strike.at(i),
-          book.t.at(i), book.rate.at(i), book.div_yield.at(i),
-          book.heston};
+HestonOption heston_option(const OptionRequest& request, OptionKind kind, std::size_t i) {
+  return {kind,
+          request.spot.at(i),
+          request.strike.at(i),
+          request.t.at(i),
+          request.rate.at(i),
+          request.div_yield.at(i),
+          request.heston};
 }
 
-// Far from the usual they are not priced in vectors but one by one.
-bool slow_american(const Book& book, std::size_t i) {
-  const double t = book.t.at(i), highest = std::max(book.rate.at(i), book.div_yield.at(i));
-  return highest * t > 100 || book.vol.at(i) * std::sqrt(t) < 0.01;
+// Options with extreme parameters are priced one by one, not in vectors.
+bool slow_american(const OptionRequest& request, std::size_t i) {
+  const double t = request.t.at(i), highest = std::max(request.rate.at(i), request.div_yield.at(i));
+  return highest * t > 100 || request.vol.at(i) * std::sqrt(t) < 0.01;
 }
 
-double work_of_all(const Book& book) {
+double work_of_all(const OptionRequest& request) {
   constexpr double kPanel = 3500, kSlower = 25;
   double work = 0;
-  if (book.model == heston_model)
-    for (std::size_t i = 0; i < book.count; ++i) {
+  if (request.model == heston_model)
+    for (std::size_t i = 0; i < request.count; ++i) {
       throw_if_cancelled();
-      work += kPanel * heston_panels(heston_option(book, OptionKind::call, i));
+      work += kPanel * heston_panels(heston_option(request, OptionKind::call, i));
     }
-  else if (book.model == american_model)
-    for (std::size_t i = 0; i < book.count; ++i)
-      work += work_of_one(book) * (slow_american(book, i) ? kSlower : 1);
+  else if (request.model == american_model)
+    for (std::size_t i = 0; i < request.count; ++i)
+      work += work_of_one(request) * (slow_american(request, i) ? kSlower : 1);
   else
-    work = static_cast<double>(book.count) * work_of_one(book);
+    work = static_cast<double>(request.count) * work_of_one(request);
   return work;
 }
 
-void check_cost(Asking& asking, const Book& book) {
-  const auto count = static_cast<double>(book.count), both = book.kinds.size() > 1 ? 2.0 : 1.0;
-  const double columns = book.model == black_scholes_model ? double{kGreekCount} : 1;
+void check_cost(RequestContext& context, const OptionRequest& request) {
+  const auto count = static_cast<double>(request.count),
+             both = request.kinds.size() > 1 ? 2.0 : 1.0;
+  const double columns = request.model == black_scholes_model ? double{kGreekCount} : 1;
   constexpr double kInput = 8 * 8;  // numbers of an option, as given and in columns
-  asking.charge(count * (kInput + columns * (8 * both + kNumberBytes)), "so many options");
-  asking.check_work(
-      both * work_of_all(book) + count * columns * kNumberWork,
-      book.model == tree_model ? "'steps' and the number of options" : "so many options");
+  context.charge(count * (kInput + columns * (8 * both + kNumberBytes)), "so many options");
+  context.check_work(
+      both * work_of_all(request) + count * columns * kNumberWork,
+      request.model == tree_model ? "'steps' and the number of options" : "so many options");
 }
 
-Book read_book(Asking& asking) {
-  Book book;
+OptionRequest read_request(RequestContext& context) {
+  OptionRequest request;
   const double zero = 0;
-  book.model = asking.fields.one_of("model", kModels, 0);
-  const bool has_vol = book.model != heston_model && book.model != implied;
-  book.spot = read(asking, book, "spot", nullptr);
-  book.strike = read(asking, book, "strike", nullptr);
-  book.t = read(asking, book, "t", nullptr);
-  book.rate = read(asking, book, "rate", &zero);
-  book.div_yield = read(asking, book, "div_yield", &zero);
-  if (has_vol) book.vol = read(asking, book, "vol", nullptr);
-  if (book.model == implied) book.price = read(asking, book, "price", nullptr);
-  read_kinds(asking, book);
-  read_model(asking, book);
-  asking.fields.finish();
-  check_cost(asking, book);
-  return book;
+  request.model = context.fields.one_of("model", kModels, 0);
+  const bool has_vol = request.model != heston_model && request.model != implied;
+  request.spot = read(context, request, "spot", nullptr);
+  request.strike = read(context, request, "strike", nullptr);
+  request.t = read(context, request, "t", nullptr);
+  request.rate = read(context, request, "rate", &zero);
+  request.div_yield = read(context, request, "div_yield", &zero);
+  if (has_vol) request.vol = read(context, request, "vol", nullptr);
+  if (request.model == implied) request.price = read(context, request, "price", nullptr);
+  read_kinds(context, request);
+  read_model(context, request);
+  context.fields.finish();
+  check_cost(context, request);
+  return request;
 }
 
-Result with_greeks(Asking& asking, const Book& book, OptionKind kind) {
-  auto greeks =
-      black_scholes_greeks<double>(asking.compute, book.columns(), kind, book.count, asking.where);
+Result with_greeks(RequestContext& context, const OptionRequest& request, OptionKind kind) {
+  auto greeks = black_scholes_greeks<double>(context.compute, request.columns(), kind,
+                                             request.count, context.where);
   Result result;
   result.outcome = greeks.ran;
   for (std::size_t i = 0; i < kGreekCount; ++i)
@@ -187,54 +195,55 @@ Result with_greeks(Asking& asking, const Book& book, OptionKind kind) {
   return result;
 }
 
-Result by_heston(Asking& asking, const Book& book, OptionKind kind) {
-  std::vector<double> prices(book.count);
+Result by_heston(RequestContext& context, const OptionRequest& request, OptionKind kind) {
+  std::vector<double> prices(request.count);
   const Instant begun = Steady::now();
   // A millisecond each, mostly; but a second where the integral hardly falls.
-  const double most_s = std::max(1.0, asking.limits.most_work / kStepsASecond);
-  asking.compute.workers().each(book.count, 4, [&](std::size_t begin, std::size_t end) {
+  const double max_s = std::max(1.0, context.limits.max_work / kStepsASecond);
+  context.compute.workers().each(request.count, 4, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
-      require(seconds_between(begun, Steady::now()) <= most_s,
+      require(seconds_between(begun, Steady::now()) <= max_s,
               "Heston's formula takes too long for these options; ask for fewer at once");
-      prices[i] = heston_price(heston_option(book, kind, i));
+      prices[i] = heston_price(heston_option(request, kind, i));
     }
   });
   compute::Outcome ran;
-  ran.items_on_cpu = book.count;
+  ran.items_on_cpu = request.count;
   ran.seconds = seconds_between(begun, Steady::now());
   ran.choice.reason = "Heston's formula is for the CPU alone";
   return {{{"price", std::move(prices)}}, {}, std::move(ran)};
 }
 
-Result result_of(Asking& asking, const Book& book, OptionKind kind) {
-  if (book.model == black_scholes_model) return with_greeks(asking, book, kind);
-  if (book.model == heston_model) return by_heston(asking, book, kind);
+Result result_of(RequestContext& context, const OptionRequest& request, OptionKind kind) {
+  if (request.model == black_scholes_model) return with_greeks(context, request, kind);
+  if (request.model == heston_model) return by_heston(context, request, kind);
   Result result;
-  std::vector<double> out(book.count);
-  if (book.model == implied) {
-    result.reasons.resize(book.count);
-    result.outcome = implied_volatility(asking.compute, book.price.column(), book.columns(), kind,
-                                        out, result.reasons, asking.where);
-  } else if (book.model == american_model) {
+  std::vector<double> out(request.count);
+  if (request.model == implied) {
+    result.reasons.resize(request.count);
+    result.outcome = implied_volatility(context.compute, request.price.column(), request.columns(),
+                                        kind, out, result.reasons, context.where);
+  } else if (request.model == american_model) {
     result.outcome =
-        american(asking.compute, book.columns(), kind, out, book.accuracy, asking.where);
+        american(context.compute, request.columns(), kind, out, request.accuracy, context.where);
   } else {
-    BinomialOptions tree = book.tree;
+    BinomialOptions tree = request.tree;
     tree.kind = kind;
-    result.outcome = binomial(asking.compute, book.columns(), tree, out, asking.where);
+    result.outcome = binomial(context.compute, request.columns(), tree, out, context.where);
   }
-  result.columns.emplace_back(book.model == implied ? "vol" : "price", std::move(out));
+  result.columns.emplace_back(request.model == implied ? "vol" : "price", std::move(out));
   return result;
 }
 
-// With kinds of each option: both are worked out, and each takes its own.
-Result result_of(Asking& asking, const Book& book) {
-  Result result = result_of(asking, book, book.kinds[0]);
-  if (book.kinds.size() == 1) return result;
-  const OptionKind other = book.kinds[0] == OptionKind::call ? OptionKind::put : OptionKind::call;
-  const Result second = result_of(asking, book, other);
-  for (std::size_t i = 0; i < book.count; ++i) {
-    if (book.kinds[i] != other) continue;
+// With a kind for each option both kinds are calculated, and each option takes its own.
+Result result_of(RequestContext& context, const OptionRequest& request) {
+  Result result = result_of(context, request, request.kinds[0]);
+  if (request.kinds.size() == 1) return result;
+  const OptionKind other =
+      request.kinds[0] == OptionKind::call ? OptionKind::put : OptionKind::call;
+  const Result second = result_of(context, request, other);
+  for (std::size_t i = 0; i < request.count; ++i) {
+    if (request.kinds[i] != other) continue;
     for (std::size_t c = 0; c < result.columns.size(); ++c)
       result.columns[c].second[i] = second.columns[c].second[i];
     if (!result.reasons.empty()) result.reasons[i] = second.reasons[i];
@@ -243,10 +252,10 @@ Result result_of(Asking& asking, const Book& book) {
 }
 
 // Why option `i` has no price.
-std::string_view why_none(const Book& book, std::size_t i) {
-  const Given* const columns[] = {&book.spot, &book.strike, &book.t,
-                                  &book.vol,  &book.rate,   &book.div_yield};
-  const auto at = [i](const Given* given) { return given->at(i); };
+std::string_view why_none(const OptionRequest& request, std::size_t i) {
+  const OptionInput* const columns[] = {&request.spot, &request.strike, &request.t,
+                                        &request.vol,  &request.rate,   &request.div_yield};
+  const auto at = [i](const OptionInput* given) { return given->at(i); };
   if (!std::ranges::all_of(
           columns, [](double v) { return std::isfinite(v); }, at))
     return "a number is missing or not finite";
@@ -254,9 +263,9 @@ std::string_view why_none(const Book& book, std::size_t i) {
   if (std::ranges::any_of(
           prices, [](double v) { return v < 0; }, at))
     return "spot, strike, t and vol must not be negative";
-  if (book.model == american_model)
+  if (request.model == american_model)
     return "exercising pays between two boundaries, which this method has not: take binomial";
-  if (book.model != tree_model) return "the numbers are out of range";
+  if (request.model != tree_model) return "the numbers are out of range";
   if (std::ranges::any_of(
           prices, [](double v) { return v == 0; }, at))
     return "a tree needs spot, strike, t and vol above zero";
@@ -266,19 +275,20 @@ std::string_view why_none(const Book& book, std::size_t i) {
 constexpr double kReasonBytes = 250;  // a sentence, and its text in the answer
 
 // Null where there is a price; nothing when all have one.
-Json reasons_of(Asking& asking, const Book& book, const std::vector<double>& prices) {
+Json reasons_of(RequestContext& context, const OptionRequest& request,
+                const std::vector<double>& prices) {
   const auto none = [](double price) { return std::isnan(price); };
   if (std::ranges::none_of(prices, none)) return nullptr;
-  asking.charge(kReasonBytes * static_cast<double>(prices.size()),
-                "so many options without a price");
+  context.charge(kReasonBytes * static_cast<double>(prices.size()),
+                 "so many options without a price");
   Json list = Json::array();
   for (std::size_t i = 0; i < prices.size(); ++i)
-    list.push_back(none(prices[i]) ? Json(why_none(book, i)) : Json(nullptr));
+    list.push_back(none(prices[i]) ? Json(why_none(request, i)) : Json(nullptr));
   return list;
 }
 
-Json reasons_of(Asking& asking, const std::vector<ImpliedReason>& reasons) {
-  asking.charge(kReasonBytes * static_cast<double>(reasons.size()), "so many options");
+Json reasons_of(RequestContext& context, const std::vector<ImpliedReason>& reasons) {
+  context.charge(kReasonBytes * static_cast<double>(reasons.size()), "so many options");
   Json list = Json::array();
   for (const ImpliedReason reason : reasons)
     list.push_back(reason == ImpliedReason::found ? Json(nullptr) : Json(explain(reason)));
@@ -287,20 +297,20 @@ Json reasons_of(Asking& asking, const std::vector<ImpliedReason>& reasons) {
 
 }  // namespace
 
-Json answer_option(Asking& asking) {
-  const Book book = read_book(asking);
-  Result result = result_of(asking, book);
-  Json answer = {{"model", kModels[book.model]}, {"options", book.count}};
-  if (book.kinds.size() == 1)
-    answer["kind"] = kOptionKinds[static_cast<std::size_t>(book.kinds[0])];
-  Json reasons = result.reasons.empty() ? reasons_of(asking, book, result.columns[0].second)
-                                        : reasons_of(asking, result.reasons);
+Json answer_option(RequestContext& context) {
+  const OptionRequest request = read_request(context);
+  Result result = result_of(context, request);
+  Json answer = {{"model", kModels[request.model]}, {"options", request.count}};
+  if (request.kinds.size() == 1)
+    answer["kind"] = kOptionKinds[static_cast<std::size_t>(request.kinds[0])];
+  Json reasons = result.reasons.empty() ? reasons_of(context, request, result.columns[0].second)
+                                        : reasons_of(context, result.reasons);
   for (auto& [name, values] : result.columns) {
-    append_member(answer, name, book.single() ? number_or_null(values[0]) : list_of(values));
+    append_member(answer, name, request.single() ? number_or_null(values[0]) : list_of(values));
     values = {};  // it is part of the answer now
   }
-  if (!reasons.is_null()) answer["reason"] = book.single() ? reasons[0] : std::move(reasons);
-  asking.tell(answer, result.outcome);
+  if (!reasons.is_null()) answer["reason"] = request.single() ? reasons[0] : std::move(reasons);
+  context.report_run(answer, result.outcome);
   return answer;
 }
 

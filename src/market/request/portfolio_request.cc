@@ -38,7 +38,7 @@ enum : std::size_t {
   kFrontier
 };
 
-constexpr std::size_t kMostSectors = 1000;
+constexpr std::size_t kMaxSectors = 1000;
 
 struct Problem {
   Dimension count{"assets"};
@@ -53,10 +53,11 @@ struct Problem {
   Assets assets() const { return {mean, covariance, names}; }
 };
 
-std::vector<double> yearly_means(const Asking& asking, const Panel& returns, double periods) {
+std::vector<double> yearly_means(const RequestContext& context, const Panel& returns,
+                                 double periods) {
   std::vector<RiskMetrics> metrics(returns.series(), RiskMetrics{});
-  risk_metrics(asking.compute, returns.values, returns.bars, {}, metrics,
-               {.periods_per_year = periods}, asking.where);
+  risk_metrics(context.compute, returns.values, returns.bars, {}, metrics,
+               {.periods_per_year = periods}, context.where);
   std::vector<double> means;
   for (const RiskMetrics& one : metrics) means.push_back(one.annual_return);
   return means;
@@ -69,8 +70,8 @@ std::vector<double> one_each(Fields& f, std::string_view name, Problem& p) {
   return values;
 }
 
-void read_moments(Asking& asking, Problem& p) {
-  Fields& f = asking.fields;
+void read_moments(RequestContext& context, Problem& p) {
+  Fields& f = context.fields;
   const Panel matrix = panel_of(f.need("covariance", "lists of numbers, a row each"), "covariance");
   p.count.agree("covariance", matrix.series());
   p.count.agree("covariance[0]", matrix.bars);
@@ -92,18 +93,18 @@ void read_moments(Asking& asking, Problem& p) {
     p.names.push_back("asset " + std::to_string(i));
 }
 
-void read_data(Asking& asking, Problem& p) {
-  Fields& f = asking.fields;
-  if (!f.has("prices") && !f.has("returns")) return read_moments(asking, p);
-  p.returns = read_returns(asking).panel;
+void read_data(RequestContext& context, Problem& p) {
+  Fields& f = context.fields;
+  if (!f.has("prices") && !f.has("returns")) return read_moments(context, p);
+  p.returns = read_returns(context).panel;
   p.count.agree(f.has("prices") ? "prices" : "returns", p.returns.series());
   const double periods = f.number("periods_per_year", 252, 1e-6, 1e9);
-  const auto options = read_covariance(asking, periods);
+  const auto options = read_covariance(context, periods);
   p.names = p.returns.names;
-  check_covariance_cost(asking, p.returns);
-  p.covariance = covariance_of(asking, p.returns, options);
+  check_covariance_cost(context, p.returns);
+  p.covariance = covariance_of(context, p.returns, options);
   p.mean = one_each(f, "mean", p);
-  if (p.mean.empty()) p.mean = yearly_means(asking, p.returns, periods);
+  if (p.mean.empty()) p.mean = yearly_means(context, p.returns, periods);
 }
 
 using AssetNumbers = std::unordered_map<std::string_view, std::size_t>;  // by name
@@ -126,22 +127,22 @@ SectorLimit sector_of(const Json& json, std::size_t number, const AssetNumbers& 
   if (!is_list(assets)) refuse_field(f.path("assets"), "a list of assets", assets);
   for (const Json& asset : unpacked(assets))
     sector.assets.push_back(asset_of(asset, numbers, f.path("assets")));
-  sector.least = f.number("least", -kNoLimit);
-  sector.most = f.number("most", kNoLimit);
+  sector.min = f.number("min", -kNoLimit);
+  sector.max = f.number("max", kNoLimit);
   f.finish();
   return sector;
 }
 
 // A number for all, or a list.
-std::vector<double> bound(Fields& f, std::string_view name, double otherwise, Problem& p) {
+std::vector<double> bound(Fields& f, std::string_view name, double default_value, Problem& p) {
   const Json* found = f.find(name);
-  if (found == nullptr || found->is_number()) return {f.number(name, otherwise)};
+  if (found == nullptr || found->is_number()) return {f.number(name, default_value)};
   auto one = numbers_of(*found, f.path(name));
   return one.size() == 1 ? std::move(one) : one_each(f, name, p);
 }
 
-void read_limits(Asking& asking, Problem& p) {
-  Fields& f = asking.fields;
+void read_limits(RequestContext& context, Problem& p) {
+  Fields& f = context.fields;
   p.limits.lower = bound(f, "lower", 0, p);
   p.limits.upper = bound(f, "upper", 1, p);
   p.limits.sum = f.number("sum", 1);
@@ -156,13 +157,13 @@ void read_limits(Asking& asking, Problem& p) {
   if (!sectors->is_array()) refuse_field("sectors", "a list of objects", *sectors);
   AssetNumbers numbers;
   for (const auto& name : p.names) numbers.emplace(name, numbers.size());
-  require(sectors->size() <= kMostSectors,
-          fmt::format("'sectors' has {} sectors; at most {}", sectors->size(), kMostSectors));
+  require(sectors->size() <= kMaxSectors,
+          fmt::format("'sectors' has {} sectors; at most {}", sectors->size(), kMaxSectors));
   for (const Json& sector : *sectors)
     p.limits.sectors.push_back(sector_of(sector, p.limits.sectors.size(), numbers));
 }
 
-// What belongs to some goals only: elsewhere such a field would be passed over in silence.
+// Reads fields that only some goals have, so that other goals reject them.
 void read_goal(Fields& f, Problem& p) {
   const auto is = [&](auto... goals) { return ((p.goal == goals) || ...); };
   if (is(kTargetReturn, kTargetRisk, kUtility, kCvarTargetReturn, kCvarTargetRisk)) {
@@ -170,7 +171,7 @@ void read_goal(Fields& f, Problem& p) {
     p.value = f.number("value", 0);
   }
   if (p.goal == kRiskParity) p.shares = one_each(f, "shares", p);
-  if (p.goal == kFrontier) p.points = static_cast<std::size_t>(f.whole("points", 20, 2, 1000));
+  if (p.goal == kFrontier) p.points = static_cast<std::size_t>(f.integer("points", 20, 2, 1000));
   if (is(kMinCvar, kCvarTargetReturn, kCvarTargetRisk))
     p.beta = f.number("beta", 0.95, 1e-6, 1 - 1e-6);
 }
@@ -202,13 +203,13 @@ double distances_of(const Problem& p) {
 
 double width_of(const Problem& p) { return static_cast<double>(p.names.size()) + distances_of(p); }
 
-// Of the search for limits that exclude each other, where no portfolio is found; 0: none.
+// The width of the search for conflicting limits when no portfolio is found; 0: no search.
 double search_width_of(const Problem& p) {
   double limits = 2 + 2 * distances_of(p);
   for (const SectorLimit& sector : p.limits.sectors)
-    limits += (sector.least > -kNoLimit ? 1 : 0) + (sector.most < kNoLimit ? 1 : 0);
-  const double most = kWidestSearch, wide = width_of(p) + limits;
-  return wide > most ? 0 : std::min(most, wide + cuts_of(p));
+    limits += (sector.min > -kNoLimit ? 1 : 0) + (sector.max < kNoLimit ? 1 : 0);
+  const double widest = kMaxSearchWidth, wide = width_of(p) + limits;
+  return wide > widest ? 0 : std::min(widest, wide + cuts_of(p));
 }
 
 double search_work_of(const Problem& p) {
@@ -216,7 +217,7 @@ double search_work_of(const Problem& p) {
   if (p.goal != kMaxSharpe || wide == 0) return std::pow(wide, 3);
   // A second one is over multiples of the weights, where a weight's limits are rows too.
   const double all = wide + 2 * static_cast<double>(p.names.size());
-  return std::pow(wide, 3) + std::pow(std::min<double>(kWidestSearch, all), 3);
+  return std::pow(wide, 3) + std::pow(std::min<double>(kMaxSearchWidth, all), 3);
 }
 
 double fixed_weights(const Problem& p) {
@@ -267,18 +268,18 @@ double memory_of(const Problem& p) {
          memory_of_answer(p);
 }
 
-Problem read_problem(Asking& asking) {
+Problem read_problem(RequestContext& context) {
   Problem p;
-  Fields& f = asking.fields;
+  Fields& f = context.fields;
   p.goal = f.one_of("goal", kGoals, 1);
-  read_data(asking, p);
+  read_data(context, p);
   p.risk_free = f.number("risk_free", 0);
   read_goal(f, p);
-  read_limits(asking, p);
+  read_limits(context, p);
   f.finish();
-  asking.check_work(work_of(p), p.returns.values.empty() ? "so many assets and sectors"
-                                                         : "so many assets, bars and sectors");
-  asking.charge(memory_of(p), "so many assets, bars and sectors");
+  context.check_work(work_of(p), p.returns.values.empty() ? "so many assets and sectors"
+                                                          : "so many assets, bars and sectors");
+  context.charge(memory_of(p), "so many assets, bars and sectors");
   return p;
 }
 
@@ -318,8 +319,8 @@ Json by_variance(const Problem& p) {
 
 }  // namespace
 
-Json answer_portfolio(Asking& asking) {
-  const Problem p = read_problem(asking);
+Json answer_portfolio(RequestContext& context) {
+  const Problem p = read_problem(context);
   Json answer = {{"goal", kGoals[p.goal]}, {"risk_free", p.risk_free}};
   if (p.goal == kFrontier) {
     Json& frontier = answer["frontier"] = Json::array();
@@ -330,7 +331,7 @@ Json answer_portfolio(Asking& asking) {
   } else {
     answer.update(p.goal >= kMinCvar ? by_cvar(p) : by_variance(p));
   }
-  if (asking.explain) answer["ran"] = {{"on", "cpu"}, {"reason", "solvers run on the CPU"}};
+  if (context.explain) answer["ran"] = {{"on", "cpu"}, {"reason", "solvers run on the CPU"}};
   return answer;
 }
 

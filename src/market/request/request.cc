@@ -12,33 +12,33 @@
 #include "base/json_numbers.h"
 #include "base/printable.h"
 #include "market/indicators/indicator.h"
-#include "market/request/asking.h"
+#include "market/request/request_context.h"
 
 namespace sluice::market {
 
 namespace {
 
-struct Kind {
+struct RequestKind {
   std::string_view name;
-  Json (*answer)(Asking&);
+  Json (*answer)(RequestContext&);
 };
-constexpr Kind kRequests[] = {{"option", answer_option},
-                              {"risk", answer_risk},
-                              {"portfolio", answer_portfolio},
-                              {"montecarlo", answer_montecarlo},
-                              {"backtest", answer_backtest}};
+constexpr RequestKind kRequests[] = {{"option", answer_option},
+                                     {"risk", answer_risk},
+                                     {"portfolio", answer_portfolio},
+                                     {"montecarlo", answer_montecarlo},
+                                     {"backtest", answer_backtest}};
 
 constexpr std::array<std::string_view, 3> kDevices{"auto", "cpu", "gpu"};
 
 // Names come back in answers, some of them many times: those of the assets with each point of a
 // frontier.
-constexpr std::size_t kLongestName = 256;
+constexpr std::size_t kMaxNameBytes = 256;
 
 void check_name(std::string_view field, std::string_view name) {
-  if (name.size() <= kLongestName) return;
+  if (name.size() <= kMaxNameBytes) return;
   throw Error(Code::invalid_argument,
               fmt::format("{} has a name or text of {} bytes, {}; at most {} are allowed",
-                          in_quotes(field), name.size(), in_quotes(name), kLongestName));
+                          in_quotes(field), name.size(), in_quotes(name), kMaxNameBytes));
 }
 
 void check_names(std::string_view field, const Json& json) {
@@ -55,8 +55,8 @@ void check_names(std::string_view field, const Json& json) {
   }
 }
 
-// Whatever a request names, in one place: no kind of request can forget it. Lists of values of a
-// strategy's parameters, "5,10,20", are no names, and are never repeated.
+// Checks all names of a request in one place, for every kind of request. Lists of values of a
+// strategy's parameters, "5,10,20", are no names and are not checked.
 void check_names(const Json& request) {
   for (const auto& [name, value] : request.get_ref<const Json::object_t&>()) {
     check_name("the request", name);
@@ -64,66 +64,69 @@ void check_names(const Json& request) {
   }
 }
 
-// Beside what is held.
+// Adds to the memory that is charged already.
 void add_charge(MemoryBudget::Charge* charge, double bytes, std::string_view names) {
-  constexpr double kMost = 1e18;  // of which no budget has as much
+  constexpr double kMaxCharge = 1e18;  // of which no budget has as much
   if (charge == nullptr) return;
-  const double all = std::min(kMost, static_cast<double>(charge->bytes()) + bytes);
+  const double all = std::min(kMaxCharge, static_cast<double>(charge->bytes()) + bytes);
   charge->hold(static_cast<std::uint64_t>(all), fmt::format("{} need", names));
 }
 
-// Gives back what the work took beside.
-class WhileWorking {
+// Releases the additional charge of the work at the end of the scope.
+class ScopedCharge {
  public:
-  explicit WhileWorking(MemoryBudget::Charge* charge)
+  explicit ScopedCharge(MemoryBudget::Charge* charge)
       : charge_(charge), before_(charge == nullptr ? 0 : charge->bytes()) {}
-  ~WhileWorking() {
+  ~ScopedCharge() {
     if (charge_ != nullptr) (void)charge_->resize(before_);  // never more than it is
   }
-  WhileWorking(const WhileWorking&) = delete;
-  WhileWorking& operator=(const WhileWorking&) = delete;
+  ScopedCharge(const ScopedCharge&) = delete;
+  ScopedCharge& operator=(const ScopedCharge&) = delete;
 
  private:
   MemoryBudget::Charge* const charge_;
   const std::uint64_t before_;
 };
 
-Asking asking_of(compute::Compute& compute, const Json& request, const RequestLimits& limits) {
-  Asking asking{compute, limits, Fields(request), compute::Where::automatic, false};
+RequestContext make_context(compute::Compute& compute, const Json& request,
+                            const RequestLimits& limits) {
+  RequestContext context{compute, limits, Fields(request), compute::DevicePreference::automatic,
+                         false};
   check_names(request);
-  return asking;
+  return context;
 }
 
-// With lists of numbers packed.
-Json packed_answer(Asking& asking, std::string_view what) {
-  asking.where = *compute::where_from(kDevices[asking.fields.one_of("device", kDevices, 0)]);
-  asking.compute.require_device(asking.where);
-  asking.explain = asking.fields.flag("explain", false);
-  for (const Kind& kind : kRequests)
-    if (kind.name == what) return kind.answer(asking);
-  return answer_indicator(asking, what);
+// The answer with packed lists of numbers.
+Json packed_answer(RequestContext& context, std::string_view what) {
+  context.where =
+      *compute::device_preference_from(kDevices[context.fields.one_of("device", kDevices, 0)]);
+  context.compute.require_device(context.where);
+  context.explain = context.fields.flag("explain", false);
+  for (const RequestKind& kind : kRequests)
+    if (kind.name == what) return kind.answer(context);
+  return answer_indicator(context, what);
 }
 
 }  // namespace
 
-TooMuchWork::TooMuchWork(double work, std::string what, double most)
+TooMuchWork::TooMuchWork(double work, std::string what, double max_work)
     : Error(Code::invalid_argument,
             fmt::format("{} ask for {:.3g} steps, about {:.3g} s; this server takes at most {:.3g} "
                         "in one request: ask for less of them",
-                        what, work, work / kStepsASecond, most)),
+                        what, work, work / kStepsASecond, max_work)),
       work_(work),
       fields_(std::move(what)) {}
 
-void Asking::check_work(double work, std::string_view names) const {
-  if (!(work <= limits.most_work)) throw TooMuchWork(work, std::string(names), limits.most_work);
+void RequestContext::check_work(double work, std::string_view names) const {
+  if (!(work <= limits.max_work)) throw TooMuchWork(work, std::string(names), limits.max_work);
 }
 
-void Asking::charge(double bytes, std::string_view names) const {
+void RequestContext::charge(double bytes, std::string_view names) const {
   add_charge(limits.memory, bytes, names);
 }
 
-void Asking::tell(Json& to, const compute::Outcome& outcome) const {
-  const bool in_silence = where == compute::Where::gpu && outcome.items_on_gpu == 0;
+void RequestContext::report_run(Json& to, const compute::Outcome& outcome) const {
+  const bool in_silence = where == compute::DevicePreference::gpu && outcome.items_on_gpu == 0;
   if (!explain && !in_silence) return;
   Json ran = {{"on", outcome.items_on_gpu > 0 ? "gpu" : "cpu"},
               {"reason", outcome.choice.reason},
@@ -140,19 +143,19 @@ Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : 
 
 Json answer(compute::Compute& compute, std::string_view what, const Json& request,
             const RequestLimits& limits) {
-  const WhileWorking charged(limits.memory);
-  Asking asking = asking_of(compute, request, limits);
-  return unpacked(packed_answer(asking, what));
+  const ScopedCharge charged(limits.memory);
+  RequestContext context = make_context(compute, request, limits);
+  return unpacked(packed_answer(context, what));
 }
 
 JsonText answer_body(compute::Compute& compute, std::string_view what, std::string_view body,
                      const RequestLimits& limits) {
-  const WhileWorking charged(limits.memory);
+  const ScopedCharge charged(limits.memory);
   add_charge(limits.memory, static_cast<double>(parsed_size(body)), "so many values");
   const Json request =
       parse_json_object(body, "the body", R"({"close": [1, 2, 3]})", NumberLists::packed);
-  Asking asking = asking_of(compute, request, limits);
-  return JsonText(packed_answer(asking, what));
+  RequestContext context = make_context(compute, request, limits);
+  return JsonText(packed_answer(context, what));
 }
 
 std::string answer_text(compute::Compute& compute, std::string_view what, std::string_view body,
@@ -167,10 +170,10 @@ Json indicator_list() {
     for (const Input input : one.inputs) inputs.push_back(to_string(input));
     for (const Parameter& p : one.parameters)
       parameters.push_back({{"name", p.name},
-                            {"default", p.standard},
-                            {"least", p.least},
-                            {"most", p.most},
-                            {"whole", p.whole},
+                            {"default", p.default_value},
+                            {"min", p.min},
+                            {"max", p.max},
+                            {"integer", p.integer},
                             {"help", p.help}});
     list.push_back({{"name", one.name},
                     {"summary", one.summary},

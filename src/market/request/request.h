@@ -1,5 +1,5 @@
-// Market calculations with JSON in and JSON out: what HTTP, Python and the command line ask
-// alike. Numbers that JSON does not have (NaN, infinite ones) are null, both ways.
+// Market calculations with JSON in and JSON out: the one entry point of HTTP, Python and the
+// command line. Numbers that JSON does not have (NaN, infinity) are null in both directions.
 //
 //   answer(compute, "rsi", {{"close", {1, 2, 3}}, {"timeperiod", 2}});
 //   answer(compute, "option", {{"spot", 100}, {"strike", 95}, {"t", 0.5}, {"vol", 0.2}});
@@ -17,21 +17,21 @@
 
 namespace sluice::market {
 
-// What one request may cost, for servers. Every calculation is estimated before it begins, its
-// reading and its answer with it, and ends by Cancelled where the caller's CancelScope does.
+// Limits of the cost of one request, for servers. Every calculation is estimated before it begins,
+// including its input and its answer, and throws Cancelled when the caller's CancelScope ends.
 struct RequestLimits {
   // Steps: of paths, nodes of trees, bars x parameter sets. 1e9 are about a second on two
   // cores.
-  double most_work = std::numeric_limits<double>::infinity();
+  double max_work = std::numeric_limits<double>::infinity();
   MemoryBudget::Charge* memory = nullptr;  // of the request; grows by the work until its end
 };
 inline constexpr double kStepsASecond = 1e9;
 
-// The estimate is above most_work.
+// The estimate is above max_work.
 class TooMuchWork : public Error {
  public:
   // `what`: the fields that make it so much, for people: "'paths' and 'steps'".
-  TooMuchWork(double work, std::string what, double most);
+  TooMuchWork(double work, std::string what, double max_work);
   double work() const noexcept { return work_; }
   const std::string& fields() const noexcept { return fields_; }
 
@@ -43,11 +43,11 @@ class TooMuchWork : public Error {
 // `what`: option, risk, portfolio, montecarlo, backtest or an indicator's name. Every
 // request may have "device" (auto, cpu, gpu) and "explain" (true: the answer has "ran").
 // Throws invalid_argument, naming the field; not_found for another `what`; TooMuchWork, and
-// NoRoom when there is no memory for it now.
+// BudgetExhausted when there is no memory for it now.
 Json answer(compute::Compute& compute, std::string_view what, const Json& request,
             const RequestLimits& limits = {});
 
-// The same from text to text, as servers and other languages ask: lists of numbers are kept
+// The same from text to text, for servers and other languages. Lists of numbers are kept
 // packed (json_numbers.h) from the body to the text of the answer.
 JsonText answer_body(compute::Compute& compute, std::string_view what, std::string_view body,
                      const RequestLimits& limits = {});

@@ -15,9 +15,9 @@ namespace sluice::market {
 namespace {
 
 constexpr std::array<std::string_view, 3> kCovariances{"sample", "ledoit_wolf", "ewma"};
-constexpr std::size_t kMostInMatrix = 2000;  // 32 MB, and some ten times that as JSON
+constexpr std::size_t kMaxInMatrix = 2000;  // 32 MB, and some ten times that as JSON
 
-// Without the first bar, which has none.
+// The first bar has no return and is left out.
 Panel returns_of_prices(compute::Workers& workers, const Panel& prices) {
   require(prices.bars >= 2, "'prices' needs two bars or more");
   std::vector<double> all(prices.values.size());
@@ -34,9 +34,9 @@ Panel returns_of_prices(compute::Workers& workers, const Panel& prices) {
 
 }  // namespace
 
-Returns read_returns(Asking& asking) {
-  const Json* returns = asking.fields.find("returns");
-  const Json* prices = asking.fields.find("prices");
+Returns read_returns(RequestContext& context) {
+  const Json* returns = context.fields.find("returns");
+  const Json* prices = context.fields.find("prices");
   require(returns != nullptr || prices != nullptr,
           "'prices' is missing: a list of numbers, or lists by name; or 'returns'");
   require(returns == nullptr || prices == nullptr, "give 'prices' or 'returns', not both");
@@ -46,7 +46,7 @@ Returns read_returns(Asking& asking) {
     return {std::move(panel), false, bars};
   }
   const Panel panel = panel_of(*prices, "prices");
-  return {returns_of_prices(asking.compute.workers(), panel), true, panel.bars};
+  return {returns_of_prices(context.compute.workers(), panel), true, panel.bars};
 }
 
 std::vector<double> benchmark_returns(const Json& json, const Returns& like) {
@@ -60,29 +60,29 @@ std::vector<double> benchmark_returns(const Json& json, const Returns& like) {
   return returns;
 }
 
-CovarianceOptions read_covariance(Asking& asking, double periods_per_year) {
+CovarianceOptions read_covariance(RequestContext& context, double periods_per_year) {
   CovarianceOptions options;
-  options.kind = static_cast<CovarianceKind>(asking.fields.one_of("covariance", kCovariances, 0));
-  options.span = asking.fields.number("span", 180, 1, 1e9);
+  options.kind = static_cast<CovarianceKind>(context.fields.one_of("covariance", kCovariances, 0));
+  options.span = context.fields.number("span", 180, 1, 1e9);
   options.periods_per_year = periods_per_year;
   return options;
 }
 
-void check_covariance_cost(Asking& asking, const Panel& returns) {
+void check_covariance_cost(RequestContext& context, const Panel& returns) {
   const auto n = static_cast<double>(returns.series());
-  require(returns.series() <= kMostInMatrix,
-          fmt::format("a covariance of {} series; at most {}", returns.series(), kMostInMatrix));
-  asking.check_work(n * n * static_cast<double>(returns.bars), "so many series and bars");
+  require(returns.series() <= kMaxInMatrix,
+          fmt::format("a covariance of {} series; at most {}", returns.series(), kMaxInMatrix));
+  context.check_work(n * n * static_cast<double>(returns.bars), "so many series and bars");
   // The matrix, sums and counts of pairs, and the rows about their means.
-  asking.charge((3 * 8 + kNumberBytes) * n * n + 16 * static_cast<double>(returns.values.size()),
-                "so many series and bars");
+  context.charge((3 * 8 + kNumberBytes) * n * n + 16 * static_cast<double>(returns.values.size()),
+                 "so many series and bars");
 }
 
-std::vector<double> covariance_of(const Asking& asking, const Panel& returns,
+std::vector<double> covariance_of(const RequestContext& context, const Panel& returns,
                                   const CovarianceOptions& options) {
   std::vector<double> matrix(returns.series() * returns.series());
-  covariance(asking.compute, returns.values, returns.series(), returns.bars, matrix, options, {},
-             asking.where);
+  covariance(context.compute, returns.values, returns.series(), returns.bars, matrix, options, {},
+             context.where);
   return matrix;
 }
 

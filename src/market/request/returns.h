@@ -1,7 +1,7 @@
 // Series of returns in requests: given themselves, or as prices.
 #pragma once
 
-#include "market/request/asking.h"
+#include "market/request/request_context.h"
 #include "market/risk/covariance.h"
 
 namespace sluice::market {
@@ -12,20 +12,20 @@ struct Returns {
   std::size_t bars_given = 0;
 };
 
-// From "returns" or "prices". Throws unless exactly one is there.
-Returns read_returns(Asking& asking);
+// Reads "returns" or "prices". Throws unless exactly one is given.
+Returns read_returns(RequestContext& context);
 
 // One series of the same kind and length.
 std::vector<double> benchmark_returns(const Json& json, const Returns& like);
 
-// From "covariance" (its kind) and "span".
-CovarianceOptions read_covariance(Asking& asking, double periods_per_year);
+// Reads "covariance" (its kind) and "span".
+CovarianceOptions read_covariance(RequestContext& context, double periods_per_year);
 
-// Throws where the limits do not allow a covariance of so many. Before covariance_of().
-void check_covariance_cost(Asking& asking, const Panel& returns);
+// Throws when the limits do not allow a covariance of this size. Called before covariance_of().
+void check_covariance_cost(RequestContext& context, const Panel& returns);
 
 // series x series.
-std::vector<double> covariance_of(const Asking& asking, const Panel& returns,
+std::vector<double> covariance_of(const RequestContext& context, const Panel& returns,
                                   const CovarianceOptions& options);
 Json matrix_json(std::span<const double> square);
 

@@ -6,7 +6,7 @@
 
 #include "base/cancellation.h"
 #include "base/error.h"
-#include "market/request/asking.h"
+#include "market/request/request_context.h"
 #include "market/request/returns.h"
 #include "market/risk/covariance.h"
 #include "market/risk/metrics.h"
@@ -19,9 +19,9 @@ namespace {
 
 constexpr std::array<std::string_view, 2> kConventions{"empyrical", "quantlib"};
 constexpr std::array<std::string_view, 3> kTails{"historical", "parametric", "simulated"};
-constexpr std::int64_t kMostPaths = 1 << 25;  // all ends are kept: 256 MiB
+constexpr std::int64_t kMaxPaths = 1 << 25;  // all ends are kept: 256 MiB
 
-struct Wanted {
+struct RiskRequest {
   Returns data;
   std::vector<double> benchmark;
   RiskOptions options;
@@ -31,51 +31,52 @@ struct Wanted {
   CovarianceOptions matrix;
 };
 
-void read_tail(Asking& asking, Wanted& w) {
-  Fields& f = asking.fields;
-  w.tail.cutoff = f.number("cutoff", 0.05, 1e-6, 0.999999);
-  w.tail.convention = static_cast<TailConvention>(f.one_of("convention", kConventions, 0));
-  w.simulate = f.flag("simulate", false);
-  w.simulated = {.convention = w.tail.convention,
-                 .cutoff = w.tail.cutoff,
-                 .horizon = f.number("horizon", 1, 1e-6, 1e6),
-                 .paths = static_cast<std::uint64_t>(f.whole("paths", 1 << 20, 4, kMostPaths)),
-                 .seed = static_cast<std::uint64_t>(f.whole("seed", 42, 0, 1LL << 53))};
-  if (!w.simulate) return;
+void read_tail(RequestContext& context, RiskRequest& request) {
+  Fields& f = context.fields;
+  request.tail.cutoff = f.number("cutoff", 0.05, 1e-6, 0.999999);
+  request.tail.convention = static_cast<TailConvention>(f.one_of("convention", kConventions, 0));
+  request.simulate = f.flag("simulate", false);
+  request.simulated = {
+      .convention = request.tail.convention,
+      .cutoff = request.tail.cutoff,
+      .horizon = f.number("horizon", 1, 1e-6, 1e6),
+      .paths = static_cast<std::uint64_t>(f.integer("paths", 1 << 20, 4, kMaxPaths)),
+      .seed = static_cast<std::uint64_t>(f.integer("seed", 42, 0, 1LL << 53))};
+  if (!request.simulate) return;
   constexpr double kPath = 50;  // steps: a random number, its exponential, its rank
-  const auto paths = static_cast<double>(w.simulated.paths);
-  asking.check_work(kPath * paths * static_cast<double>(w.data.panel.series()),
-                    "'paths' and the number of series");
-  asking.charge(16 * paths, "'paths'");
+  const auto paths = static_cast<double>(request.simulated.paths);
+  context.check_work(kPath * paths * static_cast<double>(request.data.panel.series()),
+                     "'paths' and the number of series");
+  context.charge(16 * paths, "'paths'");
 }
 
 // Metrics and tails of each series, and its part of the answer.
-void check_cost(Asking& asking, const Panel& panel) {
+void check_cost(RequestContext& context, const Panel& panel) {
   constexpr double kBar = 20, kSeries = 1.5e4, kSeriesBytes = 4096;
   const auto series = static_cast<double>(panel.series());
   const double values = static_cast<double>(panel.values.size());
-  asking.check_work(kBar * values + kSeries * series, "so many series and bars");
-  asking.charge(8 * values + kSeriesBytes * series, "so many series and bars");
+  context.check_work(kBar * values + kSeries * series, "so many series and bars");
+  context.charge(8 * values + kSeriesBytes * series, "so many series and bars");
 }
 
-Wanted read_wanted(Asking& asking) {
-  Wanted w;
-  Fields& f = asking.fields;
-  w.data = read_returns(asking);
-  w.options = {.input = RiskInput::returns,
-               .periods_per_year = f.number("periods_per_year", 252, 1e-6, 1e9),
-               .risk_free = f.number("risk_free", 0),
-               .required_return = f.number("required_return", 0),
-               .ddof = f.number("ddof", 1, 0, 1e6)};
+RiskRequest read_risk_request(RequestContext& context) {
+  RiskRequest request;
+  Fields& f = context.fields;
+  request.data = read_returns(context);
+  request.options = {.input = RiskInput::returns,
+                     .periods_per_year = f.number("periods_per_year", 252, 1e-6, 1e9),
+                     .risk_free = f.number("risk_free", 0),
+                     .required_return = f.number("required_return", 0),
+                     .ddof = f.number("ddof", 1, 0, 1e6)};
   if (const Json* benchmark = f.find("benchmark"))
-    w.benchmark = benchmark_returns(*benchmark, w.data);
-  read_tail(asking, w);
-  w.covariance = f.has("covariance");
-  w.matrix = read_covariance(asking, w.options.periods_per_year);
+    request.benchmark = benchmark_returns(*benchmark, request.data);
+  read_tail(context, request);
+  request.covariance = f.has("covariance");
+  request.matrix = read_covariance(context, request.options.periods_per_year);
   f.finish();
-  check_cost(asking, w.data.panel);
-  if (w.covariance) check_covariance_cost(asking, w.data.panel);
-  return w;
+  check_cost(context, request.data.panel);
+  if (request.covariance) check_covariance_cost(context, request.data.panel);
+  return request;
 }
 
 Json to_json(const RiskMetrics& m) {
@@ -99,13 +100,13 @@ Json to_json(const RiskMetrics& m) {
           {"recovery", bar(m.recovery)}};
 }
 
-void add_tails(Asking& asking, const Wanted& w, std::vector<Json>& series) {
-  const Panel& panel = w.data.panel;
+void add_tails(RequestContext& context, const RiskRequest& request, std::vector<Json>& series) {
+  const Panel& panel = request.data.panel;
   std::vector<TailRisk> found(panel.series());
   for (const std::size_t method : {std::size_t{0}, std::size_t{1}}) {
-    TailOptions options = w.tail;
+    TailOptions options = request.tail;
     options.method = static_cast<TailMethod>(method);
-    tail_risk(asking.compute, panel.values, panel.bars, found, options, asking.where);
+    tail_risk(context.compute, panel.values, panel.bars, found, options, context.where);
     for (std::size_t i = 0; i < panel.series(); ++i) {
       throw_if_cancelled();
       auto& one = series[i];
@@ -113,9 +114,10 @@ void add_tails(Asking& asking, const Wanted& w, std::vector<Json>& series) {
       one["cvar_" + std::string(kTails[method])] = number_or_null(found[i].cvar);
     }
   }
-  if (!w.simulate) return;
+  if (!request.simulate) return;
   for (std::size_t i = 0; i < panel.series(); ++i) {
-    const auto tail = simulated_tail(asking.compute, panel.at(i), w.simulated, asking.where);
+    const auto tail =
+        simulated_tail(context.compute, panel.at(i), request.simulated, context.where);
     series[i]["var_simulated"] = number_or_null(tail.var);
     series[i]["cvar_simulated"] = number_or_null(tail.cvar);
   }
@@ -123,29 +125,30 @@ void add_tails(Asking& asking, const Wanted& w, std::vector<Json>& series) {
 
 }  // namespace
 
-Json answer_risk(Asking& asking) {
-  const Wanted w = read_wanted(asking);
-  const Panel& panel = w.data.panel;
+Json answer_risk(RequestContext& context) {
+  const RiskRequest request = read_risk_request(context);
+  const Panel& panel = request.data.panel;
   std::vector<RiskMetrics> metrics(panel.series(), RiskMetrics{});
-  const auto outcome = risk_metrics(asking.compute, panel.values, panel.bars, w.benchmark, metrics,
-                                    w.options, asking.where);
+  const auto outcome = risk_metrics(context.compute, panel.values, panel.bars, request.benchmark,
+                                    metrics, request.options, context.where);
   std::vector<Json> each;
   for (const RiskMetrics& one : metrics) {
     throw_if_cancelled();
     each.push_back(to_json(one));
   }
-  add_tails(asking, w, each);
+  add_tails(context, request, each);
   Json series = Json::object();
   for (std::size_t i = 0; i < each.size(); ++i) {
     throw_if_cancelled();
     append_member(series, panel.names[i], std::move(each[i]));
   }
-  Json answer = {{"periods_per_year", w.options.periods_per_year},
-                 {"cutoff", w.tail.cutoff},
-                 {"convention", kConventions[static_cast<std::size_t>(w.tail.convention)]},
+  Json answer = {{"periods_per_year", request.options.periods_per_year},
+                 {"cutoff", request.tail.cutoff},
+                 {"convention", kConventions[static_cast<std::size_t>(request.tail.convention)]},
                  {"series", std::move(series)}};
-  if (w.covariance) answer["covariance"] = matrix_json(covariance_of(asking, panel, w.matrix));
-  asking.tell(answer, outcome);
+  if (request.covariance)
+    answer["covariance"] = matrix_json(covariance_of(context, panel, request.matrix));
+  context.report_run(answer, outcome);
   return answer;
 }
 

@@ -8,8 +8,8 @@
 #include "market/input/require.h"
 #include "market/risk/covariance_call.h"
 #include "market/risk/covariance_formula.h"
+#include "market/risk/gemm_kernels.h"
 #include "market/risk/gpu.h"
-#include "market/risk/products_kernels.h"
 
 namespace sluice::market {
 namespace {
@@ -18,7 +18,7 @@ using compute::Call;
 using compute::Workers;
 
 // A data set made ready: rows about their mean, 0 where a value is missing.
-struct Rows {
+struct CentredRows {
   std::size_t stride;
   std::vector<double> values;
   std::vector<double> present;  // 1 or 0, both with the weights' root; empty: all are there
@@ -50,9 +50,9 @@ std::vector<double> root_weights(const CovarianceParameters& p) {
   return w;
 }
 
-Rows make_rows(const double* x, const CovarianceParameters& p, Workers& workers) {
+CentredRows make_rows(const double* x, const CovarianceParameters& p, Workers& workers) {
   const bool fill = p.options.kind == CovarianceKind::ledoit_wolf;
-  Rows rows{(p.bars + kRowStep - 1) / kRowStep * kRowStep, {}, {}};
+  CentredRows rows{(p.bars + kRowStep - 1) / kRowStep * kRowStep, {}, {}};
   rows.values.assign(p.series * rows.stride, 0.0);
   const auto w = root_weights(p);
   const bool missing =
@@ -79,7 +79,7 @@ void mirror(double* m, std::size_t n) {
     for (std::size_t j = 0; j < i; ++j) m[j * n + i] = m[i * n + j];
 }
 
-double shrink(const Rows& rows, const CovarianceParameters& p, double* out) {
+double shrink(const CentredRows& rows, const CovarianceParameters& p, double* out) {
   const std::size_t n = p.series;
   const double bars = static_cast<double>(p.bars);
   double total = 0, squares = 0, fourth = 0;
@@ -95,25 +95,25 @@ double shrink(const Rows& rows, const CovarianceParameters& p, double* out) {
       at[t] += v * v;
     }
   for (const double s : at) fourth += s * s;
-  const double share = formula::ledoit_wolf_share(total, squares / (bars * bars), fourth,
-                                                  static_cast<double>(n), bars);
-  const double year = p.options.periods_per_year, scale = (1 - share) / bars * year;
+  const double shrinkage = formula::ledoit_wolf_shrinkage(total, squares / (bars * bars), fourth,
+                                                          static_cast<double>(n), bars);
+  const double year = p.options.periods_per_year, scale = (1 - shrinkage) / bars * year;
   for (std::size_t i = 0; i < n * n; ++i) out[i] *= scale;
   for (std::size_t i = 0; i < n; ++i)
-    out[i * n + i] += share * total / static_cast<double>(n) * year;
-  return share;
+    out[i * n + i] += shrinkage * total / static_cast<double>(n) * year;
+  return shrinkage;
 }
 
 void covariance_of_set(const double* x, const CovarianceParameters& p, Workers& workers,
-                       double* out, double* share) {
+                       double* out, double* shrinkage) {
   const std::size_t n = p.series;
-  const Rows rows = make_rows(x, p, workers);
+  const CentredRows rows = make_rows(x, p, workers);
   const double* v = rows.values.data();
-  products(workers, v, v, n, rows.stride, true, out);
-  *share = 0;
+  gemm_nt(workers, v, v, n, rows.stride, true, out);
+  *shrinkage = 0;
   if (p.options.kind == CovarianceKind::ledoit_wolf) {
     mirror(out, n);
-    *share = shrink(rows, p, out);
+    *shrinkage = shrink(rows, p, out);
     return;
   }
   if (rows.present.empty()) {
@@ -124,9 +124,8 @@ void covariance_of_set(const double* x, const CovarianceParameters& p, Workers& 
         out[i * n + j] = formula::covariance_of(out[i * n + j], 0, 0, weight, p.options);
   } else {
     std::vector<double> sums(n * n), counts(n * n);
-    products(workers, v, rows.present.data(), n, rows.stride, false, sums.data());
-    products(workers, rows.present.data(), rows.present.data(), n, rows.stride, true,
-             counts.data());
+    gemm_nt(workers, v, rows.present.data(), n, rows.stride, false, sums.data());
+    gemm_nt(workers, rows.present.data(), rows.present.data(), n, rows.stride, true, counts.data());
     for (std::size_t i = 0; i < n; ++i)
       for (std::size_t j = 0; j <= i; ++j)
         out[i * n + j] = formula::covariance_of(out[i * n + j], sums[i * n + j], sums[j * n + i],
@@ -155,10 +154,10 @@ void covariance_on_cpu(const Call& call, Workers& workers) {
 compute::Outcome covariance(compute::Compute& compute, std::span<const double> returns,
                             std::size_t series, std::size_t bars, std::span<double> out,
                             const CovarianceOptions& options, std::span<double> shrinkage,
-                            compute::Where where) {
+                            compute::DevicePreference where) {
   require(series > 0 && bars > 0, "a data set has no series or no bars");
   require(!out.empty() && out.size() % (series * series) == 0,
-          "out is not a whole number of matrices of series x series");
+          "the size of out is not a multiple of series x series");
   const std::size_t sets = out.size() / (series * series);
   require_length("returns", returns.size(), sets * series * bars);
   if (!shrinkage.empty()) require_length("shrinkage", shrinkage.size(), sets);

@@ -11,20 +11,20 @@ namespace sluice::market {
 namespace {
 
 using compute::Call;
-using compute::Lane;
+using compute::LaunchContext;
 
 constexpr int kThreads = 128, kTile = 32, kDeep = 32;
 constexpr int kPitch = kDeep + 4;  // keeps the rows of a fragment in different banks
 
-__device__ double sum_of_block(double mine, double* room) {
+__device__ double sum_of_block(double mine, double* scratch) {
   __syncthreads();
-  room[threadIdx.x] = mine;
+  scratch[threadIdx.x] = mine;
   for (unsigned d = kThreads / 2; d > 0; d /= 2) {
     __syncthreads();
-    if (threadIdx.x < d) room[threadIdx.x] += room[threadIdx.x + d];
+    if (threadIdx.x < d) scratch[threadIdx.x] += scratch[threadIdx.x + d];
   }
   __syncthreads();
-  const double sum = room[0];
+  const double sum = scratch[0];
   __syncthreads();
   return sum;
 }
@@ -40,19 +40,19 @@ __device__ double root_weight(const CovarianceParameters& p, long long t) {
 __global__ void __launch_bounds__(kThreads)
     make_rows(const double* returns, CovarianceParameters p, double* values, double* present,
               int* missing) {
-  __shared__ double room[kThreads];
+  __shared__ double scratch[kThreads];
   const auto bars = static_cast<long long>(p.bars);
   const double* x = returns + static_cast<long long>(blockIdx.x) * bars;
   const bool fill = p.options.kind == CovarianceKind::ledoit_wolf;
   double n = 0, sum = 0, rest = 0;
   for (long long t = threadIdx.x; t < bars; t += kThreads)
     if (x[t] == x[t]) n += 1, sum += x[t];
-  n = sum_of_block(n, room), sum = sum_of_block(sum, room);
+  n = sum_of_block(n, scratch), sum = sum_of_block(sum, scratch);
   if (threadIdx.x == 0 && n < static_cast<double>(bars)) *missing = 1;
   double mean = fill ? sum / static_cast<double>(bars) : n > 0 ? sum / n : 0;
   for (long long t = threadIdx.x; t < bars; t += kThreads)
     if (x[t] == x[t]) rest += x[t] - mean;
-  rest = sum_of_block(rest, room);
+  rest = sum_of_block(rest, scratch);
   if (!fill && n > 0) mean += rest / n;
   for (long long t = threadIdx.x; t < bars; t += kThreads) {
     const bool there = x[t] == x[t];
@@ -73,16 +73,16 @@ __device__ void load_tile(const double* rows, long long bars, long long n, long 
 }
 
 // out = a b', tile by tile of 32 x 32, four warps with 16 x 16 each on the tensor cores'
-// double-precision units. With `half` only the tiles on and under the diagonal. Does
+// double-precision units. With `lower_only` only the tiles on and under the diagonal. Does
 // nothing where `*needed` is 0.
-// Limit: 2 n^2 bars operations (half of it with `half`) at 67 TFLOP/s; the loads of
+// Limit: 2 n^2 bars operations (half of it with `lower_only`) at 67 TFLOP/s; the loads of
 // fragments, 1 KiB of shared memory for 2048 operations, allow about as much.
 __global__ void __launch_bounds__(kThreads)
-    multiply(const double* a, const double* b, long long n, long long bars, bool half,
-             const int* needed, double* out) {
+    gemm_nt(const double* a, const double* b, long long n, long long bars, bool lower_only,
+            const int* needed, double* out) {
   namespace w = nvcuda::wmma;
   __shared__ double left[kTile][kPitch], right[kTile][kPitch];
-  if (half && blockIdx.x > blockIdx.y) return;
+  if (lower_only && blockIdx.x > blockIdx.y) return;
   if (needed != nullptr && *needed == 0) return;
   const long long i0 = static_cast<long long>(blockIdx.y) * kTile;
   const long long j0 = static_cast<long long>(blockIdx.x) * kTile;
@@ -134,13 +134,13 @@ __global__ void finish_pairs(CovarianceParameters p, const double* sums, const d
 }
 
 __global__ void __launch_bounds__(kThreads) sum_weights(CovarianceParameters p, double* weight) {
-  __shared__ double room[kThreads];
+  __shared__ double scratch[kThreads];
   double sum = 0;
   for (long long t = threadIdx.x; t < static_cast<long long>(p.bars); t += kThreads) {
     const double w = root_weight(p, t);
     sum += w * w;
   }
-  sum = sum_of_block(sum, room);
+  sum = sum_of_block(sum, scratch);
   if (threadIdx.x == 0) *weight = sum;
 }
 
@@ -155,38 +155,39 @@ __global__ void square_bars(const double* values, CovarianceParameters p, double
   out[t] = sum * sum;
 }
 
-// Ledoit and Wolf's share; one block.
+// Ledoit and Wolf's shrinkage; one block.
 __global__ void __launch_bounds__(kThreads)
-    find_share(const double* products, const double* fourths, CovarianceParameters p, double* share,
-               double* target) {
-  __shared__ double room[kThreads];
+    find_shrinkage(const double* comoments, const double* fourths, CovarianceParameters p,
+                   double* shrinkage, double* target) {
+  __shared__ double scratch[kThreads];
   const auto n = static_cast<long long>(p.series), bars = static_cast<long long>(p.bars);
   const double count = static_cast<double>(bars);
   double total = 0, squares = 0, fourth = 0;
   for (long long at = threadIdx.x; at < n * n; at += kThreads) {
     const long long i = at / n, j = at % n;
     if (j > i) continue;
-    const double v = products[at] / count;
+    const double v = comoments[at] / count;
     squares += i == j ? v * v : 2 * v * v;
     if (i == j) total += v;
   }
   for (long long t = threadIdx.x; t < bars; t += kThreads) fourth += fourths[t];
-  total = sum_of_block(total, room), squares = sum_of_block(squares, room);
-  fourth = sum_of_block(fourth, room);
+  total = sum_of_block(total, scratch), squares = sum_of_block(squares, scratch);
+  fourth = sum_of_block(fourth, scratch);
   if (threadIdx.x != 0) return;
-  *share = formula::ledoit_wolf_share(total, squares, fourth, static_cast<double>(n), count);
+  *shrinkage =
+      formula::ledoit_wolf_shrinkage(total, squares, fourth, static_cast<double>(n), count);
   *target = total / static_cast<double>(n);
 }
 
-__global__ void shrink(CovarianceParameters p, const double* share, const double* target,
+__global__ void shrink(CovarianceParameters p, const double* shrinkage, const double* target,
                        double* out) {
   const auto n = static_cast<long long>(p.series);
   const long long at = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
   const long long i = at / n, j = at % n;
   if (i >= n || j > i) return;
-  double v =
-      out[i * n + j] * ((1 - *share) / static_cast<double>(p.bars) * p.options.periods_per_year);
-  if (i == j) v += *share * *target * p.options.periods_per_year;
+  double v = out[i * n + j] *
+             ((1 - *shrinkage) / static_cast<double>(p.bars) * p.options.periods_per_year);
+  if (i == j) v += *shrinkage * *target * p.options.periods_per_year;
   out[i * n + j] = out[j * n + i] = v;
 }
 
@@ -195,47 +196,48 @@ struct Scratch {
   int* missing;
 };
 
-void one_set(const CovarianceParameters& p, const double* in, double* out, double* share,
-             const Scratch& s, Lane& lane) {
+void one_set(const CovarianceParameters& p, const double* in, double* out, double* shrinkage,
+             const Scratch& s, LaunchContext& context) {
   const auto n = static_cast<unsigned>(p.series), tiles = (n + kTile - 1) / kTile;
   const auto size = static_cast<long long>(p.series), bars = static_cast<long long>(p.bars);
   const device::Grid squares{dim3(tiles, tiles), dim3(kThreads)};
   const device::Grid pairs{dim3((n * n + 255) / 256), dim3(256)};
   const int* always = nullptr;
-  device::check(cudaMemsetAsync(s.missing, 0, sizeof(int), lane.stream().get()));
-  device::check(cudaMemsetAsync(share, 0, sizeof(double), lane.stream().get()));
-  device::launch(lane.stream(), {dim3(n), dim3(kThreads)}, make_rows, in, p, s.values, s.present,
+  device::check(cudaMemsetAsync(s.missing, 0, sizeof(int), context.stream().get()));
+  device::check(cudaMemsetAsync(shrinkage, 0, sizeof(double), context.stream().get()));
+  device::launch(context.stream(), {dim3(n), dim3(kThreads)}, make_rows, in, p, s.values, s.present,
                  s.missing);
-  device::launch(lane.stream(), squares, multiply, s.values, s.values, size, bars, true, always,
+  device::launch(context.stream(), squares, gemm_nt, s.values, s.values, size, bars, true, always,
                  out);
   if (p.options.kind == CovarianceKind::ledoit_wolf) {
-    device::launch(lane.stream(), {dim3(static_cast<unsigned>((bars + 255) / 256)), dim3(256)},
+    device::launch(context.stream(), {dim3(static_cast<unsigned>((bars + 255) / 256)), dim3(256)},
                    square_bars, s.values, p, s.fourths);
-    device::launch(lane.stream(), {dim3(1), dim3(kThreads)}, find_share, out, s.fourths, p, share,
-                   s.target);
-    device::launch(lane.stream(), pairs, shrink, p, share, s.target, out);
+    device::launch(context.stream(), {dim3(1), dim3(kThreads)}, find_shrinkage, out, s.fourths, p,
+                   shrinkage, s.target);
+    device::launch(context.stream(), pairs, shrink, p, shrinkage, s.target, out);
     return;
   }
-  device::launch(lane.stream(), squares, multiply, s.values, s.present, size, bars, false,
+  device::launch(context.stream(), squares, gemm_nt, s.values, s.present, size, bars, false,
                  s.missing, s.sums);
-  device::launch(lane.stream(), squares, multiply, s.present, s.present, size, bars, true,
+  device::launch(context.stream(), squares, gemm_nt, s.present, s.present, size, bars, true,
                  s.missing, s.counts);
-  device::launch(lane.stream(), {dim3(1), dim3(kThreads)}, sum_weights, p, s.weight);
-  device::launch(lane.stream(), pairs, finish_pairs, p, s.sums, s.counts, s.missing, s.weight, out);
+  device::launch(context.stream(), {dim3(1), dim3(kThreads)}, sum_weights, p, s.weight);
+  device::launch(context.stream(), pairs, finish_pairs, p, s.sums, s.counts, s.missing, s.weight,
+                 out);
 }
 
 }  // namespace
 
-void covariance_gpu(const Call& call, Lane& lane) {
+void covariance_gpu(const Call& call, LaunchContext& context) {
   const auto& p = call.with<CovarianceParameters>();
   const std::size_t rows = p.series * p.bars, square = p.series * p.series;
-  const Scratch s{lane.scratch<double>(rows),   lane.scratch<double>(rows),
-                  lane.scratch<double>(square), lane.scratch<double>(square),
-                  lane.scratch<double>(p.bars), lane.scratch<double>(1),
-                  lane.scratch<double>(1),      lane.scratch<int>(1)};
+  const Scratch s{context.scratch<double>(rows),   context.scratch<double>(rows),
+                  context.scratch<double>(square), context.scratch<double>(square),
+                  context.scratch<double>(p.bars), context.scratch<double>(1),
+                  context.scratch<double>(1),      context.scratch<int>(1)};
   for (std::size_t i = 0; i < call.items; ++i)
     one_set(p, call.input<double>(0) + i * rows, call.output<double>(0) + i * square,
-            call.output<double>(1) + i, s, lane);
+            call.output<double>(1) + i, s, context);
 }
 
 }  // namespace sluice::market

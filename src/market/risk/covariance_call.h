@@ -1,5 +1,5 @@
-// What a call of the covariance operation carries: in[0] data sets, out[0] matrices, out[1]
-// the share of the target in each.
+// Parameters of the covariance operation. Operands: in[0] data sets, out[0] matrices, out[1] the
+// shrinkage of each.
 #pragma once
 
 #include "market/risk/covariance.h"

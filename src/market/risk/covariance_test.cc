@@ -45,7 +45,7 @@ class Covariance : public testing::Test {
   std::vector<double> share;
 };
 
-TEST_F(Covariance, SampleIsPandas) {
+TEST_F(Covariance, SampleAgreesWithPandas) {
   const auto full = of_waves(false, {});
   EXPECT_NEAR(full[0 * kSeries + 3], -0.008499628133211175, 1e-16);
   EXPECT_NEAR(full[4 * kSeries + 4], 0.017349937869386687, 1e-16);
@@ -55,7 +55,7 @@ TEST_F(Covariance, SampleIsPandas) {
   EXPECT_NEAR(gaps[4 * kSeries + 4], full[4 * kSeries + 4], 1e-16);
 }
 
-TEST_F(Covariance, LedoitWolfIsScikitLearns) {
+TEST_F(Covariance, LedoitWolfAgreesWithScikitLearn) {
   const CovarianceOptions options{.kind = CovarianceKind::ledoit_wolf};
   const auto full = of_waves(false, options);
   EXPECT_NEAR(share[0], 0.08427308772917742, 1e-14);
@@ -76,7 +76,7 @@ TEST_F(Covariance, OneSeriesIsNotShrunk) {
   EXPECT_NEAR(out[0], 0.00031718750000000003, 1e-18);  // over n
 }
 
-TEST_F(Covariance, EwmaIsPyPortfolioOpts) {
+TEST_F(Covariance, EwmaAgreesWithPyPortfolioOpt) {
   const CovarianceOptions options{.kind = CovarianceKind::ewma, .span = 20};
   const auto full = of_waves(false, options);
   EXPECT_NEAR(full[3 * kSeries + 0], -0.007592725591657254, 1e-16);
@@ -86,7 +86,7 @@ TEST_F(Covariance, EwmaIsPyPortfolioOpts) {
   EXPECT_NEAR(gaps[3 * kSeries + 3], 0.012670327346320565, 1e-16);
 }
 
-TEST_F(Covariance, HoldsForEveryShapeOfTile) {
+TEST_F(Covariance, EveryTileShapeGivesTheSameResult) {
   std::mt19937_64 random(3);
   std::normal_distribution<double> normal(0.5, 0.01);
   for (const std::size_t series : {1u, 2u, 3u, 4u, 5u, 7u, 31u, 33u, 67u})
@@ -107,7 +107,7 @@ TEST_F(Covariance, HoldsForEveryShapeOfTile) {
     }
 }
 
-TEST_F(Covariance, DataSetsOfABatchDoNotTouchEachOther) {
+TEST_F(Covariance, DataSetsOfABatchAreIndependent) {
   auto r = waves(false);
   const auto other = waves(true);
   r.insert(r.end(), other.begin(), other.end());
@@ -119,7 +119,7 @@ TEST_F(Covariance, DataSetsOfABatchDoNotTouchEachOther) {
   }
 }
 
-TEST_F(Covariance, RefusesShapesThatDoNotFit) {
+TEST_F(Covariance, MismatchedShapesAreRefused) {
   std::vector<double> out(25);
   EXPECT_THROW(covariance(compute, waves(false), 5, 39, out), Error);
   EXPECT_THROW(covariance(compute, waves(false), 4, 40, out), Error);

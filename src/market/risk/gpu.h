@@ -6,9 +6,9 @@
 namespace sluice::market {
 
 struct RiskOnGpu {
-  void (*metrics)(const compute::Call&, compute::Lane&) = nullptr;
-  void (*tail)(const compute::Call&, compute::Lane&) = nullptr;
-  void (*covariance)(const compute::Call&, compute::Lane&) = nullptr;
+  void (*metrics)(const compute::Call&, compute::LaunchContext&) = nullptr;
+  void (*tail)(const compute::Call&, compute::LaunchContext&) = nullptr;
+  void (*covariance)(const compute::Call&, compute::LaunchContext&) = nullptr;
 };
 
 RiskOnGpu risk_on_gpu();

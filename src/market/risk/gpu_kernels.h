@@ -1,13 +1,13 @@
-// What the .cu files of this folder give; exists in CUDA builds only.
+// Functions of the .cu files of this folder, in CUDA builds only.
 #pragma once
 
-#include "compute/lane.h"
+#include "compute/launch_context.h"
 #include "compute/operation.h"
 
 namespace sluice::market {
 
-void metrics_gpu(const compute::Call& call, compute::Lane& lane);
-void tail_gpu(const compute::Call& call, compute::Lane& lane);
-void covariance_gpu(const compute::Call& call, compute::Lane& lane);
+void metrics_gpu(const compute::Call& call, compute::LaunchContext& context);
+void tail_gpu(const compute::Call& call, compute::LaunchContext& context);
+void covariance_gpu(const compute::Call& call, compute::LaunchContext& context);
 
 }  // namespace sluice::market

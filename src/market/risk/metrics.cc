@@ -29,9 +29,9 @@ struct Extremes {
 };
 
 // The same arithmetic as scan_blocks, so that the values are met exactly.
-Extremes find_extremes(const RiskSeries& s, std::int64_t stretch) {
-  const std::size_t first = static_cast<std::size_t>(stretch) * kRiskStretch;
-  const std::size_t last = std::min(first + kRiskStretch, s.bars);
+Extremes find_extremes(const RiskSeries& s, std::int64_t chunk) {
+  const std::size_t first = static_cast<std::size_t>(chunk) * kRiskChunk;
+  const std::size_t last = std::min(first + kRiskChunk, s.bars);
   const auto start = static_cast<std::int64_t>(first) - 1;
   Extremes e{start, start, start, start};
   formula::Path p;
@@ -45,21 +45,21 @@ Extremes find_extremes(const RiskSeries& s, std::int64_t stretch) {
   return e;
 }
 
-const formula::Path& path_of(const std::vector<RiskBlock>& blocks, std::size_t stretch) {
-  return blocks[stretch / kRiskLanes].path[stretch % kRiskLanes];
+const formula::Path& path_of(const std::vector<RiskBlock>& blocks, std::size_t chunk) {
+  return blocks[chunk / kRiskLanes].path[chunk % kRiskLanes];
 }
 
-// The first bar behind `trough` where the wealth, `depth` of its peak there, is at it again.
+// The first bar after `trough` where the wealth, `depth` of its peak there, is at it again.
 std::int64_t find_recovery(const RiskSeries& s, const std::vector<RiskBlock>& blocks,
                            std::int64_t trough, double depth) {
   double wealth = depth;
   auto t = static_cast<std::size_t>(trough) + 1;
   while (t < s.bars) {
-    if (t % kRiskStretch == 0) {
-      const formula::Path& p = path_of(blocks, t / kRiskStretch);
+    if (t % kRiskChunk == 0) {
+      const formula::Path& p = path_of(blocks, t / kRiskChunk);
       if (wealth * p.high < 1) {
         wealth *= p.end;
-        t += kRiskStretch;
+        t += kRiskChunk;
         continue;
       }
     }
@@ -89,12 +89,12 @@ void finish_series(const RiskSeries& s, const std::vector<RiskBlock>& blocks, co
                    RiskMetrics& out) {
   formula::Totals totals;
   Fall fall;
-  std::int64_t stretch = 0;
+  std::int64_t chunk = 0;
   for (const RiskBlock& block : blocks) {
     totals.moments = join(totals.moments, block.moments);
     totals.with = join(totals.with, block.with);
     totals.below += block.below;
-    for (const formula::Path& path : block.path) fall.add(path, stretch++);
+    for (const formula::Path& path : block.path) fall.add(path, chunk++);
   }
   totals.depth = fall.depth;
   totals.wealth = fall.wealth;
@@ -135,7 +135,7 @@ void risk_on_cpu(const Call& call, Workers& workers) {
 compute::Outcome risk_metrics(compute::Compute& compute, std::span<const double> values,
                               std::size_t bars, std::span<const double> benchmark,
                               std::span<RiskMetrics> out, const RiskOptions& options,
-                              compute::Where where) {
+                              compute::DevicePreference where) {
   require(bars > 0, "a series has no bars");
   require_length("values", values.size(), bars * out.size());
   if (!benchmark.empty()) require_length("benchmark", benchmark.size(), bars);
@@ -157,7 +157,8 @@ compute::Outcome risk_metrics(compute::Compute& compute, std::span<const double>
 
 void returns_of(Workers& workers, std::span<const double> prices, std::size_t bars, ReturnKind kind,
                 std::span<double> out) {
-  require(bars > 0 && prices.size() % bars == 0, "the prices are not a whole number of series");
+  require(bars > 0 && prices.size() % bars == 0,
+          "the number of prices is not a multiple of the bars");
   require_length("out", out.size(), prices.size());
   workers.each(prices.size() / bars, 1 + 4096 / bars, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {

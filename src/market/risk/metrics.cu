@@ -13,7 +13,7 @@ namespace sluice::market {
 namespace {
 
 using compute::Call;
-using compute::Lane;
+using compute::LaunchContext;
 
 constexpr int kThreads = 128, kWarp = 32, kWarps = kThreads / kWarp, kStep = 8;
 constexpr int kPitch = kStep + 1;  // no two threads of a half warp meet in a bank
@@ -30,7 +30,7 @@ struct RunPath {
   __device__ void fall(double wealth, double top, int top_bar, int bar) {
     if (wealth * over < of * top) of = wealth, over = top, peak = top_bar, trough = bar;
   }
-  // Without a branch: where the bar is not there, the wealth stays and nothing is new.
+  // Branch-free: a missing bar leaves the wealth and the extremes unchanged.
   __device__ void add(double r, bool there, int bar) {
     end *= there ? r + 1 : 1.0;
     if (end > high) high = end, high_bar = bar;
@@ -131,7 +131,7 @@ struct Tile {
 };
 
 // Mean of what is there of a tile, the same for all threads.
-__device__ double tile_mean(const double* tile, double* room) {
+__device__ double tile_mean(const double* tile, double* scratch) {
   double sum = 0, n = 0;
   for (int k = 0; k < kStep; ++k) {
     const double v = tile[static_cast<int>(threadIdx.x) * kPitch + k];
@@ -143,10 +143,10 @@ __device__ double tile_mean(const double* tile, double* room) {
   }
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   __syncthreads();
-  if (threadIdx.x % kWarp == 0) room[warp] = sum, room[kWarps + warp] = n;
+  if (threadIdx.x % kWarp == 0) scratch[warp] = sum, scratch[kWarps + warp] = n;
   __syncthreads();
   sum = n = 0;
-  for (int w = 0; w < kWarps; ++w) sum += room[w], n += room[kWarps + w];
+  for (int w = 0; w < kWarps; ++w) sum += scratch[w], n += scratch[kWarps + w];
   return n > 0 ? sum / n : 0;
 }
 
@@ -163,22 +163,22 @@ __device__ T from_above(const T& mine, int lanes) {
   return other;
 }
 
-// Of the warp, in lane 0; what the others have then is nothing.
+// Joins the values of a warp in lane 0; the other lanes hold undefined values.
 template <class Join>
 __device__ void join_warp(const Join& join) {
 #pragma unroll
   for (int lanes = 1; lanes < kWarp; lanes *= 2) join(lanes);
 }
 
-// Of the block, in thread 0. `room` is for one T of each warp.
+// Joins the values of a block in thread 0. `scratch` holds one T per warp.
 template <class T>
-__device__ T join_in_order(T mine, T* room) {
+__device__ T join_in_order(T mine, T* scratch) {
   join_warp([&mine](int lanes) { mine.append(from_above(mine, lanes)); });
   __syncthreads();
-  if (threadIdx.x % kWarp == 0) room[threadIdx.x / kWarp] = mine;
+  if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = mine;
   __syncthreads();
   if (threadIdx.x == 0)
-    for (int w = 1; w < kWarps; ++w) mine.append(room[w]);
+    for (int w = 1; w < kWarps; ++w) mine.append(scratch[w]);
   return mine;
 }
 
@@ -189,9 +189,9 @@ __global__ void __launch_bounds__(kThreads, kPairs ? 4 : 6)
     scan_segments(const double* values, const double* benchmark, RiskParameters p,
                   long long segment_bars, Segment* out) {
   constexpr int kTileSize = kThreads * kPitch;
-  constexpr int kMost = sizeof(RunSums) / sizeof(double);
-  __shared__ double tile[kTileSize], other[kPairs ? kTileSize : 1], few[kWarps * kMost];
-  static_assert(sizeof(RunPath) <= sizeof(RunSums) && kMost >= 2);
+  constexpr int kMaxWords = sizeof(RunSums) / sizeof(double);
+  __shared__ double tile[kTileSize], other[kPairs ? kTileSize : 1], few[kWarps * kMaxWords];
+  static_assert(sizeof(RunPath) <= sizeof(RunSums) && kMaxWords >= 2);
   const auto bars = static_cast<long long>(p.bars);
   const long long first = static_cast<long long>(blockIdx.x) * segment_bars;
   const auto length = static_cast<int>(min(segment_bars, bars - first));
@@ -372,26 +372,26 @@ auto scan_kernel(const RiskParameters& p) {
 
 }  // namespace
 
-void metrics_gpu(const Call& call, Lane& lane) {
+void metrics_gpu(const Call& call, LaunchContext& context) {
   if (call.items == 0) return;
   const auto& p = call.with<RiskParameters>();
-  // By the length alone, so that a series gives the same bits in every call.
+  // Depends on the length alone, so that a series gives the same bits in every call.
   const long long segment = p.bars > (std::size_t{4} << 20) ? 65536 : 16384;
   const auto count = static_cast<unsigned>((p.bars + segment - 1) / segment);
-  auto* segments = lane.scratch<Segment>(call.items * count);
-  constexpr std::size_t kMostRows = 65535;  // of a grid
-  for (std::size_t i = 0; i < call.items; i += kMostRows) {
-    const auto rows = static_cast<unsigned>(std::min(kMostRows, call.items - i));
-    device::launch(lane.stream(), {dim3(count, rows), dim3(kThreads)}, scan_kernel(p),
+  auto* segments = context.scratch<Segment>(call.items * count);
+  constexpr std::size_t kMaxRows = 65535;  // of a grid
+  for (std::size_t i = 0; i < call.items; i += kMaxRows) {
+    const auto rows = static_cast<unsigned>(std::min(kMaxRows, call.items - i));
+    device::launch(context.stream(), {dim3(count, rows), dim3(kThreads)}, scan_kernel(p),
                    call.input<double>(0) + i * p.bars,
                    p.has_benchmark ? call.input<double>(1) : nullptr, p, segment,
                    segments + i * count);
   }
   const auto blocks = static_cast<unsigned>((call.items + kWarps - 1) / kWarps);
-  device::launch(lane.stream(), {dim3(blocks), dim3(kThreads)}, finish_series, segments, count,
+  device::launch(context.stream(), {dim3(blocks), dim3(kThreads)}, finish_series, segments, count,
                  segment, p, call.items, call.output<RiskMetrics>(0));
   if (p.options.find_recovery)
-    device::launch(lane.stream(), {dim3(static_cast<unsigned>(call.items)), dim3(kThreads)},
+    device::launch(context.stream(), {dim3(static_cast<unsigned>(call.items)), dim3(kThreads)},
                    find_recovery, call.input<double>(0), p, call.output<RiskMetrics>(0));
 }
 

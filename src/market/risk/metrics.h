@@ -33,22 +33,22 @@ struct RiskMetrics {
   double sharpe;              // (mean - risk_free) / deviation, times root of the periods
   double sortino;             // (mean - required), a year, over downside_deviation
   double calmar;              // annual_return / |max_drawdown|
-  double max_drawdown;        // least wealth / highest wealth before - 1: 0 or below
+  double max_drawdown;        // lowest wealth / highest wealth before - 1: 0 or below
   double skew, kurtosis;      // kurtosis: in excess of the normal distribution's
   double alpha;               // (1 + alpha per period)^periods_per_year - 1
   double beta;                // covariance with the benchmark / its variance, over pairs
   std::int64_t peak, trough;  // bars of the deepest drawdown; -1: before the first return
-  std::int64_t recovery;      // first bar after it as high as its peak; -1: not yet, or not asked
+  std::int64_t recovery;  // first bar after it as high as its peak; -1: not yet, or not requested
 };
 
-// `values`: one series behind the other, `bars` each; the results one per series.
+// `values`: one series after another, `bars` each; the results one per series.
 // `benchmark` has `bars` values of the same kind or none. CPU and GPU agree within 1e-12
 // relative (skew and kurtosis: 1e-10), and in the bars unless two falls are equally deep.
 // Throws invalid_argument for lengths that do not fit and options out of their range.
-compute::Outcome risk_metrics(compute::Compute& compute, std::span<const double> values,
-                              std::size_t bars, std::span<const double> benchmark,
-                              std::span<RiskMetrics> out, const RiskOptions& options = {},
-                              compute::Where where = compute::Where::automatic);
+compute::Outcome risk_metrics(
+    compute::Compute& compute, std::span<const double> values, std::size_t bars,
+    std::span<const double> benchmark, std::span<RiskMetrics> out, const RiskOptions& options = {},
+    compute::DevicePreference where = compute::DevicePreference::automatic);
 
 enum class ReturnKind { simple, log };
 

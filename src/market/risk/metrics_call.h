@@ -1,4 +1,4 @@
-// What a call of the risk operation carries: in[0] the series, in[1] the benchmark where
+// Parameters of the risk operation. Operands: in[0] the series, in[1] the benchmark where
 // there is one (shared), out[0] RiskMetrics.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Sums over stretches of a series, how two neighbours join, and what follows from the
-// whole: for CPU and GPU alike.
+// Sums over chunks of a series, how two neighbours join, and the metrics that follow, for CPU and
+// GPU.
 #pragma once
 
 #include <cmath>
@@ -44,25 +44,25 @@ SLUICE_HD inline CoMoments join(const CoMoments& a, const CoMoments& b) {
           a.yy + b.yy + dy * dy * w};
 }
 
-// The wealth over a stretch, as a multiple of that before it. Its extremes include that
-// start, which is the last value of the stretch before.
+// The wealth over a chunk, as a multiple of that before it. Its extremes include that
+// start, which is the last value of the chunk before.
 struct Path {
   double end = 1, high = 1, low = 1;
-  double depth = 1;  // least wealth / highest before
+  double depth = 1;  // lowest wealth / highest before
 };
 
-// The deepest fall so far, over stretches in their order. Wealth is kept relative to its
+// The deepest fall so far, over chunks in their order. Wealth is kept relative to its
 // peak, so that no length of series overflows.
 struct Fall {
   double now = 1, depth = 1, wealth = 1;
-  std::int64_t high = -1;               // stretch of the peak; -1: the start
-  std::int64_t peak = -1, trough = -1;  // stretches of the deepest fall
+  std::int64_t high = -1;               // chunk of the peak; -1: the start
+  std::int64_t peak = -1, trough = -1;  // chunks of the deepest fall
 
-  SLUICE_HD void add(const Path& p, std::int64_t stretch) {
+  SLUICE_HD void add(const Path& p, std::int64_t chunk) {
     const double low = now * p.low, top = now * p.high;
-    if (low < depth) depth = low, peak = high, trough = stretch;
-    if (p.depth < depth) depth = p.depth, peak = stretch, trough = stretch;
-    if (top > 1) high = stretch;
+    if (low < depth) depth = low, peak = high, trough = chunk;
+    if (p.depth < depth) depth = p.depth, peak = chunk, trough = chunk;
+    if (top > 1) high = chunk;
     now = top > 1 ? p.end / p.high : now * p.end;
     wealth *= p.end;
   }

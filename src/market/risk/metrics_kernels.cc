@@ -36,15 +36,14 @@ void load_block(const double* values, std::size_t bars, bool prices, std::size_t
   std::fill(out + n, out + kRiskBlock, std::numeric_limits<double>::quiet_NaN());
 }
 
-// Stretches side by side, so that a vector holds one bar of each; their sum, which is NaN
+// Chunks side by side, so that a vector holds one bar of each; their sum, which is NaN
 // when one is missing.
 HWY_INLINE double interleave(const double* HWY_RESTRICT in, double* HWY_RESTRICT rows) {
   const D d;
   V sum = hn::Zero(d), more = sum;
-  for (std::size_t k = 0; k < kRiskStretch; k += kN) {
-    const V a = hn::LoadU(d, in + k), b = hn::LoadU(d, in + kRiskStretch + k);
-    const V c = hn::LoadU(d, in + 2 * kRiskStretch + k),
-            e = hn::LoadU(d, in + 3 * kRiskStretch + k);
+  for (std::size_t k = 0; k < kRiskChunk; k += kN) {
+    const V a = hn::LoadU(d, in + k), b = hn::LoadU(d, in + kRiskChunk + k);
+    const V c = hn::LoadU(d, in + 2 * kRiskChunk + k), e = hn::LoadU(d, in + 3 * kRiskChunk + k);
     sum = hn::Add(sum, hn::Add(a, b));
     more = hn::Add(more, hn::Add(c, e));
     hn::StoreInterleaved4(a, b, c, e, d, rows + k * kRiskLanes);
@@ -52,7 +51,7 @@ HWY_INLINE double interleave(const double* HWY_RESTRICT in, double* HWY_RESTRICT
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(sum, more)));
 }
 
-// Without the missing ones.
+// Count and sum without missing values.
 HWY_INLINE void count_rows(const double* HWY_RESTRICT rows, double& count, double& sum) {
   const D d;
   V n = hn::Zero(d), s = n;
@@ -66,7 +65,7 @@ HWY_INLINE void count_rows(const double* HWY_RESTRICT rows, double& count, doubl
   sum = hn::GetLane(hn::SumOfLanes(d, s));
 }
 
-struct Part {  // of the sums over a block, one vector of stretches
+struct Part {  // of the sums over a block, one vector of chunks
   V m2, m3, m4, below, end, high, low, depth;
 };
 
@@ -74,7 +73,7 @@ struct Ratio {
   V of, over;
 };
 
-// One bar of each stretch of a part; returns the wealth and the highest so far.
+// One bar of each chunk of a part; returns the wealth and the highest so far.
 template <bool kMissing>
 HWY_INLINE Ratio add_bar(V x, V mean, V required, Part& p) {
   const D d;
@@ -124,13 +123,13 @@ HWY_INLINE void sum_rows(const double* HWY_RESTRICT rows, double required, RiskB
   for (std::size_t part = 0; part < kParts; ++part) {
     Part p{zero, zero, zero, zero, one, one, one, one};
     const double* row = rows + part * kN;
-    for (std::size_t k = 0; k < kRiskStretch; k += 4, row += 4 * kRiskLanes) {
+    for (std::size_t k = 0; k < kRiskChunk; k += 4, row += 4 * kRiskLanes) {
       const Ratio a = add_bar<kMissing>(hn::Load(d, row), mean, need, p);
       const Ratio b = add_bar<kMissing>(hn::Load(d, row + kRiskLanes), mean, need, p);
       const Ratio c = add_bar<kMissing>(hn::Load(d, row + 2 * kRiskLanes), mean, need, p);
       const Ratio e = add_bar<kMissing>(hn::Load(d, row + 3 * kRiskLanes), mean, need, p);
-      const Ratio least = smaller(smaller(a, b), smaller(c, e));  // one division for four bars
-      p.depth = hn::Min(p.depth, hn::Div(least.of, least.over));
+      const Ratio deepest = smaller(smaller(a, b), smaller(c, e));  // one division for four bars
+      p.depth = hn::Min(p.depth, hn::Div(deepest.of, deepest.over));
     }
     store_part(p, part, out);
   }

@@ -7,9 +7,9 @@
 
 namespace sluice::market {
 
-// A block is four stretches side by side, one in each lane of a vector.
-inline constexpr std::size_t kRiskLanes = 4, kRiskStretch = 128;
-inline constexpr std::size_t kRiskBlock = kRiskLanes * kRiskStretch;
+// A block is four chunks side by side, one in each lane of a vector.
+inline constexpr std::size_t kRiskLanes = 4, kRiskChunk = 128;
+inline constexpr std::size_t kRiskBlock = kRiskLanes * kRiskChunk;
 
 struct RiskBlock {
   formula::Moments moments;

@@ -101,7 +101,7 @@ void expect_same(const RiskMetrics& got, const RiskMetrics& want) {
   EXPECT_EQ(got.recovery, want.recovery);
 }
 
-TEST_F(Risk, FollowsTheDefinitionsForEveryLength) {
+TEST_F(Risk, MetricsFollowTheDefinitionsForEveryLength) {
   const RiskOptions options{.risk_free = 0.0001, .required_return = 0.0002};
   for (std::size_t n : {4u, 5u, 100u, 127u, 128u, 129u, 511u, 512u, 513u, 2000u, 10001u}) {
     SCOPED_TRACE(n);
@@ -110,7 +110,7 @@ TEST_F(Risk, FollowsTheDefinitionsForEveryLength) {
   }
 }
 
-TEST_F(Risk, SkipsMissingValuesWhereverTheyAre) {
+TEST_F(Risk, MissingValuesAreSkipped) {
   for (const double share : {0.01, 0.3, 0.9}) {
     SCOPED_TRACE(share);
     auto r = random_returns(3000, share);
@@ -119,12 +119,12 @@ TEST_F(Risk, SkipsMissingValuesWhereverTheyAre) {
   }
 }
 
-TEST_F(Risk, ASeriesOfAMillionBarsIsCutForTheThreadsAndGivesTheSame) {
+TEST_F(Risk, ALongSeriesIsSplitOverThreadsWithTheSameResult) {
   const auto r = random_returns(1'000'003);
   expect_same(one(r), by_definition(r, {}));
 }
 
-TEST_F(Risk, EverySeriesOfABatchGivesWhatItGivesAlone) {
+TEST_F(Risk, SeriesOfABatchAreIndependent) {
   const std::size_t bars = 777;
   const auto all = random_returns(bars * 33);
   const auto batch = metrics(all, bars);
@@ -137,7 +137,7 @@ TEST_F(Risk, EverySeriesOfABatchGivesWhatItGivesAlone) {
   }
 }
 
-TEST_F(Risk, OfPricesIsThatOfTheirReturns) {
+TEST_F(Risk, MetricsOfPricesEqualThoseOfTheirReturns) {
   auto r = random_returns(5000);
   std::vector<double> prices(r.size());
   double p = 100;
@@ -152,7 +152,7 @@ TEST_F(Risk, OfPricesIsThatOfTheirReturns) {
   EXPECT_NEAR(returns[131], std::log1p(r[131]), 1e-14);
 }
 
-TEST_F(Risk, BetaAndAlphaAreThoseOfARegressionOverThePairs) {
+TEST_F(Risk, BetaAndAlphaEqualARegressionOverThePairs) {
   auto b = random_returns(2000);
   std::vector<double> r(b.size());
   for (std::size_t t = 0; t < b.size(); ++t) r[t] = 0.0003 + 1.7 * b[t];
@@ -165,7 +165,7 @@ TEST_F(Risk, BetaAndAlphaAreThoseOfARegressionOverThePairs) {
 }
 
 // numpy and pandas on r = [1, -2, 3, -4, 5] %: mean, std(ddof=1), skew(), kurt().
-TEST_F(Risk, GivesPandasNumbersForAHandfulOfReturns) {
+TEST_F(Risk, MetricsAgreeWithPandas) {
   const RiskMetrics m = one({0.01, -0.02, 0.03, -0.04, 0.05});
   expect_near(m.mean, 0.006, "mean");
   expect_near(m.volatility, 0.036469165057620936 * std::sqrt(252.0), "volatility");
@@ -177,7 +177,7 @@ TEST_F(Risk, GivesPandasNumbersForAHandfulOfReturns) {
   EXPECT_EQ(m.recovery, 4);
 }
 
-TEST_F(Risk, NamesWhatCannotBeComputed) {
+TEST_F(Risk, UndefinedMetricsAreNan) {
   const RiskMetrics flat = one(std::vector<double>(100, 0.01));
   EXPECT_TRUE(std::isinf(flat.sharpe));
   EXPECT_TRUE(std::isnan(flat.calmar));
@@ -186,13 +186,13 @@ TEST_F(Risk, NamesWhatCannotBeComputed) {
   EXPECT_EQ(one({-1.0, 0.5}).max_drawdown, -1);
 }
 
-TEST_F(Risk, TellsTheAverageOfVeryLargeValuesFromTheirSpread) {
+TEST_F(Risk, ASmallSpreadOfLargeValuesIsExact) {
   std::vector<double> r(4096);
   for (std::size_t t = 0; t < r.size(); ++t) r[t] = 1e6 + static_cast<double>(t % 2);
   EXPECT_NEAR(one(r, {.ddof = 0}).volatility, 0.5 * std::sqrt(252.0), 1e-9);
 }
 
-TEST_F(Risk, RefusesLengthsAndOptionsThatDoNotFit) {
+TEST_F(Risk, InvalidLengthsAndOptionsAreRefused) {
   std::vector<RiskMetrics> out(2);
   const auto error = [&](std::size_t bars, std::size_t benchmark, RiskOptions o) -> std::string {
     try {

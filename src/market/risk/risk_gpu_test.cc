@@ -12,7 +12,7 @@
 namespace sluice::market {
 namespace {
 
-using compute::Where;
+using compute::DevicePreference;
 
 class RiskOnGpu : public testing::Test {
  protected:
@@ -73,24 +73,24 @@ TEST_F(RiskOnGpu, MetricsAgreeForEveryLengthAndRepeatBitForBit) {
         }
         const RiskOptions options{.input = input, .risk_free = 1e-4, .required_return = 2e-4};
         std::vector<RiskMetrics> cpu(series), gpu(series), again(series);
-        risk_metrics(*compute, values, bars, benchmark, cpu, options, Where::cpu);
-        risk_metrics(*compute, values, bars, benchmark, gpu, options, Where::gpu);
-        risk_metrics(*compute, values, bars, benchmark, again, options, Where::gpu);
+        risk_metrics(*compute, values, bars, benchmark, cpu, options, DevicePreference::cpu);
+        risk_metrics(*compute, values, bars, benchmark, gpu, options, DevicePreference::gpu);
+        risk_metrics(*compute, values, bars, benchmark, again, options, DevicePreference::gpu);
         for (std::size_t i = 0; i < series; ++i) expect_close(gpu[i], cpu[i]);
         EXPECT_EQ(std::memcmp(gpu.data(), again.data(), series * sizeof(RiskMetrics)), 0);
-        risk_metrics(*compute, values, bars, {}, cpu, options, Where::cpu);
-        risk_metrics(*compute, values, bars, {}, gpu, options, Where::gpu);
+        risk_metrics(*compute, values, bars, {}, cpu, options, DevicePreference::cpu);
+        risk_metrics(*compute, values, bars, {}, gpu, options, DevicePreference::gpu);
         for (std::size_t i = 0; i < series; ++i) expect_close(gpu[i], cpu[i]);
       }
 }
 
-TEST_F(RiskOnGpu, TheTroughIsTheLastBarThatIsThereOfASeriesThatOnlyFalls) {
+TEST_F(RiskOnGpu, TheTroughOfAFallingSeriesIsItsLastValidBar) {
   const std::size_t bars = 255, series = 400;
   auto values = random_returns(series * bars, 0.1);
   for (double& x : values) x = -std::abs(x);
   std::vector<RiskMetrics> cpu(series), gpu(series);
-  risk_metrics(*compute, values, bars, {}, cpu, {}, Where::cpu);
-  risk_metrics(*compute, values, bars, {}, gpu, {}, Where::gpu);
+  risk_metrics(*compute, values, bars, {}, cpu, {}, DevicePreference::cpu);
+  risk_metrics(*compute, values, bars, {}, gpu, {}, DevicePreference::gpu);
   for (std::size_t i = 0; i < series; ++i) {
     auto last = static_cast<std::int64_t>(bars) - 1;
     while (std::isnan(values[i * bars + static_cast<std::size_t>(last)])) --last;
@@ -99,7 +99,7 @@ TEST_F(RiskOnGpu, TheTroughIsTheLastBarThatIsThereOfASeriesThatOnlyFalls) {
   }
 }
 
-TEST_F(RiskOnGpu, TailsAgreeAlsoWhereTheSampleMisleads) {
+TEST_F(RiskOnGpu, TailsAgreeForMisleadingSamples) {
   for (const std::size_t bars : {1u, 20u, 1000u, 4096u, 4097u, 10000u, 200001u})
     for (const auto convention : {TailConvention::empyrical, TailConvention::quantlib})
       for (const auto method : {TailMethod::historical, TailMethod::parametric})
@@ -116,9 +116,9 @@ TEST_F(RiskOnGpu, TailsAgreeAlsoWhereTheSampleMisleads) {
           }
           std::vector<TailRisk> cpu(8), gpu(8), again(8);
           const TailOptions o{method, convention, cutoff};
-          tail_risk(*compute, r, bars, cpu, o, Where::cpu);
-          tail_risk(*compute, r, bars, gpu, o, Where::gpu);
-          tail_risk(*compute, r, bars, again, o, Where::gpu);
+          tail_risk(*compute, r, bars, cpu, o, DevicePreference::cpu);
+          tail_risk(*compute, r, bars, gpu, o, DevicePreference::gpu);
+          tail_risk(*compute, r, bars, again, o, DevicePreference::gpu);
           for (std::size_t i = 0; i < 8; ++i) {
             SCOPED_TRACE(i);
             EXPECT_EQ(gpu[i].count, cpu[i].count);
@@ -142,9 +142,9 @@ TEST_F(RiskOnGpu, CovariancesAgreeForEveryShapeAndKind) {
           std::vector<double> cpu(2 * series * series), gpu(cpu.size()), again(cpu.size());
           std::vector<double> share_cpu(2), share_gpu(2);
           const CovarianceOptions o{.kind = kind, .span = 60};
-          covariance(*compute, r, series, bars, cpu, o, share_cpu, Where::cpu);
-          covariance(*compute, r, series, bars, gpu, o, share_gpu, Where::gpu);
-          covariance(*compute, r, series, bars, again, o, {}, Where::gpu);
+          covariance(*compute, r, series, bars, cpu, o, share_cpu, DevicePreference::cpu);
+          covariance(*compute, r, series, bars, gpu, o, share_gpu, DevicePreference::gpu);
+          covariance(*compute, r, series, bars, again, o, {}, DevicePreference::gpu);
           for (std::size_t i = 0; i < cpu.size(); ++i) {
             if (std::isnan(cpu[i]) || std::isinf(cpu[i])) {
               ASSERT_FALSE(std::isfinite(gpu[i]));

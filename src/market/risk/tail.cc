@@ -38,7 +38,7 @@ TailRisk tail_of(std::span<double> low, std::size_t n, const TailRank& want,
   return formula::finish_tail(n, value, sum, worst, convention);
 }
 
-// A value that somewhat more than the wanted share of the series lies under, by a sample.
+// A value above somewhat more than `share` of the series, estimated from a sample.
 double guess_limit(const double* x, std::size_t n, double share) {
   constexpr std::size_t kSample = 1024;
   double sample[kSample];
@@ -59,14 +59,14 @@ double guess_limit(const double* x, std::size_t n, double share) {
 // Keeps the values under a guess in one pass and selects among those; when the guess was
 // too low, among all.
 TailRisk historical(const double* x, std::size_t bars, const TailOptions& o,
-                    std::span<double> room) {
+                    std::span<double> scratch) {
   double limit = bars < 4096 ? INFINITY : guess_limit(x, bars, o.cutoff);
   for (;;) {
-    const Kept k = keep_at_most(x, bars, limit, room.data(), room.size());
+    const Kept k = keep_at_most(x, bars, limit, scratch.data(), scratch.size());
     if (k.present == 0) return {0, NAN, NAN};
     const TailRank want = formula::tail_rank(k.present, o);
     if (k.kept == k.present || k.kept >= want.rank + 2)
-      return tail_of(room.first(k.kept), k.present, want, o.convention);
+      return tail_of(scratch.first(k.kept), k.present, want, o.convention);
     limit = INFINITY;
   }
 }
@@ -87,11 +87,11 @@ TailRisk parametric(const double* x, const TailParameters& p) {
 void tail_on_cpu(const Call& call, Workers& workers) {
   const auto& p = call.with<TailParameters>();
   workers.each(call.items, 1 + 32768 / p.bars, [&](std::size_t begin, std::size_t end) {
-    std::vector<double> room(p.bars + kMostLanes);
+    std::vector<double> scratch(p.bars + kMaxLanes);
     for (std::size_t i = begin; i < end; ++i) {
       const double* x = call.input<double>(0) + i * p.bars;
       call.output<TailRisk>(0)[i] = p.options.method == TailMethod::historical
-                                        ? historical(x, p.bars, p.options, room)
+                                        ? historical(x, p.bars, p.options, scratch)
                                         : parametric(x, p);
     }
   });
@@ -101,7 +101,7 @@ void tail_on_cpu(const Call& call, Workers& workers) {
 
 compute::Outcome tail_risk(compute::Compute& compute, std::span<const double> returns,
                            std::size_t bars, std::span<TailRisk> out, const TailOptions& options,
-                           compute::Where where) {
+                           compute::DevicePreference where) {
   require(bars > 0, "a series has no bars");
   require_length("returns", returns.size(), bars * out.size());
   require_range("cutoff", options.cutoff, 1e-9, 1 - 1e-9);

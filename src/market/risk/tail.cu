@@ -12,9 +12,9 @@ namespace sluice::market {
 namespace {
 
 using compute::Call;
-using compute::Lane;
+using compute::LaunchContext;
 
-constexpr int kThreads = 256, kSample = 1024, kRoom = 4096;
+constexpr int kThreads = 256, kSample = 1024, kCapacity = 4096;
 
 __device__ int me() { return static_cast<int>(threadIdx.x); }
 
@@ -33,16 +33,16 @@ __device__ void sort(double* v, int n) {
   __syncthreads();
 }
 
-// In an order that depends on the number of threads only; for all threads.
-__device__ double total(double mine, double* room) {
+// Sums in an order that depends on the number of threads only; all threads get the result.
+__device__ double total(double mine, double* scratch) {
   __syncthreads();
-  room[me()] = mine;
+  scratch[me()] = mine;
   for (int d = kThreads / 2; d > 0; d /= 2) {
     __syncthreads();
-    if (me() < d) room[me()] += room[me() + d];
+    if (me() < d) scratch[me()] += scratch[me() + d];
   }
   __syncthreads();
-  const double sum = room[0];
+  const double sum = scratch[0];
   __syncthreads();
   return sum;
 }
@@ -67,9 +67,9 @@ struct Found {
   unsigned long long worst;
 };
 
-// Of values in ascending order, at least rank + 2 of them or all.
+// The tail of values in ascending order, at least rank + 2 of them or all.
 __device__ Found from_sorted(const double* v, unsigned long long kept,
-                             const formula::TailRank& want, double* room) {
+                             const formula::TailRank& want, double* scratch) {
   double value = v[want.rank];
   if (want.share > 0 && want.rank + 1 < kept)
     value = formula::between(value, v[want.rank + 1], want.share);
@@ -78,8 +78,8 @@ __device__ Found from_sorted(const double* v, unsigned long long kept,
   double sum = 0, worst = 0;
   for (int i = me(); i < end; i += kThreads)
     if (want.worst > 0 || v[i] < limit) sum += v[i], worst += 1;
-  sum = total(sum, room);
-  return {value, sum, static_cast<unsigned long long>(total(worst, room))};
+  sum = total(sum, scratch);
+  return {value, sum, static_cast<unsigned long long>(total(worst, scratch))};
 }
 
 // Unsigned integers in the order of the numbers.
@@ -117,8 +117,8 @@ __device__ double select(const double* x, long long bars, unsigned long long ran
 }
 
 __device__ Found from_digits(const double* x, long long bars, const formula::TailRank& want,
-                             double* room) {
-  const double at = select(x, bars, want.rank, reinterpret_cast<unsigned*>(room));
+                             double* scratch) {
+  const double at = select(x, bars, want.rank, reinterpret_cast<unsigned*>(scratch));
   double up_to = 0, under = 0, sum = 0, next = INFINITY;
   for (long long t = me(); t < bars; t += kThreads) {
     const double v = x[t];
@@ -126,10 +126,10 @@ __device__ Found from_digits(const double* x, long long bars, const formula::Tai
     if (v < at) under += 1, sum += v;
     if (v > at) next = fmin(next, v);
   }
-  up_to = total(up_to, room), under = total(under, room), sum = total(sum, room);
-  room[me()] = next;
+  up_to = total(up_to, scratch), under = total(under, scratch), sum = total(sum, scratch);
+  scratch[me()] = next;
   __syncthreads();
-  for (int i = 0; i < kThreads; ++i) next = fmin(next, room[i]);
+  for (int i = 0; i < kThreads; ++i) next = fmin(next, scratch[i]);
   __syncthreads();
   if (static_cast<double>(want.rank) + 1 < up_to || next == INFINITY) next = at;
   Found f{want.share > 0 ? formula::between(at, next, want.share) : at, 0, want.worst};
@@ -142,14 +142,15 @@ __device__ Found from_digits(const double* x, long long bars, const formula::Tai
   sum = 0;
   for (long long t = me(); t < bars; t += kThreads)
     if (x[t] < limit) sum += x[t], worst += 1;
-  f.sum = total(sum, room);
-  f.worst = static_cast<unsigned long long>(total(worst, room));
+  f.sum = total(sum, scratch);
+  f.worst = static_cast<unsigned long long>(total(worst, scratch));
   return f;
 }
 
-// How many values are there, and those at most `limit` in `kept` (counted, if too many).
+// Returns the number of values and collects those at most `limit` in `kept`; `count` counts all of
+// them.
 __device__ unsigned long long keep(const double* x, long long bars, double limit, double* kept,
-                                   int* count, double* room) {
+                                   int* count, double* scratch) {
   if (me() == 0) *count = 0;
   __syncthreads();
   double present = 0;
@@ -159,23 +160,23 @@ __device__ unsigned long long keep(const double* x, long long bars, double limit
     present += v == v ? 1 : 0;
     if (!(v <= limit)) continue;
     const int at = atomicAdd(count, 1);
-    if (at < kRoom) kept[at] = v;
+    if (at < kCapacity) kept[at] = v;
   }
-  return static_cast<unsigned long long>(total(present, room));
+  return static_cast<unsigned long long>(total(present, scratch));
 }
 
 // Limit: 8 bytes a bar, read once: 540 G bars/s at 4.3 TB/s; the two sorts in shared
 // memory, some 110 steps, overlap with the loads of the other blocks of a processor.
 __global__ void __launch_bounds__(kThreads)
     historical(const double* returns, TailParameters p, TailRisk* out) {
-  __shared__ double kept[kRoom];
-  __shared__ double room[kThreads];
+  __shared__ double kept[kCapacity];
+  __shared__ double scratch[kThreads];
   __shared__ int count;
   const auto bars = static_cast<long long>(p.bars);
   const double* x = returns + static_cast<long long>(blockIdx.x) * bars;
-  const double limit = bars <= kRoom ? INFINITY : guess_limit(x, bars, p.options.cutoff, kept);
+  const double limit = bars <= kCapacity ? INFINITY : guess_limit(x, bars, p.options.cutoff, kept);
   __syncthreads();
-  const unsigned long long present = keep(x, bars, limit, kept, &count, room);
+  const unsigned long long present = keep(x, bars, limit, kept, &count, scratch);
   if (present == 0) {
     if (me() == 0) out[blockIdx.x] = {0, NAN, NAN};
     return;
@@ -183,12 +184,12 @@ __global__ void __launch_bounds__(kThreads)
   const auto want = formula::tail_rank(present, p.options);
   const auto have = static_cast<unsigned long long>(count);
   Found f;
-  if (have <= kRoom && (have == present || have >= want.rank + 2)) {
+  if (have <= kCapacity && (have == present || have >= want.rank + 2)) {
     int size = 2;
     while (size < count) size *= 2;
     for (int i = count + me(); i < size; i += kThreads) kept[i] = INFINITY;
     sort(kept, size);
-    f = from_sorted(kept, have, want, room);
+    f = from_sorted(kept, have, want, scratch);
   } else {
     f = from_digits(x, bars, want, kept);
   }
@@ -199,17 +200,17 @@ __global__ void __launch_bounds__(kThreads)
 // Limit: 16 bytes a bar: the mean first, then the distances from it.
 __global__ void __launch_bounds__(kThreads)
     parametric(const double* returns, TailParameters p, TailRisk* out) {
-  __shared__ double room[kThreads];
+  __shared__ double scratch[kThreads];
   const auto bars = static_cast<long long>(p.bars);
   const double* x = returns + static_cast<long long>(blockIdx.x) * bars;
   double n = 0, sum = 0, m2 = 0;
   for (long long t = me(); t < bars; t += kThreads)
     if (x[t] == x[t]) n += 1, sum += x[t];
-  n = total(n, room), sum = total(sum, room);
+  n = total(n, scratch), sum = total(sum, scratch);
   const double mean = n > 0 ? sum / n : NAN;
   for (long long t = me(); t < bars; t += kThreads)
     if (x[t] == x[t]) m2 += (x[t] - mean) * (x[t] - mean);
-  m2 = total(m2, room);
+  m2 = total(m2, scratch);
   const double deviation = n > 1 ? sqrt(m2 / (n - 1)) : NAN;
   if (me() == 0)
     out[blockIdx.x] = formula::normal_tail(n, mean, deviation, p.z, p.density, p.options);
@@ -217,10 +218,10 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void tail_gpu(const Call& call, Lane& lane) {
+void tail_gpu(const Call& call, LaunchContext& context) {
   if (call.items == 0) return;
   const auto& p = call.with<TailParameters>();
-  device::launch(lane.stream(), {dim3(static_cast<unsigned>(call.items)), dim3(kThreads)},
+  device::launch(context.stream(), {dim3(static_cast<unsigned>(call.items)), dim3(kThreads)},
                  p.options.method == TailMethod::historical ? historical : parametric,
                  call.input<double>(0), p, call.output<TailRisk>(0));
 }

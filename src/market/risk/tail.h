@@ -33,12 +33,12 @@ struct TailRisk {
   double var, cvar;
 };
 
-// `returns`: one series behind the other, `bars` each; NaN is missing. Historical VaR has
+// `returns`: one series after another, `bars` each; NaN is missing. Historical VaR has
 // the same bits everywhere; the rest agrees within 1e-12 relative between CPU and GPU.
 compute::Outcome tail_risk(compute::Compute& compute, std::span<const double> returns,
                            std::size_t bars, std::span<TailRisk> out,
                            const TailOptions& options = {},
-                           compute::Where where = compute::Where::automatic);
+                           compute::DevicePreference where = compute::DevicePreference::automatic);
 
 const compute::Operation& tail_operation();
 

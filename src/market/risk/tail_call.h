@@ -1,4 +1,4 @@
-// What a call of the tail operation carries: in[0] the series, out[0] TailRisk.
+// Parameters of the tail operation. Operands: in[0] the series, out[0] TailRisk.
 #pragma once
 
 #include "market/risk/tail.h"

@@ -1,4 +1,4 @@
-// Which order statistics a tail needs, and what follows from them: for CPU and GPU alike.
+// The order statistics that a tail needs, and VaR and CVaR from them, for CPU and GPU.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,7 @@ namespace sluice::market::formula {
 // 0 <= rank < n; the value is at least `below` and uses the next one when share > 0.
 struct TailRank {
   std::size_t rank;
-  double share;       // of the way to the next value
+  double share;       // interpolation weight of the next value
   std::size_t worst;  // values that the CVaR is the mean of; 0: those under VaR
 };
 
@@ -27,7 +27,7 @@ SLUICE_HD inline TailRank tail_rank(std::size_t n, const TailOptions& o) {
   return {static_cast<std::size_t>(k), 0, 0};
 }
 
-// As numpy computes it, which decides the last bit.
+// The same formula as numpy, so that the last bit agrees.
 SLUICE_HD inline double between(double a, double b, double share) {
   const double d = b - a;
   return share < 0.5 ? a + d * share : b - d * (1 - share);

@@ -52,7 +52,7 @@ void expect_same(const TailRisk& got, const TailRisk& want) {
   EXPECT_NEAR(got.cvar, want.cvar, 1e-13 * std::max(1.0, std::abs(want.cvar)));
 }
 
-TEST_F(Tail, IsThatOfTheSortedReturns) {
+TEST_F(Tail, TailsEqualThoseOfTheSortedReturns) {
   for (const std::size_t n : {1u, 2u, 19u, 20u, 21u, 252u, 4095u, 4096u, 5000u, 100001u})
     for (const double cutoff : {0.001, 0.01, 0.05, 0.5, 0.95, 0.999}) {
       SCOPED_TRACE(testing::Message() << n << " returns, " << cutoff);
@@ -61,7 +61,7 @@ TEST_F(Tail, IsThatOfTheSortedReturns) {
     }
 }
 
-TEST_F(Tail, HoldsForSeriesThatMisleadASample) {
+TEST_F(Tail, SeriesThatMisleadASampleAreExact) {
   std::vector<std::vector<double>> hard;
   hard.emplace_back(10000, 0.25);  // all the same
   auto rising = random_returns(10000);
@@ -87,7 +87,7 @@ TEST_F(Tail, HoldsForSeriesThatMisleadASample) {
 }
 
 // np.percentile([-0.05, ..., 0.04], 5) and the mean of the one smallest.
-TEST_F(Tail, GivesNumpysPercentile) {
+TEST_F(Tail, HistoricalVarEqualsNumpysPercentile) {
   std::vector<double> r;
   for (int i = -5; i < 5; ++i) r.push_back(i / 100.0);
   const TailRisk t = one(r);
@@ -95,7 +95,7 @@ TEST_F(Tail, GivesNumpysPercentile) {
   EXPECT_NEAR(t.cvar, -0.05, 1e-16);
 }
 
-TEST_F(Tail, InQuantLibsConventionIsALossAndNeverBelowZero) {
+TEST_F(Tail, QuantLibsConventionGivesNonNegativeLosses) {
   std::vector<double> r;
   for (int i = -50; i < 50; ++i) r.push_back(i / 1000.0);
   const TailOptions quantlib{.convention = TailConvention::quantlib};
@@ -115,7 +115,7 @@ TEST_F(Tail, TheNormalQuantileIsExact) {
   EXPECT_NEAR(normal_quantile(0.5), 0, 1e-16);
 }
 
-TEST_F(Tail, ParametricIsThatOfTheNormalDistribution) {
+TEST_F(Tail, ParametricTailsAreThoseOfTheNormalDistribution) {
   const std::vector<double> r{0.01, -0.02, 0.03, -0.04, 0.05, std::nan("")};
   const double mean = 0.006, sd = 0.03646916505762094;
   const TailRisk t = one(r, {.method = TailMethod::parametric});
@@ -128,7 +128,7 @@ TEST_F(Tail, ParametricIsThatOfTheNormalDistribution) {
 }
 
 // The true quantile is known; its standard error is sqrt(p (1 - p) / n) over the density.
-TEST_F(Tail, OfSimulatedPathsIsThatOfTheirDistribution) {
+TEST_F(Tail, SimulatedTailsMatchTheirDistribution) {
   const auto r = random_returns(1000);
   double mean = 0, squares = 0;
   for (const double x : r) mean += std::log1p(x) / 1000;
@@ -146,7 +146,7 @@ TEST_F(Tail, OfSimulatedPathsIsThatOfTheirDistribution) {
   EXPECT_THROW(simulated_tail(compute, {}, {}), Error);
 }
 
-TEST_F(Tail, OfNothingIsMissing) {
+TEST_F(Tail, TheTailOfNoReturnsIsNan) {
   const TailRisk t = one({std::nan(""), std::nan("")});
   EXPECT_EQ(t.count, 0);
   EXPECT_TRUE(std::isnan(t.var));

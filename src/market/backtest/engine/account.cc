@@ -6,13 +6,13 @@
 namespace sluice::market {
 
 double Account::stake(double equity, double volatility) const {
-  const double most = trading_.max_leverage * equity;
+  const double max_stake = trading_.max_leverage * equity;
   switch (trading_.sizing) {
     case Sizing::fraction: return trading_.fraction * equity;
-    case Sizing::cash: return std::min(trading_.cash, most);
+    case Sizing::cash: return std::min(trading_.cash, max_stake);
     case Sizing::volatility:
       if (std::isnan(volatility)) return 0;
-      return std::min(equity * trading_.target_volatility / volatility, most);
+      return std::min(equity * trading_.target_volatility / volatility, max_stake);
   }
   return 0;
 }

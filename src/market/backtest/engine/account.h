@@ -1,4 +1,4 @@
-// The money of a backtest: one position at a time, filled with costs.
+// The cash account of a backtest. It holds one position at a time and pays costs at each fill.
 #pragma once
 
 #include <vector>
@@ -20,7 +20,7 @@ class Account {
   // Stakes what the sizing says on `side`. `volatility` is the ticker's, a year.
   void enter(std::int64_t bar, int side, double price, double volatility);
   void leave(std::int64_t bar, double price, Exit why);
-  // At a close: an account that is worth nothing any more is closed for good.
+  // Called at each close. An account without positive equity is closed for good.
   void check_ruin(std::int64_t bar, double price);
 
   // Counts a position that is still open at the last close, without costs.

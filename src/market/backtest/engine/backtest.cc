@@ -17,7 +17,7 @@
 namespace sluice::market {
 namespace {
 
-constexpr std::int64_t kBarsPerLook = 4096;  // bars between two looks whether anybody still waits
+constexpr std::int64_t kBarsPerLook = 4096;  // bars between two checks for cancellation
 
 // The yearly volatility of the returns up to each bar.
 class Volatility {
@@ -45,7 +45,7 @@ class Volatility {
   std::optional<double> before_;
 };
 
-// What the trades themselves tell.
+// Sets the metrics that follow from the trades.
 void set_outcomes(const std::vector<Trade>& trades, Metrics& m) {
   double profits = 0, losses = 0, wins = 0;
   for (const Trade& trade : trades) {
@@ -107,9 +107,9 @@ class Run {
 
   // Carries out the order of the last close; whether a position was entered.
   bool fill(std::int64_t t, double price) {
-    if (!wanted_ || *wanted_ == account_.side()) return false;
+    if (!target_side_ || *target_side_ == account_.side()) return false;
     if (account_.side() != 0) account_.leave(t, price, Exit::signal);
-    if (*wanted_ != 0) account_.enter(t, *wanted_, price, known_volatility_);
+    if (*target_side_ != 0) account_.enter(t, *target_side_, price, known_volatility_);
     return account_.side() != 0;
   }
 
@@ -118,7 +118,7 @@ class Run {
     const int side = account_.side();
     if (side == 0) return;
     const double entry = account_.entry_price(), open = at(prices_.open, t);
-    // As if long: a short position sees prices upside down.
+    // Comparisons are those of a long position. For a short one prices are negated.
     const double worst = side > 0 ? at(prices_.low, t) : at(prices_.high, t);
     const double best = side > 0 ? at(prices_.high, t) : at(prices_.low, t);
     const double stop = entry * (1 - side * rules.stop_loss);
@@ -147,8 +147,8 @@ class Run {
     const int position =
         decide(signal, account_.side(), sides != Sides::short_only && blocked_ <= 0,
                sides != Sides::long_only && blocked_ >= 0);
-    wanted_.reset();
-    if (position != account_.side()) wanted_ = position;
+    target_side_.reset();
+    if (position != account_.side()) target_side_ = position;
   }
 
   void set_trade_metrics(Backtest& result) const {
@@ -165,7 +165,7 @@ class Run {
   SignalStream signals_;
   Volatility volatility_;
   Account account_;
-  std::optional<int> wanted_;  // an order of the last close: the position to take
+  std::optional<int> target_side_;  // an order of the last close: the position to take
   double known_volatility_ = std::numeric_limits<double>::quiet_NaN();
   int blocked_ = 0;  // the side that was stopped out and waits for a new signal
   std::int64_t bars_in_ = 0;

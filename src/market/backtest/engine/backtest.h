@@ -1,6 +1,6 @@
 // One strategy with one set of parameters on one ticker, bar by bar, with everything that
-// happened. This is the plain engine in double that the quick ones of sweep.h are held
-// against: same trades, same money to 1e-9.
+// happened. This is the reference engine in double. The fast engines of sweep.h are tested
+// against it: the same trades, and equity within 1e-9.
 //
 //   Backtest test = run_backtest(history, {.strategy = Strategy::sma_cross,
 //                                          .parameters = {20, 50}});
@@ -20,7 +20,7 @@ namespace sluice::market {
 
 struct BacktestOptions {
   Strategy strategy = Strategy::sma_cross;
-  ParameterSet parameters = standard_parameters(Strategy::sma_cross);
+  ParameterSet parameters = default_parameters(Strategy::sma_cross);
   Trading trading{};
   Span span{};
 };
@@ -43,7 +43,7 @@ struct Backtest {
   std::string ticker{};
   BacktestOptions options{};  // as run: span.end is set
   std::vector<std::int32_t> days{};
-  // At the close of each bar from span.first - 1 (the initial cash) to span.end - 1; `days`
+  // Values at the close of each bar from span.first - 1 (the initial cash) to span.end - 1; `days`
   // runs alongside, empty where the history has none. `hold` is the account that buys at
   // the first fill, with the same costs, and keeps.
   std::vector<double> equity{}, hold{};
@@ -58,7 +58,7 @@ Backtest run_backtest(const PriceHistory& history, const BacktestOptions& option
 // Checks shared with the sweeps; gives the span with its end set.
 Span checked_span(const PriceHistory& history, const Trading& trading, Span span);
 
-// From the curve alone: all but the figures about trades.
+// Metrics that follow from the curve alone: all but those about trades.
 Metrics metrics_of_curve(const std::vector<double>& equity, const Trading& trading);
 
 }  // namespace sluice::market

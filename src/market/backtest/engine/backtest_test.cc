@@ -28,7 +28,7 @@ PriceHistory flat_bars(std::vector<double> closes) {
   return h;
 }
 
-TEST(Backtest, FillsASignalAtTheOpenOfTheNextBar) {
+TEST(Backtest, SignalsAreFilledAtTheNextOpen) {
   PriceHistory h = flat_bars({10, 11, 12, 13, 12, 12});
   h.open = {10, 10, 12.5, 12, 13, 11};
   const Backtest test = run_backtest(h, follow(kFree));
@@ -43,7 +43,7 @@ TEST(Backtest, FillsASignalAtTheOpenOfTheNextBar) {
   EXPECT_DOUBLE_EQ(test.metrics.exposure, 3 / 5.0);
 }
 
-TEST(Backtest, FillsAtTheNextCloseWhenAsked) {
+TEST(Backtest, SignalsAreFilledAtTheNextCloseIfRequested) {
   Trading trading = kFree;
   trading.fill = Fill::next_close;
   PriceHistory h = flat_bars({10, 11, 12, 13, 12, 12});
@@ -55,7 +55,7 @@ TEST(Backtest, FillsAtTheNextCloseWhenAsked) {
   EXPECT_EQ(test.trades[0].exit, Exit::signal);
 }
 
-TEST(Backtest, TakesFeesAndSlippageAtBothEnds) {
+TEST(Backtest, FeesAndSlippageAreTakenAtEntryAndExit) {
   const Trading trading{.initial_cash = 1000, .fee = 0.01, .fixed_fee = 5, .slippage = 0.02};
   const Backtest test = run_backtest(flat_bars({10, 11, 20, 10, 10, 10}), follow(trading));
   ASSERT_EQ(test.trades.size(), 1u);
@@ -66,7 +66,7 @@ TEST(Backtest, TakesFeesAndSlippageAtBothEnds) {
   EXPECT_DOUBLE_EQ(test.trades[0].profit, back - 1000);
 }
 
-TEST(Backtest, AShortPositionEarnsWhatThePriceFalls) {
+TEST(Backtest, AShortPositionGainsWhenThePriceFalls) {
   Trading trading = kFree;
   trading.sides = Sides::short_only;
   const Backtest test = run_backtest(flat_bars({10, 9, 8, 6, 7, 7}), follow(trading));
@@ -110,7 +110,7 @@ TEST(Backtest, AStopThatTheOpenJumpsOverIsFilledAtTheOpen) {
   EXPECT_EQ(run_backtest(h, follow(trading)).trades[0].exit_price, 14);
 }
 
-TEST(Backtest, OfAStopAndATakeWithinOneBarTheLossCounts) {
+TEST(Backtest, AStopTakesPrecedenceOverATakeProfitWithinOneBar) {
   Trading trading = kFree;
   trading.stop_loss = trading.take_profit = 0.1;
   PriceHistory h = flat_bars({10, 11, 12, 12.5, 13, 13.1});
@@ -118,7 +118,7 @@ TEST(Backtest, OfAStopAndATakeWithinOneBarTheLossCounts) {
   EXPECT_EQ(run_backtest(h, follow(trading)).trades[0].exit, Exit::stop_loss);
 }
 
-TEST(Backtest, AfterAStopItWaitsForANewSignal) {
+TEST(Backtest, TheStrategyWaitsForANewSignalAfterAStop) {
   Trading trading = kFree;
   trading.stop_loss = 0.1;
   PriceHistory h = flat_bars({10, 11, 12, 13, 14, 15, 14, 15, 16, 17});
@@ -129,7 +129,7 @@ TEST(Backtest, AfterAStopItWaitsForANewSignal) {
   EXPECT_EQ(test.trades[1].entry_bar, 8);  // the fall on 6 ended the signal, 7 is a new one
 }
 
-TEST(Backtest, SizesByFractionCashAndVolatility) {
+TEST(Backtest, PositionsAreSizedByFractionCashOrVolatility) {
   const PriceHistory h = random_history(300, 4);
   Trading trading = kFree;
   trading.fraction = 0.25;
@@ -149,13 +149,13 @@ TEST(Backtest, SizesByFractionCashAndVolatility) {
   EXPECT_LT(first_value(trading), 600);
 }
 
-TEST(Backtest, ComparesWithBuyingAndHolding) {
+TEST(Backtest, TheReportComparesWithBuyAndHold) {
   const Backtest test = run_backtest(flat_bars({10, 20, 30, 40}), follow(kFree));
   EXPECT_THAT(test.hold, ElementsAre(1000, 1000, 1500, 2000));
   EXPECT_NEAR(test.hold_metrics.cagr, std::pow(2, 252.0 / 3) - 1, 1e15);
 }
 
-TEST(Backtest, HoldingIsATradeThatWinsOrLoses) {
+TEST(Backtest, BuyAndHoldCountsAsATrade) {
   const Metrics up = run_backtest(flat_bars({10, 20, 30, 40}), follow(kFree)).hold_metrics;
   EXPECT_EQ(std::tuple(up.trades, up.win_rate, up.profit_factor),
             std::tuple(1, 1.0, std::numeric_limits<double>::infinity()));
@@ -165,7 +165,7 @@ TEST(Backtest, HoldingIsATradeThatWinsOrLoses) {
 }
 
 // A bar's close is not where it opened: a stop or a take within the bar is filled at its price.
-TEST(Backtest, WithoutOpensStopsAreFilledAtTheirPriceToo) {
+TEST(Backtest, StopsAreFilledAtTheirPriceWithoutOpens) {
   PriceHistory h = flat_bars({100, 101, 101, 100, 100});
   h.open.clear();
   Trading trading = kFree;
@@ -188,7 +188,7 @@ TEST(Backtest, WithoutOpensStopsAreFilledAtTheirPriceToo) {
 void expect_no_look_ahead(Strategy strategy, const Trading& trading) {
   constexpr std::size_t kBars = 260;
   const PriceHistory h = random_history(kBars, 21);
-  const BacktestOptions options{strategy, standard_parameters(strategy), trading, {}};
+  const BacktestOptions options{strategy, default_parameters(strategy), trading, {}};
   const Backtest whole = run_backtest(h, options);
   for (std::size_t t = 20; t + 1 < kBars; t += 13) {
     PriceHistory other = h;
@@ -226,17 +226,17 @@ TEST(Backtest, TheNextOpenIsTheFirstPriceThatCounts) {
   EXPECT_EQ(run_backtest(h, follow(kFree)).trades.at(0).entry_price, 11.5);
 }
 
-TEST(Backtest, PricesThatStandStillGiveNoTrades) {
+TEST(Backtest, ConstantPricesGiveNoTrades) {
   for (const double price : {0.1, 3.3, 101.7}) {
     const PriceHistory h = flat_bars(std::vector<double>(400, price));
     for (const Strategy strategy : strategies()) {
       if (strategy == Strategy::rsi) continue;  // TA-Lib's RSI of no moves is 0
-      EXPECT_EQ(run_backtest(h, {strategy, standard_parameters(strategy)}).metrics.trades, 0);
+      EXPECT_EQ(run_backtest(h, {strategy, default_parameters(strategy)}).metrics.trades, 0);
     }
   }
 }
 
-TEST(Backtest, RefusesBadPricesByBar) {
+TEST(Backtest, BadPricesAreRefusedByBar) {
   const auto refused = [](const PriceHistory& h) {
     try {
       run_backtest(h, {});
@@ -261,7 +261,7 @@ TEST(Backtest, RefusesBadPricesByBar) {
   EXPECT_THAT(refused(PriceHistory{}), HasSubstr("two bars"));
 }
 
-TEST(Dates, GoThereAndBack) {
+TEST(Dates, DatesRoundTrip) {
   EXPECT_EQ(day_from("1970-01-01"), 0);
   EXPECT_EQ(to_date(day_from("2020-02-29")), "2020-02-29");
   EXPECT_EQ(month_of(day_from("1999-12-31")), (Month{1999, 12}));
@@ -272,7 +272,7 @@ TEST(Dates, GoThereAndBack) {
     EXPECT_THROW(day_from(wrong), Error) << wrong;
 }
 
-TEST(Dates, MayHaveATimeBehindThem) {
+TEST(Dates, DatesMayHaveATime) {
   for (const char* timed : {"2020-02-29T09:30", "2020-02-29 09:30:00", "20200229 0930"}) {
     EXPECT_TRUE(looks_dated(timed)) << timed;
     EXPECT_EQ(stamp_from(timed).day, day_from("2020-02-29")) << timed;
@@ -285,7 +285,7 @@ TEST(Dates, MayHaveATimeBehindThem) {
     EXPECT_THROW(stamp_from(wrong), Error) << wrong;
 }
 
-TEST(Grid, LeavesOutAFastAverageThatIsNotFaster) {
+TEST(Grid, SetsWhoseFastAverageIsNotFasterAreLeftOut) {
   const std::vector<Axis> axes = {axis_from("fast", "5:20:5"), axis_from("slow", "10,20")};
   const auto sets = grid(Strategy::sma_cross, axes);
   EXPECT_EQ(sets.size(), 4u);  // 5/10, 5/20, 10/20, 15/20

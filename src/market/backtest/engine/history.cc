@@ -16,7 +16,7 @@ namespace {
 using std::chrono::sys_days;
 using std::chrono::year_month_day;
 
-// Messages are made when they are needed: there may be millions of prices.
+// Messages are formatted only on failure, since there may be millions of prices.
 [[noreturn]] void refuse(const std::string& message) {
   throw Error(Code::invalid_argument, message);
 }
@@ -41,7 +41,7 @@ year_month_day date_of(std::int32_t day) {
   return year_month_day(sys_days(std::chrono::days(day)));
 }
 
-// A time may be behind it, nothing else.
+// Only a time may follow the date.
 bool ends_date(std::string_view text, std::size_t at) {
   return text.size() == at || text[at] == ' ' || text[at] == 'T';
 }
@@ -70,9 +70,9 @@ void validate(const PriceHistory& history) {
       refuse(fmt::format("{}: bar {} has its high under its low", short_name(history.ticker), i));
   if (history.days.empty()) return;
   require_length("days", history.days.size(), history.size());
-  const std::int32_t least = history.intraday ? 0 : 1;
+  const std::int32_t min_step = history.intraday ? 0 : 1;
   for (std::size_t i = 1; i < history.days.size(); ++i)
-    if (history.days[i] - history.days[i - 1] < least)
+    if (history.days[i] - history.days[i - 1] < min_step)
       refuse(fmt::format("{}: bar {} ({}) is not after the one before", short_name(history.ticker),
                          i, to_date(history.days[i])));
 }

@@ -35,7 +35,7 @@ PriceHistory completed(PriceHistory history);
 std::int32_t day_from(std::string_view date);
 std::string to_date(std::int32_t day);
 
-// A date, and perhaps a time behind it: "2020-02-29T09:30", "20200229 09:30:00".
+// A date, optionally followed by a time: "2020-02-29T09:30", "20200229 09:30:00".
 struct Stamp {
   std::int32_t day;
   bool timed;

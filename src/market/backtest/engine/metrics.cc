@@ -53,7 +53,7 @@ bool better(Metric metric, double a, double b) noexcept {
 Metrics metrics_of(const Tally& tally, std::int64_t bars, const Trading& trading) {
   const double n = static_cast<double>(bars), year = trading.periods_per_year;
   const double mean = tally.sum / n, excess = mean - trading.risk_free / year;
-  // What rounding leaves of a deviation that is zero is no deviation.
+  // A deviation that is only rounding error counts as zero.
   const double rest = tally.squares - n * mean * mean;
   const bool varies = bars > 1 && rest > 1e-14 * tally.squares;
   Metrics m;

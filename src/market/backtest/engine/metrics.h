@@ -1,4 +1,4 @@
-// What a backtest is judged by.
+// Performance metrics of a backtest.
 #pragma once
 
 #include <cstdint>
@@ -42,11 +42,12 @@ std::string_view to_string(Metric metric) noexcept;
 std::optional<Metric> metric_from(std::string_view name) noexcept;
 std::span<const Metric> all_metrics() noexcept;
 double value(const Metrics& metrics, Metric metric) noexcept;
-// Whether `a` is the better one; of a drawdown or turnover the smaller. A NaN is never.
+// Returns whether `a` is better than `b`. Smaller drawdowns and turnovers are better. A NaN is
+// never better.
 bool better(Metric metric, double a, double b) noexcept;
 
-// What is added up while a backtest runs, bar by bar or stretch by stretch; the metrics
-// follow from it. Results of sweeps are kept like this.
+// Sums that a backtest accumulates bar by bar or trade by trade. The metrics follow from them.
+// Sweeps store their results in this form.
 struct Tally {
   double equity = 0, max_drawdown = 0;
   double sum = 0, squares = 0, downside = 0;  // of returns; downside: squared, under risk-free

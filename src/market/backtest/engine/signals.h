@@ -8,8 +8,8 @@
 
 namespace sluice::market {
 
-// At the close of a bar. Enter and leave conditions stand for themselves; what is done
-// depends on the position: decide().
+// Entry and exit conditions at the close of a bar. They do not depend on the position; decide()
+// applies them to one.
 struct Signal {
   bool enter_long = false, leave_long = false, enter_short = false, leave_short = false;
 };

@@ -18,22 +18,22 @@ constexpr Strategy kStrategies[] = {Strategy::sma_cross, Strategy::ema_cross, St
                                     Strategy::bollinger, Strategy::momentum,  Strategy::swing};
 
 constexpr StrategyParameter kCross[] = {
-    {"fast", 20, 1, kMostBars, true, "bars of the fast average"},
-    {"slow", 50, 2, kMostBars, true, "bars of the slow average"}};
-constexpr StrategyParameter kRsi[] = {{"period", 14, 2, kMostBars, true, "bars of the RSI"},
+    {"fast", 20, 1, kMaxBars, true, "bars of the fast average"},
+    {"slow", 50, 2, kMaxBars, true, "bars of the slow average"}};
+constexpr StrategyParameter kRsi[] = {{"period", 14, 2, kMaxBars, true, "bars of the RSI"},
                                       {"lower", 30, 0, 100, false, "the RSI under which it buys"},
                                       {"upper", 70, 0, 100, false, "the RSI above which it sells"}};
 constexpr StrategyParameter kBollinger[] = {
-    {"period", 20, 2, kMostBars, true, "bars of mean and deviation"},
+    {"period", 20, 2, kMaxBars, true, "bars of mean and deviation"},
     {"width", 2, 0, 100, false, "deviations from the mean at which it enters"},
     {"exit", 0, 0, 100, false, "deviations from the mean at which it leaves"}};
 constexpr StrategyParameter kMomentum[] = {
-    {"period", 60, 1, kMostBars, true, "bars that the change is taken over"},
+    {"period", 60, 1, kMaxBars, true, "bars that the change is taken over"},
     {"threshold", 0, 0, 10, false, "the change that counts, as a fraction"}};
 constexpr StrategyParameter kSwing[] = {
-    {"fast", 20, 1, kMostBars, true, "bars of the fast exponential average"},
-    {"slow", 50, 2, kMostBars, true, "bars of the slow exponential average"},
-    {"period", 14, 2, kMostBars, true, "bars of the RSI"},
+    {"fast", 20, 1, kMaxBars, true, "bars of the fast exponential average"},
+    {"slow", 50, 2, kMaxBars, true, "bars of the slow exponential average"},
+    {"period", 14, 2, kMaxBars, true, "bars of the RSI"},
     {"level", 40, 0, 50, false, "the RSI that a dip goes under (a peak above 100 less it)"}};
 
 bool has_averages(Strategy strategy) {
@@ -42,16 +42,16 @@ bool has_averages(Strategy strategy) {
 }
 
 bool in_range(const StrategyParameter& p, double value) {
-  return value >= p.least && value <= p.most && (!p.whole || value == std::floor(value));
+  return value >= p.min && value <= p.max && (!p.integer || value == std::floor(value));
 }
 
-// Messages are made when they are needed: there may be millions of sets.
+// Messages are formatted only on failure, since there may be millions of sets.
 void require_ranges(Strategy strategy, const ParameterSet& set) {
   const auto all = parameters(strategy);
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (in_range(all[i], set[i])) continue;
-    require_range(all[i].name, set[i], all[i].least, all[i].most);
-    require(false, fmt::format("{} is {}; it must be a whole number", all[i].name, set[i]));
+    require_range(all[i].name, set[i], all[i].min, all[i].max);
+    require(false, fmt::format("{} is {}; it must be an integer", all[i].name, set[i]));
   }
 }
 
@@ -68,7 +68,7 @@ double number(std::string_view text, std::string_view name) {
   throw Error(Code::invalid_argument, fmt::format("{}: {} is no number", name, in_quotes(text)));
 }
 
-constexpr std::size_t kMostAxisValues = 1'000'000;
+constexpr std::size_t kMaxAxisValues = 1'000'000;
 
 [[noreturn]] void refuse_axis(std::string_view name, std::string_view values) {
   throw Error(Code::invalid_argument,
@@ -77,7 +77,7 @@ constexpr std::size_t kMostAxisValues = 1'000'000;
 
 std::vector<double> split(std::string_view text, char by, std::string_view name) {
   // Before any is read: a text may have tens of millions.
-  if (std::ranges::count(text, by) >= static_cast<std::ptrdiff_t>(kMostAxisValues))
+  if (std::ranges::count(text, by) >= static_cast<std::ptrdiff_t>(kMaxAxisValues))
     refuse_axis(name, text);
   std::vector<double> values;
   while (true) {
@@ -133,9 +133,9 @@ std::span<const StrategyParameter> parameters(Strategy strategy) {
   return {};
 }
 
-ParameterSet standard_parameters(Strategy strategy) {
+ParameterSet default_parameters(Strategy strategy) {
   ParameterSet set{};
-  std::ranges::transform(parameters(strategy), set.begin(), &StrategyParameter::standard);
+  std::ranges::transform(parameters(strategy), set.begin(), &StrategyParameter::default_value);
   return set;
 }
 
@@ -164,20 +164,20 @@ Axis axis_from(std::string_view name, std::string_view values) {
       ends.size() <= 3 && step > 0 && ends[0] <= ends[1],
       fmt::format("{}: {} is no range; it must look like 5:50 or 5:50:5", name, in_quotes(values)));
   const double count = std::floor((ends[1] - ends[0]) / step * (1 + 1e-12)) + 1;
-  if (!(count <= static_cast<double>(kMostAxisValues))) refuse_axis(name, values);
+  if (!(count <= static_cast<double>(kMaxAxisValues))) refuse_axis(name, values);
   Axis axis{std::string(name), {}};
   for (double i = 0; i < count; ++i) axis.values.push_back(ends[0] + i * step);
   return axis;
 }
 
 std::vector<ParameterSet> grid(Strategy strategy, std::span<const Axis> axes) {
-  constexpr std::size_t kMostSets = 100'000'000;
-  std::vector<ParameterSet> sets{standard_parameters(strategy)};
+  constexpr std::size_t kMaxSets = 100'000'000;
+  std::vector<ParameterSet> sets{default_parameters(strategy)};
   for (const Axis& axis : axes) {
     const std::size_t at = index_of(strategy, axis.name);
     require(!axis.values.empty(), fmt::format("{} has no values", axis.name));
-    require(axis.values.size() <= kMostSets / sets.size(),
-            fmt::format("the grid has more than {} parameter sets", kMostSets));
+    require(axis.values.size() <= kMaxSets / sets.size(),
+            fmt::format("the grid has more than {} parameter sets", kMaxSets));
     std::vector<ParameterSet> wider;
     wider.reserve(sets.size() * axis.values.size());
     for (ParameterSet set : sets)

@@ -11,7 +11,7 @@
 
 namespace sluice::market {
 
-// What each holds at the close of a bar; nothing before its averages have warmed up:
+// The position of each strategy at the close of a bar. There is none during the warm-up:
 //   sma_cross, ema_cross  long while the fast average is above the slow one, else short
 //   rsi         long from RSI < lower until RSI > upper, then short until it is < lower
 //   bollinger   long from a close `width` deviations under its mean until it is within
@@ -30,17 +30,17 @@ std::span<const Strategy> strategies() noexcept;
 
 struct StrategyParameter {
   std::string_view name;
-  double standard, least, most;
-  bool whole;
+  double default_value, min, max;
+  bool integer;
   std::string_view help;
 };
-// In the order of a ParameterSet.
+// The parameters are in the order of a ParameterSet.
 std::span<const StrategyParameter> parameters(Strategy strategy);
 
-inline constexpr std::size_t kMostStrategyParameters = 4;
-using ParameterSet = std::array<double, kMostStrategyParameters>;  // unused ones are 0
+inline constexpr std::size_t kMaxStrategyParameters = 4;
+using ParameterSet = std::array<double, kMaxStrategyParameters>;  // unused ones are 0
 
-ParameterSet standard_parameters(Strategy strategy);
+ParameterSet default_parameters(Strategy strategy);
 // Throws invalid_argument, naming the parameter and its range; a fast average must be
 // shorter than the slow one.
 void validate(Strategy strategy, const ParameterSet& set);

@@ -1,4 +1,4 @@
-// How a backtest trades: when orders are filled, what that costs, how much is bought.
+// Trading rules of a backtest: fills, costs, position sizing and stops.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ struct Trading {
   Sides sides = Sides::long_only;
   Fill fill = Fill::next_open;
 
-  // Of every fill: `fee` as a fraction of its value, `fixed_fee` in money, `slippage` as a
-  // fraction of the price, to the account's loss.
+  // Costs of every fill: `fee` is a fraction of its value, `fixed_fee` an amount of money,
+  // `slippage` a fraction of the price to the account's disadvantage.
   double fee = 0.0005, fixed_fee = 0, slippage = 0.0005;
 
-  // What is staked on a position: a fraction of equity; `cash`; or equity x
+  // The stake of a position is a fraction of equity; `cash`; or equity x
   // target_volatility / the ticker's volatility of the last volatility_period returns, a
   // year, known at the signal. The last two never more than max_leverage x equity. The fees
   // of the entry come out of the stake. Nothing is traded when they are all of it, or the
@@ -37,7 +37,7 @@ struct Trading {
   // has been off at the close of a bar.
   double stop_loss = 0, take_profit = 0;
 
-  // For yearly figures; risk_free is a year's.
+  // These scale to yearly figures; risk_free is a rate per year.
   double periods_per_year = 252, risk_free = 0;
 };
 

@@ -1,4 +1,4 @@
-// What a backtest, a sweep or a walk-forward found: as JSON, as text, and as a page.
+// Reports of a backtest, a sweep or a walk-forward as JSON, as text and as an HTML page.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -14,16 +14,16 @@ nlohmann::json to_json(const Trading& trading);
 nlohmann::json to_json(const Backtest& backtest);   // with curves and trades
 nlohmann::json to_json(const SweepResult& result);  // every set, in order
 nlohmann::json to_json(const WalkForward& result, Strategy strategy);
-nlohmann::json to_json(const LuckCheck& check);
+nlohmann::json to_json(const DeflatedSharpe& check);
 
 // Lines for a terminal.
 std::string to_table(const Backtest& backtest);
-std::string to_table(const SweepResult& result, std::size_t most = 10);  // the best first
+std::string to_table(const SweepResult& result, std::size_t max_rows = 10);  // the best first
 std::string to_table(const WalkForward& result, Strategy strategy);
-// "The best of 570 sets ...": what a reader must know about a best result.
-std::string describe(const LuckCheck& check);
+// Explains the selection bias of a best result: "The best of 570 parameter sets ...".
+std::string describe(const DeflatedSharpe& check);
 
-// A page that needs nothing else: curves, drawdown, months, trades, the settings and what
+// A self-contained page: curves, drawdown, months, trades, the settings and what
 // they leave out; with a sweep also its surface, with a walk-forward its windows. Light or
 // dark as the reader's system, for screens of any width.
 struct Report {

@@ -23,7 +23,7 @@ struct Scale {
   double low, high;
   bool logarithmic = false;
 
-  // From the top, of 100.
+  // Position from the top, in percent of the height.
   double y(double value) const {
     if (logarithmic) return 100 * (1 - std::log(value / low) / std::log(high / low));
     return 100 * (1 - (value - low) / (high - low));
@@ -121,9 +121,9 @@ std::string equity_chart(const Backtest& b) {
   const auto [low_b, high_b] = std::ranges::minmax(b.hold);
   Scale scale{std::min(low_a, low_b), std::max(high_a, high_b)};
   scale.logarithmic = scale.low > 0 && scale.high / scale.low > 4;
-  const double room = scale.logarithmic ? 0 : 0.04 * (scale.high - scale.low);
+  const double margin = scale.logarithmic ? 0 : 0.04 * (scale.high - scale.low);
   if (!(scale.high > scale.low)) scale = {scale.low * 0.99, scale.high * 1.01};
-  scale.low -= room, scale.high += room;
+  scale.low -= margin, scale.high += margin;
   Frame frame{.classes = "", .paths = {}, .rest = "Point at the chart to read it.", .points = {}};
   frame.paths = fmt::format("<path class=b d=\"{}\"/><path class=a d=\"{}\"/>",
                             path(b.hold, at, scale), path(b.equity, at, scale));

@@ -185,9 +185,9 @@ std::string to_html(const Report& report) {
         section("Are these prices adjusted?", "<p style=\"margin:0\">" + warning + "</p>", "warn");
   body += tiles(b);
   if (report.sweep && report.sweep->sets.size() > 1)
-    body +=
-        section("How much of this is luck?",
-                "<p style=\"margin:0\">" + describe(check_luck(*report.sweep, b)) + "</p>", "warn");
+    body += section("Deflated Sharpe ratio",
+                    "<p style=\"margin:0\">" + describe(deflated_sharpe(*report.sweep, b)) + "</p>",
+                    "warn");
   body += section("Equity", equity_chart(b));
   body += section("Drawdown", drawdown_chart(b));
   body += section("Months, in %", months(b));

@@ -101,7 +101,7 @@ json to_json(const SweepResult& r) {
   return {{"strategy", to_string(r.strategy)},
           {"trading", to_json(r.trading)},
           {"metric", to_string(r.metric)},
-          {"tried", r.sets.size()},
+          {"trials", r.sets.size()},
           {"best", named(r.strategy, r.sets[r.best()].parameters)},
           {"bar_sets", r.bar_sets},
           {"seconds", r.seconds},
@@ -125,10 +125,10 @@ json to_json(const WalkForward& w, Strategy strategy) {
           {"equity", w.equity}};
 }
 
-json to_json(const LuckCheck& check) {
-  return {{"tried", check.tried},
+json to_json(const DeflatedSharpe& check) {
+  return {{"trials", check.trials},
           {"sharpe", check.sharpe},
-          {"sharpe_by_luck", check.sharpe_by_luck},
+          {"expected_max_sharpe", check.expected_max_sharpe},
           {"probability", check.probability}};
 }
 

@@ -29,7 +29,7 @@ std::string settings(const Backtest& b);
 std::string caveats(const Report& report);
 std::string split_warning(const Backtest& b);  // empty when there is nothing to warn of
 
-// What stands in front of and behind all that.
+// The style sheet before and the script after the content.
 extern const char* const kStyle;
 extern const char* const kScript;
 

@@ -31,27 +31,28 @@ std::string to_table(const Backtest& b) {
          row("buy and hold", b.hold_metrics);
 }
 
-std::string to_table(const SweepResult& r, std::size_t most) {
+std::string to_table(const SweepResult& r, std::size_t max_rows) {
   const std::string over =
       r.tickers.size() > 1 ? fmt::format(", mean of {}", r.tickers.size()) : "";
   std::string text =
       head(fmt::format("{} by {}{}", to_string(r.strategy), to_string(r.metric), over));
   const auto ranking = r.ranking();
-  for (std::size_t i = 0; i < std::min(most, ranking.size()); ++i) {
+  for (std::size_t i = 0; i < std::min(max_rows, ranking.size()); ++i) {
     const auto& set = r.sets[ranking[i]];
     text += row(describe(r.strategy, set.parameters), set.metrics);
   }
-  if (ranking.size() > most) text += fmt::format("... and {} more sets\n", ranking.size() - most);
+  if (ranking.size() > max_rows)
+    text += fmt::format("... and {} more sets\n", ranking.size() - max_rows);
   if (r.tickers.size() < 2) return text;
   text += "\n" + head(ranking.size() > 1 ? "ticker, with its best set" : "ticker");
-  for (std::size_t i = 0; i < std::min(most, r.tickers.size()); ++i) {
+  for (std::size_t i = 0; i < std::min(max_rows, r.tickers.size()); ++i) {
     const TickerResult& one = r.tickers[i];
     const std::string with =
         ranking.size() > 1 ? " " + describe(r.strategy, r.sets[one.best].parameters) : "";
     text += row(one.ticker + with, one.metrics);
   }
-  if (r.tickers.size() > most)
-    text += fmt::format("... and {} more tickers\n", r.tickers.size() - most);
+  if (r.tickers.size() > max_rows)
+    text += fmt::format("... and {} more tickers\n", r.tickers.size() - max_rows);
   return text;
 }
 
@@ -62,13 +63,13 @@ std::string to_table(const WalkForward& w, Strategy strategy) {
   return text + row("all windows", w.metrics);
 }
 
-std::string describe(const LuckCheck& c) {
-  if (c.tried < 2) return "One parameter set was tried.";
+std::string describe(const DeflatedSharpe& c) {
+  if (c.trials < 2) return "One parameter set was tried.";
   return fmt::format(
-      "The best of {} parameter sets: some look good by luck alone. Without any skill the best "
-      "of so many would show a Sharpe ratio of about {:.2f}; this one has {:.2f}. The chance "
-      "that it is better than luck is {:.0f} % (deflated Sharpe ratio).",
-      c.tried, c.sharpe_by_luck, c.sharpe, 100 * c.probability);
+      "The best of {} parameter sets is biased by selection. Without any skill the expected "
+      "maximum Sharpe ratio of so many is about {:.2f}; this one has {:.2f}. The probability "
+      "that its true Sharpe ratio exceeds that of chance is {:.0f} % (deflated Sharpe ratio).",
+      c.trials, c.expected_max_sharpe, c.sharpe, 100 * c.probability);
 }
 
 }  // namespace sluice::market

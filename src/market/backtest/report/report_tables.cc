@@ -10,9 +10,9 @@
 namespace sluice::market::page {
 namespace {
 
-std::string heat_cell(double value, double most, const std::string& text,
+std::string heat_cell(double value, double scale, const std::string& text,
                       std::string_view more = "") {
-  const double strength = most > 0 ? std::min(1.0, std::abs(value) / most) : 0;
+  const double strength = scale > 0 ? std::min(1.0, std::abs(value) / scale) : 0;
   return fmt::format("<td><span class=\"{} {}\" style=\"--s:{:.2f}\">{}</span></td>",
                      value >= 0 ? "up" : "down", more, 0.08 + 0.62 * strength, text);
 }
@@ -27,7 +27,7 @@ std::string date_of(const Backtest& b, std::int64_t bar) {
 struct YearOfMonths {
   double month[12] = {};
   bool has[12] = {};
-  double whole = 1;
+  double total = 1;
 };
 
 std::map<int, YearOfMonths> by_month(const Backtest& b) {
@@ -39,12 +39,12 @@ std::map<int, YearOfMonths> by_month(const Backtest& b) {
     const double growth = b.equity[i - 1] > 0 ? b.equity[i] / b.equity[i - 1] : 1;
     year.month[at] = (year.has[at] ? 1 + year.month[at] : 1) * growth - 1;
     year.has[at] = true;
-    year.whole *= growth;
+    year.total *= growth;
   }
   return years;
 }
 
-// To the cent; of a price under one, what tells it from others.
+// Two decimals; five significant digits for a price under one.
 std::string price(double v) { return v >= 1 ? fmt::format("{:.2f}", v) : fmt::format("{:.5g}", v); }
 
 std::string short_number(double v) { return fmt::format("{:g}", v); }
@@ -57,7 +57,7 @@ struct Axes {
 
 Axes axes_of(const SweepResult& r) {
   std::vector<std::pair<std::size_t, std::size_t>> counts;  // of values, of parameter
-  std::vector<std::set<double>> values(kMostStrategyParameters);
+  std::vector<std::set<double>> values(kMaxStrategyParameters);
   for (const auto& set : r.sets)
     for (std::size_t i = 0; i < parameters(r.strategy).size(); ++i)
       values[i].insert(set.parameters[i]);
@@ -72,11 +72,11 @@ Axes axes_of(const SweepResult& r) {
   return axes;
 }
 
-// At most `most` of them, the ends among them.
-std::vector<double> thinned(const std::vector<double>& all, std::size_t most) {
-  if (all.size() <= most) return all;
+// At most `count` values, with both ends.
+std::vector<double> thinned(const std::vector<double>& all, std::size_t count) {
+  if (all.size() <= count) return all;
   std::vector<double> some;
-  for (std::size_t i = 0; i < most; ++i) some.push_back(all[i * (all.size() - 1) / (most - 1)]);
+  for (std::size_t i = 0; i < count; ++i) some.push_back(all[i * (all.size() - 1) / (count - 1)]);
   return some;
 }
 
@@ -106,22 +106,22 @@ std::string months(const Backtest& b) {
     html += fmt::format("<tr><th>{}</th>", year);
     for (std::size_t m = 0; m < 12; ++m)
       html += of.has[m] ? heat_cell(of.month[m], 0.12, signed_percent(of.month[m])) : "<td></td>";
-    html += heat_cell(of.whole - 1, 0.4, signed_percent(of.whole - 1), "year") + "</tr>";
+    html += heat_cell(of.total - 1, 0.4, signed_percent(of.total - 1), "year") + "</tr>";
   }
   return html + "</tbody></table></div>";
 }
 
 std::string trades_table(const Backtest& b) {
-  constexpr std::size_t kMost = 1000;
+  constexpr std::size_t kMaxRows = 1000;
   if (b.trades.empty()) return "<p class=hint>There were none.</p>";
   std::string html;
-  if (b.trades.size() > kMost)
-    html = fmt::format("<p class=hint>The last {} of {}.</p>", kMost, b.trades.size());
+  if (b.trades.size() > kMaxRows)
+    html = fmt::format("<p class=hint>The last {} of {}.</p>", kMaxRows, b.trades.size());
   html +=
       "<div class=\"wide tall\"><table><thead><tr><th>Entered</th><th class=l>Left</th>"
       "<th class=l>Side</th><th>Bars</th><th>Entry</th><th>Exit</th><th>Profit</th>"
       "<th>Rate</th><th class=l>Why it ended</th></tr></thead><tbody>";
-  const std::size_t first = b.trades.size() > kMost ? b.trades.size() - kMost : 0;
+  const std::size_t first = b.trades.size() > kMaxRows ? b.trades.size() - kMaxRows : 0;
   for (std::size_t i = b.trades.size(); i-- > first;) {
     const Trade& t = b.trades[i];
     html += fmt::format(
@@ -147,15 +147,15 @@ std::string surface(const SweepResult& r) {
                          value(r.sets[at->second].metrics, r.metric)))
       at->second = i;
   }
-  double most = 0;
+  double scale = 0;
   for (const auto& [at, i] : best) {
     const double v = value(r.sets[i].metrics, r.metric);
-    if (std::isfinite(v)) most = std::max(most, std::abs(v));
+    if (std::isfinite(v)) scale = std::max(scale, std::abs(v));
   }
   const auto& top = r.sets[r.best()].parameters;
   std::string html = fmt::format(
       "<p class=hint>{} by {} (down) and {} (across); the best is framed. A single bright cell "
-      "among dull ones is luck more often than skill.</p><div class=wide><table class=heat>"
+      "among dull ones is chance more often than skill.</p><div class=wide><table class=heat>"
       "<thead><tr><th></th>",
       to_string(r.metric), all[axes.row].name, all[axes.column].name);
   for (const double c : columns) html += fmt::format("<th>{}</th>", short_number(c));
@@ -170,7 +170,7 @@ std::string surface(const SweepResult& r) {
       }
       const double v = value(r.sets[found->second].metrics, r.metric);
       const bool is_top = row == top[axes.row] && column == top[axes.column];
-      html += heat_cell(v, most, metric_text(r.metric, v), is_top ? "best" : "");
+      html += heat_cell(v, scale, metric_text(r.metric, v), is_top ? "best" : "");
     }
     html += "</tr>";
   }
@@ -195,14 +195,14 @@ std::string best_sets(const SweepResult& r) {
 }
 
 std::string tickers(const SweepResult& r) {
-  constexpr std::size_t kMost = 500;
+  constexpr std::size_t kMaxRows = 500;
   std::string html = fmt::format(
       "<p class=hint>{}</p><div class=\"wide tall\"><table><thead><tr><th>Ticker</th>"
       "<th class=l>With</th><th>Sharpe</th><th>Sortino</th><th>Growth a year</th><th>Drawdown</th>"
       "<th>Trades</th><th>Wins</th></tr></thead><tbody>",
       r.sets.size() > 1 ? "Each with the set that did best on it: a choice made afterwards."
                         : "Each has an account of its own.");
-  for (std::size_t i = 0; i < std::min(kMost, r.tickers.size()); ++i) {
+  for (std::size_t i = 0; i < std::min(kMaxRows, r.tickers.size()); ++i) {
     const TickerResult& one = r.tickers[i];
     const Metrics& m = one.metrics;
     html += fmt::format(
@@ -212,8 +212,8 @@ std::string tickers(const SweepResult& r) {
         m.sortino, percent(m.cagr), percent(m.max_drawdown), m.trades, percent(m.win_rate, 0));
   }
   html += "</tbody></table></div>";
-  if (r.tickers.size() > kMost)
-    html += fmt::format("<p class=hint>The first {} of {}.</p>", kMost, r.tickers.size());
+  if (r.tickers.size() > kMaxRows)
+    html += fmt::format("<p class=hint>The first {} of {}.</p>", kMaxRows, r.tickers.size());
   return html;
 }
 

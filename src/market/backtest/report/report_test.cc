@@ -27,7 +27,7 @@ class ReportPage : public testing::Test {
   Backtest best;
 };
 
-TEST_F(ReportPage, HasEveryPartAndNothingFromElsewhere) {
+TEST_F(ReportPage, ThePageHasEveryPartAndNoExternalResources) {
   WalkForwardOptions options;
   options.sweep.sets = {{2, 12}, {4, 20}};
   options.in_sample = 300;
@@ -40,14 +40,14 @@ TEST_F(ReportPage, HasEveryPartAndNothingFromElsewhere) {
     EXPECT_THAT(html, Not(HasSubstr(outside)));
 }
 
-TEST_F(ReportPage, EscapesTheTicker) {
+TEST_F(ReportPage, TheTickerIsEscaped) {
   best.ticker = "<script>alert(\"1\")</script>";
   const std::string html = to_html({&best});
   EXPECT_THAT(html, Not(HasSubstr("<script>alert")));
   EXPECT_THAT(html, HasSubstr("&lt;script&gt;"));
 }
 
-TEST_F(ReportPage, WarnsOfPricesThatLookUnadjusted) {
+TEST_F(ReportPage, UnadjustedPricesGiveAWarning) {
   EXPECT_THAT(to_html({&best}), Not(HasSubstr("Are these prices adjusted?")));
   for (std::size_t i = 500; i < history.size(); ++i)
     for (auto* array : {&history.open, &history.high, &history.low, &history.close})
@@ -56,7 +56,7 @@ TEST_F(ReportPage, WarnsOfPricesThatLookUnadjusted) {
   EXPECT_THAT(to_html({&split}), HasSubstr("Are these prices adjusted?"));
 }
 
-TEST_F(ReportPage, WorksForPricesWithoutDatesTradesOrMoves) {
+TEST_F(ReportPage, ThePageWorksWithoutDatesTradesOrMoves) {
   history = {.ticker = "flat", .close = std::vector<double>(50, 7.0)};
   BacktestOptions options;
   options.trading.fill = Fill::next_close;
@@ -68,7 +68,7 @@ TEST_F(ReportPage, WorksForPricesWithoutDatesTradesOrMoves) {
 
 TEST_F(ReportPage, JsonHasNumbersByNameAndNullForNone) {
   const auto json = to_json(found);
-  EXPECT_EQ(json["tried"], found.sets.size());
+  EXPECT_EQ(json["trials"], found.sets.size());
   EXPECT_EQ(json["best"]["slow"], best.options.parameters[1]);
   const auto one = to_json(best);
   EXPECT_EQ(one["equity"].size(), one["dates"].size());
@@ -79,7 +79,7 @@ TEST_F(ReportPage, JsonHasNumbersByNameAndNullForNone) {
   EXPECT_TRUE(to_json(endless)["profit_factor"].is_null());
 }
 
-TEST_F(ReportPage, ShowsEveryTicker) {
+TEST_F(ReportPage, ThePageShowsEveryTicker) {
   const std::vector<PriceHistory> two = {random_history(300, 41), random_history(300, 42)};
   const SweepResult of_one_set = sweep(compute, two, {.sets = {{5, 20}}});
   const Backtest first = run_backtest(two[0], {.parameters = {5, 20}});
@@ -87,14 +87,14 @@ TEST_F(ReportPage, ShowsEveryTicker) {
   EXPECT_THAT(to_table(of_one_set), AllOf(HasSubstr("mean of 2"), HasSubstr("\nT42 ")));
 }
 
-TEST_F(ReportPage, TellsSmallPricesApart) {
+TEST_F(ReportPage, SmallPricesHaveEnoughDigits) {
   for (auto* array : {&history.open, &history.high, &history.low, &history.close})
     for (double& price : *array) price *= 1e-6;
   const Backtest small = run_backtest(history, {});
   EXPECT_THAT(to_html({&small}), Not(HasSubstr("<td>0.00</td>")));
 }
 
-TEST_F(ReportPage, HasNoZeroBelowZero) {
+TEST_F(ReportPage, ThePageHasNoNegativeZero) {
   std::vector<double> almost(80, 100.0);
   for (std::size_t i = 0; i < almost.size(); ++i) almost[i] -= 1e-6 * static_cast<double>(i);
   PriceHistory falling{.ticker = "slow", .close = almost};
@@ -106,16 +106,16 @@ TEST_F(ReportPage, HasNoZeroBelowZero) {
   EXPECT_THAT(to_html({&test}), AllOf(Not(HasSubstr("\u22120.0<")), Not(HasSubstr("\u22120.0 %"))));
 }
 
-TEST_F(ReportPage, LuckIsJudgedByTheMeanOfTheTickers) {
+TEST_F(ReportPage, TheDeflatedSharpeRatioUsesTheMeanOfTheTickers) {
   const std::vector<PriceHistory> two = {random_history(300, 41), random_history(300, 42)};
   const SweepResult of_two = sweep(compute, two, {.sets = {{5, 20}, {10, 40}, {20, 60}}});
   const auto& top = of_two.sets[of_two.best()];
   const Backtest shown = run_backtest(two[0], {.parameters = top.parameters});
-  EXPECT_EQ(check_luck(of_two, shown).sharpe, top.metrics.sharpe);
-  EXPECT_NE(check_luck(of_two, shown).sharpe, shown.metrics.sharpe);
+  EXPECT_EQ(deflated_sharpe(of_two, shown).sharpe, top.metrics.sharpe);
+  EXPECT_NE(deflated_sharpe(of_two, shown).sharpe, shown.metrics.sharpe);
 }
 
-TEST_F(ReportPage, TheTableHasTheBestFirst) {
+TEST_F(ReportPage, TheTableListsTheBestSetFirst) {
   const std::string table = to_table(found, 3);
   EXPECT_THAT(table, HasSubstr(describe(found.strategy, best.options.parameters)));
   EXPECT_THAT(table, HasSubstr("more sets"));

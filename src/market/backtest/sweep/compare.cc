@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace sluice::market::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-using D = hn::CappedTag<double, 8>;  // at most 8, so that bits are whole parts of a word
+using D = hn::CappedTag<double, 8>;  // at most 8, so that bits are aligned bytes of a word
 using U = hn::RebindToUnsigned<D>;
 constexpr std::size_t kWordBits = 64;
 
@@ -85,22 +85,22 @@ void below_value(const double* a, double b, std::uint64_t* out, std::size_t word
     });
 }
 
-// A few bars a word, written kSpare at once whether there are as many or not: a loop over
-// them would end at another count in each word, which no processor can foresee.
-std::size_t turning(const std::uint64_t* bits, std::int64_t begin, std::int64_t end,
-                    std::int32_t* out) {
+// Each word has a few transitions. kPadding are written at once whether there are as many or not:
+// a loop with an exact count would mispredict in each word.
+std::size_t transitions(const std::uint64_t* bits, std::int64_t begin, std::int64_t end,
+                        std::int32_t* out) {
   std::int32_t* next = out;
   std::uint64_t before = 0;
   for (std::int64_t base = begin & -64; base < end; base += 64) {
     const std::uint64_t valid = bits_between<std::uint64_t>(base, begin, end);
     const std::uint64_t now = bits[base / 64] & valid;
-    std::uint64_t turned = (now ^ (now << 1 | before)) & valid;
+    std::uint64_t changed = (now ^ (now << 1 | before)) & valid;
     before = now >> 63;
-    const auto count = static_cast<std::size_t>(std::popcount(turned));
-    for (std::size_t i = 0; i < count; i += kSpare)
-      for (std::size_t k = i; k < i + kSpare; ++k) {
-        next[k] = static_cast<std::int32_t>(base) + 1 + std::countr_zero(turned);
-        turned &= turned - 1;
+    const auto count = static_cast<std::size_t>(std::popcount(changed));
+    for (std::size_t i = 0; i < count; i += kPadding)
+      for (std::size_t k = i; k < i + kPadding; ++k) {
+        next[k] = static_cast<std::int32_t>(base) + 1 + std::countr_zero(changed);
+        changed &= changed - 1;
       }
     next += count;
   }
@@ -117,7 +117,7 @@ HWY_EXPORT(above_row);
 HWY_EXPORT(above_rows);
 HWY_EXPORT(above_value);
 HWY_EXPORT(below_value);
-HWY_EXPORT(turning);
+HWY_EXPORT(transitions);
 
 void above_bits(const double* a, const double* b, std::uint64_t* out, std::size_t words) {
   HWY_DYNAMIC_DISPATCH(above_row)(a, b, out, words);
@@ -133,9 +133,9 @@ void below_bits(const double* a, double b, std::uint64_t* out, std::size_t words
   HWY_DYNAMIC_DISPATCH(below_value)(a, b, out, words);
 }
 
-std::size_t turning_bars(const std::uint64_t* bits, std::int64_t begin, std::int64_t end,
-                         std::int32_t* out) {
-  return HWY_DYNAMIC_DISPATCH(turning)(bits, begin, end, out);
+std::size_t transition_bars(const std::uint64_t* bits, std::int64_t begin, std::int64_t end,
+                            std::int32_t* out) {
+  return HWY_DYNAMIC_DISPATCH(transitions)(bits, begin, end, out);
 }
 
 }  // namespace sluice::market

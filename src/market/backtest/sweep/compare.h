@@ -1,4 +1,4 @@
-// Comparisons of whole rows, as bits: bar t is bit t % 64 of word t / 64.
+// Comparisons of rows to bit masks: bar t is bit t % 64 of word t / 64.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,11 @@ void above_bits(const double* a, const double* const* b, std::uint64_t* const* o
 void above_bits(const double* a, double b, std::uint64_t* out, std::size_t words);
 void below_bits(const double* a, double b, std::uint64_t* out, std::size_t words);
 
-// The bars from `begin` up to `end` after each of which the bits are others than before
-// (before `begin` they are 0), plus 1, into `out`; how many. `out` has room for kSpare more
-// than there can be.
-inline constexpr std::size_t kSpare = 4;
-std::size_t turning_bars(const std::uint64_t* bits, std::int64_t begin, std::int64_t end,
-                         std::int32_t* out);
+// Writes the bars in [begin, end) whose bit differs from that of the bar before (0 before
+// `begin`), plus 1, to `out` and returns their number. `out` has space for kPadding more than
+// there can be.
+inline constexpr std::size_t kPadding = 4;
+std::size_t transition_bars(const std::uint64_t* bits, std::int64_t begin, std::int64_t end,
+                            std::int32_t* out);
 
 }  // namespace sluice::market

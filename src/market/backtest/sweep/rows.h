@@ -16,7 +16,7 @@ class IndicatorRows {
  public:
   void compute(std::span<const RowSpec> specs, std::span<const double> closes);
 
-  // May be read from [-1] on (a NaN) and up to whole words of 64 bars.
+  // May be read from [-1] on (a NaN) and up to full words of 64 bars.
   const double* row(std::int32_t i) const {
     return values_.data() + static_cast<std::size_t>(i) * pitch_ + kBefore;
   }

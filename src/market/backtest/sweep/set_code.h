@@ -1,5 +1,5 @@
-// A sweep as numbers: which rows of indicator values there are, and what each parameter set
-// compares. CPU and GPU share all of it.
+// The compiled form of a sweep: the rows of indicator values and the comparisons of each
+// parameter set. CPU and GPU share it.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ struct SweepPlan {
 };
 SweepPlan plan_sweep(Strategy strategy, std::span<const ParameterSet> sets);
 
-// What goes into a call of the operation.
+// Parameters of the sweep operation.
 struct SweepParameters {
   Strategy strategy = Strategy::sma_cross;
   Trading trading{};
@@ -53,7 +53,7 @@ struct Comparison {
   bool below = false;
   double constant = 0;
 };
-inline constexpr int kMostComparisons = 5;
+inline constexpr int kMaxComparisons = 5;
 
 SLUICE_HD inline int comparisons(Strategy strategy) {
   switch (strategy) {
@@ -92,7 +92,7 @@ struct SignalBits {
   W enter_long, leave_long, enter_short, leave_short;
 };
 
-// From the comparisons' bits. `valid` has the bars whose signal counts.
+// Combines the bits of the comparisons. `valid` has the bars whose signal counts.
 template <class W>
 SLUICE_HD inline SignalBits<W> combine(Strategy strategy, const W* c, W valid) {
   SignalBits<W> s{};

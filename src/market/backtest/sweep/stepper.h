@@ -1,4 +1,4 @@
-// An account that trades in any way that Trading allows, one bar after the other.
+// An account that supports all options of Trading. It is simulated bar by bar.
 #pragma once
 
 #include <cstdint>
@@ -53,17 +53,17 @@ class Stepper {
     tally_.bars_in += side_ != 0 ? 1 : 0;
   }
 
-  // At the close.
+  // Called at the close of a bar.
   SLUICE_HD void decide(const StepSignal& s) {
     if ((blocked_ > 0 && !s.enter_long) || (blocked_ < 0 && !s.enter_short)) blocked_ = 0;
     const bool up = s.enter_long && rules_.sides != Sides::short_only && blocked_ <= 0;
     const bool down = s.enter_short && rules_.sides != Sides::long_only && blocked_ >= 0;
     if (side_ > 0)
-      wanted_ = down ? -1 : s.leave_long ? 0 : 1;
+      target_side_ = down ? -1 : s.leave_long ? 0 : 1;
     else if (side_ < 0)
-      wanted_ = up ? 1 : s.leave_short ? 0 : -1;
+      target_side_ = up ? 1 : s.leave_short ? 0 : -1;
     else
-      wanted_ = up ? 1 : down ? -1 : 0;
+      target_side_ = up ? 1 : down ? -1 : 0;
   }
 
   SLUICE_HD Tally finish() {
@@ -74,18 +74,18 @@ class Stepper {
 
  private:
   SLUICE_HD bool fill(std::int64_t t, double price) {
-    if (wanted_ == side_) return false;
+    if (target_side_ == side_) return false;
     if (side_ != 0) leave(price);
-    if (wanted_ != 0) enter(t, wanted_, price);
+    if (target_side_ != 0) enter(t, target_side_, price);
     return side_ != 0;
   }
 
   SLUICE_HD double stake(std::int64_t t) const {
-    const double most = rules_.max_leverage * cash_;
+    const double max_stake = rules_.max_leverage * cash_;
     if (rules_.sizing == Sizing::fraction) return rules_.fraction * cash_;
-    if (rules_.sizing == Sizing::cash) return rules_.cash < most ? rules_.cash : most;
-    const double wanted = cash_ * rules_.target_volatility / prices_.volatility[t - 1];
-    return most < wanted ? most : wanted;  // a NaN where the volatility is one
+    if (rules_.sizing == Sizing::cash) return rules_.cash < max_stake ? rules_.cash : max_stake;
+    const double stake = cash_ * rules_.target_volatility / prices_.volatility[t - 1];
+    return max_stake < stake ? max_stake : stake;  // a NaN where the volatility is one
   }
 
   SLUICE_HD void enter(std::int64_t t, int side, double price) {
@@ -138,7 +138,7 @@ class Stepper {
     else
       return;
     blocked_ = side_;
-    if (wanted_ == side_) wanted_ = 0;  // to hold was no order
+    if (target_side_ == side_) target_side_ = 0;  // to hold was no order
     leave(at * s);
   }
 
@@ -147,7 +147,7 @@ class Stepper {
   Tally tally_{};
   double cash_, equity_, peak_, free_;
   double size_ = 0, entry_ = 0, before_ = 0;  // of the position: signed shares, price, equity
-  int side_ = 0, wanted_ = 0, blocked_ = 0;
+  int side_ = 0, target_side_ = 0, blocked_ = 0;
 };
 
 }  // namespace sluice::market

@@ -11,10 +11,10 @@
 namespace sluice::market {
 namespace {
 
-constexpr std::size_t kMostTallies = std::size_t{64 << 20} / sizeof(Tally);  // kept at once
+constexpr std::size_t kMaxTallies = std::size_t{64 << 20} / sizeof(Tally);  // kept at once
 
-// With progress: sets of one ticker at once, and the seconds that a part should take.
-constexpr std::size_t kMostWatched = 1 << 16;
+// With progress reports: sets of one ticker per call, and the target seconds of a call.
+constexpr std::size_t kMaxWatched = 1 << 16;
 constexpr double kShort = 0.2, kLong = 1;
 
 // Sums over tickers, for the means.
@@ -65,8 +65,8 @@ class Sweeper {
     const std::size_t sets = options_.sets.size();
     sums_.resize(sets);
     for (const auto& h : histories_) result_.tickers.push_back({.ticker = h.ticker});
-    const std::size_t most_sets = std::min(sets, options_.progress ? kMostWatched : kMostTallies);
-    for (std::size_t s = 0; s < sets; s += most_sets) run_tickers(s, std::min(most_sets, sets - s));
+    const std::size_t max_sets = std::min(sets, options_.progress ? kMaxWatched : kMaxTallies);
+    for (std::size_t s = 0; s < sets; s += max_sets) run_tickers(s, std::min(max_sets, sets - s));
     for (std::size_t s = 0; s < sets; ++s)
       result_.sets.push_back(
           {options_.sets[s], sums_[s].mean(static_cast<double>(histories_.size()))});
@@ -89,13 +89,13 @@ class Sweeper {
     }
   }
 
-  // All tickers at once where memory allows it; where somebody watches, so many as take a
-  // moment.
+  // Runs all tickers at once where memory allows it. With progress reports a call has as many
+  // tickers as take about half a second.
   void run_tickers(std::size_t set, std::size_t sets) {
-    const std::size_t most = std::max<std::size_t>(1, kMostTallies / sets);
-    std::size_t next = options_.progress ? 1 : most;
+    const std::size_t max_tickers = std::max<std::size_t>(1, kMaxTallies / sets);
+    std::size_t next = options_.progress ? 1 : max_tickers;
     for (std::size_t t = 0; t < histories_.size();) {
-      const std::size_t count = std::min({next, most, histories_.size() - t});
+      const std::size_t count = std::min({next, max_tickers, histories_.size() - t});
       const double before = elapsed();
       run_part(t, count, set, sets);
       t += count;

@@ -10,12 +10,12 @@ namespace sluice::market {
 namespace {
 
 using compute::Call;
-using compute::Lane;
+using compute::LaunchContext;
 
 constexpr unsigned kWarp = 32, kAll = 0xffffffffu;
 constexpr unsigned kCompareThreads = 256, kTradeThreads = 128;
-constexpr std::size_t kMostShared = 200 << 10;  // of a block on Hopper
-constexpr std::size_t kMostScratch = std::size_t{3} << 30;
+constexpr std::size_t kMaxShared = 200 << 10;  // of a block on Hopper
+constexpr std::size_t kMaxScratch = std::size_t{3} << 30;
 
 // Rows of a tile of 32 bars, and the bar before it, bar by bar: in shared memory, where an
 // odd pitch keeps the lanes' bars in different banks, or where they lie.
@@ -47,7 +47,7 @@ __global__ void pack_pairs(SweepDevice d) {
 constexpr std::size_t kRowPitch = kWarp + 2;
 
 // Averages that cross. A block has one word of bars of one ticker, row by row in shared
-// memory; a thread makes a set's whole word, and needs no other for it.
+// memory; a thread makes the full word of a set, and needs no other for it.
 // Limit: shared memory gives 128 bytes a clock to an SM; a bar-set reads 16, or 8 where the
 // sets of a warp share their first row: 2.1e12 to 4.2e12 bar-sets/s on 132 SMs at 1.98 GHz.
 // 3 instructions for 32 bar-sets: 11e12.
@@ -102,12 +102,12 @@ __global__ void __launch_bounds__(kCompareThreads) compare_sets(SweepDevice d, S
     tile.values = shared + before;
     __syncthreads();
   }
-  const int bar = min(lane, bars - 1);  // bits behind the end are masked when they are read
+  const int bar = min(lane, bars - 1);  // bits after the end are masked when they are read
   const int of = comparisons(strategy);
   constexpr int kWarps = kCompareThreads / kWarp;
   for (int first = static_cast<int>(threadIdx.x / kWarp) * static_cast<int>(kWarp); first < d.sets;
        first += kWarps * static_cast<int>(kWarp)) {
-    std::uint32_t kept[kMostComparisons] = {};
+    std::uint32_t kept[kMaxComparisons] = {};
     const int last = min(first + static_cast<int>(kWarp), d.sets);
     for (int s = first; s < last; ++s)
       for (int i = 0; i < of; ++i) {
@@ -125,9 +125,9 @@ __device__ SignalBits<std::uint32_t> signals_of(const SweepDevice& d, Strategy s
                                                 std::size_t ticker, int set, int w,
                                                 std::int64_t begin, std::int64_t end) {
   const int of = kCross ? 1 : comparisons(strategy);
-  std::uint32_t c[kMostComparisons] = {};
+  std::uint32_t c[kMaxComparisons] = {};
 #pragma unroll
-  for (int i = 0; i < (kCross ? 1 : kMostComparisons); ++i)
+  for (int i = 0; i < (kCross ? 1 : kMaxComparisons); ++i)
     if (i < of) c[i] = __ldg(d.word(ticker, i, of, w) + set);
   const auto valid = bits_between<std::uint32_t>(std::int64_t{w} * kWarp, begin, end - 1);
   return combine<std::uint32_t>(kCross ? Strategy::sma_cross : strategy, c, valid);
@@ -138,14 +138,14 @@ __device__ SignalBits<std::uint32_t> signals_of(const SweepDevice& d, Strategy s
 // word. With a trade in 100 bars well under one instruction a bar-set.
 template <bool kCross>
 __global__ void __launch_bounds__(kTradeThreads)
-    trade_stretches(SweepDevice d, Strategy strategy, Trading trading, Tally* out) {
+    trade_all_in(SweepDevice d, Strategy strategy, Trading trading, Tally* out) {
   const std::size_t ticker = blockIdx.y;
   const int set = static_cast<int>(blockIdx.x * kTradeThreads + threadIdx.x);
   if (set >= d.sets) return;
   const Span span = d.spans[ticker];
   const std::int64_t warm = d.codes[set].warm, begin = max(warm, span.first - 1);
-  Stretches<DeviceBits> account({d.enter(ticker), d.leave(ticker), d.range(ticker), d.bars},
-                                trading.initial_cash);
+  AllInAccount<DeviceBits> account({d.enter(ticker), d.leave(ticker), d.range(ticker), d.bars},
+                                   trading.initial_cash);
   TradeFinder<DeviceBits> finder;
   const int words = static_cast<int>((span.end + kWarp - 1) / kWarp);
   for (int w = static_cast<int>((span.first - 1) / kWarp); w < words; ++w) {
@@ -187,39 +187,40 @@ void allow_shared(Kernel kernel, std::size_t bytes) {
                                      static_cast<int>(bytes)));
 }
 
-void queue_compare(const SweepDevice& d, Strategy strategy, unsigned tickers, Lane& lane) {
+void queue_compare(const SweepDevice& d, Strategy strategy, unsigned tickers,
+                   LaunchContext& context) {
   const auto pitch = static_cast<std::size_t>(d.row_pitch);
   const std::size_t crossing = pitch * kRowPitch * sizeof(double);
   const std::size_t bytes = (kWarp + 1) * pitch * sizeof(double);
   device::Grid grid{dim3(static_cast<unsigned>(d.words), tickers), dim3(kCompareThreads), 0};
-  if (comparisons(strategy) == 1 && crossing <= kMostShared) {
+  if (comparisons(strategy) == 1 && crossing <= kMaxShared) {
     const auto blocks = (static_cast<unsigned>(d.sets) + kCompareThreads - 1) / kCompareThreads;
-    device::launch(lane.stream(), {dim3(blocks), dim3(kCompareThreads)}, pack_pairs, d);
+    device::launch(context.stream(), {dim3(blocks), dim3(kCompareThreads)}, pack_pairs, d);
     allow_shared(compare_crosses, crossing);
     grid.shared_bytes = crossing;
-    device::launch(lane.stream(), grid, compare_crosses, d);
-  } else if (bytes <= kMostShared) {
+    device::launch(context.stream(), grid, compare_crosses, d);
+  } else if (bytes <= kMaxShared) {
     allow_shared(compare_sets<true>, bytes);
     grid.shared_bytes = bytes;
-    device::launch(lane.stream(), grid, compare_sets<true>, d, strategy);
+    device::launch(context.stream(), grid, compare_sets<true>, d, strategy);
   } else {
-    device::launch(lane.stream(), grid, compare_sets<false>, d, strategy);
+    device::launch(context.stream(), grid, compare_sets<false>, d, strategy);
   }
 }
 
 void queue_trades(const SweepDevice& d, const SweepParameters& p, unsigned tickers, Tally* out,
-                  Lane& lane) {
+                  LaunchContext& context) {
   const bool cross = comparisons(p.strategy) == 1;
-  queue_compare(d, p.strategy, tickers, lane);
+  queue_compare(d, p.strategy, tickers, context);
   const device::Grid grid{
       dim3((static_cast<unsigned>(d.sets) + kTradeThreads - 1) / kTradeThreads, tickers),
       dim3(kTradeThreads)};
-  if (!in_stretches(p.trading))
-    device::launch(lane.stream(), grid, trade_steps, d, p.strategy, p.trading, out);
+  if (!is_all_in(p.trading))
+    device::launch(context.stream(), grid, trade_steps, d, p.strategy, p.trading, out);
   else if (cross)
-    device::launch(lane.stream(), grid, trade_stretches<true>, d, p.strategy, p.trading, out);
+    device::launch(context.stream(), grid, trade_all_in<true>, d, p.strategy, p.trading, out);
   else
-    device::launch(lane.stream(), grid, trade_stretches<false>, d, p.strategy, p.trading, out);
+    device::launch(context.stream(), grid, trade_all_in<false>, d, p.strategy, p.trading, out);
 }
 
 // The sizes of everything; no memory yet.
@@ -236,8 +237,9 @@ SweepDevice sizes_of(const SweepParameters& p) {
   return d;
 }
 
-// Takes scratch for as many tickers at a time as kMostScratch holds; how many.
-std::size_t take_scratch(SweepDevice& d, const SweepParameters& p, std::size_t items, Lane& lane) {
+// Takes scratch for as many tickers at a time as kMaxScratch holds; how many.
+std::size_t take_scratch(SweepDevice& d, const SweepParameters& p, std::size_t items,
+                         LaunchContext& context) {
   const auto bars = static_cast<std::size_t>(d.bars);
   const std::size_t bits = static_cast<std::size_t>(comparisons(p.strategy)) *
                            static_cast<std::size_t>(d.words) * static_cast<std::size_t>(d.sets);
@@ -247,38 +249,38 @@ std::size_t take_scratch(SweepDevice& d, const SweepParameters& p, std::size_t i
   const std::size_t each =
       bits * 4 + (values + rings + 3 * bars) * 8 + (ranges + 2 * (bars + 1)) * sizeof(Range);
   const std::size_t n =
-      std::clamp<std::size_t>(kMostScratch / each, 1, std::min(items, std::size_t{65535}));
-  d.sums = lane.scratch<double2>(n * (bars + 1));
-  d.values = lane.scratch<double>(n * values);
-  d.rings = lane.scratch<double>(n * rings);
-  d.volatility = lane.scratch<double>(n * bars);
-  d.ends = lane.scratch<TradeEnd>(n * 2 * (bars + 1));
-  d.ranges = lane.scratch<Range>(n * ranges);
-  d.bits = lane.scratch<std::uint32_t>(n * bits);
-  d.pairs = lane.scratch<std::uint32_t>(static_cast<std::size_t>(d.sets));
+      std::clamp<std::size_t>(kMaxScratch / each, 1, std::min(items, std::size_t{65535}));
+  d.sums = context.scratch<double2>(n * (bars + 1));
+  d.values = context.scratch<double>(n * values);
+  d.rings = context.scratch<double>(n * rings);
+  d.volatility = context.scratch<double>(n * bars);
+  d.ends = context.scratch<TradeEnd>(n * 2 * (bars + 1));
+  d.ranges = context.scratch<Range>(n * ranges);
+  d.bits = context.scratch<std::uint32_t>(n * bits);
+  d.pairs = context.scratch<std::uint32_t>(static_cast<std::size_t>(d.sets));
   return n;
 }
 
 }  // namespace
 
-void sweep_gpu(const Call& call, Lane& lane) {
+void sweep_gpu(const Call& call, LaunchContext& context) {
   if (call.items == 0) return;
   const auto& p = call.with<SweepParameters>();
   SweepDevice d = sizes_of(p);
-  const std::size_t most = take_scratch(d, p, call.items, lane);
+  const std::size_t max_tickers = take_scratch(d, p, call.items, context);
   d.specs = call.input<RowSpec>(kRows);
   d.codes = call.input<SetCode>(kSets);
-  for (std::size_t at = 0; at < call.items; at += most) {
-    const std::size_t tickers = std::min(most, call.items - at);
+  for (std::size_t at = 0; at < call.items; at += max_tickers) {
+    const std::size_t tickers = std::min(max_tickers, call.items - at);
     const std::size_t first = at * static_cast<std::size_t>(p.bars);
     d.open = call.input<double>(kOpen) + first;
     d.high = call.input<double>(kHigh) + first;
     d.low = call.input<double>(kLow) + first;
     d.close = call.input<double>(kClose) + first;
     d.spans = call.input<Span>(kSpan) + at;
-    queue_sweep_tables(d, tickers, p.trading, lane);
+    queue_sweep_tables(d, tickers, p.trading, context);
     queue_trades(d, p, static_cast<unsigned>(tickers),
-                 call.output<Tally>(0) + at * static_cast<std::size_t>(p.sets), lane);
+                 call.output<Tally>(0) + at * static_cast<std::size_t>(p.sets), context);
   }
 }
 

@@ -1,5 +1,5 @@
-// Many parameter sets on many tickers, on the CPU or a GPU: what came out of each, without
-// ever keeping a curve. The sets worth a closer look are for run_backtest().
+// Backtests of many parameter sets on many tickers, on the CPU or a GPU. Only metrics are kept, no
+// equity curves; run_backtest() gives the details of a set.
 //
 //   const std::vector<Axis> axes = {axis_from("fast", "5:50:5"), axis_from("slow", "20:200:10")};
 //   SweepResult result = sweep(compute, histories, {.sets = grid(Strategy::sma_cross, axes)});
@@ -28,12 +28,12 @@ struct SweepOptions {
   Trading trading{};
   Span span{};  // of every ticker
   Metric metric = Metric::sharpe;
-  compute::Where where = compute::Where::automatic;
+  compute::DevicePreference where = compute::DevicePreference::automatic;
   std::function<void(const SweepProgress&)> progress{};  // called now and then, and at the end
 };
 
-// Of one set: its metrics; with several tickers the mean over their accounts, each with the
-// initial cash, but for trades (all), win rate and profit factor (of all trades).
+// The metrics of one set. With several tickers they are means over their accounts, each with the
+// initial cash; trades are summed, and win rate and profit factor are those of all trades.
 struct SetResult {
   ParameterSet parameters{};
   Metrics metrics{};
@@ -52,7 +52,7 @@ struct SweepResult {
   std::vector<SetResult> sets;
   std::vector<TickerResult> tickers;
   double bar_sets = 0, seconds = 0;
-  std::string ran_on;  // why there; of the first part
+  std::string ran_on;  // the reason for the device of the first call
 
   // Sets from best to worst by the metric; of equals the earlier one first.
   std::vector<std::size_t> ranking() const;
@@ -66,15 +66,15 @@ SweepResult sweep(compute::Compute& compute, std::span<const PriceHistory> histo
 
 const compute::Operation& sweep_operation();
 
-// What is left of the best of many tries: with enough of them some look good by luck. By
-// Bailey and Lopez de Prado's deflated Sharpe ratio.
-struct LuckCheck {
-  std::size_t tried = 0;
-  double sharpe = 0;          // of the best, a year
-  double sharpe_by_luck = 0;  // what the best of so many would show without any skill
-  double probability = 0;     // that the best is better than that luck
+// Bailey and Lopez de Prado's deflated Sharpe ratio: corrects the best result of many trials for
+// selection, skew and kurtosis.
+struct DeflatedSharpe {
+  std::size_t trials = 0;
+  double sharpe = 0;               // of the best, a year
+  double expected_max_sharpe = 0;  // of so many trials without any skill
+  double probability = 0;          // that the true Sharpe ratio of the best is above that of chance
 };
-// `best` is the backtest of the best set (its curve is needed for skew and tails).
-LuckCheck check_luck(const SweepResult& sweep, const Backtest& best);
+// `best` is the backtest of the best set (its curve is needed for skew and kurtosis).
+DeflatedSharpe deflated_sharpe(const SweepResult& sweep, const Backtest& best);
 
 }  // namespace sluice::market

@@ -1,6 +1,6 @@
 // Bars x parameter sets a second that a sweep does on this CPU: a line of JSON for each
 // kind of trading. Best of 5; all threads, and by the time that cores were busy with it. The
-// figures of a few sets are compared with the plain engine's before a time counts.
+// figures of a few sets are compared with the reference engine's before a time counts.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -21,9 +21,8 @@ bool agrees(const std::vector<PriceHistory>& prices, const SweepOptions& options
   for (std::size_t i = 0; i < options.sets.size(); i += 97) {
     const Metrics plain =
         run_backtest(prices[0], {options.strategy, options.sets[i], options.trading}).metrics;
-    const Metrics& quick = one.sets[i].metrics;
-    if (quick.trades != plain.trades ||
-        std::abs(quick.final_equity / plain.final_equity - 1) > 1e-9)
+    const Metrics& fast = one.sets[i].metrics;
+    if (fast.trades != plain.trades || std::abs(fast.final_equity / plain.final_equity - 1) > 1e-9)
       return false;
   }
   return true;
@@ -31,7 +30,7 @@ bool agrees(const std::vector<PriceHistory>& prices, const SweepOptions& options
 
 void measure(const char* name, const std::vector<PriceHistory>& prices, SweepOptions options) {
   compute::Compute compute({});
-  options.where = compute::Where::cpu;
+  options.where = compute::DevicePreference::cpu;
   const bool same = agrees(prices, options, compute);
   double best = 0, best_of_core = 0;
   for (int i = 0; i < 5; ++i) {

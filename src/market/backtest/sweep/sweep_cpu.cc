@@ -9,10 +9,10 @@
 
 #include "base/cancellation.h"
 #include "compute/workers.h"
+#include "market/backtest/sweep/all_in_account.h"
 #include "market/backtest/sweep/compare.h"
 #include "market/backtest/sweep/rows.h"
 #include "market/backtest/sweep/stepper.h"
-#include "market/backtest/sweep/stretches.h"
 #include "market/backtest/sweep/sweep_kernels.h"
 
 namespace sluice::market {
@@ -24,7 +24,7 @@ constexpr std::size_t kWordBits = 64;
 constexpr std::size_t kQuads = 32;  // of sets whose comparisons are done together
 
 struct HostBits {
-  static constexpr bool kForesees = true;
+  static constexpr bool kBranchFree = true;
   static int lowest(Word word) { return std::countr_zero(word); }
   static int highest(std::int32_t n) {
     return static_cast<int>(std::bit_width(static_cast<unsigned>(n))) - 1;
@@ -33,14 +33,14 @@ struct HostBits {
   static double smaller(double a, double b) { return b < a ? b : a; }
 };
 
-// Memory that a thread works in.
-struct Room {
+// Working memory of a thread.
+struct Workspace {
   std::vector<Word> bits;           // of comparisons
   std::vector<std::int32_t> fills;  // of a set: the bars of its entries and exits in turn
 };
 
 // Sets in an order in which they find their rows in the cache: blocks of kBlock second rows,
-// and in each the sets of a first row one behind the other.
+// and within a block the sets that share a first row.
 std::vector<std::uint32_t> order_of(const Call& call) {
   constexpr std::int32_t kBlock = 8;
   const SetCode* codes = call.input<SetCode>(kSets);
@@ -66,7 +66,7 @@ class Ticker {
     prices_ = {at(kOpen), at(kHigh), at(kLow), at(kClose), nullptr};
     const std::span closes(prices_.close, static_cast<std::size_t>(span_.end));
     rows_.compute({call.input<RowSpec>(kRows), static_cast<std::size_t>(p.rows)}, closes);
-    if (in_stretches(p.trading)) return prepare_stretches(p.trading);
+    if (is_all_in(p.trading)) return prepare_all_in(p.trading);
     if (p.trading.sizing != Sizing::volatility) return;
     volatility_.resize(closes.size());
     yearly_volatility(p.trading, closes, volatility_.data());
@@ -75,19 +75,20 @@ class Ticker {
 
   // Those sets of `order` from begin to end.
   void run(const std::vector<std::uint32_t>& order, std::size_t begin, std::size_t end, Tally* out,
-           Room& room) const {
+           Workspace& workspace) const {
     const auto& p = call_->with<SweepParameters>();
     const SetCode* codes = call_->input<SetCode>(kSets);
     const std::size_t each = words() * static_cast<std::size_t>(comparisons(p.strategy));
-    room.bits.resize(std::max(each, words() * kRowsAtOnce * kQuads));
+    workspace.bits.resize(std::max(each, words() * kRowsAtOnce * kQuads));
     while (begin < end) {
       throw_if_cancelled();
-      const std::size_t together = compare(p.strategy, codes, &order[begin], end - begin, room);
+      const std::size_t together =
+          compare(p.strategy, codes, &order[begin], end - begin, workspace);
       for (std::size_t i = 0; i < together; ++i, ++begin) {
         const SetCode& code = codes[order[begin]];
-        const Word* bits = room.bits.data() + i * each;
-        out[order[begin]] =
-            in_stretches(p.trading) ? stretch(p, code, bits, room.fills) : step(p, code, bits);
+        const Word* bits = workspace.bits.data() + i * each;
+        out[order[begin]] = is_all_in(p.trading) ? trade_all_in(p, code, bits, workspace.fills)
+                                                 : trade_steps(p, code, bits);
       }
     }
   }
@@ -98,13 +99,14 @@ class Ticker {
   // Compares for the next set, or for many when each kRowsAtOnce of them share their first
   // row and compare nothing else; for how many.
   std::size_t compare(Strategy strategy, const SetCode* codes, const std::uint32_t* order,
-                      std::size_t count, Room& room) const {
+                      std::size_t count, Workspace& workspace) const {
     const SetCode& code = codes[*order];
     if (comparisons(strategy) == 1) {
-      const std::size_t quads = alike(codes, order, std::min(count / kRowsAtOnce, kQuads));
-      if (quads > 0) return compare_quads(codes, order, quads, room.bits.data());
+      const std::size_t quads =
+          equal_first_rows(codes, order, std::min(count / kRowsAtOnce, kQuads));
+      if (quads > 0) return compare_quads(codes, order, quads, workspace.bits.data());
     }
-    Word* bits = room.bits.data();
+    Word* bits = workspace.bits.data();
     for (int i = 0; i < comparisons(strategy); ++i, bits += words()) {
       const Comparison c = comparison(strategy, code, i);
       const double* a = rows_.row(c.row) - c.lag;
@@ -118,11 +120,12 @@ class Ticker {
     return 1;
   }
 
-  // How many times kRowsAtOnce sets, of so many, share their first row.
-  static std::size_t alike(const SetCode* codes, const std::uint32_t* order, std::size_t most) {
+  // The number of consecutive groups of kRowsAtOnce sets that share their first row.
+  static std::size_t equal_first_rows(const SetCode* codes, const std::uint32_t* order,
+                                      std::size_t limit) {
     std::size_t n = 0;
     const auto first_row = [&](std::size_t i) { return codes[order[i]].rows[0]; };
-    while (n < most && first_row(n * kRowsAtOnce) == first_row((n + 1) * kRowsAtOnce - 1)) ++n;
+    while (n < limit && first_row(n * kRowsAtOnce) == first_row((n + 1) * kRowsAtOnce - 1)) ++n;
     return n;
   }
 
@@ -146,7 +149,7 @@ class Ticker {
 
   SignalBits<Word> signals(const SweepParameters& p, const SetCode& code, const Word* bits,
                            std::size_t w) const {
-    Word c[kMostComparisons] = {};
+    Word c[kMaxComparisons] = {};
     for (int i = 0; i < comparisons(p.strategy); ++i)
       c[i] = bits[static_cast<std::size_t>(i) * words() + w];
     const auto base = static_cast<std::int64_t>(w * kWordBits);
@@ -154,19 +157,19 @@ class Ticker {
     return combine<Word>(p.strategy, c, bits_between<Word>(base, begin, span_.end - 1));
   }
 
-  // Trades are listed first: what they read is then on its way while others are worked on.
-  Tally stretch(const SweepParameters& p, const SetCode& code, const Word* bits,
-                std::vector<std::int32_t>& fills) const {
-    fills.resize(static_cast<std::size_t>(span_.end) + kSpare);
+  // Trades are listed first, so that their loads overlap with the work on other trades.
+  Tally trade_all_in(const SweepParameters& p, const SetCode& code, const Word* bits,
+                     std::vector<std::int32_t>& fills) const {
+    fills.resize(static_cast<std::size_t>(span_.end) + kPadding);
     const std::size_t count = comparisons(p.strategy) == 1 ? crosses(code, bits, fills.data())
                                                            : entries(p, code, bits, fills.data());
     return account_of(p.trading, {fills.data(), count});
   }
 
-  // On its own, so that the account stays in registers.
+  // A separate function, so that the account stays in registers.
   [[gnu::noinline]] Tally account_of(const Trading& trading,
                                      std::span<const std::int32_t> fills) const {
-    Stretches<HostBits> account(tables_, trading.initial_cash);
+    AllInAccount<HostBits> account(tables_, trading.initial_cash);
     for (std::size_t i = 0; i + 1 < fills.size(); i += 2) account.trade(fills[i], fills[i + 1]);
     const bool inside = fills.size() % 2 != 0;
     return account.finish({inside, inside ? fills.back() : 0},
@@ -177,7 +180,7 @@ class Ticker {
   // One comparison says both when to be in and when to be out.
   std::size_t crosses(const SetCode& code, const Word* bits, std::int32_t* fills) const {
     const std::int64_t begin = std::max<std::int64_t>(code.warm, span_.first - 1);
-    return turning_bars(bits, begin, span_.end - 1, fills);
+    return transition_bars(bits, begin, span_.end - 1, fills);
   }
 
   std::size_t entries(const SweepParameters& p, const SetCode& code, const Word* bits,
@@ -196,7 +199,7 @@ class Ticker {
     return static_cast<std::size_t>(next - fills);
   }
 
-  Tally step(const SweepParameters& p, const SetCode& code, const Word* bits) const {
+  Tally trade_steps(const SweepParameters& p, const SetCode& code, const Word* bits) const {
     Stepper account(p.trading, prices_);
     const std::int64_t from = span_.first - 1;
     SignalBits<Word> s = signals(p, code, bits, static_cast<std::size_t>(from) / kWordBits);
@@ -210,7 +213,7 @@ class Ticker {
     return account.finish();
   }
 
-  void prepare_stretches(const Trading& trading) {
+  void prepare_all_in(const Trading& trading) {
     const auto end = static_cast<std::size_t>(span_.end);
     const double* fills = trading.fill == Fill::next_open ? prices_.open : prices_.close;
     const double* close = prices_.close;
@@ -245,36 +248,36 @@ class Ticker {
   const Call* call_ = nullptr;
   Span span_{};
   StepPrices prices_{};
-  StretchTables tables_{};
+  AllInTables tables_{};
   IndicatorRows rows_;
   std::vector<double> volatility_;
   std::vector<TradeEnd> ends_;
   std::vector<Range> ranges_;
 };
 
-// Each thread's tables: of megabytes, which are not given back after each ticker.
-struct Desk {
+// The tables of a thread take megabytes and are reused for the next ticker.
+struct ThreadState {
   Ticker ticker;
-  Room room;
+  Workspace workspace;
 };
 
-class Desks {
+class ThreadStatePool {
  public:
-  std::unique_ptr<Desk> take() {
+  std::unique_ptr<ThreadState> take() {
     const std::lock_guard lock(mutex_);
-    if (free_.empty()) return std::make_unique<Desk>();
-    auto desk = std::move(free_.back());
+    if (free_.empty()) return std::make_unique<ThreadState>();
+    auto state = std::move(free_.back());
     free_.pop_back();
-    return desk;
+    return state;
   }
-  void leave(std::unique_ptr<Desk> desk) {
+  void leave(std::unique_ptr<ThreadState> state) {
     const std::lock_guard lock(mutex_);
-    free_.push_back(std::move(desk));
+    free_.push_back(std::move(state));
   }
 
  private:
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Desk>> free_;
+  std::vector<std::unique_ptr<ThreadState>> free_;
 };
 
 }  // namespace
@@ -284,14 +287,14 @@ void sweep_cpu(const Call& call, compute::Workers& workers) {
   const auto out = [&](std::size_t item) { return call.output<Tally>(0) + item * sets; };
   const auto order = order_of(call);
   if (call.items >= 2 * static_cast<std::size_t>(workers.threads())) {
-    Desks desks;
+    ThreadStatePool states;
     workers.each(call.items, 1, [&](std::size_t begin, std::size_t end) {
-      auto desk = desks.take();
+      auto state = states.take();
       for (std::size_t item = begin; item < end; ++item) {
-        desk->ticker.prepare(call, item);
-        desk->ticker.run(order, 0, sets, out(item), desk->room);
+        state->ticker.prepare(call, item);
+        state->ticker.run(order, 0, sets, out(item), state->workspace);
       }
-      desks.leave(std::move(desk));
+      states.leave(std::move(state));
     });
     return;
   }
@@ -299,8 +302,8 @@ void sweep_cpu(const Call& call, compute::Workers& workers) {
     Ticker ticker;
     ticker.prepare(call, item);
     workers.each(sets, 64, [&](std::size_t begin, std::size_t end) {
-      Room room;
-      ticker.run(order, begin, end, out(item), room);
+      Workspace workspace;
+      ticker.run(order, begin, end, out(item), workspace);
     });
   }
 }

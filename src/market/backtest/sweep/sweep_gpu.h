@@ -1,7 +1,7 @@
 // Parts of the sweep's CUDA side; exists in CUDA builds only.
 #pragma once
 
-#include "compute/lane.h"
+#include "compute/launch_context.h"
 #include "compute/operation.h"
 #include "market/backtest/engine/trading.h"
 
@@ -9,9 +9,10 @@ namespace sluice::market {
 
 struct SweepDevice;
 
-// Running sums, rows, volatilities and the tables of stretches of `tickers` tickers.
+// Queues the kernels for running sums, indicator rows, volatilities and all-in tables of `tickers`
+// tickers.
 void queue_sweep_tables(const SweepDevice& d, std::size_t tickers, const Trading& trading,
-                        compute::Lane& lane);
-void sweep_gpu(const compute::Call& call, compute::Lane& lane);
+                        compute::LaunchContext& context);
+void sweep_gpu(const compute::Call& call, compute::LaunchContext& context);
 
 }  // namespace sluice::market

@@ -1,4 +1,4 @@
-// Sweeps on the GPU: the trades of the plain engine, and its money to 1e-9.
+// Sweeps on the GPU: the trades of the reference engine, and its money to 1e-9.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -9,7 +9,7 @@
 namespace sluice::market {
 namespace {
 
-using compute::Where;
+using compute::DevicePreference;
 
 class SweepOnGpu : public testing::TestWithParam<Strategy> {
  protected:
@@ -53,7 +53,7 @@ class SweepOnGpu : public testing::TestWithParam<Strategy> {
                                .sets = sets(strategy),
                                .trading = trading,
                                .span = span,
-                               .where = Where::gpu};
+                               .where = DevicePreference::gpu};
     for (const PriceHistory& h : prices) {
       const SweepResult result = sweep(*compute, {&h, 1}, options);
       for (std::size_t i = 0; i < options.sets.size(); i += 7) {
@@ -63,7 +63,7 @@ class SweepOnGpu : public testing::TestWithParam<Strategy> {
     }
     const SweepResult together = sweep(*compute, prices, options);
     SweepOptions on_cpu = options;
-    on_cpu.where = Where::cpu;
+    on_cpu.where = DevicePreference::cpu;
     const SweepResult cpu = sweep(*compute, prices, on_cpu);
     const SweepResult again = sweep(*compute, prices, options);
     for (std::size_t i = 0; i < options.sets.size(); ++i) {
@@ -85,17 +85,17 @@ class SweepOnGpu : public testing::TestWithParam<Strategy> {
   std::unique_ptr<compute::Compute> compute = compute::make_compute("gpu");
 };
 
-TEST_P(SweepOnGpu, TradesLikeThePlainEngineLongOnly) { expect_like_plain({}); }
-TEST_P(SweepOnGpu, TradesLikeThePlainEngineAtClosesAboveRiskFree) {
+TEST_P(SweepOnGpu, TradesMatchTheReferenceEngineLongOnly) { expect_like_plain({}); }
+TEST_P(SweepOnGpu, TradesMatchTheReferenceEngineAtClosesAboveRiskFree) {
   expect_like_plain({.fill = Fill::next_close, .fee = 0, .slippage = 0, .risk_free = 0.03});
 }
-TEST_P(SweepOnGpu, TradesLikeThePlainEngineOnBothSidesWithStops) {
+TEST_P(SweepOnGpu, TradesMatchTheReferenceEngineOnBothSidesWithStops) {
   expect_like_plain({.sides = Sides::both, .fixed_fee = 2, .stop_loss = 0.03, .take_profit = 0.06});
 }
-TEST_P(SweepOnGpu, TradesLikeThePlainEngineByVolatility) {
+TEST_P(SweepOnGpu, TradesMatchTheReferenceEngineByVolatility) {
   expect_like_plain({.sides = Sides::both, .sizing = Sizing::volatility});
 }
-TEST_P(SweepOnGpu, TradesLikeThePlainEngineInAPartOfTheBars) {
+TEST_P(SweepOnGpu, TradesMatchTheReferenceEngineInAPartOfTheBars) {
   expect_like_plain({}, {.first = 20, .end = 60});
   expect_like_plain({.sides = Sides::both}, {.first = 33, .end = 64});
 }
@@ -104,14 +104,14 @@ INSTANTIATE_TEST_SUITE_P(Backtest, SweepOnGpu, testing::ValuesIn(strategies()),
                          [](const auto& i) { return std::string(to_string(i.param)); });
 
 // More rows than fit into shared memory.
-TEST(SweepOnGpuWithManyRows, AgreesWithTheCpu) {
+TEST(SweepOnGpuWithManyRows, ResultsAgreeWithTheCpu) {
   const auto compute = compute::make_compute("gpu");
   const PriceHistory h = random_history(1500, 9);
   SweepOptions options;
   for (int i = 1; i < 1000; ++i) options.sets.push_back({double(i), double(i + 1)});
-  options.where = Where::gpu;
+  options.where = DevicePreference::gpu;
   const SweepResult gpu = sweep(*compute, {&h, 1}, options);
-  options.where = Where::cpu;
+  options.where = DevicePreference::cpu;
   const SweepResult cpu = sweep(*compute, {&h, 1}, options);
   for (std::size_t i = 0; i < options.sets.size(); ++i) {
     EXPECT_EQ(gpu.sets[i].metrics.trades, cpu.sets[i].metrics.trades) << i;

@@ -1,4 +1,4 @@
-// The operation behind sweep(): items are tickers. Inputs: open, high, low, close (`bars`
+// The operation of sweep(). Items are tickers. Inputs: open, high, low, close (`bars`
 // doubles an item), the item's Span, and for all items the RowSpecs and SetCodes. Output:
 // for each item one Tally a set.
 #pragma once
@@ -12,7 +12,7 @@ enum SweepInput : std::size_t { kOpen, kHigh, kLow, kClose, kSpan, kRows, kSets 
 void sweep_cpu(const compute::Call& call, compute::Workers& workers);
 
 // Null in a build without CUDA.
-using SweepOnGpu = void (*)(const compute::Call&, compute::Lane&);
+using SweepOnGpu = void (*)(const compute::Call&, compute::LaunchContext&);
 SweepOnGpu sweep_on_gpu();
 
 }  // namespace sluice::market

@@ -214,22 +214,23 @@ __global__ void volatilities(SweepDevice d, Trading trading, std::size_t tickers
 }  // namespace
 
 void queue_sweep_tables(const SweepDevice& d, std::size_t tickers, const Trading& trading,
-                        compute::Lane& lane) {
+                        compute::LaunchContext& context) {
   const auto many = static_cast<unsigned>(tickers);
   const auto blocks = [](std::int64_t n, unsigned each) {
     return static_cast<unsigned>((n + each - 1) / each);
   };
-  device::launch(lane.stream(), {dim3(many), dim3(kWarp)}, running_sums, d, trading);
-  if (in_stretches(trading))
+  device::launch(context.stream(), {dim3(many), dim3(kWarp)}, running_sums, d, trading);
+  if (is_all_in(trading))
     for (int level = 0; level < d.levels; ++level)
-      device::launch(lane.stream(), {dim3(blocks(d.bars, kThreads), many), dim3(kThreads)},
+      device::launch(context.stream(), {dim3(blocks(d.bars, kThreads), many), dim3(kThreads)},
                      range_level, d, level);
   // The ring of a ticker's volatility is that of its rows, so it comes first.
   if (trading.sizing == Sizing::volatility)
-    device::launch(lane.stream(), {dim3(blocks(many, kWarp)), dim3(kWarp)}, volatilities, d,
+    device::launch(context.stream(), {dim3(blocks(many, kWarp)), dim3(kWarp)}, volatilities, d,
                    trading, tickers);
-  device::launch(lane.stream(), {dim3(blocks(d.bars, 4), many), dim3(64, 4)}, simple_averages, d);
-  device::launch(lane.stream(), {dim3(blocks(d.rows, kWarp), many), dim3(kWarp)}, other_rows, d);
+  device::launch(context.stream(), {dim3(blocks(d.bars, 4), many), dim3(64, 4)}, simple_averages,
+                 d);
+  device::launch(context.stream(), {dim3(blocks(d.rows, kWarp), many), dim3(kWarp)}, other_rows, d);
 }
 
 }  // namespace sluice::market

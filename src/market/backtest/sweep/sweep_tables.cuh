@@ -1,8 +1,8 @@
-// What the sets of a sweep share, made on the GPU for each ticker.
+// Device tables that all sets of a sweep share, one of each per ticker.
 #pragma once
 
+#include "market/backtest/sweep/all_in_account.h"
 #include "market/backtest/sweep/set_code.h"
-#include "market/backtest/sweep/stretches.h"
 
 namespace sluice::market {
 

@@ -16,7 +16,7 @@ void expect_same(double a, double b, const std::string& what) {
   EXPECT_NEAR(a, b, 1e-9 * std::max({1.0, std::abs(a), std::abs(b)})) << what;
 }
 
-// Every metric of every set on every ticker is what the plain engine finds.
+// Every metric of every set on every ticker is what the reference engine finds.
 void expect_like_plain(Strategy strategy, const std::vector<ParameterSet>& sets,
                        const Trading& trading, Span span = {}) {
   compute::Compute compute({.threads = 2});
@@ -28,12 +28,12 @@ void expect_like_plain(Strategy strategy, const std::vector<ParameterSet>& sets,
     ASSERT_EQ(result.sets.size(), sets.size());
     for (std::size_t i = 0; i < sets.size(); ++i) {
       const Metrics plain = run_backtest(history, {strategy, sets[i], trading, span}).metrics;
-      const Metrics& quick = result.sets[i].metrics;
+      const Metrics& fast = result.sets[i].metrics;
       const std::string what = std::string(to_string(strategy)) + " " +
                                describe(strategy, sets[i]) + " seed " + std::to_string(seed);
-      EXPECT_EQ(quick.trades, plain.trades) << what;
+      EXPECT_EQ(fast.trades, plain.trades) << what;
       for (const Metric metric : all_metrics())
-        expect_same(value(quick, metric), value(plain, metric),
+        expect_same(value(fast, metric), value(plain, metric),
                     what + " " + std::string(to_string(metric)));
     }
   }
@@ -62,31 +62,31 @@ class EveryStrategy : public testing::TestWithParam<Strategy> {
   }
 };
 
-TEST_P(EveryStrategy, TradesLikeThePlainEngineLongOnly) { expect({}); }
-TEST_P(EveryStrategy, TradesLikeThePlainEngineWithoutCosts) {
+TEST_P(EveryStrategy, TradesMatchTheReferenceEngineLongOnly) { expect({}); }
+TEST_P(EveryStrategy, TradesMatchTheReferenceEngineWithoutCosts) {
   expect({.fee = 0, .slippage = 0, .risk_free = 0.03});
 }
-TEST_P(EveryStrategy, TradesLikeThePlainEngineAtCloses) { expect({.fill = Fill::next_close}); }
-TEST_P(EveryStrategy, TradesLikeThePlainEngineShort) { expect({.sides = Sides::short_only}); }
-TEST_P(EveryStrategy, TradesLikeThePlainEngineOnBothSides) {
+TEST_P(EveryStrategy, TradesMatchTheReferenceEngineAtCloses) { expect({.fill = Fill::next_close}); }
+TEST_P(EveryStrategy, TradesMatchTheReferenceEngineShort) { expect({.sides = Sides::short_only}); }
+TEST_P(EveryStrategy, TradesMatchTheReferenceEngineOnBothSides) {
   expect({.sides = Sides::both, .fixed_fee = 3, .fraction = 0.5, .risk_free = 0.02});
 }
-TEST_P(EveryStrategy, TradesLikeThePlainEngineWithStops) {
+TEST_P(EveryStrategy, TradesMatchTheReferenceEngineWithStops) {
   expect({.sides = Sides::both, .stop_loss = 0.03, .take_profit = 0.06});
 }
-TEST_P(EveryStrategy, TradesLikeThePlainEngineWithStopsAtCloses) {
+TEST_P(EveryStrategy, TradesMatchTheReferenceEngineWithStopsAtCloses) {
   expect({.sides = Sides::both, .fill = Fill::next_close, .stop_loss = 0.02, .take_profit = 0.04});
 }
-TEST_P(EveryStrategy, TradesLikeThePlainEngineByVolatility) {
+TEST_P(EveryStrategy, TradesMatchTheReferenceEngineByVolatility) {
   expect({.sides = Sides::both, .sizing = Sizing::volatility, .stop_loss = 0.05});
 }
-TEST_P(EveryStrategy, TradesLikeThePlainEngineWithFixedCash) {
+TEST_P(EveryStrategy, TradesMatchTheReferenceEngineWithFixedCash) {
   expect({.sizing = Sizing::cash, .cash = 30000});
 }
-TEST_P(EveryStrategy, TradesLikeThePlainEngineToItsRuin) {
+TEST_P(EveryStrategy, TradesMatchTheReferenceEngineToItsRuin) {
   expect({.sides = Sides::short_only, .fee = 0.02, .fraction = 8});
 }
-TEST_P(EveryStrategy, TradesLikeThePlainEngineInAPartOfTheBars) {
+TEST_P(EveryStrategy, TradesMatchTheReferenceEngineInAPartOfTheBars) {
   expect({}, {.first = 20, .end = 60});
   expect({.sides = Sides::both}, {.first = 30, .end = 64});
 }
@@ -125,7 +125,7 @@ TEST(Sweep, TheBestOfEqualsIsTheFirst) {
   EXPECT_EQ(result.tickers[0].best, ranking.front());
 }
 
-TEST(Sweep, GivesTheSameBitsOnOneThreadAndOnTwo) {
+TEST(Sweep, OneAndTwoThreadsGiveTheSameBits) {
   std::vector<PriceHistory> histories;
   for (const std::uint64_t seed : {1u, 2u, 3u, 4u, 5u, 6u})
     histories.push_back(random_history(500, seed));
@@ -139,7 +139,7 @@ TEST(Sweep, GivesTheSameBitsOnOneThreadAndOnTwo) {
     EXPECT_EQ(one.sets[i].metrics.sharpe, two.sets[i].metrics.sharpe);
 }
 
-TEST(Sweep, SaysHowFarItIs) {
+TEST(Sweep, ProgressIsReported) {
   compute::Compute compute({.threads = 1});
   const PriceHistory history = random_history(100, 1);
   SweepProgress last;
@@ -150,7 +150,7 @@ TEST(Sweep, SaysHowFarItIs) {
   EXPECT_EQ(last.bar_sets, 198);
 }
 
-TEST(Sweep, SaysSoOnTheWayAndFindsTheSame) {
+TEST(Sweep, ProgressReportsDoNotChangeTheResult) {
   compute::Compute compute({.threads = 2});
   std::vector<PriceHistory> histories;
   for (std::uint64_t seed = 1; seed <= 9; ++seed) histories.push_back(random_history(200, seed));
@@ -169,7 +169,7 @@ TEST(Sweep, SaysSoOnTheWayAndFindsTheSame) {
     EXPECT_EQ(alone.tickers[i].best, watched.tickers[i].best) << i;
 }
 
-TEST(Sweep, RefusesWhatItCannotRun) {
+TEST(Sweep, InvalidSweepsAreRefused) {
   compute::Compute compute({.threads = 1});
   PriceHistory history = random_history(100, 1);
   EXPECT_THROW(sweep(compute, {}, {.sets = {{5, 20}}}), Error);
@@ -181,7 +181,7 @@ TEST(Sweep, RefusesWhatItCannotRun) {
   EXPECT_THROW(sweep(compute, {&history, 1}, {.sets = {{5, 20}}}), Error);
 }
 
-TEST(LuckCheck, TheBestOfManyRandomTriesIsTakenForLuck) {
+TEST(DeflatedSharpe, TheBestOfManyRandomTrialsIsNotSignificant) {
   compute::Compute compute({.threads = 1});
   PriceHistory history = random_history(1500, 11);
   const std::vector<Axis> axes = {axis_from("fast", "2:20"), axis_from("slow", "22:80:2")};
@@ -189,9 +189,9 @@ TEST(LuckCheck, TheBestOfManyRandomTriesIsTakenForLuck) {
       sweep(compute, {&history, 1}, {.sets = grid(Strategy::sma_cross, axes)});
   const Backtest best =
       run_backtest(history, {.parameters = result.sets[result.best()].parameters});
-  const LuckCheck check = check_luck(result, best);
-  EXPECT_EQ(check.tried, 570u);
-  EXPECT_GT(check.sharpe_by_luck, 0.1);
+  const DeflatedSharpe check = deflated_sharpe(result, best);
+  EXPECT_EQ(check.trials, 570u);
+  EXPECT_GT(check.expected_max_sharpe, 0.1);
   EXPECT_LT(check.probability, 0.95);
 }
 

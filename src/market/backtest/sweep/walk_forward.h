@@ -21,7 +21,7 @@ struct WalkForwardWindow {
 
 struct WalkForward {
   std::vector<WalkForwardWindow> windows;
-  // All windows one behind the other, as one account over the mean of the tickers: at the
+  // All windows chained into one account over the mean of the tickers: at the
   // close before the first traded bar and of each bar from then on. Every window begins
   // without a position.
   std::vector<double> equity;

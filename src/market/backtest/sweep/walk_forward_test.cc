@@ -17,7 +17,7 @@ WalkForwardOptions small() {
   return options;
 }
 
-TEST(WalkForward, TradesEveryBarBehindTheFirstWindowOnce) {
+TEST(WalkForward, EveryBarAfterTheFirstWindowIsTradedOnce) {
   compute::Compute compute({.threads = 2});
   const PriceHistory h = random_history(520, 3);
   const WalkForward result = walk_forward(compute, {&h, 1}, small());
@@ -30,7 +30,7 @@ TEST(WalkForward, TradesEveryBarBehindTheFirstWindowOnce) {
   EXPECT_EQ(result.days.size(), result.equity.size());
 }
 
-TEST(WalkForward, ChoosesTheBestOfTheBarsBefore) {
+TEST(WalkForward, EachWindowTradesTheBestSetOfTheBarsBefore) {
   compute::Compute compute({.threads = 2});
   const PriceHistory h = random_history(400, 5);
   WalkForwardOptions options = small();
@@ -43,7 +43,7 @@ TEST(WalkForward, ChoosesTheBestOfTheBarsBefore) {
   }
 }
 
-TEST(WalkForward, WhatComesAfterAWindowChangesNothingInIt) {
+TEST(WalkForward, LaterBarsDoNotChangeAWindow) {
   compute::Compute compute({.threads = 2});
   PriceHistory h = random_history(400, 6);
   const WalkForward before = walk_forward(compute, {&h, 1}, small());
@@ -84,7 +84,7 @@ TEST(WalkForward, TheProfitFactorIsOfTheTradesOfTheOneAccount) {
   EXPECT_GT(result.metrics.profit_factor, 0);
 }
 
-TEST(WalkForward, RefusesTooFewBarsAndUnequalTickers) {
+TEST(WalkForward, TooFewBarsAndUnequalTickersAreRefused) {
   compute::Compute compute({.threads = 1});
   std::vector<PriceHistory> two = {random_history(150, 1), random_history(160, 2)};
   EXPECT_THROW(walk_forward(compute, {two.data(), 1}, small()), Error);

@@ -1,4 +1,4 @@
-// Lines run side by side in the lanes of vectors, several vectors at once to hide the
+// Segments run in SIMD lanes, several vectors at once to hide the
 // latency of each rule's chain. A block of bars is transposed in, computed, transposed out.
 //
 // In caches, rules of one input go square by square instead, kLanes bars at a time through
@@ -9,7 +9,7 @@
 // Limit, in cycles a point with 8 lanes, two vector ports and one of them for shuffles, arrays
 // in the L2 cache and aligned; lines to and from that cache 0.6 with one output, 1.5 with three.
 // Seen on Ice Lake, 2.8 GHz with these vectors, its cores shared with others, 32 x 1,000.
-//   EMA     chain of 12 cycles for 16 lines: 0.75. Seen 0.8, 94 %.
+//   EMA     chain of 12 cycles for 16 segments: 0.75. Seen 0.8, 94 %.
 //   SMA     80 operations for 64 points, 48 of them shuffles: 0.75. Seen 1.3, 58 %.
 //   RSI     the quotient, 16 cycles a vector: 2.0. Seen 2.3, 87 %.
 //   BBANDS  255 operations for 64 points: window 87, roots 80 (half of them, the others take
@@ -30,15 +30,15 @@
 
 #include "base/cancellation.h"
 #include "market/indicators/batch.h"
-#include "market/indicators/line_group-inl.h"
 #include "market/indicators/rules_signal-inl.h"
+#include "market/indicators/segment_group-inl.h"
 #include "market/indicators/squares-inl.h"
 
-#if defined(SLUICE_MARKET_SWEEP_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SLUICE_MARKET_SWEEP_INL_H_
-#undef SLUICE_MARKET_SWEEP_INL_H_
+#if defined(SLUICE_MARKET_GROUP_KERNEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_MARKET_GROUP_KERNEL_INL_H_
+#undef SLUICE_MARKET_GROUP_KERNEL_INL_H_
 #else
-#define SLUICE_MARKET_SWEEP_INL_H_
+#define SLUICE_MARKET_GROUP_KERNEL_INL_H_
 #endif
 
 HWY_BEFORE_NAMESPACE();
@@ -58,7 +58,7 @@ struct With<R<W, form>, V> {
 
 // Rules whose bars go through registers in squares.
 template <class S>
-constexpr bool kInSquares = S::kInputs == 1 && S::kCarries <= 3 && kLanes >= 4;
+constexpr bool kInSquares = S::kInputs == 1 && S::kStateValues <= 3 && kLanes >= 4;
 
 // Rules with one more thing to do about the bars of a square: a root.
 template <class S>
@@ -66,22 +66,22 @@ constexpr bool kRefines = requires {
   S::kRefined;
 };
 
-// Vectors that run together: 16 lines (more are more streams than caches and memory follow),
+// Vectors that run together: 16 segments (more are more streams than caches and memory follow),
 // and no more than what the rule carries from bar to bar leaves half of the registers for.
 // In squares a rule with a root, or with chains and quotients of long vectors, has enough to do
 // with one.
 template <class S>
 constexpr int together() {
-  constexpr bool kQuotients = !S::kKeeps && requires { S::kRaw; };
+  constexpr bool kQuotients = !S::kUsesRing && requires { S::kRaw; };
   if (kInSquares<S> && (kRefines<S> || (kLanes == 8 && kQuotients))) return 1;
   if (kInSquares<S> && kLanes == 4) return 2;  // of 16 registers
   constexpr int kHalf = kLanes >= 8 || !HWY_ARCH_X86 ? 16 : 8;
   int n = std::clamp(16 / kLanes, 1, kLanes);
-  while (n > 1 && n * S::kCarries > kHalf) n /= 2;
+  while (n > 1 && n * S::kStateValues > kHalf) n /= 2;
   return n;
 }
 
-// How the bars of rule S go in and out.
+// How the bars of rule S are loaded and stored.
 template <class S>
 struct Taking {
   using From = AsTheyAre<S::kInputs>;
@@ -101,15 +101,15 @@ requires(S::kMade > 0) struct Giving<S> {
   static constexpr int kMade = S::kMade;
 };
 
-// One bar, as far as it goes line by line.
-template <bool kTurns, class S, class V>
+// One bar, as far as it goes segment by segment.
+template <bool kBlockEnds, class S, class V>
 HWY_INLINE void step(S& state, const Plan& plan, const V* bar, V* ring, V* made) {
   if constexpr (requires { S::kMade; }) {
-    state.template make<kTurns>(plan, bar, ring, made);
+    state.template make<kBlockEnds>(plan, bar, ring, made);
   } else if constexpr (requires { S::kTaken; }) {
     state.take(plan, bar, ring, made);
-  } else if constexpr (requires { state.room(plan); }) {
-    state.template update<kTurns>(plan, bar, ring, made);
+  } else if constexpr (requires { state.block_remaining(plan); }) {
+    state.template update<kBlockEnds>(plan, bar, ring, made);
   } else {
     state.update(plan, bar, ring, made);
   }
@@ -117,9 +117,9 @@ HWY_INLINE void step(S& state, const Plan& plan, const V* bar, V* ring, V* made)
 
 // Runs rule S with values V over the tiles of a group.
 template <class S, class V>
-class Sweep {
+class GroupKernel {
  public:
-  Sweep(const GroupCall& call)
+  GroupKernel(const GroupCall& call)
       : plan_(call.batch.plan),
         floats_(call.batch.floats != 0),
         ring_(reinterpret_cast<V*>(call.ring)),
@@ -156,19 +156,19 @@ class Sweep {
   }
 
  private:
-  static constexpr int kLines = V::kLines, kVectors = kLines / kLanes;
+  static constexpr int kWidth = V::kWidth, kVectors = kWidth / kLanes;
   using From = typename Taking<S>::From;
   using To = typename Giving<S>::To;
   static constexpr int kTaken = From::kTaken, kMade = Giving<S>::kMade;
   static constexpr bool kSpaced = kRefines<S> && kVectors == 1;
   static constexpr bool kSettles = requires { std::declval<S&>().settle(); };
 
-  // Of the next block: up to the first bar for squares, where there are any.
+  // The length of the next block: up to the first bar for squares, where there are any.
   std::int64_t block_at(std::int64_t t) const {
     if (t == 0 && group_.lead > 0) return group_.lead;
     const std::int64_t before = first_square() - t;
-    if (!kInSquares<S> || before <= 0) return kBlock<kLines>;
-    return std::min<std::int64_t>((before + kLanes - 1) / kLanes * kLanes, kBlock<kLines>);
+    if (!kInSquares<S> || before <= 0) return kBlock<kWidth>;
+    return std::min<std::int64_t>((before + kLanes - 1) / kLanes * kLanes, kBlock<kWidth>);
   }
   std::int64_t first_square() const {
     if (begins_early()) return group_.lead;
@@ -178,30 +178,30 @@ class Sweep {
   // A rule that need not settle may store what it makes in the look-back, if that is put right
   // afterwards.
   bool begins_early() const {
-    return kInSquares<S> && !kSettles && group_.whole && !floats_ && !group_.past_caches;
+    return kInSquares<S> && !kSettles && group_.covers_lookback && !floats_ && !group_.past_caches;
   }
   void blank() {
     for (int k = 0; k < S::kOutputs; ++k)
-      for (int l = 0; l < kLines; ++l)
+      for (int l = 0; l < kWidth; ++l)
         std::fill_n(reinterpret_cast<double*>(group_.out[k][l]),
                     std::min<std::int64_t>(plan_.lookback, group_.end[l]),
                     std::numeric_limits<double>::quiet_NaN());
   }
 
-  // Where the rows of a square lie: evenly spaced ones need no table of them.
+  // The addresses of the rows of a square. Evenly spaced rows need no table.
   struct Rows {
-    const LineGroup<kLines>& group;
+    const SegmentGroup<kWidth>& group;
     std::int64_t t, apart;
     const double* first;
     double* to[S::kOutputs];
 
-    Rows(const LineGroup<kLines>& lines, std::int64_t from)
-        : group(lines),
+    Rows(const SegmentGroup<kWidth>& segments, std::int64_t from)
+        : group(segments),
           t(from),
-          apart(lines.apart),
-          first(reinterpret_cast<const double*>(lines.in[0][0]) + from) {
+          apart(segments.apart),
+          first(reinterpret_cast<const double*>(segments.in[0][0]) + from) {
       for (int k = 0; k < S::kOutputs; ++k)
-        to[k] = reinterpret_cast<double*>(lines.out[k][0]) + from;
+        to[k] = reinterpret_cast<double*>(segments.out[k][0]) + from;
     }
     HWY_INLINE void next() {
       t += kLanes;
@@ -219,8 +219,8 @@ class Sweep {
   };
   using Square = Vec[kVectors][kLanes];
 
-  // Squares of bars from t on, as far as all lines have and store them, in, computed and out
-  // again one after the other: the processor is at work on several at once.
+  // Squares of bars from t on, as far as all segments have and store them, in, computed and out
+  // again, one after another: the processor is at work on several at once.
   HWY_NOINLINE std::int64_t squares(std::int64_t t) {
     if (t < first_square() || (kSpaced && group_.apart == 0)) return t;
     const Plan plan = plan_;
@@ -239,10 +239,10 @@ class Sweep {
     return rows.t;
   }
 
-  // A rule with a window has too many operations and stores to spare any: whole rows, and all
+  // A rule with a window has too many operations and stores to spare any: full rows, and all
   // shuffles (5 % on Zen 4). The others wait for their chain, quotient or root, and for shuffles,
   // of which halves save some.
-  static constexpr bool kWhole = S::kKeeps;
+  static constexpr bool kWhole = S::kUsesRing;
 
   HWY_INLINE void take_square(const Rows& rows, int u, Vec* taken) const {
     if constexpr (kWhole && !kRefines<S>) {
@@ -256,20 +256,21 @@ class Sweep {
   }
 
   HWY_INLINE void compute_square(S& state, const Plan& plan, const Square& taken, Square* made) {
-    if constexpr (requires { state.room(plan); }) {
-      if (state.room(plan) >= kLanes) return square_bars<false>(state, plan, taken, made);
+    if constexpr (requires { state.block_remaining(plan); }) {
+      if (state.block_remaining(plan) >= kLanes)
+        return square_bars<false>(state, plan, taken, made);
     }
     square_bars<true>(state, plan, taken, made);
   }
 
-  template <bool kTurns>
+  template <bool kBlockEnds>
   HWY_INLINE void square_bars(S& state, const Plan& plan, const Square& taken, Square* made) {
     HWY_UNROLL(8)
     for (int i = 0; i < kLanes; ++i) {
       const V bar = bundle_at<kVectors>(taken, i);
       V out[kMade];
       for (int k = 0; k < kMade; ++k) out[k] = V(0);
-      step<kTurns>(state, plan, &bar, ring_, out);
+      step<kBlockEnds>(state, plan, &bar, ring_, out);
       for (int k = 0; k < kMade; ++k) put_bundle(out[k].v, made[k], i);
       if constexpr (kRefines<S>) {
         if (i % 2 == 1) refine_pair(plan, i - 1, made[S::kRefined]);
@@ -277,7 +278,7 @@ class Sweep {
     }
   }
 
-  // Of two bars, so that roots go both ways.
+  // Refines two bars, so that roots use both algorithms.
   HWY_INLINE void refine_pair(const Plan& plan, int i, Square& made) {
     HWY_UNROLL(4)
     for (int u = 0; u < kVectors; ++u) {
@@ -296,12 +297,12 @@ class Sweep {
         part_square(made[k][u]);
     }
     if constexpr (kWhole)
-      give_lines(plan, rows, u, made);
+      store_rows(plan, rows, u, made);
     else
       give_pairs(plan, rows, u, made);
   }
 
-  HWY_INLINE void give_lines(const Plan& plan, const Rows& rows, int u, Square* made) const {
+  HWY_INLINE void store_rows(const Plan& plan, const Rows& rows, int u, Square* made) const {
     HWY_UNROLL(8)
     for (int l = 0; l < kLanes; ++l) {
       Row in[kMade], out[S::kOutputs];
@@ -337,9 +338,9 @@ class Sweep {
     const std::int64_t element = group_.past_caches ? 0 : floats_ ? sizeof(float) : sizeof(double);
     if constexpr (kSteady) state.settle();
     int i = 0;
-    if constexpr (requires { state.room(plan); }) {
+    if constexpr (requires { state.block_remaining(plan); }) {
       while (i < count) {
-        const int stop = std::min(count, i + state.room(plan));
+        const int stop = std::min(count, i + state.block_remaining(plan));
         for (; i < stop; ++i) {
           bar<false>(state, plan, ring, i);
           fetch(t, i, element);
@@ -355,51 +356,51 @@ class Sweep {
     state_ = state;
   }
 
-  // Brings some of the cache lines near that this block is to be written to: each bar those
-  // of an eighth of the lines.
+  // Prefetches some of the cache lines that this block will be written to: with each bar those
+  // of an eighth of the segments.
   HWY_INLINE void fetch(std::int64_t t, int i, std::int64_t element) {
     if (element == 0) return;
-    constexpr int kEighth = std::max(kLines / 8, 1);
+    constexpr int kEighth = std::max(kWidth / 8, 1);
     const std::int64_t at = (t + (i & ~7)) * element;
-    const int first = (i & 7) * kEighth % kLines;
+    const int first = (i & 7) * kEighth % kWidth;
     for (int k = 0; k < S::kOutputs; ++k)
       for (int l = first; l < first + kEighth; ++l) hwy::Prefetch(group_.out[k][l] + at);
   }
 
-  template <bool kTurns>
+  template <bool kBlockEnds>
   HWY_INLINE void bar(S& state, const Plan& plan, V* ring, int i) {
     V taken[kTaken], made[kMade];
     for (int k = 0; k < kTaken; ++k)
-      taken[k] = load_pack<V>(in_[k] + i * kLanes, kBlock<kLines> * kLanes);
+      taken[k] = load_pack<V>(in_[k] + i * kLanes, kBlock<kWidth> * kLanes);
     for (int k = 0; k < kMade; ++k) made[k] = V(0);
-    step<kTurns>(state, plan, taken, ring, made);
+    step<kBlockEnds>(state, plan, taken, ring, made);
     if constexpr (kRefines<S>) made[S::kRefined] = S::refine(plan, made[S::kRefined]);
     for (int k = 0; k < kMade; ++k)
-      store_pack(made[k], made_[k] + i * kLanes, kBlock<kLines> * kLanes);
+      store_pack(made[k], made_[k] + i * kLanes, kBlock<kWidth> * kLanes);
   }
 
   const Plan& plan_;
   const bool floats_;
   V* const ring_;
-  const LineGroup<kLines> group_;
+  const SegmentGroup<kWidth> group_;
   S state_{};
-  HWY_ALIGN Tile<kLines> in_[kTaken];
-  HWY_ALIGN Tile<kLines> made_[kMade];
+  HWY_ALIGN Tile<kWidth> in_[kTaken];
+  HWY_ALIGN Tile<kWidth> made_[kMade];
 };
 
 template <class S>
 using PackFor = Pack<together<S>()>;
 
-// Runs a group, if there is one; counts the lines of a whole one.
+// Runs a group, if there is one, and returns the size of a full one.
 struct RunGroup {
   const GroupCall* call;
-  std::size_t lines = 0;
+  std::size_t segments = 0;
 
   template <class S>
   void run() {
     using V = PackFor<S>;
-    if (call != nullptr) Sweep<typename With<S, V>::Type, V>(*call).run();
-    lines = V::kLines;
+    if (call != nullptr) GroupKernel<typename With<S, V>::Type, V>(*call).run();
+    segments = V::kWidth;
   }
 };
 

@@ -2,21 +2,10 @@
 #include <numbers>
 
 #include "market/backtest/sweep/sweep.h"
+#include "market/math/normal.h"
 
 namespace sluice::market {
 namespace {
-
-double normal_below(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
-
-// By halving: it is asked for a few times a report.
-double normal_quantile(double p) {
-  double low = -40, high = 40;
-  for (int i = 0; i < 100; ++i) {
-    const double middle = (low + high) / 2;
-    (normal_below(middle) < p ? low : high) = middle;
-  }
-  return (low + high) / 2;
-}
 
 // The largest of n values of a standard normal, on average.
 double expected_largest(double n) {
@@ -26,15 +15,15 @@ double expected_largest(double n) {
          kEuler * normal_quantile(1 - 1 / (n * std::numbers::e));
 }
 
-struct Shape {
+struct ReturnMoments {
   double n = 0, mean = 0, deviation = 0, skew = 0, kurtosis = 3;
 };
 
-Shape shape_of(const std::vector<double>& equity) {
+ReturnMoments return_moments(const std::vector<double>& equity) {
   std::vector<double> changes;
   for (std::size_t i = 1; i < equity.size(); ++i)
     if (equity[i - 1] > 0) changes.push_back(equity[i] / equity[i - 1] - 1);
-  Shape s{.n = static_cast<double>(changes.size())};
+  ReturnMoments s{.n = static_cast<double>(changes.size())};
   for (const double x : changes) s.mean += x / s.n;
   double second = 0, third = 0, fourth = 0;
   for (const double x : changes) {
@@ -60,18 +49,19 @@ double variance_of_sharpes(const SweepResult& sweep) {
 
 }  // namespace
 
-LuckCheck check_luck(const SweepResult& sweep, const Backtest& best) {
+DeflatedSharpe deflated_sharpe(const SweepResult& sweep, const Backtest& best) {
   // The set's own figure, like those it is compared with: with several tickers their mean.
-  LuckCheck check{.tried = sweep.sets.size(), .sharpe = sweep.sets[sweep.best()].metrics.sharpe};
-  check.sharpe_by_luck =
-      std::sqrt(variance_of_sharpes(sweep)) * expected_largest(static_cast<double>(check.tried));
-  const Shape s = shape_of(best.equity);
+  DeflatedSharpe check{.trials = sweep.sets.size(),
+                       .sharpe = sweep.sets[sweep.best()].metrics.sharpe};
+  check.expected_max_sharpe =
+      std::sqrt(variance_of_sharpes(sweep)) * expected_largest(static_cast<double>(check.trials));
+  const ReturnMoments s = return_moments(best.equity);
   if (s.deviation <= 0) return check;
   const double year = std::sqrt(sweep.trading.periods_per_year);
-  const double sharpe = check.sharpe / year, bar = check.sharpe_by_luck / year;
+  const double sharpe = check.sharpe / year, bar = check.expected_max_sharpe / year;
   const double spread = 1 - s.skew * sharpe + (s.kurtosis - 1) / 4 * sharpe * sharpe;
   check.probability =
-      normal_below((sharpe - bar) * std::sqrt(s.n - 1) / std::sqrt(std::max(spread, 1e-12)));
+      normal_cdf((sharpe - bar) * std::sqrt(s.n - 1) / std::sqrt(std::max(spread, 1e-12)));
   return check;
 }
 

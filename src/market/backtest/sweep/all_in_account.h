@@ -1,7 +1,7 @@
-// An account that is all in or all out of one ticker, long, without stops: between two
+// An account that is fully invested in one ticker or in cash, long, without stops. Between two
 // fills its returns are the ticker's, so a trade costs a few operations whatever its length.
-// Sums of returns are differences of running sums; a drawdown is looked for in parts of a
-// trade, as many as its length has bits, only if it may be the largest and made a new peak.
+// Sums of returns are differences of prefix sums. The drawdown within a trade is searched in
+// ranges of power-of-two length, and only if it may exceed the largest drawdown so far.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace sluice::market {
 
-// Whether trading like this can be done so.
-SLUICE_HD inline bool in_stretches(const Trading& t) {
+// Returns whether AllInAccount supports these trading options.
+SLUICE_HD inline bool is_all_in(const Trading& t) {
   return t.sides == Sides::long_only && t.sizing == Sizing::fraction && t.fraction == 1 &&
          t.fixed_fee == 0 && t.stop_loss == 0 && t.take_profit == 0;
 }
@@ -24,14 +24,14 @@ struct alignas(32) TradeEnd {
   double sum, squares, downside, factor;
 };
 
-// Of some closes: `keep` is what the worst fall of a later one under an earlier one left of
-// it.
+// Statistics of a range of closes. `keep` is the lowest ratio of a later close to an earlier one.
 struct alignas(32) Range {
   double low, high, keep;
 };
 
-// Of one ticker. `range` has levels: the closes of 2^k bars from each on, `pitch` apart.
-struct StretchTables {
+// Tables of one ticker. Level k of `range` covers 2^k bars from each bar on; levels are `pitch`
+// apart.
+struct AllInTables {
   const TradeEnd* enter;  // at the bar of the fill
   const TradeEnd* leave;  // at [end]: a position that is still open, worth its last close
   const Range* range;
@@ -57,7 +57,7 @@ SLUICE_HD inline TradeEnd leave_at(const Trading& t, double fill, double close_b
           sums.downside + below_zero_squared(change - free), worth};
 }
 
-// Of two stretches, one behind the other.
+// Joins the ranges of two consecutive runs of bars.
 template <class Bits>
 SLUICE_HD inline Range joined(const Range& a, const Range& b) {
   return {Bits::smaller(a.low, b.low), Bits::larger(a.high, b.high),
@@ -70,7 +70,7 @@ template <class Bits>
 class TradeFinder {
  public:
   TradeFinder() = default;
-  // As it stands after the last trade, where trades were found in another way.
+  // The state after the last trade, for trades that were found by another method.
   SLUICE_HD TradeFinder(bool inside, std::int32_t entered) : entered_(entered), inside_(inside) {}
 
   // Calls trade(entry, exit) with bars of fills, in order, for the signals of the next bars
@@ -98,9 +98,9 @@ class TradeFinder {
 };
 
 template <class Bits>
-class Stretches {
+class AllInAccount {
  public:
-  SLUICE_HD Stretches(const StretchTables& tables, double cash)
+  SLUICE_HD AllInAccount(const AllInTables& tables, double cash)
       : tables_(tables), equity_(cash), peak_(cash) {}
 
   SLUICE_HD void trade(std::int32_t entry, std::int32_t exit) {
@@ -121,7 +121,7 @@ class Stretches {
     bars_in_ += exit - entry;
   }
 
-  // `end`: the bar behind the last.
+  // `end` is one past the last bar.
   SLUICE_HD Tally finish(const TradeFinder<Bits>& found, std::int32_t first, std::int32_t end,
                          const Trading& t) {
     const std::int32_t exits = trades_;
@@ -149,8 +149,8 @@ class Stretches {
     const Range a = row[entry], b = row[exit - (1 << level)];
     const double top = shares * Bits::larger(a.high, b.high);
     const double bottom = shares * Bits::smaller(a.low, b.low);
-    if constexpr (requires { Bits::kForesees; })
-      if (no_further(a, b, top, bottom)) {
+    if constexpr (requires { Bits::kBranchFree; })
+      if (only_raises_peak(a, b, top, bottom)) {
         peak_ = Bits::larger(peak_, top);
         return;
       }
@@ -166,15 +166,15 @@ class Stretches {
       peak_ = top;
   }
 
-  // Whether what follows in watch_drawdown() changes no more than the peak, as for most
-  // trades: without a branch in between, for a processor that guesses where branches go.
-  SLUICE_HD bool no_further(const Range& a, const Range& b, double top, double bottom) const {
+  // Returns whether the rest of watch_drawdown() only raises the peak, as for most trades. It is
+  // evaluated without branches to avoid mispredictions on the CPU.
+  SLUICE_HD bool only_raises_peak(const Range& a, const Range& b, double top, double bottom) const {
     const bool within = (a.keep < keep_) | (b.keep < keep_) | (b.low < keep_ * a.high);
     return !((bottom < keep_ * peak_) | ((top > peak_) & within));
   }
 
-  // In parts that do not overlap, each twice as long as the next at least: a fall is from a
-  // peak before its part, or within it.
+  // Searches disjoint ranges, each at least twice as long as the next. A fall is from a peak
+  // before its range, or within it.
   SLUICE_HD void search_drawdown(std::int32_t entry, std::int32_t exit, double shares) {
     while (entry < exit) {
       const int level = Bits::highest(exit - entry);
@@ -187,7 +187,7 @@ class Stretches {
     }
   }
 
-  StretchTables tables_;
+  AllInTables tables_;
   double equity_, peak_, keep_ = 1;  // of the peak, in the worst drawdown
   double sum_ = 0, squares_ = 0, downside_ = 0, profits_ = 0, losses_ = 0;
   std::int32_t trades_ = 0, wins_ = 0, bars_in_ = 0;

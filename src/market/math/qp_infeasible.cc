@@ -1,5 +1,6 @@
-// Finds what cannot hold together: limits of single variables stay, every other row may be
-// broken at a price, and the least total breach is sought. When it is not 0, the rows with
+// Finds constraints that are infeasible together (elastic filter). Bounds of single variables are
+// kept, every other row may be
+// relaxed at a cost, and the total violation is minimised. When it is not 0, the rows with
 // a multiplier there are a proof that they exclude each other.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,20 +8,20 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "market/math/qp_sides.h"
+#include "market/math/qp_standard_form.h"
 
 namespace sluice::market {
 namespace {
 
-constexpr std::size_t kMostNamed = 6;
+constexpr std::size_t kMaxNamed = 6;
 
-bool may_break(const QpRow& row) { return row.terms.size() != 1; }
+bool may_be_relaxed(const QpRow& row) { return row.terms.size() != 1; }
 
 // The variables of the search: those of the problem, and one for each limit that may be broken.
 std::size_t width_of(const QpProblem& problem) {
   std::size_t wide = problem.q.size();
   for (const QpRow& row : problem.rows)
-    if (may_break(row))
+    if (may_be_relaxed(row))
       wide += (row.lower > -kNoLimit ? 1u : 0u) + (row.upper < kNoLimit ? 1u : 0u);
   return wide;
 }
@@ -34,7 +35,7 @@ QpProblem elastic(const QpProblem& problem) {
   std::size_t next = n;
   std::vector<QpRow> more;
   for (QpRow row : problem.rows) {
-    if (may_break(row))
+    if (may_be_relaxed(row))
       for (const double sign : {1.0, -1.0}) {
         if (sign > 0 ? row.lower == -kNoLimit : row.upper == kNoLimit) continue;
         row.terms.emplace_back(next, sign);
@@ -50,14 +51,14 @@ QpProblem elastic(const QpProblem& problem) {
 
 }  // namespace
 
-std::vector<std::string> conflict(const QpProblem& problem) {
-  if (width_of(problem) > kWidestSearch) return {};
+std::vector<std::string> infeasible_rows(const QpProblem& problem) {
+  if (width_of(problem) > kMaxSearchWidth) return {};
   const QpProblem e = elastic(problem);
-  const InteriorPoint point = interior_point(e, sides_of(e));
-  double breach = 0;
-  for (std::size_t i = problem.q.size(); i < e.q.size(); ++i) breach += point.solution.x[i];
+  const InteriorPoint point = interior_point(e, standard_form(e));
+  double violation = 0;
+  for (std::size_t i = problem.q.size(); i < e.q.size(); ++i) violation += point.solution.x[i];
   std::vector<std::string> names;
-  if (!(breach > 1e-6)) return names;
+  if (!(violation > 1e-6)) return names;
   // The rows of several variables say more than the limits of single ones.
   std::size_t others = 0;
   for (const bool single : {false, true})
@@ -65,7 +66,7 @@ std::vector<std::string> conflict(const QpProblem& problem) {
       const QpRow& row = problem.rows[r];
       if (row.name.empty() || std::abs(point.solution.multipliers[r]) < 1e-3) continue;
       if ((row.terms.size() == 1) != single) continue;
-      if (names.size() < kMostNamed)
+      if (names.size() < kMaxNamed)
         names.push_back(row.name);
       else
         ++others;
@@ -74,10 +75,10 @@ std::vector<std::string> conflict(const QpProblem& problem) {
   return names;
 }
 
-void refuse(const QpProblem& problem) {
-  const auto names = conflict(problem);
+void throw_infeasible(const QpProblem& problem) {
+  const auto names = infeasible_rows(problem);
   require(names.empty(), fmt::format("no portfolio fulfils all of: {}", fmt::join(names, "; ")));
-  require(width_of(problem) <= kWidestSearch,
+  require(width_of(problem) <= kMaxSearchWidth,
           "no portfolio fulfils all limits, or the optimum has no bound: there are too many "
           "limits to say which of them");
   throw Error(Code::invalid_argument,

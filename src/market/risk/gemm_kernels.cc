@@ -1,18 +1,18 @@
 // Limit: arithmetic. A tile of 4 x 3 sums stays in registers, so that 7 loads feed 12
 // multiply-adds; with AVX2 two of those a cycle, 16 FLOP.
-#include "market/risk/products_kernels.h"
+#include "market/risk/gemm_kernels.h"
 
 #include <algorithm>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "market/risk/products_kernels.cc"
+#define HWY_TARGET_INCLUDE "market/risk/gemm_kernels.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
 #include "base/cancellation.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace sluice::market::products_simd::HWY_NAMESPACE {
+namespace sluice::market::gemm_simd::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -22,7 +22,7 @@ using V = hn::Vec<D>;
 constexpr std::size_t kTall = 4, kWide = 3;
 constexpr std::size_t kBarsAtOnce = 512;  // 7 rows of it fit the first cache
 
-// Adds the products over `bars` of kTall rows of a and kWide of b.
+// Adds the dot products over `bars` of kTall rows of a and kWide of b.
 HWY_INLINE void add_tile(const double* const* HWY_RESTRICT a, const double* const* HWY_RESTRICT b,
                          std::size_t bars, double (*out)[kWide]) {
   const D d;
@@ -48,9 +48,9 @@ HWY_INLINE void add_tile(const double* const* HWY_RESTRICT a, const double* cons
 
 // Rows [begin, end) of the result. A tile at the edge computes its last row or column more
 // than once rather than beyond the end.
-void panel(const double* a, const double* b, std::size_t n, std::size_t stride, bool half,
+void panel(const double* a, const double* b, std::size_t n, std::size_t stride, bool lower_only,
            std::size_t begin, std::size_t end, double* out) {
-  const std::size_t columns = half ? end : n;
+  const std::size_t columns = lower_only ? end : n;
   for (std::size_t i = begin; i < end; ++i) std::fill_n(out + i * n, columns, 0.0);
   for (std::size_t t = 0; t < stride; t += kBarsAtOnce) {
     throw_if_cancelled();
@@ -58,7 +58,8 @@ void panel(const double* a, const double* b, std::size_t n, std::size_t stride, 
     for (std::size_t j = 0; j < columns; j += kWide) {
       const double* right[kWide];
       for (std::size_t k = 0; k < kWide; ++k) right[k] = b + std::min(j + k, n - 1) * stride + t;
-      for (std::size_t i = half ? std::max(begin, j / kTall * kTall) : begin; i < end; i += kTall) {
+      for (std::size_t i = lower_only ? std::max(begin, j / kTall * kTall) : begin; i < end;
+           i += kTall) {
         const double* left[kTall];
         for (std::size_t k = 0; k < kTall; ++k) left[k] = a + std::min(i + k, n - 1) * stride + t;
         double tile[kTall][kWide] = {};
@@ -71,24 +72,24 @@ void panel(const double* a, const double* b, std::size_t n, std::size_t stride, 
   }
 }
 
-}  // namespace sluice::market::products_simd::HWY_NAMESPACE
+}  // namespace sluice::market::gemm_simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace sluice::market {
-namespace products_simd {
+namespace gemm_simd {
 namespace {
 HWY_EXPORT(panel);
 }
-}  // namespace products_simd
+}  // namespace gemm_simd
 
-void products(compute::Workers& workers, const double* a, const double* b, std::size_t n,
-              std::size_t stride, bool half, double* out) {
-  using namespace products_simd;
+void gemm_nt(compute::Workers& workers, const double* a, const double* b, std::size_t n,
+             std::size_t stride, bool lower_only, double* out) {
+  using namespace gemm_simd;
   constexpr std::size_t kRows = 32;  // their bars at once fit the second cache
   workers.each((n + kRows - 1) / kRows, 1, [&](std::size_t begin, std::size_t end) {
     HWY_DYNAMIC_DISPATCH(panel)
-    (a, b, n, stride, half, begin * kRows, std::min(end * kRows, n), out);
+    (a, b, n, stride, lower_only, begin * kRows, std::min(end * kRows, n), out);
   });
 }
 

@@ -1,23 +1,23 @@
-// A program in the solver's own form: equalities, and one-sided limits g' x <= h.
+// A quadratic program in standard form: equalities and inequalities g' x <= h.
 #pragma once
 
 #include "market/math/qp.h"
 
 namespace sluice::market {
 
-struct QpSide {
+struct QpInequality {
   std::size_t row;
   double sign;  // 1: the row's upper limit, -1: its lower
   double h;     // sign * limit
 };
 
-struct QpSides {
+struct QpStandardForm {
   std::vector<std::size_t> equal;  // rows
-  std::vector<QpSide> limits;
+  std::vector<QpInequality> limits;
 };
 
-inline QpSides sides_of(const QpProblem& problem) {
-  QpSides s;
+inline QpStandardForm standard_form(const QpProblem& problem) {
+  QpStandardForm s;
   for (std::size_t r = 0; r < problem.rows.size(); ++r) {
     const QpRow& row = problem.rows[r];
     if (row.lower == row.upper) {
@@ -39,7 +39,7 @@ inline double value_of(const QpRow& row, const std::vector<double>& x) {
 // Solves again with the limits whose multiplier is above their slack taken as equalities.
 // False, and nothing changed, when the result breaks a limit or has a multiplier of the
 // wrong sign.
-bool polish(const QpProblem& problem, const QpSides& sides, const std::vector<double>& slack,
+bool polish(const QpProblem& problem, const QpStandardForm& form, const std::vector<double>& slack,
             const std::vector<double>& z, QpSolution& solution);
 
 struct InteriorPoint {
@@ -47,6 +47,6 @@ struct InteriorPoint {
   std::vector<double> slack, z;  // of the limits
   bool converged = false;
 };
-InteriorPoint interior_point(const QpProblem& problem, const QpSides& sides);
+InteriorPoint interior_point(const QpProblem& problem, const QpStandardForm& form);
 
 }  // namespace sluice::market

@@ -1,6 +1,6 @@
-// Lines that run side by side in the lanes of vectors: where their bars lie, and the tiles
-// of bars that go in and out. Series lie one behind the other in memory, so tiles are
-// transposed in registers on the way. Included once per instruction set.
+// Segments that run in SIMD lanes: the addresses of their bars, and the tiles of bars that are
+// loaded and stored. Series are contiguous in memory, so tiles are transposed in registers.
+// Included once per instruction set.
 #include <hwy/cache_control.h>
 
 #include <algorithm>
@@ -11,68 +11,70 @@
 #include "market/indicators/group.h"
 #include "market/indicators/pack-inl.h"
 
-#if defined(SLUICE_MARKET_LINE_GROUP_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SLUICE_MARKET_LINE_GROUP_INL_H_
-#undef SLUICE_MARKET_LINE_GROUP_INL_H_
+#if defined(SLUICE_MARKET_SEGMENT_GROUP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_MARKET_SEGMENT_GROUP_INL_H_
+#undef SLUICE_MARKET_SEGMENT_GROUP_INL_H_
 #else
-#define SLUICE_MARKET_LINE_GROUP_INL_H_
+#define SLUICE_MARKET_SEGMENT_GROUP_INL_H_
 #endif
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::market::HWY_NAMESPACE {
 
 // A tile is [vector][bar][lane]: those of a group stay in the L1 cache.
-template <int kLines>
-constexpr int kBlock = std::max(512 / kLines, 32);
+template <int kWidth>
+constexpr int kBlock = std::max(512 / kWidth, 32);
 
-template <int kLines>
-using Tile = double[kBlock<kLines> * kLines];
+template <int kWidth>
+using Tile = double[kBlock<kWidth> * kWidth];
 
-// Where vector u has its bar i.
-template <int kLines>
+// The position of bar i of vector u.
+template <int kWidth>
 constexpr std::int64_t place(int u, std::int64_t i) {
-  return (u * kBlock<kLines> + i) * kLanes;
+  return (u * kBlock<kWidth> + i) * kLanes;
 }
 
-using Row = Pack<1>;  // of bars of one line
+using Row = Pack<1>;  // of bars of one segment
 
-template <int kLines>
-struct LineGroup {
+template <int kWidth>
+struct SegmentGroup {
   const Plan& plan;
-  std::byte* in[kMostInputs][kLines];
-  std::byte* out[kMostOutputs][kLines];
-  std::int64_t begin[kLines], end[kLines];  // bars to store, from the line's first
+  std::byte* in[kMaxInputs][kWidth];
+  std::byte* out[kMaxOutputs][kWidth];
+  std::int64_t begin[kWidth], end[kWidth];  // bars to store, from the segment's first
   std::int64_t longest = 0;
-  std::int64_t all_from = 0, all_to = 0;  // bars that all lines store; idle lanes may, too:
-                                          // they have the last line's
+  std::int64_t all_from = 0, all_to = 0;  // bars that all segments store; idle lanes may, too:
+                                          // they have the last segment's
   std::int64_t lead = 0;   // bars before the rows of the first output are aligned together
   std::int64_t apart = 0;  // elements between each row and the next; 0: not always the same
   bool past_caches;
-  bool whole = false;  // no other line has what lies before the first bar to store
-  std::int64_t inside[kLines / kLanes], latest[kLines / kLanes];  // all lanes have bars up to;
+  bool covers_lookback = false;  // no other segment stores the bars before the first bar to store
+  std::int64_t inside[kWidth / kLanes], latest[kWidth / kLanes];  // all lanes have bars up to;
                                                                   // store from
 
-  LineGroup(const GroupCall& call, std::size_t element) : plan(call.batch.plan) {
-    for (int i = 0; i < kLines; ++i) {
+  SegmentGroup(const GroupCall& call, std::size_t element) : plan(call.batch.plan) {
+    for (int i = 0; i < kWidth; ++i) {
       const auto place = static_cast<std::size_t>(i);
-      const Line& line = call.lines[std::min(place, call.count - 1)];
-      const auto at = static_cast<std::size_t>(line.series * call.batch.bars + line.from) * element;
+      const Segment& segment = call.segments[std::min(place, call.count - 1)];
+      const auto at =
+          static_cast<std::size_t>(segment.series * call.batch.bars + segment.from) * element;
       for (int k = 0; k < plan.inputs; ++k) in[k][i] = static_cast<std::byte*>(call.in[k]) + at;
       for (int k = 0; k < plan.outputs; ++k) out[k][i] = static_cast<std::byte*>(call.out[k]) + at;
-      end[i] = line.end - line.from;
-      begin[i] = place < call.count ? std::max<std::int64_t>(line.first - line.from, plan.lookback)
-                                    : end[i];
+      end[i] = segment.end - segment.from;
+      begin[i] = place < call.count
+                     ? std::max<std::int64_t>(segment.first - segment.from, plan.lookback)
+                     : end[i];
       longest = std::max(longest, end[i]);
     }
-    for (int u = 0; u < kLines / kLanes; ++u) {
+    for (int u = 0; u < kWidth / kLanes; ++u) {
       inside[u] = *std::min_element(end + u * kLanes, end + (u + 1) * kLanes);
       latest[u] = *std::max_element(begin + u * kLanes, begin + (u + 1) * kLanes);
     }
     all_from = *std::max_element(begin, begin + call.count);
-    whole = all_from == plan.lookback;
-    all_to = *std::min_element(end, end + kLines);
+    covers_lookback = all_from == plan.lookback;
+    all_to = *std::min_element(end, end + kWidth);
     const auto width = static_cast<std::int64_t>(element);
-    apart = call.count == kLines ? spacing(width) : 0;
+    apart = call.count == kWidth ? spacing(width) : 0;
     lead = aligned_after(out[0], width).value_or(0);
     past_caches = call.large;
     for (int k = 0; k < plan.outputs; ++k)
@@ -80,9 +82,9 @@ struct LineGroup {
   }
 
   std::int64_t spacing(std::int64_t element) const {
-    constexpr int kNext = kLines > 1;
+    constexpr int kNext = kWidth > 1;
     const std::int64_t step = in[0][kNext] - in[0][0];
-    for (int i = 1; i < kLines; ++i)
+    for (int i = 1; i < kWidth; ++i)
       if (in[0][i] - in[0][i - 1] != step) return 0;
     return step / element;
   }
@@ -94,7 +96,7 @@ struct LineGroup {
     const auto past = [&](int i) {
       return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(rows[i])) & (width - 1);
     };
-    for (int i = 1; i < kLines; ++i)
+    for (int i = 1; i < kWidth; ++i)
       if (past(i) != past(0)) return {};
     return (width - past(0)) % width / element;
   }
@@ -102,7 +104,7 @@ struct LineGroup {
 
 // ---- bars in -----------------------------------------------------------------------------
 
-// What a rule takes of the bars of a line: the inputs as they are.
+// Loads the inputs of a rule unchanged.
 template <int n>
 struct AsTheyAre {
   static constexpr int kInputs = n, kTaken = n;
@@ -117,12 +119,12 @@ struct AsTheyAre {
   }
 };
 
-// What S::gather() makes of them: fewer tiles to transpose.
+// Loads the outputs of S::gather(): fewer tiles to transpose.
 template <class S>
 struct Gathered {
   static constexpr int kInputs = S::kInputs, kTaken = S::kTaken;
 
-  // Not of the first bar of a line.
+  // Not of the first bar of a segment.
   template <class T>
   static HWY_INLINE void row(const T* const* in, std::int64_t t, Row* taken) {
     Row bars[kInputs];
@@ -137,9 +139,9 @@ struct Gathered {
   }
 };
 
-template <class From, class T, int kLines>
-HWY_NOINLINE void take_ends(const LineGroup<kLines>& group, int u, std::int64_t t, int i,
-                            Tile<kLines>* tiles) {
+template <class From, class T, int kWidth>
+HWY_NOINLINE void take_ends(const SegmentGroup<kWidth>& group, int u, std::int64_t t, int i,
+                            Tile<kWidth>* tiles) {
   for (int l = 0; l < kLanes; ++l) {
     const T* rows[From::kInputs];
     for (int k = 0; k < From::kInputs; ++k)
@@ -147,15 +149,15 @@ HWY_NOINLINE void take_ends(const LineGroup<kLines>& group, int u, std::int64_t 
     for (int bar = i; bar < i + kLanes; ++bar) {
       double taken[From::kTaken] = {};
       if (t + bar < group.end[u * kLanes + l]) From::bar(rows, t + bar, taken);
-      for (int k = 0; k < From::kTaken; ++k) tiles[k][place<kLines>(u, bar) + l] = taken[k];
+      for (int k = 0; k < From::kTaken; ++k) tiles[k][place<kWidth>(u, bar) + l] = taken[k];
     }
   }
 }
 
-template <class From, class T, int kLines>
+template <class From, class T, int kWidth>
 HWY_INLINE void take_bars(const T* const (*rows)[From::kInputs], std::int64_t t, std::int64_t at,
-                          Tile<kLines>* tiles) {
-  constexpr int kAhead = std::min(512, 16384 / (kLines * From::kInputs)) / sizeof(T);
+                          Tile<kWidth>* tiles) {
+  constexpr int kAhead = std::min(512, 16384 / (kWidth * From::kInputs)) / sizeof(T);
   Vec v[From::kTaken][kLanes];
   for (int l = 0; l < kLanes; ++l) {
     Row taken[From::kTaken];
@@ -170,17 +172,17 @@ HWY_INLINE void take_bars(const T* const (*rows)[From::kInputs], std::int64_t t,
 }
 
 // `count` bars from t on, into tiles.
-template <class From, class T, int kLines>
-void take_tiles(const LineGroup<kLines>& group, std::int64_t t, int count, Tile<kLines>* tiles) {
+template <class From, class T, int kWidth>
+void take_tiles(const SegmentGroup<kWidth>& group, std::int64_t t, int count, Tile<kWidth>* tiles) {
   constexpr bool kFirst = From::kTaken < From::kInputs;  // is another matter
-  for (int u = 0; u < kLines / kLanes; ++u) {
+  for (int u = 0; u < kWidth / kLanes; ++u) {
     const T* rows[kLanes][From::kInputs];
     for (int l = 0; l < kLanes; ++l)
       for (int k = 0; k < From::kInputs; ++k)
         rows[l][k] = reinterpret_cast<const T*>(group.in[k][u * kLanes + l]);
     for (int i = 0; i < count; i += kLanes)
       if (t + i + kLanes <= group.inside[u] && !(kFirst && t + i == 0))
-        take_bars<From, T, kLines>(rows, t + i, place<kLines>(u, i), tiles);
+        take_bars<From, T, kWidth>(rows, t + i, place<kWidth>(u, i), tiles);
       else
         take_ends<From, T>(group, u, t, i, tiles);
   }
@@ -188,7 +190,7 @@ void take_tiles(const LineGroup<kLines>& group, std::int64_t t, int count, Tile<
 
 // ---- bars out ----------------------------------------------------------------------------
 
-// What a rule makes is what goes out.
+// Stores the outputs of a rule unchanged.
 struct AsItIs {
   static constexpr int kMade = 1, kOutputs = 1;
 
@@ -198,15 +200,15 @@ struct AsItIs {
   }
 };
 
-template <class To, class T, int kLines>
-HWY_NOINLINE void give_ends(const LineGroup<kLines>& group, int first, int u, std::int64_t t, int i,
-                            const Tile<kLines>* tiles) {
+template <class To, class T, int kWidth>
+HWY_NOINLINE void give_ends(const SegmentGroup<kWidth>& group, int first, int u, std::int64_t t,
+                            int i, const Tile<kWidth>* tiles) {
   for (int l = 0; l < kLanes; ++l) {
     const std::int64_t from = std::max<std::int64_t>(group.begin[u * kLanes + l] - t, i);
     const std::int64_t last = std::min<std::int64_t>(group.end[u * kLanes + l] - t, i + kLanes);
     for (std::int64_t bar = from; bar < last; ++bar) {
       double made[To::kMade], out[To::kOutputs];
-      for (int k = 0; k < To::kMade; ++k) made[k] = tiles[k][place<kLines>(u, bar) + l];
+      for (int k = 0; k < To::kMade; ++k) made[k] = tiles[k][place<kWidth>(u, bar) + l];
       To::widen(group.plan, made, out);
       for (int k = 0; k < To::kOutputs; ++k)
         reinterpret_cast<T*>(group.out[first + k][u * kLanes + l])[t + bar] =
@@ -229,21 +231,21 @@ HWY_INLINE void load_square(const double* from, Vec* v) {
 }
 
 // Bars [from, to) of vector u.
-template <class To, class T, int kLines, bool kPastCaches>
-void give_rows(const LineGroup<kLines>& group, int first, int u, std::int64_t t, int from, int to,
-               const Tile<kLines>* tiles) {
+template <class To, class T, int kWidth, bool kPastCaches>
+void give_rows(const SegmentGroup<kWidth>& group, int first, int u, std::int64_t t, int from,
+               int to, const Tile<kWidth>* tiles) {
   const Plan plan = group.plan;
   T* rows[To::kOutputs][kLanes];
   for (int k = 0; k < To::kOutputs; ++k)
     for (int l = 0; l < kLanes; ++l)
       rows[k][l] = reinterpret_cast<T*>(group.out[first + k][u * kLanes + l]) + t;
   for (int i = from; i < to; i += kLanes) {
-    Vec lines[To::kMade][kLanes];
-    for (int k = 0; k < To::kMade; ++k) load_square(tiles[k] + place<kLines>(u, i), lines[k]);
+    Vec segments[To::kMade][kLanes];
+    for (int k = 0; k < To::kMade; ++k) load_square(tiles[k] + place<kWidth>(u, i), segments[k]);
     HWY_UNROLL(8)
     for (int l = 0; l < kLanes; ++l) {
       Row made[To::kMade], out[To::kOutputs];
-      for (int k = 0; k < To::kMade; ++k) made[k] = Row(Bundle<1>{lines[k][l]});
+      for (int k = 0; k < To::kMade; ++k) made[k] = Row(Bundle<1>{segments[k][l]});
       To::widen(plan, made, out);
       for (int k = 0; k < To::kOutputs; ++k) put<kPastCaches>(out[k].v.a, rows[k][l] + i);
     }
@@ -251,22 +253,22 @@ void give_rows(const LineGroup<kLines>& group, int first, int u, std::int64_t t,
 }
 
 // `count` bars from t on, out of tiles, to the outputs from `first` on.
-template <class To, class T, int kLines>
-void give_tiles(const LineGroup<kLines>& group, int first, std::int64_t t, int count,
-                const Tile<kLines>* tiles) {
-  for (int u = 0; u < kLines / kLanes; ++u) {
-    const auto whole = [&](int i) {
+template <class To, class T, int kWidth>
+void give_tiles(const SegmentGroup<kWidth>& group, int first, std::int64_t t, int count,
+                const Tile<kWidth>* tiles) {
+  for (int u = 0; u < kWidth / kLanes; ++u) {
+    const auto full = [&](int i) {
       return t + i >= group.latest[u] && t + i + kLanes <= group.inside[u];
     };
     int from = 0, to = 0;
-    for (; from < count && !whole(from); from += kLanes)
+    for (; from < count && !full(from); from += kLanes)
       give_ends<To, T>(group, first, u, t, from, tiles);
-    for (to = from; to < count && whole(to);) to += kLanes;
+    for (to = from; to < count && full(to);) to += kLanes;
     for (int i = to; i < count; i += kLanes) give_ends<To, T>(group, first, u, t, i, tiles);
     if (group.past_caches)
-      give_rows<To, T, kLines, true>(group, first, u, t, from, to, tiles);
+      give_rows<To, T, kWidth, true>(group, first, u, t, from, to, tiles);
     else
-      give_rows<To, T, kLines, false>(group, first, u, t, from, to, tiles);
+      give_rows<To, T, kWidth, false>(group, first, u, t, from, to, tiles);
   }
 }
 
