@@ -56,18 +56,18 @@ std::vector<std::string_view> known_names() {
 
 void require_known(std::string_view suite, const std::vector<std::string_view>& names,
                    const std::vector<std::string>& only) {
-  for (const auto& wanted : only) {
-    const auto begins = [&](std::string_view name) { return name.starts_with(wanted); };
+  for (const auto& name_start : only) {
+    const auto begins = [&](std::string_view name) { return name.starts_with(name_start); };
     if (std::ranges::any_of(names, begins)) continue;
     std::string all;
     for (const auto name : names) all += (all.empty() ? "" : ", ") + std::string(name);
     throw Error(Code::invalid_argument, "bench " + std::string(suite) + ": no figure named '" +
-                                            wanted + "'" + did_you_mean(wanted, names) +
+                                            name_start + "'" + did_you_mean(name_start, names) +
                                             "; there are " + all);
   }
 }
 
-// ---- what is measured ------------------------------------------------------------
+// ---- the measurements ------------------------------------------------------------
 
 std::string driver_of(const std::string& uuid) {
   try {
@@ -80,17 +80,17 @@ std::string driver_of(const std::string& uuid) {
   return {};
 }
 
-// By UUID, a beginning of one, or bus id.
-std::vector<device::BenchGpu> chosen(const device::BenchGpus& found, const std::string& wanted) {
-  if (wanted.empty()) return found.gpus;
+// Selects GPUs by UUID, a prefix of it, or bus id.
+std::vector<device::BenchGpu> chosen(const device::BenchGpus& found, const std::string& given) {
+  if (given.empty()) return found.gpus;
   std::vector<device::BenchGpu> gpus;
   std::ranges::copy_if(found.gpus, std::back_inserter(gpus), [&](const device::BenchGpu& gpu) {
-    return gpu.uuid.starts_with(wanted) || gpu.bus == wanted;
+    return gpu.uuid.starts_with(given) || gpu.bus == given;
   });
   if (!gpus.empty()) return gpus;
   std::string all;
   for (const auto& gpu : found.gpus) all += "\n  " + gpu.uuid + "  " + gpu.bus + "  " + gpu.name;
-  throw Error(Code::not_found, "bench device: no GPU '" + wanted + "'; " +
+  throw Error(Code::not_found, "bench device: no GPU '" + given + "'; " +
                                    (all.empty() ? found.why_none : "there are" + all));
 }
 
@@ -175,8 +175,7 @@ int bench_device(Args args, Io& io) {
   CLI::App app("Measures this machine's memory, links, matrix units and launch path.",
                "sluice bench device");
   add_common(app, flags);
-  app.add_option("--only", flags.only, "figures to measure, by name or its beginning")
-      ->type_name("NAME");
+  app.add_option("--only", flags.only, "benchmarks to run, by name or prefix")->type_name("NAME");
   if (!parse(app, args.subspan(1), io, kBenchExamples)) return 0;
   require_known(args[0], known_names(), flags.only);
   const device::BenchOptions options{flags.quick, flags.only, library_dirs(io)};
@@ -219,8 +218,7 @@ int bench_market(Args args, Io& io) {
       "Measures market analytics beside the hardware's limit and the libraries people use.",
       "sluice bench market");
   add_common(app, flags);
-  app.add_option("--only", flags.only, "figures to measure, by name or its beginning")
-      ->type_name("NAME");
+  app.add_option("--only", flags.only, "benchmarks to run, by name or prefix")->type_name("NAME");
   app.add_option(
          "--python", python,
          "Python with the libraries to compare with (TA-Lib, QuantLib, PyTorch); \"\" for none")

@@ -162,7 +162,7 @@ class Bench {
   std::map<std::string, DevicePeak> peaks_;
 };
 
-// Of each backend and precision, the row with the most throughput.
+// The row with the highest throughput for each backend and precision.
 bool is_best(const std::vector<Row>& rows, const Row& row) {
   return row.timing && std::ranges::all_of(rows, [&](const Row& other) {
            return !other.timing || other.backend != row.backend ||
@@ -170,7 +170,7 @@ bool is_best(const std::vector<Row>& rows, const Row& row) {
          });
 }
 
-// How long each backend and precision took until it was ready, as its first row has it.
+// Prints the start time of each backend and precision, from its first row.
 void print_starts(const Bench& bench, std::ostream& out) {
   std::string last;
   for (const Row& row : bench.rows()) {
@@ -187,9 +187,9 @@ void print_starts(const Bench& bench, std::ostream& out) {
 
 void print_text(const Bench& bench, const BenchModelFlags& flags, std::ostream& out) {
   const Pen pen = terminal_behind(out).pen;
-  double most = 0;
+  double best = 0;
   for (const Row& row : bench.rows())
-    if (row.timing) most = std::max(most, row.per_second());
+    if (row.timing) best = std::max(best, row.per_second());
   out << fmt::format("{:<8} {:<10} {:>5} {:>10} {:>10} {:>12} {:>10} {:>8}\n", "backend",
                      "precision", "batch", "p50", "p99", "throughput", "memory", "of peak");
   for (const Row& row : bench.rows()) {
@@ -205,7 +205,7 @@ void print_text(const Bench& bench, const BenchModelFlags& flags, std::ostream& 
                        fmt::format("{:.4g} /s", row.per_second()), human_bytes(row.timing->memory),
                        percent ? fmt::format("{:.0f} %", *percent) : "");
     if (flags.find_batch)
-      out << "  " << bar(row.per_second() / most, 20, pen, Ink::accent)
+      out << "  " << bar(row.per_second() / best, 20, pen, Ink::accent)
           << (is_best(bench.rows(), row) ? " best" : "");
     out << (row.timing->note.empty() ? "" : "  " + row.timing->note) << "\n";
   }
@@ -213,7 +213,7 @@ void print_text(const Bench& bench, const BenchModelFlags& flags, std::ostream& 
   for (const auto& [key, peak] : bench.peaks())
     if (peak.flops > 0)
       out << fmt::format("Peak of {}: {} ({}{})\n", key, human_rate(peak.flops, "FLOP"), peak.name,
-                         key.starts_with("cpu") ? ", large products measured now" : "");
+                         key.starts_with("cpu") ? ", large GEMMs measured now" : "");
 }
 
 void print_json(const Bench& bench, const BenchModelFlags& flags, std::ostream& out) {

@@ -35,7 +35,7 @@ std::string peak_cell(const device::BenchRow& row, int width, Pen pen) {
 std::string line_of(const device::BenchRow& row, int width, Pen pen) {
   const auto title = fmt::format("  {}", left(row.title, kTitle, pen));
   if (!row.value)
-    return title + paint(plain_letters("not measured: " + row.detail, pen), Ink::warn, pen);
+    return title + paint(displayable("not measured: " + row.detail, pen), Ink::warn, pen);
   const int rest = std::clamp(width - 2 - kTitle - kValue - kSpread - 4, 20, 34);
   const auto spread = fmt::format("{} {:.1f} %", pen.utf8 ? "±" : "+-", row.spread * 50);
   return title + right(shown(*row.value, row.unit), kValue, pen) + "  " +

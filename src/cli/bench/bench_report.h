@@ -32,7 +32,7 @@ struct BenchReport {
 // "4.31 TB/s", "790 TFLOP/s", "2.31 us".
 std::string shown(double value, const std::string& unit);
 
-// One table per device: figure, value, share of the peak as a bar, spread.
+// Prints one table per device: benchmark, value, share of the peak as a bar, spread.
 std::string table(const BenchReport& report, int width, Pen pen);
 
 Json to_json(const BenchReport& report);

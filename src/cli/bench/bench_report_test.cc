@@ -56,12 +56,12 @@ TEST(BenchReport, TheTableShowsValueShareOfPeakAndSpread) {
   EXPECT_THAT(text, HasSubstr("2.31 us"));
 }
 
-TEST(BenchReport, AFigureThatWasNotMeasuredSaysWhy) {
+TEST(BenchReport, AnUnmeasuredResultShowsItsReason) {
   EXPECT_THAT(table(h200(), 100, kNoColour),
               HasSubstr("GEMM fp8                       not measured: no kernel\n"));
 }
 
-TEST(BenchReport, TheJsonSaysWhatRanWhereAndWhen) {
+TEST(BenchReport, TheJsonHasSuiteDeviceAndDate) {
   const auto json = to_json(h200());
   EXPECT_EQ(json["date"], "2026-09-21T14:13:20Z");
   EXPECT_EQ(json["commit"], "63ea77f");
@@ -70,7 +70,7 @@ TEST(BenchReport, TheJsonSaysWhatRanWhereAndWhen) {
   EXPECT_TRUE(json["devices"][0]["results"][1]["value"].is_null());
 }
 
-TEST(BenchReport, EveryPeerIsNamedWithHowOftenItFitsIn) {
+TEST(BenchReport, EveryPeerIsShownWithItsRatio) {
   auto report = h200();
   report.subjects[0].rows[0].peers = {{"a loop", 2e12}, {"another", 1e12}};
   const auto text = table(report, 100, kNoColour);
@@ -80,7 +80,7 @@ TEST(BenchReport, EveryPeerIsNamedWithHowOftenItFitsIn) {
   EXPECT_FALSE(json[1].contains("peers"));
 }
 
-TEST(BenchReport, NothingMeasuredIsAFailure) {
+TEST(BenchReport, AReportWithoutResultsFails) {
   auto report = h200();
   EXPECT_TRUE(measured(report));
   for (auto& r : report.subjects[0].rows) r.value.reset();
@@ -94,12 +94,12 @@ struct Bench : testing::Test {
   int call(std::vector<std::string_view> args) { return bench(args, io); }
 };
 
-TEST_F(Bench, AloneItListsTheSuites) {
+TEST_F(Bench, WithoutArgumentsTheSuitesAreListed) {
   EXPECT_EQ(call({}), 0);
   EXPECT_THAT(out.str(), HasSubstr("device"));
 }
 
-TEST_F(Bench, AMistypedSuiteOrFigureNamesTheNearest) {
+TEST_F(Bench, AMistypedSuiteOrBenchmarkNamesTheNearest) {
   EXPECT_THROW(call({"devise"}), Error);
   try {
     call({"device", "--only", "gem_fp32"});
@@ -116,7 +116,7 @@ TEST_F(Bench, AMistypedSuiteOrFigureNamesTheNearest) {
   }
 }
 
-TEST_F(Bench, TheCpuIsMeasuredAnywhere) {
+TEST_F(Bench, TheCpuIsMeasuredOnAnyMachine) {
   EXPECT_EQ(call({"device", "--cpu", "--quick", "--only", "memory_copy", "--json"}), 0);
   const auto json = Json::parse(out.str());
   EXPECT_EQ(json["devices"][0]["kind"], "cpu");
@@ -124,7 +124,7 @@ TEST_F(Bench, TheCpuIsMeasuredAnywhere) {
   EXPECT_EQ(json["command"], "sluice bench device --cpu --quick --only memory_copy --json");
 }
 
-TEST_F(Bench, AFileThatCannotBeWrittenCostsNoFigures) {
+TEST_F(Bench, AnUnwritableFileLosesNoResults) {
   EXPECT_THROW(call({"device", "--cpu", "--quick", "--only", "memory_copy", "--json", "--output",
                      "/nowhere/at/all.json"}),
                Error);

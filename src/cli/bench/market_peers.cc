@@ -15,17 +15,17 @@ namespace sluice::cli {
 
 namespace {
 
-// Prints a JSON object for each figure it is asked for: kind of processor, figure, peer, units
-// a second. One core on the CPU; medians, as for our own figures.
+// Prints a JSON object for each requested benchmark: kind of processor, name, peer, units
+// a second. One core on the CPU; medians, as for our own benchmarks.
 constexpr const char* kScript = R"py(
 import json, statistics, sys, time
-quick, asked = sys.argv[1] == "1", sys.argv[2:]
+quick, requested = sys.argv[1] == "1", sys.argv[2:]
 
-def wanted(kind, *names):
-    return any(kind + ":" + name in asked for name in names)
+def is_selected(kind, *names):
+    return any(kind + ":" + name in requested for name in names)
 
-def tell(kind, name, peer, work, run, sync=lambda: None):
-    if wanted(kind, name):
+def report(kind, name, peer, work, run, sync=lambda: None):
+    if is_selected(kind, name):
         rate = median_rate(work, run, sync)
         print(json.dumps({"kind": kind, "name": name, "peer": peer, "rate": rate}), flush=True)
 
@@ -48,7 +48,7 @@ def median_rate(work, run, sync):  # the median, of several in a row where one i
 def talib_peers():
     series = ("ema", "sma", "rsi", "bbands")
     cached, long = [n + "_cached" for n in series], ("ema_long", "rsi_long")
-    if not wanted("cpu", *series, *cached, *long): return
+    if not is_selected("cpu", *series, *cached, *long): return
     import numpy, talib
     peer = "TA-Lib " + talib.__version__ + " on one core"
     random = numpy.random.default_rng()
@@ -58,15 +58,15 @@ def talib_peers():
              "rsi": lambda x: talib.RSI(x, 14), "bbands": lambda x: talib.BBANDS(x, 20, 2, 2)}
     short, rows = prices(10000), [prices(10000) for _ in range(100 if quick else 1000)]
     for name, call in calls.items():
-        tell("cpu", name + "_cached", peer, len(short), lambda: call(short))
-        tell("cpu", name, peer, sum(map(len, rows)), lambda: [call(r) for r in rows])
-    if not wanted("cpu", *long): return
+        report("cpu", name + "_cached", peer, len(short), lambda: call(short))
+        report("cpu", name, peer, sum(map(len, rows)), lambda: [call(r) for r in rows])
+    if not is_selected("cpu", *long): return
     one = prices(1_000_000 if quick else 100_000_000)
     for name in ("ema", "rsi"):
-        tell("cpu", name + "_long", peer, len(one), lambda: calls[name](one))
+        report("cpu", name + "_long", peer, len(one), lambda: calls[name](one))
 
 def quantlib_peers():
-    if not wanted("cpu", "black_scholes", "american_binomial", "american_standard"): return
+    if not is_selected("cpu", "black_scholes", "american_binomial", "american_standard"): return
     import QuantLib as ql
     peer = "QuantLib " + ql.__version__ + " on one core, through Python"
     today = ql.Date(15, 1, 2026); ql.Settings.instance().evaluationDate = today
@@ -87,15 +87,15 @@ def quantlib_peers():
         for i in range(count):
             spot.setValue(90.0 + i % 20 + 0.01)
             for one in options: one.NPV()
-    tell("cpu", "black_scholes", peer, 2000, lambda: price(pair, 2000))
-    tell("cpu", "american_binomial", peer, 5, lambda: price([tree], 5))
+    report("cpu", "black_scholes", peer, 2000, lambda: price(pair, 2000))
+    report("cpu", "american_binomial", peer, 5, lambda: price([tree], 5))
     engine = getattr(ql, "QdFpAmericanEngine", None)
     if engine:
         point = option(american, engine(process, engine.accurateScheme()))
-        tell("cpu", "american_standard", peer, 200, lambda: price([point], 200))
+        report("cpu", "american_standard", peer, 200, lambda: price([point], 200))
 
 def torch_peers():
-    if not wanted("gpu", "black_scholes", "asian", "sma", "covariance", "covariance_large"): return
+    if not is_selected("gpu", "black_scholes", "asian", "sma", "covariance", "covariance_large"): return
     import torch
     if not torch.cuda.is_available(): return note("PyTorch sees no GPU")
     peer, sync = "PyTorch " + torch.__version__, torch.cuda.synchronize
@@ -108,7 +108,7 @@ def torch_peers():
         a, b = s * (-0.01 * t).exp(), k * (-0.03 * t).exp()
         call = a * cdf(d1) - b * cdf(d1 - root)
         return call, call - a + b
-    tell("gpu", "black_scholes", peer, n, black_scholes, sync)
+    report("gpu", "black_scholes", peer, n, black_scholes, sync)
     paths, steps = 1 << 20, 252
     def asian():
         log = torch.zeros(paths, device="cuda"); total = torch.zeros(paths, device="cuda")
@@ -116,14 +116,14 @@ def torch_peers():
             log += torch.randn(paths, device="cuda").mul_(0.2 / steps ** 0.5).sub_(0.02 / steps)
             total += log.exp()
         return (100 * total / steps - 100).clamp_(min=0).mean()
-    tell("gpu", "asian", peer, paths * steps, asian, sync)
+    report("gpu", "asian", peer, paths * steps, asian, sync)
     # A recurrence has no operation in PyTorch: as a convolution, truncated at 10 periods.
     x = torch.rand(1000, 1, 10000, dtype=torch.float64, device="cuda")
     window = torch.ones(1, 1, 30, dtype=torch.float64, device="cuda") / 30
-    tell("gpu", "sma", peer, x.numel(), lambda: torch.nn.functional.conv1d(x, window), sync)
+    report("gpu", "sma", peer, x.numel(), lambda: torch.nn.functional.conv1d(x, window), sync)
     for name, series, bars in (("covariance", 500, 1260), ("covariance_large", 4000, 2520)):
         r = torch.rand(series, bars, dtype=torch.float64, device="cuda")
-        tell("gpu", name, peer, series * (series + 1) * bars, lambda: torch.cov(r), sync)
+        report("gpu", name, peer, series * (series + 1) * bars, lambda: torch.cov(r), sync)
 
 print(json.dumps({"ran": True}), flush=True)
 for peers in (talib_peers, quantlib_peers, torch_peers):
@@ -146,14 +146,14 @@ std::string quoted(const std::string& text) {
   return safe + "'";
 }
 
-// What the script prints of the figures `asked`, as "gpu:asian"; nothing when `python` cannot
-// be run.
-std::string run_script(const std::string& python, bool quick, const std::string& asked) {
+// The output of the script for the benchmarks `requested`, such as "gpu:asian"; empty when `python`
+// cannot be run.
+std::string run_script(const std::string& python, bool quick, const std::string& requested) {
   const RemoveFile script{std::filesystem::temp_directory_path() /
                           fmt::format("sluice-peers-{}.py", getpid())};
   std::ofstream(script.path) << kScript;
   const std::string command = fmt::format("{} {} {}{} 2>/dev/null", quoted(python),
-                                          quoted(script.path.string()), quick ? 1 : 0, asked);
+                                          quoted(script.path.string()), quick ? 1 : 0, requested);
   std::FILE* const pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return {};
   std::string text;
@@ -163,11 +163,11 @@ std::string run_script(const std::string& python, bool quick, const std::string&
   return text;
 }
 
-void add_peer(BenchReport& report, const nlohmann::json& told) {
+void add_peer(BenchReport& report, const nlohmann::json& result) {
   for (auto& subject : report.subjects)
     for (auto& row : subject.rows)
-      if (told.at("kind") == subject.kind && told.at("name") == row.name) {
-        row.peers.push_back({told.at("peer"), told.at("rate").get<double>()});
+      if (result.at("kind") == subject.kind && result.at("name") == row.name) {
+        row.peers.push_back({result.at("peer"), result.at("rate").get<double>()});
       }
 }
 
@@ -175,20 +175,20 @@ void add_peer(BenchReport& report, const nlohmann::json& told) {
 
 void add_market_peers(BenchReport& report, const std::string& python, bool quick) {
   if (python.empty()) return;
-  std::string asked;
+  std::string requested;
   for (const auto& subject : report.subjects)
     for (const auto& row : subject.rows)
-      if (row.value) asked += " " + subject.kind + ":" + row.name;
-  std::istringstream lines(run_script(python, quick, asked));
-  bool any = asked.empty();
+      if (row.value) requested += " " + subject.kind + ":" + row.name;
+  std::istringstream lines(run_script(python, quick, requested));
+  bool any = requested.empty();
   for (std::string line; std::getline(lines, line);) {
-    const auto told = nlohmann::json::parse(line, nullptr, false);
-    if (told.is_discarded()) continue;
+    const auto result = nlohmann::json::parse(line, nullptr, false);
+    if (result.is_discarded()) continue;
     any = true;
-    if (told.contains("note"))
-      report.notes.push_back("Peers: " + told["note"].get<std::string>());
-    else if (told.contains("rate"))
-      add_peer(report, told);
+    if (result.contains("note"))
+      report.notes.push_back("Peers: " + result["note"].get<std::string>());
+    else if (result.contains("rate"))
+      add_peer(report, result);
   }
   if (!any) report.notes.push_back("No library was compared: " + python + " cannot be run");
 }

@@ -1,4 +1,4 @@
-// What options may hold, for CLI11's check(): functions that say what is wrong, or "".
+// Validators of option values, for CLI11's check(): they return why a value is invalid, or "".
 #pragma once
 
 #include <functional>

@@ -12,14 +12,14 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(NumberBetween, TakesFiniteNumbersOfTheRangeAlone) {
+TEST(NumberBetween, OnlyFiniteNumbersInTheRangeAreAccepted) {
   const auto check = number_between(0, 60);
   for (const auto* good : {"0", "60", "0.5", "1e1"}) EXPECT_EQ(check(good), "") << good;
   for (const auto* bad : {"", "nan", "inf", "-inf", "-1", "60.1", "1x", " 1", "1e999"})
     EXPECT_THAT(check(bad), HasSubstr("is not a number from 0 to 60")) << bad;
 }
 
-TEST(FiniteNumber, SaysWhatIsWantedForAnythingElse) {
+TEST(FiniteNumber, OtherTextIsRefusedWithAnExample) {
   const auto check = finite_number("a number of watts such as 500");
   for (const auto* good : {"0", "-1", "412.5", "1e3"}) EXPECT_EQ(check(good), "") << good;
   for (const auto* bad : {"", "nan", "inf", "-inf", "500W", " 500", "1e999", "0x10"})
@@ -39,7 +39,7 @@ Answer call(std::vector<std::string_view> args) {
   return {code, err.str()};
 }
 
-TEST(Usage, AnEmptyValueIsRefusedAndTheAnswerSaysWhatToGive) {
+TEST(Usage, AnEmptyValueIsRefusedWithAnExample) {
   struct Case {
     const char *command, *option, *wanted;
   };
@@ -59,7 +59,7 @@ TEST(Usage, AnEmptyValueIsRefusedAndTheAnswerSaysWhatToGive) {
   }
 }
 
-TEST(Usage, ATimeIntoAScenarioNeedsTheScenarioAndIsANumber) {
+TEST(Usage, DemoAtNeedsAScenarioAndANumber) {
   for (const auto* command : {"detect", "doctor", "tune"}) {
     SCOPED_TRACE(command);
     const auto alone = call({command, "--demo-at", "5"});
@@ -73,7 +73,7 @@ TEST(Usage, ATimeIntoAScenarioNeedsTheScenarioAndIsANumber) {
   }
 }
 
-TEST(Usage, APowerLimitThatIsNoNumberIsRefusedWithAnExample) {
+TEST(Usage, ANonNumericPowerLimitIsRefusedWithAnExample) {
   for (const auto* bad : {"nan", "inf", "much", "500W"}) {
     const auto answer = call({"tune", "--demo", "eight-gpus", "--power-limit", bad});
     EXPECT_EQ(answer.code, 2) << bad;
@@ -82,7 +82,7 @@ TEST(Usage, APowerLimitThatIsNoNumberIsRefusedWithAnExample) {
   }
 }
 
-TEST(Usage, AnIntervalThatIsNoNumberIsRefused) {
+TEST(Usage, ANonNumericIntervalIsRefused) {
   const auto answer = call({"top", "--once", "--interval", "nan"});
   EXPECT_EQ(answer.code, 2);
   EXPECT_THAT(answer.words, HasSubstr("from 0.1 to 60"));

@@ -1,6 +1,6 @@
 // A subcommand is a function of its arguments and three streams, so a test calls
 // it like any other function. Adding one: write it in cli/<name>.cc, declare it
-// below, add its row to kCommands in run.cc.
+// below, add its row to kCommands in dispatcher.cc.
 #pragma once
 
 #include <iosfwd>

@@ -1,4 +1,4 @@
-// Every command's entry point; the table in run.cc lists them.
+// Every command's entry point; the table in dispatcher.cc lists them.
 #pragma once
 
 #include "cli/common/command.h"

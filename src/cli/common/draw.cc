@@ -77,13 +77,13 @@ std::string bar(double fraction, int width, Pen pen, Ink filled) {
   const double share = std::isfinite(fraction) ? std::clamp(fraction, 0.0, 1.0) : 0;
   const int halves = static_cast<int>(std::lround(share * width * 2));
   if (!pen.utf8) {
-    const int whole = (halves + 1) / 2;
-    return paint(repeated("#", whole), filled, pen) +
-           paint(repeated(".", width - whole), Ink::dim, pen);
+    const int full = (halves + 1) / 2;
+    return paint(repeated("#", full), filled, pen) +
+           paint(repeated(".", width - full), Ink::dim, pen);
   }
-  const int whole = halves / 2, half = halves % 2;
-  return paint(repeated("█", whole) + repeated("▌", half), filled, pen) +
-         paint(repeated("░", width - whole - half), Ink::dim, pen);
+  const int full = halves / 2, half = halves % 2;
+  return paint(repeated("█", full) + repeated("▌", half), filled, pen) +
+         paint(repeated("░", width - full - half), Ink::dim, pen);
 }
 
 std::string sparkline(std::span<const std::optional<double>> values, int width, double low,
@@ -91,9 +91,9 @@ std::string sparkline(std::span<const std::optional<double>> values, int width, 
   static constexpr std::array<std::string_view, 8> kBlocks{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   static constexpr std::array<std::string_view, 8> kAscii{"_", ".", "-", "~", "=", "+", "*", "#"};
   const auto& levels = pen.utf8 ? kBlocks : kAscii;
-  const auto room = static_cast<std::size_t>(std::max(width, 0));
-  const auto shown = values.last(std::min(room, values.size()));
-  std::string line = spaces(static_cast<int>(room - shown.size()));
+  const auto cells = static_cast<std::size_t>(std::max(width, 0));
+  const auto shown = values.last(std::min(cells, values.size()));
+  std::string line = spaces(static_cast<int>(cells - shown.size()));
   for (const auto& value : shown) {
     if (!value) {
       line += ' ';
@@ -124,17 +124,17 @@ std::string right(std::string_view text, int width, Pen pen) {
   return spaces(width - columns(kept)) + kept;
 }
 
-std::string plain_letters(std::string_view text, Pen pen) {
+std::string displayable(std::string_view text, Pen pen) {
   if (pen.utf8) return std::string(text);
   std::string plain;
   while (!text.empty()) {
     const auto n = step(text);
-    const auto letter = text.substr(0, n);
-    plain += n == 1 || letter.starts_with(kEscape) ? letter
-             : letter == "…"                       ? "..."
-             : letter == "·"                       ? "-"
-             : letter == "°"                       ? ""
-                                                   : "?";
+    const auto character = text.substr(0, n);
+    plain += n == 1 || character.starts_with(kEscape) ? character
+             : character == "…"                       ? "..."
+             : character == "·"                       ? "-"
+             : character == "°"                       ? ""
+                                                      : "?";
     text.remove_prefix(n);
   }
   return plain;

@@ -36,7 +36,7 @@ int columns(std::string_view text);
 std::string left(std::string_view text, int width, Pen pen);
 std::string right(std::string_view text, int width, Pen pen);
 
-// The letters that cannot be shown replaced: "…" by "...", "°" left out.
-std::string plain_letters(std::string_view text, Pen pen);
+// Characters that the terminal cannot show are replaced: "…" by "...", "°" left out.
+std::string displayable(std::string_view text, Pen pen);
 
 }  // namespace sluice::cli

@@ -9,7 +9,7 @@ namespace {
 
 constexpr Pen kPlain{false, true}, kAscii{false, false}, kColour{true, true};
 
-TEST(Draw, ABarIsAlwaysAsWideAsAsked) {
+TEST(Draw, ABarHasTheRequestedWidth) {
   for (const double fraction : {-1.0, 0.0, 0.03, 0.5, 0.999, 1.0, 7.0})
     for (const auto pen : {kPlain, kAscii, kColour})
       EXPECT_EQ(columns(bar(fraction, 10, pen, Ink::good)), 10) << fraction;
@@ -22,7 +22,7 @@ TEST(Draw, ABarShowsHalfCells) {
   EXPECT_EQ(bar(1, 4, kPlain), "████");
 }
 
-TEST(Draw, ASparklineLeavesGapsWhereNothingWasMeasured) {
+TEST(Draw, ASparklineHasGapsForMissingValues) {
   const std::vector<std::optional<double>> values{0.0, std::nullopt, 50.0, 100.0};
   EXPECT_EQ(sparkline(values, 6, 0, 100, kPlain), "  ▁ ▅█");
   EXPECT_EQ(sparkline(values, 2, 0, 100, kPlain), "▅█");
@@ -30,14 +30,14 @@ TEST(Draw, ASparklineLeavesGapsWhereNothingWasMeasured) {
   EXPECT_EQ(sparkline({}, 3, 0, 100, kPlain), "   ");
 }
 
-TEST(Draw, ColoursTakeNoRoom) {
+TEST(Draw, ColoursTakeNoColumns) {
   const auto red = paint("hot", Ink::bad, kColour);
   EXPECT_NE(red, "hot");
   EXPECT_EQ(columns(red), 3);
   EXPECT_EQ(paint("hot", Ink::bad, kPlain), "hot");
 }
 
-TEST(Draw, LongTextIsCutAndShortTextFilled) {
+TEST(Draw, LongTextIsCutAndShortTextIsPadded) {
   EXPECT_EQ(left("abcdef", 4, kPlain), "abc…");
   EXPECT_EQ(left("abcdef", 4, kAscii), "abc.");
   EXPECT_EQ(left("ab", 4, kPlain), "ab  ");
@@ -45,15 +45,15 @@ TEST(Draw, LongTextIsCutAndShortTextFilled) {
   EXPECT_EQ(left("▅█▅", 3, kPlain), "▅█▅");
 }
 
-TEST(Draw, ACutKeepsTheColourCodesWhole) {
+TEST(Draw, ACutKeepsColourCodesIntact) {
   const auto cut = left(paint("abcdef", Ink::bad, kColour), 3, kColour);
   EXPECT_EQ(columns(cut), 3);
   EXPECT_TRUE(cut.find("\x1b[0m") != std::string::npos);
 }
 
 TEST(Draw, AnAsciiTerminalGetsAsciiOnly) {
-  for (const char c : plain_letters("84 °C … · é", kAscii)) EXPECT_GE(c, ' ');
-  EXPECT_EQ(plain_letters("84 °C", kPlain), "84 °C");
+  for (const char c : displayable("84 °C … · é", kAscii)) EXPECT_GE(c, ' ');
+  EXPECT_EQ(displayable("84 °C", kPlain), "84 °C");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Where run-time libraries are looked for before the loader's own places: beside
+// Folders searched for run-time libraries before the loader's own places: beside
 // the program, as in a bundle, and in the CUDA toolkit.
 #pragma once
 

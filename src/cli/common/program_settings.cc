@@ -23,8 +23,8 @@ const std::vector<std::string_view> kReserved = {
     "SLUICE_LEASE_ID", "SLUICE_GPU_MEMORY_BYTES", "SLUICE_GPU_BUS", "SLUICE_LEASE_TOKEN",
     "SLUICE_LIBRARY",  "SLUICE_TEST_DATA"};
 
-// What a lease exports and settings read as well: it is meant for the holder's work, and says
-// nothing about how Sluice itself is to run.
+// Variables that a lease exports and that are settings, too: they are for the holder's work, not
+// for Sluice itself.
 constexpr const char* kOfALease[] = {"CUDA_VISIBLE_DEVICES", "GPU_MEMORY_FRACTION"};
 
 std::string get(const Environment& environment, const std::string& name) {
@@ -55,7 +55,7 @@ void fill_folders(ProgramSettings& settings, const Environment& environment) {
   const auto fill = [&](std::string& target, const char* key, const Folder& folder) {
     if (!target.empty()) return;
     target = folder.path;
-    if (folder.origin.kind != Origin::Kind::standard) settings.origins[key] = folder.origin;
+    if (folder.origin.kind != Origin::Kind::default_value) settings.origins[key] = folder.origin;
   };
   auto& warnings = settings.warnings;
   fill(settings.state_dir, "state_dir",
@@ -107,7 +107,8 @@ std::vector<Flag> all_flags(const SettingsOptions& options, std::vector<Problem>
   return flags;
 }
 
-// A message of a rule without a name counts it; the loader says where it stands instead.
+// A message about a rule without a name has its index, which is removed: the loader adds the
+// location.
 std::string without_number(const std::string& message) {
   constexpr std::string_view kStart = "alert ";
   const auto colon = message.find(": ");

@@ -1,5 +1,5 @@
-// The whole configuration of the program: what the file, the environment and the
-// command line say, as one value that commands read.
+// The complete configuration of the program, from file, environment and command line, as one value
+// that commands read.
 //
 //   SettingsOptions options;
 //   add_options(app, options);                       // --config, --set
@@ -54,7 +54,7 @@ struct ProgramSettings {
   static constexpr auto fields() {
     using C = ProgramSettings;
     return std::tuple{
-        Field{"log_level", &C::log_level, "least severe line that is logged"}
+        Field{"log_level", &C::log_level, "minimum severity of the lines that are logged"}
             .one_of("debug|info|warn|error")
             .live(),
         Field{"state_dir", &C::state_dir,
@@ -67,7 +67,7 @@ struct ProgramSettings {
 
 log::Level log_level(const ProgramSettings& settings);
 
-// What the command line gave.
+// The settings given on the command line.
 struct SettingsOptions {
   std::string config_file;               // --config
   std::vector<std::string> assignments;  // --set section.name=value
@@ -106,7 +106,7 @@ struct Reload {
   std::vector<Change> restart;  // will at the next start
 };
 
-// What differs between the two; changes neither.
+// Returns the differences; changes neither.
 Reload diff(const ProgramSettings& running, const ProgramSettings& loaded);
 
 // Copies into `running` what may change at run time, with its origins.

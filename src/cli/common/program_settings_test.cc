@@ -22,7 +22,7 @@ const watch::Rule* rule(const ProgramSettings& settings, std::string_view name) 
   return found == settings.watch.rules.end() ? nullptr : &*found;
 }
 
-TEST_F(Program, NeedsNoConfigurationAtAll) {
+TEST_F(Program, NoConfigurationIsRequired) {
   const auto settings = load_settings({}, {});
   EXPECT_EQ(settings.serve.port, 8000);
   EXPECT_EQ(settings.config_file, "");
@@ -43,7 +43,7 @@ TEST_F(Program, FoldersFollowXdg) {
   EXPECT_EQ(load_settings({}, {{"HOME", "/h"}, {"SLUICE_STATE_DIR", "/x"}}).state_dir, "/x");
 }
 
-TEST_F(Program, WhatALeaseExportsIsNoSetting) {
+TEST_F(Program, ExportedLeaseVariablesAreIgnored) {
   const Environment lease{{"SLUICE_LEASE_ID", "7"},
                           {"SLUICE_LEASE_TOKEN", "7.0.1"},
                           {"GPU_MEMORY_FRACTION", "0.0071"},
@@ -63,7 +63,7 @@ TEST_F(Program, TheFileIsNamedByFlagThenByVariable) {
   EXPECT_EQ(load_settings(options, {{"SLUICE_CONFIG", by_variable}}).serve.port, 2222);
 }
 
-TEST_F(Program, DefaultProfileFileEnvironmentAndFlagComeInThatOrder) {
+TEST_F(Program, SourcesOverrideEachOtherInTheDocumentedOrder) {
   SettingsOptions options;
   options.config_file = write("s.toml",
                               "log_level = 'warn'\n"
@@ -95,13 +95,13 @@ TEST_F(Program, DefaultProfileFileEnvironmentAndFlagComeInThatOrder) {
   EXPECT_EQ(log_level(s), log::Level::warn);
 }
 
-TEST_F(Program, AProfileFromTheEnvironmentWorksToo) {
+TEST_F(Program, AProfileFromTheEnvironmentApplies) {
   const auto s = load_settings({}, {{"SLUICE_GPU_GPU_TYPE", "P4"}});
   EXPECT_EQ(origin(s, "gpu.precision"), "profile p4");
   EXPECT_NE(s.gpu.precision, "fp16");
 }
 
-TEST_F(Program, WhatContradictsAProfileIsAWarningNotAnError) {
+TEST_F(Program, AContradictionToAProfileIsAWarning) {
   const auto s = load_file("p4.toml", "[gpu]\ngpu_type = 'P4'\nprecision = 'fp16'\n");
   EXPECT_EQ(s.gpu.precision, "fp16");
   EXPECT_THAT(s.warnings, ElementsAre(HasSubstr("Tesla P4")));
@@ -123,11 +123,11 @@ TEST_F(Program, AlertsChangeDefaultsByNameOrAddNewOnes) {
   EXPECT_EQ(s.watch.rules.size(), defaults.size() + 1);
 }
 
-TEST_F(Program, VariablesOfTheFakeDriverAreNoSettings) {
+TEST_F(Program, VariablesOfTheFakeDriverAreIgnored) {
   EXPECT_NO_THROW(load_settings({}, {{"SLUICE_FAKE_NVML", "/x"}, {"SLUICE_CONFIG", ""}}));
 }
 
-TEST_F(Program, AllProblemsOfAllSourcesComeTogether) {
+TEST_F(Program, AllProblemsOfAllSourcesAreReportedTogether) {
   SettingsOptions options;
   options.config_file = write("s.toml", "[serve]\nport = 'x'\nhots = 'y'\n[gpu]\nbatch_size = 0\n");
   options.assignments = {"serve.threads=many", "nonsense"};
@@ -140,19 +140,19 @@ TEST_F(Program, AllProblemsOfAllSourcesComeTogether) {
     const std::string what = e.what();
     EXPECT_THAT(what, HasSubstr("8 problems in the configuration"));
     for (const auto* part :
-         {"s.toml:2: serve.port: must be a whole number, not text 'x'",
+         {"s.toml:2: serve.port: must be an integer, not text 'x'",
           "s.toml:3: serve.hots: no such setting in [serve]; did you mean 'host'?",
           "s.toml:5: gpu.batch_size: 0 is too small; allowed is 1..65536",
           "env GPU_ENABLED: gpu.enabled: must be true or false, not text 'perhaps'",
           "env SLUICE_SEVRE_PORT: no setting has this variable; did you mean 'SLUICE_SERVE_PORT'?",
-          "flag --set serve.threads: serve.threads: must be a whole number, not text 'many'",
+          "flag --set serve.threads: serve.threads: must be an integer, not text 'many'",
           "flag --port: serve.port: 70000 is too large; allowed is 0..65535",
           "flag --set: nonsense: must be written as section.name=value"})
       EXPECT_THAT(what, HasSubstr(part));
   }
 }
 
-TEST_F(Program, ReloadSplitsChangesByWhatMayChangeAtRunTime) {
+TEST_F(Program, ReloadSeparatesLiveChangesFromRestartOnes) {
   auto running =
       load_file("s.toml", "[serve]\nport = 8000\napi_key = 'old-key-of-16-characters'\n");
   const auto loaded = load_file(

@@ -1,4 +1,4 @@
-// One line on stderr that says how far long work is; silent where nobody looks.
+// A progress line on stderr; silent without a terminal.
 #pragma once
 
 #include <iosfwd>

@@ -28,8 +28,8 @@ bool speaks_utf8() {
 
 constexpr int kNarrowest = 20, kWidest = 10'000;
 
-// What COLUMNS asks for; 80 where it asks for nothing that can be had.
-int wanted_width() {
+// The width of COLUMNS; 80 where that is unset or invalid.
+int columns_of_environment() {
   const auto text = variable("COLUMNS");
   int width = 0;
   const auto* end = text.data() + text.size();
@@ -52,7 +52,7 @@ Terminal terminal_of(int fd) {
     terminal.width = size.ws_col;
     terminal.height = size.ws_row;
   } else if (!terminal.is_terminal) {
-    terminal.width = wanted_width();
+    terminal.width = columns_of_environment();
   }
   return terminal;
 }

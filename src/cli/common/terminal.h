@@ -1,4 +1,4 @@
-// What the terminal of this process can do, asked once. cli/ only: it reads the
+// The capabilities of the terminal of this process, queried once. cli/ only: it reads the
 // environment.
 #pragma once
 
@@ -12,7 +12,7 @@ struct Terminal {
   int width = 80, height = 24;
 };
 
-// Of file descriptor `fd` (1 or 2). LC_ALL, LC_CTYPE and LANG decide about UTF-8,
+// The terminal of file descriptor `fd` (1 or 2). LC_ALL, LC_CTYPE and LANG decide about UTF-8,
 // NO_COLOR and TERM=dumb against colours, COLUMNS about the width of what is no
 // terminal.
 Terminal terminal_of(int fd);

@@ -17,13 +17,13 @@ struct NoTerminal : testing::Test {
   }
 };
 
-TEST_F(NoTerminal, IsAsWideAsColumnsSays) {
+TEST_F(NoTerminal, TheWidthIsTakenFromColumns) {
   ::setenv("COLUMNS", "132", 1);
   EXPECT_EQ(terminal_of(fd).width, 132);
   EXPECT_FALSE(terminal_of(fd).is_terminal);
 }
 
-TEST_F(NoTerminal, IsEightyWideWhereColumnsSaysNothingOfUse) {
+TEST_F(NoTerminal, AnInvalidColumnsGivesAWidthOfEighty) {
   ::unsetenv("COLUMNS");
   EXPECT_EQ(terminal_of(fd).width, 80);
   for (const auto* bad : {"", "0", "-5", "wide", "120x", "5", "99999999999"}) {

@@ -50,9 +50,10 @@ std::string architecture_of(const Gpu& gpu) {
   return listed(words);
 }
 
-std::string clock_of(const char* name, std::optional<unsigned> now, std::optional<unsigned> most) {
-  if (now && most) return fmt::format("{} {} of {} MHz", name, *now, *most);
-  if (most) return fmt::format("{} up to {} MHz", name, *most);
+std::string clock_of(const char* name, std::optional<unsigned> now,
+                     std::optional<unsigned> max_mhz) {
+  if (now && max_mhz) return fmt::format("{} {} of {} MHz", name, *now, *max_mhz);
+  if (max_mhz) return fmt::format("{} up to {} MHz", name, *max_mhz);
   return now ? fmt::format("{} {} MHz", name, *now) : std::string();
 }
 
@@ -137,7 +138,7 @@ std::string place_of(const Gpu& gpu) {
   return listed(words);
 }
 
-// What makes two GPUs worth separate blocks.
+// The properties that put two GPUs into separate blocks.
 std::string kind_of(const Gpu& gpu) {
   return joined({gpu.name, memory_of(gpu, false), architecture_of(gpu), clocks_of(gpu, false),
                  power_of(gpu), modes_of(gpu)},
@@ -145,9 +146,9 @@ std::string kind_of(const Gpu& gpu) {
 }
 
 void print_members(const std::vector<const Gpu*>& gpus, Report& report) {
-  const auto width = [&](auto text, std::size_t least) {
-    for (const auto* gpu : gpus) least = std::max(least, text(*gpu).size());
-    return least;
+  const auto width = [&](auto text, std::size_t min_width) {
+    for (const auto* gpu : gpus) min_width = std::max(min_width, text(*gpu).size());
+    return min_width;
   };
   const auto uuid = width([](const Gpu& g) { return g.uuid; }, 4);
   report.line(
@@ -196,7 +197,7 @@ std::string numa_of(const Cpu& cpu) {
   return listed(words);
 }
 
-// What AVX2 implies is left out, and AVX-512's many parts share a word.
+// Features implied by AVX2 are omitted, and the parts of AVX-512 are grouped.
 std::string isa_of(const Cpu& cpu) {
   const bool avx2 = std::ranges::find(cpu.isa, "avx2") != cpu.isa.end();
   Words words, parts;
@@ -231,7 +232,7 @@ void print_cpu(const Cpu& cpu, Report& report) {
   report.row("Instructions", isa_of(cpu));
 }
 
-// One line each, for a machine whose blocks do not fit a screen.
+// Prints one line per GPU, for a machine whose blocks do not fit a screen.
 void print_overview(const std::vector<Gpu>& gpus, Report& report) {
   report.heading("Overview", "");
   const auto row = [](const auto&... cells) {

@@ -48,7 +48,7 @@ TEST_F(DetectCommand, DifferentGpusGetABlockEachAndAnOverview) {
   EXPECT_THAT(text, HasSubstr("Overview"));
 }
 
-TEST_F(DetectCommand, ADriverThatDoesNotStartIsShownAmongTheGpus) {
+TEST_F(DetectCommand, AFailedDriverIsShownAmongTheGpus) {
   const auto text = call({"--demo", "driver-mismatch"});
   EXPECT_THAT(text, HasSubstr("its driver does not start"));
   EXPECT_THAT(text, Not(HasSubstr("none found")));
@@ -74,7 +74,7 @@ TEST_F(DetectCommand, EveryScenarioFitsEightyColumns) {
   }
 }
 
-TEST_F(DetectCommand, TellsEveryFactOfAGpu) {
+TEST_F(DetectCommand, EveryFactOfAGpuIsPrinted) {
   const auto json = Json::parse(call({"--demo", "eight-gpus", "--json"}));
   EXPECT_EQ(json["schema"], "sluice/detect/1");
   for (const auto* key : {"vendor",
@@ -101,20 +101,20 @@ TEST_F(DetectCommand, TellsEveryFactOfAGpu) {
     EXPECT_TRUE(json["gpus"][0].contains(key)) << key;
 }
 
-TEST_F(DetectCommand, AP4IsNeverToldToUseFp16) {
+TEST_F(DetectCommand, AP4IsNotAdvisedToUseFp16) {
   const auto json = Json::parse(call({"--demo", "mixed-cards", "--json"}));
   ASSERT_EQ(json["gpus"][0]["name"], "Tesla P4");
   EXPECT_THAT(json["gpus"][0]["recommended_precision"].get<std::string>(), AnyOf("int8", "fp32"));
 }
 
-TEST_F(DetectCommand, ADriverThatDoesNotStartIsANoteAndTheCpuIsStillThere) {
+TEST_F(DetectCommand, AFailedDriverIsANoteAndTheCpuIsListed) {
   const auto json = Json::parse(call({"--demo", "driver-mismatch", "--json"}));
   EXPECT_TRUE(json["gpus"].empty());
   EXPECT_THAT(json["notes"][0].get<std::string>(), HasSubstr("versions differ"));
   EXPECT_GT(json["cpu"]["usable_cores"].get<double>(), 0);
 }
 
-TEST_F(DetectCommand, AnUnknownScenarioIsTheCallersMistake) {
+TEST_F(DetectCommand, AnUnknownScenarioIsAnInvalidArgument) {
   const std::string_view args[] = {"--demo", "eight-gpu"};
   try {
     detect(args, io);
@@ -125,9 +125,9 @@ TEST_F(DetectCommand, AnUnknownScenarioIsTheCallersMistake) {
   }
 }
 
-TEST_F(DetectCommand, OnThisMachineItFindsACpu) { EXPECT_THAT(call({}), HasSubstr("CPU  ")); }
+TEST_F(DetectCommand, TheCpuOfThisMachineIsFound) { EXPECT_THAT(call({}), HasSubstr("CPU  ")); }
 
-TEST(Report, TextIsBrokenAtSpacesOnly) {
+TEST(Report, TextIsWrappedAtSpacesOnly) {
   EXPECT_THAT(wrapped("one two three", 7), testing::ElementsAre("one two", "three"));
   EXPECT_THAT(wrapped("overlong", 3), testing::ElementsAre("overlong"));
   EXPECT_THAT(wrapped("", 10), testing::ElementsAre(""));

@@ -1,4 +1,4 @@
-// sluice doctor: what keeps this machine from running Sluice well, and what mends it.
+// sluice doctor: what keeps this machine from running Sluice well, and the fix.
 #include "device/doctor/doctor.h"
 
 #include <fmt/core.h>
@@ -77,14 +77,14 @@ Check check_settings(const SettingsOptions& options, const Io& io, std::string& 
     if (e.code() != Code::invalid_argument) throw;
     c.status = Verdict::fail;
     c.detail = e.reason();
-    c.fix = "mend it and look again with: sluice settings";
+    c.fix = "fix it, then check again with: sluice settings";
   }
   c.detail = in_one_line(c.detail);
   return c;
 }
 
-// Whether [gpu] and the cards that are really there agree. Nothing where nobody set
-// a profile and all is well.
+// Checks that [gpu] matches the detected cards. Returns nothing without a profile and without a
+// problem.
 std::optional<Check> check_profile(const device::GpuConfig& config, const device::Facts& facts) {
   device::Inventory found;
   for (const auto& gpu : facts.gpus) {
@@ -105,12 +105,12 @@ std::optional<Check> check_profile(const device::GpuConfig& config, const device
   c.status = Verdict::warn;
   c.detail = fmt::format("{}", fmt::join(warnings, "; "));
   c.fix =
-      "mend [gpu] in the configuration; sluice detect names the cards, and without gpu_type "
+      "fix [gpu] in the configuration; sluice detect names the cards, and without gpu_type "
       "each card's own profile is used";
   return c;
 }
 
-// Nothing where no server ever ran.
+// Adds no check where no server ever ran.
 std::optional<Check> check_state_folder(const std::string& path) {
   constexpr std::uintmax_t kFew = 64 << 20, kEnough = 1 << 30;
   std::error_code failed;
@@ -135,7 +135,7 @@ std::optional<Check> check_state_folder(const std::string& path) {
   return c;
 }
 
-// Nothing where no server ever kept leases.
+// Adds no check where no server ever stored leases.
 std::optional<Check> check_leases(const std::string& state_dir) {
   Check c{"leases", "leases", Verdict::fail, {}, {}};
   try {
@@ -183,7 +183,7 @@ std::string conclusion(const std::vector<Check>& checks) {
   const bool no_gpu = checks.front().id == "gpu" && checks.front().status == Verdict::warn;
   return fmt::format("{} passed, {}, {}. {}", count(Verdict::pass),
                      plural(count(Verdict::warn), "warning"), plural(failed, "failure"),
-                     failed > 0 ? "Sluice may run badly until that is mended."
+                     failed > 0 ? "Sluice may run badly until that is fixed."
                      : no_gpu   ? "Sluice runs here, on the CPU."
                                 : "Sluice runs here.");
 }

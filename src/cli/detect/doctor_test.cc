@@ -42,7 +42,7 @@ struct DoctorCommand : testing::Test {
   }
 };
 
-TEST_F(DoctorCommand, LooksAtTheStateFolder) {
+TEST_F(DoctorCommand, TheStateFolderIsChecked) {
   const auto folder = std::filesystem::temp_directory_path() /
                       ("sluice-doctor-state-" + std::to_string(::getpid()));
   const auto check = [&] {
@@ -67,7 +67,7 @@ struct Story {
   std::set<std::string> fails, warns;
 };
 
-TEST_F(DoctorCommand, FindsInEachScenarioWhatItIsAbout) {
+TEST_F(DoctorCommand, EachScenarioGivesItsFinding) {
   const Story stories[] = {
       {"eight-gpus", "12", {}, {}},
       {"mixed-cards", "12", {}, {"persistence"}},
@@ -90,7 +90,7 @@ TEST_F(DoctorCommand, FindsInEachScenarioWhatItIsAbout) {
   }
 }
 
-TEST_F(DoctorCommand, TroubleAlwaysComesWithAFixAndAPassNever) {
+TEST_F(DoctorCommand, ProblemsHaveAFixAndPassesHaveNone) {
   for (const auto& name : device::demo_names()) {
     if (name == "hang") continue;  // takes its time; device/doctor/doctor_test.cc has it
     call({"--json", "--demo", name, "--demo-at", "12"});
@@ -111,14 +111,14 @@ TEST_F(DoctorCommand, PipedTextHasNoColoursAndFitsEightyColumns) {
   }
 }
 
-TEST_F(DoctorCommand, ClosesWithASummary) {
+TEST_F(DoctorCommand, TheReportEndsWithASummary) {
   call({"--demo", "old-driver"});
   EXPECT_THAT(out.str(), HasSubstr(" passed, 2 warnings, 1 failure. "));
   EXPECT_THAT(out.str(), HasSubstr("FAIL  driver is new enough"));
   EXPECT_THAT(out.str(), HasSubstr("      fix: install a driver of the 535 branch"));
 }
 
-TEST_F(DoctorCommand, ABrokenConfigurationIsAFindingNotTheEnd) {
+TEST_F(DoctorCommand, ABrokenConfigurationIsAFinding) {
   EXPECT_EQ(call({"--json", "--demo", "eight-gpus", "--set", "serve.port=eleven"}), 1);
   EXPECT_EQ(ids("fail"), std::set<std::string>{"configuration"});
 }
@@ -144,7 +144,7 @@ TEST_F(DoctorCommand, AProfileOfAnotherCardIsAWarningThatNamesBoth) {
   EXPECT_TRUE(ids("pass").contains("gpu-profile"));
 }
 
-TEST_F(DoctorCommand, AMachineWithoutAGpuIsNoFailure) {
+TEST_F(DoctorCommand, AMachineWithoutAGpuDoesNotFail) {
   call({"--json"});
   const auto checks = Json::parse(out.str())["checks"];
   ASSERT_EQ(checks[0]["id"], "gpu");

@@ -43,7 +43,7 @@ struct TuneFlags {
   DemoFlags demo;
 };
 
-// One GPU and what is to happen to it.
+// One GPU and its planned changes.
 struct Job {
   std::string uuid, name, bus;
   device::nvml::Device handle;
@@ -93,7 +93,7 @@ device::ClockPair parse_clocks(const std::string& text) {
   return {static_cast<unsigned>(memory), static_cast<unsigned>(sm)};
 }
 
-Tuning wanted_of(const TuneFlags& flags) {
+Tuning tuning_of(const TuneFlags& flags) {
   Tuning wanted;
   if (!flags.persistence.empty()) wanted.persistence = flags.persistence == "on";
   wanted.power_limit_w = flags.power_limit;
@@ -103,7 +103,7 @@ Tuning wanted_of(const TuneFlags& flags) {
   return wanted;
 }
 
-// As the driver writes it: lspci leaves the domain out.
+// The bus in the driver's form: lspci leaves the domain out.
 std::string full_bus(const std::string& given) {
   const bool short_form = std::ranges::count(given, ':') == 1;
   return device::nvml::normalize_bus(short_form ? "0000:" + given : given);
@@ -153,7 +153,7 @@ bool has_work(const std::vector<Job>& jobs, bool reset) {
       jobs, [&](const Job& j) { return !j.plan.to.empty() || (reset && j.recorded); });
 }
 
-// The way back of a change that was made whole.
+// The rollback of a completed change.
 TunePlan reversed(const TunePlan& plan) { return {plan.to, plan.from, {}, {}}; }
 
 // Records, then acts, GPU by GPU; at the first failure everything done by this call
@@ -198,7 +198,7 @@ void print_outcome(const Job& job, Report& report) {
     report.item("  " + paint("FAIL", Ink::bad, pen) + "  ", 8, o.problem);
     report.item("        ", 8,
                 o.rolled_back ? "everything is as it was"
-                              : "and the way back failed too: look at nvidia-smi -q");
+                              : "and the rollback failed too: look at nvidia-smi -q");
   }
 }
 
@@ -272,7 +272,7 @@ Json to_json(const std::vector<Job>& jobs, bool acted, const TuneRecord& record)
           {"gpus", std::move(gpus)}};
 }
 
-// As a shell reads it back.
+// Quotes a word for a shell.
 std::string quoted(const std::string& text) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=,@+%";
@@ -299,7 +299,7 @@ std::string way_back(const TuneFlags& flags, const SettingsOptions& settings) {
 
 std::string closing_words(const std::vector<Job>& jobs, const TuneFlags& flags, bool acted,
                           bool done, const TuneRecord& record) {
-  if (has_problems(jobs)) return "Nothing was changed: mend what failed first.";
+  if (has_problems(jobs)) return "Nothing was changed: fix what failed first.";
   if (!has_work(jobs, flags.reset)) return {};
   if (!acted)
     return flags.demo.scenario.empty() ? "This is the plan. Add --yes to act (as root)."
@@ -338,7 +338,7 @@ int tune(Args args, Io& io) {
   SettingsOptions settings;
   add_flags(app, flags, settings);
   if (!parse(app, args, io, kTuneExamples)) return 0;
-  const auto wanted = wanted_of(flags);
+  const auto wanted = tuning_of(flags);
 
   const auto folder = state_folder(flags, settings, io);
   TuneRecord record(folder, file_name(flags, "tune"));

@@ -42,7 +42,7 @@ struct TuneCommand : testing::Test {
     return tune(views, io);
   }
 
-  // What the next process would read from the first GPU.
+  // Reads from the first GPU what the next process would read.
   template <class F>
   auto first_gpu(F ask) {
     device::DemoOptions options;
@@ -69,7 +69,7 @@ struct TuneCommand : testing::Test {
   }
 };
 
-TEST_F(TuneCommand, WithoutYesItShowsThePlanAndTouchesNothing) {
+TEST_F(TuneCommand, WithoutYesItPrintsThePlanAndChangesNothing) {
   EXPECT_EQ(call({"--power-limit", "500"}), 0);
   EXPECT_THAT(out.str(), HasSubstr("700 W -> 500 W"));
   EXPECT_THAT(out.str(), HasSubstr("Add --yes"));
@@ -77,7 +77,7 @@ TEST_F(TuneCommand, WithoutYesItShowsThePlanAndTouchesNothing) {
   EXPECT_EQ(power_limit(), 700);
 }
 
-TEST_F(TuneCommand, WithYesItSetsReadsBackAndRecordsWhatWasBefore) {
+TEST_F(TuneCommand, WithYesItSetsVerifiesAndRecordsThePreviousValues) {
   EXPECT_EQ(call({"--power-limit", "500", "--yes"}), 0);
   EXPECT_THAT(out.str(), HasSubstr("set and read back"));
   EXPECT_EQ(power_limit(), 500);
@@ -107,7 +107,7 @@ TEST_F(TuneCommand, ResetAfterTwoTuningsRestoresTheTrueOriginal) {
   EXPECT_THAT(out.str(), HasSubstr("nothing to restore"));
 }
 
-TEST_F(TuneCommand, GpusToWhichTheSameHappensAreShownTogether) {
+TEST_F(TuneCommand, GpusWithTheSameChangesAreShownTogether) {
   call({"--gpu", "0000:14:00.0", "--power-limit", "500", "--yes"});
   call({"--power-limit", "500"});
   EXPECT_THAT(out.str(), HasSubstr("7 GPUs  NVIDIA H200"));
@@ -123,7 +123,7 @@ TEST_F(TuneCommand, OnlyTheGpuThatIsNamedIsChanged) {
   EXPECT_EQ(power_limit(), 700);
 }
 
-TEST_F(TuneCommand, ABusMayBeWrittenAsLspciOrTheDriverWritesIt) {
+TEST_F(TuneCommand, ABusIsAcceptedInLspciAndDriverForm) {
   scenario = "mixed-cards";
   call({"--persistence", "on", "--json"});
   const auto bus = Json::parse(out.str())["gpus"].back()["bus"].get<std::string>();
@@ -137,7 +137,7 @@ TEST_F(TuneCommand, ABusMayBeWrittenAsLspciOrTheDriverWritesIt) {
   }
 }
 
-TEST_F(TuneCommand, TheWayBackIsPrintedWithTheFlagsThatFindTheRecord) {
+TEST_F(TuneCommand, TheResetCommandIsPrintedWithTheFlagsThatFindTheRecord) {
   EXPECT_EQ(call({"--power-limit", "500", "--yes"}), 0);
   EXPECT_THAT(out.str(),
               HasSubstr("sluice tune --reset --yes --demo eight-gpus --state " + state()));
@@ -161,7 +161,7 @@ TEST_F(TuneCommand, AValueOutOfRangeForOneGpuChangesNone) {
   EXPECT_EQ(power_limit(), 75);
 }
 
-TEST_F(TuneCommand, WithoutTheRightItSaysSudoAndKeepsNoRecord) {
+TEST_F(TuneCommand, WithoutPermissionItSuggestsSudoAndKeepsNoRecord) {
   scenario = "no-permission";
   EXPECT_EQ(call({"--persistence", "on", "--yes"}), 1);
   EXPECT_THAT(out.str(), HasSubstr("run it again with sudo"));
@@ -170,7 +170,7 @@ TEST_F(TuneCommand, WithoutTheRightItSaysSudoAndKeepsNoRecord) {
   EXPECT_THAT(out.str(), HasSubstr("nothing to restore"));
 }
 
-TEST_F(TuneCommand, AFailureOnTheSecondGpuUndoesTheFirst) {
+TEST_F(TuneCommand, AFailureOnTheSecondGpuRollsBackTheFirst) {
   use(R"({"gpus": [
     {"card": "h200"},
     {"card": "h200", "events": [

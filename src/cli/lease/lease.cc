@@ -1,4 +1,4 @@
-// sluice lease: who may use how much GPU memory, asked of the running server.
+// sluice lease: requests, lists and releases leases of GPU memory at the running server.
 #include <fmt/core.h>
 
 #include <CLI/App.hpp>
@@ -25,13 +25,13 @@ namespace sluice::cli {
 namespace {
 
 constexpr double kPatience_s = 10;
-constexpr double kUsualWait_s = 60;  // the server's, where the request does not say
+constexpr double kDefaultWait_s = 60;  // the server's, where the request does not say
 
 // ---- request -------------------------------------------------------------------------
 
 constexpr std::string_view kRequestExamples =
     "  sluice lease request trainer --memory-gb 8 -- python3 train.py\n"
-    "      runs it on the leased GPU; SIGTERM when the memory is wanted back; its exit code\n"
+    "      runs it on the leased GPU; SIGTERM when the memory is requested back; its exit code\n"
     "  sluice lease request scout --memory-gb 8 --min-memory-gb 4 --wait-s 60 -- ./scout\n"
     "  eval \"$(sluice lease request trainer --memory-gb 8 --ttl-s 3600 --pid $$ --export)\"\n"
     "      for this shell: until it ends, an hour is over, or sluice lease release\n"
@@ -47,7 +47,7 @@ struct RequestFlags {
   ServerFlags server;
 };
 
-void add_wishes(CLI::App& app, RequestFlags& flags) {
+void add_request_options(CLI::App& app, RequestFlags& flags) {
   const auto gb = number_between(0.001, 65536);
   app.add_option("AGENT", flags.agent, "who asks")->required();
   app.add_option("--memory-gb", flags.memory_gb, "GB of 2^30 bytes, on each GPU")
@@ -67,9 +67,9 @@ void add_wishes(CLI::App& app, RequestFlags& flags) {
 }
 
 void add_flags(CLI::App& app, RequestFlags& flags) {
-  add_wishes(app, flags);
+  add_request_options(app, flags);
   app.add_option("--on-unavailable", flags.on_unavailable, "cpu (default), wait or fail");
-  app.add_option("--wait-s", flags.wait_s, "wait at most this long for room")
+  app.add_option("--wait-s", flags.wait_s, "wait at most this long for capacity")
       ->type_name("S")
       ->check(number_between(0, 86400));
   app.add_option("--ttl-s", flags.ttl_s, "it ends this long after the last renewal")
@@ -114,7 +114,7 @@ Json body_of(const RequestFlags& flags, bool has_command) {
 
 // Longer than the server lets it wait.
 double patience(const RequestFlags& flags) {
-  const double wait = flags.on_unavailable == "wait" ? flags.wait_s.value_or(kUsualWait_s)
+  const double wait = flags.on_unavailable == "wait" ? flags.wait_s.value_or(kDefaultWait_s)
                                                      : flags.wait_s.value_or(0);
   return wait + kPatience_s;
 }
@@ -165,12 +165,13 @@ int request(Args args, Io& io) {
 
 // ---- list, show, release -----------------------------------------------------------------
 
-// All pages as one document. A server that goes on for ever is not listened to for as long.
+// Returns all pages as one document. The number of pages is bounded, for a server that never ends
+// the list.
 Json all_leases(LeaseServer& server) {
-  constexpr int kMostPages = 1000;
+  constexpr int kMaxPages = 1000;
   auto all = server.get("/v1/leases?limit=1000");
   auto next = all.value("next", Json());
-  for (int page = 1; page < kMostPages && next.is_string(); ++page) {
+  for (int page = 1; page < kMaxPages && next.is_string(); ++page) {
     const auto more = server.get("/v1/leases?limit=1000&cursor=" + next.get<std::string>());
     for (const auto* list : {"leases", "waiting", "on_cpu"})
       for (const auto& lease : more.value(list, Json::array())) all[list].push_back(lease);
@@ -237,9 +238,10 @@ int release(Args args, Io& io) {
   CLI::App app("Gives a lease back.", "sluice lease release");
   add_id(app, id);
   app.add_option("--token", token, "the holder's proof (or SLUICE_LEASE_TOKEN)");
-  app.add_option("--revoke", reason, "as an operator, without a token: the holder is told why")
+  app.add_option("--revoke", reason,
+                 "as an operator, without a token; the reason is shown to the holder")
       ->type_name("REASON")
-      ->check(not_empty("a reason, which the holder is told"));
+      ->check(not_empty("a reason, which is shown to the holder"));
   add_options(app, flags);
   if (!parse(app, args, io,
              "  sluice lease release            what --export gave this shell\n"
@@ -274,7 +276,7 @@ int watch_events(Args args, Io& io) {
   if (!parse(app, args, io, "  sluice lease watch\n  sluice lease watch --json | jq .reason"))
     return 0;
   LeaseServer server(find_server(flags, io));
-  server.get("/health/live");  // one that is not there is told at once
+  server.get("/health/live");  // an absent server is reported at once
   const auto hear = [&](std::string_view type, const std::string& text) {
     if (!type.starts_with("lease_")) return true;
     const auto event = Json::parse(text, nullptr, false);

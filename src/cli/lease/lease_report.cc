@@ -19,9 +19,9 @@ using Row = std::vector<std::string>;
 
 // A field that may be missing or null. Texts may come from anyone: a process has the name it
 // gives itself.
-double number(const Json& json, const char* name, double otherwise = 0) {
+double number(const Json& json, const char* name, double default_value = 0) {
   const auto found = json.find(name);
-  return found != json.end() && found->is_number() ? found->get<double>() : otherwise;
+  return found != json.end() && found->is_number() ? found->get<double>() : default_value;
 }
 std::string text(const Json& json, const char* name) {
   const auto found = json.find(name);
@@ -100,16 +100,16 @@ Row lease_row(const Json& lease, const std::map<std::string, std::string>& names
           state_of(lease),
           text(lease, "priority"),
           gpus_of(lease, names),
-          gb_text(lease, "asked_gb"),
+          gb_text(lease, "requested_gb"),
           lease.value("gpus", Json::array()).empty() ? "-" : gb_text(lease, "memory_gb"),
           gb_text(lease, "used_gb"),
           text(lease, "enforcement"),
-          age(lease, is_held ? "granted_age_s" : "asked_age_s"),
+          age(lease, is_held ? "granted_age_s" : "requested_age_s"),
           age(lease, "expires_in_s"),
           has(lease, "pid") ? fmt::format("{:.0f}", number(lease, "pid")) : "-"};
 }
 
-// What a row has no room for.
+// Remarks that do not fit in a row.
 void print_remarks(const Json& leases, std::ostream& out) {
   for (const auto& lease : leases) {
     const auto who = "lease " + text(lease, "lease_id") + " of " + text(lease, "agent");
@@ -129,23 +129,23 @@ void print_held(const Json& leases, std::ostream& out, const Terminal& terminal)
     out << "No leases. Ask for one: sluice lease request AGENT --memory-gb 8 -- COMMAND\n";
     return;
   }
-  print_table({"LEASE", "USER", "AGENT", "STATE", "PRIORITY", "GPU", " ASKED GB", " PROMISED",
+  print_table({"LEASE", "USER", "AGENT", "STATE", "PRIORITY", "GPU", " REQUESTED GB", " PROMISED",
                " USED", "ENFORCED", " SINCE", " ENDS IN", " PID"},
               rows, out, terminal);
   print_remarks(leases.value("leases", Json::array()), out);
 }
 
-std::string stranger_text(const Json& process) {
+std::string unmanaged_text(const Json& process) {
   return fmt::format("{} ({:.0f}, {}, {} GB)", text(process, "name"), number(process, "pid"),
                      text(process, "user"), gb_text(process, "memory_gb"));
 }
 
-std::string strangers_of(const Json& card) {
+std::string unmanaged_of(const Json& card) {
   constexpr std::size_t kShown = 3;
-  const auto list = card.value("strangers", Json::array());
+  const auto list = card.value("unmanaged", Json::array());
   std::string all;
   for (std::size_t i = 0; i < std::min(kShown, list.size()); ++i)
-    all += (i == 0 ? "" : ", ") + stranger_text(list[i]);
+    all += (i == 0 ? "" : ", ") + unmanaged_text(list[i]);
   if (list.size() > kShown) all += fmt::format(", and {} more", list.size() - kShown);
   return all.empty() ? "-" : all;
 }
@@ -156,7 +156,7 @@ void print_cards(const Json& leases, std::ostream& out, const Terminal& terminal
     rows.push_back({index_text(card), text(card, "name"), gb_text(card, "total_gb"),
                     gb_text(card, "promised_gb"), gb_text(card, "used_gb"),
                     gb_text(card, "free_gb"),
-                    card.value("usable", false) ? strangers_of(card) : text(card, "why")});
+                    card.value("usable", false) ? unmanaged_of(card) : text(card, "why")});
   if (rows.empty()) {
     out << "\nNo GPU: every request goes to the CPU.\n";
     return;
@@ -166,7 +166,7 @@ void print_cards(const Json& leases, std::ostream& out, const Terminal& terminal
               rows, out, terminal);
 }
 
-// In single quotes, which a shell takes as they are.
+// Encloses the value in single quotes for a shell.
 std::string quoted(const std::string& value) {
   std::string made = "'";
   for (const char c : value) made += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -183,9 +183,9 @@ std::string obstacle_text(const Json& card) {
 
 void print_refusal(const Json& answer, Report& page) {
   for (const auto& card : answer.value("obstacles", Json::array()))
-    page.row("no room", obstacle_text(card));
-  for (const auto& other : answer.value("would_have_to_go", Json::array()))
-    page.row("in the way",
+    page.row("no capacity", obstacle_text(card));
+  for (const auto& other : answer.value("blocked_by", Json::array()))
+    page.row("blocked by",
              fmt::format("lease {} of {}, {}, {} GB", text(other, "lease_id"), text(other, "agent"),
                          text(other, "priority"), gb_text(other, "memory_gb")));
   if (has(answer, "may_fit_in_s"))
@@ -241,7 +241,7 @@ std::string event_line(std::string_view type, const Json& event) {
   const auto gb = has(event, "used_gb")            ? gb_text(event, "used_gb")
                   : has(event, "retained_gb")      ? gb_text(event, "retained_gb")
                   : number(event, "memory_gb") > 0 ? gb_text(event, "memory_gb")
-                                                   : gb_text(event, "asked_gb");
+                                                   : gb_text(event, "requested_gb");
   auto line = fmt::format("{} {:<15} lease {:<6} {:<12} {:>8} GB", time.substr(0, 19), type,
                           text(event, "lease_id"), text(event, "agent"), gb);
   if (has(event, "yield_in_s")) line += "  within " + age(event, "yield_in_s");

@@ -1,4 +1,4 @@
-// Leases as people read them. Pure: the server's JSON in, text out.
+// Text reports of leases. Pure functions: the server's JSON in, text out.
 #pragma once
 
 #include <ostream>

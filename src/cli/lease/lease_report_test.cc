@@ -25,7 +25,7 @@ Json held() {
           {"agent", "scout"},
           {"state", "held"},
           {"priority", "high"},
-          {"asked_gb", 8.0},
+          {"requested_gb", 8.0},
           {"memory_gb", 8.0},
           {"used_gb", 6.5},
           {"enforcement", "observed"},
@@ -41,37 +41,37 @@ Json card() {
           {"name", "Card"},      {"total_gb", 16.0},
           {"promised_gb", 8.0},  {"used_gb", 7.0},
           {"free_gb", 4.0},      {"usable", true},
-          {"why", ""},           {"strangers", Json::array()}};
+          {"why", ""},           {"unmanaged", Json::array()}};
 }
 
-TEST(LeaseReport, ALeaseIsOneRowWithWhatWasPromisedAndWhatIsUsed) {
+TEST(LeaseReport, ALeaseIsOneRowWithPromisedAndUsedMemory) {
   const auto text = listed({{"leases", {held()}}, {"cards", {card()}}});
   for (const auto* part : {"7      1000  scout  held   high      3 ", "8.00", "6.50", "observed",
                            "1 min 30 s", "30.0 s", "4711"})
     EXPECT_NE(text.find(part), text.npos) << part << "\n" << text;
 }
 
-TEST(LeaseReport, WhatHoldsNothingIsPromisedNothing) {
+TEST(LeaseReport, ALeaseWithoutMemoryShowsNoPromise) {
   auto lease = held();
-  lease["state"] = "on_cpu", lease["gpus"] = Json::array(), lease["asked_gb"] = 120.0;
+  lease["state"] = "on_cpu", lease["gpus"] = Json::array(), lease["requested_gb"] = 120.0;
   lease.erase("uid");
   const auto text = listed({{"on_cpu", {lease}}, {"cards", {card()}}});
-  EXPECT_NE(text.find("7      -     scout  on_cpu  high      -       120.00          -"), text.npos)
+  EXPECT_NE(text.find("7      -     scout  on_cpu  high      -           120.00          -"), text.npos)
       << text;
   EXPECT_NE(text.find("LEASABLE GB"), text.npos) << text;
 }
 
-TEST(LeaseReport, AProcessThatNamesItselfInEscapesDoesNotReachTheTerminal) {
+TEST(LeaseReport, EscapeSequencesInProcessNamesDoNotReachTheTerminal) {
   auto full = card();
-  full["strangers"] = {{{"name", "\x1b[2Jx"}, {"pid", 41}, {"user", "ann"}, {"memory_gb", 4.0}}};
+  full["unmanaged"] = {{{"name", "\x1b[2Jx"}, {"pid", 41}, {"user", "ann"}, {"memory_gb", 4.0}}};
   const auto text = listed({{"cards", {full}}});
   EXPECT_EQ(text.find("\x1b[2J"), text.npos);
   EXPECT_NE(text.find("\\x1b[2Jx (41, ann, 4.00 GB)"), text.npos) << text;
 }
 
-TEST(LeaseReport, StrangersAreNamedAndAnUnusableCardSaysWhy) {
+TEST(LeaseReport, UnmanagedProcessesAreListedAndAnUnusableCardShowsWhy) {
   auto full = card(), lost = card();
-  full["strangers"] = {{{"name", "trainer"}, {"pid", 41}, {"user", "ann"}, {"memory_gb", 4.0}}};
+  full["unmanaged"] = {{{"name", "trainer"}, {"pid", 41}, {"user", "ann"}, {"memory_gb", 4.0}}};
   lost["usable"] = false;
   lost["why"] = "lost since 12:03";
   const auto text = listed({{"cards", {full, lost}}});
@@ -79,13 +79,13 @@ TEST(LeaseReport, StrangersAreNamedAndAnUnusableCardSaysWhy) {
   EXPECT_NE(text.find("lost since 12:03"), text.npos) << text;
 }
 
-TEST(LeaseReport, WithoutLeasesOrGpusItSaysWhatToDo) {
+TEST(LeaseReport, WithoutLeasesOrGpusTheReportShowsTheNextStep) {
   const auto text = listed(Json::object());
   EXPECT_NE(text.find("sluice lease request"), text.npos) << text;
   EXPECT_NE(text.find("No GPU"), text.npos) << text;
 }
 
-TEST(LeaseReport, WhoYieldsShowsHowLongItHas) {
+TEST(LeaseReport, AYieldingLeaseShowsItsRemainingTime) {
   auto lease = held();
   lease["state"] = "yielding";
   lease["yield_in_s"] = 8.0;
@@ -98,7 +98,7 @@ TEST(LeaseReport, WhoYieldsShowsHowLongItHas) {
   EXPECT_NE(one.str().find("within 8.0 s: urgent asks"), std::string::npos) << one.str();
 }
 
-TEST(LeaseReport, OverUseIsMarkedInTheRowAndSaidInWords) {
+TEST(LeaseReport, OverUseIsMarkedInTheRowAndExplained) {
   auto lease = held();
   EXPECT_EQ(listed({{"leases", {lease}}}).find("over"), std::string::npos);
   lease["over_use"] = 3ull << 30;
@@ -121,13 +121,13 @@ TEST(LeaseReport, ExportLinesSurviveAShell) {
             "export SLUICE_LEASE_TOKEN='7.0.ff'\n");
 }
 
-TEST(LeaseReport, ARefusalNamesWhatIsInTheWayAndWhenItMayFit) {
+TEST(LeaseReport, ARefusalNamesTheBlockingLeasesAndWhenItMayFit) {
   const Json answer{
       {"status", "cpu_fallback"},
       {"agent", "late"},
       {"lease_id", "9"},
       {"reason", "no GPU has 8 GB free"},
-      {"would_have_to_go",
+      {"blocked_by",
        {{{"lease_id", "7"}, {"agent", "scout"}, {"priority", "low"}, {"memory_gb", 8}}}},
       {"obstacles",
        {{{"name", "Card"}, {"bus", "0000:01:00.0"}, {"free_gb", 5.0}, {"kept_gb", 2.0}},
@@ -154,7 +154,7 @@ TEST(LeaseReport, AnEventIsOneLine) {
             "10.0 s  urgent waits");
 }
 
-TEST(LeaseReport, MissingAndNullFieldsAreNoTrouble) {
+TEST(LeaseReport, MissingAndNullFieldsAreAccepted) {
   EXPECT_NO_THROW(listed({{"leases", {Json::object()}}, {"cards", {Json::object()}}}));
   std::ostringstream out;
   EXPECT_NO_THROW(print_lease({{"status", nullptr}, {"gpus", {Json::object()}}}, out, page()));

@@ -28,8 +28,8 @@ namespace {
 constexpr double kPatience_s = 10;
 constexpr auto kReconnect = std::chrono::seconds(1);
 
-// What is passed on or waited for, blocked while it lives; threads started meanwhile have
-// it blocked too.
+// Signals that are passed on or waited for are blocked while it lives; threads started meanwhile
+// have it blocked too.
 class Signals {
  public:
   Signals() {
@@ -56,8 +56,8 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return made;
 }
 
-// In the new process. Only what is allowed between fork and exec; the pipe tells why it
-// could not be started. The command must not outlive its lease, so it hears of our end.
+// Runs in the child process, with async-signal-safe calls only. The pipe reports why the command
+// could not be started. The command must not outlive its lease, so it gets a signal when we end.
 [[noreturn]] void become(char* const* argv, char* const* envp, const sigset_t& mask, int failed) {
   pthread_sigmask(SIG_SETMASK, &mask, nullptr);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -87,11 +87,12 @@ pid_t start(std::vector<std::string> command, const std::map<std::string, std::s
   return has_failed ? -why : pid;
 }
 
-// What no further renewal can mend; anything else (too slow, a server that starts) is tried again.
+// Statuses that no further renewal can fix; anything else (too slow, a server that starts) is tried
+// again.
 bool is_over(int status) { return status == 403 || status == 404 || status == 410; }
 
-// Keeps the lease and tells the command what becomes of it. The command is not waited for
-// while this lives, so its number is its own.
+// Keeps the lease and signals the command when it must yield or is lost. The command is not waited
+// for while this lives, so its number is its own.
 class Keeper {
  public:
   Keeper(const Json& answer, LeaseServer& server, const ServerAddress& address, pid_t command,
@@ -109,7 +110,7 @@ class Keeper {
     listening_ = std::jthread([this](const std::stop_token& stop) { listen_until(stop); });
   }
 
-  // Before the last call over server: nothing else uses it afterwards.
+  // Must run before the last call over the server: nothing else uses it afterwards.
   ~Keeper() {
     if (token_.empty()) return;
     renewing_.request_stop(), listening_.request_stop();
@@ -156,13 +157,13 @@ class Keeper {
       yield(event.value("yield_in_s", 0.0), event.value("reason", ""));
     else if (type == "lease_ended")
       lose(event.value("reason", "it is over"));
-    else if (type == "lease_room")
-      say("there is room on a GPU now; start the command again to use it");
+    else if (type == "lease_capacity")
+      say("there is capacity on a GPU now; start the command again to use it");
   }
 
   void yield(double within_s, const std::string& why) {
     if (has_yielded_.exchange(true)) return;
-    say(fmt::format("lease {} is wanted back within {}{}; SIGTERM to the command", id_,
+    say(fmt::format("lease {} is requested back within {}{}; SIGTERM to the command", id_,
                     human_duration(within_s), why.empty() ? "" : " (" + why + ")"));
     ::kill(command_, SIGTERM);
   }
@@ -198,8 +199,8 @@ class Keeper {
   std::jthread renewing_, listening_;
 };
 
-// Until the command has ended, which stays a zombie. Ctrl-C reaches it without us: the
-// kernel tells the whole group.
+// Waits until the command has ended, which stays a zombie. The kernel sends Ctrl-C to the whole
+// process group, so it reaches the command without us.
 void wait_for_end(pid_t command, const Signals& signals) {
   siginfo_t ended{};
   while (waitid(P_PID, static_cast<id_t>(command), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&

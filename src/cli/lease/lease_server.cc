@@ -21,7 +21,7 @@ std::string value_of(const std::map<std::string, std::string>& environment, cons
   return found == environment.end() ? "" : found->second;
 }
 
-// What the server says is wrong, with its advice.
+// The server's error message and fix.
 [[noreturn]] void refuse(const HttpAnswer& answer, const std::string& what,
                          const ServerAddress& address) {
   const auto json = Json::parse(answer.body, nullptr, false);
@@ -82,7 +82,7 @@ ServerAddress find_server(const ServerFlags& flags, const Io& io) {
     socket = settings.state_dir + "/sluice.sock";
     std::error_code hidden;  // a folder of another user's
     if (!std::filesystem::exists(socket, hidden)) {
-      // Who listens there is not known: it is told no key.
+      // The listener there is not known, so no key is sent.
       socket.clear();
       found.api_key.clear(), found.is_guessed = true;
       url = "http://127.0.0.1:" + std::to_string(settings.serve.port);

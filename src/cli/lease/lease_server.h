@@ -1,4 +1,4 @@
-// The running server, as `sluice lease` talks to it.
+// The client of the running server for `sluice lease`.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ struct ServerFlags {
 // --socket, --url, --config and --set.
 void add_options(CLI::App& app, ServerFlags& flags);
 
-// Where the server is: --url or --socket, else SLUICE_URL, else SLUICE_SOCKET, else the
+// The address of the server: --url or --socket, else SLUICE_URL, else SLUICE_SOCKET, else the
 // socket in the state folder, else the port of the settings on this machine, and then without a
 // key.
 struct ServerAddress {
@@ -30,7 +30,7 @@ struct ServerAddress {
 };
 ServerAddress find_server(const ServerFlags& flags, const Io& io);
 
-// One connection. Not for several threads, but for the Interrupt.
+// One connection. Not thread-safe, except for the Interrupt.
 class LeaseServer {
  public:
   explicit LeaseServer(ServerAddress address);

@@ -37,22 +37,22 @@ struct BacktestFlags {
 };
 
 void add_trading_flags(RequestFlags f) {
-  f.number("initial-cash", "of each account (100000)");
+  f.number("initial-cash", "initial cash of each account (100000)");
   f.text("sides", "long (default), short or both");
   f.text("fill", "next_open (default) or next_close");
-  f.number("fee", "of each fill, a fraction of its value (0.0005)");
-  f.number("fixed-fee", "of each fill, in money (0)");
-  f.number("slippage", "of each fill, a fraction of the price (0.0005)");
+  f.number("fee", "fee of a fill, a fraction of its value (0.0005)");
+  f.number("fixed-fee", "fixed fee of a fill, in money (0)");
+  f.number("slippage", "slippage of a fill, a fraction of the price (0.0005)");
   f.text("sizing", "fraction (default), cash or volatility");
-  f.number("fraction", "of equity that is staked (1)");
-  f.number("cash", "that is staked, with --sizing cash (10000)");
-  f.number("target-volatility", "a year, with --sizing volatility (0.15)");
-  f.number("volatility-period", "bars, with --sizing volatility (20)");
-  f.number("max-leverage", "of cash and volatility sizing (1)");
+  f.number("fraction", "fraction of equity to stake (1)");
+  f.number("cash", "cash to stake, with --sizing cash (10000)");
+  f.number("target-volatility", "yearly volatility to target, with --sizing volatility (0.15)");
+  f.number("volatility-period", "bars of the volatility, with --sizing volatility (20)");
+  f.number("max-leverage", "maximum leverage of cash and volatility sizing (1)");
   f.number("stop-loss", "distance from the entry as a fraction (0: none)");
   f.number("take-profit", "distance from the entry as a fraction (0: none)");
   f.number("periods-per-year", "bars in a year (252)");
-  f.number("risk-free", "return a year without risk (0)");
+  f.number("risk-free", "risk-free return a year (0)");
 }
 
 void add_parameter_flags(RequestFlags f) {
@@ -125,12 +125,12 @@ std::vector<PriceHistory> histories_of(const Csv& csv, const BacktestFlags& flag
   std::vector<std::string_view> dates;
   std::map<std::string_view, std::size_t> number;
   for (std::size_t row = 0; row < csv.rows(); ++row) {
-    const auto who = flags.by.empty() ? std::string_view(csv.name()) : csv.text(row, owner);
-    const auto [place, fresh] = number.emplace(who, all.size());
-    if (fresh) all.push_back({.ticker = std::string(who)}), dates.emplace_back();
-    PriceHistory& one = all[place->second];
+    const auto name = flags.by.empty() ? std::string_view(csv.name()) : csv.text(row, owner);
+    const auto [entry, is_new] = number.emplace(name, all.size());
+    if (is_new) all.push_back({.ticker = std::string(name)}), dates.emplace_back();
+    PriceHistory& one = all[entry->second];
     add_bar(csv, row, columns, one);
-    if (dated) add_date(csv, row, dates[place->second], one);
+    if (dated) add_date(csv, row, dates[entry->second], one);
   }
   return all;
 }
@@ -139,22 +139,22 @@ void add_flags(RequestCommand& command, BacktestFlags& flags) {
   auto& app = command.app;
   app.add_option("--in", flags.in, "CSV file with a header; - (default) is standard input")
       ->type_name("FILE");
-  app.add_option("--by", flags.by, "column that says whose row it is: one account each")
+  app.add_option("--by", flags.by, "column with the name of each row's ticker: one account each")
       ->type_name("NAME");
   app.add_option("--column", flags.column, "column of prices (close)")->type_name("NAME");
-  app.add_option("--html", flags.html, "write the report there: one page, nothing else needed")
+  app.add_option("--html", flags.html, "write the report to this file: a self-contained page")
       ->type_name("FILE");
   command.flags.text("strategy", "sma_cross (default), ema_cross, rsi, bollinger, momentum, swing");
-  command.flags.text("metric", "that decides which set is best (sharpe)");
-  command.flags.text("ticker", "whose account is shown; the first unless said");
+  command.flags.text("metric", "metric that decides which set is best (sharpe)");
+  command.flags.text("ticker", "ticker whose account is shown (the first)");
   add_parameter_flags({app, flags.parameters});
   add_trading_flags({app, flags.trading});
   app.add_flag("--walk-forward", flags.walk_forward,
-               "choose by the past, trade the bars behind it, window by window");
+               "choose parameters on the past and trade the bars after it, window by window");
   RequestFlags walk(app, flags.walk);
-  walk.number("in-sample", "bars to choose by (756)");
+  walk.number("in-sample", "bars to choose parameters on (756)");
   walk.number("out-of-sample", "bars to trade (126)");
-  walk.on("anchored", "choose by all bars so far");
+  walk.on("anchored", "choose on all bars so far");
 }
 
 market::StudyRequest request_of(RequestCommand& command, const BacktestFlags& flags, Io& io) {
@@ -177,7 +177,7 @@ void print(const market::Study& study, const market::StudyRequest& request, std:
   out << to_table(study.shown);
   if (study.sweep.sets.size() > 1 || study.sweep.tickers.size() > 1)
     out << "\n" << to_table(study.sweep);
-  if (study.luck) out << "\n" << describe(*study.luck) << "\n";
+  if (study.deflated_sharpe) out << "\n" << describe(*study.deflated_sharpe) << "\n";
   if (study.walk_forward) out << "\n" << to_table(*study.walk_forward, request.sweep.strategy);
 }
 

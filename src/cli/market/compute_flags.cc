@@ -14,8 +14,8 @@ namespace sluice::cli {
 void add_options(CLI::App& app, ComputeFlags& flags) {
   app.add_option("--device", flags.device, "auto (default), cpu or gpu")
       ->check([](const std::string& given) {
-        return compute::where_from(given) ? std::string()
-                                          : "'" + given + "' is not auto, cpu or gpu";
+        return compute::device_preference_from(given) ? std::string()
+                                                      : "'" + given + "' is not auto, cpu or gpu";
       });
   app.add_flag("--explain", flags.explain, "say on stderr where it ran, and why there");
   add_options(app, flags.settings);
@@ -31,7 +31,9 @@ std::unique_ptr<compute::Compute> make_compute(const ComputeFlags& flags,
                                settings.memory);
 }
 
-compute::Where where(const ComputeFlags& flags) { return *compute::where_from(flags.device); }
+compute::DevicePreference where(const ComputeFlags& flags) {
+  return *compute::device_preference_from(flags.device);
+}
 
 void explain(const ComputeFlags& flags, const compute::Outcome& outcome, std::ostream& err) {
   if (!flags.explain) return;

@@ -18,14 +18,14 @@ struct ComputeFlags {
 
 void add_options(CLI::App& app, ComputeFlags& flags);  // --device, --explain, --config, --set
 
-// With the settings' GPU switch, and the measured costs in the cache folder.
+// Applies the settings' GPU switch and uses the measured costs in the cache folder.
 std::unique_ptr<compute::Compute> make_compute(const ComputeFlags& flags,
                                                const Environment& environment);
 
-// What was asked of the caller: for Compute::run.
-compute::Where where(const ComputeFlags& flags);
+// The requested device, for Compute::run.
+compute::DevicePreference where(const ComputeFlags& flags);
 
-// One line: where it ran, how long it took, and why there; when --explain was given.
+// With --explain, writes one line with the device, the time and the reason for the device.
 void explain(const ComputeFlags& flags, const compute::Outcome& outcome, std::ostream& err);
 
 }  // namespace sluice::cli

@@ -22,8 +22,8 @@
 #include "cli/common/report.h"
 #include "cli/market/compute_flags.h"
 #include "cli/market/market_request.h"
-#include "market/indicators/batch.h"
 #include "market/indicators/indicator.h"
+#include "market/indicators/run_series.h"
 #include "market/input/csv.h"
 #include "market/request/request.h"
 
@@ -51,20 +51,20 @@ std::string lower(std::string_view text) {
   return low;
 }
 
-constexpr Action kOthers[] = {
+constexpr Action kCalculations[] = {
     {"option", "prices, Greeks and implied volatilities of options", market_option},
     {"montecarlo", "prices of path-dependent options by simulation", market_montecarlo},
     {"risk", "return, volatility, drawdown, VaR and CVaR of series", market_risk},
     {"portfolio", "weights by mean and variance, risk shares or CVaR", market_portfolio},
 };
 
-constexpr std::size_t kNameWidth = 24;  // of the longest indicator, and room
+constexpr std::size_t kNameWidth = 24;  // of the longest indicator, and spaces
 
 std::string summary_of(const Indicator& one) {
   std::string parameters;
   for (const auto& parameter : one.parameters)
     parameters += fmt::format("{}{} {:g}", parameters.empty() ? " (" : ", ", parameter.name,
-                              parameter.standard);
+                              parameter.default_value);
   return std::string(one.summary) + (parameters.empty() ? "" : parameters + ")");
 }
 
@@ -76,7 +76,7 @@ int list(Io& io) {
   };
   report.line("usage: sluice market <what> [options]");
   report.heading("", "calculations");
-  for (const Action& other : kOthers) row(other.name, other.help);
+  for (const Action& calculation : kCalculations) row(calculation.name, calculation.help);
   std::string_view group;
   for (const Indicator& one : market::indicators()) {
     if (one.group != group) report.heading("", group = one.group);
@@ -92,7 +92,7 @@ std::string examples(const Indicator& one) {
   const std::string period =
       one.parameters.empty()
           ? std::string()
-          : fmt::format(" --{} {:g}", one.parameters[0].name, one.parameters[0].standard);
+          : fmt::format(" --{} {:g}", one.parameters[0].name, one.parameters[0].default_value);
   return fmt::format(
       "  sluice market {0} --in prices.csv{1}\n"
       "  sluice market {0} --in all.csv --by ticker --json\n"
@@ -107,8 +107,8 @@ void add_parameters(CLI::App& app, const Indicator& one, MarketFlags& flags) {
     std::string names = "--" + std::string(parameter.name);
     if (parameter.name == "timeperiod") names += ",--period";
     app.add_option(names, flags.parameters[i],
-                   fmt::format("{} ({:g}; {:g} to {:g})", parameter.help, parameter.standard,
-                               parameter.least, parameter.most));
+                   fmt::format("{} ({:g}; {:g} to {:g})", parameter.help, parameter.default_value,
+                               parameter.min, parameter.max));
   }
 }
 
@@ -120,8 +120,7 @@ void add_flags(CLI::App& app, const Indicator& one, MarketFlags& flags) {
     app.add_option("--column", flags.column, "column to use (close)")->type_name("NAME");
   app.add_option("--columns", flags.columns, "other names of input columns: high=H low=L")
       ->type_name("INPUT=NAME");
-  app.add_option("--by", flags.by, "column that says whose row it is: one series each")
-      ->type_name("NAME");
+  app.add_option("--by", flags.by, "column with the name of each row's series")->type_name("NAME");
   app.add_flag("--json", flags.json, "JSON instead of CSV");
   add_parameters(app, one, flags);
   add_options(app, flags.compute);
@@ -145,7 +144,7 @@ void check_columns(const MarketFlags& flags, const Indicator& one) {
     const auto is_it = [&](Input input) { return lower(given.substr(0, at)) == to_string(input); };
     require(
         at != std::string::npos && at + 1 < given.size() && std::ranges::any_of(one.inputs, is_it),
-        fmt::format("--columns {}: wanted as INPUT=NAME, and the inputs of {} are {}", given,
+        fmt::format("--columns {}: expected INPUT=NAME, and the inputs of {} are {}", given,
                     one.name,
                     fmt::join(
                         [&] {
@@ -175,9 +174,9 @@ std::vector<Series> series_of(const Csv& csv, const std::string& by) {
   std::vector<Series> found;
   for (std::size_t row = 0; row < csv.rows(); ++row) {
     const std::string_view owner = csv.text(row, column);
-    const auto [place, fresh] = number.emplace(owner, found.size());
-    if (fresh) found.push_back({std::string(owner), {}});
-    found[place->second].rows.push_back(row);
+    const auto [entry, is_new] = number.emplace(owner, found.size());
+    if (is_new) found.push_back({std::string(owner), {}});
+    found[entry->second].rows.push_back(row);
   }
   return found;
 }
@@ -186,38 +185,35 @@ using Columns = std::vector<std::vector<double>>;
 
 // ---- the calculation -------------------------------------------------------------------
 
-// Series of one length run as one batch; results go back to their rows.
-void run_batch(compute::Compute& compute, const market::Plan& plan, const MarketFlags& flags,
-               const std::vector<const Series*>& batch, const Columns& in, Columns& out, Io& io) {
-  const std::size_t bars = batch[0]->rows.size();
-  Columns from(in.size(), std::vector<double>(bars * batch.size()));
-  Columns to(out.size(), std::vector<double>(bars * batch.size()));
-  for (std::size_t s = 0; s < batch.size(); ++s)
-    for (std::size_t c = 0; c < in.size(); ++c)
-      for (std::size_t i = 0; i < bars; ++i) from[c][s * bars + i] = in[c][batch[s]->rows[i]];
-  const market::Arrays<const double> inputs(from.begin(), from.end());
-  const market::Arrays<double> outputs(to.begin(), to.end());
-  explain(flags.compute, run(compute, plan, inputs, outputs, bars, where(flags.compute)), io.err);
-  for (std::size_t s = 0; s < batch.size(); ++s)
-    for (std::size_t c = 0; c < out.size(); ++c)
-      for (std::size_t i = 0; i < bars; ++i) out[c][batch[s]->rows[i]] = to[c][s * bars + i];
+// The rows of one owner as a series.
+market::IndicatorSeries gathered(const Series& series, const Columns& in) {
+  market::IndicatorSeries one{series.owner, {}, {}};
+  for (const auto& column : in) {
+    one.in.emplace_back();
+    for (const std::size_t row : series.rows) one.in.back().push_back(column[row]);
+  }
+  return one;
 }
 
 Columns calculate(const Csv& csv, const Indicator& one, const MarketFlags& flags, Io& io) {
   std::vector<double> values;
   for (std::size_t i = 0; i < one.parameters.size(); ++i)
-    values.push_back(flags.parameters[i].value_or(one.parameters[i].standard));
+    values.push_back(flags.parameters[i].value_or(one.parameters[i].default_value));
   const market::Plan plan = one.plan(values);
   Columns in;
   for (const Input input : one.inputs)
     in.push_back(csv.numbers(csv.column(column_name(flags, one, input))));
-  Columns out(one.outputs.size(), std::vector<double>(csv.rows()));
   const auto series = series_of(csv, flags.by);
-  std::map<std::size_t, std::vector<const Series*>> by_length;
-  for (const Series& each : series)
-    if (!each.rows.empty()) by_length[each.rows.size()].push_back(&each);
+  std::vector<market::IndicatorSeries> all;
+  for (const Series& each : series) all.push_back(gathered(each, in));
   const auto compute = make_compute(flags.compute, io.environment);
-  for (const auto& [_, batch] : by_length) run_batch(*compute, plan, flags, batch, in, out, io);
+  for (const auto& outcome : run_series(*compute, plan, all, where(flags.compute)))
+    explain(flags.compute, outcome, io.err);
+  Columns out(one.outputs.size(), std::vector<double>(csv.rows()));
+  for (std::size_t s = 0; s < series.size(); ++s)
+    for (std::size_t c = 0; c < out.size(); ++c)
+      for (std::size_t i = 0; i < series[s].rows.size(); ++i)
+        out[c][series[s].rows[i]] = all[s].out[c][i];
   return out;
 }
 
@@ -296,7 +292,7 @@ const Indicator& indicator_named(std::string_view name) {
   for (const Indicator& one : market::indicators())
     if (lower(one.name) == lower(name)) return one;
   std::vector<std::string> known;
-  for (const Action& other : kOthers) known.emplace_back(other.name);
+  for (const Action& calculation : kCalculations) known.emplace_back(calculation.name);
   for (const Indicator& one : market::indicators()) known.push_back(lower(one.name));
   const std::vector<std::string_view> words(known.begin(), known.end());
   throw Error(Code::not_found,
@@ -308,8 +304,8 @@ const Indicator& indicator_named(std::string_view name) {
 
 int market_command(Args args, Io& io) {
   if (args.empty() || args[0] == "--help" || args[0] == "-h") return list(io);
-  for (const Action& other : kOthers)
-    if (other.name == args[0]) return other.run(args.subspan(1), io);
+  for (const Action& calculation : kCalculations)
+    if (calculation.name == args[0]) return calculation.run(args.subspan(1), io);
   return run_indicator(indicator_named(args[0]), args.subspan(1), io);
 }
 

@@ -20,7 +20,7 @@ constexpr std::string_view kMonteCarloExamples =
     "  sluice market montecarlo --v0 0.04 --kappa 1.5 --theta 0.05 --sigma 0.5 --rho -0.7 "
     "--steps 200";
 
-// What becomes a list or an object of the request.
+// Options that become a list or an object of the request.
 struct MonteCarloParts {
   std::vector<std::string> assets;
   std::string correlation;
@@ -34,11 +34,11 @@ void add_payoff_flags(RequestFlags& f) {
   f.text("kind", "call (default) or put");
   f.number("strike", "strike price (100)");
   f.text("barrier", "down_and_out (default), up_and_out, down_and_in, up_and_in");
-  f.number("level", "of the barrier");
-  f.number("rebate", "paid when a barrier takes the option away (0)");
-  f.on("continuous", "watch barrier and extreme between the steps too");
-  f.number("extreme", "of a lookback, seen before now");
-  f.list("weights", "of a basket's assets (equal ones that sum to 1)");
+  f.number("level", "price of the barrier");
+  f.number("rebate", "paid when the barrier knocks the option out (0)");
+  f.on("continuous", "monitor barrier and extreme continuously");
+  f.number("extreme", "extreme price of a lookback before now");
+  f.list("weights", "weights of a basket's assets (equal weights that sum to 1)");
 }
 
 void add_model_flags(CLI::App& app, RequestFlags& f, MonteCarloParts& parts) {
@@ -47,30 +47,30 @@ void add_model_flags(CLI::App& app, RequestFlags& f, MonteCarloParts& parts) {
   f.number("rate", "interest a year, continuous (0)");
   f.number("div-yield", "dividends a year, continuous (0)");
   f.number("vol", "volatility a year (0.2)");
-  f.number("steps", "of each path: fixings, looks at the barrier (1)");
+  f.number("steps", "steps of each path: fixings and barrier dates (1)");
   f.number("first", "when the first step ends, in years");
   app.add_option("--asset", parts.assets, "one of several; repeatable, instead of --spot")
       ->type_name("SPOT:VOL[:DIV_YIELD]");
   app.add_option("--correlation", parts.correlation,
-                 "of the assets: one number for all pairs, or rows as 1,0.5;0.5,1 (0)")
+                 "correlation of the assets: one number for all pairs, or rows as 1,0.5;0.5,1 (0)")
       ->type_name("N|N,N;N,N");
   RequestFlags heston(app, parts.heston);
   for (const char* name : {"v0", "kappa", "theta", "sigma", "rho"})
-    heston.number(name, std::string("Heston's ") + name + "; any of them turns to Heston's model");
+    heston.number(name, std::string("Heston's ") + name + "; any of them selects Heston's model");
 }
 
 void add_simulation_flags(RequestFlags& f) {
-  f.number("paths", "number of paths, rounded up to whole blocks (1048576)");
-  f.number("seed", "of the random numbers (42)");
+  f.number("paths", "number of paths, rounded up to a multiple of the block size (1048576)");
+  f.number("seed", "seed of the random numbers (42)");
   f.on("sobol", "quasi-random numbers");
-  f.off("no-antithetic", "antithetic", "without mirrored paths");
+  f.off("no-antithetic", "antithetic", "without antithetic paths");
   f.off("no-control-variate", "control_variate", "without the control variate");
 }
 
 Json asset_from(const std::string& text) {
   const auto numbers = numbers_from(text, ':', "--asset");
   require(numbers.size() == 2 || numbers.size() == 3,
-          "--asset " + text + ": wanted as SPOT:VOL or SPOT:VOL:DIV_YIELD");
+          "--asset " + text + ": expected SPOT:VOL or SPOT:VOL:DIV_YIELD");
   Json asset = {{"spot", numbers[0]}, {"vol", numbers[1]}};
   if (numbers.size() == 3) asset["div_yield"] = numbers[2];
   return asset;

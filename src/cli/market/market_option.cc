@@ -21,9 +21,9 @@ constexpr std::string_view kOptionExamples =
     "has not is taken from the flags. Out comes its first column with the results.";
 constexpr const char* kColumns[] = {"spot", "strike", "t", "rate", "div_yield", "vol", "price"};
 
-// A table of quotes may well have both: volatility and price are what one model is given and
-// another looks for.
-bool has_use_for(const std::string& model, std::string_view column) {
+// A table of quotes may have both volatility and price. One is an input, the other the result of
+// some models.
+bool uses_column(const std::string& model, std::string_view column) {
   if (column == "price") return model == "implied";
   return column != "vol" || (model != "implied" && model != "heston");
 }
@@ -31,7 +31,7 @@ bool has_use_for(const std::string& model, std::string_view column) {
 void take_columns(const market::Csv& csv, Json& request) {
   const std::string model = request.value("model", "");
   for (const char* name : kColumns)
-    if (csv.has(name) && has_use_for(model, name)) request[name] = csv.numbers(csv.column(name));
+    if (csv.has(name) && uses_column(model, name)) request[name] = csv.numbers(csv.column(name));
   if (!csv.has("kind")) return;
   const std::size_t column = csv.column("kind");
   Json kinds = Json::array();
@@ -96,10 +96,10 @@ void add_option_flags(RequestFlags& f) {
   f.numbers("rate", "interest a year, continuous (0)");
   f.numbers("div-yield", "dividends a year, continuous (0)");
   f.numbers("vol", "volatility a year");
-  f.numbers("price", "of the option: implied looks for its volatility");
-  f.number("steps", "of the binomial tree (1024)");
-  f.text("exercise", "of the binomial tree: american (default) or european");
-  f.text("accuracy", "of american: fast, standard (default) or fine");
+  f.numbers("price", "price of the option, for --model implied");
+  f.number("steps", "steps of the binomial tree (1024)");
+  f.text("exercise", "exercise style of the binomial tree: american (default) or european");
+  f.text("accuracy", "accuracy of american: fast, standard (default) or fine");
   for (const char* name : {"v0", "kappa", "theta", "sigma", "rho"})
     f.number(name, std::string("Heston's ") + name);
 }

@@ -1,5 +1,5 @@
-// Commands whose flags are the fields of a request of market/request: what each means,
-// its range and its default is said there, once.
+// Commands whose flags are the fields of a request of market/request, which defines their ranges
+// and defaults.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -63,7 +63,7 @@ void add_options(CLI::App& app, TableFlags& flags);
 
 // Throws for a row that is before the one of its owner above it, where the first column holds
 // dates: newest first, or several series in one, would be calculated all the same. A date that
-// comes twice is told on `err`.
+// comes twice is reported on `err`.
 void check_order(const market::Csv& csv, const std::string& by, std::ostream& err);
 
 // Series by name, all over the same rows: the columns named (the close where there is one,
@@ -72,7 +72,7 @@ Json series_of(const market::Csv& csv, const TableFlags& flags);
 
 // ---- output ---------------------------------------------------------------------------
 
-// On one line; bytes of a table that are not UTF-8 are replaced, which JSON cannot hold.
+// The JSON on one line. Bytes that are not UTF-8 are replaced.
 template <class AnyJson>
 std::string in_utf8(const AnyJson& json) {
   return json.dump(-1, ' ', false, AnyJson::error_handler_t::replace);

@@ -78,11 +78,11 @@ void print_frontier(const Json& points, std::ostream& out) {
   std::vector<std::vector<std::string>> rows;
   for (const Json& point : points) {
     std::string largest = "-";
-    double most = 0;
+    double highest = 0;
     for (const auto& item : point["weights"].items())
-      if (item.value().get<double>() > most) {
-        most = item.value().get<double>();
-        largest = fmt::format("{} {:.1f} %", item.key(), most * 100);
+      if (item.value().get<double>() > highest) {
+        highest = item.value().get<double>();
+        largest = fmt::format("{} {:.1f} %", item.key(), highest * 100);
       }
     rows.push_back({std::to_string(rows.size() + 1), shown(point["expected_return"]),
                     shown(point["volatility"]), shown(point["sharpe"]), largest});
@@ -116,17 +116,17 @@ void print_portfolio(const Json& answer, std::ostream& out) {
 
 void add_risk_flags(RequestFlags& f) {
   f.number("periods-per-year", "bars in a year (252)");
-  f.number("risk-free", "return a bar without risk (0)");
-  f.number("required-return", "a bar, for Sortino (0)");
-  f.number("ddof", "volatility divides by n less this (1)");
-  f.number("cutoff", "share of the worst returns, for VaR and CVaR (0.05)");
-  f.text("convention", "of VaR: empyrical (default; a return) or quantlib (a loss)");
+  f.number("risk-free", "risk-free return per bar (0)");
+  f.number("required-return", "required return per bar, for Sortino (0)");
+  f.number("ddof", "delta degrees of freedom of the volatility (1)");
+  f.number("cutoff", "fraction of the worst returns, for VaR and CVaR (0.05)");
+  f.text("convention", "convention of VaR: empyrical (default; a return) or quantlib (a loss)");
   f.on("simulate", "VaR and CVaR by Monte Carlo too");
-  f.number("horizon", "of that, in bars (1)");
-  f.number("paths", "of that (1048576)");
-  f.number("seed", "of that (42)");
+  f.number("horizon", "horizon of the simulation, in bars (1)");
+  f.number("paths", "paths of the simulation (1048576)");
+  f.number("seed", "seed of the simulation (42)");
   f.text("covariance", "add a covariance matrix: sample, ledoit_wolf or ewma");
-  f.number("span", "of ewma, in bars (180)");
+  f.number("span", "span of ewma, in bars (180)");
 }
 
 void add_portfolio_flags(RequestFlags& f) {
@@ -134,22 +134,22 @@ void add_portfolio_flags(RequestFlags& f) {
          "max_sharpe (default), min_volatility, target_return, target_risk, "
          "max_quadratic_utility, risk_parity, min_cvar, cvar_target_return, cvar_target_risk, "
          "frontier");
-  f.number("value", "of the target, or the aversion to risk");
-  f.number("risk-free", "return a year without risk (0)");
+  f.number("value", "target value, or the risk aversion");
+  f.number("risk-free", "risk-free return a year (0)");
   f.number("periods-per-year", "bars in a year (252)");
   f.text("covariance", "sample (default), ledoit_wolf or ewma");
-  f.number("span", "of ewma, in bars (180)");
+  f.number("span", "span of ewma, in bars (180)");
   f.list("mean", "expected returns a year, instead of the past growth");
-  f.numbers("lower", "least weight, one for all or one each (0)");
-  f.numbers("upper", "greatest weight (1)");
-  f.number("sum", "of all weights (1); 0 is market neutral");
+  f.numbers("lower", "minimum weight, one for all or one each (0)");
+  f.numbers("upper", "maximum weight (1)");
+  f.number("sum", "sum of all weights (1); 0 is market neutral");
   f.list("held", "the weights now, for --turnover");
-  f.number("turnover", "most of the sum of |weight - held|");
-  f.number("leverage", "most of the sum of |weight|");
-  f.number("l2", "punishes large weights (0)");
-  f.number("beta", "of CVaR: the worst 1 - beta count (0.95)");
-  f.number("points", "of the frontier (20)");
-  f.list("shares", "of the risk, for risk_parity, one each (equal ones)");
+  f.number("turnover", "upper limit of the sum of |weight - held|");
+  f.number("leverage", "upper limit of the sum of |weight|");
+  f.number("l2", "L2 penalty of the weights (0)");
+  f.number("beta", "confidence level of CVaR: the worst 1 - beta count (0.95)");
+  f.number("points", "points of the frontier (20)");
+  f.list("shares", "risk shares for risk_parity, one per asset (equal)");
 }
 
 Json read_series(const TableFlags& table, Io& io) {
@@ -171,12 +171,11 @@ std::vector<std::string> parts_of(const std::string& text, char separator) {
 // "tech:AAPL,GOOG:0.1:0.3"; an empty limit is none.
 Json sector_from(const std::string& text) {
   const auto parts = parts_of(text, ':');
-  require(
-      parts.size() == 4 && !parts[1].empty(),
-      "--sector " + text + ": wanted as NAME:ASSET,ASSET:LEAST:MOST, LEAST or MOST may be empty");
+  require(parts.size() == 4 && !parts[1].empty(),
+          "--sector " + text + ": expected NAME:ASSET,ASSET:MIN:MAX, MIN or MAX may be empty");
   Json sector = {{"name", parts[0]}, {"assets", parts_of(parts[1], ',')}};
-  if (!parts[2].empty()) sector["least"] = numbers_from(parts[2], ',', "--sector")[0];
-  if (!parts[3].empty()) sector["most"] = numbers_from(parts[3], ',', "--sector")[0];
+  if (!parts[2].empty()) sector["min"] = numbers_from(parts[2], ',', "--sector")[0];
+  if (!parts[3].empty()) sector["max"] = numbers_from(parts[3], ',', "--sector")[0];
   return sector;
 }
 
@@ -218,8 +217,9 @@ int market_portfolio(Args args, Io& io) {
   command.app.add_flag("--returns", returns, "the columns are returns, not prices");
   std::vector<std::string> sectors;
   add_portfolio_flags(command.flags);
-  command.app.add_option("--sector", sectors, "limits of the sum of some weights; repeatable")
-      ->type_name("NAME:ASSET,ASSET:LEAST:MOST");
+  command.app
+      .add_option("--sector", sectors, "limits of the sum of the weights of a sector; repeatable")
+      ->type_name("NAME:ASSET,ASSET:MIN:MAX");
   if (!parse(command.app, args, io, kPortfolioExamples)) return 0;
   command.request[returns ? "returns" : "prices"] = read_series(table, io);
   for (const auto& text : sectors) command.request["sectors"].push_back(sector_from(text));

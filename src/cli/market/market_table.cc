@@ -45,19 +45,19 @@ std::vector<double> numbers_in(std::string_view text, char separator) {
   return numbers;
 }
 
-// The keys of the first column in order: dates written alike sort as texts.
-std::map<std::string_view, std::size_t> places_of(const market::Csv& csv) {
-  std::map<std::string_view, std::size_t> places;
-  bool alike = true;
+// The keys of the first column in order: dates written same_length sort as texts.
+std::map<std::string_view, std::size_t> row_indices(const market::Csv& csv) {
+  std::map<std::string_view, std::size_t> indices;
+  bool same_length = true;
   for (std::size_t row = 0; row < csv.rows(); ++row) {
     const auto key = csv.text(row, 0);
-    alike = alike && key.size() == csv.text(0, 0).size();
-    places.emplace(key, places.size());
+    same_length = same_length && key.size() == csv.text(0, 0).size();
+    indices.emplace(key, indices.size());
   }
-  if (!alike) return places;
+  if (!same_length) return indices;
   std::size_t next = 0;
-  for (auto& [_, place] : places) place = next++;
-  return places;
+  for (auto& [_, index] : indices) index = next++;
+  return indices;
 }
 
 Json joined(const market::Csv& csv, const TableFlags& flags) {
@@ -65,25 +65,26 @@ Json joined(const market::Csv& csv, const TableFlags& flags) {
   require(flags.columns.size() <= 1, "--by takes one --column");
   const std::size_t owner = csv.column(flags.by);
   const auto values = csv.numbers(csv.column(name));
-  const auto places = places_of(csv);
+  const auto indices = row_indices(csv);
   std::map<std::string_view, std::vector<double>> found;
   std::vector<std::string_view> order;
   std::map<std::string_view, std::vector<bool>> seen;
   for (std::size_t row = 0; row < csv.rows(); ++row) {
-    const auto who = csv.text(row, owner);
-    const auto at = places.at(csv.text(row, 0));
-    auto& series = found[who];
+    const auto series_name = csv.text(row, owner);
+    const auto at = indices.at(csv.text(row, 0));
+    auto& series = found[series_name];
     if (series.empty()) {
-      series.assign(places.size(), double{NAN});
-      seen[who].assign(places.size(), false);
-      order.push_back(who);
+      series.assign(indices.size(), double{NAN});
+      seen[series_name].assign(indices.size(), false);
+      order.push_back(series_name);
     }
-    if (seen[who][at]) csv.fail(row, fmt::format("{} has two rows for {}", who, csv.text(row, 0)));
-    seen[who][at] = true;
+    if (seen[series_name][at])
+      csv.fail(row, fmt::format("{} has two rows for {}", series_name, csv.text(row, 0)));
+    seen[series_name][at] = true;
     series[at] = values[row];
   }
   Json all = Json::object();
-  for (const auto who : order) all[std::string(who)] = found[who];
+  for (const auto series_name : order) all[std::string(series_name)] = found[series_name];
   return all;
 }
 
@@ -171,8 +172,7 @@ Json RequestCommand::ask(std::string_view what, Io& io) {
 void add_options(CLI::App& app, TableFlags& flags) {
   app.add_option("--in", flags.in, "CSV file with a header; - (default) is standard input")
       ->type_name("FILE");
-  app.add_option("--by", flags.by, "column that says whose row it is: one series each")
-      ->type_name("NAME");
+  app.add_option("--by", flags.by, "column with the name of each row's series")->type_name("NAME");
   app.add_option("--column,--columns", flags.columns,
                  "columns to use (close where there is one, else all but the first)")
       ->type_name("NAME")
@@ -184,16 +184,16 @@ void check_order(const market::Csv& csv, const std::string& by, std::ostream& er
   const std::size_t owner = by.empty() ? 0 : csv.column(by);
   std::map<std::string_view, std::string_view> last;
   const char* hint = by.empty() ? "; --by COLUMN keeps several series in one table apart" : "";
-  bool told = false;
+  bool reported = false;
   for (std::size_t row = 0; row < csv.rows(); ++row) {
     const auto date = csv.text(row, 0);
     auto& before = last[by.empty() ? std::string_view() : csv.text(row, owner)];
     if (date.size() == before.size() && date < before)
       csv.fail(row, fmt::format("{} comes after {}: the oldest row must be the first{}",
                                 in_quotes(date), in_quotes(before), hint));
-    if (date == before && !told) {
+    if (date == before && !reported) {
       err << fmt::format("note: {} has {} twice{}\n", csv.name(), in_quotes(date), hint);
-      told = true;
+      reported = true;
     }
     before = date;
   }

@@ -1,5 +1,4 @@
-// sluice memory: what programs ask of an allocator, and which strategy would serve
-// them best.
+// sluice memory: records and replays allocation traces, and compares placement strategies.
 #include <fmt/core.h>
 
 #include <CLI/App.hpp>
@@ -62,7 +61,7 @@ std::string contents_of(const std::string& path) {
   return memory::read_file(path);
 }
 
-// With the file in front of what is wrong with it.
+// Adds the file name to errors.
 template <class Read>
 memory::Trace read_named(const std::string& path, Read read) {
   try {
@@ -141,7 +140,7 @@ void add_flags(CLI::App& app, RecordFlags& flags) {
       ->type_name("TRACE");
   add_device(app, flags.device);
   app.add_option("--shape", flags.runs.shapes,
-                 "of a model, sizes left open: INPUT=1x128, or SYMBOL=8; 1 otherwise")
+                 "of a model, sizes left open: INPUT=1x128, or SYMBOL=8 (default 1)")
       ->type_name("NAME=SIZES")
       ->allow_extra_args(false);
   app.add_option("--batch", flags.runs.batches, "of a model, sizes of the first dimension, in turn")
@@ -204,13 +203,13 @@ constexpr std::string_view kReplayExamples =
     "  sluice memory replay training              a shipped trace\n"
     "  sluice memory replay mine.trace --arena 8  in 8 GB: what would be refused?\n"
     "  sluice memory replay mine.pickle --strategy best_fit --json\n\n"
-    "needs/held  memory the pool holds, at the most\n"
-    "effic.      bytes asked for / memory held, both at their peak\n"
+    "needs/held  memory the pool holds at its peak\n"
+    "effic.      bytes requested / memory held, both at their peak\n"
     "intern.     of what is in blocks at the peak, lost to rounding up\n"
-    "extern.     of the memory held, in no block when the most is in blocks\n"
+    "extern.     of the memory held, in no block at the peak\n"
     "alloc, free  median and 99th percentile of one call: our code alone, without what a\n"
     "            driver takes to map memory; the median of --passes passes\n"
-    "refused     requests that found no room (--arena)\n"
+    "refused     requests that did not fit (--arena)\n"
     "docs/memory-traces.md has the rest.";
 
 struct ReplayFlags {
@@ -237,14 +236,13 @@ void add_flags(CLI::App& app, ReplayFlags& flags) {
   app.add_flag("--json", flags.json, "as JSON");
 }
 
-std::vector<memory::StrategyKind> strategies_of(const std::string& wanted) {
-  if (wanted == "all")
-    return {std::begin(memory::kStrategyKinds), std::end(memory::kStrategyKinds)};
-  if (const auto kind = memory::strategy_kind(wanted)) return {*kind};
+std::vector<memory::StrategyKind> strategies_of(const std::string& name) {
+  if (name == "all") return {std::begin(memory::kStrategyKinds), std::end(memory::kStrategyKinds)};
+  if (const auto kind = memory::strategy_kind(name)) return {*kind};
   std::vector<std::string_view> names{"all"};
   for (const auto kind : memory::kStrategyKinds) names.push_back(to_string(kind));
-  throw Error(Code::invalid_argument, "no strategy named '" + wanted + "'" +
-                                          did_you_mean(wanted, names) + "; there are " +
+  throw Error(Code::invalid_argument, "no strategy named '" + name + "'" +
+                                          did_you_mean(name, names) + "; there are " +
                                           listed(names));
 }
 

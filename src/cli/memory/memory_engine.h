@@ -1,4 +1,4 @@
-// What our own engine asks of its allocator while it runs a model.
+// Records the allocations of our engine while it runs a model.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@ using memory::ReplayTimes;
 
 constexpr int kName = 10, kBytes = 10, kShare = 8, kTime = 8;  // 78 columns in all
 
-// To three digits and more: strategies differ by a few MiB of several GiB.
+// Formats with at least three digits, because strategies differ by a few MiB of several GiB.
 std::string memory_text(std::uint64_t bytes) {
   const auto gib = static_cast<double>(bytes) / kGiB;
   return gib < 1 ? human_bytes(bytes) : fmt::format("{:.2f} GiB", gib);
@@ -32,7 +32,7 @@ std::string time_text(double ns) {
   return ns < 999.5e3 ? fmt::format("{:.0f} us", ns / 1e3) : fmt::format("{:.1f} ms", ns / 1e6);
 }
 
-// What PyTorch took when nothing limited it; nothing when that cannot be compared.
+// The memory that PyTorch reserved without a limit; empty when that cannot be compared.
 std::optional<double> peer_efficiency(const memory::TraceHeader& header) {
   if (!header.peer || header.peer->peak_reserved == 0) return std::nullopt;
   if (header.peer->reserved_before > header.peer->peak_reserved / 20) return std::nullopt;
@@ -105,7 +105,7 @@ void print_peer_note(const memory::TraceHeader& header, Report& out) {
   if (!header.peer || peer_efficiency(header)) return;
   out.item(
       "  ", 2,
-      fmt::format("{} held {} at the most, {} of it from before the recording: not comparable.",
+      fmt::format("{} held {} at its peak, {} of it from before the recording: not comparable.",
                   header.peer->name, human_bytes(header.peer->peak_reserved),
                   human_bytes(header.peer->reserved_before)),
       Ink::dim);
@@ -161,7 +161,7 @@ void print_replay(const ReplayReport& report, std::ostream& out, const Terminal&
   page.line("");
   page.line(report.options.ceiling
                 ? "In " + human_bytes(*report.options.ceiling) + " of memory"
-                : "In the least memory that serves every request, remapping holes");
+                : "In the minimum memory that serves every request, remapping holes");
   table.head(report.options.ceiling ? "held" : "needs");
   for (const auto& result : report.results)
     table.row(result, result.figures, result.times, result.strategy == advice.strategy);

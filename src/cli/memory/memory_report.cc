@@ -25,19 +25,19 @@ std::string seconds_text(std::uint64_t us) { return human_duration(static_cast<d
 
 template <class Label>
 void print_histogram(const std::vector<TraceSummary::Bucket>& buckets, Report& out, Label label) {
-  std::uint64_t most = 1;
-  for (const auto& bucket : buckets) most = std::max(most, bucket.count);
+  std::uint64_t largest = 1;
+  for (const auto& bucket : buckets) largest = std::max(largest, bucket.count);
   for (const auto& bucket : buckets) {
-    const double share = static_cast<double>(bucket.count) / static_cast<double>(most);
+    const double share = static_cast<double>(bucket.count) / static_cast<double>(largest);
     out.line("  " + left("up to " + label(bucket.up_to), 16, out.pen()) +
              right(grouped(bucket.count), 12, out.pen()) + "  " +
              bar(share, kBar, out.pen(), Ink::accent));
   }
 }
 
-std::string sizes_text(const std::vector<TraceSummary::Size>& sizes, std::size_t most) {
+std::string sizes_text(const std::vector<TraceSummary::Size>& sizes, std::size_t max_sizes) {
   std::string text;
-  for (std::size_t i = 0; i < std::min(most, sizes.size()); ++i)
+  for (std::size_t i = 0; i < std::min(max_sizes, sizes.size()); ++i)
     text += (i > 0 ? ", " : "") +
             fmt::format("{} of {}", grouped(sizes[i].count), human_bytes(sizes[i].bytes));
   return text;
@@ -118,14 +118,14 @@ void print_trace(const memory::Trace& trace, std::ostream& out, const Terminal& 
   page.row("from", header.source);
   page.row("asks", fmt::format("{} allocations, {} frees in {}", grouped(header.allocations),
                                grouped(header.frees), seconds_text(summary.duration_us)));
-  page.row("peak", fmt::format("{} live after {}; at the most {} blocks at once",
+  page.row("peak", fmt::format("{} live after {}; at most {} blocks at once",
                                human_bytes(header.peak_live_bytes),
                                seconds_text(summary.peak_time_us), grouped(summary.peak_blocks)));
   page.row("largest", sizes_text(summary.largest, 3));
   page.row("frequent", sizes_text(summary.most_frequent, 3));
   page.row("lifetime", "median " + seconds_text(summary.median_lifetime_us));
   if (header.peer)
-    page.row(header.peer->name, human_bytes(header.peer->peak_reserved) + " held at the most");
+    page.row(header.peer->name, human_bytes(header.peer->peak_reserved) + " held at its peak");
   if (header.unknown_frees > 0)
     page.row("left out", grouped(header.unknown_frees) + " frees of blocks from before the start");
   page.heading("live bytes", "over time");

@@ -1,4 +1,4 @@
-// What `sluice memory` found, as people and as programs read it. Pure.
+// Reports of `sluice memory` as text and JSON. Pure functions.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ std::string grouped(std::uint64_t number);
 void print_replay(const ReplayReport& report, std::ostream& out, const Terminal& terminal);
 Json replay_json(const ReplayReport& report);
 
-// What is in a trace.
+// Prints the contents of a trace.
 void print_trace(const memory::Trace& trace, std::ostream& out, const Terminal& terminal);
 Json trace_json(const memory::Trace& trace);
 

@@ -55,13 +55,13 @@ struct Memory : testing::Test {
   }
 };
 
-TEST_F(Memory, AloneItListsItsActions) {
+TEST_F(Memory, WithoutArgumentsTheActionsAreListed) {
   EXPECT_EQ(call({}), 0);
   EXPECT_THAT(out.str(), HasSubstr("record"));
   EXPECT_THAT(problem_of({"replai"}), HasSubstr("did you mean 'replay'"));
 }
 
-TEST_F(Memory, EveryActionExplainsItselfWithExamples) {
+TEST_F(Memory, EveryActionHasHelpWithExamples) {
   for (const auto* action : {"record", "replay", "report"}) {
     out.str("");
     EXPECT_EQ(call({action, "--help"}), 0);
@@ -69,7 +69,7 @@ TEST_F(Memory, EveryActionExplainsItselfWithExamples) {
   }
 }
 
-TEST_F(Memory, RecordWritesATraceAndSaysWhatItLeftOut) {
+TEST_F(Memory, RecordWritesATraceAndReportsWhatItLeftOut) {
   const auto trace = (folder / "x.trace").string();
   EXPECT_EQ(call({"record", snapshot(), "-o", trace}), 0);
   EXPECT_THAT(out.str(),
@@ -80,13 +80,13 @@ TEST_F(Memory, RecordWritesATraceAndSaysWhatItLeftOut) {
   EXPECT_EQ(read.header.source, "PyTorch memory snapshot mine.json");
 }
 
-TEST_F(Memory, RecordWritesOverNothingUnlessTold) {
+TEST_F(Memory, RecordOverwritesOnlyWithForce) {
   const auto trace = file("x.trace", "precious");
   EXPECT_THAT(problem_of({"record", snapshot(), "-o", trace}), HasSubstr("--force"));
   EXPECT_EQ(call({"record", snapshot(), "-o", trace, "--force"}), 0);
 }
 
-TEST_F(Memory, RecordSaysWhatIsWrongWithAFile) {
+TEST_F(Memory, RecordReportsWhyAFileIsInvalid) {
   const auto trace = (folder / "x.trace").string();
   const auto why = [&](const std::string& path, const std::string& device = "0") {
     return problem_of({"record", path, "-o", trace, "--device", device});
@@ -109,7 +109,7 @@ TEST_F(Memory, ReplayComparesStrategiesAndPyTorchAndRecommendsOne) {
   EXPECT_THAT(text, HasSubstr("needs"));
 }
 
-TEST_F(Memory, ReplayAsJsonHasEveryFigure) {
+TEST_F(Memory, ReplayJsonHasEveryStatistic) {
   EXPECT_EQ(call({"replay", snapshot(), "--strategy", "buddy", "--passes", "1", "--json"}), 0);
   const auto json = Json::parse(out.str());
   EXPECT_EQ(json["schema"], "sluice/memory-replay/1");
@@ -129,7 +129,7 @@ TEST_F(Memory, ReplayAsJsonHasEveryFigure) {
   EXPECT_EQ(trace["recommended"]["strategy"], "buddy");
 }
 
-TEST_F(Memory, APeerThatBeganWithMemoryIsNotCompared) {
+TEST_F(Memory, APeerThatStartedWithMemoryIsNotCompared) {
   EXPECT_EQ(call({"replay", snapshot(20 << 20), "--passes", "1"}), 0);
   EXPECT_THAT(out.str(), HasSubstr("18.0 MiB of it from before the recording:"));
 }
@@ -156,7 +156,7 @@ TEST_F(Memory, ReportShowsSizesLifetimesAndWhatIsLeft) {
   EXPECT_THAT(out.str(), HasSubstr("##"));
 }
 
-TEST_F(Memory, ReportAloneListsWhatIsShipped) {
+TEST_F(Memory, ReportWithoutATraceListsTheShippedOnes) {
   EXPECT_EQ(call({"report"}), 0);
   EXPECT_THAT(out.str(), HasSubstr("training"));
   out.str("");

@@ -8,12 +8,12 @@
 namespace sluice::cli {
 namespace {
 
-using Lane = engine::StepTime::Lane;
+using Track = engine::StepTime::Track;
 
-int number(Lane lane) { return 1 + static_cast<int>(lane); }
+int number(Track track) { return 1 + static_cast<int>(track); }
 
-Json name(std::string_view what, std::string_view as, int lane) {
-  return {{"name", what}, {"ph", "M"}, {"pid", 1}, {"tid", lane}, {"args", {{"name", as}}}};
+Json name(std::string_view what, std::string_view as, int track) {
+  return {{"name", what}, {"ph", "M"}, {"pid", 1}, {"tid", track}, {"args", {{"name", as}}}};
 }
 
 Json event(const engine::StepTime& step) {
@@ -25,7 +25,7 @@ Json event(const engine::StepTime& step) {
           {"ts", step.begin_us},
           {"dur", step.us},
           {"pid", 1},
-          {"tid", number(step.lane)},
+          {"tid", number(step.track)},
           {"args", std::move(args)}};
 }
 
@@ -33,15 +33,15 @@ Json event(const engine::StepTime& step) {
 
 std::string chrome_trace(std::string_view process, std::string_view cpu,
                          std::span<const engine::StepTime> steps) {
-  std::set<Lane> lanes;
-  for (const engine::StepTime& step : steps) lanes.insert(step.lane);
+  std::set<Track> tracks;
+  for (const engine::StepTime& step : steps) tracks.insert(step.track);
   Json events = Json::array({name("process_name", process, 1)});
-  for (const Lane lane : lanes)
+  for (const Track track : tracks)
     events.push_back(name("thread_name",
-                          lane == Lane::cpu      ? cpu
-                          : lane == Lane::stream ? "CUDA stream"
-                                                 : "CUDA copies",
-                          number(lane)));
+                          track == Track::cpu      ? cpu
+                          : track == Track::stream ? "CUDA stream"
+                                                   : "CUDA copies",
+                          number(track)));
   for (const engine::StepTime& step : steps) events.push_back(event(step));
   const Json trace{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}};
   return trace.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -1,4 +1,4 @@
-// A run as Chrome's tracing page and Perfetto read it: one lane for each place that steps ran
+// A run as Chrome's tracing page and Perfetto read it: one track for each place that steps ran
 // on.
 #pragma once
 

@@ -16,6 +16,7 @@
 #include "cli/common/library_dirs.h"
 #include "cli/common/progress.h"
 #include "cli/model/model_flags.h"
+#include "engine/exec/cuda/cuda_program.h"
 #include "engine/inspect.h"
 #include "engine/io/hf_import.h"
 #include "engine/io/model_stamp.h"
@@ -51,7 +52,7 @@ struct Compiled {
   double seconds = 0, run_s = 0;
   engine::ProgramUse use{};
   std::vector<engine::PassReport> passes{};
-  PrecisionSeen precision{};
+  PrecisionResult precision{};
 };
 
 Compiled compile_for(const Session& session, const std::vector<engine::TensorType>& types,
@@ -71,7 +72,7 @@ Compiled compile_for(const Session& session, const std::vector<engine::TensorTyp
   made.run_s = seconds_between(from, Steady::now());
   made.use = engine::use_of(*compiled.program);
   made.passes = compiled.passes;
-  made.precision = precision_seen(on, compiled);
+  made.precision = precision_result(on, compiled);
   return made;
 }
 
@@ -90,10 +91,11 @@ std::vector<Compiled> compile_all(const Session& session, const CompileFlags& fl
   return all;
 }
 
-// Steps by what runs them, the most first.
+// Numbers of steps by kernel, the largest first.
 std::vector<std::pair<std::string, int>> kernels(const engine::ProgramUse& use) {
   std::map<std::string, int> by;
-  for (const engine::NodePlace& place : use.places) ++by[place.device + ", " + place.kernel];
+  for (const engine::NodePlacement& place : use.placements)
+    ++by[place.device + ", " + place.kernel];
   std::vector<std::pair<std::string, int>> list(by.begin(), by.end());
   std::ranges::stable_sort(list, [](const auto& a, const auto& b) { return a.second > b.second; });
   return list;
@@ -115,9 +117,9 @@ void print_text(const std::vector<Compiled>& all, const CompileFlags& flags, std
       out << fmt::format("    {} are copied to the CPU and back\n", human_bytes(use.copied));
     out << fmt::format(
         "  Memory: {} of weights, {} of values ({} if nothing were shared), {:.2f}x "
-        "the least possible\n",
+        "the minimum\n",
         human_bytes(use.weights), human_bytes(use.arena), human_bytes(use.unshared),
-        use.over_least());
+        use.arena_overhead());
   }
   out << fmt::format("{}: {}\n", flags.output, human_bytes(fs::file_size(flags.output)));
 }
@@ -140,7 +142,7 @@ void print_json(const std::vector<Compiled>& all, const CompileFlags& flags, std
                       {"copied_bytes", made.use.copied},
                       {"weight_bytes", made.use.weights},
                       {"arena_bytes", made.use.arena},
-                      {"least_bytes", made.use.least},
+                      {"min_bytes", made.use.min_arena},
                       {"unshared_bytes", made.use.unshared}});
   }
   const Json report{{"model", flags.model},
@@ -159,9 +161,9 @@ int compile(Args args, Io& io) {
   CLI::App app("Compiles a model for some shapes and writes a plan.", "sluice compile");
   app.add_option("model", flags.model, ".onnx file, or folder with config.json and safetensors")
       ->required();
-  app.add_option("-o,--output", flags.output, "the plan; MODEL.plan otherwise")
+  app.add_option("-o,--output", flags.output, "the plan (default: MODEL.plan)")
       ->check(not_empty("the path of a file"));
-  app.add_option("--shape", flags.shapes, "sizes left open: INPUT=1x128, or SYMBOL=8; 1 otherwise")
+  app.add_option("--shape", flags.shapes, "sizes left open: INPUT=1x128, or SYMBOL=8 (default 1)")
       ->type_name("NAME=SIZES")
       ->allow_extra_args(false);
   app.add_option("--batch", flags.batches, "sizes of the first dimension to compile for")

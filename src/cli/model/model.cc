@@ -1,4 +1,4 @@
-// sluice model: what is in a model, which operators run, whether they do what ONNX says.
+// sluice model: inspects models, lists operators and runs the ONNX conformance tests.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>

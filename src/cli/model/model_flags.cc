@@ -11,13 +11,14 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "device/bench/bench.h"
+#include "engine/exec/cuda/cuda_program.h"
 
 namespace sluice::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kTensorCores = 70;  // compute capability from which f16 is the quickest
+constexpr int kTensorCores = 70;  // compute capability from which f16 is the fastest
 
 [[noreturn]] void refuse(const DeviceFlags& flags, const std::string& known) {
   const bool quantized = flags.precision == "int8" || flags.precision == "fp8";
@@ -47,8 +48,9 @@ std::string how_measured(const engine::PrecisionReport& report) {
 
 void add_options(CLI::App& app, DeviceFlags& flags) {
   app.add_option("--device", flags.device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
-  app.add_option("--precision", flags.precision,
-                 "fp32; on a GPU tf32, fp16 and bf16; auto: the quickest the device is good at")
+  app.add_option(
+         "--precision", flags.precision,
+         "fp32; on a GPU tf32, fp16 and bf16; auto: the fastest precision with hardware support")
       ->check(CLI::IsMember({"fp32", "tf32", "fp16", "bf16", "fp8", "int8", "auto"}));
   add_max_loss(app, flags.max_loss);
 }
@@ -103,8 +105,8 @@ OnDevice on_device(const DeviceFlags& flags, const std::vector<std::string>& lib
   return made;
 }
 
-PrecisionSeen precision_seen(const OnDevice& on, const engine::Session::Compiled& compiled) {
-  PrecisionSeen seen{on.precision, compiled.precision};
+PrecisionResult precision_result(const OnDevice& on, const engine::Session::Compiled& compiled) {
+  PrecisionResult seen{on.precision, compiled.precision};
   if (!seen.report || seen.report->refused.empty()) return seen;
   if (!on.chosen)
     throw Error(Code::unavailable,
@@ -114,8 +116,8 @@ PrecisionSeen precision_seen(const OnDevice& on, const engine::Session::Compiled
   return seen;
 }
 
-std::string precision_text(const PrecisionSeen& seen) {
-  if (!seen.report || (seen.report->limit == 0 && seen.report->measured.empty())) return "";
+std::string precision_text(const PrecisionResult& seen) {
+  if (!seen.report || (seen.report->allowed_loss == 0 && seen.report->measured.empty())) return "";
   const engine::PrecisionReport& report = *seen.report;
   if (!report.refused.empty()) return "Precision: fp32, because " + report.refused + "\n";
   std::string text = report.loss
@@ -130,14 +132,14 @@ std::string precision_text(const PrecisionSeen& seen) {
   return text;
 }
 
-Json precision_json(const PrecisionSeen& seen) {
+Json precision_json(const PrecisionResult& seen) {
   if (!seen.report) return nullptr;
   Json wide = Json::array();
   for (const engine::WideNode& node : seen.report->wide)
     wide.push_back({{"node", node.node}, {"output", node.value}, {"why", node.why}});
-  Json json{{"wanted", seen.report->wanted},
+  Json json{{"requested", seen.report->requested},
             {"measured", seen.report->measured},
-            {"max_loss", seen.report->asked},
+            {"max_loss", seen.report->requested_loss},
             {"narrow_nodes", seen.report->narrow},
             {"fp32_nodes", wide},
             {"measuring_seconds", seen.report->seconds}};

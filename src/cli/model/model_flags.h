@@ -1,4 +1,4 @@
-// Where a model runs: flags that several commands share.
+// Flags for the device and precision of a model, shared by several commands.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -20,7 +20,7 @@ void add_options(CLI::App& app, DeviceFlags& flags);  // --device, --precision, 
 void add_max_loss(CLI::App& app, std::optional<double>& max_loss);
 void add_skip_padding(CLI::App& app, bool& flag);  // --skip-padding
 
-// What a session needs to run there.
+// The options of a session on that device.
 struct OnDevice {
   engine::SessionOptions session;
   std::string precision;  // the one that "auto" chose
@@ -31,15 +31,15 @@ struct OnDevice {
 OnDevice on_device(const DeviceFlags& flags, const std::vector<std::string>& library_dirs);
 
 // How what was compiled came to its precision, where f16 or bf16 was wanted.
-struct PrecisionSeen {
+struct PrecisionResult {
   std::string name;  // the one it runs in
   std::optional<engine::PrecisionReport> report{};
 };
-// Throws unavailable, naming nodes, where the precision that the user asked for loses too much;
+// Throws unavailable, naming nodes, where the requested precision loses too much;
 // one that "auto" chose is fp32 then.
-PrecisionSeen precision_seen(const OnDevice& on, const engine::Session::Compiled& compiled);
+PrecisionResult precision_result(const OnDevice& on, const engine::Session::Compiled& compiled);
 // "Precision: fp16, ...", with an end of line; empty where there is nothing to say.
-std::string precision_text(const PrecisionSeen& seen);
-nlohmann::ordered_json precision_json(const PrecisionSeen& seen);
+std::string precision_text(const PrecisionResult& seen);
+nlohmann::ordered_json precision_json(const PrecisionResult& seen);
 
 }  // namespace sluice::cli

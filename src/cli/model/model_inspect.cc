@@ -54,7 +54,7 @@ using Places = std::vector<std::pair<std::pair<std::string, std::string>, Place>
 
 Places grouped(const CompiledUse& use) {
   std::map<std::pair<std::string, std::string>, Place> by;
-  for (const engine::NodePlace& place : use.places) {
+  for (const engine::NodePlacement& place : use.placements) {
     Place& group = by[{place.op, place.device + ", " + place.kernel}];
     ++group.nodes;
     group.flops += place.flops;
@@ -85,14 +85,14 @@ void print_compiled(Report& report, const CompiledUse& use, bool nodes) {
   report.row("Weights", human_bytes(use.weights));
   report.row("Activations",
              fmt::format("{} planned, {} were nothing shared, {} alive at once ({:.2f}x)",
-                         human_bytes(use.arena), human_bytes(use.unshared), human_bytes(use.least),
-                         use.over_least()));
+                         human_bytes(use.arena), human_bytes(use.unshared),
+                         human_bytes(use.min_arena), use.arena_overhead()));
   if (use.copied > 0) report.row("Copies", human_bytes(use.copied) + " to the CPU and back");
   report.row("Changed", passes.empty() ? "nothing" : passes);
   report.row("Nodes", std::to_string(use.nodes));
   report.heading("Runs", nodes ? "node by node" : "operator, kernel, nodes, arithmetic");
   if (nodes) {
-    for (const engine::NodePlace& place : use.places)
+    for (const engine::NodePlacement& place : use.placements)
       report.line(fmt::format("  {:<14} {:<40} {}", place.op, place.device + ", " + place.kernel,
                               place.node));
     return;
@@ -152,7 +152,7 @@ Json compiled_json(const Graph& graph, const CompiledUse& use) {
     inputs[graph[graph.inputs[i]].name] = shape_json(use.inputs[i].shape);
   for (const engine::PassReport& pass : use.passes)
     passes.push_back({{"pass", pass.pass}, {"changes", pass.changes}});
-  for (const engine::NodePlace& place : use.places)
+  for (const engine::NodePlacement& place : use.placements)
     nodes.push_back({{"name", place.node},
                      {"operator", place.op},
                      {"device", place.device},
@@ -161,7 +161,7 @@ Json compiled_json(const Graph& graph, const CompiledUse& use) {
   return {
       {"shapes", inputs},           {"flops", use.flops},       {"weight_bytes", use.weights},
       {"copied_bytes", use.copied}, {"arena_bytes", use.arena}, {"unshared_bytes", use.unshared},
-      {"least_bytes", use.least},   {"passes", passes},         {"nodes", nodes}};
+      {"min_bytes", use.min_arena}, {"passes", passes},         {"nodes", nodes}};
 }
 
 void print_json(const Imported& model, const Inspection& found, std::ostream& out) {
@@ -206,7 +206,7 @@ int model_inspect(Args args, Io& io) {
   CLI::App app("What a model is, and what running it takes.", "sluice model inspect");
   app.add_option("model", file, ".onnx file, or folder with config.json and safetensors")
       ->required();
-  app.add_option("--shape", shapes, "sizes left open: INPUT=1x128, or SYMBOL=8; 1 otherwise")
+  app.add_option("--shape", shapes, "sizes left open: INPUT=1x128, or SYMBOL=8 (default 1)")
       ->type_name("NAME=SIZES")
       ->allow_extra_args(false);
   app.add_option("--backend", on.device, "what to compile it for: cpu or cuda")

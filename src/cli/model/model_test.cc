@@ -50,13 +50,13 @@ class ModelValuesTest : public ::testing::Test {
   engine::Graph graph_;
 };
 
-TEST_F(ModelValuesTest, FilesWithoutNamesFillTheInputsThatAreLeft) {
+TEST_F(ModelValuesTest, UnnamedFilesFillTheRemainingInputs) {
   const auto tensors = read_inputs(graph_, {"b=" + file("x.npy"), file("y.npy")});
   EXPECT_THAT(tensors[0].values<float>(), ElementsAre(3, 4));
   EXPECT_THAT(tensors[1].values<float>(), ElementsAre(1, 2));
 }
 
-TEST_F(ModelValuesTest, MistakesAreToldWithWhatTheModelTakes) {
+TEST_F(ModelValuesTest, MistakesAreReportedWithTheInputsOfTheModel) {
   const std::string x = file("x.npy");
   EXPECT_THAT(refusal({x}), HasSubstr("'b' is not given; the model takes\n  a  f32[n, 2]\n"));
   EXPECT_THAT(refusal({x, x, x}), HasSubstr("one too many"));
@@ -77,13 +77,13 @@ TEST_F(ModelValuesTest, ResultsGoIntoAFolderOrAFileByName) {
 TEST(SummaryTest, NaNsAreCountedAndLeftOut) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Summary s = summarize(Tensor::of<float>(std::vector<float>{1, nan, 3}));
-  EXPECT_EQ(s.least, 1);
-  EXPECT_EQ(s.most, 3);
+  EXPECT_EQ(s.min, 1);
+  EXPECT_EQ(s.max, 3);
   EXPECT_EQ(s.mean, 2);
   EXPECT_EQ(s.not_numbers, 1u);
 }
 
-TEST(ChromeTraceTest, StepsAreEventsWithTheirKernel) {
+TEST(ChromeTraceTest, StepsAreTraceEventsWithTheirKernel) {
   engine::Node node;
   node.name = "encoder/query";
   node.op = "Linear";
@@ -97,24 +97,25 @@ TEST(ChromeTraceTest, StepsAreEventsWithTheirKernel) {
   EXPECT_EQ(events[2].at("args").at("kernel"), "own kernel");
 }
 
-TEST(ChromeTraceTest, StreamsAndCopiesHaveLanesOfTheirOwn) {
-  using Lane = engine::StepTime::Lane;
+TEST(ChromeTraceTest, StreamsAndCopiesHaveSeparateTracks) {
+  using Track = engine::StepTime::Track;
   engine::Node node;
   node.op = "Resize";
-  const std::vector<engine::StepTime> steps{{nullptr, "copy of the inputs", 0, 1, Lane::copies},
-                                            {&node, "own kernel", 1, 2, Lane::stream},
-                                            {&node, "operator", 3, 2, Lane::cpu}};
+  const std::vector<engine::StepTime> steps{
+      {nullptr, "H2D copy of the inputs", 0, 1, Track::copies},
+      {&node, "own kernel", 1, 2, Track::stream},
+      {&node, "operator", 3, 2, Track::cpu}};
   const auto trace = nlohmann::json::parse(chrome_trace("m.onnx", "CPU", steps));
-  std::map<int, std::string> lanes;
+  std::map<int, std::string> tracks;
   std::map<std::string, int> ran_on;
   for (const auto& event : trace.at("traceEvents")) {
-    if (event.at("name") == "thread_name") lanes[event.at("tid")] = event.at("args").at("name");
+    if (event.at("name") == "thread_name") tracks[event.at("tid")] = event.at("args").at("name");
     if (event.at("ph") == "X") ran_on[event.at("args").at("kernel")] = event.at("tid");
   }
-  EXPECT_EQ(lanes[ran_on["copy of the inputs"]], "CUDA copies");
-  EXPECT_EQ(lanes[ran_on["own kernel"]], "CUDA stream");
-  EXPECT_EQ(lanes[ran_on["operator"]], "CPU");
-  EXPECT_EQ(lanes.size(), 3u);
+  EXPECT_EQ(tracks[ran_on["H2D copy of the inputs"]], "CUDA copies");
+  EXPECT_EQ(tracks[ran_on["own kernel"]], "CUDA stream");
+  EXPECT_EQ(tracks[ran_on["operator"]], "CPU");
+  EXPECT_EQ(tracks.size(), 3u);
 }
 
 }  // namespace

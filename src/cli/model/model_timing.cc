@@ -19,7 +19,7 @@ namespace {
 using engine::Graph;
 using engine::TensorType;
 
-constexpr std::size_t kFewest = 10, kMost = 100'000;
+constexpr std::size_t kMinRuns = 10, kMaxRuns = 100'000;
 constexpr double kWarmUp = 0.2;  // of the time to measure
 
 std::vector<TensorType> types_of(std::span<const Tensor> inputs) {
@@ -35,8 +35,8 @@ void measure(Run&& run, double seconds, Timing& timing) {
   for (int i = 0; i < 3 || seconds_between(begin, Steady::now()) < kWarmUp * seconds; ++i) run();
   std::vector<double> times;
   const auto start = Steady::now();
-  while (times.size() < kMost &&
-         (times.size() < kFewest || seconds_between(start, Steady::now()) < seconds))
+  while (times.size() < kMaxRuns &&
+         (times.size() < kMinRuns || seconds_between(start, Steady::now()) < seconds))
     times.push_back(run());
   std::ranges::sort(times);
   timing.runs = times.size();
@@ -86,7 +86,7 @@ class TimedSession final : public TimedModel {
     const auto compiling = Steady::now();
     const auto [compiled, all] = session_.ready(inputs);
     timing.load_s = read_s_ + seconds_between(compiling, Steady::now());
-    timing.precision = precision_seen(on_, compiled);
+    timing.precision = precision_result(on_, compiled);
     const bool packed = all.size() > inputs.size();  // padding is not work that is done
     timing.flops = packed ? engine::flops(compiled.program->graph())
                           : flops_of(session_.graph(), inputs, workers_);
@@ -113,7 +113,7 @@ class TimedSession final : public TimedModel {
           return seconds_between(from, Steady::now());
         },
         seconds, timing);
-    if (const std::string fell_back = engine::describe(session_.fallbacks()); !fell_back.empty())
+    if (const std::string fell_back = compute::describe(session_.fallbacks()); !fell_back.empty())
       timing.note += (timing.note.empty() ? "" : "; ") + fell_back;
     return timing;
   }
@@ -125,7 +125,7 @@ class TimedSession final : public TimedModel {
     const auto* const on_gpu = dynamic_cast<const engine::CudaProgram*>(&program);
     if (on_gpu == nullptr) return;
     const engine::CudaReport report = on_gpu->report();
-    timing.memory = report.constants + report.arena + report.ends;
+    timing.memory = report.constants + report.arena + report.io_bytes;
     if (!report.on_host.empty())
       timing.note = std::to_string(report.on_host.size()) + " nodes on the CPU, with copies";
   }
@@ -178,11 +178,11 @@ DevicePeak device_peak(const std::string& backend, const std::string& precision,
   const auto found = device::bench_gpus();
   if (found.gpus.empty()) return {};
   const auto card = device::find_card(found.gpus[0].name, std::nullopt);
-  const auto wanted = precision == "tf32"   ? device::Precision::tf32
-                      : precision == "fp16" ? device::Precision::fp16
-                      : precision == "bf16" ? device::Precision::bf16
-                                            : device::Precision::fp32;
-  return {found.gpus[0].name, card ? card->peaks.of(wanted).value_or(0) : 0};
+  const auto peak_type = precision == "tf32"   ? device::Precision::tf32
+                         : precision == "fp16" ? device::Precision::fp16
+                         : precision == "bf16" ? device::Precision::bf16
+                                               : device::Precision::fp32;
+  return {found.gpus[0].name, card ? card->peaks.of(peak_type).value_or(0) : 0};
 }
 
 }  // namespace sluice::cli

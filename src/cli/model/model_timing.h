@@ -21,7 +21,7 @@ struct Timing {
   double flops = 0;        // of one run; 0 where shapes are not known before
   std::size_t memory = 0;  // bytes of weights and of what lies between inputs and outputs
   std::string note{};      // "node by node: ..."
-  PrecisionSeen precision{};
+  PrecisionResult precision{};
   double device_s = 0;  // that the GPU took to start
   double load_s = 0;    // then until it was ready to run: read, and compiled for these inputs
   bool from_plan = false;
@@ -39,7 +39,7 @@ class TimedModel {
   // Compiles for these inputs, warms up and runs for about `seconds`, at least ten times.
   virtual Timing time(std::span<const Tensor> inputs, double seconds) = 0;
 
-  // What was compiled, for the next start.
+  // Stores the compiled plan for the next start.
   virtual void keep() const = 0;
 };
 

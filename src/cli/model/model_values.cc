@@ -28,7 +28,7 @@ std::string takes(const Graph& graph) {
          "Give each as --input NAME=x.npy, or none for random numbers.";
 }
 
-// Which of `ids` is called so; as many as there are where none is.
+// The index of the name in `ids`; ids.size() where it is missing.
 std::size_t named(const Graph& graph, const std::vector<ValueId>& ids, std::string_view name) {
   const auto found = std::ranges::find_if(ids, [&](ValueId id) { return graph[id].name == name; });
   return static_cast<std::size_t>(found - ids.begin());
@@ -90,8 +90,8 @@ Summary summary_of(const Tensor& tensor) {
       ++s.not_numbers;
       continue;
     }
-    s.least = std::min(s.least, x);
-    s.most = std::max(s.most, x);
+    s.min = std::min(s.min, x);
+    s.max = std::max(s.max, x);
     s.mean += x;
   }
   s.mean /= static_cast<double>(tensor.values<T>().size() - s.not_numbers);

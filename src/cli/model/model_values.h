@@ -1,4 +1,4 @@
-// Values for models and from them: .npy files in and out, and what is said about a tensor.
+// Inputs and outputs of models as .npy files, and summaries of tensors.
 #pragma once
 
 #include <string>
@@ -22,10 +22,10 @@ std::vector<std::string> write_outputs(const engine::Graph& graph,
                                        const std::vector<std::string>& wanted);
 
 struct Summary {
-  double least, most, mean;
+  double min, max, mean;
   std::size_t not_numbers;  // NaN; not among the others
 };
-// Of elements that are numbers or booleans; throws unavailable for others.
+// Summarizes elements that are numbers or booleans; throws unavailable for others.
 Summary summarize(const Tensor& tensor);
 
 // "f32[1, 128, 768]".

@@ -1,4 +1,4 @@
-// Where plans of models are kept: flags that several commands share.
+// Flags for the plan cache, shared by several commands.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ struct PlanFlags {
 };
 void add_options(CLI::App& app, PlanFlags& flags);  // --plans, --no-plans, --config, --set
 
-// As the flags say, or else the settings: in the cache folder.
+// The cache that the flags name, or else the one of the settings, in the cache folder.
 engine::PlanCache plan_cache(const PlanFlags& flags, const Io& io);
 
 }  // namespace sluice::cli

@@ -14,12 +14,12 @@ ProfileWatch::ProfileWatch(watch::Monitor& monitor, device::GpuConfig config)
     : ProfileWatch(std::move(config)) {
   subscription_ = monitor.subscribe(
       [this](std::shared_ptr<const watch::Snapshot> snapshot) {
-        for (const auto& warning : news(*snapshot)) log::warn("{}", warning);
+        for (const auto& warning : new_warnings(*snapshot)) log::warn("{}", warning);
       },
       [](const watch::Event&) {});
 }
 
-std::vector<std::string> ProfileWatch::news(const watch::Snapshot& snapshot) {
+std::vector<std::string> ProfileWatch::new_warnings(const watch::Snapshot& snapshot) {
   const bool done = snapshot.sampler.state.starts_with("running") ||
                     snapshot.sampler.state.starts_with("not needed");
   if (!done && snapshot.gpus.empty()) return {};

@@ -24,7 +24,7 @@ class ProfileWatch {
   // The warnings that this snapshot is the first to give, beyond those that the
   // settings alone gave when they were loaded. Nothing while the sampler is
   // still looking, for no GPU would be one of them.
-  std::vector<std::string> news(const watch::Snapshot& snapshot);
+  std::vector<std::string> new_warnings(const watch::Snapshot& snapshot);
 
  private:
   const device::GpuConfig config_;

@@ -31,32 +31,33 @@ watch::Snapshot seen(std::string state, std::vector<std::string> uuids) {
   return snapshot;
 }
 
-TEST(ProfileWatch, NamesBothCardsOnce) {
+TEST(ProfileWatch, AMismatchNamesBothCardsOnce) {
   ProfileWatch watch(typed("A100"));
-  EXPECT_THAT(watch.news(seen("running", {"GPU-1"})),
+  EXPECT_THAT(watch.new_warnings(seen("running", {"GPU-1"})),
               ElementsAre(AllOf(HasSubstr("A100"), HasSubstr("H200"))));
-  EXPECT_THAT(watch.news(seen("running", {"GPU-1"})), IsEmpty());
+  EXPECT_THAT(watch.new_warnings(seen("running", {"GPU-1"})), IsEmpty());
 }
 
-TEST(ProfileWatch, AGpuThatAppearsLaterIsJudgedToo) {
+TEST(ProfileWatch, AGpuThatAppearsLaterIsCheckedToo) {
   ProfileWatch watch(typed("A100"));
-  EXPECT_THAT(watch.news(seen("running", {"GPU-1"})).size(), 1);
-  EXPECT_THAT(watch.news(seen("running", {"GPU-1", "GPU-2"})), ElementsAre(HasSubstr("GPU-2")));
-  EXPECT_THAT(watch.news(seen("running", {"GPU-1"})), IsEmpty());
+  EXPECT_THAT(watch.new_warnings(seen("running", {"GPU-1"})).size(), 1);
+  EXPECT_THAT(watch.new_warnings(seen("running", {"GPU-1", "GPU-2"})),
+              ElementsAre(HasSubstr("GPU-2")));
+  EXPECT_THAT(watch.new_warnings(seen("running", {"GPU-1"})), IsEmpty());
 }
 
-TEST(ProfileWatch, NoGpuIsSaidOnlyWhenTheSearchIsOver) {
+TEST(ProfileWatch, NoGpuIsReportedOnlyAfterTheSearch) {
   ProfileWatch watch(typed("A100"));
-  EXPECT_THAT(watch.news(seen("starting", {})), IsEmpty());
-  EXPECT_THAT(watch.news(seen("not needed: no NVIDIA driver", {})),
+  EXPECT_THAT(watch.new_warnings(seen("starting", {})), IsEmpty());
+  EXPECT_THAT(watch.new_warnings(seen("not needed: no NVIDIA driver", {})),
               ElementsAre(HasSubstr("no GPU was found")));
 }
 
-TEST(ProfileWatch, IsSilentWhenAllAgrees) {
+TEST(ProfileWatch, AMatchingProfileGivesNoWarning) {
   ProfileWatch right(typed("H200")), none(typed(""));
-  EXPECT_THAT(right.news(seen("running", {"GPU-1"})), IsEmpty());
-  EXPECT_THAT(none.news(seen("running", {"GPU-1"})), IsEmpty());
-  EXPECT_THAT(none.news(seen("running", {})), IsEmpty());
+  EXPECT_THAT(right.new_warnings(seen("running", {"GPU-1"})), IsEmpty());
+  EXPECT_THAT(none.new_warnings(seen("running", {"GPU-1"})), IsEmpty());
+  EXPECT_THAT(none.new_warnings(seen("running", {})), IsEmpty());
 }
 
 }  // namespace

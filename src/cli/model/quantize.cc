@@ -1,4 +1,5 @@
-// sluice quantize: a model with smaller numbers, written only where it still answers the same.
+// sluice quantize: writes an int8, int4 or fp8 model, only where its outputs stay within
+// --max-loss.
 #include "engine/quantize/quantize.h"
 
 #include <fmt/format.h>
@@ -31,16 +32,16 @@ namespace fs = std::filesystem;
 using engine::Graph;
 using engine::QuantizeOptions;
 using engine::RangeMethod;
-using What = QuantizeOptions::What;
+using Scheme = QuantizeOptions::Scheme;
 
 constexpr std::string_view kQuantizeExamples =
-    "  sluice quantize model.onnx -o small.onnx --calibrate samples/\n"
-    "  sluice quantize model.onnx -o small.onnx --calibrate x1.npy --calibrate x2.npy "
+    "  sluice quantize model.onnx -o int8.onnx --calibrate samples/\n"
+    "  sluice quantize model.onnx -o int8.onnx --calibrate x1.npy --calibrate x2.npy "
     "--method entropy\n"
-    "  sluice quantize model.onnx -o small.onnx --weights int4 --data samples/\n"
-    "  sluice quantize model.onnx -o small.onnx --precision fp8 --calibrate samples/ "
+    "  sluice quantize model.onnx -o int8.onnx --weights int4 --data samples/\n"
+    "  sluice quantize model.onnx -o int8.onnx --precision fp8 --calibrate samples/ "
     "--max-loss 0.05\n"
-    "  sluice quantize model.onnx -o small.onnx --random 8 --shape batch=4   to try it out\n"
+    "  sluice quantize model.onnx -o int8.onnx --random 8 --shape batch=4   to try it out\n"
     "samples/ has a folder for each set of inputs, with INPUT.npy for each of them. The result is\n"
     "a model of ONNX: sluice run, sluice compile and other runtimes take it.";
 
@@ -60,24 +61,24 @@ struct Named {
 };
 
 struct Result {
-  std::size_t products = 0, samples = 0;
+  std::size_t quantized_nodes = 0, samples = 0;
   std::vector<Named> outputs{};
   std::size_t bytes_before = 0, bytes = 0;
   double seconds_before = 0, seconds = 0;  // of a run; 0: not measured
   bool random = false, written = false;
 
   double loss() const {
-    double most = 0;
-    for (const Named& output : outputs) most = std::max(most, output.loss.relative);
-    return most;
+    double worst = 0;
+    for (const Named& output : outputs) worst = std::max(worst, output.loss.relative);
+    return worst;
   }
 };
 
 QuantizeOptions options_of(const QuantizeFlags& flags) {
   QuantizeOptions options{.block = flags.block};
-  if (flags.weights == "int8") options.what = What::int8_weights;
-  if (flags.weights == "int4") options.what = What::int4_weights;
-  if (flags.weights.empty() && flags.precision == "fp8") options.what = What::fp8;
+  if (flags.weights == "int8") options.scheme = Scheme::int8_weights;
+  if (flags.weights == "int4") options.scheme = Scheme::int4_weights;
+  if (flags.weights.empty() && flags.precision == "fp8") options.scheme = Scheme::fp8;
   options.activations = flags.activations == "i8" ? DType::i8 : DType::u8;
   options.keep.insert(flags.keep.begin(), flags.keep.end());
   return options;
@@ -93,9 +94,9 @@ std::string what_text(const QuantizeFlags& flags) {
   return flags.precision == "fp8" ? "fp8" : "int8, " + flags.method;
 }
 
-class Quantizing {
+class QuantizeRun {
  public:
-  Quantizing(const QuantizeFlags& flags, Io& io)
+  QuantizeRun(const QuantizeFlags& flags, Io& io)
       : flags_(flags),
         options_(options_of(flags)),
         progress_(io.err),
@@ -105,22 +106,22 @@ class Quantizing {
   }
 
   Result run() {
-    Result result{.products = engine::sites_to_quantize(graph_, options_).size(),
+    Result result{.quantized_nodes = engine::sites_to_quantize(graph_, options_).size(),
                   .samples = judging_.size()};
     result.random = judging_.random();
     const auto ranges = engine::find_ranges(
         graph_, engine::values_to_quantize(graph_, options_),
-        engine::needs_ranges(options_.what) ? calibrating_.size() : 0,
+        engine::needs_ranges(options_.scheme) ? calibrating_.size() : 0,
         [&](std::size_t i) { return calibrating_.get(graph_, i); }, method_of(flags_), workers_,
         [&](double share) { progress_.show(share * 0.5, "calibrating"); });
-    const Graph small = engine::quantize(graph_, ranges, options_);
-    judge(small, result);
-    measure(small, result);
+    const Graph quantized = engine::quantize(graph_, ranges, options_);
+    judge(quantized, result);
+    measure(quantized, result);
     result.bytes_before = engine::weight_bytes(graph_);
-    result.bytes = engine::weight_bytes(small);
+    result.bytes = engine::weight_bytes(quantized);
     if (result.loss() <= flags_.max_loss) {
       progress_.show(0.95, "writing");
-      engine::write_onnx(small, flags_.output);
+      engine::write_onnx(quantized, flags_.output);
       result.written = true;
     }
     return result;
@@ -130,7 +131,7 @@ class Quantizing {
   void find_samples() {
     calibrating_ = Samples(graph_, flags_.calibrate);
     judging_ = flags_.data.empty() ? calibrating_ : Samples(graph_, flags_.data);
-    const bool calibrates = engine::needs_ranges(options_.what);
+    const bool calibrates = engine::needs_ranges(options_.scheme);
     if (calibrates && calibrating_.size() == 0 && flags_.random == 0)
       throw Error(Code::invalid_argument,
                   "int8 and fp8 need data like what the model is made for: --calibrate FOLDER, or "
@@ -144,8 +145,8 @@ class Quantizing {
     if (judging_.size() == 0) judging_ = random;
   }
 
-  void judge(const Graph& small, Result& result) {
-    const engine::Session before(graph_, workers_), after(small, workers_);
+  void judge(const Graph& quantized, Result& result) {
+    const engine::Session before(graph_, workers_), after(quantized, workers_);
     std::vector<engine::LossMeter> meters(graph_.outputs.size());
     for (std::size_t i = 0; i < judging_.size(); ++i) {
       const std::vector<Tensor> inputs = judging_.get(graph_, i);
@@ -160,10 +161,10 @@ class Quantizing {
   }
 
   // Both in turn, so that what else the machine does slows down both.
-  void measure(const Graph& small, Result& result) {
+  void measure(const Graph& quantized, Result& result) {
     if (flags_.seconds <= 0) return;
     progress_.show(0.85, "measuring");
-    const engine::Session sessions[] = {{graph_, workers_}, {small, workers_}};
+    const engine::Session sessions[] = {{graph_, workers_}, {quantized, workers_}};
     const std::vector<Tensor> inputs = judging_.get(graph_, 0);
     const std::vector<engine::Datum> given(inputs.begin(), inputs.end());
     std::vector<double> times[2];
@@ -197,7 +198,7 @@ std::string advice(const QuantizeFlags& flags) {
          "more data in --calibrate, --keep NODE for the nodes that suffer, or --weights int8";
 }
 
-// With the file that has its tensors, where there is one.
+// The size of the file and of its external tensor file, if there is one.
 std::uint64_t file_bytes(const std::string& file) {
   std::error_code none;
   const std::uint64_t more = fs::file_size(file + ".data", none);
@@ -205,8 +206,8 @@ std::uint64_t file_bytes(const std::string& file) {
 }
 
 void print_text(const Result& result, const QuantizeFlags& flags, std::ostream& out) {
-  out << fmt::format("{} node{}: {}\n", result.products, result.products == 1 ? "" : "s",
-                     what_text(flags));
+  out << fmt::format("{} node{}: {}\n", result.quantized_nodes,
+                     result.quantized_nodes == 1 ? "" : "s", what_text(flags));
   out << fmt::format("Loss on {} set{} of {}inputs\n", result.samples,
                      result.samples == 1 ? "" : "s", result.random ? "random " : "");
   std::size_t width = 0;
@@ -214,8 +215,8 @@ void print_text(const Result& result, const QuantizeFlags& flags, std::ostream& 
   for (const auto& [name, loss] : result.outputs) {
     out << fmt::format("  {:<{}}  {:.4f} of its size, cosine {:.6f}", name, width, loss.relative,
                        loss.cosine);
-    if (loss.same_largest)
-      out << fmt::format(", the same largest in {:.1f} %", *loss.same_largest * 100);
+    if (loss.top1_agreement)
+      out << fmt::format(", top-1 agreement {:.1f} %", *loss.top1_agreement * 100);
     out << "\n";
   }
   out << fmt::format("Weights  {} -> {} ({:.2f}x smaller)\n", human_bytes(result.bytes_before),
@@ -237,11 +238,11 @@ void print_json(const Result& result, const QuantizeFlags& flags, std::ostream& 
     outputs.push_back({{"name", name},
                        {"relative_error", number_json(loss.relative)},
                        {"cosine", number_json(loss.cosine)}});
-    if (loss.same_largest) outputs.back()["same_largest"] = *loss.same_largest;
+    if (loss.top1_agreement) outputs.back()["top1_agreement"] = *loss.top1_agreement;
   }
   Json report{{"model", flags.model},
               {"what", what_text(flags)},
-              {"nodes", result.products},
+              {"nodes", result.quantized_nodes},
               {"samples", result.samples},
               {"random_data", result.random},
               {"loss", number_json(result.loss())},
@@ -268,13 +269,14 @@ void add_what(CLI::App& app, QuantizeFlags& flags) {
   app.add_option("--precision", flags.precision,
                  "int8: a scale for each channel; fp8: e4m3, for GPUs of compute capability 8.9 up")
       ->check(CLI::IsMember({"int8", "fp8"}));
-  app.add_option("--weights", flags.weights, "only weights become small, as int8 or int4")
+  app.add_option("--weights", flags.weights, "quantize weights only, to int8 or int4")
       ->check(CLI::IsMember({"int8", "int4"}));
-  app.add_option("--block", flags.block, "weights of int4 that share a scale (32)")
+  app.add_option("--block", flags.block, "int4 weights per scale (default 32)")
       ->check(CLI::Range(16, 1024));
-  app.add_option("--activations", flags.activations, "of int8: u8, or i8 with zero in the middle")
+  app.add_option("--activations", flags.activations,
+                 "type of int8 activations: u8 (asymmetric) or i8 (symmetric)")
       ->check(CLI::IsMember({"u8", "i8"}));
-  app.add_option("--keep", flags.keep, "a node that stays as it is, by name")
+  app.add_option("--keep", flags.keep, "a node that is not quantized, by name")
       ->type_name("NODE")
       ->allow_extra_args(false);
 }
@@ -283,7 +285,7 @@ void add_data(CLI::App& app, QuantizeFlags& flags) {
   app.add_option("--calibrate", flags.calibrate, "inputs to find ranges with: x.npy or a folder")
       ->type_name("PATH")
       ->check(not_empty("a .npy file or a folder"));
-  app.add_option("--method", flags.method, "how much of what was seen a range covers (minmax)")
+  app.add_option("--method", flags.method, "calibration method of the ranges (default minmax)")
       ->check(CLI::IsMember({"minmax", "entropy", "percentile"}));
   app.add_option("--percent", flags.percent, "of values within the range, with percentile (99.99)")
       ->check(CLI::Range(50.0, 100.0));
@@ -310,12 +312,12 @@ void add_data(CLI::App& app, QuantizeFlags& flags) {
 
 int quantize(Args args, Io& io) {
   QuantizeFlags flags;
-  CLI::App app("Makes a model's numbers smaller, and says what that costs and gains.",
+  CLI::App app("Quantizes a model to int8, int4 or fp8, and reports its accuracy and speed.",
                "sluice quantize");
   add_what(app, flags);
   add_data(app, flags);
   if (!parse(app, args, io, kQuantizeExamples)) return 0;
-  const Result result = Quantizing(flags, io).run();
+  const Result result = QuantizeRun(flags, io).run();
   flags.json ? print_json(result, flags, io.out) : print_text(result, flags, io.out);
   if (result.written) return 0;
   io.err << fmt::format(

@@ -19,7 +19,7 @@ std::vector<fs::path> entries(const fs::path& folder) {
   return all;
 }
 
-std::string wanted(const engine::Graph& graph) {
+std::string input_list(const engine::Graph& graph) {
   std::string text = "\n";
   for (const engine::ValueId id : graph.inputs) text += "  " + graph[id].name + ".npy\n";
   return text;
@@ -36,7 +36,7 @@ void Samples::add(const engine::Graph& graph, const std::string& path) {
   if (!fs::is_directory(path)) {
     require(graph.inputs.size() == 1,
             path + ": the model has " + std::to_string(graph.inputs.size()) +
-                " inputs: give a folder for each set of them, with" + wanted(graph));
+                " inputs: give a folder for each set of them, with" + input_list(graph));
     files_.push_back({path});
     return;
   }
@@ -48,7 +48,7 @@ void Samples::add(const engine::Graph& graph, const std::string& path) {
   }
   require(files_.size() > before,
           path + ": no set of inputs in it, nor in its folders. A set is a folder with" +
-              wanted(graph));
+              input_list(graph));
 }
 
 bool Samples::add_folder(const engine::Graph& graph, const std::string& folder) {

@@ -9,7 +9,7 @@
 
 namespace sluice::cli {
 
-// Sets of inputs, read when they are asked for.
+// Sets of inputs, read on demand.
 class Samples {
  public:
   Samples() = default;

@@ -52,9 +52,9 @@ struct Result {
   std::vector<std::string> files;  // of outputs
   std::string why_not;             // compiled
   std::string padding_kept;        // and why
-  engine::FallbackCounts fallbacks;
+  compute::FallbackCounts fallbacks;
   std::string plan;  // it came from, or was kept in
-  PrecisionSeen precision;
+  PrecisionResult precision;
   bool from_plan = false;
   double device_s = 0, import_s = 0, compile_s = 0, run_s = 0;
   bool random = false;
@@ -101,7 +101,7 @@ Result run_once(const RunModelFlags& flags, const Session& session, const OnDevi
   const auto [compiled, all] = session.ready(result.inputs);
   result.compile_s = seconds_since(from);
   result.why_not = compiled.why_not;
-  result.precision = precision_seen(on, compiled);
+  result.precision = precision_result(on, compiled);
   result.padding_kept = session.padding_kept();
   const std::vector<engine::Datum> data(result.inputs.begin(), result.inputs.end());
   from = Steady::now();
@@ -118,7 +118,7 @@ Result run_once(const RunModelFlags& flags, const Session& session, const OnDevi
   return result;
 }
 
-// ---- what is printed -------------------------------------------------------------
+// ---- output ----------------------------------------------------------------------
 
 bool has_numbers(const Tensor& tensor) {
   return tensor.size() > 0 &&
@@ -128,7 +128,7 @@ bool has_numbers(const Tensor& tensor) {
 std::string about(const Tensor& tensor) {
   if (!has_numbers(tensor)) return "";
   const Summary s = summarize(tensor);
-  return fmt::format("min {:.6g}  max {:.6g}  mean {:.6g}{}", s.least, s.most, s.mean,
+  return fmt::format("min {:.6g}  max {:.6g}  mean {:.6g}{}", s.min, s.max, s.mean,
                      s.not_numbers > 0 ? fmt::format("  {} NaN", s.not_numbers) : "");
 }
 
@@ -178,19 +178,19 @@ Json value_json(const std::string& name, const Tensor& tensor) {
       {"name", name}, {"type", to_string(tensor.dtype())}, {"shape", shape_json(tensor.shape())}};
   if (!has_numbers(tensor)) return json;
   const Summary s = summarize(tensor);
-  json["min"] = s.least;
-  json["max"] = s.most;
+  json["min"] = s.min;
+  json["max"] = s.max;
   json["mean"] = s.mean;
   if (s.not_numbers > 0) json["nan"] = s.not_numbers;
   return json;
 }
 
 // {"out_of_memory": 1}
-Json fallbacks_json(const engine::FallbackCounts& counts) {
+Json fallbacks_json(const compute::FallbackCounts& counts) {
   Json json = Json::object();
-  for (std::size_t i = 0; i < engine::kFallbacks; ++i)
+  for (std::size_t i = 0; i < compute::kFallbacks; ++i)
     if (counts.by_reason[i] > 0)
-      json[std::string(to_string(static_cast<engine::Fallback>(i)))] = counts.by_reason[i];
+      json[std::string(to_string(static_cast<compute::Fallback>(i)))] = counts.by_reason[i];
   return json;
 }
 
@@ -241,7 +241,7 @@ void add_options(CLI::App& app, RunModelFlags& flags) {
   app.add_option("--input", flags.inputs, "an input's values, [NAME=]FILE.npy")
       ->type_name("FILE")
       ->allow_extra_args(false);
-  app.add_option("--shape", flags.shapes, "sizes left open: INPUT=1x128, or SYMBOL=8; 1 otherwise")
+  app.add_option("--shape", flags.shapes, "sizes left open: INPUT=1x128, or SYMBOL=8 (default 1)")
       ->type_name("NAME=SIZES")
       ->allow_extra_args(false);
   app.add_option("--output", flags.outputs, "folder for all outputs, or NAME=FILE.npy for one")

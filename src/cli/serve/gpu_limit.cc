@@ -1,5 +1,5 @@
-// Started by sluice itself, never by people: asks NVIDIA's driver to keep a control group to its
-// memory. In a process of its own, as a driver may hang.
+// sluice gpu-limit: sets the memory limit of a control group with NVIDIA's driver. Only sluice
+// itself starts it, as a separate process, because the driver may hang.
 #include <sys/prctl.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// Which settings differ between two loads, and which of them may change at run time.
+// Finds the settings that differ between two loads, and applies those that may change at run time.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 

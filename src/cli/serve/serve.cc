@@ -23,7 +23,7 @@
 #include "cli/common/commands.h"
 #include "cli/common/demo_flags.h"
 #include "cli/common/program_settings.h"
-#include "cli/model/plan_needs.h"
+#include "cli/model/plan_footprint.h"
 #include "cli/model/profile_watch.h"
 #include "device/demo/demo.h"
 #include "device/host/cpu.h"
@@ -40,21 +40,21 @@ namespace {
 constexpr std::string_view kServeExamples =
     "  sluice serve                         dashboard on http://127.0.0.1:8000/\n"
     "  sluice serve --demo gpu-falls-off    GPUs that fail, on a machine without any\n"
-    "  sluice serve --port 0 --json         a free port, told as JSON\n"
+    "  sluice serve --port 0 --json         a free port, reported as JSON\n"
     "  SLUICE_SERVE_API_KEY=... sluice serve --host 0.0.0.0\n"
     "Signals: TERM and INT finish what is under way and exit 0; HUP reads the settings again.";
-constexpr std::size_t kThreadsAtMost = 8;  // the answers are small; the cores are for the work
-constexpr Seconds kCalculationsEnd(1);     // for what nobody waits for any more
+constexpr std::size_t kMaxServeThreads = 8;  // the answers are small; the cores are for the work
+constexpr Seconds kCalculationTimeout(1);    // for what nobody waits for any more
 constexpr double kFlush_s = 1;
 
-struct Asked {
+struct ServeFlags {
   SettingsOptions settings;
   std::string demo;
   bool json = false;
 };
 
 // False after --help.
-bool read_arguments(Args args, Io& io, Asked& asked) {
+bool parse_flags(Args args, Io& io, ServeFlags& flags) {
   CLI::App app("watch the machine and serve what is known about it over HTTP", "sluice serve");
   std::string host, port, state;
   app.add_option("--host", host, "address to listen on; anything but loopback needs an API key")
@@ -66,25 +66,26 @@ bool read_arguments(Args args, Io& io, Asked& asked) {
   app.add_option("--state", state, "folder of what must survive")
       ->type_name("DIR")
       ->check(not_empty("the path of a folder"));
-  app.add_option("--demo", asked.demo, "pretend: a scenario of GPUs, by name or file")
+  app.add_option("--demo", flags.demo, "pretend: a scenario of GPUs, by name or file")
       ->type_name("SCENARIO")
       ->check(not_empty(std::string(kScenarioWanted)));
-  app.add_flag("--json", asked.json, "say where it listens as one line of JSON");
-  add_options(app, asked.settings);
+  app.add_flag("--json", flags.json, "say where it listens as one line of JSON");
+  add_options(app, flags.settings);
   if (!parse(app, args, io, kServeExamples)) return false;
-  if (!host.empty()) asked.settings.flag("--host", "serve.host", host);
-  if (!port.empty()) asked.settings.flag("--port", "serve.port", port);
-  if (!state.empty()) asked.settings.flag("--state", "state_dir", state);
+  if (!host.empty()) flags.settings.flag("--host", "serve.host", host);
+  if (!port.empty()) flags.settings.flag("--port", "serve.port", port);
+  if (!state.empty()) flags.settings.flag("--state", "state_dir", state);
   return true;
 }
 
 std::size_t thread_count(const serve::ServeConfig& config, const device::Cpu& cpu) {
   if (config.threads > 0) return static_cast<std::size_t>(config.threads);
   const auto half = static_cast<std::size_t>(cpu.usable_cores / 2);
-  return std::clamp<std::size_t>(half, 1, kThreadsAtMost);
+  return std::clamp<std::size_t>(half, 1, kMaxServeThreads);
 }
 
-// One that we make is for this user, and for others to pass through who may use the socket in it.
+// Creates the state folder for this user; other users may only traverse it where the socket allows
+// them.
 void make_folder(const std::string& path, unsigned socket_mode) {
   std::error_code failed;
   const unsigned through = ((socket_mode & 0020) != 0 ? 0010 : 0) + ((socket_mode & 0002) != 0);
@@ -111,17 +112,17 @@ std::string url_of(const serve::http::Server& server) {
          std::to_string(server.port()) + "/";
 }
 
-// Where what must survive goes. `trouble`: why history is not written to disk.
-std::string where_state_is(const ProgramSettings& settings, const std::string& trouble) {
+// One sentence on where state is stored. `trouble`: why history is not written to disk.
+std::string state_location_text(const ProgramSettings& settings, const std::string& trouble) {
   if (trouble.empty() && settings.watch.history) return "State is kept in " + settings.state_dir;
   return "History is kept in memory only, not in " + settings.state_dir + ": " +
          (trouble.empty() ? "watch.history is false" : trouble);
 }
 
 void announce(const serve::http::Server& server, const ProgramSettings& settings,
-              const Asked& asked, const std::string& trouble, Io& io) {
+              const ServeFlags& flags, const std::string& trouble, Io& io) {
   const auto url = url_of(server);
-  if (asked.json) {
+  if (flags.json) {
     const Json json = {{"url", url},
                        {"port", server.port()},
                        {"pid", ::getpid()},
@@ -135,11 +136,11 @@ void announce(const serve::http::Server& server, const ProgramSettings& settings
   io.out << "Sluice " SLUICE_VERSION " serves " << url << "  (open it in a browser)\n"
          << "Try: curl -s " << (keyed ? "-H \"X-API-Key: $SLUICE_SERVE_API_KEY\" " : "") << url
          << "gpu-health\n";
-  if (!asked.demo.empty()) io.out << "Demo: " << asked.demo << "; nothing shown is real\n";
-  io.out << where_state_is(settings, trouble) << "; Ctrl-C stops" << std::endl;
+  if (!flags.demo.empty()) io.out << "Demo: " << flags.demo << "; nothing shown is real\n";
+  io.out << state_location_text(settings, trouble) << "; Ctrl-C stops" << std::endl;
 }
 
-void say_how_it_went(const Reload& reload) {
+void log_reload(const Reload& reload) {
   for (const auto& change : reload.now) log::info("reloaded {}", to_string(change));
   for (const auto& change : reload.restart)
     log::warn("{}; it needs a restart to take effect", to_string(change));
@@ -147,7 +148,7 @@ void say_how_it_went(const Reload& reload) {
 }
 
 // Watching takes in every GPU, whatever was chosen for work.
-void say_what_the_choice_of_gpus_means(const device::GpuConfig& gpu) {
+void log_gpu_selection(const device::GpuConfig& gpu) {
   const bool all = gpu.devices == std::vector<Ident>{{"all"}};
   if (gpu.enabled && all) return;
   log::info(
@@ -156,25 +157,25 @@ void say_what_the_choice_of_gpus_means(const device::GpuConfig& gpu) {
       gpu.enabled ? "gpu.devices (CUDA_VISIBLE_DEVICES)" : "gpu.enabled=false (GPU_ENABLED)");
 }
 
-serve::MarketOptions market_options(const ProgramSettings& settings, const Asked& asked,
+serve::MarketOptions market_options(const ProgramSettings& settings, const ServeFlags& flags,
                                     const Io& io) {
   serve::MarketOptions made;
   made.costs = std::filesystem::path(settings.cache_dir) / "costs.json";
   made.pools = settings.memory;
   if (!settings.gpu.enabled)
     made.no_gpu = "gpu.enabled is false (GPU_ENABLED)";
-  else if (!asked.demo.empty())
+  else if (!flags.demo.empty())
     made.no_gpu = "the GPUs of a demo do not calculate";
   else
     made.program = io.program;
   return made;
 }
 
-broker::Broker::Options broker_options(const ProgramSettings& settings, const Asked& asked,
+broker::Broker::Options broker_options(const ProgramSettings& settings, const ServeFlags& flags,
                                        const Io& io) {
   broker::Broker::Options made{settings.state_dir, settings.broker, settings.gpu};
-  if (asked.demo.empty()) made.program = io.program;  // the GPUs of a demo have no driver
-  made.plans = plan_needs(settings.broker.plans);
+  if (flags.demo.empty()) made.program = io.program;  // the GPUs of a demo have no driver
+  made.plans = plan_footprints(settings.broker.plans);
   return made;
 }
 
@@ -185,15 +186,16 @@ std::uint64_t audit_bytes(const ProgramSettings& settings) {
 // The running parts; ends them in the right order.
 class Program {
  public:
-  Program(const ProgramSettings& settings, const Asked& asked, const Io& io, const device::Cpu& cpu)
+  Program(const ProgramSettings& settings, const ServeFlags& flags, const Io& io,
+          const device::Cpu& cpu)
       : memory_(serve::memory_budget_of(settings.serve, cpu)),
         traffic_(thread_count(settings.serve, cpu), serve::http::route_names()),
-        monitor_({io.program, asked.demo, settings.state_dir, settings.watch}),
-        broker_(broker_options(settings, asked, io)),
+        monitor_({io.program, flags.demo, settings.state_dir, settings.watch}),
+        broker_(broker_options(settings, flags, io)),
         audit_(settings.state_dir, audit_bytes(settings)),
         profile_watch_(monitor_, settings.gpu),
         service_(monitor_, broker_, traffic_, memory_, {SLUICE_VERSION, host_name(), Steady::now()},
-                 market_options(settings, asked, io)),
+                 market_options(settings, flags, io)),
         router_(routes()),
         server_(
             {settings.serve, thread_count(settings.serve, cpu), settings.state_dir + "/sluice.sock",
@@ -201,9 +203,9 @@ class Program {
              [this](std::uint64_t connection) { broker_.connection_closed(connection); },
              [this](std::uint64_t connection) { return broker_.is_bound(connection); }, &memory_},
             router_, traffic_) {
-    service_.on_news([this] { server_.wake_streams(); });
+    service_.on_update([this] { server_.wake_streams(); });
   }
-  ~Program() { service_.on_news(nullptr); }
+  ~Program() { service_.on_update(nullptr); }
 
   serve::http::Server& server() { return server_; }
   std::string history_trouble() const { return monitor_.snapshot()->history_trouble; }
@@ -214,10 +216,10 @@ class Program {
     return server_.stop();
   }
 
-  // Whether nothing is calculated any more. If something is, all that must survive is on
-  // disk when this returns.
+  // Returns whether all calculations have ended. If not, all persistent state is on disk when this
+  // returns.
   bool end_calculations() {
-    if (service_.market().end(kCalculationsEnd)) return true;
+    if (service_.market().end(kCalculationTimeout)) return true;
     monitor_.flush(kFlush_s);
     return false;
   }
@@ -231,7 +233,7 @@ class Program {
   }
 
  private:
-  // Before the server listens.
+  // Makes the routes; called before the server listens.
   std::vector<serve::http::Route> routes() {
     service_.audit_to(audit_);
     return serve::http::make_routes(service_);
@@ -264,7 +266,7 @@ class Signals {
     return got;
   }
 
-  // From here on a signal ends the program at once, as signals do.
+  // Restores the default action of the signals, which ends the program at once.
   void release() { set_.clear(); }
 
  private:
@@ -272,14 +274,14 @@ class Signals {
   boost::asio::signal_set set_;
 };
 
-void reload(Program& program, ProgramSettings& running, const Asked& asked, const Io& io) {
+void reload(Program& program, ProgramSettings& running, const ServeFlags& flags, const Io& io) {
   try {
-    const auto loaded = load_settings(asked.settings, io.environment);
+    const auto loaded = load_settings(flags.settings, io.environment);
     auto next = running;
     const auto changes = apply_live(next, loaded);
     program.reload(next);
     running = std::move(next);
-    say_how_it_went(changes);
+    log_reload(changes);
   } catch (const std::exception& e) {
     log::error("not reloaded, the settings in force stay: {}", e.what());
   }
@@ -288,25 +290,25 @@ void reload(Program& program, ProgramSettings& running, const Asked& asked, cons
 }  // namespace
 
 int serve(Args args, Io& io) {
-  Asked asked;
-  if (!read_arguments(args, io, asked)) return 0;
-  auto settings = load_settings(asked.settings, io.environment);
+  ServeFlags flags;
+  if (!parse_flags(args, io, flags)) return 0;
+  auto settings = load_settings(flags.settings, io.environment);
   log::set_level(log_level(settings));
   for (const auto& warning : settings.warnings) log::warn("{}", warning);
-  if (!asked.demo.empty()) device::demo_scenario(asked.demo);  // throws for an unknown one
-  say_what_the_choice_of_gpus_means(settings.gpu);
+  if (!flags.demo.empty()) device::demo_scenario(flags.demo);  // throws for an unknown one
+  log_gpu_selection(settings.gpu);
   ::umask(0077);  // what this server keeps is nobody else's
   make_folder(settings.state_dir, serve::socket_mode_of(settings.serve));
 
   Signals signals;
   bool clean = true;
   {
-    Program program(settings, asked, io, device::detect_cpu());
+    Program program(settings, flags, io, device::detect_cpu());
     if (!program.server().why_no_socket().empty())
       log::warn("{}", program.server().why_no_socket());
-    announce(program.server(), settings, asked, program.history_trouble(), io);
+    announce(program.server(), settings, flags, program.history_trouble(), io);
     int signal = signals.next();
-    for (; signal == SIGHUP; signal = signals.next()) reload(program, settings, asked, io);
+    for (; signal == SIGHUP; signal = signals.next()) reload(program, settings, flags, io);
     signals.release();  // first: who reads the next line may send another
     log::info("stopping on {}", signal == SIGINT ? "SIGINT" : "SIGTERM");
     clean = program.stop();

@@ -81,29 +81,29 @@ const Broken kBroken[] = {
     {"UpperCase", "a.json", "{\"GPU\": {}}", 1, "GPU: no such setting or section"},
     // Types
     {"SectionAsNumber", "a.toml", "serve = 3\n", 1,
-     "serve: must be a table of settings, not a whole number"},
+     "serve: must be a table of settings, not an integer"},
     {"SectionAsList", "a.toml", "[[serve]]\nport = 1\n", 1,
      "serve: must be a table of settings, not a list"},
     {"TextForNumber", "a.toml", "[serve]\nport = \"8000\"\n", 2,
-     "serve.port: must be a whole number, not text '8000'"},
+     "serve.port: must be an integer, not text '8000'"},
     {"NumberForText", "a.toml", "[serve]\nhost = 1\n", 2, "serve.host: must be text, not 1"},
     {"NumberForBoolean", "a.toml", "[gpu]\nenabled = 1\n", 2,
      "gpu.enabled: must be true or false, not 1"},
     {"TextForBoolean", "a.json", "{\"gpu\": {\n\"enabled\": \"true\"}}", 2,
      "gpu.enabled: must be true or false, not text 'true'"},
-    {"FractionForWhole", "a.toml", "[serve]\nport = 80.5\n", 2,
-     "serve.port: must be a whole number, not 80.5"},
+    {"FractionForInteger", "a.toml", "[serve]\nport = 80.5\n", 2,
+     "serve.port: must be an integer, not 80.5"},
     {"NullJson", "a.json", "{\"serve\": {\n\"port\": null}}", 2,
-     "serve.port: must be a whole number, not null"},
+     "serve.port: must be an integer, not null"},
     {"Date", "a.toml", "[serve]\nport = 2024-01-01\n", 2,
-     "serve.port: must be a whole number, not a date"},
+     "serve.port: must be an integer, not a date"},
     {"NumberForList", "a.toml", "[gpu]\ndevices = 0\n", 2, "gpu.devices: must be a list, not 0"},
     {"ListForTable", "a.toml", "[gpu]\nbatch_sizes = [1]\n", 2,
      "gpu.batch_sizes: must be a table of names and values"},
     {"TextInATable", "a.json", "{\"gpu\": {\"batch_sizes\": {\n\n\"scout\": \"64\"}}}", 3,
-     "gpu.batch_sizes.scout: must be a whole number, not text '64'"},
+     "gpu.batch_sizes.scout: must be an integer, not text '64'"},
     {"NestedList", "a.toml", "[gpu]\ndevices = [[0]]\n", 2,
-     "gpu.devices: element 1: must be a whole number or text, not a list"},
+     "gpu.devices: element 1: must be an integer or text, not a list"},
     {"TableForAlerts", "a.toml", "[alerts]\nname = 'x'\n", 1,
      "alerts: must be a list of tables, [[alerts]]"},
     {"TableForAutoscaling", "a.toml", "[autoscaling]\ntarget = 80\n", 1,
@@ -184,7 +184,7 @@ const Broken kBroken[] = {
     {"UnknownInAutoscaling", "a.toml", "[[autoscaling]]\ntraget = 1\n", 2,
      "autoscaling[0].traget: no such setting in [autoscaling]; did you mean 'target'?"},
     {"NumberInAutoscaling", "a.json", "{\"autoscaling\": [\n1]}", 2,
-     "autoscaling: must hold tables, not a whole number"},
+     "autoscaling: must hold tables, not an integer"},
     {"AlertWithUnknownField", "a.toml", "[[alerts]]\nname = 'gpu-temperature'\ntreshold = 5\n", 3,
      "did you mean 'threshold'?"},
     {"AlertThresholdAsText", "a.toml", "[[alerts]]\nname = 'gpu-temperature'\nthreshold = 'hot'\n",
@@ -222,7 +222,7 @@ TEST_F(BrokenFile, IsRefusedWithFileLineAndCause) {
   }
 }
 
-TEST_F(BrokenFile, ANumberThatIsNoneHidesNoOtherProblem) {
+TEST_F(BrokenFile, AnInvalidNumberHidesNoOtherProblem) {
   try {
     load_file("a.toml",
               "[[alerts]]\nname = 'gpu-temperature'\nthreshold = nan\nfor_s = inf\ncolour = 'red'\n"
@@ -239,7 +239,7 @@ TEST_F(BrokenFile, ANumberThatIsNoneHidesNoOtherProblem) {
   }
 }
 
-TEST_F(BrokenFile, ThatIsNoFileSaysSo) {
+TEST_F(BrokenFile, AMissingFileIsReported) {
   SettingsOptions options;
   for (const auto& [file, cause] : {std::pair{path("none.toml"), "none.toml: no such file"},
                                     std::pair{folder.string(), ": is a folder"}}) {
@@ -273,11 +273,11 @@ TEST(BrokenEnvironment, IsRefusedWithVariableAndCause) {
            BrokenVariable{"GPU_MEMORY_FRACTION", "80%", "must be a number, not text '80%'"},
            BrokenVariable{"GPU_MEMORY_FRACTION", "nan", "nan is not a finite number"},
            BrokenVariable{"GPU_BATCH_SIZE_SCOUT", "0", "gpu.batch_sizes.scout: 0 is too small"},
-           BrokenVariable{"GPU_BATCH_SIZE_SCOUT", "16x", "must be a whole number, not text '16x'"},
+           BrokenVariable{"GPU_BATCH_SIZE_SCOUT", "16x", "must be an integer, not text '16x'"},
            BrokenVariable{"GPU_BATCH_SIZE_SCOUT", "1e1",
-                          "must be a whole number in plain digits, not text '1e1'"},
+                          "must be an integer in plain digits, not text '1e1'"},
            BrokenVariable{"SLUICE_SERVE_PORT", "8000.0",
-                          "serve.port: must be a whole number in plain digits"},
+                          "serve.port: must be an integer in plain digits"},
            BrokenVariable{"GPU_BATCH_SIZE_", "16", "a name is missing"},
            BrokenVariable{"NVIDIA_VISIBLE_DEVICES", "some", "'some' is not all, none, void"},
            BrokenVariable{"NVIDIA_DRIVER_CAPABILITIES", "compute,utilty",

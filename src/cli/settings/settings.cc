@@ -27,7 +27,7 @@ constexpr const char* kMarkdownHead =
     "a\n"
     "number of seconds.\n";
 
-// What is true of every machine: no file, no environment, no flags.
+// The defaults, independent of the machine: no file, no environment, no flags.
 void print_declared(std::ostream& out, bool schema) {
   ProgramSettings defaults;
   const auto settings = bind(defaults);

@@ -36,7 +36,7 @@ const Json& row(const Json& document, std::string_view key) {
   throw std::runtime_error("no row " + std::string(key));
 }
 
-TEST_F(SettingsCommand, ShowsValueOriginRangeAndHelp) {
+TEST_F(SettingsCommand, ValueOriginRangeAndHelpAreShown) {
   const auto file = write("s.toml", "[serve]\nport = 9000\n");
   EXPECT_EQ(call({"--config", file}, {{"GPU_ENABLED", "false"}}), 0) << err.str();
   EXPECT_THAT(out.str(), HasSubstr("port = 9000"));
@@ -52,7 +52,7 @@ TEST_F(SettingsCommand, FitsEightyColumnsWithDefaults) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
 }
 
-TEST_F(SettingsCommand, MasksSecretsEverywhere) {
+TEST_F(SettingsCommand, SecretsAreMaskedEverywhere) {
   const auto file = write(
       "s.toml",
       "[serve]\napi_key = 'hush-1-of-16-characters'\n[watch]\nwebhook = 'https://h/hush-2'\n");
@@ -65,7 +65,7 @@ TEST_F(SettingsCommand, MasksSecretsEverywhere) {
   }
 }
 
-TEST_F(SettingsCommand, JsonSaysWhereEachValueCameFrom) {
+TEST_F(SettingsCommand, TheJsonHasTheOriginOfEachValue) {
   const auto document = json({"--set", "serve.port=81", "--set", "gpu.gpu_type=P4"});
   EXPECT_EQ(row(document, "serve.port")["value"], 81);
   EXPECT_EQ(row(document, "serve.port")["default"], 8000);

@@ -29,14 +29,14 @@ constexpr std::array kCrashing{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 std::atomic<int> wake_fd{-1};
 termios before{};
 
-void tell(char what) noexcept {
+void notify(char what) noexcept {
   const int saved = errno;
   if (const int fd = wake_fd.load(); fd >= 0) (void)!write(fd, &what, 1);
   errno = saved;
 }
 
-void on_resize(int) { tell('r'); }
-void on_end(int) { tell('e'); }
+void on_resize(int) { notify('r'); }
+void on_end(int) { notify('e'); }
 
 void restore_terminal() noexcept {
   (void)!write(STDOUT_FILENO, kLeave.data(), kLeave.size());
@@ -158,6 +158,6 @@ Screen::Input Screen::wait(double seconds) const {
   return input;
 }
 
-void Screen::wake() const noexcept { tell('w'); }
+void Screen::wake() const noexcept { notify('w'); }
 
 }  // namespace sluice::cli

@@ -1,4 +1,4 @@
-// Takes over the terminal for a full-screen view and gives it back whole: at the
+// Takes over the terminal for a full-screen view and restores it: at the
 // end of the scope, on Ctrl-C and SIGTERM, and when the program crashes.
 #pragma once
 

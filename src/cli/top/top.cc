@@ -37,7 +37,7 @@ struct TopFlags {
 constexpr std::string_view kTopExamples =
     "  sluice top                              live; q leaves, ? explains\n"
     "  sluice top --demo gpu-falls-off         two simulated GPUs, one of which fails\n"
-    "  sluice top --once                       one picture as text, for scripts\n"
+    "  sluice top --once                       one snapshot as text, for scripts\n"
     "  sluice top --json --interval 1          one JSON line a second until stopped";
 
 std::string shown_host() {
@@ -57,7 +57,7 @@ watch::Monitor::Options monitor_options(const TopFlags& flags, const SettingsOpt
 }
 
 // Every GPU has been sampled, or there is nothing to wait for.
-bool has_picture(const watch::Snapshot& snapshot) {
+bool is_complete(const watch::Snapshot& snapshot) {
   if (snapshot.sequence == 0 || !snapshot.host.at(device::Metric::cpu_utilization)) return false;
   if (snapshot.sampler.state == "starting") return false;
   for (const auto& gpu : snapshot.gpus)
@@ -65,9 +65,9 @@ bool has_picture(const watch::Snapshot& snapshot) {
   return snapshot.sampler.pid == 0 || !snapshot.gpus.empty() || !snapshot.notes.empty();
 }
 
-std::shared_ptr<const watch::Snapshot> first_picture(const watch::Monitor& monitor) {
+std::shared_ptr<const watch::Snapshot> first_complete_snapshot(const watch::Monitor& monitor) {
   const auto until = Steady::now() + std::chrono::duration<double>(kFirstPicture_s);
-  while (!has_picture(*monitor.snapshot()) && Steady::now() < until)
+  while (!is_complete(*monitor.snapshot()) && Steady::now() < until)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   return monitor.snapshot();
 }
@@ -79,7 +79,7 @@ std::string json_of(const watch::Snapshot& snapshot, int indent) {
 }
 
 int once(const watch::Monitor& monitor, const TopFlags& flags, Io& io) {
-  const auto snapshot = first_picture(monitor);
+  const auto snapshot = first_complete_snapshot(monitor);
   if (flags.json) {
     io.out << json_of(*snapshot, 2) << "\n";
     return 0;
@@ -94,7 +94,7 @@ int once(const watch::Monitor& monitor, const TopFlags& flags, Io& io) {
 // Until the reader goes away or a signal ends the program.
 int stream_json(const watch::Monitor& monitor, const TopFlags& flags, Io& io) {
   std::signal(SIGPIPE, SIG_IGN);
-  auto snapshot = first_picture(monitor);
+  auto snapshot = first_complete_snapshot(monitor);
   auto next = Steady::now();
   while (io.out << json_of(*snapshot, -1) << std::endl) {
     next += std::chrono::duration_cast<Steady::duration>(Seconds(flags.interval));
@@ -146,7 +146,7 @@ int top(Args args, Io& io) {
   TopFlags flags;
   SettingsOptions given;
   CLI::App app("Shows GPUs, CPU, processes and alerts live in the terminal.", "sluice top");
-  app.add_flag("--once", flags.once, "print one picture and end; the default without a terminal");
+  app.add_flag("--once", flags.once, "print one snapshot and exit; the default without a terminal");
   app.add_flag("--json", flags.json, "print the snapshot as JSON, once or every --interval");
   app.add_option("--interval", flags.interval, "seconds between samples")
       ->type_name("S")
@@ -158,7 +158,7 @@ int top(Args args, Io& io) {
   if (!parse(app, args, io, kTopExamples)) return 0;
 
   if (!flags.demo.empty()) (void)device::demo_scenario(flags.demo);  // throws for an unknown one
-  log::set_level(log::Level::error);  // the picture says what goes wrong
+  log::set_level(log::Level::error);  // the screen says what goes wrong
   watch::Monitor monitor(monitor_options(flags, given, io));
   if (flags.json && flags.interval > 0 && !flags.once) return stream_json(monitor, flags, io);
   if (flags.once || flags.json || !terminal_behind(io.out).is_terminal)

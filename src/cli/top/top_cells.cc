@@ -13,13 +13,13 @@ namespace {
 
 using device::Metric;
 
-// Readings come every second or every few, longer when the sampler stretches
+// Readings come every second or every few, longer when the sampler scales up
 // them; several missed in a row are too old.
 bool is_old(const device::Timed& reading, Metric metric, const Scene& scene) {
   const bool quick = metric == Metric::utilization || metric == Metric::memory_used ||
                      metric == Metric::cpu_utilization;
-  const double stretch = std::clamp(scene.snapshot.sampler.stretch, 1.0, 10.0);
-  return scene.all_old || seconds_between(reading.at, scene.now) > (quick ? 5 : 20) * stretch;
+  const double scale = std::clamp(scene.snapshot.sampler.interval_scale, 1.0, 10.0);
+  return scene.all_old || seconds_between(reading.at, scene.now) > (quick ? 5 : 20) * scale;
 }
 
 }  // namespace

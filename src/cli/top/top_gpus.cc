@@ -1,4 +1,4 @@
-// The GPUs of `sluice top`: two lines each, or one where there is little room.
+// The GPUs of `sluice top`: two lines each, or one where there is little space.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ std::string utilization_text(const GpuView& gpu, const Scene& scene) {
                                : shown_value(gpu.readings, Metric::utilization, scene, "{:.0f} %");
 }
 
-// "100.2/139.8" in GiB, or what is known of it.
+// Formats "100.2/139.8" in GiB, or the known part of it.
 std::string memory_text(const GpuView& gpu, const Scene& scene) {
   constexpr double kGib = 1024.0 * 1024 * 1024;
   const auto total = gpu.readings.value(Metric::memory_total);
@@ -50,8 +50,9 @@ std::string memory_text(const GpuView& gpu, const Scene& scene) {
 std::string power_text(const GpuView& gpu, const Scene& scene) {
   const auto draw = shown_value(gpu.readings, Metric::power, scene, "{:.0f}");
   const auto limit = gpu.readings.value(Metric::power_limit);
-  const bool told = limit && !draw.starts_with('~');  // an old one needs the room for its mark
-  return told ? fmt::format("{}/{:.0f}", draw, *limit) : draw;
+  const bool shows_limit =
+      limit && !draw.starts_with('~');  // an old one needs the space for its mark
+  return shows_limit ? fmt::format("{}/{:.0f}", draw, *limit) : draw;
 }
 
 std::string health_text(const GpuView& gpu, Pen pen) {
@@ -88,8 +89,8 @@ struct Widths {
 Widths widths_for(int width) {
   Widths w;
   int spare = width - 80;
-  const auto grow = [&](int& column, int most) {
-    const int more = std::clamp(spare, 0, most);
+  const auto grow = [&](int& column, int max_growth) {
+    const int more = std::clamp(spare, 0, max_growth);
     column += more;
     spare -= more;
   };
@@ -148,7 +149,7 @@ std::string second_line(const GpuView& gpu, const Scene& whole) {
   const auto scene = seen(gpu, whole);
   const auto pen = scene.frame.pen;
   const auto& r = gpu.readings;
-  const bool wide = scene.frame.width >= 122;  // room for what comes after the clock
+  const bool wide = scene.frame.width >= 122;  // space for what comes after the clock
   const int bars = wide ? std::clamp((scene.frame.width - 106) / 2, 8, 24)
                         : std::clamp((scene.frame.width - 64) / 2, 5, 24);
   auto line = fmt::format("  util {}{}  mem {} {} GiB {} {} W {} MHz",
@@ -172,11 +173,11 @@ std::string second_line(const GpuView& gpu, const Scene& whole) {
 
 }  // namespace
 
-Lines compact_gpus(const Scene& scene, int room) {
+Lines compact_gpus(const Scene& scene, int max_lines) {
   const auto w = widths_for(scene.frame.width);
   const auto& gpus = scene.snapshot.gpus;
   Lines lines{compact_heading(scene, w)};
-  const auto fits = static_cast<std::size_t>(std::max(room - 1, 1));
+  const auto fits = static_cast<std::size_t>(std::max(max_lines - 1, 1));
   const auto shown = gpus.size() <= fits ? gpus.size() : fits - 1;
   for (std::size_t i = 0; i < shown; ++i) lines.push_back(compact_line(gpus[i], scene, w));
   if (shown < gpus.size())
@@ -186,7 +187,7 @@ Lines compact_gpus(const Scene& scene, int room) {
   return lines;
 }
 
-Lines roomy_gpus(const Scene& scene, int gap) {
+Lines two_line_gpus(const Scene& scene, int gap) {
   Lines lines;
   for (const auto& gpu : scene.snapshot.gpus) {
     if (!lines.empty()) lines.resize(lines.size() + static_cast<std::size_t>(gap));

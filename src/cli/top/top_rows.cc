@@ -206,12 +206,12 @@ Lines no_gpus(const Scene& scene) {
   return lines;
 }
 
-Lines trouble(const Scene& scene, int room) {
+Lines trouble(const Scene& scene, int max_lines) {
   const auto all = troubles(scene);
   const auto pen = scene.frame.pen;
-  const bool with_fix = static_cast<int>(all.size()) * 2 <= room;
+  const bool with_fix = static_cast<int>(all.size()) * 2 <= max_lines;
   const auto each = with_fix ? 2u : 1u;
-  const auto shown = std::min(all.size(), static_cast<std::size_t>(std::max(room, 1)) / each);
+  const auto shown = std::min(all.size(), static_cast<std::size_t>(std::max(max_lines, 1)) / each);
   Lines lines;
   for (std::size_t i = 0; i < shown; ++i) {
     const bool last = i + 1 == shown && shown < all.size();
@@ -232,14 +232,14 @@ int process_count(const watch::Snapshot& snapshot) {
   return static_cast<int>(count);
 }
 
-Lines processes(const Scene& scene, int room) {
+Lines processes(const Scene& scene, int max_lines) {
   const auto all = sorted_processes(scene);
-  if (all.empty() || room < 2) return {};
-  const auto most = std::min(all.size(), static_cast<std::size_t>(room - 1));
+  if (all.empty() || max_lines < 2) return {};
+  const auto max_rows = std::min(all.size(), static_cast<std::size_t>(max_lines - 1));
   const auto first =
-      std::min(static_cast<std::size_t>(std::max(scene.state.scroll, 0)), all.size() - most);
-  Lines lines{process_heading(scene, first, most, all.size())};
-  for (auto i = first; i < first + most; ++i)
+      std::min(static_cast<std::size_t>(std::max(scene.state.scroll, 0)), all.size() - max_rows);
+  Lines lines{process_heading(scene, first, max_rows, all.size())};
+  for (auto i = first; i < first + max_rows; ++i)
     lines.push_back(process_line(all[i], scene.frame.pen));
   return lines;
 }
@@ -253,7 +253,7 @@ std::string sampler_line(const Scene& scene) {
   if (cost.pid != 0)
     line += fmt::format(" · {:.3f} % of a core, {:.3f} % in the driver", cost.core_share * 100,
                         cost.driver_share * 100);
-  if (cost.stretch > 1.05) line += fmt::format(" · intervals x{:.1f}", cost.stretch);
+  if (cost.interval_scale > 1.05) line += fmt::format(" · intervals x{:.1f}", cost.interval_scale);
   if (cost.restarts > 0)
     line += fmt::format(" · {} restart{}", cost.restarts, cost.restarts == 1 ? "" : "s");
   if (cost.errors > 0)
@@ -276,7 +276,7 @@ Lines help_lines() {
       "  PgUp, PgDn, g    by a page; to the first",
       "  s                sort processes by the next column",
       "  m  u  i          sort by memory, utilisation, process id",
-      "  p, space         hold the picture; press again to go on",
+      "  p, space         hold the screen; press again to go on",
       "  ?                this page",
       "",
       "  A value with ~ is older than it should be; - was never read.",

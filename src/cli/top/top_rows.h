@@ -25,18 +25,18 @@ std::string short_bus(const std::string& bus);
 std::string title_line(const Scene& scene);
 std::string cpu_line(const Scene& scene);
 
-// One line per GPU under a line of headings; at most `room` lines.
-Lines compact_gpus(const Scene& scene, int room);
+// One line per GPU under a line of headings; at most `max_lines` lines.
+Lines compact_gpus(const Scene& scene, int max_lines);
 // Two lines per GPU, `gap` empty lines between them.
-Lines roomy_gpus(const Scene& scene, int gap);
-// Why there is none.
+Lines two_line_gpus(const Scene& scene, int gap);
+// The reasons why there is no GPU.
 Lines no_gpus(const Scene& scene);
 
-// Unhealthy GPUs and active alerts, worst first; at most `room` lines.
-Lines trouble(const Scene& scene, int room);
+// Unhealthy GPUs and active alerts, worst first; at most `max_lines` lines.
+Lines trouble(const Scene& scene, int max_lines);
 
 // Headings and as many processes as fit; empty when there are none.
-Lines processes(const Scene& scene, int room);
+Lines processes(const Scene& scene, int max_lines);
 int process_count(const watch::Snapshot& snapshot);
 
 std::string sampler_line(const Scene& scene);

@@ -36,29 +36,29 @@ void remember(std::deque<std::optional<double>>& past, std::optional<double> val
   while (past.size() > kPast) past.pop_front();
 }
 
-// What is on the screen besides GPUs, and how many lines they leave to the GPUs.
+// The parts of the screen besides GPUs, and how many lines they leave to the GPUs.
 struct Plan {
   Lines gpus, trouble;
   int for_processes = 0;
 };
 
-Lines gpu_lines(const Scene& scene, int room) {
+Lines gpu_lines(const Scene& scene, int max_lines) {
   const int count = static_cast<int>(scene.snapshot.gpus.size());
   if (count == 0) return no_gpus(scene);
-  if (3 * count - 1 <= room) return roomy_gpus(scene, 1);
-  if (2 * count <= room && count <= 4) return roomy_gpus(scene, 0);  // more would be a wall
-  return compact_gpus(scene, room);
+  if (3 * count - 1 <= max_lines) return two_line_gpus(scene, 1);
+  if (2 * count <= max_lines && count <= 4) return two_line_gpus(scene, 0);  // more would be a wall
+  return compact_gpus(scene, max_lines);
 }
 
 // GPUs first, then trouble, then processes; each leaves a little to the next.
-Plan plan(const Scene& scene, int room) {
+Plan plan(const Scene& scene, int max_lines) {
   Plan p;
   const int running = process_count(scene.snapshot);
-  const int least_processes = running > 0 ? std::min(running, 8) + 1 : 0;
-  p.trouble = trouble(scene, std::max(3, room / 4));
+  const int min_processes = running > 0 ? std::min(running, 8) + 1 : 0;
+  p.trouble = trouble(scene, std::max(3, max_lines / 4));
   const int below = static_cast<int>(p.trouble.size()) + (p.trouble.empty() ? 0 : 1);
-  p.gpus = gpu_lines(scene, room - below - least_processes - 1);
-  p.for_processes = room - below - static_cast<int>(p.gpus.size()) - 1;
+  p.gpus = gpu_lines(scene, max_lines - below - min_processes - 1);
+  p.for_processes = max_lines - below - static_cast<int>(p.gpus.size()) - 1;
   return p;
 }
 
@@ -66,9 +66,9 @@ void append(Lines& lines, const Lines& more) {
   lines.insert(lines.end(), more.begin(), more.end());
 }
 
-Lines body(const Scene& scene, int room) {
+Lines body(const Scene& scene, int max_lines) {
   if (scene.state.help) return help_lines();
-  const auto p = plan(scene, room);
+  const auto p = plan(scene, max_lines);
   Lines lines = p.gpus;
   if (!p.trouble.empty()) lines.emplace_back();
   append(lines, p.trouble);
@@ -153,7 +153,7 @@ std::string render(const watch::Snapshot& snapshot, const TopState& state, const
 
   std::string text;
   for (const auto& line : lines) {
-    const auto shown = plain_letters(line, frame.pen);
+    const auto shown = displayable(line, frame.pen);
     text += columns(shown) > frame.width ? left(shown, frame.width, frame.pen) : shown;
     text.erase(text.find_last_not_of(' ') + 1);
     text += '\n';

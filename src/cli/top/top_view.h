@@ -1,4 +1,4 @@
-// What `sluice top` shows, as a pure function of a snapshot, the viewer's choices
+// The screen of `sluice top`, as a pure function of a snapshot, the viewer's choices
 // and the size of the screen. Nothing here knows a terminal.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace sluice::cli {
 
 enum class ProcessOrder { memory, utilization, pid };
 
-// What the viewer chose, and what only watching for a while can know.
+// The viewer's choices, and the history that only watching for a while collects.
 struct TopState {
   std::string host;
   ProcessOrder order = ProcessOrder::memory;
@@ -61,7 +61,7 @@ bool press(TopState& state, Key key, int page);
 void observe(TopState& state, const watch::Snapshot& snapshot);
 
 // Lines of at most frame.width columns, each ended by '\n'; exactly frame.height
-// of them unless that is 0. Compact, one line per GPU, when there is no room for
+// of them unless that is 0. Compact, one line per GPU, when there is no space for
 // more; what does not fit is counted, never dropped in silence.
 std::string render(const watch::Snapshot& snapshot, const TopState& state, const Frame& frame,
                    Instant now);

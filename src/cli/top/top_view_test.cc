@@ -91,7 +91,7 @@ std::string drawn(const watch::Snapshot& s, Frame frame = {80, 24, {false, true}
 // Everything but the title, whose clock is local time.
 std::string below_title(const std::string& text) { return text.substr(text.find('\n') + 1); }
 
-TEST(Top, OneGpuOnASmallScreenIsThis) {
+TEST(Top, OneGpuFitsASmallScreen) {
   auto s = machine(1);
   add_process(s.gpus[0], 4242, "python3", 60, 90);
   EXPECT_EQ(below_title(drawn(s, {80, 12, {false, true}})),
@@ -132,7 +132,7 @@ TEST(Top, EveryLineFitsWhateverTheScreen) {
       }
 }
 
-TEST(Top, WhatDoesNotFitIsCounted) {
+TEST(Top, RowsThatDoNotFitAreCounted) {
   EXPECT_THAT(drawn(machine(9), {80, 12, {false, true}}), HasSubstr("more GPUs"));
   auto s = machine(1);
   for (int i = 0; i < 50; ++i) add_process(s.gpus[0], 100 + i, "p", 1, 1);
@@ -175,7 +175,7 @@ TEST(Top, AnOldValueIsMarkedAndAMissingOneIsADash) {
   EXPECT_THAT(text, HasSubstr("no answer for 30 s"));
 }
 
-TEST(Top, WhatIsKnownOfALostGpuIsMarkedAsOld) {
+TEST(Top, ValuesOfALostGpuAreMarkedAsOld) {
   auto s = machine(1);
   lose(s.gpus[0], "hangs in nvmlDeviceGetPowerUsage", "see dmesg");
   const auto text = drawn(s);
@@ -191,7 +191,7 @@ TEST(Top, AStuckCounterIsNotShownAsLoad) {
   EXPECT_THAT(text, HasSubstr("util ░░░░░░░░ stuck"));
 }
 
-TEST(Top, WithoutAGpuItSaysWhyAndShowsTheCpu) {
+TEST(Top, WithoutAGpuTheScreenShowsWhyAndTheCpu) {
   auto s = machine(0);
   s.notes = {"NVIDIA: libnvidia-ml.so.1 not found; no NVIDIA driver here"};
   s.sampler = {};
@@ -202,14 +202,14 @@ TEST(Top, WithoutAGpuItSaysWhyAndShowsTheCpu) {
   EXPECT_THAT(text, HasSubstr("CPU ██░░"));
 }
 
-TEST(Top, ADriverThatIsDownBesideAHealthyGpuIsSaidFirst) {
+TEST(Top, AFailedDriverBesideAHealthyGpuIsShownFirst) {
   auto s = machine(1);
   EXPECT_THAT(lines_of(drawn(s))[0], HasSubstr("1 GPU, all healthy"));
   s.sampler.driver_trouble = "NVIDIA: driver and library versions differ";
   EXPECT_THAT(lines_of(drawn(s))[0], HasSubstr("1 GPU: the NVIDIA driver does not start"));
 }
 
-TEST(Top, AnAsciiTerminalGetsNoOtherLetters) {
+TEST(Top, AnAsciiTerminalGetsNoOtherCharacters) {
   auto s = machine(3);
   s.gpus[0].gpu.name = "Karte Nr. 1 für München";
   TopState state;
@@ -218,7 +218,7 @@ TEST(Top, AnAsciiTerminalGetsNoOtherLetters) {
     EXPECT_TRUE(c == '\n' || (c >= ' ' && c <= '~')) << static_cast<int>(c);
 }
 
-TEST(Top, TheNameOfAProcessDoesNotSpeakToTheTerminal) {
+TEST(Top, EscapeSequencesInProcessNamesAreNotPrinted) {
   auto s = machine(1);
   add_process(s.gpus[0], 300, "a\x1b[2J\u009b31m\nb", 1, 99);
   const auto text = drawn(s, {160, 24, {false, true}});
@@ -241,7 +241,7 @@ TEST(Top, ProcessesSortByTheChosenColumn) {
   EXPECT_STREQ(order(ProcessOrder::pid), "large first");
 }
 
-TEST(Top, UnboundedItPrintsEverythingAndNoKeys) {
+TEST(Top, AnUnboundedScreenPrintsEverythingWithoutKeys) {
   auto s = machine(8);
   for (int i = 0; i < 50; ++i) add_process(s.gpus[0], 100 + i, fmt::format("p{}", i), 1, 1);
   const auto text = drawn(s, {100, 0, {false, true}});
@@ -249,7 +249,7 @@ TEST(Top, UnboundedItPrintsEverythingAndNoKeys) {
   EXPECT_THAT(text, Not(HasSubstr("q quit")));
 }
 
-TEST(TopKeys, ArrowsAndLettersAreUnderstoodAndStrangeSequencesIgnored) {
+TEST(TopKeys, ArrowAndLetterKeysAreReadAndUnknownSequencesIgnored) {
   EXPECT_THAT(keys_of("\x1b[A\x1b[Bmq"),
               testing::ElementsAre(Key::up, Key::down, Key::by_memory, Key::quit));
   EXPECT_THAT(keys_of("\x1b[1;5D"), testing::IsEmpty());
@@ -268,7 +268,7 @@ TEST(TopKeys, ScrollingStopsAtBothEnds) {
   EXPECT_FALSE(press(state, Key::quit, 10));
 }
 
-TEST(TopPast, OneValueASecondAndAGapWhileLost) {
+TEST(TopPast, HistoryHasOneValueASecondAndAGapWhileLost) {
   auto s = machine(1);
   TopState state;
   observe(state, s);

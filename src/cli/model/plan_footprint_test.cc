@@ -1,4 +1,4 @@
-#include "cli/model/plan_needs.h"
+#include "cli/model/plan_footprint.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@ namespace {
 using engine::Graph;
 
 // z = relu(x w) with x of [batch, 1024]: 4 KiB an item each for x, x w and z, and 4 MiB of w.
-Graph product(std::int64_t batch) {
+Graph matmul_graph(std::int64_t batch) {
   Graph graph;
   for (const char* name : {"x", "w", "a", "z"}) {
     graph.values.push_back({.name = name, .dtype = DType::f32});
@@ -24,34 +24,34 @@ Graph product(std::int64_t batch) {
 
 engine::Plan plan_of(std::initializer_list<std::int64_t> batches) {
   engine::Plan plan;
-  for (const auto batch : batches) plan.shapes.push_back(product(batch));
+  for (const auto batch : batches) plan.shapes.push_back(matmul_graph(batch));
   return plan;
 }
 
-TEST(PlanNeeds, AreTheWeightsAndWhatAnItemAddsToWhatIsAliveAtOnce) {
+TEST(PlanFootprint, TheFootprintIsWeightsPlusPeakLiveBytesPerItem) {
   for (const auto& plan : {plan_of({1, 8, 32}), plan_of({8})}) {
-    const auto needs = needs_of(plan);
+    const auto needs = footprint_of(plan);
     ASSERT_TRUE(needs);
     EXPECT_NEAR(needs->fixed_bytes, 4 << 20, 1);
     EXPECT_NEAR(needs->bytes_each, 3 * 4096, 1e-3);
   }
 }
 
-TEST(PlanNeeds, AValueThatOnlyShowsAnotherTakesNoMemory) {
+TEST(PlanFootprint, AViewTakesNoMemory) {
   auto plan = plan_of({8});
   plan.shapes[0].nodes[1].op = "Reshape";
-  EXPECT_NEAR(needs_of(plan)->bytes_each, 2 * 4096, 1e-3);
+  EXPECT_NEAR(footprint_of(plan)->bytes_each, 2 * 4096, 1e-3);
 }
 
-TEST(PlanNeeds, OnAGpuCudaTakesItsShareToo) {
+TEST(PlanFootprint, OnAGpuTheCudaContextIsAdded) {
   auto plan = plan_of({1, 8});
   plan.key.software = "driver 580, cuBLASLt 13";
-  EXPECT_GT(needs_of(plan)->fixed_bytes, 500 << 20);
+  EXPECT_GT(footprint_of(plan)->fixed_bytes, 500 << 20);
 }
 
-TEST(PlanNeeds, WithoutAShapeOrAFileThereIsNoAdvice) {
-  EXPECT_FALSE(needs_of(plan_of({})));
-  EXPECT_TRUE(plan_needs({{"encoder", "/nowhere/encoder.plan"}}).empty());
+TEST(PlanFootprint, WithoutAShapeOrAFileThereIsNoFootprint) {
+  EXPECT_FALSE(footprint_of(plan_of({})));
+  EXPECT_TRUE(plan_footprints({{"encoder", "/nowhere/encoder.plan"}}).empty());
 }
 
 }  // namespace

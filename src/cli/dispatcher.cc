@@ -30,7 +30,7 @@ constexpr Command kCommands[] = {
     {"market", "indicators, options, risk, portfolios and simulation on CSV", market_command},
     {"memory", "what programs ask of GPU memory, and the strategy that serves them best", memory},
     {"model", "what is in a model and what runs it; whether operators do what ONNX says", model},
-    {"quantize", "make a model's numbers smaller, measure what it loses and gains", quantize},
+    {"quantize", "quantize a model to int8, int4 or fp8; measure accuracy and speed", quantize},
     {"run", "run a model on given or random inputs; profile it", run_model},
     {"sampler", "ask the drivers for another process", sampler, true},
     {"serve", "watch the machine and serve what is known over HTTP, with a dashboard", serve},

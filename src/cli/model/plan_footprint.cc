@@ -1,4 +1,4 @@
-#include "cli/model/plan_needs.h"
+#include "cli/model/plan_footprint.h"
 
 #include <algorithm>
 #include <vector>
@@ -17,7 +17,8 @@ using engine::Graph;
 using engine::Node;
 using engine::ValueId;
 
-constexpr std::uint64_t kOfCuda = 600ull << 20;  // its context and cuBLASLt's and cuDNN's code
+constexpr std::uint64_t kCudaContextBytes = 600ull
+                                            << 20;  // its context and cuBLASLt's and cuDNN's code
 
 std::uint64_t bytes_of(const engine::Value& value) {
   if (value.constant) return value.constant.bytes();
@@ -39,9 +40,9 @@ std::vector<ValueId> roots_of(const Graph& graph) {
   return roots;
 }
 
-// The most bytes that are alive at once: from the node that makes them to the last that reads
+// The maximum of bytes that are alive at once: from the node that makes them to the last that reads
 // them. Inputs and outputs are there throughout.
-std::uint64_t alive_at_once(const Graph& graph) {
+std::uint64_t peak_live_bytes(const Graph& graph) {
   const auto roots = roots_of(graph);
   const auto root = [&](ValueId id) {
     return static_cast<std::size_t>(roots[static_cast<std::size_t>(id)]);
@@ -65,9 +66,9 @@ std::uint64_t alive_at_once(const Graph& graph) {
     change[first[i]] += static_cast<std::int64_t>(bytes_of(graph.values[i]));
     change[last[i] + 1] -= static_cast<std::int64_t>(bytes_of(graph.values[i]));
   }
-  std::int64_t now = 0, most = 0;
-  for (const auto by : change) most = std::max(most, now += by);
-  return static_cast<std::uint64_t>(most);
+  std::int64_t now = 0, peak = 0;
+  for (const auto by : change) peak = std::max(peak, now += by);
+  return static_cast<std::uint64_t>(peak);
 }
 
 std::uint64_t weights_of(const Graph& graph) {
@@ -85,14 +86,14 @@ std::int64_t batch_of(const Graph& graph) {
 
 }  // namespace
 
-std::optional<broker::FootprintFit> needs_of(const engine::Plan& plan) {
-  const std::uint64_t cuda = plan.key.software.empty() ? 0 : kOfCuda;
-  std::map<std::int64_t, std::uint64_t> by_batch;  // the most, of shapes that differ otherwise
+std::optional<broker::FootprintFit> footprint_of(const engine::Plan& plan) {
+  const std::uint64_t cuda = plan.key.software.empty() ? 0 : kCudaContextBytes;
+  std::map<std::int64_t, std::uint64_t> by_batch;  // the maximum over shapes of the same batch
   std::uint64_t fixed = 0;
   for (const Graph& graph : plan.shapes) {
     fixed = std::max(fixed, cuda + weights_of(graph));
-    auto& most = by_batch[batch_of(graph)];
-    most = std::max(most, cuda + weights_of(graph) + alive_at_once(graph));
+    auto& peak = by_batch[batch_of(graph)];
+    peak = std::max(peak, cuda + weights_of(graph) + peak_live_bytes(graph));
   }
   std::vector<Footprint> runs;
   for (const auto& [batch, bytes] : by_batch) runs.push_back({batch, bytes});
@@ -104,13 +105,13 @@ std::optional<broker::FootprintFit> needs_of(const engine::Plan& plan) {
       static_cast<double>(largest.bytes - fixed) / static_cast<double>(largest.batch_size)};
 }
 
-std::map<std::string, broker::FootprintFit> plan_needs(
+std::map<std::string, broker::FootprintFit> plan_footprints(
     const std::map<std::string, std::string>& files) {
   std::map<std::string, broker::FootprintFit> needs;
   if (files.empty()) return needs;
   compute::Workers workers(1);
   const auto add = [&](const std::string& name, const std::string& file) {
-    const auto fitted = needs_of(engine::read_plan(file, workers));
+    const auto fitted = footprint_of(engine::read_plan(file, workers));
     require(fitted.has_value(), "no shapes are compiled in it");
     needs.emplace(name, *fitted);
   };
