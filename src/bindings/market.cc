@@ -21,11 +21,11 @@ namespace {
 using namespace sluice;
 using market::Arrays;
 
-void tell(std::string_view text, char* why, size_t why_size) {
-  if (why == nullptr || why_size == 0) return;
-  const size_t length = std::min(text.size(), why_size - 1);
-  std::memcpy(why, text.data(), length);
-  why[length] = '\0';
+void set_error(std::string_view text, char* error, size_t error_size) {
+  if (error == nullptr || error_size == 0) return;
+  const size_t length = std::min(text.size(), error_size - 1);
+  std::memcpy(error, text.data(), length);
+  error[length] = '\0';
 }
 
 int code_of(Code code) {
@@ -39,20 +39,20 @@ int code_of(Code code) {
   return SLUICE_INTERNAL;
 }
 
-// No exception may leave.
+// No exception may cross the C boundary.
 template <class Work>
-int guarded(char* why, size_t why_size, Work work) {
+int catch_errors(char* error, size_t error_size, Work work) {
   try {
     work();
     return SLUICE_OK;
   } catch (const Error& e) {
-    tell(e.reason(), why, why_size);
+    set_error(e.reason(), error, error_size);
     return code_of(e.code());
   } catch (const std::bad_alloc&) {
-    tell("out of memory", why, why_size);
+    set_error("out of memory", error, error_size);
     return SLUICE_EXHAUSTED;
   } catch (const std::exception& e) {
-    tell(e.what(), why, why_size);
+    set_error(e.what(), error, error_size);
     return SLUICE_INTERNAL;
   }
 }
@@ -74,7 +74,7 @@ struct Run {
 template <class T>
 void run(sluice_market* m, const market::Plan& plan, const Run<T>& r, const char* device) {
   require(m != nullptr && r.in != nullptr && r.out != nullptr, "a pointer is null");
-  const auto where = compute::where_from(device == nullptr ? "auto" : device);
+  const auto where = compute::device_preference_from(device == nullptr ? "auto" : device);
   require(where.has_value(), "device is auto, cpu or gpu");
   m->compute->require_device(*where);
   require(r.in_count == static_cast<size_t>(plan.inputs) &&
@@ -91,10 +91,10 @@ void run(sluice_market* m, const market::Plan& plan, const Run<T>& r, const char
 
 }  // namespace
 
-sluice_market* sluice_market_open(const char* device, const char* costs, char* why,
-                                  size_t why_size) {
+sluice_market* sluice_market_open(const char* device, const char* costs, char* error,
+                                  size_t error_size) {
   sluice_market* made = nullptr;
-  guarded(why, why_size, [&] {
+  catch_errors(error, error_size, [&] {
     made = new sluice_market{
         compute::make_compute(device == nullptr ? "auto" : device, costs == nullptr ? "" : costs)};
   });
@@ -111,8 +111,8 @@ const char* sluice_market_indicators(void) {
 }
 
 int sluice_market_lookback(const char* indicator, const double* values, size_t count, size_t* bars,
-                           char* why, size_t why_size) {
-  return guarded(why, why_size, [&] {
+                           char* error, size_t error_size) {
+  return catch_errors(error, error_size, [&] {
     require(bars != nullptr, "a pointer is null");
     *bars = static_cast<size_t>(plan_of(indicator, values, count).lookback);
   });
@@ -120,9 +120,9 @@ int sluice_market_lookback(const char* indicator, const double* values, size_t c
 
 int sluice_market_run(sluice_market* m, const char* indicator, const double* values, size_t count,
                       const double* const* in, size_t in_count, double* const* out,
-                      size_t out_count, size_t series, size_t bars, const char* device, char* why,
-                      size_t why_size) {
-  return guarded(why, why_size, [&] {
+                      size_t out_count, size_t series, size_t bars, const char* device, char* error,
+                      size_t error_size) {
+  return catch_errors(error, error_size, [&] {
     run<double>(m, plan_of(indicator, values, count), {in, in_count, out, out_count, series, bars},
                 device);
   });
@@ -131,19 +131,19 @@ int sluice_market_run(sluice_market* m, const char* indicator, const double* val
 int sluice_market_run_float(sluice_market* m, const char* indicator, const double* values,
                             size_t count, const float* const* in, size_t in_count,
                             float* const* out, size_t out_count, size_t series, size_t bars,
-                            const char* device, char* why, size_t why_size) {
-  return guarded(why, why_size, [&] {
+                            const char* device, char* error, size_t error_size) {
+  return catch_errors(error, error_size, [&] {
     run<float>(m, plan_of(indicator, values, count), {in, in_count, out, out_count, series, bars},
                device);
   });
 }
 
-int sluice_market_ask(sluice_market* m, const char* what, const char* request, char** answer,
-                      char* why, size_t why_size) {
-  return guarded(why, why_size, [&] {
-    require(m != nullptr && what != nullptr && request != nullptr && answer != nullptr,
+int sluice_market_request(sluice_market* m, const char* calculation, const char* request,
+                          char** answer, char* error, size_t error_size) {
+  return catch_errors(error, error_size, [&] {
+    require(m != nullptr && calculation != nullptr && request != nullptr && answer != nullptr,
             "a pointer is null");
-    const std::string text = market::answer_text(*m->compute, what, request);
+    const std::string text = market::answer_text(*m->compute, calculation, request);
     *answer = static_cast<char*>(std::malloc(text.size() + 1));
     if (*answer == nullptr) throw std::bad_alloc();
     std::memcpy(*answer, text.c_str(), text.size() + 1);
