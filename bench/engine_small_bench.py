@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Models of small numbers on a GPU beside the same in fp16, in turn.
+"""Compares quantized models with fp16 on a GPU, alternately.
 
     bench/engine_small_bench.py build/sluice --models /tmp/models --out bench/results/DATE-engine-small-h200.json
 
@@ -77,7 +77,7 @@ def main():
         ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], text=True,
         stdout=subprocess.PIPE, check=True).stdout.strip().split(", ")
     result = {"suite": "engine",
-              "what": "models on a GPU in fp16 and of small numbers, inputs and outputs on the device",
+              "what": "models on a GPU in fp16 and quantized, inputs and outputs on the device",
               "date": datetime.date.today().isoformat(), "commit": commit(), "device": device,
               "driver": driver, "peers": {"int8": "of u8 and i8", "fp8": "of e4m3"},
               "command": f"bench/engine_small_bench.py build/sluice --models DIR --rounds "

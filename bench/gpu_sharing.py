@@ -5,7 +5,7 @@
 
 A trainer and a scout hold the card together. An urgent request does not fit: the
 trainer is asked to yield, frees its memory, and the urgent one is granted. A late one is
-sent to the CPU with the reason, is told when there is room, and then gets it. One process
+sent to the CPU with the reason, gets an event when there is capacity, and then the lease. One process
 uses more than it leased and is found out. Needs PyTorch and a GPU of 80 GB or more.
 """
 import argparse
@@ -24,7 +24,7 @@ import sluice  # noqa: E402
 from machine import commit, cpu_model, gpu  # noqa: E402
 
 GIB = 2**30
-SAMPLING_S = 1.0  # the server's default, before it stretches it to keep to its budget
+SAMPLING_S = 1.0  # the server's default, before it is scaled up to keep to its budget
 
 
 def say(what, **more):
@@ -58,7 +58,7 @@ def hold(agent, gib, seconds, **options):
         say("answered", agent=agent, status=gpu.status, reason=gpu.reason,
             enforcement=gpu.enforcement, batch_size=gpu.batch_size)
         if not gpu.on_gpu:
-            say("told_of_room", agent=agent, room=gpu.wait_for_room(120))
+            say("capacity_reported", agent=agent, available=gpu.wait_for_capacity(120))
             return hold(agent, gib, seconds, **options)
         load = Load(gib * 0.75)
         say("working", agent=agent, device=gpu.device)
@@ -159,31 +159,31 @@ def perform(play):
     play.wait("working", agent="scout")
     time.sleep(3)
     urgent = play.start("urgent", str(share))
-    asked = play.wait("lease_yield", agent="trainer")
+    requested = play.wait("lease_yield", agent="trainer")
     yielding = play.wait("yielding", agent="trainer")
     granted = play.wait("answered", agent="urgent")
     play.wait("working", agent="urgent")
     late = play.start("late", str(share))
     fallback = play.wait("answered", agent="late")
-    room = play.wait("told_of_room", agent="late", seconds=120)
+    capacity = play.wait("capacity_reported", agent="late", seconds=120)
     freed = play.find("lease_drained") or play.find("lease_ended", agent="urgent")
     play.wait("working", agent="late", seconds=60)
     over = play.start("over", "2")
     used = play.wait("over_using", seconds=60)
     caught = play.wait("lease_over_use", seconds=30)
-    stretch = play.metric("sluice_sampler_stretch_ratio")
+    scale = play.metric("sluice_sampler_interval_scale")
     for process in (trainer, scout, urgent, late, over):
         process.wait(120)
     ended = [e["t"] for e in play.find("released", agent="urgent")]
     return {
         "promised_gb_in_all": total, "each_gb": share,
-        "asked_to_yielding_s": round(yielding["t"] - asked["t"], 3),
-        "asked_to_granted_s": round(granted["t"] - asked["t"], 3),
+        "requested_to_yielding_s": round(yielding["t"] - requested["t"], 3),
+        "requested_to_granted_s": round(granted["t"] - requested["t"], 3),
         "urgent_status": granted["status"],
         "late_status": fallback["status"], "late_reason": fallback["reason"],
-        "released_to_told_of_room_s": round(room["t"] - ended[0], 3) if ended else None,
+        "released_to_capacity_reported_s": round(capacity["t"] - ended[0], 3) if ended else None,
         "over_use_to_event_s": round(caught["t"] - used["t"], 3),
-        "sampling_period_s": round(SAMPLING_S * stretch, 3),
+        "sampling_period_s": round(SAMPLING_S * scale, 3),
         "over_use_event": caught, "drained": freed[:1],
         "metrics": [line for line in play.metrics()
                     if line.startswith(("sluice_lease", "sluice_sampler"))],

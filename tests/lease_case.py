@@ -21,7 +21,7 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 class LeaseServer(Server):
-    """Its samples come ten times a second, so that room appears soon."""
+    """Its samples come ten times a second, so that capacity appears soon."""
 
     def __init__(self, *arguments, scenario=SCENARIO, state=None, wait=True, config=None):
         self.scenario = tempfile.NamedTemporaryFile("w", suffix=".json", prefix="sluice-lease-")
@@ -29,7 +29,7 @@ class LeaseServer(Server):
         self.scenario.flush()
         super().__init__("--demo", self.scenario.name, "--set", "watch.interval_s=0.1",
                          "--set", "log_level=warn", *arguments, state=state, config=config)
-        self.socket_path = self.told["socket"]
+        self.socket_path = self.announced["socket"]
         self.address = "unix:" + self.socket_path
         if wait:
             self.wait_for_cards(len(scenario["gpus"]))
@@ -67,9 +67,9 @@ class LeaseServer(Server):
             if own:
                 connection.close()
 
-    def request(self, connection=None, **wanted):
+    def request(self, connection=None, **fields):
         """A lease that no process holds, over a connection of its own."""
-        body = {"agent": "test", "memory_gb": 1, "pid": 0, **wanted}
+        body = {"agent": "test", "memory_gb": 1, "pid": 0, **fields}
         status, answer = self.on_socket("POST", "/v1/leases", body, connection)
         assert status == 200, answer
         return answer

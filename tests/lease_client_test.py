@@ -74,7 +74,7 @@ class WithAServer(unittest.TestCase):
             self.assertFalse(gpu.lost)
             self.assertEqual(len(self.held()), 1)
 
-    def test_of_two_leases_the_newest_is_exported_until_it_ends(self):
+    def test_the_newest_of_two_leases_is_exported_until_it_ends(self):
         os.environ["CUDA_VISIBLE_DEVICES"] = "7"
         self.addCleanup(os.environ.pop, "CUDA_VISIBLE_DEVICES", None)
         a = self.lease("a", memory_gb=10).acquire()
@@ -86,7 +86,7 @@ class WithAServer(unittest.TestCase):
         self.assertEqual(os.environ["CUDA_VISIBLE_DEVICES"], "7")
         self.assertNotIn("SLUICE_LEASE_ID", os.environ)
 
-    def test_one_lost_while_it_is_asked_to_yield_has_no_time_left(self):
+    def test_a_lease_lost_during_a_yield_request_has_no_time_left(self):
         calls = []
         low = self.lease("low", memory_gb=14, priority="low", on_yield=calls.append).acquire()
         self.addCleanup(low.release)
@@ -130,19 +130,19 @@ class WithAServer(unittest.TestCase):
         child.wait()
         child.stdout.close()
 
-    def test_without_room_it_goes_on_on_the_cpu_and_is_told_of_room(self):
-        told = threading.Event()
+    def test_without_capacity_it_falls_back_to_the_cpu_and_is_notified_of_capacity(self):
+        notified = threading.Event()
         with self.lease("big", memory_gb=13) as first:
-            with self.lease("late", memory_gb=12, on_room=told.set) as gpu:
+            with self.lease("late", memory_gb=12, on_capacity=notified.set) as gpu:
                 self.assertEqual((gpu.status, gpu.device), ("cpu_fallback", "cpu"))
                 self.assertEqual(os.environ["CUDA_VISIBLE_DEVICES"], "-1")
                 self.assertTrue(gpu.reason)
-                self.assertEqual([l["agent"] for l in gpu.answer["would_have_to_go"]], ["big"])
-                self.assertFalse(gpu.wait_for_room(0.3))
+                self.assertEqual([l["agent"] for l in gpu.answer["blocked_by"]], ["big"])
+                self.assertFalse(gpu.wait_for_capacity(0.3))
                 began = time.monotonic()
                 first.release()
-                self.assertTrue(gpu.wait_for_room(5))
-                self.assertTrue(told.wait(1))
+                self.assertTrue(gpu.wait_for_capacity(5))
+                self.assertTrue(notified.wait(1))
                 self.assertLess(took(began), 1)
 
     def test_fail_raises_with_the_reason_and_wait_waits(self):
@@ -288,7 +288,7 @@ class OverUse(unittest.TestCase):
             {"pid": os.getpid(), "name": "greedy", "memory_gib": 6}]}]}
         with LeaseServer(scenario=scenario) as server:
             with sluice.lease("greedy", memory_gb=4, address=server.address, export=False) as gpu:
-                wait_for("it is told", lambda: gpu.over_use == 2 << 30, timeout=5)
+                wait_for("over-use is reported", lambda: gpu.over_use == 2 << 30, timeout=5)
 
 
 class FakeTorch:

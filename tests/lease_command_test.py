@@ -101,14 +101,14 @@ class Requests(Command):
         held = json.loads(self.run_lease("request", "a", "--memory-gb", "13", "--json").stdout)
         done = self.run_lease("request", "b", "--memory-gb", "13", "--wait-s", "0.3", "--export")
         self.assertEqual((done.returncode, done.stdout), (1, ""))
-        self.assertIn("there was no room", done.stderr)
+        self.assertIn("there was no capacity", done.stderr)
         done = self.run_lease("request", "b", "--memory-gb", "13", "--wait-s", "0.3")
         self.assertIn(f"lease {held['lease_id']} of a", done.stdout)
         self.assertNotIn("export", done.stdout)
         self.assertNotIn("unless renewed", done.stdout)
         self.run_lease("release", held["lease_id"], "--token", held["token"])
 
-    def test_what_a_lease_exports_refuses_no_command(self):
+    def test_exported_lease_variables_do_not_break_commands(self):
         environment = {**self.environment, "GPU_MEMORY_FRACTION": "0.0071"}
         done = subprocess.run([PROGRAM, "lease", "list"], env=environment, capture_output=True)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -132,7 +132,7 @@ class Requests(Command):
             self.assertEqual(done.returncode, 2, (arguments, done.stderr))
             self.assertIn(part, done.stderr)
 
-    def test_what_is_unknown_or_over_is_1(self):
+    def test_unknown_and_ended_leases_exit_with_1(self):
         self.assertEqual(self.run_lease("show", "99999").returncode, 1)
         done = self.run_lease("release", "99999", "--token", "99999.0.00000000000000ff")
         self.assertEqual(done.returncode, 1)
@@ -175,7 +175,7 @@ class Commands(Command):
         done = self.run_lease("request", "job", "--memory-gb", "1", "--ttl-s", "1", "--", "sleep", "2")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
-    def test_when_the_memory_is_wanted_back_the_command_is_asked_to_end(self):
+    def test_the_command_gets_sigterm_when_the_memory_is_requested_back(self):
         child = self.started("patient", "--memory-gb", "13", "--priority", "low")
         began = time.monotonic()
         done = self.run_lease("request", "urgent", "--memory-gb", "12", "--priority", "critical",
@@ -184,7 +184,7 @@ class Commands(Command):
         self.assertEqual(done.returncode, 0, done.stderr)
         out, err = child.communicate(timeout=5)
         self.assertEqual((child.returncode, out), (5, "term\n"))
-        self.assertRegex(err, r"wanted back within \d")
+        self.assertRegex(err, r"requested back within \d")
 
     def test_a_revoked_lease_ends_the_command_with_the_reason(self):
         child = self.started("job", "--memory-gb", "1")
@@ -207,7 +207,7 @@ class Commands(Command):
         # The kernel tells of a parent's end once for each of its threads that had the child.
         self.assertRegex(child.communicate(timeout=5)[0], r"^(term\n)+$")
 
-    def test_without_room_the_command_runs_on_the_cpu(self):
+    def test_without_capacity_the_command_runs_on_the_cpu(self):
         done = self.run_lease("request", "big", "--memory-gb", "900", "--", "sh", "-c",
                               "echo $CUDA_VISIBLE_DEVICES")
         self.assertEqual((done.returncode, done.stdout), (0, "-1\n"))
@@ -215,7 +215,7 @@ class Commands(Command):
 
 
 class Views(Command):
-    def test_the_list_shows_who_holds_what_and_what_is_left(self):
+    def test_the_list_shows_holders_and_free_capacity(self):
         child = self.started("trainer", "--memory-gb", "2", "--priority", "high")
         text = self.run_lease("list", environment={"COLUMNS": "200"}).stdout
         row = next(line for line in text.splitlines() if "trainer" in line)
@@ -225,8 +225,8 @@ class Views(Command):
         listed = json.loads(self.run_lease("list", "--json").stdout)
         self.assertEqual([l["agent"] for l in listed["leases"] if l["state"] == "held"], ["trainer"])
 
-    def test_watch_tells_events_as_they_happen(self):
-        wait_for("all is told of those before", lambda: not self.server.leases()["leases"])
+    def test_watch_prints_events_as_they_happen(self):
+        wait_for("the earlier leases have ended", lambda: not self.server.leases()["leases"])
         plain, lines = self.start("watch"), self.start("watch", "--json")
         wait_for("both listen", lambda: self.server.get("/performance-metrics")["server"]["streams"]
                  == 2)
@@ -256,7 +256,7 @@ class DriverLimits(unittest.TestCase):
     def test_a_limit_stands_when_the_driver_reads_it_back(self):
         self.assertEqual(self.limit("615.71.09"), (0, {"stands": True, "why_not": ""}))
 
-    def test_what_keeps_it_from_standing_is_said(self):
+    def test_the_reason_why_it_cannot_start_is_reported(self):
         code, said = self.limit("580.159.04")
         self.assertEqual((code, said["stands"]), (1, False))
         self.assertIn("r615", said["why_not"])

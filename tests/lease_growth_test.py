@@ -1,4 +1,4 @@
-"""A holder whose memory grows without end, told by the alert while it has not passed its lease.
+"""A holder whose memory grows without end, reported by the alert while it has not passed its lease.
 Usage: lease_growth_test.py SLUICE [TEST...]"""
 import os, unittest
 
@@ -11,7 +11,7 @@ SCENARIO = {"about": "A holder that leaks.", "gpus": [{"name": "Card of 16", "me
             "processes": [{"pid": os.getpid(), "name": "leaky", "memory_gib": {
                 "ramp": {"from": 1, "to": 5, "over_s": LEAK_S}}}]}]}
 
-# As in production, only quicker: ten minutes of growth are ten seconds here.
+# As in production, only faster: ten minutes of growth are ten seconds here.
 CONFIG = f"""
 [[alerts]]
 name = "{RULE}"
@@ -23,17 +23,17 @@ window_s = 10
 
 
 class Growth(unittest.TestCase):
-    def test_it_is_told_with_owner_rate_and_promise_and_so_is_its_end(self):
+    def test_growth_is_reported_with_owner_rate_and_promise_and_so_is_its_end(self):
         with LeaseServer("--set", "watch.process_interval_s=1", "--set", "watch.cost_budget=0.5",
                          scenario=SCENARIO, config=CONFIG) as server:
             _, lease = server.on_socket("POST", "/v1/leases", {
                 "agent": "leaky", "memory_gb": 6, "ttl_s": 60})
             self.assertEqual(lease["status"], "allocated", lease)
 
-            def told(kind):
+            def alerts_of(kind):
                 return [a for a in server.get("/v1/alerts")[kind] if a["rule"] == RULE]
 
-            [alert] = wait_for("the leak is told", lambda: told("active"), timeout=15)
+            [alert] = wait_for("the leak is reported", lambda: alerts_of("active"), timeout=15)
             self.assertEqual(alert["device"], f"lease-{lease['lease_id']}")
             self.assertEqual(alert["unit"], "bytes_per_minute")
             self.assertGreater(alert["value"], 10 << 30)  # 27 GiB a minute
@@ -41,9 +41,9 @@ class Growth(unittest.TestCase):
                 self.assertIn(part, alert["cause"])
             self.assertIn("what leaky keeps", alert["fix"])
 
-            [over] = wait_for("its end is told", lambda: told("recent"), timeout=20)
+            [over] = wait_for("its end is reported", lambda: alerts_of("recent"), timeout=20)
             self.assertIn("no longer grows", over["resolved_because"])
-            self.assertEqual(told("active"), [])
+            self.assertEqual(alerts_of("active"), [])
             self.assertNotIn("over_use", server.held()[0])  # all within its lease
 
 

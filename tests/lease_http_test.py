@@ -21,16 +21,16 @@ class Routes(unittest.TestCase):
 
     def refused(self, status, body, path="/v1/leases"):
         """The error; nothing may have changed."""
-        before = self.picture()
+        before = self.snapshot()
         got, answer = self.post(body, path)
         self.assertEqual(got, status, answer)
         self.assertTrue(answer["error"]["message"])
         self.assertTrue(answer["error"]["fix"])
         self.assertLess(len(json.dumps(answer)), 2000)
-        self.assertEqual(self.picture(), before)
+        self.assertEqual(self.snapshot(), before)
         return answer["error"]
 
-    def picture(self):
+    def snapshot(self):
         now = self.server.leases()
         return [[(l["lease_id"], l["state"], l.get("expires_at")) for l in now[kind]]
                 for kind in ("leases", "waiting", "on_cpu", "recent")]
@@ -45,7 +45,7 @@ class BadRequests(Routes):
             self.refused(400, '{"agent":"test","memory_gb":%s}' % text)
 
     def test_a_minimum_above_the_wish(self):
-        self.assertIn("least memory", self.refused(400, {**GOOD, "min_memory_gb": 2})["message"])
+        self.assertIn("minimum memory", self.refused(400, {**GOOD, "min_memory_gb": 2})["message"])
 
     def test_unknown_words_name_the_nearest(self):
         for field, value in (("priority", "urgent"), ("priority", 3), ("on_unavailable", "gpu"),
@@ -54,18 +54,18 @@ class BadRequests(Routes):
         error = self.refused(400, {**GOOD, "prioritty": "high"})
         self.assertIn("'priority'", error["message"])
 
-    def test_names_that_are_no_names(self):
+    def test_names_that_are_no_names_are_refused(self):
         for agent in ("", "x" * 129, "a\nb", "\x00", 5, None, ["a"], "a\x1b", "a\u202eb",
                       "a\u009b31mb"):
             self.refused(400, {**GOOD, "agent": agent})
         self.refused(400, {"memory_gb": 1})
         self.refused(400, b'{"agent":"\xff\xfe","memory_gb":1}')
 
-    def test_devices_that_name_no_card_or_several(self):
+    def test_devices_that_name_no_card_or_several_are_refused(self):
         for device in ("GPU-", 99, "0000:99:00.0", "../../x"):
             self.refused(400, {**GOOD, "device": device})
 
-    def test_names_of_ten_megabytes(self):
+    def test_names_of_ten_megabytes_are_refused(self):
         self.refused(413, {**GOOD, "agent": "x" * (10 << 20)})
         self.refused(413, {**GOOD, "model_type": "x" * (10 << 20)})
         self.refused(413, {**GOOD, "x" * (10 << 20): 1})
@@ -109,14 +109,14 @@ class Tokens(Routes):
         self.path = f"/v1/leases/{self.lease['lease_id']}"
         self.renew = self.path + "/renew"
 
-    def test_a_replayed_renewal_changes_nothing_and_tells_the_present_token(self):
+    def test_a_replayed_renewal_changes_nothing_and_returns_the_current_token(self):
         status, renewed = self.post({"token": self.lease["token"]}, self.renew)
         self.assertEqual(status, 200)
-        before = self.picture()
+        before = self.snapshot()
         status, answer = self.post({"token": self.lease["token"]}, self.renew)
         self.assertEqual((status, answer["error"]["code"]), (409, "stale_token"))
         self.assertEqual(answer["token"], renewed["token"])
-        self.assertEqual(self.picture(), before)
+        self.assertEqual(self.snapshot(), before)
 
     def test_a_wrong_secret_is_refused_and_learns_nothing(self):
         number, renewals, secret = self.lease["token"].split(".")
@@ -132,7 +132,7 @@ class Tokens(Routes):
         self.assertEqual(status, 403)
         self.assertEqual(self.server.leases()["leases"][0]["state"], "held")
 
-    def test_nobody_else_is_shown_the_token(self):
+    def test_the_token_is_shown_to_the_holder_only(self):
         _, shown = self.server.on_socket("GET", self.path)
         secret = self.lease["token"].split(".")[2]
         self.assertNotIn(secret, json.dumps(shown))
@@ -145,12 +145,12 @@ class Tokens(Routes):
         status, _ = self.post({"token": "999999.0.00000000000000ff"}, "/v1/leases/999999/renew")
         self.assertEqual(status, 404)
 
-    def test_a_token_of_another_lease(self):
+    def test_a_token_of_another_lease_is_refused(self):
         other = self.server.request()
         self.addCleanup(self.server.release, other)
         self.refused(400, {"token": other["token"]}, self.renew)
 
-    def test_tokens_that_are_none(self):
+    def test_tokens_that_are_none_are_refused(self):
         for token in ("", "x", "1", "1.0", "1.0.xyz", "1.0.1.1", "-1.0.ff", 5, None, "9" * 60000,
                       "1.0." + "f" * 17):
             self.refused(400, {"token": token}, self.renew)
@@ -191,7 +191,7 @@ class Tokens(Routes):
         body = {"token": self.lease["token"], "out_of_memory": True}
         self.assertEqual(self.post(body, self.path + "/report")[0], 200)
 
-    def test_an_unknown_lease_is_told_where_to_look(self):
+    def test_an_unknown_lease_is_answered_with_where_to_look(self):
         for path in ("/v1/leases/999999", "/v1/leases/abc"):
             answer = self.server.on_socket("GET", path)[1]
             self.assertIn("GET /v1/leases", answer["error"]["fix"])
@@ -205,7 +205,7 @@ class Tokens(Routes):
         _, shown = self.server.on_socket("GET", path)
         self.assertEqual(shown["status"], "ended")
 
-    def test_a_report_that_makes_no_sense(self):
+    def test_a_report_that_makes_no_sense_is_refused(self):
         path = self.path + "/report"
         for wrong in ({"batch_size": 0}, {"batch_size": -1}, {"batch_size": 1e9}, {"batch_size": 1.5},
                       {"peak_memory_gb": 65536}, {"peak_memory_gb": 17},
@@ -223,7 +223,7 @@ class Tokens(Routes):
 
 
 class Waiting(Routes):
-    def test_a_wait_is_answered_when_room_appears(self):
+    def test_a_waiting_request_is_answered_when_capacity_appears(self):
         first = self.server.request(memory_gb=13)
         threading.Timer(0.3, self.server.release, [first]).start()
         began = time.monotonic()
@@ -237,15 +237,15 @@ class Waiting(Routes):
         began = time.monotonic()
         second = self.server.request(memory_gb=12, wait_s=0.5)
         self.assertEqual(second["status"], "failed")
-        self.assertIn("there was no room: 12.0 GiB wanted", second["reason"])
-        self.assertEqual([l["lease_id"] for l in second["would_have_to_go"]], [first["lease_id"]])
+        self.assertIn("there was no capacity: 12.0 GiB requested", second["reason"])
+        self.assertEqual([l["lease_id"] for l in second["blocked_by"]], [first["lease_id"]])
         self.assertGreater(second["may_fit_in_s"], 10)
         self.assertEqual(len(second["obstacles"]), 2)
         self.assertFalse({"token", "expires_in_s"} & set(second))
         self.assertTrue(0.4 < time.monotonic() - began < 3)
         self.server.release(first)
 
-    def test_whoever_leaves_while_waiting_leaves_the_queue(self):
+    def test_a_client_that_disconnects_while_waiting_leaves_the_queue(self):
         first = self.server.request(memory_gb=13)
         waiting = self.server.local()
         waiting.request("POST", "/v1/leases", json.dumps(
@@ -256,7 +256,7 @@ class Waiting(Routes):
         wait_for("it is gone", lambda: not self.server.leases()["waiting"], timeout=1)
         self.server.release(first)
 
-    def test_whoever_leaves_while_waiting_leaves_the_queue_whatever_it_sent_ahead(self):
+    def test_a_client_that_disconnects_while_waiting_leaves_the_queue_despite_pipelined_bytes(self):
         first = self.server.request(memory_gb=13)
         body = json.dumps({**GOOD, "memory_gb": 12, "wait_s": 60})
         waiting = self.server.connect()

@@ -25,7 +25,7 @@ time.sleep(600)
 
 
 def epoch_s(server):
-    """When the scenario began, by this machine's monotonic clock: its sampler was told."""
+    """When the scenario began, by this machine's monotonic clock: passed to its sampler."""
     pid = server.get("/v1/state")["sampler"]["pid"]
     with open(f"/proc/{pid}/cmdline") as f:
         words = f.read().split("\0")
@@ -33,7 +33,7 @@ def epoch_s(server):
 
 
 class OverUse(unittest.TestCase):
-    def test_it_is_told_within_two_samples_and_so_is_its_end(self):
+    def test_over_use_is_reported_within_two_samples_and_so_is_its_end(self):
         with LeaseServer("--set", f"watch.interval_s={PERIOD_S}", "--set", "watch.cost_budget=0.01",
                          scenario=SCENARIO) as server:
             with Events(server, "?interval=0") as events:
@@ -130,16 +130,16 @@ class Models(unittest.TestCase):
             other = server.request(memory_gb=0.125, model_type="gone")
             self.assertNotIn("plan", other["batch_reason"])
 
-    def test_what_our_own_engine_asks_for_is_recorded_and_replayed(self):
+    def test_allocations_of_our_engine_are_recorded_and_replayed(self):
         for how in ((), ("--node-by-node",)):
             trace = self.path("engine.trace")
             self.sluice("memory", "record", self.model, "--batch", "1,64", "--rounds", "2", *how,
                         "-o", trace, "--force")
-            [told] = json.loads(self.sluice("memory", "report", trace, "--json"))["traces"]
-            self.assertGreaterEqual(told["allocations"], 4)
-            self.assertEqual(told["live_at_end"], 0)
-            self.assertGreaterEqual(told["peak_live_bytes"], 64 * 4096)
-            self.assertIn("engine", told["source"])
+            [report] = json.loads(self.sluice("memory", "report", trace, "--json"))["traces"]
+            self.assertGreaterEqual(report["allocations"], 4)
+            self.assertEqual(report["live_at_end"], 0)
+            self.assertGreaterEqual(report["peak_live_bytes"], 64 * 4096)
+            self.assertIn("engine", report["source"])
             self.sluice("memory", "replay", trace, "--passes", "1", "--json")
 
 

@@ -1,9 +1,9 @@
-"""A server killed in mid-load, again and again: every lease that was told is still there, none
+"""A server killed in mid-load, again and again: every lease that was reported is still there, none
 is there twice, and no number comes twice.
 
     lease_restart_test.py SLUICE [--kills N] [--clients N] [--output FILE]
 
-Clients ask, renew and give back over the Unix socket and write down what they were told; after
+Clients ask, renew and give back over the Unix socket and record the answers; after
 each restart their books are compared with the server's."""
 import argparse, datetime, http.client, json, os, random, subprocess, sys, tempfile
 import threading, time
@@ -49,7 +49,7 @@ class Server:
 
 
 class Client(threading.Thread):
-    """One agent with up to six leases. `held` has what the server told and nobody took back;
+    """One agent with up to six leases. `held` has the leases that the server reported and that were not revoked;
     what is given back when the server goes may be there or not."""
 
     def __init__(self, server, number, ids):
@@ -94,20 +94,20 @@ class Client(threading.Thread):
             self.give_back(connection, self.random.choice(list(self.held)))
 
     def ask(self, connection):
-        wanted = {"agent": self.name, "memory_gb": self.random.choice((0.1, 0.5, 1.5)),
+        fields = {"agent": self.name, "memory_gb": self.random.choice((0.1, 0.5, 1.5)),
                   "ttl_s": 600, "on_unavailable": "fail"}
-        # Every third client; on this card there is room for one such at a time.
+        # Every third client; on this card there is capacity for one such at a time.
         if self.number % 3 == 0 and self.random.random() < 0.3:
-            wanted.update(memory_gb=80, device=WAITED_FOR, on_unavailable="wait", wait_s=1)
+            fields.update(memory_gb=80, device=WAITED_FOR, on_unavailable="wait", wait_s=1)
         try:
-            status, lease = exchange(connection, "POST", "/v1/leases", wanted)
+            status, lease = exchange(connection, "POST", "/v1/leases", fields)
         except (OSError, http.client.HTTPException):
-            self.cut_waiting += "wait_s" in wanted
+            self.cut_waiting += "wait_s" in fields
             raise
         if status != 200 or lease["status"] != "allocated":
             assert status in (200, 429, 503), (status, lease)
             return
-        assert self.ids.is_new(int(lease["lease_id"])), f"{lease['lease_id']} was told twice"
+        assert self.ids.is_new(int(lease["lease_id"])), f"{lease['lease_id']} was given twice"
         self.held[lease["lease_id"]] = lease["token"]
 
     def renew(self, connection, number):
@@ -133,15 +133,15 @@ class Client(threading.Thread):
 
 
 class Ids:
-    """Every number ever told, and those that were given back for certain."""
+    """Every number ever reported, and those that were given back for certain."""
 
     def __init__(self):
-        self.lock, self.told, self.ended = threading.Lock(), set(), set()
+        self.lock, self.reported, self.ended = threading.Lock(), set(), set()
 
     def is_new(self, number):
         with self.lock:
-            is_new = number not in self.told
-            self.told.add(number)
+            is_new = number not in self.reported
+            self.reported.add(number)
             return is_new
 
     def give_back(self, number):
@@ -159,35 +159,35 @@ def check_unheard(book, unheard, age):
 
 def compare(server, clients, ids, started_at):
     """The server's book against the clients'. Returns how many it holds, and those of them
-    that nobody was told of: the answer went down with the server."""
+    that no client heard of: the answer was lost with the server."""
     age = time.monotonic() - started_at  # of the server, at least, when it answers
     book = server.leases()
     alive = {l["lease_id"]: l for l in book["leases"] if l["state"] in ("held", "yielding")}
     assert len(alive) == sum(l["state"] in ("held", "yielding") for l in book["leases"])
-    told = {}
+    known = {}
     for client in clients:
         assert not client.problems, client.problems
         for number in client.held:
-            assert number not in told, f"{number} belongs to {told[number]} and {client.name}"
-            told[number] = client.name
+            assert number not in known, f"{number} belongs to {known[number]} and {client.name}"
+            known[number] = client.name
             assert number in alive, f"lease {number} of {client.name} is lost"
             assert alive[number]["agent"] == client.name
     revived = ids.ended & set(alive)
     assert not revived, f"given back and there again: {sorted(revived)}"
     check_cards(book)
-    unheard = {n: lease for n, lease in alive.items() if n not in told}
+    unheard = {n: lease for n, lease in alive.items() if n not in known}
     check_unheard(book, unheard, age)
     return len(alive), set(unheard)
 
 
 def check_cards(book):
-    """No card has more promised than strangers leave of it."""
+    """No card has more promised than unmanaged processes leave of it."""
     promised = {}
     for lease in book["leases"]:
         for part in lease["gpus"] if lease["state"] in ("held", "yielding") else []:
             promised[part["gpu_uuid"]] = promised.get(part["gpu_uuid"], 0) + part["memory_gb"]
     for card in book["cards"]:
-        most = card["total_gb"] - card["strangers_gb"]
+        most = card["total_gb"] - card["unmanaged_gb"]
         got = promised.get(card["gpu_uuid"], 0)
         assert got <= most + 1e-3, f"{got} GB promised on {card['gpu_uuid']}, {most} there are"
 
@@ -257,7 +257,7 @@ def measure(ask):
     return {"suite": "lease_restart", "what": "sluice serve killed with SIGKILL in mid-load",
             "date": datetime.date.today().isoformat(), "commit": commit(), "cores": os.cpu_count(),
             "kills": ask.kills, "clients": ask.clients,
-            "operations": sum(c.operations for c in clients), "leases_told": len(ids.told),
+            "operations": sum(c.operations for c in clients), "leases_reported": len(ids.reported),
             "most_alive_at_a_restart": max(alive_at), "lost": 0, "doubled": 0, "revived": 0,
             "answers_lost_at_most": max(unheard_of),
             "cut_while_waiting": sum(c.cut_waiting for c in clients),

@@ -70,7 +70,7 @@ class Indicators(Case):
         self.assertEqual(got[33][1:], ["", "", ""])
         self.assertTrue(all(got[34][1:]))
 
-    def test_each_owner_is_a_series_of_its_own(self):
+    def test_each_owner_has_a_separate_series(self):
         text = "date,ticker,close\n1,A,1\n1,B,10\n2,A,3\n2,B,30\n3,B,50\n"
         got = self.done("market", "sma", "--period", "2", "--by", "ticker", text=text)
         self.assertEqual(got, "date,ticker,SMA\n1,A,\n1,B,\n2,A,2\n2,B,20\n3,B,40\n")
@@ -103,12 +103,12 @@ class Indicators(Case):
             got = rows(self.done("market", *command, "--in", str(golden)))
             for i, column in enumerate(columns):
                 for bar, (ours, theirs) in enumerate(zip(got[1:], known[1:])):
-                    mine, wanted = ours[i + 1], float(theirs[at[column]])
-                    if math.isnan(wanted):
+                    mine, expected = ours[i + 1], float(theirs[at[column]])
+                    if math.isnan(expected):
                         self.assertEqual(mine, "", (command, bar))
                     else:
-                        self.assertAlmostEqual(float(mine), wanted, msg=(command, bar),
-                                               delta=1e-9 * max(1, abs(wanted)))
+                        self.assertAlmostEqual(float(mine), expected, msg=(command, bar),
+                                               delta=1e-9 * max(1, abs(expected)))
 
 
 class Mistakes(Case):
@@ -248,7 +248,7 @@ class Others(Case):
                                    delta=float(theirs["tol"]), msg=theirs["id"])
         self.assertGreater(len(known), 10)
 
-    def test_a_simulation_repeats_and_tells_its_error(self):
+    def test_a_simulation_repeats_and_reports_its_error(self):
         ask = ("market", "montecarlo", "--payoff", "asian", "--steps", "12", "--paths", "65536",
                "--json")
         first, second = json.loads(self.done(*ask)), json.loads(self.done(*ask))
@@ -272,7 +272,7 @@ class Others(Case):
         self.assertIn("SPOT:VOL", self.refused(2, *ask, "--asset", "100"))
         self.assertIn("--asset", self.refused(2, *ask, "--correlation", "0.5"))
 
-    def test_a_covariance_that_was_asked_for_is_shown(self):
+    def test_a_requested_covariance_is_shown(self):
         got = self.done("market", "risk", "--covariance", "sample", text=table(99, "A", "B"))
         self.assertRegex(got, r"(?m)^covariance +A +B\nA +\S+ +\S+\nB +\S+ +\S+")
 
@@ -332,12 +332,12 @@ class Backtests(Case):
         self.assertIn("<svg", html)
         self.assertNotIn("http://", html.replace("http://www.w3.org", ""))
 
-    def test_a_sweep_warns_of_luck_and_walks_forward(self):
+    def test_a_sweep_reports_the_deflated_sharpe_ratio_and_walks_forward(self):
         got = json.loads(self.done("backtest", "--fast", "5:15:5", "--slow", "20:40:10", "--json",
                                    "--walk-forward", "--in-sample", "200", "--out-of-sample", "50",
                                    text=table(500, "close")))
-        self.assertEqual(got["sweep"]["tried"], 9)
-        self.assertEqual(got["luck"]["tried"], 9)
+        self.assertEqual(got["sweep"]["trials"], 9)
+        self.assertEqual(got["deflated_sharpe"]["trials"], 9)
         self.assertGreater(len(got["walk_forward"]["windows"]), 3)
 
     def test_bars_within_a_day(self):
@@ -363,7 +363,7 @@ class Backtests(Case):
     def test_mistakes_name_the_flag(self):
         text = table(100, "close")
         self.assertIn("width", self.refused(2, "backtest", "--width", "2", text=text))
-        self.assertIn("strategy", self.refused(2, "backtest", "--strategy", "luck", text=text))
+        self.assertIn("strategy", self.refused(2, "backtest", "--strategy", "unknown", text=text))
         self.assertIn(":3:", self.refused(2, "backtest", text="d,close\n1,2\n2,-1\n"))
 
 

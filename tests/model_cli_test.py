@@ -91,7 +91,7 @@ class ModelCli(unittest.TestCase):
             self.assertTrue(step["args"]["kernel"])
         self.assertEqual({e["tid"] for e in events}, {1})
 
-    def test_the_second_start_is_from_a_plan_unless_told_otherwise(self):
+    def test_the_second_start_uses_the_plan_unless_disabled(self):
         model, plans = self.product(), self.folder / "sluice" / "plans"
         run = lambda *more: json.loads(self.sluice("run", model, "--json", *more))
         self.assertFalse(run("--no-plans")["from_plan"])
@@ -124,7 +124,7 @@ class ModelCli(unittest.TestCase):
         self.assertEqual(report["precision"], "fp32")
         for shape in report["shapes"]:
             self.assertEqual(sum(shape["kernels"].values()), shape["nodes"])
-            self.assertLessEqual(shape["least_bytes"], shape["arena_bytes"])
+            self.assertLessEqual(shape["min_bytes"], shape["arena_bytes"])
         self.assertTrue(json.loads(self.sluice("run", plan, "--json"))["from_plan"])
         self.sluice("compile", self.product(), "-o", plan, "--precision", "int8", code=1)
         self.assertIn("the CPU computes in fp32: sluice quantize makes", self.said)

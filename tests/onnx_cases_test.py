@@ -8,7 +8,7 @@ import json, pathlib, subprocess, sys
 
 sluice, data = sys.argv[1], pathlib.Path(sys.argv[2])
 ARCHIVES = {"node-tests.tar.xz": 0.99, "other-tests.tar.xz": 0.97, "light/light-models.tar.xz": 1.0}
-# What a generator drew when the cases were written: another one draws otherwise.
+# What a generator drew when the cases were written: another one draws other values.
 RANDOM = {"test_bernoulli_double", "test_bernoulli_double_expanded", "test_bernoulli_seed",
           "test_bernoulli_seed_expanded"}
 # The expected values hold the rounding of a float transform, 1.9e-7 where the answer is 0.

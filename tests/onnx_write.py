@@ -35,7 +35,7 @@ def graph(nodes, inputs, outputs, weights=(), name="test"):
 
 
 def attribute(name, given):
-    """Numbers, texts, lists of whole numbers, graphs."""
+    """Numbers, texts, lists of integers, graphs."""
     if isinstance(given, Graph):
         field, kind = data(6, given), 5
     elif isinstance(given, str):

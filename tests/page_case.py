@@ -46,10 +46,10 @@ class PageTest(unittest.TestCase):
         if self.forgiven:
             lines = [line for line in lines if not self.forgiven.search(line)]
         self.assertEqual(lines, [], "the browser's console")
-        self.assertEqual(self.strangers(), set(), "requests to other hosts")
+        self.assertEqual(self.foreign_requests(), set(), "requests to other hosts")
         self.driver.get("about:blank")
 
-    def strangers(self):
+    def foreign_requests(self):
         events = (json.loads(e["message"])["message"] for e in self.driver.get_log("performance"))
         urls = {
             e["params"]["request"]["url"]

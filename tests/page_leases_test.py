@@ -1,4 +1,4 @@
-"""The page's leases: table, room, timeline and revoking, in a real browser."""
+"""The page's leases: table, capacity, timeline and revoking, in a real browser."""
 
 import json, subprocess, sys, threading, urllib.request
 
@@ -8,14 +8,14 @@ from page_case import RESTARTED, PageTest, run
 
 
 class Leases(PageTest):
-    """Eight GPUs with strangers on all of them; the last has the most room, 117 GiB."""
+    """Eight GPUs with unmanaged processes on all of them; the last has the most capacity, 117 GiB."""
 
     arguments = ("--demo", "eight-gpus")
     environment = {"SLUICE_BROKER_YIELD_WITHIN_S": "120"}  # longer than the test looks
 
     def setUp(self):
         super().setUp()
-        wait_for("room on the last GPU", lambda: self.listed()["cards"][7]["free_gb"] > 100, 30)
+        wait_for("capacity on the last GPU", lambda: self.listed()["cards"][7]["free_gb"] > 100, 30)
 
     def tearDown(self):
         listed = self.listed()
@@ -39,13 +39,13 @@ class Leases(PageTest):
         return self.server.get("v1/leases")
 
     def ask(self, agent, memory_gb, **more):
-        wanted = {"agent": agent, "memory_gb": memory_gb, "ttl_s": 600, **more}
-        return self.send("POST", "v1/leases", wanted)
+        fields = {"agent": agent, "memory_gb": memory_gb, "ttl_s": 600, **more}
+        return self.send("POST", "v1/leases", fields)
 
     def wait_in_queue(self, agent, memory_gb, **more):
         """In the background: the answer comes when it is served or taken back."""
-        wanted = {"on_unavailable": "wait", "wait_s": 120, **more}
-        threading.Thread(target=self.ask, args=(agent, memory_gb), kwargs=wanted).start()
+        fields = {"on_unavailable": "wait", "wait_s": 120, **more}
+        threading.Thread(target=self.ask, args=(agent, memory_gb), kwargs=fields).start()
         wait_for(
             f"{agent} waits",
             lambda: any(w["agent"] == agent for w in self.listed()["waiting"]),
@@ -98,16 +98,16 @@ class Leases(PageTest):
         self.assertEqual(json.loads(done.stdout)["status"], "allocated", done)
         self.assertIn("8.0 GiB promised", self.row("scout"))
 
-    def test_who_runs_on_the_cpu_is_shown_with_the_reason(self):
+    def test_a_cpu_lease_is_shown_with_the_reason(self):
         answer = self.ask("giant", 130, priority="low")
         self.assertEqual(answer["status"], "cpu_fallback")
         row = self.row("giant")
         self.assertIn("On the CPU", row)
         self.assertIn(answer["reason"], row)
-        self.assertIn("130.0 GiB wanted", row)
+        self.assertIn("130.0 GiB requested", row)
         wait_for("counted", lambda: self.text("#leases-total") == "1 on the CPU")
 
-    def test_the_queue_shows_places_and_who_is_asked_to_yield_a_countdown(self):
+    def test_the_queue_shows_places_and_a_yielding_lease_shows_a_countdown(self):
         self.ask("background", 110, priority="low", device=7)
         self.wait_in_queue("urgent", 112, priority="critical")
         self.wait_in_queue("patient", 113, priority="low")
@@ -117,17 +117,17 @@ class Leases(PageTest):
         self.assertRegex(self.row("background"), r"[12] min \d+ s left to give it back")
         wait_for("two bars", lambda: self.count('.bar[data-kind="waiting"][data-open]') == 2)
 
-    def test_strangers_stand_under_their_gpu_with_owner_and_size(self):
+    def test_unmanaged_processes_are_listed_under_their_gpu_with_owner_and_size(self):
         cards = self.listed()["cards"]
-        wait_for("a place for each GPU", lambda: self.count(".room-list > li") == len(cards))
-        shown = [n.get_attribute("textContent") for n in self.find(".room-list > li")]
+        wait_for("a place for each GPU", lambda: self.count(".capacity-list > li") == len(cards))
+        shown = [n.get_attribute("textContent") for n in self.find(".capacity-list > li")]
         for card, words in zip(cards, shown):
             self.assertIn(f"GPU {card['gpu_device']}", words)
-            self.assertTrue(card["strangers"])
-            for p in card["strangers"]:
+            self.assertTrue(card["unmanaged"])
+            for p in card["unmanaged"]:
                 self.assertRegex(words, rf"{p['name']}{p['user']} · pid {p['pid']}[\d.]+ GiB")
 
-    def test_the_timeline_keeps_what_ended_and_tells_by_mouse_and_keyboard(self):
+    def test_the_timeline_keeps_ended_leases_and_shows_details_by_mouse_and_keyboard(self):
         self.give_back(self.ask("brief", 8, priority="critical"))
         kept = self.ask("kept", 16, priority="normal")
         bar = f'.bar[data-lease="{kept["lease_id"]}"]'
@@ -142,9 +142,9 @@ class Leases(PageTest):
         self.assertEqual(self.count('.bar[tabindex="0"]'), 1)
         self.js("document.querySelector('.bar[tabindex=\"0\"]').focus()")
         self.press(Keys.HOME)
-        first = wait_for("told by focus", lambda: self.one(".tip").text)
+        first = wait_for("shown by focus", lambda: self.one(".tip").text)
         self.press(Keys.END)
-        wait_for("told by keyboard", lambda: self.one(".tip").text not in ("", first))
+        wait_for("shown by keyboard", lambda: self.one(".tip").text not in ("", first))
         self.press(Keys.ESCAPE)
         self.assertFalse(self.one(".tip").is_displayed())
         self.one('[data-by="agent"]').send_keys(Keys.ENTER)
@@ -170,8 +170,8 @@ class Leases(PageTest):
         button.send_keys(Keys.ENTER)
         self.press("maintenance at two", Keys.ENTER)
         wait_for("the row is gone", lambda: not self.words(answer["lease_id"]))
-        told = self.server.get(f"v1/leases/{answer['lease_id']}")
-        self.assertEqual((told["status"], told["reason"]), ("ended", "maintenance at two"))
+        ended = self.server.get(f"v1/leases/{answer['lease_id']}")
+        self.assertEqual((ended["status"], ended["reason"]), ("ended", "maintenance at two"))
 
     def test_names_from_outside_stay_text(self):
         name = '<img src=x onerror="window.owned = true">'
@@ -184,7 +184,7 @@ class Leases(PageTest):
         self.press(Keys.ESCAPE)
         self.assertFalse(self.js("return window.owned ?? false"))
 
-    def test_of_many_some_are_shown_and_all_can_be_found(self):
+    def test_only_some_of_many_leases_are_shown_and_all_can_be_found(self):
         rows = "return document.querySelectorAll('.lease-table tbody tr').length"
         count = "return document.querySelector('.lease-filter p').textContent"
         for n in range(60):
@@ -234,7 +234,7 @@ class Leases(PageTest):
         self.server.start()
         wait_for("live again", lambda: self.text("#link-text") == "Live", 20)
         self.assertIn("Held", self.row("steady"))
-        wait_for("room", lambda: self.listed()["cards"][7]["free_gb"] > 100, 30)
+        wait_for("capacity", lambda: self.listed()["cards"][7]["free_gb"] > 100, 30)
         self.ask("newcomer", 3)
         self.assertIn("3.0 GiB", self.row("newcomer"))
         self.assertTrue(self.js("return window.same"), "without a reload")

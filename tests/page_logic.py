@@ -46,7 +46,7 @@ class Logic(PageTest):
         )
         self.assertEqual(self.judge([])["head"], "Running on the CPU")
 
-    def test_events_are_whole_however_the_network_cuts_them(self):
+    def test_events_are_complete_however_the_network_splits_them(self):
         text = (
             ': hello\nretry: 5\n\nid: 7-1\nevent: alert\ndata: {"a":\ndata: 1}\n\ndata: x\r\n\r\n'
         )
@@ -104,8 +104,8 @@ class Logic(PageTest):
             {"metric": "next_year", "unit": "furlongs", "kind": "growing", "per_hour": 2},
         ]
         said = self.run_module(
-            "const {inWords, whole} = await import('/assets/trends.js');"
-            f"return {json.dumps(trends)}.map(inWords).map(whole)"
+            "const {inText, namedText} = await import('/assets/trends.js');"
+            f"return {json.dumps(trends)}.map(inText).map(namedText)"
             "  .map(text => text.replaceAll('\\u00a0', ' ').replace(/at \\d\\d:\\d\\d/, 'at T'))"
         )
         self.assertEqual(
@@ -140,7 +140,7 @@ class Logic(PageTest):
         )
         self.assertEqual(columns, [4, 8, 1, 3, 3, 1])
 
-    def test_the_ledger_adds_up_and_names_what_nobody_owns(self):
+    def test_the_ledger_adds_up_and_names_unowned_memory(self):
         parts = self.run_module(
             "const {partsOf} = await import('/assets/ledger.js'); const G = 2 ** 30;"
             "const list = [{pid: 1, name: 'a', kind: 'compute', memory_bytes: 3 * G}];"
@@ -162,7 +162,7 @@ class Logic(PageTest):
         self.assertEqual(shown, [0, False, name])
 
     def words(self, call):
-        return self.run_module(f"const w = await import('/assets/lease_words.js'); return {call}")
+        return self.run_module(f"const w = await import('/assets/lease_text.js'); return {call}")
 
     def test_a_lease_is_found_by_what_its_row_shows(self):
         leases = [
@@ -176,7 +176,7 @@ class Logic(PageTest):
                  "over its", "vision scout", "nobody", "c4:00", "gpu 3", "trainer 1", "711"]
         found = self.words(
             f"{json.dumps(typed)}.map(typed => w.chooseRows({json.dumps(leases)}, typed, "
-            "l => w.searchWords(l, new Map([['GPU-a', {gpu_device: 3, bus: '0000:c4:00.0'}]])))"
+            "l => w.searchText(l, new Map([['GPU-a', {gpu_device: 3, bus: '0000:c4:00.0'}]])))"
             ".map(l => l.lease_id).join(' '))"
         )
         self.assertEqual(found, ["12 7 8", "12", "7 8", "8", "12", "12", "12", "7", "8", "12", "",
@@ -184,31 +184,31 @@ class Logic(PageTest):
 
     def test_the_count_says_how_many_of_how_many_are_shown(self):
         self.assertEqual(
-            self.words("[w.shownWords(9, 9, 9), w.shownWords(50, 340, 340), w.shownWords(3, 3, 340),"
-                       "w.shownWords(50, 60, 340), w.shownWords(0, 0, 340)]"),
+            self.words("[w.shownText(9, 9, 9), w.shownText(50, 340, 340), w.shownText(3, 3, 340),"
+                       "w.shownText(50, 60, 340), w.shownText(0, 0, 340)]"),
             ["9 leases", "the first 50 of 340 leases", "3 of 340 leases",
              "50 of 60 found, of 340 leases", "none of 340 leases"])
 
-    def test_a_state_is_told_with_what_one_would_ask_next(self):
-        cpu = {"state": "on_cpu", "asked_gb": 9, "reason": "no room", "gpus": []}
+    def test_a_state_is_shown_with_its_remark_and_reason(self):
+        cpu = {"state": "on_cpu", "requested_gb": 9, "reason": "no capacity", "gpus": []}
         waits = {**cpu, "state": "waiting"}
         yields = {"state": "yielding", "yield_in_s": 5, "memory_gb": 8, "reason": "best fit",
                   "yield_reason": "urgent asks for 8.0 GiB"}
-        told = self.words(
-            f"[w.stateWords({json.dumps(cpu)}, 0), "
-            f"w.stateWords({json.dumps(waits)}, 0, {{place: {{at: 2, of: 3}}}}), "
-            f"w.stateWords({json.dumps(yields)}, 2), w.stateWords({json.dumps(yields)}, 9), "
-            "w.stateWords({state: 'held', reason: 'best fit'}, 0),"
-            "w.stateWords({state: 'held'}, 0, {broken: {why: 'fell off the bus'}}),"
-            "w.stateWords({state: 'held', memory_gb: 8, over_use: 3 * 2 ** 30}, 0),"
-            "w.stateWords({state: 'yielding', yield_in_s: 5, over_use: 2 ** 30}, 0)]"
+        shown = self.words(
+            f"[w.stateText({json.dumps(cpu)}, 0), "
+            f"w.stateText({json.dumps(waits)}, 0, {{place: {{at: 2, of: 3}}}}), "
+            f"w.stateText({json.dumps(yields)}, 2), w.stateText({json.dumps(yields)}, 9), "
+            "w.stateText({state: 'held', reason: 'best fit'}, 0),"
+            "w.stateText({state: 'held'}, 0, {broken: {why: 'fell off the bus'}}),"
+            "w.stateText({state: 'held', memory_gb: 8, over_use: 3 * 2 ** 30}, 0),"
+            "w.stateText({state: 'yielding', yield_in_s: 5, over_use: 2 ** 30}, 0)]"
             ".map(s => [s.word, s.remark, s.reason])"
         )
         self.assertEqual(
-            told,
+            shown,
             [
-                ["On the CPU", "9.0 GiB wanted", "No room"],
-                ["Waiting", "9.0 GiB wanted, place 2 of 3 in the queue", "No room"],
+                ["On the CPU", "9.0 GiB requested", "No capacity"],
+                ["Waiting", "9.0 GiB requested, place 2 of 3 in the queue", "No capacity"],
                 ["Asked to yield", "3 s left to give it back", "Urgent asks for 8.0 GiB"],
                 ["Asked to yield", "4 s overdue", "Urgent asks for 8.0 GiB"],
                 ["Held", "", ""],
@@ -221,15 +221,15 @@ class Logic(PageTest):
     def lanes(self, leases, **more):
         options = {"from": 0, "to": 1000000, "by": "gpu", **more}
         return self.run_module(
-            "const {lanesOf} = await import('/assets/lease_lanes.js');"
+            "const {lanesOf} = await import('/assets/timeline_lanes.js');"
             f"return lanesOf({json.dumps(leases)}, {json.dumps(options)})"
             ".map(l => [l.key, l.rows, l.bars.map(b => [b.key, b.row,"
             " Math.round(1000 * b.left), Math.round(1000 * b.width)])])"
         )
 
-    def test_what_overlaps_in_the_timeline_stands_in_rows_and_what_is_outside_does_not(self):
+    def test_overlapping_bars_are_stacked_in_rows_and_bars_outside_the_span_are_dropped(self):
         def lease(id, agent, asked, granted, ended, *gpus, state="ended"):
-            return {"lease_id": id, "agent": agent, "state": state, "asked_ms": asked,
+            return {"lease_id": id, "agent": agent, "state": state, "requested_ms": asked,
                     "granted_ms": granted, "ended_ms": ended,
                     "gpus": [{"gpu_uuid": g} for g in gpus]}
 
@@ -253,12 +253,12 @@ class Logic(PageTest):
         self.assertEqual([lane[0] for lane in by_agent], ["a", "b", "c"])
         self.assertEqual([bar[0] for bar in by_agent[1][2]], ["3 waiting", "3 held"])
 
-    def test_of_a_crowd_in_one_lane_of_the_timeline_those_that_go_on_are_drawn_first(self):
-        crowd = [{"lease_id": str(n), "agent": "a", "state": "on_cpu", "asked_ms": 100 + n,
+    def test_a_crowded_timeline_lane_draws_open_bars_first(self):
+        crowd = [{"lease_id": str(n), "agent": "a", "state": "on_cpu", "requested_ms": 100 + n,
                   "granted_ms": None, "ended_ms": 900 if n < 38 else None, "gpus": []}
                  for n in range(40)]
         lane = self.run_module(
-            "const {lanesOf} = await import('/assets/lease_lanes.js');"
+            "const {lanesOf} = await import('/assets/timeline_lanes.js');"
             f"const [lane] = lanesOf({json.dumps(crowd)}, {{from: 0, to: 1000, by: 'gpu'}});"
             "return [lane.rows, lane.bars.length, lane.left, lane.bars[0].key, lane.bars[1].key]")
         self.assertEqual(lane, [12, 12, 28, "38 cpu", "39 cpu"])

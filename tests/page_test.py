@@ -93,7 +93,7 @@ class EightGpus(PageTest):
         self.assertEqual(self.driver.switch_to.active_element, focused)
         self.assertNotIn("#device", self.driver.current_url)
 
-    def test_the_panel_tells_facts_and_processes(self):
+    def test_the_panel_shows_facts_and_processes(self):
         self.open_first()
         wait_for(
             "a value in every chart",
@@ -318,7 +318,7 @@ class WithAKey(PageTest):
         wait_for("the page asks", lambda: self.count("dialog.key[open]"))
         self.one("#key-input").send_keys(key, Keys.ENTER)
 
-    def test_a_key_that_no_longer_holds_is_asked_for_again_until_it_does(self):
+    def test_a_rejected_key_is_asked_for_again_until_it_is_accepted(self):
         self.server.stop()
         self.server.start()
         self.answer("wrong")

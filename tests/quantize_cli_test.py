@@ -17,18 +17,18 @@ except ImportError:
 import onnx_write as onnx
 
 SLUICE = sys.argv.pop(1)
-RANDOM = np.random.default_rng(1)
 
 
 class Quantize(unittest.TestCase):
     def setUp(self):
+        self.random = np.random.default_rng(1)  # the same models whatever other tests ran
         self.kept = tempfile.TemporaryDirectory()
         self.folder = pathlib.Path(self.kept.name)
         self.addCleanup(self.kept.cleanup)
         for i in range(3):
             (self.folder / "data" / str(i)).mkdir(parents=True)
             np.save(self.folder / "data" / str(i) / "x.npy",
-                    RANDOM.normal(size=(4, 3, 8, 8)).astype(np.float32))
+                    self.random.normal(size=(4, 3, 8, 8)).astype(np.float32))
 
     def sluice(self, *arguments, code=0):
         done = subprocess.run([SLUICE, *map(str, arguments)], capture_output=True, text=True,
@@ -39,7 +39,7 @@ class Quantize(unittest.TestCase):
     def model(self):
         """A convolution, an activation, a mean and a product: [batch, 3, 8, 8] to [batch, 10]."""
         def weights(name, shape):
-            values = RANDOM.normal(size=shape) / np.sqrt(np.prod(shape[1:]))
+            values = self.random.normal(size=shape) / np.sqrt(np.prod(shape[1:]))
             return onnx.floats(name, list(shape), values.astype(np.float32).ravel().tolist())
         nodes = [onnx.node("Conv", ["x", "w1", "b1"], ["a"]), onnx.node("Relu", ["a"], ["b"]),
                  onnx.node("GlobalAveragePool", ["b"], ["c"]), onnx.node("Flatten", ["c"], ["d"]),
@@ -97,7 +97,7 @@ class Quantize(unittest.TestCase):
         self.assertIn("--max-loss is 1e-06", error)
         self.assertIn("--method entropy", error)
 
-    def test_data_is_asked_for(self):
+    def test_missing_data_is_refused(self):
         _, error = self.quantize(code=2)
         self.assertIn("--calibrate", error)
         self.assertIn("x  f32[batch, 3, 8, 8]", error)
@@ -112,7 +112,7 @@ class Quantize(unittest.TestCase):
         self.assertTrue(json.loads(said)["random_data"])
 
     def test_help_has_examples(self):
-        self.assertIn("sluice quantize model.onnx -o small.onnx --calibrate",
+        self.assertIn("sluice quantize model.onnx -o int8.onnx --calibrate",
                       self.sluice("quantize", "--help"))
 
     def test_people_read_size_and_speed(self):

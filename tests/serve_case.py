@@ -11,6 +11,8 @@ class Server:
     """The program on a free port with a state folder of its own; `state` "" leaves it to XDG; `under`
     is a command that runs it."""
 
+    patience = 10  # seconds for an answer
+
     def __init__(self, *arguments, environment=None, config=None, state=None, under=()):
         self.folder = tempfile.TemporaryDirectory(prefix="sluice-serve-")
         self.config = os.path.join(self.folder.name, "sluice.toml")
@@ -28,8 +30,8 @@ class Server:
         if not line:
             self.process.wait(10)
             raise AssertionError("no server: " + self.logged())
-        self.told = json.loads(line)
-        self.port = self.told["port"]
+        self.announced = json.loads(line)
+        self.port = self.announced["port"]
 
     def __enter__(self):
         return self
@@ -61,7 +63,7 @@ class Server:
 
     def ask(self, path, method="GET", body=None, headers=None):
         """(status, headers, text)"""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=self.patience)
         try:
             fields = {"Content-Type": "application/json"} if body is not None else {}
             text = json.dumps(body) if isinstance(body, (dict, list)) else body

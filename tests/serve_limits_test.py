@@ -25,7 +25,7 @@ class Limits(unittest.TestCase):
                             "serve.max_body_bytes=4096").__enter__()
         cls.addClassCleanup(cls.server.__exit__)
 
-    def test_what_is_too_large_is_refused(self):
+    def test_too_large_requests_are_refused(self):
         field = b"X: " + b"x" * 8192
         self.assertEqual(status_of(self.server.raw(
             b"GET /health HTTP/1.1\r\nHost: a\r\n" + field + b"\r\n\r\n")), 431)
@@ -46,7 +46,7 @@ class Limits(unittest.TestCase):
             self.assertIn(b"ends in LF alone", answer)
         self.assertEqual(status_of(self.server.raw(b"GET / HTTP/3.0\r\nHost: a\r\n\r\n")), 505)
 
-    def test_a_slow_request_is_ended_and_delays_nobody(self):
+    def test_a_slow_request_times_out_and_delays_no_other(self):
         with contextlib.ExitStack() as slow:
             crawling = [slow.enter_context(contextlib.closing(self.server.connect()))
                         for _ in range(50)]
@@ -67,7 +67,7 @@ class Limits(unittest.TestCase):
                 self.assertIn(status_of(answer), (0, 408))
             self.assertIn("sluice_http_timeouts_total 5", self.server.ask("/metrics")[2])
 
-    def test_a_thousand_idle_connections_cost_little_and_delay_nobody(self):
+    def test_a_thousand_idle_connections_cost_little_and_delay_no_other(self):
         if fd_limit() < 2200:
             self.skipTest("this shell may not open 2200 files (ulimit -n)")
         patient = Server("--set", "serve.request_timeout_s=30", "--set", "serve.idle_timeout_s=30")

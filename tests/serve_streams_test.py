@@ -12,7 +12,7 @@ class Streams(unittest.TestCase):
         cls.addClassCleanup(cls.server.__exit__)
         cls.began = time.monotonic()
 
-    def test_snapshots_come_at_the_interval_asked_for(self):
+    def test_snapshots_come_at_the_requested_interval(self):
         with Events(self.server, "?interval=0.5") as events:
             self.assertEqual(events.status, 200)
             self.assertTrue(events.header["Content-Type"].startswith("text/event-stream"))
@@ -31,7 +31,7 @@ class Streams(unittest.TestCase):
         with Events(self.server, "?interval=0", f"Last-Event-ID: {before}\r\n") as events:
             self.assertEqual(events.next()["id"], seen["id"])
 
-    def test_a_listener_that_does_not_read_delays_nobody(self):
+    def test_a_listener_that_does_not_read_delays_no_other(self):
         with contextlib.ExitStack() as open_streams:
             for _ in range(20):
                 s = open_streams.enter_context(contextlib.closing(self.server.connect()))

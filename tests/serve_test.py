@@ -190,10 +190,10 @@ ceiling_gb = { workspace = 0.5 }
 
     def test_the_unix_socket_has_the_same_routes(self):
         with socket.socket(socket.AF_UNIX) as s:
-            s.connect(self.server.told["socket"])
+            s.connect(self.server.announced["socket"])
             s.sendall(b"GET /health HTTP/1.1\r\nHost: sluice\r\nConnection: close\r\n\r\n")
             self.assertEqual(status_of(heard(s)), 200)
-        self.assertEqual(os.stat(self.server.told["socket"]).st_mode & 0o777, 0o600)
+        self.assertEqual(os.stat(self.server.announced["socket"]).st_mode & 0o777, 0o600)
 
     def test_the_server_counts_its_own_requests(self):
         def rate():
@@ -308,7 +308,7 @@ class Stopping(unittest.TestCase):
                 self.assertEqual(alert["rule"], "history-down")
                 wait_for("it goes on looking", lambda: server.get("/v1/state")["sequence"] > 5)
 
-    def test_under_load_it_ends_within_five_seconds_and_cuts_nobody_off(self):
+    def test_under_load_it_stops_within_five_seconds_and_cuts_off_no_request(self):
         with Server() as server:
             wrong, stop = [], threading.Event()
             listener = Events(server)
@@ -371,7 +371,7 @@ class Stopping(unittest.TestCase):
             self.assertLess(server.stop(), 2)
             self.assertEqual(server.process.returncode, -signal.SIGTERM)
 
-    def test_what_it_keeps_survives_a_restart(self):
+    def test_stored_state_survives_a_restart(self):
         with tempfile.TemporaryDirectory() as state:
             def history(server):
                 got = server.get("/v1/history?device=cpu&metrics=cpu_load&from=-600&points=600")

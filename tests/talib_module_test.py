@@ -63,27 +63,27 @@ class AgainstTaLib(unittest.TestCase):
         for name in common():
             self.compare(name, "random")
 
-    def test_leading_nan(self):
+    def test_leading_nans_give_the_same_values(self):
         for name in common():
             self.compare(name, "leading_nan")
 
-    def test_constant_prices(self):
+    def test_constant_prices_give_the_same_values(self):
         for name in common():
             if name != "CCI":  # 0 / 0 of rounding
                 self.compare(name, "constant", scale=100)
 
-    def test_a_spike_that_stays_in_no_window(self):
+    def test_a_spike_stays_in_no_window(self):
         # TA-Lib's running sums keep the spike's rounding; ours do not. Its size is 1e8.
         for name in ("SMA", "EMA", "WMA", "MAX", "MIN", "MOM", "ROC", "WILLR", "RSI"):
             self.compare(name, "spike", scale=1e8)
 
-    def test_periods(self):
+    def test_periods_give_the_same_values(self):
         for period in (2, 3, 9, 30, 250):
             for name in ("SMA", "EMA", "WMA", "RSI", "MOM", "ATR", "ADX", "WILLR", "CCI", "BBANDS",
                          "STDDEV", "MAX"):
                 self.compare(name, "random", timeperiod=period)
 
-    def test_other_parameters(self):
+    def test_other_parameters_give_the_same_values(self):
         self.compare("BBANDS", "random", timeperiod=20, nbdevup=1.5, nbdevdn=2.5, matype=1)
         self.compare("MACD", "random", fastperiod=5, slowperiod=35, signalperiod=5)
         self.compare("STOCH", "random", fastk_period=14, slowk_period=3, slowd_period=5,
@@ -91,7 +91,7 @@ class AgainstTaLib(unittest.TestCase):
         self.compare("STOCHRSI", "random", timeperiod=14, fastk_period=5, fastd_period=3)
         self.compare("MA", "random", timeperiod=10, matype=1)
 
-    def test_the_same_names_of_arguments(self):
+    def test_arguments_have_the_same_names(self):
         from talib import abstract
         for name in set(common()) - {"VWAP"}:  # ours has a period beside
             theirs = list(abstract.Function(name).parameters)
@@ -110,7 +110,7 @@ class LikeTaLib(unittest.TestCase):
             found.append(caught.exception)
         return found
 
-    def test_mistakes_are_told_alike(self):
+    def test_mistakes_are_reported_alike(self):
         close = inputs("random")["close"]
         for call in (lambda m: m.RSI(close.astype(int)), lambda m: m.RSI(close.tolist()),
                      lambda m: m.ATR(close, close[:-1], close)):
@@ -181,7 +181,7 @@ class BeyondTaLib(unittest.TestCase):
         self.assertEqual(found.dtype, np.float32)
         np.testing.assert_allclose(found, ours.SMA(close, 10), rtol=1e-5)
 
-    def test_a_gpu_asked_for_by_name_is_used_or_an_error(self):
+    def test_a_gpu_requested_by_name_is_used_or_an_error(self):
         close = inputs("random")["close"]
         try:
             found = ours.SMA(close, 10, device="gpu")
@@ -210,10 +210,10 @@ class BeyondTaLib(unittest.TestCase):
     def test_threads(self):
         from concurrent.futures import ThreadPoolExecutor
         close = inputs("random")["close"]
-        wanted = ours.RSI(close)
+        expected = ours.RSI(close)
         with ThreadPoolExecutor(8) as pool:
             for found in pool.map(lambda _: ours.RSI(close), range(64)):
-                np.testing.assert_array_equal(found, wanted)
+                np.testing.assert_array_equal(found, expected)
 
 
 class Market(unittest.TestCase):
@@ -226,17 +226,17 @@ class Market(unittest.TestCase):
         weights = market.portfolio(prices=prices, goal="min_volatility")["weights"]
         self.assertAlmostEqual(sum(weights.values()), 1)
         found = market.backtest(close=prices["A"], parameters={"fast": [5, 10], "slow": 50})
-        self.assertEqual(found["sweep"]["tried"], 2)
+        self.assertEqual(found["sweep"]["trials"], 2)
 
     def test_dates_of_any_kind(self):
         import datetime
         close = inputs("random")["close"]
         days = np.arange(BARS) + np.datetime64("2020-01-01")
-        wanted = [str(d) for d in days]
-        for dates in (wanted, days, days.astype("datetime64[ns]"),
+        expected = [str(d) for d in days]
+        for dates in (expected, days, days.astype("datetime64[ns]"),
                       [datetime.date(2020, 1, 1) + datetime.timedelta(i) for i in range(BARS)],
                       [datetime.datetime(2020, 1, 1) + datetime.timedelta(i) for i in range(BARS)]):
-            self.assertEqual(market.backtest(close=close, dates=dates)["backtest"]["dates"], wanted)
+            self.assertEqual(market.backtest(close=close, dates=dates)["backtest"]["dates"], expected)
 
     def test_a_wrong_field_is_named(self):
         with self.assertRaisesRegex(market.MarketError, "strike"):

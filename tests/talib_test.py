@@ -75,19 +75,19 @@ class AllPeriods(unittest.TestCase):
     def compare(self, name, function, kind, arrays):
         scale = scale_of(name, arrays[-1])
         for period in EVERY if kind == "random" else MANY:
-            made, wanted = (function(module, *arrays, period) for module in (ours, talib))
-            for a, b in zip(*[x if isinstance(x, tuple) else (x,) for x in (made, wanted)]):
+            made, expected = (function(module, *arrays, period) for module in (ours, talib))
+            for a, b in zip(*[x if isinstance(x, tuple) else (x,) for x in (made, expected)]):
                 self.assertTrue(np.array_equal(np.isnan(a), np.isnan(b)), (name, kind, period))
                 size = np.maximum(np.maximum(np.abs(a), np.abs(b)), scale)
                 worst = np.nanmax(np.abs(a - b) / size, initial=0)
                 self.assertLess(worst, TOLERANCE, (name, kind, period))
 
-    def test_indicators_of_one_price(self):
+    def test_indicators_of_one_price_match(self):
         for kind, close in price_kinds().items():
             for name, function in OF_CLOSE.items():
                 self.compare(name, function, kind, [close])
 
-    def test_indicators_of_bars(self):
+    def test_indicators_of_bars_match(self):
         for kind, close in price_kinds().items():
             for name, function in OF_BARS.items():
                 self.compare(name, function, kind, bars_of(close))

@@ -86,7 +86,7 @@ class Top(unittest.TestCase):
         top.read_until(b"8 GPUs")
         top.read_until(b"q quit")
         resize(top.master, 50, 150)
-        top.read_until(b"to slowdown")  # shown only where there is room
+        top.read_until(b"to slowdown")  # shown only where there is space
         os.write(top.master, b"?")
         top.read_until(b"must pass a canary")
         os.kill(top.program.pid, signal.SIGINT)
@@ -102,7 +102,7 @@ class Top(unittest.TestCase):
         self.assertTrue(top.is_cooked())
         self.assertIn(LEAVE, top.seen)
 
-    def test_a_pipe_gets_one_plain_picture(self):
+    def test_a_pipe_gets_one_plain_snapshot(self):
         done = subprocess.run([SLUICE, "top", "--demo", "eight-gpus"], capture_output=True,
                               text=True, env={**os.environ, "LC_ALL": "C"}, timeout=30)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -121,7 +121,7 @@ class Top(unittest.TestCase):
         self.assertGreater(widest(COLUMNS="140"), 80)
         self.assertLessEqual(widest(COLUMNS="60"), 60)
 
-    def test_help_tells_of_as_many_gpus_as_there_are(self):
+    def test_help_shows_as_many_gpus_as_there_are(self):
         done = subprocess.run([SLUICE, "top", "--help"], capture_output=True, text=True, timeout=30)
         self.assertRegex(done.stdout, r"--demo gpu-falls-off +two simulated GPUs")
         done = subprocess.run([SLUICE, "top", "--json", "--demo", "gpu-falls-off"],
@@ -140,13 +140,13 @@ class Top(unittest.TestCase):
         stream.stdout.close()  # the reader goes away
         self.assertEqual(stream.wait(10), 0)
 
-    def test_one_picture_does_not_wait_for_what_a_card_never_tells(self):
-        began = time.monotonic()  # one of these is in MIG mode and tells no utilisation
+    def test_one_snapshot_does_not_wait_for_metrics_that_a_card_never_reports(self):
+        began = time.monotonic()  # one of these is in MIG mode and reports no utilisation
         subprocess.run([SLUICE, "top", "--once", "--demo", "mixed-cards"], capture_output=True,
                        timeout=30, check=True)
         self.assertLess(time.monotonic() - began, 4.5)
 
-    def test_what_is_no_text_neither_breaks_the_json_nor_reaches_the_terminal(self):
+    def test_invalid_utf8_neither_breaks_the_json_nor_reaches_the_terminal(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(os.fsencode(folder), b"odd-\xff.json")
             with open(path, "w") as f:

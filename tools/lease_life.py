@@ -5,13 +5,13 @@ import json, os, pathlib, subprocess, sys
 
 root = pathlib.Path(__file__).resolve().parent.parent
 
-# Waits to be told where the server is, then lives with a lease for a while.
+# Reads the address of the server from stdin, then holds a lease for a while.
 PROGRAM = """
 import json, sys, time
 import sluice
-address, after_s, lasts_s, wanted = json.loads(sys.stdin.readline())
+address, after_s, lasts_s, request = json.loads(sys.stdin.readline())
 time.sleep(after_s)
-with sluice.lease(address=address, export=False, **wanted):
+with sluice.lease(address=address, export=False, **request):
     time.sleep(lasts_s)
 """
 
@@ -55,18 +55,18 @@ class Life:
             process.stdin.close()
 
     def put_into(self, machine):
-        for process, (used, after_s, _, wanted) in zip(self.processes, PROGRAMS):
-            if used < 1 or "device" not in wanted:
+        for process, (used, after_s, _, request) in zip(self.processes, PROGRAMS):
+            if used < 1 or "device" not in request:
                 continue
             # It takes memory once it has the lease, which is not at once.
             ramp = {"from": 0.3, "to": used, "over_s": 10, "after_s": after_s + 15}
-            machine["gpus"][wanted["device"]].setdefault("processes", []).append(
-                {"pid": process.pid, "name": wanted["agent"], "memory_gib": {"ramp": ramp}})
+            machine["gpus"][request["device"]].setdefault("processes", []).append(
+                {"pid": process.pid, "name": request["agent"], "memory_gib": {"ramp": ramp}})
 
     def begin(self, server):
         self.address = "unix:" + os.path.join(server.state.name, "sluice.sock")
-        for process, (_, after_s, lasts_s, wanted) in zip(self.processes, PROGRAMS):
-            tell(process, self.address, after_s, lasts_s, wanted)
+        for process, (_, after_s, lasts_s, request) in zip(self.processes, PROGRAMS):
+            tell(process, self.address, after_s, lasts_s, request)
 
     def hurry(self):
         """Somebody more important comes: one of the others is asked to yield."""

@@ -27,9 +27,9 @@ class Net:
         self.nodes, self.weights, self.inputs, self.outputs = [], [], [], []
         self.names = {}
 
-    def name(self, wanted):
-        n = self.names[wanted] = self.names.get(wanted, -1) + 1
-        return wanted if n == 0 else f"{wanted}_{n}"
+    def name(self, name):
+        n = self.names[name] = self.names.get(name, -1) + 1
+        return name if n == 0 else f"{name}_{n}"
 
     def input(self, name, dtype, shape):
         self.inputs.append(helper.make_tensor_value_info(name, dtype, shape))

@@ -44,13 +44,13 @@ export const silence = (rule, device, seconds) =>
 
 export const unsilence = (rule, device) => send('DELETE', '/v1/alerts/silence', {rule, device});
 
-const kMostPages = 20;
+const kMaxPages = 20;
 
 // {leases, waiting, on_cpu, cards, recent, counts}: who has which GPU, and what is left of each.
 // The lists are as long as the pages that are followed; `counts` says how long they really are.
 export async function getLeases() {
   const all = await getJson('/v1/leases');
-  for (let page = all, n = 1; page.next && n < kMostPages; ++n) {
+  for (let page = all, n = 1; page.next && n < kMaxPages; ++n) {
     page = await getJson(`/v1/leases?cursor=${encodeURIComponent(page.next)}`);
     for (const list of ['leases', 'waiting', 'on_cpu']) all[list].push(...page[list]);
   }

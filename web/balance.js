@@ -1,11 +1,11 @@
 // Rows of equal length: eight tiles where six would fit stand as four and four.
 
-const kLeastRem = 15.2;
+const kMinRem = 15.2;
 const kGapRem = 0.9;
 
-// How many columns `count` tiles take where at most `most` fit.
-export function columnsFor(count, most) {
-  const rows = Math.ceil(count / Math.max(1, most));
+// How many columns `count` tiles take where at most `max` fit.
+export function columnsFor(count, max) {
+  const rows = Math.ceil(count / Math.max(1, max));
   return Math.max(1, Math.ceil(count / Math.max(1, rows)));
 }
 
@@ -24,8 +24,8 @@ export class Balance {
 
   apply() {
     const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
-    const most = Math.floor((this.grid.clientWidth / rem + kGapRem) / (kLeastRem + kGapRem));
-    const columns = `repeat(${columnsFor(this.count, most)}, minmax(0, 1fr))`;
+    const max = Math.floor((this.grid.clientWidth / rem + kGapRem) / (kMinRem + kGapRem));
+    const columns = `repeat(${columnsFor(this.count, max)}, minmax(0, 1fr))`;
     if (this.grid.style.gridTemplateColumns !== columns) {
       this.grid.style.gridTemplateColumns = columns;
     }

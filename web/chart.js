@@ -5,7 +5,7 @@ import {el, setText} from './dom.js';
 import {clock, kMissing} from './format.js';
 import {nearest} from './series.js';
 import {SpanPicker} from './span_picker.js';
-import {TrendWords} from './trend_words.js';
+import {TrendText} from './trend_text.js';
 
 const Dygraph = window.Dygraph;
 // The legend writes style attributes, which the content policy forbids; we have our own.
@@ -23,7 +23,7 @@ export class Chart {
     this.labels = Object.values(spec.curves);
     this.onPoint = onPoint;
     this.rows = [];
-    this.trend = new TrendWords(spec.title);
+    this.trend = new TrendText(spec.title);
     this.when = el('span', {class: 'chart-when num'});
     this.values = this.labels.map(() => el('b', {class: 'num'}));
     const legend = this.labels.map(

@@ -7,12 +7,12 @@ import {chartsOf} from './chart_specs.js';
 import {el, setAttribute, setHidden, setText} from './dom.js';
 import {clock} from './format.js';
 import {rowsOf} from './series.js';
-import {TrendWords} from './trend_words.js';
+import {TrendText} from './trend_text.js';
 
 const kPresets =
     [['5 min', 300], ['1 h', 3600], ['24 h', 86400], ['7 d', 7 * 86400], ['90 d', 90 * 86400]];
 const kPoints = 600;
-const kLeastSpanMs = 10000;
+const kMinSpanMs = 10000;
 const kLongestSpanMs = 90 * 86400 * 1000;
 
 export class ChartSet {
@@ -26,7 +26,7 @@ export class ChartSet {
       onBack: () => this.choose(this.preset)
     };
     this.charts = this.specs.map((spec) => new Chart(spec, hooks));
-    this.others = new TrendWords();
+    this.others = new TrendText();
     this.problem = el('p', {class: 'chart-problem', role: 'status'});
     this.trends = [];
     this.node =
@@ -67,7 +67,7 @@ export class ChartSet {
 
   pick(from, to) {
     const middle = (from + to) / 2;
-    const half = Math.min(kLongestSpanMs, Math.max(kLeastSpanMs, to - from)) / 2;
+    const half = Math.min(kLongestSpanMs, Math.max(kMinSpanMs, to - from)) / 2;
     const late = Math.max(0, middle + half - this.now());
     this.fixed = {from: middle - half - late, to: middle + half - late};
     this.mark();

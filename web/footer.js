@@ -22,9 +22,9 @@ function costLine(sampler) {
         `${share(100 * sampler.core_share)} of a core`,
         `${share(100 * sampler.driver_share)} of the driver's time`, plural(sampler.calls, 'call'),
         plural(sampler.errors, 'error'), plural(sampler.restarts, 'restart'));
-    if (sampler.stretch >= 1.05)
+    if (sampler.interval_scale >= 1.05)
       parts.push(
-          `intervals stretched ${Number(sampler.stretch.toFixed(1))}× to stay within its budget`);
+          `intervals scaled ${Number(sampler.interval_scale.toFixed(1))}× to stay within its budget`);
   }
   return parts.join(' · ');
 }

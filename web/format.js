@@ -2,35 +2,35 @@
 
 export const kMissing = '–';
 
-const whole = new Intl.NumberFormat('en', {maximumFractionDigits: 0});
+const integer = new Intl.NumberFormat('en', {maximumFractionDigits: 0});
 const tenth = new Intl.NumberFormat('en', {minimumFractionDigits: 1, maximumFractionDigits: 1});
 
 const known = (value) => typeof value === 'number' && Number.isFinite(value);
 const written = (f) => (value) => (known(value) ? f(value) : kMissing);
 
-export const count = written((v) => whole.format(v));
-export const percent = written((v) => `${whole.format(v)} %`);
-export const celsius = written((v) => `${whole.format(v)} °C`);
+export const count = written((v) => integer.format(v));
+export const percent = written((v) => `${integer.format(v)} %`);
+export const celsius = written((v) => `${integer.format(v)} °C`);
 // Degrees until slowdown: "16 °C left", "2 °C too hot".
-export function marginWords(margin, left) {
+export function marginText(margin, left) {
   if (!known(margin)) return '';
   return margin < 0 ? `${celsius(-margin)} too hot` : `${celsius(margin)} ${left}`;
 }
 
 export const watts =
-    written((v) => (v >= 10000 ? `${tenth.format(v / 1000)} kW` : `${whole.format(v)} W`));
-export const megahertz = written((v) => `${whole.format(v)} MHz`);
+    written((v) => (v >= 10000 ? `${tenth.format(v / 1000)} kW` : `${integer.format(v)} W`));
+export const megahertz = written((v) => `${integer.format(v)} MHz`);
 export const decimal = written((v) => tenth.format(v));
 
 // Small shares keep their digits: 0.04 %.
 export const share =
     written((v) => `${v > 0 && v < 1 ? Number(v.toPrecision(2)) : tenth.format(v)} %`);
 
-export const perSecond = written((v) => `${v < 10 ? tenth.format(v) : whole.format(v)} /s`);
+export const perSecond = written((v) => `${v < 10 ? tenth.format(v) : integer.format(v)} /s`);
 
 export const milliseconds = written((v) => {
-  if (v < 1) return `${whole.format(v * 1000)} µs`;
-  if (v < 1000) return `${v < 10 ? tenth.format(v) : whole.format(v)} ms`;
+  if (v < 1) return `${integer.format(v * 1000)} µs`;
+  if (v < 1000) return `${v < 10 ? tenth.format(v) : integer.format(v)} ms`;
   return `${tenth.format(v / 1000)} s`;
 });
 
@@ -42,10 +42,10 @@ function binaryStep(value) {
 
 export const bytes = written((v) => {
   const step = binaryStep(v);
-  return `${(step < 3 ? whole : tenth).format(v / 1024 ** step)} ${kBinary[step]}`;
+  return `${(step < 3 ? integer : tenth).format(v / 1024 ** step)} ${kBinary[step]}`;
 });
 
-// "41.2 of 139.8 GiB": both in the unit of the whole.
+// "41.2 of 139.8 GiB": both in the unit of the total.
 export function bytesOf(part, total) {
   if (!known(part) || !known(total)) return bytes(part);
   const step = binaryStep(total);
@@ -77,6 +77,6 @@ export const clock = written((ms) => {
 });
 
 // One of many with its noun: plural(1, 'GPU') is "1 GPU".
-export const plural = (n, noun, many = `${noun}s`) => `${whole.format(n)} ${n === 1 ? noun : many}`;
+export const plural = (n, noun, many = `${noun}s`) => `${integer.format(n)} ${n === 1 ? noun : many}`;
 
 export const sentence = (text) => (text ? text[0].toUpperCase() + text.slice(1) : '');

@@ -3,11 +3,11 @@
 // place of values that no longer hold.
 
 import {el, KeyedList, setAttribute, setHidden, setText} from './dom.js';
-import {bytesOf, celsius, duration, marginWords, megahertz, percent, plural, sentence, watts} from './format.js';
+import {bytesOf, celsius, duration, marginText, megahertz, percent, plural, sentence, watts} from './format.js';
 import {Badge, Copyable, Fact, labelled, Meter} from './parts.js';
 import {isLost, isStale, memoryOf, sampleAge, value} from './reading.js';
 import {Sparkline} from './sparkline.js';
-import {whole} from './trends.js';
+import {namedText} from './trends.js';
 
 const kNewXidSeconds = 24 * 3600;
 const kLongName = 13;
@@ -87,7 +87,7 @@ export class GpuTile {
     setText(this.memory, bytesOf(used, total));
     this.memoryMeter.update([used / total, reserved / total], bytesOf(used, total));
     const margin = read('temperature_margin');
-    this.heat.update(celsius(read('temperature')), marginWords(margin, 'left'));
+    this.heat.update(celsius(read('temperature')), marginText(margin, 'left'));
     const limit = read('power_limit');
     this.power.update(watts(read('power')), limit === undefined ? '' : `of ${watts(limit)}`);
     this.clock.update(
@@ -110,14 +110,14 @@ function tenants(gpu) {
   return running ? plural(running, 'process', 'processes') : 'no processes';
 }
 
-// Running into the power limit is what a busy card does; anything else is news.
+// Running into the power limit is normal for a busy card; anything else is worth a note.
 function throttleNote(reasons) {
   const ordinary = reasons.every((reason) => reason === kOrdinary);
   if (ordinary) return ['info', 'At its power limit'];
   return ['degraded', `Held back: ${reasons.join(', ')}`];
 }
 
-// A name that fits the room a tile has; the whole one is the link's title.
+// A name that fits the tile; the full one is the link's title.
 const shortName = (name) =>
     (name.length > kLongName ? name.replace(/^NVIDIA (GeForce )?/, '') : name);
 
@@ -142,7 +142,7 @@ function notesOf(gpu, lag, trends) {
   if (!isLost(gpu) && isStale(gpu, lag))
     add('stale', 'info', `Sample ${duration(sampleAge(gpu, lag))} old`);
   if (!isLost(gpu))
-    for (const trend of trends) add(trend.metric, 'trend', whole(trend), trend.kind);
+    for (const trend of trends) add(trend.metric, 'trend', namedText(trend), trend.kind);
   if (!notes.length && !isLost(gpu)) add('calm', 'calm', 'Not held back, no errors');
   return notes.slice(0, 2);
 }

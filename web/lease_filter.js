@@ -1,7 +1,7 @@
 // Which of many leases the table shows: a search box over it, and a button under it for more.
 
 import {el, setHidden, setText} from './dom.js';
-import {chooseRows, shownWords} from './lease_words.js';
+import {chooseRows, shownText} from './lease_text.js';
 
 const kStep = 50;  // rows at first, and more with each press
 const kFew = 8;    // so many are seen at a glance
@@ -9,7 +9,7 @@ const kFew = 8;    // so many are seen at a glance
 export class LeaseFilter {
   // changed() is called when other rows are to be shown.
   constructor(changed) {
-    this.most = kStep;
+    this.limit = kStep;
     this.input = el('input', {
       id: 'lease-filter',
       type: 'search',
@@ -19,7 +19,7 @@ export class LeaseFilter {
       placeholder: 'agent, GPU, state, pid',
       on: {
         input: () => {
-          this.most = kStep;
+          this.limit = kStep;
           changed();
         }
       }
@@ -33,7 +33,7 @@ export class LeaseFilter {
       hidden: true,
       on: {
         click: () => {
-          this.most += kStep;
+          this.limit += kStep;
           changed();
         }
       }
@@ -43,10 +43,10 @@ export class LeaseFilter {
   // The items to show; words(item) is what is searched.
   choose(items, words) {
     const found = chooseRows(items, this.input.value, words);
-    const shown = found.slice(0, this.most);
+    const shown = found.slice(0, this.limit);
     // What was typed stays in reach when leases end meanwhile.
     setHidden(this.box, items.length <= kFew && !this.input.value);
-    setText(this.count, shownWords(shown.length, found.length, items.length));
+    setText(this.count, shownText(shown.length, found.length, items.length));
     const left = found.length - shown.length;
     setHidden(this.more, left === 0);
     setText(this.more, `Show ${Math.min(left, kStep)} more of ${left}`);

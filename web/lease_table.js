@@ -4,8 +4,8 @@
 import {el, icon, KeyedList, setAttribute, setHidden, setIcon, setText, setWidth} from './dom.js';
 import {kMissing, sentence} from './format.js';
 import {LeaseFilter} from './lease_filter.js';
-import * as words from './lease_words.js';
-import {memoryWords, placeWords, priorityOf} from './lease_words.js';
+import * as words from './lease_text.js';
+import {memoryText, placeText, priorityOf} from './lease_text.js';
 
 const kLongReason = 150;  // characters; longer ones are folded
 
@@ -48,7 +48,7 @@ export class LeaseTable {
       ...onCpu.map((lease) => ({lease})),
     ];
     setHidden(this.node, !items.length);
-    const shown = this.filter.choose(items, ({lease}) => words.searchWords(lease, cards));
+    const shown = this.filter.choose(items, ({lease}) => words.searchText(lease, cards));
     setHidden(this.table, !shown.length);
     this.rows.update(shown, ({lease}) => lease.lease_id, cards, lag);
   }
@@ -106,11 +106,11 @@ class Row {
     setAttribute(this.swatch, 'class', `swatch pr-${priorityOf(lease)}`);
     setText(this.priority, sentence(lease.priority));
     const broken = words.brokenCard(lease, cards);
-    this.state.update(words.stateWords(lease, lag, {...more, broken}));
+    this.state.update(words.stateText(lease, lag, {...more, broken}));
     this.updatePlace(lease, cards);
     this.use.update(lease);
-    this.since.update(words.sinceWords(lease, lag));
-    this.left.update(words.leftWords(lease, lag));
+    this.since.update(words.sinceText(lease, lag));
+    this.left.update(words.leftText(lease, lag));
     setAttribute(this.cells.left, 'title', 'It ends then, unless its holder renews it');
     this.updateTier(lease);
     setHidden(this.button, lease.state === 'draining');
@@ -120,7 +120,7 @@ class Row {
   // Without a GPU there is nothing to use, and a reason to tell in that place.
   updatePlace(lease, cards) {
     const granted = Boolean(lease.gpus?.length);
-    const {name, bus} = placeWords(lease, cards);
+    const {name, bus} = placeText(lease, cards);
     this.gpu.update({text: name, remark: bus});
     setAttribute(this.cells.gpu, 'title', granted ? lease.reason : null);
     setHidden(this.cells.gpu, !granted);
@@ -130,7 +130,7 @@ class Row {
 
   // Only what is granted is enforced.
   updateTier(lease) {
-    const {name, short, long} = words.tierWords(lease.enforcement);
+    const {name, short, long} = words.tierText(lease.enforcement);
     const granted = Boolean(lease.gpus?.length);
     this.tier.update(granted ? {text: name, remark: short} : {text: kMissing, remark: ''});
     setAttribute(this.cells.tier, 'title', granted ? long : null);
@@ -202,7 +202,7 @@ class Use {
   }
 
   update(lease) {
-    const {text, remark, shares} = words.useWords(lease);
+    const {text, remark, shares} = words.useText(lease);
     setText(this.text, text);
     setText(this.remark, remark);
     setAttribute(this.bar, 'data-unknown', shares.length ? null : 'yes');
@@ -217,4 +217,4 @@ const kWhyUnknown =
     'Which process holds it is not known: it was asked for over TCP, or its memory is not listed';
 
 const barTitle = (lease) =>
-    (lease.used_gb === undefined ? kWhyUnknown : `${memoryWords(lease)} promised`);
+    (lease.used_gb === undefined ? kWhyUnknown : `${memoryText(lease)} promised`);

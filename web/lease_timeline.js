@@ -4,8 +4,8 @@
 import {getTimeline} from './api.js';
 import {el, KeyedList, setAttribute, setHidden, setText} from './dom.js';
 import {clock, duration, minute, plural, sentence} from './format.js';
-import {kNoGpu, lanesOf, ticksOf} from './lease_lanes.js';
-import {kPriorities, memoryWords, placeWords, priorityOf} from './lease_words.js';
+import {kNoGpu, lanesOf, ticksOf} from './timeline_lanes.js';
+import {kPriorities, memoryText, placeText, priorityOf} from './lease_text.js';
 import {shortBus} from './reading.js';
 
 const kSpans = [
@@ -15,9 +15,9 @@ const kSpans = [
   ['6 h', 6 * 3600],
   ['24 h', 24 * 3600],
 ];
-const kRefreshMs = 15000;  // news come by events; this is for what was missed
+const kRefreshMs = 15000;  // changes come by events; this catches what was missed
 const kRowRem = 1.55;
-const kNameShare = 0.06;  // of the width: a narrower bar has no room for a name
+const kNameShare = 0.06;  // of the width: a narrower bar has no space for a name
 
 // Why not all of that time are here; empty when they are.
 function leftOut({leases, truncated, damaged = 0}) {
@@ -47,7 +47,7 @@ export class LeaseTimeline {
                               'data-seconds': String(seconds),
                               on: {click: () => this.choose({seconds})}
                             }));
-    this.ways =
+    this.groupings =
         [['By GPU', 'gpu'], ['By agent', 'agent']].map(([text, by]) => el('button', {
                                                          class: 'button tiny',
                                                          type: 'button',
@@ -57,7 +57,7 @@ export class LeaseTimeline {
                                                        }));
     return el(
         'div', {class: 'timeline-head'}, el('h3', {text: 'Timeline'}),
-        el('span', {role: 'group', 'aria-label': 'Lanes'}, ...this.ways),
+        el('span', {role: 'group', 'aria-label': 'Lanes'}, ...this.groupings),
         el('span', {role: 'group', 'aria-label': 'Time shown'}, ...this.spans));
   }
 
@@ -119,7 +119,7 @@ export class LeaseTimeline {
   }
 
   update(cards, now) {
-    for (const button of [...this.spans, ...this.ways]) {
+    for (const button of [...this.spans, ...this.groupings]) {
       const on = button.dataset.by === this.by || button.dataset.seconds === String(this.seconds);
       setAttribute(button, 'aria-pressed', String(on));
     }
@@ -251,15 +251,15 @@ const kKinds = {
   cpu: 'on the CPU'
 };
 
-// What a bar tells when it is looked at.
+// The text of a bar's tooltip.
 function linesOf({kind, from, to, open, lease}, cards, now) {
-  const {name, bus} = placeWords(lease, cards);
+  const {name, bus} = placeText(lease, cards);
   const where = lease.gpus?.length ? `${name}${bus ? ` (${bus})` : ''}, ` : '';
   const until = open ? 'now' : clock(to);
   const lasted = duration(((open ? now : to) - from) / 1000);
   return [
     `${sentence(lease.priority)} priority`,
-    `${where}${memoryWords(lease)}${lease.gpus?.length ? '' : ' wanted'}`,
+    `${where}${memoryText(lease)}${lease.gpus?.length ? '' : ' requested'}`,
     `${clock(from)} to ${until}: ${kKinds[kind]} ${lasted}`,
     ...(lease.reason ? [sentence(lease.reason)] : []),
   ];
@@ -281,8 +281,8 @@ class Tip {
     this.list.update(bar.view.lines().map((text, i) => ({text, i})), ({i}) => i);
     const box = plot.getBoundingClientRect();
     const at = bar.getBoundingClientRect();
-    const most = box.width - this.node.offsetWidth;
-    this.node.style.left = `${Math.max(0, Math.min(most, at.left - box.left))}px`;
+    const max = box.width - this.node.offsetWidth;
+    this.node.style.left = `${Math.max(0, Math.min(max, at.left - box.left))}px`;
     this.node.style.top = `${at.bottom - box.top + 6}px`;
   }
 }

@@ -1,18 +1,18 @@
 // The leases: who holds, waits for or does without a GPU, what is left to lease, and the
-// timeline. Asked for every two seconds while the page is looked at, and on news.
+// timeline. Asked for every two seconds while the page is visible, and on events.
 
 import {getLeases} from './api.js';
 import {byId, el, setHidden, setText} from './dom.js';
 import {keyHeaders} from './key.js';
-import {LeaseRoom} from './lease_room.js';
+import {LeaseCapacity} from './lease_capacity.js';
 import {LeaseTable} from './lease_table.js';
+import {totalText} from './lease_text.js';
 import {LeaseTimeline} from './lease_timeline.js';
-import {totalWords} from './lease_words.js';
 import {Copyable} from './parts.js';
 import {askRevoke} from './revoke.js';
 
 const kRefreshMs = 2000;
-const kLeastMs = 300;      // between two questions, however many the news
+const kMinMs = 300;        // between two requests, however many events come
 const kPatienceMs = 2000;  // the page does not wait longer than this for the first answer
 
 export class Leases {
@@ -22,22 +22,22 @@ export class Leases {
     this.total = byId('leases-total');
     this.empty = makeEmpty();
     this.table = new LeaseTable((lease, button) => this.revoke(lease, button));
-    this.room = new LeaseRoom();
+    this.capacity = new LeaseCapacity();
     this.timeline = new LeaseTimeline(changed);
-    byId('leases').append(this.empty, this.table.node, this.timeline.node, this.room.node);
+    byId('leases').append(this.empty, this.table.node, this.timeline.node, this.capacity.node);
     const look = () => document.hidden || this.refresh();
     setInterval(look, kRefreshMs);
     document.addEventListener('visibilitychange', look);
   }
 
   // Something happened to a lease.
-  news() {
+  onEvent() {
     if (document.hidden) return;
     this.changedSince = true;
     this.refresh();
   }
 
-  // One question at a time, and one more for all that was asked meanwhile.
+  // One request at a time, and one more for all that were wanted meanwhile.
   async refresh() {
     if (this.asking) {
       this.again = true;
@@ -54,7 +54,7 @@ export class Leases {
       this.settle();
     } catch { /* the stream's own state says that the server is away */
     }
-    setTimeout(() => this.rested(), kLeastMs);
+    setTimeout(() => this.rested(), kMinMs);
   }
 
   rested() {
@@ -74,16 +74,16 @@ export class Leases {
     const lag = (performance.now() - this.receivedAt) / 1000;
     const listed = this.answer.cards ?? [];
     const cards = new Map(listed.map((card) => [card.gpu_uuid, card]));
-    const total = totalWords(this.answer);
+    const total = totalText(this.answer);
     setText(this.total, total);
     setHidden(this.empty, total !== '');
     this.table.update(this.answer, cards, lag);
-    this.room.update(listed);
+    this.capacity.update(listed);
     this.timeline.update(cards, now);
   }
 
   revoke(lease, button) {
-    askRevoke(lease, button, byId('leases-section'), () => this.news());
+    askRevoke(lease, button, byId('leases-section'), () => this.onEvent());
   }
 }
 
@@ -101,8 +101,8 @@ function makeEmpty() {
   for (const one of [curl, python]) one.node.classList.add('command');
   return el(
       'div', {class: 'card lease-empty', hidden: true}, el('p', {
-        text: 'Nobody holds a lease. A program asks for GPU memory like this, and is told which ' +
-            'GPU is its own, or why it has none:'
+        text: 'Nobody holds a lease. A program asks for GPU memory like this, and gets its own ' +
+            'GPU, or the reason why it has none:'
       }),
-      el('div', {class: 'lease-ways'}, curl.node, python.node));
+      el('div', {class: 'lease-examples'}, curl.node, python.node));
 }

@@ -5,7 +5,7 @@ import {bytesOf, celsius, decimal, milliseconds, percent, perSecond, share} from
 import {Fact, labelled, Meter} from './parts.js';
 import {hostMemory, value} from './reading.js';
 import {Sparkline} from './sparkline.js';
-import {TrendWords} from './trend_words.js';
+import {TrendText} from './trend_text.js';
 
 export class MachineTiles {
   constructor() {
@@ -35,7 +35,7 @@ class CpuTile {
     this.spark = new Sparkline();
     this.loadMeter = new Meter('CPU utilisation', ['load']);
     this.memory = el('span', {class: 'num'});
-    this.trend = new TrendWords('Memory');
+    this.trend = new TrendText('Memory');
     this.memoryMeter = new Meter('Host memory', ['used']);
     this.average = new Fact('Load');
     this.cores = new Fact('Cores');

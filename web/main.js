@@ -58,7 +58,7 @@ class Page {
       this.take(data);
     else if (kAlertNews.has(type))
       this.alerts.refresh();
-    if (type.startsWith('lease_') || type === 'gap') this.leases.news();
+    if (type.startsWith('lease_') || type === 'gap') this.leases.onEvent();
   }
 
   take(snapshot) {

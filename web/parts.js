@@ -2,7 +2,7 @@
 
 import {el, icon, setAttribute, setHidden, setIcon, setText, setWidth} from './dom.js';
 
-const kWords = {
+const kLabels = {
   healthy: 'Healthy',
   degraded: 'Degraded',
   lost: 'Lost',
@@ -19,8 +19,8 @@ export class Badge {
 
   update(state) {
     setAttribute(this.node, 'data-state', state);
-    setIcon(this.icon, kWords[state] ? state : 'info');
-    setText(this.word, kWords[state] ?? state);
+    setIcon(this.icon, kLabels[state] ? state : 'info');
+    setText(this.word, kLabels[state] ?? state);
   }
 }
 

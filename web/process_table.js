@@ -4,7 +4,7 @@ import {el, KeyedList, setAttribute, setHidden, setText} from './dom.js';
 import {bytes, kMissing, percent, plural} from './format.js';
 import {colourOf, programName} from './palette.js';
 
-const kMostRows = 100;
+const kMaxRows = 100;
 
 const kColumns = [
   {id: 'gpu', title: 'GPU', class: 'num', show: (p) => p.gpu},
@@ -75,11 +75,11 @@ export class ProcessTable {
   update(items) {
     this.items = items;
     const sorted = [...items].sort((a, b) => this.compare(a, b));
-    this.rows.update(sorted.slice(0, kMostRows), (p) => `${p.gpu}/${p.pid}/${p.kind}`);
+    this.rows.update(sorted.slice(0, kMaxRows), (p) => `${p.gpu}/${p.pid}/${p.kind}`);
     setHidden(this.table, !items.length);
     setHidden(this.none, items.length > 0);
-    setHidden(this.more, items.length <= kMostRows);
-    setText(this.more, `and ${plural(Math.max(0, items.length - kMostRows), 'more row')}`);
+    setHidden(this.more, items.length <= kMaxRows);
+    setText(this.more, `and ${plural(Math.max(0, items.length - kMaxRows), 'more row')}`);
   }
 
   compare(a, b) {

@@ -1,8 +1,8 @@
-// An operator takes a lease back: asked for a reason first, which the holder is told.
+// An operator takes a lease back: asked for a reason first, which is shown to the holder.
 
 import {revokeLease} from './api.js';
 import {byId, el, setHidden, setText} from './dom.js';
-import {memoryWords} from './lease_words.js';
+import {memoryText} from './lease_text.js';
 
 // Where `button` is gone by then, the focus goes to `home`. `done` is called after it worked.
 export function askRevoke(lease, button, home, done) {
@@ -22,7 +22,7 @@ export function askRevoke(lease, button, home, done) {
          {class: 'button', type: 'button', text: 'Keep it', on: {click: () => dialog.close()}});
   const title = el('h2', {id: 'revoke-title', text: `Revoke the lease of ${lease.agent}?`});
   const text = el('p', {class: 'muted', text: consequence(lease)});
-  const label = el('label', {for: input.id, text: 'Reason, which the holder is told'
+  const label = el('label', {for: input.id, text: 'Reason, which is shown to the holder'
   });
   const buttons = el('div', {class: 'ask-buttons'}, keep, go);
   const form = el('form', {}, title, text, label, input, problem, buttons);
@@ -48,7 +48,7 @@ export function askRevoke(lease, button, home, done) {
 }
 
 function consequence(lease) {
-  if (!lease.gpus?.length) return `Its request for ${memoryWords(lease)} is dropped.`;
-  return `Its promise of ${memoryWords(lease)} ends at once and others may be given that memory. ` +
+  if (!lease.gpus?.length) return `Its request for ${memoryText(lease)} is dropped.`;
+  return `Its promise of ${memoryText(lease)} ends at once and others may be given that memory. ` +
       'The process itself is not stopped.';
 }

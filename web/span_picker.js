@@ -3,7 +3,7 @@
 
 import {el} from './dom.js';
 
-const kLeastPixels = 6;
+const kMinPixels = 6;
 
 export class SpanPicker {
   constructor(plot, graph, {onSpan, onBack}) {
@@ -39,7 +39,7 @@ export class SpanPicker {
   move(event) {
     if (this.from === undefined) return;
     this.to = this.offset(event);
-    this.shade.hidden = Math.abs(this.to - this.from) < kLeastPixels;
+    this.shade.hidden = Math.abs(this.to - this.from) < kMinPixels;
     this.shade.style.left = `${Math.min(this.from, this.to)}px`;
     this.shade.style.width = `${Math.abs(this.to - this.from)}px`;
   }

@@ -38,7 +38,7 @@ export class Sparkline {
   }
 }
 
-// The stretches without a hole in them.
+// The segments without a gap.
 function split(points) {
   const runs = [];
   let run = null;

@@ -8,7 +8,7 @@ const kLongestPause = 8000;
 const kSilence = 10000;  // the server speaks every second; this long is a dead line
 const kLongestEvent = 1 << 24;
 
-// Takes text in pieces as they arrive, gives whole events to onEvent({type, id, data}).
+// Takes text in chunks as they arrive, passes complete events to onEvent({type, id, data}).
 export class EventParser {
   constructor(onEvent) {
     this.onEvent = onEvent;

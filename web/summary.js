@@ -1,8 +1,8 @@
 // The verdict line with the machine's totals beside it, the page title, and what a
-// screen reader is told when the verdict changes.
+// screen reader announces when the verdict changes.
 
 import {byId, setAttribute, setHidden, setText} from './dom.js';
-import {bytesOf, celsius, duration, marginWords, percent, watts} from './format.js';
+import {bytesOf, celsius, duration, marginText, percent, watts} from './format.js';
 import {Fact} from './parts.js';
 import {isLost, memoryOf, sum, value} from './reading.js';
 import {judge} from './verdict.js';
@@ -59,7 +59,7 @@ export class Summary {
     this.facts.power.update(watts(sum(each('power'))), limit ? `of ${watts(limit)}` : '');
     const hottest = heat.length ? Math.max(...heat) : undefined;
     const margin = Math.min(...each('temperature_margin').filter((v) => v !== undefined));
-    this.facts.hottest.update(celsius(hottest), marginWords(margin, 'to slowdown'));
+    this.facts.hottest.update(celsius(hottest), marginText(margin, 'to slowdown'));
   }
 }
 

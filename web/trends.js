@@ -5,7 +5,7 @@ import {getTrends} from './api.js';
 import {bytes, count, decimal, duration, milliseconds, minute, watts} from './format.js';
 
 const kRefreshMs = 20000;       // a new point of the hour
-const kFarSeconds = 24 * 3600;  // an end further away than this is no news
+const kFarSeconds = 24 * 3600;  // an end further away than this is not shown
 
 const kManySeconds = 10 * 3600;
 
@@ -54,7 +54,7 @@ export class Trends {
     try {
       const answer = await getTrends();
       this.byDevice = Object.fromEntries(
-          Object.entries(answer).map(([device, list]) => [device, inOrder(list).map(inWords)]));
+          Object.entries(answer).map(([device, list]) => [device, inOrder(list).map(inText)]));
       this.changed();
     } catch { /* the stream's own state says that the server is away */
     }
@@ -65,24 +65,24 @@ const left = (trend) => trend.limit_in_s ?? Number.MAX_VALUE;
 const inOrder = (list) => [...list].sort((a, b) => left(a) - left(b));
 
 // "Memory" and "rising 1.2 GiB/h, full in 3 h 0 min": charts have the name already.
-export function inWords(trend) {
+export function inText(trend) {
   const {metric, kind} = trend;
-  const text = trend.at_ms === undefined ? slopeWords(trend) : jumpWords(trend);
+  const text = trend.at_ms === undefined ? slopeText(trend) : jumpText(trend);
   const name = kNames[metric] ?? metric.replaceAll('_', ' ');
   return {metric, kind, name, text: text.replace(/(\d|at|in) (?=\S)/g, '$1\u00a0')};
 }
 
-export const whole = ({name, text}) => `${name} ${text}`;
+export const namedText = ({name, text}) => `${name} ${text}`;
 
 const amount = (value, unit) => (kAmounts[unit] ?? count)(Math.abs(value));
 
-function slopeWords({metric, kind, per_hour: rate, unit, limit_in_s: left}) {
+function slopeText({metric, kind, per_hour: rate, unit, limit_in_s: left}) {
   const words = `${kind === 'growing' ? 'rising' : 'falling'} ${amount(rate, unit)}/h`;
   if (left === undefined || left > kFarSeconds) return words;
   return `${words}, ${kEnds[metric] ?? 'at its limit'} ${soon(left)}`;
 }
 
-function jumpWords({kind, before, after, unit, at_ms: at}) {
+function jumpText({kind, before, after, unit, at_ms: at}) {
   return `${kind} by ${amount(after - before, unit)} at ${minute(at)}`;
 }
 

@@ -1,4 +1,4 @@
-// All of the market module, for programs that link sluice_market.
+// The public headers of the market module, for programs that link sluice_market.
 //
 //   #include <sluice/market.h>
 //
@@ -12,6 +12,7 @@
 #include "market/backtest/sweep/walk_forward.h"
 #include "market/indicators/batch.h"
 #include "market/indicators/indicator.h"
+#include "market/indicators/run_series.h"
 #include "market/indicators/stream.h"
 #include "market/input/csv.h"
 #include "market/montecarlo/asian.h"

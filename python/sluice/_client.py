@@ -9,7 +9,7 @@ import urllib.parse
 
 class SluiceError(Exception):
     """The server refused or could not be reached. `status` is the HTTP status, or None;
-    `answer` is what it said."""
+    `answer` is the server's answer."""
 
     def __init__(self, message, status=None, answer=None):
         super().__init__(message)
@@ -33,11 +33,12 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock = sock
 
 
-_GUESS = "http://127.0.0.1:8000"  # where nobody named a server: anybody may listen there
+_GUESS = "http://127.0.0.1:8000"  # used if no server was named: anybody may listen there
 
 
 def default_address():
-    """SLUICE_URL, else the Unix socket (SLUICE_SOCKET or the state folder's), else TCP."""
+    """Returns SLUICE_URL, else the Unix socket (SLUICE_SOCKET or that of the state folder), else
+    loopback TCP."""
     if os.environ.get("SLUICE_URL"):
         return os.environ["SLUICE_URL"]
     if os.environ.get("SLUICE_SOCKET"):
@@ -51,7 +52,7 @@ def default_address():
 
 
 class Client:
-    """One connection, opened when first used. Not for several threads at once."""
+    """Has one connection, opened on first use. Not thread-safe."""
 
     def __init__(self, address=None, api_key=None, timeout=10.0):
         self.address = address or default_address()
@@ -61,7 +62,7 @@ class Client:
         self._connection = None
 
     def call(self, method, path, body=None, timeout=None, headers=None):
-        """The JSON answer. Raises SluiceError for any status but 2xx."""
+        """Returns the JSON answer. Raises SluiceError for any status but 2xx."""
         response = self.open(method, path, body, timeout, headers)
         try:
             text = response.read()
@@ -83,7 +84,7 @@ class Client:
         return answer
 
     def open(self, method, path, body=None, timeout=None, headers=None):
-        """The response before its body is read; for streams."""
+        """Returns the response before its body is read, for streams."""
         more = headers
         headers = {"Accept": "application/json", **(more or {})}
         if self.api_key:
@@ -92,7 +93,7 @@ class Client:
         if body is not None:
             try:
                 data = json.dumps(body, allow_nan=False).encode()
-            except (TypeError, ValueError) as e:  # NaN, or nothing that JSON knows
+            except (TypeError, ValueError) as e:  # NaN, or a type that JSON does not have
                 raise SluiceError(f"cannot be sent: {e}") from e
             headers["Content-Type"] = "application/json"
         is_reused = self._connection is not None
@@ -101,7 +102,7 @@ class Client:
         except (OSError, http.client.HTTPException) as e:
             self.close()
             if is_reused and isinstance(e, (ConnectionError, http.client.BadStatusLine)):
-                # The server closed it meanwhile, or is another one now.
+                # The server closed it meanwhile, or was restarted.
                 return self.open(method, path, body, timeout, more)
             if isinstance(e, PermissionError) and self.is_local:
                 raise SluiceError(f"this user may not use {self.address[5:]}: its file mode is the server's "
@@ -109,7 +110,7 @@ class Client:
                                   "through; or set SLUICE_URL to ask over TCP") from e
             raise SluiceError(f"no answer from {self.address}: {e or type(e).__name__}; is `sluice "
                               "serve` running there? SLUICE_URL or SLUICE_SOCKET name another") from e
-        except BaseException:  # an answer may still come, and would be taken for the next one
+        except BaseException:  # a late answer would be taken for the next one
             self.close()
             raise
 
@@ -138,7 +139,7 @@ class Client:
         return self.address.startswith("unix:")
 
     def interrupt(self):
-        """Ends what another thread waits for; that one then closes."""
+        """Interrupts a call in another thread, which then closes the connection."""
         connection = self._connection
         if connection is not None and connection.sock is not None:
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""A lease as an object that keeps itself alive."""
+"""A lease that renews itself."""
 import http.client
 import json
 import os
@@ -13,49 +13,49 @@ from ._client import Client, SluiceError
 from ._torch import Limits
 
 _HEARTBEATS_PER_TTL = 3
-_USUAL_WAIT_S = 60  # the server's, where the request does not say
+_DEFAULT_WAIT_S = 60  # the server's default
 _DAY_S = 86400
 _RETRY_S = 1.0
 _ALL_GPUS_S = 5  # a server that starts has found all GPUs by then
-_OVER = (403, 404, 410)  # what no further renewal can mend
-_MOST_PAGES = 1000
+_OVER = (403, 404, 410)  # errors that no further renewal can fix
+_MAX_PAGES = 1000
 _BROKEN = (ConnectionResetError, BrokenPipeError, http.client.RemoteDisconnected,
            http.client.IncompleteRead)
 
 
 def lease(agent, memory_gb=None, priority="normal", **options):
-    """Asks for `memory_gb` of GPU memory and returns a Lease to be used in a `with` block.
+    """Requests `memory_gb` of GPU memory and returns a Lease to be used in a `with` block.
 
-    memory_gb       GB of 2^30 bytes; by default what the server's settings say of the agent
+    memory_gb       GB of 2^30 bytes; by default the agent's amount in the server's settings
     priority        "low", "normal", "high" or "critical"
-    min_memory_gb   take less, down to this, rather than nothing
-    gpus            that many different GPUs, `memory_gb` on each
+    min_memory_gb   smallest acceptable amount
+    gpus            number of different GPUs, `memory_gb` on each
     device          a GPU by UUID, PCI bus or index
-    model_type      for the advice on the batch size
-    ttl_s           the lease ends this long after the program was last heard of
-    wait_s          wait at most this long for room
+    model_type      key for the advised batch size
+    ttl_s           time to live after the last renewal
+    wait_s          longest wait for capacity
     on_unavailable  "cpu" (default): go on without; "wait"; "fail": raise SluiceError
-    limit_torch     make PyTorch's allocator refuse past the lease (default: when it is
+    limit_torch     make PyTorch's allocator refuse beyond the lease (default: if torch is
                     already imported)
-    export          put CUDA_VISIBLE_DEVICES and the rest into os.environ (default True)
+    export          set CUDA_VISIBLE_DEVICES and others in os.environ (default True)
     on_yield        called with the seconds left when the server asks for the memory back, and
                     with 0 when the lease is lost
-    on_room         called when there is room after a `cpu_fallback`
-    address, api_key  of the server; by default SLUICE_URL, else the local socket
+    on_capacity     called when there is capacity after a `cpu_fallback`
+    address, api_key  those of the server; default: SLUICE_URL, else the local socket
 
     The callbacks run on a thread of the lease. A process that loads CUDA before the lease is
-    exported does not see the choice of GPU: take the lease first.
+    exported does not see the selected GPU: take the lease first.
     """
     return Lease(agent, memory_gb, priority, **options)
 
 
 def leases(address=None, api_key=None):
-    """What GET /v1/leases tells, of all pages: a dict with the lists `leases`, `waiting`, `on_cpu`,
+    """Returns all pages of GET /v1/leases as one dict with the lists `leases`, `waiting`, `on_cpu`,
     `cards` and `recent`."""
     client = Client(address, api_key)
     try:
         every = page = client.call("GET", "/v1/leases?limit=1000")
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             if not page.get("next"):
                 break
             page = client.call("GET", "/v1/leases?limit=1000&cursor="
@@ -69,29 +69,29 @@ def leases(address=None, api_key=None):
 
 
 class Lease:
-    """Usable by several threads."""
+    """Thread-safe."""
 
     def __init__(self, agent, memory_gb=None, priority="normal", *, address=None, api_key=None,
-                 export=True, limit_torch=None, on_yield=None, on_room=None, **wanted):
-        self._wanted = {"agent": agent, "memory_gb": memory_gb, "priority": priority, **wanted}
-        self._wanted = {k: v for k, v in self._wanted.items() if v is not None}
-        # The lease ends with the connection it is bound to: that one carries nothing else, so
-        # that no slow answer and no Ctrl-C closes it.
+                 export=True, limit_torch=None, on_yield=None, on_capacity=None, **request):
+        self._request = {"agent": agent, "memory_gb": memory_gb, "priority": priority, **request}
+        self._request = {k: v for k, v in self._request.items() if v is not None}
+        # The lease ends with the connection it is bound to. That connection has no other calls,
+        # so that no slow answer and no Ctrl-C closes it.
         self._bond = Client(address, api_key)
         self._client = Client(address, api_key)
         self._listener = Client(address, api_key)
         self._export = export
         self._limit_torch = "torch" in sys.modules if limit_torch is None else limit_torch
-        self._on_yield, self._on_room = on_yield, on_room
-        self._lock = threading.Lock()  # of _client and _token
+        self._on_yield, self._on_capacity = on_yield, on_capacity
+        self._lock = threading.Lock()  # guards _client and _token
         self._yield_lock = threading.Lock()
         self._stop = threading.Event()
-        self._yield, self._room, self._lost = (threading.Event() for _ in range(3))
+        self._yield, self._capacity, self._lost = (threading.Event() for _ in range(3))
         self._yield_by = self._yield_since = None
         self._yield_reason = ""
         self._over_use = 0
-        self._client_limit = None  # bytes on each GPU, as read back
-        self._last_event = "0-0"  # before the first: nothing since the grant is missed
+        self._client_limit = None  # bytes on each GPU, read back from the allocator
+        self._last_event = "0-0"  # before the first, so that no event since the grant is missed
         self._token = None
         self._pid = None
         self.answer = {}
@@ -109,9 +109,9 @@ class Lease:
 
     @property
     def device(self):
-        """What PyTorch calls it. The lease's GPUs are the only ones it sees once they are
+        """The device name for PyTorch. The lease's GPUs are the only ones it sees once they are
         exported, so the first is always cuda:0. With export=False it counts all GPUs by PCI
-        bus, which is PyTorch's way only with CUDA_DEVICE_ORDER=PCI_BUS_ID and without
+        bus, as PyTorch does only with CUDA_DEVICE_ORDER=PCI_BUS_ID and without
         CUDA_VISIBLE_DEVICES; gpu_uuid names the GPU in any case."""
         if not self.on_gpu:
             return "cpu"
@@ -119,7 +119,7 @@ class Lease:
 
     @property
     def gpu_uuid(self):
-        """Of the first GPU; None on the CPU."""
+        """The UUID of the first GPU; None on the CPU."""
         return self.answer.get("gpu_uuid")
 
     @property
@@ -144,82 +144,82 @@ class Lease:
 
     @property
     def fencing_token(self):
-        """Grows from lease to lease: what stores a result can refuse an older one."""
+        """Increases from lease to lease: a store can refuse results of an older lease."""
         return self.answer.get("fencing_token")
 
     # ---- what happens to it ----------------------------------------------------
 
     @property
     def should_yield(self):
-        """True once the server asked for the memory back (see yield_seconds), until it takes
-        that back; and when the lease is lost."""
+        """True after a yield request of the server (see yield_seconds) until it is withdrawn, and
+        when the lease is lost."""
         return self._yield.is_set()
 
     @property
     def yield_seconds(self):
-        """Seconds left to give the memory back, or None when nobody asked."""
+        """Seconds left to give the memory back, or None without a yield request."""
         by = self._yield_by
         return None if by is None else max(0.0, by - time.monotonic())
 
     @property
     def yield_reason(self):
-        """Who asks for the memory and how much of it; empty when nobody does."""
+        """The requester and the amount of memory; empty without a yield request."""
         return self._yield_reason if self._yield_by is not None else ""
 
     @property
     def over_use(self):
-        """Bytes that this process has on the lease's GPUs past what it was promised, as the
-        server last saw it; 0 when it keeps to its lease."""
+        """Bytes that this process uses beyond its lease, by the last report of the server; 0 within
+        the lease."""
         return self._over_use
 
     @property
     def lost(self):
-        """True once the lease is over without our doing: expired or revoked."""
+        """True if the lease expired or was revoked."""
         return self._lost.is_set()
 
     def wait_for_yield(self, timeout=None):
         return self._yield.wait(timeout)
 
-    def wait_for_room(self, timeout=None):
-        """After a cpu_fallback: True once the server says that there is room. Whoever asks
-        first gets it: release this lease and ask for a new one."""
-        return self._room.wait(timeout)
+    def wait_for_capacity(self, timeout=None):
+        """After a cpu_fallback: True once the server reports capacity. The first
+        request gets it: release this lease and request a new one."""
+        return self._capacity.wait(timeout)
 
     def report(self, batch_size=None, peak_memory_gb=None, out_of_memory=False):
-        """Tells what a batch took, so that the next advice is better. Both may be left out with
-        out_of_memory. Does nothing on the CPU: its memory says nothing of a GPU's."""
+        """Reports the memory of a batch, which improves the advised batch size. Both may be omitted
+        with out_of_memory. No effect on the CPU, whose memory predicts nothing about a GPU."""
         if not self.on_gpu:
             return None
-        said = {"batch_size": batch_size, "peak_memory_gb": peak_memory_gb,
+        fields = {"batch_size": batch_size, "peak_memory_gb": peak_memory_gb,
                 "out_of_memory": out_of_memory}
         with self._lock:
-            return self._say("report", {k: v for k, v in said.items() if v is not None})
+            return self._post("report", {k: v for k, v in fields.items() if v is not None})
 
-    # ---- its life --------------------------------------------------------------
+    # ---- acquire and release ----------------------------------------------------
 
     def acquire(self):
         if self._pid is not None:
             raise SluiceError("a Lease is used once: make another one")
         self._pid = os.getpid()
-        body = dict(self._wanted)
+        body = dict(self._request)
         if self._client.is_local:
             body["bind"] = "connection"  # a process that dies closes it
         if self._limit_torch:
             body["client_limits"] = True
         try:
-            self.answer = self._ask(body)
+            self.answer = self._send_request(body)
             if self.status not in ("allocated", "cpu_fallback"):
                 raise SluiceError(self.reason or "no lease", answer=self.answer)
             self._token = self.answer.get("token")
-            self._take_up()
+            self._activate()
         except BaseException:
             self.release()
             raise
         return self
 
-    def _ask(self, body):
-        """Once more when the connection broke before the answer: under the same key that is the
-        same lease, whether or not the server had granted it."""
+    def _send_request(self, body):
+        """Retries once if the connection broke before the answer. The same key gives the same lease,
+        whether or not the server had granted it."""
         key = {"Idempotency-Key": str(uuid.uuid4())}
         for is_last in (False, True):
             try:
@@ -229,37 +229,37 @@ class Lease:
                     raise
 
     def _patience(self):
-        """Seconds: longer than the server lets the request wait."""
-        usual = _USUAL_WAIT_S if self._wanted.get("on_unavailable") == "wait" else 0
-        wait = self._wanted.get("wait_s", usual)
+        """Returns a timeout in seconds, longer than the server's wait."""
+        usual = _DEFAULT_WAIT_S if self._request.get("on_unavailable") == "wait" else 0
+        wait = self._request.get("wait_s", usual)
         if isinstance(wait, bool) or not isinstance(wait, (int, float)) or not 0 <= wait <= _DAY_S:
             raise SluiceError(f"wait_s must be a number of seconds from 0 to {_DAY_S}, not {wait!r}")
         return wait + self._bond.timeout
 
-    def _take_up(self):
+    def _activate(self):
         if self._export:
             _environment.put(self, self.answer.get("env", {}))
         elif self.on_gpu:
-            self._learn_index()
+            self._fetch_index()
         if self.on_gpu and self._limit_torch:
             self._client_limit = self._apply_torch_limit()
             if self._client_limit is not None and self._token:
-                self._tell_limit()
+                self._report_limit()
         if self._token:
             self._start(self._renew_forever)
             self._start(self._listen_forever)
 
-    def _learn_index(self):
-        """A server that has just started may not know yet how many GPUs come before ours."""
+    def _fetch_index(self):
+        """Waits for the GPU's index: a server that has just started may not have found all GPUs."""
         until = time.monotonic() + _ALL_GPUS_S
         while self.answer.get("gpu_device") is None and time.monotonic() < until:
             time.sleep(0.1)
             with self._lock:
-                told = self._client.call("GET", f"/v1/leases/{self.lease_id}")
-            self.answer.update({k: told[k] for k in ("gpu_device", "gpus") if k in told})
+                response = self._client.call("GET", f"/v1/leases/{self.lease_id}")
+            self.answer.update({k: response[k] for k in ("gpu_device", "gpus") if k in response})
 
     def release(self):
-        """Gives it back; does nothing the second time."""
+        """Gives the lease back. A second call has no effect."""
         if self._stop.is_set() or self._pid is None:
             return
         self._stop.set()
@@ -288,17 +288,17 @@ class Lease:
         threading.Thread(target=work, name="sluice-lease", daemon=True).start()
 
     def _apply_torch_limit(self):
-        """The largest limit that PyTorch then reads back, in bytes; None where it cannot."""
+        """Returns the largest limit that PyTorch reads back, in bytes, or None if it cannot."""
         return _torch_limits.put(self, [
             (number if self._export else part["gpu_device"], part["memory_gb"] * 2**30)
             for number, part in enumerate(self.answer.get("gpus", []))])
 
-    def _tell_limit(self):
-        """The server claims the tier `client` only with what was read back."""
+    def _report_limit(self):
+        """Reports the limit read back: without it the server does not claim the tier `client`."""
         try:
             self._renew()
         except SluiceError:
-            pass  # the next renewal says it again
+            pass  # the next renewal reports it again
 
     # ---- renewals: a thread ----------------------------------------------------
 
@@ -312,12 +312,12 @@ class Lease:
             except SluiceError as e:
                 if e.status in _OVER:
                     return self._end()
-                pause = min(period, _RETRY_S)  # it is away; it keeps the lease, within limits
+                pause = min(period, _RETRY_S)  # the server is unreachable; the lease stays
                 continue
             self._over_use = answer.get("over_use", 0)
             if answer.get("yield_in_s") is not None:
-                self._asked_to_yield(answer["yield_in_s"], answer.get("yield_reason", ""))
-            else:  # the server may have restarted, and forgotten that it asked
+                self._yield_requested(answer["yield_in_s"], answer.get("yield_reason", ""))
+            else:  # a restarted server does not know its earlier yield request
                 self._need_not_yield(began)
 
     def _renew(self):
@@ -325,14 +325,14 @@ class Lease:
             if self._stop.is_set():
                 return {}
             limit = self._client_limit
-            answer = self._say("renew", {} if limit is None else {"client_limit_bytes": limit})
+            answer = self._post("renew", {} if limit is None else {"client_limit_bytes": limit})
             self._token = answer["token"]
             self.answer.update({k: answer[k] for k in ("expires_at", "expires_in_s", "enforcement")
                                 if k in answer})
             return answer
 
-    def _say(self, what, body):
-        """With the token, under the lock."""
+    def _post(self, what, body):
+        """Sends the token; the caller has the lock."""
         path = f"/v1/leases/{self.lease_id}/{what}"
         try:
             return self._client.call("POST", path, {"token": self._token, **body})
@@ -354,7 +354,7 @@ class Lease:
                 if stream.status == 200:
                     self._listen(stream)
             except (SluiceError, OSError, ValueError):
-                pass  # the renewals tell the same, only later
+                pass  # the renewals report the same, later
             self._listener.close()
             self._stop.wait(_RETRY_S)
 
@@ -370,21 +370,21 @@ class Lease:
             elif name == "event":
                 kind = value
             elif name == "data" and kind.startswith("lease_"):
-                self._heard(kind, json.loads(value))
+                self._on_event(kind, json.loads(value))
 
-    def _heard(self, kind, event):
+    def _on_event(self, kind, event):
         self._over_use = event.get("over_use", 0)
         if kind == "lease_yield":
-            self._asked_to_yield(event.get("yield_in_s", 0), event.get("yield_reason", ""))
+            self._yield_requested(event.get("yield_in_s", 0), event.get("yield_reason", ""))
         elif kind == "lease_yield_withdrawn":
             self._need_not_yield(time.monotonic())
-        elif kind == "lease_room" and not self._room.is_set():
-            self._room.set()
-            _call(self._on_room)
+        elif kind == "lease_capacity" and not self._capacity.is_set():
+            self._capacity.set()
+            _call(self._on_capacity)
         elif kind == "lease_ended" and not self._stop.is_set():
             self._end()
 
-    def _asked_to_yield(self, seconds, reason=""):
+    def _yield_requested(self, seconds, reason=""):
         with self._yield_lock:
             if self._yield.is_set():
                 return
@@ -398,14 +398,14 @@ class Lease:
         self._yield.set()
 
     def _need_not_yield(self, since):
-        """As the server said after the time `since`; an older word does not undo a newer one."""
+        """Handles an answer to a call at `since`; an older answer does not undo a newer one."""
         with self._yield_lock:
             if self._yield.is_set() and self._yield_since < since and not self.lost:
                 self._yield_by = None
                 self._yield.clear()
 
     def _end(self):
-        """Lost: no time is left to yield, whatever was said before."""
+        """Handles the loss of the lease: no time is left to yield."""
         with self._yield_lock:
             if self._lost.is_set():
                 return
@@ -415,8 +415,8 @@ class Lease:
 
 
 class _Environment:
-    """What leases put into os.environ. Several may: the newest one's values are there, and
-    when the last is gone those of before."""
+    """The variables of leases in os.environ. With several leases those of the newest are set;
+    after the last one the previous values are restored."""
 
     def __init__(self):
         self._lock = threading.Lock()
@@ -451,7 +451,7 @@ _torch_limits = Limits()
 
 
 def _call(callback, *arguments):
-    """A callback that fails must not end the thread that keeps the lease."""
+    """Calls a callback; its failure must not end the thread that renews the lease."""
     if callback:
         try:
             callback(*arguments)

@@ -2,7 +2,7 @@
 package (installed) or in build/ of the source tree."""
 import ctypes, functools, json, os, pathlib, threading
 
-_WHY = 1024
+_ERROR_BYTES = 1024
 
 
 def _candidates():
@@ -23,35 +23,35 @@ def library():
 
 
 def _declared(lib):
-    text, size, whole = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int
+    text, size, integer = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int
     pointer, numbers = ctypes.c_void_p, ctypes.POINTER(ctypes.c_double)
-    arrays, why = ctypes.POINTER(ctypes.c_void_p), [text, size]
+    arrays, error = ctypes.POINTER(ctypes.c_void_p), [text, size]
     lib.sluice_market_open.restype = pointer
-    lib.sluice_market_open.argtypes = [text, text, *why]
+    lib.sluice_market_open.argtypes = [text, text, *error]
     lib.sluice_market_indicators.restype = text
     lib.sluice_market_version.restype = text
-    lib.sluice_market_lookback.argtypes = [text, numbers, size, ctypes.POINTER(size), *why]
+    lib.sluice_market_lookback.argtypes = [text, numbers, size, ctypes.POINTER(size), *error]
     for name in ("sluice_market_run", "sluice_market_run_float"):
-        getattr(lib, name).restype = whole
+        getattr(lib, name).restype = integer
         getattr(lib, name).argtypes = [pointer, text, numbers, size, arrays, size, arrays, size,
-                                       size, size, text, *why]
-    lib.sluice_market_ask.argtypes = [pointer, text, text, ctypes.POINTER(pointer), *why]
+                                       size, size, text, *error]
+    lib.sluice_market_request.argtypes = [pointer, text, text, ctypes.POINTER(pointer), *error]
     lib.sluice_market_free.argtypes = [pointer]
     lib.sluice_market_free.restype = None
     return lib
 
 
 class NativeError(Exception):
-    """What the library refused; `code` as in bindings/market.h."""
+    """An error of the library; `code` as in bindings/market.h."""
 
     def __init__(self, code, reason):
         super().__init__(reason)
         self.code = code
 
 
-def _checked(code, why):
+def _checked(code, error):
     if code != 0:
-        raise NativeError(code, why.value.decode("utf-8", "replace"))
+        raise NativeError(code, error.value.decode("utf-8", "replace"))
 
 
 def _gpu_is_off():
@@ -72,11 +72,11 @@ def calculator():
     """The one of this process; after a fork the child makes its own."""
     with _lock:
         if os.getpid() not in _opened:
-            why = ctypes.create_string_buffer(_WHY)
+            error = ctypes.create_string_buffer(_ERROR_BYTES)
             device = b"cpu" if _gpu_is_off() else b"auto"
-            made = library().sluice_market_open(device, _costs(), why, _WHY)
+            made = library().sluice_market_open(device, _costs(), error, _ERROR_BYTES)
             if not made:
-                raise NativeError(5, why.value.decode("utf-8", "replace"))
+                raise NativeError(5, error.value.decode("utf-8", "replace"))
             _opened[os.getpid()] = made
         return _opened[os.getpid()]
 
@@ -91,27 +91,27 @@ def _numbers(values):
 
 
 def lookback(name, values):
-    bars, why = ctypes.c_size_t(), ctypes.create_string_buffer(_WHY)
+    bars, error = ctypes.c_size_t(), ctypes.create_string_buffer(_ERROR_BYTES)
     _checked(library().sluice_market_lookback(name.encode(), _numbers(values), len(values),
-                                              ctypes.byref(bars), why, _WHY), why)
+                                              ctypes.byref(bars), error, _ERROR_BYTES), error)
     return bars.value
 
 
 def run(name, values, inputs, outputs, series, bars, device="auto", single=False):
     """`inputs` and `outputs`: addresses of arrays that stay alive meanwhile."""
     function = library().sluice_market_run_float if single else library().sluice_market_run
-    why = ctypes.create_string_buffer(_WHY)
+    error = ctypes.create_string_buffer(_ERROR_BYTES)
     _checked(function(calculator(), name.encode(), _numbers(values), len(values),
                       (ctypes.c_void_p * len(inputs))(*inputs), len(inputs),
                       (ctypes.c_void_p * len(outputs))(*outputs), len(outputs), series, bars,
-                      device.encode(), why, _WHY), why)
+                      device.encode(), error, _ERROR_BYTES), error)
 
 
-def ask(what, request):
-    """`request` is JSON text; so is what comes back."""
-    answer, why = ctypes.c_void_p(), ctypes.create_string_buffer(_WHY)
-    _checked(library().sluice_market_ask(calculator(), what.encode(), request.encode(),
-                                         ctypes.byref(answer), why, _WHY), why)
+def request(calculation, body):
+    """`body` and the result are JSON text."""
+    answer, error = ctypes.c_void_p(), ctypes.create_string_buffer(_ERROR_BYTES)
+    _checked(library().sluice_market_request(calculator(), calculation.encode(), body.encode(),
+                                         ctypes.byref(answer), error, _ERROR_BYTES), error)
     try:
         return ctypes.string_at(answer.value).decode()
     finally:

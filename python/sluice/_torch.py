@@ -1,19 +1,18 @@
-"""PyTorch's allocator has one limit for each GPU of a process: here, what the leases there add up
-to."""
+"""Limits PyTorch's allocator. It has one limit for each GPU of a process: the sum of the leases on
+that GPU."""
 import threading
 
 
 class Limits:
-    """Usable by several threads."""
+    """Thread-safe."""
 
     def __init__(self):
         self._lock = threading.Lock()
         self._leased = {}  # number of the GPU: {lease: bytes}
 
     def put(self, lease, parts):
-        """`parts` are (number of the GPU, bytes) of the lease. The most of it that PyTorch lets the
-        lease have on one of them, in bytes, by the limit that it then reads back; None where it
-        cannot read it."""
+        """Adds a lease; `parts` are its pairs (number of the GPU, bytes). Returns the largest limit in
+        bytes that PyTorch reads back for the lease on one of the GPUs, or None if it cannot."""
         import torch
         left = []
         with self._lock:
@@ -33,7 +32,7 @@ class Limits:
                     import torch
                     self._settle(torch, number)
                 except Exception:  # pylint: disable=broad-except
-                    pass  # a GPU that is gone has no limit; the lease ends all the same
+                    pass  # a lost GPU has no limit; the lease ends anyway
 
     def _settle(self, torch, number):
         leased = sum(self._leased[number].values())

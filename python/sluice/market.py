@@ -17,11 +17,11 @@ __all__ = ["MarketError", "backtest", "indicator", "montecarlo", "option", "port
 
 
 class MarketError(ValueError):
-    """A field that is wrong, by its name."""
+    """A field is invalid; the message names it."""
 
 
 def _counts_nanoseconds(value):
-    """NumPy lists such times as whole numbers."""
+    """NumPy lists such times as integers."""
     return str(getattr(value, "dtype", "")) == "datetime64[ns]" and hasattr(value, "astype")
 
 
@@ -42,10 +42,10 @@ def _plain(value):
     return value
 
 
-def _ask(what, fields):
-    request = json.dumps({name: _plain(v) for name, v in fields.items() if v is not None})
+def _request(calculation, fields):
+    body = json.dumps({name: _plain(v) for name, v in fields.items() if v is not None})
     try:
-        return json.loads(_native.ask(what, request))
+        return json.loads(_native.request(calculation, body))
     except _native.NativeError as e:
         if e.code in (1, 2):
             raise MarketError(str(e)) from None
@@ -54,29 +54,29 @@ def _ask(what, fields):
 
 def indicator(name, **fields):
     """Any indicator: close=..., high=..., timeperiod=..., or series={"AAPL": [...]}."""
-    return _ask(name, fields)
+    return _request(name, fields)
 
 
 def option(**fields):
     """Prices and Greeks: spot, strike, t, rate, div_yield, vol, kind, model."""
-    return _ask("option", fields)
+    return _request("option", fields)
 
 
 def risk(**fields):
     """Return, volatility, drawdown, VaR and CVaR of prices or returns."""
-    return _ask("risk", fields)
+    return _request("risk", fields)
 
 
 def portfolio(**fields):
     """Weights for a goal, from prices, returns, or mean and covariance."""
-    return _ask("portfolio", fields)
+    return _request("portfolio", fields)
 
 
 def montecarlo(**fields):
     """A path-dependent option by simulation, with its standard error."""
-    return _ask("montecarlo", fields)
+    return _request("montecarlo", fields)
 
 
 def backtest(**fields):
     """A strategy on prices: one set of parameters or a sweep; html=True adds the report."""
-    return _ask("backtest", fields)
+    return _request("backtest", fields)

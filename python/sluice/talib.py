@@ -90,7 +90,7 @@ def _signature(inputs, parameters):
     plain, keyed = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     return inspect.Signature(
         [inspect.Parameter(name, plain) for name in inputs] +
-        [inspect.Parameter(p["name"], plain, default=int(p["default"]) if p["whole"]
+        [inspect.Parameter(p["name"], plain, default=int(p["default"]) if p["integer"]
                            else p["default"]) for p in parameters] +
         [inspect.Parameter("device", keyed, default=None)])
 
@@ -101,7 +101,7 @@ def _number(parameter, value):
     if not isinstance(value, (int, float, np.integer, np.floating)):
         raise TypeError(f"Argument '{parameter['name']}' must be a number, not "
                         f"{type(value).__name__}")
-    return float(int(value) if parameter["whole"] else value)  # cut off, as TA-Lib's wrapper does
+    return float(int(value) if parameter["integer"] else value)  # cut off, as TA-Lib's wrapper does
 
 
 def _function(one):

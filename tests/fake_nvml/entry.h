@@ -1,4 +1,4 @@
-// What every exported function does first. The entry_*.cc files are the library's
+// The common prologue of every exported function. The entry_*.cc files are the library's
 // face: each function checks its arguments as NVML does and copies out a value.
 #pragma once
 
@@ -23,7 +23,7 @@ std::shared_ptr<Machine> machine();
 
 // Calls f(machine) unless the scenario has something else in store for `call`.
 template <class F>
-Return asked(std::string_view call, F f) {
+Return handle_call(std::string_view call, F f) {
   const auto m = machine();
   if (!m) return Return::uninitialized;
   const Return code = m->enter(call, nullptr);
@@ -32,7 +32,7 @@ Return asked(std::string_view call, F f) {
 
 // Calls f(machine, gpu) likewise.
 template <class F>
-Return asked(std::string_view call, Device device, F f) {
+Return handle_call(std::string_view call, Device device, F f) {
   const auto m = machine();
   if (!m) return Return::uninitialized;
   const GpuSpec* gpu = m->find(device);
@@ -56,15 +56,15 @@ inline Return give_text(std::string_view text, char* out, u32 size) {
   return Return::success;
 }
 
-// NVML's protocol for lists: *count is the room on the way in and the length on
+// NVML's protocol for lists: *count is the capacity on the way in and the length on
 // the way out.
 template <class T>
 Return give_list(const std::vector<T>& items, u32* count, void* out) {
   if (count == nullptr) return Return::invalid_argument;
-  const u32 room = *count;
+  const u32 capacity = *count;
   *count = static_cast<u32>(items.size());
   if (items.empty()) return Return::success;
-  if (room < items.size() || out == nullptr) return Return::insufficient_size;
+  if (capacity < items.size() || out == nullptr) return Return::insufficient_size;
   std::memcpy(out, items.data(), items.size() * sizeof(T));
   return Return::success;
 }

@@ -42,14 +42,14 @@ std::vector<u32> sm_clocks(const GpuSpec& g) {
   return all;
 }
 
-bool contains(const std::vector<u32>& all, u32 wanted) {
-  return std::find(all.begin(), all.end(), wanted) != all.end();
+bool contains(const std::vector<u32>& all, u32 value) {
+  return std::find(all.begin(), all.end(), value) != all.end();
 }
 
 // Changes one setting of a GPU: f(settings, gpu) edits and answers.
 template <class F>
 Return changed(std::string_view call, Device d, F f) {
-  return asked(call, d, [&](Machine& m, const GpuSpec& g) {
+  return handle_call(call, d, [&](Machine& m, const GpuSpec& g) {
     if (!m.scenario().may_change) return Return::no_permission;
     Settings settings = m.settings(g);
     const Return code = f(settings, g);
@@ -142,25 +142,25 @@ Return wait(Machine& m, nvml::EventSetHandle set, nvml::EventData* out, u32 time
 extern "C" {
 
 Return nvmlDeviceGetPowerManagementLimit(Device d, u32* out) {
-  return asked(__func__, d, [&](Machine& m, const GpuSpec& g) {
+  return handle_call(__func__, d, [&](Machine& m, const GpuSpec& g) {
     return g.power_w > 0 ? give(out, milli(m.observe(g).power_limit_w)) : Return::not_supported;
   });
 }
 
 Return nvmlDeviceGetEnforcedPowerLimit(Device d, u32* out) {
-  return asked(__func__, d, [&](Machine& m, const GpuSpec& g) {
+  return handle_call(__func__, d, [&](Machine& m, const GpuSpec& g) {
     return g.power_w > 0 ? give(out, milli(m.observe(g).power_limit_w)) : Return::not_supported;
   });
 }
 
 Return nvmlDeviceGetPowerManagementDefaultLimit(Device d, u32* out) {
-  return asked(__func__, d, [&](Machine&, const GpuSpec& g) {
+  return handle_call(__func__, d, [&](Machine&, const GpuSpec& g) {
     return g.power_w > 0 ? give(out, milli(g.power_w)) : Return::not_supported;
   });
 }
 
 Return nvmlDeviceGetPowerManagementLimitConstraints(Device d, u32* low, u32* high) {
-  return asked(__func__, d, [&](Machine&, const GpuSpec& g) {
+  return handle_call(__func__, d, [&](Machine&, const GpuSpec& g) {
     if (g.power_w <= 0) return Return::not_supported;
     give(low, milli(lowest_power_w(g)));
     return give(high, milli(highest_power_w(g)));
@@ -168,13 +168,13 @@ Return nvmlDeviceGetPowerManagementLimitConstraints(Device d, u32* low, u32* hig
 }
 
 Return nvmlDeviceGetPersistenceMode(Device d, u32* out) {
-  return asked(__func__, d, [&](Machine& m, const GpuSpec& g) {
+  return handle_call(__func__, d, [&](Machine& m, const GpuSpec& g) {
     return give(out, m.settings(g).persistence.value_or(g.persistence));
   });
 }
 
 Return nvmlDeviceGetMigMode(Device d, u32* current, u32* pending) {
-  return asked(__func__, d, [&](Machine&, const GpuSpec& g) {
+  return handle_call(__func__, d, [&](Machine&, const GpuSpec& g) {
     if (!g.mig_instances) return Return::not_supported;
     give(pending, *g.mig_instances > 0);
     return give(current, *g.mig_instances > 0);
@@ -182,17 +182,17 @@ Return nvmlDeviceGetMigMode(Device d, u32* current, u32* pending) {
 }
 
 Return nvmlDeviceGetMaxMigDeviceCount(Device d, u32* out) {
-  return asked(__func__, d,
-               [&](Machine&, const GpuSpec& g) { return give(out, g.mig_instances ? 7 : 0); });
+  return handle_call(
+      __func__, d, [&](Machine&, const GpuSpec& g) { return give(out, g.mig_instances ? 7 : 0); });
 }
 
 Return nvmlDeviceGetMigDeviceHandleByIndex(Device d, u32 index, Device* out) {
-  return asked(__func__, d, [&](Machine&, const GpuSpec& g) {
+  return handle_call(__func__, d, [&](Machine&, const GpuSpec& g) {
     return index < g.mig_instances.value_or(0) ? give(out, d) : Return::not_found;
   });
 }
 
-// Of control groups, which are folders; drivers of r615 and later, and not with MIG.
+// Limits of control groups, which are folders; drivers of r615 and later, and not with MIG.
 Return nvmlDeviceSetMemoryLimits_v1(Device d, nvml::SetMemoryLimitsV1* limits) {
   if (!keeps_memory_limits()) return Return::function_not_found;
   return changed(__func__, d, [&](Settings& s, const GpuSpec& g) {
@@ -207,7 +207,7 @@ Return nvmlDeviceSetMemoryLimits_v1(Device d, nvml::SetMemoryLimitsV1* limits) {
 
 Return nvmlDeviceGetMemoryLimits_v1(Device d, nvml::GetMemoryLimitsV1* limits) {
   if (!keeps_memory_limits()) return Return::function_not_found;
-  return asked(__func__, d, [&](Machine& m, const GpuSpec& g) {
+  return handle_call(__func__, d, [&](Machine& m, const GpuSpec& g) {
     if (limits == nullptr || limits->group == nullptr) return Return::invalid_argument;
     const auto all = m.settings(g).memory_limits;
     const auto set = all.find(limits->group);
@@ -263,7 +263,7 @@ Return nvmlDeviceResetMemoryLockedClocks(Device d) {
 }
 
 Return nvmlDeviceGetApplicationsClock(Device d, Clock clock, u32* out) {
-  return asked(__func__, d, [&](Machine& m, const GpuSpec& g) {
+  return handle_call(__func__, d, [&](Machine& m, const GpuSpec& g) {
     if (!g.ecc) return Return::not_supported;
     const auto set = m.settings(g).application_clocks.value_or(std::pair(g.memory_mhz, g.sm_mhz));
     return give(out, clock == Clock::memory ? set.first : set.second);
@@ -271,7 +271,7 @@ Return nvmlDeviceGetApplicationsClock(Device d, Clock clock, u32* out) {
 }
 
 Return nvmlDeviceGetDefaultApplicationsClock(Device d, Clock clock, u32* out) {
-  return asked(__func__, d, [&](Machine&, const GpuSpec& g) {
+  return handle_call(__func__, d, [&](Machine&, const GpuSpec& g) {
     if (!g.ecc) return Return::not_supported;
     return give(out, clock == Clock::memory ? g.memory_mhz : g.sm_mhz);
   });
@@ -295,19 +295,20 @@ Return nvmlDeviceResetApplicationsClocks(Device d) {
 }
 
 Return nvmlDeviceGetSupportedMemoryClocks(Device d, u32* count, u32* out) {
-  return asked(__func__, d,
-               [&](Machine&, const GpuSpec& g) { return give_list(memory_clocks(g), count, out); });
+  return handle_call(__func__, d, [&](Machine&, const GpuSpec& g) {
+    return give_list(memory_clocks(g), count, out);
+  });
 }
 
 Return nvmlDeviceGetSupportedGraphicsClocks(Device d, u32 memory_mhz, u32* count, u32* out) {
-  return asked(__func__, d, [&](Machine&, const GpuSpec& g) {
+  return handle_call(__func__, d, [&](Machine&, const GpuSpec& g) {
     if (!contains(memory_clocks(g), memory_mhz)) return Return::not_found;
     return give_list(sm_clocks(g), count, out);
   });
 }
 
 Return nvmlEventSetCreate(nvml::EventSetHandle* out) {
-  return asked(__func__, [&](Machine&) {
+  return handle_call(__func__, [&](Machine&) {
     if (out == nullptr) return Return::invalid_argument;
     *out = new nvml::OpaqueEventSet;
     return Return::success;
@@ -320,7 +321,7 @@ Return nvmlEventSetFree(nvml::EventSetHandle set) {
 }
 
 Return nvmlDeviceGetSupportedEventTypes(Device d, u64* out) {
-  return asked(__func__, d, [&](Machine&, const GpuSpec& g) {
+  return handle_call(__func__, d, [&](Machine&, const GpuSpec& g) {
     if (!g.reports_memory) return Return::not_supported;  // Jetson
     const u64 ecc = nvml::event::kSingleBitEcc | nvml::event::kDoubleBitEcc;
     return give(out, nvml::event::kXid | (g.ecc ? ecc : 0));
@@ -329,7 +330,7 @@ Return nvmlDeviceGetSupportedEventTypes(Device d, u64* out) {
 
 // Only what happens from now on is delivered, as with the real driver.
 Return nvmlDeviceRegisterEvents(Device d, u64 types, nvml::EventSetHandle set) {
-  return asked(__func__, d, [&](Machine& m, const GpuSpec& g) {
+  return handle_call(__func__, d, [&](Machine& m, const GpuSpec& g) {
     if (set == nullptr) return Return::invalid_argument;
     set->registrations.push_back({&g, types, m.now_s(), kBefore});
     return Return::success;
@@ -337,11 +338,11 @@ Return nvmlDeviceRegisterEvents(Device d, u64 types, nvml::EventSetHandle set) {
 }
 
 Return nvmlEventSetWait_v2(nvml::EventSetHandle set, nvml::EventData* out, u32 timeout_ms) {
-  return asked(__func__, [&](Machine& m) { return wait(m, set, out, timeout_ms); });
+  return handle_call(__func__, [&](Machine& m) { return wait(m, set, out, timeout_ms); });
 }
 
 Return nvmlEventSetWait(nvml::EventSetHandle set, nvml::EventData* out, u32 timeout_ms) {
-  return asked(__func__, [&](Machine& m) { return wait(m, set, out, timeout_ms); });
+  return handle_call(__func__, [&](Machine& m) { return wait(m, set, out, timeout_ms); });
 }
 
 }  // extern "C"

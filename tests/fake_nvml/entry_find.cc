@@ -42,7 +42,7 @@ std::string load(std::string_view json, std::int64_t epoch_ns, const std::string
   }
 }
 
-// For programs that know nothing of us: the scenario is named by the environment.
+// For programs that do not configure this library: the environment names the scenario.
 Return load_from_environment() {
   const std::string path = variable("SLUICE_FAKE_NVML");
   std::ifstream in(path);
@@ -168,11 +168,12 @@ const char* nvmlErrorString(Return code) {
 }
 
 Return nvmlSystemGetDriverVersion(char* out, u32 size) {
-  return asked(__func__, [&](Machine& m) { return give_text(m.scenario().driver, out, size); });
+  return handle_call(__func__,
+                     [&](Machine& m) { return give_text(m.scenario().driver, out, size); });
 }
 
 Return nvmlSystemGetNVMLVersion(char* out, u32 size) {
-  return asked(__func__, [&](Machine& m) {
+  return handle_call(__func__, [&](Machine& m) {
     return give_text(
         m.scenario().cuda.substr(0, m.scenario().cuda.find('.')) + "." + m.scenario().driver, out,
         size);
@@ -180,7 +181,7 @@ Return nvmlSystemGetNVMLVersion(char* out, u32 size) {
 }
 
 Return nvmlSystemGetCudaDriverVersion_v2(int* out) {
-  return asked(__func__, [&](Machine& m) {
+  return handle_call(__func__, [&](Machine& m) {
     int major = 0, minor = 0;
     std::sscanf(m.scenario().cuda.c_str(), "%d.%d", &major, &minor);
     return give(out, major * 1000 + minor * 10);
@@ -188,7 +189,7 @@ Return nvmlSystemGetCudaDriverVersion_v2(int* out) {
 }
 
 Return nvmlSystemGetProcessName(u32 pid, char* out, u32 size) {
-  return asked(__func__, [&](Machine& m) {
+  return handle_call(__func__, [&](Machine& m) {
     for (const GpuSpec& gpu : m.scenario().gpus)
       for (const ProcessSpec& p : gpu.processes)
         if (p.pid == pid && !p.name.empty()) return give_text(p.name, out, size);
@@ -197,7 +198,7 @@ Return nvmlSystemGetProcessName(u32 pid, char* out, u32 size) {
 }
 
 Return nvmlDeviceGetCount_v2(u32* out) {
-  return asked(__func__, [&](Machine& m) { return give(out, m.listed().size()); });
+  return handle_call(__func__, [&](Machine& m) { return give(out, m.listed().size()); });
 }
 
 Return nvmlDeviceGetHandleByIndex_v2(u32 index, Device* out) {
@@ -219,17 +220,17 @@ Return nvmlDeviceGetHandleByPciBusId_v2(const char* bus, Device* out) {
 }
 
 Return nvmlDeviceGetUUID(Device d, char* out, u32 size) {
-  return asked(__func__, d,
-               [&](Machine&, const GpuSpec& g) { return give_text(g.uuid, out, size); });
+  return handle_call(__func__, d,
+                     [&](Machine&, const GpuSpec& g) { return give_text(g.uuid, out, size); });
 }
 
 Return nvmlDeviceGetName(Device d, char* out, u32 size) {
-  return asked(__func__, d,
-               [&](Machine&, const GpuSpec& g) { return give_text(g.name, out, size); });
+  return handle_call(__func__, d,
+                     [&](Machine&, const GpuSpec& g) { return give_text(g.name, out, size); });
 }
 
 Return nvmlDeviceGetPciInfo_v3(Device d, nvml::PciInfo* out) {
-  return asked(__func__, d, [&](Machine&, const GpuSpec& g) {
+  return handle_call(__func__, d, [&](Machine&, const GpuSpec& g) {
     if (out == nullptr) return Return::invalid_argument;
     fill_pci(g.bus, *out);
     return Return::success;
@@ -237,26 +238,26 @@ Return nvmlDeviceGetPciInfo_v3(Device d, nvml::PciInfo* out) {
 }
 
 Return nvmlDeviceGetMinorNumber(Device d, u32* out) {
-  return asked(__func__, d, [&](Machine& m, const GpuSpec& g) {
+  return handle_call(__func__, d, [&](Machine& m, const GpuSpec& g) {
     return give(out, &g - m.scenario().gpus.data());
   });
 }
 
 Return nvmlDeviceGetCudaComputeCapability(Device d, int* major, int* minor) {
-  return asked(__func__, d, [&](Machine&, const GpuSpec& g) {
+  return handle_call(__func__, d, [&](Machine&, const GpuSpec& g) {
     give(minor, g.compute_minor);
     return give(major, g.compute_major);
   });
 }
 
 Return nvmlDeviceGetNumGpuCores(Device d, u32* out) {
-  return asked(__func__, d, [&](Machine&, const GpuSpec& g) {
+  return handle_call(__func__, d, [&](Machine&, const GpuSpec& g) {
     return g.cores == 0 ? Return::not_supported : give(out, g.cores);
   });
 }
 
 Return nvmlDeviceGetMemoryAffinity(Device d, u32 words, unsigned long* out, u32) {
-  return asked(__func__, d, [&](Machine&, const GpuSpec& g) {
+  return handle_call(__func__, d, [&](Machine&, const GpuSpec& g) {
     if (out == nullptr || words == 0) return Return::invalid_argument;
     std::fill(out, out + words, 0ul);
     out[0] = 1ul << g.numa_node;
@@ -265,7 +266,7 @@ Return nvmlDeviceGetMemoryAffinity(Device d, u32 words, unsigned long* out, u32)
 }
 
 Return nvmlDeviceGetNvLinkState(Device d, u32 link, u32* out) {
-  return asked(__func__, d, [&](Machine& m, const GpuSpec& g) {
+  return handle_call(__func__, d, [&](Machine& m, const GpuSpec& g) {
     if (g.nvlinks == 0) return Return::not_supported;
     if (link >= g.nvlinks) return Return::invalid_argument;
     return give(out, (m.observe(g).links_down >> link & 1) == 0);
@@ -273,14 +274,14 @@ Return nvmlDeviceGetNvLinkState(Device d, u32 link, u32* out) {
 }
 
 Return nvmlDeviceGetNvLinkVersion(Device d, u32 link, u32* out) {
-  return asked(__func__, d, [&](Machine&, const GpuSpec& g) {
+  return handle_call(__func__, d, [&](Machine&, const GpuSpec& g) {
     return link >= g.nvlinks ? Return::not_supported : give(out, g.nvlink_version);
   });
 }
 
 // The far ends are four switches, as on an HGX board.
 Return nvmlDeviceGetNvLinkRemotePciInfo_v2(Device d, u32 link, nvml::PciInfo* out) {
-  return asked(__func__, d, [&](Machine&, const GpuSpec& g) {
+  return handle_call(__func__, d, [&](Machine&, const GpuSpec& g) {
     if (link >= g.nvlinks || out == nullptr) return Return::invalid_argument;
     fill_pci("0000:f" + std::to_string(link % 4) + ":00.0", *out);
     return Return::success;

@@ -1,4 +1,4 @@
-// What a device is doing.
+// Utilization, clocks, power and errors of a device.
 #include <cmath>
 
 #include "entry.h"
@@ -12,7 +12,8 @@ using nvml::Clock;
 // Calls f(observed, gpu).
 template <class F>
 Return observed(std::string_view call, Device device, F f) {
-  return asked(call, device, [&](Machine& m, const GpuSpec& g) { return f(m.observe(g), g); });
+  return handle_call(call, device,
+                     [&](Machine& m, const GpuSpec& g) { return f(m.observe(g), g); });
 }
 
 Return measured_power(const GpuSpec& g, double watts, u32* out) {
@@ -55,7 +56,7 @@ void give_field(Machine& m, const GpuSpec& g, const Observed& now, nvml::FieldVa
 
 Return list_processes(std::string_view call, Device d, std::string_view kind, u32* count,
                       void* out) {
-  return asked(call, d, [&](Machine& m, const GpuSpec& g) {
+  return handle_call(call, d, [&](Machine& m, const GpuSpec& g) {
     std::vector<nvml::ProcessInfo> plain;
     std::vector<nvml::ProcessInfo535> wide;
     for (const ProcessNow& p : m.observe(g).processes) {
@@ -107,7 +108,7 @@ Return nvmlDeviceGetClockInfo(Device d, Clock clock, u32* out) {
 }
 
 Return nvmlDeviceGetMaxClockInfo(Device d, Clock clock, u32* out) {
-  return asked(__func__, d, [&](Machine&, const GpuSpec& g) {
+  return handle_call(__func__, d, [&](Machine&, const GpuSpec& g) {
     return give(out, clock == Clock::memory ? g.memory_mhz : g.sm_mhz);
   });
 }
@@ -141,7 +142,7 @@ Return nvmlDeviceGetTemperature(Device d, u32, u32* out) {
 }
 
 Return nvmlDeviceGetTemperatureThreshold(Device d, nvml::Threshold which, u32* out) {
-  return asked(__func__, d, [&](Machine&, const GpuSpec&) {
+  return handle_call(__func__, d, [&](Machine&, const GpuSpec&) {
     return give(out, which == nvml::Threshold::shutdown ? kShutdownCelsius : kSlowdownCelsius);
   });
 }
@@ -170,7 +171,7 @@ Return nvmlDeviceGetPowerUsage(Device d, u32* out) {
 }
 
 Return nvmlDeviceGetTotalEnergyConsumption(Device d, u64* out) {
-  return asked(__func__, d, [&](Machine& m, const GpuSpec& g) {
+  return handle_call(__func__, d, [&](Machine& m, const GpuSpec& g) {
     if (g.compute_major < 7 || g.power_w <= 0) return Return::not_supported;
     return give(out, m.totals(g).energy_j * 1000);
   });
@@ -182,7 +183,7 @@ Return nvmlDeviceGetPcieReplayCounter(Device d, u32* out) {
 }
 
 Return nvmlDeviceGetFieldValues(Device d, std::int32_t count, nvml::FieldValue* values) {
-  return asked(__func__, d, [&](Machine& m, const GpuSpec& g) {
+  return handle_call(__func__, d, [&](Machine& m, const GpuSpec& g) {
     if (values == nullptr || count < 0) return Return::invalid_argument;
     const Observed now = m.observe(g);
     for (std::int32_t i = 0; i < count; ++i) give_field(m, g, now, values[i]);
@@ -191,7 +192,7 @@ Return nvmlDeviceGetFieldValues(Device d, std::int32_t count, nvml::FieldValue* 
 }
 
 Return nvmlDeviceGetEccMode(Device d, u32* current, u32* pending) {
-  return asked(__func__, d, [&](Machine&, const GpuSpec& g) {
+  return handle_call(__func__, d, [&](Machine&, const GpuSpec& g) {
     if (!g.ecc) return Return::not_supported;
     give(current, 1);
     return give(pending, 1);
@@ -257,7 +258,7 @@ Return nvmlDeviceGetMPSComputeRunningProcesses_v2(Device d, u32* count, void* ou
 // A new sample per process each 200 ms, as a real driver keeps about six a second.
 Return nvmlDeviceGetProcessUtilization(Device d, nvml::ProcessSample* out, u32* count,
                                        u64 last_seen_us) {
-  return asked(__func__, d, [&](Machine& m, const GpuSpec& g) {
+  return handle_call(__func__, d, [&](Machine& m, const GpuSpec& g) {
     if (g.mig_instances.value_or(0) > 0) return Return::not_supported;
     const Observed now = m.observe(g);
     const u64 stamp = 1'000'000 + static_cast<u64>(now.t_s * 5) * 200'000;

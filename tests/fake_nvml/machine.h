@@ -28,9 +28,8 @@ class Machine {
   void freeze(double t_s) { frozen_at_ = t_s; }
   bool is_frozen() const { return frozen_at_ >= 0; }
 
-  // What stands in the way of this call now: sleeps for slow and hanging calls,
-  // then success, or the code to answer with. `gpu` is null for calls that are
-  // about no GPU.
+  // Applies the scripted faults to this call: sleeps for slow and hanging calls, then returns
+  // success or the code to answer with. `gpu` is null for calls that are about no GPU.
   nvml::Return enter(std::string_view call, const GpuSpec* gpu);
 
   // The GPU of a handle, or null.

@@ -1,4 +1,4 @@
-// What a driver says of a card beyond the catalogue's figures.
+// Driver-reported properties of a card beyond the catalogue's.
 #pragma once
 
 #include <string_view>

@@ -29,14 +29,14 @@ double limit_of(const GpuSpec& gpu, const Settings& settings) {
 }
 
 // Before the limit cuts it.
-double wanted_power(const GpuSpec& gpu, double t_s) {
+double requested_power(const GpuSpec& gpu, double t_s) {
   if (any_active(gpu, EventType::ghost, t_s)) return idle_power(gpu);
   if (gpu.load.power) return std::clamp(gpu.load.power->at(t_s), 0.0, 5000.0);
   const double busy = utilization_at(gpu, t_s) / 100;
   return idle_power(gpu) + busy * (0.94 * gpu.power_w - idle_power(gpu));
 }
 
-// A script may ask for any number; a card has what it has.
+// A script may set any number; the card's limits bound it.
 std::uint64_t bytes_of(double gib, const GpuSpec& gpu) {
   return static_cast<std::uint64_t>(
       std::clamp(gib * kGiB, 0.0, static_cast<double>(gpu.memory_bytes)));
@@ -67,9 +67,9 @@ unsigned limited(double mhz, std::optional<std::pair<unsigned, unsigned>> range)
 }
 
 void observe_heat_and_clocks(const GpuSpec& gpu, const Settings& settings, Observed& now) {
-  const double wanted = wanted_power(gpu, now.t_s);
+  const double requested = requested_power(gpu, now.t_s);
   now.power_limit_w = limit_of(gpu, settings);
-  now.power_w = std::min(wanted, now.power_limit_w);
+  now.power_w = std::min(requested, now.power_limit_w);
   now.temperature = 31 + 46 * (gpu.power_w > 0 ? now.power_w / gpu.power_w : 0);
   if (gpu.load.temperature)
     now.temperature = std::clamp(gpu.load.temperature->at(now.t_s), -100.0, 300.0);
@@ -78,9 +78,9 @@ void observe_heat_and_clocks(const GpuSpec& gpu, const Settings& settings, Obser
   double mhz = busy ? gpu.sm_mhz : std::min(kIdleMhz, gpu.sm_mhz);
   if (gpu.load.sm_clock) mhz = std::clamp(gpu.load.sm_clock->at(now.t_s), 0.0, double(gpu.sm_mhz));
   if (!busy) now.throttle_bits |= nvml::throttle::kIdle;
-  if (wanted > now.power_limit_w + 0.5) {
+  if (requested > now.power_limit_w + 0.5) {
     now.throttle_bits |= nvml::throttle::kPowerCap;
-    mhz *= std::max(0.3, now.power_limit_w / wanted);
+    mhz *= std::max(0.3, now.power_limit_w / requested);
   }
   each_active(gpu, EventType::throttle, now.t_s, [&](const Event& e) {
     now.throttle_bits |= e.bits;
@@ -135,7 +135,7 @@ double utilization_at(const GpuSpec& gpu, double t_s) {
 }
 
 double power_at(const GpuSpec& gpu, const Settings& settings, double t_s) {
-  return std::min(wanted_power(gpu, t_s), limit_of(gpu, settings));
+  return std::min(requested_power(gpu, t_s), limit_of(gpu, settings));
 }
 
 Observed observe(const GpuSpec& gpu, const Settings& settings, double t_s) {

@@ -1,4 +1,4 @@
-// What a fake GPU shows at a moment: a pure function of its script, its settings
+// The readings of a fake GPU at a moment: a pure function of its script, its settings
 // and the time.
 #pragma once
 

@@ -46,7 +46,7 @@ std::int64_t Object::integer(const char* key, std::int64_t fallback, std::int64_
                              std::int64_t high) {
   const auto value = number(key, static_cast<double>(low), static_cast<double>(high));
   if (!value) return fallback;
-  if (*value != std::floor(*value)) complain(where(key), "must be a whole number");
+  if (*value != std::floor(*value)) complain(where(key), "must be an integer");
   return static_cast<std::int64_t>(*value);
 }
 

@@ -1,5 +1,5 @@
 // Reads JSON objects and complains precisely: every problem names where it is, and
-// a key that nobody asked for is one.
+// an unused key is one.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ class Object {
   std::string where(const char* key) const { return where_ + "." + key; }
   const std::string& where() const { return where_; }
 
-  // Call last: complains about keys that were never asked for.
+  // Call last: reports keys that were never read.
   void finish() const;
 
  private:

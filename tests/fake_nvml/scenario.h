@@ -112,7 +112,7 @@ struct Scenario {
 // Throws sluice::Error, invalid_argument, naming the place.
 Scenario parse_scenario(std::string_view json_text);
 
-// By NVML's own name, "GPU_IS_LOST"; throws as parse_scenario does.
+// The code with NVML's own name, such as "GPU_IS_LOST"; throws as parse_scenario does.
 nvml::Return return_code(const std::string& name, const std::string& where);
 
 }  // namespace sluice::fake

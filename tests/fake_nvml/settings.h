@@ -1,4 +1,4 @@
-// What `tune` changed on the fake GPUs; kept in a file when one is named, so that
+// Settings that `tune` changed on the fake GPUs; kept in a file when one is named, so that
 // the next process sees it as it would on a real card.
 #pragma once
 

@@ -5,5 +5,5 @@
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   return sluice::fuzz::run("hf_fuzz_smoke", sluice::fuzz::corpus(argv[1]),
-                           {.variants = 100, .letters = "{}[]\":,-0e9.\\ \xff", .runs = 1});
+                           {.variants = 100, .alphabet = "{}[]\":,-0e9.\\ \xff", .runs = 1});
 }

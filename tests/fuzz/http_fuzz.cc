@@ -29,7 +29,7 @@ void check(bool ok) {
   if (!ok) std::abort();
 }
 
-// What is answered must itself be a well-formed answer with an honest length.
+// Every response must be well-formed and its Content-Length correct.
 void check_answer(const Response& response) {
   std::string bytes;
   write_response(response, {false, false, 11, "now"}, bytes);
@@ -43,7 +43,7 @@ void read_target(std::string_view target) {
   try {
     const Query query(target.substr(std::min(target.find('?'), target.size())));
     query.number("interval", 1, 0, 10);
-    query.whole("points", 1, 0, 10);
+    query.integer("points", 1, 0, 10);
   } catch (const sluice::Error& e) {
     check_answer(error_response(e));
   }

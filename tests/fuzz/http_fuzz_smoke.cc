@@ -19,5 +19,5 @@ const std::string kRequests[] = {
 
 int main() {
   return sluice::fuzz::run("http_fuzz_smoke", kRequests,
-                           {.variants = 4000, .letters = "\r\n :;,%?&=/*[]\"{}0fF\t\x7f\xff"});
+                           {.variants = 4000, .alphabet = "\r\n :;,%?&=/*[]\"{}0fF\t\x7f\xff"});
 }

@@ -14,5 +14,5 @@ int main(int argc, char** argv) {
     if (i % 20 == 0) some.push_back(kept[i]);
   }
   return sluice::fuzz::run("import_fuzz_smoke", some,
-                           {.variants = 500, .letters = "\x08\x0a\x12\x7f\xff\x01", .runs = 1});
+                           {.variants = 500, .alphabet = "\x08\x0a\x12\x7f\xff\x01", .runs = 1});
 }

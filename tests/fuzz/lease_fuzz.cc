@@ -19,10 +19,10 @@ void check(bool ok) {
 
 void read_request(std::string_view body) {
   try {
-    auto wanted = broker::wanted_from_json(body, {});
-    check(wanted.holder == broker::Holder{});
-    if (wanted.bytes == 0) wanted.bytes = wanted.min_bytes > 0 ? wanted.min_bytes : 1;
-    broker::check(wanted);  // throws when a limit was overlooked
+    auto request = broker::lease_request_from_json(body, {});
+    check(request.holder == broker::Holder{});
+    if (request.bytes == 0) request.bytes = request.min_bytes > 0 ? request.min_bytes : 1;
+    broker::check(request);  // throws when a limit was overlooked
   } catch (const Error& e) {
     check(e.code() == Code::invalid_argument);
     const std::string_view reason = e.what();

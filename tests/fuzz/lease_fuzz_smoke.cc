@@ -20,6 +20,6 @@ constexpr std::string_view kValues[] = {"-1",    "1e999", "0",        "null",
 int main() {
   return sluice::fuzz::run("lease_fuzz_smoke", kRequests,
                            {.variants = 8000,
-                            .letters = "{}[]\",:\\u0eE+-.\t\n\x7f\xff\xc3",
-                            .pieces = {std::begin(kValues), std::end(kValues)}});
+                            .alphabet = "{}[]\",:\\u0eE+-.\t\n\x7f\xff\xc3",
+                            .fragments = {std::begin(kValues), std::end(kValues)}});
 }

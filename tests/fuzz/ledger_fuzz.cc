@@ -70,8 +70,8 @@ class History {
     return policy;
   }
 
-  Wanted wanted() {
-    Wanted out;
+  LeaseRequest lease_request() {
+    LeaseRequest out;
     const auto who = bytes_.below(5);
     out.agent = "a" + std::to_string(who);
     if (who > 1) out.peer = "uid:" + std::to_string(who % 2);
@@ -107,7 +107,7 @@ class History {
     Changes changes;
     const auto before = ledger_.size();
     try {
-      const auto answer = ledger_.request(wanted(), 1, now_, changes);
+      const auto answer = ledger_.request(lease_request(), 1, now_, changes);
       check((answer.id == 0) == (answer.verdict == Verdict::refused), "refused with a number");
       check(answer.verdict == Verdict::granted || !answer.refusal.reason.empty(), "no reason");
     } catch (const Error&) {
@@ -166,8 +166,8 @@ class History {
     for (const auto& card : cards_) {
       std::uint64_t sum = 0;
       for (const auto& promise : ledger_.promises(card.uuid)) sum += promise.bytes;
-      const auto room = ledger_.room(card.uuid, now_);
-      check(room.free == 0 || sum + room.free <= card.total, "more free than there is");
+      const auto capacity = ledger_.capacity(card.uuid, now_);
+      check(capacity.free == 0 || sum + capacity.free <= card.total, "more free than there is");
     }
   }
 

@@ -53,7 +53,7 @@ void ask(std::string_view what, std::string_view body) {
   static compute::Compute compute({.threads = 1});
   // Small limits: what is slow is not what is wrong.
   answered_or_refused([&] {
-    const auto text = market::answer_text(compute, what, body, {.most_work = 1e5});
+    const auto text = market::answer_text(compute, what, body, {.max_work = 1e5});
     check(!Json::parse(text, nullptr, false).is_discarded());
   });
 }

@@ -17,7 +17,7 @@ const std::string kInputs[] = {
     R"({"prices": {"A": [1, 2, 1, 3], "B": [3, 2, 3, 4]}, "benchmark": [1, 2, 3, 4],
         "cutoff": 0.1, "covariance": "ledoit_wolf"})",
     R"({"prices": {"A": [1, 2, 1, 3], "B": [3, 2, 3, 4]}, "goal": "min_cvar", "upper": 0.9,
-        "sectors": [{"name": "s", "assets": ["A", 1], "least": 0.1, "most": 1}]})",
+        "sectors": [{"name": "s", "assets": ["A", 1], "min": 0.1, "max": 1}]})",
     R"({"mean": [0.1, 0.2], "covariance": [[0.04, 0.01], [0.01, 0.09]], "goal": "frontier",
         "points": 3, "held": [0.5, 0.5], "turnover": 1, "leverage": 2, "lower": [-1, 0]})",
     R"({"returns": [[0.01, -0.02, 0.03, 0.01], [0.02, 0.01, -0.01, 0.02]], "goal": "min_cvar",
@@ -48,8 +48,8 @@ constexpr std::string_view kValues[] = {
 int main() {
   return sluice::fuzz::run("market_fuzz_smoke", kInputs,
                            {.variants = 1500,
-                            .letters = "{}[]\",:\\u0eE+-.\t\n\x7f\xff\xc3",
-                            .pieces = {std::begin(kValues), std::end(kValues)},
+                            .alphabet = "{}[]\",:\\u0eE+-.\t\n\x7f\xff\xc3",
+                            .fragments = {std::begin(kValues), std::end(kValues)},
                             .edits = 3,
                             .runs = 1});
 }

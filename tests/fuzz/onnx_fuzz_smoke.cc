@@ -59,5 +59,5 @@ int main(int argc, char** argv) {
   for (const std::string& kept : sluice::fuzz::corpus(argv[1])) sluice::fuzz::feed(kept);
   return sluice::fuzz::run("onnx_fuzz_smoke",
                            std::vector<std::string>{plain(), branches(), called()},
-                           {.variants = 20'000, .letters = "\x08\x0a\x12\x7f\xff\x01", .runs = 1});
+                           {.variants = 20'000, .alphabet = "\x08\x0a\x12\x7f\xff\x01", .runs = 1});
 }

@@ -18,7 +18,7 @@ using namespace sluice;
 constexpr std::size_t kFront = 24;  // magic, the bytes of the head, their hash
 constexpr std::size_t kHash = 8;    // of all before it, at the end
 
-std::string mended(std::string file, compute::Workers& workers) {
+std::string with_valid_checksum(std::string file, compute::Workers& workers) {
   std::uint64_t head = 0;
   std::memcpy(&head, file.data() + 8, sizeof head);
   const std::size_t end = file.size() - kHash;
@@ -48,14 +48,14 @@ class MemoryFile {
 
 // Compiles what was planned, as far as it is small.
 void use(engine::Plan plan, compute::Workers& workers) {
-  std::vector<std::vector<engine::TensorType>> wanted;
+  std::vector<std::vector<engine::TensorType>> expected;
   for (const engine::Graph& shape : plan.shapes) {
-    wanted.emplace_back();
+    expected.emplace_back();
     for (const engine::ValueId id : shape.inputs)
-      wanted.back().push_back(engine::type_of(shape[id]));
+      expected.back().push_back(engine::type_of(shape[id]));
   }
   const engine::Session session(std::move(plan), workers, fuzz::small_session());
-  for (const auto& types : wanted) {
+  for (const auto& types : expected) {
     std::vector<engine::Datum> inputs;
     for (const engine::TensorType& type : types)
       inputs.emplace_back(fuzz::ones(type.dtype, type.shape));
@@ -69,7 +69,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static compute::Workers workers(1);
   const TensorMemory limit(limited_memory(fuzz::kMemory));
   std::string bytes(reinterpret_cast<const char*>(data), size);
-  const MemoryFile file(size < kFront + kHash ? bytes : mended(std::move(bytes), workers));
+  const MemoryFile file(size < kFront + kHash ? bytes
+                                              : with_valid_checksum(std::move(bytes), workers));
   try {
     (void)engine::read_plan_key(file.path());
     use(engine::read_plan(file.path(), workers), workers);

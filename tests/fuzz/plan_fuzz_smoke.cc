@@ -26,5 +26,5 @@ int main(int argc, char** argv) {
     return 1;
   }
   return sluice::fuzz::run("plan_fuzz_smoke", sluice::fuzz::corpus(argv[1]),
-                           {.variants = 300, .letters = "\x08\x0a\x12\x7f\xff\x01", .runs = 1});
+                           {.variants = 300, .alphabet = "\x08\x0a\x12\x7f\xff\x01", .runs = 1});
 }

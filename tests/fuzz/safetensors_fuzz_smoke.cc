@@ -13,10 +13,10 @@ int main() {
   };
   return fuzz::run("safetensors_fuzz_smoke", seeds,
                    {.variants = 10'000,
-                    .letters = "0123456789,[]{}\":\x01\xff",
-                    .pieces = {"\"shape\"", "\"data_offsets\"", "9223372036854775807",
-                               "288230376151711745", "-1", "1e9", "\"BOOL\"", "[0,0]", "null",
-                               "{\"", "\"__metadata__\":{\"a\":\"b\"},"},
+                    .alphabet = "0123456789,[]{}\":\x01\xff",
+                    .fragments = {"\"shape\"", "\"data_offsets\"", "9223372036854775807",
+                                  "288230376151711745", "-1", "1e9", "\"BOOL\"", "[0,0]", "null",
+                                  "{\"", "\"__metadata__\":{\"a\":\"b\"},"},
                     .runs = 1,
                     .kept = 1});
 }

@@ -5,5 +5,5 @@
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   return sluice::fuzz::run("scenario_fuzz_smoke", sluice::fuzz::corpus(argv[1]),
-                           {.variants = 150, .letters = "{}[]\":,-0e9.\\ \xff", .edits = 3});
+                           {.variants = 150, .alphabet = "{}[]\":,-0e9.\\ \xff", .edits = 3});
 }

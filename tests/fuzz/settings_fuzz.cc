@@ -26,7 +26,7 @@ void demand(bool ok, const char* what) {
   std::abort();
 }
 
-// What loaded without a problem is itself a configuration that says the same.
+// A configuration that loads without a problem must round-trip.
 void round_trip(const Settings& settings) {
   const auto values = settings_json(settings)["values"];
   cli::ProgramSettings again;

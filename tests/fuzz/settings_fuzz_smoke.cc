@@ -89,5 +89,5 @@ int main() {
   feed_extremes();
   return sluice::fuzz::run(
       "settings_fuzz_smoke", kCorpus,
-      {.pieces = {std::begin(kPieces), std::end(kPieces)}, .edits = 6, .kept = 1});
+      {.fragments = {std::begin(kPieces), std::end(kPieces)}, .edits = 6, .kept = 1});
 }

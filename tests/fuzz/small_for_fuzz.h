@@ -1,5 +1,5 @@
-// What a model from anywhere may cost in one try: little, so that a fuzzer tries many. All the
-// limits are those that programs have, only lower.
+// Low limits on the cost of one run of an untrusted model, so that a fuzzer tries many. They are
+// the limits that programs have, only lower.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@ inline engine::SessionOptions small_session() { return {.memory = kMemory, .node
 
 // Ones: few indices, loops and shapes refuse them.
 inline Tensor ones(DType dtype, const Shape& shape) {
-  constexpr std::int64_t kMostElements = 4096;  // the rest is the model's own doing
-  require(checked_size(shape.dims()) <= kMostElements, "an input too large to try");
+  constexpr std::int64_t kMaxElements = 4096;  // the rest is the model's own doing
+  require(checked_size(shape.dims()) <= kMaxElements, "an input too large to try");
   const Tensor tensor(dtype, shape);
   const auto fill = [&](auto one) { std::ranges::fill(tensor.values<decltype(one)>(), one); };
   switch (dtype) {

@@ -17,12 +17,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 namespace sluice::fuzz {
 
 struct Smoke {
-  int variants = 1000;                        // of each seed
-  std::string_view letters = "";              // that matter to the reader; zero is put in too
-  std::vector<std::string_view> pieces = {};  // put in place of what was there
-  int edits = 4;                              // at most, in one variant
-  std::size_t runs = 8;                       // a letter may be repeated so many times length²
-  std::size_t kept = 0;                       // bytes at the beginning that stay
+  int variants = 1000;             // of each seed
+  std::string_view alphabet = "";  // bytes that matter to the parser; zero is used too
+  std::vector<std::string_view> fragments = {};  // replacements of the input
+  int edits = 4;                                 // at most, in one variant
+  std::size_t runs = 8;                          // a symbol may be repeated so many times length²
+  std::size_t kept = 0;                          // bytes at the beginning that stay
 };
 
 inline void feed(std::string_view text) {
@@ -34,24 +34,23 @@ inline std::string damaged(std::string text, const Smoke& smoke, std::mt19937& r
   std::size_t edits = 1 + below(static_cast<std::size_t>(smoke.edits));
   for (; edits > 0 && text.size() > smoke.kept; --edits) {
     const std::size_t at = smoke.kept + below(text.size() - smoke.kept), length = 1 + below(16);
-    switch (below(smoke.pieces.empty() ? 5 : 6)) {
+    switch (below(smoke.fragments.empty() ? 5 : 6)) {
       case 0: text[at] = static_cast<char>(random()); break;
       case 1: text.erase(at, length); break;
       case 2: text.insert(at, length * length * smoke.runs, text[at]); break;
       case 3: text.insert(at, text.substr(at, length)); break;
       case 4: {
-        const std::size_t letter = below(smoke.letters.size() + 1);
-        text[at] = letter < smoke.letters.size() ? smoke.letters[letter] : '\0';
+        const std::size_t symbol = below(smoke.alphabet.size() + 1);
+        text[at] = symbol < smoke.alphabet.size() ? smoke.alphabet[symbol] : '\0';
         break;
       }
-      default: text.replace(at, below(length), smoke.pieces[below(smoke.pieces.size())]);
+      default: text.replace(at, below(length), smoke.fragments[below(smoke.fragments.size())]);
     }
   }
   return text;
 }
 
-// What is kept in a folder: inputs that reach every part of the reader, and those it once failed
-// on.
+// The inputs of a corpus folder: they reach every part of the reader, or once made it fail.
 inline std::vector<std::string> corpus(const std::filesystem::path& folder) {
   std::vector<std::string> kept;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {

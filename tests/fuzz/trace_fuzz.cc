@@ -1,5 +1,5 @@
 // Any bytes as a pickle, as a snapshot of PyTorch, as JSON and as a trace (with its
-// checksum mended, so that what lies behind it is reached): an answer, or an Error that
+// checksum recomputed, so that the code behind it is reached): an answer, or an Error that
 // says something. Built for libFuzzer with clang, and for the smoke test beside it.
 #include <cstddef>
 #include <cstdint>
@@ -37,7 +37,7 @@ void round_trip(std::string_view bytes) {
   if (memory::summarize(trace, 8).over_time.size() != 8) std::abort();
 }
 
-std::string mended(std::string_view bytes) {
+std::string with_valid_checksum(std::string_view bytes) {
   std::string text(bytes.substr(0, bytes.size() - (bytes.size() < 4 ? 0 : 4)));
   const auto sum = memory::trace_checksum(text);
   for (int shift = 0; shift < 32; shift += 8) text += static_cast<char>(sum >> shift & 0xff);
@@ -54,6 +54,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try_reading([&] { memory::read_json(bytes, limits); });
   try_reading([&] { memory::read_torch_snapshot(bytes, {0, "fuzz", "fuzz"}); });
   try_reading([&] { round_trip(bytes); });
-  try_reading([&] { round_trip(mended(bytes)); });
+  try_reading([&] { round_trip(with_valid_checksum(bytes)); });
   return 0;
 }

@@ -42,6 +42,6 @@ int main() {
   return sluice::fuzz::run(
       "trace_fuzz_smoke", std::vector<std::string>{pickle(), kJson, trace()},
       {.variants = 20'000,
-       .letters = "(.0123NJKMXa]}ehjqrstu)\x80\x85\x88\x8a\x8c\x94\x95\x93R\xff\x7f",
+       .alphabet = "(.0123NJKMXa]}ehjqrstu)\x80\x85\x88\x8a\x8c\x94\x95\x93R\xff\x7f",
        .runs = 1});
 }

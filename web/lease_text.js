@@ -1,4 +1,4 @@
-// What the page says about a lease: pure functions of what /v1/leases tells.
+// Text of a lease on the page: pure functions of the JSON of /v1/leases.
 
 import {bytes, bytesOf, clock, duration, kMissing, plural, sentence} from './format.js';
 import {shortBus} from './reading.js';
@@ -26,8 +26,8 @@ const kTiers = {
   ],
 };
 
-// {name, short, long}: how hard the promise is, in plain words.
-export function tierWords(name) {
+// {name, short, long}: the enforcement tier in plain words.
+export function tierText(name) {
   const [short, long] = kTiers[name] ?? ['', ''];
   return {name: sentence(name), short, long};
 }
@@ -46,44 +46,45 @@ export const brokenCard = (lease, cards) =>
 
 // {word, look, remark, reason}; `place` is {at, of} in the queue, `lag` the answer's age,
 // `broken` the GPU of it that cannot be used.
-export function stateWords(lease, lag, {place, broken} = {}) {
+export function stateText(lease, lag, {place, broken} = {}) {
   const [word, look] = kStates[lease.state] ?? [sentence(lease.state), 'info'];
   if (broken && lease.state === 'held') {
     return {word: 'GPU not usable', look: 'lost', remark: sentence(broken.why), reason: ''};
   }
   if (lease.over_use && lease.state === 'held') {
-    return {word: 'Over its lease', look: 'lost', remark: overWords(lease), reason: ''};
+    return {word: 'Over its lease', look: 'lost', remark: overText(lease), reason: ''};
   }
   return {word, look, remark: remarkOn(lease, lag, place), reason: reasonFor(lease)};
 }
 
 function remarkOn(lease, lag, place) {
   if (lease.state === 'waiting' && place) {
-    return `${memoryWords(lease)} wanted, place ${place.at} of ${place.of} in the queue`;
+    return `${memoryText(lease)} requested, place ${place.at} of ${place.of} in the queue`;
   }
-  if (lease.state === 'on_cpu') return `${memoryWords(lease)} wanted`;
+  if (lease.state === 'on_cpu') return `${memoryText(lease)} requested`;
   if (lease.state === 'yielding') {
     const left = countdown((lease.yield_in_s ?? 0) - lag);
-    return lease.over_use ? `${left}; ${overWords(lease)}` : left;
+    return lease.over_use ? `${left}; ${overText(lease)}` : left;
   }
   if (lease.state === 'draining') return 'given back, until a sample shows it';
   return '';
 }
 
-const overWords = (lease) => `uses ${bytes(lease.over_use)} more than promised`;
+const overText = (lease) => `uses ${bytes(lease.over_use)} more than promised`;
 
 const countdown = (left) =>
     (left > 0 ? `${duration(left)} left to give it back` : `${duration(-left)} overdue`);
 
-// What a lease that is held has as its reason is why it was placed there, which is no news.
+// The reason of a held lease only says why it was placed there, so it is not shown.
 function reasonFor(lease) {
   if (lease.state === 'yielding') return sentence(lease.yield_reason ?? '');
   return lease.state === 'held' ? '' : sentence(lease.reason);
 }
 
-// What a row can be found by: the words it shows, and the numbers of the lease and its process.
-export function searchWords(lease, cards) {
-  const {name, bus} = placeWords(lease, cards);
+// The text that the search looks in: the words of the row, and the numbers of the lease and its
+// process.
+export function searchText(lease, cards) {
+  const {name, bus} = placeText(lease, cards);
   const [word] = kStates[lease.state] ?? [lease.state];
   return [
     lease.agent, `lease ${lease.lease_id}`, `pid ${lease.pid ?? ''}`, lease.model_type, word,
@@ -101,12 +102,12 @@ export function chooseRows(items, typed, words) {
   const shown = items.map((item) => ` ${words(item)}`);
   const exact = items.filter((_, i) => shown[i].includes(phrase));
   if (exact.length) return exact;
-  const wanted = phrase.split(/\s+/).map((word) => (/^\d+$/.test(word) ? ` ${word}` : word));
-  return items.filter((_, i) => wanted.every((word) => shown[i].includes(word)));
+  const terms = phrase.split(/\s+/).map((word) => (/^\d+$/.test(word) ? ` ${word}` : word));
+  return items.filter((_, i) => terms.every((word) => shown[i].includes(word)));
 }
 
 // "12 of 340 leases", "none of 340 leases", "the first 50 of 340 leases".
-export function shownWords(shown, found, all) {
+export function shownText(shown, found, all) {
   const leases = plural(all, 'lease', 'leases');
   if (found === all) return shown === all ? leases : `the first ${shown} of ${leases}`;
   if (!found) return `none of ${leases}`;
@@ -114,9 +115,9 @@ export function shownWords(shown, found, all) {
 }
 
 // "40.0 GiB", "2 × 40.0 GiB" with several GPUs.
-export function memoryWords(lease) {
+export function memoryText(lease) {
   const parts = lease.gpus ?? [];
-  if (!parts.length) return gib(lease.asked_gb);
+  if (!parts.length) return gib(lease.requested_gb);
   const same = parts.every((part) => part.memory_gb === parts[0].memory_gb);
   if (parts.length > 1 && same) return `${parts.length} × ${gib(parts[0].memory_gb)}`;
   return gib(lease.memory_gb);
@@ -124,21 +125,21 @@ export function memoryWords(lease) {
 
 // {text, remark, shares}: promised and really used; shares are of the longer of the two,
 // [used within the promise, used past it], none where the use is not known.
-export function useWords(lease) {
+export function useText(lease) {
   const {memory_gb: promised, used_gb: used} = lease;
-  const asked = lease.asked_gb * (lease.gpus?.length ?? 0);
-  const less = asked > promised * 1.001 ? `asked for ${gib(asked)}` : '';
+  const requested = lease.requested_gb * (lease.gpus?.length ?? 0);
+  const less = requested > promised * 1.001 ? `requested ${gib(requested)}` : '';
   if (used === undefined) {
-    return {text: `${memoryWords(lease)} promised`, remark: less || 'use not known', shares: []};
+    return {text: `${memoryText(lease)} promised`, remark: less || 'use not known', shares: []};
   }
   const all = Math.max(promised, used);
   const shares = all ? [Math.min(promised, used) / all, (all - promised) / all] : [0, 0];
   const text = `${bytesOf(used * kGiB, promised * kGiB)}`;
-  return {text, remark: less || (lease.gpus?.length > 1 ? memoryWords(lease) : ''), shares};
+  return {text, remark: less || (lease.gpus?.length > 1 ? memoryText(lease) : ''), shares};
 }
 
 // Where it is: names of its GPUs by index where the server lists them, else by uuid.
-export function placeWords(lease, cards) {
+export function placeText(lease, cards) {
   const parts = lease.gpus ?? [];
   if (!parts.length) return {name: kMissing, bus: ''};
   const found = parts.map((part) => cards.get(part.gpu_uuid));
@@ -150,13 +151,13 @@ export function placeWords(lease, cards) {
 }
 
 // {text, remark} for how long it has lasted, and for what is left.
-export function sinceWords(lease, lag) {
-  const age = lease.granted_age_s ?? lease.asked_age_s;
-  const at = Date.parse(lease.granted_at ?? lease.asked_at);
+export function sinceText(lease, lag) {
+  const age = lease.granted_age_s ?? lease.requested_age_s;
+  const at = Date.parse(lease.granted_at ?? lease.requested_at);
   return {text: duration(age + lag), remark: clock(at)};
 }
 
-export function leftWords(lease, lag) {
+export function leftText(lease, lag) {
   const never = lease.state === 'draining' || lease.expires_in_s === undefined;
   if (never) return {text: kMissing, remark: ''};
   const left = lease.expires_in_s - lag;
@@ -165,7 +166,7 @@ export function leftWords(lease, lag) {
 }
 
 // "4 leases hold 131.0 GiB, 2 wait, 1 on the CPU".
-export function totalWords({leases = [], waiting = [], on_cpu: onCpu = [], counts}) {
+export function totalText({leases = [], waiting = [], on_cpu: onCpu = [], counts}) {
   const all = counts ?? {leases: leases.length, waiting: waiting.length, on_cpu: onCpu.length};
   const held = leases.reduce((sum, lease) => sum + lease.memory_gb, 0);
   const words = [];

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Indicators on one core beside TA-Lib, in turn: for machines whose speed changes by the minute.
+"""Interleaved measurements of indicators and TA-Lib on one core, for machines whose speed varies.
 
-    bench/market_turns.py build/sluice --python .venv/bin/python \\
-        --out bench/results/DATE-market-turns.json
+    bench/market_interleaved.py build/sluice --python .venv/bin/python \\
+        --out bench/results/DATE-market-interleaved.json
 
-Each round runs `sluice bench market`, which times us and then the library, for a moment each.
+Each round runs `sluice bench market`, which measures Sluice and then the library for a moment each.
 Figures are medians over the rounds, ratios are medians of the ratios of single rounds (above 1:
 Sluice is faster).
 """
