@@ -195,8 +195,9 @@ void GraphEditor::use(NodeId id, ValueId value) {
 void GraphEditor::unuse(NodeId id, ValueId value) {
   if (value == kNoValue) return;
   std::vector<NodeId>& users = users_[at(value)];
-  const auto found = std::find(users.begin(), users.end(), id);
-  if (found != users.end()) users.erase(found);
+  // From the back: dead nodes are removed in reverse order, also thousands of users of one value.
+  const auto found = std::find(users.rbegin(), users.rend(), id);
+  if (found != users.rend()) users.erase(std::next(found).base());
 }
 
 void GraphEditor::remove_dead() {

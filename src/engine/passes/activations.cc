@@ -60,9 +60,10 @@ class Polynomial {
   }
   double at(std::size_t i, std::size_t j) const { return c_[i][j]; }
 
+  // None for 0: 0 * x is NaN if x is infinite.
   static std::optional<Polynomial> constant(double number) {
     Polynomial p;
-    return p.add(0, 0, number) ? std::optional(p) : std::nullopt;
+    return number != 0 && p.add(0, 0, number) ? std::optional(p) : std::nullopt;
   }
   std::optional<double> as_constant() const {
     for (std::size_t i = 0; i < kPowersOfX; ++i)

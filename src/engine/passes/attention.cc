@@ -28,7 +28,9 @@ std::optional<Scores> plain_scores(const GraphEditor& edit, ValueId value) {
 }
 
 // Where(c, number, scores) equals an additive mask if the number dominates the scores: hidden keys
-// have no weight, and rows without other keys give all keys the same weight.
+// have no weight, and rows without other keys give all keys the same weight. Only a row with all
+// visible scores near or below the number would differ; at 1e9, f32 rounds scores to multiples
+// of 64.
 bool hides(const GraphEditor& edit, ValueId number) {
   const auto value = edit.scalar(number);
   return value && *value <= -1e9 && edit.type(number).dtype == DType::f32;

@@ -218,6 +218,14 @@ TEST(ActivationsTest, SumsThatCancelOutAreNotFused) {
   EXPECT_GT(chain_steps(optimized_nodes(m))[0], 1u);
 }
 
+TEST(ActivationsTest, TermsTimesZeroAreNotDropped) {
+  Model m;
+  const ValueId x = m.input(tensor_of<float>({2}, {1, std::numeric_limits<float>::infinity()}));
+  const ValueId sum = m.op("Add", {x, m.op("Mul", {x, m.number(0)})});
+  m.output(m.op("Mul", {sum, m.op("Sigmoid", {x})}));
+  EXPECT_GT(chain_steps(optimized_nodes(m))[0], 1u);
+}
+
 // x * half * (1 + erf(x / root)).
 Model half_precision_gelu(DType type, float half, float root) {
   Model m;

@@ -54,7 +54,7 @@ class Folder {
     Node& conv = graph_.nodes[made->second];
     if (conv.op != "Conv" || !conv.domain.empty() || given_.contains(conv.inputs[1])) return false;
     const Tensor weights = graph_[conv.inputs[1]].constant;
-    if (weights.dtype() != DType::f32 || weights.rank() < 3) return false;
+    if (weights.dtype() != DType::f32 || weights.rank() < 3 || weights.size() == 0) return false;
     const std::int64_t n = weights.shape()[0];
     Tensor parts[4];
     for (std::size_t i = 0; i < 4; ++i)

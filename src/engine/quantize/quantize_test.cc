@@ -9,6 +9,7 @@
 
 #include "engine/graph/graph_for_tests.h"
 #include "engine/ops/one_op_for_tests.h"
+#include "engine/quantize/quantize_fold.h"
 #include "engine/quantize/quantize_loss.h"
 #include "engine/quantize/quantize_opset.h"
 #include "engine/quantize/quantize_weights.h"
@@ -161,6 +162,14 @@ TEST_F(QuantizeModelTest, BatchNormsAreFoldedIntoConvolutions) {
   meter.add(Session(graph, workers).run(given)[0].tensor,
             Session(folded, workers).run(given)[0].tensor);
   EXPECT_LT(meter.loss().relative, 1e-6);
+}
+
+TEST_F(QuantizeModelTest, BatchNormsWithoutChannelsAreKept) {
+  GraphBuilder b;
+  const ValueId none = b.constant(Tensor(DType::f32, {0}));
+  const ValueId conv = b.node("Conv", {b.input("x"), b.constant(Tensor(DType::f32, {0, 3, 1, 1}))});
+  const Graph graph = b.output(b.node("BatchNormalization", {conv, none, none, none, none})).take();
+  EXPECT_EQ(fold_batch_norms(graph).nodes.size(), 2u);
 }
 
 TEST(QuantizeRangeTest, OutliersDoNotDetermineTheRange) {

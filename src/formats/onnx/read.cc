@@ -10,8 +10,9 @@ namespace {
 constexpr int kDeepest = 64;  // nested graphs and types
 
 // An empty message takes two bytes in the file and up to hundreds in memory. Messages of real
-// models take less than 30 times their size.
+// models take less than 50 times their size.
 constexpr std::size_t kMaxGrowth = 64, kFreeBytes = std::size_t{16} << 20;
+constexpr std::size_t kGraphNodeBytes = 512;  // a node's copy in the graph of the engine
 
 class Reader {
  public:
@@ -166,6 +167,7 @@ class Reader {
   }
 
   Node node(std::string_view bytes) {
+    charge(kGraphNodeBytes);
     Node n;
     for (Wire fields(bytes); fields.next();) {
       switch (fields.number()) {
