@@ -152,11 +152,13 @@ Json parse_json_object(std::string_view text, std::string_view what, std::string
 
 std::size_t parsed_size(std::string_view text) noexcept {
   constexpr std::size_t kElement = 2 * sizeof(Json), kMember = 128, kList = 64;
+  constexpr std::size_t kString = 64;  // allocated, and so is each text that is no name
   const auto signs = [&](char sign) {
     return static_cast<std::size_t>(std::ranges::count(text, sign));
   };
-  return text.size() + signs(',') * kElement + signs(':') * kMember +
-         (signs('[') + signs('{')) * kList;
+  const std::size_t strings = signs('"') / 2, members = signs(':');
+  return text.size() + signs(',') * kElement + members * kMember +
+         (strings - std::min(strings, members)) * kString + (signs('[') + signs('{')) * kList;
 }
 
 }  // namespace sluice

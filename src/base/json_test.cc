@@ -166,6 +166,9 @@ TEST(PackedNumbers, TheSizeOfADocumentIsEstimated) {
               static_cast<double>(to_text(JsonText(json)).size()), 200);
   EXPECT_GE(parsed_size("{\"a\":[" + std::string(1000, ',') + "]}"), 8000u);
   EXPECT_GE(parsed_size("{\"a\":\"" + std::string(1000, 'x') + "\"}"), 1000u);
+  std::string texts;
+  for (int i = 0; i < 1000; ++i) texts += "\"\",";
+  EXPECT_GE(parsed_size("{\"a\":[" + texts + "\"\"]}"), 1000u * (2 * sizeof(Json) + 48 + 3));
 }
 
 }  // namespace

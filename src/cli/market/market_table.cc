@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <set>
 
 #include "base/error.h"
 #include "base/printable.h"
@@ -60,12 +61,23 @@ std::map<std::string_view, std::size_t> row_indices(const market::Csv& csv) {
   return indices;
 }
 
+// Each series gets a value for each row's key, however few it has.
+void require_small_join(const market::Csv& csv, std::size_t owner, std::size_t dates) {
+  std::set<std::string_view> tickers;
+  for (std::size_t row = 0; row < csv.rows(); ++row) tickers.insert(csv.text(row, owner));
+  const std::size_t max_values = market::Csv::max_bytes() / sizeof(double);
+  require(tickers.size() <= max_values / dates,
+          fmt::format("{}: a table of {} series and {} dates is too large: at most {} values",
+                      csv.name(), tickers.size(), dates, max_values));
+}
+
 Json joined(const market::Csv& csv, const TableFlags& flags) {
   const std::string name = flags.columns.empty() ? "close" : flags.columns[0];
   require(flags.columns.size() <= 1, "--by takes one --column");
   const std::size_t owner = csv.column(flags.by);
   const auto values = csv.numbers(csv.column(name));
   const auto indices = row_indices(csv);
+  require_small_join(csv, owner, indices.size());
   std::map<std::string_view, std::vector<double>> found;
   std::vector<std::string_view> order;
   std::map<std::string_view, std::vector<bool>> seen;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "market/backtest/sweep/all_in_account.h"
 #include "market/backtest/sweep/sweep_call.h"
 #include "market/bench/workload.h"
 
@@ -59,7 +60,8 @@ Workload backtest_load(std::string_view which, Scale scale) {
   for (std::size_t i = 0; i < tickers; ++i) sweep->histories.push_back(history(kBars, i + 1));
   const std::size_t sets = sweep->options.sets.size();
   sweep->tallies.resize(tickers * sets);
-  sweep->call.emplace(sweep->histories, sweep->options, sweep->options.sets, sweep->tallies.data());
+  sweep->call.emplace(sweep->histories, sweep->options, sweep->options.sets,
+                      is_all_in(sweep->options.trading), sweep->tallies.data());
   Workload load{.unit = "bar/s",
                 .operation = &sweep_operation(),
                 .call = sweep->call->call(),

@@ -1,5 +1,6 @@
 #include "market/montecarlo/asian.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <vector>
@@ -85,8 +86,12 @@ Estimate asian(compute::Compute& compute, const AsianOption& option,
                      .items = blocks.size(),
                      .work = static_cast<double>(per_block) * option.fixings};
   compute::Outcome ran = compute.run(asian_operation(), call, where);
-  Estimate found = estimate(blocks, std::exp(-option.rate * option.expiry),
-                            geometric_mean_payoff(option), simulation.control_variate, each);
+  const double discount = std::exp(-option.rate * option.expiry);
+  Estimate found =
+      estimate(blocks, discount, geometric_mean_payoff(option), simulation.control_variate, each);
+  // Rounding of the prices to floats, which is the same for all paths.
+  constexpr double kRounding = 1e-7;
+  found.standard_error += kRounding * discount * std::max(option.spot, option.strike);
   found.ran = std::move(ran);
   return found;
 }

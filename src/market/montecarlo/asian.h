@@ -20,7 +20,8 @@ struct AsianOption {
 };
 
 // One price by simulation. Same numbers of the same paths on every device; logarithm, sine
-// and exponential differ in their last bits there, and a price by less than 1e-5 of spot.
+// and exponential differ in their last bits there, and a price by less than 1e-5 of spot. The
+// standard error includes the rounding of prices to floats, 1e-7 of spot or strike.
 Estimate asian(compute::Compute& compute, const AsianOption& option,
                const SimulationOptions& simulation = {},
                compute::DevicePreference where = compute::DevicePreference::automatic);

@@ -127,6 +127,18 @@ TEST_F(Asian, ThePriceWithoutVolatilityIsThatOfTheMeanForward) {
   EXPECT_NEAR(asian(compute, o, {.paths = 4096}).price, (mean - 90) * std::exp(-0.1), 1e-4);
 }
 
+// The kernels round each price to a float. The standard error of the paths alone was up to 1000
+// times smaller than that.
+TEST_F(Asian, TheStandardErrorIncludesTheRoundingOfFloats) {
+  for (const double vol : {1e-6, 1e-5, 1e-4}) {
+    // The mean of the fixings is nearly normal, and the price that of its deviation.
+    const AsianOption o{.vol = vol};
+    const auto e = asian(compute, o, {.paths = 1 << 18});
+    EXPECT_GE(e.standard_error, 1e-5);
+    EXPECT_NEAR(e.price, asian_geometric(o), 4 * e.standard_error) << vol;
+  }
+}
+
 TEST_F(Asian, InvalidOptionsAreRefused) {
   EXPECT_THROW(asian(compute, {.fixings = 0}), Error);
   EXPECT_THROW(asian(compute, {.vol = std::nan("")}), Error);

@@ -15,16 +15,28 @@ namespace {
 
 using Complex = std::complex<double>;
 
+// log(1 + z) and exp(z) - 1 without cancellation at a small z.
+Complex complex_log1p(Complex z) {
+  const double x = z.real(), y = z.imag();
+  return {0.5 * std::log1p(x * (2 + x) + y * y), std::atan2(y, 1 + x)};
+}
+Complex complex_expm1(Complex z) {
+  const double grown = std::expm1(z.real()), s = std::sin(z.imag()), c = std::cos(z.imag());
+  return {grown * c - (c > 0 ? s * s / (1 + c) : 1 - c), (1 + grown) * s};
+}
+
 // E[(S_t / forward)^(iu)]. The form whose logarithm never leaves its main branch (Albrecher
-// et al. 2007).
+// et al. 2007), in terms that keep their digits where sigma is small against kappa.
 Complex characteristic(const Heston& h, double t, Complex u) {
-  const Complex i(0, 1), beta = h.kappa - h.rho * h.sigma * i * u;
-  const Complex d = std::sqrt(beta * beta + h.sigma * h.sigma * (i * u + u * u));
-  const Complex g = (beta - d) / (beta + d), decay = std::exp(-d * t);
+  const Complex i(0, 1), beta = h.kappa - h.rho * h.sigma * i * u, q = i * u + u * u;
   const double s2 = h.sigma * h.sigma;
-  const Complex level =
-      h.kappa * h.theta / s2 * ((beta - d) * t - 2.0 * std::log((1.0 - g * decay) / (1.0 - g)));
-  return std::exp(level + h.v0 / s2 * (beta - d) * (1.0 - decay) / (1.0 - g * decay));
+  const Complex d = std::sqrt(beta * beta + s2 * q);
+  // (beta - d) / sigma^2; beta^2 - d^2 = -sigma^2 q.
+  const bool close = (beta * std::conj(d)).real() > 0;
+  const Complex slope = close ? -q / (beta + d) : (beta - d) / s2;
+  const Complex fall = -complex_expm1(-d * t), ratio = s2 * slope * fall / (2.0 * d);
+  const Complex level = h.kappa * h.theta * (slope * t - 2.0 / s2 * complex_log1p(ratio));
+  return std::exp(level - h.v0 * q * fall / (2.0 * d + s2 * slope * fall));
 }
 
 constexpr int kPoints = 16, kMaxPanels = 200000;

@@ -38,6 +38,21 @@ TEST(HestonPrice, PricesApproachBlackScholesWithoutVolatilityOfVolatility) {
   EXPECT_NEAR(heston_price(o), call, 1e-5);
 }
 
+TEST(HestonPrice, PricesKeepTheirDigitsWhereVarianceHardlyVaries) {
+  compute::Compute compute{{.threads = 1}};
+  for (const double kappa : {1.0, 30.0, 1000.0})
+    for (const double sigma : {1e-4, 1e-3})
+      for (const double t : {0.1, 1.0, 10.0}) {
+        double call = 0, put = 0;
+        black_scholes<double>(compute, {100.0, 100.0, t, 0.0, 0.0, 0.2}, {&call, 1}, {&put, 1});
+        HestonOption o{.t = t, .model = {0.04, kappa, 0.04, sigma, 0}};
+        EXPECT_NEAR(heston_price(o), call, 10 * sigma * sigma + 1e-8)
+            << kappa << ' ' << sigma << ' ' << t;
+        o.model.rho = -0.7;
+        EXPECT_NEAR(heston_price(o), call, 10 * sigma / kappa + 1e-8) << kappa << ' ' << t;
+      }
+}
+
 TEST(HestonPrice, PricesWithoutVarianceAreTheDiscountedIntrinsicValue) {
   HestonOption o{.t = 1e-6, .model = {.v0 = 0, .kappa = 0, .theta = 0}};
   EXPECT_EQ(heston_price(o), 0);

@@ -1,5 +1,7 @@
 #include "market/montecarlo/paths.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -17,6 +19,8 @@ namespace {
 using formula::kPathBlock;
 using formula::PathPlan;
 using formula::QuasiTables;
+
+constexpr std::uint64_t kMaxSobolPoints = std::uint64_t{1} << 31;  // of each shift
 
 void paths_cpu(const compute::Call& call, compute::Workers& workers) {
   const auto& plan = *call.input<PathPlan>(0);
@@ -59,13 +63,23 @@ void validate_correlation(const PathModel& m) {
   }
 }
 
+// Euler's step takes the variance beyond its mean when kappa times its length is above 1.
+void validate_heston_steps(const PathModel& m) {
+  const double first = m.first < 0 ? m.t / m.steps : m.first;
+  const double longest = std::max(first, m.steps > 1 ? (m.t - first) / (m.steps - 1) : 0);
+  require(m.heston.kappa * longest <= 1 + 1e-9,
+          fmt::format("a step of {:.3g} years is too long for kappa {}: take {:.0f} steps or more "
+                      "of equal length",
+                      longest, m.heston.kappa, std::ceil(m.heston.kappa * m.t)));
+}
+
 void validate(const PathModel& m, const PathPayoff& p) {
   require_range("assets", static_cast<int>(m.assets.size()), 1, kMaxAssets);
   require_range("steps", m.steps, 1);
   require_range("t", m.t, 1e-9, 1000.0);
   require_range("rate", m.rate, -10.0, 10.0);
-  require(m.first <= m.t && (m.steps == 1 || m.first < m.t) && (m.steps > 1 || m.first != 0),
-          "first must leave time for the other steps, and one step needs some itself");
+  require(m.steps > 1 ? m.first < m.t : m.first < 0 || m.first == m.t,
+          "first must leave time for the other steps, and one step must end at t");
   for (const Asset& a : m.assets) {
     require_range("spot", a.spot, 1e-30, 1e30);
     require_range("vol", a.vol, 0.0, 100.0);
@@ -84,6 +98,7 @@ void validate(const PathModel& m, const PathPayoff& p) {
   require_range("theta", m.heston.theta, 0.0, 100.0);
   require_range("sigma", m.heston.sigma, 0.0, 100.0);
   require_range("rho", m.heston.rho, -1.0, 1.0);
+  validate_heston_steps(m);
 }
 
 void correlation_root(const PathModel& m, double* root) {
@@ -167,7 +182,7 @@ std::unique_ptr<QuasiTables> quasi_tables(const PathPlan& plan, std::uint64_t pe
   require(plan.steps * q->factors <= kSobolDimensions,
           "Sobol's sequence here has 256 dimensions: steps times assets may be no more");
   q->directions = sobol_directions();
-  q->per_shift = static_cast<std::uint32_t>(per_shift);
+  q->per_shift = static_cast<std::uint32_t>(per_shift);  // fits: simulate() requires it
   std::vector<double> t{0, plan.first_dt};
   for (int k = 1; k < plan.steps; ++k) t.push_back(t.back() + plan.dt);
   for (int k = 0; k < plan.steps; ++k) {
@@ -207,7 +222,11 @@ Estimate simulate(compute::Compute& compute, const PathModel& model, const PathP
   require_range("paths", static_cast<double>(simulation.paths), 1.0, 1e12);
   PathPlan plan = make_plan(model, payoff, simulation);
   const std::uint64_t each = simulation.antithetic ? 2 : 1, per_block = kPathBlock * each;
-  std::vector<BlockSums> blocks(simulated_paths(simulation) / per_block);
+  const std::uint64_t count = simulated_paths(simulation) / per_block;
+  require(!simulation.sobol || count / kSobolShifts * kPathBlock <= kMaxSobolPoints,
+          fmt::format("Sobol's sequence here has 2^31 points: paths may be {} at most",
+                      kMaxSobolPoints * kSobolShifts * each));
+  std::vector<BlockSums> blocks(count);
   std::unique_ptr<QuasiTables> quasi;
   if (simulation.sobol) quasi = quasi_tables(plan, blocks.size() / kSobolShifts * kPathBlock);
   compute::Call call{.in = {{.data = &plan, .item_bytes = 0, .shared_bytes = sizeof plan}},

@@ -60,7 +60,7 @@ struct PathModel {
   double t = 1;
   int steps = 1;
   // When the first step ends (0: the spot is the first fixing); the others are of equal
-  // length. Negative: the first one too.
+  // length. Negative: the first one too. A single step ends at t.
   double first = -1;
 };
 

@@ -158,6 +158,18 @@ TEST_F(Paths, AnyNumberOfThreadsGivesTheSameBits) {
             simulate(compute, model, payoff, {.paths = 50000}).price);
 }
 
+// 2^36 paths are 2^32 points of each shift; as 32 bits that was zero, and a division by zero.
+TEST_F(Paths, MorePathsThanSobolHasPointsAreRefused) {
+  for (const std::uint64_t paths : {std::uint64_t{1} << 37, std::uint64_t{1} << 36}) {
+    try {
+      simulate(compute, {}, {}, {.paths = paths, .antithetic = false, .sobol = true});
+      ADD_FAILURE() << "answered " << paths;
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), testing::HasSubstr("34359738368 at most"));
+    }
+  }
+}
+
 TEST_F(Paths, InvalidModelsAreRefused) {
   PathModel model{.assets = {{100, 0, 0.2}, {100, 0, 0.2}}};
   model.correlation = {1, 2, 2, 1};
@@ -172,6 +184,10 @@ TEST_F(Paths, InvalidModelsAreRefused) {
   EXPECT_THROW(simulate(compute, {.assets = {{}, {}}}, basket), Error);
   EXPECT_THROW(simulate(compute, {.assets = {}}, {}), Error);
   EXPECT_THROW(simulate(compute, {.steps = 0}, {}), Error);
+  EXPECT_THROW(simulate(compute, {.first = 0.25}, {}), Error);
+  PathModel heston{.stochastic_volatility = true, .steps = 9};
+  heston.heston.kappa = 10;
+  EXPECT_THROW(simulate(compute, heston, {}), Error);
 }
 
 }  // namespace

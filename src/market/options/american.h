@@ -14,9 +14,9 @@ enum class AmericanAccuracy { fast, standard, fine };
 
 // One price per option. vol or t so small that nothing is uncertain gives the best
 // moment's value; t 0 the intrinsic value. NaN where spot, strike, t or vol is negative or
-// a number not finite; and where exercising pays between two boundaries, which this method
-// has not (a put with div_yield < rate <= 0, a call with rate < div_yield <= 0): use
-// binomial() there. CPU and GPU agree within 1e-11 of (spot + strike).
+// a number not finite; and for a put with a negative div_yield below its rate, or a call with a
+// negative rate below its div_yield: the fixed point does not converge there, or there are two
+// boundaries. Use binomial() there. CPU and GPU agree within 1e-11 of (spot + strike).
 compute::Outcome american(compute::Compute& compute, const OptionColumns<double>& options,
                           OptionKind kind, std::span<double> price,
                           AmericanAccuracy accuracy = AmericanAccuracy::standard,

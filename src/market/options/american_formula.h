@@ -256,9 +256,14 @@ SLUICE_HD inline bool is_valid(const Put& p) {
 
 SLUICE_HD inline bool is_certain(const Put& p) { return p.vol * std::sqrt(p.t) < 1e-5; }
 
-// Exercising early pays only with a rate above zero.
+// A negative yield below the rate: with a rate above zero the fixed point does not converge,
+// and with one of zero or below there are two boundaries.
+SLUICE_HD inline bool is_unsupported(const Put& p) { return p.yield < 0 && p.yield < p.rate; }
+
+// Exercising early pays only with a rate above zero (or in the cases that are unsupported).
 SLUICE_HD inline bool has_boundary(const Put& p) {
-  return is_valid(p) && p.spot > 0 && p.strike > 0 && !is_certain(p) && p.rate > 0;
+  return is_valid(p) && p.spot > 0 && p.strike > 0 && !is_certain(p) && p.rate > 0 &&
+         !is_unsupported(p);
 }
 
 SLUICE_HD inline PutTerms put_terms(const Put& p) {
@@ -290,8 +295,9 @@ SLUICE_HD double american_put(const Put& p, const AmericanTables& tables) {
   if (p.strike == 0) return 0;
   if (p.spot == 0) return p.strike * (p.rate < 0 ? std::exp(-p.rate * p.t) : 1);
   if (is_certain(p)) return certain_put(p);
+  if (is_unsupported(p)) return NAN;
   const double european = price<M, double>(p.spot, p.strike, p.t, p.rate, p.yield, p.vol).put;
-  if (p.rate <= 0) return p.yield < p.rate ? NAN : european;
+  if (p.rate <= 0) return european;
   const PutTerms o = put_terms(p);
   Boundary b;
   b.root_t = std::sqrt(p.t);

@@ -17,19 +17,28 @@ constexpr double kGap = 1e-6;  // of the size of the returns
 
 class CuttingPlanes {
  public:
-  CuttingPlanes(const Scenarios& s, const CvarGoal& goal, const LimitRows& limits, std::size_t n)
-      : s_(s), goal_(goal), n_(n), count_(s.returns.size() / n), loss_(limits.variables) {
+  CuttingPlanes(const Scenarios& s, const CvarGoal& goal, const LimitRows& limits, FreeAssets free,
+                std::size_t n)
+      : s_(s),
+        goal_(goal),
+        free_(std::move(free)),
+        n_(n),
+        count_(s.returns.size() / n),
+        loss_(limits.variables) {
     const std::size_t wide = limits.variables + 1;
     qp_ = {std::vector<double>(wide * wide, 0.0), std::vector<double>(wide, 0.0), limits.rows};
     // Losses are counted in units of a usual one, so that all variables are of one size.
     double squares = 0;
-    for (const double r : s.returns) squares += r * r;
+    for (std::size_t i = 0; i < n_; ++i)
+      if (!free_.excluded[i]) squares += dot(returns_of(i), returns_of(i));
     unit_ = std::max(std::sqrt(squares / static_cast<double>(s.returns.size())), 1e-12);
     // So little that it decides only between equally good portfolios.
     for (std::size_t i = 0; i < n_; ++i) qp_.p[i * wide + i] = 1e-9;
     qp_.rows.push_back({{{loss_, 1.0}}, -1e3, 1e3, ""});
     if (goal.kind == CvarGoal::Kind::target_risk) {
-      for (std::size_t i = 0; i < n_; ++i) qp_.q[i] = -s.mean[i];
+      const std::vector<double> rewards = rewards_of(s.mean, free_);
+      for (std::size_t i = 0; i < n_ && free_.spread > 0; ++i)
+        qp_.q[i] = -rewards[i] / free_.spread;
       qp_.rows.push_back({{{loss_, 1.0}},
                           -kNoLimit,
                           goal.value / unit_,
@@ -38,9 +47,10 @@ class CuttingPlanes {
       qp_.q[loss_] = 1;
     }
     if (goal.kind == CvarGoal::Kind::target_return) {
-      QpRow row{{}, goal.value, kNoLimit, fmt::format("the return is at least {}", goal.value)};
-      for (std::size_t i = 0; i < n_; ++i) row.terms.emplace_back(i, s.mean[i]);
-      qp_.rows.push_back(std::move(row));
+      std::vector<double> mean(s.mean.begin(), s.mean.end());
+      for (std::size_t i = 0; i < n_; ++i) mean[i] = free_.excluded[i] ? 0 : mean[i];
+      qp_.rows.push_back(
+          return_row(mean, goal.value, fmt::format("the return is at least {}", goal.value)));
     }
   }
 
@@ -59,26 +69,35 @@ class CuttingPlanes {
       out.cvar = add_cut(out.weights);
       close = out.cvar <= (x[loss_] + kGap) * unit_;
     }
+    for (std::size_t i = 0; i < n_; ++i)
+      if (free_.excluded[i]) out.weights[i] = 0;
     if (!s_.mean.empty()) out.expected_return = dot(s_.mean, out.weights);
     return out;
   }
 
  private:
+  std::span<const double> returns_of(std::size_t i) const {
+    return s_.returns.subspan(i * count_, count_);
+  }
+
   // Returns the CVaR of the weights and bounds that of all others by its tangent there.
   double add_cut(const std::vector<double>& w) {
     std::vector<double> losses(count_, 0.0), share;
-    for (std::size_t i = 0; i < n_; ++i)
+    for (std::size_t i = 0; i < n_; ++i) {
+      if (free_.excluded[i]) continue;
       for (std::size_t t = 0; t < count_; ++t) losses[t] -= w[i] * s_.returns[i * count_ + t];
+    }
     const double cvar = cvar_of(losses, goal_.beta, &share);
     QpRow cut{{{loss_, 1.0}}, 0, kNoLimit, ""};
     for (std::size_t i = 0; i < n_; ++i)
-      cut.terms.emplace_back(i, dot(s_.returns.subspan(i * count_, count_), share) / unit_);
+      cut.terms.emplace_back(i, free_.excluded[i] ? 0 : dot(returns_of(i), share) / unit_);
     qp_.rows.push_back(std::move(cut));
     return cvar;
   }
 
   const Scenarios& s_;
   const CvarGoal& goal_;
+  FreeAssets free_;
   std::size_t n_, count_, loss_;
   double unit_ = 1;
   QpProblem qp_;
@@ -127,7 +146,8 @@ CvarPortfolio optimise_cvar(const Scenarios& scenarios, const CvarGoal& goal,
   require(goal.beta > 0 && goal.beta < 1, fmt::format("beta is {}; it may be 0 to 1", goal.beta));
   for (const auto values : {scenarios.mean, scenarios.returns})
     for (const double v : values) require(std::isfinite(v), "a return is not finite");
-  return CuttingPlanes(scenarios, goal, limit_rows(n, scenarios.names, limits), n).run();
+  const LimitRows rows = limit_rows(n, scenarios.names, limits);
+  return CuttingPlanes(scenarios, goal, rows, free_assets(n, scenarios.mean, limits), n).run();
 }
 
 }  // namespace sluice::market

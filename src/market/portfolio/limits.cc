@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -93,6 +94,38 @@ void add_distance(std::size_t n, const std::vector<double>& from, double limit, 
 }
 
 }  // namespace
+
+FreeAssets free_assets(std::size_t n, std::span<const double> mean, const PortfolioLimits& limits) {
+  FreeAssets out{std::vector<bool>(n), std::vector<bool>(n)};
+  double low = kNoLimit, high = -kNoLimit;
+  for (std::size_t i = 0; i < n; ++i) {
+    out.fixed[i] = at(limits.lower, i) == at(limits.upper, i);
+    out.excluded[i] = out.fixed[i] && at(limits.lower, i) == 0;
+    if (out.fixed[i] || mean.empty()) continue;
+    low = std::min(low, mean[i]);
+    high = std::max(high, mean[i]);
+  }
+  if (low > high) return out;
+  out.middle = low / 2 + high / 2;
+  out.spread = std::max(high - out.middle, out.middle - low);
+  return out;
+}
+
+QpRow return_row(std::span<const double> mean, double target, std::string name) {
+  double largest = 0;
+  for (const double m : mean) largest = std::max(largest, std::abs(m));
+  const double unit = largest > 0 ? largest : 1;
+  QpRow row{{}, target / unit, kNoLimit, std::move(name)};
+  for (std::size_t i = 0; i < mean.size(); ++i) row.terms.emplace_back(i, mean[i] / unit);
+  return row;
+}
+
+std::vector<double> rewards_of(std::span<const double> mean, const FreeAssets& free) {
+  std::vector<double> rewards(mean.begin(), mean.end());
+  for (std::size_t i = 0; i < mean.size(); ++i)
+    rewards[i] = free.fixed[i] ? 0 : mean[i] - free.middle;
+  return rewards;
+}
 
 LimitRows limit_rows(std::size_t n, std::span<const std::string> names,
                      const PortfolioLimits& limits) {

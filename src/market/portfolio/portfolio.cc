@@ -22,12 +22,16 @@ using Vector = std::vector<double>;
 class Markowitz {
  public:
   Markowitz(const Assets& assets, const PortfolioLimits& limits)
-      : assets_(assets),
-        l2_(limits.l2),
+      : l2_(limits.l2),
         sum_(limits.sum),
         n_(side(assets.covariance)),
-        rows_(limit_rows(n_, assets.names, limits)) {
+        rows_(limit_rows(n_, assets.names, limits)),
+        free_(free_assets(n_, assets.mean, limits)),
+        mean_(assets.mean.begin(), assets.mean.end()),
+        rewards_(rewards_of(assets.mean, free_)),
+        covariance_(assets.covariance.begin(), assets.covariance.end()) {
     require(std::isfinite(limits.l2) && limits.l2 >= 0, "l2 must be 0 or more");
+    leave_out_excluded();
   }
 
   // Minimises (risk w'Cw) / 2 + l2 w'w - reward mean'w.
@@ -39,14 +43,12 @@ class Markowitz {
 
   Vector target_return(double target) const {
     QpProblem qp = program(rows_, 2, 0, l2_);
-    QpRow row{{}, target, kNoLimit, fmt::format("the return is at least {}", target)};
-    for (std::size_t i = 0; i < n_; ++i) row.terms.emplace_back(i, assets_.mean[i]);
-    qp.rows.push_back(std::move(row));
+    qp.rows.push_back(return_row(mean_, target, fmt::format("the return is at least {}", target)));
     if (const auto found = try_solve(qp)) return first(found->x);
     // A target equal to the highest return leaves the solver no interior.
     Vector best = max_return();
-    if (dot(assets_.mean, best) < target - 1e-9 * std::max(1.0, std::abs(target)))
-      throw_infeasible(qp);
+    const double size = std::max(std::abs(free_.middle) + free_.spread, std::abs(target));
+    if (dot(mean_, best) < target - 1e-9 * size) throw_infeasible(qp);
     return best;
   }
 
@@ -55,8 +57,11 @@ class Markowitz {
   Vector max_sharpe(double risk_free) const {
     require(sum_ != 0, "the best Sharpe ratio needs weights whose sum is not 0");
     QpProblem qp = program(scaled(rows_), 2, 0, l2_);
-    QpRow row{{}, 1, 1, fmt::format("the return is above the risk-free {}", risk_free)};
-    for (std::size_t i = 0; i < n_; ++i) row.terms.emplace_back(i, assets_.mean[i] - risk_free);
+    Vector excess = mean_;
+    for (std::size_t i = 0; i < n_; ++i) excess[i] -= free_.excluded[i] ? 0 : risk_free;
+    QpRow row =
+        return_row(excess, 0, fmt::format("the return is above the risk-free {}", risk_free));
+    row.lower = row.upper = 1;
     qp.rows.push_back(std::move(row));
     const auto found = try_solve(qp);
     if (!found) {
@@ -74,8 +79,8 @@ class Markowitz {
 
   // The highest return; of several the one with the lowest variance.
   Vector max_return() const {
-    const double size = variance_scale();
-    return minimise(1e-9 / size, 1, l2_);
+    const double unit = free_.spread > 0 ? free_.spread : 1;  // of the means
+    return minimise(1e-9 / variance_scale(), 1 / unit, l2_ / unit);
   }
 
   // Least variance / 2 - reward * return has a variance that grows with the reward, and
@@ -91,22 +96,27 @@ class Markowitz {
           Code::invalid_argument,
           fmt::format("no portfolio within the limits has a volatility of {}; the lowest is {}",
                       target, std::sqrt(variance(low.weights))));
-    double largest_mean = 1e-300;
-    for (const double m : assets_.mean) largest_mean = std::max(largest_mean, std::abs(m));
-    const double unit = variance_scale() / largest_mean;  // of a reward that matters
+    if (free_.spread == 0 && l2_ == 0) return low.weights;  // all have the same return
+    const double unit =
+        variance_scale() / std::max(free_.spread, 1e-300);  // of a reward that matters
     for (double reward = 1e-3 * unit;; reward *= 4) {
       high = at_reward(reward, target_variance);
       if (high.excess >= 0 || reward > 1e4 * unit) break;
       low = high;
     }
-    if (high.excess < 0) return high.weights;  // even the highest return is less risky
+    if (high.excess < 0) {  // then even the highest return is less risky, or nearly as good
+      low = std::move(high);
+      high = {low.reward, max_return(), 0};
+      high.excess = variance(high.weights) - target_variance;
+      return high.excess <= 0 ? std::move(high.weights) : mixed(low, high);
+    }
     return between(std::move(low), std::move(high), target_variance);
   }
 
   Portfolio described(Vector weights, double risk_free) const {
     Portfolio out;
-    out.expected_return = assets_.mean.empty() ? std::numeric_limits<double>::quiet_NaN()
-                                               : dot(assets_.mean, weights);
+    out.expected_return =
+        mean_.empty() ? std::numeric_limits<double>::quiet_NaN() : dot(mean_, weights);
     out.volatility = std::sqrt(variance(weights));
     out.sharpe = (out.expected_return - risk_free) / out.volatility;
     out.weights = std::move(weights);
@@ -115,8 +125,7 @@ class Markowitz {
 
   double variance(const Vector& w) const {
     double sum = 0;
-    for (std::size_t i = 0; i < n_; ++i)
-      sum += w[i] * dot(assets_.covariance.subspan(i * n_, n_), {w.data(), n_});
+    for (std::size_t i = 0; i < n_; ++i) sum += w[i] * dot(row_of(i), w);
     return std::max(sum, 0.0);  // of a singular covariance rounding may leave less
   }
 
@@ -130,17 +139,33 @@ class Markowitz {
   void throw_no_ratio(double risk_free) const {
     const auto names = infeasible_rows(program(rows_, 0, 0, 0));
     require(names.empty(), fmt::format("no portfolio fulfils all of: {}", fmt::join(names, "; ")));
-    const double highest = dot(assets_.mean, max_return());
+    const double highest = dot(mean_, max_return());
     require(highest > risk_free,
             fmt::format("no portfolio within the limits has a return above the risk-free {}; the "
                         "highest is {}",
                         risk_free, highest));
   }
 
+  // An asset whose weight is 0 must not set the scale of the others.
+  void leave_out_excluded() {
+    double largest = 0;
+    for (std::size_t i = 0; i < n_; ++i)
+      if (!free_.excluded[i]) largest = std::max(largest, covariance_[i * n_ + i]);
+    for (std::size_t i = 0; i < n_; ++i) {
+      if (!free_.excluded[i]) continue;
+      if (!mean_.empty()) mean_[i] = 0;
+      for (std::size_t j = 0; j < n_; ++j) covariance_[i * n_ + j] = covariance_[j * n_ + i] = 0;
+      covariance_[i * n_ + i] = largest;
+    }
+  }
+
+  std::span<const double> row_of(std::size_t i) const {
+    return std::span(covariance_).subspan(i * n_, n_);
+  }
+
   double variance_scale() const {
     double largest = 1e-300;
-    for (std::size_t i = 0; i < n_; ++i)
-      largest = std::max(largest, assets_.covariance[i * n_ + i]);
+    for (std::size_t i = 0; i < n_; ++i) largest = std::max(largest, covariance_[i * n_ + i]);
     return largest;
   }
 
@@ -198,10 +223,9 @@ class Markowitz {
     QpProblem qp{Vector(wide * wide, 0.0), Vector(wide, 0.0), limits.rows};
     for (std::size_t i = 0; i < n_; ++i) {
       for (std::size_t j = 0; j < n_; ++j)
-        qp.p[i * wide + j] =
-            risk / 2 * (assets_.covariance[i * n_ + j] + assets_.covariance[j * n_ + i]);
+        qp.p[i * wide + j] = risk / 2 * (covariance_[i * n_ + j] + covariance_[j * n_ + i]);
       qp.p[i * wide + i] += 2 * l2;
-      if (reward != 0) qp.q[i] = -reward * assets_.mean[i];
+      if (reward != 0) qp.q[i] = -reward * rewards_[i];
     }
     return qp;
   }
@@ -210,10 +234,11 @@ class Markowitz {
     return {x.begin(), x.begin() + static_cast<std::ptrdiff_t>(n_)};
   }
 
-  const Assets& assets_;
   double l2_, sum_;
   std::size_t n_;
   LimitRows rows_;
+  FreeAssets free_;
+  Vector mean_, rewards_, covariance_;
 };
 
 // Rounding and a covariance of pairs with gaps leave a little; more is no covariance, and its

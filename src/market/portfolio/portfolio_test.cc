@@ -378,6 +378,97 @@ TEST(Portfolio, ATargetRiskIsFoundForEveryTurnover) {
   }
 }
 
+// Three assets without correlation; the first may be left out.
+const std::vector<double> kThreeVariances{0.04, 0, 0, 0, 0.04, 0, 0, 0, 0.0025};
+
+TEST(Portfolio, AnExcludedAssetDoesNotChangeTheOthers) {
+  const PortfolioLimits without_first{.lower = {0}, .upper = {0, 1, 1}};
+  for (const Goal::Kind kind : {Goal::Kind::target_risk, Goal::Kind::max_sharpe,
+                                Goal::Kind::max_quadratic_utility, Goal::Kind::target_return}) {
+    const Goal goal{.kind = kind, .value = kind == Goal::Kind::target_return ? 0.08 : 0.15};
+    const std::vector<double> usual{0.1, 0.1, 0.05};
+    const Portfolio want = optimise({usual, kThreeVariances}, goal, without_first);
+    for (const double mean : {-1e6, 1e6, 1e12})
+      for (const double variance : {0.04, 1e9}) {
+        const std::vector<double> extreme{mean, 0.1, 0.05};
+        std::vector<double> covariance = kThreeVariances;
+        covariance[0] = variance;
+        const Portfolio got = optimise({extreme, covariance}, goal, without_first);
+        EXPECT_THAT(got.weights, Pointwise(DoubleNear(1e-9), want.weights));
+        EXPECT_NEAR(got.volatility, want.volatility, 1e-9);
+        EXPECT_NEAR(got.expected_return, want.expected_return, 1e-9);
+      }
+    if (kind == Goal::Kind::target_risk) {
+      EXPECT_NEAR(want.volatility, 0.15, 1e-9);
+    }
+  }
+}
+
+TEST(Portfolio, TheScaleOfTheMeansDoesNotMatter) {
+  std::vector<double> first;
+  for (const double scale : {1.0, 1e-10, 1e-100, 1e6}) {
+    const std::vector<double> mean{scale, 2 * scale, 0.5 * scale};
+    const auto frontier = efficient_frontier({mean, kThreeVariances}, 3);
+    EXPECT_NEAR(frontier.back().expected_return / scale, 2, 1e-9) << scale;
+    if (first.empty()) first = frontier[1].weights;
+    EXPECT_THAT(frontier[1].weights, Pointwise(DoubleNear(1e-6), first)) << scale;
+    const Portfolio best = optimise({mean, kThreeVariances}, {.kind = Goal::Kind::max_sharpe});
+    EXPECT_NEAR(best.weights[0], 25.0 / 275, 1e-6) << scale;
+    const Portfolio risky =
+        optimise({mean, kThreeVariances}, {.kind = Goal::Kind::target_risk, .value = 0.15});
+    EXPECT_NEAR(risky.volatility, 0.15, 1e-9) << scale;
+    const Portfolio bold =
+        optimise({mean, kThreeVariances}, {.kind = Goal::Kind::target_risk, .value = 9});
+    EXPECT_NEAR(bold.expected_return / scale, 2, 1e-9) << scale;
+  }
+  // Means that hardly differ still choose the highest.
+  const std::vector<double> near{0.1, 0.1 + 1e-9, 0.1};
+  const auto frontier = efficient_frontier({near, kThreeVariances}, 2);
+  EXPECT_NEAR(frontier.back().weights[1], 1, 1e-9);
+  const Portfolio bold =
+      optimise({near, kThreeVariances}, {.kind = Goal::Kind::target_risk, .value = 0.2});
+  EXPECT_NEAR(bold.weights[1], 1, 1e-6);
+}
+
+TEST(Cvar, TheScaleOfTheMeansAndExcludedAssetsDoNotMatter) {
+  std::mt19937_64 random(1);
+  std::normal_distribution<double> normal(0, 0.01);
+  std::vector<double> returns(600);
+  for (double& r : returns) r = normal(random);
+  const CvarGoal goal{.kind = CvarGoal::Kind::target_risk, .value = 0.03};
+  for (const double scale : {1.0, 1e-10, 1e-100}) {
+    const std::vector<double> mean{scale, 2 * scale, 3 * scale};
+    EXPECT_NEAR(optimise_cvar({mean, returns}, goal).expected_return / scale, 3, 1e-6) << scale;
+    const CvarGoal back{.kind = CvarGoal::Kind::target_return, .value = 2.5 * scale};
+    EXPECT_GT(optimise_cvar({mean, returns}, back).expected_return / scale, 2.5 - 1e-6) << scale;
+  }
+  const PortfolioLimits without_first{.lower = {0}, .upper = {0, 1, 1}};
+  const std::vector<double> mean{1, 2, 3}, extreme{1e9, 2, 3};
+  const double want = optimise_cvar({mean, returns}, {}, without_first).cvar;
+  for (std::size_t t = 0; t < 200; ++t) returns[t] *= 1e9;
+  EXPECT_NEAR(optimise_cvar({extreme, returns}, {}, without_first).cvar, want, 1e-8);
+}
+
+TEST(Portfolio, RiskParityFindsVerySmallShares) {
+  for (const std::size_t n : {3u, 270u})
+    for (const double small : {1e-4, 1e-8, 1e-12})
+      for (const double correlation : {0.0, 0.6, 0.99}) {
+        std::vector<double> covariance(n * n), shares(n, 1.0);
+        for (std::size_t i = 0; i < n; ++i)
+          for (std::size_t j = 0; j < n; ++j)
+            covariance[i * n + j] = (i == j ? 1 : correlation) * 0.01 *
+                                    (1 + static_cast<double>(i % 7)) *
+                                    (1 + static_cast<double>(j % 7));
+        for (std::size_t i = 0; i < n; i += 2) shares[i] = small * static_cast<double>(1 + i % 5);
+        const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+        const auto found =
+            optimise({{}, covariance}, {.kind = Goal::Kind::risk_parity, .shares = shares});
+        const auto got = risk_shares(covariance, found.weights);
+        for (std::size_t i = 0; i < n; ++i)
+          EXPECT_NEAR(got[i] / (shares[i] / sum), 1, 1e-6) << n << ' ' << small << ' ' << i;
+      }
+}
+
 TEST(Portfolio, TheHighestTargetReturnGivesThatAsset) {
   const RandomAssets a(8, 3);
   const auto best = std::max_element(a.mean.begin(), a.mean.end());

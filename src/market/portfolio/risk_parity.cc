@@ -32,6 +32,27 @@ std::vector<double> checked_shares(std::span<const double> shares, std::size_t n
   return b;
 }
 
+// How much x - part * step is above x in the function above, by its terms of second order.
+double rise(std::span<const double> c, std::span<const double> b, const std::vector<double>& x,
+            const std::vector<double>& step, double decrement, double part) {
+  double sum = -part * decrement + 0.5 * part * part * dot(step, times(c, step));
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double change = part * step[i] / x[i];
+    sum -= b[i] * (std::log1p(-change) + change);
+  }
+  return sum;
+}
+
+// Minimises over one weight after the other: finds the size of those with very small shares.
+void sweep_weights(std::span<const double> c, std::span<const double> b, std::vector<double>& x) {
+  const std::size_t n = x.size();
+  for (std::size_t i = 0; i < n; ++i) {
+    const double own = c[i * n + i], others = dot(c.subspan(i * n, n), x) - own * x[i];
+    const double root = std::sqrt(others * others + 4 * own * b[i]);
+    x[i] = others > 0 ? 2 * b[i] / (root + others) : (root - others) / (2 * own);
+  }
+}
+
 // Newton's step for the function above; its squared length in the local measure.
 double newton(std::span<const double> c, std::span<const double> b, std::vector<double>& x) {
   const std::size_t n = x.size();
@@ -43,12 +64,18 @@ double newton(std::span<const double> c, std::span<const double> b, std::vector<
   cholesky(hessian, n, 0, 1);
   cholesky_solve(hessian, n, step);
   const double decrement = dot(gradient, step);
-  // Far away the step is cut so that the function, self-concordant, surely falls.
-  double min_share = 1;
-  for (const double v : b) min_share = std::min(min_share, v);
-  const double length = std::sqrt(std::max(decrement, 0.0) / min_share);
-  const double part = length > 0.25 ? 1 / (1 + length) : 1;
+  double highest = 0, largest = 0;  // relative changes of a weight
+  for (std::size_t i = 0; i < n; ++i) {
+    highest = std::max(highest, step[i] / x[i]);
+    largest = std::max(largest, std::abs(step[i] / x[i]));
+  }
+  // Far away the step is cut so that the function surely falls.
+  const bool far = largest > 0.25;
+  double part = far ? std::min(1.0, 0.95 / highest) : 1;
+  for (int i = 0; far && i < 50; ++i, part /= 2)
+    if (rise(c, b, x, step, decrement, part) <= -0.1 * part * decrement) break;
   for (std::size_t i = 0; i < n; ++i) x[i] -= part * step[i];
+  if (far) sweep_weights(c, b, x);
   return decrement;
 }
 
@@ -73,7 +100,9 @@ std::vector<double> risk_parity(std::span<const double> covariance,
     throw_if_cancelled();
     decrement = newton(covariance, b, x);
   }
-  require(decrement < 1e-16, "the covariance has no portfolio with these shares of its variance");
+  require(decrement < 1e-16,
+          "risk parity is not found within 500 steps: no portfolio has these shares of the "
+          "variance, or the covariance is too nearly singular");
   const double sum = std::accumulate(x.begin(), x.end(), 0.0);
   for (double& v : x) v /= sum;
   return x;

@@ -170,6 +170,9 @@ TEST(Costs, RequestsOverTheMemoryLimitAreRefusedByTheirEstimate) {
       {"risk", "series", {{"returns", rows(1900, 2)}, {"covariance", "sample"}}},
       {"macd", "bars", {{"close", series(1'500'000)}}},
       {"portfolio",
+       "values",
+       {{"covariance", {{1, 0}, {0, 1}}}, {"names", std::vector<std::string>(1'200'000)}}},
+      {"portfolio",
        "assets",
        {{"goal", "frontier"}, {"points", 1000}, {"returns", named_rows(150, 2, 256)}}},
   };

@@ -263,13 +263,21 @@ std::string_view why_none(const OptionRequest& request, std::size_t i) {
   if (std::ranges::any_of(
           prices, [](double v) { return v < 0; }, at))
     return "spot, strike, t and vol must not be negative";
-  if (request.model == american_model)
-    return "exercising pays between two boundaries, which this method has not: take binomial";
+  if (request.model == american_model) {
+    const bool put = request.kinds[request.kinds.size() > 1 ? i : 0] == OptionKind::put;
+    if (put && request.div_yield.at(i) < 0)
+      return "this method does not price puts with a negative div_yield: take model binomial";
+    if (!put && request.rate.at(i) < 0)
+      return "this method does not price calls with a negative rate: take model binomial";
+  }
   if (request.model != tree_model) return "the numbers are out of range";
   if (std::ranges::any_of(
           prices, [](double v) { return v == 0; }, at))
     return "a tree needs spot, strike, t and vol above zero";
-  return "so low a volatility needs more steps";
+  const double drift = std::abs(request.rate.at(i) - request.div_yield.at(i));
+  if (drift * std::sqrt(request.t.at(i) / request.tree.steps) >= request.vol.at(i))
+    return "so low a volatility needs more steps";
+  return "the numbers are out of range";
 }
 
 constexpr double kReasonBytes = 250;  // a sentence, and its text in the answer

@@ -79,11 +79,11 @@ void read_moments(RequestContext& context, Problem& p) {
   p.mean = one_each(f, "mean", p);
   if (const Json* names = f.find("names")) {
     if (!names->is_array()) refuse_field("names", "a list of texts", *names);
+    p.count.agree("names", names->size());  // before they are copied
     for (const Json& name : *names) {
       if (!name.is_string()) refuse_field("names", "a list of texts", name);
       p.names.push_back(name.get<std::string>());
     }
-    p.count.agree("names", p.names.size());
     std::set<std::string_view> known;
     for (const auto& name : p.names)
       if (!known.insert(name).second)
@@ -93,16 +93,20 @@ void read_moments(RequestContext& context, Problem& p) {
     p.names.push_back("asset " + std::to_string(i));
 }
 
+bool by_cuts(const Problem& p) { return p.goal >= kMinCvar && p.goal <= kCvarTargetRisk; }
+
 void read_data(RequestContext& context, Problem& p) {
   Fields& f = context.fields;
   if (!f.has("prices") && !f.has("returns")) return read_moments(context, p);
   p.returns = read_returns(context).panel;
   p.count.agree(f.has("prices") ? "prices" : "returns", p.returns.series());
   const double periods = f.number("periods_per_year", 252, 1e-6, 1e9);
-  const auto options = read_covariance(context, periods);
   p.names = p.returns.names;
-  check_covariance_cost(context, p.returns);
-  p.covariance = covariance_of(context, p.returns, options);
+  if (!by_cuts(p)) {
+    const auto options = read_covariance(context, periods);
+    check_covariance_cost(context, p.returns);
+    p.covariance = covariance_of(context, p.returns, options);
+  }
   p.mean = one_each(f, "mean", p);
   if (p.mean.empty()) p.mean = yearly_means(context, p.returns, periods);
 }
@@ -125,6 +129,9 @@ SectorLimit sector_of(const Json& json, std::size_t number, const AssetNumbers& 
   sector.name = f.text("name", "sector " + std::to_string(number));
   const Json& assets = f.need("assets", "a list of assets");
   if (!is_list(assets)) refuse_field(f.path("assets"), "a list of assets", assets);
+  const std::size_t count = is_packed(assets) ? count_in(assets) : assets.size();
+  require(count <= numbers.size(),
+          fmt::format("'{}' has {} assets; there are {}", f.path("assets"), count, numbers.size()));
   for (const Json& asset : unpacked(assets))
     sector.assets.push_back(asset_of(asset, numbers, f.path("assets")));
   sector.min = f.number("min", -kNoLimit);
@@ -146,12 +153,13 @@ void read_limits(RequestContext& context, Problem& p) {
   p.limits.lower = bound(f, "lower", 0, p);
   p.limits.upper = bound(f, "upper", 1, p);
   p.limits.sum = f.number("sum", 1);
+  require(!f.has("held") || f.has("turnover"), "'held' is of no use without 'turnover'");
   p.limits.held = one_each(f, "held", p);
   if (f.has("turnover")) p.limits.turnover = f.number("turnover", 0, 0);
   if (f.has("leverage")) p.limits.leverage = f.number("leverage", 0, 0);
   f.find("turnover");
   f.find("leverage");
-  p.limits.l2 = f.number("l2", 0, 0);
+  if (!by_cuts(p)) p.limits.l2 = f.number("l2", 0, 0);
   const Json* sectors = f.find("sectors");
   if (sectors == nullptr) return;
   if (!sectors->is_array()) refuse_field("sectors", "a list of objects", *sectors);
@@ -159,8 +167,10 @@ void read_limits(RequestContext& context, Problem& p) {
   for (const auto& name : p.names) numbers.emplace(name, numbers.size());
   require(sectors->size() <= kMaxSectors,
           fmt::format("'sectors' has {} sectors; at most {}", sectors->size(), kMaxSectors));
-  for (const Json& sector : *sectors)
+  for (const Json& sector : *sectors) {
+    throw_if_cancelled();
     p.limits.sectors.push_back(sector_of(sector, p.limits.sectors.size(), numbers));
+  }
 }
 
 // Reads fields that only some goals have, so that other goals reject them.
@@ -186,8 +196,6 @@ double programs_of(const Problem& p) {
     default: return 1;
   }
 }
-
-bool by_cuts(const Problem& p) { return p.goal >= kMinCvar && p.goal <= kCvarTargetRisk; }
 
 double cuts_of(const Problem& p) {
   return by_cuts(p) ? expected_cuts(static_cast<double>(p.names.size()),
@@ -273,7 +281,7 @@ Problem read_problem(RequestContext& context) {
   Fields& f = context.fields;
   p.goal = f.one_of("goal", kGoals, 1);
   read_data(context, p);
-  p.risk_free = f.number("risk_free", 0);
+  if (!by_cuts(p)) p.risk_free = f.number("risk_free", 0);
   read_goal(f, p);
   read_limits(context, p);
   f.finish();
@@ -329,7 +337,7 @@ Json answer_portfolio(RequestContext& context) {
       frontier.push_back(to_json(p, one));
     }
   } else {
-    answer.update(p.goal >= kMinCvar ? by_cvar(p) : by_variance(p));
+    answer.update(by_cuts(p) ? by_cvar(p) : by_variance(p));
   }
   if (context.explain) answer["ran"] = {{"on", "cpu"}, {"reason", "solvers run on the CPU"}};
   return answer;

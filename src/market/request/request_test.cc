@@ -140,14 +140,22 @@ TEST_F(Requests, AnswersOfManySeriesTakeLinearTime) {
 TEST_F(Requests, AMissingPriceHasAReason) {
   const Json american = ask("option", R"({"model": "american", "spot": 100, "strike": [90, 100],
       "t": 1, "rate": -0.05, "vol": [0.2, null]})");
-  EXPECT_THAT(american["reason"][0].get<std::string>(), HasSubstr("take binomial"));
+  EXPECT_THAT(american["reason"][0].get<std::string>(), HasSubstr("take model binomial"));
   EXPECT_THAT(american["reason"][1].get<std::string>(), HasSubstr("missing"));
+  const Json both = ask("option", R"({"model": "american", "spot": [100, 100, 1e301], "strike": 90,
+      "t": 1, "rate": [-0.05, 0.05, 0.05], "div_yield": [0, -0.05, 0], "vol": 0.2,
+      "kind": ["call", "put", "put"]})");
+  EXPECT_THAT(both["reason"][0].get<std::string>(), HasSubstr("calls with a negative rate"));
+  EXPECT_THAT(both["reason"][1].get<std::string>(), HasSubstr("puts with a negative div_yield"));
+  EXPECT_THAT(both["reason"][2].get<std::string>(), HasSubstr("out of range"));
   const auto tree = [&](const char* request) { return ask("option", request)["reason"].dump(); };
   EXPECT_THAT(tree(R"({"model": "binomial", "spot": 100, "strike": 90, "t": 0, "vol": 0.2})"),
               HasSubstr("above zero"));
   EXPECT_THAT(tree(R"({"model": "binomial", "spot": 100, "strike": 90, "t": 1, "vol": 0.001,
       "rate": 0.5, "steps": 3})"),
               HasSubstr("more steps"));
+  EXPECT_THAT(tree(R"({"model": "binomial", "spot": 1e301, "strike": 90, "t": 1, "vol": 0.2})"),
+              HasSubstr("out of range"));
   EXPECT_THAT(tree(R"({"spot": 100, "strike": 90, "t": 1, "vol": -1})"), HasSubstr("negative"));
   EXPECT_FALSE(ask("option", R"({"spot": 1, "strike": 1, "t": 1, "vol": 1})").contains("reason"));
 }
@@ -185,6 +193,58 @@ TEST_F(Requests, FieldsThatAGoalDoesNotUseAreRefused) {
   for (const char* goal : {"target_return", "target_risk", "max_quadratic_utility"})
     EXPECT_THAT(with(goal, "", {}), HasSubstr("'value' is missing"));
   EXPECT_THAT(with("max_sharpe", "names", {"A", "A"}), HasSubstr("twice"));
+  EXPECT_THAT(with("max_sharpe", "held", {0.5, 0.5}), HasSubstr("'held'"));
+  request = {{"returns", {{0.1, -0.1, 0.2}, {0.0, 0.1, -0.1}}}};
+  EXPECT_THAT(with("max_sharpe", "span", 60), HasSubstr("'span'"));
+  for (const char* field : {"l2", "risk_free", "covariance", "span"})
+    EXPECT_THAT(with("min_cvar", field, 1), HasSubstr(field));
+  EXPECT_THAT(refused("risk", {{"returns", {0.1, -0.1, 0.2}}, {"span", 60}}), HasSubstr("'span'"));
+}
+
+TEST_F(Requests, ASectorWithMoreEntriesThanAssetsIsRefusedBeforeTheyAreRead) {
+  const Json request = {{"covariance", {{0.04, 0.0}, {0.0, 0.09}}}, {"goal", "min_volatility"}};
+  for (const Json& assets : {Json{0, 1, 0}, Json{"x", 1, 0}}) {
+    Json wrong = request;
+    wrong["sectors"] = {{{"assets", assets}, {"max", 1}}};
+    for (const auto& message :
+         {refused("portfolio", wrong), refused_text("portfolio", wrong.dump())})
+      EXPECT_THAT(message, HasSubstr("'sectors[0].assets' has 3 assets; there are 2"));
+  }
+}
+
+TEST_F(Requests, PricesOfZeroOrBelowAreRefused) {
+  for (const double price : {0.0, -2.0}) {
+    EXPECT_THAT(refused("risk", {{"prices", {1, 2, price, 5}}}),
+                AllOf(HasSubstr("'prices': bar 2"), HasSubstr("above zero")));
+    EXPECT_THAT(refused("portfolio", {{"prices", {{"A", {1, 2, 3}}, {"B", {price, 2, 3}}}}}),
+                HasSubstr("'prices.B': bar 0"));
+    EXPECT_THAT(refused("risk", {{"prices", {1, 2, 3}}, {"benchmark", {1, price, 3}}}),
+                HasSubstr("'benchmark': bar 1"));
+  }
+  EXPECT_THAT(refused("risk", {{"prices", {1, nullptr, 2}}}), HasSubstr("answered"));
+}
+
+TEST_F(Requests, OneStepEndsAtTheEndAndHestonStepsAreShort) {
+  const auto simulated = [&](Json request) {
+    request["paths"] = 64;
+    return refused("montecarlo", request);
+  };
+  EXPECT_THAT(simulated({{"first", 0.25}, {"t", 1}}), HasSubstr("one step must end at t"));
+  EXPECT_THAT(simulated({{"first", 1}, {"t", 1}}), HasSubstr("answered"));
+  EXPECT_THAT(simulated({{"payoff", "asian"}, {"first", 0.25}, {"t", 1}}), HasSubstr("answered"));
+  const Json heston = {{"kappa", 1000}};
+  EXPECT_THAT(simulated({{"heston", heston}, {"steps", 100}}), HasSubstr("take 1000 steps"));
+  EXPECT_THAT(simulated({{"heston", heston}, {"steps", 1000}}), HasSubstr("answered"));
+}
+
+TEST_F(Requests, PricesTooFarApartForAnAccountAreRefused) {
+  Json close = Json::array();
+  for (int i = 0; i < 50; ++i) {
+    close.push_back(1e-300);
+    close.push_back(1e300);
+  }
+  EXPECT_THAT(refused("backtest", {{"close", close}, {"parameters", {{"fast", 1}, {"slow", 2}}}}),
+              HasSubstr("range of numbers"));
 }
 
 TEST_F(Requests, TheReturnWithoutMeansIsNull) {

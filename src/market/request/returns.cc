@@ -6,7 +6,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/cancellation.h"
 #include "base/error.h"
+#include "market/input/require.h"
 #include "market/request/dimension.h"
 #include "market/risk/metrics.h"
 
@@ -17,9 +19,23 @@ namespace {
 constexpr std::array<std::string_view, 3> kCovariances{"sample", "ledoit_wolf", "ewma"};
 constexpr std::size_t kMaxInMatrix = 2000;  // 32 MB, and some ten times that as JSON
 
+// A price of zero or below has no return; NaN is a missing one.
+void require_above_zero(std::span<const double> prices, std::string_view field) {
+  for (std::size_t i = 0; i < prices.size(); ++i)
+    if (prices[i] <= 0)
+      throw Error(
+          Code::invalid_argument,
+          fmt::format("'{}': bar {} is {}; prices must be above zero", field, i, prices[i]));
+}
+
 // The first bar has no return and is left out.
 Panel returns_of_prices(compute::Workers& workers, const Panel& prices) {
   require(prices.bars >= 2, "'prices' needs two bars or more");
+  for (std::size_t i = 0; i < prices.series(); ++i) {
+    throw_if_cancelled();
+    const bool one = prices.shape == Panel::Shape::one;
+    require_above_zero(prices.at(i), one ? "prices" : "prices." + short_name(prices.names[i]));
+  }
   std::vector<double> all(prices.values.size());
   returns_of(workers, prices.values, prices.bars, ReturnKind::simple, all);
   Panel returns{prices.shape, prices.names, prices.bars - 1, {}};
@@ -55,6 +71,7 @@ std::vector<double> benchmark_returns(const Json& json, const Returns& like) {
   bars.agree(like.from_prices ? "prices" : "returns", like.bars_given);
   bars.agree("benchmark", given.size());
   if (!like.from_prices) return given;
+  require_above_zero(given, "benchmark");
   std::vector<double> returns;
   for (std::size_t i = 1; i < given.size(); ++i) returns.push_back(given[i] / given[i - 1] - 1);
   return returns;
@@ -63,7 +80,8 @@ std::vector<double> benchmark_returns(const Json& json, const Returns& like) {
 CovarianceOptions read_covariance(RequestContext& context, double periods_per_year) {
   CovarianceOptions options;
   options.kind = static_cast<CovarianceKind>(context.fields.one_of("covariance", kCovariances, 0));
-  options.span = context.fields.number("span", 180, 1, 1e9);
+  if (options.kind == CovarianceKind::ewma)
+    options.span = context.fields.number("span", 180, 1, 1e9);
   options.periods_per_year = periods_per_year;
   return options;
 }

@@ -191,6 +191,15 @@ void add_hold(const PriceHistory& prices, Backtest& result) {
   m.turnover = traded * trading.periods_per_year / bars;
 }
 
+// Prices that are hundreds of digits apart make an account no double can hold.
+void require_finite(const PriceHistory& history, const std::vector<double>& equity) {
+  if (!std::ranges::all_of(equity, [](double value) { return std::isfinite(value); }))
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: the prices are too far apart: the value of the account leaves the "
+                            "range of numbers",
+                            short_name(history.ticker)));
+}
+
 }  // namespace
 
 std::string_view to_string(Exit exit) noexcept {
@@ -244,6 +253,8 @@ Backtest run_backtest(const PriceHistory& history, const BacktestOptions& option
                        history.days.begin() + result.options.span.end);
   Run(prices, result.options).run(result);
   add_hold(prices, result);
+  require_finite(history, result.equity);
+  require_finite(history, result.hold);
   return result;
 }
 

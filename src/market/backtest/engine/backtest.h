@@ -52,7 +52,8 @@ struct Backtest {
 };
 
 // Throws invalid_argument for prices, parameters or options that do not pass validate(), a
-// span outside the history, and fills at opens where there are none.
+// span outside the history, fills at opens where there are none, and prices so far apart that the
+// equity is no finite number.
 Backtest run_backtest(const PriceHistory& history, const BacktestOptions& options);
 
 // Checks shared with the sweeps; gives the span with its end set.

@@ -44,6 +44,7 @@ struct SweepParameters {
   std::int64_t bars = 0;  // of the longest ticker: the pitch of the price arrays
   std::int32_t sets = 0, rows = 0;
   std::int32_t longest = 0;  // period of any row
+  bool all_in = false;       // AllInAccount, not Stepper, trades
 };
 
 // A comparison: value of `row`, `lag` bars ago, above `other` (a row) or `constant`; or

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "market/backtest/sweep/all_in_account.h"
 #include "market/backtest/sweep/sweep_call.h"
 
 namespace sluice::market {
@@ -64,7 +65,10 @@ class Sweeper {
     check();
     const std::size_t sets = options_.sets.size();
     sums_.resize(sets);
-    for (const auto& h : histories_) result_.tickers.push_back({.ticker = h.ticker});
+    for (const auto& h : histories_) {
+      result_.tickers.push_back({.ticker = h.ticker});
+      all_in_.push_back(trades_all_in(h));
+    }
     const std::size_t max_sets = std::min(sets, options_.progress ? kMaxWatched : kMaxTallies);
     for (std::size_t s = 0; s < sets; s += max_sets) run_tickers(s, std::min(max_sets, sets - s));
     for (std::size_t s = 0; s < sets; ++s)
@@ -95,7 +99,8 @@ class Sweeper {
     const std::size_t max_tickers = std::max<std::size_t>(1, kMaxTallies / sets);
     std::size_t next = options_.progress ? 1 : max_tickers;
     for (std::size_t t = 0; t < histories_.size();) {
-      const std::size_t count = std::min({next, max_tickers, histories_.size() - t});
+      const std::size_t count =
+          same_account(t, std::min({next, max_tickers, histories_.size() - t}));
       const double before = elapsed();
       run_part(t, count, set, sets);
       t += count;
@@ -106,10 +111,23 @@ class Sweeper {
     }
   }
 
+  bool trades_all_in(const PriceHistory& h) const {
+    return is_all_in(options_.trading) &&
+           fits_running_sums(h, checked_span(h, options_.trading, options_.span).end);
+  }
+
+  // The number of tickers from this one on that are traded by the same account.
+  std::size_t same_account(std::size_t ticker, std::size_t limit) const {
+    std::size_t n = 1;
+    while (n < limit && all_in_[ticker + n] == all_in_[ticker]) ++n;
+    return n;
+  }
+
   void run_part(std::size_t ticker, std::size_t tickers, std::size_t set, std::size_t sets) {
     tallies_.resize(tickers * sets);
     const SweepCall part(histories_.subspan(ticker, tickers), options_,
-                         std::span(options_.sets).subspan(set, sets), tallies_.data());
+                         std::span(options_.sets).subspan(set, sets), all_in_[ticker],
+                         tallies_.data());
     const auto outcome = compute_.run(sweep_operation(), part.call(), options_.where);
     if (result_.ran_on.empty()) result_.ran_on = outcome.choice.reason;
     collect(part, ticker, set, sets);
@@ -143,6 +161,7 @@ class Sweeper {
   const SweepOptions& options_;
   Clock::time_point begun_;
   SweepResult result_;
+  std::vector<bool> all_in_;  // of each ticker: traded by AllInAccount
   std::vector<Sums> sums_;
   std::vector<Tally> tallies_;
   std::size_t done_ = 0;

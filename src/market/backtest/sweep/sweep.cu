@@ -215,7 +215,7 @@ void queue_trades(const SweepDevice& d, const SweepParameters& p, unsigned ticke
   const device::Grid grid{
       dim3((static_cast<unsigned>(d.sets) + kTradeThreads - 1) / kTradeThreads, tickers),
       dim3(kTradeThreads)};
-  if (!is_all_in(p.trading))
+  if (!p.all_in)
     device::launch(context.stream(), grid, trade_steps, d, p.strategy, p.trading, out);
   else if (cross)
     device::launch(context.stream(), grid, trade_all_in<true>, d, p.strategy, p.trading, out);

@@ -1,6 +1,7 @@
 #include "market/backtest/sweep/sweep_call.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace sluice::market {
 namespace {
@@ -10,10 +11,36 @@ compute::Operand shared(const std::vector<T>& values) {
   return {.data = const_cast<T*>(values.data()), .shared_bytes = values.size() * sizeof(T)};
 }
 
+// The median of some of the changes that are not 0; at most a usual one of volatile prices.
+double usual_change(std::span<const double> closes) {
+  constexpr std::size_t kSamples = 255;
+  constexpr double kMaxUsual = 0.01;
+  std::vector<double> changes;
+  const std::size_t step = closes.size() / kSamples + 1;
+  for (std::size_t t = 1; t < closes.size(); t += step)
+    if (closes[t] != closes[t - 1]) changes.push_back(std::abs(closes[t] / closes[t - 1] - 1));
+  if (changes.empty()) return kMaxUsual;
+  const auto middle = changes.begin() + static_cast<std::ptrdiff_t>(changes.size() / 2);
+  std::nth_element(changes.begin(), middle, changes.end());
+  return std::min(*middle, kMaxUsual);
+}
+
 }  // namespace
 
+// Beside a square that is 1e7 times a usual one the usual one keeps 9 of its 16 digits.
+bool fits_running_sums(const PriceHistory& history, std::int64_t end) {
+  constexpr double kOutlier = 3000;  // usual changes
+  const std::span closes(history.close.data(), static_cast<std::size_t>(end));
+  const double outlier = kOutlier * usual_change(closes);
+  const double high = 1 + outlier, low = 1 - outlier;
+  bool found = false;
+  for (std::size_t t = 1; t < closes.size(); ++t)
+    found |= (closes[t] > high * closes[t - 1]) | (closes[t] < low * closes[t - 1]);
+  return !found;
+}
+
 SweepCall::SweepCall(std::span<const PriceHistory> histories, const SweepOptions& options,
-                     std::span<const ParameterSet> sets, Tally* out)
+                     std::span<const ParameterSet> sets, bool all_in, Tally* out)
     : plan_(plan_sweep(options.strategy, sets)) {
   for (const auto& h : histories) {
     spans_.push_back(checked_span(h, options.trading, options.span));
@@ -25,7 +52,8 @@ SweepCall::SweepCall(std::span<const PriceHistory> histories, const SweepOptions
                  static_cast<std::int64_t>(bars_),
                  static_cast<std::int32_t>(sets.size()),
                  static_cast<std::int32_t>(plan_.rows.size()),
-                 0};
+                 0,
+                 all_in};
   for (const auto& row : plan_.rows)
     parameters_.longest = std::max(parameters_.longest, row.period);
   for (auto& array : prices_)

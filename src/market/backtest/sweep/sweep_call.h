@@ -11,11 +11,16 @@
 
 namespace sluice::market {
 
+// Returns whether AllInAccount agrees with run_backtest() to 1e-9 on the first `end` closes. It
+// does not where one change is so large that the running sums lose the digits of the others.
+bool fits_running_sums(const PriceHistory& history, std::int64_t end);
+
 class SweepCall {
  public:
-  // Prices must have passed validate(). Results go to out[ticker x sets + set].
+  // Prices must have passed validate(). Results go to out[ticker x sets + set]. `all_in` trades by
+  // AllInAccount, which must support the options and fit all tickers.
   SweepCall(std::span<const PriceHistory> histories, const SweepOptions& options,
-            std::span<const ParameterSet> sets, Tally* out);
+            std::span<const ParameterSet> sets, bool all_in, Tally* out);
   SweepCall(const SweepCall&) = delete;
   SweepCall& operator=(const SweepCall&) = delete;
 

@@ -66,7 +66,7 @@ class Ticker {
     prices_ = {at(kOpen), at(kHigh), at(kLow), at(kClose), nullptr};
     const std::span closes(prices_.close, static_cast<std::size_t>(span_.end));
     rows_.compute({call.input<RowSpec>(kRows), static_cast<std::size_t>(p.rows)}, closes);
-    if (is_all_in(p.trading)) return prepare_all_in(p.trading);
+    if (p.all_in) return prepare_all_in(p.trading);
     if (p.trading.sizing != Sizing::volatility) return;
     volatility_.resize(closes.size());
     yearly_volatility(p.trading, closes, volatility_.data());
@@ -87,8 +87,8 @@ class Ticker {
       for (std::size_t i = 0; i < together; ++i, ++begin) {
         const SetCode& code = codes[order[begin]];
         const Word* bits = workspace.bits.data() + i * each;
-        out[order[begin]] = is_all_in(p.trading) ? trade_all_in(p, code, bits, workspace.fills)
-                                                 : trade_steps(p, code, bits);
+        out[order[begin]] =
+            p.all_in ? trade_all_in(p, code, bits, workspace.fills) : trade_steps(p, code, bits);
       }
     }
   }

@@ -94,6 +94,40 @@ TEST_P(EveryStrategy, TradesMatchTheReferenceEngineInAPartOfTheBars) {
 INSTANTIATE_TEST_SUITE_P(Backtest, EveryStrategy, testing::ValuesIn(strategies()),
                          [](const auto& i) { return std::string(to_string(i.param)); });
 
+// One price that is far from the others takes no digits from the sets that do not hold it.
+TEST(Sweep, AnExtremePriceDoesNotChangeTheResultsOfOtherSets) {
+  compute::Compute compute({.threads = 2});
+  for (const double price : {1e-30, 1e-9, 0.01, 1e4, 1e6, 1e9, 1e12, 1e30}) {
+    std::vector<PriceHistory> histories;
+    for (const std::uint64_t seed : {1u, 2u, 3u}) histories.push_back(random_history(400, seed));
+    PriceHistory& h = histories[1];
+    const std::size_t at = 210;
+    h.open[at] = h.high[at] = h.low[at] = h.close[at] = price;
+    for (const Strategy strategy : strategies()) {
+      const std::vector<ParameterSet> sets = some_sets(strategy);
+      for (const double fee : {0.0, 0.001}) {
+        const SweepOptions options{.strategy = strategy, .sets = sets, .trading = {.fee = fee}};
+        const SweepResult alone = sweep(compute, {&h, 1}, options);
+        const SweepResult together = sweep(compute, histories, options);
+        for (std::size_t i = 0; i < sets.size(); ++i) {
+          double mean = 0;
+          for (const auto& one : histories) {
+            const Metrics plain = run_backtest(one, {strategy, sets[i], options.trading}).metrics;
+            mean += plain.sharpe / 3;
+            if (&one != &h) continue;
+            const std::string what =
+                describe(strategy, sets[i]) + " with a price of " + std::to_string(price);
+            expect_same(alone.sets[i].metrics.sharpe, plain.sharpe, what);
+            expect_same(alone.sets[i].metrics.sortino, plain.sortino, what);
+            expect_same(alone.sets[i].metrics.max_drawdown, plain.max_drawdown, what);
+          }
+          expect_same(together.sets[i].metrics.sharpe, mean, "mean");
+        }
+      }
+    }
+  }
+}
+
 TEST(Sweep, MeansOverTickersAreThoseOfTheirAccounts) {
   compute::Compute compute({.threads = 2});
   std::vector<PriceHistory> histories;
