@@ -1,6 +1,7 @@
 #include "memory/pool/backing.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -43,13 +44,22 @@ void Backing::grow(std::size_t bytes) {
 
 void Backing::extend(std::size_t bytes, Granule as) {
   strategy_.extend(bytes);
+  barren_.bytes = kNever;
   granules_.insert(granules_.end(), bytes / granule_, as);
   if (as == Granule::withdrawn) without_ += bytes / granule_;
 }
 
-std::optional<Offset> Backing::allocate(std::size_t bytes) {
+std::optional<Offset> Backing::allocate(std::size_t bytes, std::uint64_t frees) {
   if (bytes > kMaxBlockBytes) return std::nullopt;
-  const Lie now = lie();
+  if (barren_.frees != frees) barren_ = {frees, kNever};
+  const std::size_t need = strategy_.need(bytes).bytes;
+  // Those under the block, and as many elsewhere.
+  Lie now{{}, spare_granules(), 2 * (need / granule_ + 2)};
+  if (need < barren_.bytes) {
+    now.open = open();
+    const auto large = [&](const Span& span) { return span.bytes >= need; };
+    if (std::ranges::none_of(now.open, large)) barren_.bytes = need;
+  }
   const auto place = find_place(now, bytes);
   if (!place) return std::nullopt;
   if (grow_roomy(*place))
@@ -62,19 +72,14 @@ std::size_t Backing::spare_granules() const {
   return std::min(below, arena_.available()) / granule_;
 }
 
-Backing::Lie Backing::lie() const {
-  Lie found;
-  found.spare = spare_granules();
-  strategy_.withdraw(granule_, [&](Offset at) {
-    found.in_holes.push_back(at);
-    return false;
-  });
-  std::reverse(found.in_holes.begin(), found.in_holes.end());
+// Nothing where all holes have memory: then the strategy has searched them.
+std::vector<Span> Backing::open() const {
+  std::vector<Span> found;
   if (without_ == 0) return found;
-  std::vector<Span> open = withdrawn();
-  strategy_.visit_holes([&](Offset offset, std::size_t n) { open.push_back({offset, n}); });
-  visit_merged(std::move(open), [&](Offset offset, std::size_t n) {
-    found.open.push_back({offset, n});
+  std::vector<Span> parts = withdrawn();
+  strategy_.visit_holes([&](Offset offset, std::size_t n) { parts.push_back({offset, n}); });
+  visit_merged(std::move(parts), [&](Offset offset, std::size_t n) {
+    found.push_back({offset, n});
   });
   return found;
 }
@@ -115,11 +120,24 @@ std::optional<Backing::Place> Backing::place_at_end(const Lie& lie, std::size_t 
 }
 
 bool Backing::enough(const Lie& lie, const Place& place) const {
-  const auto& holes = lie.in_holes;
+  if (place.lacking <= lie.spare) return true;
+  const auto& holes = granules_in_holes(lie);
   const auto inside = std::lower_bound(holes.begin(), holes.end(), place.begin + place.bytes) -
                       std::lower_bound(holes.begin(), holes.end(), place.begin);
-  return place.lacking <= lie.spare ||
-         place.lacking - lie.spare <= holes.size() - static_cast<std::size_t>(inside);
+  return place.lacking - lie.spare <= holes.size() - static_cast<std::size_t>(inside);
+}
+
+// The highest granules that lie wholly in holes, ascending; found when they are first needed.
+const std::vector<Offset>& Backing::granules_in_holes(const Lie& lie) const {
+  if (lie.in_holes) return *lie.in_holes;
+  auto& found = lie.in_holes.emplace();
+  strategy_.withdraw(granule_, [&](Offset at) {
+    if (found.size() == lie.max_in_holes) return Strategy::Reply::stop;
+    found.push_back(at);
+    return Strategy::Reply::leave;
+  });
+  std::reverse(found.begin(), found.end());
+  return found;
 }
 
 std::vector<Offset> Backing::granules_without(Offset begin, Offset end) const {
@@ -156,6 +174,8 @@ bool Backing::grow_roomy(const Place& place) {
 
 // Gives the block its addresses first, then memory to exactly the granules it lies on.
 std::optional<Offset> Backing::grow_tight(const Place& place, std::size_t bytes) {
+  const Barren before = barren_;
+  const bool fills = place.begin <= granules_.size() * granule_;  // all that is added
   std::vector<Offset> bare = granules_without(place.begin, place.begin + place.bytes);
   for (const Offset at : bare) strategy_.restore(at);
   for (std::size_t n = 0; n < place.extension; n += granule_)
@@ -164,14 +184,25 @@ std::optional<Offset> Backing::grow_tight(const Place& place, std::size_t bytes)
 
   const auto offset = strategy_.allocate(bytes);
   const auto withdraw_bare = [&] {  // those that no block lies on
+    std::vector<Offset> taken;
     strategy_.withdraw(granule_, [&](Offset at) {
-      if (granules_[at / granule_] != Granule::withdrawn) return false;
-      std::erase(bare, at);
-      return true;
+      if (taken.size() == bare.size()) return Strategy::Reply::stop;
+      if (granules_[at / granule_] != Granule::withdrawn) return Strategy::Reply::leave;
+      taken.push_back(at);
+      return Strategy::Reply::take;
+    });
+    std::erase_if(bare, [&](Offset at) {
+      return std::binary_search(taken.begin(), taken.end(), at, std::greater<>());
     });
   };
-  withdraw_bare();
-  if (offset && commit_somehow(bare)) return offset;
+  const auto under_block = [&](Offset at) {
+    return at < *offset + strategy_.size_of(*offset) && at + granule_ > *offset;
+  };
+  if (!offset || !std::ranges::all_of(bare, under_block)) withdraw_bare();
+  if (offset && commit_somehow(bare)) {
+    if (fills) barren_ = before;
+    return offset;
+  }
   if (offset) strategy_.free(*offset);
   withdraw_bare();
   return std::nullopt;
@@ -216,10 +247,10 @@ std::vector<Offset> Backing::take_from_holes(std::size_t granules) {
   std::vector<Offset> taken;
   if (granules == 0) return taken;
   strategy_.withdraw(granule_, [&](Offset at) {
-    if (taken.size() == granules) return false;
+    if (taken.size() == granules) return Strategy::Reply::stop;
     taken.push_back(at);
     granules_[at / granule_] = Granule::withdrawn;
-    return true;
+    return Strategy::Reply::take;
   });
   std::reverse(taken.begin(), taken.end());
   for (const Span& run : runs(taken, granule_)) arena_.decommit(run.offset, run.bytes);
@@ -238,7 +269,7 @@ void Backing::release() noexcept {
 }
 
 std::size_t Backing::grantable() const {
-  const Lie now = lie();
+  const Lie now{open(), spare_granules(), kNever};
   const auto fits = [&](std::size_t units) {
     const std::size_t bytes = units * kAlignment;
     return strategy_.missing(bytes) == 0 || find_place(now, bytes).has_value();
@@ -252,7 +283,14 @@ std::size_t Backing::grantable() const {
   return fitting * kAlignment;
 }
 
-std::size_t Backing::whole_granules() const { return lie().in_holes.size() * granule_; }
+std::size_t Backing::whole_granules() const {
+  std::size_t count = 0;
+  strategy_.withdraw(granule_, [&](Offset) {
+    ++count;
+    return Strategy::Reply::leave;
+  });
+  return count * granule_;
+}
 
 std::vector<Span> Backing::withdrawn() const {
   return runs(granules_without(0, granules_.size() * granule_), granule_);

@@ -24,8 +24,9 @@ class Backing {
   void grow(std::size_t bytes);  // commits at least this much more; throws exhausted
 
   // A block although the strategy has no hole for it: by growing, by remapping, or
-  // nothing when neither gives enough. No block moves.
-  std::optional<Offset> allocate(std::size_t bytes);
+  // nothing when neither gives enough. No block moves. `frees` counts the blocks that were freed
+  // so far; a block that moved counts as freed.
+  std::optional<Offset> allocate(std::size_t bytes, std::uint64_t frees);
 
   std::size_t trim() noexcept;
   void release() noexcept;  // all memory, at the end; the strategy is not updated
@@ -51,16 +52,23 @@ class Backing {
   };
   // A snapshot for the search for free space; valid only briefly.
   struct Lie {
-    std::vector<Span> open;        // holes and withdrawn granules, merged
-    std::vector<Offset> in_holes;  // granules wholly in holes, ascending
-    std::size_t spare;             // granules that may still be committed
+    std::vector<Span> open;  // holes and withdrawn granules, merged
+    std::size_t spare;       // granules that may still be committed
+    std::size_t max_in_holes;
+    mutable std::optional<std::vector<Offset>> in_holes{};  // see granules_in_holes()
+  };
+  // No open range has `bytes` since so many blocks were freed: only freeing opens one.
+  struct Barren {
+    std::uint64_t frees = 0;
+    std::size_t bytes = kNever;
   };
 
   std::size_t spare_granules() const;
-  Lie lie() const;
+  std::vector<Span> open() const;
   std::optional<Place> find_place(const Lie& lie, std::size_t bytes) const;
   std::optional<Place> place_inside(const Lie& lie, const Need& need) const;
   std::optional<Place> place_at_end(const Lie& lie, std::size_t bytes, const Need& need) const;
+  const std::vector<Offset>& granules_in_holes(const Lie& lie) const;
   bool enough(const Lie& lie, const Place& place) const;
   std::vector<Offset> granules_without(Offset begin, Offset end) const;
 
@@ -77,6 +85,7 @@ class Backing {
   const std::size_t granule_, addresses_;
   std::vector<Granule> granules_;  // of the capacity
   std::size_t without_ = 0;        // of them withdrawn
+  Barren barren_;
   Stats stats_;
 };
 

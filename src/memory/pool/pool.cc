@@ -28,6 +28,7 @@ struct Pool::Impl {
   Offset offset_of(const void* pointer) const {
     return static_cast<Offset>(static_cast<const std::byte*>(pointer) - base);
   }
+  std::uint64_t frees() const { return allocations - strategy->count() + moves; }
   [[noreturn]] void refuse(std::size_t bytes);
   bool move(void* from);
 
@@ -38,7 +39,7 @@ struct Pool::Impl {
   const std::unique_ptr<Strategy> strategy;
   Backing backing;
   std::size_t used = 0, peak_used = 0;
-  std::uint64_t allocations = 0, failures = 0;
+  std::uint64_t allocations = 0, failures = 0, moves = 0;
   std::unordered_map<void*, Movable> movable;
 };
 
@@ -62,7 +63,7 @@ void* Pool::allocate(std::size_t bytes) {
   Impl& pool = *impl_;
   auto offset = pool.strategy->allocate(bytes);
   if (!offset) {
-    offset = pool.backing.allocate(bytes);
+    offset = pool.backing.allocate(bytes, pool.frees());
     if (!offset) pool.refuse(bytes);
   }
   pool.used += bytes;
@@ -116,6 +117,7 @@ bool Pool::Impl::move(void* from) {
     throw;
   }
   strategy->free(offset_of(from));
+  ++moves;
   auto entry = movable.extract(from);
   entry.key() = to;
   movable.insert(std::move(entry));

@@ -1,6 +1,7 @@
 #include "memory/strategy/block_table.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace sluice::memory {
@@ -31,6 +32,43 @@ void OffsetMap::grow() {
   for (const Bucket& bucket : old)
     for (unsigned i = 0; i < bucket.count; ++i) place(bucket.keys[i / 4][i % 4], bucket.values[i]);
   for (const Entry& entry : spilled) place(entry.key, entry.value);
+}
+
+void NumberSet::insert(std::size_t n) {
+  for (auto& level : levels_) {
+    if (level.size() <= n / 64) level.resize(n / 64 + 1);
+    level[n / 64] |= std::uint64_t{1} << n % 64;
+    n /= 64;
+  }
+}
+
+void NumberSet::erase(std::size_t n) {
+  for (auto& level : levels_) {
+    level[n / 64] &= ~(std::uint64_t{1} << n % 64);
+    if (level[n / 64] != 0) return;
+    n /= 64;
+  }
+}
+
+std::size_t NumberSet::below(std::size_t end) const {
+  const auto highest = [](std::uint64_t word) {
+    return static_cast<std::size_t>(std::bit_width(word)) - 1;
+  };
+  for (std::size_t level = 0; level < kLevels; ++level, end /= 64) {
+    const auto& words = levels_[level];
+    const std::size_t at = end / 64;
+    if (at >= words.size()) {
+      if (words.empty()) return kNever;
+      end = words.size() * 64;  // all of the last word, by the level above
+      continue;
+    }
+    const std::uint64_t lower = words[at] & ((std::uint64_t{1} << end % 64) - 1);
+    if (lower == 0) continue;
+    std::size_t n = at * 64 + highest(lower);
+    while (level-- > 0) n = n * 64 + highest(levels_[level][n]);
+    return n;
+  }
+  return kNever;
 }
 
 void visit_merged(std::vector<Span> spans, const Strategy::Visit& visit) {

@@ -179,6 +179,20 @@ class OffsetMap {
   std::size_t count_ = 0;
 };
 
+// A set of small numbers, searched from the highest down: a bit for each number, and above each
+// word of bits a bit that is set where the word has any.
+class NumberSet {
+ public:
+  void insert(std::size_t n);
+  void erase(std::size_t n);
+  // The highest below `end`; kNever when there is none.
+  std::size_t below(std::size_t end) const;
+
+ private:
+  static constexpr std::size_t kLevels = 6;
+  std::array<std::vector<std::uint64_t>, kLevels> levels_;
+};
+
 // The sums every strategy keeps.
 struct Tally {
   std::size_t capacity = 0, withdrawn = 0, taken = 0, peak_taken = 0, count = 0;

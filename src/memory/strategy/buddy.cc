@@ -92,6 +92,7 @@ class Buddy final : public Strategy {
     make_hole(id);
   }
 
+  std::size_t count() const noexcept override { return tally_.count; }
   StrategyUse use() const noexcept override {
     const auto top = static_cast<unsigned>(std::bit_width(orders_));
     return tally_.use(top == 0 ? 0 : kAlignment << (top - 1));
@@ -125,12 +126,21 @@ class Buddy final : public Strategy {
     nodes_[id].set_state(NodeState::hole);
     push_front(nodes_, heads_[order], id);
     orders_ |= std::uint64_t{1} << order;
+    if (order >= granule_order_) [[unlikely]]
+      large_.insert(nodes_[id].offset >> granule_shift());
   }
   void unlist(NodeId id) {
     const unsigned order = order_of(nodes_[id].bytes());
     unlink(nodes_, heads_[order], id);
     if (heads_[order] == kNone) orders_ &= ~(std::uint64_t{1} << order);
+    if (order >= granule_order_) [[unlikely]]
+      large_.erase(nodes_[id].offset >> granule_shift());
   }
+
+  unsigned granule_shift() const {
+    return granule_order_ + static_cast<unsigned>(std::countr_zero(kAlignment));
+  }
+  void index_large(std::size_t granule);
 
   // Leaves `size` bytes in the node; the upper halves become holes.
   void split(NodeId id, std::size_t size) {
@@ -169,19 +179,29 @@ class Buddy final : public Strategy {
   OffsetMap map_;                 // every block and hole
   std::array<NodeId, 64> heads_;  // holes of each order: kAlignment << order bytes
   std::uint64_t orders_ = 0;      // bit: the order has holes
+  unsigned granule_order_ = 64;   // from the first withdraw() on
+  NumberSet large_;               // holes of that order and above, by their first granule
   Tally tally_;
 };
 
+void Buddy::index_large(std::size_t granule) {
+  granule_order_ = order_of(granule);
+  for (const Span& hole : all(NodeState::hole))
+    if (hole.bytes >= granule) large_.insert(hole.offset >> granule_shift());
+}
+
 void Buddy::withdraw(std::size_t granule, const Want& want) {
-  std::vector<Span> holes;
-  for (const Span& span : all(NodeState::hole))
-    if (span.bytes >= granule) holes.push_back(span);
-  std::sort(holes.begin(), holes.end(),
-            [](const Span& a, const Span& b) { return a.offset > b.offset; });
+  if (granule_order_ == 64) index_large(granule);
   std::vector<Offset> selected;
-  for (const Span& hole : holes)
-    for (Offset at = hole.offset + hole.bytes; at > hole.offset; at -= granule)
-      if (want(at - granule)) selected.push_back(at - granule);
+  bool more = true;
+  for (std::size_t i = large_.below(kNever); more && i != kNever; i = large_.below(i)) {
+    const Offset begin = i << granule_shift();
+    for (Offset at = nodes_[map_.find(begin)].end(); more && at > begin; at -= granule) {
+      const Reply reply = want(at - granule);
+      if (reply == Reply::take) selected.push_back(at - granule);
+      more = reply != Reply::stop;
+    }
+  }
   for (const Offset at : selected) {
     Offset begin = at;  // of the hole it lies in, which shrinks as its granules leave
     NodeId id = find(at, NodeState::hole);

@@ -75,10 +75,10 @@ class Oracle {
       demand(clear(taken_, at, granule_) && clear(withdrawn_, at, granule_),
              "a granule is offered that is in use");
       last = at;
-      if (most == 0) return false;
+      if (most == 0) return Strategy::Reply::leave;
       --most;
       withdrawn_[at] = granule_;
-      return true;
+      return Strategy::Reply::take;
     });
   }
   void restore(Offset granule) {

@@ -115,6 +115,8 @@ class SlabStrategy final : public Strategy {
     return tally.use(largest);
   }
 
+  std::size_t count() const noexcept override { return tally_.count; }
+
   void visit_free(const Visit& visit) const override;
   void visit_holes(const Visit& visit) const override { large_.visit_free(visit); }
   void visit_taken(const Visit& visit) const override;

@@ -75,14 +75,16 @@ class Strategy {
   virtual std::size_t missing(std::size_t bytes) const noexcept = 0;
   virtual Need need(std::size_t bytes) const noexcept = 0;  // of at most kMaxBlockBytes
 
-  // Offers every granule that lies wholly in a hole, from the highest address down;
-  // those that are wanted are out of use until restore() makes them a hole again.
+  // Offers the granules that lie wholly in a hole, from the highest address down, until it is
+  // told to stop; those that are taken are out of use until restore() makes them a hole again.
   // `granule` is a power of two and always the same.
-  using Want = std::function<bool(Offset granule)>;
+  enum class Reply { take, leave, stop };
+  using Want = std::function<Reply(Offset granule)>;
   virtual void withdraw(std::size_t granule, const Want& want) = 0;
   virtual void restore(Offset granule) = 0;  // must be withdrawn
 
   virtual StrategyUse use() const noexcept = 0;
+  virtual std::size_t count() const noexcept = 0;  // of blocks out
 
   // Every hole as [offset, offset + bytes), in order of address; neighbours are merged.
   using Visit = std::function<void(Offset offset, std::size_t bytes)>;

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
 
+#include "memory/strategy/block_table.h"
 #include "memory/strategy/oracle_for_tests.h"
 #include "memory/strategy/sizes_for_tests.h"
 
@@ -168,6 +170,28 @@ TEST_P(EveryStrategy, LeavesEverythingAsItIsWhenABlockIsFreedTwice) {
 
 INSTANTIATE_TEST_SUITE_P(All, EveryStrategy, testing::ValuesIn(kStrategyKinds),
                          [](const auto& kind) { return std::string(to_string(kind.param)); });
+
+TEST(NumberSet, FindsTheHighestNumberBelowAnother) {
+  NumberSet set;
+  std::set<std::size_t> want;
+  EXPECT_EQ(set.below(kNever), kNever);
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 20'000; ++i) {
+    const std::size_t n = random() % (std::size_t{1} << (1 + random() % 22));
+    if (random() % 2 == 0) {
+      set.insert(n);
+      want.insert(n);
+    } else if (!want.empty()) {
+      const auto gone = want.lower_bound(n) == want.end() ? want.begin() : want.lower_bound(n);
+      set.erase(*gone);
+      want.erase(gone);
+    }
+    for (const std::size_t end : {n, n + 1, random() % 5'000'000, kNever}) {
+      const auto above = want.lower_bound(end);
+      ASSERT_EQ(set.below(end), above == want.begin() ? kNever : *std::prev(above)) << end;
+    }
+  }
+}
 
 TEST(FirstFit, TakesTheLowestHoleThatFits) {
   const auto strategy = make_strategy(StrategyKind::first_fit);

@@ -68,9 +68,14 @@ class TableStrategy final : public Strategy {
   void withdraw(std::size_t granule, const Want& want) override {
     for (NodeId id = last_; id != kNone; id = nodes_[id].before) {
       if (nodes_[id].state() != NodeState::hole) continue;
+      bool more = true;  // of the hole is left below
       for (Offset at = nodes_[id].end() / granule * granule;
-           at >= granule && at - granule >= nodes_[id].offset; at -= granule)
-        if (want(at - granule) && !carve(id, at - granule, granule)) break;
+           more && at >= granule && at - granule >= nodes_[id].offset; at -= granule)
+        switch (want(at - granule)) {
+          case Reply::stop: return;
+          case Reply::leave: break;
+          case Reply::take: more = carve(id, at - granule, granule);
+        }
     }
   }
 
@@ -82,6 +87,7 @@ class TableStrategy final : public Strategy {
   }
 
   StrategyUse use() const noexcept override { return tally_.use(holes_.largest(nodes_)); }
+  std::size_t count() const noexcept override { return tally_.count; }
 
   void visit_free(const Visit& visit) const override { visit_all(NodeState::hole, visit); }
   void visit_taken(const Visit& visit) const override { visit_all(NodeState::taken, visit); }

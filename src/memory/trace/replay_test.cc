@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <map>
 
 #include "base/error.h"
@@ -74,6 +75,28 @@ TEST(Replay, InternalAndExternalFragmentationMultiplyToTheEfficiency) {
       EXPECT_GE(figures.internal, 0);
       EXPECT_GE(figures.external, 0);
     }
+}
+
+// Large blocks in fragments: nearly each one is remapped or grows the pool. A walk over all blocks
+// for each of them would take a minute.
+TEST(Replay, ManyLargeBlocksInFragmentsTakeSeconds) {
+  TraceBuilder builder;
+  std::uint64_t time = 0;
+  constexpr std::uint64_t kBlocks = 40'000;
+  for (std::uint64_t i = 0; i < kBlocks; ++i)
+    builder.allocated(++time, i, 2 * kMiB + 512 * (i % 3));
+  for (std::uint64_t i = 0; i < kBlocks; i += 2) builder.freed(++time, i);
+  for (std::uint64_t i = 0; i < kBlocks / 2; ++i) builder.allocated(++time, kBlocks + i, 5 * kMiB);
+  const Trace trace = std::move(builder).finish({});
+  ReplayOptions options;
+  options.passes = 1;
+  const auto begun = std::chrono::steady_clock::now();
+  for (const auto kind : {StrategyKind::first_fit, StrategyKind::buddy}) {
+    const auto result = replay(trace, kind, options);
+    EXPECT_EQ(result.figures.failures, 0u);
+    EXPECT_GT(result.figures.remapped_bytes, 0u);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(20));
 }
 
 TEST(Replay, TimesAreThoseOfRealOperations) {
