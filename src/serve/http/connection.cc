@@ -309,7 +309,7 @@ void Connection::sweep(Instant now) {
     return shard_.end_unless_bound(number_, load_);
   }
   if (phase_ == Phase::writing) ++shard_.shared().traffic.timed_out;
-  const auto left = unsent();
+  const auto left = unsent_in_kernel();
   if (phase_ == Phase::closing && left > 0 && !is_last_wait_ && !shard_.draining()) {
     is_last_wait_ = true;  // as long as a slow client may take for the rest
     deadline_ = now + time_to_send(left);
@@ -322,7 +322,7 @@ void Connection::sweep(Instant now) {
   abort();
 }
 
-std::size_t Connection::unsent() {
+std::size_t Connection::unsent_in_kernel() {
   int bytes = 0;
   return ::ioctl(socket_.native_handle(), SIOCOUTQ, &bytes) == 0 && bytes > 0
              ? static_cast<std::size_t>(bytes)

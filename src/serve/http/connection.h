@@ -66,7 +66,7 @@ class Connection {
   char* read_buffer(std::size_t& size);
   bool account();
   bool has_left();
-  std::size_t unsent();  // bytes in the kernel that the client has not taken
+  std::size_t unsent_in_kernel();  // bytes in the kernel that the client has not taken
 
   // connection_work.cc: what handlers do in a pool of threads.
   void find_user(bool may_read_table);

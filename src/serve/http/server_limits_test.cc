@@ -311,5 +311,29 @@ TEST_F(Bound, AnUnboundConnectionEndsWhenIdle) {
   EXPECT_LT(Steady::now() - start, 3s);
 }
 
+// A connection that was closed with an answer nobody reads left it with the kernel, outside of
+// every limit, for as long as the client liked.
+TEST_F(Serving, AnAnswerThatIsNotReadEndsWithItsConnection) {
+  options.config.idle_timeout_s = 0.2;
+  start();
+  const int client = ::socket(AF_INET, SOCK_STREAM, 0);
+  const int small = 1;  // the kernel's minimum
+  ASSERT_EQ(::setsockopt(client, SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(server->port());
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::connect(client, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+  const auto request = get("/piece", "");
+  ASSERT_EQ(::send(client, request.data(), request.size(), 0), std::ssize(request));
+  std::this_thread::sleep_for(2500ms);
+  std::vector<char> buffer(1 << 16);
+  ssize_t received = 0, n = 0;
+  while ((n = ::recv(client, buffer.data(), buffer.size(), 0)) > 0) received += n;
+  EXPECT_LT(received, static_cast<ssize_t>(kPiece));
+  EXPECT_EQ(n, -1);  // reset
+  ::close(client);
+}
+
 }  // namespace
 }  // namespace sluice::serve::http
