@@ -294,6 +294,12 @@ class Others(Case):
         again = json.loads(self.done("market", "risk", "--json", "--by", "ticker", text=long))
         self.assertEqual(again["series"], got)
 
+    def test_a_table_that_series_without_common_dates_make_too_large_is_refused(self):
+        count = 30000  # 1 MB that would become 14 GB
+        text = "d,t,close\n" + "".join(f"{2 * i + j},t{i},1\n" for i in range(count) for j in (0, 1))
+        error = self.refused(2, "market", "risk", "--by", "t", text=text)
+        self.assertIn("30000 series and 60000 dates", error)
+
     def test_a_portfolio_keeps_its_limits(self):
         got = json.loads(self.done("market", "portfolio", "--goal", "min_volatility", "--upper",
                                    "0.4", "--json", text=table(300, "A", "B", "C", "D")))

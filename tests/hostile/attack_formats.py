@@ -244,7 +244,7 @@ class HostileOperators(FileCase):
         return raw_tensor(name, "int64", [len(values)] if shape is None else shape, raw)
 
     def test_offsets_of_sequences_that_wrap_around_are_refused(self):
-        node = sluice_node("Attention", ["q", "q", "q", "", "o"], ["y"], heads=1, longest=10**6)
+        node = sluice_node("Attention", ["q", "q", "q", "", "o"], ["y"], heads=1, max_seqlen=10**6)
         self.ends(self.model([node], [("q", "float32", [1, 1, 1000])], [("y", "float32")],
                              [self.whole("o", [2**63 - 1, -2**63])]),
                   self.RUN, say="a sequence from")

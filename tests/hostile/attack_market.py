@@ -72,6 +72,11 @@ class Requests(Case):
                      "too many limits")
         self.assertLess(time.monotonic() - began, within(3))
 
+    def test_a_sector_of_millions_of_assets_is_refused_before_it_is_read(self):
+        body = {"goal": "min_volatility", "covariance": [[1, 0], [0, 1]],
+                "sectors": [{"assets": [0] * 10_000_000, "max": 1}]}
+        self.refused("portfolio", body, "'sectors[0].assets' has 10000000 assets; there are 2")
+
     def assert_quick_ones_beside(self, calculation):
         sockets = [self.send("montecarlo", calculation) for _ in range(8)]
         wait_for("work", lambda: self.under_way() >= 4)
@@ -217,6 +222,11 @@ class SmallMemory(Case):
         self.refused("option", {"spot": [1] * 1000000, "strike": 1, "t": 1, "vol": 0.2}, "options", "MiB", "one client may hold")
         prices = {str(i): [1, 2] for i in range(2000)}
         self.refused("backtest", {"prices": {**prices, "long": [1, 2] * 25000}}, "bars", "iB", "one client may hold")
+
+    def test_texts_in_lists_are_charged(self):
+        names = '""' + ',""' * 1_500_000  # 4 MB, once charged as 50 MB, that took 150 MB
+        self.refused("portfolio", '{"covariance":[[1,0],[0,1]],"names":[' + names + "]}",
+                     "values", "MiB", "one client may hold")
 
     def test_work_that_does_not_fit_now_is_refused_for_now(self):
         body = json.dumps({"spot": [1] * 250000, "strike": 1, "t": 1, "vol": 0.2})

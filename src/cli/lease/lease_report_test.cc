@@ -56,7 +56,8 @@ TEST(LeaseReport, ALeaseWithoutMemoryShowsNoPromise) {
   lease["state"] = "on_cpu", lease["gpus"] = Json::array(), lease["requested_gb"] = 120.0;
   lease.erase("uid");
   const auto text = listed({{"on_cpu", {lease}}, {"cards", {card()}}});
-  EXPECT_NE(text.find("7      -     scout  on_cpu  high      -           120.00          -"), text.npos)
+  EXPECT_NE(text.find("7      -     scout  on_cpu  high      -           120.00          -"),
+            text.npos)
       << text;
   EXPECT_NE(text.find("LEASABLE GB"), text.npos) << text;
 }
