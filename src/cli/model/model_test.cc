@@ -74,6 +74,15 @@ TEST_F(ModelValuesTest, ResultsGoIntoAFolderOrAFileByName) {
   EXPECT_THROW(write_outputs(graph_, results, {"c=x.npy"}), Error);
 }
 
+TEST_F(ModelValuesTest, OutputsWhoseFilesWouldHaveOneNameAreRefused) {
+  graph_.values[0].name = "x/y";
+  graph_.values[1].name = "x\\y";
+  const std::vector<Tensor> results{Tensor::of<float>(5), Tensor::of<float>(6)};
+  EXPECT_THROW(write_outputs(graph_, results, {file("out")}), Error);
+  EXPECT_FALSE(fs::exists(file("out")));
+  EXPECT_EQ(write_outputs(graph_, results, {"x/y=" + file("x.npy"), file("out")}).size(), 2u);
+}
+
 TEST(SummaryTest, NaNsAreCountedAndLeftOut) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Summary s = summarize(Tensor::of<float>(std::vector<float>{1, nan, 3}));

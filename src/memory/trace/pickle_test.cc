@@ -126,6 +126,17 @@ TEST(Pickle, LimitsBoundDepthAndMemory) {
   EXPECT_THAT(problem_of("\x80\x04" + std::string(60, ']'), small), HasSubstr("more than 100"));
 }
 
+TEST(Pickle, DictsHaveAtMostAThousandKeys) {
+  std::string at_once = "\x80\x04}(", one_by_one = "\x80\x04}";
+  for (int i = 0; i < 1001; ++i) {
+    const std::string pair = {'M', static_cast<char>(i & 255), static_cast<char>(i >> 8), 'N'};
+    at_once += pair;
+    one_by_one += pair + 's';
+  }
+  EXPECT_THAT(problem_of(at_once + "u."), HasSubstr("more than 1000 keys"));
+  EXPECT_THAT(problem_of(one_by_one + '.'), HasSubstr("more than 1000 keys"));
+}
+
 TEST(Pickle, AListInsideItselfIsHeldAndDestroyed) {
   const auto self = "\x80\x04]\x94h"s + '\0' + "a."s;
   const auto data = read_pickle(self);

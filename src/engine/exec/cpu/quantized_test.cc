@@ -279,6 +279,33 @@ TEST(Fp8LinearTest, MatchesItsOperator) {
   }
 }
 
+TEST(Fp8LinearTest, BiasOfAnotherTypeIsLeftToTheOperator) {
+  Graph graph;
+  const auto add = [&](const Tensor& constant, DType dtype, const Shape& shape) {
+    Value value{.name = std::to_string(graph.values.size()), .dtype = dtype};
+    value.dims.emplace();
+    for (const std::int64_t size : shape) value.dims->push_back({size, ""});
+    value.constant = constant;
+    graph.values.push_back(std::move(value));
+    return static_cast<ValueId>(graph.values.size() - 1);
+  };
+  const auto constant = [&](DType dtype, const Shape& shape) {
+    const Tensor zeros(dtype, shape);
+    std::memset(zeros.data(), 0, zeros.bytes());
+    return add(zeros, dtype, shape);
+  };
+  const ValueId x = add({}, DType::f8e4m3fn, {4, 8}), w = constant(DType::f8e4m3fn, {8, 16});
+  const ValueId scale = constant(DType::f32, {16}), y = add({}, DType::f32, {4, 16});
+  compute::Workers workers(1);
+  Context context(workers);
+  for (const auto& [bias, ours] : {std::pair{DType::f32, true}, {DType::f16, false}}) {
+    Node node = fused("QuantizedLinear", "", {}, {});
+    node.inputs = {x, w, constant(bias, {16}), kNoValue, scale};
+    node.outputs = {y};
+    EXPECT_EQ(make_kernel(graph, node, context)->name() != "operator", ours) << to_string(bias);
+  }
+}
+
 TEST(Int8QuantizeTest, QuantizeAndDequantizeMatchTheirOperators) {
   for_each_target([] {
     for (const DType type : {DType::u8, DType::i8}) {
