@@ -61,7 +61,6 @@ class Search final : public Worker::Listener {
   Tempo tempo_;
   Follow follow_;
   std::shared_ptr<const Nvml> nvml_;  // shared: threads that hang in it may outlive the search
-  std::map<std::string, std::shared_ptr<Worker>> workers_;
   std::map<std::string, nvml::Device> handles_;
   std::map<std::string, Gpu> described_;
   bool is_looking_ = true;  // there may be more GPUs than workers
@@ -70,6 +69,8 @@ class Search final : public Worker::Listener {
   std::vector<std::string> notes_;
   std::string driver_trouble_;     // why the NVIDIA driver that is here does not start
   std::vector<std::string> mute_;  // notes on GPUs that did not answer when last looked for
+  // Last, so that it is destroyed first: the threads that it joins use all of the above.
+  std::map<std::string, std::shared_ptr<Worker>> workers_;
 };
 
 }  // namespace sluice::device

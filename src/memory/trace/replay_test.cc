@@ -2,10 +2,11 @@
 
 #include <gmock/gmock.h>
 
-#include <chrono>
+#include <ctime>
 #include <map>
 
 #include "base/error.h"
+#include "base/sanitized_for_tests.h"
 #include "memory/strategy/sizes_for_tests.h"
 
 namespace sluice::memory {
@@ -90,13 +91,13 @@ TEST(Replay, ManyLargeBlocksInFragmentsTakeSeconds) {
   const Trace trace = std::move(builder).finish({});
   ReplayOptions options;
   options.passes = 1;
-  const auto begun = std::chrono::steady_clock::now();
+  const std::clock_t begun = std::clock();  // the processor's time: the machine may be busy
   for (const auto kind : {StrategyKind::first_fit, StrategyKind::buddy}) {
     const auto result = replay(trace, kind, options);
     EXPECT_EQ(result.figures.failures, 0u);
     EXPECT_GT(result.figures.remapped_bytes, 0u);
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(20));
+  EXPECT_LT((std::clock() - begun) / CLOCKS_PER_SEC, 20 * kPatience);
 }
 
 TEST(Replay, TimesAreThoseOfRealOperations) {
