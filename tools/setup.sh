@@ -3,6 +3,7 @@
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build="$root/build"
+export CCACHE_BASEDIR="${CCACHE_BASEDIR:-$root}"  # a second clone finds what this one compiled
 
 say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
 fail() {
@@ -18,6 +19,7 @@ build_packages=(
   'libboost1.81-dev|libboost1.83-dev|libboost-dev' nlohmann-json3-dev libtomlplusplus-dev?
   libcli11-dev libspdlog-dev libfmt-dev prometheus-cpp-dev? libsqlite3-dev libssl-dev libdnnl-dev libhwy-dev
   'libjpeg62-turbo-dev|libjpeg-turbo8-dev' libpng-dev libre2-dev libutf8proc-dev
+  'libcudnn9-headers-cuda-13|libcudnn9-headers-cuda-12?'
   libjs-dygraphs? libgtest-dev libgmock-dev libbenchmark-dev
 )
 test_packages=(

@@ -5,7 +5,7 @@
 
 #include "device/cuda/check.h"
 #include "engine/exec/cuda/cuda_program.h"
-#include "engine/exec/cuda/cudnn/cudnn_library.h"
+#include "engine/exec/cuda/cudnn/cudnn_fusion.h"
 #include "engine/exec/cuda/nodes/cublaslt_gemm.h"
 
 namespace sluice::engine {
@@ -39,7 +39,7 @@ CudaStamp cuda_stamp(cuda::Context& context) {
       fmt::format("driver {}(CUDA {}.{}), cuBLASLt {}, cuDNN {}{}",
                   driver.empty() ? "" : driver + " ", cuda / 1000, cuda % 1000 / 10,
                   or_none(cublaslt_version(context)),
-                  or_none(context.part<cuda::cudnn::Library>().version),
+                  or_none(cudnn_version(context)),
                   context.options.split_k ? ", sums may be split" : "")};
 }
 

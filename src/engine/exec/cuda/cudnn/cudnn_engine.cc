@@ -9,45 +9,50 @@ namespace {
 
 // The engine of a configuration, valid while the configuration exists.
 BackendDescriptor engine_of(const Library& library, const BackendDescriptor& config) {
-  BackendDescriptor engine(library, Kind::engine);
-  Descriptor raw = engine.get();
+  BackendDescriptor engine(library, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  cudnnBackendDescriptor_t raw = engine.get();
   std::int64_t count = 0;
-  library.check(library.get_attribute(config.get(), Attribute::engine_config_engine,
-                                      Type::descriptor, 1, &count, &raw),
+  library.check(library.get_attribute(config.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
+                                      CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &raw),
                 "an engine");
   return engine;
 }
 
 // The descriptors of `kind` in a list attribute of `of`.
 std::vector<BackendDescriptor> descriptors_of(const Library& library, const BackendDescriptor& of,
-                                              Attribute what, Kind kind) {
+                                              cudnnBackendAttributeName_t what,
+                                              cudnnBackendDescriptorType_t kind) {
   std::vector<BackendDescriptor> descriptors;
-  std::vector<Descriptor> raw;
-  const std::size_t count = of.count(what, Type::descriptor);
+  std::vector<cudnnBackendDescriptor_t> raw;
+  const std::size_t count = of.count(what, CUDNN_TYPE_BACKEND_DESCRIPTOR);
   for (std::size_t i = 0; i < count; ++i) {
     descriptors.emplace_back(library, kind);
     raw.push_back(descriptors.back().get());
   }
   std::int64_t found = 0;
   if (count > 0)
-    library.check(library.get_attribute(of.get(), what, Type::descriptor,
+    library.check(library.get_attribute(of.get(), what, CUDNN_TYPE_BACKEND_DESCRIPTOR,
                                         static_cast<std::int64_t>(count), &found, raw.data()),
                   "a list of descriptors");
   while (descriptors.size() > static_cast<std::size_t>(found)) descriptors.pop_back();
   return descriptors;
 }
 
-std::int64_t number(const BackendDescriptor& descriptor, Attribute what, Type type = Type::int64) {
-  if (type == Type::knob_type) return descriptor.list<int>(what, type, 1).at(0);
+std::int64_t number(const BackendDescriptor& descriptor, cudnnBackendAttributeName_t what,
+                    cudnnBackendAttributeType_t type = CUDNN_TYPE_INT64) {
+  if (type == CUDNN_TYPE_KNOB_TYPE) return descriptor.list<int>(what, type, 1).at(0);
   return descriptor.list<std::int64_t>(what, type, 1).at(0);
 }
 
 std::string index_and_knobs(const Library& library, const BackendDescriptor& config) {
-  std::string text = std::to_string(number(engine_of(library, config), Attribute::engine_index));
+  std::string text =
+      std::to_string(number(engine_of(library, config), CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
   for (const BackendDescriptor& knob :
-       descriptors_of(library, config, Attribute::engine_config_knobs, Kind::knob_choice))
-    text += fmt::format(" {}={}", number(knob, Attribute::knob_type, Type::knob_type),
-                        number(knob, Attribute::knob_value));
+       descriptors_of(library, config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+                      CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR))
+    text +=
+        fmt::format(" {}={}", number(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE),
+                    number(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE));
   return text;
 }
 
@@ -64,7 +69,7 @@ auto attempt(Read&& read) -> decltype(read()) {
 
 std::optional<Engine> engine_of_plan(std::optional<BackendDescriptor> config,
                                      BackendDescriptor plan, std::size_t max_workspace) {
-  const std::int64_t scratch = number(plan, Attribute::plan_workspace);
+  const std::int64_t scratch = number(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
   if (scratch < 0 || static_cast<std::size_t>(scratch) > max_workspace) return std::nullopt;
   return Engine{std::move(config), std::move(plan), static_cast<std::size_t>(scratch)};
 }
@@ -72,9 +77,9 @@ std::optional<Engine> engine_of_plan(std::optional<BackendDescriptor> config,
 std::optional<Engine> from_json(const Library& library, std::string_view json,
                                 std::size_t max_workspace) {
   return attempt([&]() -> std::optional<Engine> {
-    BackendDescriptor plan(library, Kind::execution_plan);
-    plan.set(Attribute::plan_handle, Type::handle, library.builder)
-        .set_list(Attribute::plan_json, Type::character, json)
+    BackendDescriptor plan(library, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, library.builder)
+        .set_list(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, json)
         .finish("a stored plan");
     return engine_of_plan(std::nullopt, std::move(plan), max_workspace);
   });
@@ -100,23 +105,24 @@ std::optional<Engine> from_numbers(const Library& library, std::string_view text
   const std::vector<std::int64_t> numbers = numbers_in(text);
   if (numbers.empty()) return std::nullopt;
   return attempt([&]() -> std::optional<Engine> {
-    BackendDescriptor engine(library, Kind::engine);
-    engine.set(Attribute::engine_graph, graph())
-        .set(Attribute::engine_index, Type::int64, numbers[0])
+    BackendDescriptor engine(library, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    engine.set(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph())
+        .set(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, numbers[0])
         .finish("a stored engine");
     std::vector<BackendDescriptor> knobs;
-    std::vector<Descriptor> raw;
+    std::vector<cudnnBackendDescriptor_t> raw;
     for (std::size_t i = 1; i < numbers.size(); i += 2) {
-      knobs.emplace_back(library, Kind::knob_choice);
+      knobs.emplace_back(library, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
       knobs.back()
-          .set(Attribute::knob_type, Type::knob_type, static_cast<int>(numbers[i]))
-          .set(Attribute::knob_value, Type::int64, numbers[i + 1])
+          .set(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, static_cast<int>(numbers[i]))
+          .set(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, numbers[i + 1])
           .finish("a stored knob");
       raw.push_back(knobs.back().get());
     }
-    BackendDescriptor config(library, Kind::engine_config);
-    config.set(Attribute::engine_config_engine, engine);
-    if (!raw.empty()) config.set_list(Attribute::engine_config_knobs, Type::descriptor, raw);
+    BackendDescriptor config(library, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    config.set(CUDNN_ATTR_ENGINECFG_ENGINE, engine);
+    if (!raw.empty())
+      config.set_list(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, raw);
     config.finish("the knobs of a stored engine");
     return make_engine(library, std::move(config), max_workspace);
   });
@@ -125,20 +131,23 @@ std::optional<Engine> from_numbers(const Library& library, std::string_view text
 }  // namespace
 
 std::vector<BackendDescriptor> engine_configs(const Library& library,
-                                              const BackendDescriptor& graph, HeuristicsMode mode) {
-  BackendDescriptor heuristics(library, Kind::heuristics);
-  heuristics.set(Attribute::heuristics_graph, graph)
-      .set(Attribute::heuristics_mode, Type::heuristics_mode, mode)
+                                              const BackendDescriptor& graph,
+                                              cudnnBackendHeurMode_t mode) {
+  BackendDescriptor heuristics(library, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)
+      .set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode)
       .finish("the engine heuristics");
-  return descriptors_of(library, heuristics, Attribute::heuristics_results, Kind::engine_config);
+  return descriptors_of(library, heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                        CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
 }
 
 bool is_acceptable(const Library& library, const BackendDescriptor& config, bool full_f32) {
   const BackendDescriptor engine = engine_of(library, config);
-  for (const Note note :
-       engine.list<Note>(Attribute::engine_numerical_note, Type::numerical_note, 16)) {
-    if (note == Note::strict_nan) continue;
-    const bool reduced = note == Note::tensor_core || note == Note::down_convert_inputs;
+  for (const cudnnBackendNumericalNote_t note : engine.list<cudnnBackendNumericalNote_t>(
+           CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, 16)) {
+    if (note == CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP) continue;
+    const bool reduced = note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE ||
+                         note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
     if (!reduced || full_f32) return false;
   }
   return true;
@@ -147,9 +156,9 @@ bool is_acceptable(const Library& library, const BackendDescriptor& config, bool
 std::optional<Engine> make_engine(const Library& library, BackendDescriptor config,
                                   std::size_t max_workspace) {
   return attempt([&]() -> std::optional<Engine> {
-    BackendDescriptor plan(library, Kind::execution_plan);
-    plan.set(Attribute::plan_handle, Type::handle, library.builder)
-        .set(Attribute::plan_engine_config, config)
+    BackendDescriptor plan(library, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, library.builder)
+        .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config)
         .finish("a plan");
     return engine_of_plan(std::move(config), std::move(plan), max_workspace);
   });
@@ -158,8 +167,10 @@ std::optional<Engine> make_engine(const Library& library, BackendDescriptor conf
 std::string serialize(const Library& library, const Engine& engine, std::size_t max_workspace) {
   std::string text = attempt([&] { return index_and_knobs(library, engine.config.value()); });
   const std::string json = attempt([&] {
-    const std::size_t size = engine.plan.count(Attribute::plan_json, Type::character);
-    const auto characters = engine.plan.list<char>(Attribute::plan_json, Type::character, size);
+    const std::size_t size =
+        engine.plan.count(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR);
+    const auto characters = engine.plan.list<char>(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                                                   CUDNN_TYPE_CHAR, size);
     return std::string(characters.begin(), characters.end());
   });
   if (!json.empty() && from_json(library, json, max_workspace)) text += "\n" + json;

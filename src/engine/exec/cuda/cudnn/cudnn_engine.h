@@ -13,7 +13,8 @@ namespace sluice::engine::cuda::cudnn {
 
 // The engine configurations that a heuristic returns, best first.
 std::vector<BackendDescriptor> engine_configs(const Library& library,
-                                              const BackendDescriptor& graph, HeuristicsMode mode);
+                                              const BackendDescriptor& graph,
+                                              cudnnBackendHeurMode_t mode);
 
 // Whether an engine is deterministic and, if `full_f32`, does not reduce the precision of f32.
 bool is_acceptable(const Library& library, const BackendDescriptor& config, bool full_f32);

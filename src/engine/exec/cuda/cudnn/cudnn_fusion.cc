@@ -13,10 +13,7 @@
 namespace sluice::engine::cuda {
 namespace {
 
-using cudnn::Attribute;
 using cudnn::BackendDescriptor;
-using cudnn::Kind;
-using cudnn::Type;
 
 constexpr std::size_t kMaxWorkspace = std::size_t{64} << 20;
 constexpr std::size_t kMaxTried = 6;
@@ -29,8 +26,8 @@ std::size_t elements(const std::vector<std::int64_t>& dims) {
   return static_cast<std::size_t>(all);
 }
 
-}  // namespace
-
+// Everything that the choice of an engine depends on, besides the device and cuDNN. Plans store it:
+// its text must not change.
 std::string name_of(const CudnnFusion& f, const Options& options) {
   return fmt::format("{} {}{} x {} w {} y {} by {} {} pads {} {}{}{} {} {} {}",
                      f.gemm ? "product" : "convolution", to_string(f.dtype),
@@ -40,6 +37,8 @@ std::string name_of(const CudnnFusion& f, const Options& options) {
                      fmt::join(f.post_padding, ","), f.bias ? " bias" : "",
                      f.residual ? " residual" : "", static_cast<int>(f.activation), f.low, f.high);
 }
+
+}  // namespace
 
 struct CudnnPlan::Impl {
   Impl(Context& context, const CudnnFusion& of, cudnn::Library& from)
@@ -62,11 +61,11 @@ struct CudnnPlan::Impl {
   }
   bool restore(const std::string& choice);
   void choose(Context& context);
-  std::vector<BackendDescriptor> candidates(cudnn::HeuristicsMode mode);
+  std::vector<BackendDescriptor> candidates(cudnnBackendHeurMode_t mode);
   bool try_all(Context& context, std::vector<BackendDescriptor> configs);
   Pointers samples(Context& context) const;
   // Runs on the handle's stream. The caller has exclusive use of the handle.
-  void run(const Pointers& at, const cudnn::Engine& engine, cudnn::Handle handle) const;
+  void run(const Pointers& at, const cudnn::Engine& engine, cudnnHandle_t handle) const;
 
   const CudnnFusion fusion;
   cudnn::Library& library;
@@ -94,8 +93,8 @@ bool CudnnPlan::Impl::restore(const std::string& choice) try {
 
 void CudnnPlan::Impl::choose(Context& context) {
   const Context::Mark since = context.mark();
-  if (!try_all(context, candidates(cudnn::HeuristicsMode::a)) &&
-      !try_all(context, candidates(cudnn::HeuristicsMode::fallback))) {
+  if (!try_all(context, candidates(CUDNN_HEUR_MODE_A)) &&
+      !try_all(context, candidates(CUDNN_HEUR_MODE_FALLBACK))) {
     if (had_transient_failure) context.disturb();  // an engine may work the next time
     context.choose(key, std::string(kNone), since);
     throw_unsupported();
@@ -106,7 +105,7 @@ void CudnnPlan::Impl::choose(Context& context) {
 }
 
 // Empty if cuDNN does not support the operation graph.
-std::vector<BackendDescriptor> CudnnPlan::Impl::candidates(cudnn::HeuristicsMode mode) try {
+std::vector<BackendDescriptor> CudnnPlan::Impl::candidates(cudnnBackendHeurMode_t mode) try {
   return cudnn::engine_configs(library, graph(), mode);
 } catch (const Error& error) {
   had_transient_failure |= Context::skip_algorithm(error);
@@ -156,15 +155,15 @@ CudnnPlan::Pointers CudnnPlan::Impl::samples(Context& context) const {
 }
 
 void CudnnPlan::Impl::run(const Pointers& at, const cudnn::Engine& engine,
-                          cudnn::Handle handle) const {
+                          cudnnHandle_t handle) const {
   std::vector<std::int64_t> ids{cudnn::kX, cudnn::kW, cudnn::kY};
   std::vector<const void*> pointers{at.x, at.w, at.y};
   if (fusion.bias) ids.push_back(cudnn::kBias), pointers.push_back(at.bias);
   if (fusion.residual) ids.push_back(cudnn::kResidual), pointers.push_back(at.residual);
-  BackendDescriptor pack(library, Kind::variant_pack);
-  pack.set_list(Attribute::pack_ids, Type::int64, ids)
-      .set_list(Attribute::pack_pointers, Type::pointer, pointers)
-      .set(Attribute::pack_workspace, Type::pointer, at.scratch)
+  BackendDescriptor pack(library, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  pack.set_list(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids)
+      .set_list(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers)
+      .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, at.scratch)
       .finish("the addresses");
   library.check(library.execute(handle, engine.plan.get(), pack.get()), "a run");
 }
@@ -189,6 +188,8 @@ void CudnnPlan::run(const Pointers& at, CUstream_st* stream) const {
   library.run_on(stream);
   impl_->run(at, *impl_->best, library.runner);
 }
+
+std::string cudnn_version(Context& context) { return context.part<cudnn::Library>().version; }
 
 std::unique_ptr<CudnnPlan> plan_cudnn(Context& context, const CudnnFusion& fusion) try {
   return std::make_unique<CudnnPlan>(context, fusion);

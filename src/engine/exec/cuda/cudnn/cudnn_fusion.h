@@ -23,10 +23,6 @@ struct CudnnFusion {
   float low = 0, high = 0;
 };
 
-// Everything that the choice of an engine depends on, besides the device and cuDNN. Plans store it:
-// its text must not change.
-std::string name_of(const CudnnFusion& fusion, const Options& options);
-
 // Thread-safe.
 class CudnnPlan {
  public:
@@ -52,6 +48,9 @@ class CudnnPlan {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// "91900"; empty if cuDNN is not installed or this build has no support for it.
+std::string cudnn_version(Context& context);
 
 // Null if cuDNN does not support it or failed transiently.
 std::unique_ptr<CudnnPlan> plan_cudnn(Context& context, const CudnnFusion& fusion);

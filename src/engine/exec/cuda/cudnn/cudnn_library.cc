@@ -12,17 +12,20 @@ Library::Library(Context& context) : device_(context.options.device) {
   constexpr std::array<std::string_view, 1> kNames{"libcudnn.so.9"};
   try {
     const device::Library library(kNames, context.options.library_dirs);
-    create = library.find<Create>("cudnnCreate");
-    destroy = library.find<Destroy>("cudnnDestroy");
-    set_stream = library.find<SetStream>("cudnnSetStream");
-    error_string = library.find<ErrorString>("cudnnGetErrorString");
-    create_descriptor = library.find<CreateDescriptor>("cudnnBackendCreateDescriptor");
-    destroy_descriptor = library.find<DestroyDescriptor>("cudnnBackendDestroyDescriptor");
-    finalize = library.find<Finalize>("cudnnBackendFinalize");
-    set_attribute = library.find<SetAttribute>("cudnnBackendSetAttribute");
-    get_attribute = library.find<GetAttribute>("cudnnBackendGetAttribute");
-    execute = library.find<Execute>("cudnnBackendExecute");
-    version = std::to_string(library.find<Version>("cudnnGetVersion")());
+    const auto find = [&library]<class Function>(Function*& function, const char* name) {
+      function = library.find<Function>(name);
+    };
+    find(create, "cudnnCreate");
+    find(destroy, "cudnnDestroy");
+    find(set_stream, "cudnnSetStream");
+    find(error_string, "cudnnGetErrorString");
+    find(create_descriptor, "cudnnBackendCreateDescriptor");
+    find(destroy_descriptor, "cudnnBackendDestroyDescriptor");
+    find(finalize, "cudnnBackendFinalize");
+    find(set_attribute, "cudnnBackendSetAttribute");
+    find(get_attribute, "cudnnBackendGetAttribute");
+    find(execute, "cudnnBackendExecute");
+    version = std::to_string(library.find<decltype(cudnnGetVersion)>("cudnnGetVersion")());
   } catch (const Error& error) {
     why_not = error.reason();
   }
@@ -52,16 +55,17 @@ void Library::release_stream(CUstream_st* stream) {
 }
 
 Library::~Library() {
-  for (const Handle handle : {runner, builder})
+  for (const cudnnHandle_t handle : {runner, builder})
     if (handle != nullptr) destroy(handle);
 }
 
-void Library::fail(int status, const char* what) const {
+void Library::fail(cudnnStatus_t status, const char* what) const {
   device::check(device::GpuLibrary::cudnn, status,
                 std::string("cuDNN, ") + what + ": " + error_string(status));
 }
 
-BackendDescriptor::BackendDescriptor(const Library& library, Kind kind) : library_(&library) {
+BackendDescriptor::BackendDescriptor(const Library& library, cudnnBackendDescriptorType_t kind)
+    : library_(&library) {
   library.check(library.create_descriptor(kind, &made_), "a descriptor");
 }
 
@@ -72,7 +76,8 @@ BackendDescriptor::~BackendDescriptor() {
 BackendDescriptor::BackendDescriptor(BackendDescriptor&& other) noexcept
     : library_(other.library_), made_(std::exchange(other.made_, nullptr)) {}
 
-std::size_t BackendDescriptor::count(Attribute what, Type type) const {
+std::size_t BackendDescriptor::count(cudnnBackendAttributeName_t what,
+                                     cudnnBackendAttributeType_t type) const {
   std::int64_t count = 0;
   library_->check(library_->get_attribute(made_, what, type, 0, &count, nullptr), "a list");
   return static_cast<std::size_t>(count);

@@ -1,5 +1,8 @@
-// The cuDNN library, its handles and RAII backend descriptors.
+// The cuDNN library, its handles and RAII backend descriptors. Types and constants are those of
+// cuDNN's header; the library is opened at run time.
 #pragma once
+
+#include <cudnn_graph.h>
 
 #include <initializer_list>
 #include <optional>
@@ -11,7 +14,6 @@
 #include "base/mutex.h"
 #include "device/cuda/stream.h"
 #include "engine/exec/cuda/context/backend.h"
-#include "engine/exec/cuda/cudnn/cudnn_abi.h"
 
 namespace sluice::engine::cuda::cudnn {
 
@@ -30,31 +32,31 @@ class Library {
 
   // Plans are built and measured with `builder`, by the thread that holds Context::making; programs
   // run with `runner`.
-  Mutex running;             // the runner has one stream at a time
-  Handle builder = nullptr;  // null: not started
-  Handle runner GUARDED_BY(running) = nullptr;
+  Mutex running;                    // the runner has one stream at a time
+  cudnnHandle_t builder = nullptr;  // null: not started
+  cudnnHandle_t runner GUARDED_BY(running) = nullptr;
   void run_on(CUstream_st* stream) REQUIRES(running);  // sets the runner's stream
   std::string why_not;                                 // why it is not available; empty: it is
   std::string version;
 
   // Throws GpuError: refused if cuDNN does not support it, lost if cuDNN reports a GPU fault.
-  void check(int status, const char* what) const {
-    if (status != kSuccess) fail(status, what);
+  void check(cudnnStatus_t status, const char* what) const {
+    if (status != CUDNN_STATUS_SUCCESS) fail(status, what);
   }
 
-  Create* create = nullptr;
-  Destroy* destroy = nullptr;
-  SetStream* set_stream = nullptr;
-  ErrorString* error_string = nullptr;
-  CreateDescriptor* create_descriptor = nullptr;
-  DestroyDescriptor* destroy_descriptor = nullptr;
-  Finalize* finalize = nullptr;
-  SetAttribute* set_attribute = nullptr;
-  GetAttribute* get_attribute = nullptr;
-  Execute* execute = nullptr;
+  decltype(&cudnnCreate) create = nullptr;
+  decltype(&cudnnDestroy) destroy = nullptr;
+  decltype(&cudnnSetStream) set_stream = nullptr;
+  decltype(&cudnnGetErrorString) error_string = nullptr;
+  decltype(&cudnnBackendCreateDescriptor) create_descriptor = nullptr;
+  decltype(&cudnnBackendDestroyDescriptor) destroy_descriptor = nullptr;
+  decltype(&cudnnBackendFinalize) finalize = nullptr;
+  decltype(&cudnnBackendSetAttribute) set_attribute = nullptr;
+  decltype(&cudnnBackendGetAttribute) get_attribute = nullptr;
+  decltype(&cudnnBackendExecute) execute = nullptr;
 
  private:
-  void fail(int status, const char* what) const;
+  void fail(cudnnStatus_t status, const char* what) const;
   void release_stream(CUstream_st* stream);
 
   const int device_;
@@ -64,7 +66,7 @@ class Library {
 
 class BackendDescriptor {
  public:
-  BackendDescriptor(const Library& library, Kind kind);
+  BackendDescriptor(const Library& library, cudnnBackendDescriptorType_t kind);
   ~BackendDescriptor();
   BackendDescriptor(BackendDescriptor&& other) noexcept;
   BackendDescriptor& operator=(BackendDescriptor&& other) noexcept {
@@ -73,27 +75,30 @@ class BackendDescriptor {
     return *this;
   }
 
-  Descriptor get() const noexcept { return made_; }
+  cudnnBackendDescriptor_t get() const noexcept { return made_; }
 
   template <class T>
-  BackendDescriptor& set(Attribute what, Type type, const T& value) {
+  BackendDescriptor& set(cudnnBackendAttributeName_t what, cudnnBackendAttributeType_t type,
+                         const T& value) {
     library_->check(library_->set_attribute(made_, what, type, 1, &value), "an attribute");
     return *this;
   }
   template <class T>
-  BackendDescriptor& set_list(Attribute what, Type type, const T& values) {
+  BackendDescriptor& set_list(cudnnBackendAttributeName_t what, cudnnBackendAttributeType_t type,
+                              const T& values) {
     library_->check(
         library_->set_attribute(made_, what, type, static_cast<std::int64_t>(std::size(values)),
                                 std::data(values)),
         "an attribute");
     return *this;
   }
-  BackendDescriptor& set(Attribute what, const BackendDescriptor& other) {
-    return set(what, Type::descriptor, other.made_);
+  BackendDescriptor& set(cudnnBackendAttributeName_t what, const BackendDescriptor& other) {
+    return set(what, CUDNN_TYPE_BACKEND_DESCRIPTOR, other.made_);
   }
   // Returns at most `max_count` values.
   template <class T>
-  std::vector<T> list(Attribute what, Type type, std::size_t max_count) const {
+  std::vector<T> list(cudnnBackendAttributeName_t what, cudnnBackendAttributeType_t type,
+                      std::size_t max_count) const {
     std::vector<T> values(max_count);
     std::int64_t count = 0;
     library_->check(library_->get_attribute(made_, what, type, static_cast<std::int64_t>(max_count),
@@ -102,7 +107,7 @@ class BackendDescriptor {
     values.resize(std::min(max_count, static_cast<std::size_t>(count)));
     return values;
   }
-  std::size_t count(Attribute what, Type type) const;
+  std::size_t count(cudnnBackendAttributeName_t what, cudnnBackendAttributeType_t type) const;
   BackendDescriptor& finish(const char* what) {
     library_->check(library_->finalize(made_), what);
     return *this;
@@ -110,7 +115,7 @@ class BackendDescriptor {
 
  private:
   const Library* library_;
-  Descriptor made_ = nullptr;
+  cudnnBackendDescriptor_t made_ = nullptr;
 };
 
 }  // namespace sluice::engine::cuda::cudnn

@@ -3,26 +3,26 @@
 namespace sluice::engine::cuda::cudnn {
 namespace {
 
-std::optional<DataType> type_of(DType dtype) {
+std::optional<cudnnDataType_t> type_of(DType dtype) {
   switch (dtype) {
-    case DType::f32: return DataType::f32;
-    case DType::f16: return DataType::f16;
-    case DType::bf16: return DataType::bf16;
+    case DType::f32: return CUDNN_DATA_FLOAT;
+    case DType::f16: return CUDNN_DATA_HALF;
+    case DType::bf16: return CUDNN_DATA_BFLOAT16;
     default: return std::nullopt;
   }
 }
 
-std::optional<Pointwise> mode_of(const CudnnFusion& fusion) {
+std::optional<cudnnPointwiseMode_t> mode_of(const CudnnFusion& fusion) {
   switch (fusion.activation) {
-    case Activation::relu: return Pointwise::relu;
+    case Activation::relu: return CUDNN_POINTWISE_RELU_FWD;
     case Activation::clip:  // some engines ignore a lower bound other than 0
-      if (fusion.low == 0) return Pointwise::relu;
+      if (fusion.low == 0) return CUDNN_POINTWISE_RELU_FWD;
       break;
-    case Activation::gelu: return Pointwise::gelu;
-    case Activation::gelu_tanh: return Pointwise::gelu_tanh;
-    case Activation::tanh: return Pointwise::tanh;
-    case Activation::sigmoid: return Pointwise::sigmoid;
-    case Activation::silu: return Pointwise::swish;
+    case Activation::gelu: return CUDNN_POINTWISE_GELU_FWD;
+    case Activation::gelu_tanh: return CUDNN_POINTWISE_GELU_APPROX_TANH_FWD;
+    case Activation::tanh: return CUDNN_POINTWISE_TANH_FWD;
+    case Activation::sigmoid: return CUDNN_POINTWISE_SIGMOID_FWD;
+    case Activation::silu: return CUDNN_POINTWISE_SWISH_FWD;
     case Activation::none:
     case Activation::hard_swish: break;
   }
@@ -48,14 +48,14 @@ Operations::Operations(const Library& library, const CudnnFusion& fusion)
                (fusion.activation != Activation::none ? 1 : 0);
   const BackendDescriptor* y = &next();
   fusion.gemm ? matmul(x, w, *y) : convolution(x, w, *y);
-  if (fusion.residual) y = &pointwise(plain(Pointwise::add), *y, &tensor(kResidual, fusion.y));
-  if (fusion.bias) y = &pointwise(plain(Pointwise::add), *y, &bias());
+  if (fusion.residual) y = &pointwise(plain(CUDNN_POINTWISE_ADD), *y, &tensor(kResidual, fusion.y));
+  if (fusion.bias) y = &pointwise(plain(CUDNN_POINTWISE_ADD), *y, &bias());
   if (fusion.activation != Activation::none) pointwise(activation(), *y, nullptr);
-  std::vector<Descriptor> all;
+  std::vector<cudnnBackendDescriptor_t> all;
   for (const BackendDescriptor& operation : operations_) all.push_back(operation.get());
-  graph_ = &descriptor(Kind::operation_graph)
-                .set_list(Attribute::graph_operations, Type::descriptor, all)
-                .set(Attribute::graph_handle, Type::handle, library.builder)
+  graph_ = &descriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)
+                .set_list(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, all)
+                .set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, library.builder)
                 .finish("the operation graph");
 }
 
@@ -63,13 +63,13 @@ const BackendDescriptor& Operations::tensor(std::int64_t id,
                                             const std::vector<std::int64_t>& dims) {
   const bool inside = id >= kFirstVirtual;
   const std::int64_t alignment = 16;
-  return descriptor(Kind::tensor)
-      .set(Attribute::tensor_data_type, Type::data_type, inside ? DataType::f32 : type_)
-      .set_list(Attribute::tensor_dimensions, Type::int64, dims)
-      .set_list(Attribute::tensor_strides, Type::int64, strides_of(dims))
-      .set(Attribute::tensor_id, Type::int64, id)
-      .set(Attribute::tensor_alignment, Type::int64, alignment)
-      .set(Attribute::tensor_is_virtual, Type::boolean, inside)
+  return descriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR)
+      .set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, inside ? CUDNN_DATA_FLOAT : type_)
+      .set_list(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, dims)
+      .set_list(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, strides_of(dims))
+      .set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id)
+      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, alignment)
+      .set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, inside)
       .finish("a tensor");
 }
 
@@ -90,51 +90,52 @@ void Operations::convolution(const BackendDescriptor& x, const BackendDescriptor
   const std::int64_t spatial = 2;
   const float one = 1, zero = 0;
   const BackendDescriptor& how =
-      descriptor(Kind::convolution)
-          .set(Attribute::convolution_compute, Type::data_type, DataType::f32)
-          .set(Attribute::convolution_mode, Type::convolution_mode,
-               ConvolutionMode::cross_correlation)
-          .set(Attribute::convolution_spatial_dims, Type::int64, spatial)
-          .set_list(Attribute::convolution_strides, Type::int64, fusion_.strides)
-          .set_list(Attribute::convolution_dilations, Type::int64, fusion_.dilations)
-          .set_list(Attribute::convolution_pre_paddings, Type::int64, fusion_.pre_padding)
-          .set_list(Attribute::convolution_post_paddings, Type::int64, fusion_.post_padding)
+      descriptor(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)
+          .set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT)
+          .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE,
+               CUDNN_CROSS_CORRELATION)
+          .set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, spatial)
+          .set_list(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, fusion_.strides)
+          .set_list(CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, fusion_.dilations)
+          .set_list(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, fusion_.pre_padding)
+          .set_list(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, fusion_.post_padding)
           .finish("a convolution");
-  operation(Kind::operation_convolution)
-      .set(Attribute::operation_convolution_descriptor, how)
-      .set(Attribute::operation_convolution_x, x)
-      .set(Attribute::operation_convolution_w, w)
-      .set(Attribute::operation_convolution_y, y)
-      .set(Attribute::operation_convolution_alpha, Type::real32, one)
-      .set(Attribute::operation_convolution_beta, Type::real32, zero)
+  operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
+      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, how)
+      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x)
+      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, w)
+      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, y)
+      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, one)
+      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, zero)
       .finish("a convolution operation");
 }
 
 void Operations::matmul(const BackendDescriptor& x, const BackendDescriptor& w,
                         const BackendDescriptor& y) {
-  const BackendDescriptor& how = descriptor(Kind::matmul)
-                                     .set(Attribute::matmul_compute, Type::data_type, DataType::f32)
-                                     .finish("a matmul");
-  operation(Kind::operation_matmul)
-      .set(Attribute::operation_matmul_descriptor, how)
-      .set(Attribute::operation_matmul_a, x)
-      .set(Attribute::operation_matmul_b, w)
-      .set(Attribute::operation_matmul_c, y)
+  const BackendDescriptor& how =
+      descriptor(CUDNN_BACKEND_MATMUL_DESCRIPTOR)
+          .set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT)
+          .finish("a matmul");
+  operation(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR)
+      .set(CUDNN_ATTR_OPERATION_MATMUL_DESC, how)
+      .set(CUDNN_ATTR_OPERATION_MATMUL_ADESC, x)
+      .set(CUDNN_ATTR_OPERATION_MATMUL_BDESC, w)
+      .set(CUDNN_ATTR_OPERATION_MATMUL_CDESC, y)
       .finish("a matmul operation");
 }
 
-BackendDescriptor& Operations::pointwise_mode(Pointwise mode) {
-  return descriptor(Kind::pointwise)
-      .set(Attribute::pointwise_mode, Type::pointwise_mode, mode)
-      .set(Attribute::pointwise_precision, Type::data_type, DataType::f32);
+BackendDescriptor& Operations::pointwise_mode(cudnnPointwiseMode_t mode) {
+  return descriptor(CUDNN_BACKEND_POINTWISE_DESCRIPTOR)
+      .set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode)
+      .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
 }
 
 const BackendDescriptor& Operations::activation() {
   BackendDescriptor& made = pointwise_mode(*mode_of(fusion_));
   if (fusion_.activation == Activation::clip) {
     const double low = fusion_.low, high = fusion_.high;
-    made.set(Attribute::pointwise_lower_clip, Type::real64, low)
-        .set(Attribute::pointwise_upper_clip, Type::real64, high);
+    made.set(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP, CUDNN_TYPE_DOUBLE, low)
+        .set(CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, CUDNN_TYPE_DOUBLE, high);
   }
   return made.finish("an activation");
 }
@@ -143,11 +144,11 @@ const BackendDescriptor& Operations::pointwise(const BackendDescriptor& how,
                                                const BackendDescriptor& x,
                                                const BackendDescriptor* b) {
   const BackendDescriptor& y = next();
-  BackendDescriptor& made = operation(Kind::operation_pointwise);
-  made.set(Attribute::operation_pointwise_descriptor, how)
-      .set(Attribute::operation_pointwise_x, x)
-      .set(Attribute::operation_pointwise_y, y);
-  if (b != nullptr) made.set(Attribute::operation_pointwise_b, *b);
+  BackendDescriptor& made = operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  made.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how)
+      .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x)
+      .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+  if (b != nullptr) made.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *b);
   made.finish("a pointwise operation");
   return y;
 }

@@ -24,16 +24,20 @@ class Operations {
   const BackendDescriptor& graph() const noexcept { return *graph_; }
 
  private:
-  BackendDescriptor& descriptor(Kind kind) { return descriptors_.emplace_back(library_, kind); }
-  BackendDescriptor& operation(Kind kind) { return operations_.emplace_back(library_, kind); }
+  BackendDescriptor& descriptor(cudnnBackendDescriptorType_t kind) {
+    return descriptors_.emplace_back(library_, kind);
+  }
+  BackendDescriptor& operation(cudnnBackendDescriptorType_t kind) {
+    return operations_.emplace_back(library_, kind);
+  }
   const BackendDescriptor& tensor(std::int64_t id, const std::vector<std::int64_t>& dims);
   const BackendDescriptor& bias();
   const BackendDescriptor& next();
   void convolution(const BackendDescriptor& x, const BackendDescriptor& w,
                    const BackendDescriptor& y);
   void matmul(const BackendDescriptor& x, const BackendDescriptor& w, const BackendDescriptor& y);
-  BackendDescriptor& pointwise_mode(Pointwise mode);
-  const BackendDescriptor& plain(Pointwise mode) {
+  BackendDescriptor& pointwise_mode(cudnnPointwiseMode_t mode);
+  const BackendDescriptor& plain(cudnnPointwiseMode_t mode) {
     return pointwise_mode(mode).finish("an operation");
   }
   const BackendDescriptor& activation();
@@ -42,7 +46,7 @@ class Operations {
 
   const Library& library_;
   const CudnnFusion& fusion_;
-  const DataType type_;
+  const cudnnDataType_t type_;
   int remaining_ = 0;  // operations after this one
   std::int64_t virtual_ = kFirstVirtual;
   std::deque<BackendDescriptor> descriptors_, operations_;  // they refer to each other: none moves
