@@ -124,6 +124,13 @@ bool is_same_user(const LeaseRequest& one, const LeaseRequest& other) noexcept;
 inline constexpr Seconds kGrace{15};
 
 std::uint64_t promised(const Lease& lease) noexcept;  // bytes, on all of its GPUs
+inline bool is_held(const Lease& lease) noexcept {
+  return lease.state == State::held || lease.state == State::yielding;
+}
+
+inline Instant later(Instant from, Seconds by) {
+  return from + std::chrono::duration_cast<Steady::duration>(by);
+}
 
 std::string_view to_string(Priority p) noexcept;
 std::string_view to_string(OnUnavailable o) noexcept;

@@ -22,81 +22,11 @@
 
 #include "broker/lease/card.h"
 #include "broker/lease/lease.h"
+#include "broker/ledger/change.h"
 #include "broker/ledger/place.h"
+#include "broker/ledger/policy.h"
 
 namespace sluice::broker {
-
-struct Policy {
-  Seconds stale{10};       // a card's sample older than this is no knowledge
-  Seconds ageing{30};      // waiting this long counts as one step of priority
-  Seconds hold_after{20};  // a request that waited this long has capacity kept for it
-  // Capacity is kept from others for the requests of a peer so long at most; as much of it comes
-  // back in four times that time without. Administrators' have no such limit, and go before what is
-  // kept for others.
-  Seconds hold_for{300};
-  Seconds yield_within{10};  // time a holder gets when asked to yield
-  enum class Escalate { report, revoke, terminate } escalate = Escalate::report;
-  // When true, a request may ask holders of other users to yield. It can never revoke their
-  // leases: a high priority would otherwise end the work of other users.
-  bool preempt_other_users = false;
-  std::size_t max_leases = 100'000, max_waiting = 10'000;
-  // Limits of one peer, so that it takes nothing from others: leases held or waited for, those that
-  // wait, those on the CPU; and all of these of one agent of the peer. An agent is counted for each
-  // peer separately: anyone may choose its name. An unknown peer, which is a caller in the same
-  // process, has the limits above alone.
-  std::size_t max_leases_per_peer = 4096, max_waiting_per_peer = 512;
-  std::size_t max_cpu_leases_per_peer = 1024, max_leases_per_agent = 2048;
-  Seconds cpu_ttl{60};  // longest time to live of a lease on the CPU, which holds nothing
-  std::uint64_t max_bytes_per_peer = 0;  // on GPUs, held at once; 0: no limit
-  // Bytes an agent may hold at once, of each peer by itself; those of no known peer are one.
-  std::map<std::string, std::uint64_t> quotas;
-  std::map<std::string, std::uint64_t> reservations;  // bytes kept free for an agent
-  // A lease is for all that its process takes, the CUDA context included. Over-use is
-  // reported above both of these: rounding by the driver is not over-use.
-  double over_use_share = 0.02;
-  std::uint64_t over_use_bytes = 64 << 20;
-};
-
-// A change that the owner must act on: store it, notify listeners, signal a process.
-struct Change {
-  enum class What {
-    queued,
-    granted,
-    renewed,
-    yield_requested,  // the holder must be notified
-    yield_withdrawn,  // it need not yield any more: it is held as before
-    yield_overdue,    // Escalate::report: it did not yield in time, and keeps its lease
-    ended,
-    drained,   // a sample confirmed the return; `bytes` still held by the holder's process
-    over_use,  // the holder uses more than promised: `bytes` in all
-    within_again,
-    preempted,  // Escalate::revoke, terminate: it has ended as revoked, for a waiting request
-    terminate,  // Escalate::terminate: signal lease.request.holder; follows `preempted`
-    card_lost,  // a card of this lease is unusable; the lease stays
-    card_back,
-    sent_to_cpu,  // State::on_cpu begins
-    capacity,     // a GPU has capacity for this one, which is on_cpu; reported once per time
-  };
-  What what;
-  LeaseId lease;
-  std::uint64_t bytes = 0;
-  std::string uuid;  // of the card, where one is meant
-  std::string reason;
-  bool is_own = false;  // of preempted, terminate: the request is of the holder's own user
-};
-using Changes = std::vector<Change>;
-inline constexpr std::size_t kChanges = 16;  // kinds of them
-std::string_view to_string(Change::What what) noexcept;
-
-// Why a request could not be met, for the response.
-struct Refusal {
-  std::string reason;               // one sentence, however many cards there are
-  std::vector<Obstacle> obstacles;  // what stands in the way on each
-  // The cheapest set that would have to go: of the lowest priority, then the fewest,
-  // then the smallest. Empty when no set would help, or waiting for a sample will.
-  std::vector<LeaseId> blocked_by;
-  std::optional<Seconds> may_fit_in;  // when those end if none is renewed
-};
 
 enum class Verdict { granted, waiting, on_cpu, refused };
 
@@ -192,9 +122,8 @@ class Ledger {
   // sentence; empty when all hold. For tests and the simulation.
   std::string broken_invariant() const;
 
-  struct Impl;  // ledger_state.h
-
  private:
+  struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 

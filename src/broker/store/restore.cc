@@ -6,8 +6,6 @@ namespace sluice::broker {
 
 namespace {
 
-Instant later(Instant t, Seconds s) { return t + std::chrono::duration_cast<Instant::duration>(s); }
-
 void end(Lease& lease, EndReason how, const char* why, Instant now) {
   lease.state = State::ended;
   if (lease.ending == EndReason::none) lease.ending = how, lease.reason = why;
