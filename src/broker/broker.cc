@@ -4,16 +4,16 @@
 #include <sys/random.h>
 
 #include <algorithm>
-#include <cmath>
+#include <atomic>
+#include <nlohmann/json.hpp>
+#include <thread>
 
-#include "base/bytes.h"
-#include "base/error.h"
 #include "base/log.h"
-#include "broker/broker_impl.h"
+#include "base/mutex.h"
+#include "broker/broker_core.h"
 #include "broker/enforce/enforce_mps.h"
 #include "broker/enforce/holder.h"
-#include "broker/lease/idempotency.h"
-#include "broker/store/restore.h"
+#include "broker/lease_list_json.h"
 
 namespace sluice::broker {
 
@@ -29,181 +29,102 @@ std::uint64_t random_secret() {
   return secret;
 }
 
-std::uint64_t gib_bytes(double gb) { return static_cast<std::uint64_t>(std::llround(gb * kGiB)); }
-
-std::map<std::string, std::uint64_t> in_bytes(const std::map<std::string, double>& gb) {
-  std::map<std::string, std::uint64_t> bytes;
-  for (const auto& [name, value] : gb) bytes[name] = gib_bytes(value);
-  return bytes;
-}
-
-Policy policy_of(const BrokerConfig& c) {
-  Policy p;
-  p.stale = Seconds(c.stale_s), p.ageing = Seconds(c.ageing_s);
-  p.hold_after = Seconds(c.hold_after_s), p.hold_for = Seconds(c.hold_for_s);
-  p.yield_within = Seconds(c.yield_within_s);
-  if (c.escalation == "revoke") p.escalate = Policy::Escalate::revoke;
-  if (c.escalation == "terminate") p.escalate = Policy::Escalate::terminate;
-  p.preempt_other_users = c.preempt_other_users;
-  const auto count = [](std::int64_t n) { return static_cast<std::size_t>(n); };
-  p.max_leases_per_peer = count(c.max_leases_per_peer);
-  p.max_waiting_per_peer = count(c.max_waiting_per_peer);
-  p.max_cpu_leases_per_peer = count(c.max_cpu_leases_per_peer);
-  p.max_leases_per_agent = count(c.max_leases_per_agent);
-  p.max_bytes_per_peer = gib_bytes(c.max_gb_per_peer);
-  p.cpu_ttl = Seconds(c.cpu_ttl_s);
-  p.quotas = in_bytes(c.quotas_gb);
-  p.reservations = in_bytes(c.reservations_gb);
-  return p;
-}
-
-// One that was given before this limit was.
-void shorten_on_cpu(Lease& lease, Seconds max_ttl, Instant now) {
-  if (lease.state != State::on_cpu) return;
-  lease.request.ttl = std::min(lease.request.ttl, max_ttl);
-  lease.expires_at =
-      std::min(lease.expires_at, now + std::chrono::duration_cast<Instant::duration>(max_ttl));
-}
-
 Store::Options store_options(const Broker::Options& options) {
   Store::Options made{options.state_dir, boot_id(options.proc)};
   if (options.config.durability == "power") made.durability = Durability::power;
   return made;
 }
 
+std::string groups_record(const Broker::Options& options) {
+  const bool is_kept = !options.state_dir.empty() && options.config.cgroups;
+  return is_kept ? options.state_dir + "/leases.groups" : "";
+}
+
 }  // namespace
+
+// The lock, the threads and the effects outside. One lock is around the core; everything with
+// outside effects happens after it is released.
+struct Broker::Impl {
+  explicit Impl(Options o);
+  ~Impl();
+
+  Moment moment() const { return {options.now(), options.wall()}; }
+
+  LeaseResponse look_up(LeaseId id) const;
+  template <class How>  // a release or revocation
+  void end(const Token& token, How how);
+  void holder_died(std::int64_t pid, std::uint64_t start_time);
+  void check_holders();
+  void forget_old(const Moment& at) REQUIRES(mutex);
+  void tick();
+  void timer(std::stop_token stop);
+
+  void after();  // outside effects of the changes: groups, signals, events
+  void run_groups();
+  void check_groups();
+  void collect_limits();
+  void limited(const std::vector<LeaseId>& leases);
+  void deliver_events();
+  void deliver_loop(std::stop_token stop);
+
+  const Options options;
+  Store store;  // writes are under the lock
+  std::atomic<std::uint64_t> decisions{0};
+  std::unique_ptr<HolderWatch> watch;  // calls back; null without threads
+
+  mutable Mutex mutex;
+  BrokerCore core GUARDED_BY(mutex);
+  Instant forget_at GUARDED_BY(mutex){};
+
+  Mutex groups_mutex;  // taken before `mutex` where both are
+  LimitSetter groups GUARDED_BY(groups_mutex);
+
+  std::jthread delivery_thread;
+  std::jthread thread;  // last: uses everything above
+};
 
 Broker::Impl::Impl(Options o)
     : options(std::move(o)),
-      host_pids(has_host_pids(options.proc)),
-      config(options.config),
-      gpu(options.gpu),
-      ledger(policy_of(config)),
       store(store_options(options)),
-      groups(
-          options.cgroup, options.proc,
-          options.state_dir.empty() || !config.cgroups ? "" : options.state_dir + "/leases.groups"),
-      driver_limits(options.program) {
-  if (options.threads)
-    watch = std::make_unique<HolderWatch>(
-        options.proc, [this](std::int64_t pid, std::uint64_t start) { holder_died(pid, start); });
+      watch(options.threads
+                ? std::make_unique<HolderWatch>(
+                      options.proc,
+                      [this](std::int64_t pid, std::uint64_t start) { holder_died(pid, start); })
+                : nullptr),
+      core(options, store, watch.get(), decisions),
+      groups(options.cgroup, options.proc, groups_record(options), options.program) {
   const Lock lock(mutex);
-  restore();
-  if (config.cgroups) {
-    const auto live = live_ids();
-    groups.sweep(live);
-    for (const auto id : live)
-      if (groups.exists(id)) groups_before.insert(id);
+  core.restore(moment());
+  if (options.config.cgroups) {
+    std::vector<LeaseId> live;
+    for (const auto* lease : core.ledger().live()) live.push_back(lease->id);
+    for (const auto id : groups.sweep(live)) core.enforcer().found_group(id);
   }
   if (!options.threads) return;
   thread = std::jthread([this](std::stop_token stop) { timer(stop); });
   delivery_thread = std::jthread([this](std::stop_token stop) { deliver_loop(stop); });
 }
 
-// The callers of everything below first.
+// The callers of everything else first.
 Broker::Impl::~Impl() {
   thread = {};
   watch.reset();
   delivery_thread = {};
 }
 
-void Broker::Impl::restore() {
-  const auto at = moment();
-  auto loaded = store.load(at);
-  auto found = restored(std::move(loaded.leases), loaded.same_boot, at);
-  for (auto& lease : found.live) shorten_on_cpu(lease, Seconds(config.cpu_ttl_s), at.now);
-  footprints = std::move(loaded.footprints);
-  for (const auto& lease : found.ended) unsaved.emplace(lease.id, lease), show_ended(lease);
-  for (const auto& lease : found.live) unsaved.emplace(lease.id, lease);
-  if (!found.live.empty())
-    log::info("leases: {} came back from before the restart", found.live.size());
-  ledger.restore(std::move(found.live), loaded.last_id);
-  save(at);  // where the disk is full, later
-  for (const auto* lease : ledger.live()) follow_holder(*lease);
-}
-
-// ---- requests of callers
-
 Broker::Broker(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
 Broker::~Broker() { on_event(nullptr); }
 
-LeaseRequest Broker::Impl::completed(LeaseRequest request) const {
-  if (request.bytes == 0) {
-    const auto known = gpu.memory_allocation.find(request.agent);
-    require(known != gpu.memory_allocation.end(),
-            "memory_gb is missing, and gpu.memory_allocation does not name this agent");
-    request.bytes = static_cast<std::uint64_t>(std::llround(known->second * kGiB));
-  }
-  // The name of a card that is still to come is kept as it is: the ledger matches it, too.
-  const bool may_come = !has_all && find_card_snapshots(card_snapshots, request.device).empty();
-  if (!request.device.empty() && !card_snapshots.empty() && !may_come)
-    request.device = uuid_of(request.device);
-  return request;
-}
-
-std::string Broker::Impl::uuid_of(const std::string& device) const {
-  const auto found = find_card_snapshots(card_snapshots, device);
-  if (found.size() == 1) return found.front()->card.uuid;
-  std::string names;
-  for (const auto& s : card_snapshots)
-    names +=
-        fmt::format("{}{} {} ({})", names.empty() ? "" : ", ",
-                    s.card.index.empty() ? s.card.bus : s.card.index, s.card.uuid, s.card.name);
-  throw Error(Code::invalid_argument,
-              fmt::format("device '{}' names {}; there are {}", device,
-                          found.empty() ? "no GPU here" : "several GPUs", names));
-}
+// ---- requests of callers
 
 LeaseRequest Broker::read(std::string_view body) const {
   BrokerConfig limits;
   {
     const Lock lock(impl_->mutex);
-    limits.default_ttl_s = impl_->config.default_ttl_s;
-    limits.max_ttl_s = impl_->config.max_ttl_s;
+    limits.default_ttl_s = impl_->core.config().default_ttl_s;
+    limits.max_ttl_s = impl_->core.config().max_ttl_s;
   }
   return lease_request_from_json(body, limits);
-}
-
-// A retry under the key of a lease in force gets that lease.
-std::optional<LeaseResponse> Broker::Impl::find_retried(const LeaseRequest& request,
-                                                        const Moment& at) {
-  const auto* lease = ledger.find_retried(request);
-  if (lease == nullptr) return std::nullopt;
-  const auto token = token_of(*lease);
-  Changes changes;
-  const auto outcome = ledger.verify(token.id, token.secret, token.renewals, at.now, changes);
-  take(changes, at);
-  if (outcome != Ledger::Outcome::done) return std::nullopt;  // its time is over
-  lease = ledger.find(token.id);
-  if (lease->request.idempotency_key != request.idempotency_key)
-    throw KeyReused(request.idempotency_key);
-  check_stored(*lease);
-  ledger.add_retry(token.id, request.holder.connection);
-  auto response = describe(*lease, at.now);
-  if (const auto refusal = ledger.refusal(token.id)) add_refusal(response, *refusal);
-  return response;
-}
-
-LeaseResponse Broker::Impl::ask(LeaseRequest request, std::uint64_t secret, const Moment& at) {
-  request = completed(std::move(request));
-  Changes changes;
-  const auto result = ledger.request(request, secret, at.now, changes);
-  if (!take(changes, at) && result.id != 0) {
-    Changes undone;
-    ledger.release(result.id, secret, at.now, undone);
-    take(undone, at);
-    store_failed();
-  }
-  const auto* lease = result.id == 0 ? nullptr : ledger.find(result.id);
-  Lease refused;
-  if (lease == nullptr)
-    refused.request = std::move(request), refused.reason = result.refusal.reason,
-    refused.requested_at = at.now;
-  auto response = describe(lease == nullptr ? refused : *lease, at.now);
-  response.verdict = result.verdict;
-  add_refusal(response, result.refusal);
-  if (result.verdict == Verdict::refused) ++stats.refused;
-  return response;
 }
 
 LeaseResponse Broker::request(const LeaseRequest& original) {
@@ -214,21 +135,14 @@ LeaseResponse Broker::request(const LeaseRequest& original) {
   LeaseResponse response;
   {
     const Lock lock(impl_->mutex);
-    impl_->require_store();
-    const auto at = impl_->moment();
-    if (auto before = impl_->find_retried(request, at)) {
-      response = std::move(*before);
-    } else {
-      response = impl_->ask(std::move(request), secret, at);
-      if (response.verdict == Verdict::granted)
-        impl_->latencies.add(seconds_between(start, Steady::now()));
-    }
+    impl_->core.journal().require();
+    response = impl_->core.request(std::move(request), secret, start, impl_->moment());
     response.for_holder = true;
   }
   impl_->after();
   if (response.verdict == Verdict::granted && impl_->options.config.cgroups) {
     const Lock lock(impl_->mutex);
-    const auto* lease = impl_->ledger.find(response.lease.id);
+    const auto* lease = impl_->core.ledger().find(response.lease.id);
     if (lease != nullptr) response.lease.enforcement = lease->enforcement;
   }
   return response;
@@ -238,24 +152,19 @@ LeaseResponse Broker::Impl::look_up(LeaseId id) const {
   const auto at = moment();
   {
     const Lock lock(mutex);
-    if (const auto* lease = ledger.find(id)) {
-      check_stored(*lease);
-      return describe(*lease, at.now);
-    }
-    if (const auto newer = unsaved.find(id); newer != unsaved.end())
-      return describe(newer->second, at.now);
+    if (auto known = core.look_up(id, at.now)) return std::move(*known);
   }
   const auto ended = store.find(id, at);
   if (!ended) throw Error(Code::not_found, fmt::format("there is no lease {}", id));
   const Lock lock(mutex);
-  return describe(*ended, at.now);
+  return core.describe(*ended, at.now);
 }
 
 LeaseResponse Broker::status(LeaseId id) const {
   auto response = impl_->look_up(id);
   const Lock lock(impl_->mutex);
-  if (const auto refusal = impl_->ledger.refusal(id)) {
-    impl_->add_refusal(response, *refusal);
+  if (const auto refusal = impl_->core.ledger().refusal(id)) {
+    impl_->core.add_refusal(response, *refusal);
     response.lease.reason = refusal->reason;
   }
   return response;
@@ -272,7 +181,7 @@ LeaseResponse Broker::status(const Token& token) const {
   response.for_holder = true;
   if (response.lease.ending == EndReason::timed_out) {
     const Lock lock(impl_->mutex);
-    impl_->add_refusal(response, impl_->ledger.refusal(response.lease.request));
+    impl_->core.add_refusal(response, impl_->core.ledger().refusal(response.lease.request));
   }
   return response;
 }
@@ -283,24 +192,9 @@ LeaseResponse Broker::renew(const Token& token, std::optional<std::uint64_t> cli
   std::optional<LeaseError> refused;
   {
     const Lock lock(impl_->mutex);
-    impl_->require_store();
-    const auto at = impl_->moment();
-    Changes changes;
-    const auto outcome =
-        impl_->ledger.renew(token.id, token.secret, token.renewals, at.now, changes, came);
-    if (client_limit && outcome == Ledger::Outcome::done) {
-      impl_->ledger.set_client_limit(token.id, *client_limit);
-      impl_->judge_enforcement(token.id, at.now);
-    }
-    const bool is_stored = impl_->take(changes, at);
-    if (outcome != Ledger::Outcome::done) {
-      refused = impl_->lease_error(outcome, token, at);
-    } else if (!is_stored) {
-      impl_->store_failed();
-    } else {
-      response = impl_->describe(*impl_->ledger.find(token.id), at.now);
-      response.for_holder = true;
-    }
+    impl_->core.journal().require();
+    refused = impl_->core.renew(token, client_limit, came, impl_->moment(), response);
+    response.for_holder = true;
   }
   impl_->after();
   if (refused) throw *refused;
@@ -314,9 +208,9 @@ void Broker::Impl::end(const Token& token, How how) {
     const Lock lock(mutex);
     const auto at = moment();
     Changes changes;
-    const auto outcome = how(ledger, at.now, changes);
-    take(changes, at);  // where it cannot be stored now, it is as soon as it can
-    if (outcome != Ledger::Outcome::done) refused = lease_error(outcome, token, at);
+    const auto outcome = how(core.ledger(), at.now, changes);
+    core.take(changes, at);  // where it cannot be stored now, it is as soon as it can
+    refused = core.error_for(outcome, token, at);
   }
   after();
   if (refused) throw *refused;
@@ -343,13 +237,18 @@ void Broker::revoke(LeaseId id, std::string_view reason) {
   });
 }
 
+void Broker::report(const Token& token, const UsageReport& usage) {
+  const Lock lock(impl_->mutex);
+  impl_->core.report(token, usage, impl_->moment());
+}
+
 void Broker::connection_closed(std::uint64_t connection) noexcept {
   if (connection == 0) return;
   try {
     {
       const Lock lock(impl_->mutex);
       const auto at = impl_->moment();
-      impl_->take(impl_->ledger.connection_closed(connection, at.now), at);
+      impl_->core.take(impl_->core.ledger().connection_closed(connection, at.now), at);
     }
     impl_->after();
   } catch (const std::exception& e) {
@@ -359,7 +258,47 @@ void Broker::connection_closed(std::uint64_t connection) noexcept {
 
 bool Broker::is_bound(std::uint64_t connection) const {
   const Lock lock(impl_->mutex);
-  return impl_->ledger.is_bound(connection);
+  return impl_->core.ledger().is_bound(connection);
+}
+
+// ---- what is shown
+
+Json Broker::leases_json(const LeasePage& page) const {
+  LeaseList list;
+  {
+    const Lock lock(impl_->mutex);
+    list = impl_->core.list(page, impl_->moment());
+  }
+  return to_json(list);
+}
+
+std::vector<watch::OwnerMemory> Broker::memory_in_use() const {
+  const Lock lock(impl_->mutex);
+  return impl_->core.memory_in_use();
+}
+
+std::map<std::string, std::uint64_t> Broker::leased() const {
+  const Lock lock(impl_->mutex);
+  return impl_->core.ledger().leased();
+}
+
+Json Broker::timeline_json(std::int64_t from_ms, std::int64_t to_ms, std::size_t limit,
+                           LeaseId before) const {
+  require(from_ms <= to_ms, "the timeline ends before it begins: from is after to");
+  const auto at = impl_->moment();
+  const auto past = impl_->store.between(from_ms, to_ms, limit, at, before);
+  return sluice::broker::timeline_json(past, from_ms, to_ms, limit, at);
+}
+
+Broker::StoreState Broker::store_state() const {
+  auto damage = impl_->store.damage();
+  const Lock lock(impl_->mutex);
+  return {std::move(damage), impl_->core.journal().trouble()};
+}
+
+Broker::Stats Broker::stats() const {
+  const Lock lock(impl_->mutex);
+  return impl_->core.stats();
 }
 
 // ---- what happens by itself
@@ -370,38 +309,27 @@ void Broker::observe(const watch::Snapshot& snapshot) {
   std::string mps_dir;
   {
     const Lock lock(impl_->mutex);
-    holders = impl_->holders(), gpu = impl_->gpu, mps_dir = impl_->config.mps_dir;
+    holders = impl_->core.holders().all();
+    gpu = impl_->core.gpu(), mps_dir = impl_->core.config().mps_dir;
   }
-  auto card_snapshots = card_snapshots_of(snapshot, gpu, holders, impl_->options.proc);
-  const bool mps_daemon = mps_daemon_runs(mps_dir, impl_->options.proc);
-  std::vector<Card> cards;
-  for (const auto& card_snapshot : card_snapshots) cards.push_back(card_snapshot.card);
+  BrokerCore::Sample sample;
+  sample.card_snapshots = card_snapshots_of(snapshot, gpu, holders, impl_->options.proc);
+  sample.mps_daemon = mps_daemon_runs(mps_dir, impl_->options.proc);
+  for (const auto& card_snapshot : sample.card_snapshots)
+    sample.cards.push_back(card_snapshot.card);
   {
     const Lock lock(impl_->mutex);
-    if (snapshot.sequence != 0 && snapshot.sequence < impl_->sequence) return;
-    impl_->sequence = snapshot.sequence;
-    impl_->card_snapshots = std::move(card_snapshots);
-    impl_->has_all = snapshot.has_all_gpus;
-    impl_->mps_daemon = mps_daemon;
-    const auto at = impl_->moment();
-    const auto changes = impl_->ledger.observe(cards, at.now, impl_->has_all);
-    impl_->judge_enforcement(at);
-    impl_->take(changes, at);
+    if (!impl_->core.observe(std::move(sample), snapshot, impl_->moment())) return;
   }
   impl_->after();
   if (impl_->options.config.cgroups) impl_->check_groups();
-}
-
-std::map<std::string, std::uint64_t> Broker::leased() const {
-  const Lock lock(impl_->mutex);
-  return impl_->ledger.leased();
 }
 
 void Broker::Impl::holder_died(std::int64_t pid, std::uint64_t start_time) {
   {
     const Lock lock(mutex);
     const auto at = moment();
-    take(ledger.holder_died(pid, start_time, at.now), at);
+    core.take(core.ledger().holder_died(pid, start_time, at.now), at);
   }
   after();
 }
@@ -410,10 +338,20 @@ void Broker::Impl::check_holders() {
   std::set<ProcessId> all;
   {
     const Lock lock(mutex);
-    all = holders();
+    all = core.holders().all();
   }
   for (const auto& [pid, start_time] : all)
     if (!is_alive(pid, start_time, options.proc)) holder_died(pid, start_time);
+}
+
+void Broker::Impl::forget_old(const Moment& at) {
+  if (at.now < forget_at) return;
+  forget_at = at.now + kForgetEvery;
+  try {
+    store.forget_old(at);
+  } catch (const Error& e) {
+    log::warn("leases: old ones cannot be forgotten: {}", e.what());
+  }
 }
 
 void Broker::Impl::tick() {
@@ -422,15 +360,8 @@ void Broker::Impl::tick() {
   const auto at = moment();  // before the lock: those who wait for it may have renewals
   {
     const Lock lock(mutex);
-    take(ledger.tick(at.now), at);
-    if (at.now >= forget_at) {
-      forget_at = at.now + kForgetEvery;
-      try {
-        store.forget_old(at);
-      } catch (const Error& e) {
-        log::warn("leases: old ones cannot be forgotten: {}", e.what());
-      }
-    }
+    core.take(core.ledger().tick(at.now), at);
+    forget_old(at);
   }
   after();
 }
@@ -445,28 +376,99 @@ void Broker::Impl::timer(std::stop_token stop) {
       log::error("leases: {}", e.what());
     }
     const Lock lock(mutex);
-    const auto now = options.now();
-    wake_at = std::min(now + kMaxSleep, ledger.next_tick());
-    for (auto t = now; t < wake_at && !stop.stop_requested(); t = options.now()) {
-      wakes_sooner = false;
-      woken.wait_for(mutex, stop, wake_at - t, [this]() REQUIRES(mutex) { return wakes_sooner; });
-    }
+    const auto until = std::min(options.now() + kMaxSleep, core.ledger().next_tick());
+    core.alarm().wait(until, options.now, mutex, stop);
   }
-}
-
-void Broker::Impl::wake_timer() {
-  const auto next = ledger.next_tick();
-  if (!options.threads || next >= wake_at) return;
-  wake_at = next;
-  wakes_sooner = true;
-  woken.notify_one();
 }
 
 void Broker::reload(const BrokerConfig& config, const device::GpuConfig& gpu) {
   const Lock lock(impl_->mutex);
-  impl_->config = config;
-  impl_->gpu = gpu;
-  impl_->ledger.set_policy(policy_of(config));
+  impl_->core.reload(config, gpu);
+}
+
+// ---- effects outside, without the lock
+
+void Broker::Impl::after() {
+  std::vector<Holder> ends;
+  bool has_groups = false;
+  {
+    const Lock lock(mutex);
+    ends = core.take_to_end();
+    has_groups = core.enforcer().has_work();
+  }
+  for (const auto& holder : ends)
+    if (terminate(holder, options.proc))
+      log::warn("leases: process {} did not yield and was asked to end (SIGTERM)", holder.pid);
+  if (has_groups) run_groups();
+  if (!options.threads) deliver_events();
+}
+
+void Broker::Impl::limited(const std::vector<LeaseId>& leases) {
+  if (leases.empty()) return;
+  const Lock lock(mutex);
+  for (const auto id : leases) core.enforcer().limited(id, options.now());
+  core.save(moment());
+}
+
+void Broker::Impl::run_groups() {
+  const Lock one_at_a_time(groups_mutex);
+  LimitWork work;
+  {
+    const Lock lock(mutex);
+    work = core.enforcer().take_work();
+  }
+  limited(groups.carry_out(work, options.now()));
+}
+
+void Broker::Impl::collect_limits() {
+  const Lock one_at_a_time(groups_mutex);
+  limited(groups.collect(options.now()));
+}
+
+// With each sample: a process may have been moved away, and a limit lifted.
+void Broker::Impl::check_groups() {
+  const Lock one_at_a_time(groups_mutex);
+  std::vector<LimitJob> jobs;
+  {
+    const Lock lock(mutex);
+    jobs = core.enforcer().standing();
+  }
+  if (jobs.empty()) return;
+  const auto checked = groups.check(jobs);
+  const Lock lock(mutex);
+  for (const auto& [id, stands] : checked) core.enforcer().checked(id, stands, options.now());
+  core.save(moment());
+}
+
+// Runs in its own thread: a response must not wait for the delivery of other events.
+void Broker::Impl::deliver_loop(std::stop_token stop) {
+  while (!stop.stop_requested()) {
+    {
+      const Lock lock(mutex);
+      core.outbox().wait(mutex, stop);
+    }
+    deliver_events();
+  }
+}
+
+void Broker::Impl::deliver_events() {
+  {
+    const Lock lock(mutex);
+    if (!core.outbox().begin()) return;
+  }
+  EventOutbox::Batch batch;
+  while (true) {
+    {
+      const Lock lock(mutex);
+      if (!core.outbox().take(batch)) return;
+    }
+    batch.deliver();
+  }
+}
+
+void Broker::on_event(std::function<void(const BrokerEvent&)> listener) {
+  const Lock lock(impl_->mutex);
+  impl_->core.outbox().listen(std::move(listener), impl_->mutex);
 }
 
 }  // namespace sluice::broker

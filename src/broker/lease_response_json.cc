@@ -152,6 +152,32 @@ LeaseError::LeaseError(Ledger::Outcome outcome, const std::string& message,
       outcome_(outcome),
       current_(std::move(current)) {}
 
+Json lease_json(const Lease& lease, const Moment& at) {
+  const auto& w = lease.request;
+  Json json{{"lease_id", std::to_string(lease.id)},
+            {"agent", w.agent},
+            {"state", to_string(lease.state)},
+            {"priority", to_string(w.priority)},
+            {"model_type", w.model_type},
+            {"requested_gb", gb(w.bytes)},
+            {"memory_gb", gb(promised(lease))},
+            {"enforcement", to_string(lease.enforcement)},
+            {"reason", lease.reason}};
+  if (lease.ending != EndReason::none) json["end_reason"] = to_string(lease.ending);
+  json["gpus"] = Json::array();
+  for (const auto& part : lease.parts)
+    json["gpus"].push_back({{"gpu_uuid", part.uuid}, {"memory_gb", gb(part.bytes)}});
+  if (w.holder.pid != 0) json["pid"] = w.holder.pid;
+  if (w.holder.uid >= 0) json["uid"] = w.holder.uid;
+  put_past(json, "requested", lease.requested_at, at);
+  put_past(json, "granted", lease.granted_at, at);
+  if (lease.ended_at == Instant{}) put_future(json, "expires", lease.expires_at, at);
+  put_trouble(json, lease, at);
+  put_past(json, "ended", lease.ended_at, at);
+  put_yield_cost(json, lease);
+  return json;
+}
+
 Json to_json(const LeaseResponse& response, Instant now, WallTime wall) {
   const Moment at{now, wall};
   const auto& lease = response.lease;

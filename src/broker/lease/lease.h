@@ -127,6 +127,9 @@ std::uint64_t promised(const Lease& lease) noexcept;  // bytes, on all of its GP
 inline bool is_held(const Lease& lease) noexcept {
   return lease.state == State::held || lease.state == State::yielding;
 }
+inline bool is_over(const Lease& lease) noexcept {
+  return lease.state == State::draining || lease.state == State::ended;
+}
 
 inline Instant later(Instant from, Seconds by) {
   return from + std::chrono::duration_cast<Steady::duration>(by);

@@ -47,7 +47,7 @@ std::string on_lease(const Lease& lease, std::string_view problem) {
   return fmt::format("lease {} ({}): {}", lease.id, to_string(lease.state), problem);
 }
 
-Entry& LeaseTable::add(Lease lease) {
+Entry& LeaseTable::add(Lease&& lease) {
   const auto id = lease.id;
   auto& entry = entries_[id];
   entry.lease = std::move(lease);

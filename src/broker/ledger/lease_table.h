@@ -18,7 +18,7 @@ namespace sluice::broker {
 class LeaseTable {
  public:
   // Owns the entry, which stays where it is until forget_ended().
-  Entry& add(Lease lease);
+  Entry& add(Lease&& lease);
   // Removes it; it is still found by find_lease().
   void end(Entry& entry);
   void forget_ended() { just_ended_.clear(); }

@@ -9,13 +9,13 @@
 
 namespace sluice::broker {
 
-Entry& Lifecycle::enter(Lease lease, Instant now) {
+Entry& Lifecycle::enter(Lease&& lease, Instant now) {
   auto& entry = leases_.add(std::move(lease));
   accounts_.join(entry, now);
   return entry;
 }
 
-Entry& Lifecycle::enter_queue(Lease lease, Instant now) {
+Entry& Lifecycle::enter_queue(Lease&& lease, Instant now) {
   auto& entry = enter(std::move(lease), now);
   scheduler_.add(entry);
   deadlines_.watch(entry);

@@ -10,6 +10,8 @@
 
 namespace sluice::broker {
 
+struct BrokerConfig;
+
 struct Policy {
   Seconds stale{10};       // a card's sample older than this is no knowledge
   Seconds ageing{30};      // waiting this long counts as one step of priority
@@ -40,5 +42,6 @@ struct Policy {
   double over_use_share = 0.02;
   std::uint64_t over_use_bytes = 64 << 20;
 };
+Policy policy_of(const BrokerConfig& config);
 
 }  // namespace sluice::broker
