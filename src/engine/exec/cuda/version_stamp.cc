@@ -38,8 +38,7 @@ CudaStamp cuda_stamp(cuda::Context& context) {
           code == context.capability() ? "" : fmt::format(", code of {}.{}", code / 10, code % 10)),
       fmt::format("driver {}(CUDA {}.{}), cuBLASLt {}, cuDNN {}{}",
                   driver.empty() ? "" : driver + " ", cuda / 1000, cuda % 1000 / 10,
-                  or_none(cublaslt_version(context)),
-                  or_none(cudnn_version(context)),
+                  or_none(cublaslt_version(context)), or_none(cudnn_version(context)),
                   context.options.split_k ? ", sums may be split" : "")};
 }
 

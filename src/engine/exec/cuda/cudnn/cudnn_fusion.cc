@@ -26,25 +26,13 @@ std::size_t elements(const std::vector<std::int64_t>& dims) {
   return static_cast<std::size_t>(all);
 }
 
-// Everything that the choice of an engine depends on, besides the device and cuDNN. Plans store it:
-// its text must not change.
-std::string name_of(const CudnnFusion& f, const Options& options) {
-  return fmt::format("{} {}{} x {} w {} y {} by {} {} pads {} {}{}{} {} {} {}",
-                     f.gemm ? "product" : "convolution", to_string(f.dtype),
-                     options.tf32 && f.dtype == DType::f32 ? "/tf32" : "", fmt::join(f.x, ","),
-                     fmt::join(f.w, ","), fmt::join(f.y, ","), fmt::join(f.strides, ","),
-                     fmt::join(f.dilations, ","), fmt::join(f.pre_padding, ","),
-                     fmt::join(f.post_padding, ","), f.bias ? " bias" : "",
-                     f.residual ? " residual" : "", static_cast<int>(f.activation), f.low, f.high);
-}
-
 }  // namespace
 
 struct CudnnPlan::Impl {
   Impl(Context& context, const CudnnFusion& of, cudnn::Library& from)
       : fusion(of),
         library(from),
-        key("cuDNN " + library.version + " " + name_of(fusion, context.options)) {
+        key("cuDNN " + library.version + " " + algorithm_key(fusion, context.options)) {
     const AlgorithmCache::Choice known = context.choice(key);
     if (known != nullptr && *known == kNone) throw_unsupported();
     library.start();

@@ -23,6 +23,10 @@ struct CudnnFusion {
   float low = 0, high = 0;
 };
 
+// Everything that the choice of an engine depends on, besides the device and cuDNN: a key of the
+// context's choices.
+std::string algorithm_key(const CudnnFusion& fusion, const Options& options);
+
 // Thread-safe.
 class CudnnPlan {
  public:

@@ -1,7 +1,5 @@
 // Convolution: a GEMM for 1 x 1 kernels, cuDNN with a fused epilogue, or one of our kernels,
 // whichever measures fastest.
-#include "kernels/conv/conv.h"
-
 #include <limits>
 
 #include "device/cuda/check.h"
@@ -9,6 +7,7 @@
 #include "engine/exec/cuda/nodes/conv_node.h"
 #include "engine/graph/fused_ops.h"
 #include "engine/graph/graph_editor.h"
+#include "kernels/conv/conv.h"
 #include "kernels/conv/conv_few_channels_sm90.h"
 #include "kernels/gemm/pack_weights.h"
 #include "kernels/quantized/int8_gemm_sm90.h"
@@ -42,7 +41,7 @@ class ConvTuner {
     all.low = call_.low;
     all.high = call_.high;
     // Plans store the key and the names of algorithms: their text must not change.
-    const std::string key = "way of a " + name_of(all, context_.options);
+    const std::string key = "way of a " + algorithm_key(all, context_.options);
     if (const AlgorithmCache::Choice known = context_.choice(key)) {
       measures_ = false;
       try_one(*known);
