@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "market/indicators/group.h"
+#include "market/indicators/cpu/simd_segments.h"
 #include "market/input/require.h"
 
 namespace sluice::market {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "compute/compute.h"
-#include "market/indicators/segments.h"
+#include "market/indicators/plan/segments.h"
 
 namespace sluice::market {
 

@@ -1,5 +1,5 @@
 #include "market/indicators/batch.h"
-#include "market/indicators/gpu.h"
+#include "market/indicators/cuda/indicators_gpu.h"
 
 namespace sluice::market {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/sanitized_for_tests.h"
-#include "market/indicators/group.h"
+#include "market/indicators/cpu/simd_segments.h"
 #include "market/indicators/indicator.h"
 #include "market/indicators/market_for_tests.h"
 #include "market/indicators/stream.h"

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "market/indicators/make_plan.h"
+#include "market/indicators/plan/make_plan.h"
 #include "market/input/require.h"
 
 namespace sluice::market {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "market/indicators/plan.h"
+#include "market/indicators/plan/plan.h"
 
 namespace sluice::market {
 

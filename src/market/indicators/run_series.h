@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "compute/compute.h"
-#include "market/indicators/plan.h"
+#include "market/indicators/plan/plan.h"
 
 namespace sluice::market {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "market/indicators/plan.h"
+#include "market/indicators/plan/plan.h"
 
 namespace sluice::market {
 

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "market/backtest/engine/account.h"
 #include "market/backtest/engine/signals.h"
-#include "market/indicators/make_plan.h"
+#include "market/indicators/plan/make_plan.h"
 #include "market/input/require.h"
 
 namespace sluice::market {

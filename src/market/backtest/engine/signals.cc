@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "market/indicators/make_plan.h"
+#include "market/indicators/plan/make_plan.h"
 
 namespace sluice::market {
 namespace {

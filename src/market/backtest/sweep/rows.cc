@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "base/cancellation.h"
-#include "market/indicators/make_plan.h"
-#include "market/indicators/rules-inl.h"
+#include "market/indicators/plan/make_plan.h"
+#include "market/indicators/rules/averages_momentum-inl.h"
 
 namespace sluice::market {
 namespace {

@@ -9,7 +9,7 @@
 #include "device/cuda/launch.cuh"
 #include "market/backtest/sweep/sweep_gpu.h"
 #include "market/backtest/sweep/sweep_tables.cuh"
-#include "market/indicators/rules-inl.h"
+#include "market/indicators/rules/averages_momentum-inl.h"
 
 namespace sluice::market {
 namespace {

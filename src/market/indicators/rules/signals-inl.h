@@ -1,12 +1,12 @@
 // Signals: 1 for long, -1 for short, 0 for out, at the close of the bar they are given for
 // (a position can be taken on the next). A NaN where an input made the indicator one.
-#include "market/indicators/rules_bar-inl.h"
+#include "market/indicators/rules/ranges_volume-inl.h"
 
-#if defined(SLUICE_MARKET_RULES_SIGNAL_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SLUICE_MARKET_RULES_SIGNAL_INL_H_
-#undef SLUICE_MARKET_RULES_SIGNAL_INL_H_
+#if defined(SLUICE_MARKET_SIGNALS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_MARKET_SIGNALS_INL_H_
+#undef SLUICE_MARKET_SIGNALS_INL_H_
 #else
-#define SLUICE_MARKET_RULES_SIGNAL_INL_H_
+#define SLUICE_MARKET_SIGNALS_INL_H_
 #endif
 
 SLUICE_RULES_BEGIN;

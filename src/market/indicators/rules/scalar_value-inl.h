@@ -1,10 +1,10 @@
 // The few operations that rules are written in, for a single value. Packs of lanes
-// (pack-inl.h) and the values of a GPU's thread (cell.cuh) bring their own.
+// (cpu/simd_value-inl.h) and the values of a GPU's thread (cuda/gpu_value.cuh) bring their own.
 //
-// The rules are compiled once per instruction set: this file and rules*-inl.h are included
+// The rules are compiled once per instruction set: the files of this folder are included
 // again for each by Highway's foreach_target.h. A CUDA source, which has no Highway, names
 // its own namespace as SLUICE_RULES, and the other macros, before it includes them.
-#include "market/indicators/plan.h"
+#include "market/indicators/plan/plan.h"
 
 #ifndef SLUICE_RULES
 #include <hwy/highway.h>
@@ -14,11 +14,11 @@
 #define SLUICE_RULE HWY_INLINE  // a rule's state stays in registers
 #endif
 
-#if defined(SLUICE_MARKET_VALUES_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SLUICE_MARKET_VALUES_INL_H_
-#undef SLUICE_MARKET_VALUES_INL_H_
+#if defined(SLUICE_MARKET_SCALAR_VALUE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_MARKET_SCALAR_VALUE_INL_H_
+#undef SLUICE_MARKET_SCALAR_VALUE_INL_H_
 #else
-#define SLUICE_MARKET_VALUES_INL_H_
+#define SLUICE_MARKET_SCALAR_VALUE_INL_H_
 #endif
 
 #include <climits>

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "compute/hd.h"
-#include "market/indicators/plan.h"
+#include "market/indicators/plan/plan.h"
 
 namespace sluice::market {
 

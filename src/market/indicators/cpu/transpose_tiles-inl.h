@@ -2,13 +2,13 @@
 // and registers, where bars are vectors. Where shuffles have one port and loads and stores
 // two, halves of rows are joined as they are loaded and parted as they are stored, so that a
 // round of shuffles less does. Included once per instruction set.
-#include "market/indicators/pack-inl.h"
+#include "market/indicators/cpu/simd_value-inl.h"
 
-#if defined(SLUICE_MARKET_SQUARES_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SLUICE_MARKET_SQUARES_INL_H_
-#undef SLUICE_MARKET_SQUARES_INL_H_
+#if defined(SLUICE_MARKET_TRANSPOSE_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_MARKET_TRANSPOSE_TILES_INL_H_
+#undef SLUICE_MARKET_TRANSPOSE_TILES_INL_H_
 #else
-#define SLUICE_MARKET_SQUARES_INL_H_
+#define SLUICE_MARKET_TRANSPOSE_TILES_INL_H_
 #endif
 
 HWY_BEFORE_NAMESPACE();

@@ -1,4 +1,4 @@
-#include "market/indicators/segments.h"
+#include "market/indicators/plan/segments.h"
 
 #include <algorithm>
 

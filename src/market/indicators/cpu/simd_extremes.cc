@@ -1,12 +1,12 @@
-#include "market/indicators/targets.h"
+#include "market/indicators/cpu/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "market/indicators/lanes_extremes.cc"
+#define HWY_TARGET_INCLUDE "market/indicators/cpu/simd_extremes.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-#include "market/indicators/group.h"
-#include "market/indicators/group_kernel-inl.h"
+#include "market/indicators/cpu/group_kernel-inl.h"
+#include "market/indicators/cpu/simd_segments.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::market::HWY_NAMESPACE {

@@ -8,13 +8,13 @@
 // the segment's memory of the past: ring[i] is a V&. A NaN stays in the running part for good,
 // as it does in TA-Lib's running sums. kBlockEnds: a block may end at this bar; false
 // saves the check.
-#include "market/indicators/values-inl.h"
+#include "market/indicators/rules/scalar_value-inl.h"
 
-#if defined(SLUICE_MARKET_RULES_WINDOW_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SLUICE_MARKET_RULES_WINDOW_INL_H_
-#undef SLUICE_MARKET_RULES_WINDOW_INL_H_
+#if defined(SLUICE_MARKET_ROLLING_WINDOWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_MARKET_ROLLING_WINDOWS_INL_H_
+#undef SLUICE_MARKET_ROLLING_WINDOWS_INL_H_
 #else
-#define SLUICE_MARKET_RULES_WINDOW_INL_H_
+#define SLUICE_MARKET_ROLLING_WINDOWS_INL_H_
 #endif
 
 SLUICE_RULES_BEGIN;

@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "market/indicators/plan.h"
+#include "market/indicators/plan/plan.h"
 
 namespace sluice::market::make {
 

@@ -1,6 +1,6 @@
-#include <initializer_list>
+#include "market/indicators/cpu/simd_segments.h"
 
-#include "market/indicators/group.h"
+#include <initializer_list>
 
 namespace sluice::market {
 namespace {

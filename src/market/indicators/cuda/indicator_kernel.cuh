@@ -16,8 +16,8 @@
 
 #include "base/error.h"
 #include "device/cuda/launch.cuh"
-#include "market/indicators/job.cuh"
-#include "market/indicators/tiles.cuh"
+#include "market/indicators/cuda/indicator_kernel_params.cuh"
+#include "market/indicators/cuda/shared_memory_tiles.cuh"
 
 namespace sluice::market::on_gpu {
 

@@ -1,4 +1,4 @@
-#include "market/indicators/make_plan.h"
+#include "market/indicators/plan/make_plan.h"
 
 #include <algorithm>
 #include <cmath>

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "market/indicators/group.h"
-#include "market/indicators/pack-inl.h"
+#include "market/indicators/cpu/simd_segments.h"
+#include "market/indicators/cpu/simd_value-inl.h"
 
 #if defined(SLUICE_MARKET_SEGMENT_GROUP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SLUICE_MARKET_SEGMENT_GROUP_INL_H_

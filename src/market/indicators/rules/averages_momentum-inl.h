@@ -11,13 +11,13 @@
 // Steps that do not depend on the bar before can run for consecutive bars as well as for segments.
 // Where a rule has gather() and take(), or make() and widen(), update() calls both, with kTaken or
 // kMade values in between; refine() completes one of them, kRefined.
-#include "market/indicators/rules_window-inl.h"
+#include "market/indicators/rules/rolling_windows-inl.h"
 
-#if defined(SLUICE_MARKET_RULES_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SLUICE_MARKET_RULES_INL_H_
-#undef SLUICE_MARKET_RULES_INL_H_
+#if defined(SLUICE_MARKET_AVERAGES_MOMENTUM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_MARKET_AVERAGES_MOMENTUM_INL_H_
+#undef SLUICE_MARKET_AVERAGES_MOMENTUM_INL_H_
 #else
-#define SLUICE_MARKET_RULES_INL_H_
+#define SLUICE_MARKET_AVERAGES_MOMENTUM_INL_H_
 #endif
 
 SLUICE_RULES_BEGIN;

@@ -1,4 +1,4 @@
-#include "market/indicators/batch.cuh"
+#include "market/indicators/cuda/indicator_kernel.cuh"
 
 namespace sluice::market {
 

@@ -9,8 +9,8 @@
 
 namespace sluice::market {
 
-// The state machines of rules*-inl.h, each with the name of its operation, which its measured costs
-// are stored under.
+// The state machines of indicators/rules, each with the name of its operation, which its measured
+// costs are stored under.
 #define SLUICE_MARKET_RULES(X)                                                      \
   X(sma, "market/sma")                                                              \
   X(ema, "market/ema")                                                              \

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "market/indicators/gpu.h"
-#include "market/indicators/tiles.cuh"
+#include "market/indicators/cuda/indicators_gpu.h"
+#include "market/indicators/cuda/shared_memory_tiles.cuh"
 
 namespace sluice::market::on_gpu {
 

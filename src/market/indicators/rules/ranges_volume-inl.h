@@ -1,11 +1,11 @@
 // Indicators of several columns: high, low, close, volume.
-#include "market/indicators/rules-inl.h"
+#include "market/indicators/rules/averages_momentum-inl.h"
 
-#if defined(SLUICE_MARKET_RULES_BAR_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SLUICE_MARKET_RULES_BAR_INL_H_
-#undef SLUICE_MARKET_RULES_BAR_INL_H_
+#if defined(SLUICE_MARKET_RANGES_VOLUME_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_MARKET_RANGES_VOLUME_INL_H_
+#undef SLUICE_MARKET_RANGES_VOLUME_INL_H_
 #else
-#define SLUICE_MARKET_RULES_BAR_INL_H_
+#define SLUICE_MARKET_RANGES_VOLUME_INL_H_
 #endif
 
 SLUICE_RULES_BEGIN;

@@ -29,10 +29,9 @@
 #include <utility>
 
 #include "base/cancellation.h"
-#include "market/indicators/batch.h"
-#include "market/indicators/rules_signal-inl.h"
-#include "market/indicators/segment_group-inl.h"
-#include "market/indicators/squares-inl.h"
+#include "market/indicators/cpu/segment_group-inl.h"
+#include "market/indicators/cpu/transpose_tiles-inl.h"
+#include "market/indicators/rules/signals-inl.h"
 
 #if defined(SLUICE_MARKET_GROUP_KERNEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SLUICE_MARKET_GROUP_KERNEL_INL_H_

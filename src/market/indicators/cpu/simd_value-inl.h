@@ -2,13 +2,13 @@
 // CPU. Included once per instruction set.
 #include <hwy/highway.h>
 
-#include "market/indicators/values-inl.h"
+#include "market/indicators/rules/scalar_value-inl.h"
 
-#if defined(SLUICE_MARKET_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SLUICE_MARKET_PACK_INL_H_
-#undef SLUICE_MARKET_PACK_INL_H_
+#if defined(SLUICE_MARKET_SIMD_VALUE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_MARKET_SIMD_VALUE_INL_H_
+#undef SLUICE_MARKET_SIMD_VALUE_INL_H_
 #else
-#define SLUICE_MARKET_PACK_INL_H_
+#define SLUICE_MARKET_SIMD_VALUE_INL_H_
 #endif
 
 HWY_BEFORE_NAMESPACE();

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "market/indicators/segments.h"
+#include "market/indicators/plan/segments.h"
 
 namespace sluice::market {
 

@@ -10,8 +10,8 @@
 
 #include <cstdint>
 
-#include "market/indicators/cell.cuh"
-#include "market/indicators/segments.h"
+#include "market/indicators/cuda/gpu_value.cuh"
+#include "market/indicators/plan/segments.h"
 
 namespace sluice::market::on_gpu {
 

@@ -3,7 +3,7 @@
 
 #include "compute/launch_context.h"
 #include "compute/operation.h"
-#include "market/indicators/segments.h"
+#include "market/indicators/plan/segments.h"
 
 namespace sluice::market {
 
