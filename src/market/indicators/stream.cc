@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "market/indicators/rules/signals-inl.h"
+#include "market/indicators/rules/dispatch_rules-inl.h"
 #include "market/input/require.h"
 
 namespace sluice::market {

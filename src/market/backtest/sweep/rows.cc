@@ -6,7 +6,8 @@
 
 #include "base/cancellation.h"
 #include "market/indicators/plan/make_plan.h"
-#include "market/indicators/rules/averages_momentum-inl.h"
+#include "market/indicators/rules/bands_deviation-inl.h"
+#include "market/indicators/rules/rsi_momentum-inl.h"
 
 namespace sluice::market {
 namespace {

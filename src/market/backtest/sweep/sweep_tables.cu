@@ -9,7 +9,8 @@
 #include "device/cuda/launch.cuh"
 #include "market/backtest/sweep/sweep_gpu.h"
 #include "market/backtest/sweep/sweep_tables.cuh"
-#include "market/indicators/rules/averages_momentum-inl.h"
+#include "market/indicators/rules/bands_deviation-inl.h"
+#include "market/indicators/rules/rsi_momentum-inl.h"
 
 namespace sluice::market {
 namespace {

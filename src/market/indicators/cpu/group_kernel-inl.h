@@ -31,7 +31,7 @@
 #include "base/cancellation.h"
 #include "market/indicators/cpu/segment_group-inl.h"
 #include "market/indicators/cpu/transpose_tiles-inl.h"
-#include "market/indicators/rules/signals-inl.h"
+#include "market/indicators/rules/dispatch_rules-inl.h"
 
 #if defined(SLUICE_MARKET_GROUP_KERNEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SLUICE_MARKET_GROUP_KERNEL_INL_H_

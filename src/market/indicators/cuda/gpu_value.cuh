@@ -5,7 +5,7 @@
 #define SLUICE_RULES_BEGIN static_assert(true)
 #define SLUICE_RULES_END static_assert(true)
 #define SLUICE_RULE __device__ __forceinline__
-#include "market/indicators/rules/signals-inl.h"
+#include "market/indicators/rules/dispatch_rules-inl.h"
 
 namespace sluice::market::on_gpu {
 

@@ -1,6 +1,7 @@
 // Signals: 1 for long, -1 for short, 0 for out, at the close of the bar they are given for
 // (a position can be taken on the next). A NaN where an input made the indicator one.
-#include "market/indicators/rules/ranges_volume-inl.h"
+#include "market/indicators/rules/bands_deviation-inl.h"
+#include "market/indicators/rules/rsi_momentum-inl.h"
 
 #if defined(SLUICE_MARKET_SIGNALS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SLUICE_MARKET_SIGNALS_INL_H_
@@ -80,108 +81,6 @@ struct SwingSignalRule {
     out[0] = position + (trend - trend);
   }
 };
-
-// f.run<S>() with the struct S that the plan names, where it is one of these: kinds of rules
-// that are compiled apart.
-template <class V, class F>
-inline bool visit_average(const Plan& plan, F&& f) {
-  switch (plan.rule) {
-    case Rule::sma: return f.template run<SmaRule<V>>(), true;
-    case Rule::ema: return f.template run<EmaRule<V>>(), true;
-    case Rule::wma: return f.template run<WmaRule<V>>(), true;
-    case Rule::macd: return f.template run<MacdRule<V>>(), true;
-    case Rule::rsi: return f.template run<RsiRule<V>>(), true;
-    case Rule::swing_signal: return f.template run<SwingSignalRule<V>>(), true;
-    default: return false;
-  }
-}
-
-template <class V, class F>
-inline bool visit_spread(const Plan& plan, F&& f) {
-  using enum SpreadForm;
-  if (plan.rule == Rule::reversion_signal) return f.template run<ReversionSignalRule<V>>(), true;
-  if (plan.rule != Rule::spread) return false;
-  switch (SpreadForm(plan.form)) {
-    case bands: return f.template run<SpreadRule<V, bands>>(), true;
-    case deviation: return f.template run<SpreadRule<V, deviation>>(), true;
-    case variance: return f.template run<SpreadRule<V, variance>>(), true;
-    case score: return f.template run<SpreadRule<V, score>>(), true;
-    case other_bands: return f.template run<SpreadRule<V, other_bands>>(), true;
-  }
-  return false;
-}
-
-template <class V, class F>
-inline bool visit_change(const Plan& plan, F&& f) {
-  using enum ChangeForm;
-  if (plan.rule == Rule::momentum_signal) return f.template run<MomentumSignalRule<V>>(), true;
-  if (plan.rule != Rule::change) return false;
-  switch (ChangeForm(plan.form)) {
-    case mom: return f.template run<ChangeRule<V, mom>>(), true;
-    case roc: return f.template run<ChangeRule<V, roc>>(), true;
-    case rocp: return f.template run<ChangeRule<V, rocp>>(), true;
-    case rocr: return f.template run<ChangeRule<V, rocr>>(), true;
-    case rocr100: return f.template run<ChangeRule<V, rocr100>>(), true;
-  }
-  return false;
-}
-
-template <class V, class F>
-inline bool visit_range(const Plan& plan, F&& f) {
-  using enum RangeForm;
-  if (plan.rule != Rule::range) return false;
-  switch (RangeForm(plan.form)) {
-    case trange: return f.template run<RangeRule<V, trange>>(), true;
-    case atr: return f.template run<RangeRule<V, atr>>(), true;
-    case natr: return f.template run<RangeRule<V, natr>>(), true;
-  }
-  return false;
-}
-
-template <class V, class F>
-inline bool visit_trend(const Plan& plan, F&& f) {
-  using enum TrendForm;
-  if (plan.rule != Rule::trend) return false;
-  switch (TrendForm(plan.form)) {
-    case adx: return f.template run<TrendRule<V, adx>>(), true;
-    case dx: return f.template run<TrendRule<V, dx>>(), true;
-    case plus_di: return f.template run<TrendRule<V, plus_di>>(), true;
-    case minus_di: return f.template run<TrendRule<V, minus_di>>(), true;
-  }
-  return false;
-}
-
-template <class V, class F>
-inline bool visit_extreme(const Plan& plan, F&& f) {
-  using enum ExtremeForm;
-  switch (plan.rule) {
-    case Rule::extreme:
-      if (ExtremeForm(plan.form) == max) return f.template run<ExtremeRule<V, max>>(), true;
-      return f.template run<ExtremeRule<V, min>>(), true;
-    case Rule::stoch: return f.template run<StochRule<V>>(), true;
-    case Rule::stochrsi: return f.template run<StochRsiRule<V>>(), true;
-    case Rule::willr: return f.template run<WillrRule<V>>(), true;
-    default: return false;
-  }
-}
-
-template <class V, class F>
-inline bool visit_volume(const Plan& plan, F&& f) {
-  switch (plan.rule) {
-    case Rule::cci: return f.template run<CciRule<V>>(), true;
-    case Rule::obv: return f.template run<ObvRule<V>>(), true;
-    case Rule::vwap: return f.template run<VwapRule<V>>(), true;
-    default: return false;
-  }
-}
-
-// Any of them.
-template <class V, class F>
-inline void visit_rule(const Plan& plan, F&& f) {
-  (void)(visit_average<V>(plan, f) || visit_spread<V>(plan, f) || visit_change<V>(plan, f) ||
-         visit_range<V>(plan, f) || visit_trend<V>(plan, f) || visit_extreme<V>(plan, f) ||
-         visit_volume<V>(plan, f));
-}
 
 }  // namespace sluice::market::SLUICE_RULES
 SLUICE_RULES_END;
