@@ -23,13 +23,15 @@ std::size_t segments_per_group(const Plan& plan);
 
 void run_segments(const GroupCall& call);
 
-// Each handles some of the rules and is compiled separately. They run the call unless it is null,
-// and return the segments of a group, or 0 for rules of another function.
-std::size_t lanes_of_averages(const Plan& plan, const GroupCall* call);
-std::size_t lanes_of_spreads(const Plan& plan, const GroupCall* call);
-std::size_t lanes_of_changes(const Plan& plan, const GroupCall* call);
-std::size_t lanes_of_ranges(const Plan& plan, const GroupCall* call);
-std::size_t lanes_of_extremes(const Plan& plan, const GroupCall* call);
+// One for each family of rules (rules/dispatch_rules-inl.h), in a source of its own. They run the
+// call unless it is null, and return the segments of a group, or 0 for a rule of another family.
+std::size_t simd_averages_macd(const Plan& plan, const GroupCall* call);
+std::size_t simd_bands_deviation(const Plan& plan, const GroupCall* call);
+std::size_t simd_rsi_momentum(const Plan& plan, const GroupCall* call);
+std::size_t simd_atr_adx(const Plan& plan, const GroupCall* call);
+std::size_t simd_stochastic_extremes(const Plan& plan, const GroupCall* call);
+std::size_t simd_volume_cci(const Plan& plan, const GroupCall* call);
+std::size_t simd_signals(const Plan& plan, const GroupCall* call);
 
 // Square roots in SIMD lanes, 0 for values under `min_value`, by both algorithms: out[2 i] and
 // out[2 i + 1]. For tests: both equal std::sqrt to the bit.

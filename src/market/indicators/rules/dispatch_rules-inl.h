@@ -1,3 +1,7 @@
+// The choice of the rule for a plan: each function calls f.run<S>() with the struct S that
+// plan.rule and plan.form name. There is one function for each file of rules, since the CPU's code
+// for a family is compiled apart (cpu/simd_*.cc). It returns false when the plan's rule is of
+// another family.
 #include "market/indicators/rules/atr_adx-inl.h"
 #include "market/indicators/rules/signals-inl.h"
 #include "market/indicators/rules/stochastic_extremes-inl.h"
@@ -13,25 +17,20 @@
 SLUICE_RULES_BEGIN;
 namespace sluice::market::SLUICE_RULES {
 
-// f.run<S>() with the struct S that the plan names, where it is one of these: kinds of rules
-// that are compiled apart.
 template <class V, class F>
-inline bool visit_average(const Plan& plan, F&& f) {
+inline bool visit_averages(const Plan& plan, F&& f) {
   switch (plan.rule) {
     case Rule::sma: return f.template run<SmaRule<V>>(), true;
     case Rule::ema: return f.template run<EmaRule<V>>(), true;
     case Rule::wma: return f.template run<WmaRule<V>>(), true;
     case Rule::macd: return f.template run<MacdRule<V>>(), true;
-    case Rule::rsi: return f.template run<RsiRule<V>>(), true;
-    case Rule::swing_signal: return f.template run<SwingSignalRule<V>>(), true;
     default: return false;
   }
 }
 
 template <class V, class F>
-inline bool visit_spread(const Plan& plan, F&& f) {
+inline bool visit_bands(const Plan& plan, F&& f) {
   using enum SpreadForm;
-  if (plan.rule == Rule::reversion_signal) return f.template run<ReversionSignalRule<V>>(), true;
   if (plan.rule != Rule::spread) return false;
   switch (SpreadForm(plan.form)) {
     case bands: return f.template run<SpreadRule<V, bands>>(), true;
@@ -44,9 +43,9 @@ inline bool visit_spread(const Plan& plan, F&& f) {
 }
 
 template <class V, class F>
-inline bool visit_change(const Plan& plan, F&& f) {
+inline bool visit_momentum(const Plan& plan, F&& f) {
   using enum ChangeForm;
-  if (plan.rule == Rule::momentum_signal) return f.template run<MomentumSignalRule<V>>(), true;
+  if (plan.rule == Rule::rsi) return f.template run<RsiRule<V>>(), true;
   if (plan.rule != Rule::change) return false;
   switch (ChangeForm(plan.form)) {
     case mom: return f.template run<ChangeRule<V, mom>>(), true;
@@ -61,7 +60,6 @@ inline bool visit_change(const Plan& plan, F&& f) {
 template <class V, class F>
 inline bool visit_range(const Plan& plan, F&& f) {
   using enum RangeForm;
-  if (plan.rule != Rule::range) return false;
   switch (RangeForm(plan.form)) {
     case trange: return f.template run<RangeRule<V, trange>>(), true;
     case atr: return f.template run<RangeRule<V, atr>>(), true;
@@ -73,7 +71,6 @@ inline bool visit_range(const Plan& plan, F&& f) {
 template <class V, class F>
 inline bool visit_trend(const Plan& plan, F&& f) {
   using enum TrendForm;
-  if (plan.rule != Rule::trend) return false;
   switch (TrendForm(plan.form)) {
     case adx: return f.template run<TrendRule<V, adx>>(), true;
     case dx: return f.template run<TrendRule<V, dx>>(), true;
@@ -84,7 +81,13 @@ inline bool visit_trend(const Plan& plan, F&& f) {
 }
 
 template <class V, class F>
-inline bool visit_extreme(const Plan& plan, F&& f) {
+inline bool visit_atr_adx(const Plan& plan, F&& f) {
+  if (plan.rule == Rule::range) return visit_range<V>(plan, f);
+  return plan.rule == Rule::trend && visit_trend<V>(plan, f);
+}
+
+template <class V, class F>
+inline bool visit_extremes(const Plan& plan, F&& f) {
   using enum ExtremeForm;
   switch (plan.rule) {
     case Rule::extreme:
@@ -107,12 +110,22 @@ inline bool visit_volume(const Plan& plan, F&& f) {
   }
 }
 
-// Any of them.
+template <class V, class F>
+inline bool visit_signals(const Plan& plan, F&& f) {
+  switch (plan.rule) {
+    case Rule::momentum_signal: return f.template run<MomentumSignalRule<V>>(), true;
+    case Rule::reversion_signal: return f.template run<ReversionSignalRule<V>>(), true;
+    case Rule::swing_signal: return f.template run<SwingSignalRule<V>>(), true;
+    default: return false;
+  }
+}
+
+// The rule of any family.
 template <class V, class F>
 inline void visit_rule(const Plan& plan, F&& f) {
-  (void)(visit_average<V>(plan, f) || visit_spread<V>(plan, f) || visit_change<V>(plan, f) ||
-         visit_range<V>(plan, f) || visit_trend<V>(plan, f) || visit_extreme<V>(plan, f) ||
-         visit_volume<V>(plan, f));
+  (void)(visit_averages<V>(plan, f) || visit_bands<V>(plan, f) || visit_momentum<V>(plan, f) ||
+         visit_atr_adx<V>(plan, f) || visit_extremes<V>(plan, f) || visit_volume<V>(plan, f) ||
+         visit_signals<V>(plan, f));
 }
 
 }  // namespace sluice::market::SLUICE_RULES

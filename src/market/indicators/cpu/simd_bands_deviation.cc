@@ -1,7 +1,7 @@
 #include "market/indicators/cpu/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "market/indicators/cpu/simd_spreads.cc"
+#define HWY_TARGET_INCLUDE "market/indicators/cpu/simd_bands_deviation.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
@@ -11,9 +11,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace sluice::market::HWY_NAMESPACE {
 
-std::size_t spreads(const Plan& plan, const GroupCall* call) {
+std::size_t bands_deviation(const Plan& plan, const GroupCall* call) {
   RunGroup group{call};
-  (void)(visit_spread<Row>(plan, group));
+  (void)visit_bands<Row>(plan, group);
   return group.segments;
 }
 
@@ -35,11 +35,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace sluice::market {
 
-HWY_EXPORT(spreads);
+HWY_EXPORT(bands_deviation);
 HWY_EXPORT(lane_roots);
 
-std::size_t lanes_of_spreads(const Plan& plan, const GroupCall* call) {
-  return HWY_DYNAMIC_DISPATCH(spreads)(plan, call);
+std::size_t simd_bands_deviation(const Plan& plan, const GroupCall* call) {
+  return HWY_DYNAMIC_DISPATCH(bands_deviation)(plan, call);
 }
 
 void roots_in_lanes(double min_value, const double* in, double* out, std::size_t count) {

@@ -1,7 +1,7 @@
 #include "market/indicators/cpu/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "market/indicators/cpu/simd_ranges.cc"
+#define HWY_TARGET_INCLUDE "market/indicators/cpu/simd_volume_cci.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
@@ -11,9 +11,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace sluice::market::HWY_NAMESPACE {
 
-std::size_t ranges(const Plan& plan, const GroupCall* call) {
+std::size_t volume_cci(const Plan& plan, const GroupCall* call) {
   RunGroup group{call};
-  (void)(visit_range<Row>(plan, group) || visit_trend<Row>(plan, group));
+  (void)visit_volume<Row>(plan, group);
   return group.segments;
 }
 
@@ -23,10 +23,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace sluice::market {
 
-HWY_EXPORT(ranges);
+HWY_EXPORT(volume_cci);
 
-std::size_t lanes_of_ranges(const Plan& plan, const GroupCall* call) {
-  return HWY_DYNAMIC_DISPATCH(ranges)(plan, call);
+std::size_t simd_volume_cci(const Plan& plan, const GroupCall* call) {
+  return HWY_DYNAMIC_DISPATCH(volume_cci)(plan, call);
 }
 
 }  // namespace sluice::market

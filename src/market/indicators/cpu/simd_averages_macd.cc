@@ -1,7 +1,7 @@
 #include "market/indicators/cpu/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "market/indicators/cpu/simd_extremes.cc"
+#define HWY_TARGET_INCLUDE "market/indicators/cpu/simd_averages_macd.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
@@ -11,9 +11,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace sluice::market::HWY_NAMESPACE {
 
-std::size_t extremes(const Plan& plan, const GroupCall* call) {
+std::size_t averages_macd(const Plan& plan, const GroupCall* call) {
   RunGroup group{call};
-  (void)(visit_extreme<Row>(plan, group));
+  (void)visit_averages<Row>(plan, group);
   return group.segments;
 }
 
@@ -23,10 +23,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace sluice::market {
 
-HWY_EXPORT(extremes);
+HWY_EXPORT(averages_macd);
 
-std::size_t lanes_of_extremes(const Plan& plan, const GroupCall* call) {
-  return HWY_DYNAMIC_DISPATCH(extremes)(plan, call);
+std::size_t simd_averages_macd(const Plan& plan, const GroupCall* call) {
+  return HWY_DYNAMIC_DISPATCH(averages_macd)(plan, call);
 }
 
 }  // namespace sluice::market

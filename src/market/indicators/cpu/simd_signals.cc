@@ -1,7 +1,7 @@
 #include "market/indicators/cpu/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "market/indicators/cpu/simd_averages.cc"
+#define HWY_TARGET_INCLUDE "market/indicators/cpu/simd_signals.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
@@ -11,9 +11,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace sluice::market::HWY_NAMESPACE {
 
-std::size_t averages(const Plan& plan, const GroupCall* call) {
+std::size_t signals(const Plan& plan, const GroupCall* call) {
   RunGroup group{call};
-  (void)(visit_average<Row>(plan, group));
+  (void)visit_signals<Row>(plan, group);
   return group.segments;
 }
 
@@ -23,10 +23,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace sluice::market {
 
-HWY_EXPORT(averages);
+HWY_EXPORT(signals);
 
-std::size_t lanes_of_averages(const Plan& plan, const GroupCall* call) {
-  return HWY_DYNAMIC_DISPATCH(averages)(plan, call);
+std::size_t simd_signals(const Plan& plan, const GroupCall* call) {
+  return HWY_DYNAMIC_DISPATCH(signals)(plan, call);
 }
 
 }  // namespace sluice::market

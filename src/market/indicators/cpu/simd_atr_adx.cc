@@ -1,7 +1,7 @@
 #include "market/indicators/cpu/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "market/indicators/cpu/simd_changes.cc"
+#define HWY_TARGET_INCLUDE "market/indicators/cpu/simd_atr_adx.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
@@ -11,9 +11,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace sluice::market::HWY_NAMESPACE {
 
-std::size_t changes(const Plan& plan, const GroupCall* call) {
+std::size_t atr_adx(const Plan& plan, const GroupCall* call) {
   RunGroup group{call};
-  (void)(visit_change<Row>(plan, group) || visit_volume<Row>(plan, group));
+  (void)visit_atr_adx<Row>(plan, group);
   return group.segments;
 }
 
@@ -23,10 +23,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace sluice::market {
 
-HWY_EXPORT(changes);
+HWY_EXPORT(atr_adx);
 
-std::size_t lanes_of_changes(const Plan& plan, const GroupCall* call) {
-  return HWY_DYNAMIC_DISPATCH(changes)(plan, call);
+std::size_t simd_atr_adx(const Plan& plan, const GroupCall* call) {
+  return HWY_DYNAMIC_DISPATCH(atr_adx)(plan, call);
 }
 
 }  // namespace sluice::market

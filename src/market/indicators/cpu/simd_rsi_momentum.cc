@@ -1,0 +1,33 @@
+#include "market/indicators/cpu/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "market/indicators/cpu/simd_rsi_momentum.cc"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include "market/indicators/cpu/group_kernel-inl.h"
+#include "market/indicators/cpu/simd_segments.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace sluice::market::HWY_NAMESPACE {
+
+std::size_t rsi_momentum(const Plan& plan, const GroupCall* call) {
+  RunGroup group{call};
+  (void)visit_momentum<Row>(plan, group);
+  return group.segments;
+}
+
+}  // namespace sluice::market::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sluice::market {
+
+HWY_EXPORT(rsi_momentum);
+
+std::size_t simd_rsi_momentum(const Plan& plan, const GroupCall* call) {
+  return HWY_DYNAMIC_DISPATCH(rsi_momentum)(plan, call);
+}
+
+}  // namespace sluice::market
+#endif
