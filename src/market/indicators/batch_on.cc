@@ -6,9 +6,9 @@ namespace {
 
 void on_gpu(const compute::Call& call, compute::LaunchContext& context) {
   if (call.with<Batch>().floats != 0)
-    batch_floats(call, context);
+    indicators_gpu_float(call, context);
   else
-    batch_doubles(call, context);
+    indicators_gpu_double(call, context);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ void run_rule(const Plan& plan, std::span<const double> in, double* out) {
 // Several averages at once: each waits for itself only.
 constexpr std::size_t kTogether = 8;
 struct Averaged {
-  rules::Smooth<double> average{};
+  rules::ExponentialAverage<double> average{};
   int period = 0;
   double factor = 0, scale = 1;
   double* out = nullptr;

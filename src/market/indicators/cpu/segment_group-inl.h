@@ -1,5 +1,5 @@
-// Segments that run in SIMD lanes: the addresses of their bars, and the tiles of bars that are
-// loaded and stored. Series are contiguous in memory, so tiles are transposed in registers.
+// The addresses of the segments that run in SIMD lanes, and the functions that load and store tiles
+// of their bars. Series are contiguous in memory, so tiles are transposed in registers.
 // Included once per instruction set.
 #include <hwy/cache_control.h>
 
@@ -21,7 +21,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace sluice::market::HWY_NAMESPACE {
 
-// A tile is [vector][bar][lane]: those of a group stay in the L1 cache.
+// A tile is [vector][bar][lane]. The tiles of a group stay in the L1 cache.
 template <int kWidth>
 constexpr int kBlock = std::max(512 / kWidth, 32);
 
@@ -30,11 +30,11 @@ using Tile = double[kBlock<kWidth> * kWidth];
 
 // The position of bar i of vector u.
 template <int kWidth>
-constexpr std::int64_t place(int u, std::int64_t i) {
+constexpr std::int64_t tile_offset(int u, std::int64_t i) {
   return (u * kBlock<kWidth> + i) * kLanes;
 }
 
-using Row = Pack<1>;  // of bars of one segment
+using RowValue = SimdValue<1>;  // consecutive bars of one segment
 
 template <int kWidth>
 struct SegmentGroup {
@@ -43,16 +43,17 @@ struct SegmentGroup {
   std::byte* out[kMaxOutputs][kWidth];
   std::int64_t begin[kWidth], end[kWidth];  // bars to store, from the segment's first
   std::int64_t longest = 0;
-  std::int64_t all_from = 0, all_to = 0;  // bars that all segments store; idle lanes may, too:
-                                          // they have the last segment's
-  std::int64_t lead = 0;   // bars before the rows of the first output are aligned together
-  std::int64_t apart = 0;  // elements between each row and the next; 0: not always the same
-  bool past_caches;
+  // All segments store the bars [all_from, all_to). Idle lanes may store them, too: they repeat the
+  // last segment.
+  std::int64_t all_from = 0, all_to = 0;
+  std::int64_t lead = 0;        // bars before the rows of the first output are aligned together
+  std::int64_t row_stride = 0;  // elements between each row and the next; 0: not always the same
+  bool bypasses_caches;
   bool covers_lookback = false;  // no other segment stores the bars before the first bar to store
-  std::int64_t inside[kWidth / kLanes], latest[kWidth / kLanes];  // all lanes have bars up to;
-                                                                  // store from
+  // By vector: all of its lanes have the bars before `inside` and store those from `latest` on.
+  std::int64_t inside[kWidth / kLanes], latest[kWidth / kLanes];
 
-  SegmentGroup(const GroupCall& call, std::size_t element) : plan(call.batch.plan) {
+  SegmentGroup(const SegmentGroupCall& call, std::size_t element) : plan(call.batch.plan) {
     for (int i = 0; i < kWidth; ++i) {
       const auto place = static_cast<std::size_t>(i);
       const Segment& segment = call.segments[std::min(place, call.count - 1)];
@@ -74,11 +75,11 @@ struct SegmentGroup {
     covers_lookback = all_from == plan.lookback;
     all_to = *std::min_element(end, end + kWidth);
     const auto width = static_cast<std::int64_t>(element);
-    apart = call.count == kWidth ? spacing(width) : 0;
+    row_stride = call.count == kWidth ? spacing(width) : 0;
     lead = aligned_after(out[0], width).value_or(0);
-    past_caches = call.large;
+    bypasses_caches = call.large;
     for (int k = 0; k < plan.outputs; ++k)
-      past_caches = past_caches && aligned_after(out[k], width) == lead;
+      bypasses_caches = bypasses_caches && aligned_after(out[k], width) == lead;
   }
 
   std::int64_t spacing(std::int64_t element) const {
@@ -106,169 +107,173 @@ struct SegmentGroup {
 
 // Loads the inputs of a rule unchanged.
 template <int n>
-struct AsTheyAre {
-  static constexpr int kInputs = n, kTaken = n;
+struct LoadUnchanged {
+  static constexpr int kInputs = n, kLoaded = n;
 
   template <class T>
-  static HWY_INLINE void row(const T* const* in, std::int64_t t, Row* taken) {
-    for (int k = 0; k < n; ++k) taken[k] = Row(Bundle<1>{load_bars(in[k] + t)});
+  static HWY_INLINE void row(const T* const* in, std::int64_t t, RowValue* loaded) {
+    for (int k = 0; k < n; ++k) loaded[k] = RowValue(Vectors<1>{load_bars(in[k] + t)});
   }
   template <class T>
-  static HWY_INLINE void bar(const T* const* in, std::int64_t t, double* taken) {
-    for (int k = 0; k < n; ++k) taken[k] = static_cast<double>(in[k][t]);
+  static HWY_INLINE void bar(const T* const* in, std::int64_t t, double* loaded) {
+    for (int k = 0; k < n; ++k) loaded[k] = static_cast<double>(in[k][t]);
   }
 };
 
-// Loads the outputs of S::gather(): fewer tiles to transpose.
+// Loads the results of S::gather(): there are fewer of them to transpose.
 template <class S>
-struct Gathered {
-  static constexpr int kInputs = S::kInputs, kTaken = S::kTaken;
+struct LoadGathered {
+  static constexpr int kInputs = S::kInputs, kLoaded = S::kGathered;
 
-  // Not of the first bar of a segment.
+  // Not for the first bar of a segment: it needs the bar before.
   template <class T>
-  static HWY_INLINE void row(const T* const* in, std::int64_t t, Row* taken) {
-    Row bars[kInputs];
-    AsTheyAre<kInputs>::row(in, t, bars);
-    S::gather(bars, Row(Bundle<1>{load_bars(in[S::kBefore] + t - 1)}), taken);
+  static HWY_INLINE void row(const T* const* in, std::int64_t t, RowValue* loaded) {
+    RowValue bars[kInputs];
+    LoadUnchanged<kInputs>::row(in, t, bars);
+    S::gather(bars, RowValue(Vectors<1>{load_bars(in[S::kBefore] + t - 1)}), loaded);
   }
   template <class T>
-  static HWY_INLINE void bar(const T* const* in, std::int64_t t, double* taken) {
+  static HWY_INLINE void bar(const T* const* in, std::int64_t t, double* loaded) {
     double bars[kInputs];
-    AsTheyAre<kInputs>::bar(in, t, bars);
-    S::gather(bars, t > 0 ? static_cast<double>(in[S::kBefore][t - 1]) : 0.0, taken);
+    LoadUnchanged<kInputs>::bar(in, t, bars);
+    S::gather(bars, t > 0 ? static_cast<double>(in[S::kBefore][t - 1]) : 0.0, loaded);
   }
 };
 
-template <class From, class T, int kWidth>
-HWY_NOINLINE void take_ends(const SegmentGroup<kWidth>& group, int u, std::int64_t t, int i,
-                            Tile<kWidth>* tiles) {
+template <class Loader, class T, int kWidth>
+HWY_NOINLINE void load_partial_tile(const SegmentGroup<kWidth>& group, int u, std::int64_t t, int i,
+                                    Tile<kWidth>* tiles) {
   for (int l = 0; l < kLanes; ++l) {
-    const T* rows[From::kInputs];
-    for (int k = 0; k < From::kInputs; ++k)
+    const T* rows[Loader::kInputs];
+    for (int k = 0; k < Loader::kInputs; ++k)
       rows[k] = reinterpret_cast<const T*>(group.in[k][u * kLanes + l]);
     for (int bar = i; bar < i + kLanes; ++bar) {
-      double taken[From::kTaken] = {};
-      if (t + bar < group.end[u * kLanes + l]) From::bar(rows, t + bar, taken);
-      for (int k = 0; k < From::kTaken; ++k) tiles[k][place<kWidth>(u, bar) + l] = taken[k];
+      double loaded[Loader::kLoaded] = {};
+      if (t + bar < group.end[u * kLanes + l]) Loader::bar(rows, t + bar, loaded);
+      for (int k = 0; k < Loader::kLoaded; ++k)
+        tiles[k][tile_offset<kWidth>(u, bar) + l] = loaded[k];
     }
   }
 }
 
-template <class From, class T, int kWidth>
-HWY_INLINE void take_bars(const T* const (*rows)[From::kInputs], std::int64_t t, std::int64_t at,
-                          Tile<kWidth>* tiles) {
-  constexpr int kAhead = std::min(512, 16384 / (kWidth * From::kInputs)) / sizeof(T);
-  Vec v[From::kTaken][kLanes];
+template <class Loader, class T, int kWidth>
+HWY_INLINE void load_full_tile(const T* const (*rows)[Loader::kInputs], std::int64_t t,
+                               std::int64_t at, Tile<kWidth>* tiles) {
+  constexpr int kAhead = std::min(512, 16384 / (kWidth * Loader::kInputs)) / sizeof(T);
+  Vec v[Loader::kLoaded][kLanes];
   for (int l = 0; l < kLanes; ++l) {
-    Row taken[From::kTaken];
-    for (int k = 0; k < From::kInputs; ++k) hwy::Prefetch(rows[l][k] + t + kAhead);
-    From::row(rows[l], t, taken);
-    for (int k = 0; k < From::kTaken; ++k) v[k][l] = taken[k].v.a;
+    RowValue loaded[Loader::kLoaded];
+    for (int k = 0; k < Loader::kInputs; ++k) hwy::Prefetch(rows[l][k] + t + kAhead);
+    Loader::row(rows[l], t, loaded);
+    for (int k = 0; k < Loader::kLoaded; ++k) v[k][l] = loaded[k].v.a;
   }
-  for (int k = 0; k < From::kTaken; ++k) {
+  for (int k = 0; k < Loader::kLoaded; ++k) {
     transpose(v[k]);
     for (int i = 0; i < kLanes; ++i) hn::Store(v[k][i], D(), tiles[k] + at + i * kLanes);
   }
 }
 
-// `count` bars from t on, into tiles.
-template <class From, class T, int kWidth>
-void take_tiles(const SegmentGroup<kWidth>& group, std::int64_t t, int count, Tile<kWidth>* tiles) {
-  constexpr bool kFirst = From::kTaken < From::kInputs;  // is another matter
+// Loads `count` bars from t on into tiles.
+template <class Loader, class T, int kWidth>
+void load_tiles(const SegmentGroup<kWidth>& group, std::int64_t t, int count, Tile<kWidth>* tiles) {
+  constexpr bool kNeedsBarBefore = Loader::kLoaded < Loader::kInputs;
   for (int u = 0; u < kWidth / kLanes; ++u) {
-    const T* rows[kLanes][From::kInputs];
+    const T* rows[kLanes][Loader::kInputs];
     for (int l = 0; l < kLanes; ++l)
-      for (int k = 0; k < From::kInputs; ++k)
+      for (int k = 0; k < Loader::kInputs; ++k)
         rows[l][k] = reinterpret_cast<const T*>(group.in[k][u * kLanes + l]);
     for (int i = 0; i < count; i += kLanes)
-      if (t + i + kLanes <= group.inside[u] && !(kFirst && t + i == 0))
-        take_bars<From, T, kWidth>(rows, t + i, place<kWidth>(u, i), tiles);
+      if (t + i + kLanes <= group.inside[u] && !(kNeedsBarBefore && t + i == 0))
+        load_full_tile<Loader, T, kWidth>(rows, t + i, tile_offset<kWidth>(u, i), tiles);
       else
-        take_ends<From, T>(group, u, t, i, tiles);
+        load_partial_tile<Loader, T>(group, u, t, i, tiles);
   }
 }
 
 // ---- bars out ----------------------------------------------------------------------------
 
 // Stores the outputs of a rule unchanged.
-struct AsItIs {
-  static constexpr int kMade = 1, kOutputs = 1;
+struct StoreUnchanged {
+  static constexpr int kCompact = 1, kOutputs = 1;
 
   template <class W>
-  static HWY_INLINE void widen(const Plan&, const W* made, W* out) {
+  static HWY_INLINE void expand(const Plan&, const W* made, W* out) {
     out[0] = made[0];
   }
 };
 
-template <class To, class T, int kWidth>
-HWY_NOINLINE void give_ends(const SegmentGroup<kWidth>& group, int first, int u, std::int64_t t,
-                            int i, const Tile<kWidth>* tiles) {
+template <class Storer, class T, int kWidth>
+HWY_NOINLINE void store_partial_tile(const SegmentGroup<kWidth>& group, int first, int u,
+                                     std::int64_t t, int i, const Tile<kWidth>* tiles) {
   for (int l = 0; l < kLanes; ++l) {
     const std::int64_t from = std::max<std::int64_t>(group.begin[u * kLanes + l] - t, i);
     const std::int64_t last = std::min<std::int64_t>(group.end[u * kLanes + l] - t, i + kLanes);
     for (std::int64_t bar = from; bar < last; ++bar) {
-      double made[To::kMade], out[To::kOutputs];
-      for (int k = 0; k < To::kMade; ++k) made[k] = tiles[k][place<kWidth>(u, bar) + l];
-      To::widen(group.plan, made, out);
-      for (int k = 0; k < To::kOutputs; ++k)
+      double made[Storer::kCompact], out[Storer::kOutputs];
+      for (int k = 0; k < Storer::kCompact; ++k)
+        made[k] = tiles[k][tile_offset<kWidth>(u, bar) + l];
+      Storer::expand(group.plan, made, out);
+      for (int k = 0; k < Storer::kOutputs; ++k)
         reinterpret_cast<T*>(group.out[first + k][u * kLanes + l])[t + bar] =
             static_cast<T>(out[k]);
     }
   }
 }
 
-template <bool kPastCaches, class T>
+template <bool kBypassesCaches, class T>
 HWY_INLINE void put(Vec v, T* to) {
-  if constexpr (kPastCaches)
+  if constexpr (kBypassesCaches)
     stream_bars(v, to);
   else
     store_bars(v, to);
 }
 
-HWY_INLINE void load_square(const double* from, Vec* v) {
+HWY_INLINE void load_transposed(const double* from, Vec* v) {
   for (int i = 0; i < kLanes; ++i) v[i] = hn::Load(D(), from + i * kLanes);
   transpose(v);
 }
 
-// Bars [from, to) of vector u.
-template <class To, class T, int kWidth, bool kPastCaches>
-void give_rows(const SegmentGroup<kWidth>& group, int first, int u, std::int64_t t, int from,
-               int to, const Tile<kWidth>* tiles) {
+// Stores the bars [from, to) of vector u.
+template <class Storer, class T, int kWidth, bool kBypassesCaches>
+void store_full_tiles(const SegmentGroup<kWidth>& group, int first, int u, std::int64_t t, int from,
+                      int to, const Tile<kWidth>* tiles) {
   const Plan plan = group.plan;
-  T* rows[To::kOutputs][kLanes];
-  for (int k = 0; k < To::kOutputs; ++k)
+  T* rows[Storer::kOutputs][kLanes];
+  for (int k = 0; k < Storer::kOutputs; ++k)
     for (int l = 0; l < kLanes; ++l)
       rows[k][l] = reinterpret_cast<T*>(group.out[first + k][u * kLanes + l]) + t;
   for (int i = from; i < to; i += kLanes) {
-    Vec segments[To::kMade][kLanes];
-    for (int k = 0; k < To::kMade; ++k) load_square(tiles[k] + place<kWidth>(u, i), segments[k]);
+    Vec segments[Storer::kCompact][kLanes];
+    for (int k = 0; k < Storer::kCompact; ++k)
+      load_transposed(tiles[k] + tile_offset<kWidth>(u, i), segments[k]);
     HWY_UNROLL(8)
     for (int l = 0; l < kLanes; ++l) {
-      Row made[To::kMade], out[To::kOutputs];
-      for (int k = 0; k < To::kMade; ++k) made[k] = Row(Bundle<1>{segments[k][l]});
-      To::widen(plan, made, out);
-      for (int k = 0; k < To::kOutputs; ++k) put<kPastCaches>(out[k].v.a, rows[k][l] + i);
+      RowValue made[Storer::kCompact], out[Storer::kOutputs];
+      for (int k = 0; k < Storer::kCompact; ++k) made[k] = RowValue(Vectors<1>{segments[k][l]});
+      Storer::expand(plan, made, out);
+      for (int k = 0; k < Storer::kOutputs; ++k) put<kBypassesCaches>(out[k].v.a, rows[k][l] + i);
     }
   }
 }
 
-// `count` bars from t on, out of tiles, to the outputs from `first` on.
-template <class To, class T, int kWidth>
-void give_tiles(const SegmentGroup<kWidth>& group, int first, std::int64_t t, int count,
-                const Tile<kWidth>* tiles) {
+// Stores `count` bars from t on, out of tiles, to the outputs from `first` on.
+template <class Storer, class T, int kWidth>
+void store_tiles(const SegmentGroup<kWidth>& group, int first, std::int64_t t, int count,
+                 const Tile<kWidth>* tiles) {
   for (int u = 0; u < kWidth / kLanes; ++u) {
     const auto full = [&](int i) {
       return t + i >= group.latest[u] && t + i + kLanes <= group.inside[u];
     };
     int from = 0, to = 0;
     for (; from < count && !full(from); from += kLanes)
-      give_ends<To, T>(group, first, u, t, from, tiles);
+      store_partial_tile<Storer, T>(group, first, u, t, from, tiles);
     for (to = from; to < count && full(to);) to += kLanes;
-    for (int i = to; i < count; i += kLanes) give_ends<To, T>(group, first, u, t, i, tiles);
-    if (group.past_caches)
-      give_rows<To, T, kWidth, true>(group, first, u, t, from, to, tiles);
+    for (int i = to; i < count; i += kLanes)
+      store_partial_tile<Storer, T>(group, first, u, t, i, tiles);
+    if (group.bypasses_caches)
+      store_full_tiles<Storer, T, kWidth, true>(group, first, u, t, from, to, tiles);
     else
-      give_rows<To, T, kWidth, false>(group, first, u, t, from, to, tiles);
+      store_full_tiles<Storer, T, kWidth, false>(group, first, u, t, from, to, tiles);
   }
 }
 

@@ -11,9 +11,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace sluice::market::HWY_NAMESPACE {
 
-std::size_t atr_adx(const Plan& plan, const GroupCall* call) {
+std::size_t atr_adx(const Plan& plan, const SegmentGroupCall* call) {
   RunGroup group{call};
-  (void)visit_atr_adx<Row>(plan, group);
+  (void)visit_atr_adx<RowValue>(plan, group);
   return group.segments;
 }
 
@@ -25,7 +25,7 @@ namespace sluice::market {
 
 HWY_EXPORT(atr_adx);
 
-std::size_t simd_atr_adx(const Plan& plan, const GroupCall* call) {
+std::size_t simd_atr_adx(const Plan& plan, const SegmentGroupCall* call) {
   return HWY_DYNAMIC_DISPATCH(atr_adx)(plan, call);
 }
 

@@ -11,9 +11,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace sluice::market::HWY_NAMESPACE {
 
-std::size_t averages_macd(const Plan& plan, const GroupCall* call) {
+std::size_t averages_macd(const Plan& plan, const SegmentGroupCall* call) {
   RunGroup group{call};
-  (void)visit_averages<Row>(plan, group);
+  (void)visit_averages<RowValue>(plan, group);
   return group.segments;
 }
 
@@ -25,7 +25,7 @@ namespace sluice::market {
 
 HWY_EXPORT(averages_macd);
 
-std::size_t simd_averages_macd(const Plan& plan, const GroupCall* call) {
+std::size_t simd_averages_macd(const Plan& plan, const SegmentGroupCall* call) {
   return HWY_DYNAMIC_DISPATCH(averages_macd)(plan, call);
 }
 

@@ -11,18 +11,18 @@
 HWY_BEFORE_NAMESPACE();
 namespace sluice::market::HWY_NAMESPACE {
 
-std::size_t bands_deviation(const Plan& plan, const GroupCall* call) {
+std::size_t bands_deviation(const Plan& plan, const SegmentGroupCall* call) {
   RunGroup group{call};
-  (void)visit_bands<Row>(plan, group);
+  (void)visit_bands<RowValue>(plan, group);
   return group.segments;
 }
 
 void lane_roots(double min_value, const double* in, double* out, std::size_t count) {
-  using V = Pack<2>;
+  using V = SimdValue<2>;
   HWY_ALIGN double block[V::kWidth] = {};
   for (std::size_t i = 0; i < count; ++i) {
     std::fill_n(block, V::kWidth, in[i]);
-    store_pack(root_from(V(min_value), load_pack<V>(block)), block);
+    store_value(root_from(V(min_value), load_value<V>(block)), block);
     // Both algorithms.
     out[2 * i] = block[0];
     out[2 * i + 1] = block[V::kWidth - 1];
@@ -38,7 +38,7 @@ namespace sluice::market {
 HWY_EXPORT(bands_deviation);
 HWY_EXPORT(lane_roots);
 
-std::size_t simd_bands_deviation(const Plan& plan, const GroupCall* call) {
+std::size_t simd_bands_deviation(const Plan& plan, const SegmentGroupCall* call) {
   return HWY_DYNAMIC_DISPATCH(bands_deviation)(plan, call);
 }
 

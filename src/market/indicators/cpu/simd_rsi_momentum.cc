@@ -11,9 +11,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace sluice::market::HWY_NAMESPACE {
 
-std::size_t rsi_momentum(const Plan& plan, const GroupCall* call) {
+std::size_t rsi_momentum(const Plan& plan, const SegmentGroupCall* call) {
   RunGroup group{call};
-  (void)visit_momentum<Row>(plan, group);
+  (void)visit_momentum<RowValue>(plan, group);
   return group.segments;
 }
 
@@ -25,7 +25,7 @@ namespace sluice::market {
 
 HWY_EXPORT(rsi_momentum);
 
-std::size_t simd_rsi_momentum(const Plan& plan, const GroupCall* call) {
+std::size_t simd_rsi_momentum(const Plan& plan, const SegmentGroupCall* call) {
   return HWY_DYNAMIC_DISPATCH(rsi_momentum)(plan, call);
 }
 

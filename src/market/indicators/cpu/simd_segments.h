@@ -1,4 +1,4 @@
-// A group of segments that run together in SIMD lanes: the part of a batch that is compiled for
+// Runs groups of segments, a segment in each SIMD lane: the part of a call that is compiled for
 // each instruction set.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace sluice::market {
 
-struct GroupCall {
+struct SegmentGroupCall {
   const Batch& batch;
   void* const* in;
   void* const* out;
@@ -21,20 +21,20 @@ struct GroupCall {
 // The number of segments in a group on this machine, for this plan's rule.
 std::size_t segments_per_group(const Plan& plan);
 
-void run_segments(const GroupCall& call);
+void run_segments(const SegmentGroupCall& call);
 
 // One for each family of rules (rules/dispatch_rules-inl.h), in a source of its own. They run the
 // call unless it is null, and return the segments of a group, or 0 for a rule of another family.
-std::size_t simd_averages_macd(const Plan& plan, const GroupCall* call);
-std::size_t simd_bands_deviation(const Plan& plan, const GroupCall* call);
-std::size_t simd_rsi_momentum(const Plan& plan, const GroupCall* call);
-std::size_t simd_atr_adx(const Plan& plan, const GroupCall* call);
-std::size_t simd_stochastic_extremes(const Plan& plan, const GroupCall* call);
-std::size_t simd_volume_cci(const Plan& plan, const GroupCall* call);
-std::size_t simd_signals(const Plan& plan, const GroupCall* call);
+std::size_t simd_averages_macd(const Plan& plan, const SegmentGroupCall* call);
+std::size_t simd_bands_deviation(const Plan& plan, const SegmentGroupCall* call);
+std::size_t simd_rsi_momentum(const Plan& plan, const SegmentGroupCall* call);
+std::size_t simd_atr_adx(const Plan& plan, const SegmentGroupCall* call);
+std::size_t simd_stochastic_extremes(const Plan& plan, const SegmentGroupCall* call);
+std::size_t simd_volume_cci(const Plan& plan, const SegmentGroupCall* call);
+std::size_t simd_signals(const Plan& plan, const SegmentGroupCall* call);
 
-// Square roots in SIMD lanes, 0 for values under `min_value`, by both algorithms: out[2 i] and
-// out[2 i + 1]. For tests: both equal std::sqrt to the bit.
+// Computes square roots in SIMD lanes, 0 for values under `min_value`, by both algorithms: out[2 i]
+// and out[2 i + 1]. For tests: both equal std::sqrt to the bit.
 void roots_in_lanes(double min_value, const double* in, double* out, std::size_t count);
 
 }  // namespace sluice::market

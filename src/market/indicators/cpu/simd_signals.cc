@@ -11,9 +11,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace sluice::market::HWY_NAMESPACE {
 
-std::size_t signals(const Plan& plan, const GroupCall* call) {
+std::size_t signals(const Plan& plan, const SegmentGroupCall* call) {
   RunGroup group{call};
-  (void)visit_signals<Row>(plan, group);
+  (void)visit_signals<RowValue>(plan, group);
   return group.segments;
 }
 
@@ -25,7 +25,7 @@ namespace sluice::market {
 
 HWY_EXPORT(signals);
 
-std::size_t simd_signals(const Plan& plan, const GroupCall* call) {
+std::size_t simd_signals(const Plan& plan, const SegmentGroupCall* call) {
   return HWY_DYNAMIC_DISPATCH(signals)(plan, call);
 }
 

@@ -11,9 +11,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace sluice::market::HWY_NAMESPACE {
 
-std::size_t stochastic_extremes(const Plan& plan, const GroupCall* call) {
+std::size_t stochastic_extremes(const Plan& plan, const SegmentGroupCall* call) {
   RunGroup group{call};
-  (void)visit_extremes<Row>(plan, group);
+  (void)visit_extremes<RowValue>(plan, group);
   return group.segments;
 }
 
@@ -25,7 +25,7 @@ namespace sluice::market {
 
 HWY_EXPORT(stochastic_extremes);
 
-std::size_t simd_stochastic_extremes(const Plan& plan, const GroupCall* call) {
+std::size_t simd_stochastic_extremes(const Plan& plan, const SegmentGroupCall* call) {
   return HWY_DYNAMIC_DISPATCH(stochastic_extremes)(plan, call);
 }
 

@@ -1,5 +1,5 @@
-// The values of many segments, one in each lane of some vectors: the value type of the rules on the
-// CPU. Included once per instruction set.
+// The value type of the rules on the CPU: values of many segments, one in each lane of some
+// vectors. Included once per instruction set.
 #include <hwy/highway.h>
 
 #include "market/indicators/rules/scalar_value-inl.h"
@@ -19,18 +19,18 @@ using D = hn::ScalableTag<double>;
 using Vec = hn::Vec<D>;
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
 
-// n vectors. Members, not an array: the compiler keeps them in registers.
+// n vectors, as members and not as an array: the compiler keeps them in registers.
 template <int n>
-struct Bundle {
-  Bundle<n / 2> a, b;
+struct Vectors {
+  Vectors<n / 2> a, b;
 };
 template <>
-struct Bundle<1> {
+struct Vectors<1> {
   Vec a;
 };
 
 template <class Op, int n, class... More>
-HWY_INLINE Bundle<n> map(Bundle<n> x, More... y) {
+HWY_INLINE Vectors<n> map(Vectors<n> x, More... y) {
   if constexpr (n == 1)
     return {Op::of(x.a, y.a...)};
   else
@@ -38,59 +38,59 @@ HWY_INLINE Bundle<n> map(Bundle<n> x, More... y) {
 }
 
 template <int n>
-HWY_INLINE Bundle<n> load_bundle(const double* from, int apart) {
+HWY_INLINE Vectors<n> load_vectors(const double* from, int stride) {
   if constexpr (n == 1)
     return {hn::Load(D(), from)};
   else
-    return {load_bundle<n / 2>(from, apart), load_bundle<n / 2>(from + n / 2 * apart, apart)};
+    return {load_vectors<n / 2>(from, stride), load_vectors<n / 2>(from + n / 2 * stride, stride)};
 }
 
 template <int n>
-HWY_INLINE void store_bundle(Bundle<n> x, double* to, int apart) {
+HWY_INLINE void store_vectors(Vectors<n> x, double* to, int stride) {
   if constexpr (n == 1) {
     hn::Store(x.a, D(), to);
   } else {
-    store_bundle(x.a, to, apart);
-    store_bundle(x.b, to + n / 2 * apart, apart);
+    store_vectors(x.a, to, stride);
+    store_vectors(x.b, to + n / 2 * stride, stride);
   }
 }
 
-// Bar i of n x kLanes segments, from squares.
+// Bar i of n x kLanes segments, from register tiles.
 template <int n>
-HWY_INLINE Bundle<n> bundle_at(const Vec (*square)[kLanes], int i) {
+HWY_INLINE Vectors<n> vectors_at(const Vec (*square)[kLanes], int i) {
   if constexpr (n == 1)
     return {square[0][i]};
   else
-    return {bundle_at<n / 2>(square, i), bundle_at<n / 2>(square + n / 2, i)};
+    return {vectors_at<n / 2>(square, i), vectors_at<n / 2>(square + n / 2, i)};
 }
 
 template <int n>
-HWY_INLINE void put_bundle(Bundle<n> x, Vec (*square)[kLanes], int i) {
+HWY_INLINE void put_vectors(Vectors<n> x, Vec (*square)[kLanes], int i) {
   if constexpr (n == 1) {
     square[0][i] = x.a;
   } else {
-    put_bundle(x.a, square, i);
-    put_bundle(x.b, square + n / 2, i);
+    put_vectors(x.a, square, i);
+    put_vectors(x.b, square + n / 2, i);
   }
 }
 
 template <int n>
-HWY_INLINE Bundle<n> fill_bundle(Vec x) {
+HWY_INLINE Vectors<n> fill_vectors(Vec x) {
   if constexpr (n == 1)
     return {x};
   else
-    return {fill_bundle<n / 2>(x), fill_bundle<n / 2>(x)};
+    return {fill_vectors<n / 2>(x), fill_vectors<n / 2>(x)};
 }
 
 // Values of n x kLanes segments.
 template <int n>
-struct Pack {
+struct SimdValue {
   static constexpr int kWidth = n * kLanes;
-  Bundle<n> v;
+  Vectors<n> v;
 
-  Pack() = default;
-  HWY_INLINE Pack(Bundle<n> x) : v(x) {}
-  HWY_INLINE explicit Pack(double x) : v(fill_bundle<n>(hn::Set(D(), x))) {}
+  SimdValue() = default;
+  HWY_INLINE SimdValue(Vectors<n> x) : v(x) {}
+  HWY_INLINE explicit SimdValue(double x) : v(fill_vectors<n>(hn::Set(D(), x))) {}
 };
 
 struct Add {
@@ -120,7 +120,7 @@ struct MultiplyAdd {
 #endif
   }
 };
-struct MultiplyTake {
+struct MultiplySubtract {
   static HWY_INLINE Vec of(Vec x, Vec y, Vec z) {
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_EMU128
     return MultiplyAdd::of(hn::Neg(x), y, z);
@@ -141,12 +141,11 @@ struct Root {
   }
 };
 #if HWY_TARGET == HWY_AVX3
-// The same bits by multiplications: the unit for roots takes 24 cycles for a vector and is
-// idle for none of them, so that every other vector uses this algorithm. From 14 bits two steps
-// make 53, give or take one; the last adds what is left of x exactly, so that only a root
-// within 2^-104 of the middle between two numbers could be rounded to the wrong one. There
-// are few of them: a test takes all.
-struct RootInSteps {
+// Gives the bits of Root by multiplications. The unit for roots is busy for 24 cycles with a
+// vector, so every other vector uses this algorithm. Two Newton iterations turn 14 bits into 53,
+// give or take one. The last line adds the exact remainder, so that only a root within 2^-104 of
+// the middle between two numbers could be rounded to the wrong one. A test tries all such numbers.
+struct RootByNewton {
   static HWY_INLINE Vec of(Vec x, Vec min_value) {
     const hn::RebindToUnsigned<D> u;
     const Vec highest = hn::Set(D(), 0x1p500);
@@ -165,7 +164,7 @@ struct RootInSteps {
   }
 };
 #else
-using RootInSteps = Root;
+using RootByNewton = Root;
 #endif
 struct Magnitude {
   static HWY_INLINE Vec of(Vec x) { return hn::Abs(x); }
@@ -175,7 +174,7 @@ struct PickLess {
     return hn::IfThenElse(hn::Lt(x, y), yes, no);
   }
 };
-// x < y ? y : x, NaN and signs of zeros included: that is what an x86 has.
+// x < y ? y : x, also for a NaN and signed zeros, as the instruction of x86 does.
 struct Larger {
   static HWY_INLINE Vec of(Vec x, Vec y) {
     return HWY_ARCH_X86 ? hn::Max(y, x) : PickLess::of(x, y, y, x);
@@ -183,63 +182,63 @@ struct Larger {
 };
 
 template <int n>
-HWY_INLINE Pack<n> operator+(Pack<n> x, Pack<n> y) {
+HWY_INLINE SimdValue<n> operator+(SimdValue<n> x, SimdValue<n> y) {
   return map<Add>(x.v, y.v);
 }
 template <int n>
-HWY_INLINE Pack<n> operator-(Pack<n> x, Pack<n> y) {
+HWY_INLINE SimdValue<n> operator-(SimdValue<n> x, SimdValue<n> y) {
   return map<Subtract>(x.v, y.v);
 }
 template <int n>
-HWY_INLINE Pack<n> operator*(Pack<n> x, Pack<n> y) {
+HWY_INLINE SimdValue<n> operator*(SimdValue<n> x, SimdValue<n> y) {
   return map<Multiply>(x.v, y.v);
 }
 template <int n>
-HWY_INLINE Pack<n> plus_product(Pack<n> z, Pack<n> x, Pack<n> y) {
+HWY_INLINE SimdValue<n> plus_product(SimdValue<n> z, SimdValue<n> x, SimdValue<n> y) {
   return map<MultiplyAdd>(x.v, y.v, z.v);
 }
 template <int n>
-HWY_INLINE Pack<n> minus_product(Pack<n> z, Pack<n> x, Pack<n> y) {
-  return map<MultiplyTake>(x.v, y.v, z.v);
+HWY_INLINE SimdValue<n> minus_product(SimdValue<n> z, SimdValue<n> x, SimdValue<n> y) {
+  return map<MultiplySubtract>(x.v, y.v, z.v);
 }
 template <int n>
-HWY_INLINE Pack<n> quotient(Pack<n> x, Pack<n> y) {
+HWY_INLINE SimdValue<n> quotient(SimdValue<n> x, SimdValue<n> y) {
   return map<Divide>(x.v, y.v);
 }
 template <int n>
-HWY_INLINE Bundle<n> root_bundle(Bundle<n> x, Bundle<n> min_value) {
+HWY_INLINE Vectors<n> root_vectors(Vectors<n> x, Vectors<n> min_value) {
   if constexpr (n == 1)
     return map<Root>(x, min_value);
   else if constexpr (n == 2)
-    return {map<Root>(x.a, min_value.a), map<RootInSteps>(x.b, min_value.b)};
+    return {map<Root>(x.a, min_value.a), map<RootByNewton>(x.b, min_value.b)};
   else
-    return {root_bundle<n / 2>(x.a, min_value.a), root_bundle<n / 2>(x.b, min_value.b)};
+    return {root_vectors<n / 2>(x.a, min_value.a), root_vectors<n / 2>(x.b, min_value.b)};
 }
 template <int n>
-HWY_INLINE Pack<n> root_from(Pack<n> min_value, Pack<n> x) {
-  return root_bundle<n>(x.v, min_value.v);
+HWY_INLINE SimdValue<n> root_from(SimdValue<n> min_value, SimdValue<n> x) {
+  return root_vectors<n>(x.v, min_value.v);
 }
 template <int n>
-HWY_INLINE Pack<n> magnitude(Pack<n> x) {
+HWY_INLINE SimdValue<n> magnitude(SimdValue<n> x) {
   return map<Magnitude>(x.v);
 }
 template <int n>
-HWY_INLINE Pack<n> pick_lt(Pack<n> x, Pack<n> y, Pack<n> yes, Pack<n> no) {
+HWY_INLINE SimdValue<n> pick_lt(SimdValue<n> x, SimdValue<n> y, SimdValue<n> yes, SimdValue<n> no) {
   return map<PickLess>(x.v, y.v, yes.v, no.v);
 }
 template <int n>
-HWY_INLINE Pack<n> larger(Pack<n> x, Pack<n> y) {
+HWY_INLINE SimdValue<n> larger(SimdValue<n> x, SimdValue<n> y) {
   return map<Larger>(x.v, y.v);
 }
 
-// Vectors that lie so far apart in memory, aligned.
+// Loads and stores vectors whose addresses are aligned and `stride` apart.
 template <class P>
-HWY_INLINE P load_pack(const double* from, int apart = kLanes) {
-  return load_bundle<P::kWidth / kLanes>(from, apart);
+HWY_INLINE P load_value(const double* from, int stride = kLanes) {
+  return load_vectors<P::kWidth / kLanes>(from, stride);
 }
 template <int n>
-HWY_INLINE void store_pack(Pack<n> pack, double* to, int apart = kLanes) {
-  store_bundle(pack.v, to, apart);
+HWY_INLINE void store_value(SimdValue<n> value, double* to, int stride = kLanes) {
+  store_vectors(value.v, to, stride);
 }
 
 // ---- kLanes bars of kLanes segments ------------------------------------------------------
@@ -247,7 +246,7 @@ HWY_INLINE void store_pack(Pack<n> pack, double* to, int apart = kLanes) {
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE void transpose(Vec*) {}
 #elif HWY_TARGET == HWY_AVX3
-// Three rounds of pairs; none of these shuffles overwrites what it reads.
+// Three rounds of shuffles of pairs, none of which overwrites its operands.
 HWY_INLINE void transpose(Vec* v) {
   Vec even[4], odd[4];
   for (int i = 0; i < 4; ++i) {

@@ -11,9 +11,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace sluice::market::HWY_NAMESPACE {
 
-std::size_t volume_cci(const Plan& plan, const GroupCall* call) {
+std::size_t volume_cci(const Plan& plan, const SegmentGroupCall* call) {
   RunGroup group{call};
-  (void)visit_volume<Row>(plan, group);
+  (void)visit_volume<RowValue>(plan, group);
   return group.segments;
 }
 
@@ -25,7 +25,7 @@ namespace sluice::market {
 
 HWY_EXPORT(volume_cci);
 
-std::size_t simd_volume_cci(const Plan& plan, const GroupCall* call) {
+std::size_t simd_volume_cci(const Plan& plan, const SegmentGroupCall* call) {
   return HWY_DYNAMIC_DISPATCH(volume_cci)(plan, call);
 }
 

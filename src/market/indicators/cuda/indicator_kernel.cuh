@@ -1,13 +1,16 @@
-// A block runs up to 32 segments with three warps: one reads tiles of bars ahead, one computes,
-// a segment in each thread, one writes. They synchronise once a tile, so that copies and
-// computation of a tile overlap.
+// The kernel of every indicator: run_segments<S> below, where S is a rule of indicators/rules
+// (RsiRule for RSI) with GpuValue as its value. launch_indicator() chooses it for a plan.
+//
+// A block runs up to 32 segments with three warps: one loads tiles of bars ahead, one computes,
+// with a segment in each thread, one stores. They synchronise once a tile, so that copies and
+// computation overlap.
 //
 // Limit: memory. Each input is read once and each output written once: 16 bytes a point for
 // one double in and out, 269 Gpt/s at 4.3 TB/s; what a segment reads before its first output
 // (the halo) comes on top. In flight: stages x 4 KiB a block, against the 10 to 20 KiB a
 // multiprocessor that the latency of memory asks for. 10,000 segments are 2.4 blocks for each
 // of an H200's multiprocessors: a bar of a segment may take 70 cycles, so the chain from bar to
-// bar is all that may be left in it (Group).
+// bar is all that may be left in it (BarGroup).
 #pragma once
 
 #include <algorithm>
@@ -23,18 +26,18 @@ namespace sluice::market::on_gpu {
 
 // The ring of a segment in shared memory, interleaved with those of the other lanes.
 struct SharedRing {
-  Cell* at;
+  GpuValue* at;
 
-  __device__ __forceinline__ Cell& operator[](int i) const { return at[i * kWarp]; }
+  __device__ __forceinline__ GpuValue& operator[](int i) const { return at[i * kWarp]; }
   __device__ __forceinline__ SharedRing operator+(int i) const { return {at + i * kWarp}; }
 };
 
 // The same in global memory, for long periods.
 struct GlobalRing {
-  Cell* at;
+  GpuValue* at;
   std::int64_t stride;
 
-  __device__ __forceinline__ Cell& operator[](int i) const { return at[i * stride]; }
+  __device__ __forceinline__ GpuValue& operator[](int i) const { return at[i * stride]; }
   __device__ __forceinline__ GlobalRing operator+(int i) const { return {at + i * stride, stride}; }
 };
 
@@ -42,7 +45,7 @@ struct GlobalRing {
 
 enum WarpRole { kComputeWarp, kLoadWarp, kStoreWarp, kWarpRoles };
 
-// Blocks of a multiprocessor: enough to hide latencies, and what registers allow.
+// Blocks of a multiprocessor: kMinBlocks hide latencies, registers allow kMaxBlocks.
 constexpr int kMinBlocks = 3, kMaxBlocks = 4;
 
 __device__ __forceinline__ void sync_warps() {
@@ -51,19 +54,19 @@ __device__ __forceinline__ void sync_warps() {
 
 // The shared memory of a block.
 template <class S, class T>
-struct Shared {
+struct BlockMemory {
   T* in;   // [input][segment][in_pitch]
   T* out;  // [output][segment][kOutPitch]: two tiles, and what is past the second
-  Cell* ring;
+  GpuValue* ring;
   int pitch;
 
   static constexpr int kPitch = kOutPitch<T>;
   static constexpr int kOut = S::kOutputs * kWarp * kPitch;
 
-  __device__ __forceinline__ Shared(void* memory, int stages)
+  __device__ __forceinline__ BlockMemory(void* memory, int stages)
       : in(static_cast<T*>(memory)), pitch(in_pitch<T>(stages)) {
     out = in + S::kInputs * kWarp * pitch;
-    ring = reinterpret_cast<Cell*>(out + kOut);
+    ring = reinterpret_cast<GpuValue*>(out + kOut);
   }
 
   static std::size_t bytes(int stages, std::size_t ring) {
@@ -73,24 +76,25 @@ struct Shared {
 };
 
 template <class S, class T>
-__device__ __forceinline__ void load_segments(const Job<T>& job, const Rows& rows,
-                                              const Shared<S, T>& shared, int tiles) {
+__device__ __forceinline__ void load_segments(const KernelParams<T>& params,
+                                              const SegmentRows& rows,
+                                              const BlockMemory<S, T>& shared, int tiles) {
   const TileChunks<T> chunks(rows);
   int slot = 0;
   const auto next = [&](int tile) {
 #pragma unroll
     for (int k = 0; k < S::kInputs; ++k)
-      fetch(chunks, job.in[k], shared.in + k * kWarp * shared.pitch + slot * kBars, shared.pitch,
-            tile * kBars, job.wide);
+      load_tile_async(chunks, params.in[k], shared.in + k * kWarp * shared.pitch + slot * kBars,
+                      shared.pitch, tile * kBars, params.aligned);
     __pipeline_commit();
-    slot = slot + 1 == job.stages ? 0 : slot + 1;
+    slot = slot + 1 == params.stages ? 0 : slot + 1;
   };
-  for (int tile = 0; tile < job.stages - 1; ++tile) next(tile);
-  const int ahead = job.stages - (rows.shifted ? 3 : 2);
+  for (int tile = 0; tile < params.stages - 1; ++tile) next(tile);
+  const int ahead = params.stages - (rows.shifted ? 3 : 2);
   __pipeline_wait_prior(ahead);
   sync_warps();
   for (int tile = 0; tile < tiles; ++tile) {
-    next(tile + job.stages - 1);
+    next(tile + params.stages - 1);
     __pipeline_wait_prior(ahead);
     sync_warps();
   }
@@ -98,36 +102,37 @@ __device__ __forceinline__ void load_segments(const Job<T>& job, const Rows& row
 }
 
 template <class S, class T>
-__device__ __forceinline__ void store_segments(const Job<T>& job, const Rows& rows,
-                                               const Shared<S, T>& shared, int tiles) {
+__device__ __forceinline__ void store_segments(const KernelParams<T>& params,
+                                               const SegmentRows& rows,
+                                               const BlockMemory<S, T>& shared, int tiles) {
   const TileChunks<T> chunks(rows);
   sync_warps();
   for (int tile = 0; tile < tiles; ++tile) {
     sync_warps();
 #pragma unroll
     for (int k = 0; k < S::kOutputs; ++k)
-      write(chunks, job.out[k], shared.out + k * kWarp * shared.kPitch + tile % 2 * kBars,
-            tile * kBars, job.wide);
+      store_tile(chunks, params.out[k], shared.out + k * kWarp * shared.kPitch + tile % 2 * kBars,
+                 tile * kBars, params.aligned);
   }
 }
 
-// Some bars of a segment at once: what does not need the bar before overlaps.
+// Updates a rule with kSize bars of a segment. What does not depend on the bar before overlaps.
 template <class S, int kSize>
-struct Group {
-  Cell in[kSize][S::kInputs], out[kSize][S::kOutputs];
+struct BarGroup {
+  GpuValue in[kSize][S::kInputs], out[kSize][S::kOutputs];
 
   template <class R>
   __device__ __forceinline__ void update(S& state, const Plan& plan, R ring) {
     if constexpr (kSize > 1 && requires { state.block_remaining(plan); }) {
-      if (state.block_remaining(plan) >= kSize) return take(state, plan, ring, std::false_type());
+      if (state.block_remaining(plan) >= kSize) return update(state, plan, ring, std::false_type());
     }
-    take(state, plan, ring, std::true_type());
+    update(state, plan, ring, std::true_type());
   }
 
   template <class R, class BlockEnds>
-  __device__ __forceinline__ void take(S& state, const Plan& plan, R ring, BlockEnds) {
+  __device__ __forceinline__ void update(S& state, const Plan& plan, R ring, BlockEnds) {
     if constexpr (requires { S::kRaw; }) {
-      Cell raw[kSize][S::kRaw];
+      GpuValue raw[kSize][S::kRaw];
 #pragma unroll
       for (int i = 0; i < kSize; ++i)
         if constexpr (BlockEnds::value)
@@ -139,7 +144,7 @@ struct Group {
 #pragma unroll
       for (int i = 0; i < kSize; ++i) {
 #pragma unroll
-        for (int k = 0; k < S::kOutputs; ++k) out[i][k] = Cell(0);
+        for (int k = 0; k < S::kOutputs; ++k) out[i][k] = GpuValue(0);
         if constexpr (BlockEnds::value)
           state.update(plan, in[i], ring, out[i]);
         else
@@ -148,19 +153,19 @@ struct Group {
     }
   }
 
-  // Approximately first; exactly where that failed.
+  // Uses approximate quotients and roots first, and exact ones if a result is not finite.
   template <int kRaw>
-  __device__ __forceinline__ void finish(const Plan& plan, const Cell (&raw)[kSize][kRaw]) {
+  __device__ __forceinline__ void finish(const Plan& plan, const GpuValue (&raw)[kSize][kRaw]) {
     unsigned rough = 0;
 #pragma unroll
     for (int i = 0; i < kSize; ++i) {
-      Rough from[kRaw], made[S::kOutputs];
+      ApproximateGpuValue from[kRaw], made[S::kOutputs];
 #pragma unroll
-      for (int k = 0; k < kRaw; ++k) from[k] = Rough(raw[i][k].x);
+      for (int k = 0; k < kRaw; ++k) from[k] = ApproximateGpuValue(raw[i][k].x);
       S::finish(plan, from, made);
 #pragma unroll
       for (int k = 0; k < S::kOutputs; ++k) {
-        out[i][k] = Cell(made[k].x);
+        out[i][k] = GpuValue(made[k].x);
         rough |= static_cast<unsigned>(!finite(made[k].x));
       }
     }
@@ -170,17 +175,18 @@ struct Group {
   }
 };
 
-// The tile from bar t on of this thread's segment.
+// One segment in one thread: the rule's state, and the bars that it reads and writes tile by tile.
 template <class S, class T, class R>
-struct Computing {
-  static constexpr int kPitch = Shared<S, T>::kPitch;
+struct SegmentThread {
+  static constexpr int kPitch = BlockMemory<S, T>::kPitch;
   const Plan& plan;
-  const Shared<S, T>& shared;
+  const BlockMemory<S, T>& shared;
   R ring;
   int shift, stages;
   S state{};
   int slot = 0;
 
+  // Computes the tile from bar t on. kSteady: the look-back is over.
   template <bool kSteady>
   __device__ __forceinline__ void tile(int t) {
     const int next = slot + 1 == stages ? 0 : slot + 1, lane = threadIdx.x;
@@ -190,14 +196,14 @@ struct Computing {
     constexpr int kSize = !kSteady ? 1 : S::kInputs + S::kOutputs <= 2 ? 8 : 4;
 #pragma unroll 1
     for (int first = 0; first < kBars; first += kSize) {
-      Group<S, kSize> group;
+      BarGroup<S, kSize> group;
 #pragma unroll
       for (int i = 0; i < kSize; ++i) {
         const int bar = first + i + shift, past = bar - kBars;
-        const bool over = i + kWide<T> > kSize && past >= 0;
+        const bool over = i + kChunkSize<T> > kSize && past >= 0;
 #pragma unroll
         for (int k = 0; k < S::kInputs; ++k)
-          group.in[i][k] = Cell(static_cast<double>(
+          group.in[i][k] = GpuValue(static_cast<double>(
               from[k * kWarp * shared.pitch + (over ? next * kBars + past : slot * kBars + bar)]));
       }
       if constexpr (kSteady && requires { state.settle(); }) state.settle();
@@ -205,7 +211,7 @@ struct Computing {
 #pragma unroll
       for (int i = 0; i < kSize; ++i) {
         const int bar = first + i + shift;
-        const bool over = i + kWide<T> > kSize && bar >= kBars;
+        const bool over = i + kChunkSize<T> > kSize && bar >= kBars;
         const bool quiet = !kSteady && t + first + i < plan.lookback;
 #pragma unroll
         for (int k = 0; k < S::kOutputs; ++k)
@@ -216,8 +222,8 @@ struct Computing {
     slot = next;
   }
 
-  // Copies the outputs that the previous tile made past its end.
-  __device__ __forceinline__ void take_over(int t) {
+  // Copies the outputs that the previous tile wrote past its end.
+  __device__ __forceinline__ void carry_over(int t) {
     T* const to = shared.out + threadIdx.x * kPitch;
     for (int i = 0; i < shift; ++i)
 #pragma unroll
@@ -229,7 +235,7 @@ struct Computing {
     sync_warps();
     for (int i = 0; i < tiles; ++i) {
       const int t = i * kBars;
-      take_over(t);
+      carry_over(t);
       if (t > plan.lookback)
         tile<true>(t);
       else
@@ -239,117 +245,124 @@ struct Computing {
   }
 };
 
+// The kernel for rule S, for example RsiRule<GpuValue> of rules/rsi_momentum-inl.h.
 template <class S, class T, bool kRingInShared>
 __global__ void __launch_bounds__(kWarpRoles* kWarp, kMaxBlocks)
-    run_segments(const __grid_constant__ Job<T> job) {
+    run_segments(const __grid_constant__ KernelParams<T> params) {
   extern __shared__ double2 memory[];
-  __shared__ Rows rows;
-  const Shared<S, T> shared(memory, job.stages);
+  __shared__ SegmentRows rows;
+  const BlockMemory<S, T> shared(memory, params.stages);
   const int role = static_cast<int>(threadIdx.x) / kWarp, lane = threadIdx.x % kWarp;
   int shift = 0;
-  if (role == kComputeWarp) shift = rows.set(own_segment(job), job.bars, job.wide ? kWide<T> : 1);
+  if (role == kComputeWarp)
+    shift = rows.set(own_segment(params), params.bars, params.aligned ? kChunkSize<T> : 1);
   __syncthreads();
   const int tiles = (rows.longest + kBars - 1) / kBars;
   if (role == kLoadWarp) {
-    load_segments<S>(job, rows, shared, tiles);
+    load_segments<S>(params, rows, shared, tiles);
   } else if (role == kStoreWarp) {
-    store_segments<S>(job, rows, shared, tiles);
+    store_segments<S>(params, rows, shared, tiles);
   } else {
     const auto ring = [&] {
       if constexpr (kRingInShared)
         return SharedRing{shared.ring + lane};
       else
-        return GlobalRing{job.ring + std::int64_t{blockIdx.x} * kWarp + lane,
+        return GlobalRing{params.ring + std::int64_t{blockIdx.x} * kWarp + lane,
                           std::int64_t{gridDim.x} * kWarp};
     }();
-    for (int i = 0; i < job.plan.ring; ++i) ring[i] = Cell(0);
-    Computing<S, T, decltype(ring)>{job.plan, shared, ring, shift, job.stages}.run(tiles);
+    for (int i = 0; i < params.plan.ring; ++i) ring[i] = GpuValue(0);
+    SegmentThread<S, T, decltype(ring)>{params.plan, shared, ring, shift, params.stages}.run(tiles);
   }
 }
 
 // ---- launch ----------------------------------------------------------------------------
 
-struct Card {
-  int processors, shared;  // shared memory of each
+struct SmLimits {
+  int processors, shared;  // multiprocessors, and bytes of shared memory of each
 };
 
-inline Card this_card() {
+inline SmLimits sm_limits() {
   int device = 0;
-  Card card{};
+  SmLimits limits{};
   device::check(cudaGetDevice(&device));
-  device::check(cudaDeviceGetAttribute(&card.processors, cudaDevAttrMultiProcessorCount, device));
+  device::check(cudaDeviceGetAttribute(&limits.processors, cudaDevAttrMultiProcessorCount, device));
   device::check(
-      cudaDeviceGetAttribute(&card.shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-  return card;
+      cudaDeviceGetAttribute(&limits.shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  return limits;
 }
 
 // Launches the kernel of a plan's rule.
 template <class T>
-struct Launch {
+struct IndicatorLaunch {
   const compute::Call& call;
   compute::LaunchContext& context;
-  Job<T> job;
-  Card card;
+  KernelParams<T> params;
+  SmLimits limits;
 
   template <class S>
   void run() {
-    using Memory = Shared<S, T>;
-    std::size_t ring = static_cast<std::size_t>(job.plan.ring) * kWarp * sizeof(Cell);
+    using Memory = BlockMemory<S, T>;
+    std::size_t ring = static_cast<std::size_t>(params.plan.ring) * kWarp * sizeof(GpuValue);
     const bool ring_in_global =
-        2 * Memory::bytes(kMinStages, ring) > static_cast<std::size_t>(card.shared);
+        2 * Memory::bytes(kMinStages, ring) > static_cast<std::size_t>(limits.shared);
     if (ring_in_global) ring = 0;
     const auto fit = [&](int stages) {
-      constexpr std::size_t kReserved = 1024 + sizeof(Rows);  // of each block
-      return card.shared / static_cast<std::int64_t>(Memory::bytes(stages, ring) + kReserved);
+      constexpr std::size_t kReserved = 1024 + sizeof(SegmentRows);  // of each block
+      return limits.shared / static_cast<std::int64_t>(Memory::bytes(stages, ring) + kReserved);
     };
     const std::int64_t fitting = std::min<std::int64_t>(fit(kMinStages), kMaxBlocks);
-    if (job.plan.align != 0) job.parts = parts_for(std::min<std::int64_t>(fitting, kMinBlocks));
+    if (params.plan.align != 0)
+      params.parts = parts_for(std::min<std::int64_t>(fitting, kMinBlocks));
     const std::int64_t each = distribute(std::min<std::int64_t>(fitting, kMinBlocks));
-    const std::int64_t blocks = (job.series * job.parts + job.segments - 1) / job.segments;
-    job.stages = kMaxStages;
-    while (job.stages > kMinStages && fit(job.stages) < std::min(each, fitting)) --job.stages;
+    const std::int64_t blocks =
+        (params.series * params.parts + params.segments - 1) / params.segments;
+    params.stages = kMaxStages;
+    while (params.stages > kMinStages && fit(params.stages) < std::min(each, fitting))
+      --params.stages;
     if (ring_in_global)
-      job.ring = context.scratch<Cell>(static_cast<std::size_t>(job.plan.ring * blocks) * kWarp);
+      params.ring =
+          context.scratch<GpuValue>(static_cast<std::size_t>(params.plan.ring * blocks) * kWarp);
     auto kernel = run_segments<S, T, true>;
     if constexpr (S::kUsesRing)
       if (ring_in_global) kernel = run_segments<S, T, false>;
-    start(kernel, blocks, Memory::bytes(job.stages, ring));
+    start(kernel, blocks, Memory::bytes(params.stages, ring));
   }
 
-  // The same number of blocks, of about as many segments, for each multiprocessor: they share
-  // the memory bandwidth evenly, so one with more work would run alone at the end.
-  // Returns that number.
+  // Sets the segments of a block so that each multiprocessor has the same number of blocks, of
+  // about as many segments. They share the memory bandwidth evenly, so one with more work would run
+  // alone at the end. Returns the blocks of a multiprocessor.
   std::int64_t distribute(std::int64_t min_blocks) {
-    const std::int64_t all = job.series * job.parts, processors = card.processors;
+    const std::int64_t all = params.series * params.parts, processors = limits.processors;
     const std::int64_t full = kWarp * processors,
                        each = std::max((all + full - 1) / full, min_blocks);
-    job.segments = static_cast<int>((all + each * processors - 1) / (each * processors));
+    params.segments = static_cast<int>((all + each * processors - 1) / (each * processors));
     return each;
   }
 
-  // Segments per series, for rules whose segments give the same bits anyway: all that run at once.
+  // Returns the segments of a series for rules whose segments give the same bits however they are
+  // cut: as many as run at once.
   std::int64_t parts_for(std::int64_t fitting) const {
     constexpr std::int64_t kShortest = 512, kOverhead = 16;
-    if (job.plan.halo == kEndless) return 1;
-    const std::int64_t reach = job.plan.halo + job.plan.lookback + job.plan.align;
-    const std::int64_t max_parts = job.bars / std::max(kOverhead * reach, kShortest);
+    if (params.plan.halo == kEndless) return 1;
+    const std::int64_t reach = params.plan.halo + params.plan.lookback + params.plan.align;
+    const std::int64_t max_parts = params.bars / std::max(kOverhead * reach, kShortest);
     return std::max<std::int64_t>(
-        std::min(fitting * card.processors * kWarp / job.series, max_parts), 1);
+        std::min(fitting * limits.processors * kWarp / params.series, max_parts), 1);
   }
 
-  void start(void (*kernel)(Job<T>), std::int64_t blocks, std::size_t shared) {
+  void start(void (*kernel)(KernelParams<T>), std::int64_t blocks, std::size_t shared) {
     device::check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                        static_cast<int>(shared)));
     device::check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                                        cudaSharedmemCarveoutMaxShared));
     device::launch(context.stream(),
                    {dim3(static_cast<unsigned>(blocks)), dim3(kWarpRoles * kWarp), shared}, kernel,
-                   job);
+                   params);
   }
 };
 
 template <class T>
-bool all_wide(const compute::Call& call) {
+bool all_aligned(const compute::Call& call) {
   const auto wide = [](const compute::Operand& operand) {
     return reinterpret_cast<std::uintptr_t>(operand.data) % 16 == 0;
   };
@@ -358,36 +371,36 @@ bool all_wide(const compute::Call& call) {
 }
 
 template <class T>
-void batch_on(const compute::Call& call, compute::LaunchContext& context) {
+void launch_indicator(const compute::Call& call, compute::LaunchContext& context) {
   constexpr std::int64_t kOverhead = 10;
   const auto& batch = call.with<Batch>();
   if (call.items == 0 || batch.bars == 0) return;
-  Launch<T> launch{call, context, {}, this_card()};
-  Job<T>& job = launch.job;
-  job.plan = batch.plan;
-  job.bars = batch.bars;
-  job.series = static_cast<std::int64_t>(call.items);
-  job.parts = segment_count(batch.plan, batch.bars, job.series, kOverhead);
-  job.wide = all_wide<T>(call);
-  if (batch.bars / job.parts > 1 << 30)
+  IndicatorLaunch<T> launch{call, context, {}, sm_limits()};
+  KernelParams<T>& params = launch.params;
+  params.plan = batch.plan;
+  params.bars = batch.bars;
+  params.series = static_cast<std::int64_t>(call.items);
+  params.parts = segment_count(batch.plan, batch.bars, params.series, kOverhead);
+  params.aligned = all_aligned<T>(call);
+  if (batch.bars / params.parts > 1 << 30)
     throw Error(Code::exhausted, "a series too long for one thread of a GPU");
-  for (std::size_t k = 0; k < call.in.size(); ++k) job.in[k] = call.input<T>(k);
-  for (std::size_t k = 0; k < call.out.size(); ++k) job.out[k] = call.output<T>(k);
+  for (std::size_t k = 0; k < call.in.size(); ++k) params.in[k] = call.input<T>(k);
+  for (std::size_t k = 0; k < call.out.size(); ++k) params.out[k] = call.output<T>(k);
   auto* const first_complete = context.scratch<std::int64_t>(call.items);
-  job.first_complete = first_complete;
-  const std::int64_t blocks = (job.series + kSeriesPerBlock - 1) / kSeriesPerBlock;
+  params.first_complete = first_complete;
+  const std::int64_t blocks = (params.series + kSeriesPerBlock - 1) / kSeriesPerBlock;
   device::launch(context.stream(),
                  {dim3(static_cast<unsigned>(blocks)), dim3(kWarp, kSeriesPerBlock)},
-                 find_first_complete<T>, job, first_complete);
-  if (batch.plan.ratio != 0 && job.parts > 1) {
-    const std::int64_t segments = job.series * job.parts;
+                 find_first_complete<T>, params, first_complete);
+  if (batch.plan.ratio != 0 && params.parts > 1) {
+    const std::int64_t segments = params.series * params.parts;
     auto* const unchanged = context.scratch<Unchanged>(static_cast<std::size_t>(segments));
-    job.unchanged = unchanged;
+    params.unchanged = unchanged;
     device::launch(context.stream(),
                    {dim3(static_cast<unsigned>((segments + kWarp - 1) / kWarp)), dim3(kWarp)},
-                   find_unchanged<T>, job, unchanged);
+                   find_unchanged<T>, params, unchanged);
   }
-  visit_rule<Cell>(batch.plan, launch);
+  visit_rule<GpuValue>(batch.plan, launch);
 }
 
 }  // namespace sluice::market::on_gpu

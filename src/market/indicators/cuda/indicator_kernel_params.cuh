@@ -1,4 +1,4 @@
-// Parameters of the kernels of a batch, and the mapping of threads to segments.
+// Parameters of the indicator kernels, and the mapping of threads to segments.
 #pragma once
 
 #include <cstdint>
@@ -16,60 +16,62 @@ struct Unchanged {
 };
 
 template <class T>
-struct Job {
+struct KernelParams {
   const T* in[kMaxInputs];
   T* out[kMaxOutputs];
   Plan plan;
   std::int64_t bars, series, parts;
-  int segments;                        // of a block, up to kWarp
+  int segments;                        // of each block, up to kWarp
   int stages;                          // tiles of an input in shared memory
-  bool wide;                           // all arrays begin at a multiple of 16 bytes
+  bool aligned;                        // all arrays begin at a multiple of 16 bytes
   const std::int64_t* first_complete;  // of the series: their first complete bar
   const Unchanged* unchanged;          // of the segments, where plan.ratio asks for it
-  Cell* ring;                          // of all segments, where it is not in shared memory
+  GpuValue* ring;                      // of all segments, where it is not in shared memory
 };
 
-constexpr int kSeriesPerBlock = 8;  // of a block that looks for beginnings
+constexpr int kSeriesPerBlock = 8;  // of find_first_complete(): a warp for each
 
 // Finds the first complete bar of each series, a warp each; the outputs before it are NaN.
 template <class T>
 __global__ void __launch_bounds__(kWarp* kSeriesPerBlock)
-    find_first_complete(const __grid_constant__ Job<T> job, std::int64_t* first_complete) {
+    find_first_complete(const __grid_constant__ KernelParams<T> params,
+                        std::int64_t* first_complete) {
   const std::int64_t series = std::int64_t{blockIdx.x} * kSeriesPerBlock + threadIdx.y;
-  if (series >= job.series) return;
-  const std::int64_t row = series * job.bars;
-  for (std::int64_t first = 0; first < job.bars; first += kWarp) {
+  if (series >= params.series) return;
+  const std::int64_t row = series * params.bars;
+  for (std::int64_t first = 0; first < params.bars; first += kWarp) {
     const std::int64_t bar = first + threadIdx.x;
-    bool complete = bar < job.bars;
-    for (int k = 0; k < job.plan.inputs && complete; ++k) complete = !isnan(job.in[k][row + bar]);
+    bool complete = bar < params.bars;
+    for (int k = 0; k < params.plan.inputs && complete; ++k)
+      complete = !isnan(params.in[k][row + bar]);
     const unsigned found = __ballot_sync(~0u, complete);
     const int skipped = found == 0 ? kWarp : __ffs(static_cast<int>(found)) - 1;
-    for (int k = 0; k < job.plan.outputs; ++k)
-      if (bar < job.bars && static_cast<int>(threadIdx.x) < skipped)
-        job.out[k][row + bar] = static_cast<T>(NAN);
+    for (int k = 0; k < params.plan.outputs; ++k)
+      if (bar < params.bars && static_cast<int>(threadIdx.x) < skipped)
+        params.out[k][row + bar] = static_cast<T>(NAN);
     if (found != 0) {
       if (threadIdx.x == 0) first_complete[series] = first + skipped;
       return;
     }
   }
-  if (threadIdx.x == 0) first_complete[series] = job.bars;
+  if (threadIdx.x == 0) first_complete[series] = params.bars;
 }
 
 template <class T>
 __global__ void __launch_bounds__(kWarp)
-    find_unchanged(const __grid_constant__ Job<T> job, Unchanged* unchanged) {
+    find_unchanged(const __grid_constant__ KernelParams<T> params, Unchanged* unchanged) {
   const std::int64_t id = std::int64_t{blockIdx.x} * kWarp + threadIdx.x;
-  if (id >= job.series * job.parts) return;
-  const std::int64_t series = id / job.parts, part = id % job.parts,
-                     begin = job.first_complete[series];
+  if (id >= params.series * params.parts) return;
+  const std::int64_t series = id / params.parts, part = id % params.parts,
+                     begin = params.first_complete[series];
   const auto first_of = [&](std::int64_t p) {
-    return segment_of(job.plan, series, begin, job.bars, p, job.parts).first;
+    return segment_of(params.plan, series, begin, params.bars, p, params.parts).first;
   };
   const std::int64_t first = first_of(part), lower = part == 0 ? first : first_of(part - 1);
   std::int64_t t = first;
   for (bool moved = false; t > lower; --t) {
-    for (int k = 0; k < job.plan.inputs; ++k) {
-      const T* row = job.in[k] + series * job.bars;
+    for (int k = 0; k < params.plan.inputs; ++k) {
+      const T* row = params.in[k] + series * params.bars;
       moved = moved || row[t] != row[t - 1];
     }
     if (moved) break;
@@ -79,19 +81,20 @@ __global__ void __launch_bounds__(kWarp)
 
 // This thread's segment; an empty one past the last.
 template <class T>
-__device__ __forceinline__ Segment own_segment(const Job<T>& job) {
-  const std::int64_t id = std::int64_t{blockIdx.x} * job.segments + threadIdx.x;
-  const bool any = static_cast<int>(threadIdx.x) < job.segments && id < job.series * job.parts;
+__device__ __forceinline__ Segment own_segment(const KernelParams<T>& params) {
+  const std::int64_t id = std::int64_t{blockIdx.x} * params.segments + threadIdx.x;
+  const bool any =
+      static_cast<int>(threadIdx.x) < params.segments && id < params.series * params.parts;
   if (!any) return {0, 0, 0, 0};
-  const std::int64_t series = id / job.parts;
+  const std::int64_t series = id / params.parts;
   std::int64_t unchanged = 0;
-  if (job.unchanged != nullptr)  // a part without any movement goes on from the one before
-    for (std::int64_t part = id % job.parts, segment = id; part > 0; --part, --segment) {
-      unchanged += job.unchanged[segment].bars;
-      if (!job.unchanged[segment].all) break;
+  if (params.unchanged != nullptr)  // a part without any movement goes on from the one before
+    for (std::int64_t part = id % params.parts, segment = id; part > 0; --part, --segment) {
+      unchanged += params.unchanged[segment].bars;
+      if (!params.unchanged[segment].all) break;
     }
-  return segment_of(job.plan, series, job.first_complete[series], job.bars, id % job.parts,
-                    job.parts, unchanged);
+  return segment_of(params.plan, series, params.first_complete[series], params.bars,
+                    id % params.parts, params.parts, unchanged);
 }
 
 }  // namespace sluice::market::on_gpu

@@ -2,8 +2,8 @@
 
 namespace sluice::market {
 
-void batch_doubles(const compute::Call& call, compute::LaunchContext& context) {
-  on_gpu::batch_on<double>(call, context);
+void indicators_gpu_double(const compute::Call& call, compute::LaunchContext& context) {
+  on_gpu::launch_indicator<double>(call, context);
 }
 
 }  // namespace sluice::market

@@ -2,8 +2,8 @@
 
 namespace sluice::market {
 
-void batch_floats(const compute::Call& call, compute::LaunchContext& context) {
-  on_gpu::batch_on<float>(call, context);
+void indicators_gpu_float(const compute::Call& call, compute::LaunchContext& context) {
+  on_gpu::launch_indicator<float>(call, context);
 }
 
 }  // namespace sluice::market

@@ -7,7 +7,7 @@
 
 namespace sluice::market {
 
-void batch_doubles(const compute::Call& call, compute::LaunchContext& context);
-void batch_floats(const compute::Call& call, compute::LaunchContext& context);
+void indicators_gpu_double(const compute::Call& call, compute::LaunchContext& context);
+void indicators_gpu_float(const compute::Call& call, compute::LaunchContext& context);
 
 }  // namespace sluice::market

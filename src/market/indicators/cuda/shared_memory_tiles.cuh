@@ -21,23 +21,23 @@ constexpr int kMaxStages = 6;  // tiles of an input; more of them do not help
 constexpr int kMinStages = 4;  // two that are read, one in flight, one that is free
 
 template <class T>
-constexpr int kWide = 16 / static_cast<int>(sizeof(T));  // elements that move together
+constexpr int kChunkSize = 16 / static_cast<int>(sizeof(T));  // elements that move together
 
-// Elements of a row in shared memory. Neither lanes that each read their row nor those that
-// move tiles meet in a bank (but for two at a time in the input's).
+// Elements of a row in shared memory. Lanes that read their rows, and lanes that move tiles, use
+// different banks (at most two share one, in the input's tiles).
 template <class T>
 SLUICE_HD constexpr int in_pitch(int stages) {
-  return stages * kBars + kWide<T>;
+  return stages * kBars + kChunkSize<T>;
 }
 template <class T>
-constexpr int kOutPitch = 2 * kBars + kWide<T> - 1;
+constexpr int kOutPitch = 2 * kBars + kChunkSize<T> - 1;
 
 // The rows of a block's segments, in elements from the first of the arrays.
-struct Rows {
+struct SegmentRows {
   std::int64_t at[kWarp];
   int begin[kWarp], end[kWarp];  // to be stored
-  int longest;                   // end
-  bool shifted;                  // some of them
+  int longest;                   // the largest end
+  bool shifted;                  // whether any row is
 
   // Called by the first warp; 16 bytes are `wide` elements.
   __device__ __forceinline__ int set(const Segment& segment, std::int64_t bars, int wide) {
@@ -56,15 +56,15 @@ struct Rows {
 // The chunks of a tile that a lane copies: one of every kStep-th row.
 template <class T>
 struct TileChunks {
-  static constexpr int kChunks = kBars / kWide<T>, kStep = kWarp / kChunks;
+  static constexpr int kChunks = kBars / kChunkSize<T>, kStep = kWarp / kChunks;
   static_assert(kStep * kChunks == kWarp);
   std::int64_t at[kChunks];
   int begin[kChunks], end[kChunks];
   int row, bar;  // of the first
 
-  __device__ __forceinline__ explicit TileChunks(const Rows& rows) {
+  __device__ __forceinline__ explicit TileChunks(const SegmentRows& rows) {
     const int lane = threadIdx.x % kWarp;
-    row = lane / kChunks, bar = lane % kChunks * kWide<T>;
+    row = lane / kChunks, bar = lane % kChunks * kChunkSize<T>;
 #pragma unroll
     for (int i = 0; i < kChunks; ++i) {
       at[i] = rows.at[row + i * kStep] + bar;
@@ -74,8 +74,8 @@ struct TileChunks {
   }
 };
 
-// Begins to copy 16 bytes. Memory likes to be read in longer pieces than a tile's: the rest of
-// the 256 bytes around them comes into the cache, for the tile after.
+// Begins to copy 16 bytes. DRAM is read in longer pieces than a tile's row: the rest of the 256
+// bytes around them is prefetched into the L2 cache, for the next tile.
 __device__ __forceinline__ void copy_chunk(void* to, const void* from) {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(
@@ -89,19 +89,19 @@ __device__ __forceinline__ void copy_chunk(void* to, const void* from) {
 
 // Begins to copy the bars from t on of the rows into a tile.
 template <class T>
-__device__ __forceinline__ void fetch(const TileChunks<T>& chunks, const T* from, T* tile,
-                                      int pitch, int t, bool wide) {
+__device__ __forceinline__ void load_tile_async(const TileChunks<T>& chunks, const T* from, T* tile,
+                                                int pitch, int t, bool aligned) {
   constexpr int kStep = TileChunks<T>::kStep;
 #pragma unroll
   for (int i = 0; i < TileChunks<T>::kChunks; ++i) {
     T* const to = tile + (chunks.row + i * kStep) * pitch + chunks.bar;
     const T* const source = from + chunks.at[i] + t;
     const int left = chunks.end[i] - t;
-    if (wide && left >= kWide<T>) {
+    if (aligned && left >= kChunkSize<T>) {
       copy_chunk(to, source);
     } else {
 #pragma unroll
-      for (int j = 0; j < kWide<T>; ++j)
+      for (int j = 0; j < kChunkSize<T>; ++j)
         if (j < left) __pipeline_memcpy_async(to + j, source + j, sizeof(T));
     }
   }
@@ -109,21 +109,21 @@ __device__ __forceinline__ void fetch(const TileChunks<T>& chunks, const T* from
 
 // Stores a tile's bars from t on.
 template <class T>
-__device__ __forceinline__ void write(const TileChunks<T>& chunks, T* to, const T* tile, int t,
-                                      bool wide) {
+__device__ __forceinline__ void store_tile(const TileChunks<T>& chunks, T* to, const T* tile, int t,
+                                           bool aligned) {
   constexpr int kStep = TileChunks<T>::kStep;
 #pragma unroll
   for (int i = 0; i < TileChunks<T>::kChunks; ++i) {
     const T* const from = tile + (chunks.row + i * kStep) * kOutPitch<T> + chunks.bar;
-    alignas(16) T chunk[kWide<T>];
+    alignas(16) T chunk[kChunkSize<T>];
 #pragma unroll
-    for (int j = 0; j < kWide<T>; ++j) chunk[j] = from[j];
+    for (int j = 0; j < kChunkSize<T>; ++j) chunk[j] = from[j];
     T* const target = to + chunks.at[i] + t;
-    if (wide && t >= chunks.begin[i] && t + kWide<T> <= chunks.end[i]) {
+    if (aligned && t >= chunks.begin[i] && t + kChunkSize<T> <= chunks.end[i]) {
       *reinterpret_cast<int4*>(target) = *reinterpret_cast<const int4*>(chunk);
     } else {
 #pragma unroll
-      for (int j = 0; j < kWide<T>; ++j)
+      for (int j = 0; j < kChunkSize<T>; ++j)
         if (t + j >= chunks.begin[i] && t + j < chunks.end[i]) __stcs(target + j, chunk[j]);
     }
   }

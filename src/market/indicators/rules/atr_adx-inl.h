@@ -19,40 +19,40 @@ SLUICE_RULE V true_range(V high, V low, V close_before) {
 template <class V, RangeForm kForm>
 struct RangeRule {
   static constexpr bool kNatr = kForm == RangeForm::natr, kUsesRing = false;
-  static constexpr int kInputs = 3, kOutputs = 1, kTaken = kNatr ? 2 : 1, kStateValues = 1;
+  static constexpr int kInputs = 3, kOutputs = 1, kGathered = kNatr ? 2 : 1, kStateValues = 1;
   static constexpr int kBefore = 2;  // the input whose bar before gather() needs
   V before = V(0);
-  Wilder<V> ranges;
+  WilderSum<V> ranges;
   bool begun = false;
 
   template <class R>
   SLUICE_RULE void update(const Plan& p, const V* in, R ring, V* out) {
-    V taken[kTaken];
-    gather(in, before, taken);
+    V gathered[kGathered];
+    gather(in, before, gathered);
     before = in[kBefore];
-    take(p, taken, ring, out);
+    update_gathered(p, gathered, ring, out);
   }
 
   template <class W>
-  SLUICE_RULE static void gather(const W* in, W close_before, W* taken) {
-    taken[0] = true_range(in[0], in[1], close_before);
-    if constexpr (kNatr) taken[1] = in[2];
+  SLUICE_RULE static void gather(const W* in, W close_before, W* gathered) {
+    gathered[0] = true_range(in[0], in[1], close_before);
+    if constexpr (kNatr) gathered[1] = in[2];
   }
 
   // The range of the first bar does not count: it has no close before.
   template <class R>
-  SLUICE_RULE void take(const Plan& p, const V* taken, R, V* out) {
+  SLUICE_RULE void update_gathered(const Plan& p, const V* gathered, R, V* out) {
     if (!begun) {
       begun = true;
       return;
     }
     if constexpr (kForm == RangeForm::trange) {
-      out[0] = taken[0];
+      out[0] = gathered[0];
       return;
     }
-    out[0] = ranges.update(p.n[0], p.k[0], taken[0]) * V(p.k[1]);
+    out[0] = ranges.update(p.n[0], p.k[0], gathered[0]) * V(p.k[1]);
     if constexpr (kNatr) {
-      const V close = taken[1], share = quotient(out[0], close) * V(100), none = out[0] - out[0];
+      const V close = gathered[1], share = quotient(out[0], close) * V(100), none = out[0] - out[0];
       out[0] = pick_lt(magnitude(close), V(kEpsilon), none, share);
     }
   }
@@ -63,14 +63,14 @@ struct RangeRule {
   }
 };
 
-// ADX and what it is made of. Where nothing moves, DX and ADX keep their value. A NaN stays in the
-// sum of ranges, and all are one from then on.
+// ADX and its parts. DX and ADX keep their value while nothing moves. A NaN stays in the sum of
+// ranges, so that all outputs are NaN from then on.
 template <class V, TrendForm kForm>
 struct TrendRule {
   static constexpr int kInputs = 3, kOutputs = 1, kStateValues = 8;
   static constexpr bool kUsesRing = false;
   V high = V(0), low = V(0), close = V(0);
-  Wilder<V> up, down, range;  // sums of n - 1 values at first
+  WilderSum<V> up, down, range;  // sums of n - 1 values at first
   V dx = V(0), adx = V(0);
   int seen = 0;  // of bars, then of DX values
 
@@ -107,14 +107,14 @@ struct TrendRule {
     const V some_move = both * V(100) - limit * range.sum;
     const V ratio = quotient(magnitude(up.sum - down.sum), both) * V(100);
     const V gap = range.sum - range.sum;  // 0, or a NaN
-    dx = where(some_range, some_move, ratio, dx) + gap;
+    dx = where_both(some_range, some_move, ratio, dx) + gap;
     out[0] = dx;
     if constexpr (kForm == TrendForm::adx) {
-      out[0] = adx = where(some_range, some_move, next(p, ratio), adx) + gap;
+      out[0] = adx = where_both(some_range, some_move, next(p, ratio), adx) + gap;
     }
   }
 
-  SLUICE_RULE static V where(V first, V second, V yes, V no) {
+  SLUICE_RULE static V where_both(V first, V second, V yes, V no) {
     return pick_lt(V(0), first, pick_lt(V(0), second, yes, no), no);
   }
 

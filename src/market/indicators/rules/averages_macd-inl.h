@@ -1,16 +1,5 @@
-// The indicators as state machines: one struct each, whose update() takes one bar and gives
-// the outputs, which count from the plan's lookback on. The same code runs one series at a
-// time (Stream), lanes of many on the CPU and a thread of each on a GPU, so all agree.
-// Branches depend on time alone, never on values, since the lanes of V share them. kUsesRing:
-// the rule uses its ring. settle(), where there is one, may be called once the look-back is
-// over: the rule then no longer checks for it. Where a rule has advance() and finish(), update()
-// calls both: only advance() depends on the bar before. Where it has block_remaining(), that many
-// bars may be updated with kBlockEnds false. kStateValues is the number of values that are carried
-// from bar to bar.
-//
-// Steps that do not depend on the bar before can run for consecutive bars as well as for segments.
-// Where a rule has gather() and take(), or make() and widen(), update() calls both, with kTaken or
-// kMade values in between; refine() completes one of them, kRefined.
+// Running averages (exponential, Wilder's, any that `matype` names), and SMA, EMA, WMA and MACD.
+// dispatch_rules-inl.h explains the hooks of a rule.
 #include "market/indicators/rules/rolling_windows-inl.h"
 
 #if defined(SLUICE_MARKET_AVERAGES_MACD_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -23,9 +12,9 @@
 SLUICE_RULES_BEGIN;
 namespace sluice::market::SLUICE_RULES {
 
-// Exponential average that begins with the mean of the first n values.
+// The exponential average that begins with the mean of the first n values.
 template <class V>
-struct Smooth {
+struct ExponentialAverage {
   V value = V(0);
   int seen = 0;  // up to n
 
@@ -42,10 +31,10 @@ struct Smooth {
   SLUICE_RULE void settle() { seen = kSettled; }
 };
 
-// Wilder's running sum: of the first n values, then each bar an n-th part goes and the new
-// value comes. Its n-th part is Wilder's average.
+// Wilder's running sum: that of the first n values, then each bar removes an n-th part and adds the
+// new value. Its n-th part is Wilder's average.
 template <class V>
-struct Wilder {
+struct WilderSum {
   V sum = V(0);
   int seen = 0;
 
@@ -65,9 +54,9 @@ struct Wilder {
 // Any of the averages that `matype` may name. Keeps n values.
 template <class V>
 struct AnyAverage {
-  Sum<V> plain;
-  Smooth<V> smooth;
-  WeightedSum<V> weighted;
+  RollingSum<V> plain;
+  ExponentialAverage<V> smooth;
+  RollingWeightedSum<V> weighted;
 
   template <class R>
   SLUICE_RULE V update(Average type, int n, V x, R ring) {
@@ -81,7 +70,7 @@ template <class V>
 struct SmaRule {
   static constexpr int kInputs = 1, kOutputs = 1, kStateValues = 1;
   static constexpr bool kUsesRing = true;
-  Sum<V> sum;
+  RollingSum<V> sum;
 
   template <bool kBlockEnds = true, class R>
   SLUICE_RULE void update(const Plan& p, const V* in, R ring, V* out) {
@@ -95,7 +84,7 @@ template <class V>
 struct EmaRule {
   static constexpr int kInputs = 1, kOutputs = 1, kStateValues = 1;
   static constexpr bool kUsesRing = false;
-  Smooth<V> average;
+  ExponentialAverage<V> average;
 
   template <class R>
   SLUICE_RULE void update(const Plan& p, const V* in, R, V* out) {
@@ -109,7 +98,7 @@ template <class V>
 struct WmaRule {
   static constexpr int kInputs = 1, kOutputs = 1, kStateValues = 2;
   static constexpr bool kUsesRing = true;
-  WeightedSum<V> sum;
+  RollingWeightedSum<V> sum;
 
   template <bool kBlockEnds = true, class R>
   SLUICE_RULE void update(const Plan& p, const V* in, R ring, V* out) {
@@ -122,20 +111,20 @@ struct WmaRule {
 // The first means of both averages end on the same bar, so the fast one begins later.
 template <class V>
 struct MacdRule {
-  static constexpr int kInputs = 1, kOutputs = 3, kMade = 2, kStateValues = 3;
+  static constexpr int kInputs = 1, kOutputs = 3, kCompact = 2, kStateValues = 3;
   static constexpr bool kUsesRing = false;
-  Smooth<V> fast, slow, signal;
+  ExponentialAverage<V> fast, slow, signal;
   int waited = 0;
 
   template <class R>
   SLUICE_RULE void update(const Plan& p, const V* in, R ring, V* out) {
-    V made[kMade] = {V(0), V(0)};
-    make(p, in, ring, made);
-    widen(p, made, out);
+    V compact[kCompact] = {V(0), V(0)};
+    update_compact(p, in, ring, compact);
+    expand(p, compact, out);
   }
 
   template <bool kBlockEnds = true, class R>
-  SLUICE_RULE void make(const Plan& p, const V* in, R, V* made) {
+  SLUICE_RULE void update_compact(const Plan& p, const V* in, R, V* compact) {
     slow.update(p.n[1], p.k[1], in[0]);
     if (waited < p.n[1] - p.n[0]) {
       ++waited;
@@ -143,15 +132,15 @@ struct MacdRule {
     }
     fast.update(p.n[0], p.k[0], in[0]);
     if (slow.seen < p.n[1]) return;
-    made[0] = fast.value - slow.value;
-    made[1] = signal.update(p.n[2], p.k[2], made[0]);
+    compact[0] = fast.value - slow.value;
+    compact[1] = signal.update(p.n[2], p.k[2], compact[0]);
   }
 
   template <class W>
-  SLUICE_RULE static void widen(const Plan&, const W* made, W* out) {
-    out[0] = made[0];
-    out[1] = made[1];
-    out[2] = made[0] - made[1];
+  SLUICE_RULE static void expand(const Plan&, const W* compact, W* out) {
+    out[0] = compact[0];
+    out[1] = compact[1];
+    out[2] = compact[0] - compact[1];
   }
 
   SLUICE_RULE void settle() {

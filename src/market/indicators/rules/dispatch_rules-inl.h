@@ -1,7 +1,35 @@
-// The choice of the rule for a plan: each function calls f.run<S>() with the struct S that
+// Every indicator is a rule: a state machine, written once as a struct. update() takes one bar and
+// gives the outputs, which are valid once plan.lookback bars have passed. The same code runs one
+// series at a time (V = double: Stream), a segment in each SIMD lane (V = SimdValue:
+// cpu/group_kernel-inl.h) and a segment in each GPU thread (V = GpuValue: run_segments() of
+// cuda/indicator_kernel.cuh), so that all agree. Branches depend on the number of bars alone, never
+// on values, since the lanes of V share them.
+//
+// A rule may have hooks that split update(), which then calls them itself:
+//
+//   hook                when it is called                          what it saves
+//   advance()           GPU: for each bar in order                 only it waits for the bar before
+//   finish()            GPU: after advance(), for several bars     its quotients and roots overlap
+//   gather()            CPU: for consecutive bars of a segment     kGathered values of a bar are
+//                       as they are loaded                         transposed instead of kInputs
+//   update_gathered()   CPU: for each bar in order, on these
+//   update_compact()    CPU: for each bar in order                 kCompact values of a bar are
+//   expand()            CPU: for consecutive bars of a segment     transposed instead of kOutputs
+//                       as they are stored
+//   refine()            CPU: after update_compact(), to complete   roots of two bars by two units
+//                       value kRefined
+//   settle()            any: once the look-back is over            the checks for the look-back
+//   block_remaining()   any: so many bars may then be updated      the check for the end of a block
+//                       with kBlockEnds = false                    of the window
+//
+// kStateValues: values that are carried from bar to bar; the registers of the CPU are shared out by
+// it. kUsesRing: the rule uses its ring, memory for plan.ring values of the past. kRaw: values that
+// advance() gives to finish().
+//
+// The functions below choose the rule for a plan: each calls f.run<S>() with the struct S that
 // plan.rule and plan.form name. There is one function for each file of rules, since the CPU's code
-// for a family is compiled apart (cpu/simd_*.cc). It returns false when the plan's rule is of
-// another family.
+// for a family is compiled apart (cpu/simd_*.cc). It returns false when the rule is of another
+// family.
 #include "market/indicators/rules/atr_adx-inl.h"
 #include "market/indicators/rules/signals-inl.h"
 #include "market/indicators/rules/stochastic_extremes-inl.h"

@@ -20,9 +20,9 @@
 SLUICE_RULES_BEGIN;
 namespace sluice::market::SLUICE_RULES {
 
-// Keeps n values.
+// The sum of the last n values. Keeps n values.
 template <class V>
-struct Sum {
+struct RollingSum {
   V head = V(0);  // of this block
   int at = 0;     // in this block
 
@@ -47,9 +47,9 @@ struct Sum {
   }
 };
 
-// Sum of values weighted 1 (oldest) to n. Keeps n values.
+// The sum of the last n values, weighted 1 (oldest) to n. Keeps n values.
 template <class V>
-struct WeightedSum {
+struct RollingWeightedSum {
   V head = V(0), weighted = V(0);
   int at = 0;
 
@@ -81,7 +81,7 @@ struct WeightedSum {
 // itself in every window it serves, and of their squares, so that what cancels is never
 // more than n times the variance, however small that is beside the values. Keeps 2 n values.
 template <class V>
-struct Moments {
+struct RollingMoments {
   V centre = V(0), head = V(0), squares = V(0);
   int at = 0;
 
@@ -108,7 +108,7 @@ struct Moments {
     }
   }
 
-  // Two values at a time: what waits for the values before is then one addition.
+  // Adds two values at a time: only one addition then waits for the values before.
   template <class R>
   SLUICE_RULE void sum_ends(int n, R ring, V& sum, V& sum_of_squares) {
     ring[2 * n - 2] = sum;
@@ -129,9 +129,9 @@ struct Moments {
   }
 };
 
-// Largest (or smallest) value; a NaN is passed over. Keeps n values.
+// The largest (or smallest) of the last n values; a NaN does not count. Keeps n values.
 template <class V, bool kLargest>
-struct Extreme {
+struct RollingExtreme {
   V head = V(0);
   int at = 0;
 
@@ -162,7 +162,7 @@ struct Extreme {
   }
 };
 
-// The value n bars ago, for this bar's. Keeps n values.
+// Returns the value of n bars ago. Keeps n values.
 template <class V>
 struct Delay {
   int at = 0;

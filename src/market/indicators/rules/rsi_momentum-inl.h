@@ -11,13 +11,15 @@
 SLUICE_RULES_BEGIN;
 namespace sluice::market::SLUICE_RULES {
 
-// Sums in place of averages: their ratio is the same.
+// RSI = 100 * gains / (gains + losses). Wilder's sums are used; their common factor 1/n cancels.
+// run_segments() of cuda/indicator_kernel.cuh runs it on a GPU, GroupKernel of
+// cpu/group_kernel-inl.h on the CPU.
 template <class V>
 struct RsiRule {
   static constexpr int kInputs = 1, kOutputs = 1, kRaw = 2, kStateValues = 3;
   static constexpr bool kUsesRing = false;
   V before = V(0);
-  Wilder<V> gains, losses;
+  WilderSum<V> gains, losses;
   bool begun = false;
 
   template <class R>

@@ -1,5 +1,5 @@
-// The few operations that rules are written in, for a single value. Packs of lanes
-// (cpu/simd_value-inl.h) and the values of a GPU's thread (cuda/gpu_value.cuh) bring their own.
+// The operations that rules are written in, for a value of type double. SimdValue
+// (cpu/simd_value-inl.h) and GpuValue (cuda/gpu_value.cuh) have their own.
 //
 // The rules are compiled once per instruction set: the files of this folder are included
 // again for each by Highway's foreach_target.h. A CUDA source, which has no Highway, names

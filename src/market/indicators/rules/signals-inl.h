@@ -1,5 +1,5 @@
-// Signals: 1 for long, -1 for short, 0 for out, at the close of the bar they are given for
-// (a position can be taken on the next). A NaN where an input made the indicator one.
+// Signals: 1 is long, -1 is short, 0 is out, at the close of their bar (a position can be taken on
+// the next one). A signal is NaN where an input makes the indicator NaN.
 #include "market/indicators/rules/bands_deviation-inl.h"
 #include "market/indicators/rules/rsi_momentum-inl.h"
 
@@ -13,7 +13,8 @@
 SLUICE_RULES_BEGIN;
 namespace sluice::market::SLUICE_RULES {
 
-// Long while the price has risen by more than k[0] over n bars, short while it fell so.
+// Is long while the price has risen by more than k[0] over n bars, short while it has fallen so
+// far.
 template <class V>
 struct MomentumSignalRule {
   static constexpr int kInputs = 1, kOutputs = 1, kStateValues = 1;
@@ -51,14 +52,14 @@ struct ReversionSignalRule {
   }
 };
 
-// The trend is that of the fast average over the slow one. With a rising trend, enters long
-// when the RSI comes back up through k[3] (a dip has ended); short the same way, through
-// 100 - k[3], when it falls. Leaves when the trend turns.
+// The trend rises while the fast average is above the slow one. In a rising trend, enters long when
+// the RSI comes back up through k[3] (a dip has ended); in a falling one, enters short when the RSI
+// comes down through 100 - k[3]. Leaves when the trend turns.
 template <class V>
 struct SwingSignalRule {
   static constexpr int kInputs = 1, kOutputs = 1, kStateValues = 7;
   static constexpr bool kUsesRing = false;
-  Smooth<V> fast, slow;
+  ExponentialAverage<V> fast, slow;
   RsiRule<V> rsi;
   V before = V(50), position = V(0);
   int bars = 0;

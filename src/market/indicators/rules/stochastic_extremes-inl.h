@@ -15,7 +15,7 @@ template <class V, ExtremeForm kForm>
 struct ExtremeRule {
   static constexpr int kInputs = 1, kOutputs = 1, kStateValues = 1;
   static constexpr bool kUsesRing = true;
-  Extreme<V, kForm == ExtremeForm::max> window;
+  RollingExtreme<V, kForm == ExtremeForm::max> window;
 
   template <bool kBlockEnds = true, class R>
   SLUICE_RULE void update(const Plan& p, const V* in, R ring, V* out) {
@@ -28,8 +28,8 @@ struct ExtremeRule {
 // The position of the close between the lowest low and the highest high, smoothed twice.
 template <class V>
 struct Stochastic {
-  Extreme<V, true> highest;
-  Extreme<V, false> lowest;
+  RollingExtreme<V, true> highest;
+  RollingExtreme<V, false> lowest;
   AnyAverage<V> slow_k, slow_d;
   int bars = 0, values = 0;
 
@@ -90,8 +90,8 @@ template <class V>
 struct WillrRule {
   static constexpr int kInputs = 3, kOutputs = 1, kRaw = 3, kStateValues = 2;
   static constexpr bool kUsesRing = true;
-  Extreme<V, true> highest;
-  Extreme<V, false> lowest;
+  RollingExtreme<V, true> highest;
+  RollingExtreme<V, false> lowest;
 
   template <class R>
   SLUICE_RULE void update(const Plan& p, const V* in, R ring, V* out) {

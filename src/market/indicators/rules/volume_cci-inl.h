@@ -57,7 +57,7 @@ template <class V>
 struct VwapRule {
   static constexpr int kInputs = 4, kOutputs = 1, kStateValues = 2;
   static constexpr bool kUsesRing = true;
-  Sum<V> value, volume;
+  RollingSum<V> value, volume;
 
   template <class R>
   SLUICE_RULE void update(const Plan& p, const V* in, R ring, V* out) {
