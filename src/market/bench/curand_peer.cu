@@ -1,17 +1,17 @@
 #include <curand_kernel.h>
 
-#include <vector>
-
 #include "compute/launch_context.h"
 #include "device/cuda/launch.cuh"
 #include "market/bench/curand_peer.h"
+#include "market/gpu/gpu_operations.h"
+#include "market/montecarlo/asian.h"
 
 namespace sluice::market {
 namespace {
 
-constexpr unsigned kThreads = 256;
+constexpr unsigned kThreads = kCurandPaths;
 
-// Normals four at a time, fast instructions; the mean price of each path.
+// Draws four normals at a time, uses fast instructions and stores the mean price of each path.
 __global__ void __launch_bounds__(kThreads)
     curand_asian(unsigned long long seed, int fixings, float drift, float vol, float* means) {
   const unsigned path = blockIdx.x * kThreads + threadIdx.x;
@@ -31,35 +31,14 @@ __global__ void __launch_bounds__(kThreads)
   means[path] = sum / static_cast<float>(fixings);
 }
 
-// Items are blocks of kThreads paths.
-void run_curand(const compute::Call& call, compute::LaunchContext& context) {
+}  // namespace
+
+void curand_asian_gpu(const compute::Call& call, compute::LaunchContext& context) {
   constexpr float kLn2 = 0.69314718f;  // the plan counts in powers of two
   const auto& plan = call.with<AsianPlan>();
   device::launch(context.stream(), {dim3(static_cast<unsigned>(call.items)), dim3(kThreads)},
                  curand_asian, static_cast<unsigned long long>(plan.seed), plan.fixings,
                  plan.drift * kLn2, plan.vol * kLn2, call.output<float>(0));
-}
-
-struct Kept {
-  AsianPlan plan;
-  std::vector<float> means;
-};
-
-}  // namespace
-
-std::optional<PeerLoad> curand_peer(const AsianPlan& plan, std::size_t paths) {
-  static const compute::Operation operation{"curand_asian", nullptr, run_curand};
-  const std::size_t items = paths / kThreads;
-  const auto kept = std::make_shared<Kept>(Kept{plan, std::vector<float>(items * kThreads)});
-  return PeerLoad{
-      .name = "cuRAND, a path per thread",
-      .operation = &operation,
-      .call = {.out = {{.data = kept->means.data(), .item_bytes = kThreads * sizeof(float)}},
-               .parameters = &kept->plan,
-               .parameters_bytes = sizeof(AsianPlan),
-               .items = items},
-      .work = static_cast<double>(items * kThreads) * plan.fixings,
-      .kept = kept};
 }
 
 }  // namespace sluice::market

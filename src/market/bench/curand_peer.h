@@ -1,15 +1,11 @@
-// The kernel others would write for the same Asian simulation, to compare with.
+// The kernel others would write for the same Asian simulation, to compare with: gpu_operations()
+// has it as curand_asian.
 #pragma once
-
-#include <cstddef>
-#include <optional>
-
-#include "market/bench/workload.h"
-#include "market/montecarlo/asian.h"
 
 namespace sluice::market {
 
-// cuRAND's Philox and normals, a path per thread; nothing in a build without CUDA.
-std::optional<PeerLoad> curand_peer(const AsianPlan& plan, std::size_t paths);
+// Paths of an item, a thread each. The parameters are an AsianPlan; the output is the mean price of
+// each path, in floats.
+inline constexpr unsigned kCurandPaths = 256;
 
 }  // namespace sluice::market

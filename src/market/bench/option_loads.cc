@@ -4,6 +4,7 @@
 
 #include "market/bench/curand_peer.h"
 #include "market/bench/workload.h"
+#include "market/gpu/gpu_operations.h"
 #include "market/montecarlo/asian.h"
 #include "market/options/american.h"
 #include "market/options/american_formula.h"
@@ -80,6 +81,29 @@ double visited(const Workload& load, int steps, double nodes) {
       sum += std::min(nodes, static_cast<double>(formula::strip_of(plan).count) * steps);
   }
   return sum / nodes / static_cast<double>(some);
+}
+
+struct CurandMemory {
+  AsianPlan plan;
+  std::vector<float> means;
+};
+
+// cuRAND's Philox and normals, a path per thread; nothing in a build without CUDA.
+std::optional<PeerLoad> curand_peer(const AsianPlan& plan, std::size_t paths) {
+  static const compute::Operation operation{"curand_asian", nullptr, gpu_operations().curand_asian};
+  if (operation.gpu == nullptr) return std::nullopt;
+  const std::size_t items = paths / kCurandPaths;
+  const auto memory =
+      std::make_shared<CurandMemory>(CurandMemory{plan, std::vector<float>(items * kCurandPaths)});
+  return PeerLoad{
+      .name = "cuRAND, a path per thread",
+      .operation = &operation,
+      .call = {.out = {{.data = memory->means.data(), .item_bytes = kCurandPaths * sizeof(float)}},
+               .parameters = &memory->plan,
+               .parameters_bytes = sizeof(AsianPlan),
+               .items = items},
+      .work = static_cast<double>(items * kCurandPaths) * plan.fixings,
+      .kept = memory};
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "market/gpu/gpu_operations.h"
 #include "market/indicators/cpu/simd_segments.h"
 #include "market/input/require.h"
 
@@ -125,38 +126,7 @@ compute::Outcome run_arrays(compute::Compute& compute, const Plan& plan, const A
   return compute.run(operation_of(plan.rule), call_of<T>(batch, in, out), where);
 }
 
-}  // namespace
-
-const compute::Operation& operation_of(Rule rule) {
-  static const auto operations = [] {
-    std::array<compute::Operation, kRuleCount> table{};
-    for (std::size_t i = 0; i < table.size(); ++i)
-      table[i] = {.name = kRuleOperations[i], .cpu = batch_on_cpu, .gpu = batch_gpu_function()};
-    return table;
-  }();
-  return operations[static_cast<std::size_t>(rule)];
-}
-
-template <>
-Call make_call<double>(const Batch& batch, const Arrays<const double>& in,
-                       const Arrays<double>& out) {
-  return call_of(batch, in, out);
-}
-template <>
-Call make_call<float>(const Batch& batch, const Arrays<const float>& in, const Arrays<float>& out) {
-  return call_of(batch, in, out);
-}
-
-compute::Outcome run(compute::Compute& compute, const Plan& plan, const Arrays<const double>& in,
-                     const Arrays<double>& out, std::size_t bars, compute::DevicePreference where) {
-  return run_arrays(compute, plan, in, out, bars, where);
-}
-compute::Outcome run(compute::Compute& compute, const Plan& plan, const Arrays<const float>& in,
-                     const Arrays<float>& out, std::size_t bars, compute::DevicePreference where) {
-  return run_arrays(compute, plan, in, out, bars, where);
-}
-
-void batch_on_cpu(const Call& call, compute::Workers& workers) {
+void run_on_cpu(const Call& call, compute::Workers& workers) {
   const auto& batch = call.with<Batch>();
   const std::vector<Segment> segments =
       batch.floats != 0 ? all_segments<float>(call, batch) : all_segments<double>(call, batch);
@@ -181,6 +151,44 @@ void batch_on_cpu(const Call& call, compute::Workers& workers) {
                     .large = large,
                     .ring = memory.get()});
   });
+}
+
+void run_on_gpu(const Call& call, compute::LaunchContext& context) {
+  const GpuOperations gpu = gpu_operations();
+  const bool floats = call.with<Batch>().floats != 0;
+  (floats ? gpu.indicators_float : gpu.indicators_double)(call, context);
+}
+
+}  // namespace
+
+const compute::Operation& operation_of(Rule rule) {
+  static const auto operations = [] {
+    std::array<compute::Operation, kRuleCount> table{};
+    const GpuFunction gpu = gpu_operations().indicators_double != nullptr ? run_on_gpu : nullptr;
+    for (std::size_t i = 0; i < table.size(); ++i)
+      table[i] = {.name = kRuleOperations[i], .cpu = run_on_cpu, .gpu = gpu};
+    return table;
+  }();
+  return operations[static_cast<std::size_t>(rule)];
+}
+
+template <>
+Call make_call<double>(const Batch& batch, const Arrays<const double>& in,
+                       const Arrays<double>& out) {
+  return call_of(batch, in, out);
+}
+template <>
+Call make_call<float>(const Batch& batch, const Arrays<const float>& in, const Arrays<float>& out) {
+  return call_of(batch, in, out);
+}
+
+compute::Outcome run(compute::Compute& compute, const Plan& plan, const Arrays<const double>& in,
+                     const Arrays<double>& out, std::size_t bars, compute::DevicePreference where) {
+  return run_arrays(compute, plan, in, out, bars, where);
+}
+compute::Outcome run(compute::Compute& compute, const Plan& plan, const Arrays<const float>& in,
+                     const Arrays<float>& out, std::size_t bars, compute::DevicePreference where) {
+  return run_arrays(compute, plan, in, out, bars, where);
 }
 
 }  // namespace sluice::market

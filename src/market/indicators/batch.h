@@ -37,9 +37,4 @@ compute::Outcome run(compute::Compute& compute, const Plan& plan, const Arrays<c
 template <class T>
 compute::Call make_call(const Batch& batch, const Arrays<const T>& in, const Arrays<T>& out);
 
-// The operation's functions; the second is null in a build without CUDA.
-void batch_on_cpu(const compute::Call& call, compute::Workers& workers);
-using GpuFunction = void (*)(const compute::Call&, compute::LaunchContext&);
-GpuFunction batch_gpu_function();
-
 }  // namespace sluice::market

@@ -5,10 +5,10 @@
 #include <numbers>
 #include <vector>
 
+#include "market/gpu/gpu_operations.h"
 #include "market/input/require.h"
 #include "market/math/normal.h"
 #include "market/montecarlo/asian_kernels.h"
-#include "market/montecarlo/gpu.h"
 
 namespace sluice::market {
 namespace {
@@ -69,7 +69,7 @@ AsianPlan asian_plan(const AsianOption& o, const SimulationOptions& s) {
 }
 
 const compute::Operation& asian_operation() {
-  static const compute::Operation o{"asian", asian_cpu, montecarlo_on_gpu().asian};
+  static const compute::Operation o{"asian", asian_cpu, gpu_operations().asian};
   return o;
 }
 

@@ -1,8 +1,9 @@
+#include "compute/launch_context.h"
 #include "device/cuda/launch.cuh"
+#include "market/gpu/gpu_operations.h"
 #include "market/math/philox.cuh"
 #include "market/montecarlo/asian.h"
 #include "market/montecarlo/block_sums.cuh"
-#include "market/montecarlo/gpu_kernels.h"
 
 namespace sluice::market {
 namespace {

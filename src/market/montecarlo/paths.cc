@@ -9,8 +9,8 @@
 
 #include "base/cancellation.h"
 #include "base/error.h"
+#include "market/gpu/gpu_operations.h"
 #include "market/input/require.h"
-#include "market/montecarlo/gpu.h"
 #include "market/montecarlo/paths_formula.h"
 
 namespace sluice::market {
@@ -212,7 +212,7 @@ std::uint64_t simulated_paths(const SimulationOptions& s) {
 }
 
 const compute::Operation& paths_operation() {
-  static const compute::Operation o{"paths", paths_cpu, montecarlo_on_gpu().paths};
+  static const compute::Operation o{"paths", paths_cpu, gpu_operations().paths};
   return o;
 }
 

@@ -1,7 +1,8 @@
+#include "compute/launch_context.h"
 #include "device/cuda/launch.cuh"
+#include "market/gpu/gpu_operations.h"
 #include "market/math/fast_math.cuh"
 #include "market/montecarlo/block_sums.cuh"
-#include "market/montecarlo/gpu_kernels.h"
 #include "market/montecarlo/paths_formula.h"
 
 namespace sluice::market {

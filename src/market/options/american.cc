@@ -3,9 +3,9 @@
 #include <cmath>
 #include <numbers>
 
+#include "market/gpu/gpu_operations.h"
 #include "market/options/american_formula.h"
 #include "market/options/american_kernels.h"
-#include "market/options/gpu.h"
 
 namespace sluice::market {
 namespace {
@@ -59,7 +59,7 @@ AmericanTables american_tables(AmericanAccuracy accuracy, OptionKind kind) {
 }
 
 const compute::Operation& american_operation() {
-  static const compute::Operation o{"american", american_cpu, options_on_gpu().american};
+  static const compute::Operation o{"american", american_cpu, gpu_operations().american};
   return o;
 }
 

@@ -1,8 +1,9 @@
+#include "compute/launch_context.h"
 #include "device/cuda/launch.cuh"
+#include "market/gpu/gpu_operations.h"
 #include "market/math/fast_math.cuh"
 #include "market/options/american_formula.h"
 #include "market/options/columns.cuh"
-#include "market/options/gpu_kernels.h"
 
 namespace sluice::market {
 namespace {

@@ -1,13 +1,13 @@
 #include "market/options/binomial.h"
 
+#include "market/gpu/gpu_operations.h"
 #include "market/input/require.h"
 #include "market/options/binomial_kernels.h"
-#include "market/options/gpu.h"
 
 namespace sluice::market {
 
 const compute::Operation& binomial_operation() {
-  static const compute::Operation o{"binomial", binomial_cpu, options_on_gpu().binomial};
+  static const compute::Operation o{"binomial", binomial_cpu, gpu_operations().binomial};
   return o;
 }
 

@@ -1,8 +1,9 @@
+#include "compute/launch_context.h"
 #include "device/cuda/launch.cuh"
+#include "market/gpu/gpu_operations.h"
 #include "market/options/binomial_kernels.h"
 #include "market/options/binomial_plan.h"
 #include "market/options/columns.cuh"
-#include "market/options/gpu_kernels.h"
 
 namespace sluice::market {
 namespace {

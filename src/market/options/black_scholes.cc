@@ -1,9 +1,9 @@
 #include "market/options/black_scholes.h"
 
 #include "base/error.h"
+#include "market/gpu/gpu_operations.h"
 #include "market/input/require.h"
 #include "market/options/black_scholes_kernels.h"
-#include "market/options/gpu.h"
 #include "market/options/implied_formula.h"
 
 namespace sluice::market {
@@ -102,29 +102,29 @@ compute::Outcome implied_volatility(compute::Compute& compute, Column<double> pr
 template <>
 const compute::Operation& black_scholes_operation<double>() {
   static const compute::Operation o{"black_scholes", black_scholes_cpu<double>,
-                                    options_on_gpu().black_scholes_double};
+                                    gpu_operations().black_scholes_double};
   return o;
 }
 template <>
 const compute::Operation& black_scholes_operation<float>() {
   static const compute::Operation o{"black_scholes_float", black_scholes_cpu<float>,
-                                    options_on_gpu().black_scholes_float};
+                                    gpu_operations().black_scholes_float};
   return o;
 }
 template <>
 const compute::Operation& greeks_operation<double>() {
-  static const compute::Operation o{"greeks", greeks_cpu<double>, options_on_gpu().greeks_double};
+  static const compute::Operation o{"greeks", greeks_cpu<double>, gpu_operations().greeks_double};
   return o;
 }
 template <>
 const compute::Operation& greeks_operation<float>() {
   static const compute::Operation o{"greeks_float", greeks_cpu<float>,
-                                    options_on_gpu().greeks_float};
+                                    gpu_operations().greeks_float};
   return o;
 }
 const compute::Operation& implied_volatility_operation() {
   static const compute::Operation o{"implied_volatility", implied_on_cpu,
-                                    options_on_gpu().implied_volatility};
+                                    gpu_operations().implied_volatility};
   return o;
 }
 

@@ -1,11 +1,12 @@
 #include <algorithm>
 
+#include "compute/launch_context.h"
 #include "device/cuda/launch.cuh"
+#include "market/gpu/gpu_operations.h"
 #include "market/math/fast_math.cuh"
 #include "market/options/black_scholes_formula.h"
 #include "market/options/black_scholes_kernels.h"
 #include "market/options/columns.cuh"
-#include "market/options/gpu_kernels.h"
 #include "market/options/implied_formula.h"
 
 namespace sluice::market {

@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "base/error.h"
+#include "market/gpu/gpu_operations.h"
 #include "market/input/require.h"
 #include "market/risk/covariance_call.h"
 #include "market/risk/covariance_formula.h"
 #include "market/risk/gemm_kernels.h"
-#include "market/risk/gpu.h"
 
 namespace sluice::market {
 namespace {
@@ -178,7 +178,7 @@ compute::Outcome covariance(compute::Compute& compute, std::span<const double> r
 }
 
 const compute::Operation& covariance_operation() {
-  static const compute::Operation o{"covariance", covariance_on_cpu, risk_on_gpu().covariance};
+  static const compute::Operation o{"covariance", covariance_on_cpu, gpu_operations().covariance};
   return o;
 }
 

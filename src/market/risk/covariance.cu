@@ -2,10 +2,11 @@
 
 #include <algorithm>
 
+#include "compute/launch_context.h"
 #include "device/cuda/launch.cuh"
+#include "market/gpu/gpu_operations.h"
 #include "market/risk/covariance_call.h"
 #include "market/risk/covariance_formula.h"
-#include "market/risk/gpu_kernels.h"
 
 namespace sluice::market {
 namespace {

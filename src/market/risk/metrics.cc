@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "market/gpu/gpu_operations.h"
 #include "market/input/require.h"
-#include "market/risk/gpu.h"
 #include "market/risk/metrics_call.h"
 #include "market/risk/metrics_kernels.h"
 
@@ -174,7 +174,7 @@ void returns_of(Workers& workers, std::span<const double> prices, std::size_t ba
 }
 
 const compute::Operation& risk_operation() {
-  static const compute::Operation o{"risk_metrics", risk_on_cpu, risk_on_gpu().metrics};
+  static const compute::Operation o{"risk_metrics", risk_on_cpu, gpu_operations().metrics};
   return o;
 }
 

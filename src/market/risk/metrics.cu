@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "compute/launch_context.h"
 #include "device/cuda/launch.cuh"
-#include "market/risk/gpu_kernels.h"
+#include "market/gpu/gpu_operations.h"
 #include "market/risk/metrics_call.h"
 #include "market/risk/metrics_formula.h"
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "market/gpu/gpu_operations.h"
 #include "market/input/require.h"
 #include "market/math/normal.h"
-#include "market/risk/gpu.h"
 #include "market/risk/metrics_kernels.h"
 #include "market/risk/tail_call.h"
 #include "market/risk/tail_formula.h"
@@ -117,7 +117,7 @@ compute::Outcome tail_risk(compute::Compute& compute, std::span<const double> re
 }
 
 const compute::Operation& tail_operation() {
-  static const compute::Operation o{"tail_risk", tail_on_cpu, risk_on_gpu().tail};
+  static const compute::Operation o{"tail_risk", tail_on_cpu, gpu_operations().tail};
   return o;
 }
 

@@ -3,8 +3,9 @@
 // sample misled, the value is found digit by digit instead.
 #include <algorithm>
 
+#include "compute/launch_context.h"
 #include "device/cuda/launch.cuh"
-#include "market/risk/gpu_kernels.h"
+#include "market/gpu/gpu_operations.h"
 #include "market/risk/tail_call.h"
 #include "market/risk/tail_formula.h"
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "market/backtest/sweep/all_in_account.h"
 #include "market/backtest/sweep/sweep_call.h"
+#include "market/gpu/gpu_operations.h"
 
 namespace sluice::market {
 namespace {
@@ -191,7 +192,7 @@ SweepResult sweep(compute::Compute& compute, std::span<const PriceHistory> histo
 }
 
 const compute::Operation& sweep_operation() {
-  static const compute::Operation operation{"backtest_sweep", sweep_cpu, sweep_on_gpu()};
+  static const compute::Operation operation{"backtest_sweep", sweep_cpu, gpu_operations().sweep};
   return operation;
 }
 

@@ -1,10 +1,11 @@
 #include <algorithm>
 
+#include "compute/launch_context.h"
 #include "device/cuda/launch.cuh"
 #include "market/backtest/sweep/stepper.h"
-#include "market/backtest/sweep/sweep_gpu.h"
 #include "market/backtest/sweep/sweep_kernels.h"
 #include "market/backtest/sweep/sweep_tables.cuh"
+#include "market/gpu/gpu_operations.h"
 
 namespace sluice::market {
 namespace {

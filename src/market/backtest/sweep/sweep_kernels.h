@@ -11,8 +11,4 @@ enum SweepInput : std::size_t { kOpen, kHigh, kLow, kClose, kSpan, kRows, kSets 
 
 void sweep_cpu(const compute::Call& call, compute::Workers& workers);
 
-// Null in a build without CUDA.
-using SweepOnGpu = void (*)(const compute::Call&, compute::LaunchContext&);
-SweepOnGpu sweep_on_gpu();
-
 }  // namespace sluice::market

@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "device/cuda/launch.cuh"
-#include "market/backtest/sweep/sweep_gpu.h"
 #include "market/backtest/sweep/sweep_tables.cuh"
 #include "market/indicators/rules/bands_deviation-inl.h"
 #include "market/indicators/rules/rsi_momentum-inl.h"

@@ -1,6 +1,8 @@
 // Device tables that all sets of a sweep share, one of each per ticker.
 #pragma once
 
+#include "compute/launch_context.h"
+#include "market/backtest/engine/trading.h"
 #include "market/backtest/sweep/all_in_account.h"
 #include "market/backtest/sweep/set_code.h"
 
@@ -41,5 +43,10 @@ struct SweepDevice {
     return bits + ((ticker * of + comparison) * words + w) * static_cast<std::size_t>(sets);
   }
 };
+
+// Queues the kernels for running sums, indicator rows, volatilities and all-in tables of `tickers`
+// tickers.
+void queue_sweep_tables(const SweepDevice& d, std::size_t tickers, const Trading& trading,
+                        compute::LaunchContext& context);
 
 }  // namespace sluice::market

@@ -3,7 +3,8 @@
 
 #include <cstdint>
 
-#include "market/indicators/cuda/indicators_gpu.h"
+#include "compute/launch_context.h"
+#include "market/gpu/gpu_operations.h"
 #include "market/indicators/cuda/shared_memory_tiles.cuh"
 
 namespace sluice::market::on_gpu {

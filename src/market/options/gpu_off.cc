@@ -1,7 +1,0 @@
-#include "market/options/gpu.h"
-
-namespace sluice::market {
-
-OptionsOnGpu options_on_gpu() { return {}; }
-
-}  // namespace sluice::market

@@ -1,7 +1,0 @@
-#include "market/risk/gpu.h"
-
-namespace sluice::market {
-
-RiskOnGpu risk_on_gpu() { return {}; }
-
-}  // namespace sluice::market
