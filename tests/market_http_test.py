@@ -142,7 +142,7 @@ class Market(unittest.TestCase):
                                   "parameters": {"fast": "1:3000", "slow": "2:3000"}}, "parameters")
         for anchored in (False, True):
             walk = {"in_sample": 2, "out_of_sample": 1, "anchored": anchored}
-            self.refused("backtest", {"close": CLOSE * 100, "walk_forward": walk}, "steps")
+            self.refused("backtest", {"close": CLOSE * 100, "walk_forward": walk}, "work units")
         self.refused("risk", {"returns": [[0.1, 0.2]] * 2001, "covariance": "sample"}, "2000")
         self.refused("risk", {"returns": CLOSE, "simulate": True, "paths": 2 ** 30}, "paths")
 

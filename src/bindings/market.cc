@@ -74,9 +74,9 @@ struct Run {
 template <class T>
 void run(sluice_market* m, const market::Plan& plan, const Run<T>& r, const char* device) {
   require(m != nullptr && r.in != nullptr && r.out != nullptr, "a pointer is null");
-  const auto where = compute::device_preference_from(device == nullptr ? "auto" : device);
-  require(where.has_value(), "device is auto, cpu or gpu");
-  m->compute->require_device(*where);
+  const auto preference = compute::device_preference_from(device == nullptr ? "auto" : device);
+  require(preference.has_value(), "device is auto, cpu or gpu");
+  m->compute->require_device(*preference);
   require(r.in_count == static_cast<size_t>(plan.inputs) &&
               r.out_count == static_cast<size_t>(plan.outputs),
           "the number of arrays is not the indicator's");
@@ -86,7 +86,7 @@ void run(sluice_market* m, const market::Plan& plan, const Run<T>& r, const char
   Arrays<T> out;
   for (size_t i = 0; i < r.in_count; ++i) in.emplace_back(r.in[i], r.series * r.bars);
   for (size_t i = 0; i < r.out_count; ++i) out.emplace_back(r.out[i], r.series * r.bars);
-  market::run(*m->compute, plan, in, out, r.bars, *where);
+  market::run(*m->compute, plan, in, out, r.bars, *preference);
 }
 
 }  // namespace

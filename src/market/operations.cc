@@ -19,7 +19,7 @@ std::span<const compute::Operation* const> operations() {
   static const auto all = [] {
     std::vector<const compute::Operation*> list;
     for (std::size_t rule = 0; rule < kRuleCount; ++rule)
-      list.push_back(&operation_of(static_cast<Rule>(rule)));
+      list.push_back(&operation_of(static_cast<IndicatorRule>(rule)));
     for (const compute::Operation* one :
          {&black_scholes_operation<double>(), &black_scholes_operation<float>(),
           &greeks_operation<double>(), &greeks_operation<float>(), &implied_volatility_operation(),

@@ -59,7 +59,7 @@ class Requests(Case):
         row = [((i * 7919) % 1000 - 500) / 20000 for i in range(5000)]
         body = {"goal": "min_cvar", "returns": [row[i * 80:] + row[:i * 80] for i in range(60)]}
         began = time.monotonic()
-        self.refused("portfolio", body, "steps", "assets", "at most")
+        self.refused("portfolio", body, "work units", "assets", "at most")
         self.assertLess(time.monotonic() - began, within(2))
 
     def test_sectors_that_exclude_each_other(self):
@@ -94,7 +94,7 @@ class Requests(Case):
 
     def test_long_windows_and_flat_prices(self):
         bars = [100 + i % 7 for i in range(200000)]
-        self.refused("cci", {"high": bars, "low": bars, "close": bars, "timeperiod": 90000}, "steps")
+        self.refused("cci", {"high": bars, "low": bars, "close": bars, "timeperiod": 90000}, "work units")
         began = time.monotonic()
         self.assertEqual(self.post("rsi", {"close": [1] * 1000000, "timeperiod": 2})[0], 200)
         self.assertLess(time.monotonic() - began, within(3))

@@ -167,7 +167,7 @@ market::StudyRequest request_of(RequestCommand& command, const BacktestFlags& fl
   market::StudyRequest made;
   market::Fields fields(request);
   read_rules(fields, made);
-  made.sweep.where = where(command.compute);
+  made.sweep.device = device_preference(command.compute);
   made.histories = histories_of(Csv::read(flags.in, io.in), flags);
   settle(made);
   return made;

@@ -31,7 +31,7 @@ std::unique_ptr<compute::Compute> make_compute(const ComputeFlags& flags,
                                settings.memory);
 }
 
-compute::DevicePreference where(const ComputeFlags& flags) {
+compute::DevicePreference device_preference(const ComputeFlags& flags) {
   return *compute::device_preference_from(flags.device);
 }
 

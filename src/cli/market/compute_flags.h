@@ -23,7 +23,7 @@ std::unique_ptr<compute::Compute> make_compute(const ComputeFlags& flags,
                                                const Environment& environment);
 
 // The requested device, for Compute::run.
-compute::DevicePreference where(const ComputeFlags& flags);
+compute::DevicePreference device_preference(const ComputeFlags& flags);
 
 // With --explain, writes one line with the device, the time and the reason for the device.
 void explain(const ComputeFlags& flags, const compute::Outcome& outcome, std::ostream& err);

@@ -207,7 +207,7 @@ Columns calculate(const Csv& csv, const Indicator& one, const MarketFlags& flags
   std::vector<market::IndicatorSeries> all;
   for (const Series& each : series) all.push_back(gathered(each, in));
   const auto compute = make_compute(flags.compute, io.environment);
-  for (const auto& outcome : run_series(*compute, plan, all, where(flags.compute)))
+  for (const auto& outcome : run_series(*compute, plan, all, device_preference(flags.compute)))
     explain(flags.compute, outcome, io.err);
   Columns out(one.outputs.size(), std::vector<double>(csv.rows()));
   for (std::size_t s = 0; s < series.size(); ++s)

@@ -34,7 +34,7 @@ Workload indicator_load(std::string_view name, std::size_t series, std::size_t b
                 .checked = 64};
   load.call.items = series;
   load.call.work = static_cast<double>(bars);
-  set_parameters(load, Batch{.plan = plan, .bars = static_cast<std::int64_t>(bars)});
+  set_parameters(load, IndicatorParameters{.plan = plan, .bars = static_cast<std::int64_t>(bars)});
   add_input(load, prices(series, bars));
   for (int i = 0; i < plan.outputs; ++i) add_output<double>(load, bars);
   return load;

@@ -89,13 +89,13 @@ struct CurandMemory {
 };
 
 // cuRAND's Philox and normals, a path per thread; nothing in a build without CUDA.
-std::optional<PeerLoad> curand_peer(const AsianPlan& plan, std::size_t paths) {
+std::optional<PeerBenchmark> curand_peer(const AsianPlan& plan, std::size_t paths) {
   static const compute::Operation operation{"curand_asian", nullptr, gpu_operations().curand_asian};
   if (operation.gpu == nullptr) return std::nullopt;
   const std::size_t items = paths / kCurandPaths;
   const auto memory =
       std::make_shared<CurandMemory>(CurandMemory{plan, std::vector<float>(items * kCurandPaths)});
-  return PeerLoad{
+  return PeerBenchmark{
       .name = "cuRAND, a path per thread",
       .operation = &operation,
       .call = {.out = {{.data = memory->means.data(), .item_bytes = kCurandPaths * sizeof(float)}},

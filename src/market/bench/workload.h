@@ -29,7 +29,7 @@ struct ResourceNeeds {
 enum class Number { fp64, fp32 };
 
 // A peer's implementation of the same calculation on a GPU.
-struct PeerLoad {
+struct PeerBenchmark {
   std::string_view name;
   const compute::Operation* operation = nullptr;
   compute::Call call{};
@@ -47,7 +47,7 @@ struct Workload {
   Number results = Number::fp64;
   std::size_t checked = 1;  // items whose results are compared
   std::string note{};       // a remark for the reader
-  std::optional<PeerLoad> peer{};
+  std::optional<PeerBenchmark> peer{};
   std::vector<std::shared_ptr<void>> kept{};  // what the call refers to
 };
 

@@ -19,7 +19,7 @@
 namespace sluice::market {
 
 // Each rule has an operation of its own, since costs are measured per operation.
-const compute::Operation& operation_of(Rule rule);
+const compute::Operation& operation_of(IndicatorRule rule);
 
 template <class T>
 using Arrays = std::vector<std::span<T>>;
@@ -28,13 +28,14 @@ using Arrays = std::vector<std::span<T>>;
 // or the lengths of arrays do not fit. Arrays may be empty; out must not overlap in.
 compute::Outcome run(compute::Compute& compute, const Plan& plan, const Arrays<const double>& in,
                      const Arrays<double>& out, std::size_t bars = 0,
-                     compute::DevicePreference where = compute::DevicePreference::automatic);
+                     compute::DevicePreference device = compute::DevicePreference::automatic);
 compute::Outcome run(compute::Compute& compute, const Plan& plan, const Arrays<const float>& in,
                      const Arrays<float>& out, std::size_t bars = 0,
-                     compute::DevicePreference where = compute::DevicePreference::automatic);
+                     compute::DevicePreference device = compute::DevicePreference::automatic);
 
-// The call itself, for callers that run it in another way; `batch` must outlive it.
+// The call itself, for callers that run it in another way; `parameters` must outlive it.
 template <class T>
-compute::Call make_call(const Batch& batch, const Arrays<const T>& in, const Arrays<T>& out);
+compute::Call make_call(const IndicatorParameters& parameters, const Arrays<const T>& in,
+                        const Arrays<T>& out);
 
 }  // namespace sluice::market

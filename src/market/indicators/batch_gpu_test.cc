@@ -17,13 +17,14 @@ using compute::DevicePreference;
 
 template <class T>
 std::vector<std::vector<T>> run_on(compute::Compute& compute, const Indicator& one,
-                                   const Plan& plan, const Market& market, DevicePreference where) {
+                                   const Plan& plan, const Market& market,
+                                   DevicePreference device) {
   std::vector<std::vector<T>> in, out(one.outputs.size());
   for (const auto& array : market.inputs(one)) in.emplace_back(array.begin(), array.end());
   for (auto& array : out) array.assign(in[0].size(), static_cast<T>(-7));
   const auto outcome = run(compute, plan, Arrays<const T>(in.begin(), in.end()),
-                           Arrays<T>(out.begin(), out.end()), market.bars, where);
-  if (where == DevicePreference::gpu) {
+                           Arrays<T>(out.begin(), out.end()), market.bars, device);
+  if (device == DevicePreference::gpu) {
     EXPECT_EQ(outcome.items_on_cpu, 0u) << outcome.fallback;
   }
   return out;

@@ -8,7 +8,7 @@ namespace sluice::market {
 
 std::vector<compute::Outcome> run_series(compute::Compute& compute, const Plan& plan,
                                          std::span<IndicatorSeries> series,
-                                         compute::DevicePreference where) {
+                                         compute::DevicePreference device) {
   std::map<std::size_t, std::vector<IndicatorSeries*>> by_length;
   for (IndicatorSeries& each : series) by_length[each.bars()].push_back(&each);
   std::vector<compute::Outcome> outcomes;
@@ -21,7 +21,7 @@ std::vector<compute::Outcome> run_series(compute::Compute& compute, const Plan& 
         from[c].insert(from[c].end(), each->in[c].begin(), each->in[c].end());
     if (bars > 0)
       outcomes.push_back(run(compute, plan, Arrays<const double>(from.begin(), from.end()),
-                             Arrays<double>(to.begin(), to.end()), bars, where));
+                             Arrays<double>(to.begin(), to.end()), bars, device));
     for (std::size_t s = 0; s < batch.size(); ++s)
       for (const auto& column : to) {
         const auto begin = column.begin() + static_cast<std::ptrdiff_t>(s * bars);

@@ -22,6 +22,6 @@ struct IndicatorSeries {
 // the batches, from the shortest series to the longest.
 std::vector<compute::Outcome> run_series(
     compute::Compute& compute, const Plan& plan, std::span<IndicatorSeries> series,
-    compute::DevicePreference where = compute::DevicePreference::automatic);
+    compute::DevicePreference device = compute::DevicePreference::automatic);
 
 }  // namespace sluice::market

@@ -15,7 +15,7 @@ namespace {
 namespace rules = SLUICE_RULES;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-struct Begin {
+struct CreateState {
   std::vector<std::byte>& bytes;
 
   template <class S>
@@ -27,7 +27,7 @@ struct Begin {
   }
 };
 
-struct Step {
+struct UpdateState {
   const Plan& plan;
   std::byte* bytes;
   const double* in;
@@ -56,7 +56,7 @@ bool same(const Plan& a, const Plan& b) { return std::memcmp(&a, &b, sizeof(Plan
 }  // namespace
 
 Stream::Stream(const Plan& plan) : plan_(plan), ring_(static_cast<std::size_t>(plan.ring)) {
-  rules::visit_rule<double>(plan_, Begin{rule_});
+  rules::visit_rule<double>(plan_, CreateState{rule_});
 }
 
 void Stream::update(std::span<const double> in, std::span<double> out) {
@@ -65,7 +65,8 @@ void Stream::update(std::span<const double> in, std::span<double> out) {
   const bool complete = std::ranges::none_of(in, [](double x) { return std::isnan(x); });
   double made[kMaxOutputs] = {};
   if (bars_ > 0 || complete) {
-    rules::visit_rule<double>(plan_, Step{plan_, rule_.data(), in.data(), ring_.data(), made});
+    rules::visit_rule<double>(plan_,
+                              UpdateState{plan_, rule_.data(), in.data(), ring_.data(), made});
     ++bars_;
   }
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = bars_ > plan_.lookback ? made[i] : kNan;

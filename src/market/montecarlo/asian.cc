@@ -74,7 +74,7 @@ const compute::Operation& asian_operation() {
 }
 
 Estimate asian(compute::Compute& compute, const AsianOption& option,
-               const SimulationOptions& simulation, compute::DevicePreference where) {
+               const SimulationOptions& simulation, compute::DevicePreference device) {
   validate(option, simulation);
   const int each = simulation.antithetic ? 2 : 1;
   const std::size_t per_block = kAsianBlock * static_cast<std::size_t>(each);
@@ -85,14 +85,14 @@ Estimate asian(compute::Compute& compute, const AsianOption& option,
                      .parameters_bytes = sizeof plan,
                      .items = blocks.size(),
                      .work = static_cast<double>(per_block) * option.fixings};
-  compute::Outcome ran = compute.run(asian_operation(), call, where);
+  compute::Outcome outcome = compute.run(asian_operation(), call, device);
   const double discount = std::exp(-option.rate * option.expiry);
   Estimate found =
       estimate(blocks, discount, geometric_mean_payoff(option), simulation.control_variate, each);
   // Rounding of the prices to floats, which is the same for all paths.
   constexpr double kRounding = 1e-7;
   found.standard_error += kRounding * discount * std::max(option.spot, option.strike);
-  found.ran = std::move(ran);
+  found.outcome = std::move(outcome);
   return found;
 }
 

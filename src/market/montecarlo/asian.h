@@ -24,7 +24,7 @@ struct AsianOption {
 // standard error includes the rounding of prices to floats, 1e-7 of spot or strike.
 Estimate asian(compute::Compute& compute, const AsianOption& option,
                const SimulationOptions& simulation = {},
-               compute::DevicePreference where = compute::DevicePreference::automatic);
+               compute::DevicePreference device = compute::DevicePreference::automatic);
 
 // The paths that are actually simulated: full blocks.
 std::uint64_t simulated_asian_paths(const SimulationOptions& simulation);

@@ -13,9 +13,9 @@ namespace sluice::market {
 struct Estimate {
   double price = 0;
   double standard_error = 0;
-  std::uint64_t paths = 0;  // simulated, antithetic ones counted
-  double beta = 0;          // how much of the control variate was taken off; 0: none
-  compute::Outcome ran{};   // the device, and the reason for it
+  std::uint64_t paths = 0;     // simulated, antithetic ones counted
+  double beta = 0;             // how much of the control variate was taken off; 0: none
+  compute::Outcome outcome{};  // the device, and the reason for it
 };
 
 // Sums of one block: samples x (payoffs; the mean of a pair with antithetic paths) and control

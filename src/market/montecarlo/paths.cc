@@ -217,7 +217,7 @@ const compute::Operation& paths_operation() {
 }
 
 Estimate simulate(compute::Compute& compute, const PathModel& model, const PathPayoff& payoff,
-                  const SimulationOptions& simulation, compute::DevicePreference where) {
+                  const SimulationOptions& simulation, compute::DevicePreference device) {
   validate(model, payoff);
   require_range("paths", static_cast<double>(simulation.paths), 1.0, 1e12);
   PathPlan plan = make_plan(model, payoff, simulation);
@@ -235,10 +235,10 @@ Estimate simulate(compute::Compute& compute, const PathModel& model, const PathP
                      .work = static_cast<double>(per_block) * model.steps * plan.assets};
   if (quasi)
     call.in.push_back({.data = quasi.get(), .item_bytes = 0, .shared_bytes = sizeof *quasi});
-  compute::Outcome ran = compute.run(paths_operation(), call, where);
+  compute::Outcome outcome = compute.run(paths_operation(), call, device);
   Estimate found = estimate(blocks, 1, control_mean(model, plan), simulation.control_variate,
                             static_cast<int>(each), simulation.sobol ? kSobolShifts : 0);
-  found.ran = std::move(ran);
+  found.outcome = std::move(outcome);
   return found;
 }
 

@@ -69,7 +69,7 @@ struct PathModel {
 // device; prices agree within 1e-9 of spot.
 Estimate simulate(compute::Compute& compute, const PathModel& model, const PathPayoff& payoff,
                   const SimulationOptions& simulation = {},
-                  compute::DevicePreference where = compute::DevicePreference::automatic);
+                  compute::DevicePreference device = compute::DevicePreference::automatic);
 
 // The paths that are actually simulated: full blocks, and with Sobol's sequence powers of two.
 std::uint64_t simulated_paths(const SimulationOptions& simulation);

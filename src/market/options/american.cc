@@ -65,13 +65,13 @@ const compute::Operation& american_operation() {
 
 compute::Outcome american(compute::Compute& compute, const OptionColumns<double>& options,
                           OptionKind kind, std::span<double> price, AmericanAccuracy accuracy,
-                          compute::DevicePreference where) {
+                          compute::DevicePreference device) {
   AmericanTables tables = american_tables(accuracy, kind);
   compute::Call call = option_call(options, price.size());
   call.in.push_back({.data = &tables, .item_bytes = 0, .shared_bytes = sizeof tables});
   call.out.push_back({.data = price.data(), .item_bytes = sizeof(double)});
   call.work = static_cast<double>(tables.nodes * tables.iterations * tables.points);
-  return compute.run(american_operation(), call, where);
+  return compute.run(american_operation(), call, device);
 }
 
 }  // namespace sluice::market

@@ -20,7 +20,7 @@ enum class AmericanAccuracy { fast, standard, fine };
 compute::Outcome american(compute::Compute& compute, const OptionColumns<double>& options,
                           OptionKind kind, std::span<double> price,
                           AmericanAccuracy accuracy = AmericanAccuracy::standard,
-                          compute::DevicePreference where = compute::DevicePreference::automatic);
+                          compute::DevicePreference device = compute::DevicePreference::automatic);
 
 // The operation takes the six columns and these tables, shared by all options.
 namespace formula {

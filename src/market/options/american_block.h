@@ -8,18 +8,18 @@
 namespace sluice::market::formula {
 
 inline constexpr int kPutLanes = 16;
-using Lanes = double[kPutLanes];
+using LaneArray = double[kPutLanes];
 
 // Options side by side, and what is known of each.
 struct alignas(64) PutBlock {
-  Lanes spot, strike, t, rate, yield, vol;
-  Lanes root_t, log_start, log_price;
-  Lanes level[kMaxNodes], next[kMaxNodes], square[kMaxNodes];
-  Lanes value;
-  Lanes out_of_range;  // not 0: inputs out of range of the vector logarithm, `value` is wrong
+  LaneArray spot, strike, t, rate, yield, vol;
+  LaneArray root_t, log_start, log_price;
+  LaneArray level[kMaxNodes], next[kMaxNodes], square[kMaxNodes];
+  LaneArray value;
+  LaneArray out_of_range;  // not 0: inputs out of range of the vector logarithm, `value` is wrong
   // One row for each node and point.
-  Lanes of_rate[kMaxNodes * kMaxPoints], of_yield[kMaxNodes * kMaxPoints];
-  Lanes at_points[kMaxNodes * kMaxPoints];  // the boundary; also at the final points
+  LaneArray of_rate[kMaxNodes * kMaxPoints], of_yield[kMaxNodes * kMaxPoints];
+  LaneArray at_points[kMaxNodes * kMaxPoints];  // the boundary; also at the final points
 
   void set(int lane, const Put& p) {
     const PutTerms o = put_terms(p);

@@ -24,7 +24,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using fast::HostMath;
 using formula::Bracket;
 using formula::kPutLanes;
-using formula::Lanes;
+using formula::LaneArray;
 using formula::PutBlock;
 using formula::PutTerms;
 using formula::QdTerms;
@@ -34,7 +34,7 @@ using formula::QdTerms;
 }
 
 struct QdLanes {
-  Lanes inverse, half, drift, discount, payout, slope, on_gain, on_theta;
+  LaneArray inverse, half, drift, discount, payout, slope, on_gain, on_theta;
 
   [[gnu::always_inline]] QdTerms at(int l) const {
     return {inverse[l], half[l],  drift[l],   discount[l],
@@ -53,7 +53,7 @@ struct QdLanes {
 };
 
 struct BracketLanes {
-  Lanes low, high, at_low, at_high, width;
+  LaneArray low, high, at_low, at_high, width;
 
   [[gnu::always_inline]] Bracket at(int l) const {
     return {low[l], high[l], at_low[l], at_high[l], width[l]};
@@ -126,7 +126,7 @@ void weigh_points(PutBlock& b, const formula::AmericanTables& tables) {
 }
 
 // The boundary's levels at `count` places, a multiple of four: matrix times squares.
-void levels_at(const PutBlock& b, const double* matrix, int nodes, int count, Lanes* out) {
+void levels_at(const PutBlock& b, const double* matrix, int nodes, int count, LaneArray* out) {
   const hn::CappedTag<double, kPutLanes> d;
   for (int row = 0; row < count; row += 4, matrix += 4 * nodes)
     for (std::size_t l = 0; l < kPutLanes; l += hn::Lanes(d)) {
@@ -154,7 +154,7 @@ void square_levels(PutBlock& b, int nodes) {
 }
 
 struct IntegralLanes {
-  Lanes drift, numerator, denominator;
+  LaneArray drift, numerator, denominator;
 
   [[gnu::always_inline]] void set(int l, const formula::Integrals& sums) {
     numerator[l] = sums.numerator;
@@ -169,7 +169,7 @@ template <bool kFormA>
                                              const formula::AmericanTables& tables, int i,
                                              IntegralLanes& sums) {
   const double node = formula::node_share(tables, i);
-  Lanes deviation, inverse;
+  LaneArray deviation, inverse;
   for (int l = 0; l < kPutLanes; ++l) {
     deviation[l] = b.vol[l] * b.root_t[l] * node;
     inverse[l] = 1 / deviation[l];
@@ -212,7 +212,7 @@ template <bool kFormA>
 void find_boundaries(PutBlock& b, const formula::AmericanMatrix& matrix) {
   const formula::AmericanTables& tables = matrix.tables;
   const int n = tables.nodes;
-  const Lanes at_expiry{};
+  const LaneArray at_expiry{};
   for (int i = n - 1; i >= 0; --i)
     start_levels(b, formula::node_share(tables, i), i == n - 1 ? at_expiry : b.level[i + 1],
                  b.level[i]);
@@ -231,7 +231,7 @@ void find_boundaries(PutBlock& b, const formula::AmericanMatrix& matrix) {
 void price_puts(PutBlock& b, const formula::AmericanMatrix& matrix, bool form_a) {
   form_a ? find_boundaries<true>(b, matrix) : find_boundaries<false>(b, matrix);
   const formula::AmericanTables& tables = matrix.tables;
-  Lanes sum{}, share;
+  LaneArray sum{}, share;
   for (int l = 0; l < kPutLanes; ++l) share[l] = b.spot[l] / b.strike[l];
   for (int j = 0; j < tables.final_points; ++j) {
     const double sine = tables.final_sine[j], weight = tables.final_weight[j];

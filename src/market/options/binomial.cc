@@ -13,7 +13,7 @@ const compute::Operation& binomial_operation() {
 
 compute::Outcome binomial(compute::Compute& compute, const OptionColumns<double>& options,
                           const BinomialOptions& tree, std::span<double> price,
-                          compute::DevicePreference where) {
+                          compute::DevicePreference device) {
   require_range("steps", tree.steps, 1, kMaxTreeSteps);
   const TreeParameters parameters{.call = tree.kind == OptionKind::call,
                                   .american = tree.exercise == Exercise::american,
@@ -23,7 +23,7 @@ compute::Outcome binomial(compute::Compute& compute, const OptionColumns<double>
   call.parameters_bytes = sizeof parameters;
   call.out.push_back({.data = price.data(), .item_bytes = sizeof(double)});
   call.work = 0.5 * tree.steps * tree.steps;
-  return compute.run(binomial_operation(), call, where);
+  return compute.run(binomial_operation(), call, device);
 }
 
 }  // namespace sluice::market

@@ -20,7 +20,7 @@ inline constexpr int kMaxTreeSteps = 16384;
 // volatility). CPU and GPU agree within 1e-12 of (spot + strike).
 compute::Outcome binomial(compute::Compute& compute, const OptionColumns<double>& options,
                           const BinomialOptions& tree, std::span<double> price,
-                          compute::DevicePreference where = compute::DevicePreference::automatic);
+                          compute::DevicePreference device = compute::DevicePreference::automatic);
 
 const compute::Operation& binomial_operation();
 

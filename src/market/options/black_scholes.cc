@@ -39,12 +39,12 @@ void write_to(Call& call, std::span<T> column) {
 template <class T>
 compute::Outcome black_scholes(compute::Compute& compute, const OptionColumns<T>& options,
                                std::span<T> call, std::span<T> put,
-                               compute::DevicePreference where) {
+                               compute::DevicePreference device) {
   require_length("put", put.size(), call.size());
   Call c = option_call(options, call.size());
   write_to(c, call);
   write_to(c, put);
-  return compute.run(black_scholes_operation<T>(), c, where);
+  return compute.run(black_scholes_operation<T>(), c, device);
 }
 
 std::string_view name(Greek greek) {
@@ -57,14 +57,14 @@ std::string_view name(Greek greek) {
 template <class T>
 Greeks<T> black_scholes_greeks(compute::Compute& compute, const OptionColumns<T>& options,
                                OptionKind kind, std::size_t count,
-                               compute::DevicePreference where) {
+                               compute::DevicePreference device) {
   Greeks<T> out(count);
   Call call = option_call(options, count);
   const OptionSign parameters = sign(kind);
   call.parameters = &parameters;
   call.parameters_bytes = sizeof parameters;
   for (std::size_t g = 0; g < kGreekCount; ++g) write_to(call, out[static_cast<Greek>(g)]);
-  out.ran = compute.run(greeks_operation<T>(), call, where);
+  out.outcome = compute.run(greeks_operation<T>(), call, device);
   return out;
 }
 
@@ -83,7 +83,7 @@ std::string_view explain(ImpliedReason reason) {
 compute::Outcome implied_volatility(compute::Compute& compute, Column<double> price,
                                     const OptionColumns<double>& options, OptionKind kind,
                                     std::span<double> vol, std::span<ImpliedReason> reasons,
-                                    compute::DevicePreference where) {
+                                    compute::DevicePreference device) {
   require_length("reasons", reasons.size(), vol.size());
   if (!price.is_scalar()) require_length("price", price.size(), vol.size());
   OptionColumns<double> others = options;
@@ -96,7 +96,7 @@ compute::Outcome implied_volatility(compute::Compute& compute, Column<double> pr
   call.parameters_bytes = sizeof parameters;
   write_to(call, vol);
   write_to(call, reasons);
-  return compute.run(implied_volatility_operation(), call, where);
+  return compute.run(implied_volatility_operation(), call, device);
 }
 
 template <>

@@ -19,7 +19,7 @@ namespace sluice::market {
 template <class T>
 compute::Outcome black_scholes(
     compute::Compute& compute, const OptionColumns<T>& options, std::span<T> call, std::span<T> put,
-    compute::DevicePreference where = compute::DevicePreference::automatic);
+    compute::DevicePreference device = compute::DevicePreference::automatic);
 
 // Per year and per 1.00 of rate or volatility. `theta`, `charm` and `color` are changes
 // as the calendar moves on; theta per day is theta / 365.
@@ -52,7 +52,7 @@ class Greeks {
   std::span<T> operator[](Greek g) { return columns_[static_cast<std::size_t>(g)]; }
   std::vector<T> take(Greek g) { return std::move(columns_[static_cast<std::size_t>(g)]); }
 
-  compute::Outcome ran{};  // where, and why there
+  compute::Outcome outcome{};  // where, and why there
 
  private:
   std::array<std::vector<T>, kGreekCount> columns_;
@@ -65,7 +65,7 @@ class Greeks {
 template <class T>
 Greeks<T> black_scholes_greeks(
     compute::Compute& compute, const OptionColumns<T>& options, OptionKind kind, std::size_t count,
-    compute::DevicePreference where = compute::DevicePreference::automatic);
+    compute::DevicePreference device = compute::DevicePreference::automatic);
 
 // Why there is no implied volatility.
 enum class ImpliedReason : std::uint8_t {
@@ -82,7 +82,7 @@ std::string_view explain(ImpliedReason reason);
 compute::Outcome implied_volatility(
     compute::Compute& compute, Column<double> price, const OptionColumns<double>& options,
     OptionKind kind, std::span<double> vol, std::span<ImpliedReason> reasons,
-    compute::DevicePreference where = compute::DevicePreference::automatic);
+    compute::DevicePreference device = compute::DevicePreference::automatic);
 
 // The operations themselves, for benchmarks and tests of one device.
 template <class T>

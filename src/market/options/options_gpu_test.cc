@@ -65,11 +65,11 @@ TEST_F(OptionsOnGpuTest, BlackScholesPricesAgreeWithTheCpu) {
   for (const std::size_t n : {1u, 255u, 513u, 100003u}) {
     const Columns c(n);
     Prices other(n);
-    compare(c, 2e-15, [&](Prices& out, DevicePreference where) {
-      return black_scholes<double>(*compute, c.columns(), out, other, where);
+    compare(c, 2e-15, [&](Prices& out, DevicePreference device) {
+      return black_scholes<double>(*compute, c.columns(), out, other, device);
     });
-    compare(c, 2e-15, [&](Prices& out, DevicePreference where) {
-      return black_scholes<double>(*compute, c.columns(), other, out, where);
+    compare(c, 2e-15, [&](Prices& out, DevicePreference device) {
+      return black_scholes<double>(*compute, c.columns(), other, out, device);
     });
   }
 }
@@ -167,9 +167,9 @@ TEST_F(OptionsOnGpuTest, BinomialPricesAgreeWithTheCpu) {
     for (const auto kind : {OptionKind::call, OptionKind::put})
       for (const auto exercise : {Exercise::american, Exercise::european}) {
         const Columns c(trees.options, static_cast<unsigned>(trees.steps));
-        compare(c, 1e-12, [&](Prices& out, DevicePreference where) {
+        compare(c, 1e-12, [&](Prices& out, DevicePreference device) {
           return binomial(*compute, c.columns(),
-                          {.kind = kind, .exercise = exercise, .steps = trees.steps}, out, where);
+                          {.kind = kind, .exercise = exercise, .steps = trees.steps}, out, device);
         });
       }
 }
@@ -178,8 +178,8 @@ TEST_F(OptionsOnGpuTest, AmericanPricesAgreeWithTheCpu) {
   for (const auto accuracy : {AmericanAccuracy::fast, AmericanAccuracy::standard})
     for (const auto kind : {OptionKind::call, OptionKind::put}) {
       const Columns c(777);
-      compare(c, 1e-11, [&](Prices& out, DevicePreference where) {
-        return american(*compute, c.columns(), kind, out, accuracy, where);
+      compare(c, 1e-11, [&](Prices& out, DevicePreference device) {
+        return american(*compute, c.columns(), kind, out, accuracy, device);
       });
     }
 }

@@ -276,7 +276,7 @@ std::string to_page(const Study& study) {
 Json answer_backtest(RequestContext& context) {
   StudyRequest request;
   read_rules(context.fields, request);
-  request.sweep.where = context.where;
+  request.sweep.device = context.device;
   request.histories = read_histories(context.fields);
   settle(request);
   const bool html = context.fields.flag("html", false);

@@ -75,7 +75,9 @@ std::vector<IndicatorSeries> plain_series(RequestContext& context, const Indicat
 // Steps of a bar, its reading aside: those of CCI alone grow with its period. Each bar reads its
 // window twice, and each sum waits for the one before it: 3 ns for each bar of the window, and
 // more where that does not fit the cache.
-double work_of_bar(const Plan& plan) { return plan.rule == Rule::cci ? 4.0 * plan.n[0] : 0; }
+double work_of_bar(const Plan& plan) {
+  return plan.rule == IndicatorRule::cci ? 4.0 * plan.n[0] : 0;
+}
 
 // Numbers in: as given, as series and as batches. Numbers out: twice, and as text.
 void check_cost(RequestContext& context, const Plan& plan,
@@ -87,8 +89,9 @@ void check_cost(RequestContext& context, const Plan& plan,
   constexpr double kSeriesBytes = 1000, kSeriesWork = 2000;
   context.charge(16 * in + (16 + kNumberBytes) * out + kSeriesBytes * count, "so many bars");
   const double bars = in / plan.inputs;
-  context.check_work(20 * in + work_of_bar(plan) * bars + kNumberWork * out + kSeriesWork * count,
-                     plan.rule == Rule::cci ? "so many bars of this 'timeperiod'" : "so many bars");
+  context.check_work(
+      20 * in + work_of_bar(plan) * bars + kNumberWork * out + kSeriesWork * count,
+      plan.rule == IndicatorRule::cci ? "so many bars of this 'timeperiod'" : "so many bars");
 }
 
 // Gives each column back as soon as it is part of the answer.
@@ -129,7 +132,7 @@ Json answer_indicator(RequestContext& context, std::string_view name) {
     all = plain_series(context, one, many);
   context.fields.finish();
   check_cost(context, plan, all);
-  const auto outcomes = run_series(context.compute, plan, all, context.where);
+  const auto outcomes = run_series(context.compute, plan, all, context.device);
   Json answer = {{"indicator", one.name}, {"lookback", plan.lookback}};
   if (named != nullptr) {
     answer["series"] = Json::object();

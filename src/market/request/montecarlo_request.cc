@@ -179,12 +179,12 @@ Json answer_montecarlo(RequestContext& context) {
   context.charge(paths, "'paths'");  // sums of blocks of them, and little else
   const Estimate found =
       payoff == kFastAsian
-          ? asian(context.compute, asian_of(model, paid), simulation, context.where)
-          : simulate(context.compute, model, paid, simulation, context.where);
+          ? asian(context.compute, asian_of(model, paid), simulation, context.device)
+          : simulate(context.compute, model, paid, simulation, context.device);
   Json answer = {{"payoff", kPayoffs[payoff]},
                  {"kind", kOptionKinds[static_cast<std::size_t>(paid.kind)]}};
   answer.update(to_json(found));
-  context.report_run(answer, found.ran);
+  context.report_run(answer, found.outcome);
   return answer;
 }
 

@@ -187,9 +187,9 @@ OptionRequest read_request(RequestContext& context) {
 
 Result with_greeks(RequestContext& context, const OptionRequest& request, OptionKind kind) {
   auto greeks = black_scholes_greeks<double>(context.compute, request.columns(), kind,
-                                             request.count, context.where);
+                                             request.count, context.device);
   Result result;
-  result.outcome = greeks.ran;
+  result.outcome = greeks.outcome;
   for (std::size_t i = 0; i < kGreekCount; ++i)
     result.columns.emplace_back(name(static_cast<Greek>(i)), greeks.take(static_cast<Greek>(i)));
   return result;
@@ -199,7 +199,7 @@ Result by_heston(RequestContext& context, const OptionRequest& request, OptionKi
   std::vector<double> prices(request.count);
   const Instant begun = Steady::now();
   // A millisecond each, mostly; but a second where the integral hardly falls.
-  const double max_s = std::max(1.0, context.limits.max_work / kStepsASecond);
+  const double max_s = std::max(1.0, context.limits.max_work / kWorkUnitsPerSecond);
   context.compute.workers().each(request.count, 4, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
       require(seconds_between(begun, Steady::now()) <= max_s,
@@ -207,11 +207,11 @@ Result by_heston(RequestContext& context, const OptionRequest& request, OptionKi
       prices[i] = heston_price(heston_option(request, kind, i));
     }
   });
-  compute::Outcome ran;
-  ran.items_on_cpu = request.count;
-  ran.seconds = seconds_between(begun, Steady::now());
-  ran.choice.reason = "Heston's formula is for the CPU alone";
-  return {{{"price", std::move(prices)}}, {}, std::move(ran)};
+  compute::Outcome outcome;
+  outcome.items_on_cpu = request.count;
+  outcome.seconds = seconds_between(begun, Steady::now());
+  outcome.choice.reason = "Heston's formula is for the CPU alone";
+  return {{{"price", std::move(prices)}}, {}, std::move(outcome)};
 }
 
 Result result_of(RequestContext& context, const OptionRequest& request, OptionKind kind) {
@@ -222,14 +222,14 @@ Result result_of(RequestContext& context, const OptionRequest& request, OptionKi
   if (request.model == implied) {
     result.reasons.resize(request.count);
     result.outcome = implied_volatility(context.compute, request.price.column(), request.columns(),
-                                        kind, out, result.reasons, context.where);
+                                        kind, out, result.reasons, context.device);
   } else if (request.model == american_model) {
     result.outcome =
-        american(context.compute, request.columns(), kind, out, request.accuracy, context.where);
+        american(context.compute, request.columns(), kind, out, request.accuracy, context.device);
   } else {
     BinomialOptions tree = request.tree;
     tree.kind = kind;
-    result.outcome = binomial(context.compute, request.columns(), tree, out, context.where);
+    result.outcome = binomial(context.compute, request.columns(), tree, out, context.device);
   }
   result.columns.emplace_back(request.model == implied ? "vol" : "price", std::move(out));
   return result;

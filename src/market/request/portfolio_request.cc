@@ -57,7 +57,7 @@ std::vector<double> yearly_means(const RequestContext& context, const Panel& ret
                                  double periods) {
   std::vector<RiskMetrics> metrics(returns.series(), RiskMetrics{});
   risk_metrics(context.compute, returns.values, returns.bars, {}, metrics,
-               {.periods_per_year = periods}, context.where);
+               {.periods_per_year = periods}, context.device);
   std::vector<double> means;
   for (const RiskMetrics& one : metrics) means.push_back(one.annual_return);
   return means;

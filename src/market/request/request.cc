@@ -98,9 +98,9 @@ RequestContext make_context(compute::Compute& compute, const Json& request,
 
 // The answer with packed lists of numbers.
 Json packed_answer(RequestContext& context, std::string_view what) {
-  context.where =
+  context.device =
       *compute::device_preference_from(kDevices[context.fields.one_of("device", kDevices, 0)]);
-  context.compute.require_device(context.where);
+  context.compute.require_device(context.device);
   context.explain = context.fields.flag("explain", false);
   for (const RequestKind& kind : kRequests)
     if (kind.name == what) return kind.answer(context);
@@ -111,9 +111,10 @@ Json packed_answer(RequestContext& context, std::string_view what) {
 
 TooMuchWork::TooMuchWork(double work, std::string what, double max_work)
     : Error(Code::invalid_argument,
-            fmt::format("{} ask for {:.3g} steps, about {:.3g} s; this server takes at most {:.3g} "
-                        "in one request: ask for less of them",
-                        what, work, work / kStepsASecond, max_work)),
+            fmt::format(
+                "{} ask for {:.3g} work units, about {:.3g} s; this server takes at most {:.3g} "
+                "in one request: ask for less of them",
+                what, work, work / kWorkUnitsPerSecond, max_work)),
       work_(work),
       fields_(std::move(what)) {}
 
@@ -126,7 +127,7 @@ void RequestContext::charge(double bytes, std::string_view names) const {
 }
 
 void RequestContext::report_run(Json& to, const compute::Outcome& outcome) const {
-  const bool in_silence = where == compute::DevicePreference::gpu && outcome.items_on_gpu == 0;
+  const bool in_silence = device == compute::DevicePreference::gpu && outcome.items_on_gpu == 0;
   if (!explain && !in_silence) return;
   Json ran = {{"on", outcome.items_on_gpu > 0 ? "gpu" : "cpu"},
               {"reason", outcome.choice.reason},

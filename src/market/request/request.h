@@ -20,12 +20,12 @@ namespace sluice::market {
 // Limits of the cost of one request, for servers. Every calculation is estimated before it begins,
 // including its input and its answer, and throws Cancelled when the caller's CancelScope ends.
 struct RequestLimits {
-  // Steps: of paths, nodes of trees, bars x parameter sets. 1e9 are about a second on two
-  // cores.
+  // Work units: steps of a path, nodes of a tree, bars x parameter sets. 1e9 take about a second on
+  // two cores.
   double max_work = std::numeric_limits<double>::infinity();
   MemoryBudget::Charge* memory = nullptr;  // of the request; grows by the work until its end
 };
-inline constexpr double kStepsASecond = 1e9;
+inline constexpr double kWorkUnitsPerSecond = 1e9;
 
 // The estimate is above max_work.
 class TooMuchWork : public Error {

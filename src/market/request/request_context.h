@@ -16,7 +16,7 @@ struct RequestContext {
   compute::Compute& compute;
   const RequestLimits& limits;
   Fields fields;
-  compute::DevicePreference where;
+  compute::DevicePreference device;
   bool explain;
 
   // Throws TooMuchWork, naming `fields`, when `work` is more than the limits allow.
@@ -28,7 +28,7 @@ struct RequestContext {
   void report_run(Json& answer, const compute::Outcome& outcome) const;
 };
 
-// The bytes of a number of the answer, and the steps to format it.
+// The bytes of a number of the answer, and the work units to format it.
 inline constexpr double kNumberBytes = 8, kNumberWork = 130;
 
 Json answer_indicator(RequestContext& context, std::string_view name);

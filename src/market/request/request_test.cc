@@ -17,7 +17,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr double kServerWork = 1e10;  // steps that a server allows
+constexpr double kServerWork = 1e10;  // work units that a server allows
 
 class Requests : public testing::Test {
  protected:
@@ -268,7 +268,7 @@ TEST_F(Requests, TooManyWindowsAreRefusedBeforeTrading) {
     const Json request = {
         {"close", wavy_prices(20000)},
         {"walk_forward", {{"in_sample", 2}, {"out_of_sample", 1}, {"anchored", anchored}}}};
-    EXPECT_THAT(refused("backtest", request), HasSubstr("steps"));
+    EXPECT_THAT(refused("backtest", request), HasSubstr("work units"));
   }
   const Json usual = {{"close", wavy_prices(1500)}, {"walk_forward", true}};
   EXPECT_THAT(refused("backtest", usual), HasSubstr("answered"));
@@ -281,7 +281,7 @@ TEST_F(Requests, ExpensiveOptionsAreEstimatedAsExpensive) {
     EXPECT_THAT(refused("option", request), HasSubstr("answered"));
   }
   request["t"] = 1e-6;
-  EXPECT_THAT(refused("option", request), HasSubstr("steps"));
+  EXPECT_THAT(refused("option", request), HasSubstr("work units"));
 }
 
 TEST_F(Requests, LongNamesAreCutInMessages) {
@@ -301,7 +301,7 @@ TEST_F(Requests, LongNamesAreCutInMessages) {
 TEST_F(Requests, AnswersOverTheMemoryLimitAreRefused) {
   EXPECT_THAT(refused("backtest", {{"close", wavy_prices(50)},
                                    {"parameters", {{"fast", "1:600"}, {"slow", "2:600"}}}}),
-              HasSubstr("steps"));
+              HasSubstr("work units"));
   EXPECT_THAT(
       refused("risk", {{"returns", wavy_prices(9)}, {"simulate", true}, {"paths", 1 << 30}}),
       HasSubstr("'paths'"));

@@ -100,7 +100,7 @@ std::vector<double> covariance_of(const RequestContext& context, const Panel& re
                                   const CovarianceOptions& options) {
   std::vector<double> matrix(returns.series() * returns.series());
   covariance(context.compute, returns.values, returns.series(), returns.bars, matrix, options, {},
-             context.where);
+             context.device);
   return matrix;
 }
 

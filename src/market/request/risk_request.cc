@@ -43,7 +43,7 @@ void read_tail(RequestContext& context, RiskRequest& request) {
       .paths = static_cast<std::uint64_t>(f.integer("paths", 1 << 20, 4, kMaxPaths)),
       .seed = static_cast<std::uint64_t>(f.integer("seed", 42, 0, 1LL << 53))};
   if (!request.simulate) return;
-  constexpr double kPath = 50;  // steps: a random number, its exponential, its rank
+  constexpr double kPath = 50;  // work units: a random number, its exponential, its rank
   const auto paths = static_cast<double>(request.simulated.paths);
   context.check_work(kPath * paths * static_cast<double>(request.data.panel.series()),
                      "'paths' and the number of series");
@@ -106,7 +106,7 @@ void add_tails(RequestContext& context, const RiskRequest& request, std::vector<
   for (const std::size_t method : {std::size_t{0}, std::size_t{1}}) {
     TailOptions options = request.tail;
     options.method = static_cast<TailMethod>(method);
-    tail_risk(context.compute, panel.values, panel.bars, found, options, context.where);
+    tail_risk(context.compute, panel.values, panel.bars, found, options, context.device);
     for (std::size_t i = 0; i < panel.series(); ++i) {
       throw_if_cancelled();
       auto& one = series[i];
@@ -117,7 +117,7 @@ void add_tails(RequestContext& context, const RiskRequest& request, std::vector<
   if (!request.simulate) return;
   for (std::size_t i = 0; i < panel.series(); ++i) {
     const auto tail =
-        simulated_tail(context.compute, panel.at(i), request.simulated, context.where);
+        simulated_tail(context.compute, panel.at(i), request.simulated, context.device);
     series[i]["var_simulated"] = number_or_null(tail.var);
     series[i]["cvar_simulated"] = number_or_null(tail.cvar);
   }
@@ -130,7 +130,7 @@ Json answer_risk(RequestContext& context) {
   const Panel& panel = request.data.panel;
   std::vector<RiskMetrics> metrics(panel.series(), RiskMetrics{});
   const auto outcome = risk_metrics(context.compute, panel.values, panel.bars, request.benchmark,
-                                    metrics, request.options, context.where);
+                                    metrics, request.options, context.device);
   std::vector<Json> each;
   for (const RiskMetrics& one : metrics) {
     throw_if_cancelled();

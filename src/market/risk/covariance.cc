@@ -154,7 +154,7 @@ void covariance_on_cpu(const Call& call, Workers& workers) {
 compute::Outcome covariance(compute::Compute& compute, std::span<const double> returns,
                             std::size_t series, std::size_t bars, std::span<double> out,
                             const CovarianceOptions& options, std::span<double> shrinkage,
-                            compute::DevicePreference where) {
+                            compute::DevicePreference device) {
   require(series > 0 && bars > 0, "a data set has no series or no bars");
   require(!out.empty() && out.size() % (series * series) == 0,
           "the size of out is not a multiple of series x series");
@@ -174,7 +174,7 @@ compute::Outcome covariance(compute::Compute& compute, std::span<const double> r
                   .parameters_bytes = sizeof parameters,
                   .items = sets,
                   .work = n * n * static_cast<double>(bars)};
-  return compute.run(covariance_operation(), call, where);
+  return compute.run(covariance_operation(), call, device);
 }
 
 const compute::Operation& covariance_operation() {

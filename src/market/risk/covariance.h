@@ -32,10 +32,11 @@ struct CovarianceOptions {
 // missing, and the result where no bar has both. `shrinkage`: one per set, or empty; 0 for a
 // single series, which has no other target than itself.
 // CPU and GPU agree within 1e-12 of the root of the product of the variances.
-compute::Outcome covariance(compute::Compute& compute, std::span<const double> returns,
-                            std::size_t series, std::size_t bars, std::span<double> out,
-                            const CovarianceOptions& options = {}, std::span<double> shrinkage = {},
-                            compute::DevicePreference where = compute::DevicePreference::automatic);
+compute::Outcome covariance(
+    compute::Compute& compute, std::span<const double> returns, std::size_t series,
+    std::size_t bars, std::span<double> out, const CovarianceOptions& options = {},
+    std::span<double> shrinkage = {},
+    compute::DevicePreference device = compute::DevicePreference::automatic);
 
 const compute::Operation& covariance_operation();
 

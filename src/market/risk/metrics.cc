@@ -135,7 +135,7 @@ void risk_on_cpu(const Call& call, Workers& workers) {
 compute::Outcome risk_metrics(compute::Compute& compute, std::span<const double> values,
                               std::size_t bars, std::span<const double> benchmark,
                               std::span<RiskMetrics> out, const RiskOptions& options,
-                              compute::DevicePreference where) {
+                              compute::DevicePreference device) {
   require(bars > 0, "a series has no bars");
   require_length("values", values.size(), bars * out.size());
   if (!benchmark.empty()) require_length("benchmark", benchmark.size(), bars);
@@ -152,7 +152,7 @@ compute::Outcome risk_metrics(compute::Compute& compute, std::span<const double>
             .work = static_cast<double>(bars)};
   if (parameters.has_benchmark)
     call.in.push_back({const_cast<double*>(benchmark.data()), 0, benchmark.size_bytes()});
-  return compute.run(risk_operation(), call, where);
+  return compute.run(risk_operation(), call, device);
 }
 
 void returns_of(Workers& workers, std::span<const double> prices, std::size_t bars, ReturnKind kind,

@@ -48,7 +48,7 @@ struct RiskMetrics {
 compute::Outcome risk_metrics(
     compute::Compute& compute, std::span<const double> values, std::size_t bars,
     std::span<const double> benchmark, std::span<RiskMetrics> out, const RiskOptions& options = {},
-    compute::DevicePreference where = compute::DevicePreference::automatic);
+    compute::DevicePreference device = compute::DevicePreference::automatic);
 
 enum class ReturnKind { simple, log };
 

@@ -30,7 +30,7 @@ Drift log_drift(std::span<const double> returns) {
 }  // namespace
 
 TailRisk simulated_tail(compute::Compute& compute, std::span<const double> returns,
-                        const SimulatedTailOptions& o, compute::DevicePreference where) {
+                        const SimulatedTailOptions& o, compute::DevicePreference device) {
   require_range("horizon", o.horizon, 1e-6, 1e6);
   require(o.paths >= 4 && o.paths <= (std::uint64_t{1} << 32), "paths may be 4 to 2^32");
   const Drift drift = log_drift(returns);
@@ -47,7 +47,7 @@ TailRisk simulated_tail(compute::Compute& compute, std::span<const double> retur
   });
   TailRisk out{};
   tail_risk(compute, ends, ends.size(), {&out, 1}, {TailMethod::historical, o.convention, o.cutoff},
-            where);
+            device);
   return out;
 }
 

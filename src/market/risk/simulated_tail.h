@@ -21,6 +21,6 @@ struct SimulatedTailOptions {
 // drawn on the CPU; `count` is their number.
 TailRisk simulated_tail(compute::Compute& compute, std::span<const double> returns,
                         const SimulatedTailOptions& options = {},
-                        compute::DevicePreference where = compute::DevicePreference::automatic);
+                        compute::DevicePreference device = compute::DevicePreference::automatic);
 
 }  // namespace sluice::market

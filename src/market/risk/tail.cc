@@ -101,7 +101,7 @@ void tail_on_cpu(const Call& call, Workers& workers) {
 
 compute::Outcome tail_risk(compute::Compute& compute, std::span<const double> returns,
                            std::size_t bars, std::span<TailRisk> out, const TailOptions& options,
-                           compute::DevicePreference where) {
+                           compute::DevicePreference device) {
   require(bars > 0, "a series has no bars");
   require_length("returns", returns.size(), bars * out.size());
   require_range("cutoff", options.cutoff, 1e-9, 1 - 1e-9);
@@ -113,7 +113,7 @@ compute::Outcome tail_risk(compute::Compute& compute, std::span<const double> re
                   .parameters_bytes = sizeof parameters,
                   .items = out.size(),
                   .work = static_cast<double>(bars)};
-  return compute.run(tail_operation(), call, where);
+  return compute.run(tail_operation(), call, device);
 }
 
 const compute::Operation& tail_operation() {

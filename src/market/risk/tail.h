@@ -38,7 +38,7 @@ struct TailRisk {
 compute::Outcome tail_risk(compute::Compute& compute, std::span<const double> returns,
                            std::size_t bars, std::span<TailRisk> out,
                            const TailOptions& options = {},
-                           compute::DevicePreference where = compute::DevicePreference::automatic);
+                           compute::DevicePreference device = compute::DevicePreference::automatic);
 
 const compute::Operation& tail_operation();
 

@@ -15,9 +15,10 @@ namespace {
 
 constexpr std::size_t kMaxTallies = std::size_t{64 << 20} / sizeof(Tally);  // kept at once
 
-// With progress reports: sets of one ticker per call, and the target seconds of a call.
-constexpr std::size_t kMaxWatched = 1 << 16;
-constexpr double kShort = 0.2, kLong = 1;
+// With progress reports a call has at most so many sets, and so many tickers that it takes between
+// these times.
+constexpr std::size_t kMaxReportedSets = 1 << 16;
+constexpr double kMinCallSeconds = 0.2, kMaxCallSeconds = 1;
 
 // Sums over tickers, for the means.
 struct Sums {
@@ -70,7 +71,7 @@ class Sweeper {
       result_.tickers.push_back({.ticker = h.ticker});
       all_in_.push_back(trades_all_in(h));
     }
-    const std::size_t max_sets = std::min(sets, options_.progress ? kMaxWatched : kMaxTallies);
+    const std::size_t max_sets = std::min(sets, options_.progress ? kMaxReportedSets : kMaxTallies);
     for (std::size_t s = 0; s < sets; s += max_sets) run_tickers(s, std::min(max_sets, sets - s));
     for (std::size_t s = 0; s < sets; ++s)
       result_.sets.push_back(
@@ -107,8 +108,8 @@ class Sweeper {
       t += count;
       if (!options_.progress) continue;
       const double took = elapsed() - before;
-      if (took < kShort) next = 2 * count;
-      if (took > kLong) next = std::max<std::size_t>(1, count / 2);
+      if (took < kMinCallSeconds) next = 2 * count;
+      if (took > kMaxCallSeconds) next = std::max<std::size_t>(1, count / 2);
     }
   }
 
@@ -129,7 +130,7 @@ class Sweeper {
     const SweepCall part(histories_.subspan(ticker, tickers), options_,
                          std::span(options_.sets).subspan(set, sets), all_in_[ticker],
                          tallies_.data());
-    const auto outcome = compute_.run(sweep_operation(), part.call(), options_.where);
+    const auto outcome = compute_.run(sweep_operation(), part.call(), options_.device);
     if (result_.ran_on.empty()) result_.ran_on = outcome.choice.reason;
     collect(part, ticker, set, sets);
   }

@@ -28,7 +28,7 @@ struct SweepOptions {
   Trading trading{};
   Span span{};  // of every ticker
   Metric metric = Metric::sharpe;
-  compute::DevicePreference where = compute::DevicePreference::automatic;
+  compute::DevicePreference device = compute::DevicePreference::automatic;
   std::function<void(const SweepProgress&)> progress{};  // called now and then, and at the end
 };
 

@@ -30,7 +30,7 @@ bool agrees(const std::vector<PriceHistory>& prices, const SweepOptions& options
 
 void measure(const char* name, const std::vector<PriceHistory>& prices, SweepOptions options) {
   compute::Compute compute({});
-  options.where = compute::DevicePreference::cpu;
+  options.device = compute::DevicePreference::cpu;
   const bool same = agrees(prices, options, compute);
   double best = 0, best_of_core = 0;
   for (int i = 0; i < 5; ++i) {

@@ -53,7 +53,7 @@ class SweepOnGpu : public testing::TestWithParam<Strategy> {
                                .sets = sets(strategy),
                                .trading = trading,
                                .span = span,
-                               .where = DevicePreference::gpu};
+                               .device = DevicePreference::gpu};
     for (const PriceHistory& h : prices) {
       const SweepResult result = sweep(*compute, {&h, 1}, options);
       for (std::size_t i = 0; i < options.sets.size(); i += 7) {
@@ -63,7 +63,7 @@ class SweepOnGpu : public testing::TestWithParam<Strategy> {
     }
     const SweepResult together = sweep(*compute, prices, options);
     SweepOptions on_cpu = options;
-    on_cpu.where = DevicePreference::cpu;
+    on_cpu.device = DevicePreference::cpu;
     const SweepResult cpu = sweep(*compute, prices, on_cpu);
     const SweepResult again = sweep(*compute, prices, options);
     for (std::size_t i = 0; i < options.sets.size(); ++i) {
@@ -109,9 +109,9 @@ TEST(SweepOnGpuWithManyRows, ResultsAgreeWithTheCpu) {
   const PriceHistory h = random_history(1500, 9);
   SweepOptions options;
   for (int i = 1; i < 1000; ++i) options.sets.push_back({double(i), double(i + 1)});
-  options.where = DevicePreference::gpu;
+  options.device = DevicePreference::gpu;
   const SweepResult gpu = sweep(*compute, {&h, 1}, options);
-  options.where = DevicePreference::cpu;
+  options.device = DevicePreference::cpu;
   const SweepResult cpu = sweep(*compute, {&h, 1}, options);
   for (std::size_t i = 0; i < options.sets.size(); ++i) {
     EXPECT_EQ(gpu.sets[i].metrics.trades, cpu.sets[i].metrics.trades) << i;

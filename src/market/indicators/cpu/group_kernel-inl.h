@@ -50,8 +50,8 @@ template <class S, class V>
 class GroupKernel {
  public:
   GroupKernel(const SegmentGroupCall& call)
-      : plan_(call.batch.plan),
-        floats_(call.batch.floats != 0),
+      : plan_(call.parameters.plan),
+        floats_(call.parameters.floats != 0),
         ring_(reinterpret_cast<V*>(call.ring)),
         group_(call, floats_ ? sizeof(float) : sizeof(double)) {
     std::fill_n(ring_, plan_.ring, V(0));

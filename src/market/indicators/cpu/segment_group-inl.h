@@ -53,12 +53,12 @@ struct SegmentGroup {
   // By vector: all of its lanes have the bars before `inside` and store those from `latest` on.
   std::int64_t inside[kWidth / kLanes], latest[kWidth / kLanes];
 
-  SegmentGroup(const SegmentGroupCall& call, std::size_t element) : plan(call.batch.plan) {
+  SegmentGroup(const SegmentGroupCall& call, std::size_t element) : plan(call.parameters.plan) {
     for (int i = 0; i < kWidth; ++i) {
       const auto place = static_cast<std::size_t>(i);
       const Segment& segment = call.segments[std::min(place, call.count - 1)];
       const auto at =
-          static_cast<std::size_t>(segment.series * call.batch.bars + segment.from) * element;
+          static_cast<std::size_t>(segment.series * call.parameters.bars + segment.from) * element;
       for (int k = 0; k < plan.inputs; ++k) in[k][i] = static_cast<std::byte*>(call.in[k]) + at;
       for (int k = 0; k < plan.outputs; ++k) out[k][i] = static_cast<std::byte*>(call.out[k]) + at;
       end[i] = segment.end - segment.from;

@@ -16,6 +16,6 @@ std::size_t run_family(const Plan& plan, const SegmentGroupCall* call) {
 
 std::size_t segments_per_group(const Plan& plan) { return run_family(plan, nullptr); }
 
-void run_segments(const SegmentGroupCall& call) { (void)run_family(call.batch.plan, &call); }
+void run_segments(const SegmentGroupCall& call) { (void)run_family(call.parameters.plan, &call); }
 
 }  // namespace sluice::market

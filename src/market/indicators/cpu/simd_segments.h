@@ -9,7 +9,7 @@
 namespace sluice::market {
 
 struct SegmentGroupCall {
-  const Batch& batch;
+  const IndicatorParameters& parameters;
   void* const* in;
   void* const* out;
   const Segment* segments;

@@ -373,16 +373,16 @@ bool all_aligned(const compute::Call& call) {
 template <class T>
 void launch_indicator(const compute::Call& call, compute::LaunchContext& context) {
   constexpr std::int64_t kOverhead = 10;
-  const auto& batch = call.with<Batch>();
-  if (call.items == 0 || batch.bars == 0) return;
+  const auto& parameters = call.with<IndicatorParameters>();
+  if (call.items == 0 || parameters.bars == 0) return;
   IndicatorLaunch<T> launch{call, context, {}, sm_limits()};
   KernelParams<T>& params = launch.params;
-  params.plan = batch.plan;
-  params.bars = batch.bars;
+  params.plan = parameters.plan;
+  params.bars = parameters.bars;
   params.series = static_cast<std::int64_t>(call.items);
-  params.parts = segment_count(batch.plan, batch.bars, params.series, kOverhead);
+  params.parts = segment_count(parameters.plan, parameters.bars, params.series, kOverhead);
   params.aligned = all_aligned<T>(call);
-  if (batch.bars / params.parts > 1 << 30)
+  if (parameters.bars / params.parts > 1 << 30)
     throw Error(Code::exhausted, "a series too long for one thread of a GPU");
   for (std::size_t k = 0; k < call.in.size(); ++k) params.in[k] = call.input<T>(k);
   for (std::size_t k = 0; k < call.out.size(); ++k) params.out[k] = call.output<T>(k);
@@ -392,7 +392,7 @@ void launch_indicator(const compute::Call& call, compute::LaunchContext& context
   device::launch(context.stream(),
                  {dim3(static_cast<unsigned>(blocks)), dim3(kWarp, kSeriesPerBlock)},
                  find_first_complete<T>, params, first_complete);
-  if (batch.plan.ratio != 0 && params.parts > 1) {
+  if (parameters.plan.ratio != 0 && params.parts > 1) {
     const std::int64_t segments = params.series * params.parts;
     auto* const unchanged = context.scratch<Unchanged>(static_cast<std::size_t>(segments));
     params.unchanged = unchanged;
@@ -400,7 +400,7 @@ void launch_indicator(const compute::Call& call, compute::LaunchContext& context
                    {dim3(static_cast<unsigned>((segments + kWarp - 1) / kWarp)), dim3(kWarp)},
                    find_unchanged<T>, params, unchanged);
   }
-  visit_rule<GpuValue>(batch.plan, launch);
+  visit_rule<GpuValue>(parameters.plan, launch);
 }
 
 }  // namespace sluice::market::on_gpu

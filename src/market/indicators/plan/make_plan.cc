@@ -18,7 +18,7 @@ std::int64_t fade_ema(int n) { return fade(1 - 2.0 / (n + 1)); }
 std::int64_t fade_wilder(int n) { return fade((n - 1.0) / n); }
 
 // A plan whose values depend on the last `lookback` + 1 bars only, in blocks of n.
-Plan window(Rule rule, int n, int lookback) {
+Plan window(IndicatorRule rule, int n, int lookback) {
   Plan plan{.rule = rule, .lookback = lookback, .ring = n, .halo = 2 * std::int64_t{n}};
   plan.n[0] = n;
   plan.align = n;
@@ -27,7 +27,7 @@ Plan window(Rule rule, int n, int lookback) {
 
 Plan spread(SpreadForm form, Values v) {
   const int n = to_int(v[0]);
-  Plan plan = window(Rule::spread, n, n - 1);
+  Plan plan = window(IndicatorRule::spread, n, n - 1);
   plan.form = static_cast<int>(form);
   plan.ring = 2 * n;
   plan.k[0] = 1.0 / n;
@@ -35,18 +35,18 @@ Plan spread(SpreadForm form, Values v) {
 }
 
 Plan change(ChangeForm form, Values v) {
-  Plan plan = window(Rule::change, to_int(v[0]), to_int(v[0]));
+  Plan plan = window(IndicatorRule::change, to_int(v[0]), to_int(v[0]));
   plan.form = static_cast<int>(form);
   return plan;
 }
 
 Plan extreme(ExtremeForm form, Values v) {
-  Plan plan = window(Rule::extreme, to_int(v[0]), to_int(v[0]) - 1);
+  Plan plan = window(IndicatorRule::extreme, to_int(v[0]), to_int(v[0]) - 1);
   plan.form = static_cast<int>(form);
   return plan;
 }
 
-Plan wilder(Rule rule, int form, int n) {
+Plan wilder(IndicatorRule rule, int form, int n) {
   Plan plan{.rule = rule, .form = form, .lookback = n, .halo = n + fade_wilder(n)};
   plan.n[0] = n;
   plan.k[0] = (n - 1.0) / n;
@@ -55,13 +55,13 @@ Plan wilder(Rule rule, int form, int n) {
 }
 
 Plan range(RangeForm form, int n) {
-  Plan plan = wilder(Rule::range, static_cast<int>(form), n);
+  Plan plan = wilder(IndicatorRule::range, static_cast<int>(form), n);
   plan.inputs = 3;
   return plan;
 }
 
 Plan trend(TrendForm form, Values v) {
-  Plan plan = wilder(Rule::trend, static_cast<int>(form), to_int(v[0]));
+  Plan plan = wilder(IndicatorRule::trend, static_cast<int>(form), to_int(v[0]));
   plan.inputs = 3;
   plan.ratio = 1;
   if (form == TrendForm::adx) {
@@ -72,7 +72,7 @@ Plan trend(TrendForm form, Values v) {
 }
 
 Plan macd_plan(int fast, int slow, int signal, double fast_factor, double slow_factor) {
-  Plan plan{.rule = Rule::macd, .outputs = 3, .lookback = slow - 1 + signal - 1};
+  Plan plan{.rule = IndicatorRule::macd, .outputs = 3, .lookback = slow - 1 + signal - 1};
   plan.n[0] = fast, plan.n[1] = slow, plan.n[2] = signal;
   plan.k[0] = fast_factor, plan.k[1] = slow_factor, plan.k[2] = 2.0 / (signal + 1);
   plan.halo = plan.lookback + fade(1 - slow_factor) + fade_ema(signal);
@@ -84,7 +84,7 @@ std::int64_t average_halo(Average type, int n) {
 }
 
 Plan stochastic(int fast_k, int slow_k, Average k_type, int slow_d, Average d_type) {
-  Plan plan{.rule = Rule::stoch, .inputs = 3, .outputs = 2};
+  Plan plan{.rule = IndicatorRule::stoch, .inputs = 3, .outputs = 2};
   plan.n[0] = fast_k, plan.n[1] = slow_k, plan.n[2] = slow_d;
   plan.n[3] = static_cast<int>(k_type) * 16 + static_cast<int>(d_type);
   plan.lookback = fast_k - 1 + slow_k - 1 + slow_d - 1;
@@ -98,21 +98,21 @@ Average average(double value) { return static_cast<Average>(to_int(value)); }
 }  // namespace
 
 Plan sma(Values v) {
-  Plan plan = window(Rule::sma, to_int(v[0]), to_int(v[0]) - 1);
+  Plan plan = window(IndicatorRule::sma, to_int(v[0]), to_int(v[0]) - 1);
   plan.k[0] = 1 / v[0];
   return plan;
 }
 
 Plan ema(Values v) {
   const int n = to_int(v[0]);
-  Plan plan{.rule = Rule::ema, .lookback = n - 1, .halo = n + fade_ema(n)};
+  Plan plan{.rule = IndicatorRule::ema, .lookback = n - 1, .halo = n + fade_ema(n)};
   plan.n[0] = n;
   plan.k[0] = 2.0 / (n + 1);
   return plan;
 }
 
 Plan wma(Values v) {
-  Plan plan = window(Rule::wma, to_int(v[0]), to_int(v[0]) - 1);
+  Plan plan = window(IndicatorRule::wma, to_int(v[0]), to_int(v[0]) - 1);
   plan.k[0] = 2 / (v[0] * (v[0] + 1));
   return plan;
 }
@@ -149,7 +149,7 @@ Plan var(Values v) { return spread(SpreadForm::variance, v); }
 Plan zscore(Values v) { return spread(SpreadForm::score, v); }
 
 Plan rsi(Values v) {
-  Plan plan = wilder(Rule::rsi, 0, to_int(v[0]));
+  Plan plan = wilder(IndicatorRule::rsi, 0, to_int(v[0]));
   plan.ratio = 1;
   return plan;
 }
@@ -186,7 +186,7 @@ Plan stochf(Values v) {
 Plan stochrsi(Values v) {
   Plan plan = stochastic(to_int(v[1]), 1, Average::sma, to_int(v[2]), average(v[3]));
   const Plan strength = rsi(v);
-  plan.rule = Rule::stochrsi;
+  plan.rule = IndicatorRule::stochrsi;
   plan.inputs = 1;
   plan.form = to_int(v[3]);
   plan.n[3] = strength.n[0];
@@ -198,40 +198,40 @@ Plan stochrsi(Values v) {
 }
 
 Plan willr(Values v) {
-  Plan plan = window(Rule::willr, to_int(v[0]), to_int(v[0]) - 1);
+  Plan plan = window(IndicatorRule::willr, to_int(v[0]), to_int(v[0]) - 1);
   plan.inputs = 3;
   plan.ring = 2 * plan.n[0];
   return plan;
 }
 
 Plan cci(Values v) {
-  Plan plan = window(Rule::cci, to_int(v[0]), to_int(v[0]) - 1);
+  Plan plan = window(IndicatorRule::cci, to_int(v[0]), to_int(v[0]) - 1);
   plan.inputs = 3;
   plan.k[0] = 0.015 / v[0];
   plan.k[1] = v[0] * 0x1p-52;
   return plan;
 }
 
-Plan obv(Values) { return {.rule = Rule::obv, .inputs = 2, .halo = kEndless}; }
+Plan obv(Values) { return {.rule = IndicatorRule::obv, .inputs = 2, .halo = kEndless}; }
 
 Plan vwap(Values v) {
   const int n = to_int(v[0]);
-  if (n == 0) return {.rule = Rule::vwap, .inputs = 4, .halo = kEndless};
-  Plan plan = window(Rule::vwap, n, n - 1);
+  if (n == 0) return {.rule = IndicatorRule::vwap, .inputs = 4, .halo = kEndless};
+  Plan plan = window(IndicatorRule::vwap, n, n - 1);
   plan.inputs = 4;
   plan.ring = 2 * n;
   return plan;
 }
 
 Plan momentum_signal(Values v) {
-  Plan plan = window(Rule::momentum_signal, to_int(v[0]), to_int(v[0]));
+  Plan plan = window(IndicatorRule::momentum_signal, to_int(v[0]), to_int(v[0]));
   plan.k[0] = v[1];
   return plan;
 }
 
 Plan reversion_signal(Values v) {
   Plan plan = spread(SpreadForm::score, v);
-  plan.rule = Rule::reversion_signal;
+  plan.rule = IndicatorRule::reversion_signal;
   plan.k[1] = v[1], plan.k[2] = v[2];
   plan.halo = kEndless;  // a position may be held for ever
   return plan;
@@ -239,7 +239,7 @@ Plan reversion_signal(Values v) {
 
 Plan swing_signal(Values v) {
   const int fast = to_int(v[0]), slow = to_int(v[1]), strength = to_int(v[2]);
-  Plan plan = wilder(Rule::swing_signal, 0, strength);
+  Plan plan = wilder(IndicatorRule::swing_signal, 0, strength);
   plan.n[1] = fast, plan.n[2] = slow;
   plan.k[3] = v[3], plan.k[4] = 2.0 / (fast + 1), plan.k[5] = 2.0 / (slow + 1);
   plan.lookback = std::max({fast - 1, slow - 1, strength + 1});

@@ -33,7 +33,7 @@ namespace sluice::market {
   X(swing_signal, "market/swing")
 
 #define SLUICE_RULE_VALUE(RULE, OPERATION) RULE,
-enum class Rule : std::int32_t { SLUICE_MARKET_RULES(SLUICE_RULE_VALUE) };
+enum class IndicatorRule : std::int32_t { SLUICE_MARKET_RULES(SLUICE_RULE_VALUE) };
 #undef SLUICE_RULE_VALUE
 
 #define SLUICE_RULE_NAME(RULE, OPERATION) OPERATION,
@@ -51,7 +51,7 @@ enum class ExtremeForm : std::int32_t { max, min };
 inline constexpr std::int64_t kEndless = -1;  // of a halo: every bar since the first counts
 
 struct Plan {
-  Rule rule = Rule::sma;
+  IndicatorRule rule = IndicatorRule::sma;
   std::int32_t form = 0;      // one of the forms above
   std::int32_t n[4] = {};     // periods, and the average to use
   double k[6] = {};           // smoothing factors, thresholds

@@ -9,7 +9,7 @@
 namespace sluice::market {
 
 // Parameters of the operation, the same on every device.
-struct Batch {
+struct IndicatorParameters {
   Plan plan;
   std::int64_t bars = 0;    // of each series
   std::int32_t floats = 0;  // 1: arrays of float, else of double; sums are double anyway

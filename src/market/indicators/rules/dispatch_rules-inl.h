@@ -48,10 +48,10 @@ namespace sluice::market::SLUICE_RULES {
 template <class V, class F>
 inline bool visit_averages(const Plan& plan, F&& f) {
   switch (plan.rule) {
-    case Rule::sma: return f.template run<SmaRule<V>>(), true;
-    case Rule::ema: return f.template run<EmaRule<V>>(), true;
-    case Rule::wma: return f.template run<WmaRule<V>>(), true;
-    case Rule::macd: return f.template run<MacdRule<V>>(), true;
+    case IndicatorRule::sma: return f.template run<SmaRule<V>>(), true;
+    case IndicatorRule::ema: return f.template run<EmaRule<V>>(), true;
+    case IndicatorRule::wma: return f.template run<WmaRule<V>>(), true;
+    case IndicatorRule::macd: return f.template run<MacdRule<V>>(), true;
     default: return false;
   }
 }
@@ -59,7 +59,7 @@ inline bool visit_averages(const Plan& plan, F&& f) {
 template <class V, class F>
 inline bool visit_bands(const Plan& plan, F&& f) {
   using enum SpreadForm;
-  if (plan.rule != Rule::spread) return false;
+  if (plan.rule != IndicatorRule::spread) return false;
   switch (SpreadForm(plan.form)) {
     case bands: return f.template run<SpreadRule<V, bands>>(), true;
     case deviation: return f.template run<SpreadRule<V, deviation>>(), true;
@@ -73,8 +73,8 @@ inline bool visit_bands(const Plan& plan, F&& f) {
 template <class V, class F>
 inline bool visit_momentum(const Plan& plan, F&& f) {
   using enum ChangeForm;
-  if (plan.rule == Rule::rsi) return f.template run<RsiRule<V>>(), true;
-  if (plan.rule != Rule::change) return false;
+  if (plan.rule == IndicatorRule::rsi) return f.template run<RsiRule<V>>(), true;
+  if (plan.rule != IndicatorRule::change) return false;
   switch (ChangeForm(plan.form)) {
     case mom: return f.template run<ChangeRule<V, mom>>(), true;
     case roc: return f.template run<ChangeRule<V, roc>>(), true;
@@ -110,20 +110,20 @@ inline bool visit_trend(const Plan& plan, F&& f) {
 
 template <class V, class F>
 inline bool visit_atr_adx(const Plan& plan, F&& f) {
-  if (plan.rule == Rule::range) return visit_range<V>(plan, f);
-  return plan.rule == Rule::trend && visit_trend<V>(plan, f);
+  if (plan.rule == IndicatorRule::range) return visit_range<V>(plan, f);
+  return plan.rule == IndicatorRule::trend && visit_trend<V>(plan, f);
 }
 
 template <class V, class F>
 inline bool visit_extremes(const Plan& plan, F&& f) {
   using enum ExtremeForm;
   switch (plan.rule) {
-    case Rule::extreme:
+    case IndicatorRule::extreme:
       if (ExtremeForm(plan.form) == max) return f.template run<ExtremeRule<V, max>>(), true;
       return f.template run<ExtremeRule<V, min>>(), true;
-    case Rule::stoch: return f.template run<StochRule<V>>(), true;
-    case Rule::stochrsi: return f.template run<StochRsiRule<V>>(), true;
-    case Rule::willr: return f.template run<WillrRule<V>>(), true;
+    case IndicatorRule::stoch: return f.template run<StochRule<V>>(), true;
+    case IndicatorRule::stochrsi: return f.template run<StochRsiRule<V>>(), true;
+    case IndicatorRule::willr: return f.template run<WillrRule<V>>(), true;
     default: return false;
   }
 }
@@ -131,9 +131,9 @@ inline bool visit_extremes(const Plan& plan, F&& f) {
 template <class V, class F>
 inline bool visit_volume(const Plan& plan, F&& f) {
   switch (plan.rule) {
-    case Rule::cci: return f.template run<CciRule<V>>(), true;
-    case Rule::obv: return f.template run<ObvRule<V>>(), true;
-    case Rule::vwap: return f.template run<VwapRule<V>>(), true;
+    case IndicatorRule::cci: return f.template run<CciRule<V>>(), true;
+    case IndicatorRule::obv: return f.template run<ObvRule<V>>(), true;
+    case IndicatorRule::vwap: return f.template run<VwapRule<V>>(), true;
     default: return false;
   }
 }
@@ -141,9 +141,9 @@ inline bool visit_volume(const Plan& plan, F&& f) {
 template <class V, class F>
 inline bool visit_signals(const Plan& plan, F&& f) {
   switch (plan.rule) {
-    case Rule::momentum_signal: return f.template run<MomentumSignalRule<V>>(), true;
-    case Rule::reversion_signal: return f.template run<ReversionSignalRule<V>>(), true;
-    case Rule::swing_signal: return f.template run<SwingSignalRule<V>>(), true;
+    case IndicatorRule::momentum_signal: return f.template run<MomentumSignalRule<V>>(), true;
+    case IndicatorRule::reversion_signal: return f.template run<ReversionSignalRule<V>>(), true;
+    case IndicatorRule::swing_signal: return f.template run<SwingSignalRule<V>>(), true;
     default: return false;
   }
 }
