@@ -14,6 +14,7 @@
 #include <optional>
 #include <ostream>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/printable.h"
@@ -45,12 +46,6 @@ struct MarketFlags {
 
 // ---- help ------------------------------------------------------------------------------
 
-std::string lower(std::string_view text) {
-  std::string low(text);
-  std::ranges::transform(low, low.begin(), [](unsigned char c) { return std::tolower(c); });
-  return low;
-}
-
 constexpr Action kCalculations[] = {
     {"option", "prices, Greeks and implied volatilities of options", market_option},
     {"montecarlo", "prices of path-dependent options by simulation", market_montecarlo},
@@ -80,7 +75,7 @@ int list(Io& io) {
   std::string_view group;
   for (const Indicator& one : market::indicators()) {
     if (one.group != group) report.heading("", group = one.group);
-    row(lower(one.name), summary_of(one));
+    row(ascii_lower(one.name), summary_of(one));
   }
   report.line("");
   report.line("sluice market <what> --help explains one, e.g. sluice market rsi --help");
@@ -88,7 +83,7 @@ int list(Io& io) {
 }
 
 std::string examples(const Indicator& one) {
-  const std::string name = lower(one.name);
+  const std::string name = ascii_lower(one.name);
   const std::string period =
       one.parameters.empty()
           ? std::string()
@@ -133,7 +128,7 @@ std::string column_name(const MarketFlags& flags, const Indicator& one, Input in
   if (one.any_price && !flags.column.empty()) return flags.column;
   const std::string_view name = to_string(input);
   for (const std::string& given : flags.columns)
-    if (const auto at = given.find('='); lower(given.substr(0, at)) == name)
+    if (const auto at = given.find('='); ascii_lower(given.substr(0, at)) == name)
       return given.substr(at + 1);
   return std::string(name);
 }
@@ -141,7 +136,9 @@ std::string column_name(const MarketFlags& flags, const Indicator& one, Input in
 void check_columns(const MarketFlags& flags, const Indicator& one) {
   for (const std::string& given : flags.columns) {
     const auto at = given.find('=');
-    const auto is_it = [&](Input input) { return lower(given.substr(0, at)) == to_string(input); };
+    const auto is_it = [&](Input input) {
+      return ascii_lower(given.substr(0, at)) == to_string(input);
+    };
     require(
         at != std::string::npos && at + 1 < given.size() && std::ranges::any_of(one.inputs, is_it),
         fmt::format("--columns {}: expected INPUT=NAME, and the inputs of {} are {}", given,
@@ -269,7 +266,7 @@ void write(const Csv& csv, const Indicator& one, const MarketFlags& flags, const
 }
 
 int run_indicator(const Indicator& one, Args args, Io& io) {
-  const std::string name = lower(one.name);
+  const std::string name = ascii_lower(one.name);
   CLI::App app(std::string(one.summary), "sluice market " + name);
   MarketFlags flags;
   add_flags(app, one, flags);
@@ -290,14 +287,14 @@ int run_indicator(const Indicator& one, Args args, Io& io) {
 
 const Indicator& indicator_named(std::string_view name) {
   for (const Indicator& one : market::indicators())
-    if (lower(one.name) == lower(name)) return one;
+    if (ascii_lower(one.name) == ascii_lower(name)) return one;
   std::vector<std::string> known;
   for (const Action& calculation : kCalculations) known.emplace_back(calculation.name);
-  for (const Indicator& one : market::indicators()) known.push_back(lower(one.name));
+  for (const Indicator& one : market::indicators()) known.push_back(ascii_lower(one.name));
   const std::vector<std::string_view> words(known.begin(), known.end());
   throw Error(Code::not_found,
               fmt::format("sluice market has no {}{}; there are {}", in_quotes(name),
-                          did_you_mean(lower(name), words), fmt::join(words, ", ")));
+                          did_you_mean(ascii_lower(name), words), fmt::join(words, ", ")));
 }
 
 }  // namespace

@@ -4,9 +4,7 @@
 
 #include "market/bench/workload.h"
 #include "market/math/normal.h"
-#include "market/risk/covariance_call.h"
-#include "market/risk/metrics_call.h"
-#include "market/risk/tail_call.h"
+#include "market/risk/risk_parameters.h"
 
 namespace sluice::market {
 namespace {

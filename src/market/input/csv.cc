@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -13,6 +12,7 @@
 #include <limits>
 #include <set>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/printable.h"
@@ -21,11 +21,6 @@ namespace sluice::market {
 namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-
-bool same_name(std::string_view a, std::string_view b) {
-  return std::ranges::equal(
-      a, b, [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
-}
 
 std::string_view trimmed(std::string_view text) {
   const auto begin = text.find_first_not_of(" \t");
@@ -45,13 +40,6 @@ char separator_of(std::string_view text) {
 // A text from a table made fit for a message.
 std::string shortened(std::string_view text, std::size_t limit = 40) {
   return printable(text.substr(0, limit)) + (text.size() > limit ? "..." : "");
-}
-
-std::string lower(std::string_view text) {
-  std::string low(text);
-  std::ranges::transform(low, low.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return low;
 }
 
 std::string all_of(std::istream& in, const std::string& name, std::size_t limit) {
@@ -89,7 +77,7 @@ std::string content_of(const std::string& file, std::size_t limit) {
 bool number(std::string_view field, double& value) {
   std::string_view text = trimmed(field);
   value = std::numeric_limits<double>::quiet_NaN();
-  if (text.empty() || same_name(text, "nan")) return true;
+  if (text.empty() || equal_ignoring_case(text, "nan")) return true;
   if (text.front() == '+' && text.size() > 1 && text[1] != '-') text.remove_prefix(1);
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
   return problem == std::errc() && end == text.data() + text.size() && std::isfinite(value);
@@ -126,7 +114,7 @@ void Csv::split() {
     header_.emplace_back(trimmed(std::string_view(text_).substr(field.begin, field.length)));
   std::set<std::string> known;
   for (const auto& name : header_)
-    require(known.insert(lower(name)).second,
+    require(known.insert(ascii_lower(name)).second,
             fmt::format("{}:1: two columns are named '{}'", name_, shortened(name)));
   while (at < text_.size()) {
     const std::size_t line = line_;
@@ -180,12 +168,12 @@ Csv::Field Csv::quoted(std::size_t& at) {
 }
 
 bool Csv::has(std::string_view name) const noexcept {
-  return std::ranges::any_of(header_, [&](const auto& h) { return same_name(h, name); });
+  return std::ranges::any_of(header_, [&](const auto& h) { return equal_ignoring_case(h, name); });
 }
 
 std::size_t Csv::column(std::string_view name) const {
   for (std::size_t i = 0; i < header_.size(); ++i)
-    if (same_name(header_[i], name)) return i;
+    if (equal_ignoring_case(header_[i], name)) return i;
   const std::vector<std::string_view> names(header_.begin(), header_.end());
   throw Error(Code::invalid_argument,
               fmt::format("{}:1: no column named '{}'{}; it has {}", name_, shortened(name),

@@ -7,9 +7,9 @@
 #include "base/error.h"
 #include "market/gpu/gpu_operations.h"
 #include "market/input/require.h"
-#include "market/risk/covariance_call.h"
 #include "market/risk/covariance_formula.h"
 #include "market/risk/gemm_kernels.h"
+#include "market/risk/risk_parameters.h"
 
 namespace sluice::market {
 namespace {

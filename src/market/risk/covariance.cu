@@ -5,8 +5,8 @@
 #include "compute/launch_context.h"
 #include "device/cuda/launch.cuh"
 #include "market/gpu/gpu_operations.h"
-#include "market/risk/covariance_call.h"
 #include "market/risk/covariance_formula.h"
+#include "market/risk/risk_parameters.h"
 
 namespace sluice::market {
 namespace {

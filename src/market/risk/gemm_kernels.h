@@ -1,4 +1,7 @@
 // Matrix multiplication A B' in double precision on the CPU: the dominant cost of a covariance.
+//
+// It is not matmul() of kernels/gemm for two reasons: it computes half of a symmetric product only,
+// and it stops within some bars when the caller is cancelled, however long the rows are.
 #pragma once
 
 #include <cstddef>

@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "market/gpu/gpu_operations.h"
 #include "market/input/require.h"
-#include "market/risk/metrics_call.h"
 #include "market/risk/metrics_kernels.h"
+#include "market/risk/risk_parameters.h"
 
 namespace sluice::market {
 namespace {

@@ -7,8 +7,8 @@
 #include "compute/launch_context.h"
 #include "device/cuda/launch.cuh"
 #include "market/gpu/gpu_operations.h"
-#include "market/risk/metrics_call.h"
 #include "market/risk/metrics_formula.h"
+#include "market/risk/risk_parameters.h"
 
 namespace sluice::market {
 namespace {

@@ -9,7 +9,7 @@
 #include "market/input/require.h"
 #include "market/math/normal.h"
 #include "market/risk/metrics_kernels.h"
-#include "market/risk/tail_call.h"
+#include "market/risk/risk_parameters.h"
 #include "market/risk/tail_formula.h"
 #include "market/risk/tail_kernels.h"
 

@@ -6,7 +6,7 @@
 #include "compute/launch_context.h"
 #include "device/cuda/launch.cuh"
 #include "market/gpu/gpu_operations.h"
-#include "market/risk/tail_call.h"
+#include "market/risk/risk_parameters.h"
 #include "market/risk/tail_formula.h"
 
 namespace sluice::market {

@@ -66,11 +66,12 @@ struct AnyAverage {
   }
 };
 
-template <class V>
-struct SmaRule {
-  static constexpr int kInputs = 1, kOutputs = 1, kStateValues = 1;
+// A multiple of a sum over the window.
+template <class V, class Sum>
+struct WindowAverage {
+  static constexpr int kInputs = 1, kOutputs = 1, kStateValues = Sum::kStateValues;
   static constexpr bool kUsesRing = true;
-  RollingSum<V> sum;
+  Sum sum;
 
   template <bool kBlockEnds = true, class R>
   SLUICE_RULE void update(const Plan& p, const V* in, R ring, V* out) {
@@ -79,6 +80,12 @@ struct SmaRule {
 
   SLUICE_RULE int block_remaining(const Plan& p) const { return p.n[0] - 1 - sum.at; }
 };
+
+template <class V>
+struct SmaRule : WindowAverage<V, RollingSum<V>> {};
+
+template <class V>
+struct WmaRule : WindowAverage<V, RollingWeightedSum<V>> {};
 
 template <class V>
 struct EmaRule {
@@ -92,20 +99,6 @@ struct EmaRule {
   }
 
   SLUICE_RULE void settle() { average.settle(); }
-};
-
-template <class V>
-struct WmaRule {
-  static constexpr int kInputs = 1, kOutputs = 1, kStateValues = 2;
-  static constexpr bool kUsesRing = true;
-  RollingWeightedSum<V> sum;
-
-  template <bool kBlockEnds = true, class R>
-  SLUICE_RULE void update(const Plan& p, const V* in, R ring, V* out) {
-    out[0] = sum.template update<kBlockEnds>(p.n[0], in[0], ring) * V(p.k[0]);
-  }
-
-  SLUICE_RULE int block_remaining(const Plan& p) const { return p.n[0] - 1 - sum.at; }
 };
 
 // The first means of both averages end on the same bar, so the fast one begins later.

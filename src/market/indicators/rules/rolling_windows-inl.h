@@ -23,6 +23,7 @@ namespace sluice::market::SLUICE_RULES {
 // The sum of the last n values. Keeps n values.
 template <class V>
 struct RollingSum {
+  static constexpr int kStateValues = 1;
   V head = V(0);  // of this block
   int at = 0;     // in this block
 
@@ -50,6 +51,7 @@ struct RollingSum {
 // The sum of the last n values, weighted 1 (oldest) to n. Keeps n values.
 template <class V>
 struct RollingWeightedSum {
+  static constexpr int kStateValues = 2;
   V head = V(0), weighted = V(0);
   int at = 0;
 
