@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "market/backtest/sweep/deflated_sharpe.h"
 #include "market/backtest/sweep/walk_forward.h"
 #include "market/request/fields.h"
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "market/backtest/sweep/deflated_sharpe.h"
 #include "market/backtest/sweep/walk_forward.h"
 
 namespace sluice::market {

@@ -44,7 +44,7 @@ std::map<int, YearOfMonths> by_month(const Backtest& b) {
   return years;
 }
 
-// Two decimals; five significant digits for a price under one.
+// Gives a price two decimals, one under 1 five significant digits.
 std::string price(double v) { return v >= 1 ? fmt::format("{:.2f}", v) : fmt::format("{:.5g}", v); }
 
 std::string short_number(double v) { return fmt::format("{:g}", v); }
@@ -72,7 +72,31 @@ Axes axes_of(const SweepResult& r) {
   return axes;
 }
 
-// At most `count` values, with both ends.
+// The best set of each cell: of those with these values of the two parameters.
+using BestSets = std::map<std::pair<double, double>, std::size_t>;
+
+BestSets best_sets_of_cells(const SweepResult& r, const Axes& axes) {
+  BestSets best;
+  for (std::size_t i = 0; i < r.sets.size(); ++i) {
+    const auto& p = r.sets[i].parameters;
+    const auto [at, fresh] = best.try_emplace({p[axes.row], p[axes.column]}, i);
+    if (!fresh && better(r.metric, value(r.sets[i].metrics, r.metric),
+                         value(r.sets[at->second].metrics, r.metric)))
+      at->second = i;
+  }
+  return best;
+}
+
+double largest_magnitude(const SweepResult& r, const BestSets& sets) {
+  double largest = 0;
+  for (const auto& [cell, i] : sets) {
+    const double v = value(r.sets[i].metrics, r.metric);
+    if (std::isfinite(v)) largest = std::max(largest, std::abs(v));
+  }
+  return largest;
+}
+
+// Returns at most `count` of the values, with both ends.
 std::vector<double> thinned(const std::vector<double>& all, std::size_t count) {
   if (all.size() <= count) return all;
   std::vector<double> some;
@@ -139,19 +163,8 @@ std::string surface(const SweepResult& r) {
   const auto all = parameters(r.strategy);
   const Axes axes = axes_of(r);
   const auto rows = thinned(axes.rows, 24), columns = thinned(axes.columns, 24);
-  std::map<std::pair<double, double>, std::size_t> best;  // of the sets of a cell
-  for (std::size_t i = 0; i < r.sets.size(); ++i) {
-    const auto& p = r.sets[i].parameters;
-    const auto [at, fresh] = best.try_emplace({p[axes.row], p[axes.column]}, i);
-    if (!fresh && better(r.metric, value(r.sets[i].metrics, r.metric),
-                         value(r.sets[at->second].metrics, r.metric)))
-      at->second = i;
-  }
-  double scale = 0;
-  for (const auto& [at, i] : best) {
-    const double v = value(r.sets[i].metrics, r.metric);
-    if (std::isfinite(v)) scale = std::max(scale, std::abs(v));
-  }
+  const BestSets best = best_sets_of_cells(r, axes);
+  const double scale = largest_magnitude(r, best);
   const auto& top = r.sets[r.best()].parameters;
   std::string html = fmt::format(
       "<p class=hint>{} by {} (down) and {} (across); the best is framed. A single bright cell "

@@ -1,13 +1,15 @@
+#include "market/backtest/sweep/deflated_sharpe.h"
+
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
-#include "market/backtest/sweep/sweep.h"
 #include "market/math/normal.h"
 
 namespace sluice::market {
 namespace {
 
-// The largest of n values of a standard normal, on average.
+// Returns the expected largest of n values of a standard normal.
 double expected_largest(double n) {
   if (n < 2) return 0;
   constexpr double kEuler = std::numbers::egamma;

@@ -66,15 +66,4 @@ SweepResult sweep(compute::Compute& compute, std::span<const PriceHistory> histo
 
 const compute::Operation& sweep_operation();
 
-// Bailey and Lopez de Prado's deflated Sharpe ratio: corrects the best result of many trials for
-// selection, skew and kurtosis.
-struct DeflatedSharpe {
-  std::size_t trials = 0;
-  double sharpe = 0;               // of the best, a year
-  double expected_max_sharpe = 0;  // of so many trials without any skill
-  double probability = 0;          // that the true Sharpe ratio of the best is above that of chance
-};
-// `best` is the backtest of the best set (its curve is needed for skew and kurtosis).
-DeflatedSharpe deflated_sharpe(const SweepResult& sweep, const Backtest& best);
-
 }  // namespace sluice::market

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "market/backtest/engine/prices_for_tests.h"
+#include "market/backtest/sweep/deflated_sharpe.h"
 
 namespace sluice::market {
 namespace {
