@@ -64,7 +64,7 @@ double difference(const Bytes& got, const Bytes& want) {
   return worst;
 }
 
-// The difference of the results of the first items.
+// Returns the difference of the results of the first items.
 double difference(const Workload& load, Accelerator& gpu, compute::Workers& workers) {
   const Call head = slice(load.call, 0, std::min(load.checked, load.call.items));
   load.operation->cpu(head, workers);

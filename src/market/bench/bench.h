@@ -13,7 +13,7 @@
 
 namespace sluice::market {
 
-// The first row, "copy", is what limits most of the others.
+// The first row, "copy", is the memory bandwidth, which limits most of the others.
 std::vector<device::BenchRow> bench_cpu(compute::Workers& workers,
                                         const device::BenchOptions& options,
                                         const device::BenchProgress& progress);

@@ -23,7 +23,7 @@ Limits limits_of(compute::Accelerator& gpu, bool quick);
 // integer work.
 Limits limits_of(compute::Workers& workers, bool quick);
 
-// Units of work a second; the scarcest resource decides.
+// Returns the units of work a second; the scarcest resource decides.
 std::optional<double> limit_of(const ResourceNeeds& needs, const Limits& limits);
 
 }  // namespace sluice::market

@@ -67,7 +67,7 @@ Workload puts(const compute::Operation& operation, std::size_t n) {
   return load;
 }
 
-// Share of the tree that has to be calculated, of some of the options.
+// Returns the share of the tree that has to be calculated, by some of the options.
 double visited(const Workload& load, int steps, double nodes) {
   const auto at = [&](std::size_t c, std::size_t i) {
     return load.call.input<double>(c)[load.call.in[c].item_bytes != 0 ? i : 0];

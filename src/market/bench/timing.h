@@ -6,9 +6,10 @@
 
 namespace sluice::market {
 
-// Seconds of each time, `once` giving those of one: at least five times and for half a
-// second, after one that is not counted. `quick`: three times. Where one takes less than two
-// milliseconds a time is the mean of as many in a row: a core needs some to reach its speed.
+// Returns the seconds of each repetition; `once` returns those of one. It repeats at least five
+// times and for half a second, after one that does not count (`quick`: three times). When one takes
+// less than two milliseconds, a repetition is the mean of as many in a row: a core needs some time
+// to reach its speed.
 std::vector<double> repeated(bool quick, const std::function<double()>& once);
 
 }  // namespace sluice::market

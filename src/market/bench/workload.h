@@ -64,8 +64,8 @@ std::span<const BenchCase> bench_cases();
 
 // ---- for functions that make workloads ----------------------------------------------------------
 
-// Memory for the call, for as long as the workload lives. From the beginning of a cache line
-// on, so that a case does not depend on the arrays of the one before.
+// Returns memory that lives as long as the workload. It begins with a cache line, so that a case
+// does not depend on the arrays of the one before.
 template <class T>
 T* reserve(Workload& load, std::size_t count) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -88,7 +88,7 @@ void add_input(Workload& load, const std::vector<T>& values) {
   load.call.in.push_back({.data = keep(load, values), .item_bytes = each});
 }
 
-// One for all items.
+// Adds one value for all items.
 template <class T>
 void add_shared(Workload& load, const T& value) {
   load.call.in.push_back({.data = keep(load, std::vector<T>{value}), .shared_bytes = sizeof(T)});
@@ -107,7 +107,7 @@ void set_parameters(Workload& load, const P& value) {
   load.call.parameters_bytes = sizeof(P);
 }
 
-// Uniform in [0, 1), another for every number.
+// Returns a uniform number in [0, 1) for every i.
 double uniform(std::uint64_t i);
 std::vector<double> draw(std::size_t count, double low, double high, std::uint64_t seed);
 

@@ -28,7 +28,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
 }
 
-// The separator that occurs most often in the first line.
+// Returns the separator that occurs most often in the first line.
 char separator_of(std::string_view text) {
   const std::string_view line = text.substr(0, text.find_first_of("\r\n"));
   char best = ',';
@@ -37,7 +37,7 @@ char separator_of(std::string_view text) {
   return best;
 }
 
-// A text from a table made fit for a message.
+// Makes a text from a table fit for a message.
 std::string shortened(std::string_view text, std::size_t limit = 40) {
   return printable(text.substr(0, limit)) + (text.size() > limit ? "..." : "");
 }
@@ -152,7 +152,7 @@ Csv::Field Csv::plain(std::size_t& at, char separator) const {
   return {begin, at - begin};
 }
 
-// Doubled quotes become one, in place.
+// Turns doubled quotes into one, in place.
 Csv::Field Csv::quoted(std::size_t& at) {
   const std::size_t line = line_, begin = ++at;
   std::size_t to = begin;

@@ -28,8 +28,8 @@ class Csv {
   std::size_t rows() const noexcept { return lines_.size(); }
   const std::vector<std::string>& header() const noexcept { return header_; }
 
-  // The index of a column by its case-insensitive name. Throws invalid_argument, naming the nearest
-  // and all there are.
+  // Returns the index of a column by its case-insensitive name. Throws invalid_argument, naming the
+  // nearest and all columns.
   std::size_t column(std::string_view name) const;
   bool has(std::string_view name) const noexcept;
 
@@ -58,10 +58,10 @@ class Csv {
   std::size_t line_ = 1;            // that is being read
 };
 
-// 17 significant digits, which read back as the same number; empty for a NaN.
+// Appends 17 significant digits, which read back as the same number; nothing for a NaN.
 void append_number(std::string& to, double value);
 
-// `text` as one field: quoted when it must be.
+// Appends `text` as one field, quoted when it must be.
 void append_text(std::string& to, std::string_view text);
 
 }  // namespace sluice::market

@@ -13,7 +13,7 @@ inline constexpr int kMaxBars = 100000;  // a period may span, as in TA-Lib
 void require_range(std::string_view name, int value, int min, int max = kMaxBars);
 void require_range(std::string_view name, double value, double min, double max);
 
-// An untrusted name made fit for a message: printable and not too long.
+// Makes an untrusted name fit for a message: printable and not too long.
 std::string short_name(std::string_view name);
 
 // Throws invalid_argument unless all arrays are as long as the first.

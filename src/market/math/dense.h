@@ -7,8 +7,9 @@
 
 namespace sluice::market {
 
-// L L' = a, in place in the lower triangle. A pivot that is not above `min_pivot` is replaced by
-// `replacement`: the direction is then left as it is. Returns how many were.
+// Factors a = L L' in place, in the lower triangle. A pivot that is not above `min_pivot` is
+// replaced by `replacement`, which leaves its direction as it is. Returns the number of replaced
+// pivots.
 std::size_t cholesky(std::span<double> a, std::size_t n, double min_pivot, double replacement);
 
 // Solves L L' x = b in place.

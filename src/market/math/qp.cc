@@ -50,7 +50,8 @@ class Interior {
         out.slack = s_;
         out.z = z_;
       }
-      // Once the slacks drown in rounding a step can spoil everything: the best counts.
+      // Once rounding dominates the slacks a step can make everything worse, so the best point so
+      // far is kept.
       if (best <= 1e-12 || (best <= kTolerance && now > 100 * best) || !step()) break;
     }
     out.converged = best <= kTolerance && largest(out.solution.x) < 1e7;
@@ -108,7 +109,7 @@ class Interior {
     if (m_ > 0) mu_ /= static_cast<double>(m_);
   }
 
-  // The largest violation of the optimality conditions, relative to the data's size.
+  // Returns the largest violation of the optimality conditions, relative to the size of the data.
   double residual() const {
     return std::max({largest(rd_) / size_, largest(rp_), largest(rg_), mu_ / size_}) /
            (1 + largest(x_));
@@ -126,7 +127,7 @@ class Interior {
     }
     double top = 0;
     for (std::size_t i = 0; i < n_; ++i) top = std::max(top, k_[i * n_ + i]);
-    // A little more keeps directions that nothing holds from running away.
+    // The small diagonal keeps directions without a limit bounded.
     for (std::size_t i = 0; i < n_; ++i) k_[i * n_ + i] += 1e-10 * size_;
     cholesky(k_, n_, 1e-25 * top, top);
     const std::size_t e = y_.size();
@@ -184,7 +185,7 @@ class Interior {
     Vector x, y, s, z;
   };
 
-  // `rc`: what s z should fall by.
+  // `rc` is the amount by which s z shall fall.
   Direction direction(const Vector& rc) const {
     Direction d{rd_, rp_, Vector(m_), Vector(m_)};
     for (double& v : d.x) v = -v;
@@ -198,7 +199,7 @@ class Interior {
     return d;
   }
 
-  // The largest step in [0, 1] that keeps v positive.
+  // Returns the largest step in [0, 1] that keeps v positive.
   static double max_step(const Vector& v, const Vector& dv) {
     double part = 1;
     for (std::size_t k = 0; k < v.size(); ++k)
@@ -206,7 +207,7 @@ class Interior {
     return part;
   }
 
-  // The mean of s z after a step of length a.
+  // Returns the mean of s z after a step of length a.
   double mu_behind(const Direction& d, double a) const {
     double sum = 0;
     for (std::size_t k = 0; k < m_; ++k) sum += (s_[k] + a * d.s[k]) * (z_[k] + a * d.z[k]);
@@ -218,7 +219,8 @@ class Interior {
         1.0, 0.995 * std::min(max_step(s_, d.s), max_step(z_, d.z)) + (m_ == 0 ? 0.005 : 0.0));
   }
 
-  // Mehrotra's: first as if s z could be 0 at once, then with what that left out.
+  // Mehrotra's step: it is computed as if s z could be 0 at once, and again with the terms that
+  // this left out.
   Direction corrected() const {
     Vector rc(m_);
     for (std::size_t k = 0; k < m_; ++k) rc[k] = s_[k] * z_[k];
@@ -229,7 +231,7 @@ class Interior {
     return direction(rc);
   }
 
-  // A plain step: without a correction, towards equal s z, which never goes in circles.
+  // A step without a correction, towards equal s z, which does not cycle.
   Direction centred() const {
     Vector rc(m_);
     for (std::size_t k = 0; k < m_; ++k) rc[k] = s_[k] * z_[k] - 0.3 * mu_;

@@ -59,7 +59,7 @@ std::vector<std::string> infeasible_rows(const QpProblem& problem) {
   for (std::size_t i = problem.q.size(); i < e.q.size(); ++i) violation += point.solution.x[i];
   std::vector<std::string> names;
   if (!(violation > 1e-6)) return names;
-  // The rows of several variables say more than the limits of single ones.
+  // Rows of several variables tell more about a conflict than limits of single ones.
   std::size_t others = 0;
   for (const bool single : {false, true})
     for (std::size_t r = 0; r < problem.rows.size(); ++r) {

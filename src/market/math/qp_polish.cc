@@ -14,7 +14,7 @@ struct Fixed {
   double value;
 };
 
-// The rows that hold with equality: those of one variable fix it, the others stay rows.
+// The rows that hold with equality. Those of one variable fix it, the others stay rows.
 struct Face {
   std::vector<std::size_t> fixing;  // per variable: the row that fixes it, or kFree
   std::vector<Fixed> rows;
@@ -76,7 +76,7 @@ bool solve_face(const QpProblem& qp, const Face& face, std::vector<double>& x,
   return true;
 }
 
-// All rows' multipliers; those of fixed variables take up what is left of the gradient.
+// Returns the multipliers of all rows. Those of fixed variables take up the rest of the gradient.
 std::vector<double> multipliers_of(const QpProblem& qp, const Face& face,
                                    const std::vector<double>& x, const std::vector<double>& y) {
   const std::size_t n = qp.q.size();

@@ -36,9 +36,8 @@ inline double value_of(const QpRow& row, const std::vector<double>& x) {
   return sum;
 }
 
-// Solves again with the limits whose multiplier is above their slack taken as equalities.
-// False, and nothing changed, when the result breaks a limit or has a multiplier of the
-// wrong sign.
+// Solves again with the limits whose multiplier is above their slack as equalities. Returns false,
+// and changes nothing, when the result breaks a limit or has a multiplier of the wrong sign.
 bool polish(const QpProblem& problem, const QpStandardForm& form, const std::vector<double>& slack,
             const std::vector<double>& z, QpSolution& solution);
 

@@ -28,7 +28,7 @@ void validate(const AsianOption& o, const SimulationOptions& s) {
 
 double step(const AsianOption& o) { return o.fixings > 1 ? o.span / (o.fixings - 1) : 0; }
 
-// Mean of max(w (G - strike), 0), not discounted.
+// Returns the mean of max(w (G - strike), 0), not discounted.
 double geometric_mean_payoff(const AsianOption& o) {
   const double n = o.fixings, drift = o.rate - o.div_yield - 0.5 * o.vol * o.vol, dt = step(o);
   const double mean_t = o.first_fixing + dt * (n - 1) / 2;

@@ -19,9 +19,9 @@ struct AsianOption {
   double expiry = 1;
 };
 
-// One price by simulation. Same numbers of the same paths on every device; logarithm, sine
-// and exponential differ in their last bits there, and a price by less than 1e-5 of spot. The
-// standard error includes the rounding of prices to floats, 1e-7 of spot or strike.
+// Returns one price by simulation. Every device draws the same numbers for the same paths;
+// logarithm, sine and exponential differ in their last bits, and a price by less than 1e-5 of spot.
+// The standard error includes the rounding of prices to floats, 1e-7 of spot or strike.
 Estimate asian(compute::Compute& compute, const AsianOption& option,
                const SimulationOptions& simulation = {},
                compute::DevicePreference device = compute::DevicePreference::automatic);
@@ -29,7 +29,7 @@ Estimate asian(compute::Compute& compute, const AsianOption& option,
 // The paths that are actually simulated: full blocks.
 std::uint64_t simulated_asian_paths(const SimulationOptions& simulation);
 
-// The same option on the geometric mean, exactly.
+// Returns the exact price of the same option on the geometric mean.
 double asian_geometric(const AsianOption& option);
 
 // For benchmarks and tests of one device: items are blocks of kAsianBlock samples,

@@ -93,8 +93,8 @@ void validate(const HestonOption& o) {
 
 }  // namespace
 
-// Its integrand falls as a Gauss curve of the total variance at first, then with the exponential
-// of u, or of its root where the correlation is 1 or -1.
+// The integrand falls as a Gauss curve of the total variance at first, then with the exponential of
+// u, or of the root of u where the correlation is 1 or -1.
 double heston_panels(const HestonOption& o) {
   constexpr double kFall = 33;  // its logarithm, until the rest does not count
   const Heston& h = o.model;

@@ -15,7 +15,7 @@ struct HestonOption {
 // the integral hardly falls: next to no variance, or a very volatile one.
 double heston_price(const HestonOption& option);
 
-// About how many panels its integral takes: for estimates of its cost.
+// Estimates the panels that the integral takes, which are its cost.
 double heston_panels(const HestonOption& option);
 
 }  // namespace sluice::market

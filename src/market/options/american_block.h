@@ -10,7 +10,7 @@ namespace sluice::market::formula {
 inline constexpr int kPutLanes = 16;
 using LaneArray = double[kPutLanes];
 
-// Options side by side, and what is known of each.
+// Options side by side, with the terms that each iteration needs of them.
 struct alignas(64) PutBlock {
   LaneArray spot, strike, t, rate, yield, vol;
   LaneArray root_t, log_start, log_price;

@@ -70,7 +70,7 @@ struct BracketLanes {
   }
 };
 
-// Lanes that have their bracket already keep it.
+// Lowers the brackets of the lanes that have none yet.
 void lower(const PutBlock& b, const QdLanes& qd, BracketLanes& brackets) {
   for (int l = 0; l < kPutLanes; ++l) {
     const Bracket old = brackets.at(l);
@@ -317,7 +317,7 @@ void american_cpu(const compute::Call& call, compute::Workers& workers) {
   const auto& tables = *call.input<AmericanTables>(6);
   const AmericanMatrix matrix(tables);
   double* const out = call.output<double>(0);
-  // Long enough that few blocks are not full, short enough for all threads to have some.
+  // Long enough that few blocks are partly empty, short enough for all threads to have some.
   constexpr std::size_t kLanes = kPutLanes;
   const std::size_t blocks =
       call.items / (4 * kLanes * static_cast<std::size_t>(workers.threads()));

@@ -67,7 +67,7 @@ Greeks<T> black_scholes_greeks(
     compute::Compute& compute, const OptionColumns<T>& options, OptionKind kind, std::size_t count,
     compute::DevicePreference device = compute::DevicePreference::automatic);
 
-// Why there is no implied volatility.
+// The reason why there is no implied volatility.
 enum class ImpliedReason : std::uint8_t {
   found,            // there is
   bad_input,        // a number is not finite, or spot, strike or t is not above zero

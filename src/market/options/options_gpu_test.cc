@@ -42,7 +42,7 @@ bool same_bits(const Prices& a, const Prices& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
 }
 
-class OptionsOnGpuTest : public testing::Test {
+class OptionsOnGpu : public testing::Test {
  protected:
   std::unique_ptr<compute::Compute> compute = compute::make_compute("gpu");
 
@@ -61,7 +61,7 @@ class OptionsOnGpuTest : public testing::Test {
   }
 };
 
-TEST_F(OptionsOnGpuTest, BlackScholesPricesAgreeWithTheCpu) {
+TEST_F(OptionsOnGpu, BlackScholesPricesAgreeWithTheCpu) {
   for (const std::size_t n : {1u, 255u, 513u, 100003u}) {
     const Columns c(n);
     Prices other(n);
@@ -74,7 +74,7 @@ TEST_F(OptionsOnGpuTest, BlackScholesPricesAgreeWithTheCpu) {
   }
 }
 
-TEST_F(OptionsOnGpuTest, BlackScholesEdgeCasesAgreeWithTheCpu) {
+TEST_F(OptionsOnGpu, BlackScholesEdgeCasesAgreeWithTheCpu) {
   const double nan = NAN, inf = INFINITY;
   const std::vector<std::array<double, 6>> edges{
       {110, 100, 0, 0.05, 0, 0.2},    {100, 100, 1, 0.05, 0, 0},
@@ -108,7 +108,7 @@ TEST_F(OptionsOnGpuTest, BlackScholesEdgeCasesAgreeWithTheCpu) {
   EXPECT_NEAR(put_cpu[2], 100 * std::exp(-0.05), 1e-12);
 }
 
-TEST_F(OptionsOnGpuTest, GreeksAgreeWithTheCpu) {
+TEST_F(OptionsOnGpu, GreeksAgreeWithTheCpu) {
   const Columns c(3001);
   for (const auto kind : {OptionKind::call, OptionKind::put}) {
     const auto cpu = black_scholes_greeks(*compute, c.columns(), kind, 3001, DevicePreference::cpu);
@@ -122,7 +122,7 @@ TEST_F(OptionsOnGpuTest, GreeksAgreeWithTheCpu) {
   }
 }
 
-TEST_F(OptionsOnGpuTest, GreeksOfACertainOutcomeAgreeWithTheCpu) {
+TEST_F(OptionsOnGpu, GreeksOfACertainOutcomeAgreeWithTheCpu) {
   const std::vector<double> spot{110, 90, 110, 90, 0, 100}, strike{100, 100, 100, 100, 100, 0};
   const std::vector<double> t{0, 0, 1, 1, 1, 1}, vol{0.2, 0.2, 0, 0, 0.2, 0.2};
   const OptionColumns<double> columns{spot, strike, t, 0.05, 0.02, vol};
@@ -140,7 +140,7 @@ TEST_F(OptionsOnGpuTest, GreeksOfACertainOutcomeAgreeWithTheCpu) {
   }
 }
 
-TEST_F(OptionsOnGpuTest, ImpliedVolatilitiesAgreeWithTheCpu) {
+TEST_F(OptionsOnGpu, ImpliedVolatilitiesAgreeWithTheCpu) {
   const Columns c(2049);
   Prices call(2049), put(2049), vol(2049);
   std::vector<ImpliedReason> reasons(2049);
@@ -162,7 +162,7 @@ struct Trees {
 };
 
 // Steps for which strips are narrow, broad and wider than registers hold.
-TEST_F(OptionsOnGpuTest, BinomialPricesAgreeWithTheCpu) {
+TEST_F(OptionsOnGpu, BinomialPricesAgreeWithTheCpu) {
   for (const Trees& trees : {Trees{1, 33}, {2, 5}, {77, 501}, {1024, 301}, {3000, 21}})
     for (const auto kind : {OptionKind::call, OptionKind::put})
       for (const auto exercise : {Exercise::american, Exercise::european}) {
@@ -174,7 +174,7 @@ TEST_F(OptionsOnGpuTest, BinomialPricesAgreeWithTheCpu) {
       }
 }
 
-TEST_F(OptionsOnGpuTest, AmericanPricesAgreeWithTheCpu) {
+TEST_F(OptionsOnGpu, AmericanPricesAgreeWithTheCpu) {
   for (const auto accuracy : {AmericanAccuracy::fast, AmericanAccuracy::standard})
     for (const auto kind : {OptionKind::call, OptionKind::put}) {
       const Columns c(777);

@@ -32,7 +32,7 @@ class CuttingPlanes {
     for (std::size_t i = 0; i < n_; ++i)
       if (!free_.excluded[i]) squares += dot(returns_of(i), returns_of(i));
     unit_ = std::max(std::sqrt(squares / static_cast<double>(s.returns.size())), 1e-12);
-    // So little that it decides only between equally good portfolios.
+    // The term is so small that it only decides between equally good portfolios.
     for (std::size_t i = 0; i < n_; ++i) qp_.p[i * wide + i] = 1e-9;
     qp_.rows.push_back({{{loss_, 1.0}}, -1e3, 1e3, ""});
     if (goal.kind == CvarGoal::Kind::target_risk) {
@@ -126,7 +126,8 @@ double cvar_of(std::span<const double> losses, double beta, std::vector<double>*
   return sum;
 }
 
-// Measured: grows with the assets, and with the scenarios as their tail has more choices.
+// This was measured: cuts grow with the assets, and with the scenarios, since their tail has more
+// choices.
 double expected_cuts(double assets, double scenarios) {
   return std::min<double>(CvarGoal{}.max_cuts,
                           45 * std::pow(assets, 0.45) * std::sqrt(std::max(scenarios, 25.0) / 250));

@@ -34,7 +34,7 @@ struct CvarPortfolio {
 CvarPortfolio optimise_cvar(const Scenarios& scenarios, const CvarGoal& goal,
                             const PortfolioLimits& limits = {});
 
-// About how many cuts it takes: for estimates of its cost.
+// Estimates the number of cuts, which are its cost.
 double expected_cuts(double assets, double scenarios);
 
 // The mean loss of `losses` in the worst 1 - beta of them, by Rockafellar and Uryasev (one

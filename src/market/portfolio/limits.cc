@@ -29,7 +29,7 @@ void add_weights(std::span<const std::string> names, const PortfolioLimits& limi
       throw Error(Code::invalid_argument,
                   fmt::format("the weight of {} must be at least {} and at most {}",
                               asset_name(names, i), low, high));
-    // Two rows, so that a conflict names the one limit that is in it.
+    // There are two rows, so that a conflict names the limit that takes part in it.
     if (low == high) {
       out.rows.push_back(
           {{{i, 1.0}}, low, low, fmt::format("the weight of {} is {}", asset_name(names, i), low)});
@@ -78,7 +78,7 @@ void add_sectors(const PortfolioLimits& limits, std::size_t n, LimitRows& out) {
   }
 }
 
-// sum of |weight - from| <= limit, by a variable above each distance.
+// Adds sum of |weight - from| <= limit, by a variable above each distance.
 void add_distance(std::size_t n, const std::vector<double>& from, double limit, const char* what,
                   LimitRows& out) {
   require(limit >= 0, fmt::format("{} is {}; it must be 0 or more", what, limit));

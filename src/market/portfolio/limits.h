@@ -12,27 +12,29 @@ struct LimitRows {
   std::vector<QpRow> rows;
 };
 
-// What is left to decide: an asset whose weight is fixed has no say in the objective.
+// The assets whose weight the limits leave open. A fixed weight does not enter the objective.
 struct FreeAssets {
   std::vector<bool> fixed, excluded;  // excluded: fixed at 0
-  // Subtracted from the means of free assets, whose weights have a fixed sum; then the largest.
+  // `middle` is subtracted from the means of free assets, which changes nothing while their weights
+  // have a fixed sum. `spread` is the largest of these differences.
   double middle = 0, spread = 0;
 };
 FreeAssets free_assets(std::size_t assets, std::span<const double> mean,
                        const PortfolioLimits& limits);
 
-// A return of at least `target`, in units of the largest mean: the solver's tolerances are
-// absolute.
+// Returns the row for a return of at least `target`, in units of the largest mean: the tolerances
+// of the solver are absolute.
 QpRow return_row(std::span<const double> mean, double target, std::string name);
 
-// The means as an objective: about their middle, 0 where the weight is fixed.
+// Returns the means as an objective: about their middle, and 0 where the weight is fixed.
 std::vector<double> rewards_of(std::span<const double> mean, const FreeAssets& free);
 
 // Throws invalid_argument when the limits do not fit the number of assets.
 LimitRows limit_rows(std::size_t assets, std::span<const std::string> names,
                      const PortfolioLimits& limits);
 
-// The same limits for multiples of a portfolio: `scale`, the next variable, is the multiple.
+// Returns the same limits for multiples of a portfolio: `scale`, the next variable, is the
+// multiple.
 LimitRows scaled(const LimitRows& limits);
 
 }  // namespace sluice::market

@@ -77,7 +77,7 @@ class Markowitz {
     return w;
   }
 
-  // The highest return; of several the one with the lowest variance.
+  // Returns the portfolio with the highest return; of several the one with the lowest variance.
   Vector max_return() const {
     const double unit = free_.spread > 0 ? free_.spread : 1;  // of the means
     return minimise(1e-9 / variance_scale(), 1 / unit, l2_ / unit);
@@ -134,8 +134,8 @@ class Markowitz {
     return static_cast<std::size_t>(std::llround(std::sqrt(static_cast<double>(matrix.size()))));
   }
 
-  // In multiples of the weights every limit takes part in a conflict, so the plain limits and then
-  // the highest return are checked. Returns when neither is the cause.
+  // In multiples of the weights every limit takes part in a conflict. So the plain limits are
+  // checked, then the highest return. Returns when neither is the cause.
   void throw_no_ratio(double risk_free) const {
     const auto names = infeasible_rows(program(rows_, 0, 0, 0));
     require(names.empty(), fmt::format("no portfolio fulfils all of: {}", fmt::join(names, "; ")));
@@ -182,8 +182,8 @@ class Markowitz {
     return point;
   }
 
-  // low.excess <= 0 <= high.excess. The side that stays twice counts half (Illinois): no slow
-  // creep from one side.
+  // Needs low.excess <= 0 <= high.excess. The side that stays twice counts half (the Illinois
+  // rule), so that the other one does not creep.
   Vector between(RewardPoint low, RewardPoint high, double target_variance) const {
     double below = low.excess, above = high.excess;
     int last = 0;

@@ -58,8 +58,8 @@ struct Portfolio {
   double sharpe = 0;                           // (expected_return - risk_free) / volatility
 };
 
-// Exact to rounding in nearly all cases (see QpSolution). Throws invalid_argument for data
-// that do not fit, and for limits that exclude each other, naming those.
+// The result is exact to rounding in nearly all cases (see QpSolution). Throws invalid_argument for
+// data that do not fit, and for limits that exclude each other, naming those.
 Portfolio optimise(const Assets& assets, const Goal& goal, const PortfolioLimits& limits = {});
 
 // `points` portfolios from the lowest volatility to highest return, at equal steps of return.
@@ -79,7 +79,7 @@ struct PortfolioResult {
 std::vector<PortfolioResult> optimise_all(compute::Workers& workers,
                                           std::span<const PortfolioTask> tasks);
 
-// The share of each asset in the portfolio's variance.
+// Returns the share of each asset in the variance of the portfolio.
 std::vector<double> risk_shares(std::span<const double> covariance,
                                 std::span<const double> weights);
 

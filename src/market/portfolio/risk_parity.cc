@@ -32,7 +32,8 @@ std::vector<double> checked_shares(std::span<const double> shares, std::size_t n
   return b;
 }
 
-// How much x - part * step is above x in the function above, by its terms of second order.
+// Returns how much larger the function above is at x - part * step than at x, by its terms of
+// second order.
 double rise(std::span<const double> c, std::span<const double> b, const std::vector<double>& x,
             const std::vector<double>& step, double decrement, double part) {
   double sum = -part * decrement + 0.5 * part * part * dot(step, times(c, step));

@@ -108,9 +108,9 @@ std::vector<Long> long_ones() {
   };
 }
 
-class Cancelling : public testing::TestWithParam<std::size_t> {};
+class Cancellation : public testing::TestWithParam<std::size_t> {};
 
-TEST_P(Cancelling, CancelledCalculationsEndSoon) {
+TEST_P(Cancellation, EndsLongCalculationsSoon) {
   const Long one = long_ones()[GetParam()];
   SCOPED_TRACE(one.name);
   compute::Compute compute({.threads = 2});
@@ -133,7 +133,7 @@ TEST_P(Cancelling, CancelledCalculationsEndSoon) {
 }
 
 // Requests are read and estimated for nobody, too: a text of 32 million values took 4 s.
-TEST(CancelledBefore, ReadingAndEstimatingStop) {
+TEST(CancellationBeforeTheStart, StopsReadingAndEstimating) {
   compute::Compute compute({.threads = 2});
   std::stop_source stop;
   stop.request_stop();
@@ -148,7 +148,7 @@ TEST(CancelledBefore, ReadingAndEstimatingStop) {
   EXPECT_THROW(answer(compute, "option", many, {.max_work = 1}), Cancelled);
 }
 
-INSTANTIATE_TEST_SUITE_P(LongOnes, Cancelling, testing::Range<std::size_t>(0, 14));
+INSTANTIATE_TEST_SUITE_P(LongCalculations, Cancellation, testing::Range<std::size_t>(0, 14));
 
 }  // namespace
 }  // namespace sluice::market::cancelling

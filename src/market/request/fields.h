@@ -36,7 +36,7 @@ class Fields {
                        std::int64_t max);
   bool flag(std::string_view name, bool default_value);
   std::string text(std::string_view name, std::string_view default_value);
-  // The index of the value in `words`; `default_value` when the field is missing.
+  // Returns the index of the value in `words`, `default_value` when the field is missing.
   std::size_t one_of(std::string_view name, std::span<const std::string_view> words,
                      std::size_t default_value);
   std::vector<double> numbers(std::string_view name);  // empty when the field is missing
@@ -50,7 +50,7 @@ class Fields {
   std::set<std::string, std::less<>> requested_;
 };
 
-// A list of numbers, plain or packed; null is a NaN.
+// Reads a list of numbers, plain or packed; null is a NaN.
 std::vector<double> numbers_of(const Json& list, std::string_view path);
 bool is_list(const Json& json) noexcept;           // plain or packed
 bool is_list_of_lists(const Json& json) noexcept;  // by its first element
@@ -68,8 +68,8 @@ struct Panel {
   }
 };
 
-// [1, 2], [[1, 2], [3, 4]] or {"A": [1, 2], "B": [3, 4]}. Throws when lengths differ or
-// there is nothing in it.
+// Reads [1, 2], [[1, 2], [3, 4]] or {"A": [1, 2], "B": [3, 4]}. Throws when lengths differ or there
+// is nothing in it.
 Panel panel_of(const Json& json, const std::string& path);
 
 }  // namespace sluice::market

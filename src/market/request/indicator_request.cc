@@ -72,14 +72,14 @@ std::vector<IndicatorSeries> plain_series(RequestContext& context, const Indicat
   return all;
 }
 
-// Steps of a bar, its reading aside: those of CCI alone grow with its period. Each bar reads its
-// window twice, and each sum waits for the one before it: 3 ns for each bar of the window, and
-// more where that does not fit the cache.
+// Returns the work units of a bar, its reading aside. Only those of CCI grow with its period: each
+// bar reads its window twice, and each sum waits for the one before it, which takes 3 ns for each
+// bar of the window, and more where that does not fit the cache.
 double work_of_bar(const Plan& plan) {
   return plan.rule == IndicatorRule::cci ? 4.0 * plan.n[0] : 0;
 }
 
-// Numbers in: as given, as series and as batches. Numbers out: twice, and as text.
+// Input numbers are there as given, as series and as batches; output numbers twice, and as text.
 void check_cost(RequestContext& context, const Plan& plan,
                 const std::vector<IndicatorSeries>& all) {
   double in = 0;

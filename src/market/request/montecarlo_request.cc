@@ -129,7 +129,7 @@ SimulationOptions read_simulation(RequestContext& context, std::size_t payoff) {
   return made;
 }
 
-// Fixings at equal steps up to t: what asian() is fast at.
+// Returns the option with fixings at equal steps up to t, which asian() prices fast.
 AsianOption asian_of(const PathModel& model, const PathPayoff& payoff) {
   require(model.assets.size() == 1 && !model.stochastic_volatility,
           "'payoff' asian is for one asset of constant volatility; take asian_price");
@@ -139,7 +139,7 @@ AsianOption asian_of(const PathModel& model, const PathPayoff& payoff) {
           asset.vol,   model.steps, first,         model.t - first, model.t};
 }
 
-// Measured: mostly for the random numbers of its steps.
+// These were measured; random numbers are most of the cost.
 constexpr double kFastPath = 4;
 double work_of_path(const PathModel& model, const PathPayoff& payoff,
                     const SimulationOptions& simulation) {

@@ -112,7 +112,7 @@ void read_model(RequestContext& context, OptionRequest& request) {
   }
 }
 
-// Steps that one option of the model takes.
+// Returns the work units of one option of the model.
 double work_of_one(const OptionRequest& request) {
   constexpr double kAmerican[] = {2e3, 1.6e4, 1.3e5};  // by accuracy
   switch (request.model) {
@@ -198,7 +198,7 @@ Result with_greeks(RequestContext& context, const OptionRequest& request, Option
 Result by_heston(RequestContext& context, const OptionRequest& request, OptionKind kind) {
   std::vector<double> prices(request.count);
   const Instant begun = Steady::now();
-  // A millisecond each, mostly; but a second where the integral hardly falls.
+  // Most take a millisecond, but a second where the integral hardly falls.
   const double max_s = std::max(1.0, context.limits.max_work / kWorkUnitsPerSecond);
   context.compute.workers().each(request.count, 4, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
@@ -251,7 +251,7 @@ Result result_of(RequestContext& context, const OptionRequest& request) {
   return result;
 }
 
-// Why option `i` has no price.
+// Returns the reason why option `i` has no price.
 std::string_view why_none(const OptionRequest& request, std::size_t i) {
   const OptionInput* const columns[] = {&request.spot, &request.strike, &request.t,
                                         &request.vol,  &request.rate,   &request.div_yield};
@@ -282,7 +282,7 @@ std::string_view why_none(const OptionRequest& request, std::size_t i) {
 
 constexpr double kReasonBytes = 250;  // a sentence, and its text in the answer
 
-// Null where there is a price; nothing when all have one.
+// An entry is null where there is a price; the list is null when all have one.
 Json reasons_of(RequestContext& context, const OptionRequest& request,
                 const std::vector<double>& prices) {
   const auto none = [](double price) { return std::isnan(price); };

@@ -186,7 +186,7 @@ void read_goal(Fields& f, Problem& p) {
     p.beta = f.number("beta", 0.95, 1e-6, 1 - 1e-6);
 }
 
-// Quadratic programs that a goal solves.
+// Returns the number of quadratic programs that a goal solves.
 double programs_of(const Problem& p) {
   switch (p.goal) {
     case kFrontier: return static_cast<double>(p.points);
@@ -238,8 +238,8 @@ double fixed_weights(const Problem& p) {
   return fixed;
 }
 
-// Rounds of the solver, each with a factoring, a solution for each weight that is fixed, and the
-// rows of several weights.
+// Returns the work of the rounds of the solver, each with a factoring, a solution for each fixed
+// weight, and the rows of several weights.
 double work_of(const Problem& p) {
   constexpr double kRounds = 30, kRow = 100;
   const auto n = static_cast<double>(p.names.size());

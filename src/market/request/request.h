@@ -30,7 +30,7 @@ inline constexpr double kWorkUnitsPerSecond = 1e9;
 // The estimate is above max_work.
 class TooMuchWork : public Error {
  public:
-  // `what`: the fields that make it so much, for people: "'paths' and 'steps'".
+  // `what` names the fields to reduce, for people: "'paths' and 'steps'".
   TooMuchWork(double work, std::string what, double max_work);
   double work() const noexcept { return work_; }
   const std::string& fields() const noexcept { return fields_; }
@@ -47,14 +47,14 @@ class TooMuchWork : public Error {
 Json answer(compute::Compute& compute, std::string_view what, const Json& request,
             const RequestLimits& limits = {});
 
-// The same from text to text, for servers and other languages. Lists of numbers are kept
-// packed (json_numbers.h) from the body to the text of the answer.
+// Answers from text to text, for servers and other languages. Lists of numbers are kept packed
+// (json_numbers.h) from the body to the text of the answer.
 JsonText answer_body(compute::Compute& compute, std::string_view what, std::string_view body,
                      const RequestLimits& limits = {});
 std::string answer_text(compute::Compute& compute, std::string_view what, std::string_view body,
                         const RequestLimits& limits = {});
 
-// The name of an output in tables and answers: a single one is named after the indicator.
+// Returns the name of an output in tables and answers: a single one is named after the indicator.
 struct Indicator;
 std::string output_name(const Indicator& one, std::size_t i);
 

@@ -15,7 +15,7 @@ struct Returns {
 // Reads "returns" or "prices". Throws unless exactly one is given.
 Returns read_returns(RequestContext& context);
 
-// One series of the same kind and length.
+// Reads one series of the same kind and length.
 std::vector<double> benchmark_returns(const Json& json, const Returns& like);
 
 // Reads "covariance" (its kind) and "span".
@@ -24,7 +24,7 @@ CovarianceOptions read_covariance(RequestContext& context, double periods_per_ye
 // Throws when the limits do not allow a covariance of this size. Called before covariance_of().
 void check_covariance_cost(RequestContext& context, const Panel& returns);
 
-// series x series.
+// The result has series x series values.
 std::vector<double> covariance_of(const RequestContext& context, const Panel& returns,
                                   const CovarianceOptions& options);
 Json matrix_json(std::span<const double> square);

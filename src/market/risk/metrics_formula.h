@@ -30,7 +30,7 @@ SLUICE_HD inline Moments join(const Moments& a, const Moments& b) {
   return r;
 }
 
-// The same of pairs: x the series, y the benchmark.
+// The same for pairs: x is the series, y the benchmark.
 struct CoMoments {
   double n = 0, mean_x = 0, mean_y = 0, xy = 0, yy = 0;
 };
@@ -84,7 +84,7 @@ SLUICE_HD inline void finish_shape(const Moments& m, bool corrected, RiskMetrics
   out.kurtosis = !corrected ? g2 : n > 3 ? (n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * g2 + 6) : nan;
 }
 
-// All but the bars.
+// Sets all metrics but the bars.
 SLUICE_HD inline void finish(const Totals& t, const RiskOptions& o, RiskMetrics& out) {
   Moments m = t.moments;
   const double rounding = 1e-15 * m.mean;  // a spread that is no more is none

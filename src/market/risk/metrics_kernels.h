@@ -26,7 +26,7 @@ struct RiskSeries {
   double required_return;
 };
 
-// Blocks [begin, end) into out[0 ...].
+// Scans the blocks [begin, end) into out[0 ...].
 void scan_blocks(const RiskSeries& series, std::size_t begin, std::size_t end, RiskBlock* out);
 
 }  // namespace sluice::market

@@ -44,7 +44,7 @@ double guess_limit(const double* x, std::size_t n, double share) {
   double sample[kSample];
   std::size_t m = 0;
   for (std::size_t i = 0; i < kSample; ++i) {
-    // Steps of uneven length, so that no rhythm in the series is met.
+    // The steps have uneven lengths, so that they do not meet a rhythm of the series.
     const std::size_t at = (i * n + (i * 2654435761u) % n) / kSample;
     if (!std::isnan(x[at])) sample[m++] = x[at];
   }

@@ -33,7 +33,7 @@ SLUICE_HD inline double between(double a, double b, double share) {
   return share < 0.5 ? a + d * share : b - d * (1 - share);
 }
 
-// `value` as a return; the convention's sign and floor.
+// Turns `value`, a return, into a loss with the sign and the floor of the convention.
 SLUICE_HD inline double as_loss(double value) { return value < 0 ? -value : 0; }
 
 // `worst_sum` of `worst` values, those that tail_rank asks for.

@@ -5,8 +5,9 @@
 
 namespace sluice::market {
 
-// Values at most `limit` to `out`, in their order, and how many. `out` must have kMaxLanes
-// elements of padding, `capacity` in all. `present` counts all that are not missing.
+// Copies the values of at most `limit` to `out`, in their order, and returns their number. `out`
+// must have kMaxLanes elements of padding, `capacity` in all. `present` counts all values that are
+// not missing.
 inline constexpr std::size_t kMaxLanes = 32;
 struct Kept {
   std::size_t kept, present;

@@ -17,13 +17,14 @@ class Account {
   double traded() const noexcept { return traded_; }
   double entry_price() const noexcept { return trades_.back().entry_price; }
 
-  // Stakes what the sizing says on `side`. `volatility` is the ticker's, a year.
+  // Enters a position on `side` with the stake that the sizing gives. `volatility` is the yearly
+  // one of the ticker.
   void enter(std::int64_t bar, int side, double price, double volatility);
   void leave(std::int64_t bar, double price, Exit why);
   // Called at each close. An account without positive equity is closed for good.
   void check_ruin(std::int64_t bar, double price);
 
-  // Counts a position that is still open at the last close, without costs.
+  // Closes a position that is still open at the last close, without costs, and returns all trades.
   std::vector<Trade> finish(std::int64_t bar, double price);
 
  private:

@@ -25,12 +25,12 @@ struct PriceHistory {
 // that fall).
 void validate(const PriceHistory& history);
 
-// The same with all arrays: missing highs and lows are the higher and lower of open and close;
-// a missing open is the close, or with highs and lows the close before, within them: it is
-// only what stops see first.
+// Returns the history with all arrays. Missing highs and lows become the higher and lower of open
+// and close. A missing open becomes the close, or, when there are highs and lows, the close before,
+// limited to them: stops see it first.
 PriceHistory completed(PriceHistory history);
 
-// "2020-02-29", "2020/02/29" or "20200229" as days since 1970-01-01 and back. Throws
+// Converts "2020-02-29", "2020/02/29" or "20200229" to days since 1970-01-01, and back. Throws
 // invalid_argument.
 std::int32_t day_from(std::string_view date);
 std::string to_date(std::int32_t day);

@@ -56,7 +56,7 @@ struct Tally {
   std::int32_t trades = 0, wins = 0, bars_in = 0, reserved = 0;
 };
 
-// `bars`: how many returns there were.
+// `bars` is the number of returns.
 Metrics metrics_of(const Tally& tally, std::int64_t bars, const Trading& trading);
 
 }  // namespace sluice::market

@@ -30,7 +30,7 @@ class SignalStream {
   double before_;  // the RSI of the bar before
 };
 
-// The position (1, 0, -1) to hold after `signal`, from `position`.
+// Returns the position (1, 0, -1) to hold after `signal`, from `position`.
 int decide(const Signal& signal, int position, bool may_long, bool may_short);
 
 }  // namespace sluice::market

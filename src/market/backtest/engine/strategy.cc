@@ -76,7 +76,7 @@ constexpr std::size_t kMaxAxisValues = 1'000'000;
 }
 
 std::vector<double> split(std::string_view text, char by, std::string_view name) {
-  // Before any is read: a text may have tens of millions.
+  // Counts before reading: a text may have tens of millions of values.
   if (std::ranges::count(text, by) >= static_cast<std::ptrdiff_t>(kMaxAxisValues))
     refuse_axis(name, text);
   std::vector<double> values;

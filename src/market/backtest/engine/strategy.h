@@ -44,7 +44,7 @@ ParameterSet default_parameters(Strategy strategy);
 // Throws invalid_argument, naming the parameter and its range; a fast average must be
 // shorter than the slow one.
 void validate(Strategy strategy, const ParameterSet& set);
-// "fast=10 slow=50"
+// Returns "fast=10 slow=50".
 std::string describe(Strategy strategy, const ParameterSet& set);
 
 // The values that a sweep tries for one parameter.
@@ -52,12 +52,12 @@ struct Axis {
   std::string name;
   std::vector<double> values;
 };
-// "5", "5,10,20", "5:50" or "5:50:5" (both ends included). Throws invalid_argument.
+// Reads "5", "5,10,20", "5:50" or "5:50:5" (both ends included). Throws invalid_argument.
 Axis axis_from(std::string_view name, std::string_view values);
 
-// Every combination, the last axis fastest; parameters without an axis keep their default.
-// Combinations that validate() refuses because fast >= slow are left out. Throws
-// invalid_argument for an unknown name, a value out of range, or none left.
+// Returns every combination, the last axis fastest; parameters without an axis keep their default.
+// Leaves out combinations that validate() refuses because fast >= slow. Throws invalid_argument for
+// an unknown name, a value out of range, or none left.
 std::vector<ParameterSet> grid(Strategy strategy, std::span<const Axis> axes);
 
 }  // namespace sluice::market

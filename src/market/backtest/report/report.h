@@ -17,7 +17,7 @@ nlohmann::json to_json(const SweepResult& result);  // every set, in order
 nlohmann::json to_json(const WalkForward& result, Strategy strategy);
 nlohmann::json to_json(const DeflatedSharpe& check);
 
-// Lines for a terminal.
+// These give lines for a terminal.
 std::string to_table(const Backtest& backtest);
 std::string to_table(const SweepResult& result, std::size_t max_rows = 10);  // the best first
 std::string to_table(const WalkForward& result, Strategy strategy);

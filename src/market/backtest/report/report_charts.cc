@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kPoints = 800;
 
-// The bars that are drawn: about kPoints of them, the last always.
+// Returns the bars to draw: about kPoints of them, always with the last.
 std::vector<std::size_t> drawn(std::size_t bars) {
   std::vector<std::size_t> at;
   const std::size_t step = std::max<std::size_t>(1, (bars + kPoints - 1) / kPoints);
@@ -23,7 +23,7 @@ struct Scale {
   double low, high;
   bool logarithmic = false;
 
-  // Position from the top, in percent of the height.
+  // Returns the position from the top, in percent of the height.
   double y(double value) const {
     if (logarithmic) return 100 * (1 - std::log(value / low) / std::log(high / low));
     return 100 * (1 - (value - low) / (high - low));
@@ -40,7 +40,7 @@ std::string path(const std::vector<double>& values, const std::vector<std::size_
   return d;
 }
 
-// Round numbers between low and high.
+// Returns round numbers between low and high.
 std::vector<double> ticks(const Scale& s) {
   std::vector<double> all;
   if (s.logarithmic) {

@@ -84,7 +84,7 @@ std::string settings(const Backtest& b) {
   return html + "</dl>";
 }
 
-// A fall or rise so large within one bar is a split more often than news.
+// Warns of a fall or rise so large within one bar that it is a split more often than news.
 std::string split_warning(const Backtest& b) {
   for (std::size_t i = 2; i < b.hold.size(); ++i) {
     const double change = b.hold[i] / b.hold[i - 1] - 1;

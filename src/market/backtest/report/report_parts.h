@@ -13,7 +13,7 @@ std::string signed_number(double value, int digits);   // a minus sign proper, n
 std::string percent(double fraction, int digits = 1);  // "12.3 %", a minus sign proper
 std::string money(double value);                       // "1,234,567"
 
-// A figure with its name; `tone` is "", "good" or "bad".
+// Shows a figure with its name; `tone` is "", "good" or "bad".
 std::string tile(std::string_view name, const std::string& value, const std::string& note,
                  std::string_view tone = "");
 
@@ -29,7 +29,7 @@ std::string settings(const Backtest& b);
 std::string caveats(const Report& report);
 std::string split_warning(const Backtest& b);  // empty when there is nothing to warn of
 
-// The style sheet before and the script after the content.
+// The style sheet comes before the content, the script after it.
 extern const char* const kStyle;
 extern const char* const kScript;
 

@@ -70,7 +70,7 @@ template <class Bits>
 class TradeFinder {
  public:
   TradeFinder() = default;
-  // The state after the last trade, for trades that were found by another method.
+  // Continues after the last trade, for trades that were found by another method.
   SLUICE_HD TradeFinder(bool inside, std::int32_t entered) : entered_(entered), inside_(inside) {}
 
   // Calls trade(entry, exit) with bars of fills, in order, for the signals of the next bars

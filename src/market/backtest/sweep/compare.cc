@@ -19,8 +19,8 @@ using D = hn::CappedTag<double, 8>;  // at most 8, so that bits are aligned byte
 using U = hn::RebindToUnsigned<D>;
 constexpr std::size_t kWordBits = 64;
 
-// Bits of 64 bars from the first on. Where a vector has fewer than 8 lanes they gather in
-// the lanes: a comparison's are all ones, of which each vector of the word keeps another.
+// Stores the bits of 64 bars. A vector with fewer than 8 lanes gathers them in its lanes: the
+// comparison of a lane is all ones or zeros, of which each vector of the word keeps another bit.
 template <std::size_t kCount, class Compare>
 HWY_INLINE void compare_word(std::uint64_t* const* out, std::size_t w, const Compare& compare) {
   const D d;

@@ -6,9 +6,9 @@
 
 namespace sluice::market {
 
-// a[t] > b[t] for 64 x words bars; a comparison with a NaN is false.
+// Sets the bits of a[t] > b[t] for 64 x words bars; a comparison with a NaN is false.
 void above_bits(const double* a, const double* b, std::uint64_t* out, std::size_t words);
-// The same with kRowsAtOnce rows in place of b: a is read once for all.
+// Compares with kRowsAtOnce rows in place of b: a is read once for all of them.
 inline constexpr std::size_t kRowsAtOnce = 4;
 void above_bits(const double* a, const double* const* b, std::uint64_t* const* out,
                 std::size_t words);

@@ -52,7 +52,8 @@ double variance_of_sharpes(const SweepResult& sweep) {
 }  // namespace
 
 DeflatedSharpe deflated_sharpe(const SweepResult& sweep, const Backtest& best) {
-  // The set's own figure, like those it is compared with: with several tickers their mean.
+  // This is the figure of the set itself, like those it is compared with: with several tickers
+  // their mean.
   DeflatedSharpe check{.trials = sweep.sets.size(),
                        .sharpe = sweep.sets[sweep.best()].metrics.sharpe};
   check.expected_max_sharpe =

@@ -15,7 +15,7 @@ namespace {
 namespace rules = SLUICE_RULES;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// A rule over a series; out is NaN in the look-back.
+// Runs a rule over a series; `out` is NaN in the look-back.
 template <class R>
 void run_rule(const Plan& plan, std::span<const double> in, double* out) {
   R rule{};
@@ -27,7 +27,7 @@ void run_rule(const Plan& plan, std::span<const double> in, double* out) {
   }
 }
 
-// Several averages at once: each waits for itself only.
+// Averages run together: each depends on its own last value only.
 constexpr std::size_t kTogether = 8;
 struct Averaged {
   rules::ExponentialAverage<double> average{};

@@ -87,7 +87,7 @@ SLUICE_HD inline Comparison comparison(Strategy strategy, const SetCode& c, int 
   return {};
 }
 
-// Signals of as many bars as W has bits.
+// The signals of as many bars as W has bits.
 template <class W>
 struct SignalBits {
   W enter_long, leave_long, enter_short, leave_short;
@@ -108,7 +108,7 @@ SLUICE_HD inline SignalBits<W> combine(Strategy strategy, const W* c, W valid) {
   return {s.enter_long & valid, s.leave_long & valid, s.enter_short & valid, s.leave_short & valid};
 }
 
-// Bits of the bars [begin, end) in the word whose first bar is `base`.
+// Returns the bits of the bars [begin, end) in the word whose first bar is `base`.
 template <class W>
 SLUICE_HD inline W bits_between(std::int64_t base, std::int64_t begin, std::int64_t end) {
   constexpr int kBits = static_cast<int>(sizeof(W) * 8);

@@ -27,7 +27,7 @@ class Stepper {
         peak_(trading.initial_cash),
         free_(trading.risk_free / trading.periods_per_year) {}
 
-  // Fills, stops and the worth at the close of bar t.
+  // Fills orders, watches stops and values the account at the close of bar t.
   SLUICE_HD void bar(std::int64_t t) {
     if (rules_.fill == Fill::next_open) {
       const bool entered = fill(t, prices_.open[t]);

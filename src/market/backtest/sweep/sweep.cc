@@ -118,7 +118,7 @@ class Sweeper {
            fits_running_sums(h, checked_span(h, options_.trading, options_.span).end);
   }
 
-  // The number of tickers from this one on that are traded by the same account.
+  // Returns the number of tickers from this one on that are traded by the same kind of account.
   std::size_t same_account(std::size_t ticker, std::size_t limit) const {
     std::size_t n = 1;
     while (n < limit && all_in_[ticker + n] == all_in_[ticker]) ++n;

@@ -224,7 +224,7 @@ void queue_trades(const SweepDevice& d, const SweepParameters& p, unsigned ticke
     device::launch(context.stream(), grid, trade_all_in<false>, d, p.strategy, p.trading, out);
 }
 
-// The sizes of everything; no memory yet.
+// Sets all sizes, and no pointers yet.
 SweepDevice sizes_of(const SweepParameters& p) {
   SweepDevice d{};
   d.bars = p.bars;
@@ -238,7 +238,7 @@ SweepDevice sizes_of(const SweepParameters& p) {
   return d;
 }
 
-// Takes scratch for as many tickers at a time as kMaxScratch holds; how many.
+// Takes scratch for as many tickers at a time as kMaxScratch holds. Returns their number.
 std::size_t take_scratch(SweepDevice& d, const SweepParameters& p, std::size_t items,
                          LaunchContext& context) {
   const auto bars = static_cast<std::size_t>(d.bars);

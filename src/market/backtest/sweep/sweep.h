@@ -54,7 +54,7 @@ struct SweepResult {
   double bar_sets = 0, seconds = 0;
   std::string ran_on;  // the reason for the device of the first call
 
-  // Sets from best to worst by the metric; of equals the earlier one first.
+  // Returns the sets from best to worst by the metric; of equal ones the earlier is first.
   std::vector<std::size_t> ranking() const;
   std::size_t best() const;
 };

@@ -11,7 +11,8 @@ compute::Operand shared(const std::vector<T>& values) {
   return {.data = const_cast<T*>(values.data()), .shared_bytes = values.size() * sizeof(T)};
 }
 
-// The median of some of the changes that are not 0; at most a usual one of volatile prices.
+// Returns the median of some of the changes that are not 0, at most one that is usual for volatile
+// prices.
 double usual_change(std::span<const double> closes) {
   constexpr std::size_t kSamples = 255;
   constexpr double kMaxUsual = 0.01;
@@ -27,7 +28,7 @@ double usual_change(std::span<const double> closes) {
 
 }  // namespace
 
-// Beside a square that is 1e7 times a usual one the usual one keeps 9 of its 16 digits.
+// A square that is 1e7 times a usual one leaves the usual one 9 of its 16 digits.
 bool fits_running_sums(const PriceHistory& history, std::int64_t end) {
   constexpr double kOutlier = 3000;  // usual changes
   const std::span closes(history.close.data(), static_cast<std::size_t>(end));

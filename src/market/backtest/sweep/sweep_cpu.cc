@@ -39,8 +39,8 @@ struct Workspace {
   std::vector<std::int32_t> fills;  // of a set: the bars of its entries and exits in turn
 };
 
-// Sets in an order in which they find their rows in the cache: blocks of kBlock second rows,
-// and within a block the sets that share a first row.
+// Orders the sets so that they find their rows in the cache: blocks of kBlock second rows, and
+// within a block the sets that share a first row.
 std::vector<std::uint32_t> order_of(const Call& call) {
   constexpr std::int32_t kBlock = 8;
   const SetCode* codes = call.input<SetCode>(kSets);
@@ -73,7 +73,7 @@ class Ticker {
     prices_.volatility = volatility_.data();
   }
 
-  // Those sets of `order` from begin to end.
+  // Runs the sets of `order` from begin to end.
   void run(const std::vector<std::uint32_t>& order, std::size_t begin, std::size_t end, Tally* out,
            Workspace& workspace) const {
     const auto& p = call_->with<SweepParameters>();
@@ -96,8 +96,8 @@ class Ticker {
  private:
   std::size_t words() const { return (static_cast<std::size_t>(span_.end) + 63) / kWordBits; }
 
-  // Compares for the next set, or for many when each kRowsAtOnce of them share their first
-  // row and compare nothing else; for how many.
+  // Compares for the next set, or for many when each kRowsAtOnce of them share their first row and
+  // compare nothing else. Returns their number.
   std::size_t compare(Strategy strategy, const SetCode* codes, const std::uint32_t* order,
                       std::size_t count, Workspace& workspace) const {
     const SetCode& code = codes[*order];
@@ -129,7 +129,7 @@ class Ticker {
     return n;
   }
 
-  // All sets for some bars, then for the next: their rows stay in the L1 cache.
+  // Compares all sets for some bars, then for the next bars: the rows stay in the L1 cache.
   std::size_t compare_quads(const SetCode* codes, const std::uint32_t* order, std::size_t quads,
                             Word* bits) const {
     constexpr std::size_t kChunk = 6;  // words: 3 KiB of each row
@@ -177,7 +177,7 @@ class Ticker {
                           static_cast<std::int32_t>(span_.end), trading);
   }
 
-  // One comparison says both when to be in and when to be out.
+  // One comparison gives both the bars to be in and those to be out.
   std::size_t crosses(const SetCode& code, const Word* bits, std::int32_t* fills) const {
     const std::int64_t begin = std::max<std::int64_t>(code.warm, span_.first - 1);
     return transition_bars(bits, begin, span_.end - 1, fills);

@@ -1,5 +1,5 @@
-// Walk-forward: in each window the parameters that did best before it are traded in it, so
-// that what is reported was never part of what was chosen from.
+// Walk-forward: each window is traded with the parameters that did best before it, so that the
+// reported results were never part of the data that the choice was made from.
 #pragma once
 
 #include "market/backtest/sweep/sweep.h"
