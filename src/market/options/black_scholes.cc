@@ -27,10 +27,10 @@ void implied_on_cpu(const Call& call, compute::Workers& workers) {
   });
 }
 
-OptionSign sign(OptionKind kind) { return {kind == OptionKind::call ? 1.0 : -1.0}; }
+OptionSign sign_of(OptionKind kind) { return {kind == OptionKind::call ? 1.0 : -1.0}; }
 
 template <class T>
-void write_to(Call& call, std::span<T> column) {
+void add_result(Call& call, std::span<T> column) {
   call.out.push_back({.data = column.data(), .item_bytes = sizeof(T)});
 }
 
@@ -42,8 +42,8 @@ compute::Outcome black_scholes(compute::Compute& compute, const OptionColumns<T>
                                compute::DevicePreference device) {
   require_length("put", put.size(), call.size());
   Call c = option_call(options, call.size());
-  write_to(c, call);
-  write_to(c, put);
+  add_result(c, call);
+  add_result(c, put);
   return compute.run(black_scholes_operation<T>(), c, device);
 }
 
@@ -60,10 +60,10 @@ Greeks<T> black_scholes_greeks(compute::Compute& compute, const OptionColumns<T>
                                compute::DevicePreference device) {
   Greeks<T> out(count);
   Call call = option_call(options, count);
-  const OptionSign parameters = sign(kind);
+  const OptionSign parameters = sign_of(kind);
   call.parameters = &parameters;
   call.parameters_bytes = sizeof parameters;
-  for (std::size_t g = 0; g < kGreekCount; ++g) write_to(call, out[static_cast<Greek>(g)]);
+  for (std::size_t g = 0; g < kGreekCount; ++g) add_result(call, out[static_cast<Greek>(g)]);
   out.outcome = compute.run(greeks_operation<T>(), call, device);
   return out;
 }
@@ -91,11 +91,11 @@ compute::Outcome implied_volatility(compute::Compute& compute, Column<double> pr
   Call call = option_call(others, vol.size());
   call.in.pop_back();
   call.in.insert(call.in.begin(), price.operand());
-  const OptionSign parameters = sign(kind);
+  const OptionSign parameters = sign_of(kind);
   call.parameters = &parameters;
   call.parameters_bytes = sizeof parameters;
-  write_to(call, vol);
-  write_to(call, reasons);
+  add_result(call, vol);
+  add_result(call, reasons);
   return compute.run(implied_volatility_operation(), call, device);
 }
 

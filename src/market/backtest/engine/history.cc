@@ -46,7 +46,7 @@ bool ends_date(std::string_view text, std::size_t at) {
   return text.size() == at || text[at] == ' ' || text[at] == 'T';
 }
 
-int number(std::string_view text, std::string_view date) {
+int date_part(std::string_view text, std::string_view date) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) refuse_date(date);
@@ -97,7 +97,7 @@ std::int32_t day_from(std::string_view date) {
   require(parted || date.size() == 8, wrong);
   const std::size_t gap = parted ? 1 : 0;
   const auto part = [&](std::size_t at, std::size_t size) {
-    return number(date.substr(at, size), date);
+    return date_part(date.substr(at, size), date);
   };
   const year_month_day day{std::chrono::year(part(0, 4)),
                            std::chrono::month(static_cast<unsigned>(part(4 + gap, 2))),

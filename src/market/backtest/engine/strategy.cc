@@ -60,7 +60,7 @@ bool in_order(Strategy strategy, const ParameterSet& set) {
   return strategy != Strategy::rsi || set[1] < set[2];
 }
 
-double number(std::string_view text, std::string_view name) {
+double axis_value(std::string_view text, std::string_view name) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc() && end == text.data() + text.size() && std::isfinite(value))
@@ -83,7 +83,7 @@ std::vector<double> split(std::string_view text, char by, std::string_view name)
   while (true) {
     throw_if_cancelled();
     const std::size_t at = text.find(by);
-    values.push_back(number(text.substr(0, at), name));
+    values.push_back(axis_value(text.substr(0, at), name));
     if (at == std::string_view::npos) return values;
     text.remove_prefix(at + 1);
   }
