@@ -1,4 +1,4 @@
-#include "market/indicators/cuda/indicator_kernel.cuh"
+#include "market/indicators/cuda/indicator_launch.cuh"
 
 namespace sluice::market {
 
