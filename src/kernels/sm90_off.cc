@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "kernels/attention/flash_attention_sm90.h"
 #include "kernels/conv/conv_few_channels_sm90.h"
-#include "kernels/quantized/int8_gemm_sm90.h"
+#include "kernels/gemm/gemm_sm90.h"
 
 namespace sluice::kernels::cuda {
 namespace {

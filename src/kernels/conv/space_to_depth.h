@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/conv/im2col.h"
+#include "kernels/data_movement/im2col.h"
 #include "tensor/tensor.h"
 
 namespace sluice::kernels::cuda {

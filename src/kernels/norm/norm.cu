@@ -2,8 +2,8 @@
 // bytes at a time; longer rows take a block three passes.
 #include "kernels/common/block_reduce.cuh"
 #include "kernels/common/launch.cuh"
+#include "kernels/gemm/epilogue.cuh"
 #include "kernels/norm/norm.h"
-#include "kernels/quantized/epilogue.cuh"
 
 namespace sluice::kernels::cuda {
 namespace {

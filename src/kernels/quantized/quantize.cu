@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "kernels/common/grid.cuh"
-#include "kernels/quantized/epilogue.cuh"
+#include "kernels/gemm/epilogue.cuh"
 
 namespace sluice::kernels::cuda {
 namespace {

@@ -8,7 +8,7 @@
 #include "engine/graph/fused_ops.h"
 #include "engine/ops/op.h"
 #include "kernels/conv/channelwise_cpu.h"
-#include "kernels/quantized/int8_gemm_cpu.h"
+#include "kernels/gemm/int8_gemm_cpu.h"
 
 namespace sluice::engine::cpu {
 namespace {

@@ -6,7 +6,7 @@
 #include "engine/exec/cpu/backend.h"
 #include "engine/graph/graph_editor.h"
 #include "engine/ops/op.h"
-#include "kernels/quantized/int8_tile_cpu.h"
+#include "kernels/gemm/int8_tile_cpu.h"
 
 namespace sluice::engine::cpu {
 namespace {

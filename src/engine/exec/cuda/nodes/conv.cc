@@ -1,5 +1,7 @@
 // Convolution: a GEMM for 1 x 1 kernels, cuDNN with a fused epilogue, or one of our kernels,
 // whichever measures fastest.
+#include "kernels/conv/conv.h"
+
 #include <limits>
 
 #include "device/cuda/check.h"
@@ -7,10 +9,9 @@
 #include "engine/exec/cuda/nodes/conv_node.h"
 #include "engine/graph/fused_ops.h"
 #include "engine/graph/graph_editor.h"
-#include "kernels/conv/conv.h"
 #include "kernels/conv/conv_few_channels_sm90.h"
+#include "kernels/gemm/gemm_sm90.h"
 #include "kernels/gemm/pack_weights.h"
-#include "kernels/quantized/int8_gemm_sm90.h"
 #include "tensor/byte_size.h"
 
 namespace sluice::engine::cuda {

@@ -11,7 +11,7 @@
 #include "engine/exec/cuda/nodes/op_cases_for_tests.h"
 #include "engine/exec/cuda/program_for_gpu_tests.h"
 #include "kernels/conv/conv_few_channels_sm90.h"
-#include "kernels/quantized/int8_gemm_sm90.h"
+#include "kernels/gemm/gemm_sm90.h"
 
 namespace sluice::engine {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "kernels/quantized/epilogue_params_sm90.h"
-#include "kernels/quantized/int8_gemm_sm90.h"
+#include "kernels/gemm/epilogue_params_sm90.h"
+#include "kernels/gemm/gemm_sm90.h"
 
 namespace sluice::engine::cuda {
 namespace {

@@ -7,7 +7,7 @@
 #include "engine/exec/cuda/context/backend.h"
 #include "kernels/conv/conv.h"
 #include "kernels/conv/space_to_depth.h"
-#include "kernels/quantized/int8_gemm.h"
+#include "kernels/gemm/tile_gemm.h"
 
 namespace sluice::engine::cuda {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/quantized/int8_gemm_sm90.h"
+#include "kernels/gemm/gemm_sm90.h"
 #include "tensor/byte_size.h"
 
 namespace sluice::engine::cuda {

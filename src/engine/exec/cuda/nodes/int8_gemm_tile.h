@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/exec/cuda/context/backend.h"
-#include "kernels/quantized/int8_gemm.h"
+#include "kernels/gemm/tile_gemm.h"
 
 namespace sluice::engine::cuda {
 

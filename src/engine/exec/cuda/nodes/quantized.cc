@@ -12,9 +12,9 @@
 #include "engine/graph/graph_editor.h"
 #include "engine/ops/window.h"
 #include "kernels/conv/space_to_depth.h"
-#include "kernels/quantized/epilogue_params_sm90.h"
-#include "kernels/quantized/int8_gemm.h"
-#include "kernels/quantized/int8_gemm_sm90.h"
+#include "kernels/gemm/epilogue_params_sm90.h"
+#include "kernels/gemm/gemm_sm90.h"
+#include "kernels/gemm/tile_gemm.h"
 #include "kernels/quantized/weights.h"
 
 namespace sluice::engine::cuda {

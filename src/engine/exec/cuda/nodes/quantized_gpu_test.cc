@@ -11,8 +11,8 @@
 #include "engine/exec/cuda/nodes/op_cases_for_tests.h"
 #include "engine/exec/cuda/program_for_gpu_tests.h"
 #include "engine/quantize/quantize_weights.h"
-#include "kernels/quantized/epilogue_params_sm90.h"
-#include "kernels/quantized/int8_gemm_sm90.h"
+#include "kernels/gemm/epilogue_params_sm90.h"
+#include "kernels/gemm/gemm_sm90.h"
 
 namespace sluice::engine {
 namespace {

@@ -1,5 +1,5 @@
 // Compiled for several instruction sets; dispatched at run time.
-#include "kernels/quantized/int8_tile_cpu.h"
+#include "kernels/gemm/int8_tile_cpu.h"
 
 #include <algorithm>
 #include <cstring>
@@ -10,7 +10,7 @@
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/quantized/int8_tile_cpu.cc"
+#define HWY_TARGET_INCLUDE "kernels/gemm/int8_tile_cpu.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 

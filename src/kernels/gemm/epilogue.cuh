@@ -6,7 +6,7 @@
 
 #include "kernels/common/activation.cuh"
 #include "kernels/common/element.cuh"
-#include "kernels/quantized/int8_gemm.h"
+#include "kernels/gemm/tile_gemm.h"
 
 namespace sluice::kernels::cuda {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "compute/workers.h"
-#include "kernels/quantized/int8_tile_cpu.h"
+#include "kernels/gemm/int8_tile_cpu.h"
 #include "tensor/tensor.h"
 
 namespace sluice::kernels::cpu {

@@ -1,4 +1,4 @@
-#include "kernels/quantized/int8_gemm_cpu.h"
+#include "kernels/gemm/int8_gemm_cpu.h"
 
 #include <algorithm>
 #include <cstring>

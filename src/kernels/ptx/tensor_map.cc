@@ -1,4 +1,4 @@
-#include "kernels/conv/tensor_map.h"
+#include "kernels/ptx/tensor_map.h"
 
 #include <fmt/core.h>
 

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "kernels/conv/im2col.h"
+#include "kernels/data_movement/im2col.h"
 
 namespace sluice::kernels::cuda {
 

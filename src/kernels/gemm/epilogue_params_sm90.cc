@@ -1,4 +1,4 @@
-#include "kernels/quantized/epilogue_params_sm90.h"
+#include "kernels/gemm/epilogue_params_sm90.h"
 
 #include <algorithm>
 

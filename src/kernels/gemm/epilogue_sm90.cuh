@@ -6,10 +6,10 @@
 
 #include <algorithm>
 
-#include "kernels/quantized/epilogue.cuh"
-#include "kernels/quantized/epilogue_params_sm90.h"
-#include "kernels/quantized/pipeline_sm90.cuh"
-#include "kernels/quantized/tile_order.cuh"
+#include "kernels/gemm/epilogue.cuh"
+#include "kernels/gemm/epilogue_params_sm90.h"
+#include "kernels/gemm/pipeline_sm90.cuh"
+#include "kernels/gemm/tile_order.cuh"
 
 namespace sluice::kernels::cuda {
 

@@ -1,7 +1,7 @@
 // The int8 GEMM for GPUs of compute capability 9.0 (TMA, wgmma).
 #pragma once
 
-#include "kernels/quantized/int8_gemm.h"
+#include "kernels/gemm/tile_gemm.h"
 
 namespace sluice::kernels::cuda {
 

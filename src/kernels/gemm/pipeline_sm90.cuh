@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "kernels/gemm/tile_gemm.h"
 #include "kernels/ptx/mbarrier.cuh"
-#include "kernels/quantized/int8_gemm.h"
 
 namespace sluice::kernels::cuda {
 

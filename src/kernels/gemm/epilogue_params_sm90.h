@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "kernels/quantized/int8_gemm.h"
+#include "kernels/gemm/tile_gemm.h"
 
 namespace sluice::kernels::cuda {
 

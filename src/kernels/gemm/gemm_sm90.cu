@@ -10,11 +10,11 @@
 // 128 x 256 needs less L2 bandwidth, but a single resident block does not hide its epilogue, and it
 // was slower throughout. wgmma accumulates fp8 in fewer bits than f32, so fp8 is left to cuBLASLt.
 #include "kernels/common/launch.cuh"
-#include "kernels/conv/tensor_map.h"
+#include "kernels/gemm/epilogue_sm90.cuh"
+#include "kernels/gemm/gemm_sm90.h"
+#include "kernels/gemm/pipeline_sm90.cuh"
+#include "kernels/ptx/tensor_map.h"
 #include "kernels/ptx/wgmma.cuh"
-#include "kernels/quantized/epilogue_sm90.cuh"
-#include "kernels/quantized/int8_gemm_sm90.h"
-#include "kernels/quantized/pipeline_sm90.cuh"
 
 namespace sluice::kernels::cuda {
 namespace {

@@ -7,10 +7,10 @@
 #include <algorithm>
 
 #include "kernels/common/launch.cuh"
+#include "kernels/gemm/epilogue.cuh"
+#include "kernels/gemm/gemm_sm90.h"
+#include "kernels/gemm/tile_order.cuh"
 #include "kernels/ptx/mma.cuh"
-#include "kernels/quantized/epilogue.cuh"
-#include "kernels/quantized/int8_gemm_sm90.h"
-#include "kernels/quantized/tile_order.cuh"
 
 namespace sluice::kernels::cuda {
 namespace {

@@ -1,7 +1,7 @@
 // The order in which output tiles are computed: along the columns of some rows, then the next rows.
 #pragma once
 
-#include "kernels/quantized/int8_gemm.h"
+#include "kernels/gemm/tile_gemm.h"
 
 namespace sluice::kernels::cuda {
 
