@@ -62,20 +62,20 @@ QuantParams quant_params_of(const Attributes& attributes) {
           .to = attributes.dtype("to_type", DType::f32)};
 }
 
-Epilogue epilogue_of(const Attributes& attributes) {
+ActivationParams activation_params_of(const Attributes& attributes) {
   const std::string name = attributes.string("activation", "none");
   const std::optional<Activation> activation = activation_named(name);
   require(activation.has_value(), "activation '" + name + "' is not known");
   return {*activation, attributes.real("low", 0), attributes.real("high", 0)};
 }
 
-void write(const Epilogue& epilogue, Attributes& to) {
-  to.set("activation", std::string(to_string(epilogue.activation)));
+void write(const ActivationParams& activation, Attributes& to) {
+  to.set("activation", std::string(to_string(activation.activation)));
   to.erase("low");
   to.erase("high");
-  if (epilogue.activation != Activation::clip) return;
-  to.set("low", epilogue.low);
-  to.set("high", epilogue.high);
+  if (activation.activation != Activation::clip) return;
+  to.set("low", activation.low);
+  to.set("high", activation.high);
 }
 
 Chain chain_of(const Attributes& attributes, std::size_t inputs) {

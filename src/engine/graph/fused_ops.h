@@ -41,7 +41,7 @@
 #include <cstddef>
 
 #include "engine/graph/attributes.h"
-#include "kernels/common/epilogue.h"
+#include "kernels/common/activation_params.h"
 #include "kernels/common/quant_params.h"
 #include "kernels/elementwise/chain.h"
 
@@ -49,14 +49,14 @@ namespace sluice::engine {
 
 using kernels::Activation;
 using kernels::activation_named;
+using kernels::ActivationParams;
 using kernels::Chain;
-using kernels::Epilogue;
 using kernels::QuantParams;
 using kernels::to_string;
 
 // Reads "activation" by name, and "low" and "high" for clip.
-Epilogue epilogue_of(const Attributes& attributes);
-void write(const Epilogue& epilogue, Attributes& to);
+ActivationParams activation_params_of(const Attributes& attributes);
+void write(const ActivationParams& activation, Attributes& to);
 
 // Reads "residual_scale" and "residual_zero" for a residual that is u8 or i8 instead of f32, f16 or
 // bf16, and "to_scale", "to_zero" and "to_type" for a quantized result. "to_type" may also be f16

@@ -110,7 +110,7 @@ NodeId plain_linear(const GraphEditor& edit, ValueId value) {
     return kNoNode;
   const Node& node = edit.node(id);
   const bool plain = (node.inputs.size() <= 3 || node.inputs[3] == kNoValue) &&
-                     epilogue_of(node.attributes).activation == Activation::none;
+                     activation_params_of(node.attributes).activation == Activation::none;
   return plain ? id : kNoNode;
 }
 

@@ -75,10 +75,11 @@ bool fuse_residual(GraphEditor& edit, NodeId conv, NodeId next, ValueId other) {
 bool fuse_next(GraphEditor& edit, NodeId conv) {
   const ValueId out = edit.node(conv).outputs[0];
   const NodeId next = edit.only_user(out);
-  if (next == kNoNode || epilogue_of(edit.node(conv).attributes).activation != Activation::none)
+  if (next == kNoNode ||
+      activation_params_of(edit.node(conv).attributes).activation != Activation::none)
     return false;
-  if (const auto epilogue = epilogue_of(edit, next)) {
-    write(*epilogue, edit.node(conv).attributes);
+  if (const auto activation = activation_params_of(edit, next)) {
+    write(*activation, edit.node(conv).attributes);
     fuse_output(edit, conv, next);
     return true;
   }

@@ -100,9 +100,9 @@ bool fuse_bias(GraphEditor& edit, NodeId id) {
 bool fuse_activation(GraphEditor& edit, NodeId id) {
   const NodeId next = edit.only_user(edit.node(id).outputs[0]);
   if (next == kNoNode) return false;
-  const auto epilogue = epilogue_of(edit, next);
-  if (!epilogue) return false;
-  write(*epilogue, edit.node(id).attributes);
+  const auto activation = activation_params_of(edit, next);
+  if (!activation) return false;
+  write(*activation, edit.node(id).attributes);
   edit.set_output(id, edit.node(next).outputs[0]);
   remove_dead_node(edit, next);
   return true;
@@ -111,7 +111,7 @@ bool fuse_activation(GraphEditor& edit, NodeId id) {
 // Whether a Linear can still take a bias or an activation.
 bool is_open(const Node& node) {
   return is_fused_or_quantized(node, "Linear") && !has_input(node, 3) &&
-         epilogue_of(node.attributes).activation == Activation::none;
+         activation_params_of(node.attributes).activation == Activation::none;
 }
 
 }  // namespace

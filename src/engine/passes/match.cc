@@ -111,22 +111,22 @@ std::optional<Bounds> bounds_of(const GraphEditor& edit, NodeId clip) {
   return bounds;
 }
 
-std::optional<Epilogue> epilogue_of(const GraphEditor& edit, NodeId id) {
+std::optional<ActivationParams> activation_params_of(const GraphEditor& edit, NodeId id) {
   const Node& node = edit.node(id);
-  if (is_onnx(node, "Relu")) return Epilogue{Activation::relu};
-  if (is_onnx(node, "Tanh")) return Epilogue{Activation::tanh};
-  if (is_onnx(node, "Sigmoid")) return Epilogue{Activation::sigmoid};
+  if (is_onnx(node, "Relu")) return ActivationParams{Activation::relu};
+  if (is_onnx(node, "Tanh")) return ActivationParams{Activation::tanh};
+  if (is_onnx(node, "Sigmoid")) return ActivationParams{Activation::sigmoid};
   if (is_onnx(node, "Clip")) {
     const auto bounds = bounds_of(edit, id);
     if (!bounds || !bounds->low || !bounds->high) return {};
-    return Epilogue{Activation::clip, *bounds->low, *bounds->high};
+    return ActivationParams{Activation::clip, *bounds->low, *bounds->high};
   }
   if (node.domain != kFused || node.op != "Chain" || node.inputs.size() != 1) return {};
   const Chain chain = chain_of(node.attributes, 1);
   if (chain.steps.size() != 1 || Chain::operands(chain.steps[0].op) != 1) return {};
   const auto activation = activation_named(Chain::name(chain.steps[0].op));
   if (!activation) return {};
-  return Epilogue{*activation};
+  return ActivationParams{*activation};
 }
 
 void remove_dead_node(GraphEditor& edit, NodeId id) {

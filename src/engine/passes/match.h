@@ -52,7 +52,7 @@ Order composed(const Order& first, const Order& second);
 Shape permuted(const Shape& shape, const Order& order);
 
 // The epilogue equivalent to a unary node, if there is one.
-std::optional<Epilogue> epilogue_of(const GraphEditor& edit, NodeId id);
+std::optional<ActivationParams> activation_params_of(const GraphEditor& edit, NodeId id);
 // The bounds of a Clip; none if they are not constant.
 struct Bounds {
   std::optional<float> low, high;

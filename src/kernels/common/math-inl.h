@@ -6,7 +6,7 @@
 // avoids cancellation.
 #include <hwy/highway.h>
 
-#include "kernels/common/epilogue.h"
+#include "kernels/common/activation_params.h"
 
 #if defined(SLUICE_KERNELS_COMMON_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SLUICE_KERNELS_COMMON_MATH_INL_H_
@@ -104,8 +104,8 @@ HWY_INLINE V HardSwish(D d, V x) {
 
 // Epilogue::operator() for vectors.
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V Activate(D d, const Epilogue& epilogue, V x) {
-  switch (epilogue.activation) {
+HWY_INLINE V Activate(D d, const ActivationParams& activation, V x) {
+  switch (activation.activation) {
     case Activation::none: return x;
     case Activation::relu: return hn::Max(hn::Zero(d), x);
     case Activation::gelu: return Gelu(d, x);
@@ -115,7 +115,7 @@ HWY_INLINE V Activate(D d, const Epilogue& epilogue, V x) {
     case Activation::silu: return hn::Mul(x, Sigmoid(d, x));
     case Activation::hard_swish: return HardSwish(d, x);
     case Activation::clip:
-      return hn::Min(hn::Set(d, epilogue.high), hn::Max(hn::Set(d, epilogue.low), x));
+      return hn::Min(hn::Set(d, activation.high), hn::Max(hn::Set(d, activation.low), x));
   }
   return x;
 }

@@ -71,7 +71,7 @@ struct DepthwiseSum {
                    std::int64_t channel) const {
     return hn::MulAdd(x, part.load(what.weights + position * channels + channel), sum);
   }
-  HWY_INLINE V end(V sum) const { return Activate(D(), what.epilogue, sum); }
+  HWY_INLINE V end(V sum) const { return Activate(D(), what.activation, sum); }
 };
 
 // NaN propagates.

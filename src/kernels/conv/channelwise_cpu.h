@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "kernels/common/epilogue.h"
+#include "kernels/common/activation_params.h"
 #include "kernels/conv/window.h"
 
 namespace sluice::kernels::cpu {
@@ -23,7 +23,7 @@ struct ChannelWise {
   ImageWindow window;
   const float* weights = nullptr;  // of depthwise: [rows, columns, channels]
   const float* bias = nullptr;     // of depthwise: [channels]
-  Epilogue epilogue{};             // of depthwise
+  ActivationParams activation{};   // of depthwise
   bool counts_padding = false;     // count_include_pad of average_pool
 };
 

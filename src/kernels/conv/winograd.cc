@@ -103,7 +103,7 @@ struct Clamp {
   V low, high;
   bool has_activation;  // an activation that is not a clamp
 
-  explicit Clamp(const Epilogue& e)
+  explicit Clamp(const ActivationParams& e)
       : low(hn::Set(kFloats, -std::numeric_limits<float>::infinity())),
         high(hn::Set(kFloats, std::numeric_limits<float>::infinity())),
         has_activation(false) {
@@ -119,14 +119,14 @@ struct Clamp {
 HWY_INLINE void store_result(const WinogradOutput& s, const Clamp& clamp, V sum, std::int64_t at) {
   if (s.residual != nullptr) sum = hn::Add(sum, hn::LoadU(kFloats, s.residual + at));
   sum = hn::Min(clamp.high, hn::Max(clamp.low, sum));
-  if (clamp.has_activation) sum = Activate(kFloats, s.epilogue, sum);
+  if (clamp.has_activation) sum = Activate(kFloats, s.activation, sum);
   hn::StoreU(sum, kFloats, s.y + at);
 }
 
 template <int kSide>
 void output_transform(const WinogradOutput& s) {
   constexpr int kPixels = kSide + 2;
-  const Clamp clamp(s.epilogue);
+  const Clamp clamp(s.activation);
   HWY_ALIGN float half[kSide * kPixels * kLanes];
   const auto value_at = [&](int row, int column) {
     return half + (row * kPixels + column) * kWide;

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "kernels/common/epilogue.h"
+#include "kernels/common/activation_params.h"
 
 namespace sluice::kernels::cpu {
 
@@ -30,7 +30,7 @@ struct WinogradOutput {
   float* y;
   std::int64_t row, pixel;  // strides of y from a row of results to the next, and between results
   int rows, columns;        // results to write: fewer than the side at the edge of the image
-  Epilogue epilogue;
+  ActivationParams activation;
 };
 void winograd_output_transform(int side, const WinogradOutput& output);
 

@@ -150,10 +150,10 @@ struct Clamp {
   explicit Clamp(const TileBlock& block) {
     if (!block.ends) return;
     has_epilogue = block.last != nullptr;
-    switch (block.epilogue.activation) {
+    switch (block.activation.activation) {
       case Activation::none: break;
       case Activation::relu: low = 0; break;
-      case Activation::clip: low = block.epilogue.low, high = block.epilogue.high; break;
+      case Activation::clip: low = block.activation.low, high = block.activation.high; break;
       default: has_epilogue = true;
     }
   }
@@ -175,7 +175,7 @@ HWY_NOINLINE void epilogue_rows(const TileBlock& block, int rows, float* c, cons
   const D d;
   for (int r = 0; r < rows; ++r, c += block.c_row) {
     for (int i = 0; i < kWide * kLanes; i += kLanes) {
-      V x = Activate(d, block.epilogue, hn::LoadU(d, c + i));
+      V x = Activate(d, block.activation, hn::LoadU(d, c + i));
       if (last != nullptr) x = hn::Add(x, hn::LoadU(d, last + i));
       hn::StoreU(x, d, c + i);
     }

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "kernels/common/epilogue.h"
+#include "kernels/common/activation_params.h"
 
 namespace sluice::kernels::cpu {
 
@@ -37,8 +37,8 @@ struct TileBlock {
   bool begins = true, ends = true;
   const float* bias = nullptr;
   const float* residual = nullptr;
-  Epilogue epilogue{};          // applied where the block ends k
-  const float* last = nullptr;  // added after the epilogue; null: none
+  ActivationParams activation{};  // applied where the block ends k
+  const float* last = nullptr;    // added after the epilogue; null: none
 
   // Panels that are probably read next, to prefetch.
   const float* ahead = nullptr;

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/common/epilogue.h"
+#include "kernels/common/activation_params.h"
 #include "kernels/common/quant_params.h"
 
 namespace sluice::kernels::cpu {
@@ -26,7 +26,7 @@ inline constexpr int kMaxInt8Columns = 64;
 // activation.
 struct Int8Epilogue {
   const float *scale = nullptr, *bias = nullptr;  // padded to whole panels
-  Epilogue activation{};
+  ActivationParams activation{};
   QuantParams quant{};
   DType residual_type = DType::none;  // f32, u8 or i8; none: there is no residual
   bool residual_first = false;        // inside the activation

@@ -72,7 +72,7 @@ void run_task(const PackedGemm& p, const RowSource& source, const GemmBlocking& 
                   .c_row = p.c_row,
                   .bias = p.bias + first,
                   .residual = moved(p.residual),
-                  .epilogue = p.epilogue,
+                  .activation = p.activation,
                   .last = moved(p.last)};
   std::int64_t done = 0;
   do {

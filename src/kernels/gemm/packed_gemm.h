@@ -55,7 +55,7 @@ struct PackedGemm {
   std::int64_t c_row;
   const float* residual = nullptr;  // added before the epilogue, may be c itself
   const float* last = nullptr;      // added after it, never c
-  Epilogue epilogue{};
+  ActivationParams activation{};
 };
 
 // On the calling thread, or on all cores: both give the same bits.

@@ -212,7 +212,7 @@ class ConvKernel final : public Kernel {
                     .c = static_cast<float*>(args.outputs[0]) + group * n,
                     .c_row = conv_.filters,
                     .residual = residual,
-                    .epilogue = conv_.epilogue};
+                    .activation = conv_.activation};
     const float* const x = floats(args, 0) + group * depth_;
     switch (algorithm()) {
       case Algorithm::pointwise: return multiply(gemm, MatrixRows(x, w.channels));
@@ -248,7 +248,7 @@ std::unique_ptr<Kernel> make_conv(const Graph& graph, const Node& node, Context&
       .weights = weights,
       .bias = bias,
       .residual = input_type(graph, node, 3).dtype != DType::none,
-      .epilogue = epilogue_of(node.attributes)};
+      .activation = activation_params_of(node.attributes)};
   if (auto kernel = make_depthwise(conv, context)) return kernel;
   if (auto kernel = make_winograd(conv, context)) return kernel;
   return std::make_unique<ConvKernel>(conv, context);

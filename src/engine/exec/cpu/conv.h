@@ -15,7 +15,7 @@ struct ConvNode {
   std::int64_t groups, filters;
   Tensor weights, bias;
   bool residual;
-  Epilogue epilogue;
+  ActivationParams activation;
 
   std::int64_t depth() const { return weights.shape()[1]; }  // input channels of a group
   std::int64_t taps() const { return window.high.kernel * window.wide.kernel; }
@@ -23,8 +23,8 @@ struct ConvNode {
   std::string name_with_epilogue(std::string name) const {
     if (bias) name += " + bias";
     if (residual) name += " + residual";
-    if (epilogue.activation != Activation::none)
-      name += " + " + std::string(to_string(epilogue.activation));
+    if (activation.activation != Activation::none)
+      name += " + " + std::string(to_string(activation.activation));
     return name;
   }
 };

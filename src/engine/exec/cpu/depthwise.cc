@@ -26,7 +26,7 @@ class DepthwiseKernel final : public Kernel {
                                                     .window = conv.window,
                                                     .weights = as<float>(weights_).data(),
                                                     .bias = bias_.get(),
-                                                    .epilogue = conv.epilogue});
+                                                    .activation = conv.activation});
   }
 
   void run(const KernelArgs& args) const override {

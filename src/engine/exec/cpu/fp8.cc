@@ -49,7 +49,7 @@ class Fp8LinearKernel final : public Kernel {
         n_(w.shape()[1]),
         m_(input_type(graph, node, 0).shape.size() / k_),
         residual_(input_type(graph, node, 3).dtype),
-        epilogue_(epilogue_of(node.attributes)),
+        activation_(activation_params_of(node.attributes)),
         quant_(quant_params_of(node.attributes)) {
     const Tensor bias = constant(graph, node, 2);
     bias_ = packed_bias(n_, bias ? as<float>(bias).data() : nullptr);
@@ -69,7 +69,7 @@ class Fp8LinearKernel final : public Kernel {
                           .c = y,
                           .c_row = n_,
                           .last = residual_ == DType::f32 ? floats(args, 3) : nullptr,
-                          .epilogue = epilogue_};
+                          .activation = activation_};
     packed_gemm(workers_, gemm, MatrixRows(x, k_));
     if (is_quantized())
       to_fp8(workers_, y, static_cast<std::size_t>(m_ * n_), quant_.to_scale,
@@ -96,7 +96,7 @@ class Fp8LinearKernel final : public Kernel {
   compute::Workers& workers_;
   std::int64_t k_, n_, m_;
   DType residual_;
-  Epilogue epilogue_;
+  ActivationParams activation_;
   QuantParams quant_;
   std::array<float, 256> values_ = all_values();
   Floats bias_;

@@ -21,7 +21,7 @@ class LinearKernel final : public Kernel {
         k_(weights.shape()[0]),
         n_(weights.shape()[1]),
         residual_(residual),
-        epilogue_(epilogue_of(node.attributes)),
+        activation_(activation_params_of(node.attributes)),
         bias_(packed_bias(n_, bias ? as<float>(bias).data() : nullptr)) {
     panels_ =
         context.packed(weights, panel_format("panels"), {DType::f32, {panel_values(k_, n_)}}, [&] {
@@ -29,8 +29,8 @@ class LinearKernel final : public Kernel {
         });
     name_ = "GEMM";
     if (bias) name_ += " + bias";
-    if (epilogue_.activation != Activation::none)
-      name_ += " + " + std::string(to_string(epilogue_.activation));
+    if (activation_.activation != Activation::none)
+      name_ += " + " + std::string(to_string(activation_.activation));
     if (residual_) name_ += " + residual";
   }
 
@@ -46,7 +46,7 @@ class LinearKernel final : public Kernel {
                           .c_row = n_,
                           .residual = residual_begins() ? residual : nullptr,
                           .last = residual_begins() ? nullptr : residual,
-                          .epilogue = epilogue_};
+                          .activation = activation_};
     packed_gemm(workers_, gemm, MatrixRows(floats(args, 0), k_));
   }
   std::string_view name() const override { return name_; }
@@ -54,12 +54,12 @@ class LinearKernel final : public Kernel {
   bool reads_constant(std::size_t input) const override { return input != 1 && input != 2; }
 
  private:
-  bool residual_begins() const { return epilogue_.activation == Activation::none; }
+  bool residual_begins() const { return activation_.activation == Activation::none; }
 
   compute::Workers& workers_;
   std::int64_t m_, k_, n_;
   bool residual_;
-  Epilogue epilogue_;
+  ActivationParams activation_;
   Floats bias_;
   Tensor panels_;
   std::string name_;

@@ -113,7 +113,7 @@ class Int8Kernel : public Kernel {
     bias_ = int8_columns(n, bias ? as<float>(bias).data() : nullptr);
     epilogue_ = {.scale = scale_.data(),
                  .bias = bias_.data(),
-                 .activation = epilogue_of(node.attributes),
+                 .activation = activation_params_of(node.attributes),
                  .quant = quant_params_of(node.attributes),
                  .residual_type = input_type(graph, node, 3).dtype,
                  .residual_first = residual_first};

@@ -125,7 +125,7 @@ class WinogradKernel final : public Kernel {
         down_(up(conv.window.high.out, side)),
         across_(up(conv.window.wide.out, side)),
         residual_(conv.residual),
-        epilogue_(conv.epilogue),
+        activation_(conv.activation),
         split_(tiles(), tile_elements_, window_.channels, filters_, workers_.threads()),
         bias_(packed_bias(conv.filters, conv.bias ? as<float>(conv.bias).data() : nullptr)),
         zeros_(packed_bias(std::max(conv.filters, conv.window.channels), nullptr)) {
@@ -238,7 +238,7 @@ class WinogradKernel final : public Kernel {
                                       .pixel = filters_,
                                       .rows = size_at(window_.high.out, at.row),
                                       .columns = size_at(window_.wide.out, at.column),
-                                      .epilogue = epilogue_});
+                                      .activation = activation_});
   }
 
   compute::Workers& workers_;
@@ -247,7 +247,7 @@ class WinogradKernel final : public Kernel {
   std::int64_t tile_elements_, filters_;
   std::int64_t down_, across_;  // tiles of an image
   bool residual_;
-  Epilogue epilogue_;
+  ActivationParams activation_;
   TaskSplit split_;
   Floats bias_, zeros_;
   Tensor panels_;

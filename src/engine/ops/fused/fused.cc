@@ -38,7 +38,7 @@ void linear(OpCall& call) {
   shape[last] = n;
   require_shape(bias, "bias", {n});
   require_shape(residual, "residual", shape);
-  const Epilogue epilogue = epilogue_of(call.attributes());
+  const ActivationParams activation = activation_params_of(call.attributes());
   const DoubleResult result(call, shape);
   const Tensor& y = result.y;
   widen(x, w, bias, residual);
@@ -47,7 +47,7 @@ void linear(OpCall& call) {
   each(call, rows, [&](std::int64_t row) {
     for (std::int64_t i = 0; i < n; ++i) {
       double& value = doubles(y)[row * n + i];
-      value = epilogue(value + (bias ? doubles(bias)[i] : 0));
+      value = activation(value + (bias ? doubles(bias)[i] : 0));
       if (residual) value += doubles(residual)[row * n + i];
     }
   });
@@ -152,7 +152,7 @@ void conv(OpCall& call) {
   const Shape shape{x.shape()[0], axes[0].out, axes[1].out, outs};
   require_shape(bias, "bias", {outs});
   require_shape(residual, "residual", shape);
-  const Epilogue epilogue = epilogue_of(call.attributes());
+  const ActivationParams activation = activation_params_of(call.attributes());
   const DoubleResult result(call, shape);
   const Tensor& y = result.y;
   widen(x, w, bias, residual);
@@ -168,7 +168,7 @@ void conv(OpCall& call) {
           sum += from[i] * doubles(w)[(o * ins + i) * places + place];
       });
       if (residual) sum += doubles(residual)[at * outs + o];
-      doubles(y)[at * outs + o] = epilogue(sum);
+      doubles(y)[at * outs + o] = activation(sum);
     }
   });
   result.store();

@@ -25,7 +25,7 @@ W two(Chain::Op op, W a, W b) {
   }
 }
 
-double function(Activation activation, double x) { return Epilogue{activation}(x); }
+double function(Activation activation, double x) { return ActivationParams{activation}(x); }
 
 template <class W>
 W one(Chain::Op op, W x) {

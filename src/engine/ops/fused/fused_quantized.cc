@@ -24,11 +24,12 @@ Tensor dequantized(OpCall& call, std::size_t i, double zero = 0, double scale = 
 // The inputs and parameters besides x and w.
 struct EpilogueInputs {
   Tensor bias, residual, scale;
-  Epilogue epilogue;
+  ActivationParams activation;
   QuantParams params;
 
   EpilogueInputs(OpCall& call, const Shape& shape)
-      : epilogue(epilogue_of(call.attributes())), params(quant_params_of(call.attributes())) {
+      : activation(activation_params_of(call.attributes())),
+        params(quant_params_of(call.attributes())) {
     const std::int64_t n = shape[shape.rank() - 1];
     require(call.has(4), "scales are missing");
     require_shape(call.input(4), "scale", {n});
@@ -70,7 +71,7 @@ void quantized_linear(OpCall& call) {
   for (std::int64_t i = 0; i < rows * n; ++i) {
     double& value = doubles(y)[i];
     value = value * doubles(rest.scale)[i % n] + (rest.bias ? doubles(rest.bias)[i % n] : 0);
-    value = rest.epilogue(value) + (rest.residual ? doubles(rest.residual)[i] : 0);
+    value = rest.activation(value) + (rest.residual ? doubles(rest.residual)[i] : 0);
   }
   rest.store(call, y);
 }
@@ -107,7 +108,7 @@ void quantized_conv(OpCall& call) {
           sum += from[k] * doubles(w)[(o * ins + k) * places + r * broad.kernel + c];
       }
     sum = sum * doubles(rest.scale)[o] + (rest.bias ? doubles(rest.bias)[o] : 0);
-    doubles(y)[i] = rest.epilogue(sum + (rest.residual ? doubles(rest.residual)[i] : 0));
+    doubles(y)[i] = rest.activation(sum + (rest.residual ? doubles(rest.residual)[i] : 0));
   }
   rest.store(call, y);
 }

@@ -353,21 +353,21 @@ std::unique_ptr<Kernel> convolution(const Graph& graph, const Node& node, Contex
   if (!window || w.size() == 0 || w.size() > kMaxSize || x.shape[3] > kMaxSize || group < 1 ||
       group > 65535 || w.shape()[0] % group != 0 || w.shape()[1] * group != x.shape[3])
     return nullptr;
-  const Epilogue epilogue = epilogue_of(node.attributes);
+  const ActivationParams activation = activation_params_of(node.attributes);
   ConvCall call{.type = real_type(x.dtype),
                 .window = *window,
                 .in = static_cast<int>(x.shape[3]),
                 .out = static_cast<int>(w.shape()[0]),
                 .group = static_cast<int>(group),
-                .activation = epilogue.activation,
-                .low = epilogue.low,
-                .high = epilogue.high};
+                .activation = activation.activation,
+                .low = activation.low,
+                .high = activation.high};
   ConvAlgorithm algorithm = ConvTuner(view, context, call).best();
   if (view.has(2)) algorithm.kernel_name += " + bias";
   if (view.has(3)) algorithm.kernel_name += " + residual";
-  if (epilogue.activation != Activation::none)
-    algorithm.kernel_name +=
-        (algorithm.has_epilogue ? ", then " : " + ") + std::string(to_string(epilogue.activation));
+  if (activation.activation != Activation::none)
+    algorithm.kernel_name += (algorithm.has_epilogue ? ", then " : " + ") +
+                             std::string(to_string(activation.activation));
   return std::make_unique<Convolution>(call, std::move(algorithm), view.has(3));
 }
 

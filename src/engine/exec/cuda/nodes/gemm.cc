@@ -145,25 +145,25 @@ std::unique_ptr<Kernel> linear(const Graph& graph, const Node& node, Context& co
   if (view.out(0).shape.size() == 0) return nothing_to_do();
   const TensorType x = view.in(0);
   const std::int64_t k = view.in(1).shape[0], n = view.in(1).shape[1];
-  const Epilogue epilogue = epilogue_of(node.attributes);
+  const ActivationParams activation = activation_params_of(node.attributes);
   CublasltGemm gemm{.dtype = x.dtype, .m = x.shape.size() / k, .n = n, .k = k, .bias = view.has(2)};
-  gemm.epilogue = fused_epilogue(epilogue.activation);
+  gemm.epilogue = fused_epilogue(activation.activation);
   LinearPlan plan;
-  plan.adds_residual = view.has(3) && epilogue.activation == Activation::none;
+  plan.adds_residual = view.has(3) && activation.activation == Activation::none;
   gemm.beta = plan.adds_residual ? 1 : 0;
   plan.epilogue = {.type = real_type(x.dtype), .rows = gemm.m, .n = n};
   const bool activates = gemm.epilogue == CublasltGemm::Epilogue::none;
-  if (activates) plan.epilogue.activation = epilogue.activation;
-  plan.epilogue.low = epilogue.low;
-  plan.epilogue.high = epilogue.high;
+  if (activates) plan.epilogue.activation = activation.activation;
+  plan.epilogue.low = activation.low;
+  plan.epilogue.high = activation.high;
   if (const Tensor weight = view.constant(1)) plan.weight = transposed_weight(weight, context);
   gemm.transposed_b = plan.weight != nullptr;
   plan.cublaslt = plan_cublaslt(context, gemm);
-  if (!plan.cublaslt) plan_without_bias(context, gemm, epilogue.activation, plan);
+  if (!plan.cublaslt) plan_without_bias(context, gemm, activation.activation, plan);
   if (!plan.cublaslt) return nullptr;
   if (plan.epilogue.activation != Activation::none && !plan.defers_bias)
     plan.cudnn = faster_cudnn_plan(context, gemm, plan);
-  plan.kernel_name = describe(plan, gemm, epilogue.activation, view.has(3));
+  plan.kernel_name = describe(plan, gemm, activation.activation, view.has(3));
   if (plan.cudnn) plan.epilogue.activation = Activation::none;  // cuDNN applies it
   plan.has_epilogue = plan.defers_bias || plan.epilogue.activation != Activation::none ||
                       (view.has(3) && !plan.adds_residual);

@@ -163,7 +163,7 @@ ConstMemory upload(Context& context, const std::vector<std::int32_t>& compensati
 }
 
 QuantEpilogue quant_epilogue_of(const NodeView& view, std::int64_t n, bool residual_first) {
-  const Epilogue epilogue = epilogue_of(view.attributes());
+  const ActivationParams activation = activation_params_of(view.attributes());
   const QuantParams quant = quant_params_of(view.attributes());
   QuantEpilogue f;
   f.int32_sums = is_byte(view.in(0).dtype);
@@ -176,9 +176,9 @@ QuantEpilogue quant_epilogue_of(const NodeView& view, std::int64_t n, bool resid
   f.residual_zero = quant.residual_zero;
   f.to_zero = quant.to_zero;
   f.residual_first = residual_first;
-  f.activation = epilogue.activation;
-  f.low = epilogue.low;
-  f.high = epilogue.high;
+  f.activation = activation.activation;
+  f.low = activation.low;
+  f.high = activation.high;
   const bool is_last = f.residual_type == GemmType::none || residual_first;
   if (f.activation == Activation::relu && is_last && f.to == GemmType::u8 && f.to_zero == 0)
     f.activation = Activation::none;  // saturation to u8 with zero point 0 is a relu

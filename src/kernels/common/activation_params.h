@@ -1,4 +1,5 @@
-// The activation that a GEMM or convolution applies to each result before it is stored.
+// An activation with its parameters: what an epilogue, a chain or an RNN cell applies to each
+// value.
 #pragma once
 
 #include <optional>
@@ -8,7 +9,7 @@
 
 namespace sluice::kernels {
 
-struct Epilogue {
+struct ActivationParams {
   Activation activation = Activation::none;
   float low = 0, high = 0;  // bounds of clip
 

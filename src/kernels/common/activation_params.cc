@@ -1,4 +1,4 @@
-#include "kernels/common/epilogue.h"
+#include "kernels/common/activation_params.h"
 
 #include <algorithm>
 #include <array>
@@ -25,7 +25,7 @@ std::optional<Activation> activation_named(std::string_view name) {
   return std::nullopt;
 }
 
-double Epilogue::operator()(double x) const {
+double ActivationParams::operator()(double x) const {
   switch (activation) {
     case Activation::none: return x;
     case Activation::relu: return x < 0 ? 0 : x;
