@@ -21,7 +21,7 @@ void flash_attention_sm90(RealType, const AttentionCall&, const LaunchArgs&) { n
 bool conv_few_channels_supports(const ConvCall&) { return false; }
 void enqueue_conv_few_channels(const ConvCall&, CUstream_st*) { no_sm90_code(); }
 
-bool int8_gemm_sm90_supports(const Int8GemmCall&) { return false; }
-void enqueue_int8_gemm_sm90(const Int8GemmCall&, CUstream_st*) { no_sm90_code(); }
+bool gemm_sm90_supports(const TileGemmCall&) { return false; }
+void enqueue_gemm_sm90(const TileGemmCall&, CUstream_st*) { no_sm90_code(); }
 
 }  // namespace sluice::kernels::cuda

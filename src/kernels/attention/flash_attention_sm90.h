@@ -1,4 +1,4 @@
-// Flash attention with wgmma for compute capability 9.0.
+// Flash attention with wgmma for Hopper (compute capability 9.0).
 #pragma once
 
 #include "kernels/attention/attention.h"

@@ -1,4 +1,6 @@
-// The arguments of every CUDA launch besides its operands.
+// The arguments of a CUDA launch besides its operands. Kernels that run_<op>(..., LaunchArgs)
+// starts read indices or lengths from device memory and may report an error; enqueue_<op>(Call,
+// stream) is for the others.
 #pragma once
 
 namespace sluice::kernels {

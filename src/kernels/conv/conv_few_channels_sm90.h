@@ -1,6 +1,6 @@
 // Convolutions with f16 or bf16 images of at most four channels and a horizontal stride of two,
-// such as the first layer of most networks, on sm_90: tiles of image rows stay in shared memory,
-// where windows overlap.
+// such as the first layer of most networks, on Hopper (sm_90): tiles of image rows stay in shared
+// memory, where windows overlap.
 #pragma once
 
 #include "kernels/common/real_type.h"

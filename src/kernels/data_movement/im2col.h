@@ -9,9 +9,9 @@ namespace sluice::kernels::cuda {
 
 // The A operand of a convolution as a GEMM: one row of `row_bytes` bytes for each output pixel, in
 // the order [kernel_height, kernel_width, channels], filled up with zeros. It describes both an
-// explicit im2col (enqueue() writes rows to `to`) and an implicit one (the kernel reads x itself).
-// A matrix is an image of one column under a kernel of 1 x 1. Elements are bytes: channels of f16
-// count twice.
+// explicit im2col (enqueue_im2col() writes rows to `to`) and an implicit one (the kernel reads x
+// itself). A matrix is an image of one column under a kernel of 1 x 1. Elements are bytes: channels
+// of f16 count twice.
 struct Im2col {
   const void* x = nullptr;  // [batch, height, width, channels] of bytes
   void* to = nullptr;
@@ -27,7 +27,7 @@ struct Im2col {
   unsigned char pad_value = 0;  // the zero point of x
   unsigned char sign_flip = 0;  // 128: writes u8 as i8, 128 less
 };
-void enqueue(const Im2col& rows, CUstream_st* stream);
+void enqueue_im2col(const Im2col& rows, CUstream_st* stream);
 // Whether the rows are x itself: a 1 x 1 kernel with stride 1, or a matrix.
 inline bool is_pointwise(const Im2col& r) {
   return r.kernel_height * r.kernel_width == 1 && r.stride_y == 1 && r.stride_x == 1 &&
@@ -47,6 +47,6 @@ struct SpaceToDepthCall {
   int out_height = 1, out_width = 1, out_channels = 0;
   unsigned char pad_value = 0;  // the zero point of x
 };
-void enqueue(const SpaceToDepthCall& call, CUstream_st* stream);
+void enqueue_space_to_depth(const SpaceToDepthCall& call, CUstream_st* stream);
 
 }  // namespace sluice::kernels::cuda

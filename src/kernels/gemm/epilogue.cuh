@@ -6,7 +6,7 @@
 
 #include "kernels/common/activation.cuh"
 #include "kernels/common/element.cuh"
-#include "kernels/gemm/tile_gemm.h"
+#include "kernels/gemm/gemm_epilogue.h"
 
 namespace sluice::kernels::cuda {
 
@@ -39,7 +39,7 @@ struct Quantizer {
 
 // K packs of N values that one thread works on: `count` of them, the first at pack `at` of the
 // tensor, the others `step` packs apart. Branches on types are taken once for all packs, so that
-// the code stays quantized enough for the instruction cache.
+// the code stays small enough for the instruction cache.
 template <int N, int K>
 struct PackedValues {
   long long at, step;
@@ -76,7 +76,7 @@ struct PackedValues {
     for (int i = 0; i < K * N; ++i) values[i] += other.values[i];
   }
 
-  __device__ void load_residual(const QuantEpilogue& f) {
+  __device__ void load_residual(const GemmEpilogue& f) {
     const auto real = [](auto x) { return wide(x); };
     const auto quantized = [&](unsigned sign_flip) {
       const float zero = static_cast<float>(f.residual_zero + static_cast<int>(sign_flip));
@@ -116,7 +116,7 @@ struct ColumnParams {
   Sum compensation[N];
   float scale[N], bias[N];
 
-  __device__ ColumnParams(const QuantEpilogue& f, int column) {
+  __device__ ColumnParams(const GemmEpilogue& f, int column) {
 #pragma unroll
     for (int e = 0; e < N; ++e) {
       compensation[e] =
@@ -128,7 +128,7 @@ struct ColumnParams {
 
   // Writes the results of `packs`; sums(k) returns the accumulators of pack k.
   template <int K, class Sums>
-  __device__ void apply(const QuantEpilogue& f, PackedValues<N, K>& packs, const Sums& sums) const {
+  __device__ void apply(const GemmEpilogue& f, PackedValues<N, K>& packs, const Sums& sums) const {
     PackedValues<N, K> residual{.at = packs.at, .step = packs.step, .count = packs.count};
     const bool has_residual = f.residual_type != GemmType::none;
     if (has_residual) residual.load_residual(f);

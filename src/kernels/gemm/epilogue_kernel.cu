@@ -62,7 +62,7 @@ void enqueue_of(const EpilogueCall& a, cudaStream_t stream) {
 
 }  // namespace
 
-void enqueue(const EpilogueCall& call, CUstream_st* stream) {
+void enqueue_epilogue(const EpilogueCall& call, CUstream_st* stream) {
   switch (call.type) {
     case RealType::f32: return enqueue_of<float>(call, stream);
     case RealType::f16: return enqueue_of<__half>(call, stream);

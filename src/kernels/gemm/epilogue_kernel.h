@@ -23,6 +23,6 @@ struct EpilogueCall {
   float low = 0, high = 0;  // bounds of clip
 };
 
-void enqueue(const EpilogueCall& call, CUstream_st* stream);
+void enqueue_epilogue(const EpilogueCall& call, CUstream_st* stream);
 
 }  // namespace sluice::kernels::cuda

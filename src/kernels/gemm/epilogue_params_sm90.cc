@@ -8,7 +8,7 @@ namespace {
 constexpr double kLevels = 256;
 
 // Quantized results whose activation is none or a clamp, with nothing added behind it.
-bool is_saturating(const QuantEpilogue& f) {
+bool is_saturating(const GemmEpilogue& f) {
   const bool is_clamp = f.activation == Activation::none || f.activation == Activation::relu ||
                         f.activation == Activation::clip;
   return (f.to == GemmType::u8 || f.to == GemmType::i8) && is_clamp &&
@@ -16,10 +16,10 @@ bool is_saturating(const QuantEpilogue& f) {
 }
 
 // The zero point, counted from the lowest level.
-int zero_of(const QuantEpilogue& f) { return f.to_zero + (f.to == GemmType::i8 ? 128 : 0); }
-bool is_odd(const QuantEpilogue& f) { return zero_of(f) % 2 != 0; }
+int zero_of(const GemmEpilogue& f) { return f.to_zero + (f.to == GemmType::i8 ? 128 : 0); }
+bool is_odd(const GemmEpilogue& f) { return zero_of(f) % 2 != 0; }
 // A result as a fraction of the 256 levels.
-double as_fraction(const QuantEpilogue& f, double x) {
+double as_fraction(const GemmEpilogue& f, double x) {
   return (x / f.to_scale + zero_of(f) + (is_odd(f) ? 1 : 0)) / kLevels;
 }
 
@@ -30,7 +30,7 @@ int sm90_row(int column) {
 
 }  // namespace
 
-SaturatingEpilogue saturating_epilogue(const QuantEpilogue& f) {
+SaturatingEpilogue saturating_epilogue(const GemmEpilogue& f) {
   if (!is_saturating(f)) return {};
   const double lowest = is_odd(f) ? 1 / kLevels : 0, highest = lowest + 255 / kLevels;
   double low = lowest, high = highest;
@@ -52,7 +52,7 @@ SaturatingEpilogue saturating_epilogue(const QuantEpilogue& f) {
           .odd_zero_correction = is_odd(f) ? 0x01010101u : 0};
 }
 
-ScaleBias sm90_scale_bias(const QuantEpilogue& f, float scale, float bias,
+ScaleBias sm90_scale_bias(const GemmEpilogue& f, float scale, float bias,
                           std::int32_t compensation) {
   const double by = scale, more = bias - by * compensation;
   if (!is_saturating(f)) return {scale, static_cast<float>(more)};

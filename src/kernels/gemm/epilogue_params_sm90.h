@@ -1,4 +1,4 @@
-// Epilogue parameters that the sm90 kernels take, computed on the host.
+// Epilogue parameters that the Hopper (sm_90a) GEMM takes, computed on the host.
 #pragma once
 
 #include <vector>
@@ -20,10 +20,10 @@ struct SaturatingEpilogue {
   unsigned odd_zero_correction = 0;                // subtracted from four bytes
 };
 // Not enabled where the result is not u8 or i8, or the activation is more than a clamp.
-SaturatingEpilogue saturating_epilogue(const QuantEpilogue& epilogue);
+SaturatingEpilogue saturating_epilogue(const GemmEpilogue& epilogue);
 
 // The scale and bias of a column, with the zero point compensation folded in.
-ScaleBias sm90_scale_bias(const QuantEpilogue& epilogue, float scale, float bias,
+ScaleBias sm90_scale_bias(const GemmEpilogue& epilogue, float scale, float bias,
                           std::int32_t compensation);
 
 // Permutes the weights of n columns, `row` bytes each, and pads them to a multiple of 16 columns.

@@ -1,7 +1,7 @@
-// The epilogue of one warpgroup, straight from the wgmma accumulators in registers. Of every 16
-// columns a thread holds four neighbours in two rows; sm90_weight_order() permutes the weights so
-// that they are neighbours. Results go to a swizzled tile in shared memory, from where TMA stores
-// them.
+// The epilogue of the Hopper GEMM, by one warpgroup, straight from its wgmma accumulators. Of every
+// 16 columns a thread holds four neighbours in two rows; sm90_weight_order() permutes the weights
+// so that they are neighbours. Results go to a swizzled tile in shared memory, from where TMA
+// stores them.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ __device__ inline int element_bytes(GemmType type) {
 }
 
 struct EpilogueArgs {
-  const QuantEpilogue& f;
+  const GemmEpilogue& f;
   const SaturatingEpilogue& saturating;
   const ScaleBias* columns;           // of the tile's columns
   unsigned char *residual, *results;  // swizzled tiles in shared memory
@@ -42,7 +42,7 @@ class EpilogueFragment {
   __device__ void run(const Sum* sums) {
     if (args_.saturating.enabled) return store_quantized(sums);
     scale(sums);
-    const QuantEpilogue& f = args_.f;
+    const GemmEpilogue& f = args_.f;
     if (f.residual_first) add_residual();
     activate();
     if (!f.residual_first) add_residual();
@@ -183,7 +183,7 @@ class EpilogueFragment {
   }
 
   __device__ void add_residual() {
-    const QuantEpilogue& f = args_.f;
+    const GemmEpilogue& f = args_.f;
     const auto real = [](auto x) { return wide(x); };
     const auto quantized = [&](unsigned sign_flip) {
       const float zero = static_cast<float>(f.residual_zero + static_cast<int>(sign_flip));
@@ -201,9 +201,9 @@ class EpilogueFragment {
     }
   }
 
-  // Handles the activations that int8_gemm_sm90_supports() accepts.
+  // Handles the activations that gemm_sm90_supports() accepts.
   __device__ void activate() {
-    const QuantEpilogue& f = args_.f;
+    const GemmEpilogue& f = args_.f;
     const auto as = [&](auto kind) {
       all([&](float x) { return activated<true>(x, decltype(kind)::value, f.low, f.high); });
     };
@@ -216,7 +216,7 @@ class EpilogueFragment {
   }
 
   __device__ void store() {
-    const QuantEpilogue& f = args_.f;
+    const GemmEpilogue& f = args_.f;
     switch (f.to) {
       case GemmType::f32: return store_as<float>(narrow<float>);
       case GemmType::f16: return store_as<__half>(narrow<__half>);

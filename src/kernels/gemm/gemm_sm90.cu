@@ -1,9 +1,9 @@
-// A persistent, warp-specialized GEMM for sm_90a, of int8 or of 16-bit floats. The producer warp
-// loads pipeline stages of A and B with TMA, in im2col mode for convolutions. Two consumer
-// warpgroups run wgmma on them, 64 x 64 or 64 x 128 accumulators of 32 bits each, and write the
-// results of the epilogue to a buffer in shared memory, into which the residual was loaded before.
-// The store warp loads residuals ahead and stores results with TMA. The epilogue of a tile overlaps
-// the loads of the next one, and no thread computes global addresses.
+// The Hopper GEMM: persistent, warp-specialized, for sm_90a, of int8 or of 16-bit floats. The
+// producer warp loads pipeline stages of A and B with TMA, in im2col mode for convolutions. Two
+// consumer warpgroups run wgmma on them, 64 x 64 or 64 x 128 accumulators of 32 bits each, and
+// write the results of the epilogue to a buffer in shared memory, into which the residual was
+// loaded before. The store warp loads residuals ahead and stores results with TMA. The epilogue of
+// a tile overlaps the loads of the next one, and no thread computes global addresses.
 //
 // Limit: memory where k is small; where it is large the tensor cores, which the L2 cache feeds at
 // about half of their rate. Measured on an H200: 3.1 of 4.5 TB/s, 1,060 of 1,979 TOPS. A tile of
@@ -48,7 +48,7 @@ extern __shared__ __align__(kSwizzleAlignment) unsigned char memory[];
 struct GemmSm90Params {
   CUtensorMap a, b, residual, result;
   Im2col rows;
-  QuantEpilogue epilogue;
+  GemmEpilogue epilogue;
   SaturatingEpilogue saturating_epilogue;
   const ScaleBias* scale_bias;
   bool is_im2col;  // A is loaded by an im2col tensor map; else by a 2D one
@@ -228,7 +228,7 @@ __device__ void mma_tiles(const GemmSm90Params& p, Barriers barriers) {
 
 template <class Kind, class S>
 __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
-    int8_gemm_sm90(const __grid_constant__ GemmSm90Params p) {
+    gemm_sm90(const __grid_constant__ GemmSm90Params p) {
   const Barriers barriers{shared_address(memory + p.layout.barriers)};
   const int thread = static_cast<int>(threadIdx.x);
   if (thread == 0) barriers.init();
@@ -249,9 +249,9 @@ int k_steps(const Im2col& r) {
 }
 
 template <class S>
-GemmSm90Params params_of(const Int8GemmCall& p) {
+GemmSm90Params params_of(const TileGemmCall& p) {
   const Im2col& r = p.rows;
-  const QuantEpilogue& f = p.epilogue;
+  const GemmEpilogue& f = p.epilogue;
   const auto tensor_map_of = [&](const void* x, GemmType type) {
     const int wide = std::min(128, S::kColumns * bytes_of(type));
     return tensor_map_2d(x, f.rows, std::int64_t{f.n} * bytes_of(type), {wide, S::kRows});
@@ -275,8 +275,8 @@ GemmSm90Params params_of(const Int8GemmCall& p) {
 }
 
 template <class Kind, class S>
-void enqueue_shape(const Int8GemmCall& p, cudaStream_t stream) {
-  const auto kernel = int8_gemm_sm90<Kind, S>;
+void enqueue_shape(const TileGemmCall& p, cudaStream_t stream) {
+  const auto kernel = gemm_sm90<Kind, S>;
   const GemmSm90Params all = params_of<S>(p);
   device::check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
   const unsigned blocks =
@@ -288,7 +288,7 @@ void enqueue_shape(const Int8GemmCall& p, cudaStream_t stream) {
 // Calls body.template operator()<S>() with the shape of the tile. Stages are 64 bytes deep where
 // half of 128 would be empty.
 template <class Body>
-auto with_shape(const Int8GemmCall& p, const Body& body) {
+auto with_shape(const TileGemmCall& p, const Body& body) {
   const auto with_columns = [&]<int kColumns>() {
     const int left_over = p.rows.channels % 128;
     if (left_over > 0 && left_over <= 64) return body.template operator()<Shape<kColumns, 64>>();
@@ -302,8 +302,8 @@ auto with_shape(const Int8GemmCall& p, const Body& body) {
 
 }  // namespace
 
-bool int8_gemm_sm90_supports(const Int8GemmCall& p) {
-  const QuantEpilogue& f = p.epilogue;
+bool gemm_sm90_supports(const TileGemmCall& p) {
+  const GemmEpilogue& f = p.epilogue;
   const bool supported = f.activation == Activation::none || f.activation == Activation::relu ||
                          f.activation == Activation::clip ||
                          (f.activation == Activation::gelu && f.to != GemmType::f32);
@@ -315,7 +315,7 @@ bool int8_gemm_sm90_supports(const Int8GemmCall& p) {
              1;
 }
 
-void enqueue_int8_gemm_sm90(const Int8GemmCall& p, CUstream_st* stream) {
+void enqueue_gemm_sm90(const TileGemmCall& p, CUstream_st* stream) {
   with_shape(p, [&]<class S>() {
     switch (p.from) {
       case GemmType::u8: return enqueue_shape<WgmmaU8S8, S>(p, stream);

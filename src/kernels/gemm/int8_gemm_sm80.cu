@@ -193,7 +193,7 @@ struct WarpAccumulators {
 
 // The epilogue of a tile whose accumulators are in shared memory; each thread finishes N columns.
 template <class S, int N, class Sum>
-__device__ void tile_epilogue(const QuantEpilogue& f, const Sum* sums, long long row, int column) {
+__device__ void tile_epilogue(const GemmEpilogue& f, const Sum* sums, long long row, int column) {
   constexpr int kAcross = S::kColumns / N, kDown = S::kThreads / kAcross;
   constexpr int kTogether = 8;  // rows whose residuals are loaded at once
   const int own = static_cast<int>(threadIdx.x) % kAcross * N;
@@ -211,14 +211,14 @@ __device__ void tile_epilogue(const QuantEpilogue& f, const Sum* sums, long long
 }
 
 template <class S, class Sum>
-__device__ void tile_epilogue(const QuantEpilogue& f, const Sum* sums, long long row, int column) {
+__device__ void tile_epilogue(const GemmEpilogue& f, const Sum* sums, long long row, int column) {
   if (f.n % 4 == 0) return tile_epilogue<S, 4>(f, sums, row, column);
   tile_epilogue<S, 1>(f, sums, row, column);
 }
 
 template <class Kind, class S>
 __global__ void __launch_bounds__(S::kThreads)
-    int8_gemm_sm80(const __grid_constant__ Int8GemmCall p) {
+    int8_gemm_sm80(const __grid_constant__ TileGemmCall p) {
   const auto [row, column] = tile_coord<S>(p.epilogue, blockIdx.x);
   const unsigned shared = shared_address(shared_bytes);
   const auto size = static_cast<int>(p.rows.row_bytes);
@@ -251,7 +251,7 @@ __global__ void __launch_bounds__(S::kThreads)
 }
 
 template <class Kind, int kRows, int kColumns>
-void enqueue_shape(const Int8GemmCall& p, cudaStream_t stream) {
+void enqueue_shape(const TileGemmCall& p, cudaStream_t stream) {
   using S = Shape<kRows, kColumns>;
   const auto kernel = int8_gemm_sm80<Kind, S>;
   device::check(
@@ -260,18 +260,18 @@ void enqueue_shape(const Int8GemmCall& p, cudaStream_t stream) {
 }
 
 template <class Kind>
-void enqueue_kind(const Int8GemmCall& p, cudaStream_t stream) {
+void enqueue_kind(const TileGemmCall& p, cudaStream_t stream) {
   switch (p.tile) {
     case GemmTile::m128n128: return enqueue_shape<Kind, 128, 128>(p, stream);
     case GemmTile::m128n64: return enqueue_shape<Kind, 128, 64>(p, stream);
     case GemmTile::m64n64: return enqueue_shape<Kind, 64, 64>(p, stream);
-    default: return enqueue_int8_gemm_sm90(p, stream);
+    default: return enqueue_gemm_sm90(p, stream);
   }
 }
 
 }  // namespace
 
-void enqueue(const Int8GemmCall& call, CUstream_st* stream) {
+void enqueue_tile_gemm(const TileGemmCall& call, CUstream_st* stream) {
   if (call.epilogue.rows == 0 || call.epilogue.n == 0) return;
   if (call.from == GemmType::u8) return enqueue_kind<MmaU8S8>(call, stream);
   enqueue_kind<MmaS8S8>(call, stream);

@@ -1,10 +1,10 @@
-// The warp-specialized pipeline of the sm90 GEMM: a TMA load warp (producer), two consumer
-// warpgroups (wgmma) and a TMA store warp, with mbarriers between them.
+// The warp-specialized pipeline of the Hopper (sm_90a) GEMM: a TMA load warp (producer), two
+// consumer warpgroups (wgmma) and a TMA store warp, with mbarriers between them.
 #pragma once
 
 #include <algorithm>
 
-#include "kernels/gemm/tile_gemm.h"
+#include "kernels/gemm/gemm_epilogue.h"
 #include "kernels/ptx/mbarrier.cuh"
 
 namespace sluice::kernels::cuda {
@@ -71,7 +71,7 @@ struct PipelineState {
 // Short main loops get more epilogue buffers, long ones more stages. B stays resident where all
 // tiles use the same columns and it takes at most two fifths of the memory.
 template <class S>
-SharedLayout shared_layout(const QuantEpilogue& f, int steps) {
+SharedLayout shared_layout(const GemmEpilogue& f, int steps) {
   const int result_bytes = S::kRows * S::kColumns * bytes_of(f.to);
   const int residual_bytes = S::kRows * S::kColumns * bytes_of(f.residual_type);
   SharedLayout layout{.stage_bytes = S::kBytesA + S::kBytesB, .buffer_bytes = result_bytes};

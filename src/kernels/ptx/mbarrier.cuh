@@ -1,5 +1,5 @@
-// mbarrier and TMA instructions of sm_90. Addresses are in shared memory; a wait names the parity
-// of the phase that it waits for: 0, 1, 0, and so on.
+// mbarrier and TMA instructions of sm_90 (Hopper). Addresses are in shared memory; a wait names the
+// parity of the phase that it waits for: 0, 1, 0, and so on.
 #pragma once
 
 #include <cuda.h>

@@ -1,5 +1,5 @@
-// TMA descriptors (tensor maps) for byte tensors. Out-of-bounds reads are zero; writes are dropped.
-// CUDA builds only. Throws where the driver rejects a map.
+// TMA descriptors (tensor maps) for byte tensors, on Hopper. Out-of-bounds reads are zero; writes
+// are dropped. CUDA builds only. Throws where the driver rejects a map.
 #pragma once
 
 #include <cuda.h>

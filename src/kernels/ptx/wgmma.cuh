@@ -1,5 +1,5 @@
-// wgmma of sm_90a: a warpgroup multiplies A (64 rows) and B (64, 112 or 128 columns), both in
-// shared memory. The instructions are asynchronous: fence, mma, commit, then wait.
+// wgmma of sm_90a (Hopper): a warpgroup multiplies A (64 rows) and B (64, 112 or 128 columns), both
+// in shared memory. The instructions are asynchronous: fence, mma, commit, then wait.
 #pragma once
 
 namespace sluice::kernels::cuda {

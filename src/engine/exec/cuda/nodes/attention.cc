@@ -5,7 +5,6 @@
 #include "engine/exec/cuda/nodes/node_view.h"
 #include "engine/graph/graph_editor.h"
 #include "kernels/attention/flash_attention_sm90.h"
-#include "kernels/gemm/gemm_sm90.h"
 
 namespace sluice::engine::cuda {
 namespace {

@@ -142,7 +142,7 @@ class ConvTuner {
     const std::size_t size = byte_size(Shape{rows_, call_.out}, dtype_);
     epilogue.x = context_.sample(2, size, dtype_);
     if (algorithm.conv_only && residual_) epilogue.residual = context_.sample(3, size, dtype_);
-    return context_.measure_us([&] { enqueue(epilogue, context_.stream()); });
+    return context_.measure_us([&] { enqueue_epilogue(epilogue, context_.stream()); });
   }
 
   void try_gemm() {
@@ -205,12 +205,12 @@ class ConvTuner {
     algorithm.kernel_name = "space-to-depth, TMA convolution";
     if (!algorithm.tma || !measures_) return;
     const std::size_t size = byte_size(Shape{rows_, call_.out}, dtype_);
-    Int8GemmCall gemm = algorithm.tma->gemm;
+    TileGemmCall gemm = algorithm.tma->gemm;
     gemm.rows.x =
         context_.sample(1, static_cast<std::size_t>(bytes_of(conv.space_to_depth)), dtype_);
     gemm.epilogue.y = context_.sample(2, size, dtype_);
     if (residual_) gemm.epilogue.residual = context_.sample(3, size, dtype_);
-    algorithm.us = context_.measure_us([&] { enqueue(gemm, context_.stream()); });
+    algorithm.us = context_.measure_us([&] { enqueue_tile_gemm(gemm, context_.stream()); });
   }
   double space_to_depth_us(SpaceToDepthCall call) {
     if (!measures_) return 0;
@@ -218,7 +218,7 @@ class ConvTuner {
     const auto pixels = static_cast<std::size_t>(std::int64_t{w.batch} * w.height * w.width);
     call.x = context_.sample(0, pixels * static_cast<std::size_t>(call.channels), dtype_);
     call.to = context_.sample(1, static_cast<std::size_t>(bytes_of(call)), dtype_);
-    return context_.measure_us([&] { enqueue(call, context_.stream()); });
+    return context_.measure_us([&] { enqueue_space_to_depth(call, context_.stream()); });
   }
 
   CudnnFusion fusion(int channels) const {

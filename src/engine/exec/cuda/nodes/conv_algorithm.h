@@ -60,11 +60,11 @@ class Convolution final : public Kernel {
     if (algorithm_.cudnn)
       algorithm_.cudnn->run({x, algorithm_.weight.get(), bias, residual, y, scratch}, stream);
     if (algorithm_.tma) {
-      Int8GemmCall gemm = algorithm_.tma->gemm;
+      TileGemmCall gemm = algorithm_.tma->gemm;
       gemm.rows.x = x;
       gemm.epilogue.residual = residual;
       gemm.epilogue.y = y;
-      enqueue(gemm, stream);
+      enqueue_tile_gemm(gemm, stream);
     }
     if (algorithm_.direct != nullptr) {
       ConvCall call = call_;
@@ -77,7 +77,7 @@ class Convolution final : public Kernel {
     epilogue.x = y;
     epilogue.bias = algorithm_.conv_only ? input(2) : nullptr;
     epilogue.residual = algorithm_.conv_only ? input(3) : nullptr;
-    enqueue(epilogue, stream);
+    enqueue_epilogue(epilogue, stream);
   }
   std::string_view name() const override { return algorithm_.kernel_name; }
   std::size_t scratch() const override {
@@ -94,7 +94,7 @@ class Convolution final : public Kernel {
                                  element(), stream);
     SpaceToDepthCall call = algorithm_.space_to_depth;
     call.x = x, call.to = to;
-    enqueue(call, stream);
+    enqueue_space_to_depth(call, stream);
   }
   std::int64_t pixels_in() const {
     return static_cast<std::int64_t>(call_.window.batch) * call_.window.height * call_.window.width;

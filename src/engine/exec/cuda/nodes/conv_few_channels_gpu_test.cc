@@ -105,14 +105,14 @@ class FewChannelsTest : public CudaProgramTest {
     const Tensor y(x.dtype(),
                    {call.window.batch, call.window.out_height, call.window.out_width, call.out});
     const auto to = context.allocate(y.bytes());
-    cuda::SpaceToDepthCall fold = image->space_to_depth;
-    fold.x = from.get(), fold.to = between.get();
-    cuda::Int8GemmCall gemm = tma->gemm;
+    cuda::SpaceToDepthCall space_to_depth = image->space_to_depth;
+    space_to_depth.x = from.get(), space_to_depth.to = between.get();
+    cuda::TileGemmCall gemm = tma->gemm;
     gemm.rows.x = between.get();
     gemm.epilogue.residual = added.get(), gemm.epilogue.y = to.get();
     device::check(cudaDeviceSynchronize());
-    enqueue(fold, context.stream());
-    enqueue(gemm, context.stream());
+    enqueue_space_to_depth(space_to_depth, context.stream());
+    enqueue_tile_gemm(gemm, context.stream());
     device::check(cudaStreamSynchronize(context.stream()));
     device::check(cudaMemcpy(y.data(), to.get(), y.bytes(), cudaMemcpyDeviceToHost));
     return widened(y);

@@ -25,9 +25,9 @@ Im2col rows_of(const SlidingWindow& w, int channels) {
           .pad_left = w.left};
 }
 
-QuantEpilogue quant_epilogue_of(const ConvCall& call, GemmType type, bool has_residual) {
+GemmEpilogue gemm_epilogue_of(const ConvCall& call, GemmType type, bool has_residual) {
   const SlidingWindow& w = call.window;
-  QuantEpilogue f;
+  GemmEpilogue f;
   f.int32_sums = false;
   f.rows = std::int64_t{w.batch} * w.out_height * w.out_width;
   f.n = call.out;
@@ -72,13 +72,13 @@ std::optional<TmaConvolution> plan_tma_convolution(Context& context, const ConvC
                                                    const Tensor& bias, bool has_residual) {
   if (!context.has_sm90()) return {};
   TmaConvolution made;
-  Int8GemmCall& p = made.gemm;
+  TileGemmCall& p = made.gemm;
   p.from = call.type == RealType::bf16 ? GemmType::bf16 : GemmType::f16;
   p.rows = conv.im2col;
   merge_row_pixels(p.rows);
-  p.epilogue = quant_epilogue_of(call, p.from, has_residual);
+  p.epilogue = gemm_epilogue_of(call, p.from, has_residual);
   p.tile = call.out <= 64 ? GemmTile::sm90_m128n64 : GemmTile::sm90_m128n128;
-  if (p.epilogue.rows > kInt8GemmMaxRows || !int8_gemm_sm90_supports(p)) return {};
+  if (p.epilogue.rows > kTileGemmMaxRows || !gemm_sm90_supports(p)) return {};
   const auto n = static_cast<std::size_t>(call.out);
   std::vector<float> columns(2 * ((n + kMaxTileColumns - 1) / kMaxTileColumns * kMaxTileColumns));
   for (std::size_t i = 0; i < n; ++i) {

@@ -21,9 +21,9 @@ struct SpaceToDepthConvolution {
 std::optional<SpaceToDepthConvolution> space_to_depth_convolution(const ConvCall& call,
                                                                   const Tensor& weight);
 
-// An implicit GEMM with TMA and a fused epilogue, on Hopper, by the kernel of the int8 GEMM.
+// An implicit GEMM with a fused epilogue, by the Hopper GEMM (gemm_sm90.h).
 struct TmaConvolution {
-  Int8GemmCall gemm;  // without the pointers of input, residual and output
+  TileGemmCall gemm;  // without the pointers of input, residual and output
   ConstMemory weight, columns;
 };
 // None if the GPU is not Hopper or the kernel does not support it. `bias` is a constant or empty.

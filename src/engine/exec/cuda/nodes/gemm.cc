@@ -46,7 +46,7 @@ class Linear final : public Kernel {
     epilogue.x = y;
     epilogue.bias = plan_.defers_bias ? input(2) : nullptr;
     epilogue.residual_after = plan_.adds_residual ? nullptr : input(3);
-    enqueue(epilogue, stream);
+    enqueue_epilogue(epilogue, stream);
   }
   std::string_view name() const override { return plan_.kernel_name; }
   std::size_t scratch() const override {
@@ -78,7 +78,7 @@ ConstMemory transposed_weight(const Tensor& w, Context& context) {
 double epilogue_us(Context& context, EpilogueCall epilogue, DType dtype) {
   const std::size_t size = byte_size(Shape{epilogue.rows, epilogue.n}, dtype);
   epilogue.x = context.sample(2, size, dtype);
-  return context.measure_us([&] { enqueue(epilogue, context.stream()); });
+  return context.measure_us([&] { enqueue_epilogue(epilogue, context.stream()); });
 }
 
 // cuDNN with a fused activation, if that is faster than cuBLASLt and a separate epilogue.

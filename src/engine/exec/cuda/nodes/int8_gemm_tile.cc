@@ -21,12 +21,12 @@ constexpr NamedTile kTiles[] = {{GemmTile::m128n128, "128 x 128"},
                                 {GemmTile::sm90_m128n64, "128 x 64 on Hopper"}};
 constexpr std::size_t kPortableTiles = 3;  // the first of them run on every GPU
 
-bool supports_sm90(const Context& context, Int8GemmCall p, GemmTile tile) {
+bool supports_sm90(const Context& context, TileGemmCall p, GemmTile tile) {
   p.tile = tile;
-  return context.has_sm90() && int8_gemm_sm90_supports(p);
+  return context.has_sm90() && gemm_sm90_supports(p);
 }
 
-std::vector<NamedTile> tiles_for(const Context& context, const Int8GemmCall& p) {
+std::vector<NamedTile> tiles_for(const Context& context, const TileGemmCall& p) {
   std::vector<NamedTile> tiles(kTiles, kTiles + kPortableTiles);
   for (const NamedTile& one : std::span(kTiles).subspan(kPortableTiles))
     if (supports_sm90(context, p, one.first)) tiles.push_back(one);
@@ -34,7 +34,7 @@ std::vector<NamedTile> tiles_for(const Context& context, const Int8GemmCall& p) 
 }
 
 // Plans store it: its text must not change.
-std::string name_of(const Int8GemmCall& p) {
+std::string name_of(const TileGemmCall& p) {
   const Im2col& r = p.rows;
   return fmt::format(
       "tile of a product {} x {} x {}, {} channels, window {} x {} by {}, {} {} {} {}",
@@ -44,7 +44,7 @@ std::string name_of(const Int8GemmCall& p) {
 }
 
 // The call with sample buffers for all its pointers.
-Int8GemmCall sample_of(Context& context, Int8GemmCall p) {
+TileGemmCall sample_of(Context& context, TileGemmCall p) {
   const auto sample = [&](std::size_t slot, std::int64_t count, DType dtype) {
     return context.sample(slot, byte_size(Shape{count}, dtype), dtype);
   };
@@ -63,7 +63,7 @@ Int8GemmCall sample_of(Context& context, Int8GemmCall p) {
   return p;
 }
 
-GemmTile guess(const Context& context, const Int8GemmCall& p) {
+GemmTile guess(const Context& context, const TileGemmCall& p) {
   const auto large = (p.epilogue.rows + 127) / 128 * ((p.epilogue.n + 127) / 128);
   if (large < context.multiprocessors()) return GemmTile::m64n64;
   return supports_sm90(context, p, GemmTile::sm90_m128n128) ? GemmTile::sm90_m128n128
@@ -72,7 +72,7 @@ GemmTile guess(const Context& context, const Int8GemmCall& p) {
 
 }  // namespace
 
-GemmTile fastest_tile(Context& context, const Int8GemmCall& gemm) {
+GemmTile fastest_tile(Context& context, const TileGemmCall& gemm) {
   const std::string key = name_of(gemm);
   const std::vector<NamedTile> tiles = tiles_for(context, gemm);
   if (const AlgorithmCache::Choice known = context.choice(key))
@@ -80,12 +80,12 @@ GemmTile fastest_tile(Context& context, const Int8GemmCall& gemm) {
       if (name == *known) return tile;
   if (!context.options.measure) return guess(context, gemm);
   const Context::Mark since = context.mark();
-  Int8GemmCall sample = sample_of(context, gemm);
+  TileGemmCall sample = sample_of(context, gemm);
   double best = std::numeric_limits<double>::max();
   const NamedTile* chosen = kTiles;
   for (const NamedTile& one : tiles) {
     sample.tile = one.first;
-    const double us = context.measure_us([&] { enqueue(sample, context.stream()); });
+    const double us = context.measure_us([&] { enqueue_tile_gemm(sample, context.stream()); });
     if (us < best) best = us, chosen = &one;
   }
   context.choose(key, chosen->second, since);

@@ -8,6 +8,6 @@ namespace sluice::engine::cuda {
 
 // The tile that measured fastest, from the context's cache or measured now; a heuristic if nothing
 // is measured. `gemm` has its weight but no other pointers.
-GemmTile fastest_tile(Context& context, const Int8GemmCall& gemm);
+GemmTile fastest_tile(Context& context, const TileGemmCall& gemm);
 
 }  // namespace sluice::engine::cuda

@@ -15,6 +15,7 @@
 #include "kernels/gemm/epilogue_params_sm90.h"
 #include "kernels/gemm/gemm_sm90.h"
 #include "kernels/gemm/tile_gemm.h"
+#include "kernels/quantized/quantize.h"
 #include "kernels/quantized/weights.h"
 
 namespace sluice::engine::cuda {
@@ -24,7 +25,7 @@ constexpr std::int64_t kMultiple = 16;                      // k and n are round
 constexpr std::int64_t kSumBytes = std::int64_t{24} << 20;  // of a chunk: half the L2 cache
 constexpr std::int64_t kRowBytes = std::int64_t{64} << 20;
 // Limit on a row of the fused kernel after its channels were rounded up.
-constexpr std::int64_t kMaxFusedRowBytes = 4 * kInt8GemmMaxRowBytes;
+constexpr std::int64_t kMaxFusedRowBytes = 4 * kTileGemmMaxRowBytes;
 
 std::int64_t padded(std::int64_t x) { return (x + kMultiple - 1) / kMultiple * kMultiple; }
 std::size_t round_up(std::int64_t bytes) {
@@ -52,7 +53,7 @@ struct QuantizedGemm {
   Im2col rows;                             // of one chunk
   bool needs_im2col = false;               // cuBLASLt: rows are written first, else read in place
   SpaceToDepthCall space_to_depth;         // fused kernel: applied to x; without channels: none
-  QuantEpilogue epilogue;
+  GemmEpilogue epilogue;
   ConstMemory weight, compensation, scale_bias;
   std::int64_t m = 0, chunk = 0, k = 0;
   std::string kernel_name;
@@ -76,19 +77,19 @@ class QuantizedKernel : public Kernel {
     return gemm_.needs_im2col ? round_up(gemm_.chunk * gemm_.rows.row_bytes) : 0;
   }
 
-  void enqueue_im2col(const KernelArgs& args, std::int64_t first) const {
+  void write_im2col(const KernelArgs& args, std::int64_t first) const {
     Im2col rows = gemm_.rows;
     rows.x = args.inputs[0];
     rows.to = args.scratch;
     rows.first = first;
-    enqueue(rows, static_cast<CUstream_st*>(args.stream));
+    enqueue_im2col(rows, static_cast<CUstream_st*>(args.stream));
   }
 
-  QuantEpilogue epilogue_for(const KernelArgs& args, std::int64_t row) const {
+  GemmEpilogue epilogue_for(const KernelArgs& args, std::int64_t row) const {
     const auto input = [&](std::size_t i) -> const std::byte* {
       return i < args.inputs.size() ? static_cast<const std::byte*>(args.inputs[i]) : nullptr;
     };
-    QuantEpilogue f = gemm_.epilogue;
+    GemmEpilogue f = gemm_.epilogue;
     f.compensation = static_cast<const std::int32_t*>(gemm_.compensation.get());
     f.scale = reinterpret_cast<const float*>(input(4));
     f.bias = reinterpret_cast<const float*>(input(2));
@@ -102,7 +103,7 @@ class QuantizedKernel : public Kernel {
 };
 
 // The call without the pointers of inputs and outputs.
-Int8GemmCall gemm_call(const QuantizedGemm& gemm) {
+TileGemmCall gemm_call(const QuantizedGemm& gemm) {
   return {.rows = gemm.rows,
           .from = gemm.from,
           .weight = gemm.weight.get(),
@@ -119,16 +120,16 @@ class FusedGemmKernel final : public QuantizedKernel {
  private:
   void run_chunk(const KernelArgs& args, std::int64_t row) const override {
     auto* const stream = static_cast<CUstream_st*>(args.stream);
-    Int8GemmCall call = gemm_call(gemm_);
+    TileGemmCall call = gemm_call(gemm_);
     call.epilogue = epilogue_for(args, row);
     call.rows.x = args.inputs[0];
     if (SpaceToDepthCall transform = gemm_.space_to_depth; transform.channels > 0) {
       transform.x = args.inputs[0];
       transform.to = args.scratch;
-      enqueue(transform, stream);
+      enqueue_space_to_depth(transform, stream);
       call.rows.x = args.scratch;
     }
-    enqueue(call, stream);
+    enqueue_tile_gemm(call, stream);
   }
 };
 
@@ -146,15 +147,15 @@ class CublasltGemmKernel final : public QuantizedKernel {
     auto* const stream = static_cast<CUstream_st*>(args.stream);
     const void* a = static_cast<const std::byte*>(args.inputs[0]) + row * gemm_.k;
     if (gemm_.needs_im2col) {
-      enqueue_im2col(args, row);
+      write_im2col(args, row);
       a = args.scratch;
     }
     std::byte* const sums = static_cast<std::byte*>(args.scratch) + im2col_bytes();
     gemm_.cublaslt->run({a, gemm_.weight.get(), nullptr, nullptr, sums, sums + sum_bytes()},
                         stream);
-    QuantEpilogue f = epilogue_for(args, row);
+    GemmEpilogue f = epilogue_for(args, row);
     f.sums = sums;
-    enqueue(f, stream);
+    enqueue_gemm_epilogue(f, stream);
   }
 };
 
@@ -162,10 +163,10 @@ ConstMemory upload(Context& context, const std::vector<std::int32_t>& compensati
   return context.constant(Tensor::of(std::span<const std::int32_t>(compensation)));
 }
 
-QuantEpilogue quant_epilogue_of(const NodeView& view, std::int64_t n, bool residual_first) {
+GemmEpilogue gemm_epilogue_of(const NodeView& view, std::int64_t n, bool residual_first) {
   const ActivationParams activation = activation_params_of(view.attributes());
   const QuantParams quant = quant_params_of(view.attributes());
-  QuantEpilogue f;
+  GemmEpilogue f;
   f.int32_sums = is_byte(view.in(0).dtype);
   f.sum_stride = padded(n);
   f.n = static_cast<int>(n);
@@ -259,15 +260,15 @@ bool fits_fused_gemm(const QuantizedGemm& gemm) {
   Im2col rows = gemm.rows;
   const std::int64_t batch = gemm.m / (std::int64_t{rows.out_height} * rows.out_width);
   if (rows.channels % kMultiple != 0) plan_space_to_depth(rows, batch);
-  return gemm.m <= kInt8GemmMaxRows && batch * rows.height * rows.width <= kInt8GemmMaxRows &&
-         gemm.k <= kInt8GemmMaxRowBytes && rows.row_bytes <= kMaxFusedRowBytes;
+  return gemm.m <= kTileGemmMaxRows && batch * rows.height * rows.width <= kTileGemmMaxRows &&
+         gemm.k <= kTileGemmMaxRowBytes && rows.row_bytes <= kMaxFusedRowBytes;
 }
 
 std::unique_ptr<Kernel> make_gemm(const NodeView& view, Context& context, QuantizedGemm gemm,
                                   const std::vector<std::uint8_t>& columns) {
   gemm.from = gemm_type(view.in(0).dtype);
   const bool own = is_byte(view.in(0).dtype) &&
-                   context.code_capability() >= kInt8GemmMinCapability && fits_fused_gemm(gemm) &&
+                   context.code_capability() >= kTileGemmMinCapability && fits_fused_gemm(gemm) &&
                    view.constant(4) && (!view.has(2) || view.constant(2));
   return (own ? make_fused_gemm : make_cublaslt_gemm)(view, context, std::move(gemm), columns);
 }
@@ -298,7 +299,7 @@ std::unique_ptr<Kernel> linear(const Graph& graph, const Node& node, Context& co
   gemm.k = k;
   gemm.rows.row_bytes = padded(k);
   gemm.rows.channels = gemm.rows.pixel_stride = static_cast<int>(k);
-  gemm.epilogue = quant_epilogue_of(view, n, false);
+  gemm.epilogue = gemm_epilogue_of(view, n, false);
   return make_gemm(view, context, std::move(gemm), columns);
 }
 
@@ -329,7 +330,7 @@ std::unique_ptr<Kernel> conv(const Graph& graph, const Node& node, Context& cont
   gemm.rows.row_bytes = padded(gemm.k);
   set_window(gemm.rows, in, high, wide);
   gemm.rows.pad_value = static_cast<unsigned char>(view.attributes().integer("zero", 0));
-  gemm.epilogue = quant_epilogue_of(view, n, true);
+  gemm.epilogue = gemm_epilogue_of(view, n, true);
   return make_gemm(view, context, std::move(gemm), columns);
 }
 
@@ -351,7 +352,7 @@ std::unique_ptr<Kernel> quantize(const Graph& graph, const Node& node, Context&)
         QuantizeCall own = all;
         own.x = args.inputs[0];
         own.y = args.outputs[0];
-        enqueue(own, static_cast<CUstream_st*>(args.stream));
+        enqueue_quantize(own, static_cast<CUstream_st*>(args.stream));
       },
       1);
 }

@@ -51,7 +51,7 @@ class CudaQuantizedTest : public CudaProgramTest {
     check(graph, inputs, Precision::f32, slack);
     const auto program = compile(graph, inputs, Precision::f32);
     const bool is_int8 = kernels(*program).find("int8 GEMM") != std::string::npos;
-    const bool fused = cuda::test_context().code_capability() >= cuda::kInt8GemmMinCapability;
+    const bool fused = cuda::test_context().code_capability() >= cuda::kTileGemmMinCapability;
     EXPECT_THAT(kernels(*program),
                 testing::HasSubstr(is_int8 && fused ? "int8 GEMM with fused epilogue"
                                                     : "GEMM, then epilogue"));
@@ -272,8 +272,8 @@ class Int8GemmTileTest : public CudaProgramTest,
     return context().constant(Tensor::of(list));
   }
 
-  cuda::Int8GemmCall gemm_call(bool is_unsigned, const Becomes& becomes) const {
-    cuda::Int8GemmCall gemm{.weight = w_.get()};
+  cuda::TileGemmCall gemm_call(bool is_unsigned, const Becomes& becomes) const {
+    cuda::TileGemmCall gemm{.weight = w_.get()};
     gemm.from = is_unsigned ? cuda::GemmType::u8 : cuda::GemmType::i8;
     gemm.rows = {.x = x_.get(),
                  .row_bytes = Reference::kDepth,
@@ -310,7 +310,7 @@ class Int8GemmTileTest : public CudaProgramTest,
   }
 
   // In the layout of the sm90 tiles.
-  void arrange(cuda::Int8GemmCall& gemm) {
+  void arrange(cuda::TileGemmCall& gemm) {
     std::vector<float> columns(4 * cuda::kMaxTileColumns);
     for (std::size_t i = 0; i < Reference::kFilters; ++i) {
       const auto own = cuda::sm90_scale_bias(gemm.epilogue, kScale, bias_.values<float>()[i], 0);
@@ -339,13 +339,13 @@ class Int8GemmTileTest : public CudaProgramTest,
   }
 
   // The kernel's result, as stored.
-  std::vector<float> run(const cuda::Int8GemmCall& gemm) const {
+  std::vector<float> run(const cuda::TileGemmCall& gemm) const {
     const std::size_t count =
         static_cast<std::size_t>(gemm.epilogue.rows) * static_cast<std::size_t>(gemm.epilogue.n);
     const auto width = static_cast<std::size_t>(bytes_of(gemm.epilogue.to));
     std::vector<std::uint8_t> got(count * width);
     device::check(cudaMemsetAsync(y_.get(), 0xff, got.size(), context().stream()));
-    enqueue(gemm, context().stream());
+    enqueue_tile_gemm(gemm, context().stream());
     device::check(cudaStreamSynchronize(context().stream()));
     device::check(cudaMemcpy(got.data(), y_.get(), got.size(), cudaMemcpyDeviceToHost));
     std::vector<float> numbers(count);
@@ -362,9 +362,9 @@ class Int8GemmTileTest : public CudaProgramTest,
 
   // Converts to the stored type.
   static float stored(const Becomes& becomes, float x) {
-    const auto steps = [&](float least) {
-      return std::clamp(std::nearbyint(x / kToScale) + static_cast<float>(becomes.zero), least,
-                        least + 255);
+    const auto steps = [&](float min) {
+      return std::clamp(std::nearbyint(x / kToScale) + static_cast<float>(becomes.zero), min,
+                        min + 255);
     };
     if (becomes.to == cuda::GemmType::u8) return steps(0);
     if (becomes.to == cuda::GemmType::i8) return steps(-128);
@@ -373,10 +373,10 @@ class Int8GemmTileTest : public CudaProgramTest,
   }
 
   void check_tile(cuda::GemmTile tile, bool is_unsigned, const Becomes& becomes) {
-    cuda::Int8GemmCall p = gemm_call(is_unsigned, becomes);
+    cuda::TileGemmCall p = gemm_call(is_unsigned, becomes);
     p.tile = tile;
     if (cuda::is_sm90(tile)) {
-      if (!cuda::int8_gemm_sm90_supports(p)) return;
+      if (!cuda::gemm_sm90_supports(p)) return;
       arrange(p);
     }
     const std::vector<float> got = run(p);
