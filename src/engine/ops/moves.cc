@@ -11,25 +11,6 @@ namespace {
 constexpr std::int64_t kTile = 32;           // two tiles of 4-byte elements fit the L1 cache
 constexpr std::int64_t kPerPiece = 1 << 15;  // minimum work per task, in elements
 
-// Drops axes of size 1, sorts by target stride and merges axes that are contiguous in both.
-std::vector<CopyAxis> simplified(std::vector<CopyAxis> axes) {
-  std::erase_if(axes, [](const CopyAxis& axis) { return axis.size == 1; });
-  std::stable_sort(axes.begin(), axes.end(),
-                   [](const CopyAxis& a, const CopyAxis& b) { return a.to > b.to; });
-  std::vector<CopyAxis> merged;
-  for (const CopyAxis& axis : axes) {
-    if (!merged.empty()) {
-      CopyAxis& outer = merged.back();
-      if (outer.from == axis.from * axis.size && outer.to == axis.to * axis.size) {
-        outer = {outer.size * axis.size, axis.from, axis.to};
-        continue;
-      }
-    }
-    merged.push_back(axis);
-  }
-  return merged;
-}
-
 // A copy cut into rows: `row` is copied at once, or a tile of `row` and `across` if the contiguous
 // axis of the source is another one.
 struct CopyPlan {
@@ -118,7 +99,7 @@ void move_elements(TensorOffset from, TensorOffset to, std::vector<CopyAxis> axe
   if (from.tensor.dtype() == DType::string)
     reserve_string_bytes(to.tensor,
                          contents_of(as<std::string>(from.tensor).data() + from.at, axes));
-  const CopyPlan plan(simplified(std::move(axes)));
+  const CopyPlan plan(kernels::merged_axes(std::move(axes)));
   const std::int64_t each = plan.row.size * std::min(plan.across.size, kTile);
   const auto grain = static_cast<std::size_t>(std::max<std::int64_t>(1, kPerPiece / each));
   visit_widths(from.tensor.dtype(), [&]<class T>() {

@@ -4,15 +4,12 @@
 #include <vector>
 
 #include "compute/workers.h"
+#include "kernels/data_movement/copy_axis.h"
 #include "tensor/tensor.h"
 
 namespace sluice::engine {
 
-// One axis of a copy: its size, and the strides in the source (0 repeats an element, negative
-// reverses) and in the target.
-struct CopyAxis {
-  std::int64_t size, from, to;
-};
+using kernels::CopyAxis;
 
 // A tensor and the offset of the first element to copy.
 struct TensorOffset {

@@ -204,7 +204,7 @@ HWY_INLINE void pack(const float* from, std::size_t row, std::size_t rows, std::
                      float* to) {
   for (std::size_t i = 0; i < rows; ++i, from += row, to += size)
     for (std::size_t c = 0; c < size; c += kLanes) {
-      const std::size_t count = std::min(kLanes, size - c);
+      const std::size_t count = std::min<std::size_t>(kLanes, size - c);
       store(load(from + c, count), to + c, count);
     }
 }

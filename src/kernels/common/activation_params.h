@@ -1,5 +1,4 @@
-// An activation with its parameters: what an epilogue, a chain or an RNN cell applies to each
-// value.
+// An activation with its parameters: what an epilogue or a chain applies to each value.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
-// The arguments of a CUDA launch besides its operands. Kernels that run_<op>(..., LaunchArgs)
-// starts read indices or lengths from device memory and may report an error; enqueue_<op>(Call,
-// stream) is for the others.
+// The arguments of a CUDA launch besides its operands. Two conventions: run_<op>(call, LaunchArgs)
+// is called by a node, which passes its KernelArgs on, and may report an error; enqueue_<op>(call,
+// stream) cannot, and is also called to measure algorithms.
 #pragma once
 
 namespace sluice::kernels {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/common/lanes-inl.h"
+
 #if defined(SLUICE_KERNELS_COMMON_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SLUICE_KERNELS_COMMON_SIMD_INL_H_
 #undef SLUICE_KERNELS_COMMON_SIMD_INL_H_
@@ -15,12 +17,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace sluice::kernels::cpu::HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
-using D = hn::CappedTag<float, 16>;
-using V = hn::Vec<D>;
-
 constexpr D kFloats{};
-constexpr std::size_t kLanes = hn::MaxLanes(D());
 
 // Loads `count` lanes and reads no further; the other lanes are `fill`.
 HWY_INLINE V load(const float* from, std::size_t count, float fill = 0) {

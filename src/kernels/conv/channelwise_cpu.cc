@@ -16,15 +16,12 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include "kernels/common/lanes-inl.h"
 #include "kernels/common/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::kernels::cpu::HWY_NAMESPACE {
 namespace {
-
-using D = hn::CappedTag<float, 16>;
-using V = hn::Vec<D>;
-constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
 
 // Loads and stores a vector of channels; of a pixel's last vector only some lanes are in memory.
 struct FullVector {

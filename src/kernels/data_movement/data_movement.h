@@ -8,8 +8,11 @@
 #include <vector>
 
 #include "kernels/common/launch_args.h"
+#include "kernels/data_movement/copy_axis.h"
 
 namespace sluice::kernels::cuda {
+
+using kernels::CopyAxis;
 
 inline constexpr int kMaxCopyAxes = 8;
 
@@ -23,11 +26,6 @@ struct Divisor {
     const std::uint64_t power = std::uint64_t{1} << shift;
     multiply = static_cast<unsigned>(((power - size) << 32) / size + 1);
   }
-};
-
-// An axis with its strides in the source and the target, in elements.
-struct CopyAxis {
-  std::int64_t size, from, to;
 };
 
 // to[...] = from[...] over the given axes, the innermost last: Transpose, Slice, Expand, Concat.

@@ -16,6 +16,18 @@ __device__ inline unsigned quotient(const Divisor& by, unsigned n) {
 __device__ inline std::int64_t thread_index() {
   return static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
 }
+// Unravels a linear index: calls body(axis, index along it), the innermost axis first.
+template <class Body>
+__device__ void unravel_index(const Divisor (&sizes)[kMaxCopyAxes], int rank, unsigned linear,
+                              const Body& body) {
+#pragma unroll
+  for (int axis = kMaxCopyAxes - 1; axis >= 0; --axis) {
+    if (axis >= rank) continue;
+    const unsigned outer = quotient(sizes[axis], linear);
+    body(axis, linear - outer * sizes[axis].size);
+    linear = outer;
+  }
+}
 inline Grid grid_for(std::int64_t threads) { return one_each(threads, kThreads); }
 
 // Calls body(T{}) with a T of that pixels bytes.

@@ -27,14 +27,8 @@ __global__ void __launch_bounds__(kThreads) gather_elements(const GatherElements
   const std::int64_t index =
       resolve_index(index_at(take.indices, take.long_indices, i), take.size, take.error);
   std::int64_t from = index * take.axis_stride;
-  auto rest = static_cast<unsigned>(i);
-#pragma unroll
-  for (int axis = kMaxCopyAxes - 1; axis >= 0; --axis) {
-    if (axis >= take.rank) continue;
-    const unsigned outer = quotient(take.shape[axis], rest);
-    from += (rest - outer * take.shape[axis].size) * take.stride[axis];
-    rest = outer;
-  }
+  unravel_index(take.shape, take.rank, static_cast<unsigned>(i),
+                [&](int axis, unsigned own) { from += own * take.stride[axis]; });
   T value{};
   if (index >= 0) value = static_cast<const T*>(take.from)[from];
   static_cast<T*>(take.to)[i] = value;

@@ -5,26 +5,6 @@
 namespace sluice::kernels::cuda {
 namespace {
 
-// Sorts axes in the target's order, drops axes of size 1, and merges axes that are contiguous in
-// both.
-std::vector<CopyAxis> merged_axes(std::vector<CopyAxis> axes) {
-  std::erase_if(axes, [](const CopyAxis& axis) { return axis.size == 1; });
-  std::stable_sort(axes.begin(), axes.end(),
-                   [](const CopyAxis& a, const CopyAxis& b) { return a.to > b.to; });
-  std::vector<CopyAxis> merged;
-  for (const CopyAxis& axis : axes) {
-    if (!merged.empty()) {
-      CopyAxis& outer = merged.back();
-      if (outer.from == axis.from * axis.size && outer.to == axis.to * axis.size) {
-        outer = {outer.size * axis.size, axis.from, axis.to};
-        continue;
-      }
-    }
-    merged.push_back(axis);
-  }
-  return merged;
-}
-
 // Doubles the element width while sizes, offsets and strides allow it.
 void widen_elements(std::vector<CopyAxis>& axes, StridedCopyCall& copy) {
   while (!axes.empty() && copy.width < 16) {

@@ -13,16 +13,10 @@ __global__ void __launch_bounds__(kThreads) strided_copy(const StridedCopyCall c
   const std::int64_t i = thread_index();
   if (i >= copy.total) return;
   std::int64_t from = copy.from_first, to = copy.to_first;
-  auto rest = static_cast<unsigned>(i);
-#pragma unroll
-  for (int axis = kMaxCopyAxes - 1; axis >= 0; --axis) {
-    if (axis >= copy.rank) continue;
-    const unsigned outer = quotient(copy.size[axis], rest),
-                   own = rest - outer * copy.size[axis].size;
+  unravel_index(copy.size, copy.rank, static_cast<unsigned>(i), [&](int axis, unsigned own) {
     from += own * copy.from_stride[axis];
     to += own * copy.to_stride[axis];
-    rest = outer;
-  }
+  });
   static_cast<T*>(copy.to)[to] = static_cast<const T*>(copy.from)[from];
 }
 
@@ -41,15 +35,10 @@ __global__ void __launch_bounds__(kTile* kTileRows)
   const unsigned along_first = (rest - outer * tiles_along.size) * kTile;
   rest = outer;
   std::int64_t from = copy.from_first, to = copy.to_first;
-#pragma unroll
-  for (int axis = kMaxCopyAxes - 1; axis >= 0; --axis) {
-    if (axis >= across) continue;
-    outer = quotient(copy.size[axis], rest);
-    const unsigned own = rest - outer * copy.size[axis].size;
+  unravel_index(copy.size, across, rest, [&](int axis, unsigned own) {
     from += own * copy.from_stride[axis];
     to += own * copy.to_stride[axis];
-    rest = outer;
-  }
+  });
   const T* const source = static_cast<const T*>(copy.from) + from;
   T* const target = static_cast<T*>(copy.to) + to;
   const unsigned x = threadIdx.x;
@@ -72,17 +61,11 @@ __global__ void __launch_bounds__(kThreads) index_table_copy(const IndexTableCop
   if (i >= copy.total) return;
   std::int64_t from = 0;
   bool there = true;
-  auto rest = static_cast<unsigned>(i);
-#pragma unroll
-  for (int axis = kMaxCopyAxes - 1; axis >= 0; --axis) {
-    if (axis >= copy.rank) continue;
-    const unsigned outer = quotient(copy.size[axis], rest),
-                   own = rest - outer * copy.size[axis].size;
+  unravel_index(copy.size, copy.rank, static_cast<unsigned>(i), [&](int axis, unsigned own) {
     const std::int32_t step = copy.tables[copy.table[axis] + static_cast<int>(own)];
     there = there && step >= 0;
     from += step;
-    rest = outer;
-  }
+  });
   T value{};
   if (there)
     value = static_cast<const T*>(copy.from)[from];

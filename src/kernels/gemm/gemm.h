@@ -1,4 +1,5 @@
-// Matrix multiplication on all CPU cores.
+// Matrix multiplication on all CPU cores, of operands that are computed: any strides, f32, f64 and
+// integers; blocks are packed as it runs. Weights are packed once and multiplied by packed_gemm.h.
 #pragma once
 
 #include <cstdint>

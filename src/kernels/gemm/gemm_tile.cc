@@ -196,19 +196,11 @@ HWY_NOINLINE void tile(const TileBlock& block, const Clamp& clamp, const TileOpe
   if (clamp.has_epilogue) epilogue_rows<kWide>(block, kHigh, at.c, at.last);
 }
 
-using Tile = void (*)(const TileBlock&, const Clamp&, const TileOperands&);
-
-template <int kWide, int... R>
-Tile tile_among(int rows, std::integer_sequence<int, R...>) {
-  static constexpr Tile kTiles[] = {tile<R + 1, kWide>...};
-  return kTiles[rows - 1];
-}
-template <int... W>
-Tile tile_of(int rows, int vectors, std::integer_sequence<int, W...>) {
-  Tile found = nullptr;
-  ((vectors == W + 1 ? void(found = tile_among<W + 1>(rows, Upto<kRows>())) : void()), ...);
-  return found;
-}
+struct Tiles {
+  using Tile = void (*)(const TileBlock&, const Clamp&, const TileOperands&);
+  template <int kHigh, int kWide>
+  static constexpr Tile kTile = tile<kHigh, kWide>;
+};
 
 // A copy of a tile at the right edge of c, where the last vector of columns is partial.
 struct Edge {
@@ -236,7 +228,7 @@ HWY_NOINLINE void edge_tile(const TileBlock& block, const Clamp& clamp, TileOper
   at.c = c.at;
   at.residual = residual.load(at.residual, block.c_row, rows, columns);
   at.last = last.load(at.last, block.c_row, rows, columns);
-  const Tile run = tile_of(rows, (columns + kLanes - 1) / kLanes, Upto<kVectors>());
+  const Tiles::Tile run = tile_of<Tiles>(rows, (columns + kLanes - 1) / kLanes, Upto<kVectors>());
   run(own, clamp, at);
   for (int r = 0; r < rows; ++r) std::copy_n(c.at + r * kColumns, columns, to + r * block.c_row);
 }
@@ -324,9 +316,9 @@ class Walk {
                     .last = moved(block_.last, row, first)};
     ahead.set_prefetch(at, index);
     if (columns == kColumns)
-      tile_among<kVectors>(rows, Upto<kRows>())(block_, clamp_, at);
+      tile_among<Tiles, kVectors>(rows, Upto<kRows>())(block_, clamp_, at);
     else if (columns % kLanes == 0)
-      tile_of(rows, columns / kLanes, Upto<kVectors>())(block_, clamp_, at);
+      tile_of<Tiles>(rows, columns / kLanes, Upto<kVectors>())(block_, clamp_, at);
     else
       edge_tile(block_, clamp_, at, rows, columns);
   }

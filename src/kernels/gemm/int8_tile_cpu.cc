@@ -105,26 +105,18 @@ HWY_NOINLINE void sum_tile(const Int8Block& block, const std::uint8_t* const* ro
   store<kWide>(sums, to, Upto<kHigh * kWide>());
 }
 
-using SumTile = void (*)(const Int8Block&, const std::uint8_t* const*, const std::uint8_t*,
-                         const std::int32_t*, std::int32_t*);
-
 template <int kHigh, int kWide>
 void sum_rows(const Int8Block& block, const std::uint8_t* const* rows, const std::uint8_t* b,
               const std::int32_t* compensation, std::int32_t* to) {
   sum_tile<kHigh, kWide>(block, rows, b, compensation, to, Upto<kHigh>());
 }
 
-template <int kWide, int... R>
-SumTile tile_among(int rows, std::integer_sequence<int, R...>) {
-  static constexpr SumTile kTiles[] = {sum_rows<R + 1, kWide>...};
-  return kTiles[rows - 1];
-}
-template <int... W>
-SumTile tile_of(int rows, int vectors, std::integer_sequence<int, W...>) {
-  SumTile found = nullptr;
-  ((vectors == W + 1 ? void(found = tile_among<W + 1>(rows, Upto<kRows>())) : void()), ...);
-  return found;
-}
+struct SumTiles {
+  using Tile = void (*)(const Int8Block&, const std::uint8_t* const*, const std::uint8_t*,
+                        const std::int32_t*, std::int32_t*);
+  template <int kHigh, int kWide>
+  static constexpr Tile kTile = sum_rows<kHigh, kWide>;
+};
 
 // A vector of bytes as floats.
 HWY_INLINE V bytes_at(const std::uint8_t* from, bool has_sign) {
@@ -225,7 +217,8 @@ class Walk {
     alignas(64) std::int32_t sums[kRows * kColumns];
     const auto rows = static_cast<int>(end - row);
     const auto columns = static_cast<int>(std::min<std::int64_t>(kColumns, block_.columns - first));
-    const SumTile sum = tile_of(rows, (columns + kLanes - 1) / kLanes, Upto<kVectors>());
+    const SumTiles::Tile sum =
+        tile_of<SumTiles>(rows, (columns + kLanes - 1) / kLanes, Upto<kVectors>());
     sum(block_, block_.rows + row, block_.panels + first / kColumns * block_.panel_step,
         block_.compensation + first, sums);
     for (int r = 0; r < rows; ++r) {

@@ -48,9 +48,24 @@ struct GemmBlocking {
   }
 };
 
-// Computes rows from `row` on by columns from `first` on, along all of k. `next` is the first
-// column of the task that this thread probably runs next; equal to `first` if that needs the same
-// panels.
+// Sets the next block along k, behind `done` values of it. `next` is the first column of the task
+// that this thread probably runs next; equal to `first` if that needs the same panels.
+void set_block(const PackedGemm& p, const GemmBlocking& blocking, std::int64_t done,
+               std::int64_t first, std::int64_t next, TileBlock& block) {
+  const std::int64_t k = p.segments * p.depth, width = tile_shape().columns;
+  block.segments =
+      std::min(blocking.segments, p.segments - done / std::max<std::int64_t>(1, p.depth));
+  block.depth = std::min(blocking.depth, p.depth - block.offset);
+  block.begins = done == 0;
+  const std::int64_t deep = block.segments * block.depth;
+  block.ends = done + deep == k;
+  const bool single_block = block.begins && block.ends && deep * blocking.columns <= kFewWeights;
+  block.ahead =
+      block.ends ? (next == first ? nullptr : p.panels + next * k) : block.panels + deep * width;
+  block.ahead_values = deep * (single_block ? blocking.columns : width);
+}
+
+// Computes rows from `row` on by columns from `first` on, along all of k. `next`: see set_block().
 void run_task(const PackedGemm& p, const RowSource& source, const GemmBlocking& blocking,
               std::int64_t row, std::int64_t first, std::int64_t next) {
   const std::int64_t count = std::min(blocking.rows, p.m - row), k = p.segments * p.depth;
@@ -76,17 +91,9 @@ void run_task(const PackedGemm& p, const RowSource& source, const GemmBlocking& 
                   .last = moved(p.last)};
   std::int64_t done = 0;
   do {
-    block.segments =
-        std::min(blocking.segments, p.segments - done / std::max<std::int64_t>(1, p.depth));
-    block.depth = std::min(blocking.depth, p.depth - block.offset);
-    block.begins = done == 0;
-    const std::int64_t deep = block.segments * block.depth;
-    block.ends = done + deep == k;
-    const bool single_block = block.begins && block.ends && deep * blocking.columns <= kFewWeights;
-    block.ahead =
-        block.ends ? (next == first ? nullptr : p.panels + next * k) : block.panels + deep * width;
-    block.ahead_values = deep * (single_block ? blocking.columns : width);
+    set_block(p, blocking, done, first, next, block);
     run(block);
+    const std::int64_t deep = block.segments * block.depth;
     done += deep;
     block.panels += deep * width;
     if (p.segments == 1)

@@ -1,4 +1,6 @@
-// GEMM on all CPU cores with weights that are packed to panels once. The rows of A may be anywhere.
+// GEMM on all CPU cores in f32, with weights that are packed to panels once, and with an epilogue:
+// linear layers, convolutions, RNNs. The rows of A may be anywhere. Its micro-kernel: gemm_tile.h.
+// gemm.h multiplies what is not known ahead.
 #pragma once
 
 #include <hwy/aligned_allocator.h>

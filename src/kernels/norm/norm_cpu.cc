@@ -93,7 +93,7 @@ HWY_INLINE V sum_of(std::size_t n, const Term& term) {
     even = hn::Add(even, term(i, kLanes));
     odd = hn::Add(odd, term(i + kLanes, kLanes));
   }
-  for (; i < n; i += kLanes) even = hn::Add(even, term(i, std::min(kLanes, n - i)));
+  for (; i < n; i += kLanes) even = hn::Add(even, term(i, std::min<std::size_t>(kLanes, n - i)));
   return hn::SumOfLanes(kFloats, hn::Add(even, odd));
 }
 
@@ -101,7 +101,7 @@ HWY_INLINE void softmax_row(const float* x, float* y, std::size_t n) {
   constexpr float kLowest = -std::numeric_limits<float>::infinity();
   V max = hn::Set(kFloats, kLowest);
   for (std::size_t i = 0; i < n; i += kLanes)
-    max = hn::Max(max, load(x + i, std::min(kLanes, n - i), kLowest));
+    max = hn::Max(max, load(x + i, std::min<std::size_t>(kLanes, n - i), kLowest));
   max = hn::MaxOfLanes(kFloats, max);
   const V sum = sum_of(n, ExpMinusMax{x, y, max});
   each_vector(n, ScaleBy{y, hn::Div(hn::Set(kFloats, 1.0f), sum)});
