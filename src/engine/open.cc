@@ -33,15 +33,14 @@ bool from_plan(const fs::path& file, compute::Workers& workers, const OpenOption
   return true;
 }
 
-// A damaged cached plan is ignored.
-bool from_kept(const fs::path& file, compute::Workers& workers, const OpenOptions& options,
-               OpenModel& opened) {
-  std::error_code ignored;
-  if (!fs::exists(file, ignored)) return false;
+// False if there is no plan in the cache, or none for this machine. A damaged one is ignored.
+bool from_cache(compute::Workers& workers, const OpenOptions& options, OpenModel& opened) {
+  const std::optional<fs::path> file = options.plans.find(opened.key);
+  if (!file) return false;
   try {
-    check_state_file(file.string());
-    if (!from_plan(file, workers, options, opened)) return false;
-    touch_plan(file);
+    check_state_file(file->string());
+    if (!from_plan(*file, workers, options, opened)) return false;
+    PlanCache::touch(*file);
     return true;
   } catch (const Error& error) {
     opened.refused = std::string(error.reason());
@@ -72,8 +71,7 @@ OpenModel open_model(const fs::path& path, compute::Workers& workers, const Open
   opened.is_named_plan = plan;
   if (plan && from_plan(path, workers, options, opened)) return opened;
   const std::string refused = opened.refused;
-  if (looks && !plan &&
-      from_kept(plan_file(options.plans.folder, opened.key), workers, options, opened)) {
+  if (looks && !plan && from_cache(workers, options, opened)) {
     opened.refused = refused;  // for the plan given as `path`
     return opened;
   }
@@ -87,7 +85,7 @@ bool keep_plan(const OpenModel& model, const PlanCache& plans) {
   // A plan given as `path` may claim any model, so it is not added to the cache.
   if (plans.folder.empty() || model.is_named_plan) return false;
   const Plan plan = model.session->plan(model.key);
-  return plan.shapes.size() > model.shapes && put_plan(plans, plan);
+  return plan.shapes.size() > model.shapes && plans.put(plan);
 }
 
 }  // namespace sluice::engine

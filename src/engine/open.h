@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "engine/plan/plan.h"
 #include "engine/plan/plan_cache.h"
 #include "engine/session/session.h"
 

@@ -1,19 +1,12 @@
-// The settings of the [engine] section and the plan cache they configure.
+// The settings of the [engine] section, which configure the plan cache.
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
 #include <tuple>
 
 #include "base/config.h"
+#include "engine/plan/plan_cache.h"
 
 namespace sluice::engine {
-
-// A folder in which plans are cached, with a size limit.
-struct PlanCache {
-  std::filesystem::path folder{};  // empty: plans are not cached
-  std::uint64_t max_bytes = std::uint64_t{10} << 30;
-};
 
 struct EngineConfig {
   bool plans = true;

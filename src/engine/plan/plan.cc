@@ -10,6 +10,7 @@
 #include "device/host/cpu.h"
 #include "engine/io/content_hash.h"
 #include "engine/io/onnx_export.h"
+#include "engine/plan/plan_key.h"
 #include "engine/plan/plan_precision.h"
 #include "engine/shapes/specialize.h"
 #include "formats/map.h"
@@ -36,35 +37,8 @@ constexpr std::size_t kAlignment = 64;
 // The fields of the head, in the protobuf wire format.
 enum PlanField { kKey = 1, kModel, kShape, kPacked, kChoice, kPrecision };
 
-std::string hex(std::uint64_t value) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
-  return text;
-}
-
 std::size_t begin_of_tensors(std::size_t head) {
   return memory::round_up(sizeof(Front) + head, kAlignment);
-}
-
-Message key_message(const PlanKey& key) {
-  return Message()
-      .bytes(1, key.model)
-      .bytes(2, key.device)
-      .bytes(3, key.precision)
-      .bytes(4, key.version)
-      .bytes(5, key.software);
-}
-
-PlanKey key_of(std::string_view bytes) {
-  PlanKey key;
-  for (Wire fields(bytes); fields.next();) {
-    if (fields.number() == 1) key.model = fields.name();
-    if (fields.number() == 2) key.device = fields.name();
-    if (fields.number() == 3) key.precision = fields.name();
-    if (fields.number() == 4) key.version = fields.name();
-    if (fields.number() == 5) key.software = fields.name();
-  }
-  return key;
 }
 
 // The types of the inputs are stored; all others are inferred again.
@@ -177,6 +151,27 @@ void require_same_outputs(const Graph& shape, const Graph& model) {
 
 }  // namespace
 
+Message key_message(const PlanKey& key) {
+  return Message()
+      .bytes(1, key.model)
+      .bytes(2, key.device)
+      .bytes(3, key.precision)
+      .bytes(4, key.version)
+      .bytes(5, key.software);
+}
+
+PlanKey read_key(std::string_view bytes) {
+  PlanKey key;
+  for (Wire fields(bytes); fields.next();) {
+    if (fields.number() == 1) key.model = fields.name();
+    if (fields.number() == 2) key.device = fields.name();
+    if (fields.number() == 3) key.precision = fields.name();
+    if (fields.number() == 4) key.version = fields.name();
+    if (fields.number() == 5) key.software = fields.name();
+  }
+  return key;
+}
+
 std::string why_stale(const PlanKey& made, const PlanKey& here) {
   const auto differs = [](std::string_view what, const std::string& a, const std::string& b) {
     return a == b ? std::string()
@@ -226,7 +221,7 @@ void write_plan(const fs::path& file, const Plan& plan) {
 PlanKey read_plan_key(const fs::path& file) {
   return with_name(file, [&] {
     const Opened opened = open_plan(file);
-    return key_of(part_of(opened, kKey));
+    return read_key(part_of(opened, kKey));
   });
 }
 
@@ -243,7 +238,7 @@ Plan read_plan(const fs::path& file, compute::Workers& workers) {
     Plan plan;
     for (Wire fields(opened.head); fields.next();) {
       switch (fields.number()) {
-        case kKey: plan.key = key_of(fields.bytes()); break;
+        case kKey: plan.key = read_key(fields.bytes()); break;
         case kModel: plan.graph = read_graph(fields.bytes(), opened); break;
         case kShape: {
           const Graph graph = read_graph(fields.bytes(), opened);
@@ -264,11 +259,6 @@ Plan read_plan(const fs::path& file, compute::Workers& workers) {
 std::string device_stamp() {
   const device::Cpu cpu = device::detect_cpu();
   return cpu.model + ", " + hwy::TargetName(hwy::SupportedTargets() & -hwy::SupportedTargets());
-}
-
-fs::path plan_file(const fs::path& folder, const PlanKey& key) {
-  const Message named = key_message({key.model, key.device, "", key.precision, ""});
-  return folder / (hex(plan_hash(named.text())) + ".plan");
 }
 
 }  // namespace sluice::engine

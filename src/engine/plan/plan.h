@@ -15,7 +15,7 @@
 
 namespace sluice::engine {
 
-// What a plan is valid for.
+// What a plan is valid for. The plan cache's key is a part of it: see plan_cache.h.
 struct PlanKey {
   std::string model;      // model_stamp() or model_content()
   std::string device;     // device_stamp() or cuda_stamp()
@@ -52,9 +52,5 @@ PlanKey read_plan_key(const std::filesystem::path& file);
 
 // The processor and the instruction set that kernels were chosen for.
 std::string device_stamp();
-
-// The cache file in `folder` for this model, device and precision. Plans of other versions or for
-// other software have the same name: they are replaced.
-std::filesystem::path plan_file(const std::filesystem::path& folder, const PlanKey& key);
 
 }  // namespace sluice::engine

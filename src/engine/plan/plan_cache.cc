@@ -1,9 +1,14 @@
 #include "engine/plan/plan_cache.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <string>
 #include <vector>
 
 #include "base/new_file.h"
+#include "engine/io/content_hash.h"
+#include "engine/plan/plan.h"
+#include "engine/plan/plan_key.h"
 
 namespace sluice::engine {
 namespace {
@@ -41,20 +46,42 @@ void trim(const PlanCache& cache) {
   }
 }
 
-}  // namespace
-
-void touch_plan(const fs::path& file) {
-  std::error_code ignored;  // the file may belong to another user
-  fs::last_write_time(file, fs::file_time_type::clock::now(), ignored);
+std::string hex(std::uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+  return text;
 }
 
-bool put_plan(const PlanCache& cache, const Plan& plan) {
-  const fs::path file = plan_file(cache.folder, plan.key);
+}  // namespace
+
+fs::path plan_file(const fs::path& folder, const PlanKey& key) {
+  const onnx::Message named = key_message({.model = key.model,
+                                           .device = key.device,
+                                           .software = "",
+                                           .precision = key.precision,
+                                           .version = ""});
+  return folder / (hex(plan_hash(named.text())) + ".plan");
+}
+
+std::optional<fs::path> PlanCache::find(const PlanKey& key) const {
+  if (folder.empty()) return std::nullopt;
+  std::error_code ignored;
+  fs::path file = plan_file(folder, key);
+  return fs::exists(file, ignored) ? std::optional(std::move(file)) : std::nullopt;
+}
+
+bool PlanCache::put(const Plan& plan) const {
+  const fs::path file = plan_file(folder, plan.key);
   write_plan(file, plan);
-  NewFile::remove_leftovers(cache.folder);
-  trim(cache);
+  NewFile::remove_leftovers(folder);
+  trim(*this);
   std::error_code ignored;
   return fs::exists(file, ignored);
+}
+
+void PlanCache::touch(const fs::path& plan) {
+  std::error_code ignored;  // the file may belong to another user
+  fs::last_write_time(plan, fs::file_time_type::clock::now(), ignored);
 }
 
 }  // namespace sluice::engine

@@ -149,7 +149,7 @@ TEST_F(PlanCacheTest, LeastRecentlyUsedPlansAreRemoved) {
               .graph = gemm_softmax(64, 64),
               .shapes = {},
               .packed = {}};
-    return put_plan({cache_.folder, max_bytes}, plan);
+    return PlanCache{cache_.folder, max_bytes}.put(plan);
   };
   const auto age = [&](const std::string& model, int hours) {
     fs::last_write_time(plan_file(cache_.folder, {model, "cpu", "", "fp32", "1"}),
@@ -162,7 +162,7 @@ TEST_F(PlanCacheTest, LeastRecentlyUsedPlansAreRemoved) {
   EXPECT_TRUE(put("b", 1 << 20));
   age("a", 2);
   age("b", 3);
-  touch_plan(plan_file(cache_.folder, {"b", "cpu", "", "fp32", "1"}));
+  PlanCache::touch(plan_file(cache_.folder, {"b", "cpu", "", "fp32", "1"}));
   EXPECT_TRUE(put("c", 2 * (64 * 64 * 4 + 1024)));
   EXPECT_FALSE(there("a"));
   EXPECT_TRUE(there("b"));
