@@ -32,7 +32,7 @@
 //   QuantizedConv
 //              x u8 or i8 [batch, height, width, in], w i8 [out, in, rows, columns], bias? f32
 //              [out], residual? [batch, height, width, out], scale f32 [out]
-//              -> activation(conv of x - zero * scale + bias + residual)
+//              -> activation(conv(x - zero, w) * scale + bias + residual)
 //              attributes of Conv with group 1, and of QuantizedLinear
 //   Chain      inputs of one element type, broadcast to one shape -> the same type
 //              code: the instructions, see chain_of()
