@@ -29,7 +29,7 @@ struct Front {
   char magic[8];
   std::uint64_t head, hash;
 };
-constexpr std::string_view kMagic = "SLUICEP4";
+constexpr std::string_view kMagic = "SLUICEP5";
 constexpr std::size_t kHashBytes = sizeof(std::uint64_t);
 constexpr std::string_view kDamaged = "it is damaged: compile the model again";
 constexpr std::size_t kAlignment = 64;

@@ -182,7 +182,7 @@ class Int8Linear final : public Int8Kernel {
     const std::int8_t* const from = as<std::int8_t>(w).data();
     const std::int64_t n = w.shape()[1];
     lay_out(
-        w, {1, k_}, n, "product,",
+        w, {1, k_}, n, "matmul,",
         [=](std::int64_t, std::int64_t d, std::int64_t column) { return from[d * n + column]; },
         context);
   }
@@ -219,7 +219,7 @@ class Int8Conv final : public Int8Kernel {
           },
           context);
     else
-      lay_out(w, {taps, in_channels}, w.shape()[0], "places,", by_tap, context);
+      lay_out(w, {taps, in_channels}, w.shape()[0], "taps,", by_tap, context);
   }
 
   void run(const KernelArgs& args) const override {

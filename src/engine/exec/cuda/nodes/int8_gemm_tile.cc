@@ -33,14 +33,14 @@ std::vector<NamedTile> tiles_for(const Context& context, const TileGemmCall& p) 
   return tiles;
 }
 
-// Plans store it: its text must not change.
-std::string name_of(const TileGemmCall& p) {
+// The key of the chosen tile. A plan with unknown keys is measured again.
+std::string algorithm_key(const TileGemmCall& p) {
   const Im2col& r = p.rows;
-  return fmt::format(
-      "tile of a product {} x {} x {}, {} channels, window {} x {} by {}, {} {} {} {}",
-      p.epilogue.rows, p.epilogue.n, r.row_bytes, r.channels, r.kernel_height, r.kernel_width,
-      r.stride_y, static_cast<int>(p.from), static_cast<int>(p.epilogue.to),
-      static_cast<int>(p.epilogue.residual_type), static_cast<int>(p.epilogue.activation));
+  return fmt::format("tile of gemm {} x {} x {}, {} channels, window {} x {} by {}, {} {} {} {}",
+                     p.epilogue.rows, p.epilogue.n, r.row_bytes, r.channels, r.kernel_height,
+                     r.kernel_width, r.stride_y, static_cast<int>(p.from),
+                     static_cast<int>(p.epilogue.to), static_cast<int>(p.epilogue.residual_type),
+                     static_cast<int>(p.epilogue.activation));
 }
 
 // The call with sample buffers for all its pointers.
@@ -73,7 +73,7 @@ GemmTile guess(const Context& context, const TileGemmCall& p) {
 }  // namespace
 
 GemmTile fastest_tile(Context& context, const TileGemmCall& gemm) {
-  const std::string key = name_of(gemm);
+  const std::string key = algorithm_key(gemm);
   const std::vector<NamedTile> tiles = tiles_for(context, gemm);
   if (const AlgorithmCache::Choice known = context.choice(key))
     for (const auto& [tile, name] : tiles)
