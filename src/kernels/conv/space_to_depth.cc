@@ -40,11 +40,11 @@ void merge_row_pixels(Im2col& rows) {
 std::vector<std::uint8_t> channels_last(const Tensor& weight) {
   const auto* const from = static_cast<const std::uint8_t*>(weight.data());
   const auto element = static_cast<std::int64_t>(bytes(weight.dtype()));
-  const std::int64_t channels = weight.shape()[1], places = weight.shape()[2] * weight.shape()[3];
+  const std::int64_t channels = weight.shape()[1], taps = weight.shape()[2] * weight.shape()[3];
   std::vector<std::uint8_t> to(weight.bytes());
   for (std::int64_t i = 0; i < weight.size(); ++i) {
-    const std::int64_t filter = i / (places * channels), channel = i / places % channels;
-    const std::int64_t at = (filter * places + i % places) * channels + channel;
+    const std::int64_t filter = i / (taps * channels), channel = i / taps % channels;
+    const std::int64_t at = (filter * taps + i % taps) * channels + channel;
     std::copy_n(from + i * element, element, to.begin() + at * element);
   }
   return to;
@@ -52,17 +52,17 @@ std::vector<std::uint8_t> channels_last(const Tensor& weight) {
 
 std::vector<std::uint8_t> space_to_depth_weights(const std::vector<std::uint8_t>& filters,
                                                  std::int64_t n, const Im2col& before,
-                                                 const SpaceToDepthCall& fold,
+                                                 const SpaceToDepthCall& call,
                                                  const Im2col& after) {
   std::vector<std::uint8_t> all(static_cast<std::size_t>(n * after.row_bytes));
-  const std::int64_t places = std::int64_t{before.kernel_height} * before.kernel_width;
-  for (std::int64_t i = 0; i < n * places; ++i) {
-    const std::int64_t y = i % places / before.kernel_width, x = i % places % before.kernel_width;
-    const std::int64_t pixel = y / fold.block_height * after.kernel_width + x / fold.block_width;
-    const std::int64_t neighbour = y % fold.block_height * fold.block_width + x % fold.block_width;
-    std::copy_n(filters.begin() + i * fold.channels, fold.channels,
-                all.begin() + i / places * after.row_bytes + pixel * after.channels +
-                    neighbour * fold.channels);
+  const std::int64_t taps = std::int64_t{before.kernel_height} * before.kernel_width;
+  for (std::int64_t i = 0; i < n * taps; ++i) {
+    const std::int64_t y = i % taps / before.kernel_width, x = i % taps % before.kernel_width;
+    const std::int64_t pixel = y / call.block_height * after.kernel_width + x / call.block_width;
+    const std::int64_t neighbour = y % call.block_height * call.block_width + x % call.block_width;
+    std::copy_n(filters.begin() + i * call.channels, call.channels,
+                all.begin() + i / taps * after.row_bytes + pixel * after.channels +
+                    neighbour * call.channels);
   }
   return all;
 }

@@ -39,7 +39,7 @@ struct Window {
   }
   std::int64_t ins() const { return axis[0].in * axis[1].in * axis[2].in; }
   std::int64_t outs() const { return axis[0].out * axis[1].out * axis[2].out; }
-  std::int64_t places() const { return axis[0].kernel * axis[1].kernel * axis[2].kernel; }
+  std::int64_t taps() const { return axis[0].kernel * axis[1].kernel * axis[2].kernel; }
 
   // [n, c, outs...]
   Shape output(std::int64_t n, std::int64_t c) const {

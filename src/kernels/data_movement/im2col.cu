@@ -26,13 +26,13 @@ __global__ void __launch_bounds__(kThreads) im2col(Im2col r, long long packs) {
   const auto* const from = static_cast<const unsigned char*>(r.x) +
                            image * r.height * r.width * static_cast<long long>(r.channels);
   const int k = static_cast<int>(i % a_row) * 16;
-  int place = k / r.channels, channel = k % r.channels;
+  int tap = k / r.channels, channel = k % r.channels;
   P value{};
 #pragma unroll
   for (int e = 0; e < 16; e += kWholePacks ? 16 : 1) {
-    if (place >= r.kernel_height * r.kernel_width) break;
-    const int y = top + place / r.kernel_width * r.dilation_y;
-    const int x = left + place % r.kernel_width * r.dilation_x;
+    if (tap >= r.kernel_height * r.kernel_width) break;
+    const int y = top + tap / r.kernel_width * r.dilation_y;
+    const int x = left + tap % r.kernel_width * r.dilation_x;
     const bool is_inside = y >= 0 && y < r.height && x >= 0 && x < r.width;
     const long long at = (static_cast<long long>(y) * r.width + x) * r.channels + channel;
     if constexpr (kWholePacks) {
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads) im2col(Im2col r, long long packs) {
       for (unsigned char& byte : value.at) byte = (is_inside ? byte : r.pad_value) ^ r.sign_flip;
     } else {
       value.at[e] = (is_inside ? from[at] : r.pad_value) ^ r.sign_flip;
-      if (++channel == r.channels) channel = 0, ++place;
+      if (++channel == r.channels) channel = 0, ++tap;
     }
   }
   static_cast<P*>(r.to)[i] = value;

@@ -148,7 +148,7 @@ void conv(OpCall& call) {
           "weights of shape " + to_string(w.shape()) + " for an input of " + to_string(x.shape()) +
               " and " + std::to_string(group) + " groups");
   const auto axes = window(call, x.shape(), w.shape()[2], w.shape()[3]);
-  const std::int64_t outs = w.shape()[0], ins = w.shape()[1], places = w.shape()[2] * w.shape()[3];
+  const std::int64_t outs = w.shape()[0], ins = w.shape()[1], taps = w.shape()[2] * w.shape()[3];
   const Shape shape{x.shape()[0], axes[0].out, axes[1].out, outs};
   require_shape(bias, "bias", {outs});
   require_shape(residual, "residual", shape);
@@ -162,10 +162,10 @@ void conv(OpCall& call) {
     const double* const image = doubles(x) + at / shape[2] / shape[1] * pixels * ins * group;
     for (std::int64_t o = 0; o < outs; ++o) {
       double sum = bias ? doubles(bias)[o] : 0;
-      each_window_pixel(axes, row, column, [&](std::int64_t place, std::int64_t pixel) {
+      each_window_pixel(axes, row, column, [&](std::int64_t tap, std::int64_t pixel) {
         const double* const from = image + pixel * ins * group + o / each_out * ins;
         for (std::int64_t i = 0; i < ins; ++i)
-          sum += from[i] * doubles(w)[(o * ins + i) * places + place];
+          sum += from[i] * doubles(w)[(o * ins + i) * taps + tap];
       });
       if (residual) sum += doubles(residual)[at * outs + o];
       doubles(y)[at * outs + o] = activation(sum);

@@ -90,7 +90,7 @@ void quantized_conv(OpCall& call) {
           "weights of shape " + to_string(of_w) + " for an input of " + to_string(in));
   const Window window = window_of(call, in, call.input(1));
   const Window::Axis &high = window.axes()[0], &broad = window.axes()[1];
-  const std::int64_t outs = of_w[0], ins = of_w[1], places = of_w[2] * of_w[3];
+  const std::int64_t outs = of_w[0], ins = of_w[1], taps = of_w[2] * of_w[3];
   const Shape shape{in[0], high.out, broad.out, outs};
   const EpilogueInputs rest(call, shape);
   const Tensor x = dequantized_x(call), w = dequantized(call, 1), y(DType::f64, shape);
@@ -105,7 +105,7 @@ void quantized_conv(OpCall& call) {
         const double* const from =
             image + ((top + r * high.dilation) * broad.in + left + c * broad.dilation) * ins;
         for (std::int64_t k = 0; k < ins; ++k)
-          sum += from[k] * doubles(w)[(o * ins + k) * places + r * broad.kernel + c];
+          sum += from[k] * doubles(w)[(o * ins + k) * taps + r * broad.kernel + c];
       }
     sum = sum * doubles(rest.scale)[o] + (rest.bias ? doubles(rest.bias)[o] : 0);
     doubles(y)[i] = rest.activation(sum + (rest.residual ? doubles(rest.residual)[i] : 0));

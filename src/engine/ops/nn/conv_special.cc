@@ -90,7 +90,7 @@ template <class T>
 void transpose_convolve(OpCall& call, const Convolution& c, const Tensor& x, const Tensor& w,
                         const Tensor& bias, const Tensor& y) {
   const std::int64_t own = c.channels / c.groups, made = c.filters / c.groups;
-  const std::int64_t outs = c.window.outs(), taps = c.window.places();
+  const std::int64_t outs = c.window.outs(), taps = c.window.taps();
   const T *const from = as<T>(x).data(), *const weights = as<T>(w).data();
   const auto jobs = static_cast<std::size_t>(c.batch * c.filters);
   call.workers.each(jobs, 1, [&](std::size_t begin, std::size_t end) {
@@ -156,7 +156,7 @@ Deformation read_deformation(OpCall& call, const Convolution& c) {
   require(
       d.groups > 0 && c.channels % d.groups == 0,
       std::to_string(d.groups) + " offset groups of " + std::to_string(c.channels) + " channels");
-  const std::int64_t moved = d.groups * c.window.places();
+  const std::int64_t moved = d.groups * c.window.taps();
   const Window& w = c.window;
   require(d.offsets.shape() == Shape({c.batch, 2 * moved, w.axis[1].out, w.axis[2].out}),
           "offsets of shape " + to_string(d.offsets.shape()));
@@ -183,17 +183,17 @@ template <class T>
 void deform_convolve(OpCall& call, const Convolution& c, const Deformation& d, const Tensor& x,
                      const Tensor& w, const Tensor& bias, const Tensor& y) {
   const std::int64_t own = c.channels / c.groups, size = c.window.ins(), outs = c.window.outs();
-  const std::int64_t taps = c.window.places(), wide = c.window.axis[2].kernel;
+  const std::int64_t taps = c.window.taps(), wide = c.window.axis[2].kernel;
   convolve_columns<T>(
       call.workers, c, as<T>(w).data(), bias ? as<T>(bias).data() : nullptr, as<T>(y).data(),
       [&](std::int64_t image, std::int64_t group, std::int64_t first, std::int64_t count, T* to) {
         for (std::int64_t k = 0; k < own; ++k) {
           const std::int64_t channel = group * own + k;
           const std::int64_t moved = image * d.groups + channel / (c.channels / d.groups);
-          for (std::int64_t place = 0; place < taps; ++place, to += count) {
-            const std::int64_t at = (moved * taps + place) * outs;
+          for (std::int64_t tap = 0; tap < taps; ++tap, to += count) {
+            const std::int64_t at = (moved * taps + tap) * outs;
             fill_deformed(as<T>(x).data() + (image * c.channels + channel) * size, c.window,
-                          place / wide, place % wide, as<T>(d.offsets).data() + 2 * at,
+                          tap / wide, tap % wide, as<T>(d.offsets).data() + 2 * at,
                           d.mask ? as<T>(d.mask).data() + at : nullptr, first, count, to);
           }
         }

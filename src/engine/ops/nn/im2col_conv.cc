@@ -6,27 +6,27 @@ namespace {
 // The values of one kernel position for one output row: `count` elements from `at` on along the
 // last axis of the input row `from`.
 template <class T>
-void copy_seen(const T* from, const Window::Axis& axis, std::int64_t place, std::int64_t at,
+void copy_seen(const T* from, const Window::Axis& axis, std::int64_t tap, std::int64_t at,
                std::int64_t count, T* to) {
-  std::int64_t i = axis.start(at) + place * axis.dilation;
+  std::int64_t i = axis.start(at) + tap * axis.dilation;
   for (std::int64_t k = 0; k < count; ++k, i += axis.stride)
     to[k] = i >= 0 && i < axis.in ? from[i] : T(0);
 }
 
 // One im2col row: kernel position (a, b, c) of one channel, columns [first, first + count).
 template <class T>
-void fill_row(const T* channel, const Window& window, std::array<std::int64_t, 3> place,
+void fill_row(const T* channel, const Window& window, std::array<std::int64_t, 3> tap,
               std::int64_t first, std::int64_t count, T* to) {
   const auto& [deep, high, wide] = window.axis;
   while (count > 0) {
     const std::int64_t at = first % wide.out, line = first / wide.out;
     const std::int64_t run = std::min(count, wide.out - at);
-    const std::int64_t i = deep.start(line / high.out) + place[0] * deep.dilation;
-    const std::int64_t j = high.start(line % high.out) + place[1] * high.dilation;
+    const std::int64_t i = deep.start(line / high.out) + tap[0] * deep.dilation;
+    const std::int64_t j = high.start(line % high.out) + tap[1] * high.dilation;
     if (i < 0 || i >= deep.in || j < 0 || j >= high.in)
       std::fill(to, to + run, T(0));
     else
-      copy_seen(channel + (i * high.in + j) * wide.in, wide, place[2], at, run, to);
+      copy_seen(channel + (i * high.in + j) * wide.in, wide, tap[2], at, run, to);
     to += run;
     first += run;
     count -= run;
@@ -34,14 +34,14 @@ void fill_row(const T* channel, const Window& window, std::array<std::int64_t, 3
 }
 
 // A 1x1 convolution: the image itself is the column matrix.
-bool sees_one_place(const Window& window) {
+bool sees_one_pixel(const Window& window) {
   return std::all_of(window.axis.begin(), window.axis.end(), [](const Window::Axis& axis) {
     return axis.kernel == 1 && axis.stride == 1 && axis.before == 0 && axis.after == 0;
   });
 }
 
 template <class T>
-void convolve_places(compute::Workers& workers, const Convolution& c, const T* x, const T* weights,
+void convolve_pixels(compute::Workers& workers, const Convolution& c, const T* x, const T* weights,
                      const T* bias, T* y) {
   const std::int64_t size = c.window.ins(), depth = c.channels / c.groups;
   const std::int64_t rows = c.filters / c.groups;
@@ -71,8 +71,8 @@ Convolution read_convolution(const Attributes& attributes, const Shape& input,
 template <class T>
 void convolve(compute::Workers& workers, const Convolution& c, const T* x, const T* weights,
               const T* bias, T* y) {
-  if (sees_one_place(c.window) && c.groups == 1)
-    return convolve_places(workers, c, x, weights, bias, y);
+  if (sees_one_pixel(c.window) && c.groups == 1)
+    return convolve_pixels(workers, c, x, weights, bias, y);
   const std::int64_t own = c.channels / c.groups, size = c.window.ins();
   convolve_columns(
       workers, c, weights, bias, y,

@@ -13,7 +13,7 @@ struct Convolution {
   Window window;
 
   std::int64_t depth() const {
-    return channels / groups * window.places();
+    return channels / groups * window.taps();
   }  // rows of a column matrix
 };
 

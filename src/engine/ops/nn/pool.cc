@@ -104,32 +104,32 @@ void average_pool(OpCall& call) {
 }
 
 // Converts an offset to column-major order.
-std::int64_t column_major(const Window& window, std::int64_t place) {
+std::int64_t column_major(const Window& window, std::int64_t offset) {
   const auto& [deep, high, wide] = window.axis;
-  const std::int64_t c = place % wide.in, b = place / wide.in % high.in,
-                     a = place / wide.in / high.in;
+  const std::int64_t c = offset % wide.in, b = offset / wide.in % high.in,
+                     a = offset / wide.in / high.in;
   return a + deep.in * (b + high.in * c);
 }
 
 template <class T>
-void largest(OpCall& call, const Window& window, const Tensor& x, const Tensor& y,
-             const Tensor& places) {
+void max_pool_windows(OpCall& call, const Window& window, const Tensor& x, const Tensor& y,
+                      const Tensor& indices) {
   const bool columns = call.attributes().integer("storage_order", 0) != 0;
   each_output(call, window, [&](std::int64_t channel, std::int64_t at, const Seen& seen) {
     const T* const from = as<T>(x).data() + channel * window.ins();
     T best = std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity()
                                                   : std::numeric_limits<T>::lowest();
-    std::int64_t place = -1;
+    std::int64_t index = -1;
     seen.each(window, [&](std::int64_t i) {
-      if (place >= 0 && !(from[i] > best)) return;
+      if (index >= 0 && !(from[i] > best)) return;
       best = from[i];
-      place = i;
+      index = i;
     });
     const auto to = static_cast<std::size_t>(channel * window.outs() + at);
     as<T>(y)[to] = best;
-    if (!places) return;
-    if (columns && place >= 0) place = column_major(window, place);
-    as<std::int64_t>(places)[to] = channel * window.ins() + std::max<std::int64_t>(0, place);
+    if (!indices) return;
+    if (columns && index >= 0) index = column_major(window, index);
+    as<std::int64_t>(indices)[to] = channel * window.ins() + std::max<std::int64_t>(0, index);
   });
 }
 
@@ -141,9 +141,9 @@ void max_pool(OpCall& call) {
   call.declare_output(0, type, shape);
   const Tensor x = bytes ? call.input(0) : widened(call.input(0));
   const Tensor y(x.dtype(), shape);
-  const Tensor places = call.wants(1) ? call.output(1, DType::i64, shape) : Tensor();
+  const Tensor indices = call.wants(1) ? call.output(1, DType::i64, shape) : Tensor();
   visit_types<float, double, std::int8_t, std::uint8_t>(
-      x.dtype(), [&]<class T>() { largest<T>(call, window, x, y, places); });
+      x.dtype(), [&]<class T>() { max_pool_windows<T>(call, window, x, y, indices); });
   call.set_output(0, bytes ? y : narrowed(y, type));
 }
 
@@ -231,12 +231,12 @@ Shape unpooled(OpCall& call, const Shape& input) {
 
 // Indices refer to the pooled image; a larger output is padded with zeros.
 void max_unpool(OpCall& call) {
-  const Tensor &x = call.input(0), &places = call.input(1);
+  const Tensor &x = call.input(0), &indices = call.input(1);
   const Shape pooled = unpooled(call, x.shape());
   Shape shape = pooled;
   if (call.has(2)) shape = Shape(call.integers(2));
-  require(places.dtype() == DType::i64 && places.shape() == x.shape(),
-          "a place for each element is needed");
+  require(indices.dtype() == DType::i64 && indices.shape() == x.shape(),
+          "an index for each element is needed");
   require(shape.rank() == x.rank(), "output_shape has another number of axes");
   for (int i = 0; i < shape.rank(); ++i)
     require(shape[i] >= pooled[i], "an output of " + to_string(shape) +
@@ -246,12 +246,12 @@ void max_unpool(OpCall& call) {
   visit_widths(x.dtype(), [&]<class T>() {
     std::fill(as<T>(y).begin(), as<T>(y).end(), T{});
     for (std::size_t i = 0; i < as<T>(x).size(); ++i) {
-      std::int64_t place = as<std::int64_t>(places)[i], to = 0, step = 1;
-      require(place >= 0 && place < max,
-              "index " + std::to_string(place) + " is outside of " + to_string(pooled));
+      std::int64_t index = as<std::int64_t>(indices)[i], to = 0, step = 1;
+      require(index >= 0 && index < max,
+              "index " + std::to_string(index) + " is outside of " + to_string(pooled));
       for (int a = shape.rank() - 1; a >= 0; --a) {
-        to += place % pooled[a] * step;
-        place /= pooled[a];
+        to += index % pooled[a] * step;
+        index /= pooled[a];
         step *= shape[a];
       }
       as<T>(y)[static_cast<std::size_t>(to)] = as<T>(x)[i];

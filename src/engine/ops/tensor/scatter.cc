@@ -45,7 +45,7 @@ T reduced(Reduction how, T a, T b) {
 }
 
 // Writes blocks of `size` updates to `offsets` in order: the last write to an offset wins.
-void write_blocks(const Tensor& out, const Tensor& updates, std::span<const std::int64_t> places,
+void write_blocks(const Tensor& out, const Tensor& updates, std::span<const std::int64_t> offsets,
                   std::int64_t size, Reduction how) {
   require(updates.dtype() == out.dtype(), "updates of another element type");
   if (out.dtype() == DType::string)
@@ -53,15 +53,15 @@ void write_blocks(const Tensor& out, const Tensor& updates, std::span<const std:
   if (how == Reduction::none)
     return visit_widths(out.dtype(), [&]<class T>() {
       const T* from = as<T>(updates).data();
-      for (const std::int64_t place : places) {
-        std::copy_n(from, size, as<T>(out).data() + place);
+      for (const std::int64_t offset : offsets) {
+        std::copy_n(from, size, as<T>(out).data() + offset);
         from += size;
       }
     });
   visit_numbers(out.dtype(), [&]<class T>() {
     const T* from = as<T>(updates).data();
-    for (const std::int64_t place : places)
-      for (T* to = as<T>(out).data() + place; to < as<T>(out).data() + place + size; ++to)
+    for (const std::int64_t offset : offsets)
+      for (T* to = as<T>(out).data() + offset; to < as<T>(out).data() + offset + size; ++to)
         *to = reduced<T>(how, *to, *from++);
   });
 }
@@ -70,8 +70,8 @@ void scatter_elements(OpCall& call) {
   const Tensor& data = call.input(0);
   const int axis = resolve_axis(call.attributes().integer("axis", 0), data.rank());
   require(call.input(1).shape() == call.input(2).shape(), "indices and updates differ in shape");
-  const std::vector<std::int64_t> places = gather_offsets(call, 1, data.shape(), axis);
-  write_blocks(copy_of(call, data), call.input(2), places, 1, reduction_of(call));
+  const std::vector<std::int64_t> offsets = gather_offsets(call, 1, data.shape(), axis);
+  write_blocks(copy_of(call, data), call.input(2), offsets, 1, reduction_of(call));
 }
 
 void scatter_nd(OpCall& call) {

@@ -148,8 +148,8 @@ void sample(OpCall& call, const Settings& s, const Tensor& x, const Tensor& grid
     readers.emplace_back(s, x.shape()[2 + i]);
   }
   const std::int64_t channels = x.shape()[1], image = x.shape().size(2, x.rank());
-  const std::int64_t places = y.shape().size(2, y.rank());
-  const auto count = static_cast<std::size_t>(x.shape()[0] * places);
+  const std::int64_t pixels = y.shape().size(2, y.rank());
+  const auto count = static_cast<std::size_t>(x.shape()[0] * pixels);
   call.workers.each(count, 1024, [&](std::size_t begin, std::size_t end) {
     for (auto at = static_cast<std::int64_t>(begin); at < static_cast<std::int64_t>(end); ++at) {
       // The grid stores the last axis first.
@@ -158,9 +158,9 @@ void sample(OpCall& call, const Settings& s, const Tensor& x, const Tensor& grid
       for (int i = 0; i < s.axes; ++i)
         taps[static_cast<std::size_t>(3 - s.axes + i)] =
             readers[static_cast<std::size_t>(i)].at(normal[s.axes - 1 - i]);
-      const std::int64_t n = at / places;
+      const std::int64_t n = at / pixels;
       for (std::int64_t c = 0; c < channels; ++c)
-        as<F>(y)[static_cast<std::size_t>((n * channels + c) * places + at % places)] =
+        as<F>(y)[static_cast<std::size_t>((n * channels + c) * pixels + at % pixels)] =
             read_sample(as<F>(x).data() + (n * channels + c) * image, size, taps);
     }
   });
@@ -188,24 +188,24 @@ void grid_sample(OpCall& call) {
 
 // The coordinate of each pixel along an axis, from -1 to 1.
 std::vector<double> coordinates_of(std::int64_t size, bool corners) {
-  std::vector<double> places(static_cast<std::size_t>(size));
+  std::vector<double> coordinates(static_cast<std::size_t>(size));
   const auto n = static_cast<double>(size);
-  for (std::size_t i = 0; i < places.size(); ++i) {
+  for (std::size_t i = 0; i < coordinates.size(); ++i) {
     const auto at = static_cast<double>(i);
-    places[i] = corners ? (size == 1 ? 0 : 2 * at / (n - 1) - 1) : (2 * at + 1) / n - 1;
+    coordinates[i] = corners ? (size == 1 ? 0 : 2 * at / (n - 1) - 1) : (2 * at + 1) / n - 1;
   }
-  return places;
+  return coordinates;
 }
 
 template <class F>
-void affine(const Tensor& theta, const std::array<std::vector<double>, 3>& places, int axes,
+void affine(const Tensor& theta, const std::array<std::vector<double>, 3>& coordinates, int axes,
             const Tensor& grid) {
   F* to = as<F>(grid).data();
   for (std::int64_t n = 0; n < theta.shape()[0]; ++n) {
     const F* const matrix = as<F>(theta).data() + n * axes * (axes + 1);
-    for (const double z : places[0])
-      for (const double y : places[1])
-        for (const double x : places[2]) {
+    for (const double z : coordinates[0])
+      for (const double y : coordinates[1])
+        for (const double x : coordinates[2]) {
           const std::array<double, 4> from =
               axes == 2 ? std::array<double, 4>{x, y, 1, 0} : std::array<double, 4>{x, y, z, 1};
           for (int r = 0; r < axes; ++r) {
@@ -228,15 +228,15 @@ void affine_grid(OpCall& call) {
           "matrices of " + to_string(theta.shape()) + " for " + std::to_string(axes) + " axes");
   const bool corners = call.attributes().flag("align_corners");
   Shape shape{size[0]};
-  std::array<std::vector<double>, 3> places{std::vector<double>{0}};
+  std::array<std::vector<double>, 3> coordinates{std::vector<double>{0}};
   for (int i = 0; i < axes; ++i) shape.push_back(size[static_cast<std::size_t>(i) + 2]);
   shape.push_back(axes);
   call.declare_output(0, call.input(0).dtype(), shape);
   const Tensor grid(theta.dtype(), shape);
   for (int i = 0; i < axes; ++i)
-    places[static_cast<std::size_t>(3 - axes + i)] =
+    coordinates[static_cast<std::size_t>(3 - axes + i)] =
         coordinates_of(size[static_cast<std::size_t>(i) + 2], corners);
-  visit_wide(theta.dtype(), [&]<class F>() { affine<F>(theta, places, axes, grid); });
+  visit_wide(theta.dtype(), [&]<class F>() { affine<F>(theta, coordinates, axes, grid); });
   call.set_output(0, narrowed(grid, call.input(0).dtype()));
 }
 
