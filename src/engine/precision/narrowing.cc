@@ -35,18 +35,19 @@ std::string text_of(std::span<const TensorType> types) {
 }
 
 // The types for a batch of one, if the model has a batch axis.
-std::vector<TensorType> one_row(const Graph& model, std::span<const TensorType> types,
-                                compute::Workers& workers) {
+std::vector<TensorType> batch_of_one(const Graph& model, std::span<const TensorType> types,
+                                     compute::Workers& workers) {
   std::vector<TensorType> one(types.begin(), types.end());
-  const auto rows = batch_inputs_of(model, types);
-  if (!rows || rows->count == 1 || !batch_is_independent(model, types, *rows, workers)) return one;
+  const auto batch = batch_inputs_of(model, types);
+  if (!batch || batch->count == 1 || !batch_is_independent(model, types, *batch, workers))
+    return one;
   for (std::size_t i = 0; i < one.size(); ++i)
-    if (rows->inputs[i]) one[i].shape[0] = 1;
+    if (batch->inputs[i]) one[i].shape[0] = 1;
   return one;
 }
 
-// Resizes the batch of `from` to these types, by dropping rows or repeating them.
-std::vector<Tensor> with_rows(std::span<const Tensor> from, std::span<const TensorType> types) {
+// Resizes the batch of `from` to these types, by dropping items or repeating them.
+std::vector<Tensor> with_batch(std::span<const Tensor> from, std::span<const TensorType> types) {
   std::vector<Tensor> made;
   for (std::size_t i = 0; i < types.size(); ++i) {
     if (from[i].shape() == types[i].shape) {
@@ -154,7 +155,7 @@ void Narrowing::take_sample(const Request& request, const Graph& graph, Evidence
       flops(graph) > options_.sample_flops || Emulation::bytes(graph) > kMaxSampleBytes;
   if (evidence.too_large) return;
   evidence.sample = is_constant_sample(request.sample) ? random_inputs(model_, evidence.types)
-                                                       : with_rows(request.sample, evidence.types);
+                                                       : with_batch(request.sample, evidence.types);
 }
 
 void Narrowing::choose(const Graph& graph, double max_loss, Evidence& evidence) {
@@ -213,7 +214,7 @@ std::string Narrowing::blamed_nodes(const Evidence& evidence) const {
 }
 
 Narrowing::Found Narrowing::measured(const Request& request) {
-  const std::vector<TensorType> types = one_row(model_, own(request), workers_);
+  const std::vector<TensorType> types = batch_of_one(model_, own(request), workers_);
   for (Evidence& known : evidence_)
     if (known.types == types) return {known, true};
   if (evidence_.size() >= kMaxMeasured) return {evidence_.back(), false};
@@ -235,7 +236,7 @@ std::optional<double> Narrowing::loss_on_gpu(const Request& request, const Evide
                                              const Program& program) const {
   const bool packed = request.types.size() > model_.inputs.size();
   if (packed || evidence.random || evidence.expected_outputs.empty()) return std::nullopt;
-  const std::vector<Tensor> made = program.run(with_rows(evidence.sample, request.types));
+  const std::vector<Tensor> made = program.run(with_batch(evidence.sample, request.types));
   std::vector<Tensor> should, is;
   for (std::size_t i = 0; i < made.size(); ++i)
     if (const auto row = first_row(made[i], evidence.expected_outputs[i])) {

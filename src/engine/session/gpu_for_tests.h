@@ -12,13 +12,13 @@ namespace sluice::engine {
 
 // Controls that a test changes while sessions run. Thread-safe, except for `on_run`.
 struct FakeGpuState {
-  std::atomic<std::int64_t> max_rows{1 << 30};  // of the first input that fit into memory
-  std::atomic<int> faults{0};                   // runs that fail from now on
-  std::atomic<int> transient_failures{0};       // runs that fail transiently
-  std::atomic<bool> lost{false};                // every run and every revival fails
-  std::atomic<bool> dead{false};                // likewise, permanently
-  std::atomic<std::size_t> kept{0};             // bytes that the next trim() finds
-  std::function<void()> on_run{};               // in the middle of each
+  std::atomic<std::int64_t> max_batch{1 << 30};  // batch items that fit into memory
+  std::atomic<int> faults{0};                    // runs that fail from now on
+  std::atomic<int> transient_failures{0};        // runs that fail transiently
+  std::atomic<bool> lost{false};                 // every run and every revival fails
+  std::atomic<bool> dead{false};                 // likewise, permanently
+  std::atomic<std::size_t> kept{0};              // bytes that the next trim() finds
+  std::function<void()> on_run{};                // in the middle of each
 
   std::atomic<int> compiles{0}, runs{0}, finished{0}, revivals{0}, trims{0};
   std::atomic<double> now_s{0};
@@ -58,7 +58,7 @@ class FakeGpu final : public Gpu {
     std::vector<Tensor> run(std::span<const Tensor> inputs,
                             std::vector<StepTime>* times) const override {
       ++state_->runs;
-      if (inputs[0].shape()[0] > state_->max_rows || state_->kept > 0)
+      if (inputs[0].shape()[0] > state_->max_batch || state_->kept > 0)
         throw Error(Code::exhausted, "out of device memory");
       if (state_->on_run) state_->on_run();
       if (state_->lost || state_->dead || generation_ != current_ || take(state_->faults))

@@ -18,22 +18,22 @@ std::optional<InputTypes> types_of(std::span<const Datum> inputs) {
   return types;
 }
 
-std::int64_t BatchFit::begin(std::int64_t rows, Instant now) const {
+std::int64_t BatchFit::begin(std::int64_t items, Instant now) const {
   const Lock lock(mutex_);
-  return max_rows_ && now < retry_at_ ? std::min(*max_rows_, rows) : rows;
+  return max_items_ && now < retry_at_ ? std::min(*max_items_, items) : items;
 }
 
-void BatchFit::limit(std::int64_t max_rows, Instant now) {
+void BatchFit::limit(std::int64_t max_items, Instant now) {
   const Lock lock(mutex_);
-  if (max_rows_ == max_rows && now < retry_at_) return;  // already known
-  max_rows_ = max_rows;
+  if (max_items_ == max_items && now < retry_at_) return;  // already known
+  max_items_ = max_items;
   pause_s_ = std::clamp(2 * pause_s_, kMinPause_s, kMaxPause_s);
   retry_at_ = now + std::chrono::duration_cast<Steady::duration>(Seconds(pause_s_));
 }
 
 void BatchFit::reset() {
   const Lock lock(mutex_);
-  max_rows_.reset();
+  max_items_.reset();
   pause_s_ = 0;
 }
 

@@ -21,18 +21,18 @@ using InputTypes = std::vector<TensorType>;
 // None if a value is not a tensor.
 std::optional<InputTypes> types_of(std::span<const Datum> inputs);
 
-// Tracks how many rows of a batch fit into memory. A larger batch is tried again after one second,
+// Tracks how many batch items fit into memory. A larger batch is tried again after one second,
 // then two, up to five minutes. Thread-safe.
 class BatchFit {
  public:
-  // The number of rows to begin with, at most `rows`; 0: not even one fits.
-  std::int64_t begin(std::int64_t rows, Instant now) const;
-  void limit(std::int64_t max_rows, Instant now);  // fewer than all rows fit
-  void reset();                                    // all rows fit
+  // The number of batch items to begin with, at most `items`; 0: not even one fits.
+  std::int64_t begin(std::int64_t items, Instant now) const;
+  void limit(std::int64_t max_items, Instant now);  // fewer than all items fit
+  void reset();                                     // all items fit
 
  private:
   mutable Mutex mutex_;
-  std::optional<std::int64_t> max_rows_ GUARDED_BY(mutex_);  // none: no limit is known
+  std::optional<std::int64_t> max_items_ GUARDED_BY(mutex_);  // none: no limit is known
   double pause_s_ GUARDED_BY(mutex_) = 0;
   Instant retry_at_ GUARDED_BY(mutex_){};
 };
@@ -57,7 +57,7 @@ class Programs {
     Mutex making;
     bool made GUARDED_BY(making) = false;
     Result result GUARDED_BY(making);
-    std::optional<bool> independent GUARDED_BY(making);  // whether rows are independent
+    std::optional<bool> independent GUARDED_BY(making);  // whether batch items are independent
   };
 
   std::shared_ptr<Entry> at(std::span<const TensorType> types);

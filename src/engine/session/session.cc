@@ -87,7 +87,7 @@ struct Session::Impl {
   std::vector<Datum> run_at(Programs& programs, std::span<const Datum> inputs,
                             const InputTypes& types, bool on_gpu);
   std::vector<Datum> run_once(Programs& programs, std::span<const Datum> inputs, bool on_gpu);
-  bool can_split_batch(Programs::Entry& entry, const BatchInputs& rows);
+  bool can_split_batch(Programs::Entry& entry, const BatchInputs& batch);
   bool falls_back_to_cpu(const Error& error, const GpuFailover::Generation& generation,
                          std::span<const TensorType> types);
   void note_fallback(Fallback reason, const std::string& why);
@@ -239,12 +239,12 @@ std::vector<Datum> Session::Impl::run_once(Programs& within, std::span<const Dat
   return interpreter.run(inputs);
 }
 
-bool Session::Impl::can_split_batch(Programs::Entry& entry, const BatchInputs& rows) {
+bool Session::Impl::can_split_batch(Programs::Entry& entry, const BatchInputs& batch) {
   const Lock lock(entry.making);
   if (entry.independent) return *entry.independent;
   std::optional<TensorMemory> limit;  // a separate one, since the session's is used up
   if (memory) limit.emplace(limited_memory(std::max(options.memory, kIndependenceCheckBytes)));
-  entry.independent = batch_is_independent(graph, entry.types, rows, workers);
+  entry.independent = batch_is_independent(graph, entry.types, batch, workers);
   return *entry.independent;
 }
 
@@ -253,20 +253,20 @@ std::vector<Datum> Session::Impl::run_at(Programs& within, std::span<const Datum
                                          const InputTypes& types, bool on_gpu) {
   const std::shared_ptr<Programs::Entry> entry = within.at(types);
   const auto named = batch_inputs_of(graph, types);
-  const BatchInputs rows = named.value_or(BatchInputs{{}, 1});
+  const BatchInputs batch = named.value_or(BatchInputs{{}, 1});
   const auto now = [&] {
     return failover.gpu() != nullptr ? failover.gpu()->now() : Steady::now();
   };
-  const std::int64_t part = entry->fit.begin(rows.count, now());
-  if (part == 0 && on_gpu)
-    throw CpuFallback{Fallback::out_of_memory, "not even one row fitted a moment ago"};
+  const std::int64_t chunk = entry->fit.begin(batch.count, now());
+  if (chunk == 0 && on_gpu)
+    throw CpuFallback{Fallback::out_of_memory, "not even one batch item fitted a moment ago"};
   try {
     SplitResult made = run_split(
-        inputs, rows, part > 0 ? part : rows.count,
+        inputs, batch, chunk > 0 ? chunk : batch.count,
         {.run = [&](std::span<const Datum> some) { return run_once(within, some, on_gpu); },
          .trim = [&] { return within.trim(); },
-         .may_split = [&] { return named && can_split_batch(*entry, rows); }});
-    if (made.chunk < rows.count)
+         .may_split = [&] { return named && can_split_batch(*entry, batch); }});
+    if (made.chunk < batch.count)
       entry->fit.limit(made.chunk, now());
     else
       entry->fit.reset();

@@ -50,7 +50,7 @@ struct SessionOptions {
 // Safe to run from several threads at once. The graph is compiled once for each set of input
 // shapes; one with data-dependent shapes is interpreted.
 //
-// Out of memory: cached memory is released, then the batch is halved if its rows are provably
+// Out of memory: cached memory is released, then the batch is halved if its items are provably
 // independent (batch_axis.h), then a call for the GPU runs on the CPU. So does a call that the GPU
 // failed transiently. Each is counted and logged, see fallbacks(). When the GPU fails, its calls
 // and later ones run on the CPU until it computes again, which is tried after a second, then two,

@@ -19,12 +19,12 @@ using ::testing::HasSubstr;
 constexpr std::int64_t kWide = 8;
 
 // A named input [batch, 8].
-void name_rows(Graph& graph) {
+void name_batch(Graph& graph) {
   for (const ValueId id : graph.inputs) graph[id].dims = {{-1, "batch"}, {kWide, ""}};
 }
 
-// A graph with independent rows.
-Graph row_by_row(unsigned seed = 1) {
+// A graph with independent batch items.
+Graph independent_batch(unsigned seed = 1) {
   GraphBuilder b;
   const ValueId x = b.input("x");
   const ValueId hidden = b.node(
@@ -34,17 +34,17 @@ Graph row_by_row(unsigned seed = 1) {
              {b.node("MatMul", {b.node("Relu", {hidden}), b.constant(varied({16, 4}, seed + 2))})},
              {{"axis", std::int64_t{-1}}});
   Graph graph = b.output(y).take();
-  name_rows(graph);
+  name_batch(graph);
   return graph;
 }
 
-// A graph that subtracts the mean of all rows from each row.
-Graph rows_together() {
+// A graph that subtracts the mean of all batch items from each.
+Graph mixed_batch() {
   GraphBuilder b;
   const ValueId x = b.input("x");
   const ValueId mean = b.node("ReduceMean", {x}, {{"axes", std::vector<std::int64_t>{0}}});
   Graph graph = b.output(b.node("Sub", {x, mean})).take();
-  name_rows(graph);
+  name_batch(graph);
   return graph;
 }
 
@@ -71,9 +71,9 @@ class SessionFaultsTest : public testing::Test {
 // ---- out of memory ----------------------------------------------------------------------------
 
 TEST_F(SessionFaultsTest, BatchIsHalvedUntilItFitsWithTheSameBits) {
-  const Session plain(row_by_row(), workers);
-  const Session session = on_gpu(row_by_row());
-  state->max_rows = 6;
+  const Session plain(independent_batch(), workers);
+  const Session session = on_gpu(independent_batch());
+  state->max_batch = 6;
   for (const std::int64_t rows : {1, 6, 7, 48, 51}) {
     const Tensor x = varied({rows, kWide}, 9);
     EXPECT_TRUE(same_bits(run_on(session, x), run_on(plain, x))) << rows;
@@ -84,15 +84,15 @@ TEST_F(SessionFaultsTest, BatchIsHalvedUntilItFitsWithTheSameBits) {
 }
 
 TEST_F(SessionFaultsTest, BatchThatFittedIsRememberedAndTheFullBatchIsRetriedLater) {
-  const Session session = on_gpu(row_by_row());
+  const Session session = on_gpu(independent_batch());
   const Tensor x = varied({16, kWide}, 9);
-  state->max_rows = 4;
+  state->max_batch = 4;
   run_on(session, x);
   const int first = state->runs.exchange(0);
   run_on(session, x);
   EXPECT_EQ(first, 2 + 4);  // 16 and 8 in vain
   EXPECT_EQ(state->runs, 4);
-  state->max_rows = 100;
+  state->max_batch = 100;
   pass(0.9);
   state->runs = 0;
   run_on(session, x);
@@ -105,7 +105,7 @@ TEST_F(SessionFaultsTest, BatchThatFittedIsRememberedAndTheFullBatchIsRetriedLat
 }
 
 TEST_F(SessionFaultsTest, CachedMemoryIsReleasedFirst) {
-  const Session session = on_gpu(row_by_row());
+  const Session session = on_gpu(independent_batch());
   const Tensor x = varied({16, kWide}, 9);
   run_on(session, x);
   state->kept = 1000;
@@ -116,8 +116,8 @@ TEST_F(SessionFaultsTest, CachedMemoryIsReleasedFirst) {
 }
 
 TEST_F(SessionFaultsTest, SingleRowThatDoesNotFitRunsOnTheCpu) {
-  const Session session = on_gpu(row_by_row()), plain(row_by_row(), workers);
-  state->max_rows = 0;
+  const Session session = on_gpu(independent_batch()), plain(independent_batch(), workers);
+  state->max_batch = 0;
   for (const std::int64_t rows : {1, 5}) {
     const Tensor x = varied({rows, kWide}, 9);
     EXPECT_TRUE(same_bits(run_on(session, x), run_on(plain, x)));
@@ -130,8 +130,8 @@ TEST_F(SessionFaultsTest, SingleRowThatDoesNotFitRunsOnTheCpu) {
 }
 
 TEST_F(SessionFaultsTest, BatchThatCannotBeSplitRunsOnTheCpu) {
-  const Session session = on_gpu(rows_together()), plain(rows_together(), workers);
-  state->max_rows = 3;
+  const Session session = on_gpu(mixed_batch()), plain(mixed_batch(), workers);
+  state->max_batch = 3;
   const Tensor x = varied({8, kWide}, 9);
   EXPECT_TRUE(same_bits(run_on(session, x), run_on(plain, x)));
   EXPECT_EQ(state->finished, 0);
@@ -146,7 +146,7 @@ TEST_F(SessionFaultsTest, MemoryLimitOfASessionSplitsBatchesOnTheCpu) {
   const ValueId wide = b.node("MatMul", {x, b.constant(varied({kWide, 2048}))});
   const ValueId sum = b.node("Softmax", {wide}, {{"axis", std::int64_t{-1}}});
   Graph graph = b.output(b.node("MatMul", {sum, b.constant(varied({2048, 2}))})).take();
-  name_rows(graph);
+  name_batch(graph);
   const Session plain(graph, workers), limited(graph, workers, {.memory = 1'200'000});
   const Tensor batch = varied({256, kWide}, 3);  // 2 MiB of intermediates
   EXPECT_TRUE(same_bits(run_on(limited, batch), run_on(plain, batch)));
@@ -158,7 +158,7 @@ TEST_F(SessionFaultsTest, MemoryLimitOfASessionSplitsBatchesOnTheCpu) {
 // ---- a device that fails ----------------------------------------------------------------------
 
 TEST_F(SessionFaultsTest, CallThatFailsOnTheGpuFinishesOnTheCpu) {
-  const Session session = on_gpu(row_by_row()), plain(row_by_row(), workers);
+  const Session session = on_gpu(independent_batch()), plain(independent_batch(), workers);
   const Tensor x = varied({5, kWide}, 9);
   EXPECT_TRUE(same_bits(run_on(session, x), run_on(plain, x)));
   state->faults = 1;
@@ -170,7 +170,7 @@ TEST_F(SessionFaultsTest, CallThatFailsOnTheGpuFinishesOnTheCpu) {
 }
 
 TEST_F(SessionFaultsTest, GpuIsUsedAgainOnceItRecovers) {
-  const Session session = on_gpu(row_by_row()), plain(row_by_row(), workers);
+  const Session session = on_gpu(independent_batch()), plain(independent_batch(), workers);
   const Tensor x = varied({5, kWide}, 9);
   state->lost = true;
   run_on(session, x);
@@ -188,7 +188,7 @@ TEST_F(SessionFaultsTest, GpuIsUsedAgainOnceItRecovers) {
 }
 
 TEST_F(SessionFaultsTest, RecoveryAttemptsBackOffAndDoNotStop) {
-  const Session session = on_gpu(row_by_row());
+  const Session session = on_gpu(independent_batch());
   const Tensor x = varied({2, kWide}, 9);
   state->lost = true;
   run_on(session, x);
@@ -207,7 +207,7 @@ TEST_F(SessionFaultsTest, RecoveryAttemptsBackOffAndDoNotStop) {
 }
 
 TEST_F(SessionFaultsTest, PermanentFaultIsReportedAndNotRetried) {
-  const Session session = on_gpu(row_by_row());
+  const Session session = on_gpu(independent_batch());
   const Tensor x = varied({2, kWide}, 9);
   state->dead = true;
   run_on(session, x);
@@ -220,7 +220,7 @@ TEST_F(SessionFaultsTest, PermanentFaultIsReportedAndNotRetried) {
 }
 
 TEST_F(SessionFaultsTest, InputsThatRepeatedlyCrashTheGpuRunOnTheCpu) {
-  const Session session = on_gpu(row_by_row());
+  const Session session = on_gpu(independent_batch());
   const Tensor bad = varied({7, kWide}, 9), good = varied({5, kWide}, 9);
   for (int i = 0; i < 2; ++i) {
     state->faults = 1;
@@ -240,7 +240,7 @@ TEST_F(SessionFaultsTest, InputsThatRepeatedlyCrashTheGpuRunOnTheCpu) {
 
 TEST_F(SessionFaultsTest, VetoKeepsCallsOffTheGpuWhileItLasts) {
   std::string why = "on probation";
-  const Session session = on_gpu(row_by_row(), {.veto = [&] { return why; }});
+  const Session session = on_gpu(independent_batch(), {.veto = [&] { return why; }});
   const Tensor x = varied({5, kWide}, 9);
   run_on(session, x);
   EXPECT_EQ(state->runs, 0);
@@ -251,7 +251,7 @@ TEST_F(SessionFaultsTest, VetoKeepsCallsOffTheGpuWhileItLasts) {
 }
 
 TEST_F(SessionFaultsTest, ProgramsAreCompiledForTheCpuWhileTheGpuIsLost) {
-  const Session session = on_gpu(row_by_row());
+  const Session session = on_gpu(independent_batch());
   const TensorType type{DType::f32, {5, kWide}};
   EXPECT_FALSE(
       dynamic_cast<const CpuProgram*>(session.compiled(std::span(&type, 1)).program.get()));
@@ -261,7 +261,7 @@ TEST_F(SessionFaultsTest, ProgramsAreCompiledForTheCpuWhileTheGpuIsLost) {
 }
 
 TEST_F(SessionFaultsTest, InvalidInputIsNotAGpuFailure) {
-  const Session session = on_gpu(row_by_row());
+  const Session session = on_gpu(independent_batch());
   EXPECT_THROW(run_on(session, varied({5, kWide + 1}, 9)), Error);
   EXPECT_EQ(session.gpu_failure(), "");
 }
@@ -269,11 +269,11 @@ TEST_F(SessionFaultsTest, InvalidInputIsNotAGpuFailure) {
 // ---- reporting --------------------------------------------------------------------------------
 
 TEST_F(SessionFaultsTest, FallbacksForLackOfMemoryAreCounted) {
-  const Session session = on_gpu(row_by_row());
+  const Session session = on_gpu(independent_batch());
   const auto before = compute::process_fallbacks();
   run_on(session, varied({5, kWide}, 9));
   EXPECT_EQ(session.fallbacks().total(), 0u);
-  state->max_rows = 0;
+  state->max_batch = 0;
   for (int i = 0; i < 3; ++i) run_on(session, varied({5, kWide}, 9));
   EXPECT_EQ(session.fallbacks().of(Fallback::out_of_memory), 3u);
   EXPECT_EQ(session.fallbacks().total(), 3u);
@@ -283,7 +283,7 @@ TEST_F(SessionFaultsTest, FallbacksForLackOfMemoryAreCounted) {
 
 TEST_F(SessionFaultsTest, FallbacksFromALostGpuAreCounted) {
   std::string veto;
-  const Session session = on_gpu(row_by_row(), {.veto = [&] { return veto; }});
+  const Session session = on_gpu(independent_batch(), {.veto = [&] { return veto; }});
   const Tensor x = varied({5, kWide}, 9);
   state->lost = true;
   for (int i = 0; i < 4; ++i) run_on(session, x);
@@ -296,13 +296,13 @@ TEST_F(SessionFaultsTest, FallbacksFromALostGpuAreCounted) {
 }
 
 TEST_F(SessionFaultsTest, SessionWithoutAGpuHasNoFallbacks) {
-  const Session session(row_by_row(), workers);
+  const Session session(independent_batch(), workers);
   run_on(session, varied({5, kWide}, 9));
   EXPECT_EQ(session.fallbacks().total(), 0u);
 }
 
 TEST_F(SessionFaultsTest, TransientFailureDoesNotMarkTheGpuAsLost) {
-  const Session session = on_gpu(row_by_row()), plain(row_by_row(), workers);
+  const Session session = on_gpu(independent_batch()), plain(independent_batch(), workers);
   const Tensor x = varied({5, kWide}, 9);
   for (int i = 0; i < 5; ++i) {
     state->transient_failures = 2;
@@ -317,7 +317,7 @@ TEST_F(SessionFaultsTest, TransientFailureDoesNotMarkTheGpuAsLost) {
 }
 
 TEST_F(SessionFaultsTest, RepeatedTransientFailuresMarkTheGpuAsLost) {
-  const Session session = on_gpu(row_by_row());
+  const Session session = on_gpu(independent_batch());
   const Tensor x = varied({5, kWide}, 9);
   state->transient_failures = 3;
   for (int i = 0; i < 3; ++i) run_on(session, x);
@@ -348,9 +348,9 @@ TEST_F(SessionFaultsTest, BadIndexNamesItsNodeOnCpuAndGpu) {
 // ---- many threads -----------------------------------------------------------------------------
 
 TEST_F(SessionFaultsTest, EightThreadsLoseNoCallsToAnUnstableGpu) {
-  const Session session = on_gpu(row_by_row(), {.gpu_return = {.first_backoff_s = 1e-3}});
-  const Session plain(row_by_row(), workers);
-  state->max_rows = 5;
+  const Session session = on_gpu(independent_batch(), {.gpu_return = {.first_backoff_s = 1e-3}});
+  const Session plain(independent_batch(), workers);
+  state->max_batch = 5;
   constexpr int kCalls = 60;
   std::atomic<int> right = 0, turn = 0;
   std::vector<std::thread> threads;
@@ -373,7 +373,7 @@ TEST_F(SessionFaultsTest, EightThreadsLoseNoCallsToAnUnstableGpu) {
 }
 
 TEST_F(SessionFaultsTest, OneCallerAtATimeRevivesTheGpu) {
-  const Session session = on_gpu(row_by_row());
+  const Session session = on_gpu(independent_batch());
   state->lost = true;
   run_on(session, varied({2, kWide}, 9));
   pass(1.5);
@@ -386,7 +386,7 @@ TEST_F(SessionFaultsTest, OneCallerAtATimeRevivesTheGpu) {
 
 // A call that began before the GPU failed fails after its recovery: the failure is outdated.
 TEST_F(SessionFaultsTest, OldFailureDoesNotEndANewGeneration) {
-  const Session session = on_gpu(row_by_row()), plain(row_by_row(), workers);
+  const Session session = on_gpu(independent_batch()), plain(independent_batch(), workers);
   const Tensor x = varied({5, kWide}, 9), other = varied({2, kWide}, 9);
   run_on(session, x);
   bool nested = false;

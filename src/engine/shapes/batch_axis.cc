@@ -25,10 +25,10 @@ class BatchAxisPropagation {
   BatchAxisPropagation(const Graph& more, const Graph& fewer)
       : more_(more), fewer_(fewer), axes_(more.values.size()) {}
 
-  bool run(const BatchInputs& rows) {
+  bool run(const BatchInputs& batch) {
     if (more_.nodes.size() != fewer_.nodes.size()) return false;
-    for (std::size_t i = 0; i < rows.inputs.size(); ++i)
-      if (rows.inputs[i]) at(more_.inputs[i]) = BatchAxis{};
+    for (std::size_t i = 0; i < batch.inputs.size(); ++i)
+      if (batch.inputs[i]) at(more_.inputs[i]) = BatchAxis{};
     for (std::size_t i = 0; i < more_.nodes.size(); ++i)
       if (more_.nodes[i].outputs != fewer_.nodes[i].outputs || !step(more_.nodes[i])) return false;
     return std::all_of(more_.outputs.begin(), more_.outputs.end(), [&](ValueId id) {
@@ -39,7 +39,7 @@ class BatchAxisPropagation {
  private:
   MaybeBatchAxis& at(ValueId id) { return axes_[static_cast<std::size_t>(id)]; }
 
-  // A constant must be the same for any batch size, or repeat the same row.
+  // A constant must be the same for any batch size, or repeat the same item.
   bool constant_or(ValueId id) {
     const Tensor &more = more_[id].constant, &fewer = fewer_[id].constant;
     if (!more && !fewer) return true;
@@ -72,18 +72,18 @@ bool BatchAxisPropagation::repeats(ValueId id, const Tensor& more, const Tensor&
     if (more.shape()[axis] % kMore != 0) continue;
     at(id) = BatchAxis{axis, more.shape()[axis] / kMore};
     if (!fits(id)) continue;
-    Shape of_row(more.shape().dims().subspan(static_cast<std::size_t>(axis)));
-    of_row[0] = at(id)->each;
-    const std::size_t row = byte_size(of_row, more.dtype());
+    Shape of_item(more.shape().dims().subspan(static_cast<std::size_t>(axis)));
+    of_item[0] = at(id)->each;
+    const std::size_t item = byte_size(of_item, more.dtype());
     const auto* const first = static_cast<const std::byte*>(more.data());
     const auto* const other = static_cast<const std::byte*>(fewer.data());
     const auto before = static_cast<std::size_t>(size_of_axes(more.shape(), 0, axis));
     bool same = true;
     for (std::size_t p = 0; p < before && same; ++p)
       for (std::size_t r = 0; r < kMore && same; ++r)
-        same = std::memcmp(first + p * kMore * row, first + (p * kMore + r) * row, row) == 0 &&
+        same = std::memcmp(first + p * kMore * item, first + (p * kMore + r) * item, item) == 0 &&
                (r >= kFewer ||
-                std::memcmp(first + p * kMore * row, other + (p * kFewer + r) * row, row) == 0);
+                std::memcmp(first + p * kMore * item, other + (p * kFewer + r) * item, item) == 0);
     if (same) return true;
   }
   at(id).reset();
@@ -115,35 +115,35 @@ bool BatchAxisPropagation::step(const Node& node) {
 
 std::optional<BatchInputs> batch_inputs_of(const Graph& graph, std::span<const TensorType> inputs) {
   std::string name;
-  BatchInputs rows;
+  BatchInputs batch;
   for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
     const auto& dims = graph[graph.inputs[i]].dims;
     if (!dims || inputs[i].dtype == DType::string) return std::nullopt;
     if (i == 0 && !dims->empty()) name = dims->front().symbol;
     if (name.empty()) return std::nullopt;
-    rows.inputs.push_back(!dims->empty() && dims->front().symbol == name);
+    batch.inputs.push_back(!dims->empty() && dims->front().symbol == name);
     for (std::size_t d = 1; d < dims->size(); ++d)
       if ((*dims)[d].symbol == name) return std::nullopt;
     if (inputs[i].shape.rank() != static_cast<int>(dims->size())) return std::nullopt;
-    if (!rows.inputs[i]) continue;
+    if (!batch.inputs[i]) continue;
     const std::int64_t size = inputs[i].shape[0];
-    if (rows.count != 0 && rows.count != size) return std::nullopt;
-    rows.count = size;
+    if (batch.count != 0 && batch.count != size) return std::nullopt;
+    batch.count = size;
   }
-  return rows.count > 0 ? std::optional(rows) : std::nullopt;
+  return batch.count > 0 ? std::optional(batch) : std::nullopt;
 }
 
 bool batch_is_independent(const Graph& graph, std::span<const TensorType> inputs,
-                          const BatchInputs& rows, compute::Workers& workers) {
+                          const BatchInputs& batch, compute::Workers& workers) {
   const auto with = [&](std::int64_t count) {
     std::vector<TensorType> types(inputs.begin(), inputs.end());
     for (std::size_t i = 0; i < types.size(); ++i)
-      if (rows.inputs[i]) types[i].shape[0] = count;
+      if (batch.inputs[i]) types[i].shape[0] = count;
     return specialize(graph, types, workers);
   };
   try {
     const Graph more = with(kMore), fewer = with(kFewer);
-    return BatchAxisPropagation(more, fewer).run(rows);
+    return BatchAxisPropagation(more, fewer).run(batch);
   } catch (const Error&) {
     return false;
   }

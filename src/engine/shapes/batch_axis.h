@@ -1,4 +1,4 @@
-// Determines whether the rows of a batch are independent, so that the batch may be split.
+// Determines whether the items of a batch are independent, so that the batch may be split.
 #pragma once
 
 #include <span>
@@ -13,10 +13,10 @@ namespace sluice::engine {
 // shape.
 std::optional<BatchInputs> batch_inputs_of(const Graph& graph, std::span<const TensorType> inputs);
 
-// True if provable: every operator that depends on such an input is known to keep rows independent,
-// and every output has its rows first. Checked by specializing the graph at two batch sizes, which
-// also finds values derived from the batch size. False if unknown.
+// True if provable: every operator that depends on such an input is known to keep batch items
+// independent, and every output has the batch axis first. Checked by specializing the graph at two
+// batch sizes, which also finds values derived from the batch size. False if unknown.
 bool batch_is_independent(const Graph& graph, std::span<const TensorType> inputs,
-                          const BatchInputs& rows, compute::Workers& workers);
+                          const BatchInputs& batch, compute::Workers& workers);
 
 }  // namespace sluice::engine

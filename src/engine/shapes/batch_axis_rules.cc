@@ -44,7 +44,7 @@ bool elements(BatchAxisNode& s) {
     if (s.node.inputs[i] == kNoValue || s.in(i)) continue;
     const Shape given = s.shape(i);
     const int axis = given.rank() - from_last->axis;
-    if (axis >= 0 && given[axis] != 1) return false;  // it differs from row to row
+    if (axis >= 0 && given[axis] != 1) return false;  // it differs from item to item
   }
   s.out[0] = BatchAxis{s.made().rank() - from_last->axis, from_last->each};
   return true;
@@ -54,8 +54,8 @@ bool view(BatchAxisNode& s) {
   const Shape from = s.shape(0), to = s.made();
   const std::int64_t before = size_of_axes(from, 0, s.in(0)->axis);
   for (int axis = 0; axis < to.rank(); ++axis)
-    if (size_of_axes(to, 0, axis) == before && to[axis] % s.rows == 0) {
-      s.out[0] = BatchAxis{axis, to[axis] / s.rows};
+    if (size_of_axes(to, 0, axis) == before && to[axis] % s.batch == 0) {
+      s.out[0] = BatchAxis{axis, to[axis] / s.batch};
       return true;
     }
   return false;
@@ -99,7 +99,7 @@ bool gemm(BatchAxisNode& s) {
   return true;
 }
 
-// Indices of MaxPool are relative to the whole batch; batch norm in training mode mixes rows.
+// Indices of MaxPool are relative to the whole batch; batch norm in training mode mixes items.
 bool images(BatchAxisNode& s) {
   const bool more = std::count_if(s.node.outputs.begin(), s.node.outputs.end(),
                                   [](ValueId id) { return id != kNoValue; }) > 1;

@@ -1,4 +1,4 @@
-// Rules for operators that keep the rows of a batch independent, and the resulting batch axis.
+// Rules for operators that keep the items of a batch independent, and the resulting batch axis.
 #pragma once
 
 #include <optional>
@@ -8,19 +8,19 @@
 
 namespace sluice::engine {
 
-// The batch axis of a value; `each` consecutive elements of the axis belong to one row.
+// The batch axis of a value; `each` consecutive elements of the axis belong to one batch item.
 struct BatchAxis {
   int axis = 0;
   std::int64_t each = 1;
   friend bool operator==(const BatchAxis&, const BatchAxis&) = default;
 };
-using MaybeBatchAxis = std::optional<BatchAxis>;  // none: the value is the same for all rows
+using MaybeBatchAxis = std::optional<BatchAxis>;  // none: the value is the same for all batch items
 
-// A node of a graph that is specialized for `rows` rows.
+// A node of a graph that is specialized for a batch of `batch` items.
 struct BatchAxisNode {
   const Graph& graph;
   const Node& node;
-  std::int64_t rows;
+  std::int64_t batch;
   std::vector<MaybeBatchAxis> given;  // by input
   std::vector<MaybeBatchAxis> out;    // by output, to be set
 

@@ -25,8 +25,8 @@ bool independent(Make&& make) {
   compute::Workers workers(1);
   const Graph graph = graph_of(make);
   const TensorType type{DType::f32, {6, 3, 4}};
-  const auto rows = batch_inputs_of(graph, std::span(&type, 1));
-  return rows && batch_is_independent(graph, std::span(&type, 1), *rows, workers);
+  const auto batch = batch_inputs_of(graph, std::span(&type, 1));
+  return batch && batch_is_independent(graph, std::span(&type, 1), *batch, workers);
 }
 
 // The batch size as computed by the graph.
@@ -49,7 +49,7 @@ TEST(BatchAxisTest, GemmsKeepRowsIndependent) {
 
 TEST(BatchAxisTest, BatchAxisIsTrackedThroughComputedShapes) {
   EXPECT_TRUE(independent([](GraphBuilder& b, ValueId x) {
-    const ValueId flat = b.node("Reshape", {x, b.integers({-1, 4})});  // three lines of each row
+    const ValueId flat = b.node("Reshape", {x, b.integers({-1, 4})});  // three lines of each item
     const ValueId y = b.node("MatMul", {flat, b.constant(varied({4, 2}))});
     const ValueId shape =
         b.node("Concat", {count(b, x), b.integers({3, 2})}, {{"axis", std::int64_t{0}}});
@@ -89,11 +89,11 @@ TEST(BatchAxisTest, BatchSizeAndRowIndexMixRows) {
     return b.node("Slice",
                   {x, b.integers({-1}), b.integers({-1000}), b.integers({0}), b.integers({-1})});
   }));
-  EXPECT_FALSE(independent([](GraphBuilder& b, ValueId x) {  // the first row, to all
+  EXPECT_FALSE(independent([](GraphBuilder& b, ValueId x) {  // the first item, to all
     return b.node("Add",
                   {x, b.node("Slice", {x, b.integers({0}), b.integers({1}), b.integers({0})})});
   }));
-  EXPECT_FALSE(independent([](GraphBuilder& b, ValueId x) {  // 0, 1, 2, ... for each row its own
+  EXPECT_FALSE(independent([](GraphBuilder& b, ValueId x) {  // 0, 1, 2, ... for each item its own
     const ValueId numbers =
         b.node("Range", {b.constant(Tensor::of<std::int64_t>(0)), b.node("Squeeze", {count(b, x)}),
                          b.constant(Tensor::of<std::int64_t>(1))});

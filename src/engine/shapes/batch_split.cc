@@ -9,30 +9,30 @@
 namespace sluice::engine {
 namespace {
 
-Tensor some_rows(const Tensor& all, std::int64_t begin, std::int64_t end) {
+Tensor some_items(const Tensor& all, std::int64_t begin, std::int64_t end) {
   Shape shape = all.shape();
   shape[0] = end - begin;
-  const std::size_t row = all.bytes() / static_cast<std::size_t>(all.shape()[0]);
-  auto* const at = static_cast<std::byte*>(all.data()) + row * static_cast<std::size_t>(begin);
+  const std::size_t item = all.bytes() / static_cast<std::size_t>(all.shape()[0]);
+  auto* const at = static_cast<std::byte*>(all.data()) + item * static_cast<std::size_t>(begin);
   return Tensor::view(all.dtype(), shape, at, std::make_shared<Tensor>(all));
 }
 
-std::vector<Datum> slice_inputs(std::span<const Datum> inputs, const BatchInputs& rows,
+std::vector<Datum> slice_inputs(std::span<const Datum> inputs, const BatchInputs& batch,
                                 std::int64_t begin, std::int64_t end) {
   std::vector<Datum> chunk(inputs.begin(), inputs.end());
   for (std::size_t i = 0; i < chunk.size(); ++i)
-    if (rows.inputs[i]) chunk[i] = some_rows(chunk[i].tensor, begin, end);
+    if (batch.inputs[i]) chunk[i] = some_items(chunk[i].tensor, begin, end);
   return chunk;
 }
 
 // Allocates the full results from the shapes of a chunk. Releases kept memory if there is not
 // enough.
-std::vector<Datum> allocate_results(const std::vector<Datum>& chunk, std::int64_t rows,
+std::vector<Datum> allocate_results(const std::vector<Datum>& chunk, std::int64_t items,
                                     std::int64_t count, const SplitRunner& runner) {
   std::vector<Datum> all;
   for (const Datum& some : chunk) {
     Shape shape = some.tensor.shape();
-    shape[0] = shape[0] / rows * count;
+    shape[0] = shape[0] / items * count;
     try {
       all.emplace_back(Tensor(some.tensor.dtype(), shape));
     } catch (const Error& error) {
@@ -43,36 +43,36 @@ std::vector<Datum> allocate_results(const std::vector<Datum>& chunk, std::int64_
   return all;
 }
 
-void store_rows(const std::vector<Datum>& all, const std::vector<Datum>& chunk, std::int64_t begin,
-                std::int64_t end) {
+void store_items(const std::vector<Datum>& all, const std::vector<Datum>& chunk, std::int64_t begin,
+                 std::int64_t end) {
   for (std::size_t i = 0; i < chunk.size(); ++i) {
     const Tensor& from = chunk[i].tensor;
-    const std::size_t row = from.bytes() / static_cast<std::size_t>(end - begin);
-    if (row > 0)
+    const std::size_t item = from.bytes() / static_cast<std::size_t>(end - begin);
+    if (item > 0)
       std::memcpy(
-          static_cast<std::byte*>(all[i].tensor.data()) + row * static_cast<std::size_t>(begin),
+          static_cast<std::byte*>(all[i].tensor.data()) + item * static_cast<std::size_t>(begin),
           from.data(), from.bytes());
   }
 }
 
 }  // namespace
 
-SplitResult run_split(std::span<const Datum> inputs, const BatchInputs& rows, std::int64_t chunk,
+SplitResult run_split(std::span<const Datum> inputs, const BatchInputs& batch, std::int64_t chunk,
                       const SplitRunner& runner) {
   std::vector<Datum> all;
   const auto run = [&](std::size_t first, std::size_t last) {
     const auto begin = static_cast<std::int64_t>(first), end = static_cast<std::int64_t>(last);
-    if (end - begin == rows.count) {
+    if (end - begin == batch.count) {
       all = runner.run(inputs);
       return;
     }
-    const std::vector<Datum> some = runner.run(slice_inputs(inputs, rows, begin, end));
-    if (all.empty()) all = allocate_results(some, end - begin, rows.count, runner);
-    store_rows(all, some, begin, end);
+    const std::vector<Datum> some = runner.run(slice_inputs(inputs, batch, begin, end));
+    if (all.empty()) all = allocate_results(some, end - begin, batch.count, runner);
+    store_items(all, some, begin, end);
   };
-  const compute::BatchedResult done =
-      compute::run_in_batches(static_cast<std::size_t>(rows.count), static_cast<std::size_t>(chunk),
-                              {.run = run, .trim = runner.trim, .may_split = runner.may_split});
+  const compute::BatchedResult done = compute::run_in_batches(
+      static_cast<std::size_t>(batch.count), static_cast<std::size_t>(chunk),
+      {.run = run, .trim = runner.trim, .may_split = runner.may_split});
   if (done.exhausted) std::rethrow_exception(done.exhausted);
   return {std::move(all), static_cast<std::int64_t>(done.largest)};
 }

@@ -25,12 +25,13 @@ struct SplitRunner {
 
 struct SplitResult {
   std::vector<Datum> results;
-  std::int64_t chunk;  // rows of the largest chunk that fitted
+  std::int64_t chunk;  // batch items of the largest chunk that fitted
 };
 
-// Runs chunks of `chunk` rows, and smaller ones if memory runs out (compute::run_in_batches). Every
-// result has the batch axis first. Throws what `run` throws, and exhausted if no chunk fits.
-SplitResult run_split(std::span<const Datum> inputs, const BatchInputs& rows, std::int64_t chunk,
+// Runs chunks of `chunk` batch items, and smaller ones if memory runs out
+// (compute::run_in_batches). Every result has the batch axis first. Throws what `run` throws, and
+// exhausted if no chunk fits.
+SplitResult run_split(std::span<const Datum> inputs, const BatchInputs& batch, std::int64_t chunk,
                       const SplitRunner& runner);
 
 }  // namespace sluice::engine

@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Doubles its input; fails above `max` rows.
+// Doubles its input; fails above `max` batch items.
 struct Doubler {
   std::int64_t max;
   std::vector<std::int64_t> tried{};
