@@ -12,14 +12,14 @@ namespace sluice::engine {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::size_t kLongestText = 1u << 20;  // bytes of config.json and of the index
+constexpr std::size_t kMaxTextBytes = 1u << 20;  // bytes of config.json and of the index
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(Code::invalid_argument, why); }
 
 Json json_in(const fs::path& file) {
   std::shared_ptr<const void> keep;
   const std::string_view text = map_file(file, keep);
-  if (text.size() > kLongestText) refuse(file.string() + " is longer than 1 MiB");
+  if (text.size() > kMaxTextBytes) refuse(file.string() + " is longer than 1 MiB");
   return parse_json_object(text, file.string());
 }
 

@@ -15,7 +15,7 @@ constexpr std::size_t kMaxNodes = 4'000'000;  // after inlining functions
 // Limits of function inlining: bound names, nodes and values; and bytes of attributes and names. A
 // few nested functions could expand to millions.
 constexpr std::size_t kMaxCalls = 8'000'000, kMaxCopiedBytes = 1 << 30;
-constexpr int kDeepestCall = 32;
+constexpr int kMaxCallDepth = 32;
 
 using Kind = onnx::Attribute::Kind;
 using AttributesByName = std::unordered_map<std::string_view, const onnx::Attribute*>;
@@ -312,7 +312,7 @@ void Importer::add(const onnx::Node& from) {
 
 // Inlines a function at its call, in its own name scope.
 void Importer::call(const onnx::Node& from, const onnx::Function& function) {
-  if (calls_ >= kDeepestCall) refuse(from, "functions call each other more than 32 deep");
+  if (calls_ >= kMaxCallDepth) refuse(from, "functions call each other more than 32 deep");
   Importer body(shared_, graph_, nullptr, function.opsets);
   body.deeper(calls_ + 1);
   body.count(function.inputs.size() + function.nodes.size() + function.defaults.size(), 0);

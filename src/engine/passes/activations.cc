@@ -14,8 +14,8 @@
 namespace sluice::engine {
 namespace {
 
-constexpr int kDeepest = 12;  // maximum nodes from a function's result back to its argument
-constexpr int kAfter = 4;     // maximum nodes from the characteristic node to the result
+constexpr int kMaxDepth = 12;  // maximum nodes from a function's result back to its argument
+constexpr int kAfter = 4;      // maximum nodes from the characteristic node to the result
 
 constexpr double kTolerance = 1e-6;  // relative; constants and their products are rounded to f32
 constexpr double kTanhScale = 0.7978845608028654;  // sqrt(2 / pi)
@@ -116,7 +116,7 @@ class Expansion {
  public:
   Expansion(const GraphEditor& edit, ValueId x, ValueId g) : edit_(edit), x_(x), g_(g) {}
 
-  Result of(ValueId value, int depth = kDeepest) const {
+  Result of(ValueId value, int depth = kMaxDepth) const {
     if (value == kNoValue) return {};
     if (value == x_) return Polynomial{{1, 0, 1.0}};
     if (value == g_) return Polynomial{{0, 1, 1.0}};

@@ -13,8 +13,8 @@ namespace {
 
 constexpr double kMaxFlops = 3e11;  // of the search, for each sample
 constexpr double kMaxSeconds = 2;
-constexpr double kAccepted = 0.8;          // share of the allowed loss that needs no search
-constexpr double kMuch = 2, kCareful = 5;  // multiples of the allowed loss
+constexpr double kAccepted = 0.8;                // share of the allowed loss that needs no search
+constexpr double kAmplifying = 2, kCareful = 5;  // multiples of the allowed loss
 constexpr int kRounds = 3;
 constexpr std::size_t kNamed = 3;
 
@@ -43,7 +43,7 @@ class Chooser {
   // Independent errors add in quadrature, so a share of the nodes may lose the square root of that
   // share. If errors are correlated, less is allowed.
   void settle(PrecisionChoice& choice) {
-    const bool grows = !(choice.loss <= kMuch * max_loss_);
+    const bool grows = !(choice.loss <= kAmplifying * max_loss_);
     goal_ = max_loss_ / (grows ? kCareful : 2);
     for (std::size_t i = 0; i < choice.narrow.size(); ++i)
       if (choice.narrow[i]) nodes_.push_back(i);

@@ -143,16 +143,16 @@ bool read_mask(const Shape& mask, Sizes& sizes) {
 // Reads cu_seqlens; false if the inputs are not packed sequences.
 bool read_cu_seqlens(const Node& node, const TensorType& cu_seqlens, const TensorType& mask,
                      Sizes& sizes) {
-  const std::int64_t longest = node.attributes.integer("max_seqlen", 0);
+  const std::int64_t max_seqlen = node.attributes.integer("max_seqlen", 0);
   if (cu_seqlens.dtype != DType::i32 || cu_seqlens.shape.rank() != 1 || cu_seqlens.shape[0] < 2 ||
-      sizes.batch != 1 || sizes.queries != sizes.keys || mask.dtype != DType::none || longest < 1 ||
-      static_cast<std::size_t>(longest) > sizes.queries ||
+      sizes.batch != 1 || sizes.queries != sizes.keys || mask.dtype != DType::none ||
+      max_seqlen < 1 || static_cast<std::size_t>(max_seqlen) > sizes.queries ||
       sizes.queries > std::numeric_limits<std::int32_t>::max())
     return false;
   sizes.varlen = true;
   sizes.tokens = sizes.queries;
   sizes.batch = static_cast<std::size_t>(cu_seqlens.shape[0] - 1);
-  sizes.queries = sizes.keys = static_cast<std::size_t>(longest);
+  sizes.queries = sizes.keys = static_cast<std::size_t>(max_seqlen);
   return true;
 }
 

@@ -84,7 +84,7 @@ TEST(AttentionKernelTest, VarlenSequencesMatchTheOperator) {
 
 // The kernel validates its inputs itself: a model may be malformed, and the operator does not run.
 TEST(AttentionKernelTest, InvalidVarlenInputsHaveNoKernel) {
-  const auto has_kernel = [](Integer longest, Integer offsets, Integer keys) {
+  const auto has_kernel = [](Integer max_seqlen, Integer offsets, Integer keys) {
     Graph graph;
     const auto value = [&](DType dtype, const Shape& shape) {
       graph.values.push_back({.name = "", .dtype = dtype, .dims = std::vector<Dim>()});
@@ -92,7 +92,7 @@ TEST(AttentionKernelTest, InvalidVarlenInputsHaveNoKernel) {
       return static_cast<ValueId>(graph.values.size() - 1);
     };
     Node node = attention(2);
-    node.attributes.set("max_seqlen", longest);
+    node.attributes.set("max_seqlen", max_seqlen);
     const ValueId k = value(DType::f32, {1, keys, 48});
     node.inputs = {value(DType::f32, {1, 64, 48}), k, k, kNoValue, value(DType::i32, {offsets})};
     node.outputs = {value(DType::f32, {1, 64, 48})};
@@ -103,8 +103,8 @@ TEST(AttentionKernelTest, InvalidVarlenInputsHaveNoKernel) {
     return kernel && kernel->name() == "attention";
   };
   EXPECT_TRUE(has_kernel(64, 3, 64));
-  for (const Integer longest : {Integer{0}, Integer{-1}, Integer{65}, Integer{1} << 62})
-    EXPECT_FALSE(has_kernel(longest, 3, 64)) << longest;
+  for (const Integer max_seqlen : {Integer{0}, Integer{-1}, Integer{65}, Integer{1} << 62})
+    EXPECT_FALSE(has_kernel(max_seqlen, 3, 64)) << max_seqlen;
   EXPECT_FALSE(has_kernel(64, 0, 64));
   EXPECT_FALSE(has_kernel(64, 1, 64));
   EXPECT_FALSE(has_kernel(64, 3, 63));

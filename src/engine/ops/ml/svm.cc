@@ -79,7 +79,7 @@ std::vector<float> coupled(const std::vector<std::vector<double>>& against) {
       q[i][i] += against[j][i] * against[j][i];
       q[i][j] = -against[j][i] * against[i][j];
     }
-  for (std::size_t turn = 0; turn < std::max<std::size_t>(100, n); ++turn) {
+  for (std::size_t iteration = 0; iteration < std::max<std::size_t>(100, n); ++iteration) {
     std::vector<double> qp(n, 0);
     double pqp = 0, error = 0;
     for (std::size_t i = 0; i < n; ++i) {

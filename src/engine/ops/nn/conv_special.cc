@@ -12,15 +12,15 @@ namespace {
 void size_transposed(Window::Axis& axis, std::int64_t extra, std::int64_t output_shape, bool upper,
                      std::int64_t before, std::int64_t after) {
   require(axis.in <= (std::int64_t{1} << 31), "an axis of " + std::to_string(axis.in));
-  const std::int64_t whole = axis.stride * (axis.in - 1) + extra + axis.extent();
+  const std::int64_t full_size = axis.stride * (axis.in - 1) + extra + axis.extent();
   if (output_shape >= 0) {
-    const std::int64_t total = std::max<std::int64_t>(0, whole - output_shape);
+    const std::int64_t total = std::max<std::int64_t>(0, full_size - output_shape);
     axis.before = upper ? total / 2 : total - total / 2;
     axis.out = output_shape;
     return;
   }
   axis.before = before;
-  axis.out = std::max<std::int64_t>(0, whole - before - after);
+  axis.out = std::max<std::int64_t>(0, full_size - before - after);
 }
 
 std::vector<std::int64_t> list_or(const Attributes& attributes, std::string_view name,

@@ -12,7 +12,7 @@ namespace {
 using Row = std::vector<std::complex<double>>;
 
 // Longer transforms are rejected.
-constexpr std::int64_t kLongest = 1 << 28;
+constexpr std::int64_t kMaxLength = 1 << 28;
 
 // Rows along one axis of a tensor whose last axis has size 1 (real) or 2 (complex).
 struct Rows {
@@ -73,7 +73,7 @@ Transform read_transform(OpCall& call, const Shape& shape) {
   t.length = shape[t.axis];
   if (t.inverse && t.one_sided) t.length = std::max<std::int64_t>(1, 2 * (t.length - 1));
   if (call.has(1)) t.length = integer(call.input(1));
-  require(t.length > 0 && t.length <= kLongest,
+  require(t.length > 0 && t.length <= kMaxLength,
           "a transform of length " + std::to_string(t.length));
   return t;
 }
@@ -180,7 +180,7 @@ void stft(OpCall& call) {
 template <class Coefficients>
 void window(OpCall& call) {
   const std::int64_t size = integer(call.input(0));
-  require(size >= 0 && size <= kLongest, "a window of " + std::to_string(size));
+  require(size >= 0 && size <= kMaxLength, "a window of " + std::to_string(size));
   const bool periodic = call.attributes().flag("periodic", true);
   const DType type = call.attributes().dtype("output_datatype", DType::f32);
   call.declare_output(0, type, Shape{size});
@@ -225,7 +225,7 @@ std::vector<std::int64_t> mel_edges(std::int64_t bins, std::int64_t length, doub
 void mel_weight_matrix(OpCall& call) {
   const std::int64_t bins = integer(call.input(0)), length = integer(call.input(1));
   const auto rate = static_cast<double>(integer(call.input(2)));
-  require(bins > 0 && bins <= (1 << 20) && length > 0 && length <= kLongest && rate > 0,
+  require(bins > 0 && bins <= (1 << 20) && length > 0 && length <= kMaxLength && rate > 0,
           "a matrix of " + std::to_string(bins) + " bins for " + std::to_string(length));
   const auto edges = mel_edges(bins, length, rate, number(call.input(3)), number(call.input(4)));
   const std::int64_t rows = length / 2 + 1;

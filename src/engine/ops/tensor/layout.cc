@@ -34,31 +34,31 @@ void concat(OpCall& call) {
   call.set_output(0, concatenated(parts, axis, call.workers));
 }
 
-std::vector<std::int64_t> split_sizes(const OpCall& call, std::int64_t whole) {
+std::vector<std::int64_t> split_sizes(const OpCall& call, std::int64_t total) {
   if (auto given = list_of(call, 1, "split")) return *given;
   const auto outputs = static_cast<std::int64_t>(call.outputs());
   const std::int64_t count = call.attributes().integer("num_outputs", outputs);
   require(count > 0 && count == outputs,
           std::to_string(count) + " parts for " + std::to_string(outputs) + " outputs");
   const bool uneven = call.version() >= 18;
-  require(uneven || whole % count == 0,
-          std::to_string(whole) + " elements do not split into " + std::to_string(count));
-  const std::int64_t each = whole / count + (whole % count != 0 ? 1 : 0);
+  require(uneven || total % count == 0,
+          std::to_string(total) + " elements do not split into " + std::to_string(count));
+  const std::int64_t each = total / count + (total % count != 0 ? 1 : 0);
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(count), each);
-  sizes.back() = whole - each * (count - 1);
+  sizes.back() = total - each * (count - 1);
   return sizes;
 }
 
 void split(OpCall& call) {
   const Tensor& data = call.input(0);
   const int axis = resolve_axis(call.attributes().integer("axis", 0), data.rank());
-  const std::int64_t whole = data.shape()[axis];
-  const std::vector<std::int64_t> sizes = split_sizes(call, whole);
+  const std::int64_t total = data.shape()[axis];
+  const std::vector<std::int64_t> sizes = split_sizes(call, total);
   require(sizes.size() == call.outputs(), std::to_string(sizes.size()) + " parts for " +
                                               std::to_string(call.outputs()) + " outputs");
-  std::int64_t left = whole;
+  std::int64_t left = total;
   for (const std::int64_t size : sizes) left = size >= 0 && size <= left ? left - size : -1;
-  require(left == 0, "the split sizes do not add up to " + std::to_string(whole) + " elements");
+  require(left == 0, "the split sizes do not add up to " + std::to_string(total) + " elements");
   Shape shape = data.shape();
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     shape[axis] = sizes[i];

@@ -51,26 +51,26 @@ void sequence_insert(OpCall& call) {
 void sequence_length(OpCall& call) { call.set_output(0, Tensor::of(length(call.sequence(0)))); }
 
 // One size for all chunks but the last, or a list of sizes.
-std::vector<std::int64_t> part_sizes(const OpCall& call, std::int64_t whole) {
+std::vector<std::int64_t> part_sizes(const OpCall& call, std::int64_t total) {
   if (call.has(1) && call.input(1).rank() > 0) return call.integers(1);
   const std::int64_t each = call.has(1) ? integer_of(call, 1) : 1;
   require(each > 0, "parts of " + std::to_string(each));
-  require(whole / each < (1 << 24), "more than 16 million chunks");
+  require(total / each < (1 << 24), "more than 16 million chunks");
   std::vector<std::int64_t> sizes;
-  for (std::int64_t rest = whole; rest > 0; rest -= each) sizes.push_back(std::min(each, rest));
+  for (std::int64_t rest = total; rest > 0; rest -= each) sizes.push_back(std::min(each, rest));
   return sizes;
 }
 
 void split_to_sequence(OpCall& call) {
   const Tensor& data = call.input(0);
   const int axis = resolve_axis(call.attributes().integer("axis", 0), data.rank());
-  const std::int64_t whole = data.shape()[axis];
+  const std::int64_t total = data.shape()[axis];
   const bool drop = !call.has(1) && !call.attributes().flag("keepdims", true);
   TensorList items;
   std::int64_t begin = 0;
-  for (const std::int64_t size : part_sizes(call, whole)) {
-    require(size >= 0 && size <= whole - begin,
-            "the split sizes do not add up to " + std::to_string(whole) + " elements");
+  for (const std::int64_t size : part_sizes(call, total)) {
+    require(size >= 0 && size <= total - begin,
+            "the split sizes do not add up to " + std::to_string(total) + " elements");
     Tensor item = slice_of(data, axis, begin, size, call.workers);
     if (drop) {
       Shape shape = item.shape();
@@ -80,8 +80,8 @@ void split_to_sequence(OpCall& call) {
     items.add(std::move(item));
     begin += size;
   }
-  require(begin == whole,
-          "the split sizes do not add up to " + std::to_string(whole) + " elements");
+  require(begin == total,
+          "the split sizes do not add up to " + std::to_string(total) + " elements");
   call.set_output(0, std::move(items));
 }
 
@@ -106,13 +106,13 @@ void sequence_map(OpCall& call) {
   const std::size_t count = call.sequence(0).size();
   std::vector<TensorList> lists(call.outputs());
   require(body.outputs.size() >= lists.size(), "the body gives too few values");
-  for (std::size_t turn = 0; turn < count; ++turn) {
+  for (std::size_t iteration = 0; iteration < count; ++iteration) {
     std::vector<Datum> inputs;
     for (std::size_t i = 0; i < call.inputs(); ++i) {
       const Datum& given = call.datum(i);
       if (given.kind == Datum::Kind::sequence) {
         require(given.items->size() == count, "sequences of different lengths");
-        inputs.push_back((*given.items)[turn]);
+        inputs.push_back((*given.items)[iteration]);
       } else {
         inputs.push_back(given);
       }

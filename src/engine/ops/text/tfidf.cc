@@ -11,7 +11,7 @@ using Gram = std::vector<T>;
 
 // The checked attributes.
 struct Options {
-  std::int64_t min, longest, max_skipped;
+  std::int64_t min, max_length, max_skipped;
   std::string mode;
   std::vector<std::int64_t> counts, indexes;
   std::vector<float> weights;
@@ -19,14 +19,14 @@ struct Options {
 
   explicit Options(const Attributes& a)
       : min(a.integer("min_gram_length")),
-        longest(a.integer("max_gram_length")),
+        max_length(a.integer("max_gram_length")),
         max_skipped(a.integer("max_skip_count")),
         mode(a.string("mode", "")),
         counts(a.integers("ngram_counts")),
         indexes(a.integers("ngram_indexes")),
         weights(a.reals("weights")) {
     require(mode == "TF" || mode == "IDF" || mode == "TFIDF", "no mode '" + mode + "'");
-    require(min > 0 && longest >= min && max_skipped >= 0, "lengths of n-grams or skips");
+    require(min > 0 && max_length >= min && max_skipped >= 0, "lengths of n-grams or skips");
     require(weights.empty() || weights.size() == indexes.size(),
             std::to_string(weights.size()) + " weights for " + std::to_string(indexes.size()) +
                 " n-grams");
@@ -63,7 +63,7 @@ std::map<Gram<T>, std::size_t> grams_of(const Options& options, const std::vecto
 // Counts the n-grams in one row of `size` words. Words of an n-gram are 1 + skip apart.
 template <class T, class Found>
 void count_row(const Options& options, const T* row, std::int64_t size, Found&& found) {
-  for (std::int64_t n = options.min; n <= std::min(options.longest, size); ++n) {
+  for (std::int64_t n = options.min; n <= std::min(options.max_length, size); ++n) {
     const std::int64_t skips = n == 1 ? 0 : std::min(options.max_skipped, size);
     for (std::int64_t skip = 0; skip <= skips; ++skip) {
       const std::int64_t step = skip + 1;

@@ -30,14 +30,14 @@ bool place_mask(const Shape& mask, AttentionCall& call) {
 // Reads cu_seqlens for varlen attention; false if the inputs are not packed sequences.
 bool take_sequences(const NodeView& view, AttentionCall& call) {
   const TensorType offsets = view.in(4);
-  const std::int64_t longest = view.attributes().integer("max_seqlen", 0);
+  const std::int64_t max_seqlen = view.attributes().integer("max_seqlen", 0);
   if (offsets.dtype != DType::i32 || offsets.shape.rank() != 1 || offsets.shape[0] < 2 ||
-      call.batch != 1 || call.queries != call.keys || view.has(3) || longest < 1 ||
-      longest > call.queries)
+      call.batch != 1 || call.queries != call.keys || view.has(3) || max_seqlen < 1 ||
+      max_seqlen > call.queries)
     return false;
   call.tokens = call.queries;
   call.batch = static_cast<int>(offsets.shape[0] - 1);
-  call.queries = call.keys = static_cast<int>(longest);
+  call.queries = call.keys = static_cast<int>(max_seqlen);
   return true;
 }
 

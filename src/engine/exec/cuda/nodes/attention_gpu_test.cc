@@ -115,11 +115,11 @@ TEST(CudaAttention, KeysMaskedByInfinityHaveNoWeight) {
 // Packed sequences (varlen): some are empty, and some tokens belong to none.
 OpCase in_sequences(Random& r, Setting s, const std::vector<int64_t>& lengths, int64_t spare) {
   const Tensor offsets(DType::i32, {static_cast<int64_t>(lengths.size()) + 1});
-  int64_t longest = 1, tokens = 0;
+  int64_t max_seqlen = 1, tokens = 0;
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     offsets.values<std::int32_t>()[i] = static_cast<std::int32_t>(tokens);
     tokens += lengths[i];
-    longest = std::max(longest, lengths[i]);
+    max_seqlen = std::max(max_seqlen, lengths[i]);
   }
   offsets.values<std::int32_t>()[lengths.size()] = static_cast<std::int32_t>(tokens);
   s.batch = 1;
@@ -127,7 +127,7 @@ OpCase in_sequences(Random& r, Setting s, const std::vector<int64_t>& lengths, i
   OpCase c = attention(r, s, Tensor());
   c.inputs.resize(5);
   c.inputs[4] = offsets;
-  c.set("max_seqlen", longest);
+  c.set("max_seqlen", max_seqlen);
   return c;
 }
 

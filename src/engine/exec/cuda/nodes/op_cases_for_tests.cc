@@ -11,10 +11,10 @@
 
 namespace sluice::engine::cuda {
 
-Shape Random::shape(int least, int most, std::int64_t largest) {
+Shape Random::shape(int min_rank, int max_rank, std::int64_t max_size) {
   Shape shape;
-  const auto rank = static_cast<int>(between(least, most));
-  for (int i = 0; i < rank; ++i) shape.push_back(between(1, largest));
+  const auto rank = static_cast<int>(between(min_rank, max_rank));
+  for (int i = 0; i < rank; ++i) shape.push_back(between(1, max_size));
   return shape;
 }
 
@@ -158,7 +158,7 @@ double worst_error(const Tensor& got, const Tensor& want) {
 
 void check(const OpRow& row, Context& context) {
   for (const DType type : row.types) {
-    double worst = 0, most = 0;
+    double worst = 0, allowed = 0;
     std::string where;
     for (unsigned seed = 0; seed < 6; ++seed) {
       Random random(seed * 7919 + static_cast<unsigned>(type));
@@ -168,15 +168,15 @@ void check(const OpRow& row, Context& context) {
       SCOPED_TRACE(text);
       const std::vector<Tensor> want = on_cpu(what), got = on_gpu(what, want, context);
       if (got.size() != want.size()) return;
-      most = 8 * what.times;  // a few rounding errors on either side
+      allowed = 8 * what.times;  // a few rounding errors on either side
       for (std::size_t i = 0; i < want.size(); ++i) {
         const double error = worst_error(got[i], want[i]);
-        EXPECT_LE(error, most) << "output " << i;
+        EXPECT_LE(error, allowed) << "output " << i;
         if (error >= worst) worst = error, where = describe_case(what);
       }
     }
     std::printf("%-28s %-5s worst %7.2f of %7.0f roundings, at %s\n", row.name.c_str(),
-                std::string(to_string(type)).c_str(), worst, most, where.c_str());
+                std::string(to_string(type)).c_str(), worst, allowed, where.c_str());
   }
 }
 

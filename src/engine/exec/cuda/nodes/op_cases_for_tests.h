@@ -24,7 +24,7 @@ class Random {
     return std::uniform_int_distribution<std::int64_t>(low, high)(engine_);
   }
   bool coin() { return between(0, 1) == 1; }
-  Shape shape(int least, int most, std::int64_t largest = 9);
+  Shape shape(int min_rank, int max_rank, std::int64_t max_size = 9);
   // Random numbers in [low, high], of any type.
   Tensor numbers(DType type, const Shape& shape, double low = -2, double high = 2);
   static Tensor integers(const std::vector<std::int64_t>& values) {

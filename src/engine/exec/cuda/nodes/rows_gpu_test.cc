@@ -328,8 +328,8 @@ const Images kImages[] = {
 // Fills with values whose order needs rules: zeros of both signs, infinities, NaN.
 Tensor unruly(Random& r, DType type, const Shape& shape) {
   if (!is_float(type)) {
-    const double least = type == DType::i8 ? -128 : 0;
-    return r.numbers(type, shape, least, least + 255.9);
+    const double min = type == DType::i8 ? -128 : 0;
+    return r.numbers(type, shape, min, min + 255.9);
   }
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   constexpr float kRare[] = {0.0f, -0.0f, 0.0f, -0.0f, -kInfinity, kInfinity, NAN, -NAN};
