@@ -25,14 +25,17 @@ std::span<const Op> pad_ops();           // Pad
 std::span<const Op> scatter_ops();       // scatter
 std::span<const Op> generate_ops();      // Range, EyeLike, Trilu, OneHot
 std::span<const Op> col2im_ops();        // Col2Im
-std::span<const Op> sort_ops();          // TopK and Unique
+std::span<const Op> top_k_ops();         // TopK
+std::span<const Op> unique_ops();        // Unique
 std::span<const Op> sequence_ops();      // Sequence and Optional
 std::span<const Op> scan_ops();          // Scan
 std::span<const Op> quantize_ops();      // QuantizeLinear and DequantizeLinear
 std::span<const Op> reduce_ops();        // reductions, ArgMax and ArgMin
-std::span<const Op> softmax_ops();       // softmax and cumulative sums
+std::span<const Op> softmax_ops();       // Softmax, LogSoftmax, Hardmax
+std::span<const Op> cumsum_ops();        // CumSum and CumProd
 std::span<const Op> matmul_ops();        // MatMul and Gemm, also quantized
-std::span<const Op> einsum_ops();        // Einsum and Det
+std::span<const Op> einsum_ops();        // Einsum
+std::span<const Op> det_ops();           // Det
 std::span<const Op> normalize_ops();     // normalization
 std::span<const Op> conv_ops();          // convolutions, float and quantized
 std::span<const Op> conv_special_ops();  // transposed, deformable and causal convolutions
@@ -75,14 +78,17 @@ inline std::vector<std::span<const Op>> families() {
           scatter_ops(),
           generate_ops(),
           col2im_ops(),
-          sort_ops(),
+          top_k_ops(),
+          unique_ops(),
           sequence_ops(),
           scan_ops(),
           quantize_ops(),
           reduce_ops(),
           softmax_ops(),
+          cumsum_ops(),
           matmul_ops(),
           einsum_ops(),
+          det_ops(),
           normalize_ops(),
           conv_ops(),
           conv_special_ops(),

@@ -1,4 +1,4 @@
-// Softmax, LogSoftmax, Hardmax, CumSum and CumProd.
+// Softmax, LogSoftmax and Hardmax.
 #include <cmath>
 
 #include "engine/ops/axes.h"
@@ -95,51 +95,9 @@ void hardmax(OpCall& call) {
   });
 }
 
-struct Plus {
-  static constexpr int kStart = 0;
-  static auto of(auto a, auto b) { return a + b; }
-};
-struct Times {
-  static constexpr int kStart = 1;
-  static auto of(auto a, auto b) { return a * b; }
-};
-
-template <class F, class T>
-void cumulate(const AxisSplit& split, const T* x, T* y, bool exclusive, bool reverse) {
-  using S = std::conditional_t<std::is_floating_point_v<T>, double, std::uint64_t>;
-  for (std::int64_t o = 0; o < split.outer; ++o)
-    for (std::int64_t i = 0; i < split.inner; ++i) {
-      S so_far = F::kStart;
-      for (std::int64_t k = 0; k < split.n; ++k) {
-        const std::int64_t place = reverse ? split.n - 1 - k : k;
-        const std::int64_t at = (o * split.n + place) * split.inner + i;
-        if (exclusive) y[at] = static_cast<T>(so_far);
-        so_far = F::of(so_far, static_cast<S>(x[at]));
-        if (!exclusive) y[at] = static_cast<T>(so_far);
-      }
-    }
-}
-
-template <class F>
-void running(OpCall& call) {
-  const Tensor& in = call.input(0);
-  const int axis = resolve_axis(integer_of(call, 1), in.rank());
-  call.declare_output(0, in.dtype(), in.shape());
-  const Tensor wide = converted(in, wide_number(in.dtype()));
-  const Tensor out(wide.dtype(), in.shape());
-  if (in.size() == 0) return call.set_output(0, converted(out, in.dtype()));
-  visit_wide_numbers(wide.dtype(), [&]<class T>() {
-    cumulate<F>(AxisSplit(in.shape(), axis), as<T>(wide).data(), as<T>(out).data(),
-                call.attributes().flag("exclusive"), call.attributes().flag("reverse"));
-  });
-  call.set_output(0, converted(out, in.dtype()));
-}
-
-constexpr Types kRunning = kReals | Types{DType::i32, DType::i64, DType::u32, DType::u64};
-
 constexpr Op kSoftmaxOps[] = {
-    {"CumProd", 26, kRunning, running<Times>}, {"CumSum", 11, kRunning, running<Plus>},
-    {"Hardmax", 1, kReals, hardmax},           {"LogSoftmax", 1, kReals, log_softmax},
+    {"Hardmax", 1, kReals, hardmax},
+    {"LogSoftmax", 1, kReals, log_softmax},
     {"Softmax", 1, kReals, softmax},
 };
 

@@ -148,7 +148,7 @@ std::unique_ptr<Kernel> reverse_sequence(const Graph& graph, const Node& node, C
   });
 }
 
-std::unique_ptr<Kernel> running(const Graph& graph, const Node& node, Context&) {
+std::unique_ptr<Kernel> cumsum(const Graph& graph, const Node& node, Context&) {
   const NodeView view(graph, node);
   const TensorType data = view.in(0);
   const auto type = number_type(data.dtype);
@@ -177,8 +177,8 @@ std::unique_ptr<Kernel> running(const Graph& graph, const Node& node, Context&) 
 
 constexpr Maker kTriluOneHotMakers[] = {
     {"ConstantOfShape", "", constant_of_shape},
-    {"CumProd", "", running},
-    {"CumSum", "", running},
+    {"CumProd", "", cumsum},
+    {"CumSum", "", cumsum},
     {"EyeLike", "", eye_like},
     {"OneHot", "", one_hot},
     {"Range", "", range},
