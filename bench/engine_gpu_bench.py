@@ -46,16 +46,16 @@ class Weights:
     def __init__(self, path):
         self.by_name = {t.name: torch.from_numpy(numpy_helper.to_array(t).copy())
                         for t in onnx.load(path).graph.initializer}
-        self.products = 0
+        self.matmuls = 0
 
     def __call__(self, name):
         w = self.by_name[name]
         return (w.half() if w.dtype == torch.float32 else w).cuda()
 
-    def product(self):
+    def matmul(self):
         """The next of the matrices that the exporter's spelling leaves without a name."""
-        name = "onnx::MatMul" + (f"_{self.products}" if self.products else "")
-        self.products += 1
+        name = "onnx::MatMul" + (f"_{self.matmuls}" if self.matmuls else "")
+        self.matmuls += 1
         return self(name)
 
 
@@ -69,7 +69,7 @@ class Encoder(torch.nn.Module):
             at = f"encoder.layer.{len(self.layers)}."
             names = ["attention.self.query", "attention.self.key", "attention.self.value",
                      "attention.output.dense", "intermediate.dense", "output.dense"]
-            parts = {n: (w.product().t().contiguous(), w(at + n + ".bias")) for n in names}
+            parts = {n: (w.matmul().t().contiguous(), w(at + n + ".bias")) for n in names}
             for n in ("attention.output.LayerNorm", "output.LayerNorm"):
                 parts[n] = (w(at + n + ".weight"), w(at + n + ".bias"))
             qkv = [parts.pop(n) for n in names[:3]]

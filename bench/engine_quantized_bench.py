@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares quantized models with fp16 on a GPU, alternately.
 
-    bench/engine_small_bench.py build/sluice --models /tmp/models --out bench/results/DATE-engine-small-h200.json
+    bench/engine_quantized_bench.py build/sluice --models /tmp/models --out bench/results/DATE-engine-quantized-h200.json
 
 Needs the Python packages onnx and numpy. `sluice quantize` makes the models, with ranges from random
 inputs: their speed is that of any other. Inputs and outputs lie on the device, whose own clock is read.
@@ -26,7 +26,7 @@ CASES = {  # model, batch, length of sequences
 KINDS = ("int8", "fp8")
 
 
-def small_model(given, model, kind, length):
+def quantized_model(given, model, kind, length):
     """Made where it is not there yet."""
     path = given.models / f"{model}-{kind}.onnx"
     if not path.exists():
@@ -51,7 +51,7 @@ def p50(given, path, batch, length):
 
 def measure(case, given):
     model, batch, length = CASES[case]
-    paths = [model_file(given.models, model)] + [small_model(given, model, k, length) for k in KINDS]
+    paths = [model_file(given.models, model)] + [quantized_model(given, model, k, length) for k in KINDS]
     rounds = [[p50(given, path, batch, length) for path in paths] for _ in range(given.rounds)]
     names = ("sluice", *KINDS)
     row = {"case": case, "model": model, "batch": batch, "sequence": length or None,
@@ -80,7 +80,7 @@ def main():
               "what": "models on a GPU in fp16 and quantized, inputs and outputs on the device",
               "date": datetime.date.today().isoformat(), "commit": commit(), "device": device,
               "driver": driver, "peers": {"int8": "of u8 and i8", "fp8": "of e4m3"},
-              "command": f"bench/engine_small_bench.py build/sluice --models DIR --rounds "
+              "command": f"bench/engine_quantized_bench.py build/sluice --models DIR --rounds "
                          f"{given.rounds} --seconds {given.seconds}",
               "cases": [measure(case, given) for case in CASES if case.startswith(tuple(given.only))]}
     if given.out:
