@@ -1,8 +1,9 @@
-"""What tools/check_tree.py takes for a size in bytes that is computed by hand.
-Usage: tree_rules_test.py CHECK_TREE"""
+"""What tools/check_tree.py takes for a size in bytes that is computed by hand, and which includes of
+public headers tools/check_layers.py refuses. Usage: tree_rules_test.py CHECK_TREE"""
 import pathlib, subprocess, sys, tempfile, unittest
 
 CHECK_TREE = sys.argv.pop(1)
+CHECK_LAYERS = pathlib.Path(CHECK_TREE).with_name("check_layers.py")
 BY_HAND = """
 return (static_cast<std::size_t>(count) * static_cast<std::size_t>(bits(type)) + 7) / 8;
 return static_cast<std::size_t>(shape.size()) * sluice::bytes(dtype);
@@ -42,6 +43,25 @@ class TreeRules(unittest.TestCase):
     def test_offsets_and_comparisons_are_not(self):
         for line in FINE.strip().splitlines():
             self.assertNotIn("sizes in bytes", self.said_of(line, "src/engine/x.cc"), line)
+
+    def layers_of(self, files):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, includes in files.items():
+                file = pathlib.Path(folder, "src", name)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text("".join(f'#include "{other}"\n' for other in includes))
+            pathlib.Path(folder, "src/LAYERS").write_text("engine\nkernels\n")
+            return subprocess.run([sys.executable, CHECK_LAYERS, folder], capture_output=True,
+                                  text=True, check=False)
+
+    def test_public_headers_reach_no_backend(self):
+        files = {"engine/open.h": ["engine/plan/plan.h"], "engine/plan/plan.h": ["kernels/gemm.h"],
+                 "kernels/gemm.h": []}
+        said = self.layers_of(files)
+        self.assertNotEqual(said.returncode, 0)
+        self.assertIn("kernels/gemm.h <- engine/plan/plan.h <- engine/open.h", said.stdout)
+        files["engine/open.h"] = []  # plan.h itself is not public
+        self.assertEqual(self.layers_of(files).returncode, 0)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
 
 #include "compute/workers.h"
 #include "engine/exec/gpu.h"
+#include "engine/exec/program.h"
 #include "engine/passes/passes.h"
 
 namespace sluice::engine {

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "engine/io/hf_import.h"
+#include "engine/precision/emulation.h"
 #include "engine/session/session.h"
 #include "formats/npy/npy.h"
 

@@ -6,10 +6,11 @@
 #include <string>
 
 #include "base/clock.h"
-#include "engine/exec/program.h"
+#include "engine/graph/graph.h"
 
 namespace sluice::engine {
 
+class Program;
 namespace cpu {
 class Context;
 }

@@ -7,12 +7,10 @@
 #include <span>
 #include <string_view>
 
-#include "kernels/common/activation.h"
 #include "kernels/common/launch_args.h"
 
 namespace sluice::engine {
 
-using kernels::Activation;
 using kernels::ErrorFlag;
 using kernels::LaunchArgs;
 

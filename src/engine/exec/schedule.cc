@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "engine/exec/kernel.h"
 #include "engine/exec/memory_planner.h"
 
 namespace sluice::engine {

@@ -1,12 +1,16 @@
 // The execution order of a specialized graph and the memory location of each of its values.
 #pragma once
 
+#include <cstddef>
+#include <memory>
+#include <span>
 #include <vector>
 
-#include "engine/exec/kernel.h"
 #include "engine/graph/tensor_type.h"
 
 namespace sluice::engine {
+
+class Kernel;
 
 // The memory location of a value. Views (Reshape, ...) share the location of what they view.
 struct ValueLocation {

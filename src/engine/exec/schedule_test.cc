@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "engine/exec/kernel.h"
 
 namespace sluice::engine {
 namespace {

@@ -105,8 +105,8 @@ Tensor aligned(const Tensor& tensor) {
   return copy;
 }
 
-cpu::Context::Packed read_packed(std::string_view bytes, const Opened& from) {
-  cpu::Context::Packed packed;
+PackedConstant read_packed(std::string_view bytes, const Opened& from) {
+  PackedConstant packed;
   for (Wire fields(bytes); fields.next();) {
     if (fields.number() == 1)
       packed.constant = onnx::parse_tensor(fields.bytes(), from.keep, from.tensors);
@@ -192,7 +192,7 @@ void write_plan(const fs::path& file, const Plan& plan) {
   Message head;
   head.message(kKey, key_message(plan.key)).bytes(kModel, export_onnx(plan.graph, tensors));
   for (const Graph& graph : plan.shapes) head.bytes(kShape, export_onnx(graph, tensors));
-  for (const cpu::Context::Packed& packed : plan.packed)
+  for (const PackedConstant& packed : plan.packed)
     head.message(kPacked, Message()
                               .message(1, tensors.message("", packed.constant))
                               .bytes(2, packed.layout)

@@ -10,8 +10,9 @@
 
 #include "compute/workers.h"
 #include "engine/exec/packed_constant.h"
+#include "engine/graph/graph.h"
 #include "engine/io/plan_magic.h"
-#include "engine/precision/precision_choice.h"
+#include "engine/precision/precision_report.h"
 
 namespace sluice::engine {
 

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "engine/precision/precision_choice.h"
+#include "engine/precision/precision_report.h"
 #include "formats/onnx/message.h"
 
 namespace sluice::engine {

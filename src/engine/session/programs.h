@@ -12,7 +12,7 @@
 #include "engine/exec/program.h"
 #include "engine/ops/op.h"
 #include "engine/passes/passes.h"
-#include "engine/precision/precision_choice.h"
+#include "engine/precision/precision_report.h"
 
 namespace sluice::engine {
 

@@ -12,6 +12,7 @@
 #include "compute/workers.h"
 #include "device/health/health.h"
 #include "engine/exec/gpu.h"
+#include "engine/exec/program.h"
 #include "engine/ops/op.h"
 #include "engine/plan/plan.h"
 #include "engine/session/programs.h"

@@ -24,6 +24,7 @@
 #include "engine/exec/algorithm_cache.h"
 #include "engine/exec/kernel.h"
 #include "engine/graph/tensor_type.h"
+#include "kernels/common/activation.h"
 #include "memory/alloc/allocator.h"
 
 struct CUstream_st;  // CUDA's stream, so that this header needs no CUDA
@@ -31,6 +32,8 @@ struct CUstream_st;  // CUDA's stream, so that this header needs no CUDA
 namespace sluice::kernels::cuda {}
 
 namespace sluice::engine::cuda {
+
+using kernels::Activation;
 
 using namespace kernels::cuda;  // this backend binds them to nodes
 

@@ -10,6 +10,7 @@
 #include "engine/exec/cuda/nodes/conv_space_to_depth.h"
 #include "engine/exec/cuda/nodes/op_cases_for_tests.h"
 #include "engine/exec/cuda/program_for_gpu_tests.h"
+#include "engine/graph/fused_ops.h"
 #include "kernels/conv/conv_few_channels_sm90.h"
 #include "kernels/gemm/gemm_sm90.h"
 

@@ -10,6 +10,7 @@
 #include "engine/exec/cuda/cuda_program.h"
 #include "engine/exec/cuda/nodes/op_cases_for_tests.h"
 #include "engine/exec/cuda/program_for_gpu_tests.h"
+#include "engine/graph/fused_ops.h"
 #include "engine/quantize/quantize_weights.h"
 #include "kernels/gemm/epilogue_params_sm90.h"
 #include "kernels/gemm/gemm_sm90.h"
