@@ -120,7 +120,7 @@ ProgramUse use_of(const Program& program) {
       use.copied += node.bytes;
     }
   }
-  for (const Step& step : schedule.steps) {
+  for (const ScheduleStep& step : schedule.steps) {
     const bool on_gpu = gpu != nullptr && !on_host.contains(describe(*step.node));
     use.placements.push_back({step.node->name, step.node->op, on_gpu ? "cuda" : "cpu",
                               std::string(step.kernel->name()),

@@ -4,7 +4,7 @@
 
 namespace sluice::engine {
 
-AlgorithmCache::Choice AlgorithmCache::find(const std::string& key) {
+AlgorithmChoice AlgorithmCache::find(const std::string& key) {
   const auto found = index_.find(key);
   if (found == index_.end()) return nullptr;
   entries_.splice(entries_.begin(), entries_, found->second);

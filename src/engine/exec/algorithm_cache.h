@@ -10,17 +10,19 @@
 
 namespace sluice::engine {
 
+// Null: not known. It remains valid after eviction.
+using AlgorithmChoice = std::shared_ptr<const std::string>;
+
 // An LRU cache with a limit in bytes, keys included. An evicted algorithm is measured again when
 // it is needed.
 class AlgorithmCache {
  public:
   using Choices = std::map<std::string, std::string>;
-  using Choice = std::shared_ptr<const std::string>;  // remains valid after eviction
 
   static constexpr std::size_t kMaxBytes = std::size_t{24} << 20;
   explicit AlgorithmCache(std::size_t max_bytes = kMaxBytes) : max_bytes_(max_bytes) {}
 
-  Choice find(const std::string& key);  // null: not known
+  AlgorithmChoice find(const std::string& key);  // null: not known
   void set(const std::string& key, std::string value);
   void erase(const std::string& key);
   void merge(Choices choices);  // adds those whose keys are not known yet
@@ -31,7 +33,7 @@ class AlgorithmCache {
  private:
   struct Entry {
     std::string key;
-    Choice value;
+    AlgorithmChoice value;
     std::size_t bytes() const noexcept { return key.size() + value->size(); }
   };
   void evict();

@@ -40,7 +40,7 @@ TEST(AlgorithmCache, EvictsTheLeastRecentlyUsedEntry) {
 TEST(AlgorithmCache, ChoiceRemainsValidAfterEviction) {
   AlgorithmCache table(10);
   table.set("a", "first");
-  const AlgorithmCache::Choice choice = table.find("a");
+  const AlgorithmChoice choice = table.find("a");
   table.set("b", "secondsecond");
   EXPECT_EQ(table.find("a"), nullptr);
   EXPECT_EQ(*choice, "first");

@@ -47,14 +47,14 @@ class Placer {
     for (const Block& block : blocks) bytes_.push_back(memory::round_up(block.bytes, alignment));
   }
 
-  Placement run() {
-    Placement best;
+  ArenaLayout run() {
+    ArenaLayout best;
     Order order;
     // Largest blocks first: small ones then fill the holes between them. If holes remain, placing
     // long-lived blocks first may pack better.
     for (const auto& weight : {&Placer::size, &Placer::area, &Placer::length}) {
       const Order tried = by(weight);
-      const Placement made = in(tried);
+      const ArenaLayout made = in(tried);
       if (!order.empty() && made.bytes >= best.bytes) continue;
       order = tried;
       best = made;
@@ -80,13 +80,15 @@ class Placer {
     return order;
   }
 
-  bool is_tight(const Placement& made) const { return made.bytes <= peak_live_ + peak_live_ / 50; }
+  bool is_tight(const ArenaLayout& made) const {
+    return made.bytes <= peak_live_ + peak_live_ / 50;
+  }
 
   // Local search: moves the block that ends last to the front of the order.
-  void improve(Order order, Placement& best) const {
+  void improve(Order order, ArenaLayout& best) const {
     constexpr std::size_t kMaxWork = 20'000'000, kMaxRounds = 100;
     const std::size_t rounds = std::min(kMaxRounds, kMaxWork / (1 + order.size() * order.size()));
-    Placement now = best;
+    ArenaLayout now = best;
     for (std::size_t round = 0; round < rounds && !is_tight(best); ++round) {
       const auto last = std::ranges::max_element(
           order, {}, [&](std::size_t i) { return now.offsets[i] + bytes_[i]; });
@@ -96,8 +98,8 @@ class Placer {
     }
   }
 
-  Placement in(const Order& order) const {
-    Placement made{std::vector<std::size_t>(blocks_.size()), 0, peak_live_};
+  ArenaLayout in(const Order& order) const {
+    ArenaLayout made{std::vector<std::size_t>(blocks_.size()), 0, peak_live_};
     Order placed;  // sorted by offset
     std::vector<Span> taken;
     const std::size_t searched = std::min(order.size(), kMaxSearched);
@@ -120,7 +122,7 @@ class Placer {
 
   // Places the remaining blocks behind all others in order of their first step: each into the
   // smallest hole that an expired block left.
-  void append(Order order, Placement& made) const {
+  void append(Order order, ArenaLayout& made) const {
     std::ranges::sort(order, {}, [&](std::size_t i) { return blocks_[i].first; });
     std::multimap<int, std::size_t> alive;          // by the last step
     std::multimap<std::size_t, std::size_t> holes;  // offset by size
@@ -150,7 +152,7 @@ class Placer {
 
 }  // namespace
 
-Placement plan_memory(std::span<const Block> blocks, std::size_t alignment) {
+ArenaLayout plan_memory(std::span<const Block> blocks, std::size_t alignment) {
   return Placer(blocks, alignment).run();
 }
 

@@ -13,13 +13,13 @@ struct Block {
   int first, last;  // the steps during which it is alive, inclusive
 };
 
-struct Placement {
+struct ArenaLayout {
   std::vector<std::size_t> offsets;  // of each block
   std::size_t bytes = 0;             // of the arena
   std::size_t peak_live = 0;         // maximum bytes alive at once: a lower bound of `bytes`
 };
 
 // Offsets are multiples of `alignment`; no two blocks alive at the same step overlap.
-Placement plan_memory(std::span<const Block> blocks, std::size_t alignment);
+ArenaLayout plan_memory(std::span<const Block> blocks, std::size_t alignment);
 
 }  // namespace sluice::engine

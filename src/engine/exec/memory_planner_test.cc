@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 
-void expect_apart(std::span<const Block> blocks, const Placement& placed) {
+void expect_apart(std::span<const Block> blocks, const ArenaLayout& placed) {
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     EXPECT_EQ(placed.offsets[i] % kAlignment, 0u);
     EXPECT_LE(placed.offsets[i] + blocks[i].bytes, placed.bytes);
@@ -32,7 +32,7 @@ TEST(MemoryPlannerTest, BlocksAliveAtTheSameTimeDoNotOverlap) {
       block.first = static_cast<int>(random() % 30);
       block.last = block.first + static_cast<int>(random() % 8);
     }
-    const Placement placed = plan_memory(blocks, kAlignment);
+    const ArenaLayout placed = plan_memory(blocks, kAlignment);
     expect_apart(blocks, placed);
     EXPECT_GE(placed.bytes, placed.peak_live);
   }
@@ -61,7 +61,7 @@ TEST(MemoryPlannerTest, ArenaOfANetworkIsCloseToItsPeakLiveBytes) {
       blocks.push_back({768 * 64, at + 2, at + 3});
       blocks.push_back({wide * 64, at + 3, at + 4});
     }
-    const Placement placed = plan_memory(blocks, kAlignment);
+    const ArenaLayout placed = plan_memory(blocks, kAlignment);
     expect_apart(blocks, placed);
     EXPECT_LE(placed.bytes, placed.peak_live * 115 / 100);
   }
@@ -82,7 +82,7 @@ TEST(MemoryPlannerTest, ArenaOfAnHourglassIsCloseToItsPeakLiveBytes) {
       blocks.push_back({3 * bytes, up + 1, up + 2});  // concatenated
       blocks.push_back({bytes, up + 2, up + 3});
     }
-    const Placement placed = plan_memory(blocks, kAlignment);
+    const ArenaLayout placed = plan_memory(blocks, kAlignment);
     expect_apart(blocks, placed);
     EXPECT_LE(placed.bytes, placed.peak_live * 115 / 100) << depth;
   }

@@ -110,7 +110,7 @@ class Scheduler {
       if (kernels_[i])
         placed.push_back({kernels_[i]->scratch(), static_cast<int>(i), static_cast<int>(i)});
     check_sum(placed, alignment);
-    const Placement placement = plan_memory(placed, alignment);
+    const ArenaLayout placement = plan_memory(placed, alignment);
     for (std::size_t id = 0; id < block_of_.size(); ++id)
       if (block_of_[id] >= 0)
         locations_[id] = {ValueLocation::Kind::arena,
@@ -139,7 +139,7 @@ class Scheduler {
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (!kernels_[i]) continue;
       const Node& node = graph_.nodes[i];
-      Step step{&node, kernels_[i].get(), {}, {}, scratch[made_.steps.size()]};
+      ScheduleStep step{&node, kernels_[i].get(), {}, {}, scratch[made_.steps.size()]};
       for (const ValueId id : node.inputs) step.inputs.push_back(location(id));
       for (const ValueId id : node.outputs) step.outputs.push_back(location(id));
       made_.steps.push_back(std::move(step));

@@ -19,7 +19,7 @@ struct ValueLocation {
   std::size_t at = 0;  // constant: ValueId; input, output: the graph's index; arena: offset
 };
 
-struct Step {
+struct ScheduleStep {
   const Node* node;
   const Kernel* kernel;
   std::vector<ValueLocation> inputs, outputs;
@@ -33,7 +33,7 @@ struct OutputCopy {
 };
 
 struct Schedule {
-  std::vector<Step> steps;
+  std::vector<ScheduleStep> steps;
   std::vector<OutputCopy> copies;
   std::size_t arena = 0;      // bytes
   std::size_t peak_live = 0;  // maximum bytes alive at once

@@ -139,7 +139,7 @@ class Replay {
       while (root.contains(id)) id = root[id];
       return id;
     };
-    for (const Step& step : made_.steps) {
+    for (const ScheduleStep& step : made_.steps) {
       for (std::size_t i = 0; i < step.inputs.size(); ++i)
         if (step.inputs[i].kind == Kind::arena)
           expect_whole(arena, step.inputs[i].at, real(step.node->inputs[i]));
@@ -163,7 +163,8 @@ class Replay {
 
   // It must not overlap the step's inputs.
   template <class Real>
-  void check_scratch(const Step& step, const std::vector<int>& arena, const Real& real) const {
+  void check_scratch(const ScheduleStep& step, const std::vector<int>& arena,
+                     const Real& real) const {
     for (const ValueId id : step.node->inputs)
       for (std::size_t i = 0; i < step.kernel->scratch(); ++i)
         ASSERT_NE(arena[step.scratch + i], real(id));

@@ -4,15 +4,17 @@
 
 namespace sluice::engine {
 
-std::vector<PassReport> optimize(Graph& graph, DerivedConstants* derived, Backend backend,
-                                 SkipPadding* skip) {
-  struct Pass {
-    std::string_view name;
-    std::function<int(GraphEditor&)> run;
-    bool cuda_only = false;
-  };
-  // Large patterns first, before small patterns consume their nodes.
-  const Pass passes[] = {
+namespace {
+
+struct Pass {
+  std::string_view name;
+  std::function<int(GraphEditor&)> run;
+  bool cuda_only = false;
+};
+
+// Large patterns first, before small patterns consume their nodes.
+std::vector<Pass> passes_in_order(SkipPadding* skip) {
+  return {
       {"simplify", simplify},
       {"merge equal nodes", merge_equal},
       {"expand constants", expand_constants},
@@ -33,13 +35,19 @@ std::vector<PassReport> optimize(Graph& graph, DerivedConstants* derived, Backen
       {"fuse quantized", fuse_quantized},
       {"fuse norm and quantize", fuse_norm_quantize, true},  // the CPU's fast norm has one output
       {"skip padding",
-       [&](GraphEditor& e) { return skip != nullptr ? skip_padding(e, *skip) : 0; }},
+       [skip](GraphEditor& e) { return skip != nullptr ? skip_padding(e, *skip) : 0; }},
       {"fuse elementwise chains", fuse_chains},
   };
+}
+
+}  // namespace
+
+std::vector<PassReport> optimize(Graph& graph, DerivedConstants* derived, Backend backend,
+                                 SkipPadding* skip) {
   std::vector<PassReport> report;
   GraphEditor edit(graph, derived);
   edit.finish();
-  for (const Pass& pass : passes) {
+  for (const Pass& pass : passes_in_order(skip)) {
     if (pass.cuda_only && backend != Backend::cuda) continue;
     const int changes = pass.run(edit);
     edit.finish();

@@ -16,6 +16,15 @@ using Clock = std::chrono::steady_clock;
 
 double us(Clock::duration time) { return std::chrono::duration<double, std::micro>(time).count(); }
 
+void run_step(const ScheduleStep& step, const KernelArgs& args) {
+  const NvtxRange range(name_of(*step.node));
+  try {
+    step.kernel->run(args);
+  } catch (const Error& error) {
+    throw Error(error.code(), describe(*step.node) + ": " + std::string(error.reason()));
+  }
+}
+
 }  // namespace
 
 class CpuProgram::Arenas {
@@ -82,18 +91,13 @@ std::vector<Tensor> CpuProgram::run(std::span<const Tensor> inputs,
   };
   const Clock::time_point start = Clock::now();
   std::vector<void*> from, to;
-  for (const Step& step : schedule_.steps) {
+  for (const ScheduleStep& step : schedule_.steps) {
     from.clear();
     to.clear();
     for (const ValueLocation& location : step.inputs) from.push_back(address(location));
     for (const ValueLocation& location : step.outputs) to.push_back(address(location));
     const Clock::time_point begin = times == nullptr ? start : Clock::now();
-    const NvtxRange range(name_of(*step.node));
-    try {
-      step.kernel->run({from, to, static_cast<std::byte*>(arena.data()) + step.scratch});
-    } catch (const Error& error) {
-      throw Error(error.code(), describe(*step.node) + ": " + std::string(error.reason()));
-    }
+    run_step(step, {from, to, static_cast<std::byte*>(arena.data()) + step.scratch});
     if (times != nullptr)
       times->push_back(
           {step.node, step.kernel->name(), us(begin - start), us(Clock::now() - begin)});

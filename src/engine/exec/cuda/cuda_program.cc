@@ -128,7 +128,7 @@ void DeviceProgram::upload_constants() {
       constants_[location.at] = context_->constant(graph_.values[location.at].constant);
   };
   for (std::size_t s = 0; s < schedule_.steps.size(); ++s) {
-    const Step& step = schedule_.steps[s];
+    const ScheduleStep& step = schedule_.steps[s];
     for (std::size_t i = 0; i < step.inputs.size(); ++i)
       if (host_kernels_[s] == nullptr && step.kernel->reads_constant(i)) upload(step.inputs[i]);
   }
@@ -213,7 +213,7 @@ void* DeviceProgram::address(const ValueLocation& location, const ExecutionSlot&
 }
 
 void DeviceProgram::enqueue_step(std::size_t i, ExecutionSlot& slot, const IoAddresses& io) const {
-  const Step& step = schedule_.steps[i];
+  const ScheduleStep& step = schedule_.steps[i];
   const bool on_host = host_kernels_[i] != nullptr;
   std::vector<void*> from, to;
   for (const ValueLocation& location : step.inputs)

@@ -42,7 +42,7 @@ inline Tensor weights(const Shape& shape, std::int64_t k, unsigned seed) {
 
 inline std::string kernels(const CudaProgram& program) {
   std::string all;
-  for (const Step& step : program.schedule().steps)
+  for (const ScheduleStep& step : program.schedule().steps)
     all += "  " + describe(*step.node) + ": " + std::string(step.kernel->name()) + "\n";
   const CudaReport report = program.report();
   all += "  arena " + std::to_string(report.arena) + " bytes, at least " +

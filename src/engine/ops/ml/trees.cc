@@ -289,6 +289,16 @@ void set_members(std::vector<TreeNode>& nodes, const Tensor& values) {
   }
 }
 
+// The leaves of the newer format come behind its nodes.
+void add_leaves(const Attributes& a, Forest& forest) {
+  const auto targets = a.integers("leaf_targetids");
+  const std::vector<double> weights = doubles(a.tensor("leaf_weights"));
+  require(targets.size() == weights.size(), "lists of leaves of different lengths");
+  for (std::size_t i = 0; i < weights.size(); ++i)
+    forest.nodes.push_back(
+        {.weights = {{checked(targets[i], forest.targets, "target"), weights[i]}}});
+}
+
 // The newer format (TreeEnsemble): nodes and leaves by index.
 Forest new_forest(const Attributes& a) {
   const auto features = a.integers("nodes_featureids");
@@ -297,21 +307,18 @@ Forest new_forest(const Attributes& a) {
   const auto missing = a.integers("nodes_missing_value_tracks_true");
   const std::vector<double> splits = doubles(a.tensor("nodes_splits"));
   const std::vector<double> modes = doubles(a.tensor("nodes_modes"));
-  const auto targets = a.integers("leaf_targetids");
-  const std::vector<double> weights = doubles(a.tensor("leaf_weights"));
-  const std::size_t count = features.size();
+  const std::size_t count = features.size(), leaves = a.integers("leaf_targetids").size();
   for (const std::size_t size :
        {yes.size(), no.size(), yes_leaf.size(), no_leaf.size(), splits.size(), modes.size(),
         missing.empty() ? count : missing.size()})
     require(size == count, "lists of nodes of different lengths");
-  require(targets.size() == weights.size(), "lists of leaves of different lengths");
   Forest forest;
   const std::int64_t width = a.integer("n_targets", 1);
   require(width > 0 && width < (1 << 20), std::to_string(width) + " targets");
   forest.targets = static_cast<std::size_t>(width);
   const auto goes_to = [&](std::int64_t index, std::int64_t is_leaf) {
     if (is_leaf == 0) return checked(index, count, "node");
-    return count + checked(index, weights.size(), "leaf");
+    return count + checked(index, leaves, "leaf");
   };
   for (std::size_t i = 0; i < count; ++i) {
     require(modes[i] >= 0 && modes[i] <= 6, "no kind of node " + std::to_string(modes[i]));
@@ -324,9 +331,7 @@ Forest new_forest(const Attributes& a) {
     forest.nodes.push_back(std::move(node));
   }
   set_members(forest.nodes, a.tensor("membership_values"));
-  for (std::size_t i = 0; i < weights.size(); ++i)
-    forest.nodes.push_back(
-        {.weights = {{checked(targets[i], forest.targets, "target"), weights[i]}}});
+  add_leaves(a, forest);
   for (const std::int64_t root : a.integers("tree_roots"))
     forest.roots.push_back(checked(root, count, "root"));
   return forest;

@@ -9,9 +9,9 @@ namespace {
 
 // Inputs are the learning rate, the step count, then `kinds` lists of equal length: values,
 // gradients, and optimizer states. Outputs are all lists but the gradients.
-class Step {
+class OptimizerStep {
  public:
-  Step(OpCall& call, std::size_t kinds) : call_(call), kinds_(kinds) {
+  OptimizerStep(OpCall& call, std::size_t kinds) : call_(call), kinds_(kinds) {
     require(call.inputs() >= 2 && (call.inputs() - 2) % kinds == 0,
             std::to_string(call.inputs()) + " inputs");
     count_ = (call.inputs() - 2) / kinds;
@@ -66,7 +66,7 @@ double real(const OpCall& call, std::string_view name, float default_value = 0) 
 }
 
 void adagrad(OpCall& call) {
-  const Step step(call, 3);
+  const OptimizerStep step(call, 3);
   const double norm = real(call, "norm_coefficient"), epsilon = real(call, "epsilon", 1e-6f);
   const double rate =
       step.rate / (1 + static_cast<double>(step.steps) * real(call, "decay_factor"));
@@ -79,7 +79,7 @@ void adagrad(OpCall& call) {
 }
 
 void adam(OpCall& call) {
-  const Step step(call, 4);
+  const OptimizerStep step(call, 4);
   const double alpha = real(call, "alpha", 0.9f), beta = real(call, "beta", 0.999f);
   const double norm = real(call, "norm_coefficient"), epsilon = real(call, "epsilon", 1e-6f);
   const double after = 1 - real(call, "norm_coefficient_post");
@@ -96,7 +96,7 @@ void adam(OpCall& call) {
 }
 
 void momentum(OpCall& call) {
-  const Step step(call, 3);
+  const OptimizerStep step(call, 3);
   const double alpha = real(call, "alpha"), norm = real(call, "norm_coefficient");
   const double beta = step.steps > 0 ? real(call, "beta") : 1;
   const std::string mode = call.attributes().string("mode", "standard");

@@ -117,7 +117,7 @@ class Context {
   using Choices = AlgorithmCache::Choices;
   using Mark = std::uint64_t;
   Mark mark() const noexcept { return disturbances_; }
-  AlgorithmCache::Choice choice(const std::string& key);
+  AlgorithmChoice choice(const std::string& key);
   void choose(const std::string& key, std::string value, Mark since);
   void forget(const std::string& key);  // it is not needed any more
   void restore_choices(Choices choices) { choices_.merge(std::move(choices)); }

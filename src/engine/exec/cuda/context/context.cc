@@ -249,7 +249,7 @@ void Context::end_making() {
   waits_for_idle_ = true;
 }
 
-AlgorithmCache::Choice Context::choice(const std::string& key) {
+AlgorithmChoice Context::choice(const std::string& key) {
   const auto found = temporary_choices_.find(key);
   if (found != temporary_choices_.end()) return std::make_shared<const std::string>(found->second);
   return choices_.find(key);

@@ -144,7 +144,7 @@ struct NvrtcKernels::Impl {
 
   // The cubin of a plan, if the driver accepts it.
   std::shared_ptr<const CompiledKernel> load_cached(const std::string& key, const char* name) {
-    const AlgorithmCache::Choice code = context.choice(key);
+    const AlgorithmChoice code = context.choice(key);
     if (code == nullptr) return nullptr;
     try {
       return load(*code, name);

@@ -33,7 +33,7 @@ struct CudnnPlan::Impl {
       : fusion(of),
         library(from),
         key("cuDNN " + library.version + " " + algorithm_key(fusion, context.options)) {
-    const AlgorithmCache::Choice known = context.choice(key);
+    const AlgorithmChoice known = context.choice(key);
     if (known != nullptr && *known == kNone) throw_unsupported();
     library.start();
     if (known == nullptr || !restore(*known)) choose(context);

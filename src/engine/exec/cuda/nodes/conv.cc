@@ -42,7 +42,7 @@ class ConvTuner {
     all.low = call_.low;
     all.high = call_.high;
     const std::string key = "algorithm of " + algorithm_key(all, context_.options);
-    if (const AlgorithmCache::Choice known = context_.choice(key)) {
+    if (const AlgorithmChoice known = context_.choice(key)) {
       measures_ = false;
       try_one(*known);
     }

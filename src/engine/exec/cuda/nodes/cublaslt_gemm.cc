@@ -181,7 +181,7 @@ struct CublasltPlan::Impl {
 void CublasltPlan::Impl::choose(Context& context) {
   const std::string key = algorithm_key(gemm, context.options);
   const Context::Mark since = context.mark();
-  if (const AlgorithmCache::Choice known = context.choice(key); known != nullptr && restore(*known))
+  if (const AlgorithmChoice known = context.choice(key); known != nullptr && restore(*known))
     return;
   const auto found = algorithms(context);
   best = found.front().algo;

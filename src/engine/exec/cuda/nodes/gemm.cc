@@ -97,7 +97,7 @@ std::unique_ptr<CudnnPlan> faster_cudnn_plan(Context& context, const CublasltGem
                      .low = plan.epilogue.low,
                      .high = plan.epilogue.high};
   const std::string key = "cuDNN faster than cuBLASLt: " + algorithm_key(fusion, context.options);
-  const AlgorithmCache::Choice known = context.choice(key);
+  const AlgorithmChoice known = context.choice(key);
   if (known != nullptr && *known == "no") return nullptr;
   const Context::Mark since = context.mark();
   auto fused = plan_cudnn(context, fusion);

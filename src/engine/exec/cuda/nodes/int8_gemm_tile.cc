@@ -75,7 +75,7 @@ GemmTile guess(const Context& context, const TileGemmCall& p) {
 GemmTile fastest_tile(Context& context, const TileGemmCall& gemm) {
   const std::string key = algorithm_key(gemm);
   const std::vector<NamedTile> tiles = tiles_for(context, gemm);
-  if (const AlgorithmCache::Choice known = context.choice(key))
+  if (const AlgorithmChoice known = context.choice(key))
     for (const auto& [tile, name] : tiles)
       if (name == *known) return tile;
   if (!context.options.measure) return guess(context, gemm);
