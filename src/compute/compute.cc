@@ -11,7 +11,7 @@
 #include "base/mutex.h"
 #include "compute/batched_run.h"
 #include "compute/costs_file.h"
-#include "compute/fallbacks.h"
+#include "compute/fallback_counts.h"
 
 namespace sluice::compute {
 

@@ -1,4 +1,4 @@
-#include "compute/fallbacks.h"
+#include "compute/fallback_counts.h"
 
 #include <fmt/core.h>
 

@@ -1,5 +1,6 @@
 // Counts and logs the calls for a GPU that ran on the CPU, of arrays (Compute) and of models
-// (engine::Session); the metric sluice_gpu_fallbacks_total has those of the process.
+// (engine::Session); the metric sluice_gpu_fallbacks_total has those of the process. The policy
+// that leads there is in batched_run.h.
 #pragma once
 
 #include <array>
