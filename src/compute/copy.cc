@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "compute/copy_gpu.h"
 #include "compute/workers.h"
 
 namespace sluice::compute {

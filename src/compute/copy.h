@@ -7,4 +7,8 @@ namespace sluice::compute {
 
 const Operation& copy_operation();
 
+// Its function on the GPU, in cuda_accelerator.cc; null in a build without CUDA.
+using GpuFunction = void (*)(const Call&, LaunchContext&);
+GpuFunction copy_gpu_function();
+
 }  // namespace sluice::compute

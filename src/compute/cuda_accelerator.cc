@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "compute/accelerator.h"
+#include "compute/copy.h"
 #include "compute/device_pools.h"
 #include "compute/launch_context.h"
 #include "device/cuda/check.h"
@@ -210,6 +211,13 @@ Taken CudaAccelerator::run(const Operation& operation, const Call& call) {
 
 std::unique_ptr<Accelerator> make_cuda_accelerator(const CudaOptions& options) {
   return std::make_unique<CudaAccelerator>(options);
+}
+
+GpuFunction copy_gpu_function() {
+  return [](const Call& call, LaunchContext& context) {
+    device::check(cudaMemcpyAsync(call.out[0].data, call.in[0].data, call.items,
+                                  cudaMemcpyDeviceToDevice, context.stream().get()));
+  };
 }
 
 }  // namespace sluice::compute

@@ -1,5 +1,5 @@
 #include "compute/accelerator.h"
-#include "compute/copy_gpu.h"
+#include "compute/copy.h"
 #include "compute/device_pools.h"
 
 namespace sluice::compute {
