@@ -56,8 +56,8 @@ std::optional<DevicePreference> device_preference_from(std::string_view name) no
 Choice choose(const ChoiceQuery& query, const Costs& costs) {
   const auto cpu = costs.estimate(query.operation, Processor::cpu, query.work);
   const auto gpu = costs.estimate(query.operation, Processor::gpu, query.work);
-  const double copies = copy_seconds(costs, kCopyIn, query.traffic.in) +
-                        copy_seconds(costs, kCopyOut, query.traffic.out);
+  const double copies =
+      copy_seconds(costs, kCopyIn, query.bytes_in) + copy_seconds(costs, kCopyOut, query.bytes_out);
   Choice choice;
   if (cpu) choice.cpu_s = cpu->seconds;
   if (gpu) choice.gpu_s = gpu->seconds + copies;

@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "compute/costs.h"
-#include "compute/operation.h"
 
 namespace sluice::compute {
 
@@ -17,8 +16,8 @@ std::optional<DevicePreference> device_preference_from(std::string_view name) no
 
 struct ChoiceQuery {
   std::string_view operation;
-  double work = 0;  // of all items
-  Traffic traffic{};
+  double work = 0;                          // of all items
+  std::size_t bytes_in = 0, bytes_out = 0;  // to copy to the GPU and back
   DevicePreference preference = DevicePreference::automatic;
   std::string gpu_unusable{};  // why no GPU can be used; empty when one can
 };

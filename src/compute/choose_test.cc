@@ -18,7 +18,7 @@ Costs known(double cpu_s, double gpu_s, int runs = 10) {
 }
 
 ChoiceQuery query_of(std::size_t bytes = 0) {
-  return {.operation = "ema", .work = 1000, .traffic = {bytes, 0}};
+  return {.operation = "ema", .work = 1000, .bytes_in = bytes};
 }
 
 TEST(Choose, TakesTheFasterProcessor) {

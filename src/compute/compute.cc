@@ -31,8 +31,13 @@ struct Compute::Impl {
   }
 
   Choice choose_for(const Operation& operation, const Call& call, DevicePreference preference) {
-    const ChoiceQuery query{operation.name, call.work * static_cast<double>(call.items),
-                            traffic(call), preference, gpu_unusable(operation)};
+    const Traffic bytes = traffic(call);
+    const ChoiceQuery query{.operation = operation.name,
+                            .work = call.work * static_cast<double>(call.items),
+                            .bytes_in = bytes.in,
+                            .bytes_out = bytes.out,
+                            .preference = preference,
+                            .gpu_unusable = gpu_unusable(operation)};
     const Lock lock(mutex);
     return choose(query, costs);
   }
