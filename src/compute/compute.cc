@@ -9,9 +9,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mutex.h"
-#include "compute/batched_run.h"
-#include "compute/costs_file.h"
-#include "compute/fallback_counts.h"
+#include "compute/choose/costs_file.h"
+#include "compute/fallback/batched_run.h"
+#include "compute/fallback/fallback_counts.h"
 
 namespace sluice::compute {
 

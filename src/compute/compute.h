@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "compute/accelerator.h"
-#include "compute/choose.h"
+#include "compute/choose/choose.h"
 #include "compute/workers.h"
 
 namespace sluice::compute {

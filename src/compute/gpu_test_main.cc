@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "compute/compute.h"
 #include "compute/kernels_for_tests.h"
-#include "compute/worker.h"
+#include "compute/worker/worker.h"
 
 namespace sluice::compute {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <iterator>
 
-#include "compute/fallback_counts.h"
+#include "compute/fallback/fallback_counts.h"
 #include "serve/exposition_lines.h"
 
 namespace sluice::serve {

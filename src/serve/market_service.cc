@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/cancellation.h"
-#include "compute/worker.h"
+#include "compute/worker/worker.h"
 #include "market/operations.h"
 #include "market/request/request.h"
 

@@ -1,10 +1,10 @@
-// Started by sluice itself, never by people: see compute/worker.h.
+// Started by sluice itself, never by people: see compute/worker/worker.h.
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
 #include "cli/common/commands.h"
-#include "compute/worker.h"
+#include "compute/worker/worker.h"
 #include "market/operations.h"
 
 namespace sluice::cli {

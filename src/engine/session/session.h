@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "compute/fallback_counts.h"
+#include "compute/fallback/fallback_counts.h"
 #include "compute/workers.h"
 #include "device/health/health.h"
 #include "engine/exec/gpu.h"

@@ -4,7 +4,7 @@
 #include <exception>
 #include <utility>
 
-#include "compute/batched_run.h"
+#include "compute/fallback/batched_run.h"
 
 namespace sluice::engine {
 namespace {

@@ -16,7 +16,7 @@ struct BatchInputs {
   std::int64_t count = 0;
 };
 
-// Runs chunks of a batch; see compute/batched_run.h for trim and may_split.
+// Runs chunks of a batch; see compute/fallback/batched_run.h for trim and may_split.
 struct SplitRunner {
   std::function<std::vector<Datum>(std::span<const Datum> inputs)> run;
   std::function<std::size_t()> trim;

@@ -1,4 +1,4 @@
-#include "compute/costs_file.h"
+#include "compute/choose/costs_file.h"
 
 #include <fmt/format.h>
 

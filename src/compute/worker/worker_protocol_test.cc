@@ -1,4 +1,4 @@
-#include "compute/worker_protocol.h"
+#include "compute/worker/worker_protocol.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "compute/choose.h"
+#include "compute/choose/choose.h"
 
 #include <fmt/format.h>
 

@@ -6,8 +6,8 @@
 #include <cerrno>
 
 #include "base/process/spawn.h"
-#include "compute/worker.h"
-#include "compute/worker_protocol.h"
+#include "compute/worker/worker.h"
+#include "compute/worker/worker_protocol.h"
 
 namespace sluice::compute {
 namespace {

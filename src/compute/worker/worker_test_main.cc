@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "compute/accelerator_for_tests.h"
 #include "compute/compute.h"
-#include "compute/worker.h"
+#include "compute/worker/worker.h"
 #include "memory/pool/pools.h"
 
 namespace sluice::compute {

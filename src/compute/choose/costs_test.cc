@@ -1,4 +1,4 @@
-#include "compute/costs.h"
+#include "compute/choose/costs.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "compute/costs_file.h"
+#include "compute/choose/costs_file.h"
 
 namespace sluice::compute {
 namespace {

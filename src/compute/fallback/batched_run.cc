@@ -1,4 +1,4 @@
-#include "compute/batched_run.h"
+#include "compute/fallback/batched_run.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "compute/worker.h"
+#include "compute/worker/worker.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/process/spawn.h"
-#include "compute/worker_protocol.h"
+#include "compute/worker/worker_protocol.h"
 
 namespace sluice::compute {
 namespace {

@@ -1,4 +1,4 @@
-#include "compute/costs.h"
+#include "compute/choose/costs.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "compute/fallback_counts.h"
+#include "compute/fallback/fallback_counts.h"
 
 #include <fmt/core.h>
 

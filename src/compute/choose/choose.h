@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "compute/costs.h"
+#include "compute/choose/costs.h"
 
 namespace sluice::compute {
 

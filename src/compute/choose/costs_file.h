@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "compute/costs.h"
+#include "compute/choose/costs.h"
 
 namespace sluice::compute {
 
