@@ -44,27 +44,27 @@ void Backing::grow(std::size_t bytes) {
 
 void Backing::extend(std::size_t bytes, Granule as) {
   strategy_.extend(bytes);
-  barren_.bytes = kNever;
+  failed_search_.bytes = kNever;
   granules_.insert(granules_.end(), bytes / granule_, as);
   if (as == Granule::withdrawn) without_ += bytes / granule_;
 }
 
 std::optional<Offset> Backing::allocate(std::size_t bytes, std::uint64_t frees) {
   if (bytes > kMaxBlockBytes) return std::nullopt;
-  if (barren_.frees != frees) barren_ = {frees, kNever};
+  if (failed_search_.frees != frees) failed_search_ = {frees, kNever};
   const std::size_t need = strategy_.need(bytes).bytes;
-  // Those under the block, and as many elsewhere.
-  Lie now{{}, spare_granules(), 2 * (need / granule_ + 2)};
-  if (need < barren_.bytes) {
+  // At most the granules under the block and as many elsewhere are needed.
+  FreeMap now{{}, spare_granules(), 2 * (need / granule_ + 2)};
+  if (need < failed_search_.bytes) {
     now.open = open();
     const auto large = [&](const Span& span) { return span.bytes >= need; };
-    if (std::ranges::none_of(now.open, large)) barren_.bytes = need;
+    if (std::ranges::none_of(now.open, large)) failed_search_.bytes = need;
   }
-  const auto place = find_place(now, bytes);
-  if (!place) return std::nullopt;
-  if (grow_roomy(*place))
+  const auto candidate = find_candidate(now, bytes);
+  if (!candidate) return std::nullopt;
+  if (grow_with_slack(*candidate))
     if (const auto offset = strategy_.allocate(bytes)) return offset;
-  return grow_tight(*place, bytes);
+  return grow_exact(*candidate, bytes);
 }
 
 std::size_t Backing::spare_granules() const {
@@ -85,54 +85,58 @@ std::vector<Span> Backing::open() const {
 }
 
 // The place that needs the least memory; addresses that are in use before new ones.
-std::optional<Backing::Place> Backing::find_place(const Lie& lie, std::size_t bytes) const {
+std::optional<Backing::Candidate> Backing::find_candidate(const FreeMap& map,
+                                                          std::size_t bytes) const {
   const Need need = strategy_.need(bytes);
-  const auto inside = place_inside(lie, need);
-  const auto at_end = place_at_end(lie, bytes, need);
+  const auto inside = candidate_inside(map, need);
+  const auto at_end = candidate_at_end(map, bytes, need);
   if (inside && at_end) return at_end->lacking < inside->lacking ? at_end : inside;
   return inside ? inside : at_end;
 }
 
-std::optional<Backing::Place> Backing::place_inside(const Lie& lie, const Need& need) const {
-  std::optional<Place> best;
-  for (const Span& span : lie.open) {
+std::optional<Backing::Candidate> Backing::candidate_inside(const FreeMap& map,
+                                                            const Need& need) const {
+  std::optional<Candidate> best;
+  for (const Span& span : map.open) {
     const Offset begin = round_up(span.offset, need.alignment), end = span.offset + span.bytes;
     if (begin >= end || end - begin < need.bytes) continue;
     const std::size_t lacking = granules_without(begin, begin + need.bytes).size();
-    const Place place{begin, need.bytes, end - begin, lacking, 0};
-    if (lacking == 0 || (best && best->lacking <= lacking) || !enough(lie, place)) continue;
-    best = place;
+    const Candidate candidate{begin, need.bytes, end - begin, lacking, 0};
+    if (lacking == 0 || (best && best->lacking <= lacking) || !enough(map, candidate)) continue;
+    best = candidate;
   }
   return best;
 }
 
-std::optional<Backing::Place> Backing::place_at_end(const Lie& lie, std::size_t bytes,
-                                                    const Need& need) const {
+std::optional<Backing::Candidate> Backing::candidate_at_end(const FreeMap& map, std::size_t bytes,
+                                                            const Need& need) const {
   const Offset capacity = granules_.size() * granule_;
   const std::size_t missing = strategy_.missing(bytes);
   if (missing > addresses_ - capacity) return std::nullopt;
   const Offset begin = capacity + missing - need.bytes;
   const std::size_t extension = round_up(missing, granule_);
   const std::size_t unneeded = begin > capacity ? (begin - capacity) / granule_ : 0;
-  const Place place{begin, need.bytes, need.bytes, extension / granule_ - unneeded, extension};
-  if (!enough(lie, place)) return std::nullopt;
-  return place;
+  const Candidate candidate{begin, need.bytes, need.bytes, extension / granule_ - unneeded,
+                            extension};
+  if (!enough(map, candidate)) return std::nullopt;
+  return candidate;
 }
 
-bool Backing::enough(const Lie& lie, const Place& place) const {
-  if (place.lacking <= lie.spare) return true;
-  const auto& holes = granules_in_holes(lie);
-  const auto inside = std::lower_bound(holes.begin(), holes.end(), place.begin + place.bytes) -
-                      std::lower_bound(holes.begin(), holes.end(), place.begin);
-  return place.lacking - lie.spare <= holes.size() - static_cast<std::size_t>(inside);
+bool Backing::enough(const FreeMap& map, const Candidate& candidate) const {
+  if (candidate.lacking <= map.spare) return true;
+  const auto& holes = granules_in_holes(map);
+  const auto inside =
+      std::lower_bound(holes.begin(), holes.end(), candidate.begin + candidate.bytes) -
+      std::lower_bound(holes.begin(), holes.end(), candidate.begin);
+  return candidate.lacking - map.spare <= holes.size() - static_cast<std::size_t>(inside);
 }
 
 // The highest granules that lie wholly in holes, ascending; found when they are first needed.
-const std::vector<Offset>& Backing::granules_in_holes(const Lie& lie) const {
-  if (lie.in_holes) return *lie.in_holes;
-  auto& found = lie.in_holes.emplace();
+const std::vector<Offset>& Backing::granules_in_holes(const FreeMap& map) const {
+  if (map.in_holes) return *map.in_holes;
+  auto& found = map.in_holes.emplace();
   strategy_.withdraw(granule_, [&](Offset at) {
-    if (found.size() == lie.max_in_holes) return Strategy::Reply::stop;
+    if (found.size() == map.max_in_holes) return Strategy::Reply::stop;
     found.push_back(at);
     return Strategy::Reply::leave;
   });
@@ -148,16 +152,16 @@ std::vector<Offset> Backing::granules_without(Offset begin, Offset end) const {
   return found;
 }
 
-// Commits more than the block needs, so that the next ones find memory. False, with
+// Commits more than the block needs, so that the next ones find memory. Returns false, with
 // nothing changed, when there is not that much.
-bool Backing::grow_roomy(const Place& place) {
+bool Backing::grow_with_slack(const Candidate& candidate) {
   const std::size_t spare = spare_granules();
-  if (place.extension > 0) {
+  if (candidate.extension > 0) {
     const Offset capacity = granules_.size() * granule_;
     const std::size_t bytes =
-        std::min({std::max(place.extension, round_up(options_.growth, granule_)), spare * granule_,
-                  addresses_ - capacity});
-    if (bytes < place.extension) return false;
+        std::min({std::max(candidate.extension, round_up(options_.growth, granule_)),
+                  spare * granule_, addresses_ - capacity});
+    if (bytes < candidate.extension) return false;
     try {
       grow(bytes);
     } catch (const Error&) {
@@ -166,21 +170,22 @@ bool Backing::grow_roomy(const Place& place) {
     return true;
   }
   const auto granules = granules_without(
-      place.begin, place.begin + std::min(place.room, std::max(place.bytes, options_.growth)));
+      candidate.begin,
+      candidate.begin + std::min(candidate.room, std::max(candidate.bytes, options_.growth)));
   if (granules.size() > spare || !commit(granules)) return false;
   for (const Offset at : granules) strategy_.restore(at);
   return true;
 }
 
 // Gives the block its addresses first, then memory to exactly the granules it lies on.
-std::optional<Offset> Backing::grow_tight(const Place& place, std::size_t bytes) {
-  const Barren before = barren_;
-  const bool fills = place.begin <= granules_.size() * granule_;  // all that is added
-  std::vector<Offset> bare = granules_without(place.begin, place.begin + place.bytes);
+std::optional<Offset> Backing::grow_exact(const Candidate& candidate, std::size_t bytes) {
+  const FailedSearch before = failed_search_;
+  const bool fills = candidate.begin <= granules_.size() * granule_;  // all that is added
+  std::vector<Offset> bare = granules_without(candidate.begin, candidate.begin + candidate.bytes);
   for (const Offset at : bare) strategy_.restore(at);
-  for (std::size_t n = 0; n < place.extension; n += granule_)
+  for (std::size_t n = 0; n < candidate.extension; n += granule_)
     bare.push_back(granules_.size() * granule_ + n);
-  if (place.extension > 0) extend(place.extension, Granule::withdrawn);
+  if (candidate.extension > 0) extend(candidate.extension, Granule::withdrawn);
 
   const auto offset = strategy_.allocate(bytes);
   const auto withdraw_bare = [&] {  // those that no block lies on
@@ -199,8 +204,8 @@ std::optional<Offset> Backing::grow_tight(const Place& place, std::size_t bytes)
     return at < *offset + strategy_.size_of(*offset) && at + granule_ > *offset;
   };
   if (!offset || !std::ranges::all_of(bare, under_block)) withdraw_bare();
-  if (offset && commit_somehow(bare)) {
-    if (fills) barren_ = before;
+  if (offset && commit_or_remap(bare)) {
+    if (fills) failed_search_ = before;
     return offset;
   }
   if (offset) strategy_.free(*offset);
@@ -208,7 +213,7 @@ std::optional<Offset> Backing::grow_tight(const Place& place, std::size_t bytes)
   return std::nullopt;
 }
 
-bool Backing::commit_somehow(const std::vector<Offset>& granules) {
+bool Backing::commit_or_remap(const std::vector<Offset>& granules) {
   const std::size_t spare = spare_granules();
   const std::size_t short_by = granules.size() - std::min(spare, granules.size());
   if (take_from_holes(short_by).size() < short_by) return false;
@@ -269,10 +274,10 @@ void Backing::release() noexcept {
 }
 
 std::size_t Backing::grantable() const {
-  const Lie now{open(), spare_granules(), kNever};
+  const FreeMap now{open(), spare_granules(), kNever};
   const auto fits = [&](std::size_t units) {
     const std::size_t bytes = units * kAlignment;
-    return strategy_.missing(bytes) == 0 || find_place(now, bytes).has_value();
+    return strategy_.missing(bytes) == 0 || find_candidate(now, bytes).has_value();
   };
   std::size_t fitting = strategy_.use().largest_free / kAlignment;
   std::size_t too_large = addresses_ / kAlignment + 1;

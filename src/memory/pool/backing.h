@@ -45,36 +45,37 @@ class Backing {
 
   // Where a block may go: [begin, begin + bytes), whose part above the present
   // capacity is to be added, and of which `lacking` granules have no memory.
-  struct Place {
+  struct Candidate {
     Offset begin;
     std::size_t bytes, room, lacking;  // room: from begin, before something is in the way
     std::size_t extension;             // of the capacity; 0 inside it
   };
   // A snapshot for the search for free space; valid only briefly.
-  struct Lie {
+  struct FreeMap {
     std::vector<Span> open;  // holes and withdrawn granules, merged
     std::size_t spare;       // granules that may still be committed
     std::size_t max_in_holes;
     mutable std::optional<std::vector<Offset>> in_holes{};  // see granules_in_holes()
   };
   // No open range has `bytes` since so many blocks were freed: only freeing opens one.
-  struct Barren {
+  struct FailedSearch {
     std::uint64_t frees = 0;
     std::size_t bytes = kNever;
   };
 
   std::size_t spare_granules() const;
   std::vector<Span> open() const;
-  std::optional<Place> find_place(const Lie& lie, std::size_t bytes) const;
-  std::optional<Place> place_inside(const Lie& lie, const Need& need) const;
-  std::optional<Place> place_at_end(const Lie& lie, std::size_t bytes, const Need& need) const;
-  const std::vector<Offset>& granules_in_holes(const Lie& lie) const;
-  bool enough(const Lie& lie, const Place& place) const;
+  std::optional<Candidate> find_candidate(const FreeMap& map, std::size_t bytes) const;
+  std::optional<Candidate> candidate_inside(const FreeMap& map, const Need& need) const;
+  std::optional<Candidate> candidate_at_end(const FreeMap& map, std::size_t bytes,
+                                            const Need& need) const;
+  const std::vector<Offset>& granules_in_holes(const FreeMap& map) const;
+  bool enough(const FreeMap& map, const Candidate& candidate) const;
   std::vector<Offset> granules_without(Offset begin, Offset end) const;
 
-  bool grow_roomy(const Place& place);
-  std::optional<Offset> grow_tight(const Place& place, std::size_t bytes);
-  bool commit_somehow(const std::vector<Offset>& granules);
+  bool grow_with_slack(const Candidate& candidate);
+  std::optional<Offset> grow_exact(const Candidate& candidate, std::size_t bytes);
+  bool commit_or_remap(const std::vector<Offset>& granules);
   bool commit(const std::vector<Offset>& granules);
   std::vector<Offset> take_from_holes(std::size_t granules);
   void extend(std::size_t bytes, Granule as);
@@ -85,7 +86,7 @@ class Backing {
   const std::size_t granule_, addresses_;
   std::vector<Granule> granules_;  // of the capacity
   std::size_t without_ = 0;        // of them withdrawn
-  Barren barren_;
+  FailedSearch failed_search_;
   Stats stats_;
 };
 

@@ -53,11 +53,11 @@ class Nodes {
 
   Node& operator[](NodeId id) { return nodes_[id]; }
   const Node& operator[](NodeId id) const { return nodes_[id]; }
-  // The same where `id` may be kNone: then a node of nobody, which is unused and may be
-  // written to. Whether a neighbour exists is as good as random, and a branch that is
-  // guessed wrong costs more than writing in vain.
-  Node& or_nobody(NodeId id) { return nodes_[id == kNone ? 0 : id]; }
-  const Node& or_nobody(NodeId id) const { return nodes_[id == kNone ? 0 : id]; }
+  // Returns a dummy node for kNone so that callers need no branch: whether a neighbour exists is
+  // unpredictable, and a mispredicted branch costs more than a write to the dummy, which stays
+  // unused.
+  Node& or_sentinel(NodeId id) { return nodes_[id == kNone ? 0 : id]; }
+  const Node& or_sentinel(NodeId id) const { return nodes_[id == kNone ? 0 : id]; }
   const std::vector<Node>& all() const { return nodes_; }  // unused ones too
 
   // Ends the validity of references, not of ids.
@@ -87,13 +87,13 @@ class Nodes {
 inline void push_front(Nodes& nodes, NodeId& head, NodeId id) {
   nodes[id].previous = kNone;
   nodes[id].next = head;
-  nodes.or_nobody(head).previous = id;
+  nodes.or_sentinel(head).previous = id;
   head = id;
 }
 inline void unlink(Nodes& nodes, NodeId& head, NodeId id) {
   const NodeId previous = nodes[id].previous, next = nodes[id].next;
-  nodes.or_nobody(previous).next = next;
-  nodes.or_nobody(next).previous = previous;
+  nodes.or_sentinel(previous).next = next;
+  nodes.or_sentinel(next).previous = previous;
   head = previous == kNone ? next : head;
 }
 

@@ -135,7 +135,7 @@ class TableStrategy final : public Strategy {
     nodes_.drop(id);
   }
 
-  bool is_hole(NodeId id) const { return nodes_.or_nobody(id).state() == NodeState::hole; }
+  bool is_hole(NodeId id) const { return nodes_.or_sentinel(id).state() == NodeState::hole; }
 
   // Merges with the neighbours on both sides.
   void make_hole(NodeId id) {
